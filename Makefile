@@ -1,0 +1,70 @@
+# make without a target lists the targets.
+.DEFAULT_GOAL := help
+SHELL := /bin/bash
+
+# The linters' versions are those of tools/go.mod.
+TOOL := go tool -modfile=tools/go.mod
+
+FUZZTIME ?= 20s
+MUTANT   ?=
+
+.PHONY: help
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
+
+.PHONY: test
+test: ## run all tests
+	go test ./...
+
+.PHONY: race
+race: ## run all tests under the race detector
+	go test -race -timeout 15m ./...
+
+.PHONY: lint
+lint: ## check the format, vet and staticcheck
+	tools/lint.sh
+
+.PHONY: fmt
+fmt: ## format all Go files
+	$(TOOL) gofumpt -w .
+
+.PHONY: bench
+bench: ## measure against asynq: five interleaved runs of every case
+	cd bench && go run .
+
+.PHONY: bench-quick
+bench-quick: ## the same within two minutes
+	cd bench && go run . -quick
+
+.PHONY: mutants
+mutants: ## check that the tests find every seeded bug (MUTANT=part of a name for some)
+	testdata/mutants/run.sh $(MUTANT)
+
+.PHONY: chaos
+chaos: ## 100,000 jobs through worker processes that are killed every second
+	go test ./worker -run 'TestChaos' -chaos.jobs=100000 -chaos.duration=60s -timeout 20m -count=1 -v
+
+.PHONY: cron
+cron: ## ten scheduler processes run one entry for 30 s, one killed and one started on the way
+	go test ./scheduler -run TestTenProcesses -cron.duration=30s -count=1 -v
+
+.PHONY: quickstart
+quickstart: ## run the example of the README
+	go run ./examples/quickstart
+
+.PHONY: fuzz
+fuzz: ## run every fuzz target for FUZZTIME
+	tools/fuzz.sh $(FUZZTIME)
+
+.PHONY: docs
+docs: ## run the commands that README.md and docs/ tell to run
+	tools/docs.sh
+
+.PHONY: tools
+tools: ## build the linters into go's cache
+	$(TOOL) staticcheck -version
+	$(TOOL) gofumpt -version
+
+.PHONY: ci
+ci: ## what must pass before a change lands; installs what it needs
+	.ci/run

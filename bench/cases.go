@@ -1,0 +1,117 @@
+package main
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// A testCase is one figure that is compared.
+type testCase struct {
+	name     string
+	unit     string
+	less     bool    // less is better
+	quantile float64 // of the samples of one run that is the figure; of a single one: any
+	target   float64 // the ratio is to be this or more
+	bound    float64 // our figure is to be this or less, in the same unit; 0: none
+}
+
+// A side is one of two that are compared.
+type side struct {
+	measure     measure
+	full, quick int // jobs in one run
+}
+
+// A contest runs both sides, for one case or for several figures of the same runs.
+type contest struct {
+	peer   string
+	ours   side
+	theirs side
+	cases  []testCase
+}
+
+// contests are all there are. The targets are those that the project holds itself to, as ratios. Where
+// the project's is a bound on our own figure, the ratio is the peer's figure, measured
+// when the targets were set, over that bound.
+func contests() []contest {
+	return []contest{
+		{
+			peer:   "asynq",
+			ours:   side{ourProcess(100), 200_000, 60_000},
+			theirs: side{asynqProcess(100), 20_000, 8_000},
+			cases:  []testCase{{name: "process-c100", unit: "jobs/s", target: 12}},
+		},
+		{
+			peer:   "asynq",
+			ours:   side{ourProcess(10), 80_000, 30_000},
+			theirs: side{asynqProcess(10), 20_000, 8_000},
+			cases:  []testCase{{name: "process-c10", unit: "jobs/s", target: 4}},
+		},
+		{
+			peer:   "asynq",
+			ours:   side{ourEnqueue, 200_000, 60_000},
+			theirs: side{asynqEnqueue, 60_000, 20_000},
+			cases:  []testCase{{name: "enqueue-16", unit: "jobs/s", target: 2.5}},
+		},
+		{
+			// asynq has no bulk call. The project's target is 8 times River, which inserted
+			// 36,000 to 50,000 jobs/s where asynq enqueued 43,000 to 56,000: 7 times asynq.
+			peer:   "asynq, 16 producers",
+			ours:   side{ourBulk, 500_000, 200_000},
+			theirs: side{asynqEnqueue, 60_000, 20_000},
+			cases:  []testCase{{name: "enqueue-bulk", unit: "jobs/s", target: 7}},
+		},
+		{
+			peer:   "asynq",
+			ours:   side{ourLatency, 300, 150},
+			theirs: side{asynqLatency, 40, 6},
+			cases: []testCase{
+				{name: "latency-idle-p50", unit: "ms", less: true, quantile: 0.5, target: 810, bound: 0.6}, // 486 ms
+				{name: "latency-idle-p99", unit: "ms", less: true, quantile: 0.99, target: 365, bound: 4},  // 1,461 ms
+			},
+		},
+		{
+			peer:   "asynq",
+			ours:   side{ourMemory, 50_000, 50_000},
+			theirs: side{asynqMemory, 50_000, 50_000},
+			cases:  []testCase{{name: "memory-pending", unit: "bytes", less: true, target: 2.37, bound: 280}}, // 663 bytes
+		},
+		{
+			peer:   "scripts alone",
+			ours:   side{ourProcess(100), 200_000, 60_000},
+			theirs: side{scripts(2, 50), 300_000, 100_000},
+			cases:  []testCase{{name: "ceiling", unit: "jobs/s", target: 0.5}},
+		},
+	}
+}
+
+func names(contests []contest) []string {
+	var list []string
+	for _, c := range contests {
+		for _, tc := range c.cases {
+			list = append(list, tc.name)
+		}
+	}
+	return list
+}
+
+// choose keeps the cases of a list of names; an empty list keeps all.
+func choose(all []contest, list string) ([]contest, error) {
+	if list == "" {
+		return all, nil
+	}
+	wanted := strings.Split(list, ",")
+	for _, name := range wanted {
+		if !slices.Contains(names(all), name) {
+			return nil, fmt.Errorf("-case %q: there is no such case; there are %s", name, strings.Join(names(all), ", "))
+		}
+	}
+	var chosen []contest
+	for _, c := range all {
+		c.cases = slices.DeleteFunc(slices.Clone(c.cases), func(tc testCase) bool { return !slices.Contains(wanted, tc.name) })
+		if len(c.cases) > 0 {
+			chosen = append(chosen, c)
+		}
+	}
+	return chosen, nil
+}

@@ -1,0 +1,103 @@
+// Command bench measures Signalbox against its peers on this machine: both run in turn, on
+// the same Redis, and what counts is the ratio. README.md says what each case does.
+//
+// It starts a redis-server of its own on a free loopback port and ends it. The table,
+// or with -json one object alone, goes to standard output, progress to standard error. The exit
+// status says whether everything was measured, not whether the targets were met.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"strings"
+	"syscall"
+	"time"
+)
+
+type flags struct {
+	quick    bool
+	json     bool
+	runs     int
+	contests []contest
+	redis    string
+}
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	f, err := parse(os.Args[1:], os.Stderr)
+	switch {
+	case errors.Is(err, flag.ErrHelp):
+		return
+	case err != nil:
+		os.Exit(2) // the message is out
+	}
+	if err := run(ctx, f, os.Stdout, os.Stderr); err != nil {
+		fmt.Fprintln(os.Stderr, "bench:", err)
+		os.Exit(1)
+	}
+}
+
+func parse(args []string, stderr io.Writer) (flags, error) {
+	var f flags
+	fs := flag.NewFlagSet("bench", flag.ContinueOnError)
+	fs.SetOutput(stderr)
+	fs.BoolVar(&f.quick, "quick", false, "fewer runs of fewer jobs: rough figures within two minutes")
+	fs.BoolVar(&f.json, "json", false, "print one JSON object instead of the table")
+	fs.IntVar(&f.runs, "runs", 0, "how often each side runs; the median counts (default 5, with -quick 3)")
+	only := fs.String("case", "", "run only these cases, separated by commas: "+strings.Join(names(contests()), ","))
+	fs.StringVar(&f.redis, "redis", "", "use the Redis at this address, which must be on loopback and empty: it is flushed; default: start one")
+	err := fs.Parse(args)
+	if err != nil {
+		return f, err
+	}
+	switch {
+	case fs.NArg() > 0:
+		err = fmt.Errorf("unexpected argument %q", fs.Arg(0))
+	case f.runs < 0:
+		err = fmt.Errorf("-runs %d; want 1 or more", f.runs)
+	default:
+		f.contests, err = choose(contests(), *only)
+	}
+	if err != nil {
+		fmt.Fprintln(stderr, "bench:", err)
+		return f, err
+	}
+	if f.runs == 0 {
+		f.runs = 5
+		if f.quick {
+			f.runs = 3
+		}
+	}
+	return f, nil
+}
+
+func run(ctx context.Context, f flags, stdout, stderr io.Writer) (err error) {
+	srv, err := open(ctx, f.redis)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, srv.close()) }()
+
+	m, err := describe(ctx, srv, f)
+	if err != nil {
+		return err
+	}
+	r, deadline := report{Machine: m}, time.Now().Add(quickBudget)
+	for _, c := range f.contests {
+		results, err := c.run(ctx, srv, f, deadline, stderr)
+		if err != nil {
+			return err
+		}
+		r.Results = append(r.Results, results...)
+	}
+	if f.json {
+		return r.json(stdout)
+	}
+	return r.table(stdout)
+}

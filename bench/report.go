@@ -1,0 +1,149 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"runtime"
+	"runtime/debug"
+	"strconv"
+	"strings"
+	"text/tabwriter"
+)
+
+// A report is what was measured. README.md describes its JSON.
+type report struct {
+	Machine machine  `json:"machine"`
+	Results []result `json:"results"`
+}
+
+// machine is where it was measured, with what and how.
+type machine struct {
+	OS     string `json:"os"`
+	Arch   string `json:"arch"`
+	CPU    string `json:"cpu"` // "" if unknown
+	CPUs   int    `json:"cpus"`
+	Go     string `json:"go"`
+	Redis  string `json:"redis"`
+	Asynq  string `json:"asynq"`
+	Client string `json:"go_redis"` // both sides use it
+	Quick  bool   `json:"quick"`
+	Runs   int    `json:"runs"` // of each side; at most so many if Quick
+}
+
+// A result is the outcome of one case: latencies in ms, memory in bytes.
+type result struct {
+	Case   string  `json:"case"`
+	Unit   string  `json:"unit"`
+	Ours   float64 `json:"ours"`
+	Peer   string  `json:"peer"`
+	Theirs float64 `json:"theirs"`
+	Ratio  float64 `json:"ratio"`  // more is better, whatever the unit
+	Target float64 `json:"target"` // of the ratio
+	Met    bool    `json:"met"`
+
+	bound float64
+}
+
+func describe(ctx context.Context, srv *server, f flags) (machine, error) {
+	info, err := srv.info(ctx, "server")
+	if err != nil {
+		return machine{}, err
+	}
+	return machine{
+		OS: runtime.GOOS, Arch: runtime.GOARCH, CPU: cpu(), CPUs: runtime.NumCPU(), Go: runtime.Version(),
+		Redis: info["redis_version"], Asynq: version("github.com/hibiken/asynq"), Client: version("github.com/redis/go-redis/v9"),
+		Quick: f.quick, Runs: f.runs,
+	}, nil
+}
+
+// cpu is the model of the first processor, where the system tells it.
+func cpu() string {
+	f, err := os.Open("/proc/cpuinfo")
+	if err != nil {
+		return ""
+	}
+	defer f.Close()
+	for lines := bufio.NewScanner(f); lines.Scan(); {
+		if name, value, ok := strings.Cut(lines.Text(), ":"); ok && strings.TrimSpace(name) == "model name" {
+			return strings.TrimSpace(value)
+		}
+	}
+	return ""
+}
+
+// version is that of a module that was built in.
+func version(module string) string {
+	info, ok := debug.ReadBuildInfo()
+	if !ok {
+		return ""
+	}
+	for _, dep := range info.Deps {
+		if dep.Path == module {
+			return dep.Version
+		}
+	}
+	return ""
+}
+
+func (r *report) json(w io.Writer) error {
+	enc := json.NewEncoder(w)
+	enc.SetIndent("", "  ")
+	return enc.Encode(r)
+}
+
+func (r *report) table(w io.Writer) error {
+	m := &r.Machine
+	fmt.Fprintf(w, "%s/%s, %d CPUs %s, %s, Redis %s, asynq %s, go-redis %s\n", m.OS, m.Arch, m.CPUs, m.CPU, m.Go, m.Redis, m.Asynq, m.Client)
+	fmt.Fprintf(w, "medians of %s, in turn; more is better in every ratio\n", plural(m.Runs, "run"))
+	if m.Quick {
+		fmt.Fprintln(w, "quick: short runs, and fewer on a slow machine, so the figures are rough")
+	}
+	fmt.Fprintln(w)
+	tw := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
+	fmt.Fprintln(tw, "case\tunit\tsignalbox\tpeer\ttheirs\tratio\ttarget\tmet\tours at most\tmet\t")
+	for i := range r.Results {
+		x := &r.Results[i]
+		bound, within := "", ""
+		if x.bound > 0 {
+			bound, within = figure(x.bound), yes(x.Ours <= x.bound)
+		}
+		fmt.Fprintf(tw, "%s\t%s\t%s\t%s\t%s\t%sx\t%sx\t%s\t%s\t%s\t\n", x.Case, x.Unit, figure(x.Ours), x.Peer, figure(x.Theirs),
+			figure(x.Ratio), strconv.FormatFloat(x.Target, 'f', -1, 64), yes(x.Met), bound, within)
+	}
+	return tw.Flush()
+}
+
+func yes(b bool) string {
+	if b {
+		return "yes"
+	}
+	return "no"
+}
+
+func plural(n int, noun string) string {
+	if n == 1 {
+		return "1 " + noun
+	}
+	return fmt.Sprintf("%d %ss", n, noun)
+}
+
+// figure writes a number for people: whole thousands with commas, small ones with decimals.
+func figure(x float64) string {
+	switch {
+	case x >= 1000:
+		s := strconv.FormatFloat(x, 'f', 0, 64)
+		for i := len(s) - 3; i > 0; i -= 3 {
+			s = s[:i] + "," + s[i:]
+		}
+		return s
+	case x >= 100:
+		return strconv.FormatFloat(x, 'f', 0, 64)
+	case x >= 10:
+		return strconv.FormatFloat(x, 'f', 1, 64)
+	}
+	return strconv.FormatFloat(x, 'f', 2, 64)
+}

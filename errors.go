@@ -1,0 +1,61 @@
+package signalbox
+
+import (
+	"errors"
+	"fmt"
+	"time"
+)
+
+var (
+	// ErrInvalid is wrapped by every error about a wrong argument, option or
+	// configuration field. Nothing was changed.
+	ErrInvalid = errors.New("signalbox: invalid")
+	// ErrShutdown is the cause of a handler's context that ended because the
+	// worker's drain time was over. The job is given back and no attempt is used.
+	ErrShutdown = errors.New("signalbox: worker is shutting down")
+	// ErrTimeout is the cause of a handler's context whose time was up.
+	ErrTimeout = errors.New("signalbox: job timed out")
+)
+
+// CancelError ends a job for good: it is not retried. Make one with [Cancel].
+type CancelError struct {
+	Err error // why; may be nil
+}
+
+// Cancel returns an error that ends the job as cancelled, whatever attempts are left.
+// err says why and may be nil.
+func Cancel(err error) error { return &CancelError{Err: err} }
+
+func (e *CancelError) Error() string {
+	if e.Err == nil {
+		return "job cancelled"
+	}
+	return "job cancelled: " + e.Err.Error()
+}
+
+func (e *CancelError) Unwrap() error { return e.Err }
+
+// SnoozeError puts a job back for a while. Make one with [Snooze].
+type SnoozeError struct {
+	Delay time.Duration
+}
+
+// Snooze returns an error that runs the job again after d, with no attempt used.
+// A negative d counts as 0.
+func Snooze(d time.Duration) error { return &SnoozeError{Delay: max(d, 0)} }
+
+func (e *SnoozeError) Error() string { return fmt.Sprintf("job snoozed for %v", e.Delay) }
+
+// PanicError is the error of an attempt whose handler panicked.
+type PanicError struct {
+	Value any    // what was passed to panic
+	Stack []byte // of the goroutine that panicked
+}
+
+func (e *PanicError) Error() string { return fmt.Sprintf("handler panicked: %v", e.Value) }
+
+// Unwrap returns the panic's value if it is an error.
+func (e *PanicError) Unwrap() error {
+	err, _ := e.Value.(error)
+	return err
+}

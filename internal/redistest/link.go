@@ -1,0 +1,131 @@
+package redistest
+
+import (
+	"bufio"
+	"net"
+	"sync"
+)
+
+// link is one connection of a client through a proxy.
+type link struct {
+	proxy  *Proxy
+	client net.Conn
+	server net.Conn
+	once   sync.Once
+	gone   chan struct{}
+
+	mu      sync.Mutex // held while writing to the client
+	pending []*rule    // commands that wait for their reply, the oldest first
+}
+
+func (l *link) close() {
+	l.once.Do(func() {
+		close(l.gone)
+		l.client.Close()
+		l.server.Close()
+	})
+}
+
+func (l *link) run() {
+	var replies sync.WaitGroup
+	replies.Go(func() {
+		defer l.close()
+		l.copyReplies()
+	})
+	if !l.copyRequests() {
+		l.close()
+	}
+	replies.Wait()
+}
+
+// copyRequests passes the client's commands on. It reports whether the connection must stay
+// open for a reply that is to be cut.
+func (l *link) copyRequests() bool {
+	r := bufio.NewReader(l.client)
+	for {
+		cmd, raw, err := readCommand(r)
+		if err != nil || !l.wait() {
+			return false
+		}
+		rule := l.proxy.judge(cmd)
+		switch rule.do {
+		case cutRequest:
+			l.close()
+			close(rule.fired)
+			return false
+		case answer:
+			l.expect(rule)
+			continue
+		}
+		l.expect(rule)
+		if _, err := l.server.Write(raw); err != nil {
+			return false
+		}
+		if rule.do == cutReply {
+			return true
+		}
+	}
+}
+
+// copyReplies passes the server's replies on, in the order of the commands.
+func (l *link) copyReplies() {
+	r := bufio.NewReader(l.server)
+	for {
+		raw, err := readReply(r, nil)
+		if err != nil || !l.wait() || !l.reply(raw) {
+			return
+		}
+	}
+}
+
+// wait returns when traffic may pass, and false if the connection was closed meanwhile.
+func (l *link) wait() bool {
+	select {
+	case <-l.proxy.gate():
+		return true
+	case <-l.gone:
+		return false
+	}
+}
+
+// expect notes a command whose reply is due.
+func (l *link) expect(r *rule) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.pending = append(l.pending, r)
+	l.answerDue()
+}
+
+// reply hands the server's reply to the oldest command, and reports whether the connection
+// lives on.
+func (l *link) reply(raw []byte) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if raw[0] == '>' || len(l.pending) == 0 { // a push belongs to no command
+		_, err := l.client.Write(raw)
+		return err == nil
+	}
+	rule := l.pending[0]
+	l.pending = l.pending[1:]
+	if rule.do == cutReply {
+		l.close()
+		close(rule.fired)
+		return false
+	}
+	if _, err := l.client.Write(raw); err != nil {
+		return false
+	}
+	l.answerDue()
+	return true
+}
+
+// answerDue sends our own answers to the commands whose turn it is.
+func (l *link) answerDue() {
+	for len(l.pending) > 0 && l.pending[0].do == answer {
+		if _, err := l.client.Write(l.pending[0].reply); err != nil {
+			l.close()
+			return
+		}
+		l.pending = l.pending[1:]
+	}
+}

@@ -1,0 +1,235 @@
+package redistest
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+)
+
+// Ports come from below the range that Linux gives to outgoing connections, so that no
+// client can take the port of a server that is being restarted. A cluster node
+// also listens on port+10000.
+const (
+	firstPort = 12000
+	lastPort  = 21999
+)
+
+// portTaken is what redis-server says when another listens on its port.
+const portTaken = "Address already in use"
+
+// process is a redis-server that was started by us.
+type process struct {
+	path string
+	dir  string
+	port int
+	conf string // a configuration file, if it has one
+	args []string
+
+	mu   sync.Mutex
+	cmd  *exec.Cmd
+	done chan struct{} // closed when the process has ended
+}
+
+// startProcess starts a server on a free port and waits until it answers. The port can be
+// taken by another between our look and the server's bind; then the next is tried.
+func startProcess(path, dir string, args []string) (*process, error) {
+	return startConfigured(path, dir, "", "", args...)
+}
+
+// startConfigured is startProcess with a configuration file that the server may write.
+func startConfigured(path, dir, conf, text string, args ...string) (*process, error) {
+	var errs []error
+	for range 20 {
+		p := &process{path: path, dir: dir, port: freePort(), conf: conf, args: args}
+		if conf != "" {
+			if err := os.WriteFile(conf, []byte(text), 0o600); err != nil {
+				return nil, err
+			}
+		}
+		err := p.start()
+		if err == nil {
+			return p, nil
+		}
+		errs = append(errs, err)
+		if !strings.Contains(err.Error(), portTaken) {
+			break
+		}
+	}
+	return nil, errors.Join(errs...)
+}
+
+// freePort picks a port that nobody listens on right now.
+func freePort() int {
+	l := listenAnywhere()
+	defer l.Close()
+	return l.Addr().(*net.TCPAddr).Port
+}
+
+func listenAnywhere() net.Listener {
+	for {
+		l, err := net.Listen("tcp", loopback(firstPort+rand.IntN(lastPort-firstPort+1)))
+		if err == nil {
+			return l
+		}
+	}
+}
+
+func loopback(port int) string { return net.JoinHostPort("127.0.0.1", strconv.Itoa(port)) }
+
+func (p *process) addr() string    { return loopback(p.port) }
+func (p *process) logPath() string { return filepath.Join(p.dir, fmt.Sprintf("redis-%d.log", p.port)) }
+
+// start starts the server on its port and waits until it answers.
+func (p *process) start() error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	log, err := os.OpenFile(p.logPath(), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		return err
+	}
+	defer log.Close()
+	before, err := log.Seek(0, io.SeekEnd)
+	if err != nil {
+		return err
+	}
+	cmd := exec.Command(p.path, p.commandLine()...)
+	cmd.Dir = p.dir
+	cmd.Stdout, cmd.Stderr = log, log
+	cmd.SysProcAttr = childAttr()
+
+	// The kernel watches the thread that started the child, not the process. So a
+	// thread is kept for it.
+	started := make(chan error, 1)
+	done := make(chan struct{})
+	go func() {
+		runtime.LockOSThread()
+		defer runtime.UnlockOSThread()
+		defer close(done)
+		err := cmd.Start()
+		started <- err
+		if err == nil {
+			_ = cmd.Wait() // how it ended is in its log
+		}
+	}()
+	if err := <-started; err != nil {
+		return err
+	}
+	p.cmd, p.done = cmd, done
+	if !poll(patience, func() bool { return p.ready() || closed(done) }) || closed(done) {
+		p.end()
+		return fmt.Errorf("redis-server on port %d did not start:\n%s", p.port, p.logFrom(before))
+	}
+	return nil
+}
+
+// commandLine has the defaults first: the last value of a setting wins.
+func (p *process) commandLine() []string {
+	var line []string
+	if p.conf != "" {
+		line = append(line, p.conf)
+	}
+	line = append(line,
+		"--port", strconv.Itoa(p.port), "--bind", "127.0.0.1", "--dir", p.dir,
+		"--save", "", "--appendonly", "no", "--daemonize", "no", "--loglevel", "notice",
+	)
+	return append(line, p.args...)
+}
+
+// ready tells whether our process answers: another server could have won the port.
+func (p *process) ready() bool {
+	const short = 300 * time.Millisecond // whoever holds our port may never answer
+	info, err := askWithin(short, p.addr(), "INFO", "server")
+	if err != nil && strings.HasPrefix(err.Error(), "NOAUTH") {
+		return true // a test wants a password
+	}
+	if err != nil || !strings.Contains(info, fmt.Sprintf("process_id:%d\n", p.cmd.Process.Pid)) {
+		return false
+	}
+	pong, err := askWithin(short, p.addr(), "PING")
+	return err == nil && pong == "PONG" // an error while it loads its data
+}
+
+// ended tells whether the process is gone.
+func (p *process) ended() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return closed(p.done)
+}
+
+func closed(ch <-chan struct{}) bool {
+	select {
+	case <-ch:
+		return true
+	default:
+		return false
+	}
+}
+
+// kill ends the process as a crash does.
+func (p *process) kill() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.end()
+}
+
+func (p *process) end() {
+	_ = p.cmd.Process.Kill() // an error means that it has ended
+	<-p.done
+}
+
+// restart starts the process again on the same port, with what it has saved. One that
+// still runs is asked to end properly.
+func (p *process) restart() error {
+	p.mu.Lock()
+	if !closed(p.done) {
+		_ = p.cmd.Process.Signal(contSignal)
+		_ = p.cmd.Process.Signal(syscall.SIGTERM)
+		select {
+		case <-p.done:
+		case <-time.After(patience):
+			p.end()
+		}
+	}
+	p.mu.Unlock()
+	var err error
+	poll(patience, func() bool { // the port may be in use for a moment, when others look for a free one
+		err = p.start()
+		return err == nil || !strings.Contains(err.Error(), portTaken)
+	})
+	return err
+}
+
+func (p *process) signal(sig os.Signal) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.cmd.Process.Signal(sig)
+}
+
+func (p *process) pid() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.cmd.Process.Pid
+}
+
+// logTail is the end of the server's log, at most 4 KiB.
+func (p *process) logTail() string { return p.logFrom(0) }
+
+// logFrom is logTail without what was logged before.
+func (p *process) logFrom(offset int64) string {
+	b, err := os.ReadFile(p.logPath())
+	if err != nil {
+		return err.Error()
+	}
+	return string(b[max(int(offset), len(b)-4096):])
+}

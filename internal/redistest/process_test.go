@@ -1,0 +1,54 @@
+package redistest
+
+import (
+	"net"
+	"strings"
+	"testing"
+)
+
+// The message that a port is taken is what the next try depends on.
+func TestPortIsTaken(t *testing.T) {
+	t.Parallel()
+	path := needReal(t)
+	l := listenAnywhere()
+	defer l.Close()
+	p := &process{path: path, dir: t.TempDir(), port: l.Addr().(*net.TCPAddr).Port}
+	if err := p.start(); err == nil || !strings.Contains(err.Error(), portTaken) {
+		t.Errorf("start on a taken port: %v", err)
+	}
+}
+
+// A server that answers on the port is not taken for ours.
+func TestReadyKnowsItsProcess(t *testing.T) {
+	t.Parallel()
+	s := New(t)
+	other := &process{path: needReal(t), dir: t.TempDir(), port: s.process.port}
+	if err := other.start(); err == nil {
+		other.kill()
+		t.Error("started on the port of another server")
+	}
+}
+
+func TestBinary(t *testing.T) {
+	t.Setenv(Env, "")
+	if _, err := binary(); err != nil {
+		t.Errorf("unset: %v", err)
+	}
+	t.Setenv(Env, "embedded")
+	if path, err := binary(); path != "" || err != nil {
+		t.Errorf("embedded: %q, %v", path, err)
+	}
+	t.Setenv(Env, "yes")
+	if _, err := binary(); err == nil {
+		t.Error("a value that means nothing was accepted")
+	}
+	t.Setenv("PATH", "")
+	t.Setenv(Env, "")
+	if path, err := binary(); path != "" || err != nil {
+		t.Errorf("unset without a redis-server: %q, %v", path, err)
+	}
+	t.Setenv(Env, "required")
+	if _, err := binary(); err == nil {
+		t.Error("required without a redis-server: no error")
+	}
+}

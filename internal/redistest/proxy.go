@@ -1,0 +1,267 @@
+package redistest
+
+import (
+	"net"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+)
+
+// A Proxy stands between clients and a server and does what networks do: it loses a
+// reply, holds traffic, cuts connections, refuses new ones. It can also answer in
+// the server's place.
+//
+// It understands requests and replies in RESP2 and RESP3, pipelines, MULTI and blocking
+// commands, but no pub/sub, whose replies have no count. A match function gets the
+// whole command with its arguments, must not change it, and must not call the
+// proxy. All methods may be called concurrently.
+type Proxy struct {
+	endpoint
+	target string
+
+	mu       sync.Mutex
+	listener net.Listener // nil while connections are refused
+	links    map[*link]struct{}
+	rules    []*rule
+	seen     [][]string
+	hold     chan struct{} // closed when traffic may pass
+	closed   bool
+	work     sync.WaitGroup
+}
+
+// rule says what becomes of certain commands.
+type rule struct {
+	match func(cmd []string) bool
+	skip  int // matching commands to let pass first
+	left  int // then to treat; negative: all
+	do    treatment
+	reply []byte        // for answer
+	fired chan struct{} // for the others: closed when it was done
+}
+
+type treatment int
+
+const (
+	pass       treatment = iota
+	answer               // do not pass it on, answer with reply
+	cutReply             // pass it on, drop the reply, close the connection
+	cutRequest           // do not pass it on, close the connection
+)
+
+// NewProxy starts a proxy on loopback to the server at addr. It ends with the test.
+func NewProxy(t testing.TB, addr string) *Proxy {
+	t.Helper()
+	l := listenAnywhere()
+	p := &Proxy{
+		endpoint: endpoint{t: t, addr: l.Addr().String()},
+		target:   addr,
+		links:    map[*link]struct{}{},
+		hold:     make(chan struct{}),
+	}
+	close(p.hold)
+	p.listen(l)
+	t.Cleanup(p.close)
+	return p
+}
+
+// Command matches commands by name, in any case, and by their first arguments:
+// Command("EVALSHA", sha), Command("SET", key).
+func Command(name string, args ...string) func(cmd []string) bool {
+	return func(cmd []string) bool {
+		return len(cmd) > len(args) && strings.EqualFold(cmd[0], name) && slices.Equal(cmd[1:1+len(args)], args)
+	}
+}
+
+// Any matches every command, also those of a client's handshake (HELLO, CLIENT).
+func Any(cmd []string) bool { return len(cmd) > 0 }
+
+// CutReply lets the k-th matching command from now on, counted from 1, through to the
+// server, reads the whole reply, drops it and closes the client's connection. What
+// the client sent behind it on this connection does not reach the server. The
+// channel is closed when that was done.
+func (p *Proxy) CutReply(match func(cmd []string) bool, k int) <-chan struct{} {
+	p.t.Helper()
+	return p.cut(match, k, cutReply)
+}
+
+// CutRequest closes the client's connection instead of passing the k-th matching
+// command from now on to the server. The channel is closed when that was done.
+func (p *Proxy) CutRequest(match func(cmd []string) bool, k int) <-chan struct{} {
+	p.t.Helper()
+	return p.cut(match, k, cutRequest)
+}
+
+func (p *Proxy) cut(match func(cmd []string) bool, k int, how treatment) <-chan struct{} {
+	p.t.Helper()
+	if k < 1 {
+		p.t.Fatalf("redistest: command %d of a match: they are counted from 1", k)
+	}
+	return p.add(&rule{match: match, skip: k - 1, left: 1, do: how})
+}
+
+// Reply answers the next n matching commands, all if n is negative, with a line and does
+// not pass them on. The line is RESP without its end: "-LOADING Redis is loading
+// the dataset in memory", "+OK", ":0". Earlier rules come first.
+func (p *Proxy) Reply(match func(cmd []string) bool, line string, n int) {
+	p.t.Helper()
+	if line == "" || !strings.ContainsRune("-+:", rune(line[0])) || strings.ContainsAny(line, "\r\n") {
+		p.t.Fatalf("redistest: %q is not one line that begins with -, + or :", line)
+	}
+	p.add(&rule{match: match, left: n, do: answer, reply: []byte(line + "\r\n")})
+}
+
+// Reset forgets all rules of CutReply, CutRequest and Reply.
+func (p *Proxy) Reset() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.rules = nil
+}
+
+// Count is the number of matching commands that have come from clients, with those that
+// were not passed on.
+func (p *Proxy) Count(match func(cmd []string) bool) int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	n := 0
+	for _, cmd := range p.seen {
+		if match(cmd) {
+			n++
+		}
+	}
+	return n
+}
+
+// Pause holds all traffic, in both directions, until Resume. Connections stay, and new
+// ones are accepted. A command or reply on its way may still pass.
+func (p *Proxy) Pause() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if closed(p.hold) {
+		p.hold = make(chan struct{})
+	}
+}
+
+// Resume lets the held traffic pass, in order.
+func (p *Proxy) Resume() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if !closed(p.hold) {
+		close(p.hold)
+	}
+}
+
+// Sever closes all connections. Clients may connect again at once.
+func (p *Proxy) Sever() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.sever()
+}
+
+func (p *Proxy) sever() {
+	for l := range p.links {
+		l.close()
+	}
+}
+
+// Refuse turns new connections away, as a host does where nothing listens; Refuse(false)
+// accepts them again. Connections that are there stay: see Sever.
+func (p *Proxy) Refuse(refuse bool) {
+	p.t.Helper()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	switch {
+	case refuse && p.listener != nil:
+		p.listener.Close()
+		p.listener = nil
+	case !refuse && p.listener == nil && !p.closed:
+		l, err := net.Listen("tcp", p.addr)
+		if err != nil {
+			p.t.Fatalf("redistest: proxy: %v", err)
+		}
+		p.listen(l)
+	}
+}
+
+func (p *Proxy) listen(l net.Listener) {
+	p.listener = l
+	p.work.Go(func() {
+		for {
+			conn, err := l.Accept()
+			if err != nil {
+				return
+			}
+			p.serve(conn)
+		}
+	})
+}
+
+// serve connects a client with the server.
+func (p *Proxy) serve(client net.Conn) {
+	server, err := net.DialTimeout("tcp", p.target, patience)
+	if err != nil {
+		client.Close()
+		return
+	}
+	l := &link{proxy: p, client: client, server: server, gone: make(chan struct{})}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.closed || p.listener == nil {
+		l.close()
+		return
+	}
+	p.links[l] = struct{}{}
+	p.work.Go(func() {
+		l.run()
+		p.mu.Lock()
+		delete(p.links, l)
+		p.mu.Unlock()
+	})
+}
+
+func (p *Proxy) close() {
+	p.mu.Lock()
+	p.closed = true
+	if p.listener != nil {
+		p.listener.Close()
+	}
+	p.sever()
+	p.mu.Unlock()
+	p.work.Wait()
+}
+
+func (p *Proxy) add(r *rule) <-chan struct{} {
+	r.fired = make(chan struct{})
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.rules = append(p.rules, r)
+	return r.fired
+}
+
+// judge counts a command and finds what is to become of it.
+func (p *Proxy) judge(cmd []string) *rule {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.seen = append(p.seen, cmd)
+	for _, r := range p.rules {
+		if r.left == 0 || !r.match(cmd) {
+			continue
+		}
+		if r.skip > 0 {
+			r.skip--
+			continue
+		}
+		if r.left > 0 {
+			r.left--
+		}
+		return r
+	}
+	return &rule{do: pass}
+}
+
+// gate is open, that is closed as a channel, when traffic may pass.
+func (p *Proxy) gate() <-chan struct{} {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.hold
+}

@@ -1,0 +1,112 @@
+package store
+
+import (
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/signalbox-go/signalbox"
+	"github.com/signalbox-go/signalbox/internal/redistest"
+)
+
+var countsTests = []storeTest{
+	{"Counts", testCounts},
+}
+
+func testCounts(t *testing.T, r *rig) {
+	same(t, "an empty queue", r.counts(), Counts{})
+	r.open()
+	r.put("a", "b", "c")
+	r.enqueued(r.item("h", When{}, signalbox.PriorityHigh), r.item("l", When{}, signalbox.PriorityLow),
+		r.item("d", When{After: time.Hour}, signalbox.PriorityLow))
+	r.claim(2)
+	same(t, "counts", r.counts(), Counts{Ready: 3, Due: 1, Running: 2, Total: Totals{Enqueued: 6}})
+}
+
+// Check finds each kind of disorder, and names it.
+func TestCheck(t *testing.T) {
+	t.Parallel()
+	rdb := redistest.Start(t).Client()
+	other := redis.Z{Score: 4e15, Member: "s2"}
+	for want, spoil := range map[string]func(r *rig) error{
+		`job "ready" is ready in list 1 and dead`: func(r *rig) error {
+			return rdb.ZAdd(bg, r.keys.dead, redis.Z{Score: 1, Member: "ready"}).Err()
+		},
+		`job "run" is ready in list 1 and in flight in s1`: func(r *rig) error {
+			return rdb.RPush(bg, r.keys.readyNormal, "run").Err()
+		},
+		`job "ready" is ready in list 1 and ready in list 1`: func(r *rig) error {
+			return rdb.RPush(bg, r.keys.readyNormal, "ready").Err()
+		},
+		`job "x" is due and has no record`: func(r *rig) error {
+			return rdb.ZAdd(bg, r.keys.due, redis.Z{Score: 1, Member: "1x"}).Err()
+		},
+		`job "x" has a record and no state`: func(r *rig) error {
+			return rdb.HSet(bg, r.keys.jobs, "x", "y").Err()
+		},
+		`job "ready" of class 1 waits in the list of class s`: func(r *rig) error {
+			return errors.Join(rdb.LRem(bg, r.keys.readyNormal, 0, "ready").Err(), rdb.RPush(bg, r.keys.readySuspect, "ready").Err())
+		},
+		`job "due" of class 1 is due in class 0`: func(r *rig) error {
+			return errors.Join(rdb.ZRem(bg, r.keys.due, "1due").Err(), rdb.ZAdd(bg, r.keys.due, redis.Z{Score: 1, Member: "0due"}).Err())
+		},
+		`job "due" is due at 1 us`: func(r *rig) error {
+			return rdb.ZAdd(bg, r.keys.due, redis.Z{Score: 1, Member: "1due"}).Err()
+		},
+		`an empty member is due`: func(r *rig) error {
+			return rdb.ZAdd(bg, r.keys.due, redis.Z{Score: 1, Member: ""}).Err()
+		},
+		`session "s1" has 2 deliveries and is not registered`: func(r *rig) error {
+			return rdb.Del(bg, r.keys.sessions).Err()
+		},
+		`session "s1" has 2 suspects`: func(r *rig) error {
+			return rdb.HSet(bg, r.keys.inflight("s1"), "run", "1s", "run2", "2s").Err()
+		},
+		`job "run" has the token "x"`: func(r *rig) error {
+			return rdb.HSet(bg, r.keys.inflight("s1"), "run", "x").Err()
+		},
+		`have the same token 1`: func(r *rig) error {
+			return rdb.HSet(bg, r.keys.inflight("s1"), "run", "1", "run2", "1").Err()
+		},
+		`in flight in s1 and in flight in s2`: func(r *rig) error {
+			return errors.Join(rdb.ZAdd(bg, r.keys.sessions, other).Err(), rdb.HSet(bg, r.keys.inflight("s2"), "run", "2").Err())
+		},
+		`beyond the fence at 0`: func(r *rig) error { return rdb.Del(bg, r.keys.fence).Err() },
+		`the fence is "x"`:      func(r *rig) error { return rdb.Set(bg, r.keys.fence, "x", 0).Err() },
+		`7 bytes of cancelled jobs are counted, there are 0`: func(r *rig) error {
+			return rdb.HSet(bg, r.keys.stats, "cancelled_bytes", 7).Err()
+		},
+		`2 wake-up tokens`:        func(r *rig) error { return rdb.RPush(bg, r.keys.wake, "1").Err() },
+		`odd" belongs to nothing`: func(r *rig) error { return rdb.Set(bg, r.keys.prefix+"odd", "1", 0).Err() },
+		`inflight:" belongs to`:   func(r *rig) error { return rdb.Set(bg, r.keys.inflight(""), "1", 0).Err() },
+		`WRONGTYPE`: func(r *rig) error {
+			return errors.Join(rdb.Del(bg, r.keys.dead).Err(), rdb.Set(bg, r.keys.dead, "1", 0).Err())
+		},
+		`and 5 more`:                   func(r *rig) error { return rdb.RPush(bg, r.keys.readyLow, toAny(numbered("x", 25))...).Err() },
+		`is inconsistent:`:             func(r *rig) error { return rdb.RPush(bg, r.keys.wake, "1").Err() },
+		`is ready in list 2 and has n`: func(r *rig) error { return rdb.RPush(bg, r.keys.readyLow, "x").Err() },
+	} {
+		r := unchecked(t, rdb)
+		r.open()
+		r.bury(Dead, "dead")
+		r.put("run", "run2", "ready")
+		r.enqueued(r.item("due", When{After: time.Hour}, signalbox.PriorityNormal))
+		r.claim(2)
+		r.check()
+		r.must(spoil(r))
+		if err := r.Check(bg); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("got %v, want %s", err, want)
+		}
+	}
+}
+
+func toAny(list []string) []any {
+	out := make([]any, len(list))
+	for i, s := range list {
+		out[i] = s
+	}
+	return out
+}

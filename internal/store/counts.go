@@ -1,0 +1,78 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// Counts are the numbers of a queue's jobs by state, and of what happened to jobs so far.
+type Counts struct {
+	Ready     int64 // waiting for a worker, suspects among them
+	Due       int64 // waiting for their time
+	Running   int64 // in flight
+	Dead      int64 // kept
+	Cancelled int64 // kept
+
+	// Since the queue began.
+	Total Totals
+}
+
+// Totals count transitions of jobs.
+type Totals struct {
+	Enqueued, Completed, Retried, Delayed, Returned, Dead, Cancelled, Crashed int64
+}
+
+// Counts returns the queue's counts. They are of one moment, but for Running: sessions that
+// open while it is counted are missed.
+func (q *Queue) Counts(ctx context.Context) (Counts, error) {
+	k := &q.keys
+	sessions, err := q.rdb.ZRange(ctx, k.sessions, 0, -1).Result()
+	if err != nil {
+		return Counts{}, err
+	}
+	tx := q.rdb.TxPipeline()
+	sum := func(cmds ...*redis.IntCmd) (n int64) {
+		for _, cmd := range cmds {
+			n += cmd.Val()
+		}
+		return n
+	}
+	var ready, running []*redis.IntCmd
+	for _, class := range slices.Sorted(maps.Keys(k.ready())) {
+		ready = append(ready, tx.LLen(ctx, k.ready()[class]))
+	}
+	for _, id := range sessions {
+		running = append(running, tx.HLen(ctx, k.inflight(id)))
+	}
+	due, dead, cancelled := tx.ZCard(ctx, k.due), tx.ZCard(ctx, k.dead), tx.ZCard(ctx, k.cancelled)
+	stats := tx.HGetAll(ctx, k.stats)
+	if _, err := tx.Exec(ctx); err != nil {
+		return Counts{}, err
+	}
+	c := Counts{Ready: sum(ready...), Running: sum(running...), Due: sum(due), Dead: sum(dead), Cancelled: sum(cancelled)}
+	c.Total, err = parseTotals(stats.Val())
+	return c, err
+}
+
+func parseTotals(stats map[string]string) (t Totals, err error) {
+	var errs []error
+	for field, total := range map[string]*int64{
+		"enqueued": &t.Enqueued, string(Completed): &t.Completed, string(Retry): &t.Retried,
+		string(Delay): &t.Delayed, string(Return): &t.Returned, string(Dead): &t.Dead,
+		string(Cancelled): &t.Cancelled, "crashed": &t.Crashed,
+	} {
+		if v, ok := stats[field]; ok {
+			*total, err = strconv.ParseInt(v, 10, 64)
+			if err != nil {
+				errs = append(errs, fmt.Errorf("store: counter %s: %w", field, err))
+			}
+		}
+	}
+	return t, errors.Join(errs...)
+}

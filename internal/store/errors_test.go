@@ -1,0 +1,389 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/signalbox-go/signalbox/internal/redistest"
+)
+
+// An operation is a call of each kind, made to a queue that has jobs in every state, with
+// something to do for it. Called again with the same lanes, it is the same call.
+type operation struct {
+	name string
+	call func(r *rig, got []Delivery) error
+	// Keys that it declares and does not read: another type is no error, or the key is
+	// deleted whatever it holds.
+	unread func(r *rig) []string
+}
+
+func operations() []operation {
+	settle := func(o Outcome) operation {
+		return operation{name: "settle " + string(o), call: func(r *rig, got []Delivery) error {
+			reply, err := r.Claim(bg, r.lane, &ClaimRequest{Session: r.session, Settle: []Settlement{settlement(got[0], o)}})
+			if err == nil && len(reply.Refused) > 0 {
+				return errors.New("it was refused")
+			}
+			return err
+		}}
+	}
+	ops := []operation{
+		{
+			name: "enqueue",
+			call: func(r *rig, _ []Delivery) error {
+				_, err := r.Enqueue(bg, r.producer, []Item{r.item("new", When{}, 0), r.item("later", When{After: time.Hour}, 0)})
+				return err
+			},
+			unread: func(r *rig) []string { return []string{r.keys.cron} },
+		},
+		{name: "tick", call: func(r *rig, _ []Delivery) error {
+			_, _, err := r.EnqueueTick(bg, r.producer, "entry", time.Unix(1e9, 0), r.item("tick", When{}, 0))
+			return err
+		}},
+		{name: "claim", call: func(r *rig, got []Delivery) error {
+			all := []Settlement{settlement(got[0], Completed), settlement(got[1], Retry)}
+			reply, err := r.Claim(bg, r.lane, &ClaimRequest{Session: r.session, Settle: all, Want: 2, Suspects: true})
+			if err == nil && (!reply.Alive || len(reply.Deliveries) != 2 || len(reply.Refused) > 0) {
+				return fmt.Errorf("it claimed %v, refused %v", ids(reply.Deliveries), reply.Refused)
+			}
+			return err
+		}},
+		{name: "claim of nothing", call: func(r *rig, _ []Delivery) error { // but it promotes a job
+			reply, err := r.Claim(bg, r.lane, &ClaimRequest{Session: "idle"})
+			if err == nil && (!reply.Alive || !reply.More) {
+				return fmt.Errorf("got %+v", reply)
+			}
+			return err
+		}},
+		{name: "open", call: func(r *rig, _ []Delivery) error {
+			_, _, err := r.Open(bg, "another", time.Minute)
+			return err
+		}},
+		{name: "renew", call: func(r *rig, _ []Delivery) error {
+			alive, _, err := r.Renew(bg, r.session, time.Hour)
+			if err == nil && !alive {
+				return errors.New("it is over")
+			}
+			return err
+		}},
+		{name: "reclaim", call: func(r *rig, _ []Delivery) error {
+			res, err := r.Reclaim(bg, "crashed")
+			if err == nil && (len(res.Returned) != 2 || len(res.Dead) != 1) {
+				return fmt.Errorf("it reclaimed %v", res)
+			}
+			return err
+		}},
+		{
+			name: "close",
+			call: func(r *rig, _ []Delivery) error {
+				_, err := r.Close(bg, "idle", r.lane)
+				return err
+			},
+			unread: func(r *rig) []string { return []string{r.lane.key} },
+		},
+		{name: "close of a busy session", call: func(r *rig, _ []Delivery) error {
+			left, err := r.Close(bg, r.session)
+			if err == nil && left != 2 {
+				return fmt.Errorf("%d deliveries are left", left)
+			}
+			return err
+		}},
+		{name: "sweep", call: func(r *rig, _ []Delivery) error { return r.Sweep(bg) }},
+	}
+	for _, o := range outcomes {
+		ops = append(ops, settle(o))
+	}
+	return ops
+}
+
+// furnish fills a queue with jobs in every state and returns what the session has in flight.
+func (r *rig) furnish() []Delivery {
+	r.t.Helper()
+	r.open()
+	r.put("poison")
+	for range CrashLimit - 1 {
+		r.one()
+		r.crash()
+	}
+	crashed := &rig{Queue: r.Queue, t: r.t, lane: r.NewLane(), session: "crashed"}
+	crashed.open()
+	r.put("c1", "c2")
+	crashed.claim(3) // poison, c1, c2; one more crash is the end of poison
+	crashed.expire()
+	idle := &rig{Queue: r.Queue, t: r.t, session: "idle"}
+	idle.open()
+
+	r.bury(Dead, "dead1", "dead2")
+	r.bury(Cancelled, "cancelled1", "cancelled2")
+	r.age(r.keys.dead, "dead1", 40*24*time.Hour)
+	r.age(r.keys.cancelled, "cancelled1", 40*24*time.Hour)
+	r.put("f1", "f2", "ready1", "ready2", "ready3")
+	r.enqueued(r.item("due", When{After: time.Hour}, 0))
+	r.must(r.rdb.HSet(bg, r.keys.cron, "entry", 1).Err())
+	got := r.claim(2)
+	equal(r.t, "in flight", ids(got), []string{"f1", "f2"})
+	r.enqueued(r.item("past", When{After: time.Hour}, 0))
+	r.makeDue("1past")
+	r.producer.Next()
+	r.lane.Next()
+	r.must(r.rdb.Del(bg, r.keys.wake).Err())
+	return got
+}
+
+// declared are the KEYS of the script that a call runs.
+func declared(r *rig, call func() error) ([]string, error) {
+	spy := &keySpy{}
+	rdb := r.rdb
+	defer func() { r.Queue.rdb = rdb }()
+	r.Queue.rdb = spy.wrap(r.t)
+	err := call()
+	return spy.keys, err
+}
+
+// A keySpy notes the KEYS of scripts, and answers them with an error.
+type keySpy struct {
+	mu   sync.Mutex
+	keys []string
+}
+
+var errSpied = errors.New("spied")
+
+func (s *keySpy) wrap(t testing.TB) redis.UniversalClient {
+	rdb := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1"}) // it is never connected
+	rdb.AddHook(s)
+	t.Cleanup(func() { _ = rdb.Close() })
+	return rdb
+}
+
+func (s *keySpy) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+func (s *keySpy) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return next
+}
+
+func (s *keySpy) ProcessHook(redis.ProcessHook) redis.ProcessHook {
+	return func(_ context.Context, cmd redis.Cmder) error {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		args := cmd.Args() // EVALSHA sha n key...
+		s.keys = s.keys[:0]
+		for _, key := range args[3 : 3+args[2].(int)] {
+			s.keys = append(s.keys, key.(string))
+		}
+		return errSpied
+	}
+}
+
+// Each key of each script in turn holds another type: the call fails, nothing is changed, and
+// all is well when the key is.
+func TestWrongType(t *testing.T) {
+	t.Parallel()
+	rdb := redistest.Start(t).Client()
+	covered := map[string]bool{}
+	var mu sync.Mutex
+	t.Run("operations", func(t *testing.T) {
+		for _, op := range operations() {
+			t.Run(op.name, func(t *testing.T) {
+				t.Parallel()
+				probe := unchecked(t, rdb)
+				got := probe.furnish()
+				keys, err := declared(probe, func() error { return op.call(probe, got) })
+				if !errors.Is(err, errSpied) || len(keys) == 0 {
+					t.Fatalf("%v, %v", keys, err)
+				}
+				for i := range keys {
+					r := newQueue(t, rdb)
+					got := r.furnish()
+					keys, _ := declared(r, func() error { return op.call(r, got) })
+					key := keys[i]
+					mu.Lock()
+					covered[strings.SplitN(strings.TrimPrefix(key, r.keys.prefix), ":s", 2)[0]] = true
+					mu.Unlock()
+					wrongType(t, r, op, key, got)
+				}
+			})
+		}
+	})
+	for key := range New(rdb, "q").keys.fixed() {
+		key = strings.SplitN(strings.TrimPrefix(key, "signalbox:{q}:"), ":s", 2)[0]
+		if !covered[key] {
+			t.Errorf("no script touches %s", key)
+		}
+	}
+}
+
+func wrongType(t *testing.T, r *rig, op operation, key string, got []Delivery) {
+	t.Helper()
+	backup := r.keys.prefix + "backup"
+	there := r.rdb.Exists(bg, key).Val() == 1
+	if there {
+		r.must(r.rdb.Rename(bg, key, backup).Err())
+	}
+	r.must(r.rdb.SAdd(bg, key, "of another type").Err())
+	before := r.dump()
+	err := op.call(r, got)
+	if op.unread == nil || !slices.Contains(op.unread(r), key) {
+		if err == nil || !strings.Contains(err.Error(), "WRONGTYPE") {
+			t.Errorf("%s with %s of the wrong type: %v", op.name, key, err)
+		}
+		r.unchanged(fmt.Sprintf("%s with %s of the wrong type", op.name, key), before)
+	} else if err != nil {
+		t.Errorf("%s with %s of the wrong type: %v", op.name, key, err)
+	}
+	r.must(r.rdb.Del(bg, key).Err())
+	if there {
+		r.must(r.rdb.Rename(bg, backup, key).Err())
+	}
+	if err := op.call(r, got); err != nil {
+		t.Errorf("%s when %s is mended: %v", op.name, key, err)
+	}
+}
+
+// A master that became a replica refuses all, and nothing is changed; when it is a master
+// again, all goes on.
+func TestReadOnly(t *testing.T) {
+	t.Parallel()
+	srv := redistest.New(t)
+	rdb := srv.ClientWith(func(o *redis.UniversalOptions) { o.MaxRetries = -1 })
+	for _, op := range operations() {
+		r := newQueue(t, rdb)
+		got := r.furnish()
+		before := r.dump()
+		r.must(rdb.Do(bg, "REPLICAOF", "127.0.0.1", "1").Err())
+		if err := op.call(r, got); !redis.IsReadOnlyError(err) {
+			t.Errorf("%s of a replica: %v", op.name, err)
+		}
+		r.unchanged(op.name+" of a replica", before)
+		r.must(rdb.Do(bg, "REPLICAOF", "NO", "ONE").Err())
+		if err := op.call(r, got); err != nil {
+			t.Errorf("%s of a master again: %v", op.name, err)
+		}
+	}
+}
+
+// Out of memory, nothing more goes in, and what is in goes its way: sessions are renewed and opened,
+// jobs are claimed, settled and reclaimed.
+func TestOutOfMemory(t *testing.T) {
+	t.Parallel()
+	rdb := redistest.New(t, "--maxmemory-policy", "noeviction").Client()
+	for _, op := range operations() {
+		r := newQueue(t, rdb)
+		got := r.furnish()
+		before := r.dump()
+		r.must(rdb.ConfigSet(bg, "maxmemory", "1").Err())
+		err := op.call(r, got)
+		if goesIn := op.name == "enqueue" || op.name == "tick"; goesIn {
+			if !redis.IsOOMError(err) {
+				t.Errorf("%s out of memory: %v", op.name, err)
+			}
+			r.unchanged(op.name+" out of memory", before)
+		} else if err != nil {
+			t.Errorf("%s out of memory: %v", op.name, err)
+		} else if len(differences(before, r.dump())) == 0 {
+			t.Errorf("%s out of memory did nothing", op.name)
+		}
+		r.must(rdb.ConfigSet(bg, "maxmemory", "0").Err())
+		if err := op.call(r, got); err != nil && op.name != "reclaim" { // it was done
+			t.Errorf("%s with memory again: %v", op.name, err)
+		}
+	}
+}
+
+// A claim whose reply was lost, made again when memory is full, is answered: it leaves a wake-up token
+// for what is ready.
+func TestClaimAgainOutOfMemory(t *testing.T) {
+	t.Parallel()
+	r := newQueue(t, redistest.New(t, "--maxmemory-policy", "noeviction").Client())
+	r.open()
+	r.put("a", "b", "c")
+	request := &ClaimRequest{Session: r.session, Want: 1}
+	r.lane.Next()
+	first, err := r.Claim(bg, r.lane, request)
+	r.must(err)
+	r.must(r.rdb.Del(bg, r.keys.wake).Err())
+	r.must(r.rdb.ConfigSet(bg, "maxmemory", "1").Err())
+	again, err := r.Claim(bg, r.lane, request)
+	r.must(err)
+	equal(t, "claimed again", ids(again.Deliveries), ids(first.Deliveries))
+	r.must(r.rdb.ConfigSet(bg, "maxmemory", "0").Err())
+}
+
+// A server that has forgotten the scripts is told them again.
+func TestNoScript(t *testing.T) {
+	t.Parallel()
+	rdb := redistest.New(t).Client()
+	for _, op := range operations() {
+		r := newQueue(t, rdb)
+		got := r.furnish()
+		r.must(rdb.ScriptFlush(bg).Err())
+		if err := op.call(r, got); err != nil {
+			t.Errorf("%s after SCRIPT FLUSH: %v", op.name, err)
+		}
+	}
+}
+
+// A server that loads its data answers later, or is given up with nothing changed.
+func TestLoading(t *testing.T) {
+	t.Parallel()
+	srv := redistest.Start(t)
+	script := func(cmd []string) bool { return strings.HasPrefix(strings.ToUpper(cmd[0]), "EVAL") }
+	const loading = "-LOADING Redis is loading the dataset in memory"
+	for _, op := range operations() {
+		t.Run(op.name, func(t *testing.T) {
+			t.Parallel()
+			proxy := redistest.NewProxy(t, srv.Addr())
+			r := newQueue(t, proxy.Client())
+			got := r.furnish()
+			before := r.dump()
+			proxy.Reply(script, loading, -1)
+			if err := op.call(r, got); !redis.IsLoadingError(err) {
+				t.Errorf("while it loads: %v", err)
+			}
+			proxy.Reset()
+			r.unchanged("a call while it loads", before)
+			proxy.Reply(script, loading, 2)
+			if err := op.call(r, got); err != nil {
+				t.Errorf("while it loads for a moment: %v", err)
+			}
+		})
+	}
+}
+
+// Connections that were dropped meanwhile are replaced.
+func TestDroppedConnections(t *testing.T) {
+	t.Parallel()
+	proxy := redistest.NewProxy(t, redistest.Start(t).Addr())
+	rdb := proxy.Client()
+	for _, op := range operations() {
+		r := newQueue(t, rdb)
+		got := r.furnish()
+		proxy.Sever()
+		if err := op.call(r, got); err != nil {
+			t.Errorf("%s on dropped connections: %v", op.name, err)
+		}
+	}
+}
+
+// A server that died and came back with its append-only file has all that was answered.
+func TestCrashedServer(t *testing.T) {
+	t.Parallel()
+	srv := redistest.New(t, "--appendonly", "yes", "--appendfsync", "always")
+	r := newQueue(t, srv.Client())
+	got := r.furnish()
+	before := r.dump()
+	srv.Kill()
+	if _, _, err := r.Renew(bg, r.session, time.Minute); err == nil {
+		t.Error("a server that is dead answered")
+	}
+	srv.Restart()
+	r.unchanged("a crash of the server", before)
+	r.settled(settlement(got[0], Completed))
+}

@@ -1,0 +1,299 @@
+package store
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"go.uber.org/goleak"
+
+	"github.com/signalbox-go/signalbox"
+	"github.com/signalbox-go/signalbox/internal/redistest"
+)
+
+func TestMain(m *testing.M) {
+	// A pool of go-redis that couldn't connect looks a second after it was closed that it is.
+	redistest.Main(m, goleak.IgnoreAnyFunction("github.com/redis/go-redis/v9/internal/pool.(*ConnPool).tryDial"))
+}
+
+var bg = context.Background()
+
+// A rig is a queue with a session and two lanes, in the hand of one test. What fails, fails
+// the test.
+type rig struct {
+	*Queue
+	t        testing.TB
+	producer *Lane
+	lane     *Lane // the worker's
+	session  string
+}
+
+// newQueue returns a rig on a queue of its own. The queue is checked when the test ends.
+func newQueue(t testing.TB, rdb redis.UniversalClient) *rig {
+	t.Helper()
+	r := unchecked(t, rdb)
+	t.Cleanup(r.check)
+	return r
+}
+
+// unchecked is newQueue for tests that leave a queue in disorder.
+func unchecked(t testing.TB, rdb redis.UniversalClient) *rig {
+	t.Helper()
+	q := New(rdb, redistest.Name(t))
+	r := &rig{Queue: q, t: t, producer: q.NewLane(), lane: q.NewLane(), session: "s1"}
+	t.Cleanup(r.remove)
+	return r
+}
+
+// remove deletes the queue, which would make the others' scans longer.
+func (r *rig) remove() {
+	r.t.Helper()
+	keys, err := r.scan(bg)
+	r.must(err)
+	if len(keys) > 0 {
+		r.must(r.rdb.Del(bg, keys...).Err())
+	}
+}
+
+// onShared is newQueue on the server that all tests share.
+func onShared(t testing.TB) *rig {
+	t.Helper()
+	return newQueue(t, redistest.Start(t).Client())
+}
+
+func (r *rig) check() {
+	r.t.Helper()
+	if err := r.Check(bg); err != nil {
+		r.t.Error(err)
+	}
+}
+
+func (r *rig) must(err error) {
+	r.t.Helper()
+	if err != nil {
+		r.t.Fatal(err)
+	}
+}
+
+func (r *rig) open() {
+	r.t.Helper()
+	alive, _, err := r.Open(bg, r.session, time.Minute)
+	r.must(err)
+	if !alive {
+		r.t.Fatalf("session %s is over when it is opened", r.session)
+	}
+}
+
+// expire ends the lease of the session at once.
+func (r *rig) expire() {
+	r.t.Helper()
+	_, _, err := r.Renew(bg, r.session, 0)
+	r.must(err)
+}
+
+func (r *rig) item(id string, when When, p signalbox.Priority) Item {
+	r.t.Helper()
+	it, err := NewItem(&signalbox.Job{ID: id, Kind: "k", Payload: []byte(`"` + id + `"`), Priority: p}, when)
+	r.must(err)
+	return it
+}
+
+// put enqueues jobs that are ready, of normal priority, and returns which are new.
+func (r *rig) put(ids ...string) []bool {
+	r.t.Helper()
+	items := make([]Item, len(ids))
+	for i, id := range ids {
+		items[i] = r.item(id, When{}, signalbox.PriorityNormal)
+	}
+	return r.enqueued(items...)
+}
+
+func (r *rig) enqueued(items ...Item) []bool {
+	r.t.Helper()
+	r.producer.Next()
+	fresh, err := r.Enqueue(bg, r.producer, items)
+	r.must(err)
+	return fresh
+}
+
+// call makes a new call of the worker's lane.
+func (r *rig) call(req ClaimRequest) *ClaimReply {
+	r.t.Helper()
+	if req.Session == "" {
+		req.Session = r.session
+	}
+	r.lane.Next()
+	reply, err := r.Claim(bg, r.lane, &req)
+	r.must(err)
+	return reply
+}
+
+// claim claims up to n jobs, suspects among them.
+func (r *rig) claim(n int) []Delivery {
+	r.t.Helper()
+	reply := r.call(ClaimRequest{Want: n, Suspects: true})
+	if !reply.Alive {
+		r.t.Fatalf("session %s is over", r.session)
+	}
+	return reply.Deliveries
+}
+
+// one claims the only job that is ready.
+func (r *rig) one() Delivery {
+	r.t.Helper()
+	got := r.claim(2)
+	if len(got) != 1 {
+		r.t.Fatalf("claimed %v, want one job", ids(got))
+	}
+	return got[0]
+}
+
+// settle settles and wants nothing; it returns the indices of what was refused.
+func (r *rig) settle(s ...Settlement) []int {
+	r.t.Helper()
+	return r.call(ClaimRequest{Settle: s}).Refused
+}
+
+// settled is settle of what is not refused.
+func (r *rig) settled(s ...Settlement) {
+	r.t.Helper()
+	if refused := r.settle(s...); len(refused) > 0 {
+		r.t.Fatalf("refused %v of %v", refused, s)
+	}
+}
+
+func (r *rig) reclaim(session string) Reclaimed {
+	r.t.Helper()
+	res, err := r.Reclaim(bg, session)
+	r.must(err)
+	return res
+}
+
+// crash ends the session, reclaims all it had, and opens another.
+func (r *rig) crash() (returned, dead []string) {
+	r.t.Helper()
+	r.expire()
+	for {
+		res := r.reclaim(r.session)
+		returned, dead = append(returned, res.Returned...), append(dead, res.Dead...)
+		if res.Left == 0 {
+			break
+		}
+	}
+	r.session = "s" + NewID()
+	r.open()
+	return returned, dead
+}
+
+func (r *rig) counts() Counts {
+	r.t.Helper()
+	c, err := r.Counts(bg)
+	r.must(err)
+	return c
+}
+
+func (r *rig) wakes() int64 {
+	r.t.Helper()
+	n, err := r.rdb.LLen(bg, r.keys.wake).Result()
+	r.must(err)
+	return n
+}
+
+// takeWake takes the wake-up token, as an idle worker does.
+func (r *rig) takeWake() {
+	r.t.Helper()
+	q, err := Wait(bg, r.rdb, r.Bell(), time.Second, r.Queue)
+	r.must(err)
+	if q == nil {
+		r.t.Fatal("there is no wake-up token")
+	}
+}
+
+func settlement(d Delivery, o Outcome) Settlement {
+	return Settlement{ID: d.Job.ID, Token: d.Job.Token, Outcome: o, Prio: d.Job.Priority, Suspect: d.Job.Crashes >= SuspectAt}
+}
+
+func ids(ds []Delivery) []string {
+	out := []string{}
+	for _, d := range ds {
+		out = append(out, d.Job.ID)
+	}
+	return out
+}
+
+func equal[T comparable](t testing.TB, what string, got, want []T) {
+	t.Helper()
+	if !slices.Equal(got, want) {
+		t.Errorf("%s: got %v, want %v", what, got, want)
+	}
+}
+
+func same[T comparable](t testing.TB, what string, got, want T) {
+	t.Helper()
+	if got != want {
+		t.Errorf("%s: got %v, want %v", what, got, want)
+	}
+}
+
+func numbered(prefix string, n int) []string {
+	out := make([]string, n)
+	for i := range out {
+		out[i] = fmt.Sprintf("%s%04d", prefix, i)
+	}
+	return out
+}
+
+// dump is all that the queue has in Redis, as text by key without the queue's prefix. Two dumps
+// are equal if nothing was changed between them.
+func (r *rig) dump() map[string]string {
+	r.t.Helper()
+	keys, err := r.scan(bg)
+	r.must(err)
+	out := make(map[string]string, len(keys))
+	for _, key := range keys {
+		kind, err := r.rdb.Type(bg, key).Result()
+		r.must(err)
+		var v any
+		switch kind {
+		case "string":
+			v, err = r.rdb.Get(bg, key).Result()
+		case "hash":
+			v, err = r.rdb.HGetAll(bg, key).Result() // fmt prints maps in order
+		case "list":
+			v, err = r.rdb.LRange(bg, key, 0, -1).Result()
+		case "zset":
+			v, err = r.rdb.ZRangeWithScores(bg, key, 0, -1).Result()
+		case "set":
+			v, err = r.rdb.SMembers(bg, key).Result()
+		}
+		r.must(err)
+		out[key[len(r.keys.prefix):]] = fmt.Sprintf("%s %q", kind, fmt.Sprint(v))
+	}
+	return out
+}
+
+// differences lists the keys in which two dumps differ.
+func differences(a, b map[string]string) (diff []string) {
+	for k, v := range a {
+		if b[k] != v {
+			diff = append(diff, fmt.Sprintf("%s:\n   %s\n   %s", k, v, b[k]))
+		}
+	}
+	for k, v := range b {
+		if _, ok := a[k]; !ok {
+			diff = append(diff, fmt.Sprintf("%s:\n   nothing\n   %s", k, v))
+		}
+	}
+	slices.Sort(diff)
+	return diff
+}
+
+func (r *rig) unchanged(what string, before map[string]string) {
+	r.t.Helper()
+	for _, d := range differences(before, r.dump()) {
+		r.t.Errorf("%s changed %s", what, d)
+	}
+}

@@ -1,0 +1,220 @@
+package store
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/signalbox-go/signalbox"
+	"github.com/signalbox-go/signalbox/internal/wire"
+)
+
+var reclaimTests = []storeTest{
+	{"ReclaimInOrder", testReclaimOrder},
+	{"ReclaimInChunks", testReclaimChunks},
+	{"ReclaimTwice", testReclaimTwice},
+	{"ReclaimedIsSuperseded", testReclaimedIsSuperseded},
+	{"CrashIsNoAttempt", testCrashCounts},
+	{"SuspectsRunApart", testSuspectsApart},
+	{"NeighboursOfASuspect", testSuspectNeighbours},
+	{"APoisonJobBesideASuspect", testFreshPoison},
+	{"PoisonEndsDead", testPoison},
+	{"SuspectComesBackAsOne", testSuspectReturns},
+}
+
+func testReclaimOrder(t *testing.T, r *rig) {
+	r.open()
+	r.enqueued(r.item("h1", When{}, signalbox.PriorityHigh), r.item("h2", When{}, signalbox.PriorityHigh))
+	r.put("a", "b", "c", "d")
+	r.claim(5) // h1 h2 a b c
+	r.crash()
+	r.put("e")
+	equal(t, "claimed", ids(r.claim(10)), []string{"h1", "h2", "a", "b", "c", "d", "e"})
+}
+
+func testReclaimChunks(t *testing.T, r *rig) {
+	const n = 1200
+	r.open()
+	want := numbered("j", n)
+	r.put(want[:MaxBatch]...)
+	r.put(want[MaxBatch:]...)
+	r.claim(MaxBatch)
+	r.claim(MaxBatch)
+	r.expire()
+	for _, left := range []int{n - 500, n - 1000, 0} {
+		res := r.reclaim(r.session)
+		same(t, "left", res.Left, left)
+		r.check()
+	}
+	same(t, "sessions", r.rdb.ZCard(bg, r.keys.sessions).Val(), 0)
+	same(t, "crashed", r.counts().Total.Crashed, n)
+	r.session = "s2"
+	r.open()
+	got := append(ids(r.claim(MaxBatch)), ids(r.claim(MaxBatch))...)
+	equal(t, "claimed", got, want)
+}
+
+func testReclaimTwice(t *testing.T, r *rig) {
+	r.open()
+	r.put("a")
+	r.claim(1)
+	r.expire()
+	same(t, "returned", len(r.reclaim(r.session).Returned), 1)
+	before := r.dump()
+	res := r.reclaim(r.session)
+	same(t, "returned again", len(res.Returned)+len(res.Dead)+res.Left, 0)
+	r.unchanged("a second reclaim", before)
+	r.reclaim("unknown")
+	r.unchanged("a reclaim of an unknown session", before)
+}
+
+func testReclaimedIsSuperseded(t *testing.T, r *rig) {
+	r.open()
+	r.put("a", "b")
+	old := r.claim(2)
+	late := &rig{Queue: r.Queue, t: t, lane: r.NewLane(), session: r.session}
+	r.crash()
+	got := r.claim(1)
+	for i := range old {
+		if got[0].Job.Token <= old[i].Job.Token {
+			t.Errorf("token %d after %d", got[0].Job.Token, old[i].Job.Token)
+		}
+	}
+	for _, o := range outcomes {
+		before := r.dump()
+		equal(t, string(o)+": refused", late.settle(settlement(old[0], o), settlement(old[1], o)), []int{0, 1})
+		r.unchangedBut(string(o), before, late.lane)
+	}
+}
+
+func testCrashCounts(t *testing.T, r *rig) {
+	r.open()
+	r.put("a")
+	r.one()
+	r.crash()
+	d := r.one()
+	same(t, "crashes", d.Job.Crashes, 1)
+	same(t, "attempt", d.Job.Attempt, 1)
+	same(t, "crashed", r.counts().Total.Crashed, 1)
+}
+
+// suspects makes suspects of jobs by letting them crash together.
+func (r *rig) suspects(ids ...string) {
+	r.t.Helper()
+	r.put(ids...)
+	for range SuspectAt {
+		if got := len(r.claim(MaxBatch)); got != len(ids) {
+			r.t.Fatalf("claimed %d of %d", got, len(ids))
+		}
+		r.crash()
+	}
+}
+
+func testSuspectsApart(t *testing.T, r *rig) {
+	r.open()
+	r.suspects("a", "b", "c")
+	r.put("d", "e")
+	same(t, "claimed by who can't have a suspect", len(r.call(ClaimRequest{Want: 1}).Deliveries), 1)
+	got := r.claim(10)
+	equal(t, "claimed", ids(got), []string{"a", "e"})
+	// Whatever the caller says, a session has one suspect at most.
+	equal(t, "claimed as well", ids(r.claim(10)), []string{})
+	r.check()
+
+	other := &rig{Queue: r.Queue, t: t, lane: r.NewLane(), session: "other"}
+	other.open()
+	equal(t, "claimed by another", ids(other.claim(10)), []string{"b"})
+	reply := r.call(ClaimRequest{Settle: []Settlement{settlement(got[0], Completed)}, Want: 5, Suspects: true})
+	equal(t, "claimed when it was settled", ids(reply.Deliveries), []string{"c"})
+	same(t, "priority of suspects", reply.Deliveries[0].Job.Crashes, SuspectAt)
+}
+
+func testSuspectNeighbours(t *testing.T, r *rig) {
+	r.open()
+	r.suspects("poison")
+	r.put("a", "b")
+	got := r.claim(10)
+	equal(t, "claimed", ids(got), []string{"poison", "a", "b"})
+	returned, _ := r.crash()
+	slices.Sort(returned)
+	equal(t, "returned", returned, []string{"a", "b", "poison"})
+	crashes := map[string]int{}
+	for _, d := range r.claim(10) {
+		crashes[d.Job.ID] = d.Job.Crashes
+	}
+	same(t, "crashes of the suspect", crashes["poison"], SuspectAt+1)
+	same(t, "crashes of another", crashes["a"], 1)
+	same(t, "crashes of another", crashes["b"], 1)
+}
+
+// A poison job that always has an innocent suspect beside it is found all the same.
+func testFreshPoison(t *testing.T, r *rig) {
+	r.open()
+	r.suspects("innocent")
+	r.put("poison")
+	for range 20 {
+		got := r.claim(1)
+		got = append(got, r.claim(1)...)
+		if slices.Contains(ids(got), "poison") {
+			r.crash()
+			continue
+		}
+		var settle []Settlement
+		for _, d := range got {
+			settle = append(settle, settlement(d, Completed))
+		}
+		r.call(ClaimRequest{Settle: settle})
+	}
+	same(t, "dead", r.counts().Dead, 1)
+	same(t, "completed", r.counts().Total.Completed, 1)
+}
+
+// A job that kills its worker among innocent ones ends dead, and none of them does.
+func testPoison(t *testing.T, r *rig) {
+	r.open()
+	innocent := numbered("i", 49)
+	r.put(innocent[:20]...)
+	r.put("poison")
+	r.put(innocent[20:]...)
+	done := map[string]bool{}
+	deaths := 0
+	for range 500 {
+		got := r.claim(50)
+		if len(got) == 0 {
+			break
+		}
+		if slices.Contains(ids(got), "poison") {
+			deaths++
+			r.crash() // it takes all with it
+			r.check()
+			continue
+		}
+		for _, d := range got {
+			done[d.Job.ID] = true
+			r.settled(settlement(d, Completed))
+		}
+	}
+	same(t, "deaths", deaths, CrashLimit)
+	same(t, "innocent jobs done", len(done), len(innocent))
+	c := r.counts()
+	same(t, "dead", c.Dead, 1)
+	var job signalbox.Job
+	r.must(wire.Decode([]byte(r.rdb.HGet(bg, r.keys.jobs, "poison").Val()), &job))
+	same(t, "crashes", job.Crashes, CrashLimit)
+	if !strings.Contains(job.LastError, "5 times") {
+		t.Errorf("last error %q", job.LastError)
+	}
+}
+
+// A suspect that is settled, and not completed, remains one.
+func testSuspectReturns(t *testing.T, r *rig) {
+	r.open()
+	r.suspects("a")
+	for _, o := range []Outcome{Return, Delay, Retry} {
+		d := r.one()
+		r.settled(settlement(d, o))
+		same(t, "claimed by who can't have a suspect", len(r.call(ClaimRequest{Want: 1}).Deliveries), 0)
+		r.check()
+	}
+	r.settled(settlement(r.one(), Completed))
+}

@@ -1,0 +1,141 @@
+package store
+
+import (
+	"strings"
+	"testing"
+)
+
+// parseAll reads a reply as each of the calls would.
+func parseAll(list []any) (errs []error) {
+	again := func() *reply { return &reply{list: list} }
+	_, err := parseEnqueue(again(), 2)
+	errs = append(errs, err)
+	_, _, err = parseTick(again())
+	errs = append(errs, err)
+	_, err = parseClaim(again(), "q", 3)
+	errs = append(errs, err)
+	_, _, err = parseRenew(again())
+	errs = append(errs, err)
+	_, err = parseReclaim(again())
+	return append(errs, err)
+}
+
+func TestStrangeReplies(t *testing.T) {
+	t.Parallel()
+	for _, list := range [][]any{
+		nil,
+		{},
+		{nil},
+		{"ok"},
+		{"OK", int64(1)},
+		{int64(1)},
+		{[]any{}},
+		{"ok", "1", "0"},
+		{"ok", nil, nil},
+		{"taken"},
+		{map[any]any{"ok": 1}, 1.5, true},
+	} {
+		for i, err := range parseAll(list) {
+			if err == nil {
+				t.Errorf("call %d accepts %v", i, list)
+			} else if !strings.Contains(err.Error(), "field") {
+				t.Errorf("call %d of %v: %v", i, list, err)
+			}
+		}
+	}
+}
+
+func TestStrangeClaims(t *testing.T) {
+	t.Parallel()
+	for i, wrong := range map[int][]any{
+		1: {nil, "1"}, 2: {nil, int64(1), "1"}, 3: {nil, "1"}, 4: {nil, "1"}, 5: {"1"}, 6: {nil}, 7: {"s", []any{int64(1)}},
+		8: {nil, "a", []any{"b"}, []any{int64(1), "b"}, []any{nil, "b"}}, 9: {nil, "x", []any{}, []any{"x", "y", "z"}},
+	} {
+		for _, v := range wrong {
+			list := []any{
+				"ok", int64(1), []any{}, int64(1), int64(1), int64(0), int64(0), []any{}, []any{"a", "b"}, []any{"x", nil},
+			}
+			if _, err := parseClaim(&reply{list: list}, "q", 0); err != nil {
+				t.Fatal(err)
+			}
+			list[i] = v
+			if _, err := parseClaim(&reply{list: list}, "q", 0); err == nil {
+				t.Errorf("field %d as %v is accepted", i, v)
+			}
+			if _, err := parseClaim(&reply{list: list[:i]}, "q", 0); err == nil {
+				t.Errorf("a reply that ends before field %d is accepted", i)
+			}
+		}
+	}
+}
+
+// Refusals that name no settlement of the call are nobody's.
+func TestStrangeRefusals(t *testing.T) {
+	t.Parallel()
+	list := []any{
+		"ok", int64(1),
+		[]any{int64(0), int64(1), int64(3), int64(4), int64(-1), int64(1 << 62), "2", nil},
+		int64(1), int64(1), int64(0), int64(0),
+		[]any{},
+		[]any{},
+		[]any{},
+	}
+	reply, err := parseClaim(&reply{list: list}, "q", 3)
+	if err != nil {
+		t.Fatal(err)
+	}
+	equal(t, "refused", reply.Refused, []int{0, 2})
+}
+
+// Whatever comes back, reading it doesn't panic.
+func FuzzReply(f *testing.F) {
+	f.Add([]byte("sok\x00i\x01l\x00i\x01i\x05i\x00i\x00l\x00l\x01sa\x00l\x01sb\x00"))
+	f.Add([]byte("sstale\x00"))
+	f.Add([]byte("sok\x00i\x01s01\x00"))
+	f.Add([]byte("nfml\x02ii\xff"))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		var list []any
+		for len(b) > 0 {
+			var v any
+			v, b = value(b, 0)
+			list = append(list, v)
+		}
+		parseAll(list)
+	})
+}
+
+// value makes a value, as go-redis could return one, from bytes.
+func value(b []byte, depth int) (any, []byte) {
+	if len(b) == 0 {
+		return nil, nil
+	}
+	kind, b := b[0], b[1:]
+	switch kind {
+	case 's':
+		s, rest, _ := strings.Cut(string(b), "\x00")
+		return s, []byte(rest)
+	case 'i':
+		if len(b) == 0 {
+			return int64(-1), nil
+		}
+		return int64(int8(b[0])) << (b[0] % 64), b[1:]
+	case 'l':
+		if len(b) == 0 || depth > 3 {
+			return []any{}, b
+		}
+		n := int(b[0]) % 8
+		b = b[1:]
+		list := make([]any, n)
+		for i := range list {
+			list[i], b = value(b, depth+1)
+		}
+		return list, b
+	case 'f':
+		return 1.5, b
+	case 'm':
+		return map[any]any{"k": "v"}, b
+	case 't':
+		return true, b
+	}
+	return nil, b
+}

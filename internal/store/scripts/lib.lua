@@ -1,0 +1,97 @@
+-- Shared by all scripts; stands before each of them.
+
+-- The server's clock in microseconds. A double holds them exactly until the year 2255.
+local function clock()
+  local t = redis.call('TIME')
+  return t[1] * 1000000 + t[2]
+end
+
+-- tostring would turn microseconds into 1.76e+15.
+local function digits(n)
+  return string.format('%.0f', n)
+end
+
+-- A time as the 8 bytes, big endian, of a record's header.
+local function stamp(us)
+  local b = {}
+  for i = 8, 1, -1 do
+    b[i] = us % 256
+    us = (us - b[i]) / 256
+  end
+  return string.char(unpack(b))
+end
+
+-- Whether it begins with a record's header, of whatever version. Else it is kept as it is.
+local function has_header(record)
+  return #record >= 19 and string.find(record, '^[\1-\31][012]') ~= nil
+end
+
+-- The record with another due time.
+local function redue(record, us)
+  if not has_header(record) then
+    return record
+  end
+  return string.sub(record, 1, 11) .. stamp(us) .. string.sub(record, 20)
+end
+
+-- Adds to a counter. One that holds no number begins anew: it is not to stop a script
+-- between its writes.
+local function count(stats, field, n)
+  local sum = redis.pcall('HINCRBY', stats, field, n)
+  if type(sum) ~= 'number' then
+    redis.call('HSET', stats, field, n)
+    sum = n
+  end
+  return sum
+end
+
+-- Leaves one token for an idle worker, unless one is there already.
+local function wake_one(key)
+  if redis.call('LLEN', key) == 0 then
+    redis.call('LPUSH', key, '1')
+  end
+end
+
+-- Keeps a terminal job: its record stays in jobs, its id in the sorted set, scored by the
+-- time; then drops the oldest while there are too many, too many bytes or too old ones,
+-- at most 100 a call. limits = {count, bytes, age in microseconds}.
+local function retain(set, field, jobs, stats, limits, now, id, record)
+  redis.call('ZADD', set, digits(now), id)
+  redis.call('HSET', jobs, id, record)
+  local bytes = count(stats, field, #record)
+  local kept = redis.call('ZCARD', set)
+  for _ = 1, 100 do
+    local oldest = redis.call('ZRANGE', set, 0, 0, 'WITHSCORES')
+    if not oldest[1] or (kept <= limits[1] and bytes <= limits[2]
+        and tonumber(oldest[2]) > now - limits[3]) then
+      break
+    end
+    bytes = count(stats, field, -redis.call('HSTRLEN', jobs, oldest[1]))
+    redis.call('HDEL', jobs, oldest[1])
+    redis.call('ZREM', set, oldest[1])
+    kept = kept - 1
+  end
+end
+
+-- What is to be done next: microseconds until a job is due or the first session expires (-1 for
+-- never, 0 if it is so already), and up to 8 sessions that have expired.
+local function upcoming(due, sessions, now)
+  local following, expired = -1, {}
+  local head = redis.call('ZRANGE', due, 0, 0, 'WITHSCORES')
+  if head[2] then
+    following = math.max(tonumber(head[2]) - now, 0)
+  end
+  head = redis.call('ZRANGE', sessions, 0, 0, 'WITHSCORES')
+  if head[2] then
+    local ends = tonumber(head[2]) - now
+    if ends <= 0 then
+      expired = redis.call('ZRANGEBYSCORE', sessions, '-inf', digits(now), 'LIMIT', 0, 8)
+      head = redis.call('ZRANGEBYSCORE', sessions, '(' .. digits(now), '+inf', 'WITHSCORES', 'LIMIT', 0, 1)
+      ends = head[2] and tonumber(head[2]) - now
+    end
+    if ends and (following < 0 or ends < following) then
+      following = ends
+    end
+  end
+  return following, expired
+end

@@ -1,0 +1,75 @@
+-- Takes back the jobs of a session that expired, to the head of their ready lists, and counts
+-- a crash for each. At two crashes a job becomes a suspect, and claim.lua gives no session two
+-- of them: so those that crashed for another's fault run apart from it, and complete. At the
+-- limit a job is dead.
+--
+-- KEYS: 1 inflight:<session>, 2 sessions, 3 jobs, 4 wake, 5 stats, 6 dead,
+--       7 ready:high, 8 ready:normal, 9 ready:low, 10 ready:suspect
+-- ARGV: 1 session, 2 most jobs to take back in this call, 3 crashes at which a job is dead,
+--       4 bytes to append to the record of a job that is dead (its last error),
+--       5 to 7 as in claim.lua
+-- Reply: {'ok', left, reclaimed, dead}: deliveries left to take back, ids and ids
+--        {'alive'}  the session was renewed; nothing was done
+-- Errors: those of Redis, before the first write.
+
+local now = clock()
+local expiry = redis.call('ZSCORE', KEYS[2], ARGV[1])
+if expiry and tonumber(expiry) > now then
+  return {'alive'}
+end
+local entries = redis.call('HGETALL', KEYS[1])
+redis.call('HLEN', KEYS[3])
+redis.call('LLEN', KEYS[4])
+redis.call('HLEN', KEYS[5])
+redis.call('ZCARD', KEYS[6])
+for k = 7, 10 do
+  redis.call('LLEN', KEYS[k])
+end
+
+-- The oldest grant is pushed last, so that it stands first.
+local held = {}
+for i = 1, #entries, 2 do
+  held[#held + 1] = {id = entries[i], token = tonumber(string.match(entries[i + 1], '^%d+') or 0)}
+end
+table.sort(held, function(a, b)
+  return a.token > b.token
+end)
+
+-- When Redis is out of memory it still permits this, and with it all that follows.
+redis.call('HDEL', KEYS[1], '')
+
+local lists = {['0'] = KEYS[7], ['1'] = KEYS[8], ['2'] = KEYS[9]}
+local limits = {tonumber(ARGV[5]), tonumber(ARGV[6]), tonumber(ARGV[7])}
+local reclaimed, dead = {}, {}
+for i = 1, math.min(#held, tonumber(ARGV[2])) do
+  local job = held[i]
+  local record = redis.call('HGET', KEYS[3], job.id)
+  redis.call('HDEL', KEYS[1], job.id)
+  if record then
+    local crashes = has_header(record) and string.byte(record, 3)
+    if crashes then
+      crashes = math.min(crashes + 1, 255)
+      record = string.sub(record, 1, 2) .. string.char(crashes) .. string.sub(record, 4)
+      redis.call('HSET', KEYS[3], job.id, record)
+      count(KEYS[5], 'crashed', 1)
+    end
+    if crashes and crashes >= tonumber(ARGV[3]) then
+      retain(KEYS[6], 'dead_bytes', KEYS[3], KEYS[5], limits, now, job.id, record .. ARGV[4])
+      count(KEYS[5], 'dead', 1)
+      dead[#dead + 1] = job.id
+    else
+      local list = crashes and crashes >= 2 and KEYS[10] or lists[string.sub(record, 2, 2)] or KEYS[8]
+      redis.call('LPUSH', list, job.id)
+      reclaimed[#reclaimed + 1] = job.id
+    end
+  end
+end
+
+local left = redis.call('HLEN', KEYS[1])
+if left == 0 then
+  redis.call('ZREM', KEYS[2], ARGV[1])
+end
+if #reclaimed > 0 then
+  wake_one(KEYS[4])
+end
+return {'ok', left, reclaimed, dead}

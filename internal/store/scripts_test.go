@@ -1,0 +1,157 @@
+package store
+
+import (
+	"bufio"
+	"io"
+	"net"
+	"path"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/signalbox-go/signalbox/internal/redistest"
+)
+
+var (
+	comment = regexp.MustCompile(`--[^\n]*`)
+	// A call of Redis, and of the helpers in lib.lua that take keys, with its arguments on the line.
+	redisCall  = regexp.MustCompile(`redis\.p?call\(([^\n]*)`)
+	helperCall = regexp.MustCompile(`\b(wake_one|retain|count|upcoming)\(([^\n]*)`)
+	helperHead = regexp.MustCompile(`local function (\w+)\(([^)]*)\)`)
+	// What may stand where a key is expected: one of KEYS, or a list that has them.
+	aKey = regexp.MustCompile(`^(KEYS\[[\w +]+\]|lists\[[\w.(), ]+\]|list)$`)
+)
+
+// helperKeys are the positions of keys among the arguments of the helpers.
+var helperKeys = map[string][]int{"wake_one": {0}, "retain": {0, 2, 3}, "count": {0}, "upcoming": {0, 1}}
+
+// Redis Cluster and managed servers need every key that a script touches declared in KEYS. So no
+// key is built in Lua: where a command takes its key there is one of KEYS, or a helper's parameter
+// that is given one.
+func TestKeysAreDeclared(t *testing.T) {
+	t.Parallel()
+	files, err := scripts.ReadDir("scripts")
+	if err != nil {
+		t.Fatal(err)
+	}
+	calls := 0
+	for _, file := range files {
+		name := strings.TrimSuffix(file.Name(), path.Ext(file.Name()))
+		lua := comment.ReplaceAllString(read(name), "")
+		params := []string{}
+		if name == "lib" {
+			for _, head := range helperHead.FindAllStringSubmatch(lua, -1) {
+				list := strings.Split(head[2], ", ")
+				for _, i := range helperKeys[head[1]] {
+					params = append(params, list[i])
+				}
+			}
+		}
+		check := func(line, arg string) {
+			calls++
+			for key := range strings.SplitSeq(arg, " or ") {
+				if !aKey.MatchString(key) && !slices.Contains(params, key) {
+					t.Errorf("%s.lua: %q stands for a key in %s", name, key, line)
+				}
+			}
+		}
+		for _, call := range redisCall.FindAllStringSubmatch(lua, -1) {
+			args := arguments(call[1])
+			if args[0] != "'TIME'" {
+				check(call[0], args[1])
+			}
+		}
+		for _, call := range helperCall.FindAllStringSubmatch(lua, -1) {
+			if strings.Contains(lua, "function "+call[0]) {
+				continue // its definition
+			}
+			args := arguments(call[2])
+			for _, i := range helperKeys[call[1]] {
+				check(call[0], args[i])
+			}
+		}
+		if regexp.MustCompile(`KEYS\[[^\]]*\]\s*\.\.|\.\.\s*KEYS`).MatchString(lua) {
+			t.Errorf("%s.lua: a key is made longer", name)
+		}
+	}
+	if calls < 80 {
+		t.Errorf("only %d uses of keys were found", calls)
+	}
+}
+
+// arguments splits at the commas that are not in parentheses, up to the closing one.
+func arguments(s string) (args []string) {
+	depth, start := 0, 0
+	for i := range len(s) {
+		switch s[i] {
+		case '(', '[', '{':
+			depth++
+		case ')', ']', '}':
+			if depth == 0 {
+				return append(args, strings.TrimSpace(s[start:i]))
+			}
+			depth--
+		case ',':
+			if depth == 0 {
+				args = append(args, strings.TrimSpace(s[start:i]))
+				start = i + 1
+			}
+		}
+	}
+	return append(args, strings.TrimSpace(s[start:]))
+}
+
+// What the server sees: each operation touches keys that it declared, and no others.
+func TestOnlyDeclaredKeysAreTouched(t *testing.T) {
+	t.Parallel()
+	srv := redistest.New(t)
+	rdb := srv.Client()
+	conn, err := net.Dial("tcp", srv.Addr())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	if _, err := io.WriteString(conn, "MONITOR\r\n"); err != nil {
+		t.Fatal(err)
+	}
+	log := bufio.NewScanner(conn)
+	log.Buffer(nil, 1<<20)
+	if !log.Scan() || log.Text() != "+OK" {
+		t.Fatalf("MONITOR: %q, %v", log.Text(), log.Err())
+	}
+	for _, op := range operations() {
+		r := newQueue(t, rdb)
+		got := r.furnish()
+		keys, _ := declared(r, func() error { return op.call(r, got) })
+		r.must(rdb.Echo(bg, "begin "+op.name).Err())
+		r.must(op.call(r, got))
+		r.must(rdb.Echo(bg, "end "+op.name).Err())
+		touched := 0
+		for inside := false; log.Scan() && !strings.Contains(log.Text(), `"end `+op.name+`"`); {
+			inside = inside || strings.Contains(log.Text(), `"begin `+op.name+`"`)
+			_, call, lua := strings.Cut(log.Text(), " lua] ")
+			if !inside || !lua || call == `"TIME"` {
+				continue
+			}
+			words := strings.SplitN(call, " ", 3) // "HGET" "key" ...
+			key, err := strconv.Unquote(words[1])
+			if err != nil || !slices.Contains(keys, key) {
+				t.Errorf("%s: %s touches a key that is not declared", op.name, call)
+			}
+			touched++
+		}
+		if touched == 0 {
+			t.Errorf("%s touches nothing: %v", op.name, log.Err())
+		}
+	}
+}
+
+// What the Go side and the scripts both know.
+func TestConstantsAgree(t *testing.T) {
+	t.Parallel()
+	if lua := read("reclaim"); !strings.Contains(lua, "crashes >= 2 and") || SuspectAt != 2 {
+		t.Error("reclaim.lua and SuspectAt disagree on who is a suspect")
+	}
+}

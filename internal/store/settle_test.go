@@ -1,0 +1,226 @@
+package store
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/signalbox-go/signalbox"
+	"github.com/signalbox-go/signalbox/internal/wire"
+)
+
+var settleTests = []storeTest{
+	{"Completed", testCompleted},
+	{"Retry", testRetry},
+	{"Delay", testDelay},
+	{"Return", testReturn},
+	{"Dead", testDead},
+	{"Cancelled", testCancelled},
+	{"MixedBatch", testMixedBatch},
+	{"StaleTokens", testStaleTokens},
+	{"SettledTwiceInOneCall", testSettledTwice},
+	{"CompletedLast", testCompletedLast},
+	{"SettleAndClaim", testSettleAndClaim},
+	{"SettleAfterTheEnd", testLateSettle},
+}
+
+var outcomes = []Outcome{Completed, Retry, Delay, Return, Dead, Cancelled}
+
+func testCompleted(t *testing.T, r *rig) {
+	r.open()
+	r.put("a")
+	r.settled(settlement(r.one(), Completed))
+	c := r.counts()
+	same(t, "counts", c, Counts{Total: Totals{Enqueued: 1, Completed: 1}})
+	same(t, "records", r.rdb.HLen(bg, r.keys.jobs).Val(), 0)
+}
+
+func testRetry(t *testing.T, r *rig) {
+	r.open()
+	r.enqueued(r.item("a", When{}, signalbox.PriorityHigh))
+	d := r.one()
+	s := settlement(d, Retry)
+	var err error
+	s.Record, err = d.Failed(1, "boom")
+	r.must(err)
+	s.Delay = time.Hour
+	r.settled(s)
+	same(t, "counts", r.counts(), Counts{Due: 1, Total: Totals{Enqueued: 1, Retried: 1}})
+	r.check()
+
+	r.makeDue("0a")
+	d = r.one()
+	same(t, "attempt", d.Job.Attempt, 2)
+	same(t, "last error", d.Job.LastError, "boom")
+	same(t, "priority", d.Job.Priority, signalbox.PriorityHigh)
+	s = settlement(d, Retry)
+	s.Record, err = d.Failed(2, "bang")
+	r.must(err)
+	reply := r.call(ClaimRequest{Settle: []Settlement{s}, Want: 1}) // no delay: at once
+	equal(t, "claimed", ids(reply.Deliveries), []string{"a"})
+	same(t, "attempt", reply.Deliveries[0].Job.Attempt, 3)
+}
+
+func testDelay(t *testing.T, r *rig) {
+	r.open()
+	r.put("a")
+	d := r.one()
+	s := settlement(d, Delay)
+	s.Delay = time.Minute
+	r.settled(s)
+	now, err := r.Now(bg)
+	r.must(err)
+	var job signalbox.Job
+	r.must(wire.Decode([]byte(r.rdb.HGet(bg, r.keys.jobs, "a").Val()), &job))
+	same(t, "attempt", job.Attempt, 1)
+	if in := job.ScheduledAt.Sub(now); in > time.Minute || in < 50*time.Second {
+		t.Errorf("due in %v, want a minute", in)
+	}
+	same(t, "counts", r.counts(), Counts{Due: 1, Total: Totals{Enqueued: 1, Delayed: 1}})
+}
+
+func testReturn(t *testing.T, r *rig) {
+	r.open()
+	r.put("a", "b", "c")
+	got := r.claim(1)
+	r.settled(settlement(got[0], Return))
+	same(t, "counts", r.counts(), Counts{Ready: 3, Total: Totals{Enqueued: 3, Returned: 1}})
+	got = r.claim(3)
+	equal(t, "claimed", ids(got), []string{"a", "b", "c"})
+	same(t, "attempt", got[0].Job.Attempt, 1)
+	same(t, "crashes", got[0].Job.Crashes, 0)
+}
+
+func testDead(t *testing.T, r *rig) {
+	r.open()
+	r.put("a")
+	d := r.one()
+	s := settlement(d, Dead)
+	var err error
+	s.Record, err = d.Failed(25, "the end")
+	r.must(err)
+	r.settled(s)
+	same(t, "counts", r.counts(), Counts{Dead: 1, Total: Totals{Enqueued: 1, Dead: 1}})
+	same(t, "record", r.rdb.HGet(bg, r.keys.jobs, "a").Val(), string(s.Record))
+}
+
+func testCancelled(t *testing.T, r *rig) {
+	r.open()
+	r.put("a")
+	r.settled(settlement(r.one(), Cancelled))
+	same(t, "counts", r.counts(), Counts{Cancelled: 1, Total: Totals{Enqueued: 1, Cancelled: 1}})
+}
+
+func testMixedBatch(t *testing.T, r *rig) {
+	r.open()
+	var names []string
+	for _, o := range outcomes {
+		names = append(names, string(o)+"1", string(o)+"2")
+	}
+	r.put(names...)
+	var all []Settlement
+	for i, d := range r.claim(20) {
+		s := settlement(d, outcomes[i/2])
+		s.Delay = time.Hour
+		if i%2 == 1 {
+			s.Token++ // another's
+		}
+		all = append(all, s)
+	}
+	equal(t, "refused", r.settle(all...), []int{1, 3, 5, 7, 9, 11})
+	same(t, "counts", r.counts(), Counts{Ready: 1, Due: 2, Running: 6, Dead: 1, Cancelled: 1, Total: Totals{
+		Enqueued: 12, Completed: 1, Retried: 1, Delayed: 1, Returned: 1, Dead: 1, Cancelled: 1,
+	}})
+}
+
+// Whoever is superseded changes nothing, whichever transition he tries: the job was given to
+// another, or to the same session again, or is done, or never was.
+func testStaleTokens(t *testing.T, r *rig) {
+	r.open()
+	r.put("a", "b", "c")
+	old := r.claim(3)
+	r.settled(settlement(old[0], Return), settlement(old[2], Completed))
+	r.claim(1) // a again, with another token
+	for _, o := range outcomes {
+		for what, s := range map[string]Settlement{
+			"granted again":   settlement(old[0], o),
+			"never granted":   {ID: "a", Token: 1, Outcome: o},
+			"an unknown job":  {ID: "x", Token: old[1].Job.Token, Outcome: o},
+			"done":            settlement(old[2], o),
+			"another's token": {ID: "b", Token: old[0].Job.Token, Outcome: o},
+		} {
+			s.Record = []byte("forged")
+			before := r.dump()
+			r.lane.Next()
+			reply, err := r.Claim(bg, r.lane, &ClaimRequest{Session: r.session, Settle: []Settlement{s}})
+			r.must(err)
+			equal(t, fmt.Sprintf("%s of %s: refused", o, what), reply.Refused, []int{0})
+			r.unchangedBut(fmt.Sprintf("%s of %s", o, what), before, r.lane)
+		}
+	}
+	// The token is right, the session is not.
+	r.session = "s2"
+	r.open()
+	for _, o := range outcomes {
+		before := r.dump()
+		equal(t, fmt.Sprintf("%s of another session: refused", o), r.settle(settlement(old[1], o)), []int{0})
+		r.unchangedBut(string(o)+" of another session", before, r.lane)
+	}
+}
+
+// unchangedBut is unchanged for calls that leave their mark in a lane.
+func (r *rig) unchangedBut(what string, before map[string]string, lane *Lane) {
+	r.t.Helper()
+	after := r.dump()
+	key := lane.key[len(r.keys.prefix):]
+	before[key] = after[key]
+	for _, d := range differences(before, after) {
+		r.t.Errorf("%s changed %s", what, d)
+	}
+}
+
+// One delivery has one end, even if a call names two.
+func testSettledTwice(t *testing.T, r *rig) {
+	r.open()
+	r.put("a", "b", "c")
+	got := r.claim(3)
+	refused := r.settle(
+		settlement(got[0], Completed), settlement(got[0], Retry),
+		settlement(got[1], Dead), settlement(got[1], Return),
+		settlement(got[2], Delay), settlement(got[2], Delay))
+	equal(t, "refused", refused, []int{1, 3, 5})
+	r.check()
+	c := r.counts()
+	same(t, "completed", c.Total.Completed, 1)
+	same(t, "dead", c.Dead, 1)
+}
+
+func testCompletedLast(t *testing.T, r *rig) {
+	r.open()
+	r.put("a", "b")
+	got := r.claim(2)
+	r.settled(settlement(got[0], Return), settlement(got[1], Completed))
+	same(t, "counts", r.counts(), Counts{Ready: 1, Total: Totals{Enqueued: 2, Completed: 1, Returned: 1}})
+}
+
+func testSettleAndClaim(t *testing.T, r *rig) {
+	r.open()
+	r.put("a", "b")
+	d := r.claim(1)[0]
+	reply := r.call(ClaimRequest{Settle: []Settlement{settlement(d, Completed)}, Want: 1})
+	equal(t, "claimed", ids(reply.Deliveries), []string{"b"})
+	equal(t, "refused", reply.Refused, nil)
+}
+
+// Until another takes its jobs, a session that is over may still settle; it gets no more.
+func testLateSettle(t *testing.T, r *rig) {
+	r.open()
+	r.put("a", "b")
+	d := r.claim(1)[0]
+	r.expire()
+	reply := r.call(ClaimRequest{Settle: []Settlement{settlement(d, Completed)}, Want: 1})
+	equal(t, "refused", reply.Refused, nil)
+	same(t, "alive", reply.Alive, false)
+	same(t, "claimed", len(reply.Deliveries), 0)
+	same(t, "completed", r.counts().Total.Completed, 1)
+}

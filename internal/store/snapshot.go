@@ -1,0 +1,150 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// A snapshot is all that a queue has in Redis, at one moment.
+type snapshot struct {
+	jobs      map[string]string
+	ready     map[string][]string // by the class that stands for the list: '0', '1', '2', 's'
+	due       []redis.Z
+	sessions  []redis.Z
+	inflight  map[string]map[string]string // by session
+	dead      []redis.Z
+	cancelled []redis.Z
+	fence     string // "" if there is none
+	stats     map[string]string
+	wake      int64
+	stray     []string // keys that no queue has
+}
+
+// errMoving: the sessions changed each time between looking for them and reading them.
+var errMoving = errors.New("store: the queue changes too fast to be read; try again when it is quieter")
+
+// snapshot reads the queue in one transaction. Which sessions there are has to be known before,
+// so it looks again if there are others by then.
+func (q *Queue) snapshot(ctx context.Context) (*snapshot, error) {
+	for range 10 {
+		sessions, stray, err := q.findSessions(ctx)
+		if err != nil {
+			return nil, err
+		}
+		s, err := q.readAll(ctx, sessions)
+		if err != nil {
+			return nil, err
+		}
+		if !slices.ContainsFunc(s.sessions, func(z redis.Z) bool { return s.inflight[z.Member.(string)] == nil }) {
+			s.stray = stray
+			return s, nil
+		}
+	}
+	return nil, errMoving
+}
+
+// findSessions returns the sessions that are registered or have deliveries, and the keys
+// that don't belong.
+func (q *Queue) findSessions(ctx context.Context) (sessions, stray []string, err error) {
+	registered, err := q.rdb.ZRange(ctx, q.keys.sessions, 0, -1).Result()
+	if err != nil {
+		return nil, nil, err
+	}
+	found := make(map[string]bool)
+	for _, id := range registered {
+		found[id] = true
+	}
+	keys, err := q.scan(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	known := q.keys.fixed()
+	for _, key := range keys {
+		kind, id, _ := strings.Cut(strings.TrimPrefix(key, q.keys.prefix), ":")
+		switch {
+		case kind == "inflight" && id != "":
+			found[id] = true
+		case known[key], kind == "lane" && id != "", kind == "bell" && id != "":
+		default:
+			stray = append(stray, key)
+		}
+	}
+	for id := range found {
+		sessions = append(sessions, id)
+	}
+	slices.Sort(sessions)
+	return sessions, stray, nil
+}
+
+// scan returns the names of all keys of the queue. In a Cluster it asks each master, so that
+// it doesn't matter which of them has the queue's slot.
+func (q *Queue) scan(ctx context.Context) ([]string, error) {
+	pattern := strings.NewReplacer(`\`, `\\`, `*`, `\*`, `?`, `\?`, `[`, `\[`, `]`, `\]`).Replace(q.keys.prefix) + "*"
+	var mu sync.Mutex
+	found := make(map[string]bool) // SCAN may name a key twice
+	scan := func(ctx context.Context, c redis.Cmdable) error {
+		it := c.Scan(ctx, 0, pattern, 1000).Iterator()
+		for it.Next(ctx) {
+			mu.Lock()
+			found[it.Val()] = true
+			mu.Unlock()
+		}
+		return it.Err()
+	}
+	var err error
+	if cluster, ok := q.rdb.(*redis.ClusterClient); ok {
+		err = cluster.ForEachMaster(ctx, func(ctx context.Context, c *redis.Client) error { return scan(ctx, c) })
+	} else {
+		err = scan(ctx, q.rdb)
+	}
+	keys := make([]string, 0, len(found))
+	for key := range found {
+		keys = append(keys, key)
+	}
+	slices.Sort(keys)
+	return keys, err
+}
+
+func (q *Queue) readAll(ctx context.Context, sessions []string) (*snapshot, error) {
+	k := &q.keys
+	tx := q.rdb.TxPipeline()
+	jobs, stats := tx.HGetAll(ctx, k.jobs), tx.HGetAll(ctx, k.stats)
+	fence, wake := tx.Get(ctx, k.fence), tx.LLen(ctx, k.wake)
+	due, live := tx.ZRangeWithScores(ctx, k.due, 0, -1), tx.ZRangeWithScores(ctx, k.sessions, 0, -1)
+	dead, cancelled := tx.ZRangeWithScores(ctx, k.dead, 0, -1), tx.ZRangeWithScores(ctx, k.cancelled, 0, -1)
+	ready := make(map[string]*redis.StringSliceCmd)
+	for class, key := range k.ready() {
+		ready[class] = tx.LRange(ctx, key, 0, -1)
+	}
+	inflight := make(map[string]*redis.MapStringStringCmd)
+	for _, id := range sessions {
+		inflight[id] = tx.HGetAll(ctx, k.inflight(id))
+	}
+	cmds, err := tx.Exec(ctx)
+	for _, cmd := range cmds {
+		if err := cmd.Err(); err != nil && !errors.Is(err, redis.Nil) {
+			return nil, fmt.Errorf("store: read %v: %w", cmd.Args(), err)
+		}
+	}
+	if err != nil && !errors.Is(err, redis.Nil) {
+		return nil, err
+	}
+	s := &snapshot{
+		jobs: jobs.Val(), stats: stats.Val(), fence: fence.Val(), wake: wake.Val(),
+		due: due.Val(), sessions: live.Val(), dead: dead.Val(), cancelled: cancelled.Val(),
+		ready: make(map[string][]string), inflight: make(map[string]map[string]string),
+	}
+	for class, cmd := range ready {
+		s.ready[class] = cmd.Val()
+	}
+	for id, cmd := range inflight {
+		s.inflight[id] = cmd.Val()
+	}
+	return s, nil
+}

@@ -1,0 +1,112 @@
+package store
+
+import (
+	"testing"
+	"time"
+
+	"github.com/signalbox-go/signalbox"
+)
+
+var wakeTests = []storeTest{
+	{"OneWakeToken", testOneToken},
+	{"WakeTokenIsPassedOn", testTokenPassedOn},
+	{"NoWakeTokenForNothing", testNoToken},
+	{"WakeTokenForTheEarliest", testTokenForEarliest},
+	{"WakeTokenForReclaimed", testTokenForReclaimed},
+	{"WaitAndRing", testWaitAndRing},
+}
+
+func testOneToken(t *testing.T, r *rig) {
+	same(t, "tokens of an empty queue", r.wakes(), 0)
+	for _, id := range []string{"a", "b", "c"} {
+		r.put(id)
+		same(t, "tokens", r.wakes(), 1)
+	}
+	r.takeWake()
+	r.put("a") // is there already
+	same(t, "tokens for a job that is there", r.wakes(), 0)
+}
+
+// A claim that took all it asked for leaves a token if work remains.
+func testTokenPassedOn(t *testing.T, r *rig) {
+	r.open()
+	r.put("a", "b", "c")
+	r.takeWake()
+	r.claim(2)
+	same(t, "tokens while c is ready", r.wakes(), 1)
+	r.takeWake()
+	d := r.claim(1)
+	same(t, "tokens when all is taken", r.wakes(), 0)
+	r.settled(settlement(d[0], Return))
+	same(t, "tokens for what was given back", r.wakes(), 1)
+}
+
+func testNoToken(t *testing.T, r *rig) {
+	r.open()
+	r.put("a")
+	r.takeWake()
+	r.claim(5) // fewer than asked for
+	same(t, "tokens", r.wakes(), 0)
+	r.claim(5)
+	same(t, "tokens of a claim that found nothing", r.wakes(), 0)
+	r.renewed()
+	left, err := r.Close(bg, "unknown")
+	r.must(err)
+	same(t, "left", left, 0)
+	same(t, "tokens of a close without work", r.wakes(), 0)
+	r.enqueued(r.item("later", When{After: time.Hour}, signalbox.PriorityNormal))
+	r.takeWake()
+	r.claim(5)
+	same(t, "tokens for what is due later", r.wakes(), 0)
+}
+
+func testTokenForEarliest(t *testing.T, r *rig) {
+	in := func(id string, d time.Duration) {
+		t.Helper()
+		r.enqueued(r.item(id, When{After: d}, signalbox.PriorityNormal))
+	}
+	in("b", time.Hour)
+	same(t, "tokens for the first", r.wakes(), 1)
+	r.takeWake()
+	in("c", 2*time.Hour)
+	same(t, "tokens for a later one", r.wakes(), 0)
+	in("a", time.Minute)
+	same(t, "tokens for an earlier one", r.wakes(), 1)
+}
+
+func testTokenForReclaimed(t *testing.T, r *rig) {
+	r.open()
+	r.put("a")
+	r.takeWake()
+	r.claim(1)
+	r.expire()
+	r.reclaim(r.session)
+	same(t, "tokens", r.wakes(), 1)
+}
+
+func testWaitAndRing(t *testing.T, r *rig) {
+	bell := r.Bell()
+	r.must(Ring(bg, r.rdb, bell))
+	if q, err := Wait(bg, r.rdb, bell, 10*time.Second, r.Queue); q != nil || err != nil {
+		t.Errorf("the bell rang: %v, %v", q, err)
+	}
+	r.put("a")
+	if q, err := Wait(bg, r.rdb, bell, 10*time.Second, r.Queue); q != r.Queue || err != nil {
+		t.Errorf("there is work: %v, %v", q, err)
+	}
+	if q, err := Wait(bg, r.rdb, bell, time.Second, r.Queue); q != nil || err != nil {
+		t.Errorf("timeout: %v, %v", q, err)
+	}
+	woken := make(chan *Queue, 1)
+	go func() {
+		q, err := Wait(bg, r.rdb, bell, 10*time.Second, r.Queue)
+		if err != nil {
+			t.Error(err)
+		}
+		woken <- q
+	}()
+	r.put("b")
+	if q := <-woken; q != r.Queue {
+		t.Errorf("woken for %v", q)
+	}
+}

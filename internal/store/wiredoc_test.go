@@ -1,0 +1,155 @@
+package store
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/signalbox-go/signalbox"
+	"github.com/signalbox-go/signalbox/internal/redistest"
+)
+
+// block returns the code block of docs/wire.md that begins with a fence of this language and has
+// the text in it.
+func block(t *testing.T, language, has string) string {
+	t.Helper()
+	doc, err := os.ReadFile("../../docs/wire.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	fence := "\n```" + language + "\n"
+	if before, _, ok := strings.Cut(string(doc), has); ok {
+		if start := strings.LastIndex(before, fence); start >= 0 {
+			body, _, _ := strings.Cut(string(doc[start+len(fence):]), "```\n")
+			return body
+		}
+	}
+	t.Fatalf("docs/wire.md has no block of %s with %q", language, has)
+	return ""
+}
+
+func TestWireDocHasTheScript(t *testing.T) {
+	t.Parallel()
+	if got := block(t, "lua", "Puts jobs in"); got != source("enqueue") {
+		t.Error("the script in docs/wire.md is not scripts/lib.lua and scripts/enqueue.lua: copy them")
+	}
+	golden, err := os.ReadFile("../wire/testdata/golden.txt")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := block(t, "", "an e-mail"); got != string(golden) {
+		t.Error("the vectors in docs/wire.md are not those of testdata/golden.txt: copy them")
+	}
+}
+
+// A program that knows docs/wire.md alone enqueues, and a worker finds its jobs.
+func TestWireDocEnqueues(t *testing.T) {
+	t.Parallel()
+	r := onShared(t)
+	r.open()
+	prefix := "signalbox:{" + r.Name() + "}:"
+	args := []any{"EVAL", block(t, "lua", "Puts jobs in"), 9}
+	for _, key := range []string{"lane:4f1x", "jobs", "due", "wake", "stats", "cron", "ready:high", "ready:normal", "ready:low"} {
+		args = append(args, prefix+key)
+	}
+	args = append(args, "1", "", "0",
+		"user-42-welcome", "1", "", "\x0a\x0demail.welcome\x12\x0d{\"UserID\":42}",
+		"user-42-survey", "2", "+86400000000", "\x0a\x06survey\x1a\x06\x0a\x01k\x12\x01v\x28\x03")
+	for range 2 { // the second as after a lost reply
+		reply, err := r.rdb.Do(bg, args...).Slice()
+		r.must(err)
+		if len(reply) != 3 || reply[0] != "ok" || reply[2] != "11" {
+			t.Fatalf("reply %v", reply)
+		}
+	}
+	job := r.one().Job
+	same(t, "ID", job.ID, "user-42-welcome")
+	same(t, "kind", job.Kind, "email.welcome")
+	same(t, "payload", string(job.Payload), `{"UserID":42}`)
+	same(t, "max attempts", job.MaxAttempts, signalbox.DefaultMaxAttempts)
+	r.makeDue("2user-42-survey")
+	job = r.one().Job
+	same(t, "kind", job.Kind, "survey")
+	same(t, "header", job.Headers["k"], "v")
+	same(t, "max attempts", job.MaxAttempts, 3)
+	same(t, "priority", job.Priority, signalbox.PriorityLow)
+}
+
+// What is wrong in such a call is an error, and changes nothing.
+func TestEvalRefusesNonsense(t *testing.T) {
+	t.Parallel()
+	r := onShared(t)
+	r.put("a")
+	before := r.dump()
+	k := r.keys
+	envelope := "\x0a\x01k"
+	for _, args := range [][]any{
+		{},
+		{"1", "", "0"},
+		{"1", "", "0", "id", "1", ""},
+		{"x", "", "0", "id", "1", "", envelope},
+		{"1", "entry", "", "id", "1", "", envelope},
+		{"1", "", "0", "", "1", "", envelope},
+		{"1", "", "0", strings.Repeat("x", MaxName+1), "1", "", envelope},
+		{"1", "", "0", "id", "", "", envelope},
+		{"1", "", "0", "id", "3", "", envelope},
+		{"1", "", "0", "id", "s", "", envelope},
+		{"1", "", "0", "id", "1", "+", envelope},
+		{"1", "", "0", "id", "1", "@soon", envelope},
+		{"1", "", "0", "good", "1", "", envelope, "id", "9", "", envelope},
+		many(4100, "1", "", "0"),
+		many(9000, "1", "", "0"),
+	} {
+		err := r.rdb.Eval(bg, source("enqueue"), []string{
+			k.lane("other"), k.jobs, k.due, k.wake, k.stats, k.cron, k.readyHigh, k.readyNormal, k.readyLow,
+		}, args...).Err()
+		if err == nil {
+			t.Errorf("%.60q is accepted", fmt.Sprint(args))
+		}
+		r.unchanged(fmt.Sprintf("%.60q", fmt.Sprint(args)), before)
+	}
+}
+
+func many(n int, args ...any) []any {
+	for i := range n {
+		args = append(args, fmt.Sprint("id", i), "1", "", "\x0a\x01k")
+	}
+	return args
+}
+
+// The shell example, word for word, but for the server's address and the queue.
+func TestWireDocShell(t *testing.T) {
+	t.Parallel()
+	tool := func(name string) string {
+		path, err := exec.LookPath(name)
+		switch {
+		case err == nil:
+		case os.Getenv(redistest.Env) == "required":
+			t.Fatalf("%s=required, but there is no %s", redistest.Env, name)
+		default:
+			t.Skipf("needs %s, to run the example of the shell as it stands", name)
+		}
+		return path
+	}
+	cli, bash := tool("redis-cli"), tool("bash")
+	srv := redistest.Start(t)
+	r := newQueue(t, srv.Client())
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "enqueue.lua"), []byte(source("enqueue")), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	host, port, _ := strings.Cut(srv.Addr(), ":")
+	example := strings.NewReplacer("{default}", "{"+r.Name()+"}", "redis-cli", cli+" -h "+host+" -p "+port,
+		"$(openssl rand -hex 16)", "0123456789abcdef").Replace(block(t, "sh", "--eval"))
+	cmd := exec.Command(bash, "-euc", example)
+	cmd.Dir = dir
+	out, err := cmd.CombinedOutput()
+	if err != nil || !strings.HasPrefix(string(out), "ok\n") || !strings.HasSuffix(string(out), "\n1\n") {
+		t.Fatalf("%v:\n%s", err, out)
+	}
+	r.open()
+	same(t, "kind", r.one().Job.Kind, "email.welcome")
+}

@@ -1,0 +1,48 @@
+package telemetry
+
+import (
+	"context"
+	"time"
+
+	"go.opentelemetry.io/otel/trace"
+)
+
+// Outcomes of asking for a lock.
+const (
+	LockAcquired = "acquired"
+	LockHeld     = "held"  // by another, when the waiting ended
+	LockFailed   = "error" // the lock service didn't answer as it should
+)
+
+// An Acquire is the span of asking for a lock. The zero value records nothing.
+type Acquire struct {
+	span  trace.Span
+	start time.Time
+}
+
+// StartAcquire starts the span as a child of the one in ctx, with that one's provider.
+// Without one there is nothing to tell it to: a lock by itself makes no trace.
+func StartAcquire(ctx context.Context) (context.Context, Acquire) {
+	parent := trace.SpanFromContext(ctx)
+	if !parent.IsRecording() {
+		return ctx, Acquire{}
+	}
+	ctx, span := Tracer(parent.TracerProvider()).Start(ctx, nameAcquire, trace.WithSpanKind(trace.SpanKindInternal))
+	return ctx, Acquire{span: span, start: time.Now()}
+}
+
+// End ends the span. token is 0 if none was granted. An error is recorded only if
+// the lock service failed: a held lock is none.
+func (a Acquire) End(outcome string, token int64, err error) {
+	if a.span == nil {
+		return
+	}
+	a.span.SetAttributes(LockOutcome.String(outcome), LockWait.Int64(time.Since(a.start).Milliseconds()))
+	if token != 0 {
+		a.span.SetAttributes(LockToken.Int64(token))
+	}
+	if outcome == LockFailed {
+		Fail(a.span, err, "")
+	}
+	a.span.End()
+}

@@ -1,0 +1,54 @@
+// Package telemetry names what Signalbox shows to OpenTelemetry: spans, attributes
+// and the headers that carry a trace. The names follow the messaging semantic
+// conventions, version 1.43.0. It uses the OpenTelemetry API only; providers are the user's.
+//
+// No name or attribute holds a payload, a lock key or an address with a password.
+package telemetry
+
+import (
+	"go.opentelemetry.io/otel"
+	"go.opentelemetry.io/otel/attribute"
+	semconv "go.opentelemetry.io/otel/semconv/v1.43.0"
+	"go.opentelemetry.io/otel/trace"
+)
+
+// Scope is the name of our instrumentation.
+const Scope = "github.com/signalbox-go/signalbox"
+
+// System is our value of messaging.system.
+const System = "signalbox"
+
+// Names of spans. Those of messaging operations are followed by the queue and that of
+// a handler by the job's kind, both of few values.
+const (
+	opEnqueue   = "enqueue"
+	opProcess   = "process"
+	nameHandle  = "handle"
+	nameAcquire = "lock acquire"
+)
+
+// Attributes of our own.
+const (
+	JobKind        = attribute.Key("signalbox.job.kind")
+	JobAttempt     = attribute.Key("signalbox.job.attempt")
+	JobMaxAttempts = attribute.Key("signalbox.job.max_attempts")
+	JobWait        = attribute.Key("signalbox.job.wait_ms") // int, from due to claimed
+	LockOutcome    = attribute.Key("signalbox.lock.outcome")
+	LockWait       = attribute.Key("signalbox.lock.wait_ms") // int
+	LockToken      = attribute.Key("signalbox.lock.fencing_token")
+)
+
+// Values of error.type that are not the type of a Go error.
+const (
+	ErrorTimeout   = "timeout"
+	ErrorPanic     = "panic"
+	ErrorLeaseLost = "signalbox.lease_lost"
+)
+
+// Tracer is our tracer of a provider, or of the global one if tp is nil.
+func Tracer(tp trace.TracerProvider) trace.Tracer {
+	if tp == nil {
+		tp = otel.GetTracerProvider()
+	}
+	return tp.Tracer(Scope, trace.WithSchemaURL(semconv.SchemaURL))
+}

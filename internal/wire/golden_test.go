@@ -1,0 +1,111 @@
+package wire
+
+import (
+	"bytes"
+	"encoding/hex"
+	"encoding/json"
+	"os"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/signalbox-go/signalbox"
+)
+
+// A vector is a record and what it says.
+type vector struct {
+	name   string
+	record []byte
+	job    signalbox.Job
+}
+
+// described is a job as golden.txt has it. Times are microseconds since the Unix epoch.
+type described struct {
+	Kind        string            `json:"kind"`
+	Payload     string            `json:"payload,omitempty"`
+	PayloadHex  string            `json:"payload_hex,omitempty"`
+	Headers     map[string]string `json:"headers,omitempty"`
+	Priority    string            `json:"priority"`
+	Crashes     int               `json:"crashes,omitempty"`
+	Enqueued    int64             `json:"enqueued_us"`
+	Due         int64             `json:"due_us"`
+	Failed      int               `json:"failed,omitempty"`
+	MaxAttempts int               `json:"max_attempts"`
+	Timeout     int64             `json:"timeout_us,omitempty"`
+	LastError   string            `json:"last_error,omitempty"`
+}
+
+func (d described) job(t testing.TB) signalbox.Job {
+	t.Helper()
+	payload := []byte(d.Payload)
+	if d.PayloadHex != "" {
+		var err error
+		if payload, err = hex.DecodeString(d.PayloadHex); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if len(payload) == 0 {
+		payload = nil
+	}
+	priorities := map[string]signalbox.Priority{
+		"high": signalbox.PriorityHigh, "normal": signalbox.PriorityNormal, "low": signalbox.PriorityLow,
+	}
+	return signalbox.Job{
+		Kind: d.Kind, Payload: payload, Headers: d.Headers, Priority: priorities[d.Priority], Crashes: d.Crashes,
+		EnqueuedAt: fromMicros(uint64(d.Enqueued)), ScheduledAt: fromMicros(uint64(d.Due)),
+		Attempt: d.Failed + 1, MaxAttempts: d.MaxAttempts, Timeout: time.Duration(d.Timeout) * time.Microsecond, LastError: d.LastError,
+	}
+}
+
+// vectors reads golden.txt: a comment, the record in hex and its description, each a line.
+func vectors(t testing.TB) (all []vector) {
+	t.Helper()
+	text, err := os.ReadFile("testdata/golden.txt")
+	if err != nil {
+		t.Fatal(err)
+	}
+	name, record := "", []byte(nil)
+	for line := range strings.Lines(string(text)) {
+		line = strings.TrimSpace(line)
+		switch {
+		case line == "":
+		case strings.HasPrefix(line, "# "):
+			name = line[2:]
+		case strings.HasPrefix(line, "{"):
+			var d described
+			if err := json.Unmarshal([]byte(line), &d); err != nil {
+				t.Fatalf("%s: %v", name, err)
+			}
+			all = append(all, vector{name, record, d.job(t)})
+		default:
+			if record, err = hex.DecodeString(strings.ReplaceAll(line, " ", "")); err != nil {
+				t.Fatalf("%s: %v", name, err)
+			}
+		}
+	}
+	return all
+}
+
+// The format is what testdata/golden.txt says. A record that was written stays readable: lines
+// are added to that file, and never changed.
+func TestGolden(t *testing.T) {
+	t.Parallel()
+	all := vectors(t)
+	if len(all) < 6 {
+		t.Fatalf("only %d vectors", len(all))
+	}
+	for _, v := range all {
+		var got signalbox.Job
+		if err := Decode(v.record, &got); err != nil {
+			t.Errorf("%s: %v", v.name, err)
+			continue
+		}
+		if !reflect.DeepEqual(got, v.job) {
+			t.Errorf("%s: got %+v, want %+v", v.name, got, v.job)
+		}
+		if again := AppendRecord(nil, &v.job); !bytes.Equal(again, v.record) {
+			t.Errorf("%s:\n  encodes to %x\n  want       %x", v.name, again, v.record)
+		}
+	}
+}

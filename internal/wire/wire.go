@@ -1,0 +1,296 @@
+// Package wire is the format in which a job rests in Redis: a record.
+//
+// A record is a fixed header of 19 bytes, which the scripts of internal/store read
+// and write, then an envelope, which they never look into. docs/wire.md gives it
+// byte by byte; testdata/golden.txt pins it.
+//
+//	offset  size  content
+//	0       1     version, 0x01
+//	1       1     class: '0' high, '1' normal, '2' low priority
+//	2       1     crashes, 0 to 255
+//	3       8     enqueued, microseconds since the Unix epoch, big endian
+//	11      8     due, likewise
+//	19      -     envelope, a protocol buffers message
+package wire
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"google.golang.org/protobuf/encoding/protowire"
+
+	"github.com/signalbox-go/signalbox"
+)
+
+const (
+	version   = 0x01
+	headerLen = 19
+
+	// MaxEnvelope is the largest envelope that is accepted, in bytes. Larger things
+	// belong in a store of their own, and their name in the job.
+	MaxEnvelope = 1 << 20
+)
+
+// The fields of the envelope.
+const (
+	fieldKind        protowire.Number = 1 // string
+	fieldPayload     protowire.Number = 2 // bytes
+	fieldHeader      protowire.Number = 3 // map<string, string>
+	fieldFailed      protowire.Number = 4 // uint64: failed attempts so far
+	fieldMaxAttempts protowire.Number = 5 // uint64: 0 is signalbox.DefaultMaxAttempts
+	fieldTimeout     protowire.Number = 6 // uint64: microseconds, 0 is none
+	fieldLastError   protowire.Number = 7 // string
+
+	// Of a header, that is of an entry of the map.
+	headerName  protowire.Number = 1
+	headerValue protowire.Number = 2
+)
+
+var (
+	// ErrVersion: the record was written by a newer release.
+	ErrVersion = errors.New("wire: record of a newer version")
+	// ErrCorrupt: the bytes are no record.
+	ErrCorrupt = errors.New("wire: corrupt record")
+)
+
+// Class is the byte for a priority.
+func Class(p signalbox.Priority) byte {
+	switch p {
+	case signalbox.PriorityHigh:
+		return '0'
+	case signalbox.PriorityLow:
+		return '2'
+	case signalbox.PriorityNormal:
+	}
+	return '1'
+}
+
+func priority(class byte) (signalbox.Priority, bool) {
+	switch class {
+	case '0':
+		return signalbox.PriorityHigh, true
+	case '1':
+		return signalbox.PriorityNormal, true
+	case '2':
+		return signalbox.PriorityLow, true
+	}
+	return 0, false
+}
+
+// AppendRecord appends the job's record: the header, then the envelope.
+func AppendRecord(b []byte, job *signalbox.Job) []byte {
+	b = append(b, version, Class(job.Priority), byte(min(max(job.Crashes, 0), 255)))
+	b = binary.BigEndian.AppendUint64(b, micros(job.EnqueuedAt))
+	b = binary.BigEndian.AppendUint64(b, micros(job.ScheduledAt))
+	return AppendEnvelope(b, job)
+}
+
+// AppendEnvelope appends the job's envelope. Fields at their default are left out.
+func AppendEnvelope(b []byte, job *signalbox.Job) []byte {
+	b = protowire.AppendTag(b, fieldKind, protowire.BytesType)
+	b = protowire.AppendString(b, job.Kind)
+	if len(job.Payload) > 0 {
+		b = protowire.AppendTag(b, fieldPayload, protowire.BytesType)
+		b = protowire.AppendBytes(b, job.Payload)
+	}
+	for _, k := range names(job.Headers) {
+		v := job.Headers[k]
+		b = protowire.AppendTag(b, fieldHeader, protowire.BytesType)
+		b = protowire.AppendVarint(b, uint64(2+protowire.SizeBytes(len(k))+protowire.SizeBytes(len(v))))
+		b = protowire.AppendTag(b, headerName, protowire.BytesType)
+		b = protowire.AppendString(b, k)
+		b = protowire.AppendTag(b, headerValue, protowire.BytesType)
+		b = protowire.AppendString(b, v)
+	}
+	if job.Attempt > 1 {
+		b = appendUint(b, fieldFailed, uint64(job.Attempt-1))
+	}
+	if job.MaxAttempts > 0 && job.MaxAttempts != signalbox.DefaultMaxAttempts {
+		b = appendUint(b, fieldMaxAttempts, uint64(job.MaxAttempts))
+	}
+	if job.Timeout > 0 {
+		b = appendUint(b, fieldTimeout, uint64(max(job.Timeout.Microseconds(), 1)))
+	}
+	if job.LastError != "" {
+		b = AppendLastError(b, job.LastError)
+	}
+	return b
+}
+
+// names are the headers' names in order: one job has one encoding.
+func names(headers map[string]string) []string {
+	if len(headers) == 0 {
+		return nil
+	}
+	all := make([]string, 0, len(headers))
+	for k := range headers {
+		all = append(all, k)
+	}
+	slices.Sort(all)
+	return all
+}
+
+// AppendLastError appends the last error. In this encoding a later field replaces an
+// earlier one, so a script can set it by appending to a record that it can't read.
+func AppendLastError(b []byte, message string) []byte {
+	b = protowire.AppendTag(b, fieldLastError, protowire.BytesType)
+	return protowire.AppendString(b, strings.ToValidUTF8(message, "\uFFFD"))
+}
+
+func appendUint(b []byte, field protowire.Number, v uint64) []byte {
+	b = protowire.AppendTag(b, field, protowire.VarintType)
+	return protowire.AppendVarint(b, v)
+}
+
+// Decode reads a record into job, and leaves alone what is no part of a record: the ID, the
+// queue, the token, ClaimedAt. It copies what it keeps. Fields that it doesn't know are
+// passed over. The error wraps ErrVersion or ErrCorrupt; what the header says has been read
+// then, if it can be.
+func Decode(record []byte, job *signalbox.Job) error {
+	*job = signalbox.Job{ID: job.ID, Queue: job.Queue, Token: job.Token, ClaimedAt: job.ClaimedAt}
+	if len(record) == 0 {
+		return fmt.Errorf("%w: it is empty", ErrCorrupt)
+	}
+	v := record[0]
+	if v < version || v >= 0x20 { // printable bytes are nobody's version
+		return fmt.Errorf("%w: it starts with byte 0x%02x", ErrCorrupt, v)
+	}
+	err := decodeHead(record, job)
+	if v > version {
+		return fmt.Errorf("%w: version %d, this release reads up to %d: update the workers before the producers", ErrVersion, v, version)
+	}
+	if err != nil {
+		return err
+	}
+	return decodeEnvelope(record[headerLen:], job)
+}
+
+// decodeHead reads the header, which is the same in all versions: the scripts read it too.
+func decodeHead(record []byte, job *signalbox.Job) error {
+	if len(record) < headerLen {
+		return fmt.Errorf("%w: %d bytes, the header alone takes %d", ErrCorrupt, len(record), headerLen)
+	}
+	prio, ok := priority(record[1])
+	if !ok {
+		return fmt.Errorf("%w: priority byte 0x%02x", ErrCorrupt, record[1])
+	}
+	job.Priority = prio
+	job.Crashes = int(record[2])
+	job.EnqueuedAt = fromMicros(binary.BigEndian.Uint64(record[3:]))
+	job.ScheduledAt = fromMicros(binary.BigEndian.Uint64(record[11:]))
+	return nil
+}
+
+func decodeEnvelope(b []byte, job *signalbox.Job) error {
+	job.Attempt, job.MaxAttempts = 1, signalbox.DefaultMaxAttempts
+	for len(b) > 0 {
+		num, typ, n := protowire.ConsumeTag(b)
+		if n < 0 {
+			return corrupt("a field's tag", n)
+		}
+		b = b[n:]
+		switch {
+		case typ == protowire.BytesType && num <= fieldHeader || num == fieldLastError && typ == protowire.BytesType:
+			v, n := protowire.ConsumeBytes(b)
+			if n < 0 {
+				return corrupt("a field's length", n)
+			}
+			b = b[n:]
+			switch num {
+			case fieldKind:
+				job.Kind = string(v)
+			case fieldPayload:
+				job.Payload = append([]byte(nil), v...)
+			case fieldHeader:
+				if err := decodeHeader(v, job); err != nil {
+					return err
+				}
+			case fieldLastError:
+				job.LastError = string(v)
+			}
+		case typ == protowire.VarintType && fieldFailed <= num && num <= fieldTimeout:
+			v, n := protowire.ConsumeVarint(b)
+			if n < 0 {
+				return corrupt("a number", n)
+			}
+			b = b[n:]
+			switch num {
+			case fieldFailed:
+				job.Attempt = int(min(v, 1<<31-2)) + 1
+			case fieldMaxAttempts:
+				if v > 0 {
+					job.MaxAttempts = int(min(v, 1<<31-1))
+				}
+			case fieldTimeout:
+				job.Timeout = time.Duration(min(v, 1<<53)) * time.Microsecond
+			}
+		default:
+			n := protowire.ConsumeFieldValue(num, typ, b)
+			if n < 0 {
+				return corrupt("an unknown field", n)
+			}
+			b = b[n:]
+		}
+	}
+	if job.Kind == "" {
+		return fmt.Errorf("%w: it names no kind", ErrCorrupt)
+	}
+	return nil
+}
+
+func decodeHeader(b []byte, job *signalbox.Job) error {
+	var key, value string
+	for len(b) > 0 {
+		num, typ, n := protowire.ConsumeTag(b)
+		if n < 0 {
+			return corrupt("a header's tag", n)
+		}
+		b = b[n:]
+		if typ != protowire.BytesType {
+			n := protowire.ConsumeFieldValue(num, typ, b)
+			if n < 0 {
+				return corrupt("a header", n)
+			}
+			b = b[n:]
+			continue
+		}
+		v, n := protowire.ConsumeBytes(b)
+		if n < 0 {
+			return corrupt("a header", n)
+		}
+		b = b[n:]
+		switch num {
+		case headerName:
+			key = string(v)
+		case headerValue:
+			value = string(v)
+		}
+	}
+	if job.Headers == nil {
+		job.Headers = make(map[string]string)
+	}
+	job.Headers[key] = value
+	return nil
+}
+
+func corrupt(where string, code int) error {
+	return fmt.Errorf("%w: %s: %w", ErrCorrupt, where, protowire.ParseError(code))
+}
+
+func micros(t time.Time) uint64 {
+	if t.IsZero() {
+		return 0
+	}
+	return uint64(max(t.UnixMicro(), 0))
+}
+
+func fromMicros(us uint64) time.Time {
+	if us == 0 {
+		return time.Time{}
+	}
+	return time.UnixMicro(int64(min(us, 1<<53)))
+}

@@ -1,0 +1,62 @@
+package signalbox
+
+import (
+	"fmt"
+	"time"
+)
+
+// Defaults of a job.
+const (
+	DefaultQueue       = "default"
+	DefaultMaxAttempts = 25
+)
+
+// Priority orders the jobs of one queue: all ready jobs of a higher priority are
+// taken before those of a lower one. The zero value is [PriorityNormal].
+type Priority uint8
+
+// The priorities.
+const (
+	PriorityNormal Priority = iota
+	PriorityHigh
+	PriorityLow
+)
+
+// String returns "normal", "high" or "low".
+func (p Priority) String() string {
+	switch p {
+	case PriorityNormal:
+		return "normal"
+	case PriorityHigh:
+		return "high"
+	case PriorityLow:
+		return "low"
+	}
+	return fmt.Sprintf("Priority(%d)", uint8(p))
+}
+
+// A Job is one delivery of a piece of work to a handler. It is the handler's to
+// read; changes to it reach nobody.
+type Job struct {
+	ID       string            // unique in its queue; doubles as an idempotency key
+	Kind     string            // which handler runs it
+	Queue    string            // the queue it was taken from
+	Payload  []byte            // the encoded arguments (JSON)
+	Headers  map[string]string // the caller's metadata and the trace context; may be nil
+	Priority Priority
+
+	Attempt     int           // of this delivery, from 1; a snooze or a crash is no attempt
+	MaxAttempts int           // the job is dead when the attempt of this number fails
+	Crashes     int           // deliveries whose worker died or lost its lease
+	Timeout     time.Duration // bound of one attempt; 0 is none
+
+	EnqueuedAt  time.Time // by the clock of Redis, as are the next two
+	ScheduledAt time.Time // when it was due: its schedule, the end of a retry's delay, or EnqueuedAt
+	ClaimedAt   time.Time // when this delivery was granted
+
+	// Token is the fencing token of this delivery: larger than the token of every
+	// earlier delivery of this job.
+	Token int64
+	// LastError is the message of the latest failed attempt, or "".
+	LastError string
+}

@@ -1,0 +1,90 @@
+package lock
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+)
+
+// soonestRenewal keeps the renewals of a very short or nearly ended lease apart.
+const soonestRenewal = 2 * time.Millisecond
+
+// Do runs fn under the lock of key: it waits for the lock until ctx ends, then does what
+// [Hold] does. fn is not called if the error wraps [ErrHeld].
+func Do(ctx context.Context, locker Locker, key string, fn func(context.Context) error) error {
+	l, err := locker.Acquire(ctx, key)
+	if err != nil {
+		return err
+	}
+	return Hold(ctx, l, fn)
+}
+
+// Hold runs fn under l, which it takes over: it extends l at a third of its validity
+// while fn runs, and releases it when fn has returned or panicked.
+//
+// The context of fn has the values of ctx and carries l for [FromContext]. It ends with
+// ctx, and with cause [ErrLost] when the lease is lost; like l.Context its Err reads
+// the clock. An extension that fails is tried again as long as the lease lasts.
+//
+// Hold returns when fn has, with the error of fn joined with that of the release: one
+// that wraps ErrLost means that fn was not alone all the time, and any other that
+// the lock may stay until its TTL is over. If the lease or ctx has ended beforehand,
+// fn is not called. No goroutine is left behind.
+func Hold(ctx context.Context, l Lock, fn func(context.Context) error) (err error) {
+	held, end := join(ctx, l.Context())
+	stop := renew(l, held.cancel)
+	defer func() {
+		// Also when fn panics. In this order: no renewal outlives the release, and the
+		// release ends the lease, not fn's context with it.
+		lost := l.Context().Err() != nil && errors.Is(context.Cause(l.Context()), ErrLost)
+		stop()
+		end(context.Canceled)
+		released := l.Release(ctx)
+		if lost && !errors.Is(released, ErrLost) {
+			released = errors.Join(released, fmt.Errorf("lock: %q: %w", l.Key(), ErrLost))
+		}
+		if errors.Is(err, ErrLost) && errors.Is(released, ErrLost) {
+			return // fn says so itself
+		}
+		err = errors.Join(err, released)
+	}()
+	if held.Err() != nil {
+		return fmt.Errorf("lock: %q: ended before its use: %w", l.Key(), ended(held))
+	}
+	return fn(NewContext(held, l))
+}
+
+// renew extends l until the returned function is called, which waits for the end of its
+// goroutine. lost is called if an extension finds the lease lost.
+func renew(l Lock, lost context.CancelCauseFunc) (stop func()) {
+	ctx, cancel := context.WithCancel(l.Context())
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		// The next renewal is at a third of what remains. So after a failure the tries
+		// come faster, and the last of them shortly before the end.
+		timer := time.NewTimer(max(time.Until(l.Until())/3, soonestRenewal))
+		defer timer.Stop()
+		for {
+			select {
+			case <-timer.C:
+			case <-ctx.Done():
+				return
+			}
+			// A call that hangs must leave time for another.
+			callCtx, cancelCall := context.WithTimeout(ctx, time.Until(l.Until())/2)
+			err := l.Extend(callCtx)
+			cancelCall()
+			if errors.Is(err, ErrLost) {
+				lost(ErrLost)
+				return
+			}
+			timer.Reset(max(time.Until(l.Until())/3, soonestRenewal))
+		}
+	}()
+	return func() {
+		cancel()
+		<-done
+	}
+}

@@ -1,0 +1,320 @@
+package lock
+
+import (
+	"context"
+	"errors"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/signalbox-go/signalbox/internal/redistest"
+)
+
+// do is a command that must succeed.
+func do(t *testing.T, rdb redis.UniversalClient, args ...any) {
+	t.Helper()
+	if err := rdb.Do(t.Context(), args...).Err(); err != nil {
+		t.Fatalf("%v: %v", args, err)
+	}
+}
+
+// A client repeats a call behind our back, and the repetition must not be
+// told "taken" or "lost" because of the first.
+func TestLostRepliesChangeNothing(t *testing.T) {
+	t.Parallel()
+	s, key := redistest.Start(t), redistest.Name(t)
+	proxy := redistest.NewProxy(t, s.Addr())
+	rdb, locker := s.Client(), New(proxy.Client())
+	release(t, acquire(t, locker, key)) // the server knows the scripts
+
+	cut := proxy.CutReply(redistest.Command("EVALSHA", acquireScript.Hash()), 1)
+	l, err := locker.TryAcquire(t.Context(), key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	<-cut
+	if token, err := rdb.Get(t.Context(), fence(t, key)).Int64(); err != nil || token != l.Token() {
+		t.Errorf("the counter is %d, %v; the token is %d", token, err, l.Token())
+	}
+	cut = proxy.CutReply(redistest.Command("EVALSHA", extendScript.Hash()), 1)
+	if err := l.Extend(t.Context()); err != nil {
+		t.Error(err)
+	}
+	<-cut
+	cut = proxy.CutReply(redistest.Command("EVALSHA", releaseScript.Hash()), 1)
+	if err := l.Release(t.Context()); err != nil {
+		t.Error(err)
+	}
+	<-cut
+	if rdb.Exists(t.Context(), key).Val() != 0 {
+		t.Error("the lock is left behind")
+	}
+}
+
+// A repetition is answered as the first time, token and all.
+func TestRepeatedAcquireGetsTheSameToken(t *testing.T) {
+	t.Parallel()
+	rdb, key := redistest.Start(t).Client(), redistest.Name(t)
+	var replies []any
+	for range 2 {
+		reply, err := acquireScript.Run(t.Context(), rdb, []string{key, fence(t, key)}, "value", 60_000, 60_000).Result()
+		if err != nil {
+			t.Fatal(err)
+		}
+		replies = append(replies, reply)
+	}
+	if granted, _, err := parseGrant(replies[0]); !granted || err != nil || !reflect.DeepEqual(replies[0], replies[1]) {
+		t.Errorf("first %v, then %v", replies[0], replies[1])
+	}
+}
+
+// With no repetition the caller gets an error, and what it can't know about is undone.
+func TestAmbiguousAcquireIsUndone(t *testing.T) {
+	t.Parallel()
+	s, key := redistest.Start(t), redistest.Name(t)
+	proxy := redistest.NewProxy(t, s.Addr())
+	rdb := s.Client()
+	locker := New(proxy.ClientWith(func(o *redis.UniversalOptions) { o.MaxRetries = -1 }), TTL(time.Hour))
+	release(t, acquire(t, locker, key+"-other")) // the server knows the scripts
+
+	cut := proxy.CutReply(redistest.Command("EVALSHA", acquireScript.Hash()), 1)
+	if _, err := locker.TryAcquire(t.Context(), key); err == nil || errors.Is(err, ErrHeld) {
+		t.Fatalf("a cut reply: %v", err)
+	}
+	<-cut
+	if rdb.Exists(t.Context(), fence(t, key)).Val() != 1 {
+		t.Error("the script did not run: nothing was tested")
+	}
+	redistest.Eventually(t, func() bool { return rdb.Exists(t.Context(), key).Val() == 0 }, "the lock is released")
+}
+
+// A Redis that hangs, and a grant that comes after its caller left.
+func TestHungRedis(t *testing.T) {
+	t.Parallel()
+	s := redistest.New(t)
+	rdb := s.Client()
+	locker := New(rdb, TTL(time.Hour))
+	held := acquire(t, locker, "held")
+	if err := held.Extend(t.Context()); err != nil { // the server knows all scripts but one
+		t.Fatal(err)
+	}
+	release(t, acquire(t, locker, "other"))
+
+	s.Stop()
+	start := time.Now()
+	mine := errors.New("mine")
+	ctx, cancel := context.WithTimeoutCause(t.Context(), 50*time.Millisecond, mine)
+	defer cancel()
+	_, err := locker.Acquire(ctx, "late")
+	if !errors.Is(err, mine) || errors.Is(err, ErrHeld) {
+		t.Errorf("Acquire: %v", err)
+	}
+	if err := held.Extend(ctx); !errors.Is(err, mine) || errors.Is(err, ErrLost) {
+		t.Errorf("Extend: %v", err)
+	}
+	short := New(rdb, TTL(100*time.Millisecond)) // a call longer than the TTL is worth nothing
+	if _, err := short.TryAcquire(t.Context(), "short"); err == nil || !strings.Contains(err.Error(), "no answer") {
+		t.Errorf("with no end of its context: %v", err)
+	}
+	if took := time.Since(start); took > 2*time.Second {
+		t.Errorf("it held us up for %v", took)
+	}
+	s.Cont()
+	redistest.Eventually(t, func() bool { return rdb.Exists(t.Context(), "{late}:fence").Val() == 1 }, "the late command runs")
+	redistest.Eventually(t, func() bool { return rdb.Exists(t.Context(), "late").Val() == 0 }, "the late grant is released")
+	if err := held.Extend(t.Context()); err != nil {
+		t.Errorf("the lock that was held all the time: %v", err)
+	}
+	release(t, held)
+}
+
+// Contention and a failure must not look alike; errors hold no password.
+func TestFailureIsNotContention(t *testing.T) {
+	t.Parallel()
+	const password = "hunter2"
+	s := redistest.New(t, "--requirepass", password)
+	with := func(password string) redis.UniversalClient {
+		return s.ClientWith(func(o *redis.UniversalOptions) { o.Password = password; o.MaxRetries = -1 })
+	}
+	locker := New(with(password))
+	l := acquire(t, locker, "key")
+
+	check := func(what string, err error) {
+		t.Helper()
+		if err == nil || errors.Is(err, ErrHeld) || errors.Is(err, ErrLost) || errors.Is(err, ErrInvalid) {
+			t.Errorf("%s: %v", what, err)
+		} else if strings.Contains(err.Error(), password) {
+			t.Errorf("%s: the password is in the error: %v", what, err)
+		}
+	}
+	_, err := New(with("wrong-"+password)).TryAcquire(t.Context(), "key")
+	check("wrong password", err)
+	if _, err := locker.TryAcquire(t.Context(), "key"); !errors.Is(err, ErrHeld) {
+		t.Errorf("held: %v", err)
+	}
+	s.Kill()
+	_, err = locker.TryAcquire(t.Context(), "key")
+	check("TryAcquire of a dead server", err)
+	_, err = locker.Acquire(t.Context(), "key") // with no end of its own
+	check("Acquire of a dead server", err)
+	check("Extend on a dead server", l.Extend(t.Context()))
+	if l.Context().Err() != nil {
+		t.Error("a failed extension ended a lease that is still valid")
+	}
+	check("Release on a dead server", l.Release(t.Context()))
+
+	s.Restart() // without its memory
+	if err := l.Release(t.Context()); !errors.Is(err, ErrLost) {
+		t.Errorf("Release on a server without memory: %v", err)
+	}
+	again := acquire(t, locker, "key")
+	if again.Token() <= l.Token() {
+		t.Errorf("token %d after %d: the server lost its memory, not its clock", again.Token(), l.Token())
+	}
+	release(t, again)
+}
+
+// WRONGTYPE on each key: refused before anything is written.
+func TestWrongType(t *testing.T) {
+	t.Parallel()
+	rdb := redistest.Start(t).Client()
+	ctx := t.Context()
+	for name, spoil := range map[string]func(key string){
+		"the lock":                    func(key string) { rdb.HSet(ctx, key, "field", "value") },
+		"the counter":                 func(key string) { rdb.LPush(ctx, fence(t, key), "element") },
+		"the counter is no number":    func(key string) { rdb.Set(ctx, fence(t, key), "1e15", 0) },
+		"the counter is negative":     func(key string) { rdb.Set(ctx, fence(t, key), "-1", 0) },
+		"the counter is empty":        func(key string) { rdb.Set(ctx, fence(t, key), "", 0) },
+		"the counter is at its limit": func(key string) { rdb.Set(ctx, fence(t, key), 1<<53-1, 0) },
+		"the counter is too long":     func(key string) { rdb.Set(ctx, fence(t, key), "12345678901234567", 0) },
+	} {
+		key := redistest.Name(t)
+		spoil(key)
+		keys := []string{key, fence(t, key)}
+		before := rdb.Exists(ctx, keys...).Val()
+		_, err := New(rdb).Acquire(ctx, key)
+		if !errors.Is(err, ErrInvalid) || !strings.Contains(err.Error(), key) {
+			t.Errorf("%s: %v", name, err)
+		}
+		if got := rdb.Exists(ctx, keys...).Val(); before != 1 || got != 1 {
+			t.Errorf("%s: %d keys, %d after", name, before, got)
+		}
+	}
+	// The counter is spoilt while the lock is held: the lock still works.
+	key := redistest.Name(t)
+	l := acquire(t, New(rdb), key)
+	rdb.Del(ctx, fence(t, key))
+	rdb.LPush(ctx, fence(t, key), "element")
+	if err := l.Extend(ctx); err != nil {
+		t.Error(err)
+	}
+	release(t, l)
+}
+
+// refused checks that no lock is granted and nothing is written, with an error of this prefix.
+func refused(t *testing.T, rdb redis.UniversalClient, prefix string) {
+	t.Helper()
+	_, err := New(rdb).TryAcquire(t.Context(), "new")
+	if !redis.HasErrorPrefix(err, prefix) || errors.Is(err, ErrHeld) {
+		t.Errorf("want %s: %v", prefix, err)
+	}
+}
+
+func TestOOM(t *testing.T) {
+	t.Parallel()
+	rdb := redistest.New(t).Client()
+	l := acquire(t, New(rdb), "held")
+	do(t, rdb, "CONFIG", "SET", "maxmemory", "1")
+	refused(t, rdb, "OOM")
+	if rdb.Exists(t.Context(), "new", "{new}:fence").Val() != 0 {
+		t.Error("half of a lock was written")
+	}
+	// Those that are held go on.
+	if err := l.Extend(t.Context()); err != nil {
+		t.Error(err)
+	}
+	release(t, l)
+	do(t, rdb, "CONFIG", "SET", "maxmemory", "0")
+	release(t, acquire(t, New(rdb), "new"))
+}
+
+func TestReadOnlyAndMasterDown(t *testing.T) {
+	t.Parallel()
+	rdb := redistest.New(t).Client()
+	l := acquire(t, New(rdb), "held")
+	do(t, rdb, "REPLICAOF", "127.0.0.1", "1")
+	refused(t, rdb, "READONLY")
+	do(t, rdb, "CONFIG", "SET", "replica-serve-stale-data", "no")
+	refused(t, rdb, "MASTERDOWN")
+	if err := l.Extend(t.Context()); !redis.HasErrorPrefix(err, "MASTERDOWN") || errors.Is(err, ErrLost) {
+		t.Errorf("Extend: %v", err)
+	}
+	if err := l.Release(t.Context()); !redis.HasErrorPrefix(err, "MASTERDOWN") {
+		t.Errorf("Release: %v", err)
+	}
+	do(t, rdb, "REPLICAOF", "NO", "ONE")
+	release(t, l) // a release that failed can be repeated
+	release(t, acquire(t, New(rdb), "new"))
+}
+
+func TestLoading(t *testing.T) {
+	t.Parallel()
+	s := redistest.New(t, "--enable-debug-command", "yes", "--key-load-delay", "10000",
+		"--loading-process-events-interval-bytes", "1024")
+	rdb := s.ClientWith(func(o *redis.UniversalOptions) { o.MaxRetries = -1 })
+	for i := range 200 {
+		do(t, rdb, "SET", i, strings.Repeat("x", 100))
+	}
+	l := acquire(t, New(rdb), "held")
+	reloaded := make(chan error, 1)
+	debug := s.ClientWith(func(o *redis.UniversalOptions) { o.ReadTimeout = time.Minute })
+	go func() { reloaded <- debug.Do(t.Context(), "DEBUG", "RELOAD").Err() }()
+	redistest.Eventually(t, func() bool {
+		return redis.HasErrorPrefix(rdb.Get(t.Context(), "0").Err(), "LOADING")
+	}, "the server loads")
+	refused(t, rdb, "LOADING")
+	if err := <-reloaded; err != nil {
+		t.Fatal(err)
+	}
+	if err := l.Extend(t.Context()); err != nil {
+		t.Errorf("the lock that was held: %v", err)
+	}
+	release(t, l)
+	release(t, acquire(t, New(rdb), "new"))
+}
+
+func TestNoScript(t *testing.T) {
+	t.Parallel()
+	rdb := redistest.New(t).Client()
+	locker := New(rdb)
+	do(t, rdb, "SCRIPT", "FLUSH")
+	l := acquire(t, locker, "key")
+	do(t, rdb, "SCRIPT", "FLUSH")
+	if err := l.Extend(t.Context()); err != nil {
+		t.Error(err)
+	}
+	do(t, rdb, "SCRIPT", "FLUSH")
+	release(t, l)
+}
+
+func TestFlushAll(t *testing.T) {
+	t.Parallel()
+	rdb := redistest.New(t).Client()
+	locker := New(rdb)
+	l := acquire(t, locker, "key")
+	do(t, rdb, "FLUSHALL")
+	if err := l.Extend(t.Context()); !errors.Is(err, ErrLost) {
+		t.Errorf("Extend: %v", err)
+	}
+	if err := l.Release(t.Context()); !errors.Is(err, ErrLost) {
+		t.Errorf("Release: %v", err)
+	}
+	again := acquire(t, locker, "key")
+	if again.Token() <= l.Token() {
+		t.Errorf("token %d after %d", again.Token(), l.Token())
+	}
+	release(t, again)
+}

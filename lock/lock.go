@@ -1,0 +1,92 @@
+// Package lock holds distributed locks. It stands alone: no queue is needed.
+//
+// A [Locker] grants a [Lock]: a [Lease] on a key, which its holder can extend and must
+// release. [Do] does all of that around a function:
+//
+//	err := lock.Do(ctx, lock.New(rdb), "digest", func(ctx context.Context) error {
+//		return build(ctx) // under the lock, which is extended as long as this runs
+//	})
+//
+// # What is promised
+//
+// Mutual exclusion: at most one live lease per key at a time, as long as Redis keeps its
+// memory, clocks don't step and processes notice their pauses. The lease's context
+// helps with the last: it ends with cause [ErrLost] before the TTL in Redis does,
+// and its Err reads the clocks itself, so that nothing starts after a pause. Ask it
+// before each step. This promise rests on time; it is for efficiency.
+//
+// Fencing: each grant carries a token larger than all before it for the same key. A store
+// that refuses a token smaller than the largest it has seen is safe from holders
+// that were superseded, whatever the clocks did. The counter lives in Redis and expires
+// 7 days after its last use. Where it is missing, because of that or since Redis lost
+// its memory or failed over, tokens go on from the clock of the Redis server, and
+// their order rests on that clock not having stepped back.
+//
+// # On the wire
+//
+// A lock is a string at exactly the given key, set by SET NX PX to a random value, and
+// deleted or extended only while it holds that value. So redsync, bsm/redislock,
+// node-redlock and redis-py exclude us on the same key and we exclude them. Beside it
+// is the token counter, at key:fence if the key has a hash tag, else at {key}:fence.
+// Keys that have a } but no hash tag, and keys that end in :fence, are refused.
+//
+// # Caveats
+//
+// A replica that takes over may not have seen the latest locks. A Redis that evicts keys
+// can evict locks: set maxmemory-policy to noeviction. At its memory limit no lock is
+// granted, but those held are still extended and released. Locks aren't reentrant,
+// and waiting is not in order of arrival.
+package lock
+
+import (
+	"context"
+	"errors"
+	"time"
+)
+
+var (
+	// ErrHeld: somebody else holds the lock. The lock service itself is well.
+	ErrHeld = errors.New("lock: held by another")
+	// ErrLost: the lease ended before it was released. It is the cause of the
+	// lease's context.
+	ErrLost = errors.New("lock: lease lost")
+	// ErrInvalid: a key, an option or what is stored at the key is not what a lock can
+	// be made of. Nothing was changed; trying again doesn't help.
+	ErrInvalid = errors.New("lock: invalid")
+)
+
+// A Lease is what its holder may rely on.
+type Lease interface {
+	// Key is the name that was locked.
+	Key() string
+	// Token is the fencing token: larger than every token granted before it for
+	// the same key.
+	Token() int64
+	// Until is when the promised validity ends, by this process's clock.
+	Until() time.Time
+}
+
+// A Lock is a lease that its holder can extend and must release.
+type Lock interface {
+	Lease
+	// Context has the values of the context that the lock was acquired with, but not
+	// its end. It ends with cause ErrLost before the validity ends, unless extended, and
+	// with cause context.Canceled when the lock is released. Its Err reads the clock
+	// itself, so that nothing starts after a pause of the process.
+	Context() context.Context
+	// Extend renews the lease for the locker's TTL from now. It returns ErrLost if
+	// the lease has ended: a lost lock is never resurrected.
+	Extend(ctx context.Context) error
+	// Release gives the lock up. It works after ctx was cancelled, within a timeout of
+	// its own. It returns nil if this call or an earlier one released the lock, and
+	// ErrLost if the lease had ended or another holder has the key.
+	Release(ctx context.Context) error
+}
+
+// A Locker grants locks. ctx bounds the waiting, not the holding.
+type Locker interface {
+	// Acquire waits for the lock until ctx ends.
+	Acquire(ctx context.Context, key string) (Lock, error)
+	// TryAcquire returns ErrHeld at once if somebody else holds the lock.
+	TryAcquire(ctx context.Context, key string) (Lock, error)
+}

@@ -1,0 +1,108 @@
+package middleware_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"go.opentelemetry.io/otel/propagation"
+	"go.opentelemetry.io/otel/trace"
+
+	"github.com/signalbox-go/signalbox"
+	"github.com/signalbox-go/signalbox/embedded"
+	"github.com/signalbox-go/signalbox/lock"
+	"github.com/signalbox-go/signalbox/middleware"
+)
+
+// deliver calls a handler as a worker would.
+func deliver(mw signalbox.Middleware, job *signalbox.Job, h signalbox.HandlerFunc) error {
+	return signalbox.Chain(middleware.Recover(), mw)(h).Handle(context.Background(), job)
+}
+
+// Two jobs want the lock named digest. The second is put back: its slot is free.
+func ExampleLock() {
+	srv, err := embedded.Start(embedded.Logger(slog.New(slog.DiscardHandler)))
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer srv.Close()
+	rdb := redis.NewClient(&redis.Options{Addr: srv.Addr()})
+	defer rdb.Close()
+	digest := middleware.Lock(lock.New(rdb), middleware.Key("digest"))
+
+	err = deliver(digest, &signalbox.Job{ID: "first"}, func(ctx context.Context, job *signalbox.Job) error {
+		lease, _ := lock.FromContext(ctx)
+		fmt.Println(job.ID, "runs under", lease.Key())
+
+		second := deliver(digest, &signalbox.Job{ID: "second"}, nil)
+		var snooze *signalbox.SnoozeError
+		fmt.Println("second is snoozed:", errors.As(second, &snooze))
+		return nil
+	})
+	fmt.Println(err)
+	// Output:
+	// first runs under digest
+	// second is snoozed: true
+	// <nil>
+}
+
+func ExampleRecover() {
+	h := middleware.Recover()(signalbox.HandlerFunc(func(context.Context, *signalbox.Job) error {
+		panic("out of paper")
+	}))
+	err := h.Handle(context.Background(), &signalbox.Job{})
+	fmt.Println(err)
+
+	var p *signalbox.PanicError
+	fmt.Println(errors.As(err, &p), len(p.Stack) > 0)
+	// Output:
+	// handler panicked: out of paper
+	// true true
+}
+
+func ExampleTimeout() {
+	err := deliver(middleware.Timeout(time.Minute), &signalbox.Job{Timeout: 10 * time.Millisecond},
+		func(ctx context.Context, _ *signalbox.Job) error {
+			<-ctx.Done()
+			return ctx.Err()
+		})
+	fmt.Println(err)
+	// Output:
+	// signalbox: job timed out after 10ms: context deadline exceeded
+}
+
+func ExampleLog() {
+	logger := slog.New(slog.NewTextHandler(os.Stdout, &slog.HandlerOptions{
+		ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
+			if a.Key == slog.TimeKey || a.Key == "duration" {
+				return slog.Attr{} // differs from run to run
+			}
+			return a
+		},
+	}))
+	job := &signalbox.Job{ID: "7", Kind: "email.welcome", Queue: "default", Attempt: 1, Token: 1760000000000000}
+	_ = deliver(middleware.Log(logger), job, func(context.Context, *signalbox.Job) error {
+		return errors.New("mailbox full")
+	})
+	// Output:
+	// level=WARN msg=job id=7 kind=email.welcome queue=default attempt=1 token=1760000000000000 outcome=failed error="mailbox full"
+}
+
+// The trace goes on where the job was enqueued.
+func ExampleTrace() {
+	mw := middleware.Trace(middleware.WithPropagator(propagation.TraceContext{}))
+	job := &signalbox.Job{Headers: map[string]string{
+		"traceparent": "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01",
+	}}
+	_ = deliver(mw, job, func(ctx context.Context, _ *signalbox.Job) error {
+		fmt.Println(trace.SpanContextFromContext(ctx).TraceID())
+		return nil
+	})
+	// Output:
+	// 0af7651916cd43dd8448eb211c80319c
+}

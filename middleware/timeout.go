@@ -1,0 +1,53 @@
+package middleware
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/signalbox-go/signalbox"
+)
+
+// Timeout bounds each attempt by d, or by the job's own Timeout if that is shorter; 0 or
+// less is no bound. When the time is up the handler's context ends with cause
+// [signalbox.ErrTimeout], and an error that the handler then returns wraps it, but for a
+// Snooze or Cancel, which still count. A handler that returns nil has completed.
+//
+// Timeout waits until the handler returns, however long: were it abandoned, a retry could
+// run beside it. So a handler must heed its context.
+func Timeout(d time.Duration) signalbox.Middleware {
+	return func(next signalbox.Handler) signalbox.Handler {
+		return signalbox.HandlerFunc(func(ctx context.Context, job *signalbox.Job) error {
+			limit := d
+			if job.Timeout > 0 && (limit <= 0 || job.Timeout < limit) {
+				limit = job.Timeout
+			}
+			if limit <= 0 {
+				return next.Handle(ctx, job)
+			}
+			bounded, cancel := context.WithTimeoutCause(ctx, limit, signalbox.ErrTimeout)
+			defer cancel()
+			err := next.Handle(timeoutContext{bounded, ctx}, job)
+			if outcomeOf(bounded, err) == timedOut && !errors.Is(err, signalbox.ErrTimeout) {
+				return fmt.Errorf("%w after %v: %w", signalbox.ErrTimeout, limit, err)
+			}
+			return err
+		})
+	}
+}
+
+// timeoutContext asks its parent first, which may read the clock: a derived context would
+// hear of a lost lease only when a timer has fired.
+type timeoutContext struct {
+	context.Context
+	parent context.Context
+}
+
+func (c timeoutContext) Err() error {
+	// The parent's end reaches the child before its Err returns.
+	if err := c.parent.Err(); err != nil && c.Context.Err() == nil {
+		return err // but for a parent of another make
+	}
+	return c.Context.Err()
+}

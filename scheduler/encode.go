@@ -1,0 +1,68 @@
+package scheduler
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"runtime"
+
+	"github.com/signalbox-go/signalbox"
+	"github.com/signalbox-go/signalbox/internal/store"
+)
+
+// encode returns the kind of args and their JSON. The error wraps signalbox.ErrInvalid, and
+// its text has nothing of the payload.
+func encode(args signalbox.Args) (kind string, payload []byte, err error) {
+	if args == nil {
+		return "", nil, fmt.Errorf("%w args: nil", signalbox.ErrInvalid)
+	}
+	defer func() {
+		if v := recover(); v != nil {
+			err = &encodeError{fmt.Sprintf("args: %T panicked", args), panicked(v)}
+		}
+	}()
+	kind = args.Kind()
+	if err := store.ValidateKind(kind); err != nil {
+		return "", nil, err
+	}
+	payload, err = json.Marshal(args)
+	if err != nil {
+		return "", nil, &encodeError{"payload of kind " + kind + ": " + unencodable(err), err}
+	}
+	return kind, payload, nil
+}
+
+// encodeError keeps what the encoder said for errors.As, but out of the text: it can quote
+// the payload.
+type encodeError struct {
+	text string
+	err  error
+}
+
+func (e *encodeError) Error() string   { return signalbox.ErrInvalid.Error() + " " + e.text }
+func (e *encodeError) Unwrap() []error { return []error{signalbox.ErrInvalid, e.err} }
+
+func unencodable(err error) string {
+	var (
+		typ   *json.UnsupportedTypeError
+		value *json.UnsupportedValueError
+		own   *json.MarshalerError
+	)
+	switch {
+	case errors.As(err, &own): // first, since it wraps what it got
+		return fmt.Sprintf("the marshaler of %v failed", own.Type)
+	case errors.As(err, &typ):
+		return fmt.Sprintf("JSON can't hold a %v", typ.Type)
+	case errors.As(err, &value):
+		return "JSON can't hold one of the values: NaN, an infinity or a cycle"
+	}
+	return fmt.Sprintf("it can't be encoded as JSON (%T)", err)
+}
+
+// panicked is the error behind a panic: of the runtime, such as for a nil pointer, or of unknown content.
+func panicked(v any) error {
+	if err, ok := v.(runtime.Error); ok {
+		return err
+	}
+	return fmt.Errorf("panic with a %T", v)
+}

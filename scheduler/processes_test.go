@@ -1,0 +1,107 @@
+package scheduler
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/signalbox-go/signalbox/internal/redistest"
+)
+
+var cronDuration = flag.Duration("cron.duration", 6*time.Second, "how long the processes of TestTenProcesses run")
+
+// childEnv tells a process that a test starts from its own binary where to run its entry:
+// address and queue.
+const childEnv = "SIGNALBOX_TEST_SCHEDULER"
+
+// beScheduler is main of such a process. It ends with its standard input.
+func beScheduler(where string) int {
+	addr, queue, _ := strings.Cut(where, " ")
+	rdb := redis.NewClient(&redis.Options{Addr: addr})
+	defer rdb.Close()
+	ctx, stop := context.WithCancel(context.Background())
+	go func() {
+		_, _ = io.Copy(io.Discard, os.Stdin)
+		stop()
+	}()
+	s, err := New(rdb, Config{})
+	if err == nil {
+		err = s.Cron("e", "@every 1s", note{}, Queue(queue))
+	}
+	if err == nil {
+		err = s.Run(ctx)
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	return 0
+}
+
+// TestTenProcesses: ten processes run the same entry, one is killed and one started on the way. Each
+// second is enqueued once.
+func TestTenProcesses(t *testing.T) {
+	t.Parallel()
+	srv := redistest.Start(t)
+	q := checked(t, srv.Client())
+	exe, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var stops, waits []func()
+	start := func() *exec.Cmd {
+		cmd := exec.Command(exe)
+		cmd.Env = append(os.Environ(), childEnv+"="+srv.Addr()+" "+q.Name())
+		cmd.Stderr = os.Stderr
+		stdin, err := cmd.StdinPipe()
+		if err == nil {
+			err = cmd.Start()
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		stops = append(stops, func() { _ = stdin.Close() })
+		waits = append(waits, func() {
+			err := cmd.Wait()
+			if killed := cmd.ProcessState.ExitCode() < 0; err != nil && !killed {
+				t.Errorf("a scheduler ended with %v", err)
+			}
+		})
+		return cmd
+	}
+	begin := time.Now()
+	procs := make([]*exec.Cmd, 10)
+	for i := range procs {
+		procs[i] = start()
+	}
+	time.Sleep(*cronDuration / 3) // time itself is under test
+	if err := procs[3].Process.Kill(); err != nil {
+		t.Error(err)
+	}
+	time.Sleep(*cronDuration / 3)
+	start()
+	time.Sleep(*cronDuration / 3)
+	for _, stop := range stops {
+		stop()
+	}
+	for _, wait := range waits {
+		wait()
+	}
+	took := time.Since(begin)
+	jobs := claimAll(t, q)
+	if most := int(took/time.Second) + 1; len(jobs) < int(*cronDuration/time.Second)-3 || len(jobs) > most {
+		t.Errorf("%d ticks in %v", len(jobs), took)
+	}
+	gapless(t, scheduled(jobs), len(jobs))
+	if !t.Failed() {
+		t.Logf("cron: ok, %d consecutive seconds, each once", len(jobs))
+	}
+}

@@ -1,0 +1,269 @@
+package scheduler
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/robfig/cron/v3"
+
+	"github.com/signalbox-go/signalbox"
+)
+
+const (
+	maxSpec     = 1024                      // bytes in a cron spec
+	minEvery    = time.Second               // shortest period of @every
+	everyUnit   = time.Millisecond          // periods of @every are multiples of it
+	searchLimit = 30 * 365 * 24 * time.Hour // how far a tick is looked for
+	longestStep = 48 * time.Hour            // no wall clock was ever set back by more
+	allHours    = uint64(1)<<24 - 1         // one bit an hour
+	wildcardBit = uint64(1) << 63           // set by the parser for "*" and "?"
+)
+
+const specForms = `want "[second] minute hour day-of-month month day-of-week", ` +
+	`a descriptor (@hourly, @daily, @weekly, @monthly, @yearly) or "@every 1m30s", ` +
+	`optionally after "CRON_TZ=Area/City "`
+
+// A schedule says when a cron entry is due.
+type schedule interface {
+	// Next returns the earliest tick strictly after the given time, in UTC: whole
+	// seconds, or whole milliseconds for @every. It is the zero time only if no tick
+	// comes in 30 years, which parseSchedule refuses.
+	Next(after time.Time) time.Time
+}
+
+var parser = cron.NewParser(cron.SecondOptional | cron.Minute | cron.Hour |
+	cron.Dom | cron.Month | cron.Dow | cron.Descriptor)
+
+// parseSchedule reads a cron spec: five fields, an optional field for seconds in
+// front, a descriptor, or "@every d". Its times are those of a wall clock in loc
+// (nil is UTC) unless the spec begins with "CRON_TZ=" or "TZ=" and the name of a
+// zone. A spec with no tick after now is refused. Errors wrap [signalbox.ErrInvalid].
+//
+// Where the wall clock changes, at the ends of daylight saving time:
+//
+//   - A schedule whose hour is a wildcard ("*", "*/n", @hourly) follows elapsed time. It
+//     fires in both of two equal hours, and not in an hour that does not exist.
+//   - Any other schedule fires once for each wall-clock time that it names. In a doubled
+//     hour that is the first occurrence. If the time does not exist it is the first
+//     instant after the gap; several such times share that one tick.
+//   - "@every d" has no wall clock. It ticks at multiples of d since the Unix epoch, so
+//     that all processes agree without talking to each other.
+func parseSchedule(spec string, loc *time.Location, now time.Time) (schedule, error) {
+	s, err := parseSpec(spec, loc)
+	if err != nil {
+		shown := spec
+		if len(shown) > 100 {
+			shown = shown[:100] + "..."
+		}
+		return nil, fmt.Errorf("%w: cron spec %q: %w", signalbox.ErrInvalid, shown, err)
+	}
+	if s.Next(now).IsZero() {
+		return nil, fmt.Errorf("%w: cron spec %q: its date never comes; check the day against the month", signalbox.ErrInvalid, spec)
+	}
+	return s, nil
+}
+
+func parseSpec(spec string, loc *time.Location) (schedule, error) {
+	if len(spec) > maxSpec {
+		return nil, fmt.Errorf("%d bytes long, at most %d are read", len(spec), maxSpec)
+	}
+	if loc == nil {
+		loc = time.UTC
+	}
+	loc, spec, err := cutZone(strings.TrimSpace(spec), loc)
+	if err != nil {
+		return nil, err
+	}
+	if period, ok := strings.CutPrefix(spec, "@every"); ok {
+		return parseEvery(strings.TrimSpace(period))
+	}
+	parsed, err := parser.Parse(spec)
+	if err != nil {
+		return nil, fmt.Errorf("%w; %s", err, specForms)
+	}
+	clock, ok := parsed.(*cron.SpecSchedule)
+	if !ok {
+		return nil, fmt.Errorf("unsupported; %s", specForms)
+	}
+	for _, field := range []uint64{clock.Second, clock.Minute, clock.Hour, clock.Dom, clock.Month, clock.Dow} {
+		if field&^wildcardBit == 0 {
+			return nil, errors.New("a field names no value; " + specForms)
+		}
+	}
+	clock.Location = time.UTC // the wall clock, see wallClock
+	w := wallClock{clock: clock, loc: loc}
+	if hourIsWildcard(spec, clock.Hour) {
+		return elapsedSchedule{w}, nil
+	}
+	return fixedSchedule{w}, nil
+}
+
+// cutZone takes the zone off the front of a spec. The parser could do it too, but it
+// panics on a zone with nothing behind it.
+func cutZone(spec string, loc *time.Location) (*time.Location, string, error) {
+	rest, ok := strings.CutPrefix(spec, "CRON_TZ=")
+	if !ok {
+		rest, ok = strings.CutPrefix(spec, "TZ=")
+	}
+	if !ok {
+		return loc, spec, nil
+	}
+	end := strings.IndexAny(rest, " \t")
+	if end <= 0 {
+		return nil, "", errors.New(`the zone's name needs a schedule behind it; want "CRON_TZ=Area/City 0 9 * * *"`)
+	}
+	loc, err := time.LoadLocation(rest[:end])
+	if err != nil {
+		return nil, "", fmt.Errorf(`%w; want a name of the IANA time zone database, such as "Europe/Berlin"`, err)
+	}
+	rest = strings.TrimSpace(rest[end:])
+	if strings.HasPrefix(rest, "CRON_TZ=") || strings.HasPrefix(rest, "TZ=") {
+		return nil, "", errors.New("names two time zones; want one")
+	}
+	return loc, rest, nil
+}
+
+func parseEvery(period string) (schedule, error) {
+	d, err := time.ParseDuration(period)
+	if err != nil {
+		return nil, fmt.Errorf(`%w; want a period such as "@every 1m30s"`, err)
+	}
+	if d < minEvery {
+		return nil, fmt.Errorf("period %v is too short; want at least %v", d, minEvery)
+	}
+	if d%everyUnit != 0 {
+		return nil, fmt.Errorf("period %v is too fine; want whole milliseconds", d)
+	}
+	return everySchedule(d / everyUnit), nil
+}
+
+// hourIsWildcard reports whether a schedule follows elapsed time: its hour field
+// begins with a wildcard and leaves more than one hour, or all 24 are named.
+func hourIsWildcard(spec string, hours uint64) bool {
+	hours &^= wildcardBit
+	if hours == allHours {
+		return true
+	}
+	if hours&(hours-1) == 0 {
+		return false
+	}
+	fields := strings.Fields(spec)
+	if len(fields) < 5 {
+		return false // a descriptor
+	}
+	hour := fields[len(fields)-4]
+	return hour[0] == '*' || hour[0] == '?'
+}
+
+// everySchedule ticks at the multiples of its period, in ms, since the Unix epoch.
+type everySchedule int64
+
+func (s everySchedule) Next(after time.Time) time.Time {
+	period := int64(s)
+	ms := after.UnixMilli()
+	return time.UnixMilli(ms - (ms%period+period)%period + period).UTC()
+}
+
+// wallClock is a schedule as one reads it from a clock on the wall. A wall-clock time
+// is held as the UTC time of the same digits, so that it can be compared and
+// counted with no zone getting in the way.
+type wallClock struct {
+	clock *cron.SpecSchedule // in UTC
+	loc   *time.Location
+}
+
+// next returns the first wall-clock time after w that the schedule names, or the
+// zero time. The parser's own search ends after five years, but from 2096 on it is eight
+// years to a 29 February: so look twice.
+func (c wallClock) next(w time.Time) time.Time {
+	if t := c.clock.Next(w); !t.IsZero() {
+		return t
+	}
+	return c.clock.Next(time.Date(w.Year()+5, time.January, 1, 0, 0, -1, 0, time.UTC))
+}
+
+// A span is a stretch of time with one offset from UTC. start or end is the zero
+// time where the stretch has no such end.
+type span struct {
+	start, end time.Time
+	offset     time.Duration
+}
+
+func (c wallClock) span(t time.Time) span {
+	t = t.In(c.loc)
+	start, end := t.ZoneBounds()
+	// Beyond its table Go takes every year for 365 days: on 31 December of a leap year it
+	// says that the span has ended already. Spans may be cut short, so cut at midnight.
+	if !end.IsZero() && !end.After(t) {
+		end = t.UTC().Truncate(24 * time.Hour).Add(24 * time.Hour)
+	}
+	_, offset := t.Zone()
+	return span{start.UTC(), end.UTC(), time.Duration(offset) * time.Second}
+}
+
+func (s span) wall(t time.Time) time.Time    { return t.Add(s.offset) }
+func (s span) instant(w time.Time) time.Time { return w.Add(-s.offset) }
+func (s span) holds(t time.Time) bool        { return s.end.IsZero() || t.Before(s.end) }
+
+// elapsedSchedule fires whenever the wall clock shows a time that the schedule names.
+type elapsedSchedule struct{ wallClock }
+
+func (s elapsedSchedule) Next(after time.Time) time.Time {
+	from := floor(after)
+	for at, limit := from, from.Add(searchLimit); at.Before(limit); {
+		sp := s.span(at)
+		w := s.next(sp.wall(from))
+		if w.IsZero() {
+			break
+		}
+		if next := sp.instant(w); sp.holds(next) {
+			return next
+		}
+		// Nothing more before the offset changes: look again from there on, its first
+		// second included, by the clock as it is set then.
+		at, from = sp.end, sp.end.Add(-time.Second)
+	}
+	return time.Time{}
+}
+
+// fixedSchedule fires once for each wall-clock time that the schedule names, when the
+// wall clock first shows it or a later one. So it follows the highest time that the
+// clock has ever shown, which stands still in a doubled hour and jumps over a gap.
+type fixedSchedule struct{ wallClock }
+
+func (s fixedSchedule) Next(after time.Time) time.Time {
+	t := floor(after)
+	w := s.next(s.highest(t))
+	if w.IsZero() {
+		return time.Time{}
+	}
+	for sp := s.span(t); ; sp = s.span(sp.end) {
+		next := sp.instant(w)
+		if !sp.holds(next) {
+			continue
+		}
+		if next.Before(sp.start) { // w fell into the gap before this span
+			return sp.start
+		}
+		return next
+	}
+}
+
+// highest returns the highest wall-clock time that was shown up to t, to the second.
+func (s fixedSchedule) highest(t time.Time) time.Time {
+	sp := s.span(t)
+	high := sp.wall(t)
+	for !sp.start.IsZero() && t.Sub(sp.start) < longestStep {
+		last := sp.start.Add(-time.Second)
+		sp = s.span(last)
+		if w := sp.wall(last); w.After(high) {
+			high = w
+		}
+	}
+	return high
+}
+
+// floor returns t in whole seconds, rounded down, in UTC.
+func floor(t time.Time) time.Time { return time.Unix(t.Unix(), 0).UTC() }

@@ -1,0 +1,20 @@
+#!/usr/bin/env bash
+# Checks the format of all Go files, then vets and lints every module of the tree.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+modfile=$PWD/tools/go.mod
+failed=0
+
+unformatted=$(go tool -modfile="$modfile" gofumpt -l .)
+if [[ -n $unformatted ]]; then
+	printf 'not formatted, run make fmt:\n%s\n' "$unformatted" >&2
+	failed=1
+fi
+
+while read -r mod; do
+	dir=$(dirname "$mod")
+	if [[ $dir == tools ]]; then continue; fi # has no Go files
+	echo "lint: $dir"
+	(cd "$dir" && go vet ./... && go tool -modfile="$modfile" staticcheck ./...) || failed=1
+done < <(git ls-files --cached --others --exclude-standard -- go.mod '*/go.mod' | sort)
+exit $failed

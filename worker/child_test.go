@@ -1,0 +1,262 @@
+package worker_test
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"os/exec"
+	"os/signal"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/signalbox-go/signalbox"
+	"github.com/signalbox-go/signalbox/worker"
+)
+
+// childEnv holds what a test tells a process that it starts from its own binary.
+const childEnv = "SIGNALBOX_TEST_CHILD"
+
+// childConfig is the worker of a child process.
+type childConfig struct {
+	Addr, Queue string
+	Slots       int
+	TTL         time.Duration
+	Ledger      string // a file to append to; "": standard output
+}
+
+// An order is a job that says itself what its handler in a child process does.
+type order struct {
+	Do string `json:"do"` // see obey
+	MS int    `json:"ms,omitempty"`
+	N  int    `json:"n,omitempty"`
+}
+
+func (order) Kind() string { return "order" }
+
+// beChild is main of a child process: a worker that runs orders until SIGTERM. Each line of its
+// ledger is one write, "what job token crashes time", so lines of several processes
+// don't mix.
+func beChild() int {
+	var cfg childConfig
+	if err := json.Unmarshal([]byte(os.Getenv(childEnv)), &cfg); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	ledger := os.Stdout
+	if cfg.Ledger != "" {
+		f, err := os.OpenFile(cfg.Ledger, os.O_APPEND|os.O_WRONLY, 0)
+		if err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			return 1
+		}
+		ledger = f
+	}
+	go func() { // the test holds the other end
+		_, _ = io.Copy(io.Discard, os.Stdin)
+		os.Exit(1)
+	}()
+	rdb := redis.NewClient(&redis.Options{Addr: cfg.Addr})
+	defer rdb.Close()
+	w, err := worker.New(rdb, worker.Config{
+		Queues: worker.Queues{cfg.Queue: {Concurrency: cfg.Slots}}, SessionTTL: cfg.TTL,
+		Logger: slog.New(slog.NewTextHandler(os.Stderr, nil)),
+	})
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	worker.Handle(w, func(ctx context.Context, job *signalbox.Job, o order) error {
+		say := func(what string, at time.Time) {
+			fmt.Fprintf(ledger, "%s %d %s %d %d %d\n", what, os.Getpid(), job.ID, job.Token, job.Crashes, at.UnixNano())
+		}
+		say("start", time.Now())
+		err := o.obey(ctx, say)
+		say("end", time.Now())
+		return err
+	})
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
+	defer stop()
+	if err := w.Run(ctx); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	return 0
+}
+
+func (o order) obey(ctx context.Context, say func(what string, at time.Time)) error {
+	switch o.Do {
+	case "sleep":
+		select {
+		case <-time.After(time.Duration(o.MS) * time.Millisecond):
+			return nil
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	case "wait":
+		<-ctx.Done()
+		return context.Cause(ctx)
+	case "die":
+		_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)
+		select {}
+	case "work": // one operation after another, each begun by asking whether it may
+		tick := time.NewTicker(time.Millisecond)
+		defer tick.Stop()
+		for {
+			at := time.Now()
+			if ctx.Err() != nil {
+				break
+			}
+			say("operation", at)
+			<-tick.C
+		}
+		say("cause="+strings.ReplaceAll(context.Cause(ctx).Error(), " ", "_"), time.Now())
+		return []error{nil, errBoom, signalbox.Cancel(errBoom), signalbox.Snooze(time.Hour)}[o.N%4]
+	}
+	return fmt.Errorf("unknown order %q", o.Do)
+}
+
+// A line is a line of a child's ledger.
+type line struct {
+	what    string
+	pid     int
+	job     string
+	token   int64
+	crashes int
+	at      time.Time // when what it tells of began
+}
+
+func parseLine(s string) (l line, err error) {
+	var at int64
+	_, err = fmt.Sscanf(s, "%s %d %s %d %d %d", &l.what, &l.pid, &l.job, &l.token, &l.crashes, &at)
+	l.at = time.Unix(0, at)
+	return l, err
+}
+
+// A child is a process with a worker.
+type child struct {
+	t     *testing.T
+	cmd   *exec.Cmd
+	lines chan line // of its ledger, if that is its standard output
+	done  chan struct{}
+
+	mu  sync.Mutex
+	log strings.Builder
+}
+
+// startChild starts a worker process. It is killed when the test ends.
+func startChild(t *testing.T, cfg childConfig) *child {
+	t.Helper()
+	c := &child{t: t, lines: make(chan line, 100_000), done: make(chan struct{})}
+	c.cmd = exec.Command(os.Args[0])
+	c.cmd.Env = append(os.Environ(), childEnv+"="+string(payload(cfg)))
+	stdout, err := c.cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := c.cmd.StdinPipe(); err != nil { // closed when either of us ends
+		t.Fatal(err)
+	}
+	c.cmd.Stderr = c
+	if err := c.cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	go func() {
+		defer close(c.done)
+		for s := bufio.NewScanner(stdout); s.Scan(); {
+			if l, err := parseLine(s.Text()); err == nil {
+				c.lines <- l
+			}
+		}
+		_ = c.cmd.Wait() // most are killed
+		close(c.lines)
+	}()
+	t.Cleanup(func() {
+		c.kill()
+		if t.Failed() {
+			t.Logf("log of child %d:\n%s", c.cmd.Process.Pid, c.text())
+		}
+	})
+	return c
+}
+
+// Write takes the child's log.
+func (c *child) Write(b []byte) (int, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.log.Write(b)
+}
+
+func (c *child) text() string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	s := c.log.String()
+	return s[max(0, len(s)-8192):]
+}
+
+// logged is how many of the lines of the child's log have this in them.
+func (c *child) logged(part string) int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return strings.Count(c.log.String(), part)
+}
+
+// kill ends the process by SIGKILL and waits until it is gone.
+func (c *child) kill() {
+	_ = c.cmd.Process.Kill() // an error means that it has ended
+	<-c.done
+}
+
+func (c *child) signal(s os.Signal) {
+	c.t.Helper()
+	if err := c.cmd.Process.Signal(s); err != nil {
+		c.t.Fatal(err)
+	}
+}
+
+// freeze stops the process by SIGSTOP and returns when it has stopped.
+func (c *child) freeze() {
+	c.t.Helper()
+	c.signal(syscall.SIGSTOP)
+	stat := "/proc/" + strconv.Itoa(c.cmd.Process.Pid) + "/stat"
+	end := time.Now().Add(patience)
+	for time.Now().Before(end) {
+		b, err := os.ReadFile(stat)
+		if err != nil {
+			c.t.Skipf("needs /proc to see that a process has stopped: %v", err)
+		}
+		if _, rest, _ := strings.Cut(string(b), ") "); strings.HasPrefix(rest, "T") {
+			return
+		}
+		<-time.After(time.Millisecond)
+	}
+	c.t.Fatal("the process does not stop")
+}
+
+// await returns the next line that tells of this.
+func (c *child) await(what string) line {
+	c.t.Helper()
+	end := time.After(patience)
+	for {
+		select {
+		case l, ok := <-c.lines:
+			if !ok {
+				c.t.Fatalf("the child has ended before it said %q", what)
+			}
+			if l.what == what {
+				return l
+			}
+		case <-end:
+			c.t.Fatalf("the child does not say %q", what)
+		}
+	}
+}

@@ -1,0 +1,91 @@
+package worker
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/signalbox-go/signalbox"
+	"github.com/signalbox-go/signalbox/internal/store"
+)
+
+// Defaults and bounds of a [Config].
+const (
+	DefaultConcurrency  = 50
+	DefaultSessionTTL   = 30 * time.Second
+	DefaultDrainTimeout = 25 * time.Second
+
+	maxConcurrency = 100_000
+	minSessionTTL  = time.Second
+	maxSessionTTL  = time.Hour
+)
+
+// Config configures a [Worker]. The zero value works one queue, "default", with 50 slots.
+type Config struct {
+	// Queues are the queues to work, by name. Each has slots of its own. Default: the queue
+	// "default" with [DefaultConcurrency] slots.
+	Queues Queues
+	// SessionTTL is how long the worker's jobs stay its own when it falls silent, and so how
+	// soon they run elsewhere after a crash. 1 s to 1 h; default [DefaultSessionTTL].
+	SessionTTL time.Duration
+	// DrainTimeout is how long handlers may go on after Run's context ended, before their
+	// own contexts end with cause [signalbox.ErrShutdown]. Default [DefaultDrainTimeout];
+	// negative: at once.
+	DrainTimeout time.Duration
+	// Logger gets what an operator should know, never payloads. Default [slog.Default].
+	Logger *slog.Logger
+}
+
+// Queues are queues by name.
+type Queues map[string]Queue
+
+// Queue configures one queue of a [Worker].
+type Queue struct {
+	// Concurrency is the number of slots: handlers that run at the same time. 1 to 100,000;
+	// default [DefaultConcurrency].
+	Concurrency int
+}
+
+// filled returns the config with its defaults, or every mistake in it.
+func (c Config) filled() (Config, error) {
+	var errs []error
+	invalid := func(format string, args ...any) {
+		errs = append(errs, fmt.Errorf("%w worker.Config."+format, append([]any{signalbox.ErrInvalid}, args...)...))
+	}
+	if c.Queues == nil {
+		c.Queues = Queues{signalbox.DefaultQueue: {}}
+	}
+	if len(c.Queues) == 0 {
+		invalid("Queues: it is empty; name a queue, or leave the field nil for %q", signalbox.DefaultQueue)
+	}
+	c.Queues = maps.Clone(c.Queues)
+	for _, name := range slices.Sorted(maps.Keys(c.Queues)) {
+		if err := store.ValidateQueue(name); err != nil {
+			errs = append(errs, fmt.Errorf("worker.Config.Queues: %w", err))
+		}
+		q := c.Queues[name]
+		if q.Concurrency == 0 {
+			q.Concurrency = DefaultConcurrency
+		}
+		if q.Concurrency < 0 || q.Concurrency > maxConcurrency {
+			invalid("Queues[%q].Concurrency: %d; 1 to %d is allowed", name, q.Concurrency, maxConcurrency)
+		}
+		c.Queues[name] = q
+	}
+	if c.SessionTTL == 0 {
+		c.SessionTTL = DefaultSessionTTL
+	}
+	if c.SessionTTL < minSessionTTL || c.SessionTTL > maxSessionTTL {
+		invalid("SessionTTL: %v; %v to %v is allowed", c.SessionTTL, minSessionTTL, maxSessionTTL)
+	}
+	if c.DrainTimeout == 0 {
+		c.DrainTimeout = DefaultDrainTimeout
+	}
+	if c.Logger == nil {
+		c.Logger = slog.Default()
+	}
+	return c, errors.Join(errs...)
+}

@@ -1,0 +1,252 @@
+package worker_test
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/signalbox-go/signalbox"
+	"github.com/signalbox-go/signalbox/internal/redistest"
+	"github.com/signalbox-go/signalbox/internal/store"
+	"github.com/signalbox-go/signalbox/worker"
+)
+
+// child starts a worker process on the rig's queue, with a lease of 1 s.
+func (r *rig) child(slots int) *child {
+	r.Helper()
+	return startChild(r.T, childConfig{Addr: redistest.Start(r.T).Addr(), Queue: r.name(), Slots: slots, TTL: time.Second})
+}
+
+// orders puts n jobs in that do the same.
+func (r *rig) orders(n int, o order) []string {
+	r.Helper()
+	jobs := make([]signalbox.Job, n)
+	for i := range jobs {
+		o.N = i
+		jobs[i] = signalbox.Job{Kind: o.Kind(), Payload: payload(o)}
+	}
+	return r.add(jobs...)
+}
+
+func TestJobsOfAKilledProcessRunAgain(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	dying := r.child(10)
+	ids := r.orders(10, order{Do: "wait"})
+	tokens := make(map[string]int64)
+	for range ids {
+		l := dying.await("start")
+		tokens[l.job] = l.token
+	}
+	w := r.worker(20)
+	type start struct {
+		job signalbox.Job
+		at  time.Time
+	}
+	starts := make(chan start, 10)
+	worker.Handle(w, func(_ context.Context, job *signalbox.Job, _ order) error {
+		starts <- start{*job, time.Now()}
+		return nil
+	})
+	r.start(w)
+	dying.kill()
+	killed := time.Now()
+	for range ids {
+		s := get(t, starts, "a job of the killed process runs again")
+		if late := s.at.Sub(killed); late > 2*time.Second {
+			t.Errorf("it runs again %v after the kill, want the TTL of 1 s and at most 1 s more", late)
+		}
+		if s.job.Crashes != 1 || s.job.Attempt != 1 || s.job.LastError != "" {
+			t.Errorf("crashes %d, attempt %d, last error %q; want 1, 1 and none", s.job.Crashes, s.job.Attempt, s.job.LastError)
+		}
+		if s.job.Token <= tokens[s.job.ID] {
+			t.Errorf("token %d after %d", s.job.Token, tokens[s.job.ID])
+		}
+	}
+	r.completed(10)
+	if c := r.counts(); c.Total.Crashed != 10 {
+		t.Errorf("counts %+v, want 10 crashes", c)
+	}
+}
+
+// A process that stands still for three TTLs has lost its jobs. When it goes on it starts
+// nothing more under them, and what it says of them changes nothing.
+func TestStoppedProcessIsFencedOff(t *testing.T) {
+	t.Parallel()
+	const n = 20
+	r := newRig(t)
+	stopped := r.child(n)
+	ids := r.orders(n, order{Do: "work"})
+	old := make(map[string]int64)
+	for range n {
+		l := stopped.await("start")
+		old[l.job] = l.token
+	}
+
+	w := r.worker(2 * n)
+	started := make(chan signalbox.Job, n)
+	release, open := r.gate()
+	worker.Handle(w, func(ctx context.Context, job *signalbox.Job, _ order) error {
+		started <- *job
+		select {
+		case <-release:
+			return nil
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	})
+	r.start(w)
+
+	stopped.freeze()
+	frozen := time.Now()
+	for range n {
+		if job := get(t, started, "the jobs run elsewhere"); job.Token <= old[job.ID] || job.Crashes != 1 {
+			t.Errorf("elsewhere: token %d after %d, crashes %d", job.Token, old[job.ID], job.Crashes)
+		}
+	}
+	if time.Since(frozen) > 2*time.Second {
+		t.Errorf("elsewhere after %v", time.Since(frozen))
+	}
+	<-time.After(3*time.Second - time.Since(frozen)) // three TTLs
+
+	resumed := time.Now()
+	stopped.signal(syscall.SIGCONT)
+	ended := make(map[string]bool)
+	for len(ended) < n {
+		l := get(t, stopped.lines, "the handlers of the old deliveries return")
+		if l.token != old[l.job] {
+			t.Fatalf("the process got job %s again, with token %d", l.job, l.token)
+		}
+		switch {
+		case l.what == "operation" && l.at.After(resumed):
+			t.Errorf("an operation of job %s with the old token began %v after the process went on", l.job, l.at.Sub(resumed))
+		case strings.HasPrefix(l.what, "cause=") && l.what != "cause=lock:_lease_lost":
+			t.Errorf("the context of job %s ended with %s", l.job, l.what)
+		case l.what == "end":
+			ended[l.job] = true
+		}
+	}
+	redistest.Eventually(t, func() bool { return stopped.logged("superseded delivery was refused") == n }, "all late settlements are refused")
+	if c := r.counts(); c.Running != n || c.Ready+c.Due+c.Dead+c.Cancelled != 0 ||
+		c.Total.Completed+c.Total.Retried+c.Total.Delayed+c.Total.Returned+c.Total.Cancelled != 0 {
+		t.Errorf("they changed something: %+v", c)
+	}
+	open()
+	r.until("the others complete them", func(c store.Counts) bool { return c.Total.Completed == n })
+	if got := slices.Sorted(maps.Keys(ended)); !slices.Equal(got, slices.Sorted(slices.Values(ids))) {
+		t.Errorf("jobs %v, want %v", got, ids)
+	}
+}
+
+// A job that kills its process takes its neighbours down with it. It ends dead; none of them
+// does.
+func TestPoisonedJob(t *testing.T) {
+	t.Parallel()
+	const innocent = 49
+	r := newRig(t)
+	r.orders(innocent/2, order{Do: "sleep", MS: 100})
+	poison := r.orders(1, order{Do: "die"})[0]
+	r.orders(innocent-innocent/2, order{Do: "sleep", MS: 100})
+
+	processes := 0
+	for over := false; !over; {
+		if processes++; processes > 10 {
+			t.Fatalf("processes die on and on; counts %+v", r.counts())
+		}
+		c := r.child(innocent + 1)
+		for over = false; !over && !isClosed(c.done); {
+			counts := r.counts()
+			over = counts.Ready+counts.Due+counts.Running == 0
+			<-time.After(10 * time.Millisecond)
+		}
+		c.kill()
+	}
+	c := r.counts()
+	if c.Dead != 1 || c.Total.Completed != innocent || c.Total.Cancelled+c.Total.Retried != 0 {
+		t.Errorf("counts %+v; want %d completed and one dead", c, innocent)
+	}
+	job := r.job(poison)
+	if job.Crashes != store.CrashLimit || !strings.Contains(job.LastError, "died") || job.Attempt != 1 {
+		t.Errorf("the poisoned job: crashes %d, attempt %d, last error %q", job.Crashes, job.Attempt, job.LastError)
+	}
+	t.Logf("%d processes, %d crashes counted", processes, c.Total.Crashed)
+}
+
+// A suspect runs alone among suspects, but beside other jobs, and completes as they do.
+func TestSuspects(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	ids := r.add(make([]signalbox.Job, 20)...)
+	for _, id := range ids {
+		raw := []byte(r.record(id))
+		raw[2] = store.SuspectAt
+		r.put(id, string(raw))
+	}
+	ctx := context.Background()
+	if err := r.rdb.Rename(ctx, r.key("ready:normal"), r.key("ready:suspect")).Err(); err != nil {
+		t.Fatal(err)
+	}
+	running := make(chan struct{}, 1)
+	handle := func(_ context.Context, job *signalbox.Job, _ task) error {
+		if job.Crashes < store.SuspectAt {
+			return nil
+		}
+		select {
+		case running <- struct{}{}:
+		default:
+			t.Error("two suspects run in one session")
+		}
+		<-time.After(5 * time.Millisecond)
+		<-running
+		return nil
+	}
+	w := r.worker(10)
+	worker.Handle(w, handle)
+	r.start(w)
+	r.add(make([]signalbox.Job, 100)...)
+	r.completed(120)
+}
+
+func isClosed(ch <-chan struct{}) bool {
+	select {
+	case <-ch:
+		return true
+	default:
+		return false
+	}
+}
+
+// Two processes die one shortly after the other, the first of them idle. The jobs of the second
+// don't wait for a renewal to be noticed.
+func TestSecondDeathIsNoticed(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	ctx := context.Background()
+	id := r.addOne(signalbox.Job{})
+	first, second := store.NewID(), store.NewID()
+	for session, ttl := range map[string]time.Duration{first: time.Second, second: 1300 * time.Millisecond} {
+		if alive, _, err := r.queue.Open(ctx, session, ttl); err != nil || !alive {
+			t.Fatal(alive, err)
+		}
+	}
+	opened := time.Now()
+	lane := r.queue.NewLane()
+	lane.Next()
+	if reply, err := r.queue.Claim(ctx, lane, &store.ClaimRequest{Session: second, Want: 1}); err != nil || len(reply.Deliveries) != 1 {
+		t.Fatal(reply, err)
+	}
+	w := r.workerWith(r.patient(2))
+	ran := r.reporter(w)
+	r.start(w)
+	if got := get(t, ran, "the job runs again"); got != id {
+		t.Errorf("job %s ran", got)
+	}
+	if d := time.Since(opened); d > 2300*time.Millisecond {
+		t.Errorf("that took %v; the lease was 1.3 s", d)
+	}
+	r.completed(1)
+}

@@ -1,0 +1,168 @@
+package worker
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"runtime/debug"
+	"strings"
+	"time"
+
+	"github.com/signalbox-go/signalbox"
+	"github.com/signalbox-go/signalbox/internal/store"
+	"github.com/signalbox-go/signalbox/lock"
+)
+
+// maxLastError bounds the message of a failed attempt that is kept with the job, in bytes.
+const maxLastError = 2048
+
+// serve runs the deliveries of one slot until the queue closes it.
+func (q *queue) serve(place int) {
+	for d := range q.slots[place].work {
+		q.deliver(place, d)
+	}
+}
+
+// deliver runs the handler of one delivery.
+func (q *queue) deliver(place int, d delivery) {
+	result := store.Settlement{
+		ID: d.Job.ID, Token: d.Job.Token, Prio: d.Job.Priority, Suspect: d.Job.Crashes >= store.SuspectAt,
+	}
+	job := *d.Job // the handler may change its own
+	err := errGoexit
+	defer func() {
+		q.judgeAny(&result, d, &job, err)
+		q.finish(d.session, place, result)
+		if err == errGoexit {
+			q.handlers.Go(func() { q.serve(place) }) // in place of this goroutine, which ends
+		}
+	}()
+	err = q.handle(d)
+}
+
+// errGoexit is what a handler that ends its goroutine is taken to have returned.
+var errGoexit = errors.New("the handler called runtime.Goexit")
+
+// errPutBack says that the job goes back to due: it is not for this worker.
+var errPutBack = errors.New("no handler for this kind")
+
+// handle calls the handler.
+func (q *queue) handle(d delivery) error {
+	if d.Err != nil {
+		return d.Err
+	}
+	k := q.w.kinds[d.Job.Kind]
+	if k == nil {
+		return errPutBack
+	}
+	// middleware.Lock refuses to start it if the lease has ended.
+	return k.chain.Handle(lock.NewContext(d.session.validity.Context(), &lease{
+		queue: d.Job.Queue, id: d.Job.ID, token: d.Job.Token, validity: d.session.validity,
+	}), d.Job)
+}
+
+// judgeAny is judge of an error that may be broken: its methods are the user's, and may panic.
+func (q *queue) judgeAny(r *store.Settlement, d delivery, job *signalbox.Job, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			q.judge(r, d, job, &signalbox.PanicError{Value: "the handler's error, when it was looked at", Stack: debug.Stack()})
+		}
+	}()
+	q.judge(r, d, job, err)
+}
+
+// judge decides what becomes of the job.
+func (q *queue) judge(r *store.Settlement, d delivery, job *signalbox.Job, err error) {
+	var snooze *signalbox.SnoozeError
+	var cancel *signalbox.CancelError
+	switch {
+	case err == nil:
+		r.Outcome = store.Completed
+	case d.Newer():
+		r.Outcome, r.Delay = store.Delay, putBack()
+		q.warn("newer", "signalbox: a job was written by a newer release, and is put back", "job", job.ID, "error", err, "next_try", r.Delay)
+	case d.Err != nil:
+		r.Outcome = store.Dead
+		q.log.Error("signalbox: a job is dead: its record can't be read; it is kept as it is", "job", job.ID, "error", err)
+	case err == errPutBack:
+		r.Outcome, r.Delay = store.Delay, putBack()
+		q.warn("kind:"+job.Kind, "signalbox: no handler is registered for a kind; its jobs are put back", "kind", job.Kind, "job", job.ID, "next_try", r.Delay)
+	case errors.As(err, &snooze):
+		r.Outcome, r.Delay = store.Delay, snooze.Delay
+	case errors.As(err, &cancel):
+		r.Outcome = store.Cancelled
+		r.Record = q.record(d, job.Attempt-1, cancel)
+		q.log.Info("signalbox: a job is cancelled", "job", job.ID, "kind", job.Kind, "attempt", job.Attempt, "error", err)
+	case d.session.over():
+		r.Outcome = store.Return
+		q.log.Info("signalbox: a job is given back", "job", job.ID, "kind", job.Kind, "attempt", job.Attempt, "cause", context.Cause(d.session.validity.Context()))
+	case job.Attempt >= job.MaxAttempts:
+		r.Outcome = store.Dead
+		r.Record = q.record(d, job.Attempt, err)
+		q.log.Error("signalbox: a job is dead: its attempts are used up",
+			append([]any{"job", job.ID, "kind", job.Kind, "attempt", job.Attempt, "error", err}, stackOf(err)...)...)
+	default:
+		r.Outcome, r.Delay = store.Retry, q.retryIn(job, err)
+		r.Record = q.record(d, job.Attempt, err)
+		q.log.Warn("signalbox: an attempt failed",
+			append([]any{
+				"job", job.ID, "kind", job.Kind, "attempt", job.Attempt,
+				"max_attempts", job.MaxAttempts, "retry_in", r.Delay, "error", err,
+			}, stackOf(err)...)...)
+	}
+}
+
+// stackOf is the log attribute with the stack of a panic.
+func stackOf(err error) []any {
+	var panicked *signalbox.PanicError
+	if !errors.As(err, &panicked) {
+		return nil
+	}
+	return []any{"stack", string(panicked.Stack)}
+}
+
+// putBack is how long a job waits that no worker here can run: a deployment may be under way.
+func putBack() time.Duration {
+	return 30*time.Second + rand.N(30*time.Second)
+}
+
+// record is the delivery's record after that many failed attempts.
+func (q *queue) record(d delivery, attempts int, err error) []byte {
+	msg := err.Error()
+	if len(msg) > maxLastError {
+		msg = strings.ToValidUTF8(msg[:maxLastError], "") + "..."
+	}
+	record, err := d.Failed(attempts, msg)
+	if err != nil {
+		q.log.Error("signalbox: a record was not updated", "job", d.Job.ID, "error", err)
+		return nil // the old one stays
+	}
+	return record
+}
+
+// retryIn asks the kind's policy. One that panics doesn't take the process down.
+func (q *queue) retryIn(job *signalbox.Job, err error) (d time.Duration) {
+	defer func() {
+		if p := recover(); p != nil {
+			q.log.Error("signalbox: a retry policy panicked; the default is used", "kind", job.Kind, "panic", p)
+			d = DefaultRetry(job.Attempt, err)
+		}
+	}()
+	return max(q.w.kinds[job.Kind].retry(job.Attempt, err), 0)
+}
+
+// finish frees the slot and leaves the settlement for the next call.
+func (q *queue) finish(s *session, place int, r store.Settlement) {
+	q.mu.Lock()
+	if r.Outcome == store.Completed {
+		s.completed = append(s.completed, r)
+	} else {
+		s.others = append(s.others, r)
+	}
+	s.running--
+	s.unconfirmed++
+	q.slots[place].session = nil
+	q.free = append(q.free, place)
+	q.summon()
+	q.mu.Unlock()
+}

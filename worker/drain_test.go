@@ -1,0 +1,306 @@
+package worker_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/signalbox-go/signalbox"
+	"github.com/signalbox-go/signalbox/internal/redistest"
+	"github.com/signalbox-go/signalbox/internal/store"
+	"github.com/signalbox-go/signalbox/worker"
+)
+
+// A long lease: what happens at once in these tests does not happen because a lease ended.
+func (r *rig) patient(slots int) worker.Config {
+	cfg := r.config(slots)
+	cfg.SessionTTL = 30 * time.Second
+	return cfg
+}
+
+func TestDrainWaitsForHandlers(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	w := r.worker(3)
+	running := make(chan struct{}, 3)
+	release, open := r.gate()
+	worker.Handle(w, func(ctx context.Context, job *signalbox.Job, _ task) error {
+		running <- struct{}{}
+		<-release
+		if ctx.Err() != nil {
+			t.Errorf("a handler's context ended during the drain: %v", context.Cause(ctx))
+		}
+		if job.Attempt == 1 && job.ID == "fails" {
+			return errBoom
+		}
+		return nil
+	}, worker.Retry(soon))
+	run := r.start(w)
+	r.add(signalbox.Job{ID: "fails"}, signalbox.Job{}, signalbox.Job{})
+	for range 3 {
+		get(t, running, "the jobs run")
+	}
+	r.add(signalbox.Job{ID: "late"})
+	run.cancel()
+	select {
+	case <-run.done:
+		t.Error("Run returned while handlers ran")
+	case <-time.After(1500 * time.Millisecond): // longer than the lease, which is renewed meanwhile
+	}
+	open()
+	run.stop()
+	// Everything that came to its end before Run returned was settled.
+	if c := r.counts(); c.Total.Completed != 2 || c.Total.Retried != 1 || c.Running != 0 || c.Ready+c.Due != 2 || c.Total.Crashed != 0 {
+		t.Errorf("counts %+v; want 2 completed, 1 retried, 2 waiting", c)
+	}
+}
+
+// What runs out of its drain time is given back, and another worker has it at once.
+func TestDrainGivesJobsBack(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	cfg := r.patient(5)
+	cfg.DrainTimeout = 100 * time.Millisecond
+	leaving := r.workerWith(cfg)
+	running, causes := make(chan struct{}, 5), make(chan error, 5)
+	worker.Handle(leaving, func(ctx context.Context, _ *signalbox.Job, _ task) error {
+		running <- struct{}{}
+		<-ctx.Done()
+		causes <- context.Cause(ctx)
+		return context.Cause(ctx)
+	})
+	run := r.start(leaving)
+	r.add(make([]signalbox.Job, 5)...)
+	for range 5 {
+		get(t, running, "the jobs run")
+	}
+
+	staying := r.workerWith(r.patient(5))
+	again := make(chan signalbox.Job, 5)
+	worker.Handle(staying, func(_ context.Context, job *signalbox.Job, _ task) error {
+		again <- *job
+		return nil
+	})
+	r.start(staying)
+	begin := time.Now()
+	run.stop()
+	for range 5 {
+		if err := get(t, causes, "a context ends"); !errors.Is(err, signalbox.ErrShutdown) {
+			t.Errorf("cause %v, want ErrShutdown", err)
+		}
+		if job := get(t, again, "the other worker has the job"); job.Attempt != 1 || job.Crashes != 0 || job.LastError != "" {
+			t.Errorf("given back as %+v", job)
+		}
+	}
+	if d := time.Since(begin); d > 2*time.Second {
+		t.Errorf("they ran elsewhere after %v, want about 0.1 s", d)
+	}
+	r.completed(5)
+}
+
+// A handler that ignores that its context has ended keeps its job, and Run waits for it.
+func TestDrainKeepsTheLeaseOfAStubbornHandler(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	cfg := r.config(1)
+	cfg.DrainTimeout = -1
+	leaving := r.workerWith(cfg)
+	begun, ended := make(chan struct{}), make(chan struct{})
+	release, open := r.gate()
+	worker.Handle(leaving, func(ctx context.Context, _ *signalbox.Job, _ task) error {
+		close(begun)
+		<-ctx.Done()
+		close(ended)
+		<-release
+		return nil
+	})
+	run := r.start(leaving)
+	r.addOne(signalbox.Job{})
+	get(t, begun, "the job runs")
+	run.cancel()
+	get(t, ended, "the handler's context ends")
+
+	staying := r.worker(1)
+	var copies atomic.Int32
+	worker.Handle(staying, func(context.Context, *signalbox.Job, task) error {
+		copies.Add(1)
+		return nil
+	})
+	r.start(staying)
+	select {
+	case <-run.done:
+		t.Error("Run returned before the handler")
+	case <-time.After(2500 * time.Millisecond): // the lease is 1 s
+	}
+	if copies.Load() != 0 {
+		t.Error("a second copy of the job ran beside the first")
+	}
+	if r.log.count("WARN", "ignore that their context has ended", "task") == 0 {
+		t.Error("the log doesn't tell of the handler")
+	}
+	open()
+	run.stop()
+	r.completed(1)
+	if copies.Load() != 0 {
+		t.Error("the job ran twice though its handler completed it")
+	}
+}
+
+func TestIdleWorkerStopsAtOnce(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	cfg := r.patient(5)
+	for range 3 {
+		cfg.Queues[redistest.Name(t)] = worker.Queue{}
+	}
+	w := r.workerWith(cfg)
+	worker.Handle(w, func(context.Context, *signalbox.Job, task) error { return nil })
+	for range 3 {
+		run := r.start(w)
+		r.idle()
+		begin := time.Now()
+		run.stop()
+		if d := time.Since(begin); d > time.Second {
+			t.Errorf("an idle worker took %v to stop", d)
+		}
+	}
+	if n := r.rdb.ZCard(context.Background(), r.key("sessions")).Val(); n != 0 {
+		t.Errorf("%d sessions are left", n)
+	}
+}
+
+// idle waits until a worker of the queue blocks: it has a session, and the server names a client
+// whose last command is a blocking pop.
+func (r *rig) idle() {
+	r.Helper()
+	r.idleClients(1)
+}
+
+func (r *rig) idleClients(n int) {
+	r.Helper()
+	r.until("workers wait for work", func(c store.Counts) bool {
+		if r.rdb.ZCard(context.Background(), r.key("sessions")).Val() < int64(n) {
+			return false
+		}
+		list, err := r.rdb.ClientList(context.Background()).Result()
+		if err != nil {
+			return true // an embedded server doesn't tell
+		}
+		return strings.Count(list, "cmd=blpop") >= n
+	})
+}
+
+// A worker that stops at the moment when it is woken hands the token on.
+func TestTokenOfAStoppingWorkerWakesAnother(t *testing.T) {
+	t.Parallel()
+	server := redistest.New(t)
+	r := newRigOn(t, server.Client())
+	proxy := redistest.NewProxy(t, server.Addr())
+	handle := func(ran chan<- struct{}) func(context.Context, *signalbox.Job, task) error {
+		return func(context.Context, *signalbox.Job, task) error {
+			ran <- struct{}{}
+			return nil
+		}
+	}
+
+	// Redis serves who has waited longest: the one that stops.
+	stopping, other := make(chan struct{}, 1), make(chan struct{}, 1)
+	first := r.workerOn(proxy.Client(), r.patient(1))
+	worker.Handle(first, handle(stopping))
+	run := r.start(first)
+	r.idleClients(1)
+	second := r.workerWith(r.patient(1))
+	worker.Handle(second, handle(other))
+	r.start(second)
+	r.idleClients(2)
+
+	proxy.Pause()
+	r.addOne(signalbox.Job{})
+	r.until("the token is taken", func(c store.Counts) bool {
+		return r.rdb.LLen(context.Background(), r.key("wake")).Val() == 0
+	})
+	run.cancel()
+	begin := time.Now()
+	proxy.Resume()
+	select {
+	case <-other:
+	case <-stopping: // its claim was on the way
+	case <-time.After(patience):
+		t.Fatal("nobody runs the job")
+	}
+	if d := time.Since(begin); d > 3*time.Second {
+		t.Errorf("the job ran after %v: the token was lost, and a fallback found the job", d)
+	}
+	run.stop()
+	r.completed(1)
+}
+
+// Workers come and go while jobs come one by one. None waits for a fallback.
+func TestWorkersComeAndGo(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	ran := make(chan struct{}, 1)
+	newRun := func() *run {
+		w := r.workerWith(r.patient(2))
+		worker.Handle(w, func(context.Context, *signalbox.Job, task) error {
+			ran <- struct{}{}
+			return nil
+		})
+		return r.start(w)
+	}
+	staying := newRun()
+	worst := time.Duration(0)
+	const n = 40
+	for range n {
+		leaving := newRun()
+		<-time.After(time.Millisecond * 5)
+		go leaving.cancel()
+		begin := time.Now()
+		r.addOne(signalbox.Job{})
+		get(t, ran, "the job runs")
+		worst = max(worst, time.Since(begin))
+		leaving.stop()
+	}
+	if worst > 2*time.Second {
+		t.Errorf("a job waited for %v", worst)
+	}
+	r.completed(n)
+	staying.stop()
+}
+
+// Redis goes away for good while jobs run: Run says how many outcomes nobody heard of.
+func TestDrainWithoutRedis(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	r := newRig(t)
+	proxy := redistest.NewProxy(t, server.Addr())
+	cfg := r.config(4)
+	cfg.DrainTimeout = 100 * time.Millisecond
+	w := r.workerOn(proxy.Client(), cfg)
+	running := make(chan struct{}, 4)
+	worker.Handle(w, func(ctx context.Context, _ *signalbox.Job, _ task) error {
+		running <- struct{}{}
+		<-ctx.Done()
+		return ctx.Err()
+	})
+	run := r.start(w)
+	r.add(make([]signalbox.Job, 4)...)
+	for range 4 {
+		get(t, running, "the jobs run")
+	}
+	proxy.Refuse(true)
+	proxy.Sever()
+	run.cancel()
+	err := run.wait()
+	if err == nil || !strings.Contains(err.Error(), r.name()) || !strings.Contains(err.Error(), "4 finished jobs") {
+		t.Errorf("Run = %v, want an error that names the queue and 4 jobs", err)
+	}
+
+	again := r.worker(4)
+	worker.Handle(again, func(context.Context, *signalbox.Job, task) error { return nil })
+	r.start(again)
+	r.completed(4)
+}

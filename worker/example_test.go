@@ -1,0 +1,211 @@
+package worker_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/signalbox-go/signalbox"
+	"github.com/signalbox-go/signalbox/embedded"
+	"github.com/signalbox-go/signalbox/lock"
+	"github.com/signalbox-go/signalbox/middleware"
+	"github.com/signalbox-go/signalbox/scheduler"
+	"github.com/signalbox-go/signalbox/worker"
+)
+
+// quiet keeps logs out of the examples' output.
+var quiet = slog.New(slog.NewTextHandler(io.Discard, nil))
+
+// onRedis calls f with a client of a Redis for development.
+func onRedis(f func(ctx context.Context, rdb *redis.Client) error) {
+	srv, err := embedded.Start(embedded.Logger(quiet))
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer srv.Close()
+	rdb := redis.NewClient(&redis.Options{Addr: srv.Addr()})
+	defer rdb.Close()
+	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	defer cancel()
+	if err := f(ctx, rdb); err != nil {
+		fmt.Println(err)
+	}
+}
+
+type Welcome struct{ UserID int }
+
+func (Welcome) Kind() string { return "email.welcome" }
+
+// A worker runs jobs until Run's context ends, and then waits for the handlers.
+func ExampleWorker() {
+	onRedis(func(ctx context.Context, rdb *redis.Client) error {
+		ctx, stop := context.WithCancel(ctx)
+		defer stop()
+		w, err := worker.New(rdb, worker.Config{
+			Queues: worker.Queues{"mail": {Concurrency: 10}},
+			Logger: quiet,
+		})
+		if err != nil {
+			return err
+		}
+		worker.Handle(w, func(_ context.Context, job *signalbox.Job, in Welcome) error {
+			fmt.Println("welcome, user", in.UserID, "- attempt", job.Attempt)
+			stop()
+			return nil
+		})
+
+		s, err := scheduler.New(rdb, scheduler.Config{})
+		if err != nil {
+			return err
+		}
+		if _, err := s.Enqueue(ctx, Welcome{UserID: 42}, scheduler.Queue("mail")); err != nil {
+			return err
+		}
+		return w.Run(ctx)
+	})
+	// Output: welcome, user 42 - attempt 1
+}
+
+// What a handler returns says how the job ends.
+func ExampleHandle() {
+	onRedis(func(ctx context.Context, rdb *redis.Client) error {
+		ctx, stop := context.WithCancel(ctx)
+		defer stop()
+		w, err := worker.New(rdb, worker.Config{Logger: quiet})
+		if err != nil {
+			return err
+		}
+		worker.Handle(w, func(_ context.Context, job *signalbox.Job, _ Welcome) error {
+			if job.Attempt < 3 {
+				fmt.Println("attempt", job.Attempt, "fails")
+				return errors.New("mailbox busy")
+			}
+			fmt.Println("attempt", job.Attempt, "after:", job.LastError)
+			stop()
+			return nil
+		}, worker.Retry(worker.ExponentialJitter(time.Millisecond, time.Second)), worker.Timeout(time.Minute))
+
+		s, err := scheduler.New(rdb, scheduler.Config{})
+		if err != nil {
+			return err
+		}
+		if _, err := s.Enqueue(ctx, Welcome{}, scheduler.MaxAttempts(5)); err != nil {
+			return err
+		}
+		return w.Run(ctx)
+	})
+	// Output:
+	// attempt 1 fails
+	// attempt 2 fails
+	// attempt 3 after: mailbox busy
+}
+
+// A snooze puts the job back for a while and uses no attempt.
+func ExampleHandle_snooze() {
+	onRedis(func(ctx context.Context, rdb *redis.Client) error {
+		ctx, stop := context.WithCancel(ctx)
+		defer stop()
+		w, err := worker.New(rdb, worker.Config{Queues: worker.Queues{"default": {Concurrency: 1}}, Logger: quiet})
+		if err != nil {
+			return err
+		}
+		calls := 0
+		worker.Handle(w, func(_ context.Context, job *signalbox.Job, _ Welcome) error {
+			calls++
+			fmt.Println("call", calls, "is attempt", job.Attempt)
+			if calls < 3 {
+				return signalbox.Snooze(10 * time.Millisecond) // the mail server is closed
+			}
+			stop()
+			return nil
+		})
+
+		s, err := scheduler.New(rdb, scheduler.Config{})
+		if err != nil {
+			return err
+		}
+		if _, err := s.Enqueue(ctx, Welcome{}); err != nil {
+			return err
+		}
+		return w.Run(ctx)
+	})
+	// Output:
+	// call 1 is attempt 1
+	// call 2 is attempt 1
+	// call 3 is attempt 1
+}
+
+// A cancelled job is not retried, whatever attempts it has left.
+func ExampleHandle_cancel() {
+	onRedis(func(ctx context.Context, rdb *redis.Client) error {
+		ctx, stop := context.WithCancel(ctx)
+		defer stop()
+		w, err := worker.New(rdb, worker.Config{Logger: quiet})
+		if err != nil {
+			return err
+		}
+		worker.Handle(w, func(_ context.Context, job *signalbox.Job, in Welcome) error {
+			fmt.Println("no user", in.UserID, "any more; attempts left:", job.MaxAttempts-job.Attempt)
+			stop()
+			return signalbox.Cancel(errors.New("the account was deleted"))
+		})
+
+		s, err := scheduler.New(rdb, scheduler.Config{})
+		if err != nil {
+			return err
+		}
+		if _, err := s.Enqueue(ctx, Welcome{UserID: 7}); err != nil {
+			return err
+		}
+		return w.Run(ctx)
+	})
+	// Output: no user 7 any more; attempts left: 24
+}
+
+// Two jobs of this kind never run at the same time, though the worker has many slots: a named
+// lock stands around the handler. A job that finds it held is snoozed.
+func ExampleWith() {
+	onRedis(func(ctx context.Context, rdb *redis.Client) error {
+		ctx, stop := context.WithCancel(ctx)
+		defer stop()
+		w, err := worker.New(rdb, worker.Config{Logger: quiet})
+		if err != nil {
+			return err
+		}
+		sent := make(chan struct{}, 1)
+		done := 0
+		worker.Handle(w, func(ctx context.Context, _ *signalbox.Job, _ Welcome) error {
+			l, _ := lock.FromContext(ctx)
+			sent <- struct{}{} // would block if another were here
+			time.Sleep(20 * time.Millisecond)
+			<-sent
+			done++
+			fmt.Println("sent under the lock", l.Key())
+			if done == 3 {
+				stop()
+			}
+			return nil
+		}, worker.With(middleware.Lock(lock.New(rdb), middleware.Key("mail-server"), middleware.RetryIn(20*time.Millisecond))))
+
+		s, err := scheduler.New(rdb, scheduler.Config{})
+		if err != nil {
+			return err
+		}
+		for i := range 3 {
+			if _, err := s.Enqueue(ctx, Welcome{UserID: i}); err != nil {
+				return err
+			}
+		}
+		return w.Run(ctx)
+	})
+	// Output:
+	// sent under the lock mail-server
+	// sent under the lock mail-server
+	// sent under the lock mail-server
+}

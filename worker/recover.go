@@ -1,0 +1,98 @@
+package worker
+
+import (
+	"context"
+	"slices"
+	"time"
+)
+
+// offer tells the reclaimer of sessions that are over. It never waits: a session that isn't
+// taken now is reported again with the next call.
+func (q *queue) offer(sessions []string) {
+	if len(sessions) == 0 {
+		return
+	}
+	select {
+	case q.expired <- sessions:
+	default:
+	}
+}
+
+// reclaim takes back the jobs of sessions that are over.
+func (q *queue) reclaim(ctx context.Context) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case sessions := <-q.expired:
+			if !q.calm(ctx) {
+				return
+			}
+			for _, s := range sessions {
+				if !q.owns(s) {
+					q.reclaimSession(ctx, s)
+				}
+			}
+		}
+	}
+}
+
+// calm waits until Redis has been there for a renewal interval: after an outage every session
+// is over, and its worker gets the chance to give its jobs back by itself.
+func (q *queue) calm(ctx context.Context) bool {
+	for {
+		q.mu.Lock()
+		wait := time.Until(q.outage.Add(q.w.cfg.SessionTTL / 3))
+		none := q.outage.IsZero()
+		q.mu.Unlock()
+		if none || wait <= 0 {
+			return true
+		}
+		select {
+		case <-ctx.Done():
+			return false
+		case <-time.After(wait):
+		}
+	}
+}
+
+// owns reports whether the session is one of ours whose handlers still run. Its jobs are given
+// back when they return.
+func (q *queue) owns(id string) bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return slices.ContainsFunc(q.sessions, func(s *session) bool { return s.id == id })
+}
+
+// reclaimAgain is how long after a failed call the reclaimer is told of the session again.
+const reclaimAgain = 250 * time.Millisecond
+
+func (q *queue) reclaimSession(ctx context.Context, id string) {
+	for {
+		r, err := q.store.Reclaim(ctx, id)
+		if err != nil {
+			if ctx.Err() == nil {
+				q.failed("reclaim", err)
+			}
+			// It is reported again by the next call.
+			q.mu.Lock()
+			q.armTimer(time.Now(), reclaimAgain)
+			q.mu.Unlock()
+			return
+		}
+		if len(r.Returned) > 0 {
+			q.log.Warn("signalbox: took back the jobs of a worker that died or lost its lease", "session", id, "jobs", len(r.Returned))
+		}
+		for _, job := range r.Dead {
+			q.log.Error("signalbox: a job is dead: its worker died too often", "job", job)
+		}
+		q.hint(true) // for its jobs, and for the next session that expires
+		if r.Left == 0 {
+			return
+		}
+	}
+}
+
+func without(list []*session, s *session) []*session {
+	return slices.DeleteFunc(slices.Clone(list), func(x *session) bool { return x == s })
+}

@@ -1,0 +1,327 @@
+package worker_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/signalbox-go/signalbox"
+	"github.com/signalbox-go/signalbox/internal/redistest"
+	"github.com/signalbox-go/signalbox/internal/store"
+	"github.com/signalbox-go/signalbox/internal/wire"
+	"github.com/signalbox-go/signalbox/worker"
+)
+
+// patience bounds every wait for something that should happen at once or after a lease.
+const patience = 20 * time.Second
+
+// task is the arguments of most tests' jobs.
+type task struct {
+	N int `json:"n"`
+}
+
+func (task) Kind() string { return "task" }
+
+// A rig is a queue of one test, and what works it. When the test ends its workers are stopped
+// and the store's checker must find each job in exactly one state.
+type rig struct {
+	*testing.T
+	rdb   redis.UniversalClient
+	queue *store.Queue
+	log   *logbook
+
+	mu    sync.Mutex
+	lane  *store.Lane
+	gates []func()
+}
+
+// newRig returns a rig on the server that the tests share.
+func newRig(t *testing.T) *rig {
+	t.Helper()
+	return newRigOn(t, redistest.Start(t).Client())
+}
+
+func newRigOn(t *testing.T, rdb redis.UniversalClient) *rig {
+	t.Helper()
+	q := store.New(rdb, redistest.Name(t))
+	r := &rig{T: t, rdb: rdb, queue: q, lane: q.NewLane(), log: &logbook{}}
+	t.Cleanup(func() {
+		if err := q.Check(context.Background()); err != nil {
+			t.Error(err)
+		}
+		if t.Failed() {
+			t.Logf("log of the workers:\n%s", r.log)
+		}
+	})
+	return r
+}
+
+// name is the queue's.
+func (r *rig) name() string { return r.queue.Name() }
+
+// add puts jobs in, all in one call, and returns their IDs. A kind, an ID and a payload are
+// filled in where they are missing.
+func (r *rig) add(jobs ...signalbox.Job) []string {
+	r.Helper()
+	return r.addWhen(store.When{}, jobs...)
+}
+
+func (r *rig) addWhen(when store.When, jobs ...signalbox.Job) []string {
+	r.Helper()
+	ids := make([]string, len(jobs))
+	items := make([]store.Item, len(jobs))
+	for i := range jobs {
+		job := jobs[i]
+		if job.Kind == "" {
+			job.Kind = task{}.Kind()
+		}
+		if job.ID == "" {
+			job.ID = store.NewID()
+		}
+		if job.Payload == nil {
+			job.Payload = fmt.Appendf(nil, `{"n":%d}`, i)
+		}
+		item, err := store.NewItem(&job, when)
+		if err != nil {
+			r.Fatal(err)
+		}
+		ids[i], items[i] = job.ID, item
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for part := range slices.Chunk(items, store.MaxBatch) {
+		r.lane.Next()
+		if _, err := r.queue.Enqueue(context.Background(), r.lane, part); err != nil {
+			r.Fatal(err)
+		}
+	}
+	return ids
+}
+
+// addOne puts one job in.
+func (r *rig) addOne(job signalbox.Job) string { r.Helper(); return r.add(job)[0] }
+
+// config is a worker's configuration with a short lease, for the rig's queue alone.
+func (r *rig) config(slots int) worker.Config {
+	return worker.Config{
+		Queues:     worker.Queues{r.name(): {Concurrency: slots}},
+		SessionTTL: time.Second,
+		Logger:     slog.New(r.log),
+	}
+}
+
+// worker returns a worker of the rig's queue.
+func (r *rig) worker(slots int) *worker.Worker { r.Helper(); return r.workerWith(r.config(slots)) }
+
+func (r *rig) workerWith(cfg worker.Config) *worker.Worker {
+	r.Helper()
+	return r.workerOn(r.rdb, cfg)
+}
+
+func (r *rig) workerOn(rdb redis.UniversalClient, cfg worker.Config) *worker.Worker {
+	r.Helper()
+	w, err := worker.New(rdb, cfg)
+	if err != nil {
+		r.Fatal(err)
+	}
+	return w
+}
+
+// A run is a call of Worker.Run.
+type run struct {
+	t      *testing.T
+	cancel context.CancelFunc
+	done   chan struct{}
+	err    error
+}
+
+// start runs the worker until the test ends or stop is called.
+func (r *rig) start(w *worker.Worker) *run {
+	ctx, cancel := context.WithCancel(context.Background())
+	run := &run{t: r.T, cancel: cancel, done: make(chan struct{})}
+	go func() {
+		defer close(run.done)
+		run.err = w.Run(ctx)
+	}()
+	r.Cleanup(func() {
+		cancel()
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		for _, open := range r.gates {
+			open()
+		}
+		<-run.done
+	})
+	return run
+}
+
+// gate returns what handlers can wait at until open is called, or the test ends.
+func (r *rig) gate() (wait <-chan struct{}, open func()) {
+	ch := make(chan struct{})
+	open = sync.OnceFunc(func() { close(ch) })
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.gates = append(r.gates, open)
+	return ch, open
+}
+
+// stop ends Run's context, and expects Run to return nil in time.
+func (run *run) stop() {
+	run.t.Helper()
+	run.cancel()
+	if err := run.wait(); err != nil {
+		run.t.Errorf("Run = %v, want nil", err)
+	}
+}
+
+// wait waits for Run to return.
+func (run *run) wait() error {
+	run.t.Helper()
+	select {
+	case <-run.done:
+		return run.err
+	case <-time.After(patience):
+		run.t.Fatal("Run does not return")
+		return nil
+	}
+}
+
+// counts are the queue's counts now.
+func (r *rig) counts() store.Counts {
+	r.Helper()
+	c, err := r.queue.Counts(context.Background())
+	if err != nil {
+		r.Fatal(err)
+	}
+	return c
+}
+
+// until waits until the queue's counts are as wanted.
+func (r *rig) until(what string, cond func(c store.Counts) bool) {
+	r.Helper()
+	var last store.Counts
+	var failed error
+	end := time.Now().Add(patience)
+	for time.Now().Before(end) {
+		last, failed = r.queue.Counts(context.Background())
+		if failed == nil && cond(last) {
+			return
+		}
+		<-time.After(5 * time.Millisecond)
+	}
+	r.Fatalf("still not so: %s; the queue's counts: %+v %v", what, last, failed)
+}
+
+// completed waits until that many jobs were completed, and nothing waits or runs.
+func (r *rig) completed(n int) {
+	r.Helper()
+	r.until(fmt.Sprintf("%d jobs are completed", n), func(c store.Counts) bool {
+		return c.Total.Completed == int64(n) && c.Ready+c.Due+c.Running == 0
+	})
+}
+
+// key is the name of one of the queue's keys.
+func (r *rig) key(kind string) string { return "signalbox:{" + r.name() + "}:" + kind }
+
+// record is a job's record as it rests in Redis.
+func (r *rig) record(id string) string {
+	r.Helper()
+	raw, err := r.rdb.HGet(context.Background(), r.key("jobs"), id).Result()
+	if err != nil {
+		r.Fatalf("the record of %s: %v", id, err)
+	}
+	return raw
+}
+
+// job is a job as its record says.
+func (r *rig) job(id string) signalbox.Job {
+	r.Helper()
+	job := signalbox.Job{ID: id}
+	if err := wire.Decode([]byte(r.record(id)), &job); err != nil {
+		r.Fatal(err)
+	}
+	return job
+}
+
+// put overwrites, or makes, a record.
+func (r *rig) put(id, record string) {
+	r.Helper()
+	if err := r.rdb.HSet(context.Background(), r.key("jobs"), id, record).Err(); err != nil {
+		r.Fatal(err)
+	}
+}
+
+// get receives, in time.
+func get[T any](t testing.TB, ch <-chan T, what string) T {
+	t.Helper()
+	select {
+	case v := <-ch:
+		return v
+	case <-time.After(patience):
+		t.Fatalf("still not so after %v: %s", patience, what)
+		panic("unreachable")
+	}
+}
+
+// payload encodes arguments.
+func payload(v any) []byte {
+	b, err := json.Marshal(v)
+	if err != nil {
+		panic(err)
+	}
+	return b
+}
+
+// A logbook is a slog.Handler that keeps what it is told.
+type logbook struct {
+	mu      sync.Mutex
+	entries []string
+}
+
+func (l *logbook) Enabled(context.Context, slog.Level) bool { return true }
+
+func (l *logbook) Handle(_ context.Context, rec slog.Record) error {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s %s %s", rec.Time.Format("05.000"), rec.Level, rec.Message)
+	rec.Attrs(func(a slog.Attr) bool {
+		fmt.Fprintf(&b, " %s=%v", a.Key, a.Value)
+		return true
+	})
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.entries = append(l.entries, b.String())
+	return nil
+}
+
+func (l *logbook) WithAttrs([]slog.Attr) slog.Handler { return l }
+func (l *logbook) WithGroup(string) slog.Handler      { return l }
+
+// count is how many entries have all of these in them.
+func (l *logbook) count(parts ...string) int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	n := 0
+	for _, e := range l.entries {
+		if !slices.ContainsFunc(parts, func(p string) bool { return !strings.Contains(e, p) }) {
+			n++
+		}
+	}
+	return n
+}
+
+func (l *logbook) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return strings.Join(l.entries[max(0, len(l.entries)-60):], "\n")
+}
+
+var errBoom = errors.New("boom")

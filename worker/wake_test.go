@@ -1,0 +1,329 @@
+package worker_test
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/signalbox-go/signalbox"
+	"github.com/signalbox-go/signalbox/internal/redistest"
+	"github.com/signalbox-go/signalbox/internal/store"
+	"github.com/signalbox-go/signalbox/worker"
+)
+
+// isScript matches calls of a script by what their first keys begin with, in the queue.
+func (r *rig) isScript(kinds ...string) func(cmd []string) bool {
+	return func(cmd []string) bool {
+		if len(cmd) < 3+len(kinds) || !strings.HasPrefix(strings.ToUpper(cmd[0]), "EVAL") {
+			return false
+		}
+		for i, kind := range kinds {
+			if !strings.HasPrefix(cmd[3+i], r.key(kind)) {
+				return false
+			}
+		}
+		return true
+	}
+}
+
+func (r *rig) isClaim() func(cmd []string) bool { return r.isScript("lane:", "inflight:") }
+func (r *rig) isRenew() func(cmd []string) bool { return r.isScript("sessions", "due") }
+
+func TestIdleLatency(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	w := r.workerWith(r.patient(10))
+	ran := make(chan time.Time, 1)
+	worker.Handle(w, func(context.Context, *signalbox.Job, task) error {
+		ran <- time.Now()
+		return nil
+	})
+	r.start(w)
+	r.idle()
+	const n = 200
+	latencies := make([]time.Duration, n)
+	for i := range latencies {
+		begin := time.Now()
+		r.addOne(signalbox.Job{})
+		latencies[i] = get(t, ran, "the job runs").Sub(begin)
+	}
+	slices.Sort(latencies)
+	t.Logf("from Enqueue to the handler: p50 %v, p99 %v, longest %v", latencies[n/2], latencies[n*99/100], latencies[n-1])
+	if latencies[n/2] > 100*time.Millisecond { // some 0.3 ms on a quiet machine
+		t.Errorf("half of the jobs waited for %v or more: is it polling?", latencies[n/2])
+	}
+	if latencies[n-1] > 2*time.Second {
+		t.Errorf("a job waited for %v: a wake-up was lost", latencies[n-1])
+	}
+	r.completed(n)
+}
+
+func TestOneJobWakesOneWorker(t *testing.T) {
+	t.Parallel()
+	server := redistest.New(t)
+	r := newRigOn(t, server.Client())
+	proxy := redistest.NewProxy(t, server.Addr())
+	const workers = 5
+	for range workers {
+		w := r.workerOn(proxy.Client(), r.patient(2))
+		worker.Handle(w, func(context.Context, *signalbox.Job, task) error { return nil })
+		r.start(w)
+	}
+	r.idleClients(workers)
+	before := proxy.Count(r.isClaim())
+	const n = 20
+	for i := range n {
+		r.addOne(signalbox.Job{})
+		r.completed(i + 1)
+		r.idleClients(workers)
+	}
+	// One call claims the job, one settles it.
+	if calls := proxy.Count(r.isClaim()) - before; calls < n || calls > 2*n+2 {
+		t.Errorf("%d claims for %d jobs; want 2 for each", calls, n)
+	}
+}
+
+// Two jobs come with one token. The worker that is full with the first passes it on.
+func TestTokenIsPassedOnByAFullWorker(t *testing.T) {
+	t.Parallel()
+	r := newRigOn(t, redistest.New(t).Client())
+	running := make(chan struct{}, 3)
+	release, open := r.gate()
+	for range 3 {
+		w := r.workerWith(r.patient(1))
+		worker.Handle(w, func(context.Context, *signalbox.Job, task) error {
+			running <- struct{}{}
+			<-release
+			return nil
+		})
+		r.start(w)
+	}
+	r.idleClients(3)
+	begin := time.Now()
+	r.add(make([]signalbox.Job, 3)...)
+	for range 3 {
+		get(t, running, "all three workers have a job")
+	}
+	if d := time.Since(begin); d > 3*time.Second {
+		t.Errorf("that took %v: a token was lost", d)
+	}
+	open()
+	r.completed(3)
+}
+
+// A worker without a free slot does not take the token from one that has.
+func TestFullWorkerIsNotWoken(t *testing.T) {
+	t.Parallel()
+	r := newRigOn(t, redistest.New(t).Client())
+	running := make(chan string, 10)
+	release, _ := r.gate()
+	for i := range 2 {
+		w := r.workerWith(r.patient(1 + 9*i))
+		worker.Handle(w, func(_ context.Context, _ *signalbox.Job, a task) error {
+			running <- fmt.Sprint(i)
+			if i == 0 {
+				<-release
+			}
+			return nil
+		})
+		r.start(w)
+		r.idleClients(1)
+		if i == 0 { // it is full from now on
+			r.addOne(signalbox.Job{})
+			get(t, running, "the first worker has a job")
+			redistest.Eventually(t, func() bool {
+				list := r.rdb.ClientList(context.Background()).Val()
+				return !strings.Contains(list, "cmd=blpop") || !strings.Contains(list, "flags=b")
+			}, "the full worker no longer waits for work")
+		}
+	}
+	r.idleClients(1)
+	for range 10 {
+		begin := time.Now()
+		r.addOne(signalbox.Job{})
+		if who := get(t, running, "the other worker has the job"); who != "1" {
+			t.Errorf("worker %s got it", who)
+		}
+		if d := time.Since(begin); d > 3*time.Second {
+			t.Errorf("a job waited for %v", d)
+		}
+	}
+}
+
+// An idle worker blocks, with one connection for all of its queues, and says next to nothing.
+func TestIdleWorkerIsQuiet(t *testing.T) {
+	t.Parallel()
+	for _, queues := range []int{1, 8} {
+		t.Run(fmt.Sprint(queues, " queues"), func(t *testing.T) {
+			t.Parallel()
+			testQuiet(t, queues)
+		})
+	}
+}
+
+func testQuiet(t *testing.T, queues int) {
+	window := 3 * time.Second
+	if *long {
+		window = 40 * time.Second
+	}
+	server := redistest.New(t)
+	r := newRigOn(t, server.Client())
+	proxy := redistest.NewProxy(t, server.Addr())
+	cfg := r.patient(5)
+	for range queues - 1 {
+		cfg.Queues[redistest.Name(t)] = worker.Queue{}
+	}
+	w := r.workerOn(proxy.Client(), cfg)
+	worker.Handle(w, func(context.Context, *signalbox.Job, task) error { return nil })
+	r.start(w)
+
+	isCall := func(cmd []string) bool {
+		return strings.HasPrefix(strings.ToUpper(cmd[0]), "EVAL") || strings.EqualFold(cmd[0], "BLPOP")
+	}
+	onAllQueues := func(cmd []string) bool { return strings.EqualFold(cmd[0], "BLPOP") && len(cmd) == 1+queues+2 }
+	redistest.Eventually(t, func() bool { return proxy.Count(onAllQueues) > 0 }, "all queues are idle")
+	before := proxy.Count(isCall)
+	<-time.After(window)
+	calls := float64(proxy.Count(isCall)-before) / window.Seconds() / float64(queues)
+	t.Logf("%.2f calls per second and queue in %v", calls, window)
+	if calls > 0.3 {
+		t.Errorf("an idle worker makes %.2f calls per second and queue, want 0.3 at the most", calls)
+	}
+	if blocked := r.info("clients", "blocked_clients"); blocked != "1" {
+		t.Errorf("%s connections are blocked by %d queues, want 1", blocked, queues)
+	}
+}
+
+// info is a field of INFO.
+func (r *rig) info(section, field string) string {
+	r.Helper()
+	text, err := r.rdb.Info(context.Background(), section).Result()
+	if err != nil {
+		r.Fatal(err)
+	}
+	_, rest, _ := strings.Cut(text, field+":")
+	value, _, _ := strings.Cut(rest, "\r\n")
+	return value
+}
+
+// Each queue has slots of its own, and a busy one doesn't keep another waiting.
+func TestQueuesHaveSlotsOfTheirOwn(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	slow, quick := newRigOn(t, server.Client()), newRigOn(t, server.Client())
+	cfg := slow.patient(3)
+	cfg.Queues[quick.name()] = worker.Queue{Concurrency: 2}
+	w := slow.workerWith(cfg)
+	release, open := slow.gate()
+	running := make(chan struct{}, 100)
+	worker.Handle(w, func(_ context.Context, job *signalbox.Job, _ task) error {
+		if job.Queue == slow.name() {
+			running <- struct{}{}
+			<-release
+		}
+		return nil
+	})
+	slow.start(w)
+	slow.add(make([]signalbox.Job, 10)...)
+	for range 3 {
+		get(t, running, "the slow queue's slots are taken")
+	}
+	for i := range 20 {
+		quick.addOne(signalbox.Job{})
+		quick.completed(i + 1)
+	}
+	if c := slow.counts(); c.Running != 3 || c.Ready != 7 || len(running) != 0 {
+		t.Errorf("counts of the slow queue %+v, want 3 running", c)
+	}
+	open()
+	slow.completed(10)
+}
+
+// What becomes due is found though no token comes, also when the worker is full at that time:
+// then it wakes another.
+func TestDueJobWakesAnotherWorker(t *testing.T) {
+	t.Parallel()
+	r := newRigOn(t, redistest.New(t).Client())
+	started := make(chan time.Time, 2)
+	release, open := r.gate()
+	for range 2 {
+		w := r.workerWith(r.patient(1))
+		worker.Handle(w, func(_ context.Context, _ *signalbox.Job, a task) error {
+			started <- time.Now()
+			<-release
+			return nil
+		})
+		r.start(w)
+	}
+	r.idleClients(2)
+	r.addWhen(store.When{After: 300 * time.Millisecond}, signalbox.Job{}, signalbox.Job{})
+	begin := time.Now()
+	for range 2 {
+		if d := get(t, started, "both run").Sub(begin); d > 2*time.Second {
+			t.Errorf("a job that was due after 0.3 s began after %v", d)
+		}
+	}
+	open()
+	r.completed(2)
+}
+
+func TestMiddlewareOrder(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	w := r.worker(1)
+	var trail []string
+	mark := func(name string) signalbox.Middleware {
+		return func(next signalbox.Handler) signalbox.Handler {
+			return signalbox.HandlerFunc(func(ctx context.Context, job *signalbox.Job) error {
+				trail = append(trail, name)
+				if _, bounded := ctx.Deadline(); bounded {
+					t.Errorf("%s stands inside of Timeout", name)
+				}
+				return next.Handle(ctx, job)
+			})
+		}
+	}
+	w.Use(mark("use 1"), mark("use 2"))
+	worker.Handle(w, func(ctx context.Context, _ *signalbox.Job, _ task) error {
+		if _, bounded := ctx.Deadline(); !bounded {
+			t.Error("the handler stands outside of Timeout")
+		}
+		trail = append(trail, "handler")
+		return nil
+	}, worker.With(mark("with 1"), mark("with 2")), worker.Timeout(time.Minute))
+	w.Use(mark("use 3"))
+	run := r.start(w)
+	r.addOne(signalbox.Job{})
+	r.completed(1)
+	run.stop()
+	if got, want := strings.Join(trail, ", "), "use 1, use 2, use 3, with 1, with 2, handler"; got != want {
+		t.Errorf("called: %s; want %s", got, want)
+	}
+}
+
+// The token is lost with the reply that brought it, and go-redis asks again without a word. A
+// worker whose renewals are far apart finds the job after the blocking call's 10 s.
+func TestLostTokenIsNoLostJob(t *testing.T) {
+	t.Parallel()
+	server := redistest.New(t)
+	r := newRigOn(t, server.Client())
+	proxy := redistest.NewProxy(t, server.Addr())
+	cfg := r.config(1)
+	cfg.SessionTTL = time.Hour
+	w := r.workerOn(proxy.Client(), cfg)
+	ran := make(chan struct{}, 1)
+	worker.Handle(w, func(context.Context, *signalbox.Job, task) error {
+		ran <- struct{}{}
+		return nil
+	})
+	lost := proxy.CutReply(func(cmd []string) bool { return strings.EqualFold(cmd[0], "BLPOP") }, 1)
+	r.start(w)
+	r.idleClients(1)
+	r.addOne(signalbox.Job{})
+	get(t, lost, "the token is lost")
+	get(t, ran, "the job runs")
+	r.completed(1)
+}
