@@ -13,6 +13,7 @@ var wakeTests = []storeTest{
 	{"NoWakeTokenForNothing", testNoToken},
 	{"WakeTokenForTheEarliest", testTokenForEarliest},
 	{"WakeTokenForReclaimed", testTokenForReclaimed},
+	{"WakeTokenOfAClosedSession", testTokenOfClosed},
 	{"WaitAndRing", testWaitAndRing},
 }
 
@@ -82,6 +83,17 @@ func testTokenForReclaimed(t *testing.T, r *rig) {
 	r.expire()
 	r.reclaim(r.session)
 	same(t, "tokens", r.wakes(), 1)
+}
+
+// A worker that stops may have taken the token for a job that it won't claim.
+func testTokenOfClosed(t *testing.T, r *rig) {
+	r.open()
+	r.put("a")
+	r.takeWake()
+	left, err := r.Close(bg, r.session, r.lane)
+	r.must(err)
+	same(t, "left", left, 0)
+	same(t, "tokens while a is ready", r.wakes(), 1)
 }
 
 func testWaitAndRing(t *testing.T, r *rig) {
