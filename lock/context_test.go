@@ -67,7 +67,7 @@ func TestFromContext(t *testing.T) {
 	if lease, ok := FromContext(t.Context()); ok || lease != nil {
 		t.Errorf("a lease from nowhere: %v", lease)
 	}
-	outer, inner := &redisLock{key: "outer"}, &redisLock{key: "inner"}
+	outer, inner := &redisLock{value: "outer"}, &redisLock{value: "inner"}
 	ctx := NewContext(NewContext(t.Context(), outer), inner)
 	if lease, ok := FromContext(ctx); !ok || lease != inner {
 		t.Errorf("%v, %v; want the innermost", lease, ok)

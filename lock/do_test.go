@@ -155,6 +155,9 @@ func (s *server) run(script *redis.Script, _ []any) (any, error) {
 	if script == acquireScript {
 		return []any{int64(1), "7"}, nil
 	}
+	if script == releaseScript {
+		return []any{int64(1), int64(0)}, nil
+	}
 	return int64(1), nil
 }
 
@@ -307,8 +310,11 @@ func TestStrangeReplies(t *testing.T) {
 		}
 	}
 	for _, reply := range []any{nil, "1", int64(2), []any{int64(1)}} {
-		if ours, err := parseDone(reply); ours || err == nil {
-			t.Errorf("%#v: %v, %v", reply, ours, err)
+		if err := parseExtended(reply); err == nil || errors.Is(err, ErrLost) {
+			t.Errorf("%#v: extended: %v", reply, err)
+		}
+		if g, err := parseReleased(reply); g != (gift{}) || err == nil || errors.Is(err, ErrLost) {
+			t.Errorf("%#v: released: %v, %v", reply, g, err)
 		}
 	}
 }
@@ -372,7 +378,7 @@ func (l *slowLock) Release(context.Context) error {
 func TestNoRenewalOutlivesTheRelease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := &slowLock{
-			redisLock: &redisLock{key: "key", validity: NewValidity(t.Context())},
+			redisLock: &redisLock{places: []place{{lock: "key"}}, validity: NewValidity(t.Context())},
 			extending: make(chan struct{}, 1), begun: make(chan struct{}),
 		}
 		l.validity.Extend(Now(), time.Minute)

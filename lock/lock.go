@@ -22,25 +22,32 @@
 // its memory or failed over, tokens go on from the clock of the Redis server, and
 // their order rests on that clock not having stepped back.
 //
+// # One Redis or several
+//
+// [New] makes a locker on one Redis, over your client. [NewRedlock] makes one on several
+// independent masters, which goes on while a majority of them answers. What each
+// promises, and what breaks it, is in docs/locks.md.
+//
 // # On the wire
 //
 // A lock is a string at exactly the given key, set by SET NX PX to a random value, and
 // deleted or extended only while it holds that value. So redsync, bsm/redislock,
 // node-redlock and redis-py exclude us on the same key and we exclude them. Beside it
-// is the token counter, at key:fence if the key has a hash tag, else at {key}:fence.
-// Keys that have a } but no hash tag, and keys that end in :fence, are refused.
+// are a record with the token counter, at key:fence if the key has a hash tag, else at
+// {key}:fence, and while somebody waits the waiting line, at the same with :wait. Keys
+// that have a } but no hash tag, and keys that end as those two do, are refused.
 //
 // # Caveats
 //
 // A replica that takes over may not have seen the latest locks. A Redis that evicts keys
-// can evict locks: set maxmemory-policy to noeviction. At its memory limit no lock is
-// granted, but those held are still extended and released. Locks aren't reentrant,
-// and waiting is not in order of arrival.
+// can evict locks, and is refused. At its memory limit no lock is granted, but those
+// held are still extended and released. Locks aren't reentrant.
 package lock
 
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 )
 
@@ -50,6 +57,11 @@ var (
 	// ErrLost: the lease ended before it was released. It is the cause of the
 	// lease's context.
 	ErrLost = errors.New("lock: lease lost")
+	// ErrExpired is an ErrLost: the lock was not released or extended in time, and nobody
+	// is known to have taken it since.
+	ErrExpired = fmt.Errorf("%w: it expired", ErrLost)
+	// ErrTaken is an ErrLost: the lock expired or was deleted, and another has it now.
+	ErrTaken = fmt.Errorf("%w: it is taken by another", ErrLost)
 	// ErrInvalid: a key, an option or what is stored at the key is not what a lock can
 	// be made of. Nothing was changed; trying again doesn't help.
 	ErrInvalid = errors.New("lock: invalid")
@@ -78,8 +90,10 @@ type Lock interface {
 	// the lease has ended: a lost lock is never resurrected.
 	Extend(ctx context.Context) error
 	// Release gives the lock up. It works after ctx was cancelled, within a timeout of
-	// its own. It returns nil if this call or an earlier one released the lock, and
-	// ErrLost if the lease had ended or another holder has the key.
+	// its own. It returns nil if this call or an earlier one released the lock. Else it
+	// says what it found: [ErrExpired] if the lease had ended, [ErrTaken] if another
+	// has the key; both are ErrLost. After any other error the lock may stay until its
+	// TTL is over, and Release may be tried again.
 	Release(ctx context.Context) error
 }
 

@@ -2,10 +2,13 @@ package lock
 
 import (
 	"context"
+	"errors"
+	"net"
 	"os"
 	"testing"
 
 	"github.com/redis/go-redis/v9"
+	"github.com/redis/go-redis/v9/maintnotifications"
 
 	"github.com/signalbox-go/signalbox/internal/redistest"
 )
@@ -21,7 +24,7 @@ func TestMain(m *testing.M) {
 // fakeRedis runs no scripts but a function, so that it can be used where time is not
 // real, and can answer what no Redis would.
 type fakeRedis struct {
-	redis.Scripter
+	Client
 	run func(script *redis.Script, args []any) (any, error)
 }
 
@@ -31,5 +34,13 @@ func (f fakeRedis) EvalSha(_ context.Context, sha string, _ []string, args ...an
 			return redis.NewCmdResult(f.run(s, args))
 		}
 	}
-	panic("unknown script")
+	return redis.NewCmdResult("", nil) // of the preflight
+}
+
+// Subscribe never succeeds.
+func (f fakeRedis) Subscribe(ctx context.Context, channels ...string) *redis.PubSub {
+	return redis.NewClient(&redis.Options{
+		DialerRetries: 1, MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
+		Dialer: func(context.Context, string, string) (net.Conn, error) { return nil, errors.New("no network") },
+	}).Subscribe(ctx, channels...)
 }

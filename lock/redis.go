@@ -5,6 +5,9 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
+	"sync"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -28,7 +31,9 @@ const (
 type Option func(*config)
 
 type config struct {
-	ttl time.Duration
+	ttl     time.Duration
+	minHold time.Duration
+	owner   string
 }
 
 // TTL is how long a lock lives in Redis unless it is extended: from 10 ms to 24 h, in
@@ -36,13 +41,45 @@ type config struct {
 // 1 % + 2 ms shorter.
 func TTL(d time.Duration) Option { return func(c *config) { c.ttl = d } }
 
+// MinHold keeps a lock held for this long from its grant, also if it is released earlier: for
+// a short task that several machines start at about the same time, and only one may do.
+// It is at most the TTL, since who dies holds the lock no longer. The default is 0.
+// The holder's context ends at the release all the same.
+func MinHold(d time.Duration) Option { return func(c *config) { c.minHold = d } }
+
+// Owner names the holder to people; see [Redis.Inspect]. It has at most 128 bytes of
+// printable ASCII. The default is the host's name and the process ID.
+func Owner(name string) Option { return func(c *config) { c.owner = name } }
+
+// check reports every mistake.
+func (c *config) check() error {
+	var err error
+	if c.ttl < minTTL || c.ttl > maxTTL {
+		err = errors.Join(err, fmt.Errorf("%w: TTL is %v; it must be from %v to %v", ErrInvalid, c.ttl, minTTL, maxTTL))
+	}
+	if c.minHold < 0 || c.minHold > c.ttl {
+		err = errors.Join(err, fmt.Errorf("%w: MinHold is %v; it must be from 0 to the TTL of %v", ErrInvalid, c.minHold, c.ttl))
+	}
+	return errors.Join(err, checkOwner(c.owner))
+}
+
 // Redis is a [Locker] on one Redis: a single server, one behind Sentinel, or the node
 // of a Cluster that serves the key. It is safe for concurrent use and has nothing
-// to close.
+// to close. Use one locker for all keys: goroutines that wait for the same key through the
+// same locker hand the lock on among themselves.
 type Redis struct {
-	rdb redis.Scripter
-	ttl time.Duration
-	err error // of the options; every acquire returns it
+	caller  caller
+	ttl     time.Duration
+	minHold time.Duration
+	owner   string
+	cluster string // "1" if a channel's subscribers may be at another node than the key
+	err     error  // of the options; every acquire returns it
+
+	preflight preflight
+	bell      bell
+
+	mu    sync.Mutex
+	lines map[string]*line // of the keys that somebody in this process waits for
 }
 
 var _ Locker = (*Redis)(nil)
@@ -50,39 +87,69 @@ var _ Locker = (*Redis)(nil)
 // New returns a locker over the caller's client, which any [redis.UniversalClient] is.
 // It does nothing yet. A mistake in the arguments is returned by every acquire, as
 // an error that wraps [ErrInvalid].
-func New(rdb redis.Scripter, opts ...Option) *Redis {
-	c := config{ttl: defaultTTL}
+func New(rdb Client, opts ...Option) *Redis {
+	c := config{ttl: defaultTTL, owner: defaultOwner()}
 	for _, opt := range opts {
 		opt(&c)
 	}
-	r := &Redis{rdb: rdb, ttl: c.ttl.Truncate(time.Millisecond)}
+	r := &Redis{
+		caller:  caller{rdb: rdb, timeout: callTimeout},
+		ttl:     c.ttl.Truncate(time.Millisecond),
+		minHold: c.minHold,
+		owner:   c.owner,
+		err:     c.check(),
+		lines:   map[string]*line{},
+	}
 	if rdb == nil {
-		r.err = fmt.Errorf("%w: New needs a Redis client, not nil", ErrInvalid)
+		r.err = errors.Join(fmt.Errorf("%w: New needs a Redis client, not nil", ErrInvalid), r.err)
 	}
-	if c.ttl < minTTL || c.ttl > maxTTL {
-		r.err = errors.Join(r.err, fmt.Errorf("%w: TTL is %v; it must be from %v to %v", ErrInvalid, c.ttl, minTTL, maxTTL))
+	if _, ok := rdb.(*redis.ClusterClient); ok {
+		r.cluster = "1"
 	}
+	if _, ok := rdb.(*redis.Client); !ok {
+		r.caller.alone = true
+	}
+	r.bell.init(r)
 	return r
 }
 
-// Acquire waits for the lock, looking again after a jittered delay and when the holder's
-// TTL is over. If ctx ends first the error wraps its cause, and [ErrHeld] if the
-// lock was seen held. A failure of Redis is returned and not waited out, since
-// nobody knows for how long; it never wraps ErrHeld.
+// Acquire waits for the lock, in line with the others who wait for it by this library: in
+// this process in order, across processes in about the order of their coming. While a
+// client of another library holds it, it looks every 50 to 250 ms.
+//
+// If ctx ends first the error wraps its cause, and [ErrHeld] if the lock was seen held. A
+// failure of Redis is returned and not waited out, since nobody knows for how long; it
+// never wraps ErrHeld.
 func (r *Redis) Acquire(ctx context.Context, key string) (Lock, error) {
-	return r.acquire(ctx, key, r.wait)
+	return r.acquire(ctx, []string{key}, r.wait)
 }
 
 // TryAcquire asks once. The error wraps [ErrHeld] if another holds the lock.
 func (r *Redis) TryAcquire(ctx context.Context, key string) (Lock, error) {
-	return r.acquire(ctx, key, func(ctx context.Context, l *redisLock) error {
-		_, err := r.try(ctx, l)
-		return err
-	})
+	return r.acquire(ctx, []string{key}, r.tryOnce)
 }
 
-func (r *Redis) acquire(ctx context.Context, key string, grant func(context.Context, *redisLock) error) (Lock, error) {
-	fence, err := fenceKey(key)
+// AcquireAll waits until it has the locks of all keys at once. It never holds some
+// while it waits for others, so that no two callers can wait for each other, whatever
+// the order of their keys. There are 1 to 100 different keys; in a Redis Cluster they need the same
+// hash tag.
+//
+// They are one [Lock], with one token that is larger than those before it for each key. Its
+// Key is the sorted keys, separated by spaces. It is lost as soon as one of them is.
+func (r *Redis) AcquireAll(ctx context.Context, keys ...string) (Lock, error) {
+	return r.acquire(ctx, keys, r.wait)
+}
+
+// TryAcquireAll asks once for the locks of all keys; see [Redis.AcquireAll]. The error
+// wraps [ErrHeld] if another holds one of them.
+func (r *Redis) TryAcquireAll(ctx context.Context, keys ...string) (Lock, error) {
+	return r.acquire(ctx, keys, r.tryOnce)
+}
+
+const maxKeys = 100
+
+func (r *Redis) acquire(ctx context.Context, keys []string, grant func(context.Context, *redisLock) error) (Lock, error) {
+	places, err := placesOf(keys)
 	if r.err != nil {
 		err = r.err
 	}
@@ -90,66 +157,113 @@ func (r *Redis) acquire(ctx context.Context, key string, grant func(context.Cont
 		return nil, err
 	}
 	// The span is for the asking only, so the lock's context has the values of ctx.
-	l := &redisLock{redis: r, key: key, fence: fence, validity: NewValidity(context.WithoutCancel(ctx))}
+	l := &redisLock{redis: r, places: places, validity: NewValidity(context.WithoutCancel(ctx))}
 	spanCtx, span := telemetry.StartAcquire(ctx)
-	if err := grant(spanCtx, l); err != nil {
+	if err = r.preflight.check(ctx, r, places[0].lock); err == nil {
+		err = grant(spanCtx, l)
+	}
+	if err != nil {
+		l.validity.End(err)
 		outcome := telemetry.LockFailed
 		if errors.Is(err, ErrHeld) {
 			outcome = telemetry.LockHeld
 		}
 		span.End(outcome, 0, err)
-		return nil, fmt.Errorf("lock: acquire %q: %w", key, err)
+		return nil, fmt.Errorf("lock: acquire %q: %w", l.Key(), err)
 	}
 	span.End(telemetry.LockAcquired, l.token, nil)
 	return l, nil
 }
 
-// try asks for the lock once and fills in l if it is granted. With ErrHeld it returns for
-// how long the holder has it at most; negative: unknown.
-func (r *Redis) try(ctx context.Context, l *redisLock) (heldFor time.Duration, err error) {
+// A place is where the parts of one lock are.
+type place struct{ lock, fence, line string }
+
+// placesOf sorts the keys and finds their places.
+func placesOf(keys []string) ([]place, error) {
+	if len(keys) == 0 || len(keys) > maxKeys {
+		return nil, fmt.Errorf("%w: %d keys; it must be 1 to %d", ErrInvalid, len(keys), maxKeys)
+	}
+	keys = slices.Clone(keys)
+	slices.Sort(keys)
+	places := make([]place, len(keys))
+	for i, key := range keys {
+		fence, err := fenceKey(key)
+		if err != nil {
+			return nil, err
+		}
+		if i > 0 && key == keys[i-1] {
+			return nil, fmt.Errorf("%w: key %q is named twice", ErrInvalid, key)
+		}
+		places[i] = place{lock: key, fence: fence, line: waitKey(fence)}
+	}
+	return places, nil
+}
+
+// A refusal is how a lock was found held.
+type refusal struct {
+	key  int           // which of the keys
+	for_ time.Duration // at most; negative: for ever
+	ours bool          // by a client of this library, which tells when it releases
+}
+
+// try asks for the locks once with this value and fills in l if they are granted. Else the
+// error is ErrHeld and says how, or another.
+func (r *Redis) try(ctx context.Context, l *redisLock, value, channel string) (refusal, error) {
 	if ctx.Err() != nil {
-		return 0, ended(ctx)
+		return refusal{}, ended(ctx)
 	}
-	value := rand.Text() // a new one, so that a late answer to an earlier try can't be mistaken for this one's
+	keys := make([]string, 0, 3)
+	for _, p := range l.places {
+		keys = append(keys, p.lock, p.fence, p.line)
+	}
 	start := Now()
-	reply, err := r.call(ctx, min(r.ttl, callTimeout), acquireScript, []string{l.key, l.fence},
-		[]any{value, r.ttl.Milliseconds(), fenceTTL.Milliseconds()},
-		func(ctx context.Context, reply any, err error) { r.undo(ctx, l.key, l.fence, value, reply, err) })
-	if redis.HasErrorPrefix(err, "WRONGTYPE") || redis.HasErrorPrefix(err, "BADCOUNTER") {
-		return 0, fmt.Errorf("%w: the key or its token counter %q holds something else: %w", ErrInvalid, l.fence, err)
+	reply, err := r.caller.call(ctx, min(r.ttl, callTimeout), acquireScript, keys,
+		[]any{value, r.ttl.Milliseconds(), fenceTTL.Milliseconds(), r.owner, channel, lineTTL.Milliseconds()},
+		func(ctx context.Context, reply any, err error) { r.undo(ctx, l.places, value, reply, err) })
+	if redis.HasErrorPrefix(err, "WRONGTYPE") || redis.HasErrorPrefix(err, "BADRECORD") {
+		return refusal{}, fmt.Errorf("%w: the key, or its record %q, holds something else: %w", ErrInvalid, l.places[0].fence, err)
+	}
+	if redis.HasErrorPrefix(err, "CROSSSLOT") {
+		return refusal{}, fmt.Errorf("%w: in a Redis Cluster the keys need the same hash tag: %w", ErrInvalid, err)
 	}
 	if err != nil {
-		return 0, err
+		return refusal{}, err
 	}
-	granted, number, err := parseGrant(reply)
+	token, held, err := parseGrant(reply, len(l.places))
 	if err != nil {
-		return 0, err
+		return refusal{}, err
 	}
-	if !granted {
-		return time.Duration(number) * time.Millisecond, ErrHeld
+	if token == 0 {
+		return held, ErrHeld
 	}
-	l.value, l.token = value, number
-	if !l.validity.Extend(start, r.ttl) {
-		took := time.Since(start.mono)
-		return 0, errors.Join(
-			fmt.Errorf("%w: it was granted with no validity left: Redis took %v of a TTL of %v", ErrLost, took, r.ttl),
-			l.release(context.WithoutCancel(ctx)))
-	}
-	return 0, nil
+	return refusal{}, l.granted(ctx, start, value, token, row{})
 }
 
 // undo releases what an acquire may have taken though its caller didn't get it: the answer
 // came too late, or the connection broke and the command may or may not have run.
 // If this fails too, the lock is gone after its TTL.
-func (r *Redis) undo(ctx context.Context, key, fence, value string, reply any, err error) {
+func (r *Redis) undo(ctx context.Context, places []place, value string, reply any, err error) {
 	if err == nil {
-		if granted, _, err := parseGrant(reply); err == nil && !granted {
+		if token, _, err := parseGrant(reply, len(places)); err == nil && token == 0 {
 			return
 		}
 	} else if isAnswer(err) {
 		return
 	}
-	ctx, cancel := context.WithTimeout(ctx, callTimeout)
-	defer cancel()
-	_ = releaseScript.Run(ctx, r.rdb, []string{key, fence}, value, "").Err()
+	for _, p := range places {
+		_ = r.give(ctx, p, value, row{}, 0)
+	}
+}
+
+// newValue is a lock's random value. Each attempt has a new one, so that a late answer to an
+// earlier one can't be mistaken for this one's.
+func newValue() string { return rand.Text() }
+
+// joinKeys is the name of a lock of several keys.
+func joinKeys(places []place) string {
+	keys := make([]string, len(places))
+	for i, p := range places {
+		keys[i] = p.lock
+	}
+	return strings.Join(keys, " ")
 }

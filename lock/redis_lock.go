@@ -2,6 +2,7 @@ package lock
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"time"
@@ -9,24 +10,38 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// redisLock is the lock that a [Redis] grants.
+// redisLock is the lock that a [Redis] grants, of one key or several.
 type redisLock struct {
-	redis      *Redis
-	key, fence string
-	value      string // what the key holds while the lock is ours
-	token      int64
-	validity   *Validity
+	redis    *Redis
+	places   []place
+	value    string // what the keys hold while the lock is ours
+	token    int64
+	row      row
+	since    time.Time // when it was granted
+	validity *Validity
 
 	mu       sync.Mutex // one release at a time
 	released bool       // Release was called: the context has ended
-	lost     bool       // the lease had ended before
+	lost     error      // how the lease had ended before that
 	done     bool       // Redis has answered the release
 }
 
-func (l *redisLock) Key() string              { return l.key }
+func (l *redisLock) Key() string              { return joinKeys(l.places) }
 func (l *redisLock) Token() int64             { return l.token }
 func (l *redisLock) Until() time.Time         { return l.validity.Until() }
 func (l *redisLock) Context() context.Context { return l.validity.Context() }
+
+// granted fills in what was granted by a call that began at start.
+func (l *redisLock) granted(ctx context.Context, start Instant, value string, token int64, row row) error {
+	l.value, l.token, l.row, l.since = value, token, row, time.Now()
+	if l.validity.Extend(start, l.redis.ttl) {
+		return nil
+	}
+	took := time.Since(start.mono)
+	return errors.Join(
+		fmt.Errorf("%w: it was granted with no validity left: Redis took %v of a TTL of %v", ErrLost, took, l.redis.ttl),
+		l.giveBack(context.WithoutCancel(ctx), 0))
+}
 
 func (l *redisLock) Extend(ctx context.Context) error {
 	if l.validity.Err() != nil {
@@ -35,17 +50,26 @@ func (l *redisLock) Extend(ctx context.Context) error {
 	if ctx.Err() != nil {
 		return l.failed("extend", ended(ctx))
 	}
+	keys := make([]string, 0, 2)
+	for _, p := range l.places {
+		keys = append(keys, p.lock, p.fence)
+	}
 	start := Now()
-	ours, err := l.run(ctx, min(l.redis.ttl, callTimeout), extendScript,
-		l.value, l.redis.ttl.Milliseconds(), fenceTTL.Milliseconds())
+	reply, err := l.redis.caller.call(ctx, min(l.redis.ttl, callTimeout), extendScript, keys,
+		[]any{l.value, l.redis.ttl.Milliseconds(), fenceTTL.Milliseconds()}, nil)
+	switch {
+	case redis.HasErrorPrefix(err, "WRONGTYPE"):
+		err = ErrTaken // somebody put another type in its place
+	case err == nil:
+		err = parseExtended(reply)
+	}
+	if errors.Is(err, ErrLost) {
+		l.validity.End(err)
+	} else if err == nil && !l.validity.Extend(start, l.redis.ttl) {
+		err = ErrExpired
+	}
 	if err != nil {
 		return l.failed("extend", err)
-	}
-	if !ours {
-		l.validity.End(ErrLost)
-	}
-	if !l.validity.Extend(start, l.redis.ttl) {
-		return l.failed("extend", ErrLost)
 	}
 	return nil
 }
@@ -62,35 +86,55 @@ func (l *redisLock) release(ctx context.Context) error {
 	defer l.mu.Unlock()
 	if !l.released {
 		l.released = true
-		l.lost = l.validity.Err() != nil
+		if l.validity.Err() != nil {
+			l.lost = ErrExpired // unless Redis knows more
+		}
 		l.validity.End(context.Canceled) // nothing starts under it from here on
 	}
 	if !l.done {
-		ours, err := l.run(context.WithoutCancel(ctx), callTimeout, releaseScript, l.value, l.token)
-		if err != nil && !l.lost {
+		err := l.giveBack(context.WithoutCancel(ctx), l.redis.minHold-time.Since(l.since))
+		switch {
+		case err == nil:
+			l.done = true
+		case errors.Is(err, ErrLost):
+			l.done, l.lost = true, err
+		case l.lost == nil:
 			return err
 		}
-		l.done = err == nil
-		l.lost = l.lost || !ours
 	}
-	if l.lost {
-		return ErrLost
-	}
-	return nil
+	return l.lost
 }
 
-// run runs a script that answers whether the lock is still ours.
-func (l *redisLock) run(ctx context.Context, timeout time.Duration, script *redis.Script, args ...any) (ours bool, err error) {
-	reply, err := l.redis.call(ctx, timeout, script, []string{l.key, l.fence}, args, nil)
-	if redis.HasErrorPrefix(err, "WRONGTYPE") {
-		return false, nil // somebody put another type in its place
+// giveBack gives all keys up, and says the worst that it found.
+func (l *redisLock) giveBack(ctx context.Context, keep time.Duration) error {
+	if len(l.places) == 1 {
+		return l.redis.give(ctx, l.places[0], l.value, l.streak(), keep)
 	}
-	if err != nil {
-		return false, err
+	errs := make([]error, len(l.places))
+	var all sync.WaitGroup
+	for i, p := range l.places {
+		all.Go(func() { errs[i] = l.redis.give(ctx, p, l.value, l.streak(), keep) })
 	}
-	return parseDone(reply)
+	all.Wait()
+	for _, worst := range []error{ErrTaken, ErrExpired} {
+		for _, err := range errs {
+			if errors.Is(err, worst) {
+				return worst
+			}
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// streak is the row that this grant is in. The first of a row began when it was granted, and
+// a token is about the server's clock then.
+func (l *redisLock) streak() row {
+	if l.row.n == 0 {
+		return row{0, l.token}
+	}
+	return l.row
 }
 
 func (l *redisLock) failed(what string, err error) error {
-	return fmt.Errorf("lock: %s %q: %w", what, l.key, err)
+	return fmt.Errorf("lock: %s %q: %w", what, l.Key(), err)
 }

@@ -360,17 +360,3 @@ func TestAcquireContextBoundsTheWaitingOnly(t *testing.T) {
 	}
 	release(t, l)
 }
-
-func BenchmarkAcquireRelease(b *testing.B) {
-	locker, key := New(redistest.Start(b).Client()), redistest.Name(b)
-	b.ReportAllocs()
-	for b.Loop() {
-		l, err := locker.TryAcquire(b.Context(), key)
-		if err != nil {
-			b.Fatal(err)
-		}
-		if err := l.Release(b.Context()); err != nil {
-			b.Fatal(err)
-		}
-	}
-}

@@ -1,40 +1,62 @@
--- Takes the lock if nobody holds it and grants a token. Run again with the same value it
--- gives the same answer, so a client may repeat it when the reply was lost.
+-- Takes the locks of all keys, or none, and grants them one token. Run again with the same
+-- value it gives the same answer, so a client may repeat it when the reply was lost.
+-- It also confirms an offer: then the locks, or some, hold the value already.
 --
--- KEYS[1]  the lock: a string
--- KEYS[2]  the token counter: a string, the last token granted
+-- KEYS     for each lock three: the lock; its record; its waiting line, a sorted set of the
+--          channels of those who wait, by the time they came
 -- ARGV[1]  the attempt's random value
--- ARGV[2]  the lock's TTL, ms
--- ARGV[3]  the counter's TTL, ms
+-- ARGV[2]  the locks' TTL, ms
+-- ARGV[3]  the records' TTL, ms
+-- ARGV[4]  the owner's name
+-- ARGV[5]  the channel to tell when the lock that is held is free; empty: none
+-- ARGV[6]  how long it waits there unless it comes again, ms
 --
--- Reply    {1, token}  granted
---          {0, ms}     held by another for at most so long; -1: for ever
+-- Reply    {1, token}           granted
+--          {0, i, ms, ours}     the i-th lock is held by another for at most so long, -1: for
+--                               ever; ours is 1 if that is a client of this library
 -- Errors   WRONGTYPE   one of the keys holds another type
---          BADCOUNTER  the counter is no number below 2^53 - 1
+--          BADRECORD   the record is none
 -- After an error nothing is written.
-local held = redis.pcall('GET', KEYS[1])
-local last = redis.pcall('GET', KEYS[2])
-if type(held) == 'table' then return held end
-if type(last) == 'table' then return last end
-local floor = 0
-if last then
-  if #last == 0 or #last > 16 or string.find(last, '%D') or tonumber(last) >= 9007199254740991 then
-    return redis.error_reply('BADCOUNTER it is no number below 2^53 - 1')
+local value = ARGV[1]
+local now = clock()
+local token, same = 0, true
+local blocked, blocked_for, ours
+local free = {}
+for k = 1, #KEYS, 3 do
+  local held = redis.pcall('GET', KEYS[k])
+  if type(held) == 'table' then return held end
+  local last, by, owner = read_record(KEYS[k + 1])
+  if type(last) == 'table' then return last end
+  if not blocked then
+    if held and held ~= value then
+      blocked, blocked_for, ours = k, -1, held == by and 1 or 0
+    elseif not held and owner == '*' and by ~= value and now < last + RESERVED and last < now + RESERVED then
+      blocked, blocked_for, ours = k, math.ceil((last + RESERVED - now) / 1000), 1
+    end
   end
-  floor = tonumber(last)
-end
-if held == ARGV[1] and last then
-  return {1, last} -- nobody can have been granted a later one while we hold the lock
-end
-if held and held ~= ARGV[1] then
-  return {0, redis.call('PTTL', KEYS[1])}
+  token = math.max(token, last)
+  same = same and held == value and by == value and owner ~= '*' and (k == 1 or token == last)
+  free[k] = not held
 end
 
-local now = redis.call('TIME')
--- Not tostring: it turns microseconds into 1.76e+15.
-local token = string.format('%.0f', math.max(floor + 1, now[1] * 1000000 + now[2]))
-if not held then
-  redis.call('SET', KEYS[1], ARGV[1], 'NX', 'PX', ARGV[2])
+if blocked then
+  if blocked_for == -1 then blocked_for = redis.call('PTTL', KEYS[blocked]) end
+  if ARGV[5] ~= '' then
+    -- What goes wrong here costs the waiter time, not the lock: it looks now and then.
+    redis.pcall('ZADD', KEYS[blocked + 2], 'NX', decimal(now), ARGV[5])
+    redis.pcall('PEXPIRE', KEYS[blocked + 2], ARGV[6])
+  end
+  return {0, (blocked + 2) / 3, blocked_for, ours}
 end
-redis.call('SET', KEYS[2], token, 'PX', ARGV[3])
+
+if not same then token = math.max(token + 1, now) end
+token = decimal(token)
+for k = 1, #KEYS, 3 do
+  if free[k] then
+    redis.call('SET', KEYS[k], value, 'NX', 'PX', ARGV[2])
+  else
+    redis.call('PEXPIRE', KEYS[k], ARGV[2])
+  end
+  redis.call('SET', KEYS[k + 1], token .. ' ' .. value .. ' ' .. ARGV[4], 'PX', ARGV[3])
+end
 return {1, token}

@@ -1,0 +1,175 @@
+package lock
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"net"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+const (
+	// bellLinger is how long the bell listens on when nobody waits any more.
+	bellLinger = 100 * time.Millisecond
+	// bellCheck is how often it makes sure of a silent connection.
+	bellCheck = 5 * time.Second
+	// bellRetry is the pause before it subscribes again after a failure.
+	bellRetry = 200 * time.Millisecond
+)
+
+// A bell hears that a lock is offered to this process: by one subscription for all keys, on
+// a connection of its own, while somebody waits. Its goroutine ends soon after
+// the last one left.
+type bell struct {
+	redis   *Redis
+	channel string
+
+	mu    sync.Mutex
+	users int
+	idle  *time.Timer
+	stop  context.CancelFunc // of the goroutine; nil: there is none
+	ready bool               // it is subscribed
+}
+
+func (b *bell) init(r *Redis) {
+	b.redis = r
+	b.channel = "signalbox:lock:" + rand.Text()
+}
+
+// enter begins to listen.
+func (b *bell) enter() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.users++
+	if b.idle != nil {
+		b.idle.Stop()
+	}
+	if b.stop == nil {
+		ctx, stop := context.WithCancel(context.Background())
+		b.stop = stop
+		go b.listen(ctx)
+	}
+}
+
+// leave ends it, a moment after the last has left: who waits for a lock often does so again.
+func (b *bell) leave() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.users--
+	if b.users > 0 {
+		return
+	}
+	if b.idle == nil {
+		b.idle = time.AfterFunc(bellLinger, b.close)
+	} else {
+		b.idle.Reset(bellLinger)
+	}
+}
+
+func (b *bell) close() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.users == 0 && b.stop != nil {
+		b.stop()
+		b.stop = nil
+		b.ready = false
+	}
+}
+
+// listening is the channel if it is heard.
+func (b *bell) listening() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if !b.ready {
+		return ""
+	}
+	return b.channel
+}
+
+// setReady does nothing once ctx has ended: another may be listening by then.
+func (b *bell) setReady(ctx context.Context, ready bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if ctx.Err() == nil {
+		b.ready = ready
+	}
+}
+
+// listen runs until ctx ends.
+func (b *bell) listen(ctx context.Context) {
+	for ctx.Err() == nil {
+		sub := b.redis.caller.rdb.Subscribe(ctx)
+		stop := context.AfterFunc(ctx, func() { _ = sub.Close() }) // ends what it waits for
+		if err := sub.Subscribe(ctx, b.channel); err == nil {
+			b.receive(ctx, sub)
+		}
+		b.setReady(ctx, false)
+		stop()
+		_ = sub.Close()
+		pause := time.NewTimer(bellRetry)
+		select {
+		case <-pause.C:
+		case <-ctx.Done():
+		}
+		pause.Stop()
+	}
+}
+
+// receive returns when the connection is broken or ctx ends.
+func (b *bell) receive(ctx context.Context, sub *redis.PubSub) {
+	asked := false
+	for {
+		msg, err := sub.ReceiveTimeout(ctx, bellCheck)
+		var timeout net.Error
+		switch m := msg.(type) {
+		case *redis.Subscription:
+			b.setReady(ctx, true)
+			b.redis.lookAll() // and say where they are to be told; something may have been missed
+		case *redis.Message:
+			b.redis.heard(m.Payload)
+		}
+		switch {
+		case err == nil:
+			asked = false
+		case !asked && ctx.Err() == nil && errors.As(err, &timeout) && timeout.Timeout():
+			if asked = true; sub.Ping(ctx) != nil {
+				return
+			}
+		default:
+			return
+		}
+	}
+}
+
+// lookAll has the first in every line look.
+func (r *Redis) lookAll() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, l := range r.lines {
+		select {
+		case l.waiters[0].turns <- turn{}:
+		default:
+		}
+	}
+}
+
+// heard reads a message of release.lua and gives the turn to who waits for it.
+func (r *Redis) heard(message string) {
+	fields := strings.SplitN(message, " ", 5)
+	if len(fields) != 5 {
+		return
+	}
+	n, err1 := strconv.Atoi(fields[1])
+	since, err2 := strconv.ParseInt(fields[2], 10, 64)
+	pause, err3 := strconv.Atoi(fields[3])
+	places, err4 := placesOf(fields[4:])
+	if errors.Join(err1, err2, err3, err4) != nil || pause < 0 || pause > 10 {
+		return // none of ours
+	}
+	r.tell(places[0], turn{value: fields[0], row: row{n, since}, pause: time.Duration(pause) * time.Millisecond})
+}

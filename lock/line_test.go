@@ -1,0 +1,369 @@
+package lock
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/signalbox-go/signalbox/internal/redistest"
+)
+
+// granted is what a goroutine got that waited for a lock.
+type granted struct {
+	lock Lock
+	err  error
+}
+
+// waitFor waits for a lock in a goroutine.
+func waitFor(t *testing.T, locker Locker, key string) <-chan granted {
+	c := make(chan granted, 1)
+	go func() {
+		l, err := locker.Acquire(t.Context(), key)
+		c <- granted{l, err}
+	}()
+	return c
+}
+
+func (g granted) must(t *testing.T) *redisLock {
+	t.Helper()
+	if g.err != nil {
+		t.Fatal(g.err)
+	}
+	return g.lock.(*redisLock)
+}
+
+// inLine waits until n processes stand in the key's line in Redis.
+func inLine(t *testing.T, rdb redis.UniversalClient, key string, n int64) {
+	t.Helper()
+	redistest.Eventually(t, func() bool { return rdb.ZCard(t.Context(), waitKey(fence(t, key))).Val() == n }, "%d in line", n)
+}
+
+// inLocalLine waits until n goroutines stand in the line of their process.
+func inLocalLine(t *testing.T, r *Redis, key string, n int) {
+	t.Helper()
+	redistest.Eventually(t, func() bool {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		return n == 0 && r.lines[key] == nil || r.lines[key] != nil && len(r.lines[key].waiters) == n
+	}, "%d in the process's line", n)
+}
+
+// Inside a process the release grants the lock to the next, in order: one call for both.
+func TestRotation(t *testing.T) {
+	t.Parallel()
+	s, key := redistest.Start(t), redistest.Name(t)
+	proxy := redistest.NewProxy(t, s.Addr())
+	locker := New(proxy.Client())
+	held := acquire(t, locker, key)
+	const n = 10 // no more than go in a row
+	var order []int
+	var wg sync.WaitGroup
+	for i := range n {
+		wg.Go(func() {
+			l, err := locker.Acquire(t.Context(), key)
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			order = append(order, i)
+			if err := l.Release(t.Context()); err != nil {
+				t.Error(err)
+			}
+		})
+		inLocalLine(t, locker, key, i+1)
+	}
+	inLine(t, s.Client(), key, 1) // the first has asked, and nobody else
+	acquires := redistest.Command("EVALSHA", acquireScript.Hash())
+	releases := redistest.Command("EVALSHA", releaseScript.Hash())
+	asked, given := proxy.Count(acquires), proxy.Count(releases)
+	release(t, held)
+	wg.Wait()
+	if !slices.IsSorted(order) || len(order) != n {
+		t.Errorf("they got in in the order %v", order)
+	}
+	if slow := proxy.Count(acquires) - asked; slow > 2 { // a look when its time is over
+		t.Errorf("%d acquires for %d waiters", slow, n)
+	}
+	// The last was given to the process's place in the line in Redis, where nobody stood any more.
+	if calls := proxy.Count(releases) - given; calls < n+1 || calls > n+3 {
+		t.Errorf("%d releases for %d grants", calls, n+1)
+	}
+	redistest.Eventually(t, func() bool { return s.Client().Exists(t.Context(), key).Val() == 0 }, "the lock is free")
+}
+
+// Across processes a release offers the lock to who has waited longest.
+func TestHandOver(t *testing.T) {
+	t.Parallel()
+	s, key := redistest.Start(t), redistest.Name(t)
+	rdb := s.Client()
+	held := acquire(t, New(rdb), key).(*redisLock)
+	held.row = row{1, time.Now().Add(time.Hour).UnixMicro()} // no turn of others falls into this test
+	var waiting []<-chan granted
+	const n = 3
+	for i := range n {
+		waiting = append(waiting, waitFor(t, New(s.Client()), key))
+		inLine(t, rdb, key, int64(i+1))
+	}
+	last := held
+	for i, w := range waiting {
+		release(t, last)
+		l := (<-w).must(t)
+		if l.row.n != i+2 {
+			t.Errorf("waiter %d got in by a look, not by an offer: %+v", i, l.row)
+		}
+		if l.Token() <= last.Token() {
+			t.Errorf("token %d after %d", l.Token(), last.Token())
+		}
+		if ttl := rdb.PTTL(t.Context(), key).Val(); ttl <= offerTTL {
+			t.Errorf("a confirmed offer lives %v on", ttl)
+		}
+		last = l
+	}
+	release(t, last)
+	if rdb.Exists(t.Context(), key, waitKey(fence(t, key))).Val() != 0 {
+		t.Error("something is left behind")
+	}
+}
+
+// Whose connection is gone is passed by, and who hangs costs a second, not a TTL.
+func TestOffersToTheDead(t *testing.T) {
+	t.Parallel()
+	for name, hangs := range map[string]bool{"gone": false, "stopped": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s, key := redistest.Start(t), redistest.Name(t)
+			rdb, ctx := s.Client(), t.Context()
+			held := acquire(t, New(rdb), key)
+			channel := redistest.Name(t)
+			if hangs { // it is subscribed and never answers
+				sub := rdb.Subscribe(ctx, channel)
+				defer sub.Close()
+				if _, err := sub.Receive(ctx); err != nil {
+					t.Fatal(err)
+				}
+			}
+			do(t, rdb, "ZADD", waitKey(fence(t, key)), 1, channel)
+			second := waitFor(t, New(s.Client()), key)
+			inLine(t, rdb, key, 2)
+			release(t, held)
+			if hangs {
+				if ttl := rdb.PTTL(ctx, key).Val(); ttl <= 0 || ttl > offerTTL {
+					t.Errorf("an unconfirmed offer lives %v", ttl)
+				}
+			}
+			l := (<-second).must(t) // the TTL is 30 s, and the test's context ends before
+			if offered := l.row.n == 1; offered == hangs {
+				t.Errorf("row %+v", l.row)
+			}
+			release(t, l)
+		})
+	}
+}
+
+// After 16 grants in a row the key is free for all, but reserved among ours for the first
+// in line; others' clients get their turn.
+func TestKeyIsFreeNowAndThen(t *testing.T) {
+	t.Parallel()
+	rdb, ctx := redistest.Start(t).Client(), t.Context()
+	for name, c := range map[string]struct {
+		row  row
+		free bool
+	}{
+		"the 15th":    {row{14, time.Now().Add(time.Hour).UnixMicro()}, false},
+		"the 16th":    {row{15, time.Now().Add(time.Hour).UnixMicro()}, true},
+		"after 20 ms": {row{3, time.Now().Add(-25 * time.Millisecond).UnixMicro()}, true},
+	} {
+		key := redistest.Name(t)
+		locker, others := New(rdb), New(rdb)
+		l := acquire(t, locker, key).(*redisLock)
+		waiter := waitFor(t, New(rdb), key)
+		inLine(t, rdb, key, 1)
+		sub := rdb.Subscribe(ctx, name) // stands before it, and never answers
+		if _, err := sub.Receive(ctx); err != nil {
+			t.Fatal(err)
+		}
+		do(t, rdb, "ZADD", waitKey(fence(t, key)), 1, name)
+		l.row = c.row
+		release(t, l)
+		if free := rdb.Exists(ctx, key).Val() == 0; free != c.free {
+			t.Errorf("%s: free: %v", name, free)
+		}
+		if _, err := others.TryAcquire(ctx, key); !errors.Is(err, ErrHeld) {
+			t.Errorf("%s: it was passed over the line: %v", name, err)
+		}
+		if c.free && !rdb.SetNX(ctx, key, "theirs", 10*time.Millisecond).Val() {
+			t.Errorf("%s: another library's client does not get it", name)
+		}
+		release(t, (<-waiter).must(t))
+		sub.Close()
+	}
+}
+
+// A client of another library that looks now and then gets in among eager ones of ours.
+func TestOthersGetTheirTurn(t *testing.T) {
+	t.Parallel()
+	s, key := redistest.Start(t), redistest.Name(t)
+	rdb := s.Client()
+	ctx, cancel := context.WithCancel(t.Context())
+	var ours atomic.Int64
+	var wg sync.WaitGroup
+	for range 2 {
+		locker := New(s.Client())
+		for range 4 {
+			wg.Go(func() {
+				for ctx.Err() == nil {
+					l, err := locker.Acquire(ctx, key)
+					if err != nil {
+						continue // the test is over
+					}
+					ours.Add(1)
+					if err := l.Release(ctx); err != nil && !errors.Is(err, ErrLost) {
+						t.Error(err)
+					}
+				}
+			})
+		}
+	}
+	for theirs := 0; theirs < 3; {
+		if rdb.SetNX(ctx, key, "theirs", time.Minute).Val() {
+			theirs++
+			rdb.Del(ctx, key)
+		}
+		select {
+		case <-time.After(time.Millisecond + rand.N(4*time.Millisecond)):
+		case <-t.Context().Done():
+			t.Fatalf("another's client got in %d times, ours %d", theirs, ours.Load())
+		}
+	}
+	cancel()
+	wg.Wait()
+	if ours.Load() == 0 {
+		t.Error("none of ours got in")
+	}
+}
+
+// Lost wake-ups: what is given to one who leaves goes to the next, at any moment.
+func TestWaitersThatLeave(t *testing.T) {
+	t.Parallel()
+	s, key := redistest.Start(t), redistest.Name(t)
+	lockers := []*Redis{New(s.Client()), New(s.Client()), New(s.Client())}
+	var (
+		wg     sync.WaitGroup
+		inside atomic.Int32
+		got    atomic.Int64
+	)
+	for i := range 24 {
+		wg.Go(func() {
+			for range 30 {
+				ctx, cancel := context.WithTimeout(t.Context(), rand.N(3*time.Millisecond))
+				l, err := lockers[i%3].Acquire(ctx, key)
+				cancel()
+				if err != nil {
+					if !errors.Is(err, context.DeadlineExceeded) {
+						t.Error(err)
+					}
+					continue
+				}
+				got.Add(1)
+				if inside.Add(1) != 1 {
+					t.Error("two holders")
+				}
+				inside.Add(-1)
+				if err := l.Release(t.Context()); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	wg.Wait()
+	if got.Load() == 0 {
+		t.Error("nobody got in: nothing was tested")
+	}
+	start := time.Now()
+	redistest.Eventually(t, func() bool { return s.Client().Exists(t.Context(), key).Val() == 0 }, "the lock is free")
+	if took := time.Since(start); took > 3*offerTTL {
+		t.Errorf("it was held for %v by nobody", took)
+	}
+	for _, l := range lockers {
+		inLocalLine(t, l, key, 0)
+	}
+	release(t, acquire(t, lockers[0], key))
+}
+
+// What nobody tells is found by looking: memory lost, messages not permitted, connections cut.
+func TestWaitersThatAreNotTold(t *testing.T) {
+	t.Parallel()
+	t.Run("memory lost", func(t *testing.T) {
+		t.Parallel()
+		s := redistest.New(t)
+		acquire(t, New(s.Client()), "key") // never released
+		w := waitFor(t, New(s.Client()), "key")
+		inLine(t, s.Client(), "key", 1)
+		do(t, s.Client(), "FLUSHALL")
+		release(t, (<-w).must(t))
+	})
+	t.Run("no permission to subscribe", func(t *testing.T) {
+		t.Parallel()
+		s := redistest.New(t)
+		do(t, s.Client(), "ACL", "SETUSER", "mute", "on", "nopass", "~*", "+@all", "resetchannels")
+		client := func() redis.UniversalClient {
+			return s.ClientWith(func(o *redis.UniversalOptions) { o.Username, o.Password = "mute", "x" })
+		}
+		held := acquire(t, New(client()), "key")
+		locker := New(client())
+		w := waitFor(t, locker, "key")
+		inLocalLine(t, locker, "key", 1)
+		release(t, held)
+		release(t, (<-w).must(t))
+	})
+	t.Run("its connections are cut", func(t *testing.T) {
+		t.Parallel()
+		s, key := redistest.Start(t), redistest.Name(t)
+		proxy := redistest.NewProxy(t, s.Addr())
+		held := acquire(t, New(s.Client()), key)
+		w := waitFor(t, New(proxy.Client()), key)
+		inLine(t, s.Client(), key, 1)
+		proxy.Refuse(true)
+		proxy.Sever()
+		release(t, held)
+		proxy.Refuse(false)
+		release(t, (<-w).must(t))
+	})
+}
+
+// Thundering herds: of all who wait in a process one looks.
+func TestOneAsksForAll(t *testing.T) {
+	t.Parallel()
+	s, key := redistest.Start(t), redistest.Name(t)
+	do(t, s.Client(), "SET", key, "theirs")
+	proxy := redistest.NewProxy(t, s.Addr())
+	locker := New(proxy.Client())
+	var waiting []<-chan granted
+	for i := range 20 {
+		waiting = append(waiting, waitFor(t, locker, key))
+		inLocalLine(t, locker, key, i+1)
+	}
+	looks := redistest.Command("EVALSHA", acquireScript.Hash())
+	redistest.Eventually(t, func() bool { return proxy.Count(looks) >= 5 }, "some looks")
+	begin, before := time.Now(), proxy.Count(looks)
+	redistest.Eventually(t, func() bool { return proxy.Count(looks) >= before+5 }, "some more")
+	if took := time.Since(begin); took < 3*othersLook {
+		t.Errorf("5 looks in %v", took)
+	}
+	rdb := s.Client()
+	rdb.Del(t.Context(), key)
+	for i, w := range waiting {
+		l := (<-w).must(t)
+		if i < 19 && rdb.Exists(t.Context(), key).Val() != 1 {
+			t.Error("not held")
+		}
+		release(t, l)
+	}
+}
