@@ -44,6 +44,10 @@ mutants: ## check that the tests find every seeded bug (MUTANT=part of a name fo
 chaos: ## 100,000 jobs through worker processes that are killed every second
 	go test ./worker -run 'TestChaos' -chaos.jobs=100000 -chaos.duration=60s -timeout 20m -count=1 -v
 
+.PHONY: lock-proof
+lock-proof: ## scenarios and histories of the locks under faults, kept in docs/reliability (QUICK=1: within three minutes, not kept)
+	cd lock/proof && go run . $(if $(QUICK),-quick,-out ../../docs/reliability/lock-proof.txt)
+
 .PHONY: cron
 cron: ## ten scheduler processes run one entry for 30 s, one killed and one started on the way
 	go test ./scheduler -run TestTenProcesses -cron.duration=30s -count=1 -v

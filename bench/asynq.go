@@ -55,7 +55,7 @@ func asynqWork(srv *server, concurrency int, handler func()) (stop func(), err e
 
 // asynqProcess runs tasks that are there already, from Start to the last handler's call.
 func asynqProcess(concurrency int) measure {
-	return func(ctx context.Context, srv *server, n int) ([]float64, error) {
+	return func(ctx context.Context, srv *server, n int) ([][]float64, error) {
 		if _, err := asynqFill(ctx, srv, n); err != nil {
 			return nil, err
 		}
@@ -75,7 +75,7 @@ func asynqProcess(concurrency int) measure {
 }
 
 // asynqEnqueue enqueues one task at a time in each of 16 goroutines.
-func asynqEnqueue(ctx context.Context, srv *server, n int) ([]float64, error) {
+func asynqEnqueue(ctx context.Context, srv *server, n int) ([][]float64, error) {
 	took, err := asynqFill(ctx, srv, n)
 	if err != nil {
 		return nil, err
@@ -97,7 +97,7 @@ func asynqPending(srv *server, n int) error {
 // asynqLatency enqueues to an idle server. An idle server sleeps for 0.5 to 1.5 s between two looks, and
 // looks again after each task: so the next one comes after up to a second, at any
 // point of its sleep.
-func asynqLatency(ctx context.Context, srv *server, n int) (samples []float64, err error) {
+func asynqLatency(ctx context.Context, srv *server, n int) (samples [][]float64, err error) {
 	client := asynq.NewClient(asynqRedis(srv))
 	defer func() { err = errors.Join(err, client.Close()) }()
 	task, err := asynqTask()
@@ -115,15 +115,15 @@ func asynqLatency(ctx context.Context, srv *server, n int) (samples []float64, e
 		return err
 	}
 	const warm = 1
-	samples, err = latencies(ctx, warm+n, 0, time.Second, enqueue, started)
+	waited, err := latencies(ctx, warm+n, 0, time.Second, enqueue, started)
 	if err != nil {
 		return nil, err
 	}
-	return samples[warm:], nil
+	return [][]float64{waited[warm:]}, nil
 }
 
 // asynqMemory is what a pending task takes in Redis.
-func asynqMemory(ctx context.Context, srv *server, n int) ([]float64, error) {
+func asynqMemory(ctx context.Context, srv *server, n int) ([][]float64, error) {
 	before, err := srv.memory(ctx)
 	if err != nil {
 		return nil, err
@@ -135,5 +135,5 @@ func asynqMemory(ctx context.Context, srv *server, n int) ([]float64, error) {
 	if err != nil {
 		return nil, err
 	}
-	return []float64{(after - before) / float64(n)}, asynqPending(srv, n)
+	return [][]float64{{(after - before) / float64(n)}}, asynqPending(srv, n)
 }

@@ -61,6 +61,9 @@ func TestRatio(t *testing.T) {
 	t.Parallel()
 	more := testCase{name: "process", unit: "jobs/s", target: 12}
 	less := testCase{name: "latency", unit: "ms", less: true, target: 810, bound: 0.6}
+	// Without a target only the bound counts.
+	below := testCase{name: "wait", unit: "ms", less: true, bound: 10}
+	above := testCase{name: "fairness", unit: "index", bound: 0.95}
 	for _, tc := range []struct {
 		tc           testCase
 		ours, theirs float64
@@ -72,6 +75,10 @@ func TestRatio(t *testing.T) {
 		{more, 5_000, 10_000, 0.5, false},
 		{less, 0.5, 500, 1000, true},
 		{less, 1, 500, 500, false},
+		{below, 10, 5, 0.5, true},
+		{below, 10.1, 101, 10, false},
+		{above, 0.96, 0.96, 1, true},
+		{above, 0.9, 0.1, 9, false},
 	} {
 		r := compare(tc.tc, "peer", tc.ours, tc.theirs)
 		if r.Ratio != tc.ratio || r.Met != tc.met {
@@ -85,6 +92,9 @@ func TestCases(t *testing.T) {
 	want := []string{
 		"process-c100", "process-c10", "enqueue-16", "enqueue-bulk",
 		"latency-idle-p50", "latency-idle-p99", "memory-pending", "ceiling",
+		"lock-c1", "lock-c64", "lock-contended-16", "lock-contended-16-p99",
+		"lock-contended-16-processes", "lock-contended-16-processes-p99", "lock-contended-16-processes-jain",
+		"redlock-c1", "redlock-c64", "redlock-two-down",
 	}
 	if got := names(contests()); !slices.Equal(got, want) {
 		t.Errorf("cases are %v, want %v", got, want)
@@ -96,8 +106,8 @@ func TestCases(t *testing.T) {
 			}
 		}
 		for _, tc := range c.cases {
-			if tc.target <= 0 || tc.unit == "" {
-				t.Errorf("%s: target %v, unit %q", tc.name, tc.target, tc.unit)
+			if tc.target < 0 || tc.bound < 0 || tc.target+tc.bound == 0 || tc.unit == "" {
+				t.Errorf("%s: target %v, bound %v, unit %q", tc.name, tc.target, tc.bound, tc.unit)
 			}
 		}
 	}
@@ -196,13 +206,14 @@ func TestTable(t *testing.T) {
 		Results: []result{
 			compare(testCase{name: "process-c100", unit: "jobs/s", target: 12}, "asynq", 140_123, 10_200),
 			compare(testCase{name: "memory-pending", unit: "bytes", less: true, target: 2.37, bound: 280}, "asynq", 268, 627),
+			compare(testCase{name: "fairness", unit: "index", bound: 0.95}, "redislock", 1, 0.5),
 		},
 	}
 	var out bytes.Buffer
 	if err := r.table(&out); err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{"medians of 3 runs", "quick:", "140,123", "13.7x", "2.37x", "280"} {
+	for _, want := range []string{"medians of 3 runs", "quick:", "140,123", "13.7x", "2.37x", "<= 280", ">= 0.95"} {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("no %q in the table:\n%s", want, out.String())
 		}
@@ -223,7 +234,7 @@ func TestProduce(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	if got := rate(500, 250*time.Millisecond)[0]; math.Abs(got-2000) > 1e-9 {
+	if got := rate(500, 250*time.Millisecond)[0][0]; math.Abs(got-2000) > 1e-9 {
 		t.Errorf("rate is %v, want 2000", got)
 	}
 }

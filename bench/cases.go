@@ -11,15 +11,27 @@ type testCase struct {
 	name     string
 	unit     string
 	less     bool    // less is better
+	series   int     // of the samples of one run
 	quantile float64 // of the samples of one run that is the figure; of a single one: any
-	target   float64 // the ratio is to be this or more
-	bound    float64 // our figure is to be this or less, in the same unit; 0: none
+	target   float64 // the ratio is to be this or more; 0: any
+	bound    float64 // our figure is to be no worse than this, in the same unit; 0: none
+}
+
+// within tells whether a figure of ours keeps the bound.
+func (tc *testCase) within(ours float64) bool {
+	switch {
+	case tc.bound == 0:
+		return true
+	case tc.less:
+		return ours <= tc.bound
+	}
+	return ours >= tc.bound
 }
 
 // A side is one of two that are compared.
 type side struct {
 	measure     measure
-	full, quick int // jobs in one run
+	full, quick int // jobs, or locks taken, in one run
 }
 
 // A contest runs both sides, for one case or for several figures of the same runs.
@@ -32,7 +44,7 @@ type contest struct {
 
 // contests are all there are. The targets are those that the project holds itself to, as ratios. Where
 // the project's is a bound on our own figure, the ratio is the peer's figure, measured
-// when the targets were set, over that bound.
+// when the targets were set, over that bound; where there is no such figure, any will do.
 func contests() []contest {
 	return []contest{
 		{
@@ -82,7 +94,70 @@ func contests() []contest {
 			theirs: side{scripts(2, 50), 300_000, 100_000},
 			cases:  []testCase{{name: "ceiling", unit: "jobs/s", target: 0.5}},
 		},
+		{
+			peer:   "redislock",
+			ours:   side{lockCycles(ourLocks, 1), 20_000, 4_000},
+			theirs: side{lockCycles(redislocks, 1), 20_000, 4_000},
+			cases:  []testCase{{name: "lock-c1", unit: "cycles/s", target: 0.9}},
+		},
+		{
+			peer:   "rueidislock",
+			ours:   side{lockCycles(ourLocks, 64), 100_000, 24_000},
+			theirs: side{lockCycles(rueidislocks, 64), 100_000, 24_000},
+			cases:  []testCase{{name: "lock-c64", unit: "cycles/s", target: 1}},
+		},
+		{
+			peer:   "rueidislock",
+			ours:   side{contended(ourLocks), 16_000, 4_800},
+			theirs: side{contended(rueidislocks), 16_000, 4_800},
+			cases: []testCase{
+				{name: "lock-contended-16", unit: "cycles/s", series: cyclesPerSecond, target: 2},
+				{name: "lock-contended-16-p99", unit: "ms", less: true, series: waits, quantile: 0.99, bound: 10},
+			},
+		},
+		{
+			// The fastest peer that gives all their turn. Those with longer pauses have more cycles, one
+			// process after the other: one has all its locks while the others sleep.
+			peer:   "redislock",
+			ours:   side{contendedProcesses("signalbox"), 8_000, 2_400},
+			theirs: side{contendedProcesses("redislock"), 8_000, 2_400},
+			cases: []testCase{
+				{name: "lock-contended-16-processes", unit: "cycles/s", series: cyclesPerSecond, target: 2},
+				{name: "lock-contended-16-processes-p99", unit: "ms", less: true, series: waits, quantile: 0.99, bound: 20},
+				{name: "lock-contended-16-processes-jain", unit: "index", series: jain, bound: 0.95},
+			},
+		},
+		{
+			peer:   "redsync",
+			ours:   side{redlockCycles(ourRedlock, 1), 5_000, 1_000},
+			theirs: side{redlockCycles(redsyncs, 1), 5_000, 1_000},
+			cases:  []testCase{{name: "redlock-c1", unit: "cycles/s", target: 1.5}},
+		},
+		{
+			peer:   "redsync",
+			ours:   side{redlockCycles(ourRedlock, 64), 20_000, 3_000},
+			theirs: side{redlockCycles(redsyncs, 64), 10_000, 1_500},
+			cases:  []testCase{{name: "redlock-c64", unit: "cycles/s", target: 4}},
+		},
+		{
+			peer:   "redsync, failing fast",
+			ours:   side{redlockTwoDown(ourRedlock), 300, 100},
+			theirs: side{redlockTwoDown(redsyncsFailingFast), 300, 100},
+			// The timeout of a node is 50 ms.
+			cases: []testCase{{name: "redlock-two-down", unit: "ms", less: true, quantile: 0.99, bound: 60}},
+		},
 	}
+}
+
+// limit is the bound for people.
+func (tc *testCase) limit() string {
+	switch {
+	case tc.bound == 0:
+		return ""
+	case tc.less:
+		return "<= " + figure(tc.bound)
+	}
+	return ">= " + figure(tc.bound)
 }
 
 func names(contests []contest) []string {

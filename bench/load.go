@@ -45,8 +45,8 @@ func (t *tally) check() error {
 	return nil
 }
 
-// rate is how many of n there were a second.
-func rate(n int, d time.Duration) []float64 { return []float64{float64(n) / d.Seconds()} }
+// rate is how many of n there were a second, as the one sample of a run.
+func rate(n int, d time.Duration) [][]float64 { return [][]float64{{float64(n) / d.Seconds()}} }
 
 // produce makes n calls, one at a time in each of 16 goroutines.
 func produce(n int, call func() error) error {

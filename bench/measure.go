@@ -10,8 +10,9 @@ import (
 	"time"
 )
 
-// A measure runs n jobs on a flushed server and returns its samples: most have one.
-type measure func(ctx context.Context, srv *server, n int) ([]float64, error)
+// A measure runs n jobs on a flushed server and returns its samples, in one series or
+// several: most have one of one.
+type measure func(ctx context.Context, srv *server, n int) ([][]float64, error)
 
 const (
 	// patience bounds one run. None takes a tenth of it.
@@ -42,7 +43,7 @@ func (c *contest) run(ctx context.Context, srv *server, f flags, deadline time.T
 			return nil, err
 		}
 		for j, tc := range c.cases {
-			x, y := quantile(a, tc.quantile), quantile(b, tc.quantile)
+			x, y := quantile(a[tc.series], tc.quantile), quantile(b[tc.series], tc.quantile)
 			ours[j], theirs[j] = append(ours[j], x), append(theirs[j], y)
 			fmt.Fprintf(progress, "%s %d/%d: signalbox %s, %s %s %s\n",
 				tc.name, i+1, f.runs, figure(x), c.peer, figure(y), tc.unit)
@@ -56,7 +57,7 @@ func (c *contest) run(ctx context.Context, srv *server, f flags, deadline time.T
 }
 
 // round runs each side once.
-func (c *contest) round(ctx context.Context, srv *server, nOurs, nTheirs int, oursFirst bool) (ours, theirs []float64, err error) {
+func (c *contest) round(ctx context.Context, srv *server, nOurs, nTheirs int, oursFirst bool) (ours, theirs [][]float64, err error) {
 	if oursFirst {
 		if ours, err = c.once(ctx, srv, "signalbox", c.ours.measure, nOurs); err != nil {
 			return nil, nil, err
@@ -74,11 +75,11 @@ func (c *contest) round(ctx context.Context, srv *server, nOurs, nTheirs int, ou
 }
 
 // once runs one side, from the same state as the other.
-func (c *contest) once(ctx context.Context, srv *server, who string, m measure, n int) ([]float64, error) {
+func (c *contest) once(ctx context.Context, srv *server, who string, m measure, n int) ([][]float64, error) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	err := srv.flush(ctx)
-	var samples []float64
+	var samples [][]float64
 	if err == nil {
 		runtime.GC()
 		samples, err = m(ctx, srv, n)
@@ -95,10 +96,14 @@ func compare(tc testCase, peer string, ours, theirs float64) result {
 	if tc.less {
 		ratio = theirs / ours
 	}
+	met := ratio >= tc.target
+	if tc.target == 0 {
+		met = tc.within(ours)
+	}
 	return result{
 		Case: tc.name, Unit: tc.unit, Ours: round(ours), Peer: peer, Theirs: round(theirs),
-		Ratio: round(ratio), Target: tc.target, Met: ratio >= tc.target,
-		bound: tc.bound,
+		Ratio: round(ratio), Target: tc.target, Met: met,
+		limit: tc.limit(), within: tc.within(ours),
 	}
 }
 

@@ -28,10 +28,14 @@ type machine struct {
 	CPUs   int    `json:"cpus"`
 	Go     string `json:"go"`
 	Redis  string `json:"redis"`
-	Asynq  string `json:"asynq"`
-	Client string `json:"go_redis"` // both sides use it
-	Quick  bool   `json:"quick"`
-	Runs   int    `json:"runs"` // of each side; at most so many if Quick
+	Client string `json:"go_redis"` // both sides use it, but rueidislock
+	// The peers.
+	Asynq     string `json:"asynq"`
+	Redislock string `json:"redislock"`
+	Redsync   string `json:"redsync"`
+	Rueidis   string `json:"rueidis"` // has rueidislock
+	Quick     bool   `json:"quick"`
+	Runs      int    `json:"runs"` // of each side; at most so many if Quick
 }
 
 // A result is the outcome of one case: latencies in ms, memory in bytes.
@@ -45,7 +49,8 @@ type result struct {
 	Target float64 `json:"target"` // of the ratio
 	Met    bool    `json:"met"`
 
-	bound float64
+	limit  string // on our figure; "": none
+	within bool
 }
 
 func describe(ctx context.Context, srv *server, f flags) (machine, error) {
@@ -55,7 +60,9 @@ func describe(ctx context.Context, srv *server, f flags) (machine, error) {
 	}
 	return machine{
 		OS: runtime.GOOS, Arch: runtime.GOARCH, CPU: cpu(), CPUs: runtime.NumCPU(), Go: runtime.Version(),
-		Redis: info["redis_version"], Asynq: version("github.com/hibiken/asynq"), Client: version("github.com/redis/go-redis/v9"),
+		Redis: info["redis_version"], Client: version("github.com/redis/go-redis/v9"),
+		Asynq: version("github.com/hibiken/asynq"), Redislock: version("github.com/bsm/redislock"),
+		Redsync: version("github.com/go-redsync/redsync/v4"), Rueidis: version("github.com/redis/rueidis"),
 		Quick: f.quick, Runs: f.runs,
 	}, nil
 }
@@ -97,22 +104,26 @@ func (r *report) json(w io.Writer) error {
 
 func (r *report) table(w io.Writer) error {
 	m := &r.Machine
-	fmt.Fprintf(w, "%s/%s, %d CPUs %s, %s, Redis %s, asynq %s, go-redis %s\n", m.OS, m.Arch, m.CPUs, m.CPU, m.Go, m.Redis, m.Asynq, m.Client)
+	fmt.Fprintf(w, "%s/%s, %d CPUs %s, %s, Redis %s, go-redis %s\n", m.OS, m.Arch, m.CPUs, m.CPU, m.Go, m.Redis, m.Client)
+	fmt.Fprintf(w, "asynq %s, redislock %s, redsync %s, rueidis %s\n", m.Asynq, m.Redislock, m.Redsync, m.Rueidis)
 	fmt.Fprintf(w, "medians of %s, in turn; more is better in every ratio\n", plural(m.Runs, "run"))
 	if m.Quick {
 		fmt.Fprintln(w, "quick: short runs, and fewer on a slow machine, so the figures are rough")
 	}
 	fmt.Fprintln(w)
 	tw := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintln(tw, "case\tunit\tsignalbox\tpeer\ttheirs\tratio\ttarget\tmet\tours at most\tmet\t")
+	fmt.Fprintln(tw, "case\tunit\tsignalbox\tpeer\ttheirs\tratio\ttarget\tmet\tour limit\tmet\t")
 	for i := range r.Results {
 		x := &r.Results[i]
-		bound, within := "", ""
-		if x.bound > 0 {
-			bound, within = figure(x.bound), yes(x.Ours <= x.bound)
+		target, met, within := "", "", ""
+		if x.Target > 0 {
+			target, met = strconv.FormatFloat(x.Target, 'f', -1, 64)+"x", yes(x.Met)
 		}
-		fmt.Fprintf(tw, "%s\t%s\t%s\t%s\t%s\t%sx\t%sx\t%s\t%s\t%s\t\n", x.Case, x.Unit, figure(x.Ours), x.Peer, figure(x.Theirs),
-			figure(x.Ratio), strconv.FormatFloat(x.Target, 'f', -1, 64), yes(x.Met), bound, within)
+		if x.limit != "" {
+			within = yes(x.within)
+		}
+		fmt.Fprintf(tw, "%s\t%s\t%s\t%s\t%s\t%sx\t%s\t%s\t%s\t%s\t\n", x.Case, x.Unit, figure(x.Ours), x.Peer, figure(x.Theirs),
+			figure(x.Ratio), target, met, x.limit, within)
 	}
 	return tw.Flush()
 }

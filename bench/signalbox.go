@@ -95,7 +95,7 @@ func work(ctx context.Context, rdb *redis.Client, concurrency int, handler func(
 
 // ourProcess runs jobs that are there already, from Run to the last handler's call.
 func ourProcess(concurrency int) measure {
-	return func(ctx context.Context, srv *server, n int) ([]float64, error) {
+	return func(ctx context.Context, srv *server, n int) ([][]float64, error) {
 		rdb, s, err := ours(srv)
 		if err != nil {
 			return nil, err
@@ -119,7 +119,7 @@ func ourProcess(concurrency int) measure {
 }
 
 // ourEnqueue enqueues one job at a time in each of 16 goroutines.
-func ourEnqueue(ctx context.Context, srv *server, n int) ([]float64, error) {
+func ourEnqueue(ctx context.Context, srv *server, n int) ([][]float64, error) {
 	rdb, s, err := ours(srv)
 	if err != nil {
 		return nil, err
@@ -137,7 +137,7 @@ func ourEnqueue(ctx context.Context, srv *server, n int) ([]float64, error) {
 }
 
 // ourBulk enqueues in bulk, 10,000 jobs a call.
-func ourBulk(ctx context.Context, srv *server, n int) ([]float64, error) {
+func ourBulk(ctx context.Context, srv *server, n int) ([][]float64, error) {
 	rdb, s, err := ours(srv)
 	if err != nil {
 		return nil, err
@@ -149,7 +149,7 @@ func ourBulk(ctx context.Context, srv *server, n int) ([]float64, error) {
 }
 
 // ourLatency enqueues to an idle worker.
-func ourLatency(ctx context.Context, srv *server, n int) ([]float64, error) {
+func ourLatency(ctx context.Context, srv *server, n int) ([][]float64, error) {
 	rdb, s, err := ours(srv)
 	if err != nil {
 		return nil, err
@@ -165,15 +165,15 @@ func ourLatency(ctx context.Context, srv *server, n int) ([]float64, error) {
 		return err
 	}
 	const warm = 5
-	samples, err := latencies(running, warm+n, 5*time.Millisecond, 15*time.Millisecond, enqueue, started)
+	waited, err := latencies(running, warm+n, 5*time.Millisecond, 15*time.Millisecond, enqueue, started)
 	if err := errors.Join(err, stop()); err != nil {
 		return nil, err
 	}
-	return samples[warm:], nil
+	return [][]float64{waited[warm:]}, nil
 }
 
 // ourMemory is what a pending job takes in Redis.
-func ourMemory(ctx context.Context, srv *server, n int) ([]float64, error) {
+func ourMemory(ctx context.Context, srv *server, n int) ([][]float64, error) {
 	before, err := srv.memory(ctx)
 	if err != nil {
 		return nil, err
@@ -187,13 +187,13 @@ func ourMemory(ctx context.Context, srv *server, n int) ([]float64, error) {
 		return nil, err
 	}
 	after, err := srv.memory(ctx)
-	return []float64{(after - before) / float64(n)}, err
+	return [][]float64{{(after - before) / float64(n)}}, err
 }
 
 // scripts runs jobs that are there already with the scripts alone: no slots and no handlers, and
 // what one call claimed is completed by the next.
 func scripts(lanes, batch int) measure {
-	return func(ctx context.Context, srv *server, n int) ([]float64, error) {
+	return func(ctx context.Context, srv *server, n int) ([][]float64, error) {
 		rdb, s, err := ours(srv)
 		if err != nil {
 			return nil, err

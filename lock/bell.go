@@ -160,16 +160,21 @@ func (r *Redis) lookAll() {
 
 // heard reads a message of release.lua and gives the turn to who waits for it.
 func (r *Redis) heard(message string) {
-	fields := strings.SplitN(message, " ", 5)
-	if len(fields) != 5 {
+	fields := strings.SplitN(message, " ", 7)
+	if len(fields) != 7 {
 		return
 	}
 	n, err1 := strconv.Atoi(fields[1])
 	since, err2 := strconv.ParseInt(fields[2], 10, 64)
 	pause, err3 := strconv.Atoi(fields[3])
-	places, err4 := placesOf(fields[4:])
-	if errors.Join(err1, err2, err3, err4) != nil || pause < 0 || pause > 10 {
+	at, err4 := strconv.ParseInt(fields[4], 10, 64)
+	token, err5 := strconv.ParseInt(fields[5], 10, 64)
+	places, err6 := placesOf(fields[6:])
+	if errors.Join(err1, err2, err3, err4, err5, err6) != nil || pause < 0 || pause > 10 {
 		return // none of ours
 	}
-	r.tell(places[0], turn{value: fields[0], row: row{n, since}, pause: time.Duration(pause) * time.Millisecond})
+	r.tell(places[0], turn{
+		value: fields[0], row: row{n, since}, pause: time.Duration(pause) * time.Millisecond,
+		offered: token, at: at,
+	})
 }

@@ -21,6 +21,12 @@ type flights struct {
 	commands int
 }
 
+func (f *flights) seen() (pipes, commands int) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.pipes, f.commands
+}
+
 func (f *flights) DialHook(next redis.DialHook) redis.DialHook {
 	return func(ctx context.Context, network, addr string) (net.Conn, error) { return next(ctx, network, addr) }
 }
@@ -46,7 +52,7 @@ func TestCallsGather(t *testing.T) {
 	proxy := redistest.NewProxy(t, s.Addr())
 	rdb, f := proxy.Client(), &flights{}
 	rdb.AddHook(f)
-	c := &caller{rdb: rdb, timeout: callTimeout}
+	c := newCaller(rdb, callTimeout)
 	run := func(i int) error {
 		want := fmt.Sprint(i)
 		reply, err := c.call(t.Context(), callTimeout, echo, []string{"{same}"}, []any{want}, nil)
@@ -72,11 +78,11 @@ func TestCallsGather(t *testing.T) {
 	}
 	c.flights = maxFlights // busy
 	c.mu.Unlock()
-	redistest.Eventually(t, func() bool { c.mu.Lock(); defer c.mu.Unlock(); return len(c.waiting) == n || f.pipes > 0 }, "the calls wait")
+	redistest.Eventually(t, func() bool { pipes, _ := f.seen(); return pipes > 0 }, "the calls are under way")
 	proxy.Resume()
 	wg.Wait()
-	if f.pipes == 0 || f.commands < n/2 {
-		t.Errorf("%d pipelines with %d commands for %d calls", f.pipes, f.commands, n)
+	if pipes, commands := f.seen(); commands < n/2 {
+		t.Errorf("%d pipelines with %d commands for %d calls", pipes, commands, n)
 	}
 }
 
@@ -86,13 +92,14 @@ func TestStuckFlights(t *testing.T) {
 	t.Parallel()
 	sent := make(chan string, 100)
 	release := make(chan struct{})
-	c := &caller{timeout: callTimeout, rdb: fakeRedis{run: func(_ *redis.Script, args []any) (any, error) {
+	c := newCaller(fakeRedis{run: func(_ *redis.Script, args []any) (any, error) {
 		sent <- args[0].(string)
 		if args[0] == "stuck" {
 			<-release
 		}
 		return args[0], nil
-	}}}
+	}}, callTimeout)
+	c.alone = false
 	var wg sync.WaitGroup
 	defer close(release)
 	orphans := make(chan any, maxFlights)

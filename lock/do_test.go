@@ -6,7 +6,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -165,7 +164,7 @@ func (s *server) asked() string { s.mu.Lock(); defer s.mu.Unlock(); return strin
 
 // Renewals that outlive the release, leak or miss.
 func TestRenewalAtAThird(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble(t, func(t *testing.T) {
 		s := newServer()
 		err := Do(t.Context(), s.locker(TTL(10*time.Second)), "key", func(context.Context) error {
 			time.Sleep(8 * time.Second)
@@ -183,7 +182,7 @@ func TestRenewalAtAThird(t *testing.T) {
 }
 
 func TestRenewalSurvivesFailures(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble(t, func(t *testing.T) {
 		s := newServer()
 		start := time.Now()
 		well := start.Add(9 * time.Second)
@@ -207,7 +206,7 @@ func TestRenewalSurvivesFailures(t *testing.T) {
 func TestRenewalFailsUntilTheEnd(t *testing.T) {
 	const ttl = 10 * time.Second
 	for name, hang := range map[string]time.Duration{"refused": 0, "hangs": time.Hour} {
-		synctest.Test(t, func(t *testing.T) {
+		bubble(t, func(t *testing.T) {
 			s := newServer()
 			s.fail = func(script *redis.Script) (time.Duration, error) {
 				if script == extendScript {
@@ -246,7 +245,7 @@ func TestReleaseFails(t *testing.T) {
 		"refused": {0, errMine.Error()},
 		"hangs":   {time.Hour, "no answer from Redis within 5s"},
 	} {
-		synctest.Test(t, func(t *testing.T) {
+		bubble(t, func(t *testing.T) {
 			s := newServer()
 			s.fail = func(script *redis.Script) (time.Duration, error) {
 				if script == releaseScript {
@@ -270,7 +269,7 @@ func TestReleaseFails(t *testing.T) {
 
 // With a short TTL the grant may be worth nothing when it comes.
 func TestGrantWithNoValidityLeft(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble(t, func(t *testing.T) {
 		s := newServer()
 		s.fail = func(script *redis.Script) (time.Duration, error) {
 			if script == acquireScript {
@@ -320,7 +319,7 @@ func TestStrangeReplies(t *testing.T) {
 }
 
 func TestNoTwoHoldersByARenewalThatIsLate(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble(t, func(t *testing.T) {
 		s := newServer()
 		s.fail = func(script *redis.Script) (time.Duration, error) {
 			if script == extendScript {
@@ -376,7 +375,7 @@ func (l *slowLock) Release(context.Context) error {
 
 // The extension under way has ended before the release begins.
 func TestNoRenewalOutlivesTheRelease(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble(t, func(t *testing.T) {
 		l := &slowLock{
 			redisLock: &redisLock{places: []place{{lock: "key"}}, validity: NewValidity(t.Context())},
 			extending: make(chan struct{}, 1), begun: make(chan struct{}),

@@ -92,11 +92,21 @@ func TestAmbiguousAcquireIsUndone(t *testing.T) {
 	redistest.Eventually(t, func() bool { return rdb.Exists(t.Context(), key).Val() == 0 }, "the lock is released")
 }
 
-// A Redis that hangs, and a grant that comes after its caller left.
+// A Redis that hangs, and a grant that comes after its caller left; with a client that heeds
+// deadlines and with one that doesn't.
 func TestHungRedis(t *testing.T) {
 	t.Parallel()
+	for name, heeds := range map[string]bool{"by default": false, "ContextTimeoutEnabled": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			hungRedis(t, heeds)
+		})
+	}
+}
+
+func hungRedis(t *testing.T, heeds bool) {
 	s := redistest.New(t)
-	rdb := s.Client()
+	rdb := s.ClientWith(func(o *redis.UniversalOptions) { o.ContextTimeoutEnabled = heeds })
 	locker := New(rdb, TTL(time.Hour))
 	held := acquire(t, locker, "held")
 	if err := held.Extend(t.Context()); err != nil { // the server knows all scripts but one

@@ -16,8 +16,6 @@ import (
 // what nobody tells: that the holder died, or is a client of another library.
 
 const (
-	// offerTTL bounds the time that an offer to a dead process costs.
-	offerTTL = time.Second
 	// lineTTL is how long a process stays in a line in Redis unless it looks again.
 	lineTTL = 10 * time.Second
 
@@ -36,11 +34,13 @@ type row struct {
 
 // A turn is what the first in a line waits for.
 type turn struct {
-	value string        // the lock may be acquired with it; empty: look whether it is free
-	token int64         // not 0: it has been acquired, with this token,
-	start Instant       // by a call that began then
-	row   row           // what it goes on
-	pause time.Duration // let others be first for so long
+	value   string        // the lock may be acquired with it; empty: look whether it is free
+	token   int64         // not 0: it has been acquired, with this token,
+	start   Instant       // by a call that began then
+	offered int64         // or else, if not 0, it is ours with this token for the time of an offer,
+	at      int64         // which began after we were put in line at this µs of the server's clock
+	row     row           // what it goes on
+	pause   time.Duration // let others be first for so long
 }
 
 // A line has those of this process who wait for a key.
@@ -68,7 +68,7 @@ func (r *Redis) wait(ctx context.Context, l *redisLock) error {
 		told = channel != ""
 	}
 	for err == ErrHeld { // and nothing more: the waiting goes on
-		s := stand{redis: r, lock: l, held: held, told: told}
+		s := stand{redis: r, lock: l, held: held, told: told, at: held.at, sent: held.sent}
 		held, err = s.wait(ctx)
 		told = false
 	}
@@ -162,7 +162,7 @@ func (r *Redis) give(ctx context.Context, p place, value string, s row, keep tim
 	reply, err := r.caller.call(context.WithoutCancel(ctx), callTimeout, releaseScript,
 		[]string{p.lock, p.fence, p.line},
 		[]any{
-			value, next.value, owner, r.ttl.Milliseconds(), min(r.ttl, offerTTL).Milliseconds(), fenceTTL.Milliseconds(),
+			value, next.value, owner, r.ttl.Milliseconds(), r.offerTTL().Milliseconds(), fenceTTL.Milliseconds(),
 			s.n, s.since, max(0, (keep + time.Millisecond - 1).Milliseconds()), r.cluster, p.lock,
 		},
 		func(_ context.Context, reply any, _ error) {
@@ -192,6 +192,8 @@ type stand struct {
 	lock  *redisLock
 	held  refusal // how the locks were found last
 	told  bool    // Redis has our channel and tells when the lock is free
+	at    int64   // when it put us in line, by its clock; 0: unknown
+	sent  Instant // and the call that did was sent then
 }
 
 // wait returns when the locks are granted, with ErrHeld when it is another key's lock that
@@ -228,7 +230,10 @@ func (s *stand) wait(ctx context.Context) (held refusal, err error) {
 			return s.held, heldUntilEnd(ctx)
 		}
 		if t.token != 0 && len(s.lock.places) == 1 {
-			return s.held, s.lock.granted(ctx, t.start, t.value, t.token, t.row)
+			return s.held, s.lock.granted(ctx, t.start, r.ttl, t.value, t.token, t.row)
+		}
+		if s.fresh(t) {
+			return s.held, s.lock.offered(ctx, s.sent, t)
 		}
 		err := s.ask(ctx, t)
 		if !errors.Is(err, ErrHeld) || s.held.key != key {
@@ -264,11 +269,20 @@ func (s *stand) ask(ctx context.Context, t turn) (err error) {
 	held, err := s.redis.try(ctx, s.lock, value, channel)
 	if errors.Is(err, ErrHeld) {
 		s.held = held
+		if held.at != 0 {
+			s.at, s.sent = held.at, held.sent
+		}
 	}
 	if err == nil && t.value != "" {
 		s.lock.row = t.row
 	}
 	return err
+}
+
+// fresh tells whether an offer can be used as it is. Its time began after the call was sent that put us
+// in line where it found us, so that call is what it counts from; and enough of it must be left.
+func (s *stand) fresh(t turn) bool {
+	return t.offered != 0 && t.at == s.at && len(s.lock.places) == 1 && time.Since(s.sent.mono) < s.redis.offerTTL()/4
 }
 
 // patience is how long to wait for a turn before looking: until the holder's TTL is over, or

@@ -6,6 +6,8 @@ import (
 	"net"
 	"os"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 	"github.com/redis/go-redis/v9/maintnotifications"
@@ -43,4 +45,12 @@ func (f fakeRedis) Subscribe(ctx context.Context, channels ...string) *redis.Pub
 		DialerRetries: 1, MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
 		Dialer: func(context.Context, string, string) (net.Conn, error) { return nil, errors.New("no network") },
 	}).Subscribe(ctx, channels...)
+}
+
+// bubble runs a test in a time that is not real, and in the end gives what lingers its time.
+func bubble(t *testing.T, test func(t *testing.T)) {
+	synctest.Test(t, func(t *testing.T) {
+		test(t)
+		time.Sleep(time.Minute)
+	})
 }

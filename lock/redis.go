@@ -68,7 +68,7 @@ func (c *config) check() error {
 // to close. Use one locker for all keys: goroutines that wait for the same key through the
 // same locker hand the lock on among themselves.
 type Redis struct {
-	caller  caller
+	caller  *caller
 	ttl     time.Duration
 	minHold time.Duration
 	owner   string
@@ -84,8 +84,10 @@ type Redis struct {
 
 var _ Locker = (*Redis)(nil)
 
-// New returns a locker over the caller's client, which any [redis.UniversalClient] is.
-// It does nothing yet. A mistake in the arguments is returned by every acquire, as
+// New returns a locker over the caller's client, which any [redis.UniversalClient] is. It is
+// best made with ContextTimeoutEnabled: then its calls heed the deadlines of contexts, and
+// locks are quicker, since no goroutine is needed to leave a call that hangs. It does
+// nothing yet. A mistake in the arguments is returned by every acquire, as
 // an error that wraps [ErrInvalid].
 func New(rdb Client, opts ...Option) *Redis {
 	c := config{ttl: defaultTTL, owner: defaultOwner()}
@@ -93,7 +95,7 @@ func New(rdb Client, opts ...Option) *Redis {
 		opt(&c)
 	}
 	r := &Redis{
-		caller:  caller{rdb: rdb, timeout: callTimeout},
+		caller:  newCaller(rdb, callTimeout),
 		ttl:     c.ttl.Truncate(time.Millisecond),
 		minHold: c.minHold,
 		owner:   c.owner,
@@ -105,9 +107,6 @@ func New(rdb Client, opts ...Option) *Redis {
 	}
 	if _, ok := rdb.(*redis.ClusterClient); ok {
 		r.cluster = "1"
-	}
-	if _, ok := rdb.(*redis.Client); !ok {
-		r.caller.alone = true
 	}
 	r.bell.init(r)
 	return r
@@ -204,6 +203,8 @@ type refusal struct {
 	key  int           // which of the keys
 	for_ time.Duration // at most; negative: for ever
 	ours bool          // by a client of this library, which tells when it releases
+	at   int64         // the call that found it put us in line, at this µs of the server's clock; 0: no
+	sent Instant       // and was sent then
 }
 
 // try asks for the locks once with this value and fills in l if they are granted. Else the
@@ -211,6 +212,9 @@ type refusal struct {
 func (r *Redis) try(ctx context.Context, l *redisLock, value, channel string) (refusal, error) {
 	if ctx.Err() != nil {
 		return refusal{}, ended(ctx)
+	}
+	if channel != "" {
+		channel += " " + r.owner
 	}
 	keys := make([]string, 0, 3)
 	for _, p := range l.places {
@@ -234,9 +238,10 @@ func (r *Redis) try(ctx context.Context, l *redisLock, value, channel string) (r
 		return refusal{}, err
 	}
 	if token == 0 {
+		held.sent = start
 		return held, ErrHeld
 	}
-	return refusal{}, l.granted(ctx, start, value, token, row{})
+	return refusal{}, l.granted(ctx, start, r.ttl, value, token, row{})
 }
 
 // undo releases what an acquire may have taken though its caller didn't get it: the answer

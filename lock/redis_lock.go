@@ -20,6 +20,8 @@ type redisLock struct {
 	since    time.Time // when it was granted
 	validity *Validity
 
+	confirm *confirmation // of an offer; nil if it needs none
+
 	mu       sync.Mutex // one release at a time
 	released bool       // Release was called: the context has ended
 	lost     error      // how the lease had ended before that
@@ -31,16 +33,16 @@ func (l *redisLock) Token() int64             { return l.token }
 func (l *redisLock) Until() time.Time         { return l.validity.Until() }
 func (l *redisLock) Context() context.Context { return l.validity.Context() }
 
-// granted fills in what was granted by a call that began at start.
-func (l *redisLock) granted(ctx context.Context, start Instant, value string, token int64, row row) error {
+// granted fills in what was granted for a TTL that began after start.
+func (l *redisLock) granted(ctx context.Context, start Instant, ttl time.Duration, value string, token int64, row row) error {
 	l.value, l.token, l.row, l.since = value, token, row, time.Now()
-	if l.validity.Extend(start, l.redis.ttl) {
+	if l.validity.Extend(start, ttl) {
 		return nil
 	}
 	took := time.Since(start.mono)
 	return errors.Join(
-		fmt.Errorf("%w: it was granted with no validity left: Redis took %v of a TTL of %v", ErrLost, took, l.redis.ttl),
-		l.giveBack(context.WithoutCancel(ctx), 0))
+		fmt.Errorf("%w: it was granted with no validity left: Redis took %v of a TTL of %v", ErrLost, took, ttl),
+		l.giveBack(ctx, 0))
 }
 
 func (l *redisLock) Extend(ctx context.Context) error {
@@ -90,9 +92,10 @@ func (l *redisLock) release(ctx context.Context) error {
 			l.lost = ErrExpired // unless Redis knows more
 		}
 		l.validity.End(context.Canceled) // nothing starts under it from here on
+		l.confirm.end()
 	}
 	if !l.done {
-		err := l.giveBack(context.WithoutCancel(ctx), l.redis.minHold-time.Since(l.since))
+		err := l.giveBack(ctx, l.redis.minHold-time.Since(l.since))
 		switch {
 		case err == nil:
 			l.done = true

@@ -41,9 +41,9 @@ func parseGrant(reply any, n int) (token int64, held refusal, err error) {
 			return token, refusal{}, nil
 		}
 	}
-	var status, key, ms, ours int64
-	if numbers(fields, &status, &key, &ms, &ours) && status == 0 && key >= 1 && key <= int64(n) {
-		return 0, refusal{key: int(key - 1), for_: time.Duration(ms) * time.Millisecond, ours: ours == 1}, nil
+	var status, key, ms, ours, at int64
+	if numbers(fields, &status, &key, &ms, &ours, &at) && status == 0 && key >= 1 && key <= int64(n) {
+		return 0, refusal{key: int(key - 1), for_: time.Duration(ms) * time.Millisecond, ours: ours == 1, at: at}, nil
 	}
 	return 0, refusal{}, unexpected(reply)
 }

@@ -18,10 +18,14 @@ var (
 	releaseScript  = loadScript("release")
 	inspectScript  = loadScript("inspect")
 	evictionScript = loadScript("eviction")
+
+	redlockJoinScript = loadScript("redlock_join")
 )
 
-// loadScript reads a script of ours, after the functions that all of them share.
-func loadScript(name string) *redis.Script {
+func loadScript(name string) *redis.Script { return redis.NewScript(scriptSource(name)) }
+
+// scriptSource is a script of ours, after the functions that all of them share.
+func scriptSource(name string) string {
 	var src []byte
 	for _, part := range []string{"lib", name} {
 		text, err := scripts.ReadFile("scripts/" + part + ".lua")
@@ -30,7 +34,7 @@ func loadScript(name string) *redis.Script {
 		}
 		src = append(src, text...)
 	}
-	return redis.NewScript(string(src))
+	return string(src)
 }
 
 // isAnswer tells whether an error is Redis' own answer. Our scripts write nothing then.

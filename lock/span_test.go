@@ -24,7 +24,7 @@ func TestAcquireSpan(t *testing.T) {
 		status  codes.Code
 	}{
 		{[]any{int64(1), "7"}, nil, telemetry.LockAcquired, codes.Unset},
-		{[]any{int64(0), int64(1), int64(-1), int64(0)}, nil, telemetry.LockHeld, codes.Unset},
+		{[]any{int64(0), int64(1), int64(-1), int64(0), int64(0)}, nil, telemetry.LockHeld, codes.Unset},
 		{nil, errMine, telemetry.LockFailed, codes.Error},
 	} {
 		exporter := tracetest.NewInMemoryExporter()

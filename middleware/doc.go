@@ -9,6 +9,10 @@
 //	worker.With        the handler's own, in the order given
 //	Timeout            the bound of one attempt, around the handler itself
 //
+// A named lock, for one handler by worker.With or for all by worker.Use, stands inside the
+// lease: Lock(locker, Key("digest")). Where it can't be had, a [Policy] says what
+// becomes of the job.
+//
 // [Log] and [Trace] are opt-in, by worker.Use; give Trace first, so that the log's
 // records carry the trace.
 //

@@ -23,32 +23,107 @@ func deliver(mw signalbox.Middleware, job *signalbox.Job, h signalbox.HandlerFun
 	return signalbox.Chain(middleware.Recover(), mw)(h).Handle(context.Background(), job)
 }
 
-// Two jobs want the lock named digest. The second is put back: its slot is free.
-func ExampleLock() {
+// onRedis calls f with a Redis for development.
+func onRedis(f func(srv *embedded.Server, rdb *redis.Client)) {
 	srv, err := embedded.Start(embedded.Logger(slog.New(slog.DiscardHandler)))
 	if err != nil {
 		fmt.Println(err)
 		return
 	}
 	defer srv.Close()
-	rdb := redis.NewClient(&redis.Options{Addr: srv.Addr()})
+	rdb := redis.NewClient(&redis.Options{Addr: srv.Addr(), MaxRetries: -1})
 	defer rdb.Close()
-	digest := middleware.Lock(lock.New(rdb), middleware.Key("digest"))
+	f(srv, rdb)
+}
 
-	err = deliver(digest, &signalbox.Job{ID: "first"}, func(ctx context.Context, job *signalbox.Job) error {
-		lease, _ := lock.FromContext(ctx)
-		fmt.Println(job.ID, "runs under", lease.Key())
+// Two jobs want the lock named digest. The second is put back: its slot is free.
+func ExampleLock() {
+	onRedis(func(_ *embedded.Server, rdb *redis.Client) {
+		digest := middleware.Lock(lock.New(rdb), middleware.Key("digest"))
 
-		second := deliver(digest, &signalbox.Job{ID: "second"}, nil)
-		var snooze *signalbox.SnoozeError
-		fmt.Println("second is snoozed:", errors.As(second, &snooze))
-		return nil
+		err := deliver(digest, &signalbox.Job{ID: "first"}, func(ctx context.Context, job *signalbox.Job) error {
+			lease, _ := lock.FromContext(ctx)
+			fmt.Println(job.ID, "runs under", lease.Key())
+
+			second := deliver(digest, &signalbox.Job{ID: "second"}, nil)
+			var snooze *signalbox.SnoozeError
+			fmt.Println("second is snoozed:", errors.As(second, &snooze))
+			return nil
+		})
+		fmt.Println(err)
 	})
-	fmt.Println(err)
 	// Output:
 	// first runs under digest
 	// second is snoozed: true
 	// <nil>
+}
+
+// A timed task is started on two machines and must be done on one: the other's job is done
+// without running. The lock is kept for longer than the machines may be apart, though the
+// task takes no time at all.
+func ExampleWhenHeld() {
+	onRedis(func(_ *embedded.Server, rdb *redis.Client) {
+		for _, machine := range []string{"a", "b"} {
+			locker := lock.New(rdb, lock.MinHold(10*time.Second))
+			once := middleware.Lock(locker, middleware.Key("nightly"), middleware.WhenHeld(middleware.Drop))
+			err := deliver(once, &signalbox.Job{}, func(context.Context, *signalbox.Job) error {
+				fmt.Println("runs on machine", machine)
+				return nil
+			})
+			fmt.Println(machine, err)
+		}
+	})
+	// Output:
+	// runs on machine a
+	// a <nil>
+	// b <nil>
+}
+
+// The lock only saves work here: to warm the cache twice is better than not at all. So
+// the job runs even if Redis doesn't answer, and then it is not alone.
+func ExampleWhenDown() {
+	onRedis(func(srv *embedded.Server, rdb *redis.Client) {
+		warm := middleware.Lock(lock.New(rdb), middleware.Key("warm"), middleware.WhenDown(middleware.RunAnyway))
+		job := func(ctx context.Context, _ *signalbox.Job) error {
+			lease, ok := lock.FromContext(ctx) // in a worker, without the lock: the job's own lease
+			fmt.Println("under the lock:", ok && lease.Key() == "warm")
+			return nil
+		}
+		fmt.Println(deliver(warm, &signalbox.Job{}, job))
+		srv.Close()
+		fmt.Println(deliver(warm, &signalbox.Job{}, job))
+	})
+	// Output:
+	// under the lock: true
+	// <nil>
+	// under the lock: false
+	// <nil>
+}
+
+// The lock is held for a moment only. The second job keeps its slot and waits.
+func ExampleWait() {
+	onRedis(func(_ *embedded.Server, rdb *redis.Client) {
+		counter := middleware.Lock(lock.New(rdb), middleware.Key("counter"), middleware.Wait(10*time.Second))
+		begun, second := make(chan struct{}), make(chan error)
+		go func() {
+			<-begun
+			second <- deliver(counter, &signalbox.Job{}, func(context.Context, *signalbox.Job) error {
+				fmt.Println("second")
+				return nil
+			})
+		}()
+		first := deliver(counter, &signalbox.Job{}, func(context.Context, *signalbox.Job) error {
+			close(begun)
+			time.Sleep(20 * time.Millisecond)
+			fmt.Println("first")
+			return nil
+		})
+		fmt.Println(first, <-second)
+	})
+	// Output:
+	// first
+	// second
+	// <nil> <nil>
 }
 
 func ExampleRecover() {

@@ -4,24 +4,22 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"time"
+
+	"go.opentelemetry.io/otel/trace"
 
 	"github.com/signalbox-go/signalbox"
 	"github.com/signalbox-go/signalbox/lock"
-)
-
-const (
-	defaultRetryIn = time.Second
-	minRetryIn     = 10 * time.Millisecond
 )
 
 // A LockOption changes how [Lock] makes a named lock.
 type LockOption func(*lockConfig)
 
 type lockConfig struct {
-	key     func(*signalbox.Job) string
-	retryIn time.Duration
+	key                func(*signalbox.Job) string
+	whenHeld, whenDown Policy
+	wait, retryIn      time.Duration
+	err                error // a mistake in the options
 }
 
 // Key names the lock: all handlers with this key and a locker on the same Redis exclude
@@ -33,56 +31,61 @@ func Key(key string) LockOption {
 // KeyFunc names the lock after the job. It must not change the job, and is called
 // concurrently.
 func KeyFunc(key func(*signalbox.Job) string) LockOption {
-	return func(c *lockConfig) { c.key = key }
+	return func(c *lockConfig) {
+		if key == nil {
+			c.err = fmt.Errorf("%w: middleware.Lock: KeyFunc is nil", signalbox.ErrInvalid)
+		}
+		c.key = key
+	}
 }
 
-// RetryIn is the mean delay after which a job that found its lock held is run again; with
-// jitter it is from half to one and a half of it. The default is 1 s, the least 10 ms.
-func RetryIn(d time.Duration) LockOption { return func(c *lockConfig) { c.retryIn = d } }
-
-// Lock runs handlers under a lock.
+// Lock runs handlers under a lock. If that is lost while a handler runs, the handler's
+// context ends, and an ordinary error of it wraps [lock.ErrLost] too. What it said by nil, a
+// Snooze or a Cancel stands: the work is done, and to do it again would not undo it.
 //
 // With a nil locker it is the job's own lease, which the worker holds anyway: it costs no
-// call. A handler does not start if its context has ended. If the lease was lost while it
-// ran, an ordinary error of it wraps [lock.ErrLost] too; what it said by nil, a Snooze or a
-// Cancel stands, and Redis refuses it if the job has been taken over. A worker wraps every
-// handler in it by default.
+// call. A handler does not start if its context has ended. If the job has been taken over,
+// Redis refuses what the handler said. A worker wraps every handler in it by default.
+// It takes no options.
 //
-// With a locker it is a named lock beside the lease. It is held while the handler runs,
-// as by [lock.Hold]: extended at a third of its validity and released afterwards. The
-// handler's context ends if either is lost, and [lock.FromContext] gives the named
-// one. If another holds the lock, the handler is not called: the job is snoozed with
-// jitter (see [RetryIn]), which frees its slot and uses no attempt. If the lock
-// service fails, that is a failed attempt. If the lock was lost while the handler ran,
-// the error wraps lock.ErrLost; one of the release alone is not the handler's and is
-// dropped: the lock then ends with its TTL.
+// With a locker, a [*lock.Redis] or a [*lock.Redlock], it is a named lock beside the lease:
+// for one handler by worker.With, for all by worker.Use. It is held while the handler
+// runs, as by [lock.Hold]: extended at a third of its validity and released afterwards.
+// The handler's context ends if either is lost, and [lock.FromContext] gives the named
+// one. A release that fails is not the handler's failure: the lock then ends with its TTL.
+//
+// If the lock can't be had, [WhenHeld] and [WhenDown] say what becomes of the job: unless
+// told otherwise it is snoozed while another holds the lock, and the attempt fails while
+// the lock service is down. If the handler's context ended meanwhile, as in a shutdown,
+// neither applies, and the error wraps its cause.
 //
 // The default key is "signalbox:lock:id:{queue}": other runs of the same job are excluded
 // by another locker than its lease. Each key leaves a token counter in Redis for 7
 // days, some 100 bytes; with many jobs, name something that they share.
+//
+// A mistake in the options fails every attempt with an error that wraps
+// [signalbox.ErrInvalid]. On the current span, such as that of [Trace], a lost lock is the event
+// "signalbox.lock.lost", and one that couldn't be had "signalbox.lock.unavailable".
 func Lock(locker lock.Locker, opts ...LockOption) signalbox.Middleware {
-	c := lockConfig{retryIn: defaultRetryIn}
+	if locker == nil {
+		if len(opts) != 0 {
+			return refuse(fmt.Errorf("%w: middleware.Lock has options but no locker: they are for a named lock", signalbox.ErrInvalid))
+		}
+		return ownLease
+	}
+	c := lockConfig{whenHeld: Snooze, whenDown: Fail, retryIn: defaultRetryIn}
 	for _, opt := range opts {
 		opt(&c)
 	}
-	if locker == nil && c.key != nil {
-		return refuse(fmt.Errorf("%w: middleware.Lock has a key but no locker", signalbox.ErrInvalid))
-	}
-	if locker == nil {
-		return ownLease
+	if err := c.check(); err != nil {
+		return refuse(err)
 	}
 	if c.key == nil {
 		c.key = jobKey
 	}
-	c.retryIn = max(c.retryIn, minRetryIn)
 	return func(next signalbox.Handler) signalbox.Handler {
 		return &namedLock{locker: locker, config: c, next: next}
 	}
-}
-
-// jobKey has the ID in the middle: one may end in ":fence", which a lock's key may not.
-func jobKey(job *signalbox.Job) string {
-	return "signalbox:lock:" + job.ID + ":{" + job.Queue + "}"
 }
 
 // refuse fails every delivery: a middleware can't return its mistakes, and to run the
@@ -102,54 +105,18 @@ func ownLease(next signalbox.Handler) signalbox.Handler {
 			return fmt.Errorf("handler not started: %w", context.Cause(ctx))
 		}
 		err := next.Handle(ctx, job)
-		if err != nil && ctx.Err() != nil && errors.Is(context.Cause(ctx), lock.ErrLost) && outcomeOf(context.Background(), err) == failed {
-			return lostDuring(err)
+		if ctx.Err() != nil && errors.Is(context.Cause(ctx), lock.ErrLost) {
+			return lostDuring(ctx, err)
 		}
 		return err
 	})
 }
 
-// lostDuring is the error of a handler that was possibly not alone. A Snooze or Cancel of
-// such a one does not count; what it says is kept for the log.
-func lostDuring(err error) error {
-	var snooze *signalbox.SnoozeError
-	var cancel *signalbox.CancelError
-	switch {
-	case err == nil:
-		return fmt.Errorf("while the handler ran: %w", lock.ErrLost)
-	case errors.As(err, &snooze), errors.As(err, &cancel):
-		return fmt.Errorf("while the handler ran: %w: %s", lock.ErrLost, err.Error())
+// lostDuring is the error of a handler that was possibly not alone.
+func lostDuring(ctx context.Context, err error) error {
+	trace.SpanFromContext(ctx).AddEvent("signalbox.lock.lost")
+	if outcomeOf(context.Background(), err) != failed {
+		return err // it stands, or says enough
 	}
 	return fmt.Errorf("while the handler ran: %w: %w", lock.ErrLost, err)
-}
-
-type namedLock struct {
-	locker lock.Locker
-	config lockConfig
-	next   signalbox.Handler
-}
-
-func (n *namedLock) Handle(ctx context.Context, job *signalbox.Job) error {
-	l, err := n.locker.TryAcquire(ctx, n.config.key(job))
-	if errors.Is(err, lock.ErrHeld) {
-		half := n.config.retryIn / 2
-		return signalbox.Snooze(half + rand.N(2*half))
-	}
-	if err != nil {
-		return err
-	}
-	var handled error
-	called := false
-	err = lock.Hold(ctx, l, func(ctx context.Context) error {
-		called = true
-		handled = n.next.Handle(ctx, job)
-		return handled
-	})
-	switch {
-	case !called:
-		return err
-	case errors.Is(err, lock.ErrLost) && !errors.Is(handled, lock.ErrLost):
-		return lostDuring(handled)
-	}
-	return handled
 }

@@ -141,9 +141,10 @@ func TestNamedLockMistakes(t *testing.T) {
 		mw   signalbox.Middleware
 		want error
 	}{
-		"a key without a locker": {Lock(nil, Key("x")), signalbox.ErrInvalid},
-		"an empty key":           {Lock(lock.New(rdb), Key("")), lock.ErrInvalid},
-		"a bad locker":           {Lock(lock.New(rdb, lock.TTL(-1))), lock.ErrInvalid},
+		"a key without a locker":    {Lock(nil, Key("x")), signalbox.ErrInvalid},
+		"a policy without a locker": {Lock(nil, WhenHeld(Drop)), signalbox.ErrInvalid},
+		"an empty key":              {Lock(lock.New(rdb), Key("")), lock.ErrInvalid},
+		"a bad locker":              {Lock(lock.New(rdb, lock.TTL(-1))), lock.ErrInvalid},
 	} {
 		ctx, _ := delivery(t, time.Hour)
 		if err := run(ctx, &signalbox.Job{Queue: "q", ID: "1"}, c.mw, handlerMustNotRun(t)); !errors.Is(err, c.want) {
@@ -178,8 +179,12 @@ func (f fakeLocker) Until() time.Time                                      { ret
 
 func (f fakeLocker) Context() context.Context { return f.validity.Context() }
 
-func (fakeLocker) Extend(context.Context) error    { return errors.New("down") }
-func (f fakeLocker) Release(context.Context) error { return f.release }
+func (fakeLocker) Extend(context.Context) error { return errors.New("down") }
+
+func (f fakeLocker) Release(context.Context) error {
+	f.validity.End(context.Canceled)
+	return f.release
+}
 
 // The handler's context ends if either lease is over, and Err knows it without a timer.
 func TestNamedLockAndOwnLease(t *testing.T) {
@@ -214,21 +219,55 @@ func TestNamedLockAndOwnLease(t *testing.T) {
 	}
 }
 
-// The handler has done its work under the lock: that the release failed is not its failure.
-func TestNamedLockReleaseFails(t *testing.T) {
+// What the handler said stands, as with its own lease: a retry would do the work again. The loss
+// is in the trace, and an ordinary error tells of it.
+func TestNamedLockLostInTheHandler(t *testing.T) {
 	t.Parallel()
-	for release, want := range map[error]error{errMine: nil, lock.ErrLost: lock.ErrLost} {
+	for _, returned := range []error{nil, errMine, lock.ErrLost, signalbox.Snooze(time.Hour), signalbox.Cancel(errMine), context.Canceled} {
 		ctx, _ := delivery(t, time.Hour)
 		named := lock.NewValidity(t.Context())
 		named.Extend(lock.Now(), time.Hour)
-		ran := false
-		err := run(ctx, &signalbox.Job{}, Lock(fakeLocker{validity: named, release: release}), func(context.Context, *signalbox.Job) error {
-			ran = true
-			return nil
+		var err error
+		spans := traced(t, ctx, &signalbox.Job{}, func(ctx context.Context, job *signalbox.Job) error {
+			err = run(ctx, job, Lock(fakeLocker{validity: named}), func(ctx context.Context, _ *signalbox.Job) error {
+				named.End(lock.ErrLost)
+				if ctx.Err() == nil || !errors.Is(context.Cause(ctx), lock.ErrLost) {
+					t.Errorf("the handler's context: %v, %v", ctx.Err(), context.Cause(ctx))
+				}
+				return returned
+			})
+			return err
 		})
-		if !ran || !errors.Is(err, want) {
-			t.Errorf("release %v: ran %v, %v", release, ran, err)
+		var snooze *signalbox.SnoozeError
+		var cancel *signalbox.CancelError
+		said := returned == nil || errors.As(returned, &snooze) || errors.As(returned, &cancel)
+		if said && err != returned || !said && (!errors.Is(err, lock.ErrLost) || !errors.Is(err, returned)) {
+			t.Errorf("the handler returned %v: %v", returned, err)
 		}
-		named.End(nil)
+		if !hasEvent(spans, "signalbox.lock.lost") {
+			t.Errorf("the handler returned %v: no event in the trace", returned)
+		}
+	}
+}
+
+// That the release failed is not the handler's failure, even if it finds the lock lost.
+func TestNamedLockReleaseFails(t *testing.T) {
+	t.Parallel()
+	for _, release := range []error{errMine, lock.ErrExpired, lock.ErrTaken} {
+		for _, returned := range []error{nil, context.Canceled} {
+			ctx, _ := delivery(t, time.Hour)
+			named := lock.NewValidity(t.Context())
+			named.Extend(lock.Now(), time.Hour)
+			ran := false
+			err := run(ctx, &signalbox.Job{}, Lock(fakeLocker{validity: named, release: release}), func(context.Context, *signalbox.Job) error {
+				ran = true
+				return returned
+			})
+			wantLost := returned != nil && errors.Is(release, lock.ErrLost)
+			if !ran || !errors.Is(err, returned) || errors.Is(err, lock.ErrLost) != wantLost || errors.Is(err, errMine) {
+				t.Errorf("release %v, handler %v: ran %v, %v", release, returned, ran, err)
+			}
+			named.End(nil)
+		}
 	}
 }

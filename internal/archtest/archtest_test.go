@@ -52,18 +52,24 @@ func TestModules(t *testing.T) {
 }
 
 // TestBench: bench is a module of its own, so that peers live only there; of this one it may import
-// what users may, and the store, for the ceiling.
+// what users may, and the store, for the ceiling; its tests start servers.
 func TestBench(t *testing.T) {
 	t.Parallel()
 	files, err := filepath.Glob(filepath.Join(root, "bench", "*.go"))
 	if err != nil || len(files) == 0 {
 		t.Fatalf("no Go files in bench: %v", err)
 	}
+	below, err := filepath.Glob(filepath.Join(root, "bench", "*", "*.go"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	files = append(files, below...)
 	for _, file := range files {
 		report(t, checkBench(file, importsOf(t, file)))
 	}
-	if len(checkBench("planted", []string{module + "/internal/wire"})) != 1 || len(checkBench("planted", []string{module + "/lock", module + "/internal/store"})) != 0 {
-		t.Error("a planted import of internal/wire is not found, or an allowed one is")
+	if len(checkBench("planted", []string{module + "/internal/wire"})) != 1 || len(checkBench("planted", []string{module + "/lock", module + "/internal/store"})) != 0 ||
+		len(checkBench("planted.go", []string{module + "/internal/redistest"})) != 1 || len(checkBench("planted_test.go", []string{module + "/internal/redistest"})) != 0 {
+		t.Error("a planted import of internal/wire or internal/redistest is not found, or an allowed one is")
 	}
 }
 

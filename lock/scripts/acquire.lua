@@ -3,17 +3,18 @@
 -- It also confirms an offer: then the locks, or some, hold the value already.
 --
 -- KEYS     for each lock three: the lock; its record; its waiting line, a sorted set of the
---          channels of those who wait, by the time they came
+--          channels and names of those who wait, by the time they came, µs
 -- ARGV[1]  the attempt's random value
 -- ARGV[2]  the locks' TTL, ms
 -- ARGV[3]  the records' TTL, ms
 -- ARGV[4]  the owner's name
--- ARGV[5]  the channel to tell when the lock that is held is free; empty: none
+-- ARGV[5]  "<channel> <owner>": where to tell that a held lock is free; empty: nowhere
 -- ARGV[6]  how long it waits there unless it comes again, ms
 --
 -- Reply    {1, token}           granted
---          {0, i, ms, ours}     the i-th lock is held by another for at most so long, -1: for
---                               ever; ours is 1 if that is a client of this library
+--          {0, i, ms, ours, at} the i-th lock is held by another for at most so long, -1: for
+--                               ever; ours is 1 if that is a client of this library; at is
+--                               when this call put the caller in line, µs, and 0 if it did not
 -- Errors   WRONGTYPE   one of the keys holds another type
 --          BADRECORD   the record is none
 -- After an error nothing is written.
@@ -41,12 +42,13 @@ end
 
 if blocked then
   if blocked_for == -1 then blocked_for = redis.call('PTTL', KEYS[blocked]) end
+  local at = 0
   if ARGV[5] ~= '' then
     -- What goes wrong here costs the waiter time, not the lock: it looks now and then.
-    redis.pcall('ZADD', KEYS[blocked + 2], 'NX', decimal(now), ARGV[5])
+    if redis.pcall('ZADD', KEYS[blocked + 2], 'NX', decimal(now), ARGV[5]) == 1 then at = now end
     redis.pcall('PEXPIRE', KEYS[blocked + 2], ARGV[6])
   end
-  return {0, (blocked + 2) / 3, blocked_for, ours}
+  return {0, (blocked + 2) / 3, blocked_for, ours, at}
 end
 
 if not same then token = math.max(token + 1, now) end

@@ -26,8 +26,9 @@
 --          {0}          the lock is gone
 --          {-1}         the lock is another's
 -- Errors   WRONGTYPE   somebody put another type in one of the places
--- Message  "<value> <grants in a row> <first of them> <pause> <key>": whoever gets it may
---          acquire the lock with this value, after the pause
+-- Message  "<value> <grants in a row> <first of them> <pause> <at> <token> <key>": whoever gets
+--          it may acquire the lock with this value, after the pause. If it has a token, the
+--          lock is its own already, for a time that began after it was put in line at <at>
 local held = redis.pcall('GET', KEYS[1])
 if type(held) == 'table' then return held end
 local value, offered = ARGV[1], ARGV[2]
@@ -71,13 +72,16 @@ if over and since > 0 then
   pause = math.min(math.floor((now - since) / 16000), 10)
   row, since = 0, 0
 end
-local told = false
+local token = over and 0 or math.max(last + 1, now)
+local told
 for _ = 1, 8 do -- who died is passed by, a few at a time
   local first = redis.pcall('ZPOPMIN', KEYS[3])
   if first.err or not first[1] then break end
-  local heard = redis.pcall('PUBLISH', first[1], string.format('%s %d %.0f %d %s', offered, row, since, pause, ARGV[11]))
+  local channel, name = string.match(first[1], '^(%S+) (.+)$')
+  local heard = channel and redis.pcall('PUBLISH', channel,
+    string.format('%s %d %.0f %d %s %.0f %s', offered, row, since, pause, first[2], token, ARGV[11]))
   if type(heard) == 'number' and (heard > 0 or ARGV[10] == '1') then
-    told = true
+    told = name
     break
   end
 end
@@ -89,5 +93,6 @@ elseif over then
 else
   redis.call('PEXPIRE', KEYS[1], ARGV[5])
   redis.call('SET', KEYS[1], offered, 'PX', ARGV[5])
+  redis.call('SET', KEYS[2], decimal(token) .. ' ' .. offered .. ' ' .. told, 'PX', ARGV[6])
 end
 return {1, pause}

@@ -1,0 +1,146 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"runtime"
+	"strings"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// portTaken is what redis-server says when another listens on its port.
+const portTaken = "Address already in use"
+
+// masters are the redis-servers that this process started. They keep nothing on disk.
+type masters []*master
+
+type master struct {
+	addr string
+	cmd  *exec.Cmd
+	log  *bytes.Buffer // to be read when it has ended
+	done chan struct{} // closed when it has ended
+}
+
+// startMasters starts masters and returns when they answer. Also if it fails, those that it
+// returns are to be killed.
+func startMasters(ctx context.Context, n int) (masters, error) {
+	path, err := exec.LookPath("redis-server")
+	if err != nil {
+		return nil, fmt.Errorf("redlock needs masters, so redis-server must be on the PATH (the other locks don't need it): %w", err)
+	}
+	var all masters
+	for range n {
+		m, err := startMaster(ctx, path)
+		if err != nil {
+			return all, err
+		}
+		all = append(all, m)
+	}
+	return all, nil
+}
+
+// startMaster starts one on a free port. Another process can take the port before the server does;
+// then it is another.
+func startMaster(ctx context.Context, path string) (*master, error) {
+	for tries := 0; ; tries++ {
+		port, err := freePort()
+		if err != nil {
+			return nil, err
+		}
+		m := &master{addr: net.JoinHostPort("127.0.0.1", port), log: &bytes.Buffer{}, done: make(chan struct{})}
+		m.cmd = exec.Command(path, "--port", port, "--bind", "127.0.0.1",
+			"--save", "", "--appendonly", "no", "--daemonize", "no", "--dir", os.TempDir())
+		m.cmd.Stdout, m.cmd.Stderr = m.log, m.log
+		m.cmd.SysProcAttr = dieWithParent()
+		if err := m.start(); err != nil {
+			return nil, err
+		}
+		err = m.ready(ctx)
+		if err == nil {
+			return m, nil
+		}
+		m.kill()
+		if tries == 10 || !strings.Contains(m.log.String(), portTaken) {
+			return nil, fmt.Errorf("redis-server on port %s did not start: %w\n%s", port, err, m.log)
+		}
+	}
+}
+
+func freePort() (string, error) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return "", err
+	}
+	_, port, err := net.SplitHostPort(l.Addr().String())
+	return port, errors.Join(err, l.Close())
+}
+
+// start starts the process from a thread of its own: on Linux it is the end of that thread which
+// ends the process.
+func (m *master) start() error {
+	started := make(chan error)
+	go func() {
+		runtime.LockOSThread()
+		defer runtime.UnlockOSThread()
+		defer close(m.done)
+		err := m.cmd.Start()
+		started <- err
+		if err == nil {
+			_ = m.cmd.Wait() // how it ended is in its log
+		}
+	}()
+	return <-started
+}
+
+// ready waits until the process answers, and no other that has the port.
+func (m *master) ready(ctx context.Context) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, 10*time.Second, errors.New("it does not answer"))
+	defer cancel()
+	rdb := redis.NewClient(&redis.Options{Addr: m.addr, MaxRetries: -1, DialerRetries: 1, ReadTimeout: time.Second})
+	defer rdb.Close()
+	tick := time.NewTicker(10 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		if conn, err := net.Dial("tcp", m.addr); err == nil { // else the client would log each try
+			_ = conn.Close()
+			info, err := rdb.Info(ctx, "server").Result()
+			if err == nil && strings.Contains(info, fmt.Sprintf("process_id:%d\r\n", m.cmd.Process.Pid)) {
+				return nil
+			}
+		}
+		select {
+		case <-tick.C:
+		case <-m.done:
+			return errors.New("it ended")
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+}
+
+func (m masters) addrs() []string {
+	var addrs []string
+	for _, master := range m {
+		addrs = append(addrs, master.addr)
+	}
+	return addrs
+}
+
+// kill ends the first n as a crash does.
+func (m masters) kill(n int) {
+	for _, master := range m[:n] {
+		master.kill()
+	}
+}
+
+func (m *master) kill() {
+	_ = m.cmd.Process.Kill() // SIGKILL; an error means that it has ended
+	<-m.done
+}

@@ -1,0 +1,148 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"os/signal"
+	"strings"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/redis/go-redis/v9/logging"
+)
+
+// The environment tells a process what it is. The URL of Redis is in none of the command lines,
+// where all users of the machine could read its password.
+const (
+	envRole    = "ITEMS_ROLE"
+	envLock    = "ITEMS_LOCK"
+	envPrefix  = "ITEMS_PREFIX"
+	envMasters = "ITEMS_MASTERS"
+	envRedis   = "REDIS_URL"
+)
+
+// stopTimeout is how long a process may take to end before it is killed.
+const stopTimeout = 5 * time.Second
+
+// settings are what all servers have in common.
+type settings struct {
+	redisURL string
+	lock     string
+	prefix   string // of all keys of this run
+	masters  []string
+}
+
+func (s settings) environ() []string {
+	return append(os.Environ(), envRole+"=server", envLock+"="+s.lock, envPrefix+"="+s.prefix,
+		envMasters+"="+strings.Join(s.masters, " "), envRedis+"="+s.redisURL)
+}
+
+func isChild() bool { return os.Getenv(envRole) != "" }
+
+// runChild is what a process does that this program started: it serves on a free port, which it
+// writes to its standard output, until its standard input ends. The parent closes that, or
+// is gone, for whatever reason.
+func runChild() (err error) {
+	signal.Ignore(os.Interrupt) // Ctrl-C reaches all processes of a terminal; the parent sees to it
+	logging.Disable()           // go-redis tells of each call to a dead master; the answers say it better
+	s := settings{
+		redisURL: os.Getenv(envRedis), lock: os.Getenv(envLock), prefix: os.Getenv(envPrefix),
+		masters: strings.Fields(os.Getenv(envMasters)),
+	}
+	opt, err := parseURL(s.redisURL)
+	if err != nil {
+		return err
+	}
+	rdb := redis.NewClient(farAway(opt))
+	defer rdb.Close()
+	guard, closeGuard, err := newGuard(s, rdb)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, closeGuard()) }()
+	items := store{rdb, s.prefix + "items"}
+	if _, err := items.count(context.Background()); err != nil { // it has a connection from now on
+		return err
+	}
+
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return err
+	}
+	srv := &http.Server{Handler: (&service{items, guard}).handler(), ReadHeaderTimeout: 10 * time.Second}
+	go func() {
+		_, _ = io.Copy(io.Discard, os.Stdin)
+		_ = srv.Close() // also ends the contexts of its requests
+	}()
+	fmt.Println("http://" + listener.Addr().String())
+	if err := srv.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
+		return err
+	}
+	return nil
+}
+
+// A crew is the servers that this process started.
+type crew []*server
+
+type server struct {
+	cmd   *exec.Cmd
+	stdin io.Closer
+	url   string
+}
+
+// startCrew starts servers and returns when they serve. Also if it fails the crew is to be
+// stopped.
+func startCrew(ctx context.Context, s settings, n int) (crew, error) {
+	path, err := os.Executable()
+	if err != nil {
+		return nil, err
+	}
+	var all crew
+	for range n {
+		cmd := exec.CommandContext(ctx, path)
+		cmd.Env, cmd.Stderr = s.environ(), os.Stderr
+		stdin, err1 := cmd.StdinPipe()
+		stdout, err2 := cmd.StdoutPipe()
+		if err := errors.Join(err1, err2); err != nil {
+			return all, err
+		}
+		if err := cmd.Start(); err != nil {
+			return all, err
+		}
+		srv := &server{cmd: cmd, stdin: stdin}
+		all = append(all, srv)
+		srv.url, err = bufio.NewReader(stdout).ReadString('\n')
+		if err != nil {
+			return all, fmt.Errorf("server %d did not start: %w", len(all), err)
+		}
+		srv.url = strings.TrimSpace(srv.url)
+	}
+	return all, nil
+}
+
+func (c crew) urls() []string {
+	var urls []string
+	for _, s := range c {
+		urls = append(urls, s.url)
+	}
+	return urls
+}
+
+// stop asks the servers to end and waits until they have.
+func (c crew) stop() {
+	for _, s := range c {
+		_ = s.stdin.Close()
+	}
+	for _, s := range c {
+		late := time.AfterFunc(stopTimeout, func() { _ = s.cmd.Process.Kill() })
+		_ = s.cmd.Wait() // how it ended is of no interest any more
+		late.Stop()
+	}
+}

@@ -1,0 +1,53 @@
+package lock
+
+import (
+	"context"
+	"time"
+)
+
+// offerTTL is how long an offer lives unless it is confirmed, which bounds the time that one
+// to a dead process costs.
+func (r *Redis) offerTTL() time.Duration { return min(r.ttl, maxOffer) }
+
+const maxOffer = time.Second
+
+// A confirmation extends an offered lock to its full TTL, if it is held long enough: a short
+// use is over before, and saves the call.
+type confirmation struct {
+	timer *time.Timer
+	stop  context.CancelFunc
+	done  chan struct{}
+}
+
+// offered takes an offer whose time began after sent.
+func (l *redisLock) offered(ctx context.Context, sent Instant, t turn) error {
+	ttl := l.redis.offerTTL()
+	if err := l.granted(ctx, sent, ttl, t.value, t.offered, t.row); err != nil {
+		return err
+	}
+	ctx, stop := context.WithCancel(context.WithoutCancel(ctx))
+	c := &confirmation{stop: stop, done: make(chan struct{})}
+	l.confirm = c
+	c.timer = time.AfterFunc(ttl/8, func() {
+		defer close(c.done)
+		for l.Extend(ctx) != nil && l.validity.Err() == nil {
+			select {
+			case <-time.After(ttl / 16):
+			case <-ctx.Done():
+				return
+			}
+		}
+	})
+	return nil
+}
+
+// end ends it and waits until it has ended.
+func (c *confirmation) end() {
+	if c == nil {
+		return
+	}
+	c.stop()
+	if !c.timer.Stop() {
+		<-c.done
+	}
+}

@@ -1,0 +1,108 @@
+package locktest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/signalbox-go/signalbox/lock"
+)
+
+// Everybody among many gets in, one at a time, and the tokens are in order of the grants.
+func contention(s *suite) { s.contend(longTTL, 4, 4, 5, 0) }
+
+// So they do if some who hold the lock never release it.
+func contentionWithDeadHolders(s *suite) { s.contend(shortTTL, 2, 3, 1, 2) }
+
+// contend has some goroutines of some lockers each acquire the lock some times. The first dead
+// of them all don't release it.
+func (s *suite) contend(ttl time.Duration, lockers, goroutines, times, dead int) {
+	s.Helper()
+	key, r := newKey(), &roster{dead: dead}
+	var all sync.WaitGroup
+	for range lockers {
+		locker := s.locker(ttl)
+		for range goroutines {
+			all.Go(func() {
+				for range times {
+					r.visit(s.Context(), locker, key)
+				}
+			})
+		}
+	}
+	s.within(2*patience, "one of many", all.Wait)
+	if err := errors.Join(r.wrong...); err != nil {
+		s.Error(err)
+	}
+	if want := lockers * goroutines * times; len(r.wrong) == 0 && r.grants != want {
+		s.Errorf("%d grants; want %d", r.grants, want)
+	}
+}
+
+// A roster has the leases that were granted and not released.
+type roster struct {
+	mu     sync.Mutex
+	leases []lock.Lock
+	grants int
+	token  int64
+	dead   int // how many of the next won't release
+	wrong  []error
+}
+
+// visit acquires the lock, holds it for a moment and releases it.
+func (r *roster) visit(ctx context.Context, locker lock.Locker, key string) {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	l, err := locker.Acquire(ctx, key)
+	if err != nil || l == nil {
+		r.fail(fmt.Errorf("one among many did not get in: Acquire = %v, %v", told(l), err))
+		return
+	}
+	if r.enter(l) {
+		return
+	}
+	pause(time.Millisecond)
+	r.leave(l)
+	if err := l.Release(ctx); err != nil && !errors.Is(err, lock.ErrLost) {
+		r.fail(fmt.Errorf("the release of one among many: %w", err))
+	}
+}
+
+// enter tells whether this one is to die with the lock.
+func (r *roster) enter(l lock.Lock) (dies bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, other := range r.leases {
+		// In this order: if both last, they did so at the same time.
+		if other.Context().Err() == nil && l.Context().Err() == nil {
+			r.wrong = append(r.wrong, fmt.Errorf("two leases at the same time, with the tokens %d and %d", other.Token(), l.Token()))
+		}
+	}
+	// One whose lease has ended already says nothing about the order.
+	if l.Token() <= r.token && l.Context().Err() == nil {
+		r.wrong = append(r.wrong, fmt.Errorf("token %d was granted after %d", l.Token(), r.token))
+	}
+	r.token = max(r.token, l.Token())
+	r.leases = append(r.leases, l)
+	r.grants++
+	return r.grants <= r.dead
+}
+
+func (r *roster) leave(l lock.Lock) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for i, other := range r.leases {
+		if other == l {
+			r.leases = append(r.leases[:i], r.leases[i+1:]...)
+			return
+		}
+	}
+}
+
+func (r *roster) fail(err error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.wrong = append(r.wrong, err)
+}

@@ -1,0 +1,130 @@
+package locktest
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/signalbox-go/signalbox/lock"
+)
+
+// The validity ends in the future, but no later than the TTL allows.
+func untilIsWithinTheTTL(s *suite) {
+	l := s.grant(s.locker(longTTL), newKey())
+	s.untilFits(l, "when granted")
+	first := l.Until()
+	pause(time.Millisecond) // or the clock may not have moved on
+	if err := s.extend(l); err != nil {
+		s.Fatalf("Extend = %v; want nil", err)
+	}
+	s.untilFits(l, "when extended")
+	if !l.Until().After(first) {
+		s.Errorf("Extend moved Until by %v", l.Until().Sub(first))
+	}
+}
+
+func (s *suite) untilFits(l lock.Lock, when string) {
+	s.Helper()
+	if left := time.Until(l.Until()); left <= 0 || left > longTTL {
+		s.Errorf("%s: Until is in %v; want from 0 to the TTL of %v", when, left, longTTL)
+	}
+}
+
+// The context lasts as long as the validity. Its Err says the end by itself, and Done soon.
+func contextEndsBeforeTheTTL(s *suite) {
+	l := s.grant(s.locker(shortTTL), newKey())
+	ctx, until := l.Context(), l.Until()
+	pause(time.Until(until) / 2)
+	if err := ctx.Err(); err != nil && time.Now().Before(until) {
+		s.Errorf("the context ended before the validity did: %v", err)
+	}
+	pause(time.Until(until) + time.Nanosecond)
+	if ctx.Err() == nil {
+		s.Errorf("the context lasts %v after the validity ended", time.Since(until))
+	}
+	s.lost(l)
+}
+
+// The context that an acquire waited under doesn't bound the holding.
+func contextOutlivesThatOfAcquire(s *suite) {
+	a, b := s.locker(longTTL), s.locker(longTTL)
+	ctx, cancel := context.WithCancel(s.Context())
+	acquired := s.grantWith(ctx, a, newKey())
+	tried, err := s.try(ctx, a, newKey())
+	if err != nil || tried == nil {
+		s.Fatalf("TryAcquire = %v, %v; want a lock", told(tried), err)
+	}
+	cancel()
+	s.holds(acquired, b, "after the context of Acquire ended")
+	s.holds(tried, b, "after the context of TryAcquire ended")
+}
+
+// What a context carries, such as a trace, is there while the lock is held.
+func contextKeepsValues(s *suite) {
+	type name struct{}
+	locker, ctx := s.locker(longTTL), context.WithValue(s.Context(), name{}, "value")
+	acquired := s.grantWith(ctx, locker, newKey())
+	tried, err := s.try(ctx, locker, newKey())
+	if err != nil || tried == nil {
+		s.Fatalf("TryAcquire = %v, %v; want a lock", told(tried), err)
+	}
+	for what, l := range map[string]lock.Lock{"Acquire": acquired, "TryAcquire": tried} {
+		if v := l.Context().Value(name{}); v != "value" {
+			s.Errorf("the context of a lock of %s lacks a value of the one it was acquired with: %v", what, v)
+		}
+	}
+}
+
+// A lock that is extended outlives its TTL.
+func extendKeepsTheLock(s *suite) {
+	a, b, key := s.locker(shortTTL), s.locker(shortTTL), newKey()
+	l := s.grant(a, key)
+	for end := time.Now().Add(shortTTL * 3 / 2); time.Now().Before(end); {
+		pause(shortTTL / 5)
+		s.holds(l, b, "while it is extended")
+	}
+	s.release(l)
+}
+
+// A lease that has ended stays so, however often it is extended, and nobody is kept out by that.
+func extendNeverResurrects(s *suite) {
+	a, b, key := s.locker(shortTTL), s.locker(longTTL), newKey()
+	dead := s.grant(a, key)
+	s.lost(dead)
+	ctx, cancel := context.WithTimeout(s.Context(), slack)
+	defer cancel()
+	results := acquiring(ctx, b, key)
+	var heir result
+	for heir.at.IsZero() {
+		s.refusesToExtend(dead)
+		select {
+		case heir = <-results:
+		case <-time.After(shortTTL / 20):
+		}
+	}
+	if heir.err != nil || heir.lock == nil {
+		s.Fatalf("Acquire while a lost lock is extended = %v, %v; want a lock", told(heir.lock), heir.err)
+	}
+	s.tidy(heir.lock)
+	s.refusesToExtend(dead)
+	s.saysLost(dead)
+	s.holds(heir.lock, a, "after a lost lock was extended")
+}
+
+// A lock that was given up is no longer anybody's to extend.
+func extendAfterRelease(s *suite) {
+	a, b, key := s.locker(longTTL), s.locker(longTTL), newKey()
+	old := s.grant(a, key)
+	s.release(old)
+	s.refusesToExtend(old)
+	heir := s.grant(b, key)
+	s.refusesToExtend(old)
+	s.holds(heir, a, "after a released lock was extended")
+}
+
+func (s *suite) refusesToExtend(l lock.Lock) {
+	s.Helper()
+	if err := s.extend(l); !errors.Is(err, lock.ErrLost) {
+		s.Errorf("Extend of a lease that has ended = %v; want ErrLost", err)
+	}
+}

@@ -1,0 +1,132 @@
+package locktest
+
+import (
+	"fmt"
+	"runtime"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/signalbox-go/signalbox/internal/redistest"
+	"github.com/signalbox-go/signalbox/lock"
+)
+
+func TestMain(m *testing.M) { redistest.Main(m) }
+
+// A locker without a flaw passes, on real clocks.
+func TestRun(t *testing.T) {
+	t.Parallel()
+	var s service
+	Run(t, func(_ testing.TB, ttl time.Duration) lock.Locker { return &memory{&s, ttl} })
+}
+
+// Each flaw is found by the subtests that are named after what it breaks.
+func TestFlaws(t *testing.T) {
+	t.Parallel()
+	found := map[string]bool{}
+	for flaw, want := range flaws {
+		t.Run(strings.ReplaceAll(flaw, " ", "-"), func(t *testing.T) {
+			for _, p := range promises {
+				said := shown(t, p, flaw)
+				if fails := len(said) > 0; fails {
+					found[p.name] = true
+				}
+				if strings.Contains(" "+want+" ", " "+p.name+" ") && len(said) == 0 {
+					t.Errorf("%s does not find it", p.name)
+				}
+			}
+		})
+	}
+	for _, p := range promises {
+		if !found[p.name] {
+			t.Errorf("no flaw is found by %s", p.name)
+		}
+		if said := shown(t, p, ""); len(said) > 0 {
+			t.Errorf("%s fails without a flaw: %s", p.name, said)
+		}
+	}
+}
+
+// flaws names, for each, subtests that must find it.
+var flaws = map[string]string{
+	"excludes nobody":                          "OneHolder OneWinner AcquireWaitsForRelease AcquireWaitsForExpiry Contention ContentionWithDeadHolders DoRunsUnderTheLock",
+	"is reentrant":                             "OneHolder OneWinner AcquireWaitsForRelease Contention",
+	"the lock has no name":                     "OneHolder DoRunsUnderTheLock",
+	"forgets the key's end":                    "KeysAreIndependent",
+	"takes an empty key":                       "InvalidKey",
+	"says nothing when it is held":             "OneHolder OneWinner AcquireWaitsForRelease",
+	"TryAcquire waits":                         "OneHolder",
+	"TryAcquire says busy":                     "OneHolder OneWinner",
+	"Acquire never waits":                      "AcquireWaitsForRelease AcquireWaitsForExpiry AcquireEndsWithItsContext Contention",
+	"looks once an hour":                       "AcquireWaitsForRelease AcquireWaitsForExpiry Contention ContentionWithDeadHolders",
+	"waits for the release only":               "AcquireWaitsForExpiry ContentionWithDeadHolders TokensGrowAfterExpiry",
+	"waits for the expiry only":                "AcquireWaitsForRelease Contention",
+	"waits on after ctx ended":                 "AcquireEndsWithItsContext",
+	"the end of ctx is not ErrHeld":            "AcquireEndsWithItsContext DoRunsUnderTheLock",
+	"the end of ctx has no cause":              "AcquireEndsWithItsContext",
+	"takes a context that has ended":           "EndedContextGivesItsCause",
+	"the lock ends with the acquire's context": "ContextOutlivesThatOfAcquire",
+	"the lock forgets values":                  "ContextKeepsValues",
+	"tokens are all the same":                  "TokensGrow TokensGrowAfterExpiry Contention",
+	"tokens begin again after an expiry":       "TokensGrowAfterExpiry ContentionWithDeadHolders",
+	"tokens fall":                              "TokensGrow TokensGrowAfterExpiry Contention",
+	"holders believe in twice the TTL":         "UntilIsWithinTheTTL AcquireWaitsForExpiry ContentionWithDeadHolders",
+	"leases have no end":                       "UntilIsWithinTheTTL AcquireWaitsForExpiry ContentionWithDeadHolders ExtendNeverResurrects",
+	"contexts end too soon":                    "ContextEndsBeforeTheTTL",
+	"Extend resurrects":                        "ExtendNeverResurrects ExtendAfterRelease",
+	"Extend of a lost lock keeps the key":      "ExtendNeverResurrects",
+	"Extend says nothing of a loss":            "ExtendNeverResurrects ExtendAfterRelease",
+	"Extend says anything of a loss":           "ExtendNeverResurrects ExtendAfterRelease",
+	"Extend has a new token":                   "TokensGrow",
+	"Extend doesn't reach the service":         "ExtendKeepsTheLock DoOutlivesTheTTL",
+	"Extend doesn't move the end":              "UntilIsWithinTheTTL ExtendKeepsTheLock DoOutlivesTheTTL",
+	"Release needs a context":                  "ReleaseWorksAfterCancel",
+	"Release only once":                        "ReleaseIsIdempotent",
+	"Release says its loss only once":          "LateReleaseTouchesNobody",
+	"Release ends no context":                  "ReleaseEndsTheContext",
+	"Release is a loss":                        "ReleaseEndsTheContext",
+	"Release leaves it held":                   "OneHolder AcquireWaitsForRelease ReleaseWorksAfterCancel HoldReleases DoRunsUnderTheLock",
+	"Release deletes what another has":         "ReleaseIsIdempotent LateReleaseTouchesNobody",
+	"Release never says a loss":                "LateReleaseTouchesNobody",
+}
+
+// shown is what a subtest says of a flaw, where time is not real.
+func shown(t *testing.T, p promise, flaw string) (said []string) {
+	synctest.Test(t, func(t *testing.T) {
+		r := &recorder{TB: t}
+		s := &service{flaw: flaw}
+		done := make(chan struct{})
+		go func() { // which a Fatal ends
+			defer close(done)
+			p.show(&suite{r, func(_ testing.TB, ttl time.Duration) lock.Locker { return &memory{s, ttl} }})
+		}()
+		<-done
+		time.Sleep(24 * time.Hour) // what the subtest gave up waiting for ends too; it costs nothing here
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		said = r.said
+	})
+	return said
+}
+
+// A recorder is a test whose failures are no failures.
+type recorder struct {
+	testing.TB
+	mu   sync.Mutex
+	said []string
+}
+
+func (r *recorder) Error(args ...any) { r.Errorf("%s", fmt.Sprint(args...)) }
+
+func (r *recorder) Errorf(format string, args ...any) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.said = append(r.said, fmt.Sprintf(format, args...))
+}
+
+func (r *recorder) Fatalf(format string, args ...any) {
+	r.Errorf(format, args...)
+	runtime.Goexit()
+}

@@ -1,0 +1,70 @@
+package locktest
+
+import (
+	"context"
+	"errors"
+	"sync"
+
+	"github.com/signalbox-go/signalbox/lock"
+)
+
+// What runs under a lock learns that it was given up.
+func releaseEndsTheContext(s *suite) {
+	l := s.grant(s.locker(longTTL), newKey())
+	s.release(l)
+	s.ends(l, slack, "that was released")
+	if ctx := l.Context(); ctx.Err() == nil || context.Cause(ctx) != context.Canceled {
+		s.Errorf("the context of a released lock: Err %v, cause %v; want the cause context.Canceled", ctx.Err(), context.Cause(ctx))
+	}
+}
+
+// A lock that was released may be released again, and whoever has it by then keeps it.
+func releaseIsIdempotent(s *suite) {
+	a, b, key := s.locker(longTTL), s.locker(longTTL), newKey()
+	l := s.grant(a, key)
+	errs := make(chan error, 8)
+	var all sync.WaitGroup
+	for range cap(errs) {
+		all.Go(func() { errs <- l.Release(s.Context()) })
+	}
+	s.within(slack, "Release by many", all.Wait)
+	close(errs)
+	for err := range errs {
+		if err != nil {
+			s.Errorf("Release by many = %v; want nil", err)
+		}
+	}
+	heir := s.grant(b, key)
+	s.release(l)
+	s.holds(heir, a, "after the lock before it was released again")
+}
+
+// Clean-up survives cancellation.
+func releaseWorksAfterCancel(s *suite) {
+	a, b, key := s.locker(longTTL), s.locker(longTTL), newKey()
+	ctx, cancel := context.WithCancel(s.Context())
+	l := s.grantWith(ctx, a, key)
+	cancel()
+	if err := s.releaseWith(ctx, l); err != nil {
+		s.Errorf("Release after its context ended = %v; want nil", err)
+	}
+	s.grant(b, key)
+}
+
+// Who comes too late to release is told so each time, and the lock stays with whom it is.
+func lateReleaseTouchesNobody(s *suite) {
+	a, b, key := s.locker(shortTTL), s.locker(longTTL), newKey()
+	forgotten, dead := s.grant(a, newKey()), s.grant(a, key)
+	s.lost(forgotten)
+	heir := s.grant(b, key)
+	for range 2 {
+		if err := s.releaseWith(s.Context(), forgotten); !errors.Is(err, lock.ErrExpired) {
+			s.Errorf("Release of a lease that has ended = %v; want ErrExpired", err)
+		}
+		if err := s.releaseWith(s.Context(), dead); !errors.Is(err, lock.ErrTaken) {
+			s.Errorf("Release of a lock that another has = %v; want ErrTaken", err)
+		}
+	}
+	s.saysLost(dead)
+	s.holds(heir, a, "after a late release")
+}

@@ -1,0 +1,181 @@
+package locktest
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/signalbox-go/signalbox/lock"
+)
+
+// A suite is what the subtests have in common. They ask for no more than a testing.TB, so that
+// a test of this package can watch them fail.
+type suite struct {
+	testing.TB
+	newLocker Maker
+}
+
+func (s *suite) locker(ttl time.Duration) lock.Locker {
+	s.Helper()
+	return s.newLocker(s.TB, ttl)
+}
+
+func newKey() string { return "locktest-" + rand.Text() }
+
+// within fails the test if f doesn't return in time. Who waits for it may leave, so f
+// must not use the test.
+func (s *suite) within(d time.Duration, what string, f func()) {
+	s.Helper()
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		f()
+	}()
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-done:
+	case <-timer.C:
+		s.Fatalf("%s has not returned after %v", what, d)
+	}
+}
+
+// A result is that of an acquire.
+type result struct {
+	lock lock.Lock
+	err  error
+	at   time.Time // when it was there
+}
+
+// acquiring acquires in the background.
+func acquiring(ctx context.Context, locker lock.Locker, key string) <-chan result {
+	results := make(chan result, 1)
+	go func() {
+		l, err := locker.Acquire(ctx, key)
+		results <- result{l, err, time.Now()}
+	}()
+	return results
+}
+
+// granted waits for a lock that must come in time.
+func (s *suite) granted(results <-chan result, in time.Duration, who string) (lock.Lock, time.Time) {
+	s.Helper()
+	timer := time.NewTimer(in)
+	defer timer.Stop()
+	select {
+	case r := <-results:
+		if r.err != nil || r.lock == nil {
+			s.Fatalf("%s: Acquire = %v, %v; want a lock", who, told(r.lock), r.err)
+		}
+		s.tidy(r.lock)
+		return r.lock, r.at
+	case <-timer.C:
+		s.Fatalf("%s: Acquire has not returned after %v", who, in)
+		return nil, time.Time{}
+	}
+}
+
+// tidy has a lock released in the end, so that a failed test leaves none behind.
+func (s *suite) tidy(l lock.Lock) {
+	s.Cleanup(func() { _ = l.Release(context.Background()) })
+}
+
+// grant acquires a lock that is free or about to be.
+func (s *suite) grant(locker lock.Locker, key string) lock.Lock {
+	s.Helper()
+	return s.grantWith(s.Context(), locker, key)
+}
+
+func (s *suite) grantWith(ctx context.Context, locker lock.Locker, key string) lock.Lock {
+	s.Helper()
+	l, _ := s.granted(acquiring(ctx, locker, key), shortTTL+slack, "a lock that is free")
+	return l
+}
+
+// try is TryAcquire, which must answer at once.
+func (s *suite) try(ctx context.Context, locker lock.Locker, key string) (l lock.Lock, err error) {
+	s.Helper()
+	s.within(slack, "TryAcquire", func() { l, err = locker.TryAcquire(ctx, key) })
+	if err == nil && l != nil {
+		s.tidy(l)
+	}
+	return l, err
+}
+
+// refused fails the test unless another holds the lock.
+func (s *suite) refused(locker lock.Locker, key, when string) {
+	s.Helper()
+	if l, err := s.try(s.Context(), locker, key); l != nil || !errors.Is(err, lock.ErrHeld) {
+		s.Errorf("%s: TryAcquire = %v, %v; want nil, ErrHeld", when, told(l), err)
+	}
+}
+
+func (s *suite) release(l lock.Lock) {
+	s.Helper()
+	if err := s.releaseWith(s.Context(), l); err != nil {
+		s.Errorf("Release = %v; want nil", err)
+	}
+}
+
+func (s *suite) releaseWith(ctx context.Context, l lock.Lock) (err error) {
+	s.Helper()
+	s.within(slack, "Release", func() { err = l.Release(ctx) })
+	return err
+}
+
+func (s *suite) extend(l lock.Lock) (err error) {
+	s.Helper()
+	s.within(slack, "Extend", func() { err = l.Extend(s.Context()) })
+	return err
+}
+
+// holds fails the test unless l is a lease that lasts: by its context, to others and to
+// the lock service.
+func (s *suite) holds(l lock.Lock, other lock.Locker, when string) {
+	s.Helper()
+	if err := l.Context().Err(); err != nil {
+		s.Errorf("%s: the holder's context has ended: %v, cause %v", when, err, context.Cause(l.Context()))
+	}
+	s.refused(other, l.Key(), when)
+	if err := s.extend(l); err != nil {
+		s.Errorf("%s: the holder's Extend = %v; want nil", when, err)
+	}
+}
+
+// lost waits until a lease has ended by itself.
+func (s *suite) lost(l lock.Lock) {
+	s.Helper()
+	s.ends(l, shortTTL+slack, "that nobody extends")
+	s.saysLost(l)
+}
+
+// ends fails the test if the lock's context isn't done in time.
+func (s *suite) ends(l lock.Lock, in time.Duration, which string) {
+	s.Helper()
+	timer := time.NewTimer(in)
+	defer timer.Stop()
+	select {
+	case <-l.Context().Done():
+	case <-timer.C:
+		s.Fatalf("the context of a lock %s is not done after %v", which, in)
+	}
+}
+
+func (s *suite) saysLost(l lock.Lock) {
+	s.Helper()
+	if ctx := l.Context(); ctx.Err() == nil || !errors.Is(context.Cause(ctx), lock.ErrLost) {
+		s.Errorf("the context of a lease that has ended: Err %v, cause %v; want the cause ErrLost", ctx.Err(), context.Cause(ctx))
+	}
+}
+
+// told is a lease for people to read. Its insides are nobody's business: they may have a secret
+// value in them.
+func told(l lock.Lease) string {
+	if l == nil {
+		return "no lock"
+	}
+	return fmt.Sprintf("the lock of %q with token %d", l.Key(), l.Token())
+}

@@ -1,0 +1,96 @@
+package locktest
+
+import (
+	"context"
+	"errors"
+	"sync/atomic"
+	"time"
+
+	"github.com/signalbox-go/signalbox/lock"
+)
+
+// Who waits gets the lock when it is released, and not earlier.
+func acquireWaitsForRelease(s *suite) {
+	a, b := s.locker(longTTL), s.locker(longTTL)
+	for name, other := range map[string]lock.Locker{"another locker": b, "the same locker": a} {
+		key := newKey()
+		l := s.grant(a, key)
+		var released atomic.Bool
+		early := false
+		results := make(chan result, 1)
+		go func() {
+			l, err := other.Acquire(s.Context(), key)
+			early = !released.Load()
+			results <- result{lock: l, err: err}
+		}()
+		pause(shortTTL / 5) // some of them wait by now; all is well if none does
+		released.Store(true)
+		s.release(l)
+		s.granted(results, slack, name)
+		if early {
+			s.Errorf("%s: the lock was granted before its holder released it", name)
+		}
+	}
+}
+
+// A holder that never releases keeps the lock for its TTL, and is told before another gets it.
+func acquireWaitsForExpiry(s *suite) {
+	a, b, key := s.locker(shortTTL), s.locker(shortTTL), newKey()
+	dead := s.grant(a, key)
+	_, at := s.granted(acquiring(s.Context(), b, key), shortTTL+slack, "a lock whose holder is dead")
+	s.saysLost(dead)
+	if at.Before(dead.Until()) {
+		s.Errorf("the lock was granted %v before the validity of its last holder ended", dead.Until().Sub(at))
+	}
+}
+
+// The end of ctx ends the waiting, whatever a waiter does at that moment: it asks, sleeps, or stands
+// behind another of its process. The error says what was waited for and why it ended, and
+// what waited is gone.
+func acquireEndsWithItsContext(s *suite) {
+	a, b, key := s.locker(longTTL), s.locker(longTTL), newKey()
+	l := s.grant(a, key)
+	why := errors.New("locktest: waited long enough")
+	var waiters []<-chan result
+	for i, locker := range []lock.Locker{a, b, s.locker(longTTL), a, b, s.locker(longTTL), a, b} {
+		end := shortTTL/2 + time.Duration(i)*shortTTL/40
+		timeout, cancel := context.WithTimeoutCause(s.Context(), end, why)
+		defer cancel()
+		cancelled, cancelCause := context.WithCancelCause(s.Context())
+		defer cancelCause(nil)
+		defer time.AfterFunc(end, func() { cancelCause(why) }).Stop()
+		waiters = append(waiters, acquiring(timeout, locker, key), acquiring(cancelled, locker, key))
+	}
+	for i, results := range waiters {
+		var r result
+		s.within(shortTTL+slack, "Acquire under a context that ends", func() { r = <-results })
+		if r.lock != nil || !errors.Is(r.err, lock.ErrHeld) || !errors.Is(r.err, why) {
+			s.Errorf("waiter %d: Acquire = %v, %v; want ErrHeld and the cause %q", i, told(r.lock), r.err, why)
+		}
+	}
+	s.holds(l, b, "after the waiters left")
+	s.release(l)
+	s.release(s.grant(s.locker(longTTL), key)) // nothing was given to who no longer waits
+}
+
+// Who comes with a context that has ended gets its cause, and nothing else.
+func endedContextGivesItsCause(s *suite) {
+	a, b, key := s.locker(longTTL), s.locker(longTTL), newKey()
+	why := errors.New("locktest: ended before")
+	ctx, cancel := context.WithCancelCause(s.Context())
+	cancel(why)
+	for name, acquire := range map[string]func(context.Context, string) (lock.Lock, error){
+		"Acquire": a.Acquire, "TryAcquire": a.TryAcquire,
+	} {
+		var l lock.Lock
+		var err error
+		s.within(slack, name, func() { l, err = acquire(ctx, key) })
+		if l != nil || !errors.Is(err, why) || errors.Is(err, lock.ErrHeld) {
+			s.Errorf("%s with a context that has ended = %v, %v; want its cause %q", name, told(l), err, why)
+		}
+	}
+	s.release(s.grant(b, key))
+}
+
+// pause lets time go by, for what has no signal.
+func pause(d time.Duration) { <-time.After(d) }

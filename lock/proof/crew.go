@@ -1,0 +1,188 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"sync"
+	"syscall"
+	"time"
+)
+
+// processes is how many client processes there are at a time.
+const processes = 10
+
+// stopTimeout is how long a client may take to end, beyond the operations under way.
+const stopTimeout = 15 * time.Second
+
+// A crew is the client processes of a run, and what they did.
+type crew struct {
+	path  string
+	addrs []string
+
+	mu       sync.Mutex
+	members  []*member
+	started  int64
+	seed     uint64
+	history  []operation
+	acquired int
+	err      error // what went wrong with the clients themselves
+}
+
+// A member is one client process.
+type member struct {
+	id     int64
+	proc   *process
+	stdin  io.Closer
+	stderr *bytes.Buffer
+}
+
+// newCrew starts all of them. Also if it fails the crew is to be killed.
+func newCrew(addrs []string, seed uint64) (*crew, error) {
+	path, err := os.Executable()
+	if err != nil {
+		return nil, err
+	}
+	c := &crew{path: path, addrs: addrs, seed: seed, members: make([]*member, processes)}
+	for i := range c.members {
+		if c.members[i], err = c.start(); err != nil {
+			return c, err
+		}
+	}
+	return c, nil
+}
+
+func (c *crew) start() (*member, error) {
+	c.mu.Lock()
+	c.started++
+	m := &member{id: c.started, stderr: &bytes.Buffer{}}
+	c.mu.Unlock()
+	text, err := json.Marshal(task{Addrs: c.addrs, Seed: c.seed<<16 + uint64(m.id)})
+	if err != nil {
+		return nil, err
+	}
+	cmd := exec.Command(c.path)
+	cmd.Env, cmd.Stderr = append(os.Environ(), envClient+"="+string(text)), m.stderr
+	stdin, err1 := cmd.StdinPipe()
+	stdout, err2 := cmd.StdoutPipe()
+	if err := errors.Join(err1, err2); err != nil {
+		return nil, err
+	}
+	m.stdin = stdin
+	m.proc, err = startProcess(cmd, func() { c.read(m.id, stdout) })
+	return m, err
+}
+
+// read takes the events of a process until it has ended.
+func (c *crew) read(id int64, from io.Reader) {
+	var events []event
+	lines := bufio.NewScanner(from)
+	var err error
+	for lines.Scan() {
+		var e event
+		if err = json.Unmarshal(lines.Bytes(), &e); err != nil {
+			break
+		}
+		events = append(events, e)
+		if e.Do == acquire && e.Result == done {
+			c.mu.Lock()
+			c.acquired++
+			c.mu.Unlock()
+		}
+	}
+	ops, err2 := assemble(id, events)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.history = append(c.history, ops...)
+	if err = errors.Join(err, lines.Err(), err2); err != nil {
+		c.err = errors.Join(c.err, fmt.Errorf("events of client %d: %w", id, err))
+	}
+}
+
+// acquisitions is how many there were so far.
+func (c *crew) acquisitions() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.acquired
+}
+
+// replace kills a client and starts another in its place. Each place has one caller at a time.
+func (c *crew) replace(i int) error {
+	c.members[i].proc.kill()
+	m, err := c.start()
+	if err != nil {
+		return err
+	}
+	c.members[i] = m
+	return nil
+}
+
+// pause stops clients, as a pause of a process does, until ctx ends or the time is over.
+func (c *crew) pause(ctx context.Context, which []int, d time.Duration) {
+	for _, i := range which {
+		c.members[i].proc.signal(syscall.SIGSTOP)
+	}
+	wait(ctx, d)
+	for _, i := range which {
+		c.members[i].proc.signal(syscall.SIGCONT)
+	}
+}
+
+// stop asks all clients to end, and returns what all that ever were have done.
+func (c *crew) stop() ([]operation, error) {
+	for _, m := range c.members {
+		_ = m.stdin.Close()
+	}
+	var errs []error
+	for _, m := range c.members {
+		select {
+		case <-m.proc.done:
+		case <-time.After(stopTimeout):
+			m.proc.kill()
+			errs = append(errs, fmt.Errorf("client %d didn't end", m.id))
+		}
+		if m.proc.err != nil && !m.proc.wasKilled() {
+			errs = append(errs, fmt.Errorf("client %d ended: %w\n%s", m.id, m.proc.err, m.stderr))
+		}
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.history, errors.Join(append(errs, c.err)...)
+}
+
+// broken tells of a client that ended by itself.
+func (c *crew) broken() error {
+	for _, m := range c.members {
+		select {
+		case <-m.proc.done:
+			return fmt.Errorf("client %d ended: %w\n%s", m.id, m.proc.err, m.stderr)
+		default:
+		}
+	}
+	return nil
+}
+
+// kill leaves none behind.
+func (c *crew) kill() {
+	for _, m := range c.members {
+		if m != nil {
+			m.proc.kill()
+		}
+	}
+}
+
+// wait waits, or until ctx ends.
+func wait(ctx context.Context, d time.Duration) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-ctx.Done():
+	}
+}

@@ -1,0 +1,193 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"time"
+)
+
+// A setup is what is put to the proof.
+type setup struct {
+	name    string
+	servers int
+	hands   int // faults of servers at a time
+}
+
+var setups = []setup{
+	{"Redlock on 5 masters", 5, 2},
+	{"one Redis", 1, 1},
+}
+
+// A bound is how long a history lasts, and what it must reach to count.
+type bound struct {
+	duration              time.Duration
+	acquisitions, windows int
+}
+
+// reached tells whether the history may end. It lasts up to twice as long to get there.
+func (b bound) reached(began time.Time, acquisitions, windows int) bool {
+	passed := time.Since(began)
+	return passed >= b.duration && acquisitions >= b.acquisitions && windows >= b.windows || passed >= 2*b.duration
+}
+
+// A history is what a run of a setup recorded.
+type history struct {
+	ops     []operation
+	windows []window
+	lasted  time.Duration
+	started int64 // processes
+}
+
+// losses are the spans in which the only server's memory was lost.
+func (s setup) losses(windows []window) []loss {
+	var losses []loss
+	if s.servers > 1 {
+		return nil
+	}
+	for _, w := range windows {
+		if w.forgot != 0 {
+			losses = append(losses, loss{w.begin, w.forgot})
+		}
+	}
+	return losses
+}
+
+// record runs servers, clients and faults, and leaves none of them behind.
+func (s setup) record(ctx context.Context, b bound, seed uint64) (h history, err error) {
+	var stations []*station
+	defer func() {
+		for _, st := range stations {
+			st.network.close()
+			st.server.close()
+		}
+	}()
+	var addrs []string
+	for range s.servers {
+		srv, err := startServer(ctx)
+		if err != nil {
+			return h, err
+		}
+		n, err := newNetwork(srv.addr)
+		if err != nil {
+			srv.close()
+			return h, err
+		}
+		stations = append(stations, &station{srv, n})
+		addrs = append(addrs, n.addr())
+	}
+	began := time.Now()
+	c, err := newCrew(addrs, seed)
+	if c != nil {
+		defer c.kill()
+	}
+	if err != nil {
+		return h, err
+	}
+
+	inner, cancel := context.WithCancel(ctx)
+	defer cancel()
+	sab := &saboteur{stations: stations, crew: c, busy: map[*station]bool{}}
+	errs := make(chan error, 2)
+	go func() { defer cancel(); errs <- watchWallClock(inner) }()
+	go func() { defer cancel(); errs <- sab.work(inner, s.hands, seed) }()
+	for inner.Err() == nil && !b.reached(began, c.acquisitions(), sab.seen()) {
+		wait(inner, 100*time.Millisecond)
+	}
+	cancel()
+	err = errors.Join(<-errs, <-errs, ctx.Err())
+	ops, err2 := c.stop()
+	return history{ops, sab.windows, time.Since(began), c.started}, errors.Join(err, err2)
+}
+
+// prove records a history, checks it and prints what came of it. It returns an error if a
+// promise was broken, and if the history or the checks show nothing.
+func (s setup) prove(ctx context.Context, b bound, seed uint64, out io.Writer) (acquisitions, windows int, v verdict, err error) {
+	fmt.Fprintf(out, "%s: %d client processes, TTL %v, faults for %v or up to twice as long, at least %d acquisitions and %d fault windows\n",
+		s.name, processes, ttl, b.duration, b.acquisitions, b.windows)
+	h, err := s.record(ctx, b, seed)
+	if err != nil {
+		return 0, 0, v, fmt.Errorf("%s: %w", s.name, err)
+	}
+	losses := s.losses(h.windows)
+	began := time.Now()
+	v = check(h.ops, losses, patience)
+	checked := time.Since(began)
+	planted, plantErr := findPlanted(h.ops, losses, patience)
+
+	h.print(out)
+	v.print(out)
+	fmt.Fprintf(out, "  checked in %.1f s; found when planted: %s\n", checked.Seconds(), strings.Join(planted, ", "))
+	err = plantErr
+	if !v.ok() {
+		err = errors.Join(err, errors.New("the lock broke a promise, or it isn't known whether it did"))
+	}
+	for _, name := range unseen(h.windows) {
+		err = errors.Join(err, fmt.Errorf("there was no fault %q: the run is invalid", name))
+	}
+	if v.acquisitions < b.acquisitions || len(h.windows) < b.windows {
+		err = errors.Join(err, fmt.Errorf("%d acquisitions and %d fault windows; with less than %d and %d the run is invalid",
+			v.acquisitions, len(h.windows), b.acquisitions, b.windows))
+	}
+	if err != nil {
+		err = fmt.Errorf("%s: %w", s.name, err)
+	}
+	return v.acquisitions, len(h.windows), v, err
+}
+
+// faultNames are all that must have happened in a run.
+func faultNames() []string {
+	names := []string{clientPause, clientKill}
+	for _, f := range serverFaults {
+		names = append(names, f.name)
+	}
+	return names
+}
+
+// unseen are the faults that never happened.
+func unseen(windows []window) []string {
+	return slices.DeleteFunc(faultNames(), func(name string) bool {
+		return slices.ContainsFunc(windows, func(w window) bool { return w.name == name })
+	})
+}
+
+// print shows what happened.
+func (h history) print(out io.Writer) {
+	counts := map[do]map[result]int{acquire: {}, extend: {}, release: {}}
+	for _, o := range h.ops {
+		counts[o.do][o.result]++
+	}
+	fmt.Fprintf(out, "  %.0f s, %d processes, one after the other in %d places\n", h.lasted.Seconds(), h.started, processes)
+	for _, d := range []do{acquire, extend, release} {
+		n := counts[d]
+		fmt.Fprintf(out, "  %-8s %6d done, %5d held by another, %5d lost, %5d failed, %4d open\n", d, n[done], n[held], n[lost], n[failed], n[open])
+	}
+	var under time.Duration
+	for _, w := range h.windows {
+		under += time.Duration(w.end - w.begin)
+	}
+	fmt.Fprintf(out, "  %d fault windows, %.0f s in all:\n", len(h.windows), under.Seconds())
+	for _, name := range faultNames() {
+		n, span := 0, time.Duration(0)
+		for _, w := range h.windows {
+			if w.name == name {
+				n++
+				span += time.Duration(w.end - w.begin)
+			}
+		}
+		fmt.Fprintf(out, "    %-22s %4d, %6.1f s\n", name, n, span.Seconds())
+	}
+}
+
+// print shows what the checks found.
+func (v *verdict) print(out io.Writer) {
+	fmt.Fprintf(out, "  %d operations on %d keys, %d acquisitions\n", v.operations, v.keys, v.acquisitions)
+	fmt.Fprintf(out, "  duplicates=%d order=%d overlaps=%d illegal=%d unknown=%d large=%d; overlaps after a loss of the only memory, expected: %d\n",
+		v.duplicates, v.order, v.overlaps, v.illegal, v.unknown, v.large, v.expected)
+	for _, e := range v.examples {
+		fmt.Fprintf(out, "  VIOLATION: %s\n", e)
+	}
+}

@@ -1,0 +1,110 @@
+package main
+
+import (
+	"time"
+
+	"github.com/anishathalye/porcupine"
+)
+
+// The fenced mutex: what the lock is when nothing takes time. A grant needs the mutex free and a
+// larger token than the last. The holder can release it, and can lose it, by its own
+// doing or by the end of its promise: then the mutex may become free at any moment from there
+// on. A server that loses its memory frees the mutex; the tokens go on.
+type step int
+
+const (
+	stepGrant  step = iota // to this token
+	stepMaybe              // a grant that nobody heard of: its token is unknown, and it may not have been
+	stepExtend             // confirmed: the token holds the mutex
+	stepFree               // a confirmed release: the token held the mutex
+	stepLose               // the token's mutex becomes free, if it still is its
+	stepForget             // the mutex becomes free, whoever held it
+)
+
+type input struct {
+	step  step
+	token int64
+}
+
+// A mutex is the state: the last token granted, and the one that holds the mutex, or 0.
+type mutex struct{ last, holder int64 }
+
+func (m mutex) take(in input) (bool, mutex) {
+	switch in.step {
+	case stepGrant:
+		return m.holder == 0 && in.token > m.last, mutex{in.token, in.token}
+	case stepMaybe:
+		return true, m
+	case stepExtend:
+		return m.holder == in.token, m
+	case stepFree:
+		return m.holder == in.token, mutex{m.last, 0}
+	case stepLose:
+		if m.holder == in.token {
+			return true, mutex{m.last, 0}
+		}
+		return m.last >= in.token, m // it was granted and freed before: by a loss of memory
+	default:
+		return true, mutex{m.last, 0}
+	}
+}
+
+var fencedMutex = porcupine.Model{
+	Init: func() any { return mutex{} },
+	Step: func(state, in, _ any) (bool, any) { return state.(mutex).take(in.(input)) },
+}
+
+// A loss is a span in which a server lost its memory, and with it the locks.
+type loss struct{ from, until int64 }
+
+// modelHistory is what the operations of one key mean to the model. What the client didn't
+// hear of is left open: it returns after everything else.
+//
+// An operation that was refused, and an extension that was not confirmed, say nothing and are not in it.
+// In the model one that is extended and one that isn't are free to be lost only after the
+// promise, so to leave them out permits nothing.
+func modelHistory(ops []operation, losses []loss) []porcupine.Operation {
+	var history []porcupine.Operation
+	add := func(process int64, call, back int64, s step, token int64) {
+		history = append(history, porcupine.Operation{ClientId: int(process), Input: input{s, token}, Call: call, Return: back})
+	}
+	first, last := int64(never), int64(0)
+	leases := leasesOf(ops)
+	tokens := map[[2]int64]int64{}
+	for _, l := range leases {
+		tokens[[2]int64{l.grant.process, l.grant.lease}] = l.grant.token
+	}
+	for _, o := range ops {
+		first, last = min(first, o.call), max(last, o.call)
+		token := tokens[[2]int64{o.process, o.lease}]
+		switch {
+		case o.do == acquire && o.result == done:
+			add(o.process, o.call, o.back, stepGrant, o.token)
+		case o.do == acquire && o.result == open:
+			add(o.process, o.call, never, stepMaybe, 0)
+		case o.do == extend && o.result == done:
+			add(o.process, o.call, o.back, stepExtend, token)
+		case o.do == release && o.result == done:
+			add(o.process, o.call, o.back, stepFree, token)
+		}
+		if o.back != never {
+			last = max(last, o.back)
+		}
+	}
+	for _, l := range leases {
+		if l.released == nil {
+			add(l.grant.process, max(l.until, l.grant.call), never, stepLose, l.grant.token)
+		}
+	}
+	for _, l := range losses {
+		if l.until >= first && l.from <= last {
+			add(0, l.from, l.until, stepForget, 0)
+		}
+	}
+	return history
+}
+
+// checkModel asks porcupine about one key.
+func checkModel(ops []operation, losses []loss, patience time.Duration) porcupine.CheckResult {
+	return porcupine.CheckOperationsTimeout(fencedMutex, modelHistory(ops, losses), patience)
+}

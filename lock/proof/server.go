@@ -1,0 +1,113 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"strings"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// portTaken is what redis-server says when another listens on its port.
+const portTaken = "Address already in use"
+
+// A server is a redis-server that keeps nothing on disk, so that a crash loses its memory. It
+// is always at the same address.
+type server struct {
+	path, port, addr string
+	admin            *redis.Client // past the proxy; for faults
+
+	process *process
+	log     *bytes.Buffer // to be read when it has ended
+}
+
+// startServer starts one on a free port. Another process can take the port before the server does;
+// then it is another.
+func startServer(ctx context.Context) (*server, error) {
+	path, err := exec.LookPath("redis-server")
+	if err != nil {
+		return nil, fmt.Errorf("the proof needs redis-server on the PATH: %w", err)
+	}
+	for tries := 0; ; tries++ {
+		port, err := freePort()
+		if err != nil {
+			return nil, err
+		}
+		s := &server{path: path, port: port, addr: net.JoinHostPort("127.0.0.1", port)}
+		s.admin = redis.NewClient(&redis.Options{
+			Addr: s.addr, MaxRetries: -1, DialerRetries: 1, DialTimeout: time.Second, ReadTimeout: 5 * time.Second,
+		})
+		err = s.run(ctx)
+		if err == nil {
+			return s, nil
+		}
+		s.close()
+		if tries == 10 || !strings.Contains(err.Error(), portTaken) {
+			return nil, err
+		}
+	}
+}
+
+func freePort() (string, error) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return "", err
+	}
+	_, port, err := net.SplitHostPort(l.Addr().String())
+	return port, errors.Join(err, l.Close())
+}
+
+// run starts the process, at first or after a kill, and returns when it answers.
+func (s *server) run(ctx context.Context) error {
+	s.log = &bytes.Buffer{}
+	cmd := exec.Command(s.path, "--port", s.port, "--bind", "127.0.0.1",
+		"--save", "", "--appendonly", "no", "--daemonize", "no", "--dir", os.TempDir())
+	cmd.Stdout, cmd.Stderr = s.log, s.log
+	var err error
+	if s.process, err = startProcess(cmd, nil); err != nil {
+		return err
+	}
+	if err := s.ready(ctx); err != nil {
+		s.process.kill()
+		return fmt.Errorf("redis-server on port %s did not start: %w\n%s", s.port, err, s.log)
+	}
+	return nil
+}
+
+// ready waits until the process answers, and no other that has the port.
+func (s *server) ready(ctx context.Context) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, 10*time.Second, errors.New("it does not answer"))
+	defer cancel()
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		if conn, err := net.Dial("tcp", s.addr); err == nil { // else the client would log each try
+			_ = conn.Close()
+			info, err := s.admin.Info(ctx, "server").Result()
+			if err == nil && strings.Contains(info, fmt.Sprintf("process_id:%d\r\n", s.process.cmd.Process.Pid)) {
+				return nil
+			}
+		}
+		select {
+		case <-tick.C:
+		case <-s.process.done:
+			return errors.New("it ended")
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+}
+
+// close ends the process, which has nothing to save.
+func (s *server) close() {
+	_ = s.admin.Close()
+	if s.process != nil {
+		s.process.kill()
+	}
+}

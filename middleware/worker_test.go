@@ -1,0 +1,133 @@
+package middleware_test
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/signalbox-go/signalbox"
+	"github.com/signalbox-go/signalbox/internal/redistest"
+	"github.com/signalbox-go/signalbox/internal/store"
+	"github.com/signalbox-go/signalbox/lock"
+	"github.com/signalbox-go/signalbox/middleware"
+	"github.com/signalbox-go/signalbox/scheduler"
+	"github.com/signalbox-go/signalbox/worker"
+)
+
+type note struct{ kind string }
+
+func (n note) Kind() string { return n.kind }
+
+// What becomes of the jobs of a worker whose handlers are under a lock for all and one of their
+// own, which is held by somebody or on a Redis that is down.
+func TestPoliciesInAWorker(t *testing.T) {
+	t.Parallel()
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	server := redistest.Start(t)
+	rdb, queue, key := server.Client(), redistest.Name(t), redistest.Name(t)
+	up := lock.New(rdb)
+	proxy := redistest.NewProxy(t, server.Addr())
+	proxy.Refuse(true)
+	down := lock.New(proxy.ClientWith(func(o *redis.UniversalOptions) { o.MaxRetries = -1 }))
+	holder, err := up.Acquire(ctx, key)
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	w, err := worker.New(rdb, worker.Config{Queues: worker.Queues{queue: {Concurrency: 10}}, Logger: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := scheduler.New(rdb, scheduler.Config{Logger: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	type end struct {
+		kind string
+		err  error
+	}
+	ends := make(chan end)
+	w.Use(func(next signalbox.Handler) signalbox.Handler {
+		return signalbox.HandlerFunc(func(ctx context.Context, job *signalbox.Job) error {
+			err := next.Handle(ctx, job)
+			select {
+			case ends <- end{job.Kind, err}:
+			case <-ctx.Done():
+			}
+			return err
+		})
+	}, middleware.Lock(up)) // for all, by the default key
+
+	forAll := func(job *signalbox.Job) string { return "signalbox:lock:" + job.ID + ":{" + queue + "}" }
+	ran := make(chan string, 10)
+	for kind, own := range map[string]signalbox.Middleware{
+		"drop":   middleware.Lock(up, middleware.Key(key), middleware.WhenHeld(middleware.Drop)),
+		"fail":   middleware.Lock(up, middleware.Key(key), middleware.WhenHeld(middleware.Fail)),
+		"snooze": middleware.Lock(down, middleware.Key(key), middleware.WhenDown(middleware.Snooze), middleware.RetryIn(time.Hour)),
+		"anyway": middleware.Lock(down, middleware.Key(key), middleware.WhenDown(middleware.RunAnyway)),
+		"wait":   middleware.Lock(up, middleware.Key(key), middleware.Wait(time.Minute)),
+	} {
+		w.HandleKind(kind, signalbox.HandlerFunc(func(ctx context.Context, job *signalbox.Job) error {
+			ran <- kind
+			want := forAll(job) // the innermost that is held
+			if kind == "wait" {
+				want = key
+			}
+			if lease, ok := lock.FromContext(ctx); !ok || lease.Key() != want {
+				t.Errorf("%s runs under %v", kind, lease)
+			}
+			return nil
+		}), worker.With(own))
+		if _, err := s.Enqueue(ctx, note{kind}, scheduler.Queue(queue), scheduler.MaxAttempts(1)); err != nil {
+			t.Fatal(err)
+		}
+	}
+
+	running, stop := context.WithCancel(ctx)
+	defer stop()
+	stopped := make(chan error)
+	go func() { stopped <- w.Run(running) }()
+	got := map[string]error{}
+	for len(got) < 5 {
+		select {
+		case e := <-ends:
+			got[e.kind] = e.err
+		case <-ctx.Done():
+			t.Fatalf("ended so far: %v", got)
+		}
+		if len(got) == 4 { // all but who waits
+			if err := holder.Release(ctx); err != nil {
+				t.Error(err)
+			}
+		}
+	}
+	stop()
+	if err := <-stopped; err != nil {
+		t.Error(err)
+	}
+	close(ran)
+	called := map[string]bool{}
+	for kind := range ran {
+		called[kind] = true
+	}
+	var snooze *signalbox.SnoozeError
+	if got["drop"] != nil || got["anyway"] != nil || got["wait"] != nil || !errors.Is(got["fail"], lock.ErrHeld) || !errors.As(got["snooze"], &snooze) {
+		t.Errorf("the jobs' ends: %v", got)
+	}
+	if len(called) != 2 || !called["anyway"] || !called["wait"] {
+		t.Errorf("called: %v", called)
+	}
+	q := store.New(rdb, queue)
+	c, err := q.Counts(context.Background())
+	if err != nil || c.Total.Completed != 3 || c.Due != 1 || c.Dead != 1 || c.Ready+c.Running != 0 {
+		t.Errorf("the queue: %+v, %v", c, err)
+	}
+	if err := q.Check(context.Background()); err != nil {
+		t.Error(err)
+	}
+}
