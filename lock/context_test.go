@@ -57,7 +57,7 @@ func TestJoinLeavesNothingBehind(t *testing.T) {
 	if ctx.Err() == nil || !errors.Is(context.Cause(ctx), errMine) || named.Err() != nil {
 		t.Errorf("after its end: %v, cause %v; the lease: %v", ctx.Err(), context.Cause(ctx), named.Err())
 	}
-	if n := runtime.NumGoroutine(); n != before {
+	if n := runtime.NumGoroutine(); n > before { // fewer, if what lingers of another test ends
 		t.Errorf("%d goroutines before, %d after", before, n)
 	}
 }

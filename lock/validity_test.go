@@ -165,7 +165,7 @@ func TestValidityNeedsNoGoroutine(t *testing.T) {
 	v.Extend(Now(), time.Hour)
 	child, cancel := context.WithCancel(context.WithValue(v.Context(), valueKey{}, 1))
 	defer cancel()
-	if n := runtime.NumGoroutine(); n != before {
+	if n := runtime.NumGoroutine(); n > before { // fewer, if what lingers of another test ends
 		t.Errorf("%d goroutines before, %d after", before, n)
 	}
 	v.End(ErrLost)
