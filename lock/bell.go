@@ -28,6 +28,7 @@ const (
 type bell struct {
 	redis   *Redis
 	channel string
+	deaf    bool // messages may go to another server than the one where it would listen
 
 	mu    sync.Mutex
 	users int
@@ -43,6 +44,9 @@ func (b *bell) init(r *Redis) {
 
 // enter begins to listen.
 func (b *bell) enter() {
+	if b.deaf {
+		return
+	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.users++
@@ -58,6 +62,9 @@ func (b *bell) enter() {
 
 // leave ends it, a moment after the last has left: who waits for a lock often does so again.
 func (b *bell) leave() {
+	if b.deaf {
+		return
+	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.users--
@@ -151,17 +158,14 @@ func (r *Redis) lookAll() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, l := range r.lines {
-		select {
-		case l.waiters[0].turns <- turn{}:
-		default:
-		}
+		l.waiters[0].look()
 	}
 }
 
 // heard reads a message of release.lua and gives the turn to who waits for it.
 func (r *Redis) heard(message string) {
-	fields := strings.SplitN(message, " ", 7)
-	if len(fields) != 7 {
+	fields := strings.SplitN(message, " ", 8)
+	if len(fields) != 8 {
 		return
 	}
 	n, err1 := strconv.Atoi(fields[1])
@@ -169,12 +173,13 @@ func (r *Redis) heard(message string) {
 	pause, err3 := strconv.Atoi(fields[3])
 	at, err4 := strconv.ParseInt(fields[4], 10, 64)
 	token, err5 := strconv.ParseInt(fields[5], 10, 64)
-	places, err6 := placesOf(fields[6:])
-	if errors.Join(err1, err2, err3, err4, err5, err6) != nil || pause < 0 || pause > 10 {
+	ms, err6 := strconv.Atoi(fields[6])
+	places, err7 := placesOf(fields[7:])
+	if errors.Join(err1, err2, err3, err4, err5, err6, err7) != nil || pause < 0 || pause > 10 || ms <= 0 {
 		return // none of ours
 	}
 	r.tell(places[0], turn{
 		value: fields[0], row: row{n, since}, pause: time.Duration(pause) * time.Millisecond,
-		offered: token, at: at,
+		offered: token, at: at, ttl: time.Duration(ms) * time.Millisecond,
 	})
 }

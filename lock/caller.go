@@ -182,11 +182,15 @@ func (c *caller) send(k *call) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.waiting = append(c.waiting, k)
-	switch {
-	case c.resting > 0:
-		c.resting--
-		c.wake <- struct{}{}
-	case c.flights < maxFlights || c.alone:
+	if c.resting > 0 {
+		select {
+		case c.wake <- struct{}{}:
+			c.resting--
+			return
+		default: // as many as it has room for are waking up
+		}
+	}
+	if c.flights < maxFlights || c.resting > 0 || c.alone {
 		c.flights++
 		c.done.Go(c.fly)
 	}

@@ -21,7 +21,7 @@ type confirmation struct {
 
 // offered takes an offer whose time began after sent.
 func (l *redisLock) offered(ctx context.Context, sent Instant, t turn) error {
-	ttl := l.redis.offerTTL()
+	ttl := t.ttl
 	if err := l.granted(ctx, sent, ttl, t.value, t.offered, t.row); err != nil {
 		return err
 	}
@@ -30,7 +30,7 @@ func (l *redisLock) offered(ctx context.Context, sent Instant, t turn) error {
 	l.confirm = c
 	c.timer = time.AfterFunc(ttl/8, func() {
 		defer close(c.done)
-		for l.Extend(ctx) != nil && l.validity.Err() == nil {
+		for l.extendWithin(ctx, ttl/4) != nil && l.validity.Err() == nil {
 			select {
 			case <-time.After(ttl / 16):
 			case <-ctx.Done():
@@ -39,6 +39,13 @@ func (l *redisLock) offered(ctx context.Context, sent Instant, t turn) error {
 		}
 	})
 	return nil
+}
+
+// extendWithin bounds the call, which a release waits for.
+func (l *redisLock) extendWithin(ctx context.Context, d time.Duration) error {
+	ctx, cancel := context.WithTimeout(ctx, d)
+	defer cancel()
+	return l.Extend(ctx)
 }
 
 // end ends it and waits until it has ended.

@@ -38,7 +38,8 @@ type turn struct {
 	token   int64         // not 0: it has been acquired, with this token,
 	start   Instant       // by a call that began then
 	offered int64         // or else, if not 0, it is ours with this token for the time of an offer,
-	at      int64         // which began after we were put in line at this µs of the server's clock
+	at      int64         // which began after we were put in line at this µs of the server's clock,
+	ttl     time.Duration // and is so long
 	row     row           // what it goes on
 	pause   time.Duration // let others be first for so long
 }
@@ -62,13 +63,14 @@ func (r *Redis) tryOnce(ctx context.Context, l *redisLock) error {
 // wait waits until the locks are granted, ctx ends or Redis fails.
 func (r *Redis) wait(ctx context.Context, l *redisLock) error {
 	held, err, told := refusal{ours: true}, ErrHeld, false
+	missed := r.missed.Load()
 	if !r.waitedFor(l.places) { // else it is not our turn
 		channel := r.bell.listening()
 		held, err = r.try(ctx, l, newValue(), channel)
 		told = channel != ""
 	}
 	for err == ErrHeld { // and nothing more: the waiting goes on
-		s := stand{redis: r, lock: l, held: held, told: told, at: held.at, sent: held.sent}
+		s := stand{redis: r, lock: l, held: held, told: told, at: held.at, sent: held.sent, missed: missed}
 		held, err = s.wait(ctx)
 		told = false
 	}
@@ -107,6 +109,9 @@ func (r *Redis) leave(p place, w *waiter, granted bool) {
 		delete(r.lines, p.lock)
 	} else if i == 0 {
 		l.waiters[0].first <- granted
+		if !granted { // what it was told goes with it
+			l.waiters[0].look()
+		}
 	}
 	var left turn
 	select {
@@ -145,10 +150,26 @@ func (r *Redis) tell(p place, t turn) {
 			w.turns <- t
 		}
 		t = turn{}
+	} else if t.value != "" {
+		r.missed.Add(1)
 	}
 	r.mu.Unlock()
 	r.passOn(p, before)
 	r.passOn(p, t)
+}
+
+// look has a waiter look. The lockers' mutex is held.
+func (w *waiter) look() {
+	select {
+	case w.turns <- turn{}:
+	default:
+	}
+}
+
+func (r *Redis) look(w *waiter) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	w.look()
 }
 
 // give releases a lock with this value, to the first in line if there is one. keep is how
@@ -165,9 +186,10 @@ func (r *Redis) give(ctx context.Context, p place, value string, s row, keep tim
 			value, next.value, owner, r.ttl.Milliseconds(), r.offerTTL().Milliseconds(), fenceTTL.Milliseconds(),
 			s.n, s.since, max(0, (keep + time.Millisecond - 1).Milliseconds()), r.cluster, p.lock,
 		},
-		func(_ context.Context, reply any, _ error) {
-			if g, err := parseReleased(reply); err == nil && g.token != 0 {
-				r.tell(p, next) // granted to us while we thought that Redis hangs
+		func(_ context.Context, reply any, err error) {
+			g, _ := parseReleased(reply)
+			if g.token != 0 || err != nil && owner != "" {
+				r.tell(p, next) // it was granted to us, or may have been, and nobody heard of it
 			}
 		})
 	if isWrongType(err) {
@@ -194,6 +216,8 @@ type stand struct {
 	told  bool    // Redis has our channel and tells when the lock is free
 	at    int64   // when it put us in line, by its clock; 0: unknown
 	sent  Instant // and the call that did was sent then
+	// missed is how many turns of this process were missed before that call.
+	missed int64
 }
 
 // wait returns when the locks are granted, with ErrHeld when it is another key's lock that
@@ -203,6 +227,9 @@ func (s *stand) wait(ctx context.Context) (held refusal, err error) {
 	p := s.lock.places[key]
 	w := r.join(p.lock)
 	defer func() { r.leave(p, w, err == nil) }()
+	if r.missed.Load() != s.missed {
+		s.told = false // it may have been for us
+	}
 	var handed bool // the holder is of this process, and tells us
 	select {
 	case handed = <-w.first:
@@ -214,10 +241,7 @@ func (s *stand) wait(ctx context.Context) (held refusal, err error) {
 	if handed {
 		s.held = refusal{key: key, for_: r.ttl, ours: true}
 	} else if !s.told && r.bell.listening() != "" {
-		select {
-		case w.turns <- turn{}: // say where we are to be told; else the bell has us look when it is ready
-		default:
-		}
+		r.look(w) // and say where we are to be told; else the bell has us look when it is ready
 	}
 	timer := time.NewTimer(s.patience(handed))
 	defer timer.Stop()
@@ -282,7 +306,7 @@ func (s *stand) ask(ctx context.Context, t turn) (err error) {
 // fresh tells whether an offer can be used as it is. Its time began after the call was sent that put us
 // in line where it found us, so that call is what it counts from; and enough of it must be left.
 func (s *stand) fresh(t turn) bool {
-	return t.offered != 0 && t.at == s.at && len(s.lock.places) == 1 && time.Since(s.sent.mono) < s.redis.offerTTL()/4
+	return t.offered != 0 && t.at == s.at && len(s.lock.places) == 1 && time.Since(s.sent.mono) < t.ttl/4
 }
 
 // patience is how long to wait for a turn before looking: until the holder's TTL is over, or

@@ -174,6 +174,65 @@ func TestOffersToTheDead(t *testing.T) {
 	}
 }
 
+// An offer lives as long as who made it said, whatever the TTL of who takes it.
+func TestOfferOfAShorterTTL(t *testing.T) {
+	t.Parallel()
+	rdb, key := redistest.Start(t).Client(), redistest.Name(t)
+	const ttl = 600 * time.Millisecond
+	held := acquire(t, New(rdb, TTL(ttl)), key).(*redisLock)
+	held.row = row{1, time.Now().Add(time.Hour).UnixMicro()}
+	waiter := waitFor(t, New(rdb), key)
+	inLine(t, rdb, key, 1)
+	stood := time.Now()
+	release(t, held)
+	l := (<-waiter).must(t)
+	if l.confirm != nil && l.confirm.timer.Stop() { // else it has been extended on a slow machine
+		if latest := stood.Add(drifted(ttl)); l.Until().After(latest) {
+			t.Errorf("it promises %v more than the offer has", l.Until().Sub(latest))
+		}
+		l.confirm.timer.Reset(0)
+	}
+	release(t, l)
+}
+
+// The reply to a release that granted the lock to the next of the process is lost, and the
+// client repeats nothing.
+func TestLostRotation(t *testing.T) {
+	t.Parallel()
+	s, key := redistest.Start(t), redistest.Name(t)
+	proxy := redistest.NewProxy(t, s.Addr())
+	locker := New(proxy.ClientWith(func(o *redis.UniversalOptions) { o.MaxRetries = -1 }), TTL(time.Hour))
+	release(t, acquire(t, locker, key+"-other")) // the server knows the scripts
+	held := acquire(t, locker, key).(*redisLock)
+	held.row = row{1, time.Now().Add(time.Hour).UnixMicro()}
+	waiter := waitFor(t, locker, key)
+	inLine(t, s.Client(), key, 1)
+	cut := proxy.CutReply(redistest.Command("EVALSHA", releaseScript.Hash()), 1)
+	if err := held.Release(t.Context()); err == nil {
+		t.Error("the reply was not cut")
+	}
+	<-cut
+	release(t, (<-waiter).must(t))
+}
+
+// The token counter is ahead of the server's clock, which was stepped back.
+func TestTurnsWithACounterAhead(t *testing.T) {
+	t.Parallel()
+	rdb, key := redistest.Start(t).Client(), redistest.Name(t)
+	do(t, rdb, "SET", fence(t, key), time.Now().Add(10*time.Second).UnixMicro())
+	held := acquire(t, New(rdb), key).(*redisLock)
+	waiter := waitFor(t, New(rdb), key)
+	inLine(t, rdb, key, 1)
+	held.row = row{15, held.Token()}
+	start := time.Now()
+	release(t, held)
+	l := (<-waiter).must(t)
+	if took := time.Since(start); took >= oursLook {
+		t.Errorf("it was not told, and found out by a look after %v", took)
+	}
+	release(t, l)
+}
+
 // After 16 grants in a row the key is free for all, but reserved among ours for the first
 // in line; others' clients get their turn.
 func TestKeyIsFreeNowAndThen(t *testing.T) {
@@ -270,7 +329,7 @@ func TestWaitersThatLeave(t *testing.T) {
 	for i := range 24 {
 		wg.Go(func() {
 			for range 30 {
-				ctx, cancel := context.WithTimeout(t.Context(), rand.N(3*time.Millisecond))
+				ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond+rand.N(9*time.Millisecond))
 				l, err := lockers[i%3].Acquire(ctx, key)
 				cancel()
 				if err != nil {

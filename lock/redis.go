@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -80,6 +81,8 @@ type Redis struct {
 
 	mu    sync.Mutex
 	lines map[string]*line // of the keys that somebody in this process waits for
+
+	missed atomic.Int64 // turns that came when nobody stood in line
 }
 
 var _ Locker = (*Redis)(nil)
@@ -105,10 +108,14 @@ func New(rdb Client, opts ...Option) *Redis {
 	if rdb == nil {
 		r.err = errors.Join(fmt.Errorf("%w: New needs a Redis client, not nil", ErrInvalid), r.err)
 	}
-	if _, ok := rdb.(*redis.ClusterClient); ok {
-		r.cluster = "1"
-	}
 	r.bell.init(r)
+	switch rdb.(type) {
+	case *redis.Client:
+	case *redis.ClusterClient:
+		r.cluster = "1"
+	default:
+		r.bell.deaf = true
+	}
 	return r
 }
 

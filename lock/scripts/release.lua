@@ -26,9 +26,9 @@
 --          {0}          the lock is gone
 --          {-1}         the lock is another's
 -- Errors   WRONGTYPE   somebody put another type in one of the places
--- Message  "<value> <grants in a row> <first of them> <pause> <at> <token> <key>": whoever gets
---          it may acquire the lock with this value, after the pause. If it has a token, the
---          lock is its own already, for a time that began after it was put in line at <at>
+-- Message  "<value> <grants in a row> <first of them> <pause> <at> <token> <ms> <key>": whoever
+--          gets it may acquire the lock with this value, after the pause. If it has a token, the
+--          lock is its own already, for so many ms from a moment after it was put in line at <at>
 local held = redis.pcall('GET', KEYS[1])
 if type(held) == 'table' then return held end
 local value, offered = ARGV[1], ARGV[2]
@@ -42,7 +42,8 @@ if type(last) == 'table' then
   if held == value then redis.call('DEL', KEYS[1]) return {1, 0} end
   return last
 end
-if held ~= value then
+-- Who has a reservation and doesn't use it passes it on, as a holder does.
+if held ~= value and not (not held and by == value and owner == '*') then
   if by == offered and held == offered and ARGV[3] ~= '' and owner ~= '*' then return {2, decimal(last)} end
   if held == offered or by == offered or (not held and by == value) then return {1, 0} end
   return {held and -1 or 0}
@@ -69,7 +70,7 @@ end
 local pause = 0
 if over and since > 0 then
   -- A sixteenth of the time, so that a client that looks at random finds it free.
-  pause = math.min(math.floor((now - since) / 16000), 10)
+  pause = math.max(0, math.min(math.floor((now - since) / 16000), 10))
   row, since = 0, 0
 end
 local token = over and 0 or math.max(last + 1, now)
@@ -79,7 +80,7 @@ for _ = 1, 8 do -- who died is passed by, a few at a time
   if first.err or not first[1] then break end
   local channel, name = string.match(first[1], '^(%S+) (.+)$')
   local heard = channel and redis.pcall('PUBLISH', channel,
-    string.format('%s %d %.0f %d %s %.0f %s', offered, row, since, pause, first[2], token, ARGV[11]))
+    string.format('%s %d %.0f %d %s %.0f %s %s', offered, row, since, pause, first[2], token, ARGV[5], ARGV[11]))
   if type(heard) == 'number' and (heard > 0 or ARGV[10] == '1') then
     told = name
     break
