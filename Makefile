@@ -52,6 +52,10 @@ lock-proof: ## scenarios and histories of the locks under faults, kept in docs/r
 cron: ## ten scheduler processes run one entry for 30 s, one killed and one started on the way
 	go test ./scheduler -run TestTenProcesses -cron.duration=30s -count=1 -v
 
+.PHONY: model
+model: ## check the model of the lock and the token with spin (lock/model/run.sh -long for more)
+	lock/model/run.sh
+
 .PHONY: quickstart
 quickstart: ## run the example of the README
 	go run ./examples/quickstart

@@ -1,0 +1,573 @@
+/* The lock and the token of lock.Redlock, for spin. README.md tells how to run it and what came of it.
+ *
+ * What is modelled: three nodes, each with the lock (a string with the holder's value) and the
+ * record (the register of tokens: the last one voted for, and for which attempt), as
+ * ../scripts/redlock_*.lua keep them, and two or three attempts to acquire the one lock, as
+ * election.go, claim.go and redlock_lock.go make them. Every step below is one run of a script
+ * on one node, one decision of a client, or one thing that happens to either.
+ *
+ * What is abstracted, and why that hides nothing:
+ *
+ * Messages. What a client has sent is in the air for ever, for every node: a node may run it
+ *   at any moment, never, and any number of times. That is delay, loss, duplication, overtaking
+ *   and late arrival in one. What a node has answered stays answered: the client acts on it
+ *   at any moment, or never. So neither needs a queue. What a real network does is part of this.
+ * Pauses and crashes of clients. A client's steps may come at any moment, and none must come.
+ * The moment of return. A client returns in the step that finds its quorum. In truth it is later,
+ *   and then fewer attempts begin after it: what is checked here is more.
+ * Proposals. Any token at any time, for the first round as for the second, which needs no
+ *   refusal to begin. What the code proposes is among them.
+ * The nodes' clocks. A node without a record refuses tokens that are not ahead of its clock, and
+ *   any node refuses those that are an hour ahead of it. Here any node may refuse any token
+ *   (it gives the lock without a vote, or does nothing at all), so every clock is covered.
+ * Time (-DTIMED). The assumption of Redlock is that a node lets no lock end before the end of
+ *   the validity that its holder reckons from the moment before it asked: ttl on the node's
+ *   clock, since a later moment, against ttl - ttl*0.01 - 2ms on the client's. Only this
+ *   order is used, so the model has no clock but the fact that an attempt's validity is over,
+ *   which becomes true at any moment, and before which no node expires that lock.
+ *   Without -DTIMED a lock may expire at any moment, and nobody asks for the validity.
+ * Losses of memory (-DLOSSES=n). A node forgets its lock and its record at any moment, n times in
+ *   all. It doesn't count (it runs no script) until what it forgot has ended, and its clock, no
+ *   less than any token that it voted for, stands in for the record. That is the restart
+ *   delay's promise; how clients find out is not modelled.
+ * Attempts are alike, so they begin in the order of their numbers. Nodes are alike, so with -DSORT
+ *   states that differ in the names of nodes are searched once. Tokens are only ever
+ *   compared, so with -DRANKS they are kept as ranks, and none is left out.
+ *
+ * The bounds: -DATTEMPTS, 2 or 3; two rounds an attempt, of which -DAGAIN attempts may have the
+ * second; one extend an attempt; -DTOKENS, the number of different tokens, without effect from twice
+ * the number of attempts on; -DLOSSES. Messages have none.
+ *
+ * The parts, since three attempts with all of them are too many states:
+ *   -DNOLOCK      the register alone: a node votes without looking at the lock. It can do all
+ *                 that it can do with the lock and without -DTIMED, where the lock may expire, and
+ *                 be taken again by a duplicate, between any two steps.
+ *   -DNOREGISTER  the lock alone: a node that holds the lock for an attempt votes for it. It can do
+ *                 all that it can do with the register, which only makes it vote less.
+ *
+ * What is checked, each when an attempt returns with a token:
+ *   -DUNIQUE      no attempt has returned with this token before.
+ *   -DORDER       the token is larger than those of all attempts that had returned when it began.
+ *   -DEXCLUSION   no other holder is valid (needs -DTIMED).
+ *   -DREACH=...   that this is not so. It must be so in some run, else the rest says nothing.
+ *                 -DBYTURNS (an attempt begins when the one before has returned) and -DSECONDONLY
+ *                 (no votes in the first round) leave runs out, to find one sooner.
+ *
+ * The variants, each of which must be found to be broken:
+ *   -DNOHELD      a node votes without looking whose lock it is.
+ *   -DNOCOMPARE   a node stores the token that it is told, be it larger or not.
+ *   -DINCR        a node counts grants, and the largest count of a quorum is the token.
+ *   -DFORGET      a node that loses its memory counts at once, from nothing.
+ *   -DDELANY      a release deletes the lock, whosever it is.
+ */
+
+#ifndef ATTEMPTS
+#define ATTEMPTS 2
+#endif
+#ifndef TOKENS
+#define TOKENS 4        /* at most 6 */
+#endif
+#ifndef LOSSES
+#define LOSSES 0        /* how often a node loses its memory */
+#endif
+#ifndef AGAIN
+#define AGAIN ATTEMPTS  /* how many attempts may propose again */
+#endif
+#define NODES 3
+#define QUORUM 2
+
+/* An attempt, and what became of it. One whose client has died stays what it is. */
+#define IDLE 0
+#define TRYING 1
+#define HOLDS 2         /* Acquire has returned with a token; whether it is valid is another question */
+#define GONE 3          /* released, or given up: releases are in the air */
+
+byte phase[ATTEMPTS];
+byte first[ATTEMPTS];   /* the proposal of the first round, in the air; 0: none */
+byte second[ATTEMPTS];  /* and that of the second */
+byte before[ATTEMPTS];  /* the largest token that somebody had returned with when it began */
+byte extended[ATTEMPTS];/* 1: an extend is in the air; 2: a quorum has said yes in time */
+byte over[ATTEMPTS];    /* 1: the validity reckoned from the acquire is over; 2: also from the extend */
+
+/* A node. Attempt a is a+1 here, and 0 is nobody. */
+byte held[NODES];       /* the lock's value */
+bit later[NODES];       /* it was extended: it ends with the validity reckoned from there */
+byte last[NODES];       /* the record: the token */
+byte by[NODES];         /* and the attempt */
+bit away[NODES];        /* it lost its memory and doesn't count yet; held is then what it forgot */
+
+/* What the node has answered, a bit for each attempt: votes for its first and its second
+ * proposal, and the extend. They are cleared when they don't matter any more. */
+byte voted1[NODES];
+byte voted2[NODES];
+byte prolonged[NODES];
+
+byte losses;
+byte again;             /* second rounds */
+byte granted;           /* a bit for each token that was granted */
+byte largest;           /* of those */
+#ifdef RANKS
+byte ranks;             /* tokens proposed, without the repeated */
+#endif
+#ifdef REACH
+byte rounds1, rounds2;  /* how many returned by their first round, and by their second */
+#endif
+
+#ifdef INCR
+byte counted[9];        /* [3*node + attempt]: the count that the node has answered */
+#endif
+
+byte i, tmp;            /* inside of a step only: they are 0 between two */
+
+#define BIT(a) (1 << (a))
+#define HAS(set, a) (((set) >> (a)) & 1)
+#define COUNT(votes, a) (HAS(votes[0], a) + HAS(votes[1], a) + HAS(votes[2], a))
+
+/* ---- Nodes that are alike ---- */
+
+#ifdef SORT
+#define KEY(n) ((((((((held[n]*2 + later[n])*2 + away[n])*8 + last[n])*4 + by[n])*8 + voted1[n])*8 + voted2[n])*8) + prolonged[n])
+#define SWAP(v, m, n) tmp = v[m]; v[m] = v[n]; v[n] = tmp
+inline swap(m, n) {
+	SWAP(held, m, n); SWAP(later, m, n); SWAP(last, m, n); SWAP(by, m, n); SWAP(away, m, n);
+	SWAP(voted1, m, n); SWAP(voted2, m, n); SWAP(prolonged, m, n);
+	printf("   (nodes %d and %d change names)\n", m, n)
+}
+/* Ends each step that changes a node. */
+inline sort() {
+	if :: KEY(0) > KEY(1) -> swap(0, 1) :: else fi;
+	if :: KEY(1) > KEY(2) -> swap(1, 2) :: else fi;
+	if :: KEY(0) > KEY(1) -> swap(0, 1) :: else fi;
+	tmp = 0
+}
+#else
+inline sort() { skip }
+#endif
+
+/* ---- What a client does ---- */
+
+inline forget_answers(a) {
+	i = 0;
+	do
+	:: i < NODES ->
+		voted1[i] = voted1[i] & ~BIT(a);
+		voted2[i] = voted2[i] & ~BIT(a);
+		prolonged[i] = prolonged[i] & ~BIT(a);
+		i++
+	:: else -> break
+	od;
+	i = 0
+}
+
+/* With -DRANKS tokens are kept as their ranks among those proposed. A proposal is one of those, or
+ * a fresh one between two of them, for which the larger ones move up. That is any token. */
+#ifdef RANKS
+#define CAN_BE(t, fresh) (fresh -> ranks < TOKENS && t <= ranks+1 : t <= ranks)
+#define MOVE(v, t) if :: v >= t -> v++ :: else fi
+inline choose(t, fresh) {
+	if
+	:: fresh ->
+		ranks++;
+		i = 0;
+		do
+		:: i < NODES -> MOVE(last[i], t); i++
+		:: else -> break
+		od;
+		i = 0;
+		do
+		:: i < ATTEMPTS -> MOVE(first[i], t); MOVE(second[i], t); MOVE(before[i], t); i++
+		:: else -> break
+		od;
+		i = 0;
+		MOVE(largest, t);
+		granted = (granted & (BIT(t)-1)) | ((granted >> t) << (t+1));
+		printf("   (tokens from %d on are called one more)\n", t)
+	:: else
+	fi
+}
+#else
+#define CAN_BE(t, fresh) true
+inline choose(t, fresh) { skip }
+#endif
+
+#ifdef BYTURNS
+#define NEXT(p) (p == HOLDS || p == GONE)
+#else
+#define NEXT(p) (p != IDLE)
+#endif
+
+inline begin(a, t, fresh) {
+	d_step {
+		phase[a] == IDLE && (a == 0 || NEXT(phase[(a+ATTEMPTS-1)%ATTEMPTS])) && CAN_BE(t, fresh) ->
+		choose(t, fresh);
+		phase[a] = TRYING;
+		first[a] = t;
+		before[a] = largest;
+		printf("attempt %d begins: it proposes %d to all nodes\n", a, t)
+	}
+}
+
+/* The second round: only nodes that hold the lock for it will vote. */
+inline propose_again(a, t, fresh) {
+	d_step {
+		phase[a] == TRYING && second[a] == 0 && again < AGAIN && (fresh || first[a] != t) && CAN_BE(t, fresh) ->
+		choose(t, fresh);
+		second[a] = t;
+		again++;
+		printf("attempt %d proposes %d in a second round\n", a, t)
+	}
+}
+
+#ifdef TIMED
+#define IN_TIME(a) (over[a] == 0)
+#define VALID(b) (phase[b] == HOLDS && over[b] < (extended[b] == 2 -> 2 : 1))
+#else
+#define IN_TIME(a) true
+#define VALID(b) false
+#endif
+
+#if ATTEMPTS == 2
+#define OTHER_VALID(a) VALID(1-a)
+#else
+#define OTHER_VALID(a) (VALID((a+1)%3) || VALID((a+2)%3))
+#endif
+
+inline returns(a, t) {
+	printf("attempt %d returns with token %d\n", a, t);
+#ifdef UNIQUE
+	assert(!HAS(granted, t));           /* no token is granted twice */
+#endif
+#ifdef ORDER
+	assert(t > before[a]);              /* tokens are in real-time order */
+#endif
+#ifdef EXCLUSION
+	assert(!OTHER_VALID(a));            /* at most one valid holder */
+#endif
+	phase[a] = HOLDS;
+	before[a] = 0;
+#ifdef UNIQUE
+	granted = granted | BIT(t);
+#endif
+#ifdef ORDER
+	if :: t > largest -> largest = t :: else fi;
+#endif
+	forget_answers(a);
+	sort()
+}
+
+#ifdef REACH
+#define REACHED assert(!(REACH))
+#define ROUND(r) r++
+#else
+#define REACHED skip
+#define ROUND(r) skip
+#endif
+
+/* A quorum has voted for the same token, and validity is left. */
+inline win1(a) {
+	d_step {
+		phase[a] == TRYING && IN_TIME(a) && COUNT(voted1, a) >= QUORUM ->
+		returns(a, first[a]);
+		ROUND(rounds1);
+		REACHED
+	}
+}
+
+inline win2(a) {
+	d_step {
+		phase[a] == TRYING && IN_TIME(a) && COUNT(voted2, a) >= QUORUM ->
+		returns(a, second[a]);
+		ROUND(rounds2);
+		REACHED
+	}
+}
+
+#ifdef INCR
+#define GOT(n, a) counted[3*(n) + (a)]
+inline win_most(a, m, n) {
+	d_step {
+		phase[a] == TRYING && IN_TIME(a) && GOT(m, a) && GOT(n, a) ->
+		tmp = (GOT(m, a) > GOT(n, a) -> GOT(m, a) : GOT(n, a));
+		returns(a, tmp);
+		tmp = 0
+	}
+}
+#endif
+
+/* The validity that the client reckons ends. */
+inline end_validity(a) {
+	d_step {
+		phase[a] != IDLE && over[a] < (extended[a] -> 2 : 1) ->
+		over[a] = over[a] + 1;
+		if
+		:: over[a] == 1 -> printf("attempt %d: the validity from its acquire is over\n", a)
+		:: else -> printf("attempt %d: the validity from its extend is over\n", a)
+		fi
+	}
+}
+
+inline extend(a) {
+	d_step {
+		phase[a] == HOLDS && over[a] == 0 && extended[a] == 0 ->
+		extended[a] = 1;
+		printf("attempt %d asks all nodes to extend\n", a)
+	}
+}
+
+/* A quorum still had the lock, and the validity has not ended meanwhile. */
+inline keep(a) {
+	d_step {
+		phase[a] == HOLDS && over[a] == 0 && extended[a] == 1 && COUNT(prolonged, a) >= QUORUM ->
+		extended[a] = 2;
+		forget_answers(a);
+		printf("attempt %d is extended\n", a);
+		sort();
+		REACHED
+	}
+}
+
+/* Release, or the end of an attempt that failed, or whose caller's ctx ended. */
+inline release(a) {
+	d_step {
+		phase[a] == TRYING || phase[a] == HOLDS ->
+		phase[a] = GONE;
+		before[a] = 0;
+		forget_answers(a);
+		printf("attempt %d tells all nodes to release\n", a);
+		sort()
+	}
+}
+
+/* ---- What a node does with what it is told, each as one script ---- */
+
+/* Does the register let the node vote? */
+#ifdef NOCOMPARE
+#define MORE(a, n, t) true
+#else
+#define MORE(a, n, t) (last[n] < t || last[n] == t && by[n] == a+1)
+#endif
+
+#ifdef NOLOCK
+#define MAY_TAKE(a, n) true
+#define HAS_LOCK(a, n) true
+#define TAKE(a, n) skip
+#else
+#ifdef NOHELD
+#define MAY_TAKE(a, n) (!away[n])
+#define HAS_LOCK(a, n) (!away[n])
+#else
+#define MAY_TAKE(a, n) (!away[n] && (held[n] == 0 || held[n] == a+1))
+#define HAS_LOCK(a, n) (!away[n] && held[n] == a+1)
+#endif
+#define TAKE(a, n) if :: held[n] == 0 -> held[n] = a+1 :: else fi
+#endif
+
+/* redlock_acquire.lua with ARGV[6] = 1: takes the lock if it is free, and votes. */
+inline vote1(a, n) {
+	d_step {
+#ifdef NOREGISTER
+		phase[a] != IDLE && MAY_TAKE(a, n) ->
+#else
+		phase[a] != IDLE && MAY_TAKE(a, n) && MORE(a, n, first[a]) ->
+		last[n] = first[a];
+		by[n] = a+1;
+#endif
+		TAKE(a, n);
+		if :: phase[a] == TRYING -> voted1[n] = voted1[n] | BIT(a) :: else fi;
+		printf("node %d (its lock: attempt %d, -1 none) votes for attempt %d's first proposal, %d\n", n, held[n]-1, a, first[a]);
+		sort()
+	}
+}
+
+/* The same where the register or the clock is against it. */
+inline take(a, n) {
+	d_step {
+		phase[a] != IDLE && !away[n] && held[n] == 0 ->
+		held[n] = a+1;
+		printf("node %d gives the lock to attempt %d, but %d no vote\n", n, a, first[a]);
+		sort()
+	}
+}
+
+/* redlock_acquire.lua with ARGV[6] = 0: votes only. */
+inline vote2(a, n) {
+	d_step {
+		second[a] != 0 && HAS_LOCK(a, n) && MORE(a, n, second[a]) ->
+		last[n] = second[a];
+		by[n] = a+1;
+		if :: phase[a] == TRYING -> voted2[n] = voted2[n] | BIT(a) :: else fi;
+		printf("node %d (its lock: attempt %d, -1 none) votes for attempt %d's second proposal, %d\n", n, held[n]-1, a, second[a]);
+		sort()
+	}
+}
+
+#ifdef INCR
+/* Instead of both: takes the lock if it is free and counts, once for each attempt. */
+inline count(a, n) {
+	d_step {
+		phase[a] != IDLE && MAY_TAKE(a, n) && GOT(n, a) == 0 ->
+		TAKE(a, n);
+		last[n] = last[n] + 1;
+		GOT(n, a) = last[n];
+		printf("node %d: the lock is attempt %d's, and it is number %d\n", n, a, last[n])
+	}
+}
+#endif
+
+/* redlock_extend.lua */
+inline prolong(a, n) {
+	d_step {
+		extended[a] != 0 && !away[n] && held[n] == a+1 ->
+		later[n] = 1;
+		if :: phase[a] == HOLDS && extended[a] == 1 -> prolonged[n] = prolonged[n] | BIT(a) :: else fi;
+		printf("node %d: attempt %d's lock is extended\n", n, a);
+		sort()
+	}
+}
+
+/* redlock_release.lua */
+#ifdef DELANY
+#define TO_DELETE(a, n) (held[n] != 0)
+#else
+#define TO_DELETE(a, n) (held[n] == a+1)
+#endif
+inline delete(a, n) {
+	d_step {
+		phase[a] == GONE && !away[n] && TO_DELETE(a, n) ->
+		printf("node %d: attempt %d's release deletes the lock of attempt %d\n", n, a, held[n]-1);
+		held[n] = 0;
+		later[n] = 0;
+		sort()
+	}
+}
+
+/* ---- What happens to a node ---- */
+
+#ifdef TIMED
+#define ENDED(a, n) (over[a] > later[n])
+#else
+#define ENDED(a, n) true
+#endif
+/* The lock expires; on a node that forgot it, it would have: from then on the node counts. */
+inline expire(a, n) {
+	d_step {
+		held[n] == a+1 && ENDED(a, n) ->
+		if
+		:: away[n] -> printf("node %d: attempt %d's lock, that it forgot, would have expired: the node counts again\n", n, a)
+		:: else -> printf("node %d: attempt %d's lock expires\n", n, a)
+		fi;
+		held[n] = 0;
+		later[n] = 0;
+		away[n] = 0;
+		sort()
+	}
+}
+
+/* The node loses its memory. The record is gone; its clock stands in for it, which is no less
+ * than what the node has voted for. It doesn't count until all that it forgot has ended. */
+inline lose(n) {
+	d_step {
+		losses < LOSSES && !away[n] ->
+		losses++;
+		by[n] = 0;
+#ifdef FORGET
+		last[n] = 0;
+		held[n] = 0;
+		later[n] = 0;
+#else
+		away[n] = (held[n] != 0);
+#endif
+		printf("node %d loses its memory\n", n);
+		sort()
+	}
+}
+
+/* ---- All that may happen, in any order ---- */
+
+#ifdef NOREGISTER
+#define MAX_TOKEN 1
+#else
+#ifdef INCR
+#define MAX_TOKEN 1
+#else
+#define MAX_TOKEN TOKENS
+#endif
+#endif
+
+#ifdef RANKS
+#define CHOICE(step, a, t) step(a, t, 0) :: step(a, t, 1)
+#else
+#define CHOICE(step, a, t) step(a, t, 0)
+#endif
+#define ANY_TOKEN_1(step, a) :: CHOICE(step, a, 1)
+#if MAX_TOKEN > 1
+#define ANY_TOKEN_2(step, a) ANY_TOKEN_1(step, a) :: CHOICE(step, a, 2)
+#else
+#define ANY_TOKEN_2(step, a) ANY_TOKEN_1(step, a)
+#endif
+#if MAX_TOKEN > 2
+#define ANY_TOKEN_3(step, a) ANY_TOKEN_2(step, a) :: CHOICE(step, a, 3)
+#else
+#define ANY_TOKEN_3(step, a) ANY_TOKEN_2(step, a)
+#endif
+#if MAX_TOKEN > 3
+#define ANY_TOKEN_4(step, a) ANY_TOKEN_3(step, a) :: CHOICE(step, a, 4)
+#else
+#define ANY_TOKEN_4(step, a) ANY_TOKEN_3(step, a)
+#endif
+#if MAX_TOKEN > 4
+#define ANY_TOKEN_5(step, a) ANY_TOKEN_4(step, a) :: CHOICE(step, a, 5)
+#else
+#define ANY_TOKEN_5(step, a) ANY_TOKEN_4(step, a)
+#endif
+#if MAX_TOKEN > 5
+#define ANY_TOKEN(step, a) ANY_TOKEN_5(step, a) :: CHOICE(step, a, 6)
+#else
+#define ANY_TOKEN(step, a) ANY_TOKEN_5(step, a)
+#endif
+
+#ifdef INCR
+#define VOTES(a, n) :: count(a, n)
+#define WINS(a) ANY_TOKEN(begin, a) :: win_most(a, 0, 1) :: win_most(a, 0, 2) :: win_most(a, 1, 2)
+#else
+#ifdef NOREGISTER
+#define VOTES(a, n) :: vote1(a, n)
+#define WINS(a) ANY_TOKEN(begin, a) :: win1(a)
+#else
+#ifdef SECONDONLY
+#define VOTES(a, n) :: vote2(a, n)
+#else
+#define VOTES(a, n) :: vote1(a, n) :: vote2(a, n)
+#endif
+#define WINS(a) ANY_TOKEN(begin, a) ANY_TOKEN(propose_again, a) :: win1(a) :: win2(a)
+#endif
+#endif
+
+#ifdef NOLOCK
+#define LOCKS(a, n)
+#define ENDS(a)
+#else
+#ifdef TIMED
+#define LOCKS(a, n) :: take(a, n) :: delete(a, n) :: expire(a, n) :: prolong(a, n)
+#define ENDS(a) :: release(a) :: end_validity(a) :: extend(a) :: keep(a)
+#else
+#define LOCKS(a, n) :: take(a, n) :: delete(a, n) :: expire(a, n)
+#define ENDS(a) :: release(a)
+#endif
+#endif
+
+#define AT(a, n) VOTES(a, n) LOCKS(a, n)
+#define ATTEMPT(a) WINS(a) ENDS(a) AT(a, 0) AT(a, 1) AT(a, 2)
+
+active proctype world() {
+	do
+	ATTEMPT(0)
+	ATTEMPT(1)
+#if ATTEMPTS > 2
+	ATTEMPT(2)
+#endif
+#if LOSSES > 0
+	:: lose(0) :: lose(1) :: lose(2)
+#endif
+	od
+}

@@ -1,0 +1,163 @@
+#!/usr/bin/env bash
+# Checks the model of the lock and the token with spin, exhaustively within the bounds that
+# the table shows, and that every variant is found to be broken.
+#
+#   run.sh               what fits in a minute
+#   run.sh -long         larger bounds too: about ten minutes, and 4 GB of memory
+#   run.sh -trail NAME   only this run, and the steps to what it found
+#
+# It needs spin and gcc (apt-get install spin gcc). It fails if a run isn't complete, or doesn't
+# end as it should.
+set -euo pipefail
+model=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)/redlock.pml
+
+long='' only=''
+case ${1-} in
+'') ;;
+-long) long=1 ;;
+-trail) only=${2:?which run} ;;
+*) sed -n '5,7s/^# *//p' "$0" >&2; exit 2 ;;
+esac
+for tool in spin gcc; do
+	command -v $tool >/dev/null || { echo "$tool is missing: apt-get install spin gcc" >&2; exit 2; }
+done
+
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+cp "$model" "$work/redlock.pml"
+cd "$work"
+
+runs=0 states=0 failed=0
+declare -A variant # found, or missed once
+
+row() { printf '%-18s %-12s %-48s %-8s %10s %6s %6s %6s\n' "$@"; }
+
+# run NAME PROPERTIES BOUNDS EXPECTED FLAGS: FLAGS are the model's, but those that begin with
+# + are the C compiler's. EXPECTED is "holds", "broken" or "reached".
+run() {
+	local name=$1 properties=$2 bounds=$3 expected=$4
+	shift 4
+	[[ -z $only || $only == "$name" ]] || return 0
+	local -a flags=() cflags=(-w -DSAFETY -DNOREDUCE -DMEMLIM=4000)
+	[[ $expected != holds ]] || cflags+=(-O1) # the others are sooner done than optimised
+	local flag
+	for flag; do
+		case $flag in
+		+*) cflags+=("-${flag#+}") ;;
+		*) flags+=("$flag") ;;
+		esac
+	done
+	for flag in unique order exclusion; do
+		[[ $properties != *$flag* && $properties != all ]] || flags+=("-D${flag^^}")
+	done
+	rm -f pan* ./*.trail
+	local ok=1 result=$expected
+	{
+		spin -a "${flags[@]}" redlock.pml && gcc "${cflags[@]}" -o pan pan.c
+	} >build.out 2>&1 || { cat build.out >&2; exit 1; }
+	local table=20 # 2^20 slots of the hash table; it grows no more, and only costs time when full
+	[[ $expected != holds ]] || table=24
+	./pan -E -m100000 -w$table >out 2>&1 || true
+
+	# A search that isn't complete proves nothing; one of these says so.
+	local errors
+	errors=$(sed -n 's/.*errors: \([0-9]*\)$/\1/p' out)
+	case $expected in
+	holds)
+		if [[ $errors != 0 ]] || ! grep -q '^Full statespace search for:' out ||
+			grep -qiE 'not completed|too small|out of memory|memlim|memory bound|truncated|bit statespace|hash-?compact' out; then
+			ok=0 result='FAILED'
+		fi
+		;;
+	*)
+		# Only the assertion of the property is in the program.
+		if [[ $errors != 1 ]] || ! grep -q '^pan:1: assertion violated' out; then
+			ok=0 result='MISSED'
+		fi
+		;;
+	esac
+	if [[ $expected == broken ]]; then
+		local v=${name%%/*}
+		((ok)) && : "${variant[$v]:=found}" || variant[$v]=missed
+	fi
+
+	local stored depth memory seconds
+	stored=$(sed -n 's/^ *\([0-9.e+]*\) states, stored.*/\1/p' out)
+	depth=$(sed -n 's/.*depth reached \([0-9]*\),.*/\1/p' out)
+	memory=$(sed -n 's/^ *\([0-9]*\)[0-9.]*\ttotal actual memory usage.*/\1/p' out)
+	seconds=$(sed -n 's/^pan: elapsed time \([0-9.]*\).*/\1/p' out)
+	stored=$(printf '%.0f' "${stored:-0}")
+	row "$name" "$properties" "$bounds" "$result" "$stored" "${depth:-?}" "${memory:-?}" "${seconds:-?}"
+	runs=$((runs + 1))
+	states=$((states + stored))
+	if [[ -n $only || $expected == holds ]] && compgen -G '*.trail' >/dev/null; then
+		spin -t -T "${flags[@]}" redlock.pml | sed '/^#processes/,$d; s/^/    /'
+	fi
+	if ! ((ok)); then
+		failed=1
+		grep -E 'pan:|error|warning' out >&2 || cat out >&2
+	fi
+}
+
+row run property bounds result states depth MB s
+
+any='-DSORT -DRANKS'
+# All of it. Expiry at any moment, then Redlock's assumption on time.
+run all-2 unique,order '2 attempts, any tokens' holds $any -DTOKENS=4
+run all-2-timed all '2 attempts, any tokens, 1 second round' holds $any -DTOKENS=4 -DTIMED -DAGAIN=1
+run all-2-loss all '2 attempts, any tokens, 1 round, 1 loss' holds $any -DTOKENS=4 -DTIMED -DAGAIN=0 -DLOSSES=1
+run all-3 unique,order '3 attempts, any tokens, 1 round' holds $any -DATTEMPTS=3 -DTOKENS=6 -DAGAIN=0
+# The parts.
+run register-3 unique,order '3 attempts, 4 different tokens, 2 second rounds' holds $any -DATTEMPTS=3 -DTOKENS=4 -DAGAIN=2 -DNOLOCK
+run lock-3 exclusion '3 attempts' holds -DSORT -DATTEMPTS=3 -DNOREGISTER -DTIMED
+# Without exclusion the tokens are what they were.
+run noheld-tokens unique,order '2 attempts, any tokens, 1 second round' holds $any -DTOKENS=4 -DAGAIN=1 -DNOHELD
+run delany-tokens unique,order '2 attempts, any tokens, 1 second round' holds $any -DTOKENS=4 -DAGAIN=1 -DDELANY
+
+if [[ -n $long || -n $only ]]; then
+	run all-2-loss-long unique,order '2 attempts, any tokens, 1 loss' holds $any -DTOKENS=4 -DLOSSES=1
+	run all-2-timed-long all '2 attempts, 3 different tokens' holds $any -DTOKENS=3 -DTIMED
+	run all-2-both-long all '2 attempts, any tokens, 1 second round, 1 loss' holds $any -DTOKENS=4 -DTIMED -DAGAIN=1 -DLOSSES=1
+	run all-3-loss-long unique,order '3 attempts, any tokens, 1 round, 1 loss' holds $any -DATTEMPTS=3 -DTOKENS=6 -DAGAIN=0 -DLOSSES=1
+	run all-3-long unique,order '3 attempts, any tokens, 1 second round' holds $any -DATTEMPTS=3 -DTOKENS=6 -DAGAIN=1
+	run register-3-any unique,order '3 attempts, any tokens, 2 second rounds' holds $any -DATTEMPTS=3 -DTOKENS=6 -DAGAIN=2 -DNOLOCK
+	run register-3-long unique,order '3 attempts, 4 different tokens' holds $any -DATTEMPTS=3 -DTOKENS=4 -DNOLOCK
+	run lock-3-long exclusion '3 attempts, 2 losses' holds -DSORT -DATTEMPTS=3 -DNOREGISTER -DTIMED -DLOSSES=2
+	# The symmetries change nothing: the same without them.
+	run plain-2-long unique,order '2 attempts, 3 different tokens, plain' holds -DTOKENS=3
+fi
+
+# The variants, searched breadth first: the shortest way to the violation.
+run noheld exclusion '2 attempts' broken -DNOHELD -DTIMED -DTOKENS=2 +DBFS
+run nocompare/unique unique '2 attempts' broken -DNOCOMPARE -DTOKENS=2 +DBFS
+run nocompare/order order '2 attempts' broken -DNOCOMPARE -DTOKENS=2 +DBFS
+run incr/unique unique '2 attempts' broken -DINCR +DBFS
+run incr/order order '3 attempts' broken -DINCR -DATTEMPTS=3 +DBFS
+run forget/unique unique '2 attempts, 1 loss' broken -DFORGET -DTOKENS=2 -DLOSSES=1 +DBFS
+run forget/order order '2 attempts, 1 loss' broken -DFORGET -DTOKENS=2 -DLOSSES=1 +DBFS
+run forget/exclusion exclusion '2 attempts, 1 loss' broken -DFORGET -DTIMED -DTOKENS=2 -DLOSSES=1 +DBFS
+run delany exclusion '3 attempts' broken -DDELANY -DTIMED -DATTEMPTS=3 -DTOKENS=2 -DAGAIN=0 +DBFS
+
+# What the model must be able to do, so that what holds in it means something.
+run first-2 reach '2 return by their first round' reached -DREACH="'(rounds1==2)'" -DTIMED -DTOKENS=2 +DBFS
+run second-2 reach '2 return by their second round' reached -DREACH="'(rounds2==2)'" -DTOKENS=4 $any +DBFS
+run first-3 reach '3 return by their first round' reached -DREACH="'(rounds1==3)'" -DATTEMPTS=3 -DTOKENS=3 -DAGAIN=0 $any +DBFS
+run second-3 reach '3 return by their second round' reached -DREACH="'(rounds2==3)'" -DATTEMPTS=3 -DTOKENS=4 -DSORT -DBYTURNS -DSECONDONLY
+run extended reach 'an extended lock, and another after it' reached -DREACH="'(rounds1==2&&extended[0]==2)'" -DTIMED -DTOKENS=2 -DSORT +DBFS
+run paused reach 'a holder that goes on beyond its validity' reached -DREACH="'(phase[0]==HOLDS&&phase[1]==HOLDS)'" -DTIMED -DTOKENS=2 -DSORT +DBFS
+run lost reach '2 return, a node lost its memory' reached -DREACH="'(rounds1==2&&losses==1)'" -DTIMED -DTOKENS=2 -DLOSSES=1 -DSORT +DBFS
+
+if [[ -n $only ]]; then
+	((runs > 0)) || { echo "there is no run $only" >&2; exit 2; }
+	exit $failed
+fi
+found=0
+for v in "${!variant[@]}"; do
+	[[ ${variant[$v]} == missed ]] || found=$((found + 1))
+done
+((found == 5 && ${#variant[@]} == 5)) || failed=1
+if ((failed)); then
+	echo "model: FAILED runs=$runs states=$states violations=$found/5"
+	exit 1
+fi
+echo "model: ok runs=$runs states=$states violations=$found/5"
