@@ -45,7 +45,7 @@ chaos: ## 100,000 jobs through worker processes that are killed every second
 	go test ./worker -run 'TestChaos' -chaos.jobs=100000 -chaos.duration=60s -timeout 20m -count=1 -v
 
 .PHONY: lock-proof
-lock-proof: ## scenarios and histories of the locks under faults, kept in docs/reliability (QUICK=1: within three minutes, not kept)
+lock-proof: ## model, scenarios and histories under faults of the locks, ten minutes, kept in docs/reliability (QUICK=1: three at most, not kept)
 	cd lock/proof && go run . $(if $(QUICK),-quick,-out ../../docs/reliability/lock-proof.txt)
 
 .PHONY: cron
@@ -53,8 +53,8 @@ cron: ## ten scheduler processes run one entry for 30 s, one killed and one star
 	go test ./scheduler -run TestTenProcesses -cron.duration=30s -count=1 -v
 
 .PHONY: model
-model: ## check the model of the lock and the token with spin (lock/model/run.sh -long for more)
-	lock/model/run.sh
+model: ## check the model of the lock and the token with spin (LONG=1: larger bounds too, up to ten minutes, kept in docs/reliability)
+	lock/model/run.sh $(if $(LONG),-out docs/reliability/model.txt -long)
 
 .PHONY: quickstart
 quickstart: ## run the example of the README

@@ -52,10 +52,10 @@ func TestAllOrNothing(t *testing.T) {
 	locker := New(rdb)
 	held := acquire(t, locker, name+"b")
 	if l, err := locker.TryAcquireAll(ctx, name+"a", name+"b", name+"c"); l != nil || !errors.Is(err, ErrHeld) {
-		t.Errorf("%v, %v", l, err)
+		t.Fatalf("%v, %v", l, err)
 	}
 	if n := rdb.Exists(ctx, name+"a", name+"c", fence(t, name+"a"), fence(t, name+"c")).Val(); n != 0 {
-		t.Errorf("%d keys were written", n)
+		t.Fatalf("%d keys were written", n)
 	}
 	release(t, held)
 
@@ -153,7 +153,7 @@ func TestMinHold(t *testing.T) {
 		t.Error("the holder's context goes on")
 	}
 	if _, err := New(rdb).TryAcquire(ctx, key); !errors.Is(err, ErrHeld) {
-		t.Errorf("another in the minimum time: %v", err)
+		t.Fatalf("another in the minimum time: %v", err)
 	}
 	next := acquire(t, New(rdb), key)
 	if took := time.Since(start); took < hold {
@@ -227,7 +227,7 @@ func TestEvictionIsRefused(t *testing.T) {
 	for range 2 {
 		_, err := locker.Acquire(t.Context(), "key")
 		if !errors.Is(err, ErrInvalid) || !strings.Contains(err.Error(), "volatile-lru") || !strings.Contains(err.Error(), "noeviction") {
-			t.Errorf("a server that evicts: %v", err)
+			t.Fatalf("a server that evicts: %v", err)
 		}
 	}
 	do(t, s.Client(), "CONFIG", "SET", "maxmemory-policy", "noeviction")

@@ -20,8 +20,10 @@ type Client interface {
 }
 
 const (
-	// maxFlights bounds the connections that a caller uses at once.
-	maxFlights = 4
+	// maxFlights bounds the pipelines under way at once: the fewer, the more calls share one.
+	maxFlights = 2
+	// maxSelf bounds the calls under way at once when one more sets out in its own goroutine.
+	maxSelf = 4
 	// flightLinger is how long a flight's goroutine waits for more.
 	flightLinger = 50 * time.Millisecond
 	// lateFlight is when a call that waits for a flight gets one of its own.
@@ -47,7 +49,7 @@ type caller struct {
 }
 
 func newCaller(rdb Client, timeout time.Duration) *caller {
-	c := &caller{rdb: rdb, timeout: timeout, alone: true, wake: make(chan struct{}, maxFlights)}
+	c := &caller{rdb: rdb, timeout: timeout, alone: true, wake: make(chan struct{}, maxSelf)}
 	if client, ok := rdb.(*redis.Client); ok && client != nil {
 		c.alone, c.heeds = false, client.Options().ContextTimeoutEnabled
 	}
@@ -128,7 +130,7 @@ func (c *caller) call(
 func (c *caller) board() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.alone || len(c.waiting) > 0 || c.flights-c.resting >= maxFlights {
+	if c.alone || len(c.waiting) > 0 || c.flights-c.resting >= maxSelf {
 		return false
 	}
 	c.flights++
@@ -157,7 +159,7 @@ func (c *caller) self(
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if len(c.waiting) > 0 {
+	if len(c.waiting) > 0 && c.flights <= maxFlights {
 		c.done.Go(c.fly) // takes the place over
 	} else {
 		c.flights--

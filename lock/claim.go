@@ -76,9 +76,9 @@ func (c *claim) propose(i int, token int64, tokenArg any, until time.Time, votes
 	}
 	c.mu.Unlock()
 	k.args = []any{
-		scriptRoom + 10: nil, // the marker
-		2:               3, 3: c.lockArg, 4: c.recordArg, 5: runMarkerArg,
-		6: c.valueArg, 7: r.ttlArg, 8: tokenArg, 9: fenceArg, 10: r.ownerArg, 11: set,
+		scriptRoom + 9: nil, // the marker
+		2:              3, 3: c.lockArg, 4: c.recordArg, 5: runMarkerArg,
+		6: c.valueArg, 7: r.ttlArg, 8: tokenArg, 9: r.ownerArg, 10: set,
 	}
 	k.done = func(out outcome) { votes <- c.heard(i, token, set == 1, out) }
 	r.nodes[i].wire.send(k)

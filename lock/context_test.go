@@ -17,7 +17,7 @@ type stopped struct {
 
 func newStopped(ctx context.Context) *stopped {
 	s := &stopped{}
-	s.validity = newValidity(ctx, func() time.Duration { return s.asleep })
+	s.validity = newValidity(ctx, func() time.Duration { return s.asleep }, Instant{mono: time.Now()})
 	s.validity.Extend(Instant{mono: time.Now()}, time.Hour)
 	s.Context = s.validity.Context()
 	return s

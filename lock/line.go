@@ -16,9 +16,6 @@ import (
 // what nobody tells: that the holder died, or is a client of another library.
 
 const (
-	// lineTTL is how long a process stays in a line in Redis unless it looks again.
-	lineTTL = 10 * time.Second
-
 	// A look finds what nobody tells: usually at the end of the holder's TTL, or after:
 	oursLook   = 750 * time.Millisecond // with jitter to 1.25 s, if the holder tells
 	othersLook = 50 * time.Millisecond  // with jitter to 250 ms, if it doesn't
@@ -56,7 +53,7 @@ type waiter struct {
 
 // tryOnce asks for the locks and takes no for an answer.
 func (r *Redis) tryOnce(ctx context.Context, l *redisLock) error {
-	_, err := r.try(ctx, l, newValue(), "")
+	_, err := r.try(ctx, l, l.asked, newValue(), "")
 	return err
 }
 
@@ -66,7 +63,7 @@ func (r *Redis) wait(ctx context.Context, l *redisLock) error {
 	missed := r.missed.Load()
 	if !r.waitedFor(l.places) { // else it is not our turn
 		channel := r.bell.listening()
-		held, err = r.try(ctx, l, newValue(), channel)
+		held, err = r.try(ctx, l, l.asked, newValue(), channel)
 		told = channel != ""
 	}
 	for err == ErrHeld { // and nothing more: the waiting goes on
@@ -175,16 +172,29 @@ func (r *Redis) look(w *waiter) {
 // give releases a lock with this value, to the first in line if there is one. keep is how
 // much longer it must be held.
 func (r *Redis) give(ctx context.Context, p place, value string, s row, keep time.Duration) error {
-	owner := ""
-	if keep <= 0 && r.waitedFor([]place{p}) {
-		owner = r.owner
+	owner := any("")
+	if keep <= 0 {
+		switch {
+		case r.waitedFor([]place{p}):
+			owner = r.ownerArg
+		case s.n == 0: // it was not waited for, so most likely nobody waits
+			reply, err := r.caller.call(context.WithoutCancel(ctx), callTimeout, freeScript,
+				[]string{p.lock, p.line}, []any{value}, nil)
+			if err != nil {
+				return err
+			}
+			if reply == int64(1) {
+				r.tell(p, turn{}) // who has come meanwhile
+				return nil
+			}
+		}
 	}
 	next := turn{value: newValue(), row: row{s.n + 1, s.since}, start: Now()}
 	reply, err := r.caller.call(context.WithoutCancel(ctx), callTimeout, releaseScript,
 		[]string{p.lock, p.fence, p.line},
 		[]any{
-			value, next.value, owner, r.ttl.Milliseconds(), r.offerTTL().Milliseconds(), fenceTTL.Milliseconds(),
-			s.n, s.since, max(0, (keep + time.Millisecond - 1).Milliseconds()), r.cluster, p.lock,
+			value, next.value, owner, r.ttlArg, r.offerArg,
+			s.n, s.since, max(0, (keep + time.Millisecond - 1).Milliseconds()), r.cluster,
 		},
 		func(_ context.Context, reply any, err error) {
 			g, _ := parseReleased(reply)
@@ -290,7 +300,7 @@ func (s *stand) ask(ctx context.Context, t turn) (err error) {
 	}
 	channel := s.redis.bell.listening()
 	s.told = channel != ""
-	held, err := s.redis.try(ctx, s.lock, value, channel)
+	held, err := s.redis.try(ctx, s.lock, Now(), value, channel)
 	if errors.Is(err, ErrHeld) {
 		s.held = held
 		if held.at != 0 {

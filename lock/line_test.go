@@ -21,11 +21,14 @@ type granted struct {
 	err  error
 }
 
-// waitFor waits for a lock in a goroutine.
+// waitFor waits for a lock in a goroutine, and not for ever: whoever is passed by finds out
+// before a TTL is over.
 func waitFor(t *testing.T, locker Locker, key string) <-chan granted {
 	c := make(chan granted, 1)
 	go func() {
-		l, err := locker.Acquire(t.Context(), key)
+		ctx, cancel := context.WithTimeout(t.Context(), 15*time.Second)
+		defer cancel()
+		l, err := locker.Acquire(ctx, key)
 		c <- granted{l, err}
 	}()
 	return c
@@ -118,7 +121,7 @@ func TestHandOver(t *testing.T) {
 		release(t, last)
 		l := (<-w).must(t)
 		if l.row.n != i+2 {
-			t.Errorf("waiter %d got in by a look, not by an offer: %+v", i, l.row)
+			t.Fatalf("waiter %d got in by a look, not by an offer: %+v", i, l.row)
 		}
 		if l.Token() <= last.Token() {
 			t.Errorf("token %d after %d", l.Token(), last.Token())
@@ -165,7 +168,7 @@ func TestOffersToTheDead(t *testing.T) {
 					t.Fatalf("an unconfirmed offer lives %v", ttl)
 				}
 			}
-			l := (<-second).must(t) // the TTL is 30 s, and the test's context ends before
+			l := (<-second).must(t) // the TTL is 30 s, and it waits no longer than half of that
 			if offered := l.row.n == 2; offered == hangs {
 				t.Errorf("row %+v", l.row)
 			}
@@ -202,7 +205,9 @@ func TestLostRotation(t *testing.T) {
 	s, key := redistest.Start(t), redistest.Name(t)
 	proxy := redistest.NewProxy(t, s.Addr())
 	locker := New(proxy.ClientWith(func(o *redis.UniversalOptions) { o.MaxRetries = -1 }), TTL(time.Hour))
-	release(t, acquire(t, locker, key+"-other")) // the server knows the scripts
+	if err := releaseScript.Load(t.Context(), s.Client()).Err(); err != nil { // else the reply is that it is unknown
+		t.Fatal(err)
+	}
 	held := acquire(t, locker, key).(*redisLock)
 	held.row = row{1, time.Now().Add(time.Hour).UnixMicro()}
 	waiter := waitFor(t, locker, key)
@@ -263,7 +268,7 @@ func TestKeyIsFreeNowAndThen(t *testing.T) {
 			t.Errorf("%s: free: %v", name, free)
 		}
 		if _, err := others.TryAcquire(ctx, key); !errors.Is(err, ErrHeld) {
-			t.Errorf("%s: it was passed over the line: %v", name, err)
+			t.Fatalf("%s: it was passed over the line: %v", name, err)
 		}
 		if c.free && !rdb.SetNX(ctx, key, "theirs", 10*time.Millisecond).Val() {
 			t.Errorf("%s: another library's client does not get it", name)

@@ -36,7 +36,7 @@ func (f fakeRedis) EvalSha(_ context.Context, sha string, _ []string, args ...an
 			return redis.NewCmdResult(f.run(s, args))
 		}
 	}
-	return redis.NewCmdResult("", nil) // of the preflight
+	return redis.NewCmdResult("", nil) // of the preflight, and of free.lua: it was not released
 }
 
 // Subscribe never succeeds.

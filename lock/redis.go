@@ -21,9 +21,6 @@ const (
 	minTTL     = 10 * time.Millisecond
 	maxTTL     = 24 * time.Hour
 
-	// fenceTTL is how long a token counter outlives the last grant or extension.
-	fenceTTL = 7 * 24 * time.Hour
-
 	// callTimeout bounds one call, so that a Redis that hangs holds nobody up.
 	callTimeout = 5 * time.Second
 )
@@ -76,6 +73,8 @@ type Redis struct {
 	cluster string // "1" if a channel's subscribers may be at another node than the key
 	err     error  // of the options; every acquire returns it
 
+	ttlArg, offerArg, ownerArg any // what every script is told
+
 	preflight preflight
 	bell      bell
 
@@ -105,6 +104,7 @@ func New(rdb Client, opts ...Option) *Redis {
 		err:     c.check(),
 		lines:   map[string]*line{},
 	}
+	r.ttlArg, r.offerArg, r.ownerArg = r.ttl.Milliseconds(), r.offerTTL().Milliseconds(), r.owner
 	if rdb == nil {
 		r.err = errors.Join(fmt.Errorf("%w: New needs a Redis client, not nil", ErrInvalid), r.err)
 	}
@@ -162,14 +162,17 @@ func (r *Redis) acquire(ctx context.Context, keys []string, grant func(context.C
 	if err != nil {
 		return nil, err
 	}
-	// The span is for the asking only, so the lock's context has the values of ctx.
-	l := &redisLock{redis: r, places: places, validity: NewValidity(context.WithoutCancel(ctx))}
 	spanCtx, span := telemetry.StartAcquire(ctx)
+	l := &redisLock{redis: r, places: places}
 	if err = r.preflight.check(ctx, r, places[0].lock); err == nil {
-		err = grant(spanCtx, l)
+		// The span is for the asking only, so the lock's context has the values of ctx.
+		l.asked = Now()
+		l.validity = newValidity(context.WithoutCancel(ctx), boottime, l.asked)
+		if err = grant(spanCtx, l); err != nil {
+			l.validity.End(err)
+		}
 	}
 	if err != nil {
-		l.validity.End(err)
 		outcome := telemetry.LockFailed
 		if errors.Is(err, ErrHeld) {
 			outcome = telemetry.LockHeld
@@ -214,30 +217,29 @@ type refusal struct {
 	sent Instant       // and was sent then
 }
 
-// try asks for the locks once with this value and fills in l if they are granted. Else the
-// error is ErrHeld and says how, or another.
-func (r *Redis) try(ctx context.Context, l *redisLock, value, channel string) (refusal, error) {
+// try asks for the locks once with this value, after start, and fills in l if they are granted.
+// Else the error is ErrHeld and says how, or another.
+func (r *Redis) try(ctx context.Context, l *redisLock, start Instant, value, channel string) (refusal, error) {
 	if ctx.Err() != nil {
 		return refusal{}, ended(ctx)
 	}
 	if channel != "" {
 		channel += " " + r.owner
 	}
-	keys := make([]string, 0, 3)
+	keys := make([]string, 0, 3*len(l.places))
 	for _, p := range l.places {
 		keys = append(keys, p.lock, p.fence, p.line)
 	}
-	start := Now()
 	reply, err := r.caller.call(ctx, min(r.ttl, callTimeout), acquireScript, keys,
-		[]any{value, r.ttl.Milliseconds(), fenceTTL.Milliseconds(), r.owner, channel, lineTTL.Milliseconds()},
+		[]any{value, r.ttlArg, r.ownerArg, channel},
 		func(ctx context.Context, reply any, err error) { r.undo(ctx, l.places, value, reply, err) })
-	if redis.HasErrorPrefix(err, "WRONGTYPE") || redis.HasErrorPrefix(err, "BADRECORD") {
+	switch {
+	case err == nil:
+	case redis.HasErrorPrefix(err, "WRONGTYPE") || redis.HasErrorPrefix(err, "BADRECORD"):
 		return refusal{}, fmt.Errorf("%w: the key, or its record %q, holds something else: %w", ErrInvalid, l.places[0].fence, err)
-	}
-	if redis.HasErrorPrefix(err, "CROSSSLOT") {
+	case redis.HasErrorPrefix(err, "CROSSSLOT"):
 		return refusal{}, fmt.Errorf("%w: in a Redis Cluster the keys need the same hash tag: %w", ErrInvalid, err)
-	}
-	if err != nil {
+	default:
 		return refusal{}, err
 	}
 	token, held, err := parseGrant(reply, len(l.places))

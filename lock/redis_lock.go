@@ -6,8 +6,6 @@ import (
 	"fmt"
 	"sync"
 	"time"
-
-	"github.com/redis/go-redis/v9"
 )
 
 // redisLock is the lock that a [Redis] grants, of one key or several.
@@ -19,6 +17,7 @@ type redisLock struct {
 	row      row
 	since    time.Time // when it was granted
 	validity *Validity
+	asked    Instant // the first call for it was made after that
 
 	confirm *confirmation // of an offer; nil if it needs none
 
@@ -58,12 +57,12 @@ func (l *redisLock) Extend(ctx context.Context) error {
 	}
 	start := Now()
 	reply, err := l.redis.caller.call(ctx, min(l.redis.ttl, callTimeout), extendScript, keys,
-		[]any{l.value, l.redis.ttl.Milliseconds(), fenceTTL.Milliseconds()}, nil)
+		[]any{l.value, l.redis.ttlArg}, nil)
 	switch {
-	case redis.HasErrorPrefix(err, "WRONGTYPE"):
-		err = ErrTaken // somebody put another type in its place
 	case err == nil:
 		err = parseExtended(reply)
+	case isWrongType(err):
+		err = ErrTaken // somebody put another type in its place
 	}
 	if errors.Is(err, ErrLost) {
 		l.validity.End(err)

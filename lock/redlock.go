@@ -58,8 +58,7 @@ type Redlock struct {
 
 var _ Locker = (*Redlock)(nil)
 
-// More arguments of the scripts; the records' TTL is in ms.
-var fenceArg, runMarkerArg any = fenceTTL.Milliseconds(), runMarker
+var runMarkerArg any = runMarker
 
 var errClosed = errors.New("the Redlock is closed")
 

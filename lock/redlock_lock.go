@@ -96,7 +96,7 @@ func (c *claim) extend(ctx context.Context) error {
 	for i, n := range r.nodes {
 		n.wire.send(&request{
 			script: redlockExtend, until: until,
-			args: []any{nil, nil, 2, c.lockArg, c.recordArg, c.valueArg, r.ttlArg, fenceArg},
+			args: []any{nil, nil, 2, c.lockArg, c.recordArg, c.valueArg, r.ttlArg},
 			done: func(out outcome) {
 				status, err := parseStatus(out)
 				rulings <- ruling{i, status, err}

@@ -16,6 +16,7 @@ var (
 	acquireScript  = loadScript("acquire")
 	extendScript   = loadScript("extend")
 	releaseScript  = loadScript("release")
+	freeScript     = redis.NewScript(readScript("free")) // it needs nothing of lib.lua
 	inspectScript  = loadScript("inspect")
 	evictionScript = loadScript("eviction")
 
@@ -25,16 +26,14 @@ var (
 func loadScript(name string) *redis.Script { return redis.NewScript(scriptSource(name)) }
 
 // scriptSource is a script of ours, after the functions that all of them share.
-func scriptSource(name string) string {
-	var src []byte
-	for _, part := range []string{"lib", name} {
-		text, err := scripts.ReadFile("scripts/" + part + ".lua")
-		if err != nil {
-			panic(err) // embedded by the compiler
-		}
-		src = append(src, text...)
+func scriptSource(name string) string { return readScript("lib") + readScript(name) }
+
+func readScript(name string) string {
+	text, err := scripts.ReadFile("scripts/" + name + ".lua")
+	if err != nil {
+		panic(err) // embedded by the compiler
 	}
-	return string(src)
+	return string(text)
 }
 
 // isAnswer tells whether an error is Redis' own answer. Our scripts write nothing then.

@@ -43,10 +43,10 @@ type Validity struct {
 
 // NewValidity returns a validity that has no promise yet. Its context has the values of
 // parent and ends with it.
-func NewValidity(parent context.Context) *Validity { return newValidity(parent, boottime) }
+func NewValidity(parent context.Context) *Validity { return newValidity(parent, boottime, Now()) }
 
-func newValidity(parent context.Context, boot func() time.Duration) *Validity {
-	v := &Validity{parent: parent, boot: boot, base: Instant{mono: time.Now(), boot: boot()}}
+func newValidity(parent context.Context, boot func() time.Duration, base Instant) *Validity {
+	v := &Validity{parent: parent, boot: boot, base: base}
 	v.inner, v.cancel = context.WithCancelCause(parent)
 	v.view = validContext{v.inner, v}
 	return v
@@ -68,13 +68,14 @@ func (v *Validity) Extend(start Instant, ttl time.Duration) bool {
 	if v.endIfOver() {
 		return false
 	}
-	if monoNow, bootNow := v.elapsed(); mono <= monoNow || boot <= bootNow {
+	monoNow, bootNow := v.elapsed()
+	if mono <= monoNow || boot <= bootNow {
 		return false
 	}
 	v.monoEnd.Store(max(v.monoEnd.Load(), int64(mono)))
 	v.bootEnd.Store(max(v.bootEnd.Load(), int64(boot)))
 	if v.timer == nil { // else it is set for an earlier end, and then set again
-		v.timer = time.AfterFunc(v.Remaining(), v.alarm)
+		v.timer = time.AfterFunc(min(mono-monoNow, boot-bootNow), v.alarm)
 	}
 	return true
 }

@@ -134,9 +134,9 @@ func TestSuspendEndsTheValidity(t *testing.T) {
 		boot := func() time.Duration { return time.Since(begin) + asleep }
 		now := func() Instant { return Instant{mono: time.Now(), boot: boot()} }
 
-		outer := newValidity(t.Context(), boot)
+		outer := newValidity(t.Context(), boot, now())
 		outer.Extend(now(), time.Hour)
-		inner := newValidity(outer.Context(), boot)
+		inner := newValidity(outer.Context(), boot, now())
 		inner.Extend(now(), 24*time.Hour)
 		derived := context.WithValue(inner.Context(), valueKey{}, 1)
 

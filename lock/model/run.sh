@@ -3,41 +3,85 @@
 # the table shows, and that every variant is found to be broken.
 #
 #   run.sh               what fits in a minute
-#   run.sh -long         larger bounds too: about ten minutes, and 4 GB of memory
+#   run.sh -long         larger bounds too: up to ten minutes, and 6 GB of memory
 #   run.sh -trail NAME   only this run, and the steps to what it found
 #
-# It needs spin and gcc (apt-get install spin gcc). It fails if a run isn't complete, or doesn't
-# end as it should.
+# With "-out FILE" before these it keeps what it prints in that file, if all is well.
+#
+# It needs spin and gcc (apt-get install spin gcc), and uses two cores. It fails if a run isn't
+# complete, or doesn't end as it should.
 set -euo pipefail
 model=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)/redlock.pml
 
-long='' only=''
+long='' only='' keep=''
+if [[ ${1-} == -out ]]; then
+	keep=$(realpath -m "${2:?which file}")
+	shift 2
+fi
 case ${1-} in
 '') ;;
 -long) long=1 ;;
 -trail) only=${2:?which run} ;;
-*) sed -n '5,7s/^# *//p' "$0" >&2; exit 2 ;;
+*) sed -n '5,9s/^# *//p' "$0" >&2; exit 2 ;;
 esac
 for tool in spin gcc; do
 	command -v $tool >/dev/null || { echo "$tool is missing: apt-get install spin gcc" >&2; exit 2; }
 done
 
 work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
-cp "$model" "$work/redlock.pml"
+set -m # each search is a process group, so that it can be ended as a whole
+trap 'for job in $(jobs -p); do kill -- "-$job" 2>/dev/null || true; done; rm -rf "$work"' EXIT
 cd "$work"
 
-runs=0 states=0 failed=0
-declare -A variant # found, or missed once
+width=$(($(nproc) > 1 ? 2 : 1)) # searches at a time
+jobs=()                         # their process ids, in the order of the table
+runs=0 states=0 failed=0        # of those in the table
+declare -A variant=()           # found, or missed once
 
+say() { tee -a table; }
 row() { printf '%-18s %-12s %-48s %-8s %10s %6s %6s %6s\n' "$@"; }
 
 # run NAME PROPERTIES BOUNDS EXPECTED FLAGS: FLAGS are the model's, but those that begin with
 # + are the C compiler's. EXPECTED is "holds", "broken" or "reached".
 run() {
+	[[ -z $only || $only == "$1" ]] || return 0
+	local -a busy
+	while mapfile -t busy < <(jobs -pr) && ((${#busy[@]} >= width)); do
+		wait -n || true
+		collect
+	done
+	local dir=$work/${#jobs[@]}
+	mkdir "$dir"
+	(cd "$dir" && search "$@") >"$dir/rows" 2>"$dir/problems" &
+	jobs+=($!)
+}
+
+# collect takes the results of the searches that have ended, in their order.
+collect() {
+	local dir name expected ok stored
+	while ((runs < ${#jobs[@]})) && ! kill -0 "${jobs[runs]}" 2>/dev/null; do
+		dir=$work/$runs
+		runs=$((runs + 1))
+		say <"$dir/rows"
+		cat "$dir/problems" >&2
+		if [[ ! -e $dir/result ]]; then
+			failed=1
+			continue
+		fi
+		read -r name expected ok stored <"$dir/result"
+		states=$((states + stored))
+		if [[ $expected == broken ]]; then
+			((ok)) && : "${variant[${name%%/*}]:=found}" || variant[${name%%/*}]=missed
+		fi
+		((ok)) || failed=1
+		rm -r "$dir"
+	done
+}
+
+# search does what run is told, in a folder of its own.
+search() {
 	local name=$1 properties=$2 bounds=$3 expected=$4
 	shift 4
-	[[ -z $only || $only == "$name" ]] || return 0
 	local -a flags=() cflags=(-w -DSAFETY -DNOREDUCE -DMEMLIM=4000)
 	[[ $expected != holds ]] || cflags+=(-O1) # the others are sooner done than optimised
 	local flag
@@ -50,11 +94,11 @@ run() {
 	for flag in unique order exclusion; do
 		[[ $properties != *$flag* && $properties != all ]] || flags+=("-D${flag^^}")
 	done
-	rm -f pan* ./*.trail
+	cp -p "$model" redlock.pml
 	local ok=1 result=$expected
 	{
 		spin -a "${flags[@]}" redlock.pml && gcc "${cflags[@]}" -o pan pan.c
-	} >build.out 2>&1 || { cat build.out >&2; exit 1; }
+	} >build.out 2>&1 || { cat build.out >&2; return 1; }
 	local table=20 # 2^20 slots of the hash table; it grows no more, and only costs time when full
 	[[ $expected != holds ]] || table=24
 	./pan -E -m100000 -w$table >out 2>&1 || true
@@ -76,10 +120,6 @@ run() {
 		fi
 		;;
 	esac
-	if [[ $expected == broken ]]; then
-		local v=${name%%/*}
-		((ok)) && : "${variant[$v]:=found}" || variant[$v]=missed
-	fi
 
 	local stored depth memory seconds
 	stored=$(sed -n 's/^ *\([0-9.e+]*\) states, stored.*/\1/p' out)
@@ -88,18 +128,19 @@ run() {
 	seconds=$(sed -n 's/^pan: elapsed time \([0-9.]*\).*/\1/p' out)
 	stored=$(printf '%.0f' "${stored:-0}")
 	row "$name" "$properties" "$bounds" "$result" "$stored" "${depth:-?}" "${memory:-?}" "${seconds:-?}"
-	runs=$((runs + 1))
-	states=$((states + stored))
 	if [[ -n $only || $expected == holds ]] && compgen -G '*.trail' >/dev/null; then
 		spin -t -T "${flags[@]}" redlock.pml | sed '/^#processes/,$d; s/^/    /'
 	fi
 	if ! ((ok)); then
-		failed=1
 		grep -E 'pan:|error|warning' out >&2 || cat out >&2
 	fi
+	echo "$name $expected $ok $stored" >result
 }
 
-row run property bounds result states depth MB s
+{
+	printf 'model, %s form, %s, gcc %s, %s\n' "$([[ -n $long ]] && echo long || echo short)" "$(spin -V | sed 's/ *--.*//')" "$(gcc -dumpfullversion)" "$(date -u +%F)"
+	row run property bounds result states depth MB s
+} | say
 
 any='-DSORT -DRANKS'
 # All of it. Expiry at any moment, then Redlock's assumption on time.
@@ -147,6 +188,10 @@ run extended reach 'an extended lock, and another after it' reached -DREACH="'(r
 run paused reach 'a holder that goes on beyond its validity' reached -DREACH="'(phase[0]==HOLDS&&phase[1]==HOLDS)'" -DTIMED -DTOKENS=2 -DSORT +DBFS
 run lost reach '2 return, a node lost its memory' reached -DREACH="'(rounds1==2&&losses==1)'" -DTIMED -DTOKENS=2 -DLOSSES=1 -DSORT +DBFS
 
+while ((runs < ${#jobs[@]})); do
+	wait -n || true
+	collect
+done
 if [[ -n $only ]]; then
 	((runs > 0)) || { echo "there is no run $only" >&2; exit 2; }
 	exit $failed
@@ -160,4 +205,8 @@ if ((failed)); then
 	echo "model: FAILED runs=$runs states=$states violations=$found/5"
 	exit 1
 fi
-echo "model: ok runs=$runs states=$states violations=$found/5"
+echo "model: ok runs=$runs states=$states violations=$found/5" | say
+if [[ -n $keep ]]; then
+	mkdir -p "$(dirname "$keep")"
+	cat table >"$keep"
+fi

@@ -21,6 +21,7 @@ const (
 // A verdict is what the checks found in a history.
 type verdict struct {
 	keys, operations, acquisitions int
+	most                           int // operations on one key
 
 	duplicates int // tokens granted twice on a key
 	order      int // grants that returned before another's call, and have the larger token
@@ -57,6 +58,7 @@ func check(ops []operation, losses []loss, patience time.Duration) verdict {
 		keys = append(keys, key)
 		v.checkTokens(key, ops)
 		v.checkLeases(key, ops, losses)
+		v.most = max(v.most, len(ops))
 		if len(ops) > maxKeyOperations {
 			v.example(&v.large, "%s: %d operations; at most %d were to be done", key, len(ops), maxKeyOperations)
 		}

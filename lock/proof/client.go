@@ -42,7 +42,7 @@ const (
 	// keyQuota is how many leases a process asks for on a key before it goes on to the next. With the
 	// extensions and releases of ten processes, and of those that take the place of the
 	// killed, a key stays below maxKeyOperations.
-	keyQuota = 5
+	keyQuota = 4
 )
 
 // A client is the process: workers that acquire locks, and tell of it.

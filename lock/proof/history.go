@@ -128,10 +128,7 @@ func (s setup) prove(ctx context.Context, b bound, seed uint64, out io.Writer) (
 	for _, name := range unseen(h.windows) {
 		err = errors.Join(err, fmt.Errorf("there was no fault %q: the run is invalid", name))
 	}
-	if v.acquisitions < b.acquisitions || len(h.windows) < b.windows {
-		err = errors.Join(err, fmt.Errorf("%d acquisitions and %d fault windows; with less than %d and %d the run is invalid",
-			v.acquisitions, len(h.windows), b.acquisitions, b.windows))
-	}
+	err = errors.Join(err, enough(v.acquisitions, len(h.windows), b.acquisitions, b.windows))
 	if err != nil {
 		err = fmt.Errorf("%s: %w", s.name, err)
 	}
@@ -184,7 +181,7 @@ func (h history) print(out io.Writer) {
 
 // print shows what the checks found.
 func (v *verdict) print(out io.Writer) {
-	fmt.Fprintf(out, "  %d operations on %d keys, %d acquisitions\n", v.operations, v.keys, v.acquisitions)
+	fmt.Fprintf(out, "  %d operations on %d keys, at most %d on one, %d acquisitions\n", v.operations, v.keys, v.most, v.acquisitions)
 	fmt.Fprintf(out, "  duplicates=%d order=%d overlaps=%d illegal=%d unknown=%d large=%d; overlaps after a loss of the only memory, expected: %d\n",
 		v.duplicates, v.order, v.overlaps, v.illegal, v.unknown, v.large, v.expected)
 	for _, e := range v.examples {

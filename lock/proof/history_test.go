@@ -87,15 +87,3 @@ func TestLossesAreOfTheOnlyServer(t *testing.T) {
 		t.Errorf("losses: %v", losses)
 	}
 }
-
-func TestLine(t *testing.T) {
-	t.Parallel()
-	tot := total{scenarios: "4/4", acquisitions: 3, faults: 2}
-	if got := tot.line(); got != "lock-proof: scenarios=4/4 acquisitions=3 faults=2 duplicates=0 order=0 unknown=0" {
-		t.Error(got)
-	}
-	tot.fail(&bytes.Buffer{}, os.ErrClosed)
-	if got := tot.line(); !strings.HasPrefix(got, "lock-proof: FAILED ") {
-		t.Error(got)
-	}
-}

@@ -1,6 +1,6 @@
-// Command proof puts the locks to the proof: it runs the scenarios that are said to break
-// Redlock (scenarios), and records histories of clients under faults, which it checks. It runs on
-// Linux, and needs redis-server on the PATH and a C compiler.
+// Command proof puts the locks to the proof: it has the model checked (../model), runs the scenarios
+// that are said to break Redlock (scenarios), and records histories of clients under faults, which
+// it checks. It runs on Linux, in its own folder, and needs redis-server, spin and gcc on the PATH.
 //
 // A history is what ten client processes saw of 5 masters or of one server, by the
 // host's monotonic clock, while network, servers and clients are made to fail. For each key it must be
@@ -10,10 +10,10 @@
 //
 // The last line is the result:
 //
-//	lock-proof: scenarios=4/4 acquisitions=N faults=N duplicates=0 order=0 unknown=0
+//	lock-proof: model=ok scenarios=4/4 acquisitions=N faults=N duplicates=0 order=0 unknown=0
 //
 // The exit status is 0 only if all of it was run and is well, with as many acquisitions and
-// fault windows as are needed.
+// fault windows as are needed; else "FAILED" stands before the rest of that line.
 package main
 
 import (
@@ -56,13 +56,17 @@ func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	var f flags
-	flag.BoolVar(&f.quick, "quick", false, "20,000 acquisitions and 100 fault windows in all, instead of for 5 masters and for one server each")
-	flag.BoolVar(&f.histories, "histories", false, "only the histories, not the scenarios")
+	flag.BoolVar(&f.quick, "quick", false, "25 s of faults for each of the two setups instead of 4 minutes, and at least 20,000 acquisitions and 100 fault windows in all instead of in each")
+	flag.BoolVar(&f.histories, "histories", false, "only the histories, not the model and the scenarios; can't be kept")
 	flag.Uint64Var(&f.seed, "seed", uint64(time.Now().UnixNano()), "of what clients do and which faults happen; the timing differs all the same")
 	flag.StringVar(&f.out, "out", "", "keep the output in this file, if all is well")
 	flag.Parse()
 	if flag.NArg() > 0 {
 		fmt.Fprintf(os.Stderr, "proof: unexpected argument %q\n", flag.Arg(0))
+		os.Exit(2)
+	}
+	if f.histories && f.out != "" {
+		fmt.Fprintln(os.Stderr, "proof: -out keeps a whole run, not one of -histories")
 		os.Exit(2)
 	}
 	if err := run(ctx, f); err != nil {

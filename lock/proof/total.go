@@ -17,7 +17,7 @@ import (
 
 // A total is what came of all parts.
 type total struct {
-	scenarios                  string
+	model, scenarios           string
 	acquisitions, faults       int
 	duplicates, order, unknown int
 	errs                       []error
@@ -29,8 +29,8 @@ func (t *total) line() string {
 	if len(t.errs) > 0 {
 		failed = "FAILED "
 	}
-	return fmt.Sprintf("lock-proof: %sscenarios=%s acquisitions=%d faults=%d duplicates=%d order=%d unknown=%d",
-		failed, t.scenarios, t.acquisitions, t.faults, t.duplicates, t.order, t.unknown)
+	return fmt.Sprintf("lock-proof: %smodel=%s scenarios=%s acquisitions=%d faults=%d duplicates=%d order=%d unknown=%d",
+		failed, t.model, t.scenarios, t.acquisitions, t.faults, t.duplicates, t.order, t.unknown)
 }
 
 func (t *total) fail(out io.Writer, err error) {
@@ -38,22 +38,28 @@ func (t *total) fail(out io.Writer, err error) {
 	t.errs = append(t.errs, err)
 }
 
-// The long form asks it of each setup, the quick one of all together.
+// With less than this in all a run is invalid.
 const needAcquisitions, needWindows = 20_000, 100
+
+// bound is that of the history of each setup. The long form asks of each for what the quick one
+// asks of all together.
+func (f flags) bound() bound {
+	if f.quick {
+		return bound{25 * time.Second, needAcquisitions / len(setups), needWindows / len(setups)}
+	}
+	return bound{4 * time.Minute, needAcquisitions, needWindows}
+}
 
 // prove runs all parts, also when one fails.
 func (t *total) prove(ctx context.Context, f flags, out io.Writer) {
-	t.scenarios = "skipped"
+	t.model, t.scenarios = "skipped", "skipped"
 	if !f.histories {
+		t.runModel(ctx, modelScript, out)
 		t.runScenarios(ctx, out)
-	}
-	b := bound{2 * time.Minute, needAcquisitions, needWindows}
-	if f.quick {
-		b = bound{25 * time.Second, needAcquisitions / len(setups), needWindows / len(setups)}
 	}
 	for _, s := range setups {
 		fmt.Fprintln(out)
-		acquisitions, windows, v, err := s.prove(ctx, b, f.seed, out)
+		acquisitions, windows, v, err := s.prove(ctx, f.bound(), f.seed, out)
 		t.acquisitions += acquisitions
 		t.faults += windows
 		t.duplicates += v.duplicates
@@ -62,6 +68,27 @@ func (t *total) prove(ctx context.Context, f flags, out io.Writer) {
 		if err != nil {
 			t.fail(out, err)
 		}
+	}
+	if err := enough(t.acquisitions, t.faults, needAcquisitions, needWindows); err != nil {
+		t.fail(out, fmt.Errorf("in all: %w", err))
+	}
+}
+
+// enough fails a run that is too short to show anything.
+func enough(acquisitions, windows, needAcquisitions, needWindows int) error {
+	if acquisitions >= needAcquisitions && windows >= needWindows {
+		return nil
+	}
+	return fmt.Errorf("%d acquisitions and %d fault windows; with less than %d and %d the run is invalid",
+		acquisitions, windows, needAcquisitions, needWindows)
+}
+
+func (t *total) runModel(ctx context.Context, script string, out io.Writer) {
+	fmt.Fprintln(out, "\nThe model")
+	t.model = "ok"
+	if err := runModel(ctx, script, out); err != nil {
+		t.model = "FAILED"
+		t.fail(out, fmt.Errorf("the model: %w", err))
 	}
 }
 

@@ -6,10 +6,8 @@
 --          channels and names of those who wait, by the time they came, µs
 -- ARGV[1]  the attempt's random value
 -- ARGV[2]  the locks' TTL, ms
--- ARGV[3]  the records' TTL, ms
--- ARGV[4]  the owner's name
--- ARGV[5]  "<channel> <owner>": where to tell that a held lock is free; empty: nowhere
--- ARGV[6]  how long it waits there unless it comes again, ms
+-- ARGV[3]  the owner's name
+-- ARGV[4]  "<channel> <owner>": where to tell that a held lock is free; empty: nowhere
 --
 -- Reply    {1, token}           granted
 --          {0, i, ms, ours, at} the i-th lock is held by another for at most so long, -1: for
@@ -19,6 +17,19 @@
 --          BADRECORD   the record is none
 -- After an error nothing is written.
 local value = ARGV[1]
+
+-- The usual case first: one lock, which is free and not reserved. If it is not so, nothing has been written.
+if #KEYS == 3 then
+  local record = redis.pcall('GET', KEYS[2])
+  local digits = type(record) == 'string' and string.match(record, '^(%d+) %S+ .*[^*]$') or record == false and '0'
+  local last = digits and tonumber(digits)
+  if last and last < MAX_TOKEN and redis.call('SET', KEYS[1], value, 'NX', 'PX', ARGV[2]) then
+    local token = decimal(math.max(last + 1, clock()))
+    redis.call('SET', KEYS[2], token .. ' ' .. value .. ' ' .. ARGV[3], 'PX', RECORD_TTL)
+    return {1, token}
+  end
+end
+
 local now = clock()
 local token, same = 0, true
 local blocked, blocked_for, ours
@@ -43,10 +54,10 @@ end
 if blocked then
   if blocked_for == -1 then blocked_for = redis.call('PTTL', KEYS[blocked]) end
   local at = 0
-  if ARGV[5] ~= '' then
+  if ARGV[4] ~= '' then
     -- What goes wrong here costs the waiter time, not the lock: it looks now and then.
-    if redis.pcall('ZADD', KEYS[blocked + 2], 'NX', decimal(now), ARGV[5]) == 1 then at = now end
-    redis.pcall('PEXPIRE', KEYS[blocked + 2], ARGV[6])
+    if redis.pcall('ZADD', KEYS[blocked + 2], 'NX', decimal(now), ARGV[4]) == 1 then at = now end
+    redis.pcall('PEXPIRE', KEYS[blocked + 2], LINE_TTL)
   end
   return {0, (blocked + 2) / 3, blocked_for, ours, at}
 end
@@ -59,6 +70,6 @@ for k = 1, #KEYS, 3 do
   else
     redis.call('PEXPIRE', KEYS[k], ARGV[2])
   end
-  redis.call('SET', KEYS[k + 1], token .. ' ' .. value .. ' ' .. ARGV[4], 'PX', ARGV[3])
+  redis.call('SET', KEYS[k + 1], token .. ' ' .. value .. ' ' .. ARGV[3], 'PX', RECORD_TTL)
 end
 return {1, token}

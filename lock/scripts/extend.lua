@@ -4,7 +4,6 @@
 -- KEYS     for each lock two: the lock; its record, which lives on while the lock is in use
 -- ARGV[1]  the holder's random value
 -- ARGV[2]  the locks' TTL from now, ms
--- ARGV[3]  the records' TTL from now, ms
 --
 -- Reply    1 extended; 0 a lock is gone; -1 a lock is another's
 -- Errors   WRONGTYPE   somebody put another type in a lock's place
@@ -16,6 +15,6 @@ for k = 1, #KEYS, 2 do
 end
 for k = 1, #KEYS, 2 do
   redis.call('PEXPIRE', KEYS[k], ARGV[2])
-  redis.call('PEXPIRE', KEYS[k + 1], ARGV[3])
+  redis.call('PEXPIRE', KEYS[k + 1], RECORD_TTL)
 end
 return 1

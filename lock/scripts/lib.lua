@@ -6,6 +6,12 @@
 -- is "*" is a reservation: the lock is free, and for a moment only the waiter
 -- with that value may take it. Others' clients don't know of it, and get their turn.
 
+-- Lua's numbers are exact below this: 2^53 - 1.
+local MAX_TOKEN = 9007199254740991
+-- How long a record outlives the last grant or extension: 7 days, ms.
+local RECORD_TTL = 604800000
+-- How long a process stays in a waiting line unless it looks again, ms.
+local LINE_TTL = 10000
 -- How long a reservation lasts beyond the pause that it asks of its waiter, µs.
 local RESERVED = 50000
 
@@ -23,7 +29,7 @@ local function read_record(key)
   local digits, value, owner = string.match(text, '^(%d+) (%S+) (.+)$')
   if not digits then digits, value, owner = string.match(text, '^%d+$'), '', '' end
   local token = digits and #digits <= 16 and tonumber(digits)
-  if not token or token >= 9007199254740991 then
+  if not token or token >= MAX_TOKEN then
     return redis.error_reply('BADRECORD it is no "<token> <value> <owner>" with a token below 2^53 - 1')
   end
   return token, value, owner

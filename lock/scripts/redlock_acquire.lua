@@ -7,10 +7,9 @@
 -- ARGV[1]  the attempt's random value
 -- ARGV[2]  the lock's TTL, ms
 -- ARGV[3]  the proposed token, decimal
--- ARGV[4]  the record's TTL, ms
--- ARGV[5]  the owner's name
--- ARGV[6]  1: take the lock if it is free; 0: vote only, if it is the attempt's
--- ARGV[7]  what the marker must be; empty: whatever
+-- ARGV[4]  the owner's name
+-- ARGV[5]  1: take the lock if it is free; 0: vote only, if it is the attempt's
+-- ARGV[6]  what the marker must be; empty: whatever
 --
 -- Reply    {1, voted, last, now}   the lock is the attempt's. voted is 1 or 0, last the token
 --                                  that it voted for before (now if none), now its clock, µs
@@ -21,17 +20,17 @@
 --          BADRECORD   the record is none
 -- After an error nothing is written, also when the server is out of memory: then the first
 -- write is refused, and only the first.
-if ARGV[7] ~= '' then
+if ARGV[6] ~= '' then
   local marker = redis.pcall('GET', KEYS[3])
   if type(marker) == 'table' then return marker end
-  if marker ~= ARGV[7] then return {-1} end
+  if marker ~= ARGV[6] then return {-1} end
 end
 local value, t = ARGV[1], tonumber(ARGV[3])
 local last, by = read_record(KEYS[2])
 if type(last) == 'table' then return last end
 
 local now = clock()
-if ARGV[6] ~= '1' or not redis.call('SET', KEYS[1], value, 'NX', 'PX', ARGV[2]) then
+if ARGV[5] ~= '1' or not redis.call('SET', KEYS[1], value, 'NX', 'PX', ARGV[2]) then
   local held = redis.pcall('GET', KEYS[1])
   if type(held) == 'table' then return held end
   if held ~= value then return {0, redis.call('PTTL', KEYS[1]), now} end
@@ -40,7 +39,7 @@ if last == 0 then last = now end
 -- The limit keeps a client whose clock is wrong from using the tokens up.
 local hour = 3600000000
 if (last < t or last == t and by == value) and t <= math.max(now + hour, last + 1) and t < 9007199254740991 then
-  redis.call('SET', KEYS[2], ARGV[3] .. ' ' .. value .. ' ' .. ARGV[5], 'PX', ARGV[4])
+  redis.call('SET', KEYS[2], ARGV[3] .. ' ' .. value .. ' ' .. ARGV[4], 'PX', RECORD_TTL)
   return {1, 1, last, now}
 end
 return {1, 0, last, now}

@@ -4,7 +4,6 @@
 -- KEYS     1 the lock, 2 its record, which lives on while the lock is in use
 -- ARGV[1]  the holder's random value
 -- ARGV[2]  the lock's TTL from now, ms
--- ARGV[3]  the record's TTL from now, ms
 --
 -- Reply    1 extended; 0 the lock is gone; -1 it is another's
 -- Errors   WRONGTYPE   somebody put another type in the lock's place
@@ -12,5 +11,5 @@ local held = redis.pcall('GET', KEYS[1])
 if type(held) == 'table' then return held end
 if held ~= ARGV[1] then return held and -1 or 0 end
 redis.call('PEXPIRE', KEYS[1], ARGV[2])
-redis.call('PEXPIRE', KEYS[2], ARGV[3])
+redis.call('PEXPIRE', KEYS[2], RECORD_TTL)
 return 1

@@ -14,12 +14,10 @@
 -- ARGV[3]  the name of the next holder, if it is of the caller's own process; else empty
 -- ARGV[4]  the next lock's TTL, ms, if it is granted here
 -- ARGV[5]  the next lock's TTL, ms, if it is offered to another process
--- ARGV[6]  the record's TTL, ms
--- ARGV[7]  how many grants in a row there were before this one
--- ARGV[8]  when the first of them was, µs; 0: unknown
--- ARGV[9]  for how long the lock must be held on, ms
--- ARGV[10] 1 if whoever subscribes may do so at another node, as in a Cluster
--- ARGV[11] the key, for the message
+-- ARGV[6]  how many grants in a row there were before this one
+-- ARGV[7]  when the first of them was, µs; 0: unknown
+-- ARGV[8]  for how long the lock must be held on, ms
+-- ARGV[9]  1 if whoever subscribes may do so at another node, as in a Cluster
 --
 -- Reply    {2, token}   released, and granted to the next of the process
 --          {1, pause}   released; who wants it next should let others be first for so long, ms
@@ -32,10 +30,6 @@
 local held = redis.pcall('GET', KEYS[1])
 if type(held) == 'table' then return held end
 local value, offered = ARGV[1], ARGV[2]
-if held == value and ARGV[3] == '' and tonumber(ARGV[9]) <= 0 and redis.pcall('ZCARD', KEYS[3]) == 0 then
-  redis.call('DEL', KEYS[1]) -- nobody waits
-  return {1, 0}
-end
 local last, by, owner = read_record(KEYS[2])
 if type(last) == 'table' then
   -- No token can be granted from here, but a holder may always give its lock up.
@@ -49,13 +43,13 @@ if held ~= value and not (not held and by == value and owner == '*') then
   return {held and -1 or 0}
 end
 
-if tonumber(ARGV[9]) > 0 then
-  redis.call('PEXPIRE', KEYS[1], ARGV[9])
+if tonumber(ARGV[8]) > 0 then
+  redis.call('PEXPIRE', KEYS[1], ARGV[8])
   return {1, 0}
 end
 
 local now = clock()
-local row, since = tonumber(ARGV[7]) + 1, tonumber(ARGV[8])
+local row, since = tonumber(ARGV[6]) + 1, tonumber(ARGV[7])
 local over = row >= 16 or since > 0 and now - since >= 20000
 
 if ARGV[3] ~= '' and not over then
@@ -63,7 +57,7 @@ if ARGV[3] ~= '' and not over then
   redis.call('PEXPIRE', KEYS[1], ARGV[4])
   local token = decimal(math.max(last + 1, now))
   redis.call('SET', KEYS[1], offered, 'PX', ARGV[4])
-  redis.call('SET', KEYS[2], token .. ' ' .. offered .. ' ' .. ARGV[3], 'PX', ARGV[6])
+  redis.call('SET', KEYS[2], token .. ' ' .. offered .. ' ' .. ARGV[3], 'PX', RECORD_TTL)
   return {2, token}
 end
 
@@ -80,8 +74,8 @@ for _ = 1, 8 do -- who died is passed by, a few at a time
   if first.err or not first[1] then break end
   local channel, name = string.match(first[1], '^(%S+) (.+)$')
   local heard = channel and redis.pcall('PUBLISH', channel,
-    string.format('%s %d %.0f %d %s %.0f %s %s', offered, row, since, pause, first[2], token, ARGV[5], ARGV[11]))
-  if type(heard) == 'number' and (heard > 0 or ARGV[10] == '1') then
+    string.format('%s %d %.0f %d %s %.0f %s %s', offered, row, since, pause, first[2], token, ARGV[5], KEYS[1]))
+  if type(heard) == 'number' and (heard > 0 or ARGV[9] == '1') then
     told = name
     break
   end
@@ -90,10 +84,10 @@ if not told then
   redis.call('DEL', KEYS[1])
 elseif over then
   redis.call('DEL', KEYS[1])
-  redis.call('SET', KEYS[2], decimal(math.max(last + 1, now + pause * 1000)) .. ' ' .. offered .. ' *', 'PX', ARGV[6])
+  redis.call('SET', KEYS[2], decimal(math.max(last + 1, now + pause * 1000)) .. ' ' .. offered .. ' *', 'PX', RECORD_TTL)
 else
   redis.call('PEXPIRE', KEYS[1], ARGV[5])
   redis.call('SET', KEYS[1], offered, 'PX', ARGV[5])
-  redis.call('SET', KEYS[2], decimal(token) .. ' ' .. offered .. ' ' .. told, 'PX', ARGV[6])
+  redis.call('SET', KEYS[2], decimal(token) .. ' ' .. offered .. ' ' .. told, 'PX', RECORD_TTL)
 end
 return {1, pause}

@@ -6,110 +6,144 @@
 #
 # A patch is a unified diff (git apply, -p1) under a header of two kinds of lines:
 #
-#   # test: ./package -run 'TestName$'    arguments of go test
+#   # test: ./package -run 'TestName$'
 #   # why: what goes wrong with this bug in
 #
 # The test must pass without the patch. With it, the package must still build, and the
-# test must fail, in one of six runs. The last line says how many patches were found (killed) and how many
-# were not; the exit status is 0 only if all were. Two run at a time, as two shards.
+# test must fail, in one of six runs. The last line says how many patches were found (killed)
+# and how many were not; the exit status is 0 only if all were. Each patch's line says how
+# many seconds it took to build, and to fail.
+#
+# MUTANT_JOBS is how many are tried at a time: by default one more than there are cores, since
+# a test mostly waits. Each has a copy of the tree of its own, so that it builds only what its
+# patch changes. What passes without a patch is built once, for all.
 set -euo pipefail
+export LC_ALL=C # of numbers
 
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 filter=${1:-}
 patches=$PWD/testdata/mutants
+jobs=${MUTANT_JOBS:-$(($(nproc 2>/dev/null || echo 2) + 1))}
 work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
+export GIT_CEILING_DIRECTORIES=$work # the copies are no repositories, whatever is above them
+trap 'kill $(jobs -p) 2>/dev/null || true; rm -rf "$work"' EXIT
 
-# Without a shard, run both and add up what they say.
-if [[ -z ${MUTANT_SHARD:-} ]]; then
-	failed=0
-	MUTANT_SHARD=0 testdata/mutants/run.sh "$filter" >"$work/0" 2>&1 </dev/null &
-	MUTANT_SHARD=1 testdata/mutants/run.sh "$filter" >"$work/1" 2>&1 </dev/null || failed=1
-	wait $! || failed=1
-	grep -hv '^mutants: ' "$work/0" "$work/1" || true
-	sum=$(sed -n 's/^mutants: \([0-9]*\) killed, \([0-9]*\) survived$/\1 \2/p' "$work/0" "$work/1" |
-		awk '{ k += $1; s += $2 } END { print k + 0, s + 0 }')
-	read -r killed survived <<<"$sum"
-	if ((killed + survived == 0)); then
-		echo "no patch in testdata/mutants has \"$filter\" in its name" >&2
-		failed=1
-	fi
-	echo "mutants: $killed killed, $survived survived"
-	exit $failed
-fi
-tree=$work/tree
-out=$work/out
-mkdir "$tree"
+# field PATCH NAME is what its header says.
+field() { sed -n "s/^# $2: *//p" "$1"; }
 
-# What git would commit, as it is now. One folder for all patches keeps go's cache warm.
-git ls-files -z --cached --others --exclude-standard |
-	while IFS= read -r -d '' file; do
-		if [[ -e $file || -L $file ]]; then printf '%s\0' "$file"; fi
-	done |
-	tar --create --null --no-recursion --files-from=- | tar --extract --directory="$tree"
-export GIT_CEILING_DIRECTORIES=$work # the copy is no repository, whatever is above it
-cd "$tree"
+# build OUTPUT PACKAGES... makes test binaries, in half the time: vet is for lint, nobody debugs
+# them, and a build without inlining pays where each binary runs one test.
+build() {
+	local output=$1
+	shift
+	go test -c -vet=off -gcflags=-l -ldflags='-s -w' -o "$output" "$@" >"$out" 2>&1 </dev/null
+}
 
-killed=0 survived=0
-declare -A sound # tests that pass without a patch
+# runs BINARY PACKAGE TEST ARGUMENTS... runs a test as go test does; the output is in $out.
+runs() {
+	local binary=$1 package=$2 test=$3
+	shift 3
+	(cd "$package" && "$binary" -test.run "$test" -test.timeout 90s -test.failfast "$@") >"$out" 2>&1 </dev/null
+}
+
+since() { awk -v a="$1" -v b="$EPOCHREALTIME" 'BEGIN { printf "%.1f", b - a }'; }
 
 # complain NAME MESSAGE [FILE]
 complain() {
-	survived=$((survived + 1))
-	printf '%-32s SURVIVED: %s\n' "$1" "$2"
+	printf '%-40s SURVIVED: %s\n' "$1" "$2"
 	if [[ -n ${3:-} ]]; then sed 's/^/    /' "$3" | tail -n 40; fi
 }
 
-# gotest ARGUMENTS... runs quietly; the output is in $out.
-gotest() { go test -count=1 -timeout 90s "$@" >"$out" 2>&1 </dev/null; }
-
-# checks NAME TEST: the test passes on the tree without a patch, and is there.
+# checks NAME PACKAGE TEST: the test passes on the tree without a patch, and is there.
 checks() {
-	if [[ -n ${sound[$2]:-} ]]; then return 0; fi
-	local -a args
-	eval "args=($2)"
-	if ! gotest "${args[@]}"; then
-		complain "$1" "go test $2 fails without the patch" "$out"
+	local seen
+	seen=$work/sound/$(printf '%s' "$2 $3" | cksum | tr -d ' ')
+	if [[ -e $seen ]]; then return 0; fi
+	if ! runs "$work/bin/${2##*/}.test" "$2" "$3"; then
+		complain "$1" "go test $2 -run '$3' fails without the patch" "$out"
 		return 1
 	fi
-	if grep -qE 'no tests to run|no test files|matched no packages' "$out"; then
-		complain "$1" "go test $2 runs no test" "$out"
+	if grep -q 'no tests to run' "$out"; then
+		complain "$1" "go test $2 -run '$3' runs no test" "$out"
 		return 1
 	fi
-	sound[$2]=yes
+	touch "$seen"
 }
 
-turn=0
-for patch in "$patches"/*.patch; do
+# try PATCH seeds one bug in the tree where we are.
+try() {
+	local patch=$1 name test why package run start built
 	name=$(basename "$patch" .patch)
-	[[ -e $patch && $name == *"$filter"* ]] || continue
-	turn=$((turn + 1))
-	((turn % 2 == MUTANT_SHARD)) || continue
-
-	test=$(sed -n 's/^# test: *//p' "$patch")
-	why=$(sed -n 's/^# why: *//p' "$patch")
-	if [[ -z $test || $test == *$'\n'* || -z $why ]]; then
-		complain "$name" 'the header needs one line "# test:" and a line "# why:"'
-		continue
+	test=$(field "$patch" test) why=$(field "$patch" why)
+	if [[ ! $test =~ ^(\./[a-z/]+)\ -run\ \'([^\']+)\'$ || -z $why ]]; then
+		complain "$name" "the header needs one line \"# test: ./package -run 'TestName\$'\" and a line \"# why:\""
+		return
 	fi
-	checks "$name" "$test" || continue
+	package=${BASH_REMATCH[1]} run=${BASH_REMATCH[2]}
+	checks "$name" "$package" "$run" || return 0
 	if ! git apply --check -p1 "$patch" >"$out" 2>&1; then
 		complain "$name" 'the patch does not apply: bring it up to date' "$out"
-		continue
+		return
 	fi
 	git apply -p1 "$patch"
-	eval "args=($test)"
-	# What goes wrong by a race may go well once: then the test has five more runs to find it.
-	if gotest "${args[@]}" && gotest "${args[@]}" -count=5; then
-		complain "$name" "go test $test passes: $why"
-	elif grep -qE '\[(build|setup) failed\]' "$out"; then
+	start=$EPOCHREALTIME
+	if ! build "$binary" "$package"; then
 		complain "$name" 'the package does not build with the patch' "$out"
 	else
-		killed=$((killed + 1))
-		printf '%-32s killed by %s\n' "$name" "$test"
+		built=$(since "$start") start=$EPOCHREALTIME
+		# What goes wrong by a race may go well once: then the test has five more runs to find it.
+		if runs "$binary" "$package" "$run" && runs "$binary" "$package" "$run" -test.count=5; then
+			complain "$name" "go test $test passes: $why"
+		else
+			touch "$work/killed/$name"
+			printf '%-40s %4ss + %4ss  killed by %s\n' "$name" "$built" "$(since "$start")" "$test"
+		fi
 	fi
 	git apply -p1 --reverse "$patch"
+}
+
+# take JOB tries the patches that nobody else has taken. Each job begins elsewhere, so that it
+# first builds what the others don't.
+take() {
+	local patch out=$work/$1/out binary=$work/$1/mutant.test start=$((${#chosen[@]} * $1 / jobs))
+	cd "$work/$1/tree"
+	for patch in "${chosen[@]:start}" "${chosen[@]::start}"; do
+		if mkdir "$work/taken/$(basename "$patch")" 2>/dev/null; then try "$patch"; fi
+	done
+}
+
+chosen=()
+for patch in "$patches"/*.patch; do
+	if [[ -e $patch && $(basename "$patch" .patch) == *"$filter"* ]]; then chosen+=("$patch"); fi
+done
+if ((${#chosen[@]} == 0)); then
+	echo "no patch in testdata/mutants has \"$filter\" in its name" >&2
+	exit 1
+fi
+
+# What git would commit, as it is now.
+mkdir "$work"/{bin,taken,sound,killed}
+git ls-files -z --cached --others --exclude-standard |
+	while IFS= read -r -d '' file; do
+		if [[ -e $file || -L $file ]]; then printf '%s\0' "$file"; fi
+	done | tar --create --null --no-recursion --files-from=- --file="$work/tree.tar"
+for ((job = 0; job < jobs; job++)); do
+	mkdir -p "$work/$job/tree"
+	tar --extract --file="$work/tree.tar" --directory="$work/$job/tree"
 done
 
+cd "$work/0/tree"
+out=$work/out
+mapfile -t packages < <(sed -nE 's|^# test: *(\./[a-z/]+) .*|\1|p' "${chosen[@]}" | sort -u)
+if ! build "$work/bin/" "${packages[@]}"; then
+	cat "$out"
+	echo 'the tests do not build without a patch' >&2
+	exit 1
+fi
+for ((job = 0; job < jobs; job++)); do take "$job" & done
+wait
+
+killed=$(($(find "$work/killed" -type f | wc -l)))
+survived=$((${#chosen[@]} - killed))
 echo "mutants: $killed killed, $survived survived"
 ((survived == 0))
