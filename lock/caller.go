@@ -22,7 +22,8 @@ type Client interface {
 const (
 	// maxFlights bounds the pipelines under way at once: the fewer, the more calls share one.
 	maxFlights = 2
-	// maxSelf bounds the calls under way at once when one more sets out in its own goroutine.
+	// maxSelf bounds the calls under way at once, with the pipelines, when one more sets out in the
+	// goroutine of its caller.
 	maxSelf = 4
 	// flightLinger is how long a flight's goroutine waits for more.
 	flightLinger = 50 * time.Millisecond
@@ -44,12 +45,13 @@ type caller struct {
 	waiting []*call
 	flights int            // how many there are; a goroutine each
 	resting int            // of which so many wait for calls
+	selfs   int            // calls under way in the goroutines of their callers
 	wake    chan struct{}  // ends the rest of one
 	done    sync.WaitGroup // for the flights and what they leave behind
 }
 
 func newCaller(rdb Client, timeout time.Duration) *caller {
-	c := &caller{rdb: rdb, timeout: timeout, alone: true, wake: make(chan struct{}, maxSelf)}
+	c := &caller{rdb: rdb, timeout: timeout, alone: true, wake: make(chan struct{}, maxFlights)}
 	if client, ok := rdb.(*redis.Client); ok && client != nil {
 		c.alone, c.heeds = false, client.Options().ContextTimeoutEnabled
 	}
@@ -130,10 +132,10 @@ func (c *caller) call(
 func (c *caller) board() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.alone || len(c.waiting) > 0 || c.flights-c.resting >= maxSelf {
+	if c.alone || len(c.waiting) > 0 || c.selfs+c.flights-c.resting >= maxSelf {
 		return false
 	}
-	c.flights++
+	c.selfs++
 	return true
 }
 
@@ -159,11 +161,7 @@ func (c *caller) self(
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if len(c.waiting) > 0 && c.flights <= maxFlights {
-		c.done.Go(c.fly) // takes the place over
-	} else {
-		c.flights--
-	}
+	c.selfs--
 	return reply, err
 }
 

@@ -48,7 +48,7 @@ func TestCallersComeAndGo(t *testing.T) {
 				rdb.AddHook(echoes{})
 				var all sync.WaitGroup
 				for range 8 {
-					for _, crowd := range []int{1, 2, 2 * maxFlights} {
+					for _, crowd := range []int{1, 2, 2 * maxFlights, 2 * maxSelf} {
 						all.Go(func() { comeAndGo(t, newCaller(rdb, callTimeout), crowd) })
 					}
 				}

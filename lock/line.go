@@ -173,20 +173,13 @@ func (r *Redis) look(w *waiter) {
 // much longer it must be held.
 func (r *Redis) give(ctx context.Context, p place, value string, s row, keep time.Duration) error {
 	owner := any("")
-	if keep <= 0 {
-		switch {
-		case r.waitedFor([]place{p}):
-			owner = r.ownerArg
-		case s.n == 0: // it was not waited for, so most likely nobody waits
-			reply, err := r.caller.call(context.WithoutCancel(ctx), callTimeout, freeScript,
-				[]string{p.lock, p.line}, []any{value}, nil)
-			if err != nil {
-				return err
-			}
-			if reply == int64(1) {
-				r.tell(p, turn{}) // who has come meanwhile
-				return nil
-			}
+	switch {
+	case keep > 0:
+	case r.waitedFor([]place{p}):
+		owner = r.ownerArg
+	case s.n == 0: // it was not passed on, so most likely nobody waits
+		if done, err := r.free(ctx, p, value); done || err != nil {
+			return err
 		}
 	}
 	next := turn{value: newValue(), row: row{s.n + 1, s.since}, start: Now()}
@@ -216,6 +209,15 @@ func (r *Redis) give(ctx context.Context, p place, value string, s row, keep tim
 		r.tell(p, turn{pause: g.pause})
 	}
 	return err
+}
+
+// free releases a lock that nobody waits for.
+func (r *Redis) free(ctx context.Context, p place, value string) (done bool, err error) {
+	reply, err := r.caller.call(context.WithoutCancel(ctx), callTimeout, freeScript, []string{p.lock, p.line}, []any{value}, nil)
+	if done = reply == int64(1); done && err == nil {
+		r.tell(p, turn{}) // who has come meanwhile
+	}
+	return done, err
 }
 
 // A stand is the time that somebody stands in the line of one key.

@@ -22,8 +22,10 @@ local value = ARGV[1]
 if #KEYS == 3 then
   local record = redis.pcall('GET', KEYS[2])
   local digits = type(record) == 'string' and string.match(record, '^(%d+) %S+ .*[^*]$') or record == false and '0'
-  local last = digits and tonumber(digits)
-  if last and last < MAX_TOKEN and redis.call('SET', KEYS[1], value, 'NX', 'PX', ARGV[2]) then
+  local last = digits and #digits <= 16 and tonumber(digits)
+  -- An error is told below, if the lock is free: one that is held is so on a Redis that takes no writes too.
+  local set = last and last < MAX_TOKEN and redis.pcall('SET', KEYS[1], value, 'NX', 'PX', ARGV[2])
+  if set and set.ok then
     local token = decimal(math.max(last + 1, clock()))
     redis.call('SET', KEYS[2], token .. ' ' .. value .. ' ' .. ARGV[3], 'PX', RECORD_TTL)
     return {1, token}

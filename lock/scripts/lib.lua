@@ -1,4 +1,4 @@
--- What the scripts of a lock share. It runs before each of them.
+-- What the scripts of a lock share. It runs before each of them but free.lua.
 --
 -- Beside the lock, a string at the user's key with a random value, there is its record:
 -- a string "<token> <value> <owner>" with the last token granted, the value of

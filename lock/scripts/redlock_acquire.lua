@@ -30,15 +30,17 @@ local last, by = read_record(KEYS[2])
 if type(last) == 'table' then return last end
 
 local now = clock()
-if ARGV[5] ~= '1' or not redis.call('SET', KEYS[1], value, 'NX', 'PX', ARGV[2]) then
+local set = ARGV[5] == '1' and redis.pcall('SET', KEYS[1], value, 'NX', 'PX', ARGV[2])
+if not (set and set.ok) then
   local held = redis.pcall('GET', KEYS[1])
   if type(held) == 'table' then return held end
+  if not held and set then return set end -- the node takes no writes, which only matters if the lock is free
   if held ~= value then return {0, redis.call('PTTL', KEYS[1]), now} end
 end
 if last == 0 then last = now end
 -- The limit keeps a client whose clock is wrong from using the tokens up.
 local hour = 3600000000
-if (last < t or last == t and by == value) and t <= math.max(now + hour, last + 1) and t < 9007199254740991 then
+if (last < t or last == t and by == value) and t <= math.max(now + hour, last + 1) and t < MAX_TOKEN then
   redis.call('SET', KEYS[2], ARGV[3] .. ' ' .. value .. ' ' .. ARGV[4], 'PX', RECORD_TTL)
   return {1, 1, last, now}
 end
