@@ -56,6 +56,10 @@ cron: ## ten scheduler processes run one entry for 30 s, one killed and one star
 model: ## check the model of the lock and the token with spin (LONG=1: larger bounds too, up to ten minutes, kept in docs/reliability)
 	lock/model/run.sh $(if $(LONG),-out docs/reliability/model.txt -long)
 
+.PHONY: jaeger
+jaeger: ## run examples/tracing against a real Jaeger and assert on what its API says (builds Jaeger once, seven minutes)
+	examples/tracing/check.sh
+
 .PHONY: quickstart
 quickstart: ## run the example of the README
 	go run ./examples/quickstart

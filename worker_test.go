@@ -103,12 +103,15 @@ func TestTheWholeWay(t *testing.T) {
 
 	// This worker has a handler for each, under the lease of its job, and writes down how
 	// they end.
-	w, err := worker.New(rdb, worker.Config{Queues: worker.Queues{queue: {Concurrency: 10}}, SessionTTL: sessionTTL, Logger: quiet})
+	w, err := worker.New(rdb, worker.Config{
+		Queues: worker.Queues{queue: {Concurrency: 10}}, SessionTTL: sessionTTL, Logger: quiet,
+		TracerProvider: tracing, Propagator: format,
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
 	var book logbook
-	w.Use(middleware.Trace(middleware.WithTracerProvider(tracing), middleware.WithPropagator(format)), book.record)
+	w.Use(book.record)
 	worker.Handle(w, func(context.Context, *signalbox.Job, Doomed) error { return nil })
 	worker.Handle(w, func(_ context.Context, job *signalbox.Job, _ Flaky) error {
 		if job.Attempt == 1 {
@@ -330,7 +333,7 @@ func checkTrace(t *testing.T, spans tracetest.SpanStubs, id, root string, delive
 			creator = s.SpanContext
 		case s.SpanKind == trace.SpanKindConsumer:
 			process = append(process, s)
-		default:
+		case s.SpanKind == trace.SpanKindInternal:
 			handle[s.Parent.SpanID()] = s
 		}
 	}

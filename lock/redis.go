@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+	"go.opentelemetry.io/otel/metric"
 
 	"github.com/signalbox-go/signalbox/internal/telemetry"
 )
@@ -21,7 +22,7 @@ const (
 	minTTL     = 10 * time.Millisecond
 	maxTTL     = 24 * time.Hour
 
-	// callTimeout bounds one call, so that a Redis that hangs holds nobody up.
+	// callTimeout bounds one call, so that a Redis that hangs holds nobody up. A release may take two.
 	callTimeout = 5 * time.Second
 )
 
@@ -32,6 +33,7 @@ type config struct {
 	ttl     time.Duration
 	minHold time.Duration
 	owner   string
+	meters  metric.MeterProvider
 }
 
 // TTL is how long a lock lives in Redis unless it is extended: from 10 ms to 24 h, in
@@ -72,8 +74,9 @@ type Redis struct {
 	owner   string
 	cluster string // "1" if a channel's subscribers may be at another node than the key
 	err     error  // of the options; every acquire returns it
+	metrics *telemetry.LockMetrics
 
-	ttlArg, offerArg, ownerArg any // what every script is told
+	ttlArg, offerArg, ownerArg any // what scripts are told
 
 	preflight preflight
 	bell      bell
@@ -102,6 +105,7 @@ func New(rdb Client, opts ...Option) *Redis {
 		minHold: c.minHold,
 		owner:   c.owner,
 		err:     c.check(),
+		metrics: telemetry.NewLockMetrics(c.meters),
 		lines:   map[string]*line{},
 	}
 	r.ttlArg, r.offerArg, r.ownerArg = r.ttl.Milliseconds(), r.offerTTL().Milliseconds(), r.owner
@@ -163,6 +167,7 @@ func (r *Redis) acquire(ctx context.Context, keys []string, grant func(context.C
 		return nil, err
 	}
 	spanCtx, span := telemetry.StartAcquire(ctx)
+	asking := r.metrics.Ask()
 	l := &redisLock{redis: r, places: places}
 	if err = r.preflight.check(ctx, r, places[0].lock); err == nil {
 		// The span is for the asking only, so the lock's context has the values of ctx.
@@ -178,9 +183,12 @@ func (r *Redis) acquire(ctx context.Context, keys []string, grant func(context.C
 			outcome = telemetry.LockHeld
 		}
 		span.End(outcome, 0, err)
+		asking.End(spanCtx, outcome)
 		return nil, fmt.Errorf("lock: acquire %q: %w", l.Key(), err)
 	}
 	span.End(telemetry.LockAcquired, l.token, nil)
+	asking.End(spanCtx, telemetry.LockAcquired)
+	l.holding.Store(r.metrics.Hold(l.validity.Context(), howLost))
 	return l, nil
 }
 
@@ -235,7 +243,7 @@ func (r *Redis) try(ctx context.Context, l *redisLock, start Instant, value, cha
 		func(ctx context.Context, reply any, err error) { r.undo(ctx, l.places, value, reply, err) })
 	switch {
 	case err == nil:
-	case redis.HasErrorPrefix(err, "WRONGTYPE") || redis.HasErrorPrefix(err, "BADRECORD"):
+	case isWrongType(err) || redis.HasErrorPrefix(err, "BADRECORD"):
 		return refusal{}, fmt.Errorf("%w: the key, or its record %q, holds something else: %w", ErrInvalid, l.places[0].fence, err)
 	case redis.HasErrorPrefix(err, "CROSSSLOT"):
 		return refusal{}, fmt.Errorf("%w: in a Redis Cluster the keys need the same hash tag: %w", ErrInvalid, err)

@@ -5,7 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
+
+	"github.com/signalbox-go/signalbox/internal/telemetry"
 )
 
 // redisLock is the lock that a [Redis] grants, of one key or several.
@@ -19,7 +22,8 @@ type redisLock struct {
 	validity *Validity
 	asked    Instant // the first call for it was made after that
 
-	confirm *confirmation // of an offer; nil if it needs none
+	confirm *confirmation                     // of an offer; nil if it needs none
+	holding atomic.Pointer[telemetry.Holding] // a confirmation may come before it is set
 
 	mu       sync.Mutex // one release at a time
 	released bool       // Release was called: the context has ended
@@ -72,6 +76,7 @@ func (l *redisLock) Extend(ctx context.Context) error {
 	if err != nil {
 		return l.failed("extend", err)
 	}
+	l.holding.Load().Renewed()
 	return nil
 }
 
@@ -89,12 +94,15 @@ func (l *redisLock) release(ctx context.Context) error {
 		l.released = true
 		if l.validity.Err() != nil {
 			l.lost = ErrExpired // unless Redis knows more
+		} else {
+			l.holding.Load().Released()
 		}
 		l.validity.End(context.Canceled) // nothing starts under it from here on
 		l.confirm.end()
 	}
 	if !l.done {
 		err := l.giveBack(ctx, l.redis.minHold-time.Since(l.since))
+		l.holding.Load().Lost(howLost(err))
 		switch {
 		case err == nil:
 			l.done = true

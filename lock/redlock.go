@@ -41,6 +41,7 @@ type Redlock struct {
 	tries       int
 	minHold     time.Duration
 	lines       lineup
+	metrics     *telemetry.LockMetrics
 
 	ttlArg, ownerArg any // for the scripts; the TTL in ms
 
@@ -86,6 +87,7 @@ func NewRedlock(nodes []*redis.Options, c RedlockConfig) (*Redlock, error) {
 		tries:       c.Tries,
 		minHold:     c.MinHold,
 		ownerArg:    c.Owner,
+		metrics:     telemetry.NewLockMetrics(c.MeterProvider),
 		ctx:         ctx,
 		cancel:      cancel,
 		servers:     map[string]*node{},
@@ -122,6 +124,7 @@ func (r *Redlock) acquire(ctx context.Context, key string, grant func(context.Co
 		return nil, err
 	}
 	spanCtx, span := telemetry.StartAcquire(ctx)
+	asking := r.metrics.Ask()
 	l := &redlockLock{redlock: r, key: key, record: record, validity: NewValidity(context.WithoutCancel(ctx))}
 	if err := grant(spanCtx, l); err != nil {
 		l.validity.End(err)
@@ -130,12 +133,15 @@ func (r *Redlock) acquire(ctx context.Context, key string, grant func(context.Co
 			outcome = telemetry.LockHeld
 		}
 		span.End(outcome, 0, err)
+		asking.End(spanCtx, outcome)
 		if _, ok := err.(*QuorumError); ok {
 			return nil, err // it says all of that
 		}
 		return nil, fmt.Errorf("lock: acquire %q: %w", key, err)
 	}
 	span.End(telemetry.LockAcquired, l.token, nil)
+	asking.End(spanCtx, telemetry.LockAcquired)
+	l.holding = r.metrics.Hold(l.validity.Context(), howLost)
 	return l, nil
 }
 

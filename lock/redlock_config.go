@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+	"go.opentelemetry.io/otel/metric"
 )
 
 const defaultNodeTimeout = 50 * time.Millisecond
@@ -39,6 +40,9 @@ type RedlockConfig struct {
 
 	// Owner names the holder to people; see [Owner].
 	Owner string
+
+	// MeterProvider says where metrics go; see [MeterProvider].
+	MeterProvider metric.MeterProvider
 }
 
 func (c RedlockConfig) withDefaults() RedlockConfig {

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"sync"
 	"time"
+
+	"github.com/signalbox-go/signalbox/internal/telemetry"
 )
 
 // redlockLock is the lock that a [Redlock] grants.
@@ -16,6 +18,7 @@ type redlockLock struct {
 	token       int64
 	since       time.Time // when it was granted
 	validity    *Validity
+	holding     *telemetry.Holding
 
 	mu       sync.Mutex // one release at a time
 	released bool       // Release was called: the context has ended
@@ -46,6 +49,9 @@ func (l *redlockLock) Extend(ctx context.Context) error {
 	} else if err == nil && !l.validity.Extend(start, l.redlock.ttl) {
 		err = ErrExpired
 	}
+	if err == nil {
+		l.holding.Renewed()
+	}
 	return l.failed("extend", err)
 }
 
@@ -60,6 +66,8 @@ func (l *redlockLock) release(ctx context.Context) error {
 		l.released = true
 		if l.validity.Err() != nil {
 			l.lost = ErrExpired // unless the nodes know more
+		} else {
+			l.holding.Released()
 		}
 		l.validity.End(context.Canceled) // nothing starts under it from here on
 	}
@@ -69,6 +77,7 @@ func (l *redlockLock) release(ctx context.Context) error {
 			keep = time.Time{}
 		}
 		err := l.claim.release(context.WithoutCancel(ctx), keep)
+		l.holding.Lost(howLost(err))
 		switch {
 		case err == nil:
 			l.done = true

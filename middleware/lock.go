@@ -9,6 +9,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/signalbox-go/signalbox"
+	"github.com/signalbox-go/signalbox/internal/telemetry"
 	"github.com/signalbox-go/signalbox/lock"
 )
 
@@ -114,7 +115,7 @@ func ownLease(next signalbox.Handler) signalbox.Handler {
 
 // lostDuring is the error of a handler that was possibly not alone.
 func lostDuring(ctx context.Context, err error) error {
-	trace.SpanFromContext(ctx).AddEvent("signalbox.lock.lost")
+	trace.SpanFromContext(ctx).AddEvent(telemetry.EventLockLost)
 	if outcomeOf(context.Background(), err) != failed {
 		return err // it stands, or says enough
 	}

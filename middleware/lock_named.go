@@ -7,7 +7,6 @@ import (
 	"math/rand/v2"
 	"time"
 
-	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/signalbox-go/signalbox"
@@ -81,8 +80,8 @@ func (n *namedLock) without(ctx context.Context, job *signalbox.Job, err error) 
 	if errors.Is(err, lock.ErrHeld) {
 		policy, outcome = n.config.whenHeld, telemetry.LockHeld
 	}
-	trace.SpanFromContext(ctx).AddEvent("signalbox.lock.unavailable", trace.WithAttributes(
-		telemetry.LockOutcome.String(outcome), attribute.Stringer("signalbox.lock.policy", policy)))
+	trace.SpanFromContext(ctx).AddEvent(telemetry.EventLockUnavailable, trace.WithAttributes(
+		telemetry.LockOutcome.String(outcome), telemetry.LockPolicy.String(policy.String())))
 	switch policy {
 	case Snooze:
 		half := n.config.retryIn / 2

@@ -55,7 +55,7 @@ func grants(context.Context) (lock.Lock, error) {
 	return fakeLocker{validity: v}, nil
 }
 
-func hasEvent(spans tracetest.SpanStubs, name string, attrs ...attribute.KeyValue) bool {
+func hasEvent(spans map[string]tracetest.SpanStub, name string, attrs ...attribute.KeyValue) bool {
 	for _, span := range spans {
 		for _, e := range span.Events {
 			if e.Name == name && !slices.ContainsFunc(attrs, func(a attribute.KeyValue) bool { return !slices.Contains(e.Attributes, a) }) {

@@ -6,11 +6,12 @@ import (
 	"time"
 
 	"github.com/signalbox-go/signalbox"
+	"github.com/signalbox-go/signalbox/internal/telemetry"
 )
 
 // Log writes one record for each delivery when its handler has returned: id, kind, queue,
-// attempt, token, duration, outcome, and the error if there is one. Never a payload or
-// a header. A failure is a warning, a panic an error, all else is info. A nil
+// attempt, token, duration, outcome, the error if there is one, and trace_id and span_id if it
+// is traced. Never a payload or a header. A failure is a warning, a panic an error, all else is info. A nil
 // logger means [slog.Default] at the time of the record.
 //
 // The outcome is what the handler's error asks for: completed, snoozed, cancelled,
@@ -48,7 +49,7 @@ func record(ctx context.Context, logger *slog.Logger, job *signalbox.Job, start 
 	if !logger.Enabled(ctx, level) {
 		return
 	}
-	attrs := make([]slog.Attr, 0, 8)
+	attrs := make([]any, 0, 10)
 	attrs = append(attrs,
 		slog.String("id", job.ID),
 		slog.String("kind", job.Kind),
@@ -61,5 +62,5 @@ func record(ctx context.Context, logger *slog.Logger, job *signalbox.Job, start 
 	if err != nil {
 		attrs = append(attrs, slog.String("error", err.Error()))
 	}
-	logger.LogAttrs(ctx, level, "job", attrs...)
+	logger.Log(ctx, level, "job", append(attrs, telemetry.LogAttrs(ctx)...)...)
 }

@@ -3,6 +3,7 @@ package middleware
 import (
 	"context"
 	"errors"
+	"time"
 
 	"go.opentelemetry.io/otel/propagation"
 	"go.opentelemetry.io/otel/trace"
@@ -17,7 +18,14 @@ type TraceOption func(*traceConfig)
 type traceConfig struct {
 	provider   trace.TracerProvider
 	propagator propagation.TextMapPropagator
+	mode       signalbox.TraceMode
+	parentFor  time.Duration
+	who        telemetry.Who
 }
+
+// DefaultParentFor is how long after its enqueueing a job's deliveries are part of the trace
+// that enqueued it, in mode [signalbox.TraceAuto].
+const DefaultParentFor = 15 * time.Minute
 
 // WithTracerProvider says where spans go. The default is OpenTelemetry's global provider.
 // It stays the caller's, to flush and to shut down.
@@ -31,49 +39,133 @@ func WithPropagator(p propagation.TextMapPropagator) TraceOption {
 	return func(c *traceConfig) { c.propagator = p }
 }
 
-// Trace makes two spans for each delivery: "process {queue}", a CONSUMER span whose parent
-// is the span that enqueued the job, and in it "handle {kind}", the handler's own, which
-// the handler's spans go under. Without a valid trace context in the job's headers
-// the first is the root of a new trace.
+// WithTraceMode says how deliveries are connected with the span that enqueued the job. A
+// job's own mode counts more. The default is [signalbox.TraceAuto].
+func WithTraceMode(m signalbox.TraceMode) TraceOption {
+	return func(c *traceConfig) { c.mode = m }
+}
+
+// WithParentFor changes [DefaultParentFor]. 0 or less: a delivery never is part of that trace.
+func WithParentFor(d time.Duration) TraceOption {
+	return func(c *traceConfig) { c.parentFor = d }
+}
+
+// WithClient says who takes the jobs and where from, as spans tell it: the Redis server's host
+// or socket, its port (0: none), and the worker's name. A worker says it by itself.
+func WithClient(server string, port int, worker string) TraceOption {
+	return func(c *traceConfig) { c.who = telemetry.Who{Address: server, Port: port, ClientID: worker} }
+}
+
+// Trace makes the spans of a delivery. A worker runs it around every handler by itself, with
+// the global provider unless its Config says otherwise; around a handler that is traced
+// already it does nothing.
 //
-// A failed attempt is recorded as an error on both. A snooze, a cancel and the worker's
-// shutdown are none. No payload, header or lock key is in a span.
+// "process {queue}", a CONSUMER span, is the delivery from its claim until Redis has confirmed how
+// it ended. It is a child of the span that enqueued the job or linked to it, as
+// [signalbox.TraceMode] says, and linked to the attempt before it. Without a valid trace context in the
+// job's headers it is the root of a new trace. In it are "handle {kind}", which the handler's own
+// spans go under, and a CLIENT span "ack", "retry", "snooze" or "dead_letter" for telling Redis.
+// Outside of a worker there is the first alone, until the handler returns.
+//
+// A failed attempt is recorded as an error. A snooze, a cancel and the worker's shutdown are none. No payload,
+// header or lock key is in a span.
 func Trace(opts ...TraceOption) signalbox.Middleware {
-	var c traceConfig
+	c := traceConfig{parentFor: DefaultParentFor}
 	for _, opt := range opts {
 		opt(&c)
 	}
 	return func(next signalbox.Handler) signalbox.Handler {
-		tracer := telemetry.Tracer(c.provider)
-		return signalbox.HandlerFunc(func(ctx context.Context, job *signalbox.Job) error {
-			about := telemetry.Job{
-				ID: job.ID, Kind: job.Kind, Queue: job.Queue,
-				Attempt: job.Attempt, MaxAttempts: job.MaxAttempts,
-				Wait: job.ClaimedAt.Sub(job.ScheduledAt),
-			}
-			ctx = telemetry.Extract(ctx, telemetry.Propagator(c.propagator), job.Headers)
-			ctx, process := telemetry.StartProcess(ctx, tracer, about)
-			ctx, handle := telemetry.StartHandle(ctx, tracer, about)
-
-			how, err := panicked, errPanicked // unless the handler returns
-			defer func() {
-				if how.isFailure() {
-					telemetry.Fail(handle, err, errorType(how))
-					telemetry.Fail(process, err, errorType(how))
-				}
-				handle.End()
-				process.End()
-			}()
-			err = next.Handle(ctx, job)
-			how = outcomeOf(ctx, err)
-			return err
-		})
+		t := &tracer{traceConfig: c, spans: telemetry.NewMessaging(c.provider, c.who), next: next}
+		return signalbox.HandlerFunc(t.handle)
 	}
 }
 
-// errPanicked stands for a panic on its way to Recover. Its value stays out of the span:
-// it may be anything.
-var errPanicked = errors.New("handler panicked")
+type tracer struct {
+	traceConfig
+	spans *telemetry.Messaging
+	next  signalbox.Handler
+}
+
+func (t *tracer) handle(ctx context.Context, job *signalbox.Job) error {
+	delivery := telemetry.DeliveryFrom(ctx)
+	if delivery.Traced() {
+		return t.next.Handle(ctx, job)
+	}
+	if telemetry.Off(t.provider) {
+		if len(job.Headers) > 0 { // the handler may still pass the trace context on
+			ctx = telemetry.Extract(ctx, telemetry.Propagator(t.propagator), job.Headers)
+		}
+		return t.next.Handle(ctx, job)
+	}
+	about := telemetry.Job{
+		ID: job.ID, Kind: job.Kind, Queue: job.Queue, Attempt: job.Attempt, MaxAttempts: job.MaxAttempts,
+	}
+	ctx, links := telemetry.Creator(ctx, telemetry.Propagator(t.propagator), job.Headers,
+		t.mode.String(), job.ClaimedAt.Sub(job.EnqueuedAt) <= t.parentFor)
+	if delivery != nil && delivery.Previous.IsValid() {
+		links = append(links, trace.Link{SpanContext: delivery.Previous})
+	}
+	ctx, process := t.spans.StartProcess(ctx, about, job.Token, job.ClaimedAt.Sub(job.ScheduledAt), links)
+	if delivery != nil {
+		t.follow(ctx, process, delivery, about)
+	}
+	how, err := panicked, errPanicked // unless the handler returns
+	defer func() {
+		fail(process, how, err)
+		if delivery == nil {
+			process.End()
+		}
+	}()
+	err = t.next.Handle(ctx, job)
+	how = outcomeOf(ctx, err)
+	return err
+}
+
+// follow makes the spans below that of the delivery, and ends it when it is settled.
+func (t *tracer) follow(ctx context.Context, process trace.Span, d *telemetry.Delivery, about telemetry.Job) {
+	d.Trace(process.SpanContext(), func(ctx context.Context) (context.Context, func(error)) {
+		ctx, handle := t.spans.StartHandle(ctx, about)
+		return ctx, func(err error) {
+			how := panicked
+			if err != telemetry.ErrPanicked {
+				how = outcomeOf(ctx, err)
+			}
+			fail(handle, how, err)
+			handle.End()
+		}
+	})
+	var settle trace.Span
+	d.OnSettling(func(how telemetry.Settle, next time.Time) { settle = t.spans.StartSettle(ctx, how, about, next) })
+	d.OnSettled(func(s telemetry.Settled) {
+		if s.Refused {
+			process.AddEvent(telemetry.EventRejected)
+			telemetry.Fail(settle, errSuperseded, telemetry.ErrorLeaseLost)
+		}
+		if s.Unknown {
+			telemetry.Fail(settle, errUnsettled, telemetry.ErrorUnsettled)
+		}
+		settle.End()
+		process.End()
+	})
+	d.OnEvent(func(name string) { process.AddEvent(name) })
+}
+
+// What goes wrong with a delivery beside its handler.
+var (
+	errPanicked   = telemetry.ErrPanicked
+	errSuperseded = errors.New("the job has been taken over by another delivery")
+	errUnsettled  = errors.New("nobody knows whether Redis was told how it ended; the job may run again")
+)
+
+// fail records the error of a failed attempt.
+func fail(span trace.Span, how outcome, err error) {
+	if how == panicked {
+		err = errPanicked
+	}
+	if how.isFailure() {
+		telemetry.Fail(span, err, errorType(how))
+	}
+}
 
 // errorType is the value of error.type, or "" for the type of the Go error.
 func errorType(how outcome) string {

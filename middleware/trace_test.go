@@ -18,27 +18,57 @@ import (
 	"github.com/signalbox-go/signalbox/lock"
 )
 
-// traced runs a handler and returns the spans, in the order of their ends.
-func traced(t *testing.T, ctx context.Context, job *signalbox.Job, h signalbox.HandlerFunc) tracetest.SpanStubs {
+// traced runs a handler as a worker does and returns the spans by the first word of their names.
+func traced(t *testing.T, ctx context.Context, job *signalbox.Job, h signalbox.HandlerFunc) map[string]tracetest.SpanStub {
 	t.Helper()
 	exporter := tracetest.NewInMemoryExporter()
 	tp := sdktrace.NewTracerProvider(sdktrace.WithSyncer(exporter))
-	mw := signalbox.Chain(Recover(), Trace(WithTracerProvider(tp), WithPropagator(propagation.TraceContext{})))
-	_ = run(ctx, job, mw, h)
-	spans := exporter.GetSpans()
+	d := &telemetry.Delivery{}
+	inner := func(next signalbox.Handler) signalbox.Handler {
+		return signalbox.HandlerFunc(func(ctx context.Context, job *signalbox.Job) error {
+			ctx, end := d.Handle(ctx)
+			err := errPanicked
+			defer func() { end(err) }()
+			err = next.Handle(ctx, job)
+			return err
+		})
+	}
+	mw := signalbox.Chain(Trace(WithTracerProvider(tp), WithPropagator(propagation.TraceContext{})), Recover(), inner)
+	_ = run(telemetry.ContextWithDelivery(ctx, d), job, mw, h)
+	d.Settling(telemetry.SettleCompleted, time.Time{})
+	d.Settled(telemetry.Settled{How: telemetry.SettleCompleted})
+	spans := make(map[string]tracetest.SpanStub)
+	for _, s := range exporter.GetSpans() {
+		word, _, _ := strings.Cut(s.Name, " ")
+		spans[word] = s
+	}
+	if len(spans) != 3 || len(exporter.GetSpans()) != 3 {
+		t.Fatalf("spans: %v", spans)
+	}
 	if err := tp.Shutdown(t.Context()); err != nil {
 		t.Error(err)
 	}
 	return spans
 }
 
+// Without a worker there is nobody to tell when the handler's part begins, and what comes after.
+func TestTraceByItself(t *testing.T) {
+	t.Parallel()
+	exporter := tracetest.NewInMemoryExporter()
+	tp := sdktrace.NewTracerProvider(sdktrace.WithSyncer(exporter))
+	_ = run(t.Context(), &signalbox.Job{Queue: "q", Kind: "k"}, Trace(WithTracerProvider(tp)), func(context.Context, *signalbox.Job) error { return errMine })
+	if spans := exporter.GetSpans(); len(spans) != 1 || spans[0].Name != "process q" || spans[0].Status.Code != codes.Error {
+		t.Errorf("%+v", spans)
+	}
+}
+
 func TestTraceJoinsTheCreatorsTrace(t *testing.T) {
 	t.Parallel()
 	exporter := tracetest.NewInMemoryExporter()
 	tp := sdktrace.NewTracerProvider(sdktrace.WithSyncer(exporter))
-	ctx, enqueue := telemetry.StartEnqueue(t.Context(), telemetry.Tracer(tp), telemetry.Job{Queue: "mail", ID: "1", Kind: "welcome", MaxAttempts: 25})
+	ctx, enqueue := telemetry.NewMessaging(tp, telemetry.Who{}).StartEnqueue(t.Context(), telemetry.Job{Queue: "mail", ID: "1", Kind: "welcome", MaxAttempts: 25})
 	mine := map[string]string{"mine": "1"}
-	headers := telemetry.Inject(ctx, propagation.TraceContext{}, mine)
+	headers := telemetry.Inject(ctx, propagation.TraceContext{}, mine, telemetry.ModeAuto, nil)
 	enqueue.End()
 	if len(mine) != 1 || len(headers) != 2 || headers["mine"] != "1" {
 		t.Fatalf("headers %v, the caller's %v", headers, mine)
@@ -48,7 +78,7 @@ func TestTraceJoinsTheCreatorsTrace(t *testing.T) {
 	due := time.UnixMilli(1_000_000)
 	job := &signalbox.Job{
 		ID: "1", Kind: "welcome", Queue: "mail", Attempt: 2, MaxAttempts: 25, Headers: headers,
-		ScheduledAt: due, ClaimedAt: due.Add(1500 * time.Millisecond), Payload: []byte("secret"),
+		EnqueuedAt: due, ScheduledAt: due, ClaimedAt: due.Add(1500 * time.Millisecond), Payload: []byte("secret"),
 	}
 	delivered, v := delivery(t, time.Hour)
 	// Whatever span the worker's own context has is not the creator.
@@ -64,10 +94,7 @@ func TestTraceJoinsTheCreatorsTrace(t *testing.T) {
 		}
 		return nil
 	})
-	if len(spans) != 2 {
-		t.Fatalf("%d spans", len(spans))
-	}
-	handle, process := spans[0], spans[1]
+	handle, process := spans["handle"], spans["process"]
 	if process.Name != "process mail" || process.SpanKind != trace.SpanKindConsumer || process.Parent.SpanID() != enqueue.SpanContext().SpanID() ||
 		process.SpanContext.TraceID() != enqueue.SpanContext().TraceID() {
 		t.Errorf("process: %+v", process)
@@ -76,12 +103,16 @@ func TestTraceJoinsTheCreatorsTrace(t *testing.T) {
 		inside.SpanID() != handle.SpanContext.SpanID() {
 		t.Errorf("handle: %+v", handle)
 	}
-	for _, span := range spans {
+	about := attribute.NewSet(process.Attributes...)
+	if wait, _ := about.Value(telemetry.JobWait); wait.AsInt64() != 1500 {
+		t.Errorf("wait: %v", wait.AsInt64())
+	}
+	for _, span := range []tracetest.SpanStub{handle, process} {
 		set := attribute.NewSet(span.Attributes...)
 		for key, want := range map[string]string{
 			"messaging.system": "signalbox", "messaging.operation.name": "process", "messaging.operation.type": "process",
 			"messaging.destination.name": "mail", "messaging.message.id": "1", "signalbox.job.kind": "welcome",
-			"signalbox.job.attempt": "2", "signalbox.job.max_attempts": "25", "signalbox.job.wait_ms": "1500",
+			"signalbox.job.attempt": "2", "signalbox.job.max_attempts": "25",
 		} {
 			if got, _ := set.Value(attribute.Key(key)); got.String() != want {
 				t.Errorf("%s: %s is %q, want %q", span.Name, key, got.String(), want)
@@ -106,7 +137,7 @@ func TestTraceStartsItsOwnTrace(t *testing.T) {
 			TraceID: trace.TraceID{9}, SpanID: trace.SpanID{9}, TraceFlags: trace.FlagsSampled,
 		}))
 		spans := traced(t, ctx, &signalbox.Job{Headers: headers}, func(context.Context, *signalbox.Job) error { return nil })
-		if len(spans) != 2 || spans[1].Parent.IsValid() || spans[1].SpanContext.TraceID() == (trace.TraceID{9}) {
+		if process := spans["process"]; process.Parent.IsValid() || len(process.Links) != 0 || process.SpanContext.TraceID() == (trace.TraceID{9}) {
 			t.Errorf("%s: %+v", name, spans)
 		}
 	}
@@ -129,10 +160,7 @@ func TestTraceOutcomes(t *testing.T) {
 		{"failure", func(context.Context, *signalbox.Job) error { return &time.ParseError{} }, "*time.ParseError"},
 	} {
 		spans := traced(t, t.Context(), &signalbox.Job{Queue: "q", Kind: "k"}, c.h)
-		if len(spans) != 2 {
-			t.Fatalf("%s: %d spans", c.name, len(spans))
-		}
-		for _, span := range spans {
+		for _, span := range []tracetest.SpanStub{spans["handle"], spans["process"]} {
 			set := attribute.NewSet(span.Attributes...)
 			got, _ := set.Value("error.type")
 			failed := c.errorType != ""

@@ -7,6 +7,9 @@ import (
 	"sync"
 	"testing"
 
+	"go.opentelemetry.io/otel/propagation"
+	sdktrace "go.opentelemetry.io/otel/sdk/trace"
+
 	"github.com/signalbox-go/signalbox/internal/redistest"
 )
 
@@ -53,6 +56,22 @@ func BenchmarkEnqueue16(b *testing.B) { benchEnqueue(b, 16) }
 
 func BenchmarkEnqueueMany(b *testing.B) {
 	s, queue := benchScheduler(b)
+	benchMany(b, s, queue)
+}
+
+// BenchmarkEnqueueManyTraced has a provider that drops the spans when they end.
+func BenchmarkEnqueueManyTraced(b *testing.B) {
+	s, err := New(redistest.New(b).Client(), Config{
+		Logger: slog.New(slog.DiscardHandler), TracerProvider: sdktrace.NewTracerProvider(), Propagator: propagation.TraceContext{},
+	})
+	if err != nil {
+		b.Fatal(err)
+	}
+	benchMany(b, s, redistest.Name(b))
+}
+
+func benchMany(b *testing.B, s *Scheduler, queue string) {
+	b.Helper()
 	ctx := context.Background()
 	items := make([]Item, 10_000)
 	for i := range items {

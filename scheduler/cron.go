@@ -24,6 +24,7 @@ type entry struct {
 	name     string
 	schedule schedule
 	job      signalbox.Job // of every tick, but for its ID and the trace
+	mode     signalbox.TraceMode
 }
 
 func newCrontab() crontab {
@@ -68,7 +69,7 @@ func (s *Scheduler) newEntry(name, spec string, args signalbox.Args, opts []Opti
 	if err := errors.Join(store.ValidateEntry(name), specErr, argsErr, optErr); err != nil {
 		return nil, err
 	}
-	e := &entry{name: name, schedule: sched, job: o.job(store.NewID(), kind, payload)}
+	e := &entry{name: name, schedule: sched, job: o.job(store.NewID(), kind, payload), mode: o.mode}
 	e.job.Headers = o.headers
 	_, err := store.NewItem(&e.job, store.When{}) // it is not too large
 	return e, err

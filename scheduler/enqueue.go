@@ -32,7 +32,10 @@ func (s *Scheduler) Enqueue(ctx context.Context, args signalbox.Args, opts ...Op
 		id = store.NewID()
 	}
 	ctx, span := s.trace.start(ctx, id, kind, o)
+	watch := s.watch()
 	isNew, err := s.enqueue(ctx, id, kind, payload, o)
+	watch.sent(ctx, o.queue, kind, 1, err)
+	watch.took(ctx, o.queue, err)
 	end(span, err)
 	if err != nil {
 		return Result{ID: id}, fmt.Errorf("scheduler: enqueue in queue %s, job ID %s: %w", o.queue, id, err)
@@ -45,7 +48,7 @@ func (s *Scheduler) enqueue(ctx context.Context, id, kind string, payload []byte
 		return false, notSent(ctx)
 	}
 	job := o.job(id, kind, payload)
-	job.Headers = s.trace.inject(ctx, o.headers)
+	job.Headers = s.trace.inject(ctx, o.headers, o.mode)
 	item, err := store.NewItem(&job, o.when)
 	if err != nil {
 		return false, err

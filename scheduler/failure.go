@@ -4,9 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"strings"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/signalbox-go/signalbox"
+	"github.com/signalbox-go/signalbox/internal/telemetry"
 )
 
 // A verdict is what the error of a call to Redis says of the call.
@@ -71,4 +75,45 @@ func ended(ctx context.Context) error {
 		return err
 	}
 	return fmt.Errorf("%w: %w", err, cause)
+}
+
+// errorType is what spans and metrics call an error: one of few values. It is "" for nil, and where
+// the type of the Go error has to do.
+func errorType(err error) string {
+	var (
+		reply redis.Error
+		late  net.Error
+	)
+	switch {
+	case err == nil:
+		return ""
+	case errors.Is(err, context.Canceled):
+		return "cancelled"
+	case errors.As(err, &late) && late.Timeout(): // that of a context too
+		return telemetry.ErrorTimeout
+	case errors.As(err, &reply):
+		return replyCode(reply)
+	case errors.Is(err, signalbox.ErrInvalid):
+		return "invalid"
+	case errors.As(err, &late):
+		return "connection"
+	case errors.Is(err, ErrUncertain):
+		return "uncertain"
+	}
+	return ""
+}
+
+// replyCode is the code that an error reply of Redis begins with.
+func replyCode(reply redis.Error) string {
+	for _, h := range hints {
+		if is(reply, h.code) {
+			code, _, _ := strings.Cut(h.code, " ")
+			return code
+		}
+	}
+	code, _, _ := strings.Cut(reply.Error(), " ")
+	if code == "" || len(code) > 20 || strings.Trim(code, "ABCDEFGHIJKLMNOPQRSTUVWXYZ") != "" {
+		return "reply"
+	}
+	return code
 }

@@ -5,11 +5,8 @@ import (
 	"errors"
 	"fmt"
 
-	"go.opentelemetry.io/otel/trace"
-
 	"github.com/signalbox-go/signalbox"
 	"github.com/signalbox-go/signalbox/internal/store"
-	"github.com/signalbox-go/signalbox/internal/telemetry"
 )
 
 // chunksInFlight bounds what one EnqueueMany has in the line: two calls on their way, and
@@ -30,8 +27,14 @@ type Item struct {
 // failed no more is sent to its queue. The returned error is nil if no job failed; else it says how
 // many did and wraps the first one's error. An ID that occurs twice is enqueued once.
 // The kinds of errors, and what the end of ctx means, are as for [Scheduler.Enqueue].
+//
+// In a trace each job has a span "create {queue}", which its deliveries link to, and each queue one of the
+// sending, "enqueue {queue}", which links to the first 128 of those. They are siblings.
 func (s *Scheduler) EnqueueMany(ctx context.Context, items []Item, opts ...Option) ([]Result, error) {
-	b := bulk{s: s, ctx: ctx, results: make([]Result, len(items)), queues: make(map[string]*bulkQueue)}
+	b := bulk{s: s, ctx: ctx, results: make([]Result, len(items)), queues: make(map[string]*bulkQueue), traced: !s.trace.off(), measured: !s.metrics.Off()}
+	if !b.traced { // but the caller may be part of a trace
+		b.headers = s.trace.inject(ctx, nil, signalbox.TraceLink)
+	}
 	base, err := defaults.with(inMany, s.trace.reserved, opts)
 	if err != nil {
 		for i := range b.results {
@@ -55,18 +58,20 @@ type bulk struct {
 	current  *bulkQueue // of the last item
 	inFlight []*chunk   // the oldest first
 	spare    []*chunk
+
+	traced, measured bool
+	headers          map[string]string // of jobs that have no span and no headers of their own
 }
 
 // bulkQueue is the part of a bulk that goes to one queue.
 type bulkQueue struct {
-	name    string
-	ctx     context.Context
-	span    trace.Span
-	headers map[string]string // the trace context
-	lanes   *combiner
-	chunk   *chunk // being filled, or nil
-	count   int    // jobs sent
-	err     error  // of the first chunk that failed
+	name  string
+	lanes *combiner
+	chunk *chunk // being filled, or nil
+	count int    // jobs sent
+	err   error  // of the first chunk that failed
+
+	sending
 }
 
 // A chunk is a request and where its results belong.
@@ -74,6 +79,7 @@ type chunk struct {
 	request
 	queue *bulkQueue
 	index []int
+	kinds kinds // if anybody measures
 }
 
 func (b *bulk) add(i int, it *Item, base *options) {
@@ -95,15 +101,11 @@ func (b *bulk) add(i int, it *Item, base *options) {
 	}
 	q := b.queue(o.queue)
 	if q.err != nil {
-		res.Err = q.skipped()
+		res.Err = q.skipped(b.ctx)
 		return
 	}
 	job := o.job(res.ID, kind, payload)
-	job.Headers = q.headers
-	if o.headers != nil {
-		job.Headers = b.s.trace.inject(q.ctx, o.headers)
-	}
-	item, err := store.NewItem(&job, o.when)
+	item, err := b.create(q, &job, o)
 	if err != nil {
 		res.Err = err
 		return
@@ -115,6 +117,9 @@ func (b *bulk) add(i int, it *Item, base *options) {
 	c.items = append(c.items, item)
 	c.index = append(c.index, i)
 	c.bytes += item.Size()
+	if b.measured {
+		c.kinds = c.kinds.add(kind)
+	}
 	if len(c.items) == store.MaxBatch {
 		b.send(q)
 	}
@@ -127,8 +132,6 @@ func (b *bulk) queue(name string) *bulkQueue {
 	q := b.queues[name]
 	if q == nil {
 		q = &bulkQueue{name: name, lanes: b.s.lanes(name)}
-		q.ctx, q.span = telemetry.StartEnqueueMany(b.ctx, b.s.trace.tracer, name)
-		q.headers = b.s.trace.inject(q.ctx, nil)
 		b.queues[name] = q
 	}
 	b.current = q
@@ -155,11 +158,14 @@ func (b *bulk) send(q *bulkQueue) {
 	}
 	c := q.chunk
 	q.chunk = nil
+	b.begin(q, len(c.items))
 	switch {
 	case q.err != nil:
-		b.fail(c, q.skipped())
+		b.fail(c, q.skipped(b.ctx))
 	case b.ctx.Err() != nil:
-		b.fail(c, notSent(b.ctx))
+		err := notSent(b.ctx)
+		c.measure(err)
+		b.fail(c, err)
 	default:
 		if cap(c.fresh) < len(c.items) {
 			c.fresh = make([]bool, cap(c.items))
@@ -175,21 +181,30 @@ func (b *bulk) send(q *bulkQueue) {
 func (b *bulk) settle() {
 	c := b.inFlight[0]
 	b.inFlight = b.inFlight[1:]
-	switch done, sent := c.queue.lanes.wait(b.ctx, &c.request); {
+	done, sent := c.queue.lanes.wait(b.ctx, &c.request)
+	var err error
+	switch {
+	case done:
+		err = c.err
+	case sent:
+		err = cut(b.ctx)
+	default:
+		err = notSent(b.ctx)
+	}
+	c.measure(err)
+	switch {
 	case !done && sent:
-		b.fail(c, cut(b.ctx))
+		b.fail(c, err)
 		return // the chunk stays the call's
-	case !done:
-		b.fail(c, notSent(b.ctx))
-	case c.err != nil:
-		b.fail(c, c.err)
+	case err != nil:
+		b.fail(c, err)
 	default:
 		for j, i := range c.index {
 			b.results[i].New = c.fresh[j]
 		}
 	}
 	clear(c.items)
-	*c = chunk{request: request{items: c.items[:0], fresh: c.fresh, done: c.done}, index: c.index[:0]}
+	*c = chunk{request: request{items: c.items[:0], fresh: c.fresh, done: c.done}, index: c.index[:0], kinds: c.kinds[:0]}
 	b.spare = append(b.spare, c)
 }
 
@@ -214,7 +229,7 @@ func (b *bulk) flush() {
 		b.settle()
 	}
 	for _, q := range b.queues {
-		telemetry.EndEnqueueMany(q.span, q.count, q.err)
+		q.end()
 	}
 }
 
@@ -236,10 +251,10 @@ func (b *bulk) err() error {
 
 // skipped is why a job was not sent after a chunk of its queue failed. The chunk's outcome may
 // be uncertain; this job's is not.
-func (q *bulkQueue) skipped() error {
+func (q *bulkQueue) skipped(ctx context.Context) error {
 	switch {
-	case q.ctx.Err() != nil:
-		return notSent(q.ctx)
+	case ctx.Err() != nil:
+		return notSent(ctx)
 	case errors.Is(q.err, ErrUncertain):
 		return fmt.Errorf("not enqueued, since an earlier chunk to queue %s failed: %v", q.name, q.err)
 	}

@@ -106,7 +106,7 @@ func Timeout(d time.Duration) Option {
 
 // Header adds a header, which the handler finds in [signalbox.Job.Headers]. Name and value are
 // UTF-8, the name is not empty, and all of a job's take at most 64 KiB. The names
-// of the trace context (traceparent, tracestate, baggage) are reserved.
+// of the trace context (traceparent, tracestate, baggage, signalbox-trace-mode) are reserved.
 func Header(name, value string) Option {
 	return func(o *options) {
 		o.addHeaders(map[string]string{name: value})
@@ -116,6 +116,19 @@ func Header(name, value string) Option {
 // Headers adds each of the headers, as [Header] does. The map is not kept.
 func Headers(headers map[string]string) Option {
 	return func(o *options) { o.addHeaders(headers) }
+}
+
+// TraceMode says how the job's deliveries are connected with the span that enqueues it. It goes
+// before what the worker says for all its jobs, or for a kind; with the default,
+// [signalbox.TraceAuto], they choose. The jobs of an [Scheduler.EnqueueMany] are always linked:
+// there, TraceParent is TraceLink. It has no effect if no trace context travels with the job.
+func TraceMode(m signalbox.TraceMode) Option {
+	return func(o *options) {
+		if m > signalbox.TraceNone {
+			o.wrong("TraceMode", "%d; want TraceAuto, TraceParent, TraceLink or TraceNone", m)
+		}
+		o.mode = m
+	}
 }
 
 // In sets the time zone of a cron entry's spec; the default is UTC. Only [Scheduler.Cron]
@@ -139,6 +152,7 @@ type options struct {
 	priority    signalbox.Priority
 	timeout     time.Duration
 	headers     map[string]string
+	mode        signalbox.TraceMode
 	loc         *time.Location
 
 	set  optionSet // in the list at hand

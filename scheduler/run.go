@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/signalbox-go/signalbox/internal/store"
+	"github.com/signalbox-go/signalbox/internal/telemetry"
 )
 
 // Grace is how late, by the clock of Redis, a tick of a cron entry may be and still be enqueued.
@@ -18,7 +19,7 @@ const (
 	ticksAtOnce   = 4               // calls for ticks in flight, per queue
 	clockLifetime = time.Minute     // after which the server's clock is read again
 	clockStep     = time.Second     // wall and monotonic clock apart by this: we were suspended
-	maxCounted    = 1000            // skipped ticks are counted so far
+	maxCounted    = 1000            // skipped ticks are counted so far, each time
 )
 
 // Run enqueues the ticks of the entries given to [Scheduler.Cron], before and after. It blocks until ctx
@@ -75,6 +76,7 @@ type ticking struct {
 	call    *tickCall // of that tick, once it was tried
 	busy    bool      // the call is in flight
 	over    bool      // no tick will come
+	missed  int       // ticks skipped since one was enqueued, by whomever
 	retries int
 	retryAt time.Time
 }
@@ -83,6 +85,7 @@ type ticking struct {
 // was run and its reply lost.
 type tickCall struct {
 	item  store.Item
+	ctx   context.Context // of the spans
 	spans tickSpans
 }
 
@@ -244,6 +247,7 @@ func (l *loop) skip(e *ticking, server time.Time) {
 	}
 	l.s.log.Warn("scheduler: cron: ticks skipped: they could not be tried in time",
 		"entry", e.name, "queue", e.job.Queue, "first", first, "count", count, "more", count == maxCounted)
+	e.missed += count
 	e.turn(next)
 }
 
@@ -253,6 +257,7 @@ func (l *loop) fire(ctx context.Context, e *ticking) bool {
 		call, err := l.prepare(ctx, e)
 		if err != nil {
 			l.s.log.Error("scheduler: cron: tick skipped", "entry", e.name, "tick", e.next, "err", err)
+			e.missed++
 			e.turn(e.schedule.Next(e.next))
 			return false
 		}
@@ -263,6 +268,7 @@ func (l *loop) fire(ctx context.Context, e *ticking) bool {
 	e.queue.calls++
 	q, lane, tick, item := e.queue, e.lane, e.next, e.call.item
 	l.call(ctx, func(ctx context.Context) func() {
+		watch := l.s.watch()
 		outcome, t, err := q.server.EnqueueTick(ctx, lane, e.name, tick, item)
 		at := l.s.now()
 		return func() {
@@ -271,6 +277,7 @@ func (l *loop) fire(ctx context.Context, e *ticking) bool {
 			if err == nil {
 				l.heard(q, t, at)
 			}
+			l.measure(e, watch, outcome, t, err)
 			l.fired(e, outcome, t, at, err)
 		}
 	})
@@ -280,15 +287,15 @@ func (l *loop) fire(ctx context.Context, e *ticking) bool {
 func (l *loop) prepare(ctx context.Context, e *ticking) (*tickCall, error) {
 	job := e.job
 	job.ID = store.NewID()
-	ctx, spans := l.s.trace.startTick(ctx, e.name, e.next, &job)
-	job.Headers = l.s.trace.inject(ctx, job.Headers)
+	ctx, spans := l.s.trace.startTick(ctx, e.name, e.next, e.missed, &job)
+	job.Headers = l.s.trace.inject(ctx, job.Headers, e.mode)
 	item, err := store.NewItem(&job, store.When{At: e.next})
-	return &tickCall{item, spans}, err
+	return &tickCall{item, ctx, spans}, err
 }
 
 // fired takes the outcome of a try.
 func (l *loop) fired(e *ticking, outcome store.TickOutcome, t, at time.Time, err error) {
-	log := l.s.log.With(slog.String("entry", e.name), slog.Time("tick", e.next))
+	log := l.s.log.With(slog.String("entry", e.name), slog.Time("tick", e.next)).With(e.call.spans.logAttrs()...)
 	switch {
 	case err != nil:
 		if e.retries == 0 {
@@ -305,8 +312,27 @@ func (l *loop) fired(e *ticking, outcome store.TickOutcome, t, at time.Time, err
 	case outcome == store.TickFired:
 		e.call.spans.end(t.Sub(e.next))
 		log.Debug("scheduler: cron: tick enqueued", "late", t.Sub(e.next))
+		e.missed = 0
 		e.turn(e.schedule.Next(e.next))
 	case outcome == store.TickTaken:
+		e.missed = 0 // for who enqueued it to tell
 		e.turn(e.schedule.Next(e.next))
+	}
+}
+
+// measure counts the ticks that the outcome of a try tells of.
+func (l *loop) measure(e *ticking, watch stopwatch, outcome store.TickOutcome, t time.Time, err error) {
+	ctx, queue := e.call.ctx, e.job.Queue
+	switch {
+	case err != nil:
+		watch.took(ctx, queue, err)
+	case outcome == store.TickFired:
+		watch.took(ctx, queue, nil)
+		watch.sent(ctx, queue, e.job.Kind, 1, nil)
+		l.s.metrics.Tick(ctx, queue, telemetry.OutcomeFired, 1)
+		l.s.metrics.Tick(ctx, queue, telemetry.OutcomeMissed, e.missed)
+		l.s.metrics.Lag(ctx, queue, t.Sub(e.next))
+	case outcome == store.TickTaken:
+		l.s.metrics.Tick(ctx, queue, telemetry.OutcomeSkipped, 1)
 	}
 }

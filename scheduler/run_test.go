@@ -105,10 +105,21 @@ func startFake(t *testing.T, ctx context.Context, servers map[string]*fakeServer
 // startFakeAt is startFake with a clock for the process.
 func startFakeAt(t *testing.T, ctx context.Context, servers map[string]*fakeServer, now func() time.Time) *process {
 	t.Helper()
+	return startFakeWith(t, ctx, servers, now, Config{})
+}
+
+// startFakeWith is startFakeAt with a configuration; with a logger, the log is told in full.
+func startFakeWith(t *testing.T, ctx context.Context, servers map[string]*fakeServer, now func() time.Time, config Config) *process {
+	t.Helper()
 	p := &process{}
+	level := slog.LevelInfo
+	if config.Logger != nil {
+		level = slog.LevelDebug
+	}
+	config.Logger = slog.New(slog.NewTextHandler(&p.log, &slog.HandlerOptions{Level: level}))
 	rdb := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1"})
 	t.Cleanup(func() { rdb.Close() })
-	s, err := New(rdb, Config{Logger: slog.New(slog.NewTextHandler(&p.log, nil))})
+	s, err := New(rdb, config)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -35,6 +35,18 @@
 // refuses a tick that is in the future by its own clock. The clocks of the
 // processes decide nothing. A tick that nobody could enqueue within [Grace], say because
 // Redis was away, is skipped, and the log tells how many were.
+//
+// # Tracing
+//
+// Spans and metrics go to the global providers of OpenTelemetry, or to those of [Config]; without
+// any they cost nothing. An Enqueue has a PRODUCER span "enqueue {queue}", whose context goes into the
+// job's headers if a propagator is set, so that what the worker does becomes part of the trace:
+// [TraceMode] says how. Each job of an EnqueueMany has a span "create {queue}" of its own, and each
+// queue one span "enqueue {queue}" of the sending, which links to them. A tick of a cron entry is the root
+// of a trace, "tick {entry}", made by the process that enqueued it, and by no other.
+//
+// Of the baggage nothing travels with a job but what [Config] names: headers stay in Redis as
+// long as the job does.
 package scheduler
 
 import (
@@ -45,11 +57,13 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+	"go.opentelemetry.io/otel/metric"
 	"go.opentelemetry.io/otel/propagation"
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/signalbox-go/signalbox"
 	"github.com/signalbox-go/signalbox/internal/store"
+	"github.com/signalbox-go/signalbox/internal/telemetry"
 )
 
 // Config configures a [Scheduler]. The zero value is usable.
@@ -58,17 +72,24 @@ type Config struct {
 	Logger *slog.Logger
 	// TracerProvider makes the spans. The default is the global one.
 	TracerProvider trace.TracerProvider
+	// MeterProvider takes the metrics. The default is the global one.
+	MeterProvider metric.MeterProvider
 	// Propagator writes the trace context into the jobs' headers. The default is the
 	// global one, which writes nothing until the program sets it.
 	Propagator propagation.TextMapPropagator
+	// Baggage names the members of the baggage that travel with the jobs of a trace. The
+	// propagator sees no others, since what travels stays in Redis. They are taken in the
+	// order of their names here, and one with which they are more than 8 KiB is left out. The default is none.
+	Baggage []string
 }
 
 // A Scheduler puts jobs into queues. It is safe for concurrent use.
 type Scheduler struct {
-	rdb   redis.UniversalClient
-	log   *slog.Logger
-	trace tracing
-	now   func() time.Time // only differences count
+	rdb     redis.UniversalClient
+	log     *slog.Logger
+	trace   tracing
+	metrics *telemetry.ProducerMetrics
+	now     func() time.Time // only differences count
 
 	mu     sync.RWMutex
 	queues map[string]*combiner
@@ -85,13 +106,20 @@ func New(rdb redis.UniversalClient, config Config) (*Scheduler, error) {
 	if config.Logger == nil {
 		config.Logger = slog.Default()
 	}
+	host, port := store.Address(rdb)
+	who := telemetry.Who{Address: host, Port: port}
+	tracing, err := newTracing(config, who)
+	if err != nil {
+		return nil, fmt.Errorf("scheduler: %w", err)
+	}
 	return &Scheduler{
-		rdb:    rdb,
-		log:    config.Logger,
-		trace:  newTracing(config),
-		now:    time.Now,
-		queues: make(map[string]*combiner),
-		cron:   newCrontab(),
+		rdb:     rdb,
+		log:     config.Logger,
+		trace:   tracing,
+		metrics: telemetry.NewProducerMetrics(config.MeterProvider, who),
+		now:     time.Now,
+		queues:  make(map[string]*combiner),
+		cron:    newCrontab(),
 	}, nil
 }
 

@@ -2,8 +2,11 @@ package scheduler
 
 import (
 	"context"
+	"fmt"
+	"slices"
 	"time"
 
+	"go.opentelemetry.io/otel/baggage"
 	"go.opentelemetry.io/otel/propagation"
 	"go.opentelemetry.io/otel/trace"
 
@@ -14,39 +17,47 @@ import (
 // tracing makes the producer's spans and puts their context into the jobs.
 type tracing struct {
 	provider   trace.TracerProvider // nil is the global one
-	tracer     trace.Tracer
+	spans      *telemetry.Messaging
 	propagator propagation.TextMapPropagator
+	baggage    []string // members that travel
 }
 
-func newTracing(config Config) tracing {
+func newTracing(config Config, who telemetry.Who) (tracing, error) {
+	for _, name := range config.Baggage {
+		if _, err := baggage.NewMember(name, ""); err != nil {
+			return tracing{}, fmt.Errorf("%w Baggage: %q can't name a member of the baggage: %w", signalbox.ErrInvalid, shorten(name), err)
+		}
+	}
 	return tracing{
 		provider:   config.TracerProvider,
-		tracer:     telemetry.Tracer(config.TracerProvider),
+		spans:      telemetry.NewMessaging(config.TracerProvider, who),
 		propagator: telemetry.Propagator(config.Propagator),
-	}
+		baggage:    slices.Clone(config.Baggage),
+	}, nil
 }
+
+func (t *tracing) off() bool { return telemetry.Off(t.provider) }
 
 // reserved are the headers that are ours to set. The user may set the global propagator
 // after New, so they are asked for each time.
 func (t *tracing) reserved() []string {
-	return append([]string{"traceparent", "tracestate", "baggage"}, t.propagator.Fields()...)
+	return append([]string{"traceparent", "tracestate", "baggage", telemetry.ModeHeader}, t.propagator.Fields()...)
 }
 
 // inject returns the headers with the trace context, if there is one.
-func (t *tracing) inject(ctx context.Context, headers map[string]string) map[string]string {
+func (t *tracing) inject(ctx context.Context, headers map[string]string, mode signalbox.TraceMode) map[string]string {
 	if !trace.SpanContextFromContext(ctx).IsValid() {
 		return headers
 	}
-	return telemetry.Inject(ctx, t.propagator, headers)
+	return telemetry.Inject(ctx, t.propagator, headers, mode.String(), t.baggage)
 }
 
 // start starts the span of enqueuing one job; it is nil if nobody traces.
 func (t *tracing) start(ctx context.Context, id, kind string, o *options) (context.Context, trace.Span) {
-	if telemetry.Off(t.provider) {
+	if t.off() {
 		return ctx, nil
 	}
-	return telemetry.StartEnqueue(ctx, t.tracer,
-		telemetry.Job{ID: id, Kind: kind, Queue: o.queue, MaxAttempts: o.maxAttempts})
+	return t.spans.StartEnqueue(ctx, telemetry.Job{ID: id, Kind: kind, Queue: o.queue, MaxAttempts: o.maxAttempts})
 }
 
 func end(span trace.Span, err error) {
@@ -54,9 +65,13 @@ func end(span trace.Span, err error) {
 		return
 	}
 	if err != nil {
-		telemetry.Fail(span, err, "")
+		telemetry.Fail(span, err, errorType(err))
 	}
 	span.End()
+}
+
+func about(job *signalbox.Job) telemetry.Job {
+	return telemetry.Job{ID: job.ID, Kind: job.Kind, Queue: job.Queue, MaxAttempts: job.MaxAttempts}
 }
 
 // tickSpans are those of a tick: the root, and the enqueueing of its job below it. They are
@@ -66,15 +81,22 @@ type tickSpans struct {
 	tick, enqueue trace.Span
 }
 
-func (t *tracing) startTick(ctx context.Context, entry string, tick time.Time, job *signalbox.Job) (context.Context, tickSpans) {
-	if telemetry.Off(t.provider) {
+func (t *tracing) startTick(ctx context.Context, entry string, tick time.Time, missed int, job *signalbox.Job) (context.Context, tickSpans) {
+	if t.off() {
 		return trace.ContextWithSpanContext(ctx, trace.SpanContext{}), tickSpans{}
 	}
 	var s tickSpans
-	ctx, s.tick = telemetry.StartTick(ctx, t.tracer, entry, tick)
-	ctx, s.enqueue = telemetry.StartEnqueue(ctx, t.tracer,
-		telemetry.Job{ID: job.ID, Kind: job.Kind, Queue: job.Queue, MaxAttempts: job.MaxAttempts})
+	ctx, s.tick = t.spans.StartTick(ctx, entry, tick, missed)
+	ctx, s.enqueue = t.spans.StartEnqueue(ctx, about(job))
 	return ctx, s
+}
+
+// logAttrs are those of a record about the tick.
+func (s tickSpans) logAttrs() []any {
+	if s.tick == nil {
+		return nil
+	}
+	return telemetry.SpanLogAttrs(s.tick.SpanContext())
 }
 
 func (s tickSpans) end(late time.Duration) {

@@ -72,6 +72,7 @@ func (q *queue) prepare() *call {
 	c := &call{session: s, hints: q.hints}
 	c.Session = s.id
 	c.Settle = s.take(store.MaxBatch)
+	c.Marks = s.marks()
 	if s == q.session && !q.stopping {
 		want := min(len(q.free), store.MaxBatch)
 		c.slots = append(c.slots, q.free[len(q.free)-want:]...)
@@ -150,6 +151,8 @@ func (q *queue) apply(c *call, reply *store.ClaimReply) {
 		q.log.Warn("signalbox: a superseded delivery was refused: the job has been taken over",
 			"job", c.Settle[i].ID, "token", c.Settle[i].Token, "outcome", c.Settle[i].Outcome)
 	}
+	settled(c.Settle, reply.Refused, false)
+	watching := q.w.watches()
 
 	q.mu.Lock()
 	reply.Deliveries = reply.Deliveries[:min(len(reply.Deliveries), len(c.slots))]
@@ -163,9 +166,18 @@ func (q *queue) apply(c *call, reply *store.ClaimReply) {
 	s.running += len(reply.Deliveries)
 	taken := c.slots[:len(reply.Deliveries)]
 	now := time.Now()
-	for i, d := range reply.Deliveries {
+	var watches []*watch
+	if watching {
+		watches = make([]*watch, len(reply.Deliveries))
+	}
+	for i := range reply.Deliveries {
+		d := &reply.Deliveries[i]
 		sl := &q.slots[taken[i]]
 		sl.session, sl.kind, sl.since = s, d.Job.Kind, now
+		if watching {
+			watches[i] = q.watch(s, d, now)
+			sl.watch = watches[i]
+		}
 	}
 	q.free = append(q.free, c.slots[len(taken):]...)
 	switch {
@@ -184,7 +196,11 @@ func (q *queue) apply(c *call, reply *store.ClaimReply) {
 	q.mu.Unlock()
 
 	for i, d := range reply.Deliveries {
-		q.start(taken[i], delivery{d, s})
+		started := delivery{Delivery: d, session: s}
+		if watching {
+			started.watch = watches[i]
+		}
+		q.start(taken[i], started)
 	}
 	if stirred {
 		q.listener.update()
@@ -227,6 +243,7 @@ func (q *queue) giveUp(c *call, err error) {
 	q.abandoned += len(c.Settle)
 	q.finished(c)
 	q.mu.Unlock()
+	settled(c.Settle, nil, true)
 	if len(c.Settle) > 0 {
 		q.log.Error("signalbox: outcomes were not delivered; these jobs run again", "jobs", len(c.Settle), "error", err)
 	}

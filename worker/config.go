@@ -8,8 +8,13 @@ import (
 	"slices"
 	"time"
 
+	"go.opentelemetry.io/otel/metric"
+	"go.opentelemetry.io/otel/propagation"
+	"go.opentelemetry.io/otel/trace"
+
 	"github.com/signalbox-go/signalbox"
 	"github.com/signalbox-go/signalbox/internal/store"
+	"github.com/signalbox-go/signalbox/middleware"
 )
 
 // Defaults and bounds of a [Config].
@@ -37,6 +42,20 @@ type Config struct {
 	DrainTimeout time.Duration
 	// Logger gets what an operator should know, never payloads. Default [slog.Default].
 	Logger *slog.Logger
+
+	// TracerProvider and MeterProvider take the spans and the metrics. Default: OpenTelemetry's
+	// global ones; without those nothing is recorded. They stay the caller's, to flush and to shut down.
+	TracerProvider trace.TracerProvider
+	MeterProvider  metric.MeterProvider
+	// Propagator reads the trace context from the jobs' headers. Default: the global one, which
+	// reads nothing until the program sets it.
+	Propagator propagation.TextMapPropagator
+	// TraceMode says how deliveries are connected with the span that enqueued the job; a kind's
+	// mode ([TraceMode]) and a job's own count more. Default [signalbox.TraceAuto].
+	TraceMode signalbox.TraceMode
+	// ParentFor is how long after its enqueueing a job's deliveries are part of the trace that
+	// enqueued it, in mode TraceAuto. Default [middleware.DefaultParentFor]; negative: never.
+	ParentFor time.Duration
 }
 
 // Queues are queues by name.
@@ -83,6 +102,12 @@ func (c Config) filled() (Config, error) {
 	}
 	if c.DrainTimeout == 0 {
 		c.DrainTimeout = DefaultDrainTimeout
+	}
+	if c.TraceMode > signalbox.TraceNone {
+		invalid("TraceMode: %d; one of signalbox's constants is allowed", c.TraceMode)
+	}
+	if c.ParentFor == 0 {
+		c.ParentFor = middleware.DefaultParentFor
 	}
 	if c.Logger == nil {
 		c.Logger = slog.Default()

@@ -10,6 +10,7 @@ import (
 
 	"github.com/signalbox-go/signalbox"
 	"github.com/signalbox-go/signalbox/internal/store"
+	"github.com/signalbox-go/signalbox/internal/telemetry"
 	"github.com/signalbox-go/signalbox/lock"
 )
 
@@ -32,7 +33,8 @@ func (q *queue) deliver(place int, d delivery) {
 	err := errGoexit
 	defer func() {
 		q.judgeAny(&result, d, &job, err)
-		q.finish(d.session, place, result)
+		d.watch.settling(d.session.validity.Context(), &result, d.Err == nil && err != errPutBack)
+		q.finish(d, place, result)
 		if err == errGoexit {
 			q.handlers.Go(func() { q.serve(place) }) // in place of this goroutine, which ends
 		}
@@ -56,9 +58,13 @@ func (q *queue) handle(d delivery) error {
 		return errPutBack
 	}
 	// middleware.Lock refuses to start it if the lease has ended.
-	return k.chain.Handle(lock.NewContext(d.session.validity.Context(), &lease{
+	ctx := lock.NewContext(d.session.validity.Context(), &lease{
 		queue: d.Job.Queue, id: d.Job.ID, token: d.Job.Token, validity: d.session.validity,
-	}), d.Job)
+	})
+	if d.watch != nil {
+		ctx = telemetry.ContextWithDelivery(ctx, &d.watch.Delivery)
+	}
+	return k.chain.Handle(ctx, d.Job)
 }
 
 // judgeAny is judge of an error that may be broken: its methods are the user's, and may panic.
@@ -92,23 +98,20 @@ func (q *queue) judge(r *store.Settlement, d delivery, job *signalbox.Job, err e
 	case errors.As(err, &cancel):
 		r.Outcome = store.Cancelled
 		r.Record = q.record(d, job.Attempt-1, cancel)
-		q.log.Info("signalbox: a job is cancelled", "job", job.ID, "kind", job.Kind, "attempt", job.Attempt, "error", err)
+		q.log.Info("signalbox: a job is cancelled", d.about(job, "error", err)...)
 	case d.session.over():
 		r.Outcome = store.Return
-		q.log.Info("signalbox: a job is given back", "job", job.ID, "kind", job.Kind, "attempt", job.Attempt, "cause", context.Cause(d.session.validity.Context()))
+		q.log.Info("signalbox: a job is given back", d.about(job, "cause", context.Cause(d.session.validity.Context()))...)
 	case job.Attempt >= job.MaxAttempts:
 		r.Outcome = store.Dead
 		r.Record = q.record(d, job.Attempt, err)
 		q.log.Error("signalbox: a job is dead: its attempts are used up",
-			append([]any{"job", job.ID, "kind", job.Kind, "attempt", job.Attempt, "error", err}, stackOf(err)...)...)
+			append(d.about(job, "error", err), stackOf(err)...)...)
 	default:
 		r.Outcome, r.Delay = store.Retry, q.retryIn(job, err)
 		r.Record = q.record(d, job.Attempt, err)
 		q.log.Warn("signalbox: an attempt failed",
-			append([]any{
-				"job", job.ID, "kind", job.Kind, "attempt", job.Attempt,
-				"max_attempts", job.MaxAttempts, "retry_in", r.Delay, "error", err,
-			}, stackOf(err)...)...)
+			append(d.about(job, "max_attempts", job.MaxAttempts, "retry_in", r.Delay, "error", err), stackOf(err)...)...)
 	}
 }
 
@@ -152,8 +155,12 @@ func (q *queue) retryIn(job *signalbox.Job, err error) (d time.Duration) {
 }
 
 // finish frees the slot and leaves the settlement for the next call.
-func (q *queue) finish(s *session, place int, r store.Settlement) {
+func (q *queue) finish(d delivery, place int, r store.Settlement) {
+	s := d.session
 	q.mu.Lock()
+	if d.watch != nil {
+		d.watch.over = true
+	}
 	if r.Outcome == store.Completed {
 		s.completed = append(s.completed, r)
 	} else {
@@ -161,7 +168,7 @@ func (q *queue) finish(s *session, place int, r store.Settlement) {
 	}
 	s.running--
 	s.unconfirmed++
-	q.slots[place].session = nil
+	q.slots[place].session, q.slots[place].watch = nil, nil
 	q.free = append(q.free, place)
 	q.summon()
 	q.mu.Unlock()

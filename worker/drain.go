@@ -6,6 +6,7 @@ import (
 
 	"github.com/signalbox-go/signalbox"
 	"github.com/signalbox-go/signalbox/internal/store"
+	"github.com/signalbox-go/signalbox/internal/telemetry"
 )
 
 // drain waits for the handlers that run, for as long as Config says, then ends their contexts
@@ -13,6 +14,7 @@ import (
 func (q *queue) drain() error {
 	q.mu.Lock()
 	q.stopping = true
+	q.tell(telemetry.EventShutdown, nil)
 	if q.timer != nil {
 		q.timer.Stop()
 	}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/signalbox-go/signalbox"
 	"github.com/signalbox-go/signalbox/internal/store"
+	"github.com/signalbox-go/signalbox/internal/telemetry"
 	"github.com/signalbox-go/signalbox/middleware"
 )
 
@@ -18,6 +19,7 @@ type kind struct {
 	middleware []signalbox.Middleware
 	retry      RetryPolicy
 	timeout    time.Duration
+	trace      *signalbox.TraceMode // nil: the worker's
 
 	chain signalbox.Handler // the handler inside all middleware, since Run
 }
@@ -34,6 +36,10 @@ func With(mw ...signalbox.Middleware) Option {
 // [signalbox.ErrTimeout]. The worker waits for the handler to return all the same. A job's own
 // timeout applies too; the shorter one counts. 0, the default, is no bound.
 func Timeout(d time.Duration) Option { return func(k *kind) { k.timeout = d } }
+
+// TraceMode says how deliveries of this kind are connected with the span that enqueued the
+// job; a job's own mode counts more. Default: the worker's.
+func TraceMode(m signalbox.TraceMode) Option { return func(k *kind) { k.trace = &m } }
 
 // Retry sets how long failed attempts of this kind wait. Default: [DefaultRetry].
 func Retry(p RetryPolicy) Option { return func(k *kind) { k.retry = p } }
@@ -77,6 +83,9 @@ func (w *Worker) HandleKind(name string, h signalbox.Handler, opts ...Option) {
 	if k.timeout < 0 {
 		panic(fmt.Sprintf("worker: Handle with a timeout of %v for kind %s; 0 or more is allowed", k.timeout, name))
 	}
+	if k.trace != nil && *k.trace > signalbox.TraceNone {
+		panic(fmt.Sprintf("worker: Handle with trace mode %d for kind %s; signalbox's constants are allowed", *k.trace, name))
+	}
 	for _, m := range k.middleware {
 		if m == nil {
 			panic("worker: Handle with a nil middleware for kind " + name)
@@ -99,12 +108,46 @@ func (w *Worker) build() {
 		if k.chain != nil {
 			continue // built by an earlier Run
 		}
-		mw := []signalbox.Middleware{middleware.Recover(), middleware.Lock(nil)}
+		mode := w.cfg.TraceMode
+		if k.trace != nil {
+			mode = *k.trace
+		}
+		who := w.who()
+		mw := []signalbox.Middleware{
+			middleware.Trace(
+				middleware.WithTracerProvider(w.cfg.TracerProvider), middleware.WithPropagator(w.cfg.Propagator),
+				middleware.WithTraceMode(mode), middleware.WithParentFor(w.cfg.ParentFor),
+				middleware.WithClient(who.Address, who.Port, who.ClientID)),
+			middleware.Metrics(middleware.WithMeterProvider(w.cfg.MeterProvider), middleware.WithServer(who.Address, who.Port)),
+			middleware.Recover(), middleware.Lock(nil),
+		}
 		mw = append(mw, w.middleware...)
 		mw = append(mw, k.middleware...)
-		mw = append(mw, middleware.Timeout(k.timeout))
+		mw = append(mw, middleware.Timeout(k.timeout), handled)
 		k.chain = signalbox.Chain(mw...)(k.handler)
+		w.middlemen = w.middlemen || len(w.middleware)+len(k.middleware) > 0
 	}
+}
+
+// handled is the innermost middleware: it makes the handler's own span, if the delivery is traced.
+func handled(next signalbox.Handler) signalbox.Handler {
+	return signalbox.HandlerFunc(func(ctx context.Context, job *signalbox.Job) error {
+		d := telemetry.DeliveryFrom(ctx)
+		if !d.Traced() {
+			return next.Handle(ctx, job)
+		}
+		ctx, end := d.Handle(ctx)
+		err := telemetry.ErrPanicked // unless it returns
+		defer func() { end(err) }()
+		err = next.Handle(ctx, job)
+		return err
+	})
+}
+
+// who are we, for spans and metrics.
+func (w *Worker) who() telemetry.Who {
+	host, port := store.Address(w.rdb)
+	return telemetry.Who{Address: host, Port: port, ClientID: w.id}
 }
 
 // kindOf asks the zero value of T, which is nil if T is a pointer.

@@ -6,7 +6,9 @@ import (
 	"sync"
 	"time"
 
+	"github.com/signalbox-go/signalbox"
 	"github.com/signalbox-go/signalbox/internal/store"
+	"github.com/signalbox-go/signalbox/internal/telemetry"
 )
 
 // A queue works one queue. Its state is guarded by mu; goroutines of their own call Redis:
@@ -52,6 +54,7 @@ type queue struct {
 // ends with the queue: its stack has grown to what the handlers need.
 type slot struct {
 	session *session // nil: free
+	watch   *watch   // of what runs; nil: nobody watches
 	kind    string
 	since   time.Time
 	work    chan delivery // nil: not started
@@ -60,6 +63,16 @@ type slot struct {
 type delivery struct {
 	store.Delivery
 	session *session
+	watch   *watch // nil: nobody watches
+}
+
+// about are the attributes of log records about a delivery of the job.
+func (d *delivery) about(job *signalbox.Job, more ...any) []any {
+	attrs := []any{"job", job.ID, "kind", job.Kind, "attempt", job.Attempt, "token", job.Token}
+	if d.watch != nil {
+		attrs = append(attrs, telemetry.SpanLogAttrs(d.watch.SpanContext())...)
+	}
+	return append(attrs, more...)
 }
 
 func newQueue(w *Worker, s *store.Queue, concurrency int) *queue {

@@ -69,7 +69,7 @@ const reclaimAgain = 250 * time.Millisecond
 
 func (q *queue) reclaimSession(ctx context.Context, id string) {
 	for {
-		r, err := q.store.Reclaim(ctx, id)
+		r, err := q.store.Reclaim(ctx, id, q.w.traces())
 		if err != nil {
 			if ctx.Err() == nil {
 				q.failed("reclaim", err)
@@ -80,6 +80,7 @@ func (q *queue) reclaimSession(ctx context.Context, id string) {
 			q.mu.Unlock()
 			return
 		}
+		q.reclaimed(r.Lost)
 		if len(r.Returned) > 0 {
 			q.log.Warn("signalbox: took back the jobs of a worker that died or lost its lease", "session", id, "jobs", len(r.Returned))
 		}

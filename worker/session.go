@@ -7,6 +7,7 @@ import (
 	"github.com/cenkalti/backoff/v4"
 
 	"github.com/signalbox-go/signalbox/internal/store"
+	"github.com/signalbox-go/signalbox/internal/telemetry"
 	"github.com/signalbox-go/signalbox/lock"
 )
 
@@ -23,6 +24,9 @@ type session struct {
 	unconfirmed  int                // of both, with those that are being sent
 	calls        int                // calls under way
 	suspect      bool               // holds a suspect, or is asking for one
+	lost         bool               // metrics and traces have heard of its loss
+
+	unmarked []*watch // deliveries of whose spans Redis wasn't told yet
 }
 
 // take takes up to n settlements, completed ones first.
@@ -95,6 +99,9 @@ func (q *queue) renewAll(ctx context.Context, ttl time.Duration) bool {
 		case err != nil:
 			if ctx.Err() == nil {
 				q.failed("renew", err)
+				q.mu.Lock()
+				q.tell(telemetry.EventRenewFailed, s)
+				q.mu.Unlock()
 			}
 			ok = false
 		case !alive:
@@ -151,6 +158,7 @@ func (q *queue) renewed(s *session, start lock.Instant, ttl time.Duration) {
 	s.renewedUntil = time.Now().Add(ttl)
 	q.mu.Unlock()
 	s.validity.Extend(start, ttl)
+	q.w.leases.LeaseRenewed(q.base, q.store.Name())
 }
 
 // lose ends the contexts of the session's handlers; if it was the one that claims, another is
@@ -161,6 +169,8 @@ func (q *queue) lose(s *session) {
 	defer q.mu.Unlock()
 	if s == q.session {
 		q.loseSession()
+	} else {
+		q.tellLost(s)
 	}
 }
 
@@ -170,6 +180,7 @@ func (q *queue) loseSession() {
 	q.session = nil
 	q.outage = time.Now() // others' sessions may have ended for the same reason
 	s.end(lock.ErrLost)
+	q.tellLost(s)
 	if s.calls == 0 && s.running == 0 && s.unconfirmed == 0 {
 		q.sessions = without(q.sessions, s)
 	}
@@ -180,6 +191,16 @@ func (q *queue) loseSession() {
 	case q.lost <- struct{}{}:
 	default: // the keeper knows
 	}
+}
+
+// tellLost tells metrics and traces that the lease is lost, once. q.mu is held.
+func (q *queue) tellLost(s *session) {
+	if s.lost {
+		return
+	}
+	s.lost = true
+	q.w.leases.LeaseLost(q.base, q.store.Name(), telemetry.LostExpired)
+	q.tell(telemetry.EventLeaseLost, s)
 }
 
 // end ends the contexts of the session's handlers.

@@ -23,8 +23,10 @@
 // Jobs of a worker that died run again within its session's TTL plus a second; each counts a
 // crash, not an attempt, and a job that was there for five crashes is dead.
 //
-// Every handler runs inside [middleware.Recover] and [middleware.Lock] (the job's own lease),
-// then the middleware of Use, then that of [With], then [middleware.Timeout].
+// Every handler runs inside [middleware.Trace] and [middleware.Metrics], then
+// [middleware.Recover] and [middleware.Lock] (the job's own lease),
+// then the middleware of Use, then that of [With], then [middleware.Timeout]. The first two record
+// nothing, and cost nothing, unless there is a provider: one of Config or OpenTelemetry's global one.
 //
 // # Shutdown
 //
@@ -46,6 +48,7 @@ import (
 
 	"github.com/signalbox-go/signalbox"
 	"github.com/signalbox-go/signalbox/internal/store"
+	"github.com/signalbox-go/signalbox/internal/telemetry"
 )
 
 // A Worker runs jobs. Register its handlers first, then call Run.
@@ -58,6 +61,11 @@ type Worker struct {
 	started    bool
 	middleware []signalbox.Middleware
 	kinds      map[string]*kind
+	middlemen  bool // there is middleware of the user's, since Run
+
+	id     string // of the worker, for people
+	spans  *telemetry.Messaging
+	leases *telemetry.LockMetrics // of the sessions
 
 	running atomic.Bool
 }
@@ -73,7 +81,10 @@ func New(rdb redis.UniversalClient, cfg Config) (*Worker, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Worker{rdb: rdb, cfg: cfg, log: cfg.Logger, kinds: make(map[string]*kind)}, nil
+	w := &Worker{rdb: rdb, cfg: cfg, log: cfg.Logger, kinds: make(map[string]*kind), id: clientID()}
+	w.spans = telemetry.NewMessaging(cfg.TracerProvider, w.who())
+	w.leases = telemetry.NewLockMetrics(cfg.MeterProvider)
+	return w, nil
 }
 
 // Use wraps mw around every handler; the first is the outermost. It panics after Run was called.
@@ -122,9 +133,13 @@ func (w *Worker) Run(ctx context.Context) error {
 	}
 
 	queues := make([]*queue, 0, len(w.cfg.Queues))
+	stores := make([]*store.Queue, 0, len(w.cfg.Queues))
 	for name, cfg := range w.cfg.Queues {
-		queues = append(queues, newQueue(w, store.New(w.rdb, name), cfg.Concurrency))
+		s := store.New(w.rdb, name)
+		stores = append(stores, s)
+		queues = append(queues, newQueue(w, s, cfg.Concurrency))
 	}
+	defer w.observe(ctx, stores)()
 	listeners := listen(w.rdb, w.log, queues)
 
 	var wg sync.WaitGroup

@@ -26,6 +26,7 @@ const maxViolations = 20
 //   - a session with deliveries is registered; it has one suspect at most; no token is larger
 //     than the fence, none was granted twice
 //   - the counted bytes of terminal jobs are those of their records
+//   - a job that an attempt's span is kept of has a record, and is not terminal
 //   - there is one wake-up token at most, and no key that a queue doesn't have
 //
 // It sees one moment, so it may run while the queue is in use. But it reads the whole queue in
@@ -42,6 +43,11 @@ func (q *Queue) Check(ctx context.Context) error {
 	c.terminal("dead", s.dead)
 	c.terminal("cancelled", s.cancelled)
 	c.stateless()
+	for _, id := range s.spans {
+		if state := c.states[id]; state == "" || state == "dead" || state == "cancelled" {
+			c.wrong("a span of job %q is kept, which is %q", id, state)
+		}
+	}
 	if s.wake > 1 {
 		c.wrong("%d wake-up tokens, at most one is left at a time", s.wake)
 	}

@@ -34,6 +34,17 @@ type Settlement struct {
 	Prio    signalbox.Priority
 	// Record replaces the job's record, unless it is nil. It is ignored for Completed.
 	Record []byte
+	// Span is the span context of the attempt, if the job runs again: the next delivery has it.
+	Span string
+	// Ref is the caller's.
+	Ref any
+}
+
+// A Mark is the span context of a delivery that runs.
+type Mark struct {
+	ID    string
+	Token int64
+	Span  string // printable; at most 1 KiB
 }
 
 // Failed returns the delivery's record with that many failed attempts and that last error, for
@@ -53,6 +64,7 @@ func (s *Settlement) class() string {
 type ClaimRequest struct {
 	Session  string
 	Settle   []Settlement // at most MaxBatch; fastest with the completed ones first
+	Marks    []Mark       // at most MaxBatch; one that is superseded changes nothing
 	Want     int          // at most MaxBatch
 	Suspects bool         // a suspect may be among the jobs, if the session has none
 }
@@ -63,6 +75,8 @@ type Delivery struct {
 	// Err says why the record can't be read: it wraps wire.ErrVersion or wire.ErrCorrupt. Job
 	// then has the ID, the queue, the token, and what the record's header says if that can be read.
 	Err error
+	// Span is that of the last attempt, if it had one.
+	Span string
 
 	record []byte
 }
@@ -90,14 +104,14 @@ type ClaimReply struct {
 
 // Claim makes the request, through the lane.
 func (q *Queue) Claim(ctx context.Context, lane *Lane, req *ClaimRequest) (*ClaimReply, error) {
-	if len(req.Settle) > MaxBatch || req.Want > MaxBatch || req.Want < 0 {
-		return nil, fmt.Errorf("%w claim: %d settlements and %d jobs wanted, at most %d go in one call",
-			signalbox.ErrInvalid, len(req.Settle), req.Want, MaxBatch)
+	if len(req.Settle) > MaxBatch || len(req.Marks) > MaxBatch || req.Want > MaxBatch || req.Want < 0 {
+		return nil, fmt.Errorf("%w claim: %d settlements, %d marks and %d jobs wanted, at most %d go in one call",
+			signalbox.ErrInvalid, len(req.Settle), len(req.Marks), req.Want, MaxBatch)
 	}
 	k := &q.keys
 	r, err := run(ctx, q.rdb, claimScript, []string{
 		lane.key, k.inflight(req.Session), k.sessions, k.fence, k.jobs, k.due, k.wake, k.stats,
-		k.dead, k.cancelled, k.readyHigh, k.readyNormal, k.readyLow, k.readySuspect,
+		k.dead, k.cancelled, k.readyHigh, k.readyNormal, k.readyLow, k.readySuspect, k.spans,
 	}, claimArgs(lane, req, q.kept))
 	if err != nil {
 		return nil, err
@@ -121,7 +135,7 @@ func parseClaim(r *reply, queue string, settled int) (*ClaimReply, error) {
 		}
 	}
 	token := r.int(4)
-	ids, records := r.strs(8), r.array(9)
+	ids, records, spans := r.strs(8), r.array(9), r.array(10)
 	if r.err == nil && len(ids) != len(records) {
 		r.fail(9, fmt.Sprintf("%d records of %d jobs", len(records), len(ids)))
 	}
@@ -139,6 +153,9 @@ func parseClaim(r *reply, queue string, settled int) (*ClaimReply, error) {
 		*job = signalbox.Job{ID: id, Queue: queue, Token: token + int64(i), ClaimedAt: now}
 		raw := unsafe.Slice(unsafe.StringData(record), len(record)) // only read
 		d := Delivery{Job: job, Err: wire.Decode(raw, job), record: raw}
+		if len(spans) == len(ids) {
+			d.Span, _ = spans[i].(string)
+		}
 		reply.Deliveries = append(reply.Deliveries, d)
 	}
 	return reply, nil
@@ -152,11 +169,25 @@ func claimArgs(lane *Lane, req *ClaimRequest, kept retention) []any {
 	for completed < len(req.Settle) && req.Settle[completed].Outcome == Completed {
 		completed++
 	}
-	args := make([]any, 0, 9+2*completed+6*(len(req.Settle)-completed))
+	marks := len(req.Marks)
+	for i := range req.Settle[completed:] {
+		if req.Settle[completed+i].Span != "" {
+			marks++
+		}
+	}
+	args := make([]any, 0, 10+2*completed+3*marks+6*(len(req.Settle)-completed))
 	args = append(args, lane.seq, req.Session, req.Want, flag(req.Suspects),
-		kept.count, kept.bytes, kept.age.Microseconds(), lane.known(req.Session), completed)
+		kept.count, kept.bytes, kept.age.Microseconds(), lane.known(req.Session), completed, marks)
 	for i := range req.Settle[:completed] {
 		args = append(args, req.Settle[i].ID, req.Settle[i].Token)
+	}
+	for i := range req.Marks {
+		args = append(args, req.Marks[i].ID, req.Marks[i].Token, req.Marks[i].Span)
+	}
+	for i := range req.Settle[completed:] {
+		if s := &req.Settle[completed+i]; s.Span != "" {
+			args = append(args, s.ID, s.Token, s.Span)
+		}
 	}
 	for i := range req.Settle[completed:] {
 		s := &req.Settle[completed+i]

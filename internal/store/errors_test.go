@@ -75,7 +75,7 @@ func operations() []operation {
 			return err
 		}},
 		{name: "reclaim", call: func(r *rig, _ []Delivery) error {
-			res, err := r.Reclaim(bg, "crashed")
+			res, err := r.Reclaim(bg, "crashed", false)
 			if err == nil && (len(res.Returned) != 2 || len(res.Dead) != 1) {
 				return fmt.Errorf("it reclaimed %v", res)
 			}
@@ -97,6 +97,13 @@ func operations() []operation {
 			return err
 		}},
 		{name: "sweep", call: func(r *rig, _ []Delivery) error { return r.Sweep(bg) }},
+		{name: "report", call: func(r *rig, _ []Delivery) error {
+			mine, err := r.Report(bg, "client")
+			if err == nil && !mine {
+				return errors.New("another reports")
+			}
+			return err
+		}},
 	}
 	for _, o := range outcomes {
 		ops = append(ops, settle(o))

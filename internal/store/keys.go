@@ -46,7 +46,7 @@ type keys struct {
 	jobs, due, wake, stats, cron     string
 	sessions, fence, dead, cancelled string
 	readyHigh, readyNormal, readyLow string
-	readySuspect                     string
+	readySuspect, spans, reporter    string
 }
 
 func newKeys(queue string) keys {
@@ -66,6 +66,8 @@ func newKeys(queue string) keys {
 		readyNormal:  p + "ready:normal",  // list
 		readyLow:     p + "ready:low",     // list
 		readySuspect: p + "ready:suspect", // list: ids of jobs that crashed twice
+		reporter:     p + "reporter",      // string: client that reports the depths
+		spans:        p + "spans",         // hash: id -> span context of the last attempt, while it is traced
 	}
 }
 
@@ -84,6 +86,6 @@ func (k keys) fixed() map[string]bool {
 	return map[string]bool{
 		k.jobs: true, k.due: true, k.wake: true, k.stats: true, k.cron: true, k.sessions: true,
 		k.fence: true, k.dead: true, k.cancelled: true,
-		k.readyHigh: true, k.readyNormal: true, k.readyLow: true, k.readySuspect: true,
+		k.readyHigh: true, k.readyNormal: true, k.readyLow: true, k.readySuspect: true, k.spans: true, k.reporter: true,
 	}
 }

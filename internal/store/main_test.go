@@ -167,7 +167,7 @@ func (r *rig) settled(s ...Settlement) {
 
 func (r *rig) reclaim(session string) Reclaimed {
 	r.t.Helper()
-	res, err := r.Reclaim(bg, session)
+	res, err := r.Reclaim(bg, session, false)
 	r.must(err)
 	return res
 }

@@ -16,7 +16,7 @@ func parseAll(list []any) (errs []error) {
 	errs = append(errs, err)
 	_, _, err = parseRenew(again())
 	errs = append(errs, err)
-	_, err = parseReclaim(again())
+	_, err = parseReclaim(again(), "q")
 	return append(errs, err)
 }
 
@@ -49,11 +49,11 @@ func TestStrangeClaims(t *testing.T) {
 	t.Parallel()
 	for i, wrong := range map[int][]any{
 		1: {nil, "1"}, 2: {nil, int64(1), "1"}, 3: {nil, "1"}, 4: {nil, "1"}, 5: {"1"}, 6: {nil}, 7: {"s", []any{int64(1)}},
-		8: {nil, "a", []any{"b"}, []any{int64(1), "b"}, []any{nil, "b"}}, 9: {nil, "x", []any{}, []any{"x", "y", "z"}},
+		8: {nil, "a", []any{"b"}, []any{int64(1), "b"}, []any{nil, "b"}}, 9: {nil, "x", []any{}, []any{"x", "y", "z"}}, 10: {nil, "x", int64(1)},
 	} {
 		for _, v := range wrong {
 			list := []any{
-				"ok", int64(1), []any{}, int64(1), int64(1), int64(0), int64(0), []any{}, []any{"a", "b"}, []any{"x", nil},
+				"ok", int64(1), []any{}, int64(1), int64(1), int64(0), int64(0), []any{}, []any{"a", "b"}, []any{"x", nil}, []any{},
 			}
 			if _, err := parseClaim(&reply{list: list}, "q", 0); err != nil {
 				t.Fatal(err)
@@ -76,6 +76,7 @@ func TestStrangeRefusals(t *testing.T) {
 		"ok", int64(1),
 		[]any{int64(0), int64(1), int64(3), int64(4), int64(-1), int64(1 << 62), "2", nil},
 		int64(1), int64(1), int64(0), int64(0),
+		[]any{},
 		[]any{},
 		[]any{},
 		[]any{},

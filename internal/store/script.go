@@ -20,6 +20,8 @@ var (
 	reclaimScript = load("reclaim")
 	closeScript   = load("close")
 	sweepScript   = load("sweep")
+	reportScript  = load("report")
+	depthScript   = load("depth")
 )
 
 func load(name string) *redis.Script { return redis.NewScript(source(name)) }

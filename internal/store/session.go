@@ -3,10 +3,12 @@ package store
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/signalbox-go/signalbox"
 	"github.com/signalbox-go/signalbox/internal/wire"
 )
 
@@ -47,24 +49,26 @@ type Reclaimed struct {
 	Left     int      // deliveries of the session left for the next call
 	Returned []string // jobs that will run again
 	Dead     []string // jobs that crashed CrashLimit times
+	// Lost are the deliveries, of both, if they were asked for. Their jobs have no token.
+	Lost []Delivery
 }
 
 // Reclaim takes back up to MaxBatch/2 jobs of a session, if it is over, and counts their crashes.
-func (q *Queue) Reclaim(ctx context.Context, session string) (Reclaimed, error) {
+func (q *Queue) Reclaim(ctx context.Context, session string, details bool) (Reclaimed, error) {
 	k := &q.keys
 	why := wire.AppendLastError(nil, fmt.Sprintf(
 		"the process running this job died, or lost its lease, %d times", CrashLimit))
 	r, err := run(ctx, q.rdb, reclaimScript, []string{
 		k.inflight(session), k.sessions, k.jobs, k.wake, k.stats, k.dead,
-		k.readyHigh, k.readyNormal, k.readyLow, k.readySuspect,
-	}, []any{session, MaxBatch / 2, CrashLimit, why, q.kept.count, q.kept.bytes, q.kept.age.Microseconds()})
+		k.readyHigh, k.readyNormal, k.readyLow, k.readySuspect, k.spans,
+	}, []any{session, MaxBatch / 2, CrashLimit, why, q.kept.count, q.kept.bytes, q.kept.age.Microseconds(), flag(details)})
 	if err != nil {
 		return Reclaimed{}, err
 	}
-	return parseReclaim(r)
+	return parseReclaim(r, q.name)
 }
 
-func parseReclaim(r *reply) (Reclaimed, error) {
+func parseReclaim(r *reply, queue string) (Reclaimed, error) {
 	if err := r.status("ok", "alive"); err != nil {
 		return Reclaimed{}, err
 	}
@@ -72,8 +76,14 @@ func parseReclaim(r *reply) (Reclaimed, error) {
 		return Reclaimed{}, nil
 	}
 	res := Reclaimed{Left: int(r.int(1)), Returned: r.strs(2), Dead: r.strs(3)}
+	records, spans := r.strs(4), r.strs(5)
 	if r.err != nil {
 		return Reclaimed{}, r.err
+	}
+	ids := slices.Concat(res.Returned, res.Dead)
+	for i := range min(len(ids), len(records), len(spans)) {
+		job := &signalbox.Job{ID: ids[i], Queue: queue}
+		res.Lost = append(res.Lost, Delivery{Job: job, Err: wire.Decode([]byte(records[i]), job), Span: spans[i]})
 	}
 	return res, nil
 }

@@ -23,6 +23,7 @@ type snapshot struct {
 	fence     string // "" if there is none
 	stats     map[string]string
 	wake      int64
+	spans     []string // ids
 	stray     []string // keys that no queue has
 }
 
@@ -115,7 +116,7 @@ func (q *Queue) readAll(ctx context.Context, sessions []string) (*snapshot, erro
 	k := &q.keys
 	tx := q.rdb.TxPipeline()
 	jobs, stats := tx.HGetAll(ctx, k.jobs), tx.HGetAll(ctx, k.stats)
-	fence, wake := tx.Get(ctx, k.fence), tx.LLen(ctx, k.wake)
+	fence, wake, spans := tx.Get(ctx, k.fence), tx.LLen(ctx, k.wake), tx.HKeys(ctx, k.spans)
 	due, live := tx.ZRangeWithScores(ctx, k.due, 0, -1), tx.ZRangeWithScores(ctx, k.sessions, 0, -1)
 	dead, cancelled := tx.ZRangeWithScores(ctx, k.dead, 0, -1), tx.ZRangeWithScores(ctx, k.cancelled, 0, -1)
 	ready := make(map[string]*redis.StringSliceCmd)
@@ -136,7 +137,7 @@ func (q *Queue) readAll(ctx context.Context, sessions []string) (*snapshot, erro
 		return nil, err
 	}
 	s := &snapshot{
-		jobs: jobs.Val(), stats: stats.Val(), fence: fence.Val(), wake: wake.Val(),
+		jobs: jobs.Val(), stats: stats.Val(), fence: fence.Val(), wake: wake.Val(), spans: spans.Val(),
 		due: due.Val(), sessions: live.Val(), dead: dead.Val(), cancelled: cancelled.Val(),
 		ready: make(map[string][]string), inflight: make(map[string]map[string]string),
 	}

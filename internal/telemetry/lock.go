@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/trace"
 )
 
@@ -13,6 +14,15 @@ const (
 	LockHeld     = "held"  // by another, when the waiting ended
 	LockFailed   = "error" // the lock service didn't answer as it should
 )
+
+// Events of named locks, on the span around them.
+const (
+	EventLockLost        = "signalbox.lock.lost"
+	EventLockUnavailable = "signalbox.lock.unavailable"
+)
+
+// LockPolicy is what becomes of a job whose lock is unavailable.
+const LockPolicy = attribute.Key("signalbox.lock.policy")
 
 // An Acquire is the span of asking for a lock. The zero value records nothing.
 type Acquire struct {

@@ -5,9 +5,20 @@ import (
 	"maps"
 
 	"go.opentelemetry.io/otel"
+	"go.opentelemetry.io/otel/baggage"
 	"go.opentelemetry.io/otel/propagation"
 	"go.opentelemetry.io/otel/trace"
 )
+
+// ModeHeader is the header that says how a job's deliveries are connected with the span that
+// enqueued it: ModeParent, ModeLink or ModeNone. Without it, that is the worker's choice. It is there
+// only beside a trace context.
+const ModeHeader = "signalbox-trace-mode"
+
+const baggageHeader = "baggage"
+
+// maxBaggage is the most bytes of baggage that a job carries, as it is encoded.
+const maxBaggage = 8 << 10
 
 // Propagator is p, or the global one if p is nil. The global one does nothing until the
 // user sets it.
@@ -18,18 +29,50 @@ func Propagator(p propagation.TextMapPropagator) propagation.TextMapPropagator {
 	return p
 }
 
-// Inject returns headers with the trace context of ctx in it. The caller's map is left
-// alone: it is copied if there is something to add.
-func Inject(ctx context.Context, p propagation.TextMapPropagator, headers map[string]string) map[string]string {
-	added := propagation.MapCarrier{}
-	p.Inject(ctx, added)
+// Inject returns headers with the trace context of ctx in it, and with the mode beside it unless that
+// is ModeAuto. Of the baggage the propagator sees the named members only, as many as fit
+// in 8 KiB. The caller's map is left alone: it is copied if there is something to add.
+func Inject(ctx context.Context, p propagation.TextMapPropagator, headers map[string]string, mode string, members []string) map[string]string {
+	added := make(propagation.MapCarrier, 2)
+	p.Inject(withBaggage(ctx, members), added)
+	if len(added[baggageHeader]) > maxBaggage { // by a propagator that takes it from elsewhere
+		delete(added, baggageHeader)
+	}
 	if len(added) == 0 {
 		return headers
+	}
+	if _, alone := added[baggageHeader]; mode != ModeAuto && (!alone || len(added) > 1) {
+		added[ModeHeader] = mode
+	}
+	if len(headers) == 0 {
+		return added
 	}
 	out := make(map[string]string, len(headers)+len(added))
 	maps.Copy(out, headers)
 	maps.Copy(out, added)
 	return out
+}
+
+// withBaggage returns ctx with the named members of its baggage alone. They are taken in the order of
+// the names; one that goes beyond the limit is left out.
+func withBaggage(ctx context.Context, members []string) context.Context {
+	all := baggage.FromContext(ctx)
+	if all.Len() == 0 {
+		return ctx
+	}
+	var kept baggage.Baggage
+	size := 0
+	for _, name := range members {
+		m := all.Member(name)
+		n := len(m.String()) + 1 // the comma
+		if m.Key() == "" || size+n > maxBaggage {
+			continue
+		}
+		if with, err := kept.SetMember(m); err == nil {
+			kept, size = with, size+n
+		}
+	}
+	return baggage.ContextWithBaggage(ctx, kept)
 }
 
 // Extract returns ctx with the trace context that the headers carry, and none if they

@@ -13,8 +13,9 @@ import (
 
 // Attributes of a tick.
 const (
-	TickTime = attribute.Key("signalbox.schedule.tick")    // RFC 3339
-	TickLate = attribute.Key("signalbox.schedule.late_ms") // int, from the tick to its enqueueing
+	TickTime   = attribute.Key("signalbox.schedule.tick")    // RFC 3339
+	TickLate   = attribute.Key("signalbox.schedule.late_ms") // int, from the tick to its enqueueing
+	TickMissed = attribute.Key("signalbox.schedule.missed")  // int, ticks skipped since the last one that fired
 )
 
 const nameTick = "tick"
@@ -34,31 +35,18 @@ func Off(tp trace.TracerProvider) bool {
 	return tp == nil && unset != nil && otel.GetTracerProvider() == unset
 }
 
-// StartEnqueueMany starts the span of enqueuing many jobs in one queue.
-func StartEnqueueMany(ctx context.Context, t trace.Tracer, queue string) (context.Context, trace.Span) {
-	return t.Start(ctx, opEnqueue+" "+queue, trace.WithSpanKind(trace.SpanKindProducer), trace.WithAttributes(
-		semconv.MessagingSystemKey.String(System),
-		semconv.MessagingOperationName(opEnqueue),
-		semconv.MessagingOperationTypeSend,
-		semconv.MessagingDestinationName(queue),
-	))
-}
+// SetSent corrects how many jobs a span of StartSend is about: more may have come since, or some
+// may not have been sent.
+func SetSent(span trace.Span, n int) { span.SetAttributes(semconv.MessagingBatchMessageCount(n)) }
 
-// EndEnqueueMany ends that span; err is nil if all went well.
-func EndEnqueueMany(span trace.Span, count int, err error) {
-	span.SetAttributes(semconv.MessagingBatchMessageCount(count))
-	if err != nil {
-		Fail(span, err, "")
-	}
-	span.End()
-}
-
-// StartTick starts the span of one tick of a cron entry, a root.
-func StartTick(ctx context.Context, t trace.Tracer, entry string, tick time.Time) (context.Context, trace.Span) {
-	return t.Start(ctx, nameTick+" "+entry, trace.WithNewRoot(), trace.WithSpanKind(trace.SpanKindInternal),
+// StartTick starts the span of one tick of a cron entry, a root. missed are the ticks before it
+// that were skipped.
+func (m *Messaging) StartTick(ctx context.Context, entry string, tick time.Time, missed int) (context.Context, trace.Span) {
+	return m.tracer.Start(ctx, nameTick+" "+entry, trace.WithNewRoot(), trace.WithSpanKind(trace.SpanKindInternal),
 		trace.WithAttributes(
 			semconv.MessagingSystemKey.String(System),
 			TickTime.String(tick.UTC().Format(time.RFC3339Nano)),
+			TickMissed.Int(missed),
 		))
 }
 

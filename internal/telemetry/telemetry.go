@@ -22,7 +22,9 @@ const System = "signalbox"
 // a handler by the job's kind, both of few values.
 const (
 	opEnqueue   = "enqueue"
+	opCreate    = "create"
 	opProcess   = "process"
+	opReclaim   = "reclaim"
 	nameHandle  = "handle"
 	nameAcquire = "lock acquire"
 )
@@ -32,7 +34,9 @@ const (
 	JobKind        = attribute.Key("signalbox.job.kind")
 	JobAttempt     = attribute.Key("signalbox.job.attempt")
 	JobMaxAttempts = attribute.Key("signalbox.job.max_attempts")
-	JobWait        = attribute.Key("signalbox.job.wait_ms") // int, from due to claimed
+	JobWait        = attribute.Key("signalbox.job.wait_ms")  // int, from due to claimed
+	JobOutcome     = attribute.Key("signalbox.job.outcome")  // how a delivery ended: a Settle
+	JobNextRun     = attribute.Key("signalbox.job.next_run") // RFC 3339
 	LockOutcome    = attribute.Key("signalbox.lock.outcome")
 	LockWait       = attribute.Key("signalbox.lock.wait_ms") // int
 	LockToken      = attribute.Key("signalbox.lock.fencing_token")
@@ -43,6 +47,15 @@ const (
 	ErrorTimeout   = "timeout"
 	ErrorPanic     = "panic"
 	ErrorLeaseLost = "signalbox.lease_lost"
+	ErrorUnsettled = "signalbox.unsettled" // nobody knows whether Redis heard how it ended
+)
+
+// Events on a process span.
+const (
+	EventLeaseLost   = "lease.lost"
+	EventRenewFailed = "lease.renew_failed"
+	EventRejected    = "fence.rejected"
+	EventShutdown    = "shutdown.requested"
 )
 
 // Tracer is our tracer of a provider, or of the global one if tp is nil.

@@ -2,10 +2,13 @@ package telemetry
 
 import (
 	"errors"
+	"maps"
+	"slices"
 	"strings"
 	"testing"
+	"time"
 
-	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/baggage"
 	"go.opentelemetry.io/otel/codes"
 	"go.opentelemetry.io/otel/propagation"
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
@@ -23,28 +26,73 @@ func recorder(t *testing.T) (trace.Tracer, *tracetest.InMemoryExporter) {
 	return Tracer(tp), exporter
 }
 
+// messaging is a recorder of messaging spans.
+func messaging(who Who) (*Messaging, *tracetest.InMemoryExporter) {
+	exporter := tracetest.NewInMemoryExporter()
+	return NewMessaging(sdktrace.NewTracerProvider(sdktrace.WithSyncer(exporter)), who), exporter
+}
+
+// wantAttributes fails unless the span has these attributes, and no others.
+func wantAttributes(t *testing.T, span tracetest.SpanStub, want map[string]string) {
+	t.Helper()
+	got := make(map[string]string)
+	for _, kv := range span.Attributes {
+		got[string(kv.Key)] = kv.Value.String()
+	}
+	if !maps.Equal(got, want) {
+		t.Errorf("%s has %v, want %v", span.Name, got, want)
+	}
+}
+
 func TestEnqueueSpan(t *testing.T) {
 	t.Parallel()
-	tracer, exporter := recorder(t)
-	_, span := StartEnqueue(t.Context(), tracer, Job{ID: "1", Kind: "welcome", Queue: "mail", MaxAttempts: 25})
+	m, exporter := messaging(Who{Address: "redis.example", Port: 6380})
+	_, span := m.StartEnqueue(t.Context(), Job{ID: "1", Kind: "welcome", Queue: "mail", MaxAttempts: 25})
 	Fail(span, errors.New("down"), "")
 	span.End()
 	got := exporter.GetSpans()[0]
-	set := attribute.NewSet(got.Attributes...)
-	for key, want := range map[string]string{
+	wantAttributes(t, got, map[string]string{
 		"messaging.system": "signalbox", "messaging.operation.name": "enqueue", "messaging.operation.type": "send",
-		"messaging.destination.name": "mail", "messaging.message.id": "1",
+		"messaging.destination.name": "mail", "messaging.message.id": "1", "server.address": "redis.example", "server.port": "6380",
 		"signalbox.job.kind": "welcome", "signalbox.job.max_attempts": "25", "error.type": "*errors.errorString",
-	} {
-		if v, _ := set.Value(attribute.Key(key)); v.String() != want {
-			t.Errorf("%s is %q, want %q", key, v.String(), want)
-		}
-	}
-	if set.HasValue(JobAttempt) || set.HasValue(JobWait) {
-		t.Error("a job that nobody has claimed has an attempt or a wait")
-	}
+	})
 	if got.Name != "enqueue mail" || got.SpanKind != trace.SpanKindProducer || got.Status.Code != codes.Error || len(got.Events) != 1 ||
 		got.InstrumentationScope.Name != Scope || !strings.HasPrefix(got.InstrumentationScope.SchemaURL, "https://opentelemetry.io/schemas/") {
+		t.Errorf("%+v", got)
+	}
+}
+
+func TestSendSpan(t *testing.T) {
+	t.Parallel()
+	m, exporter := messaging(Who{Address: "/run/redis.sock"})
+	_, create := m.StartCreate(t.Context(), Job{ID: "1", Kind: "welcome", Queue: "mail", MaxAttempts: 25})
+	create.End()
+	_, send := m.StartSend(t.Context(), "mail", 1, []trace.Link{{SpanContext: create.SpanContext()}})
+	SetSent(send, 2)
+	send.End()
+	got := exporter.GetSpans()[1]
+	wantAttributes(t, got, map[string]string{
+		"messaging.system": "signalbox", "messaging.operation.name": "enqueue", "messaging.operation.type": "send",
+		"messaging.destination.name": "mail", "messaging.batch.message_count": "2", "server.address": "/run/redis.sock",
+	})
+	if got.Name != "enqueue mail" || got.SpanKind != trace.SpanKindClient || len(got.Links) != 1 || !got.Links[0].SpanContext.Equal(create.SpanContext()) {
+		t.Errorf("%+v", got)
+	}
+}
+
+func TestTickSpan(t *testing.T) {
+	t.Parallel()
+	m, exporter := messaging(Who{})
+	ctx, around := m.StartEnqueue(t.Context(), Job{Queue: "mail"})
+	_, span := m.StartTick(ctx, "nightly", time.Date(2026, 1, 2, 3, 4, 5, 0, time.FixedZone("", 3600)), 7)
+	EndTick(span, 1500*time.Microsecond)
+	around.End()
+	got := exporter.GetSpans()[0]
+	wantAttributes(t, got, map[string]string{
+		"messaging.system": "signalbox", "signalbox.schedule.tick": "2026-01-02T02:04:05Z",
+		"signalbox.schedule.late_ms": "1", "signalbox.schedule.missed": "7",
+	})
+	if got.Name != "tick nightly" || got.SpanKind != trace.SpanKindInternal || got.Parent.IsValid() {
 		t.Errorf("%+v", got)
 	}
 }
@@ -54,10 +102,81 @@ func TestInjectNothing(t *testing.T) {
 	for _, headers := range []map[string]string{nil, {"mine": "1"}} {
 		// No span, and no propagator: the global default.
 		for _, p := range []propagation.TextMapPropagator{propagation.TraceContext{}, Propagator(nil)} {
-			if got := Inject(t.Context(), p, headers); len(got) != len(headers) || (got == nil) != (headers == nil) {
+			if got := Inject(t.Context(), p, headers, ModeLink, nil); len(got) != len(headers) || (got == nil) != (headers == nil) {
 				t.Errorf("%v became %v", headers, got)
 			}
 		}
+	}
+}
+
+func TestInject(t *testing.T) {
+	t.Parallel()
+	state, err := trace.ParseTraceState("vendor=1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	sc := trace.NewSpanContext(trace.SpanContextConfig{TraceID: trace.TraceID{1}, SpanID: trace.SpanID{2}, TraceState: state})
+	mine := map[string]string{"mine": "1"}
+	got := Inject(trace.ContextWithSpanContext(t.Context(), sc), propagation.TraceContext{}, mine, ModeLink, nil)
+	want := map[string]string{
+		"mine": "1", "traceparent": "00-01000000000000000000000000000000-0200000000000000-00", "tracestate": "vendor=1", ModeHeader: "link",
+	}
+	if !maps.Equal(got, want) || len(mine) != 1 {
+		t.Errorf("got %v, want %v; the caller's are %v", got, want, mine)
+	}
+}
+
+func TestInjectBaggage(t *testing.T) {
+	t.Parallel()
+	in := func(s string) baggage.Baggage {
+		t.Helper()
+		b, err := baggage.Parse(s)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return b
+	}
+	raw := func(b baggage.Baggage, name, value string) baggage.Baggage {
+		t.Helper()
+		m, err := baggage.NewMemberRaw(name, value)
+		if err == nil {
+			b, err = b.SetMember(m)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		return b
+	}
+	large := strings.Repeat("x", 5000)
+	for name, tc := range map[string]struct {
+		all     baggage.Baggage
+		members []string
+		want    []string // of the header, in any order
+	}{
+		"none named":      {in("a=1,b=2"), nil, nil},
+		"one":             {in("a=1,b=2;p=3"), []string{"b"}, []string{"b=2;p=3"}},
+		"two":             {in("a=1,b=2,c=3"), []string{"c", "d", "a"}, []string{"a=1", "c=3"}},
+		"named twice":     {in("a=1"), []string{"a", "a"}, []string{"a=1"}},
+		"not ASCII":       {raw(in("a=1"), "b", "ü 1"), []string{"b"}, []string{"b=%C3%BC%201"}},
+		"64 KB":           {raw(in("a=1"), "b", strings.Repeat("x", 64<<10)), []string{"b", "a"}, []string{"a=1"}},
+		"encoded too big": {raw(in("a=1"), "b", strings.Repeat("ü", 2000)), []string{"b"}, nil},
+		"the first fits":  {raw(raw(in("a=1"), "b", large), "c", large), []string{"c", "b", "a"}, []string{"c=" + large, "a=1"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			ctx := baggage.ContextWithBaggage(t.Context(), tc.all)
+			got := Inject(ctx, propagation.Baggage{}, nil, ModeLink, tc.members)
+			header, there := got["baggage"]
+			parts := strings.Split(header, ",")
+			if !there {
+				parts = nil
+			}
+			slices.Sort(parts)
+			slices.Sort(tc.want)
+			if !slices.Equal(parts, tc.want) || len(header) > maxBaggage || got[ModeHeader] != "" {
+				t.Errorf("got %.100v, want %.100v", got, tc.want)
+			}
+		})
 	}
 }
 

@@ -1,31 +1,35 @@
 -- Settles a batch of deliveries, then claims ready jobs for a session.
 --
 -- KEYS: 1 lane, 2 inflight:<session>, 3 sessions, 4 fence, 5 jobs, 6 due, 7 wake, 8 stats,
---       9 dead, 10 cancelled, 11 ready:high, 12 ready:normal, 13 ready:low, 14 ready:suspect
+--       9 dead, 10 cancelled, 11 ready:high, 12 ready:normal, 13 ready:low, 14 ready:suspect,
+--       15 spans
 -- ARGV: 1 sequence number of the call in its lane, 2 session, 3 jobs wanted,
 --       4 '1' if a suspect may be among them,
 --       5 most terminal jobs kept, 6 most bytes of them, 7 how long they are kept (us),
 --       8 number of a call of this lane that was answered, for the same session, less than an
 --       hour ago; 0 for none
---       9 number c of completed deliveries, then c times: id, token
+--       9 number c of completed deliveries, 10 number m of marks, then c times: id, token,
+--       then m times: id, token, span context of a delivery that runs on or will run again,
 --       then for each other delivery: id, token, outcome, class, delay (us), record or ''
 --       to keep the one that is there
 --       outcome: 'retry' and 'delay' (run again after the delay), 'return' (run again at
 --       once, before others), 'dead', 'cancelled', 'completed'; class: '0', '1', '2' or
 --       's' (suspect)
--- Reply: {'ok', time in us, refused, alive, first token, more, next, expired, ids, records}
+-- Reply: {'ok', time in us, refused, alive, first token, more, next, expired, ids, records,
+--         spans}
 --        refused: positions, from 1, of deliveries that were superseded: nothing was
 --        changed for them; alive: 0 if the session is unknown, over, or can't be
 --        trusted, then nothing is claimed; more: 1 if ready jobs remain; next: us until a job is due or the first
 --        session expires, -1 for never, not counting those in expired; expired: up to 8
 --        sessions to reclaim; records: in the order of ids, whose tokens count up from the
---        first; an id is '' where a job of a call that is made again is gone
+--        first; an id is '' where a job of a call that is made again is gone; spans: the last
+--        marks of the ids, as far as there are any, or empty
 --        {'stale'}  a later call of this lane was seen; nothing was done
 -- Errors: those of Redis, and 'ERR signalbox: ...', before the first write.
 
 local seq, session, want = tonumber(ARGV[1]), ARGV[2], tonumber(ARGV[3])
 local limits = {tonumber(ARGV[5]), tonumber(ARGV[6]), tonumber(ARGV[7])}
-local answered, completed = tonumber(ARGV[8]), tonumber(ARGV[9])
+local answered, completed, marks = tonumber(ARGV[8]), tonumber(ARGV[9]), tonumber(ARGV[10])
 local now = clock()
 local lane = redis.call('GET', KEYS[1])
 local lseq, lfirst, llast, lrefused
@@ -51,13 +55,17 @@ if not string.match(fence, '^%d+$') or #fence > 16 or tonumber(fence) > 90071992
 end
 fence = tonumber(fence)
 local held = {}
-local others = 10 + 2 * completed
-if #ARGV > 9 then
+local first_mark = 11 + 2 * completed
+local others = first_mark + 3 * marks
+if #ARGV > 10 then
   local ids = {}
-  for i = 10, others - 1, 2 do
+  for i = 11, first_mark - 1, 2 do
     ids[#ids + 1] = ARGV[i]
   end
   for i = others, #ARGV, 6 do
+    ids[#ids + 1] = ARGV[i]
+  end
+  for i = first_mark, others - 1, 3 do
     ids[#ids + 1] = ARGV[i]
   end
   held = redis.call('HMGET', KEYS[2], unpack(ids))
@@ -70,6 +78,7 @@ redis.call('LLEN', KEYS[7])
 redis.call('HLEN', KEYS[8])
 redis.call('ZCARD', KEYS[9])
 redis.call('ZCARD', KEYS[10])
+local marked = redis.call('HLEN', KEYS[15]) > 0 or marks > 0
 local waiting = {} -- the length of each ready list, by its key
 for k = 11, 14 do
   waiting[KEYS[k]] = redis.call('LLEN', KEYS[k])
@@ -86,7 +95,7 @@ end
 local function settle()
   local ids, n = {}, 0
   for j = 1, completed do
-    local i = 8 + 2 * j
+    local i = 9 + 2 * j
     if owns(j, ARGV[i + 1]) then
       n = n + 1
       ids[n] = ARGV[i]
@@ -101,8 +110,22 @@ local function settle()
   else
     count(KEYS[8], 'completed', redis.call('HDEL', KEYS[2], unpack(ids)))
     redis.call('HDEL', KEYS[5], unpack(ids))
+    if marked then
+      redis.call('HDEL', KEYS[15], unpack(ids))
+    end
   end
-  local j = completed
+  local spans, j = {}, #held - marks
+  for i = first_mark, others - 1, 3 do
+    j = j + 1
+    if owns(j, ARGV[i + 1]) then
+      spans[#spans + 1] = ARGV[i]
+      spans[#spans + 1] = ARGV[i + 2]
+    end
+  end
+  if #spans > 0 then
+    redis.call('HSET', KEYS[15], unpack(spans))
+  end
+  j = completed
   for i = others, #ARGV, 6 do
     j = j + 1
     local id, outcome, class, record = ARGV[i], ARGV[i + 2], ARGV[i + 3], ARGV[i + 5]
@@ -131,6 +154,9 @@ local function settle()
           end
         end
         count(KEYS[8], outcome, 1)
+        if marked and (outcome == 'completed' or outcome == 'dead' or outcome == 'cancelled') then
+          redis.call('HDEL', KEYS[15], id)
+        end
       end
     end
   end
@@ -270,4 +296,8 @@ if (again or not alive or popped == want) and waiting[KEYS[11]] + waiting[KEYS[1
 end
 
 local following, expired = upcoming(KEYS[6], KEYS[3], now)
-return {'ok', now, refused, alive and 1 or 0, first, more, following, expired, ids, bodies}
+local spans = {}
+if marked and #ids > 0 then
+  spans = redis.call('HMGET', KEYS[15], unpack(ids))
+end
+return {'ok', now, refused, alive and 1 or 0, first, more, following, expired, ids, bodies, spans}

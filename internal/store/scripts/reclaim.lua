@@ -4,11 +4,12 @@
 -- limit a job is dead.
 --
 -- KEYS: 1 inflight:<session>, 2 sessions, 3 jobs, 4 wake, 5 stats, 6 dead,
---       7 ready:high, 8 ready:normal, 9 ready:low, 10 ready:suspect
+--       7 ready:high, 8 ready:normal, 9 ready:low, 10 ready:suspect, 11 spans
 -- ARGV: 1 session, 2 most jobs to take back in this call, 3 crashes at which a job is dead,
 --       4 bytes to append to the record of a job that is dead (its last error),
---       5 to 7 as in claim.lua
--- Reply: {'ok', left, reclaimed, dead}: deliveries left to take back, ids and ids
+--       5 to 7 as in claim.lua, 8 '1' if the records and the spans are wanted
+-- Reply: {'ok', left, reclaimed, dead, records, spans}: deliveries left to take back, ids and
+--        ids; records and last marks of both, one after the other, or empty
 --        {'alive'}  the session was renewed; nothing was done
 -- Errors: those of Redis, before the first write.
 
@@ -25,6 +26,7 @@ redis.call('ZCARD', KEYS[6])
 for k = 7, 10 do
   redis.call('LLEN', KEYS[k])
 end
+local marked = redis.call('HLEN', KEYS[11]) > 0
 
 -- The oldest grant is pushed last, so that it stands first.
 local held = {}
@@ -41,11 +43,15 @@ redis.call('HDEL', KEYS[1], '')
 local lists = {['0'] = KEYS[7], ['1'] = KEYS[8], ['2'] = KEYS[9]}
 local limits = {tonumber(ARGV[5]), tonumber(ARGV[6]), tonumber(ARGV[7])}
 local reclaimed, dead = {}, {}
+local details = {} -- the record and the mark, by id
 for i = 1, math.min(#held, tonumber(ARGV[2])) do
   local job = held[i]
   local record = redis.call('HGET', KEYS[3], job.id)
   redis.call('HDEL', KEYS[1], job.id)
   if record then
+    if ARGV[8] == '1' then
+      details[job.id] = {record, marked and redis.call('HGET', KEYS[11], job.id) or ''}
+    end
     local crashes = has_header(record) and string.byte(record, 3)
     if crashes then
       crashes = math.min(crashes + 1, 255)
@@ -56,6 +62,9 @@ for i = 1, math.min(#held, tonumber(ARGV[2])) do
     if crashes and crashes >= tonumber(ARGV[3]) then
       retain(KEYS[6], 'dead_bytes', KEYS[3], KEYS[5], limits, now, job.id, record .. ARGV[4])
       count(KEYS[5], 'dead', 1)
+      if marked then
+        redis.call('HDEL', KEYS[11], job.id)
+      end
       dead[#dead + 1] = job.id
     else
       local list = crashes and crashes >= 2 and KEYS[10] or lists[string.sub(record, 2, 2)] or KEYS[8]
@@ -72,4 +81,12 @@ end
 if #reclaimed > 0 then
   wake_one(KEYS[4])
 end
-return {'ok', left, reclaimed, dead}
+local records, spans = {}, {}
+for _, ids in ipairs({reclaimed, dead}) do
+  for _, id in ipairs(ids) do
+    if details[id] then
+      records[#records + 1], spans[#spans + 1] = details[id][1], details[id][2]
+    end
+  end
+end
+return {'ok', left, reclaimed, dead, records, spans}

@@ -1,0 +1,336 @@
+package main
+
+import (
+	"encoding/binary"
+	"maps"
+	"net"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/signalbox-go/signalbox/examples/tracing/internal/jaeger"
+	"github.com/signalbox-go/signalbox/internal/redistest"
+)
+
+// TestJaeger sends everything to a real Jaeger and asserts on what its API says of it.
+func TestJaeger(t *testing.T) {
+	j := jaeger.Start(t)
+	for _, r := range rows {
+		seen.expect(t.Name() + "/story/" + r.name)
+	}
+	t.Run("story", func(t *testing.T) {
+		s := tellStory(t, j)
+		for _, r := range rows {
+			t.Run(r.name, func(t *testing.T) { checkRow(t, s, r) })
+		}
+		checks(t, whole(j, s))
+	})
+	redis := startRedis(t)
+	checks(t, []check{
+		{"idle time makes no trace", func(c *checker) { checkIdle(c, j, redis) }},
+		{"a sampled job is whole or absent", func(c *checker) { checkSampled(c, j, redis) }},
+		{"an old job has a trace of its own", func(c *checker) { checkOld(c, j, redis) }},
+		{"panic, timeout and cancel", func(c *checker) { checkFailures(c, j, redis) }},
+		{"a lost lease", func(c *checker) { checkLost(c, j, redis) }},
+		{"a corrupt traceparent", func(c *checker) { checkCorrupt(c, j, redis) }},
+		{"64 KiB of baggage", func(c *checker) { checkBaggage(c, j, redis) }},
+		{"SIGTERM under load", func(c *checker) { checkTerminated(c, j, redis) }},
+	})
+}
+
+// TestSampler needs no Jaeger: what a span is about is known at its start, when samplers decide.
+func TestSampler(t *testing.T) {
+	t.Parallel()
+	r := startRedis(t)
+	queue := redistest.Name(t)
+	report, _ := startProbe(t, spansTo("http://127.0.0.1:1"), probeConfig{
+		Redis: r.url, Queue: queue, Service: queue, Enqueue: []task{{}}, Until: 1, Sample: true,
+	}).end()
+	job := []string{attrSystem, attrOperation, attrType, attrDestination, attrMessageID, attrAddress, attrPort, attrKind, attrMaxAttempts}
+	delivery := append(slices.Clip(job), attrClientID, attrAttempt)
+	for name, want := range map[string][]string{"enqueue": job, "process": delivery, "handle": delivery, "ack": delivery} {
+		for _, key := range want {
+			if !slices.Contains(report.Seen[name], key) {
+				t.Errorf("%s has no %s at its start: %q", name, key, report.Seen[name])
+			}
+		}
+	}
+}
+
+// TestCollectorDown needs no Jaeger: nobody answers, or nobody listens.
+func TestCollectorDown(t *testing.T) {
+	t.Parallel()
+	r := startRedis(t)
+	hole := blackHole(t)
+	for name, otlp := range map[string]string{"refuses": "http://127.0.0.1:1", "says nothing": hole} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			c := &checker{T: t}
+			queue := redistest.Name(t)
+			p := startProbe(t, spansTo(otlp), probeConfig{Redis: r.url, Queue: queue, Service: queue, Enqueue: []task{{Times: 2000}}, Until: 2000})
+			report, took := p.end()
+			equal(c, "handlers called", report.Called, 2000)
+			equal(c, "deliveries again", report.Again, 0)
+			equal(c, "jobs left", r.left(c, queue), 0)
+			c.that(took < 30*time.Second, "it took %v", took)
+		})
+	}
+}
+
+// blackHole accepts connections and says nothing on them.
+func blackHole(t *testing.T) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var open []net.Conn
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for {
+			conn, err := l.Accept()
+			if err != nil {
+				return
+			}
+			open = append(open, conn)
+		}
+	}()
+	t.Cleanup(func() {
+		l.Close()
+		<-done
+		for _, conn := range open {
+			conn.Close()
+		}
+	})
+	return "http://" + l.Addr().String()
+}
+
+// found are the spans of all traces that a service took part in, by trace.
+func found(c *checker, j *jaeger.Server, service string) (byTrace map[string][]*jaeger.Span, raw string) {
+	c.Helper()
+	spans, body, err := j.Search(c.Context(), service, 20_000)
+	if err != nil {
+		c.Fatal(err)
+	}
+	byTrace = make(map[string][]*jaeger.Span)
+	for _, sp := range spans {
+		byTrace[sp.TraceID] = append(byTrace[sp.TraceID], sp)
+	}
+	seen.saw(len(byTrace), len(spans))
+	return byTrace, string(body)
+}
+
+// ops are the names of spans without their queue or kind, sorted.
+func ops(spans []*jaeger.Span) string {
+	var names []string
+	for _, sp := range spans {
+		name, _, _ := strings.Cut(sp.Name, " ")
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	return strings.Join(names, " ")
+}
+
+// wholeJob is what the trace of a job that went well consists of.
+const wholeJob = "ack enqueue handle process request"
+
+func only(spans []*jaeger.Span, op string) *jaeger.Span {
+	for _, sp := range spans {
+		if strings.HasPrefix(sp.Name, op+" ") {
+			return sp
+		}
+	}
+	return nil
+}
+
+// idle is longer than every fallback of a worker, the longest of which is 10 s.
+const idle = 12 * time.Second
+
+func checkIdle(c *checker, j *jaeger.Server, r *testRedis) {
+	queue := redistest.Name(c)
+	p := startProbe(c.T, spansTo(j.OTLP), probeConfig{Redis: r.url, Queue: queue, Service: queue, Cron: true, TTL: 2 * time.Second, For: idle})
+	report, took := p.end()
+	equal(c, "handlers called", report.Called, 0)
+	c.that(took > idle-time.Second, "it was idle for %v only", took)
+	services, err := j.Services(c.Context())
+	c.that(err == nil && !slices.Contains(services, queue), "the idle process sent spans: %v, %v", services, err)
+}
+
+func checkSampled(c *checker, j *jaeger.Server, r *testRedis) {
+	const jobs = 1000
+	queue := redistest.Name(c)
+	p := startProbe(c.T, spansTo(j.OTLP, "OTEL_TRACES_SAMPLER=parentbased_traceidratio", "OTEL_TRACES_SAMPLER_ARG=0.1"),
+		probeConfig{Redis: r.url, Queue: queue, Service: queue, Enqueue: []task{{Times: jobs}}, Until: jobs})
+	report, _ := p.end()
+	equal(c, "handlers called", report.Called, jobs)
+	byTrace, _ := found(c, j, queue)
+	c.that(len(byTrace) >= 50 && len(byTrace) <= 150, "%d traces of %d jobs at a ratio of 0.1", len(byTrace), jobs) // five deviations
+	for id, spans := range byTrace {
+		if got := ops(spans); got != wholeJob {
+			c.that(false, "trace %s has %q, want %q; %d traces", id, got, wholeJob, len(byTrace))
+			return
+		}
+		c.n++
+	}
+}
+
+func checkOld(c *checker, j *jaeger.Server, r *testRedis) {
+	queue := redistest.Name(c)
+	cfg := probeConfig{Redis: r.url, Queue: queue, Service: queue, Enqueue: []task{{ID: "old"}}, NoWork: true}
+	startProbe(c.T, spansTo(j.OTLP), cfg).end()
+	// The record says when it was enqueued in bytes 3 to 10, see docs/wire.md.
+	key := "signalbox:{" + queue + "}:jobs"
+	record, err := r.rdb.HGet(c.Context(), key, "old").Bytes()
+	if err != nil {
+		c.Fatal(err)
+	}
+	enqueued := time.UnixMicro(int64(binary.BigEndian.Uint64(record[3:])))
+	binary.BigEndian.PutUint64(record[3:], uint64(enqueued.Add(-16*time.Minute).UnixMicro()))
+	if err := r.rdb.HSet(c.Context(), key, "old", record).Err(); err != nil {
+		c.Fatal(err)
+	}
+	cfg.Enqueue, cfg.NoWork, cfg.Until = nil, false, 1
+	startProbe(c.T, spansTo(j.OTLP), cfg).end()
+	byTrace, _ := found(c, j, queue)
+	equal(c, "traces", len(byTrace), 2)
+	all := slices.Concat(slices.Collect(maps.Values(byTrace))...)
+	enqueue, process := only(all, "enqueue"), only(all, "process")
+	if enqueue == nil || process == nil {
+		c.Fatalf("the spans are %s", ops(all))
+	}
+	c.that(process.ParentID == "", "process has a parent, though the job is old")
+	c.that(slices.Contains(process.Links, enqueue.Link()), "process links to %v, want its creation", process.Links)
+}
+
+func checkFailures(c *checker, j *jaeger.Server, r *testRedis) {
+	queue := redistest.Name(c)
+	startProbe(c.T, spansTo(j.OTLP), probeConfig{
+		Redis: r.url, Queue: queue, Service: queue, Until: 3,
+		Enqueue: []task{{ID: "panics", Do: "panic"}, {ID: "waits", Do: "wait", Timeout: 50 * time.Millisecond}, {ID: "cancelled", Do: "cancel"}},
+	}).end()
+	byTrace, _ := found(c, j, queue)
+	want := map[string]any{"panics": "panic", "waits": "timeout", "cancelled": nil}
+	for _, spans := range byTrace {
+		process := only(spans, "process")
+		if process == nil {
+			c.Fatalf("the spans are %s", ops(spans))
+		}
+		id, _ := process.Attributes[attrMessageID].(string)
+		errorType, ok := want[id]
+		c.that(ok, "what is %q?", id)
+		delete(want, id)
+		equal(c, "error.type of "+id, process.Attributes[attrError], errorType)
+		equal(c, "failure of "+id, process.Error, errorType != nil)
+	}
+	equal(c, "jobs without a trace", len(want), 0)
+}
+
+// checkLost lets a worker lose its lease: its network is held until another has done its job.
+func checkLost(c *checker, j *jaeger.Server, r *testRedis) {
+	queue := redistest.Name(c)
+	proxy := redistest.NewProxy(c, net.JoinHostPort(r.host, r.port))
+	cfg := probeConfig{
+		Redis: strings.Replace(r.url, net.JoinHostPort(r.host, r.port), proxy.Addr(), 1), Queue: queue, Service: queue + "-first",
+		Enqueue: []task{{ID: "lost", Do: "wait"}}, Until: 1, TTL: time.Second,
+	}
+	first := startProbe(c.T, spansTo(j.OTLP), cfg)
+	first.until(1)
+	proxy.Pause()
+	cfg.Redis, cfg.Service, cfg.Enqueue, cfg.Until = r.url, queue+"-second", nil, 0
+	second := startProbe(c.T, spansTo(j.OTLP), cfg)
+	second.until(1)
+	proxy.Resume()
+	first.end()
+	second.terminate()
+	second.end()
+	byTrace, _ := found(c, j, queue+"-first")
+	all := slices.Concat(slices.Collect(maps.Values(byTrace))...)
+	all = slices.DeleteFunc(all, func(sp *jaeger.Span) bool { return sp.Service != queue+"-first" })
+	process := only(all, "process")
+	if process == nil {
+		c.Fatalf("the spans are %s", ops(all))
+	}
+	equal(c, "error.type", process.Attributes[attrError], any("signalbox.lease_lost"))
+	for _, name := range []string{"lease.lost", "fence.rejected"} {
+		c.that(slices.ContainsFunc(process.Events, func(e jaeger.Event) bool { return e.Name == name }), "no event %s in %v", name, process.Events)
+	}
+}
+
+func checkCorrupt(c *checker, j *jaeger.Server, r *testRedis) {
+	for name, header := range map[string]string{
+		"text": "this is no traceparent", "short": "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7",
+		"zeros": "00-00000000000000000000000000000000-0000000000000000-01", "binary": "00-\x00\x01\x02",
+	} {
+		queue := redistest.Name(c)
+		report, _ := startProbe(c.T, spansTo(j.OTLP), probeConfig{
+			Redis: r.url, Queue: queue, Service: queue, Enqueue: []task{{}}, Until: 1,
+			Headers: map[string]string{"traceparent": header, "tracestate": "=,=,"},
+		}).end()
+		equal(c, name+": handlers called", report.Called, 1)
+		equal(c, name+": deliveries again", report.Again, 0)
+		equal(c, name+": jobs left", r.left(c, queue), 0)
+		byTrace, _ := found(c, j, queue)
+		equal(c, name+": traces", len(byTrace), 2)
+		all := slices.Concat(slices.Collect(maps.Values(byTrace))...)
+		process := only(all, "process")
+		c.that(process != nil && process.ParentID == "", "%s: want a new root: %s", name, ops(all))
+	}
+}
+
+// maxBaggage is how much of it a job's headers may have at most: W3C's own limit.
+const maxBaggage = 8192
+
+func checkBaggage(c *checker, j *jaeger.Server, r *testRedis) {
+	const canary = "baggage-canary"
+	queue := redistest.Name(c)
+	report, _ := startProbe(c.T, spansTo(j.OTLP), probeConfig{
+		Redis: r.url, Queue: queue, Service: queue, Enqueue: []task{{Times: 10, Secret: canary}}, Until: 10,
+		Headers: map[string]string{
+			"traceparent": "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01",
+			"baggage":     "canary=" + canary + strings.Repeat("x", 64<<10),
+		},
+	}).end()
+	equal(c, "handlers called", report.Called, 10)
+	equal(c, "deliveries again", report.Again, 0)
+	equal(c, "jobs left", r.left(c, queue), 0)
+	c.that(report.Baggage <= maxBaggage, "%d bytes of baggage are in a job, want at most %d", report.Baggage, maxBaggage)
+	_, raw := found(c, j, queue)
+	c.that(!strings.Contains(raw, canary), "baggage or payload is in the traces")
+}
+
+func checkTerminated(c *checker, j *jaeger.Server, r *testRedis) {
+	const jobs = 1000
+	queue := redistest.Name(c)
+	cfg := probeConfig{Redis: r.url, Queue: queue, Service: queue + "-first", Enqueue: []task{{Times: jobs, Takes: 10 * time.Millisecond}}}
+	first := startProbe(c.T, spansTo(j.OTLP), cfg)
+	first.until(jobs / 4)
+	first.terminate()
+	firstReport, took := first.end()
+	c.that(took < 10*time.Second, "it took %v to end", took)
+	c.that(firstReport.Called < jobs, "all %d jobs were done before it ended", firstReport.Called)
+	cfg.Service, cfg.Enqueue, cfg.Until = queue+"-second", nil, jobs-firstReport.Called
+	second, _ := startProbe(c.T, spansTo(j.OTLP), cfg).end()
+	equal(c, "handlers called", firstReport.Called+second.Called, jobs)
+	equal(c, "deliveries again", firstReport.Again+second.Again, 0)
+	equal(c, "jobs left", r.left(c, queue), 0)
+	byTrace, _ := found(c, j, queue+"-first")
+	asked := 0
+	for _, spans := range byTrace {
+		for _, sp := range spans {
+			if slices.ContainsFunc(sp.Events, func(e jaeger.Event) bool { return e.Name == "shutdown.requested" }) {
+				asked++
+			}
+		}
+	}
+	c.that(asked > 0, "no span has the event shutdown.requested")
+	for id, spans := range byTrace {
+		for _, sp := range spans {
+			if strings.HasPrefix(sp.Name, "process ") && only(spans, "ack") == nil {
+				c.that(false, "trace %s has a process and no ack: %s", id, ops(spans))
+				return
+			}
+		}
+	}
+}

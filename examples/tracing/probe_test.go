@@ -1,0 +1,333 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"maps"
+	"os"
+	"os/exec"
+	"os/signal"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"go.opentelemetry.io/otel"
+	"go.opentelemetry.io/otel/propagation"
+	sdktrace "go.opentelemetry.io/otel/sdk/trace"
+	"go.opentelemetry.io/otel/trace"
+
+	"github.com/signalbox-go/signalbox"
+	"github.com/signalbox-go/signalbox/scheduler"
+	"github.com/signalbox-go/signalbox/worker"
+)
+
+// envProbe holds what a test tells a process that it starts from its own binary. OpenTelemetry's
+// providers are global: each probe has its own.
+const envProbe = "TRACING_TEST_PROBE"
+
+// A probeConfig says what a probe does: it enqueues, then it works.
+type probeConfig struct {
+	Redis, Queue, Service string
+	Enqueue               []task
+	Until                 int           // handlers that returned, then it ends; 0: it ends with SIGTERM
+	NoWork                bool          // it ends when it has enqueued
+	For                   time.Duration // or after that time
+	Cron                  bool          // it runs a cron entry, of which no tick is near
+	TTL                   time.Duration
+	Headers               map[string]string // what its propagator writes into the jobs, if it has one of its own
+	Sample                bool              // it reports what samplers see, and sends nothing
+}
+
+// A task is a job that says itself what its handler does.
+type task struct {
+	Do      string // panic, wait, cancel, or nothing
+	Takes   time.Duration
+	Timeout time.Duration // of the job
+	ID      string        // of the job
+	Times   int           // how often it is enqueued, at least once
+	Secret  string
+}
+
+func (task) Kind() string { return "task" }
+
+// A probeReport is what a probe says, a line each time that a handler is called and one at its end.
+type probeReport struct {
+	Called  int           // handlers, so far
+	Again   int           // of them that were not the first delivery of their job
+	Ended   bool          // whether it is the last line
+	Took    time.Duration // from the first enqueueing to the end of the worker
+	Baggage int           // the longest baggage header that a handler saw, in bytes
+
+	Seen map[string][]string // attributes of spans at their start, by the first word of their name
+}
+
+// garbage is a propagator that writes what it likes, and reads as the usual ones do.
+type garbage struct {
+	propagation.TextMapPropagator
+	headers map[string]string
+}
+
+func (g garbage) Inject(_ context.Context, carrier propagation.TextMapCarrier) {
+	for k, v := range g.headers {
+		carrier.Set(k, v)
+	}
+}
+
+// A sampler takes every span and notes the attributes that it has at its start.
+type sampler struct {
+	mu   sync.Mutex
+	seen map[string][]string
+}
+
+// ShouldSample is called for each span.
+func (s *sampler) ShouldSample(p sdktrace.SamplingParameters) sdktrace.SamplingResult {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.seen == nil {
+		s.seen = make(map[string][]string)
+	}
+	name, _, _ := strings.Cut(p.Name, " ")
+	s.seen[name] = nil
+	for _, kv := range p.Attributes {
+		s.seen[name] = append(s.seen[name], string(kv.Key))
+	}
+	return sdktrace.AlwaysSample().ShouldSample(p)
+}
+
+// Description is the sampler's name.
+func (s *sampler) Description() string { return "notes attributes" }
+
+func (s *sampler) all() map[string][]string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return maps.Clone(s.seen)
+}
+
+func runProbe() error {
+	var cfg probeConfig
+	if err := json.Unmarshal([]byte(os.Getenv(envProbe)), &cfg); err != nil {
+		return err
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
+	defer stop()
+	if cfg.For > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, cfg.For)
+		defer cancel()
+	}
+	slog.SetDefault(slog.New(slog.DiscardHandler))
+	opt, err := parseURL(cfg.Redis)
+	if err != nil {
+		return err
+	}
+	rdb := redis.NewClient(opt)
+	defer rdb.Close()
+	stopTracing, err := startTracing(ctx, cfg.Service, cfg.Service)
+	if err != nil {
+		return err
+	}
+	var starts sampler
+	if cfg.Sample {
+		otel.SetTracerProvider(sdktrace.NewTracerProvider(sdktrace.WithSampler(&starts)))
+	}
+	var propagator propagation.TextMapPropagator
+	if cfg.Headers != nil {
+		propagator = garbage{otel.GetTextMapPropagator(), cfg.Headers}
+	}
+	s, err := scheduler.New(rdb, scheduler.Config{Propagator: propagator})
+	if err != nil {
+		return err
+	}
+
+	start := time.Now()
+	if err := enqueueTasks(s, cfg); err != nil {
+		return err
+	}
+	var called, again, baggage atomic.Int64
+	report := func(ended bool) {
+		b, _ := json.Marshal(probeReport{
+			Called: int(called.Load()), Again: int(again.Load()), Ended: ended,
+			Took: time.Since(start), Baggage: int(baggage.Load()), Seen: starts.all(),
+		})
+		_, _ = os.Stdout.Write(append(b, '\n'))
+	}
+	if !cfg.NoWork {
+		if err := workTasks(ctx, rdb, s, cfg, func(job *signalbox.Job) {
+			if job.Attempt > 1 || job.Crashes > 0 {
+				again.Add(1)
+			}
+			if n := int64(len(job.Headers["baggage"])); n > baggage.Load() {
+				baggage.Store(n)
+			}
+			called.Add(1)
+			report(false)
+		}); err != nil {
+			return err
+		}
+	}
+	report(true)
+	_ = stopTracing() // that spans were lost is no error of a probe
+	return nil
+}
+
+// enqueueTasks makes a trace for each job, as requests of a service do.
+func enqueueTasks(s *scheduler.Scheduler, cfg probeConfig) error {
+	for _, t := range cfg.Enqueue {
+		for range max(t.Times, 1) {
+			ctx, span := tracer.Start(context.Background(), "request", trace.WithSpanKind(trace.SpanKindServer))
+			opts := []scheduler.Option{scheduler.Queue(cfg.Queue), scheduler.Timeout(t.Timeout)}
+			if t.ID != "" {
+				opts = append(opts, scheduler.ID(t.ID))
+			}
+			if t.Do == "panic" || t.Timeout > 0 {
+				opts = append(opts, scheduler.MaxAttempts(1))
+			}
+			_, err := s.Enqueue(ctx, t, opts...)
+			span.End()
+			if err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// workTasks runs a worker, and a cron entry, until enough handlers have returned or ctx ends.
+func workTasks(ctx context.Context, rdb *redis.Client, s *scheduler.Scheduler, cfg probeConfig, called func(*signalbox.Job)) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	w, err := worker.New(rdb, worker.Config{
+		Queues: worker.Queues{cfg.Queue: {Concurrency: 20}}, SessionTTL: cfg.TTL, DrainTimeout: 5 * time.Second,
+	})
+	if err != nil {
+		return err
+	}
+	var returned atomic.Int64
+	worker.Handle(w, func(ctx context.Context, job *signalbox.Job, t task) error {
+		called(job)
+		defer func() {
+			if n := int(returned.Add(1)); cfg.Until > 0 && n >= cfg.Until {
+				cancel()
+			}
+		}()
+		return t.run(ctx)
+	})
+	ticked := make(chan error, 1)
+	if cfg.Cron {
+		if err := s.Cron("yearly", "0 0 1 1 *", task{}, scheduler.Queue(cfg.Queue)); err != nil {
+			return err
+		}
+		go func() { ticked <- s.Run(ctx) }()
+	} else {
+		ticked <- nil
+	}
+	err = w.Run(ctx)
+	cancel()
+	return errors.Join(err, <-ticked)
+}
+
+func (t task) run(ctx context.Context) error {
+	switch t.Do {
+	case "panic":
+		panic("as it was told")
+	case "wait":
+		<-ctx.Done()
+		return context.Cause(ctx)
+	case "cancel":
+		return signalbox.Cancel(errors.New("no longer wanted"))
+	}
+	return work(ctx, t.Takes)
+}
+
+// A probe is such a process, seen by the test that started it.
+type probe struct {
+	t     *testing.T
+	cmd   *exec.Cmd
+	lines *bufio.Scanner
+	last  probeReport
+}
+
+func startProbe(t *testing.T, env []string, cfg probeConfig) *probe {
+	t.Helper()
+	text, err := json.Marshal(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.CommandContext(t.Context(), os.Args[0])
+	cmd.Env = append(env, envProbe+"="+string(text))
+	cmd.Stderr = os.Stderr
+	stdout, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	p := &probe{t: t, cmd: cmd, lines: bufio.NewScanner(stdout)}
+	t.Cleanup(func() { // if the test did not come to the end of it
+		if cmd.ProcessState == nil {
+			_ = cmd.Process.Kill()
+			_, _ = io.Copy(io.Discard, stdout)
+			_ = cmd.Wait()
+		}
+	})
+	return p
+}
+
+// until reads what the probe says until that many handlers were called.
+func (p *probe) until(called int) {
+	p.t.Helper()
+	for p.last.Called < called && p.next() {
+	}
+	if p.last.Called < called {
+		p.t.Fatalf("the probe ended after %d handlers, want %d", p.last.Called, called)
+	}
+}
+
+func (p *probe) next() bool {
+	if !p.lines.Scan() {
+		return false
+	}
+	if err := json.Unmarshal(p.lines.Bytes(), &p.last); err != nil {
+		p.t.Fatalf("the probe says %q: %v", p.lines.Text(), err)
+	}
+	return true
+}
+
+// end waits for the probe to end, and says how it went and how long it took since the call.
+func (p *probe) end() (probeReport, time.Duration) {
+	p.t.Helper()
+	start := time.Now()
+	for p.next() {
+	}
+	if err := p.cmd.Wait(); err != nil || !p.last.Ended {
+		p.t.Fatalf("the probe ended with %v and said %+v", err, p.last)
+	}
+	return p.last, time.Since(start)
+}
+
+func (p *probe) terminate() {
+	p.t.Helper()
+	if err := p.cmd.Process.Signal(syscall.SIGTERM); err != nil {
+		p.t.Fatal(err)
+	}
+}
+
+// left counts the jobs that are in the queue, in whatever state.
+func (r *testRedis) left(c *checker, queue string) int64 {
+	c.Helper()
+	n, err := r.rdb.HLen(c.Context(), fmt.Sprintf("signalbox:{%s}:jobs", queue)).Result()
+	if err != nil {
+		c.Fatal(err)
+	}
+	return n
+}

@@ -1,0 +1,70 @@
+package main
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/signalbox-go/signalbox/embedded"
+)
+
+// A database is the Redis that the jobs are in: one inside this process, or that of REDIS_URL.
+type database struct {
+	rdb   *redis.Client
+	url   string // for the other processes; may have a password in it
+	queue string // of this run alone
+
+	embedded *embedded.Server // or nil
+}
+
+func connect(ctx context.Context, out io.Writer, url string) (*database, error) {
+	db := &database{url: url, queue: "shop-" + strings.ToLower(rand.Text()[:12])}
+	where := "the server of " + envRedis
+	if url == "" {
+		srv, err := embedded.Start()
+		if err != nil {
+			return nil, err
+		}
+		db.embedded, db.url, where = srv, "redis://"+srv.Addr(), "a server inside this process"
+	}
+	opt, err := parseURL(db.url)
+	if err != nil {
+		return nil, err
+	}
+	db.rdb = redis.NewClient(opt)
+	if err := db.rdb.Ping(ctx).Err(); err != nil {
+		return nil, errors.Join(fmt.Errorf("redis does not answer: %w", err), db.rdb.Close())
+	}
+	fmt.Fprintf(out, "tracing: queue %s on %s\n", db.queue, where)
+	return db, nil
+}
+
+// parseURL leaves out of its error what the URL is: it may have a password in it.
+func parseURL(url string) (*redis.Options, error) {
+	opt, err := redis.ParseURL(url)
+	if err != nil {
+		return nil, errors.New(envRedis + " can't be read; want redis://host:6379/0, rediss://... or unix:///path/to.sock")
+	}
+	return opt, nil
+}
+
+// close deletes the queue's keys, and those of the lock, also after the run's context ended.
+func (db *database) close() error {
+	if db.embedded != nil {
+		return errors.Join(db.rdb.Close(), db.embedded.Close())
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
+	keys := db.rdb.Scan(ctx, 0, "*{"+db.queue+"}*", 1000).Iterator()
+	var errs []error
+	for keys.Next(ctx) {
+		errs = append(errs, db.rdb.Unlink(ctx, keys.Val()).Err())
+	}
+	return errors.Join(append(errs, keys.Err(), db.rdb.Close())...)
+}

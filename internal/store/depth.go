@@ -1,0 +1,77 @@
+package store
+
+import (
+	"context"
+	"time"
+)
+
+// ReportFor is how long a client reports a queue's depths when it falls silent: longer than
+// OpenTelemetry's period of a minute, so that one that reports each time stays the one.
+const ReportFor = 90 * time.Second
+
+// Depths are the numbers of a queue's jobs by state.
+type Depths struct {
+	Ready     int64 // waiting for a worker
+	Scheduled int64 // waiting for their time, or for a worker to see that it has come
+	Running   int64 // in flight
+	Dead      int64 // kept
+	Cancelled int64 // kept
+	// Oldest is for how long the oldest job that could run has been waiting, since it was
+	// last due; 0 if there is none.
+	Oldest time.Duration
+}
+
+// Report makes the client the one that reports the depths for ReportFor from now, or
+// lets it stay the one. mine is false if another is.
+func (q *Queue) Report(ctx context.Context, client string) (mine bool, err error) {
+	return q.report(ctx, client, ReportFor)
+}
+
+// StopReporting lets another client report the depths, if it was this one.
+func (q *Queue) StopReporting(ctx context.Context, client string) error {
+	_, err := q.report(ctx, client, 0)
+	return err
+}
+
+func (q *Queue) report(ctx context.Context, client string, ttl time.Duration) (bool, error) {
+	r, err := run(ctx, q.rdb, reportScript, []string{q.keys.reporter}, []any{client, ttl.Milliseconds()})
+	if err != nil {
+		return false, err
+	}
+	mine := r.int(0) == 1
+	return mine, r.err
+}
+
+// Depths returns the queue's depths. They are of one moment, but for Running: sessions that open
+// while it is counted are missed.
+func (q *Queue) Depths(ctx context.Context) (Depths, error) {
+	k := &q.keys
+	sessions, err := q.rdb.ZRange(ctx, k.sessions, 0, -1).Result()
+	if err != nil {
+		return Depths{}, err
+	}
+	keys := []string{k.jobs, k.due, k.dead, k.cancelled, k.readyHigh, k.readyNormal, k.readyLow, k.readySuspect}
+	for _, id := range sessions {
+		keys = append(keys, k.inflight(id))
+	}
+	r, err := run(ctx, q.rdb, depthScript, keys, nil)
+	if err != nil {
+		return Depths{}, err
+	}
+	return parseDepths(r)
+}
+
+func parseDepths(r *reply) (Depths, error) {
+	if err := r.status("ok"); err != nil {
+		return Depths{}, err
+	}
+	d := Depths{Ready: r.int(2), Scheduled: r.int(3), Running: r.int(4), Dead: r.int(5), Cancelled: r.int(6)}
+	now, since := r.int(1), r.int(7)
+	if r.err != nil {
+		return Depths{}, r.err
+	}
+	if since >= 0 {
+		d.Oldest = time.Duration(max(now-since, 0)) * time.Microsecond
+	}
+	return d, nil
+}

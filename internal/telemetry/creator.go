@@ -1,0 +1,42 @@
+package telemetry
+
+import (
+	"context"
+
+	"go.opentelemetry.io/otel/propagation"
+	"go.opentelemetry.io/otel/trace"
+)
+
+// How a delivery is connected with the span that enqueued the job.
+const (
+	ModeAuto   = "auto" // by the job's age
+	ModeParent = "parent"
+	ModeLink   = "link"
+	ModeNone   = "none"
+)
+
+// Creator returns a context with the parent of a delivery, if it has one, and the link to what
+// created the job, if it has that. Whatever span ctx had is not the job's. A mode in the
+// headers counts more than the given one; young tells whether the job was enqueued not long ago.
+func Creator(ctx context.Context, p propagation.TextMapPropagator, headers map[string]string, mode string, young bool) (context.Context, []trace.Link) {
+	ctx = Extract(ctx, p, headers)
+	created := trace.SpanContextFromContext(ctx)
+	if !created.IsValid() {
+		return ctx, nil
+	}
+	switch own := headers[ModeHeader]; own {
+	case ModeParent, ModeLink, ModeNone:
+		mode = own
+	}
+	if mode == ModeAuto && young {
+		mode = ModeParent
+	}
+	root := trace.ContextWithSpanContext(ctx, trace.SpanContext{})
+	switch mode {
+	case ModeParent:
+		return ctx, nil
+	case ModeNone:
+		return root, nil
+	}
+	return root, []trace.Link{{SpanContext: created}}
+}

@@ -1,0 +1,185 @@
+package telemetry
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"go.opentelemetry.io/otel/propagation"
+	"go.opentelemetry.io/otel/trace"
+)
+
+// ErrPanicked stands for a panic on its way to who recovers it. Its value stays out of spans: it may
+// be anything.
+var ErrPanicked = errors.New("handler panicked")
+
+// A Delivery is how a worker and the middleware around its handlers tell each other about one
+// delivery. It is in the handlers' context. The methods of a nil one do nothing.
+type Delivery struct {
+	// Previous is the span context of the attempt before this one, if it is known. It is set
+	// before the handler starts.
+	Previous trace.SpanContext
+
+	mu       sync.Mutex
+	span     trace.SpanContext
+	handle   func(ctx context.Context) (context.Context, func(error))
+	settling []func(Settle, time.Time)
+	settled  []func(Settled)
+	events   []func(name string)
+	measured bool
+}
+
+// Settled is what became of telling Redis how a delivery ended.
+type Settled struct {
+	How     Settle
+	Took    time.Duration // from the handler's return
+	Refused bool          // the delivery was superseded: nothing was changed
+	Unknown bool          // nobody knows whether Redis heard of it
+}
+
+// FormatSpan is a span context as it is kept with a job, in the form of a traceparent; "" if it
+// is not valid.
+func FormatSpan(sc trace.SpanContext) string {
+	if !sc.IsValid() {
+		return ""
+	}
+	return "00-" + sc.TraceID().String() + "-" + sc.SpanID().String() + "-" + sc.TraceFlags().String()
+}
+
+// ParseSpan reads what FormatSpan wrote. Anything else is no valid span context.
+func ParseSpan(text string) trace.SpanContext {
+	if text == "" {
+		return trace.SpanContext{}
+	}
+	ctx := propagation.TraceContext{}.Extract(context.Background(), propagation.MapCarrier{"traceparent": text})
+	return trace.SpanContextFromContext(ctx)
+}
+
+type deliveryKey struct{}
+
+// ContextWithDelivery returns a context with the delivery.
+func ContextWithDelivery(ctx context.Context, d *Delivery) context.Context {
+	return context.WithValue(ctx, deliveryKey{}, d)
+}
+
+// DeliveryFrom returns the delivery that ctx is of, or nil.
+func DeliveryFrom(ctx context.Context) *Delivery {
+	d, _ := ctx.Value(deliveryKey{}).(*Delivery)
+	return d
+}
+
+// Trace takes the delivery's process span, and what starts the handler's span below it. It reports
+// false, and changes nothing, if there is one already.
+func (d *Delivery) Trace(span trace.SpanContext, handle func(ctx context.Context) (context.Context, func(error))) bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.handle != nil {
+		return false
+	}
+	d.span, d.handle = span, handle
+	return true
+}
+
+// Traced tells whether the delivery has a process span.
+func (d *Delivery) Traced() bool {
+	if d == nil {
+		return false
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.handle != nil
+}
+
+// Measure reports whether the caller is the first to measure the delivery: it is measured once.
+func (d *Delivery) Measure() bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	first := !d.measured
+	d.measured = true
+	return first
+}
+
+// SpanContext is that of the process span; it is not valid if there is none.
+func (d *Delivery) SpanContext() trace.SpanContext {
+	if d == nil {
+		return trace.SpanContext{}
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.span
+}
+
+// Handle starts the handler's span, if the delivery is traced, and returns what ends it.
+func (d *Delivery) Handle(ctx context.Context) (context.Context, func(error)) {
+	if d != nil {
+		d.mu.Lock()
+		handle := d.handle
+		d.mu.Unlock()
+		if handle != nil {
+			return handle(ctx)
+		}
+	}
+	return ctx, func(error) {}
+}
+
+// OnSettling has f called when the worker has decided how the delivery ended, and when the job
+// runs again (the zero time: not, or at once). Nobody calls it for a nil delivery, or without a worker.
+func (d *Delivery) OnSettling(f func(Settle, time.Time)) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.settling = append(d.settling, f)
+}
+
+// OnSettled has f called once, after Redis has confirmed it, or nobody will know any more.
+func (d *Delivery) OnSettled(f func(Settled)) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.settled = append(d.settled, f)
+}
+
+// OnEvent has f called for what happens to the delivery while its handler runs.
+func (d *Delivery) OnEvent(f func(name string)) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.events = append(d.events, f)
+}
+
+// Settling calls those of OnSettling.
+func (d *Delivery) Settling(how Settle, next time.Time) {
+	if d == nil {
+		return
+	}
+	d.mu.Lock()
+	fs := d.settling
+	d.mu.Unlock()
+	for _, f := range fs {
+		f(how, next)
+	}
+}
+
+// Settled calls those of OnSettled.
+func (d *Delivery) Settled(s Settled) {
+	if d == nil {
+		return
+	}
+	d.mu.Lock()
+	fs := d.settled
+	d.mu.Unlock()
+	for _, f := range fs {
+		f(s)
+	}
+}
+
+// Event calls those of OnEvent.
+func (d *Delivery) Event(name string) {
+	if d == nil {
+		return
+	}
+	d.mu.Lock()
+	fs := d.events
+	d.mu.Unlock()
+	for _, f := range fs {
+		f(name)
+	}
+}

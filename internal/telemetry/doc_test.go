@@ -1,0 +1,437 @@
+package telemetry_test
+
+import (
+	"fmt"
+	"maps"
+	"os"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/sdk/metric/metricdata"
+	"go.opentelemetry.io/otel/trace"
+
+	"github.com/signalbox-go/signalbox/internal/telemetry"
+)
+
+// The tables of docs/tracing.md are what a story emits in which everything happens: all that is
+// emitted is in them, and all that is in them is emitted.
+func TestDocs(t *testing.T) {
+	t.Parallel()
+	text, err := os.ReadFile("../../docs/tracing.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	doc := string(text)
+	story := play(t)
+	if t.Failed() {
+		return // its end is missing
+	}
+	t.Run("spans", func(t *testing.T) { same(t, story.spanFacts(), documentedSpans(t, doc)) })
+	t.Run("attributes", func(t *testing.T) { same(t, story.attributeFacts(), documentedAttributes(t, doc)) })
+	t.Run("events", func(t *testing.T) { same(t, story.eventFacts(), documentedEvents(t, doc)) })
+	t.Run("metrics", func(t *testing.T) { same(t, story.metricFacts(), documentedMetrics(t, doc)) })
+	t.Run("values", func(t *testing.T) { story.checkValues(t, doc) })
+	t.Run("boundaries", func(t *testing.T) { story.checkBoundaries(t, doc) })
+	t.Run("nothing private", func(t *testing.T) { story.checkPrivate(t) })
+}
+
+// facts are lines, each of which is so.
+type facts map[string]bool
+
+func (f facts) add(format string, args ...any) { f[fmt.Sprintf(format, args...)] = true }
+
+func same(t *testing.T, emitted, documented facts) {
+	t.Helper()
+	if len(emitted) == 0 {
+		t.Error("nothing is emitted")
+	}
+	for _, line := range slices.Sorted(maps.Keys(emitted)) {
+		if !documented[line] {
+			t.Errorf("emitted, and not in docs/tracing.md: %s", line)
+		}
+	}
+	for _, line := range slices.Sorted(maps.Keys(documented)) {
+		if !emitted[line] {
+			t.Errorf("in docs/tracing.md, and never emitted: %s", line)
+		}
+	}
+}
+
+// table is the rows of the table whose first column has this heading.
+func table(t *testing.T, doc, heading string, columns int) [][]string {
+	t.Helper()
+	_, body, ok := strings.Cut(doc, "\n| "+heading+" |")
+	if !ok {
+		t.Fatalf("docs/tracing.md has no table of %ss", heading)
+	}
+	body, _, _ = strings.Cut(body, "\n\n")
+	var rows [][]string
+	for _, line := range strings.Split(body, "\n")[2:] {
+		cells := strings.Split(strings.Trim(line, "| "), "|")
+		for i := range cells {
+			cells[i] = strings.TrimSpace(cells[i])
+		}
+		if len(cells) != columns {
+			t.Fatalf("docs/tracing.md: %d cells, want %d: %s", len(cells), columns, line)
+		}
+		rows = append(rows, cells)
+	}
+	return rows
+}
+
+// list is what a cell names, without the backticks.
+func list(cell string) []string { return strings.Split(strings.ReplaceAll(cell, "`", ""), ", ") }
+
+var code = regexp.MustCompile("`([^`]+)`")
+
+// spanNames are the names in the table of spans, as other tables call them.
+func spanNames(t *testing.T, doc string) []string {
+	t.Helper()
+	var names []string
+	for _, row := range table(t, doc, "span", 5) {
+		names = append(names, short(list(row[0])[0]))
+	}
+	return names
+}
+
+var placeholder = regexp.MustCompile(` \{\w+\}`)
+
+func short(name string) string { return placeholder.ReplaceAllString(name, "") }
+
+// on is the spans that a cell names: some, or all but some.
+func on(t *testing.T, doc, cell string) []string {
+	t.Helper()
+	all := spanNames(t, doc)
+	rest, allBut := strings.CutPrefix(cell, "all but ")
+	named := list(rest)
+	for _, name := range named {
+		if !slices.Contains(all, name) {
+			t.Errorf("docs/tracing.md: %q is no span of the table", name)
+		}
+	}
+	if !allBut {
+		return named
+	}
+	return slices.DeleteFunc(all, func(name string) bool { return slices.Contains(named, name) })
+}
+
+func documentedSpans(t *testing.T, doc string) facts {
+	t.Helper()
+	f := make(facts)
+	for _, row := range table(t, doc, "span", 5) {
+		name := list(row[0])[0]
+		f.add("span %s is %s, %s", name, row[1], row[2])
+		for _, parent := range list(row[3]) {
+			f.add("span %s is a child of %s", name, parent)
+		}
+		for _, link := range list(row[4]) {
+			if link != "-" {
+				f.add("span %s links to %s", name, link)
+			}
+		}
+	}
+	return f
+}
+
+func (s *story) spanFacts() facts {
+	f := make(facts)
+	byID := make(map[trace.SpanID]string)
+	for _, sp := range s.spans {
+		byID[sp.SpanContext.SpanID()] = short(s.name(sp))
+	}
+	for _, sp := range s.ours() {
+		name := s.name(sp)
+		set := attribute.NewSet(sp.Attributes...)
+		opType, ok := set.Value("messaging.operation.type")
+		if !ok {
+			opType = attribute.StringValue("-")
+		}
+		f.add("span %s is %s, %s", name, strings.ToUpper(sp.SpanKind.String()), opType.AsString())
+		parent := "none"
+		if sp.Parent.IsValid() {
+			parent = byID[sp.Parent.SpanID()]
+		}
+		f.add("span %s is a child of %s", name, parent)
+		for _, l := range sp.Links {
+			f.add("span %s links to %s", name, byID[l.SpanContext.SpanID()])
+		}
+	}
+	return f
+}
+
+func documentedAttributes(t *testing.T, doc string) facts {
+	t.Helper()
+	f := make(facts)
+	for _, row := range table(t, doc, "attribute", 5) {
+		key := list(row[0])[0]
+		f.add("attribute %s is of type %s", key, row[1])
+		for _, name := range on(t, doc, row[2]) {
+			f.add("attribute %s is on %s", key, name)
+		}
+		f.add("attribute %s is known at the %s", key, row[3])
+	}
+	return f
+}
+
+func (s *story) attributeFacts() facts {
+	f := make(facts)
+	for _, sp := range s.ours() {
+		for _, kv := range sp.Attributes {
+			f.add("attribute %s is of type %s", kv.Key, typeName(kv.Value))
+			f.add("attribute %s is on %s", kv.Key, short(s.name(sp)))
+			known := "end"
+			if slices.Contains(s.recorder.started[sp.SpanContext.SpanID()], kv.Key) {
+				known = "start"
+			}
+			f.add("attribute %s is known at the %s", kv.Key, known)
+		}
+	}
+	return f
+}
+
+func typeName(v attribute.Value) string {
+	if v.Type() == attribute.INT64 {
+		return "int"
+	}
+	return strings.ToLower(v.Type().String())
+}
+
+func documentedEvents(t *testing.T, doc string) facts {
+	t.Helper()
+	f := make(facts)
+	for _, row := range table(t, doc, "event", 4) {
+		name := list(row[0])[0]
+		for _, span := range on(t, doc, row[1]) {
+			f.add("event %s is on %s", name, span)
+		}
+		for _, key := range list(row[2]) {
+			if key != "-" {
+				f.add("event %s has %s", name, key)
+			}
+		}
+	}
+	return f
+}
+
+func (s *story) eventFacts() facts {
+	f := make(facts)
+	for _, sp := range s.ours() {
+		for _, e := range sp.Events {
+			f.add("event %s is on %s", e.Name, short(s.name(sp)))
+			for _, kv := range e.Attributes {
+				f.add("event %s has %s", e.Name, kv.Key)
+			}
+		}
+	}
+	return f
+}
+
+func documentedMetrics(t *testing.T, doc string) facts {
+	t.Helper()
+	f := make(facts)
+	for _, row := range table(t, doc, "metric", 5) {
+		name := list(row[0])[0]
+		f.add("metric %s is a %s of %s", name, row[1], list(row[2])[0])
+		f.add("metric %s has messaging.system", name) // all have it
+		for _, key := range list(row[3]) {
+			if key != "-" {
+				f.add("metric %s has %s", name, key)
+			}
+		}
+	}
+	return f
+}
+
+func (s *story) metricFacts() facts {
+	f := make(facts)
+	for _, m := range s.metrics {
+		kind, points := dissect(m)
+		f.add("metric %s is a %s of %s", m.Name, kind, m.Unit)
+		for _, set := range points {
+			for _, kv := range set.ToSlice() {
+				f.add("metric %s has %s", m.Name, kv.Key)
+			}
+		}
+	}
+	return f
+}
+
+// dissect returns what instrument a metric is of, and the attributes of its points.
+func dissect(m metricdata.Metrics) (kind string, points []attribute.Set) {
+	switch d := m.Data.(type) {
+	case metricdata.Sum[int64]:
+		for _, p := range d.DataPoints {
+			points = append(points, p.Attributes)
+		}
+		if !d.IsMonotonic {
+			return "UpDownCounter", points
+		}
+		return "Counter", points
+	case metricdata.Gauge[int64]:
+		for _, p := range d.DataPoints {
+			points = append(points, p.Attributes)
+		}
+		return "ObservableGauge", points
+	case metricdata.Gauge[float64]:
+		for _, p := range d.DataPoints {
+			points = append(points, p.Attributes)
+		}
+		return "ObservableGauge", points
+	case metricdata.Histogram[float64]:
+		for _, p := range d.DataPoints {
+			points = append(points, p.Attributes)
+		}
+		return "Histogram", points
+	}
+	return fmt.Sprintf("%T", m.Data), nil
+}
+
+// unplayed are values that the story has no time for. They are constants of the code.
+var unplayed = map[string]string{
+	"missed": telemetry.OutcomeMissed, // nobody ran the entry for more than five seconds
+}
+
+// goType is what error.type is for an error of the user's, or of a library.
+var goType = regexp.MustCompile(`^\*?[\w/.-]+\.\w+$`)
+
+// checkValues compares the attributes whose values are "one of" some, of spans, events and metrics.
+func (s *story) checkValues(t *testing.T, doc string) {
+	emitted := make(map[string]map[string]bool)
+	saw := func(kv attribute.KeyValue) {
+		if emitted[string(kv.Key)] == nil {
+			emitted[string(kv.Key)] = make(map[string]bool)
+		}
+		emitted[string(kv.Key)][kv.Value.String()] = true
+	}
+	for _, sp := range s.ours() {
+		for _, kv := range sp.Attributes {
+			saw(kv)
+		}
+		for _, e := range sp.Events {
+			for _, kv := range e.Attributes {
+				saw(kv)
+			}
+		}
+	}
+	for _, m := range s.metrics {
+		_, points := dissect(m)
+		for _, set := range points {
+			for _, kv := range set.ToSlice() {
+				saw(kv)
+			}
+		}
+	}
+	checked := 0
+	for _, row := range append(table(t, doc, "attribute", 5), table(t, doc, "further attribute", 5)...) {
+		key := list(row[0])[0]
+		rest, ok := strings.CutPrefix(row[4], "one of ")
+		if !ok {
+			continue
+		}
+		checked++
+		documented := make(map[string]bool)
+		for _, m := range code.FindAllStringSubmatch(rest, -1) {
+			documented[m[1]] = true
+			if !emitted[key][m[1]] && unplayed[m[1]] != m[1] {
+				t.Errorf("in docs/tracing.md, and never emitted: %s=%s", key, m[1])
+			}
+		}
+		for value := range emitted[key] {
+			if !documented[value] {
+				t.Errorf("emitted, and not in docs/tracing.md: %s=%s", key, value)
+			}
+		}
+	}
+	if checked < 5 {
+		t.Errorf("%d attributes with values are in docs/tracing.md", checked)
+	}
+	errorTypes := make(map[string]bool)
+	for _, row := range table(t, doc, "error.type", 3) {
+		errorTypes[list(row[0])[0]] = true
+	}
+	for _, value := range []string{telemetry.ErrorTimeout, telemetry.ErrorPanic, telemetry.ErrorLeaseLost, telemetry.ErrorUnsettled} {
+		if !errorTypes[value] || !emitted["error.type"][value] {
+			t.Errorf("error.type %s: documented %v, emitted %v", value, errorTypes[value], emitted["error.type"][value])
+		}
+	}
+	for value := range emitted["error.type"] {
+		if !errorTypes[value] && !goType.MatchString(value) {
+			t.Errorf("emitted, and not in docs/tracing.md: error.type=%s", value)
+		}
+	}
+}
+
+// checkBoundaries compares those of all histograms.
+func (s *story) checkBoundaries(t *testing.T, doc string) {
+	var want []float64
+	for _, m := range code.FindAllStringSubmatch(doc, -1) {
+		if fields := strings.Fields(m[1]); len(fields) > 10 && fields[0] == "0.0001" {
+			for _, field := range fields {
+				bound, err := strconv.ParseFloat(field, 64)
+				if err != nil {
+					t.Error(err)
+				}
+				want = append(want, bound)
+			}
+		}
+	}
+	n := 0
+	for _, m := range s.metrics {
+		if h, ok := m.Data.(metricdata.Histogram[float64]); ok {
+			n++
+			for _, p := range h.DataPoints {
+				if !slices.Equal(p.Bounds, want) {
+					t.Errorf("%s has the boundaries %v, docs/tracing.md has %v", m.Name, p.Bounds, want)
+				}
+			}
+		}
+	}
+	if n == 0 {
+		t.Error("there is no histogram")
+	}
+}
+
+// checkPrivate looks for what is never there.
+func (s *story) checkPrivate(t *testing.T) {
+	look := func(where, text string) {
+		for _, private := range []string{canary, s.lockKey} {
+			if strings.Contains(text, private) {
+				t.Errorf("%q is in %s: %q", private, where, text)
+			}
+		}
+	}
+	ids := make(map[string]bool)
+	for _, sp := range s.ours() {
+		look("a name", sp.Name)
+		for _, kv := range sp.Attributes {
+			look(sp.Name, kv.Value.String())
+			if kv.Key == "messaging.message.id" {
+				ids[kv.Value.String()] = true
+			}
+		}
+		for _, e := range sp.Events {
+			for _, kv := range e.Attributes {
+				look(sp.Name, kv.Value.String())
+			}
+		}
+		look("a status", sp.Status.Description)
+	}
+	for _, m := range s.metrics {
+		_, points := dissect(m)
+		for _, set := range points {
+			for _, kv := range set.ToSlice() {
+				look(m.Name, kv.Value.String())
+				if ids[kv.Value.String()] {
+					t.Errorf("%s has the job's ID: %v", m.Name, kv)
+				}
+			}
+		}
+	}
+	if len(ids) == 0 {
+		t.Error("no span is about a job")
+	}
+}

@@ -1,0 +1,103 @@
+package telemetry
+
+import (
+	"context"
+	"time"
+
+	"go.opentelemetry.io/otel/metric"
+)
+
+// ConsumerMetrics measure deliveries.
+type ConsumerMetrics struct {
+	points points
+	made   instruments[consumerInstruments]
+}
+
+type consumerInstruments struct {
+	consumed metric.Int64Counter
+	active   metric.Int64UpDownCounter
+	wait     metric.Float64Histogram
+	process  metric.Float64Histogram
+	duration metric.Float64Histogram
+	settled  metric.Int64Counter
+	rejected metric.Int64Counter
+}
+
+// NewConsumerMetrics returns what measures for a provider, or the global one if it is nil. It is
+// safe for concurrent use, and costs next to nothing while there is none.
+func NewConsumerMetrics(mp metric.MeterProvider, who Who) *ConsumerMetrics {
+	c := &ConsumerMetrics{points: points{who: who}}
+	c.made.provider = mp
+	c.made.build = func(m metric.Meter) *consumerInstruments {
+		return &consumerInstruments{
+			consumed: counter(m, consumedMessages),
+			active:   upDownCounter(m, workerActive),
+			wait:     histogram(m, jobWait),
+			process:  histogram(m, processDuration),
+			duration: histogram(m, operationDuration),
+			settled:  counter(m, jobsSettled),
+			rejected: counter(m, fenceRejected),
+		}
+	}
+	return c
+}
+
+// Off tells that nobody measures.
+func (c *ConsumerMetrics) Off() bool { return MetricsOff(c.made.provider) }
+
+// A Processing is a delivery that is measured.
+type Processing struct {
+	ctx         context.Context // for exemplars
+	metrics     *ConsumerMetrics
+	made        *consumerInstruments
+	queue, kind string
+	start       time.Time
+}
+
+// Start counts a delivery, whose job was due for that long when it was claimed.
+func (c *ConsumerMetrics) Start(ctx context.Context, queue, kind string, wait time.Duration) *Processing {
+	m := c.made.get()
+	p := &Processing{ctx: ctx, metrics: c, made: m, queue: queue, kind: kind, start: time.Now()}
+	job := c.points.of(point{queue: queue, kind: kind})
+	m.consumed.Add(ctx, 1, c.points.of(point{queue: queue, kind: kind, operation: opProcess, server: true}).add...)
+	m.active.Add(ctx, 1, job.add...)
+	m.wait.Record(ctx, max(wait, 0).Seconds(), job.record...)
+	return p
+}
+
+// Returned notes that the handler has returned.
+func (p *Processing) Returned() {
+	p.made.active.Add(p.ctx, -1, p.metrics.points.of(point{queue: p.queue, kind: p.kind}).add...)
+}
+
+// Ended records how long the processing took; errorType is "" if it didn't fail.
+func (p *Processing) Ended(errorType string) {
+	p.made.process.Record(p.ctx, time.Since(p.start).Seconds(), p.metrics.points.of(point{
+		queue: p.queue, kind: p.kind, operation: opProcess, errorType: errorType, server: true,
+	}).record...)
+}
+
+// Settled records what became of telling Redis how it ended.
+func (p *Processing) Settled(s Settled) { p.metrics.Settled(p.ctx, p.queue, p.kind, s) }
+
+// Settled records what became of telling Redis how a delivery ended. The kind is "" if the
+// job's record can't be read.
+func (c *ConsumerMetrics) Settled(ctx context.Context, queue, kind string, s Settled) {
+	m := c.made.on()
+	if m == nil {
+		return
+	}
+	errorType := ""
+	switch {
+	case s.Refused:
+		errorType = ErrorLeaseLost
+		m.rejected.Add(ctx, 1, c.points.of(point{queue: queue, kind: kind}).add...)
+	case s.Unknown:
+		errorType = ErrorUnsettled
+	default:
+		m.settled.Add(ctx, 1, c.points.of(point{queue: queue, kind: kind, outcome: string(s.How), about: JobOutcome}).add...)
+	}
+	m.duration.Record(ctx, s.Took.Seconds(), c.points.of(point{
+		queue: queue, operation: s.How.operation(), errorType: errorType, server: true,
+	}).record...)
+}

@@ -1,0 +1,219 @@
+package telemetry
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"slices"
+	"testing"
+	"time"
+
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/metric/noop"
+	sdkmetric "go.opentelemetry.io/otel/sdk/metric"
+	"go.opentelemetry.io/otel/sdk/metric/metricdata"
+)
+
+func meters() (*sdkmetric.MeterProvider, *sdkmetric.ManualReader) {
+	reader := sdkmetric.NewManualReader()
+	return sdkmetric.NewMeterProvider(sdkmetric.WithReader(reader)), reader
+}
+
+// collect reads all metrics by their names.
+func collect(t *testing.T, reader *sdkmetric.ManualReader) map[string]metricdata.Metrics {
+	t.Helper()
+	var all metricdata.ResourceMetrics
+	if err := reader.Collect(t.Context(), &all); err != nil {
+		t.Fatal(err)
+	}
+	got := map[string]metricdata.Metrics{}
+	for _, scope := range all.ScopeMetrics {
+		if scope.Scope.Name != Scope || scope.Scope.SchemaURL == "" {
+			t.Errorf("the scope is %+v", scope.Scope)
+		}
+		for _, m := range scope.Metrics {
+			got[m.Name] = m
+		}
+	}
+	return got
+}
+
+// recordAll records something with each instrument.
+func recordAll(t *testing.T, mp *sdkmetric.MeterProvider) {
+	who := Who{Address: "redis.test", Port: 6379, ClientID: "worker-1"}
+	p := NewProducerMetrics(mp, who)
+	p.Sent(t.Context(), "mail", "welcome", 3, nil, "")
+	p.Sent(t.Context(), "mail", "welcome", 0, nil, "") // nothing
+	p.Took(t.Context(), "mail", time.Millisecond, errors.New("down"), "")
+	p.Tick(t.Context(), "mail", OutcomeFired, 1)
+	p.Tick(t.Context(), "mail", OutcomeMissed, 2)
+	p.Lag(t.Context(), "mail", -time.Second) // clocks differ
+	c := NewConsumerMetrics(mp, who)
+	job := c.Start(t.Context(), "mail", "welcome", 2*time.Second)
+	job.Returned()
+	job.Settled(Settled{How: SettleRetried, Took: time.Millisecond})
+	job.Ended(ErrorTimeout)
+	c.Settled(t.Context(), "mail", "", Settled{How: SettleDead, Refused: true})
+	l := NewLockMetrics(mp)
+	l.Ask().End(t.Context(), LockAcquired)
+	l.LeaseRenewed(t.Context(), "mail")
+	l.LeaseLost(t.Context(), "mail", LostExpired)
+	lost := l.Hold(t.Context(), nil)
+	lost.Renewed()
+	lost.Released()
+	lost.Lost(LostTaken)
+	lost.Lost(LostExpired) // it was lost once
+	t.Cleanup(ObserveDepths(mp, func(context.Context) []Depth {
+		return []Depth{{Queue: "mail", Ready: 7, Dead: 1, Oldest: 90 * time.Second}}
+	}))
+}
+
+func TestInstruments(t *testing.T) {
+	t.Parallel()
+	mp, reader := meters()
+	recordAll(t, mp)
+	const system, queue, kind = "messaging.system", "messaging.destination.name", "signalbox.job.kind"
+	const name, typ, errorType, address, port = "messaging.operation.name", "messaging.operation.type", "error.type", "server.address", "server.port"
+	want := map[string]struct {
+		unit       string
+		attributes []string
+		value      float64 // the sum of all
+	}{
+		"messaging.client.sent.messages":      {"{message}", []string{name, typ, system, queue, kind, address, port}, 3},
+		"messaging.client.consumed.messages":  {"{message}", []string{name, typ, system, queue, kind, address, port}, 1},
+		"messaging.client.operation.duration": {"s", []string{name, typ, system, queue, errorType, address, port}, 3},
+		"messaging.process.duration":          {"s", []string{name, typ, system, queue, kind, errorType, address, port}, 1},
+		"signalbox.job.wait.duration":         {"s", []string{system, queue, kind}, 1},
+		"signalbox.jobs.settled":              {"{job}", []string{system, queue, kind, "signalbox.job.outcome"}, 1},
+		"signalbox.worker.active":             {"{job}", []string{system, queue, kind}, 0},
+		"signalbox.fence.rejected":            {"{write}", []string{system, queue}, 1},
+		"signalbox.queue.depth":               {"{job}", []string{system, queue, "signalbox.queue.state"}, 8},
+		"signalbox.queue.oldest_job.age":      {"s", []string{system, queue}, 90},
+		"signalbox.lock.acquire.duration":     {"s", []string{system, "signalbox.lock.outcome"}, 1},
+		"signalbox.lock.held.duration":        {"s", []string{system}, 1},
+		"signalbox.lock.renewals":             {"{renewal}", []string{system, queue}, 2},
+		"signalbox.lock.lost":                 {"{lock}", []string{system, queue, "signalbox.lock.outcome"}, 2},
+		"signalbox.schedule.ticks":            {"{tick}", []string{system, queue, "signalbox.schedule.outcome"}, 3},
+		"signalbox.schedule.lag":              {"s", []string{system, queue}, 1},
+	}
+	got := collect(t, reader)
+	for name, m := range got {
+		w, ok := want[name]
+		if !ok {
+			t.Errorf("what is %s?", name)
+			continue
+		}
+		sum, attributes := total(t, m)
+		slices.Sort(w.attributes)
+		if m.Unit != w.unit || m.Description == "" || sum != w.value || !slices.Equal(attributes, w.attributes) {
+			t.Errorf("%s: unit %q, %v with %v; want unit %q, %v with %v", name, m.Unit, sum, attributes, w.unit, w.value, w.attributes)
+		}
+	}
+	if len(got) != len(want) {
+		t.Errorf("%d instruments, want %d: %v", len(got), len(want), slices.Sorted(maps.Keys(got)))
+	}
+}
+
+// total is the sum of a metric's values, or of the counts of its histograms, and the names of
+// the attributes that any of them has.
+func total(t *testing.T, m metricdata.Metrics) (sum float64, attributes []string) {
+	t.Helper()
+	names := map[string]bool{}
+	add := func(v float64, set attribute.Set) {
+		sum += v
+		for _, kv := range set.ToSlice() {
+			names[string(kv.Key)] = true
+			if kv.Value.String() == "worker-1" {
+				t.Errorf("%s names the client: %v", m.Name, kv)
+			}
+		}
+	}
+	switch data := m.Data.(type) {
+	case metricdata.Sum[int64]:
+		for _, p := range data.DataPoints {
+			add(float64(p.Value), p.Attributes)
+		}
+	case metricdata.Gauge[int64]:
+		for _, p := range data.DataPoints {
+			add(float64(p.Value), p.Attributes)
+		}
+	case metricdata.Gauge[float64]:
+		for _, p := range data.DataPoints {
+			add(p.Value, p.Attributes)
+		}
+	case metricdata.Histogram[float64]:
+		for _, p := range data.DataPoints {
+			add(float64(p.Count), p.Attributes)
+			if p.Bounds[0] != 0.0001 || p.Bounds[len(p.Bounds)-1] != 3600 || !slices.IsSorted(p.Bounds) {
+				t.Errorf("%s: the boundaries are %v, want some from 0.1 ms to 1 h", m.Name, p.Bounds)
+			}
+			if p.Sum < 0 {
+				t.Errorf("%s: a duration is negative", m.Name)
+			}
+		}
+	default:
+		t.Errorf("%s is a %T", m.Name, data)
+	}
+	return sum, slices.Sorted(maps.Keys(names))
+}
+
+func TestDepthsOfStoppedAreGone(t *testing.T) {
+	t.Parallel()
+	mp, reader := meters()
+	stop := ObserveDepths(mp, func(ctx context.Context) []Depth {
+		if _, bounded := ctx.Deadline(); !bounded {
+			t.Error("nothing bounds the reading")
+		}
+		return []Depth{{Queue: "mail", Ready: 1}}
+	})
+	if got := collect(t, reader); len(got) != 2 {
+		t.Errorf("%v, want the depth and the age", got)
+	}
+	stop()
+	if got := collect(t, reader); len(got) != 0 {
+		t.Errorf("%v after it was stopped", got)
+	}
+}
+
+// While there is no provider, and when the attributes are known, nothing is allocated.
+func TestMetricsAllocations(t *testing.T) {
+	if !MetricsOff(nil) || MetricsOff(noop.NewMeterProvider()) {
+		t.Fatal("off without a global provider, and only then")
+	}
+	ctx := t.Context()
+	off, on := NewProducerMetrics(nil, Who{}), NewProducerMetrics(noop.NewMeterProvider(), Who{})
+	consumer, locks := NewConsumerMetrics(nil, Who{}), NewLockMetrics(nil)
+	for name, f := range map[string]func(){
+		"off": func() {
+			off.Sent(ctx, "mail", "welcome", 1, nil, "")
+			off.Took(ctx, "mail", time.Second, nil, "")
+			off.Tick(ctx, "mail", OutcomeFired, 1)
+			consumer.Settled(ctx, "mail", "welcome", Settled{How: SettleCompleted})
+			locks.LeaseRenewed(ctx, "mail")
+			locks.Ask().End(ctx, LockAcquired)
+			locks.Hold(ctx, nil).Released()
+		},
+		"on": func() {
+			on.Sent(ctx, "mail", "welcome", 1, nil, "")
+			on.Took(ctx, "mail", time.Second, nil, ErrorTimeout)
+		},
+	} {
+		if n := testing.AllocsPerRun(100, f); n != 0 {
+			t.Errorf("%s: %v allocations", name, n)
+		}
+	}
+}
+
+// Queues that are ever new are measured, and don't fill the memory.
+func TestPointsAreBounded(t *testing.T) {
+	t.Parallel()
+	var ps points
+	for i := range maxPoints + 10 {
+		if o := ps.of(point{queue: time.Duration(i).String()}); len(o.add) != 1 || len(o.record) != 1 {
+			t.Fatal("no attributes")
+		}
+	}
+	if len(ps.made) != maxPoints {
+		t.Errorf("%d are kept, want %d", len(ps.made), maxPoints)
+	}
+}

@@ -1,0 +1,84 @@
+package scheduler
+
+import (
+	"context"
+
+	"go.opentelemetry.io/otel/trace"
+
+	"github.com/signalbox-go/signalbox"
+	"github.com/signalbox-go/signalbox/internal/store"
+	"github.com/signalbox-go/signalbox/internal/telemetry"
+)
+
+// maxLinks bounds the links from the span of sending to those of creating: it is what the SDK
+// keeps of a span by default.
+const maxLinks = 128
+
+// sending is what spans and metrics tell of the sending to one queue, from the first chunk on.
+type sending struct {
+	ctx    context.Context // nil before
+	span   trace.Span      // nil if nobody traces
+	watch  stopwatch
+	told   int          // jobs that the span was started with
+	links  []trace.Link // to the creations of the first jobs
+	linked int          // links that the span has
+}
+
+// create encodes a job, in a span if anybody traces.
+func (b *bulk) create(q *bulkQueue, job *signalbox.Job, o *options) (store.Item, error) {
+	mode := signalbox.TraceLink
+	if o.mode == signalbox.TraceNone {
+		mode = signalbox.TraceNone
+	}
+	if !b.traced {
+		if job.Headers = b.headers; o.headers != nil || mode != signalbox.TraceLink {
+			job.Headers = b.s.trace.inject(b.ctx, o.headers, mode)
+		}
+		return store.NewItem(job, o.when)
+	}
+	ctx, span := b.s.trace.spans.StartCreate(b.ctx, about(job))
+	job.Headers = b.s.trace.inject(ctx, o.headers, mode)
+	item, err := store.NewItem(job, o.when)
+	end(span, err)
+	if sc := span.SpanContext(); err == nil && sc.IsValid() && len(q.links) < maxLinks {
+		q.links = append(q.links, trace.Link{SpanContext: sc})
+	}
+	return item, err
+}
+
+// begin starts the span and the time of the queue's sending with the first chunk, of n jobs. Of later chunks
+// the span gets the links that it has room for.
+func (b *bulk) begin(q *bulkQueue, n int) {
+	switch {
+	case q.ctx == nil:
+		q.ctx, q.watch = b.ctx, b.s.watch()
+		if b.traced {
+			q.told = n
+			q.ctx, q.span = b.s.trace.spans.StartSend(b.ctx, q.name, n, q.links)
+		}
+	case q.span != nil:
+		for _, l := range q.links[q.linked:] {
+			q.span.AddLink(l)
+		}
+	}
+	q.linked = len(q.links)
+}
+
+// end ends what begin began.
+func (q *bulkQueue) end() {
+	if q.ctx == nil {
+		return
+	}
+	q.watch.took(q.ctx, q.name, q.err)
+	if q.span != nil && q.count != q.told {
+		telemetry.SetSent(q.span, q.count)
+	}
+	end(q.span, q.err)
+}
+
+// measure counts the chunk's jobs.
+func (c *chunk) measure(err error) {
+	for _, k := range c.kinds {
+		c.queue.watch.sent(c.queue.ctx, c.queue.name, k.kind, k.n, err)
+	}
+}

@@ -1,0 +1,29 @@
+package signalbox
+
+// A TraceMode says how the spans of a delivery are connected with the span that enqueued the
+// job. It can be chosen for a worker, for a kind of job and for one job; the narrowest
+// choice counts, and TraceAuto is none. The jobs of a bulk are always linked.
+type TraceMode uint8
+
+// The modes.
+const (
+	// TraceAuto is TraceParent for a job that was enqueued alone and not long ago, and else
+	// TraceLink: one job reads as one trace, and no trace grows without end.
+	TraceAuto TraceMode = iota
+	// TraceParent makes deliveries children of the span that enqueued the job.
+	TraceParent
+	// TraceLink makes each delivery the root of a trace of its own, with a link to it.
+	TraceLink
+	// TraceNone makes each delivery the root of a trace of its own, with no link to it.
+	TraceNone
+)
+
+var traceModes = [...]string{"auto", "parent", "link", "none"}
+
+// String returns "auto", "parent", "link" or "none".
+func (m TraceMode) String() string {
+	if int(m) < len(traceModes) {
+		return traceModes[m]
+	}
+	return "invalid"
+}
