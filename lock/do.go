@@ -30,7 +30,7 @@ func Do(ctx context.Context, locker Locker, key string, fn func(context.Context)
 // Hold returns when fn has, with the error of fn joined with that of the release: one
 // that wraps ErrLost means that fn was not alone all the time, and any other that
 // the lock may stay until its TTL is over. If the lease or ctx has ended beforehand,
-// fn is not called. No goroutine is left behind.
+// fn is not called. No goroutine is left behind but those that carry calls, for a tenth of a second.
 func Hold(ctx context.Context, l Lock, fn func(context.Context) error) (err error) {
 	held, end := join(ctx, l.Context())
 	stop := renew(l, held.cancel)

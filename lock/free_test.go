@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -16,7 +17,8 @@ import (
 func TestFirstReleaseTells(t *testing.T) {
 	t.Parallel()
 	s, key := redistest.Start(t), redistest.Name(t)
-	held := acquire(t, New(s.Client()), key)
+	held := acquire(t, New(s.Client()), key).(*redisLock)
+	held.token += time.Hour.Microseconds() // which its row counts from: no turn of others falls into this test
 	next := waitFor(t, New(s.Client()), key)
 	inLine(t, s.Client(), key, 1)
 	release(t, held)
@@ -154,4 +156,31 @@ func TestOfferUnderOOM(t *testing.T) {
 	do(t, rdb, "CONFIG", "SET", "maxmemory", "1")
 	release(t, l)
 	release(t, (<-w).must(t))
+}
+
+// A reservation doesn't run ahead of the server's clock: the tokens after a FLUSHALL begin at it.
+func TestReservationKeepsToTheClock(t *testing.T) {
+	t.Parallel()
+	rdb, key := redistest.Start(t).Client(), redistest.Name(t)
+	held := acquire(t, New(rdb), key).(*redisLock)
+	channel := redistest.Name(t)
+	sub := rdb.Subscribe(t.Context(), channel) // stands in line, and never answers
+	if _, err := sub.Receive(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = sub.Close() }()
+	do(t, rdb, "ZADD", waitKey(fence(t, key)), 1, channel+" somebody")
+	held.row = row{3, time.Now().Add(-time.Second).UnixMicro()} // others' turn, and the longest pause
+	release(t, held)
+	record := rdb.Get(t.Context(), fence(t, key)).Val()
+	var token int64
+	if n, err := fmt.Sscan(record, &token); n != 1 || err != nil || !strings.HasSuffix(record, " *") {
+		t.Fatalf("the record is %q", record)
+	}
+	if now := rdb.Time(t.Context()).Val().UnixMicro(); token > now {
+		t.Errorf("it is %d µs ahead", token-now)
+	}
+	if _, err := New(rdb).TryAcquire(t.Context(), key); !errors.Is(err, ErrHeld) {
+		t.Errorf("another got it: %v", err)
+	}
 }

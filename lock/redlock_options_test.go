@@ -9,8 +9,8 @@ import (
 	"github.com/signalbox-go/signalbox/internal/redistest"
 )
 
-// go-redis sends a command up to three times more, half a second apart, and whoever asked has long
-// given the attempt up (go-redis #2215). A node is asked once.
+// go-redis sends a command up to three times more, with pauses of up to half a second, when whoever asked may
+// have given up (go-redis #2215). A node is asked once.
 func TestRedlockRepeatsNoCommand(t *testing.T) {
 	t.Parallel()
 	servers, key := masters(t, 3), redistest.Name(t)

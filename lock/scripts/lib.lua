@@ -12,8 +12,8 @@ local MAX_TOKEN = 9007199254740991
 local RECORD_TTL = 604800000
 -- How long a process stays in a waiting line unless it looks again, ms.
 local LINE_TTL = 10000
--- How long a reservation lasts beyond the pause that it asks of its waiter, µs.
-local RESERVED = 50000
+-- How long a reservation lasts, with the pause of at most 10 ms that it asks of its waiter, µs.
+local RESERVED = 60000
 
 local function clock()
   local t = redis.call('TIME')

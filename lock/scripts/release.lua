@@ -84,7 +84,7 @@ if not told then
   redis.call('DEL', KEYS[1])
 elseif over then
   redis.call('DEL', KEYS[1])
-  redis.call('SET', KEYS[2], decimal(math.max(last + 1, now + pause * 1000)) .. ' ' .. offered .. ' *', 'PX', RECORD_TTL)
+  redis.call('SET', KEYS[2], decimal(math.max(last + 1, now)) .. ' ' .. offered .. ' *', 'PX', RECORD_TTL)
 else
   redis.call('PEXPIRE', KEYS[1], ARGV[5])
   redis.call('SET', KEYS[1], offered, 'PX', ARGV[5])
