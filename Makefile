@@ -29,7 +29,7 @@ fmt: ## format all Go files
 	$(TOOL) gofumpt -w .
 
 .PHONY: bench
-bench: ## measure against asynq: five interleaved runs of every case
+bench: ## measure against its peers: five interleaved runs of every case
 	cd bench && go run .
 
 .PHONY: bench-quick

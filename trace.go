@@ -2,7 +2,7 @@ package signalbox
 
 // A TraceMode says how the spans of a delivery are connected with the span that enqueued the
 // job. It can be chosen for a worker, for a kind of job and for one job; the narrowest
-// choice counts, and TraceAuto is none. The jobs of a bulk are always linked.
+// choice counts, and TraceAuto is none. The jobs of a bulk are always linked, unless TraceNone.
 type TraceMode uint8
 
 // The modes.

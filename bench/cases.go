@@ -95,6 +95,25 @@ func contests() []contest {
 			cases:  []testCase{{name: "ceiling", unit: "jobs/s", target: 0.5}},
 		},
 		{
+			// Both sides are the same: what the bench can't see are differences of this size.
+			peer:   "trace-off again",
+			ours:   side{tracedProcess(noProviders), 200_000, 60_000},
+			theirs: side{tracedProcess(noProviders), 200_000, 60_000},
+			cases:  []testCase{{name: "trace-off", unit: "jobs/s", target: 0.9}},
+		},
+		{
+			peer:   "trace-off",
+			ours:   side{tracedProcess(noopProviders), 200_000, 60_000},
+			theirs: side{tracedProcess(noProviders), 200_000, 60_000},
+			cases:  []testCase{{name: "trace-noop", unit: "jobs/s", target: 0.9}},
+		},
+		{
+			peer:   "trace-off",
+			ours:   side{tracedProcess(sdkProviders), 100_000, 30_000},
+			theirs: side{tracedProcess(noProviders), 200_000, 60_000},
+			cases:  []testCase{{name: "trace-on", unit: "jobs/s", target: 0.6}},
+		},
+		{
 			peer:   "redislock",
 			ours:   side{lockCycles(ourLocks, 1), 20_000, 4_000},
 			theirs: side{lockCycles(redislocks, 1), 20_000, 4_000},

@@ -26,8 +26,12 @@ var payload = task{strings.Repeat("x", 100-len(`{"data":""}`))}
 
 // ours connects as the README does.
 func ours(srv *server) (*redis.Client, *scheduler.Scheduler, error) {
+	return connect(srv, scheduler.Config{})
+}
+
+func connect(srv *server, c scheduler.Config) (*redis.Client, *scheduler.Scheduler, error) {
 	rdb := redis.NewClient(&redis.Options{Addr: srv.addr})
-	s, err := scheduler.New(rdb, scheduler.Config{})
+	s, err := scheduler.New(rdb, c)
 	if err != nil {
 		rdb.Close()
 		return nil, nil, err
@@ -69,10 +73,14 @@ func fill(ctx context.Context, s *scheduler.Scheduler, n int) error {
 	return nil
 }
 
-// work runs a worker with the README's configuration until stop is called, or it fails: then the
-// context that it returns ends.
-func work(ctx context.Context, rdb *redis.Client, concurrency int, handler func()) (running context.Context, stop func() error, err error) {
-	w, err := worker.New(rdb, worker.Config{Queues: worker.Queues{signalbox.DefaultQueue: {Concurrency: concurrency}}})
+// slots are the README's configuration of a worker.
+func slots(concurrency int) worker.Config {
+	return worker.Config{Queues: worker.Queues{signalbox.DefaultQueue: {Concurrency: concurrency}}}
+}
+
+// work runs a worker until stop is called, or it fails: then the context that it returns ends.
+func work(ctx context.Context, rdb *redis.Client, c worker.Config, handler func()) (running context.Context, stop func() error, err error) {
+	w, err := worker.New(rdb, c)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -96,26 +104,30 @@ func work(ctx context.Context, rdb *redis.Client, concurrency int, handler func(
 // ourProcess runs jobs that are there already, from Run to the last handler's call.
 func ourProcess(concurrency int) measure {
 	return func(ctx context.Context, srv *server, n int) ([][]float64, error) {
-		rdb, s, err := ours(srv)
-		if err != nil {
-			return nil, err
-		}
-		defer rdb.Close()
-		if err := fill(ctx, s, n); err != nil {
-			return nil, err
-		}
-		done := newTally(n)
-		begin := time.Now()
-		running, stop, err := work(ctx, rdb, concurrency, done.ran)
-		if err != nil {
-			return nil, err
-		}
-		last, err := done.wait(running)
-		if err := errors.Join(err, stop()); err != nil {
-			return nil, err
-		}
-		return rate(n, last.Sub(begin)), done.check()
+		return process(ctx, srv, n, concurrency, noProviders())
 	}
+}
+
+func process(ctx context.Context, srv *server, n, concurrency int, t *telemetry) ([][]float64, error) {
+	rdb, s, err := connect(srv, t.scheduler())
+	if err != nil {
+		return nil, err
+	}
+	defer rdb.Close()
+	if err := t.fill(ctx, s, n); err != nil {
+		return nil, err
+	}
+	done := newTally(n)
+	begin := time.Now()
+	running, stop, err := work(ctx, rdb, t.worker(slots(concurrency)), done.ran)
+	if err != nil {
+		return nil, err
+	}
+	last, err := done.wait(running)
+	if err := errors.Join(err, stop()); err != nil {
+		return nil, err
+	}
+	return rate(n, last.Sub(begin)), done.check()
 }
 
 // ourEnqueue enqueues one job at a time in each of 16 goroutines.
@@ -156,7 +168,7 @@ func ourLatency(ctx context.Context, srv *server, n int) ([][]float64, error) {
 	}
 	defer rdb.Close()
 	started := make(chan time.Time, 1)
-	running, stop, err := work(ctx, rdb, worker.DefaultConcurrency, func() { started <- time.Now() })
+	running, stop, err := work(ctx, rdb, slots(worker.DefaultConcurrency), func() { started <- time.Now() })
 	if err != nil {
 		return nil, err
 	}

@@ -51,15 +51,15 @@ func Metrics(opts ...MetricsOption) signalbox.Middleware {
 	metrics := telemetry.NewConsumerMetrics(c.provider, c.who)
 	return func(next signalbox.Handler) signalbox.Handler {
 		return signalbox.HandlerFunc(func(ctx context.Context, job *signalbox.Job) error {
+			if telemetry.MetricsSilent(c.provider) {
+				return next.Handle(ctx, job)
+			}
 			return measure(ctx, metrics, next, job)
 		})
 	}
 }
 
 func measure(ctx context.Context, metrics *telemetry.ConsumerMetrics, next signalbox.Handler, job *signalbox.Job) error {
-	if metrics.Off() {
-		return next.Handle(ctx, job)
-	}
 	delivery := telemetry.DeliveryFrom(ctx)
 	if delivery != nil && !delivery.Measure() {
 		return next.Handle(ctx, job)
@@ -84,6 +84,6 @@ func measure(ctx context.Context, metrics *telemetry.ConsumerMetrics, next signa
 		})
 	}()
 	err = next.Handle(ctx, job)
-	how = outcomeOf(ctx, err)
+	how = ended(ctx, err)
 	return err
 }

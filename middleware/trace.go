@@ -91,63 +91,84 @@ func (t *tracer) handle(ctx context.Context, job *signalbox.Job) error {
 	if delivery.Traced() {
 		return t.next.Handle(ctx, job)
 	}
-	if telemetry.Off(t.provider) {
+	if telemetry.Silent(t.provider) {
 		if len(job.Headers) > 0 { // the handler may still pass the trace context on
 			ctx = telemetry.Extract(ctx, telemetry.Propagator(t.propagator), job.Headers)
 		}
 		return t.next.Handle(ctx, job)
-	}
-	about := telemetry.Job{
-		ID: job.ID, Kind: job.Kind, Queue: job.Queue, Attempt: job.Attempt, MaxAttempts: job.MaxAttempts,
 	}
 	ctx, links := telemetry.Creator(ctx, telemetry.Propagator(t.propagator), job.Headers,
 		t.mode.String(), job.ClaimedAt.Sub(job.EnqueuedAt) <= t.parentFor)
 	if delivery != nil && delivery.Previous.IsValid() {
 		links = append(links, trace.Link{SpanContext: delivery.Previous})
 	}
-	ctx, process := t.spans.StartProcess(ctx, about, job.Token, job.ClaimedAt.Sub(job.ScheduledAt), links)
+	d := &tracedDelivery{job: telemetry.Job{
+		ID: job.ID, Kind: job.Kind, Queue: job.Queue, Attempt: job.Attempt, MaxAttempts: job.MaxAttempts,
+	}}
+	d.spans = t.spans.Delivery(&d.job, job.Token, job.ClaimedAt.Sub(job.ScheduledAt))
+	d.ctx, d.process = d.spans.StartProcess(ctx, links)
+	ctx = d.ctx
 	if delivery != nil {
-		t.follow(ctx, process, delivery, about)
+		delivery.Trace(d.process.SpanContext(), d)
 	}
 	how, err := panicked, errPanicked // unless the handler returns
 	defer func() {
-		fail(process, how, err)
+		fail(d.process, how, err)
 		if delivery == nil {
-			process.End()
+			d.process.End()
 		}
 	}()
 	err = t.next.Handle(ctx, job)
-	how = outcomeOf(ctx, err)
+	how = ended(ctx, err)
 	return err
 }
 
-// follow makes the spans below that of the delivery, and ends it when it is settled.
-func (t *tracer) follow(ctx context.Context, process trace.Span, d *telemetry.Delivery, about telemetry.Job) {
-	d.Trace(process.SpanContext(), func(ctx context.Context) (context.Context, func(error)) {
-		ctx, handle := t.spans.StartHandle(ctx, about)
-		return ctx, func(err error) {
-			how := panicked
-			if err != telemetry.ErrPanicked {
-				how = outcomeOf(ctx, err)
-			}
-			fail(handle, how, err)
-			handle.End()
+// A tracedDelivery makes the spans below that of a worker's delivery, and ends it when it is
+// settled.
+type tracedDelivery struct {
+	ctx     context.Context // with the process span
+	job     telemetry.Job
+	spans   telemetry.DeliverySpans
+	process trace.Span
+	settle  trace.Span
+}
+
+func (d *tracedDelivery) Handle(ctx context.Context) (context.Context, func(error)) {
+	ctx, handle := d.spans.StartHandle(ctx)
+	return ctx, func(err error) {
+		how := panicked
+		if err != telemetry.ErrPanicked {
+			how = ended(ctx, err)
 		}
-	})
-	var settle trace.Span
-	d.OnSettling(func(how telemetry.Settle, next time.Time) { settle = t.spans.StartSettle(ctx, how, about, next) })
-	d.OnSettled(func(s telemetry.Settled) {
-		if s.Refused {
-			process.AddEvent(telemetry.EventRejected)
-			telemetry.Fail(settle, errSuperseded, telemetry.ErrorLeaseLost)
-		}
-		if s.Unknown {
-			telemetry.Fail(settle, errUnsettled, telemetry.ErrorUnsettled)
-		}
-		settle.End()
-		process.End()
-	})
-	d.OnEvent(func(name string) { process.AddEvent(name) })
+		fail(handle, how, err)
+		handle.End()
+	}
+}
+
+func (d *tracedDelivery) Event(name string) { d.process.AddEvent(name) }
+
+func (d *tracedDelivery) Settling(how telemetry.Settle, next time.Time) {
+	d.settle = d.spans.StartSettle(d.ctx, how, next)
+}
+
+func (d *tracedDelivery) Settled(s telemetry.Settled) {
+	if s.Refused {
+		d.process.AddEvent(telemetry.EventRejected)
+		telemetry.Fail(d.settle, errSuperseded, telemetry.ErrorLeaseLost)
+	}
+	if s.Unknown {
+		telemetry.Fail(d.settle, errUnsettled, telemetry.ErrorUnsettled)
+	}
+	d.settle.End()
+	d.process.End()
+}
+
+// ended is outcomeOf. For a success it doesn't ask ctx, which may look at the clock to answer.
+func ended(ctx context.Context, err error) outcome {
+	if err == nil {
+		return completed
+	}
+	return outcomeOf(ctx, err)
 }
 
 // What goes wrong with a delivery beside its handler.

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/signalbox-go/signalbox/internal/store"
+	"github.com/signalbox-go/signalbox/internal/telemetry"
 )
 
 // lanes is how many calls of a queue are under way at the most: while Redis runs one, the other
@@ -148,10 +149,12 @@ func (q *queue) pastSaving(req *store.ClaimRequest) bool {
 func (q *queue) apply(c *call, reply *store.ClaimReply) {
 	s := c.session
 	for _, i := range reply.Refused {
-		q.log.Warn("signalbox: a superseded delivery was refused: the job has been taken over",
-			"job", c.Settle[i].ID, "token", c.Settle[i].Token, "outcome", c.Settle[i].Outcome)
+		about := []any{"job", c.Settle[i].ID, "token", c.Settle[i].Token, "outcome", c.Settle[i].Outcome}
+		if v, ok := c.Settle[i].Ref.(*watch); ok {
+			about = append(about, telemetry.SpanLogAttrs(v.SpanContext())...)
+		}
+		q.log.Warn("signalbox: a superseded delivery was refused: the job has been taken over", about...)
 	}
-	settled(c.Settle, reply.Refused, false)
 	watching := q.w.watches()
 
 	q.mu.Lock()
@@ -206,6 +209,7 @@ func (q *queue) apply(c *call, reply *store.ClaimReply) {
 		q.listener.update()
 	}
 	q.offer(reply.Expired)
+	settled(c.Settle, reply.Refused, false)
 	if over {
 		q.closeSession(s)
 	}

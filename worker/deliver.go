@@ -51,10 +51,12 @@ var errPutBack = errors.New("no handler for this kind")
 // handle calls the handler.
 func (q *queue) handle(d delivery) error {
 	if d.Err != nil {
+		q.countUnhandled(d)
 		return d.Err
 	}
 	k := q.w.kinds[d.Job.Kind]
 	if k == nil {
+		q.countUnhandled(d)
 		return errPutBack
 	}
 	// middleware.Lock refuses to start it if the lease has ended.
@@ -65,6 +67,13 @@ func (q *queue) handle(d delivery) error {
 		ctx = telemetry.ContextWithDelivery(ctx, &d.watch.Delivery)
 	}
 	return k.chain.Handle(ctx, d.Job)
+}
+
+// countUnhandled counts a delivery that gets to no handler.
+func (q *queue) countUnhandled(d delivery) {
+	if d.watch != nil {
+		d.watch.OnSettled(func(s telemetry.Settled) { q.w.consumer.Settled(q.base, q.store.Name(), d.Job.Kind, s) })
+	}
 }
 
 // judgeAny is judge of an error that may be broken: its methods are the user's, and may panic.

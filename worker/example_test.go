@@ -9,6 +9,9 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+	"go.opentelemetry.io/otel/propagation"
+	sdktrace "go.opentelemetry.io/otel/sdk/trace"
+	"go.opentelemetry.io/otel/sdk/trace/tracetest"
 
 	"github.com/signalbox-go/signalbox"
 	"github.com/signalbox-go/signalbox/embedded"
@@ -70,6 +73,53 @@ func ExampleWorker() {
 		return w.Run(ctx)
 	})
 	// Output: welcome, user 42 - attempt 1
+}
+
+// One job is one trace, if its scheduler and its worker have a provider and a propagator. A program
+// has an exporter that sends the spans to a collector, and may set all of it as OpenTelemetry's
+// global ones instead.
+func ExampleConfig_tracing() {
+	onRedis(func(ctx context.Context, rdb *redis.Client) error {
+		ctx, stop := context.WithCancel(ctx)
+		defer stop()
+		exporter := tracetest.NewInMemoryExporter()
+		tp := sdktrace.NewTracerProvider(sdktrace.WithSyncer(exporter))
+
+		s, err := scheduler.New(rdb, scheduler.Config{TracerProvider: tp, Propagator: propagation.TraceContext{}})
+		if err != nil {
+			return err
+		}
+		if _, err := s.Enqueue(ctx, Welcome{UserID: 42}, scheduler.Queue("mail")); err != nil {
+			return err
+		}
+		w, err := worker.New(rdb, worker.Config{
+			Queues:         worker.Queues{"mail": {}},
+			TracerProvider: tp,
+			Propagator:     propagation.TraceContext{},
+			Logger:         quiet,
+		})
+		if err != nil {
+			return err
+		}
+		worker.Handle(w, func(context.Context, *signalbox.Job, Welcome) error {
+			stop()
+			return nil
+		})
+		if err := w.Run(ctx); err != nil {
+			return err
+		}
+
+		spans := exporter.GetSpans() // in the order of their ends
+		for _, span := range spans {
+			fmt.Println(span.Name, "in the same trace:", span.SpanContext.TraceID() == spans[0].SpanContext.TraceID())
+		}
+		return nil
+	})
+	// Output:
+	// enqueue mail in the same trace: true
+	// handle email.welcome in the same trace: true
+	// ack mail in the same trace: true
+	// process mail in the same trace: true
 }
 
 // What a handler returns says how the job ends.

@@ -35,11 +35,11 @@ func (v *watch) Event(name string) {
 
 // watches tells whether anybody would listen to a watch. Middleware of the user's may.
 func (w *Worker) watches() bool {
-	return w.middlemen || w.traces() || !telemetry.MetricsOff(w.cfg.MeterProvider)
+	return w.middlemen || w.traces() || !telemetry.MetricsSilent(w.cfg.MeterProvider)
 }
 
 // traces tells whether there is anybody to make spans for by default.
-func (w *Worker) traces() bool { return !telemetry.Off(w.cfg.TracerProvider) }
+func (w *Worker) traces() bool { return !telemetry.Silent(w.cfg.TracerProvider) }
 
 // markAfter is how soon after a delivery began Redis is told of its span at the latest, so that
 // who takes the job over after a crash can link to it. In a busy queue it goes with the next call.
@@ -63,7 +63,7 @@ func (s *session) marks() []store.Mark {
 	for _, v := range s.unmarked {
 		span := v.SpanContext()
 		switch {
-		case v.over:
+		case v.over, span.IsValid() && !span.IsSampled():
 		case !span.IsValid() || len(marks) == store.MaxBatch:
 			left = append(left, v)
 		default:
@@ -91,7 +91,8 @@ func (v *watch) settling(lease context.Context, r *store.Settlement, snoozed boo
 		return
 	}
 	v.returned = time.Now()
-	if errors.Is(context.Cause(lease), lock.ErrLost) {
+	// A handler that ended well held the lease: middleware.Lock has just looked at the clock.
+	if r.Outcome != store.Completed && errors.Is(context.Cause(lease), lock.ErrLost) {
 		v.Event(telemetry.EventLeaseLost) // by the clock, before anybody told
 	}
 	how, again := telemetry.SettleCompleted, true
@@ -115,8 +116,8 @@ func (v *watch) settling(lease context.Context, r *store.Settlement, snoozed boo
 	if r.Outcome == store.Retry || r.Outcome == store.Delay {
 		next = v.returned.Add(r.Delay)
 	}
-	if again {
-		r.Span = telemetry.FormatSpan(v.SpanContext())
+	if span := v.SpanContext(); again && span.IsSampled() {
+		r.Span = telemetry.FormatSpan(span)
 	}
 	v.how = how
 	r.Ref = v

@@ -63,9 +63,10 @@ type Worker struct {
 	kinds      map[string]*kind
 	middlemen  bool // there is middleware of the user's, since Run
 
-	id     string // of the worker, for people
-	spans  *telemetry.Messaging
-	leases *telemetry.LockMetrics // of the sessions
+	id       string // of the worker, for people
+	spans    *telemetry.Messaging
+	leases   *telemetry.LockMetrics     // of the sessions
+	consumer *telemetry.ConsumerMetrics // of what gets to no handler
 
 	running atomic.Bool
 }
@@ -83,6 +84,7 @@ func New(rdb redis.UniversalClient, cfg Config) (*Worker, error) {
 	}
 	w := &Worker{rdb: rdb, cfg: cfg, log: cfg.Logger, kinds: make(map[string]*kind), id: clientID()}
 	w.spans = telemetry.NewMessaging(cfg.TracerProvider, w.who())
+	w.consumer = telemetry.NewConsumerMetrics(cfg.MeterProvider, w.who())
 	w.leases = telemetry.NewLockMetrics(cfg.MeterProvider)
 	return w, nil
 }

@@ -23,11 +23,23 @@ type Delivery struct {
 
 	mu       sync.Mutex
 	span     trace.SpanContext
-	handle   func(ctx context.Context) (context.Context, func(error))
-	settling []func(Settle, time.Time)
+	tracer   Tracing
 	settled  []func(Settled)
-	events   []func(name string)
 	measured bool
+}
+
+// Tracing makes the spans of a delivery below its process span. Nobody calls the last three
+// without a worker.
+type Tracing interface {
+	// Handle starts the handler's span, and returns what ends it.
+	Handle(ctx context.Context) (context.Context, func(error))
+	// Event is called for what happens to the delivery while its handler runs.
+	Event(name string)
+	// Settling is called when the worker has decided how the delivery ended, and when the job
+	// runs again (the zero time: not, or at once).
+	Settling(how Settle, next time.Time)
+	// Settled is called once, after Redis has confirmed it, or nobody will know any more.
+	Settled(s Settled)
 }
 
 // Settled is what became of telling Redis how a delivery ended.
@@ -69,26 +81,28 @@ func DeliveryFrom(ctx context.Context) *Delivery {
 	return d
 }
 
-// Trace takes the delivery's process span, and what starts the handler's span below it. It reports
+// Trace takes the delivery's process span, and what makes those below it. It reports
 // false, and changes nothing, if there is one already.
-func (d *Delivery) Trace(span trace.SpanContext, handle func(ctx context.Context) (context.Context, func(error))) bool {
+func (d *Delivery) Trace(span trace.SpanContext, t Tracing) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if d.handle != nil {
+	if d.tracer != nil {
 		return false
 	}
-	d.span, d.handle = span, handle
+	d.span, d.tracer = span, t
 	return true
 }
 
 // Traced tells whether the delivery has a process span.
-func (d *Delivery) Traced() bool {
+func (d *Delivery) Traced() bool { return d.tracing() != nil }
+
+func (d *Delivery) tracing() Tracing {
 	if d == nil {
-		return false
+		return nil
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	return d.handle != nil
+	return d.tracer
 }
 
 // Measure reports whether the caller is the first to measure the delivery: it is measured once.
@@ -112,74 +126,46 @@ func (d *Delivery) SpanContext() trace.SpanContext {
 
 // Handle starts the handler's span, if the delivery is traced, and returns what ends it.
 func (d *Delivery) Handle(ctx context.Context) (context.Context, func(error)) {
-	if d != nil {
-		d.mu.Lock()
-		handle := d.handle
-		d.mu.Unlock()
-		if handle != nil {
-			return handle(ctx)
-		}
+	if t := d.tracing(); t != nil {
+		return t.Handle(ctx)
 	}
 	return ctx, func(error) {}
 }
 
-// OnSettling has f called when the worker has decided how the delivery ended, and when the job
-// runs again (the zero time: not, or at once). Nobody calls it for a nil delivery, or without a worker.
-func (d *Delivery) OnSettling(f func(Settle, time.Time)) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.settling = append(d.settling, f)
-}
-
-// OnSettled has f called once, after Redis has confirmed it, or nobody will know any more.
+// OnSettled has f called once, after Redis has confirmed how the delivery ended, or nobody will
+// know any more. Nobody calls it for a nil delivery, or without a worker.
 func (d *Delivery) OnSettled(f func(Settled)) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.settled = append(d.settled, f)
 }
 
-// OnEvent has f called for what happens to the delivery while its handler runs.
-func (d *Delivery) OnEvent(f func(name string)) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.events = append(d.events, f)
-}
-
-// Settling calls those of OnSettling.
+// Settling is for Tracing.
 func (d *Delivery) Settling(how Settle, next time.Time) {
-	if d == nil {
-		return
-	}
-	d.mu.Lock()
-	fs := d.settling
-	d.mu.Unlock()
-	for _, f := range fs {
-		f(how, next)
+	if t := d.tracing(); t != nil {
+		t.Settling(how, next)
 	}
 }
 
-// Settled calls those of OnSettled.
+// Settled is for Tracing, and calls those of OnSettled.
 func (d *Delivery) Settled(s Settled) {
 	if d == nil {
 		return
 	}
 	d.mu.Lock()
-	fs := d.settled
+	t, fs := d.tracer, d.settled
 	d.mu.Unlock()
+	if t != nil {
+		t.Settled(s)
+	}
 	for _, f := range fs {
 		f(s)
 	}
 }
 
-// Event calls those of OnEvent.
+// Event is for Tracing.
 func (d *Delivery) Event(name string) {
-	if d == nil {
-		return
-	}
-	d.mu.Lock()
-	fs := d.events
-	d.mu.Unlock()
-	for _, f := range fs {
-		f(name)
+	if t := d.tracing(); t != nil {
+		t.Event(name)
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -20,6 +21,7 @@ import (
 
 	"github.com/signalbox-go/signalbox"
 	"github.com/signalbox-go/signalbox/internal/redistest"
+	"github.com/signalbox-go/signalbox/internal/store"
 	"github.com/signalbox-go/signalbox/internal/telemetry"
 	"github.com/signalbox-go/signalbox/lock"
 	"github.com/signalbox-go/signalbox/middleware"
@@ -111,16 +113,347 @@ func play(t *testing.T) *story {
 	s.tp = sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(s.recorder))
 	s.mp = sdkmetric.NewMeterProvider(sdkmetric.WithReader(s.reader))
 	t.Run("story", func(t *testing.T) {
-		for name, part := range map[string]func(*part){
-			"jobs": jobs, "locks": locks, "taken over": takenOver, "cut off": cutOff, "ticks": ticks, "refused": refused,
+		for name, play := range map[string]func(*part){
+			"jobs": jobs, "locks": locks, "taken-over": takenOver, "cut-off": cutOff, "ticks": ticks, "refused": refused,
 		} {
 			t.Run(name, func(t *testing.T) {
 				t.Parallel()
-				part(&partOf{}.of(t, s, name))
+				play(newPart(t, s, name))
 			})
 		}
 	})
 	s.collect(t)
 	s.spans = tracetest.SpanStubsFromReadOnlySpans(s.recorder.ended)
 	return s
+}
+
+// collect adds what the metrics are now: some are of what runs.
+func (s *story) collect(t *testing.T) {
+	t.Helper()
+	var all metricdata.ResourceMetrics
+	if err := s.reader.Collect(t.Context(), &all); err != nil {
+		t.Error(err)
+	}
+	for _, scope := range all.ScopeMetrics {
+		s.metrics = append(s.metrics, scope.Metrics...)
+	}
+}
+
+// A part of the story has a queue of its own.
+type part struct {
+	*testing.T
+	*story
+	name  string // of the queue
+	rdb   redis.UniversalClient
+	sched *scheduler.Scheduler
+	ends  chan string // kinds of deliveries whose handlers, with all middleware, have returned
+}
+
+func newPart(t *testing.T, s *story, name string) *part {
+	p := &part{T: t, story: s, name: s.queue + "-" + name, rdb: s.server.Client(), ends: make(chan string, 100)}
+	p.sched = p.scheduler()
+	return p
+}
+
+var silent = slog.New(slog.DiscardHandler)
+
+func (p *part) scheduler() *scheduler.Scheduler {
+	p.Helper()
+	sched, err := scheduler.New(p.rdb, scheduler.Config{
+		Logger: silent, TracerProvider: p.tp, MeterProvider: p.mp, Propagator: propagation.TraceContext{},
+	})
+	if err != nil {
+		p.Fatal(err)
+	}
+	return sched
+}
+
+// A job is of the kind that says what its handler does.
+type job struct {
+	kind string
+	Note string
+}
+
+func (j job) Kind() string { return j.kind }
+
+// caller returns a context that is in a span of the caller's.
+func (p *part) caller() context.Context {
+	ctx, span := p.tp.Tracer("caller").Start(p.Context(), "caller")
+	p.Cleanup(func() { span.End() })
+	return ctx
+}
+
+func (p *part) put(ctx context.Context, kind string, opts ...scheduler.Option) {
+	p.Helper()
+	if _, err := p.sched.Enqueue(ctx, job{kind, canary}, append(opts, scheduler.Queue(p.name))...); err != nil {
+		p.Fatal(err)
+	}
+}
+
+func (p *part) putMany(ctx context.Context, kind string, n int) {
+	p.Helper()
+	items := make([]scheduler.Item, n)
+	for i := range items {
+		items[i].Args = job{kind, canary}
+	}
+	if _, err := p.sched.EnqueueMany(ctx, items, scheduler.Queue(p.name)); err != nil {
+		p.Fatal(err)
+	}
+}
+
+// handlers are those of a worker, by kind.
+type handlers map[string]signalbox.HandlerFunc
+
+// work starts a worker, some of whose handlers are under named locks. stop waits until it has drained.
+func (p *part) work(rdb redis.UniversalClient, slots int, ttl time.Duration, hs handlers, under map[string]signalbox.Middleware) (stop func()) {
+	p.Helper()
+	w, err := worker.New(rdb, worker.Config{
+		Queues: worker.Queues{p.name: {Concurrency: slots}}, SessionTTL: ttl, DrainTimeout: -1, Logger: silent,
+		TracerProvider: p.tp, MeterProvider: p.mp, Propagator: propagation.TraceContext{},
+	})
+	if err != nil {
+		p.Fatal(err)
+	}
+	w.Use(func(next signalbox.Handler) signalbox.Handler {
+		return signalbox.HandlerFunc(func(ctx context.Context, job *signalbox.Job) error {
+			defer func() { p.ends <- job.Kind }()
+			return next.Handle(ctx, job)
+		})
+	})
+	for kind, h := range hs {
+		opts := []worker.Option{worker.Retry(func(int, error) time.Duration { return 0 })}
+		if mw := under[kind]; mw != nil {
+			opts = append(opts, worker.With(mw))
+		}
+		w.HandleKind(kind, h, opts...)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		_ = w.Run(ctx) // one that is cut off says so
+	}()
+	stop = func() {
+		cancel()
+		<-done
+	}
+	p.Cleanup(stop)
+	return stop
+}
+
+// await waits for deliveries of these kinds to end.
+func (p *part) await(kinds ...string) {
+	p.Helper()
+	late := time.After(20 * time.Second)
+	for len(kinds) > 0 {
+		select {
+		case kind := <-p.ends:
+			if i := slices.Index(kinds, kind); i >= 0 {
+				kinds = slices.Delete(kinds, i, i+1)
+			}
+		case <-late:
+			p.Fatalf("no delivery of %v ends", kinds)
+		}
+	}
+}
+
+func succeed(context.Context, *signalbox.Job) error { return nil }
+
+// untilOver is a handler that works until its context ends.
+func untilOver(ctx context.Context, _ *signalbox.Job) error {
+	<-ctx.Done()
+	return context.Cause(ctx)
+}
+
+// jobs is all that becomes of jobs and of the locks that they are under.
+func jobs(p *part) {
+	near := lock.New(p.rdb, lock.TTL(time.Second), lock.MeterProvider(p.mp))
+	broken := redistest.NewProxy(p, p.server.Addr())
+	broken.Reply(redistest.Any, "-ERR it is broken", -1)
+	far := lock.New(broken.Client(), lock.MeterProvider(p.mp))
+	taken, err := near.TryAcquire(p.Context(), p.lockKey)
+	if err != nil {
+		p.Fatal(err)
+	}
+	began := make(chan struct{})
+	hs := handlers{
+		"succeed": succeed, "dropped": succeed, "snoozed": succeed, "down": succeed, "anyway": succeed, "waits": succeed, "until-over": func(ctx context.Context, job *signalbox.Job) error {
+			close(began)
+			return untilOver(ctx, job)
+		},
+		"panic":   func(context.Context, *signalbox.Job) error { panic("as it is meant to") },
+		"timeout": untilOver,
+		"cancel":  func(context.Context, *signalbox.Job) error { return signalbox.Cancel(errors.New("not wanted")) },
+		"retry": func(_ context.Context, job *signalbox.Job) error {
+			if job.Attempt == 1 {
+				return errors.New("the first time it fails")
+			}
+			return nil
+		},
+		"locks": func(ctx context.Context, _ *signalbox.Job) error {
+			return lock.Do(ctx, near, p.lockKey+"-inner", func(context.Context) error { return nil })
+		},
+		"loses": func(ctx context.Context, _ *signalbox.Job) error {
+			if err := p.rdb.Set(ctx, p.lockKey+"-lost", "another's", time.Minute).Err(); err != nil {
+				return err
+			}
+			<-ctx.Done()
+			return nil
+		},
+	}
+	under := map[string]signalbox.Middleware{
+		"dropped": middleware.Lock(near, middleware.Key(p.lockKey), middleware.WhenHeld(middleware.Drop)),
+		"snoozed": middleware.Lock(near, middleware.Key(p.lockKey), middleware.RetryIn(10*time.Millisecond)),
+		"waits":   middleware.Lock(near, middleware.Key(p.lockKey), middleware.Wait(20*time.Second)),
+		"down":    middleware.Lock(far, middleware.Key(p.lockKey)),
+		"anyway":  middleware.Lock(far, middleware.Key(p.lockKey), middleware.WhenDown(middleware.RunAnyway)),
+		"loses":   middleware.Lock(near, middleware.Key(p.lockKey+"-lost")),
+	}
+	once := scheduler.MaxAttempts(1)
+	p.put(p.caller(), "succeed")
+	p.put(p.Context(), "succeed")
+	p.put(p.Context(), "succeed", scheduler.TraceMode(signalbox.TraceLink))
+	p.putMany(p.caller(), "succeed", 2)
+	p.putMany(p.Context(), "succeed", 2)
+	for _, kind := range []string{"panic", "timeout", "down"} {
+		p.put(p.Context(), kind, once, scheduler.Timeout(50*time.Millisecond))
+	}
+	for _, kind := range []string{"cancel", "retry", "locks", "loses", "dropped", "snoozed", "waits", "anyway"} {
+		p.put(p.Context(), kind)
+	}
+	stop := p.work(p.rdb, 30, 5*time.Second, hs, under)
+	p.await("dropped", "snoozed")
+	if err := taken.Release(p.Context()); err != nil {
+		p.Error(err)
+	}
+	p.await("snoozed", "waits")
+	q := store.New(p.rdb, p.name)
+	redistest.Eventually(p, func() bool {
+		c, err := q.Counts(p.Context())
+		return err == nil && c.Ready+c.Due+c.Running == 0
+	}, "all jobs have ended")
+	p.put(p.Context(), "until-over")
+	<-began
+	p.collect(p.T)
+	stop()
+}
+
+// locks are used alone.
+func locks(p *part) {
+	locker := lock.New(p.rdb, lock.TTL(100*time.Millisecond), lock.MeterProvider(p.mp))
+	key := p.lockKey + "-alone"
+	err := lock.Do(p.caller(), locker, key, func(ctx context.Context) error {
+		time.Sleep(150 * time.Millisecond) // it is renewed meanwhile
+		return nil
+	})
+	if err != nil {
+		p.Error(err)
+	}
+	l, err := locker.Acquire(p.caller(), key)
+	if err != nil {
+		p.Fatal(err)
+	}
+	if _, err := locker.TryAcquire(p.caller(), key); !errors.Is(err, lock.ErrHeld) {
+		p.Errorf("a held lock: %v", err)
+	}
+	<-l.Context().Done()
+}
+
+// takenOver are jobs whose worker is taken for dead, and then tells how they ended.
+func takenOver(p *part) {
+	gates := make(map[string]chan struct{})
+	first, second := make(handlers), make(handlers)
+	for kind, err := range map[string]error{
+		"succeed": nil, "fail": errors.New("it fails"), "snooze": signalbox.Snooze(time.Minute), "cancel": signalbox.Cancel(errors.New("not wanted")),
+	} {
+		gate := make(chan struct{})
+		gates[kind] = gate
+		first[kind] = func(context.Context, *signalbox.Job) error {
+			<-gate
+			return err
+		}
+		second[kind] = succeed
+	}
+	first["until-over"], second["until-over"] = untilOver, succeed
+	p.put(p.Context(), "succeed", scheduler.TraceMode(signalbox.TraceLink))
+	p.putMany(p.Context(), "fail", 1)
+	for _, kind := range []string{"snooze", "cancel", "until-over"} {
+		p.put(p.Context(), kind)
+	}
+	key := "signalbox:{" + p.name + "}:"
+	p.work(p.rdb, len(first), 30*time.Second, first, nil)
+	redistest.Eventually(p, func() bool { return p.rdb.HLen(p.Context(), key+"spans").Val() == int64(len(first)) }, "Redis knows the spans")
+	for _, session := range p.rdb.ZRange(p.Context(), key+"sessions", 0, -1).Val() {
+		p.rdb.ZAdd(p.Context(), key+"sessions", redis.Z{Score: 1, Member: session})
+	}
+	p.work(p.rdb, len(second), time.Second, second, nil)
+	p.await("succeed", "fail", "snooze", "cancel", "until-over")
+	close(gates["fail"]) // it is the first from whose settlement the worker hears of it
+	p.await("fail")
+	for _, kind := range []string{"succeed", "snooze", "cancel"} {
+		close(gates[kind])
+	}
+	p.await("succeed", "snooze", "cancel", "until-over")
+}
+
+// cutOff is a worker that loses Redis, and is stopped before that is back.
+func cutOff(p *part) {
+	proxy := redistest.NewProxy(p, p.server.Addr())
+	rdb := proxy.ClientWith(func(o *redis.UniversalOptions) { o.MaxRetries = -1 })
+	began := make(chan struct{})
+	p.put(p.Context(), "until-over")
+	stop := p.work(rdb, 1, time.Second, handlers{"until-over": func(ctx context.Context, job *signalbox.Job) error {
+		close(began)
+		return untilOver(ctx, job)
+	}}, nil)
+	<-began
+	proxy.Reply(redistest.Any, "-LOADING Redis is loading the dataset in memory", -1)
+	p.await("until-over")
+	stop()
+}
+
+// ticks is a cron entry of two processes, and a worker that renews its lease meanwhile.
+func ticks(p *part) {
+	p.work(p.rdb, 1, time.Second, handlers{"tick": succeed}, nil)
+	ctx, cancel := context.WithCancel(p.Context())
+	var running sync.WaitGroup
+	for _, sched := range []*scheduler.Scheduler{p.sched, p.scheduler()} {
+		if err := sched.Cron("every-second", "@every 1s", job{"tick", canary}, scheduler.Queue(p.name)); err != nil {
+			p.Fatal(err)
+		}
+		running.Go(func() {
+			if err := sched.Run(ctx); err != nil {
+				p.Error(err)
+			}
+		})
+	}
+	redistest.Eventually(p, func() bool {
+		p.recorder.mu.Lock()
+		defer p.recorder.mu.Unlock()
+		n := 0
+		for _, sp := range p.recorder.ended {
+			if strings.HasPrefix(sp.Name(), "tick ") {
+				n++
+			}
+		}
+		return n > 1
+	}, "two ticks fire")
+	cancel()
+	running.Wait()
+}
+
+// refused are jobs that can't be enqueued.
+func refused(p *part) {
+	large := job{"large", strings.Repeat(canary, 1<<20/len(canary))}
+	if _, err := p.sched.Enqueue(p.Context(), large, scheduler.Queue(p.name)); err == nil {
+		p.Error("a job that is too large was enqueued")
+	}
+	if _, err := p.sched.EnqueueMany(p.Context(), []scheduler.Item{{Args: large}}, scheduler.Queue(p.name)); err == nil {
+		p.Error("a job that is too large was enqueued in bulk")
+	}
+	ctx, cancel := context.WithCancel(p.Context())
+	cancel()
+	if _, err := p.sched.EnqueueMany(ctx, []scheduler.Item{{Args: job{"late", canary}}}, scheduler.Queue(p.name)); err == nil {
+		p.Error("a job was enqueued after its context had ended")
+	}
 }

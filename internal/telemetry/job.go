@@ -4,10 +4,14 @@ import (
 	"context"
 	"time"
 
+	"go.opentelemetry.io/otel"
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/codes"
+	"go.opentelemetry.io/otel/metric"
+	metricnoop "go.opentelemetry.io/otel/metric/noop"
 	semconv "go.opentelemetry.io/otel/semconv/v1.43.0"
 	"go.opentelemetry.io/otel/trace"
+	tracenoop "go.opentelemetry.io/otel/trace/noop"
 )
 
 // A Job is what a span tells about a job.
@@ -22,6 +26,31 @@ type Who struct {
 	Address  string // of the Redis server, or the path of its socket; empty: unknown
 	Port     int    // 0: it has none
 	ClientID string // of a worker; else empty
+}
+
+// Silent tells that no span of tp, or of the global provider if it is nil, is recorded: none was
+// set, or OpenTelemetry's own that does nothing.
+func Silent(tp trace.TracerProvider) bool {
+	if Off(tp) {
+		return true
+	}
+	if tp == nil {
+		tp = otel.GetTracerProvider()
+	}
+	_, silent := tp.(tracenoop.TracerProvider)
+	return silent
+}
+
+// MetricsSilent is Silent for metrics.
+func MetricsSilent(mp metric.MeterProvider) bool {
+	if MetricsOff(mp) {
+		return true
+	}
+	if mp == nil {
+		mp = otel.GetMeterProvider()
+	}
+	_, silent := mp.(metricnoop.MeterProvider)
+	return silent
 }
 
 // Messaging makes the spans of messaging operations.
@@ -66,7 +95,11 @@ func (m *Messaging) start(ctx context.Context, op string, opType attribute.KeyVa
 }
 
 func (m *Messaging) about(op string, opType attribute.KeyValue, j *Job, n int) []attribute.KeyValue {
-	kv := m.operation(op, opType, j.Queue, n+4)
+	return appendJob(m.operation(op, opType, j.Queue, n+4), j)
+}
+
+// appendJob appends what tells of a job: four attributes at the most.
+func appendJob(kv []attribute.KeyValue, j *Job) []attribute.KeyValue {
 	kv = append(kv, semconv.MessagingMessageID(j.ID))
 	if j.Kind != "" { // else its record can't be read
 		kv = append(kv, JobKind.String(j.Kind), JobMaxAttempts.Int(j.MaxAttempts))
@@ -97,27 +130,69 @@ func (m *Messaging) StartSend(ctx context.Context, queue string, n int, created 
 		trace.WithSpanKind(trace.SpanKindClient), trace.WithAttributes(kv...), trace.WithLinks(created...))
 }
 
-// StartProcess starts the consumer's span of one delivery. Without a parent in ctx it is a root.
-func (m *Messaging) StartProcess(ctx context.Context, j Job, token int64, wait time.Duration, links []trace.Link) (context.Context, trace.Span) {
-	return m.start(ctx, opProcess, semconv.MessagingOperationTypeProcess, trace.SpanKindConsumer, &j, links,
-		JobWait.Int64(wait.Milliseconds()), LockToken.Int64(token))
+// A DeliverySpans makes the spans of one delivery, one after the other.
+type DeliverySpans struct {
+	m   *Messaging
+	job *Job
+	// The attributes of all of them, each span's in a row: wait and token of the process
+	// span, its operation, those of the job, then those of the settlement. What a tracer has
+	// seen isn't changed any more.
+	kv  []attribute.KeyValue
+	end int // of the job's
+}
+
+// Indices of DeliverySpans.kv.
+const (
+	kvOperation = 2
+	kvJob       = 4
+	kvSettle    = 4 // operation, its type, outcome, next run
+)
+
+// Delivery returns the spans of a delivery of the job.
+func (m *Messaging) Delivery(j *Job, token int64, wait time.Duration) DeliverySpans {
+	kv := make([]attribute.KeyValue, kvJob, kvJob+len(m.common)+5+kvSettle)
+	kv[0], kv[1] = JobWait.Int64(wait.Milliseconds()), LockToken.Int64(token)
+	kv[kvOperation], kv[kvOperation+1] = semconv.MessagingOperationName(opProcess), semconv.MessagingOperationTypeProcess
+	kv = append(kv, m.common...)
+	kv = appendJob(append(kv, semconv.MessagingDestinationName(j.Queue)), j)
+	return DeliverySpans{m: m, job: j, kv: kv, end: len(kv)}
+}
+
+// StartProcess starts the consumer's span. Without a parent in ctx it is a root.
+func (d *DeliverySpans) StartProcess(ctx context.Context, links []trace.Link) (context.Context, trace.Span) {
+	if len(links) > 0 {
+		return d.m.tracer.Start(ctx, opProcess+" "+d.job.Queue, consumer, attributes(d.kv[:d.end]), trace.WithLinks(links...))
+	}
+	return d.m.tracer.Start(ctx, opProcess+" "+d.job.Queue, consumer, attributes(d.kv[:d.end]))
 }
 
 // StartHandle starts the span that a handler runs under, a child of the process span.
-func (m *Messaging) StartHandle(ctx context.Context, j Job) (context.Context, trace.Span) {
-	return m.tracer.Start(ctx, nameHandle+" "+j.Kind, trace.WithSpanKind(trace.SpanKindInternal),
-		trace.WithAttributes(m.about(opProcess, semconv.MessagingOperationTypeProcess, &j, 0)...))
+func (d *DeliverySpans) StartHandle(ctx context.Context) (context.Context, trace.Span) {
+	return d.m.tracer.Start(ctx, nameHandle+" "+d.job.Kind, internal, attributes(d.kv[kvOperation:d.end]))
 }
 
-// StartSettle starts the span of telling Redis how a delivery ended, a child of the process
+// StartSettle starts the span of telling Redis how the delivery ended, a child of the process
 // span. next is when the job runs again; the zero time: not, or at once.
-func (m *Messaging) StartSettle(ctx context.Context, s Settle, j Job, next time.Time) trace.Span {
-	more := []attribute.KeyValue{JobOutcome.String(string(s)), {}}[:1]
+func (d *DeliverySpans) StartSettle(ctx context.Context, s Settle, next time.Time) trace.Span {
+	op := s.operation()
+	kv := append(d.kv[:d.end], semconv.MessagingOperationName(op), semconv.MessagingOperationTypeSettle, JobOutcome.String(string(s)))
 	if !next.IsZero() {
-		more = append(more, JobNextRun.String(next.UTC().Format(time.RFC3339Nano)))
+		kv = append(kv, JobNextRun.String(next.UTC().Format(time.RFC3339Nano)))
 	}
-	_, span := m.start(ctx, s.operation(), semconv.MessagingOperationTypeSettle, trace.SpanKindClient, &j, nil, more...)
+	_, span := d.m.tracer.Start(ctx, op+" "+d.job.Queue, client, attributes(kv[kvJob:]))
 	return span
+}
+
+// The kinds of spans, as tracers take them.
+var (
+	consumer = trace.WithSpanKind(trace.SpanKindConsumer)
+	internal = trace.WithSpanKind(trace.SpanKindInternal)
+	client   = trace.WithSpanKind(trace.SpanKindClient)
+)
+
+// attributes are for a tracer. Nobody may append to them.
+func attributes(kv []attribute.KeyValue) trace.SpanStartOption {
+	return trace.WithAttributes(kv[:len(kv):len(kv)]...)
 }
 
 // StartReclaim starts the span of taking a job back from a worker that died or lost its lease.
