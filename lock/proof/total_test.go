@@ -149,6 +149,11 @@ func TestKeptRun(t *testing.T) {
 	if err != nil || enough(tot.acquisitions, tot.faults, needAcquisitions, needWindows) != nil {
 		t.Errorf("docs/reliability/lock-proof.txt ends with %q: %v", lastLine(kept), err)
 	}
+	for name, begins := range map[string]string{"lock-proof.txt": "lock-proof, long form,", "model.txt": "model, long form,"} {
+		if text := keptText(t, name); !strings.HasPrefix(text, begins) {
+			t.Errorf("docs/reliability/%s doesn't begin with %q: keep a whole run", name, begins)
+		}
+	}
 }
 
 // keptText reads a file of docs/reliability.
