@@ -153,7 +153,7 @@ func TestLog(t *testing.T) {
 		var out bytes.Buffer
 		job := &signalbox.Job{
 			ID: "id1", Kind: "kind1", Queue: "queue1", Attempt: 3, Token: 42,
-			Payload: []byte(`{"card":"4111"}`), Headers: map[string]string{"authorization": "4111"}, LastError: "4111",
+			Payload: []byte(`{"card":"hush-4111"}`), Headers: map[string]string{"authorization": "hush-4111"}, LastError: "hush-4111",
 		}
 		err := run(c.ctx, job, Log(slog.New(slog.NewJSONHandler(&out, nil))), func(context.Context, *signalbox.Job) error { return c.err })
 		if err != c.err {
@@ -173,7 +173,7 @@ func TestLog(t *testing.T) {
 		if _, ok := got["duration"]; !ok || (c.err != nil) != (got["error"] != nil) {
 			t.Errorf("%v: %v", c.err, got)
 		}
-		if strings.Contains(out.String(), "4111") {
+		if strings.Contains(out.String(), "hush-4111") {
 			t.Errorf("a secret in the log: %s", out.String())
 		}
 	}
