@@ -180,7 +180,8 @@ var (
 
 // fail records the error of a failed attempt.
 func fail(span trace.Span, how outcome, err error) {
-	if how == panicked {
+	var caught *signalbox.PanicError
+	if how == panicked || errors.As(err, &caught) { // also if the lease was lost before
 		err = errPanicked
 	}
 	if how.isFailure() {

@@ -2,6 +2,7 @@ package middleware
 
 import (
 	"context"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -169,6 +170,18 @@ func TestTraceOutcomes(t *testing.T) {
 			}
 			if (span.Status.Code == codes.Error) != failed || (len(span.Events) == 1) != failed {
 				t.Errorf("%s: %s: status %v, events %v", c.name, span.Name, span.Status, span.Events)
+			}
+		}
+	}
+}
+
+// The value of a panic is in no span, also if the lease was lost before it.
+func TestTraceKeepsPanicsToItself(t *testing.T) {
+	t.Parallel()
+	for _, value := range []any{"secret", fmt.Errorf("secret: %w", lock.ErrLost)} {
+		for name, span := range traced(t, t.Context(), &signalbox.Job{Queue: "q", Kind: "k"}, func(context.Context, *signalbox.Job) error { panic(value) }) {
+			if name != "ack" && span.Status.Code != codes.Error || strings.Contains(fmt.Sprint(span.Status, span.Events, span.Attributes), "secret") {
+				t.Errorf("%s: %v %v", name, span.Status, span.Events)
 			}
 		}
 	}

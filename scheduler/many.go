@@ -31,7 +31,10 @@ type Item struct {
 // In a trace each job has a span "create {queue}", which its deliveries link to, and each queue one of the
 // sending, "enqueue {queue}", which links to the first 128 of those. They are siblings.
 func (s *Scheduler) EnqueueMany(ctx context.Context, items []Item, opts ...Option) ([]Result, error) {
-	b := bulk{s: s, ctx: ctx, results: make([]Result, len(items)), queues: make(map[string]*bulkQueue), traced: !s.trace.off(), measured: !s.metrics.Off()}
+	b := bulk{
+		s: s, ctx: ctx, results: make([]Result, len(items)), queues: make(map[string]*bulkQueue),
+		traced: !s.trace.off(), measured: !s.metrics.Off(),
+	}
 	if !b.traced { // but the caller may be part of a trace
 		b.headers = s.trace.inject(ctx, nil, signalbox.TraceLink)
 	}

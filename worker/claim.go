@@ -73,7 +73,9 @@ func (q *queue) prepare() *call {
 	c := &call{session: s, hints: q.hints}
 	c.Session = s.id
 	c.Settle = s.take(store.MaxBatch)
-	c.Marks = s.marks()
+	if c.Marks = s.marks(); len(s.unmarked) > 0 {
+		q.markSoon()
+	}
 	if s == q.session && !q.stopping {
 		want := min(len(q.free), store.MaxBatch)
 		c.slots = append(c.slots, q.free[len(q.free)-want:]...)
@@ -178,7 +180,7 @@ func (q *queue) apply(c *call, reply *store.ClaimReply) {
 		sl := &q.slots[taken[i]]
 		sl.session, sl.kind, sl.since = s, d.Job.Kind, now
 		if watching {
-			watches[i] = q.watch(s, d, now)
+			watches[i] = q.watch(s, d)
 			sl.watch = watches[i]
 		}
 	}

@@ -48,8 +48,14 @@ var errGoexit = errors.New("the handler called runtime.Goexit")
 // errPutBack says that the job goes back to due: it is not for this worker.
 var errPutBack = errors.New("no handler for this kind")
 
-// handle calls the handler.
-func (q *queue) handle(d delivery) error {
+// handle calls the handler. Recover is inside of what traces and measures, which look at the
+// handler's error: its methods may panic.
+func (q *queue) handle(d delivery) (err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = &signalbox.PanicError{Value: p, Stack: debug.Stack()}
+		}
+	}()
 	if d.Err != nil {
 		q.countUnhandled(d)
 		return d.Err

@@ -11,10 +11,11 @@ import (
 // observe has the depths of the queues reported with the metrics, by one worker for each queue,
 // until the returned function is called.
 func (w *Worker) observe(ctx context.Context, queues []*store.Queue) func() {
+	me := store.NewID() // not the worker's name, which another host's may have, too
 	stop := telemetry.ObserveDepths(w.cfg.MeterProvider, func(ctx context.Context) []telemetry.Depth {
 		depths := make([]telemetry.Depth, 0, len(queues))
 		for _, q := range queues {
-			mine, err := q.Report(ctx, w.id)
+			mine, err := q.Report(ctx, me)
 			if err == nil && !mine {
 				continue
 			}
@@ -41,7 +42,7 @@ func (w *Worker) observe(ctx context.Context, queues []*store.Queue) func() {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
 		defer cancel()
 		for _, q := range queues {
-			_ = q.StopReporting(ctx, w.id) // else another begins a little later
+			_ = q.StopReporting(ctx, me) // else another begins a little later
 		}
 	}
 }

@@ -36,6 +36,7 @@ type queue struct {
 	// asked for sets emptied to what hints was when it began.
 	hints, emptied uint64
 	probe          bool // make a call even if no slot is free
+	marking        bool // a timer looks for marks to send
 	calls          int  // under way
 	summoned       bool // a lane was woken and hasn't looked yet
 	timer          *time.Timer

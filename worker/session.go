@@ -25,6 +25,7 @@ type session struct {
 	calls        int                // calls under way
 	suspect      bool               // holds a suspect, or is asking for one
 	lost         bool               // metrics and traces have heard of its loss
+	failing      bool               // and that it can't be renewed
 
 	unmarked []*watch // deliveries of whose spans Redis wasn't told yet
 }
@@ -100,7 +101,10 @@ func (q *queue) renewAll(ctx context.Context, ttl time.Duration) bool {
 			if ctx.Err() == nil {
 				q.failed("renew", err)
 				q.mu.Lock()
-				q.tell(telemetry.EventRenewFailed, s)
+				if !s.failing && !s.lost { // once an outage
+					s.failing = true
+					q.tell(telemetry.EventRenewFailed, s)
+				}
 				q.mu.Unlock()
 			}
 			ok = false
@@ -156,6 +160,7 @@ func (q *queue) open(ctx context.Context, ttl time.Duration) bool {
 func (q *queue) renewed(s *session, start lock.Instant, ttl time.Duration) {
 	q.mu.Lock()
 	s.renewedUntil = time.Now().Add(ttl)
+	s.failing = false
 	q.mu.Unlock()
 	s.validity.Extend(start, ttl)
 	q.w.leases.LeaseRenewed(q.base, q.store.Name())

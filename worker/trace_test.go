@@ -11,6 +11,7 @@ import (
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/codes"
 	"go.opentelemetry.io/otel/propagation"
+	sdkmetric "go.opentelemetry.io/otel/sdk/metric"
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 	"go.opentelemetry.io/otel/sdk/trace/tracetest"
 	"go.opentelemetry.io/otel/trace"
@@ -277,3 +278,38 @@ func TestTraceModes(t *testing.T) {
 }
 
 func ptr[T any](v T) *T { return &v }
+
+// nilError panics when it is looked at, as a nil pointer in an error does.
+type nilError struct{ err error }
+
+func (e *nilError) Error() string { return e.err.Error() }
+func (e *nilError) Unwrap() error { return e.err }
+
+// An error that panics is a failed attempt, and not the end of the process, whoever looks at it.
+func TestTraceOfABrokenError(t *testing.T) {
+	t.Parallel()
+	broken := func(signalbox.Handler) signalbox.Handler {
+		return signalbox.HandlerFunc(func(context.Context, *signalbox.Job) error {
+			var err *nilError
+			return err
+		})
+	}
+	for name, with := range map[string]func(r *tracedRig, cfg *worker.Config){
+		"traced": func(r *tracedRig, cfg *worker.Config) { cfg.TracerProvider = r.tp },
+		"measured": func(_ *tracedRig, cfg *worker.Config) {
+			cfg.MeterProvider = sdkmetric.NewMeterProvider(sdkmetric.WithReader(sdkmetric.NewManualReader()))
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := newTracedRig(t)
+			cfg := r.rig.config(1)
+			with(r, &cfg)
+			w := r.workerWith(cfg)
+			worker.Handle(w, func(context.Context, *signalbox.Job, task) error { return nil }, worker.With(broken))
+			r.addOne(signalbox.Job{MaxAttempts: 1})
+			r.start(w)
+			r.until("it is dead", func(c store.Counts) bool { return c.Dead == 1 })
+		})
+	}
+}

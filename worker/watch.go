@@ -28,7 +28,7 @@ type watch struct {
 
 // Event tells of an event; of the loss of the lease once.
 func (v *watch) Event(name string) {
-	if name != telemetry.EventLeaseLost || v.lost.CompareAndSwap(false, true) {
+	if name != telemetry.EventLeaseLost || v.Traced() && v.lost.CompareAndSwap(false, true) {
 		v.Delivery.Event(name)
 	}
 }
@@ -46,14 +46,41 @@ func (w *Worker) traces() bool { return !telemetry.Silent(w.cfg.TracerProvider) 
 const markAfter = 50 * time.Millisecond
 
 // watch begins to watch a delivery of the session. q.mu is held.
-func (q *queue) watch(s *session, d *store.Delivery, now time.Time) *watch {
+func (q *queue) watch(s *session, d *store.Delivery) *watch {
 	v := &watch{id: d.Job.ID, token: d.Job.Token}
 	v.Previous = telemetry.ParseSpan(d.Span)
-	if q.w.traces() {
+	if q.w.traces() && d.Err == nil && q.w.kinds[d.Job.Kind] != nil {
 		s.unmarked = append(s.unmarked, v)
-		q.armTimer(now, markAfter)
+		q.markSoon()
 	}
 	return v
+}
+
+// markSoon has a lane make a call if there are marks to send by then, and none went with another.
+// q.mu is held.
+func (q *queue) markSoon() {
+	if q.marking {
+		return
+	}
+	q.marking = true
+	time.AfterFunc(markAfter, func() {
+		q.mu.Lock()
+		defer q.mu.Unlock()
+		q.marking = false
+		for _, s := range q.sessions {
+			for _, v := range s.unmarked {
+				switch span := v.SpanContext(); {
+				case v.over, span.IsValid() && !span.IsSampled():
+				case span.IsValid():
+					q.probe = true
+					q.summon()
+					return
+				default: // its span is about to begin
+					q.markSoon()
+				}
+			}
+		}
+	})
 }
 
 // marks are the spans of deliveries that run and that Redis hasn't heard of. q.mu is held.

@@ -61,7 +61,7 @@ type Worker struct {
 	started    bool
 	middleware []signalbox.Middleware
 	kinds      map[string]*kind
-	middlemen  bool // there is middleware of the user's, since Run
+	middlemen  bool // there is middleware of the user's, which may trace or measure, since Run
 
 	id       string // of the worker, for people
 	spans    *telemetry.Messaging

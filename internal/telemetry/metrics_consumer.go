@@ -42,9 +42,6 @@ func NewConsumerMetrics(mp metric.MeterProvider, who Who) *ConsumerMetrics {
 	return c
 }
 
-// Off tells that nobody measures.
-func (c *ConsumerMetrics) Off() bool { return MetricsOff(c.made.provider) }
-
 // A Processing is a delivery that is measured.
 type Processing struct {
 	ctx         context.Context // for exemplars

@@ -19,7 +19,8 @@ type Depth struct {
 	Oldest time.Duration
 }
 
-// depthTimeout bounds reading the depths, which holds up all metrics of the program.
+// depthTimeout bounds reading the depths, which holds up all metrics of the program. A client of go-redis
+// without ContextTimeoutEnabled keeps to its own timeouts instead.
 const depthTimeout = 2 * time.Second
 
 // ObserveDepths has a provider, or the global one if it is nil, ask for the depths of queues

@@ -157,6 +157,8 @@ local function settle()
         if marked and (outcome == 'completed' or outcome == 'dead' or outcome == 'cancelled') then
           redis.call('HDEL', KEYS[15], id)
         end
+      elseif marked then
+        redis.call('HDEL', KEYS[15], id)
       end
     end
   end
