@@ -340,13 +340,13 @@ func jobs(p *part) {
 
 // locks are used alone.
 func locks(p *part) {
-	locker := lock.New(p.rdb, lock.TTL(100*time.Millisecond), lock.MeterProvider(p.mp))
+	locker := lock.New(p.rdb, lock.TTL(time.Second), lock.MeterProvider(p.mp))
 	key := p.lockKey + "-alone"
-	err := lock.Do(p.caller(), locker, key, func(ctx context.Context) error {
-		time.Sleep(150 * time.Millisecond) // it is renewed meanwhile
-		return nil
-	})
+	held, err := locker.Acquire(p.caller(), key)
 	if err != nil {
+		p.Fatal(err)
+	}
+	if err := errors.Join(held.Extend(p.caller()), held.Release(p.caller())); err != nil {
 		p.Error(err)
 	}
 	l, err := locker.Acquire(p.caller(), key)

@@ -98,9 +98,10 @@ func spanNames(t *testing.T, doc string) []string {
 	return names
 }
 
-var placeholder = regexp.MustCompile(` \{\w+\}`)
+// inBraces is the part of a span's name that has many values.
+var inBraces = regexp.MustCompile(` \{\w+\}`)
 
-func short(name string) string { return placeholder.ReplaceAllString(name, "") }
+func short(name string) string { return inBraces.ReplaceAllString(name, "") }
 
 // on is the spans that a cell names: some, or all but some.
 func on(t *testing.T, doc, cell string) []string {
