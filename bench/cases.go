@@ -114,6 +114,12 @@ func contests() []contest {
 			cases:  []testCase{{name: "trace-on", unit: "jobs/s", target: 0.6}},
 		},
 		{
+			peer:   "trace-off",
+			ours:   side{inService(tracedProcess(sdkProviders)), 100_000, 30_000},
+			theirs: side{inService(tracedProcess(noProviders)), 200_000, 60_000},
+			cases:  []testCase{{name: "trace-on-service", unit: "jobs/s", target: 0.6}},
+		},
+		{
 			peer:   "redislock",
 			ours:   side{lockCycles(ourLocks, 1), 20_000, 4_000},
 			theirs: side{lockCycles(redislocks, 1), 20_000, 4_000},

@@ -165,7 +165,7 @@ func ExampleLog() {
 		return errors.New("mailbox full")
 	})
 	// Output:
-	// level=WARN msg=job id=7 kind=email.welcome queue=default attempt=1 token=1760000000000000 outcome=failed error="mailbox full"
+	// level=WARN msg=job job=7 kind=email.welcome queue=default attempt=1 token=1760000000000000 outcome=failed error="mailbox full"
 }
 
 // The trace goes on where the job was enqueued.

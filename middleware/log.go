@@ -9,7 +9,7 @@ import (
 	"github.com/signalbox-go/signalbox/internal/telemetry"
 )
 
-// Log writes one record for each delivery when its handler has returned: id, kind, queue,
+// Log writes one record for each delivery when its handler has returned: job (its ID), kind, queue,
 // attempt, token, duration, outcome, the error if there is one, and trace_id and span_id if it
 // is traced. Never a payload or a header. A failure is a warning, a panic an error, all else is info. A nil
 // logger means [slog.Default] at the time of the record.
@@ -51,7 +51,7 @@ func record(ctx context.Context, logger *slog.Logger, job *signalbox.Job, start 
 	}
 	attrs := make([]any, 0, 10)
 	attrs = append(attrs,
-		slog.String("id", job.ID),
+		slog.String("job", job.ID),
 		slog.String("kind", job.Kind),
 		slog.String("queue", job.Queue),
 		slog.Int("attempt", job.Attempt),

@@ -84,6 +84,6 @@ func measure(ctx context.Context, metrics *telemetry.ConsumerMetrics, next signa
 		})
 	}()
 	err = next.Handle(ctx, job)
-	how = ended(ctx, err)
+	how = outcomeOf(ctx, err)
 	return err
 }

@@ -164,7 +164,7 @@ func TestLog(t *testing.T) {
 			t.Fatalf("%v: %s", err, out.Bytes())
 		}
 		for key, want := range map[string]any{
-			"level": c.level, "outcome": c.outcome, "id": "id1", "kind": "kind1", "queue": "queue1", "attempt": 3.0, "token": 42.0,
+			"level": c.level, "outcome": c.outcome, "job": "id1", "kind": "kind1", "queue": "queue1", "attempt": 3.0, "token": 42.0,
 		} {
 			if got[key] != want {
 				t.Errorf("%v: %s is %v, want %v", c.err, key, got[key], want)

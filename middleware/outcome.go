@@ -24,22 +24,18 @@ const (
 
 // outcomeOf sorts the error that a handler returned under ctx.
 func outcomeOf(ctx context.Context, err error) outcome {
-	var (
-		snooze *signalbox.SnoozeError
-		cancel *signalbox.CancelError
-		caught *signalbox.PanicError
-	)
+	if err == nil {
+		return completed // whatever ctx says, which may look at the clock to say it
+	}
 	cause := context.Cause(ctx) // a handler may return no more than ctx.Err()
 	switch {
-	case err == nil:
-		return completed
 	case errors.Is(err, lock.ErrLost), errors.Is(cause, lock.ErrLost):
 		return lost
-	case errors.As(err, &snooze):
+	case is[*signalbox.SnoozeError](err):
 		return snoozed
-	case errors.As(err, &cancel):
+	case is[*signalbox.CancelError](err):
 		return cancelled
-	case errors.As(err, &caught):
+	case is[*signalbox.PanicError](err):
 		return panicked
 	case errors.Is(err, signalbox.ErrTimeout), errors.Is(cause, signalbox.ErrTimeout):
 		return timedOut
@@ -47,6 +43,12 @@ func outcomeOf(ctx context.Context, err error) outcome {
 		return shutdown
 	}
 	return failed
+}
+
+// is tells whether an error in the tree of err is of type E.
+func is[E error](err error) bool {
+	_, ok := errors.AsType[E](err)
+	return ok
 }
 
 // isFailure tells whether it is somebody's to look at.

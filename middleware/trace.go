@@ -119,7 +119,7 @@ func (t *tracer) handle(ctx context.Context, job *signalbox.Job) error {
 		}
 	}()
 	err = t.next.Handle(ctx, job)
-	how = ended(ctx, err)
+	how = outcomeOf(ctx, err)
 	return err
 }
 
@@ -138,7 +138,7 @@ func (d *tracedDelivery) Handle(ctx context.Context) (context.Context, func(erro
 	return ctx, func(err error) {
 		how := panicked
 		if err != telemetry.ErrPanicked {
-			how = ended(ctx, err)
+			how = outcomeOf(ctx, err)
 		}
 		fail(handle, how, err)
 		handle.End()
@@ -163,14 +163,6 @@ func (d *tracedDelivery) Settled(s telemetry.Settled) {
 	d.process.End()
 }
 
-// ended is outcomeOf. For a success it doesn't ask ctx, which may look at the clock to answer.
-func ended(ctx context.Context, err error) outcome {
-	if err == nil {
-		return completed
-	}
-	return outcomeOf(ctx, err)
-}
-
 // What goes wrong with a delivery beside its handler.
 var (
 	errPanicked   = telemetry.ErrPanicked
@@ -180,13 +172,13 @@ var (
 
 // fail records the error of a failed attempt.
 func fail(span trace.Span, how outcome, err error) {
-	var caught *signalbox.PanicError
-	if how == panicked || errors.As(err, &caught) { // also if the lease was lost before
+	if !how.isFailure() {
+		return
+	}
+	if how == panicked || is[*signalbox.PanicError](err) { // also if the lease was lost before
 		err = errPanicked
 	}
-	if how.isFailure() {
-		telemetry.Fail(span, err, errorType(how))
-	}
+	telemetry.Fail(span, err, errorType(how))
 }
 
 // errorType is the value of error.type, or "" for the type of the Go error.

@@ -31,6 +31,92 @@ func TestNoPassword(t *testing.T) {
 	}
 }
 
+func TestErrorReplies(t *testing.T) {
+	t.Parallel()
+	for line, uncertain := range map[string]bool{
+		"-OOM command not allowed when used memory > 'maxmemory'.":            false,
+		"-WRONGTYPE Operation against a key":                                  false,
+		"-NOPERM this user has no permissions":                                false,
+		"-NOAUTH Authentication required.":                                    false,
+		"-READONLY You can't write against a read only replica.":              true,
+		"-LOADING Redis is loading the dataset in memory":                     true,
+		"-ERR Error running script: @user_script:1: -OOM command not allowed": false,
+	} {
+		t.Run(line, func(t *testing.T) {
+			t.Parallel()
+			s, q, p := proxied(t, noRetries)
+			p.Reply(calls, line, -1)
+			_, err := s.Enqueue(context.Background(), note{}, Queue(q.Name()))
+			if err == nil || errors.Is(err, ErrUncertain) != uncertain || !strings.Contains(err.Error(), line[1:]) {
+				t.Errorf("got %v", err)
+			}
+			var reply redis.Error
+			if !errors.As(err, &reply) {
+				t.Errorf("Redis's error is lost in %v", err)
+			}
+			results, err := s.EnqueueMany(context.Background(), many(3), Queue(q.Name()))
+			if err == nil || results[0].Err == nil || results[2].Err == nil {
+				t.Errorf("got %v", err)
+			}
+			p.Reset()
+			if _, err := s.Enqueue(context.Background(), note{}, Queue(q.Name())); err != nil {
+				t.Errorf("after it: %v", err)
+			}
+		})
+	}
+}
+
+func TestOutOfMemory(t *testing.T) {
+	t.Parallel()
+	srv := redistest.New(t, "--maxmemory", "8mb", "--maxmemory-policy", "noeviction")
+	s := newScheduler(t, srv.Client())
+	q := checked(t, srv.Client())
+	items := make([]Item, 200)
+	for i := range items {
+		items[i].Args = unencodableArgs{strings.Repeat("x", 100<<10)}
+	}
+	results, err := s.EnqueueMany(context.Background(), items, Queue(q.Name()))
+	if err == nil || errors.Is(err, ErrUncertain) || !strings.Contains(err.Error(), "maxmemory") {
+		t.Errorf("got %v", err)
+	}
+	in := 0
+	for _, r := range results {
+		if r.New {
+			in++
+		}
+	}
+	if in == 0 || in == len(results) {
+		t.Errorf("%d of %d jobs are in", in, len(results))
+	}
+	if n := len(claimAll(t, q)); n != in {
+		t.Errorf("%d jobs are there, %d were reported", n, in)
+	}
+	if _, err := s.Enqueue(context.Background(), note{}, Queue(q.Name())); err != nil {
+		t.Errorf("with memory again: %v", err)
+	}
+}
+
+func TestWrongType(t *testing.T) {
+	t.Parallel()
+	srv := redistest.Start(t)
+	rdb := srv.Client()
+	s, queue := newScheduler(t, rdb), redistest.Name(t)
+	jobs := "signalbox:{" + queue + "}:jobs"
+	if err := rdb.Set(context.Background(), jobs, "x", 0).Err(); err != nil {
+		t.Fatal(err)
+	}
+	_, err := s.Enqueue(context.Background(), note{}, Queue(queue))
+	if err == nil || errors.Is(err, ErrUncertain) || !strings.Contains(err.Error(), "another program") {
+		t.Errorf("got %v", err)
+	}
+	if err := rdb.Del(context.Background(), jobs).Err(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.Enqueue(context.Background(), note{}, Queue(queue)); err != nil {
+		t.Error(err)
+	}
+}
+
 // timeoutError is what a connection says that took too long.
 type timeoutError struct{}
 

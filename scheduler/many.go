@@ -33,7 +33,7 @@ type Item struct {
 func (s *Scheduler) EnqueueMany(ctx context.Context, items []Item, opts ...Option) ([]Result, error) {
 	b := bulk{
 		s: s, ctx: ctx, results: make([]Result, len(items)), queues: make(map[string]*bulkQueue),
-		traced: !s.trace.off(), measured: !s.metrics.Off(),
+		traced: !s.trace.silent(), measured: !s.metrics.Silent(),
 	}
 	if !b.traced { // but the caller may be part of a trace
 		b.headers = s.trace.inject(ctx, nil, signalbox.TraceLink)

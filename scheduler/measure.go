@@ -15,7 +15,7 @@ type stopwatch struct {
 
 // watch starts a stopwatch, if anybody measures.
 func (s *Scheduler) watch() stopwatch {
-	if s.metrics.Off() {
+	if s.metrics.Silent() {
 		return stopwatch{}
 	}
 	return stopwatch{s.metrics, time.Now()}

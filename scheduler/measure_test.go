@@ -9,6 +9,7 @@ import (
 	"go.opentelemetry.io/otel/attribute"
 	sdkmetric "go.opentelemetry.io/otel/sdk/metric"
 	"go.opentelemetry.io/otel/sdk/metric/metricdata"
+	"go.opentelemetry.io/otel/trace"
 
 	"github.com/signalbox-go/signalbox/internal/redistest"
 )
@@ -60,6 +61,35 @@ func (r meterReader) counts(t *testing.T, name, by string) map[string]int64 {
 		}
 	}
 	return m
+}
+
+// traces are those that the exemplars of all metrics are from.
+func (r meterReader) traces(t *testing.T) map[trace.TraceID]bool {
+	t.Helper()
+	var all metricdata.ResourceMetrics
+	if err := r.Collect(context.Background(), &all); err != nil {
+		t.Fatal(err)
+	}
+	ids := make(map[trace.TraceID]bool)
+	for _, scope := range all.ScopeMetrics {
+		for _, metric := range scope.Metrics {
+			switch data := metric.Data.(type) {
+			case metricdata.Sum[int64]:
+				for _, p := range data.DataPoints {
+					for _, e := range p.Exemplars {
+						ids[trace.TraceID(e.TraceID)] = true
+					}
+				}
+			case metricdata.Histogram[float64]:
+				for _, p := range data.DataPoints {
+					for _, e := range p.Exemplars {
+						ids[trace.TraceID(e.TraceID)] = true
+					}
+				}
+			}
+		}
+	}
+	return ids
 }
 
 func TestMetrics(t *testing.T) {

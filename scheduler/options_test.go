@@ -17,9 +17,14 @@ import (
 // offline is a scheduler that must not get as far as Redis.
 func offline(t *testing.T) *Scheduler {
 	t.Helper()
+	return offlineWith(t, Config{Propagator: ownHeader{}})
+}
+
+func offlineWith(t *testing.T, config Config) *Scheduler {
+	t.Helper()
 	rdb := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1", MaxRetries: -1})
 	t.Cleanup(func() { rdb.Close() })
-	s, err := New(rdb, Config{Propagator: ownHeader{}})
+	s, err := New(rdb, config)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -295,7 +295,7 @@ func (l *loop) prepare(ctx context.Context, e *ticking) (*tickCall, error) {
 
 // fired takes the outcome of a try.
 func (l *loop) fired(e *ticking, outcome store.TickOutcome, t, at time.Time, err error) {
-	log := l.s.log.With(slog.String("entry", e.name), slog.Time("tick", e.next)).With(e.call.spans.logAttrs()...)
+	log := l.s.log.With(slog.String("entry", e.name), slog.Time("tick", e.next))
 	switch {
 	case err != nil:
 		if e.retries == 0 {
@@ -311,7 +311,7 @@ func (l *loop) fired(e *ticking, outcome store.TickOutcome, t, at time.Time, err
 	case outcome == store.TickEarly: // the same again when the server's clock is there
 	case outcome == store.TickFired:
 		e.call.spans.end(t.Sub(e.next))
-		log.Debug("scheduler: cron: tick enqueued", "late", t.Sub(e.next))
+		log.With(e.call.spans.logAttrs()...).Debug("scheduler: cron: tick enqueued", "late", t.Sub(e.next))
 		e.missed = 0
 		e.turn(e.schedule.Next(e.next))
 	case outcome == store.TickTaken:
@@ -320,13 +320,18 @@ func (l *loop) fired(e *ticking, outcome store.TickOutcome, t, at time.Time, err
 	}
 }
 
-// measure counts the ticks that the outcome of a try tells of.
+// measure counts the ticks that the outcome of a try tells of. Only what tells of a tick that was won
+// does so in its span, which an exemplar may name: the others' are never exported.
 func (l *loop) measure(e *ticking, watch stopwatch, outcome store.TickOutcome, t time.Time, err error) {
-	ctx, queue := e.call.ctx, e.job.Queue
+	if l.s.metrics.Silent() {
+		return
+	}
+	ctx, queue := context.Background(), e.job.Queue
 	switch {
 	case err != nil:
 		watch.took(ctx, queue, err)
 	case outcome == store.TickFired:
+		ctx = e.call.ctx
 		watch.took(ctx, queue, nil)
 		watch.sent(ctx, queue, e.job.Kind, 1, nil)
 		l.s.metrics.Tick(ctx, queue, telemetry.OutcomeFired, 1)

@@ -36,7 +36,8 @@ func newTracing(config Config, who telemetry.Who) (tracing, error) {
 	}, nil
 }
 
-func (t *tracing) off() bool { return telemetry.Off(t.provider) }
+// silent tells that nobody traces. Callers' traces are handed on all the same.
+func (t *tracing) silent() bool { return telemetry.Silent(t.provider) }
 
 // reserved are the headers that are ours to set. The user may set the global propagator
 // after New, so they are asked for each time.
@@ -54,7 +55,7 @@ func (t *tracing) inject(ctx context.Context, headers map[string]string, mode si
 
 // start starts the span of enqueuing one job; it is nil if nobody traces.
 func (t *tracing) start(ctx context.Context, id, kind string, o *options) (context.Context, trace.Span) {
-	if t.off() {
+	if t.silent() {
 		return ctx, nil
 	}
 	return t.spans.StartEnqueue(ctx, telemetry.Job{ID: id, Kind: kind, Queue: o.queue, MaxAttempts: o.maxAttempts})
@@ -82,7 +83,7 @@ type tickSpans struct {
 }
 
 func (t *tracing) startTick(ctx context.Context, entry string, tick time.Time, missed int, job *signalbox.Job) (context.Context, tickSpans) {
-	if t.off() {
+	if t.silent() {
 		return trace.ContextWithSpanContext(ctx, trace.SpanContext{}), tickSpans{}
 	}
 	var s tickSpans
@@ -91,9 +92,10 @@ func (t *tracing) startTick(ctx context.Context, entry string, tick time.Time, m
 	return ctx, s
 }
 
-// logAttrs are those of a record about the tick.
+// logAttrs are those of a record about the tick once it is won: they name its span, if that
+// is sampled. Before, nobody may ever see the span.
 func (s tickSpans) logAttrs() []any {
-	if s.tick == nil {
+	if s.tick == nil || !s.tick.SpanContext().IsSampled() {
 		return nil
 	}
 	return telemetry.SpanLogAttrs(s.tick.SpanContext())

@@ -39,7 +39,13 @@ func (q *queue) next() *call {
 		q.mu.Unlock()
 		runtime.Gosched()
 		q.mu.Lock()
-		if c := q.prepare(); c != nil {
+		c, lost := q.prepare()
+		if lost {
+			q.mu.Unlock()
+			q.countLost()
+			q.mu.Lock()
+		}
+		if c != nil {
 			q.summoned = false
 			q.summon()
 			return c
@@ -58,19 +64,19 @@ func (q *queue) unsettled() *session {
 }
 
 // prepare takes what there is to settle and reserves slots. It returns nil if the other lane was
-// first. q.mu is held.
-func (q *queue) prepare() *call {
+// first. lost is true if it saw that the lease is lost, which is to be counted. q.mu is held.
+func (q *queue) prepare() (c *call, lost bool) {
 	if q.session != nil && !q.stopping && q.session.over() {
-		q.loseSession() // Redis may think otherwise, but nothing can run under it
+		lost = q.loseSession() // Redis may think otherwise, but nothing can run under it
 	}
 	if !q.callable() {
-		return nil
+		return nil, lost
 	}
 	s := q.unsettled()
 	if s == nil {
 		s = q.session
 	}
-	c := &call{session: s, hints: q.hints}
+	c = &call{session: s, hints: q.hints}
 	c.Session = s.id
 	c.Settle = s.take(store.MaxBatch)
 	if c.Marks = s.marks(); len(s.unmarked) > 0 {
@@ -89,7 +95,7 @@ func (q *queue) prepare() *call {
 	}
 	s.calls++
 	q.calls++
-	return c
+	return c, lost
 }
 
 // work is a lane: it makes one call after another.
@@ -151,8 +157,12 @@ func (q *queue) pastSaving(req *store.ClaimRequest) bool {
 func (q *queue) apply(c *call, reply *store.ClaimReply) {
 	s := c.session
 	for _, i := range reply.Refused {
-		about := []any{"job", c.Settle[i].ID, "token", c.Settle[i].Token, "outcome", c.Settle[i].Outcome}
-		if v, ok := c.Settle[i].Ref.(*watch); ok {
+		d := &c.Settle[i]
+		about := []any{"job", d.ID, "token", d.Token, "outcome", d.Outcome}
+		if d.Kind != "" { // it could be read
+			about = append(about, "kind", d.Kind, "attempt", d.Attempt)
+		}
+		if v, ok := d.Ref.(*watch); ok {
 			about = append(about, telemetry.SpanLogAttrs(v.SpanContext())...)
 		}
 		q.log.Warn("signalbox: a superseded delivery was refused: the job has been taken over", about...)
@@ -180,8 +190,11 @@ func (q *queue) apply(c *call, reply *store.ClaimReply) {
 		sl := &q.slots[taken[i]]
 		sl.session, sl.kind, sl.since = s, d.Job.Kind, now
 		if watching {
-			watches[i] = q.watch(s, d)
+			watches[i] = q.watch(s, d, now)
 			sl.watch = watches[i]
+			if q.stopping { // the call was under way when the drain began
+				sl.watch.Event(telemetry.EventShutdown)
+			}
 		}
 	}
 	q.free = append(q.free, c.slots[len(taken):]...)
@@ -191,9 +204,7 @@ func (q *queue) apply(c *call, reply *store.ClaimReply) {
 	case s == q.session:
 		q.emptied = max(q.emptied, c.hints)
 	}
-	if s == q.session && !reply.Alive {
-		q.loseSession()
-	}
+	lost := s == q.session && !reply.Alive && q.loseSession()
 	q.armTimer(now, reply.Next)
 	over := q.finished(c)
 	q.summon()
@@ -212,6 +223,9 @@ func (q *queue) apply(c *call, reply *store.ClaimReply) {
 	}
 	q.offer(reply.Expired)
 	settled(c.Settle, reply.Refused, false)
+	if lost {
+		q.countLost()
+	}
 	if over {
 		q.closeSession(s)
 	}

@@ -27,7 +27,7 @@ func (q *queue) serve(place int) {
 // deliver runs the handler of one delivery.
 func (q *queue) deliver(place int, d delivery) {
 	result := store.Settlement{
-		ID: d.Job.ID, Token: d.Job.Token, Prio: d.Job.Priority, Suspect: d.Job.Crashes >= store.SuspectAt,
+		ID: d.Job.ID, Kind: d.Job.Kind, Attempt: d.Job.Attempt, Token: d.Job.Token, Prio: d.Job.Priority, Suspect: d.Job.Crashes >= store.SuspectAt,
 	}
 	job := *d.Job // the handler may change its own
 	err := errGoexit
@@ -94,37 +94,37 @@ func (q *queue) judgeAny(r *store.Settlement, d delivery, job *signalbox.Job, er
 
 // judge decides what becomes of the job.
 func (q *queue) judge(r *store.Settlement, d delivery, job *signalbox.Job, err error) {
-	var snooze *signalbox.SnoozeError
-	var cancel *signalbox.CancelError
+	snooze, snoozed := errors.AsType[*signalbox.SnoozeError](err)
+	cancel, cancelled := errors.AsType[*signalbox.CancelError](err)
 	switch {
 	case err == nil:
 		r.Outcome = store.Completed
 	case d.Newer():
 		r.Outcome, r.Delay = store.Delay, putBack()
-		q.warn("newer", "signalbox: a job was written by a newer release, and is put back", "job", job.ID, "error", err, "next_try", r.Delay)
+		q.warn("newer", "signalbox: a job was written by a newer release, and is put back", "job", job.ID, "token", job.Token, "error", err, "next_try", r.Delay)
 	case d.Err != nil:
 		r.Outcome = store.Dead
-		q.log.Error("signalbox: a job is dead: its record can't be read; it is kept as it is", "job", job.ID, "error", err)
+		q.log.Error("signalbox: a job is dead: its record can't be read; it is kept as it is", "job", job.ID, "token", job.Token, "error", err)
 	case err == errPutBack:
 		r.Outcome, r.Delay = store.Delay, putBack()
-		q.warn("kind:"+job.Kind, "signalbox: no handler is registered for a kind; its jobs are put back", "kind", job.Kind, "job", job.ID, "next_try", r.Delay)
-	case errors.As(err, &snooze):
+		q.warn("kind:"+job.Kind, "signalbox: no handler is registered for a kind; its jobs are put back", d.about(job, "next_try", r.Delay)...)
+	case snoozed:
 		r.Outcome, r.Delay = store.Delay, snooze.Delay
-	case errors.As(err, &cancel):
+	case cancelled:
 		r.Outcome = store.Cancelled
-		r.Record = q.record(d, job.Attempt-1, cancel)
+		r.Record = q.record(d, job, job.Attempt-1, cancel)
 		q.log.Info("signalbox: a job is cancelled", d.about(job, "error", err)...)
 	case d.session.over():
 		r.Outcome = store.Return
 		q.log.Info("signalbox: a job is given back", d.about(job, "cause", context.Cause(d.session.validity.Context()))...)
 	case job.Attempt >= job.MaxAttempts:
 		r.Outcome = store.Dead
-		r.Record = q.record(d, job.Attempt, err)
+		r.Record = q.record(d, job, job.Attempt, err)
 		q.log.Error("signalbox: a job is dead: its attempts are used up",
 			append(d.about(job, "error", err), stackOf(err)...)...)
 	default:
-		r.Outcome, r.Delay = store.Retry, q.retryIn(job, err)
-		r.Record = q.record(d, job.Attempt, err)
+		r.Outcome, r.Delay = store.Retry, q.retryIn(d, job, err)
+		r.Record = q.record(d, job, job.Attempt, err)
 		q.log.Warn("signalbox: an attempt failed",
 			append(d.about(job, "max_attempts", job.MaxAttempts, "retry_in", r.Delay, "error", err), stackOf(err)...)...)
 	}
@@ -132,8 +132,8 @@ func (q *queue) judge(r *store.Settlement, d delivery, job *signalbox.Job, err e
 
 // stackOf is the log attribute with the stack of a panic.
 func stackOf(err error) []any {
-	var panicked *signalbox.PanicError
-	if !errors.As(err, &panicked) {
+	panicked, ok := errors.AsType[*signalbox.PanicError](err)
+	if !ok {
 		return nil
 	}
 	return []any{"stack", string(panicked.Stack)}
@@ -145,25 +145,25 @@ func putBack() time.Duration {
 }
 
 // record is the delivery's record after that many failed attempts.
-func (q *queue) record(d delivery, attempts int, err error) []byte {
+func (q *queue) record(d delivery, job *signalbox.Job, attempts int, err error) []byte {
 	msg := err.Error()
 	if len(msg) > maxLastError {
 		msg = strings.ToValidUTF8(msg[:maxLastError], "") + "..."
 	}
 	record, err := d.Failed(attempts, msg)
 	if err != nil {
-		q.log.Error("signalbox: a record was not updated", "job", d.Job.ID, "error", err)
+		q.log.Error("signalbox: a record was not updated", d.about(job, "error", err)...)
 		return nil // the old one stays
 	}
 	return record
 }
 
 // retryIn asks the kind's policy. One that panics doesn't take the process down.
-func (q *queue) retryIn(job *signalbox.Job, err error) (d time.Duration) {
+func (q *queue) retryIn(d delivery, job *signalbox.Job, err error) (in time.Duration) {
 	defer func() {
 		if p := recover(); p != nil {
-			q.log.Error("signalbox: a retry policy panicked; the default is used", "kind", job.Kind, "panic", p)
-			d = DefaultRetry(job.Attempt, err)
+			q.log.Error("signalbox: a retry policy panicked; the default is used", d.about(job, "panic", p)...)
+			in = DefaultRetry(job.Attempt, err)
 		}
 	}()
 	return max(q.w.kinds[job.Kind].retry(job.Attempt, err), 0)

@@ -108,15 +108,11 @@ func (w *Worker) build() {
 		if k.chain != nil {
 			continue // built by an earlier Run
 		}
-		mode := w.cfg.TraceMode
-		if k.trace != nil {
-			mode = *k.trace
-		}
 		who := w.who()
 		mw := []signalbox.Middleware{
 			middleware.Trace(
 				middleware.WithTracerProvider(w.cfg.TracerProvider), middleware.WithPropagator(w.cfg.Propagator),
-				middleware.WithTraceMode(mode), middleware.WithParentFor(w.cfg.ParentFor),
+				middleware.WithTraceMode(w.traceMode(k)), middleware.WithParentFor(w.cfg.ParentFor),
 				middleware.WithClient(who.Address, who.Port, who.ClientID)),
 			middleware.Metrics(middleware.WithMeterProvider(w.cfg.MeterProvider), middleware.WithServer(who.Address, who.Port)),
 			middleware.Recover(), middleware.Lock(nil),
@@ -129,14 +125,21 @@ func (w *Worker) build() {
 	}
 }
 
+// traceMode is that of a kind: its own, or the worker's. k is nil if it has no handler.
+func (w *Worker) traceMode(k *kind) signalbox.TraceMode {
+	if k != nil && k.trace != nil {
+		return *k.trace
+	}
+	return w.cfg.TraceMode
+}
+
 // handled is the innermost middleware: it makes the handler's own span, if the delivery is traced.
 func handled(next signalbox.Handler) signalbox.Handler {
 	return signalbox.HandlerFunc(func(ctx context.Context, job *signalbox.Job) error {
-		d := telemetry.DeliveryFrom(ctx)
-		if !d.Traced() {
+		ctx, end := telemetry.DeliveryFrom(ctx).Handle(ctx)
+		if end == nil {
 			return next.Handle(ctx, job)
 		}
-		ctx, end := d.Handle(ctx)
 		err := telemetry.ErrPanicked // unless it returns
 		defer func() { end(err) }()
 		err = next.Handle(ctx, job)
@@ -163,12 +166,10 @@ func kindOf[T signalbox.Args]() string {
 
 // decodeError says where the arguments are wrong and leaves out what they are.
 func decodeError(err error) error {
-	var typ *json.UnmarshalTypeError
-	var syntax *json.SyntaxError
-	switch {
-	case errors.As(err, &typ):
+	if typ, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
 		return fmt.Errorf("decode the job's arguments: field %q, at byte %d, does not fit in a %v", typ.Field, typ.Offset, typ.Type)
-	case errors.As(err, &syntax):
+	}
+	if syntax, ok := errors.AsType[*json.SyntaxError](err); ok {
 		return fmt.Errorf("decode the job's arguments: no valid JSON at byte %d", syntax.Offset)
 	}
 	return errors.New("decode the job's arguments: a decoder of theirs refused them")

@@ -46,17 +46,23 @@ func (q *queue) answered(start time.Time) {
 // warn logs a warning, at most once a minute for each subject.
 func (q *queue) warn(subject, msg string, args ...any) {
 	q.mu.Lock()
-	now := time.Now()
-	last, ok := q.throttled[subject]
-	quiet := ok && now.Sub(last) < time.Minute
-	if !quiet {
-		if len(q.throttled) > 1000 {
-			clear(q.throttled)
-		}
-		q.throttled[subject] = now
-	}
+	again := sayAgain(q.throttled, subject)
 	q.mu.Unlock()
-	if !quiet {
+	if again {
 		q.log.Warn(msg, args...)
 	}
+}
+
+// sayAgain reports whether a minute has passed since it last said so of the subject. said keeps when
+// that was.
+func sayAgain(said map[string]time.Time, subject string) bool {
+	now := time.Now()
+	if last, ok := said[subject]; ok && now.Sub(last) < time.Minute {
+		return false
+	}
+	if len(said) > 1000 {
+		clear(said)
+	}
+	said[subject] = now
+	return true
 }

@@ -4,6 +4,11 @@ import (
 	"context"
 	"slices"
 	"time"
+
+	"go.opentelemetry.io/otel/trace"
+
+	"github.com/signalbox-go/signalbox/internal/store"
+	"github.com/signalbox-go/signalbox/internal/telemetry"
 )
 
 // offer tells the reclaimer of sessions that are over. It never waits: a session that isn't
@@ -69,6 +74,7 @@ const reclaimAgain = 250 * time.Millisecond
 
 func (q *queue) reclaimSession(ctx context.Context, id string) {
 	for {
+		began := time.Now()
 		r, err := q.store.Reclaim(ctx, id, q.w.traces())
 		if err != nil {
 			if ctx.Err() == nil {
@@ -80,18 +86,48 @@ func (q *queue) reclaimSession(ctx context.Context, id string) {
 			q.mu.Unlock()
 			return
 		}
-		q.reclaimed(r.Lost)
+		q.reclaimed(&r, time.Since(began))
 		if len(r.Returned) > 0 {
 			q.log.Warn("signalbox: took back the jobs of a worker that died or lost its lease", "session", id, "jobs", len(r.Returned))
 		}
-		for _, job := range r.Dead {
-			q.log.Error("signalbox: a job is dead: its worker died too often", "job", job)
+		for i := range r.Dead {
+			job := r.Dead[i].Job
+			q.log.Error("signalbox: a job is dead: its worker died too often", "job", job.ID, "kind", job.Kind, "attempt", job.Attempt)
 		}
 		q.hint(true) // for its jobs, and for the next session that expires
 		if r.Left == 0 {
 			return
 		}
 	}
+}
+
+// reclaimed tells metrics and traces what a call that took so long took back. Those that run again
+// are counted when they end.
+func (q *queue) reclaimed(r *store.Reclaimed, took time.Duration) {
+	for i := range r.Dead {
+		q.w.consumer.Settled(q.base, q.store.Name(), r.Dead[i].Job.Kind, telemetry.Settled{How: telemetry.SettleDead, Took: took})
+		q.traceReclaim(&r.Dead[i], r.At, telemetry.SettleDead)
+	}
+	for i := range r.Lost {
+		q.traceReclaim(&r.Lost[i], r.At, telemetry.SettleReturned)
+	}
+}
+
+// traceReclaim makes the span of taking a delivery back at a time of Redis's clock. It is connected
+// with what created the job as a delivery here would be.
+func (q *queue) traceReclaim(d *store.Delivery, at time.Time, how telemetry.Settle) {
+	if !q.w.traces() {
+		return
+	}
+	job, mode := d.Job, q.w.traceMode(q.w.kinds[d.Job.Kind])
+	ctx, links := telemetry.Creator(q.base, telemetry.Propagator(q.w.cfg.Propagator), job.Headers,
+		mode.String(), at.Sub(job.EnqueuedAt) <= q.w.cfg.ParentFor)
+	if previous := telemetry.ParseSpan(d.Span); previous.IsValid() {
+		links = append(links, trace.Link{SpanContext: previous})
+	}
+	q.w.spans.StartReclaim(ctx, telemetry.Job{
+		ID: job.ID, Kind: job.Kind, Queue: job.Queue, Attempt: job.Attempt, MaxAttempts: job.MaxAttempts,
+	}, how, links).End()
 }
 
 func without(list []*session, s *session) []*session {

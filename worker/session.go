@@ -171,21 +171,26 @@ func (q *queue) renewed(s *session, start lock.Instant, ttl time.Duration) {
 func (q *queue) lose(s *session) {
 	s.end(lock.ErrLost)
 	q.mu.Lock()
-	defer q.mu.Unlock()
+	news := false
 	if s == q.session {
-		q.loseSession()
+		news = q.loseSession()
 	} else {
-		q.tellLost(s)
+		news = q.tellLost(s)
+	}
+	q.mu.Unlock()
+	if news {
+		q.countLost()
 	}
 }
 
-// loseSession is lose of the session that claims. q.mu is held.
-func (q *queue) loseSession() {
+// loseSession is lose of the session that claims, but for the counting: the caller does it
+// if news is true. q.mu is held.
+func (q *queue) loseSession() (news bool) {
 	s := q.session
 	q.session = nil
 	q.outage = time.Now() // others' sessions may have ended for the same reason
 	s.end(lock.ErrLost)
-	q.tellLost(s)
+	news = q.tellLost(s)
 	if s.calls == 0 && s.running == 0 && s.unconfirmed == 0 {
 		q.sessions = without(q.sessions, s)
 	}
@@ -196,16 +201,22 @@ func (q *queue) loseSession() {
 	case q.lost <- struct{}{}:
 	default: // the keeper knows
 	}
+	return news
 }
 
-// tellLost tells metrics and traces that the lease is lost, once. q.mu is held.
-func (q *queue) tellLost(s *session) {
+// tellLost tells traces that the lease is lost, once: news is false if they know. q.mu is held.
+func (q *queue) tellLost(s *session) (news bool) {
 	if s.lost {
-		return
+		return false
 	}
 	s.lost = true
-	q.w.leases.LeaseLost(q.base, q.store.Name(), telemetry.LostExpired)
 	q.tell(telemetry.EventLeaseLost, s)
+	return true
+}
+
+// countLost counts a lost lease. q.mu is not held: metrics are the user's code, and may take long.
+func (q *queue) countLost() {
+	q.w.leases.LeaseLost(q.base, q.store.Name(), telemetry.LostExpired)
 }
 
 // end ends the contexts of the session's handlers.

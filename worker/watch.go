@@ -8,8 +8,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"go.opentelemetry.io/otel/trace"
-
 	"github.com/signalbox-go/signalbox/internal/store"
 	"github.com/signalbox-go/signalbox/internal/telemetry"
 	"github.com/signalbox-go/signalbox/lock"
@@ -20,6 +18,7 @@ type watch struct {
 	telemetry.Delivery
 	id       string
 	token    int64
+	since    time.Time
 	how      telemetry.Settle
 	returned time.Time // when the handler had
 	over     bool      // and the settlement is on its way; guarded by the queue's mu
@@ -28,7 +27,7 @@ type watch struct {
 
 // Event tells of an event; of the loss of the lease once.
 func (v *watch) Event(name string) {
-	if name != telemetry.EventLeaseLost || v.Traced() && v.lost.CompareAndSwap(false, true) {
+	if name != telemetry.EventLeaseLost || v.lost.CompareAndSwap(false, true) {
 		v.Delivery.Event(name)
 	}
 }
@@ -41,19 +40,34 @@ func (w *Worker) watches() bool {
 // traces tells whether there is anybody to make spans for by default.
 func (w *Worker) traces() bool { return !telemetry.Silent(w.cfg.TracerProvider) }
 
-// markAfter is how soon after a delivery began Redis is told of its span at the latest, so that
-// who takes the job over after a crash can link to it. In a busy queue it goes with the next call.
-const markAfter = 50 * time.Millisecond
+// Redis is told of the span of a delivery that runs, so that who takes the job over after a crash can
+// link to it: with the first call that a lane makes after markFrom, or with one of its own
+// after markBy. Most deliveries of a busy queue are over by then.
+const (
+	markFrom = 10 * time.Millisecond
+	markBy   = 50 * time.Millisecond
+)
 
 // watch begins to watch a delivery of the session. q.mu is held.
-func (q *queue) watch(s *session, d *store.Delivery) *watch {
-	v := &watch{id: d.Job.ID, token: d.Job.Token}
+func (q *queue) watch(s *session, d *store.Delivery, now time.Time) *watch {
+	v := &watch{id: d.Job.ID, token: d.Job.Token, since: now}
 	v.Previous = telemetry.ParseSpan(d.Span)
 	if q.w.traces() && d.Err == nil && q.w.kinds[d.Job.Kind] != nil {
 		s.unmarked = append(s.unmarked, v)
 		q.markSoon()
 	}
 	return v
+}
+
+// mark tells whether Redis is to hear of the span at a time, or later; neither: never. q.mu is held.
+func (v *watch) mark(at time.Time) (now, later bool) {
+	switch span := v.SpanContext(); {
+	case v.over, span.IsValid() && !span.IsSampled():
+		return false, false
+	case !span.IsValid(), at.Sub(v.since) < markFrom: // !IsValid: it is about to begin
+		return false, true
+	}
+	return true, false
 }
 
 // markSoon has a lane make a call if there are marks to send by then, and none went with another.
@@ -63,19 +77,19 @@ func (q *queue) markSoon() {
 		return
 	}
 	q.marking = true
-	time.AfterFunc(markAfter, func() {
+	time.AfterFunc(markBy, func() {
 		q.mu.Lock()
 		defer q.mu.Unlock()
 		q.marking = false
+		at := time.Now()
 		for _, s := range q.sessions {
 			for _, v := range s.unmarked {
-				switch span := v.SpanContext(); {
-				case v.over, span.IsValid() && !span.IsSampled():
-				case span.IsValid():
+				switch now, later := v.mark(at); {
+				case now:
 					q.probe = true
 					q.summon()
 					return
-				default: // its span is about to begin
+				case later:
 					q.markSoon()
 				}
 			}
@@ -83,18 +97,19 @@ func (q *queue) markSoon() {
 	})
 }
 
-// marks are the spans of deliveries that run and that Redis hasn't heard of. q.mu is held.
+// marks are the spans that Redis is to hear of with a call. q.mu is held.
 func (s *session) marks() []store.Mark {
+	if len(s.unmarked) == 0 {
+		return nil
+	}
 	var marks []store.Mark
-	left := s.unmarked[:0]
+	left, at := s.unmarked[:0], time.Now()
 	for _, v := range s.unmarked {
-		span := v.SpanContext()
-		switch {
-		case v.over, span.IsValid() && !span.IsSampled():
-		case !span.IsValid() || len(marks) == store.MaxBatch:
+		switch now, later := v.mark(at); {
+		case now && len(marks) < store.MaxBatch:
+			marks = append(marks, store.Mark{ID: v.id, Token: v.token, Span: telemetry.FormatSpan(v.SpanContext())})
+		case now, later:
 			left = append(left, v)
-		default:
-			marks = append(marks, store.Mark{ID: v.id, Token: v.token, Span: telemetry.FormatSpan(span)})
 		}
 	}
 	clear(s.unmarked[len(left):])
@@ -161,21 +176,6 @@ func settled(batch []store.Settlement, refused []int, unknown bool) {
 		for len(refused) > 0 && refused[0] <= i {
 			refused = refused[1:]
 		}
-	}
-}
-
-// reclaimed makes the spans of deliveries that were taken back.
-func (q *queue) reclaimed(lost []store.Delivery) {
-	for i := range lost {
-		job := lost[i].Job
-		ctx, links := telemetry.Creator(q.base, telemetry.Propagator(q.w.cfg.Propagator), job.Headers,
-			q.w.cfg.TraceMode.String(), time.Since(job.EnqueuedAt) <= q.w.cfg.ParentFor)
-		if previous := telemetry.ParseSpan(lost[i].Span); previous.IsValid() {
-			links = append(links, trace.Link{SpanContext: previous})
-		}
-		q.w.spans.StartReclaim(ctx, telemetry.Job{
-			ID: job.ID, Kind: job.Kind, Queue: job.Queue, Attempt: job.Attempt, MaxAttempts: job.MaxAttempts,
-		}, links).End()
 	}
 }
 

@@ -36,8 +36,10 @@ type Settlement struct {
 	Record []byte
 	// Span is the span context of the attempt, if the job runs again: the next delivery has it.
 	Span string
-	// Ref is the caller's.
-	Ref any
+	// What the job is, and Ref, are for the caller, who may want to tell how it went.
+	Kind    string
+	Attempt int
+	Ref     any
 }
 
 // A Mark is the span context of a delivery that runs.

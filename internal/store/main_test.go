@@ -178,7 +178,7 @@ func (r *rig) crash() (returned, dead []string) {
 	r.expire()
 	for {
 		res := r.reclaim(r.session)
-		returned, dead = append(returned, res.Returned...), append(dead, res.Dead...)
+		returned, dead = append(returned, res.Returned...), append(dead, ids(res.Dead)...)
 		if res.Left == 0 {
 			break
 		}

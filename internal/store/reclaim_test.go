@@ -20,6 +20,9 @@ var reclaimTests = []storeTest{
 	{"APoisonJobBesideASuspect", testFreshPoison},
 	{"PoisonEndsDead", testPoison},
 	{"SuspectComesBackAsOne", testSuspectReturns},
+	{"DeadAreTold", testDeadTold},
+	{"LostAreBounded", testLostBounded},
+	{"LostAreAll", testLostAll},
 }
 
 func testReclaimOrder(t *testing.T, r *rig) {
@@ -217,4 +220,79 @@ func testSuspectReturns(t *testing.T, r *rig) {
 		r.check()
 	}
 	r.settled(settlement(r.one(), Completed))
+}
+
+// What is said of a job that dies, and when that was, is said without being asked for.
+func testDeadTold(t *testing.T, r *rig) {
+	r.open()
+	r.put("poison")
+	for range CrashLimit - 1 {
+		r.claim(1)
+		r.crash()
+	}
+	r.mark(r.one(), "lost")
+	r.put("beside")
+	r.claim(1)
+	r.expire()
+	before, err := r.Now(bg)
+	r.must(err)
+	res := r.reclaim(r.session)
+	after, err := r.Now(bg)
+	r.must(err)
+	if res.At.Before(before) || res.At.After(after) {
+		t.Errorf("it was at %v, between %v and %v", res.At, before, after)
+	}
+	equal(t, "returned", res.Returned, []string{"beside"})
+	same(t, "lost", len(res.Lost), 0)
+	equal(t, "dead", ids(res.Dead), []string{"poison"})
+	d := res.Dead[0]
+	r.must(d.Err)
+	same(t, "kind", d.Job.Kind, "k")
+	same(t, "crashes", d.Job.Crashes, CrashLimit)
+	same(t, "span", d.Span, "lost")
+}
+
+// Of large jobs some come back with their records, and all run again. A small one finds room.
+func testLostBounded(t *testing.T, r *rig) {
+	r.open()
+	r.put("small")
+	for _, id := range []string{"a", "b", "c"} {
+		job := &signalbox.Job{ID: id, Kind: "k", Payload: make([]byte, wire.MaxEnvelope-100)}
+		it, err := NewItem(job, When{})
+		r.must(err)
+		r.enqueued(it)
+	}
+	r.claim(4)
+	r.expire()
+	res, err := r.Reclaim(bg, r.session, true)
+	r.must(err)
+	same(t, "returned", len(res.Returned), 4)
+	bytes := 0
+	for _, d := range res.Lost {
+		r.must(d.Err)
+		bytes += len(d.Job.Payload)
+	}
+	if got := ids(res.Lost); len(got) != 3 || !slices.Contains(got, "small") || bytes > maxLost {
+		t.Errorf("%d bytes come back, of %v", bytes, got)
+	}
+	r.session = "s2"
+	r.open()
+	same(t, "claimed", len(r.claim(10)), 4)
+}
+
+// A full call takes back jobs of usual size with all of their records.
+func testLostAll(t *testing.T, r *rig) {
+	r.open()
+	items := make([]Item, MaxBatch/2)
+	for i, id := range numbered("j", len(items)) {
+		it, err := NewItem(&signalbox.Job{ID: id, Kind: "k", Payload: make([]byte, 4000)}, When{})
+		r.must(err)
+		items[i] = it
+	}
+	r.enqueued(items...)
+	r.claim(MaxBatch)
+	r.expire()
+	res, err := r.Reclaim(bg, r.session, true)
+	r.must(err)
+	same(t, "lost", len(res.Lost), len(items))
 }

@@ -69,6 +69,26 @@ func TestStrangeClaims(t *testing.T) {
 	}
 }
 
+func TestStrangeReclaims(t *testing.T) {
+	t.Parallel()
+	threes := []any{nil, int64(1), []any{"a"}, []any{"a", "x"}, []any{"a", "x", nil}, []any{"a", "x", "", "b"}}
+	for i, wrong := range map[int][]any{1: {nil, "1"}, 2: {nil, "1"}, 3: {nil, "a", []any{nil}}, 4: threes, 5: threes} {
+		for _, v := range wrong {
+			list := []any{"ok", int64(0), int64(1), []any{"a"}, []any{"b", "x", ""}, []any{}}
+			if r, err := parseReclaim(&reply{list: list}, "q"); err != nil || len(r.Dead) != 1 || r.Dead[0].Err == nil {
+				t.Fatal(r, err)
+			}
+			list[i] = v
+			if _, err := parseReclaim(&reply{list: list}, "q"); err == nil {
+				t.Errorf("field %d as %v is accepted", i, v)
+			}
+			if _, err := parseReclaim(&reply{list: list[:i]}, "q"); err == nil {
+				t.Errorf("a reply that ends before field %d is accepted", i)
+			}
+		}
+	}
+}
+
 // Refusals that name no settlement of the call are nobody's.
 func TestStrangeRefusals(t *testing.T) {
 	t.Parallel()

@@ -44,24 +44,32 @@ func parseRenew(r *reply) (alive bool, hints Hints, err error) {
 	return alive, hints, nil
 }
 
-// Reclaimed is what a Reclaim did.
+// maxLost bounds the records that a Reclaim returns, in bytes. Any one of them has room.
+const maxLost = 2 * wire.MaxEnvelope
+
+// Reclaimed is what a Reclaim did. The jobs of its deliveries have no token.
 type Reclaimed struct {
-	Left     int      // deliveries of the session left for the next call
-	Returned []string // jobs that will run again
-	Dead     []string // jobs that crashed CrashLimit times
-	// Lost are the deliveries, of both, if they were asked for. Their jobs have no token.
-	Lost []Delivery
+	At       time.Time  // by the server's clock
+	Left     int        // deliveries of the session left for the next call
+	Returned []string   // jobs that will run again
+	Dead     []Delivery // of jobs that crashed CrashLimit times
+	Lost     []Delivery // of those Returned, if they were asked for: as many as have room in 2 MiB
 }
 
 // Reclaim takes back up to MaxBatch/2 jobs of a session, if it is over, and counts their crashes.
+// With details it says more of those that will run again.
 func (q *Queue) Reclaim(ctx context.Context, session string, details bool) (Reclaimed, error) {
 	k := &q.keys
+	room := 0
+	if details {
+		room = maxLost
+	}
 	why := wire.AppendLastError(nil, fmt.Sprintf(
 		"the process running this job died, or lost its lease, %d times", CrashLimit))
 	r, err := run(ctx, q.rdb, reclaimScript, []string{
 		k.inflight(session), k.sessions, k.jobs, k.wake, k.stats, k.dead,
 		k.readyHigh, k.readyNormal, k.readyLow, k.readySuspect, k.spans,
-	}, []any{session, MaxBatch / 2, CrashLimit, why, q.kept.count, q.kept.bytes, q.kept.age.Microseconds(), flag(details)})
+	}, []any{session, MaxBatch / 2, CrashLimit, why, q.kept.count, q.kept.bytes, q.kept.age.Microseconds(), room})
 	if err != nil {
 		return Reclaimed{}, err
 	}
@@ -75,17 +83,27 @@ func parseReclaim(r *reply, queue string) (Reclaimed, error) {
 	if r.str(0) == "alive" {
 		return Reclaimed{}, nil
 	}
-	res := Reclaimed{Left: int(r.int(1)), Returned: r.strs(2), Dead: r.strs(3)}
-	records, spans := r.strs(4), r.strs(5)
+	res := Reclaimed{Left: int(r.int(1)), At: time.UnixMicro(r.int(2)), Returned: r.strs(3)}
+	res.Dead, res.Lost = r.lost(4, queue), r.lost(5, queue)
 	if r.err != nil {
 		return Reclaimed{}, r.err
 	}
-	ids := slices.Concat(res.Returned, res.Dead)
-	for i := range min(len(ids), len(records), len(spans)) {
-		job := &signalbox.Job{ID: ids[i], Queue: queue}
-		res.Lost = append(res.Lost, Delivery{Job: job, Err: wire.Decode([]byte(records[i]), job), Span: spans[i]})
-	}
 	return res, nil
+}
+
+// lost reads a list of an ID, a record and a span for each delivery.
+func (r *reply) lost(i int, queue string) []Delivery {
+	list := r.strs(i)
+	if len(list)%3 != 0 {
+		r.fail(i, fmt.Sprintf("a list of %d, not of threes", len(list)))
+		return nil
+	}
+	ds := make([]Delivery, 0, len(list)/3)
+	for l := range slices.Chunk(list, 3) {
+		job := &signalbox.Job{ID: l[0], Queue: queue}
+		ds = append(ds, Delivery{Job: job, Err: wire.Decode([]byte(l[1]), job), Span: l[2]})
+	}
+	return ds
 }
 
 // Close ends a session that has no deliveries left, and the lanes of its worker. It returns how many deliveries are left.

@@ -31,12 +31,12 @@ func Creator(ctx context.Context, p propagation.TextMapPropagator, headers map[s
 	if mode == ModeAuto && young {
 		mode = ModeParent
 	}
-	root := trace.ContextWithSpanContext(ctx, trace.SpanContext{})
-	switch mode {
-	case ModeParent:
+	if mode == ModeParent {
 		return ctx, nil
-	case ModeNone:
-		return root, nil
 	}
-	return root, []trace.Link{{SpanContext: created}}
+	ctx = trace.ContextWithSpanContext(ctx, trace.SpanContext{})
+	if mode == ModeNone {
+		return ctx, nil
+	}
+	return ctx, []trace.Link{{SpanContext: created}}
 }

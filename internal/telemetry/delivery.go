@@ -14,6 +14,9 @@ import (
 // be anything.
 var ErrPanicked = errors.New("handler panicked")
 
+// maxEarly is how many events are kept until a delivery is traced.
+const maxEarly = 8
+
 // A Delivery is how a worker and the middleware around its handlers tell each other about one
 // delivery. It is in the handlers' context. The methods of a nil one do nothing.
 type Delivery struct {
@@ -25,7 +28,9 @@ type Delivery struct {
 	span     trace.SpanContext
 	tracer   Tracing
 	settled  []func(Settled)
+	first    [1]func(Settled) // room for what is the only one as a rule
 	measured bool
+	early    []string // events from before there was a span
 }
 
 // Tracing makes the spans of a delivery below its process span. Nobody calls the last three
@@ -33,7 +38,7 @@ type Delivery struct {
 type Tracing interface {
 	// Handle starts the handler's span, and returns what ends it.
 	Handle(ctx context.Context) (context.Context, func(error))
-	// Event is called for what happens to the delivery while its handler runs.
+	// Event is called for what happens to the delivery until its handler returns.
 	Event(name string)
 	// Settling is called when the worker has decided how the delivery ended, and when the job
 	// runs again (the zero time: not, or at once).
@@ -85,11 +90,16 @@ func DeliveryFrom(ctx context.Context) *Delivery {
 // false, and changes nothing, if there is one already.
 func (d *Delivery) Trace(span trace.SpanContext, t Tracing) bool {
 	d.mu.Lock()
-	defer d.mu.Unlock()
 	if d.tracer != nil {
+		d.mu.Unlock()
 		return false
 	}
 	d.span, d.tracer = span, t
+	early := d.early
+	d.mu.Unlock()
+	for _, name := range early {
+		t.Event(name)
+	}
 	return true
 }
 
@@ -124,12 +134,12 @@ func (d *Delivery) SpanContext() trace.SpanContext {
 	return d.span
 }
 
-// Handle starts the handler's span, if the delivery is traced, and returns what ends it.
+// Handle starts the handler's span, and returns what ends it; nil if the delivery is not traced.
 func (d *Delivery) Handle(ctx context.Context) (context.Context, func(error)) {
 	if t := d.tracing(); t != nil {
 		return t.Handle(ctx)
 	}
-	return ctx, func(error) {}
+	return ctx, nil
 }
 
 // OnSettled has f called once, after Redis has confirmed how the delivery ended, or nobody will
@@ -137,6 +147,9 @@ func (d *Delivery) Handle(ctx context.Context) (context.Context, func(error)) {
 func (d *Delivery) OnSettled(f func(Settled)) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	if d.settled == nil {
+		d.settled = d.first[:0]
+	}
 	d.settled = append(d.settled, f)
 }
 
@@ -163,9 +176,15 @@ func (d *Delivery) Settled(s Settled) {
 	}
 }
 
-// Event is for Tracing.
+// Event is for Tracing, which hears of it when it begins if it hasn't yet.
 func (d *Delivery) Event(name string) {
-	if t := d.tracing(); t != nil {
+	d.mu.Lock()
+	t := d.tracer
+	if t == nil && len(d.early) < maxEarly { // perhaps nobody ever traces it
+		d.early = append(d.early, name)
+	}
+	d.mu.Unlock()
+	if t != nil {
 		t.Event(name)
 	}
 }

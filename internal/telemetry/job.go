@@ -4,14 +4,10 @@ import (
 	"context"
 	"time"
 
-	"go.opentelemetry.io/otel"
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/codes"
-	"go.opentelemetry.io/otel/metric"
-	metricnoop "go.opentelemetry.io/otel/metric/noop"
 	semconv "go.opentelemetry.io/otel/semconv/v1.43.0"
 	"go.opentelemetry.io/otel/trace"
-	tracenoop "go.opentelemetry.io/otel/trace/noop"
 )
 
 // A Job is what a span tells about a job.
@@ -26,31 +22,6 @@ type Who struct {
 	Address  string // of the Redis server, or the path of its socket; empty: unknown
 	Port     int    // 0: it has none
 	ClientID string // of a worker; else empty
-}
-
-// Silent tells that no span of tp, or of the global provider if it is nil, is recorded: none was
-// set, or OpenTelemetry's own that does nothing.
-func Silent(tp trace.TracerProvider) bool {
-	if Off(tp) {
-		return true
-	}
-	if tp == nil {
-		tp = otel.GetTracerProvider()
-	}
-	_, silent := tp.(tracenoop.TracerProvider)
-	return silent
-}
-
-// MetricsSilent is Silent for metrics.
-func MetricsSilent(mp metric.MeterProvider) bool {
-	if MetricsOff(mp) {
-		return true
-	}
-	if mp == nil {
-		mp = otel.GetMeterProvider()
-	}
-	_, silent := mp.(metricnoop.MeterProvider)
-	return silent
 }
 
 // Messaging makes the spans of messaging operations.
@@ -196,8 +167,9 @@ func attributes(kv []attribute.KeyValue) trace.SpanStartOption {
 }
 
 // StartReclaim starts the span of taking a job back from a worker that died or lost its lease.
-func (m *Messaging) StartReclaim(ctx context.Context, j Job, links []trace.Link) trace.Span {
-	_, span := m.start(ctx, opReclaim, semconv.MessagingOperationTypeSettle, trace.SpanKindClient, &j, links)
+// how is SettleReturned, or SettleDead after too many crashes.
+func (m *Messaging) StartReclaim(ctx context.Context, j Job, how Settle, links []trace.Link) trace.Span {
+	_, span := m.start(ctx, opReclaim, semconv.MessagingOperationTypeSettle, trace.SpanKindClient, &j, links, JobOutcome.String(string(how)))
 	return span
 }
 

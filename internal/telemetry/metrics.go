@@ -1,7 +1,6 @@
 package telemetry
 
 import (
-	"fmt"
 	"sync"
 
 	"go.opentelemetry.io/otel"
@@ -44,20 +43,6 @@ const (
 var boundaries = []float64{
 	0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5,
 	1, 2.5, 5, 10, 30, 60, 300, 900, 3600,
-}
-
-// unsetMeters is the global provider while the user has set none.
-var unsetMeters = func() metric.MeterProvider {
-	p := otel.GetMeterProvider()
-	if fmt.Sprintf("%T", p) != "*global.meterProvider" {
-		return nil // it has been set before this package was initialised
-	}
-	return p
-}()
-
-// MetricsOff tells that there is nobody to measure for: mp is nil and no global provider was set.
-func MetricsOff(mp metric.MeterProvider) bool {
-	return mp == nil && unsetMeters != nil && otel.GetMeterProvider() == unsetMeters
 }
 
 // Meter is our meter of a provider, or of the global one if mp is nil.

@@ -43,8 +43,8 @@ func NewProducerMetrics(mp metric.MeterProvider, who Who) *ProducerMetrics {
 	return p
 }
 
-// Off tells that nobody measures, so that no clock needs to be read.
-func (p *ProducerMetrics) Off() bool { return MetricsOff(p.made.provider) }
+// Silent tells that nobody measures, so that no clock needs to be read.
+func (p *ProducerMetrics) Silent() bool { return MetricsSilent(p.made.provider) }
 
 // Sent counts n jobs of one kind that were sent to a queue, or that it was tried to, with this
 // error. An errorType that is not "" stands for the type of the error.

@@ -2,6 +2,7 @@ package telemetry
 
 import (
 	"context"
+	"sync"
 	"time"
 
 	"go.opentelemetry.io/otel"
@@ -19,13 +20,20 @@ type Depth struct {
 	Oldest time.Duration
 }
 
-// depthTimeout bounds reading the depths, which holds up all metrics of the program. A client of go-redis
-// without ContextTimeoutEnabled keeps to its own timeouts instead.
-const depthTimeout = 2 * time.Second
+// depthTimeout bounds how long reading the depths holds up all metrics of the program. The context
+// of the read ends a little earlier, so that one that heeds it is in time with what it has.
+const (
+	depthTimeout = 2 * time.Second
+	readTimeout  = depthTimeout - depthTimeout/10
+)
 
 // ObserveDepths has a provider, or the global one if it is nil, ask for the depths of queues
 // whenever metrics are collected, until the returned function is called. That waits
-// for a read that is under way.
+// for a read that is under way, however long it takes: its context ends in time, but a client of
+// go-redis without ContextTimeoutEnabled still waits for its own timeout, once.
+//
+// One read is under way at a time, which all who collect meanwhile wait for. When it has taken
+// too long they report nothing, nor do those that find it still under way.
 //
 // What read can't read it leaves out, and logs: an error that is passed on to a reader of
 // metrics can make it export none at all. Of many instances one should read a queue, and the
@@ -42,10 +50,9 @@ func ObserveDepths(mp metric.MeterProvider, read func(context.Context) []Depth) 
 		otel.Handle(err)
 		return func() {}
 	}
+	reader := &depthReader{read: read}
 	registration, err := m.RegisterCallback(func(ctx context.Context, o metric.Observer) error {
-		ctx, cancel := context.WithTimeout(ctx, depthTimeout)
-		defer cancel()
-		for _, d := range read(ctx) {
+		for _, d := range reader.depths(ctx) {
 			d.observe(o, depth, oldest)
 		}
 		return nil
@@ -58,6 +65,71 @@ func ObserveDepths(mp metric.MeterProvider, read func(context.Context) []Depth) 
 		if err := registration.Unregister(); err != nil {
 			otel.Handle(err)
 		}
+		reader.stop()
+	}
+}
+
+// A depthReader makes one read at a time.
+type depthReader struct {
+	read func(context.Context) []Depth
+
+	mu      sync.Mutex
+	current *depthRead // nil: none is under way
+	stopped bool
+}
+
+type depthRead struct {
+	until  time.Time     // nobody waits for it any more
+	done   chan struct{} // closed when it has returned
+	depths []Depth       // from then on
+}
+
+// depths is what a read returns, one that is under way or another; nil if it takes too long.
+func (r *depthReader) depths(ctx context.Context) []Depth {
+	current := r.join(ctx)
+	if current == nil {
+		return nil
+	}
+	late := time.NewTimer(time.Until(current.until))
+	defer late.Stop()
+	select {
+	case <-current.done:
+		return current.depths
+	case <-late.C:
+	case <-ctx.Done():
+	}
+	return nil
+}
+
+// join returns the read that is under way, or begins one; nil after stop.
+func (r *depthReader) join(ctx context.Context) *depthRead {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.current != nil || r.stopped {
+		return r.current
+	}
+	current := &depthRead{until: time.Now().Add(depthTimeout), done: make(chan struct{})}
+	r.current = current
+	go func() {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), readTimeout) // others may join
+		defer cancel()
+		current.depths = r.read(ctx)
+		r.mu.Lock()
+		r.current = nil
+		r.mu.Unlock()
+		close(current.done)
+	}()
+	return current
+}
+
+// stop waits for the read that is under way. None begins after it.
+func (r *depthReader) stop() {
+	r.mu.Lock()
+	r.stopped = true
+	current := r.current
+	r.mu.Unlock()
+	if current != nil {
+		<-current.done
 	}
 }
 

@@ -5,10 +5,14 @@ import (
 	"errors"
 	"maps"
 	"slices"
+	"sync"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/metric"
 	"go.opentelemetry.io/otel/metric/noop"
 	sdkmetric "go.opentelemetry.io/otel/sdk/metric"
 	"go.opentelemetry.io/otel/sdk/metric/metricdata"
@@ -173,6 +177,131 @@ func TestDepthsOfStoppedAreGone(t *testing.T) {
 	if got := collect(t, reader); len(got) != 0 {
 		t.Errorf("%v after it was stopped", got)
 	}
+}
+
+func TestMetricsSilent(t *testing.T) {
+	t.Parallel()
+	sdk, _ := meters()
+	type others struct{ noop.MeterProvider }
+	for name, tc := range map[string]struct {
+		mp   metric.MeterProvider
+		want bool
+	}{
+		"none": {nil, true}, "no-op": {noop.NewMeterProvider(), true}, "SDK": {sdk, false}, "another": {others{}, false},
+	} {
+		if got := NewProducerMetrics(tc.mp, Who{}).Silent(); got != tc.want {
+			t.Errorf("%s: %v", name, got)
+		}
+	}
+}
+
+// A read that heeds no context holds up nobody beyond the bound, and none joins it.
+func TestDepthsAreBounded(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		mp, reader := meters()
+		var reads atomic.Int32
+		free := make(chan struct{})
+		stop := ObserveDepths(mp, func(context.Context) []Depth {
+			reads.Add(1)
+			<-free
+			return []Depth{{Queue: "mail", Ready: 1}}
+		})
+		begin := time.Now()
+		if got := collect(t, reader); len(got) != 0 || time.Since(begin) != depthTimeout {
+			t.Errorf("%v after %v, want nothing after %v", got, time.Since(begin), depthTimeout)
+		}
+		begin = time.Now()
+		if got := collect(t, reader); len(got) != 0 || time.Since(begin) != 0 || reads.Load() != 1 {
+			t.Errorf("%v after %v of %d reads, want nothing at once while the first is under way", got, time.Since(begin), reads.Load())
+		}
+		stopped := make(chan struct{})
+		go func() {
+			defer close(stopped)
+			stop()
+		}()
+		synctest.Wait()
+		select {
+		case <-stopped:
+			t.Error("stop didn't wait for the read")
+		default:
+		}
+		close(free)
+		<-stopped
+		stop() // is of no consequence
+		if got := collect(t, reader); len(got) != 0 || reads.Load() != 1 {
+			t.Errorf("%v of %d reads after it was stopped", got, reads.Load())
+		}
+	})
+}
+
+// A read that heeds its context is in time with what it has by then.
+func TestDepthsOfAReadThatIsCutShort(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		mp, reader := meters()
+		t.Cleanup(ObserveDepths(mp, func(ctx context.Context) []Depth {
+			<-ctx.Done()
+			return []Depth{{Queue: "mail", Ready: 1}}
+		}))
+		begin := time.Now()
+		if got := collect(t, reader); len(got) != 2 || time.Since(begin) > depthTimeout {
+			t.Errorf("%v after %v, want the depth and the age", got, time.Since(begin))
+		}
+	})
+}
+
+// Two that collect at the same time share a read.
+func TestDepthsForTwoReaders(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		readers := []*sdkmetric.ManualReader{sdkmetric.NewManualReader(), sdkmetric.NewManualReader()}
+		mp := sdkmetric.NewMeterProvider(sdkmetric.WithReader(readers[0]), sdkmetric.WithReader(readers[1]))
+		var reads atomic.Int32
+		t.Cleanup(ObserveDepths(mp, func(context.Context) []Depth {
+			reads.Add(1)
+			<-time.After(time.Second)
+			return []Depth{{Queue: "mail", Ready: 1}}
+		}))
+		var both sync.WaitGroup
+		for _, reader := range readers {
+			both.Go(func() {
+				if got := collect(t, reader); len(got) != 2 {
+					t.Errorf("%v, want the depth and the age", got)
+				}
+			})
+		}
+		both.Wait()
+		if n := reads.Load(); n != 1 {
+			t.Errorf("%d reads, want 1", n)
+		}
+	})
+}
+
+// What came too late is not told later, and the next collection reads anew.
+func TestDepthsAfterALateRead(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		mp, reader := meters()
+		took := time.Hour
+		t.Cleanup(ObserveDepths(mp, func(context.Context) []Depth {
+			<-time.After(took)
+			return []Depth{{Queue: "mail", Ready: int64(took)}}
+		}))
+		if got := collect(t, reader); len(got) != 0 {
+			t.Errorf("%v from a read that takes an hour", got)
+		}
+		<-time.After(took)
+		synctest.Wait()
+		took = depthTimeout - 1
+		got := collect(t, reader)
+		if len(got) != 2 {
+			t.Fatalf("%v, want the depth and the age", got)
+		}
+		if sum, _ := total(t, got["signalbox.queue.depth"]); sum != float64(took) {
+			t.Errorf("the depth is %v, want that of the second read", sum)
+		}
+	})
 }
 
 // While there is no provider, and when the attributes are known, nothing is allocated.

@@ -78,7 +78,9 @@ func withBaggage(ctx context.Context, members []string) context.Context {
 // Extract returns ctx with the trace context that the headers carry, and none if they
 // carry none or a malformed one: whatever span ctx had is not the job's creator.
 func Extract(ctx context.Context, p propagation.TextMapPropagator, headers map[string]string) context.Context {
-	ctx = trace.ContextWithSpanContext(ctx, trace.SpanContext{})
+	if trace.SpanContextFromContext(ctx).IsValid() {
+		ctx = trace.ContextWithSpanContext(ctx, trace.SpanContext{})
+	}
 	if len(headers) == 0 {
 		return ctx
 	}

@@ -2,10 +2,8 @@ package telemetry
 
 import (
 	"context"
-	"fmt"
 	"time"
 
-	"go.opentelemetry.io/otel"
 	"go.opentelemetry.io/otel/attribute"
 	semconv "go.opentelemetry.io/otel/semconv/v1.43.0"
 	"go.opentelemetry.io/otel/trace"
@@ -19,21 +17,6 @@ const (
 )
 
 const nameTick = "tick"
-
-// unset is the global provider while the user has set none.
-var unset = func() trace.TracerProvider {
-	p := otel.GetTracerProvider()
-	if fmt.Sprintf("%T", p) != "*global.tracerProvider" {
-		return nil // it has been set before this package was initialised
-	}
-	return p
-}()
-
-// Off tells that there is nobody to make spans for: tp is nil and no global provider was set.
-// A hot path can then do without the cost of spans that go nowhere.
-func Off(tp trace.TracerProvider) bool {
-	return tp == nil && unset != nil && otel.GetTracerProvider() == unset
-}
 
 // SetSent corrects how many jobs a span of StartSend is about: more may have come since, or some
 // may not have been sent.

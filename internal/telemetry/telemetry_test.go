@@ -44,6 +44,22 @@ func wantAttributes(t *testing.T, span tracetest.SpanStub, want map[string]strin
 	}
 }
 
+// A provider of somebody else's that embeds the one that does nothing may do something.
+func TestSilent(t *testing.T) {
+	t.Parallel()
+	type tracers struct{ noop.TracerProvider }
+	for name, tc := range map[string]struct {
+		tp   trace.TracerProvider
+		want bool
+	}{
+		"none": {nil, true}, "no-op": {noop.NewTracerProvider(), true}, "SDK": {sdktrace.NewTracerProvider(), false}, "another": {tracers{}, false},
+	} {
+		if got := Silent(tc.tp); got != tc.want {
+			t.Errorf("%s: %v", name, got)
+		}
+	}
+}
+
 func TestEnqueueSpan(t *testing.T) {
 	t.Parallel()
 	m, exporter := messaging(Who{Address: "redis.example", Port: 6380})

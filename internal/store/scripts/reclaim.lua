@@ -7,9 +7,11 @@
 --       7 ready:high, 8 ready:normal, 9 ready:low, 10 ready:suspect, 11 spans
 -- ARGV: 1 session, 2 most jobs to take back in this call, 3 crashes at which a job is dead,
 --       4 bytes to append to the record of a job that is dead (its last error),
---       5 to 7 as in claim.lua, 8 '1' if the records and the spans are wanted
--- Reply: {'ok', left, reclaimed, dead, records, spans}: deliveries left to take back, ids and
---        ids; records and last marks of both, one after the other, or empty
+--       5 to 7 as in claim.lua, 8 most bytes of records to return of jobs that run again
+-- Reply: {'ok', left, now, reclaimed, dead, lost}: deliveries left to take back; the clock; ids of
+--        jobs that run again; id, record and last mark of each that is dead, one after the
+--        other (claim.lua gives no session two jobs that can die here); likewise of those that run
+--        again, without those whose records found no room in the bytes
 --        {'alive'}  the session was renewed; nothing was done
 -- Errors: those of Redis, before the first write.
 
@@ -42,15 +44,23 @@ redis.call('HDEL', KEYS[1], '')
 
 local lists = {['0'] = KEYS[7], ['1'] = KEYS[8], ['2'] = KEYS[9]}
 local limits = {tonumber(ARGV[5]), tonumber(ARGV[6]), tonumber(ARGV[7])}
-local reclaimed, dead = {}, {}
-local details = {} -- the record and the mark, by id
+local reclaimed, dead, lost = {}, {}, {}
+local room = tonumber(ARGV[8])
+
+local function tell(list, id, record, mark)
+  list[#list + 1] = id
+  list[#list + 1] = record
+  list[#list + 1] = mark
+end
+
 for i = 1, math.min(#held, tonumber(ARGV[2])) do
   local job = held[i]
   local record = redis.call('HGET', KEYS[3], job.id)
   redis.call('HDEL', KEYS[1], job.id)
   if record then
-    if ARGV[8] == '1' then
-      details[job.id] = {record, marked and redis.call('HGET', KEYS[11], job.id) or ''}
+    local mark = ''
+    if marked then
+      mark = redis.call('HGET', KEYS[11], job.id) or ''
     end
     local crashes = has_header(record) and string.byte(record, 3)
     if crashes then
@@ -65,11 +75,15 @@ for i = 1, math.min(#held, tonumber(ARGV[2])) do
       if marked then
         redis.call('HDEL', KEYS[11], job.id)
       end
-      dead[#dead + 1] = job.id
+      tell(dead, job.id, record, mark)
     else
       local list = crashes and crashes >= 2 and KEYS[10] or lists[string.sub(record, 2, 2)] or KEYS[8]
       redis.call('LPUSH', list, job.id)
       reclaimed[#reclaimed + 1] = job.id
+      if #record <= room then
+        room = room - #record
+        tell(lost, job.id, record, mark)
+      end
     end
   end
 end
@@ -81,12 +95,4 @@ end
 if #reclaimed > 0 then
   wake_one(KEYS[4])
 end
-local records, spans = {}, {}
-for _, ids in ipairs({reclaimed, dead}) do
-  for _, id in ipairs(ids) do
-    if details[id] then
-      records[#records + 1], spans[#spans + 1] = details[id][1], details[id][2]
-    end
-  end
-end
-return {'ok', left, reclaimed, dead, records, spans}
+return {'ok', left, now, reclaimed, dead, lost}

@@ -1,0 +1,113 @@
+package middleware_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/metric"
+	sdkmetric "go.opentelemetry.io/otel/sdk/metric"
+	sdktrace "go.opentelemetry.io/otel/sdk/trace"
+	"go.opentelemetry.io/otel/trace"
+
+	"github.com/signalbox-go/signalbox"
+	"github.com/signalbox-go/signalbox/internal/telemetry"
+	"github.com/signalbox-go/signalbox/middleware"
+)
+
+// nowhere is an exporter that takes spans and does nothing.
+type nowhere struct{}
+
+func (nowhere) ExportSpans(context.Context, []sdktrace.ReadOnlySpan) error { return nil }
+func (nowhere) Shutdown(context.Context) error                             { return nil }
+
+// What tracing and measuring one delivery costs: with our middleware as a worker runs it, and the
+// SDK's part of that alone, which makes as many spans with as many attributes and records as
+// many measurements. The difference is ours.
+func BenchmarkTraced(b *testing.B) {
+	b.Run("delivery", func(b *testing.B) {
+		underSDK(b, func(tp trace.TracerProvider, mp metric.MeterProvider) func() {
+			job := &signalbox.Job{
+				ID: "01J0000000000000000000000", Kind: "bench", Queue: "default", Attempt: 1, MaxAttempts: 25, Token: 7,
+				EnqueuedAt: time.Now(), ScheduledAt: time.Now(), ClaimedAt: time.Now(),
+			}
+			handler := signalbox.HandlerFunc(func(ctx context.Context, _ *signalbox.Job) error {
+				_, end := telemetry.DeliveryFrom(ctx).Handle(ctx) // by the worker, around the handler
+				end(nil)
+				return nil
+			})
+			chain := signalbox.Chain(
+				middleware.Trace(middleware.WithTracerProvider(tp), middleware.WithClient("127.0.0.1", 6379, "bench:1:1")),
+				middleware.Metrics(middleware.WithMeterProvider(mp), middleware.WithServer("127.0.0.1", 6379)))(handler)
+			return func() {
+				d := &telemetry.Delivery{}
+				if err := chain.Handle(telemetry.ContextWithDelivery(context.Background(), d), job); err != nil {
+					b.Error(err)
+				}
+				d.Settling(telemetry.SettleCompleted, time.Time{})
+				d.Settled(telemetry.Settled{How: telemetry.SettleCompleted})
+			}
+		})
+	})
+	b.Run("SDK alone", func(b *testing.B) {
+		underSDK(b, func(tp trace.TracerProvider, mp metric.MeterProvider) func() {
+			tracer, spans := tp.Tracer("bench"), attributesOf(11)
+			count, measure := instruments(b, mp.Meter("bench"))
+			return func() {
+				ctx, process := tracer.Start(context.Background(), "process default", trace.WithAttributes(spans...))
+				_, handle := tracer.Start(ctx, "handle bench", trace.WithAttributes(spans...))
+				handle.End()
+				_, ack := tracer.Start(ctx, "ack default", trace.WithAttributes(spans...))
+				ack.End()
+				process.End()
+				for range 4 {
+					count(ctx)
+				}
+				for range 3 {
+					measure(ctx)
+				}
+			}
+		})
+	})
+}
+
+// underSDK runs what it gets from prepare on all processors, with providers of the SDK.
+func underSDK(b *testing.B, prepare func(trace.TracerProvider, metric.MeterProvider) func()) {
+	tp := sdktrace.NewTracerProvider(sdktrace.WithBatcher(nowhere{}, sdktrace.WithBlocking()))
+	mp := sdkmetric.NewMeterProvider(sdkmetric.WithReader(sdkmetric.NewManualReader()))
+	once := prepare(tp, mp)
+	b.ReportAllocs()
+	b.RunParallel(func(pb *testing.PB) {
+		for pb.Next() {
+			once()
+		}
+	})
+	b.StopTimer()
+	if err := tp.Shutdown(context.Background()); err != nil {
+		b.Error(err)
+	}
+}
+
+// instruments are a counter and a histogram with seven attributes.
+func instruments(b *testing.B, m metric.Meter) (count, measure func(context.Context)) {
+	counter, err := m.Int64Counter("count")
+	if err != nil {
+		b.Fatal(err)
+	}
+	histogram, err := m.Float64Histogram("duration")
+	if err != nil {
+		b.Fatal(err)
+	}
+	set := metric.WithAttributeSet(attribute.NewSet(attributesOf(7)...))
+	adds, records := []metric.AddOption{set}, []metric.RecordOption{set}
+	return func(ctx context.Context) { counter.Add(ctx, 1, adds...) }, func(ctx context.Context) { histogram.Record(ctx, 0.001, records...) }
+}
+
+func attributesOf(n int) []attribute.KeyValue {
+	all := make([]attribute.KeyValue, n)
+	for i := range all {
+		all[i] = attribute.String("messaging.attribute."+string(rune('a'+i)), "some value")
+	}
+	return all
+}

@@ -1,0 +1,272 @@
+package scheduler
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/signalbox-go/signalbox/internal/redistest"
+)
+
+func TestEnqueueConcurrently(t *testing.T) {
+	t.Parallel()
+	s, q := setup(t)
+	other := checked(t, redistest.Start(t).Client())
+	const goroutines, each = 16, 150
+	var ids sync.Map
+	var wg sync.WaitGroup
+	for g := range goroutines {
+		wg.Go(func() {
+			queue := []string{q.Name(), other.Name()}[g%2]
+			for i := range each {
+				res, err := s.Enqueue(context.Background(), note{g*each + i}, Queue(queue))
+				if err != nil || !res.New {
+					t.Error(res, err)
+				}
+				ids.Store(res.ID, fmt.Sprintf(`{"N":%d}`, g*each+i))
+			}
+		})
+	}
+	wg.Wait()
+	jobs := append(claimAll(t, q), claimAll(t, other)...)
+	if len(jobs) != goroutines*each {
+		t.Errorf("%d jobs, want %d", len(jobs), goroutines*each)
+	}
+	for _, j := range jobs {
+		if payload, ok := ids.LoadAndDelete(j.ID); !ok || payload != string(j.Payload) {
+			t.Errorf("job %s: payload %s, want %v", j.ID, j.Payload, payload)
+		}
+	}
+}
+
+func TestLostReply(t *testing.T) {
+	t.Parallel()
+	for name, change := range map[string]func(*redis.UniversalOptions){"client repeats": nil, "we repeat": noRetries} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s, q, p := proxied(t, change)
+			for k := 1; k <= 3; k++ {
+				cut := p.CutReply(calls, k)
+				for i := range 3 {
+					res, err := s.Enqueue(context.Background(), note{i}, Queue(q.Name()))
+					if err != nil || !res.New {
+						t.Errorf("cut %d, job %d: %+v, %v", k, i, res, err)
+					}
+				}
+				<-cut
+				if n := len(claimAll(t, q)); n != 3 {
+					t.Errorf("cut %d: %d jobs", k, n)
+				}
+				cut = p.CutReply(calls, k)
+				results, err := s.EnqueueMany(context.Background(), many(2500), Queue(q.Name()))
+				if err != nil || len(results) != 2500 || !results[0].New || !results[2499].New {
+					t.Errorf("cut %d: %v", k, err)
+				}
+				<-cut
+				if n := len(claimAll(t, q)); n != 2500 {
+					t.Errorf("cut %d: %d jobs", k, n)
+				}
+			}
+		})
+	}
+}
+
+func TestContextEnded(t *testing.T) {
+	t.Parallel()
+	s, q, p := proxied(t, nil)
+	gone := errors.New("gone")
+	ctx, cancel := context.WithCancelCause(context.Background())
+	cancel(gone)
+	res, err := s.Enqueue(ctx, note{}, Queue(q.Name()))
+	if !errors.Is(err, context.Canceled) || !errors.Is(err, gone) || errors.Is(err, ErrUncertain) || res.New {
+		t.Error(res, err)
+	}
+	if results, err := s.EnqueueMany(ctx, many(3), Queue(q.Name())); !errors.Is(err, context.Canceled) || results[2].Err == nil {
+		t.Error(results, err)
+	}
+
+	type outcome struct {
+		res Result
+		err error
+	}
+	start := func(ctx context.Context) chan outcome {
+		c := make(chan outcome, 1)
+		go func() {
+			res, err := s.Enqueue(ctx, note{}, Queue(q.Name()))
+			c <- outcome{res, err}
+		}()
+		return c
+	}
+	c := s.lanes(q.Name())
+	inFlight := func(n int) func() bool {
+		return func() bool {
+			c.mu.Lock()
+			defer c.mu.Unlock()
+			return c.opened-len(c.idle) == n && c.first == nil
+		}
+	}
+	redistest.Eventually(t, inFlight(0), "all lanes are idle")
+
+	// A lane is caught in a call, and two jobs wait for the next one.
+	p.Pause()
+	ctx, cancel = context.WithCancelCause(context.Background())
+	first := start(ctx)
+	redistest.Eventually(t, inFlight(1), "one lane is busy")
+	second := start(context.Background())
+	redistest.Eventually(t, func() bool { return c.waiting.Load() == 1 }, "a job waits")
+	third := start(ctx)
+	redistest.Eventually(t, func() bool { return c.waiting.Load() == 2 }, "another job waits")
+	cancel(nil)
+	got := <-first
+	if !errors.Is(got.err, ErrUncertain) || !errors.Is(got.err, context.Canceled) || !strings.Contains(got.err.Error(), got.res.ID) || got.res.ID == "" {
+		t.Errorf("in flight: %+v", got)
+	}
+	if got := <-third; errors.Is(got.err, ErrUncertain) || !errors.Is(got.err, context.Canceled) {
+		t.Errorf("waiting: %+v", got)
+	}
+	p.Resume()
+	if got := <-second; got.err != nil {
+		t.Errorf("patient: %+v", got)
+	}
+	res, err = s.Enqueue(context.Background(), note{}, Queue(q.Name()), ID(got.res.ID))
+	if err != nil {
+		t.Error(err)
+	}
+	if n := len(claimAll(t, q)); n != 2 {
+		t.Errorf("%d jobs, want that of the cancelled call and the other", n)
+	}
+}
+
+func TestRedisComesBack(t *testing.T) {
+	t.Parallel()
+	s, q, p := proxied(t, noRetries)
+	p.Refuse(true)
+	p.Sever()
+	var done atomic.Bool
+	result := make(chan error, 1)
+	go func() {
+		_, err := s.Enqueue(context.Background(), note{}, Queue(q.Name()))
+		done.Store(true)
+		result <- err
+	}()
+	c := s.lanes(q.Name())
+	redistest.Eventually(t, func() bool {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		return c.opened > len(c.idle) && c.first == nil
+	}, "a call is being made")
+	if done.Load() {
+		t.Error("it ended without Redis")
+	}
+	p.Refuse(false)
+	if err := <-result; err != nil {
+		t.Error(err)
+	}
+	if n := len(claimAll(t, q)); n != 1 {
+		t.Errorf("%d jobs", n)
+	}
+}
+
+// A caller whose context ends first is told what was wrong with Redis.
+func TestContextEndsWithoutRedis(t *testing.T) {
+	t.Parallel()
+	s, q, p := proxied(t, noRetries)
+	p.Refuse(true)
+	p.Sever()
+	ctx, cancel := context.WithCancel(context.Background())
+	c := s.lanes(q.Name())
+	ended := make(chan error, 1)
+	go func() {
+		_, err := s.Enqueue(ctx, note{}, Queue(q.Name()))
+		ended <- err
+	}()
+	redistest.Eventually(t, func() bool {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		return c.failed != nil
+	}, "a call fails")
+	cancel()
+	var dial *net.OpError
+	if err := <-ended; !errors.Is(err, ErrUncertain) || !errors.Is(err, context.Canceled) || !errors.As(err, &dial) && !errors.Is(err, io.EOF) {
+		t.Errorf("got %v", err)
+	}
+	p.Refuse(false)
+}
+
+// A call that hangs doesn't hold up the others.
+func TestSecondCallJoinsASlowOne(t *testing.T) {
+	t.Parallel()
+	s, q, p := proxied(t, noRetries)
+	if _, err := s.Enqueue(context.Background(), note{}, Queue(q.Name())); err != nil {
+		t.Fatal(err)
+	}
+	c := s.lanes(q.Name())
+	busy := func() int {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		return c.opened - len(c.idle)
+	}
+	redistest.Eventually(t, func() bool { return busy() == 0 }, "the lane is idle")
+	p.Pause()
+	var callers sync.WaitGroup
+	enqueue := func() {
+		callers.Go(func() {
+			if _, err := s.Enqueue(context.Background(), note{}, Queue(q.Name())); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	enqueue()
+	redistest.Eventually(t, func() bool { return busy() == 1 }, "a call hangs")
+	redistest.Eventually(t, func() bool {
+		enqueue()
+		return busy() == 2
+	}, "another call is made")
+	p.Resume()
+	callers.Wait()
+}
+
+func TestRedisStaysAway(t *testing.T) {
+	t.Parallel()
+	if testing.Short() {
+		t.Skip("waits for our patience to end")
+	}
+	s, q, p := proxied(t, noRetries)
+	p.Refuse(true)
+	p.Sever()
+	start := time.Now()
+	res, err := s.Enqueue(context.Background(), note{}, Queue(q.Name()))
+	if !errors.Is(err, ErrUncertain) || res.ID == "" || !strings.Contains(err.Error(), "10s") {
+		t.Error(res, err)
+	}
+	if d := time.Since(start); d > patience+2*time.Second {
+		t.Errorf("it took %v", d)
+	}
+	results, err := s.EnqueueMany(context.Background(), many(6000), Queue(q.Name()))
+	if !errors.Is(err, ErrUncertain) || !errors.Is(results[0].Err, ErrUncertain) {
+		t.Error(err)
+	}
+	if last := results[5999].Err; last == nil || errors.Is(last, ErrUncertain) {
+		t.Errorf("the last chunk: %v", last)
+	}
+}
+
+func TestQueuesAreBounded(t *testing.T) {
+	t.Parallel()
+	s := offline(t)
+	for i := range maxQueues + 10 {
+		s.lanes(fmt.Sprint("q", i))
+	}
+	if n := len(s.queues); n != maxQueues {
+		t.Errorf("lanes of %d queues are kept", n)
+	}
+}

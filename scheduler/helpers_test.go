@@ -1,0 +1,107 @@
+package scheduler
+
+import (
+	"context"
+	"log/slog"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/signalbox-go/signalbox"
+	"github.com/signalbox-go/signalbox/internal/redistest"
+	"github.com/signalbox-go/signalbox/internal/store"
+)
+
+type note struct{ N int }
+
+func (note) Kind() string { return "note" }
+
+func newScheduler(t testing.TB, rdb redis.UniversalClient) *Scheduler {
+	t.Helper()
+	s, err := New(rdb, Config{Logger: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// setup returns a scheduler on the shared server and a queue of the test's own, which is
+// checked when the test ends.
+func setup(t testing.TB) (*Scheduler, *store.Queue) {
+	t.Helper()
+	rdb := redistest.Start(t).Client()
+	return newScheduler(t, rdb), checked(t, rdb)
+}
+
+func checked(t testing.TB, rdb redis.UniversalClient) *store.Queue {
+	t.Helper()
+	q := store.New(rdb, redistest.Name(t))
+	t.Cleanup(func() {
+		if err := q.Check(context.Background()); err != nil {
+			t.Error(err)
+		}
+	})
+	return q
+}
+
+// claimAll claims and completes the jobs that are ready.
+func claimAll(t testing.TB, q *store.Queue) []*signalbox.Job {
+	t.Helper()
+	ctx := context.Background()
+	session := store.NewID()
+	if alive, _, err := q.Open(ctx, session, time.Minute); !alive || err != nil {
+		t.Fatal(alive, err)
+	}
+	lane := q.NewLane()
+	var jobs []*signalbox.Job
+	var done []store.Settlement
+	for {
+		lane.Next()
+		reply, err := q.Claim(ctx, lane, &store.ClaimRequest{Session: session, Settle: done, Want: 500})
+		if err != nil {
+			t.Fatal(err)
+		}
+		done = nil
+		for _, d := range reply.Deliveries {
+			if d.Err != nil {
+				t.Fatal(d.Err)
+			}
+			jobs = append(jobs, d.Job)
+			done = append(done, store.Settlement{ID: d.Job.ID, Token: d.Job.Token, Outcome: store.Completed})
+		}
+		if len(done) == 0 {
+			break
+		}
+	}
+	if _, err := q.Close(ctx, session, lane); err != nil {
+		t.Fatal(err)
+	}
+	return jobs
+}
+
+// calls matches the script calls, which are all that a scheduler makes.
+func calls(cmd []string) bool { return cmd[0] == "evalsha" || cmd[0] == "EVALSHA" }
+
+func proxied(t testing.TB, change func(*redis.UniversalOptions)) (*Scheduler, *store.Queue, *redistest.Proxy) {
+	t.Helper()
+	srv := redistest.Start(t)
+	p := redistest.NewProxy(t, srv.Addr())
+	q := checked(t, srv.Client())
+	s := newScheduler(t, p.ClientWith(change))
+	if _, err := s.Enqueue(context.Background(), note{}, Queue(q.Name())); err != nil { // loads the script
+		t.Fatal(err)
+	}
+	claimAll(t, q)
+	return s, q, p
+}
+
+func noRetries(o *redis.UniversalOptions) { o.MaxRetries = -1 }
+
+func many(n int) []Item {
+	items := make([]Item, n)
+	for i := range items {
+		items[i].Args = note{i}
+	}
+	return items
+}

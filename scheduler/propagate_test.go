@@ -1,0 +1,154 @@
+package scheduler
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+
+	"go.opentelemetry.io/otel/baggage"
+	"go.opentelemetry.io/otel/propagation"
+	"go.opentelemetry.io/otel/trace"
+	"go.opentelemetry.io/otel/trace/noop"
+
+	"github.com/signalbox-go/signalbox"
+	"github.com/signalbox-go/signalbox/internal/redistest"
+)
+
+func TestModes(t *testing.T) {
+	t.Parallel()
+	for mode, want := range map[signalbox.TraceMode]struct{ single, bulk string }{
+		signalbox.TraceAuto:   {"", "link"},
+		signalbox.TraceParent: {"parent", "link"},
+		signalbox.TraceLink:   {"link", "link"},
+		signalbox.TraceNone:   {"none", "none"},
+	} {
+		t.Run(mode.String(), func(t *testing.T) {
+			t.Parallel()
+			ctx, s, q, _ := tracedSetup(t, nil)
+			opts := []Option{Queue(q.Name()), TraceMode(mode)}
+			_, err1 := s.Enqueue(ctx, note{}, opts...)
+			_, err2 := s.EnqueueMany(ctx, many(1), opts...)
+			_, err3 := s.EnqueueMany(ctx, []Item{{Args: note{}, Options: []Option{TraceMode(mode)}}}, Queue(q.Name()), TraceMode(signalbox.TraceNone))
+			if err := errors.Join(err1, err2, err3); err != nil {
+				t.Fatal(err)
+			}
+			for i, j := range claimAll(t, q) {
+				expect := want.bulk
+				if i == 0 {
+					expect = want.single
+				}
+				got, there := j.Headers[modeHeader]
+				if got != expect || there != (expect != "") || j.Headers["traceparent"] == "" {
+					t.Errorf("job %d: headers %v, want mode %q", i, j.Headers, expect)
+				}
+			}
+		})
+	}
+}
+
+// A mode says something of a trace context; without one it is not there.
+func TestNoModeWithoutATrace(t *testing.T) {
+	t.Parallel()
+	for name, change := range map[string]func(*Config){
+		"no provider":   func(c *Config) { c.TracerProvider = nil },
+		"no-op":         func(c *Config) { c.TracerProvider = noop.NewTracerProvider() },
+		"no propagator": func(c *Config) { c.Propagator = nil },
+		"baggage alone": func(c *Config) { c.Propagator = propagation.Baggage{} },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			ctx, s, q, spans := tracedSetup(t, change)
+			opts := []Option{Queue(q.Name()), TraceMode(signalbox.TraceLink)}
+			if _, err := s.Enqueue(ctx, note{}, opts...); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := s.EnqueueMany(ctx, many(3), opts...); err != nil {
+				t.Fatal(err)
+			}
+			for _, j := range claimAll(t, q) {
+				if len(j.Headers) != 0 {
+					t.Errorf("headers %v", j.Headers)
+				}
+			}
+			if name == "no provider" || name == "no-op" {
+				same(t, "spans", len(spans.Started()), 0)
+			}
+		})
+	}
+}
+
+func withBaggage(t *testing.T, ctx context.Context, members map[string]string) context.Context {
+	t.Helper()
+	var b baggage.Baggage
+	for name, value := range members {
+		m, err := baggage.NewMemberRaw(name, value)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if b, err = b.SetMember(m); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return baggage.ContextWithBaggage(ctx, b)
+}
+
+func TestBaggage(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		allowed []string
+		want    string
+	}{
+		"none":      {nil, ""},
+		"one":       {[]string{"tenant"}, "tenant=acme"},
+		"one large": {[]string{"large", "tenant"}, "tenant=acme"},
+		"not there": {[]string{"nobody"}, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			ctx, s, q, _ := tracedSetup(t, func(c *Config) { c.Baggage = tc.allowed })
+			ctx = withBaggage(t, ctx, map[string]string{"tenant": "acme", "user": "ann", "large": strings.Repeat("x", 64<<10)})
+			if _, err := s.Enqueue(ctx, note{}, Queue(q.Name())); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := s.EnqueueMany(ctx, many(2), Queue(q.Name())); err != nil {
+				t.Fatal(err)
+			}
+			for _, j := range claimAll(t, q) {
+				if got, there := j.Headers["baggage"]; got != tc.want || there != (tc.want != "") || j.Headers["traceparent"] == "" {
+					t.Errorf("baggage %q, want %q", got, tc.want)
+				}
+			}
+		})
+	}
+}
+
+func TestWrongBaggage(t *testing.T) {
+	t.Parallel()
+	rdb := redistest.Start(t).Client()
+	for _, name := range []string{"", "a b", "a=b", "\xff"} {
+		if _, err := New(rdb, Config{Baggage: []string{"tenant", name}}); !errors.Is(err, signalbox.ErrInvalid) || !strings.Contains(err.Error(), "Baggage") {
+			t.Errorf("%q: %v", name, err)
+		}
+	}
+}
+
+// upper is a propagator of the user's own.
+type upper struct{ propagation.TraceContext }
+
+func (upper) Inject(ctx context.Context, c propagation.TextMapCarrier) {
+	c.Set("x-span", trace.SpanContextFromContext(ctx).SpanID().String())
+	c.Set("x-baggage", strings.ToUpper(baggage.FromContext(ctx).String()))
+}
+
+func TestOwnPropagator(t *testing.T) {
+	t.Parallel()
+	ctx, s, q, spans := tracedSetup(t, func(c *Config) { c.Propagator, c.Baggage = upper{}, []string{"tenant"} })
+	ctx = withBaggage(t, ctx, map[string]string{"tenant": "acme", "user": "ann"})
+	if _, err := s.Enqueue(ctx, note{}, Queue(q.Name()), TraceMode(signalbox.TraceParent)); err != nil {
+		t.Fatal(err)
+	}
+	sameMap(t, "headers", claimAll(t, q)[0].Headers, map[string]string{
+		"x-span": spans.Ended()[0].SpanContext().SpanID().String(), "x-baggage": "TENANT=ACME", modeHeader: "parent",
+	})
+}

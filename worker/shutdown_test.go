@@ -1,0 +1,131 @@
+package worker_test
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"strings"
+	"testing"
+
+	"github.com/redis/go-redis/v9"
+	sdktrace "go.opentelemetry.io/otel/sdk/trace"
+	"go.opentelemetry.io/otel/trace"
+
+	"github.com/signalbox-go/signalbox"
+	"github.com/signalbox-go/signalbox/internal/redistest"
+	"github.com/signalbox-go/signalbox/internal/store"
+	"github.com/signalbox-go/signalbox/internal/telemetry"
+	"github.com/signalbox-go/signalbox/middleware"
+	"github.com/signalbox-go/signalbox/worker"
+)
+
+// A keeper is a hook that keeps replies which name a job.
+type keeper struct {
+	id   string
+	free <-chan struct{}
+}
+
+func (k *keeper) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		err := next(ctx, cmd)
+		if c, ok := cmd.(*redis.Cmd); ok && strings.Contains(fmt.Sprint(c.Val()), k.id) {
+			<-k.free
+		}
+		return err
+	}
+}
+
+func (*keeper) DialHook(next redis.DialHook) redis.DialHook {
+	return func(ctx context.Context, network, addr string) (net.Conn, error) { return next(ctx, network, addr) }
+}
+
+func (*keeper) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return next
+}
+
+// shutdowns is how many events of a shutdown a span has by now.
+func shutdowns(events []sdktrace.Event) (n int) {
+	for _, e := range events {
+		if e.Name == telemetry.EventShutdown {
+			n++
+		}
+	}
+	return n
+}
+
+// What a call brings that was under way when the worker was asked to stop runs, and its
+// span says that the worker was: while the handler runs, or afterwards if it was quick.
+func TestTraceOfADeliveryIntoADrain(t *testing.T) {
+	t.Parallel()
+	for name, quick := range map[string]bool{"that runs on": false, "that is over at once": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := newTracedRig(t)
+			free, bring := r.gate()
+			release, end := r.gate()
+			rdb := redistest.Start(t).Client()
+			rdb.AddHook(&keeper{id: "late", free: free})
+			cfg := r.config(2)
+			cfg.SessionTTL = r.patient(2).SessionTTL
+			w := r.workerOn(rdb, cfg)
+			began := make(chan sdktrace.ReadOnlySpan, 2)
+			w.Use(func(next signalbox.Handler) signalbox.Handler {
+				return signalbox.HandlerFunc(func(ctx context.Context, job *signalbox.Job) error {
+					process, _ := trace.SpanFromContext(ctx).(sdktrace.ReadOnlySpan)
+					began <- process
+					return next.Handle(ctx, job)
+				})
+			})
+			worker.Handle(w, func(_ context.Context, job *signalbox.Job, _ task) error {
+				if job.ID == "early" || !quick {
+					<-release
+				}
+				return nil
+			})
+			r.addOne(signalbox.Job{ID: "early"})
+			run := r.start(w)
+			early := get(t, began, "the first job runs")
+			r.addOne(signalbox.Job{ID: "late"})
+			r.until("the second is claimed", func(c store.Counts) bool { return c.Running == 2 })
+			run.cancel()
+			redistest.Eventually(t, func() bool { return shutdowns(early.Events()) == 1 }, "the first hears of the shutdown")
+			bring()
+			late := get(t, began, "the second job runs")
+			if !quick {
+				redistest.Eventually(t, func() bool { return shutdowns(late.Events()) == 1 }, "the second hears of the shutdown while it runs")
+			}
+			end()
+			run.stop()
+			for _, process := range r.n("process", 2) {
+				if n := shutdowns(process.Events); n != 1 {
+					t.Errorf("%s has %d such events, want 1: %v", value(process, "messaging.message.id").AsString(), n, process.Events)
+				}
+			}
+		})
+	}
+}
+
+// A delivery whose span begins after the worker was asked to stop says so too.
+func TestTraceThatBeginsInADrain(t *testing.T) {
+	t.Parallel()
+	r := newTracedRig(t)
+	cfg := r.rig.patient(1)
+	cfg.DrainTimeout = -1
+	w := r.workerWith(cfg)
+	entered := make(chan struct{})
+	w.Use(func(next signalbox.Handler) signalbox.Handler {
+		return signalbox.HandlerFunc(func(ctx context.Context, job *signalbox.Job) error {
+			close(entered)
+			<-ctx.Done()
+			return next.Handle(ctx, job)
+		})
+	}, middleware.Trace(middleware.WithTracerProvider(r.tp)))
+	worker.Handle(w, func(context.Context, *signalbox.Job, task) error { return nil })
+	r.addOne(signalbox.Job{})
+	run := r.start(w)
+	get(t, entered, "the job is there")
+	run.stop()
+	if process := r.n("process", 1)[0]; shutdowns(process.Events) != 1 {
+		t.Errorf("events %v", process.Events)
+	}
+}
