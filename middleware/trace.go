@@ -87,15 +87,16 @@ type tracer struct {
 }
 
 func (t *tracer) handle(ctx context.Context, job *signalbox.Job) error {
+	silent := telemetry.Silent(t.provider)
+	if silent && len(job.Headers) == 0 {
+		return t.next.Handle(ctx, job)
+	}
 	delivery := telemetry.DeliveryFrom(ctx)
 	if delivery.Traced() {
 		return t.next.Handle(ctx, job)
 	}
-	if telemetry.Silent(t.provider) {
-		if len(job.Headers) > 0 { // the handler may still pass the trace context on
-			ctx = telemetry.Extract(ctx, telemetry.Propagator(t.propagator), job.Headers)
-		}
-		return t.next.Handle(ctx, job)
+	if silent { // the handler may still pass the trace context on
+		return t.next.Handle(telemetry.Extract(ctx, telemetry.Propagator(t.propagator), job.Headers), job)
 	}
 	ctx, links := telemetry.Creator(ctx, telemetry.Propagator(t.propagator), job.Headers,
 		t.mode.String(), job.ClaimedAt.Sub(job.EnqueuedAt) <= t.parentFor)
