@@ -295,11 +295,11 @@ var rows = []row{
 	},
 	{
 		name: "lock acquire", spans: acquired(0), count: 1, kind: "INTERNAL", parent: below("process Q"),
-		attrs: attributes{attrLockOutcome: is("acquired"), attrLockWait: atLeast(0), attrToken: atLeast(1)},
+		attrs: attributes{attrSystem: is("signalbox"), attrLockOutcome: is("acquired"), attrLockWait: atLeast(0), attrToken: atLeast(1)},
 	},
 	{
 		name: "lock acquire that waits", spans: acquired(1), count: 1, kind: "INTERNAL", parent: below("process Q"),
-		attrs: attributes{attrLockOutcome: is("acquired"), attrLockWait: atLeast(buildTime.Milliseconds() / 2), attrToken: atLeast(2)},
+		attrs: attributes{attrSystem: is("signalbox"), attrLockOutcome: is("acquired"), attrLockWait: atLeast(buildTime.Milliseconds() / 2), attrToken: atLeast(2)},
 	},
 	{
 		name: "handle", spans: inJob("handle order.confirm", "orders", 0), count: 1, kind: "INTERNAL", parent: below("process Q"),

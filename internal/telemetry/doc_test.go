@@ -103,10 +103,13 @@ var inBraces = regexp.MustCompile(` \{\w+\}`)
 
 func short(name string) string { return inBraces.ReplaceAllString(name, "") }
 
-// on is the spans that a cell names: some, or all but some.
+// on is the spans that a cell names: some, all, or all but some.
 func on(t *testing.T, doc, cell string) []string {
 	t.Helper()
 	all := spanNames(t, doc)
+	if cell == "all" {
+		return all
+	}
 	rest, allBut := strings.CutPrefix(cell, "all but ")
 	named := list(rest)
 	for _, name := range named {

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"go.opentelemetry.io/otel/attribute"
+	semconv "go.opentelemetry.io/otel/semconv/v1.43.0"
 	"go.opentelemetry.io/otel/trace"
 )
 
@@ -37,7 +38,8 @@ func StartAcquire(ctx context.Context) (context.Context, Acquire) {
 	if !parent.IsRecording() {
 		return ctx, Acquire{}
 	}
-	ctx, span := Tracer(parent.TracerProvider()).Start(ctx, nameAcquire, trace.WithSpanKind(trace.SpanKindInternal))
+	ctx, span := Tracer(parent.TracerProvider()).Start(ctx, nameAcquire,
+		trace.WithSpanKind(trace.SpanKindInternal), trace.WithAttributes(semconv.MessagingSystemKey.String(System)))
 	return ctx, Acquire{span: span, start: time.Now()}
 }
 
