@@ -58,7 +58,7 @@ func (r *Redis) Inspect(ctx context.Context, key string) (Info, error) {
 	info := Info{Key: key}
 	reply, err := r.caller.call(ctx, callTimeout, inspectScript, []string{key, places[0].fence}, nil, nil)
 	if isWrongType(err) || redis.HasErrorPrefix(err, "BADRECORD") {
-		err = fmt.Errorf("%w: the key, or its record %q, holds something else: %w", ErrInvalid, places[0].fence, err)
+		err = fmt.Errorf("%w: the key, or its record, which ends in %q, holds something else: %w", ErrInvalid, fenceSuffix, err)
 	}
 	if err == nil {
 		err = parseInfo(reply, &info)

@@ -244,7 +244,7 @@ func (r *Redis) try(ctx context.Context, l *redisLock, start Instant, value, cha
 	switch {
 	case err == nil:
 	case isWrongType(err) || redis.HasErrorPrefix(err, "BADRECORD"):
-		return refusal{}, fmt.Errorf("%w: the key, or its record %q, holds something else: %w", ErrInvalid, l.places[0].fence, err)
+		return refusal{}, fmt.Errorf("%w: the key, or its record, which ends in %q, holds something else: %w", ErrInvalid, fenceSuffix, err)
 	case redis.HasErrorPrefix(err, "CROSSSLOT"):
 		return refusal{}, fmt.Errorf("%w: in a Redis Cluster the keys need the same hash tag: %w", ErrInvalid, err)
 	default:

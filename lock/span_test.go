@@ -2,8 +2,11 @@ package lock
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 	"go.opentelemetry.io/otel/attribute"
@@ -12,6 +15,7 @@ import (
 	"go.opentelemetry.io/otel/sdk/trace/tracetest"
 	"go.opentelemetry.io/otel/trace"
 
+	"github.com/signalbox-go/signalbox/internal/redistest"
 	"github.com/signalbox-go/signalbox/internal/telemetry"
 )
 
@@ -64,5 +68,66 @@ func TestAcquireSpan(t *testing.T) {
 			l.(*redisLock).validity.End(nil)
 		}
 		_ = tp.Shutdown(context.Background())
+	}
+}
+
+// The errors name the key for the caller. The span of the asking has it nowhere.
+func TestAcquireSpanHasNoKey(t *testing.T) {
+	t.Parallel()
+	rdb := redistest.Start(t).Client()
+	over, cancel := context.WithCancel(t.Context())
+	cancel()
+	nodes := make([]*redis.Options, 3)
+	for i := range nodes {
+		nodes[i] = &redis.Options{Addr: fmt.Sprintf("127.0.0.1:%d", i+1)} // where nobody listens
+	}
+	redlock, err := NewRedlock(nodes, RedlockConfig{TTL: time.Second})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := redlock.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	secret := redistest.Name(t)
+	const down = "the lock service failed"
+	for name, c := range map[string]struct {
+		ctx    context.Context
+		locker Locker
+		spoil  func(key string)
+		status string
+		typ    string // is part of error.type
+	}{
+		"another type": {t.Context(), New(rdb), func(key string) { rdb.HSet(t.Context(), key, "field", "value") }, down, "fmt.wrapErrors"},
+		"no record":    {t.Context(), New(rdb), func(key string) { rdb.Set(t.Context(), fence(t, key), "nothing", time.Minute) }, down, "fmt.wrapErrors"},
+		"its own words": {t.Context(), New(fakeRedis{run: func(*redis.Script, []any) (any, error) {
+			return nil, errors.New("ERR of " + secret)
+		}}), nil, down, "errors.errorString"},
+		"it is over": {over, New(rdb), nil, "the context ended before the lock service answered", "errors.errorString"},
+		"no nodes":   {t.Context(), redlock, nil, down, "lock.QuorumError"},
+	} {
+		key := secret + "-" + strings.ReplaceAll(name, " ", "-")
+		if c.spoil != nil {
+			c.spoil(key)
+		}
+		exporter := tracetest.NewInMemoryExporter()
+		tp := sdktrace.NewTracerProvider(sdktrace.WithSyncer(exporter))
+		ctx, parent := tp.Tracer("test").Start(c.ctx, "parent")
+		if _, err := c.locker.TryAcquire(ctx, key); err == nil || !strings.Contains(err.Error(), key) {
+			t.Errorf("%s: %v", name, err)
+		}
+		parent.End()
+		span := exporter.GetSpans()[0]
+		if text := fmt.Sprintf("%+v", span); strings.Contains(text, secret) {
+			t.Errorf("%s: the key is in %s", name, text)
+		}
+		set := attribute.NewSet(span.Attributes...)
+		if typ, _ := set.Value("error.type"); !strings.Contains(typ.AsString(), c.typ) {
+			t.Errorf("%s: error.type %q", name, typ.AsString())
+		}
+		if span.Status.Code != codes.Error || span.Status.Description != c.status || len(span.Events) != 1 || span.Events[0].Name != "exception" || span.Name != "lock acquire" {
+			t.Errorf("%s: %+v %+v", name, span.Status, span.Events)
+		}
 	}
 }

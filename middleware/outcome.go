@@ -22,19 +22,25 @@ const (
 	lost      outcome = "lost"
 )
 
-// outcomeOf sorts the error that a handler returned under ctx.
-func outcomeOf(ctx context.Context, err error) outcome {
+// outcomeOf sorts the error that a handler returned under ctx. One whose methods panic is a panic of
+// the handler.
+func outcomeOf(ctx context.Context, err error) (how outcome) {
 	if err == nil {
 		return completed // whatever ctx says, which may look at the clock to say it
 	}
+	defer func() {
+		if recover() != nil {
+			how = panicked
+		}
+	}()
 	cause := context.Cause(ctx) // a handler may return no more than ctx.Err()
 	switch {
-	case errors.Is(err, lock.ErrLost), errors.Is(cause, lock.ErrLost):
-		return lost
-	case is[*signalbox.SnoozeError](err):
+	case is[*signalbox.SnoozeError](err): // what it decided stands, as for the worker
 		return snoozed
 	case is[*signalbox.CancelError](err):
 		return cancelled
+	case errors.Is(err, lock.ErrLost), errors.Is(cause, lock.ErrLost):
+		return lost
 	case is[*signalbox.PanicError](err):
 		return panicked
 	case errors.Is(err, signalbox.ErrTimeout), errors.Is(cause, signalbox.ErrTimeout):

@@ -68,7 +68,8 @@ func WithClient(server string, port int, worker string) TraceOption {
 // Outside of a worker there is the first alone, until the handler returns.
 //
 // A failed attempt is recorded as an error. A snooze, a cancel and the worker's shutdown are none. No payload,
-// header or lock key is in a span.
+// header or lock key is in a span, unless the message of that error has it: what the handler returned is
+// recorded as it is, and the error of a named lock that couldn't be had names the key.
 func Trace(opts ...TraceOption) signalbox.Middleware {
 	c := traceConfig{parentFor: DefaultParentFor}
 	for _, opt := range opts {
@@ -146,7 +147,9 @@ func (d *tracedDelivery) Handle(ctx context.Context) (context.Context, func(erro
 	}
 }
 
-func (d *tracedDelivery) Event(name string) { d.process.AddEvent(name) }
+func (d *tracedDelivery) Event(name string, at time.Time) {
+	d.process.AddEvent(name, trace.WithTimestamp(at))
+}
 
 func (d *tracedDelivery) Settling(how telemetry.Settle, next time.Time) {
 	d.settle = d.spans.StartSettle(d.ctx, how, next)

@@ -186,3 +186,20 @@ func TestTraceKeepsPanicsToItself(t *testing.T) {
 		}
 	}
 }
+
+// What a handler decided stands, also if its lease had ended meanwhile: Redis may take it.
+func TestTraceOfADecisionUnderALostLease(t *testing.T) {
+	t.Parallel()
+	for name, decision := range map[string]error{"snooze": signalbox.Snooze(time.Second), "cancel": signalbox.Cancel(errMine)} {
+		ctx, v := delivery(t, time.Hour)
+		spans := traced(t, ctx, &signalbox.Job{Queue: "q", Kind: "k"}, func(context.Context, *signalbox.Job) error {
+			v.End(lock.ErrLost)
+			return decision
+		})
+		for _, span := range []tracetest.SpanStub{spans["handle"], spans["process"]} {
+			if span.Status.Code != codes.Unset {
+				t.Errorf("%s: %s: status %v", name, span.Name, span.Status)
+			}
+		}
+	}
+}

@@ -3,6 +3,7 @@ package worker_test
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"regexp"
 	"strings"
 	"testing"
@@ -11,6 +12,8 @@ import (
 
 	"github.com/signalbox-go/signalbox"
 	"github.com/signalbox-go/signalbox/internal/redistest"
+	"github.com/signalbox-go/signalbox/internal/telemetry"
+	"github.com/signalbox-go/signalbox/middleware"
 	"github.com/signalbox-go/signalbox/worker"
 )
 
@@ -100,5 +103,83 @@ func TestLogOfARefusal(t *testing.T) {
 			end()
 			r.log.says(t, "a superseded delivery was refused", want...)
 		})
+	}
+}
+
+// Records about the end of a delivery have the IDs of its own process span, and so has that of middleware.Log.
+func TestLogOfATracedDelivery(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		msg         string
+		maxAttempts int
+		attempt     int // of the delivery that ends so; those before it fail
+		err         error
+	}{
+		"failed":        {"an attempt failed", 2, 1, errBoom},
+		"failed, later": {"an attempt failed", 3, 2, errBoom},
+		"dead":          {"a job is dead: its attempts are used up", 2, 2, errBoom},
+		"cancelled":     {"a job is cancelled", 3, 2, signalbox.Cancel(errBoom)},
+		"given back":    {"a job is given back", 3, 2, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := newTracedRig(t)
+			cfg := r.config(1)
+			cfg.DrainTimeout = -1
+			w := r.workerWith(cfg)
+			w.Use(middleware.Log(slog.New(r.log)))
+			began := make(chan struct{})
+			worker.Handle(w, func(ctx context.Context, job *signalbox.Job, _ task) error {
+				switch {
+				case job.Attempt < c.attempt:
+					return errBoom
+				case job.Attempt > c.attempt:
+					return nil
+				}
+				close(began)
+				if c.err == nil {
+					<-ctx.Done()
+					return ctx.Err()
+				}
+				return c.err
+			}, worker.Retry(soon))
+			id := r.addOne(signalbox.Job{MaxAttempts: c.maxAttempts})
+			run := r.start(w)
+			get(t, began, "the delivery")
+			if c.err == nil {
+				run.stop()
+			}
+			last := c.attempt
+			if name == "failed" || name == "failed, later" {
+				last++ // which goes well
+			}
+			process := r.n("process", last)[c.attempt-1]
+			about := []string{
+				" job=" + id + " ", " kind=task ", fmt.Sprintf(" attempt=%d ", c.attempt),
+				fmt.Sprintf(" token=%d ", value(process, telemetry.LockToken).AsInt64()),
+				" trace_id=" + process.SpanContext.TraceID().String(), " span_id=" + process.SpanContext.SpanID().String(),
+			}
+			for _, msg := range []string{"signalbox: " + c.msg, " job job="} {
+				if n := r.log.count(append(about, msg)...); n != 1 {
+					t.Errorf("%d records %q with all of %q", n, msg, about)
+				}
+			}
+		})
+	}
+}
+
+// A job that has no handler here has no span, and its record none of one.
+func TestLogOfAnUntracedDelivery(t *testing.T) {
+	t.Parallel()
+	r := newTracedRig(t)
+	headers, _ := r.headers()
+	id := r.addOne(signalbox.Job{Kind: "unknown", Headers: headers})
+	w := r.workerWith(r.config(1))
+	worker.Handle(w, func(context.Context, *signalbox.Job, task) error { return nil })
+	run := r.start(w)
+	r.log.says(t, "no handler is registered", "job="+id, "kind=unknown", "attempt=1", `token=[1-9]\d*`)
+	run.stop()
+	if r.log.count("trace_id=")+r.log.count("span_id=")+len(r.named("process "+r.name())) != 0 {
+		t.Errorf("it was traced: %v", r.spans.GetSpans())
 	}
 }

@@ -6,6 +6,8 @@ import (
 	"sync"
 	"time"
 
+	"go.opentelemetry.io/otel/trace"
+
 	"github.com/signalbox-go/signalbox"
 	"github.com/signalbox-go/signalbox/internal/store"
 	"github.com/signalbox-go/signalbox/internal/telemetry"
@@ -97,7 +99,8 @@ func newQueue(w *Worker, s *store.Queue, concurrency int) *queue {
 // run works the queue until ctx ended and its handlers returned.
 func (q *queue) run(ctx context.Context) error {
 	// Redis is told how it ends after ctx did.
-	q.base = context.WithoutCancel(ctx)
+	// What handlers do is in the trace of their job, and in none of Run's own.
+	q.base = trace.ContextWithSpanContext(context.WithoutCancel(ctx), trace.SpanContext{})
 	calls, stop := context.WithCancel(q.base)
 	defer stop()
 

@@ -86,13 +86,9 @@ func (q *queue) reclaimSession(ctx context.Context, id string) {
 			q.mu.Unlock()
 			return
 		}
-		q.reclaimed(&r, time.Since(began))
+		q.reclaimed(&r, began, time.Now())
 		if len(r.Returned) > 0 {
 			q.log.Warn("signalbox: took back the jobs of a worker that died or lost its lease", "session", id, "jobs", len(r.Returned))
-		}
-		for i := range r.Dead {
-			job := r.Dead[i].Job
-			q.log.Error("signalbox: a job is dead: its worker died too often", "job", job.ID, "kind", job.Kind, "attempt", job.Attempt)
 		}
 		q.hint(true) // for its jobs, and for the next session that expires
 		if r.Left == 0 {
@@ -101,23 +97,31 @@ func (q *queue) reclaimSession(ctx context.Context, id string) {
 	}
 }
 
-// reclaimed tells metrics and traces what a call that took so long took back. Those that run again
-// are counted when they end.
-func (q *queue) reclaimed(r *store.Reclaimed, took time.Duration) {
+// reclaimed tells metrics, traces and the log what a call took back. Those that run again are
+// counted when they end.
+func (q *queue) reclaimed(r *store.Reclaimed, began, ended time.Time) {
 	for i := range r.Dead {
-		q.w.consumer.Settled(q.base, q.store.Name(), r.Dead[i].Job.Kind, telemetry.Settled{How: telemetry.SettleDead, Took: took})
-		q.traceReclaim(&r.Dead[i], r.At, telemetry.SettleDead)
+		job := r.Dead[i].Job
+		q.w.consumer.Settled(q.base, q.store.Name(), job.Kind, telemetry.Settled{How: telemetry.SettleDead, Took: ended.Sub(began)})
+		span := q.traceReclaim(&r.Dead[i], telemetry.SettleDead, r.At, began, ended)
+		about := []any{"job", job.ID, "token", job.Token}
+		if job.Kind != "" { // it could be read
+			about = append(about, "kind", job.Kind, "attempt", job.Attempt)
+		}
+		about = append(about, telemetry.SpanLogAttrs(span)...)
+		q.log.Error("signalbox: a job is dead: its worker died too often", about...)
 	}
 	for i := range r.Lost {
-		q.traceReclaim(&r.Lost[i], r.At, telemetry.SettleReturned)
+		q.traceReclaim(&r.Lost[i], telemetry.SettleReturned, r.At, began, ended)
 	}
 }
 
-// traceReclaim makes the span of taking a delivery back at a time of Redis's clock. It is connected
-// with what created the job as a delivery here would be.
-func (q *queue) traceReclaim(d *store.Delivery, at time.Time, how telemetry.Settle) {
+// traceReclaim makes the span of taking a delivery back, by a call that began and ended by our
+// clock and was made at a time of Redis's. It is connected with what created the job as a delivery
+// here would be.
+func (q *queue) traceReclaim(d *store.Delivery, how telemetry.Settle, at, began, ended time.Time) trace.SpanContext {
 	if !q.w.traces() {
-		return
+		return trace.SpanContext{}
 	}
 	job, mode := d.Job, q.w.traceMode(q.w.kinds[d.Job.Kind])
 	ctx, links := telemetry.Creator(q.base, telemetry.Propagator(q.w.cfg.Propagator), job.Headers,
@@ -125,9 +129,11 @@ func (q *queue) traceReclaim(d *store.Delivery, at time.Time, how telemetry.Sett
 	if previous := telemetry.ParseSpan(d.Span); previous.IsValid() {
 		links = append(links, trace.Link{SpanContext: previous})
 	}
-	q.w.spans.StartReclaim(ctx, telemetry.Job{
+	span := q.w.spans.StartReclaim(ctx, telemetry.Job{
 		ID: job.ID, Kind: job.Kind, Queue: job.Queue, Attempt: job.Attempt, MaxAttempts: job.MaxAttempts,
-	}, how, links).End()
+	}, how, links, began)
+	span.End(trace.WithTimestamp(ended))
+	return span.SpanContext()
 }
 
 func without(list []*session, s *session) []*session {

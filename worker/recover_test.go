@@ -3,6 +3,7 @@ package worker_test
 import (
 	"context"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -11,6 +12,7 @@ import (
 	"go.opentelemetry.io/otel/codes"
 	sdkmetric "go.opentelemetry.io/otel/sdk/metric"
 	"go.opentelemetry.io/otel/sdk/metric/metricdata"
+	"go.opentelemetry.io/otel/sdk/trace/tracetest"
 
 	"github.com/signalbox-go/signalbox"
 	"github.com/signalbox-go/signalbox/internal/redistest"
@@ -99,28 +101,28 @@ func TestReclaimModes(t *testing.T) {
 	}
 }
 
-// An ahead is a client whose server's clock goes ahead of ours by so much, as far as reclaim.lua
-// tells the time.
-type ahead struct {
-	redis.Hook
-	by time.Duration
-}
+// A reclaims is a hook of a client. It is told of each call that took jobs back: when it went out,
+// and what came back.
+type reclaims func(sent time.Time, reply []any)
 
-func (a ahead) DialHook(next redis.DialHook) redis.DialHook { return next }
+func (reclaims) DialHook(next redis.DialHook) redis.DialHook { return next }
 
-func (a ahead) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+func (reclaims) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
 	return next
 }
 
-func (a ahead) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+func (f reclaims) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	return func(ctx context.Context, cmd redis.Cmder) error {
+		sent := time.Now()
 		err := next(ctx, cmd)
 		if script, ok := cmd.(*redis.Cmd); ok && len(cmd.Args()) > 3 {
 			key, _ := cmd.Args()[3].(string)
 			reply, _ := script.Val().([]any)
-			if strings.Contains(key, ":inflight:") && len(reply) > 2 && reply[0] == "ok" {
-				if now, ok := reply[2].(int64); ok {
-					reply[2] = now + a.by.Microseconds()
+			if strings.Contains(key, ":inflight:") && len(reply) > 4 && reply[0] == "ok" {
+				again, _ := reply[3].([]any)
+				dead, _ := reply[4].([]any)
+				if len(again)+len(dead) > 0 {
+					f(sent, reply)
 				}
 			}
 		}
@@ -132,7 +134,10 @@ func (a ahead) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 func TestReclaimByTheClockOfRedis(t *testing.T) {
 	t.Parallel()
 	rdb := redistest.Start(t).Client()
-	rdb.AddHook(ahead{by: time.Hour})
+	rdb.AddHook(reclaims(func(_ time.Time, reply []any) {
+		now, _ := reply[2].(int64)
+		reply[2] = now + time.Hour.Microseconds()
+	}))
 	r := newTracedRig(t)
 	headers, creator := r.headers()
 	r.addOne(signalbox.Job{Headers: headers})
@@ -221,5 +226,128 @@ func TestReclaimOutcomes(t *testing.T) {
 		if value(s, telemetry.JobKind).AsString() != "task" {
 			t.Errorf("of job %s: %v", id, s.Attributes)
 		}
+	}
+}
+
+// The span of taking a job back lasts as long as Redis took for it, and all of the jobs have one,
+// however large they are.
+func TestReclaimsOfLargeJobs(t *testing.T) {
+	t.Parallel()
+	const n, fit = 5, 2
+	var mu sync.Mutex
+	var calls [][2]time.Time
+	rdb := redistest.Start(t).Client()
+	rdb.AddHook(reclaims(func(sent time.Time, _ []any) {
+		mu.Lock()
+		calls = append(calls, [2]time.Time{sent, time.Now()})
+		mu.Unlock()
+	}))
+	r := newTracedRig(t)
+	want := make(map[string]bool)
+	for range n {
+		want[r.addOne(signalbox.Job{Payload: payload(map[string]string{"x": strings.Repeat("x", 900<<10)})})] = true
+	}
+	r.die(n)
+	w := r.workerOn(rdb, r.config(n))
+	worker.Handle(w, func(context.Context, *signalbox.Job, task) error { return nil })
+	r.start(w)
+	r.completed(n)
+	spans := r.n("reclaim", n)
+	mu.Lock()
+	defer mu.Unlock()
+	if len(calls) != (n+fit-1)/fit {
+		t.Fatalf("%d calls took %d jobs back, of which %d fit in one", len(calls), n, fit)
+	}
+	for i, s := range spans {
+		call := calls[i/fit]
+		if s.StartTime.After(call[0]) || s.EndTime.Before(call[1]) {
+			t.Errorf("it lasted from %v to %v, the call from %v to %v", s.StartTime, s.EndTime, call[0], call[1])
+		}
+		delete(want, value(s, "messaging.message.id").AsString())
+	}
+	if len(want) > 0 {
+		t.Errorf("jobs %v have no reclaim span", want)
+	}
+}
+
+// Neither who takes a job back nor the next attempt links to the attempt before the one that was
+// lost, as if it were that.
+func TestReclaimOfAnUnheardAttempt(t *testing.T) {
+	t.Parallel()
+	r := newTracedRig(t)
+	r.addOne(signalbox.Job{})
+	ctx, lane, session := context.Background(), r.queue.NewLane(), store.NewID()
+	if alive, _, err := r.queue.Open(ctx, session, time.Minute); err != nil || !alive {
+		t.Fatal(alive, err)
+	}
+	lane.Next()
+	reply, err := r.queue.Claim(ctx, lane, &store.ClaimRequest{Session: session, Want: 1})
+	if err != nil || len(reply.Deliveries) != 1 {
+		t.Fatal(reply, err)
+	}
+	first := reply.Deliveries[0].Job
+	_, span := r.tp.Tracer("test").Start(ctx, "the first attempt")
+	span.End()
+	lane.Next()
+	if _, err := r.queue.Claim(ctx, lane, &store.ClaimRequest{Session: session, Settle: []store.Settlement{
+		{ID: first.ID, Token: first.Token, Outcome: store.Retry, Span: telemetry.FormatSpan(span.SpanContext())},
+	}}); err != nil {
+		t.Fatal(err)
+	}
+	r.until("it is due", func(c store.Counts) bool { return c.Due == 1 || c.Ready == 1 })
+	r.die(1)
+	w := r.workerWith(r.config(1))
+	worker.Handle(w, func(context.Context, *signalbox.Job, task) error { return nil })
+	r.start(w)
+	for _, s := range []tracetest.SpanStub{r.n("reclaim", 1)[0], r.n("process", 1)[0]} {
+		if len(s.Links) > 0 {
+			t.Errorf("%s links to %v", s.Name, s.Links)
+		}
+	}
+}
+
+// The record that says that a job died by crashes tells which delivery was the last, and is found
+// from its reclaim span.
+func TestDeadByCrashesIsLogged(t *testing.T) {
+	t.Parallel()
+	const message = "a job is dead: its worker died too often"
+	for name, c := range map[string]struct{ traced, broken bool }{
+		"traced":         {traced: true},
+		"not traced":     {},
+		"can't be read":  {traced: true, broken: true},
+		"and not traced": {broken: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := newTracedRig(t)
+			id := r.poison()
+			if c.broken {
+				r.put(id, r.record(id)[:19]+"\xff")
+			}
+			token := r.rdb.HGet(t.Context(), r.key("inflight:"+r.die(1)), id).Val()
+			cfg := r.rig.config(1)
+			if c.traced {
+				cfg = r.config(1)
+			}
+			w := r.workerWith(cfg)
+			worker.Handle(w, func(context.Context, *signalbox.Job, task) error { return nil })
+			r.start(w)
+			r.until("it is dead, and told", func(store.Counts) bool { return r.log.count(message) == 1 })
+			has := func(want bool, part string) {
+				if got := r.log.count("ERROR", message, part) == 1; got != want {
+					t.Errorf("the record has %q: %t, want %t", part, got, want)
+				}
+			}
+			has(true, "job="+id+" ")
+			has(true, "token="+strings.TrimSuffix(token, "s"))
+			has(!c.broken, " kind=task attempt=1")
+			has(!c.broken, " kind=")
+			has(c.traced, " trace_id=")
+			if c.traced {
+				span := r.n("reclaim", 1)[0].SpanContext
+				has(true, " trace_id="+span.TraceID().String())
+				has(true, " span_id="+span.SpanID().String())
+			}
+		})
 	}
 }

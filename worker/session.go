@@ -88,7 +88,7 @@ func (q *queue) keep(ctx context.Context) {
 func (q *queue) renewAll(ctx context.Context, ttl time.Duration) bool {
 	q.mu.Lock()
 	sessions := append([]*session(nil), q.sessions...)
-	current, stopping := q.session, q.stopping
+	current := q.session
 	q.mu.Unlock()
 
 	ok := true
@@ -114,19 +114,25 @@ func (q *queue) renewAll(ctx context.Context, ttl time.Duration) bool {
 			q.renewed(s, start, ttl)
 			q.follow(hints)
 		}
-		if s == current && !stopping && s.over() {
+		if s == current && s.over() && !q.isStopping() { // a shutdown ends it as well
 			q.lose(s) // Redis may still keep it for what runs under it
 		}
 	}
 	q.mu.Lock()
-	current = q.session
+	wanted := q.session == nil && !q.stopping
 	q.mu.Unlock()
-	if current == nil && !stopping {
+	if wanted {
 		ok = q.open(ctx, ttl) && ok
 	}
 	q.reportStuck()
 	q.sweep(ctx)
 	return ok
+}
+
+func (q *queue) isStopping() bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.stopping
 }
 
 // over reports whether the session's promised validity has ended.

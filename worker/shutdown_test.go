@@ -5,7 +5,9 @@ import (
 	"fmt"
 	"net"
 	"strings"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
@@ -127,5 +129,68 @@ func TestTraceThatBeginsInADrain(t *testing.T) {
 	run.stop()
 	if process := r.n("process", 1)[0]; shutdowns(process.Events) != 1 {
 		t.Errorf("events %v", process.Events)
+	}
+}
+
+// A slowRenewal is a hook that holds renewals back, from some time on.
+type slowRenewal struct {
+	keeper
+	is    func(cmd []string) bool
+	from  atomic.Bool
+	asked chan struct{}
+}
+
+func (s *slowRenewal) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		args := make([]string, len(cmd.Args()))
+		for i, a := range cmd.Args() {
+			args[i] = fmt.Sprint(a)
+		}
+		if s.from.Load() && s.is(args) {
+			s.asked <- struct{}{}
+			<-s.free
+		}
+		return next(ctx, cmd)
+	}
+}
+
+// A worker that is asked to stop during a renewal, and ends its handlers' contexts, has not lost its lease.
+func TestShutdownDuringARenewal(t *testing.T) {
+	t.Parallel()
+	r := newTracedRig(t)
+	free, let := r.gate()
+	slow := &slowRenewal{keeper: keeper{free: free}, is: r.isRenew(), asked: make(chan struct{}, 100)}
+	rdb := redistest.Start(t).Client()
+	rdb.AddHook(slow)
+	cfg := r.config(1)
+	cfg.SessionTTL, cfg.DrainTimeout = 3*time.Second, -1
+	w := r.workerOn(rdb, cfg)
+	began, told := make(chan struct{}), make(chan struct{})
+	release, end := r.gate()
+	worker.Handle(w, func(ctx context.Context, _ *signalbox.Job, _ task) error {
+		close(began)
+		<-ctx.Done()
+		close(told)
+		<-release
+		return nil
+	})
+	r.addOne(signalbox.Job{})
+	run := r.start(w)
+	get(t, began, "the job runs")
+	slow.from.Store(true)
+	get(t, slow.asked, "the lease is renewed")
+	run.cancel()
+	get(t, told, "the handler's context ends")
+	let()
+	get(t, slow.asked, "it is renewed once more")
+	end()
+	run.stop()
+	if r.log.count("lease was lost") != 0 {
+		t.Error("the log says that the lease was lost")
+	}
+	for _, e := range r.n("process", 1)[0].Events {
+		if e.Name == telemetry.EventLeaseLost {
+			t.Errorf("so does the span: %v", e)
+		}
 	}
 }

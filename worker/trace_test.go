@@ -17,6 +17,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/signalbox-go/signalbox"
+	"github.com/signalbox-go/signalbox/internal/redistest"
 	"github.com/signalbox-go/signalbox/internal/store"
 	"github.com/signalbox-go/signalbox/internal/telemetry"
 	"github.com/signalbox-go/signalbox/middleware"
@@ -228,6 +229,41 @@ func TestTraceOfACrash(t *testing.T) {
 	if !slices.Contains(names, telemetry.EventRejected) { // it completed, too late
 		t.Errorf("events %v", names)
 	}
+}
+
+// An outage of the renewals is one event, whatever the number of tries, and no failure.
+func TestTraceOfFailedRenewals(t *testing.T) {
+	t.Parallel()
+	r := newTracedRig(t)
+	proxy := redistest.NewProxy(t, redistest.Start(t).Addr())
+	w := r.workerOn(proxy.Client(), r.config(1))
+	began := make(chan struct{})
+	release, end := r.gate()
+	worker.Handle(w, func(ctx context.Context, _ *signalbox.Job, _ task) error {
+		close(began)
+		<-release
+		return ctx.Err()
+	})
+	r.addOne(signalbox.Job{})
+	r.start(w)
+	get(t, began, "the job runs")
+	const outages, tries = 2, 3
+	for range outages {
+		before := proxy.Count(r.isRenew())
+		proxy.Reply(r.isRenew(), "-ERR not now", tries)
+		// One may have come before the rule, one goes well, and by the next one the worker knows.
+		redistest.Eventually(t, func() bool { return proxy.Count(r.isRenew()) >= before+1+tries+2 }, "it is renewed again")
+	}
+	end()
+	process := r.n("process", 1)[0]
+	var names []string
+	for _, e := range process.Events {
+		names = append(names, e.Name)
+	}
+	if !slices.Equal(names, slices.Repeat([]string{"lease.renew_failed"}, outages)) || process.Status.Code != codes.Unset {
+		t.Errorf("events %q, status %v", names, process.Status)
+	}
+	r.completed(1)
 }
 
 // How deliveries are connected with what created the job.

@@ -61,10 +61,11 @@ func (q *queue) watch(s *session, d *store.Delivery, now time.Time) *watch {
 
 // mark tells whether Redis is to hear of the span at a time, or later; neither: never. q.mu is held.
 func (v *watch) mark(at time.Time) (now, later bool) {
-	switch span := v.SpanContext(); {
-	case v.over, span.IsValid() && !span.IsSampled():
+	traced := v.Traced()
+	switch {
+	case v.over, traced && !v.SpanContext().IsSampled():
 		return false, false
-	case !span.IsValid(), at.Sub(v.since) < markFrom: // !IsValid: it is about to begin
+	case !traced, at.Sub(v.since) < markFrom: // !traced: it is about to begin
 		return false, true
 	}
 	return true, false

@@ -16,6 +16,7 @@ func TestMark(t *testing.T) {
 	for name, tc := range map[string]struct {
 		span       trace.SpanContext
 		age        time.Duration
+		traced     bool // also without a span
 		over       bool
 		now, later bool
 	}{
@@ -23,11 +24,12 @@ func TestMark(t *testing.T) {
 		"one that has just begun":         {span: kept, age: markFrom - 1, later: true},
 		"one that is about to begin":      {age: markBy, later: true},
 		"one that nobody keeps":           {span: kept.WithTraceFlags(0), age: markBy},
+		"one that is none":                {traced: true, age: markBy},
 		"one whose delivery is over":      {span: kept, age: markBy, over: true},
 	} {
 		begin := time.Now()
 		v := &watch{since: begin, over: tc.over}
-		if tc.span.IsValid() {
+		if tc.traced || tc.span.IsValid() {
 			v.Trace(tc.span, untold{})
 		}
 		if now, later := v.mark(begin.Add(tc.age)); now != tc.now || later != tc.later {

@@ -16,6 +16,8 @@ import (
 // TestJaeger sends everything to a real Jaeger and asserts on what its API says of it.
 func TestJaeger(t *testing.T) {
 	j := jaeger.Start(t)
+	redis := startRedis(t)
+	idler := startIdle(t, j, redis)
 	for _, r := range rows {
 		seen.expect(t.Name() + "/story/" + r.name)
 	}
@@ -26,9 +28,7 @@ func TestJaeger(t *testing.T) {
 		}
 		checks(t, whole(j, s))
 	})
-	redis := startRedis(t)
 	checks(t, []check{
-		{"idle time makes no trace", func(c *checker) { checkIdle(c, j, redis) }},
 		{"a sampled job is whole or absent", func(c *checker) { checkSampled(c, j, redis) }},
 		{"an old job has a trace of its own", func(c *checker) { checkOld(c, j, redis) }},
 		{"panic, timeout and cancel", func(c *checker) { checkFailures(c, j, redis) }},
@@ -36,6 +36,7 @@ func TestJaeger(t *testing.T) {
 		{"a corrupt traceparent", func(c *checker) { checkCorrupt(c, j, redis) }},
 		{"64 KiB of baggage", func(c *checker) { checkBaggage(c, j, redis) }},
 		{"SIGTERM under load", func(c *checker) { checkTerminated(c, j, redis) }},
+		{"idle time makes no trace", func(c *checker) { checkIdle(c, j, idler) }},
 	})
 }
 
@@ -107,8 +108,9 @@ func blackHole(t *testing.T) string {
 	return "http://" + l.Addr().String()
 }
 
-// found are the spans of all traces that a service took part in, by trace.
-func found(c *checker, j *jaeger.Server, service string) (byTrace map[string][]*jaeger.Span, raw string) {
+// found are the spans of all traces that a service took part in, by trace. In what Jaeger has of them
+// nothing is private, nor what else may not be there.
+func found(c *checker, j *jaeger.Server, service string, private ...string) (byTrace map[string][]*jaeger.Span) {
 	c.Helper()
 	spans, body, err := j.Search(c.Context(), service, 20_000)
 	if err != nil {
@@ -118,8 +120,9 @@ func found(c *checker, j *jaeger.Server, service string) (byTrace map[string][]*
 	for _, sp := range spans {
 		byTrace[sp.TraceID] = append(byTrace[sp.TraceID], sp)
 	}
+	checkPrivate(c, "the traces", string(body), private...)
 	seen.saw(len(byTrace), len(spans))
-	return byTrace, string(body)
+	return byTrace
 }
 
 // ops are the names of spans without their queue or kind, sorted.
@@ -133,8 +136,11 @@ func ops(spans []*jaeger.Span) string {
 	return strings.Join(names, " ")
 }
 
-// wholeJob is what the trace of a job that went well consists of.
-const wholeJob = "ack enqueue handle process request"
+// What the trace of a job that went well consists of, at once or after a retry.
+const (
+	wholeJob     = "ack enqueue handle process request"
+	wholeRetried = "ack enqueue handle handle process process request retry"
+)
 
 func only(spans []*jaeger.Span, op string) *jaeger.Span {
 	for _, sp := range spans {
@@ -145,35 +151,66 @@ func only(spans []*jaeger.Span, op string) *jaeger.Span {
 	return nil
 }
 
-// idle is longer than every fallback of a worker, the longest of which is 10 s.
-const idle = 12 * time.Second
+// idle is longer than every period of a worker, the longest of which is a minute.
+const idle = 65 * time.Second
 
-func checkIdle(c *checker, j *jaeger.Server, r *testRedis) {
-	queue := redistest.Name(c)
-	p := startProbe(c.T, spansTo(j.OTLP), probeConfig{Redis: r.url, Queue: queue, Service: queue, Cron: true, TTL: 2 * time.Second, For: idle})
-	report, took := p.end()
+// An idler is a process that has nothing to do, while the other checks run.
+type idler struct {
+	*probe
+	service string
+}
+
+func startIdle(t *testing.T, j *jaeger.Server, r *testRedis) idler {
+	t.Helper()
+	queue := redistest.Name(t)
+	return idler{startProbe(t, spansTo(j.OTLP), probeConfig{
+		Redis: r.url, Queue: queue, Service: queue, Cron: true, TTL: 2 * time.Second, For: idle,
+	}), queue}
+}
+
+func checkIdle(c *checker, j *jaeger.Server, i idler) {
+	report, _ := i.end()
 	equal(c, "handlers called", report.Called, 0)
-	c.that(took > idle-time.Second, "it was idle for %v only", took)
+	c.that(report.Took > idle-time.Second, "it was idle for %v only", report.Took)
 	services, err := j.Services(c.Context())
-	c.that(err == nil && !slices.Contains(services, queue), "the idle process sent spans: %v, %v", services, err)
+	c.that(err == nil && !slices.Contains(services, i.service), "the idle process sent spans: %v, %v", services, err)
 }
 
 func checkSampled(c *checker, j *jaeger.Server, r *testRedis) {
-	const jobs = 1000
+	const jobs, failing = 1000, 300
 	queue := redistest.Name(c)
-	p := startProbe(c.T, spansTo(j.OTLP, "OTEL_TRACES_SAMPLER=parentbased_traceidratio", "OTEL_TRACES_SAMPLER_ARG=0.1"),
-		probeConfig{Redis: r.url, Queue: queue, Service: queue, Enqueue: []task{{Times: jobs}}, Until: jobs})
+	p := startProbe(c.T, spansTo(j.OTLP, "OTEL_TRACES_SAMPLER=parentbased_traceidratio", "OTEL_TRACES_SAMPLER_ARG=0.1"), probeConfig{
+		Redis: r.url, Queue: queue, Service: queue, Until: jobs + failing,
+		Enqueue: []task{{Times: jobs - failing}, {Do: "fail at first", Times: failing}},
+	})
 	report, _ := p.end()
-	equal(c, "handlers called", report.Called, jobs)
-	byTrace, _ := found(c, j, queue)
+	equal(c, "handlers called", report.Called, jobs+failing)
+	equal(c, "deliveries again", report.Again, failing)
+	byTrace := found(c, j, queue)
 	c.that(len(byTrace) >= 50 && len(byTrace) <= 150, "%d traces of %d jobs at a ratio of 0.1", len(byTrace), jobs) // five deviations
+	retried := 0
 	for id, spans := range byTrace {
-		if got := ops(spans); got != wholeJob {
-			c.that(false, "trace %s has %q, want %q; %d traces", id, got, wholeJob, len(byTrace))
+		got, want := ops(spans), wholeJob
+		first, last := int64(0), int64(0)
+		for _, sp := range spans {
+			if attempt, _ := sp.Attributes[attrAttempt].(int64); strings.HasPrefix(sp.Name, "process ") {
+				if first == 0 {
+					first = attempt
+				}
+				last = attempt
+			}
+		}
+		if last > 1 {
+			want = wholeRetried
+			retried++
+		}
+		if got != want || first != 1 {
+			c.that(false, "trace %s has %q from attempt %d to %d, want %q; %d traces", id, got, first, last, want, len(byTrace))
 			return
 		}
 		c.n++
 	}
+	c.that(retried > 0 && retried < len(byTrace), "%d of %d traces are of jobs that were retried", retried, len(byTrace))
 }
 
 func checkOld(c *checker, j *jaeger.Server, r *testRedis) {
@@ -193,7 +230,7 @@ func checkOld(c *checker, j *jaeger.Server, r *testRedis) {
 	}
 	cfg.Enqueue, cfg.NoWork, cfg.Until = nil, false, 1
 	startProbe(c.T, spansTo(j.OTLP), cfg).end()
-	byTrace, _ := found(c, j, queue)
+	byTrace := found(c, j, queue)
 	equal(c, "traces", len(byTrace), 2)
 	all := slices.Concat(slices.Collect(maps.Values(byTrace))...)
 	enqueue, process := only(all, "enqueue"), only(all, "process")
@@ -210,7 +247,7 @@ func checkFailures(c *checker, j *jaeger.Server, r *testRedis) {
 		Redis: r.url, Queue: queue, Service: queue, Until: 3,
 		Enqueue: []task{{ID: "panics", Do: "panic"}, {ID: "waits", Do: "wait", Timeout: 50 * time.Millisecond}, {ID: "cancelled", Do: "cancel"}},
 	}).end()
-	byTrace, _ := found(c, j, queue)
+	byTrace := found(c, j, queue)
 	want := map[string]any{"panics": "panic", "waits": "timeout", "cancelled": nil}
 	for _, spans := range byTrace {
 		process := only(spans, "process")
@@ -245,7 +282,7 @@ func checkLost(c *checker, j *jaeger.Server, r *testRedis) {
 	first.end()
 	second.terminate()
 	second.end()
-	byTrace, _ := found(c, j, queue+"-first")
+	byTrace := found(c, j, queue+"-first")
 	all := slices.Concat(slices.Collect(maps.Values(byTrace))...)
 	all = slices.DeleteFunc(all, func(sp *jaeger.Span) bool { return sp.Service != queue+"-first" })
 	process := only(all, "process")
@@ -271,7 +308,7 @@ func checkCorrupt(c *checker, j *jaeger.Server, r *testRedis) {
 		equal(c, name+": handlers called", report.Called, 1)
 		equal(c, name+": deliveries again", report.Again, 0)
 		equal(c, name+": jobs left", r.left(c, queue), 0)
-		byTrace, _ := found(c, j, queue)
+		byTrace := found(c, j, queue, header)
 		equal(c, name+": traces", len(byTrace), 2)
 		all := slices.Concat(slices.Collect(maps.Values(byTrace))...)
 		process := only(all, "process")
@@ -283,10 +320,9 @@ func checkCorrupt(c *checker, j *jaeger.Server, r *testRedis) {
 const maxBaggage = 8192
 
 func checkBaggage(c *checker, j *jaeger.Server, r *testRedis) {
-	const canary = "baggage-canary"
 	queue := redistest.Name(c)
 	report, _ := startProbe(c.T, spansTo(j.OTLP), probeConfig{
-		Redis: r.url, Queue: queue, Service: queue, Enqueue: []task{{Times: 10, Secret: canary}}, Until: 10,
+		Redis: r.url, Queue: queue, Service: queue, Enqueue: []task{{Times: 10}}, Until: 10,
 		Headers: map[string]string{
 			"traceparent": "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01",
 			"baggage":     "canary=" + canary + strings.Repeat("x", 64<<10),
@@ -296,8 +332,7 @@ func checkBaggage(c *checker, j *jaeger.Server, r *testRedis) {
 	equal(c, "deliveries again", report.Again, 0)
 	equal(c, "jobs left", r.left(c, queue), 0)
 	c.that(report.Baggage <= maxBaggage, "%d bytes of baggage are in a job, want at most %d", report.Baggage, maxBaggage)
-	_, raw := found(c, j, queue)
-	c.that(!strings.Contains(raw, canary), "baggage or payload is in the traces")
+	c.that(len(found(c, j, queue, "canary=", "xxxxx")) > 0, "no traces")
 }
 
 func checkTerminated(c *checker, j *jaeger.Server, r *testRedis) {
@@ -315,7 +350,7 @@ func checkTerminated(c *checker, j *jaeger.Server, r *testRedis) {
 	equal(c, "handlers called", firstReport.Called+second.Called, jobs)
 	equal(c, "deliveries again", firstReport.Again+second.Again, 0)
 	equal(c, "jobs left", r.left(c, queue), 0)
-	byTrace, _ := found(c, j, queue+"-first")
+	byTrace := found(c, j, queue+"-first")
 	asked := 0
 	for _, spans := range byTrace {
 		for _, sp := range spans {

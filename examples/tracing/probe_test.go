@@ -49,12 +49,12 @@ type probeConfig struct {
 
 // A task is a job that says itself what its handler does.
 type task struct {
-	Do      string // panic, wait, cancel, or nothing
+	Do      string // panic, wait, cancel, fail at first, or nothing
 	Takes   time.Duration
 	Timeout time.Duration // of the job
 	ID      string        // of the job
 	Times   int           // how often it is enqueued, at least once
-	Secret  string
+	Secret  string        // in its payload
 }
 
 func (task) Kind() string { return "task" }
@@ -182,6 +182,7 @@ func runProbe() error {
 // enqueueTasks makes a trace for each job, as requests of a service do.
 func enqueueTasks(s *scheduler.Scheduler, cfg probeConfig) error {
 	for _, t := range cfg.Enqueue {
+		t.Secret = canary
 		for range max(t.Times, 1) {
 			ctx, span := tracer.Start(context.Background(), "request", trace.WithSpanKind(trace.SpanKindServer))
 			opts := []scheduler.Option{scheduler.Queue(cfg.Queue), scheduler.Timeout(t.Timeout)}
@@ -219,8 +220,8 @@ func workTasks(ctx context.Context, rdb *redis.Client, s *scheduler.Scheduler, c
 				cancel()
 			}
 		}()
-		return t.run(ctx)
-	})
+		return t.run(ctx, job)
+	}, worker.Retry(func(int, error) time.Duration { return 0 }))
 	ticked := make(chan error, 1)
 	if cfg.Cron {
 		if err := s.Cron("yearly", "0 0 1 1 *", task{}, scheduler.Queue(cfg.Queue)); err != nil {
@@ -235,10 +236,14 @@ func workTasks(ctx context.Context, rdb *redis.Client, s *scheduler.Scheduler, c
 	return errors.Join(err, <-ticked)
 }
 
-func (t task) run(ctx context.Context) error {
+func (t task) run(ctx context.Context, job *signalbox.Job) error {
 	switch t.Do {
 	case "panic":
-		panic("as it was told")
+		panic("as it was told: " + t.Secret)
+	case "fail at first":
+		if job.Attempt == 1 {
+			return errors.New("as it was told")
+		}
 	case "wait":
 		<-ctx.Done()
 		return context.Cause(ctx)

@@ -167,11 +167,14 @@ func outcome(err error) string {
 	return failed
 }
 
+// defaultQuery is where Jaeger's pages are, unless JAEGER_URL says otherwise.
+const defaultQuery = "http://localhost:16686"
+
 // links prints where to look: the trace of each request, and of each job that has one of its own.
 func links(out io.Writer, requests []request, l *ledger) {
 	base := os.Getenv("JAEGER_URL")
 	if base == "" {
-		base = "http://localhost:16686"
+		base = defaultQuery
 	}
 	link := func(what, id, trace string) {
 		fmt.Fprintf(out, "  %-12s %s/trace/%s  %s\n", what, strings.TrimSuffix(base, "/"), trace, id)

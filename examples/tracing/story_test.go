@@ -5,7 +5,6 @@ import (
 	"context"
 	"fmt"
 	"net"
-	"net/url"
 	"os"
 	"os/exec"
 	"regexp"
@@ -23,7 +22,17 @@ import (
 const (
 	envProgram = "TRACING_TEST_PROGRAM" // makes the test binary be the program
 	password   = "xyzzy-canary-password"
+	canary     = "xyzzy-canary-payload" // is in every payload of a probe, and in what its handler panics with
 )
+
+// checkPrivate looks through what a test has read for what must be nowhere: payloads, the password of
+// Redis, keys of locks, and more.
+func checkPrivate(c *checker, what, raw string, more ...string) {
+	c.Helper()
+	for _, secret := range append([]string{password, canary, card, "a lamp", "ann@example.com", ":reports"}, more...) {
+		c.that(!strings.Contains(raw, secret), "%q is in %s", secret, what)
+	}
+}
 
 // A testRedis is a Redis of one test alone.
 type testRedis struct {
@@ -89,7 +98,7 @@ type story struct {
 	jobs   map[string][]string // IDs by what was requested: "orders", "payments" and so on
 	spans  []*jaeger.Span      // of all traces, by their start
 	byID   map[jaeger.Link]*jaeger.Span
-	raw    []byte // what the API said
+	raw    []byte // all that the API said
 }
 
 var services = []string{"shop-web", "shop-worker", "shop-scheduler"}
@@ -116,10 +125,11 @@ func tellStory(t *testing.T, j *jaeger.Server) *story {
 	}
 	ids := make(map[string]bool)
 	for _, name := range services {
-		found, _, err := j.Search(t.Context(), name, 10_000)
+		found, raw, err := j.Search(t.Context(), name, 10_000)
 		if err != nil {
 			t.Fatal(err)
 		}
+		s.raw = append(s.raw, raw...)
 		for _, sp := range found {
 			ids[sp.TraceID] = true
 		}
@@ -251,14 +261,4 @@ func TestWithoutRedis(t *testing.T) {
 			t.Errorf("on %q: %v\n%s\n%s", bad, err, out, complaints)
 		}
 	}
-}
-
-// passwordIn is the password of a URL, or "".
-func passwordIn(raw string) string {
-	u, err := url.Parse(raw)
-	if err != nil || u.User == nil {
-		return ""
-	}
-	p, _ := u.User.Password()
-	return p
 }

@@ -67,7 +67,7 @@ func newKeys(queue string) keys {
 		readyLow:     p + "ready:low",     // list
 		readySuspect: p + "ready:suspect", // list: ids of jobs that crashed twice
 		reporter:     p + "reporter",      // string: client that reports the depths
-		spans:        p + "spans",         // hash: id -> span context of the last attempt, while it is traced
+		spans:        p + "spans",         // hash: id -> token and span context of the last attempt that is known
 	}
 }
 

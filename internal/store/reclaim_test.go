@@ -21,8 +21,11 @@ var reclaimTests = []storeTest{
 	{"PoisonEndsDead", testPoison},
 	{"SuspectComesBackAsOne", testSuspectReturns},
 	{"DeadAreTold", testDeadTold},
+	{"DeadBeforeTheirSpanWasHeardOf", testDeadUnheard},
 	{"LostAreBounded", testLostBounded},
 	{"LostAreAll", testLostAll},
+	{"LostTooLarge", testLostTooLarge},
+	{"LostUnasked", testLostUnasked},
 }
 
 func testReclaimOrder(t *testing.T, r *rig) {
@@ -230,7 +233,8 @@ func testDeadTold(t *testing.T, r *rig) {
 		r.claim(1)
 		r.crash()
 	}
-	r.mark(r.one(), "lost")
+	last := r.one()
+	r.mark(last, "lost")
 	r.put("beside")
 	r.claim(1)
 	r.expire()
@@ -250,34 +254,118 @@ func testDeadTold(t *testing.T, r *rig) {
 	same(t, "kind", d.Job.Kind, "k")
 	same(t, "crashes", d.Job.Crashes, CrashLimit)
 	same(t, "span", d.Span, "lost")
+	same(t, "token", d.Job.Token, last.Job.Token)
 }
 
-// Of large jobs some come back with their records, and all run again. A small one finds room.
+// A job that dies before its span was heard of has none, though the attempt before had.
+func testDeadUnheard(t *testing.T, r *rig) {
+	r.open()
+	r.put("poison")
+	for range CrashLimit - 1 {
+		r.mark(r.one(), "before")
+		r.crash()
+	}
+	last := r.one()
+	same(t, "span of the attempt before", last.Span, "before")
+	r.expire()
+	res := r.reclaim(r.session)
+	equal(t, "dead", ids(res.Dead), []string{"poison"})
+	same(t, "span", res.Dead[0].Span, "")
+	same(t, "token", res.Dead[0].Job.Token, last.Job.Token)
+	same(t, "spans", r.rdb.HLen(bg, r.keys.spans).Val(), 0)
+}
+
+// Of jobs whose records have no room in one call, some are left for the next.
 func testLostBounded(t *testing.T, r *rig) {
 	r.open()
-	r.put("small")
-	for _, id := range []string{"a", "b", "c"} {
-		job := &signalbox.Job{ID: id, Kind: "k", Payload: make([]byte, wire.MaxEnvelope-100)}
-		it, err := NewItem(job, When{})
-		r.must(err)
-		r.enqueued(it)
+	r.put("first")
+	big := []string{"a", "b", "c", "d", "e"}
+	for _, id := range big {
+		r.bigOne(id, wire.MaxEnvelope-100)
 	}
-	r.claim(4)
+	r.put("last")
+	want := ids(r.claim(10))
 	r.expire()
-	res, err := r.Reclaim(bg, r.session, true)
-	r.must(err)
-	same(t, "returned", len(res.Returned), 4)
-	bytes := 0
-	for _, d := range res.Lost {
-		r.must(d.Err)
-		bytes += len(d.Job.Payload)
+	var lost []string
+	for calls := 1; ; calls++ {
+		before := r.rdb.HLen(bg, r.keys.inflight(r.session)).Val()
+		res, err := r.Reclaim(bg, r.session, true)
+		r.must(err)
+		bytes := 0
+		for _, d := range res.Lost {
+			r.must(d.Err)
+			bytes += len(d.Job.Payload)
+		}
+		equal(t, "lost", ids(res.Lost), res.Returned)
+		if bytes > maxLost || int64(res.Left+len(res.Lost)) != before {
+			t.Errorf("call %d: %d bytes come back, of %v; %d are left of %d", calls, bytes, res.Returned, res.Left, before)
+		}
+		lost = append(lost, res.Returned...)
+		r.check()
+		if res.Left == 0 {
+			same(t, "calls", calls, 3)
+			break
+		}
+		if calls == 10 {
+			t.Fatal("there is no end")
+		}
 	}
-	if got := ids(res.Lost); len(got) != 3 || !slices.Contains(got, "small") || bytes > maxLost {
-		t.Errorf("%d bytes come back, of %v", bytes, got)
-	}
+	slices.Reverse(lost)
+	equal(t, "lost", lost, want)
 	r.session = "s2"
 	r.open()
-	same(t, "claimed", len(r.claim(10)), 4)
+	equal(t, "claimed", ids(r.claim(10)), want)
+}
+
+// bigOne enqueues a job with so many bytes of payload.
+func (r *rig) bigOne(id string, bytes int) {
+	r.t.Helper()
+	it, err := NewItem(&signalbox.Job{ID: id, Kind: "k", Payload: make([]byte, bytes)}, When{})
+	r.must(err)
+	r.enqueued(it)
+}
+
+// A record for which no call has room stops nothing: it is not told.
+func testLostTooLarge(t *testing.T, r *rig) {
+	r.open()
+	r.put("a", "huge", "b", "huger", "c")
+	want := ids(r.claim(10))
+	for _, id := range []string{"huge", "huger"} {
+		record := r.rdb.HGet(bg, r.keys.jobs, id).Val()
+		r.must(r.rdb.HSet(bg, r.keys.jobs, id, record+strings.Repeat("x", maxLost)).Err())
+	}
+	r.expire()
+	var lost, returned []string
+	for calls := 1; ; calls++ {
+		res, err := r.Reclaim(bg, r.session, true)
+		r.must(err)
+		lost, returned = append(lost, ids(res.Lost)...), append(returned, res.Returned...)
+		if res.Left == 0 {
+			break
+		}
+		if calls == 10 {
+			t.Fatalf("there is no end: %v, %v", returned, lost)
+		}
+	}
+	equal(t, "lost", lost, []string{"c", "b", "a"})
+	slices.Reverse(returned)
+	equal(t, "returned", returned, want)
+}
+
+// Who doesn't ask takes back all in one call.
+func testLostUnasked(t *testing.T, r *rig) {
+	r.open()
+	for _, id := range []string{"a", "b", "c"} {
+		r.bigOne(id, wire.MaxEnvelope-100)
+	}
+	r.put("empty")
+	r.claim(4)
+	r.must(r.rdb.HSet(bg, r.keys.jobs, "empty", "").Err())
+	r.expire()
+	res := r.reclaim(r.session)
+	equal(t, "returned", res.Returned, []string{"empty", "c", "b", "a"})
+	same(t, "lost", len(res.Lost), 0)
+	same(t, "left", res.Left, 0)
 }
 
 // A full call takes back jobs of usual size with all of their records.

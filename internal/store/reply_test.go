@@ -71,11 +71,11 @@ func TestStrangeClaims(t *testing.T) {
 
 func TestStrangeReclaims(t *testing.T) {
 	t.Parallel()
-	threes := []any{nil, int64(1), []any{"a"}, []any{"a", "x"}, []any{"a", "x", nil}, []any{"a", "x", "", "b"}}
-	for i, wrong := range map[int][]any{1: {nil, "1"}, 2: {nil, "1"}, 3: {nil, "a", []any{nil}}, 4: threes, 5: threes} {
+	fours := []any{nil, int64(1), []any{"a"}, []any{"a", "1", "x"}, []any{"a", int64(1), "x", ""}, []any{"a", "1", "x", nil}, []any{"a", "1", "x", "", "b"}}
+	for i, wrong := range map[int][]any{1: {nil, "1"}, 2: {nil, "1"}, 3: {nil, "a", []any{nil}}, 4: fours, 5: fours} {
 		for _, v := range wrong {
-			list := []any{"ok", int64(0), int64(1), []any{"a"}, []any{"b", "x", ""}, []any{}}
-			if r, err := parseReclaim(&reply{list: list}, "q"); err != nil || len(r.Dead) != 1 || r.Dead[0].Err == nil {
+			list := []any{"ok", int64(0), int64(1), []any{"a"}, []any{"b", "1", "x", ""}, []any{"c", "one", "x", ""}}
+			if r, err := parseReclaim(&reply{list: list}, "q"); err != nil || len(r.Dead) != 1 || r.Dead[0].Err == nil || r.Dead[0].Job.Token != 1 || r.Lost[0].Job.Token != 0 {
 				t.Fatal(r, err)
 			}
 			list[i] = v

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strconv"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -44,20 +45,23 @@ func parseRenew(r *reply) (alive bool, hints Hints, err error) {
 	return alive, hints, nil
 }
 
-// maxLost bounds the records that a Reclaim returns, in bytes. Any one of them has room.
+// maxLost bounds the records that a Reclaim returns, in bytes. Any one of them has room, so a job
+// that is left for the next call is told then.
 const maxLost = 2 * wire.MaxEnvelope
 
-// Reclaimed is what a Reclaim did. The jobs of its deliveries have no token.
+// Reclaimed is what a Reclaim did. Its deliveries have the token that was lost and, if Redis had
+// heard of it, the span.
 type Reclaimed struct {
 	At       time.Time  // by the server's clock
 	Left     int        // deliveries of the session left for the next call
 	Returned []string   // jobs that will run again
 	Dead     []Delivery // of jobs that crashed CrashLimit times
-	Lost     []Delivery // of those Returned, if they were asked for: as many as have room in 2 MiB
+	Lost     []Delivery // of those Returned, if they were asked for
 }
 
 // Reclaim takes back up to MaxBatch/2 jobs of a session, if it is over, and counts their crashes.
-// With details it says more of those that will run again.
+// With details it says more of those that will run again, and takes back as many as have room for
+// that in 2 MiB.
 func (q *Queue) Reclaim(ctx context.Context, session string, details bool) (Reclaimed, error) {
 	k := &q.keys
 	room := 0
@@ -91,17 +95,21 @@ func parseReclaim(r *reply, queue string) (Reclaimed, error) {
 	return res, nil
 }
 
-// lost reads a list of an ID, a record and a span for each delivery.
+// lost reads a list of an ID, a token, a record and a span for each delivery.
 func (r *reply) lost(i int, queue string) []Delivery {
 	list := r.strs(i)
-	if len(list)%3 != 0 {
-		r.fail(i, fmt.Sprintf("a list of %d, not of threes", len(list)))
+	if len(list)%4 != 0 {
+		r.fail(i, fmt.Sprintf("a list of %d, not of fours", len(list)))
 		return nil
 	}
-	ds := make([]Delivery, 0, len(list)/3)
-	for l := range slices.Chunk(list, 3) {
-		job := &signalbox.Job{ID: l[0], Queue: queue}
-		ds = append(ds, Delivery{Job: job, Err: wire.Decode([]byte(l[1]), job), Span: l[2]})
+	ds := make([]Delivery, 0, len(list)/4)
+	for l := range slices.Chunk(list, 4) {
+		token, err := strconv.ParseInt(l[1], 10, 64)
+		if err != nil {
+			token = 0 // what another program wrote there is no token
+		}
+		job := &signalbox.Job{ID: l[0], Queue: queue, Token: token}
+		ds = append(ds, Delivery{Job: job, Err: wire.Decode([]byte(l[2]), job), Span: l[3]})
 	}
 	return ds
 }

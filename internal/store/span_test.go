@@ -1,10 +1,17 @@
 package store
 
-import "testing"
+import (
+	"fmt"
+	"strings"
+	"testing"
+)
 
 var spanTests = []storeTest{
 	{"SpanOfARetry", testSpanOfARetry},
 	{"SpanOfACrash", testSpanOfACrash},
+	{"SpanOfAnUnheardCrash", testSpanOfAnUnheardCrash},
+	{"SpanOfASuspectsCrash", testSpanOfASuspectsCrash},
+	{"StrangeSpans", testStrangeSpans},
 	{"SpansEndWithTheJob", testSpansEnd},
 	{"SpanOfASuperseded", testSpanOfASuperseded},
 }
@@ -49,6 +56,102 @@ func testSpanOfACrash(t *testing.T, r *rig) {
 	}
 }
 
+// lost crashes, and returns what Reclaim says of the only job that is lost, and its next delivery.
+func (r *rig) lost() (lost, next Delivery) {
+	r.t.Helper()
+	r.expire()
+	res, err := r.Reclaim(bg, r.session, true)
+	r.must(err)
+	if len(res.Lost) != 1 {
+		r.t.Fatalf("lost: %+v", res)
+	}
+	r.session = "s" + NewID()
+	r.open()
+	return res.Lost[0], r.one()
+}
+
+// An attempt that crashed before its span was heard of is not taken for the one before it.
+func testSpanOfAnUnheardCrash(t *testing.T, r *rig) {
+	r.open()
+	for what, before := range map[string]func(d Delivery){
+		"failed": func(d Delivery) {
+			again := settlement(d, Retry)
+			again.Span = "first"
+			r.settled(again)
+		},
+		"crashed": func(d Delivery) {
+			r.mark(d, "first")
+			r.crash()
+		},
+	} {
+		r.put(what)
+		before(r.one())
+		same(t, "span of the attempt that "+what, r.one().Span, "first")
+		lost, next := r.lost()
+		same(t, "span of the one that was lost after one that "+what, lost.Span, "")
+		same(t, "span that the next one has after one that "+what, next.Span, "")
+		same(t, "spans", r.rdb.HLen(bg, r.keys.spans).Val(), 0)
+		r.mark(next, "third")
+		lost, next = r.lost()
+		same(t, "span that was heard of", lost.Span, "third")
+		same(t, "span that the next one has", next.Span, "third")
+		r.settled(settlement(next, Completed))
+	}
+	r.check()
+}
+
+func testSpanOfASuspectsCrash(t *testing.T, r *rig) {
+	r.open()
+	r.suspects("a")
+	d := r.one()
+	r.mark(d, "lost")
+	lost, next := r.lost()
+	same(t, "span", lost.Span, "lost")
+	same(t, "token", lost.Job.Token, d.Job.Token)
+	same(t, "span that the next one has", next.Span, "lost")
+	lost, next = r.lost()
+	same(t, "token", lost.Job.Token > d.Job.Token, true)
+	same(t, "span of one that wasn't heard of", lost.Span, "")
+	same(t, "span that the next one has", next.Span, "")
+}
+
+// What another program wrote is no span, and nothing ends for it.
+func testStrangeSpans(t *testing.T, r *rig) {
+	r.open()
+	for _, strange := range []string{"", " ", "00-ab-cd-01", "12", "-1 x", "1e3 x", "\x00 \xff", "x 1", strings.Repeat("9", 1000)} {
+		r.put("a")
+		d := r.one()
+		r.must(r.rdb.HSet(bg, r.keys.spans, "a", strange).Err())
+		lost, next := r.lost()
+		same(t, fmt.Sprintf("span as %.40q", strange), lost.Span, "")
+		same(t, "token", lost.Job.Token, d.Job.Token)
+		same(t, "span that the next one has", next.Span, "")
+		r.must(r.rdb.HSet(bg, r.keys.spans, "a", strange).Err())
+		r.settled(settlement(next, Return))
+		next = r.one()
+		same(t, fmt.Sprintf("span as %.40q", strange), next.Span, "")
+		r.settled(settlement(next, Completed))
+	}
+	// A token that isn't one.
+	r.put("a")
+	r.one()
+	for _, strange := range []string{"", "x", "-1", strings.Repeat("9", 1000)} {
+		r.must(r.rdb.HSet(bg, r.keys.inflight(r.session), "a", strange).Err())
+		lost, _ := r.lost()
+		same(t, fmt.Sprintf("token as %.40q", strange), lost.Job.Token, 0)
+		r.must(r.rdb.HSet(bg, r.keys.jobs, "a", r.uncrashed("a")).Err())
+	}
+	r.check()
+}
+
+// uncrashed is the record of a job as if it had never crashed.
+func (r *rig) uncrashed(id string) string {
+	r.t.Helper()
+	record := []byte(r.rdb.HGet(bg, r.keys.jobs, id).Val())
+	record[2] = 0
+	return string(record)
+}
+
 func testSpansEnd(t *testing.T, r *rig) {
 	r.open()
 	for _, o := range []Outcome{Completed, Dead, Cancelled} {
@@ -59,6 +162,12 @@ func testSpansEnd(t *testing.T, r *rig) {
 		r.settled(settlement(d, o))
 		same(t, "spans after "+string(o), r.rdb.HLen(bg, r.keys.spans).Val(), 0)
 	}
+	// One whose record somebody deleted.
+	r.put("gone")
+	r.mark(r.one(), "lost")
+	r.must(r.rdb.HDel(bg, r.keys.jobs, "gone").Err())
+	r.crash()
+	same(t, "spans of one that is gone", r.rdb.HLen(bg, r.keys.spans).Val(), 0)
 	// One that crashed too often.
 	r.put("poison")
 	for range CrashLimit {

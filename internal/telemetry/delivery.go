@@ -30,7 +30,12 @@ type Delivery struct {
 	settled  []func(Settled)
 	first    [1]func(Settled) // room for what is the only one as a rule
 	measured bool
-	early    []string // events from before there was a span
+	early    []event // from before there was a span
+}
+
+type event struct {
+	name string
+	at   time.Time
 }
 
 // Tracing makes the spans of a delivery below its process span. Nobody calls the last three
@@ -38,8 +43,8 @@ type Delivery struct {
 type Tracing interface {
 	// Handle starts the handler's span, and returns what ends it.
 	Handle(ctx context.Context) (context.Context, func(error))
-	// Event is called for what happens to the delivery until its handler returns.
-	Event(name string)
+	// Event is called for what happened to the delivery before its handler returned.
+	Event(name string, at time.Time)
 	// Settling is called when the worker has decided how the delivery ended, and when the job
 	// runs again (the zero time: not, or at once).
 	Settling(how Settle, next time.Time)
@@ -97,8 +102,8 @@ func (d *Delivery) Trace(span trace.SpanContext, t Tracing) bool {
 	d.span, d.tracer = span, t
 	early := d.early
 	d.mu.Unlock()
-	for _, name := range early {
-		t.Event(name)
+	for _, e := range early {
+		t.Event(e.name, e.at)
 	}
 	return true
 }
@@ -178,13 +183,14 @@ func (d *Delivery) Settled(s Settled) {
 
 // Event is for Tracing, which hears of it when it begins if it hasn't yet.
 func (d *Delivery) Event(name string) {
+	at := time.Now()
 	d.mu.Lock()
 	t := d.tracer
 	if t == nil && len(d.early) < maxEarly { // perhaps nobody ever traces it
-		d.early = append(d.early, name)
+		d.early = append(d.early, event{name, at})
 	}
 	d.mu.Unlock()
 	if t != nil {
-		t.Event(name)
+		t.Event(name, at)
 	}
 }

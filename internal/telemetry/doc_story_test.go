@@ -46,11 +46,36 @@ type story struct {
 // canary is in every payload.
 const canary = "canary-of-the-payload"
 
-// A recorder keeps the spans that ended, and what was known of each at its start.
+// A recorder keeps the spans that ended, and what was known of each at its start. It is the sampler, too, and
+// keeps what it was asked about.
 type recorder struct {
 	mu      sync.Mutex
 	started map[trace.SpanID][]attribute.Key
+	asked   map[asked]bool
 	ended   []sdktrace.ReadOnlySpan
+}
+
+// asked says that a sampler saw the attribute on such a span.
+type asked struct {
+	kind trace.SpanKind
+	name string
+	key  attribute.Key
+}
+
+func (r *recorder) ShouldSample(p sdktrace.SamplingParameters) sdktrace.SamplingResult {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, kv := range p.Attributes {
+		r.asked[asked{p.Kind, p.Name, kv.Key}] = true
+	}
+	return sdktrace.AlwaysSample().ShouldSample(p)
+}
+
+func (r *recorder) Description() string { return "notes attributes" }
+
+// knew tells whether an attribute of the span was known at its start, also to the sampler.
+func (r *recorder) knew(sp tracetest.SpanStub, key attribute.Key) bool {
+	return slices.Contains(r.started[sp.SpanContext.SpanID()], key) && r.asked[asked{sp.SpanKind, sp.Name, key}]
 }
 
 func (r *recorder) OnStart(_ context.Context, sp sdktrace.ReadWriteSpan) {
@@ -104,13 +129,13 @@ func (s *story) ours() tracetest.SpanStubs {
 func play(t *testing.T) *story {
 	t.Helper()
 	s := &story{
-		recorder: &recorder{started: make(map[trace.SpanID][]attribute.Key)},
+		recorder: &recorder{started: make(map[trace.SpanID][]attribute.Key), asked: make(map[asked]bool)},
 		reader:   sdkmetric.NewManualReader(),
 		server:   redistest.New(t),
 		queue:    redistest.Name(t),
 		lockKey:  redistest.Name(t) + "-key",
 	}
-	s.tp = sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(s.recorder))
+	s.tp = sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(s.recorder), sdktrace.WithSampler(s.recorder))
 	s.mp = sdkmetric.NewMeterProvider(sdkmetric.WithReader(s.reader))
 	t.Run("story", func(t *testing.T) {
 		for name, play := range map[string]func(*part){

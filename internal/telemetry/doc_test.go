@@ -12,6 +12,7 @@ import (
 
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/sdk/metric/metricdata"
+	"go.opentelemetry.io/otel/sdk/trace/tracetest"
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/signalbox-go/signalbox/internal/telemetry"
@@ -186,13 +187,20 @@ func (s *story) attributeFacts() facts {
 		for _, kv := range sp.Attributes {
 			f.add("attribute %s is of type %s", kv.Key, typeName(kv.Value))
 			known := "end"
-			if slices.Contains(s.recorder.started[sp.SpanContext.SpanID()], kv.Key) {
+			if s.recorder.knew(sp, kv.Key) {
 				known = "start"
 			}
 			f.add("attribute %s is on %s, and known at its %s", kv.Key, short(s.name(sp)), known)
 		}
 	}
 	return f
+}
+
+// value is that of a span's attribute, or "".
+func value(sp tracetest.SpanStub, key attribute.Key) string {
+	set := attribute.NewSet(sp.Attributes...)
+	v, _ := set.Value(key)
+	return v.AsString()
 }
 
 func typeName(v attribute.Value) string {
@@ -397,8 +405,8 @@ func (s *story) checkBoundaries(t *testing.T, doc string) {
 	}
 }
 
-// checkPrivate looks for what is never there. The messages of errors are their authors' words, and that
-// of a lock's error has its key: of them it looks at those that we make of jobs.
+// checkPrivate looks for what is never there. The messages of errors are their authors' words: of them it
+// looks at those that we make of jobs. The key of a lock is in that of an attempt that failed for want of it.
 func (s *story) checkPrivate(t *testing.T) {
 	look := func(where, text string, private ...string) {
 		for _, p := range private {
@@ -408,9 +416,15 @@ func (s *story) checkPrivate(t *testing.T) {
 		}
 	}
 	ids := make(map[string]bool)
+	named := 0
 	for _, sp := range s.ours() {
+		inMessages := []string{canary, s.lockKey}
+		if kind := value(sp, telemetry.JobKind); strings.HasPrefix(sp.Name, "process ") && kind == "down" {
+			inMessages = inMessages[:1]
+			named += strings.Count(sp.Status.Description, s.lockKey)
+		}
 		look("a name", sp.Name, canary, s.lockKey)
-		look("the status of "+sp.Name, sp.Status.Description, canary)
+		look("the status of "+sp.Name, sp.Status.Description, inMessages...)
 		for _, kv := range sp.Attributes {
 			look(sp.Name, kv.Value.String(), canary, s.lockKey)
 			if kv.Key == "messaging.message.id" {
@@ -419,7 +433,7 @@ func (s *story) checkPrivate(t *testing.T) {
 		}
 		for _, e := range sp.Events {
 			for _, kv := range e.Attributes {
-				look(e.Name, kv.Value.String(), canary)
+				look(e.Name+" of "+sp.Name, kv.Value.String(), inMessages...)
 			}
 		}
 	}
@@ -434,7 +448,7 @@ func (s *story) checkPrivate(t *testing.T) {
 			}
 		}
 	}
-	if len(ids) == 0 {
-		t.Error("no span is about a job")
+	if len(ids) == 0 || named == 0 {
+		t.Errorf("%d jobs have spans, and %d failed for want of a lock", len(ids), named)
 	}
 }

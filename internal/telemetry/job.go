@@ -53,16 +53,8 @@ func (m *Messaging) operation(op string, opType attribute.KeyValue, queue string
 	return append(kv, semconv.MessagingOperationName(op), opType, semconv.MessagingDestinationName(queue))
 }
 
-func (m *Messaging) start(ctx context.Context, op string, opType attribute.KeyValue, kind trace.SpanKind, j *Job,
-	links []trace.Link, more ...attribute.KeyValue,
-) (context.Context, trace.Span) {
-	kv := append(m.about(op, opType, j, len(more)), more...)
-	opts := make([]trace.SpanStartOption, 0, 4)
-	opts = append(opts, trace.WithSpanKind(kind), trace.WithAttributes(kv...))
-	if len(links) > 0 {
-		opts = append(opts, trace.WithLinks(links...))
-	}
-	return m.tracer.Start(ctx, op+" "+j.Queue, opts...)
+func (m *Messaging) start(ctx context.Context, op string, opType attribute.KeyValue, kind trace.SpanKind, j *Job) (context.Context, trace.Span) {
+	return m.tracer.Start(ctx, op+" "+j.Queue, trace.WithSpanKind(kind), trace.WithAttributes(m.about(op, opType, j, 0)...))
 }
 
 func (m *Messaging) about(op string, opType attribute.KeyValue, j *Job, n int) []attribute.KeyValue {
@@ -84,13 +76,13 @@ func appendJob(kv []attribute.KeyValue, j *Job) []attribute.KeyValue {
 // StartEnqueue starts the producer's span of one job. Its context goes into the job's
 // headers by [Inject].
 func (m *Messaging) StartEnqueue(ctx context.Context, j Job) (context.Context, trace.Span) {
-	return m.start(ctx, opEnqueue, semconv.MessagingOperationTypeSend, trace.SpanKindProducer, &j, nil)
+	return m.start(ctx, opEnqueue, semconv.MessagingOperationTypeSend, trace.SpanKindProducer, &j)
 }
 
 // StartCreate starts the producer's span of one job of a bulk. Its context goes into the
 // job's headers.
 func (m *Messaging) StartCreate(ctx context.Context, j Job) (context.Context, trace.Span) {
-	return m.start(ctx, opCreate, semconv.MessagingOperationTypeCreate, trace.SpanKindProducer, &j, nil)
+	return m.start(ctx, opCreate, semconv.MessagingOperationTypeCreate, trace.SpanKindProducer, &j)
 }
 
 // StartSend starts the span of sending n jobs that were created to a queue, with links to their
@@ -166,10 +158,11 @@ func attributes(kv []attribute.KeyValue) trace.SpanStartOption {
 	return trace.WithAttributes(kv[:len(kv):len(kv)]...)
 }
 
-// StartReclaim starts the span of taking a job back from a worker that died or lost its lease.
-// how is SettleReturned, or SettleDead after too many crashes.
-func (m *Messaging) StartReclaim(ctx context.Context, j Job, how Settle, links []trace.Link) trace.Span {
-	_, span := m.start(ctx, opReclaim, semconv.MessagingOperationTypeSettle, trace.SpanKindClient, &j, links, JobOutcome.String(string(how)))
+// StartReclaim starts the span of taking a job back from a worker that died or lost its lease, as
+// of when that began. how is SettleReturned, or SettleDead after too many crashes.
+func (m *Messaging) StartReclaim(ctx context.Context, j Job, how Settle, links []trace.Link, began time.Time) trace.Span {
+	kv := append(m.about(opReclaim, semconv.MessagingOperationTypeSettle, &j, 1), JobOutcome.String(string(how)))
+	_, span := m.tracer.Start(ctx, opReclaim+" "+j.Queue, client, attributes(kv), trace.WithLinks(links...), trace.WithTimestamp(began))
 	return span
 }
 
@@ -199,14 +192,14 @@ func (s Settle) operation() string {
 	return "ack"
 }
 
-// Fail marks a span as failed. errorType has few values; if it is "", the type of the
-// Go error stands for it.
+// Fail marks a span as failed. errorType has few values; if it is "", [ErrorType] stands for it.
 func Fail(span trace.Span, err error, errorType string) {
-	kind := semconv.ErrorTypeKey.String(errorType)
+	kind := ErrorType(err)
 	if errorType == "" {
-		kind = semconv.ErrorType(err)
+		errorType = kind
 	}
-	span.SetAttributes(kind)
-	span.RecordError(err)
-	span.SetStatus(codes.Error, err.Error())
+	text := errorText(err)
+	span.SetAttributes(semconv.ErrorTypeKey.String(errorType))
+	span.AddEvent(semconv.ExceptionEventName, trace.WithAttributes(semconv.ExceptionType(kind), semconv.ExceptionMessage(text)))
+	span.SetStatus(codes.Error, text)
 }

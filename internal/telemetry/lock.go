@@ -2,6 +2,7 @@ package telemetry
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"go.opentelemetry.io/otel/attribute"
@@ -29,6 +30,7 @@ const LockPolicy = attribute.Key("signalbox.lock.policy")
 type Acquire struct {
 	span  trace.Span
 	start time.Time
+	ctx   context.Context // the caller's
 }
 
 // StartAcquire starts the span as a child of the one in ctx, with that one's provider.
@@ -38,13 +40,22 @@ func StartAcquire(ctx context.Context) (context.Context, Acquire) {
 	if !parent.IsRecording() {
 		return ctx, Acquire{}
 	}
-	ctx, span := Tracer(parent.TracerProvider()).Start(ctx, nameAcquire,
+	spanCtx, span := Tracer(parent.TracerProvider()).Start(ctx, nameAcquire,
 		trace.WithSpanKind(trace.SpanKindInternal), trace.WithAttributes(semconv.MessagingSystemKey.String(System)))
-	return ctx, Acquire{span: span, start: time.Now()}
+	return spanCtx, Acquire{span: span, start: time.Now(), ctx: ctx}
 }
 
+// A lockError is what a failed span says instead of the error, whose message names the key.
+type lockError struct {
+	text string
+	err  error
+}
+
+func (e lockError) Error() string     { return e.text }
+func (e lockError) ErrorType() string { return semconv.ErrorType(e.err).Value.AsString() }
+
 // End ends the span. token is 0 if none was granted. An error is recorded only if
-// the lock service failed: a held lock is none.
+// the lock service failed: a held lock is none. Of the error there is the type alone.
 func (a Acquire) End(outcome string, token int64, err error) {
 	if a.span == nil {
 		return
@@ -54,7 +65,11 @@ func (a Acquire) End(outcome string, token int64, err error) {
 		a.span.SetAttributes(LockToken.Int64(token))
 	}
 	if outcome == LockFailed {
-		Fail(a.span, err, "")
+		text := "the lock service failed"
+		if ended := a.ctx.Err(); ended != nil && errors.Is(err, ended) {
+			text = "the context ended before the lock service answered"
+		}
+		Fail(a.span, lockError{text, err}, "")
 	}
 	a.span.End()
 }

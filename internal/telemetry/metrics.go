@@ -183,11 +183,3 @@ func operationType(operation string) attribute.KeyValue {
 	}
 	return semconv.MessagingOperationTypeSettle
 }
-
-// ErrorType is the value of error.type for a Go error: its type. It is "" for nil.
-func ErrorType(err error) string {
-	if err == nil {
-		return ""
-	}
-	return semconv.ErrorType(err).Value.AsString()
-}

@@ -22,8 +22,8 @@
 --        trusted, then nothing is claimed; more: 1 if ready jobs remain; next: us until a job is due or the first
 --        session expires, -1 for never, not counting those in expired; expired: up to 8
 --        sessions to reclaim; records: in the order of ids, whose tokens count up from the
---        first; an id is '' where a job of a call that is made again is gone; spans: the last
---        marks of the ids, as far as there are any, or empty
+--        first; an id is '' where a job of a call that is made again is gone; spans: the span
+--        contexts of the last marks of the ids, as far as there are any, or empty
 --        {'stale'}  a later call of this lane was seen; nothing was done
 -- Errors: those of Redis, and 'ERR signalbox: ...', before the first write.
 
@@ -119,7 +119,7 @@ local function settle()
     j = j + 1
     if owns(j, ARGV[i + 1]) then
       spans[#spans + 1] = ARGV[i]
-      spans[#spans + 1] = ARGV[i + 2]
+      spans[#spans + 1] = ARGV[i + 1] .. ' ' .. ARGV[i + 2]
     end
   end
   if #spans > 0 then
@@ -301,5 +301,8 @@ local following, expired = upcoming(KEYS[6], KEYS[3], now)
 local spans = {}
 if marked and #ids > 0 then
   spans = redis.call('HMGET', KEYS[15], unpack(ids))
+  for i = 1, #ids do
+    spans[i] = spans[i] and string.match(spans[i], '^%d+ (.*)$') or false
+  end
 end
 return {'ok', now, refused, alive and 1 or 0, first, more, following, expired, ids, bodies, spans}

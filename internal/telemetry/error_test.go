@@ -1,0 +1,102 @@
+package telemetry
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+	"unicode/utf8"
+
+	"go.opentelemetry.io/otel/codes"
+	sdktrace "go.opentelemetry.io/otel/sdk/trace"
+	"go.opentelemetry.io/otel/sdk/trace/tracetest"
+	"go.opentelemetry.io/otel/trace"
+)
+
+// A typed error says of which type it is.
+type typed struct {
+	error
+	what func() string
+}
+
+func (e typed) ErrorType() string { return e.what() }
+
+// A broken error panics when it is asked what it says.
+type broken struct{}
+
+func (*broken) Error() string { panic("broken") }
+
+// What a span tells of an error can be exported, whatever the error says.
+func TestFail(t *testing.T) {
+	t.Parallel()
+	long := strings.Repeat("ä", maxErrorText)
+	for name, c := range map[string]struct {
+		err        error
+		text, kind string
+	}{
+		"plain":           {errors.New("boom"), "boom", "*errors.errorString"},
+		"wrapped":         {fmt.Errorf("it went %w", errors.New("boom")), "it went boom", "*errors.errorString"},
+		"no UTF-8":        {errors.New("body \xff\xfe."), "body .", "*errors.errorString"},
+		"long":            {errors.New(long), long[:maxErrorText-4] + "...", "*errors.errorString"}, // no half a letter
+		"broken":          {&broken{}, brokenError, "*telemetry.broken"},
+		"typed":           {typed{errors.New("boom"), func() string { return "quota" }}, "boom", "quota"},
+		"of a long type":  {typed{errors.New("boom"), func() string { return long }}, "boom", long[:maxErrorType-4] + "..."},
+		"of a broken one": {typed{errors.New("boom"), func() string { panic("broken") }}, "boom", brokenError},
+	} {
+		exporter := tracetest.NewInMemoryExporter()
+		tp := sdktrace.NewTracerProvider(sdktrace.WithSyncer(exporter))
+		_, span := tp.Tracer("").Start(t.Context(), "")
+		Fail(span, c.err, "")
+		span.End()
+		got := exporter.GetSpans()[0]
+		if got.Status != (sdktrace.Status{Code: codes.Error, Description: c.text}) {
+			t.Errorf("%s: status %v, want %q", name, got.Status, c.text)
+		}
+		said := map[string]string{}
+		for _, kv := range append(got.Attributes, got.Events[0].Attributes...) {
+			said[string(kv.Key)] = kv.Value.AsString()
+			if !utf8.ValidString(kv.Value.AsString()) {
+				t.Errorf("%s: %s is no UTF-8: %q", name, kv.Key, kv.Value.AsString())
+			}
+		}
+		if got.Events[0].Name != "exception" || len(got.Events) != 1 || said["error.type"] != c.kind || said["exception.type"] != c.kind || said["exception.message"] != c.text {
+			t.Errorf("%s: %v and %v, want %q of type %q", name, got.Attributes, got.Events, c.text, c.kind)
+		}
+		if ErrorType(c.err) != c.kind {
+			t.Errorf("%s: metrics call it %q, want %q", name, ErrorType(c.err), c.kind)
+		}
+	}
+}
+
+// What happened to a delivery before it is traced is told when it is, with the time when it was.
+func TestEarlyEvents(t *testing.T) {
+	t.Parallel()
+	var d Delivery
+	before := time.Now()
+	for range maxEarly + 1 { // nobody may ever ask
+		d.Event(EventShutdown)
+	}
+	after := time.Now()
+	told := &told{}
+	d.Trace(trace.SpanContext{}, told)
+	if len(told.at) != maxEarly {
+		t.Errorf("%d events, want %d", len(told.at), maxEarly)
+	}
+	for _, at := range told.at {
+		if at.Before(before) || at.After(after) {
+			t.Errorf("it was at %v, between %v and %v", at, before, after)
+		}
+	}
+	d.Event(EventShutdown)
+	if len(told.at) != maxEarly+1 {
+		t.Error("one that happens later is not told")
+	}
+}
+
+type told struct {
+	Tracing
+	at []time.Time
+}
+
+func (s *told) Event(_ string, at time.Time) { s.at = append(s.at, at) }
