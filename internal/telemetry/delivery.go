@@ -183,6 +183,9 @@ func (d *Delivery) Settled(s Settled) {
 
 // Event is for Tracing, which hears of it when it begins if it hasn't yet.
 func (d *Delivery) Event(name string) {
+	if d == nil {
+		return
+	}
 	at := time.Now()
 	d.mu.Lock()
 	t := d.tracer

@@ -94,6 +94,18 @@ func TestEarlyEvents(t *testing.T) {
 	}
 }
 
+// A handler that no worker called has no delivery, and whoever asks it all the same gets nothing.
+func TestNoDelivery(t *testing.T) {
+	t.Parallel()
+	d := DeliveryFrom(t.Context())
+	d.Event(EventShutdown)
+	d.Settling(SettleCompleted, time.Time{})
+	d.Settled(Settled{})
+	if _, end := d.Handle(t.Context()); end != nil || d.Traced() || d.SpanContext().IsValid() {
+		t.Error("nobody's delivery is traced")
+	}
+}
+
 type told struct {
 	Tracing
 	at []time.Time
