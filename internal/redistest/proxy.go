@@ -1,10 +1,12 @@
 package redistest
 
 import (
+	"errors"
 	"net"
 	"slices"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 )
 
@@ -174,6 +176,14 @@ func (p *Proxy) Refuse(refuse bool) {
 	case refuse && p.listener != nil:
 		p.listener.Close()
 		p.listener = nil
+		// A process that is being forked has the socket too, until it executes another program.
+		Eventually(p.t, func() bool {
+			conn, err := net.Dial("tcp", p.addr)
+			if err == nil {
+				conn.Close()
+			}
+			return errors.Is(err, syscall.ECONNREFUSED)
+		}, "nobody listens at the proxy's address")
 	case !refuse && p.listener == nil && !p.closed:
 		l, err := net.Listen("tcp", p.addr)
 		if err != nil {
