@@ -4,8 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"math/rand/v2"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -17,14 +15,6 @@ import (
 	"time"
 )
 
-// Ports come from below the range that Linux gives to outgoing connections, so that no
-// client can take the port of a server that is being restarted. A cluster node
-// also listens on port+10000.
-const (
-	firstPort = 12000
-	lastPort  = 21999
-)
-
 // portTaken is what redis-server says when another listens on its port.
 const portTaken = "Address already in use"
 
@@ -32,7 +22,7 @@ const portTaken = "Address already in use"
 type process struct {
 	path string
 	dir  string
-	port int
+	port *port  // until release
 	conf string // a configuration file, if it has one
 	args []string
 
@@ -42,7 +32,7 @@ type process struct {
 }
 
 // startProcess starts a server on a free port and waits until it answers. The port can be
-// taken by another between our look and the server's bind; then the next is tried.
+// taken by a stranger between our look and the server's bind; then the next is tried.
 func startProcess(path, dir string, args []string) (*process, error) {
 	return startConfigured(path, dir, "", "", args...)
 }
@@ -51,16 +41,15 @@ func startProcess(path, dir string, args []string) (*process, error) {
 func startConfigured(path, dir, conf, text string, args ...string) (*process, error) {
 	var errs []error
 	for range 20 {
-		p := &process{path: path, dir: dir, port: freePort(), conf: conf, args: args}
-		if conf != "" {
-			if err := os.WriteFile(conf, []byte(text), 0o600); err != nil {
-				return nil, err
-			}
+		p := &process{path: path, dir: dir, port: reservePort(), conf: conf, args: args}
+		err := p.configure(text)
+		if err == nil {
+			err = p.start()
 		}
-		err := p.start()
 		if err == nil {
 			return p, nil
 		}
+		p.port.release()
 		errs = append(errs, err)
 		if !strings.Contains(err.Error(), portTaken) {
 			break
@@ -69,26 +58,18 @@ func startConfigured(path, dir, conf, text string, args ...string) (*process, er
 	return nil, errors.Join(errs...)
 }
 
-// freePort picks a port that nobody listens on right now.
-func freePort() int {
-	l := listenAnywhere()
-	defer l.Close()
-	return l.Addr().(*net.TCPAddr).Port
-}
-
-func listenAnywhere() net.Listener {
-	for {
-		l, err := net.Listen("tcp", loopback(firstPort+rand.IntN(lastPort-firstPort+1)))
-		if err == nil {
-			return l
-		}
+// configure writes the configuration file, if it has one.
+func (p *process) configure(text string) error {
+	if p.conf == "" {
+		return nil
 	}
+	return os.WriteFile(p.conf, []byte(text), 0o600)
 }
 
-func loopback(port int) string { return net.JoinHostPort("127.0.0.1", strconv.Itoa(port)) }
-
-func (p *process) addr() string    { return loopback(p.port) }
-func (p *process) logPath() string { return filepath.Join(p.dir, fmt.Sprintf("redis-%d.log", p.port)) }
+func (p *process) addr() string { return p.port.addr() }
+func (p *process) logPath() string {
+	return filepath.Join(p.dir, fmt.Sprintf("redis-%d.log", p.port.number))
+}
 
 // start starts the server on its port and waits until it answers.
 func (p *process) start() error {
@@ -128,7 +109,7 @@ func (p *process) start() error {
 	p.cmd, p.done = cmd, done
 	if !poll(patience, func() bool { return p.ready() || closed(done) }) || closed(done) {
 		p.end()
-		return fmt.Errorf("redis-server on port %d did not start:\n%s", p.port, p.logFrom(before))
+		return fmt.Errorf("redis-server on port %d did not start:\n%s", p.port.number, p.logFrom(before))
 	}
 	return nil
 }
@@ -140,7 +121,7 @@ func (p *process) commandLine() []string {
 		line = append(line, p.conf)
 	}
 	line = append(line,
-		"--port", strconv.Itoa(p.port), "--bind", "127.0.0.1", "--dir", p.dir,
+		"--port", strconv.Itoa(p.port.number), "--bind", "127.0.0.1", "--dir", p.dir,
 		"--save", "", "--appendonly", "no", "--daemonize", "no", "--loglevel", "notice",
 	)
 	return append(line, p.args...)
@@ -188,6 +169,12 @@ func (p *process) end() {
 	<-p.done
 }
 
+// drop ends the process for good.
+func (p *process) drop() {
+	p.kill()
+	p.port.release()
+}
+
 // restart starts the process again on the same port, with what it has saved. One that
 // still runs is asked to end properly.
 func (p *process) restart() error {
@@ -203,7 +190,7 @@ func (p *process) restart() error {
 	}
 	p.mu.Unlock()
 	var err error
-	poll(patience, func() bool { // the port may be in use for a moment, when others look for a free one
+	poll(patience, func() bool { // it may be in use for a moment, by a process that is being forked
 		err = p.start()
 		return err == nil || !strings.Contains(err.Error(), portTaken)
 	})

@@ -10,9 +10,13 @@ import (
 func TestPortIsTaken(t *testing.T) {
 	t.Parallel()
 	path := needReal(t)
-	l := listenAnywhere()
+	p := &process{path: path, dir: t.TempDir(), port: reservePort()}
+	defer p.port.release()
+	l, err := net.Listen("tcp", p.addr())
+	if err != nil {
+		t.Fatal(err)
+	}
 	defer l.Close()
-	p := &process{path: path, dir: t.TempDir(), port: l.Addr().(*net.TCPAddr).Port}
 	if err := p.start(); err == nil || !strings.Contains(err.Error(), portTaken) {
 		t.Errorf("start on a taken port: %v", err)
 	}
@@ -27,6 +31,28 @@ func TestReadyKnowsItsProcess(t *testing.T) {
 		other.kill()
 		t.Error("started on the port of another server")
 	}
+}
+
+// Nobody gets the port of a server that was killed or of a proxy that refuses.
+func TestPortsAreKept(t *testing.T) {
+	t.Parallel()
+	s := New(t)
+	proxy := NewProxy(t, s.Addr())
+	proxy.Refuse(true)
+	s.Kill()
+	for name, addr := range map[string]string{"server": s.Addr(), "proxy": proxy.addr} {
+		if mark, err := net.ListenPacket("udp", addr); err == nil {
+			mark.Close()
+			t.Errorf("another could reserve the %s's port", name)
+		}
+	}
+	p := reservePort()
+	p.release()
+	mark, err := net.ListenPacket("udp", p.addr())
+	if err != nil {
+		t.Fatalf("a port that was released: %v", err)
+	}
+	mark.Close()
 }
 
 func TestBinary(t *testing.T) {

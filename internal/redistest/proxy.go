@@ -20,6 +20,7 @@ import (
 // proxy. All methods may be called concurrently.
 type Proxy struct {
 	endpoint
+	port   *port
 	target string
 
 	mu       sync.Mutex
@@ -54,16 +55,17 @@ const (
 // NewProxy starts a proxy on loopback to the server at addr. It ends with the test.
 func NewProxy(t testing.TB, addr string) *Proxy {
 	t.Helper()
-	l := listenAnywhere()
+	port := reservePort()
 	p := &Proxy{
-		endpoint: endpoint{t: t, addr: l.Addr().String()},
+		endpoint: endpoint{t: t, addr: port.addr()},
+		port:     port,
 		target:   addr,
 		links:    map[*link]struct{}{},
 		hold:     make(chan struct{}),
 	}
 	close(p.hold)
-	p.listen(l)
 	t.Cleanup(p.close)
+	p.Refuse(false)
 	return p
 }
 
@@ -238,6 +240,7 @@ func (p *Proxy) close() {
 	p.sever()
 	p.mu.Unlock()
 	p.work.Wait()
+	p.port.release()
 }
 
 func (p *Proxy) add(r *rule) <-chan struct{} {

@@ -65,7 +65,7 @@ func New(t testing.TB, args ...string) *Server {
 // adopt ties a process to a test.
 func adopt(t testing.TB, p *process) *Server {
 	t.Cleanup(func() {
-		p.kill()
+		p.drop()
 		if t.Failed() {
 			t.Logf("log of the server at %s:\n%s", p.addr(), p.logTail())
 		}

@@ -113,7 +113,7 @@ func (s *sharedServer) stop() error {
 		errs = append(errs, s.embedded.Close())
 	}
 	if s.process != nil {
-		s.process.kill()
+		s.process.drop()
 		errs = append(errs, os.RemoveAll(s.process.dir))
 	}
 	s.process, s.embedded = nil, nil
