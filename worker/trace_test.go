@@ -236,7 +236,9 @@ func TestTraceOfFailedRenewals(t *testing.T) {
 	t.Parallel()
 	r := newTracedRig(t)
 	proxy := redistest.NewProxy(t, redistest.Start(t).Addr())
-	w := r.workerOn(proxy.Client(), r.config(1))
+	cfg := r.config(1)
+	cfg.SessionTTL = 3 * time.Second // the outages are short against it, also on a busy machine
+	w := r.workerOn(proxy.Client(), cfg)
 	began := make(chan struct{})
 	release, end := r.gate()
 	worker.Handle(w, func(ctx context.Context, _ *signalbox.Job, _ task) error {

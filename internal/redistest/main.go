@@ -21,7 +21,12 @@ func Main(m *testing.M, ignore ...goleak.Option) {
 		code = max(code, 1)
 	}
 	if code == 0 {
-		if err := goleak.Find(ignore...); err != nil {
+		var err error
+		poll(patience, func() bool { // goleak waits for half a second, which is little on a busy machine
+			err = goleak.Find(ignore...)
+			return err == nil
+		})
+		if err != nil {
 			fmt.Fprintln(os.Stderr, "redistest: goroutines left after the tests:", err)
 			code = 1
 		}
