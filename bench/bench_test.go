@@ -92,7 +92,7 @@ func TestCases(t *testing.T) {
 	want := []string{
 		"process-c100", "process-c10", "enqueue-16", "enqueue-bulk",
 		"latency-idle-p50", "latency-idle-p99", "memory-pending", "ceiling",
-		"trace-off", "trace-noop", "trace-on", "trace-on-service",
+		"trace-off", "trace-removed", "trace-noop", "trace-on", "trace-on-service",
 		"lock-c1", "lock-c64", "lock-contended-16", "lock-contended-16-p99",
 		"lock-contended-16-processes", "lock-contended-16-processes-p99", "lock-contended-16-processes-jain",
 		"redlock-c1", "redlock-c64", "redlock-two-down",

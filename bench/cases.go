@@ -36,16 +36,18 @@ type side struct {
 
 // A contest runs both sides, for one case or for several figures of the same runs.
 type contest struct {
-	peer   string
-	ours   side
-	theirs side
-	cases  []testCase
+	peer     string
+	programs *pair // that the sides run; nil: they run in this one
+	ours     side
+	theirs   side
+	cases    []testCase
 }
 
 // contests are all there are. The targets are those that the project holds itself to, as ratios. Where
 // the project's is a bound on our own figure, the ratio is the peer's figure, measured
 // when the targets were set, over that bound; where there is no such figure, any will do.
 func contests() []contest {
+	removal := &pair{patch: removed}
 	return []contest{
 		{
 			peer:   "asynq",
@@ -100,6 +102,14 @@ func contests() []contest {
 			ours:   side{tracedProcess(noProviders), 200_000, 60_000},
 			theirs: side{tracedProcess(noProviders), 200_000, 60_000},
 			cases:  []testCase{{name: "trace-off", unit: "jobs/s", target: 0.9}},
+		},
+		{
+			// Two builds of this program, as the code that is compared can't be in one.
+			peer:     "tracing removed",
+			programs: removal,
+			ours:     side{removal.process(asItIs, "nobody"), 200_000, 60_000},
+			theirs:   side{removal.process(patched, "nobody"), 200_000, 60_000},
+			cases:    []testCase{{name: "trace-removed", unit: "jobs/s", target: 0.9}},
 		},
 		{
 			peer:   "trace-off",

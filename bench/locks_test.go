@@ -70,8 +70,9 @@ func TestSumUp(t *testing.T) {
 	}
 }
 
-// TestLockMeasures: every library does a few cycles in every way in which it is measured.
-func TestLockMeasures(t *testing.T) {
+// testServer starts a redis-server for one test, which is skipped without one unless one is required.
+func testServer(t *testing.T) *server {
+	t.Helper()
 	if _, err := exec.LookPath("redis-server"); err != nil {
 		if os.Getenv(redistest.Env) == "required" {
 			t.Fatal(err)
@@ -82,11 +83,17 @@ func TestLockMeasures(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer func() {
+	t.Cleanup(func() {
 		if err := srv.close(); err != nil {
 			t.Error(err)
 		}
-	}()
+	})
+	return srv
+}
+
+// TestLockMeasures: every library does a few cycles in every way in which it is measured.
+func TestLockMeasures(t *testing.T) {
+	srv := testServer(t)
 	measures := map[string]measure{
 		"redlock, signalbox":           redlockCycles(ourRedlock, 4),
 		"redlock, redsync":             redlockCycles(redsyncs, 4),

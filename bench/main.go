@@ -30,8 +30,8 @@ type flags struct {
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	if task, ok := os.LookupEnv(contenderEnv); ok {
-		if err := contend(ctx, task, os.Stdin, os.Stdout); err != nil {
+	if ok, err := part(ctx); ok {
+		if err != nil {
 			fmt.Fprintln(os.Stderr, "bench:", err)
 			os.Exit(1)
 		}
@@ -48,6 +48,17 @@ func main() {
 		fmt.Fprintln(os.Stderr, "bench:", err)
 		os.Exit(1)
 	}
+}
+
+// part does what a process of a measurement does, if this is one.
+func part(ctx context.Context) (ok bool, err error) {
+	if task, ok := os.LookupEnv(contenderEnv); ok {
+		return true, contend(ctx, task, os.Stdin, os.Stdout)
+	}
+	if task, ok := os.LookupEnv(processEnv); ok {
+		return true, processAlone(ctx, task, os.Stdout)
+	}
+	return false, nil
 }
 
 func parse(args []string, stderr io.Writer) (flags, error) {

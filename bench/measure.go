@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"math"
@@ -24,7 +25,13 @@ const (
 
 // run measures both sides in turn, so that what else the machine does meets both. A short
 // round comes first and doesn't count.
-func (c *contest) run(ctx context.Context, srv *server, f flags, deadline time.Time, progress io.Writer) ([]result, error) {
+func (c *contest) run(ctx context.Context, srv *server, f flags, deadline time.Time, progress io.Writer) (results []result, err error) {
+	if c.programs != nil {
+		defer func() { err = errors.Join(err, c.programs.remove()) }()
+		if err := c.programs.build(ctx); err != nil {
+			return nil, fmt.Errorf("%s: %w", c.cases[0].name, err)
+		}
+	}
 	nOurs, nTheirs := c.ours.full, c.theirs.full
 	if f.quick {
 		nOurs, nTheirs = c.ours.quick, c.theirs.quick
@@ -49,7 +56,7 @@ func (c *contest) run(ctx context.Context, srv *server, f flags, deadline time.T
 				tc.name, i+1, f.runs, figure(x), c.peer, figure(y), tc.unit)
 		}
 	}
-	results := make([]result, len(c.cases))
+	results = make([]result, len(c.cases))
 	for j, tc := range c.cases {
 		results[j] = compare(tc, c.peer, median(ours[j]), median(theirs[j]))
 	}
