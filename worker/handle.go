@@ -19,7 +19,7 @@ type kind struct {
 	middleware []signalbox.Middleware
 	retry      RetryPolicy
 	timeout    time.Duration
-	trace      *signalbox.TraceMode // nil: the worker's
+	trace      signalbox.TraceMode // TraceAuto: the worker's
 
 	chain signalbox.Handler // the handler inside all middleware, since Run
 }
@@ -38,8 +38,8 @@ func With(mw ...signalbox.Middleware) Option {
 func Timeout(d time.Duration) Option { return func(k *kind) { k.timeout = d } }
 
 // TraceMode says how deliveries of this kind are connected with the span that enqueued the
-// job; a job's own mode counts more. Default: the worker's.
-func TraceMode(m signalbox.TraceMode) Option { return func(k *kind) { k.trace = &m } }
+// job; a job's own mode counts more. Default, and [signalbox.TraceAuto]: the worker's.
+func TraceMode(m signalbox.TraceMode) Option { return func(k *kind) { k.trace = m } }
 
 // Retry sets how long failed attempts of this kind wait. Default: [DefaultRetry].
 func Retry(p RetryPolicy) Option { return func(k *kind) { k.retry = p } }
@@ -83,8 +83,8 @@ func (w *Worker) HandleKind(name string, h signalbox.Handler, opts ...Option) {
 	if k.timeout < 0 {
 		panic(fmt.Sprintf("worker: Handle with a timeout of %v for kind %s; 0 or more is allowed", k.timeout, name))
 	}
-	if k.trace != nil && *k.trace > signalbox.TraceNone {
-		panic(fmt.Sprintf("worker: Handle with trace mode %d for kind %s; signalbox's constants are allowed", *k.trace, name))
+	if k.trace > signalbox.TraceNone {
+		panic(fmt.Sprintf("worker: Handle with trace mode %d for kind %s; signalbox's constants are allowed", k.trace, name))
 	}
 	for _, m := range k.middleware {
 		if m == nil {
@@ -127,8 +127,8 @@ func (w *Worker) build() {
 
 // traceMode is that of a kind: its own, or the worker's. k is nil if it has no handler.
 func (w *Worker) traceMode(k *kind) signalbox.TraceMode {
-	if k != nil && k.trace != nil {
-		return *k.trace
+	if k != nil && k.trace != signalbox.TraceAuto {
+		return k.trace
 	}
 	return w.cfg.TraceMode
 }

@@ -56,7 +56,7 @@ func TestReclaimModes(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		worker  signalbox.TraceMode
-		kind    *signalbox.TraceMode // of task
+		kind    signalbox.TraceMode // of task
 		job     signalbox.Job
 		header  string
 		forTime time.Duration
@@ -66,10 +66,10 @@ func TestReclaimModes(t *testing.T) {
 		"by default":       {parent: true},
 		"none is young":    {forTime: -1, link: true},
 		"worker":           {worker: signalbox.TraceLink, link: true},
-		"kind is a child":  {worker: signalbox.TraceLink, kind: ptr(signalbox.TraceParent), parent: true},
-		"kind has neither": {kind: ptr(signalbox.TraceNone)},
-		"job":              {kind: ptr(signalbox.TraceNone), header: "link", link: true},
-		"another's kind":   {worker: signalbox.TraceLink, kind: ptr(signalbox.TraceNone), job: signalbox.Job{Kind: "other"}, link: true},
+		"kind is a child":  {worker: signalbox.TraceLink, kind: signalbox.TraceParent, parent: true},
+		"kind has neither": {kind: signalbox.TraceNone},
+		"job":              {kind: signalbox.TraceNone, header: "link", link: true},
+		"another's kind":   {worker: signalbox.TraceLink, kind: signalbox.TraceNone, job: signalbox.Job{Kind: "other"}, link: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -84,11 +84,7 @@ func TestReclaimModes(t *testing.T) {
 			cfg := r.config(1)
 			cfg.TraceMode, cfg.ParentFor = c.worker, c.forTime
 			w := r.workerWith(cfg)
-			var opts []worker.Option
-			if c.kind != nil {
-				opts = append(opts, worker.TraceMode(*c.kind))
-			}
-			worker.Handle(w, func(context.Context, *signalbox.Job, task) error { return nil }, opts...)
+			worker.Handle(w, func(context.Context, *signalbox.Job, task) error { return nil }, worker.TraceMode(c.kind))
 			r.start(w)
 			reclaim := r.n("reclaim", 1)[0]
 			if parent := reclaim.Parent.SpanID() == creator.SpanID(); parent != c.parent || reclaim.Parent.IsValid() != c.parent {

@@ -273,7 +273,7 @@ func TestTraceModes(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		worker  signalbox.TraceMode
-		kind    *signalbox.TraceMode
+		kind    signalbox.TraceMode
 		job     string
 		forTime time.Duration
 		parent  bool
@@ -283,8 +283,8 @@ func TestTraceModes(t *testing.T) {
 		"none is old":  {forTime: -1, link: true},
 		"worker links": {worker: signalbox.TraceLink, link: true},
 		"worker none":  {worker: signalbox.TraceNone},
-		"kind":         {worker: signalbox.TraceNone, kind: ptr(signalbox.TraceParent), parent: true},
-		"job":          {worker: signalbox.TraceNone, kind: ptr(signalbox.TraceParent), job: "link", link: true},
+		"kind":         {worker: signalbox.TraceNone, kind: signalbox.TraceParent, parent: true},
+		"job":          {worker: signalbox.TraceNone, kind: signalbox.TraceParent, job: "link", link: true},
 		"unknown":      {job: "whatever", parent: true},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -297,11 +297,7 @@ func TestTraceModes(t *testing.T) {
 			cfg := r.config(1)
 			cfg.TraceMode, cfg.ParentFor = c.worker, c.forTime
 			w := r.workerWith(cfg)
-			var opts []worker.Option
-			if c.kind != nil {
-				opts = append(opts, worker.TraceMode(*c.kind))
-			}
-			worker.Handle(w, func(context.Context, *signalbox.Job, task) error { return nil }, opts...)
+			worker.Handle(w, func(context.Context, *signalbox.Job, task) error { return nil }, worker.TraceMode(c.kind))
 			r.addOne(signalbox.Job{Headers: headers})
 			r.start(w)
 			process := r.n("process", 1)[0]
@@ -314,8 +310,6 @@ func TestTraceModes(t *testing.T) {
 		})
 	}
 }
-
-func ptr[T any](v T) *T { return &v }
 
 // nilError panics when it is looked at, as a nil pointer in an error does.
 type nilError struct{ err error }
