@@ -1,7 +1,6 @@
 package main
 
 import (
-	"encoding/binary"
 	"maps"
 	"net"
 	"slices"
@@ -28,6 +27,8 @@ func TestJaeger(t *testing.T) {
 		}
 		checks(t, whole(j, s))
 	})
+	checks(t, modes(j, redis))
+	checks(t, events(j, redis))
 	checks(t, []check{
 		{"a sampled job is whole or absent", func(c *checker) { checkSampled(c, j, redis) }},
 		{"an old job has a trace of its own", func(c *checker) { checkOld(c, j, redis) }},
@@ -217,17 +218,7 @@ func checkOld(c *checker, j *jaeger.Server, r *testRedis) {
 	queue := redistest.Name(c)
 	cfg := probeConfig{Redis: r.url, Queue: queue, Service: queue, Enqueue: []task{{ID: "old"}}, NoWork: true}
 	startProbe(c.T, spansTo(j.OTLP), cfg).end()
-	// The record says when it was enqueued in bytes 3 to 10, see docs/wire.md.
-	key := "signalbox:{" + queue + "}:jobs"
-	record, err := r.rdb.HGet(c.Context(), key, "old").Bytes()
-	if err != nil {
-		c.Fatal(err)
-	}
-	enqueued := time.UnixMicro(int64(binary.BigEndian.Uint64(record[3:])))
-	binary.BigEndian.PutUint64(record[3:], uint64(enqueued.Add(-16*time.Minute).UnixMicro()))
-	if err := r.rdb.HSet(c.Context(), key, "old", record).Err(); err != nil {
-		c.Fatal(err)
-	}
+	r.age(c, queue, "old", 16*time.Minute)
 	cfg.Enqueue, cfg.NoWork, cfg.Until = nil, false, 1
 	startProbe(c.T, spansTo(j.OTLP), cfg).end()
 	byTrace := found(c, j, queue)
@@ -267,9 +258,9 @@ func checkFailures(c *checker, j *jaeger.Server, r *testRedis) {
 // checkLost lets a worker lose its lease: its network is held until another has done its job.
 func checkLost(c *checker, j *jaeger.Server, r *testRedis) {
 	queue := redistest.Name(c)
-	proxy := redistest.NewProxy(c, net.JoinHostPort(r.host, r.port))
+	proxy := r.proxy(c)
 	cfg := probeConfig{
-		Redis: strings.Replace(r.url, net.JoinHostPort(r.host, r.port), proxy.Addr(), 1), Queue: queue, Service: queue + "-first",
+		Redis: r.urlThrough(proxy), Queue: queue, Service: queue + "-first",
 		Enqueue: []task{{ID: "lost", Do: "wait"}}, Until: 1, TTL: time.Second,
 	}
 	first := startProbe(c.T, spansTo(j.OTLP), cfg)
@@ -290,7 +281,7 @@ func checkLost(c *checker, j *jaeger.Server, r *testRedis) {
 		c.Fatalf("the spans are %s", ops(all))
 	}
 	equal(c, "error.type", process.Attributes[attrError], any("signalbox.lease_lost"))
-	for _, name := range []string{"lease.lost", "fence.rejected"} {
+	for _, name := range []string{"lease.lost", "fence.rejected", "signalbox.lock.lost"} {
 		c.that(slices.ContainsFunc(process.Events, func(e jaeger.Event) bool { return e.Name == name }), "no event %s in %v", name, process.Events)
 	}
 }

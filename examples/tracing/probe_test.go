@@ -3,6 +3,7 @@ package main
 import (
 	"bufio"
 	"context"
+	"encoding/binary"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -335,4 +336,19 @@ func (r *testRedis) left(c *checker, queue string) int64 {
 		c.Fatal(err)
 	}
 	return n
+}
+
+// age makes a job older. Its record says in bytes 3 to 10 when it was enqueued, see docs/wire.md.
+func (r *testRedis) age(c *checker, queue, job string, by time.Duration) {
+	c.Helper()
+	key := "signalbox:{" + queue + "}:jobs"
+	record, err := r.rdb.HGet(c.Context(), key, job).Bytes()
+	if err != nil {
+		c.Fatal(err)
+	}
+	enqueued := time.UnixMicro(int64(binary.BigEndian.Uint64(record[3:])))
+	binary.BigEndian.PutUint64(record[3:], uint64(enqueued.Add(-by).UnixMicro()))
+	if err := r.rdb.HSet(c.Context(), key, job, record).Err(); err != nil {
+		c.Fatal(err)
+	}
 }

@@ -33,6 +33,7 @@ const (
 	attrToken       = "signalbox.lock.fencing_token"
 	attrLockOutcome = "signalbox.lock.outcome"
 	attrLockWait    = "signalbox.lock.wait_ms"
+	attrLockPolicy  = "signalbox.lock.policy"
 	attrTick        = "signalbox.schedule.tick"
 	attrLate        = "signalbox.schedule.late_ms"
 	attrMissed      = "signalbox.schedule.missed"
