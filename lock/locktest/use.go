@@ -34,7 +34,7 @@ func doRunsUnderTheLock(s *suite) {
 	}
 
 	holder := s.grant(b, key)
-	ctx, cancel := context.WithTimeout(s.Context(), 3*shortTTL)
+	ctx, cancel := context.WithTimeout(s.Context(), 3*shortTTL/2)
 	defer cancel()
 	err := s.do("that waits in vain", func() error {
 		return lock.Do(ctx, a, key, func(context.Context) error {

@@ -54,7 +54,7 @@ func acquireEndsWithItsContext(s *suite) {
 	var waiters []<-chan result
 	for i, locker := range []lock.Locker{a, b, s.locker(longTTL), a, b, s.locker(longTTL), a, b} {
 		// Long enough that also on a slow machine each has seen that the lock is held.
-		end := 3*shortTTL + time.Duration(i)*shortTTL/40
+		end := 3*shortTTL/2 + time.Duration(i)*shortTTL/40
 		timeout, cancel := context.WithTimeoutCause(s.Context(), end, why)
 		defer cancel()
 		cancelled, cancelCause := context.WithCancelCause(s.Context())
@@ -64,7 +64,7 @@ func acquireEndsWithItsContext(s *suite) {
 	}
 	for i, results := range waiters {
 		var r result
-		s.within(4*shortTTL+slack, "Acquire under a context that ends", func() { r = <-results })
+		s.within(3*shortTTL+slack, "Acquire under a context that ends", func() { r = <-results })
 		if r.lock != nil || !errors.Is(r.err, lock.ErrHeld) || !errors.Is(r.err, why) {
 			s.Errorf("waiter %d: Acquire = %v, %v; want ErrHeld and the cause %q", i, told(r.lock), r.err, why)
 		}
