@@ -8,7 +8,8 @@ type TraceMode uint8
 // The modes.
 const (
 	// TraceAuto is TraceParent for a job that was enqueued alone and not long ago, and else
-	// TraceLink: one job reads as one trace, and no trace grows without end.
+	// TraceLink: one job reads as one trace, and no trace grows without end. Of jobs that
+	// handlers enqueue one after the other, it is the first that must not be long ago.
 	TraceAuto TraceMode = iota
 	// TraceParent makes deliveries children of the span that enqueued the job.
 	TraceParent

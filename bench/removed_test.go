@@ -8,7 +8,7 @@ import (
 
 // onThePath are what a job passes through in a worker where somebody could trace or measure.
 var onThePath = []string{
-	signalboxModule + "/internal/telemetry.(*Delivery).", signalboxModule + "/internal/telemetry.Extract",
+	signalboxModule + "/internal/telemetry.(*Delivery).Settled", signalboxModule + "/internal/telemetry.Extract",
 	signalboxModule + "/middleware.Trace", signalboxModule + "/middleware.(*tracer).", signalboxModule + "/middleware.Metrics",
 	signalboxModule + "/worker.(*watch).", signalboxModule + "/worker.settled", signalboxModule + "/worker.(*queue).watch",
 }

@@ -165,9 +165,13 @@ func (c *caller) self(
 	return reply, err
 }
 
-func noReply(timeout time.Duration) error {
-	return fmt.Errorf("no answer from Redis within %v", timeout)
+// A noReply is the error of a call that took longer.
+type noReply time.Duration
+
+func (n noReply) Error() string {
+	return fmt.Sprintf("no answer from Redis within %v", time.Duration(n))
 }
+func (noReply) Timeout() bool { return true } // as errors of package net have it
 
 // leave gives the call up, or returns the answer that came first.
 func (k *call) leave() (answer, bool) {

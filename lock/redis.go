@@ -166,8 +166,7 @@ func (r *Redis) acquire(ctx context.Context, keys []string, grant func(context.C
 	if err != nil {
 		return nil, err
 	}
-	spanCtx, span := telemetry.StartAcquire(ctx)
-	asking := r.metrics.Ask()
+	spanCtx, asking := telemetry.StartAcquire(ctx, r.metrics)
 	l := &redisLock{redis: r, places: places}
 	if err = r.preflight.check(ctx, r, places[0].lock); err == nil {
 		// The span is for the asking only, so the lock's context has the values of ctx.
@@ -182,12 +181,10 @@ func (r *Redis) acquire(ctx context.Context, keys []string, grant func(context.C
 		if errors.Is(err, ErrHeld) {
 			outcome = telemetry.LockHeld
 		}
-		span.End(outcome, 0, err)
-		asking.End(spanCtx, outcome)
+		asking.End(outcome, 0, err)
 		return nil, fmt.Errorf("lock: acquire %q: %w", l.Key(), err)
 	}
-	span.End(telemetry.LockAcquired, l.token, nil)
-	asking.End(spanCtx, telemetry.LockAcquired)
+	asking.End(telemetry.LockAcquired, l.token, nil)
 	l.holding.Store(r.metrics.Hold(l.validity.Context(), howLost))
 	return l, nil
 }

@@ -123,8 +123,7 @@ func (r *Redlock) acquire(ctx context.Context, key string, grant func(context.Co
 	if err != nil {
 		return nil, err
 	}
-	spanCtx, span := telemetry.StartAcquire(ctx)
-	asking := r.metrics.Ask()
+	spanCtx, asking := telemetry.StartAcquire(ctx, r.metrics)
 	l := &redlockLock{redlock: r, key: key, record: record, validity: NewValidity(context.WithoutCancel(ctx))}
 	if err := grant(spanCtx, l); err != nil {
 		l.validity.End(err)
@@ -132,15 +131,13 @@ func (r *Redlock) acquire(ctx context.Context, key string, grant func(context.Co
 		if errors.Is(err, ErrHeld) {
 			outcome = telemetry.LockHeld
 		}
-		span.End(outcome, 0, err)
-		asking.End(spanCtx, outcome)
+		asking.End(outcome, 0, err)
 		if _, ok := err.(*QuorumError); ok {
 			return nil, err // it says all of that
 		}
 		return nil, fmt.Errorf("lock: acquire %q: %w", key, err)
 	}
-	span.End(telemetry.LockAcquired, l.token, nil)
-	asking.End(spanCtx, telemetry.LockAcquired)
+	asking.End(telemetry.LockAcquired, l.token, nil)
 	l.holding = r.metrics.Hold(l.validity.Context(), howLost)
 	return l, nil
 }

@@ -99,12 +99,12 @@ func TestAcquireSpanHasNoKey(t *testing.T) {
 		status string
 		typ    string // is part of error.type
 	}{
-		"another type": {t.Context(), New(rdb), func(key string) { rdb.HSet(t.Context(), key, "field", "value") }, down, "fmt.wrapErrors"},
-		"no record":    {t.Context(), New(rdb), func(key string) { rdb.Set(t.Context(), fence(t, key), "nothing", time.Minute) }, down, "fmt.wrapErrors"},
+		"another type": {t.Context(), New(rdb), func(key string) { rdb.HSet(t.Context(), key, "field", "value") }, down, "proto.RedisError"},
+		"no record":    {t.Context(), New(rdb), func(key string) { rdb.Set(t.Context(), fence(t, key), "nothing", time.Minute) }, down, "proto.RedisError"},
 		"its own words": {t.Context(), New(fakeRedis{run: func(*redis.Script, []any) (any, error) {
 			return nil, errors.New("ERR of " + secret)
 		}}), nil, down, "errors.errorString"},
-		"it is over": {over, New(rdb), nil, "the context ended before the lock service answered", "errors.errorString"},
+		"it is over": {over, New(rdb), nil, "the context ended before the lock service answered", "cancelled"},
 		"no nodes":   {t.Context(), redlock, nil, down, "lock.QuorumError"},
 	} {
 		key := secret + "-" + strings.ReplaceAll(name, " ", "-")
@@ -128,6 +128,55 @@ func TestAcquireSpanHasNoKey(t *testing.T) {
 		}
 		if span.Status.Code != codes.Error || span.Status.Description != c.status || len(span.Events) != 1 || span.Events[0].Name != "exception" || span.Name != "lock acquire" {
 			t.Errorf("%s: %+v %+v", name, span.Status, span.Events)
+		}
+	}
+}
+
+// What the span says of a lock service that can't be asked.
+func TestAcquireSpanErrorTypes(t *testing.T) {
+	t.Parallel()
+	stopped, stop := context.WithCancel(t.Context())
+	stop()
+	late, cancel := context.WithTimeout(t.Context(), 0)
+	defer cancel()
+	nothing := func(*redistest.Proxy) {}
+	for name, c := range map[string]struct {
+		ctx   context.Context
+		spoil func(*redistest.Proxy)
+		want  string
+	}{
+		"it hangs":                {t.Context(), (*redistest.Proxy).Pause, "timeout"},
+		"nobody listens":          {t.Context(), func(p *redistest.Proxy) { p.Refuse(true); p.Sever() }, "connection"},
+		"it hangs up":             {t.Context(), func(p *redistest.Proxy) { p.CutReply(redistest.Command("EVALSHA"), 1) }, "connection"},
+		"the caller went":         {stopped, nothing, "cancelled"},
+		"the caller's time is up": {late, nothing, "timeout"},
+	} {
+		for _, heeds := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s/%v", name, heeds), func(t *testing.T) {
+				t.Parallel()
+				proxy := redistest.NewProxy(t, redistest.Start(t).Addr())
+				rdb := proxy.ClientWith(func(o *redis.UniversalOptions) { o.ContextTimeoutEnabled, o.MaxRetries = heeds, -1 })
+				locker, key := New(rdb, TTL(500*time.Millisecond)), redistest.Name(t)
+				l, err := locker.TryAcquire(t.Context(), key)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if err := l.Release(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+				c.spoil(proxy)
+				exporter := tracetest.NewInMemoryExporter()
+				ctx, parent := sdktrace.NewTracerProvider(sdktrace.WithSyncer(exporter)).Tracer("test").Start(c.ctx, "parent")
+				defer parent.End()
+				_, err = locker.TryAcquire(ctx, key)
+				proxy.Reset()
+				proxy.Refuse(false)
+				proxy.Resume()
+				set := attribute.NewSet(exporter.GetSpans()[0].Attributes...)
+				if got, _ := set.Value("error.type"); err == nil || got.AsString() != c.want {
+					t.Errorf("%v is called %q, want %q", err, got.AsString(), c.want)
+				}
+			})
 		}
 	}
 }

@@ -48,10 +48,15 @@ func (n *namedLock) Handle(ctx context.Context, job *signalbox.Job) error {
 
 // acquire waits only for a lock that it was told is held. So when the waiting is over
 // that is the reason, whatever the locker says, and a service that hangs is not taken
-// for one.
-func (n *namedLock) acquire(ctx context.Context, key string) (lock.Lock, error) {
+// for one. Traces and metrics tell of both calls as of one.
+func (n *namedLock) acquire(ctx context.Context, key string) (l lock.Lock, err error) {
+	if n.config.wait > 0 {
+		var asks *telemetry.Asks
+		ctx, asks = telemetry.JoinAsks(ctx)
+		defer func() { asks.End(errors.Is(err, lock.ErrHeld)) }()
+	}
 	start := time.Now()
-	l, err := n.locker.TryAcquire(ctx, key)
+	l, err = n.locker.TryAcquire(ctx, key)
 	left := n.config.wait - time.Since(start)
 	if !errors.Is(err, lock.ErrHeld) || left <= 0 || ctx.Err() != nil {
 		return l, err

@@ -70,9 +70,7 @@ func measure(ctx context.Context, metrics *telemetry.ConsumerMetrics, next signa
 		p.Returned()
 		failure := ""
 		if how.isFailure() {
-			if failure = errorType(how); failure == "" {
-				failure = telemetry.ErrorType(err)
-			}
+			failure = errorType(how, err)
 		}
 		if delivery == nil {
 			p.Ended(failure)

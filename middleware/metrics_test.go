@@ -167,6 +167,8 @@ func TestMetricsWithoutAWorker(t *testing.T) {
 		"timeout": {func(context.Context, *signalbox.Job) error { return signalbox.ErrTimeout }, "timeout "},
 		"panic":   {thePanickingHandler, "panic "},
 		"failure": {func(context.Context, *signalbox.Job) error { return errMine }, "*errors.errorString "},
+		"held":    {func(context.Context, *signalbox.Job) error { return lock.ErrHeld }, "signalbox.lock_held "},
+		"stopped": {func(context.Context, *signalbox.Job) error { return signalbox.ErrShutdown }, "*errors.errorString "},
 	} {
 		mp, read := meters()
 		mw := signalbox.Chain(Recover(), Metrics(WithMeterProvider(mp), WithServer("redis.test", 6379)))

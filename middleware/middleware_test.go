@@ -143,7 +143,8 @@ func TestLog(t *testing.T) {
 		{t.Context(), errMine, "WARN", "failed"},
 		{t.Context(), signalbox.ErrTimeout, "WARN", "timeout"},
 		{t.Context(), lock.ErrLost, "WARN", "lost"},
-		{t.Context(), signalbox.ErrShutdown, "INFO", "shutdown"},
+		{t.Context(), signalbox.ErrShutdown, "WARN", "failed"}, // of something else than this worker
+		{ended(signalbox.ErrShutdown), signalbox.ErrShutdown, "INFO", "shutdown"},
 		{t.Context(), &signalbox.PanicError{Value: 1}, "ERROR", "panic"},
 		{ended(signalbox.ErrShutdown), context.Canceled, "INFO", "shutdown"},
 		{ended(signalbox.ErrTimeout), context.Canceled, "WARN", "timeout"},

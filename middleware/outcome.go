@@ -22,8 +22,8 @@ const (
 	lost      outcome = "lost"
 )
 
-// outcomeOf sorts the error that a handler returned under ctx. One whose methods panic is a panic of
-// the handler.
+// outcomeOf sorts the error that a handler returned under ctx, which is the delivery's or one derived from it.
+// One whose methods panic is a panic of the handler.
 func outcomeOf(ctx context.Context, err error) (how outcome) {
 	if err == nil {
 		return completed // whatever ctx says, which may look at the clock to say it
@@ -45,7 +45,7 @@ func outcomeOf(ctx context.Context, err error) (how outcome) {
 		return panicked
 	case errors.Is(err, signalbox.ErrTimeout), errors.Is(cause, signalbox.ErrTimeout):
 		return timedOut
-	case errors.Is(err, signalbox.ErrShutdown), errors.Is(cause, signalbox.ErrShutdown):
+	case errors.Is(cause, signalbox.ErrShutdown): // err may be of another shutdown, which gives no job back
 		return shutdown
 	}
 	return failed

@@ -10,6 +10,7 @@ import (
 
 	"github.com/signalbox-go/signalbox"
 	"github.com/signalbox-go/signalbox/internal/telemetry"
+	"github.com/signalbox-go/signalbox/lock"
 )
 
 // A TraceOption changes how [Trace] traces.
@@ -96,11 +97,12 @@ func (t *tracer) handle(ctx context.Context, job *signalbox.Job) error {
 	if delivery.Traced() {
 		return t.next.Handle(ctx, job)
 	}
-	if silent { // the handler may still pass the trace context on
-		return t.next.Handle(telemetry.Extract(ctx, telemetry.Propagator(t.propagator), job.Headers), job)
-	}
+	since := telemetry.Since(job.Headers, job.EnqueuedAt)
 	ctx, links := telemetry.Creator(ctx, telemetry.Propagator(t.propagator), job.Headers,
-		t.mode.String(), job.ClaimedAt.Sub(job.EnqueuedAt) <= t.parentFor)
+		t.mode.String(), t.parentFor > 0 && job.ClaimedAt.Sub(since) <= t.parentFor)
+	if silent { // the handler may still pass the trace context on
+		return t.next.Handle(ctx, job)
+	}
 	if delivery != nil && delivery.Previous.IsValid() {
 		links = append(links, trace.Link{SpanContext: delivery.Previous})
 	}
@@ -108,9 +110,13 @@ func (t *tracer) handle(ctx context.Context, job *signalbox.Job) error {
 		ID: job.ID, Kind: job.Kind, Queue: job.Queue, Attempt: job.Attempt, MaxAttempts: job.MaxAttempts,
 	}}
 	d.spans = t.spans.Delivery(&d.job, job.Token, job.ClaimedAt.Sub(job.ScheduledAt))
+	if !trace.SpanContextFromContext(ctx).IsValid() {
+		since = job.ClaimedAt
+	}
 	d.ctx, d.process = d.spans.StartProcess(ctx, links)
 	ctx = d.ctx
 	if delivery != nil {
+		delivery.SetSince(since)
 		delivery.Trace(d.process.SpanContext(), d)
 	}
 	how, err := panicked, errPanicked // unless the handler returns
@@ -140,7 +146,9 @@ func (d *tracedDelivery) Handle(ctx context.Context) (context.Context, func(erro
 	return ctx, func(err error) {
 		how := panicked
 		if err != telemetry.ErrPanicked {
-			how = outcomeOf(ctx, err)
+			if how = outcomeOf(ctx, err); how == shutdown {
+				how = outcomeOf(d.ctx, err) // middleware may have ended ctx as the worker would
+			}
 		}
 		fail(handle, how, err)
 		handle.End()
@@ -182,11 +190,11 @@ func fail(span trace.Span, how outcome, err error) {
 	if how == panicked || is[*signalbox.PanicError](err) { // also if the lease was lost before
 		err = errPanicked
 	}
-	telemetry.Fail(span, err, errorType(how))
+	telemetry.Fail(span, err, errorType(how, err))
 }
 
-// errorType is the value of error.type, or "" for the type of the Go error.
-func errorType(how outcome) string {
+// errorType is the value of error.type for a failure.
+func errorType(how outcome, err error) string {
 	switch how {
 	case panicked:
 		return telemetry.ErrorPanic
@@ -195,5 +203,14 @@ func errorType(how outcome) string {
 	case lost:
 		return telemetry.ErrorLeaseLost
 	}
-	return ""
+	if isHeld(err) {
+		return telemetry.ErrorLockHeld
+	}
+	return telemetry.ErrorType(err)
+}
+
+// isHeld tells whether a lock was held by another. It is not if the error's methods panic.
+func isHeld(err error) bool {
+	defer func() { _ = recover() }()
+	return errors.Is(err, lock.ErrHeld)
 }

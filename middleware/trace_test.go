@@ -8,11 +8,13 @@ import (
 	"time"
 
 	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/baggage"
 	"go.opentelemetry.io/otel/codes"
 	"go.opentelemetry.io/otel/propagation"
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 	"go.opentelemetry.io/otel/sdk/trace/tracetest"
 	"go.opentelemetry.io/otel/trace"
+	"go.opentelemetry.io/otel/trace/noop"
 
 	"github.com/signalbox-go/signalbox"
 	"github.com/signalbox-go/signalbox/internal/telemetry"
@@ -146,21 +148,31 @@ func TestTraceStartsItsOwnTrace(t *testing.T) {
 
 func TestTraceOutcomes(t *testing.T) {
 	t.Parallel()
+	stops, v := delivery(t, time.Hour)
+	v.End(signalbox.ErrShutdown)
 	for _, c := range []struct {
 		name      string
+		ctx       context.Context
 		h         signalbox.HandlerFunc
 		errorType string // "" is no error
 	}{
-		{"success", func(context.Context, *signalbox.Job) error { return nil }, ""},
-		{"snooze", func(context.Context, *signalbox.Job) error { return signalbox.Snooze(time.Second) }, ""},
-		{"cancel", func(context.Context, *signalbox.Job) error { return signalbox.Cancel(errMine) }, ""},
-		{"shutdown", func(context.Context, *signalbox.Job) error { return signalbox.ErrShutdown }, ""},
-		{"timeout", func(context.Context, *signalbox.Job) error { return signalbox.ErrTimeout }, "timeout"},
-		{"lost", func(context.Context, *signalbox.Job) error { return lock.ErrLost }, "signalbox.lease_lost"},
-		{"panic", thePanickingHandler, "panic"},
-		{"failure", func(context.Context, *signalbox.Job) error { return &time.ParseError{} }, "*time.ParseError"},
+		{"success", t.Context(), func(context.Context, *signalbox.Job) error { return nil }, ""},
+		{"snooze", t.Context(), func(context.Context, *signalbox.Job) error { return signalbox.Snooze(time.Second) }, ""},
+		{"cancel", t.Context(), func(context.Context, *signalbox.Job) error { return signalbox.Cancel(errMine) }, ""},
+		{"shutdown", stops, func(context.Context, *signalbox.Job) error { return signalbox.ErrShutdown }, ""},
+		{"shutdown, by another word", stops, func(ctx context.Context, _ *signalbox.Job) error { return ctx.Err() }, ""},
+		{"the shutdown of something else", t.Context(), func(context.Context, *signalbox.Job) error {
+			return fmt.Errorf("pool: %w: %w", signalbox.ErrShutdown, &time.ParseError{})
+		}, "*time.ParseError"},
+		{"timeout", t.Context(), func(context.Context, *signalbox.Job) error { return signalbox.ErrTimeout }, "timeout"},
+		{"lost", t.Context(), func(context.Context, *signalbox.Job) error { return lock.ErrLost }, "signalbox.lease_lost"},
+		{"held", t.Context(), func(context.Context, *signalbox.Job) error {
+			return fmt.Errorf("%w: %w", lock.ErrHeld, context.DeadlineExceeded)
+		}, "signalbox.lock_held"},
+		{"panic", t.Context(), thePanickingHandler, "panic"},
+		{"failure", t.Context(), func(context.Context, *signalbox.Job) error { return &time.ParseError{} }, "*time.ParseError"},
 	} {
-		spans := traced(t, t.Context(), &signalbox.Job{Queue: "q", Kind: "k"}, c.h)
+		spans := traced(t, c.ctx, &signalbox.Job{Queue: "q", Kind: "k"}, c.h)
 		for _, span := range []tracetest.SpanStub{spans["handle"], spans["process"]} {
 			set := attribute.NewSet(span.Attributes...)
 			got, _ := set.Value("error.type")
@@ -172,6 +184,125 @@ func TestTraceOutcomes(t *testing.T) {
 				t.Errorf("%s: %s: status %v, events %v", c.name, span.Name, span.Status, span.Events)
 			}
 		}
+	}
+}
+
+// Middleware between the worker and the handler may end a context of its own as a worker does. That gives no
+// job back.
+func TestTraceOfAShutdownOfTheMiddlewares(t *testing.T) {
+	t.Parallel()
+	exporter := tracetest.NewInMemoryExporter()
+	tp := sdktrace.NewTracerProvider(sdktrace.WithSyncer(exporter))
+	d := &telemetry.Delivery{}
+	stops := func(next signalbox.Handler) signalbox.Handler {
+		return signalbox.HandlerFunc(func(ctx context.Context, job *signalbox.Job) error {
+			ctx, stop := context.WithCancelCause(ctx)
+			stop(signalbox.ErrShutdown)
+			ctx, end := d.Handle(ctx)
+			err := next.Handle(ctx, job)
+			end(err)
+			return err
+		})
+	}
+	mw := signalbox.Chain(Trace(WithTracerProvider(tp)), stops)
+	_ = run(telemetry.ContextWithDelivery(t.Context(), d), &signalbox.Job{}, mw, func(ctx context.Context, _ *signalbox.Job) error { return context.Cause(ctx) })
+	d.Settling(telemetry.SettleRetried, time.Time{})
+	d.Settled(telemetry.Settled{How: telemetry.SettleRetried})
+	for _, s := range exporter.GetSpans() {
+		if s.Name != "retry " && s.Status.Code != codes.Error {
+			t.Errorf("%q: status %v", s.Name, s.Status)
+		}
+	}
+}
+
+// created is the headers of a job, and the span that they are of.
+func created() (map[string]string, trace.SpanContext) {
+	creator := trace.NewSpanContext(trace.SpanContextConfig{TraceID: trace.TraceID{7}, SpanID: trace.SpanID{7}, TraceFlags: trace.FlagsSampled})
+	ctx := trace.ContextWithSpanContext(context.Background(), creator)
+	return telemetry.Inject(ctx, propagation.TraceContext{}, nil, telemetry.ModeAuto, nil), creator
+}
+
+// By no age is a job young enough for nothing, not by that of a clock that has stepped back either.
+func TestTraceParentForNothing(t *testing.T) {
+	t.Parallel()
+	headers, _ := created()
+	for _, c := range []struct {
+		parentFor, age time.Duration
+		parent         bool
+	}{
+		{0, 0, false},
+		{-time.Second, -time.Minute, false},
+		{time.Second, time.Second, true},
+		{time.Second, -time.Minute, true},
+		{time.Second, time.Second + 1, false},
+	} {
+		exporter := tracetest.NewInMemoryExporter()
+		tp := sdktrace.NewTracerProvider(sdktrace.WithSyncer(exporter))
+		now := time.Now()
+		job := &signalbox.Job{Headers: headers, EnqueuedAt: now, ClaimedAt: now.Add(c.age)}
+		mw := Trace(WithTracerProvider(tp), WithPropagator(propagation.TraceContext{}), WithParentFor(c.parentFor))
+		_ = run(t.Context(), job, mw, func(context.Context, *signalbox.Job) error { return nil })
+		if s := exporter.GetSpans()[0]; s.Parent.IsValid() != c.parent || (len(s.Links) == 1) == c.parent {
+			t.Errorf("WithParentFor(%v), %v old: parent %v, links %v", c.parentFor, c.age, s.Parent, s.Links)
+		}
+	}
+}
+
+// Where nobody traces, handlers are in the trace of their creator if a span would be, and in none else.
+func TestTraceModesWithoutAProvider(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		mode, own signalbox.TraceMode
+		age       time.Duration
+		parent    bool
+	}{
+		"young":         {signalbox.TraceAuto, signalbox.TraceAuto, 0, true},
+		"old":           {signalbox.TraceAuto, signalbox.TraceAuto, time.Hour, false},
+		"old child":     {signalbox.TraceParent, signalbox.TraceAuto, time.Hour, true},
+		"linked":        {signalbox.TraceLink, signalbox.TraceAuto, 0, false},
+		"neither":       {signalbox.TraceNone, signalbox.TraceAuto, 0, false},
+		"its own child": {signalbox.TraceNone, signalbox.TraceParent, 0, true},
+		"its own link":  {signalbox.TraceParent, signalbox.TraceLink, 0, false},
+	} {
+		headers, creator := created()
+		if c.own != signalbox.TraceAuto {
+			headers[telemetry.ModeHeader] = c.own.String()
+		}
+		bag, err := baggage.Parse("tenant=blue")
+		if err != nil {
+			t.Fatal(err)
+		}
+		headers["baggage"] = bag.String()
+		now := time.Now()
+		job := &signalbox.Job{Headers: headers, EnqueuedAt: now, ClaimedAt: now.Add(c.age)}
+		both := propagation.NewCompositeTextMapPropagator(propagation.TraceContext{}, propagation.Baggage{})
+		mw := Trace(WithTracerProvider(noop.NewTracerProvider()), WithPropagator(both), WithTraceMode(c.mode))
+		_ = run(t.Context(), job, mw, func(ctx context.Context, _ *signalbox.Job) error {
+			if got := trace.SpanContextFromContext(ctx); got.IsValid() != c.parent || c.parent && got.TraceID() != creator.TraceID() {
+				t.Errorf("%s: the handler is in the trace %v", name, got.TraceID())
+			}
+			if got := baggage.FromContext(ctx); got.String() != bag.String() {
+				t.Errorf("%s: the baggage is %v", name, got)
+			}
+			return nil
+		})
+	}
+}
+
+// Where nobody traces, a job without headers costs nothing, and one with a creator the reading of it.
+func TestTraceSilentCosts(t *testing.T) {
+	headers, _ := created()
+	ctx := t.Context()
+	h := Trace(WithTracerProvider(noop.NewTracerProvider()), WithPropagator(propagation.TraceContext{}))(
+		signalbox.HandlerFunc(func(context.Context, *signalbox.Job) error { return nil }))
+	bare := &signalbox.Job{}
+	if n := testing.AllocsPerRun(100, func() { _ = h.Handle(ctx, bare) }); n != 0 {
+		t.Errorf("%v allocations without headers", n)
+	}
+	job := &signalbox.Job{Headers: headers}
+	reading := testing.AllocsPerRun(100, func() { telemetry.Extract(ctx, propagation.TraceContext{}, headers) })
+	if n := testing.AllocsPerRun(100, func() { _ = h.Handle(ctx, job) }); n > reading {
+		t.Errorf("%v allocations with headers, of which reading them takes %v", n, reading)
 	}
 }
 

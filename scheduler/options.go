@@ -105,8 +105,8 @@ func Timeout(d time.Duration) Option {
 }
 
 // Header adds a header, which the handler finds in [signalbox.Job.Headers]. Name and value are
-// UTF-8, the name is not empty, and all of a job's take at most 64 KiB. The names
-// of the trace context (traceparent, tracestate, baggage, signalbox-trace-mode) are reserved.
+// UTF-8, the name is not empty, and all of a job's take at most 64 KiB. The names of the trace context
+// (traceparent, tracestate, baggage, signalbox-trace-mode, signalbox-trace-since) are reserved.
 func Header(name, value string) Option {
 	return func(o *options) {
 		o.addHeaders(map[string]string{name: value})

@@ -74,6 +74,7 @@ func TestWrongOptions(t *testing.T) {
 		"Header size":     {[]Option{Header("k", strings.Repeat("v", 40<<10)), Header("l", strings.Repeat("v", 40<<10))}, []string{"Header", "81922"}},
 		"Header reserved": {[]Option{Headers(map[string]string{"TraceParent": "x"})}, []string{"Header", "reserved"}},
 		"Header baggage":  {[]Option{Header("baggage", "x")}, []string{"Header", "reserved"}},
+		"Header since":    {[]Option{Header("signalbox-trace-since", "1")}, []string{"Header", "reserved"}},
 		"Header mode":     {[]Option{Header("Signalbox-Trace-Mode", "link")}, []string{"Header", "reserved"}},
 		"TraceMode":       {[]Option{TraceMode(4)}, []string{"TraceMode", "4"}},
 		"Header own":      {[]Option{Header("x-own", "x")}, []string{"Header", "reserved"}},

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"strings"
 	"testing"
+	"time"
 
 	"go.opentelemetry.io/otel/baggage"
 	"go.opentelemetry.io/otel/propagation"
@@ -13,6 +14,7 @@ import (
 
 	"github.com/signalbox-go/signalbox"
 	"github.com/signalbox-go/signalbox/internal/redistest"
+	"github.com/signalbox-go/signalbox/internal/telemetry"
 )
 
 func TestModes(t *testing.T) {
@@ -118,6 +120,59 @@ func TestBaggage(t *testing.T) {
 				if got, there := j.Headers["baggage"]; got != tc.want || there != (tc.want != "") || j.Headers["traceparent"] == "" {
 					t.Errorf("baggage %q, want %q", got, tc.want)
 				}
+			}
+		})
+	}
+}
+
+// Baggage travels with a job that nobody traces, and so does what a propagator of the user's own writes.
+func TestBaggageAlone(t *testing.T) {
+	t.Parallel()
+	_, s, q, _ := tracedSetup(t, func(c *Config) {
+		c.TracerProvider, c.Baggage = noop.NewTracerProvider(), []string{"tenant"}
+	})
+	ctx := withBaggage(t, t.Context(), map[string]string{"tenant": "acme", "user": "ann"})
+	if _, err := s.Enqueue(ctx, note{}, Queue(q.Name()), TraceMode(signalbox.TraceLink)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.EnqueueMany(ctx, many(2), Queue(q.Name())); err != nil {
+		t.Fatal(err)
+	}
+	for _, j := range claimAll(t, q) {
+		sameMap(t, "headers", j.Headers, map[string]string{"baggage": "tenant=acme"})
+	}
+}
+
+// A job that a handler enqueues tells since when there are jobs in the trace, if it is to be in it.
+func TestSince(t *testing.T) {
+	t.Parallel()
+	since := time.UnixMicro(1_700_000_000_000_001)
+	for name, tc := range map[string]struct {
+		mode  signalbox.TraceMode
+		other bool // the handler is in a trace of its own
+		want  string
+	}{
+		"auto":          {want: "1700000000000001"},
+		"parent":        {mode: signalbox.TraceParent, want: "1700000000000001"},
+		"link":          {mode: signalbox.TraceLink},
+		"none":          {mode: signalbox.TraceNone},
+		"another trace": {other: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			ctx, s, q, _ := tracedSetup(t, func(*Config) {})
+			var d telemetry.Delivery
+			d.SetSince(since)
+			process := trace.SpanContextFromContext(ctx)
+			if tc.other {
+				process = process.WithTraceID(trace.TraceID{1})
+			}
+			d.Trace(process, nil)
+			if _, err := s.Enqueue(telemetry.ContextWithDelivery(ctx, &d), note{}, Queue(q.Name()), TraceMode(tc.mode)); err != nil {
+				t.Fatal(err)
+			}
+			if got := claimAll(t, q)[0].Headers["signalbox-trace-since"]; got != tc.want {
+				t.Errorf("%q, want %q", got, tc.want)
 			}
 		})
 	}

@@ -87,6 +87,8 @@ type tickCall struct {
 	item  store.Item
 	ctx   context.Context // of the spans
 	spans tickSpans
+	err   error // of the last try that failed
+	doubt bool  // a try that failed may have been run, or may be yet
 }
 
 func newLoop(s *Scheduler, open func(queue string) tickServer) *loop {
@@ -110,6 +112,9 @@ func (l *loop) run(ctx context.Context) {
 	}
 	for l.calls > 0 {
 		(<-l.done)()
+	}
+	for _, e := range l.entries {
+		l.giveUp(e)
 	}
 }
 
@@ -248,20 +253,21 @@ func (l *loop) skip(e *ticking, server time.Time) {
 	l.s.log.Warn("scheduler: cron: ticks skipped: they could not be tried in time",
 		"entry", e.name, "queue", e.job.Queue, "first", first, "count", count, "more", count == maxCounted)
 	e.missed += count
+	l.giveUp(e)
 	e.turn(next)
 }
 
 // fire tries the entry's tick. It returns false if there is no job to put in.
 func (l *loop) fire(ctx context.Context, e *ticking) bool {
 	if e.call == nil {
-		call, err := l.prepare(ctx, e)
-		if err != nil {
+		e.call = l.prepare(ctx, e)
+		if err := e.call.err; err != nil {
 			l.s.log.Error("scheduler: cron: tick skipped", "entry", e.name, "tick", e.next, "err", err)
 			e.missed++
+			l.giveUp(e)
 			e.turn(e.schedule.Next(e.next))
 			return false
 		}
-		e.call = call
 		e.lane.Next()
 	}
 	e.busy = true
@@ -284,13 +290,13 @@ func (l *loop) fire(ctx context.Context, e *ticking) bool {
 	return true
 }
 
-func (l *loop) prepare(ctx context.Context, e *ticking) (*tickCall, error) {
+func (l *loop) prepare(ctx context.Context, e *ticking) *tickCall {
 	job := e.job
 	job.ID = store.NewID()
 	ctx, spans := l.s.trace.startTick(ctx, e.name, e.next, e.missed, &job)
 	job.Headers = l.s.trace.inject(ctx, job.Headers, e.mode)
 	item, err := store.NewItem(&job, store.When{At: e.next})
-	return &tickCall{item, ctx, spans}, err
+	return &tickCall{item: item, ctx: ctx, spans: spans, err: err}
 }
 
 // fired takes the outcome of a try.
@@ -301,6 +307,7 @@ func (l *loop) fired(e *ticking, outcome store.TickOutcome, t, at time.Time, err
 		if e.retries == 0 {
 			log.Warn("scheduler: cron: tick failed; it is tried again while it is not too late", "err", explain(err))
 		}
+		e.call.fail(err)
 		if errors.Is(err, store.ErrStale) { // somebody wrote to the lane's key
 			e.lane = e.queue.server.NewLane()
 			e.lane.Next()
@@ -320,8 +327,29 @@ func (l *loop) fired(e *ticking, outcome store.TickOutcome, t, at time.Time, err
 	}
 }
 
+// fail notes that a try failed. As with an Enqueue, only a refusal says that it was not run.
+func (c *tickCall) fail(err error) {
+	c.err = explain(err)
+	c.doubt = c.doubt || errors.Is(err, store.ErrStale) || judge(err) != refused
+}
+
+// giveUp tells of the tick at hand if tries of it failed and there are to be no more. If one may have been run,
+// the job is a child of the span that is ended here.
+func (l *loop) giveUp(e *ticking) {
+	c := e.call
+	if c == nil || c.err == nil {
+		return
+	}
+	err := c.err
+	if c.doubt {
+		err = uncertain(err)
+	}
+	l.s.metrics.Sent(c.ctx, e.job.Queue, e.job.Kind, 1, err, errorType(err))
+	c.spans.fail(err)
+}
+
 // measure counts the ticks that the outcome of a try tells of. Only what tells of a tick that was won
-// does so in its span, which an exemplar may name: the others' are never exported.
+// does so in its span, which an exemplar may name: the others' may never be exported.
 func (l *loop) measure(e *ticking, watch stopwatch, outcome store.TickOutcome, t time.Time, err error) {
 	if l.s.metrics.Silent() {
 		return

@@ -18,14 +18,15 @@ import (
 
 // A fakeServer is a Redis with one cron entry per queue, in the time of a synctest bubble.
 type fakeServer struct {
-	mu    sync.Mutex
-	skew  time.Duration // of its clock
-	err   error         // of every call, which is not run
-	lose  int           // replies of ticks to lose
-	delay time.Duration // of every call
-	last  map[string]time.Time
-	fired []time.Time
-	calls int // for ticks
+	mu     sync.Mutex
+	skew   time.Duration // of its clock
+	err    error         // of every call, which is not run
+	refuse error         // of calls for ticks, which are not run
+	lose   int           // replies of ticks to lose
+	delay  time.Duration // of every call
+	last   map[string]time.Time
+	fired  []time.Time
+	calls  int // for ticks
 }
 
 func newFakeServer() *fakeServer { return &fakeServer{last: make(map[string]time.Time)} }
@@ -68,6 +69,9 @@ func (f *fakeServer) EnqueueTick(ctx context.Context, _ *store.Lane, entry strin
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.calls++
+	if f.refuse != nil {
+		return "", time.Time{}, f.refuse
+	}
 	now := time.Now().Add(f.skew)
 	switch {
 	case tick.After(now):

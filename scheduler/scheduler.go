@@ -43,7 +43,7 @@
 // job's headers if a propagator is set, so that what the worker does becomes part of the trace:
 // [TraceMode] says how. Each job of an EnqueueMany has a span "create {queue}" of its own, and each
 // queue one span "enqueue {queue}" of the sending, which links to them. A tick of a cron entry is the root
-// of a trace, "tick {entry}", made by the process that enqueued it, and by no other.
+// of a trace, "tick {entry}", made by the process that enqueued it, or that tried to and gave up.
 //
 // Of the baggage nothing travels with a job but what [Config] names: headers stay in Redis as
 // long as the job does.

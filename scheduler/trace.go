@@ -42,12 +42,13 @@ func (t *tracing) silent() bool { return telemetry.Silent(t.provider) }
 // reserved are the headers that are ours to set. The user may set the global propagator
 // after New, so they are asked for each time.
 func (t *tracing) reserved() []string {
-	return append([]string{"traceparent", "tracestate", "baggage", telemetry.ModeHeader}, t.propagator.Fields()...)
+	return append([]string{"traceparent", "tracestate", "baggage", telemetry.ModeHeader, telemetry.SinceHeader}, t.propagator.Fields()...)
 }
 
-// inject returns the headers with the trace context, if there is one.
+// inject returns the headers with what the propagator hands on. A program that traces nothing has
+// one without fields.
 func (t *tracing) inject(ctx context.Context, headers map[string]string, mode signalbox.TraceMode) map[string]string {
-	if !trace.SpanContextFromContext(ctx).IsValid() {
+	if !trace.SpanContextFromContext(ctx).IsValid() && len(t.propagator.Fields()) == 0 {
 		return headers
 	}
 	return telemetry.Inject(ctx, t.propagator, headers, mode.String(), t.baggage)
@@ -76,8 +77,8 @@ func about(job *signalbox.Job) telemetry.Job {
 }
 
 // tickSpans are those of a tick: the root, and the enqueueing of its job below it. They are
-// begun before it is known who wins the tick, and ended by the winner alone: a span
-// that is not ended is not exported.
+// begun before it is known who wins the tick, and ended by the winner, or by who fails and gives it up. Those
+// who lose it don't end them: a span that is not ended is not exported.
 type tickSpans struct {
 	tick, enqueue trace.Span
 }
@@ -107,4 +108,10 @@ func (s tickSpans) end(late time.Duration) {
 	}
 	s.enqueue.End()
 	telemetry.EndTick(s.tick, late)
+}
+
+// fail ends them with why the tick could not be enqueued.
+func (s tickSpans) fail(err error) {
+	end(s.enqueue, err)
+	end(s.tick, err)
 }

@@ -2,6 +2,8 @@ package worker_test
 
 import (
 	"context"
+	"runtime"
+	"strings"
 	"testing"
 
 	"go.opentelemetry.io/otel/codes"
@@ -103,5 +105,32 @@ func TestRunInATrace(t *testing.T) {
 				t.Error(err)
 			}
 		})
+	}
+}
+
+// A handler that ends its goroutine is told of as one that panics, and its spans are ended.
+func TestGoexitIsToldOf(t *testing.T) {
+	t.Parallel()
+	r := newTracedRig(t)
+	w := r.workerWith(r.config(1))
+	worker.Handle(w, func(context.Context, *signalbox.Job, task) error {
+		runtime.Goexit()
+		return nil
+	})
+	id := r.addOne(signalbox.Job{MaxAttempts: 1})
+	run := r.start(w)
+	r.until("it is dead", func(c store.Counts) bool { return c.Dead == 1 })
+	run.stop()
+	handle := r.named("handle task")
+	if len(handle) != 1 {
+		t.Fatalf("%d spans of the handler, want 1", len(handle))
+	}
+	for _, span := range append(r.n("process", 1), handle...) {
+		if got := value(span, "error.type").AsString(); got != "panic" || span.Status.Code != codes.Error {
+			t.Errorf("%s: error.type %q, %v", span.Name, got, span.Status)
+		}
+	}
+	if said := r.job(id).LastError; !strings.Contains(said, "Goexit") {
+		t.Errorf("its last error is %q", said)
 	}
 }

@@ -40,9 +40,9 @@ func (q *queue) next() *call {
 		runtime.Gosched()
 		q.mu.Lock()
 		c, lost := q.prepare()
-		if lost {
+		if lost != nil {
 			q.mu.Unlock()
-			q.countLost()
+			q.tellLoss(lost)
 			q.mu.Lock()
 		}
 		if c != nil {
@@ -64,8 +64,8 @@ func (q *queue) unsettled() *session {
 }
 
 // prepare takes what there is to settle and reserves slots. It returns nil if the other lane was
-// first. lost is true if it saw that the lease is lost, which is to be counted. q.mu is held.
-func (q *queue) prepare() (c *call, lost bool) {
+// first. lost is to be told, if it saw that the lease is lost. q.mu is held.
+func (q *queue) prepare() (c *call, lost *loss) {
 	if q.session != nil && !q.stopping && q.session.over() {
 		lost = q.loseSession() // Redis may think otherwise, but nothing can run under it
 	}
@@ -204,7 +204,10 @@ func (q *queue) apply(c *call, reply *store.ClaimReply) {
 	case s == q.session:
 		q.emptied = max(q.emptied, c.hints)
 	}
-	lost := s == q.session && !reply.Alive && q.loseSession()
+	var lost *loss
+	if s == q.session && !reply.Alive {
+		lost = q.loseSession()
+	}
 	q.armTimer(now, reply.Next)
 	over := q.finished(c)
 	q.summon()
@@ -223,9 +226,7 @@ func (q *queue) apply(c *call, reply *store.ClaimReply) {
 	}
 	q.offer(reply.Expired)
 	settled(c.Settle, reply.Refused, false)
-	if lost {
-		q.countLost()
-	}
+	q.tellLoss(lost)
 	if over {
 		q.closeSession(s)
 	}

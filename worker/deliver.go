@@ -78,7 +78,9 @@ func (q *queue) handle(d delivery) (err error) {
 // countUnhandled counts a delivery that gets to no handler.
 func (q *queue) countUnhandled(d delivery) {
 	if d.watch != nil {
-		d.watch.OnSettled(func(s telemetry.Settled) { q.w.consumer.Settled(q.base, q.store.Name(), d.Job.Kind, s) })
+		kind := q.w.metricKind(&d.Delivery)
+		q.w.consumer.Delivered(q.base, q.store.Name(), kind)
+		d.watch.OnSettled(func(s telemetry.Settled) { q.w.consumer.Settled(q.base, q.store.Name(), kind, s) })
 	}
 }
 

@@ -15,12 +15,19 @@ func (q *queue) drain() error {
 	q.mu.Lock()
 	q.stopping = true
 	q.tell(telemetry.EventShutdown, nil)
+	running := 0
+	for _, s := range q.sessions {
+		running += s.running
+	}
 	if q.timer != nil {
 		q.timer.Stop()
 	}
 	q.mu.Unlock()
 	q.changed.Broadcast()
 	q.listener.update()
+	if running > 0 {
+		q.log.Info("signalbox: stopping; handlers may end what they do", "jobs", running, "within", max(q.w.cfg.DrainTimeout, 0))
+	}
 
 	over := time.AfterFunc(max(q.w.cfg.DrainTimeout, 0), func() { q.shutDown(signalbox.ErrShutdown) })
 	defer over.Stop()

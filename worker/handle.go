@@ -133,6 +133,18 @@ func (w *Worker) traceMode(k *kind) signalbox.TraceMode {
 	return w.cfg.TraceMode
 }
 
+// metricKind is the kind of a job for metrics: one of few, whatever Redis holds, or "" if the record
+// can't be read.
+func (w *Worker) metricKind(d *store.Delivery) string {
+	switch {
+	case d.Err != nil: // the kind may have been read before what is wrong
+		return ""
+	case w.kinds[d.Job.Kind] == nil:
+		return telemetry.KindOther
+	}
+	return d.Job.Kind
+}
+
 // handled is the innermost middleware: it makes the handler's own span, if the delivery is traced.
 func handled(next signalbox.Handler) signalbox.Handler {
 	return signalbox.HandlerFunc(func(ctx context.Context, job *signalbox.Job) error {
@@ -164,10 +176,11 @@ func kindOf[T signalbox.Args]() string {
 	return zero.Kind()
 }
 
-// decodeError says where the arguments are wrong and leaves out what they are.
+// decodeError says where the arguments are wrong and leaves out what they are. The path to the field
+// may have keys of a map, which are of the payload.
 func decodeError(err error) error {
 	if typ, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
-		return fmt.Errorf("decode the job's arguments: field %q, at byte %d, does not fit in a %v", typ.Field, typ.Offset, typ.Type)
+		return fmt.Errorf("decode the job's arguments: a value near byte %d does not fit in Go type %v", typ.Offset, typ.Type)
 	}
 	if syntax, ok := errors.AsType[*json.SyntaxError](err); ok {
 		return fmt.Errorf("decode the job's arguments: no valid JSON at byte %d", syntax.Offset)

@@ -24,7 +24,7 @@ func testUndecodable(r *rig) {
 		signalbox.Job{MaxAttempts: 1, Payload: []byte{}},
 	)
 	r.until("all are dead", func(c store.Counts) bool { return c.Dead == 3 })
-	for i, want := range []string{`field "n"`, "JSON at byte 1", "JSON at byte 0"} {
+	for i, want := range []string{"does not fit in Go type int", "no valid JSON at byte", "no valid JSON at byte 0"} {
 		if job := r.job(ids[i]); !strings.Contains(job.LastError, want) || strings.Contains(job.LastError, "geheim") {
 			r.Errorf("last error %q, want one that says %s and no payload", job.LastError, want)
 		}

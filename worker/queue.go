@@ -6,6 +6,7 @@ import (
 	"sync"
 	"time"
 
+	"go.opentelemetry.io/otel/baggage"
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/signalbox-go/signalbox"
@@ -99,8 +100,8 @@ func newQueue(w *Worker, s *store.Queue, concurrency int) *queue {
 // run works the queue until ctx ended and its handlers returned.
 func (q *queue) run(ctx context.Context) error {
 	// Redis is told how it ends after ctx did.
-	// What handlers do is in the trace of their job, and in none of Run's own.
-	q.base = trace.ContextWithSpanContext(context.WithoutCancel(ctx), trace.SpanContext{})
+	// What handlers do is in the trace of their job, and has its baggage: neither is Run's own.
+	q.base = trace.ContextWithSpanContext(baggage.ContextWithoutBaggage(context.WithoutCancel(ctx)), trace.SpanContext{})
 	calls, stop := context.WithCancel(q.base)
 	defer stop()
 

@@ -102,7 +102,7 @@ func (q *queue) reclaimSession(ctx context.Context, id string) {
 func (q *queue) reclaimed(r *store.Reclaimed, began, ended time.Time) {
 	for i := range r.Dead {
 		job := r.Dead[i].Job
-		q.w.consumer.Settled(q.base, q.store.Name(), job.Kind, telemetry.Settled{How: telemetry.SettleDead, Took: ended.Sub(began)})
+		q.w.consumer.Settled(q.base, q.store.Name(), q.w.metricKind(&r.Dead[i]), telemetry.Settled{How: telemetry.SettleDead, Took: ended.Sub(began)})
 		span := q.traceReclaim(&r.Dead[i], telemetry.SettleDead, r.At, began, ended)
 		about := []any{"job", job.ID, "token", job.Token}
 		if job.Kind != "" { // it could be read
@@ -125,7 +125,7 @@ func (q *queue) traceReclaim(d *store.Delivery, how telemetry.Settle, at, began,
 	}
 	job, mode := d.Job, q.w.traceMode(q.w.kinds[d.Job.Kind])
 	ctx, links := telemetry.Creator(q.base, telemetry.Propagator(q.w.cfg.Propagator), job.Headers,
-		mode.String(), at.Sub(job.EnqueuedAt) <= q.w.cfg.ParentFor)
+		mode.String(), q.w.cfg.ParentFor > 0 && at.Sub(telemetry.Since(job.Headers, job.EnqueuedAt)) <= q.w.cfg.ParentFor)
 	if previous := telemetry.ParseSpan(d.Span); previous.IsValid() {
 		links = append(links, trace.Link{SpanContext: previous})
 	}

@@ -129,25 +129,43 @@ func (f reclaims) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 // How old a job is when it is taken back is between two times of one clock.
 func TestReclaimByTheClockOfRedis(t *testing.T) {
 	t.Parallel()
-	rdb := redistest.Start(t).Client()
-	rdb.AddHook(reclaims(func(_ time.Time, reply []any) {
-		now, _ := reply[2].(int64)
-		reply[2] = now + time.Hour.Microseconds()
-	}))
-	r := newTracedRig(t)
-	headers, creator := r.headers()
-	r.addOne(signalbox.Job{Headers: headers})
-	r.die(1)
-	w := r.workerOn(rdb, r.config(1))
-	worker.Handle(w, func(context.Context, *signalbox.Job, task) error { return nil })
-	r.start(w)
-	if reclaim := r.n("reclaim", 1)[0]; reclaim.Parent.IsValid() || !linksTo(reclaim, creator) {
-		t.Errorf("an hour later its parent is %v, and it links to %v", reclaim.Parent, reclaim.Links)
+	for name, c := range map[string]struct {
+		step, forTime time.Duration
+	}{
+		"an hour later":                        {time.Hour, 0},
+		"an hour back, and nothing is a child": {-time.Hour, -1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			rdb := redistest.Start(t).Client()
+			rdb.AddHook(reclaims(func(_ time.Time, reply []any) {
+				now, _ := reply[2].(int64)
+				reply[2] = now + c.step.Microseconds()
+			}))
+			r := newTracedRig(t)
+			headers, creator := r.headers()
+			r.addOne(signalbox.Job{Headers: headers})
+			r.die(1)
+			cfg := r.config(1)
+			cfg.ParentFor = c.forTime
+			w := r.workerOn(rdb, cfg)
+			worker.Handle(w, func(context.Context, *signalbox.Job, task) error { return nil })
+			r.start(w)
+			if reclaim := r.n("reclaim", 1)[0]; reclaim.Parent.IsValid() || !linksTo(reclaim, creator) {
+				t.Errorf("its parent is %v, and it links to %v", reclaim.Parent, reclaim.Links)
+			}
+		})
 	}
 }
 
 // settledAs are the counts of signalbox.jobs.settled.
 func settledAs(t *testing.T, reader *sdkmetric.ManualReader) map[attribute.Set]int64 {
+	t.Helper()
+	return sums(t, reader, "signalbox.jobs.settled")
+}
+
+// sums are the values of a counter.
+func sums(t *testing.T, reader *sdkmetric.ManualReader, name string) map[attribute.Set]int64 {
 	t.Helper()
 	var all metricdata.ResourceMetrics
 	if err := reader.Collect(context.Background(), &all); err != nil {
@@ -156,7 +174,7 @@ func settledAs(t *testing.T, reader *sdkmetric.ManualReader) map[attribute.Set]i
 	counts := make(map[attribute.Set]int64)
 	for _, scope := range all.ScopeMetrics {
 		for _, m := range scope.Metrics {
-			if sum, ok := m.Data.(metricdata.Sum[int64]); ok && m.Name == "signalbox.jobs.settled" {
+			if sum, ok := m.Data.(metricdata.Sum[int64]); ok && m.Name == name {
 				for _, p := range sum.DataPoints {
 					counts[p.Attributes] = p.Value
 				}

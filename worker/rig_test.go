@@ -145,8 +145,10 @@ type run struct {
 }
 
 // start runs the worker until the test ends or stop is called.
-func (r *rig) start(w *worker.Worker) *run {
-	ctx, cancel := context.WithCancel(context.Background())
+func (r *rig) start(w *worker.Worker) *run { return r.startUnder(context.Background(), w) }
+
+func (r *rig) startUnder(ctx context.Context, w *worker.Worker) *run {
+	ctx, cancel := context.WithCancel(ctx)
 	run := &run{t: r.T, cancel: cancel, done: make(chan struct{})}
 	go func() {
 		defer close(run.done)

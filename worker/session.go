@@ -177,52 +177,60 @@ func (q *queue) renewed(s *session, start lock.Instant, ttl time.Duration) {
 func (q *queue) lose(s *session) {
 	s.end(lock.ErrLost)
 	q.mu.Lock()
-	news := false
+	var l *loss
 	if s == q.session {
-		news = q.loseSession()
+		l = q.loseSession()
 	} else {
-		news = q.tellLost(s)
+		l = q.lossOf(s)
 	}
 	q.mu.Unlock()
-	if news {
-		q.countLost()
-	}
+	q.tellLoss(l)
 }
 
-// loseSession is lose of the session that claims, but for the counting: the caller does it
-// if news is true. q.mu is held.
-func (q *queue) loseSession() (news bool) {
+// loseSession is lose of the session that claims, but for the telling: that is the caller's. q.mu
+// is held.
+func (q *queue) loseSession() *loss {
 	s := q.session
 	q.session = nil
 	q.outage = time.Now() // others' sessions may have ended for the same reason
 	s.end(lock.ErrLost)
-	news = q.tellLost(s)
+	l := q.lossOf(s)
 	if s.calls == 0 && s.running == 0 && s.unconfirmed == 0 {
 		q.sessions = without(q.sessions, s)
-	}
-	if s.running > 0 {
-		q.log.Warn("signalbox: the lease was lost; the handlers' contexts have ended", "jobs", s.running)
 	}
 	select {
 	case q.lost <- struct{}{}:
 	default: // the keeper knows
 	}
-	return news
+	return l
 }
 
-// tellLost tells traces that the lease is lost, once: news is false if they know. q.mu is held.
-func (q *queue) tellLost(s *session) (news bool) {
+// A loss is what logs and metrics are to be told of a lost lease. They are the user's code and may take
+// long, so nobody tells them who holds q.mu.
+type loss struct {
+	jobs int // that ran
+}
+
+// lossOf tells the session's deliveries that the lease is lost. It returns what is left to tell, once.
+// q.mu is held.
+func (q *queue) lossOf(s *session) *loss {
 	if s.lost {
-		return false
+		return nil
 	}
 	s.lost = true
 	q.tell(telemetry.EventLeaseLost, s)
-	return true
+	return &loss{s.running}
 }
 
-// countLost counts a lost lease. q.mu is not held: metrics are the user's code, and may take long.
-func (q *queue) countLost() {
+// tellLoss tells a loss, if there is one.
+func (q *queue) tellLoss(l *loss) {
+	if l == nil {
+		return
+	}
 	q.w.leases.LeaseLost(q.base, q.store.Name(), telemetry.LostExpired)
+	if l.jobs > 0 {
+		q.log.Warn("signalbox: the lease was lost; the handlers' contexts have ended", "jobs", l.jobs)
+	}
 }
 
 // end ends the contexts of the session's handlers.

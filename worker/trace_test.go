@@ -3,15 +3,18 @@ package worker_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"testing"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/baggage"
 	"go.opentelemetry.io/otel/codes"
 	"go.opentelemetry.io/otel/propagation"
 	sdkmetric "go.opentelemetry.io/otel/sdk/metric"
+	"go.opentelemetry.io/otel/sdk/metric/metricdata"
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 	"go.opentelemetry.io/otel/sdk/trace/tracetest"
 	"go.opentelemetry.io/otel/trace"
@@ -20,6 +23,7 @@ import (
 	"github.com/signalbox-go/signalbox/internal/redistest"
 	"github.com/signalbox-go/signalbox/internal/store"
 	"github.com/signalbox-go/signalbox/internal/telemetry"
+	"github.com/signalbox-go/signalbox/lock"
 	"github.com/signalbox-go/signalbox/middleware"
 	"github.com/signalbox-go/signalbox/worker"
 )
@@ -143,11 +147,12 @@ func TestTraceOfAttempts(t *testing.T) {
 	headers, creator := r.headers()
 	w := r.workerWith(r.config(1))
 	answers := []error{errors.New("no luck"), signalbox.Snooze(0), nil}
+	const retryIn = 10 * time.Millisecond
 	worker.Handle(w, func(_ context.Context, _ *signalbox.Job, _ task) error {
 		err := answers[0]
 		answers = answers[1:]
 		return err
-	}, worker.Retry(func(int, error) time.Duration { return 0 }))
+	}, worker.Retry(func(int, error) time.Duration { return retryIn }))
 	r.addOne(signalbox.Job{Headers: headers})
 	run := r.start(w)
 	process := r.n("process", 3)
@@ -156,7 +161,8 @@ func TestTraceOfAttempts(t *testing.T) {
 		if settle.Parent.SpanID() != process[i].SpanContext.SpanID() {
 			t.Errorf("%s is not under delivery %d", op, i+1)
 		}
-		if again := value(settle, telemetry.JobNextRun).AsString() != ""; again != (op != "ack") {
+		next, err := time.Parse(time.RFC3339Nano, value(settle, telemetry.JobNextRun).AsString())
+		if later := err == nil; later != (op == "retry") || later && next.Sub(process[i].StartTime) < retryIn {
 			t.Errorf("%s: %v", op, settle.Attributes)
 		}
 		if process[i].Parent.SpanID() != creator.SpanID() {
@@ -311,6 +317,59 @@ func TestTraceModes(t *testing.T) {
 	}
 }
 
+// A worker that isn't stopped gives no job back, whatever its handler says.
+func TestTraceOfAnothersShutdown(t *testing.T) {
+	t.Parallel()
+	r := newTracedRig(t)
+	reader := sdkmetric.NewManualReader()
+	cfg := r.config(1)
+	cfg.MeterProvider = sdkmetric.NewMeterProvider(sdkmetric.WithReader(reader))
+	w := r.workerWith(cfg)
+	worker.Handle(w, func(context.Context, *signalbox.Job, task) error {
+		return fmt.Errorf("inner pool: %w", signalbox.ErrShutdown)
+	})
+	r.addOne(signalbox.Job{MaxAttempts: 1})
+	r.start(w)
+	dead, process := r.n("dead_letter", 1)[0], r.n("process", 1)[0]
+	if got := value(dead, telemetry.JobOutcome).AsString(); got != "dead" {
+		t.Errorf("the job is %q", got)
+	}
+	for _, s := range append(r.named("handle task"), process) {
+		if s.Status.Code != codes.Error || value(s, "error.type").AsString() == "" {
+			t.Errorf("%s: %v %v", s.Name, s.Status, s.Attributes)
+		}
+	}
+	var all metricdata.ResourceMetrics
+	if err := reader.Collect(t.Context(), &all); err != nil {
+		t.Fatal(err)
+	}
+	for _, m := range all.ScopeMetrics[0].Metrics {
+		if h, ok := m.Data.(metricdata.Histogram[float64]); ok && m.Name == "messaging.process.duration" {
+			if len(h.DataPoints) != 1 || !h.DataPoints[0].Attributes.HasValue("error.type") {
+				t.Errorf("measured as %v", h.DataPoints)
+			}
+		}
+	}
+}
+
+// An attempt that failed for want of a lock says so.
+func TestTraceOfAHeldLock(t *testing.T) {
+	t.Parallel()
+	r := newTracedRig(t)
+	l, key := lock.New(r.rdb), redistest.Name(t)
+	if _, err := l.TryAcquire(t.Context(), key); err != nil {
+		t.Fatal(err)
+	}
+	w := r.workerWith(r.config(1))
+	worker.Handle(w, func(context.Context, *signalbox.Job, task) error { return nil },
+		worker.With(middleware.Lock(l, middleware.Key(key), middleware.WhenHeld(middleware.Fail))))
+	r.addOne(signalbox.Job{MaxAttempts: 1})
+	r.start(w)
+	if got := value(r.n("process", 1)[0], "error.type").AsString(); got != telemetry.ErrorLockHeld {
+		t.Errorf("its error.type is %q", got)
+	}
+}
+
 // nilError panics when it is looked at, as a nil pointer in an error does.
 type nilError struct{ err error }
 
@@ -344,4 +403,147 @@ func TestTraceOfABrokenError(t *testing.T) {
 			r.until("it is dead", func(c store.Counts) bool { return c.Dead == 1 })
 		})
 	}
+}
+
+// Jobs that enqueue one after the other are in one trace as long as the first of them is young, and then
+// in another: no trace grows without end.
+func TestTraceOfAChain(t *testing.T) {
+	t.Parallel()
+	const within, traces = 300 * time.Millisecond, 3
+	r := newTracedRig(t)
+	cfg := r.config(1)
+	cfg.ParentFor = within
+	w := r.workerWith(cfg)
+	type run struct {
+		*signalbox.Job
+		trace trace.TraceID
+	}
+	runs, over := make(chan run), make(chan struct{})
+	worker.Handle(w, func(ctx context.Context, job *signalbox.Job, _ task) error {
+		select {
+		case runs <- run{job, trace.SpanContextFromContext(ctx).TraceID()}:
+			r.addOne(signalbox.Job{Headers: telemetry.Inject(ctx, propagation.TraceContext{}, nil, telemetry.ModeAuto, nil)})
+		case <-over:
+		}
+		return nil
+	})
+	headers, _ := r.headers()
+	r.addOne(signalbox.Job{Headers: headers})
+	r.start(w)
+	var (
+		since time.Time // when the first job in the trace was enqueued, or if it is its root, claimed
+		last  trace.TraceID
+	)
+	for seen := 0; seen < traces; {
+		job := get(t, runs, "the next job runs")
+		if job.trace != last {
+			if seen++; seen == 1 {
+				since = job.EnqueuedAt
+			} else if job.ClaimedAt.Sub(since) <= within {
+				t.Errorf("trace %d begins after %v", seen, job.ClaimedAt.Sub(since))
+			} else {
+				since = job.ClaimedAt
+			}
+			last = job.trace
+		} else if age := job.ClaimedAt.Sub(since); age > within {
+			t.Fatalf("a job is in a trace that is %v old", age)
+		}
+	}
+	close(over)
+}
+
+// What Run's context has in its baggage is no job's.
+func TestBaggageOfRun(t *testing.T) {
+	t.Parallel()
+	r := newTracedRig(t)
+	cfg := r.config(1)
+	cfg.Propagator = propagation.NewCompositeTextMapPropagator(propagation.TraceContext{}, propagation.Baggage{})
+	w := r.workerWith(cfg)
+	got := make(chan string, 2)
+	worker.Handle(w, func(ctx context.Context, _ *signalbox.Job, _ task) error {
+		got <- baggage.FromContext(ctx).String()
+		return nil
+	})
+	m, err := baggage.NewMember("run", "main")
+	if err != nil {
+		t.Fatal(err)
+	}
+	b, err := baggage.New(m)
+	if err != nil {
+		t.Fatal(err)
+	}
+	headers, _ := r.headers()
+	headers["baggage"] = "tenant=acme"
+	r.addOne(signalbox.Job{ID: "with", Headers: headers})
+	r.addOne(signalbox.Job{ID: "without"})
+	r.startUnder(baggage.ContextWithBaggage(context.Background(), b), w)
+	for _, want := range []string{"tenant=acme", ""} {
+		if s := get(t, got, "a job runs"); s != want {
+			t.Errorf("%q, want %q", s, want)
+		}
+	}
+}
+
+// slowSpans are spans that take their time for events.
+type slowSpans struct {
+	trace.TracerProvider
+	until <-chan struct{}
+}
+
+func (p slowSpans) Tracer(name string, opts ...trace.TracerOption) trace.Tracer {
+	return slowTracer{p.TracerProvider.Tracer(name, opts...), p.until}
+}
+
+type slowTracer struct {
+	trace.Tracer
+	until <-chan struct{}
+}
+
+func (t slowTracer) Start(ctx context.Context, name string, opts ...trace.SpanStartOption) (context.Context, trace.Span) {
+	_, span := t.Tracer.Start(ctx, name, opts...)
+	slow := slowSpan{span, t.until}
+	return trace.ContextWithSpan(ctx, slow), slow
+}
+
+type slowSpan struct {
+	trace.Span
+	until <-chan struct{}
+}
+
+func (s slowSpan) AddEvent(name string, opts ...trace.EventOption) {
+	<-s.until
+	s.Span.AddEvent(name, opts...)
+}
+
+// A span is the user's code. However long it takes for an event, the lease is renewed.
+func TestSlowEvents(t *testing.T) {
+	t.Parallel()
+	r := newTracedRig(t)
+	proxy := redistest.NewProxy(t, redistest.Start(t).Addr())
+	free, end := r.gate()
+	cfg := r.config(1)
+	cfg.SessionTTL, cfg.TracerProvider = 2*time.Second, slowSpans{r.tp, free}
+	w := r.workerOn(proxy.Client(), cfg)
+	began, release := make(chan struct{}), make(chan struct{})
+	worker.Handle(w, func(ctx context.Context, _ *signalbox.Job, _ task) error {
+		close(began)
+		select {
+		case <-release:
+			return nil
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	})
+	r.addOne(signalbox.Job{})
+	r.start(w)
+	get(t, began, "the job runs")
+	before := proxy.Count(r.isRenew())
+	proxy.Reply(r.isRenew(), "-ERR not now", 1)
+	redistest.Eventually(t, func() bool { return proxy.Count(r.isRenew()) >= before+5 }, "the lease is renewed on and on")
+	close(release)
+	end()
+	if names := r.n("process", 1)[0].Events; len(names) != 1 || names[0].Name != telemetry.EventRenewFailed {
+		t.Errorf("the events are %v", names)
+	}
+	r.completed(1)
 }

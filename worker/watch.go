@@ -156,7 +156,7 @@ func (v *watch) settling(lease context.Context, r *store.Settlement, snoozed boo
 		how, again = telemetry.SettleCancelled, false
 	}
 	var next time.Time
-	if r.Outcome == store.Retry || r.Outcome == store.Delay {
+	if (r.Outcome == store.Retry || r.Outcome == store.Delay) && r.Delay > 0 {
 		next = v.returned.Add(r.Delay)
 	}
 	if span := v.SpanContext(); again && span.IsSampled() {

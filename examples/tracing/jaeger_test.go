@@ -36,6 +36,7 @@ func TestJaeger(t *testing.T) {
 		{"a lost lease", func(c *checker) { checkLost(c, j, redis) }},
 		{"a corrupt traceparent", func(c *checker) { checkCorrupt(c, j, redis) }},
 		{"64 KiB of baggage", func(c *checker) { checkBaggage(c, j, redis) }},
+		{"64 KiB of baggage from elsewhere", func(c *checker) { checkForeignBaggage(c, j, redis) }},
 		{"SIGTERM under load", func(c *checker) { checkTerminated(c, j, redis) }},
 		{"idle time makes no trace", func(c *checker) { checkIdle(c, j, idler) }},
 	})
@@ -310,20 +311,65 @@ func checkCorrupt(c *checker, j *jaeger.Server, r *testRedis) {
 // maxBaggage is how much of it a job's headers may have at most: W3C's own limit.
 const maxBaggage = 8192
 
+// checkBaggage has requests with 64 KiB of baggage. Those members arrive that may travel, but for each
+// with which they would be more than the limit.
 func checkBaggage(c *checker, j *jaeger.Server, r *testRedis) {
+	const jobs = 10
+	travel := []member{{"tenant", 32}, {"region", 5000}, {"user", 100}}
+	tooLarge := []member{{"archive", 20 << 10}, {"trail", 4000}} // by itself, and beside the region
+	private := []member{{"session", 64}, {"cart", 36 << 10}}
+	behind := slices.Concat(tooLarge, private)
 	queue := redistest.Name(c)
-	report, _ := startProbe(c.T, spansTo(j.OTLP), probeConfig{
-		Redis: r.url, Queue: queue, Service: queue, Enqueue: []task{{Times: 10}}, Until: 10,
-		Headers: map[string]string{
-			"traceparent": "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01",
-			"baggage":     "canary=" + canary + strings.Repeat("x", 64<<10),
-		},
-	}).end()
-	equal(c, "handlers called", report.Called, 10)
+	cfg := probeConfig{
+		Redis: r.url, Queue: queue, Service: queue, Enqueue: []task{{Times: jobs}}, NoWork: true,
+		Members: slices.Concat(travel, behind), Allow: []string{"tenant", "archive", "region", "trail", "user"},
+	}
+	all, kept := 0, -1 // between the members are commas
+	var arrived, hidden []string
+	for _, m := range cfg.Members {
+		all += m.Bytes
+		hidden = append(hidden, m.value()[:len(m.Name)+2])
+	}
+	for _, m := range travel {
+		kept += len(m.Name+"="+m.value()) + 1
+		arrived = append(arrived, m.Name+"="+m.value())
+	}
+	slices.Sort(arrived)
+	c.that(all >= 64<<10, "the baggage has %d bytes", all)
+
+	startProbe(c.T, spansTo(j.OTLP), cfg).end()
+	records := r.records(c, queue)
+	equal(c, "jobs in Redis", len(records), jobs)
+	for _, record := range records {
+		c.that(len(record) > kept && len(record) < maxBaggage+1024, "a job has %d bytes in Redis, of them %d of baggage", len(record), kept)
+		for _, m := range behind {
+			c.that(!strings.Contains(record, m.Name), "%s is in Redis", m.Name)
+		}
+	}
+
+	cfg.Enqueue, cfg.NoWork, cfg.Until = nil, false, jobs
+	report, _ := startProbe(c.T, spansTo(j.OTLP), cfg).end()
+	equal(c, "handlers called", report.Called, jobs)
 	equal(c, "deliveries again", report.Again, 0)
 	equal(c, "jobs left", r.left(c, queue), 0)
-	c.that(report.Baggage <= maxBaggage, "%d bytes of baggage are in a job, want at most %d", report.Baggage, maxBaggage)
-	c.that(len(found(c, j, queue, "canary=", "xxxxx")) > 0, "no traces")
+	c.that(slices.Equal(report.Headers, []int{kept}) && kept <= maxBaggage, "jobs have %d bytes of baggage, want %d, at most %d", report.Headers, kept, maxBaggage)
+	c.that(slices.Equal(report.Members, []string{strings.Join(arrived, " ")}), "the baggage of the handlers is %.300q, want %.300q", report.Members, arrived)
+	equal(c, "traces", len(found(c, j, queue, hidden...)), jobs)
+}
+
+// checkForeignBaggage has a propagator that takes 64 KiB of baggage from elsewhere.
+func checkForeignBaggage(c *checker, j *jaeger.Server, r *testRedis) {
+	queue := redistest.Name(c)
+	report, _ := startProbe(c.T, spansTo(j.OTLP), probeConfig{
+		Redis: r.url, Queue: queue, Service: queue, Enqueue: []task{{}}, Until: 1, Allow: []string{"tenant"},
+		Headers: map[string]string{
+			"traceparent": "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01",
+			"baggage":     "tenant=" + strings.Repeat("x", 64<<10),
+		},
+	}).end()
+	equal(c, "handlers called", report.Called, 1)
+	c.that(slices.Equal(report.Headers, []int{0}) && slices.Equal(report.Members, []string{""}), "a job has %d bytes of baggage, %.300q", report.Headers, report.Members)
+	c.that(len(found(c, j, queue, "xxxxx")) > 0, "no traces")
 }
 
 func checkTerminated(c *checker, j *jaeger.Server, r *testRedis) {

@@ -13,6 +13,7 @@ import (
 	"os"
 	"os/exec"
 	"os/signal"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -22,6 +23,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 	"go.opentelemetry.io/otel"
+	"go.opentelemetry.io/otel/baggage"
 	"go.opentelemetry.io/otel/propagation"
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 	"go.opentelemetry.io/otel/trace"
@@ -46,7 +48,17 @@ type probeConfig struct {
 	TTL                   time.Duration
 	Headers               map[string]string // what its propagator writes into the jobs, if it has one of its own
 	Sample                bool              // it reports what samplers see, and sends nothing
+	Members               []member          // of the baggage of its requests
+	Allow                 []string          // names of those that travel with the jobs
 }
+
+// A member of a baggage says its name over and over.
+type member struct {
+	Name  string
+	Bytes int // of its value
+}
+
+func (m member) value() string { return strings.Repeat(m.Name+"/", m.Bytes)[:m.Bytes] }
 
 // A task is a job that says itself what its handler does.
 type task struct {
@@ -66,7 +78,8 @@ type probeReport struct {
 	Again   int           // of them that were not the first delivery of their job
 	Ended   bool          // whether it is the last line
 	Took    time.Duration // from the first enqueueing to the end of the worker
-	Baggage int           // the longest baggage header that a handler saw, in bytes
+	Headers []int         // lengths of baggage headers that jobs came with, each once
+	Members []string      // what handlers had of the baggage, "name=value" in order, each once
 
 	Seen map[string][]string // attributes of spans at their start, by the first word of their name
 }
@@ -113,6 +126,36 @@ func (s *sampler) all() map[string][]string {
 	return maps.Clone(s.seen)
 }
 
+// bags notes what baggage jobs came with.
+type bags struct {
+	mu      sync.Mutex
+	headers []int
+	members []string
+}
+
+func (b *bags) note(ctx context.Context, job *signalbox.Job) {
+	var got []string
+	for _, m := range baggage.FromContext(ctx).Members() {
+		got = append(got, m.Key()+"="+m.Value())
+	}
+	slices.Sort(got)
+	members, header := strings.Join(got, " "), len(job.Headers["baggage"])
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if !slices.Contains(b.headers, header) {
+		b.headers = append(b.headers, header)
+	}
+	if !slices.Contains(b.members, members) {
+		b.members = append(b.members, members)
+	}
+}
+
+func (b *bags) all() (headers []int, members []string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return slices.Clone(b.headers), slices.Clone(b.members)
+}
+
 func runProbe() error {
 	var cfg probeConfig
 	if err := json.Unmarshal([]byte(os.Getenv(envProbe)), &cfg); err != nil {
@@ -144,7 +187,7 @@ func runProbe() error {
 	if cfg.Headers != nil {
 		propagator = garbage{otel.GetTextMapPropagator(), cfg.Headers}
 	}
-	s, err := scheduler.New(rdb, scheduler.Config{Propagator: propagator})
+	s, err := scheduler.New(rdb, scheduler.Config{Propagator: propagator, Baggage: cfg.Allow})
 	if err != nil {
 		return err
 	}
@@ -153,21 +196,23 @@ func runProbe() error {
 	if err := enqueueTasks(s, cfg); err != nil {
 		return err
 	}
-	var called, again, baggage atomic.Int64
+	var called, again atomic.Int64
+	var bags bags
 	report := func(ended bool) {
+		headers, members := bags.all()
 		b, _ := json.Marshal(probeReport{
 			Called: int(called.Load()), Again: int(again.Load()), Ended: ended,
-			Took: time.Since(start), Baggage: int(baggage.Load()), Seen: starts.all(),
+			Took: time.Since(start), Headers: headers, Members: members, Seen: starts.all(),
 		})
 		_, _ = os.Stdout.Write(append(b, '\n'))
 	}
 	if !cfg.NoWork {
-		if err := workTasks(ctx, rdb, s, cfg, func(job *signalbox.Job) {
+		if err := workTasks(ctx, rdb, s, cfg, func(ctx context.Context, job *signalbox.Job) {
 			if job.Attempt > 1 || job.Crashes > 0 {
 				again.Add(1)
 			}
-			if n := int64(len(job.Headers["baggage"])); n > baggage.Load() {
-				baggage.Store(n)
+			if cfg.Allow != nil {
+				bags.note(ctx, job)
 			}
 			called.Add(1)
 			report(false)
@@ -182,10 +227,14 @@ func runProbe() error {
 
 // enqueueTasks makes a trace for each job, as requests of a service do.
 func enqueueTasks(s *scheduler.Scheduler, cfg probeConfig) error {
+	base, err := withBaggage(context.Background(), cfg.Members)
+	if err != nil {
+		return err
+	}
 	for _, t := range cfg.Enqueue {
 		t.Secret = canary
 		for range max(t.Times, 1) {
-			ctx, span := tracer.Start(context.Background(), "request", trace.WithSpanKind(trace.SpanKindServer))
+			ctx, span := tracer.Start(base, "request", trace.WithSpanKind(trace.SpanKindServer))
 			opts := []scheduler.Option{scheduler.Queue(cfg.Queue), scheduler.Timeout(t.Timeout)}
 			if t.ID != "" {
 				opts = append(opts, scheduler.ID(t.ID))
@@ -203,8 +252,24 @@ func enqueueTasks(s *scheduler.Scheduler, cfg probeConfig) error {
 	return nil
 }
 
+// withBaggage returns ctx with such a baggage. It may be larger than what a propagator takes from a
+// carrier, as that of a program of its own may be.
+func withBaggage(ctx context.Context, members []member) (context.Context, error) {
+	var b baggage.Baggage
+	for _, m := range members {
+		made, err := baggage.NewMemberRaw(m.Name, m.value())
+		if err != nil {
+			return nil, err
+		}
+		if b, err = b.SetMember(made); err != nil {
+			return nil, err
+		}
+	}
+	return baggage.ContextWithBaggage(ctx, b), nil
+}
+
 // workTasks runs a worker, and a cron entry, until enough handlers have returned or ctx ends.
-func workTasks(ctx context.Context, rdb *redis.Client, s *scheduler.Scheduler, cfg probeConfig, called func(*signalbox.Job)) error {
+func workTasks(ctx context.Context, rdb *redis.Client, s *scheduler.Scheduler, cfg probeConfig, called func(context.Context, *signalbox.Job)) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	w, err := worker.New(rdb, worker.Config{
@@ -215,7 +280,7 @@ func workTasks(ctx context.Context, rdb *redis.Client, s *scheduler.Scheduler, c
 	}
 	var returned atomic.Int64
 	worker.Handle(w, func(ctx context.Context, job *signalbox.Job, t task) error {
-		called(job)
+		called(ctx, job)
 		defer func() {
 			if n := int(returned.Add(1)); cfg.Until > 0 && n >= cfg.Until {
 				cancel()
@@ -336,6 +401,16 @@ func (r *testRedis) left(c *checker, queue string) int64 {
 		c.Fatal(err)
 	}
 	return n
+}
+
+// records are those of all jobs that are in the queue.
+func (r *testRedis) records(c *checker, queue string) []string {
+	c.Helper()
+	records, err := r.rdb.HVals(c.Context(), "signalbox:{"+queue+"}:jobs").Result()
+	if err != nil {
+		c.Fatal(err)
+	}
+	return records
 }
 
 // age makes a job older. Its record says in bytes 3 to 10 when it was enqueued, see docs/wire.md.

@@ -175,15 +175,12 @@ func inJob(name, what string, n int) func(s *story) []*jaeger.Span {
 	}
 }
 
-// acquired is the n-th grant of the lock of the reports. Whoever has to wait may have asked before
-// without waiting, in a span of its own.
+// acquired is the n-th asking for the lock of the reports to end. All of them end with a grant.
 func acquired(n int) func(s *story) []*jaeger.Span {
 	return func(s *story) []*jaeger.Span {
 		var all []*jaeger.Span
 		for i := range s.jobs["reports"] {
-			if asked := inJob("lock acquire", "reports", i)(s); len(asked) > 0 {
-				all = append(all, asked[len(asked)-1])
-			}
+			all = append(all, inJob("lock acquire", "reports", i)(s)...)
 		}
 		slices.SortFunc(all, func(a, b *jaeger.Span) int { return a.End.Compare(b.End) })
 		return pick(all, n)
@@ -470,6 +467,12 @@ func whole(j *jaeger.Server, s *story) []check {
 				}
 			}
 			c.that(len(tokens) == 2 && tokens[0] < tokens[1], "the tokens of the named lock are %v, want two", tokens)
+		}},
+		{"a lock is asked for once, with all of the waiting", func(c *checker) {
+			for i, id := range s.jobs["reports"] {
+				equal(c, "lock acquire spans of report "+id, len(inJob("lock acquire", "reports", i)(s)), 1)
+			}
+			c.that(len(s.jobs["reports"]) > 1, "%d reports", len(s.jobs["reports"]))
 		}},
 		{"the crash is told by both links", func(c *checker) {
 			reclaims, next := s.of("reclaim", s.job("exports", 0)), s.of("process", s.job("exports", 0))

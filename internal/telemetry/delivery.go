@@ -14,8 +14,8 @@ import (
 // be anything.
 var ErrPanicked = errors.New("handler panicked")
 
-// maxEarly is how many events are kept until a delivery is traced.
-const maxEarly = 8
+// maxEvents is how many events of a delivery are kept, which is what the SDK keeps of a span by default.
+const maxEvents = 128
 
 // A Delivery is how a worker and the middleware around its handlers tell each other about one
 // delivery. It is in the handlers' context. The methods of a nil one do nothing.
@@ -26,11 +26,12 @@ type Delivery struct {
 
 	mu       sync.Mutex
 	span     trace.SpanContext
+	began    time.Time // since when there are jobs in its trace
 	tracer   Tracing
 	settled  []func(Settled)
 	first    [1]func(Settled) // room for what is the only one as a rule
 	measured bool
-	early    []event // from before there was a span
+	events   []event // that Tracing is to hear of
 }
 
 type event struct {
@@ -43,7 +44,7 @@ type event struct {
 type Tracing interface {
 	// Handle starts the handler's span, and returns what ends it.
 	Handle(ctx context.Context) (context.Context, func(error))
-	// Event is called for what happened to the delivery before its handler returned.
+	// Event is called when the handler has returned, for what happened before.
 	Event(name string, at time.Time)
 	// Settling is called when the worker has decided how the delivery ended, and when the job
 	// runs again (the zero time: not, or at once).
@@ -95,17 +96,32 @@ func DeliveryFrom(ctx context.Context) *Delivery {
 // false, and changes nothing, if there is one already.
 func (d *Delivery) Trace(span trace.SpanContext, t Tracing) bool {
 	d.mu.Lock()
+	defer d.mu.Unlock()
 	if d.tracer != nil {
-		d.mu.Unlock()
 		return false
 	}
 	d.span, d.tracer = span, t
-	early := d.early
-	d.mu.Unlock()
-	for _, e := range early {
-		t.Event(e.name, e.at)
-	}
 	return true
+}
+
+// SetSince tells since when there are jobs in the trace of the process span.
+func (d *Delivery) SetSince(at time.Time) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.began = at
+}
+
+// since is what SetSince was told, if the delivery is in that trace; else it is zero.
+func (d *Delivery) since(of trace.TraceID) time.Time {
+	if d == nil {
+		return time.Time{}
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.span.TraceID() != of {
+		return time.Time{}
+	}
+	return d.began
 }
 
 // Traced tells whether the delivery has a process span.
@@ -158,10 +174,22 @@ func (d *Delivery) OnSettled(f func(Settled)) {
 	d.settled = append(d.settled, f)
 }
 
-// Settling is for Tracing.
+// Settling is for Tracing, which hears of the events before.
 func (d *Delivery) Settling(how Settle, next time.Time) {
 	if t := d.tracing(); t != nil {
+		d.tell(t)
 		t.Settling(how, next)
+	}
+}
+
+// tell tells of the events so far.
+func (d *Delivery) tell(t Tracing) {
+	d.mu.Lock()
+	events := d.events
+	d.events = nil
+	d.mu.Unlock()
+	for _, e := range events {
+		t.Event(e.name, e.at)
 	}
 }
 
@@ -174,6 +202,7 @@ func (d *Delivery) Settled(s Settled) {
 	t, fs := d.tracer, d.settled
 	d.mu.Unlock()
 	if t != nil {
+		d.tell(t)
 		t.Settled(s)
 	}
 	for _, f := range fs {
@@ -181,19 +210,15 @@ func (d *Delivery) Settled(s Settled) {
 	}
 }
 
-// Event is for Tracing, which hears of it when it begins if it hasn't yet.
+// Event tells Tracing that something happens to the delivery. It is kept until the handler has
+// returned: who says so may hold a lock, and spans are the user's code, which may take long.
 func (d *Delivery) Event(name string) {
 	if d == nil {
 		return
 	}
-	at := time.Now()
 	d.mu.Lock()
-	t := d.tracer
-	if t == nil && len(d.early) < maxEarly { // perhaps nobody ever traces it
-		d.early = append(d.early, event{name, at})
-	}
-	d.mu.Unlock()
-	if t != nil {
-		t.Event(name, at)
+	defer d.mu.Unlock()
+	if len(d.events) < maxEvents {
+		d.events = append(d.events, event{name, time.Now()})
 	}
 }

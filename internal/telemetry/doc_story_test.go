@@ -139,7 +139,8 @@ func play(t *testing.T) *story {
 	s.mp = sdkmetric.NewMeterProvider(sdkmetric.WithReader(s.reader))
 	t.Run("story", func(t *testing.T) {
 		for name, play := range map[string]func(*part){
-			"jobs": jobs, "locks": locks, "taken-over": takenOver, "cut-off": cutOff, "ticks": ticks, "refused": refused,
+			"jobs": jobs, "locks": locks, "taken-over": takenOver, "cut-off": cutOff, "ticks": ticks, "failed-tick": failedTick, "refused": refused,
+			"failures": failures,
 		} {
 			t.Run(name, func(t *testing.T) {
 				t.Parallel()
@@ -246,7 +247,7 @@ func (p *part) work(rdb redis.UniversalClient, slots int, ttl time.Duration, hs 
 		})
 	})
 	for kind, h := range hs {
-		opts := []worker.Option{worker.Retry(func(int, error) time.Duration { return 0 })}
+		opts := []worker.Option{worker.Retry(func(int, error) time.Duration { return time.Millisecond })}
 		if mw := under[kind]; mw != nil {
 			opts = append(opts, worker.With(mw))
 		}
@@ -437,8 +438,10 @@ func cutOff(p *part) {
 	stop()
 }
 
-// ticks is a cron entry of two processes, and a worker that renews its lease meanwhile.
+// ticks is a cron entry of two processes, and a worker that renews its lease meanwhile. It has no handler
+// for one of its jobs.
 func ticks(p *part) {
+	p.put(p.Context(), "stranger")
 	p.work(p.rdb, 1, time.Second, handlers{"tick": succeed}, nil)
 	ctx, cancel := context.WithCancel(p.Context())
 	var running sync.WaitGroup
@@ -457,12 +460,33 @@ func ticks(p *part) {
 		defer p.recorder.mu.Unlock()
 		n := 0
 		for _, sp := range p.recorder.ended {
-			if strings.HasPrefix(sp.Name(), "tick ") {
+			if sp.Name() == "tick every-second" {
 				n++
 			}
 		}
 		return n > 1
 	}, "two ticks fire")
+	cancel()
+	running.Wait()
+}
+
+// failedTick is one that Redis refuses, until the scheduler stops.
+func failedTick(p *part) {
+	proxy, evalsha := redistest.NewProxy(p, p.server.Addr()), redistest.Command("EVALSHA")
+	proxy.Reply(evalsha, "-OOM command not allowed when used memory > 'maxmemory'.", -1)
+	p.rdb = proxy.Client()
+	sched := p.scheduler()
+	if err := sched.Cron("refused", "@every 1s", job{"tick", canary}, scheduler.Queue(p.name)); err != nil {
+		p.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(p.Context())
+	var running sync.WaitGroup
+	running.Go(func() {
+		if err := sched.Run(ctx); err != nil {
+			p.Error(err)
+		}
+	})
+	redistest.Eventually(p, func() bool { return proxy.Count(evalsha) > 0 }, "a tick is tried")
 	cancel()
 	running.Wait()
 }

@@ -36,6 +36,7 @@ func TestDocs(t *testing.T) {
 	t.Run("events", func(t *testing.T) { same(t, story.eventFacts(), documentedEvents(t, doc)) })
 	t.Run("metrics", func(t *testing.T) { same(t, story.metricFacts(), documentedMetrics(t, doc)) })
 	t.Run("values", func(t *testing.T) { story.checkValues(t, doc) })
+	t.Run("errors", func(t *testing.T) { story.checkErrors(t, doc) })
 	t.Run("boundaries", func(t *testing.T) { story.checkBoundaries(t, doc) })
 	t.Run("nothing private", func(t *testing.T) { story.checkPrivate(t) })
 }
@@ -308,22 +309,74 @@ var unplayed = map[string]string{
 // goType is what error.type is for an error of the user's, or of a library.
 var goType = regexp.MustCompile(`^\*?[\w/.-]+\.\w+$`)
 
-// checkValues compares the attributes whose values are "one of" some, of spans, events and metrics.
-func (s *story) checkValues(t *testing.T, doc string) {
-	emitted := make(map[string]map[string]bool)
-	saw := func(kv attribute.KeyValue) {
-		if emitted[string(kv.Key)] == nil {
-			emitted[string(kv.Key)] = make(map[string]bool)
+// A place is where an attribute has values of its own: one of the constants below, or the name of a metric.
+type place struct{ on, key string }
+
+// A metric that is no place for an attribute has the values that it has on metrics, and where those aren't
+// told, as on events, those on spans.
+const (
+	onSpans   = "spans"
+	onEvents  = "an event"
+	onMetrics = "metrics"
+)
+
+// documentedValues are those of the attributes that have "one of" some.
+func documentedValues(t *testing.T, doc string) map[place]map[string]bool {
+	t.Helper()
+	documented := make(map[place]map[string]bool)
+	note := func(on string, row []string) {
+		rest, ok := strings.CutPrefix(row[4], "one of ")
+		if !ok {
+			return
 		}
-		emitted[string(kv.Key)][kv.Value.String()] = true
+		values := make(map[string]bool)
+		for _, m := range code.FindAllStringSubmatch(rest, -1) {
+			values[m[1]] = true
+		}
+		documented[place{on, list(row[0])[0]}] = values
+	}
+	for _, row := range table(t, doc, "attribute", 5) {
+		note(onSpans, row)
+	}
+	for _, row := range table(t, doc, "further attribute", 5) {
+		for _, on := range list(row[2]) {
+			note(on, row)
+		}
+	}
+	return documented
+}
+
+// checkValues compares the attributes whose values are "one of" some, on spans, events and metrics.
+func (s *story) checkValues(t *testing.T, doc string) {
+	documented := documentedValues(t, doc)
+	emitted := make(map[place]map[string]bool)
+	otherKinds := false
+	saw := func(kv attribute.KeyValue, on ...string) {
+		key, value := string(kv.Key), kv.Value.String()
+		otherKinds = otherKinds || kv == telemetry.JobKind.String(telemetry.KindOther)
+		i := slices.IndexFunc(on, func(on string) bool { return documented[place{on, key}] != nil })
+		if i < 0 {
+			return
+		}
+		p := place{on[i], key}
+		if !documented[p][value] {
+			t.Errorf("emitted, and not in docs/tracing.md: on %s %s=%s", on[0], key, value)
+		}
+		if p.on == onSpans && on[0] != onSpans {
+			return // a span has to have it, too
+		}
+		if emitted[p] == nil {
+			emitted[p] = make(map[string]bool)
+		}
+		emitted[p][value] = true
 	}
 	for _, sp := range s.ours() {
 		for _, kv := range sp.Attributes {
-			saw(kv)
+			saw(kv, onSpans)
 		}
 		for _, e := range sp.Events {
 			for _, kv := range e.Attributes {
-				saw(kv)
+				saw(kv, onEvents, onSpans)
 			}
 		}
 	}
@@ -331,47 +384,22 @@ func (s *story) checkValues(t *testing.T, doc string) {
 		_, points := dissect(m)
 		for _, set := range points {
 			for _, kv := range set.ToSlice() {
-				saw(kv)
+				saw(kv, m.Name, onMetrics, onSpans)
 			}
 		}
 	}
-	checked := 0
-	for _, row := range append(table(t, doc, "attribute", 5), table(t, doc, "further attribute", 5)...) {
-		key := list(row[0])[0]
-		rest, ok := strings.CutPrefix(row[4], "one of ")
-		if !ok {
-			continue
-		}
-		checked++
-		documented := make(map[string]bool)
-		for _, m := range code.FindAllStringSubmatch(rest, -1) {
-			documented[m[1]] = true
-			if !emitted[key][m[1]] && unplayed[m[1]] != m[1] {
-				t.Errorf("in docs/tracing.md, and never emitted: %s=%s", key, m[1])
-			}
-		}
-		for value := range emitted[key] {
-			if !documented[value] {
-				t.Errorf("emitted, and not in docs/tracing.md: %s=%s", key, value)
+	for p, values := range documented {
+		for value := range values {
+			if !emitted[p][value] && unplayed[value] != value {
+				t.Errorf("in docs/tracing.md, and never emitted: on %s %s=%s", p.on, p.key, value)
 			}
 		}
 	}
-	if checked < 5 {
-		t.Errorf("%d attributes with values are in docs/tracing.md", checked)
+	if len(documented) < 5 {
+		t.Errorf("%d attributes with values are in docs/tracing.md", len(documented))
 	}
-	errorTypes := make(map[string]bool)
-	for _, row := range table(t, doc, "error.type", 3) {
-		errorTypes[list(row[0])[0]] = true
-	}
-	for _, value := range []string{telemetry.ErrorTimeout, telemetry.ErrorPanic, telemetry.ErrorLeaseLost, telemetry.ErrorUnsettled} {
-		if !errorTypes[value] || !emitted["error.type"][value] {
-			t.Errorf("error.type %s: documented %v, emitted %v", value, errorTypes[value], emitted["error.type"][value])
-		}
-	}
-	for value := range emitted["error.type"] {
-		if !errorTypes[value] && !goType.MatchString(value) {
-			t.Errorf("emitted, and not in docs/tracing.md: error.type=%s", value)
-		}
+	if !otherKinds || !strings.Contains(doc, "`"+telemetry.KindOther+"`") {
+		t.Errorf("%s: emitted %v", telemetry.KindOther, otherKinds)
 	}
 }
 

@@ -1,6 +1,10 @@
 package telemetry
 
 import (
+	"context"
+	"errors"
+	"net"
+	"reflect"
 	"strings"
 
 	semconv "go.opentelemetry.io/otel/semconv/v1.43.0"
@@ -16,13 +20,82 @@ const (
 // brokenError is what is told of an error whose methods panic.
 const brokenError = "the error's own methods panic"
 
-// ErrorType is the value of error.type for a Go error: its type, or what its method ErrorType says, of
-// which there should be few. It is "" for nil.
+// ErrorType is the value of error.type for a Go error: what a method ErrorType of it, or of one that it wraps,
+// says, of which there should be few; or else one of ours, or its type. An error that package fmt or
+// errors made to wrap others is called what the first of these is that has a type of its own. It is "" for nil.
 func ErrorType(err error) string {
 	if err == nil {
 		return ""
 	}
-	return said(maxErrorType, func() string { return semconv.ErrorType(err).Value.AsString() })
+	return said(maxErrorType, func() string { return errorType(err) })
+}
+
+func errorType(err error) string {
+	if named, ok := errors.AsType[interface {
+		error
+		ErrorType() string
+	}](err); ok {
+		if name := named.ErrorType(); name != "" {
+			return name
+		}
+	}
+	err, _ = telling(err)
+	var (
+		operation *net.OpError
+		lookup    *net.DNSError
+	)
+	late, _ := err.(interface{ Timeout() bool }) // also that of a context
+	_, network := err.(net.Error)                // also any of an HTTP client
+	switch {
+	case late != nil && late.Timeout():
+		return ErrorTimeout
+	case err == context.Canceled:
+		return ErrorCancelled
+	case network && (errors.As(err, &operation) || errors.As(err, &lookup)):
+		return ErrorConnection
+	}
+	return semconv.ErrorType(err).Value.AsString()
+}
+
+// telling returns the first error that tells something, of err and what it wraps by package fmt or errors, or
+// the first of those that wrap nothing.
+func telling(err error) (first error, ok bool) {
+	if err == context.Canceled || !plain(err) {
+		return err, true
+	}
+	var wrapped []error
+	switch w := err.(type) {
+	case interface{ Unwrap() error }:
+		wrapped = []error{w.Unwrap()}
+	case interface{ Unwrap() []error }:
+		wrapped = w.Unwrap()
+	}
+	for _, inner := range wrapped {
+		if inner == nil {
+			continue
+		}
+		leaf, ok := telling(inner)
+		if ok {
+			return leaf, true
+		}
+		if first == nil {
+			first = leaf
+		}
+	}
+	if first == nil {
+		first = err
+	}
+	return first, false
+}
+
+// plain tells whether an error's type is of package fmt or errors, and says nothing.
+func plain(err error) bool {
+	t := reflect.TypeOf(err)
+	if t.Kind() != reflect.Pointer {
+		return false
+	}
+	pkg := t.Elem().PkgPath()
+	return pkg == "fmt" || pkg == "errors"
 }
 
 // errorText is the message of an error.

@@ -69,28 +69,38 @@ func TestFail(t *testing.T) {
 	}
 }
 
-// What happened to a delivery before it is traced is told when it is, with the time when it was.
-func TestEarlyEvents(t *testing.T) {
+// What happens to a delivery is told when its handler has returned, with the time when it was, and
+// in order; also what happened before it was traced.
+func TestEvents(t *testing.T) {
 	t.Parallel()
 	var d Delivery
-	before := time.Now()
-	for range maxEarly + 1 { // nobody may ever ask
-		d.Event(EventShutdown)
-	}
-	after := time.Now()
+	var times []time.Time
 	told := &told{}
-	d.Trace(trace.SpanContext{}, told)
-	if len(told.at) != maxEarly {
-		t.Errorf("%d events, want %d", len(told.at), maxEarly)
-	}
-	for _, at := range told.at {
-		if at.Before(before) || at.After(after) {
-			t.Errorf("it was at %v, between %v and %v", at, before, after)
+	for n := range maxEvents + 1 { // nobody may ever ask
+		times = append(times, time.Now())
+		d.Event(EventShutdown)
+		if n == 5 {
+			d.Trace(trace.SpanContext{}, told)
 		}
 	}
-	d.Event(EventShutdown)
-	if len(told.at) != maxEarly+1 {
-		t.Error("one that happens later is not told")
+	if len(told.at) != 0 {
+		t.Fatal("it is told at once")
+	}
+	times = append(times, time.Now())
+	d.Settling(SettleCompleted, time.Time{})
+	if len(told.at) != maxEvents {
+		t.Fatalf("%d events, want %d", len(told.at), maxEvents)
+	}
+	for i, at := range told.at {
+		if at.Before(times[i]) || at.After(times[i+1]) {
+			t.Errorf("number %d was at %v, between %v and %v", i, at, times[i], times[i+1])
+		}
+	}
+	d.Event(EventRenewFailed)
+	d.Settled(Settled{})
+	d.Settled(Settled{})
+	if len(told.at) != maxEvents+1 {
+		t.Errorf("%d events, want one more, while the outcome was unknown", len(told.at))
 	}
 }
 
@@ -112,3 +122,5 @@ type told struct {
 }
 
 func (s *told) Event(_ string, at time.Time) { s.at = append(s.at, at) }
+func (*told) Settling(Settle, time.Time)     {}
+func (*told) Settled(Settled)                {}

@@ -63,9 +63,9 @@ func (m *Messaging) about(op string, opType attribute.KeyValue, j *Job, n int) [
 
 // appendJob appends what tells of a job: four attributes at the most.
 func appendJob(kv []attribute.KeyValue, j *Job) []attribute.KeyValue {
-	kv = append(kv, semconv.MessagingMessageID(j.ID))
+	kv = append(kv, semconv.MessagingMessageID(clean(j.ID)))
 	if j.Kind != "" { // else its record can't be read
-		kv = append(kv, JobKind.String(j.Kind), JobMaxAttempts.Int(j.MaxAttempts))
+		kv = append(kv, JobKind.String(clean(j.Kind)), JobMaxAttempts.Int(j.MaxAttempts))
 	}
 	if j.Attempt > 0 {
 		kv = append(kv, JobAttempt.Int(j.Attempt))

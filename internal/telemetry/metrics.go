@@ -157,7 +157,7 @@ func (p point) attributes(who Who) []attribute.KeyValue {
 		kv = append(kv, semconv.MessagingOperationName(p.operation), operationType(p.operation))
 	}
 	if p.kind != "" {
-		kv = append(kv, JobKind.String(p.kind))
+		kv = append(kv, JobKind.String(clean(p.kind)))
 	}
 	if p.errorType != "" {
 		kv = append(kv, semconv.ErrorTypeKey.String(p.errorType))

@@ -51,12 +51,22 @@ type Processing struct {
 	start       time.Time
 }
 
-// Start counts a delivery, whose job was due for that long when it was claimed.
+// KindOther stands for all kinds that no handler is registered for: Redis may hold ever new ones.
+const KindOther = "_OTHER"
+
+// Delivered counts a delivery. The kind is "" if the job's record can't be read.
+func (c *ConsumerMetrics) Delivered(ctx context.Context, queue, kind string) {
+	if m := c.made.on(); m != nil {
+		m.consumed.Add(ctx, 1, c.points.of(point{queue: queue, kind: kind, operation: opProcess, server: true}).add...)
+	}
+}
+
+// Start is Delivered, and begins to measure a delivery whose job was due for that long when it was claimed.
 func (c *ConsumerMetrics) Start(ctx context.Context, queue, kind string, wait time.Duration) *Processing {
 	m := c.made.get()
 	p := &Processing{ctx: ctx, metrics: c, made: m, queue: queue, kind: kind, start: time.Now()}
 	job := c.points.of(point{queue: queue, kind: kind})
-	m.consumed.Add(ctx, 1, c.points.of(point{queue: queue, kind: kind, operation: opProcess, server: true}).add...)
+	c.Delivered(ctx, queue, kind)
 	m.active.Add(ctx, 1, job.add...)
 	m.wait.Record(ctx, max(wait, 0).Seconds(), job.record...)
 	return p

@@ -11,7 +11,7 @@ import (
 const (
 	OutcomeFired   = "fired"   // its job was enqueued
 	OutcomeSkipped = "skipped" // another instance was first
-	OutcomeMissed  = "missed"  // it passed while nobody ran the entry
+	OutcomeMissed  = "missed"  // nobody enqueued its job in time, as far as this process knows
 )
 
 // ProducerMetrics measure enqueuing and cron.

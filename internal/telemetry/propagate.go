@@ -3,6 +3,8 @@ package telemetry
 import (
 	"context"
 	"maps"
+	"strconv"
+	"time"
 
 	"go.opentelemetry.io/otel"
 	"go.opentelemetry.io/otel/baggage"
@@ -14,6 +16,10 @@ import (
 // enqueued it: ModeParent, ModeLink or ModeNone. Without it, that is the worker's choice. It is there
 // only beside a trace context.
 const ModeHeader = "signalbox-trace-mode"
+
+// SinceHeader says when the first job in the trace was enqueued, if that is not this one since a
+// handler enqueued this one: µs since the Unix epoch, by Redis's clock.
+const SinceHeader = "signalbox-trace-since"
 
 const baggageHeader = "baggage"
 
@@ -29,8 +35,8 @@ func Propagator(p propagation.TextMapPropagator) propagation.TextMapPropagator {
 	return p
 }
 
-// Inject returns headers with the trace context of ctx in it, and with the mode beside it unless that
-// is ModeAuto. Of the baggage the propagator sees the named members only, as many as fit
+// Inject returns headers with what the propagator makes of ctx. Beside a trace context there is the mode,
+// unless that is ModeAuto, and since when there are jobs in the trace, if ctx is a handler's. Of the baggage the propagator sees the named members only, as many as fit
 // in 8 KiB. The caller's map is left alone: it is copied if there is something to add.
 func Inject(ctx context.Context, p propagation.TextMapPropagator, headers map[string]string, mode string, members []string) map[string]string {
 	added := make(propagation.MapCarrier, 2)
@@ -41,8 +47,14 @@ func Inject(ctx context.Context, p propagation.TextMapPropagator, headers map[st
 	if len(added) == 0 {
 		return headers
 	}
-	if _, alone := added[baggageHeader]; mode != ModeAuto && (!alone || len(added) > 1) {
-		added[ModeHeader] = mode
+	_, alone := added[baggageHeader]
+	if created := trace.SpanContextFromContext(ctx); created.IsValid() && (!alone || len(added) > 1) {
+		if since := DeliveryFrom(ctx).since(created.TraceID()); !since.IsZero() && mode != ModeLink && mode != ModeNone {
+			added[SinceHeader] = strconv.FormatInt(since.UnixMicro(), 10)
+		}
+		if mode != ModeAuto {
+			added[ModeHeader] = mode
+		}
 	}
 	if len(headers) == 0 {
 		return added
@@ -85,4 +97,14 @@ func Extract(ctx context.Context, p propagation.TextMapPropagator, headers map[s
 		return ctx
 	}
 	return p.Extract(ctx, propagation.MapCarrier(headers))
+}
+
+// Since is when the first job in the trace of a job's creator was enqueued, as far as is known.
+func Since(headers map[string]string, enqueued time.Time) time.Time {
+	if text := headers[SinceHeader]; text != "" {
+		if us, err := strconv.ParseInt(text, 10, 64); err == nil && us > 0 && us < enqueued.UnixMicro() {
+			return time.UnixMicro(us)
+		}
+	}
+	return enqueued
 }

@@ -44,10 +44,13 @@ const (
 
 // Values of error.type that are not the type of a Go error.
 const (
-	ErrorTimeout   = "timeout"
-	ErrorPanic     = "panic"
-	ErrorLeaseLost = "signalbox.lease_lost"
-	ErrorUnsettled = "signalbox.unsettled" // nobody knows whether Redis heard how it ended
+	ErrorTimeout    = "timeout"
+	ErrorCancelled  = "cancelled"
+	ErrorConnection = "connection"
+	ErrorPanic      = "panic"
+	ErrorLeaseLost  = "signalbox.lease_lost"
+	ErrorLockHeld   = "signalbox.lock_held"
+	ErrorUnsettled  = "signalbox.unsettled" // nobody knows whether Redis heard how it ended
 )
 
 // Events on a process span.

@@ -210,13 +210,13 @@ func TestExtractForgetsTheSpanAround(t *testing.T) {
 
 func TestAcquireWithoutASpan(t *testing.T) {
 	t.Parallel()
-	ctx, a := StartAcquire(t.Context())
+	ctx, a := StartAcquire(t.Context(), NewLockMetrics(nil))
 	if ctx != t.Context() {
 		t.Error("a context of its own")
 	}
 	a.End(LockFailed, 0, errors.New("down")) // must not panic
 	noopCtx, _ := noop.NewTracerProvider().Tracer("").Start(t.Context(), "")
-	if _, a := StartAcquire(noopCtx); a.span != nil {
+	if _, a := StartAcquire(noopCtx, NewLockMetrics(nil)); a.span != nil {
 		t.Error("a span under one that records nothing")
 	}
 }
