@@ -166,7 +166,12 @@ func Decode(record []byte, job *signalbox.Job) error {
 	if err != nil {
 		return err
 	}
-	return decodeEnvelope(record[headerLen:], job)
+	head := *job
+	if err := decodeEnvelope(record[headerLen:], job); err != nil {
+		*job = head
+		return err
+	}
+	return nil
 }
 
 // decodeHead reads the header, which is the same in all versions: the scripts read it too.

@@ -308,3 +308,28 @@ func BenchmarkDecode(b *testing.B) {
 		}
 	}
 }
+
+// Of a record that is cut or spoilt there is what its header says, and not half of the rest.
+func TestDecodeKeepsNoHalf(t *testing.T) {
+	t.Parallel()
+	whole := AppendRecord(nil, &signalbox.Job{
+		Kind: "kind", Payload: []byte("{}"), Headers: map[string]string{"a": "b"}, Attempt: 3, MaxAttempts: 7, EnqueuedAt: time.UnixMicro(1),
+	})
+	spoilt := 0
+	for n := headerLen; n < len(whole); n++ {
+		job := signalbox.Job{ID: "id", Queue: "queue", Token: 7}
+		if err := Decode(append(whole[:n:n], 0xff), &job); err == nil {
+			continue // what is there is a record by itself
+		}
+		if job.Kind != "" || job.Payload != nil || job.Headers != nil || job.Attempt != 0 || job.MaxAttempts != 0 {
+			t.Errorf("%d bytes: %+v", n, job)
+		}
+		if job.ID != "id" || !job.EnqueuedAt.Equal(time.UnixMicro(1)) {
+			t.Errorf("%d bytes: the header is not read: %+v", n, job)
+		}
+		spoilt++
+	}
+	if spoilt < (len(whole)-headerLen)/2 {
+		t.Errorf("only %d of %d are spoilt", spoilt, len(whole)-headerLen)
+	}
+}
