@@ -1,0 +1,107 @@
+package worker_test
+
+import (
+	"context"
+	"fmt"
+	"testing"
+
+	"go.opentelemetry.io/otel/codes"
+	sdkmetric "go.opentelemetry.io/otel/sdk/metric"
+	"go.opentelemetry.io/otel/sdk/metric/metricdata"
+
+	"github.com/signalbox-go/signalbox"
+	"github.com/signalbox-go/signalbox/internal/redistest"
+	"github.com/signalbox-go/signalbox/internal/store"
+	"github.com/signalbox-go/signalbox/internal/telemetry"
+	"github.com/signalbox-go/signalbox/lock"
+	"github.com/signalbox-go/signalbox/middleware"
+	"github.com/signalbox-go/signalbox/worker"
+)
+
+// A worker that isn't stopped gives no job back, whatever its handler says.
+func TestTraceOfAnothersShutdown(t *testing.T) {
+	t.Parallel()
+	r := newTracedRig(t)
+	reader := sdkmetric.NewManualReader()
+	cfg := r.config(1)
+	cfg.MeterProvider = sdkmetric.NewMeterProvider(sdkmetric.WithReader(reader))
+	w := r.workerWith(cfg)
+	worker.Handle(w, func(context.Context, *signalbox.Job, task) error {
+		return fmt.Errorf("inner pool: %w", signalbox.ErrShutdown)
+	})
+	r.addOne(signalbox.Job{MaxAttempts: 1})
+	r.start(w)
+	dead, process := r.n("dead_letter", 1)[0], r.n("process", 1)[0]
+	if got := value(dead, telemetry.JobOutcome).AsString(); got != "dead" {
+		t.Errorf("the job is %q", got)
+	}
+	for _, s := range append(r.named("handle task"), process) {
+		if s.Status.Code != codes.Error || value(s, "error.type").AsString() == "" {
+			t.Errorf("%s: %v %v", s.Name, s.Status, s.Attributes)
+		}
+	}
+	var all metricdata.ResourceMetrics
+	if err := reader.Collect(t.Context(), &all); err != nil {
+		t.Fatal(err)
+	}
+	for _, m := range all.ScopeMetrics[0].Metrics {
+		if h, ok := m.Data.(metricdata.Histogram[float64]); ok && m.Name == "messaging.process.duration" {
+			if len(h.DataPoints) != 1 || !h.DataPoints[0].Attributes.HasValue("error.type") {
+				t.Errorf("measured as %v", h.DataPoints)
+			}
+		}
+	}
+}
+
+// An attempt that failed for want of a lock says so.
+func TestTraceOfAHeldLock(t *testing.T) {
+	t.Parallel()
+	r := newTracedRig(t)
+	l, key := lock.New(r.rdb), redistest.Name(t)
+	if _, err := l.TryAcquire(t.Context(), key); err != nil {
+		t.Fatal(err)
+	}
+	w := r.workerWith(r.config(1))
+	worker.Handle(w, func(context.Context, *signalbox.Job, task) error { return nil },
+		worker.With(middleware.Lock(l, middleware.Key(key), middleware.WhenHeld(middleware.Fail))))
+	r.addOne(signalbox.Job{MaxAttempts: 1})
+	r.start(w)
+	if got := value(r.n("process", 1)[0], "error.type").AsString(); got != telemetry.ErrorLockHeld {
+		t.Errorf("its error.type is %q", got)
+	}
+}
+
+// nilError panics when it is looked at, as a nil pointer in an error does.
+type nilError struct{ err error }
+
+func (e *nilError) Error() string { return e.err.Error() }
+func (e *nilError) Unwrap() error { return e.err }
+
+// An error that panics is a failed attempt, and not the end of the process, whoever looks at it.
+func TestTraceOfABrokenError(t *testing.T) {
+	t.Parallel()
+	broken := func(signalbox.Handler) signalbox.Handler {
+		return signalbox.HandlerFunc(func(context.Context, *signalbox.Job) error {
+			var err *nilError
+			return err
+		})
+	}
+	for name, with := range map[string]func(r *tracedRig, cfg *worker.Config){
+		"traced": func(r *tracedRig, cfg *worker.Config) { cfg.TracerProvider = r.tp },
+		"measured": func(_ *tracedRig, cfg *worker.Config) {
+			cfg.MeterProvider = sdkmetric.NewMeterProvider(sdkmetric.WithReader(sdkmetric.NewManualReader()))
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := newTracedRig(t)
+			cfg := r.rig.config(1)
+			with(r, &cfg)
+			w := r.workerWith(cfg)
+			worker.Handle(w, func(context.Context, *signalbox.Job, task) error { return nil }, worker.With(broken))
+			r.addOne(signalbox.Job{MaxAttempts: 1})
+			r.start(w)
+			r.until("it is dead", func(c store.Counts) bool { return c.Dead == 1 })
+		})
+	}
+}
