@@ -18,7 +18,10 @@ import (
 	"go.uber.org/goleak"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	// Of a client whose server is gone: it looks every second whether it is back, also after its Close.
+	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction("github.com/redis/go-redis/v9/internal/pool.(*ConnPool).tryDial"))
+}
 
 func recorder(t *testing.T) (trace.Tracer, *tracetest.InMemoryExporter) {
 	exporter := tracetest.NewInMemoryExporter()
