@@ -331,7 +331,8 @@ func TestWaitersThatLeave(t *testing.T) {
 	for i := range 24 {
 		wg.Go(func() {
 			// Where a call takes longer than that patience, nobody gets in: so it grows until each has.
-			for n, in := 0, false; n < 30 || !in; n++ {
+			in := false
+			for n := 0; n < 30 || !in && n < 240; n++ {
 				patience := 10 * time.Millisecond << min(n/30, 10)
 				ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond+rand.N(patience))
 				l, err := lockers[i%3].Acquire(ctx, key)
@@ -350,6 +351,9 @@ func TestWaitersThatLeave(t *testing.T) {
 				if err := l.Release(t.Context()); err != nil {
 					t.Error(err)
 				}
+			}
+			if !in {
+				t.Errorf("waiter %d never got in", i)
 			}
 		})
 	}

@@ -100,7 +100,11 @@ func (t *tracer) handle(ctx context.Context, job *signalbox.Job) error {
 	since := telemetry.Since(job.Headers, job.EnqueuedAt)
 	ctx, links := telemetry.Creator(ctx, telemetry.Propagator(t.propagator), job.Headers,
 		t.mode.String(), t.parentFor > 0 && job.ClaimedAt.Sub(since) <= t.parentFor)
+	creator := trace.SpanContextFromContext(ctx)
 	if silent { // the handler may still pass the trace context on
+		if creator.IsValid() {
+			ctx = telemetry.ContextWithSince(ctx, &telemetry.TraceSince{Trace: creator.TraceID(), At: since})
+		}
 		return t.next.Handle(ctx, job)
 	}
 	if delivery != nil && delivery.Previous.IsValid() {
@@ -110,13 +114,13 @@ func (t *tracer) handle(ctx context.Context, job *signalbox.Job) error {
 		ID: job.ID, Kind: job.Kind, Queue: job.Queue, Attempt: job.Attempt, MaxAttempts: job.MaxAttempts,
 	}}
 	d.spans = t.spans.Delivery(&d.job, job.Token, job.ClaimedAt.Sub(job.ScheduledAt))
-	if !trace.SpanContextFromContext(ctx).IsValid() {
-		since = job.ClaimedAt
-	}
 	d.ctx, d.process = d.spans.StartProcess(ctx, links)
-	ctx = d.ctx
+	d.since = telemetry.TraceSince{Trace: d.process.SpanContext().TraceID(), At: since}
+	if !creator.IsValid() {
+		d.since.At = job.ClaimedAt
+	}
+	ctx = telemetry.ContextWithSince(d.ctx, &d.since)
 	if delivery != nil {
-		delivery.SetSince(since)
 		delivery.Trace(d.process.SpanContext(), d)
 	}
 	how, err := panicked, errPanicked // unless the handler returns
@@ -136,6 +140,7 @@ func (t *tracer) handle(ctx context.Context, job *signalbox.Job) error {
 type tracedDelivery struct {
 	ctx     context.Context // with the process span
 	job     telemetry.Job
+	since   telemetry.TraceSince
 	spans   telemetry.DeliverySpans
 	process trace.Span
 	settle  trace.Span

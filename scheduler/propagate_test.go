@@ -125,7 +125,7 @@ func TestBaggage(t *testing.T) {
 	}
 }
 
-// Baggage travels with a job that nobody traces, and so does what a propagator of the user's own writes.
+// Baggage travels with a job that nobody traces.
 func TestBaggageAlone(t *testing.T) {
 	t.Parallel()
 	_, s, q, _ := tracedSetup(t, func(c *Config) {
@@ -140,6 +140,28 @@ func TestBaggageAlone(t *testing.T) {
 	}
 	for _, j := range claimAll(t, q) {
 		sameMap(t, "headers", j.Headers, map[string]string{"baggage": "tenant=acme"})
+	}
+}
+
+// The baggage of Run's context is no tick's.
+func TestBaggageOfRun(t *testing.T) {
+	t.Parallel()
+	_, s, q, _ := tracedSetup(t, func(c *Config) { c.Baggage = []string{"tenant"} })
+	if err := s.Cron("e", "@every 1s", note{}, Queue(q.Name())); err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(withBaggage(t, context.Background(), map[string]string{"tenant": "main"}))
+	over := make(chan error)
+	go func() { over <- s.Run(ctx) }()
+	redistest.Eventually(t, func() bool { c, err := q.Counts(t.Context()); return err == nil && c.Ready > 0 }, "a tick fires")
+	stop()
+	if err := <-over; err != nil {
+		t.Error(err)
+	}
+	for _, j := range claimAll(t, q) {
+		if got := j.Headers["baggage"]; got != "" || j.Headers["traceparent"] == "" {
+			t.Errorf("the headers of a tick's job are %v", j.Headers)
+		}
 	}
 }
 
@@ -161,14 +183,11 @@ func TestSince(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			ctx, s, q, _ := tracedSetup(t, func(*Config) {})
-			var d telemetry.Delivery
-			d.SetSince(since)
-			process := trace.SpanContextFromContext(ctx)
+			in := telemetry.TraceSince{Trace: trace.SpanContextFromContext(ctx).TraceID(), At: since}
 			if tc.other {
-				process = process.WithTraceID(trace.TraceID{1})
+				in.Trace[0]++
 			}
-			d.Trace(process, nil)
-			if _, err := s.Enqueue(telemetry.ContextWithDelivery(ctx, &d), note{}, Queue(q.Name()), TraceMode(tc.mode)); err != nil {
+			if _, err := s.Enqueue(telemetry.ContextWithSince(ctx, &in), note{}, Queue(q.Name()), TraceMode(tc.mode)); err != nil {
 				t.Fatal(err)
 			}
 			if got := claimAll(t, q)[0].Headers["signalbox-trace-since"]; got != tc.want {

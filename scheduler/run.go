@@ -6,6 +6,8 @@ import (
 	"log/slog"
 	"time"
 
+	"go.opentelemetry.io/otel/baggage"
+
 	"github.com/signalbox-go/signalbox/internal/store"
 	"github.com/signalbox-go/signalbox/internal/telemetry"
 )
@@ -293,6 +295,7 @@ func (l *loop) fire(ctx context.Context, e *ticking) bool {
 func (l *loop) prepare(ctx context.Context, e *ticking) *tickCall {
 	job := e.job
 	job.ID = store.NewID()
+	ctx = baggage.ContextWithoutBaggage(ctx) // it is Run's own
 	ctx, spans := l.s.trace.startTick(ctx, e.name, e.next, e.missed, &job)
 	job.Headers = l.s.trace.inject(ctx, job.Headers, e.mode)
 	item, err := store.NewItem(&job, store.When{At: e.next})

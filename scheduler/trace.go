@@ -45,10 +45,9 @@ func (t *tracing) reserved() []string {
 	return append([]string{"traceparent", "tracestate", "baggage", telemetry.ModeHeader, telemetry.SinceHeader}, t.propagator.Fields()...)
 }
 
-// inject returns the headers with what the propagator hands on. A program that traces nothing has
-// one without fields.
+// inject returns the headers with the trace context and the baggage, if there are any.
 func (t *tracing) inject(ctx context.Context, headers map[string]string, mode signalbox.TraceMode) map[string]string {
-	if !trace.SpanContextFromContext(ctx).IsValid() && len(t.propagator.Fields()) == 0 {
+	if !trace.SpanContextFromContext(ctx).IsValid() && (len(t.baggage) == 0 || baggage.FromContext(ctx).Len() == 0) {
 		return headers
 	}
 	return telemetry.Inject(ctx, t.propagator, headers, mode.String(), t.baggage)

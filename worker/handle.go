@@ -137,7 +137,7 @@ func (w *Worker) traceMode(k *kind) signalbox.TraceMode {
 // can't be read.
 func (w *Worker) metricKind(d *store.Delivery) string {
 	switch {
-	case d.Err != nil: // the kind may have been read before what is wrong
+	case d.Err != nil:
 		return ""
 	case w.kinds[d.Job.Kind] == nil:
 		return telemetry.KindOther

@@ -21,6 +21,7 @@ const (
 type port struct {
 	number int
 	mark   net.PacketConn
+	first  net.Listener // for who wants to listen at once, or to close
 }
 
 // reservePort finds a port that nobody has and that nobody listens on.
@@ -33,8 +34,7 @@ func reservePort() *port {
 		}
 		l, err := net.Listen("tcp", loopback(n))
 		if err == nil {
-			l.Close()
-			return &port{n, mark}
+			return &port{n, mark, l}
 		}
 		mark.Close()
 	}

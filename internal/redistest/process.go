@@ -42,6 +42,7 @@ func startConfigured(path, dir, conf, text string, args ...string) (*process, er
 	var errs []error
 	for range 20 {
 		p := &process{path: path, dir: dir, port: reservePort(), conf: conf, args: args}
+		p.port.first.Close()
 		err := p.configure(text)
 		if err == nil {
 			err = p.start()

@@ -64,8 +64,8 @@ func NewProxy(t testing.TB, addr string) *Proxy {
 		hold:     make(chan struct{}),
 	}
 	close(p.hold)
+	p.listen(port.first)
 	t.Cleanup(p.close)
-	p.Refuse(false)
 	return p
 }
 
@@ -172,12 +172,8 @@ func (p *Proxy) sever() {
 // accepts them again. Connections that are there stay: see Sever.
 func (p *Proxy) Refuse(refuse bool) {
 	p.t.Helper()
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	switch {
-	case refuse && p.listener != nil:
-		p.listener.Close()
-		p.listener = nil
+	if refuse {
+		p.refuse()
 		// A process that is being forked has the socket too, until it executes another program.
 		Eventually(p.t, func() bool {
 			conn, err := net.Dial("tcp", p.addr)
@@ -186,12 +182,26 @@ func (p *Proxy) Refuse(refuse bool) {
 			}
 			return errors.Is(err, syscall.ECONNREFUSED)
 		}, "nobody listens at the proxy's address")
-	case !refuse && p.listener == nil && !p.closed:
-		l, err := net.Listen("tcp", p.addr)
-		if err != nil {
-			p.t.Fatalf("redistest: proxy: %v", err)
-		}
-		p.listen(l)
+		return
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.listener != nil || p.closed {
+		return
+	}
+	l, err := net.Listen("tcp", p.addr)
+	if err != nil {
+		p.t.Fatalf("redistest: proxy: %v", err)
+	}
+	p.listen(l)
+}
+
+func (p *Proxy) refuse() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.listener != nil {
+		p.listener.Close()
+		p.listener = nil
 	}
 }
 

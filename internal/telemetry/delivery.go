@@ -14,7 +14,7 @@ import (
 // be anything.
 var ErrPanicked = errors.New("handler panicked")
 
-// maxEvents is how many events of a delivery are kept, which is what the SDK keeps of a span by default.
+// maxEvents is how many events of a delivery are kept, the last ones: so does the SDK, by default.
 const maxEvents = 128
 
 // A Delivery is how a worker and the middleware around its handlers tell each other about one
@@ -26,7 +26,6 @@ type Delivery struct {
 
 	mu       sync.Mutex
 	span     trace.SpanContext
-	began    time.Time // since when there are jobs in its trace
 	tracer   Tracing
 	settled  []func(Settled)
 	first    [1]func(Settled) // room for what is the only one as a rule
@@ -102,26 +101,6 @@ func (d *Delivery) Trace(span trace.SpanContext, t Tracing) bool {
 	}
 	d.span, d.tracer = span, t
 	return true
-}
-
-// SetSince tells since when there are jobs in the trace of the process span.
-func (d *Delivery) SetSince(at time.Time) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.began = at
-}
-
-// since is what SetSince was told, if the delivery is in that trace; else it is zero.
-func (d *Delivery) since(of trace.TraceID) time.Time {
-	if d == nil {
-		return time.Time{}
-	}
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if d.span.TraceID() != of {
-		return time.Time{}
-	}
-	return d.began
 }
 
 // Traced tells whether the delivery has a process span.
@@ -218,7 +197,8 @@ func (d *Delivery) Event(name string) {
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if len(d.events) < maxEvents {
-		d.events = append(d.events, event{name, time.Now()})
+	if len(d.events) == maxEvents {
+		d.events = append(d.events[:0], d.events[1:]...)
 	}
+	d.events = append(d.events, event{name, time.Now()})
 }

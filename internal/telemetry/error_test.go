@@ -3,6 +3,8 @@ package telemetry
 import (
 	"errors"
 	"fmt"
+	"io"
+	"net"
 	"strings"
 	"testing"
 	"time"
@@ -91,9 +93,9 @@ func TestEvents(t *testing.T) {
 	if len(told.at) != maxEvents {
 		t.Fatalf("%d events, want %d", len(told.at), maxEvents)
 	}
-	for i, at := range told.at {
-		if at.Before(times[i]) || at.After(times[i+1]) {
-			t.Errorf("number %d was at %v, between %v and %v", i, at, times[i], times[i+1])
+	for i, at := range told.at { // all but the first
+		if at.Before(times[i+1]) || at.After(times[i+2]) {
+			t.Errorf("number %d was at %v, between %v and %v", i, at, times[i+1], times[i+2])
 		}
 	}
 	d.Event(EventRenewFailed)
@@ -124,3 +126,27 @@ type told struct {
 func (s *told) Event(_ string, at time.Time) { s.at = append(s.at, at) }
 func (*told) Settling(Settle, time.Time)     {}
 func (*told) Settled(Settled)                {}
+
+// A quorum is called what it is, whatever its nodes said.
+type quorum struct{ nodes []error }
+
+func (q *quorum) Error() string   { return "no quorum" }
+func (q *quorum) Unwrap() []error { return q.nodes }
+
+func TestLockErrorType(t *testing.T) {
+	t.Parallel()
+	refused := &net.OpError{Op: "dial", Err: errors.New("refused")}
+	for name, c := range map[string]struct {
+		err  error
+		want string
+	}{
+		"cut off":          {fmt.Errorf("script: %w", io.EOF), "connection"},
+		"refused":          {refused, "connection"},
+		"a quorum cut off": {&quorum{[]error{io.EOF, io.EOF}}, "telemetry.quorum"},
+		"a quorum refused": {fmt.Errorf("acquire: %w", &quorum{[]error{refused, io.EOF}}), "telemetry.quorum"},
+	} {
+		if got := (lockError{"", c.err}).ErrorType(); !strings.HasSuffix(got, c.want) {
+			t.Errorf("%s: %q, want %q", name, got, c.want)
+		}
+	}
+}

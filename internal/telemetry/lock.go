@@ -111,7 +111,7 @@ type lockError struct {
 func (e lockError) Error() string { return e.text }
 
 func (e lockError) ErrorType() string {
-	if errors.Is(e.err, io.EOF) { // it is of a client of Redis, whose connection was cut
+	if leaf, _ := telling(e.err); leaf == io.EOF { // it is of a client of Redis, whose connection was cut
 		return ErrorConnection
 	}
 	return ErrorType(e.err)

@@ -35,9 +35,10 @@ func Propagator(p propagation.TextMapPropagator) propagation.TextMapPropagator {
 	return p
 }
 
-// Inject returns headers with what the propagator makes of ctx. Beside a trace context there is the mode,
-// unless that is ModeAuto, and since when there are jobs in the trace, if ctx is a handler's. Of the baggage the propagator sees the named members only, as many as fit
-// in 8 KiB. The caller's map is left alone: it is copied if there is something to add.
+// Inject returns headers with what the propagator makes of ctx. Beside a trace context there is the
+// mode, unless that is ModeAuto, and since when there are jobs in the trace, if ctx is a handler's.
+// Of the baggage the propagator sees the named members only, as many as fit in 8 KiB. The
+// caller's map is left alone: it is copied if there is something to add.
 func Inject(ctx context.Context, p propagation.TextMapPropagator, headers map[string]string, mode string, members []string) map[string]string {
 	added := make(propagation.MapCarrier, 2)
 	p.Inject(withBaggage(ctx, members), added)
@@ -49,8 +50,9 @@ func Inject(ctx context.Context, p propagation.TextMapPropagator, headers map[st
 	}
 	_, alone := added[baggageHeader]
 	if created := trace.SpanContextFromContext(ctx); created.IsValid() && (!alone || len(added) > 1) {
-		if since := DeliveryFrom(ctx).since(created.TraceID()); !since.IsZero() && mode != ModeLink && mode != ModeNone {
-			added[SinceHeader] = strconv.FormatInt(since.UnixMicro(), 10)
+		since, ok := ctx.Value(sinceKey{}).(*TraceSince)
+		if ok && since.Trace == created.TraceID() && mode != ModeLink && mode != ModeNone {
+			added[SinceHeader] = strconv.FormatInt(since.At.UnixMicro(), 10)
 		}
 		if mode != ModeAuto {
 			added[ModeHeader] = mode
@@ -97,6 +99,19 @@ func Extract(ctx context.Context, p propagation.TextMapPropagator, headers map[s
 		return ctx
 	}
 	return p.Extract(ctx, propagation.MapCarrier(headers))
+}
+
+// TraceSince is since when there are jobs in a trace.
+type TraceSince struct {
+	Trace trace.TraceID
+	At    time.Time
+}
+
+type sinceKey struct{}
+
+// ContextWithSince returns a context for the handler of a job, for what it enqueues itself.
+func ContextWithSince(ctx context.Context, since *TraceSince) context.Context {
+	return context.WithValue(ctx, sinceKey{}, since)
 }
 
 // Since is when the first job in the trace of a job's creator was enqueued, as far as is known.

@@ -14,8 +14,9 @@ func clean(name string) string {
 	if len(name) <= maxName && utf8.ValidString(name) {
 		return name
 	}
+	name = strings.ToValidUTF8(name, "\uFFFD")
 	if len(name) > maxName {
-		name = name[:maxName-len("...")] + "..."
+		name = strings.ToValidUTF8(name[:maxName-len("...")], "") + "..."
 	}
-	return strings.ToValidUTF8(name, "\uFFFD")
+	return name
 }

@@ -18,7 +18,8 @@ func TestJobsOfOtherPrograms(t *testing.T) {
 		"plain":    {"email.welcome", "email.welcome"},
 		"UTF-8":    {"größe", "größe"},
 		"as long":  {long[:maxName], long[:maxName]},
-		"long":     {long, long[:maxName-4] + "\uFFFD..."},
+		"long":     {long, long[:maxName-4] + "..."},
+		"bad":      {strings.Repeat("\xffa", maxName), strings.Repeat("\uFFFDa", 49) + "..."},
 		"no UTF-8": {"a\xff\xfe.", "a\uFFFD."},
 		"no text":  {"\xff", "\uFFFD"},
 	} {
