@@ -24,8 +24,9 @@ type traceConfig struct {
 	who        telemetry.Who
 }
 
-// DefaultParentFor is how long after its enqueueing a job's deliveries are part of the trace
-// that enqueued it, in mode [signalbox.TraceAuto].
+// DefaultParentFor is how long after its enqueueing a job's deliveries are part of the trace that
+// enqueued it, in mode [signalbox.TraceAuto]. Of a job that a handler enqueued, it is how long
+// after the first job in that trace.
 const DefaultParentFor = 15 * time.Minute
 
 // WithTracerProvider says where spans go. The default is OpenTelemetry's global provider.

@@ -54,7 +54,8 @@ type Config struct {
 	// mode ([TraceMode]) and a job's own count more. Default [signalbox.TraceAuto].
 	TraceMode signalbox.TraceMode
 	// ParentFor is how long after its enqueueing a job's deliveries are part of the trace that
-	// enqueued it, in mode TraceAuto. Default [middleware.DefaultParentFor]; negative: never.
+	// enqueued it, in mode TraceAuto; of a job that a handler enqueued, how long after the first
+	// job in that trace. Default [middleware.DefaultParentFor]; negative: never.
 	ParentFor time.Duration
 }
 
