@@ -81,7 +81,7 @@ func TestTraceOfAChain(t *testing.T) {
 	})
 	headers, _ := r.headers()
 	r.addOne(signalbox.Job{Headers: headers})
-	r.start(w)
+	chain := r.start(w)
 	var (
 		since time.Time // when the first job in the trace was enqueued, or if it is its root, claimed
 		last  trace.TraceID
@@ -102,6 +102,7 @@ func TestTraceOfAChain(t *testing.T) {
 		}
 	}
 	close(over)
+	chain.stop()
 }
 
 // What Run's context has in its baggage is no job's.
