@@ -52,7 +52,7 @@ func TestErrorType(t *testing.T) {
 	_, lookup := (&net.Resolver{PreferGo: true, Dial: func(context.Context, string, string) (net.Conn, error) { return nil, refused }}).LookupHost(t.Context(), "example.test")
 	rdb := redis.NewClient(&redis.Options{Addr: nobody, MaxRetries: -1, DialerRetries: 1})
 	defer rdb.Close()
-	proxy := redistest.NewProxy(t, redistest.New(t).Addr())
+	proxy := redistest.NewProxy(t, redistest.Start(t).Addr())
 	mute := proxy.ClientWith(func(o *redis.UniversalOptions) { o.ReadTimeout, o.MaxRetries = 10*time.Millisecond, -1 })
 	if err := mute.Ping(t.Context()).Err(); err != nil {
 		t.Fatal(err)

@@ -16,11 +16,13 @@ import (
 	"go.opentelemetry.io/otel/trace"
 	"go.opentelemetry.io/otel/trace/noop"
 	"go.uber.org/goleak"
+
+	"github.com/signalbox-go/signalbox/internal/redistest"
 )
 
 func TestMain(m *testing.M) {
 	// Of a client whose server is gone: it looks every second whether it is back, also after its Close.
-	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction("github.com/redis/go-redis/v9/internal/pool.(*ConnPool).tryDial"))
+	redistest.Main(m, goleak.IgnoreAnyFunction("github.com/redis/go-redis/v9/internal/pool.(*ConnPool).tryDial"))
 }
 
 func recorder(t *testing.T) (trace.Tracer, *tracetest.InMemoryExporter) {
