@@ -40,6 +40,10 @@ bench-quick: ## the same within two minutes
 mutants: ## check that the tests find every seeded bug (MUTANT=part of a name for some)
 	testdata/mutants/run.sh $(MUTANT)
 
+.PHONY: engines
+engines: ## run the suite on Redis and on Valkey, which is installed from Debian's backports if it is missing
+	tools/engines.sh
+
 .PHONY: chaos
 chaos: ## 100,000 jobs through worker processes that are killed every second
 	go test ./worker -run 'TestChaos' -chaos.jobs=100000 -chaos.duration=60s -timeout 20m -count=1 -v
@@ -48,13 +52,19 @@ chaos: ## 100,000 jobs through worker processes that are killed every second
 lock-proof: ## model, scenarios and histories under faults of the locks, ten minutes, kept in docs/reliability (QUICK=1: three at most, not kept)
 	cd lock/proof && go run . $(if $(QUICK),-quick,-out ../../docs/reliability/lock-proof.txt)
 
+.PHONY: restarts
+restarts: ## 1,000 restarts of Redlock's servers with older memories (snapshots, append-only files): tokens only rise; four minutes
+	set -o pipefail; go test ./lock/redlock -run 'TestTokensRiseOverRestarts$$' -restarts.count=1040 -timeout 15m -count=1 -v | tee /dev/stderr | grep -o 'restarts: .*' | tail -n 1
+
 .PHONY: cron
-cron: ## ten scheduler processes run one entry for 30 s, one killed and one started on the way
+cron: ## ten scheduler processes run one entry for 30 s, one killed and one started on the way; 20,000 entries due at once
 	go test ./scheduler -run TestTenProcesses -cron.duration=30s -count=1 -v
+	go test ./scheduler -run TestCrowdOnRedis -cron.entries=20000 -count=1 -v
 
 .PHONY: model
 model: ## check the model of the lock and the token with spin (LONG=1: larger bounds too, up to ten minutes, kept in docs/reliability)
 	lock/model/run.sh $(if $(LONG),-out docs/reliability/model.txt -long)
+	$(if $(LONG),lock/model/quote.sh docs/reliability/model.txt docs/reliability.md)
 
 .PHONY: jaeger
 jaeger: ## run examples/tracing against a real Jaeger and assert on what its API says (builds Jaeger once, seven minutes)

@@ -10,6 +10,9 @@ var (
 	// ErrInvalid is wrapped by every error about a wrong argument, option or
 	// configuration field. Nothing was changed.
 	ErrInvalid = errors.New("signalbox: invalid")
+	// ErrOutdated is wrapped by the error of a call to a queue that newer releases use in a way that this one doesn't know.
+	// Nothing was changed. Update the program.
+	ErrOutdated = errors.New("signalbox: this release is too old for the queue")
 	// ErrShutdown is the cause of a handler's context that ended because the
 	// worker's drain time was over. The job is given back and no attempt is used.
 	ErrShutdown = errors.New("signalbox: worker is shutting down")
@@ -38,13 +41,34 @@ func (e *CancelError) Unwrap() error { return e.Err }
 // SnoozeError puts a job back for a while. Make one with [Snooze].
 type SnoozeError struct {
 	Delay time.Duration
+	Err   error // why a middleware put the job back, such as a lock that can't be had; nil if the handler did
 }
 
 // Snooze returns an error that runs the job again after d, with no attempt used.
 // A negative d counts as 0.
 func Snooze(d time.Duration) error { return &SnoozeError{Delay: max(d, 0)} }
 
-func (e *SnoozeError) Error() string { return fmt.Sprintf("job snoozed for %v", e.Delay) }
+func (e *SnoozeError) Error() string {
+	if e.Err != nil {
+		return fmt.Sprintf("job snoozed for %v: %v", e.Delay, e.Err)
+	}
+	return fmt.Sprintf("job snoozed for %v", e.Delay)
+}
+
+// Unwrap returns Err.
+func (e *SnoozeError) Unwrap() error { return e.Err }
+
+// PayloadError is the error of an attempt whose handler was not called: the job's payload can't be
+// decoded into the arguments' type, or their method Validate refused them. Another release of the program may
+// understand the payload. So the job is tried a few times, and then it is dead. A
+// middleware can decide otherwise, by [Cancel] or another error.
+type PayloadError struct {
+	Err error // where the payload doesn't fit, or the error of Validate
+}
+
+func (e *PayloadError) Error() string { return e.Err.Error() }
+
+func (e *PayloadError) Unwrap() error { return e.Err }
 
 // PanicError is the error of an attempt whose handler panicked.
 type PanicError struct {

@@ -35,18 +35,20 @@ func (p Priority) String() string {
 	return fmt.Sprintf("Priority(%d)", uint8(p))
 }
 
-// A Job is one delivery of a piece of work to a handler. It is the handler's to
-// read; changes to it reach nobody.
+// A Job is one delivery of a piece of work to a handler. Changes that a handler makes to it
+// have no effect.
 type Job struct {
-	ID       string            // unique in its queue; doubles as an idempotency key
-	Kind     string            // which handler runs it
-	Queue    string            // the queue it was taken from
-	Payload  []byte            // the encoded arguments (JSON)
-	Headers  map[string]string // the caller's metadata and the trace context; may be nil
-	Priority Priority
+	ID    string // names one live job of its queue
+	Kind  string // which handler runs it
+	Queue string // the queue it was taken from
+	// Namespace is that of the queue, as in worker.Config. It is "" for the default namespace.
+	Namespace string
+	Payload   []byte            // the encoded arguments (JSON)
+	Headers   map[string]string // the caller's metadata and the trace context; may be nil
+	Priority  Priority
 
 	Attempt     int           // of this delivery, from 1; a snooze or a crash is no attempt
-	MaxAttempts int           // the job is dead when the attempt of this number fails
+	MaxAttempts int           // the job is dead when this attempt fails
 	Crashes     int           // deliveries whose worker died or lost its lease
 	Timeout     time.Duration // bound of one attempt; 0 is none
 
@@ -57,6 +59,12 @@ type Job struct {
 	// Token is the fencing token of this delivery: larger than the token of every
 	// earlier delivery of this job.
 	Token int64
+	// Effect is the key that the producer gave with scheduler.EffectKey, or "". Read it with
+	// [Job.EffectKey].
+	Effect string
+	// Incarnation differs between jobs that use the same ID one after the other. It is 0 for an ID that the producer drew
+	// at random. It is part of [Job.EffectKey].
+	Incarnation uint64
 	// LastError is the message of the latest failed attempt, or "".
 	LastError string
 }

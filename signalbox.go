@@ -1,18 +1,21 @@
 // Package signalbox is the vocabulary of a job-queue framework on Redis.
 //
 // A [Job] is one piece of work: typed arguments ([Args]) under a kind, in a queue.
-// Package scheduler puts jobs in, now, later or on a cron. Package worker takes
-// them out and runs a [Handler] for each, inside [Middleware], under a lease with
-// a fencing token. Package lock is the lock library underneath, and can be used
+// Package scheduler puts jobs in: now, later or on a cron. Package worker takes
+// them out. It runs a [Handler] for each, inside [Middleware], under a lease with
+// a fencing token. Package lock is the lock library underneath. It can be used
 // with no queue at all.
 //
-// A handler says how a job ends by what it returns: nil completes it, [Snooze]
-// puts it back for a while, [Cancel] ends it for good, and any other error is a
-// failed attempt, retried until the job's attempts are used up.
+// What a handler returns says how the job ends: nil completes it, [Snooze]
+// puts it back for a while, and [Cancel] ends it for good. Any other error is a
+// failed attempt, which is retried until the job's attempts are used up. [OnSettled]
+// reports what became of the job in Redis.
 //
-// A job is delivered at least once. Two deliveries of one job can overlap when a
-// process is paused for longer than its lease; [Job.Token] orders them. Record
-// {Job.Queue, Job.ID} in the transaction of the effect to have the effect at most once.
+// A job is delivered at least once. Two deliveries of one job can overlap if a
+// process is paused for longer than its lease. [Job.Token] orders them. To have an
+// effect at most once, record [Job.EffectKey] in the transaction of the effect.
+//
+// The guide is docs/jobs.md.
 //
 // This package imports nothing but the standard library.
 package signalbox
@@ -20,14 +23,20 @@ package signalbox
 import "context"
 
 // Args are the typed arguments of a job. They are encoded as JSON.
+//
+// Args may have a method Validate() error. It is called before a job is enqueued, so that the producer
+// learns of a mistake at once. It is called again before the handler, since jobs may come from other
+// programs and from older releases.
+//
+// Args may have a method Defaults() [Defaults]. Then they are a [Defaulter].
 type Args interface {
-	// Kind names the type of work, such as "email.welcome". It must be constant:
-	// it is called on a zero value when a handler is registered. 1 to 200 bytes.
+	// Kind names the type of work, such as "email.welcome". It must return a constant of 1 to 200 bytes:
+	// it is called on a zero value when a handler is registered.
 	Kind() string
 }
 
 // A Handler runs one delivery of a job. The context ends when the job's lease is
-// lost, its time is up or the worker shuts down; [context.Cause] tells which.
+// lost, when its time is up, or when the worker shuts down. [context.Cause] says which.
 // Handlers are called concurrently.
 type Handler interface {
 	Handle(ctx context.Context, job *Job) error
@@ -39,11 +48,11 @@ type HandlerFunc func(ctx context.Context, job *Job) error
 // Handle calls f.
 func (f HandlerFunc) Handle(ctx context.Context, job *Job) error { return f(ctx, job) }
 
-// Middleware wraps a handler in another. It is called once, when the worker starts,
-// and what it returns is called for every delivery.
+// Middleware wraps a handler in another. The worker calls it once, at its start. The
+// handler that it returns is called for every delivery.
 type Middleware func(next Handler) Handler
 
-// Chain joins middleware into one; the first is the outermost.
+// Chain joins several middleware into one. The first is the outermost.
 func Chain(mw ...Middleware) Middleware {
 	return func(next Handler) Handler {
 		for i := len(mw) - 1; i >= 0; i-- {

@@ -1,15 +1,16 @@
 package signalbox
 
 // A TraceMode says how the spans of a delivery are connected with the span that enqueued the
-// job. It can be chosen for a worker, for a kind of job and for one job; the narrowest
-// choice counts, and TraceAuto is none. The jobs of a bulk are always linked, unless TraceNone.
+// job. It can be chosen for a worker, for a kind of job and for one job. The narrowest
+// choice counts; TraceAuto leaves it to the next wider one. The jobs of a bulk are always linked, unless
+// their mode is TraceNone.
 type TraceMode uint8
 
 // The modes.
 const (
-	// TraceAuto is TraceParent for a job that was enqueued alone and not long ago, and else
-	// TraceLink: one job reads as one trace, and no trace grows without end. Of jobs that
-	// handlers enqueue one after the other, it is the first that must not be long ago.
+	// TraceAuto is TraceParent for a job that was enqueued alone and not long ago. For other jobs it is
+	// TraceLink. So one job reads as one trace, and no trace grows without end. If handlers enqueue one job after
+	// the other, the age of the first one counts.
 	TraceAuto TraceMode = iota
 	// TraceParent makes deliveries children of the span that enqueued the job.
 	TraceParent

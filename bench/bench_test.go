@@ -91,7 +91,7 @@ func TestCases(t *testing.T) {
 	t.Parallel()
 	want := []string{
 		"process-c100", "process-c10", "enqueue-16", "enqueue-bulk",
-		"latency-idle-p50", "latency-idle-p99", "memory-pending", "ceiling",
+		"latency-idle-p50", "latency-idle-p99", "latency-floor", "memory-pending", "ceiling", "cluster-60-queues",
 		"trace-off", "trace-removed", "trace-noop", "trace-on", "trace-on-service",
 		"lock-c1", "lock-c64", "lock-contended-16", "lock-contended-16-p99",
 		"lock-contended-16-processes", "lock-contended-16-processes-p99", "lock-contended-16-processes-jain",
@@ -129,6 +129,7 @@ func TestFlags(t *testing.T) {
 		{"-quick", strings.Join(names(contests()), ","), 3},
 		{"-quick -runs 7 -case ceiling", "ceiling", 7},
 		{"-case latency-idle-p99,process-c10", "process-c10,latency-idle-p99", 5},
+		{"-against HEAD -case ceiling", "ceiling", 9},
 	} {
 		f, err := parse(strings.Fields(tc.args), io.Discard)
 		if err != nil {

@@ -17,7 +17,7 @@ type testCase struct {
 	bound    float64 // our figure is to be no worse than this, in the same unit; 0: none
 }
 
-// within tells whether a figure of ours keeps the bound.
+// within reports whether a figure of ours keeps the bound.
 func (tc *testCase) within(ours float64) bool {
 	switch {
 	case tc.bound == 0:
@@ -85,6 +85,13 @@ func contests() []contest {
 			},
 		},
 		{
+			// At most 1.25 times what a queue on Redis takes at the least.
+			peer:   "the floor",
+			ours:   side{ourLatency, 300, 150},
+			theirs: side{floorLatency, 300, 150},
+			cases:  []testCase{{name: "latency-floor", unit: "ms", less: true, quantile: 0.5, target: 0.8}},
+		},
+		{
 			peer:   "asynq",
 			ours:   side{ourMemory, 50_000, 50_000},
 			theirs: side{asynqMemory, 50_000, 50_000},
@@ -95,6 +102,12 @@ func contests() []contest {
 			ours:   side{ourProcess(100), 200_000, 60_000},
 			theirs: side{scripts(2, 50), 300_000, 100_000},
 			cases:  []testCase{{name: "ceiling", unit: "jobs/s", target: 0.5}},
+		},
+		{
+			peer:   "one Redis",
+			ours:   side{queuesInCluster, 2000, 400},
+			theirs: side{queuesOnOne, 2000, 400},
+			cases:  []testCase{{name: "cluster-60-queues", unit: "ms", less: true, quantile: 0.99, bound: 50}},
 		},
 		{
 			// Both sides are the same: what the bench can't see are differences of this size.

@@ -23,7 +23,11 @@ const lockTTL = 30 * time.Second
 // ourLocks is the single node's, with default options: 30 s, a token and the owner's name.
 func ourLocks(addrs []string) (grab, func() error, error) {
 	rdb := redis.NewClient(&redis.Options{Addr: addrs[0], ContextTimeoutEnabled: true}) // as lock.New asks for
-	return grabOurs(lock.New(rdb)), rdb.Close, nil
+	locker, err := lock.New(rdb, lock.Config{})
+	if err != nil {
+		return nil, nil, err
+	}
+	return grabOurs(locker), rdb.Close, nil
 }
 
 func grabOurs(locker lock.Locker) grab {

@@ -1,14 +1,11 @@
 package main
 
 import (
-	"bufio"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
-	"os"
-	"os/exec"
 	"strings"
 	"time"
 )
@@ -20,18 +17,14 @@ const contenderEnv = "SIGNALBOX_BENCH_CONTENDER"
 // contendedProcesses has 16 processes want one lock, until each of them has had it n/16 times.
 func contendedProcesses(name string) measure {
 	return func(ctx context.Context, srv *server, n int) ([][]float64, error) {
-		self, err := os.Executable()
-		if err != nil {
-			return nil, err
-		}
-		processes := make([]*contender, contenders)
+		processes := make([]contender, contenders)
 		defer func() {
 			for _, p := range processes {
 				p.kill()
 			}
 		}()
 		if err := each(contenders, func(i int) (err error) {
-			processes[i], err = startContender(ctx, self, name, srv.addr)
+			processes[i].child, err = startChild(ctx, contenderEnv+"="+name+" "+srv.addr)
 			return err
 		}); err != nil {
 			return nil, err
@@ -50,11 +43,7 @@ func contendedProcesses(name string) measure {
 }
 
 // A contender is one of the processes.
-type contender struct {
-	cmd *exec.Cmd
-	in  io.WriteCloser
-	out *json.Decoder
-}
+type contender struct{ *child }
 
 // An order tells a contender from when it is to want the lock, and how often.
 type order struct {
@@ -62,32 +51,7 @@ type order struct {
 	Cycles int
 }
 
-// startContender returns when it is ready.
-func startContender(ctx context.Context, self, library, addr string) (*contender, error) {
-	c := &contender{cmd: exec.CommandContext(ctx, self)}
-	c.cmd.Env = append(os.Environ(), contenderEnv+"="+library+" "+addr)
-	c.cmd.Stderr = os.Stderr
-	var err error
-	if c.in, err = c.cmd.StdinPipe(); err != nil {
-		return nil, err
-	}
-	out, err := c.cmd.StdoutPipe()
-	if err != nil {
-		return nil, err
-	}
-	c.out = json.NewDecoder(bufio.NewReader(out))
-	if err := c.cmd.Start(); err != nil {
-		return nil, err
-	}
-	var ready bool
-	if err := c.out.Decode(&ready); err != nil {
-		c.kill()
-		return nil, fmt.Errorf("a process that wants the lock did not start: %w", err)
-	}
-	return c, nil
-}
-
-func (c *contender) run(o order) (want, error) {
+func (c contender) run(o order) (want, error) {
 	var w want
 	err := json.NewEncoder(c.in).Encode(o)
 	if err == nil {
@@ -100,15 +64,6 @@ func (c *contender) run(o order) (want, error) {
 		return w, fmt.Errorf("a process that wants the lock: %w", err)
 	}
 	return w, nil
-}
-
-// kill ends it if it hasn't ended.
-func (c *contender) kill() {
-	if c == nil || c.cmd.ProcessState != nil {
-		return
-	}
-	_ = c.cmd.Process.Kill()
-	_ = c.cmd.Wait()
 }
 
 // contend is what such a process does. task is the value of the environment variable.

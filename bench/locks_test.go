@@ -12,10 +12,10 @@ import (
 	"github.com/signalbox-go/signalbox/internal/redistest"
 )
 
-// TestMain lets the processes of a contended measurement be this binary.
+// TestMain lets the processes of a measurement be this binary.
 func TestMain(m *testing.M) {
-	if task, ok := os.LookupEnv(contenderEnv); ok {
-		if err := contend(context.Background(), task, os.Stdin, os.Stdout); err != nil {
+	if ok, err := part(context.Background()); ok {
+		if err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			os.Exit(1)
 		}

@@ -25,6 +25,7 @@ type flags struct {
 	runs     int
 	contests []contest
 	redis    string
+	against  string // a commit; "": the peers
 }
 
 func main() {
@@ -55,6 +56,9 @@ func part(ctx context.Context) (ok bool, err error) {
 	if task, ok := os.LookupEnv(contenderEnv); ok {
 		return true, contend(ctx, task, os.Stdin, os.Stdout)
 	}
+	if task, ok := os.LookupEnv(queuesEnv); ok {
+		return true, workQueues(ctx, task, os.Stdout)
+	}
 	if task, ok := os.LookupEnv(processEnv); ok {
 		return true, processAlone(ctx, task, os.Stdout)
 	}
@@ -67,9 +71,10 @@ func parse(args []string, stderr io.Writer) (flags, error) {
 	fs.SetOutput(stderr)
 	fs.BoolVar(&f.quick, "quick", false, "fewer runs of fewer jobs: rough figures within two minutes")
 	fs.BoolVar(&f.json, "json", false, "print one JSON object instead of the table")
-	fs.IntVar(&f.runs, "runs", 0, "how often each side runs; the median counts (default 5, with -quick 3)")
+	fs.IntVar(&f.runs, "runs", 0, "how often each side runs; the median counts (default 5, with -quick 3, with -against 9)")
 	only := fs.String("case", "", "run only these cases, separated by commas: "+strings.Join(names(contests()), ","))
 	fs.StringVar(&f.redis, "redis", "", "use the Redis at this address, which must be on loopback and empty: it is flushed; default: start one")
+	fs.StringVar(&f.against, "against", "", "compare this tree with the commit of this name instead of the peers, each with its own bench")
 	err := fs.Parse(args)
 	if err != nil {
 		return f, err
@@ -87,9 +92,11 @@ func parse(args []string, stderr io.Writer) (flags, error) {
 		return f, err
 	}
 	if f.runs == 0 {
-		f.runs = 5
-		if f.quick {
+		switch f.runs = 5; {
+		case f.quick:
 			f.runs = 3
+		case f.against != "":
+			f.runs = 9
 		}
 	}
 	return f, nil
@@ -106,16 +113,30 @@ func run(ctx context.Context, f flags, stdout, stderr io.Writer) (err error) {
 	if err != nil {
 		return err
 	}
-	r, deadline := report{Machine: m}, time.Now().Add(quickBudget)
-	for _, c := range f.contests {
-		results, err := c.run(ctx, srv, f, deadline, stderr)
-		if err != nil {
-			return err
-		}
-		r.Results = append(r.Results, results...)
+	r := report{Machine: m}
+	if f.against != "" {
+		r.Results, err = against(ctx, srv, f, stderr)
+	} else {
+		r.Results, err = versusPeers(ctx, srv, f, stderr)
+	}
+	if err != nil {
+		return err
 	}
 	if f.json {
 		return r.json(stdout)
 	}
 	return r.table(stdout)
+}
+
+// versusPeers runs each contest between this program and its peer.
+func versusPeers(ctx context.Context, srv *server, f flags, progress io.Writer) (results []result, err error) {
+	deadline := time.Now().Add(quickBudget)
+	for _, c := range f.contests {
+		of, err := c.run(ctx, srv, f, deadline, progress)
+		if err != nil {
+			return nil, err
+		}
+		results = append(results, of...)
+	}
+	return results, nil
 }

@@ -19,6 +19,7 @@ import (
 // A server is the Redis that all measurements use, one after the other.
 type server struct {
 	addr string
+	bus  int           // the port that other nodes of a Cluster talk to; 0: it is in none
 	rdb  *redis.Client // for what is not measured
 
 	cmd   *exec.Cmd // nil: it was there before
@@ -66,14 +67,17 @@ func checkLoopback(ctx context.Context, addr string) error {
 }
 
 // start starts a redis-server without persistence on a free port of loopback.
-func start(ctx context.Context) (*server, error) {
+func start(ctx context.Context) (*server, error) { return startServer(ctx, false) }
+
+// startServer is start for a server on its own, or for a node that can join a Cluster.
+func startServer(ctx context.Context, node bool) (*server, error) {
 	path, err := exec.LookPath("redis-server")
 	if err != nil {
 		return nil, fmt.Errorf("%w: install Redis 7 or newer, or give the address of an empty one with -redis", err)
 	}
 	var errs []error
 	for range 5 { // another process can take the port before Redis does
-		s, err := startOn(ctx, path)
+		s, err := tryToStart(ctx, path, node)
 		if err == nil {
 			return s, nil
 		}
@@ -85,21 +89,26 @@ func start(ctx context.Context) (*server, error) {
 	return nil, errors.Join(errs...)
 }
 
-func startOn(ctx context.Context, path string) (*server, error) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+func tryToStart(ctx context.Context, path string, node bool) (*server, error) {
+	port, err := freePort()
 	if err != nil {
 		return nil, err
 	}
-	addr := l.Addr().String()
-	port := l.Addr().(*net.TCPAddr).Port
-	l.Close()
+	addr := net.JoinHostPort("127.0.0.1", strconv.Itoa(port))
+	args := []string{"--port", strconv.Itoa(port), "--bind", "127.0.0.1", "--save", "", "--appendonly", "no", "--daemonize", "no"}
+	bus := 0
+	if node {
+		if bus, err = freePort(); err != nil {
+			return nil, err
+		}
+		args = append(args, "--cluster-enabled", "yes", "--cluster-port", strconv.Itoa(bus))
+	}
 	dir, err := os.MkdirTemp("", "signalbox-bench-")
 	if err != nil {
 		return nil, err
 	}
-	s := &server{addr: addr, dir: dir, ended: make(chan struct{})}
-	s.cmd = exec.Command(path, "--port", strconv.Itoa(port), "--bind", "127.0.0.1",
-		"--save", "", "--appendonly", "no", "--daemonize", "no", "--dir", dir, "--logfile", s.logPath())
+	s := &server{addr: addr, bus: bus, dir: dir, ended: make(chan struct{})}
+	s.cmd = exec.Command(path, append(args, "--dir", dir, "--logfile", s.logPath())...)
 	if err := s.cmd.Start(); err != nil {
 		os.RemoveAll(dir)
 		return nil, err
@@ -114,6 +123,16 @@ func startOn(ctx context.Context, path string) (*server, error) {
 		return nil, errors.Join(err, s.close())
 	}
 	return s, nil
+}
+
+// freePort returns a TCP port of loopback that nobody listens on.
+func freePort() (int, error) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return 0, err
+	}
+	defer l.Close()
+	return l.Addr().(*net.TCPAddr).Port, nil
 }
 
 func (s *server) logPath() string { return filepath.Join(s.dir, "redis.log") }

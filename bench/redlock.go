@@ -10,6 +10,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/signalbox-go/signalbox/lock"
+	"github.com/signalbox-go/signalbox/lock/redlock"
 )
 
 const masters = 5
@@ -21,7 +22,7 @@ func ourRedlock(addrs []string) (grab, func() error, error) {
 	for i, addr := range addrs {
 		nodes[i] = &redis.Options{Addr: addr}
 	}
-	r, err := lock.NewRedlock(nodes, lock.RedlockConfig{NoRestartDelay: true})
+	r, err := redlock.New(nodes, redlock.Config{NoRestartDelay: true})
 	if err != nil {
 		return nil, nil, err
 	}
@@ -39,7 +40,7 @@ func ourRedlock(addrs []string) (grab, func() error, error) {
 }
 
 // patiently asks again if too few nodes answered: where other programs use the processors too, the
-// servers can take longer than the 50 ms that a node has. It is part of what is measured.
+// servers can take longer than a node has. It is part of what is measured.
 func patiently(do func() error) error {
 	for try := 1; ; try++ {
 		err := do()
@@ -103,10 +104,13 @@ func redlockTwoDown(open library) measure {
 type servers []*server
 
 // startMasters starts five servers that know nothing of each other.
-func startMasters(ctx context.Context) (servers, error) {
-	all := make(servers, masters)
-	err := each(masters, func(i int) (err error) {
-		all[i], err = start(ctx)
+func startMasters(ctx context.Context) (servers, error) { return startServers(ctx, masters, false) }
+
+// startServers starts n servers at the same time.
+func startServers(ctx context.Context, n int, nodes bool) (servers, error) {
+	all := make(servers, n)
+	err := each(n, func(i int) (err error) {
+		all[i], err = startServer(ctx, nodes)
 		return err
 	})
 	if err != nil {

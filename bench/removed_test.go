@@ -8,9 +8,9 @@ import (
 
 // onThePath are what a job passes through in a worker where somebody could trace or measure.
 var onThePath = []string{
-	signalboxModule + "/internal/telemetry.(*Delivery).Settled", signalboxModule + "/internal/telemetry.Extract",
+	signalboxModule + "/internal/telemetry.Extract",
 	signalboxModule + "/middleware.Trace", signalboxModule + "/middleware.(*tracer).", signalboxModule + "/middleware.Metrics",
-	signalboxModule + "/worker.(*watch).", signalboxModule + "/worker.settled", signalboxModule + "/worker.(*queue).watch",
+	signalboxModule + "/worker.(*watch).", signalboxModule + "/worker.(*delivery).mark", signalboxModule + "/worker.(*queue).watch",
 }
 
 func build(t *testing.T, patch string) (*pair, error) {

@@ -9,6 +9,7 @@ import (
 	"os"
 	"runtime"
 	"runtime/debug"
+	"slices"
 	"strconv"
 	"strings"
 	"text/tabwriter"
@@ -45,8 +46,9 @@ type result struct {
 	Ours   float64 `json:"ours"`
 	Peer   string  `json:"peer"`
 	Theirs float64 `json:"theirs"`
-	Ratio  float64 `json:"ratio"`  // more is better, whatever the unit
-	Target float64 `json:"target"` // of the ratio
+	Ratio  float64 `json:"ratio"`          // more is better, whatever the unit
+	Noise  float64 `json:"noise,omitzero"` // with -against: the ratio of this tree to itself; else 0
+	Target float64 `json:"target"`         // of the ratio
 	Met    bool    `json:"met"`
 
 	limit  string // on our figure; "": none
@@ -112,7 +114,15 @@ func (r *report) table(w io.Writer) error {
 	}
 	fmt.Fprintln(w)
 	tw := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintln(tw, "case\tunit\tsignalbox\tpeer\ttheirs\tratio\ttarget\tmet\tour limit\tmet\t")
+	repeated := slices.ContainsFunc(r.Results, func(x result) bool { return x.Noise > 0 })
+	row := func(ratio, noise string, before, after []string) {
+		cells := append(before, ratio)
+		if repeated {
+			cells = append(cells, noise)
+		}
+		fmt.Fprintln(tw, strings.Join(append(cells, after...), "\t")+"\t")
+	}
+	row("ratio", "to itself", []string{"case", "unit", "signalbox", "peer", "theirs"}, []string{"target", "met", "our limit", "met"})
 	for i := range r.Results {
 		x := &r.Results[i]
 		target, met, within := "", "", ""
@@ -122,8 +132,8 @@ func (r *report) table(w io.Writer) error {
 		if x.limit != "" {
 			within = yes(x.within)
 		}
-		fmt.Fprintf(tw, "%s\t%s\t%s\t%s\t%s\t%sx\t%s\t%s\t%s\t%s\t\n", x.Case, x.Unit, figure(x.Ours), x.Peer, figure(x.Theirs),
-			figure(x.Ratio), target, met, x.limit, within)
+		row(figure(x.Ratio)+"x", figure(x.Noise)+"x",
+			[]string{x.Case, x.Unit, figure(x.Ours), x.Peer, figure(x.Theirs)}, []string{target, met, x.limit, within})
 	}
 	return tw.Flush()
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"strings"
 	"time"
 
@@ -29,7 +30,11 @@ func ours(srv *server) (*redis.Client, *scheduler.Scheduler, error) {
 	return connect(srv, scheduler.Config{})
 }
 
+// silent is the logger of what is measured: standard error is for progress.
+var silent = slog.New(slog.DiscardHandler)
+
 func connect(srv *server, c scheduler.Config) (*redis.Client, *scheduler.Scheduler, error) {
+	c.Logger = silent
 	rdb := redis.NewClient(&redis.Options{Addr: srv.addr})
 	s, err := scheduler.New(rdb, c)
 	if err != nil {
@@ -80,6 +85,7 @@ func slots(concurrency int) worker.Config {
 
 // work runs a worker until stop is called, or it fails: then the context that it returns ends.
 func work(ctx context.Context, rdb *redis.Client, c worker.Config, handler func()) (running context.Context, stop func() error, err error) {
+	c.Logger = silent
 	w, err := worker.New(rdb, c)
 	if err != nil {
 		return nil, nil, err
@@ -160,6 +166,9 @@ func ourBulk(ctx context.Context, srv *server, n int) ([][]float64, error) {
 	return rate(n, time.Since(begin)), err
 }
 
+// The time between two jobs that an idle worker gets.
+const idleLeast, idleMost = 5 * time.Millisecond, 15 * time.Millisecond
+
 // ourLatency enqueues to an idle worker.
 func ourLatency(ctx context.Context, srv *server, n int) ([][]float64, error) {
 	rdb, s, err := ours(srv)
@@ -177,7 +186,7 @@ func ourLatency(ctx context.Context, srv *server, n int) ([][]float64, error) {
 		return err
 	}
 	const warm = 5
-	waited, err := latencies(running, warm+n, 5*time.Millisecond, 15*time.Millisecond, enqueue, started)
+	waited, err := latencies(running, warm+n, idleLeast, idleMost, enqueue, started)
 	if err := errors.Join(err, stop()); err != nil {
 		return nil, err
 	}
@@ -214,7 +223,7 @@ func scripts(lanes, batch int) measure {
 		if err := fill(ctx, s, n); err != nil {
 			return nil, err
 		}
-		queue, session := store.New(rdb, signalbox.DefaultQueue), store.NewID()
+		queue, session := store.New(rdb, "", signalbox.DefaultQueue), store.NewID()
 		if _, _, err := queue.Open(ctx, session, time.Hour); err != nil {
 			return nil, err
 		}

@@ -26,7 +26,7 @@ type telemetry struct {
 	meters            metric.MeterProvider
 	propagator        propagation.TextMapPropagator
 	fill              func(ctx context.Context, s *scheduler.Scheduler, n int) error
-	finish            func(ctx context.Context, n int) error // ends it, and tells whether it heard of n jobs
+	finish            func(ctx context.Context, n int) error // ends it, and reports whether it heard of n jobs
 }
 
 func (t *telemetry) scheduler() scheduler.Config {

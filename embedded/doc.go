@@ -1,5 +1,5 @@
-// Package embedded is a Redis inside your process: for development, examples and tests,
-// on a machine that has none.
+// Package embedded is a Redis inside your process. It is for development, examples and tests,
+// on a machine without a Redis.
 //
 //	srv, err := embedded.Start()
 //	if err != nil {
@@ -8,17 +8,17 @@
 //	defer srv.Close()
 //	rdb := redis.NewClient(&redis.Options{Addr: srv.Addr()})
 //
-// It is [miniredis] with a clock that runs: TTLs end by themselves, TIME is real, and
-// both stand still while a script runs, as they do in Redis. It listens on
+// It is [miniredis] with a clock that runs: TTLs end by themselves, and TIME is the real time.
+// While a script runs, both stand still, as they do in Redis. It listens on
 // loopback, so other processes of the machine can use it as long as this one lives.
 //
 // # What it is not
 //
-// It is not a Redis to run anything real on. Nothing is kept: all data is gone with the
-// process. There is no persistence, replication, Cluster, password or memory limit,
-// so none of Signalbox's promises hold on it when a process ends, and what a
-// server does under OOM, while loading or as a replica can't be seen on it. It is slow: one
-// lock, Lua in Go, some 20,000 commands/s, and one goroutine or two a connection.
+// It is not a Redis for production. Nothing is kept: all data is gone with the
+// process. There is no persistence, replication, Cluster, password or memory limit.
+// So none of Signalbox's promises hold when the process ends. It can't show what a
+// server does when it is out of memory, while it loads or as a replica. It is slow: one
+// lock, Lua in Go, some 20,000 commands/s, and one or two goroutines a connection.
 //
 // # Known differences from Redis
 //

@@ -3,11 +3,13 @@ package embedded_test
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"net"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -22,9 +24,9 @@ func TestMain(m *testing.M) { redistest.Main(m) }
 var quiet = embedded.Logger(slog.New(slog.DiscardHandler))
 
 // start starts a server and a client that end with the test.
-func start(t testing.TB) (*embedded.Server, *redis.Client) {
+func start(t testing.TB, opts ...embedded.Option) (*embedded.Server, *redis.Client) {
 	t.Helper()
-	srv, err := embedded.Start(quiet)
+	srv, err := embedded.Start(append(opts, quiet)...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -84,14 +86,21 @@ func TestAddrIsLoopback(t *testing.T) {
 func TestRestartAtAddr(t *testing.T) {
 	t.Parallel()
 	ctx := context.Background()
-	srv, rdb := start(t)
+	at := embedded.Addr(redistest.Address(t))
+	srv, rdb := start(t, at)
 	if err := rdb.Set(ctx, "k", "v", 0).Err(); err != nil {
 		t.Fatal(err)
 	}
 	if err := srv.Close(); err != nil {
 		t.Fatal(err)
 	}
-	again, err := embedded.Start(quiet, embedded.Addr(srv.Addr()))
+	// A process that is forked but not yet executed holds the old listener for a moment.
+	var again *embedded.Server
+	var err error
+	redistest.Eventually(t, func() bool {
+		again, err = embedded.Start(quiet, at)
+		return !errors.Is(err, syscall.EADDRINUSE)
+	}, "the address is free")
 	if err != nil {
 		t.Fatal(err)
 	}

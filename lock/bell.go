@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"net"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -20,26 +21,36 @@ const (
 	bellCheck = 5 * time.Second
 	// bellRetry is the pause before it subscribes again after a failure.
 	bellRetry = 200 * time.Millisecond
+	// channelPrefix is before the random part of a channel's name.
+	channelPrefix = "signalbox:lock:"
 )
 
-// A bell hears that a lock is offered to this process: by one subscription for all keys, on
-// a connection of its own, while somebody waits. Its goroutine ends soon after
-// the last one left.
+// A bell receives the messages by which locks are offered to this process: by one subscription for all keys, on a
+// connection of its own, while somebody waits. Its goroutine ends soon after the last waiter has left.
 type bell struct {
-	redis   *Redis
-	channel string
-	deaf    bool // messages may go to another server than the one where it would listen
+	redis *Redis
+	deaf  bool // messages may go to another server than the one where it would listen
 
-	mu    sync.Mutex
-	users int
-	idle  *time.Timer
-	stop  context.CancelFunc // of the goroutine; nil: there is none
-	ready bool               // it is subscribed
+	mu      sync.Mutex
+	users   int
+	idle    *time.Timer
+	stop    context.CancelFunc // of the goroutine; nil: there is none
+	channel string             // it is subscribed to that; empty: to none
+
+	heard [64]string // the values of the last messages
+	next  int        // where the next of them goes
 }
 
-func (b *bell) init(r *Redis) {
-	b.redis = r
-	b.channel = "signalbox:lock:" + rand.Text()
+// again notes the value of a message, and reports whether one of the last messages had it already.
+func (b *bell) again(value string) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if slices.Contains(b.heard[:], value) {
+		return true
+	}
+	b.heard[b.next] = strings.Clone(value) // not the message, with a key of any length
+	b.next = (b.next + 1) % len(b.heard)
+	return false
 }
 
 // enter begins to listen.
@@ -60,7 +71,7 @@ func (b *bell) enter() {
 	}
 }
 
-// leave ends it, a moment after the last has left: who waits for a lock often does so again.
+// leave ends the subscription a moment after the last waiter has left: another often comes soon.
 func (b *bell) leave() {
 	if b.deaf {
 		return
@@ -84,38 +95,37 @@ func (b *bell) close() {
 	if b.users == 0 && b.stop != nil {
 		b.stop()
 		b.stop = nil
-		b.ready = false
+		b.channel = ""
 	}
 }
 
-// listening is the channel if it is heard.
+// listening returns the channel that is subscribed to; empty: none.
 func (b *bell) listening() string {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if !b.ready {
-		return ""
-	}
 	return b.channel
 }
 
-// setReady does nothing once ctx has ended: another may be listening by then.
-func (b *bell) setReady(ctx context.Context, ready bool) {
+// setChannel does nothing once ctx has ended: another may be listening by then.
+func (b *bell) setChannel(ctx context.Context, channel string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if ctx.Err() == nil {
-		b.ready = ready
+		b.channel = channel
 	}
 }
 
-// listen runs until ctx ends.
+// listen runs until ctx ends. Each subscription has a channel of its own, so that no message is heard
+// over two connections: each may carry a grant, which only one waiter may get.
 func (b *bell) listen(ctx context.Context) {
 	for ctx.Err() == nil {
-		sub := b.redis.caller.rdb.Subscribe(ctx)
+		sub := b.redis.rdb.Subscribe(ctx)
 		stop := context.AfterFunc(ctx, func() { _ = sub.Close() }) // ends what it waits for
-		if err := sub.Subscribe(ctx, b.channel); err == nil {
-			b.receive(ctx, sub)
+		channel := channelPrefix + rand.Text()
+		if err := sub.Subscribe(ctx, channel); err == nil {
+			b.receive(ctx, sub, channel)
 		}
-		b.setReady(ctx, false)
+		b.setChannel(ctx, "")
 		stop()
 		_ = sub.Close()
 		pause := time.NewTimer(bellRetry)
@@ -128,15 +138,15 @@ func (b *bell) listen(ctx context.Context) {
 }
 
 // receive returns when the connection is broken or ctx ends.
-func (b *bell) receive(ctx context.Context, sub *redis.PubSub) {
+func (b *bell) receive(ctx context.Context, sub *redis.PubSub, channel string) {
 	asked := false
 	for {
 		msg, err := sub.ReceiveTimeout(ctx, bellCheck)
 		var timeout net.Error
 		switch m := msg.(type) {
 		case *redis.Subscription:
-			b.setReady(ctx, true)
-			b.redis.lookAll() // and say where they are to be told; something may have been missed
+			b.setChannel(ctx, channel)
+			b.redis.lookAll() // with the channel's name; a message may have been missed
 		case *redis.Message:
 			b.redis.heard(m.Payload)
 		}
@@ -162,7 +172,7 @@ func (r *Redis) lookAll() {
 	}
 }
 
-// heard reads a message of release.lua and gives the turn to who waits for it.
+// heard reads a message of release.lua and sends the turn to the first in line.
 func (r *Redis) heard(message string) {
 	fields := strings.SplitN(message, " ", 8)
 	if len(fields) != 8 {
@@ -177,6 +187,11 @@ func (r *Redis) heard(message string) {
 	places, err7 := placesOf(fields[7:])
 	if errors.Join(err1, err2, err3, err4, err5, err6, err7) != nil || pause < 0 || pause > 10 || ms <= 0 {
 		return // none of ours
+	}
+	// Copies of an old acquire and of the release that undoes it may offer the same once more. A waiter here may have
+	// used it, and be using it: so nobody does again. The offer ends by itself.
+	if r.bell.again(fields[0]) {
+		return
 	}
 	r.tell(places[0], turn{
 		value: fields[0], row: row{n, since}, pause: time.Duration(pause) * time.Millisecond,

@@ -1,4 +1,4 @@
-package lock
+package lock_test
 
 import (
 	"fmt"
@@ -8,10 +8,12 @@ import (
 	"time"
 
 	"github.com/signalbox-go/signalbox/internal/redistest"
+	"github.com/signalbox-go/signalbox/lock"
+	"github.com/signalbox-go/signalbox/lock/redlock"
 )
 
 // cycles runs b.N cycles of acquire and release in n goroutines.
-func cycles(b *testing.B, locker Locker, n int, key func(i int) string) {
+func cycles(b *testing.B, locker lock.Locker, n int, key func(i int) string) {
 	b.ReportAllocs()
 	var left atomic.Int64
 	left.Store(int64(b.N))
@@ -48,12 +50,12 @@ func BenchmarkCycle(b *testing.B) {
 	for _, n := range []int{1, 16, 64} {
 		b.Run(fmt.Sprintf("keys=%d", n), func(b *testing.B) {
 			name := redistest.Name(b)
-			cycles(b, New(redistest.Start(b).Client()), n, func(i int) string { return fmt.Sprint(name, i) })
+			cycles(b, newRedis(redistest.Start(b).Client()), n, func(i int) string { return fmt.Sprint(name, i) })
 		})
 	}
 	b.Run("contended=16", func(b *testing.B) {
 		name := redistest.Name(b)
-		cycles(b, New(redistest.Start(b).Client()), 16, func(int) string { return name })
+		cycles(b, newRedis(redistest.Start(b).Client()), 16, func(int) string { return name })
 	})
 	b.Run("lockers=16", func(b *testing.B) { // as if in different processes
 		name, s := redistest.Name(b), redistest.Start(b)
@@ -63,7 +65,7 @@ func BenchmarkCycle(b *testing.B) {
 		var wg sync.WaitGroup
 		counts := make([]float64, 16)
 		for i := range 16 {
-			locker := New(s.Client())
+			locker := newRedis(s.Client())
 			wg.Go(func() {
 				for left.Add(-1) >= 0 {
 					l, err := locker.Acquire(b.Context(), name)
@@ -87,5 +89,19 @@ func BenchmarkCycle(b *testing.B) {
 		}
 		b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "cycles/s")
 		b.ReportMetric(sum*sum/16/squares, "jain")
+	})
+}
+
+func BenchmarkRedlockCycle(b *testing.B) {
+	servers := masters(b, 5)
+	for _, n := range []int{1, 16, 64} {
+		b.Run(fmt.Sprintf("keys=%d", n), func(b *testing.B) {
+			name := redistest.Name(b)
+			cycles(b, redlockOn(b, servers, redlock.Config{TTL: 10 * time.Second, NodeTimeout: time.Second}), n, func(i int) string { return fmt.Sprint(name, i) })
+		})
+	}
+	b.Run("contended=16", func(b *testing.B) {
+		name := redistest.Name(b)
+		cycles(b, redlockOn(b, servers, redlock.Config{TTL: 10 * time.Second, NodeTimeout: time.Second}), 16, func(int) string { return name })
 	})
 }

@@ -3,6 +3,8 @@ package lock
 import (
 	"context"
 	"time"
+
+	"github.com/signalbox-go/signalbox/internal/lease"
 )
 
 // offerTTL is how long an offer lives unless it is confirmed, which bounds the time that one
@@ -17,10 +19,11 @@ type confirmation struct {
 	timer *time.Timer
 	stop  context.CancelFunc
 	done  chan struct{}
+	ended bool
 }
 
 // offered takes an offer whose time began after sent.
-func (l *redisLock) offered(ctx context.Context, sent Instant, t turn) error {
+func (l *redisLock) offered(ctx context.Context, sent lease.Instant, t turn) error {
 	ttl := t.ttl
 	if err := l.granted(ctx, sent, ttl, t.value, t.offered, t.row); err != nil {
 		return err
@@ -30,7 +33,7 @@ func (l *redisLock) offered(ctx context.Context, sent Instant, t turn) error {
 	l.confirm = c
 	c.timer = time.AfterFunc(ttl/8, func() {
 		defer close(c.done)
-		for l.extendWithin(ctx, ttl/4) != nil && l.validity.Err() == nil {
+		for l.extendWithin(ctx, ttl/4) != nil && l.Validity.Err() == nil {
 			select {
 			case <-time.After(ttl / 16):
 			case <-ctx.Done():
@@ -50,9 +53,10 @@ func (l *redisLock) extendWithin(ctx context.Context, d time.Duration) error {
 
 // end ends it and waits until it has ended.
 func (c *confirmation) end() {
-	if c == nil {
+	if c == nil || c.ended {
 		return
 	}
+	c.ended = true
 	c.stop()
 	if !c.timer.Stop() {
 		<-c.done

@@ -7,6 +7,10 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/signalbox-go/signalbox/internal/lease"
+	"github.com/signalbox-go/signalbox/lock/internal/held"
+	"github.com/signalbox-go/signalbox/lock/internal/spec"
 )
 
 // offeredLock takes an offer of a second now, of a Redis that answers an extension so. It returns
@@ -14,14 +18,14 @@ import (
 func offeredLock(t *testing.T, extend func(try int64) (any, error)) (*redisLock, *atomic.Int64) {
 	t.Helper()
 	tries := new(atomic.Int64)
-	locker := New(fakeRedis{run: func(script *redis.Script, _ []any) (any, error) {
+	locker := newRedis(fakeRedis{run: func(script *redis.Script, _ []any) (any, error) {
 		if script == extendScript {
 			return extend(tries.Add(1))
 		}
 		return []any{int64(1), int64(0)}, nil
 	}})
-	l := &redisLock{redis: locker, places: []place{placeOf(t, "key")}, validity: NewValidity(t.Context())}
-	if err := l.offered(t.Context(), Now(), turn{value: "offered", offered: 7, ttl: maxOffer}); err != nil {
+	l := &redisLock{redis: locker, places: []place{placeOf(t, "key")}, Lock: held.Lock{TTL: locker.ttl, Validity: lease.NewValidity(t.Context())}}
+	if err := l.offered(t.Context(), lease.Now(), turn{value: "offered", offered: 7, ttl: maxOffer}); err != nil {
 		t.Fatal(err)
 	}
 	return l, tries
@@ -39,7 +43,7 @@ func TestConfirmationIsTriedAgain(t *testing.T) {
 			return int64(1), nil
 		})
 		time.Sleep(maxOffer)
-		if left := time.Until(l.Until()); l.Context().Err() != nil || left < defaultTTL/2 {
+		if left := time.Until(l.Until()); l.Context().Err() != nil || left < spec.DefaultTTL/2 {
 			t.Errorf("it was not confirmed: %v left", left)
 		}
 		release(t, l)

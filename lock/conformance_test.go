@@ -9,6 +9,7 @@ import (
 	"github.com/signalbox-go/signalbox/internal/redistest"
 	"github.com/signalbox-go/signalbox/lock"
 	"github.com/signalbox-go/signalbox/lock/locktest"
+	"github.com/signalbox-go/signalbox/lock/redlock"
 )
 
 // Every locker keeps the same promises. Each that the suite asks for has clients of its own, as
@@ -32,40 +33,22 @@ func TestConformance(t *testing.T) {
 	})
 	t.Run("Redlock", func(t *testing.T) {
 		t.Parallel()
-		var addrs []string
-		for range 5 {
-			addrs = append(addrs, redistest.New(t).Addr())
-		}
-		locktest.Run(t, redlock(addrs))
+		locktest.Run(t, majority(masters(t, 5)))
 	})
 }
 
 // single makes lockers over clients that are closed when all subtests have ended.
 func single(client func() redis.UniversalClient) locktest.Maker {
-	return func(_ testing.TB, ttl time.Duration) lock.Locker { return lock.New(client(), lock.TTL(ttl)) }
+	return func(_ testing.TB, ttl time.Duration) lock.Locker { return newRedis(client(), lock.Config{TTL: ttl}) }
 }
 
-// redlock makes lockers on these masters.
-func redlock(addrs []string) locktest.Maker {
+// majority makes lockers on these masters.
+func majority(servers []*redistest.Server) locktest.Maker {
 	return func(t testing.TB, ttl time.Duration) lock.Locker {
 		t.Helper()
-		var nodes []*redis.Options
-		for _, addr := range addrs {
-			nodes = append(nodes, &redis.Options{Addr: addr})
-		}
-		r, err := lock.NewRedlock(nodes, lock.RedlockConfig{
-			TTL:            ttl,
-			NodeTimeout:    300 * time.Millisecond, // other tests keep this machine busy
-			NoRestartDelay: true,                   // the servers are fresh: nothing was forgotten
+		return redlockOn(t, servers, redlock.Config{
+			TTL:         ttl,
+			NodeTimeout: min(ttl*2/5, 2*time.Second), // other tests keep this machine busy
 		})
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() {
-			if err := r.Close(); err != nil {
-				t.Errorf("Close: %v", err)
-			}
-		})
-		return r
 	}
 }

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"time"
+
+	"github.com/signalbox-go/signalbox/internal/lease"
 )
 
 // soonestRenewal keeps the renewals of a very short or nearly ended lease apart.
@@ -32,25 +34,25 @@ func Do(ctx context.Context, locker Locker, key string, fn func(context.Context)
 // the lock may stay until its TTL is over. If the lease or ctx has ended beforehand,
 // fn is not called. No goroutine is left behind but those that carry calls, for a tenth of a second.
 func Hold(ctx context.Context, l Lock, fn func(context.Context) error) (err error) {
-	held, end := join(ctx, l.Context())
-	stop := renew(l, held.cancel)
+	held := lease.Join(ctx, l.Context())
+	stop := renew(l, held.End)
 	defer func() {
 		// Also when fn panics. In this order: no renewal outlives the release, and the
 		// release ends the lease, not fn's context with it.
 		lost := l.Context().Err() != nil && errors.Is(context.Cause(l.Context()), ErrLost)
 		stop()
-		end(context.Canceled)
+		held.End(context.Canceled)
 		released := l.Release(ctx)
 		if lost && !errors.Is(released, ErrLost) {
 			released = errors.Join(released, fmt.Errorf("lock: %q: %w", l.Key(), ErrLost))
 		}
-		if errors.Is(err, ErrLost) && errors.Is(released, ErrLost) {
-			return // fn says so itself
+		if errors.Is(err, ErrLost) && errors.Is(released, ErrLost) && (errors.Is(err, ErrTaken) || !errors.Is(released, ErrTaken)) {
+			return // fn says all of it itself
 		}
 		err = errors.Join(err, released)
 	}()
 	if held.Err() != nil {
-		return fmt.Errorf("lock: %q: ended before its use: %w", l.Key(), ended(held))
+		return fmt.Errorf("lock: %q: ended before its use: %w", l.Key(), lease.Ended(held))
 	}
 	return fn(NewContext(held, l))
 }

@@ -10,7 +10,9 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/signalbox-go/signalbox/internal/lease"
 	"github.com/signalbox-go/signalbox/internal/redistest"
+	"github.com/signalbox-go/signalbox/lock/internal/held"
 )
 
 var errMine = errors.New("mine")
@@ -18,7 +20,7 @@ var errMine = errors.New("mine")
 func TestDo(t *testing.T) {
 	t.Parallel()
 	rdb, key := redistest.Start(t).Client(), redistest.Name(t)
-	locker := New(rdb)
+	locker := newRedis(rdb)
 	ctx := context.WithValue(t.Context(), valueKey{}, "value")
 	var held context.Context
 	err := Do(ctx, locker, key, func(ctx context.Context) error {
@@ -39,9 +41,9 @@ func TestDo(t *testing.T) {
 		t.Error("the lock outlives Do")
 	}
 	holder := acquire(t, locker, key)
-	ctx, cancel := context.WithTimeout(ctx, 20*time.Millisecond)
-	defer cancel()
-	err = Do(ctx, locker, key, func(context.Context) error { t.Error("fn ran without the lock"); return nil })
+	_, err = patiently(t, nil, saysHeld, func(ctx context.Context) error {
+		return Do(ctx, locker, key, func(context.Context) error { t.Error("fn ran without the lock"); return nil })
+	})
 	if !errors.Is(err, ErrHeld) {
 		t.Errorf("Do of a held lock: %v", err)
 	}
@@ -57,7 +59,7 @@ func TestDoReleasesAfterAPanic(t *testing.T) {
 				t.Errorf("recovered %v", v)
 			}
 		}()
-		_ = Do(t.Context(), New(rdb), key, func(context.Context) error { panic("ouch") })
+		_ = Do(t.Context(), newRedis(rdb), key, func(context.Context) error { panic("ouch") })
 	}()
 	if rdb.Exists(t.Context(), key).Val() != 0 {
 		t.Error("the lock is still there")
@@ -68,7 +70,7 @@ func TestDoEndsWithTheCallersContext(t *testing.T) {
 	t.Parallel()
 	rdb, key := redistest.Start(t).Client(), redistest.Name(t)
 	ctx, cancel := context.WithCancelCause(t.Context())
-	err := Do(ctx, New(rdb), key, func(ctx context.Context) error {
+	err := Do(ctx, newRedis(rdb), key, func(ctx context.Context) error {
 		cancel(errMine)
 		if ctx.Err() == nil {
 			t.Error("Err is late")
@@ -82,7 +84,7 @@ func TestDoEndsWithTheCallersContext(t *testing.T) {
 	if rdb.Exists(t.Context(), key).Val() != 0 {
 		t.Error("the lock is still there")
 	}
-	if err := Do(ctx, New(rdb), key, func(context.Context) error { t.Error("fn ran"); return nil }); !errors.Is(err, errMine) {
+	if err := Do(ctx, newRedis(rdb), key, func(context.Context) error { t.Error("fn ran"); return nil }); !errors.Is(err, errMine) {
 		t.Errorf("with a context that had ended: %v", err)
 	}
 }
@@ -90,13 +92,14 @@ func TestDoEndsWithTheCallersContext(t *testing.T) {
 func TestDoRenews(t *testing.T) {
 	t.Parallel()
 	s, key := redistest.Start(t), redistest.Name(t)
-	const ttl = 600 * time.Millisecond
-	err := Do(t.Context(), New(s.Client(), TTL(ttl)), key, func(ctx context.Context) error {
+	const ttl = 6 * time.Second // four of them without a renewal end it
+	err := Do(t.Context(), newRedis(s.Client(), Config{TTL: ttl}), key, func(ctx context.Context) error {
+		lease, _ := FromContext(ctx)
 		select {
 		case <-ctx.Done():
 			return context.Cause(ctx)
-		case <-time.After(2 * ttl): // the work
-			return nil
+		case <-time.After(time.Until(lease.Until())): // the work
+			return ctx.Err()
 		}
 	})
 	if err != nil {
@@ -108,7 +111,7 @@ func TestDoLosesTheLock(t *testing.T) {
 	t.Parallel()
 	rdb, key := redistest.Start(t).Client(), redistest.Name(t)
 	for _, fnErr := range []error{nil, errMine} {
-		err := Do(t.Context(), New(rdb, TTL(200*time.Millisecond)), key, func(ctx context.Context) error {
+		err := Do(t.Context(), newRedis(rdb, Config{TTL: 3 * time.Second}), key, func(ctx context.Context) error {
 			rdb.Set(ctx, key, "theirs", time.Minute)
 			<-ctx.Done()
 			if !errors.Is(context.Cause(ctx), ErrLost) {
@@ -136,7 +139,9 @@ type server struct {
 
 func newServer() *server { return &server{begin: time.Now()} }
 
-func (s *server) locker(opts ...Option) *Redis { return New(fakeRedis{run: s.run}, opts...) }
+func (s *server) locker(ttl time.Duration) *Redis {
+	return newRedis(fakeRedis{run: s.run}, Config{TTL: ttl})
+}
 
 func (s *server) run(script *redis.Script, _ []any) (any, error) {
 	name := map[*redis.Script]string{acquireScript: "acquire", extendScript: "extend", releaseScript: "release"}[script]
@@ -166,7 +171,7 @@ func (s *server) asked() string { s.mu.Lock(); defer s.mu.Unlock(); return strin
 func TestRenewalAtAThird(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s := newServer()
-		err := Do(t.Context(), s.locker(TTL(10*time.Second)), "key", func(context.Context) error {
+		err := Do(t.Context(), s.locker(10*time.Second), "key", func(context.Context) error {
 			time.Sleep(8 * time.Second)
 			return nil
 		})
@@ -192,7 +197,7 @@ func TestRenewalSurvivesFailures(t *testing.T) {
 			}
 			return 0, nil
 		}
-		err := Do(t.Context(), s.locker(TTL(10*time.Second)), "key", func(ctx context.Context) error {
+		err := Do(t.Context(), s.locker(10*time.Second), "key", func(ctx context.Context) error {
 			time.Sleep(15 * time.Second)
 			return context.Cause(ctx)
 		})
@@ -215,7 +220,7 @@ func TestRenewalFailsUntilTheEnd(t *testing.T) {
 				return 0, nil
 			}
 			start := time.Now()
-			err := Do(t.Context(), s.locker(TTL(ttl)), "key", func(ctx context.Context) error {
+			err := Do(t.Context(), s.locker(ttl), "key", func(ctx context.Context) error {
 				<-ctx.Done()
 				if got := time.Since(start); got != drifted(ttl) {
 					t.Errorf("%s: it ended after %v, want %v", name, got, drifted(ttl))
@@ -255,7 +260,7 @@ func TestReleaseFails(t *testing.T) {
 			}
 			start := time.Now()
 			ran := errors.New("ran")
-			err := Do(t.Context(), s.locker(), "key", func(context.Context) error { return ran })
+			err := Do(t.Context(), s.locker(0), "key", func(context.Context) error { return ran })
 			if !errors.Is(err, ran) || errors.Is(err, ErrLost) || !strings.Contains(err.Error(), c.want) {
 				t.Errorf("%s: %v", name, err)
 			}
@@ -277,7 +282,7 @@ func TestGrantWithNoValidityLeft(t *testing.T) {
 			}
 			return 0, nil
 		}
-		_, err := s.locker(TTL(20*time.Millisecond)).TryAcquire(t.Context(), "key")
+		_, err := s.locker(20*time.Millisecond).TryAcquire(t.Context(), "key")
 		if !errors.Is(err, ErrLost) || errors.Is(err, ErrHeld) {
 			t.Errorf("%v", err)
 		}
@@ -303,7 +308,7 @@ func TestStrangeReplies(t *testing.T) {
 		[]any{int64(1), "7", "8"},
 		[]any{int64(1), "99999999999999999999"},
 	} {
-		l, err := New(fakeRedis{run: func(*redis.Script, []any) (any, error) { return reply, nil }}).TryAcquire(t.Context(), "key")
+		l, err := newRedis(fakeRedis{run: func(*redis.Script, []any) (any, error) { return reply, nil }}).TryAcquire(t.Context(), "key")
 		if l != nil || err == nil || errors.Is(err, ErrHeld) || !strings.Contains(err.Error(), "unexpected reply") {
 			t.Errorf("%#v: %v, %v", reply, l, err)
 		}
@@ -328,7 +333,7 @@ func TestNoTwoHoldersByARenewalThatIsLate(t *testing.T) {
 			return 0, nil
 		}
 		const ttl = time.Second
-		l, err := s.locker(TTL(ttl)).Acquire(t.Context(), "key")
+		l, err := s.locker(ttl).Acquire(t.Context(), "key")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -369,7 +374,7 @@ func (l *slowLock) Extend(ctx context.Context) error {
 
 func (l *slowLock) Release(context.Context) error {
 	l.together = len(l.extending) > 0
-	l.validity.End(nil)
+	l.Validity.End(nil)
 	return nil
 }
 
@@ -377,10 +382,10 @@ func (l *slowLock) Release(context.Context) error {
 func TestNoRenewalOutlivesTheRelease(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		l := &slowLock{
-			redisLock: &redisLock{places: []place{{lock: "key"}}, validity: NewValidity(t.Context())},
+			redisLock: &redisLock{places: []place{{lock: "key"}}, Lock: held.Lock{Validity: lease.NewValidity(t.Context())}},
 			extending: make(chan struct{}, 1), begun: make(chan struct{}),
 		}
-		l.validity.Extend(Now(), time.Minute)
+		l.Validity.Extend(lease.Now(), time.Minute)
 		err := Hold(t.Context(), l, func(context.Context) error {
 			<-l.begun
 			return nil

@@ -30,9 +30,13 @@ func connect() (rdb *redis.Client, done func()) {
 func ExampleDo() {
 	rdb, done := connect()
 	defer done()
-	locker := lock.New(rdb, lock.TTL(10*time.Second))
+	locker, err := lock.New(rdb, lock.Config{TTL: 10 * time.Second})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
 
-	err := lock.Do(context.Background(), locker, "report:2024-05", func(ctx context.Context) error {
+	err = lock.Do(context.Background(), locker, "report:2024-05", func(ctx context.Context) error {
 		for _, page := range []string{"first", "second"} {
 			if ctx.Err() != nil { // reads the clock: nothing starts after a pause
 				return context.Cause(ctx)
@@ -52,7 +56,11 @@ func ExampleRedis_TryAcquire() {
 	rdb, done := connect()
 	defer done()
 	ctx := context.Background()
-	locker := lock.New(rdb)
+	locker, err := lock.New(rdb, lock.Config{})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
 
 	held, err := locker.TryAcquire(ctx, "printer")
 	if err != nil {
@@ -74,7 +82,11 @@ func ExampleRedis_TryAcquire() {
 func ExampleFromContext() {
 	rdb, done := connect()
 	defer done()
-	locker := lock.New(rdb)
+	locker, err := lock.New(rdb, lock.Config{})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
 
 	var last int64 // the largest token that the store has seen
 	write := func(ctx context.Context) error {
@@ -100,20 +112,4 @@ func ExampleFromContext() {
 	// <nil>
 	// <nil>
 	// stale
-}
-
-// Validity bounds any kind of lease: here one of 1 s that somebody else granted.
-func ExampleValidity() {
-	v := lock.NewValidity(context.Background())
-	start := lock.Now() // before asking for the lease
-	v.Extend(start, time.Second)
-	fmt.Println(v.Context().Err(), v.Remaining() < 988*time.Millisecond)
-
-	<-v.Context().Done()
-	fmt.Println(context.Cause(v.Context()))
-	fmt.Println("extended:", v.Extend(lock.Now(), time.Second))
-	// Output:
-	// <nil> true
-	// lock: lease lost
-	// extended: false
 }

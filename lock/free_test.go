@@ -11,15 +11,17 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/signalbox-go/signalbox/internal/redistest"
+	"github.com/signalbox-go/signalbox/lock/internal/spec"
 )
 
 // Who waits in another process is told by a holder that did not wait itself.
 func TestFirstReleaseTells(t *testing.T) {
 	t.Parallel()
 	s, key := redistest.Start(t), redistest.Name(t)
-	held := acquire(t, New(s.Client()), key).(*redisLock)
-	held.token += time.Hour.Microseconds() // which its row counts from: no turn of others falls into this test
-	next := waitFor(t, New(s.Client()), key)
+	held := acquire(t, newRedis(s.Client()), key).(*redisLock)
+	held.Grant(held.Token() + time.Hour.Microseconds()) // which its row counts from: no turn of others falls into this test
+	do(t, s.Client(), "SET", fence(t, key), fmt.Sprint(held.Token(), " ", held.value, " me"))
+	next := waitFor(t, newRedis(s.Client()), key)
 	inLine(t, s.Client(), key, 1)
 	release(t, held)
 	l := (<-next).must(t)
@@ -35,8 +37,8 @@ func TestComesWhileFreed(t *testing.T) {
 	p := placeOf(t, "key")
 	var locker *Redis
 	var w *waiter
-	locker = New(freeing{comes: func() { w = locker.join(p.lock); <-w.first }})
-	if err := locker.give(t.Context(), p, "value", row{}, 0); err != nil {
+	locker = newRedis(freeing{comes: func() { w = locker.join(p.lock, false); <-w.first }})
+	if err := locker.give(t.Context(), &handover{place: p, value: "value", ttl: time.Minute}); err != nil {
 		t.Fatal(err)
 	}
 	if len(w.turns) != 1 {
@@ -72,7 +74,7 @@ func TestRecordsOfTheShortWay(t *testing.T) {
 	} {
 		key := redistest.Name(t)
 		do(t, rdb, "SET", fence(t, key), record)
-		l, err := New(rdb).TryAcquire(t.Context(), key)
+		l, err := newRedis(rdb).TryAcquire(t.Context(), key)
 		if want == 0 {
 			if !errors.Is(err, ErrInvalid) {
 				t.Errorf("%q: %v", record, err)
@@ -87,39 +89,20 @@ func TestRecordsOfTheShortWay(t *testing.T) {
 func TestHeldUnderOOM(t *testing.T) {
 	t.Parallel()
 	rdb := redistest.New(t).Client()
-	l := acquire(t, New(rdb), "held")
+	l := acquire(t, newRedis(rdb), "held")
 	do(t, rdb, "CONFIG", "SET", "maxmemory", "1")
-	if _, err := New(rdb).TryAcquire(t.Context(), "held"); !errors.Is(err, ErrHeld) {
+	if _, err := newRedis(rdb).TryAcquire(t.Context(), "held"); !errors.Is(err, ErrHeld) {
 		t.Errorf("TryAcquire: %v", err)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
-	defer cancel()
-	if _, err := New(rdb).Acquire(ctx, "held"); !errors.Is(err, ErrHeld) {
+	_, err := patiently(t, nil, saysHeld, func(ctx context.Context) error {
+		_, err := newRedis(rdb).Acquire(ctx, "held")
+		return err
+	})
+	if !errors.Is(err, ErrHeld) {
 		t.Errorf("Acquire: %v", err)
 	}
-	if _, err := New(rdb).TryAcquire(t.Context(), "free"); err == nil || errors.Is(err, ErrHeld) {
+	if _, err := newRedis(rdb).TryAcquire(t.Context(), "free"); err == nil || errors.Is(err, ErrHeld) {
 		t.Errorf("a free lock: %v", err)
-	}
-	release(t, l)
-}
-
-// So can the nodes of a Redlock.
-func TestRedlockHeldUnderOOM(t *testing.T) {
-	t.Parallel()
-	servers := masters(t, 3)
-	r := redlockOn(t, servers, roomy)
-	l, err := r.TryAcquire(t.Context(), "held")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, s := range servers {
-		do(t, s.Client(), "CONFIG", "SET", "maxmemory", "1")
-	}
-	if _, err := redlockOn(t, servers, roomy).TryAcquire(t.Context(), "held"); !errors.Is(err, ErrHeld) {
-		t.Errorf("held: %v", err)
-	}
-	if _, err := r.TryAcquire(t.Context(), "free"); err == nil || errors.Is(err, ErrHeld) {
-		t.Errorf("free: %v", err)
 	}
 	release(t, l)
 }
@@ -128,18 +111,22 @@ func TestRedlockHeldUnderOOM(t *testing.T) {
 func TestRepeatUnderOOM(t *testing.T) {
 	t.Parallel()
 	rdb := redistest.New(t).Client()
-	keys := []string{"key", fence(t, "key"), waitKey(fence(t, "key"))}
-	var replies [2]string
+	keys := []string{"key", fence(t, "key"), spec.WaitKey(fence(t, "key"))}
+	var replies [2]int64
 	for i := range replies {
-		reply, err := acquireScript.Run(t.Context(), rdb, keys, "value", 60_000, "me", "").Result()
+		reply, err := acquireScript.Run(t.Context(), rdb, keys, "value", 60_000, "me", "", 0).Result()
 		if err != nil {
 			t.Fatal(err)
 		}
-		replies[i] = fmt.Sprint(reply)
+		g, err := parseGrant(reply, 1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		replies[i] = g.token
 		do(t, rdb, "CONFIG", "SET", "maxmemory", "1")
 	}
 	if replies[0] != replies[1] {
-		t.Errorf("first %s, then %s", replies[0], replies[1])
+		t.Errorf("first %d, then %d", replies[0], replies[1])
 	}
 }
 
@@ -147,9 +134,9 @@ func TestRepeatUnderOOM(t *testing.T) {
 func TestOfferUnderOOM(t *testing.T) {
 	t.Parallel()
 	rdb := redistest.New(t).Client()
-	l := acquire(t, New(rdb), "key").(*redisLock)
+	l := acquire(t, newRedis(rdb), "key").(*redisLock)
 	l.row = row{1, time.Now().Add(time.Hour).UnixMicro()} // no turn of others
-	w := waitFor(t, New(rdb), "key")
+	w := waitFor(t, newRedis(rdb), "key")
 	inLine(t, rdb, "key", 1)
 	begin := time.Now()
 	redistest.Eventually(t, func() bool { return time.Since(begin) > maxOffer/4+50*time.Millisecond }, "the offer is to be confirmed")
@@ -158,31 +145,56 @@ func TestOfferUnderOOM(t *testing.T) {
 	release(t, (<-w).must(t))
 }
 
+// A release hands the lock to the next waiter of the process on a Redis that is out of memory too, and the grant is whole.
+func TestHandOverUnderOOM(t *testing.T) {
+	t.Parallel()
+	rdb := redistest.New(t).Client()
+	locker := newRedis(rdb)
+	l := acquire(t, locker, "key").(*redisLock)
+	l.row = row{1, time.Now().Add(time.Hour).UnixMicro()} // no turn of others
+	w := waitFor(t, locker, "key")
+	inLocalLine(t, locker, "key", 1)
+	do(t, rdb, "CONFIG", "SET", "maxmemory", "1")
+	release(t, l)
+	next := (<-w).must(t)
+	if next.row.n != 2 || next.Token() <= l.Token() {
+		t.Errorf("the next is number %d of its row, with token %d after %d", next.row.n, next.Token(), l.Token())
+	}
+	if record, want := rdb.Get(t.Context(), fence(t, "key")).Val(), fmt.Sprintf("%d %s ", next.Token(), next.value); !strings.HasPrefix(record, want) {
+		t.Errorf("the record is %q, and not %q", record, want)
+	}
+	release(t, next)
+}
+
 // A reservation doesn't run ahead of the server's clock: the tokens after a FLUSHALL begin at it.
 func TestReservationKeepsToTheClock(t *testing.T) {
 	t.Parallel()
-	rdb, key := redistest.Start(t).Client(), redistest.Name(t)
-	held := acquire(t, New(rdb), key).(*redisLock)
-	channel := redistest.Name(t)
-	sub := rdb.Subscribe(t.Context(), channel) // stands in line, and never answers
-	if _, err := sub.Receive(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = sub.Close() }()
-	do(t, rdb, "ZADD", waitKey(fence(t, key)), 1, channel+" somebody")
-	held.row = row{3, time.Now().Add(-time.Second).UnixMicro()} // others' turn, and the longest pause
-	// A grant in the same moment would be one ahead, since tokens rise; the embedded clock stands still for 1 ms.
-	redistest.Eventually(t, func() bool { return rdb.Time(t.Context()).Val().UnixMicro() > held.Token() }, "the clock stands")
-	release(t, held)
-	record := rdb.Get(t.Context(), fence(t, key)).Val()
-	var token int64
-	if n, err := fmt.Sscan(record, &token); n != 1 || err != nil || !strings.HasSuffix(record, " *") {
-		t.Fatalf("the record is %q", record)
-	}
-	if now := rdb.Time(t.Context()).Val().UnixMicro(); token > now {
-		t.Errorf("it is %d µs ahead", token-now)
-	}
-	if _, err := New(rdb).TryAcquire(t.Context(), key); !errors.Is(err, ErrHeld) {
-		t.Errorf("another got it: %v", err)
-	}
+	rdb := redistest.Start(t).Client()
+	whileReserved(t, func(inTime func() bool) {
+		key := redistest.Name(t)
+		held := acquire(t, newRedis(rdb), key).(*redisLock)
+		channel := redistest.Name(t)
+		sub := rdb.Subscribe(t.Context(), channel) // stands in line, and never answers
+		if _, err := sub.Receive(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = sub.Close() }()
+		do(t, rdb, "ZADD", spec.WaitKey(fence(t, key)), 1, channel+" somebody")
+		held.row = row{3, time.Now().Add(-time.Second).UnixMicro()} // others' turn, and the longest pause
+		// A grant in the same moment would be one ahead, since tokens rise; the embedded clock stands still for 1 ms.
+		redistest.Eventually(t, func() bool { return rdb.Time(t.Context()).Val().UnixMicro() > held.Token() }, "the clock stands")
+		_ = inTime()
+		release(t, held)
+		record := rdb.Get(t.Context(), fence(t, key)).Val()
+		var token int64
+		if n, err := fmt.Sscan(record, &token); n != 1 || err != nil || !strings.HasSuffix(record, " *") {
+			t.Fatalf("the record is %q", record)
+		}
+		if now := rdb.Time(t.Context()).Val().UnixMicro(); token > now {
+			t.Errorf("it is %d µs ahead", token-now)
+		}
+		if _, err := newRedis(rdb).TryAcquire(t.Context(), key); inTime() && !errors.Is(err, ErrHeld) {
+			t.Errorf("another got it: %v", err)
+		}
+	})
 }

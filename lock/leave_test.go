@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -12,6 +13,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/signalbox-go/signalbox/internal/redistest"
+	"github.com/signalbox-go/signalbox/lock/internal/spec"
 )
 
 // released answers every script as a release that nobody waited for, and notes of which values.
@@ -36,21 +38,21 @@ func placeOf(t *testing.T, key string) place {
 func TestTellingBlocksNobody(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		var passedOn []string
-		locker := New(released(&passedOn))
+		locker := newRedis(released(&passedOn))
 		p := placeOf(t, "key")
-		w := locker.join(p.lock) // and never receives
+		w := locker.join(p.lock, false) // and never receives
 		for _, value := range []string{"a", "", "b", "", "c"} {
 			locker.tell(p, turn{value: value, row: row{n: 1}})
 			locker.lookAll()
-			locker.caller.done.Wait()
+			locker.caller.Wait()
 		}
-		other := locker.join("other")
+		other := locker.join("other", false)
 		if first := <-other.first; first || len(other.turns) != 0 {
 			t.Errorf("the line of another key: the holder tells: %v, %d turns", first, len(other.turns))
 		}
 		locker.leave(placeOf(t, "other"), other, false)
 		locker.leave(p, w, false)
-		locker.caller.done.Wait()
+		locker.caller.Wait()
 		if !slices.Equal(passedOn, []string{"a", "b", "c"}) {
 			t.Errorf("what it didn't use and was passed on: %q", passedOn)
 		}
@@ -73,12 +75,12 @@ func TestOfferToOneWhoLeft(t *testing.T) {
 			t.Parallel()
 			s, key := redistest.Start(t), redistest.Name(t)
 			rdb := s.Client()
-			left := New(s.Client())
+			left := newRedis(s.Client())
 			channel := listening(t, left)
-			held := acquire(t, New(rdb), key).(*redisLock)
+			held := acquire(t, newRedis(rdb), key).(*redisLock)
 			held.row = c.row
-			do(t, rdb, "ZADD", waitKey(fence(t, key)), 1, channel+" left")
-			next := waitFor(t, New(s.Client()), key)
+			do(t, rdb, "ZADD", spec.WaitKey(fence(t, key)), 1, channel+" left")
+			next := waitFor(t, newRedis(s.Client()), key)
 			inLine(t, rdb, key, 2)
 			release(t, held)
 			l := (<-next).must(t)
@@ -107,14 +109,15 @@ func TestOfferToOneWhoLeavesOthers(t *testing.T) {
 	t.Parallel()
 	s, key := redistest.Start(t), redistest.Name(t)
 	rdb, p := s.Client(), placeOf(t, key)
-	locker := New(s.Client())
+	locker := newRedis(s.Client())
 	channel := listening(t, locker)
-	held := acquire(t, New(rdb), key).(*redisLock)
+	held := acquire(t, newRedis(rdb), key).(*redisLock)
 	held.row = row{1, time.Now().Add(time.Hour).UnixMicro()}
 	do(t, rdb, "ZADD", p.line, 1, channel+" ours")
-	w := locker.join(key)
+	w := locker.join(key, false)
 	next := waitFor(t, locker, key)
 	inLocalLine(t, locker, key, 2)
+	<-w.turns // the one who came had it look
 	release(t, held)
 	redistest.Eventually(t, func() bool { return len(w.turns) == 1 }, "the offer is there")
 	locker.leave(p, w, false)
@@ -132,7 +135,7 @@ func TestOfferBeforeItStandsInLine(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		var locker *Redis
 		asked, passedOn := 0, false
-		locker = New(fakeRedis{run: func(script *redis.Script, args []any) (any, error) {
+		locker = newRedis(fakeRedis{run: func(script *redis.Script, args []any) (any, error) {
 			if script != acquireScript {
 				passedOn = passedOn || args[0] == "offered"
 				return []any{int64(1), int64(0)}, nil
@@ -143,9 +146,9 @@ func TestOfferBeforeItStandsInLine(t *testing.T) {
 			const at = 5
 			locker.heard(fmt.Sprintf("offered 2 0 0 %d 6 1000 key", at))
 			synctest.Wait() // all that comes of it has happened
-			return []any{int64(0), int64(1), int64(-1), int64(1), int64(at)}, nil
+			return []any{int64(0), int64(1), int64(-1), int64(1), int64(at), int64(0)}, nil
 		}})
-		locker.bell.ready = true // it listens, and so counts on being told
+		locker.bell.channel = "here" // it listens, and so counts on being told
 		start := time.Now()
 		l := acquire(t, locker, "key")
 		if took := time.Since(start); took != 0 {
@@ -163,7 +166,7 @@ func TestLookIsHandedOver(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		var looks []time.Time
 		free := time.Now().Add(10 * time.Second)
-		locker := New(heldUntil(free, func() int64 { return -1 }, &looks))
+		locker := newRedis(heldUntil(free, func() int64 { return -1 }, &looks))
 		ctx, leave := context.WithCancel(t.Context())
 		left := make(chan error, 1)
 		go func() {
@@ -190,9 +193,9 @@ func TestLookIsHandedOver(t *testing.T) {
 func TestLookOfOneWhoLeaves(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		var looks []time.Time
-		locker := New(heldUntil(time.Now(), nil, &looks))
+		locker := newRedis(heldUntil(time.Now(), nil, &looks))
 		p := placeOf(t, "key")
-		w := locker.join(p.lock)
+		w := locker.join(p.lock, false)
 		next := waitFor(t, locker, "key")
 		synctest.Wait()
 		start := time.Now()
@@ -204,4 +207,188 @@ func TestLookOfOneWhoLeaves(t *testing.T) {
 		}
 		release(t, l)
 	})
+}
+
+// A waiter that gives up takes its process out of the line in Redis. Another that comes at that moment relies on the
+// same place: it looks at once, and so the process is in line again.
+func TestLeaverTakesNobodysPlace(t *testing.T) {
+	for name, answered := range map[string]bool{"it waits already": true, "its call is under way": false} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				q := &queueing{left: make(chan struct{}), reply: make(chan struct{})}
+				locker := newRedis(q)
+				locker.bell.channel = "here" // it listens, and so counts on being told
+				ctx, leave := context.WithCancel(t.Context())
+				gaveUp := make(chan error, 1)
+				go func() {
+					_, err := locker.Acquire(ctx, "key")
+					gaveUp <- err
+				}()
+				synctest.Wait()
+				leave()
+				if err := <-gaveUp; !errors.Is(err, ErrHeld) { // what it sent to Redis is still on its way
+					t.Fatal(err)
+				}
+				q.slow.Store(!answered)
+				next := waitFor(t, locker, "key")
+				synctest.Wait()
+				q.slow.Store(false)
+				close(q.left)
+				synctest.Wait()
+				close(q.reply)
+				synctest.Wait()
+				if !q.inLine.Load() {
+					t.Error("it waits to be told, and nobody will")
+				}
+				q.free.Store(true)
+				release(t, (<-next).must(t))
+			})
+		})
+	}
+}
+
+// queueing is a Redis whose lock is held until free is set.
+type queueing struct {
+	fakeRedis
+	inLine, free, slow atomic.Bool
+	left               chan struct{} // leave.lua is run when it is closed
+	reply              chan struct{} // the replies to acquires that came while slow was set are sent when it is closed
+}
+
+func (q *queueing) EvalSha(_ context.Context, sha string, _ []string, args ...any) *redis.Cmd {
+	switch sha {
+	case acquireScript.Hash():
+		if q.free.Load() {
+			return redis.NewCmdResult([]any{int64(1), "7"}, nil)
+		}
+		q.inLine.Store(args[3] != "")
+		if q.slow.Load() {
+			<-q.reply
+		}
+		return redis.NewCmdResult([]any{int64(0), int64(1), int64(-1), int64(1), int64(5), int64(5)}, nil)
+	case leaveScript.Hash():
+		<-q.left
+		q.inLine.Store(false)
+		return redis.NewCmdResult(int64(1), nil)
+	case releaseScript.Hash():
+		return redis.NewCmdResult([]any{int64(1), int64(0)}, nil)
+	}
+	return redis.NewCmdResult("", nil)
+}
+
+// A waiter that gave up is told nothing, and keeps nobody out: it has left the line in Redis when it returns.
+func TestNoPhantomAfterAWaiterGaveUp(t *testing.T) {
+	t.Parallel()
+	s, key := redistest.Start(t), redistest.Name(t)
+	held := acquire(t, newRedis(s.Client()), key).(*redisLock)
+	held.row = row{15, time.Now().Add(time.Hour).UnixMicro()} // the next is the end of the row: it would be reserved
+	gaveUp := newRedis(s.Client())
+	ctx, leave := context.WithCancel(t.Context())
+	left := make(chan error, 1)
+	go func() {
+		_, err := gaveUp.Acquire(ctx, key)
+		left <- err
+	}()
+	inLine(t, s.Client(), key, 1)
+	leave()
+	if err := <-left; !errors.Is(err, ErrHeld) {
+		t.Fatal(err)
+	}
+	gaveUp.caller.Wait()
+	if n := s.Client().ZCard(t.Context(), placeOf(t, key).line).Val(); n != 0 {
+		t.Errorf("%d in line", n)
+	}
+	release(t, held)
+	l, err := newRedis(s.Client()).TryAcquire(t.Context(), key)
+	if err != nil {
+		t.Fatalf("nobody holds it, and nobody waits: %v", err)
+	}
+	release(t, l)
+}
+
+// A holder that had waited stands in line no more: its release passes the lock on to nobody.
+func TestNoPhantomAfterAHolderThatWaited(t *testing.T) {
+	t.Parallel()
+	s, key := redistest.Start(t), redistest.Name(t)
+	rdb := s.Client()
+	for name, spoil := range map[string]func(p place, channel string){
+		"its place was given up":   func(place, string) {},
+		"its place is still there": func(p place, channel string) { do(t, rdb, "ZADD", p.line, 1, channel+" me") },
+	} {
+		locker, p := newRedis(s.Client()), placeOf(t, key)
+		channel := listening(t, locker)
+		rdb.Set(t.Context(), key, "theirs", 0)
+		w := waitFor(t, locker, key)
+		inLine(t, rdb, key, 1)
+		rdb.Del(t.Context(), key)
+		l := (<-w).must(t)
+		if n := rdb.ZCard(t.Context(), p.line).Val(); n != 0 {
+			t.Errorf("%s: %d in line", name, n)
+		}
+		spoil(p, channel)
+		release(t, l)
+		other, err := newRedis(s.Client()).TryAcquire(t.Context(), key)
+		if err != nil {
+			t.Fatalf("%s: nobody holds it, and nobody waits: %v", name, err)
+		}
+		release(t, other)
+		if n := locker.missed.Load(); n != 0 {
+			t.Errorf("%s: it told itself of its own release", name)
+		}
+	}
+}
+
+// A reservation that is passed on to nobody is none any more.
+func TestNoPhantomOfAReservation(t *testing.T) {
+	t.Parallel()
+	s, key := redistest.Start(t), redistest.Name(t)
+	rdb, p := s.Client(), placeOf(t, key)
+	locker := newRedis(s.Client())
+	record := fmt.Sprintf("%d reserved *", rdb.Time(t.Context()).Val().UnixMicro())
+	do(t, rdb, "SET", p.fence, record)
+	if err := locker.give(t.Context(), &handover{place: p, value: "reserved", row: row{n: 1}, ttl: time.Minute}); err != nil {
+		t.Fatal(err)
+	}
+	l, err := newRedis(rdb).TryAcquire(t.Context(), key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	release(t, l)
+}
+
+// Any number of waiters that are gone is passed by.
+func TestManyDeadInLine(t *testing.T) {
+	t.Parallel()
+	s, key := redistest.Start(t), redistest.Name(t)
+	rdb, p := s.Client(), placeOf(t, key)
+	held := acquire(t, newRedis(s.Client()), key).(*redisLock)
+	held.row = row{1, time.Now().Add(time.Hour).UnixMicro()}
+	for i := range 200 {
+		rdb.ZAdd(t.Context(), p.line, redis.Z{Score: 1, Member: fmt.Sprint("dead", i, " gone")})
+	}
+	w := waitFor(t, newRedis(s.Client()), key)
+	inLine(t, rdb, key, 201)
+	release(t, held)
+	l := (<-w).must(t)
+	if l.row.n != 2 {
+		t.Errorf("it was not told, but found by a look: %+v", l.row)
+	}
+	release(t, l)
+}
+
+// A key may hold any bytes.
+func TestHandOverOfAnyKey(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	key := redistest.Name(t) + "\x00\n\xff %s"
+	held := acquire(t, newRedis(s.Client()), key).(*redisLock)
+	held.row = row{1, time.Now().Add(time.Hour).UnixMicro()}
+	w := waitFor(t, newRedis(s.Client()), key)
+	inLine(t, s.Client(), key, 1)
+	release(t, held)
+	l := (<-w).must(t)
+	if l.row.n != 2 {
+		t.Errorf("it was not told, but found by a look: %+v", l.row)
+	}
+	release(t, l)
 }

@@ -3,7 +3,11 @@
 // A [Locker] grants a [Lock]: a [Lease] on a key, which its holder can extend and must
 // release. [Do] does all of that around a function:
 //
-//	err := lock.Do(ctx, lock.New(rdb), "digest", func(ctx context.Context) error {
+//	locker, err := lock.New(rdb, lock.Config{}) // one for all keys, as long as the process runs
+//	if err != nil {
+//		return err
+//	}
+//	err = lock.Do(ctx, locker, "digest", func(ctx context.Context) error {
 //		return build(ctx) // under the lock, which is extended as long as this runs
 //	})
 //
@@ -24,7 +28,7 @@
 //
 // # One Redis or several
 //
-// [New] makes a locker on one Redis, over your client. [NewRedlock] makes one on several
+// [New] makes a locker on one Redis, over your client. Package lock/redlock makes one on several
 // independent masters, which goes on while a majority of them answers. What each
 // promises, and what breaks it, is in docs/locks.md.
 //
@@ -34,8 +38,8 @@
 // deleted or extended only while it holds that value. So redsync, bsm/redislock,
 // node-redlock and redis-py exclude us on the same key and we exclude them. Beside it
 // are a record with the token counter, at key:fence if the key has a hash tag, else at
-// {key}:fence, and while somebody waits the waiting line, at the same with :wait. Keys
-// that have a } but no hash tag, and keys that end as those two do, are refused.
+// key{key}:fence, and while somebody waits the waiting line, at the same with :wait. Keys that
+// have a { or } but no hash tag, keys that end as those two do, and keys such as key{key} are refused.
 //
 // # Caveats
 //
@@ -46,25 +50,26 @@ package lock
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"time"
+
+	"github.com/signalbox-go/signalbox/internal/lease"
+	"github.com/signalbox-go/signalbox/lock/internal/spec"
 )
 
 var (
 	// ErrHeld: somebody else holds the lock. The lock service itself is well.
-	ErrHeld = errors.New("lock: held by another")
+	ErrHeld = spec.ErrHeld
 	// ErrLost: the lease ended before it was released. It is the cause of the
 	// lease's context.
-	ErrLost = errors.New("lock: lease lost")
+	ErrLost = lease.ErrLost
 	// ErrExpired is an ErrLost: the lock was not released or extended in time, and nobody
 	// is known to have taken it since.
-	ErrExpired = fmt.Errorf("%w: it expired", ErrLost)
+	ErrExpired = lease.ErrExpired
 	// ErrTaken is an ErrLost: the lock expired or was deleted, and another has it now.
-	ErrTaken = fmt.Errorf("%w: it is taken by another", ErrLost)
+	ErrTaken = lease.ErrTaken
 	// ErrInvalid: a key, an option or what is stored at the key is not what a lock can
 	// be made of. Nothing was changed; trying again doesn't help.
-	ErrInvalid = errors.New("lock: invalid")
+	ErrInvalid = spec.ErrInvalid
 )
 
 // A Lease is what its holder may rely on.

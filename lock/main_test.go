@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"net"
-	"os"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -15,13 +14,7 @@ import (
 	"github.com/signalbox-go/signalbox/internal/redistest"
 )
 
-func TestMain(m *testing.M) {
-	if os.Getenv(pauseEnv) != "" {
-		pausedChild()
-		os.Exit(0)
-	}
-	redistest.Main(m)
-}
+func TestMain(m *testing.M) { redistest.Main(m) }
 
 // fakeRedis runs no scripts but a function, so that it can be used where time is not
 // real, and can answer what no Redis would.
@@ -53,4 +46,18 @@ func bubble(t *testing.T, test func(t *testing.T)) {
 		test(t)
 		time.Sleep(time.Minute)
 	})
+}
+
+type valueKey struct{}
+
+// drifted is the validity that a TTL promises.
+func drifted(ttl time.Duration) time.Duration { return ttl - ttl/100 - 2*time.Millisecond }
+
+// newRedis is New with a Config that may be left out and must be right.
+func newRedis(rdb Client, c ...Config) *Redis {
+	r, err := New(rdb, append(c, Config{})[0])
+	if err != nil {
+		panic(err)
+	}
+	return r
 }

@@ -2,9 +2,7 @@ package lock
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"maps"
 	"strings"
 	"testing"
 	"time"
@@ -14,24 +12,25 @@ import (
 	sdkmetric "go.opentelemetry.io/otel/sdk/metric"
 	"go.opentelemetry.io/otel/sdk/metric/metricdata"
 
-	"github.com/signalbox-go/signalbox/internal/redistest"
 	"github.com/signalbox-go/signalbox/internal/telemetry"
+	"github.com/signalbox-go/signalbox/lock/internal/held"
 )
 
-// measures are what was measured: the count of each metric, by its outcome if it has one.
-type measures struct {
+// Measures are what was measured, also for the tests of all lockers: the count of each metric, by its outcome if it has one.
+type Measures struct {
 	t      *testing.T
 	reader *sdkmetric.ManualReader
 	*sdkmetric.MeterProvider
 	secret string // stands in no attribute
 }
 
-func measuring(t *testing.T, secret string) *measures {
+// Measuring begins to measure.
+func Measuring(t *testing.T, secret string) *Measures {
 	reader := sdkmetric.NewManualReader()
-	return &measures{t, reader, sdkmetric.NewMeterProvider(sdkmetric.WithReader(reader)), secret}
+	return &Measures{t, reader, sdkmetric.NewMeterProvider(sdkmetric.WithReader(reader)), secret}
 }
 
-func (m *measures) read() map[string]int {
+func (m *Measures) Read() map[string]int {
 	m.t.Helper()
 	var all metricdata.ResourceMetrics
 	if err := m.reader.Collect(context.Background(), &all); err != nil {
@@ -65,15 +64,15 @@ func (m *measures) read() map[string]int {
 	return got
 }
 
-func (m *measures) want(want map[string]int) {
+func (m *Measures) Want(want map[string]int) {
 	m.t.Helper()
-	if got := m.read(); fmt.Sprint(got) != fmt.Sprint(want) {
+	if got := m.Read(); fmt.Sprint(got) != fmt.Sprint(want) {
 		m.t.Errorf("measured %v, want %v", got, want)
 	}
 }
 
 // heldFor is the sum of the times that locks were held.
-func (m *measures) heldFor() time.Duration {
+func (m *Measures) heldFor() time.Duration {
 	m.t.Helper()
 	var all metricdata.ResourceMetrics
 	if err := m.reader.Collect(context.Background(), &all); err != nil {
@@ -88,139 +87,42 @@ func (m *measures) heldFor() time.Duration {
 	return 0
 }
 
-func TestMetrics(t *testing.T) {
-	t.Parallel()
-	rdb := redistest.Start(t).Client()
-	masters := masters(t, 3)
-	for name, locker := range map[string]func(*measures) Locker{
-		"Redis": func(m *measures) Locker { return New(rdb, MeterProvider(m)) },
-		"Redlock": func(m *measures) Locker {
-			return redlockOn(t, masters, RedlockConfig{MeterProvider: m, NodeTimeout: time.Second})
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			key := redistest.Name(t)
-			m := measuring(t, key)
-			locker := locker(m)
-			l, err := locker.Acquire(t.Context(), key)
-			if err != nil {
-				t.Fatal(err)
-			}
-			m.want(map[string]int{"acquire.duration acquired": 1})
-			if _, err := locker.TryAcquire(t.Context(), key); !errors.Is(err, ErrHeld) {
-				t.Error(err)
-			}
-			for range 2 {
-				if err := l.Extend(t.Context()); err != nil {
-					t.Error(err)
-				}
-			}
-			for range 2 { // the second changes nothing
-				if err := l.Release(t.Context()); err != nil {
-					t.Error(err)
-				}
-			}
-			ended, cancel := context.WithCancel(t.Context())
-			cancel()
-			if _, err := locker.Acquire(ended, key); err == nil {
-				t.Error("acquired with a context that has ended")
-			}
-			want := map[string]int{
-				"acquire.duration acquired": 1, "acquire.duration held": 1, "acquire.duration error": 1,
-				"held.duration": 1, "renewals": 2,
-			}
-			m.want(want)
-
-			// Taken, and found at an extension or at the release.
-			for _, find := range []func(Lock) error{
-				func(l Lock) error { return l.Extend(t.Context()) },
-				func(l Lock) error { return l.Release(t.Context()) },
-			} {
-				l, err := locker.Acquire(t.Context(), key)
-				if err != nil {
-					t.Fatal(err)
-				}
-				take(t, l, rdb, masters, key)
-				if err := find(l); !errors.Is(err, ErrTaken) {
-					t.Errorf("%v, want an ErrTaken", err)
-				}
-				<-l.Context().Done()
-				_ = l.Release(t.Context())
-				want["acquire.duration acquired"]++
-				want["held.duration"]++
-				want["lost taken"]++
-				redistest.Eventually(t, func() bool { return maps.Equal(m.read(), want) }, "measured is %v", want)
-				give(t, l, rdb, masters, key)
-			}
-		})
-	}
-}
-
-// take has another holder take the key.
-func take(t *testing.T, l Lock, rdb redis.UniversalClient, servers []*redistest.Server, key string) {
-	t.Helper()
-	if _, one := l.(*redisLock); one {
-		if err := rdb.Set(t.Context(), key, "another", time.Minute).Err(); err != nil {
-			t.Fatal(err)
-		}
-		return
-	}
-	everywhere(t, servers, func(_ int, rdb redis.UniversalClient) {
-		if err := rdb.Set(t.Context(), key, "another", time.Minute).Err(); err != nil {
-			t.Error(err)
-		}
-	})
-}
-
-// give undoes it.
-func give(t *testing.T, l Lock, rdb redis.UniversalClient, servers []*redistest.Server, key string) {
-	t.Helper()
-	if _, one := l.(*redisLock); one {
-		rdb.Del(t.Context(), key)
-		return
-	}
-	everywhere(t, servers, func(_ int, rdb redis.UniversalClient) { rdb.Del(t.Context(), key) })
-}
-
 // A lock that nobody extends is lost at the end of its validity, though nobody asks.
 func TestMetricsOfAnExpiredLock(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		m := measuring(t, "")
-		locker := New(fakeRedis{run: func(s *redis.Script, _ []any) (any, error) {
+		m := Measuring(t, "")
+		locker := newRedis(fakeRedis{run: func(s *redis.Script, _ []any) (any, error) {
 			if s == acquireScript {
 				return []any{int64(1), "7"}, nil
 			}
 			return int64(0), nil
-		}}, TTL(10*time.Second), MeterProvider(m))
+		}}, Config{TTL: 10 * time.Second, MeterProvider: m})
 		l, err := locker.Acquire(t.Context(), "key")
 		if err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(time.Minute)
 		want := map[string]int{"acquire.duration acquired": 1, "held.duration": 1, "lost expired": 1}
-		m.want(want)
+		m.Want(want)
 		if held := m.heldFor(); held < 9*time.Second || held > 10*time.Second {
 			t.Errorf("it was held for %v, want its validity", held)
 		}
 		_ = l.Release(t.Context())
-		m.want(want)
+		m.Want(want)
 	})
 }
 
 // While nobody measures, a lock costs what it did.
 func TestMetricsOff(t *testing.T) {
-	locker := New(fakeRedis{run: func(*redis.Script, []any) (any, error) { return []any{int64(1), "7"}, nil }})
+	locker := newRedis(fakeRedis{run: func(*redis.Script, []any) (any, error) { return []any{int64(1), "7"}, nil }})
 	l, err := locker.TryAcquire(t.Context(), "key")
 	if err != nil {
 		t.Fatal(err)
 	}
-	if holding := l.(*redisLock).holding.Load(); holding != nil {
-		t.Error("it is measured")
-	}
-	l.(*redisLock).validity.End(nil)
+	l.(*redisLock).Validity.End(nil)
 	if n := testing.AllocsPerRun(100, func() {
 		locker.metrics.Ask().End(t.Context(), telemetry.LockAcquired)
-		locker.metrics.Hold(t.Context(), howLost).Renewed()
+		locker.metrics.Hold(t.Context(), held.HowLost).Renewed()
 	}); n != 0 {
 		t.Errorf("%v allocations for metrics that nobody wants", n)
 	}

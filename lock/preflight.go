@@ -4,25 +4,49 @@ import (
 	"context"
 	"fmt"
 	"sync/atomic"
+	"time"
+
+	"github.com/signalbox-go/signalbox/lock/internal/lua"
 )
 
-// A preflight asks once whether Redis would throw locks away.
-type preflight struct{ passed atomic.Bool }
+// lookAgain is how often a Redis that is in use is looked at.
+const lookAgain = 30 * time.Second
 
-// check refuses a Redis that evicts keys: all locks have a TTL, and so are among the first
-// to go. What Redis doesn't tell is not held against it.
+// A preflight asks whether Redis would throw locks away: before the first lock, and again every
+// lookAgain, since settings change while a server runs.
+type preflight struct {
+	next atomic.Pointer[time.Time] // when to ask again; nil: it has not passed yet
+}
+
+// check returns an error if Redis evicts keys: all locks have a TTL, so they would be among the first to go. A Redis
+// that doesn't say how it is set passes.
 func (f *preflight) check(ctx context.Context, r *Redis, key string) error {
-	if f.passed.Load() || ctx.Err() != nil {
+	next, now := f.next.Load(), time.Now()
+	if next != nil && now.Before(*next) || ctx.Err() != nil {
 		return nil
 	}
-	reply, err := r.caller.call(ctx, min(r.ttl, callTimeout), evictionScript, []string{key}, nil, nil)
-	if err != nil && !isAnswer(err) {
+	again := now.Add(lookAgain)
+	if next != nil && !f.next.CompareAndSwap(next, &again) {
+		return nil // another is asking
+	}
+	reply, err := r.caller.Call(ctx, r.askTimeout, evictionScript, []string{key}, nil, nil)
+	if err != nil && !lua.IsAnswer(err) {
+		if next != nil {
+			f.next.Store(next) // the next acquire asks
+		}
 		return err
 	}
-	if policy, _ := reply.(string); policy != "" {
+	var policy string
+	if fields, _ := reply.([]any); len(fields) == 2 {
+		policy, _ = fields[0].(string)
+		clock, _ := fields[1].(int64)
+		r.caller.Clock.Saw(clock, now)
+	}
+	if policy != "" {
+		f.next.Store(nil)
 		return evicting(policy)
 	}
-	f.passed.Store(true)
+	f.next.Store(&again)
 	return nil
 }
 

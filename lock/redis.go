@@ -2,9 +2,9 @@ package lock
 
 import (
 	"context"
-	"crypto/rand"
 	"errors"
 	"fmt"
+	"reflect"
 	"slices"
 	"strings"
 	"sync"
@@ -12,55 +12,25 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
-	"go.opentelemetry.io/otel/metric"
 
+	"github.com/signalbox-go/signalbox/internal/lease"
 	"github.com/signalbox-go/signalbox/internal/telemetry"
+	"github.com/signalbox-go/signalbox/lock/internal/batch"
+	"github.com/signalbox-go/signalbox/lock/internal/held"
+	"github.com/signalbox-go/signalbox/lock/internal/lua"
+	"github.com/signalbox-go/signalbox/lock/internal/spec"
 )
 
-const (
-	defaultTTL = 30 * time.Second
-	minTTL     = 10 * time.Millisecond
-	maxTTL     = 24 * time.Hour
+// callTimeout bounds one call, so that a Redis that hangs holds nobody up.
+const callTimeout = 5 * time.Second
 
-	// callTimeout bounds one call, so that a Redis that hangs holds nobody up. A release may take two.
-	callTimeout = 5 * time.Second
-)
-
-// An Option changes how [New] makes a locker.
-type Option func(*config)
-
-type config struct {
-	ttl     time.Duration
-	minHold time.Duration
-	owner   string
-	meters  metric.MeterProvider
-}
-
-// TTL is how long a lock lives in Redis unless it is extended: from 10 ms to 24 h, in
-// whole ms (a fraction is cut off). The default is 30 s. The promised validity is
-// 1 % + 2 ms shorter.
-func TTL(d time.Duration) Option { return func(c *config) { c.ttl = d } }
-
-// MinHold keeps a lock held for this long from its grant, also if it is released earlier: for
-// a short task that several machines start at about the same time, and only one may do.
-// It is at most the TTL, since who dies holds the lock no longer. The default is 0.
-// The holder's context ends at the release all the same.
-func MinHold(d time.Duration) Option { return func(c *config) { c.minHold = d } }
-
-// Owner names the holder to people; see [Redis.Inspect]. It has at most 128 bytes of
-// printable ASCII. The default is the host's name and the process ID.
-func Owner(name string) Option { return func(c *config) { c.owner = name } }
-
-// check reports every mistake.
-func (c *config) check() error {
-	var err error
-	if c.ttl < minTTL || c.ttl > maxTTL {
-		err = errors.Join(err, fmt.Errorf("%w: TTL is %v; it must be from %v to %v", ErrInvalid, c.ttl, minTTL, maxTTL))
-	}
-	if c.minHold < 0 || c.minHold > c.ttl {
-		err = errors.Join(err, fmt.Errorf("%w: MinHold is %v; it must be from 0 to the TTL of %v", ErrInvalid, c.minHold, c.ttl))
-	}
-	return errors.Join(err, checkOwner(c.owner))
+// Client is what a locker needs of its Redis client. Any [redis.UniversalClient] has it.
+type Client interface {
+	redis.Scripter
+	// Pipeline carries the calls of many goroutines in one round trip.
+	Pipeline() redis.Pipeliner
+	// Subscribe hears who is next for a lock that was waited for.
+	Subscribe(ctx context.Context, channels ...string) *redis.PubSub
 }
 
 // Redis is a [Locker] on one Redis: a single server, one behind Sentinel, or the node
@@ -68,15 +38,16 @@ func (c *config) check() error {
 // to close. Use one locker for all keys: goroutines that wait for the same key through the
 // same locker hand the lock on among themselves.
 type Redis struct {
-	caller  *caller
+	rdb     Client
+	caller  *batch.Caller
 	ttl     time.Duration
 	minHold time.Duration
 	owner   string
 	cluster string // "1" if a channel's subscribers may be at another node than the key
-	err     error  // of the options; every acquire returns it
 	metrics *telemetry.LockMetrics
 
-	ttlArg, offerArg, ownerArg any // what scripts are told
+	ttlArg, offerArg, ownerArg any           // what scripts are told
+	askTimeout                 time.Duration // of a call that asks for a lock or extends one: after the TTL it is worth nothing
 
 	preflight preflight
 	bell      bell
@@ -84,35 +55,38 @@ type Redis struct {
 	mu    sync.Mutex
 	lines map[string]*line // of the keys that somebody in this process waits for
 
-	missed atomic.Int64 // turns that came when nobody stood in line
+	missed  atomic.Int64 // turns that came when nobody stood in line, and places in Redis' lines that were given up
+	repeats atomic.Int64 // releases that are sent after a pause
 }
 
 var _ Locker = (*Redis)(nil)
 
-// New returns a locker over the caller's client, which any [redis.UniversalClient] is. It is
-// best made with ContextTimeoutEnabled: then its calls heed the deadlines of contexts, and
-// locks are quicker, since no goroutine is needed to leave a call that hangs. It does
-// nothing yet. A mistake in the arguments is returned by every acquire, as
-// an error that wraps [ErrInvalid].
-func New(rdb Client, opts ...Option) *Redis {
-	c := config{ttl: defaultTTL, owner: defaultOwner()}
-	for _, opt := range opts {
-		opt(&c)
+// New returns a locker over the caller's client, which any [redis.UniversalClient] is, and which stays the
+// caller's to close. It talks to nobody yet. The error names every mistake in the arguments, and wraps [ErrInvalid].
+//
+// The client is best made with ContextTimeoutEnabled: then its calls heed the deadlines of contexts, and
+// locks are quicker, since no goroutine is needed to leave a call that hangs.
+func New(rdb Client, c Config) (*Redis, error) {
+	c = c.withDefaults()
+	err := c.check()
+	if isNil(rdb) {
+		err = errors.Join(fmt.Errorf("%w: New needs a Redis client, not nil", ErrInvalid), err)
+	}
+	if err != nil {
+		return nil, err
 	}
 	r := &Redis{
-		caller:  newCaller(rdb, callTimeout),
-		ttl:     c.ttl.Truncate(time.Millisecond),
-		minHold: c.minHold,
-		owner:   c.owner,
-		err:     c.check(),
-		metrics: telemetry.NewLockMetrics(c.meters),
+		rdb:     rdb,
+		caller:  batch.New(rdb, callTimeout),
+		ttl:     c.TTL.Truncate(time.Millisecond),
+		minHold: c.MinHold,
+		owner:   c.Owner,
+		metrics: telemetry.NewLockMetrics(c.MeterProvider),
 		lines:   map[string]*line{},
 	}
+	r.askTimeout = min(r.ttl, callTimeout)
 	r.ttlArg, r.offerArg, r.ownerArg = r.ttl.Milliseconds(), r.offerTTL().Milliseconds(), r.owner
-	if rdb == nil {
-		r.err = errors.Join(fmt.Errorf("%w: New needs a Redis client, not nil", ErrInvalid), r.err)
-	}
-	r.bell.init(r)
+	r.bell.redis = r
 	switch rdb.(type) {
 	case *redis.Client:
 	case *redis.ClusterClient:
@@ -120,7 +94,16 @@ func New(rdb Client, opts ...Option) *Redis {
 	default:
 		r.bell.deaf = true
 	}
-	return r
+	return r, nil
+}
+
+// isNil reports whether the client is nil, or an interface that holds a nil pointer.
+func isNil(rdb Client) bool {
+	if rdb == nil {
+		return true
+	}
+	v := reflect.ValueOf(rdb)
+	return v.Kind() == reflect.Pointer && v.IsNil()
 }
 
 // Acquire waits for the lock, in line with the others who wait for it by this library: in
@@ -160,32 +143,20 @@ const maxKeys = 100
 
 func (r *Redis) acquire(ctx context.Context, keys []string, grant func(context.Context, *redisLock) error) (Lock, error) {
 	places, err := placesOf(keys)
-	if r.err != nil {
-		err = r.err
-	}
 	if err != nil {
 		return nil, err
 	}
 	spanCtx, asking := telemetry.StartAcquire(ctx, r.metrics)
-	l := &redisLock{redis: r, places: places}
+	l := &redisLock{Lock: held.Lock{TTL: r.ttl, MinHold: r.minHold}, redis: r, places: places}
 	if err = r.preflight.check(ctx, r, places[0].lock); err == nil {
 		// The span is for the asking only, so the lock's context has the values of ctx.
-		l.asked = Now()
-		l.validity = newValidity(context.WithoutCancel(ctx), boottime, l.asked)
-		if err = grant(spanCtx, l); err != nil {
-			l.validity.End(err)
-		}
+		l.asked = lease.Now()
+		l.Validity = lease.NewValidityAt(context.WithoutCancel(ctx), l.asked)
+		err = grant(spanCtx, l)
 	}
-	if err != nil {
-		outcome := telemetry.LockFailed
-		if errors.Is(err, ErrHeld) {
-			outcome = telemetry.LockHeld
-		}
-		asking.End(outcome, 0, err)
-		return nil, fmt.Errorf("lock: acquire %q: %w", l.Key(), err)
+	if l.Asked(asking, r.metrics, err); err != nil {
+		return nil, l.failed("acquire", err)
 	}
-	asking.End(telemetry.LockAcquired, l.token, nil)
-	l.holding.Store(r.metrics.Hold(l.validity.Context(), howLost))
 	return l, nil
 }
 
@@ -201,14 +172,14 @@ func placesOf(keys []string) ([]place, error) {
 	slices.Sort(keys)
 	places := make([]place, len(keys))
 	for i, key := range keys {
-		fence, err := fenceKey(key)
+		fence, err := spec.FenceKey(key)
 		if err != nil {
 			return nil, err
 		}
 		if i > 0 && key == keys[i-1] {
 			return nil, fmt.Errorf("%w: key %q is named twice", ErrInvalid, key)
 		}
-		places[i] = place{lock: key, fence: fence, line: waitKey(fence)}
+		places[i] = place{lock: key, fence: fence, line: spec.WaitKey(fence)}
 	}
 	return places, nil
 }
@@ -219,64 +190,107 @@ type refusal struct {
 	for_ time.Duration // at most; negative: for ever
 	ours bool          // by a client of this library, which tells when it releases
 	at   int64         // the call that found it put us in line, at this µs of the server's clock; 0: no
-	sent Instant       // and was sent then
+	sent lease.Instant // and was sent then
 }
 
-// try asks for the locks once with this value, after start, and fills in l if they are granted.
-// Else the error is ErrHeld and says how, or another.
-func (r *Redis) try(ctx context.Context, l *redisLock, start Instant, value, channel string) (refusal, error) {
-	if ctx.Err() != nil {
-		return refusal{}, ended(ctx)
-	}
+// lateTries bounds the tries of a call that comes too late by the server's clock, since that clock was stepped or this
+// machine slept. The last try has no deadline.
+const lateTries = 3
+
+// try asks for the locks with this value, after start and within timeout, and fills in l if they are
+// granted. Else the error is ErrHeld and says how, or another.
+func (r *Redis) try(ctx context.Context, l *redisLock, start lease.Instant, timeout time.Duration, value, channel string) (refusal, error) {
 	if channel != "" {
 		channel += " " + r.owner
 	}
+	for n := 1; ; n++ {
+		if ctx.Err() != nil {
+			return refusal{}, lease.Ended(ctx)
+		}
+		until := batch.Due
+		if n == lateTries {
+			until = 0
+		}
+		g, err := r.ask(ctx, l, timeout, value, channel, until)
+		if err != nil {
+			return refusal{}, err
+		}
+		r.caller.Clock.Saw(g.now, start.Time())
+		switch {
+		case g.late && n < lateTries:
+			start, value = lease.Now(), spec.NewValue()
+		case g.late:
+			return refusal{}, batch.NoReply(timeout)
+		case g.token == 0:
+			g.held.sent = start
+			return g.held, ErrHeld
+		default:
+			return refusal{}, l.granted(ctx, start, r.ttl, value, g.token, row{})
+		}
+	}
+}
+
+// ask makes one call of acquire.lua.
+func (r *Redis) ask(ctx context.Context, l *redisLock, timeout time.Duration, value, channel string, until any) (granting, error) {
 	keys := make([]string, 0, 3*len(l.places))
 	for _, p := range l.places {
 		keys = append(keys, p.lock, p.fence, p.line)
 	}
-	reply, err := r.caller.call(ctx, min(r.ttl, callTimeout), acquireScript, keys,
-		[]any{value, r.ttlArg, r.ownerArg, channel},
-		func(ctx context.Context, reply any, err error) { r.undo(ctx, l.places, value, reply, err) })
+	places := l.places
+	reply, err := r.caller.Call(ctx, timeout, acquireScript, keys,
+		[]any{value, r.ttlArg, r.ownerArg, channel, until},
+		func(ctx context.Context, reply any, err error) { r.undo(ctx, places, value, channel, reply, err) })
 	switch {
 	case err == nil:
-	case isWrongType(err) || redis.HasErrorPrefix(err, "BADRECORD"):
-		return refusal{}, fmt.Errorf("%w: the key, or its record, which ends in %q, holds something else: %w", ErrInvalid, fenceSuffix, err)
+	case lua.IsWrongType(err) || redis.HasErrorPrefix(err, "BADRECORD"):
+		return granting{}, fmt.Errorf("%w: the key, or its record, which ends in %q, holds something else: %w", ErrInvalid, spec.FenceSuffix, err)
 	case redis.HasErrorPrefix(err, "CROSSSLOT"):
-		return refusal{}, fmt.Errorf("%w: in a Redis Cluster the keys need the same hash tag: %w", ErrInvalid, err)
+		return granting{}, fmt.Errorf("%w: in a Redis Cluster the keys need the same hash tag: %w", ErrInvalid, err)
 	default:
-		return refusal{}, err
+		return granting{}, advise(err, l.places[0])
 	}
-	token, held, err := parseGrant(reply, len(l.places))
-	if err != nil {
-		return refusal{}, err
+	g, err := parseGrant(reply, len(l.places))
+	if g.late {
+		// An earlier copy of the call, which the client sent and got no reply to, may have been in time.
+		r.caller.Go(func() { r.undoNow(context.WithoutCancel(ctx), places, value) })
 	}
-	if token == 0 {
-		held.sent = start
-		return held, ErrHeld
-	}
-	return refusal{}, l.granted(ctx, start, r.ttl, value, token, row{})
+	return g, err
 }
 
-// undo releases what an acquire may have taken though its caller didn't get it: the answer
-// came too late, or the connection broke and the command may or may not have run.
-// If this fails too, the lock is gone after its TTL.
-func (r *Redis) undo(ctx context.Context, places []place, value string, reply any, err error) {
+// undoAgain is how much later than a call can run an undo looks once more.
+const undoAgain = time.Second
+
+// undo gives up what an acquire may have taken for nobody: its answer came too late, or the connection broke. After a
+// broken connection nobody knows whether the command ran, or will. So undo looks again when it can't run any more.
+func (r *Redis) undo(ctx context.Context, places []place, value, channel string, reply any, err error) {
 	if err == nil {
-		if token, _, err := parseGrant(reply, len(places)); err == nil && token == 0 {
+		// If it came too late, an earlier copy of it may have been in time.
+		if g, err := parseGrant(reply, len(places)); err == nil && g.token == 0 && !g.late {
+			if g.held.at != 0 && !r.waitedFor(places) {
+				r.unline(ctx, places[g.held.key], channel)
+			}
 			return
 		}
-	} else if isAnswer(err) {
+	} else if lua.IsAnswer(err) {
 		return
 	}
-	for _, p := range places {
-		_ = r.give(ctx, p, value, row{}, 0)
+	if err != nil {
+		looks := []time.Duration{callTimeout + undoAgain}
+		if r.caller.Clock.At(time.Now()) == 0 {
+			looks = append(looks, 2*callTimeout+undoAgain) // it may run whenever it comes
+		}
+		for _, d := range looks {
+			r.later(d, func() { r.undoNow(context.Background(), places, value) })
+		}
 	}
+	r.undoNow(ctx, places, value)
 }
 
-// newValue is a lock's random value. Each attempt has a new one, so that a late answer to an
-// earlier one can't be mistaken for this one's.
-func newValue() string { return rand.Text() }
+func (r *Redis) undoNow(ctx context.Context, places []place, value string) {
+	for _, p := range places {
+		_ = r.give(ctx, &handover{place: p, value: value, ttl: r.ttl})
+	}
+}
 
 // joinKeys is the name of a lock of several keys.
 func joinKeys(places []place) string {

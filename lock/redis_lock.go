@@ -5,125 +5,94 @@ import (
 	"errors"
 	"fmt"
 	"sync"
-	"sync/atomic"
 	"time"
 
-	"github.com/signalbox-go/signalbox/internal/telemetry"
+	"github.com/signalbox-go/signalbox/internal/lease"
+	"github.com/signalbox-go/signalbox/lock/internal/held"
+	"github.com/signalbox-go/signalbox/lock/internal/lua"
 )
 
 // redisLock is the lock that a [Redis] grants, of one key or several.
 type redisLock struct {
-	redis    *Redis
-	places   []place
-	value    string // what the keys hold while the lock is ours
-	token    int64
-	row      row
-	since    time.Time // when it was granted
-	validity *Validity
-	asked    Instant // the first call for it was made after that
+	held.Lock
+	redis  *Redis
+	places []place
+	value  string // what the keys hold while the lock is ours
+	row    row
+	asked  lease.Instant // the first call for it was made after that
 
-	confirm *confirmation                     // of an offer; nil if it needs none
-	holding atomic.Pointer[telemetry.Holding] // a confirmation may come before it is set
-
-	mu       sync.Mutex // one release at a time
-	released bool       // Release was called: the context has ended
-	lost     error      // how the lease had ended before that
-	done     bool       // Redis has answered the release
+	confirm *confirmation // of an offer; nil if it needs none
+	only    handover      // of the key, if there is one
+	each    []handover    // of the keys, if there are several
 }
 
-func (l *redisLock) Key() string              { return joinKeys(l.places) }
-func (l *redisLock) Token() int64             { return l.token }
-func (l *redisLock) Until() time.Time         { return l.validity.Until() }
-func (l *redisLock) Context() context.Context { return l.validity.Context() }
+func (l *redisLock) Key() string { return joinKeys(l.places) }
 
 // granted fills in what was granted for a TTL that began after start.
-func (l *redisLock) granted(ctx context.Context, start Instant, ttl time.Duration, value string, token int64, row row) error {
-	l.value, l.token, l.row, l.since = value, token, row, time.Now()
-	if l.validity.Extend(start, ttl) {
+func (l *redisLock) granted(ctx context.Context, start lease.Instant, ttl time.Duration, value string, token int64, row row) error {
+	l.value, l.row = value, row
+	l.Grant(token)
+	if l.Validity.Extend(start, ttl) {
 		return nil
 	}
-	took := time.Since(start.mono)
+	took := time.Since(start.Time())
 	return errors.Join(
 		fmt.Errorf("%w: it was granted with no validity left: Redis took %v of a TTL of %v", ErrLost, took, ttl),
-		l.giveBack(ctx, 0))
+		l.giveBack(ctx, time.Time{}))
 }
 
-func (l *redisLock) Extend(ctx context.Context) error {
-	if l.validity.Err() != nil {
-		return l.failed("extend", ErrLost)
-	}
-	if ctx.Err() != nil {
-		return l.failed("extend", ended(ctx))
-	}
+func (l *redisLock) Extend(ctx context.Context) error { return l.failed("extend", l.ExtendBy(ctx, l)) }
+
+// Renew is part of [held.Service].
+func (l *redisLock) Renew(ctx context.Context) error {
 	keys := make([]string, 0, 2)
 	for _, p := range l.places {
 		keys = append(keys, p.lock, p.fence)
 	}
-	start := Now()
-	reply, err := l.redis.caller.call(ctx, min(l.redis.ttl, callTimeout), extendScript, keys,
+	reply, err := l.redis.caller.Call(ctx, l.redis.askTimeout, extendScript, keys,
 		[]any{l.value, l.redis.ttlArg}, nil)
 	switch {
 	case err == nil:
-		err = parseExtended(reply)
-	case isWrongType(err):
-		err = ErrTaken // somebody put another type in its place
+		return parseExtended(reply)
+	case lua.IsWrongType(err):
+		return ErrTaken // somebody put another type in its place
+	default:
+		return advise(err, l.places[0])
 	}
-	if errors.Is(err, ErrLost) {
-		l.validity.End(err)
-	} else if err == nil && !l.validity.Extend(start, l.redis.ttl) {
-		err = ErrExpired
-	}
-	if err != nil {
-		return l.failed("extend", err)
-	}
-	l.holding.Load().Renewed()
-	return nil
 }
 
 func (l *redisLock) Release(ctx context.Context) error {
-	if err := l.release(ctx); err != nil {
-		return l.failed("release", err)
-	}
-	return nil
+	return l.failed("release", l.ReleaseBy(ctx, l))
 }
 
-func (l *redisLock) release(ctx context.Context) error {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if !l.released {
-		l.released = true
-		if l.validity.Err() != nil {
-			l.lost = ErrExpired // unless Redis knows more
-		} else {
-			l.holding.Load().Released()
-		}
-		l.validity.End(context.Canceled) // nothing starts under it from here on
-		l.confirm.end()
-	}
-	if !l.done {
-		err := l.giveBack(ctx, l.redis.minHold-time.Since(l.since))
-		l.holding.Load().Lost(howLost(err))
-		switch {
-		case err == nil:
-			l.done = true
-		case errors.Is(err, ErrLost):
-			l.done, l.lost = true, err
-		case l.lost == nil:
-			return err
-		}
-	}
-	return l.lost
+// ReleaseNow is Release without [Config.MinHold]: the lock is free at once. It is for a holder that did
+// not do what others were to be kept from doing again. The locks of this library's lockers have it.
+func (l *redisLock) ReleaseNow(ctx context.Context) error {
+	l.DropMinHold()
+	return l.Release(ctx)
 }
 
-// giveBack gives all keys up, and says the worst that it found.
-func (l *redisLock) giveBack(ctx context.Context, keep time.Duration) error {
+// GiveUp is part of [held.Service].
+func (l *redisLock) GiveUp(ctx context.Context, keep time.Time) error {
+	l.confirm.end()
+	return l.giveBack(ctx, keep)
+}
+
+// giveBack gives all keys up, and says the worst that it found. The first call says for how long
+// they must be held on.
+func (l *redisLock) giveBack(ctx context.Context, keep time.Time) error {
 	if len(l.places) == 1 {
-		return l.redis.give(ctx, l.places[0], l.value, l.streak(), keep)
+		l.handover(&l.only, l.places[0], keep)
+		return l.redis.give(ctx, &l.only)
+	}
+	if l.each == nil {
+		l.each = make([]handover, len(l.places))
 	}
 	errs := make([]error, len(l.places))
 	var all sync.WaitGroup
 	for i, p := range l.places {
-		all.Go(func() { errs[i] = l.redis.give(ctx, p, l.value, l.streak(), keep) })
+		l.handover(&l.each[i], p, keep)
+		all.Go(func() { errs[i] = l.redis.give(ctx, &l.each[i]) })
 	}
 	all.Wait()
 	for _, worst := range []error{ErrTaken, ErrExpired} {
@@ -136,15 +105,25 @@ func (l *redisLock) giveBack(ctx context.Context, keep time.Duration) error {
 	return errors.Join(errs...)
 }
 
+// handover fills h in before its first use.
+func (l *redisLock) handover(h *handover, p place, keep time.Time) {
+	if h.value == "" {
+		h.place, h.value, h.token, h.row, h.keep, h.ttl = p, l.value, l.Token(), l.streak(), keep, l.redis.ttl
+	}
+}
+
 // streak is the row that this grant is in. The first of a row began when it was granted, and
 // a token is about the server's clock then.
 func (l *redisLock) streak() row {
 	if l.row.n == 0 {
-		return row{0, l.token}
+		return row{0, l.Token()}
 	}
 	return l.row
 }
 
 func (l *redisLock) failed(what string, err error) error {
+	if err == nil {
+		return nil
+	}
 	return fmt.Errorf("lock: %s %q: %w", what, l.Key(), err)
 }

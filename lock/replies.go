@@ -1,30 +1,11 @@
 package lock
 
 import (
-	"fmt"
 	"strconv"
 	"time"
+
+	"github.com/signalbox-go/signalbox/lock/internal/lua"
 )
-
-// unexpected is a reply that our scripts don't give: somebody between us and Redis does.
-func unexpected(reply any) error {
-	return fmt.Errorf("unexpected reply of Redis: %.100s", fmt.Sprint(reply))
-}
-
-// numbers reads fields that are integers.
-func numbers(fields []any, into ...*int64) bool {
-	if len(fields) != len(into) {
-		return false
-	}
-	for i, f := range fields {
-		n, ok := f.(int64)
-		if !ok {
-			return false
-		}
-		*into[i] = n
-	}
-	return true
-}
 
 // parseToken reads a token, which is at least 1.
 func parseToken(field any) (int64, bool) {
@@ -33,19 +14,34 @@ func parseToken(field any) (int64, bool) {
 	return token, err == nil && token > 0
 }
 
-// parseGrant reads a reply of acquire.lua for n locks: the token, or 0 and who is in the way.
-func parseGrant(reply any, n int) (token int64, held refusal, err error) {
+// A granting is a reply of acquire.lua.
+type granting struct {
+	token int64   // 0: not granted
+	held  refusal // then by whom
+	late  bool    // or it came too late, and nothing was granted by this call
+	now   int64   // the server's clock, µs
+}
+
+// parseGrant reads a reply of acquire.lua for n locks.
+func parseGrant(reply any, n int) (granting, error) {
 	fields, _ := reply.([]any)
-	if len(fields) == 2 && fields[0] == int64(1) {
+	if (len(fields) == 2 || len(fields) == 3) && fields[0] == int64(1) {
 		if token, ok := parseToken(fields[1]); ok {
-			return token, refusal{}, nil
+			g := granting{token: token, now: token}
+			if len(fields) == 2 || lua.Numbers(fields[2:], &g.now) {
+				return g, nil
+			}
 		}
 	}
-	var status, key, ms, ours, at int64
-	if numbers(fields, &status, &key, &ms, &ours, &at) && status == 0 && key >= 1 && key <= int64(n) {
-		return 0, refusal{key: int(key - 1), for_: time.Duration(ms) * time.Millisecond, ours: ours == 1, at: at}, nil
+	var status, key, ms, ours, at, now int64
+	if lua.Numbers(fields, &status, &now) && status == -1 {
+		return granting{late: true, now: now}, nil
 	}
-	return 0, refusal{}, unexpected(reply)
+	if lua.Numbers(fields, &status, &key, &ms, &ours, &at, &now) && status == 0 && key >= 1 && key <= int64(n) {
+		held := refusal{key: int(key - 1), for_: time.Duration(ms) * time.Millisecond, ours: ours == 1, at: at}
+		return granting{held: held, now: now}, nil
+	}
+	return granting{}, lua.Unexpected(reply)
 }
 
 // parseExtended reads a reply of extend.lua.
@@ -58,7 +54,7 @@ func parseExtended(reply any) error {
 	case int64(-1):
 		return ErrTaken
 	}
-	return unexpected(reply)
+	return lua.Unexpected(reply)
 }
 
 // A gift is what became of a lock that was given up.
@@ -76,28 +72,28 @@ func parseReleased(reply any) (gift, error) {
 		if token, ok := parseToken(fields[1]); ok {
 			return gift{token: token}, nil
 		}
-	case numbers(fields, &status, &ms) && status == 1:
+	case lua.Numbers(fields, &status, &ms) && status == 1:
 		return gift{pause: time.Duration(ms) * time.Millisecond}, nil
-	case numbers(fields, &status) && status == 0:
+	case lua.Numbers(fields, &status) && status == 0:
 		return gift{}, ErrExpired
-	case numbers(fields, &status) && status == -1:
+	case lua.Numbers(fields, &status) && status == -1:
 		return gift{}, ErrTaken
 	}
-	return gift{}, unexpected(reply)
+	return gift{}, lua.Unexpected(reply)
 }
 
 // parseInfo reads a reply of inspect.lua.
 func parseInfo(reply any, info *Info) error {
 	fields, _ := reply.([]any)
 	var held, ms int64
-	if len(fields) != 4 || !numbers(fields[:2], &held, &ms) {
-		return unexpected(reply)
+	if len(fields) != 4 || !lua.Numbers(fields[:2], &held, &ms) {
+		return lua.Unexpected(reply)
 	}
 	text, _ := fields[2].(string)
 	token, err := strconv.ParseInt(text, 10, 64)
 	owner, ok := fields[3].(string)
 	if err != nil || !ok {
-		return unexpected(reply)
+		return lua.Unexpected(reply)
 	}
 	info.Held, info.Token = held == 1, token
 	if info.Held {

@@ -28,12 +28,12 @@ func TestAcquireSpan(t *testing.T) {
 		status  codes.Code
 	}{
 		{[]any{int64(1), "7"}, nil, telemetry.LockAcquired, codes.Unset},
-		{[]any{int64(0), int64(1), int64(-1), int64(0), int64(0)}, nil, telemetry.LockHeld, codes.Unset},
+		{[]any{int64(0), int64(1), int64(-1), int64(0), int64(0), int64(0)}, nil, telemetry.LockHeld, codes.Unset},
 		{nil, errMine, telemetry.LockFailed, codes.Error},
 	} {
 		exporter := tracetest.NewInMemoryExporter()
 		tp := sdktrace.NewTracerProvider(sdktrace.WithSyncer(exporter))
-		locker := New(fakeRedis{run: func(*redis.Script, []any) (any, error) { return c.reply, c.err }})
+		locker := newRedis(fakeRedis{run: func(*redis.Script, []any) (any, error) { return c.reply, c.err }})
 
 		// By itself a lock makes no trace.
 		_, _ = locker.TryAcquire(t.Context(), "secret")
@@ -65,7 +65,7 @@ func TestAcquireSpan(t *testing.T) {
 			t.Error("the lock's context is under the span of the asking, which has ended")
 		}
 		if l != nil {
-			l.(*redisLock).validity.End(nil)
+			l.(*redisLock).Validity.End(nil)
 		}
 		_ = tp.Shutdown(context.Background())
 	}
@@ -77,19 +77,6 @@ func TestAcquireSpanHasNoKey(t *testing.T) {
 	rdb := redistest.Start(t).Client()
 	over, cancel := context.WithCancel(t.Context())
 	cancel()
-	nodes := make([]*redis.Options, 3)
-	for i := range nodes {
-		nodes[i] = &redis.Options{Addr: fmt.Sprintf("127.0.0.1:%d", i+1)} // where nobody listens
-	}
-	redlock, err := NewRedlock(nodes, RedlockConfig{TTL: time.Second})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := redlock.Close(); err != nil {
-			t.Error(err)
-		}
-	})
 	secret := redistest.Name(t)
 	const down = "the lock service failed"
 	for name, c := range map[string]struct {
@@ -99,13 +86,12 @@ func TestAcquireSpanHasNoKey(t *testing.T) {
 		status string
 		typ    string // is part of error.type
 	}{
-		"another type": {t.Context(), New(rdb), func(key string) { rdb.HSet(t.Context(), key, "field", "value") }, down, "proto.RedisError"},
-		"no record":    {t.Context(), New(rdb), func(key string) { rdb.Set(t.Context(), fence(t, key), "nothing", time.Minute) }, down, "proto.RedisError"},
-		"its own words": {t.Context(), New(fakeRedis{run: func(*redis.Script, []any) (any, error) {
+		"another type": {t.Context(), newRedis(rdb), func(key string) { rdb.HSet(t.Context(), key, "field", "value") }, down, "proto.RedisError"},
+		"no record":    {t.Context(), newRedis(rdb), func(key string) { rdb.Set(t.Context(), fence(t, key), "nothing", time.Minute) }, down, "proto.RedisError"},
+		"its own words": {t.Context(), newRedis(fakeRedis{run: func(*redis.Script, []any) (any, error) {
 			return nil, errors.New("ERR of " + secret)
 		}}), nil, down, "errors.errorString"},
-		"it is over": {over, New(rdb), nil, "the context ended before the lock service answered", "cancelled"},
-		"no nodes":   {t.Context(), redlock, nil, down, "lock.QuorumError"},
+		"it is over": {over, newRedis(rdb), nil, "the context ended before the lock service answered", "cancelled"},
 	} {
 		key := secret + "-" + strings.ReplaceAll(name, " ", "-")
 		if c.spoil != nil {
@@ -156,7 +142,7 @@ func TestAcquireSpanErrorTypes(t *testing.T) {
 				t.Parallel()
 				proxy := redistest.NewProxy(t, redistest.Start(t).Addr())
 				rdb := proxy.ClientWith(func(o *redis.UniversalOptions) { o.ContextTimeoutEnabled, o.MaxRetries = heeds, -1 })
-				locker, key := New(rdb, TTL(500*time.Millisecond)), redistest.Name(t)
+				locker, key := newRedis(rdb, Config{TTL: 2 * time.Second}), redistest.Name(t)
 				l, err := locker.TryAcquire(t.Context(), key)
 				if err != nil {
 					t.Fatal(err)

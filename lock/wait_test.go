@@ -2,6 +2,7 @@ package lock
 
 import (
 	"errors"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -13,7 +14,7 @@ func heldUntil(free time.Time, pttl func() int64, looks *[]time.Time) fakeRedis 
 	return fakeRedis{run: func(script *redis.Script, _ []any) (any, error) {
 		*looks = append(*looks, time.Now())
 		if script == acquireScript && time.Now().Before(free) {
-			return []any{int64(0), int64(1), pttl(), int64(0), int64(0)}, nil
+			return []any{int64(0), int64(1), pttl(), int64(0), int64(0), int64(0)}, nil
 		}
 		if script == acquireScript {
 			return []any{int64(1), "7"}, nil
@@ -28,7 +29,7 @@ func TestLooksAtAHeldLock(t *testing.T) {
 		var looks []time.Time
 		start := time.Now()
 		forever := func() int64 { return -1 }
-		l, err := New(heldUntil(start.Add(20*time.Minute), forever, &looks)).Acquire(t.Context(), "key")
+		l, err := newRedis(heldUntil(start.Add(20*time.Minute), forever, &looks)).Acquire(t.Context(), "key")
 		if err != nil {
 			t.Fatal(err) // not before 20 minutes: backoff stops at 15 by default
 		}
@@ -59,7 +60,7 @@ func TestLooksWhenTheTTLIsOver(t *testing.T) {
 		for _, ttl := range []time.Duration{time.Millisecond, 50 * time.Millisecond, time.Second, 10 * time.Second} {
 			var looks []time.Time
 			free := time.Now().Add(ttl)
-			l, err := New(heldUntil(free, func() int64 { return time.Until(free).Milliseconds() }, &looks)).Acquire(t.Context(), "key")
+			l, err := newRedis(heldUntil(free, func() int64 { return time.Until(free).Milliseconds() }, &looks)).Acquire(t.Context(), "key")
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -75,10 +76,10 @@ func TestLooksWhenTheTTLIsOver(t *testing.T) {
 
 func TestWaitingStopsAtAFailure(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		tries := 0
-		_, err := New(fakeRedis{run: func(*redis.Script, []any) (any, error) {
-			if tries++; tries < 3 {
-				return []any{int64(0), int64(1), int64(-1), int64(0), int64(0)}, nil
+		var tries atomic.Int64
+		_, err := newRedis(fakeRedis{run: func(*redis.Script, []any) (any, error) {
+			if tries.Add(1) < 3 {
+				return []any{int64(0), int64(1), int64(-1), int64(0), int64(0), int64(0)}, nil
 			}
 			return nil, errMine
 		}}).Acquire(t.Context(), "key")

@@ -41,12 +41,16 @@ func BenchmarkTraced(b *testing.B) {
 				middleware.Trace(middleware.WithTracerProvider(tp), middleware.WithClient("127.0.0.1", 6379, "bench:1:1")),
 				middleware.Metrics(middleware.WithMeterProvider(mp), middleware.WithServer("127.0.0.1", 6379)))(handler)
 			return func() {
-				d := &telemetry.Delivery{}
-				if err := chain.Handle(telemetry.ContextWithDelivery(context.Background(), d), job); err != nil {
+				d := &signalbox.DeliveryContext{Context: telemetry.ContextWithDelivery(context.Background(), &telemetry.Delivery{})}
+				if err := chain.Handle(d, job); err != nil {
 					b.Error(err)
 				}
-				d.Settling(telemetry.SettleCompleted, time.Time{})
-				d.Settled(telemetry.Settled{How: telemetry.SettleCompleted})
+				now := time.Now()
+				if err := d.Seal()(signalbox.Settled{
+					Asked: signalbox.OutcomeCompleted, Outcome: signalbox.OutcomeCompleted, Returned: now, Ended: now,
+				}); err != nil {
+					b.Error(err)
+				}
 			}
 		})
 	})

@@ -1,23 +1,25 @@
-// Package middleware holds what wraps handlers: locks, panics, time, logs and traces.
-// None of it is privileged: each could have been written by a user.
+// Package middleware has what wraps handlers: traces, metrics, recovery from panics, locks, timeouts and logs.
+// A user could have written all of it except [Trace], which the worker calls for the spans inside a delivery. A middleware
+// that needs to know how a delivery ended calls [signalbox.OnSettled], as [Metrics] does.
 //
 // A worker wraps every handler in this order, the outermost first:
 //
+//	Trace, Metrics     record nothing, and cost nothing, without an OpenTelemetry provider
 //	Recover            panics become failed attempts
 //	Lock(nil)          the job's own lease: nothing starts once it is lost
 //	worker.Use         the program's middleware, in the order given
-//	worker.With        the handler's own, in the order given
+//	worker.With        the handler's own, in the order given; worker.LockBy is one of them
 //	Timeout            the bound of one attempt, around the handler itself
 //
-// A named lock, for one handler by worker.With or for all by worker.Use, stands inside the
-// lease: Lock(locker, Key("digest")). Where it can't be had, a [Policy] says what
-// becomes of the job.
+// A program adds the others: [Log] by worker.Use, and named locks by worker.With for one handler
+// or by worker.Use for all.
 //
-// [Log] and [Trace] are opt-in, by worker.Use; give Trace first, so that the log's
-// records carry the trace.
+// A named lock is held inside the job's lease: Lock(locker, LockName("digest")). In Redis its key has
+// a prefix: "signalbox:lock:digest". If the lock can't be had, a [Policy] says what becomes of
+// the job.
 //
-// The context that a handler gets reads the clock in its Err: after a pause of the
-// process it tells at once that the lease is lost. The contexts made here keep that.
-// One that a handler derives by context.WithTimeout or WithCancel doesn't; ask its
-// parent too where it matters.
+// The Err method of a handler's context reads the clock. So after a pause of the
+// process it reports at once that the lease is lost. The contexts of this package do the same.
+// A context that a handler derives by context.WithTimeout or WithCancel doesn't. Where it matters, ask its
+// parent too.
 package middleware

@@ -39,11 +39,16 @@ func onRedis(f func(srv *embedded.Server, rdb *redis.Client)) {
 // Two jobs want the lock named digest. The second is put back: its slot is free.
 func ExampleLock() {
 	onRedis(func(_ *embedded.Server, rdb *redis.Client) {
-		digest := middleware.Lock(lock.New(rdb), middleware.Key("digest"))
+		locker, err := lock.New(rdb, lock.Config{})
+		if err != nil {
+			fmt.Println(err)
+			return
+		}
+		digest := middleware.Lock(locker, middleware.LockName("digest"))
 
-		err := deliver(digest, &signalbox.Job{ID: "first"}, func(ctx context.Context, job *signalbox.Job) error {
+		err = deliver(digest, &signalbox.Job{ID: "first"}, func(ctx context.Context, job *signalbox.Job) error {
 			lease, _ := lock.FromContext(ctx)
-			fmt.Println(job.ID, "runs under", lease.Key())
+			fmt.Println(job.ID, "runs under the key", lease.Key())
 
 			second := deliver(digest, &signalbox.Job{ID: "second"}, nil)
 			var snooze *signalbox.SnoozeError
@@ -53,9 +58,26 @@ func ExampleLock() {
 		fmt.Println(err)
 	})
 	// Output:
-	// first runs under digest
+	// first runs under the key signalbox:lock:digest
 	// second is snoozed: true
 	// <nil>
+}
+
+// Another program locks the key "digest" and knows nothing of prefixes.
+func ExampleRawKey() {
+	onRedis(func(_ *embedded.Server, rdb *redis.Client) {
+		locker, err := lock.New(rdb, lock.Config{})
+		if err != nil {
+			fmt.Println(err)
+			return
+		}
+		err = lock.Do(context.Background(), locker, "digest", func(context.Context) error {
+			shared := middleware.Lock(locker, middleware.RawKey("digest"), middleware.WhenHeld(middleware.PolicyFail))
+			return deliver(shared, &signalbox.Job{}, nil)
+		})
+		fmt.Println(errors.Is(err, lock.ErrHeld))
+	})
+	// Output: true
 }
 
 // A timed task is started on two machines and must be done on one: the other's job is done
@@ -64,9 +86,13 @@ func ExampleLock() {
 func ExampleWhenHeld() {
 	onRedis(func(_ *embedded.Server, rdb *redis.Client) {
 		for _, machine := range []string{"a", "b"} {
-			locker := lock.New(rdb, lock.MinHold(10*time.Second))
-			once := middleware.Lock(locker, middleware.Key("nightly"), middleware.WhenHeld(middleware.Drop))
-			err := deliver(once, &signalbox.Job{}, func(context.Context, *signalbox.Job) error {
+			locker, err := lock.New(rdb, lock.Config{MinHold: 10 * time.Second})
+			if err != nil {
+				fmt.Println(err)
+				return
+			}
+			once := middleware.Lock(locker, middleware.LockName("nightly"), middleware.WhenHeld(middleware.PolicyDrop))
+			err = deliver(once, &signalbox.Job{}, func(context.Context, *signalbox.Job) error {
 				fmt.Println("runs on machine", machine)
 				return nil
 			})
@@ -83,10 +109,15 @@ func ExampleWhenHeld() {
 // the job runs even if Redis doesn't answer, and then it is not alone.
 func ExampleWhenDown() {
 	onRedis(func(srv *embedded.Server, rdb *redis.Client) {
-		warm := middleware.Lock(lock.New(rdb), middleware.Key("warm"), middleware.WhenDown(middleware.RunAnyway))
+		locker, err := lock.New(rdb, lock.Config{})
+		if err != nil {
+			fmt.Println(err)
+			return
+		}
+		warm := middleware.Lock(locker, middleware.LockName("warm"), middleware.WhenDown(middleware.PolicyRunAnyway))
 		job := func(ctx context.Context, _ *signalbox.Job) error {
 			lease, ok := lock.FromContext(ctx) // in a worker, without the lock: the job's own lease
-			fmt.Println("under the lock:", ok && lease.Key() == "warm")
+			fmt.Println("under the lock:", ok && lease.Key() == middleware.KeyPrefix+"warm")
 			return nil
 		}
 		fmt.Println(deliver(warm, &signalbox.Job{}, job))
@@ -103,7 +134,12 @@ func ExampleWhenDown() {
 // The lock is held for a moment only. The second job keeps its slot and waits.
 func ExampleWait() {
 	onRedis(func(_ *embedded.Server, rdb *redis.Client) {
-		counter := middleware.Lock(lock.New(rdb), middleware.Key("counter"), middleware.Wait(10*time.Second))
+		locker, err := lock.New(rdb, lock.Config{})
+		if err != nil {
+			fmt.Println(err)
+			return
+		}
+		counter := middleware.Lock(locker, middleware.LockName("counter"), middleware.MaxWait(10*time.Second))
 		begun, second := make(chan struct{}), make(chan error)
 		go func() {
 			<-begun
@@ -151,6 +187,7 @@ func ExampleTimeout() {
 	// signalbox: job timed out after 10ms: context deadline exceeded
 }
 
+// The error itself is in the worker's own record.
 func ExampleLog() {
 	logger := slog.New(slog.NewTextHandler(os.Stdout, &slog.HandlerOptions{
 		ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
@@ -165,7 +202,7 @@ func ExampleLog() {
 		return errors.New("mailbox full")
 	})
 	// Output:
-	// level=WARN msg=job job=7 kind=email.welcome queue=default attempt=1 token=1760000000000000 outcome=failed error="mailbox full"
+	// level=INFO msg=job job=7 kind=email.welcome queue=default attempt=1 token=1760000000000000 outcome=failed
 }
 
 // The trace goes on where the job was enqueued.

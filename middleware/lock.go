@@ -17,56 +17,87 @@ import (
 type LockOption func(*lockConfig)
 
 type lockConfig struct {
-	key                func(*signalbox.Job) string
+	name               func(*signalbox.Job) string // nil: the job's own
+	prefix             string                      // of the lock's key, before the name
 	whenHeld, whenDown Policy
 	wait, retryIn      time.Duration
 	err                error // a mistake in the options
 }
 
-// Key names the lock: all handlers with this key and a locker on the same Redis exclude
-// each other, whatever their job. The rules for keys are the locker's.
-func Key(key string) LockOption {
-	return KeyFunc(func(*signalbox.Job) string { return key })
+// KeyPrefix stands before the names of [LockName] and [LockNameFunc] in Redis: the lock named
+// "digest" is the key "signalbox:lock:digest". So no lock has the key of something else in the application.
+// A hash tag in the name stays one: "{tenant}:digest" is in the slot of "tenant". To take part in the lock, another
+// program locks the whole key, with package lock or another library.
+const KeyPrefix = "signalbox:lock:"
+
+// LockName names the lock. All handlers with this name and a locker on the same Redis exclude
+// each other, whatever their job. The lock's key is [KeyPrefix] and the name. The name must not be empty;
+// the locker may refuse other keys.
+func LockName(name string) LockOption {
+	return named(func(*signalbox.Job) string { return name }, KeyPrefix)
 }
 
-// KeyFunc names the lock after the job. It must not change the job, and is called
-// concurrently.
-func KeyFunc(key func(*signalbox.Job) string) LockOption {
+// LockNameFunc is [LockName] with a name that depends on the job. The function must not change the job, and is called
+// concurrently. worker.LockBy names a lock after the job's arguments.
+func LockNameFunc(name func(*signalbox.Job) string) LockOption {
+	if name == nil {
+		return mistaken("LockNameFunc is nil")
+	}
+	return named(name, KeyPrefix)
+}
+
+// RawKey is [LockName] without a prefix: the lock is exactly this key. It is for a lock that is shared with
+// programs that don't know the prefix. The application must have nothing else at this key.
+func RawKey(key string) LockOption {
+	return named(func(*signalbox.Job) string { return key }, "")
+}
+
+// RawKeyFunc is [LockNameFunc] without a prefix.
+func RawKeyFunc(key func(*signalbox.Job) string) LockOption {
+	if key == nil {
+		return mistaken("RawKeyFunc is nil")
+	}
+	return named(key, "")
+}
+
+func named(name func(*signalbox.Job) string, prefix string) LockOption {
+	return func(c *lockConfig) { c.name, c.prefix = name, prefix }
+}
+
+func mistaken(what string) LockOption {
 	return func(c *lockConfig) {
-		if key == nil {
-			c.err = fmt.Errorf("%w: middleware.Lock: KeyFunc is nil", signalbox.ErrInvalid)
-		}
-		c.key = key
+		c.err = errors.Join(c.err, fmt.Errorf("%w: middleware.Lock: %s", signalbox.ErrInvalid, what))
 	}
 }
 
-// Lock runs handlers under a lock. If that is lost while a handler runs, the handler's
-// context ends, and an ordinary error of it wraps [lock.ErrLost] too. What it said by nil, a
-// Snooze or a Cancel stands: the work is done, and to do it again would not undo it.
+// Lock runs handlers under a lock. If the lock is lost while a handler runs, the handler's
+// context ends. If the handler then returns an error, that wraps [lock.ErrLost] too. A nil, a
+// Snooze and a Cancel still count as what they are: the work is done, and to do it again would not undo it.
 //
-// With a nil locker it is the job's own lease, which the worker holds anyway: it costs no
+// With a nil locker the lock is the job's own lease. The worker holds that anyway, so it costs no
 // call. A handler does not start if its context has ended. If the job has been taken over,
-// Redis refuses what the handler said. A worker wraps every handler in it by default.
-// It takes no options.
+// Redis refuses the outcome of the handler. A worker wraps every handler in Lock(nil) by default.
+// Without a locker there are no options.
 //
-// With a locker, a [*lock.Redis] or a [*lock.Redlock], it is a named lock beside the lease:
+// With a locker, a [*lock.Redis] or the one of package lock/redlock, it is a named lock beside the lease:
 // for one handler by worker.With, for all by worker.Use. It is held while the handler
-// runs, as by [lock.Hold]: extended at a third of its validity and released afterwards.
-// The handler's context ends if either is lost, and [lock.FromContext] gives the named
-// one. A release that fails is not the handler's failure: the lock then ends with its TTL.
+// runs, as by [lock.Hold]: it is extended at a third of its validity, and released afterwards.
+// The handler's context ends if the named lock or the lease is lost. [lock.FromContext] returns the named
+// lock. If the release fails, the handler has not failed: the lock ends with its TTL.
 //
-// If the lock can't be had, [WhenHeld] and [WhenDown] say what becomes of the job: unless
-// told otherwise it is snoozed while another holds the lock, and the attempt fails while
+// If the lock can't be had, [WhenHeld] and [WhenDown] say what becomes of the job. By default
+// the job is snoozed if another holds the lock, and the attempt fails if
 // the lock service is down. If the handler's context ended meanwhile, as in a shutdown,
-// neither applies, and the error wraps its cause.
+// neither applies, and the error wraps the context's cause. The
+// [signalbox.SnoozeError] of a snooze says why: it wraps [lock.ErrHeld] if another holds the lock.
 //
-// The default key is "signalbox:lock:id:{queue}": other runs of the same job are excluded
-// by another locker than its lease. Each key leaves a token counter in Redis for 7
-// days, some 100 bytes; with many jobs, name something that they share.
+// The default key is "signalbox:job-lock:id:{queue}". It excludes other runs of the same job, by another locker than the
+// job's lease. Each key leaves a token counter in Redis for 7
+// days, some 205 bytes with a key of 20. So with many jobs, name something that they share.
 //
 // A mistake in the options fails every attempt with an error that wraps
 // [signalbox.ErrInvalid]. On the current span, such as that of [Trace], a lost lock is the event
-// "signalbox.lock.lost", and one that couldn't be had "signalbox.lock.unavailable".
+// "signalbox.lock.lost". A lock that couldn't be had is the event "signalbox.lock.unavailable".
 func Lock(locker lock.Locker, opts ...LockOption) signalbox.Middleware {
 	if locker == nil {
 		if len(opts) != 0 {
@@ -74,15 +105,15 @@ func Lock(locker lock.Locker, opts ...LockOption) signalbox.Middleware {
 		}
 		return ownLease
 	}
-	c := lockConfig{whenHeld: Snooze, whenDown: Fail, retryIn: defaultRetryIn}
+	c := lockConfig{whenHeld: PolicySnooze, whenDown: PolicyFail, retryIn: defaultRetryIn}
 	for _, opt := range opts {
 		opt(&c)
 	}
 	if err := c.check(); err != nil {
 		return refuse(err)
 	}
-	if c.key == nil {
-		c.key = jobKey
+	if c.name == nil {
+		c.name, c.prefix = jobName, jobPrefix
 	}
 	return func(next signalbox.Handler) signalbox.Handler {
 		return &namedLock{locker: locker, config: c, next: next}
@@ -110,17 +141,20 @@ func ownLease(next signalbox.Handler) signalbox.Handler {
 			return nil // it stands, and there is nobody to tell: to look at the clocks is a system call
 		}
 		if ctx.Err() != nil && errors.Is(context.Cause(ctx), lock.ErrLost) {
-			return lostDuring(ctx, err)
+			return lostDuring(ctx, "the job's lease", err)
 		}
 		return err
 	})
 }
 
-// lostDuring is the error of a handler that was possibly not alone.
-func lostDuring(ctx context.Context, err error) error {
+// lostDuring returns the error of a handler that was possibly not alone, since what was lost.
+func lostDuring(ctx context.Context, what string, err error) error {
 	trace.SpanFromContext(ctx).AddEvent(telemetry.EventLockLost)
-	if outcomeOf(context.Background(), err) != failed {
+	switch {
+	case outcomeOf(context.Background(), err) == lost:
+		return fmt.Errorf("%s was lost while the handler ran: %w", what, err)
+	case outcomeOf(context.Background(), err) != failed:
 		return err // it stands, or says enough
 	}
-	return fmt.Errorf("while the handler ran: %w: %w", lock.ErrLost, err)
+	return fmt.Errorf("%s was lost while the handler ran: %w: %w", what, lock.ErrLost, err)
 }

@@ -14,10 +14,11 @@ import (
 	"github.com/signalbox-go/signalbox/lock"
 )
 
-// jobKey has the ID in the middle: one may end in ":fence", which a lock's key may not.
-func jobKey(job *signalbox.Job) string {
-	return "signalbox:lock:" + job.ID + ":{" + job.Queue + "}"
-}
+// jobPrefix is that of locks without a name. It differs from KeyPrefix: no name is taken for a job.
+const jobPrefix = "signalbox:job-lock:"
+
+// jobName has the ID in the middle: one may end in ":fence", which a lock's key may not.
+func jobName(job *signalbox.Job) string { return job.ID + ":{" + job.Queue + "}" }
 
 type namedLock struct {
 	locker lock.Locker
@@ -26,29 +27,69 @@ type namedLock struct {
 }
 
 func (n *namedLock) Handle(ctx context.Context, job *signalbox.Job) error {
-	l, err := n.acquire(ctx, n.config.key(job))
+	key, err := n.key(job)
+	if err != nil {
+		return err
+	}
+	l, err := n.acquire(ctx, key)
 	if err != nil {
 		return n.without(ctx, job, err)
 	}
+	var drops *droppingLock
+	if n.config.whenHeld == PolicyDrop {
+		drops = &droppingLock{Lock: l}
+		l = drops
+	}
 	var handled error
-	called := false
-	err = lock.Hold(ctx, l, func(ctx context.Context) error {
+	called, mine := false, false
+	err = lock.Hold(ctx, l, func(held context.Context) error {
 		called = true
-		handled = n.next.Handle(ctx, job)
+		handled = n.next.Handle(held, job)
+		mine = l.Context().Err() == nil && ctx.Err() != nil // the lock is left, and the job's lease ended
+		if drops != nil {
+			drops.done = handled == nil || is[*signalbox.CancelError](handled)
+		}
 		return handled
 	})
 	switch {
 	case !called:
 		return n.without(ctx, job, err)
 	case errors.Is(err, lock.ErrLost):
-		return lostDuring(ctx, handled)
+		what := fmt.Sprintf("the lock %q", key)
+		if mine {
+			what = "the job's lease"
+		}
+		return lostDuring(ctx, what, handled)
 	}
 	return handled
 }
 
-// acquire waits only for a lock that it was told is held. So when the waiting is over
-// that is the reason, whatever the locker says, and a service that hangs is not taken
-// for one. Traces and metrics tell of both calls as of one.
+// key returns the lock's key for the job. An empty name would be the lock of all that forgot theirs.
+func (n *namedLock) key(job *signalbox.Job) (string, error) {
+	name := n.config.name(job)
+	if name == "" {
+		return "", fmt.Errorf("%w: middleware.Lock: the lock's name is empty; LockName and LockNameFunc must give one", lock.ErrInvalid)
+	}
+	return n.config.prefix + name, nil
+}
+
+// A droppingLock is a lock that makes others drop their jobs. It is released at once, whatever
+// the locker's MinHold, if its job is not done: else the job's next delivery would be dropped too.
+type droppingLock struct {
+	lock.Lock
+	done bool // the job has come to its end
+}
+
+func (l *droppingLock) Release(ctx context.Context) error {
+	if early, ok := l.Lock.(interface{ ReleaseNow(context.Context) error }); ok && !l.done {
+		return early.ReleaseNow(ctx)
+	}
+	return l.Lock.Release(ctx)
+}
+
+// acquire tries once, and waits only if the answer is that another holds the lock. So when the wait is over, the error
+// is lock.ErrHeld, whatever the locker returns then. A service that hangs gives another error: there the
+// first try has no answer. Traces and metrics count both calls as one.
 func (n *namedLock) acquire(ctx context.Context, key string) (l lock.Lock, err error) {
 	if n.config.wait > 0 {
 		var asks *telemetry.Asks
@@ -81,25 +122,28 @@ func (n *namedLock) without(ctx context.Context, job *signalbox.Job, err error) 
 	if isMistake(err) {
 		return err
 	}
-	policy, outcome := n.config.whenDown, telemetry.LockFailed
+	policy, outcome, reason := n.config.whenDown, telemetry.LockFailed, error(&downError{err})
 	if errors.Is(err, lock.ErrHeld) {
-		policy, outcome = n.config.whenHeld, telemetry.LockHeld
+		policy, outcome, reason = n.config.whenHeld, telemetry.LockHeld, err
+		if policy == PolicyDrop && job.Crashes > 0 {
+			policy = PolicySnooze // the holder may be the delivery that crashed
+		}
 	}
 	trace.SpanFromContext(ctx).AddEvent(telemetry.EventLockUnavailable, trace.WithAttributes(
 		telemetry.LockOutcome.String(outcome), telemetry.LockPolicy.String(policy.String())))
 	switch policy {
-	case Snooze:
+	case PolicySnooze:
 		half := n.config.retryIn / 2
-		return signalbox.Snooze(half + rand.N(2*half))
-	case Drop:
+		return &signalbox.SnoozeError{Delay: half + rand.N(2*half), Err: reason}
+	case PolicyDrop:
 		return nil
-	case RunAnyway:
+	case PolicyRunAnyway:
 		return n.next.Handle(ctx, job)
 	}
 	return err
 }
 
-// isMistake tells whether no outage has to end but a mistake. Of the nodes of a Redlock, those that
+// isMistake reports whether no outage has to end but a mistake. Of the nodes of a Redlock, those that
 // are set up wrongly are one if the others are too few even when all of them are up.
 func isMistake(err error) bool {
 	var quorum *lock.QuorumError
@@ -114,3 +158,10 @@ func isMistake(err error) bool {
 	}
 	return able < quorum.Need
 }
+
+// A downError says that nobody knows whether the lock is held.
+type downError struct{ err error }
+
+func (e *downError) Error() string { return "the lock service is down: " + e.err.Error() }
+
+func (e *downError) Unwrap() error { return e.err }

@@ -15,8 +15,10 @@ import (
 	"go.opentelemetry.io/otel/sdk/trace/tracetest"
 
 	"github.com/signalbox-go/signalbox"
+	"github.com/signalbox-go/signalbox/internal/lease"
 	"github.com/signalbox-go/signalbox/internal/redistest"
 	"github.com/signalbox-go/signalbox/lock"
+	"github.com/signalbox-go/signalbox/lock/redlock"
 )
 
 // scriptedLocker answers as the test says.
@@ -50,8 +52,8 @@ func says(err error) func(context.Context) (lock.Lock, error) {
 
 // grants is a lock with an hour left.
 func grants(context.Context) (lock.Lock, error) {
-	v := lock.NewValidity(context.Background())
-	v.Extend(lock.Now(), time.Hour)
+	v := lease.NewValidity(context.Background())
+	v.Extend(lease.Now(), time.Hour)
 	return fakeLocker{validity: v}, nil
 }
 
@@ -74,7 +76,7 @@ func TestPolicies(t *testing.T) {
 	// Two of five are down, and one is set up wrongly: it takes one of the two to go on.
 	outage := quorumError(errDown, errDown, lock.ErrInvalid)
 	late := func(context.Context) (lock.Lock, error) {
-		v := lock.NewValidity(context.Background())
+		v := lease.NewValidity(context.Background())
 		v.End(lock.ErrLost)
 		return fakeLocker{validity: v}, nil
 	}
@@ -83,7 +85,7 @@ func TestPolicies(t *testing.T) {
 		try     func(context.Context) (lock.Lock, error)
 		option  func(Policy) LockOption
 		other   func(Policy) LockOption
-		want    error // of Fail
+		want    error // of PolicyFail
 		outcome string
 	}{
 		{"held", says(held), WhenHeld, WhenDown, lock.ErrHeld, "held"},
@@ -92,11 +94,11 @@ func TestPolicies(t *testing.T) {
 		{"too few nodes", says(outage), WhenDown, WhenHeld, errDown, "error"},
 		{"granted too late", late, WhenDown, WhenHeld, lock.ErrLost, "error"},
 	} {
-		for policy := Snooze; policy <= RunAnyway; policy++ {
+		for policy := PolicySnooze; policy <= PolicyRunAnyway; policy++ {
 			t.Run(c.name+"/"+policy.String(), func(t *testing.T) {
 				t.Parallel()
-				other := (policy + 1) % (RunAnyway + 1)
-				mw := Lock(scriptedLocker{try: c.try}, Key("k"), RetryIn(time.Minute), c.option(policy), c.other(other))
+				other := (policy + 1) % (PolicyRunAnyway + 1)
+				mw := Lock(scriptedLocker{try: c.try}, LockName("k"), RetryIn(time.Minute), c.option(policy), c.other(other))
 				ctx, _ := delivery(t, time.Hour)
 				ran := false
 				var err error
@@ -112,20 +114,24 @@ func TestPolicies(t *testing.T) {
 					return err
 				})
 				var snooze *signalbox.SnoozeError
-				snoozed := errors.As(err, &snooze) && snooze.Delay >= 30*time.Second && snooze.Delay < 90*time.Second
-				if ran != (policy == RunAnyway) || snoozed != (policy == Snooze) {
+				putBack := errors.As(err, &snooze) && snooze.Delay >= 30*time.Second && snooze.Delay < 90*time.Second
+				if ran != (policy == PolicyRunAnyway) || putBack != (policy == PolicySnooze) {
 					t.Errorf("ran %v, %v", ran, err)
 				}
 				switch policy {
-				case Fail:
+				case PolicySnooze:
+					if !errors.Is(err, c.want) || outcomeOf(ctx, err) != snoozed {
+						t.Errorf("%v, %v", err, outcomeOf(ctx, err))
+					}
+				case PolicyFail:
 					if !errors.Is(err, c.want) || !outcomeOf(ctx, err).isFailure() {
 						t.Errorf("%v", err)
 					}
-				case Drop:
+				case PolicyDrop:
 					if err != nil {
 						t.Errorf("%v", err)
 					}
-				case RunAnyway:
+				case PolicyRunAnyway:
 					if err != errMine {
 						t.Errorf("%v", err)
 					}
@@ -143,8 +149,8 @@ func TestPolicies(t *testing.T) {
 // about either.
 func TestPoliciesDoNotApply(t *testing.T) {
 	t.Parallel()
-	for policy := Snooze; policy <= RunAnyway; policy++ {
-		opts := []LockOption{Key("k"), WhenHeld(policy), WhenDown(policy), Wait(time.Minute)}
+	for policy := PolicySnooze; policy <= PolicyRunAnyway; policy++ {
+		opts := []LockOption{LockName("k"), WhenHeld(policy), WhenDown(policy), MaxWait(time.Minute)}
 		for _, invalid := range []error{lock.ErrInvalid, quorumError(errDown, lock.ErrInvalid, lock.ErrInvalid, lock.ErrInvalid)} {
 			ctx, _ := delivery(t, time.Hour)
 			err := run(ctx, &signalbox.Job{}, Lock(scriptedLocker{try: says(invalid)}, opts...), handlerMustNotRun(t))
@@ -189,14 +195,15 @@ func TestPolicyDefaults(t *testing.T) {
 func TestLockOptionMistakes(t *testing.T) {
 	t.Parallel()
 	for name, opts := range map[string][]LockOption{
-		"WhenHeld is Policy(4)":   {WhenHeld(RunAnyway + 1)},
-		"WhenDown is Policy(-1)":  {WhenDown(-1)},
-		"Wait is -1ns":            {Wait(-1)},
-		"Wait is 1h0m0.000000001": {Wait(time.Hour + 1)},
-		"RetryIn is 9.999999ms":   {RetryIn(10*time.Millisecond - 1)},
-		"RetryIn is 24h0m0.00":    {RetryIn(24*time.Hour + 1)},
-		"KeyFunc is nil":          {KeyFunc(nil)},
-		"there is no Key":         {WhenHeld(Drop)},
+		"WhenHeld is Policy(4)":      {WhenHeld(PolicyRunAnyway + 1)},
+		"WhenDown is Policy(-1)":     {WhenDown(-1)},
+		"MaxWait is -1ns":            {MaxWait(-1)},
+		"MaxWait is 1h0m0.000000001": {MaxWait(time.Hour + 1)},
+		"RetryIn is 9.999999ms":      {RetryIn(10*time.Millisecond - 1)},
+		"RetryIn is 24h0m0.00":       {RetryIn(24*time.Hour + 1)},
+		"Lock: LockNameFunc is nil":  {LockNameFunc(nil)},
+		"RawKeyFunc is nil":          {RawKeyFunc(nil)},
+		"there is no LockName":       {WhenHeld(PolicyDrop)},
 	} {
 		mw := Lock(scriptedLocker{try: grants}, opts...)
 		err := run(t.Context(), &signalbox.Job{}, mw, handlerMustNotRun(t))
@@ -205,15 +212,15 @@ func TestLockOptionMistakes(t *testing.T) {
 		}
 	}
 	// All of them at once.
-	err := run(t.Context(), &signalbox.Job{}, Lock(scriptedLocker{}, WhenHeld(9), WhenDown(9), Wait(-1), RetryIn(0), KeyFunc(nil)), handlerMustNotRun(t))
-	for _, part := range []string{"WhenHeld", "WhenDown", "Wait", "RetryIn", "KeyFunc"} {
+	err := run(t.Context(), &signalbox.Job{}, Lock(scriptedLocker{}, WhenHeld(9), WhenDown(9), MaxWait(-1), RetryIn(0), LockNameFunc(nil)), handlerMustNotRun(t))
+	for _, part := range []string{"WhenHeld", "WhenDown", "MaxWait", "RetryIn", "LockNameFunc"} {
 		if !strings.Contains(err.Error(), part) {
 			t.Errorf("%s is not in %v", part, err)
 		}
 	}
 	// The bounds themselves are fine.
 	ctx, _ := delivery(t, time.Hour)
-	for _, opts := range [][]LockOption{{Wait(0), RetryIn(10 * time.Millisecond)}, {Wait(time.Hour), RetryIn(24 * time.Hour)}} {
+	for _, opts := range [][]LockOption{{MaxWait(0), RetryIn(10 * time.Millisecond)}, {MaxWait(time.Hour), RetryIn(24 * time.Hour)}} {
 		if err := run(ctx, &signalbox.Job{}, Lock(scriptedLocker{try: grants}, opts...), func(context.Context, *signalbox.Job) error { return nil }); err != nil {
 			t.Errorf("%v", err)
 		}
@@ -253,7 +260,7 @@ func TestWait(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			ctx, v := delivery(t, time.Hour)
 			start, ran := time.Now(), false
-			mw := Lock(scriptedLocker{c.try, c.acquire}, Wait(patience), WhenHeld(Fail), WhenDown(Fail))
+			mw := Lock(scriptedLocker{c.try, c.acquire}, MaxWait(patience), WhenHeld(PolicyFail), WhenDown(PolicyFail))
 			err := run(ctx, &signalbox.Job{}, mw, func(context.Context, *signalbox.Job) error {
 				ran = true
 				return nil
@@ -269,7 +276,7 @@ func TestWait(t *testing.T) {
 		ctx, v := delivery(t, time.Hour)
 		start := time.Now()
 		time.AfterFunc(time.Second, func() { v.End(signalbox.ErrShutdown) })
-		err := run(ctx, &signalbox.Job{}, Lock(scriptedLocker{says(lock.ErrHeld), hangs}, Wait(patience)), handlerMustNotRun(t))
+		err := run(ctx, &signalbox.Job{}, Lock(scriptedLocker{says(lock.ErrHeld), hangs}, MaxWait(patience)), handlerMustNotRun(t))
 		if !errors.Is(err, signalbox.ErrShutdown) || time.Since(start) != time.Second {
 			t.Errorf("after %v: %v", time.Since(start), err)
 		}
@@ -290,18 +297,27 @@ func (l tellingLocker) Acquire(ctx context.Context, key string) (lock.Lock, erro
 func TestWaitOnRedis(t *testing.T) {
 	t.Parallel()
 	rdb, key := redistest.Start(t).Client(), redistest.Name(t)
-	holder, err := lock.New(rdb).Acquire(t.Context(), key)
+	holder, err := newLocker(rdb).Acquire(t.Context(), key)
 	if err != nil {
 		t.Fatal(err)
 	}
 	ctx, _ := delivery(t, time.Hour)
 	// In vain.
 	waits := make(chan struct{})
-	err = run(ctx, &signalbox.Job{}, Lock(tellingLocker{lock.New(rdb), waits}, Key(key), Wait(50*time.Millisecond), WhenHeld(Fail), WhenDown(Drop)), handlerMustNotRun(t))
-	if !errors.Is(err, lock.ErrHeld) {
-		t.Errorf("held: %v", err)
+	for d, waited := 50*time.Millisecond, false; !waited; d *= 2 { // on a busy machine the time is over before it waits
+		err = run(ctx, &signalbox.Job{}, Lock(tellingLocker{newLocker(rdb), waits}, RawKey(key), MaxWait(d), WhenHeld(PolicyFail), WhenDown(PolicyDrop)), handlerMustNotRun(t))
+		if !errors.Is(err, lock.ErrHeld) {
+			t.Errorf("held: %v", err)
+		}
+		select {
+		case <-waits:
+			waited = true
+		default:
+			if d > time.Minute {
+				t.Fatal("it does not wait")
+			}
+		}
 	}
-	<-waits
 	// Until it is released.
 	waits = make(chan struct{})
 	released := make(chan error, 1)
@@ -310,7 +326,7 @@ func TestWaitOnRedis(t *testing.T) {
 		released <- holder.Release(context.Background())
 	}()
 	ran := false
-	err = run(ctx, &signalbox.Job{}, Lock(tellingLocker{lock.New(rdb), waits}, Key(key), Wait(time.Minute), WhenHeld(Fail)), func(ctx context.Context, _ *signalbox.Job) error {
+	err = run(ctx, &signalbox.Job{}, Lock(tellingLocker{newLocker(rdb), waits}, RawKey(key), MaxWait(time.Minute), WhenHeld(PolicyFail)), func(ctx context.Context, _ *signalbox.Job) error {
 		lease, _ := lock.FromContext(ctx)
 		ran = lease.Key() == key && lease.Token() > holder.Token()
 		return nil
@@ -332,7 +348,7 @@ func TestPoliciesOnRedlock(t *testing.T) {
 		s := redistest.New(t)
 		servers, nodes = append(servers, s), append(nodes, &redis.Options{Addr: s.Addr()})
 	}
-	redlock, err := lock.NewRedlock(nodes, lock.RedlockConfig{NoRestartDelay: true, NodeTimeout: time.Second})
+	redlock, err := redlock.New(nodes, redlock.Config{NoRestartDelay: true, NodeTimeout: time.Second})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -343,7 +359,7 @@ func TestPoliciesOnRedlock(t *testing.T) {
 	})
 	ctx, _ := delivery(t, time.Hour)
 	key := redistest.Name(t)
-	mw := Lock(redlock, Key(key), WhenHeld(Fail), WhenDown(RunAnyway))
+	mw := Lock(redlock, RawKey(key), WhenHeld(PolicyFail), WhenDown(PolicyRunAnyway))
 	under := func(key string, then func() error) error {
 		return run(ctx, &signalbox.Job{}, mw, func(ctx context.Context, _ *signalbox.Job) error {
 			if lease, _ := lock.FromContext(ctx); lease.Key() != key {

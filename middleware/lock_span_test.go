@@ -18,6 +18,7 @@ import (
 	"github.com/signalbox-go/signalbox/internal/redistest"
 	"github.com/signalbox-go/signalbox/internal/telemetry"
 	"github.com/signalbox-go/signalbox/lock"
+	"github.com/signalbox-go/signalbox/lock/redlock"
 )
 
 // asked is what was told of asking for locks: spans, and seconds by outcome.
@@ -79,7 +80,7 @@ func TestWaitIsOneAsking(t *testing.T) {
 	for name, locker := range map[string]func(t *testing.T, a asked) (locker lock.Locker, fail func()){
 		"Redis": func(t *testing.T, a asked) (lock.Locker, func()) {
 			proxy := redistest.NewProxy(t, masters[0].Addr())
-			return lock.New(proxy.Client(), lock.MeterProvider(a.meters)), func() { proxy.Reply(redistest.Any, loading, -1) }
+			return newLocker(proxy.Client(), lock.Config{MeterProvider: a.meters}), func() { proxy.Reply(redistest.Any, loading, -1) }
 		},
 		"Redlock": func(t *testing.T, a asked) (lock.Locker, func()) {
 			var nodes []*redis.Options
@@ -88,7 +89,7 @@ func TestWaitIsOneAsking(t *testing.T) {
 				p := redistest.NewProxy(t, s.Addr())
 				proxies, nodes = append(proxies, p), append(nodes, &redis.Options{Addr: p.Addr()})
 			}
-			r, err := lock.NewRedlock(nodes, lock.RedlockConfig{NoRestartDelay: true, NodeTimeout: time.Second, MeterProvider: a.meters})
+			r, err := redlock.New(nodes, redlock.Config{NoRestartDelay: true, NodeTimeout: time.Second, MeterProvider: a.meters})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -149,7 +150,7 @@ func TestWaitIsOneAsking(t *testing.T) {
 				}()
 				ctx, parent := a.tracers.Tracer("test").Start(ctx, "parent")
 				ran := false
-				err := run(ctx, &signalbox.Job{}, Lock(tellingLocker{locker, waits}, Key(key), Wait(c.wait), WhenHeld(Fail)), func(context.Context, *signalbox.Job) error {
+				err := run(ctx, &signalbox.Job{}, Lock(tellingLocker{locker, waits}, RawKey(key), MaxWait(c.wait), WhenHeld(PolicyFail)), func(context.Context, *signalbox.Job) error {
 					ran = true
 					return nil
 				})
@@ -167,13 +168,13 @@ func TestWaitIsOneAsking(t *testing.T) {
 func another(t *testing.T, masters []*redistest.Server, name string) lock.Locker {
 	t.Helper()
 	if name == "Redis" {
-		return lock.New(masters[0].Client())
+		return newLocker(masters[0].Client())
 	}
 	var nodes []*redis.Options
 	for _, s := range masters {
 		nodes = append(nodes, &redis.Options{Addr: s.Addr()})
 	}
-	r, err := lock.NewRedlock(nodes, lock.RedlockConfig{NoRestartDelay: true, NodeTimeout: time.Second})
+	r, err := redlock.New(nodes, redlock.Config{NoRestartDelay: true, NodeTimeout: time.Second})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -188,14 +189,14 @@ func TestWaitForASilentServiceIsHeld(t *testing.T) {
 	a := newAsked()
 	server := redistest.Start(t)
 	proxy, key := redistest.NewProxy(t, server.Addr()), redistest.Name(t)
-	if _, err := lock.New(server.Client()).TryAcquire(t.Context(), key); err != nil {
+	if _, err := newLocker(server.Client()).TryAcquire(t.Context(), key); err != nil {
 		t.Fatal(err)
 	}
 	ctx, _ := delivery(t, time.Hour)
 	ctx, parent := a.tracers.Tracer("test").Start(ctx, "parent")
 	defer parent.End()
-	locker := pausingLocker{lock.New(proxy.Client(), lock.MeterProvider(a.meters)), proxy}
-	err := run(ctx, &signalbox.Job{}, Lock(locker, Key(key), Wait(200*time.Millisecond), WhenHeld(Fail)), handlerMustNotRun(t))
+	locker := pausingLocker{newLocker(proxy.Client(), lock.Config{MeterProvider: a.meters}), proxy}
+	err := run(ctx, &signalbox.Job{}, Lock(locker, RawKey(key), MaxWait(200*time.Millisecond), WhenHeld(PolicyFail)), handlerMustNotRun(t))
 	proxy.Resume()
 	if !errors.Is(err, lock.ErrHeld) {
 		t.Error(err)
@@ -220,11 +221,11 @@ func (l pausingLocker) Acquire(ctx context.Context, key string) (lock.Lock, erro
 func TestAskingUnderALockThatWasWaitedFor(t *testing.T) {
 	t.Parallel()
 	a := newAsked()
-	locker, key := lock.New(redistest.Start(t).Client(), lock.MeterProvider(a.meters)), redistest.Name(t)
+	locker, key := newLocker(redistest.Start(t).Client(), lock.Config{MeterProvider: a.meters}), redistest.Name(t)
 	ctx, _ := delivery(t, time.Hour)
 	ctx, parent := a.tracers.Tracer("test").Start(ctx, "parent")
 	defer parent.End()
-	err := run(ctx, &signalbox.Job{}, Lock(locker, Key(key), Wait(time.Minute)), func(ctx context.Context, _ *signalbox.Job) error {
+	err := run(ctx, &signalbox.Job{}, Lock(locker, RawKey(key), MaxWait(time.Minute)), func(ctx context.Context, _ *signalbox.Job) error {
 		lease, _ := lock.FromContext(ctx)
 		l, _ := lease.(lock.Lock)
 		for _, ctx := range []context.Context{ctx, l.Context()} {

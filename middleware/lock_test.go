@@ -3,11 +3,13 @@ package middleware
 import (
 	"context"
 	"errors"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/signalbox-go/signalbox"
+	"github.com/signalbox-go/signalbox/internal/lease"
 	"github.com/signalbox-go/signalbox/internal/redistest"
 	"github.com/signalbox-go/signalbox/lock"
 )
@@ -42,8 +44,8 @@ func TestOwnLeaseRefusesToStart(t *testing.T) {
 	}
 	// The lease is over, and no timer has told anybody yet.
 	synctest.Test(t, func(t *testing.T) {
-		v := lock.NewValidity(t.Context())
-		v.Extend(lock.Now(), time.Second)
+		v := lease.NewValidity(t.Context())
+		v.Extend(lease.Now(), time.Second)
 		ctx := lock.NewContext(v.Context(), own{v})
 		time.Sleep(time.Until(v.Until()))
 		if err := run(ctx, &signalbox.Job{}, Lock(nil), handlerMustNotRun(t)); !errors.Is(err, lock.ErrLost) {
@@ -63,7 +65,7 @@ func TestOwnLeaseLostInTheHandler(t *testing.T) {
 		var snooze *signalbox.SnoozeError
 		var cancel *signalbox.CancelError
 		said := returned == nil || errors.As(returned, &snooze) || errors.As(returned, &cancel)
-		if said && err != returned || !said && (!errors.Is(err, lock.ErrLost) || !errors.Is(err, returned)) {
+		if said && err != returned || !said && (!errors.Is(err, lock.ErrLost) || !errors.Is(err, returned) || !strings.Contains(err.Error(), "the job's lease")) {
 			t.Errorf("the handler returned %v: %v", returned, err)
 		}
 	}
@@ -81,12 +83,15 @@ func TestOwnLeaseLostInTheHandler(t *testing.T) {
 func TestNamedLock(t *testing.T) {
 	t.Parallel()
 	rdb, key := redistest.Start(t).Client(), redistest.Name(t)
-	locker := lock.New(rdb)
+	locker := newLocker(rdb)
 	job := &signalbox.Job{ID: "a:fence", Queue: redistest.Name(t)}
 	for want, opts := range map[string][]LockOption{
-		key:        {Key(key)},
-		key + "-f": {KeyFunc(func(*signalbox.Job) string { return key + "-f" })},
-		"signalbox:lock:" + job.ID + ":{" + job.Queue + "}": nil,
+		"signalbox:lock:" + key:          {LockName(key)},
+		"signalbox:lock:{" + key + "}:t": {LockName("{" + key + "}:t")}, // the hash tag stays one
+		"signalbox:lock:" + key + "-f":   {LockNameFunc(func(*signalbox.Job) string { return key + "-f" })},
+		key:                              {RawKey(key)},
+		key + "-f":                       {RawKeyFunc(func(*signalbox.Job) string { return key + "-f" })},
+		"signalbox:job-lock:" + job.ID + ":{" + job.Queue + "}": nil,
 	} {
 		ctx, _ := delivery(t, time.Hour)
 		ctx = context.WithValue(ctx, valueKey{}, "value")
@@ -113,13 +118,13 @@ func TestNamedLockHeldElsewhere(t *testing.T) {
 	t.Parallel()
 	rdb, key := redistest.Start(t).Client(), redistest.Name(t)
 	ctx, _ := delivery(t, time.Hour)
-	held, err := lock.New(rdb).Acquire(ctx, key)
+	held, err := newLocker(rdb).Acquire(ctx, key)
 	if err != nil {
 		t.Fatal(err)
 	}
 	delays := map[time.Duration]bool{}
 	for range 20 {
-		err := run(ctx, &signalbox.Job{}, Lock(lock.New(rdb), Key(key), RetryIn(time.Minute)), handlerMustNotRun(t))
+		err := run(ctx, &signalbox.Job{}, Lock(newLocker(rdb), RawKey(key), RetryIn(time.Minute)), handlerMustNotRun(t))
 		var snooze *signalbox.SnoozeError
 		if !errors.As(err, &snooze) || snooze.Delay < 30*time.Second || snooze.Delay >= 90*time.Second {
 			t.Fatalf("%v", err)
@@ -141,10 +146,11 @@ func TestNamedLockMistakes(t *testing.T) {
 		mw   signalbox.Middleware
 		want error
 	}{
-		"a key without a locker":    {Lock(nil, Key("x")), signalbox.ErrInvalid},
-		"a policy without a locker": {Lock(nil, WhenHeld(Drop)), signalbox.ErrInvalid},
-		"an empty key":              {Lock(lock.New(rdb), Key("")), lock.ErrInvalid},
-		"a bad locker":              {Lock(lock.New(rdb, lock.TTL(-1))), lock.ErrInvalid},
+		"a key without a locker":    {Lock(nil, LockName("x")), signalbox.ErrInvalid},
+		"a policy without a locker": {Lock(nil, WhenHeld(PolicyDrop)), signalbox.ErrInvalid},
+		"an empty name":             {Lock(newLocker(rdb), LockName("")), lock.ErrInvalid},
+		"a name that is empty":      {Lock(newLocker(rdb), LockNameFunc(func(*signalbox.Job) string { return "" })), lock.ErrInvalid},
+		"an empty key":              {Lock(newLocker(rdb), RawKey("")), lock.ErrInvalid},
 	} {
 		ctx, _ := delivery(t, time.Hour)
 		if err := run(ctx, &signalbox.Job{Queue: "q", ID: "1"}, c.mw, handlerMustNotRun(t)); !errors.Is(err, c.want) {
@@ -153,13 +159,13 @@ func TestNamedLockMistakes(t *testing.T) {
 	}
 	ctx, v := delivery(t, time.Hour)
 	v.End(signalbox.ErrShutdown)
-	if err := run(ctx, &signalbox.Job{}, Lock(lock.New(rdb), Key("x")), handlerMustNotRun(t)); !errors.Is(err, signalbox.ErrShutdown) {
+	if err := run(ctx, &signalbox.Job{}, Lock(newLocker(rdb), LockName("x")), handlerMustNotRun(t)); !errors.Is(err, signalbox.ErrShutdown) {
 		t.Errorf("the delivery has ended: %v", err)
 	}
 	// Not even where the locker doesn't notice.
-	named := lock.NewValidity(t.Context())
+	named := lease.NewValidity(t.Context())
 	defer named.End(nil)
-	named.Extend(lock.Now(), time.Hour)
+	named.Extend(lease.Now(), time.Hour)
 	if err := run(ctx, &signalbox.Job{}, Lock(fakeLocker{validity: named}), handlerMustNotRun(t)); !errors.Is(err, signalbox.ErrShutdown) {
 		t.Errorf("the delivery had ended when the lock came: %v", err)
 	}
@@ -168,7 +174,7 @@ func TestNamedLockMistakes(t *testing.T) {
 // fakeLocker grants one lock, whose release fails.
 type fakeLocker struct {
 	lock.Locker
-	validity *lock.Validity
+	validity *lease.Validity
 	release  error
 }
 
@@ -194,9 +200,9 @@ func TestNamedLockAndOwnLease(t *testing.T) {
 		"the named lock is over": {time.Hour, time.Second},
 	} {
 		synctest.Test(t, func(t *testing.T) {
-			job, named := lock.NewValidity(t.Context()), lock.NewValidity(t.Context())
-			job.Extend(lock.Now(), ttls[0])
-			named.Extend(lock.Now(), ttls[1])
+			job, named := lease.NewValidity(t.Context()), lease.NewValidity(t.Context())
+			job.Extend(lease.Now(), ttls[0])
+			named.Extend(lease.Now(), ttls[1])
 			ctx := lock.NewContext(job.Context(), own{job})
 			mw := signalbox.Chain(Lock(nil), Lock(fakeLocker{validity: named}), Timeout(10*time.Hour))
 			err := run(ctx, &signalbox.Job{}, mw, func(ctx context.Context, _ *signalbox.Job) error {
@@ -210,7 +216,8 @@ func TestNamedLockAndOwnLease(t *testing.T) {
 				}
 				return ctx.Err()
 			})
-			if !errors.Is(err, lock.ErrLost) {
+			want := map[bool]string{true: "the job's lease was lost", false: `the lock "signalbox:job-lock:`}[ttls[0] < ttls[1]]
+			if !errors.Is(err, lock.ErrLost) || !strings.HasPrefix(err.Error(), want) {
 				t.Errorf("%s: %v", name, err)
 			}
 			job.End(nil)
@@ -225,8 +232,8 @@ func TestNamedLockLostInTheHandler(t *testing.T) {
 	t.Parallel()
 	for _, returned := range []error{nil, errMine, lock.ErrLost, signalbox.Snooze(time.Hour), signalbox.Cancel(errMine), context.Canceled} {
 		ctx, _ := delivery(t, time.Hour)
-		named := lock.NewValidity(t.Context())
-		named.Extend(lock.Now(), time.Hour)
+		named := lease.NewValidity(t.Context())
+		named.Extend(lease.Now(), time.Hour)
 		var err error
 		spans := traced(t, ctx, &signalbox.Job{}, func(ctx context.Context, job *signalbox.Job) error {
 			err = run(ctx, job, Lock(fakeLocker{validity: named}), func(ctx context.Context, _ *signalbox.Job) error {
@@ -241,7 +248,7 @@ func TestNamedLockLostInTheHandler(t *testing.T) {
 		var snooze *signalbox.SnoozeError
 		var cancel *signalbox.CancelError
 		said := returned == nil || errors.As(returned, &snooze) || errors.As(returned, &cancel)
-		if said && err != returned || !said && (!errors.Is(err, lock.ErrLost) || !errors.Is(err, returned)) {
+		if said && err != returned || !said && (!errors.Is(err, lock.ErrLost) || !errors.Is(err, returned) || !strings.Contains(err.Error(), `the lock "signalbox:job-lock:`)) {
 			t.Errorf("the handler returned %v: %v", returned, err)
 		}
 		if !hasEvent(spans, "signalbox.lock.lost") {
@@ -256,8 +263,8 @@ func TestNamedLockReleaseFails(t *testing.T) {
 	for _, release := range []error{errMine, lock.ErrExpired, lock.ErrTaken} {
 		for _, returned := range []error{nil, context.Canceled} {
 			ctx, _ := delivery(t, time.Hour)
-			named := lock.NewValidity(t.Context())
-			named.Extend(lock.Now(), time.Hour)
+			named := lease.NewValidity(t.Context())
+			named.Extend(lease.Now(), time.Hour)
 			ran := false
 			err := run(ctx, &signalbox.Job{}, Lock(fakeLocker{validity: named, release: release}), func(context.Context, *signalbox.Job) error {
 				ran = true
@@ -270,4 +277,13 @@ func TestNamedLockReleaseFails(t *testing.T) {
 			named.End(nil)
 		}
 	}
+}
+
+// newLocker is lock.New with a Config that may be left out and must be right.
+func newLocker(rdb lock.Client, c ...lock.Config) *lock.Redis {
+	l, err := lock.New(rdb, append(c, lock.Config{})[0])
+	if err != nil {
+		panic(err)
+	}
+	return l
 }

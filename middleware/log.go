@@ -2,28 +2,30 @@ package middleware
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"time"
 
 	"github.com/signalbox-go/signalbox"
 	"github.com/signalbox-go/signalbox/internal/telemetry"
+	"github.com/signalbox-go/signalbox/lock"
 )
 
-// Log writes one record for each delivery when its handler has returned: job (its ID), kind, queue,
-// attempt, token, duration, outcome, the error if there is one, and trace_id and span_id if it
-// is traced. Never a payload or a header. A failure is a warning, a panic an error, all else is info. A nil
-// logger means [slog.Default] at the time of the record.
+// Log writes one record for each delivery, when its handler has returned. The record has job (its ID), kind, queue,
+// attempt, token, duration (with its unit, such as 12.5ms) and outcome. If the delivery is traced, it has trace_id and span_id.
+// It never has a payload or a header. All records are of level info. A nil logger means [slog.Default] at the time of the record.
 //
 // The outcome is what the handler's error asks for: completed, snoozed, cancelled,
-// shutdown, failed, timeout, panic or lost. What became of the job, such as a retry or
-// a refusal since it was superseded, is the worker's to tell.
+// shutdown, failed, timeout, panic or lost. If the job is snoozed since a named lock couldn't be had, the record has reason:
+// "lock held" (by another) or "lock service down". The error itself is not in the record: the worker
+// logs it once, as a warning or an error, with what became of the job.
 func Log(logger *slog.Logger) signalbox.Middleware {
 	return func(next signalbox.Handler) signalbox.Handler {
 		return signalbox.HandlerFunc(func(ctx context.Context, job *signalbox.Job) error {
 			start := time.Now()
 			returned := false
 			defer func() {
-				if !returned { // a panic on its way to Recover, which has its value
+				if !returned { // a panic on its way to Recover
 					record(ctx, logger, job, start, panicked, nil)
 				}
 			}()
@@ -39,28 +41,36 @@ func record(ctx context.Context, logger *slog.Logger, job *signalbox.Job, start 
 	if logger == nil {
 		logger = slog.Default()
 	}
-	level := slog.LevelInfo
-	switch {
-	case how == panicked:
-		level = slog.LevelError
-	case how.isFailure():
-		level = slog.LevelWarn
-	}
-	if !logger.Enabled(ctx, level) {
+	if !logger.Enabled(ctx, slog.LevelInfo) {
 		return
 	}
-	attrs := make([]any, 0, 10)
+	attrs := make([]any, 0, 11)
 	attrs = append(attrs,
 		slog.String("job", job.ID),
 		slog.String("kind", job.Kind),
 		slog.String("queue", job.Queue),
 		slog.Int("attempt", job.Attempt),
 		slog.Int64("token", job.Token),
-		slog.Duration("duration", time.Since(start)),
+		slog.String("duration", time.Since(start).Round(time.Microsecond).String()),
 		slog.String("outcome", string(how)),
 	)
-	if err != nil {
-		attrs = append(attrs, slog.String("error", err.Error()))
+	if reason := putBack(how, err); reason != "" {
+		attrs = append(attrs, slog.String("reason", reason))
 	}
-	logger.Log(ctx, level, "job", append(attrs, telemetry.LogAttrs(ctx)...)...)
+	logger.InfoContext(ctx, "job", append(attrs, telemetry.LogAttrs(ctx)...)...)
+}
+
+// putBack returns why a job is snoozed whose lock couldn't be had, or "".
+func putBack(how outcome, err error) string {
+	if how != snoozed {
+		return ""
+	}
+	snooze, _ := errors.AsType[*signalbox.SnoozeError](err)
+	switch {
+	case is[*downError](snooze.Err):
+		return "lock service down"
+	case errors.Is(snooze.Err, lock.ErrHeld):
+		return "lock held"
+	}
+	return ""
 }

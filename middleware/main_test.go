@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/signalbox-go/signalbox"
+	"github.com/signalbox-go/signalbox/internal/lease"
 	"github.com/signalbox-go/signalbox/internal/redistest"
 	"github.com/signalbox-go/signalbox/lock"
 )
@@ -18,16 +19,16 @@ var errMine = errors.New("mine")
 type valueKey struct{}
 
 // own is a job's own lease, as a worker gives it.
-type own struct{ *lock.Validity }
+type own struct{ *lease.Validity }
 
 func (own) Key() string  { return "own" }
 func (own) Token() int64 { return 1 }
 
 // delivery is a context as a worker makes it, over the validity of its session.
-func delivery(t *testing.T, ttl time.Duration) (context.Context, *lock.Validity) {
+func delivery(t *testing.T, ttl time.Duration) (context.Context, *lease.Validity) {
 	t.Helper()
-	v := lock.NewValidity(t.Context())
-	if !v.Extend(lock.Now(), ttl) {
+	v := lease.NewValidity(t.Context())
+	if !v.Extend(lease.Now(), ttl) {
 		t.Fatal("no validity")
 	}
 	t.Cleanup(func() { v.End(nil) })

@@ -23,23 +23,29 @@ func WithMeterProvider(mp metric.MeterProvider) MetricsOption {
 	return func(c *metricsConfig) { c.provider = mp }
 }
 
-// WithServer says where jobs are taken from, as metrics tell it: the Redis server's host or
-// socket, and its port (0: none). A worker says it by itself.
+// WithServer sets the server that metrics name: the Redis server's host or
+// socket, and its port (0: none). A worker sets it by itself.
 func WithServer(server string, port int) MetricsOption {
 	return func(c *metricsConfig) { c.who.Address, c.who.Port = server, port }
 }
 
 // Metrics measures deliveries. A worker runs it around every handler by itself, with the
-// global provider unless its Config says otherwise; around a handler that is measured already it
+// global provider unless its Config says otherwise. Around a handler that is measured already it
 // does nothing.
 //
-// It counts deliveries (messaging.client.consumed.messages) and how they ended
-// (signalbox.jobs.settled, signalbox.fence.rejected), and how many handlers run
-// (signalbox.worker.active). It measures how long jobs were due (signalbox.job.wait.duration), how
-// long a delivery took until Redis had confirmed how it ended (messaging.process.duration), and
-// how long that confirmation took from the handler's return
-// (messaging.client.operation.duration). Outside of a worker nothing is settled, and a delivery
-// ends with its handler.
+// It counts
+//
+//   - deliveries: messaging.client.consumed.messages
+//   - how they ended: signalbox.jobs.settled, signalbox.fence.rejected
+//   - handlers that run: signalbox.worker.active
+//
+// It measures how long
+//
+//   - jobs waited since they were due: signalbox.job.wait.duration
+//   - a delivery took until Redis had confirmed how it ended: messaging.process.duration
+//   - that confirmation took from the handler's return: messaging.client.operation.duration
+//
+// Outside of a worker nothing is settled, and a delivery ends with its handler.
 //
 // The attributes are the queue, the kind, the outcome, the server and error.type, as on the
 // spans of [Trace]. No ID, payload, header or lock key is in a metric.
@@ -59,9 +65,16 @@ func Metrics(opts ...MetricsOption) signalbox.Middleware {
 	}
 }
 
+// measuredKey is the key under which the context of a delivery that is measured has true.
+type measuredKey struct{}
+
+// settledAs returns the end of a delivery as metrics have it.
+func settledAs(s signalbox.Settled) telemetry.Settled {
+	return telemetry.Settled{Asked: telemetry.Settle(s.Asked), Outcome: telemetry.Settle(s.Outcome), Took: s.Ended.Sub(s.Returned)}
+}
+
 func measure(ctx context.Context, metrics *telemetry.ConsumerMetrics, next signalbox.Handler, job *signalbox.Job) error {
-	delivery := telemetry.DeliveryFrom(ctx)
-	if delivery != nil && !delivery.Measure() {
+	if ctx.Value(measuredKey{}) != nil {
 		return next.Handle(ctx, job)
 	}
 	p := metrics.Start(ctx, job.Queue, job.Kind, job.ClaimedAt.Sub(job.ScheduledAt))
@@ -72,16 +85,15 @@ func measure(ctx context.Context, metrics *telemetry.ConsumerMetrics, next signa
 		if how.isFailure() {
 			failure = errorType(how, err)
 		}
-		if delivery == nil {
-			p.Ended(failure)
-			return
-		}
-		delivery.OnSettled(func(s telemetry.Settled) {
-			p.Settled(s)
+		settled := signalbox.OnSettled(ctx, func(s signalbox.Settled) {
+			p.Settled(settledAs(s))
 			p.Ended(failure)
 		})
+		if !settled { // no worker called it
+			p.Ended(failure)
+		}
 	}()
-	err = next.Handle(ctx, job)
+	err = next.Handle(context.WithValue(ctx, measuredKey{}, true), job)
 	how = outcomeOf(ctx, err)
 	return err
 }

@@ -100,38 +100,38 @@ func TestMetricsOfADelivery(t *testing.T) {
 	for _, c := range []struct {
 		name    string
 		err     error
-		settled telemetry.Settled
+		asked   signalbox.Outcome
+		outcome signalbox.Outcome
 		want    []string
 	}{
-		{"success", nil, telemetry.Settled{How: telemetry.SettleCompleted}, []string{
+		{"success", nil, signalbox.OutcomeCompleted, signalbox.OutcomeCompleted, []string{
 			"messaging.process.duration 1 of 3.000s process process",
 			"messaging.client.operation.duration 1 of 1.000s ack settle",
 			"signalbox.jobs.settled 1 completed",
 		}},
-		{"snooze", signalbox.Snooze(time.Hour), telemetry.Settled{How: telemetry.SettleSnoozed}, []string{
+		{"snooze", signalbox.Snooze(time.Hour), signalbox.OutcomeSnoozed, signalbox.OutcomeSnoozed, []string{
 			"messaging.process.duration 1 of 3.000s process process",
 			"messaging.client.operation.duration 1 of 1.000s snooze settle",
 			"signalbox.jobs.settled 1 snoozed",
 		}},
-		{"failure", &time.ParseError{}, telemetry.Settled{How: telemetry.SettleRetried}, []string{
+		{"failure", &time.ParseError{}, signalbox.OutcomeRetried, signalbox.OutcomeRetried, []string{
 			"messaging.process.duration 1 of 3.000s *time.ParseError process process",
 			"messaging.client.operation.duration 1 of 1.000s retry settle",
 			"signalbox.jobs.settled 1 retried",
 		}},
-		{"superseded", lock.ErrLost, telemetry.Settled{How: telemetry.SettleReturned, Refused: true}, []string{
+		{"superseded", lock.ErrLost, signalbox.OutcomeReturned, signalbox.OutcomeSuperseded, []string{
 			"messaging.process.duration 1 of 3.000s signalbox.lease_lost process process",
 			"messaging.client.operation.duration 1 of 1.000s signalbox.lease_lost snooze settle",
 			"signalbox.fence.rejected 1",
 		}},
-		{"unknown", nil, telemetry.Settled{How: telemetry.SettleCompleted, Unknown: true}, []string{
+		{"unknown", nil, signalbox.OutcomeCompleted, signalbox.OutcomeUnknown, []string{
 			"messaging.process.duration 1 of 3.000s process process",
 			"messaging.client.operation.duration 1 of 1.000s signalbox.unsettled ack settle",
 		}},
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			mp, read := meters()
-			d := &telemetry.Delivery{}
-			ctx := telemetry.ContextWithDelivery(t.Context(), d)
+			ctx := &signalbox.DeliveryContext{Context: t.Context()}
 			before := []string{
 				"messaging.client.consumed.messages 1 process process",
 				"signalbox.job.wait.duration 1 of 1.500s",
@@ -148,9 +148,9 @@ func TestMetricsOfADelivery(t *testing.T) {
 			}
 			before = append(before, "signalbox.worker.active 0")
 			wantPoints(t, c.name+", before it is settled", read(t), before...)
+			returned := time.Now()
 			time.Sleep(time.Second)
-			c.settled.Took = time.Second
-			d.Settled(c.settled)
+			settle(t, ctx, signalbox.Settled{Asked: c.asked, Outcome: c.outcome, Returned: returned, Ended: time.Now()})
 			wantPoints(t, c.name, read(t), append(before, c.want...)...)
 		})
 	}
@@ -184,8 +184,7 @@ func TestMetricsWithoutAWorker(t *testing.T) {
 
 // While nobody measures, the middleware adds nothing, and the user's own one with a provider does.
 func TestMetricsOff(t *testing.T) {
-	d := &telemetry.Delivery{}
-	ctx := telemetry.ContextWithDelivery(t.Context(), d)
+	ctx := &signalbox.DeliveryContext{Context: t.Context()}
 	mp, read := meters()
 	job := measuredJob()
 	h := Metrics()(signalbox.HandlerFunc(func(context.Context, *signalbox.Job) error { return nil }))

@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"log/slog"
 	"strings"
 	"testing"
@@ -12,6 +13,7 @@ import (
 	"time"
 
 	"github.com/signalbox-go/signalbox"
+	"github.com/signalbox-go/signalbox/internal/lease"
 	"github.com/signalbox-go/signalbox/lock"
 )
 
@@ -109,8 +111,8 @@ func TestTimeoutKeepsWhatTheHandlerDecided(t *testing.T) {
 
 func TestTimeoutContextReadsTheClockOfItsParent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		v := lock.NewValidity(t.Context())
-		v.Extend(lock.Now(), time.Second)
+		v := lease.NewValidity(t.Context())
+		v.Extend(lease.Now(), time.Second)
 		err := run(v.Context(), &signalbox.Job{}, Timeout(time.Hour), func(ctx context.Context, _ *signalbox.Job) error {
 			time.Sleep(time.Until(v.Until()))
 			if ctx.Err() == nil || !errors.Is(context.Cause(ctx), lock.ErrLost) {
@@ -124,6 +126,7 @@ func TestTimeoutContextReadsTheClockOfItsParent(t *testing.T) {
 	})
 }
 
+// A failure is logged by the worker, with its error: here it is one outcome among others.
 func TestLog(t *testing.T) {
 	t.Parallel()
 	ended := func(cause error) context.Context {
@@ -134,22 +137,25 @@ func TestLog(t *testing.T) {
 	for _, c := range []struct {
 		ctx     context.Context
 		err     error
-		level   string
 		outcome string
+		reason  any // nil: none
 	}{
-		{t.Context(), nil, "INFO", "completed"},
-		{t.Context(), signalbox.Snooze(time.Second), "INFO", "snoozed"},
-		{t.Context(), signalbox.Cancel(errMine), "INFO", "cancelled"},
-		{t.Context(), errMine, "WARN", "failed"},
-		{t.Context(), signalbox.ErrTimeout, "WARN", "timeout"},
-		{t.Context(), lock.ErrLost, "WARN", "lost"},
-		{t.Context(), signalbox.ErrShutdown, "WARN", "failed"}, // of something else than this worker
-		{ended(signalbox.ErrShutdown), signalbox.ErrShutdown, "INFO", "shutdown"},
-		{t.Context(), &signalbox.PanicError{Value: 1}, "ERROR", "panic"},
-		{ended(signalbox.ErrShutdown), context.Canceled, "INFO", "shutdown"},
-		{ended(signalbox.ErrTimeout), context.Canceled, "WARN", "timeout"},
-		{ended(lock.ErrLost), context.Canceled, "WARN", "lost"},
-		{ended(lock.ErrLost), nil, "INFO", "completed"},
+		{t.Context(), &signalbox.SnoozeError{Err: fmt.Errorf("lock: acquire \"k\": %w", lock.ErrHeld)}, "snoozed", "lock held"},
+		{t.Context(), &signalbox.SnoozeError{Err: &downError{errors.New("hush-4111")}}, "snoozed", "lock service down"},
+		{t.Context(), &signalbox.SnoozeError{Err: errors.New("hush-4111")}, "snoozed", nil},
+		{t.Context(), nil, "completed", nil},
+		{t.Context(), signalbox.Snooze(time.Second), "snoozed", nil},
+		{t.Context(), signalbox.Cancel(errMine), "cancelled", nil},
+		{t.Context(), errMine, "failed", nil},
+		{t.Context(), signalbox.ErrTimeout, "timeout", nil},
+		{t.Context(), lock.ErrLost, "lost", nil},
+		{t.Context(), signalbox.ErrShutdown, "failed", nil}, // of something else than this worker
+		{ended(signalbox.ErrShutdown), signalbox.ErrShutdown, "shutdown", nil},
+		{t.Context(), &signalbox.PanicError{Value: 1}, "panic", nil},
+		{ended(signalbox.ErrShutdown), context.Canceled, "shutdown", nil},
+		{ended(signalbox.ErrTimeout), context.Canceled, "timeout", nil},
+		{ended(lock.ErrLost), context.Canceled, "lost", nil},
+		{ended(lock.ErrLost), nil, "completed", nil},
 	} {
 		var out bytes.Buffer
 		job := &signalbox.Job{
@@ -165,13 +171,14 @@ func TestLog(t *testing.T) {
 			t.Fatalf("%v: %s", err, out.Bytes())
 		}
 		for key, want := range map[string]any{
-			"level": c.level, "outcome": c.outcome, "job": "id1", "kind": "kind1", "queue": "queue1", "attempt": 3.0, "token": 42.0,
+			"level": "INFO", "outcome": c.outcome, "job": "id1", "kind": "kind1", "queue": "queue1", "attempt": 3.0, "token": 42.0, "reason": c.reason,
 		} {
 			if got[key] != want {
 				t.Errorf("%v: %s is %v, want %v", c.err, key, got[key], want)
 			}
 		}
-		if _, ok := got["duration"]; !ok || (c.err != nil) != (got["error"] != nil) {
+		text, _ := got["duration"].(string)
+		if d, err := time.ParseDuration(text); err != nil || d < 0 || d > time.Minute || got["error"] != nil {
 			t.Errorf("%v: %v", c.err, got)
 		}
 		if strings.Contains(out.String(), "hush-4111") {

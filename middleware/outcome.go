@@ -8,7 +8,7 @@ import (
 	"github.com/signalbox-go/signalbox/lock"
 )
 
-// outcome is how a delivery ended, as far as its handler's error tells.
+// outcome is how a delivery ended by its handler's error. What Redis answered is not known yet.
 type outcome string
 
 const (
@@ -22,8 +22,8 @@ const (
 	lost      outcome = "lost"
 )
 
-// outcomeOf sorts the error that a handler returned under ctx, which is the delivery's or one derived from it.
-// One whose methods panic is a panic of the handler.
+// outcomeOf returns the outcome for the error that a handler returned. ctx is the delivery's context or one derived from it.
+// If a method of the error panics, that counts as a panic of the handler.
 func outcomeOf(ctx context.Context, err error) (how outcome) {
 	if err == nil {
 		return completed // whatever ctx says, which may look at the clock to say it
@@ -51,13 +51,13 @@ func outcomeOf(ctx context.Context, err error) (how outcome) {
 	return failed
 }
 
-// is tells whether an error in the tree of err is of type E.
+// is reports whether an error in the tree of err is of type E.
 func is[E error](err error) bool {
 	_, ok := errors.AsType[E](err)
 	return ok
 }
 
-// isFailure tells whether it is somebody's to look at.
+// isFailure reports whether it is somebody's to look at.
 func (o outcome) isFailure() bool {
 	switch o {
 	case completed, snoozed, cancelled, shutdown:

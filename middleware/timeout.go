@@ -9,12 +9,12 @@ import (
 	"github.com/signalbox-go/signalbox"
 )
 
-// Timeout bounds each attempt by d, or by the job's own Timeout if that is shorter; 0 or
-// less is no bound. When the time is up the handler's context ends with cause
-// [signalbox.ErrTimeout], and an error that the handler then returns wraps it, but for a
-// Snooze or Cancel, which still count. A handler that returns nil has completed.
+// Timeout bounds each attempt by d, or by the job's own Timeout if that is shorter. A d of 0 or
+// less is no bound. When the time is up, the handler's context ends with cause
+// [signalbox.ErrTimeout]. If the handler then returns an error, Timeout wraps ErrTimeout around it. A
+// Snooze, a Cancel and nil still count as what they are.
 //
-// Timeout waits until the handler returns, however long: were it abandoned, a retry could
+// Timeout waits until the handler returns, however long. Otherwise a retry could
 // run beside it. So a handler must heed its context.
 func Timeout(d time.Duration) signalbox.Middleware {
 	return func(next signalbox.Handler) signalbox.Handler {

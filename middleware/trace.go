@@ -25,8 +25,8 @@ type traceConfig struct {
 }
 
 // DefaultParentFor is how long after its enqueueing a job's deliveries are part of the trace that
-// enqueued it, in mode [signalbox.TraceAuto]. Of a job that a handler enqueued, it is how long
-// after the first job in that trace.
+// enqueued it, in mode [signalbox.TraceAuto]. For a job that a handler enqueued, the time counts from
+// the first job in that trace.
 const DefaultParentFor = 15 * time.Minute
 
 // WithTracerProvider says where spans go. The default is OpenTelemetry's global provider.
@@ -47,31 +47,31 @@ func WithTraceMode(m signalbox.TraceMode) TraceOption {
 	return func(c *traceConfig) { c.mode = m }
 }
 
-// WithParentFor changes [DefaultParentFor]. 0 or less: a delivery never is part of that trace.
+// WithParentFor changes [DefaultParentFor]. With 0 or less a delivery is never part of that trace.
 func WithParentFor(d time.Duration) TraceOption {
 	return func(c *traceConfig) { c.parentFor = d }
 }
 
-// WithClient says who takes the jobs and where from, as spans tell it: the Redis server's host
-// or socket, its port (0: none), and the worker's name. A worker says it by itself.
+// WithClient sets the server and the worker that spans name: the Redis server's host
+// or socket, its port (0: none), and the worker's name. A worker sets it by itself.
 func WithClient(server string, port int, worker string) TraceOption {
 	return func(c *traceConfig) { c.who = telemetry.Who{Address: server, Port: port, ClientID: worker} }
 }
 
 // Trace makes the spans of a delivery. A worker runs it around every handler by itself, with
-// the global provider unless its Config says otherwise; around a handler that is traced
+// the global provider unless its Config says otherwise. Around a handler that is traced
 // already it does nothing.
 //
 // "process {queue}", a CONSUMER span, is the delivery from its claim until Redis has confirmed how
-// it ended. It is a child of the span that enqueued the job or linked to it, as
-// [signalbox.TraceMode] says, and linked to the attempt before it. Without a valid trace context in the
-// job's headers it is the root of a new trace. In it are "handle {kind}", which the handler's own
-// spans go under, and a CLIENT span "ack", "retry", "snooze" or "dead_letter" for telling Redis.
-// Outside of a worker there is the first alone, until the handler returns.
+// it ended. It is a child of the span that enqueued the job, or linked to it, as
+// [signalbox.TraceMode] says. It is linked to the attempt before it. Without a valid trace context in the
+// job's headers it is the root of a new trace. Below it are "handle {kind}", which has the handler's own
+// spans below it, and a CLIENT span "ack", "retry", "snooze" or "dead_letter" for the settlement.
+// Outside of a worker there is only "process", until the handler returns.
 //
-// A failed attempt is recorded as an error. A snooze, a cancel and the worker's shutdown are none. No payload,
-// header or lock key is in a span, unless the message of that error has it: what the handler returned is
-// recorded as it is, and the error of a named lock that couldn't be had names the key.
+// A failed attempt is recorded as an error. A snooze, a cancel and the worker's shutdown are no errors. No payload,
+// header or lock key is in a span, with one exception: the message of that error is recorded as the handler returned
+// it, and the error of a named lock that couldn't be had names the key.
 func Trace(opts ...TraceOption) signalbox.Middleware {
 	c := traceConfig{parentFor: DefaultParentFor}
 	for _, opt := range opts {
@@ -111,7 +111,7 @@ func (t *tracer) handle(ctx context.Context, job *signalbox.Job) error {
 	if delivery != nil && delivery.Previous.IsValid() {
 		links = append(links, trace.Link{SpanContext: delivery.Previous})
 	}
-	d := &tracedDelivery{job: telemetry.Job{
+	d := &tracedDelivery{delivery: delivery, job: telemetry.Job{
 		ID: job.ID, Kind: job.Kind, Queue: job.Queue, Attempt: job.Attempt, MaxAttempts: job.MaxAttempts,
 	}}
 	d.spans = t.spans.Delivery(&d.job, job.Token, job.ClaimedAt.Sub(job.ScheduledAt))
@@ -124,10 +124,11 @@ func (t *tracer) handle(ctx context.Context, job *signalbox.Job) error {
 	if delivery != nil {
 		delivery.Trace(d.process.SpanContext(), d)
 	}
+	settled := signalbox.OnSettled(ctx, d.settled)
 	how, err := panicked, errPanicked // unless the handler returns
 	defer func() {
 		fail(d.process, how, err)
-		if delivery == nil {
+		if !settled { // no worker called it
 			d.process.End()
 		}
 	}()
@@ -139,12 +140,12 @@ func (t *tracer) handle(ctx context.Context, job *signalbox.Job) error {
 // A tracedDelivery makes the spans below that of a worker's delivery, and ends it when it is
 // settled.
 type tracedDelivery struct {
-	ctx     context.Context // with the process span
-	job     telemetry.Job
-	since   telemetry.TraceSince
-	spans   telemetry.DeliverySpans
-	process trace.Span
-	settle  trace.Span
+	delivery *telemetry.Delivery // nil: no worker has it
+	ctx      context.Context     // with the process span
+	job      telemetry.Job
+	since    telemetry.TraceSince
+	spans    telemetry.DeliverySpans
+	process  trace.Span
 }
 
 func (d *tracedDelivery) Handle(ctx context.Context) (context.Context, func(error)) {
@@ -161,23 +162,18 @@ func (d *tracedDelivery) Handle(ctx context.Context) (context.Context, func(erro
 	}
 }
 
-func (d *tracedDelivery) Event(name string, at time.Time) {
-	d.process.AddEvent(name, trace.WithTimestamp(at))
-}
-
-func (d *tracedDelivery) Settling(how telemetry.Settle, next time.Time) {
-	d.settle = d.spans.StartSettle(d.ctx, how, next)
-}
-
-func (d *tracedDelivery) Settled(s telemetry.Settled) {
-	if s.Refused {
+// settled makes the span of telling Redis, and ends that of the delivery.
+func (d *tracedDelivery) settled(s signalbox.Settled) {
+	d.delivery.Tell(func(event string, at time.Time) { d.process.AddEvent(event, trace.WithTimestamp(at)) })
+	settle := d.spans.StartSettle(d.ctx, telemetry.Settle(s.Asked), s.Returned, s.Next)
+	switch s.Outcome {
+	case signalbox.OutcomeSuperseded:
 		d.process.AddEvent(telemetry.EventRejected)
-		telemetry.Fail(d.settle, errSuperseded, telemetry.ErrorLeaseLost)
+		telemetry.Fail(settle, errSuperseded, telemetry.ErrorLeaseLost)
+	case signalbox.OutcomeUnknown:
+		telemetry.Fail(settle, errUnsettled, telemetry.ErrorUnsettled)
 	}
-	if s.Unknown {
-		telemetry.Fail(d.settle, errUnsettled, telemetry.ErrorUnsettled)
-	}
-	d.settle.End()
+	settle.End()
 	d.process.End()
 }
 
@@ -215,7 +211,7 @@ func errorType(how outcome, err error) string {
 	return telemetry.ErrorType(err)
 }
 
-// isHeld tells whether a lock was held by another. It is not if the error's methods panic.
+// isHeld reports whether a lock was held by another. It is not if the error's methods panic.
 func isHeld(err error) bool {
 	defer func() { _ = recover() }()
 	return errors.Is(err, lock.ErrHeld)

@@ -38,9 +38,9 @@ func traced(t *testing.T, ctx context.Context, job *signalbox.Job, h signalbox.H
 		})
 	}
 	mw := signalbox.Chain(Trace(WithTracerProvider(tp), WithPropagator(propagation.TraceContext{})), Recover(), inner)
-	_ = run(telemetry.ContextWithDelivery(ctx, d), job, mw, h)
-	d.Settling(telemetry.SettleCompleted, time.Time{})
-	d.Settled(telemetry.Settled{How: telemetry.SettleCompleted})
+	delivery := &signalbox.DeliveryContext{Context: telemetry.ContextWithDelivery(ctx, d)}
+	_ = run(delivery, job, mw, h)
+	settle(t, delivery, signalbox.Settled{Outcome: signalbox.OutcomeCompleted, Asked: signalbox.OutcomeCompleted, Returned: time.Now()})
 	spans := make(map[string]tracetest.SpanStub)
 	for _, s := range exporter.GetSpans() {
 		word, _, _ := strings.Cut(s.Name, " ")
@@ -53,6 +53,18 @@ func traced(t *testing.T, ctx context.Context, job *signalbox.Job, h signalbox.H
 		t.Error(err)
 	}
 	return spans
+}
+
+// settle ends a delivery as a worker does.
+func settle(t *testing.T, delivery *signalbox.DeliveryContext, s signalbox.Settled) {
+	t.Helper()
+	settle := delivery.Seal()
+	if settle == nil {
+		t.Fatal("nobody waits for the end of the delivery")
+	}
+	if err := settle(s); err != nil {
+		t.Error(err)
+	}
 }
 
 // Without a worker there is nobody to tell when the handler's part begins, and what comes after.
@@ -206,9 +218,9 @@ func TestTraceOfAShutdownOfTheMiddlewares(t *testing.T) {
 		})
 	}
 	mw := signalbox.Chain(Trace(WithTracerProvider(tp)), stops)
-	_ = run(telemetry.ContextWithDelivery(t.Context(), d), &signalbox.Job{}, mw, func(ctx context.Context, _ *signalbox.Job) error { return context.Cause(ctx) })
-	d.Settling(telemetry.SettleRetried, time.Time{})
-	d.Settled(telemetry.Settled{How: telemetry.SettleRetried})
+	delivery := &signalbox.DeliveryContext{Context: telemetry.ContextWithDelivery(t.Context(), d)}
+	_ = run(delivery, &signalbox.Job{}, mw, func(ctx context.Context, _ *signalbox.Job) error { return context.Cause(ctx) })
+	settle(t, delivery, signalbox.Settled{Outcome: signalbox.OutcomeRetried, Asked: signalbox.OutcomeRetried, Returned: time.Now()})
 	for _, s := range exporter.GetSpans() {
 		if s.Name != "retry " && s.Status.Code != codes.Error {
 			t.Errorf("%q: status %v", s.Name, s.Status)

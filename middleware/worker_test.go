@@ -1,9 +1,11 @@
 package middleware_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"log/slog"
+	"strings"
 	"testing"
 	"time"
 
@@ -30,16 +32,17 @@ func TestPoliciesInAWorker(t *testing.T) {
 	defer cancel()
 	server := redistest.Start(t)
 	rdb, queue, key := server.Client(), redistest.Name(t), redistest.Name(t)
-	up := lock.New(rdb)
+	up := newLocker(rdb)
 	proxy := redistest.NewProxy(t, server.Addr())
 	proxy.Refuse(true)
-	down := lock.New(proxy.ClientWith(func(o *redis.UniversalOptions) { o.MaxRetries = -1 }))
+	down := newLocker(proxy.ClientWith(func(o *redis.UniversalOptions) { o.MaxRetries = -1 }))
 	holder, err := up.Acquire(ctx, key)
 	if err != nil {
 		t.Fatal(err)
 	}
 
-	w, err := worker.New(rdb, worker.Config{Queues: worker.Queues{queue: {Concurrency: 10}}, Logger: slog.New(slog.DiscardHandler)})
+	var said bytes.Buffer // read when the worker has ended
+	w, err := worker.New(rdb, worker.Config{Queues: worker.Queues{queue: {Concurrency: 10}}, Logger: slog.New(slog.NewTextHandler(&said, nil))})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -63,14 +66,15 @@ func TestPoliciesInAWorker(t *testing.T) {
 		})
 	}, middleware.Lock(up)) // for all, by the default key
 
-	forAll := func(job *signalbox.Job) string { return "signalbox:lock:" + job.ID + ":{" + queue + "}" }
+	forAll := func(job *signalbox.Job) string { return "signalbox:job-lock:" + job.ID + ":{" + queue + "}" }
 	ran := make(chan string, 10)
 	for kind, own := range map[string]signalbox.Middleware{
-		"drop":   middleware.Lock(up, middleware.Key(key), middleware.WhenHeld(middleware.Drop)),
-		"fail":   middleware.Lock(up, middleware.Key(key), middleware.WhenHeld(middleware.Fail)),
-		"snooze": middleware.Lock(down, middleware.Key(key), middleware.WhenDown(middleware.Snooze), middleware.RetryIn(time.Hour)),
-		"anyway": middleware.Lock(down, middleware.Key(key), middleware.WhenDown(middleware.RunAnyway)),
-		"wait":   middleware.Lock(up, middleware.Key(key), middleware.Wait(time.Minute)),
+		"drop":   middleware.Lock(up, middleware.RawKey(key), middleware.WhenHeld(middleware.PolicyDrop)),
+		"fail":   middleware.Lock(up, middleware.RawKey(key), middleware.WhenHeld(middleware.PolicyFail)),
+		"snooze": middleware.Lock(down, middleware.RawKey(key), middleware.WhenDown(middleware.PolicySnooze), middleware.RetryIn(time.Hour)),
+		"held":   middleware.Lock(up, middleware.RawKey(key), middleware.RetryIn(time.Hour)),
+		"anyway": middleware.Lock(down, middleware.RawKey(key), middleware.WhenDown(middleware.PolicyRunAnyway)),
+		"wait":   middleware.Lock(up, middleware.RawKey(key), middleware.MaxWait(time.Minute)),
 	} {
 		w.HandleKind(kind, signalbox.HandlerFunc(func(ctx context.Context, job *signalbox.Job) error {
 			ran <- kind
@@ -93,14 +97,14 @@ func TestPoliciesInAWorker(t *testing.T) {
 	stopped := make(chan error)
 	go func() { stopped <- w.Run(running) }()
 	got := map[string]error{}
-	for len(got) < 5 {
+	for len(got) < 6 {
 		select {
 		case e := <-ends:
 			got[e.kind] = e.err
 		case <-ctx.Done():
 			t.Fatalf("ended so far: %v", got)
 		}
-		if len(got) == 4 { // all but who waits
+		if len(got) == 5 { // all but who waits
 			if err := holder.Release(ctx); err != nil {
 				t.Error(err)
 			}
@@ -119,15 +123,32 @@ func TestPoliciesInAWorker(t *testing.T) {
 	if got["drop"] != nil || got["anyway"] != nil || got["wait"] != nil || !errors.Is(got["fail"], lock.ErrHeld) || !errors.As(got["snooze"], &snooze) {
 		t.Errorf("the jobs' ends: %v", got)
 	}
+	for _, line := range strings.Split(said.String(), "\n") {
+		if down := strings.Contains(line, "the lock service is down"); down != strings.Contains(line, "kind=snooze") || down && !strings.Contains(line, "connection refused") {
+			t.Errorf("the log has %s", line)
+		}
+	}
+	if !strings.Contains(said.String(), "the lock service is down") {
+		t.Errorf("the log doesn't say that the lock service is down:\n%s", said.String())
+	}
 	if len(called) != 2 || !called["anyway"] || !called["wait"] {
 		t.Errorf("called: %v", called)
 	}
-	q := store.New(rdb, queue)
+	q := store.New(rdb, "", queue)
 	c, err := q.Counts(context.Background())
-	if err != nil || c.Total.Completed != 3 || c.Due != 1 || c.Dead != 1 || c.Ready+c.Running != 0 {
+	if err != nil || c.Total.Completed != 3 || c.Due != 2 || c.Dead != 1 || c.Ready+c.Running != 0 {
 		t.Errorf("the queue: %+v, %v", c, err)
 	}
 	if err := q.Check(context.Background()); err != nil {
 		t.Error(err)
 	}
+}
+
+// newLocker is lock.New with a Config that may be left out and must be right.
+func newLocker(rdb lock.Client, c ...lock.Config) *lock.Redis {
+	l, err := lock.New(rdb, append(c, lock.Config{})[0])
+	if err != nil {
+		panic(err)
+	}
+	return l
 }

@@ -33,7 +33,7 @@ func benchScheduler(b *testing.B) (*Scheduler, string) {
 func benchEnqueue(b *testing.B, producers int) {
 	s, queue := benchScheduler(b)
 	ctx := context.Background()
-	opts := []Option{Queue(queue)}
+	opts := []EnqueueOption{Queue(queue)}
 	b.ReportAllocs()
 	b.ResetTimer()
 	var producing sync.WaitGroup

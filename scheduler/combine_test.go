@@ -6,15 +6,18 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 
 	"github.com/signalbox-go/signalbox/internal/redistest"
+	"github.com/signalbox-go/signalbox/internal/store"
 )
 
 func TestEnqueueConcurrently(t *testing.T) {
@@ -111,7 +114,7 @@ func TestContextEnded(t *testing.T) {
 		return func() bool {
 			c.mu.Lock()
 			defer c.mu.Unlock()
-			return c.opened-len(c.idle) == n && c.first == nil
+			return len(c.lanes)-len(c.idle) == n && c.first == nil
 		}
 	}
 	redistest.Eventually(t, inFlight(0), "all lanes are idle")
@@ -121,6 +124,14 @@ func TestContextEnded(t *testing.T) {
 	ctx, cancel = context.WithCancelCause(context.Background())
 	first := start(ctx)
 	redistest.Eventually(t, inFlight(1), "one lane is busy")
+	redistest.Eventually(t, func() bool {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		return slices.ContainsFunc(c.lanes, func(l *lane) bool { return l.busy && l.Writes() > 0 })
+	}, "its call was given to a connection")
+	c.mu.Lock()
+	c.began = time.Now().Add(time.Hour) // however long it takes here, it is not so slow that another call joins it
+	c.mu.Unlock()
 	second := start(context.Background())
 	redistest.Eventually(t, func() bool { return c.waiting.Load() == 1 }, "a job waits")
 	third := start(ctx)
@@ -162,7 +173,7 @@ func TestRedisComesBack(t *testing.T) {
 	redistest.Eventually(t, func() bool {
 		c.mu.Lock()
 		defer c.mu.Unlock()
-		return c.opened > len(c.idle) && c.first == nil
+		return len(c.lanes) > len(c.idle) && c.first == nil
 	}, "a call is being made")
 	if done.Load() {
 		t.Error("it ended without Redis")
@@ -196,7 +207,7 @@ func TestContextEndsWithoutRedis(t *testing.T) {
 	}, "a call fails")
 	cancel()
 	var dial *net.OpError
-	if err := <-ended; !errors.Is(err, ErrUncertain) || !errors.Is(err, context.Canceled) || !errors.As(err, &dial) && !errors.Is(err, io.EOF) {
+	if err := <-ended; !errors.Is(err, context.Canceled) || !errors.As(err, &dial) && !errors.Is(err, io.EOF) {
 		t.Errorf("got %v", err)
 	}
 	p.Refuse(false)
@@ -213,7 +224,7 @@ func TestSecondCallJoinsASlowOne(t *testing.T) {
 	busy := func() int {
 		c.mu.Lock()
 		defer c.mu.Unlock()
-		return c.opened - len(c.idle)
+		return len(c.lanes) - len(c.idle)
 	}
 	redistest.Eventually(t, func() bool { return busy() == 0 }, "the lane is idle")
 	p.Pause()
@@ -235,29 +246,85 @@ func TestSecondCallJoinsASlowOne(t *testing.T) {
 	callers.Wait()
 }
 
+// Without Redis a call without a deadline ends after EnqueueTimeout. What was never sent is not uncertain.
 func TestRedisStaysAway(t *testing.T) {
 	t.Parallel()
-	if testing.Short() {
-		t.Skip("waits for our patience to end")
+	for name, change := range map[string]func(*redis.UniversalOptions){
+		"no retries":         func(o *redis.UniversalOptions) { o.MaxRetries, o.DialerRetries = -1, 1 },
+		"the client retries": nil,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s, q, p := proxied(t, change)
+			s = withTimeout(t, s, 100*time.Millisecond)
+			p.Refuse(true)
+			p.Sever()
+			redistest.Eventually(t, func() bool {
+				res, err := s.Enqueue(context.Background(), note{}, Queue(q.Name()))
+				if err == nil || res.ID == "" || !strings.Contains(err.Error(), "within 100ms") || errors.Is(err, ErrUncertain) {
+					t.Error(res, err)
+				}
+				var dial *net.OpError
+				return errors.As(err, &dial) && dial.Op == "dial"
+			}, "the error says that connections are refused")
+			results, err := s.EnqueueMany(context.Background(), many(6000), Queue(q.Name()))
+			if err == nil || errors.Is(err, ErrUncertain) {
+				t.Error(err)
+			}
+			for i, r := range results {
+				if r.Err == nil || r.New || errors.Is(r.Err, ErrUncertain) {
+					t.Fatalf("item %d: %+v", i, r)
+				}
+			}
+			p.Refuse(false)
+			redistest.Eventually(t, func() bool {
+				_, err := s.Enqueue(context.Background(), note{}, Queue(q.Name()), ID("last"))
+				return err == nil
+			}, "Redis is back")
+			if n := len(claimAll(t, q)); n != 1 {
+				t.Errorf("%d jobs, want the last one alone", n)
+			}
+		})
 	}
-	s, q, p := proxied(t, noRetries)
-	p.Refuse(true)
-	p.Sever()
-	start := time.Now()
-	res, err := s.Enqueue(context.Background(), note{}, Queue(q.Name()))
-	if !errors.Is(err, ErrUncertain) || res.ID == "" || !strings.Contains(err.Error(), "10s") {
-		t.Error(res, err)
+}
+
+// withTimeout returns a scheduler over the same client with another EnqueueTimeout.
+func withTimeout(t testing.TB, s *Scheduler, d time.Duration) *Scheduler {
+	t.Helper()
+	s, err := New(s.rdb, Config{Logger: s.log, EnqueueTimeout: d})
+	if err != nil {
+		t.Fatal(err)
 	}
-	if d := time.Since(start); d > patience+2*time.Second {
-		t.Errorf("it took %v", d)
-	}
-	results, err := s.EnqueueMany(context.Background(), many(6000), Queue(q.Name()))
-	if !errors.Is(err, ErrUncertain) || !errors.Is(results[0].Err, ErrUncertain) {
-		t.Error(err)
-	}
-	if last := results[5999].Err; last == nil || errors.Is(last, ErrUncertain) {
-		t.Errorf("the last chunk: %v", last)
-	}
+	return s
+}
+
+// Each caller without a deadline has the whole EnqueueTimeout, and no more, whoever else waits.
+func TestEachCallerHasItsTimeout(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		c := &combiner{timeout: time.Second}
+		begin, ends := time.Now(), make(chan time.Duration, 3)
+		for range 3 {
+			r := &request{items: make([]store.Item, 1), done: make(chan struct{}, 1), bounded: true}
+			c.mu.Lock()
+			c.push(r)
+			c.bound(r, time.Now())
+			c.mu.Unlock()
+			go func() {
+				select {
+				case <-r.done:
+				case <-time.After(time.Hour):
+				}
+				ends <- time.Since(begin)
+			}()
+			time.Sleep(400 * time.Millisecond) // of the bubble's clock
+		}
+		for i := range 3 {
+			if at, want := <-ends, time.Second+time.Duration(i)*400*time.Millisecond; at != want {
+				t.Errorf("caller %d waited until %v, want %v", i+1, at, want)
+			}
+		}
+	})
 }
 
 func TestQueuesAreBounded(t *testing.T) {

@@ -16,6 +16,8 @@ type crontab struct {
 	names   map[string]bool
 	entries []*entry
 	running bool
+	ran     bool          // Run was called
+	alarm   *time.Timer   // warns if it is not; set by the first entry
 	added   chan struct{} // takes one value: there are new entries
 }
 
@@ -23,7 +25,7 @@ type crontab struct {
 type entry struct {
 	name     string
 	schedule schedule
-	job      signalbox.Job // of every tick, but for its ID and the trace
+	job      signalbox.Job // of every tick; the ID and the trace are filled in
 	mode     signalbox.TraceMode
 }
 
@@ -31,30 +33,35 @@ func newCrontab() crontab {
 	return crontab{names: make(map[string]bool), added: make(chan struct{}, 1)}
 }
 
-// Cron registers an entry: from [Scheduler.Run] on, a job is enqueued at each tick of spec. It may be
-// called before Run and while it runs. Nothing is kept in Redis but the last tick
-// of each entry, under its name and queue: all processes that should run an entry register it, with the
-// same name, spec and queue, and each tick is enqueued by one of them.
+// Cron registers an entry: while [Scheduler.Run] runs, a job is enqueued at each tick of spec. Cron may be
+// called before Run and while it runs. Redis keeps only the last tick
+// of each entry, under its name and queue. So all processes that should run an entry register it, with the
+// same name, spec and queue. One of them enqueues each tick. If their specs differ, the ticks of all
+// of them fire. If Run was not called a minute after the first entry was registered, the log says so.
 //
-// spec is "minute hour day-of-month month day-of-week", with a field for the second in front
-// if there are six, a descriptor such as @daily, or "@every d" with d from 1 s in whole ms, which
-// ticks at the multiples of d since the Unix epoch. The day of the week is 0 (Sunday) to 6 or SUN
-// to SAT. The time zone is that of a "CRON_TZ=Area/City " in front, else that of [In], else UTC.
+// spec is one of
+//
+//   - five fields, "minute hour day-of-month month day-of-week", or six, with one for the second in front; the day of
+//     the week is 0 (Sunday) to 6, or SUN to SAT
+//   - a descriptor such as @daily
+//   - "@every d", which ticks at the multiples of d since the Unix epoch; d is whole ms, from 1 s
+//
+// The time zone is that of a "CRON_TZ=Area/City " in front, else that of [In], else UTC.
 //
 // Where clocks change, a spec whose hour is a wildcard ("*", "*/n", @hourly) goes by elapsed
-// time: it fires in both of two equal hours. Any other fires once for each time of day that it
-// names: the first time if that comes twice, and right after the gap if it is left out.
+// time: it fires in both of two equal hours. Any other spec fires once for each time of day that it
+// names. If that time comes twice, it fires the first time. If that time is left out, it fires right after the gap.
 //
-// args are encoded now, and are the same for every tick; [signalbox.Job.ScheduledAt] is the tick.
+// args are encoded now, and are the same for every tick. [signalbox.Job.ScheduledAt] is the time of the tick.
 // The name has 1 to 200 bytes of printable ASCII without spaces and braces.
 //
 // The error wraps [signalbox.ErrInvalid] and has every mistake: a bad spec, one whose date never
 // comes, a name that this scheduler has already, args that can't be encoded, a wrong
-// option. [At], [After] and [ID] are wrong here.
-func (s *Scheduler) Cron(name, spec string, args signalbox.Args, opts ...Option) error {
+// option.
+func (s *Scheduler) Cron(name, spec string, args signalbox.Args, opts ...CronOption) error {
 	e, err := s.newEntry(name, spec, args, opts)
 	if err == nil {
-		err = s.cron.add(e)
+		err = s.cron.add(e, s.warnUnlessRun)
 	}
 	if err != nil {
 		return fmt.Errorf("scheduler: cron entry %q: %w", shorten(name), err)
@@ -62,20 +69,37 @@ func (s *Scheduler) Cron(name, spec string, args signalbox.Args, opts ...Option)
 	return nil
 }
 
-func (s *Scheduler) newEntry(name, spec string, args signalbox.Args, opts []Option) (*entry, error) {
-	o, optErr := defaults.with(inCron, s.trace.reserved, opts)
+func (s *Scheduler) newEntry(name, spec string, args signalbox.Args, opts []CronOption) (*entry, error) {
+	k, kind, payload, argsErr := marshal(args)
+	o, optErr := ofEntry(k, s.trace.reserved, opts)
 	sched, specErr := parseSchedule(spec, o.loc, time.Now())
-	kind, payload, argsErr := encode(args)
 	if err := errors.Join(store.ValidateEntry(name), specErr, argsErr, optErr); err != nil {
 		return nil, err
 	}
 	e := &entry{name: name, schedule: sched, job: o.job(store.NewID(), kind, payload), mode: o.mode}
-	e.job.Headers = o.headers
-	_, err := store.NewItem(&e.job, store.When{}) // it is not too large
+	e.job.Headers, e.job.Namespace = o.headers, s.namespace
+	sample := e.job
+	sample.Effect = store.TickEffect(sample.Namespace, sample.Queue, name, time.Now()) // each tick has one
+	_, err := s.pack(&sample, store.When{})                                            // it is not too large
 	return e, err
 }
 
-func (c *crontab) add(e *entry) error {
+// runPatience is how long after the first entry a scheduler that does not run is warned about.
+const runPatience = time.Minute
+
+// warnUnlessRun logs that nobody called Run, if so.
+func (s *Scheduler) warnUnlessRun() {
+	s.cron.mu.Lock()
+	ran, entries := s.cron.ran, len(s.cron.entries)
+	s.cron.mu.Unlock()
+	if !ran {
+		s.log.Warn("scheduler: cron: entries were registered but Run was not called; until it is, this process enqueues no tick",
+			"entries", entries, "for", runPatience.String())
+	}
+}
+
+// add adds an entry. If Run was not called runPatience after the first, late is.
+func (c *crontab) add(e *entry, late func()) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.names[e.name] {
@@ -83,6 +107,9 @@ func (c *crontab) add(e *entry) error {
 	}
 	c.names[e.name] = true
 	c.entries = append(c.entries, e)
+	if !c.ran && c.alarm == nil {
+		c.alarm = time.AfterFunc(runPatience, late)
+	}
 	select {
 	case c.added <- struct{}{}:
 	default:
@@ -103,7 +130,10 @@ func (c *crontab) start() bool {
 	if c.running {
 		return false
 	}
-	c.running = true
+	c.running, c.ran = true, true
+	if c.alarm != nil {
+		c.alarm.Stop()
+	}
 	return true
 }
 

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"log/slog"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -12,7 +13,6 @@ import (
 
 	"github.com/signalbox-go/signalbox"
 	"github.com/signalbox-go/signalbox/internal/redistest"
-	"github.com/signalbox-go/signalbox/internal/store"
 )
 
 // run runs a scheduler until the returned function is called.
@@ -76,55 +76,63 @@ func TestCronOnRedis(t *testing.T) {
 	}
 }
 
+// TestLostTickReplyOnRedis: a call for ticks whose reply was lost is made again as the same call, so that this process learns
+// that it enqueued them: it counts them as fired, and ends their spans.
 func TestLostTickReplyOnRedis(t *testing.T) {
 	t.Parallel()
-	s, q, p := proxied(t, noRetries)
-	if err := s.Cron("e", "@every 1s", note{}, Queue(q.Name())); err != nil {
+	config, spans := traced(t)
+	reader := measured(t, &config)
+	srv := redistest.Start(t)
+	p := redistest.NewProxy(t, srv.Addr())
+	q := checked(t, srv.Client())
+	s, err := New(p.ClientWith(noRetries), config)
+	if err != nil {
 		t.Fatal(err)
 	}
+	if _, err := newScheduler(t, srv.Client()).Enqueue(context.Background(), note{}, Queue(q.Name())); err != nil { // loads the script
+		t.Fatal(err)
+	}
+	claimAll(t, q)
+	for _, name := range []string{"a", "b", "c"} { // three ticks in a call
+		if err := s.Cron(name, "@every 1s", note{}, Queue(q.Name())); err != nil {
+			t.Fatal(err)
+		}
+	}
 	cuts := []<-chan struct{}{p.CutReply(calls, 1), p.CutReply(calls, 4)}
-	defer run(t, s)()
+	stop := run(t, s)
+	defer stop()
 	for _, cut := range cuts {
 		<-cut
 	}
 	var jobs []*signalbox.Job
 	redistest.Eventually(t, func() bool {
 		jobs = append(jobs, claimAll(t, q)...)
-		return len(jobs) >= 4
+		return len(jobs) >= 18
 	}, "ticks go on")
-	gapless(t, scheduled(jobs), len(jobs))
-}
-
-func TestTickOutcomes(t *testing.T) {
-	t.Parallel()
-	_, q := setup(t)
-	ctx := context.Background()
-	now, err := q.Now(ctx)
-	if err != nil {
-		t.Fatal(err)
+	stop()
+	jobs = append(jobs, claimAll(t, q)...)
+	perTick := make(map[time.Time]int)
+	for _, j := range jobs {
+		perTick[j.ScheduledAt]++
 	}
-	now = now.Truncate(time.Second)
-	lane := q.NewLane()
-	for _, step := range []struct {
-		tick time.Time
-		want store.TickOutcome
-	}{
-		{now, store.TickFired},
-		{now, store.TickTaken},
-		{now.Add(-time.Second), store.TickTaken},
-		{now.Add(time.Minute), store.TickEarly},
-	} {
-		item, err := store.NewItem(&signalbox.Job{ID: store.NewID(), Kind: "k"}, store.When{At: step.tick})
-		if err != nil {
-			t.Fatal(err)
-		}
-		lane.Next()
-		if got, server, err := q.EnqueueTick(ctx, lane, "e", step.tick, item); got != step.want || err != nil || server.Before(now) {
-			t.Errorf("tick %v: %v, %v, %v", step.tick, got, server, err)
+	for tick, n := range perTick {
+		if n != 3 {
+			t.Errorf("the tick %v has %d jobs, want 3", tick, n)
 		}
 	}
-	if jobs := claimAll(t, q); len(jobs) != 1 || !jobs[0].ScheduledAt.Equal(now) {
-		t.Errorf("jobs: %+v", jobs)
+	gapless(t, slices.SortedFunc(maps.Keys(perTick), time.Time.Compare), len(perTick))
+	got := reader.counts(t, "signalbox.schedule.ticks", "signalbox.schedule.outcome")
+	if want := map[string]int64{"fired": int64(len(jobs))}; !maps.Equal(got, want) {
+		t.Errorf("counted %v, want %v", got, want)
+	}
+	enqueues := make(map[string]bool)
+	for _, span := range spans.Ended() {
+		enqueues[traceparent(span.SpanContext())] = true
+	}
+	for _, j := range jobs {
+		if !enqueues[j.Headers["traceparent"]] {
+			t.Errorf("the span of the tick %v never ended", j.ScheduledAt)
+		}
 	}
 }
 
@@ -146,7 +154,7 @@ func TestRun(t *testing.T) {
 	}
 	stop()
 	run(t, s)() // again, after its end
-	if log.Len() > 0 {
+	if strings.Contains(log.String(), "scheduler: ") {
 		t.Errorf("log: %s", &log)
 	}
 }

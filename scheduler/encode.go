@@ -10,11 +10,11 @@ import (
 	"github.com/signalbox-go/signalbox/internal/store"
 )
 
-// encode returns the kind of args and their JSON. The error wraps signalbox.ErrInvalid, and
-// its text has nothing of the payload.
-func encode(args signalbox.Args) (kind string, payload []byte, err error) {
+// marshal returns the kind of args, the defaults that they have, and their JSON. The error wraps
+// signalbox.ErrInvalid, and its text has nothing of the payload.
+func marshal(args signalbox.Args) (k kindDefaults, kind string, payload []byte, err error) {
 	if args == nil {
-		return "", nil, fmt.Errorf("%w args: nil", signalbox.ErrInvalid)
+		return k, "", nil, fmt.Errorf("%w args: nil", signalbox.ErrInvalid)
 	}
 	defer func() {
 		if v := recover(); v != nil {
@@ -23,13 +23,22 @@ func encode(args signalbox.Args) (kind string, payload []byte, err error) {
 	}()
 	kind = args.Kind()
 	if err := store.ValidateKind(kind); err != nil {
-		return "", nil, err
+		return k, "", nil, err
+	}
+	if v, ok := args.(interface{ Validate() error }); ok {
+		if err := v.Validate(); err != nil {
+			return k, "", nil, fmt.Errorf("%w args of kind %s: %w", signalbox.ErrInvalid, kind, err)
+		}
+	}
+	k, err = defaultsOf(kind, args)
+	if err != nil {
+		return k, "", nil, err
 	}
 	payload, err = json.Marshal(args)
 	if err != nil {
-		return "", nil, &encodeError{"payload of kind " + kind + ": " + unencodable(err), err}
+		return k, "", nil, &encodeError{"payload of kind " + kind + ": " + unencodable(err), err}
 	}
-	return kind, payload, nil
+	return k, kind, payload, nil
 }
 
 // encodeError keeps what the encoder said for errors.As, but out of the text: it can quote
@@ -59,7 +68,8 @@ func unencodable(err error) string {
 	return fmt.Sprintf("it can't be encoded as JSON (%T)", err)
 }
 
-// panicked is the error behind a panic: of the runtime, such as for a nil pointer, or of unknown content.
+// panicked returns the error of a panic: that of the runtime, such as for a nil pointer, or one that names the
+// value's type only.
 func panicked(v any) error {
 	if err, ok := v.(runtime.Error); ok {
 		return err

@@ -5,73 +5,90 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"time"
 
 	"github.com/signalbox-go/signalbox"
 	"github.com/signalbox-go/signalbox/internal/store"
 )
 
-// A Result is what became of one job.
-type Result struct {
-	ID  string // may be "" if an argument or an option was wrong
-	New bool   // false: a job of this ID was there before, and is left as it was
-	Err error  // of EnqueueMany: why this job is not in, or may not be
-}
-
-// Enqueue puts one job in and returns when Redis has it. The package documentation
-// tells the kinds of errors. If ctx ends before a call to Redis took the job, it is not enqueued;
-// if it ends later, the error wraps [ErrUncertain] beside the context's, and the
-// result has the ID with which the call can be made again.
-func (s *Scheduler) Enqueue(ctx context.Context, args signalbox.Args, opts ...Option) (Result, error) {
-	o, optErr := defaults.with(inEnqueue, s.trace.reserved, opts)
-	kind, payload, err := encode(args)
+// Enqueue puts one job in and returns when Redis has it. The package documentation lists the kinds of
+// errors. Enqueue returns when ctx ends, at the latest, or after Config.EnqueueTimeout if ctx has no deadline. If the job was sent to
+// Redis by then, the error is an [*UncertainError]. If not, the job is not enqueued, and never will be by this call. Any
+// error of a call with [UncertainError.Again] is an *UncertainError, since the call before may have put the job in.
+//
+// If a job of the same ID is scheduled, ready or running, Enqueue leaves it as it is: New is false, and State says
+// which. A dead or cancelled one is replaced; see [ID] and [IfAbsent].
+func (s *Scheduler) Enqueue(ctx context.Context, args signalbox.Args, opts ...EnqueueOption) (Result, error) {
+	k, kind, payload, err := marshal(args)
+	o, optErr := resolve(k, s.trace.reserved, opts)
 	if err != nil || optErr != nil {
-		return Result{}, fmt.Errorf("scheduler: enqueue: %w", errors.Join(optErr, err))
+		return Result{}, fmt.Errorf("scheduler: enqueue: %w", o.settle(errors.Join(optErr, err), o.id, o.incarnation))
 	}
 	id := o.id
 	if id == "" {
 		id = store.NewID()
 	}
+	incarnation := o.incarnationOf()
 	ctx, span := s.trace.start(ctx, id, kind, o)
 	watch := s.watch()
-	isNew, err := s.enqueue(ctx, id, kind, payload, o)
+	fate, err := s.enqueue(ctx, id, kind, incarnation, payload, o)
 	watch.sent(ctx, o.queue, kind, 1, err)
 	watch.took(ctx, o.queue, err)
 	end(span, err)
 	if err != nil {
-		return Result{ID: id}, fmt.Errorf("scheduler: enqueue in queue %s, job ID %s: %w", o.queue, id, err)
+		return Result{ID: id}, fmt.Errorf("scheduler: enqueue in queue %s, job ID %s: %w", o.queue, id, o.settle(err, id, incarnation))
 	}
-	return Result{ID: id, New: isNew}, nil
+	res := Result{ID: id}
+	if res.take(fate) {
+		s.lookUp(ctx, o.queue, &res)
+	}
+	return res, nil
 }
 
-func (s *Scheduler) enqueue(ctx context.Context, id, kind string, payload []byte, o *options) (isNew bool, err error) {
+// lookUp fills in the state of the job that was met. It is a function of its own so that Enqueue's result stays on
+// the stack.
+func (s *Scheduler) lookUp(ctx context.Context, queue string, res *Result) {
+	met := *res
+	lookUp(ctx, s.lanes(queue).queue, []*Result{&met})
+	res.State = met.State
+}
+
+func (s *Scheduler) enqueue(ctx context.Context, id, kind string, incarnation uint64, payload []byte, o *options) (store.Fate, error) {
 	if ctx.Err() != nil {
-		return false, notSent(ctx)
+		return 0, notSent(ctx)
 	}
 	job := o.job(id, kind, payload)
+	job.Incarnation = incarnation
 	job.Headers = s.trace.inject(ctx, o.headers, o.mode)
-	item, err := store.NewItem(&job, o.when)
+	item, err := s.pack(&job, o.when)
 	if err != nil {
-		return false, err
+		return 0, err
+	}
+	if o.cautious {
+		item.IfAbsent()
 	}
 	r := singles.Get().(*request)
 	r.single[0] = item
-	r.items, r.fresh, r.bytes = r.single[:], r.singleNew[:], item.Size()
+	r.items, r.fates, r.bytes = r.single[:], r.singleFate[:], item.Size()
 	c := s.lanes(o.queue)
-	c.submit(r)
-	switch done, sent := c.wait(ctx, r); {
+	c.submit(ctx, r)
+	switch done, maybe := c.wait(ctx, r); {
 	case done:
-		isNew, err = r.singleNew[0], r.err
-	case sent:
-		return false, c.blame(cut(ctx)) // the request stays the call's
+		err = r.err
+	case maybe:
+		err = c.blame(cut(ctx))
 	default:
 		err = c.blame(notSent(ctx))
 	}
-	r.single[0], r.err, r.taken = store.Item{}, nil, false
-	singles.Put(r)
-	return isNew, err
+	fate := r.singleFate[0]
+	if !r.left { // else it stays the call's
+		r.single[0], r.err, r.lane, r.until = store.Item{}, nil, nil, time.Time{}
+		singles.Put(r)
+	}
+	return fate, err
 }
 
-// singles are requests of one job that nobody uses any more.
+// singles pools requests of one job.
 var singles = sync.Pool{New: func() any { return &request{done: make(chan struct{}, 1)} }}
 
 func (o *options) job(id, kind string, payload []byte) signalbox.Job {
@@ -83,9 +100,10 @@ func (o *options) job(id, kind string, payload []byte) signalbox.Job {
 		Priority:    o.priority,
 		MaxAttempts: o.maxAttempts,
 		Timeout:     o.timeout,
+		Effect:      o.effect,
 	}
 }
 
-func notSent(ctx context.Context) error { return fmt.Errorf("not enqueued: %w", ended(ctx)) }
+func notSent(ctx context.Context) error { return fmt.Errorf(notEnqueued+"%w", ended(ctx)) }
 
 func cut(ctx context.Context) error { return uncertain(ended(ctx)) }

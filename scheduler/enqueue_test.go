@@ -38,7 +38,7 @@ func TestEnqueueDefaults(t *testing.T) {
 	if _, err := s.Enqueue(context.Background(), note{}); err != nil {
 		t.Fatal(err)
 	}
-	jobs := claimAll(t, store.New(srv.Client(), signalbox.DefaultQueue))
+	jobs := claimAll(t, store.New(srv.Client(), "", signalbox.DefaultQueue))
 	if len(jobs) != 1 || jobs[0].MaxAttempts != signalbox.DefaultMaxAttempts || jobs[0].Headers != nil ||
 		jobs[0].Timeout != 0 || jobs[0].Priority != signalbox.PriorityNormal {
 		t.Errorf("got %+v", jobs)
@@ -48,7 +48,7 @@ func TestEnqueueDefaults(t *testing.T) {
 func TestWhen(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {
-		opt   Option
+		opt   EnqueueOption
 		ready bool
 	}{
 		"past":     {At(time.Now().Add(-time.Hour)), true},
@@ -81,7 +81,7 @@ func TestDuplicateID(t *testing.T) {
 		}
 	}
 	results, err := s.EnqueueMany(ctx, []Item{
-		{note{2}, []Option{ID("x")}}, {note{3}, []Option{ID("y")}}, {note{4}, []Option{ID("y")}},
+		{note{2}, []EnqueueOption{ID("x")}}, {note{3}, []EnqueueOption{ID("y")}}, {note{4}, []EnqueueOption{ID("y")}},
 	}, Queue(q.Name()))
 	if err != nil || results[0].New || !results[1].New || results[2].New {
 		t.Fatal(results, err)

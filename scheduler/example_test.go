@@ -41,7 +41,7 @@ func example() (s *scheduler.Scheduler, end func()) {
 	}
 }
 
-// An ID of one's own makes it safe to call again.
+// An ID names a live job: while it waits or runs, it is not enqueued twice.
 func ExampleScheduler_Enqueue() {
 	s, end := example()
 	defer end()
@@ -51,11 +51,35 @@ func ExampleScheduler_Enqueue() {
 		if err != nil {
 			log.Fatal(err)
 		}
-		fmt.Println(res.ID, res.New)
+		fmt.Printf("%s new=%v state=%q\n", res.ID, res.New, res.State)
 	}
 	// Output:
-	// welcome-42 true
-	// welcome-42 false
+	// welcome-42 new=true state=""
+	// welcome-42 new=false state="scheduled"
+}
+
+// A job that may or may not be in is enqueued again, so that it is in once.
+func ExampleUncertainError_Again() {
+	s, end := example()
+	defer end()
+	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	defer cancel()
+	opts := []scheduler.EnqueueOption{scheduler.Queue("mail")}
+	res, err := s.Enqueue(ctx, Welcome{UserID: 42}, opts...)
+	var u *scheduler.UncertainError
+	for try := 1; errors.As(err, &u) && try < 5 && ctx.Err() == nil; try++ {
+		time.Sleep(time.Second) // Redis may have refused at once
+		res, err = s.Enqueue(ctx, Welcome{UserID: 42}, append(opts, u.Again())...)
+	}
+	switch {
+	case errors.As(err, &u):
+		fmt.Println("job", u.ID, "may be in, and may run")
+	case err != nil:
+		fmt.Println("the job is not in")
+	default:
+		fmt.Println("the job is in:", res.New)
+	}
+	// Output: the job is in: true
 }
 
 // Each job has a result of its own.
@@ -64,8 +88,8 @@ func ExampleScheduler_EnqueueMany() {
 	defer end()
 	items := []scheduler.Item{
 		{Args: Welcome{UserID: 1}},
-		{Args: Welcome{UserID: 2}, Options: []scheduler.Option{scheduler.Priority(signalbox.PriorityHigh)}},
-		{Args: Welcome{UserID: 3}, Options: []scheduler.Option{scheduler.MaxAttempts(0)}},
+		{Args: Welcome{UserID: 2}, Options: []scheduler.EnqueueOption{scheduler.Priority(signalbox.PriorityHigh)}},
+		{Args: Welcome{UserID: 3}, Options: []scheduler.EnqueueOption{scheduler.MaxAttempts(0)}},
 	}
 	results, err := s.EnqueueMany(context.Background(), items, scheduler.Queue("mail"))
 	for i, r := range results {
@@ -97,4 +121,14 @@ func ExampleScheduler_Cron() {
 	// <nil>
 	// scheduler: cron entry "leap": signalbox: invalid: cron spec "0 0 30 2 *": its date never comes; check the day against the month
 	// <nil>
+}
+
+// A mailer enqueues through an interface of its own, so that a test sees what it would enqueue.
+func ExampleResolve() {
+	enqueue := func(args signalbox.Args, opts ...scheduler.EnqueueOption) {
+		plan, err := scheduler.Resolve(args, opts...)
+		fmt.Println(plan.Job.Queue, string(plan.Job.Payload), plan.After, err)
+	}
+	enqueue(Welcome{UserID: 42}, scheduler.Queue("mail"), scheduler.After(time.Hour))
+	// Output: mail {"UserID":42} 1h0m0s <nil>
 }

@@ -10,39 +10,63 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/signalbox-go/signalbox"
+	"github.com/signalbox-go/signalbox/internal/store"
 	"github.com/signalbox-go/signalbox/internal/telemetry"
 )
 
-// A verdict is what the error of a call to Redis says of the call.
+// A verdict says whether it helps to make a call again that failed.
 type verdict int
 
 const (
-	unknown verdict = iota // it may have been run; making it again can help
-	refused                // it was not run, and making it again at once is of no use
-	hidden                 // it was not run now, but the client may have sent it before
+	again verdict = iota
+	final
 )
 
-// judge reads an error of a call. The client makes a call again by itself after a broken
-// connection and after some replies, and tells of the last time only. A script that
-// was run before answers as it did then, so that replies of the script itself are final.
+// judge reads an error of a call. Replies of the script itself are final, as a script that was run before
+// answers as it did then.
 func judge(err error) verdict {
 	var reply redis.Error
 	switch {
-	case errors.Is(err, redis.ErrClosed):
-		return hidden
+	case errors.Is(err, redis.ErrClosed), errors.Is(err, store.ErrStale), errors.Is(err, signalbox.ErrOutdated):
+		return final
 	case !errors.As(err, &reply):
-		return unknown
+		return again
 	}
-	for _, again := range []string{"READONLY", "LOADING", "CLUSTERDOWN", "MASTERDOWN", "TRYAGAIN", "NOREPLICAS", "ERR max number of clients"} {
-		if is(err, again) {
-			return hidden
+	for _, passing := range []string{"LOADING", "CLUSTERDOWN", "TRYAGAIN", "MOVED", "ASK", "ERR max number of clients"} {
+		if is(err, passing) {
+			return again
 		}
 	}
-	return refused
+	return final
 }
 
-// is tells whether an error is Redis's of that code, be it of a command or of one in a script.
+// maybeRun reports whether a try that failed may have been run, or may be yet. The client makes a call again by
+// itself after a broken connection and after some replies, and returns the last error only, so it matters
+// how often the call was given to a connection.
+func maybeRun(err error, writes int) bool {
+	var reply redis.Error
+	switch {
+	case writes == 0:
+		return false
+	case writes > 1 || !errors.As(err, &reply):
+		return true
+	}
+	// A command that is denied in the midst of the script. What stands before it was done.
+	return is(err, "NOPERM") && strings.Contains(err.Error(), "@user_script")
+}
+
+// doubtful reports whether a call that failed may have been run, or may be yet, if it isn't known how often the
+// client gave it to a connection.
+func doubtful(err error) bool {
+	return maybeRun(err, 1) || judge(err) == again || errors.Is(err, store.ErrStale) ||
+		is(err, "READONLY") || is(err, "MASTERDOWN") || is(err, "NOREPLICAS")
+}
+
+// is reports whether Redis replied with an error of that code, to a command or to one in a script.
 func is(err error, code string) bool {
+	if code == "NOPERM" {
+		return store.IsDenied(err)
+	}
 	text := err.Error()
 	return strings.HasPrefix(text, code) || strings.Contains(text, "-"+code+" ") || strings.Contains(text, ": "+code+" ")
 }
@@ -51,7 +75,7 @@ var hints = []struct{ code, hint string }{
 	{"OOM", "Redis is at its maxmemory; jobs can be put in again when others are done, or with more memory"},
 	{"READONLY", "this Redis is a read-only replica, or a failover is under way; the client must reach the master"},
 	{"WRONGTYPE", "a key of this queue holds a value that is not ours; does another program write to signalbox:*?"},
-	{"NOPERM", "the client's Redis user needs EVALSHA, EVAL, the commands in the scripts and the keys signalbox:*"},
+	{"NOPERM", "the client's Redis user needs EVALSHA, EVAL, the commands in the scripts, the keys signalbox:*, and SELECT for another database than 0: see docs/operations.md"},
 	{"NOAUTH", "the Redis client needs a password"},
 	{"ERR Protocol error: unauthenticated", "the Redis client needs a password"}, // to a large command
 	{"LOADING", "Redis has just started and loads its data"},
@@ -60,6 +84,9 @@ var hints = []struct{ code, hint string }{
 
 // explain adds to an error of Redis what to do about it.
 func explain(err error) error {
+	if errors.Is(err, redis.ErrClosed) {
+		return fmt.Errorf("the Redis client that scheduler.New was given has been closed: %w", err)
+	}
 	for _, h := range hints {
 		if is(err, h.code) {
 			return fmt.Errorf("%s: %w", h.hint, err)
@@ -68,7 +95,7 @@ func explain(err error) error {
 	return err
 }
 
-// ended is the error of a context, and its cause.
+// ended returns the error of a context, with its cause.
 func ended(ctx context.Context) error {
 	err, cause := ctx.Err(), context.Cause(ctx)
 	if cause == nil || errors.Is(err, cause) {
@@ -77,8 +104,8 @@ func ended(ctx context.Context) error {
 	return fmt.Errorf("%w: %w", err, cause)
 }
 
-// errorType is what spans and metrics call an error: one of few values. It is "" for nil, and where
-// the type of the Go error has to do.
+// errorType returns the error.type of spans and metrics: one of few values. It returns "" for nil, and for an error
+// whose Go type is used instead.
 func errorType(err error) string {
 	var (
 		reply redis.Error
@@ -93,6 +120,8 @@ func errorType(err error) string {
 		return telemetry.ErrorTimeout
 	case errors.As(err, &reply):
 		return replyCode(reply)
+	case errors.Is(err, redis.ErrClosed):
+		return "closed"
 	case errors.Is(err, signalbox.ErrInvalid):
 		return "invalid"
 	case errors.As(err, &late):
@@ -103,7 +132,7 @@ func errorType(err error) string {
 	return ""
 }
 
-// replyCode is the code that an error reply of Redis begins with.
+// replyCode returns the code at the beginning of an error reply of Redis, or "reply" if it has none.
 func replyCode(reply redis.Error) string {
 	for _, h := range hints {
 		if is(reply, h.code) {

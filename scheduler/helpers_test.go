@@ -3,6 +3,7 @@ package scheduler
 import (
 	"context"
 	"log/slog"
+	"slices"
 	"testing"
 	"time"
 
@@ -36,7 +37,7 @@ func setup(t testing.TB) (*Scheduler, *store.Queue) {
 
 func checked(t testing.TB, rdb redis.UniversalClient) *store.Queue {
 	t.Helper()
-	q := store.New(rdb, redistest.Name(t))
+	q := store.New(rdb, "", redistest.Name(t))
 	t.Cleanup(func() {
 		if err := q.Check(context.Background()); err != nil {
 			t.Error(err)
@@ -88,11 +89,17 @@ func proxied(t testing.TB, change func(*redis.UniversalOptions)) (*Scheduler, *s
 	srv := redistest.Start(t)
 	p := redistest.NewProxy(t, srv.Addr())
 	q := checked(t, srv.Client())
-	s := newScheduler(t, p.ClientWith(change))
+	rdb := p.ClientWith(change)
+	s := newScheduler(t, rdb)
 	if _, err := s.Enqueue(context.Background(), note{}, Queue(q.Name())); err != nil { // loads the script
 		t.Fatal(err)
 	}
 	claimAll(t, q)
+	redistest.Eventually(t, func() bool { // the queue is registered in the background
+		queues, err := store.Queues(context.Background(), srv.Client(), "")
+		stats := rdb.PoolStats()
+		return err == nil && slices.Contains(queues, q.Name()) && stats.IdleConns == stats.TotalConns
+	}, "no call is under way, and a connection is idle")
 	return s, q, p
 }
 

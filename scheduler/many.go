@@ -10,27 +10,34 @@ import (
 )
 
 // chunksInFlight bounds what one EnqueueMany has in the line: two calls on their way, and
-// as many to follow. Others who enqueue wait behind no more than these.
+// as many to follow. Other callers wait behind no more than these.
 const chunksInFlight = 2 * lanesPerQueue
+
+// A bulk of rampFrom jobs or more is sent in chunks that grow: the first of a queue has firstChunk jobs, each after it twice as
+// many, up to store.MaxBatch.
+const (
+	rampFrom   = 4 * store.MaxBatch
+	firstChunk = 128
+)
 
 // An Item is one job of [Scheduler.EnqueueMany].
 type Item struct {
 	Args    signalbox.Args
-	Options []Option // count more than those of the call; headers add up
+	Options []EnqueueOption // count more than those of the call and the kind's defaults; headers add up
 }
 
 // EnqueueMany puts many jobs in, each with opts and its own options, and returns one result
-// per item in their order. They go in chunks of at most 1,000 jobs and about 1 MiB, several at a
-// time; jobs of different chunks have no order. A chunk goes in as a whole or not at all.
+// per item in their order. They go in chunks of at most 950 jobs and about 1 MiB, several at a
+// time. Jobs of different chunks have no order. A chunk goes in as a whole or not at all.
 //
-// A job that fails has its error in its result and the others go on, but after a chunk
-// failed no more is sent to its queue. The returned error is nil if no job failed; else it says how
-// many did and wraps the first one's error. An ID that occurs twice is enqueued once.
+// If a job fails, its result has the error, and the others go on. But after a chunk has
+// failed, no more is sent to its queue. The returned error is nil if no job failed. Otherwise it says how
+// many failed, and wraps the first one's error. An ID that occurs twice is enqueued once.
 // The kinds of errors, and what the end of ctx means, are as for [Scheduler.Enqueue].
 //
-// In a trace each job has a span "create {queue}", which its deliveries link to, and each queue one of the
-// sending, "enqueue {queue}", which links to the first 128 of those. They are siblings.
-func (s *Scheduler) EnqueueMany(ctx context.Context, items []Item, opts ...Option) ([]Result, error) {
+// In a trace each job has a span "create {queue}", and its deliveries link to that. Each queue has one span
+// "enqueue {queue}", which links to the first 128 of the "create" spans. They are siblings.
+func (s *Scheduler) EnqueueMany(ctx context.Context, items []Item, opts ...EnqueueManyOption) ([]Result, error) {
 	b := bulk{
 		s: s, ctx: ctx, results: make([]Result, len(items)), queues: make(map[string]*bulkQueue),
 		traced: !s.trace.silent(), measured: !s.metrics.Silent(),
@@ -38,15 +45,18 @@ func (s *Scheduler) EnqueueMany(ctx context.Context, items []Item, opts ...Optio
 	if !b.traced { // but the caller may be part of a trace
 		b.headers = s.trace.inject(ctx, nil, signalbox.TraceLink)
 	}
-	base, err := defaults.with(inMany, s.trace.reserved, opts)
+	b.opts = singly(opts)
+	var err error
+	b.base, err = defaults.with(s.trace.reserved, b.opts)
 	if err != nil {
-		for i := range b.results {
-			b.results[i].Err = err
+		for i, it := range items {
+			o, _ := b.base.with(s.trace.reserved, it.Options)
+			b.results[i].Err = o.settle(err, o.id, o.incarnation)
 		}
 		return b.results, fmt.Errorf("scheduler: none of %d jobs enqueued: %w", len(items), err)
 	}
 	for i := range items {
-		b.add(i, &items[i], base)
+		b.add(i, &items[i])
 	}
 	b.flush()
 	return b.results, b.err()
@@ -62,17 +72,22 @@ type bulk struct {
 	inFlight []*chunk   // the oldest first
 	spare    []*chunk
 
+	opts             []EnqueueOption           // of all jobs
+	base             *options                  // what they come to for kinds without defaults
+	kinds            map[kindDefaults]resolved // and for the others
 	traced, measured bool
 	headers          map[string]string // of jobs that have no span and no headers of their own
 }
 
 // bulkQueue is the part of a bulk that goes to one queue.
 type bulkQueue struct {
-	name  string
-	lanes *combiner
-	chunk *chunk // being filled, or nil
-	count int    // jobs sent
-	err   error  // of the first chunk that failed
+	name   string
+	lanes  *combiner
+	chunk  *chunk    // being filled, or nil
+	count  int       // jobs sent
+	chunks int       // chunks that were filled
+	err    error     // of the first chunk that failed
+	met    []*Result // ready or running jobs that were met
 
 	sending
 }
@@ -83,35 +98,51 @@ type chunk struct {
 	queue *bulkQueue
 	index []int
 	kinds kinds // if anybody measures
+	drawn []drawn
 }
 
-func (b *bulk) add(i int, it *Item, base *options) {
-	res := &b.results[i]
-	o := base
-	if len(it.Options) > 0 {
-		if o, res.Err = base.with(inManyItem, b.s.trace.reserved, it.Options); res.Err != nil {
-			return
-		}
+// drawn are the options of an item whose incarnation is not 0, or which is made again.
+type drawn struct {
+	item        int
+	incarnation uint64
+	options     *options
+}
+
+// add puts an item into its queue's chunk.
+func (b *bulk) add(i int, it *Item) {
+	k, kind, payload, argsErr := marshal(it.Args)
+	base, kindErr := b.ofKind(k)
+	o, err := base.with(b.s.trace.reserved, it.Options)
+	if argsErr != nil || kindErr != nil {
+		err = errors.Join(kindErr, err, argsErr)
 	}
-	kind, payload, err := encode(it.Args)
+	if err == nil {
+		err = b.put(i, kind, payload, o)
+	}
 	if err != nil {
-		res.Err = err
-		return
+		b.results[i].Err = o.settle(err, o.id, o.incarnation)
 	}
+}
+
+// put puts a job into its queue's chunk.
+func (b *bulk) put(i int, kind string, payload []byte, o *options) error {
+	res := &b.results[i]
 	res.ID = o.id
 	if res.ID == "" {
 		res.ID = store.NewID()
 	}
 	q := b.queue(o.queue)
 	if q.err != nil {
-		res.Err = q.skipped(b.ctx)
-		return
+		return q.skipped(b.ctx)
 	}
 	job := o.job(res.ID, kind, payload)
+	job.Incarnation = o.incarnationOf()
 	item, err := b.create(q, &job, o)
 	if err != nil {
-		res.Err = err
-		return
+		return err
+	}
+	if o.cautious {
+		item.IfAbsent()
 	}
 	if c := q.chunk; c != nil && c.bytes+item.Size() > maxCallBytes {
 		b.send(q)
@@ -120,12 +151,26 @@ func (b *bulk) add(i int, it *Item, base *options) {
 	c.items = append(c.items, item)
 	c.index = append(c.index, i)
 	c.bytes += item.Size()
+	if job.Incarnation != 0 || o.drawn {
+		c.drawn = append(c.drawn, drawn{i, job.Incarnation, o})
+	}
 	if b.measured {
 		c.kinds = c.kinds.add(kind)
 	}
-	if len(c.items) == store.MaxBatch {
+	if len(c.items) == b.room(q) {
 		b.send(q)
 	}
+	return nil
+}
+
+// room returns how many jobs the queue's chunk takes. Those of a large bulk begin small: Redis works on the first jobs while the
+// next are encoded. To encode a job takes about half as long as to put it in, so each chunk is ready before the one ahead of
+// it is done.
+func (b *bulk) room(q *bulkQueue) int {
+	if len(b.results) < rampFrom {
+		return store.MaxBatch
+	}
+	return min(firstChunk<<min(q.chunks, 8), store.MaxBatch)
 }
 
 func (b *bulk) queue(name string) *bulkQueue {
@@ -161,6 +206,7 @@ func (b *bulk) send(q *bulkQueue) {
 	}
 	c := q.chunk
 	q.chunk = nil
+	q.chunks++
 	b.begin(q, len(c.items))
 	switch {
 	case q.err != nil:
@@ -170,13 +216,13 @@ func (b *bulk) send(q *bulkQueue) {
 		c.measure(err)
 		b.fail(c, err)
 	default:
-		if cap(c.fresh) < len(c.items) {
-			c.fresh = make([]bool, cap(c.items))
+		if cap(c.fates) < len(c.items) {
+			c.fates = make([]store.Fate, cap(c.items))
 		}
-		c.fresh = c.fresh[:len(c.items)]
+		c.fates = c.fates[:len(c.items)]
 		q.count += len(c.items)
 		b.inFlight = append(b.inFlight, c)
-		q.lanes.submit(&c.request)
+		q.lanes.submit(b.ctx, &c.request)
 	}
 }
 
@@ -184,37 +230,44 @@ func (b *bulk) send(q *bulkQueue) {
 func (b *bulk) settle() {
 	c := b.inFlight[0]
 	b.inFlight = b.inFlight[1:]
-	done, sent := c.queue.lanes.wait(b.ctx, &c.request)
+	done, maybe := c.queue.lanes.wait(b.ctx, &c.request)
 	var err error
 	switch {
 	case done:
 		err = c.err
-	case sent:
+	case maybe:
 		err = cut(b.ctx)
 	default:
 		err = notSent(b.ctx)
 	}
 	c.measure(err)
 	switch {
-	case !done && sent:
-		b.fail(c, err)
-		return // the chunk stays the call's
 	case err != nil:
 		b.fail(c, err)
+		if c.left {
+			return // the chunk stays the call's
+		}
 	default:
 		for j, i := range c.index {
-			b.results[i].New = c.fresh[j]
+			if res := &b.results[i]; res.take(c.fates[j]) {
+				c.queue.met = append(c.queue.met, res)
+			}
 		}
 	}
 	clear(c.items)
-	*c = chunk{request: request{items: c.items[:0], fresh: c.fresh, done: c.done}, index: c.index[:0], kinds: c.kinds[:0]}
+	*c = chunk{request: request{items: c.items[:0], fates: c.fates, done: c.done}, index: c.index[:0], kinds: c.kinds[:0], drawn: c.drawn[:0]}
 	b.spare = append(b.spare, c)
 }
 
 // fail fails the jobs of a chunk, and the queue from there on.
 func (b *bulk) fail(c *chunk, err error) {
+	drawn := c.drawn
 	for _, i := range c.index {
-		b.results[i].Err = err
+		o, incarnation := &defaults, uint64(0)
+		if len(drawn) > 0 && drawn[0].item == i {
+			o, incarnation, drawn = drawn[0].options, drawn[0].incarnation, drawn[1:]
+		}
+		b.results[i].Err = o.settle(err, b.results[i].ID, incarnation)
 	}
 	if c.queue.err == nil {
 		c.queue.err = err
@@ -233,6 +286,9 @@ func (b *bulk) flush() {
 	}
 	for _, q := range b.queues {
 		q.end()
+		if len(q.met) > 0 {
+			lookUp(b.ctx, q.lanes.queue, q.met)
+		}
 	}
 }
 
@@ -252,14 +308,14 @@ func (b *bulk) err() error {
 		failed, len(b.results), first, b.results[first].Err)
 }
 
-// skipped is why a job was not sent after a chunk of its queue failed. The chunk's outcome may
-// be uncertain; this job's is not.
+// skipped returns the error of a job that was not sent, since a chunk of its queue had failed. The chunk's outcome
+// may be uncertain. This job's is not.
 func (q *bulkQueue) skipped(ctx context.Context) error {
 	switch {
 	case ctx.Err() != nil:
 		return notSent(ctx)
 	case errors.Is(q.err, ErrUncertain):
-		return fmt.Errorf("not enqueued, since an earlier chunk to queue %s failed: %v", q.name, q.err)
+		return fmt.Errorf(notEnqueued+"an earlier chunk to queue %s failed: %v", q.name, q.err)
 	}
-	return fmt.Errorf("not enqueued, since an earlier chunk to queue %s failed: %w", q.name, q.err)
+	return fmt.Errorf(notEnqueued+"an earlier chunk to queue %s failed: %w", q.name, q.err)
 }

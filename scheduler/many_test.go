@@ -4,11 +4,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
+	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/signalbox-go/signalbox"
 	"github.com/signalbox-go/signalbox/internal/redistest"
+	"github.com/signalbox-go/signalbox/internal/store"
 )
 
 func TestEnqueueMany(t *testing.T) {
@@ -21,9 +25,9 @@ func TestEnqueueMany(t *testing.T) {
 		case i%100 == 7:
 			items[i].Args = unencodableArgs{make(chan int)}
 		case i%100 == 8:
-			items[i].Options = []Option{MaxAttempts(0)}
+			items[i].Options = []EnqueueOption{MaxAttempts(0)}
 		case i%2 == 1:
-			items[i].Options = []Option{Queue(other.Name()), Header("k", "v")}
+			items[i].Options = []EnqueueOption{Queue(other.Name()), Header("k", "v")}
 		}
 	}
 	results, err := s.EnqueueMany(context.Background(), items, Queue(q.Name()))
@@ -64,5 +68,75 @@ func TestEnqueueManyBounds(t *testing.T) {
 	}
 	if n := len(claimAll(t, q)); n != len(items) {
 		t.Errorf("%d jobs", n)
+	}
+}
+
+// A bulk that meets more live jobs than one question asks about says of each whether it is ready or running.
+func TestManyMeetMany(t *testing.T) {
+	t.Parallel()
+	s, q := setup(t)
+	s = withTimeout(t, s, time.Hour) // the embedded Redis takes long to look at so many
+	ctx, session, lane := context.Background(), store.NewID(), q.NewLane()
+	items := many(store.MaxBatch + 10)
+	for i := range items {
+		items[i].Options = []EnqueueOption{ID("job-" + strconv.Itoa(i))}
+	}
+	if _, err := s.EnqueueMany(ctx, items, Queue(q.Name())); err != nil {
+		t.Fatal(err)
+	}
+	if alive, _, err := q.Open(ctx, session, time.Minute); !alive || err != nil {
+		t.Fatal(alive, err)
+	}
+	lane.Next()
+	reply, err := q.Claim(ctx, lane, &store.ClaimRequest{Session: session, Want: 20})
+	if err != nil || len(reply.Deliveries) != 20 {
+		t.Fatal(reply, err)
+	}
+	running := make(map[string]bool)
+	for _, d := range reply.Deliveries {
+		running[d.Job.ID] = true
+	}
+	for range 2 {
+		results, err := s.EnqueueMany(ctx, items, Queue(q.Name()))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i, r := range results {
+			want := signalbox.StateReady
+			if running[r.ID] {
+				want = signalbox.StateRunning
+			}
+			if r.New || r.State != want {
+				t.Errorf("item %d: job %s is new: %t, %q; want %q", i, r.ID, r.New, r.State, want)
+			}
+		}
+		slices.Reverse(items)
+	}
+}
+
+// A large bulk begins with small chunks, so that Redis begins early. One that is not much more than a chunk doesn't: it
+// would pay for more calls.
+func TestChunksGrow(t *testing.T) {
+	t.Parallel()
+	for _, tc := range []struct {
+		jobs int
+		want []int
+	}{
+		{1, []int{store.MaxBatch, store.MaxBatch}},
+		{rampFrom - 1, []int{store.MaxBatch, store.MaxBatch}},
+		{rampFrom, []int{128, 256, 512, store.MaxBatch, store.MaxBatch}},
+	} {
+		b := bulk{results: make([]Result, tc.jobs)}
+		q := &bulkQueue{}
+		for i, want := range tc.want {
+			if got := b.room(q); got != want {
+				t.Errorf("of %d jobs: chunk %d takes %d, want %d", tc.jobs, i, got, want)
+			}
+			q.chunks++
+		}
+		q.chunks = 1 << 20
+		if got := b.room(q); got != store.MaxBatch {
+			t.Errorf("of %d jobs: a late chunk takes %d", tc.jobs, got)
+		}
 	}
 }

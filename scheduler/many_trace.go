@@ -14,7 +14,7 @@ import (
 // keeps of a span by default.
 const maxLinks = 128
 
-// sending is what spans and metrics tell of the sending to one queue, from the first chunk on.
+// sending makes the span and the metrics of sending chunks to one queue.
 type sending struct {
 	ctx    context.Context // nil before
 	span   trace.Span      // nil if nobody traces
@@ -34,11 +34,11 @@ func (b *bulk) create(q *bulkQueue, job *signalbox.Job, o *options) (store.Item,
 		if job.Headers = b.headers; o.headers != nil || mode != signalbox.TraceLink {
 			job.Headers = b.s.trace.inject(b.ctx, o.headers, mode)
 		}
-		return store.NewItem(job, o.when)
+		return b.s.pack(job, o.when)
 	}
 	ctx, span := b.s.trace.spans.StartCreate(b.ctx, about(job))
 	job.Headers = b.s.trace.inject(ctx, o.headers, mode)
-	item, err := store.NewItem(job, o.when)
+	item, err := b.s.pack(job, o.when)
 	end(span, err)
 	if sc := span.SpanContext(); err == nil && sc.IsValid() && len(q.links) < maxLinks {
 		q.links = append(q.links, trace.Link{SpanContext: sc})

@@ -100,7 +100,7 @@ func TestBulkOfTwoQueues(t *testing.T) {
 	items := many(30)
 	for i := range items {
 		if i%3 == 0 {
-			items[i].Options = []Option{Queue(other.Name()), Header("k", "v")}
+			items[i].Options = []EnqueueOption{Queue(other.Name()), Header("k", "v")}
 		}
 	}
 	if _, err := s.EnqueueMany(ctx, items, Queue(q.Name())); err != nil {

@@ -113,7 +113,7 @@ func TestMetrics(t *testing.T) {
 	if _, err := s.Enqueue(cancelled, note{}, Queue(q.Name())); err == nil {
 		t.Fatal("no error")
 	}
-	items := append(many(1500), Item{Args: benchArgs{}}, Item{Args: benchArgs{}, Options: []Option{Queue(other.Name())}})
+	items := append(many(1500), Item{Args: benchArgs{}}, Item{Args: benchArgs{}, Options: []EnqueueOption{Queue(other.Name())}})
 	if _, err := s.EnqueueMany(ctx, items, Queue(q.Name())); err != nil {
 		t.Fatal(err)
 	}

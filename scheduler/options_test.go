@@ -45,45 +45,56 @@ func TestNewRefusesNil(t *testing.T) {
 	}
 }
 
+// Jobs would be lost behind a Ring, and calls be late, or unanswered, in an AutoPipeliner.
+func TestNewRefusesClients(t *testing.T) {
+	t.Parallel()
+	ring := redis.NewRing(&redis.RingOptions{Addrs: map[string]string{"a": "redis-1:1"}})
+	defer ring.Close()
+	for name, rdb := range map[string]redis.UniversalClient{"Ring": ring, "AutoPipeliner": &redis.AutoPipeliner{}} {
+		_, err := New(rdb, Config{EnqueueTimeout: -1})
+		if !errors.Is(err, signalbox.ErrInvalid) || !strings.Contains(err.Error(), name) || !strings.Contains(err.Error(), "EnqueueTimeout") {
+			t.Errorf("New with a %s: %v; want an error that names it, and the other mistake", name, err)
+		}
+	}
+}
+
 func TestWrongOptions(t *testing.T) {
 	t.Parallel()
 	s := offline(t)
 	for name, tc := range map[string]struct {
-		opts []Option
+		opts []EnqueueOption
 		want []string // in the error
 	}{
-		"queue empty":     {[]Option{Queue("")}, []string{"queue", "empty"}},
-		"queue braces":    {[]Option{Queue("a{b}")}, []string{"queue", `'{'`}},
-		"queue space":     {[]Option{Queue("a b")}, []string{"queue", `' '`}},
-		"queue NUL":       {[]Option{Queue("a\x00b")}, []string{"queue", `'\x00'`}},
-		"queue long":      {[]Option{Queue(strings.Repeat("q", 201))}, []string{"queue", "201 bytes"}},
-		"queue not ASCII": {[]Option{Queue("käse")}, []string{"queue"}},
-		"ID empty":        {[]Option{ID("")}, []string{"job ID", "empty"}},
-		"ID space":        {[]Option{ID("a b")}, []string{"job ID"}},
-		"At zero":         {[]Option{At(time.Time{})}, []string{"At"}},
-		"At late":         {[]Option{At(time.Date(3000, 1, 1, 0, 0, 0, 0, time.UTC))}, []string{"At", "2255"}},
-		"After long":      {[]Option{After(math.MaxInt64)}, []string{"After"}},
-		"At and After":    {[]Option{At(time.Now()), After(time.Hour)}, []string{"At", "After"}},
-		"MaxAttempts 0":   {[]Option{MaxAttempts(0)}, []string{"MaxAttempts", "0"}},
-		"MaxAttempts big": {[]Option{MaxAttempts(math.MaxInt)}, []string{"MaxAttempts"}},
-		"Priority":        {[]Option{Priority(9)}, []string{"Priority(9)"}},
-		"Timeout":         {[]Option{Timeout(-1)}, []string{"Timeout", "-1ns"}},
-		"Header no name":  {[]Option{Header("", "v")}, []string{"Header"}},
-		"Header name":     {[]Option{Header("\xff", "v")}, []string{"Header", "UTF-8"}},
-		"Header value":    {[]Option{Header("k", "\xff")}, []string{"Header", `"k"`, "UTF-8"}},
-		"Header size":     {[]Option{Header("k", strings.Repeat("v", 40<<10)), Header("l", strings.Repeat("v", 40<<10))}, []string{"Header", "81922"}},
-		"Header reserved": {[]Option{Headers(map[string]string{"TraceParent": "x"})}, []string{"Header", "reserved"}},
-		"Header baggage":  {[]Option{Header("baggage", "x")}, []string{"Header", "reserved"}},
-		"Header since":    {[]Option{Header("signalbox-trace-since", "1")}, []string{"Header", "reserved"}},
-		"Header mode":     {[]Option{Header("Signalbox-Trace-Mode", "link")}, []string{"Header", "reserved"}},
-		"TraceMode":       {[]Option{TraceMode(4)}, []string{"TraceMode", "4"}},
-		"Header own":      {[]Option{Header("x-own", "x")}, []string{"Header", "reserved"}},
-		"In":              {[]Option{In(time.UTC)}, []string{"In", "Cron"}},
-		"In nil":          {[]Option{In(nil)}, []string{"In", "nil"}},
-		"nil option":      {[]Option{nil}, []string{"option", "number 1"}},
+		"queue empty":     {[]EnqueueOption{Queue("")}, []string{"queue", "empty"}},
+		"queue braces":    {[]EnqueueOption{Queue("a{b}")}, []string{"queue", `'{'`}},
+		"queue space":     {[]EnqueueOption{Queue("a b")}, []string{"queue", `' '`}},
+		"queue NUL":       {[]EnqueueOption{Queue("a\x00b")}, []string{"queue", `'\x00'`}},
+		"queue long":      {[]EnqueueOption{Queue(strings.Repeat("q", 201))}, []string{"queue", "201 bytes"}},
+		"queue not ASCII": {[]EnqueueOption{Queue("käse")}, []string{"queue"}},
+		"ID empty":        {[]EnqueueOption{ID("")}, []string{"job ID", "empty"}},
+		"ID space":        {[]EnqueueOption{ID("a b")}, []string{"job ID"}},
+		"At zero":         {[]EnqueueOption{At(time.Time{})}, []string{"At"}},
+		"At late":         {[]EnqueueOption{At(time.Date(3000, 1, 1, 0, 0, 0, 0, time.UTC))}, []string{"At", "2255"}},
+		"After long":      {[]EnqueueOption{After(math.MaxInt64)}, []string{"After"}},
+		"At and After":    {[]EnqueueOption{At(time.Now()), After(time.Hour)}, []string{"At", "After"}},
+		"MaxAttempts 0":   {[]EnqueueOption{MaxAttempts(0)}, []string{"MaxAttempts", "0"}},
+		"MaxAttempts big": {[]EnqueueOption{MaxAttempts(math.MaxInt)}, []string{"MaxAttempts"}},
+		"Priority":        {[]EnqueueOption{Priority(9)}, []string{"Priority(9)"}},
+		"Timeout":         {[]EnqueueOption{Timeout(-1)}, []string{"Timeout", "-1ns"}},
+		"Header no name":  {[]EnqueueOption{Header("", "v")}, []string{"Header"}},
+		"Header name":     {[]EnqueueOption{Header("\xff", "v")}, []string{"Header", "UTF-8"}},
+		"Header value":    {[]EnqueueOption{Header("k", "\xff")}, []string{"Header", `"k"`, "UTF-8"}},
+		"Header size":     {[]EnqueueOption{Header("k", strings.Repeat("v", 40<<10)), Header("l", strings.Repeat("v", 40<<10))}, []string{"Header", "81922"}},
+		"Header reserved": {[]EnqueueOption{Headers(map[string]string{"TraceParent": "x"})}, []string{"Header", "reserved"}},
+		"Header baggage":  {[]EnqueueOption{Header("baggage", "x")}, []string{"Header", "reserved"}},
+		"Header since":    {[]EnqueueOption{Header("signalbox-trace-since", "1")}, []string{"Header", "reserved"}},
+		"Header mode":     {[]EnqueueOption{Header("Signalbox-Trace-Mode", "link")}, []string{"Header", "reserved"}},
+		"TraceMode":       {[]EnqueueOption{TraceMode(4)}, []string{"TraceMode", "4"}},
+		"Header own":      {[]EnqueueOption{Header("x-own", "x")}, []string{"Header", "reserved"}},
+		"nil option":      {[]EnqueueOption{nil}, []string{"option", "number 1"}},
 		"all at once": {
-			[]Option{Queue("{"), ID(" "), MaxAttempts(-1), Priority(7), Timeout(-1), Header("", ""), In(nil), nil},
-			[]string{"queue", "job ID", "MaxAttempts", "Priority", "Timeout", "Header", "In", "number 8"},
+			[]EnqueueOption{Queue("{"), ID(" "), MaxAttempts(-1), Priority(7), Timeout(-1), Header("", ""), nil},
+			[]string{"queue", "job ID", "MaxAttempts", "Priority", "Timeout", "Header", "number 7"},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -102,15 +113,15 @@ func TestWrongOptions(t *testing.T) {
 	}
 }
 
-func TestOptionsOutOfPlace(t *testing.T) {
+// A mistake in what all jobs share is an error of each.
+func TestWrongOptionsOfAll(t *testing.T) {
 	t.Parallel()
 	s := offline(t)
-	results, err := s.EnqueueMany(context.Background(), make([]Item, 3), ID("a"), In(time.UTC))
-	wantInvalid(t, err, []string{"ID", "In", "none of 3"})
+	results, err := s.EnqueueMany(context.Background(), make([]Item, 3), MaxAttempts(0), nil)
+	wantInvalid(t, err, []string{"MaxAttempts", "number 2", "none of 3"})
 	if len(results) != 3 || results[2].Err == nil {
 		t.Errorf("results: %+v", results)
 	}
-	wantInvalid(t, s.Cron("e", "@daily", note{}, At(time.Now()), After(1), ID("a")), []string{"At", "After", "ID"})
 }
 
 func wantInvalid(t *testing.T, err error, parts []string) {
@@ -147,6 +158,13 @@ type panicMarshaler struct{}
 
 func (panicMarshaler) MarshalJSON() ([]byte, error) { panic("s3cret") }
 
+var errNoRecipient = errors.New("no recipient")
+
+type invalidArgs struct{}
+
+func (invalidArgs) Kind() string    { return "invalid" }
+func (invalidArgs) Validate() error { return errNoRecipient }
+
 func TestWrongArgs(t *testing.T) {
 	t.Parallel()
 	s := offline(t)
@@ -162,6 +180,7 @@ func TestWrongArgs(t *testing.T) {
 		"NaN":             {unencodableArgs{math.NaN()}, []string{"payload"}},
 		"failing":         {unencodableArgs{secretMarshaler{}}, []string{"payload", "secretMarshaler"}},
 		"panicking":       {unencodableArgs{panicMarshaler{}}, []string{"args", "panicked"}},
+		"not valid":       {invalidArgs{}, []string{"args of kind invalid", "no recipient"}},
 		"larger than 1 M": {unencodableArgs{strings.Repeat("s3cret", 200_000)}, []string{"payload", "bytes"}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -178,6 +197,9 @@ func TestWrongArgs(t *testing.T) {
 					t.Errorf("the payload is in the error: %.200v", err)
 				}
 			}
+			if name == "not valid" && !errors.Is(err, errNoRecipient) {
+				t.Error("the error of Validate is lost")
+			}
 			if name == "failing" && !errors.Is(err, errSecret) {
 				t.Error("the marshaler's own error is lost")
 			}
@@ -192,6 +214,7 @@ func TestWrongCron(t *testing.T) {
 		wantInvalid(t, s.Cron("e", spec, note{}), []string{"spec", `entry "e"`})
 	}
 	wantInvalid(t, s.Cron("a b", "nonsense", nil, Queue("{")), []string{"entry name", "spec", "args", "queue"})
+	wantInvalid(t, s.Cron("e", "@daily", note{}, In(nil), nil), []string{"In", "nil", "number 2"})
 	if err := s.Cron("e", "@daily", note{}, In(time.UTC)); err != nil {
 		t.Error(err)
 	}
@@ -200,12 +223,12 @@ func TestWrongCron(t *testing.T) {
 
 func TestItemOptionsReplace(t *testing.T) {
 	t.Parallel()
-	base, err := defaults.with(inMany, none, []Option{Queue("a"), After(time.Hour), Header("k", "1"), Header("l", "1")})
+	base, err := defaults.with(none, []EnqueueOption{Queue("a"), After(time.Hour), Header("k", "1"), Header("l", "1")})
 	if err != nil {
 		t.Fatal(err)
 	}
 	at := time.Now().Add(time.Minute)
-	o, err := base.with(inManyItem, none, []Option{At(at), Header("k", "2")})
+	o, err := base.with(none, []EnqueueOption{At(at), Header("k", "2")})
 	if err != nil {
 		t.Fatal(err)
 	}

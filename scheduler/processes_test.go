@@ -82,13 +82,22 @@ func TestTenProcesses(t *testing.T) {
 	for i := range procs {
 		procs[i] = start()
 	}
-	time.Sleep(*cronDuration / 3) // time itself is under test
-	if err := procs[3].Process.Kill(); err != nil {
-		t.Error(err)
+	ticks := int64(*cronDuration / time.Second)
+	for third := range int64(3) {
+		want := (third + 1) * ticks / 3
+		redistest.Eventually(t, func() bool {
+			counts, err := q.Counts(context.Background())
+			return err == nil && counts.Ready >= want
+		}, "%d ticks are enqueued", want)
+		switch third {
+		case 0:
+			if err := procs[3].Process.Kill(); err != nil {
+				t.Error(err)
+			}
+		case 1:
+			start()
+		}
 	}
-	time.Sleep(*cronDuration / 3)
-	start()
-	time.Sleep(*cronDuration / 3)
 	for _, stop := range stops {
 		stop()
 	}
@@ -97,7 +106,7 @@ func TestTenProcesses(t *testing.T) {
 	}
 	took := time.Since(begin)
 	jobs := claimAll(t, q)
-	if most := int(took/time.Second) + 1; len(jobs) < int(*cronDuration/time.Second)-3 || len(jobs) > most {
+	if most := int(took/time.Second) + 1; len(jobs) < int(ticks) || len(jobs) > most {
 		t.Errorf("%d ticks in %v", len(jobs), took)
 	}
 	gapless(t, scheduled(jobs), len(jobs))

@@ -28,10 +28,10 @@ func TestModes(t *testing.T) {
 		t.Run(mode.String(), func(t *testing.T) {
 			t.Parallel()
 			ctx, s, q, _ := tracedSetup(t, nil)
-			opts := []Option{Queue(q.Name()), TraceMode(mode)}
-			_, err1 := s.Enqueue(ctx, note{}, opts...)
+			opts := []EnqueueManyOption{Queue(q.Name()), TraceMode(mode)}
+			_, err1 := s.Enqueue(ctx, note{}, singly(opts)...)
 			_, err2 := s.EnqueueMany(ctx, many(1), opts...)
-			_, err3 := s.EnqueueMany(ctx, []Item{{Args: note{}, Options: []Option{TraceMode(mode)}}}, Queue(q.Name()), TraceMode(signalbox.TraceNone))
+			_, err3 := s.EnqueueMany(ctx, []Item{{Args: note{}, Options: []EnqueueOption{TraceMode(mode)}}}, Queue(q.Name()), TraceMode(signalbox.TraceNone))
 			if err := errors.Join(err1, err2, err3); err != nil {
 				t.Fatal(err)
 			}
@@ -61,8 +61,8 @@ func TestNoModeWithoutATrace(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			ctx, s, q, spans := tracedSetup(t, change)
-			opts := []Option{Queue(q.Name()), TraceMode(signalbox.TraceLink)}
-			if _, err := s.Enqueue(ctx, note{}, opts...); err != nil {
+			opts := []EnqueueManyOption{Queue(q.Name()), TraceMode(signalbox.TraceLink)}
+			if _, err := s.Enqueue(ctx, note{}, singly(opts)...); err != nil {
 				t.Fatal(err)
 			}
 			if _, err := s.EnqueueMany(ctx, many(3), opts...); err != nil {

@@ -1,10 +1,11 @@
 package scheduler
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"log/slog"
+	"maps"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -16,20 +17,32 @@ import (
 	"github.com/signalbox-go/signalbox/internal/store"
 )
 
-// A fakeServer is a Redis with one cron entry per queue, in the time of a synctest bubble.
+// A fakeServer is a Redis with the cron entries of one queue, in the time of a synctest bubble.
 type fakeServer struct {
 	mu     sync.Mutex
 	skew   time.Duration // of its clock
 	err    error         // of every call, which is not run
 	refuse error         // of calls for ticks, which are not run
-	lose   int           // replies of ticks to lose
+	noLast error         // of calls for the last ticks
+	lose   int           // replies of calls for ticks to lose
 	delay  time.Duration // of every call
 	last   map[string]time.Time
 	fired  []time.Time
-	calls  int // for ticks
+	names  []string // of the entries of those ticks
+	calls  int      // for ticks
+	most   int      // ticks in one call
+	lanes  map[*store.Lane]fakeCall
 }
 
-func newFakeServer() *fakeServer { return &fakeServer{last: make(map[string]time.Time)} }
+// A fakeCall is what the server knows of a lane's last call.
+type fakeCall struct {
+	number int64
+	fates  []store.Fate
+}
+
+func newFakeServer() *fakeServer {
+	return &fakeServer{last: make(map[string]time.Time), lanes: make(map[*store.Lane]fakeCall)}
+}
 
 func (f *fakeServer) set(change func()) {
 	f.mu.Lock()
@@ -41,10 +54,12 @@ func (f *fakeServer) wait(ctx context.Context) error {
 	f.mu.Lock()
 	delay := f.delay
 	f.mu.Unlock()
-	select {
-	case <-time.After(delay):
-	case <-ctx.Done():
-		return ctx.Err()
+	if delay > 0 {
+		select {
+		case <-time.After(delay):
+		case <-ctx.Done():
+			return ctx.Err()
+		}
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -60,45 +75,84 @@ func (f *fakeServer) Now(ctx context.Context) (time.Time, error) {
 	return time.Now().Add(f.skew), nil
 }
 
-func (f *fakeServer) NewLane() *store.Lane { return store.New(nil, "fake").NewLane() }
-
-func (f *fakeServer) EnqueueTick(ctx context.Context, _ *store.Lane, entry string, tick time.Time, item store.Item) (store.TickOutcome, time.Time, error) {
+func (f *fakeServer) LastTicks(ctx context.Context, entries []string) ([]time.Time, error) {
 	if err := f.wait(ctx); err != nil {
-		return "", time.Time{}, err
+		return nil, err
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.noLast != nil {
+		return nil, f.noLast
+	}
+	last := make([]time.Time, len(entries))
+	for i, name := range entries {
+		last[i] = f.last[name]
+	}
+	return last, nil
+}
+
+func (f *fakeServer) NewLane() *store.Lane { return store.New(nil, "", "fake").NewLane() }
+
+// EnqueueTicks does what the script does.
+func (f *fakeServer) EnqueueTicks(ctx context.Context, lane *store.Lane, items []store.Item, r store.Reckoning) (store.Fates, error) {
+	if err := f.wait(ctx); err != nil {
+		return store.Fates{}, err
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.calls++
+	f.most = max(f.most, len(items))
 	if f.refuse != nil {
-		return "", time.Time{}, f.refuse
+		return store.Fates{}, f.refuse
 	}
 	now := time.Now().Add(f.skew)
+	call := f.lanes[lane]
+	if call.number != lane.Number() {
+		call = fakeCall{number: lane.Number()}
+		for i := range items {
+			tick, entry := items[i].Tick()
+			call.fates = append(call.fates, f.tick(entry, tick, now.Add(r.Skew), r.Known))
+		}
+		f.lanes[lane] = call
+	}
+	if f.lose > 0 {
+		f.lose--
+		return store.Fates{}, errors.New("connection reset")
+	}
+	return store.NewFates(now, call.fates...), nil
+}
+
+func (f *fakeServer) tick(entry string, tick, now time.Time, known bool) store.Fate {
+	last := f.last[entry]
+	ahead := known && last.Sub(now) > store.TickAhead
 	switch {
 	case tick.After(now):
-		return store.TickEarly, now, nil
-	case !tick.After(f.last[entry]):
-		return store.TickTaken, now, nil
+		return store.Early
+	case !tick.After(last) && !ahead:
+		return store.Taken
+	case now.Sub(tick) > store.TickGrace:
+		return store.Late
 	}
 	f.last[entry] = tick
 	f.fired = append(f.fired, tick)
-	if f.lose > 0 {
-		f.lose--
-		return "", time.Time{}, errors.New("connection reset")
+	f.names = append(f.names, entry)
+	if ahead {
+		return store.PutInAnew
 	}
-	return store.TickFired, now, nil
+	return store.PutIn
 }
 
 // ticks returns what was fired, by the clock of the bubble.
 func (f *fakeServer) ticks() []time.Time {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return f.fired
+	return slices.Clone(f.fired)
 }
 
 // A process is a scheduler that runs against fake servers.
 type process struct {
 	*Scheduler
-	log bytes.Buffer
+	log lockedBuffer
 }
 
 func startFake(t *testing.T, ctx context.Context, servers map[string]*fakeServer) *process {
@@ -129,7 +183,8 @@ func startFakeWith(t *testing.T, ctx context.Context, servers map[string]*fakeSe
 	}
 	s.now = now
 	p.Scheduler = s
-	go newLoop(s, func(queue string) tickServer { return servers[queue] }).run(ctx)
+	s.cron.start()
+	go newRunner(s, func(queue string) tickServer { return servers[queue] }).run(ctx)
 	return p
 }
 
@@ -212,13 +267,20 @@ func TestWrongClocks(t *testing.T) {
 	})
 }
 
+// TestLostTickReplies: each lost reply is asked for again, by the same call.
 func TestLostTickReplies(t *testing.T) {
 	bubble(t, func(t *testing.T, ctx context.Context) {
+		config, _ := traced(t)
+		reader := measured(t, &config)
 		f := newFakeServer()
 		f.lose = 5
-		startFake(t, ctx, map[string]*fakeServer{"q": f}).cron(t, "e", "@every 1s", "q")
+		startFakeWith(t, ctx, map[string]*fakeServer{"q": f}, time.Now, config).cron(t, "e", "@every 1s", "q")
 		time.Sleep(20*time.Second + time.Second/2)
 		gapless(t, f.ticks(), 20)
+		got := reader.counts(t, "signalbox.schedule.ticks", "signalbox.schedule.outcome")
+		if want := map[string]int64{"fired": 20}; !maps.Equal(got, want) {
+			t.Errorf("counted %v, want %v", got, want)
+		}
 	})
 }
 
@@ -241,6 +303,33 @@ func TestShortOutage(t *testing.T) {
 	})
 }
 
+// An outage of several queues begins with the first that gets no answer, and is over when the last of them gets one.
+func TestOutageOfSeveralQueues(t *testing.T) {
+	bubble(t, func(t *testing.T, ctx context.Context) {
+		one, two := newFakeServer(), newFakeServer()
+		p := startFake(t, ctx, map[string]*fakeServer{"one": one, "two": two})
+		p.cron(t, "e1", "@every 1s", "one")
+		p.cron(t, "e2", "@every 1s", "two")
+		time.Sleep(5*time.Second + time.Second/2)
+		fail := func(f *fakeServer, err error) {
+			f.set(func() { f.err = err })
+			time.Sleep(3 * time.Second)
+		}
+		for n := 1; n <= 2; n++ { // the second outage begins anew
+			fail(one, errors.New("connection refused"))
+			fail(two, errors.New("connection refused"))
+			fail(one, nil)
+			if log := p.log.String(); strings.Count(log, "waiting for Redis") != n || strings.Count(log, "Redis is back") != n-1 {
+				t.Errorf("outage %d: one queue is served again, and the other is not: %s", n, log)
+			}
+			fail(two, nil)
+			if log := p.log.String(); strings.Count(log, "Redis is back") != n {
+				t.Errorf("outage %d: want one line that says that it is over: %s", n, log)
+			}
+		}
+	})
+}
+
 func TestLongOutage(t *testing.T) {
 	bubble(t, func(t *testing.T, ctx context.Context) {
 		f := newFakeServer()
@@ -249,7 +338,7 @@ func TestLongOutage(t *testing.T) {
 		p.cron(t, "e", "@every 1s", "q")
 		time.Sleep(time.Minute)
 		f.set(func() { f.err = nil })
-		time.Sleep(5 * time.Second)
+		time.Sleep(5*time.Second + time.Second/2) // between two ticks
 		before := len(f.ticks())
 		f.set(func() { f.err = errors.New("connection refused") })
 		time.Sleep(time.Hour)
@@ -261,30 +350,8 @@ func TestLongOutage(t *testing.T) {
 		if gap := ticks[before].Sub(ticks[before-1]); gap < time.Hour-2*Grace || gap > time.Hour {
 			t.Errorf("%v were skipped", gap)
 		}
-		if strings.Count(p.log.String(), "ticks skipped") != 1 || !strings.Contains(p.log.String(), "count=1000 more=true") {
+		if !strings.Contains(p.log.String(), "count=1000 more=true") {
 			t.Errorf("log: %s", &p.log)
-		}
-	})
-}
-
-func TestServerClockSteps(t *testing.T) {
-	bubble(t, func(t *testing.T, ctx context.Context) {
-		f := newFakeServer()
-		startFake(t, ctx, map[string]*fakeServer{"q": f}).cron(t, "e", "@every 1s", "q")
-		time.Sleep(10*time.Second + time.Second/2)
-		f.set(func() { f.skew = -30 * time.Second })
-		time.Sleep(40 * time.Second)
-		gapless(t, f.ticks(), 20) // each tick once, though its time came twice
-		f.set(func() { f.skew = time.Hour })
-		time.Sleep(10 * time.Second)
-		ticks := f.ticks()
-		for i := 1; i < len(ticks); i++ {
-			if !ticks[i].After(ticks[i-1]) {
-				t.Errorf("tick %v came after %v", ticks[i], ticks[i-1])
-			}
-		}
-		if last := ticks[len(ticks)-1]; time.Now().Add(time.Hour).Sub(last) > 2*time.Second {
-			t.Errorf("the last tick is %v", last)
 		}
 	})
 }
@@ -312,6 +379,21 @@ func TestCronWhileRunning(t *testing.T) {
 		p.cron(t, "e", "@every 1s", "q")
 		time.Sleep(10 * time.Second)
 		gapless(t, f.ticks(), 10)
+	})
+}
+
+// A call for ticks uses the lane of one that is over, since each lane stays in Redis for an hour.
+func TestLanesOfTicksAreUsedAgain(t *testing.T) {
+	bubble(t, func(t *testing.T, ctx context.Context) {
+		f := newFakeServer()
+		p := startFake(t, ctx, map[string]*fakeServer{"q": f})
+		p.cron(t, "e", "@every 1s", "q")
+		time.Sleep(time.Minute + time.Second/2)
+		f.set(func() {
+			if len(f.fired) != 60 || len(f.lanes) != 1 {
+				t.Errorf("%d ticks were enqueued by %d lanes, want 60 by one", len(f.fired), len(f.lanes))
+			}
+		})
 	})
 }
 

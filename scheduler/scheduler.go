@@ -1,55 +1,86 @@
 // Package scheduler puts jobs into queues: now, later, or on a cron.
 //
-// A [Scheduler] is made once per process over the caller's Redis client. [Scheduler.Enqueue]
-// puts one job in and [Scheduler.EnqueueMany] many; both may be called from any number
-// of goroutines and need no [Scheduler.Run]. [Scheduler.Cron] registers an entry, which
-// Run fires. The caller owns the client; it is never closed here.
+// Make one [Scheduler] for each process, with your Redis client. [Scheduler.Enqueue]
+// puts one job in, [Scheduler.EnqueueMany] many. Both may be called from any number
+// of goroutines, and need no [Scheduler.Run]. [Scheduler.Cron] registers an entry, which
+// Run fires. The client stays yours: the scheduler never closes it.
 //
 // # Enqueuing
 //
-// A job is its args, encoded as JSON, and its options. Times, of [At] and [After] too,
-// are judged by the clock of Redis. An ID is unique in its queue: if a job with that
-// ID is there, in whatever state, it is left as it is and the result says so (New is
-// false). The ID of a completed job is free again, as its record is deleted.
+// A job is its args, encoded as JSON, and its options. An option that makes no sense in a call doesn't compile there:
 //
-// Jobs enqueued at the same time by several goroutines share calls to Redis, at most
-// two at a time per queue. A lone Enqueue is sent at once. No goroutine is left when
+//	an Option             goes into every call: Queue, Priority, Timeout ...
+//	an EnqueueManyOption  into Enqueue and EnqueueMany: At, After, IfAbsent
+//	an EnqueueOption      into Enqueue, or an Item of EnqueueMany: ID, EffectKey, Again
+//	a CronOption          into Cron: In
+//
+// Defaults for all jobs of a kind belong to the type of their args: see [signalbox.Defaults]. If an
+// option is given in several places, the narrowest counts: that of the item, then of the call, then of the kind.
+//
+// All times go by the clock of Redis, those of [At] and [After] too.
+//
+// An ID names one live job of its queue. What an enqueue does depends on the job that has the same [ID]:
+//
+//   - It is scheduled, ready or running: the enqueue leaves it as it is and returns its state.
+//   - It is dead or cancelled: the new job takes its place, and the result says so. With [IfAbsent] the old one stays.
+//   - It has completed: its record is deleted, so the ID is free.
+//
+// So an ID prevents two equal jobs that wait at the same time. It doesn't prevent the same work later. To have an effect
+// only once, record [signalbox.Job.EffectKey] with the effect.
+//
+// Jobs that several goroutines enqueue at the same time share calls to Redis, at most
+// two calls at a time per queue. A lone Enqueue is sent at once. No goroutine is left when
 // there is nothing to send.
+//
+// A misspelt queue is no error. A minute after its first job for a queue, a scheduler checks once whether a worker has
+// ever worked that queue, and logs a warning if not.
 //
 // # When it fails
 //
-// An error is one of three kinds. [signalbox.ErrInvalid]: an argument or an option is wrong;
-// every mistake is in the error, by its name, and nothing was enqueued. [ErrUncertain]: the call
-// was sent and its outcome is not known, as Redis did not answer or the context ended; the
-// job is in, now or a little later, or it is not. Any other: the job is not in.
-// After the latter two the result still has the ID, so the call can be made
-// again with [ID], and while the first job or its record exists it is not put in twice.
+// An error is one of three kinds:
 //
-// A lost reply is no error: the call is made again by itself, for 10 s at most, and Redis
-// recognises it by its number even if the job has been completed since.
+//   - [signalbox.ErrInvalid]: an argument or an option is wrong. Every mistake is in the error, by its name, and
+//     nothing was enqueued.
+//   - [ErrUncertain]: the job was sent to Redis, and no answer came. It may be in, or get in a little later.
+//     The error is an [*UncertainError]. Its Again is the option with which to make the call again.
+//   - any other: the job is not in. It was refused, or never sent: a refused connection, no
+//     free connection in the client's pool, a closed client.
+//
+// A call that is made again with [UncertainError.Again] has only one kind of error, an [*UncertainError],
+// since the call before it may have put the job in. If an argument is wrong, it wraps ErrInvalid too.
+//
+// A call ends when its context does. If the context has no deadline, Config.EnqueueTimeout bounds the call, 5 s by default.
+// Until then the scheduler repeats the call by itself: after a broken connection, after a lost reply, and after the replies LOADING,
+// TRYAGAIN, CLUSTERDOWN, MOVED and ASK. Redis recognises a repeated call by its number, even if the job has
+// completed since.
 //
 // # Cron
 //
-// Any number of processes run the same entries; there is no leader. A tick is claimed in
-// the same script that enqueues its job, so it is enqueued once however many try, and Redis
-// refuses a tick that is in the future by its own clock. The clocks of the
-// processes decide nothing. A tick that nobody could enqueue within [Grace], say because
-// Redis was away, is skipped, and the log tells how many were.
+// Any number of processes may run the same entries. There is no leader. One script marks a tick as taken
+// and enqueues its job. So a tick is enqueued once, however many processes try. Redis goes by its own clock: it
+// refuses a tick that is in the future, or older than [Grace]. If nobody could
+// enqueue a tick in time, because Redis was away or no process ran, the tick is missed. The log says how many
+// ticks were missed. If processes have different specs for one entry, the ticks of all
+// of them fire.
+//
+// When Redis' clock jumps, ticks go by the old time until the jump has lasted 10 s, and the log says so.
+// docs/guarantees.md has the whole rule.
 //
 // # Tracing
 //
-// Spans and metrics go to the global providers of OpenTelemetry, or to those of [Config]; without
-// any they cost nothing. An Enqueue has a PRODUCER span "enqueue {queue}", whose context goes into the
-// job's headers if a propagator is set, so that what the worker does becomes part of the trace:
-// [TraceMode] says how. Each job of an EnqueueMany has a span "create {queue}" of its own, and each
-// queue one span "enqueue {queue}" of the sending, which links to them. A tick of a cron entry is the root
-// of a trace, "tick {entry}", made by the process that enqueued it, or that tried to and gave up.
+// Spans and metrics go to the global providers of OpenTelemetry, or to those of [Config]. Without
+// a provider they cost nothing. An Enqueue has a PRODUCER span "enqueue {queue}". If a propagator is set, its context goes into the
+// job's headers, and what the worker does becomes part of the trace. [TraceMode] says how.
+// Each job of an EnqueueMany has a span "create {queue}" of its own. Each
+// queue has one span "enqueue {queue}", which links to them. A tick of a cron entry is the root
+// of a trace, "tick {entry}". The process that enqueued the tick makes it, or one that tried to and gave up.
 //
-// Of the baggage nothing travels with a job but what [Config] names: headers stay in Redis as
-// long as the job does.
+// Only the members of the baggage that [Config] names travel with a job: headers stay in Redis as
+// long as the job does. docs/tracing.md has every span and metric.
 package scheduler
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -66,10 +97,19 @@ import (
 	"github.com/signalbox-go/signalbox/internal/telemetry"
 )
 
+const defaultEnqueueTimeout = 5 * time.Second
+
 // Config configures a [Scheduler]. The zero value is usable.
 type Config struct {
-	// Logger takes what Run has to say. The default is [slog.Default].
+	// Namespace keeps environments apart that share a Redis: a queue of one namespace has nothing to do with a queue of the
+	// same name in another. 1 to 200 bytes of printable ASCII without spaces, braces and colons. Default "default".
+	Namespace string
+	// Logger gets the scheduler's log records. The default is [slog.Default].
 	Logger *slog.Logger
+	// EnqueueTimeout bounds a call whose context has no deadline: an Enqueue, and each chunk of an EnqueueMany.
+	// It is 1 ms to 1 h. The default, 0, is 5 s. Make it longer than the client's read timeout. Otherwise the
+	// call gives up before a slow reply comes.
+	EnqueueTimeout time.Duration
 	// TracerProvider makes the spans. The default is the global one.
 	TracerProvider trace.TracerProvider
 	// MeterProvider takes the metrics. The default is the global one.
@@ -78,52 +118,59 @@ type Config struct {
 	// global one, which writes nothing until the program sets it.
 	Propagator propagation.TextMapPropagator
 	// Baggage names the members of the baggage that travel with the jobs of a trace. The
-	// propagator sees no others, since what travels stays in Redis. They are taken in the
-	// order of their names here, and one with which they are more than 8 KiB is left out. The default is none.
+	// propagator sees no others, since what travels stays in Redis. They are taken in this
+	// order. A member that would bring them above 8 KiB is left out. The default is none.
 	Baggage []string
 }
 
 // A Scheduler puts jobs into queues. It is safe for concurrent use.
 type Scheduler struct {
-	rdb     redis.UniversalClient
-	log     *slog.Logger
-	trace   tracing
-	metrics *telemetry.ProducerMetrics
-	now     func() time.Time // only differences count
+	rdb       redis.UniversalClient
+	namespace string
+	log       *slog.Logger
+	trace     tracing
+	metrics   *telemetry.ProducerMetrics
+	timeout   time.Duration    // of calls whose context has no deadline
+	now       func() time.Time // only differences count
+	codec     codec            // nil: payloads go in as they are
 
 	mu     sync.RWMutex
 	queues map[string]*combiner
 
-	cron crontab
+	cron   crontab
+	unseen lookout
 }
 
-// New returns a scheduler over rdb: a client of a single Redis, of Sentinel or of a Cluster. It
-// does not connect. The error wraps [signalbox.ErrInvalid].
+// New returns a scheduler over rdb: a client of a single Redis, of Sentinel or of a Cluster. A
+// *redis.Ring and a *redis.AutoPipeliner are refused. New does not connect. The error names every wrong
+// argument and field, and wraps [signalbox.ErrInvalid].
 func New(rdb redis.UniversalClient, config Config) (*Scheduler, error) {
-	if store.IsNil(rdb) {
-		return nil, fmt.Errorf("%w rdb: it is nil; give scheduler.New a Redis client", signalbox.ErrInvalid)
+	err := store.CheckClient(rdb)
+	if t := config.EnqueueTimeout; t != 0 && (t < time.Millisecond || t > time.Hour) {
+		err = errors.Join(err, fmt.Errorf("%w EnqueueTimeout: %v; want 1ms to 1h, or 0 for %v", signalbox.ErrInvalid, t, defaultEnqueueTimeout))
+	}
+	if nsErr := store.ValidateNamespace(config.Namespace); nsErr != nil {
+		err = errors.Join(err, fmt.Errorf("Config.Namespace: %w", nsErr))
 	}
 	if config.Logger == nil {
 		config.Logger = slog.Default()
 	}
 	host, port := store.Address(rdb)
 	who := telemetry.Who{Address: host, Port: port}
-	tracing, err := newTracing(config, who)
-	if err != nil {
+	tracing, traceErr := newTracing(config, who)
+	if err := errors.Join(err, traceErr); err != nil {
 		return nil, fmt.Errorf("scheduler: %w", err)
 	}
 	return &Scheduler{
-		rdb:     rdb,
-		log:     config.Logger,
-		trace:   tracing,
-		metrics: telemetry.NewProducerMetrics(config.MeterProvider, who),
-		now:     time.Now,
-		queues:  make(map[string]*combiner),
-		cron:    newCrontab(),
+		rdb:       rdb,
+		namespace: config.Namespace,
+		log:       config.Logger,
+		trace:     tracing,
+		metrics:   telemetry.NewProducerMetrics(config.MeterProvider, who),
+		timeout:   cmp.Or(config.EnqueueTimeout, defaultEnqueueTimeout),
+		now:       monotonic(),
+		queues:    make(map[string]*combiner),
+		cron:      newCrontab(),
+		unseen:    newLookout(config.Logger),
 	}, nil
 }
-
-// ErrUncertain is wrapped by the error of an enqueue whose outcome is not known: the job may
-// or may not have been enqueued, or may be so a little later. Make the call again with
-// the same [ID] to be sure.
-var ErrUncertain = errors.New("the job may or may not have been enqueued")

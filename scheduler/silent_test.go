@@ -45,8 +45,8 @@ func TestCallersTrace(t *testing.T) {
 				t.Parallel()
 				_, s, q, _ := tracedSetup(t, func(c *Config) { *c = config })
 				items := many(3)
-				items[1].Options = []Option{Header("k", "v")}
-				items[2].Options = []Option{TraceMode(signalbox.TraceNone)}
+				items[1].Options = []EnqueueOption{Header("k", "v")}
+				items[2].Options = []EnqueueOption{TraceMode(signalbox.TraceNone)}
 				if _, err := s.Enqueue(ctx, note{}, Queue(q.Name())); err != nil {
 					t.Fatal(err)
 				}

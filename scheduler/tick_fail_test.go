@@ -200,12 +200,12 @@ func TestTickFiresAtLast(t *testing.T) {
 func TestTickWithoutAJob(t *testing.T) {
 	bubble(t, func(t *testing.T, ctx context.Context) {
 		f := startFailing(t, ctx)
-		e, err := f.newEntry("e", "@every 1s", note{}, []Option{Queue("q")})
+		e, err := f.newEntry("e", "@every 1s", note{}, []CronOption{Queue("q")})
 		if err != nil {
 			t.Fatal(err)
 		}
 		e.job.Payload = make([]byte, 2<<20)
-		if err := f.Scheduler.cron.add(e); err != nil {
+		if err := f.Scheduler.cron.add(e, func() {}); err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(10*time.Second + time.Second/2)

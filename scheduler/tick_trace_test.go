@@ -157,7 +157,7 @@ func TestTickLogs(t *testing.T) {
 				}
 				enqueued, failed := 0, 0
 				for _, p := range processes {
-					failed += strings.Count(p.log.String(), "tick failed")
+					failed += strings.Count(p.log.String(), "call for ticks failed")
 					for line := range strings.Lines(p.log.String()) {
 						want := false
 						if strings.Contains(line, "tick enqueued") {

@@ -36,13 +36,13 @@ func newTracing(config Config, who telemetry.Who) (tracing, error) {
 	}, nil
 }
 
-// silent tells that nobody traces. Callers' traces are handed on all the same.
+// silent reports whether no spans are recorded. The trace context of callers is passed on all the same.
 func (t *tracing) silent() bool { return telemetry.Silent(t.provider) }
 
 // reserved are the headers that are ours to set. The user may set the global propagator
 // after New, so they are asked for each time.
 func (t *tracing) reserved() []string {
-	return append([]string{"traceparent", "tracestate", "baggage", telemetry.ModeHeader, telemetry.SinceHeader}, t.propagator.Fields()...)
+	return append(reservedHeaders(), t.propagator.Fields()...)
 }
 
 // inject returns the headers with the trace context and the baggage, if there are any.
@@ -75,9 +75,9 @@ func about(job *signalbox.Job) telemetry.Job {
 	return telemetry.Job{ID: job.ID, Kind: job.Kind, Queue: job.Queue, MaxAttempts: job.MaxAttempts}
 }
 
-// tickSpans are those of a tick: the root, and the enqueueing of its job below it. They are
-// begun before it is known who wins the tick, and ended by the winner, or by who fails and gives it up. Those
-// who lose it don't end them: a span that is not ended is not exported.
+// tickSpans are the spans of a tick: the root, and the enqueueing of its job below it. Each process that tries the
+// tick begins them. The one that enqueues the tick ends them, and so does one that fails and gives it up. A process
+// that came second doesn't: a span that is not ended is not exported.
 type tickSpans struct {
 	tick, enqueue trace.Span
 }
@@ -92,8 +92,8 @@ func (t *tracing) startTick(ctx context.Context, entry string, tick time.Time, m
 	return ctx, s
 }
 
-// logAttrs are those of a record about the tick once it is won: they name its span, if that
-// is sampled. Before, nobody may ever see the span.
+// logAttrs returns the attributes that name the tick's span in the log, if it is sampled. They are for a tick that
+// was enqueued: before that, the span may never be exported.
 func (s tickSpans) logAttrs() []any {
 	if s.tick == nil || !s.tick.SpanContext().IsSampled() {
 		return nil

@@ -2,9 +2,12 @@ package worker
 
 import (
 	"context"
+	"errors"
 	"runtime"
 	"slices"
 	"time"
+
+	"github.com/redis/go-redis/v9"
 
 	"github.com/signalbox-go/signalbox/internal/store"
 	"github.com/signalbox-go/signalbox/internal/telemetry"
@@ -18,8 +21,10 @@ const lanes = 2
 type call struct {
 	store.ClaimRequest
 	session *session
-	slots   []int // reserved for the jobs wanted
+	slots   []*slot // reserved for the jobs wanted
 	hints   uint64
+	began   time.Time
+	last    bool // the queue is stopping
 }
 
 // next waits for something to settle or to claim. It returns nil when the lane may end.
@@ -29,6 +34,10 @@ func (q *queue) next() *call {
 	for {
 		if !q.callable() {
 			q.summoned = false
+			if q.granted > 0 { // for a session that is lost meanwhile, or a queue that stops
+				q.putRoom(q.granted)
+				q.granted = 0
+			}
 			if q.drained {
 				return nil
 			}
@@ -39,13 +48,7 @@ func (q *queue) next() *call {
 		q.mu.Unlock()
 		runtime.Gosched()
 		q.mu.Lock()
-		c, lost := q.prepare()
-		if lost != nil {
-			q.mu.Unlock()
-			q.tellLoss(lost)
-			q.mu.Lock()
-		}
-		if c != nil {
+		if c := q.prepare(); c != nil {
 			q.summoned = false
 			q.summon()
 			return c
@@ -63,46 +66,46 @@ func (q *queue) unsettled() *session {
 	return nil
 }
 
-// prepare takes what there is to settle and reserves slots. It returns nil if the other lane was
-// first. lost is to be told, if it saw that the lease is lost. q.mu is held.
-func (q *queue) prepare() (c *call, lost *loss) {
+// prepare takes what there is to settle and reserves slots. It returns nil if the other lane was first, or the bound has no
+// room. q.mu is held.
+func (q *queue) prepare() *call {
 	if q.session != nil && !q.stopping && q.session.over() {
-		lost = q.loseSession() // Redis may think otherwise, but nothing can run under it
+		q.lose(q.session) // Redis may think otherwise, but nothing can run under it
 	}
 	if !q.callable() {
-		return nil, lost
+		return nil
 	}
 	s := q.unsettled()
 	if s == nil {
 		s = q.session
 	}
-	c = &call{session: s, hints: q.hints}
+	c := &call{session: s, hints: q.hints, last: q.stopping}
 	c.Session = s.id
-	c.Settle = s.take(store.MaxBatch)
+	c.Settle = s.take()
+	if s == q.session && !q.stopping {
+		c.slots = q.reserve()
+		c.Want = len(c.slots)
+		c.Suspects, c.Hold = !s.barred && c.Want > 0, 2*q.w.cfg.SessionTTL
+	}
+	if c.Want == 0 && len(c.Settle) == 0 && !q.probe {
+		return nil // the bound has no room
+	}
 	if c.Marks = s.marks(); len(s.unmarked) > 0 {
 		q.markSoon()
-	}
-	if s == q.session && !q.stopping {
-		want := min(len(q.free), store.MaxBatch)
-		c.slots = append(c.slots, q.free[len(q.free)-want:]...)
-		q.free = q.free[:len(q.free)-want]
-		c.Want = want
-		c.Suspects = !s.suspect && want > 0
-		s.suspect = s.suspect || c.Suspects // no other lane may ask meanwhile
 	}
 	if s == q.session {
 		q.probe = false
 	}
 	s.calls++
 	q.calls++
-	return c, lost
+	return c
 }
 
 // work is a lane: it makes one call after another.
-func (q *queue) work(ctx context.Context, lane *store.Lane) {
+func (q *queue) work(ctx context.Context, lane *store.Lane, wait *wait) {
 	for c := q.next(); c != nil; c = q.next() {
 		lane.Next()
-		reply, err := q.claim(ctx, lane, &c.ClaimRequest)
+		reply, err := q.claim(ctx, lane, wait, c)
 		if err != nil {
 			q.giveUp(c, err)
 			continue
@@ -111,139 +114,140 @@ func (q *queue) work(ctx context.Context, lane *store.Lane) {
 	}
 }
 
-// claim makes the call, and makes it again until its outcome is known: Redis recognises it by
-// the lane's number. When the queue drains it gives up if there is nothing to settle, or if nobody
-// could know better any more, since the session has ended.
-func (q *queue) claim(ctx context.Context, lane *store.Lane, req *store.ClaimRequest) (*store.ClaimReply, error) {
+// claim makes the call, and makes it again until its outcome is known: Redis recognises it by the lane's number. When
+// the queue drains, claim gives up if there is nothing to settle, or if the session has ended: then the jobs belong to
+// others. A queue that stops uses the worker's own client, which is closed when the time to stop is over.
+func (q *queue) claim(ctx context.Context, lane *store.Lane, wait *wait, c *call) (*store.ClaimReply, error) {
 	b := newBackoff(q.w.cfg.SessionTTL)
+	from := q.store
+	if c.last {
+		from = q.own
+	}
 	for {
 		start := time.Now()
-		reply, err := q.store.Claim(ctx, lane, req)
+		c.began = start
+		wait.begin(q, start)
+		reply, err := from.Claim(ctx, lane, &c.ClaimRequest)
+		wait.end()
 		if err == nil {
 			q.answered(start)
 			return reply, nil
 		}
-		q.failed("claim", err)
+		if ctx.Err() == nil {
+			q.failed("claim", start, err)
+		}
 		select {
 		case <-time.After(b.NextBackOff()):
 		case <-ctx.Done():
 			return nil, ctx.Err()
 		}
-		if q.pastSaving(req) {
+		stopping, lost := q.pastSaving(&c.ClaimRequest)
+		if lost || errors.Is(err, redis.ErrClosed) {
 			return nil, err
+		}
+		if stopping {
+			from = q.own
 		}
 	}
 }
 
-// pastSaving reports whether the queue drains and making the call again is of no use.
-func (q *queue) pastSaving(req *store.ClaimRequest) bool {
+// pastSaving reports whether the queue drains, and whether making the call again is of no use then.
+func (q *queue) pastSaving(req *store.ClaimRequest) (stopping, lost bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if !q.stopping {
-		return false
+		return false, false
 	}
 	if len(req.Settle) == 0 {
-		return true
+		return true, true
 	}
 	for _, s := range q.sessions {
 		if s.id == req.Session {
-			return time.Now().After(s.renewedUntil)
+			return true, time.Now().After(s.renewedUntil)
 		}
 	}
-	return true
+	return true, true
 }
 
 // apply acts on what a call came back with.
 func (q *queue) apply(c *call, reply *store.ClaimReply) {
 	s := c.session
+	why := "the job has been taken over"
+	if !reply.Alive || !reply.Forgot.IsZero() || len(reply.Refused) > 0 {
+		if q.recall(s, reply) {
+			why = "Redis has lost its memory of it"
+		}
+	}
 	for _, i := range reply.Refused {
 		d := &c.Settle[i]
 		about := []any{"job", d.ID, "token", d.Token, "outcome", d.Outcome}
 		if d.Kind != "" { // it could be read
 			about = append(about, "kind", d.Kind, "attempt", d.Attempt)
 		}
-		if v, ok := d.Ref.(*watch); ok {
-			about = append(about, telemetry.SpanLogAttrs(v.SpanContext())...)
+		if e, ok := d.Ref.(*delivery); ok && e.watch != nil {
+			about = append(about, telemetry.SpanLogAttrs(e.watch.SpanContext())...)
 		}
-		q.log.Warn("signalbox: a superseded delivery was refused: the job has been taken over", about...)
+		q.log.Warn("signalbox: a superseded delivery was refused: "+why, about...)
+	}
+	now, suspects := time.Now(), 0
+	deliveries := make([]*delivery, min(len(reply.Deliveries), len(c.slots)))
+	for i := range deliveries {
+		d := newDelivery(s, reply.Deliveries[i], now)
+		d.slot = c.slots[i]
+		if d.claimed.Job.Crashes >= store.SuspectAt {
+			suspects++
+		}
+		deliveries[i] = d
 	}
 	watching := q.w.watches()
 
 	q.mu.Lock()
-	reply.Deliveries = reply.Deliveries[:min(len(reply.Deliveries), len(c.slots))]
-	suspect := false
-	for _, d := range reply.Deliveries {
-		suspect = suspect || d.Job.Crashes >= store.SuspectAt
-	}
+	s.suspects += suspects
 	if c.Suspects {
-		s.suspect = suspect
+		s.barred = suspects == 0 && s.suspects > 0
 	}
-	s.running += len(reply.Deliveries)
-	taken := c.slots[:len(reply.Deliveries)]
-	now := time.Now()
-	var watches []*watch
-	if watching {
-		watches = make([]*watch, len(reply.Deliveries))
-	}
-	for i := range reply.Deliveries {
-		d := &reply.Deliveries[i]
-		sl := &q.slots[taken[i]]
-		sl.session, sl.kind, sl.since = s, d.Job.Kind, now
+	s.running += len(deliveries)
+	for _, d := range deliveries {
+		d.slot.now = d
 		if watching {
-			watches[i] = q.watch(s, d, now)
-			sl.watch = watches[i]
+			q.watch(d)
 			if q.stopping { // the call was under way when the drain began
-				sl.watch.Event(telemetry.EventShutdown)
+				d.watch.Event(telemetry.EventShutdown)
 			}
 		}
 	}
-	q.free = append(q.free, c.slots[len(taken):]...)
+	q.release(c.slots[len(deliveries):]...)
 	switch {
 	case reply.More:
 		q.hints++
 	case s == q.session:
 		q.emptied = max(q.emptied, c.hints)
 	}
-	var lost *loss
 	if s == q.session && !reply.Alive {
-		lost = q.loseSession()
+		q.lose(s)
 	}
+	q.heed(reply.Hints, c.began)
 	q.armTimer(now, reply.Next)
 	over := q.finished(c)
 	q.summon()
 	stirred := q.idle() != q.heard
 	q.mu.Unlock()
 
-	for i, d := range reply.Deliveries {
-		started := delivery{Delivery: d, session: s}
-		if watching {
-			started.watch = watches[i]
-		}
-		q.start(taken[i], started)
+	for _, d := range deliveries {
+		q.slots.start(d)
 	}
 	if stirred {
 		q.listener.update()
 	}
 	q.offer(reply.Expired)
-	settled(c.Settle, reply.Refused, false)
-	q.tellLoss(lost)
+	q.tellSettled(c.Settle, reply.Refused, false)
 	if over {
 		q.closeSession(s)
 	}
 }
 
-// start hands a delivery to its slot, which is reserved for it.
-func (q *queue) start(place int, d delivery) {
-	sl := &q.slots[place]
-	if sl.work == nil {
-		sl.work = make(chan delivery, 1)
-		q.handlers.Go(func() { q.serve(place) })
-	}
-	sl.work <- d
-}
-
-// finished counts a call's settlements as told, and reports whether its session is over: it is
-// no longer the one that claims, and nothing of it is left. q.mu is held.
+// finished counts a call's settlements as confirmed. It reports whether the call's session can be closed: it no
+// longer claims, and has no deliveries and no calls left. q.mu is held.
 func (q *queue) finished(c *call) bool {
 	s := c.session
 	s.calls--
@@ -257,14 +261,14 @@ func (q *queue) finished(c *call) bool {
 	return true
 }
 
-// giveUp forgets a call whose outcome nobody will know.
+// giveUp forgets a call whose outcome will stay unknown.
 func (q *queue) giveUp(c *call, err error) {
 	q.mu.Lock()
-	q.free = append(q.free, c.slots...)
+	q.release(c.slots...)
 	q.abandoned += len(c.Settle)
 	q.finished(c)
 	q.mu.Unlock()
-	settled(c.Settle, nil, true)
+	q.tellSettled(c.Settle, nil, true)
 	if len(c.Settle) > 0 {
 		q.log.Error("signalbox: outcomes were not delivered; these jobs run again", "jobs", len(c.Settle), "error", err)
 	}

@@ -30,9 +30,16 @@ const (
 
 // Config configures a [Worker]. The zero value works one queue, "default", with 50 slots.
 type Config struct {
+	// Namespace keeps environments apart that share a Redis: a queue of one namespace has nothing to do with a queue of the
+	// same name in another. 1 to 200 bytes of printable ASCII without spaces, braces and colons. Default "default".
+	Namespace string
 	// Queues are the queues to work, by name. Each has slots of its own. Default: the queue
 	// "default" with [DefaultConcurrency] slots.
 	Queues Queues
+	// Concurrency bounds how many handlers run at the same time over all queues, beside the slots of each. No job is claimed
+	// that would have to wait for that. Queues that wait are served in turn, each with an equal share. 0 to 100,000; default 0: there is
+	// no bound but the slots.
+	Concurrency int
 	// SessionTTL is how long the worker's jobs stay its own when it falls silent, and so how
 	// soon they run elsewhere after a crash. 1 s to 1 h; default [DefaultSessionTTL].
 	SessionTTL time.Duration
@@ -40,6 +47,9 @@ type Config struct {
 	// own contexts end with cause [signalbox.ErrShutdown]. Default [DefaultDrainTimeout];
 	// negative: at once.
 	DrainTimeout time.Duration
+	// Strict refuses payloads with fields that the arguments' type doesn't have, for all kinds that
+	// are registered by [Handle]; see [Strict]. Default: such fields are ignored.
+	Strict bool
 	// Logger gets what an operator should know, never payloads. Default [slog.Default].
 	Logger *slog.Logger
 
@@ -75,6 +85,9 @@ func (c Config) filled() (Config, error) {
 	invalid := func(format string, args ...any) {
 		errs = append(errs, fmt.Errorf("%w worker.Config."+format, append([]any{signalbox.ErrInvalid}, args...)...))
 	}
+	if err := store.ValidateNamespace(c.Namespace); err != nil {
+		errs = append(errs, fmt.Errorf("worker.Config.Namespace: %w", err))
+	}
 	if c.Queues == nil {
 		c.Queues = Queues{signalbox.DefaultQueue: {}}
 	}
@@ -94,6 +107,9 @@ func (c Config) filled() (Config, error) {
 			invalid("Queues[%q].Concurrency: %d; 1 to %d is allowed", name, q.Concurrency, maxConcurrency)
 		}
 		c.Queues[name] = q
+	}
+	if c.Concurrency < 0 || c.Concurrency > maxConcurrency {
+		invalid("Concurrency: %d; 1 to %d is allowed, and 0 for no bound", c.Concurrency, maxConcurrency)
 	}
 	if c.SessionTTL == 0 {
 		c.SessionTTL = DefaultSessionTTL

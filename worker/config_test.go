@@ -33,14 +33,15 @@ func TestEveryWrongFieldIsReported(t *testing.T) {
 			"high":      {Concurrency: 100_001},
 			"fine":      {Concurrency: 1},
 		},
-		SessionTTL: 999 * time.Millisecond,
+		Concurrency: -2,
+		SessionTTL:  999 * time.Millisecond,
 	})
 	if !errors.Is(err, signalbox.ErrInvalid) {
 		t.Fatalf("New = %v, want ErrInvalid", err)
 	}
 	for _, want := range []string{
 		"rdb", "worker.Config.Queues", `queue: it is empty`, `"two words"`, `"{tag}"`, `"nul\x00"`,
-		`Queues["low"].Concurrency: -1`, `Queues["high"].Concurrency: 100001`, "SessionTTL: 999ms",
+		`Queues["low"].Concurrency: -1`, `Queues["high"].Concurrency: 100001`, "worker.Config.Concurrency: -2", "SessionTTL: 999ms",
 	} {
 		if !strings.Contains(err.Error(), want) {
 			t.Errorf("the error doesn't say %s", want)
@@ -65,6 +66,8 @@ func TestBoundsOfConfig(t *testing.T) {
 		"least":           {worker.Config{Queues: worker.Queues{"q": {Concurrency: 1}}, SessionTTL: time.Second}, true},
 		"most":            {worker.Config{Queues: worker.Queues{"q": {Concurrency: 100_000}}, SessionTTL: time.Hour}, true},
 		"longest name":    {worker.Config{Queues: worker.Queues{strings.Repeat("q", 200): {}}}, true},
+		"bound":           {worker.Config{Concurrency: 100_000}, true},
+		"bound too high":  {worker.Config{Concurrency: 100_001}, false},
 		"drain at once":   {worker.Config{DrainTimeout: -1}, true},
 		"no queue":        {worker.Config{Queues: worker.Queues{}}, false},
 		"name too long":   {worker.Config{Queues: worker.Queues{strings.Repeat("q", 201): {}}}, false},

@@ -3,6 +3,7 @@ package worker
 import (
 	"context"
 	"errors"
+	"fmt"
 	"math/rand/v2"
 	"runtime/debug"
 	"strings"
@@ -14,78 +15,69 @@ import (
 	"github.com/signalbox-go/signalbox/lock"
 )
 
-// maxLastError bounds the message of a failed attempt that is kept with the job, in bytes.
+// maxLastError bounds the message of a failed attempt that is logged and kept with the job, in bytes.
 const maxLastError = 2048
 
-// serve runs the deliveries of one slot until the queue closes it.
-func (q *queue) serve(place int) {
-	for d := range q.slots[place].work {
-		q.deliver(place, d)
-	}
-}
-
 // deliver runs the handler of one delivery.
-func (q *queue) deliver(place int, d delivery) {
+func (q *queue) deliver(d *delivery) {
+	job := *d.claimed.Job // the handler may change its own
 	result := store.Settlement{
-		ID: d.Job.ID, Kind: d.Job.Kind, Attempt: d.Job.Attempt, Token: d.Job.Token, Prio: d.Job.Priority, Suspect: d.Job.Crashes >= store.SuspectAt,
+		ID: job.ID, Kind: job.Kind, Attempt: job.Attempt, Token: job.Token, Prio: job.Priority, Suspect: job.Crashes >= store.SuspectAt, Size: d.claimed.Size(),
 	}
-	job := *d.Job // the handler may change its own
 	err := errGoexit
 	defer func() {
 		q.judgeAny(&result, d, &job, err)
-		d.watch.settling(d.session.validity.Context(), &result, d.Err == nil && err != errPutBack)
-		q.finish(d, place, result)
-		if err == errGoexit {
-			q.handlers.Go(func() { q.serve(place) }) // in place of this goroutine, which ends
-		}
+		d.settling(&result, err)
+		q.finish(d, result)
 	}()
 	err = q.handle(d)
 }
 
-// errGoexit is what a handler that ends its goroutine is taken to have returned.
+// errGoexit is the error of an attempt whose handler ended its goroutine.
 var errGoexit = errors.New("the handler called runtime.Goexit")
 
 // errPutBack says that the job goes back to due: it is not for this worker.
 var errPutBack = errors.New("no handler for this kind")
 
-// handle calls the handler. Recover is inside of what traces and measures, which look at the
+// handle calls the handler with a context that has the lease. Recover is inside of what traces and measures, which look at the
 // handler's error: its methods may panic.
-func (q *queue) handle(d delivery) (err error) {
+func (q *queue) handle(d *delivery) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			err = &signalbox.PanicError{Value: p, Stack: debug.Stack()}
 		}
 	}()
-	if d.Err != nil {
+	if d.claimed.Err != nil {
 		q.countUnhandled(d)
-		return d.Err
+		return d.claimed.Err
 	}
-	k := q.w.kinds[d.Job.Kind]
+	k := q.w.kinds[d.claimed.Job.Kind]
 	if k == nil {
 		q.countUnhandled(d)
 		return errPutBack
 	}
-	// middleware.Lock refuses to start it if the lease has ended.
-	ctx := lock.NewContext(d.session.validity.Context(), &lease{
-		queue: d.Job.Queue, id: d.Job.ID, token: d.Job.Token, validity: d.session.validity,
-	})
+	ctx := lock.NewContext(d, d) // middleware.Lock refuses to start it if the lease has ended
 	if d.watch != nil {
 		ctx = telemetry.ContextWithDelivery(ctx, &d.watch.Delivery)
 	}
-	return k.chain.Handle(ctx, d.Job)
+	return k.chain.Handle(ctx, d.claimed.Job)
 }
 
-// countUnhandled counts a delivery that gets to no handler.
-func (q *queue) countUnhandled(d delivery) {
+// countUnhandled counts a delivery that no handler gets.
+func (q *queue) countUnhandled(d *delivery) {
 	if d.watch != nil {
-		kind := q.w.metricKind(&d.Delivery)
+		kind := q.w.metricKind(&d.claimed)
 		q.w.consumer.Delivered(q.base, q.store.Name(), kind)
-		d.watch.OnSettled(func(s telemetry.Settled) { q.w.consumer.Settled(q.base, q.store.Name(), kind, s) })
+		signalbox.OnSettled(d, func(s signalbox.Settled) {
+			q.w.consumer.Settled(q.base, q.store.Name(), kind, telemetry.Settled{
+				Asked: telemetry.Settle(s.Asked), Outcome: telemetry.Settle(s.Outcome), Took: s.Ended.Sub(s.Returned),
+			})
+		})
 	}
 }
 
-// judgeAny is judge of an error that may be broken: its methods are the user's, and may panic.
-func (q *queue) judgeAny(r *store.Settlement, d delivery, job *signalbox.Job, err error) {
+// judgeAny calls judge. The methods of err are the user's: if one panics, the attempt counts as panicked.
+func (q *queue) judgeAny(r *store.Settlement, d *delivery, job *signalbox.Job, err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			q.judge(r, d, job, &signalbox.PanicError{Value: "the handler's error, when it was looked at", Stack: debug.Stack()})
@@ -95,89 +87,131 @@ func (q *queue) judgeAny(r *store.Settlement, d delivery, job *signalbox.Job, er
 }
 
 // judge decides what becomes of the job.
-func (q *queue) judge(r *store.Settlement, d delivery, job *signalbox.Job, err error) {
+func (q *queue) judge(r *store.Settlement, d *delivery, job *signalbox.Job, err error) {
 	snooze, snoozed := errors.AsType[*signalbox.SnoozeError](err)
 	cancel, cancelled := errors.AsType[*signalbox.CancelError](err)
 	switch {
 	case err == nil:
 		r.Outcome = store.Completed
-	case d.Newer():
+	case d.claimed.Newer():
 		r.Outcome, r.Delay = store.Delay, putBack()
-		q.warn("newer", "signalbox: a job was written by a newer release, and is put back", "job", job.ID, "token", job.Token, "error", err, "next_try", r.Delay)
-	case d.Err != nil:
+		q.warn("newer", "signalbox: a job was written by a newer release, and is put back", "job", job.ID, "token", job.Token, "error", brief(err), "next_try", r.Delay.String())
+	case d.claimed.Err != nil:
 		r.Outcome = store.Dead
-		q.log.Error("signalbox: a job is dead: its record can't be read; it is kept as it is", "job", job.ID, "token", job.Token, "error", err)
+		q.log.Error("signalbox: a job is dead: its record can't be read; it is kept as it is", "job", job.ID, "token", job.Token, "error", brief(err))
 	case err == errPutBack:
-		r.Outcome, r.Delay = store.Delay, putBack()
-		q.warn("kind:"+job.Kind, "signalbox: no handler is registered for a kind; its jobs are put back", d.about(job, "next_try", r.Delay)...)
+		r.Outcome, r.Delay = store.Delay, putBackSoon(job)
+		q.warn("kind:"+job.Kind, "signalbox: no handler is registered for a kind; its jobs are put back until a worker of the queue has one",
+			d.about(job, "next_try", r.Delay.String(), "kinds", q.w.kindNames())...)
 	case snoozed:
 		r.Outcome, r.Delay = store.Delay, snooze.Delay
+		if snooze.Err != nil && !errors.Is(snooze.Err, lock.ErrHeld) { // that another holds a lock is no trouble
+			q.warn("snooze:"+job.Kind, "signalbox: jobs of a kind are put back, and their handler is not called",
+				d.about(job, "next_try", r.Delay.String(), "error", brief(snooze.Err))...)
+		}
 	case cancelled:
 		r.Outcome = store.Cancelled
 		r.Record = q.record(d, job, job.Attempt-1, cancel)
-		q.log.Info("signalbox: a job is cancelled", d.about(job, "error", err)...)
+		q.log.Info("signalbox: a job is cancelled", d.about(job, "error", brief(err))...)
 	case d.session.over():
 		r.Outcome = store.Return
 		q.log.Info("signalbox: a job is given back", d.about(job, "cause", context.Cause(d.session.validity.Context()))...)
+	case job.Attempt >= payloadAttempts && job.Attempt < job.MaxAttempts && isRefused(err):
+		r.Outcome = store.Dead
+		r.Record = q.record(d, job, job.Attempt, err)
+		q.log.Error("signalbox: a job is dead: its payload was refused too often; mend the producer or the handler's type, and enqueue it again",
+			d.about(job, "error", brief(err))...)
 	case job.Attempt >= job.MaxAttempts:
 		r.Outcome = store.Dead
 		r.Record = q.record(d, job, job.Attempt, err)
 		q.log.Error("signalbox: a job is dead: its attempts are used up",
-			append(d.about(job, "error", err), stackOf(err)...)...)
+			append(d.about(job, "error", brief(err)), q.stackOf(job.Kind, err)...)...)
 	default:
 		r.Outcome, r.Delay = store.Retry, q.retryIn(d, job, err)
 		r.Record = q.record(d, job, job.Attempt, err)
 		q.log.Warn("signalbox: an attempt failed",
-			append(d.about(job, "max_attempts", job.MaxAttempts, "retry_in", r.Delay, "error", err), stackOf(err)...)...)
+			append(d.about(job, "max_attempts", job.MaxAttempts, "retry_in", r.Delay.String(), "error", brief(err)), q.stackOf(job.Kind, err)...)...)
 	}
 }
 
-// stackOf is the log attribute with the stack of a panic.
-func stackOf(err error) []any {
+// maxStack bounds the stack of a panic in a log record, in bytes.
+const maxStack = 8192
+
+// stackOf returns the log attribute with the stack of a panic: once a minute for each kind, since handlers that
+// panic do so again and again.
+func (q *queue) stackOf(kind string, err error) []any {
 	panicked, ok := errors.AsType[*signalbox.PanicError](err)
 	if !ok {
 		return nil
 	}
-	return []any{"stack", string(panicked.Stack)}
+	q.mu.Lock()
+	again := sayAgain(q.throttled, "stack:"+kind)
+	q.mu.Unlock()
+	if !again {
+		return []any{"stack", "left out: one of this kind was logged within the last minute"}
+	}
+	return []any{"stack", cut(string(panicked.Stack), maxStack)}
 }
 
-// putBack is how long a job waits that no worker here can run: a deployment may be under way.
+// brief returns an error's message, bounded as in the job's record.
+func brief(err error) string { return cut(err.Error(), maxLastError) }
+
+// cut returns the beginning of a text, of at most n bytes, and says how long the whole was.
+func cut(s string, n int) string {
+	if len(s) <= n {
+		return s
+	}
+	return fmt.Sprintf("%s... (%d bytes)", strings.ToValidUTF8(s[:n], ""), len(s))
+}
+
+// putBack returns how long a job waits whose record this release can't read: a deployment may be under way.
 func putBack() time.Duration {
 	return 30*time.Second + rand.N(30*time.Second)
 }
 
-// record is the delivery's record after that many failed attempts.
-func (q *queue) record(d delivery, job *signalbox.Job, attempts int, err error) []byte {
-	msg := err.Error()
-	if len(msg) > maxLastError {
-		msg = strings.ToValidUTF8(msg[:maxLastError], "") + "..."
-	}
-	record, err := d.Failed(attempts, msg)
+// putBackSoon returns how long a job of an unknown kind waits: a quarter of its age, from half a second to half a
+// minute, and up to as much again. Another worker of the queue may handle the kind, and should have the
+// job soon; one that nobody handles must not go round and round.
+func putBackSoon(job *signalbox.Job) time.Duration {
+	d := min(max(job.ClaimedAt.Sub(job.EnqueuedAt)/4, 500*time.Millisecond), 30*time.Second)
+	return d + rand.N(d)
+}
+
+// record returns the delivery's record after that many failed attempts, or nil if there is none to write.
+func (q *queue) record(d *delivery, job *signalbox.Job, attempts int, err error) []byte {
+	record, err := d.claimed.Failed(attempts, brief(err))
 	if err != nil {
-		q.log.Error("signalbox: a record was not updated", d.about(job, "error", err)...)
+		q.log.Error("signalbox: a record was not updated", d.about(job, "error", brief(err))...)
 		return nil // the old one stays
 	}
 	return record
 }
 
 // retryIn asks the kind's policy. One that panics doesn't take the process down.
-func (q *queue) retryIn(d delivery, job *signalbox.Job, err error) (in time.Duration) {
+func (q *queue) retryIn(d *delivery, job *signalbox.Job, err error) (in time.Duration) {
 	defer func() {
 		if p := recover(); p != nil {
-			q.log.Error("signalbox: a retry policy panicked; the default is used", d.about(job, "panic", p)...)
+			q.log.Error("signalbox: a retry policy panicked; the default is used", d.about(job, "panic", cut(fmt.Sprint(p), maxLastError))...)
 			in = DefaultRetry(job.Attempt, err)
 		}
 	}()
+	if isRefused(err) {
+		return payloadRetry(job.Attempt, err)
+	}
 	return max(q.w.kinds[job.Kind].retry(job.Attempt, err), 0)
 }
 
+// isRefused reports whether the attempt failed since the payload is not what the handler takes.
+func isRefused(err error) bool {
+	_, ok := errors.AsType[*signalbox.PayloadError](err)
+	return ok
+}
+
 // finish frees the slot and leaves the settlement for the next call.
-func (q *queue) finish(d delivery, place int, r store.Settlement) {
+func (q *queue) finish(d *delivery, r store.Settlement) {
 	s := d.session
 	q.mu.Lock()
-	if d.watch != nil {
-		d.watch.over = true
-	}
+	d.returned = true
 	if r.Outcome == store.Completed {
 		s.completed = append(s.completed, r)
 	} else {
@@ -185,8 +219,10 @@ func (q *queue) finish(d delivery, place int, r store.Settlement) {
 	}
 	s.running--
 	s.unconfirmed++
-	q.slots[place].session, q.slots[place].watch = nil, nil
-	q.free = append(q.free, place)
+	if q.stopping {
+		q.returned = time.Now()
+	}
+	q.release(d.slot)
 	q.summon()
 	q.mu.Unlock()
 }

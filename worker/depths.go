@@ -2,23 +2,71 @@ package worker
 
 import (
 	"context"
+	"fmt"
+	"log/slog"
 	"time"
 
+	"github.com/redis/go-redis/v9"
+	"go.opentelemetry.io/otel/metric"
+
+	"github.com/signalbox-go/signalbox"
 	"github.com/signalbox-go/signalbox/internal/store"
 	"github.com/signalbox-go/signalbox/internal/telemetry"
 )
 
-// observe has the depths of the queues reported with the metrics, by one worker for each queue,
-// until the returned function is called.
-func (w *Worker) observe(ctx context.Context, queues []*store.Queue) func() {
+// ReportConfig configures [ReportDepths]. The zero value is usable.
+type ReportConfig struct {
+	// Namespace is that of the queues, as in [Config].
+	Namespace string
+	// MeterProvider takes the metrics. Default: OpenTelemetry's global one.
+	MeterProvider metric.MeterProvider
+	// Logger takes what can't be read. Default [slog.Default].
+	Logger *slog.Logger
+}
+
+// ReportDepths adds the depths of queues to the metrics of a process that works none of them, such as a
+// scheduler. So the series don't end with a queue's last worker. Of all processes, workers included, one at a
+// time reports a queue.
+//
+// The client's Redis user needs the rule of a reporter in docs/operations.md. What it lacks is in the log.
+//
+// It returns at once. stop ends it. It waits for a read that is under way: a second or two, or the client's
+// ReadTimeout if Redis doesn't answer. The error wraps [signalbox.ErrInvalid] and names the wrong arguments.
+func ReportDepths(ctx context.Context, rdb redis.UniversalClient, cfg ReportConfig, queues ...string) (stop func(), err error) {
+	if err := store.CheckClient(rdb); err != nil {
+		return nil, err
+	}
+	if err := store.ValidateNamespace(cfg.Namespace); err != nil {
+		return nil, fmt.Errorf("worker.ReportConfig.Namespace: %w", err)
+	}
+	if len(queues) == 0 {
+		return nil, fmt.Errorf("%w worker.ReportDepths: no queue is named", signalbox.ErrInvalid)
+	}
+	stores := make([]*store.Queue, 0, len(queues))
+	for _, name := range queues {
+		if err := store.ValidateQueue(name); err != nil {
+			return nil, err
+		}
+		stores = append(stores, store.New(rdb, cfg.Namespace, name))
+	}
+	if cfg.Logger == nil {
+		cfg.Logger = slog.Default()
+	}
+	return observe(ctx, cfg.MeterProvider, cfg.Logger, stores), nil
+}
+
+// observe adds the depths of the queues to the metrics, unless another process reports them, until the returned
+// function is called.
+func observe(ctx context.Context, mp metric.MeterProvider, log *slog.Logger, queues []*store.Queue) func() {
 	me := store.NewID()                  // not the worker's name, which another host's may have, too
 	warned := make(map[string]time.Time) // queues; there is one read at a time
-	stop := telemetry.ObserveDepths(w.cfg.MeterProvider, func(ctx context.Context) []telemetry.Depth {
+	stop := telemetry.ObserveDepths(mp, func(ctx context.Context) []telemetry.Depth {
 		depths := make([]telemetry.Depth, 0, len(queues))
 		for _, q := range queues {
 			d, mine, err := depthsOf(ctx, q, me)
 			if err != nil && sayAgain(warned, q.Name()) {
-				w.log.Warn("signalbox: the depths of a queue could not be read, and are missing from the metrics", "queue", q.Name(), "error", err)
+				log.Warn("signalbox: the depths of a queue could not be read, and are missing from the metrics",
+					"queue", q.Name(), "error", q.Denied(ctx, err, store.Reporter))
 			}
 			if err != nil || !mine {
 				continue
@@ -32,7 +80,7 @@ func (w *Worker) observe(ctx context.Context, queues []*store.Queue) func() {
 	})
 	return func() {
 		stop()
-		if telemetry.MetricsOff(w.cfg.MeterProvider) {
+		if telemetry.MetricsOff(mp) {
 			return
 		}
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)

@@ -2,6 +2,7 @@ package worker_test
 
 import (
 	"context"
+	"log/slog"
 	"testing"
 	"time"
 
@@ -9,10 +10,12 @@ import (
 	sdkmetric "go.opentelemetry.io/otel/sdk/metric"
 	"go.opentelemetry.io/otel/sdk/metric/metricdata"
 
+	"github.com/signalbox-go/signalbox"
 	"github.com/signalbox-go/signalbox/internal/redistest"
+	"github.com/signalbox-go/signalbox/worker"
 )
 
-// measured runs a worker with a client that heeds no deadlines, and returns what collects its metrics: whether the depth of its queue is among them, and how long that took.
+// measured runs a worker with a client that heeds no deadlines, and returns the collector of its metrics.
 func measured(t *testing.T, r *rig, rdb redis.UniversalClient) func() (depth bool, took time.Duration) {
 	t.Helper()
 	reader := sdkmetric.NewManualReader()
@@ -22,43 +25,121 @@ func measured(t *testing.T, r *rig, rdb redis.UniversalClient) func() (depth boo
 	ran := r.reporter(w)
 	r.start(w)
 	r.works(ran, "the worker works")
+	return collector(t, reader)
+}
+
+// collector returns what collects metrics: whether the depth of a queue is among them, and how long that took.
+func collector(t *testing.T, reader *sdkmetric.ManualReader) func() (depth bool, took time.Duration) {
 	return func() (depth bool, took time.Duration) {
 		t.Helper()
-		var all metricdata.ResourceMetrics
 		begin := time.Now()
-		if err := reader.Collect(context.Background(), &all); err != nil {
-			t.Error(err)
-		}
-		took = time.Since(begin)
-		for _, scope := range all.ScopeMetrics {
-			for _, m := range scope.Metrics {
-				depth = depth || m.Name == "signalbox.queue.depth"
-			}
-		}
-		return depth, took
+		depth = hasDepth(t, reader)
+		return depth, time.Since(begin)
 	}
+}
+
+// hasDepth reports whether a queue's depth is among what is collected.
+func hasDepth(t *testing.T, reader sdkmetric.Reader) (depth bool) {
+	t.Helper()
+	var all metricdata.ResourceMetrics
+	if err := reader.Collect(context.Background(), &all); err != nil {
+		t.Error(err)
+	}
+	for _, scope := range all.ScopeMetrics {
+		for _, m := range scope.Metrics {
+			depth = depth || m.Name == "signalbox.queue.depth"
+		}
+	}
+	return depth
 }
 
 // A Redis that doesn't answer holds up the program's metrics for 2 s, whatever the client's timeouts.
 func TestDepthsOfASilentRedis(t *testing.T) {
 	t.Parallel()
-	server := redistest.New(t)
-	r := newRigOn(t, server.Client())
-	collect := measured(t, r, r.rdb)
-	if depth, _ := collect(); !depth {
+	for name, begin := range map[string]func(t *testing.T, r *rig) func() (depth bool, took time.Duration){
+		"a worker": func(t *testing.T, r *rig) func() (bool, time.Duration) { return measured(t, r, r.rdb) },
+		"another process": func(t *testing.T, r *rig) func() (bool, time.Duration) {
+			reader := sdkmetric.NewManualReader()
+			stop, err := worker.ReportDepths(t.Context(), r.rdb, worker.ReportConfig{MeterProvider: sdkmetric.NewMeterProvider(sdkmetric.WithReader(reader))}, r.name())
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(stop)
+			return collector(t, reader)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			server := redistest.New(t)
+			r := newRigOn(t, server.ClientWith(func(o *redis.UniversalOptions) { o.ReadTimeout = time.Minute }))
+			collect := begin(t, r)
+			if depth, _ := collect(); !depth {
+				t.Error("no depth")
+			}
+			server.Stop()
+			for i := range 3 {
+				if depth, took := collect(); depth || took > 20*time.Second {
+					t.Errorf("collection %d took %v, want 2 s at the most; depths: %v", i+1, took, depth)
+				}
+			}
+			server.Cont()
+			redistest.Eventually(t, func() bool {
+				depth, _ := collect()
+				return depth
+			}, "the depth is there again")
+		})
+	}
+}
+
+// A worker that stops while Redis hangs doesn't wait for a client's timeouts to say that it no longer reports the depths.
+func TestEndOfReportingIsBounded(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	proxy := redistest.NewProxy(t, redistest.Start(t).Addr())
+	rdb := proxy.ClientWith(func(o *redis.UniversalOptions) { o.ReadTimeout = 2 * patience })
+	reader := sdkmetric.NewManualReader()
+	cfg := r.config(1)
+	cfg.DrainTimeout, cfg.MeterProvider = -1, sdkmetric.NewMeterProvider(sdkmetric.WithReader(reader))
+	w := r.workerOn(rdb, cfg)
+	ran := r.reporter(w)
+	run := r.start(w)
+	r.works(ran, "a job runs")
+	r.completed(1)
+	if depth, _ := collector(t, reader)(); !depth {
 		t.Error("no depth")
 	}
-	server.Stop()
-	for i := range 3 {
-		if depth, took := collect(); depth || took > 2900*time.Millisecond {
-			t.Errorf("collection %d took %v, want 2 s at the most; depths: %v", i+1, took, depth)
-		}
+	proxy.Pause()
+	defer proxy.Resume()
+	run.cancel()
+	if err := run.wait(); err != nil {
+		t.Errorf("Run = %v", err)
 	}
-	server.Cont()
-	redistest.Eventually(t, func() bool {
-		depth, _ := collect()
-		return depth
-	}, "the depth is there again")
+}
+
+// When the process that reports the depths ends, the next one that is asked does, though the context of the first has ended.
+func TestDepthsAreHandedOver(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	r.addOne(signalbox.Job{})
+	reports := func() (depth func() bool, end func()) {
+		reader := sdkmetric.NewManualReader()
+		ctx, cancel := context.WithCancel(context.Background())
+		stop, err := worker.ReportDepths(ctx, r.rdb, worker.ReportConfig{MeterProvider: sdkmetric.NewMeterProvider(sdkmetric.WithReader(reader)), Logger: slog.New(r.log)}, r.name())
+		if err != nil {
+			t.Fatal(err)
+		}
+		return func() bool { return hasDepth(t, reader) }, func() { cancel(); stop() }
+	}
+	first, endFirst := reports()
+	second, endSecond := reports()
+	if !first() || second() {
+		t.Error("it is not the first one that reports, alone")
+	}
+	endFirst()
+	if !second() {
+		t.Error("nobody reports when the first one has ended")
+	}
+	endSecond()
 }
 
 // Metrics are collected every few seconds; that the depths can't be read is logged once a minute.

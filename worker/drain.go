@@ -1,6 +1,7 @@
 package worker
 
 import (
+	"context"
 	"fmt"
 	"time"
 
@@ -9,9 +10,9 @@ import (
 	"github.com/signalbox-go/signalbox/internal/telemetry"
 )
 
-// drain waits for the handlers that run, for as long as Config says, then ends their contexts
-// and waits on.
-func (q *queue) drain() error {
+// drain waits for the handlers that run, for as long as Config says and halted has not ended, then ends
+// their contexts and waits on.
+func (q *queue) drain(halted context.Context) error {
 	q.mu.Lock()
 	q.stopping = true
 	q.tell(telemetry.EventShutdown, nil)
@@ -23,14 +24,16 @@ func (q *queue) drain() error {
 		q.timer.Stop()
 	}
 	q.mu.Unlock()
+	close(q.draining) // not earlier: what a handler hands over now is not claimed here again
 	q.changed.Broadcast()
 	q.listener.update()
 	if running > 0 {
-		q.log.Info("signalbox: stopping; handlers may end what they do", "jobs", running, "within", max(q.w.cfg.DrainTimeout, 0))
+		q.log.Info("signalbox: stopping; handlers may end what they do", "jobs", running, "within", max(q.w.cfg.DrainTimeout, 0).String())
 	}
 
 	over := time.AfterFunc(max(q.w.cfg.DrainTimeout, 0), func() { q.shutDown(signalbox.ErrShutdown) })
 	defer over.Stop()
+	defer context.AfterFunc(halted, func() { q.shutDown(signalbox.ErrShutdown) })()
 
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -74,4 +77,60 @@ func (q *queue) close(lanes []*store.Lane) {
 	for _, s := range sessions {
 		q.closeSession(s, lanes...)
 	}
+}
+
+// hurryAfter is how long the calls that end a drain may take: to report outcomes and to close sessions. With
+// the default drain timeout Run has then ended in 27.5 s, before an orchestrator kills the process at 30.
+const hurryAfter = 2500 * time.Millisecond
+
+// hurry ends the calls that are still under way when the time to drain is over, if no handler runs. It
+// closes the worker's own client to end those that wait for a reply. It returns when done is closed.
+func (w *Worker) hurry(ctx, halted context.Context, done <-chan struct{}, queues []*queue, release func()) {
+	select {
+	case <-done:
+		return
+	case <-ctx.Done():
+	}
+	drained := time.NewTimer(max(w.cfg.DrainTimeout, 0))
+	defer drained.Stop()
+	select {
+	case <-done:
+		return
+	case <-halted.Done():
+	case <-drained.C:
+	}
+	for wait := hurryAfter; wait > 0; wait = patience(queues) {
+		select {
+		case <-done:
+			return
+		case <-time.After(wait):
+		}
+	}
+	for _, q := range queues {
+		q.mu.Lock()
+		leave := q.leave
+		q.mu.Unlock()
+		if leave != nil {
+			leave()
+		}
+	}
+	release()
+}
+
+// patience returns how long the calls of the queues have yet, at least.
+func patience(queues []*queue) time.Duration {
+	var most time.Duration
+	for _, q := range queues {
+		q.mu.Lock()
+		for _, s := range q.sessions {
+			if s.running > 0 {
+				most = hurryAfter
+			}
+		}
+		if !q.returned.IsZero() {
+			most = max(most, hurryAfter-time.Since(q.returned))
+		}
+		q.mu.Unlock()
+	}
+	return most
 }

@@ -228,6 +228,10 @@ func ExampleWith() {
 		if err != nil {
 			return err
 		}
+		locker, err := lock.New(rdb, lock.Config{})
+		if err != nil {
+			return err
+		}
 		sent := make(chan struct{}, 1)
 		done := 0
 		worker.Handle(w, func(ctx context.Context, _ *signalbox.Job, _ Welcome) error {
@@ -241,7 +245,7 @@ func ExampleWith() {
 				stop()
 			}
 			return nil
-		}, worker.With(middleware.Lock(lock.New(rdb), middleware.Key("mail-server"), middleware.RetryIn(20*time.Millisecond))))
+		}, worker.With(middleware.Lock(locker, middleware.LockName("mail-server"), middleware.RetryIn(20*time.Millisecond))))
 
 		s, err := scheduler.New(rdb, scheduler.Config{})
 		if err != nil {
@@ -255,7 +259,113 @@ func ExampleWith() {
 		return w.Run(ctx)
 	})
 	// Output:
-	// sent under the lock mail-server
-	// sent under the lock mail-server
-	// sent under the lock mail-server
+	// sent under the lock signalbox:lock:mail-server
+	// sent under the lock signalbox:lock:mail-server
+	// sent under the lock signalbox:lock:mail-server
+}
+
+// A Transfer knows what it can be made of.
+type Transfer struct {
+	Account string `json:"account"`
+	Cents   int64  `json:"cents"`
+}
+
+func (Transfer) Kind() string { return "transfer" }
+
+// Validate is called before the job is enqueued, and again before it is handled.
+func (t Transfer) Validate() error {
+	if t.Account == "" || t.Cents <= 0 {
+		return errors.New("a transfer needs an account and an amount above 0")
+	}
+	return nil
+}
+
+// Transfers of one account run one after the other, and those of different accounts side by side: the lock is
+// named after the arguments.
+func ExampleLockBy() {
+	onRedis(func(ctx context.Context, rdb *redis.Client) error {
+		ctx, stop := context.WithCancel(ctx)
+		defer stop()
+		w, err := worker.New(rdb, worker.Config{Logger: quiet})
+		if err != nil {
+			return err
+		}
+		locker, err := lock.New(rdb, lock.Config{})
+		if err != nil {
+			return err
+		}
+		worker.Handle(w, func(ctx context.Context, _ *signalbox.Job, in Transfer) error {
+			l, _ := lock.FromContext(ctx)
+			fmt.Println(in.Cents, "cents under the lock", l.Key())
+			stop()
+			return nil
+		}, worker.LockBy(locker, func(in Transfer) string { return "account:" + in.Account }))
+
+		s, err := scheduler.New(rdb, scheduler.Config{})
+		if err != nil {
+			return err
+		}
+		if _, err := s.Enqueue(ctx, Transfer{Account: "7", Cents: 250}); err != nil {
+			return err
+		}
+		return w.Run(ctx)
+	})
+	// Output: 250 cents under the lock signalbox:lock:account:7
+}
+
+// LegacyTransfer is what an older release enqueued, under the same kind.
+type LegacyTransfer struct {
+	Account string `json:"account"`
+	Amount  int64  `json:"amount"` // renamed since
+}
+
+func (LegacyTransfer) Kind() string { return "transfer" }
+
+// Without Strict the renamed field would be ignored, and the new one would be 0.
+func ExampleStrict() {
+	onRedis(func(ctx context.Context, rdb *redis.Client) error {
+		ctx, stop := context.WithCancel(ctx)
+		defer stop()
+		w, err := worker.New(rdb, worker.Config{Logger: quiet})
+		if err != nil {
+			return err
+		}
+		report := func(next signalbox.Handler) signalbox.Handler {
+			return signalbox.HandlerFunc(func(ctx context.Context, job *signalbox.Job) error {
+				err := next.Handle(ctx, job)
+				if refused, ok := errors.AsType[*signalbox.PayloadError](err); ok {
+					fmt.Println(refused)
+					stop()
+				}
+				return err
+			})
+		}
+		worker.Handle(w, func(context.Context, *signalbox.Job, Transfer) error {
+			fmt.Println("handled")
+			return nil
+		}, worker.Strict(), worker.With(report))
+
+		s, err := scheduler.New(rdb, scheduler.Config{})
+		if err != nil {
+			return err
+		}
+		if _, err := s.Enqueue(ctx, LegacyTransfer{Account: "7", Amount: 250}); err != nil {
+			return err
+		}
+		return w.Run(ctx)
+	})
+	// Output: decode the job's arguments: the payload has a field "amount", which Go type worker_test.Transfer doesn't have
+}
+
+// A producer learns at once of arguments that no handler would take.
+func ExampleHandle_validate() {
+	onRedis(func(ctx context.Context, rdb *redis.Client) error {
+		s, err := scheduler.New(rdb, scheduler.Config{})
+		if err != nil {
+			return err
+		}
+		_, err = s.Enqueue(ctx, Transfer{Account: "7"})
+		return err
+	})
+	// Output: scheduler: enqueue: signalbox: invalid args of kind transfer: a transfer needs an account and an amount above 0
 }

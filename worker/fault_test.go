@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -29,6 +31,21 @@ func TestRunWaitsForRedis(t *testing.T) {
 	r.start(w)
 	redistest.Eventually(t, func() bool { return r.log.count("WARN", "waiting for Redis", "connection refused") > 0 }, "the worker says that it waits")
 	proxy.Refuse(false)
+	r.completed(1)
+}
+
+// TestRunSaysThatRedisIsSilent: a server that accepts connections and doesn't answer is told of, before the client gives up.
+func TestRunSaysThatRedisIsSilent(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	proxy := redistest.NewProxy(t, redistest.Start(t).Addr())
+	proxy.Pause()
+	w := r.workerOn(proxy.ClientWith(func(o *redis.UniversalOptions) { o.ReadTimeout, o.DialTimeout = time.Hour, time.Hour }), r.config(1))
+	worker.Handle(w, func(context.Context, *signalbox.Job, task) error { return nil })
+	r.addOne(signalbox.Job{})
+	r.start(w)
+	redistest.Eventually(t, func() bool { return r.log.count("WARN", "Redis has not answered yet", "address=127.0.0.1:") > 0 }, "the worker says that it waits")
+	proxy.Resume()
 	r.completed(1)
 }
 
@@ -138,7 +155,7 @@ func TestRedisIsKilledAndStartedAgain(t *testing.T) {
 		t.Parallel()
 		server := redistest.New(t, "--appendonly", "yes", "--appendfsync", "always")
 		r := newRigOn(t, server.Client())
-		w := r.worker(4)
+		w := r.workerWith(r.brief(4))
 		ran := make(chan string, 1000)
 		worker.Handle(w, func(ctx context.Context, job *signalbox.Job, _ task) error {
 			<-time.After(5 * time.Millisecond)
@@ -160,7 +177,7 @@ func TestRedisIsKilledAndStartedAgain(t *testing.T) {
 		t.Parallel()
 		server := redistest.New(t)
 		r := newRigOn(t, server.Client())
-		w := r.worker(4)
+		w := r.workerWith(r.brief(4))
 		ran := r.reporter(w)
 		r.start(w)
 		r.works(ran, "a job runs")
@@ -216,7 +233,7 @@ func TestMemoryIsLostUnderJobsInFlight(t *testing.T) {
 	t.Parallel()
 	server := redistest.New(t)
 	r := newRigOn(t, server.Client())
-	w := r.worker(10)
+	w := r.workerWith(r.short(10))
 	running := make(chan struct{}, 10)
 	worker.Handle(w, func(ctx context.Context, job *signalbox.Job, a task) error {
 		if job.ID == "after" {
@@ -246,24 +263,31 @@ func TestDroppedConnections(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	proxy := redistest.NewProxy(t, redistest.Start(t).Addr())
-	w := r.workerOn(proxy.Client(), r.config(50))
+	w := r.workerOn(proxy.Client(), r.short(50))
 	ran := r.reporter(w)
-	const n = 2000
+	const n = 1000
 	ids := r.add(make([]signalbox.Job, n)...)
 	r.start(w)
-	seen := make(map[string]bool)
-	cuts := 0
+	seen := map[string]bool{get(t, ran, "a job runs"): true}
+	cuts, since := 0, 0
 	cut := time.NewTicker(10 * time.Millisecond)
 	defer cut.Stop()
-	for end := time.After(2 * patience); len(seen) < n; {
+	end := time.NewTimer(patience)
+	defer end.Stop()
+	for len(seen) < n {
 		select {
 		case id := <-ran:
 			seen[id] = true
+			since++
+			end.Reset(patience)
 		case <-cut.C:
+			if since == 0 { // on a busy machine no call comes through in that time
+				continue
+			}
 			proxy.Sever()
-			cuts++
-		case <-end:
-			t.Fatalf("%d of %d jobs ran", len(seen), n)
+			cuts, since = cuts+1, 0
+		case <-end.C:
+			t.Fatalf("%d of %d jobs ran, and for %v none", len(seen), n, patience)
 		}
 	}
 	r.completed(n)
@@ -309,7 +333,7 @@ func TestErrorsOfRedis(t *testing.T) {
 			t.Parallel()
 			r := newRig(t)
 			proxy := redistest.NewProxy(t, redistest.Start(t).Addr())
-			w := r.workerOn(proxy.Client(), r.config(5))
+			w := r.workerOn(proxy.Client(), r.brief(5))
 			ran := r.reporter(w)
 			r.start(w)
 			r.works(ran, "a job runs")
@@ -329,7 +353,7 @@ func TestWrongTypeOfAKey(t *testing.T) {
 		t.Run(kind, func(t *testing.T) {
 			t.Parallel()
 			r := newRig(t)
-			w := r.worker(5)
+			w := r.workerWith(r.brief(5))
 			ran := r.reporter(w)
 			r.start(w)
 			r.works(ran, "a job runs")
@@ -355,19 +379,57 @@ func TestWrongTypeOfAKey(t *testing.T) {
 	}
 }
 
-// A Redis that stands still for longer than the leases is nobody's crash.
+// set changes the server's configuration.
+func set(t *testing.T, s *redistest.Server, name, value string) {
+	t.Helper()
+	if err := s.Client().ConfigSet(context.Background(), name, value).Err(); err != nil {
+		t.Error(err)
+	}
+}
+
+// failSaves has the server fail to save its memory. It refuses all writes then, with MISCONF.
+func failSaves(t *testing.T, s *redistest.Server) {
+	t.Helper()
+	ctx, rdb := context.Background(), s.Client()
+	file := filepath.Join(rdb.ConfigGet(ctx, "dir").Val()["dir"], rdb.ConfigGet(ctx, "dbfilename").Val()["dbfilename"])
+	if err := os.Mkdir(file, 0o700); err != nil { // no file can have its name
+		t.Error(err)
+	}
+	set(t, s, "save", "3600 1000000")
+	if err := rdb.BgSave(ctx).Err(); err != nil {
+		t.Error(err)
+	}
+	redistest.Eventually(t, func() bool {
+		err := rdb.Set(ctx, "any", "thing", time.Minute).Err()
+		return err != nil && redis.HasErrorPrefix(err, "MISCONF")
+	}, "the server refuses writes")
+}
+
+// A Redis that stands still, or refuses writes, for longer than the leases is nobody's crash.
 func TestOutageIsNobodysCrash(t *testing.T) {
 	t.Parallel()
+	const refused = 2 * shortTTL // the loss of the leases is long ago when it ends
 	for name, outage := range map[string]func(t *testing.T, s *redistest.Server){
 		"CLIENT PAUSE": func(t *testing.T, s *redistest.Server) {
-			if err := s.Client().Do(context.Background(), "CLIENT", "PAUSE", "2500", "ALL").Err(); err != nil {
+			if err := s.Client().Do(context.Background(), "CLIENT", "PAUSE", "7000", "ALL").Err(); err != nil {
 				t.Error(err)
 			}
+			<-time.After(7 * time.Second)
 		},
 		"SIGSTOP": func(_ *testing.T, s *redistest.Server) {
 			s.Stop()
-			<-time.After(2500 * time.Millisecond)
+			<-time.After(7 * time.Second)
 			s.Cont()
+		},
+		"too few replicas": func(t *testing.T, s *redistest.Server) {
+			set(t, s, "min-replicas-to-write", "1")
+			<-time.After(refused)
+			set(t, s, "min-replicas-to-write", "0")
+		},
+		"the disk is full": func(t *testing.T, s *redistest.Server) {
+			failSaves(t, s)
+			<-time.After(refused)
+			set(t, s, "stop-writes-on-bgsave-error", "no")
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -377,11 +439,11 @@ func TestOutageIsNobodysCrash(t *testing.T) {
 			var mu sync.Mutex
 			crashes := make(map[string]int)
 			running := make(chan struct{}, 1000)
+			over, end := r.gate()
 			var runs []*run
 			for i := range 2 {
-				cfg := r.config(10)
+				cfg := r.short(10)
 				cfg.DrainTimeout = -1
-				cfg.SessionTTL = 1500 * time.Millisecond
 				w := r.workerOn(server.Client(), cfg)
 				worker.Handle(w, func(ctx context.Context, job *signalbox.Job, _ task) error {
 					mu.Lock()
@@ -390,6 +452,7 @@ func TestOutageIsNobodysCrash(t *testing.T) {
 					running <- struct{}{}
 					<-ctx.Done()
 					if i == 0 { // the other one has time to take these jobs, and must not
+						<-over
 						<-time.After(100 * time.Millisecond)
 					}
 					return ctx.Err()
@@ -401,6 +464,7 @@ func TestOutageIsNobodysCrash(t *testing.T) {
 				}
 			}
 			outage(t, server)
+			end()
 			for range 20 {
 				get(t, running, "the jobs run again")
 			}

@@ -2,8 +2,6 @@ package worker
 
 import (
 	"context"
-	"encoding/json"
-	"errors"
 	"fmt"
 	"time"
 
@@ -15,11 +13,13 @@ import (
 
 // A kind is what a worker does with the jobs of one kind.
 type kind struct {
+	name       string
 	handler    signalbox.Handler // as registered
 	middleware []signalbox.Middleware
 	retry      RetryPolicy
 	timeout    time.Duration
 	trace      signalbox.TraceMode // TraceAuto: the worker's
+	strict     bool                // refuse fields that the arguments' type doesn't have
 
 	chain signalbox.Handler // the handler inside all middleware, since Run
 }
@@ -44,8 +44,19 @@ func TraceMode(m signalbox.TraceMode) Option { return func(k *kind) { k.trace = 
 // Retry sets how long failed attempts of this kind wait. Default: [DefaultRetry].
 func Retry(p RetryPolicy) Option { return func(k *kind) { k.retry = p } }
 
-// Handle registers fn for the jobs of T's kind. Their arguments are decoded from JSON; a
-// job whose arguments don't decode fails that attempt.
+// Strict refuses payloads that have a field which the arguments' type doesn't have: one that was
+// renamed, say, and would be left at its zero value. It is for [Handle]; [Config] has it for all
+// kinds of a worker. A new field must then be known to all workers before a producer sends it.
+func Strict() Option { return func(k *kind) { k.strict = true } }
+
+// Handle registers fn for the jobs of T's kind. Their arguments are decoded from JSON, as by
+// [json.Unmarshal]. A payload of null is refused if T is a struct with fields. If T or *T has a
+// method Validate() error, it is called then, and an error of it refuses the arguments.
+//
+// fn is not called with arguments that are refused. That is a failed attempt with a
+// [*signalbox.PayloadError]: it names the field in JSON and in Go and the type that is expected, and has
+// no value of the payload. While a new release is rolled out another worker may understand the payload. So the
+// job is tried five times, over 7 to 15 minutes, whatever the kind's retry policy. Then it is dead.
 //
 // Handle panics on a programmer's error, as [net/http.ServeMux] does: a nil fn, a kind that
 // is registered already or is no name, a nil or negative option, or a call after Run.
@@ -53,24 +64,28 @@ func Handle[T signalbox.Args](w *Worker, fn func(ctx context.Context, job *signa
 	if fn == nil {
 		panic("worker: Handle of a nil function")
 	}
-	w.HandleKind(kindOf[T](), signalbox.HandlerFunc(func(ctx context.Context, job *signalbox.Job) error {
-		var args T
-		if err := json.Unmarshal(job.Payload, &args); err != nil {
-			return decodeError(err)
-		}
-		return fn(ctx, job, args)
-	}), opts...)
+	h := newTyped(fn)
+	k := w.register(kindOf[T](), h, opts)
+	h.strict = k.strict || w.cfg.Strict
 }
 
-// HandleKind registers a handler that reads the payload by itself. It panics as [Handle] does.
+// HandleKind registers a handler that reads the payload by itself. It panics as [Handle] does. A
+// [*signalbox.PayloadError] that it returns is treated as one of Handle.
 func (w *Worker) HandleKind(name string, h signalbox.Handler, opts ...Option) {
+	if k := w.register(name, h, opts); k.strict {
+		panic("worker: HandleKind with Strict for kind " + name + "; its handler reads the payload by itself")
+	}
+}
+
+// register panics on a programmer's error.
+func (w *Worker) register(name string, h signalbox.Handler, opts []Option) *kind {
 	if err := store.ValidateKind(name); err != nil {
 		panic("worker: Handle: " + err.Error())
 	}
 	if h == nil {
 		panic("worker: Handle of a nil handler for kind " + name)
 	}
-	k := &kind{handler: h, retry: DefaultRetry}
+	k := &kind{name: name, handler: h, retry: DefaultRetry}
 	for _, opt := range opts {
 		if opt == nil {
 			panic("worker: Handle with a nil option for kind " + name)
@@ -98,6 +113,7 @@ func (w *Worker) HandleKind(name string, h signalbox.Handler, opts ...Option) {
 		panic("worker: Handle: kind " + name + " is registered already")
 	}
 	w.kinds[name] = k
+	return k
 }
 
 // build wraps the middleware around the handlers.
@@ -120,12 +136,15 @@ func (w *Worker) build() {
 		mw = append(mw, w.middleware...)
 		mw = append(mw, k.middleware...)
 		mw = append(mw, middleware.Timeout(k.timeout), handled)
+		if len(w.middleware)+len(k.middleware) > 0 {
+			mw = append(mw, phased)
+			w.middlemen = true
+		}
 		k.chain = signalbox.Chain(mw...)(k.handler)
-		w.middlemen = w.middlemen || len(w.middleware)+len(k.middleware) > 0
 	}
 }
 
-// traceMode is that of a kind: its own, or the worker's. k is nil if it has no handler.
+// traceMode returns the mode of a kind: its own, or the worker's. k is nil if the kind has no handler.
 func (w *Worker) traceMode(k *kind) signalbox.TraceMode {
 	if k != nil && k.trace != signalbox.TraceAuto {
 		return k.trace
@@ -133,8 +152,8 @@ func (w *Worker) traceMode(k *kind) signalbox.TraceMode {
 	return w.cfg.TraceMode
 }
 
-// metricKind is the kind of a job for metrics: one of few, whatever Redis holds, or "" if the record
-// can't be read.
+// metricKind returns the kind of a job for metrics: one that has a handler, telemetry.KindOther, or "" if the
+// record can't be read.
 func (w *Worker) metricKind(d *store.Delivery) string {
 	switch {
 	case d.Err != nil:
@@ -159,13 +178,33 @@ func handled(next signalbox.Handler) signalbox.Handler {
 	})
 }
 
-// who are we, for spans and metrics.
+// How far a delivery is: for a report of what lasts when its context has ended.
+const (
+	before int32 = iota // in no handler yet; or there is no middleware of the user's, which may last
+	inside              // the handler runs
+	after               // it has returned, and the middleware has not
+)
+
+// phased notes in the delivery when the handler is called and when it returns.
+func phased(next signalbox.Handler) signalbox.Handler {
+	return signalbox.HandlerFunc(func(ctx context.Context, job *signalbox.Job) error {
+		d, ok := ctx.Value(deliveryKey{}).(*delivery)
+		if !ok {
+			return next.Handle(ctx, job)
+		}
+		d.phase.Store(inside)
+		defer d.phase.Store(after)
+		return next.Handle(ctx, job)
+	})
+}
+
+// who returns what spans and metrics say about this worker.
 func (w *Worker) who() telemetry.Who {
 	host, port := store.Address(w.rdb)
 	return telemetry.Who{Address: host, Port: port, ClientID: w.id}
 }
 
-// kindOf asks the zero value of T, which is nil if T is a pointer.
+// kindOf returns the kind that the zero value of T names. That is a nil pointer if T is a pointer.
 func kindOf[T signalbox.Args]() string {
 	var zero T
 	defer func() {
@@ -174,16 +213,4 @@ func kindOf[T signalbox.Args]() string {
 		}
 	}()
 	return zero.Kind()
-}
-
-// decodeError says where the arguments are wrong and leaves out what they are. The path to the field
-// may have keys of a map, which are of the payload.
-func decodeError(err error) error {
-	if typ, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
-		return fmt.Errorf("decode the job's arguments: a value near byte %d does not fit in Go type %v", typ.Offset, typ.Type)
-	}
-	if syntax, ok := errors.AsType[*json.SyntaxError](err); ok {
-		return fmt.Errorf("decode the job's arguments: no valid JSON at byte %d", syntax.Offset)
-	}
-	return errors.New("decode the job's arguments: a decoder of theirs refused them")
 }

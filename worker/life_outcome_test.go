@@ -69,7 +69,7 @@ func testDead(r *rig) {
 		r.Errorf("%d attempts, want 3", n)
 	}
 	job := r.job(id)
-	if !strings.HasPrefix(job.LastError, "öööö") || !strings.HasSuffix(job.LastError, "...") || len(job.LastError) > 2100 {
+	if !strings.HasPrefix(job.LastError, "öööö") || !strings.HasSuffix(job.LastError, " bytes)") || len(job.LastError) > 2100 {
 		r.Errorf("the last error that is kept: %d bytes, %.40q", len(job.LastError), job.LastError)
 	}
 	if r.log.count("ERROR", "attempts are used up", id) != 1 {

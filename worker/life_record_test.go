@@ -24,7 +24,7 @@ func testUndecodable(r *rig) {
 		signalbox.Job{MaxAttempts: 1, Payload: []byte{}},
 	)
 	r.until("all are dead", func(c store.Counts) bool { return c.Dead == 3 })
-	for i, want := range []string{"does not fit in Go type int", "no valid JSON at byte", "no valid JSON at byte 0"} {
+	for i, want := range []string{`field "n" (in Go task.N) must fit in a Go int`, "no valid JSON at byte 1", "the payload is empty"} {
 		if job := r.job(ids[i]); !strings.Contains(job.LastError, want) || strings.Contains(job.LastError, "geheim") {
 			r.Errorf("last error %q, want one that says %s and no payload", job.LastError, want)
 		}
@@ -48,13 +48,13 @@ func testUnknownKind(r *rig) {
 	r.add(signalbox.Job{}) // they stand in nobody's way
 	r.until("the known one is completed", func(c store.Counts) bool { return c.Total.Completed == 1 })
 
-	if c := r.counts(); c.Total.Delayed != 20 || c.Total.Retried != 0 {
-		r.Errorf("each was to be looked at once and no attempt used: %+v", c)
+	if c := r.counts(); c.Total.Delayed < 20 || c.Total.Retried != 0 {
+		r.Errorf("each was to be put back with no attempt used: %+v", c)
 	}
 	for _, id := range ids {
 		job := r.job(id)
-		if d := job.ScheduledAt.Sub(begin); job.Attempt != 1 || d < 29*time.Second || d > 65*time.Second {
-			r.Errorf("attempt %d is due in %v, want 1 and 30 to 60 s", job.Attempt, d)
+		if d := job.ScheduledAt.Sub(begin); job.Attempt != 1 || d < 400*time.Millisecond || d > 65*time.Second {
+			r.Errorf("attempt %d is due in %v, want 1 and from half a second to a minute", job.Attempt, d)
 		}
 	}
 	if n := r.log.count("WARN", "no handler", "stranger"); n != 1 {
@@ -74,7 +74,7 @@ func testNewerRecord(r *rig) {
 	r.start(w)
 	r.until("it is put back", func(c store.Counts) bool { return c.Due == 1 })
 	// The time at which it is due, in bytes 11 to 18, is all that has changed.
-	if now := r.record(id); now[:11] != raw[:11] || now[19:] != raw[19:] {
+	if now := r.record(id); now[:12] != raw[:12] || now[20:] != raw[20:] {
 		r.Errorf("the record was changed from %q to %q", raw, now)
 	}
 	if r.log.count("WARN", "newer release", id) != 1 {
@@ -84,7 +84,7 @@ func testNewerRecord(r *rig) {
 
 func testCorruptRecord(r *rig) {
 	ids := r.add(signalbox.Job{}, signalbox.Job{}, signalbox.Job{}, signalbox.Job{})
-	rubbish := []string{"{\"json\":true}", "", r.record(ids[2])[:19] + "\xff\xff\xff"}
+	rubbish := []string{"{\"json\":true}", "", r.record(ids[2])[:20] + "\xff\xff\xff"}
 	for i, raw := range rubbish {
 		r.put(ids[i], raw)
 	}

@@ -15,21 +15,26 @@ import (
 // blockFor bounds a blocking pop: the fallback should a wake-up be lost.
 const blockFor = 10 * time.Second
 
-// A listener waits for wake-up tokens on behalf of idle queues: all queues of a worker share
-// one blocked connection, but in a Cluster, where each queue is in a slot of its own.
+// queuesPerPop is the most queues that one blocking pop listens to. It is sent again when one of them becomes
+// busy or idle, with the names of all that are idle.
+const queuesPerPop = 128
+
+// A listener waits for wake-up tokens on behalf of idle queues. On one server up to queuesPerPop queues of a worker
+// share a blocked connection. In a Cluster each queue is in a slot of its own, and has a listener of its own.
 type listener struct {
-	rdb    redis.UniversalClient
+	rdb    redis.UniversalClient // with connections of its own, if the caller's client is of a kind that we know
 	log    *slog.Logger
 	queues []*queue
-	bell   string
+	bell   string // a key that is in every pop: a push to it ends the pop
 
 	mu      sync.Mutex
 	blocked []bool        // the queues listened to now; nil: none
-	rung    bool          // and that will end
+	rung    bool          // the bell was rung: the pop will end
 	stirred chan struct{} // some queue became idle, or isn't any more
 	done    chan struct{} // run has ended
 }
 
+// listen returns the listeners of the queues, which call Redis through rdb.
 func listen(rdb redis.UniversalClient, log *slog.Logger, queues []*queue) []*listener {
 	var listeners []*listener
 	add := func(queues ...*queue) {
@@ -40,7 +45,9 @@ func listen(rdb redis.UniversalClient, log *slog.Logger, queues []*queue) []*lis
 		listeners = append(listeners, l)
 	}
 	if _, single := rdb.(*redis.Client); single {
-		add(queues...)
+		for some := range slices.Chunk(queues, queuesPerPop) {
+			add(some...)
+		}
 		return listeners
 	}
 	for _, q := range queues {
@@ -57,8 +64,8 @@ func (l *listener) update() {
 	}
 }
 
-// run listens until ctx ends. One goroutine pops; this one rings its bell when it listens to the
-// wrong queues, or has to end.
+// run listens until ctx ends. One goroutine makes the blocking pops. This one ends a pop, by ringing its bell, when
+// the set of idle queues has changed or ctx has ended.
 func (l *listener) run(ctx context.Context) {
 	defer close(l.done)
 	work := make(chan []bool)
@@ -147,8 +154,12 @@ func (l *listener) pop(ctx context.Context, set []bool) {
 	for i, q := range l.queues {
 		// A token may be lost with an error, and without one: go-redis makes the call again when
 		// its connection breaks. Renewals find that, unless they are far apart.
-		if set[i] && (q.store == woken || err != nil || waited && q.w.cfg.SessionTTL/3 > blockFor) {
+		if set[i] && (q.store == woken || err != nil || waited && rarelyRenewed(q.w.cfg.SessionTTL)) {
 			q.hint(true)
 		}
 	}
 }
+
+// rarelyRenewed reports whether the sessions' renewals, which say whether there is work, come less often
+// than a blocking pop ends.
+func rarelyRenewed(ttl time.Duration) bool { return ttl/3 > blockFor }

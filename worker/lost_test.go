@@ -57,7 +57,7 @@ func TestLostLeaseIsCountedAside(t *testing.T) {
 			asked := make(chan struct{}, 10)
 			free, open := r.gate()
 			release, end := r.gate()
-			cfg := r.config(3)
+			cfg := r.short(3)
 			if long {
 				cfg = r.patient(3) // no renewal hears of it first
 			}

@@ -15,12 +15,5 @@ func TestMain(m *testing.M) {
 	if os.Getenv(childEnv) != "" {
 		os.Exit(beChild()) // this process was started by a test
 	}
-	flag.Parse()
-	parallel := false
-	flag.Visit(func(f *flag.Flag) { parallel = parallel || f.Name == "test.parallel" })
-	if !parallel {
-		// These tests wait for leases to end more than they compute.
-		_ = flag.Set("test.parallel", "8")
-	}
 	redistest.Main(m)
 }

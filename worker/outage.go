@@ -2,45 +2,102 @@ package worker
 
 import (
 	"errors"
+	"fmt"
+	"net"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 )
 
-// failed notes that Redis could not be reached, or refused.
-func (q *queue) failed(what string, err error) {
-	if isOutage(err) {
-		q.mu.Lock()
-		q.outage = time.Now()
-		q.mu.Unlock()
+// failed notes that a call that began at a time did not reach Redis, or was refused.
+func (q *queue) failed(what string, began time.Time, err error) {
+	if errors.Is(err, redis.ErrClosed) {
+		q.closed(err)
+		return
 	}
-	q.warn("call:"+what, "signalbox: a call to Redis failed, and is made again", "call", what, "error", err)
+	away := isOutage(err)
+	if away || what == "renew" || what == "open" { // if this worker can't renew, perhaps nobody can
+		q.disturbed()
+	}
+	if away {
+		q.gone(what, began, err)
+		return
+	}
+	q.warn("call:"+what+":"+errorKind(err), "signalbox: a call to Redis failed, and is made again", "call", what, "error", err)
 }
 
-// isOutage tells an error that every worker will have seen from one of a single call: no
-// answer from Redis, or one that it does not serve anybody now.
+// gone notes that the queue is not served, since a time.
+func (q *queue) gone(what string, since time.Time, err error) {
+	q.w.link.lost(q, what, since, err)
+	q.away.Store(true)
+}
+
+// closed ends the worker, whose client was closed. So are calls of the worker's own client at the end of a drain.
+func (q *queue) closed(err error) {
+	q.w.end(fmt.Errorf("worker: the client was closed while Run was under way; end Run's context and wait for Run to return before Close: %w", err))
+}
+
+// outages are the first words of the errors with which Redis refuses what it would do at another time, to all
+// workers: it serves nobody yet, or nobody any more, or it writes nothing.
+var outages = []string{
+	"LOADING", "READONLY", "MASTERDOWN", "CLUSTERDOWN", "TRYAGAIN", "BUSY", "NOAUTH", "WRONGPASS", "max number of clients reached",
+	"MISCONF",    // its disk is full, or broken
+	"NOREPLICAS", // fewer than min-replicas-to-write
+	"OOM",
+}
+
+// isOutage reports whether an error is one that all workers see at the time: no answer from Redis, or one of outages.
 func isOutage(err error) bool {
 	var answer redis.Error
 	if !errors.As(err, &answer) {
 		return true
 	}
-	for _, prefix := range []string{"LOADING", "READONLY", "MASTERDOWN", "CLUSTERDOWN", "TRYAGAIN"} {
-		if redis.HasErrorPrefix(err, prefix) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(outages, func(word string) bool { return redis.HasErrorPrefix(err, word) })
 }
 
-// answered notes that a call that began at start took so long that others' renewals may have
-// been held up as well.
+// answered notes that a call that began at start was answered.
 func (q *queue) answered(start time.Time) {
-	if time.Since(start) < q.w.cfg.SessionTTL/3 {
-		return
+	now := time.Now()
+	q.heardAt.Store(int64(now.Sub(q.born)))
+	if q.away.Load() && q.away.CompareAndSwap(true, false) {
+		q.disturbed() // it ends now, for the others too
+		q.w.link.back(q)
+		q.hint(true) // a wake-up may have been lost with a connection
 	}
+	q.slow(start, now)
+}
+
+// slow notes that a call took so long that others' renewals may have been held up as well.
+func (q *queue) slow(start, end time.Time) {
+	if end.Sub(start) >= q.w.cfg.SessionTTL/3 {
+		q.disturbed()
+	}
+}
+
+// disturbed notes that others may have been unable to renew their sessions up to now. See calm.
+func (q *queue) disturbed() {
 	q.mu.Lock()
 	q.outage = time.Now()
 	q.mu.Unlock()
+}
+
+// errorKind returns what errors of one cause have in common: the first word of what Redis said, or the innermost error, which
+// has no address and port.
+func errorKind(err error) string {
+	var answer redis.Error
+	if errors.As(err, &answer) {
+		word, _, _ := strings.Cut(answer.Error(), " ")
+		return word
+	}
+	if timeout, ok := errors.AsType[net.Error](err); ok && timeout.Timeout() {
+		return "timeout"
+	}
+	for inner := err; inner != nil; inner = errors.Unwrap(inner) {
+		err = inner
+	}
+	return cut(err.Error(), 200)
 }
 
 // warn logs a warning, at most once a minute for each subject.

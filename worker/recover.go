@@ -11,8 +11,8 @@ import (
 	"github.com/signalbox-go/signalbox/internal/telemetry"
 )
 
-// offer tells the reclaimer of sessions that are over. It never waits: a session that isn't
-// taken now is reported again with the next call.
+// offer passes expired sessions to the reclaimer. It never waits: a session that isn't taken now is in the reply
+// of the next call, too.
 func (q *queue) offer(sessions []string) {
 	if len(sessions) == 0 {
 		return
@@ -69,16 +69,17 @@ func (q *queue) owns(id string) bool {
 	return slices.ContainsFunc(q.sessions, func(s *session) bool { return s.id == id })
 }
 
-// reclaimAgain is how long after a failed call the reclaimer is told of the session again.
+// reclaimAgain is how long after a failed call a lane asks for expired sessions again.
 const reclaimAgain = 250 * time.Millisecond
 
 func (q *queue) reclaimSession(ctx context.Context, id string) {
+	recovery := q.store.Reclaim(id, q.w.traces())
 	for {
 		began := time.Now()
-		r, err := q.store.Reclaim(ctx, id, q.w.traces())
+		r, err := recovery.Next(ctx)
 		if err != nil {
 			if ctx.Err() == nil {
-				q.failed("reclaim", err)
+				q.failed("reclaim", began, err)
 			}
 			// It is reported again by the next call.
 			q.mu.Lock()
@@ -91,18 +92,18 @@ func (q *queue) reclaimSession(ctx context.Context, id string) {
 			q.log.Warn("signalbox: took back the jobs of a worker that died or lost its lease", "session", id, "jobs", len(r.Returned))
 		}
 		q.hint(true) // for its jobs, and for the next session that expires
-		if r.Left == 0 {
+		if r.Done {
 			return
 		}
 	}
 }
 
-// reclaimed tells metrics, traces and the log what a call took back. Those that run again are
-// counted when they end.
+// reclaimed writes to metrics, traces and the log what a call took back. Deliveries that run again are counted when
+// they end.
 func (q *queue) reclaimed(r *store.Reclaimed, began, ended time.Time) {
 	for i := range r.Dead {
 		job := r.Dead[i].Job
-		q.w.consumer.Settled(q.base, q.store.Name(), q.w.metricKind(&r.Dead[i]), telemetry.Settled{How: telemetry.SettleDead, Took: ended.Sub(began)})
+		q.w.consumer.Settled(q.base, q.store.Name(), q.w.metricKind(&r.Dead[i]), telemetry.Settled{Asked: telemetry.SettleDead, Outcome: telemetry.SettleDead, Took: ended.Sub(began)})
 		span := q.traceReclaim(&r.Dead[i], telemetry.SettleDead, r.At, began, ended)
 		about := []any{"job", job.ID, "token", job.Token}
 		if job.Kind != "" { // it could be read

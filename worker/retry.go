@@ -1,42 +1,41 @@
 package worker
 
 import (
+	"math/rand/v2"
 	"time"
-
-	"github.com/cenkalti/backoff/v4"
 )
 
-// A RetryPolicy says how long a job waits after its attempt of that number, from 1, failed
+// A RetryPolicy returns how long a job waits after its attempt of that number, from 1, failed
 // with err. A negative duration counts as 0.
 type RetryPolicy func(attempt int, err error) time.Duration
 
-var defaultRetry = ExponentialJitter(time.Second, time.Hour)
+var defaultRetry = ExponentialJitter(time.Second, 24*time.Hour)
 
-// DefaultRetry is a [RetryPolicy] that waits up to 1 s, 2 s, 4 s ... 1 h: ExponentialJitter
-// from a second to an hour.
+// DefaultRetry is the [RetryPolicy] of a kind that has no other: ExponentialJitter from a second
+// to a day. With the default of 25 attempts a job is retried for 102 to 204 hours: whatever the
+// jitter, longer than a long weekend.
 func DefaultRetry(attempt int, err error) time.Duration { return defaultRetry(attempt, err) }
 
-// ExponentialJitter waits for a random time between 0 and a bound that starts at first, doubles
-// with each attempt and stays at most: "full jitter" as in Marc Brooker's "Exponential Backoff
-// And Jitter", which spreads the retries of many jobs best. It panics unless 0 < first <= most.
+// payloadAttempts is how often a payload that a worker refuses is tried, and payloadRetry how far
+// apart: over 7.5 to 15 minutes, for as long as a new release may take to be everywhere.
+const payloadAttempts = 5
+
+var payloadRetry = ExponentialJitter(time.Minute, 8*time.Minute)
+
+// ExponentialJitter returns a policy with a bound that starts at first, doubles with each attempt
+// and stays at most. Each delay is at least half of the bound, and at most the bound: "equal
+// jitter" as in Marc Brooker's "Exponential Backoff And Jitter". The random half spreads
+// the retries of jobs that failed together. The fixed half makes sure how long a job is retried.
+// It panics unless 0 < first <= most.
 func ExponentialJitter(first, most time.Duration) RetryPolicy {
 	if first <= 0 || most < first {
 		panic("worker: ExponentialJitter: first must be above 0 and at most the second argument")
 	}
 	return func(attempt int, _ error) time.Duration {
-		// The library spreads an interval by the factor 1 to both sides: 0 to twice the
-		// interval. It is stateful, so each use has its own.
-		b := backoff.NewExponentialBackOff(
-			backoff.WithInitialInterval(first/2),
-			backoff.WithMaxInterval(most/2),
-			backoff.WithMultiplier(2),
-			backoff.WithRandomizationFactor(1),
-			backoff.WithMaxElapsedTime(0),
-		)
-		var d time.Duration
-		for range min(max(attempt, 1), 64) {
-			d = b.NextBackOff()
+		bound := first
+		for n := 1; n < attempt && bound < most; n++ {
+			bound += min(bound, most-bound)
 		}
-		return d
+		return bound - rand.N(bound/2+1)
 	}
 }

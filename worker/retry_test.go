@@ -13,9 +13,9 @@ import (
 	"github.com/signalbox-go/signalbox/worker"
 )
 
-// Full jitter is uniform between 0 and a bound that doubles. With 20,000 samples each tenth of
-// the range holds 10 % of them, give or take 0.2 % (one standard deviation).
-func TestRetriesHaveFullJitter(t *testing.T) {
+// Equal jitter is uniform between half of a bound that doubles and the bound. With 20,000 samples each
+// tenth of that range holds 10 % of them, give or take 0.2 % (one standard deviation).
+func TestRetriesHaveEqualJitter(t *testing.T) {
 	t.Parallel()
 	const samples = 20_000
 	for _, c := range []struct {
@@ -28,18 +28,18 @@ func TestRetriesHaveFullJitter(t *testing.T) {
 		{2, 2 * time.Second},
 		{3, 4 * time.Second},
 		{8, 128 * time.Second},
-		{12, 2048 * time.Second},
-		{13, time.Hour},
-		{25, time.Hour},
-		{1 << 30, time.Hour},
+		{17, 65536 * time.Second},
+		{18, 24 * time.Hour},
+		{25, 24 * time.Hour},
+		{1 << 30, 24 * time.Hour},
 	} {
 		tenths := make([]int, 10)
 		for range samples {
 			d := worker.DefaultRetry(c.attempt, errBoom)
-			if d < 0 || d > c.bound {
-				t.Fatalf("attempt %d: %v, want 0 to %v", c.attempt, d, c.bound)
+			if d < c.bound/2 || d > c.bound {
+				t.Fatalf("attempt %d: %v, want %v to %v", c.attempt, d, c.bound/2, c.bound)
 			}
-			tenths[min(int(10*d/c.bound), 9)]++
+			tenths[min(int(10*(2*d-c.bound)/c.bound), 9)]++
 		}
 		for i, n := range tenths {
 			if share := float64(n) / samples; math.Abs(share-0.1) > 0.015 {
@@ -49,18 +49,43 @@ func TestRetriesHaveFullJitter(t *testing.T) {
 	}
 }
 
+// A job that fails on a Friday evening still has attempts left on the Tuesday after a long weekend,
+// whatever the jitter: the shortest delays of all retries come to 102 hours.
+func TestDefaultRetryOutlastsALongWeekend(t *testing.T) {
+	t.Parallel()
+	least, most := time.Duration(0), time.Duration(0)
+	for attempt := 1; attempt < signalbox.DefaultMaxAttempts; attempt++ { // the last one is not retried
+		shortest, longest := time.Duration(math.MaxInt64), time.Duration(0)
+		for range 2000 {
+			d := worker.DefaultRetry(attempt, errBoom)
+			shortest, longest = min(shortest, d), max(longest, d)
+		}
+		least, most = least+shortest, most+longest
+	}
+	if least < 102*time.Hour || least > 104*time.Hour || most > 205*time.Hour || most < 200*time.Hour {
+		t.Errorf("all retries take %v to %v, want 102 h to 204 h", least, most)
+	}
+}
+
 func TestExponentialJitterOfOtherBounds(t *testing.T) {
 	t.Parallel()
 	p := worker.ExponentialJitter(10*time.Millisecond, 35*time.Millisecond)
 	for attempt, bound := range map[int]time.Duration{
 		1: 10 * time.Millisecond, 2: 20 * time.Millisecond, 3: 35 * time.Millisecond, 4: 35 * time.Millisecond,
 	} {
-		longest := time.Duration(0)
+		shortest, longest := time.Hour, time.Duration(0)
 		for range 1000 {
-			longest = max(longest, p(attempt, nil))
+			d := p(attempt, nil)
+			shortest, longest = min(shortest, d), max(longest, d)
 		}
-		if longest > bound || longest < bound*9/10 {
-			t.Errorf("attempt %d: the longest of 1000 delays is %v, want almost %v", attempt, longest, bound)
+		if longest > bound || longest < bound*9/10 || shortest < bound/2 || shortest > bound*6/10 {
+			t.Errorf("attempt %d: 1000 delays are from %v to %v, want from half of %v to almost that", attempt, shortest, longest, bound)
+		}
+	}
+	largest := worker.ExponentialJitter(1, math.MaxInt64)
+	for _, attempt := range []int{1, 2, 62, 63, 64, 65, math.MaxInt} {
+		if d := largest(attempt, nil); d < 0 || attempt > 64 && d < math.MaxInt64/2 {
+			t.Errorf("attempt %d of the widest policy: %v", attempt, d)
 		}
 	}
 	for _, wrong := range [][2]time.Duration{{0, time.Second}, {-1, time.Second}, {2, 1}} {
@@ -70,7 +95,7 @@ func TestExponentialJitterOfOtherBounds(t *testing.T) {
 	}
 }
 
-// What a worker does with jobs that fail together: their retries are spread over the whole second.
+// What a worker does with jobs that fail together: their retries are spread over half a second.
 func TestRetriesOfManyJobsAreSpread(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -89,7 +114,7 @@ func TestRetriesOfManyJobsAreSpread(t *testing.T) {
 		}
 	}
 	slices.Sort(delays)
-	if spread := delays[len(delays)-1] - delays[0]; spread < 500*time.Millisecond {
+	if spread := delays[len(delays)-1] - delays[0]; spread < 250*time.Millisecond {
 		t.Errorf("%d retries are within %v", len(delays), spread)
 	}
 }

@@ -31,6 +31,10 @@ type task struct {
 
 func (task) Kind() string { return "task" }
 
+// prompt is a bound for what should happen at once, and would without its cause be found out by a fallback:
+// by a blocking call's end after 10 s, or by a renewal, each 10 s where a lease is 30 s.
+const prompt = 8 * time.Second
+
 // A rig is a queue of one test, and what works it. When the test ends its workers are stopped
 // and the store's checker must find each job in exactly one state.
 type rig struct {
@@ -52,7 +56,7 @@ func newRig(t *testing.T) *rig {
 
 func newRigOn(t *testing.T, rdb redis.UniversalClient) *rig {
 	t.Helper()
-	q := store.New(rdb, redistest.Name(t))
+	q := store.New(rdb, "", redistest.Name(t))
 	r := &rig{T: t, rdb: rdb, queue: q, lane: q.NewLane(), log: &logbook{}}
 	t.Cleanup(func() {
 		if err := q.Check(context.Background()); err != nil {
@@ -110,12 +114,45 @@ func (r *rig) addWhen(when store.When, jobs ...signalbox.Job) []string {
 // addOne puts one job in.
 func (r *rig) addOne(job signalbox.Job) string { r.Helper(); return r.add(job)[0] }
 
-// config is a worker's configuration with a short lease, for the rig's queue alone.
+// config is a worker's configuration, for the rig's queue alone. Its lease is long: what happens in a
+// test of something else must not happen because a loaded machine let a lease end.
 func (r *rig) config(slots int) worker.Config {
 	return worker.Config{
 		Queues:     worker.Queues{r.name(): {Concurrency: slots}},
-		SessionTTL: time.Second,
+		SessionTTL: 30 * time.Second,
 		Logger:     slog.New(r.log),
+	}
+}
+
+// brief is config with the shortest lease, for tests of what happens when a lease ends. On a busy machine it
+// may end at any time: what they expect is so then, too.
+func (r *rig) brief(slots int) worker.Config { return r.lease(slots, time.Second) }
+
+// short is config with a lease that a test can wait for, and that no busy machine lets pass unnoticed: four
+// seconds without a renewal would.
+func (r *rig) short(slots int) worker.Config { return r.lease(slots, shortTTL) }
+
+const shortTTL = 6 * time.Second
+
+func (r *rig) lease(slots int, ttl time.Duration) worker.Config {
+	cfg := r.config(slots)
+	cfg.SessionTTL = ttl
+	return cfg
+}
+
+// renewals returns what waits until the lease of the queue's only session would be over, had it not been renewed.
+func (r *rig) renewals() (wait func()) {
+	r.Helper()
+	ctx := context.Background()
+	sessions := r.rdb.ZRangeWithScores(ctx, r.key("sessions"), 0, -1).Val()
+	if len(sessions) != 1 {
+		r.Fatalf("%d sessions", len(sessions))
+	}
+	return func() {
+		r.Helper()
+		redistest.Eventually(r.T, func() bool {
+			return r.rdb.Time(ctx).Val().UnixMicro() > int64(sessions[0].Score)
+		}, "the lease is over, or was renewed")
 	}
 }
 
@@ -146,6 +183,12 @@ type run struct {
 
 // start runs the worker until the test ends or stop is called.
 func (r *rig) start(w *worker.Worker) *run { return r.startUnder(context.Background(), w) }
+
+// ready waits until a worker has looked at Redis and claims: what is timed begins then.
+func (r *rig) ready() {
+	r.Helper()
+	redistest.Eventually(r.T, func() bool { return r.log.count("the worker is ready") > 0 }, "the worker is ready")
+}
 
 func (r *rig) startUnder(ctx context.Context, w *worker.Worker) *run {
 	ctx, cancel := context.WithCancel(ctx)
@@ -232,7 +275,7 @@ func (r *rig) completed(n int) {
 }
 
 // key is the name of one of the queue's keys.
-func (r *rig) key(kind string) string { return "signalbox:{" + r.name() + "}:" + kind }
+func (r *rig) key(kind string) string { return "signalbox:{default:" + r.name() + "}:" + kind }
 
 // record is a job's record as it rests in Redis.
 func (r *rig) record(id string) string {

@@ -1,64 +1,62 @@
 package worker
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"time"
 
 	"github.com/cenkalti/backoff/v4"
 
+	"github.com/signalbox-go/signalbox/internal/lease"
 	"github.com/signalbox-go/signalbox/internal/store"
 	"github.com/signalbox-go/signalbox/internal/telemetry"
 	"github.com/signalbox-go/signalbox/lock"
 )
 
-// A session is the lease under which a worker holds the jobs of a queue. All but id and
-// validity is guarded by the queue's mu.
+// A session is the lease under which a worker holds the jobs of a queue. The queue's mu guards all fields but id
+// and validity.
 type session struct {
 	id       string
-	validity *lock.Validity
+	validity *lease.Validity
 
-	renewedUntil time.Time          // Redis keeps it until then at least, as far as we know
+	renewedUntil time.Time          // Redis keeps it at least until then, by its last reply
+	opened       time.Time          // by Redis's clock
+	written      time.Time          // when it was last renewed, by Redis's clock
 	running      int                // deliveries whose handlers run
 	completed    []store.Settlement // to be sent: jobs that are done
 	others       []store.Settlement // and those that ended otherwise
-	unconfirmed  int                // of both, with those that are being sent
+	unconfirmed  int                // settlements that Redis hasn't confirmed, sent or not
 	calls        int                // calls under way
-	suspect      bool               // holds a suspect, or is asking for one
-	lost         bool               // metrics and traces have heard of its loss
-	failing      bool               // and that it can't be renewed
+	suspects     int                // suspects that run, or whose settlements were not sent yet
+	barred       bool               // claims ask for no suspects: some run, and the last claim that asked got none
+	lost         bool               // its loss is in metrics and traces
+	failing      bool               // that it can't be renewed is in traces
+	failure      error              // why it was not renewed, by the last call; nil: no call has failed
+	ended        time.Time          // when its end was seen; zero: not yet
 
-	unmarked []*watch // deliveries of whose spans Redis wasn't told yet
+	unmarked []*delivery // those whose spans Redis doesn't have yet
 }
 
-// take takes up to n settlements, completed ones first.
-func (s *session) take(n int) []store.Settlement {
+// take takes as many settlements as go in one call, completed ones first.
+func (s *session) take() []store.Settlement {
 	batch := s.completed
 	s.completed = nil
-	if len(batch) > n {
+	if n := store.Fit(batch); n < len(batch) {
 		batch, s.completed = batch[:n:n], batch[n:]
-	}
-	if rest := min(n-len(batch), len(s.others)); rest > 0 {
-		batch = append(batch, s.others[:rest]...)
-		s.others = s.others[rest:]
+	} else if len(s.others) > 0 {
+		all := append(batch, s.others...)
+		n = store.Fit(all)
+		batch, s.others = all[:n:n], s.others[n-len(batch):]
 	}
 	for i := range batch {
 		if batch[i].Suspect {
-			s.suspect = false // it is settled before this call claims
+			s.suspects--
+			s.barred = false // it is settled before this call claims
 		}
 	}
 	return batch
 }
-
-// A lease is the lease of one delivery, as its handler sees it.
-type lease struct {
-	queue, id string
-	token     int64
-	validity  *lock.Validity
-}
-
-func (l *lease) Key() string      { return l.queue + "/" + l.id }
-func (l *lease) Token() int64     { return l.token }
-func (l *lease) Until() time.Time { return l.validity.Until() }
 
 // keep opens the queue's session, renews it every third of its TTL, and opens another when it
 // is lost. It goes on while the queue drains: handlers that ignore their end keep their jobs.
@@ -71,7 +69,7 @@ func (q *queue) keep(ctx context.Context) {
 		select {
 		case <-ctx.Done():
 			return
-		case <-q.lost:
+		case <-q.vacant:
 		case <-timer.C:
 		}
 		if q.renewAll(ctx, ttl) {
@@ -93,14 +91,21 @@ func (q *queue) renewAll(ctx context.Context, ttl time.Duration) bool {
 
 	ok := true
 	for _, s := range sessions {
-		start, began := lock.Now(), time.Now()
-		alive, hints, err := q.store.Renew(ctx, s.id, ttl)
-		q.answered(began)
+		start, began := lease.Now(), time.Now()
+		q.waits[lanes].begin(q, began)
+		alive, hints, err := q.own.Renew(ctx, s.id, ttl)
+		q.waits[lanes].end()
+		if err == nil && alive { // else it wrote nothing, and Redis may refuse to
+			q.answered(began)
+		} else {
+			q.slow(began, time.Now())
+		}
 		switch {
 		case err != nil:
 			if ctx.Err() == nil {
-				q.failed("renew", err)
+				q.failed("renew", began, err)
 				q.mu.Lock()
+				s.failure = err
 				if !s.failing && !s.lost { // once an outage
 					s.failing = true
 					q.tell(telemetry.EventRenewFailed, s)
@@ -109,14 +114,19 @@ func (q *queue) renewAll(ctx context.Context, ttl time.Duration) bool {
 			}
 			ok = false
 		case !alive:
+			q.recall(s, &store.ClaimReply{Hints: hints})
+			q.mu.Lock()
 			q.lose(s)
+			q.mu.Unlock()
 		default:
-			q.renewed(s, start, ttl)
-			q.follow(hints)
+			q.renewed(s, start, hints.At, ttl)
+			q.follow(hints, began)
 		}
-		if s == current && s.over() && !q.isStopping() { // a shutdown ends it as well
+		q.mu.Lock()
+		if s == current && s.over() && !q.stopping { // a shutdown ends it as well
 			q.lose(s) // Redis may still keep it for what runs under it
 		}
+		q.mu.Unlock()
 	}
 	q.mu.Lock()
 	wanted := q.session == nil && !q.stopping
@@ -124,15 +134,8 @@ func (q *queue) renewAll(ctx context.Context, ttl time.Duration) bool {
 	if wanted {
 		ok = q.open(ctx, ttl) && ok
 	}
-	q.reportStuck()
 	q.sweep(ctx)
 	return ok
-}
-
-func (q *queue) isStopping() bool {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	return q.stopping
 }
 
 // over reports whether the session's promised validity has ended.
@@ -140,118 +143,102 @@ func (s *session) over() bool { return s.validity.Context().Err() != nil }
 
 // open opens a new session.
 func (q *queue) open(ctx context.Context, ttl time.Duration) bool {
-	s := &session{id: store.NewID(), validity: lock.NewValidity(q.base)}
-	start := lock.Now()
-	alive, hints, err := q.store.Open(ctx, s.id, ttl)
+	s := &session{id: store.NewID(), validity: lease.NewValidity(q.base)}
+	start, began := lease.Now(), time.Now()
+	q.waits[lanes].begin(q, began)
+	alive, hints, err := q.own.Open(ctx, s.id, ttl)
+	q.waits[lanes].end()
 	if err != nil {
 		if ctx.Err() == nil {
-			q.failed("open", err)
+			q.failed("open", began, err)
 		}
 		return false
 	}
+	q.answered(began)
 	if !alive || !s.validity.Extend(start, ttl) {
 		return false
 	}
 	q.mu.Lock()
 	s.renewedUntil = time.Now().Add(ttl)
+	s.opened, s.written = hints.At, hints.At
 	q.session = s
 	q.sessions = append(q.sessions, s)
 	q.mu.Unlock()
-	q.follow(hints)
+	q.follow(hints, began)
 	q.hint(false)
 	q.listener.update()
+	if !q.begun {
+		q.begun = true
+		q.w.link.open()
+	}
 	return true
 }
 
-func (q *queue) renewed(s *session, start lock.Instant, ttl time.Duration) {
+func (q *queue) renewed(s *session, start lease.Instant, at time.Time, ttl time.Duration) {
 	q.mu.Lock()
 	s.renewedUntil = time.Now().Add(ttl)
-	s.failing = false
+	s.written = at
+	s.failing, s.failure = false, nil
 	q.mu.Unlock()
 	s.validity.Extend(start, ttl)
 	q.w.leases.LeaseRenewed(q.base, q.store.Name())
 }
 
-// lose ends the contexts of the session's handlers; if it was the one that claims, another is
-// opened.
+// errSessionOver says that Redis refused to renew a session.
+var errSessionOver = errors.New("the session is over in Redis, or unknown to it")
+
+// errNotRenewed says that a session has ended by the worker's clock.
+var errNotRenewed = errors.New("no renewal was answered in time")
+
+// lose ends the contexts of the session's handlers, and says so in traces, metrics and the log, once. If the session is the one that
+// claims, lose has another one opened. q.mu is held.
 func (q *queue) lose(s *session) {
 	s.end(lock.ErrLost)
-	q.mu.Lock()
-	var l *loss
 	if s == q.session {
-		l = q.loseSession()
-	} else {
-		l = q.lossOf(s)
+		q.session = nil
+		q.outage = time.Now() // others' sessions may have ended for the same reason
+		if s.calls == 0 && s.running == 0 && s.unconfirmed == 0 {
+			q.sessions = without(q.sessions, s)
+		}
+		select {
+		case q.vacant <- struct{}{}:
+		default: // the keeper knows
+		}
 	}
-	q.mu.Unlock()
-	q.tellLoss(l)
-}
-
-// loseSession is lose of the session that claims, but for the telling: that is the caller's. q.mu
-// is held.
-func (q *queue) loseSession() *loss {
-	s := q.session
-	q.session = nil
-	q.outage = time.Now() // others' sessions may have ended for the same reason
-	s.end(lock.ErrLost)
-	l := q.lossOf(s)
-	if s.calls == 0 && s.running == 0 && s.unconfirmed == 0 {
-		q.sessions = without(q.sessions, s)
-	}
-	select {
-	case q.lost <- struct{}{}:
-	default: // the keeper knows
-	}
-	return l
-}
-
-// A loss is what logs and metrics are to be told of a lost lease. They are the user's code and may take
-// long, so nobody tells them who holds q.mu.
-type loss struct {
-	jobs int // that ran
-}
-
-// lossOf tells the session's deliveries that the lease is lost. It returns what is left to tell, once.
-// q.mu is held.
-func (q *queue) lossOf(s *session) *loss {
 	if s.lost {
-		return nil
+		return
 	}
 	s.lost = true
 	q.tell(telemetry.EventLeaseLost, s)
-	return &loss{s.running}
-}
-
-// tellLoss tells a loss, if there is one.
-func (q *queue) tellLoss(l *loss) {
-	if l == nil {
-		return
-	}
-	q.w.leases.LeaseLost(q.base, q.store.Name(), telemetry.LostExpired)
-	if l.jobs > 0 {
-		q.log.Warn("signalbox: the lease was lost; the handlers' contexts have ended", "jobs", l.jobs)
-	}
+	jobs, cause := s.running, cmp.Or(s.failure, errNotRenewed)
+	q.mu.later(func() {
+		q.w.leases.LeaseLost(q.base, q.store.Name(), telemetry.LostExpired)
+		if jobs > 0 {
+			q.log.Warn("signalbox: the lease was lost; the handlers' contexts have ended", "jobs", jobs, "cause", cause)
+		}
+	})
 }
 
 // end ends the contexts of the session's handlers.
 func (s *session) end(cause error) { s.validity.End(cause) }
 
-// closeSession ends a session of which nothing is left, in Redis too.
+// closeSession ends a session that has no deliveries left, here and in Redis.
 func (q *queue) closeSession(s *session, lanes ...*store.Lane) {
 	s.end(context.Canceled)
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(q.base), 5*time.Second)
 	defer cancel()
-	if _, err := q.store.Close(ctx, s.id, lanes...); err != nil {
+	if _, err := q.own.Close(ctx, s.id, lanes...); err != nil {
 		q.log.Warn("signalbox: a session was not closed, and ends with its TTL", "error", err)
 	}
 }
 
-// follow acts on what a call said there is to do.
-func (q *queue) follow(h store.Hints) {
+// follow acts on the hints of a call's reply.
+func (q *queue) follow(h store.Hints, began time.Time) {
 	if h.More {
 		q.hint(false)
 	}
 	q.mu.Lock()
+	q.heed(h, began)
 	q.armTimer(time.Now(), h.Next)
 	q.mu.Unlock()
 	q.offer(h.Expired)
@@ -262,35 +249,19 @@ const sweepEvery = time.Minute
 
 // sweep drops terminal jobs that have been kept long enough. Only the keeper calls it.
 func (q *queue) sweep(ctx context.Context) {
-	if !q.swept.IsZero() && time.Since(q.swept) < sweepEvery {
+	first := q.swept.IsZero()
+	if !first && time.Since(q.swept) < sweepEvery {
 		return
 	}
 	q.swept = time.Now()
-	if err := q.store.Sweep(ctx); err != nil && ctx.Err() == nil {
-		q.failed("sweep", err)
+	if !first && !q.looked {
+		q.lookForProducers(ctx)
 	}
-}
-
-// reportStuck warns of handlers that run on though their contexts have ended.
-func (q *queue) reportStuck() {
-	kinds := make(map[string]int)
-	longest := time.Duration(0)
-	q.mu.Lock()
-	ended := make(map[*session]bool)
-	for _, s := range q.sessions {
-		if s.over() {
-			ended[s] = true
-		}
-	}
-	for i := range q.slots {
-		if s := &q.slots[i]; len(ended) > 0 && ended[s.session] {
-			kinds[s.kind]++
-			longest = max(longest, time.Since(s.since))
-		}
-	}
-	q.mu.Unlock()
-	if len(kinds) > 0 {
-		q.warn("stuck", "signalbox: handlers ignore that their context has ended, and keep their slots", "kinds", kinds, "longest", longest)
+	_ = q.own.Register(ctx) // for people and their tools; the next time will do
+	began := time.Now()
+	if err := q.own.Sweep(ctx); err != nil && ctx.Err() == nil {
+		q.failed("sweep", began, err)
+		q.hint(true) // a lane's call says when Redis is back
 	}
 }
 

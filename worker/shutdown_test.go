@@ -5,9 +5,7 @@ import (
 	"fmt"
 	"net"
 	"strings"
-	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/redis/go-redis/v9"
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
@@ -122,39 +120,14 @@ func TestTraceThatBeginsInADrain(t *testing.T) {
 	}
 }
 
-// A slowRenewal is a hook that holds renewals back, from some time on.
-type slowRenewal struct {
-	keeper
-	is    func(cmd []string) bool
-	from  atomic.Bool
-	asked chan struct{}
-}
-
-func (s *slowRenewal) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
-	return func(ctx context.Context, cmd redis.Cmder) error {
-		args := make([]string, len(cmd.Args()))
-		for i, a := range cmd.Args() {
-			args[i] = fmt.Sprint(a)
-		}
-		if s.from.Load() && s.is(args) {
-			s.asked <- struct{}{}
-			<-s.free
-		}
-		return next(ctx, cmd)
-	}
-}
-
 // A worker that is asked to stop during a renewal, and ends its handlers' contexts, has not lost its lease.
 func TestShutdownDuringARenewal(t *testing.T) {
 	t.Parallel()
 	r := newTracedRig(t)
-	free, let := r.gate()
-	slow := &slowRenewal{keeper: keeper{free: free}, is: r.isRenew(), asked: make(chan struct{}, 100)}
-	rdb := redistest.Start(t).Client()
-	rdb.AddHook(slow)
+	proxy := redistest.NewProxy(t, redistest.Start(t).Addr())
 	cfg := r.config(1)
-	cfg.SessionTTL, cfg.DrainTimeout = 3*time.Second, -1
-	w := r.workerOn(rdb, cfg)
+	cfg.SessionTTL, cfg.DrainTimeout = shortTTL, -1
+	w := r.workerOn(proxy.Client(), cfg)
 	began, told := make(chan struct{}), make(chan struct{})
 	release, end := r.gate()
 	worker.Handle(w, func(ctx context.Context, _ *signalbox.Job, _ task) error {
@@ -167,12 +140,13 @@ func TestShutdownDuringARenewal(t *testing.T) {
 	r.addOne(signalbox.Job{})
 	run := r.start(w)
 	get(t, began, "the job runs")
-	slow.from.Store(true)
-	get(t, slow.asked, "the lease is renewed")
+	asked, let := proxy.HoldRequests(r.isRenew())
+	get(t, asked, "the lease is renewed")
 	run.cancel()
 	get(t, told, "the handler's context ends")
 	let()
-	get(t, slow.asked, "it is renewed once more")
+	renewals := proxy.Count(r.isRenew())
+	redistest.Eventually(t, func() bool { return proxy.Count(r.isRenew()) > renewals }, "it is renewed once more")
 	end()
 	run.stop()
 	if r.log.count("lease was lost") != 0 {

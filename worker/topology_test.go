@@ -58,7 +58,7 @@ func TestFailover(t *testing.T) {
 	for name, start := range map[string]func(t *testing.T) (redis.UniversalClient, func(queue string)){
 		"cluster": func(t *testing.T) (redis.UniversalClient, func(string)) {
 			c := redistest.ClusterWithReplicas(t)
-			return c.Client(), func(queue string) { c.Failover(t, "signalbox:{"+queue+"}:jobs") }
+			return c.Client(), func(queue string) { c.Failover(t, "signalbox:{default:"+queue+"}:jobs") }
 		},
 		"sentinel": func(t *testing.T) (redis.UniversalClient, func(string)) {
 			s := redistest.Sentinel(t)
@@ -69,7 +69,7 @@ func TestFailover(t *testing.T) {
 			t.Parallel()
 			rdb, failover := start(t)
 			r := newRigOn(t, rdb)
-			w := r.worker(4)
+			w := r.workerWith(r.brief(4))
 			w.Use(func(next signalbox.Handler) signalbox.Handler {
 				return signalbox.HandlerFunc(func(ctx context.Context, job *signalbox.Job) error {
 					<-time.After(5 * time.Millisecond) // 2,000 of them last for 2.5 s, longer than the failover

@@ -13,7 +13,6 @@ import (
 	"github.com/signalbox-go/signalbox/internal/redistest"
 	"github.com/signalbox-go/signalbox/internal/store"
 	"github.com/signalbox-go/signalbox/internal/telemetry"
-	"github.com/signalbox-go/signalbox/lock"
 	"github.com/signalbox-go/signalbox/middleware"
 	"github.com/signalbox-go/signalbox/worker"
 )
@@ -57,13 +56,13 @@ func TestTraceOfAnothersShutdown(t *testing.T) {
 func TestTraceOfAHeldLock(t *testing.T) {
 	t.Parallel()
 	r := newTracedRig(t)
-	l, key := lock.New(r.rdb), redistest.Name(t)
+	l, key := newLocker(r.rdb), redistest.Name(t)
 	if _, err := l.TryAcquire(t.Context(), key); err != nil {
 		t.Fatal(err)
 	}
 	w := r.workerWith(r.config(1))
 	worker.Handle(w, func(context.Context, *signalbox.Job, task) error { return nil },
-		worker.With(middleware.Lock(l, middleware.Key(key), middleware.WhenHeld(middleware.Fail))))
+		worker.With(middleware.Lock(l, middleware.RawKey(key), middleware.WhenHeld(middleware.PolicyFail))))
 	r.addOne(signalbox.Job{MaxAttempts: 1})
 	r.start(w)
 	if got := value(r.n("process", 1)[0], "error.type").AsString(); got != telemetry.ErrorLockHeld {

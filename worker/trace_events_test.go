@@ -90,7 +90,7 @@ func TestSlowEvents(t *testing.T) {
 	proxy := redistest.NewProxy(t, redistest.Start(t).Addr())
 	free, end := r.gate()
 	cfg := r.config(1)
-	cfg.SessionTTL, cfg.TracerProvider = 2*time.Second, slowSpans{r.tp, free}
+	cfg.SessionTTL, cfg.TracerProvider = shortTTL, slowSpans{r.tp, free}
 	w := r.workerOn(proxy.Client(), cfg)
 	began, release := make(chan struct{}), make(chan struct{})
 	worker.Handle(w, func(ctx context.Context, _ *signalbox.Job, _ task) error {
@@ -107,7 +107,7 @@ func TestSlowEvents(t *testing.T) {
 	get(t, began, "the job runs")
 	before := proxy.Count(r.isRenew())
 	proxy.Reply(r.isRenew(), "-ERR not now", 1)
-	redistest.Eventually(t, func() bool { return proxy.Count(r.isRenew()) >= before+5 }, "the lease is renewed on and on")
+	redistest.Eventually(t, func() bool { return proxy.Count(r.isRenew()) >= before+3 }, "the lease is renewed on and on")
 	close(release)
 	end()
 	if names := r.n("process", 1)[0].Events; len(names) != 1 || names[0].Name != telemetry.EventRenewFailed {

@@ -44,6 +44,7 @@ func TestIdleLatency(t *testing.T) {
 	r.start(w)
 	r.idle()
 	const n = 200
+	late := redistest.Lag(t, r.rdb)
 	latencies := make([]time.Duration, n)
 	for i := range latencies {
 		begin := time.Now()
@@ -52,10 +53,10 @@ func TestIdleLatency(t *testing.T) {
 	}
 	slices.Sort(latencies)
 	t.Logf("from Enqueue to the handler: p50 %v, p99 %v, longest %v", latencies[n/2], latencies[n*99/100], latencies[n-1])
-	if latencies[n/2] > 100*time.Millisecond { // some 0.3 ms on a quiet machine
-		t.Errorf("half of the jobs waited for %v or more: is it polling?", latencies[n/2])
+	if half := latencies[n/2] - late()/n; half > 100*time.Millisecond { // some 0.3 ms on a quiet machine
+		t.Errorf("half of the jobs waited for %v or more: is it polling?", half)
 	}
-	if latencies[n-1] > 2*time.Second {
+	if latencies[n-1] > prompt {
 		t.Errorf("a job waited for %v: a wake-up was lost", latencies[n-1])
 	}
 	r.completed(n)
@@ -107,7 +108,7 @@ func TestTokenIsPassedOnByAFullWorker(t *testing.T) {
 	for range 3 {
 		get(t, running, "all three workers have a job")
 	}
-	if d := time.Since(begin); d > 3*time.Second {
+	if d := time.Since(begin); d > prompt {
 		t.Errorf("that took %v: a token was lost", d)
 	}
 	open()
@@ -147,7 +148,7 @@ func TestFullWorkerIsNotWoken(t *testing.T) {
 		if who := get(t, running, "the other worker has the job"); who != "1" {
 			t.Errorf("worker %s got it", who)
 		}
-		if d := time.Since(begin); d > 3*time.Second {
+		if d := time.Since(begin); d > prompt {
 			t.Errorf("a job waited for %v", d)
 		}
 	}
@@ -262,7 +263,7 @@ func TestDueJobWakesAnotherWorker(t *testing.T) {
 	r.addWhen(store.When{After: 300 * time.Millisecond}, signalbox.Job{}, signalbox.Job{})
 	begin := time.Now()
 	for range 2 {
-		if d := get(t, started, "both run").Sub(begin); d > 2*time.Second {
+		if d := get(t, started, "both run").Sub(begin); d > prompt {
 			t.Errorf("a job that was due after 0.3 s began after %v", d)
 		}
 	}

@@ -1,11 +1,14 @@
 package worker
 
 import (
+	"log/slog"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"go.opentelemetry.io/otel/trace"
 
+	"github.com/signalbox-go/signalbox/internal/store"
 	"github.com/signalbox-go/signalbox/internal/telemetry"
 )
 
@@ -28,11 +31,11 @@ func TestMark(t *testing.T) {
 		"one whose delivery is over":      {span: kept, age: markBy, over: true},
 	} {
 		begin := time.Now()
-		v := &watch{since: begin, over: tc.over}
+		d := &delivery{started: begin, returned: tc.over, watch: &watch{}}
 		if tc.traced || tc.span.IsValid() {
-			v.Trace(tc.span, untold{})
+			d.watch.Trace(tc.span, untold{})
 		}
-		if now, later := v.mark(begin.Add(tc.age)); now != tc.now || later != tc.later {
+		if now, later := d.mark(begin.Add(tc.age)); now != tc.now || later != tc.later {
 			t.Errorf("%s: now %v, later %v; want %v, %v", name, now, later, tc.now, tc.later)
 		}
 	}
@@ -46,14 +49,14 @@ func TestMarksOfACall(t *testing.T) {
 	t.Parallel()
 	span := trace.NewSpanContext(trace.SpanContextConfig{TraceID: trace.TraceID{1}, SpanID: trace.SpanID{1}, TraceFlags: trace.FlagsSampled})
 	s := &session{}
-	add := func(id string, since time.Time) *watch {
-		v := &watch{id: id, since: since}
-		v.Trace(span, untold{})
-		s.unmarked = append(s.unmarked, v)
-		return v
+	add := func(id string, started time.Time) *delivery {
+		d := &delivery{id: id, started: started, watch: &watch{}}
+		d.watch.Trace(span, untold{})
+		s.unmarked = append(s.unmarked, d)
+		return d
 	}
 	old := time.Now().Add(-time.Hour)
-	add("over", old).over = true
+	add("over", old).returned = true
 	add("young", time.Now().Add(time.Hour))
 	add("old", old)
 	if marks := s.marks(); len(marks) != 1 || marks[0].ID != "old" || marks[0].Span != telemetry.FormatSpan(span) {
@@ -62,11 +65,39 @@ func TestMarksOfACall(t *testing.T) {
 	if len(s.unmarked) != 1 || s.unmarked[0].id != "young" {
 		t.Errorf("%d are left, want the young one", len(s.unmarked))
 	}
-	s.unmarked[0].since = old
+	s.unmarked[0].started = old
 	if marks := s.marks(); len(marks) != 1 || marks[0].ID != "young" {
 		t.Errorf("marks are %v, want that of the one that has grown old", marks)
 	}
 	if marks := s.marks(); marks != nil {
 		t.Errorf("marks are %v, want none twice", marks)
 	}
+}
+
+// A mark that no other call takes along goes with a call of its own: those of one delivery, and of the next one.
+func TestMarksGoWithoutAnotherCall(t *testing.T) {
+	t.Parallel()
+	span := trace.NewSpanContext(trace.SpanContextConfig{TraceID: trace.TraceID{1}, SpanID: trace.SpanID{1}, TraceFlags: trace.FlagsSampled})
+	synctest.Test(t, func(t *testing.T) {
+		w := &Worker{log: slog.New(slog.DiscardHandler)}
+		q := newQueue(w, store.New(nil, "", "queue"), nil, 1, nil)
+		q.session = &session{}
+		q.sessions = []*session{q.session}
+		for n := range 3 {
+			d := &delivery{id: "job", started: time.Now(), watch: &watch{}}
+			d.watch.Trace(span, untold{})
+			q.mu.Lock()
+			q.session.unmarked = append(q.session.unmarked, d)
+			q.markSoon()
+			q.mu.Unlock()
+			time.Sleep(markBy) // of the bubble's clock
+			synctest.Wait()
+			q.mu.Lock()
+			if !q.probe || !q.summoned || len(q.session.marks()) != 1 {
+				t.Errorf("delivery %d: no call is made for its mark", n+1)
+			}
+			q.probe, q.summoned = false, false // as after that call
+			q.mu.Unlock()
+		}
+	})
 }

@@ -9,7 +9,7 @@
 // For each queue a worker holds a session: a lease in Redis that one command renews every third of
 // its TTL, however many jobs run. A job that a worker claimed is locked under its
 // session, and carries a fencing token larger than that of every earlier delivery. When the
-// session can't be renewed, the contexts of its handlers end with cause [lock.ErrLost], by
+// session can't be renewed, the contexts of its handlers end with a cause that is [lock.ErrLost], by
 // the worker's own clocks, before anybody else can take the jobs. What a superseded worker
 // still wants to change is refused.
 //
@@ -18,8 +18,9 @@
 // A handler that returns nil completes the job, which is then deleted. [signalbox.Snooze]
 // and a worker's shutdown put it back with no attempt used, [signalbox.Cancel] ends it as
 // cancelled, and any other error, or a panic, is a failed attempt: the job is retried with
-// exponential backoff and full jitter, and is dead when its attempts are used up. Jobs of a
-// kind that no handler is registered for are put back for half a minute or more.
+// exponential backoff and jitter, and is dead when its attempts are used up. A payload that doesn't fit the handler's arguments is
+// dead after five attempts: see [Handle]. Jobs of a
+// kind that no handler is registered for are put back, for half a second while they are young up to a minute.
 // Jobs of a worker that died run again within its session's TTL plus a second; each counts a
 // crash, not an attempt, and a job that was there for five crashes is dead.
 //
@@ -28,12 +29,17 @@
 // then the middleware of Use, then that of [With], then [middleware.Timeout]. The first two record
 // nothing, and cost nothing, unless there is a provider: one of Config or OpenTelemetry's global one.
 //
+// A middleware or a handler hears how its delivery ended, after Redis has confirmed it, by [signalbox.OnSettled].
+//
 // # Shutdown
 //
-// When Run's context ends, nothing more is claimed. Handlers have Config.DrainTimeout to
+// When Run's context ends, nothing more is claimed, and [signalbox.Draining] tells handlers so. They
+// have Config.DrainTimeout to
 // finish; then their contexts end with cause [signalbox.ErrShutdown], and what they leave
-// undone runs elsewhere at once. A handler that ignores its context keeps its job until the
-// process exits, and keeps Run from returning: two copies of it never run.
+// undone runs elsewhere at once. [Worker.Abort] ends them before that. A handler that ignores its context keeps its job until the
+// process exits, and keeps Run from returning: two copies of it never run. If Redis is away, Run
+// returns 2.5 s after the drain timeout, or after the last handler has returned. A call that began
+// before the shutdown, on the caller's client, can take that client's ReadTimeout longer.
 package worker
 
 import (
@@ -69,6 +75,8 @@ type Worker struct {
 	consumer *telemetry.ConsumerMetrics // of what gets to no handler
 
 	running atomic.Bool
+	link    *link                   // to Redis, of the Run that is under way
+	halt    context.CancelCauseFunc // ends the Run that is under way, at once; nil: none is; guarded by mu
 }
 
 // New returns a worker that uses the caller's client, which stays the caller's to close.
@@ -76,9 +84,7 @@ type Worker struct {
 // [signalbox.ErrInvalid].
 func New(rdb redis.UniversalClient, cfg Config) (*Worker, error) {
 	cfg, err := cfg.filled()
-	if store.IsNil(rdb) {
-		err = errors.Join(fmt.Errorf("%w rdb: it is nil; pass a client of go-redis", signalbox.ErrInvalid), err)
-	}
+	err = errors.Join(store.CheckClient(rdb), err)
 	if err != nil {
 		return nil, err
 	}
@@ -108,10 +114,33 @@ func (w *Worker) mustNotRun(what string) {
 	}
 }
 
+// errAborted is why Run ends after Abort.
+var errAborted = errors.New("worker: Abort was called")
+
+// Abort ends the contexts of all handlers at once, with cause [signalbox.ErrShutdown], and Run without waiting
+// for Config.DrainTimeout: a hard stop, as for a second Ctrl-C. Run returns when the handlers have, and what
+// they leave undone runs elsewhere at once. It does nothing when Run is not under way, and does not
+// wait. It may be called at any time, from any goroutine.
+func (w *Worker) Abort() { w.end(errAborted) }
+
+// end ends Run and its handlers' contexts.
+func (w *Worker) end(cause error) {
+	w.mu.Lock()
+	halt := w.halt
+	w.mu.Unlock()
+	if halt != nil {
+		halt(cause)
+	}
+}
+
 // Run works the queues until ctx ends, and returns nil after a clean drain. It waits for a
 // Redis that isn't there yet, and returns an error at once if Redis is configured in a
-// way that loses jobs, if no handler is registered, or if Run is under way already. Handlers'
+// way that loses jobs, if no handler is registered, or if Run is under way already. It also returns an
+// error if the client is closed before Run has returned. Handlers'
 // contexts have the values of ctx, but end as the package's documentation says.
+//
+// Blocking calls, renewals and the reading of depths don't use the pool of the caller's client: Run makes a
+// client of its own from its settings, and closes it when it returns.
 func (w *Worker) Run(ctx context.Context) error {
 	if !w.running.CompareAndSwap(false, true) {
 		return errors.New("worker: Run is under way already")
@@ -127,31 +156,69 @@ func (w *Worker) Run(ctx context.Context) error {
 	}
 	w.build()
 
-	if err := preflight(ctx, w.rdb, w.log); err != nil {
+	// Handlers may go on when stop was called, but not when halt was.
+	caller := ctx
+	ctx, stop := context.WithCancelCause(ctx)
+	defer stop(nil)
+	halted, halt := context.WithCancelCause(context.WithoutCancel(ctx))
+	defer halt(nil)
+	w.mu.Lock()
+	w.halt = func(cause error) { stop(cause); halt(cause) }
+	w.mu.Unlock()
+	defer func() {
+		w.mu.Lock()
+		w.halt = nil
+		w.mu.Unlock()
+	}()
+
+	stores := make([]*store.Queue, 0, len(w.cfg.Queues))
+	for name := range w.cfg.Queues {
+		stores = append(stores, store.New(w.rdb, w.cfg.Namespace, name))
+	}
+	conns := w.connect(ctx)
+	defer conns.close()
+	found, err := preflight(ctx, w.rdb, w.log, stores)
+	if err != nil {
 		if ctx.Err() != nil {
 			return nil // asked to stop before there was anything to drain
 		}
 		return err
 	}
+	own := conns.client(ctx)
+	w.link = newLink(w, found)
 
-	queues := make([]*queue, 0, len(w.cfg.Queues))
-	stores := make([]*store.Queue, 0, len(w.cfg.Queues))
-	for name, cfg := range w.cfg.Queues {
-		s := store.New(w.rdb, name)
-		stores = append(stores, s)
-		queues = append(queues, newQueue(w, s, cfg.Concurrency))
+	bound := newBound(w.cfg.Concurrency)
+	queues, owned := make([]*queue, 0, len(stores)), make([]*store.Queue, 0, len(stores))
+	for _, s := range stores {
+		o := store.New(own, w.cfg.Namespace, s.Name())
+		queues, owned = append(queues, newQueue(w, s, o, w.cfg.Queues[s.Name()].Concurrency, bound)), append(owned, o)
 	}
-	defer w.observe(ctx, stores)()
-	listeners := listen(w.rdb, w.log, queues)
+	w.checkPool(ctx, stores)
+	defer observe(ctx, w.cfg.MeterProvider, w.log, owned)()
+	listeners := listen(own, w.log, queues)
 
 	var wg sync.WaitGroup
+	wg.Go(func() { store.Oversee(ctx, own, w.log, found, w.link.again, stores, store.Worker) })
 	for _, l := range listeners {
 		wg.Go(func() { l.run(ctx) })
 	}
-	errs := make([]error, len(queues))
+	guarded, unguard := context.WithCancel(context.WithoutCancel(ctx))
+	var guarding sync.WaitGroup
+	guarding.Go(func() { w.guard(guarded, queues) })
+	errs := make([]error, len(queues), len(queues)+1)
 	for i, q := range queues {
-		wg.Go(func() { errs[i] = q.run(ctx) })
+		wg.Go(func() { errs[i] = q.run(ctx, halted) })
 	}
+	done := make(chan struct{})
+	var hurrying sync.WaitGroup
+	hurrying.Go(func() { w.hurry(ctx, halted, done, queues, conns.close) })
 	wg.Wait()
+	unguard()
+	guarding.Wait()
+	close(done)
+	hurrying.Wait()
+	if caller.Err() == nil && !errors.Is(context.Cause(ctx), errAborted) {
+		errs = append(errs, context.Cause(ctx)) // nobody asked it to stop
+	}
 	return errors.Join(errs...)
 }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/signalbox-go/signalbox/internal/redistest"
 	"github.com/signalbox-go/signalbox/lock"
+	"github.com/signalbox-go/signalbox/lock/redlock"
 )
 
 func TestMain(m *testing.M) { redistest.Main(m) }
@@ -36,7 +37,7 @@ func TestSingleNode(t *testing.T) {
 	t.Parallel()
 	s := redistest.New(t)
 	w := world{[]string{s.Addr()}, func(t *testing.T, ttl time.Duration) lock.Locker {
-		return lock.New(clientsOf(t, []string{s.Addr()})[0], lock.TTL(ttl))
+		return newLocker(clientsOf(t, []string{s.Addr()})[0], lock.Config{TTL: ttl})
 	}}
 	for name, start := range map[string]start{
 		"redsync": newRedsync, "redislock": newRedislock, "redlock4": nodePeers("redlock4"), "redlock5": nodePeers("redlock5"),
@@ -58,7 +59,7 @@ func TestRedlock(t *testing.T) {
 		nodes = append(nodes, &redis.Options{Addr: s.Addr()})
 	}
 	w.ours = func(t *testing.T, ttl time.Duration) lock.Locker {
-		r, err := lock.NewRedlock(nodes, lock.RedlockConfig{
+		r, err := redlock.New(nodes, redlock.Config{
 			TTL: ttl, NodeTimeout: 150 * time.Millisecond,
 			NoRestartDelay: true, // the servers are fresh
 		})
@@ -315,4 +316,13 @@ func contention(t *testing.T, w world, p peer, key string) {
 		}
 	}
 	t.Logf("ours had it %v times, theirs %v", had[:each], had[each:])
+}
+
+// newLocker is lock.New with a Config that may be left out and must be right.
+func newLocker(rdb lock.Client, c ...lock.Config) *lock.Redis {
+	l, err := lock.New(rdb, append(c, lock.Config{})[0])
+	if err != nil {
+		panic(err)
+	}
+	return l
 }

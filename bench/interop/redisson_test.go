@@ -9,6 +9,7 @@ import (
 
 	"github.com/signalbox-go/signalbox/internal/redistest"
 	"github.com/signalbox-go/signalbox/lock"
+	"github.com/signalbox-go/signalbox/lock/redlock"
 )
 
 // redissonLike takes a reentrant lock that is a hash, as Redisson's are: the field names the
@@ -28,7 +29,7 @@ func TestRedissonHolds(t *testing.T) {
 	t.Parallel()
 	s := redistest.New(t)
 	rdb := clientsOf(t, []string{s.Addr()})[0]
-	locker := lock.New(rdb)
+	locker := newLocker(rdb)
 	for name, acquire := range map[string]func(key string) (lock.Lock, error){
 		"TryAcquire": func(key string) (lock.Lock, error) { return locker.TryAcquire(t.Context(), key) },
 		"Acquire":    func(key string) (lock.Lock, error) { return locker.Acquire(t.Context(), key) },
@@ -68,7 +69,7 @@ func TestRedissonAsks(t *testing.T) {
 	s := redistest.New(t)
 	rdb := clientsOf(t, []string{s.Addr()})[0]
 	key := redistest.Name(t)
-	ours := tried(t, lock.New(rdb), key)
+	ours := tried(t, newLocker(rdb), key)
 	before := rdb.Get(t.Context(), key).Val()
 	err := redissonLike.Run(t.Context(), rdb, []string{key}, redissonHolder, 30_000).Err()
 	if !redis.HasErrorPrefix(err, "WRONGTYPE") {
@@ -97,7 +98,7 @@ func TestRedissonHoldsOnMasters(t *testing.T) {
 			must(t, "their lock", redissonLike.Run(t.Context(), clients[i], []string{key}, redissonHolder, 30_000).Err())
 		}
 	}
-	r, err := lock.NewRedlock(nodes, lock.RedlockConfig{NoRestartDelay: true}) // the servers are fresh
+	r, err := redlock.New(nodes, redlock.Config{NoRestartDelay: true}) // the servers are fresh
 	must(t, "NewRedlock", err)
 	defer r.Close()
 	for name, acquire := range map[string]func() (lock.Lock, error){

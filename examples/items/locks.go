@@ -10,6 +10,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/signalbox-go/signalbox/lock"
+	"github.com/signalbox-go/signalbox/lock/redlock"
 )
 
 // A guard runs fn when it may, or returns why it may not.
@@ -27,13 +28,17 @@ func newGuard(s settings, rdb *redis.Client) (g guard, close func() error, err e
 	case "naive":
 		return naive(rdb, key), nothing, nil
 	case "single":
-		return with(lock.New(rdb, lock.TTL(ttl)), key), nothing, nil
+		r, err := lock.New(rdb, lock.Config{TTL: ttl})
+		if err != nil {
+			return nil, nil, err
+		}
+		return with(r, key), nothing, nil
 	case "redlock":
 		var nodes []*redis.Options
 		for _, addr := range s.masters {
 			nodes = append(nodes, farAway(&redis.Options{Addr: addr}))
 		}
-		r, err := lock.NewRedlock(nodes, lock.RedlockConfig{
+		r, err := redlock.New(nodes, redlock.Config{
 			TTL: ttl,
 			// By default a node counts only when it has been up for a TTL: before that it
 			// may have forgotten a lock when it restarted. These masters are new.

@@ -1,5 +1,5 @@
-// Command quickstart delivers a thousand webhooks to an endpoint that fails now and then, with two
-// worker processes, one of which is killed on the way.
+// Command quickstart delivers a thousand webhooks, with retries, a cron entry, and two worker processes, one of
+// which is killed on the way.
 //
 //	go run ./examples/quickstart
 //
@@ -7,152 +7,125 @@
 // real one (redis://, rediss:// or unix://), where it uses a queue of its own and deletes it
 // at the end. The flag -v shows the logs of its processes.
 //
-// What an application would have is in deliver.go: the jobs' types, their handlers, a worker and
-// a scheduler. This file is the story that happens to them; endpoint.go is the receiver of the
-// webhooks, whose ledger has the last word; process.go starts this program again as a
-// worker or a scheduler.
-//
-// The exit status is 0 only if jobs were retried, recovered and ticked, and the ledger has all.
+// This file is the application: the types of its jobs, their handlers, a worker, a scheduler and a
+// producer. Package demo in internal/demo is the stage: it plays the receiver of the webhooks, starts and kills
+// processes, and counts what arrived. The exit status is 0 only if jobs were retried, recovered and ticked, and
+// all have arrived.
 package main
 
 import (
+	"bytes"
 	"context"
-	"flag"
+	"encoding/json"
+	"errors"
 	"fmt"
-	"os"
-	"os/signal"
-	"syscall"
+	"io"
+	"net/http"
+	"strconv"
 	"time"
 
+	"github.com/signalbox-go/signalbox"
+	"github.com/signalbox-go/signalbox/examples/quickstart/internal/demo"
 	"github.com/signalbox-go/signalbox/scheduler"
+	"github.com/signalbox-go/signalbox/worker"
 )
 
-// A thousand deliveries: one slow, the others in bulk, one by one, and later.
+// A Delivery is a webhook to deliver.
+type Delivery struct {
+	URL   string `json:"url"`
+	Event string `json:"event"`
+	Order int    `json:"order"`
+}
+
+// Kind names the job.
+func (Delivery) Kind() string { return "webhook.deliver" }
+
+// Validate is called before a Delivery is enqueued, and again before it is handled.
+func (d Delivery) Validate() error {
+	if d.URL == "" || d.Event == "" {
+		return errors.New("a delivery needs a url and an event")
+	}
+	return nil
+}
+
+// A Heartbeat tells a customer that deliveries work. It is sent by a cron entry.
+type Heartbeat struct {
+	URL string `json:"url"`
+}
+
+// Kind names the job.
+func (Heartbeat) Kind() string { return "webhook.heartbeat" }
+
+// leaseTTL is short, so that the jobs of a killed worker are soon run by another. The
+// default is 30 s.
+const leaseTTL = 2 * time.Second
+
+func main() { demo.Main(app) }
+
+var app = demo.App{Work: work, Schedule: schedule, EnqueueSlow: enqueueSlow, Enqueue: enqueue, LeaseTTL: leaseTTL}
+
+// work takes jobs out and runs them until ctx ends.
+func work(ctx context.Context, p demo.Process) error {
+	w, err := worker.New(p.Redis, worker.Config{
+		Queues:       worker.Queues{p.Queue: {Concurrency: 5}},
+		SessionTTL:   leaseTTL,
+		DrainTimeout: 2 * time.Second,
+	})
+	if err != nil {
+		return err
+	}
+	c := courier{worker: p.Name, http: &http.Client{Timeout: 30 * time.Second}}
+	retry := worker.Retry(worker.ExponentialJitter(100*time.Millisecond, 2*time.Second))
+	worker.Handle(w, c.deliver, retry)
+	worker.Handle(w, c.heartbeat, retry)
+	defer context.AfterFunc(p.Hurry, w.Abort)() // a second Ctrl-C doesn't wait for the handlers
+	return w.Run(ctx)
+}
+
+// schedule puts a job in every second until ctx ends. Any number of processes may do so: each
+// tick is enqueued once.
+func schedule(ctx context.Context, p demo.Process) error {
+	s, err := scheduler.New(p.Redis, scheduler.Config{})
+	if err != nil {
+		return err
+	}
+	err = s.Cron("heartbeat", "@every 1s", Heartbeat{URL: p.Endpoint + "/heartbeat"},
+		scheduler.Queue(p.Queue), scheduler.Priority(signalbox.PriorityHigh)) // ahead of the deliveries
+	if err != nil {
+		return err
+	}
+	return s.Run(ctx)
+}
+
+// enqueueSlow puts one job in.
+func enqueueSlow(ctx context.Context, p demo.Process) (id string, err error) {
+	s, err := scheduler.New(p.Redis, scheduler.Config{})
+	if err != nil {
+		return "", err
+	}
+	r, err := s.Enqueue(ctx, Delivery{URL: p.Endpoint + "/slow", Event: "report.ready"}, scheduler.Queue(p.Queue))
+	return r.ID, err
+}
+
+// How many jobs enqueue puts in, in each way.
 const (
 	inBulk   = 900
 	oneByOne = 79
 	later    = 20
-
-	killAfter = 300              // deliveries, then a worker is killed
-	timeLimit = 90 * time.Second // of the whole run, on a slow machine
 )
 
-var errTooSlow = fmt.Errorf("not done after %v", timeLimit)
-
-func main() {
-	verbose := flag.Bool("v", false, "show the logs of the processes")
-	flag.Parse()
-	if isChild() {
-		exitOn(runChild())
-		return
-	}
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	out := newScreen(os.Stdout)
-	context.AfterFunc(ctx, func() {
-		stop() // so that a second Ctrl-C ends the program at once
-		out.say("the processes finish what they do; Ctrl-C again ends at once, and leaves the queue's keys in Redis")
-	})
-	sum, err := run(ctx, out, os.Getenv(envRedis), *verbose)
-	if err == nil {
-		out.say("%s", sum)
-		err = sum.problem()
-		out.say("%s", sum.lastLine(err == nil))
-	}
-	exitOn(err)
-}
-
-func exitOn(err error) {
+// enqueue puts jobs in, in three ways, and returns their IDs.
+func enqueue(ctx context.Context, p demo.Process) (ids []string, err error) {
+	s, err := scheduler.New(p.Redis, scheduler.Config{})
 	if err != nil {
-		fmt.Fprintln(os.Stderr, "quickstart:", err)
-		os.Exit(1)
+		return nil, err
 	}
-}
-
-// run is the story, from beginning to end. An empty redisURL means: a Redis in this process.
-func run(ctx context.Context, out *screen, redisURL string, verbose bool) (summary, error) {
-	ctx, cancel := context.WithTimeoutCause(ctx, timeLimit, errTooSlow)
-	defer cancel()
-
-	// A Redis to keep the jobs, and the customer's endpoint to send them to.
-	db, err := connect(ctx, out, redisURL)
-	if err != nil {
-		return summary{}, err
-	}
-	defer db.close(out)
-	hooks, err := startEndpoint()
-	if err != nil {
-		return summary{}, err
-	}
-	defer hooks.close()
-
-	// Two processes tick the same cron entry. Two others work, the second when the first is
-	// busy with a delivery that takes longer than its lease.
-	crew := newCrew(ctx, settings{redisURL: db.url, queue: db.queue, endpoint: hooks.url, verbose: verbose})
-	defer crew.stopAll()
-	crew.start("scheduler", "scheduler-1")
-	crew.start("scheduler", "scheduler-2")
-	crew.start("worker", "worker-1")
-	ctx = crew.ctx // ends when a process does that was not asked to
-
-	s, err := scheduler.New(db.rdb, scheduler.Config{})
-	if err != nil {
-		return summary{}, err
-	}
-	slow, err := s.Enqueue(ctx, Delivery{URL: hooks.url + "/slow", Event: "report.ready"}, scheduler.Queue(db.queue))
-	if err != nil {
-		return summary{}, err
-	}
-	seen := hooks.ledger
-	if err := seen.await(ctx, func() bool { return seen.inFlight("worker-1") > 0 }); err != nil {
-		return summary{}, err
-	}
-	out.say("worker-1 delivers to an endpoint that takes %v to answer, longer than its lease of %v", slowAnswer, sessionTTL)
-	victim := crew.start("worker", "worker-2")
-
-	ids, err := enqueue(ctx, s, db.queue, hooks.url+"/orders")
-	if err != nil {
-		return summary{}, err
-	}
-	ids = append(ids, slow.ID)
-	out.say("%d jobs enqueued: %d in bulk, %d one by one, %d of them for later", len(ids), inBulk, len(ids)-inBulk, later)
-	defer out.progress(func() string { return seen.progress(len(ids)) })()
-
-	// One worker dies as hard as a process can, with jobs in flight.
-	if err := seen.await(ctx, func() bool {
-		return seen.counts().delivered >= killAfter && seen.inFlight("worker-2") > 1
-	}); err != nil {
-		return summary{}, err
-	}
-	busy := seen.inFlight("worker-2")
-	if err := victim.kill(); err != nil {
-		return summary{}, err
-	}
-	out.say("worker-2 is killed with %d deliveries in flight; they run again when its lease of %v is over", busy, sessionTTL)
-
-	// The other one does the rest: all that is in the queue, once nobody ticks any more.
-	if err := seen.await(ctx, func() bool { return seen.missing(ids) == 0 && seen.counts().ticks >= 3 }); err != nil {
-		return summary{}, fmt.Errorf("%w: %d jobs were not delivered", err, seen.missing(ids))
-	}
-	crew.stop("scheduler-1", "scheduler-2")
-	if err := db.empty(ctx); err != nil {
-		return summary{}, err
-	}
-	crew.stop("worker-1")
-	if err := context.Cause(ctx); err != nil {
-		return summary{}, err
-	}
-
-	return summarise(seen, ids, slow.ID), nil
-}
-
-// enqueue puts the jobs in, in three ways, and returns their IDs.
-func enqueue(ctx context.Context, s *scheduler.Scheduler, queue, url string) ([]string, error) {
-	var ids []string
+	url := p.Endpoint + "/orders"
 	items := make([]scheduler.Item, inBulk)
 	for i := range items {
 		items[i].Args = Delivery{URL: url, Event: "order.paid", Order: i + 1}
 	}
-	results, err := s.EnqueueMany(ctx, items, scheduler.Queue(queue))
+	results, err := s.EnqueueMany(ctx, items, scheduler.Queue(p.Queue))
 	if err != nil {
 		return nil, err
 	}
@@ -160,7 +133,7 @@ func enqueue(ctx context.Context, s *scheduler.Scheduler, queue, url string) ([]
 		ids = append(ids, r.ID)
 	}
 	for i := range oneByOne + later {
-		opts := []scheduler.Option{scheduler.Queue(queue)}
+		opts := []scheduler.EnqueueOption{scheduler.Queue(p.Queue)}
 		if i >= oneByOne {
 			opts = append(opts, scheduler.After(time.Duration(i-oneByOne+1)*250*time.Millisecond))
 		}
@@ -171,4 +144,51 @@ func enqueue(ctx context.Context, s *scheduler.Scheduler, queue, url string) ([]
 		ids = append(ids, r.ID)
 	}
 	return ids, nil
+}
+
+// A courier has what the handlers need.
+type courier struct {
+	worker string
+	http   *http.Client
+}
+
+func (c *courier) deliver(ctx context.Context, job *signalbox.Job, in Delivery) error {
+	return c.post(ctx, job, in.URL, in)
+}
+
+func (c *courier) heartbeat(ctx context.Context, job *signalbox.Job, in Heartbeat) error {
+	return c.post(ctx, job, in.URL, map[string]time.Time{"tick": job.ScheduledAt})
+}
+
+// post makes the request. Its result decides what becomes of the job.
+func (c *courier) post(ctx context.Context, job *signalbox.Job, url string, body any) error {
+	b, err := json.Marshal(body)
+	if err != nil {
+		return signalbox.Cancel(err) // it would fail the next time too
+	}
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, url, bytes.NewReader(b))
+	if err != nil {
+		return signalbox.Cancel(err)
+	}
+	req.Header.Set("Content-Type", "application/json")
+	req.Header.Set("Idempotency-Key", job.EffectKey()) // the same in every delivery of the job
+	req.Header.Set("X-Job", job.ID)
+	req.Header.Set("X-Worker", c.worker)
+	req.Header.Set("X-Attempt", strconv.Itoa(job.Attempt))
+	req.Header.Set("X-Crashes", strconv.Itoa(job.Crashes))
+	resp, err := c.http.Do(req)
+	if err != nil {
+		return err // a failed attempt: the job is retried
+	}
+	defer resp.Body.Close()
+	if _, err := io.Copy(io.Discard, io.LimitReader(resp.Body, 64<<10)); err != nil {
+		return err
+	}
+	switch {
+	case resp.StatusCode < 300:
+		return nil
+	case resp.StatusCode == http.StatusGone:
+		return signalbox.Cancel(fmt.Errorf("the endpoint is %s", resp.Status)) // never again
+	}
+	return fmt.Errorf("the endpoint said %s", resp.Status)
 }

@@ -88,7 +88,7 @@ func checkRenewals(c *checker, j *jaeger.Server, r *testRedis) {
 // checkLostLock deletes the locks of handlers. What one has said then stands, and the other fails.
 func checkLostLock(c *checker, j *jaeger.Server, r *testRedis) {
 	g := newRig(c, j, r)
-	locker := lock.New(r.rdb, lock.TTL(time.Second))
+	locker := newLocker(r.rdb, lock.Config{TTL: time.Second})
 	handler := func(key string, say func(context.Context) error) signalbox.Handler {
 		return signalbox.HandlerFunc(func(ctx context.Context, _ *signalbox.Job) error {
 			if err := r.rdb.Del(ctx, key).Err(); err != nil {
@@ -103,7 +103,7 @@ func checkLostLock(c *checker, j *jaeger.Server, r *testRedis) {
 			"done": func(context.Context) error { return nil }, "failed": context.Cause,
 		} {
 			key := g.queue + "-" + kind
-			w.HandleKind(kind, handler(key, say), worker.With(middleware.Lock(locker, middleware.Key(key))))
+			w.HandleKind(kind, handler(key, say), worker.With(middleware.Lock(locker, middleware.RawKey(key))))
 		}
 	})
 	g.enqueue("done", "done")
@@ -130,7 +130,7 @@ func checkLostLock(c *checker, j *jaeger.Server, r *testRedis) {
 func checkUnavailable(c *checker, j *jaeger.Server, r *testRedis) {
 	g := newRig(c, j, r)
 	key := g.queue + "-lock"
-	holder, err := lock.New(r.rdb, lock.TTL(time.Hour)).TryAcquire(c.Context(), key)
+	holder, err := newLocker(r.rdb, lock.Config{TTL: time.Hour}).TryAcquire(c.Context(), key)
 	if err != nil {
 		c.Fatal(err)
 	}
@@ -141,12 +141,12 @@ func checkUnavailable(c *checker, j *jaeger.Server, r *testRedis) {
 	}()
 	proxy := r.proxy(c)
 	proxy.Reply(func(cmd []string) bool { return strings.HasPrefix(strings.ToUpper(cmd[0]), "EVAL") }, "-ERR not now", -1)
-	lockers := map[string]lock.Locker{"held": lock.New(r.rdb), "error": lock.New(r.through(c, proxy))}
+	lockers := map[string]lock.Locker{"held": newLocker(r.rdb), "error": newLocker(r.through(c, proxy))}
 	became := map[middleware.Policy]struct{ events, ops string }{
-		middleware.Snooze:    {"signalbox.lock.unavailable", "enqueue lock process request snooze"},
-		middleware.Fail:      {"exception signalbox.lock.unavailable", "dead_letter enqueue lock process request"},
-		middleware.Drop:      {"signalbox.lock.unavailable", "ack enqueue lock process request"},
-		middleware.RunAnyway: {"signalbox.lock.unavailable", "ack enqueue handle lock process request"},
+		middleware.PolicySnooze:    {"signalbox.lock.unavailable", "enqueue lock process request snooze"},
+		middleware.PolicyFail:      {"exception signalbox.lock.unavailable", "dead_letter enqueue lock process request"},
+		middleware.PolicyDrop:      {"signalbox.lock.unavailable", "ack enqueue lock process request"},
+		middleware.PolicyRunAnyway: {"signalbox.lock.unavailable", "ack enqueue handle lock process request"},
 	}
 	for outcome := range lockers {
 		for policy := range became {
@@ -162,7 +162,7 @@ func checkUnavailable(c *checker, j *jaeger.Server, r *testRedis) {
 					when, other = other, when
 				}
 				w.HandleKind(fmt.Sprintf("%s-%v", outcome, policy), signalbox.HandlerFunc(nothing), worker.With(middleware.Lock(locker,
-					middleware.Key(key), middleware.RetryIn(time.Hour), when(policy), other((policy+1)%4)))) // must not count
+					middleware.RawKey(key), middleware.RetryIn(time.Hour), when(policy), other((policy+1)%4)))) // must not count
 			}
 		}
 	})
@@ -176,7 +176,7 @@ func checkUnavailable(c *checker, j *jaeger.Server, r *testRedis) {
 			equal(c, job+": the events", happened(process), want.events)
 			got, why := told(process, "signalbox.lock.unavailable"), map[string]any{attrLockOutcome: outcome, attrLockPolicy: policy.String()}
 			c.that(maps.Equal(got, why), "%s: the event has %v, want %v", job, got, why)
-			equal(c, job+": failure", process.Error, policy == middleware.Fail)
+			equal(c, job+": failure", process.Error, policy == middleware.PolicyFail)
 			asked := only(trace, "lock")
 			if asked == nil {
 				c.Fatalf("%s: nobody asked for the lock", job)
@@ -186,8 +186,17 @@ func checkUnavailable(c *checker, j *jaeger.Server, r *testRedis) {
 			equal(c, job+": its failure", asked.Error, outcome == "error")
 			for _, sp := range trace { // the one way in is the error of an attempt that failed for it
 				named := strings.Contains(fmt.Sprintf("%+v", *sp), key)
-				equal(c, job+": that the key is in "+sp.Name, named, sp == process && policy == middleware.Fail)
+				equal(c, job+": that the key is in "+sp.Name, named, sp == process && policy == middleware.PolicyFail)
 			}
 		}
 	}
+}
+
+// newLocker is lock.New with a Config that may be left out and must be right.
+func newLocker(rdb lock.Client, c ...lock.Config) *lock.Redis {
+	l, err := lock.New(rdb, append(c, lock.Config{})[0])
+	if err != nil {
+		panic(err)
+	}
+	return l
 }

@@ -54,16 +54,32 @@ func main() {
 		exitOn(runChild())
 		return
 	}
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	context.AfterFunc(ctx, stop) // so that a second Ctrl-C ends the program at once
+	ctx, hurry := signals()
 	ctx, cancel := context.WithTimeoutCause(ctx, timeLimit, fmt.Errorf("not done after %v", timeLimit))
-	sum, err := run(ctx, os.Stdout, os.Getenv(envRedis))
+	sum, err := run(ctx, hurry, os.Stdout, os.Getenv(envRedis))
 	cancel()
 	if err == nil {
 		err = sum.problem()
 		fmt.Println(sum.lastLine(err == nil))
 	}
 	exitOn(err)
+}
+
+// signals returns a context that ends with the first Ctrl-C, and one that ends with the second: then handlers are
+// interrupted. The third ends the program by itself.
+func signals() (ctx, hurry context.Context) {
+	ctx, stop := context.WithCancel(context.Background())
+	hurry, hurryUp := context.WithCancel(context.Background())
+	caught := make(chan os.Signal, 2)
+	signal.Notify(caught, os.Interrupt, syscall.SIGTERM)
+	go func() {
+		<-caught
+		stop()
+		<-caught
+		signal.Stop(caught)
+		hurryUp()
+	}()
+	return ctx, hurry
 }
 
 func exitOn(err error) {

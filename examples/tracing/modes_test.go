@@ -70,7 +70,7 @@ func checkModes(c *checker, j *jaeger.Server, r *testRedis, of signalbox.TraceMo
 			g.enqueue(kind.String(), alone.String(), scheduler.TraceMode(job))
 			bulk = append(bulk, scheduler.Item{
 				Args:    plain{kind.String(), canary},
-				Options: []scheduler.Option{scheduler.ID(together.String()), scheduler.TraceMode(job)},
+				Options: []scheduler.EnqueueOption{scheduler.ID(together.String()), scheduler.TraceMode(job)},
 			})
 		}
 	}
@@ -147,7 +147,7 @@ func checkAge(c *checker, j *jaeger.Server, r *testRedis) {
 // takes the job over, whose trace mode is the given one as well.
 func checkReclaim(c *checker, j *jaeger.Server, r *testRedis, mode signalbox.TraceMode) {
 	g := newRig(c, j, r)
-	key := func(kind string) string { return "signalbox:{" + g.queue + "}:" + kind }
+	key := func(kind string) string { return "signalbox:{default:" + g.queue + "}:" + kind }
 	taken := make(chan struct{})
 	work := func() {
 		g.work(r.rdb, worker.Config{TraceMode: mode}, func(w *worker.Worker) {

@@ -235,7 +235,7 @@ func enqueueTasks(s *scheduler.Scheduler, cfg probeConfig) error {
 		t.Secret = canary
 		for range max(t.Times, 1) {
 			ctx, span := tracer.Start(base, "request", trace.WithSpanKind(trace.SpanKindServer))
-			opts := []scheduler.Option{scheduler.Queue(cfg.Queue), scheduler.Timeout(t.Timeout)}
+			opts := []scheduler.EnqueueOption{scheduler.Queue(cfg.Queue), scheduler.Timeout(t.Timeout)}
 			if t.ID != "" {
 				opts = append(opts, scheduler.ID(t.ID))
 			}
@@ -396,7 +396,7 @@ func (p *probe) terminate() {
 // left counts the jobs that are in the queue, in whatever state.
 func (r *testRedis) left(c *checker, queue string) int64 {
 	c.Helper()
-	n, err := r.rdb.HLen(c.Context(), fmt.Sprintf("signalbox:{%s}:jobs", queue)).Result()
+	n, err := r.rdb.HLen(c.Context(), fmt.Sprintf("signalbox:{default:%s}:jobs", queue)).Result()
 	if err != nil {
 		c.Fatal(err)
 	}
@@ -406,7 +406,7 @@ func (r *testRedis) left(c *checker, queue string) int64 {
 // records are those of all jobs that are in the queue.
 func (r *testRedis) records(c *checker, queue string) []string {
 	c.Helper()
-	records, err := r.rdb.HVals(c.Context(), "signalbox:{"+queue+"}:jobs").Result()
+	records, err := r.rdb.HVals(c.Context(), "signalbox:{default:"+queue+"}:jobs").Result()
 	if err != nil {
 		c.Fatal(err)
 	}
@@ -416,13 +416,13 @@ func (r *testRedis) records(c *checker, queue string) []string {
 // age makes a job older. Its record says in bytes 3 to 10 when it was enqueued, see docs/wire.md.
 func (r *testRedis) age(c *checker, queue, job string, by time.Duration) {
 	c.Helper()
-	key := "signalbox:{" + queue + "}:jobs"
+	key := "signalbox:{default:" + queue + "}:jobs"
 	record, err := r.rdb.HGet(c.Context(), key, job).Bytes()
 	if err != nil {
 		c.Fatal(err)
 	}
-	enqueued := time.UnixMicro(int64(binary.BigEndian.Uint64(record[3:])))
-	binary.BigEndian.PutUint64(record[3:], uint64(enqueued.Add(-by).UnixMicro()))
+	enqueued := time.UnixMicro(int64(binary.BigEndian.Uint64(record[4:])))
+	binary.BigEndian.PutUint64(record[4:], uint64(enqueued.Add(-by).UnixMicro()))
 	if err := r.rdb.HSet(c.Context(), key, job, record).Err(); err != nil {
 		c.Fatal(err)
 	}

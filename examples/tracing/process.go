@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/signalbox-go/signalbox/worker"
 )
 
 // The environment tells a process what it is. The URL of Redis is in none of the command lines,
@@ -30,12 +32,17 @@ const stopTimeout = 8 * time.Second
 func isChild() bool { return os.Getenv(envRole) != "" }
 
 // runChild is what a process does that this program started: a worker or a scheduler, until its
-// standard input has a byte.
+// standard input has a byte. With a second byte a worker doesn't wait for its handlers.
 func runChild() error {
 	signal.Ignore(os.Interrupt) // Ctrl-C reaches all processes of a terminal; the parent sees to it
-	ctx, cancel := context.WithCancel(context.Background())
-	defer cancel()
-	go obey(os.Stdin, cancel)
+	ctx, stop := context.WithCancel(context.Background())
+	defer stop()
+	hurry, hurryUp := context.WithCancel(context.Background())
+	defer hurryUp()
+	go func() {
+		obey(os.Stdin, stop, hurryUp)
+		os.Exit(1)
+	}()
 	slog.SetDefault(slog.New(slog.DiscardHandler)) // failures and recoveries are the story here
 
 	role, name, queue := os.Getenv(envRole), os.Getenv(envName), os.Getenv(envQueue)
@@ -57,7 +64,7 @@ func runChild() error {
 			return err
 		}
 		w.Use(tell(os.Stdout, name))
-		return w.Run(ctx)
+		return runWorker(ctx, hurry, w)
 	case "scheduler":
 		s, err := newScheduler(rdb, queue)
 		if err != nil {
@@ -68,29 +75,37 @@ func runChild() error {
 	return fmt.Errorf("%s=%q: want worker or scheduler", envRole, role)
 }
 
-// obey reads a process's standard input: a byte asks it to end, and the end of the input means that
-// its parent is gone, for whatever reason.
-func obey(stdin io.Reader, end func()) {
-	for {
+// runWorker runs a worker until ctx ends. When hurry ends too, it interrupts the handlers that still run.
+func runWorker(ctx, hurry context.Context, w *worker.Worker) error {
+	defer context.AfterFunc(hurry, w.Abort)()
+	return w.Run(ctx)
+}
+
+// obey reads a process's standard input: the first byte asks it to end, the second to end at once. It returns
+// at the end of the input: the parent is gone, for whatever reason.
+func obey(stdin io.Reader, stop, hurryUp func()) {
+	for _, do := range []func(){stop, hurryUp} {
 		if _, err := io.ReadFull(stdin, make([]byte, 1)); err != nil {
-			os.Exit(1)
+			return
 		}
-		end()
+		do()
 	}
+	_, _ = io.Copy(io.Discard, stdin)
 }
 
 // A crew is the processes that this one started.
 type crew struct {
 	ctx    context.Context // ends when one of them does by itself
+	hurry  context.Context // ends when they are to end at once
 	fail   context.CancelCauseFunc
 	env    []string
 	ledger *ledger
 	all    []*process
 }
 
-func newCrew(ctx context.Context, redisURL, queue string, l *ledger) *crew {
+func newCrew(ctx, hurry context.Context, redisURL, queue string, l *ledger) *crew {
 	ctx, fail := context.WithCancelCause(ctx)
-	return &crew{ctx: ctx, fail: fail, ledger: l, env: append(os.Environ(), envQueue+"="+queue, envRedis+"="+redisURL)}
+	return &crew{ctx: ctx, hurry: hurry, fail: fail, ledger: l, env: append(os.Environ(), envQueue+"="+queue, envRedis+"="+redisURL)}
 }
 
 // A process is one of them.
@@ -107,7 +122,7 @@ func (c *crew) start(role, name string) *process {
 	c.all = append(c.all, p)
 	ctx, cancel := context.WithCancel(c.ctx)
 	p.cancel = cancel
-	stdout, err := p.start(ctx, append(c.env, envRole+"="+role, envName+"="+name))
+	stdout, err := p.start(ctx, c.hurry, append(c.env, envRole+"="+role, envName+"="+name))
 	if err != nil {
 		c.fail(fmt.Errorf("start %s: %w", name, err))
 		close(p.done)
@@ -126,7 +141,7 @@ func (c *crew) start(role, name string) *process {
 	return p
 }
 
-func (p *process) start(ctx context.Context, env []string) (io.Reader, error) {
+func (p *process) start(ctx, hurry context.Context, env []string) (io.Reader, error) {
 	path, err := os.Executable()
 	if err != nil {
 		return nil, err
@@ -143,7 +158,11 @@ func (p *process) start(ctx context.Context, env []string) (io.Reader, error) {
 		return err
 	}
 	p.cmd.WaitDelay = stopTimeout // then it is killed
-	return stdout, p.cmd.Start()
+	if err := p.cmd.Start(); err != nil {
+		return nil, err
+	}
+	context.AfterFunc(hurry, func() { _, _ = stdin.Write([]byte{'.'}) }) // it may have ended
+	return stdout, nil
 }
 
 // kill ends the process by SIGKILL and waits for its end.

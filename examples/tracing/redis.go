@@ -61,10 +61,13 @@ func (db *database) close() error {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
-	keys := db.rdb.Scan(ctx, 0, "*{"+db.queue+"}*", 1000).Iterator()
-	var errs []error
-	for keys.Next(ctx) {
-		errs = append(errs, db.rdb.Unlink(ctx, keys.Val()).Err())
+	errs := []error{db.rdb.SRem(ctx, "signalbox:{default:}:queues", db.queue).Err()}
+	for _, pattern := range []string{"*{default:" + db.queue + "}*", "*{" + db.queue + "}*"} {
+		keys := db.rdb.Scan(ctx, 0, pattern, 1000).Iterator()
+		for keys.Next(ctx) {
+			errs = append(errs, db.rdb.Unlink(ctx, keys.Val()).Err())
+		}
+		errs = append(errs, keys.Err())
 	}
-	return errors.Join(append(errs, keys.Err(), db.rdb.Close())...)
+	return errors.Join(append(errs, db.rdb.Close())...)
 }

@@ -77,7 +77,7 @@ type plain struct {
 func (p plain) Kind() string { return p.kind }
 
 // enqueue puts one job in, in a trace of its own.
-func (g *rig) enqueue(kind, id string, opts ...scheduler.Option) {
+func (g *rig) enqueue(kind, id string, opts ...scheduler.EnqueueOption) {
 	g.Helper()
 	g.request(func(ctx context.Context) error {
 		_, err := g.jobs.Enqueue(ctx, plain{kind, canary}, append(opts, scheduler.Queue(g.queue), scheduler.ID(id))...)

@@ -519,7 +519,7 @@ func whole(j *jaeger.Server, s *story) []check {
 	}
 }
 
-// lostParent tells whether the span's parent was lost with the killed worker.
+// lostParent reports whether the span's parent was lost with the killed worker.
 func lostParent(s *story, sp *jaeger.Span) bool {
 	return sp.Instance == "worker-2" || s.job("exports", 0) == sp.Attributes[attrMessageID]
 }

@@ -22,8 +22,9 @@ type request struct {
 	accepted
 }
 
-// run is the story, from beginning to end. An empty redisURL means: a Redis in this process.
-func run(ctx context.Context, out io.Writer, redisURL string) (sum summary, err error) {
+// run is the story, from beginning to end. When hurry has ended, the workers don't wait for their handlers. An empty
+// redisURL means: a Redis in this process.
+func run(ctx, hurry context.Context, out io.Writer, redisURL string) (sum summary, err error) {
 	whole := ctx
 	defer func() {
 		if whole.Err() != nil {
@@ -58,7 +59,7 @@ func run(ctx context.Context, out io.Writer, redisURL string) (sum summary, err 
 	}
 	defer func() { err = errors.Join(err, db.close()) }()
 	events := newLedger()
-	crew := newCrew(ctx, db.url, db.queue, events)
+	crew := newCrew(ctx, hurry, db.url, db.queue, events)
 	defer crew.stopAll()
 	ctx = crew.ctx // ends when a process does that was not asked to
 	crew.start("scheduler", "scheduler-1")

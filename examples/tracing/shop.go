@@ -98,8 +98,9 @@ func (s *service) enqueue(w http.ResponseWriter, r *http.Request, args []signalb
 }
 
 func (s *service) put(ctx context.Context, args []signalbox.Args) ([]string, error) {
-	opts := []scheduler.Option{scheduler.Queue(s.queue)}
+	queue := scheduler.Queue(s.queue)
 	if len(args) == 1 {
+		opts := []scheduler.EnqueueOption{queue}
 		if _, once := args[0].(refund); once {
 			opts = append(opts, scheduler.MaxAttempts(1))
 		}
@@ -110,7 +111,7 @@ func (s *service) put(ctx context.Context, args []signalbox.Args) ([]string, err
 	for i := range items {
 		items[i].Args = args[i]
 	}
-	results, err := s.jobs.EnqueueMany(ctx, items, opts...)
+	results, err := s.jobs.EnqueueMany(ctx, items, queue)
 	ids := make([]string, len(results))
 	for i := range ids {
 		ids[i] = results[i].ID
@@ -135,10 +136,14 @@ func newWorker(rdb redis.UniversalClient, queue string) (*worker.Worker, error) 
 	if err != nil {
 		return nil, err
 	}
+	locker, err := lock.New(rdb, lock.Config{})
+	if err != nil {
+		return nil, err
+	}
 	worker.Handle(w, confirm)
 	worker.Handle(w, charge, worker.Retry(worker.ExponentialJitter(100*time.Millisecond, time.Second)))
-	worker.Handle(w, build, worker.With(middleware.Lock(lock.New(rdb),
-		middleware.Key("{"+queue+"}:reports"), middleware.Wait(10*time.Second))))
+	worker.Handle(w, build, worker.With(middleware.Lock(locker,
+		middleware.LockName("{"+queue+"}:reports"), middleware.MaxWait(10*time.Second))))
 	worker.Handle(w, func(context.Context, *signalbox.Job, newsletter) error { return nil })
 	worker.Handle(w, remind)
 	worker.Handle(w, func(context.Context, *signalbox.Job, refund) error { return &bankError{"the account is closed"} })

@@ -80,7 +80,7 @@ func (l *losses) first() error {
 	return l.err
 }
 
-// findCollector tells whether anybody listens where the spans go.
+// findCollector reports whether anybody listens where the spans go.
 func findCollector(ctx context.Context) error {
 	endpoint := os.Getenv(envEndpoint)
 	if endpoint == "" {

@@ -112,6 +112,28 @@ func TestLua(t *testing.T) {
 	}
 }
 
+// TestLuaNumbers: a reply of a script never holds a number with a fraction.
+func TestLuaNumbers(t *testing.T) {
+	t.Parallel()
+	for _, home := range []string{"internal/store/scripts", "lock/scripts", "lock/redlock/scripts", "lock/internal/lua"} {
+		files, err := filepath.Glob(filepath.Join(root, home, "*.lua"))
+		if err != nil || len(files) == 0 {
+			t.Fatalf("no scripts in %s: %v", home, err)
+		}
+		for _, file := range files {
+			src, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			rel := home + "/" + filepath.Base(file)
+			report(t, checkLuaNumbers(rel, string(src)))
+			if allowed, ok := fractions[rel]; ok && !strings.Contains(string(src), allowed) {
+				t.Errorf("%s has no line %q any more: delete the exception", rel, allowed)
+			}
+		}
+	}
+}
+
 // tree returns all packages of the module in dir, as the go command sees them.
 func tree(t *testing.T, dir string) []pkg {
 	t.Helper()

@@ -30,9 +30,14 @@ func TestPlantedImports(t *testing.T) {
 		{"internal/store", module + "/internal/telemetry", false},
 		{"internal/telemetry", module, false},
 		{"internal/telemetry", sdkPath, false},
+		{"internal/lease", module + "/lock", false},
 		{"lock", module, false},
 		{"lock", module + "/internal/store", false},
 		{"lock", sdkPath, false},
+		{"lock", module + "/lock/locktest", false},
+		{"lock", module + "/lock/redlock", false},
+		{"lock/internal/spec", module + "/lock/redlock", false},
+		{"lock/internal/spec", module + "/lock", false},
 		{"middleware", module + "/internal/store", false},
 		{"middleware", module + "/worker", false},
 		{"middleware", redisPath, false},
@@ -84,7 +89,8 @@ func TestAllowedImports(t *testing.T) {
 		{path: ".", imports: []string{"context", "encoding/json"}, testImports: []string{sdkPath, module + "/worker", goleak}},
 		{path: "internal/wire", imports: []string{module, "google.golang.org/protobuf/encoding/protowire"}},
 		{path: "internal/store", imports: []string{module, module + "/internal/wire", redisPath, "embed"}},
-		{path: "lock", imports: []string{module + "/internal/telemetry", redisPath, "golang.org/x/sys/unix", "go.opentelemetry.io/otel/trace"}},
+		{path: "lock", imports: []string{module + "/internal/telemetry", redisPath, "go.opentelemetry.io/otel/trace"}},
+		{path: "internal/lease", imports: []string{"golang.org/x/sys/unix"}},
 		{path: "worker", imports: []string{module + "/middleware"}, testImports: []string{module + "/scheduler", module + "/internal/redistest"}},
 		{path: "examples/cron", imports: []string{module + "/embedded", module + "/worker"}},
 		{path: "embedded", imports: []string{"github.com/alicebob/miniredis/v2/server"}},
@@ -116,6 +122,24 @@ func TestPlantedOthers(t *testing.T) {
 	}
 	for _, file := range []string{"internal/store/scripts/claim.lua", "lock/acquire.lua", "internal/store/script.go"} {
 		report(t, checkLua(file, []string{"NewScript"}))
+	}
+}
+
+func TestPlantedNumbers(t *testing.T) {
+	t.Parallel()
+	for _, line := range []string{
+		"return {0, (blocked + 2) / 3}", "return {math.floor(a) / 2}", "return {math.floor(a), b / 2}", "local half = n * 0.5", "return 2 ^ n",
+		"return {'/', a / b} -- a half", "x = math.max(a / 2, 1)", "x = 'it''s' .. a/b",
+	} {
+		if wrong := checkLuaNumbers("x.lua", "local a = 1\n"+line); len(wrong) != 1 || !strings.Contains(wrong[0], "x.lua:2") {
+			t.Errorf("%s: %q", line, wrong)
+		}
+	}
+	for _, line := range []string{
+		"return {math.floor(blocked / 3) + 1}", "x = math.ceil((a + b - c) / 1000), 1", "-- ms / 1000", "x = 'a/b' .. \"c/d\" .. '^(%d+)$'",
+		"x = a .. b .. 1 .. 2", "redis.call('SET', k, 'v') -- and/or", "x = math.floor(math.max(a, b) * 0.5)",
+	} {
+		report(t, checkLuaNumbers("x.lua", line))
 	}
 }
 

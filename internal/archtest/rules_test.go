@@ -2,6 +2,7 @@ package archtest
 
 import (
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 )
@@ -45,14 +46,21 @@ var rules = []rule{
 	{pattern: "."}, // the vocabulary: standard library only
 	{"internal/wire", []string{"."}, []string{protowire}},
 	{"internal/store", []string{".", "internal/wire"}, []string{goRedis}},
-	{"internal/telemetry", nil, otelAPI},                                                           // not the root: lock stands on it
-	{"lock", []string{"internal/telemetry"}, append([]string{goRedis, backoff, unix}, otelAPI...)}, // not the root: it stands alone
+	{"internal/telemetry", nil, otelAPI},    // not the root: lock stands on it
+	{"internal/lease", nil, []string{unix}}, // not lock: lock stands on it
+	{"lock", []string{"internal/lease", "internal/telemetry", "lock/internal/..."}, append([]string{goRedis, backoff}, otelAPI...)}, // not the root: it stands alone
+	{"lock/internal/batch", []string{"internal/lease", "lock/internal/lua"}, []string{goRedis}},
+	{"lock/internal/held", []string{"internal/lease", "internal/telemetry", "lock/internal/spec"}, nil},
+	{"lock/internal/...", nil, []string{goRedis}}, // not lock: every locker stands on it
+	{"lock/redlock", []string{"lock", "internal/lease", "internal/telemetry", "lock/internal/..."}, append([]string{goRedis, backoff}, otelAPI...)},
 	{"lock/locktest", []string{"lock"}, nil},
 	{"middleware", []string{".", "lock", "internal/telemetry"}, append([]string{backoff}, otelAPI...)},
-	{"scheduler", []string{".", "internal/store", "internal/telemetry"}, append([]string{goRedis, cron}, otelAPI...)},
-	{"worker", []string{".", "lock", "middleware", "internal/store", "internal/telemetry"}, append([]string{goRedis, backoff}, otelAPI...)},
+	{"scheduler", []string{".", "internal/store", "internal/telemetry"}, append([]string{goRedis, cron, unix}, otelAPI...)},
+	{"worker", []string{".", "lock", "middleware", "internal/lease", "internal/store", "internal/telemetry"}, append([]string{goRedis, backoff}, otelAPI...)},
+	{"inspect", []string{".", "internal/store"}, []string{goRedis}},
 	{"embedded", []string{"."}, []string{miniredis}},
-	{"examples/...", []string{".", "embedded", "lock", "middleware", "scheduler", "worker"}, append([]string{goRedis}, otelAPI...)},
+	{"examples/quickstart", []string{".", "scheduler", "worker", "examples/quickstart/internal/demo"}, nil},
+	{"examples/...", []string{".", "embedded", "lock", "lock/redlock", "middleware", "scheduler", "worker"}, append([]string{goRedis}, otelAPI...)},
 	{"internal/redistest", []string{"embedded"}, []string{goRedis, goleak}},
 	{pattern: "internal/archtest"},
 }
@@ -186,6 +194,46 @@ func checkLua(file string, mentions []string) []string {
 		}
 	}
 	return wrong
+}
+
+// checkLuaNumbers returns one line for each place in a script where a number may get a fraction: a division, a power or
+// a literal that is in no math.floor or math.ceil. Redis cuts a fraction off in a reply, and its Lua 5.1 knows no
+// whole numbers. Under Lua 5.4, which other servers have, 6/3 is 2.0, and a reply with it is no integer.
+func checkLuaNumbers(file, src string) []string {
+	var wrong []string
+	for i, line := range strings.Split(src, "\n") {
+		if allowed, ok := fractions[file]; ok && strings.TrimSpace(line) == allowed {
+			continue
+		}
+		var whole []bool // for each open parenthesis: what is in it becomes a whole number
+		code := luaText.ReplaceAllString(line, "''")
+		code, _, _ = strings.Cut(code, "--")
+		for at, c := range code {
+			switch {
+			case c == '(':
+				whole = append(whole, luaRounds.MatchString(code[:at]))
+			case c == ')' && len(whole) > 0:
+				whole = whole[:len(whole)-1]
+			case (c == '/' || c == '^' || luaFraction.MatchString(code[at:])) && !slices.Contains(whole, true):
+				wrong = append(wrong, fmt.Sprintf("%s:%d: %q may have a fraction: put math.floor around it", file, i+1, strings.TrimSpace(line)))
+			}
+		}
+	}
+	return wrong
+}
+
+var (
+	luaText     = regexp.MustCompile(`'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*"`)
+	luaRounds   = regexp.MustCompile(`math\.(floor|ceil)\s*$`)
+	luaFraction = regexp.MustCompile(`^\.\d`)
+)
+
+// fractions are lines of scripts that divide, and whose result is in no reply.
+var fractions = map[string]string{
+	// It is compared with its own floor: nothing else is taken for a number of jobs.
+	"internal/store/scripts/enqueue.lua": `local n = (#ARGV - 1) / 4`,
+	// Bytes of a string.
+	"internal/store/scripts/lib.lua": `us = (us - b[i]) / 256`,
 }
 
 // scripting are the names of go-redis that send Lua to a server.

@@ -20,7 +20,7 @@ func Eventually(t testing.TB, cond func() bool, msg string, args ...any) {
 	}
 }
 
-// poll calls cond until it is true or d is over, and tells whether it was.
+// poll calls cond until it is true or d is over, and reports whether it was.
 func poll(d time.Duration, cond func() bool) bool {
 	if cond() {
 		return true

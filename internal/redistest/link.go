@@ -3,7 +3,9 @@ package redistest
 import (
 	"bufio"
 	"net"
+	"slices"
 	"sync"
+	"time"
 )
 
 // link is one connection of a client through a proxy.
@@ -56,9 +58,13 @@ func (l *link) copyRequests() bool {
 		case answer:
 			l.expect(rule)
 			continue
+		case holdRequest:
+			if !l.held(rule) {
+				return false
+			}
 		}
 		l.expect(rule)
-		if _, err := l.server.Write(raw); err != nil {
+		if err := l.write(l.server, raw); err != nil {
 			return false
 		}
 		if rule.do == cutReply {
@@ -72,9 +78,35 @@ func (l *link) copyReplies() {
 	r := bufio.NewReader(l.server)
 	for {
 		raw, err := readReply(r, nil)
-		if err != nil || !l.wait() || !l.reply(raw) {
+		if err != nil || !l.wait() || !l.waitHeld(raw) || !l.reply(raw) {
 			return
 		}
+	}
+}
+
+// waitHeld returns when a reply may pass, and false if the connection was closed meanwhile.
+func (l *link) waitHeld(raw []byte) bool {
+	l.mu.Lock()
+	var rule *rule
+	if raw[0] != '>' && len(l.pending) > 0 && l.pending[0].do == holdReply {
+		rule = l.pending[0]
+	}
+	l.mu.Unlock()
+	return rule == nil || l.held(rule)
+}
+
+// held says that the rule holds something, and returns when that may pass, or false if the connection
+// was closed meanwhile.
+func (l *link) held(r *rule) bool {
+	select {
+	case r.held <- struct{}{}:
+	default:
+	}
+	select {
+	case <-r.free:
+		return true
+	case <-l.gone:
+		return false
 	}
 }
 
@@ -102,8 +134,7 @@ func (l *link) reply(raw []byte) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if raw[0] == '>' || len(l.pending) == 0 { // a push belongs to no command
-		_, err := l.client.Write(raw)
-		return err == nil
+		return l.write(l.client, raw) == nil
 	}
 	rule := l.pending[0]
 	l.pending = l.pending[1:]
@@ -112,11 +143,34 @@ func (l *link) reply(raw []byte) bool {
 		close(rule.fired)
 		return false
 	}
-	if _, err := l.client.Write(raw); err != nil {
+	if err := l.write(l.client, raw); err != nil {
 		return false
 	}
 	l.answerDue()
 	return true
+}
+
+// write writes at the speed that the proxy's limit allows. What it is late with a part, on a busy machine, it makes up
+// for with the next.
+func (l *link) write(to net.Conn, raw []byte) error {
+	rate := l.proxy.bandwidth()
+	if rate <= 0 {
+		_, err := to.Write(raw)
+		return err
+	}
+	due := time.Now()
+	for part := range slices.Chunk(raw, 16<<10) {
+		if _, err := to.Write(part); err != nil {
+			return err
+		}
+		due = due.Add(time.Duration(len(part)) * time.Second / time.Duration(rate))
+		select {
+		case <-time.After(time.Until(due)):
+		case <-l.gone:
+			return net.ErrClosed
+		}
+	}
+	return nil
 }
 
 // answerDue sends our own answers to the commands whose turn it is.

@@ -1,21 +1,36 @@
 package redistest
 
 import (
+	"flag"
 	"fmt"
 	"os"
 	"testing"
 
+	"github.com/redis/go-redis/v9"
 	"go.uber.org/goleak"
 )
 
 // Main runs the tests of a package, ends the servers that they shared and then fails
-// if a goroutine is left. It exits the process:
+// if a goroutine is left. On a real server eight tests run at a time, if no flag says how many. It exits the process:
 //
 //	func TestMain(m *testing.M) { redistest.Main(m) }
 //
 // Options are for goroutines that are somebody else's; give the reason beside each.
 func Main(m *testing.M, ignore ...goleak.Option) {
+	said := &clientLog{}
+	redis.SetLogger(said)
+	flag.Parse()
+	parallel := false
+	flag.Visit(func(f *flag.Flag) { parallel = parallel || f.Name == "test.parallel" })
+	if path, err := binary(); !parallel && err == nil && path != "" {
+		// They wait, for leases to end and for servers, more than they compute. The embedded Redis runs its scripts
+		// in this process, and far more slowly.
+		_ = flag.Set("test.parallel", "8")
+	}
 	code := m.Run()
+	if code != 0 {
+		said.print(os.Stderr)
+	}
 	if err := shared.stop(); err != nil {
 		fmt.Fprintln(os.Stderr, "redistest:", err)
 		code = max(code, 1)

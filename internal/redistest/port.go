@@ -4,6 +4,7 @@ import (
 	"math/rand/v2"
 	"net"
 	"strconv"
+	"testing"
 )
 
 // Ports come from below the range that Linux gives to outgoing connections, so that no
@@ -38,6 +39,15 @@ func reservePort() *port {
 		}
 		mark.Close()
 	}
+}
+
+// Address returns an address of loopback on which nobody listens. No other test gets it until t has ended.
+func Address(t testing.TB) string {
+	t.Helper()
+	p := reservePort()
+	p.first.Close()
+	t.Cleanup(p.release)
+	return p.addr()
 }
 
 func (p *port) addr() string { return loopback(p.number) }

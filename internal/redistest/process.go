@@ -25,6 +25,7 @@ type process struct {
 	port *port  // until release
 	conf string // a configuration file, if it has one
 	args []string
+	env  []string // added to ours
 
 	mu   sync.Mutex
 	cmd  *exec.Cmd
@@ -39,9 +40,14 @@ func startProcess(path, dir string, args []string) (*process, error) {
 
 // startConfigured is startProcess with a configuration file that the server may write.
 func startConfigured(path, dir, conf, text string, args ...string) (*process, error) {
+	return startWith(nil, path, dir, conf, text, args...)
+}
+
+// startWith is startConfigured with more environment.
+func startWith(env []string, path, dir, conf, text string, args ...string) (*process, error) {
 	var errs []error
 	for range 20 {
-		p := &process{path: path, dir: dir, port: reservePort(), conf: conf, args: args}
+		p := &process{path: path, dir: dir, port: reservePort(), conf: conf, args: args, env: env}
 		p.port.first.Close()
 		err := p.configure(text)
 		if err == nil {
@@ -87,6 +93,9 @@ func (p *process) start() error {
 	}
 	cmd := exec.Command(p.path, p.commandLine()...)
 	cmd.Dir = p.dir
+	if len(p.env) > 0 {
+		cmd.Env = append(os.Environ(), p.env...)
+	}
 	cmd.Stdout, cmd.Stderr = log, log
 	cmd.SysProcAttr = childAttr()
 
@@ -128,7 +137,7 @@ func (p *process) commandLine() []string {
 	return append(line, p.args...)
 }
 
-// ready tells whether our process answers: another server could have won the port.
+// ready reports whether our process answers: another server could have won the port.
 func (p *process) ready() bool {
 	const short = 300 * time.Millisecond // whoever holds our port may never answer
 	info, err := askWithin(short, p.addr(), "INFO", "server")
@@ -142,7 +151,7 @@ func (p *process) ready() bool {
 	return err == nil && pong == "PONG" // an error while it loads its data
 }
 
-// ended tells whether the process is gone.
+// ended reports whether the process is gone.
 func (p *process) ended() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -29,6 +29,7 @@ type Proxy struct {
 	rules    []*rule
 	seen     [][]string
 	hold     chan struct{} // closed when traffic may pass
+	rate     int           // of each connection in each direction, in bytes a second; 0: no limit
 	closed   bool
 	work     sync.WaitGroup
 }
@@ -40,16 +41,20 @@ type rule struct {
 	left  int // then to treat; negative: all
 	do    treatment
 	reply []byte        // for answer
-	fired chan struct{} // for the others: closed when it was done
+	fired chan struct{} // for those that cut: closed when it was done
+	held  chan struct{} // for those that hold: one for each command that is held
+	free  chan struct{} // closed when they may go on
 }
 
 type treatment int
 
 const (
-	pass       treatment = iota
-	answer               // do not pass it on, answer with reply
-	cutReply             // pass it on, drop the reply, close the connection
-	cutRequest           // do not pass it on, close the connection
+	pass        treatment = iota
+	answer                // do not pass it on, answer with reply
+	cutReply              // pass it on, drop the reply, close the connection
+	cutRequest            // do not pass it on, close the connection
+	holdReply             // pass it on, hold the reply, and what follows on the connection
+	holdRequest           // hold it, and what follows on the connection
 )
 
 // NewProxy starts a proxy on loopback to the server at addr. It ends with the test.
@@ -115,6 +120,29 @@ func (p *Proxy) Reply(match func(cmd []string) bool, line string, n int) {
 	p.add(&rule{match: match, left: n, do: answer, reply: []byte(line + "\r\n")})
 }
 
+// HoldReplies lets matching commands through to the server, and holds their replies until free is
+// called. Each that is held is told on the channel.
+func (p *Proxy) HoldReplies(match func(cmd []string) bool) (held <-chan struct{}, free func()) {
+	return p.holdAll(match, holdReply)
+}
+
+// HoldRequests holds matching commands, which do not reach the server until free is called. Each
+// that is held is told on the channel.
+func (p *Proxy) HoldRequests(match func(cmd []string) bool) (held <-chan struct{}, free func()) {
+	return p.holdAll(match, holdRequest)
+}
+
+func (p *Proxy) holdAll(match func(cmd []string) bool, how treatment) (<-chan struct{}, func()) {
+	r := &rule{match: match, left: -1, do: how, held: make(chan struct{}, 1000), free: make(chan struct{})}
+	p.add(r)
+	return r.held, sync.OnceFunc(func() {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		r.left = 0
+		close(r.free)
+	})
+}
+
 // Reset forgets all rules of CutReply, CutRequest and Reply.
 func (p *Proxy) Reset() {
 	p.mu.Lock()
@@ -153,6 +181,21 @@ func (p *Proxy) Resume() {
 	if !closed(p.hold) {
 		close(p.hold)
 	}
+}
+
+// Limit lets each connection pass so many bytes a second in each direction, as a slow link does; 0: as many
+// as it can. A command that is sent while a reply is on its way waits for it.
+func (p *Proxy) Limit(bytesPerSecond int) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.rate = bytesPerSecond
+}
+
+// bandwidth is what Limit set.
+func (p *Proxy) bandwidth() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.rate
 }
 
 // Sever closes all connections. Clients may connect again at once.

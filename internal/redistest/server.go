@@ -73,7 +73,7 @@ func adopt(t testing.TB, p *process) *Server {
 	return &Server{endpoint: endpoint{t: t, addr: p.addr()}, process: p}
 }
 
-// Real tells whether this is a redis-server and not the embedded one.
+// Real reports whether this is a redis-server and not the embedded one.
 func (s *Server) Real() bool { return s.process != nil }
 
 // Pid is the server's process ID.
@@ -114,7 +114,7 @@ func (s *Server) admin(args ...string) string {
 	return text
 }
 
-// says tells whether the lines of the reply to a command have all of these among them.
+// says reports whether the lines of the reply to a command have all of these among them.
 func (s *Server) says(cmd string, lines ...string) bool {
 	text, err := ask(s.addr, strings.Fields(cmd)...)
 	for _, want := range lines {

@@ -2,8 +2,11 @@ package store
 
 import (
 	"fmt"
+	"slices"
+	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/signalbox-go/signalbox"
 	"github.com/signalbox-go/signalbox/internal/redistest"
@@ -95,6 +98,95 @@ func putAll(t testing.TB, r *rig, batch, n int) {
 		}
 		n -= len(items)
 	}
+}
+
+// BenchmarkLargeJobs claims jobs of 1 MB for 1,000 slots, as a lane of a worker does. All slots end at once when all are
+// taken, and their jobs are settled by the calls that claim the next ones. An operation is a job. It reports how long the longest
+// script held Redis up. With fewer than 2,000 operations the slots are filled once at most.
+func BenchmarkLargeJobs(b *testing.B) {
+	const slots = 1000
+	r := newQueue(b, redistest.New(b).Client())
+	r.must(r.rdb.ConfigSet(bg, "slowlog-log-slower-than", "0").Err())
+	r.must(r.rdb.ConfigSet(bg, "slowlog-max-len", "100000").Err())
+	r.open()
+	job := signalbox.Job{Kind: "bench", Payload: make([]byte, 1_000_000)}
+	for range b.N {
+		job.ID = NewID()
+		item, err := NewItem(&job, When{})
+		r.must(err)
+		r.enqueued(item)
+	}
+	b.ResetTimer()
+	var running, ended []Settlement
+	for left := b.N; left+len(running)+len(ended) > 0; {
+		if len(running) == slots || left == 0 && len(ended) == 0 {
+			running, ended = nil, running
+		}
+		req := &ClaimRequest{Session: r.session, Settle: ended[:Fit(ended)], Want: min(slots-len(running)-len(ended), MaxBatch)}
+		r.lane.Next()
+		reply, err := r.Claim(bg, r.lane, req)
+		r.must(err)
+		same(b, "refused", len(reply.Refused), 0)
+		ended, left = ended[len(req.Settle):], left-len(reply.Deliveries)
+		for _, d := range reply.Deliveries {
+			s := settlement(d, Completed)
+			s.Size = d.Size()
+			running = append(running, s)
+		}
+	}
+	b.StopTimer()
+	same(b, "completed", r.counts().Total.Completed, int64(b.N))
+	perSecond(b)
+	longestScript(b, r)
+}
+
+// BenchmarkReclaim takes 50,000 jobs of a dead session back. An operation is all of them.
+func BenchmarkReclaim(b *testing.B) {
+	const jobs = 50_000
+	r := newQueue(b, redistest.New(b).Client())
+	r.must(r.rdb.ConfigSet(bg, "slowlog-log-slower-than", "1000").Err())
+	r.open()
+	for range b.N {
+		b.StopTimer()
+		r.must(r.rdb.FlushDB(bg).Err())
+		r.lane, r.session = r.NewLane(), NewID()
+		r.open()
+		r.fill(jobs)
+		for n := 0; n < jobs; n += len(r.claim(MaxBatch)) {
+			continue
+		}
+		r.expire()
+		r.must(r.rdb.SlowLogReset(bg).Err())
+		b.StartTimer()
+		recovery := r.Reclaim(r.session, false)
+		for done := false; !done; {
+			res, err := recovery.Next(bg)
+			r.must(err)
+			done = res.Done
+		}
+		same(b, "ready", r.counts().Ready, jobs)
+	}
+	longestScript(b, r)
+}
+
+// longestScript reports how long the longest script held Redis up, and how long the longest but one in a hundred did, of
+// those in the slow log. Redis counts the time that others have the processor too: on a busy machine only the latter says something.
+func longestScript(b *testing.B, r *rig) {
+	b.Helper()
+	slow, err := r.rdb.SlowLogGet(bg, -1).Result()
+	r.must(err)
+	var took []time.Duration
+	for _, s := range slow {
+		if len(s.Args) > 0 && strings.HasPrefix(strings.ToUpper(s.Args[0]), "EVAL") {
+			took = append(took, s.Duration)
+		}
+	}
+	if len(took) == 0 {
+		return
+	}
+	slices.Sort(took)
+	b.ReportMetric(float64(took[len(took)-1].Microseconds())/1000, "ms/longest-script")
+	b.ReportMetric(float64(took[(len(took)*99+99)/100-1].Microseconds())/1000, "ms/p99-script")
 }
 
 func perSecond(b *testing.B) {

@@ -15,7 +15,7 @@ import (
 	"github.com/signalbox-go/signalbox/internal/wire"
 )
 
-// maxViolations is how many of them Check tells of.
+// maxViolations bounds the violations in Check's error.
 const maxViolations = 20
 
 // Check reports what is wrong with the queue, as an error with a line for each violation:
@@ -23,8 +23,8 @@ const maxViolations = 20
 //   - each ID is in exactly one state: in one ready list, due, in flight in one session, dead or
 //     cancelled; it has a record, and each record has a state
 //   - a job waits in the list of its class, and is due at the time in its record
-//   - a session with deliveries is registered; it has one suspect at most; no token is larger
-//     than the fence, none was granted twice
+//   - a session with deliveries is registered; a suspect that a single crash is left to has no other
+//     beside it; no token is larger than the fence, none was granted twice
 //   - the counted bytes of terminal jobs are those of their records
 //   - a job that an attempt's span is kept of has a record, and is not terminal
 //   - there is one wake-up token at most, and no key that a queue doesn't have
@@ -116,7 +116,7 @@ func (c *checker) waiting() {
 	}
 }
 
-// classOf is the class of the list in which the job waits.
+// classOf returns the class of the list in which the job waits.
 func classOf(job *signalbox.Job) string {
 	return (&Settlement{Suspect: job.Crashes >= SuspectAt, Prio: job.Priority}).class()
 }
@@ -135,12 +135,16 @@ func (c *checker) running() {
 		if len(c.inflight[session]) > 0 && !registered[session] {
 			c.wrong("session %q has %d deliveries and is not registered", session, len(c.inflight[session]))
 		}
-		suspects := 0
+		suspects, last := 0, 0
 		for id, value := range c.inflight[session] {
 			c.enter(id, "in flight in "+session)
-			digits, suspect := strings.CutSuffix(value, "s")
+			digits, flags, _ := strings.Cut(value, " ")
+			crashes, suspect := strings.CutPrefix(flags, "s")
 			if suspect {
 				suspects++
+				if crashes == strconv.Itoa(CrashLimit-1) {
+					last++
+				}
 			}
 			token, err := strconv.ParseInt(digits, 10, 64)
 			if err != nil {
@@ -155,8 +159,8 @@ func (c *checker) running() {
 			}
 			granted[token] = id
 		}
-		if suspects > 1 {
-			c.wrong("session %q has %d suspects", session, suspects)
+		if last > 0 && suspects > 1 {
+			c.wrong("session %q has %d suspects, and to %d of them a single crash is left", session, suspects, last)
 		}
 	}
 }

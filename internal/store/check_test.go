@@ -62,8 +62,8 @@ func TestCheck(t *testing.T) {
 		`session "s1" has 2 deliveries and is not registered`: func(r *rig) error {
 			return rdb.Del(bg, r.keys.sessions).Err()
 		},
-		`session "s1" has 2 suspects`: func(r *rig) error {
-			return rdb.HSet(bg, r.keys.inflight("s1"), "run", "1s", "run2", "2s").Err()
+		`session "s1" has 2 suspects, and to 1 of them a single crash is left`: func(r *rig) error {
+			return rdb.HSet(bg, r.keys.inflight("s1"), "run", "1 s4", "run2", "2 s2").Err()
 		},
 		`job "run" has the token "x"`: func(r *rig) error {
 			return rdb.HSet(bg, r.keys.inflight("s1"), "run", "x").Err()

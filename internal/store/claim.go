@@ -36,7 +36,9 @@ type Settlement struct {
 	Record []byte
 	// Span is the span context of the attempt, if the job runs again: the next delivery has it.
 	Span string
-	// What the job is, and Ref, are for the caller, who may want to tell how it went.
+	// Size is the size of the job's record in bytes, as Delivery.Size has it.
+	Size int
+	// Kind, Attempt and Ref are for the caller's logs and traces. Redis doesn't get them.
 	Kind    string
 	Attempt int
 	Ref     any
@@ -64,11 +66,59 @@ func (s *Settlement) class() string {
 
 // A ClaimRequest settles deliveries of a session, then claims up to Want jobs for it.
 type ClaimRequest struct {
-	Session  string
-	Settle   []Settlement // at most MaxBatch; fastest with the completed ones first
-	Marks    []Mark       // at most MaxBatch; one that is superseded changes nothing
-	Want     int          // at most MaxBatch
-	Suspects bool         // a suspect may be among the jobs, if the session has none
+	Session string
+	// Settle has as many settlements as Fit says, at most; it is fastest with the completed ones first.
+	Settle []Settlement
+	Marks  []Mark // at most MaxMarks; one that is superseded changes nothing
+	Want   int    // at most MaxBatch; fewer come if their records are large
+	// Suspects says that suspects may be among the jobs. The script grants those that the session's running suspects
+	// leave room for.
+	Suspects bool
+	// Hold is for how long a suspect that runs keeps others out of the session; 0: for as long as it runs.
+	Hold time.Duration
+}
+
+// MaxBytes bounds the records in a call, in either direction, in bytes: they are read within a second
+// on a slow link, and hold Redis up for some milliseconds. A single record may be larger.
+const MaxBytes = 1 << 20
+
+const (
+	// maxArgs bounds the arguments of a call. Some servers take no more than 4,000.
+	maxArgs = 3800
+	// MaxMarks is the most marks in one call.
+	MaxMarks = 200
+)
+
+// Fit returns how many of the settlements, from the first on, go in one call: at least one, if there is any.
+func Fit(settle []Settlement) int {
+	args, bytes := 3*MaxMarks, 0
+	for i := range settle {
+		a, b := settle[i].load()
+		args, bytes = args+a, bytes+b
+		if i > 0 && (i == MaxBatch || args > maxArgs || bytes > MaxBytes) {
+			return i
+		}
+	}
+	return len(settle)
+}
+
+// load returns the number of arguments that the settlement takes in a call, and the bytes of records that it sends,
+// or has Redis read and write. A deleted record counts for a fraction of its size: it costs Redis less.
+func (s *Settlement) load() (args, bytes int) {
+	if s.Outcome == Completed {
+		return 2, s.Size / 64
+	}
+	args = 6
+	if s.Span != "" {
+		args += 3
+	}
+	switch {
+	case s.Record != nil:
+		bytes = len(s.Record)
+	case s.Outcome == Retry || s.Outcome == Delay:
+		bytes = s.Size
+	}
+	return args, bytes
 }
 
 // A Delivery is a job that was claimed.
@@ -83,14 +133,19 @@ type Delivery struct {
 	record []byte
 }
 
+// Size returns the size of the delivery's record in bytes.
+func (d *Delivery) Size() int { return len(d.record) }
+
 // Newer reports whether the record can't be read because a newer release wrote it.
 func (d *Delivery) Newer() bool { return errors.Is(d.Err, wire.ErrVersion) }
 
 // Hints say what there is to do next.
 type Hints struct {
+	At      time.Time     // of the call, by the server's clock
 	More    bool          // ready jobs remain
 	Next    time.Duration // until a job is due or a session expires; negative: never
 	Expired []string      // sessions to reclaim
+	Standing
 }
 
 // A ClaimReply is what became of a ClaimRequest.
@@ -102,25 +157,31 @@ type ClaimReply struct {
 	Alive      bool
 	Deliveries []Delivery
 	Hints
+	// Forgot is when Redis, by its clock, answered a call of the lane that it does not know any more, though it can't
+	// have expired. It is zero if there is none. Redis has lost memory then.
+	Forgot time.Time
+
+	known int64 // number of the lane's last call that Redis had before
 }
 
 // Claim makes the request, through the lane.
 func (q *Queue) Claim(ctx context.Context, lane *Lane, req *ClaimRequest) (*ClaimReply, error) {
-	if len(req.Settle) > MaxBatch || len(req.Marks) > MaxBatch || req.Want > MaxBatch || req.Want < 0 {
-		return nil, fmt.Errorf("%w claim: %d settlements, %d marks and %d jobs wanted, at most %d go in one call",
-			signalbox.ErrInvalid, len(req.Settle), len(req.Marks), req.Want, MaxBatch)
+	if Fit(req.Settle) < len(req.Settle) || len(req.Marks) > MaxMarks || req.Want > MaxBatch || req.Want < 0 {
+		return nil, fmt.Errorf("%w claim: %d settlements, %d marks and %d jobs wanted; in one call go %d of these settlements, at most %d marks and %d jobs",
+			signalbox.ErrInvalid, len(req.Settle), len(req.Marks), req.Want, Fit(req.Settle), MaxMarks, MaxBatch)
 	}
-	k := &q.keys
-	r, err := run(ctx, q.rdb, claimScript, []string{
-		lane.key, k.inflight(req.Session), k.sessions, k.fence, k.jobs, k.due, k.wake, k.stats,
-		k.dead, k.cancelled, k.readyHigh, k.readyNormal, k.readyLow, k.readySuspect, k.spans,
-	}, claimArgs(lane, req, q.kept))
+	keys := claimScript.keys(&q.keys, lane.key, q.keys.inflight(req.Session))
+	r, err := run(ctx, q.rdb, claimScript, keys, claimArgs(lane, req, q.kept, q.room))
 	if err != nil {
 		return nil, err
 	}
 	reply, err := parseClaim(r, q.name, len(req.Settle))
 	if err == nil {
-		lane.remember(req.Session)
+		for i := range reply.Deliveries {
+			reply.Deliveries[i].Job.Namespace = q.namespace
+		}
+		reply.Forgot = lane.forgotten(reply.known, reply.At)
+		lane.remember(req.Session, reply.known, reply.At)
 	}
 	return reply, err
 }
@@ -129,8 +190,9 @@ func parseClaim(r *reply, queue string, settled int) (*ClaimReply, error) {
 	if err := r.status("ok"); err != nil {
 		return nil, err
 	}
-	now := time.UnixMicro(r.int(1))
-	reply := &ClaimReply{Alive: r.int(3) == 1, Hints: r.hints(5)}
+	reply := &ClaimReply{Alive: r.int(3) == 1, Hints: r.hints(5), known: r.int(11)}
+	reply.Standing = r.standing(12)
+	now := reply.At
 	for _, v := range r.array(2) {
 		if i, ok := v.(int64); ok && i >= 1 && i <= int64(settled) {
 			reply.Refused = append(reply.Refused, int(i)-1)
@@ -166,7 +228,10 @@ func parseClaim(r *reply, queue string, settled int) (*ClaimReply, error) {
 // longest bounds a delay, so that the time it leads to is one that a double holds.
 const longest = 100 * 365 * 24 * time.Hour
 
-func claimArgs(lane *Lane, req *ClaimRequest, kept retention) []any {
+// claimFixed is the number of arguments before those of the deliveries.
+const claimFixed = 12
+
+func claimArgs(lane *Lane, req *ClaimRequest, kept retention, room int) []any {
 	completed := 0
 	for completed < len(req.Settle) && req.Settle[completed].Outcome == Completed {
 		completed++
@@ -177,9 +242,16 @@ func claimArgs(lane *Lane, req *ClaimRequest, kept retention) []any {
 			marks++
 		}
 	}
-	args := make([]any, 0, 10+2*completed+3*marks+6*(len(req.Settle)-completed))
-	args = append(args, lane.seq, req.Session, req.Want, flag(req.Suspects),
-		kept.count, kept.bytes, kept.age.Microseconds(), lane.known(req.Session), completed, marks)
+	args := make([]any, 0, claimFixed+2*completed+3*marks+6*(len(req.Settle)-completed))
+	hold := int64(0)
+	if req.Suspects {
+		hold = longest.Microseconds()
+		if req.Hold > 0 {
+			hold = req.Hold.Microseconds()
+		}
+	}
+	args = append(args, Protocol, lane.seq, req.Session, req.Want, hold,
+		kept.count, kept.bytes, kept.age.Microseconds(), lane.known(req.Session), completed, marks, room)
 	for i := range req.Settle[:completed] {
 		args = append(args, req.Settle[i].ID, req.Settle[i].Token)
 	}
@@ -198,8 +270,10 @@ func claimArgs(lane *Lane, req *ClaimRequest, kept retention) []any {
 	return args
 }
 
+// hints reads the time, which is the second field, and what begins at field i.
 func (r *reply) hints(i int) Hints {
 	return Hints{
+		At:      time.UnixMicro(r.int(1)),
 		More:    r.int(i) == 1,
 		Next:    time.Duration(r.int(i+1)) * time.Microsecond,
 		Expired: r.strs(i + 2),

@@ -28,7 +28,7 @@ type Totals struct {
 	Enqueued, Completed, Retried, Delayed, Returned, Dead, Cancelled, Crashed int64
 }
 
-// Counts returns the queue's counts. They are of one moment, but for Running: sessions that
+// Counts returns the queue's counts. All are of one moment, except Running: sessions that
 // open while it is counted are missed.
 func (q *Queue) Counts(ctx context.Context) (Counts, error) {
 	k := &q.keys

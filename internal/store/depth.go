@@ -3,6 +3,8 @@ package store
 import (
 	"context"
 	"time"
+
+	"github.com/redis/go-redis/v9"
 )
 
 // ReportFor is how long a client reports a queue's depths when it falls silent: longer than
@@ -34,7 +36,7 @@ func (q *Queue) StopReporting(ctx context.Context, client string) error {
 }
 
 func (q *Queue) report(ctx context.Context, client string, ttl time.Duration) (bool, error) {
-	r, err := run(ctx, q.rdb, reportScript, []string{q.keys.reporter}, []any{client, ttl.Milliseconds()})
+	r, err := run(ctx, q.rdb, reportScript, reportScript.keys(&q.keys), []any{client, ttl.Milliseconds()})
 	if err != nil {
 		return false, err
 	}
@@ -42,7 +44,7 @@ func (q *Queue) report(ctx context.Context, client string, ttl time.Duration) (b
 	return mine, r.err
 }
 
-// Depths returns the queue's depths. They are of one moment, but for Running: sessions that open
+// Depths returns the queue's depths. All are of one moment, except Running: sessions that open
 // while it is counted are missed.
 func (q *Queue) Depths(ctx context.Context) (Depths, error) {
 	k := &q.keys
@@ -50,16 +52,37 @@ func (q *Queue) Depths(ctx context.Context) (Depths, error) {
 	if err != nil {
 		return Depths{}, err
 	}
-	keys := []string{k.jobs, k.due, k.dead, k.cancelled, k.readyHigh, k.readyNormal, k.readyLow, k.readySuspect}
-	for _, id := range sessions {
+	keys := depthScript.keys(k)
+	n := min(len(sessions), maxSessions)
+	for _, id := range sessions[:n] {
 		keys = append(keys, k.inflight(id))
 	}
 	r, err := run(ctx, q.rdb, depthScript, keys, nil)
 	if err != nil {
 		return Depths{}, err
 	}
-	return parseDepths(r)
+	d, err := parseDepths(r)
+	if err != nil || n == len(sessions) {
+		return d, err
+	}
+	others, err := q.rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
+		for _, id := range sessions[n:] {
+			p.HLen(ctx, k.inflight(id))
+		}
+		return nil
+	})
+	if err != nil {
+		return Depths{}, err
+	}
+	for _, cmd := range others {
+		d.Running += cmd.(*redis.IntCmd).Val()
+	}
+	return d, nil
 }
+
+// maxSessions is how many sessions the script counts: a call has no more than maxArgs arguments. The jobs of others are
+// counted a moment later.
+const maxSessions = maxArgs - 100
 
 func parseDepths(r *reply) (Depths, error) {
 	if err := r.status("ok"); err != nil {

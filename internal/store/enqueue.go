@@ -7,6 +7,8 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/redis/go-redis/v9"
+
 	"github.com/signalbox-go/signalbox"
 	"github.com/signalbox-go/signalbox/internal/wire"
 )
@@ -18,10 +20,16 @@ var ErrStale = errors.New("store: a later call of this lane came first")
 type When struct {
 	After time.Duration // that long after the server's now
 	At    time.Time     // at that time, if it is set
+
+	// Entry names a cron entry if the job is that of its tick at At. The job goes in only if nobody
+	// enqueued that tick, or a later one of the entry, before.
+	Entry string
 }
 
 func (w When) arg() string {
 	switch {
+	case w.Entry != "":
+		return "=" + strconv.FormatInt(max(w.At.UnixMicro(), 0), 10) + " " + w.Entry
 	case !w.At.IsZero():
 		return "@" + strconv.FormatInt(max(w.At.UnixMicro(), 0), 10)
 	case w.After > 0:
@@ -38,7 +46,10 @@ type Item struct {
 	envelope []byte
 }
 
-var classes = [256]string{'0': "0", '1': "1", '2': "2"}
+var (
+	classes  = [256]string{'0': "0", '1': "1", '2': "2"}
+	cautious = [256]string{'0': "0!", '1': "1!", '2': "2!"}
+)
 
 // NewItem encodes a job. The error wraps signalbox.ErrInvalid.
 func NewItem(job *signalbox.Job, when When) (Item, error) {
@@ -59,80 +70,93 @@ func (it *Item) ID() string { return it.id }
 // Size returns how many bytes the item takes in a call, about.
 func (it *Item) Size() int { return len(it.id) + len(it.envelope) }
 
-// Enqueue puts at most MaxBatch jobs in and reports of each whether it is new: false if a
-// job of its ID is there already, which is left as it is. All or none are put in.
-func (q *Queue) Enqueue(ctx context.Context, lane *Lane, items []Item) ([]bool, error) {
-	if len(items) == 0 {
-		return nil, nil
-	}
-	r, err := q.enqueue(ctx, lane, "", 0, items)
-	if err != nil {
-		return nil, err
-	}
-	return parseEnqueue(r, len(items))
-}
+// IfAbsent makes the job stay out if there is any record of its ID: without it, the job takes the place of a
+// dead or cancelled one.
+func (it *Item) IfAbsent() { it.class = cautious[it.class[0]] }
 
-func parseEnqueue(r *reply, n int) ([]bool, error) {
-	if err := r.status("ok"); err != nil {
-		return nil, err
-	}
-	outcomes := r.str(2)
-	if r.err == nil && len(outcomes) != n {
-		r.fail(2, fmt.Sprintf("of %d items, not %d", len(outcomes), n))
-	}
-	if r.err != nil {
-		return nil, r.err
-	}
-	fresh := make([]bool, n)
-	for i := range fresh {
-		fresh[i] = outcomes[i] == '1'
-	}
-	return fresh, nil
-}
+// A Fate is what became of one job of a call.
+type Fate byte
 
-// A TickOutcome is what became of a tick of a cron entry.
-type TickOutcome string
-
-// The outcomes.
+// The fates.
 const (
-	TickFired TickOutcome = "ok"    // enqueued by this call
-	TickTaken TickOutcome = "taken" // it, or a later one, had been enqueued before
-	TickEarly TickOutcome = "early" // it is in the server's future
+	PutIn             Fate = '1' // it is new
+	ReplacedDead      Fate = 'D' // it is new, in the place of a dead job
+	ReplacedCancelled Fate = 'C' // it is new, in the place of a cancelled job
+	PutInAnew         Fate = 'r' // it is new, and the last tick of its entry was in the future
+
+	// It was left out, for there is a job of its ID.
+	MetLive      Fate = '0' // ready or running
+	MetScheduled Fate = 's'
+	MetDead      Fate = 'd'
+	MetCancelled Fate = 'c'
+
+	// It was left out, because of its tick.
+	Taken Fate = 't' // the tick, or a later one of the entry, had been enqueued before
+	Early Fate = 'e' // the tick is in the server's future
+	Late  Fate = 'l' // the tick is more than TickGrace ago
 )
 
-// EnqueueTick puts the job of a cron entry's tick in, once among all callers. It returns
-// the server's time too.
-func (q *Queue) EnqueueTick(ctx context.Context, lane *Lane, entry string, tick time.Time, item Item) (TickOutcome, time.Time, error) {
-	r, err := q.enqueue(ctx, lane, entry, tick.UnixMicro(), []Item{item})
-	if err != nil {
-		return "", time.Time{}, err
-	}
-	return parseTick(r)
+// In reports whether the call put the job in.
+func (f Fate) In() bool {
+	return f == PutIn || f == ReplacedDead || f == ReplacedCancelled || f == PutInAnew
 }
 
-func parseTick(r *reply) (TickOutcome, time.Time, error) {
-	if err := r.status(string(TickFired), string(TickTaken), string(TickEarly)); err != nil {
-		return "", time.Time{}, err
-	}
-	outcome, now := TickOutcome(r.str(0)), time.UnixMicro(r.int(1))
-	if r.err != nil {
-		return "", time.Time{}, r.err
-	}
-	return outcome, now, nil
+// Fates are those of a call's jobs, in their order.
+type Fates struct {
+	Now  time.Time // the server's clock
+	list string
 }
 
-func (q *Queue) enqueue(ctx context.Context, lane *Lane, entry string, tick int64, items []Item) (*reply, error) {
+// Len returns the number of jobs.
+func (f Fates) Len() int { return len(f.list) }
+
+// Of returns the fate of job i, from 0.
+func (f Fates) Of(i int) Fate { return Fate(f.list[i]) }
+
+// Enqueue puts at most MaxBatch jobs in and returns what became of each. After an error none
+// is in. Jobs of ticks may share a call with others, and a call may have several ticks of one entry, the
+// earliest first. A call of nothing but early ticks does nothing, so it may be made again without Lane.Next.
+func (q *Queue) Enqueue(ctx context.Context, lane *Lane, items []Item) (Fates, error) {
+	return q.enqueue(ctx, lane, items, Reckoning{})
+}
+
+func (q *Queue) enqueue(ctx context.Context, lane *Lane, items []Item, by Reckoning) (Fates, error) {
+	if len(items) == 0 {
+		return Fates{}, nil
+	}
 	if len(items) > MaxBatch {
-		return nil, fmt.Errorf("%w batch: %d jobs, at most %d go in one call", signalbox.ErrInvalid, len(items), MaxBatch)
+		return Fates{}, fmt.Errorf("%w batch: %d jobs, at most %d go in one call", signalbox.ErrInvalid, len(items), MaxBatch)
 	}
-	k := &q.keys
-	args := make([]any, 0, 3+4*len(items))
-	args = append(args, lane.seq, entry, tick)
+	args := make([]any, 0, 1+4*len(items))
+	lane.number, lane.by = lane.seq, by
+	args = append(args, &lane.sending)
 	for i := range items {
 		it := &items[i]
 		args = append(args, it.id, it.class, it.when, it.envelope)
 	}
-	return run(ctx, q.rdb, enqueueScript, []string{
-		lane.key, k.jobs, k.due, k.wake, k.stats, k.cron, k.readyHigh, k.readyNormal, k.readyLow,
-	}, args)
+	keys := enqueueScript.keys(&q.keys, lane.key)
+	cmd := enqueueScript.EvalSha(ctx, q.rdb, keys, args...)
+	if redis.HasErrorPrefix(cmd.Err(), "NOSCRIPT") {
+		lane.writes.Add(-1) // it was not run
+		cmd = enqueueScript.Eval(ctx, q.rdb, keys, args...)
+	}
+	r, err := ran(ctx, q.rdb, cmd)
+	if err != nil {
+		return Fates{}, err
+	}
+	return parseEnqueue(r, len(items))
+}
+
+func parseEnqueue(r *reply, n int) (Fates, error) {
+	if err := r.status("ok"); err != nil {
+		return Fates{}, err
+	}
+	now, list := time.UnixMicro(r.int(1)), r.str(2)
+	if r.err == nil && len(list) != n {
+		r.fail(2, fmt.Sprintf("of %d items, not %d", len(list), n))
+	}
+	if r.err != nil {
+		return Fates{}, r.err
+	}
+	return Fates{Now: now, list: list}, nil
 }

@@ -2,10 +2,13 @@ package store
 
 import (
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/redis/go-redis/v9"
 
 	"github.com/signalbox-go/signalbox"
 	"github.com/signalbox-go/signalbox/internal/redistest"
@@ -17,7 +20,10 @@ var enqueueTests = []storeTest{
 	{"Priorities", testPriorities},
 	{"WhatGoesInComesOut", testRoundTrip},
 	{"DuplicateIDs", testDuplicates},
-	{"RetainedIDsAreTaken", testRetainedID},
+	{"DeadAndCancelledAreReplaced", testReplace},
+	{"IfAbsentReplacesNothing", testIfAbsent},
+	{"FatesOfLiveJobs", testMetLive},
+	{"ManyFates", testManyFates},
 	{"DueJobs", testDue},
 	{"DueIsLate", testLateness},
 	{"DueInOrder", testDueOrder},
@@ -94,13 +100,41 @@ func testDuplicates(t *testing.T, r *rig) {
 	same(t, "enqueued in all", r.counts().Total.Enqueued, 4)
 }
 
-func testRetainedID(t *testing.T, r *rig) {
+// A dead or cancelled record makes room for a new job of its ID, and nothing of it is left behind.
+func testReplace(t *testing.T, r *rig) {
 	r.open()
-	r.put("dead", "cancelled")
-	got := r.claim(2)
+	r.put("dead", "cancelled", "other")
+	got := r.claim(3)
+	r.settled(settlement(got[0], Dead), settlement(got[1], Cancelled), settlement(got[2], Dead))
+	same(t, "fates", r.fates(r.item("dead", When{}, 0), r.item("cancelled", When{After: time.Hour}, 0), r.item("dead", When{}, 0)), "DC0")
+	c := r.counts()
+	same(t, "dead", c.Dead, 1)
+	same(t, "cancelled", c.Cancelled, 0)
+	same(t, "ready", c.Ready, 1)
+	same(t, "due", c.Due, 1)
+	same(t, "enqueued in all", c.Total.Enqueued, 5)
+	r.check() // of the bytes kept, too
+	d := r.one()
+	same(t, "claimed", d.Job.ID, "dead")
+	same(t, "attempt", d.Job.Attempt, 1)
+	r.settled(settlement(d, Completed))
+	same(t, "fates", r.fates(r.item("dead", When{}, 0), r.item("other", When{}, 0)), "1D")
+}
+
+// With IfAbsent any record keeps the job out, and nothing is changed.
+func testIfAbsent(t *testing.T, r *rig) {
+	r.open()
+	r.put("dead", "cancelled", "running", "ready")
+	got := r.claim(3)
 	r.settled(settlement(got[0], Dead), settlement(got[1], Cancelled))
+	var items []Item
+	for _, id := range []string{"dead", "cancelled", "running", "ready"} {
+		it := r.item(id, When{}, signalbox.PriorityLow)
+		it.IfAbsent()
+		items = append(items, it)
+	}
 	before := r.dump()
-	equal(t, "new", r.put("dead", "cancelled"), []bool{false, false})
+	same(t, "fates", r.fates(items...), "dc00")
 	after := r.dump()
 	for _, m := range []map[string]string{before, after} {
 		delete(m, strings.TrimPrefix(r.producer.key, r.keys.prefix))
@@ -108,6 +142,76 @@ func testRetainedID(t *testing.T, r *rig) {
 	for _, d := range differences(before, after) {
 		t.Error("changed", d)
 	}
+	items[0].id = "new"
+	same(t, "fates", r.fates(items...), "1c00")
+	waiting := r.claim(3)
+	equal(t, "claimed", ids(waiting), []string{"ready", "new"})
+	same(t, "priority of the one that was there", waiting[0].Job.Priority, signalbox.PriorityNormal)
+}
+
+func testMetLive(t *testing.T, r *rig) {
+	r.open()
+	hour := When{After: time.Hour}
+	r.enqueued(r.item("low", hour, signalbox.PriorityLow), r.item("normal", hour, 0), r.item("high", hour, signalbox.PriorityHigh), r.item("ready", When{}, 0))
+	same(t, "fates", r.fates(r.item("low", When{}, 0), r.item("normal", When{}, 0), r.item("high", hour, 0), r.item("ready", hour, 0)), "sss0")
+	same(t, "of two in a call", r.fates(r.item("twice", hour, 0), r.item("twice", When{}, 0), r.item("once", When{}, 0), r.item("once", hour, 0)), "1s10")
+	same(t, "due", r.counts().Due, 4)
+	r.put("suspect")
+	r.claim(10)
+	r.crash()
+	r.claim(10)
+	r.crash()
+	var late []Settlement
+	for range 4 {
+		d := r.claim(1)[0]
+		same(t, "fate while it runs", r.fates(r.item(d.Job.ID, When{}, 0)), "0")
+		s := settlement(d, Retry)
+		s.Delay = time.Hour
+		late = append(late, s)
+		r.settled(s)
+		same(t, "fate of a suspect that waits", r.fates(r.item(d.Job.ID, When{}, 0)), "s")
+		if len(late) == 3 {
+			break
+		}
+	}
+}
+
+// Where records may be large, their presence is found without reading them: with the same outcome.
+func testManyFates(t *testing.T, r *rig) {
+	r.open()
+	big := signalbox.Job{ID: "big", Kind: "k", Payload: make([]byte, 100_000)}
+	item, err := NewItem(&big, When{})
+	r.must(err)
+	r.enqueued(item, r.item("dead", When{}, 0))
+	r.settled(settlement(r.claim(2)[1], Dead))
+	same(t, "fates", r.fates(r.item("big", When{}, 0), r.item("dead", When{}, 0), r.item("new", When{}, 0), r.item("new", When{}, 0)), "0D10")
+	same(t, "fate of one", r.fates(r.item("big", When{}, 0)), "0")
+}
+
+// The size of the largest record is kept from 4 KiB on, and it only grows.
+func TestLargestRecordIsKept(t *testing.T) {
+	t.Parallel()
+	r := onShared(t)
+	put := func(id string, size int) string {
+		item, err := NewItem(&signalbox.Job{ID: id, Kind: "k", Payload: make([]byte, size)}, When{})
+		r.must(err)
+		r.enqueued(item, r.item(id+"-small", When{}, 0))
+		v, err := r.rdb.HGet(bg, r.keys.stats, "largest").Result()
+		if !errors.Is(err, redis.Nil) {
+			r.must(err)
+			same(t, id+": a record's size", r.rdb.Do(bg, "HSTRLEN", r.keys.jobs, id).Val().(int64) <= 1<<20+20, true)
+		}
+		return v
+	}
+	same(t, "largest of small ones", put("a", 4000), "4096")
+	b := put("b", 5000)
+	same(t, "largest", b, fmt.Sprint(r.rdb.Do(bg, "HSTRLEN", r.keys.jobs, "b").Val()))
+	same(t, "after a smaller one", put("c", 4500), b)
+	d := put("d", 9000)
+	same(t, "after a larger one", d, fmt.Sprint(r.rdb.Do(bg, "HSTRLEN", r.keys.jobs, "d").Val()))
+	r.must(r.rdb.HSet(bg, r.keys.stats, "largest", "nonsense").Err())
+	same(t, "after nonsense, of records that may be of any size", put("e", 9000), fmt.Sprint(wire.MaxRecord))
+	same(t, "largest of all", d, "9026")
 }
 
 func testDue(t *testing.T, r *rig) {
@@ -162,7 +266,7 @@ func (r *rig) makeDue(members ...string) {
 		record, err := r.rdb.HGet(bg, r.keys.jobs, member[1:]).Bytes()
 		r.must(err)
 		for b := range 8 {
-			record[18-b] = byte(at >> (8 * b))
+			record[19-b] = byte(at >> (8 * b))
 		}
 		r.must(r.rdb.HSet(bg, r.keys.jobs, member[1:], record).Err())
 		r.must(r.rdb.Do(bg, "ZADD", r.keys.due, at, member).Err())
@@ -198,7 +302,12 @@ func testLargestBatch(t *testing.T, r *rig) {
 		s.Record = d.record
 		all = append(all, s)
 	}
-	reply := r.call(ClaimRequest{Settle: all, Want: MaxBatch})
+	n := Fit(all)
+	if n < len(all)/2 {
+		t.Errorf("%d settlements go in one call", n)
+	}
+	r.settled(all[n:]...)
+	reply := r.call(ClaimRequest{Settle: all[:n], Want: MaxBatch})
 	same(t, "refused", len(reply.Refused), 0)
 	same(t, "claimed", len(reply.Deliveries), MaxBatch)
 	same(t, "more", reply.More, true)
@@ -218,7 +327,7 @@ func testBatchLimits(t *testing.T, r *rig) {
 	if _, err := r.Enqueue(bg, r.producer, make([]Item, MaxBatch+1)); !errors.Is(err, signalbox.ErrInvalid) {
 		t.Errorf("too many items: %v", err)
 	}
-	if fresh, err := r.Enqueue(bg, r.producer, nil); len(fresh) > 0 || err != nil {
+	if fresh, err := r.Enqueue(bg, r.producer, nil); fresh.Len() > 0 || err != nil {
 		t.Errorf("no items: %v, %v", fresh, err)
 	}
 	for _, req := range []ClaimRequest{{Want: MaxBatch + 1}, {Want: -1}, {Settle: make([]Settlement, MaxBatch+1)}} {
@@ -240,7 +349,7 @@ func testBatchLimits(t *testing.T, r *rig) {
 // Nothing that a name may contain means anything to a key, a pattern or a script.
 func testNames(t *testing.T, r *rig) {
 	name := `*?[a]\^$"'%d(.+)` + redistest.Name(t)
-	q := &rig{Queue: New(r.rdb, name), t: t, producer: r.producer, lane: r.lane, session: "s1"}
+	q := &rig{Queue: New(r.rdb, "", name), t: t, producer: r.producer, lane: r.lane, session: "s1"}
 	q.producer, q.lane = q.NewLane(), q.NewLane()
 	q.open()
 	id := strings.Repeat(`s%1$s\"*`, MaxName/8)

@@ -12,6 +12,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/signalbox-go/signalbox"
 	"github.com/signalbox-go/signalbox/internal/redistest"
 )
 
@@ -42,10 +43,33 @@ func operations() []operation {
 				_, err := r.Enqueue(bg, r.producer, []Item{r.item("new", When{}, 0), r.item("later", When{After: time.Hour}, 0)})
 				return err
 			},
-			unread: func(r *rig) []string { return []string{r.keys.cron} },
+			unread: func(r *rig) []string {
+				return []string{r.keys.cron, r.keys.readyHigh, r.keys.readyLow, r.keys.dead, r.keys.cancelled, r.keys.spans}
+			},
 		},
-		{name: "tick", call: func(r *rig, _ []Delivery) error {
-			_, _, err := r.EnqueueTick(bg, r.producer, "entry", time.Unix(1e9, 0), r.item("tick", When{}, 0))
+		{
+			name: "tick",
+			call: func(r *rig, _ []Delivery) error {
+				tick := When{At: time.Now().Add(-time.Second), Entry: "entry"}
+				fates, err := r.Enqueue(bg, r.producer, []Item{r.item("tick", tick, 0), r.item("low", When{}, signalbox.PriorityLow)})
+				if err == nil && fates.list != "11" {
+					return fmt.Errorf("got %q", fates.list)
+				}
+				return err
+			},
+			unread: func(r *rig) []string {
+				return []string{r.keys.readyHigh, r.keys.dead, r.keys.cancelled, r.keys.spans}
+			},
+		},
+		{name: "replace", call: func(r *rig, _ []Delivery) error {
+			tick := When{At: time.Now().Add(-time.Second), Entry: "entry"}
+			fates, err := r.Enqueue(bg, r.producer, []Item{
+				r.item("dead2", When{}, signalbox.PriorityHigh), r.item("cancelled2", When{After: time.Hour}, 0), r.item("ready1", When{}, 0),
+				r.item("low", When{}, signalbox.PriorityLow), r.item("normal", When{}, 0), r.item("tick", tick, 0),
+			})
+			if err == nil && fates.list != "DC0111" {
+				return fmt.Errorf("got %q", fates.list)
+			}
 			return err
 		}},
 		{name: "claim", call: func(r *rig, got []Delivery) error {
@@ -75,7 +99,7 @@ func operations() []operation {
 			return err
 		}},
 		{name: "reclaim", call: func(r *rig, _ []Delivery) error {
-			res, err := r.Reclaim(bg, "crashed", false)
+			res, err := r.Reclaim("crashed", false).Next(bg)
 			if err == nil && (len(res.Returned) != 2 || len(res.Dead) != 1) {
 				return fmt.Errorf("it reclaimed %v", res)
 			}
@@ -93,6 +117,26 @@ func operations() []operation {
 			left, err := r.Close(bg, r.session)
 			if err == nil && left != 2 {
 				return fmt.Errorf("%d deliveries are left", left)
+			}
+			return err
+		}},
+		{name: "pause", call: func(r *rig, _ []Delivery) error {
+			if _, err := r.Pause(bg); err != nil {
+				return err
+			}
+			since, err := r.PausedSince(bg)
+			if err == nil && since.IsZero() {
+				return errors.New("it is not paused")
+			}
+			return err
+		}},
+		{name: "resume", call: func(r *rig, _ []Delivery) error {
+			if _, err := r.Pause(bg); err != nil {
+				return err
+			}
+			changed, err := r.Resume(bg)
+			if err == nil && !changed {
+				return errors.New("it was not paused")
 			}
 			return err
 		}},
@@ -180,6 +224,10 @@ func (s *keySpy) ProcessHook(redis.ProcessHook) redis.ProcessHook {
 	return func(_ context.Context, cmd redis.Cmder) error {
 		s.mu.Lock()
 		defer s.mu.Unlock()
+		if scan, ok := cmd.(*redis.ScanCmd); ok { // it is before the script
+			scan.SetVal(nil, 0)
+			return nil
+		}
 		args := cmd.Args() // EVALSHA sha n key...
 		s.keys = s.keys[:0]
 		for _, key := range args[3 : 3+args[2].(int)] {
@@ -219,8 +267,8 @@ func TestWrongType(t *testing.T) {
 			})
 		}
 	})
-	for key := range New(rdb, "q").keys.fixed() {
-		key = strings.SplitN(strings.TrimPrefix(key, "signalbox:{q}:"), ":s", 2)[0]
+	for key := range New(rdb, "", "q").keys.fixed() {
+		key = strings.SplitN(strings.TrimPrefix(key, "signalbox:{default:q}:"), ":s", 2)[0]
 		if !covered[key] {
 			t.Errorf("no script touches %s", key)
 		}
@@ -287,7 +335,7 @@ func TestOutOfMemory(t *testing.T) {
 		before := r.dump()
 		r.must(rdb.ConfigSet(bg, "maxmemory", "1").Err())
 		err := op.call(r, got)
-		if goesIn := op.name == "enqueue" || op.name == "tick"; goesIn {
+		if goesIn := op.name == "enqueue" || op.name == "tick" || op.name == "replace"; goesIn {
 			if !redis.IsOOMError(err) {
 				t.Errorf("%s out of memory: %v", op.name, err)
 			}

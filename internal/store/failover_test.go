@@ -163,7 +163,7 @@ func (f *failoverRun) work() {
 			continue
 		}
 		for _, other := range reply.Expired {
-			_, _ = f.Reclaim(bg, other, false) // the next hint tells again
+			_, _ = f.Reclaim(other, false).Next(bg) // the next hint tells again
 		}
 		if len(settle) == 0 {
 			_, _, _ = f.Renew(bg, session, 3*time.Second)

@@ -2,12 +2,31 @@ package store
 
 import (
 	"fmt"
+	"strings"
 
 	"github.com/signalbox-go/signalbox"
 )
 
 // MaxName is the longest queue name, and the longest ID, in bytes.
 const MaxName = 200
+
+// DefaultNamespace is the namespace of whoever names none.
+const DefaultNamespace = "default"
+
+// ValidateNamespace returns an error that wraps signalbox.ErrInvalid unless name can name a namespace. "" is
+// DefaultNamespace.
+func ValidateNamespace(name string) error {
+	if name == "" {
+		return nil
+	}
+	if err := validateName("namespace", name); err != nil {
+		return err
+	}
+	if i := strings.IndexByte(name, ':'); i >= 0 {
+		return fmt.Errorf("%w namespace %q: byte %d is a colon, which ends a namespace in the names of keys; use another character", signalbox.ErrInvalid, name, i)
+	}
+	return nil
+}
 
 // ValidateQueue returns an error that wraps signalbox.ErrInvalid unless name can name a queue.
 func ValidateQueue(name string) error { return validateName("queue", name) }
@@ -20,6 +39,9 @@ func ValidateKind(kind string) error { return validateName("kind", kind) }
 
 // ValidateEntry returns an error that wraps signalbox.ErrInvalid unless name can name a cron entry.
 func ValidateEntry(name string) error { return validateName("entry name", name) }
+
+// ValidateEffectKey returns an error that wraps signalbox.ErrInvalid unless key can be a caller's effect key.
+func ValidateEffectKey(key string) error { return validateName("effect key", key) }
 
 // A name is printable ASCII without space and braces: it stands in keys, logs and hash tags.
 func validateName(what, name string) error {
@@ -39,53 +61,68 @@ func validateName(what, name string) error {
 }
 
 // keys are the keys of one queue. They share a hash tag, so that all of them are in one
-// slot of a Redis Cluster.
+// slot of a Redis Cluster: all but the registry, which is the namespace's.
 type keys struct {
-	prefix string
+	prefix   string
+	registry string // of the namespace; in another slot than the queue
 
 	jobs, due, wake, stats, cron     string
 	sessions, fence, dead, cancelled string
 	readyHigh, readyNormal, readyLow string
 	readySuspect, spans, reporter    string
+	settings                         string
+
+	named map[string]string // the queue's own keys by the names that the scripts give them
 }
 
-func newKeys(queue string) keys {
-	p := "signalbox:{" + queue + "}:"
-	return keys{
-		prefix:       p,
-		jobs:         p + "jobs",          // hash: id -> record
-		due:          p + "due",           // zset: class and id, by time in us
-		wake:         p + "wake",          // list: at most a few wake-up tokens
-		stats:        p + "stats",         // hash: counters
-		cron:         p + "cron",          // hash: entry -> last tick enqueued in us
-		sessions:     p + "sessions",      // zset: session, by expiry in us
-		fence:        p + "fence",         // string: last token granted
-		dead:         p + "dead",          // zset: id, by time in us
-		cancelled:    p + "cancelled",     // zset: id, by time in us
-		readyHigh:    p + "ready:high",    // list: ids, first in first out
-		readyNormal:  p + "ready:normal",  // list
-		readyLow:     p + "ready:low",     // list
-		readySuspect: p + "ready:suspect", // list: ids of jobs that crashed twice
-		reporter:     p + "reporter",      // string: client that reports the depths
-		spans:        p + "spans",         // hash: id -> token and span context of the last attempt that is known
+func newKeys(namespace, queue string) keys {
+	if namespace == "" {
+		namespace = DefaultNamespace
 	}
+	p := "signalbox:{" + namespace + ":" + queue + "}:"
+	k := keys{
+		prefix:       p,
+		registry:     "signalbox:{" + namespace + ":}:queues", // set: the names of the namespace's queues
+		jobs:         p + "jobs",                              // hash: id -> record
+		due:          p + "due",                               // zset: class and id, by time in us
+		wake:         p + "wake",                              // list: at most a few wake-up tokens
+		stats:        p + "stats",                             // hash: counters
+		cron:         p + "cron",                              // hash: entry -> last tick enqueued in us
+		sessions:     p + "sessions",                          // zset: session, by expiry in us
+		fence:        p + "fence",                             // string: last token granted
+		dead:         p + "dead",                              // zset: id, by time in us
+		cancelled:    p + "cancelled",                         // zset: id, by time in us
+		readyHigh:    p + "ready:high",                        // list: ids, first in first out
+		readyNormal:  p + "ready:normal",                      // list
+		readyLow:     p + "ready:low",                         // list
+		readySuspect: p + "ready:suspect",                     // list: ids of jobs that crashed twice
+		reporter:     p + "reporter",                          // string: client that reports the depths
+		settings:     p + "settings",                          // hash: what holds for all who use the queue
+		spans:        p + "spans",                             // hash: id -> token and span context of the last attempt that is known
+	}
+	k.named = map[string]string{
+		"JOBS": k.jobs, "DUE": k.due, "WAKE": k.wake, "STATS": k.stats, "CRON": k.cron,
+		"SESSIONS": k.sessions, "FENCE": k.fence, "DEAD": k.dead, "CANCELLED": k.cancelled,
+		"HIGH": k.readyHigh, "NORMAL": k.readyNormal, "LOW": k.readyLow, "SUSPECT": k.readySuspect,
+		"SPANS": k.spans, "REPORTER": k.reporter, "SETTINGS": k.settings,
+	}
+	return k
 }
 
 func (k keys) inflight(session string) string { return k.prefix + "inflight:" + session } // hash: id -> token
 func (k keys) lane(id string) string          { return k.prefix + "lane:" + id }          // string: last call and its outcome
 func (k keys) bell(id string) string          { return k.prefix + "bell:" + id }          // list: ends one worker's blocking pop
 
-// ready are the lists of ready jobs by class: what the scripts call the first byte of a due
-// member, and the byte in the record.
+// ready returns the lists of ready jobs by class: the first byte of a member of due, and a byte of the record.
 func (k keys) ready() map[string]string {
 	return map[string]string{"0": k.readyHigh, "1": k.readyNormal, "2": k.readyLow, "s": k.readySuspect}
 }
 
-// fixed are the keys of a queue but those of sessions, lanes and bells.
+// fixed returns the keys of a queue, without those of sessions, lanes and bells.
 func (k keys) fixed() map[string]bool {
-	return map[string]bool{
-		k.jobs: true, k.due: true, k.wake: true, k.stats: true, k.cron: true, k.sessions: true,
-		k.fence: true, k.dead: true, k.cancelled: true,
-		k.readyHigh: true, k.readyNormal: true, k.readyLow: true, k.readySuspect: true, k.spans: true, k.reporter: true,
+	fixed := make(map[string]bool, len(k.named))
+	for _, key := range k.named {
+		fixed[key] = true
 	}
+	return fixed
 }

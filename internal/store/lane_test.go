@@ -15,6 +15,8 @@ var laneTests = []storeTest{
 	{"LanesExpire", testLanesExpire},
 	{"LostMemoryEndsTheSession", testLostMemory},
 	{"ForgottenLaneIsNoLoss", testForgottenLane},
+	{"LostMemoryIsNoOtherSessions", testLostMemoryOfAnother},
+	{"TimeOfACallMadeAgain", testTimeOfACallMadeAgain},
 }
 
 func testEnqueueAgain(t *testing.T, r *rig) {
@@ -24,7 +26,7 @@ func testEnqueueAgain(t *testing.T, r *rig) {
 	before := r.dump()
 	fresh, err := r.Enqueue(bg, r.producer, []Item{r.item("a", When{}, 0), r.item("b", When{}, 0), r.item("a", When{}, 0)})
 	r.must(err)
-	equal(t, "new, said again", fresh, []bool{true, true, false})
+	equal(t, "new, said again", in(fresh), []bool{true, true, false})
 	r.unchanged("the call made again", before)
 }
 
@@ -36,7 +38,7 @@ func testEnqueueOlder(t *testing.T, r *rig) {
 	if _, err := r.Enqueue(bg, older, []Item{r.item("c", When{}, 0)}); !errors.Is(err, ErrStale) {
 		t.Errorf("an older call: %v", err)
 	}
-	if _, _, err := r.EnqueueTick(bg, older, "e", time.Unix(1, 0), r.item("c", When{}, 0)); !errors.Is(err, ErrStale) {
+	if _, err := r.EnqueueTicks(bg, older, []Item{r.item("c", When{At: time.Unix(1, 0), Entry: "e"}, 0)}, Reckoning{}); !errors.Is(err, ErrStale) {
 		t.Errorf("an older tick: %v", err)
 	}
 	r.unchanged("an older call", before)
@@ -135,13 +137,29 @@ func testLostMemory(t *testing.T, r *rig) {
 
 	reply := r.call(ClaimRequest{Settle: []Settlement{settlement(b, Completed)}, Want: 1})
 	same(t, "alive", reply.Alive, false)
+	same(t, "forgot", reply.Forgot, b.Job.ClaimedAt)
 	same(t, "claimed", len(reply.Deliveries), 0)
 	equal(t, "refused, since its claim is lost", reply.Refused, []int{0})
 	r.crash() // nobody renews it
 	reply = r.call(ClaimRequest{Want: 5})
 	same(t, "alive, in another session", reply.Alive, true)
 	equal(t, "claimed", ids(reply.Deliveries), []string{"a", "b"})
-	same(t, "alive, from then on", r.call(ClaimRequest{}).Alive, true)
+	reply = r.call(ClaimRequest{})
+	same(t, "alive, from then on", reply.Alive, true)
+	same(t, "forgot, from then on", reply.Forgot, time.Time{})
+}
+
+// What Redis lost of one session is nothing to the next, which the same lane serves.
+func testLostMemoryOfAnother(t *testing.T, r *rig) {
+	r.open()
+	r.put("a", "b")
+	r.claim(1)
+	r.must(r.rdb.Del(bg, r.lane.key).Err())
+	r.crash()
+	reply := r.call(ClaimRequest{Want: 5, Suspects: true})
+	same(t, "alive", reply.Alive, true)
+	same(t, "forgot a call", reply.Forgot.IsZero(), false)
+	equal(t, "claimed", ids(reply.Deliveries), []string{"a", "b"})
 }
 
 // A lane that Redis forgot in time is as good as new.
@@ -150,8 +168,23 @@ func testForgottenLane(t *testing.T, r *rig) {
 	r.put("a", "b")
 	d := r.claim(1)[0]
 	r.must(r.rdb.Del(bg, r.lane.key).Err())
-	r.lane.at = r.lane.at.Add(-laneTTL)
+	r.lane.at, r.lane.served = r.lane.at.Add(-laneTTL), r.lane.served.Add(-laneTTL)
 	reply := r.call(ClaimRequest{Settle: []Settlement{settlement(d, Completed)}, Want: 1})
 	same(t, "alive", reply.Alive, true)
+	same(t, "forgot", reply.Forgot, time.Time{})
 	equal(t, "claimed", ids(reply.Deliveries), []string{"b"})
+}
+
+// Of a call that was made again it is not known when it was run first, nor then how long its lane lives.
+func testTimeOfACallMadeAgain(t *testing.T, r *rig) {
+	r.open()
+	r.call(ClaimRequest{})
+	before := r.lane.served
+	r.later()
+	r.call(ClaimRequest{})
+	between := r.lane.served
+	same(t, "the time goes on", between.After(before), true)
+	_, err := r.Claim(bg, r.lane, &ClaimRequest{Session: r.session})
+	r.must(err)
+	same(t, "the time after the call was made again", r.lane.served, between)
 }

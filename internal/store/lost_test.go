@@ -59,12 +59,12 @@ func everyTransition(r *rig, _ time.Time, note func(string, ...any)) {
 }
 
 func ticks(r *rig, now time.Time, note func(string, ...any)) {
-	for i, at := range []time.Duration{-2 * time.Second, -time.Second, -time.Second, -2 * time.Second, time.Hour} {
+	for i, at := range []time.Duration{-20 * time.Millisecond, -10 * time.Millisecond, -10 * time.Millisecond, -20 * time.Millisecond, time.Hour} {
 		r.producer.Next()
 		tick := now.Add(at)
-		outcome, _, err := r.EnqueueTick(bg, r.producer, "entry", tick, r.item(fmt.Sprint("t", i), When{At: tick}, 0))
+		fates, err := r.EnqueueTicks(bg, r.producer, []Item{r.item(fmt.Sprint("t", i), When{At: tick, Entry: "entry"}, 0)}, Reckoning{})
 		r.must(err)
-		note("tick %d: %s", i, outcome)
+		note("tick %d: %c", i, fates.Of(0))
 	}
 }
 
@@ -121,7 +121,7 @@ func sweeping(r *rig, _ time.Time, _ func(string, ...any)) {
 func TestLostReplies(t *testing.T) {
 	t.Parallel()
 	rdb := redistest.Start(t).Client()
-	for _, s := range []*redis.Script{enqueueScript, claimScript, renewScript, reclaimScript, closeScript, sweepScript} {
+	for _, s := range []*script{enqueueScript, claimScript, renewScript, reclaimScript, closeScript, sweepScript} {
 		if err := s.Load(bg, rdb).Err(); err != nil {
 			t.Fatal(err) // so that each call is one command
 		}
@@ -219,8 +219,8 @@ func (r *rig) normalised(start time.Time) map[string]string {
 		jobs := map[string]string{}
 		for id, record := range s.jobs {
 			b := []byte(record)
-			jobs[id] = fmt.Sprintf("%x %s %s %s", b[:3], minutes(int64(binary.BigEndian.Uint64(b[3:]))),
-				minutes(int64(binary.BigEndian.Uint64(b[11:]))), hex.EncodeToString(b[19:]))
+			jobs[id] = fmt.Sprintf("%x %s %s %s", b[:3], minutes(int64(binary.BigEndian.Uint64(b[4:]))),
+				minutes(int64(binary.BigEndian.Uint64(b[12:]))), hex.EncodeToString(b[20:]))
 		}
 		out["jobs"] = fmt.Sprint(jobs)
 	}
@@ -239,7 +239,7 @@ func (r *rig) normalised(start time.Time) map[string]string {
 	add := func(key string, words ...string) {
 		texts[key] = words
 		for _, w := range words {
-			if n, _ := strconv.ParseInt(strings.TrimSuffix(w, "s"), 10, 64); n > 1e12 {
+			if n := tokenOf(w); n > 1e12 {
 				tokens[n] = true
 			}
 		}
@@ -260,12 +260,12 @@ func (r *rig) normalised(start time.Time) map[string]string {
 	ranks := map[string]string{}
 	for i, token := range slices.Sorted(maps.Keys(tokens)) {
 		ranks[fmt.Sprint(token)] = fmt.Sprint("#", i)
-		ranks[fmt.Sprint(token, "s")] = fmt.Sprint("#", i, " of a suspect")
 	}
 	for key, words := range texts {
 		for i, w := range words {
-			if rank, ok := ranks[w]; ok {
-				words[i] = rank
+			digits, flags, _ := strings.Cut(w, " ")
+			if rank, ok := ranks[digits]; ok {
+				words[i] = rank + flags
 			}
 		}
 		out[key] = fmt.Sprintf("%q", words)

@@ -42,7 +42,7 @@ func newQueue(t testing.TB, rdb redis.UniversalClient) *rig {
 // unchecked is newQueue for tests that leave a queue in disorder.
 func unchecked(t testing.TB, rdb redis.UniversalClient) *rig {
 	t.Helper()
-	q := New(rdb, redistest.Name(t))
+	q := New(rdb, "", redistest.Name(t))
 	r := &rig{Queue: q, t: t, producer: q.NewLane(), lane: q.NewLane(), session: "s1"}
 	t.Cleanup(r.remove)
 	return r
@@ -114,9 +114,27 @@ func (r *rig) put(ids ...string) []bool {
 func (r *rig) enqueued(items ...Item) []bool {
 	r.t.Helper()
 	r.producer.Next()
-	fresh, err := r.Enqueue(bg, r.producer, items)
+	fates, err := r.Enqueue(bg, r.producer, items)
 	r.must(err)
-	return fresh
+	return in(fates)
+}
+
+// fates enqueues, and returns a character a job.
+func (r *rig) fates(items ...Item) string {
+	r.t.Helper()
+	r.producer.Next()
+	fates, err := r.Enqueue(bg, r.producer, items)
+	r.must(err)
+	return fates.list
+}
+
+// in lists which jobs of a call were put in.
+func in(fates Fates) []bool {
+	out := make([]bool, fates.Len())
+	for i := range out {
+		out[i] = fates.Of(i).In()
+	}
+	return out
 }
 
 // call makes a new call of the worker's lane.
@@ -167,7 +185,7 @@ func (r *rig) settled(s ...Settlement) {
 
 func (r *rig) reclaim(session string) Reclaimed {
 	r.t.Helper()
-	res, err := r.Reclaim(bg, session, false)
+	res, err := r.Reclaim(session, false).Next(bg)
 	r.must(err)
 	return res
 }
@@ -210,6 +228,13 @@ func (r *rig) takeWake() {
 	if q == nil {
 		r.t.Fatal("there is no wake-up token")
 	}
+}
+
+// later returns when the server's clock shows a later time. That of the embedded Redis moves once a millisecond.
+func (r *rig) later() {
+	r.t.Helper()
+	begin := r.rdb.Time(bg).Val()
+	redistest.Eventually(r.t, func() bool { return r.rdb.Time(bg).Val().After(begin) }, "the clock moves on")
 }
 
 func settlement(d Delivery, o Outcome) Settlement {

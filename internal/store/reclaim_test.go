@@ -4,6 +4,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/signalbox-go/signalbox"
 	"github.com/signalbox-go/signalbox/internal/wire"
@@ -16,6 +17,9 @@ var reclaimTests = []storeTest{
 	{"ReclaimedIsSuperseded", testReclaimedIsSuperseded},
 	{"CrashIsNoAttempt", testCrashCounts},
 	{"SuspectsRunApart", testSuspectsApart},
+	{"SuspectAfterThreeCrashes", testThirdCrash},
+	{"SuspectsOfTwoKinds", testMixedSuspects},
+	{"SuspectWithACrashLeft", testLastCrash},
 	{"NeighboursOfASuspect", testSuspectNeighbours},
 	{"APoisonJobBesideASuspect", testFreshPoison},
 	{"PoisonEndsDead", testPoison},
@@ -26,6 +30,7 @@ var reclaimTests = []storeTest{
 	{"LostAreAll", testLostAll},
 	{"LostTooLarge", testLostTooLarge},
 	{"LostUnasked", testLostUnasked},
+	{"ReclaimOfLateSettlements", testReclaimLate},
 }
 
 func testReclaimOrder(t *testing.T, r *rig) {
@@ -69,6 +74,7 @@ func testReclaimTwice(t *testing.T, r *rig) {
 	before := r.dump()
 	res := r.reclaim(r.session)
 	same(t, "returned again", len(res.Returned)+len(res.Dead)+res.Left, 0)
+	same(t, "done", res.Done, true)
 	r.unchanged("a second reclaim", before)
 	r.reclaim("unknown")
 	r.unchanged("a reclaim of an unknown session", before)
@@ -116,23 +122,107 @@ func (r *rig) suspects(ids ...string) {
 	}
 }
 
+// crashed makes suspects with so many crashes of jobs, which crash together while they can and then
+// one after the other.
+func (r *rig) crashed(crashes int, ids ...string) {
+	r.t.Helper()
+	r.suspects(ids...)
+	for n := SuspectAt; n < crashes; n++ {
+		for got := 0; got < len(ids); {
+			claimed := len(r.claim(MaxBatch))
+			if got += claimed; claimed == 0 {
+				r.t.Fatalf("claimed %d of %d suspects with %d crashes", got, len(ids), n)
+			}
+			r.crash()
+			// Those that crashed just now stand first: the others have their turn.
+			for range claimed {
+				r.must(r.rdb.LMove(bg, r.keys.readySuspect, r.keys.readySuspect, "LEFT", "RIGHT").Err())
+			}
+		}
+	}
+}
+
+// beside is a rig of another session on the same queue.
+func (r *rig) beside(session string) *rig {
+	r.t.Helper()
+	other := &rig{Queue: r.Queue, t: r.t, lane: r.NewLane(), session: session}
+	other.open()
+	return other
+}
+
+// Suspects with two crashes run eight at a time.
 func testSuspectsApart(t *testing.T, r *rig) {
 	r.open()
-	r.suspects("a", "b", "c")
+	names := numbered("s", 12)
+	r.suspects(names...)
 	r.put("d", "e")
 	same(t, "claimed by who can't have a suspect", len(r.call(ClaimRequest{Want: 1}).Deliveries), 1)
-	got := r.claim(10)
-	equal(t, "claimed", ids(got), []string{"a", "e"})
-	// Whatever the caller says, a session has one suspect at most.
+	got := r.claim(20)
+	equal(t, "claimed", ids(got), append(names[:8:8], "e"))
+	// Whatever the caller says, a session has no more of them.
 	equal(t, "claimed as well", ids(r.claim(10)), []string{})
 	r.check()
 
-	other := &rig{Queue: r.Queue, t: t, lane: r.NewLane(), session: "other"}
-	other.open()
-	equal(t, "claimed by another", ids(other.claim(10)), []string{"b"})
+	equal(t, "claimed by another", ids(r.beside("other").claim(2)), names[8:10])
 	reply := r.call(ClaimRequest{Settle: []Settlement{settlement(got[0], Completed)}, Want: 5, Suspects: true})
-	equal(t, "claimed when it was settled", ids(reply.Deliveries), []string{"c"})
-	same(t, "priority of suspects", reply.Deliveries[0].Job.Crashes, SuspectAt)
+	equal(t, "claimed when one was settled", ids(reply.Deliveries), names[10:11])
+	same(t, "crashes of suspects", reply.Deliveries[0].Job.Crashes, SuspectAt)
+}
+
+// A suspect with three crashes runs apart from others until it has run long enough.
+func testThirdCrash(t *testing.T, r *rig) {
+	r.open()
+	r.crashed(3, "a", "b")
+	equal(t, "claimed", ids(r.claim(10)), []string{"a"})
+	equal(t, "claimed beside it", ids(r.claim(10)), []string{})
+	reply := r.call(ClaimRequest{Want: 10, Suspects: true, Hold: time.Hour})
+	equal(t, "claimed while it keeps others out", ids(reply.Deliveries), []string{})
+	r.later()
+	reply = r.call(ClaimRequest{Want: 10, Suspects: true, Hold: time.Microsecond})
+	equal(t, "claimed when it has run long enough", ids(reply.Deliveries), []string{"b"})
+}
+
+// One with two crashes doesn't join one with three, nor the other way round.
+func testMixedSuspects(t *testing.T, r *rig) {
+	r.open()
+	r.crashed(3, "three")
+	r.suspects1("two", "two-too")
+	got := r.claim(1)
+	equal(t, "claimed", ids(got), []string{"three"})
+	equal(t, "claimed beside it", ids(r.claim(10)), []string{})
+	other := r.beside("other")
+	equal(t, "claimed by another", ids(other.claim(1)), []string{"two"})
+	r.settled(settlement(got[0], Return)) // to the head
+	equal(t, "claimed beside one with two", ids(other.claim(10)), []string{})
+	equal(t, "claimed by who has none", ids(r.claim(10)), []string{"three"})
+}
+
+// suspects1 makes suspects with two crashes though others wait, which it puts behind them.
+func (r *rig) suspects1(ids ...string) {
+	r.t.Helper()
+	waiting := r.rdb.LRange(bg, r.keys.readySuspect, 0, -1).Val()
+	r.must(r.rdb.Del(bg, r.keys.readySuspect).Err())
+	r.suspects(ids...)
+	for _, id := range slices.Backward(waiting) {
+		r.must(r.rdb.LPush(bg, r.keys.readySuspect, id).Err())
+	}
+}
+
+// A suspect that a single crash is left to has no other beside it, however long either of them runs: so none
+// dies of another's fault.
+func testLastCrash(t *testing.T, r *rig) {
+	r.open()
+	r.crashed(CrashLimit-1, "last")
+	r.suspects1("a", "b")
+	patient := ClaimRequest{Want: 10, Suspects: true, Hold: time.Microsecond}
+	got := r.call(patient).Deliveries
+	equal(t, "claimed", ids(got), []string{"last"})
+	equal(t, "claimed beside it", ids(r.call(patient).Deliveries), []string{})
+	other := r.beside("other")
+	equal(t, "claimed by another", ids(other.claim(1)), []string{"a"})
+	r.settled(settlement(got[0], Return))
+	equal(t, "claimed beside one that has run long enough", ids(other.call(patient).Deliveries), []string{})
+	r.check()
 }
 
 func testSuspectNeighbours(t *testing.T, r *rig) {
@@ -284,12 +374,15 @@ func testLostBounded(t *testing.T, r *rig) {
 		r.bigOne(id, wire.MaxEnvelope-100)
 	}
 	r.put("last")
-	want := ids(r.claim(10))
+	var want []string
+	for range 7 {
+		want = append(want, ids(r.claim(10))...)
+	}
 	r.expire()
 	var lost []string
 	for calls := 1; ; calls++ {
 		before := r.rdb.HLen(bg, r.keys.inflight(r.session)).Val()
-		res, err := r.Reclaim(bg, r.session, true)
+		res, err := r.Reclaim(r.session, true).Next(bg)
 		r.must(err)
 		bytes := 0
 		for _, d := range res.Lost {
@@ -314,7 +407,11 @@ func testLostBounded(t *testing.T, r *rig) {
 	equal(t, "lost", lost, want)
 	r.session = "s2"
 	r.open()
-	equal(t, "claimed", ids(r.claim(10)), want)
+	var again []string
+	for range 7 {
+		again = append(again, ids(r.claim(10))...)
+	}
+	equal(t, "claimed", again, want)
 }
 
 // bigOne enqueues a job with so many bytes of payload.
@@ -337,7 +434,7 @@ func testLostTooLarge(t *testing.T, r *rig) {
 	r.expire()
 	var lost, returned []string
 	for calls := 1; ; calls++ {
-		res, err := r.Reclaim(bg, r.session, true)
+		res, err := r.Reclaim(r.session, true).Next(bg)
 		r.must(err)
 		lost, returned = append(lost, ids(res.Lost)...), append(returned, res.Returned...)
 		if res.Left == 0 {
@@ -352,35 +449,61 @@ func testLostTooLarge(t *testing.T, r *rig) {
 	equal(t, "returned", returned, want)
 }
 
-// Who doesn't ask takes back all in one call.
+// Who doesn't ask is told nothing of jobs that run again, and a call reads as little.
 func testLostUnasked(t *testing.T, r *rig) {
 	r.open()
+	r.put("empty")
 	for _, id := range []string{"a", "b", "c"} {
 		r.bigOne(id, wire.MaxEnvelope-100)
 	}
-	r.put("empty")
-	r.claim(4)
+	for range 4 {
+		r.claim(1)
+	}
 	r.must(r.rdb.HSet(bg, r.keys.jobs, "empty", "").Err())
 	r.expire()
 	res := r.reclaim(r.session)
-	equal(t, "returned", res.Returned, []string{"empty", "c", "b", "a"})
+	equal(t, "returned", res.Returned, []string{"c", "b"})
 	same(t, "lost", len(res.Lost), 0)
-	same(t, "left", res.Left, 0)
+	same(t, "left", res.Left, 2)
+	equal(t, "returned next", r.reclaim(r.session).Returned, []string{"a", "empty"})
+}
+
+// What is settled while its session is taken back is left alone.
+func testReclaimLate(t *testing.T, r *rig) {
+	r.open()
+	want := numbered("j", maxReclaim+10)
+	r.put(want...)
+	got := r.claim(MaxBatch)
+	r.expire()
+	recovery := r.Reclaim(r.session, false)
+	res, err := recovery.Next(bg)
+	r.must(err)
+	same(t, "returned", len(res.Returned), maxReclaim)
+	same(t, "done", res.Done, false)
+	r.settled(settlement(got[0], Completed), settlement(got[1], Return))
+	res, err = recovery.Next(bg)
+	r.must(err)
+	same(t, "returned next", len(res.Returned), 8)
+	same(t, "done", res.Done, true)
+	same(t, "sessions", r.rdb.ZCard(bg, r.keys.sessions).Val(), 0)
+	same(t, "crashed", r.counts().Total.Crashed, int64(len(want)-2))
 }
 
 // A full call takes back jobs of usual size with all of their records.
 func testLostAll(t *testing.T, r *rig) {
 	r.open()
-	items := make([]Item, MaxBatch/2)
+	items := make([]Item, maxReclaim)
 	for i, id := range numbered("j", len(items)) {
 		it, err := NewItem(&signalbox.Job{ID: id, Kind: "k", Payload: make([]byte, 4000)}, When{})
 		r.must(err)
 		items[i] = it
 	}
 	r.enqueued(items...)
-	r.claim(MaxBatch)
+	for range 3 {
+		r.claim(MaxBatch)
+	}
 	r.expire()
-	res, err := r.Reclaim(bg, r.session, true)
+	res, err := r.Reclaim(r.session, true).Next(bg)
 	r.must(err)
 	same(t, "lost", len(res.Lost), len(items))
 }

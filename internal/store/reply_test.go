@@ -10,13 +10,11 @@ func parseAll(list []any) (errs []error) {
 	again := func() *reply { return &reply{list: list} }
 	_, err := parseEnqueue(again(), 2)
 	errs = append(errs, err)
-	_, _, err = parseTick(again())
-	errs = append(errs, err)
 	_, err = parseClaim(again(), "q", 3)
 	errs = append(errs, err)
 	_, _, err = parseRenew(again())
 	errs = append(errs, err)
-	_, err = parseReclaim(again(), "q")
+	_, _, err = parseReclaim(again(), "q")
 	return append(errs, err)
 }
 
@@ -49,11 +47,11 @@ func TestStrangeClaims(t *testing.T) {
 	t.Parallel()
 	for i, wrong := range map[int][]any{
 		1: {nil, "1"}, 2: {nil, int64(1), "1"}, 3: {nil, "1"}, 4: {nil, "1"}, 5: {"1"}, 6: {nil}, 7: {"s", []any{int64(1)}},
-		8: {nil, "a", []any{"b"}, []any{int64(1), "b"}, []any{nil, "b"}}, 9: {nil, "x", []any{}, []any{"x", "y", "z"}}, 10: {nil, "x", int64(1)},
+		8: {nil, "a", []any{"b"}, []any{int64(1), "b"}, []any{nil, "b"}}, 9: {nil, "x", []any{}, []any{"x", "y", "z"}}, 10: {nil, "x", int64(1)}, 11: {nil, "1"}, 12: {nil, int64(2), "1", "0", "x"},
 	} {
 		for _, v := range wrong {
 			list := []any{
-				"ok", int64(1), []any{}, int64(1), int64(1), int64(0), int64(0), []any{}, []any{"a", "b"}, []any{"x", nil}, []any{},
+				"ok", int64(1), []any{}, int64(1), int64(1), int64(0), int64(0), []any{}, []any{"a", "b"}, []any{"x", nil}, []any{}, int64(0), "",
 			}
 			if _, err := parseClaim(&reply{list: list}, "q", 0); err != nil {
 				t.Fatal(err)
@@ -72,17 +70,17 @@ func TestStrangeClaims(t *testing.T) {
 func TestStrangeReclaims(t *testing.T) {
 	t.Parallel()
 	fours := []any{nil, int64(1), []any{"a"}, []any{"a", "1", "x"}, []any{"a", int64(1), "x", ""}, []any{"a", "1", "x", nil}, []any{"a", "1", "x", "", "b"}}
-	for i, wrong := range map[int][]any{1: {nil, "1"}, 2: {nil, "1"}, 3: {nil, "a", []any{nil}}, 4: fours, 5: fours} {
+	for i, wrong := range map[int][]any{1: {nil, "1"}, 2: {nil, "1"}, 3: {nil, "1"}, 4: {nil, "a", []any{nil}}, 5: fours, 6: fours} {
 		for _, v := range wrong {
-			list := []any{"ok", int64(0), int64(1), []any{"a"}, []any{"b", "1", "x", ""}, []any{"c", "one", "x", ""}}
-			if r, err := parseReclaim(&reply{list: list}, "q"); err != nil || len(r.Dead) != 1 || r.Dead[0].Err == nil || r.Dead[0].Job.Token != 1 || r.Lost[0].Job.Token != 0 {
+			list := []any{"ok", int64(0), int64(1), int64(1), []any{"a"}, []any{"b", "1", "x", ""}, []any{"c", "one", "x", ""}}
+			if r, _, err := parseReclaim(&reply{list: list}, "q"); err != nil || len(r.Dead) != 1 || r.Dead[0].Err == nil || r.Dead[0].Job.Token != 1 || r.Lost[0].Job.Token != 0 {
 				t.Fatal(r, err)
 			}
 			list[i] = v
-			if _, err := parseReclaim(&reply{list: list}, "q"); err == nil {
+			if _, _, err := parseReclaim(&reply{list: list}, "q"); err == nil {
 				t.Errorf("field %d as %v is accepted", i, v)
 			}
-			if _, err := parseReclaim(&reply{list: list[:i]}, "q"); err == nil {
+			if _, _, err := parseReclaim(&reply{list: list[:i]}, "q"); err == nil {
 				t.Errorf("a reply that ends before field %d is accepted", i)
 			}
 		}
@@ -100,6 +98,8 @@ func TestStrangeRefusals(t *testing.T) {
 		[]any{},
 		[]any{},
 		[]any{},
+		int64(0),
+		"",
 	}
 	reply, err := parseClaim(&reply{list: list}, "q", 3)
 	if err != nil {

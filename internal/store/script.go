@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/redis/go-redis/v9"
 )
@@ -22,12 +23,64 @@ var (
 	sweepScript   = load("sweep")
 	reportScript  = load("report")
 	depthScript   = load("depth")
+	permitsScript = load("permits")
+	pauseScript   = load("pause")
 )
 
-func load(name string) *redis.Script { return redis.NewScript(source(name)) }
+// A script is one of the scripts, and the names of its keys in their order: those of the line
+//
+//	local LANE, JOBS, ... = unpack(KEYS)
+//
+// on top of it. Keys of a call of one's own (LANE, INFLIGHT) stand first, or behind all that have a name.
+type script struct {
+	*redis.Script
+	names []string
+}
 
+func load(name string) *script {
+	return &script{Script: redis.NewScript(source(name)), names: keyNames(read(name))}
+}
+
+// keyNames returns the names that a script gives its keys, or nil if it has none.
+func keyNames(lua string) []string {
+	before, _, found := strings.Cut(lua, " = unpack(KEYS)\n")
+	if !found {
+		return nil
+	}
+	return strings.Split(before[strings.LastIndex(before, "local ")+len("local "):], ", ")
+}
+
+// keys returns the KEYS of a call: own for the first names, and the queue's keys for the others.
+func (s *script) keys(k *keys, own ...string) []string {
+	list := append(make([]string, 0, len(s.names)+4), own...)
+	for _, name := range s.names[len(own):] {
+		list = append(list, k.named[name])
+	}
+	return list
+}
+
+// source returns the text of a script: the functions of lib.lua that it uses, in their order, then the script itself.
 func source(name string) string {
-	return read("lib") + "\n" + read(name)
+	script := read(name)
+	_, lib, _ := strings.Cut(read("lib"), "\n\n") // without its first comment
+	fragments := strings.Split(strings.TrimSuffix(lib, "\n"), "\n\n")
+	text := script
+	for _, fragment := range slices.Backward(fragments) { // a function uses only those before it
+		if strings.Contains(text, functionName(fragment)+"(") {
+			text = fragment + "\n\n" + text
+		}
+	}
+	return text
+}
+
+// functionName returns the name of the function that a fragment of lib.lua defines, or "\n" if it has none.
+func functionName(fragment string) string {
+	_, after, found := strings.Cut("\n"+fragment, "\nlocal function ")
+	if !found {
+		return "\n"
+	}
+	name, _, _ := strings.Cut(after, "(")
+	return name
 }
 
 func read(name string) string {
@@ -39,11 +92,16 @@ func read(name string) string {
 }
 
 // run runs a script and returns its reply, which is read with the methods of reply.
-func run(ctx context.Context, rdb redis.Scripter, s *redis.Script, keys []string, args []any) (*reply, error) {
-	v, err := s.Run(ctx, rdb, keys, args...).Result()
+func run(ctx context.Context, rdb redis.Scripter, s *script, keys []string, args []any) (*reply, error) {
+	return ran(ctx, rdb, s.Run(ctx, rdb, keys, args...))
+}
+
+// ran returns the reply of a script's call.
+func ran(ctx context.Context, rdb redis.Scripter, cmd *redis.Cmd) (*reply, error) {
+	v, err := cmd.Result()
 	if err != nil {
 		seekMaster(ctx, rdb, err)
-		return nil, err
+		return nil, layoutError(err)
 	}
 	list, ok := v.([]any)
 	if !ok {
@@ -52,8 +110,8 @@ func run(ctx context.Context, rdb redis.Scripter, s *redis.Script, keys []string
 	return &reply{list: list}, nil
 }
 
-// seekMaster makes a Cluster client look who serves which slots, after a call without an answer.
-// When a master has died, go-redis does so only once a minute.
+// seekMaster has a Cluster client load its map of slots again, after a call without an answer. When a master has
+// died, go-redis by itself does so only once a minute.
 func seekMaster(ctx context.Context, rdb any, err error) {
 	var answer redis.Error
 	if errors.As(err, &answer) && !redis.HasErrorPrefix(err, "CLUSTERDOWN") {

@@ -18,14 +18,14 @@ var (
 	comment = regexp.MustCompile(`--[^\n]*`)
 	// A call of Redis, and of the helpers in lib.lua that take keys, with its arguments on the line.
 	redisCall  = regexp.MustCompile(`redis\.p?call\(([^\n]*)`)
-	helperCall = regexp.MustCompile(`\b(wake_one|retain|count|upcoming)\(([^\n]*)`)
+	helperCall = regexp.MustCompile(`\b(wake_one|retain|count|upcoming|standing)\(([^\n]*)`)
 	helperHead = regexp.MustCompile(`local function (\w+)\(([^)]*)\)`)
 	// What may stand where a key is expected: one of KEYS, or a list that has them.
-	aKey = regexp.MustCompile(`^(KEYS\[[\w +]+\]|lists\[[\w.(), ]+\]|list)$`)
+	aKey = regexp.MustCompile(`^(KEYS\[k\]|lists\[[\w.(), ]+\]|list)$`)
 )
 
 // helperKeys are the positions of keys among the arguments of the helpers.
-var helperKeys = map[string][]int{"wake_one": {0}, "retain": {0, 2, 3}, "count": {0}, "upcoming": {0, 1}}
+var helperKeys = map[string][]int{"wake_one": {0}, "retain": {0, 2, 3}, "count": {0}, "upcoming": {0, 1}, "standing": {0}}
 
 // Redis Cluster and managed servers need every key that a script touches declared in KEYS. So no
 // key is built in Lua: where a command takes its key there is one of KEYS, or a helper's parameter
@@ -36,11 +36,11 @@ func TestKeysAreDeclared(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	calls := 0
+	calls, q := 0, newKeys("", "q")
 	for _, file := range files {
 		name := strings.TrimSuffix(file.Name(), path.Ext(file.Name()))
 		lua := comment.ReplaceAllString(read(name), "")
-		params := []string{}
+		params, names := []string{}, keyNames(read(name))
 		if name == "lib" {
 			for _, head := range helperHead.FindAllStringSubmatch(lua, -1) {
 				list := strings.Split(head[2], ", ")
@@ -52,7 +52,7 @@ func TestKeysAreDeclared(t *testing.T) {
 		check := func(line, arg string) {
 			calls++
 			for key := range strings.SplitSeq(arg, " or ") {
-				if !aKey.MatchString(key) && !slices.Contains(params, key) {
+				if !aKey.MatchString(key) && !slices.Contains(params, key) && !slices.Contains(names, key) {
 					t.Errorf("%s.lua: %q stands for a key in %s", name, key, line)
 				}
 			}
@@ -74,6 +74,14 @@ func TestKeysAreDeclared(t *testing.T) {
 		}
 		if regexp.MustCompile(`KEYS\[[^\]]*\]\s*\.\.|\.\.\s*KEYS`).MatchString(lua) {
 			t.Errorf("%s.lua: a key is made longer", name)
+		}
+		for _, key := range names {
+			if regexp.MustCompile(`\b` + key + `\s*\.\.|\.\.\s*` + key + `\b`).MatchString(lua) {
+				t.Errorf("%s.lua: %s is made longer", name, key)
+			}
+			if own := key == "LANE" || key == "INFLIGHT"; !own && q.named[key] == "" {
+				t.Errorf("%s.lua: %s is no key of a queue", name, key)
+			}
 		}
 	}
 	if calls < 80 {
@@ -153,5 +161,39 @@ func TestConstantsAgree(t *testing.T) {
 	t.Parallel()
 	if lua := read("reclaim"); !strings.Contains(lua, "crashes >= 2 and") || SuspectAt != 2 {
 		t.Error("reclaim.lua and SuspectAt disagree on who is a suspect")
+	}
+}
+
+// A script has the functions of lib.lua that it uses, and no others.
+func TestFragments(t *testing.T) {
+	t.Parallel()
+	files, err := scripts.ReadDir("scripts")
+	if err != nil {
+		t.Fatal(err)
+	}
+	functions := luaHelpers()
+	if len(functions) < 8 {
+		t.Fatalf("only %d functions were found in lib.lua", len(functions))
+	}
+	used := make(map[string]bool)
+	for _, file := range files {
+		name := strings.TrimSuffix(file.Name(), ".lua")
+		if name == "lib" {
+			continue
+		}
+		text := comment.ReplaceAllString(source(name), "")
+		for function := range functions {
+			defined := strings.Contains(text, "local function "+function+"(")
+			uses := strings.Count(text, function+"(") > 1
+			if defined != uses && (defined || strings.Contains(text, function+"(")) {
+				t.Errorf("%s.lua: function %s is there: %v, is used: %v", name, function, defined, uses)
+			}
+			used[function] = used[function] || uses
+		}
+	}
+	for function := range functions {
+		if !used[function] {
+			t.Errorf("no script uses %s of lib.lua", function)
+		}
 	}
 }

@@ -2,6 +2,7 @@ package store
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -10,6 +11,7 @@ import (
 )
 
 var settleTests = []storeTest{
+	{"ExtrasAreKept", testExtras},
 	{"Completed", testCompleted},
 	{"Retry", testRetry},
 	{"Delay", testDelay},
@@ -223,4 +225,65 @@ func testLateSettle(t *testing.T, r *rig) {
 	same(t, "alive", reply.Alive, false)
 	same(t, "claimed", len(reply.Deliveries), 0)
 	same(t, "completed", r.counts().Total.Completed, 1)
+}
+
+// Whatever happens to a job, extras that this release knows nothing of stay in its record, and what the record says
+// besides is read.
+func testExtras(t *testing.T, r *rig) {
+	r.open()
+	const extras = "group:1\x00\xff"
+	special := func(id, class string, when When) Item {
+		it := r.item(id, when, signalbox.PriorityNormal)
+		it.class = class
+		return it
+	}
+	record := func() string { return r.rdb.HGet(bg, r.keys.jobs, "a").Val() }
+	whole := func(what string) {
+		t.Helper()
+		got := record()
+		if len(got) < 22 || got[3] != '\x05' || !strings.HasPrefix(got[20:], "\x00\x09"+extras) {
+			t.Errorf("%s the record is %q", what, got)
+		}
+	}
+	most := strings.Repeat("\xff", wire.MaxExtras)
+	same(t, "fates", r.fates(special("a", "1+\x05"+extras, When{}), special("later", "0!+\xff"+most, When{After: time.Hour}), special("plain", "1", When{})), "111")
+	whole("when it is new,")
+	d := r.claim(1)[0]
+	r.must(d.Err)
+	same(t, "kind", d.Job.Kind, "k")
+	same(t, "payload", string(d.Job.Payload), `"a"`)
+	same(t, "due", d.Job.ScheduledAt.Equal(d.Job.EnqueuedAt), true)
+	failed, err := d.Failed(3, "boom")
+	r.must(err)
+	s := settlement(d, Retry)
+	s.Record = failed
+	r.settled(s)
+	whole("after a failed attempt")
+	var again Delivery
+	for _, d := range r.claim(5) {
+		if d.Job.ID == "a" {
+			again = d
+		}
+	}
+	same(t, "attempt", again.Job.Attempt, 4)
+	same(t, "last error", again.Job.LastError, "boom")
+	r.crash()
+	r.claim(5)
+	r.crash() // now it is a suspect
+	whole("after two crashes")
+	d = r.claim(1)[0]
+	same(t, "crashes", d.Job.Crashes, 2)
+	s = settlement(d, Delay)
+	s.Delay = time.Hour
+	r.settled(s)
+	whole("when it was put off,")
+	r.makeDue("0later")
+	for _, d := range r.claim(5) {
+		r.must(d.Err)
+		if d.Job.ID == "later" {
+			same(t, "payload of the largest extras", string(d.Job.Payload), `"later"`)
+			r.settled(settlement(d, Dead))
+		}
+	}
+	same(t, "bytes of the dead", r.counts().Dead, 1)
 }

@@ -10,14 +10,16 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/binary"
+	"slices"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 )
 
 const (
-	// MaxBatch is the most jobs in one call: unpack in Lua fails at 8,000 values.
-	MaxBatch = 1000
+	// MaxBatch is the most jobs in one call. An enqueue has four arguments a job, and some servers take
+	// less than 4,000 in a call.
+	MaxBatch = 950
 	// SuspectAt is the number of crashes from which on a job is a suspect.
 	SuspectAt = 2
 	// CrashLimit is the number of crashes at which a job is dead.
@@ -35,19 +37,45 @@ var defaultRetention = retention{count: 100_000, bytes: 256 << 20, age: 30 * 24 
 
 // A Queue is a queue in Redis. It is safe for concurrent use.
 type Queue struct {
-	rdb  redis.UniversalClient
-	name string
-	keys keys
-	kept retention // replaced by tests only
+	rdb       redis.UniversalClient
+	namespace string // "" for DefaultNamespace
+	name      string
+	keys      keys
+	kept      retention // replaced by tests only
+	room      int       // bytes of records that a claim returns; replaced by tests only
 }
 
-// New returns the queue of that name, which ValidateQueue accepts.
-func New(rdb redis.UniversalClient, name string) *Queue {
-	return &Queue{rdb: rdb, name: name, keys: newKeys(name), kept: defaultRetention}
+// New returns the queue of that name, which ValidateQueue accepts, in a namespace that ValidateNamespace accepts.
+func New(rdb redis.UniversalClient, namespace, name string) *Queue {
+	if namespace == DefaultNamespace {
+		namespace = ""
+	}
+	return &Queue{rdb: rdb, namespace: namespace, name: name, keys: newKeys(namespace, name), kept: defaultRetention, room: MaxBytes}
 }
 
 // Name returns the queue's name.
 func (q *Queue) Name() string { return q.name }
+
+// Register adds the queue to the queues that its namespace is known to have. It may be called again and again.
+func (q *Queue) Register(ctx context.Context) error {
+	return q.rdb.SAdd(ctx, q.keys.registry, q.name).Err()
+}
+
+// Known reports whether anybody has used the queue: a job was enqueued, a session is open, or it was registered.
+func (q *Queue) Known(ctx context.Context) (bool, error) {
+	used, err := q.rdb.Exists(ctx, q.keys.stats, q.keys.sessions).Result()
+	if err != nil || used > 0 {
+		return used > 0, err
+	}
+	return q.rdb.SIsMember(ctx, q.keys.registry, q.name).Result()
+}
+
+// Queues returns the names of the queues that a namespace is known to have, sorted.
+func Queues(ctx context.Context, rdb redis.UniversalClient, namespace string) ([]string, error) {
+	names, err := rdb.SMembers(ctx, newKeys(namespace, "").registry).Result()
+	slices.Sort(names)
+	return names, err
+}
 
 // A Lane numbers calls, so that a call whose reply was lost can be made again: Redis
 // keeps the number and the outcome of a lane's last call for an hour. A lane has one
@@ -56,10 +84,13 @@ type Lane struct {
 	key string
 	seq int64
 
+	sending // of the enqueue under way
+
 	// The last claim that was answered.
 	answered int64
 	session  string
 	at       time.Time
+	served   time.Time // when the server answered the last call that was no repeat, by its clock
 }
 
 // laneTTL is how long Redis keeps a lane; trusted is how long we rely on it.
@@ -68,9 +99,22 @@ const (
 	trusted = laneTTL - 10*time.Minute
 )
 
-// remember notes that the lane's call for the session was answered.
-func (l *Lane) remember(session string) {
+// remember notes that the lane's call for the session was answered at a time of the server's clock. known is the number of the
+// last call that Redis had before: that of the call, if it was made again. Then the time of the call itself is not known.
+func (l *Lane) remember(session string, known int64, at time.Time) {
 	l.answered, l.session, l.at = l.seq, session, time.Now()
+	if known != l.seq {
+		l.served = at
+	}
+}
+
+// forgotten returns when a call of the lane was answered that Redis must have at that time, by its own clock, and has not:
+// known is the last call that it has. It returns zero if there is none.
+func (l *Lane) forgotten(known int64, at time.Time) time.Time {
+	if known >= l.answered || at.Sub(l.served) > trusted {
+		return time.Time{}
+	}
+	return l.served
 }
 
 // known is the number of a call that Redis must have, or 0.
@@ -85,7 +129,13 @@ func (l *Lane) known(session string) int64 {
 func (q *Queue) NewLane() *Lane { return &Lane{key: q.keys.lane(NewID())} }
 
 // Next begins a new call. Until Next, a call of the lane is the same call made again.
-func (l *Lane) Next() { l.seq++ }
+func (l *Lane) Next() {
+	l.seq++
+	l.Rearm()
+}
+
+// Number returns the number of the lane's call.
+func (l *Lane) Number() int64 { return l.seq }
 
 // Now returns the server's clock.
 func (q *Queue) Now(ctx context.Context) (time.Time, error) { return q.rdb.Time(ctx).Result() }
@@ -110,19 +160,4 @@ func base62(dst []byte, v uint64) {
 		dst[i] = alphabet[v%62]
 		v /= 62
 	}
-}
-
-// IsNil tells a nil client also if its type is known, as that of an uninitialised variable.
-func IsNil(rdb redis.UniversalClient) bool {
-	switch c := rdb.(type) {
-	case nil:
-		return true
-	case *redis.Client:
-		return c == nil
-	case *redis.ClusterClient:
-		return c == nil
-	case *redis.Ring:
-		return c == nil
-	}
-	return false
 }

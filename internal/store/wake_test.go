@@ -15,6 +15,10 @@ var wakeTests = []storeTest{
 	{"WakeTokenForReclaimed", testTokenForReclaimed},
 	{"WakeTokenOfAClosedSession", testTokenOfClosed},
 	{"WaitAndRing", testWaitAndRing},
+	{"BellsExpire", testBellsExpire},
+	{"MoreAfterIDsWithoutRecord", testMoreWithoutRecord},
+	{"WakeTokenForSuspects", testTokenForSuspects},
+	{"RenewTellsOfSuspects", testRenewSuspects},
 }
 
 func testOneToken(t *testing.T, r *rig) {
@@ -94,6 +98,76 @@ func testTokenOfClosed(t *testing.T, r *rig) {
 	r.must(err)
 	same(t, "left", left, 0)
 	same(t, "tokens while a is ready", r.wakes(), 1)
+}
+
+func testBellsExpire(t *testing.T, r *rig) {
+	bell := r.Bell()
+	r.must(Ring(bg, r.rdb, bell))
+	if ttl := r.rdb.PTTL(bg, bell).Val(); ttl <= 0 || ttl > time.Minute {
+		t.Errorf("a bell that nobody heard expires in %v, want within a minute", ttl)
+	}
+}
+
+// What a call took from the lists counts, not what it returns: behind IDs that have no record are others.
+func testMoreWithoutRecord(t *testing.T, r *rig) {
+	r.open()
+	r.put("a", "gone", "c")
+	r.must(r.rdb.HDel(bg, r.keys.jobs, "gone").Err())
+	r.takeWake()
+	reply := r.call(ClaimRequest{Want: 2})
+	equal(t, "claimed", ids(reply.Deliveries), []string{"a"})
+	same(t, "more", reply.More, true)
+	same(t, "tokens while c is ready", r.wakes(), 1)
+}
+
+// A suspect that became ready, and that the call doesn't take, leaves a token for who may take it.
+func testTokenForSuspects(t *testing.T, r *rig) {
+	r.open()
+	r.suspects("a")
+	r.takeWake()
+	d := r.one()
+	later := settlement(d, Delay)
+	later.Delay = time.Hour
+	r.settled(later)
+	for what, c := range map[string]struct {
+		req    ClaimRequest
+		tokens int64
+	}{
+		"a call that may take it":      {ClaimRequest{Want: 1, Suspects: true}, 0},
+		"a call that takes none":       {ClaimRequest{Want: 1}, 1},
+		"a call that wants nothing":    {ClaimRequest{}, 1},
+		"a call of an unknown session": {ClaimRequest{Session: "unknown", Want: 1, Suspects: true}, 1},
+	} {
+		r.makeDue("sa")
+		reply := r.call(c.req)
+		same(t, what+" leaves tokens", r.wakes(), c.tokens)
+		r.rdb.Del(bg, r.keys.wake)
+		got := reply.Deliveries
+		if len(got) == 0 {
+			got = r.claim(1)
+			same(t, what+": tokens when it was taken", r.wakes(), 0)
+		}
+		later := settlement(got[0], Delay)
+		later.Delay = time.Hour
+		r.settled(later)
+	}
+	r.makeDue("sa")
+	r.settled(settlement(r.one(), Return))
+	same(t, "tokens for one that was given back", r.wakes(), 1)
+}
+
+func testRenewSuspects(t *testing.T, r *rig) {
+	r.open()
+	same(t, "more of an empty queue", r.renewed().More, false)
+	r.suspects("a")
+	same(t, "more while a suspect waits", r.renewed().More, true)
+	r.one()
+	same(t, "more while it runs", r.renewed().More, false)
+	for _, p := range []signalbox.Priority{signalbox.PriorityHigh, signalbox.PriorityNormal, signalbox.PriorityLow} {
+		r.enqueued(r.item("b", When{}, p))
+		same(t, "more while a job waits", r.renewed().More, true)
+		r.settled(settlement(r.call(ClaimRequest{Want: 1}).Deliveries[0], Completed))
+	}
 }
 
 func testWaitAndRing(t *testing.T, r *rig) {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/signalbox-go/signalbox"
 	"github.com/signalbox-go/signalbox/internal/redistest"
+	"github.com/signalbox-go/signalbox/internal/wire"
 )
 
 // block returns the code block of docs/wire.md that begins with a fence of this language and has
@@ -50,12 +51,12 @@ func TestWireDocEnqueues(t *testing.T) {
 	t.Parallel()
 	r := onShared(t)
 	r.open()
-	prefix := "signalbox:{" + r.Name() + "}:"
-	args := []any{"EVAL", block(t, "lua", "Puts jobs in"), 9}
-	for _, key := range []string{"lane:4f1x", "jobs", "due", "wake", "stats", "cron", "ready:high", "ready:normal", "ready:low"} {
+	prefix := "signalbox:{default:" + r.Name() + "}:"
+	args := []any{"EVAL", block(t, "lua", "Puts jobs in"), 13}
+	for _, key := range []string{"lane:4f1x", "jobs", "due", "wake", "stats", "cron", "ready:high", "ready:normal", "ready:low", "dead", "cancelled", "spans", "settings"} {
 		args = append(args, prefix+key)
 	}
-	args = append(args, "1", "", "0",
+	args = append(args, "1 1",
 		"user-42-welcome", "1", "", "\x0a\x0demail.welcome\x12\x0d{\"UserID\":42}",
 		"user-42-survey", "2", "+86400000000", "\x0a\x06survey\x1a\x06\x0a\x01k\x12\x01v\x28\x03")
 	for range 2 { // the second as after a lost reply
@@ -88,23 +89,66 @@ func TestEvalRefusesNonsense(t *testing.T) {
 	envelope := "\x0a\x01k"
 	for _, args := range [][]any{
 		{},
-		{"1", "", "0"},
-		{"1", "", "0", "id", "1", ""},
-		{"x", "", "0", "id", "1", "", envelope},
-		{"1", "entry", "", "id", "1", "", envelope},
-		{"1", "", "0", "", "1", "", envelope},
-		{"1", "", "0", strings.Repeat("x", MaxName+1), "1", "", envelope},
-		{"1", "", "0", "id", "", "", envelope},
-		{"1", "", "0", "id", "3", "", envelope},
-		{"1", "", "0", "id", "s", "", envelope},
-		{"1", "", "0", "id", "1", "+", envelope},
-		{"1", "", "0", "id", "1", "@soon", envelope},
-		{"1", "", "0", "good", "1", "", envelope, "id", "9", "", envelope},
-		many(4100, "1", "", "0"),
-		many(9000, "1", "", "0"),
+		{"1 1"},
+		{"1", "id", "1", "", envelope},
+		{" 1", "id", "1", "", envelope},
+		{"x 1", "id", "1", "", envelope},
+		{"1000 1", "id", "1", "", envelope},
+		{"1 1", "id", "1", ""},
+		{"1 1", "id", "1", "", envelope, "id2"},
+		{"1 x", "id", "1", "", envelope},
+		{"1 -1", "id", "1", "", envelope},
+		{"1 1e3", "id", "1", "", envelope},
+		{"1 nan", "id", "1", "", envelope},
+		{"1 1234567890123456", "id", "1", "", envelope},
+		{"1 1", "", "1", "", envelope},
+		{"1 1", strings.Repeat("x", MaxName+1), "1", "", envelope},
+		{"1 1", "a b", "1", "", envelope},
+		{"1 1", "a{b", "1", "", envelope},
+		{"1 1", "a\x00", "1", "", envelope},
+		{"1 1", "\xc3\xa4", "1", "", envelope},
+		{"1 1", "a\n", "1", "", envelope},
+		{"1 1", "id", "", "", envelope},
+		{"1 1", "id", "3", "", envelope},
+		{"1 1", "id", "s", "", envelope},
+		{"1 1", "id", "!", "", envelope},
+		{"1 1", "id", "1?", "", envelope},
+		{"1 1", "id", "1!!", "", envelope},
+		{"1 1", "id", "1+", "", envelope},
+		{"1 1", "id", "1+\x00abc", "", envelope},
+		{"1 1", "id", "1\x01abc", "", envelope},
+		{"1 1", "id", "+\x01abc", "", envelope},
+		{"1 1", "id", "1+!\x01" + strings.Repeat("x", wire.MaxExtras), "", envelope},
+		{"1 1", "id", "1", "+", envelope},
+		{"1 1", "id", "1", "5", envelope},
+		{"1 1", "id", "1", "1000000", envelope},
+		{"1 1", "id", "1", "+-5", envelope},
+		{"1 1", "id", "1", "+inf", envelope},
+		{"1 1", "id", "1", "@inf", envelope},
+		{"1 1", "id", "1", "nan", envelope},
+		{"1 1", "id", "1", "+nan", envelope},
+		{"1 1", "id", "1", "+0x10", envelope},
+		{"1 1", "id", "1", "+1.5", envelope},
+		{"1 1", "id", "1", "+1e6", envelope},
+		{"1 1", "id", "1", "+ 5", envelope},
+		{"1 1", "id", "1", "+5 ", envelope},
+		{"1 1", "id", "1", "+5 entry", envelope},
+		{"1 1", "id", "1", "@soon", envelope},
+		{"1 1", "id", "1", "=5", envelope},
+		{"1 1", "id", "1", "=5 ", envelope},
+		{"1 1", "id", "1", "=soon entry", envelope},
+		{"1 1", "id", "1", "=5 two words", envelope},
+		{"1 1", "id", "1", "=5 {e}", envelope},
+		{"1 1", "id", "1", "=5 " + strings.Repeat("x", MaxName+1), envelope},
+		{"1 1", "good", "1", "", envelope, "id", "9", "", envelope},
+		{"1 1", "good", "1", "", envelope, "not good", "1", "", envelope},
+		many(1001, "1 1"),
+		many(2000, "1 1"),
+		many(9000, "1 1"),
 	} {
 		err := r.rdb.Eval(bg, source("enqueue"), []string{
 			k.lane("other"), k.jobs, k.due, k.wake, k.stats, k.cron, k.readyHigh, k.readyNormal, k.readyLow,
+			k.dead, k.cancelled, k.spans, k.settings,
 		}, args...).Err()
 		if err == nil {
 			t.Errorf("%.60q is accepted", fmt.Sprint(args))
@@ -142,7 +186,7 @@ func TestWireDocShell(t *testing.T) {
 		t.Fatal(err)
 	}
 	host, port, _ := strings.Cut(srv.Addr(), ":")
-	example := strings.NewReplacer("{default}", "{"+r.Name()+"}", "redis-cli", cli+" -h "+host+" -p "+port,
+	example := strings.NewReplacer("{default:default}", "{default:"+r.Name()+"}", "redis-cli", cli+" -h "+host+" -p "+port,
 		"$(openssl rand -hex 16)", "0123456789abcdef").Replace(block(t, "sh", "--eval"))
 	cmd := exec.Command(bash, "-euc", example)
 	cmd.Dir = dir

@@ -17,7 +17,7 @@ const (
 
 // Creator returns a context with the parent of a delivery, if it has one, and the link to what
 // created the job, if it has that. Whatever span ctx had is not the job's. A mode in the
-// headers counts more than the given one; young tells whether the job was enqueued not long ago.
+// headers counts more than the given one; young reports whether the job was enqueued not long ago.
 func Creator(ctx context.Context, p propagation.TextMapPropagator, headers map[string]string, mode string, young bool) (context.Context, []trace.Link) {
 	ctx = Extract(ctx, p, headers)
 	created := trace.SpanContextFromContext(ctx)

@@ -10,27 +10,24 @@ import (
 	"go.opentelemetry.io/otel/trace"
 )
 
-// ErrPanicked stands for a panic on its way to who recovers it. Its value stays out of spans: it may
+// ErrPanicked stands for a panic that is not recovered yet. The value of the panic stays out of spans, since it may
 // be anything.
 var ErrPanicked = errors.New("handler panicked")
 
 // maxEvents is how many events of a delivery are kept, the last ones: so does the SDK, by default.
 const maxEvents = 128
 
-// A Delivery is how a worker and the middleware around its handlers tell each other about one
-// delivery. It is in the handlers' context. The methods of a nil one do nothing.
+// A Delivery is what a worker and the middleware around its handlers share about one
+// delivery. It is in the handlers' context. The methods of a nil Delivery do nothing.
 type Delivery struct {
 	// Previous is the span context of the attempt before this one, if it is known. It is set
 	// before the handler starts.
 	Previous trace.SpanContext
 
-	mu       sync.Mutex
-	span     trace.SpanContext
-	tracer   Tracing
-	settled  []func(Settled)
-	first    [1]func(Settled) // room for what is the only one as a rule
-	measured bool
-	events   []event // that Tracing is to hear of
+	mu     sync.Mutex
+	span   trace.SpanContext
+	tracer Tracing
+	events []event // that Tell passes on
 }
 
 type event struct {
@@ -38,26 +35,17 @@ type event struct {
 	at   time.Time
 }
 
-// Tracing makes the spans of a delivery below its process span. Nobody calls the last three
-// without a worker.
+// Tracing makes the spans of a delivery below its process span.
 type Tracing interface {
 	// Handle starts the handler's span, and returns what ends it.
 	Handle(ctx context.Context) (context.Context, func(error))
-	// Event is called when the handler has returned, for what happened before.
-	Event(name string, at time.Time)
-	// Settling is called when the worker has decided how the delivery ended, and when the job
-	// runs again (the zero time: not, or at once).
-	Settling(how Settle, next time.Time)
-	// Settled is called once, after Redis has confirmed it, or nobody will know any more.
-	Settled(s Settled)
 }
 
 // Settled is what became of telling Redis how a delivery ended.
 type Settled struct {
-	How     Settle
+	Asked   Settle        // what Redis was asked for
+	Outcome Settle        // Asked, SettleSuperseded or SettleUnknown
 	Took    time.Duration // from the handler's return
-	Refused bool          // the delivery was superseded: nothing was changed
-	Unknown bool          // nobody knows whether Redis heard of it
 }
 
 // FormatSpan is a span context as it is kept with a job, in the form of a traceparent; "" if it
@@ -103,7 +91,7 @@ func (d *Delivery) Trace(span trace.SpanContext, t Tracing) bool {
 	return true
 }
 
-// Traced tells whether the delivery has a process span.
+// Traced reports whether the delivery has a process span.
 func (d *Delivery) Traced() bool { return d.tracing() != nil }
 
 func (d *Delivery) tracing() Tracing {
@@ -113,15 +101,6 @@ func (d *Delivery) tracing() Tracing {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.tracer
-}
-
-// Measure reports whether the caller is the first to measure the delivery: it is measured once.
-func (d *Delivery) Measure() bool {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	first := !d.measured
-	d.measured = true
-	return first
 }
 
 // SpanContext is that of the process span; it is not valid if there is none.
@@ -142,55 +121,22 @@ func (d *Delivery) Handle(ctx context.Context) (context.Context, func(error)) {
 	return ctx, nil
 }
 
-// OnSettled has f called once, after Redis has confirmed how the delivery ended, or nobody will
-// know any more. Nobody calls it for a nil delivery, or without a worker.
-func (d *Delivery) OnSettled(f func(Settled)) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if d.settled == nil {
-		d.settled = d.first[:0]
+// Tell calls f for each event since the last call, with the time when it was, in order.
+func (d *Delivery) Tell(f func(name string, at time.Time)) {
+	if d == nil {
+		return
 	}
-	d.settled = append(d.settled, f)
-}
-
-// Settling is for Tracing, which hears of the events before.
-func (d *Delivery) Settling(how Settle, next time.Time) {
-	if t := d.tracing(); t != nil {
-		d.tell(t)
-		t.Settling(how, next)
-	}
-}
-
-// tell tells of the events so far.
-func (d *Delivery) tell(t Tracing) {
 	d.mu.Lock()
 	events := d.events
 	d.events = nil
 	d.mu.Unlock()
 	for _, e := range events {
-		t.Event(e.name, e.at)
+		f(e.name, e.at)
 	}
 }
 
-// Settled is for Tracing, and calls those of OnSettled.
-func (d *Delivery) Settled(s Settled) {
-	if d == nil {
-		return
-	}
-	d.mu.Lock()
-	t, fs := d.tracer, d.settled
-	d.mu.Unlock()
-	if t != nil {
-		d.tell(t)
-		t.Settled(s)
-	}
-	for _, f := range fs {
-		f(s)
-	}
-}
-
-// Event tells Tracing that something happens to the delivery. It is kept until the handler has
-// returned: who says so may hold a lock, and spans are the user's code, which may take long.
+// Event notes that something happens to the delivery, for Tell. The caller may hold a lock, and spans are the
+// user's code, which may take long. So nothing is called now.
 func (d *Delivery) Event(name string) {
 	if d == nil {
 		return

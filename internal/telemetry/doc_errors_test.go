@@ -3,6 +3,7 @@ package telemetry_test
 import (
 	"context"
 	"net"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -81,7 +82,7 @@ func failures(p *part) {
 		_, err := (&net.Dialer{}).DialContext(ctx, "tcp", nobody)
 		return err
 	}
-	locker := lock.New(p.rdb, lock.MeterProvider(p.mp))
+	locker := newLocker(p.rdb, lock.Config{MeterProvider: p.mp})
 	key := p.name + "-held" // which the error names
 	held, err := locker.TryAcquire(p.Context(), key)
 	if err != nil {
@@ -104,19 +105,24 @@ func failures(p *part) {
 		p.Error(err)
 	}
 
-	// Each at the same time: a scheduler tries for ten seconds.
+	// Each at the same time: a scheduler tries for five seconds.
 	var all sync.WaitGroup
 	for name, how := range map[string]failure{
 		"connection": {spoil: func(proxy *redistest.Proxy, _ redis.UniversalClient) { proxy.Refuse(true); proxy.Sever() }},
 		"timeout":    {within: 200 * time.Millisecond, spoil: func(proxy *redistest.Proxy, _ redis.UniversalClient) { proxy.Pause() }},
 		"cancelled":  {within: -1},
-		"uncertain":  {spoil: func(_ *redistest.Proxy, rdb redis.UniversalClient) { _ = rdb.Close() }},
+		"closed":     {spoil: func(_ *redistest.Proxy, rdb redis.UniversalClient) { _ = rdb.Close() }},
+		"uncertain":  {spoil: func(proxy *redistest.Proxy, _ redis.UniversalClient) { proxy.Reply(scripts, "+what is that", -1) }},
 		"OOM":        {reply: "-OOM command not allowed when used memory > 'maxmemory'."},
 		"reply":      {reply: "-what is that"},
 	} {
 		all.Go(func() { how.happen(p, name) })
 	}
 	all.Wait()
+}
+
+func scripts(cmd []string) bool {
+	return len(cmd) > 0 && strings.HasPrefix(strings.ToLower(cmd[0]), "eval")
 }
 
 // A failure befalls who enqueues a job and asks for a lock.
@@ -152,7 +158,7 @@ func (f failure) happen(p *part, name string) {
 	if f.reply != "" {
 		proxy.Reply(redistest.Any, f.reply, -1)
 	}
-	if _, err := lock.New(rdb).TryAcquire(ctx, p.lockKey+"-"+name); err == nil {
+	if _, err := newLocker(rdb).TryAcquire(ctx, p.lockKey+"-"+name); err == nil {
 		p.Errorf("%s: a lock was granted", name)
 	}
 	if _, err := sched.Enqueue(ctx, job{"never", canary}, scheduler.Queue(p.name)); err == nil {
@@ -168,4 +174,13 @@ func stopped(ctx context.Context) context.Context {
 	ctx, stop := context.WithCancel(ctx)
 	stop()
 	return ctx
+}
+
+// newLocker is lock.New with a Config that may be left out and must be right.
+func newLocker(rdb lock.Client, c ...lock.Config) *lock.Redis {
+	l, err := lock.New(rdb, append(c, lock.Config{})[0])
+	if err != nil {
+		panic(err)
+	}
+	return l
 }

@@ -17,12 +17,15 @@ const (
 	maxErrorType = 128
 )
 
-// brokenError is what is told of an error whose methods panic.
+// brokenError is the text for an error whose methods panic.
 const brokenError = "the error's own methods panic"
 
-// ErrorType is the value of error.type for a Go error: what a method ErrorType of it, or of one that it wraps,
-// says, of which there should be few; or else one of ours, or its type. An error that package fmt or
-// errors made to wrap others is called what the first of these is that has a type of its own. It is "" for nil.
+// ErrorType returns the value of error.type for a Go error, or "" for nil. It is, in this order:
+//
+//   - what a method ErrorType returns, of the error or of one that it wraps; there should be few such values
+//   - one of our own values
+//   - the error's type; of an error that package fmt or errors made to wrap others, the type of the first of those that has
+//     a type of its own
 func ErrorType(err error) string {
 	if err == nil {
 		return ""
@@ -57,8 +60,8 @@ func errorType(err error) string {
 	return semconv.ErrorType(err).Value.AsString()
 }
 
-// telling returns the first error that tells something, of err and what it wraps by package fmt or errors, or
-// the first of those that wrap nothing.
+// telling returns the first error that has a type of its own, of err and what it wraps by package fmt or errors. If there is
+// none, it returns the first that wraps nothing, and false.
 func telling(err error) (first error, ok bool) {
 	if err == context.Canceled || !plain(err) {
 		return err, true
@@ -88,7 +91,7 @@ func telling(err error) (first error, ok bool) {
 	return first, false
 }
 
-// plain tells whether an error's type is of package fmt or errors, and says nothing.
+// plain reports whether an error's type is of package fmt or errors, and says nothing.
 func plain(err error) bool {
 	t := reflect.TypeOf(err)
 	if t.Kind() != reflect.Pointer {

@@ -71,38 +71,53 @@ func TestFail(t *testing.T) {
 	}
 }
 
-// What happens to a delivery is told when its handler has returned, with the time when it was, and
-// in order; also what happened before it was traced.
+// What happens to a delivery is kept until somebody asks, with the time when it was, and in order; also what
+// happened before it was traced.
 func TestEvents(t *testing.T) {
 	t.Parallel()
 	var d Delivery
-	var times []time.Time
-	told := &told{}
+	var times, told []time.Time
+	tell := func(_ string, at time.Time) { told = append(told, at) }
 	for n := range maxEvents + 1 { // nobody may ever ask
 		times = append(times, time.Now())
 		d.Event(EventShutdown)
 		if n == 5 {
-			d.Trace(trace.SpanContext{}, told)
+			d.Trace(trace.SpanContext{}, nil)
 		}
 	}
-	if len(told.at) != 0 {
-		t.Fatal("it is told at once")
-	}
 	times = append(times, time.Now())
-	d.Settling(SettleCompleted, time.Time{})
-	if len(told.at) != maxEvents {
-		t.Fatalf("%d events, want %d", len(told.at), maxEvents)
+	d.Tell(tell)
+	if len(told) != maxEvents {
+		t.Fatalf("%d events, want %d", len(told), maxEvents)
 	}
-	for i, at := range told.at { // all but the first
+	for i, at := range told { // all but the first
 		if at.Before(times[i+1]) || at.After(times[i+2]) {
 			t.Errorf("number %d was at %v, between %v and %v", i, at, times[i+1], times[i+2])
 		}
 	}
 	d.Event(EventRenewFailed)
-	d.Settled(Settled{})
-	d.Settled(Settled{})
-	if len(told.at) != maxEvents+1 {
-		t.Errorf("%d events, want one more, while the outcome was unknown", len(told.at))
+	d.Tell(tell)
+	d.Tell(tell)
+	if len(told) != maxEvents+1 {
+		t.Errorf("%d events, want one more, told once", len(told))
+	}
+	// What is told may take long. An event that comes meanwhile waits for nobody.
+	d.Event(EventRenewFailed)
+	d.Tell(func(string, time.Time) {
+		noted := make(chan struct{})
+		go func() {
+			d.Event(EventShutdown)
+			close(noted)
+		}()
+		select {
+		case <-noted:
+		case <-time.After(10 * time.Second):
+			t.Error("an event waits until others were told")
+		}
+	})
+	d.Tell(tell)
+	if len(told) != maxEvents+2 {
+		t.Errorf("%d events, want the one that came while others were told", len(told))
 	}
 }
 
@@ -111,21 +126,11 @@ func TestNoDelivery(t *testing.T) {
 	t.Parallel()
 	d := DeliveryFrom(t.Context())
 	d.Event(EventShutdown)
-	d.Settling(SettleCompleted, time.Time{})
-	d.Settled(Settled{})
+	d.Tell(func(string, time.Time) { t.Error("nothing happened") })
 	if _, end := d.Handle(t.Context()); end != nil || d.Traced() || d.SpanContext().IsValid() {
 		t.Error("nobody's delivery is traced")
 	}
 }
-
-type told struct {
-	Tracing
-	at []time.Time
-}
-
-func (s *told) Event(_ string, at time.Time) { s.at = append(s.at, at) }
-func (*told) Settling(Settle, time.Time)     {}
-func (*told) Settled(Settled)                {}
 
 // A quorum is called what it is, whatever its nodes said.
 type quorum struct{ nodes []error }

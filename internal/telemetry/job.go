@@ -134,15 +134,15 @@ func (d *DeliverySpans) StartHandle(ctx context.Context) (context.Context, trace
 	return d.m.tracer.Start(ctx, nameHandle+" "+d.job.Kind, internal, attributes(d.kv[kvOperation:d.end]))
 }
 
-// StartSettle starts the span of telling Redis how the delivery ended, a child of the process
-// span. next is when the job runs again; the zero time: not, or at once.
-func (d *DeliverySpans) StartSettle(ctx context.Context, s Settle, next time.Time) trace.Span {
+// StartSettle starts the span of telling Redis how the delivery ended, as of when that began. It is a child of the
+// process span. next is when the job runs again; the zero time: not, or at once.
+func (d *DeliverySpans) StartSettle(ctx context.Context, s Settle, began, next time.Time) trace.Span {
 	op := s.operation()
 	kv := append(d.kv[:d.end], semconv.MessagingOperationName(op), semconv.MessagingOperationTypeSettle, JobOutcome.String(string(s)))
 	if !next.IsZero() {
 		kv = append(kv, JobNextRun.String(next.UTC().Format(time.RFC3339Nano)))
 	}
-	_, span := d.m.tracer.Start(ctx, op+" "+d.job.Queue, client, attributes(kv[kvJob:]))
+	_, span := d.m.tracer.Start(ctx, op+" "+d.job.Queue, client, attributes(kv[kvJob:]), trace.WithTimestamp(began))
 	return span
 }
 
@@ -177,6 +177,10 @@ const (
 	SettleReturned  Settle = "returned" // by a worker that stops, or has no handler for it
 	SettleDead      Settle = "dead"
 	SettleCancelled Settle = "cancelled"
+
+	// Redis didn't do what it was asked for, or nobody knows whether it did.
+	SettleSuperseded Settle = "superseded"
+	SettleUnknown    Settle = "unknown"
 )
 
 // operation is the name of the messaging operation.

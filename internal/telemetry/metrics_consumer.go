@@ -95,16 +95,16 @@ func (c *ConsumerMetrics) Settled(ctx context.Context, queue, kind string, s Set
 		return
 	}
 	errorType := ""
-	switch {
-	case s.Refused:
+	switch s.Outcome {
+	case SettleSuperseded:
 		errorType = ErrorLeaseLost
 		m.rejected.Add(ctx, 1, c.points.of(point{queue: queue, kind: kind}).add...)
-	case s.Unknown:
+	case SettleUnknown:
 		errorType = ErrorUnsettled
 	default:
-		m.settled.Add(ctx, 1, c.points.of(point{queue: queue, kind: kind, outcome: string(s.How), about: JobOutcome}).add...)
+		m.settled.Add(ctx, 1, c.points.of(point{queue: queue, kind: kind, outcome: string(s.Outcome), about: JobOutcome}).add...)
 	}
 	m.duration.Record(ctx, s.Took.Seconds(), c.points.of(point{
-		queue: queue, operation: s.How.operation(), errorType: errorType, server: true,
+		queue: queue, operation: s.Asked.operation(), errorType: errorType, server: true,
 	}).record...)
 }

@@ -27,17 +27,17 @@ const (
 	readTimeout  = depthTimeout - depthTimeout/10
 )
 
-// ObserveDepths has a provider, or the global one if it is nil, ask for the depths of queues
-// whenever metrics are collected, until the returned function is called. That waits
-// for a read that is under way, however long it takes: its context ends in time, but a client of
+// ObserveDepths reports the depths of queues to mp, or to the global provider if mp is nil: whenever metrics are
+// collected, read is called. The returned function ends that. It waits
+// for a read that is under way, however long it takes: the context of the read ends in time, but a client of
 // go-redis without ContextTimeoutEnabled still waits for its own timeout, once.
 //
-// One read is under way at a time, which all who collect meanwhile wait for. When it has taken
-// too long they report nothing, nor do those that find it still under way.
+// One read is under way at a time. All collections that begin meanwhile wait for it. If it takes
+// too long they report nothing, and so do those that find it still under way.
 //
-// What read can't read it leaves out, and logs: an error that is passed on to a reader of
-// metrics can make it export none at all. Of many instances one should read a queue, and the
-// others return nothing for it.
+// read must leave out what it can't read, and log it: an error that is passed on to a reader of
+// metrics can make it export none at all. Of many processes one should read a queue. For the
+// others read returns nothing.
 func ObserveDepths(mp metric.MeterProvider, read func(context.Context) []Depth) (stop func()) {
 	m := Meter(mp)
 	depth, err := m.Int64ObservableGauge(queueDepth.name, metric.WithUnit(queueDepth.unit), metric.WithDescription(queueDepth.description))

@@ -10,14 +10,14 @@ import (
 	tracenoop "go.opentelemetry.io/otel/trace/noop"
 )
 
-// The global providers while the user has set none. They are nil if one was set before this package
-// was initialised: then there is no telling them apart any more, and none counts as unset.
+// The global providers while the user has set none. They are nil if the user set one before this package
+// was initialised: then nobody knows what an unset one looks like, and none counts as unset.
 var (
 	unsetTracers = unset(otel.GetTracerProvider(), "*global.tracerProvider")
 	unsetMeters  = unset(otel.GetMeterProvider(), "*global.meterProvider")
 )
 
-// unset is p if it is of OpenTelemetry's type for a provider that hasn't been set.
+// unset returns p if it has OpenTelemetry's type for a provider that hasn't been set.
 func unset[P any](p P, unsetType string) (none P) {
 	if fmt.Sprintf("%T", p) != unsetType {
 		return none
@@ -25,9 +25,9 @@ func unset[P any](p P, unsetType string) (none P) {
 	return p
 }
 
-// Silent tells that no span of tp, or of the global provider if it is nil, is recorded: none was
-// set, or OpenTelemetry's own that does nothing. A hot path can then do without the cost of spans
-// that go nowhere. They would have the context of the span around them, so what is injected is the same.
+// Silent reports whether no span of tp, or of the global provider if tp is nil, is recorded: no provider was
+// set, or the no-op one of OpenTelemetry. Then a hot path need not make spans.
+// They would have the context of the span around them, so what is injected is the same without them.
 func Silent(tp trace.TracerProvider) bool {
 	if tp == nil {
 		if tp = otel.GetTracerProvider(); tp == unsetTracers {
@@ -50,7 +50,7 @@ func MetricsSilent(mp metric.MeterProvider) bool {
 	return silent
 }
 
-// MetricsOff tells that there is no provider of metrics at all: mp is nil and no global one was set.
+// MetricsOff reports whether there is no provider of metrics at all: mp is nil and no global one was set.
 func MetricsOff(mp metric.MeterProvider) bool {
 	return mp == nil && unsetMeters != nil && otel.GetMeterProvider() == unsetMeters
 }

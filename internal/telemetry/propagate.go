@@ -114,7 +114,8 @@ func ContextWithSince(ctx context.Context, since *TraceSince) context.Context {
 	return context.WithValue(ctx, sinceKey{}, since)
 }
 
-// Since is when the first job in the trace of a job's creator was enqueued, as far as is known.
+// Since returns when the first job in the trace of a job's creator was enqueued. If the headers don't say it, that is the
+// job itself, at enqueued.
 func Since(headers map[string]string, enqueued time.Time) time.Time {
 	if text := headers[SinceHeader]; text != "" {
 		if us, err := strconv.ParseInt(text, 10, 64); err == nil && us > 0 && us < enqueued.UnixMicro() {

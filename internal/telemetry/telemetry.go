@@ -1,8 +1,8 @@
-// Package telemetry names what Signalbox shows to OpenTelemetry: spans, attributes
+// Package telemetry makes the spans and metrics of Signalbox, and names them: spans, attributes, instruments
 // and the headers that carry a trace. The names follow the messaging semantic
-// conventions, version 1.43.0. It uses the OpenTelemetry API only; providers are the user's.
+// conventions, version 1.43.0. It uses only the API of OpenTelemetry. Providers come from the user.
 //
-// No name or attribute holds a payload, a lock key or an address with a password.
+// No name or attribute has a payload, a lock key or an address with a password.
 package telemetry
 
 import (

@@ -27,7 +27,7 @@ func TestJobsOfOtherPrograms(t *testing.T) {
 		j := Job{ID: c.redis, Kind: c.redis, Queue: "q", Attempt: 1, MaxAttempts: 1}
 		d := m.Delivery(&j, 1, time.Second)
 		ctx, process := d.StartProcess(t.Context(), nil)
-		d.StartSettle(ctx, SettleCompleted, time.Time{}).End()
+		d.StartSettle(ctx, SettleCompleted, time.Now(), time.Time{}).End()
 		process.End()
 		m.StartReclaim(ctx, j, SettleReturned, nil, time.Now()).End()
 		for _, span := range spans.GetSpans() {
@@ -39,7 +39,7 @@ func TestJobsOfOtherPrograms(t *testing.T) {
 			}
 		}
 		mp, reader := meters()
-		NewConsumerMetrics(mp, Who{}).Settled(t.Context(), "q", c.redis, Settled{How: SettleDead})
+		NewConsumerMetrics(mp, Who{}).Settled(t.Context(), "q", c.redis, Settled{Asked: SettleDead, Outcome: SettleDead})
 		for _, p := range collect(t, reader)["signalbox.jobs.settled"].Data.(metricdata.Sum[int64]).DataPoints {
 			if v, _ := p.Attributes.Value(JobKind); v.AsString() != c.shown {
 				t.Errorf("%s: metrics have the kind %q, want %q", name, v.AsString(), c.shown)

@@ -12,9 +12,13 @@ func Fail(record []byte, failed int, lastError string) ([]byte, error) {
 	if len(record) < headerLen || record[0] != version {
 		return nil, fmt.Errorf("%w: no record of version %d", ErrCorrupt, version)
 	}
+	start, err := envelopeAt(record)
+	if err != nil {
+		return nil, err
+	}
 	out := make([]byte, 0, len(record)+len(lastError)+8)
-	out = append(out, record[:headerLen]...)
-	for b := record[headerLen:]; len(b) > 0; {
+	out = append(out, record[:start]...)
+	for b := record[start:]; len(b) > 0; {
 		num, typ, n := protowire.ConsumeTag(b)
 		if n < 0 {
 			return nil, corrupt("a field's tag", n)

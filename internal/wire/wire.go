@@ -1,16 +1,19 @@
-// Package wire is the format in which a job rests in Redis: a record.
+// Package wire encodes and decodes records: a record is what Redis keeps of a job.
 //
-// A record is a fixed header of 19 bytes, which the scripts of internal/store read
-// and write, then an envelope, which they never look into. docs/wire.md gives it
-// byte by byte; testdata/golden.txt pins it.
+// A record is a fixed header of 20 bytes, then extras if the flags aren't 0, then an envelope. The scripts of internal/store
+// read and write the header, and never look into the envelope. docs/wire.md describes the record
+// byte by byte. testdata/golden.txt has examples that must never change.
 //
 //	offset  size  content
 //	0       1     version, 0x01
 //	1       1     class: '0' high, '1' normal, '2' low priority
 //	2       1     crashes, 0 to 255
-//	3       8     enqueued, microseconds since the Unix epoch, big endian
-//	11      8     due, likewise
-//	19      -     envelope, a protocol buffers message
+//	3       1     flags: which extras there are; 0 is none, and is all that this release writes
+//	4       8     enqueued, microseconds since the Unix epoch, big endian
+//	12      8     due, likewise
+//	20      2     length of the extras, big endian; not there if the flags are 0
+//	22      -     extras: what scripts must know of the job; not there if the flags are 0
+//	-       -     envelope, a protocol buffers message
 package wire
 
 import (
@@ -28,11 +31,16 @@ import (
 
 const (
 	version   = 0x01
-	headerLen = 19
+	headerLen = 20
+	flagsAt   = 3
 
 	// MaxEnvelope is the largest envelope that is accepted, in bytes. Larger things
 	// belong in a store of their own, and their name in the job.
 	MaxEnvelope = 1 << 20
+	// MaxExtras is the most bytes of extras that a record has.
+	MaxExtras = 1000
+	// MaxRecord is the largest record, in bytes.
+	MaxRecord = headerLen + 2 + MaxExtras + MaxEnvelope
 )
 
 // The fields of the envelope.
@@ -44,6 +52,8 @@ const (
 	fieldMaxAttempts protowire.Number = 5 // uint64: 0 is signalbox.DefaultMaxAttempts
 	fieldTimeout     protowire.Number = 6 // uint64: microseconds, 0 is none
 	fieldLastError   protowire.Number = 7 // string
+	fieldEffect      protowire.Number = 8 // string: the effect key, if it is not made from the queue and the ID
+	fieldIncarnation protowire.Number = 9 // fixed64: tells jobs apart that use an ID one after the other
 
 	// Of a header, that is of an entry of the map.
 	headerName  protowire.Number = 1
@@ -83,7 +93,7 @@ func priority(class byte) (signalbox.Priority, bool) {
 
 // AppendRecord appends the job's record: the header, then the envelope.
 func AppendRecord(b []byte, job *signalbox.Job) []byte {
-	b = append(b, version, Class(job.Priority), byte(min(max(job.Crashes, 0), 255)))
+	b = append(b, version, Class(job.Priority), byte(min(max(job.Crashes, 0), 255)), 0)
 	b = binary.BigEndian.AppendUint64(b, micros(job.EnqueuedAt))
 	b = binary.BigEndian.AppendUint64(b, micros(job.ScheduledAt))
 	return AppendEnvelope(b, job)
@@ -118,6 +128,14 @@ func AppendEnvelope(b []byte, job *signalbox.Job) []byte {
 	if job.LastError != "" {
 		b = AppendLastError(b, job.LastError)
 	}
+	if job.Effect != "" {
+		b = protowire.AppendTag(b, fieldEffect, protowire.BytesType)
+		b = protowire.AppendString(b, job.Effect)
+	}
+	if job.Incarnation != 0 {
+		b = protowire.AppendTag(b, fieldIncarnation, protowire.Fixed64Type)
+		b = protowire.AppendFixed64(b, job.Incarnation)
+	}
 	return b
 }
 
@@ -147,11 +165,11 @@ func appendUint(b []byte, field protowire.Number, v uint64) []byte {
 }
 
 // Decode reads a record into job, and leaves alone what is no part of a record: the ID, the
-// queue, the token, ClaimedAt. It copies what it keeps. Fields that it doesn't know are
+// namespace, the queue, the token, ClaimedAt. It copies what it keeps. Fields that it doesn't know are
 // passed over. The error wraps ErrVersion or ErrCorrupt; what the header says has been read
 // then, if it can be.
 func Decode(record []byte, job *signalbox.Job) error {
-	*job = signalbox.Job{ID: job.ID, Queue: job.Queue, Token: job.Token, ClaimedAt: job.ClaimedAt}
+	*job = signalbox.Job{ID: job.ID, Namespace: job.Namespace, Queue: job.Queue, Token: job.Token, ClaimedAt: job.ClaimedAt}
 	if len(record) == 0 {
 		return fmt.Errorf("%w: it is empty", ErrCorrupt)
 	}
@@ -166,12 +184,31 @@ func Decode(record []byte, job *signalbox.Job) error {
 	if err != nil {
 		return err
 	}
+	start, err := envelopeAt(record)
+	if err != nil {
+		return err
+	}
 	head := *job
-	if err := decodeEnvelope(record[headerLen:], job); err != nil {
+	if err := decodeEnvelope(record[start:], job); err != nil {
 		*job = head
 		return err
 	}
 	return nil
+}
+
+// envelopeAt returns where the envelope of a record begins that is as long as a header.
+func envelopeAt(record []byte) (int, error) {
+	if record[flagsAt] == 0 {
+		return headerLen, nil
+	}
+	start := headerLen + 2
+	if len(record) >= start {
+		start += int(binary.BigEndian.Uint16(record[headerLen:]))
+	}
+	if len(record) < start {
+		return 0, fmt.Errorf("%w: it ends in its extras", ErrCorrupt)
+	}
+	return start, nil
 }
 
 // decodeHead reads the header, which is the same in all versions: the scripts read it too.
@@ -185,8 +222,8 @@ func decodeHead(record []byte, job *signalbox.Job) error {
 	}
 	job.Priority = prio
 	job.Crashes = int(record[2])
-	job.EnqueuedAt = fromMicros(binary.BigEndian.Uint64(record[3:]))
-	job.ScheduledAt = fromMicros(binary.BigEndian.Uint64(record[11:]))
+	job.EnqueuedAt = fromMicros(binary.BigEndian.Uint64(record[4:]))
+	job.ScheduledAt = fromMicros(binary.BigEndian.Uint64(record[12:]))
 	return nil
 }
 
@@ -199,7 +236,7 @@ func decodeEnvelope(b []byte, job *signalbox.Job) error {
 		}
 		b = b[n:]
 		switch {
-		case typ == protowire.BytesType && num <= fieldHeader || num == fieldLastError && typ == protowire.BytesType:
+		case typ == protowire.BytesType && (num <= fieldHeader || num == fieldLastError || num == fieldEffect):
 			v, n := protowire.ConsumeBytes(b)
 			if n < 0 {
 				return corrupt("a field's length", n)
@@ -216,6 +253,8 @@ func decodeEnvelope(b []byte, job *signalbox.Job) error {
 				}
 			case fieldLastError:
 				job.LastError = string(v)
+			case fieldEffect:
+				job.Effect = string(v)
 			}
 		case typ == protowire.VarintType && fieldFailed <= num && num <= fieldTimeout:
 			v, n := protowire.ConsumeVarint(b)
@@ -233,6 +272,13 @@ func decodeEnvelope(b []byte, job *signalbox.Job) error {
 			case fieldTimeout:
 				job.Timeout = time.Duration(min(v, 1<<53)) * time.Microsecond
 			}
+		case num == fieldIncarnation && typ == protowire.Fixed64Type:
+			v, n := protowire.ConsumeFixed64(b)
+			if n < 0 {
+				return corrupt("a number", n)
+			}
+			b = b[n:]
+			job.Incarnation = v
 		default:
 			n := protowire.ConsumeFieldValue(num, typ, b)
 			if n < 0 {

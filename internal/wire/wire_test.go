@@ -36,6 +36,12 @@ func random(r *rand.Rand) *signalbox.Job {
 	if len(job.Payload) == 0 {
 		job.Payload = nil
 	}
+	if r.IntN(2) == 0 {
+		job.Effect = "e" + text(20)
+	}
+	if r.IntN(2) == 0 {
+		job.Incarnation = r.Uint64()
+	}
 	for range r.IntN(4) {
 		if job.Headers == nil {
 			job.Headers = map[string]string{}
@@ -79,7 +85,7 @@ func TestDecodeReplaces(t *testing.T) {
 	t.Parallel()
 	job := signalbox.Job{
 		ID: "id", Queue: "q", Token: 7, ClaimedAt: time.Unix(1, 0),
-		Kind: "old", Payload: []byte("old"), Headers: map[string]string{"old": "1"}, LastError: "old", Timeout: 1, Attempt: 9,
+		Kind: "old", Payload: []byte("old"), Headers: map[string]string{"old": "1"}, LastError: "old", Timeout: 1, Attempt: 9, Effect: "old", Incarnation: 9,
 	}
 	if err := Decode(AppendRecord(nil, &signalbox.Job{Kind: "new"}), &job); err != nil {
 		t.Fatal(err)
@@ -207,7 +213,7 @@ func TestUnknownFields(t *testing.T) {
 func TestHugeNumbers(t *testing.T) {
 	t.Parallel()
 	record := bytes.Repeat([]byte{0xff}, headerLen)
-	record[0], record[1] = version, '1'
+	record[0], record[1], record[flagsAt] = version, '1', 0
 	record = AppendEnvelope(record, &signalbox.Job{Kind: "k"})
 	for _, field := range []protowire.Number{fieldFailed, fieldMaxAttempts, fieldTimeout} {
 		record = appendUint(record, field, math.MaxUint64)
@@ -251,6 +257,25 @@ func TestFail(t *testing.T) {
 		if _, err := Fail([]byte(bad), 1, "e"); !errors.Is(err, ErrCorrupt) {
 			t.Errorf("%q: %v", bad, err)
 		}
+	}
+}
+
+// A record keeps its last error alone, and so does not grow with the number of attempts.
+func TestFailReplacesTheError(t *testing.T) {
+	t.Parallel()
+	record := AppendRecord(nil, &signalbox.Job{Kind: "k"})
+	size := 0
+	for i := range 20 {
+		next, err := Fail(record, 10+i, strings.Repeat("e", 100))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if record = next; i == 0 {
+			size = len(record)
+		}
+	}
+	if len(record) != size {
+		t.Errorf("after 20 attempts it has %d bytes, after the first it had %d", len(record), size)
 	}
 }
 

@@ -77,10 +77,10 @@ func contextKeepsValues(s *suite) {
 
 // A lock that is extended outlives its TTL.
 func extendKeepsTheLock(s *suite) {
-	a, b, key := s.locker(shortTTL), s.locker(shortTTL), newKey()
+	a, b, key := s.locker(heldTTL), s.locker(heldTTL), newKey()
 	l := s.grant(a, key)
-	for end := time.Now().Add(shortTTL * 3 / 2); time.Now().Before(end); {
-		pause(shortTTL / 5)
+	for end := time.Now().Add(heldTTL * 6 / 5); time.Now().Before(end); {
+		pause(heldTTL / 5)
 		s.holds(l, b, "while it is extended")
 	}
 	s.release(l)

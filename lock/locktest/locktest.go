@@ -8,6 +8,9 @@
 //		})
 //	}
 //
+// What a lock's Context has to do is said at [lock.Lock]; the standard library is enough for it, as the
+// locker in memory of this package's own tests shows (term_test.go).
+//
 // It can't show what happens when the lock service fails, when a process is paused or
 // when clocks step: those tests need the means to bring that about.
 package locktest
@@ -23,6 +26,8 @@ const (
 	// shortTTL is for leases that are to end. It is a whole second since some lock
 	// services count in seconds.
 	shortTTL = time.Second
+	// heldTTL is for leases that are extended beyond it, in time also on a slow machine.
+	heldTTL = 5 * time.Second
 	// longTTL is for leases that must not end by themselves.
 	longTTL = time.Minute
 	// slack is what a slow machine may add to a wait. It is far below longTTL, so that
@@ -32,13 +37,13 @@ const (
 	patience = 30 * time.Second
 )
 
-// A Maker makes a locker whose leases last for ttl, which is 1 s or 1 min, with no minimum
+// A Maker makes a locker whose leases last for ttl, which is 1 s, 5 s or 1 min, with no minimum
 // time of holding. Lockers of separate calls stand for separate processes that use the same
 // lock service: they share no memory that a process couldn't. t is the test that uses
 // the locker; what must be closed is closed by its Cleanup.
 type Maker func(t testing.TB, ttl time.Duration) lock.Locker
 
-// Run runs one parallel subtest for each promise, named after it. The slowest take some 2 s
+// Run runs one parallel subtest for each promise, named after it. The slowest take some 6 s
 // where all is well. Waits may take up to 10 s longer than they should before they
 // count as failed. Each subtest has random keys of its own, of [A-Za-z0-9-], and releases
 // what it holds.

@@ -118,7 +118,7 @@ func (m *memory) try(ctx context.Context, key string) (*memoryLock, time.Duratio
 	case "the lock forgets values":
 		parent = context.Background()
 	}
-	l := &memoryLock{memory: m, key: key, validity: lock.NewValidity(parent)}
+	l := &memoryLock{memory: m, key: key, term: newTerm(parent)}
 	l.token.Store(m.grants)
 	switch {
 	case m.flaw == "tokens are all the same":
@@ -152,7 +152,7 @@ type memoryLock struct {
 	key   string
 	token atomic.Int64
 
-	validity *lock.Validity
+	term     *term
 	mu       sync.Mutex
 	until    time.Time
 	released bool
@@ -167,7 +167,7 @@ func (l *memoryLock) Key() string {
 }
 
 func (l *memoryLock) Token() int64             { return l.token.Load() }
-func (l *memoryLock) Context() context.Context { return l.validity.Context() }
+func (l *memoryLock) Context() context.Context { return l.term }
 
 func (l *memoryLock) Until() time.Time {
 	l.mu.Lock()
@@ -176,10 +176,10 @@ func (l *memoryLock) Until() time.Time {
 }
 
 func (l *memoryLock) promise(ttl time.Duration) bool {
-	ok := l.validity.Extend(lock.Now(), ttl)
+	ok := l.term.extend(time.Now(), ttl)
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.until = l.validity.Until()
+	l.until = l.term.end()
 	if l.flaw == "contexts end too soon" {
 		l.until = l.until.Add(l.ttl / 2)
 	}
@@ -202,16 +202,16 @@ func (l *memoryLock) Extend(ctx context.Context) error {
 	case l.flaw == "Extend resurrects" && e == nil:
 		e = &entry{l, time.Time{}, make(chan struct{})}
 		l.keys[l.key] = e
-	case l.flaw == "Extend of a lost lock keeps the key" && l.validity.Err() != nil:
+	case l.flaw == "Extend of a lost lock keeps the key" && l.term.Err() != nil:
 		if e := l.keys[l.key]; e != nil && e.holder == l {
 			e.end = time.Now().Add(l.ttl)
 		}
 		return lock.ErrLost
-	case l.flaw == "Extend says nothing of a loss" && (e == nil || l.validity.Err() != nil):
+	case l.flaw == "Extend says nothing of a loss" && (e == nil || l.term.Err() != nil):
 		return nil
-	case l.flaw == "Extend says anything of a loss" && (e == nil || l.validity.Err() != nil):
+	case l.flaw == "Extend says anything of a loss" && (e == nil || l.term.Err() != nil):
 		return errors.New("anything")
-	case e == nil, l.validity.Err() != nil:
+	case e == nil, l.term.Err() != nil:
 		return lock.ErrLost
 	}
 	if l.flaw == "Extend has a new token" {
@@ -243,15 +243,15 @@ func (l *memoryLock) Release(ctx context.Context) error {
 		return l.found
 	}
 	l.released = true
-	if l.validity.Err() != nil {
+	if l.term.Err() != nil {
 		l.found = lock.ErrExpired
 	}
 	switch l.flaw {
 	case "Release ends no context":
 	case "Release is a loss":
-		l.validity.End(lock.ErrLost)
+		l.term.cancel(lock.ErrLost)
 	default:
-		l.validity.End(nil)
+		l.term.cancel(nil)
 	}
 	e := l.keys[l.key]
 	switch {

@@ -50,11 +50,11 @@ func doRunsUnderTheLock(s *suite) {
 
 // The lock is renewed as long as the function runs.
 func doOutlivesTheTTL(s *suite) {
-	a, b, key := s.locker(shortTTL), s.locker(shortTTL), newKey()
+	a, b, key := s.locker(heldTTL), s.locker(heldTTL), newKey()
 	err := s.do("outlives the TTL", func() error {
 		return lock.Do(s.Context(), a, key, func(ctx context.Context) error {
-			for end := time.Now().Add(shortTTL * 3 / 2); time.Now().Before(end); {
-				pause(shortTTL / 5)
+			for end := time.Now().Add(heldTTL * 6 / 5); time.Now().Before(end); {
+				pause(heldTTL / 5)
 				s.refused(b, key, "while the function runs")
 			}
 			return ctx.Err()
@@ -99,7 +99,7 @@ func (s *suite) do(name string, f func() error) (err error) {
 		default:
 			s.Errorf("the function that %s: panic: %v\n%s", name, p, debug.Stack())
 		}
-		if took := time.Since(start); took > 2*shortTTL+slack {
+		if took := time.Since(start); took > heldTTL*6/5+slack {
 			s.Errorf("the function that %s: took %v", name, took)
 		}
 	}()

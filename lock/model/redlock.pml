@@ -1,9 +1,9 @@
-/* The lock and the token of lock.Redlock, for spin. README.md tells how to run it and what came of it.
+/* The lock and the token of redlock.Locker, for spin. README.md tells how to run it and what came of it.
  *
  * What is modelled: three nodes, each with the lock (a string with the holder's value) and the
  * record (the register of tokens: the last one voted for, and for which attempt), as
- * ../scripts/redlock_*.lua keep them, and two or three attempts to acquire the one lock, as
- * election.go, claim.go and redlock_lock.go make them. Every step below is one run of a script
+ * ../redlock/scripts/*.lua keep them, and two or three attempts to acquire the one lock, as
+ * election.go, claim.go and lock.go of ../redlock make them. Every step below is one run of a script
  * on one node, one decision of a client, or one thing that happens to either.
  *
  * What is abstracted, and why that hides nothing:
@@ -27,9 +27,14 @@
  *   which becomes true at any moment, and before which no node expires that lock.
  *   Without -DTIMED a lock may expire at any moment, and nobody asks for the validity.
  * Losses of memory (-DLOSSES=n). A node forgets its lock and its record at any moment, n times in
- *   all. It doesn't count (it runs no script) until what it forgot has ended, and its clock, no
- *   less than any token that it voted for, stands in for the record. That is the restart
- *   delay's promise; how clients find out is not modelled.
+ *   all. It grants nothing until what it forgot has ended, but extends and releases what it has.
+ *   How clients find out is not modelled. Its clock stands in for the record. The assumption
+ *   about clocks: when the node counts again, its clock is no less than any token that it has
+ *   voted for. clocks.pml is about that.
+ * Memory that is rolled back (-DROLLED). A node may take a snapshot at any moment, LOSSES times in
+ *   all, and a loss takes it back to its snapshot: an RDB file, or an append-only file without
+ *   its tail. So an older lock is there again. The node goes by the larger of its record and its
+ *   floor, which is what its clock shows when it counts again: that is its floor, by the assumption.
  * Attempts are alike, so they begin in the order of their numbers. Nodes are alike, so with -DSORT
  *   states that differ in the names of nodes are searched once. Tokens are only ever
  *   compared, so with -DRANKS they are kept as ranks, and none is left out.
@@ -59,6 +64,9 @@
  *   -DINCR        a node counts grants, and the largest count of a quorum is the token.
  *   -DFORGET      a node that loses its memory counts at once, from nothing.
  *   -DDELANY      a release deletes the lock, whosever it is.
+ *   -DBELIEVED    a record of an older memory counts as it is. Only a lost one is the clock's.
+ *   -DNOREST      a node that lost its memory counts at once.
+ *   Both of these: a node that is thought to keep everything, and is rolled back.
  */
 
 #ifndef ATTEMPTS
@@ -94,7 +102,16 @@ byte held[NODES];       /* the lock's value */
 bit later[NODES];       /* it was extended: it ends with the validity reckoned from there */
 byte last[NODES];       /* the record: the token */
 byte by[NODES];         /* and the attempt */
-bit away[NODES];        /* it lost its memory and doesn't count yet; held is then what it forgot */
+byte away[NODES];       /* a bit for each attempt whose lock it forgot: until they have ended it doesn't count */
+byte longer[NODES];     /* of those, the ones that had been extended */
+#ifdef ROLLED
+byte old_held[NODES];   /* its snapshot */
+bit old_later[NODES];
+#ifdef BELIEVED
+byte old_last[NODES];
+byte old_by[NODES];
+#endif
+#endif
 
 /* What the node has answered, a bit for each attempt: votes for its first and its second
  * proposal, and the extend. They are cleared when they don't matter any more. */
@@ -103,6 +120,9 @@ byte voted2[NODES];
 byte prolonged[NODES];
 
 byte losses;
+#ifdef ROLLED
+byte shots;             /* snapshots */
+#endif
 byte again;             /* second rounds */
 byte granted;           /* a bit for each token that was granted */
 byte largest;           /* of those */
@@ -126,18 +146,42 @@ byte i, tmp;            /* inside of a step only: they are 0 between two */
 /* ---- Nodes that are alike ---- */
 
 #ifdef SORT
-#define KEY(n) ((((((((held[n]*2 + later[n])*2 + away[n])*8 + last[n])*4 + by[n])*8 + voted1[n])*8 + voted2[n])*8) + prolonged[n])
+#define KEY(n) (((((((held[n]*2 + later[n])*8 + last[n])*4 + by[n])*8 + voted1[n])*8 + voted2[n])*8) + prolonged[n])
+#ifdef ROLLED
+#ifdef BELIEVED
+#define KEY2(n) (((((old_last[n]*4 + old_by[n])*4 + old_held[n])*2 + old_later[n])*8 + away[n])*8 + longer[n])
+#else
+#define KEY2(n) (((old_held[n]*2 + old_later[n])*8 + away[n])*8 + longer[n])
+#endif
+#else
+#define KEY2(n) (away[n]*8 + longer[n])
+#endif
+#define BEHIND(m, n) (KEY(m) > KEY(n) || KEY(m) == KEY(n) && KEY2(m) > KEY2(n))
 #define SWAP(v, m, n) tmp = v[m]; v[m] = v[n]; v[n] = tmp
+#ifdef ROLLED
+#ifdef BELIEVED
+inline swap_snapshots(m, n) {
+	SWAP(old_held, m, n); SWAP(old_later, m, n); SWAP(old_last, m, n); SWAP(old_by, m, n)
+}
+#else
+inline swap_snapshots(m, n) {
+	SWAP(old_held, m, n); SWAP(old_later, m, n)
+}
+#endif
+#else
+inline swap_snapshots(m, n) { skip }
+#endif
 inline swap(m, n) {
 	SWAP(held, m, n); SWAP(later, m, n); SWAP(last, m, n); SWAP(by, m, n); SWAP(away, m, n);
-	SWAP(voted1, m, n); SWAP(voted2, m, n); SWAP(prolonged, m, n);
+	SWAP(longer, m, n); SWAP(voted1, m, n); SWAP(voted2, m, n); SWAP(prolonged, m, n);
+	swap_snapshots(m, n);
 	printf("   (nodes %d and %d change names)\n", m, n)
 }
 /* Ends each step that changes a node. */
 inline sort() {
-	if :: KEY(0) > KEY(1) -> swap(0, 1) :: else fi;
-	if :: KEY(1) > KEY(2) -> swap(1, 2) :: else fi;
-	if :: KEY(0) > KEY(1) -> swap(0, 1) :: else fi;
+	if :: BEHIND(0, 1) -> swap(0, 1) :: else fi;
+	if :: BEHIND(1, 2) -> swap(1, 2) :: else fi;
+	if :: BEHIND(0, 1) -> swap(0, 1) :: else fi;
 	tmp = 0
 }
 #else
@@ -164,13 +208,18 @@ inline forget_answers(a) {
 #ifdef RANKS
 #define CAN_BE(t, fresh) (fresh -> ranks < TOKENS && t <= ranks+1 : t <= ranks)
 #define MOVE(v, t) if :: v >= t -> v++ :: else fi
+#if defined(ROLLED) && defined(BELIEVED)
+#define MOVE_SNAPSHOT(n, t) MOVE(old_last[n], t)
+#else
+#define MOVE_SNAPSHOT(n, t) skip
+#endif
 inline choose(t, fresh) {
 	if
 	:: fresh ->
 		ranks++;
 		i = 0;
 		do
-		:: i < NODES -> MOVE(last[i], t); i++
+		:: i < NODES -> MOVE(last[i], t); MOVE_SNAPSHOT(i, t); i++
 		:: else -> break
 		od;
 		i = 0;
@@ -302,7 +351,22 @@ inline end_validity(a) {
 		if
 		:: over[a] == 1 -> printf("attempt %d: the validity from its acquire is over\n", a)
 		:: else -> printf("attempt %d: the validity from its extend is over\n", a)
-		fi
+		fi;
+		i = 0;
+		do
+		:: i < NODES ->
+			if
+			:: HAS(away[i], a) && over[a] > HAS(longer[i], a) ->
+				away[i] = away[i] & ~BIT(a);
+				longer[i] = longer[i] & ~BIT(a);
+				if :: away[i] == 0 -> printf("node %d: all that it forgot would have expired: it counts again\n", i) :: else fi
+			:: else
+			fi;
+			i++
+		:: else -> break
+		od;
+		i = 0;
+		sort()
 	}
 }
 
@@ -353,16 +417,16 @@ inline release(a) {
 #define TAKE(a, n) skip
 #else
 #ifdef NOHELD
-#define MAY_TAKE(a, n) (!away[n])
-#define HAS_LOCK(a, n) (!away[n])
+#define MAY_TAKE(a, n) (away[n] == 0)
+#define HAS_LOCK(a, n) (away[n] == 0)
 #else
-#define MAY_TAKE(a, n) (!away[n] && (held[n] == 0 || held[n] == a+1))
-#define HAS_LOCK(a, n) (!away[n] && held[n] == a+1)
+#define MAY_TAKE(a, n) (away[n] == 0 && (held[n] == 0 || held[n] == a+1))
+#define HAS_LOCK(a, n) (away[n] == 0 && held[n] == a+1)
 #endif
 #define TAKE(a, n) if :: held[n] == 0 -> held[n] = a+1 :: else fi
 #endif
 
-/* redlock_acquire.lua with ARGV[6] = 1: takes the lock if it is free, and votes. */
+/* acquire.lua with ARGV[6] = 1: takes the lock if it is free, and votes. */
 inline vote1(a, n) {
 	d_step {
 #ifdef NOREGISTER
@@ -382,14 +446,14 @@ inline vote1(a, n) {
 /* The same where the register or the clock is against it. */
 inline take(a, n) {
 	d_step {
-		phase[a] != IDLE && !away[n] && held[n] == 0 ->
+		phase[a] != IDLE && away[n] == 0 && held[n] == 0 ->
 		held[n] = a+1;
 		printf("node %d gives the lock to attempt %d, but %d no vote\n", n, a, first[a]);
 		sort()
 	}
 }
 
-/* redlock_acquire.lua with ARGV[6] = 0: votes only. */
+/* acquire.lua with ARGV[6] = 0: votes only. */
 inline vote2(a, n) {
 	d_step {
 		second[a] != 0 && HAS_LOCK(a, n) && MORE(a, n, second[a]) ->
@@ -414,10 +478,10 @@ inline count(a, n) {
 }
 #endif
 
-/* redlock_extend.lua */
+/* extend.lua */
 inline prolong(a, n) {
 	d_step {
-		extended[a] != 0 && !away[n] && held[n] == a+1 ->
+		extended[a] != 0 && held[n] == a+1 ->
 		later[n] = 1;
 		if :: phase[a] == HOLDS && extended[a] == 1 -> prolonged[n] = prolonged[n] | BIT(a) :: else fi;
 		printf("node %d: attempt %d's lock is extended\n", n, a);
@@ -425,7 +489,7 @@ inline prolong(a, n) {
 	}
 }
 
-/* redlock_release.lua */
+/* release.lua */
 #ifdef DELANY
 #define TO_DELETE(a, n) (held[n] != 0)
 #else
@@ -433,7 +497,7 @@ inline prolong(a, n) {
 #endif
 inline delete(a, n) {
 	d_step {
-		phase[a] == GONE && !away[n] && TO_DELETE(a, n) ->
+		phase[a] == GONE && TO_DELETE(a, n) ->
 		printf("node %d: attempt %d's release deletes the lock of attempt %d\n", n, a, held[n]-1);
 		held[n] = 0;
 		later[n] = 0;
@@ -448,36 +512,73 @@ inline delete(a, n) {
 #else
 #define ENDED(a, n) true
 #endif
-/* The lock expires; on a node that forgot it, it would have: from then on the node counts. */
 inline expire(a, n) {
 	d_step {
 		held[n] == a+1 && ENDED(a, n) ->
-		if
-		:: away[n] -> printf("node %d: attempt %d's lock, that it forgot, would have expired: the node counts again\n", n, a)
-		:: else -> printf("node %d: attempt %d's lock expires\n", n, a)
-		fi;
+		printf("node %d: attempt %d's lock expires\n", n, a);
 		held[n] = 0;
 		later[n] = 0;
-		away[n] = 0;
 		sort()
 	}
 }
 
-/* The node loses its memory. The record is gone; its clock stands in for it, which is no less
- * than what the node has voted for. It doesn't count until all that it forgot has ended. */
+#ifdef ROLLED
+/* A snapshot of nothing is what a node without one goes back to. */
+#ifdef BELIEVED
+#define WORTH(n) (last[n] != 0)
+#else
+#define WORTH(n) (held[n] != 0)
+#endif
+inline snapshot(n) {
+	d_step {
+		shots < LOSSES && WORTH(n) ->
+		shots++;
+		old_held[n] = held[n];
+		old_later[n] = later[n];
+#ifdef BELIEVED
+		old_last[n] = last[n];
+		old_by[n] = by[n];
+#endif
+		printf("node %d takes a snapshot: the lock is attempt %d's (-1: nobody's), its record is %d\n", n, held[n]-1, last[n]);
+		sort()
+	}
+}
+#endif
+
+/* The node loses its memory, or goes back to its snapshot. */
 inline lose(n) {
 	d_step {
-		losses < LOSSES && !away[n] ->
+		losses < LOSSES ->
 		losses++;
+#if defined(TIMED) && !defined(NOREST) && !defined(FORGET)
+		if
+		:: held[n] != 0 ->
+			away[n] = away[n] | BIT(held[n]-1);
+			longer[n] = longer[n] | (later[n] << (held[n]-1))
+		:: else
+		fi;
+#endif
 		by[n] = 0;
-#ifdef FORGET
-		last[n] = 0;
 		held[n] = 0;
 		later[n] = 0;
-#else
-		away[n] = (held[n] != 0);
+#ifdef FORGET
+		last[n] = 0;
 #endif
+#ifdef ROLLED
+		held[n] = old_held[n];
+		later[n] = old_later[n];
+#ifdef BELIEVED
+		if
+		:: old_last[n] != 0 ->
+			last[n] = old_last[n];
+			by[n] = old_by[n]
+		:: else /* there is no record, so the clock stands in */
+		fi;
+#endif
+		printf("node %d goes back to its snapshot: the lock is attempt %d's (-1: nobody's), its record is worth %d\n", n, held[n]-1, last[n]);
+#else
 		printf("node %d loses its memory\n", n);
+#endif
 		sort()
 	}
 }
@@ -568,6 +669,9 @@ active proctype world() {
 #endif
 #if LOSSES > 0
 	:: lose(0) :: lose(1) :: lose(2)
+#ifdef ROLLED
+	:: snapshot(0) :: snapshot(1) :: snapshot(2)
+#endif
 #endif
 	od
 }

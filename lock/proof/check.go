@@ -13,7 +13,7 @@ import (
 
 const (
 	// maxKeyOperations bounds what porcupine is given at once.
-	maxKeyOperations = 200
+	maxKeyOperations = 400
 	// maxExamples bounds the violations that are printed of each kind.
 	maxExamples = 5
 )

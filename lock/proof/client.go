@@ -17,6 +17,7 @@ import (
 	"github.com/redis/go-redis/v9/logging"
 
 	"github.com/signalbox-go/signalbox/lock"
+	"github.com/signalbox-go/signalbox/lock/redlock"
 )
 
 // envClient has the task of a process that this program started.
@@ -24,8 +25,10 @@ const envClient = "LOCK_PROOF_CLIENT"
 
 // A task is what a client process does.
 type task struct {
-	Addrs []string // one: lock.New; more: lock.NewRedlock
+	Addrs []string // one: lock.New; more: redlock.New
 	Seed  uint64
+	ID    int64
+	Once  bool // the Redis client doesn't repeat what fails; a Redlock never does
 }
 
 const (
@@ -43,17 +46,24 @@ const (
 	// extensions and releases of ten processes, and of those that take the place of the
 	// killed, a key stays below maxKeyOperations.
 	keyQuota = 4
+	// A process in crowdEvery is a crowd, another one each span: all its workers want one key and hold it for a
+	// while. So several goroutines wait for one key through one locker.
+	crowdEvery, crowdQuota = 5, 14
+	// Workers with a new locker each time often want a key that lives longer than others: beyond
+	// the crash of a server, and the time for which that doesn't count.
+	longKeyTime, longQuota = 6 * time.Second, 6
 )
 
 // A client is the process: workers that acquire locks, and tell of it.
 type client struct {
+	task   task
 	locker lock.Locker
 	clocks calibration
 	out    io.Writer
 	ops    atomic.Int64
 
 	mu     sync.Mutex
-	chains [hotKeys + coolKeys]position
+	chains [hotKeys + coolKeys + 2]position
 }
 
 // A position is how far the process is in a chain of keys.
@@ -70,11 +80,11 @@ func runClient(text string, in io.Reader, out io.Writer) error {
 	if err := json.Unmarshal([]byte(text), &t); err != nil {
 		return err
 	}
-	locker, closeLocker, err := newLocker(t.Addrs)
+	locker, closeLocker, err := t.newLocker()
 	if err != nil {
 		return err
 	}
-	c := &client{locker: locker, clocks: calibrate(), out: out}
+	c := &client{task: t, locker: locker, clocks: calibrate(), out: out}
 	ctx, cancel := context.WithCancel(context.Background())
 	go func() {
 		_, _ = io.Copy(io.Discard, in)
@@ -84,26 +94,35 @@ func runClient(text string, in io.Reader, out io.Writer) error {
 	errs := make([]error, clientWorkers)
 	for i := range errs {
 		workers.Go(func() {
-			errs[i] = (&worker{client: c, rand: rand.New(rand.NewPCG(t.Seed, uint64(i)))}).run(ctx)
+			errs[i] = (&worker{client: c, newcomer: i == 0, rand: rand.New(rand.NewPCG(t.Seed, uint64(i)))}).run(ctx)
 		})
 	}
 	workers.Wait()
 	return errors.Join(append(errs, closeLocker())...)
 }
 
-func newLocker(addrs []string) (lock.Locker, func() error, error) {
+func (t task) newLocker() (lock.Locker, func() error, error) {
+	addrs := t.Addrs
 	if len(addrs) == 1 {
-		// go-redis repeats what fails, as it does by default: the scripts permit it.
+		retries := 0 // go-redis repeats what fails, as it does by default: the scripts permit it
+		if t.Once {
+			retries = -1
+		}
 		rdb := redis.NewClient(&redis.Options{
 			Addr: addrs[0], ContextTimeoutEnabled: true, DialTimeout: ttl, ReadTimeout: ttl, WriteTimeout: ttl, DialerRetries: 1,
+			MaxRetries: retries,
 		})
-		return lock.New(rdb, lock.TTL(ttl)), rdb.Close, nil
+		r, err := lock.New(rdb, lock.Config{TTL: ttl})
+		if err != nil {
+			return nil, nil, errors.Join(err, rdb.Close())
+		}
+		return r, rdb.Close, nil
 	}
 	var nodes []*redis.Options
 	for _, addr := range addrs {
 		nodes = append(nodes, &redis.Options{Addr: addr})
 	}
-	r, err := lock.NewRedlock(nodes, lock.RedlockConfig{TTL: ttl, NodeTimeout: nodeTimeout})
+	r, err := redlock.New(nodes, redlock.Config{TTL: ttl, NodeTimeout: nodeTimeout})
 	if err != nil {
 		return nil, nil, err
 	}
@@ -117,7 +136,22 @@ func (c *client) key(r *rand.Rand) string {
 	if r.IntN(4) > 0 {
 		chain = hotKeys + r.IntN(coolKeys)
 	}
-	span := monotonic() / int64(keyTime)
+	return c.next(chain, keyTime, keyQuota)
+}
+
+// crowdKey names the key that all workers of the process want now, if it is a crowd.
+func (c *client) crowdKey() (key string, crowd bool) {
+	if (monotonic()/int64(keyTime)+c.task.ID)%crowdEvery != 0 {
+		return "", false
+	}
+	return c.next(hotKeys+coolKeys, keyTime, crowdQuota), true
+}
+
+// longKey names a key that lives longer.
+func (c *client) longKey() string { return c.next(hotKeys+coolKeys+1, longKeyTime, longQuota) }
+
+func (c *client) next(chain int, life time.Duration, quota int) string {
+	span := monotonic() / int64(life)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	at := &c.chains[chain]
@@ -125,7 +159,7 @@ func (c *client) key(r *rand.Rand) string {
 		*at = position{span: span}
 	}
 	at.asked++
-	return fmt.Sprintf("%d:%d:%d", chain, span, (at.asked-1)/keyQuota)
+	return fmt.Sprintf("%d:%d:%d", chain, span, (at.asked-1)/quota)
 }
 
 // tell writes an event in one call, so that a kill doesn't leave the half of one.

@@ -63,7 +63,7 @@ func (c *crew) start() (*member, error) {
 	c.started++
 	m := &member{id: c.started, stderr: &bytes.Buffer{}}
 	c.mu.Unlock()
-	text, err := json.Marshal(task{Addrs: c.addrs, Seed: c.seed<<16 + uint64(m.id)})
+	text, err := json.Marshal(task{Addrs: c.addrs, Seed: c.seed<<16 + uint64(m.id), ID: m.id, Once: m.id%2 == 0})
 	if err != nil {
 		return nil, err
 	}

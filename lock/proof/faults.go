@@ -15,6 +15,9 @@ type fault struct {
 	// do has it happen, and returns when all is well again. If the server lost its
 	// memory, it says by when.
 	do func(ctx context.Context, s *station, r *rand.Rand) (forgot int64, err error)
+	// masters tells that it is for several masters: one Redis promises nothing when it goes back to an
+	// older memory but to grant larger tokens than that has. It happens to all of them at once.
+	masters bool
 }
 
 // A station is a server and the way to it.
@@ -47,6 +50,20 @@ var serverFaults = []fault{
 	{name: "blackhole of replies", do: intoxicate(func(*rand.Rand) toxic {
 		return toxic{replies: &toxics.TimeoutToxic{}}
 	})},
+	{name: "requests come late", do: func(ctx context.Context, s *station, r *rand.Rand) (int64, error) {
+		s.network.change(toxic{requests: &toxics.TimeoutToxic{}, share: 0.5})
+		wait(ctx, between(r, longest, 3*longest)) // when they come, nobody waits for them any more
+		s.network.change(toxic{})
+		return 0, nil
+	}},
+	{name: "replies are cut", do: func(ctx context.Context, s *station, r *rand.Rand) (int64, error) {
+		s.network.change(toxic{replies: cutToxic{}, share: 1})
+		wait(ctx, between(r, longest, 4*longest))
+		s.network.change(toxic{})
+		return 0, nil
+	}},
+	{name: "back to an older snapshot", do: olderSnapshot, masters: true},
+	{name: "back to a shorter log", do: shorterLog, masters: true},
 	{name: "timeout, then closed", do: intoxicate(func(r *rand.Rand) toxic {
 		t := &toxics.TimeoutToxic{Timeout: 5 + r.Int64N(100)}
 		return toxic{requests: t, replies: t}
@@ -74,7 +91,7 @@ var serverFaults = []fault{
 		if r.IntN(2) == 0 {
 			wait(ctx, someTime(r)) // else it is back at once
 		}
-		return forgot, s.server.run(context.WithoutCancel(ctx))
+		return forgot, s.server.run(context.WithoutCancel(ctx), fromNothing)
 	}},
 	{name: "FLUSHALL", do: func(ctx context.Context, s *station, _ *rand.Rand) (int64, error) {
 		err := s.server.admin.FlushAll(context.WithoutCancel(ctx)).Err()

@@ -26,6 +26,9 @@ type saboteur struct {
 	stations []*station
 	crew     *crew
 
+	// turns is held by each fault of servers; one that is for all of them has it alone.
+	turns sync.RWMutex
+
 	mu      sync.Mutex
 	busy    map[*station]bool
 	windows []window
@@ -77,15 +80,37 @@ func (b *saboteur) hitServers(ctx context.Context, r *rand.Rand) error {
 			if ctx.Err() != nil {
 				return nil
 			}
-			n := 1
-			if r.IntN(4) == 0 {
+			f, n := serverFaults[i], 1
+			switch {
+			case f.masters && len(b.stations) == 1:
+				continue
+			case f.masters:
+				if err := b.hitAll(ctx, f, r); err != nil {
+					return fmt.Errorf("%s: %w", f.name, err)
+				}
+				continue
+			case r.IntN(4) == 0:
 				n = 1 + r.IntN(len(b.stations))
 			}
-			if err := b.hit(ctx, serverFaults[i], b.take(r, n), r); err != nil {
-				return fmt.Errorf("%s: %w", serverFaults[i].name, err)
+			if err := b.hitSome(ctx, f, n, r); err != nil {
+				return fmt.Errorf("%s: %w", f.name, err)
 			}
 		}
 	}
+}
+
+// hitAll waits until nothing happens to any server, and has the fault happen to all.
+func (b *saboteur) hitAll(ctx context.Context, f fault, r *rand.Rand) error {
+	b.turns.Lock()
+	defer b.turns.Unlock()
+	return b.hit(ctx, f, b.take(r, len(b.stations)), r)
+}
+
+// hitSome has it happen to up to n servers to which nothing happens yet.
+func (b *saboteur) hitSome(ctx context.Context, f fault, n int, r *rand.Rand) error {
+	b.turns.RLock()
+	defer b.turns.RUnlock()
+	return b.hit(ctx, f, b.take(r, n), r)
 }
 
 // hit has a fault happen to the servers, and frees them.
@@ -96,9 +121,13 @@ func (b *saboteur) hit(ctx context.Context, f fault, stations []*station, r *ran
 	w := window{name: f.name, begin: monotonic()}
 	errs := make([]error, len(stations))
 	forgot := make([]int64, len(stations))
+	seed := r.Uint64()
 	var all sync.WaitGroup
 	for i, s := range stations {
-		own := rand.New(rand.NewPCG(r.Uint64(), uint64(i)))
+		own := rand.New(rand.NewPCG(seed, uint64(i)))
+		if f.masters {
+			own = rand.New(rand.NewPCG(seed, 0)) // they go back together, and as far
+		}
 		all.Go(func() {
 			defer b.free(s)
 			forgot[i], errs[i] = f.do(ctx, s, own)

@@ -17,10 +17,11 @@ import (
 // portTaken is what redis-server says when another listens on its port.
 const portTaken = "Address already in use"
 
-// A server is a redis-server that keeps nothing on disk, so that a crash loses its memory. It
-// is always at the same address.
+// A server is a redis-server. It keeps on disk what a fault has it keep, else nothing, so that a crash
+// loses its memory. It is always at the same address.
 type server struct {
 	path, port, addr string
+	dir              string        // its own
 	admin            *redis.Client // past the proxy; for faults
 
 	process *process
@@ -39,11 +40,15 @@ func startServer(ctx context.Context) (*server, error) {
 		if err != nil {
 			return nil, err
 		}
-		s := &server{path: path, port: port, addr: net.JoinHostPort("127.0.0.1", port)}
+		dir, err := os.MkdirTemp("", "lock-proof-")
+		if err != nil {
+			return nil, err
+		}
+		s := &server{path: path, port: port, addr: net.JoinHostPort("127.0.0.1", port), dir: dir}
 		s.admin = redis.NewClient(&redis.Options{
 			Addr: s.addr, MaxRetries: -1, DialerRetries: 1, DialTimeout: time.Second, ReadTimeout: 5 * time.Second,
 		})
-		err = s.run(ctx)
+		err = s.run(ctx, fromNothing)
 		if err == nil {
 			return s, nil
 		}
@@ -63,11 +68,29 @@ func freePort() (string, error) {
 	return port, errors.Join(err, l.Close())
 }
 
+// An origin is what a server begins with.
+type origin int
+
+const (
+	fromNothing  origin = iota
+	fromSnapshot        // the RDB file in its folder
+	fromLog             // the append-only file there
+)
+
 // run starts the process, at first or after a kill, and returns when it answers.
-func (s *server) run(ctx context.Context) error {
+func (s *server) run(ctx context.Context, from origin) error {
+	appendOnly := "no"
+	switch from {
+	case fromNothing:
+		if err := errors.Join(os.RemoveAll(s.snapshot()), os.RemoveAll(s.logFolder())); err != nil {
+			return err
+		}
+	case fromLog:
+		appendOnly = "yes"
+	}
 	s.log = &bytes.Buffer{}
 	cmd := exec.Command(s.path, "--port", s.port, "--bind", "127.0.0.1",
-		"--save", "", "--appendonly", "no", "--daemonize", "no", "--dir", os.TempDir())
+		"--save", "", "--appendonly", appendOnly, "--appendfsync", "everysec", "--daemonize", "no", "--dir", s.dir)
 	cmd.Stdout, cmd.Stderr = s.log, s.log
 	var err error
 	if s.process, err = startProcess(cmd, nil); err != nil {
@@ -90,7 +113,8 @@ func (s *server) ready(ctx context.Context) error {
 		if conn, err := net.Dial("tcp", s.addr); err == nil { // else the client would log each try
 			_ = conn.Close()
 			info, err := s.admin.Info(ctx, "server").Result()
-			if err == nil && strings.Contains(info, fmt.Sprintf("process_id:%d\r\n", s.process.cmd.Process.Pid)) {
+			ours := err == nil && strings.Contains(info, fmt.Sprintf("process_id:%d\r\n", s.process.cmd.Process.Pid))
+			if ours && s.admin.Ping(ctx).Err() == nil { // else it still loads what it has on disk
 				return nil
 			}
 		}
@@ -104,10 +128,11 @@ func (s *server) ready(ctx context.Context) error {
 	}
 }
 
-// close ends the process, which has nothing to save.
+// close ends the process and removes what it kept.
 func (s *server) close() {
 	_ = s.admin.Close()
 	if s.process != nil {
 		s.process.kill()
 	}
+	_ = os.RemoveAll(s.dir)
 }

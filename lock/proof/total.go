@@ -41,13 +41,17 @@ func (t *total) fail(out io.Writer, err error) {
 // With less than this in all a run is invalid.
 const needAcquisitions, needWindows = 20_000, 100
 
-// bound is that of the history of each setup. The long form asks of each for what the quick one
-// asks of all together.
-func (f flags) bound() bound {
+// bound is that of the history of a setup. The long form asks of each for as many fault windows as the
+// quick one asks of all together.
+func (f flags) bound(s setup) bound {
 	if f.quick {
-		return bound{25 * time.Second, needAcquisitions / len(setups), needWindows / len(setups)}
+		all := 0
+		for _, s := range setups {
+			all += s.long
+		}
+		return bound{25 * time.Second, (needAcquisitions*s.long + all - 1) / all, needWindows / len(setups)}
 	}
-	return bound{4 * time.Minute, needAcquisitions, needWindows}
+	return bound{4*time.Minute + 30*time.Second, s.long, needWindows}
 }
 
 // prove runs all parts, also when one fails.
@@ -59,7 +63,7 @@ func (t *total) prove(ctx context.Context, f flags, out io.Writer) {
 	}
 	for _, s := range setups {
 		fmt.Fprintln(out)
-		acquisitions, windows, v, err := s.prove(ctx, f.bound(), f.seed, out)
+		acquisitions, windows, v, err := s.prove(ctx, f.bound(s), f.seed, out)
 		t.acquisitions += acquisitions
 		t.faults += windows
 		t.duplicates += v.duplicates

@@ -16,32 +16,65 @@ const maxError = 500
 type worker struct {
 	client *client
 	rand   *rand.Rand
+	// newcomer has it use a new locker each time: one that knows nothing of the nodes and their clocks.
+	newcomer bool
+	locker   lock.Locker
+	crowded  bool // the other workers of the process want the same key
 }
 
 // run works until ctx ends, and fails if what it did can't be told.
 func (w *worker) run(ctx context.Context) error {
+	w.locker = w.client.locker
 	for ctx.Err() == nil {
-		key := w.client.key(w.rand)
-		l, id, err := w.acquire(ctx, key)
-		if err != nil {
-			return err
-		}
-		if l == nil {
-			w.wait(ctx, w.upTo(10*time.Millisecond))
-			continue
-		}
-		if err := w.hold(ctx, l, id); err != nil {
+		if err := w.once(ctx); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
+// once acquires a lock, holds it and releases it.
+func (w *worker) once(ctx context.Context) error {
+	if w.newcomer {
+		locker, closeLocker, err := w.client.task.newLocker()
+		if err != nil {
+			return err
+		}
+		defer func() { _ = closeLocker() }()
+		w.locker = locker
+	}
+	l, id, err := w.acquire(ctx, w.key())
+	if err != nil {
+		return err
+	}
+	if l == nil {
+		w.wait(ctx, w.upTo(10*time.Millisecond))
+		return nil
+	}
+	return w.hold(ctx, l, id)
+}
+
+// key names the key to lock next.
+func (w *worker) key() string {
+	if w.newcomer {
+		w.crowded = false
+		if w.rand.IntN(2) == 0 {
+			return w.client.longKey()
+		}
+		return w.client.key(w.rand)
+	}
+	key, crowded := w.client.crowdKey()
+	if w.crowded = crowded; crowded {
+		return key
+	}
+	return w.client.key(w.rand)
+}
+
 // acquire returns nil if the lock wasn't granted.
 func (w *worker) acquire(ctx context.Context, key string) (lock.Lock, int64, error) {
-	ask := w.client.locker.Acquire
-	if w.rand.IntN(4) == 0 {
-		ask = w.client.locker.TryAcquire
+	ask := w.locker.Acquire
+	if !w.crowded && w.rand.IntN(4) == 0 {
+		ask = w.locker.TryAcquire
 	}
 	ctx, cancel := context.WithTimeout(ctx, 20*time.Millisecond+w.upTo(2*ttl))
 	defer cancel()
@@ -63,6 +96,8 @@ func (w *worker) acquire(ctx context.Context, key string) (lock.Lock, int64, err
 // wait for it, and with extensions.
 func (w *worker) hold(ctx context.Context, l lock.Lock, id int64) error {
 	switch n := w.rand.IntN(1000); {
+	case w.crowded: // so that a row of grants ends with others of the process waiting
+		w.wait(ctx, w.upTo(30*time.Millisecond))
 	case n < 700:
 	case n < 950:
 		w.wait(ctx, w.upTo(5*time.Millisecond))

@@ -1,14 +1,14 @@
 -- Settles a batch of deliveries, then claims ready jobs for a session.
 --
--- KEYS: 1 lane, 2 inflight:<session>, 3 sessions, 4 fence, 5 jobs, 6 due, 7 wake, 8 stats,
---       9 dead, 10 cancelled, 11 ready:high, 12 ready:normal, 13 ready:low, 14 ready:suspect,
---       15 spans
--- ARGV: 1 sequence number of the call in its lane, 2 session, 3 jobs wanted,
---       4 '1' if a suspect may be among them,
---       5 most terminal jobs kept, 6 most bytes of them, 7 how long they are kept (us),
---       8 number of a call of this lane that was answered, for the same session, less than an
+-- KEYS: as named below; INFLIGHT is inflight:<session>
+-- ARGV: 1 protocol, 2 sequence number of the call in its lane, 3 session, 4 jobs wanted,
+--       5 '0' if no suspect may be among them, else for how long a suspect that runs keeps
+--       others out of the session (us),
+--       6 most terminal jobs kept, 7 most bytes of them, 8 how long they are kept (us),
+--       9 number of a call of this lane that was answered, for the same session, less than an
 --       hour ago; 0 for none
---       9 number c of completed deliveries, 10 number m of marks, then c times: id, token,
+--       10 number c of completed deliveries, 11 number m of marks, 12 most bytes of records to
+--       return; the first job may have more, then c times: id, token,
 --       then m times: id, token, span context of a delivery that runs on or will run again,
 --       then for each other delivery: id, token, outcome, class, delay (us), record or ''
 --       to keep the one that is there
@@ -16,22 +16,29 @@
 --       once, before others), 'dead', 'cancelled', 'completed'; class: '0', '1', '2' or
 --       's' (suspect)
 -- Reply: {'ok', time in us, refused, alive, first token, more, next, expired, ids, records,
---         spans}
+--         spans, known, held}
 --        refused: positions, from 1, of deliveries that were superseded: nothing was
 --        changed for them; alive: 0 if the session is unknown, over, or can't be
---        trusted, then nothing is claimed; more: 1 if ready jobs remain; next: us until a job is due or the first
+--        trusted, then nothing is claimed; more: 1 if ready jobs remain that the call, had it
+--        wanted more or more bytes, could have had; next: us until a job is due or the first
 --        session expires, -1 for never, not counting those in expired; expired: up to 8
 --        sessions to reclaim; records: in the order of ids, whose tokens count up from the
 --        first; an id is '' where a job of a call that is made again is gone; spans: the span
---        contexts of the last marks of the ids, as far as there are any, or empty
+--        contexts of the last marks of the ids, as far as there are any, or empty; known: the
+--        number of the lane's last call that Redis had before this one came, 0 if none; held:
+--        why nothing was claimed: 'paused', or the queue's layout if it is newer than the
+--        protocol (then next and expired are for others, and told to nobody); '' if it wasn't
 --        {'stale'}  a later call of this lane was seen; nothing was done
 -- Errors: those of Redis, and 'ERR signalbox: ...', before the first write.
 
-local seq, session, want = tonumber(ARGV[1]), ARGV[2], tonumber(ARGV[3])
-local limits = {tonumber(ARGV[5]), tonumber(ARGV[6]), tonumber(ARGV[7])}
-local answered, completed, marks = tonumber(ARGV[8]), tonumber(ARGV[9]), tonumber(ARGV[10])
+local LANE, INFLIGHT, SESSIONS, FENCE, JOBS, DUE, WAKE, STATS, DEAD, CANCELLED, HIGH, NORMAL, LOW, SUSPECT, SPANS, SETTINGS = unpack(KEYS)
+local seq, session, want = tonumber(ARGV[2]), ARGV[3], tonumber(ARGV[4])
+local limits = {tonumber(ARGV[6]), tonumber(ARGV[7]), tonumber(ARGV[8])}
+local answered, completed, marks = tonumber(ARGV[9]), tonumber(ARGV[10]), tonumber(ARGV[11])
+local hold, room = tonumber(ARGV[5]), tonumber(ARGV[12])
+local fixed = 12 -- arguments before those of the deliveries
 local now = clock()
-local lane = redis.call('GET', KEYS[1])
+local lane = redis.call('GET', LANE)
 local lseq, lfirst, llast, lrefused
 if lane then
   lseq, lfirst, llast, lrefused = string.match(lane, '^(%d+) (%d+) (%d+) ([%d,]*)$')
@@ -42,24 +49,26 @@ if lane then
 end
 
 -- Every key is read before the first write, so that one of the wrong type changes nothing.
-local expiry = redis.call('ZSCORE', KEYS[3], session)
+local held_back = standing(SETTINGS, ARGV[1])
+local newer = held_back ~= '' and held_back ~= 'paused'
+local expiry = redis.call('ZSCORE', SESSIONS, session)
 local alive = expiry and tonumber(expiry) > now
 -- Redis has lost a call that was answered, in a failover: it may count jobs as running here that
 -- were settled then. Nobody would ever take them back from a session that lives. So it ends.
 if answered > 0 and (not lseq or lseq < answered) then
   alive = false
 end
-local fence = redis.call('GET', KEYS[4]) or '0'
+local fence = redis.call('GET', FENCE) or '0'
 if not string.match(fence, '^%d+$') or #fence > 16 or tonumber(fence) > 9007199254000000 then
   return redis.error_reply('ERR signalbox: the fence key holds no token: set it to the server\'s time in microseconds, or higher if it was higher')
 end
 fence = tonumber(fence)
 local held = {}
-local first_mark = 11 + 2 * completed
+local first_mark = fixed + 1 + 2 * completed
 local others = first_mark + 3 * marks
-if #ARGV > 10 then
+if #ARGV > fixed then
   local ids = {}
-  for i = 11, first_mark - 1, 2 do
+  for i = fixed + 1, first_mark - 1, 2 do
     ids[#ids + 1] = ARGV[i]
   end
   for i = others, #ARGV, 6 do
@@ -68,34 +77,42 @@ if #ARGV > 10 then
   for i = first_mark, others - 1, 3 do
     ids[#ids + 1] = ARGV[i]
   end
-  held = redis.call('HMGET', KEYS[2], unpack(ids))
+  held = redis.call('HMGET', INFLIGHT, unpack(ids))
 else
-  redis.call('HLEN', KEYS[2])
+  redis.call('HLEN', INFLIGHT)
 end
-redis.call('HLEN', KEYS[5])
-local promotable = redis.call('ZRANGEBYSCORE', KEYS[6], '-inf', digits(now), 'LIMIT', 0, 500)
-redis.call('LLEN', KEYS[7])
-redis.call('HLEN', KEYS[8])
-redis.call('ZCARD', KEYS[9])
-redis.call('ZCARD', KEYS[10])
-local marked = redis.call('HLEN', KEYS[15]) > 0 or marks > 0
+local kept = redis.call('HLEN', JOBS)
+local promotable = redis.call('ZRANGEBYSCORE', DUE, '-inf', digits(now), 'LIMIT', 0, newer and 0 or 500)
+redis.call('LLEN', WAKE)
+-- No job that isn't terminal has a larger record, if that is known.
+local largest = tonumber((string.match(redis.call('HGET', STATS, 'largest') or '', '^%d+$')))
+local terminal = redis.call('ZCARD', DEAD) + redis.call('ZCARD', CANCELLED)
+local marked = redis.call('HLEN', SPANS) > 0 or marks > 0
+local lists = {['0'] = HIGH, ['1'] = NORMAL, ['2'] = LOW, ['s'] = SUSPECT}
 local waiting = {} -- the length of each ready list, by its key
-for k = 11, 14 do
-  waiting[KEYS[k]] = redis.call('LLEN', KEYS[k])
+for _, list in pairs(lists) do
+  waiting[list] = redis.call('LLEN', list)
 end
 
-local lists = {['0'] = KEYS[11], ['1'] = KEYS[12], ['2'] = KEYS[13], ['s'] = KEYS[14]}
 local refused = {}
+local grown = 0 -- the largest record that was written
+local suspects_ready = false -- a suspect became ready, or was taken from among others
+local crowded = false -- suspects were left since their records have no room in the reply
 
--- In the hash, an 's' stands behind the token of a suspect.
+-- Whether the records wanted may be too large to be read unmeasured. Small ones never are.
+local function large(bytes)
+  return not largest or not (largest <= 4096 or want * largest <= bytes)
+end
+
+-- In the hash, flags stand behind a token and a space: of a suspect an 's' and the number of its crashes.
 local function owns(j, token)
-  return held[j] == token or held[j] == token .. 's'
+  return held[j] == token or held[j] and string.match(held[j], '^(%d+) ') == token
 end
 
 local function settle()
   local ids, n = {}, 0
   for j = 1, completed do
-    local i = 9 + 2 * j
+    local i = fixed - 1 + 2 * j
     if owns(j, ARGV[i + 1]) then
       n = n + 1
       ids[n] = ARGV[i]
@@ -106,12 +123,12 @@ local function settle()
   -- The first write is one that Redis permits when it is out of memory, and with it all that
   -- follows.
   if n == 0 then
-    redis.call('HDEL', KEYS[2], '')
+    redis.call('HDEL', INFLIGHT, '')
   else
-    count(KEYS[8], 'completed', redis.call('HDEL', KEYS[2], unpack(ids)))
-    redis.call('HDEL', KEYS[5], unpack(ids))
+    count(STATS, 'completed', redis.call('HDEL', INFLIGHT, unpack(ids)))
+    redis.call('HDEL', JOBS, unpack(ids))
     if marked then
-      redis.call('HDEL', KEYS[15], unpack(ids))
+      redis.call('HDEL', SPANS, unpack(ids))
     end
   end
   local spans, j = {}, #held - marks
@@ -123,43 +140,61 @@ local function settle()
     end
   end
   if #spans > 0 then
-    redis.call('HSET', KEYS[15], unpack(spans))
+    redis.call('HSET', SPANS, unpack(spans))
+  end
+  -- Each goes to its new place before it leaves the session, so that a user who isn't permitted a
+  -- command loses no job.
+  local ended = {}
+  if others <= #ARGV then
+    for k = 1, n do
+      ended[ids[k]] = true
+    end
   end
   j = completed
   for i = others, #ARGV, 6 do
     j = j + 1
     local id, outcome, class, record = ARGV[i], ARGV[i + 2], ARGV[i + 3], ARGV[i + 5]
-    if not owns(j, ARGV[i + 1]) or redis.call('HDEL', KEYS[2], id) == 0 then
+    if ended[id] or not owns(j, ARGV[i + 1]) then
       refused[#refused + 1] = j
     else
-      if record == '' then
-        record = redis.call('HGET', KEYS[5], id)
-      end
-      if record then
-        local at = now + ARGV[i + 4]
-        if outcome == 'return' then
-          local list = lists[class] or KEYS[12]
-          waiting[list] = redis.call('LPUSH', list, id)
-        elseif outcome == 'completed' then
-          redis.call('HDEL', KEYS[5], id)
-        elseif outcome == 'dead' then
-          retain(KEYS[9], 'dead_bytes', KEYS[5], KEYS[8], limits, now, id, record)
-        elseif outcome == 'cancelled' then
-          retain(KEYS[10], 'cancelled_bytes', KEYS[5], KEYS[8], limits, now, id, record)
+      ended[id] = true
+      local again = outcome == 'retry' or outcome == 'delay'
+      local there = true
+      if record == '' then -- it is read only if it changes: it may be large
+        if again then
+          record = redis.call('HGET', JOBS, id)
+          there = record
         else
-          redis.call('HSET', KEYS[5], id, redue(record, at))
-          redis.call('ZADD', KEYS[6], digits(at), class .. id)
+          record = nil
+          there = redis.call('HEXISTS', JOBS, id) == 1
+        end
+      end
+      if there then
+        if again then
+          local at = now + ARGV[i + 4]
+          redis.call('HSET', JOBS, id, redue(record, at))
+          grown = math.max(grown, #record)
+          redis.call('ZADD', DUE, digits(at), class .. id)
           if at <= now then
             promotable[#promotable + 1] = class .. id
           end
+        elseif outcome == 'return' then
+          local list = lists[class] or NORMAL
+          waiting[list] = redis.call('LPUSH', list, id)
+          suspects_ready = suspects_ready or class == 's'
+        elseif outcome == 'completed' then
+          redis.call('HDEL', JOBS, id)
+        elseif outcome == 'dead' then
+          retain(DEAD, 'dead_bytes', JOBS, STATS, limits, now, id, record)
+        else
+          retain(CANCELLED, 'cancelled_bytes', JOBS, STATS, limits, now, id, record)
         end
-        count(KEYS[8], outcome, 1)
-        if marked and (outcome == 'completed' or outcome == 'dead' or outcome == 'cancelled') then
-          redis.call('HDEL', KEYS[15], id)
-        end
-      elseif marked then
-        redis.call('HDEL', KEYS[15], id)
+        count(STATS, outcome, 1)
       end
+      if marked and (not there or outcome == 'completed' or outcome == 'dead' or outcome == 'cancelled') then
+        redis.call('HDEL', SPANS, id)
+      end
+      redis.call('HDEL', INFLIGHT, id)
     end
   end
 end
@@ -172,58 +207,116 @@ local function promote()
     table.insert(moved[class], string.sub(member, 2))
   end
   for class, ids in pairs(moved) do
-    local list = lists[class] or KEYS[12]
+    local list = lists[class] or NORMAL
     waiting[list] = redis.call('RPUSH', list, unpack(ids))
-    if class == 's' and ARGV[4] ~= '1' then
-      wake_one(KEYS[7]) -- this session may not take it
-    end
+    suspects_ready = suspects_ready or class == 's'
   end
   if #promotable > 0 then
-    redis.call('ZREM', KEYS[6], unpack(promotable))
+    redis.call('ZREM', DUE, unpack(promotable))
   end
 end
 
--- No two suspects share a session: if both ran when it ended, nobody could tell which did it.
-local function suspect_held()
-  for _, token in ipairs(redis.call('HVALS', KEYS[2])) do
-    if string.sub(token, -1) == 's' then
-      return true
+-- What the suspects of the session leave room for: how many suspects with two crashes, and whether
+-- one with more, and one with a single crash left. A session that ends charges all its jobs. So
+-- those with two crashes run eight at a time, those with three apart, each of them until it has
+-- run for as long as a suspect keeps others out; and one that a single crash is left to has no
+-- suspect beside it, however long it runs: no suspect dies of another's fault.
+local function suspects_welcome()
+  local light, heavy, last = 8, true, true
+  for _, value in ipairs(redis.call('HVALS', INFLIGHT)) do
+    local token, crashes = string.match(value, '^(%d+) s(%d*)')
+    if token then
+      crashes = tonumber(crashes) or 4
+      last = false
+      if crashes >= 4 then
+        return 0, false, false
+      elseif now - token < hold then
+        heavy = false
+        light = crashes == 2 and light - 1 or 0
+      end
     end
   end
-  return false
+  return light, heavy, last
+end
+
+-- The marks of those of the first n suspects that the session may take, which stand behind their
+-- tokens, and whether there are more that there is no room for.
+local function suspects_among(n)
+  local light, heavy, last = suspects_welcome()
+  local marks = {}
+  if light <= 0 and not heavy then
+    return marks, false
+  end
+  for i, id in ipairs(redis.call('LRANGE', SUSPECT, 0, n - 1)) do
+    local size = redis.call('HSTRLEN', JOBS, id)
+    if i > 1 and size > room then
+      return marks, true
+    end
+    room = room - size
+    local record = redis.call('HGET', JOBS, id)
+    local crashes = record and has_header(record) and math.max(string.byte(record, 3), 2) or 2
+    if not record then
+      marks[i] = '' -- it is taken from the list, and that is all
+    elseif crashes == 2 and light > 0 or crashes == 3 and heavy or crashes > 3 and last then
+      marks[i] = ' s' .. crashes
+      light, heavy, last = crashes == 2 and light - 1 or 0, false, false
+    else
+      break
+    end
+  end
+  return marks, false
 end
 
 -- Ids without a record, and ids that are in flight, are skipped.
 local function claim()
-  local popped = {}
+  local popped, full = {}, false
   local function pop(list, n)
-    if n > 0 and waiting[list] > 0 then
-      local ids = redis.call('LPOP', list, n)
-      waiting[list] = waiting[list] - #ids
-      if #popped == 0 then
-        popped = ids
-      else
-        for i = 1, #ids do
-          popped[#popped + 1] = ids[i]
-        end
+    local ids = redis.call('LPOP', list, n)
+    waiting[list] = waiting[list] - #ids
+    if #popped == 0 then
+      popped = ids
+    else
+      for i = 1, #ids do
+        popped[#popped + 1] = ids[i]
       end
     end
   end
-  if ARGV[4] == '1' and want > 0 and waiting[KEYS[14]] > 0 and not suspect_held() then
-    pop(KEYS[14], 1)
+  -- How many of the first n ids of a list have records that there is room for.
+  local function fitting(list, n)
+    for i, id in ipairs(redis.call('LRANGE', list, 0, n - 1)) do
+      local size = redis.call('HSTRLEN', JOBS, id)
+      if size > room and #popped + i > 1 then
+        full = true
+        return i - 1
+      end
+      room = room - size
+    end
+    return n
   end
-  local suspects = #popped
-  for k = 11, 13 do
-    pop(KEYS[k], want - #popped)
+  local marks = {}
+  if hold > 0 and want > 0 and waiting[SUSPECT] > 0 then
+    marks, crowded = suspects_among(math.min(want, 8))
+    if #marks > 0 then
+      pop(SUSPECT, #marks)
+      suspects_ready = true
+    end
   end
-  if suspects > 0 and waiting[KEYS[14]] > 0 then
-    wake_one(KEYS[7])
+  -- No record is read before its size is known to be within bounds.
+  local measure = large(room)
+  for _, list in ipairs({HIGH, NORMAL, LOW}) do
+    local n = math.min(want - #popped, waiting[list])
+    if n > 0 and not full then
+      n = measure and fitting(list, n) or n
+      if n > 0 then
+        pop(list, n)
+      end
+    end
   end
   if #popped == 0 then
-    return 1, {}, {}, 0
+    return 1, {}, {}, full or want == 0
   end
-  local records = redis.call('HMGET', KEYS[5], unpack(popped))
-  local busy = redis.call('HMGET', KEYS[2], unpack(popped))
+  local records = redis.call('HMGET', JOBS, unpack(popped))
+  local busy = redis.call('HMGET', INFLIGHT, unpack(popped))
   local token = math.max(fence + 1, now)
   local ids, bodies, grants, seen, n = {}, {}, {}, {}, 0
   for i = 1, #popped do
@@ -231,22 +324,25 @@ local function claim()
     if records[i] and not busy[i] and not seen[id] then
       seen[id] = true
       grants[2 * n + 1] = id
-      grants[2 * n + 2] = i <= suspects and digits(token + n) .. 's' or digits(token + n)
+      grants[2 * n + 2] = marks[i] and digits(token + n) .. marks[i] or digits(token + n)
       n = n + 1
       ids[n], bodies[n] = id, records[i]
+      if #records[i] > grown then
+        grown = #records[i]
+      end
     end
   end
   if n > 0 then
     -- Redis searches a small hash from end to end, unless it once held a value of more than 64
     -- bytes. So a batch that makes it grow much begins with one.
-    if n >= 16 and redis.call('HLEN', KEYS[2]) < n then
-      redis.call('HSET', KEYS[2], '', string.rep('-', 65))
-      redis.call('HDEL', KEYS[2], '')
+    if n >= 16 and redis.call('HLEN', INFLIGHT) < n then
+      redis.call('HSET', INFLIGHT, '', string.rep('-', 65))
+      redis.call('HDEL', INFLIGHT, '')
     end
-    redis.call('HSET', KEYS[2], unpack(grants))
-    redis.call('SET', KEYS[4], digits(token + #ids - 1))
+    redis.call('HSET', INFLIGHT, unpack(grants))
+    redis.call('SET', FENCE, digits(token + #ids - 1))
   end
-  return token, ids, bodies, #popped
+  return token, ids, bodies, full or #popped == want
 end
 
 -- The jobs of a call that is made again since its reply was lost.
@@ -256,7 +352,7 @@ local function claimed_before()
   if first > last then
     return first, ids, bodies
   end
-  local entries = redis.call('HGETALL', KEYS[2])
+  local entries = redis.call('HGETALL', INFLIGHT)
   local at = {}
   for i = 1, #entries, 2 do
     local token = tonumber(string.match(entries[i + 1], '^%d+') or 'none')
@@ -266,15 +362,15 @@ local function claimed_before()
   end
   for token = first, last do
     ids[#ids + 1] = at[token] or ''
-    bodies[#bodies + 1] = at[token] and redis.call('HGET', KEYS[5], at[token]) or false
+    bodies[#bodies + 1] = at[token] and redis.call('HGET', JOBS, at[token]) or false
   end
   return first, ids, bodies
 end
 
-local first, ids, bodies, popped
+local first, ids, bodies, cut
 local again = lseq == seq
 if again then
-  redis.call('HDEL', KEYS[2], '') -- permitted out of memory, as in settle: wake_one may follow
+  redis.call('HDEL', INFLIGHT, '') -- permitted out of memory, as in settle: wake_one may follow
   for position in string.gmatch(lrefused, '%d+') do
     refused[#refused + 1] = tonumber(position)
   end
@@ -282,27 +378,44 @@ if again then
 else
   settle()
   promote()
-  first, ids, bodies, popped = 1, {}, {}, 0
-  if alive then
-    first, ids, bodies, popped = claim()
+  first, ids, bodies, cut = 1, {}, {}, want == 0
+  if alive and held_back == '' then
+    first, ids, bodies, cut = claim()
+  end
+  if largest and grown > largest then
+    redis.call('HSET', STATS, 'largest', grown)
+  elseif largest and kept == terminal and large(tonumber(ARGV[12])) then
+    redis.call('HSET', STATS, 'largest', 4096) -- the large ones are gone
   end
   local last = first + #ids - 1
-  redis.call('SET', KEYS[1], string.format('%.0f %.0f %.0f %s', seq, first, last, table.concat(refused, ',')),
+  redis.call('SET', LANE, string.format('%.0f %.0f %.0f %s', seq, first, last, table.concat(refused, ',')),
     'PX', 3600000)
 end
 
 local more = 0
-if (again or not alive or popped == want) and waiting[KEYS[11]] + waiting[KEYS[12]] + waiting[KEYS[13]] > 0 then
+if held_back ~= '' then
+  -- Resuming wakes a worker. An older worker passes the wake-up marker on, whatever it is for: this call can't know.
+  if newer then
+    wake_one(WAKE)
+  end
+elseif (again or not alive or cut) and waiting[HIGH] + waiting[NORMAL] + waiting[LOW] > 0
+    or crowded then
   more = 1
-  wake_one(KEYS[7])
+  wake_one(WAKE)
+elseif suspects_ready and waiting[SUSPECT] > 0 then
+  wake_one(WAKE) -- for a session that may take one
 end
 
-local following, expired = upcoming(KEYS[6], KEYS[3], now)
+local following, expired = -1, {}
+if not newer then
+  following, expired = upcoming(DUE, SESSIONS, now)
+end
 local spans = {}
 if marked and #ids > 0 then
-  spans = redis.call('HMGET', KEYS[15], unpack(ids))
+  spans = redis.call('HMGET', SPANS, unpack(ids))
   for i = 1, #ids do
     spans[i] = spans[i] and string.match(spans[i], '^%d+ (.*)$') or false
   end
 end
-return {'ok', now, refused, alive and 1 or 0, first, more, following, expired, ids, bodies, spans}
+return {'ok', now, refused, alive and 1 or 0, first, more, following, expired, ids, bodies, spans, lseq or 0,
+  held_back}

@@ -1,13 +1,13 @@
 -- Counts the queue's jobs by state, and finds the one that has been waiting longest. It writes
 -- nothing.
 --
--- KEYS: 1 jobs, 2 due, 3 dead, 4 cancelled, 5 ready:high, 6 ready:normal, 7 ready:low,
---       8 ready:suspect, then inflight:<session> of each session
+-- KEYS: as named below, then inflight:<session> of each session
 -- Reply: {'ok', time in us, ready, due, running, dead, cancelled, since}
 --        since: the time (us) from which on the longest waiting of the first jobs in the ready
 --        lists, and of those in due, could run; -1 if there is none
 -- Errors: those of Redis.
 
+local JOBS, DUE, DEAD, CANCELLED, HIGH, NORMAL, LOW, SUSPECT = unpack(KEYS)
 local now = clock()
 
 -- The time that a record was last due at, or nil.
@@ -16,7 +16,7 @@ local function due_at(record)
     return nil
   end
   local us = 0
-  for i = 12, 19 do
+  for i = 13, 20 do
     us = us * 256 + string.byte(record, i)
   end
   return us
@@ -28,18 +28,18 @@ local function waiting(us)
     since = us
   end
 end
-for k = 5, 8 do
-  ready = ready + redis.call('LLEN', KEYS[k])
-  local id = redis.call('LINDEX', KEYS[k], 0)
+for _, list in ipairs({HIGH, NORMAL, LOW, SUSPECT}) do
+  ready = ready + redis.call('LLEN', list)
+  local id = redis.call('LINDEX', list, 0)
   if id then
-    waiting(due_at(redis.call('HGET', KEYS[1], id)))
+    waiting(due_at(redis.call('HGET', JOBS, id)))
   end
 end
-local head = redis.call('ZRANGE', KEYS[2], 0, 0, 'WITHSCORES')
+local head = redis.call('ZRANGE', DUE, 0, 0, 'WITHSCORES')
 waiting(tonumber(head[2]))
 local running = 0
 for k = 9, #KEYS do
   running = running + redis.call('HLEN', KEYS[k])
 end
-return {'ok', now, ready, redis.call('ZCARD', KEYS[2]), running,
-  redis.call('ZCARD', KEYS[3]), redis.call('ZCARD', KEYS[4]), since}
+return {'ok', now, ready, redis.call('ZCARD', DUE), running,
+  redis.call('ZCARD', DEAD), redis.call('ZCARD', CANCELLED), since}

@@ -1,4 +1,5 @@
--- Shared by all scripts; stands before each of them.
+-- What scripts share. Each function stands before the scripts that use it, so a function uses only those before it.
+-- A blank line stands between two functions, and nowhere else.
 
 -- The server's clock in microseconds. A double holds them exactly until the year 2255.
 local function clock()
@@ -23,7 +24,7 @@ end
 
 -- Whether it begins with a record's header, of whatever version. Else it is kept as it is.
 local function has_header(record)
-  return #record >= 19 and string.find(record, '^[\1-\31][012]') ~= nil
+  return #record >= 20 and string.find(record, '^[\1-\31][012]') ~= nil
 end
 
 -- The record with another due time.
@@ -31,18 +32,43 @@ local function redue(record, us)
   if not has_header(record) then
     return record
   end
-  return string.sub(record, 1, 11) .. stamp(us) .. string.sub(record, 20)
+  return string.sub(record, 1, 12) .. stamp(us) .. string.sub(record, 21)
 end
 
--- Adds to a counter. One that holds no number begins anew: it is not to stop a script
--- between its writes.
+-- Returns what the queue's settings say to a call of a protocol: '' if it may add and take jobs, 'paused' if none are to be
+-- taken, or the queue's layout if that is newer than the protocol. Then the call may only settle what was taken before.
+local function standing(settings, protocol)
+  local layout, paused = unpack(redis.call('HMGET', settings, 'layout', 'paused'))
+  if layout and not string.find(layout, '^%d%d?%d?$') then
+    layout = '999' -- whoever wrote it knows more than this call
+  end
+  if layout and tonumber(layout) > tonumber(protocol) then
+    return layout
+  end
+  return paused and 'paused' or ''
+end
+
+-- Adds to a counter and returns the sum. A counter that holds no number, or too large a one, begins
+-- anew: it must not stop a script between its writes. Any other failure leaves it as it is.
 local function count(stats, field, n)
   local sum = redis.pcall('HINCRBY', stats, field, n)
-  if type(sum) ~= 'number' then
+  if type(sum) == 'number' then
+    return sum
+  elseif string.find(sum.err, 'integer') or string.find(sum.err, 'overflow') then
     redis.call('HSET', stats, field, n)
-    sum = n
+    return n
   end
-  return sum
+  return 0
+end
+
+-- Returns the first of some commands, each a list with its arguments, that the user who calls the script
+-- may not run, or nil. The server has redis.acl_check_cmd.
+local function denied_command(commands)
+  for _, command in ipairs(commands) do
+    if not redis.acl_check_cmd(unpack(command)) then
+      return command[1] .. ' on ' .. (command[2] or 'the server')
+    end
+  end
 end
 
 -- Leaves one token for an idle worker, unless one is there already.
@@ -52,13 +78,15 @@ local function wake_one(key)
   end
 end
 
--- Keeps a terminal job: its record stays in jobs, its id in the sorted set, scored by the
--- time; then drops the oldest while there are too many, too many bytes or too old ones,
+-- Keeps a terminal job: its record, which is replaced if there is another, stays in jobs, its id
+-- in the sorted set, scored by the time; then drops the oldest while there are too many, too many bytes or too old ones,
 -- at most 100 a call. limits = {count, bytes, age in microseconds}.
 local function retain(set, field, jobs, stats, limits, now, id, record)
   redis.call('ZADD', set, digits(now), id)
-  redis.call('HSET', jobs, id, record)
-  local bytes = count(stats, field, #record)
+  if record then
+    redis.call('HSET', jobs, id, record)
+  end
+  local bytes = count(stats, field, redis.call('HSTRLEN', jobs, id))
   local kept = redis.call('ZCARD', set)
   for _ = 1, 100 do
     local oldest = redis.call('ZRANGE', set, 0, 0, 'WITHSCORES')

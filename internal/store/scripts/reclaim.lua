@@ -1,117 +1,149 @@
--- Takes back the jobs of a session that expired, to the head of their ready lists, and counts
--- a crash for each. At two crashes a job becomes a suspect, and claim.lua gives no session two
--- of them: so those that crashed for another's fault run apart from it, and complete. At the
--- limit a job is dead.
+-- Takes back jobs of a session that expired, to the head of their ready lists, and counts a crash
+-- for each. At two crashes a job becomes a suspect, and claim.lua says which suspects a session
+-- may have together: so those that crashed for another's fault run apart from it, and complete. At
+-- the limit a job is dead.
 --
--- KEYS: 1 inflight:<session>, 2 sessions, 3 jobs, 4 wake, 5 stats, 6 dead,
---       7 ready:high, 8 ready:normal, 9 ready:low, 10 ready:suspect, 11 spans
--- ARGV: 1 session, 2 most jobs to take back in this call, 3 crashes at which a job is dead,
+-- KEYS: as named below; INFLIGHT is inflight:<session>
+-- ARGV: 1 protocol, 2 session, 3 crashes at which a job is dead,
 --       4 bytes to append to the record of a job that is dead (its last error),
---       5 to 7 as in claim.lua, 8 most bytes of records to return of jobs that run again; 0 for
---       none of them, else those that find no room are left for the next call
--- Reply: {'ok', left, now, reclaimed, dead, lost}: deliveries left to take back; the clock; ids of
---        jobs that run again; id, token, record and mark of each that is dead, one after the
---        other (claim.lua gives no session two jobs that can die here); likewise of those that run
---        again, but for one whose record is larger than all the room. A mark is of the delivery
---        that was lost, or empty: one that an attempt before it left is dropped.
+--       5 to 7 as 6 to 8 in claim.lua, 8 most bytes of records to read; the first job may have more,
+--       9 '1' to return the records of jobs that run again,
+--       then for each job, the newest delivery first: id, what the session's hash holds for it
+-- Reply: {'ok', left, now, done, reclaimed, dead, lost}: deliveries left in the session; the clock;
+--        how many of the jobs, from the first, are done with: those that the hash doesn't hold so
+--        any more changed nothing; ids of jobs that run again; id, token, record and mark of each
+--        that is dead, one after the other (claim.lua gives no session two jobs that can die here);
+--        likewise of those that run again, but for one whose record is larger than ARGV 8. A mark is
+--        of the delivery that was lost, or empty: one that an attempt before it left is dropped.
 --        {'alive'}  the session was renewed; nothing was done
--- Errors: those of Redis, before the first write.
+--        {'newer'}  the queue's layout is newer than the protocol; nothing was done
+-- Errors: those of Redis, and 'NOPERM signalbox: ...', before the first write.
 
+local INFLIGHT, SESSIONS, JOBS, WAKE, STATS, DEAD, HIGH, NORMAL, LOW, SUSPECT, SPANS, SETTINGS = unpack(KEYS)
 local now = clock()
-local expiry = redis.call('ZSCORE', KEYS[2], ARGV[1])
+local expiry = redis.call('ZSCORE', SESSIONS, ARGV[2])
 if expiry and tonumber(expiry) > now then
   return {'alive'}
 end
-local entries = redis.call('HGETALL', KEYS[1])
-redis.call('HLEN', KEYS[3])
-redis.call('LLEN', KEYS[4])
-redis.call('HLEN', KEYS[5])
-redis.call('ZCARD', KEYS[6])
-for k = 7, 10 do
-  redis.call('LLEN', KEYS[k])
+local held_back = standing(SETTINGS, ARGV[1])
+if held_back ~= '' and held_back ~= 'paused' then
+  return {'newer'}
 end
-local marked = redis.call('HLEN', KEYS[11]) > 0
-
--- The oldest grant is pushed last, so that it stands first.
-local held = {}
-for i = 1, #entries, 2 do
-  local token = string.match(entries[i + 1], '^%d+') or '0'
-  held[#held + 1] = {id = entries[i], token = token, grant = tonumber(token)}
+local ids = {}
+for i = 10, #ARGV, 2 do
+  ids[#ids + 1] = ARGV[i]
 end
-table.sort(held, function(a, b)
-  return a.grant > b.grant
-end)
+local held, marks = {}, {}
+if #ids > 0 then
+  held = redis.call('HMGET', INFLIGHT, unpack(ids))
+  marks = redis.call('HMGET', SPANS, unpack(ids))
+else
+  redis.call('HLEN', INFLIGHT)
+  redis.call('HLEN', SPANS)
+end
+redis.call('HLEN', JOBS)
+redis.call('LLEN', WAKE)
+redis.call('HLEN', STATS)
+redis.call('ZCARD', DEAD)
+for _, list in ipairs({HIGH, NORMAL, LOW, SUSPECT}) do
+  redis.call('LLEN', list)
+end
+-- It would count a crash each time it is tried again.
+if redis.acl_check_cmd then
+  for _, command in ipairs({{'HDEL', INFLIGHT, ''}, {'HSET', JOBS, '', ''}, {'LPUSH', WAKE, ''}, {'HINCRBY', STATS, '', 1},
+    {'ZADD', DEAD, 0, ''}, {'ZRANGE', DEAD, 0, 0}, {'ZREM', SESSIONS, ''}, {'HSTRLEN', JOBS, ''}, {'HGET', JOBS, ''}}) do
+    if not redis.acl_check_cmd(unpack(command)) then
+      return redis.error_reply('NOPERM signalbox: the user is not permitted the command ' .. command[1])
+    end
+  end
+end
 
 -- When Redis is out of memory it still permits this, and with it all that follows.
-redis.call('HDEL', KEYS[1], '')
+redis.call('HDEL', INFLIGHT, '')
 
-local lists = {['0'] = KEYS[7], ['1'] = KEYS[8], ['2'] = KEYS[9]}
+local lists = {['0'] = HIGH, ['1'] = NORMAL, ['2'] = LOW}
 local limits = {tonumber(ARGV[5]), tonumber(ARGV[6]), tonumber(ARGV[7])}
+local most, details = tonumber(ARGV[8]), ARGV[9] == '1'
+local room, done, crashed = most, 0, 0
 local reclaimed, dead, lost = {}, {}, {}
-local room = tonumber(ARGV[8])
-local details = room > 0
+local records, gone, unmarked, pushed = {}, {}, {}, {}
 
-local function mark_of(job)
-  if not marked then
-    return ''
-  end
-  local token, span = string.match(redis.call('HGET', KEYS[11], job.id) or '', '^(%d+) (.*)$')
-  if token == job.token then
-    return span
-  end
-  redis.call('HDEL', KEYS[11], job.id)
-  return ''
-end
-
-local function tell(list, job, record, mark)
-  list[#list + 1] = job.id
-  list[#list + 1] = job.token
+local function tell(list, id, token, record, mark)
+  list[#list + 1] = id
+  list[#list + 1] = token
   list[#list + 1] = record
   list[#list + 1] = mark
 end
 
-for i = 1, math.min(#held, tonumber(ARGV[2])) do
-  local job = held[i]
-  local record = redis.call('HGET', KEYS[3], job.id)
-  local crashes = record and has_header(record) and math.min(string.byte(record, 3) + 1, 255)
-  local dies = crashes and crashes >= tonumber(ARGV[3])
-  if details and record and not dies and #lost > 0 and #record > room then
-    break
-  end
-  redis.call('HDEL', KEYS[1], job.id)
-  if record then
-    local mark = mark_of(job)
-    if crashes then
-      record = string.sub(record, 1, 2) .. string.char(crashes) .. string.sub(record, 4)
-      redis.call('HSET', KEYS[3], job.id, record)
-      count(KEYS[5], 'crashed', 1)
+local seen = {}
+for i, id in ipairs(ids) do
+  if held[i] == ARGV[9 + 2 * i] and not seen[id] then
+    local size = redis.call('HSTRLEN', JOBS, id)
+    if size > room and #gone > 0 then
+      break
     end
-    if dies then
-      retain(KEYS[6], 'dead_bytes', KEYS[3], KEYS[5], limits, now, job.id, record .. ARGV[4])
-      count(KEYS[5], 'dead', 1)
-      if marked then
-        redis.call('HDEL', KEYS[11], job.id)
+    room = room - size
+    seen[id] = true
+    gone[#gone + 1] = id
+    local token = string.match(held[i], '^%d+') or '0'
+    local of, mark = string.match(marks[i] or '', '^(%d+) (.*)$')
+    if of ~= token then
+      mark = ''
+    end
+    local record = redis.call('HGET', JOBS, id)
+    local dies = false
+    if record then
+      local crashes = has_header(record) and math.min(string.byte(record, 3) + 1, 255)
+      if crashes then
+        record = string.sub(record, 1, 2) .. string.char(crashes) .. string.sub(record, 4)
+        crashed = crashed + 1
+        dies = crashes >= tonumber(ARGV[3])
       end
-      tell(dead, job, record, mark)
-    else
-      local list = crashes and crashes >= 2 and KEYS[10] or lists[string.sub(record, 2, 2)] or KEYS[8]
-      redis.call('LPUSH', list, job.id)
-      reclaimed[#reclaimed + 1] = job.id
-      if details and #record <= room then
-        room = room - #record
-        tell(lost, job, record, mark)
+      if dies then
+        retain(DEAD, 'dead_bytes', JOBS, STATS, limits, now, id, record .. ARGV[4])
+        count(STATS, 'dead', 1)
+        tell(dead, id, token, record, mark)
+      else
+        if crashes then
+          records[#records + 1] = id
+          records[#records + 1] = record
+        end
+        local list = crashes and crashes >= 2 and SUSPECT or lists[string.sub(record, 2, 2)] or NORMAL
+        pushed[list] = pushed[list] or {}
+        table.insert(pushed[list], id)
+        reclaimed[#reclaimed + 1] = id
+        if details and size <= most then
+          tell(lost, id, token, record, mark)
+        end
       end
     end
-  elseif marked then
-    redis.call('HDEL', KEYS[11], job.id)
+    if marks[i] and (dies or not record or mark == '') then
+      unmarked[#unmarked + 1] = id
+    end
   end
+  done = i
 end
 
-local left = redis.call('HLEN', KEYS[1])
+if #records > 0 then
+  redis.call('HSET', JOBS, unpack(records))
+end
+for list, members in pairs(pushed) do
+  redis.call('LPUSH', list, unpack(members)) -- the oldest is pushed last, so that it stands first
+end
+if crashed > 0 then
+  count(STATS, 'crashed', crashed)
+end
+if #unmarked > 0 then
+  redis.call('HDEL', SPANS, unpack(unmarked))
+end
+if #gone > 0 then
+  redis.call('HDEL', INFLIGHT, unpack(gone))
+end
+local left = redis.call('HLEN', INFLIGHT)
 if left == 0 then
-  redis.call('ZREM', KEYS[2], ARGV[1])
+  redis.call('ZREM', SESSIONS, ARGV[2])
 end
-if #reclaimed > 0 then
-  wake_one(KEYS[4])
+if #reclaimed > 0 and held_back == '' then
+  wake_one(WAKE)
 end
-return {'ok', left, now, reclaimed, dead, lost}
+return {'ok', left, now, done, reclaimed, dead, lost}

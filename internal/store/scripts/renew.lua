@@ -1,27 +1,35 @@
 -- Renews a session, or opens it; says what there is to do.
 --
--- KEYS: 1 sessions, 2 due, 3 ready:high, 4 ready:normal, 5 ready:low, 6 ready:suspect
--- ARGV: 1 session, 2 how long it lives from now (us), 3 '1' to open it if it is unknown
--- Reply: {'ok', time in us, alive, more, next, expired}
+-- KEYS: as named below
+-- ARGV: 1 protocol, 2 session, 3 how long it lives from now (us), 4 '1' to open it if it is unknown
+-- Reply: {'ok', time in us, alive, more, next, expired, held}
 --        alive: 0 if the session is unknown or over; it is not revived
---        more, next, expired: as in claim.lua; more counts waiting suspects too
+--        more, next, expired, held: as in claim.lua; more counts waiting suspects too
 -- Errors: those of Redis, before the first write.
 
+local SESSIONS, DUE, HIGH, NORMAL, LOW, SUSPECT, SETTINGS = unpack(KEYS)
 local now = clock()
-local expiry = redis.call('ZSCORE', KEYS[1], ARGV[1])
-redis.call('ZCARD', KEYS[2])
+local expiry = redis.call('ZSCORE', SESSIONS, ARGV[2])
+local held_back = standing(SETTINGS, ARGV[1])
+redis.call('ZCARD', DUE)
 local more = 0
-for k = 3, 6 do
-  more = more + redis.call('LLEN', KEYS[k])
+for _, list in ipairs({HIGH, NORMAL, LOW, SUSPECT}) do
+  more = more + redis.call('LLEN', list)
 end
 
 local alive = 0
-if expiry and tonumber(expiry) > now or not expiry and ARGV[3] == '1' then
+if expiry and tonumber(expiry) > now or not expiry and ARGV[4] == '1' then
   alive = 1
   -- When Redis is out of memory it still permits this, and with it the next.
-  redis.call('ZREM', KEYS[1], '')
-  redis.call('ZADD', KEYS[1], digits(now + ARGV[2]), ARGV[1])
+  redis.call('ZREM', SESSIONS, '')
+  redis.call('ZADD', SESSIONS, digits(now + ARGV[3]), ARGV[2])
 end
 
-local following, expired = upcoming(KEYS[2], KEYS[1], now)
-return {'ok', now, alive, more > 0 and 1 or 0, following, expired}
+if held_back ~= '' then
+  more = 0
+end
+local following, expired = -1, {}
+if held_back == '' or held_back == 'paused' then
+  following, expired = upcoming(DUE, SESSIONS, now)
+end
+return {'ok', now, alive, more > 0 and 1 or 0, following, expired, held_back}

@@ -1,28 +1,33 @@
 -- Drops terminal jobs that have been kept long enough, at most 500 of each kind a call.
 --
--- KEYS: 1 jobs, 2 stats, 3 dead, 4 cancelled
--- ARGV: 1 how long they are kept (us)
--- Reply: the number of jobs dropped
+-- KEYS: as named below
+-- ARGV: 1 protocol, 2 how long they are kept (us)
+-- Reply: the number of jobs dropped: none if the queue's layout is newer than the protocol
 -- Errors: those of Redis, before the first write.
 
-local before = digits(clock() - ARGV[1])
-redis.call('HLEN', KEYS[1])
-redis.call('HLEN', KEYS[2])
+local JOBS, STATS, DEAD, CANCELLED, SETTINGS = unpack(KEYS)
+local held_back = standing(SETTINGS, ARGV[1])
+if held_back ~= '' and held_back ~= 'paused' then
+  return 0
+end
+local before = digits(clock() - ARGV[2])
+redis.call('HLEN', JOBS)
+redis.call('HLEN', STATS)
 local old = {}
-for k = 3, 4 do
-  old[k] = redis.call('ZRANGEBYSCORE', KEYS[k], '-inf', before, 'LIMIT', 0, 500)
+for _, list in ipairs({DEAD, CANCELLED}) do
+  old[list] = redis.call('ZRANGEBYSCORE', list, '-inf', before, 'LIMIT', 0, 500)
 end
 local dropped = 0
-for k, field in pairs({[3] = 'dead_bytes', [4] = 'cancelled_bytes'}) do
+for list, field in pairs({[DEAD] = 'dead_bytes', [CANCELLED] = 'cancelled_bytes'}) do
   local bytes = 0
-  for _, id in ipairs(old[k]) do
-    bytes = bytes + redis.call('HSTRLEN', KEYS[1], id)
-    redis.call('HDEL', KEYS[1], id)
-    redis.call('ZREM', KEYS[k], id)
+  for _, id in ipairs(old[list]) do
+    bytes = bytes + redis.call('HSTRLEN', JOBS, id)
+    redis.call('HDEL', JOBS, id)
+    redis.call('ZREM', list, id)
   end
-  if #old[k] > 0 then
-    count(KEYS[2], field, -bytes)
+  if #old[list] > 0 then
+    count(STATS, field, -bytes)
   end
-  dropped = dropped + #old[k]
+  dropped = dropped + #old[list]
 end
 return dropped

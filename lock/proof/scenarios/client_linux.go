@@ -14,6 +14,7 @@ import (
 	"github.com/redis/go-redis/v9/logging"
 
 	"github.com/signalbox-go/signalbox/lock"
+	"github.com/signalbox-go/signalbox/lock/redlock"
 )
 
 // callTimeout bounds what a client does at one order.
@@ -23,7 +24,7 @@ const callTimeout = 15 * time.Second
 type clientSettings struct {
 	Name   string
 	Nodes  []string
-	Config lock.RedlockConfig
+	Config redlock.Config
 }
 
 // An order is what such a process is told to do, on its standard input.
@@ -48,7 +49,7 @@ type report struct {
 // part is what the process has.
 type part struct {
 	name   string
-	locker *lock.Redlock
+	locker *redlock.Locker
 	lease  lock.Lock
 }
 
@@ -63,7 +64,7 @@ func playClient(settings string) error {
 	for i, addr := range s.Nodes {
 		nodes[i] = &redis.Options{Addr: addr}
 	}
-	locker, err := lock.NewRedlock(nodes, s.Config)
+	locker, err := redlock.New(nodes, s.Config)
 	if err != nil {
 		return err
 	}
@@ -159,7 +160,7 @@ type client struct {
 }
 
 // newClient starts one on these nodes.
-func newClient(sc *scene, name string, nodes []string, c lock.RedlockConfig) (*client, error) {
+func newClient(sc *scene, name string, nodes []string, c redlock.Config) (*client, error) {
 	settings, err := json.Marshal(clientSettings{name, nodes, c})
 	if err != nil {
 		return nil, err

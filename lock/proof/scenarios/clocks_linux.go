@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/signalbox-go/signalbox/lock"
+	"github.com/signalbox-go/signalbox/lock/redlock"
 )
 
 // jump is by how much the clocks of servers jump.
@@ -14,7 +14,7 @@ const jump = 30 * time.Second
 // nothing. On a majority the lock can be had again while it is held.
 func clocksJump(sc *scene) error {
 	const key, register = "clocks", "clocks"
-	config := lock.RedlockConfig{TTL: 2 * time.Second, NodeTimeout: 500 * time.Millisecond}
+	config := redlock.Config{TTL: 2 * time.Second, NodeTimeout: 500 * time.Millisecond}
 	if err := sc.cast(); err != nil {
 		return err
 	}

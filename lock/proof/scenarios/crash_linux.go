@@ -6,7 +6,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/signalbox-go/signalbox/lock"
+	"github.com/signalbox-go/signalbox/lock/redlock"
 )
 
 // nodeForgets: A has the lock on nodes 1 to 3, since 4 and 5 are out of its reach. Node 3
@@ -15,7 +15,7 @@ func nodeForgets(sc *scene) error {
 	if err := sc.resources(); err != nil {
 		return err
 	}
-	config := lock.RedlockConfig{TTL: 2 * time.Second, NodeTimeout: 500 * time.Millisecond, NoRestartDelay: true}
+	config := redlock.Config{TTL: 2 * time.Second, NodeTimeout: 500 * time.Millisecond, NoRestartDelay: true}
 	a, b, err := sc.crashed("without", config)
 	if err != nil {
 		return err
@@ -65,7 +65,7 @@ func nodeForgets(sc *scene) error {
 }
 
 // crashed sets the case up on five new masters, until node 3 is back.
-func (sc *scene) crashed(key string, config lock.RedlockConfig) (a, b *client, err error) {
+func (sc *scene) crashed(key string, config redlock.Config) (a, b *client, err error) {
 	if err := sc.cast(); err != nil {
 		return nil, nil, err
 	}

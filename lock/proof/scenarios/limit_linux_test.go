@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/signalbox-go/signalbox/lock"
+	"github.com/signalbox-go/signalbox/lock/redlock"
 )
 
 // The order of tokens over a node's loss of memory rests on the nodes' clocks. A has the lock on master 3,
@@ -55,7 +55,7 @@ func TestTokensOverALossNeedClocksThatAgree(t *testing.T) {
 // tokensOverALoss returns A's and B's token.
 func (sc *scene) tokensOverALoss(ahead time.Duration) (before, after int64, err error) {
 	const key = "loss"
-	config := lock.RedlockConfig{TTL: time.Second, NodeTimeout: 200 * time.Millisecond}
+	config := redlock.Config{TTL: time.Second, NodeTimeout: 200 * time.Millisecond}
 	if err := sc.cast(); err != nil {
 		return 0, 0, err
 	}

@@ -6,7 +6,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/signalbox-go/signalbox/lock"
+	"github.com/signalbox-go/signalbox/lock/redlock"
 )
 
 // packetsLate: a proxy holds packets for longer than the validity: the replies to an acquire, the
@@ -23,7 +23,7 @@ func packetsLate(sc *scene) error {
 		return err
 	}
 	// Long enough that what is left behind is seen to be deleted, and not to expire.
-	config := lock.RedlockConfig{TTL: 4 * time.Second, NodeTimeout: 300 * time.Millisecond, NoRestartDelay: true}
+	config := redlock.Config{TTL: 4 * time.Second, NodeTimeout: 300 * time.Millisecond, NoRestartDelay: true}
 	short := config
 	short.TTL, short.MaxTTL = time.Second, config.TTL
 	a, err := sc.client("A", addrs, config)
@@ -100,6 +100,10 @@ func (sc *scene) lateAcquire(a, b *client, proxies []*proxy) error {
 	if err != nil {
 		return err
 	}
+	scripts, err := sc.counts("commandstats", "cmdstat_evalsha:calls=")
+	if err != nil {
+		return err
+	}
 	for _, p := range proxies {
 		p.hold(requests)
 	}
@@ -118,12 +122,15 @@ func (sc *scene) lateAcquire(a, b *client, proxies []*proxy) error {
 		return err
 	}
 	for _, p := range proxies {
+		if p.waiting(requests) == 0 {
+			return errors.New("the proxy holds no acquire of A's")
+		}
 		p.release(requests)
 	}
 	for i, m := range sc.masters {
-		err := until(sc.ctx, "A's SET lands", func() (bool, error) {
-			n, err := m.count(sc.ctx, "commandstats", "cmdstat_set:calls=")
-			return n > sets[i], err
+		err := until(sc.ctx, "A's acquire lands", func() (bool, error) {
+			n, err := m.count(sc.ctx, "commandstats", "cmdstat_evalsha:calls=")
+			return n > scripts[i], err
 		})
 		if err != nil {
 			return err
@@ -139,10 +146,17 @@ func (sc *scene) lateAcquire(a, b *client, proxies []*proxy) error {
 	if !slices.Equal(now, expired) {
 		return errors.New("locks that landed late were left to expire")
 	}
+	set, err := sc.counts("commandstats", "cmdstat_set:calls=")
+	if err != nil {
+		return err
+	}
+	if !slices.Equal(set, sets) {
+		return errors.New("an acquire that landed after its deadline set the lock")
+	}
 	if err := sc.free(b, key); err != nil {
 		return err
 	}
-	sc.say("The proxy holds A's acquire itself for more than its TTL of 4 s. It lands on five masters long after A gave up, and closed the connection. A deletes what landed: all of it is gone before it expires, and B gets the lock.")
+	sc.say("The proxy holds A's acquire itself for more than its TTL of 4 s. It lands on five masters long after A gave up, and closed the connection. It has a deadline in each master's time, so it sets nothing, and B gets the lock.")
 	return nil
 }
 

@@ -4,14 +4,14 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/signalbox-go/signalbox/lock"
+	"github.com/signalbox-go/signalbox/lock/redlock"
 )
 
 // clientPaused: a process is stopped for longer than its TTL, at the three moments that
 // matter: while the replies to its acquire are on their way, before it looks at its lease, and
 // between that look and the write.
 func clientPaused(sc *scene) error {
-	config := lock.RedlockConfig{TTL: 1500 * time.Millisecond, NodeTimeout: 700 * time.Millisecond, NoRestartDelay: true}
+	config := redlock.Config{TTL: 1500 * time.Millisecond, NodeTimeout: 700 * time.Millisecond, NoRestartDelay: true}
 	if err := sc.cast(); err != nil {
 		return err
 	}

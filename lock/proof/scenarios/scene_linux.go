@@ -7,7 +7,7 @@ import (
 	"net/http"
 	"slices"
 
-	"github.com/signalbox-go/signalbox/lock"
+	"github.com/signalbox-go/signalbox/lock/redlock"
 )
 
 // nodes is how many masters a play has, and quorum a majority of them.
@@ -95,7 +95,7 @@ func (sc *scene) proxies(targets []string) ([]*proxy, []string, error) {
 }
 
 // client starts a client, and returns when all nodes count for it.
-func (sc *scene) client(name string, addrs []string, c lock.RedlockConfig) (*client, error) {
+func (sc *scene) client(name string, addrs []string, c redlock.Config) (*client, error) {
 	cl, err := newClient(sc, name, addrs, c)
 	if err != nil {
 		return nil, err

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -223,6 +224,9 @@ type scene struct {
 	mu  sync.Mutex
 	ids map[string]bool
 	key string // of the named lock
+
+	asking atomic.Int32  // jobs that hold the lock, or ask for it
+	both   chan struct{} // closed when two do
 }
 
 var idLike = regexp.MustCompile(`^[0-9A-Za-z]{20,}$`)
@@ -241,14 +245,14 @@ func playAll(t *testing.T, look func()) *scene {
 	proxy := redistest.NewProxy(t, srv.Addr())
 	near, far := srv.Client(), proxy.Client()
 	queue, farQueue := redistest.Name(t), redistest.Name(t)
-	s := &scene{ids: make(map[string]bool), key: queue + "-lock"}
+	s := &scene{ids: make(map[string]bool), key: queue + "-lock", both: make(chan struct{})}
 	t.Cleanup(func() { near.Del(context.Background(), s.key) })
 
 	sched, err := scheduler.New(near, scheduler.Config{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	put := func(queue, do string, opts ...scheduler.Option) {
+	put := func(queue, do string, opts ...scheduler.EnqueueOption) {
 		t.Helper()
 		r, err := sched.Enqueue(t.Context(), sort{do}, append(opts, scheduler.Queue(queue))...)
 		if err != nil {
@@ -331,13 +335,16 @@ func newWorker(t *testing.T, rdb redis.UniversalClient, queue string) *worker.Wo
 
 // named puts two sorts under a lock: those that wait for each other, and the one that loses it.
 func (s *scene) named(rdb redis.UniversalClient) signalbox.Middleware {
-	locker := lock.New(rdb, lock.TTL(time.Second))
+	locker := newLocker(rdb, lock.Config{TTL: time.Second})
 	return func(next signalbox.Handler) signalbox.Handler {
-		held := middleware.Lock(locker, middleware.Key(s.key), middleware.Wait(20*time.Second))(next)
-		lost := middleware.Lock(locker, middleware.Key(s.key+"-lost"))(next)
+		held := middleware.Lock(locker, middleware.RawKey(s.key), middleware.MaxWait(20*time.Second))(next)
+		lost := middleware.Lock(locker, middleware.RawKey(s.key+"-lost"))(next)
 		return signalbox.HandlerFunc(func(ctx context.Context, job *signalbox.Job) error {
 			switch {
 			case strings.Contains(string(job.Payload), "hold"):
+				if s.asking.Add(1) == 2 {
+					close(s.both)
+				}
 				return held.Handle(ctx, job)
 			case strings.Contains(string(job.Payload), "lose"):
 				return lost.Handle(ctx, job)
@@ -362,7 +369,10 @@ func (s *scene) do(ctx context.Context, job *signalbox.Job, in sort, rdb redis.U
 	case "cancel":
 		return signalbox.Cancel(errors.New("no longer wanted"))
 	case "hold":
-		time.Sleep(50 * time.Millisecond) // what the lock is for
+		select { // so that one of the two waits for the lock
+		case <-s.both:
+		case <-ctx.Done():
+		}
 	case "lose":
 		if err := rdb.Del(ctx, s.key+"-lost").Err(); err != nil {
 			return err
@@ -428,4 +438,13 @@ func TestPage(t *testing.T) {
 	s := &scene{key: "none"}
 	instrument{"some.things", "{thing}", counter, nil, 3}.check(t, all, s)
 	instrument{"some.duration", "s", histogram, nil, 1}.check(t, all, s)
+}
+
+// newLocker is lock.New with a Config that may be left out and must be right.
+func newLocker(rdb lock.Client, c ...lock.Config) *lock.Redis {
+	l, err := lock.New(rdb, append(c, lock.Config{})[0])
+	if err != nil {
+		panic(err)
+	}
+	return l
 }

@@ -1,0 +1,29 @@
+package signalbox
+
+import "time"
+
+// Defaults say how the jobs of a kind are enqueued where the call doesn't say it. They belong to the arguments' type:
+// see [Defaulter]. A field with its zero value changes nothing.
+type Defaults struct {
+	// Queue is the queue: 1 to 200 bytes of printable ASCII without spaces and braces. "" is [DefaultQueue].
+	Queue string
+	// Priority is the priority within the queue. The zero value is [PriorityNormal].
+	Priority Priority
+	// MaxAttempts is how often the job is tried before it is dead: 1 to 1,000,000. 0 is [DefaultMaxAttempts].
+	MaxAttempts int
+	// Timeout bounds each attempt, with a resolution of 1 µs. 0 is no bound.
+	Timeout time.Duration
+	// TraceMode says how the deliveries are connected with the span that enqueues the job. The zero value is
+	// [TraceAuto].
+	TraceMode TraceMode
+}
+
+// A Defaulter is Args with defaults of its own. They can depend on the arguments. For a cron entry, Defaults is
+// called once, when the entry is registered.
+//
+// Give Defaults the same receiver as Kind: arguments that are enqueued as a value don't have the methods of
+// their pointer.
+type Defaulter interface {
+	Args
+	Defaults() Defaults
+}

@@ -1,0 +1,168 @@
+// Package demo is the stage on which the quickstart's application is shown: a receiver that fails now and then,
+// processes, one of which is killed, and a screen. An application needs none of it.
+//
+// story.go is what happens. endpoint.go is the receiver, and ledger.go what it knows: it has the last word.
+// process.go starts the program again as a worker or a scheduler.
+package demo
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"syscall"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// An App is the application of the demonstration. Each function runs in a process of its own, or in several.
+type App struct {
+	// Work runs jobs until ctx ends.
+	Work func(ctx context.Context, p Process) error
+	// Schedule puts a heartbeat in every second until ctx ends.
+	Schedule func(ctx context.Context, p Process) error
+	// EnqueueSlow puts one delivery in, to an address that is slow to answer, and returns its ID.
+	EnqueueSlow func(ctx context.Context, p Process) (id string, err error)
+	// Enqueue puts all others in, and returns their IDs.
+	Enqueue func(ctx context.Context, p Process) (ids []string, err error)
+	// LeaseTTL is how long the jobs of a worker that died stay its own.
+	LeaseTTL time.Duration
+}
+
+// A Process is what a function of the App gets.
+type Process struct {
+	Name     string
+	Redis    redis.UniversalClient
+	Queue    string
+	Endpoint string          // the address of the receiver
+	Hurry    context.Context // ends with a second Ctrl-C: what still runs is to be left undone
+}
+
+const (
+	killAfter = 300              // deliveries, then a worker is killed
+	timeLimit = 90 * time.Second // of the whole run, on a slow machine
+)
+
+var errTooSlow = fmt.Errorf("not done after %v", timeLimit)
+
+// Main is the main function of a program that demonstrates app.
+func Main(app App) {
+	verbose := flag.Bool("v", false, "show the logs of the processes")
+	flag.Parse()
+	if IsChild() {
+		exitOn(runChild(app))
+		return
+	}
+	out := newScreen(os.Stdout)
+	ctx, hurry := signals(out)
+	sum, err := run(ctx, hurry, app, out, os.Getenv(envRedis), *verbose)
+	if err == nil {
+		out.say("%s", sum)
+		err = sum.Problem()
+		out.say("%s", sum.lastLine(err == nil))
+	}
+	exitOn(err)
+}
+
+// signals returns a context that ends with the first Ctrl-C, and one that ends with the second. The third ends the
+// program by itself.
+func signals(out *screen) (ctx, hurry context.Context) {
+	ctx, stop := context.WithCancel(context.Background())
+	hurry, hurryUp := context.WithCancel(context.Background())
+	caught := make(chan os.Signal, 2)
+	signal.Notify(caught, os.Interrupt, syscall.SIGTERM)
+	go func() {
+		<-caught
+		out.say("the processes finish what they do; Ctrl-C again interrupts it")
+		stop()
+		<-caught
+		signal.Stop(caught)
+		hurryUp()
+	}()
+	return ctx, hurry
+}
+
+func exitOn(err error) {
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "quickstart:", err)
+		os.Exit(1)
+	}
+}
+
+// Run is the story, from beginning to end, told to out. An empty redisURL means: a Redis in this process.
+func Run(ctx context.Context, app App, out io.Writer, redisURL string) (Summary, error) {
+	return run(ctx, context.Background(), app, &screen{out: out, start: time.Now()}, redisURL, false)
+}
+
+func run(ctx, hurry context.Context, app App, out *screen, redisURL string, verbose bool) (Summary, error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, timeLimit, errTooSlow)
+	defer cancel()
+
+	// A Redis to keep the jobs, and the customer's endpoint to send them to.
+	db, err := connect(ctx, out, redisURL)
+	if err != nil {
+		return Summary{}, err
+	}
+	defer db.close(out)
+	hooks, err := startEndpoint()
+	if err != nil {
+		return Summary{}, err
+	}
+	defer hooks.close()
+
+	// Two processes tick the same cron entry. Two others work, the second when the first is
+	// busy with a delivery that takes longer than its lease.
+	crew := newCrew(ctx, hurry, settings{redisURL: db.url, queue: db.queue, endpoint: hooks.url, verbose: verbose})
+	defer crew.stopAll()
+	crew.start("scheduler", "scheduler-1")
+	crew.start("scheduler", "scheduler-2")
+	crew.start("worker", "worker-1")
+	ctx = crew.ctx // ends when a process does that was not asked to
+
+	producer := Process{Name: "producer", Redis: db.rdb, Queue: db.queue, Endpoint: hooks.url, Hurry: hurry}
+	slow, err := app.EnqueueSlow(ctx, producer)
+	if err != nil {
+		return Summary{}, err
+	}
+	seen := hooks.ledger
+	if err := seen.await(ctx, func() bool { return seen.inFlight("worker-1") > 0 }); err != nil {
+		return Summary{}, err
+	}
+	out.say("worker-1 delivers to an endpoint that takes %v to answer, longer than its lease of %v", slowAnswer, app.LeaseTTL)
+	victim := crew.start("worker", "worker-2")
+
+	ids, err := app.Enqueue(ctx, producer)
+	if err != nil {
+		return Summary{}, err
+	}
+	ids = append(ids, slow)
+	out.say("%d jobs enqueued", len(ids))
+	defer out.progress(func() string { return seen.progress(len(ids)) })()
+
+	// One worker dies as hard as a process can, with jobs in flight.
+	if err := seen.await(ctx, func() bool {
+		return seen.counts().delivered >= killAfter && seen.inFlight("worker-2") > 1
+	}); err != nil {
+		return Summary{}, err
+	}
+	busy := seen.inFlight("worker-2")
+	if err := victim.kill(); err != nil {
+		return Summary{}, err
+	}
+	out.say("worker-2 is killed with %d deliveries in flight; they run again when its lease of %v is over", busy, app.LeaseTTL)
+
+	// The other one does the rest.
+	if err := seen.await(ctx, func() bool {
+		return seen.missing(ids) == 0 && seen.counts().ticks >= 3 && seen.counts().recovered > 0
+	}); err != nil {
+		return Summary{}, fmt.Errorf("%w: %d jobs were not delivered", err, seen.missing(ids))
+	}
+	crew.stop("scheduler-1", "scheduler-2", "worker-1")
+	if err := context.Cause(ctx); err != nil {
+		return Summary{}, err
+	}
+	return summarise(seen, ids, slow, app.LeaseTTL), nil
+}

@@ -1,0 +1,7 @@
+// Package lease has the clock of a lease: a context that ends when the lease does. Its Err reads
+// the clocks itself. So it is right after a pause of the process, and after a suspend of the machine.
+//
+// Lockers, the worker and middleware use it. It is not in package lock, since users of locks don't need it. It is
+// not in lock/internal, since the worker needs it, and lockers in modules of their own. A locker outside of
+// this project can do without it: lock.Lock says how its context must behave, and the tests of lock/locktest have an example.
+package lease

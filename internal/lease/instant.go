@@ -1,0 +1,23 @@
+package lease
+
+import "time"
+
+// An Instant is a moment on the clocks that a lease is measured by: the monotonic clock and, on Linux,
+// CLOCK_BOOTTIME, which also counts the time that the machine was suspended. Go's monotonic clock stands
+// still during a suspend.
+type Instant struct {
+	mono time.Time
+	boot time.Duration
+}
+
+// Now reads the clocks. Take it before the call that asks for a lease: the server's TTL begins after
+// that moment.
+func Now() Instant { return Instant{mono: time.Now(), boot: boottime()} }
+
+// Time returns the moment with its monotonic reading. It is zero for the zero Instant.
+func (i Instant) Time() time.Time { return i.mono }
+
+// SleptSince returns how long the machine was suspended between an earlier moment and this one.
+func (i Instant) SleptSince(earlier Instant) time.Duration {
+	return i.boot - earlier.boot - i.mono.Sub(earlier.mono)
+}

@@ -1,0 +1,102 @@
+package store
+
+import (
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+)
+
+// A Role is what a client does with a queue. It says which commands its user must be allowed to call.
+type Role int
+
+// The roles.
+const (
+	Producer Role = iota // enqueues jobs and ticks of cron entries
+	Worker               // claims, settles, renews, takes back, and reports depths
+	Reporter             // reports depths
+	Operator             // looks at queues, pauses and resumes them
+)
+
+// roleScripts are the scripts that a role runs.
+var roleScripts = map[Role][]string{
+	Producer: {"enqueue", "permits"},
+	Worker:   {"claim", "renew", "reclaim", "close", "sweep", "report", "depth", "permits"},
+	Reporter: {"report", "depth", "permits"},
+	Operator: {"depth", "pause", "permits"},
+}
+
+// roleCalls are the commands that a role calls outside of scripts.
+var roleCalls = map[Role][]string{
+	Producer: {"EVALSHA", "EVAL", "SADD", "TIME"},
+	Worker:   {"EVALSHA", "EVAL", "BLPOP", "HSCAN", "LPUSH", "PEXPIRE", "SADD", "ZRANGE"},
+	Reporter: {"EVALSHA", "EVAL", "HLEN", "ZRANGE"},
+	Operator: {"EVALSHA", "EVAL", "EXISTS", "HLEN", "HMGET", "SISMEMBER", "SMEMBERS", "ZRANGE"},
+}
+
+// Commands returns the Redis commands that a queue's clients of these roles call, inside and outside of
+// scripts: upper case, sorted, each once. Those of a client's own handshake (HELLO, CLIENT) and of
+// health checks (INFO, PING) are not among them.
+func Commands(roles ...Role) []string {
+	var all []string
+	for _, role := range roles {
+		all = append(all, roleCalls[role]...)
+		for _, name := range roleScripts[role] {
+			all = append(all, scriptCommands()[name]...)
+		}
+	}
+	slices.Sort(all)
+	return slices.Compact(all)
+}
+
+var (
+	luaComment  = regexp.MustCompile(`--[^\n]*`)
+	luaFunction = regexp.MustCompile(`(?ms)^local function (\w+)\(.*?^end$`)
+	luaWord     = regexp.MustCompile(`\w+`)
+	luaCall     = regexp.MustCompile(`redis\.p?call\('(\w+)'`)
+)
+
+// scriptCommands returns the commands that each script calls, by the script's name: itself or through the functions of
+// lib.lua that it uses. Each command's name is written out where it is called. The scripts are read once in a process, as that
+// takes some milliseconds.
+var scriptCommands = sync.OnceValue(func() map[string][]string {
+	helpers := luaHelpers()
+	commands := make(map[string][]string)
+	for _, names := range roleScripts {
+		for _, name := range names {
+			if commands[name] == nil {
+				commands[name] = calledBy(luaComment.ReplaceAllString(read(name), ""), helpers)
+			}
+		}
+	}
+	return commands
+})
+
+// luaHelpers returns the functions of lib.lua: their text by name.
+func luaHelpers() map[string]string {
+	helpers := make(map[string]string)
+	for _, f := range luaFunction.FindAllStringSubmatch(luaComment.ReplaceAllString(read("lib"), ""), -1) {
+		helpers[f[1]] = f[0]
+	}
+	return helpers
+}
+
+// calledBy returns the commands that a text calls, itself or through helpers.
+func calledBy(lua string, helpers map[string]string) []string {
+	var commands []string
+	used := make(map[string]bool)
+	var visit func(lua string)
+	visit = func(lua string) {
+		for _, call := range luaCall.FindAllStringSubmatch(lua, -1) {
+			commands = append(commands, strings.ToUpper(call[1]))
+		}
+		for _, word := range luaWord.FindAllString(lua, -1) {
+			if text, ok := helpers[word]; ok && !used[word] {
+				used[word] = true
+				visit(text)
+			}
+		}
+	}
+	visit(lua)
+	return commands
+}

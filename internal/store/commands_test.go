@@ -1,0 +1,127 @@
+package store
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/signalbox-go/signalbox/internal/redistest"
+)
+
+// Every call of Redis in a script names its command in place, so that Commands finds it; and each script
+// belongs to a role.
+func TestCommandsAreFound(t *testing.T) {
+	t.Parallel()
+	files, err := scripts.ReadDir("scripts")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, file := range files {
+		name := strings.TrimSuffix(file.Name(), ".lua")
+		lua := luaComment.ReplaceAllString(read(name), "")
+		if calls, found := strings.Count(lua, "redis.call")+strings.Count(lua, "redis.pcall"), len(luaCall.FindAllString(lua, -1)); calls != found {
+			t.Errorf("%s.lua: the commands of %d calls of %d are known", name, found, calls)
+		}
+		if name != "lib" && !slices.Contains(slices.Concat(roleScripts[Producer], roleScripts[Worker], roleScripts[Operator]), name) {
+			t.Errorf("%s.lua is run by no role", name)
+		}
+	}
+	if lua := luaComment.ReplaceAllString(read("lib"), ""); strings.Count(lua, "function") != len(luaFunction.FindAllString(lua, -1)) {
+		t.Error("not all functions of lib.lua were found")
+	}
+	if got := Commands(Producer); slices.Contains(got, "LPOP") || !slices.Contains(got, "LPUSH") {
+		t.Errorf("a producer calls %v", got)
+	}
+	same(t, "a role twice", len(Commands(Worker, Worker)), len(Commands(Worker)))
+}
+
+// roleOf returns the role that an operation is of.
+func roleOf(op operation) Role {
+	switch op.name {
+	case "enqueue", "tick", "replace":
+		return Producer
+	case "pause", "resume":
+		return Operator
+	}
+	return Worker
+}
+
+// A user who may call these commands and no others can do all that the role does.
+func TestCommandsSuffice(t *testing.T) {
+	t.Parallel()
+	srv := redistest.New(t)
+	admin := srv.Client()
+	for name, role := range map[string]Role{"producer": Producer, "worker": Worker, "reporter": Reporter, "operator": Operator} {
+		rules := []any{"ACL", "SETUSER", name, "on", ">secret", "~*", "+hello", "+client", "+ping"}
+		for _, command := range Commands(role) {
+			rules = append(rules, "+"+strings.ToLower(command))
+		}
+		if err := admin.Do(bg, rules...).Err(); err != nil {
+			t.Fatal(err)
+		}
+		rdb := srv.ClientWith(func(o *redis.UniversalOptions) { o.Username, o.Password = name, "secret" })
+		if role == Reporter {
+			q := New(rdb, "", redistest.Name(t))
+			if _, err := q.Report(bg, "me"); err != nil {
+				t.Errorf("to be the one that reports: %v", err)
+			}
+			if _, err := q.Depths(bg); err != nil {
+				t.Errorf("depths: %v", err)
+			}
+			if err := q.StopReporting(bg, "me"); err != nil {
+				t.Errorf("to report no more: %v", err)
+			}
+			continue
+		}
+		for _, op := range operations() {
+			if roleOf(op) != role {
+				continue
+			}
+			r := newQueue(t, admin)
+			got := r.furnish()
+			r.Queue.rdb = rdb
+			if err := op.call(r, got); err != nil {
+				t.Errorf("%s as %s: %v", op.name, name, err)
+			}
+			switch role {
+			case Operator:
+				if _, err := r.Depths(bg); err != nil {
+					t.Errorf("depths as %s: %v", name, err)
+				}
+				if _, err := Queues(bg, rdb, ""); err != nil {
+					t.Errorf("the queues as %s: %v", name, err)
+				}
+				if _, err := New(rdb, "", redistest.Name(t)).Known(bg); err != nil {
+					t.Errorf("whether a queue is known as %s: %v", name, err)
+				}
+				if _, err := r.PausedSince(bg); err != nil {
+					t.Errorf("since when it is paused as %s: %v", name, err)
+				}
+			case Worker:
+				if _, err := r.Depths(bg); err != nil {
+					t.Errorf("depths as %s: %v", name, err)
+				}
+				if err := Ring(bg, rdb, r.Bell()); err != nil {
+					t.Errorf("a bell as %s: %v", name, err)
+				}
+				if _, err := r.Unused(bg); err != nil {
+					t.Errorf("whether it is used as %s: %v", name, err)
+				}
+			case Producer, Reporter:
+				for what, call := range map[string]func() error{
+					"the time":             func() error { _, err := r.Now(bg); return err },
+					"the last ticks":       func() error { _, err := r.LastTicks(bg, []string{"e"}); return err },
+					"what runs":            func() error { _, err := r.Running(bg, []string{"a"}); return err },
+					"whether it is served": func() error { _, err := r.Unserved(bg); return err },
+				} {
+					if err := call(); err != nil {
+						t.Errorf("%s as %s: %v", what, name, err)
+					}
+				}
+			}
+			r.Queue.rdb = admin
+		}
+	}
+}

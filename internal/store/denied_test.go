@@ -1,0 +1,83 @@
+package store
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/signalbox-go/signalbox"
+	"github.com/signalbox-go/signalbox/internal/redistest"
+)
+
+// A user who lacks one of the script's commands is told which by a lane's first call, and nothing is changed.
+func TestDeniedCommand(t *testing.T) {
+	t.Parallel()
+	srv := redistest.New(t)
+	admin := srv.Client()
+	commands := slices.Clone(scriptCommands()["enqueue"])
+	slices.Sort(commands)
+	commands = slices.Compact(commands)
+	for i, command := range commands {
+		name := fmt.Sprint("user", i)
+		allow := func(rule string) {
+			t.Helper()
+			if err := admin.Do(bg, "ACL", "SETUSER", name, "on", ">secret", "~*", "+@all", rule).Err(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		allow("-" + strings.ToLower(command))
+		r := newQueue(t, admin)
+		r.furnish()
+		before := r.dump()
+		rdb := srv.ClientWith(func(o *redis.UniversalOptions) { o.Username, o.Password = name, "secret" })
+		user := New(rdb, "", r.Name())
+		lane := user.NewLane()
+		lane.Next()
+		now, err := r.Now(bg)
+		r.must(err)
+		items := []Item{
+			r.item("dead2", When{}, signalbox.PriorityHigh), r.item("cancelled2", When{After: time.Hour}, 0), r.item("ready1", When{}, 0),
+			r.item("low", When{}, signalbox.PriorityLow), r.item("normal", When{}, 0), r.item("tick", When{At: now, Entry: "entry"}, 0),
+		}
+		_, err = user.Enqueue(bg, lane, items)
+		named := command
+		if command == "GET" { // with which it begins; Valkey names it
+			named = ""
+		}
+		if err == nil || !strings.Contains(err.Error(), "NOPERM") && named == command || !strings.Contains(err.Error(), named) || !IsDenied(err) {
+			t.Errorf("without %s: %v", command, err)
+		}
+		r.unchanged("a call without "+command, before)
+		allow("+" + strings.ToLower(command))
+		fates, err := user.Enqueue(bg, lane, items)
+		if err != nil || fates.list != "DC0111" {
+			t.Errorf("with %s again: %q, %v", command, fates.list, err)
+		}
+	}
+}
+
+// A counter that can't be counted is not reset, one that holds no number is.
+func TestDeniedCounter(t *testing.T) {
+	t.Parallel()
+	srv := redistest.New(t)
+	admin := srv.Client()
+	if err := admin.Do(bg, "ACL", "SETUSER", "user", "on", ">secret", "~*", "+@all").Err(); err != nil {
+		t.Fatal(err)
+	}
+	r := newQueue(t, admin)
+	r.put("a", "b")
+	r.Queue.rdb = srv.ClientWith(func(o *redis.UniversalOptions) { o.Username, o.Password = "user", "secret" })
+	defer func() { r.Queue.rdb = admin }()
+	r.put("c") // the lane's first call has found all commands
+	r.must(admin.Do(bg, "ACL", "SETUSER", "user", "-hincrby").Err())
+	r.put("d")
+	same(t, "counter", r.counts().Total.Enqueued, 3)
+	r.must(admin.Do(bg, "ACL", "SETUSER", "user", "+hincrby").Err())
+	r.must(admin.HSet(bg, r.keys.stats, "enqueued", "nonsense").Err())
+	r.put("e")
+	same(t, "counter that held no number", r.counts().Total.Enqueued, 1)
+}

@@ -1,0 +1,342 @@
+package store
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/signalbox-go/signalbox"
+)
+
+// Findings are what a look at the servers of a client found. What a server doesn't say is "".
+type Findings struct {
+	Version     string // of Redis, or of the engine that says it is like that
+	Mode        string // standalone, sentinel or cluster
+	Persistence string // "AOF" or "no AOF"
+	Eviction    string // the maxmemory-policy
+
+	Wrong   []string // what loses jobs: nobody should start on such a server
+	Passing bool     // and it is only that the server is a replica, which may change in a failover
+	Doubts  []string // what somebody should know
+}
+
+// Err returns an error that says everything that is wrong and wraps signalbox.ErrInvalid, or nil.
+func (f *Findings) Err() error {
+	if len(f.Wrong) == 0 {
+		return nil
+	}
+	return fmt.Errorf("%w: this Redis can't be used: %s", signalbox.ErrInvalid, strings.Join(f.Wrong, "; "))
+}
+
+func (f *Findings) wrong(format string, args ...any) {
+	f.Wrong = appendNew(f.Wrong, fmt.Sprintf(format, args...))
+}
+
+func (f *Findings) doubt(format string, args ...any) {
+	f.Doubts = appendNew(f.Doubts, fmt.Sprintf(format, args...))
+}
+
+func appendNew(list []string, s string) []string {
+	if slices.Contains(list, s) { // another master said so
+		return list
+	}
+	return append(list, s)
+}
+
+// Inspect looks at each master: whether it would delete jobs, whether it is a master, and whether the
+// user may call what the roles call, on the keys of the queues (of the first 100). It needs none of INFO, CONFIG and ACL: what a
+// server or an ACL hides is a doubt. The error is about the connection; the server could not be asked.
+func Inspect(ctx context.Context, rdb redis.UniversalClient, queues []*Queue, roles ...Role) (*Findings, error) {
+	var keys []any
+	for _, q := range queues[:min(len(queues), 100)] {
+		keys = append(keys, q.keys.jobs)
+	}
+	cluster, ok := rdb.(*redis.ClusterClient)
+	if !ok {
+		return inspectServer(ctx, rdb, keys, roles)
+	}
+	f := &Findings{}
+	var mu sync.Mutex
+	var errs []error
+	err := cluster.ForEachMaster(ctx, func(ctx context.Context, rdb *redis.Client) error {
+		one, err := inspectServer(ctx, rdb, keys, roles)
+		mu.Lock()
+		defer mu.Unlock()
+		if err != nil {
+			errs = append(errs, err)
+			return nil
+		}
+		f.add(one)
+		return nil
+	})
+	if err := errors.Join(append(errs, err)...); err != nil {
+		return nil, err
+	}
+	slices.Sort(f.Wrong)
+	slices.Sort(f.Doubts)
+	return f, nil
+}
+
+// add adds what was found on another master.
+func (f *Findings) add(o *Findings) {
+	for _, field := range []struct {
+		sum *string
+		one string
+	}{{&f.Version, o.Version}, {&f.Mode, o.Mode}, {&f.Persistence, o.Persistence}, {&f.Eviction, o.Eviction}} {
+		switch {
+		case *field.sum == "":
+			*field.sum = field.one
+		case field.one != "" && !slices.Contains(strings.Split(*field.sum, ", "), field.one):
+			*field.sum += ", " + field.one
+		}
+	}
+	f.Passing = (len(f.Wrong) == 0 || f.Passing) && (len(o.Wrong) == 0 || o.Passing)
+	for _, s := range o.Wrong {
+		f.Wrong = appendNew(f.Wrong, s)
+	}
+	for _, s := range o.Doubts {
+		f.Doubts = appendNew(f.Doubts, s)
+	}
+}
+
+// inspectServer looks at one server.
+func inspectServer(ctx context.Context, rdb redis.UniversalClient, keys []any, roles []Role) (*Findings, error) {
+	f := &Findings{}
+	info, err := rdb.Info(ctx).Result()
+	var answer redis.Error
+	switch {
+	case err == nil:
+	case isAuth(err):
+		f.wrong("it refused the credentials: %v", err)
+		return f, nil
+	case f.lacksDatabase(ctx, rdb, err):
+		return f, nil
+	case errors.As(err, &answer) && !isPassing(err):
+		info = "" // an ACL denies it, or the server doesn't have it
+	default:
+		return nil, err
+	}
+	f.readInfo(info)
+	if f.Eviction == "" {
+		if policy := configured(ctx, rdb, "maxmemory-policy"); policy != "" {
+			f.judgePolicy(policy, configured(ctx, rdb, "maxmemory"))
+		}
+	}
+	if f.Eviction == "" {
+		f.doubt("it doesn't say what its maxmemory-policy is (INFO: %s); see to it that it is noeviction, or allow the user +info", reason(err))
+	}
+	if err := f.checkPermits(ctx, rdb, keys, roles); err != nil {
+		return nil, err
+	}
+	return f, nil
+}
+
+func reason(err error) string {
+	if err == nil {
+		return "no maxmemory_policy in it"
+	}
+	return err.Error()
+}
+
+// configured returns a parameter of the server's configuration, or "" if it doesn't say.
+func configured(ctx context.Context, rdb redis.UniversalClient, name string) string {
+	v, err := rdb.ConfigGet(ctx, name).Result()
+	if err != nil {
+		return ""
+	}
+	return v[name]
+}
+
+// isAuth reports whether the server refused the credentials.
+func isAuth(err error) bool {
+	for _, prefix := range []string{"NOAUTH", "WRONGPASS", "ERR invalid password", "ERR AUTH"} {
+		if strings.HasPrefix(err.Error(), prefix) {
+			return true
+		}
+	}
+	return false
+}
+
+// isPassing reports whether the server serves nobody now.
+func isPassing(err error) bool {
+	for _, prefix := range []string{"LOADING", "MASTERDOWN", "CLUSTERDOWN", "BUSY", "TRYAGAIN"} {
+		if redis.HasErrorPrefix(err, prefix) {
+			return true
+		}
+	}
+	return false
+}
+
+func (f *Findings) readInfo(info string) {
+	fields := make(map[string]string)
+	for line := range strings.Lines(info) {
+		if k, v, ok := strings.Cut(strings.TrimSpace(line), ":"); ok {
+			fields[k] = v
+		}
+	}
+	f.Version, f.Mode = fields["redis_version"], cmp.Or(fields["redis_mode"], fields["server_mode"]) // the latter is Valkey's
+	switch fields["aof_enabled"] {
+	case "1":
+		f.Persistence = "AOF"
+	case "0":
+		f.Persistence = "no AOF"
+	}
+	if major, err := strconv.Atoi(strings.SplitN(f.Version, ".", 2)[0]); err == nil && major < 7 {
+		f.wrong("it is version %s; Signalbox needs 7.0 or newer", f.Version)
+	}
+	if policy := fields["maxmemory_policy"]; policy != "" {
+		f.judgePolicy(policy, fields["maxmemory"])
+	}
+	if fields["role"] == "slave" {
+		f.Passing = len(f.Wrong) == 0
+		f.wrong("it is a replica, and refuses writes; connect to the master, or through Sentinel or a Cluster client")
+	}
+}
+
+// judgePolicy judges a maxmemory-policy. maxmemory is in bytes, "0" if there is no limit, "" if that is not known.
+func (f *Findings) judgePolicy(policy, maxmemory string) {
+	f.Eviction = policy
+	limited := maxmemory != "0"
+	switch {
+	case policy == "noeviction":
+	case strings.HasPrefix(policy, "volatile-") && limited:
+		f.doubt("its maxmemory-policy is %s. It deletes no job, but may delete the numbers by which a repeated call is recognised: "+
+			"a job whose enqueueing is repeated just then may be enqueued twice, and a worker may lose its session, whose jobs then run again; set noeviction if you can", policy)
+	case strings.HasPrefix(policy, "volatile-"):
+	case limited:
+		f.wrong("its maxmemory-policy is %s, so it deletes jobs and leases when memory is short; set maxmemory-policy noeviction", policy)
+	default:
+		f.doubt("its maxmemory-policy is %s: as soon as maxmemory is set, which is 0 now, it deletes jobs and leases; set maxmemory-policy noeviction", policy)
+	}
+}
+
+// lacksDatabase reports whether the client can't use the database that it names.
+func (f *Findings) lacksDatabase(ctx context.Context, rdb redis.UniversalClient, err error) bool {
+	c, ok := rdb.(*redis.Client)
+	switch {
+	case !ok || c.Options().DB == 0:
+	case redis.HasErrorPrefix(err, "NOPERM") && strings.Contains(err.Error(), "'select'"):
+		who := user(ctx, rdb)
+		f.wrong("user %s may not call SELECT, as the client's URL or Options name database %d; name none, or allow it with: ACL SETUSER %s +select", who, c.Options().DB, who)
+		return true
+	case redis.HasErrorPrefix(err, "DB index is out of range"):
+		f.wrong("it has no database %d; name one below its setting databases in the client's URL or Options, or none", c.Options().DB)
+		return true
+	}
+	return false
+}
+
+// checkPermits finds the commands that the user may not call, on servers that can say so (Redis 7.0).
+func (f *Findings) checkPermits(ctx context.Context, rdb redis.UniversalClient, keys []any, roles []Role) error {
+	if len(roles) == 0 || len(keys) == 0 {
+		return nil
+	}
+	lacks, err := lack(ctx, rdb, keys, roles)
+	if lacks != "" {
+		f.wrong("%s", lacks)
+	}
+	return err
+}
+
+// lack returns what the user may not call or use, and the rule that allows it. It returns "" if there is nothing, or if the server
+// can't say.
+func lack(ctx context.Context, rdb redis.UniversalClient, keys []any, roles []Role) (string, error) {
+	args := append([]any{len(keys)}, keys...)
+	for _, c := range Commands(roles...) {
+		args = append(args, c)
+	}
+	r, err := run(ctx, rdb, permitsScript, nil, args)
+	if redis.HasErrorPrefix(err, "NOPERM") {
+		who := user(ctx, rdb)
+		return fmt.Sprintf("user %s may not run scripts (%v); allow that with: ACL SETUSER %s +evalsha +eval", who, err, who), nil
+	}
+	var answer redis.Error
+	if errors.As(err, &answer) && !isPassing(err) {
+		return "", nil // this server can't say: each call will tell
+	}
+	if err != nil {
+		return "", err
+	}
+	if r.status("ok") != nil {
+		return "", nil
+	}
+	denied, foreign := r.strs(1), r.strs(2)
+	if r.err != nil {
+		return "", r.err
+	}
+	keyed := slices.DeleteFunc(Commands(roles...), func(c string) bool { return slices.Contains(keyless, c) || slices.Contains(denied, c) })
+	switch who := user(ctx, rdb); {
+	case len(denied) > 0 && len(keyed) > 0:
+		return fmt.Sprintf("user %s may not call %s, which a %s calls; allow it with: ACL SETUSER %s %s",
+			who, strings.Join(denied, ", "), names(roles), who, "+"+strings.ToLower(strings.Join(denied, " +"))), nil
+	case len(foreign) > 0: // and no command that has a key may be called
+		return fmt.Sprintf("user %s may not use the key %s; allow it with: ACL SETUSER %s ~signalbox:*, or a pattern for each queue", who, foreign[0], who), nil
+	}
+	return "", nil
+}
+
+// IsDenied reports whether Redis says that its user lacks a command or a key. Within a script Redis 7.0 and Valkey
+// say that without a code; later versions of Redis say NOPERM.
+func IsDenied(err error) bool {
+	text := err.Error()
+	return strings.HasPrefix(text, "NOPERM") || strings.Contains(text, "-NOPERM ") || strings.Contains(text, ": NOPERM ") ||
+		strings.Contains(text, "The user executing the script can't") || strings.Contains(text, "ACL failure in script")
+}
+
+// Denied returns err, by which Redis denied a call on the queue, with what the user of this role lacks, and the rule that allows it. Other
+// errors are returned as they are.
+func (q *Queue) Denied(ctx context.Context, err error, role Role) error {
+	var answer redis.Error
+	if !errors.As(err, &answer) || !IsDenied(answer) {
+		return err
+	}
+	if lacks, _ := lack(ctx, q.rdb, []any{q.keys.jobs}, []Role{role}); lacks != "" {
+		return fmt.Errorf("%s: %w", lacks, err)
+	}
+	return err
+}
+
+// keyless are the commands that have no key of ours.
+var keyless = []string{"TIME", "EVAL", "EVALSHA"}
+
+// user names the client's user.
+func user(ctx context.Context, rdb redis.UniversalClient) string {
+	if name, err := rdb.ACLWhoAmI(ctx).Result(); err == nil && name != "" {
+		return name
+	}
+	var name string
+	switch c := rdb.(type) {
+	case *redis.Client:
+		name = c.Options().Username
+	case *redis.ClusterClient:
+		name = c.Options().Username
+	}
+	return cmp.Or(name, "default")
+}
+
+// names names roles.
+func names(roles []Role) string {
+	var all []string
+	for _, r := range roles {
+		all = append(all, r.String())
+	}
+	return strings.Join(all, " and ")
+}
+
+// String names the role.
+func (r Role) String() string {
+	switch r {
+	case Producer:
+		return "producer"
+	case Reporter:
+		return "reporter"
+	}
+	return "worker"
+}

@@ -1,0 +1,283 @@
+package store
+
+import (
+	"context"
+	"log/slog"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/signalbox-go/signalbox/internal/redistest"
+)
+
+// What is wrong with a server, and what is doubtful.
+func TestInspectEviction(t *testing.T) {
+	t.Parallel()
+	srv := redistest.New(t)
+	admin := srv.Client()
+	q := New(admin, "", redistest.Name(t))
+	for _, c := range []struct{ policy, limit, wrong, doubt string }{
+		{"noeviction", "0", "", ""},
+		{"noeviction", "100mb", "", ""},
+		{"allkeys-lru", "100mb", "allkeys-lru, so it deletes jobs", ""},
+		{"allkeys-random", "0", "", "as soon as maxmemory is set"},
+		{"volatile-ttl", "100mb", "", "volatile-ttl. It deletes no job"},
+		{"volatile-lru", "0", "", ""},
+	} {
+		admin.ConfigSet(bg, "maxmemory-policy", c.policy)
+		admin.ConfigSet(bg, "maxmemory", c.limit)
+		f, err := Inspect(bg, admin, []*Queue{q}, Worker)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !says(f.Wrong, c.wrong) || !says(f.Doubts, c.doubt) || f.Eviction != c.policy || f.Version == "" {
+			t.Errorf("%s with %s: wrong %q, doubts %q, eviction %s, version %q", c.policy, c.limit, f.Wrong, f.Doubts, f.Eviction, f.Version)
+		}
+		if (f.Err() != nil) != (c.wrong != "") {
+			t.Errorf("%s with %s: %v", c.policy, c.limit, f.Err())
+		}
+	}
+}
+
+// Of several masters, what is wrong with one counts, also while another is only a replica in a failover.
+func TestFindingsOfSeveralMasters(t *testing.T) {
+	t.Parallel()
+	well, replica, evicts := Findings{}, Findings{Wrong: []string{"a replica"}, Passing: true}, Findings{Wrong: []string{"evicts"}}
+	for _, c := range []struct {
+		of      []Findings
+		wrong   int
+		passing bool
+	}{
+		{[]Findings{well, replica, well}, 1, true},
+		{[]Findings{replica, replica}, 1, true},
+		{[]Findings{replica, evicts}, 2, false},
+		{[]Findings{evicts, replica, well}, 2, false},
+		{[]Findings{well, evicts}, 1, false},
+	} {
+		var sum Findings
+		for _, one := range c.of {
+			sum.add(&one)
+		}
+		if len(sum.Wrong) != c.wrong || sum.Passing != c.passing {
+			t.Errorf("of %+v: wrong %q, passing %v", c.of, sum.Wrong, sum.Passing)
+		}
+	}
+}
+
+// says reports whether a list is one text that has a part in it, or is empty if the part is.
+func says(list []string, part string) bool {
+	if part == "" {
+		return len(list) == 0
+	}
+	return len(list) == 1 && strings.Contains(list[0], part)
+}
+
+// An ACL may hide everything that isn't needed. What can't be known then is said.
+func TestInspectWhenInfoIsDenied(t *testing.T) {
+	t.Parallel()
+	srv := redistest.New(t)
+	admin := srv.Client()
+	login := func(name string, more ...any) *redis.Client {
+		rules := append([]any{"ACL", "SETUSER", name, "on", ">secret", "~*", "+hello", "+client"}, more...)
+		for _, c := range Commands(Worker) {
+			rules = append(rules, "+"+c)
+		}
+		if err := admin.Do(bg, rules...).Err(); err != nil {
+			t.Fatal(err)
+		}
+		return srv.ClientWith(func(o *redis.UniversalOptions) { o.Username, o.Password = name, "secret" }).(*redis.Client)
+	}
+	q := []*Queue{New(admin, "", redistest.Name(t))}
+	f, err := Inspect(bg, login("plain"), q, Worker)
+	if err != nil || f.Err() != nil || !says(f.Doubts, "doesn't say what its maxmemory-policy is") {
+		t.Errorf("%+v, %v; want one doubt", f, err)
+	}
+	admin.ConfigSet(bg, "maxmemory-policy", "allkeys-lfu")
+	admin.ConfigSet(bg, "maxmemory", "100mb")
+	if f, err = Inspect(bg, login("reader", "+config|get"), q, Worker); err != nil || !says(f.Wrong, "allkeys-lfu") {
+		t.Errorf("%+v, %v; want what CONFIG says", f, err)
+	}
+}
+
+// A command that the user lacks is named, and so is the rule that allows it.
+func TestInspectNamesWhatTheUserLacks(t *testing.T) {
+	t.Parallel()
+	srv := redistest.New(t)
+	admin := srv.Client()
+	q := []*Queue{New(admin, "", redistest.Name(t))}
+	look := func(role Role, rules ...any) *Findings {
+		t.Helper()
+		rules = append([]any{"ACL", "SETUSER", "app", "reset", "on", ">secret", "~*", "+@all"}, rules...)
+		if err := admin.Do(bg, rules...).Err(); err != nil {
+			t.Fatal(err)
+		}
+		rdb := srv.ClientWith(func(o *redis.UniversalOptions) { o.Username, o.Password = "app", "secret" })
+		f, err := Inspect(bg, rdb, q, role)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return f
+	}
+	for _, role := range []Role{Producer, Worker, Reporter} {
+		if f := look(role); len(f.Wrong) > 0 {
+			t.Errorf("%s with all rights: %q", role, f.Wrong)
+		}
+		for _, command := range Commands(role) {
+			rule := "+" + strings.ToLower(command)
+			f := look(role, "-"+strings.ToLower(command))
+			if len(f.Wrong) != 1 || !strings.Contains(f.Wrong[0], "ACL SETUSER app "+rule) && !(command == "EVALSHA" && strings.Contains(f.Wrong[0], "+evalsha")) {
+				// EVAL is called only for a script that the server doesn't know yet, which is so once.
+				t.Errorf("%s without %s: %q", role, command, f.Wrong)
+			}
+		}
+	}
+	if f := look(Worker, "-rpush", "-lpush"); !says(f.Wrong, "user app may not call LPUSH, RPUSH, which a worker calls; allow it with: ACL SETUSER app +lpush +rpush") {
+		t.Errorf("two commands: %q", f.Wrong)
+	}
+	if f := look(Worker, "resetkeys", "~other:*"); !says(f.Wrong, "may not use the key "+q[0].keys.jobs) {
+		t.Errorf("other keys: %q", f.Wrong)
+	}
+}
+
+// A client that names a database calls SELECT, which its user may lack. So may the server lack the database.
+func TestInspectADatabase(t *testing.T) {
+	t.Parallel()
+	srv := redistest.New(t)
+	admin := srv.Client()
+	q := []*Queue{New(admin, "", redistest.Name(t))}
+	look := func(db int, rules ...any) *Findings {
+		t.Helper()
+		rules = append([]any{"ACL", "SETUSER", "app", "reset", "on", ">secret", "~*", "+@all"}, rules...)
+		if err := admin.Do(bg, rules...).Err(); err != nil {
+			t.Fatal(err)
+		}
+		rdb := redis.NewClient(&redis.Options{Addr: srv.Addr(), Username: "app", Password: "secret", DB: db})
+		defer rdb.Close()
+		f, err := Inspect(bg, rdb, q, Worker)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return f
+	}
+	for _, c := range []struct {
+		db    int
+		rule  string
+		wrong string
+	}{
+		{0, "-select", ""},
+		{3, "+select", ""},
+		{3, "-select", "user app may not call SELECT, as the client's URL or Options name database 3; name none, or allow it with: ACL SETUSER app +select"},
+		{99, "+select", "it has no database 99; name one below its setting databases in the client's URL or Options, or none"},
+	} {
+		if f := look(c.db, c.rule); !says(f.Wrong, c.wrong) {
+			t.Errorf("database %d, %s: %q", c.db, c.rule, f.Wrong)
+		}
+	}
+	if f := look(0, "-evalsha", "-eval"); !says(f.Wrong, "user app may not run scripts") || !strings.Contains(f.Wrong[0], "+evalsha +eval") {
+		t.Errorf("without scripts: %q", f.Wrong)
+	}
+}
+
+// A server that can't say what the user may call is used all the same.
+func TestInspectWithoutACLs(t *testing.T) {
+	t.Parallel()
+	proxy := redistest.NewProxy(t, redistest.Start(t).Addr())
+	q := []*Queue{New(proxy.Client(), "", redistest.Name(t))}
+	isScript := func(cmd []string) bool { return strings.HasPrefix(strings.ToUpper(cmd[0]), "EVAL") }
+	proxy.Reply(isScript, "-ERR user_script:9: attempt to call field 'acl_check_cmd' (a nil value)", 1)
+	if f, err := Inspect(bg, q[0].rdb, q, Worker); err != nil || f.Err() != nil {
+		t.Errorf("%+v, %v", f, err)
+	}
+	proxy.Reply(isScript, "-LOADING Redis is loading the dataset in memory", -1)
+	if f, err := Inspect(bg, q[0].rdb, q, Worker); err == nil {
+		t.Errorf("a server that is loading: %+v, want an error", f)
+	}
+}
+
+// What changes while somebody runs is logged, once.
+func TestOversee(t *testing.T) {
+	t.Parallel()
+	o := oversee(t)
+	o.look()
+	if log := o.said.String(); log != "" {
+		t.Errorf("nothing changed: %s", log)
+	}
+	o.admin.ConfigSet(bg, "maxmemory-policy", "allkeys-lru")
+	o.look()
+	o.admin.ConfigSet(bg, "maxmemory", "100mb")
+	o.look()
+	o.admin.ConfigSet(bg, "maxmemory-policy", "noeviction")
+	o.look()
+	log := o.end()
+	for _, c := range []string{"level=WARN", "as soon as maxmemory is set", "level=ERROR", "so it deletes jobs", "level=INFO", "set up well again"} {
+		if strings.Count(log, c) != 1 {
+			t.Errorf("%d times %q in the log:\n%s", strings.Count(log, c), c, log)
+		}
+	}
+}
+
+// TestOverseeOverlooksAFailover: a client can see the old role during a failover. That is no mistake in the
+// server's settings.
+func TestOverseeOverlooksAFailover(t *testing.T) {
+	t.Parallel()
+	o := oversee(t)
+	o.admin.SlaveOf(bg, "127.0.0.1", "1")
+	o.look()
+	o.admin.SlaveOf(bg, "NO", "ONE")
+	o.look()
+	if log := o.end(); log != "" {
+		t.Errorf("a failover: %s", log)
+	}
+}
+
+// overseen is a server of a test alone that Oversee looks at.
+type overseen struct {
+	admin redis.UniversalClient
+	said  lines
+	look  func()        // has Oversee look, more than once, and waits until it has
+	end   func() string // ends Oversee and returns what it logged
+}
+
+// oversee runs Oversee until end is called.
+func oversee(t *testing.T) *overseen {
+	t.Helper()
+	o := &overseen{admin: redistest.New(t).Client()}
+	q := []*Queue{New(o.admin, "", redistest.Name(t))}
+	before, err := Inspect(bg, o.admin, q, Worker)
+	if err != nil {
+		t.Fatal(err)
+	}
+	again, done := make(chan struct{}), make(chan struct{})
+	ctx, cancel := context.WithCancel(bg)
+	go func() {
+		defer close(done)
+		Oversee(ctx, o.admin, slog.New(slog.NewTextHandler(&o.said, nil)), before, again, q, Worker)
+	}()
+	o.look = func() { again <- struct{}{}; again <- struct{}{}; again <- struct{}{} } // the last is taken after two looks
+	o.end = func() string {
+		cancel()
+		<-done
+		return o.said.String()
+	}
+	return o
+}
+
+// lines keeps what is written.
+type lines struct {
+	mu sync.Mutex
+	b  strings.Builder
+}
+
+func (l *lines) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.Write(p)
+}
+
+func (l *lines) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.String()
+}

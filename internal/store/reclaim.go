@@ -1,0 +1,157 @@
+package store
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/signalbox-go/signalbox"
+	"github.com/signalbox-go/signalbox/internal/wire"
+)
+
+const (
+	// maxReclaim is the most jobs that one call takes back.
+	maxReclaim = 500
+	// maxLost bounds the records that one call reads, and returns, in bytes.
+	maxLost = 2 * wire.MaxEnvelope
+	// pageSize is about how many deliveries one page of a session has.
+	pageSize = 1000
+)
+
+// Reclaimed is what one call of a Recovery did. Its deliveries have the token that was lost and, if Redis had
+// heard of it, the span.
+type Reclaimed struct {
+	At       time.Time  // by the server's clock
+	Left     int        // deliveries of the session that were not taken back yet
+	Done     bool       // there is no more to take back: the session is gone, lives, or changed meanwhile
+	Returned []string   // jobs that will run again
+	Dead     []Delivery // of jobs that crashed CrashLimit times
+	Lost     []Delivery // of those Returned, if they were asked for
+}
+
+// A Recovery takes back the jobs of a session that is over, call by call. What it costs grows with their
+// number, and no call is long: the session's deliveries are read once, in pages, and sorted here.
+type Recovery struct {
+	q       *Queue
+	session string
+	details bool
+	read    bool
+	held    []grant // what is left to do, the newest first
+}
+
+// A grant is what a session's hash holds for a job.
+type grant struct {
+	id, value string
+	token     int64
+}
+
+// Reclaim begins to take back the jobs of a session. With details, what comes back says more of those that
+// will run again.
+func (q *Queue) Reclaim(session string, details bool) *Recovery {
+	return &Recovery{q: q, session: session, details: details}
+}
+
+// Next takes back up to 500 jobs, or as many as have 2 MiB of records, if the session is over, and
+// counts their crashes. When it fails it can be called again.
+func (r *Recovery) Next(ctx context.Context) (Reclaimed, error) {
+	if !r.read {
+		if err := r.readAll(ctx); err != nil {
+			return Reclaimed{}, err
+		}
+		r.read = true
+	}
+	q := r.q
+	why := wire.AppendLastError(nil, fmt.Sprintf(
+		"the process running this job died, or lost its lease, %d times", CrashLimit))
+	part := r.held[:min(len(r.held), maxReclaim)]
+	args := make([]any, 0, 9+2*len(part))
+	args = append(args, Protocol, r.session, CrashLimit, why, q.kept.count, q.kept.bytes, q.kept.age.Microseconds(), maxLost, flag(r.details))
+	for _, g := range part {
+		args = append(args, g.id, g.value)
+	}
+	reply, err := run(ctx, q.rdb, reclaimScript, reclaimScript.keys(&q.keys, q.keys.inflight(r.session)), args)
+	if err != nil {
+		return Reclaimed{}, err
+	}
+	res, done, err := parseReclaim(reply, q.name)
+	if err != nil {
+		return Reclaimed{}, err
+	}
+	r.held = r.held[min(max(done, 0), len(part)):]
+	res.Done = res.Left == 0 || len(r.held) == 0
+	return res, nil
+}
+
+// readAll reads what the session has, page by page, and sorts it.
+func (r *Recovery) readAll(ctx context.Context) error {
+	key := r.q.keys.inflight(r.session)
+	held := make(map[string]grant) // HSCAN may name a field twice
+	for cursor := uint64(0); ; {
+		page, next, err := r.q.rdb.HScan(ctx, key, cursor, "", pageSize).Result()
+		if err != nil {
+			seekMaster(ctx, r.q.rdb, err)
+			return err
+		}
+		for pair := range slices.Chunk(page, 2) {
+			if len(pair) == 2 {
+				held[pair[0]] = grant{id: pair[0], value: pair[1], token: tokenOf(pair[1])}
+			}
+		}
+		if cursor = next; cursor == 0 {
+			break
+		}
+	}
+	r.held = make([]grant, 0, len(held))
+	for _, g := range held {
+		r.held = append(r.held, g)
+	}
+	slices.SortFunc(r.held, func(a, b grant) int {
+		return cmp.Or(cmp.Compare(b.token, a.token), cmp.Compare(a.id, b.id))
+	})
+	return nil
+}
+
+// tokenOf is the token at the beginning of what a session's hash holds, or 0 if another program wrote it.
+func tokenOf(value string) int64 {
+	digits := value[:len(value)-len(strings.TrimLeft(value, "0123456789"))]
+	token, err := strconv.ParseInt(digits, 10, 64)
+	if err != nil {
+		return 0
+	}
+	return token
+}
+
+func parseReclaim(r *reply, queue string) (res Reclaimed, done int, err error) {
+	if err := r.status("ok", "alive", "newer"); err != nil {
+		return Reclaimed{}, 0, err
+	}
+	if r.str(0) != "ok" {
+		return Reclaimed{}, 0, nil
+	}
+	res = Reclaimed{Left: int(r.int(1)), At: time.UnixMicro(r.int(2)), Returned: r.strs(4)}
+	done = int(r.int(3))
+	res.Dead, res.Lost = r.lost(5, queue), r.lost(6, queue)
+	if r.err != nil {
+		return Reclaimed{}, 0, r.err
+	}
+	return res, done, nil
+}
+
+// lost reads a list of an ID, a token, a record and a span for each delivery.
+func (r *reply) lost(i int, queue string) []Delivery {
+	list := r.strs(i)
+	if len(list)%4 != 0 {
+		r.fail(i, fmt.Sprintf("a list of %d, not of fours", len(list)))
+		return nil
+	}
+	ds := make([]Delivery, 0, len(list)/4)
+	for l := range slices.Chunk(list, 4) {
+		job := &signalbox.Job{ID: l[0], Queue: queue, Token: tokenOf(l[1])}
+		ds = append(ds, Delivery{Job: job, Err: wire.Decode([]byte(l[2]), job), Span: l[3]})
+	}
+	return ds
+}

@@ -1,0 +1,101 @@
+package store
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/signalbox-go/signalbox/internal/redistest"
+)
+
+func TestRunning(t *testing.T) {
+	t.Parallel()
+	for name, srv := range map[string]func(testing.TB) *rig{
+		"single":  onShared,
+		"cluster": func(t testing.TB) *rig { return newQueue(t, redistest.Cluster(t).Client()) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := srv(t)
+			all := numbered("j", MaxBatch+50)
+			running, err := r.Running(bg, all)
+			r.must(err)
+			same(t, "flags without sessions", len(running), len(all))
+			r.put(all[:MaxBatch]...)
+			r.put(all[MaxBatch:]...)
+			r.open()
+			r.claim(2)
+			r.session = "s2"
+			r.open()
+			r.claim(1)
+			r.lane.Next()
+			_, err = r.Claim(bg, r.lane, &ClaimRequest{Session: "s2", Want: MaxBatch})
+			r.must(err)
+			running, err = r.Running(bg, append(all, "nobody's"))
+			r.must(err)
+			for i, is := range running {
+				if want := i < MaxBatch+3; is != want {
+					t.Errorf("job %d runs: %v", i, is)
+				}
+			}
+			equal(t, "the first", running[:4], []bool{true, true, true, true})
+			equal(t, "the last", running[MaxBatch+2:MaxBatch+5], []bool{true, false, false})
+			same(t, "nobody's", running[len(all)], false)
+		})
+	}
+}
+
+// What is asked grows with the IDs and the sessions. No pipeline does.
+func TestRunningAsksInBounds(t *testing.T) {
+	t.Parallel()
+	r := onShared(t)
+	for _, r.session = range numbered("s", 50) {
+		r.open()
+	}
+	var largest asked
+	r.rdb.AddHook(&largest)
+	_, err := r.Running(bg, numbered("j", 3*MaxBatch))
+	r.must(err)
+	if largest == 0 || largest > maxAsked+100 {
+		t.Errorf("%d arguments in a pipeline, want at most about %d", largest, maxAsked)
+	}
+	ctx, cancel := context.WithCancel(bg)
+	cancel()
+	largest = 0
+	if _, err := r.Running(ctx, numbered("j", 10)); err == nil || largest != 0 {
+		t.Errorf("after the end of its context it asks for %d, and returns %v", largest, err)
+	}
+}
+
+// asked is how many arguments the largest pipeline of a client had.
+type asked int
+
+func (a *asked) DialHook(next redis.DialHook) redis.DialHook          { return next }
+func (a *asked) ProcessHook(next redis.ProcessHook) redis.ProcessHook { return next }
+func (a *asked) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return func(ctx context.Context, cmds []redis.Cmder) error {
+		n := 0
+		for _, cmd := range cmds {
+			n += len(cmd.Args())
+		}
+		*a = max(*a, asked(n))
+		return next(ctx, cmds)
+	}
+}
+
+func TestTickEffect(t *testing.T) {
+	t.Parallel()
+	same(t, "key", TickEffect("", "q", "daily", time.UnixMicro(1750000000000000)), "{q}daily{@1750000000000000}")
+	same(t, "key in a namespace", TickEffect("prod", "q", "daily", time.UnixMicro(1)), "{prod:q}daily{@1}")
+	same(t, "key in the default one", TickEffect("default", "q", "daily", time.UnixMicro(1)), "{q}daily{@1}")
+	seen := map[uint64]bool{}
+	for range 1000 {
+		n := NewIncarnation()
+		if n == 0 || seen[n] {
+			t.Fatalf("%d after %d others", n, len(seen))
+		}
+		seen[n] = true
+	}
+}

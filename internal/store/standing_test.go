@@ -1,0 +1,213 @@
+package store
+
+import (
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+var standingTests = []storeTest{
+	{"PausedQueueGivesNoJobs", testPaused},
+	{"PausedQueueIsQuiet", testPausedQuiet},
+	{"ResumeWakes", testResume},
+	{"NewerLayout", testNewerLayout},
+	{"NewerLayoutPassesTheWakeTokenOn", testNewerLayoutWake},
+	{"LayoutOfThisRelease", testOwnLayout},
+	{"LayoutThatIsNone", testNoLayout},
+}
+
+func (r *rig) pause() {
+	r.t.Helper()
+	changed, err := r.Pause(bg)
+	r.must(err)
+	same(r.t, "paused anew", changed, true)
+}
+
+// layout sets the queue's layout, as a newer release does when a feature of its own is first used.
+func (r *rig) layout(n any) {
+	r.t.Helper()
+	r.must(r.rdb.HSet(bg, r.keys.settings, "layout", n).Err())
+}
+
+// While a queue is paused, jobs go in, come due and are settled, and none is claimed.
+func testPaused(t *testing.T, r *rig) {
+	r.open()
+	r.put("a", "b")
+	running := r.claim(1)[0]
+	r.pause()
+	if changed, err := r.Pause(bg); changed || err != nil {
+		t.Errorf("a second pause: %v, %v", changed, err)
+	}
+	r.put("c")
+	r.enqueued(r.item("d", When{After: time.Hour}, 0))
+	r.makeDue("1d")
+	reply := r.call(ClaimRequest{Settle: []Settlement{settlement(running, Completed)}, Want: 5, Suspects: true})
+	same(t, "refused", len(reply.Refused), 0)
+	same(t, "claimed", len(reply.Deliveries), 0)
+	same(t, "standing", reply.Standing, Standing{Paused: true})
+	same(t, "more", reply.More, false)
+	equal(t, "ready", r.rdb.LRange(bg, r.keys.readyNormal, 0, -1).Val(), []string{"b", "c", "d"})
+	alive, hints, err := r.Renew(bg, r.session, time.Minute)
+	r.must(err)
+	same(t, "alive", alive, true)
+	same(t, "standing of a renewal", hints.Standing, Standing{Paused: true})
+	same(t, "more of a renewal", hints.More, false)
+	if changed, err := r.Resume(bg); !changed || err != nil {
+		t.Errorf("resume: %v, %v", changed, err)
+	}
+	if changed, err := r.Resume(bg); changed || err != nil {
+		t.Errorf("a second resume: %v, %v", changed, err)
+	}
+	equal(t, "claimed after it", ids(r.claim(5)), []string{"b", "c", "d"})
+}
+
+// Nothing that happens to ready jobs of a paused queue wakes a worker, which could do nothing.
+func testPausedQuiet(t *testing.T, r *rig) {
+	r.open()
+	r.put("a", "b")
+	got := r.claim(2)
+	r.takeWake()
+	r.pause()
+	r.put("c")
+	same(t, "wake-up markers for a new job", r.wakes(), 0)
+	r.settled(settlement(got[0], Return))
+	same(t, "wake-up markers for one that comes back", r.wakes(), 0)
+	r.claim(1)
+	same(t, "wake-up markers of a claim", r.wakes(), 0)
+	r.crash()
+	same(t, "wake-up markers for one that is taken back", r.wakes(), 0)
+	r.enqueued(r.item("d", When{After: time.Hour}, 0))
+	same(t, "wake-up markers for the one whose time is next, so that a worker sets its timer", r.wakes(), 1)
+}
+
+func testResume(t *testing.T, r *rig) {
+	r.open()
+	r.pause()
+	if changed, err := r.Resume(bg); !changed || err != nil {
+		t.Errorf("resume: %v, %v", changed, err)
+	}
+	same(t, "wake-up markers, whatever waits", r.wakes(), 1)
+	r.put("a", "b")
+	r.takeWake()
+	r.claim(2)
+	r.crash()
+	r.takeWake()
+	r.claim(2)
+	r.pause()
+	r.crash() // now both are suspects
+	if changed, err := r.Resume(bg); !changed || err != nil {
+		t.Errorf("resume: %v, %v", changed, err)
+	}
+	same(t, "wake-up markers for suspects", r.wakes(), 1)
+}
+
+// A release that is older than the queue's layout settles what it has, and does nothing else.
+func testNewerLayout(t *testing.T, r *rig) {
+	r.open()
+	r.bury(Dead, "old")
+	r.age(r.keys.dead, "old", 40*24*time.Hour)
+	r.put("a", "b", "c")
+	got := r.claim(2)
+	other := &rig{Queue: r.Queue, t: t, lane: r.NewLane(), session: "other"}
+	other.open()
+	other.claim(1)
+	other.expire()
+	r.enqueued(r.item("due", When{After: time.Hour}, 0))
+	r.makeDue("1due")
+	r.producer.Next()
+	items := []Item{r.item("p", When{}, 0)}
+	fates, err := r.Enqueue(bg, r.producer, items)
+	r.must(err)
+	r.layout(Protocol + 1)
+
+	if again, err := r.Enqueue(bg, r.producer, items); err != nil || again != fates && again.list != fates.list {
+		t.Errorf("a call that had been run is made again: %v, %v", again, err)
+	}
+	before := r.dump()
+	r.producer.Next()
+	_, err = r.Enqueue(bg, r.producer, []Item{r.item("q", When{}, 0)})
+	var newer *LayoutError
+	if !errors.As(err, &newer) || newer.Layout != Protocol+1 || !strings.Contains(err.Error(), "update") {
+		t.Errorf("enqueue: %v", err)
+	}
+	res, err := r.Reclaim("other", true).Next(bg)
+	r.must(err)
+	same(t, "taken back", len(res.Returned), 0)
+	r.must(r.Sweep(bg))
+	r.unchanged("an older release", before)
+
+	alive, hints, err := r.Renew(bg, r.session, time.Minute)
+	r.must(err)
+	same(t, "alive", alive, true)
+	same(t, "standing of a renewal", hints.Standing, Standing{Layout: Protocol + 1})
+	same(t, "more, next and expired of a renewal", hints.More || hints.Next >= 0 || len(hints.Expired) > 0, false)
+	reply := r.call(ClaimRequest{Settle: []Settlement{settlement(got[0], Completed), settlement(got[1], Retry)}, Want: 5, Suspects: true})
+	same(t, "refused", len(reply.Refused), 0)
+	same(t, "claimed", len(reply.Deliveries), 0)
+	same(t, "standing", reply.Standing, Standing{Layout: Protocol + 1})
+	same(t, "more, next and expired", reply.More || reply.Next >= 0 || len(reply.Expired) > 0, false)
+	same(t, "jobs that are due", r.rdb.ZScore(bg, r.keys.due, "1due").Val() > 0, true)
+	left, err := r.Close(bg, r.session)
+	r.must(err)
+	same(t, "left", left, 0)
+}
+
+// An older worker that took a wake-up marker leaves it for another.
+func testNewerLayoutWake(t *testing.T, r *rig) {
+	r.open()
+	r.claim(1)
+	r.put("a")
+	r.takeWake()
+	r.layout(Protocol + 1)
+	r.claim(1)
+	same(t, "wake-up markers", r.wakes(), 1)
+	r.takeWake()
+	r.rdb.Del(bg, r.keys.readyNormal, r.keys.jobs)
+	r.claim(1)
+	same(t, "wake-up markers for what an older worker can't see", r.wakes(), 1)
+}
+
+func testOwnLayout(t *testing.T, r *rig) {
+	r.open()
+	for layout := range Protocol + 1 {
+		r.layout(layout)
+		r.put("a")
+		d := r.one()
+		r.settled(settlement(d, Completed))
+	}
+}
+
+// A layout that is no number is taken for a newer one: whoever wrote it knows more than this release.
+func testNoLayout(t *testing.T, r *rig) {
+	r.open()
+	r.put("a")
+	for _, layout := range []string{"new", "2.5", "0x2", "12345678901234567890", "a\r\nb", "paused", "", "nan", "-1"} {
+		r.layout(layout)
+		r.producer.Next()
+		var newer *LayoutError
+		if _, err := r.Enqueue(bg, r.producer, []Item{r.item("b", When{}, 0)}); !errors.As(err, &newer) || newer.Layout != 999 {
+			t.Errorf("%q: enqueue: %v", layout, err)
+		}
+		if reply := r.call(ClaimRequest{Want: 1}); len(reply.Deliveries) > 0 || reply.Standing != (Standing{Layout: 999}) {
+			t.Errorf("%q: claim: %+v", layout, reply)
+		}
+		if alive, hints, err := r.Renew(bg, r.session, time.Minute); err != nil || !alive || hints.Layout != 999 {
+			t.Errorf("%q: renew: %v, %+v, %v", layout, alive, hints, err)
+		}
+	}
+	r.must(r.rdb.HDel(bg, r.keys.settings, "layout").Err())
+	same(t, "the job", r.one().Job.ID, "a")
+}
+
+// No other error is taken for that of a layout.
+func TestLayoutErrors(t *testing.T) {
+	t.Parallel()
+	for _, err := range []error{nil, errors.New("LAYOUT 2 "), redis.Nil} {
+		if got := layoutError(err); got != err {
+			t.Errorf("%v became %v", err, got)
+		}
+	}
+}

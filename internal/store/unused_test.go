@@ -1,0 +1,29 @@
+package store
+
+import "testing"
+
+// A queue is unserved as long as it has jobs and no worker was ever there. It is unused until a job is put in.
+func TestUnservedAndUnused(t *testing.T) {
+	t.Parallel()
+	r := onShared(t)
+	is := func(when string, unserved, unused bool) {
+		t.Helper()
+		got, err := r.Unserved(bg)
+		r.must(err)
+		same(t, "unserved "+when, got, unserved)
+		got, err = r.Unused(bg)
+		r.must(err)
+		same(t, "unused "+when, got, unused)
+	}
+	is("when it is empty", false, true)
+	r.put("a")
+	is("with a job", true, false)
+	r.open()
+	is("with a worker", false, false)
+	r.settled(settlement(r.one(), Completed))
+	_, err := r.Close(bg, r.session, r.lane)
+	r.must(err)
+	is("when both are gone", false, false)
+	r.put("b")
+	is("with another job", false, false)
+}

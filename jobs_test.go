@@ -1,0 +1,441 @@
+package signalbox_test
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/signalbox-go/signalbox"
+	"github.com/signalbox-go/signalbox/embedded"
+	"github.com/signalbox-go/signalbox/inspect"
+	"github.com/signalbox-go/signalbox/lock"
+	"github.com/signalbox-go/signalbox/middleware"
+	"github.com/signalbox-go/signalbox/scheduler"
+	"github.com/signalbox-go/signalbox/worker"
+)
+
+// The Go code of docs/jobs.md is from this file: TestDocsJobs compares them.
+
+// A Thumbnail is the work of making one small picture.
+type Thumbnail struct {
+	Image string `json:"image"`
+	Width int    `json:"width"`
+}
+
+// Kind names the work. It returns a constant.
+func (Thumbnail) Kind() string { return "image.thumbnail" }
+
+// Validate is called before a job is enqueued, and again before it is handled.
+func (t Thumbnail) Validate() error {
+	if t.Image == "" || t.Width <= 0 {
+		return errors.New("a thumbnail needs an image and a width above 0")
+	}
+	return nil
+}
+
+// Defaults say how these jobs are enqueued where the call doesn't say it.
+func (Thumbnail) Defaults() signalbox.Defaults {
+	return signalbox.Defaults{Queue: "images", MaxAttempts: 8, Timeout: 2 * time.Minute}
+}
+
+// A Receipt is a mail about an order.
+type Receipt struct {
+	Order int64 `json:"order"`
+}
+
+// Kind names the work.
+func (Receipt) Kind() string { return "mail.receipt" }
+
+// A Charge takes money from an account.
+type Charge struct {
+	Account int64 `json:"account"`
+	Cents   int64 `json:"cents"`
+}
+
+// Kind names the work.
+func (Charge) Kind() string { return "card.charge" }
+
+// An Export writes the pages of a catalogue.
+type Export struct {
+	Catalogue int64 `json:"catalogue"`
+}
+
+// Kind names the work.
+func (Export) Kind() string { return "catalogue.export" }
+
+// A Digest is the mail of every working day.
+type Digest struct{}
+
+// Kind names the work.
+func (Digest) Kind() string { return "mail.digest" }
+
+// onRedis calls f with a client of a Redis for development.
+func onRedis(f func(ctx context.Context, rdb *redis.Client) error) {
+	srv, err := embedded.Start(embedded.Logger(quiet))
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer srv.Close()
+	rdb := redis.NewClient(&redis.Options{Addr: srv.Addr()})
+	defer rdb.Close()
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	if err := f(ctx, rdb); err != nil {
+		fmt.Println(err)
+	}
+}
+
+func makeThumbnail(_ context.Context, job *signalbox.Job, in Thumbnail) error {
+	fmt.Println(in.Image, in.Width, "attempt", job.Attempt, "of", job.MaxAttempts)
+	return nil
+}
+
+// A worker has two queues, and a handler for each kind of their jobs.
+func Example_queues() {
+	onRedis(func(ctx context.Context, rdb *redis.Client) error {
+		ctx, stop := context.WithCancel(ctx)
+		defer stop()
+		s, err := scheduler.New(rdb, scheduler.Config{Logger: quiet})
+		if err != nil {
+			return err
+		}
+		res, err := s.Enqueue(ctx, Thumbnail{Image: "cat.png", Width: 200})
+		if err != nil {
+			return err // the job is not in, or may not be: see "When an enqueue fails"
+		}
+		fmt.Println("new:", res.New)
+		if _, err := s.Enqueue(ctx, Receipt{Order: 7}, scheduler.Queue("mail")); err != nil {
+			return err
+		}
+
+		cfg := worker.Config{Queues: worker.Queues{
+			"images": {Concurrency: 2},  // slots: handlers that run at the same time
+			"mail":   {Concurrency: 50}, // the default
+		}}
+		cfg.Logger = quiet
+		w, err := worker.New(rdb, cfg)
+		if err != nil {
+			return err
+		}
+		var both sync.WaitGroup
+		both.Add(2)
+		go func() { both.Wait(); stop() }()
+		w.Use(func(next signalbox.Handler) signalbox.Handler {
+			return signalbox.HandlerFunc(func(ctx context.Context, job *signalbox.Job) error {
+				defer both.Done()
+				return next.Handle(ctx, job)
+			})
+		})
+		worker.Handle(w, makeThumbnail)
+		worker.Handle(w, sendReceipt, worker.Timeout(30*time.Second),
+			worker.Retry(worker.ExponentialJitter(5*time.Second, time.Hour)))
+		return w.Run(ctx)
+	})
+	// Unordered output:
+	// new: true
+	// cat.png 200 attempt 1 of 8
+	// receipt 7
+}
+
+var mail mailer
+
+// errors of a mail server.
+var (
+	errMaintenance  = errors.New("down for maintenance")
+	errNoSuchPerson = errors.New("no such person")
+)
+
+type mailer struct{}
+
+func (mailer) send(_ context.Context, in Receipt) error {
+	fmt.Println("receipt", in.Order)
+	return nil
+}
+
+func sendReceipt(ctx context.Context, _ *signalbox.Job, in Receipt) error {
+	err := mail.send(ctx, in)
+	switch {
+	case errors.Is(err, errMaintenance):
+		return signalbox.Snooze(10 * time.Minute) // put it back; no attempt is used
+	case errors.Is(err, errNoSuchPerson):
+		return signalbox.Cancel(err) // another attempt would not help
+	}
+	return err // nil completes the job; any other error is a failed attempt
+}
+
+// An ID names one live job. The narrowest option counts.
+func Example_options() {
+	onRedis(func(ctx context.Context, rdb *redis.Client) error {
+		s, err := scheduler.New(rdb, scheduler.Config{Logger: quiet})
+		if err != nil {
+			return err
+		}
+		for range 2 {
+			res, err := s.Enqueue(ctx, Thumbnail{Image: "cat.png", Width: 200},
+				scheduler.ID("thumbnail:cat.png:200"),
+				scheduler.After(10*time.Minute),
+				scheduler.MaxAttempts(3)) // counts more than the 8 of Defaults
+			if err != nil {
+				return err
+			}
+			fmt.Printf("new=%v state=%q\n", res.New, res.State)
+		}
+		items := []scheduler.Item{
+			{Args: Thumbnail{Image: "cat.png", Width: 400}},
+			{Args: Thumbnail{Image: "dog.png", Width: 400}, Options: []scheduler.EnqueueOption{scheduler.ID("dog")}},
+			{Args: Thumbnail{Image: "dog.png"}}, // Validate refuses it
+		}
+		results, err := s.EnqueueMany(ctx, items, scheduler.Priority(signalbox.PriorityLow))
+		for i, r := range results {
+			if r.Err != nil {
+				fmt.Println("item", i, "is not in:", r.Err)
+			}
+		}
+		fmt.Println(err)
+		return nil
+	})
+	// Output:
+	// new=true state=""
+	// new=false state="scheduled"
+	// item 2 is not in: signalbox: invalid args of kind image.thumbnail: a thumbnail needs an image and a width above 0
+	// scheduler: 1 of 3 jobs failed; the first of them, item 2: signalbox: invalid args of kind image.thumbnail: a thumbnail needs an image and a width above 0
+}
+
+// A handler that takes long saves what it has when its worker drains.
+func Example_draining() {
+	onRedis(func(ctx context.Context, rdb *redis.Client) error {
+		s, err := scheduler.New(rdb, scheduler.Config{Logger: quiet})
+		if err != nil {
+			return err
+		}
+		if _, err := s.Enqueue(ctx, Export{Catalogue: 3}); err != nil {
+			return err
+		}
+		var progress pages
+		const last = 3
+		// Two workers, one after the other. The first is asked to stop while it writes the second page.
+		for _, name := range []string{"first", "second"} {
+			ctx, stop := context.WithCancel(ctx)
+			writePage := func(ctx context.Context, page int) error {
+				fmt.Println(name, "worker, page", page)
+				if page == 2 {
+					stop()
+					<-signalbox.Draining(ctx)
+				}
+				return nil
+			}
+			w, err := worker.New(rdb, worker.Config{Logger: quiet})
+			if err != nil {
+				return err
+			}
+			worker.Handle(w, func(ctx context.Context, _ *signalbox.Job, in Export) error {
+				for page := progress.of(in) + 1; page <= last; page++ {
+					if err := writePage(ctx, page); err != nil {
+						return err
+					}
+					progress.save(in, page) // in a store of yours
+					select {
+					case <-signalbox.Draining(ctx):
+						return signalbox.Snooze(0) // another worker goes on
+					default:
+					}
+				}
+				stop()
+				return nil
+			})
+			if err := w.Run(ctx); err != nil {
+				return err
+			}
+			stop()
+		}
+		return nil
+	})
+	// Output:
+	// first worker, page 1
+	// first worker, page 2
+	// second worker, page 3
+}
+
+// pages says how far exports are.
+type pages struct{ done map[int64]int }
+
+func (p *pages) of(e Export) int { return p.done[e.Catalogue] }
+
+func (p *pages) save(e Export, page int) {
+	if p.done == nil {
+		p.done = make(map[int64]int)
+	}
+	p.done[e.Catalogue] = page
+}
+
+// An effect in a database happens once, however often the job is delivered.
+func Example_effect() {
+	var db *sql.DB // yours
+	charge := func(ctx context.Context, job *signalbox.Job, in Charge) error {
+		tx, err := db.BeginTx(ctx, nil)
+		if err != nil {
+			return err
+		}
+		defer tx.Rollback()
+		r, err := tx.ExecContext(ctx, `INSERT INTO done (effect_key) VALUES ($1) ON CONFLICT DO NOTHING`, job.EffectKey())
+		if err != nil {
+			return err
+		}
+		if n, err := r.RowsAffected(); err != nil || n == 0 {
+			return err // nil: an earlier delivery did it
+		}
+		if _, err := tx.ExecContext(ctx, `UPDATE accounts SET cents = cents - $1 WHERE id = $2`, in.Cents, in.Account); err != nil {
+			return err
+		}
+		return tx.Commit()
+	}
+	var w *worker.Worker
+	worker.Handle(w, charge)
+}
+
+// Every process may declare the entry and run it: each tick is enqueued once.
+func Example_cron() {
+	onRedis(func(ctx context.Context, rdb *redis.Client) error {
+		ctx, stop := context.WithCancel(ctx)
+		defer stop()
+		s, err := scheduler.New(rdb, scheduler.Config{Logger: quiet})
+		if err != nil {
+			return err
+		}
+		w, err := worker.New(rdb, worker.Config{Queues: worker.Queues{"mail": {}}, Logger: quiet})
+		if err != nil {
+			return err
+		}
+		worker.Handle(w, func(_ context.Context, job *signalbox.Job, _ Digest) error {
+			fmt.Println("a tick of a whole second:", job.ScheduledAt.Nanosecond() == 0)
+			stop()
+			return nil
+		})
+		berlin, err := time.LoadLocation("Europe/Berlin")
+		if err != nil {
+			return err
+		}
+		err = s.Cron("digest", "0 9 * * 1-5", Digest{}, scheduler.In(berlin), scheduler.Queue("mail"))
+		if err != nil {
+			return err
+		}
+		if err := s.Cron("often", "@every 1s", Digest{}, scheduler.Queue("mail")); err != nil {
+			return err
+		}
+
+		ctx, cancel := context.WithCancelCause(ctx)
+		var wg sync.WaitGroup
+		wg.Go(func() { cancel(s.Run(ctx)) }) // enqueues the ticks
+		wg.Go(func() { cancel(w.Run(ctx)) }) // runs the jobs
+		wg.Wait()                            // when one of them ends, the other does
+		if err := context.Cause(ctx); !errors.Is(err, context.Canceled) {
+			return err
+		}
+		return nil
+	})
+	// Output: a tick of a whole second: true
+}
+
+// tenantKey is where the tenant of a job is in the context.
+type tenantKey struct{}
+
+// tenant is a middleware. It hands a header on to the handlers.
+func tenant(next signalbox.Handler) signalbox.Handler {
+	return signalbox.HandlerFunc(func(ctx context.Context, job *signalbox.Job) error {
+		ctx = context.WithValue(ctx, tenantKey{}, job.Headers["tenant"])
+		return next.Handle(ctx, job)
+	})
+}
+
+// Middleware wraps all handlers of a worker, or one.
+func Example_middleware() {
+	onRedis(func(ctx context.Context, rdb *redis.Client) error {
+		ctx, stop := context.WithCancel(ctx)
+		defer stop()
+		s, err := scheduler.New(rdb, scheduler.Config{Logger: quiet})
+		if err != nil {
+			return err
+		}
+		_, err = s.Enqueue(ctx, Receipt{Order: 7}, scheduler.Header("tenant", "north"))
+		if err != nil {
+			return err
+		}
+		w, err := worker.New(rdb, worker.Config{Logger: quiet})
+		if err != nil {
+			return err
+		}
+		w.Use(middleware.Log(quiet), tenant)
+		worker.Handle(w, func(ctx context.Context, _ *signalbox.Job, in Receipt) error {
+			fmt.Println("order", in.Order, "of", ctx.Value(tenantKey{}))
+			stop()
+			return nil
+		})
+		return w.Run(ctx)
+	})
+	// Output: order 7 of north
+}
+
+// Locks keep jobs apart that must not run at the same time.
+func Example_locks() {
+	var (
+		w           *worker.Worker
+		locker      lock.Locker // of package lock
+		charge      func(context.Context, *signalbox.Job, Charge) error
+		buildDigest func(context.Context, *signalbox.Job, Digest) error
+	)
+	// Charges of one account run one after the other, and those of others beside them.
+	worker.Handle(w, charge, worker.LockBy(locker, func(in Charge) string {
+		return fmt.Sprintf("account:%d", in.Account)
+	}))
+	// One digest at a time. A second one is not run at all.
+	worker.Handle(w, buildDigest, worker.With(
+		middleware.Lock(locker, middleware.LockName("digest"), middleware.WhenHeld(middleware.PolicyDrop))))
+}
+
+// An operator stops a queue, and looks at it.
+func Example_inspect() {
+	onRedis(func(ctx context.Context, rdb *redis.Client) error {
+		s, err := scheduler.New(rdb, scheduler.Config{Logger: quiet})
+		if err != nil {
+			return err
+		}
+		if _, err := s.Enqueue(ctx, Receipt{Order: 7}, scheduler.Queue("mail")); err != nil {
+			return err
+		}
+		ins, err := inspect.New(rdb, inspect.Config{})
+		if err != nil {
+			return err
+		}
+		if _, err := ins.Pause(ctx, "mail"); err != nil {
+			return err
+		}
+		queues, err := ins.Queues(ctx)
+		if err != nil {
+			return err
+		}
+		for _, q := range queues {
+			fmt.Println(q.Name, "ready:", q.Ready, "running:", q.Running, "dead:", q.Dead, "paused:", q.Paused)
+		}
+		return nil
+	})
+	// Output: mail ready: 1 running: 0 dead: 0 paused: true
+}
+
+// A handler is a function, and what a call would enqueue can be looked at without Redis.
+func Example_testing() {
+	err := sendReceipt(context.Background(), &signalbox.Job{ID: "7", Attempt: 1}, Receipt{Order: 7})
+	fmt.Println(err)
+
+	plan, err := scheduler.Resolve(Thumbnail{Image: "cat.png", Width: 200}, scheduler.After(time.Minute))
+	fmt.Println(plan.Job.Queue, plan.Job.MaxAttempts, plan.After, err)
+	// Output:
+	// receipt 7
+	// <nil>
+	// images 8 1m0s <nil>
+}

@@ -1,8 +1,0 @@
-//go:build !linux
-
-package lock
-
-import "time"
-
-// boottime is 0 forever: the monotonic clock decides alone.
-func boottime() time.Duration { return 0 }

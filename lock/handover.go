@@ -1,0 +1,168 @@
+package lock
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/signalbox-go/signalbox/internal/lease"
+	"github.com/signalbox-go/signalbox/lock/internal/lua"
+	"github.com/signalbox-go/signalbox/lock/internal/spec"
+)
+
+const (
+	// firstRepeat is the pause before a release without a reply is sent again. It doubles each time,
+	firstRepeat = 10 * time.Millisecond
+	// up to this.
+	mostRepeat = time.Second
+	// maxRepeats bounds the releases of one locker that wait to be sent again.
+	maxRepeats = 4096
+	// repeatLinger is how long after the end of the TTL a release is still sent again, since clocks differ.
+	repeatLinger = time.Second
+)
+
+// A handover gives up one lock: that of a holder, of a waiter that doesn't use its turn, or of an
+// acquire whose reply nobody got. It may take several calls of release.lua: by Release, by a
+// repeated Release and in the background. All of them name the same values, and only the first
+// answer counts. So the next grant reaches one waiter, whatever reply is lost.
+type handover struct {
+	place place
+	value string    // what the lock holds
+	token int64     // of its grant; 0: unknown
+	row   row       // the row that its grant was in
+	keep  time.Time // the lock must be held until then; zero: it need not
+	ttl   time.Duration
+
+	mu        sync.Mutex
+	next      string        // the lock's value if the script grants it to this process; only the reply carries it
+	offer     string        // the lock's value if the script offers it; only the message carries it
+	start     lease.Instant // before the first call that may pass the lock on
+	until     time.Time     // no call is sent again after that
+	pause     time.Duration // before the call that is due
+	repeating bool          // another call is due
+	settled   bool          // Redis has answered
+	err       error         // the outcome, if it is settled
+}
+
+// begin notes when the first try is made. It reports whether Redis has answered before.
+func (h *handover) begin() (settled bool, err error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.until.IsZero() {
+		h.until = time.Now().Add(h.ttl + repeatLinger)
+	}
+	return h.settled, h.err
+}
+
+// draw draws the two values before the first call that may pass the lock on. Most releases make none.
+func (h *handover) draw() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.next == "" {
+		h.start = lease.Now()
+		h.next = spec.NewValue()
+		h.offer = h.next + "+" // differs from every value that is drawn
+	}
+}
+
+// settle notes an answer. It reports whether it is the first.
+func (h *handover) settle(err error) (first bool, _ error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.settled {
+		return false, h.err
+	}
+	h.settled, h.err = true, err
+	return true, err
+}
+
+// give releases a lock, to the first in line of this process if there is one. If Redis doesn't
+// answer, it returns an error, and sends the call again in the background until the TTL is over.
+func (r *Redis) give(ctx context.Context, h *handover) error {
+	if settled, err := h.begin(); settled {
+		return err
+	}
+	next, err := r.release(context.WithoutCancel(ctx), h)
+	if err != nil && !errors.Is(err, ErrLost) {
+		r.repeat(h)
+		return advise(err, h.place)
+	}
+	first, err := h.settle(err)
+	if first {
+		r.tell(h.place, next)
+	}
+	return err
+}
+
+// release makes the calls of one try. It returns a turn for the first in line of this process.
+func (r *Redis) release(ctx context.Context, h *handover) (turn, error) {
+	begin, keep := time.Now(), time.Duration(0)
+	if !h.keep.IsZero() {
+		keep = h.keep.Sub(begin)
+	}
+	owner := any("")
+	switch {
+	case keep > 0:
+	case r.waitedFor([]place{h.place}):
+		owner = r.ownerArg
+	case h.row.n == 0: // it was not passed on, so most likely nobody waits
+		if done, err := r.free(ctx, h.place, h.value); done || err != nil {
+			return turn{}, err
+		}
+	}
+	h.draw()
+	reply, err := r.caller.Call(ctx, callTimeout-time.Since(begin), releaseScript,
+		[]string{h.place.lock, h.place.fence, h.place.line},
+		[]any{
+			h.value, h.next, owner, r.ttlArg, r.offerArg,
+			h.row.n, h.row.since, max(0, (keep + time.Millisecond - 1).Milliseconds()), r.cluster,
+			h.offer, r.bell.listening(), h.token,
+		}, nil)
+	if lua.IsWrongType(err) {
+		return turn{}, ErrTaken // somebody put another type in its place
+	}
+	if err != nil {
+		return turn{}, err
+	}
+	g, err := parseReleased(reply)
+	if g.token != 0 {
+		return turn{value: h.next, token: g.token, row: row{h.row.n + 1, h.row.since}, start: h.start}, err
+	}
+	return turn{pause: g.pause}, err
+}
+
+// free releases a lock that nobody waits for.
+func (r *Redis) free(ctx context.Context, p place, value string) (done bool, err error) {
+	reply, err := r.caller.Call(ctx, callTimeout, freeScript, []string{p.lock, p.line}, []any{value}, nil)
+	return err == nil && reply == int64(1), err
+}
+
+// repeat sends the release again after a pause, unless that is due already or the TTL is over.
+func (r *Redis) repeat(h *handover) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.settled || h.repeating || time.Now().After(h.until) {
+		return
+	}
+	h.pause = min(max(2*h.pause, firstRepeat), mostRepeat)
+	h.repeating = r.later(h.pause, func() {
+		h.mu.Lock()
+		h.repeating = false
+		h.mu.Unlock()
+		_ = r.give(context.Background(), h)
+	})
+}
+
+// later runs f in a goroutine of its own after d. It returns false, and does nothing, if too many are due.
+func (r *Redis) later(d time.Duration, f func()) bool {
+	if r.repeats.Add(1) > maxRepeats {
+		r.repeats.Add(-1)
+		return false
+	}
+	time.AfterFunc(d, func() {
+		r.repeats.Add(-1)
+		f()
+	})
+	return true
+}

@@ -1,0 +1,141 @@
+// Package held has what all locks share, whoever grants them: how a lock is extended, how it ends, and what of that is
+// measured. A locker's own lock embeds a [Lock] and is its [Service].
+package held
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/signalbox-go/signalbox/internal/lease"
+	"github.com/signalbox-go/signalbox/internal/telemetry"
+	"github.com/signalbox-go/signalbox/lock/internal/spec"
+)
+
+// A Service talks to the lock service for one lock.
+type Service interface {
+	// Renew asks for a whole TTL from now. An error that wraps [lease.ErrLost] says that the lock is lost.
+	Renew(ctx context.Context) error
+	// GiveUp gives the lock up, or keeps it held until keep if that is not zero. It is called by one
+	// goroutine at a time, and again after an error that doesn't wrap [lease.ErrLost].
+	GiveUp(ctx context.Context, keep time.Time) error
+}
+
+// A Lock is the state of one lock.
+type Lock struct {
+	TTL      time.Duration
+	MinHold  time.Duration
+	Validity *lease.Validity
+
+	token   int64
+	since   time.Time                         // when it was granted
+	holding atomic.Pointer[telemetry.Holding] // a renewal may come before it is set
+
+	mu       sync.Mutex // one release at a time
+	early    bool       // MinHold doesn't count
+	released bool       // ReleaseBy was called: the context has ended
+	lost     error      // how the lease had ended before that
+	done     bool       // the service has answered the release
+}
+
+// Token returns the fencing token.
+func (l *Lock) Token() int64 { return l.token }
+
+// Until returns when the validity ends.
+func (l *Lock) Until() time.Time { return l.Validity.Until() }
+
+// Context returns the context of the validity.
+func (l *Lock) Context() context.Context { return l.Validity.Context() }
+
+// Grant notes that the lock was granted now, with this token.
+func (l *Lock) Grant(token int64) { l.token, l.since = token, time.Now() }
+
+// Asked notes what an acquire came to, for whoever measures and traces it. After an error the validity ends.
+func (l *Lock) Asked(asking telemetry.Acquire, metrics *telemetry.LockMetrics, err error) {
+	if err == nil {
+		asking.End(telemetry.LockAcquired, l.token, nil)
+		l.holding.Store(metrics.Hold(l.Validity.Context(), HowLost))
+		return
+	}
+	if l.Validity != nil {
+		l.Validity.End(err)
+	}
+	outcome := telemetry.LockFailed
+	if errors.Is(err, spec.ErrHeld) {
+		outcome = telemetry.LockHeld
+	}
+	asking.End(outcome, 0, err)
+}
+
+// ExtendBy renews the lease for the TTL from now. A lost lock is never resurrected.
+func (l *Lock) ExtendBy(ctx context.Context, s Service) error {
+	if l.Validity.Err() != nil {
+		return lease.ErrLost
+	}
+	if ctx.Err() != nil {
+		return lease.Ended(ctx)
+	}
+	start := lease.Now()
+	err := s.Renew(ctx)
+	if errors.Is(err, lease.ErrLost) {
+		l.Validity.End(err)
+	} else if err == nil && !l.Validity.Extend(start, l.TTL) {
+		err = lease.ErrExpired
+	}
+	if err == nil {
+		l.holding.Load().Renewed()
+	}
+	return err
+}
+
+// ReleaseBy ends the lease and gives the lock up. It says what it found, the same each time once the service has answered.
+func (l *Lock) ReleaseBy(ctx context.Context, s Service) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if !l.released {
+		l.released = true
+		if l.Validity.Err() != nil {
+			l.lost = lease.ErrExpired // unless the service knows more
+		} else {
+			l.holding.Load().Released()
+		}
+		l.Validity.End(context.Canceled) // nothing starts under it from here on
+	}
+	if !l.done {
+		var keep time.Time
+		if l.MinHold > 0 && !l.early {
+			keep = l.since.Add(l.MinHold)
+		}
+		err := s.GiveUp(ctx, keep)
+		l.holding.Load().Lost(HowLost(err))
+		switch {
+		case err == nil:
+			l.done = true
+		case errors.Is(err, lease.ErrLost):
+			l.done, l.lost = true, err
+		case l.lost == nil:
+			return err
+		}
+	}
+	return l.lost
+}
+
+// DropMinHold makes the next release free the lock at once.
+func (l *Lock) DropMinHold() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.early = true
+}
+
+// HowLost returns how a lock was lost, from how its validity ended; "": it was not.
+func HowLost(cause error) string {
+	switch {
+	case errors.Is(cause, lease.ErrTaken):
+		return telemetry.LostTaken
+	case errors.Is(cause, lease.ErrLost):
+		return telemetry.LostExpired
+	}
+	return ""
+}

@@ -1,0 +1,48 @@
+package spec
+
+import (
+	"fmt"
+	"strings"
+)
+
+// What the keys beside a lock end in.
+const (
+	FenceSuffix = ":fence"
+	WaitSuffix  = FenceSuffix + ":wait"
+)
+
+// FenceKey is the key of a lock's record, with the token counter: key:fence if the key has a hash tag, else
+// key{key}:fence. So it is in the slot of the lock, as Redis Cluster wants it, and under its prefix, as an ACL may
+// want it, and no two keys share one. It refuses keys for which there is none, and those that could be beside
+// another lock.
+func FenceKey(key string) (string, error) {
+	switch {
+	case key == "":
+		return "", fmt.Errorf("%w: the key is empty", ErrInvalid)
+	case strings.HasSuffix(key, FenceSuffix), strings.HasSuffix(key, WaitSuffix):
+		return "", fmt.Errorf("%w: key %q ends as the token counters (%q) and waiting lines (%q) do", ErrInvalid, key, FenceSuffix, WaitSuffix)
+	case isTwice(key):
+		return "", fmt.Errorf("%w: key %q is one key twice, the second time as hash tag, as in the names of what is beside that one", ErrInvalid, key)
+	case hasHashTag(key):
+		return key + FenceSuffix, nil
+	case strings.ContainsAny(key, "{}"):
+		return "", fmt.Errorf("%w: key %q has a { or a } but no hash tag such as {tag}", ErrInvalid, key)
+	}
+	return key + "{" + key + "}" + FenceSuffix, nil
+}
+
+// isTwice reports whether a key is x{x} for some x.
+func isTwice(key string) bool {
+	x, rest, found := strings.Cut(key, "{")
+	return found && x != "" && rest == x+"}"
+}
+
+// WaitKey is the key of a lock's waiting line.
+func WaitKey(fence string) string { return strings.TrimSuffix(fence, FenceSuffix) + WaitSuffix }
+
+// hasHashTag follows the Redis Cluster specification: what is between the first { and
+// the first } after it, if that is not empty.
+func hasHashTag(key string) bool {
+	_, rest, found := strings.Cut(key, "{")
+	return found && strings.Index(rest, "}") > 0
+}

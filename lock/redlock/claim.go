@@ -1,0 +1,255 @@
+package redlock
+
+import (
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/signalbox-go/signalbox/lock"
+	"github.com/signalbox-go/signalbox/lock/internal/lua"
+	"github.com/signalbox-go/signalbox/lock/internal/spec"
+)
+
+// A claim is one random value at all nodes: an attempt asks for it, a lock has it, and in
+// the end it is given up everywhere.
+type claim struct {
+	locker *Locker
+	key    string
+	// What the scripts are called with: the lock, its record, the random value.
+	lockArg, recordArg, valueArg any
+
+	mu     sync.Mutex
+	shares []share
+}
+
+// A share is what a claim has of one node.
+type share struct {
+	state   shareState
+	acquire *request
+	taken   bool // lost, to another
+}
+
+type shareState int
+
+const (
+	shareNone     shareState = iota // none, for sure
+	shareAsked                      // it was asked for, and the answer is due
+	shareHeld                       // the node said so
+	shareUnsure                     // the connection was lost: the node may have it, or will
+	shareReleased                   // it was given up
+	shareLost                       // it was given up, and had been lost before
+)
+
+func (r *Locker) claim(key, record string) *claim {
+	return &claim{
+		locker: r, key: key, lockArg: key, recordArg: record, valueArg: spec.NewValue(),
+		shares: make([]share, len(r.nodes)),
+	}
+}
+
+// What acquire.lua replies besides.
+const (
+	statusForgot = -1
+	statusLate   = -2
+)
+
+// errCameLate means that the node refused what came to it after its time, and did nothing.
+var errCameLate = errors.New("it got the request too late, or its clock jumped ahead, and did nothing")
+
+// A vote is what a node said to a proposal.
+type vote struct {
+	node  int
+	token int64 // what was proposed
+	held  bool  // the lock is the claim's there
+	voted bool  // and the token has its vote
+	register
+	other bool          // the lock is another's, or nobody's any more
+	for_  time.Duration // for at most so long; negative: for ever, or for not at all
+	err   error         // else
+}
+
+// propose asks a node for its vote for a token, and for the lock unless the claim has it there.
+func (c *claim) propose(i int, token int64, tokenArg any, until time.Time, votes chan<- *vote) {
+	r := c.locker
+	set := 0
+	k := &request{script: acquireScript, grant: true, until: until}
+	c.mu.Lock()
+	if c.shares[i].state == shareNone {
+		set = 1
+		c.shares[i] = share{state: shareAsked, acquire: k}
+	}
+	c.mu.Unlock()
+	k.args = []any{
+		scriptRoom + 11: nil, // the marker, the floor and the deadline
+		2:               3, 3: c.lockArg, 4: c.recordArg, 5: runMarkerArg,
+		6: c.valueArg, 7: r.ttlArg, 8: tokenArg, 9: r.ownerArg, 10: set,
+	}
+	k.done = func(out outcome) { votes <- c.heard(i, token, set == 1, out) }
+	r.nodes[i].wire.send(k)
+}
+
+// heard notes the outcome of a proposal, also a late one.
+func (c *claim) heard(i int, token int64, set bool, out outcome) *vote {
+	n := c.locker.nodes[i]
+	v := parseVote(out)
+	v.node, v.token = i, token
+	if v.now != 0 {
+		n.setClock(v.now, out.sent)
+	}
+	if errors.Is(v.err, errForgot) {
+		n.forgot()
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	s := &c.shares[i]
+	switch {
+	case !set && s.state != shareHeld: // it was given up meanwhile
+	case v.held:
+		s.state = shareHeld
+	case isUnknown(out.err):
+		if set {
+			s.state = shareUnsure
+		}
+	case v.other || set:
+		s.state = shareNone
+	}
+	return &v
+}
+
+// isUnknown reports whether the script may or may not have run.
+func isUnknown(err error) bool {
+	if err == nil {
+		return false
+	}
+	_, never := errors.AsType[notSent](err)
+	return !never && !lua.IsAnswer(err)
+}
+
+// parseVote reads a reply of acquire.lua.
+func parseVote(out outcome) vote {
+	if err := out.err; err != nil {
+		if lua.IsWrongType(err) || redis.HasErrorPrefix(err, "BADRECORD") {
+			err = fmt.Errorf("%w: the key, or its record, holds something else there: %w", lock.ErrInvalid, err)
+		}
+		return vote{err: err}
+	}
+	fields, _ := out.reply.([]any)
+	var status, voted, ms int64
+	var reg register
+	switch {
+	case lua.Numbers(fields, &status, &voted, &reg.last, &reg.now) && status == 1:
+		return vote{held: true, voted: voted == 1, register: reg}
+	case lua.Numbers(fields, &status, &ms, &reg.now) && status == 0:
+		reg.last = 0
+		return vote{other: true, for_: time.Duration(ms) * time.Millisecond, register: reg}
+	case lua.Numbers(fields, &status) && status == statusForgot:
+		return vote{err: errForgot}
+	case lua.Numbers(fields, &status, &reg.now) && status == statusLate:
+		return vote{err: errCameLate, register: register{now: reg.now}}
+	}
+	return vote{err: lua.Unexpected(out.reply)}
+}
+
+// What extend.lua and release.lua reply.
+const (
+	statusDone  = 1
+	statusGone  = 0
+	statusTaken = -1
+)
+
+func parseStatus(out outcome) (int64, error) {
+	if out.err != nil {
+		if lua.IsWrongType(out.err) {
+			return statusTaken, nil // somebody put another type in its place
+		}
+		return 0, out.err
+	}
+	status, ok := out.reply.(int64)
+	if !ok || status < statusTaken || status > statusDone {
+		return 0, lua.Unexpected(out.reply)
+	}
+	return status, nil
+}
+
+// releaseRequest gives the claim up on a node, or has it expire at the moment keep.
+func (c *claim) releaseRequest(keep time.Time, done func(outcome)) *request {
+	ms := int64(0)
+	if left := time.Until(keep); !keep.IsZero() && left > 0 {
+		ms = (left + time.Millisecond - 1).Milliseconds()
+	}
+	return &request{script: releaseScript, args: []any{nil, nil, 1, c.lockArg, c.valueArg, ms}, done: done}
+}
+
+// giveUp sends releases of the claim to all nodes that have it or may have it. It doesn't wait. A node runs its release
+// after what it was sent before. It returns how many nodes were asked, each of which sends one ruling, how many of
+// those had said that they have the claim, and how many nodes never had it.
+func (c *claim) giveUp(keep time.Time, rulings chan<- ruling) (asked, held, never int) {
+	c.mu.Lock()
+	requests := make([]*request, len(c.shares))
+	for i := range c.shares {
+		s := &c.shares[i]
+		if s.state == shareAsked && s.acquire.withdraw() {
+			s.state = shareNone
+		}
+		switch s.state {
+		case shareHeld:
+			held++
+		case shareAsked, shareUnsure:
+		case shareNone:
+			never++
+			continue
+		default:
+			continue
+		}
+		asked++
+		requests[i] = c.releaseRequest(keep, func(out outcome) {
+			status, err := parseStatus(out)
+			rulings <- c.gaveUp(i, keep, status, err)
+		})
+	}
+	c.mu.Unlock()
+	for i, k := range requests {
+		if k != nil {
+			c.locker.nodes[i].wire.send(k)
+		}
+	}
+	return asked, held, never
+}
+
+// gaveUp notes what came of a release, and leaves the rest to be done in the background.
+func (c *claim) gaveUp(i int, keep time.Time, status int64, err error) ruling {
+	unsure, said := c.settle(i, status, err)
+	if err != nil || unsure && said.status != statusDone {
+		o := &leftover{
+			claim: c, node: i, keep: keep, again: unsure && err != nil,
+			drop: time.Now().Add(c.locker.ttl + leftoverTTL),
+		}
+		if err == nil {
+			o.after = time.Now().Add(lookTwice(c.locker))
+		}
+		c.locker.nodes[i].leftovers.add(o)
+	}
+	return said
+}
+
+// settle notes what a node said to a release. unsure: an acquire may still be under way there. said is the answer in
+// the light of earlier ones: a later release doesn't find what an earlier one released.
+func (c *claim) settle(i int, status int64, err error) (unsure bool, said ruling) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	s := &c.shares[i]
+	unsure = s.state == shareUnsure || s.state == shareAsked
+	switch {
+	case err != nil, s.state == shareNone, s.state == shareLost:
+	case s.state == shareReleased:
+		status = statusDone
+	case status == statusDone:
+		s.state = shareReleased
+	default:
+		s.state, s.taken = shareLost, status == statusTaken
+	}
+	return unsure, ruling{i, status, err}
+}

@@ -1,0 +1,102 @@
+package redlock
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/signalbox-go/signalbox/lock"
+	"github.com/signalbox-go/signalbox/lock/internal/held"
+)
+
+// heldLock is the lock that a [Locker] grants.
+type heldLock struct {
+	held.Lock
+	locker      *Locker
+	key, record string
+	claim       *claim
+}
+
+func (l *heldLock) Key() string { return l.key }
+
+func (l *heldLock) Extend(ctx context.Context) error { return l.failed("extend", l.ExtendBy(ctx, l)) }
+
+// Renew is part of [held.Service].
+func (l *heldLock) Renew(ctx context.Context) error { return l.claim.extend(ctx) }
+
+func (l *heldLock) Release(ctx context.Context) error {
+	return l.failed("release", l.ReleaseBy(ctx, l))
+}
+
+// ReleaseNow is Release without [Config.MinHold]: the lock is free at once. It is for a holder that did
+// not do what others were to be kept from doing again.
+func (l *heldLock) ReleaseNow(ctx context.Context) error {
+	l.DropMinHold()
+	return l.Release(ctx)
+}
+
+// GiveUp is part of [held.Service].
+func (l *heldLock) GiveUp(ctx context.Context, keep time.Time) error {
+	if !keep.After(time.Now()) {
+		keep = time.Time{}
+	}
+	return l.claim.release(context.WithoutCancel(ctx), keep)
+}
+
+func (l *heldLock) failed(what string, err error) error {
+	if _, ok := err.(*lock.QuorumError); ok || err == nil {
+		return err // it says all of that
+	}
+	return fmt.Errorf("lock: %s %q: %w", what, l.key, err)
+}
+
+// extend asks all nodes that may have the claim to keep it.
+func (c *claim) extend(ctx context.Context) error {
+	r := c.locker
+	rulings := make(chan ruling, len(r.nodes))
+	until := time.Now().Add(most * r.nodeTimeout)
+	for i, n := range r.nodes {
+		n.wire.send(&request{
+			script: extendScript, until: until,
+			args: []any{nil, nil, 2, c.lockArg, c.recordArg, c.valueArg, r.ttlArg},
+			done: func(out outcome) {
+				status, err := parseStatus(out)
+				rulings <- ruling{i, status, err}
+			},
+		})
+	}
+	t := newTally(r)
+	err := t.count(ctx, rulings, len(r.nodes), func() bool { return t.yes >= r.need || t.notOurs() >= r.need })
+	switch {
+	case t.yes >= r.need:
+		return nil
+	case t.notOurs() >= r.need: // and another may have those
+		return t.lost()
+	case err != nil:
+		return err
+	}
+	return t.failed("extend", c.key)
+}
+
+// release gives the claim up on all nodes. It returns an ErrLost if no quorum can have
+// had it any more, and a QuorumError if too few answered; then the rest is done in the background.
+func (c *claim) release(ctx context.Context, keep time.Time) error {
+	r := c.locker
+	t := newTally(r)
+	t.before(c)
+	rulings := make(chan ruling, len(r.nodes))
+	asked, _, never := c.giveUp(keep, rulings)
+	if keep.IsZero() {
+		r.lines.wake(c.key) // its try gets to the nodes after this
+	}
+	_ = t.count(ctx, rulings, asked, func() bool { return t.yes >= r.need || t.taken >= r.need })
+	switch {
+	case t.yes >= r.need:
+		return nil
+	case len(r.nodes)-never-t.notOurs() < r.need:
+		return t.lost()
+	case never+t.yes+t.notOurs() >= r.need: // so no quorum has it
+		return nil
+	}
+	return t.failed("release", c.key)
+}

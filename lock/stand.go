@@ -1,0 +1,145 @@
+package lock
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"time"
+
+	"github.com/signalbox-go/signalbox/internal/lease"
+	"github.com/signalbox-go/signalbox/lock/internal/spec"
+)
+
+const (
+	// The first in line looks for what no message tells, usually at the end of the holder's TTL. Else after:
+	oursLook   = 750 * time.Millisecond // with jitter to 1.25 s, if the holder's release sends a message
+	othersLook = 50 * time.Millisecond  // with jitter to 250 ms, if it doesn't
+	// expiryJitter spreads the looks of waiters for the same TTL.
+	expiryJitter = 10 * time.Millisecond
+)
+
+// A stand is one stay of an Acquire in the line of one key.
+type stand struct {
+	redis *Redis
+	lock  *redisLock
+	held  refusal       // how the locks were found last
+	seen  bool          // that was just now
+	told  bool          // this process is in Redis' line: a message comes when the lock is free
+	at    int64         // when Redis put it there, by its clock, µs; 0: unknown
+	sent  lease.Instant // when the call was sent that did
+	// missed is the locker's count before that call.
+	missed int64
+}
+
+// wait returns when the locks are granted, with ErrHeld when it is another key's lock that
+// is in the way, and with another error when ctx ends or Redis fails.
+func (s *stand) wait(ctx context.Context) (held refusal, err error) {
+	r, key := s.redis, s.held.key
+	p := s.lock.places[key]
+	w := r.join(p.lock, s.seen)
+	defer func() { r.leave(p, w, err == nil) }()
+	if s.told {
+		r.standing(p)
+	}
+	if r.missed.Load() != s.missed {
+		s.told = false // its place in Redis' line may be used up
+	}
+	var handed bool // the holder is of this process, and tells us
+	select {
+	case handed = <-w.first:
+	case <-w.down.over:
+		return s.held, w.down.err
+	case <-ctx.Done():
+		return s.held, r.end(ctx, p, w)
+	}
+	r.bell.enter()
+	defer r.bell.leave()
+	if handed {
+		s.held = refusal{key: key, for_: r.ttl, ours: true}
+	} else if !s.told && r.bell.listening() != "" {
+		r.look(w) // it names the channel; without one, the bell makes it look when it listens
+	}
+	timer := time.NewTimer(s.patience(handed))
+	defer timer.Stop()
+	for {
+		var t turn
+		select {
+		case t = <-w.turns:
+		case <-timer.C:
+		case <-w.down.over:
+			return s.held, w.down.err
+		case <-ctx.Done():
+			return s.held, r.end(ctx, p, w)
+		}
+		if t.token != 0 && len(s.lock.places) == 1 {
+			return s.held, s.lock.granted(ctx, t.start, r.ttl, t.value, t.token, t.row)
+		}
+		if s.fresh(t) {
+			return s.held, s.lock.offered(ctx, s.sent, t)
+		}
+		err := w.down.failed()
+		if err == nil {
+			err = s.ask(ctx, p, t)
+			r.asked(ctx, p, err)
+		}
+		if !errors.Is(err, ErrHeld) || s.held.key != key {
+			if err != nil {
+				r.passOn(p, t)
+			}
+			if err != nil && ctx.Err() != nil && errors.Is(err, ctx.Err()) {
+				err = r.end(ctx, p, w)
+			}
+			return s.held, err
+		}
+		timer.Reset(s.patience(false))
+	}
+}
+
+// ask tries to acquire the locks at a turn.
+func (s *stand) ask(ctx context.Context, p place, t turn) (err error) {
+	if t.pause > 0 {
+		timer := time.NewTimer(t.pause)
+		defer timer.Stop()
+		select {
+		case <-timer.C:
+		case <-ctx.Done():
+			return lease.Ended(ctx)
+		}
+	}
+	value := t.value
+	if value == "" {
+		value = spec.NewValue()
+	}
+	channel := s.redis.bell.listening()
+	s.told = channel != ""
+	held, err := s.redis.try(ctx, s.lock, lease.Now(), s.redis.asks(p, channel), value, channel)
+	if errors.Is(err, ErrHeld) {
+		s.held = held
+		if held.at != 0 {
+			s.at, s.sent = held.at, held.sent
+		}
+	}
+	if err == nil && t.value != "" {
+		s.lock.row = t.row
+	}
+	return err
+}
+
+// fresh reports whether an offer can be used without asking Redis. The offer was made to the place that our last call
+// got, so its time began after that call was sent. Enough of it must be left.
+func (s *stand) fresh(t turn) bool {
+	return t.offered != 0 && t.at == s.at && len(s.lock.places) == 1 && time.Since(s.sent.Time()) < t.ttl/4
+}
+
+// patience returns how long to wait for a turn before looking: until the end of the holder's TTL, or less, since
+// messages get lost. Redis rounds the TTL down to ms.
+func (s *stand) patience(handed bool) time.Duration {
+	d := othersLook + rand.N(4*othersLook)
+	if handed || s.told && s.held.ours {
+		d = oursLook + rand.N(oursLook*2/3)
+	}
+	if s.held.for_ >= 0 {
+		d = min(d, s.held.for_+time.Millisecond+rand.N(expiryJitter))
+	}
+	return d
+}

@@ -1,0 +1,346 @@
+package scheduler
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/signalbox-go/signalbox"
+	"github.com/signalbox-go/signalbox/internal/redistest"
+	"github.com/signalbox-go/signalbox/internal/store"
+)
+
+// A client whose connections are all in use never sends the job.
+func TestPoolTimeoutIsCertain(t *testing.T) {
+	t.Parallel()
+	s, q, _ := proxied(t, func(o *redis.UniversalOptions) { o.PoolSize, o.PoolTimeout = 1, 10*time.Millisecond })
+	s = withTimeout(t, s, 100*time.Millisecond)
+	conn := s.rdb.(*redis.Client).Conn()
+	if err := conn.Ping(context.Background()).Err(); err != nil {
+		t.Fatal(err)
+	}
+	_, err := s.Enqueue(context.Background(), note{}, Queue(q.Name()))
+	if err == nil || errors.Is(err, ErrUncertain) || !strings.Contains(err.Error(), "not enqueued") {
+		t.Errorf("got %v", err)
+	}
+	if err := conn.Close(); err != nil {
+		t.Fatal(err)
+	}
+	redistest.Eventually(t, func() bool {
+		_, err := s.Enqueue(context.Background(), note{}, Queue(q.Name()), ID("last"))
+		return err == nil
+	}, "a connection is free")
+	if n := len(claimAll(t, q)); n != 1 {
+		t.Errorf("%d jobs", n)
+	}
+}
+
+// With a closed client there is nothing to wait for.
+func TestClosedClient(t *testing.T) {
+	t.Parallel()
+	s := withTimeout(t, offline(t), time.Hour)
+	if err := s.rdb.Close(); err != nil {
+		t.Fatal(err)
+	}
+	_, err := s.Enqueue(context.Background(), note{})
+	if !errors.Is(err, redis.ErrClosed) || errors.Is(err, ErrUncertain) || !strings.Contains(err.Error(), "has been closed") {
+		t.Errorf("got %v", err)
+	}
+	results, err := s.EnqueueMany(context.Background(), many(3))
+	if !errors.Is(err, redis.ErrClosed) || errors.Is(err, ErrUncertain) || !errors.Is(results[2].Err, redis.ErrClosed) {
+		t.Errorf("got %v", err)
+	}
+}
+
+// Replies that pass are waited out, also those that the client doesn't call again for.
+func TestPassingErrors(t *testing.T) {
+	t.Parallel()
+	for _, line := range []string{
+		"-TRYAGAIN Multiple keys request during rehashing of slot", "-LOADING Redis is loading the dataset in memory",
+		"-CLUSTERDOWN The cluster is down", "-ERR max number of clients reached", "-MOVED 1 127.0.0.1:1", "-ASK 1 127.0.0.1:1",
+	} {
+		t.Run(line, func(t *testing.T) {
+			t.Parallel()
+			s, q, p := proxied(t, noRetries)
+			p.Reply(calls, line, 2)
+			res, err := s.Enqueue(context.Background(), note{}, Queue(q.Name()))
+			if err != nil || !res.New {
+				t.Errorf("got %+v, %v", res, err)
+			}
+			if n := p.Count(calls); n != 1+3 {
+				t.Errorf("%d calls, want 3 after the first", n)
+			}
+		})
+	}
+}
+
+// What was sent and has no answer is uncertain, what stood behind it in the line is not, and both end in time.
+func TestHungRedis(t *testing.T) {
+	t.Parallel()
+	s, q, p := proxied(t, nil)
+	s = withTimeout(t, s, 300*time.Millisecond)
+	p.Pause()
+	var all sync.WaitGroup
+	var mu sync.Mutex
+	uncertain := 0
+	for range 10 {
+		all.Go(func() {
+			res, err := s.Enqueue(context.Background(), note{}, Queue(q.Name()))
+			if err == nil || res.New || !strings.Contains(err.Error(), "within 300ms") {
+				t.Errorf("got %+v, %v", res, err)
+			}
+			var u *UncertainError
+			if errors.As(err, &u) {
+				mu.Lock()
+				uncertain++
+				mu.Unlock()
+				if u.ID != res.ID || u.ID == "" {
+					t.Errorf("of job %s: %+v", res.ID, u)
+				}
+			}
+		})
+	}
+	all.Wait()
+	if uncertain == 0 {
+		t.Error("none is uncertain")
+	}
+	c := s.lanes(q.Name())
+	if c.waiting.Load() != 0 {
+		t.Errorf("%d wait still", c.waiting.Load())
+	}
+	p.Resume()
+	redistest.Eventually(t, func() bool {
+		_, err := s.Enqueue(context.Background(), note{}, Queue(q.Name()))
+		return err == nil
+	}, "Redis is back")
+}
+
+// A caller who leaves before a shared call was sent is not in it; the others are.
+func TestLeavingACallThatWasNotSent(t *testing.T) {
+	t.Parallel()
+	s, q, p := proxied(t, noRetries)
+	s = withTimeout(t, s, time.Hour)
+	p.Refuse(true)
+	p.Sever()
+	c := s.lanes(q.Name())
+	in := func(n int) func() bool {
+		return func() bool {
+			c.mu.Lock()
+			defer c.mu.Unlock()
+			requests := 0
+			for _, l := range c.lanes {
+				if l.busy {
+					requests += l.awaited
+				}
+			}
+			return requests == n && c.failed != nil
+		}
+	}
+	type outcome struct {
+		res Result
+		err error
+	}
+	enqueue := func(ctx context.Context, id string) chan outcome {
+		ch := make(chan outcome, 1)
+		go func() {
+			res, err := s.Enqueue(ctx, note{}, Queue(q.Name()), ID(id))
+			ch <- outcome{res, err}
+		}()
+		return ch
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	blocker := enqueue(ctx, "blocker")
+	redistest.Eventually(t, in(1), "a call is tried")
+	c.mu.Lock() // so that the next two go in one call
+	c.began = time.Now().Add(time.Hour)
+	c.mu.Unlock()
+	leaves, stays := enqueue(ctx, "leaves"), enqueue(context.Background(), "stays")
+	redistest.Eventually(t, func() bool { return c.waiting.Load() == 2 }, "two wait")
+	third := make([]Item, 40)
+	for i := range third {
+		third[i] = Item{note{i}, []EnqueueOption{ID("many" + string(rune('A'+i)))}}
+	}
+	many := make(chan error, 1)
+	go func() { // more than are worth a second call
+		_, err := s.EnqueueMany(context.Background(), third, Queue(q.Name()))
+		many <- err
+	}()
+	redistest.Eventually(t, in(4), "all are in calls")
+	cancel()
+	for what, ch := range map[string]chan outcome{"alone": blocker, "with others": leaves} {
+		if got := <-ch; !errors.Is(got.err, context.Canceled) || errors.Is(got.err, ErrUncertain) {
+			t.Errorf("%s: %+v", what, got)
+		}
+	}
+	p.Refuse(false)
+	if got := <-stays; got.err != nil || !got.res.New {
+		t.Errorf("who stays: %+v", got)
+	}
+	if err := <-many; err != nil {
+		t.Errorf("many that stay: %v", err)
+	}
+	for _, job := range claimAll(t, q) {
+		if job.ID == "blocker" || job.ID == "leaves" {
+			t.Errorf("job %s is in, its caller was told that it is not", job.ID)
+		}
+	}
+}
+
+// An uncertain call is made again with what its error has: once it is in, and with the same effect key.
+func TestUncertainAgain(t *testing.T) {
+	t.Parallel()
+	s, q, p := proxied(t, noRetries)
+	queue := Queue(q.Name())
+	type try func(opts ...EnqueueOption) (Result, error)
+	calls := map[string]func(ctx context.Context) try{
+		"Enqueue": func(ctx context.Context) try {
+			return func(opts ...EnqueueOption) (Result, error) { return s.Enqueue(ctx, note{}, append(opts, queue)...) }
+		},
+		"EnqueueMany": func(ctx context.Context) try {
+			return func(opts ...EnqueueOption) (Result, error) {
+				results, err := s.EnqueueMany(ctx, []Item{{note{}, opts}}, queue)
+				return results[0], err
+			}
+		},
+	}
+	for name, in := range calls {
+		for id, opts := range map[string][]EnqueueOption{"": nil, "chosen": {ID("chosen")}} {
+			uncertain := func() *UncertainError {
+				t.Helper()
+				ctx, cancel := context.WithCancel(context.Background())
+				p.Reply(func(cmd []string) bool { // it was run, for all that the client knows
+					if cmd[0] == "evalsha" {
+						cancel()
+					}
+					return cmd[0] == "evalsha"
+				}, "+what is that", 1)
+				res, err := in(ctx)(opts...)
+				p.Reset()
+				var u *UncertainError
+				if !errors.As(err, &u) || !errors.Is(err, ErrUncertain) || u.ID == "" || id != "" && u.ID != id || res.ID != u.ID {
+					t.Fatalf("%s: %+v, %v", name, res, err)
+				}
+				return u
+			}
+			u := uncertain()
+			res, err := in(context.Background())(append(opts, u.Again())...)
+			if err != nil || !res.New || res.ID != u.ID {
+				t.Errorf("%s: again: %+v, %v", name, res, err)
+			}
+			redistest.Eventually(t, func() bool { // without a state where Redis was too busy to say it
+				res, err = in(context.Background())(append(opts, u.Again())...)
+				return err != nil || res.State != ""
+			}, "%s: it has a state while it waits", name)
+			if want := (Result{ID: u.ID, State: signalbox.StateReady}); err != nil || res != want {
+				t.Errorf("%s: while it waits: %+v, %v", name, res, err)
+			}
+			key := deliver(t, q, store.Completed).EffectKey()
+			if _, err = in(context.Background())(append(opts, u.Again())...); err != nil {
+				t.Error(err)
+			}
+			if got := deliver(t, q, store.Dead).EffectKey(); got != key || !strings.HasPrefix(got, "{"+q.Name()+"}"+u.ID) {
+				t.Errorf("%s: effect key %s, then %s", name, key, got)
+			}
+			res, err = in(context.Background())(append(opts, u.Again())...)
+			if want := (Result{ID: u.ID, State: signalbox.StateDead}); err != nil || res != want {
+				t.Errorf("%s: when it is dead: %+v, %v", name, res, err)
+			}
+			if id != "" {
+				if _, err = in(context.Background())(opts...); err != nil {
+					t.Error(err)
+				}
+				if got := deliver(t, q, store.Completed).EffectKey(); got == key {
+					t.Errorf("%s: another job of the ID has the same effect key %s", name, got)
+				}
+			}
+		}
+	}
+}
+
+// The client makes a call again by itself, and returns the last error only: what the call before it did stays unknown.
+func TestRepeatsOfTheClient(t *testing.T) {
+	t.Parallel()
+	s, q, p := proxied(t, func(o *redis.UniversalOptions) { o.MaxRetries = 1 })
+	cut := p.CutReply(calls, 1)
+	p.Reply(calls, "-OOM command not allowed when used memory > 'maxmemory'.", 1)
+	res, err := s.Enqueue(context.Background(), note{}, Queue(q.Name()))
+	<-cut
+	var u *UncertainError
+	if !errors.As(err, &u) || !strings.Contains(err.Error(), "OOM") {
+		t.Fatalf("got %+v, %v", res, err)
+	}
+	if jobs := claimAll(t, q); len(jobs) != 1 || jobs[0].ID != u.ID {
+		t.Errorf("%d jobs", len(jobs))
+	}
+}
+
+// Each job of an uncertain EnqueueMany that was run has, when it is made again after it has been done, the effect key
+// that it had: also behind chunks of jobs that are in.
+func TestUncertainManyKeepTheirEffects(t *testing.T) {
+	t.Parallel()
+	for name, before := range map[string]int{"the first chunk": 0, "a later chunk": 5 * store.MaxBatch} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s, q, p := proxied(t, noRetries)
+			ctx, cancel := context.WithCancel(context.Background())
+			defer cancel()
+			held, free := p.HoldReplies(func(cmd []string) bool { return slices.Contains(cmd, "second") })
+			defer free()
+			go func() {
+				<-held // Redis has run it
+				for c := s.lanes(q.Name()); ; <-time.After(time.Millisecond) {
+					c.mu.Lock()
+					alone := len(c.lanes)-len(c.idle) == 1 && c.first == nil
+					c.mu.Unlock()
+					if alone { // the chunks before it, which go in another lane, are in
+						break
+					}
+				}
+				cancel()
+			}()
+			items := many(before + 5)
+			for i := range before {
+				items[i].Options = []EnqueueOption{ID("before-" + strconv.Itoa(i))}
+			}
+			for i, id := range map[int]string{1: "second", 2: "third", 4: "last"} { // the others have random IDs
+				items[before+i].Options = []EnqueueOption{ID(id)}
+			}
+			results, err := s.EnqueueMany(ctx, items, Queue(q.Name()))
+			if !errors.Is(err, ErrUncertain) {
+				t.Fatalf("got %v", err)
+			}
+			free()
+			effects := func() map[string]string {
+				t.Helper()
+				keys := make(map[string]string)
+				for _, job := range claimAll(t, q) {
+					keys[job.ID] = job.EffectKey()
+				}
+				return keys
+			}
+			first := effects()
+			for i, r := range results[before:] {
+				var u *UncertainError
+				if !errors.As(r.Err, &u) || u.ID != r.ID {
+					t.Fatalf("item %d: %+v", before+i, r)
+				}
+				if res, err := s.Enqueue(context.Background(), note{i}, Queue(q.Name()), u.Again()); err != nil || !res.New {
+					t.Fatalf("item %d again: %+v, %v", before+i, res, err)
+				}
+			}
+			again := effects()
+			for _, r := range results[before:] {
+				if first[r.ID] == "" || again[r.ID] != first[r.ID] {
+					t.Errorf("job %s has effect key %q again, want %q", r.ID, again[r.ID], first[r.ID])
+				}
+			}
+		})
+	}
+}

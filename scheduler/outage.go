@@ -1,0 +1,53 @@
+package scheduler
+
+import (
+	"sync"
+	"time"
+)
+
+// An outage is a time in which Redis doesn't answer for some queues. The log says when it begins
+// and when it is over, for all queues together.
+type outage struct {
+	s     *Scheduler
+	mu    sync.Mutex
+	down  map[string]bool // queues
+	since time.Time
+	over  chan struct{} // takes one value: an outage is over
+}
+
+func newOutage(s *Scheduler) *outage {
+	return &outage{s: s, down: make(map[string]bool), over: make(chan struct{}, 1)}
+}
+
+// begin notes that a call for the queue failed.
+func (o *outage) begin(queue string, at time.Time, err error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if len(o.down) == 0 {
+		o.since = at
+		attrs := []any{"error", explain(err)}
+		if queue != "" { // else none answered at the start
+			attrs = append(attrs, "queue", queue)
+		}
+		o.s.log.Warn("scheduler: cron: waiting for Redis; no tick is enqueued by this process until it answers", attrs...)
+	}
+	o.down[queue] = true
+}
+
+// end notes that Redis answered for the queue.
+func (o *outage) end(queue string, at time.Time) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if !o.down[queue] {
+		return
+	}
+	delete(o.down, queue)
+	if len(o.down) > 0 {
+		return
+	}
+	select {
+	case o.over <- struct{}{}:
+	default:
+	}
+	o.s.log.Info("scheduler: cron: Redis is back", "after", at.Sub(o.since).Round(time.Millisecond).String())
+}

@@ -1,0 +1,71 @@
+package scheduler
+
+import (
+	"context"
+	"errors"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/signalbox-go/signalbox"
+)
+
+func TestResolve(t *testing.T) {
+	t.Parallel()
+	at := time.Date(2030, 1, 2, 3, 4, 5, 0, time.UTC)
+	got, err := Resolve(note{7}, Queue("mail"), ID("a"), At(at), Priority(signalbox.PriorityHigh), MaxAttempts(3), Timeout(time.Second),
+		Header("tenant", "acme"), EffectKey("order-17"), IfAbsent())
+	want := Plan{
+		Job: signalbox.Job{
+			ID: "a", Kind: "note", Queue: "mail", Payload: []byte(`{"N":7}`), Headers: map[string]string{"tenant": "acme"},
+			Priority: signalbox.PriorityHigh, MaxAttempts: 3, Timeout: time.Second, Effect: "order-17",
+		},
+		At: at, IfAbsent: true,
+	}
+	if err != nil || !reflect.DeepEqual(got, want) {
+		t.Errorf("got %+v, %v; want %+v", got, err, want)
+	}
+	got, err = Resolve(note{7}, After(time.Minute))
+	want = Plan{
+		Job:   signalbox.Job{Kind: "note", Queue: "default", Payload: []byte(`{"N":7}`), MaxAttempts: signalbox.DefaultMaxAttempts},
+		After: time.Minute,
+	}
+	if err != nil || !reflect.DeepEqual(got, want) {
+		t.Errorf("got %+v, %v; want %+v", got, err, want)
+	}
+}
+
+// Resolve and Enqueue refuse the same.
+func TestResolveRefuses(t *testing.T) {
+	t.Parallel()
+	s := offlineWith(t, Config{})
+	for _, tc := range []struct {
+		args signalbox.Args
+		opts []EnqueueOption
+	}{
+		{nil, nil},
+		{note{}, []EnqueueOption{Queue("a b"), ID("{")}},
+		{note{}, []EnqueueOption{nil}},
+		{note{}, []EnqueueOption{EffectKey("")}},
+		{note{}, []EnqueueOption{EffectKey("{default}x")}},
+		{note{}, []EnqueueOption{EffectKey(strings.Repeat("x", 201))}},
+		{note{}, []EnqueueOption{Header("traceparent", "x")}},
+	} {
+		_, err := Resolve(tc.args, tc.opts...)
+		_, other := s.Enqueue(context.Background(), tc.args, tc.opts...)
+		if !errors.Is(err, signalbox.ErrInvalid) || other == nil || strings.TrimPrefix(err.Error(), "scheduler: resolve: ") != strings.TrimPrefix(other.Error(), "scheduler: enqueue: ") {
+			t.Errorf("%v\n%v", err, other)
+		}
+	}
+}
+
+func TestWrongEnqueueTimeout(t *testing.T) {
+	t.Parallel()
+	s := offlineWith(t, Config{})
+	for _, d := range []time.Duration{-1, time.Microsecond, 2 * time.Hour} {
+		if _, err := New(s.rdb, Config{EnqueueTimeout: d}); !errors.Is(err, signalbox.ErrInvalid) || !strings.Contains(err.Error(), "EnqueueTimeout") {
+			t.Errorf("EnqueueTimeout %v: %v", d, err)
+		}
+	}
+}

@@ -1,0 +1,63 @@
+package scheduler
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/signalbox-go/signalbox/internal/store"
+)
+
+// replicaPatience is how long a replica may stay one before it is refused: behind Sentinel, and
+// in a Cluster, a client can see the old role for a moment during a failover.
+const replicaPatience = 5 * time.Second
+
+// inspection bounds one look at the servers. It takes several round trips.
+const inspection = 10 * time.Second
+
+// preflight waits until Redis answers. It refuses a server that would lose jobs, and one whose ACL forbids what a scheduler
+// does. Without an error and without findings, ctx has ended.
+func (r *runner) preflight(ctx context.Context, queues []*store.Queue) (*store.Findings, error) {
+	start := r.s.now()
+	for n := 0; ; n++ {
+		call, cancel := context.WithTimeout(ctx, inspection)
+		answered := store.Watch(r.s.rdb, r.s.log)
+		found, err := store.Inspect(call, r.s.rdb, queues, store.Producer)
+		answered()
+		cancel()
+		switch {
+		case ctx.Err() != nil:
+			return nil, nil
+		case errors.Is(err, redis.ErrClosed):
+			return nil, fmt.Errorf("scheduler: the client is closed: %w", err)
+		case err != nil:
+			r.outage.begin("", r.s.now(), err)
+		case found.Err() == nil:
+			r.outage.end("", r.s.now())
+			return found, nil
+		case !found.Passing || r.s.now().Sub(start) > replicaPatience:
+			return nil, fmt.Errorf("scheduler: %w", found.Err())
+		}
+		select {
+		case <-time.After(backoff(n)):
+		case <-ctx.Done():
+			return nil, nil
+		}
+	}
+}
+
+// stores returns the queues of the entries that are registered.
+func (r *runner) stores() []*store.Queue {
+	seen := make(map[string]bool)
+	var queues []*store.Queue
+	for _, e := range r.s.cron.from(0) {
+		if q := e.job.Queue; !seen[q] {
+			seen[q] = true
+			queues = append(queues, store.New(r.s.rdb, r.s.namespace, q))
+		}
+	}
+	return queues
+}

@@ -1,0 +1,87 @@
+package scheduler
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"github.com/signalbox-go/signalbox"
+	"github.com/signalbox-go/signalbox/internal/store"
+)
+
+// maxLookUp bounds how long a call looks whether the jobs that it met are ready or running.
+const maxLookUp = time.Second
+
+// A Result is what became of one job.
+type Result struct {
+	// ID is the job's ID. It may be "" if an argument or an option was wrong.
+	ID string
+	// New reports whether the job was put in. If it is false and there was no error, another job has the ID.
+	New bool
+	// State is the state of that other job: scheduled, ready or running, and with [IfAbsent] also dead or cancelled.
+	// Whether it is ready or running is read a moment after the call: the job may have moved on. State is "" if New
+	// is true, or if that couldn't be read.
+	State signalbox.State
+	// Replaced is the state of the job whose place this one took: dead or cancelled. It is "" if there was none.
+	Replaced signalbox.State
+	// Err is why this job is not in, or may not be. Only [Scheduler.EnqueueMany] sets it.
+	Err error
+}
+
+// take fills in what became of the job. It reports whether the job met a live one that is ready or running;
+// lookUp finds out which.
+func (r *Result) take(f store.Fate) (live bool) {
+	r.New = f.In()
+	switch f {
+	case store.ReplacedDead:
+		r.Replaced = signalbox.StateDead
+	case store.ReplacedCancelled:
+		r.Replaced = signalbox.StateCancelled
+	case store.MetScheduled:
+		r.State = signalbox.StateScheduled
+	case store.MetDead:
+		r.State = signalbox.StateDead
+	case store.MetCancelled:
+		r.State = signalbox.StateCancelled
+	}
+	return f == store.MetLive
+}
+
+// lookUp fills in whether the jobs that were met are ready or running. If Redis doesn't answer within maxLookUp, their
+// state stays "": the enqueue itself has its answer already.
+func lookUp(ctx context.Context, q *store.Queue, met []*Result) {
+	ctx, cancel := context.WithTimeout(ctx, maxLookUp)
+	defer cancel()
+	ids := make([]string, len(met))
+	for i, r := range met {
+		ids[i] = r.ID
+	}
+	answers := make(chan []bool, len(ids)/store.MaxBatch+1) // room for all: nobody may wait for them
+	go func() {                                             // the client may not heed ctx
+		defer close(answers)
+		for some := range slices.Chunk(ids, store.MaxBatch) {
+			running, err := q.Running(ctx, some)
+			if err != nil {
+				return
+			}
+			answers <- running
+		}
+	}()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case running, ok := <-answers:
+			if !ok {
+				return
+			}
+			for i, is := range running {
+				met[i].State = signalbox.StateReady
+				if is {
+					met[i].State = signalbox.StateRunning
+				}
+			}
+			met = met[len(running):]
+		}
+	}
+}

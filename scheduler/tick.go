@@ -1,0 +1,264 @@
+package scheduler
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"go.opentelemetry.io/otel/baggage"
+
+	"github.com/signalbox-go/signalbox/internal/store"
+	"github.com/signalbox-go/signalbox/internal/telemetry"
+)
+
+// errLate says that Redis refused a tick for being late.
+var errLate = fmt.Errorf("the tick reached Redis more than %v after its time", Grace)
+
+// A tick is the job of one tick, the same in each try, and what became of the tries.
+type tick struct {
+	item  store.Item
+	ctx   context.Context // of the spans
+	spans tickSpans
+	err   error // of the last try that failed
+	doubt bool  // a try that failed may have been run, or may be yet
+}
+
+// A tickCall enqueues ticks. Each time it is the same call, in case that an earlier one
+// was run and its reply lost.
+type tickCall struct {
+	lane    *store.Lane
+	entries []*ticking
+	items   []store.Item
+	skew    time.Duration // that the last try went by
+	last    bool          // it was too late when it was sent, so it is not made again
+	retries int
+	retryAt time.Time // by our clock
+}
+
+// gather takes the ticks that are due, as many as go into one call. It returns nil if there are none.
+func (l *loop) gather(ctx context.Context, server time.Time) *tickCall {
+	c := &tickCall{}
+	size := 0
+	for len(c.entries) < ticksPerCall {
+		e := l.agenda.first()
+		if e == nil || e.at().After(server) {
+			break
+		}
+		if server.Sub(e.next) > Grace {
+			l.skip(l.agenda.pop(), server)
+			continue
+		}
+		if e.tick == nil && !l.prepare(ctx, e) {
+			l.agenda.pop()
+			l.advance(e, server)
+			l.place(e)
+			continue
+		}
+		size += e.tick.item.Size()
+		if len(c.entries) > 0 && size > bytesPerCall {
+			break
+		}
+		c.entries = append(c.entries, l.agenda.pop())
+		c.items = append(c.items, e.tick.item)
+	}
+	if len(c.entries) == 0 {
+		return nil
+	}
+	c.lane = l.lane()
+	return c
+}
+
+// lane returns a lane that has no call, with the number of a new one.
+func (l *loop) lane() *store.Lane {
+	var lane *store.Lane
+	if n := len(l.lanes); n > 0 {
+		lane, l.lanes = l.lanes[n-1], l.lanes[:n-1]
+	} else {
+		lane = l.server.NewLane()
+	}
+	lane.Next()
+	return lane
+}
+
+// skip turns to the first tick that is not too late.
+func (l *loop) skip(e *ticking, server time.Time) {
+	next := l.missed.count(e, e.next, server, missedLate)
+	l.giveUp(e, nil)
+	l.turn(e, next)
+	l.place(e)
+}
+
+// prepare makes the job of the entry's tick. It reports whether there is one.
+func (l *loop) prepare(ctx context.Context, e *ticking) bool {
+	job := e.job
+	job.ID = store.NewID()
+	job.Effect = store.TickEffect(job.Namespace, job.Queue, e.name, e.next)
+	ctx = baggage.ContextWithoutBaggage(ctx) // it is Run's own
+	ctx, spans := l.s.trace.startTick(ctx, e.name, e.next, e.missed, &job)
+	job.Headers = l.s.trace.inject(ctx, job.Headers, e.mode)
+	item, err := l.s.pack(&job, store.When{At: e.next, Entry: e.name})
+	e.tick = &tick{item: item, ctx: ctx, spans: spans, err: err}
+	if err != nil {
+		l.s.log.Error("scheduler: cron: tick skipped", "entry", e.name, "queue", l.queue, "tick", e.next, "error", err)
+		e.missed++
+		l.giveUp(e, nil)
+	}
+	return err == nil
+}
+
+// send makes the call, or makes it again.
+func (l *loop) send(ctx context.Context, c *tickCall, now time.Time) {
+	c.skew = l.clock.skew(now)
+	c.last = l.clock.now(now).Sub(c.entries[0].next) > Grace
+	r := store.Reckoning{Known: l.clock.settled(now), Skew: c.skew}
+	l.call(ctx, func(ctx context.Context) func() {
+		watch := l.s.watch()
+		sent := l.s.now()
+		fates, err := l.server.EnqueueTicks(ctx, c.lane, c.items, r)
+		got := l.s.now()
+		return func() {
+			if err != nil {
+				watch.took(context.Background(), l.queue, err)
+				l.lost(c, got, err)
+				return
+			}
+			l.calls--
+			l.lanes = append(l.lanes, c.lane)
+			l.hear(reading{fates.Now, sent, got})
+			l.settle(c, fates, got, watch)
+		}
+	})
+}
+
+// lost takes the failure of a try.
+func (l *loop) lost(c *tickCall, at time.Time, err error) {
+	if c.retries == 0 {
+		e := c.entries[0]
+		l.s.log.Warn("scheduler: cron: call for ticks failed; it is made again while they are not too late",
+			"queue", l.queue, "ticks", len(c.entries), "entry", e.name, "tick", e.next, "error", explain(err))
+	}
+	for _, e := range c.entries {
+		e.tick.fail(err)
+	}
+	if errors.Is(err, store.ErrStale) { // somebody wrote to the lane's key
+		c.lane = l.server.NewLane()
+		c.lane.Next()
+	}
+	l.doubt(at)
+	if c.last {
+		l.dissolve(c)
+		return
+	}
+	c.retryAt = at.Add(backoff(c.retries))
+	c.retries++
+	l.again = append(l.again, c)
+}
+
+// dissolve gives a call up. Its entries go back to the agenda, where those that are too late are skipped.
+func (l *loop) dissolve(c *tickCall) {
+	l.calls--
+	l.lanes = append(l.lanes, c.lane) // the next call of the lane keeps Redis from running this one later
+	for _, e := range c.entries {
+		if e.era != l.era { // it was due by a clock that went back
+			l.giveUp(e, nil)
+			l.advance(e, l.clock.now(l.s.now()))
+		}
+		l.place(e)
+	}
+}
+
+// settle takes what became of the ticks of a call.
+func (l *loop) settle(c *tickCall, fates store.Fates, got time.Time, watch stopwatch) {
+	server := l.clock.now(got)
+	skew := l.clock.skew(got)
+	// What Redis decided by a time that we don't go by is asked again.
+	apart := (skew - c.skew).Abs() > clockStep
+	ctx, fired := context.Background(), false
+	for i, e := range c.entries {
+		switch fate := fates.Of(i); {
+		case fate.In():
+			if !fired { // the metric names the span of a tick that was enqueued: the others' may never be exported
+				ctx, fired = e.tick.ctx, true
+			}
+			l.fired(e, fates.Now.Add(skew), fate == store.PutInAnew)
+			l.served(e)
+			l.advance(e, server)
+		case fate == store.Early || apart:
+			if e.era != l.era { // it was due by a clock that went back
+				l.giveUp(e, nil)
+				l.advance(e, server)
+				break
+			}
+			e.notBefore = server.Add(backoff(e.refusals))
+			e.refusals++
+		case fate == store.Late:
+			l.missed.add(e, e.next, 1, false, missedLate)
+			l.giveUp(e, errLate)
+			l.advance(e, server)
+		default: // another process enqueued it, and counts what was missed before
+			l.s.metrics.Tick(context.Background(), l.queue, telemetry.OutcomeSkipped, 1)
+			e.missed = 0
+			l.served(e)
+			l.advance(e, server)
+		}
+		l.place(e)
+	}
+	watch.took(ctx, l.queue, nil)
+}
+
+// served puts the entry behind those whose last tick was enqueued earlier.
+func (l *loop) served(e *ticking) {
+	l.turns++
+	e.served = l.turns
+}
+
+// fired writes to traces, metrics and the log that this process enqueued a tick. anew says that the last tick in
+// Redis was in the future.
+func (l *loop) fired(e *ticking, server time.Time, anew bool) {
+	late := server.Sub(e.next)
+	e.tick.spans.end(late)
+	ctx := e.tick.ctx
+	if m := l.s.metrics; !m.Silent() {
+		m.Sent(ctx, l.queue, e.job.Kind, 1, nil, "")
+		m.Tick(ctx, l.queue, telemetry.OutcomeFired, 1)
+		m.Tick(ctx, l.queue, telemetry.OutcomeMissed, e.missed)
+		m.Lag(ctx, l.queue, late)
+	}
+	if l.s.log.Enabled(ctx, slog.LevelDebug) {
+		l.s.log.With(e.tick.spans.logAttrs()...).Debug("scheduler: cron: tick enqueued",
+			"entry", e.name, "queue", l.queue, "tick", e.next, "late", late.String())
+	}
+	if anew && l.missed.line() {
+		l.s.log.Warn("scheduler: cron: the last tick of this entry in Redis was in the future; it was ignored, and replaced by this one",
+			"entry", e.name, "queue", l.queue, "tick", e.next)
+	}
+	e.missed = 0
+}
+
+// fail notes that a try failed. As with an Enqueue, only a refusal says that it was not run.
+func (t *tick) fail(err error) {
+	t.err = explain(err)
+	t.doubt = t.doubt || doubtful(err)
+}
+
+// giveUp writes to traces and metrics that the tick at hand failed. It does nothing if no try failed and why is nil. If a
+// try may have been run, the job is a child of the span that is ended here. why is the error of a tick whose tries did
+// not fail.
+func (l *loop) giveUp(e *ticking, why error) {
+	t := e.tick
+	if t == nil || t.err == nil && why == nil {
+		return
+	}
+	err := t.err
+	if err == nil {
+		err = why
+	}
+	if t.doubt {
+		err = uncertain(err)
+	}
+	l.s.metrics.Sent(t.ctx, l.queue, e.job.Kind, 1, err, errorType(err))
+	t.spans.fail(err)
+	e.tick = nil
+}

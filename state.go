@@ -1,0 +1,19 @@
+package signalbox
+
+// A State says where a job is in its life. The zero value "" means that it is not known.
+type State string
+
+// The states.
+const (
+	StateScheduled State = "scheduled" // waits for its time: an At, an After, a retry, a snooze
+	StateReady     State = "ready"     // waits for a worker
+	StateRunning   State = "running"   // a worker has it
+	StateCompleted State = "completed" // done; its record is deleted, so its ID is free
+	StateDead      State = "dead"      // failed for good; its record is kept for a while
+	StateCancelled State = "cancelled" // ended by Cancel; its record is kept for a while
+)
+
+// Live reports whether the job is still to run or running: scheduled, ready or running.
+func (s State) Live() bool {
+	return s == StateScheduled || s == StateReady || s == StateRunning
+}

@@ -1,0 +1,263 @@
+package worker
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"log/slog"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/signalbox-go/signalbox/internal/lease"
+	"github.com/signalbox-go/signalbox/internal/redistest"
+	"github.com/signalbox-go/signalbox/internal/store"
+	"github.com/signalbox-go/signalbox/lock"
+)
+
+// still returns a queue that works nothing, with a session that lasts an hour.
+func still(t *testing.T, slots int) *queue {
+	t.Helper()
+	rdb := redistest.Start(t).Client()
+	w, err := New(rdb, Config{SessionTTL: time.Hour, Logger: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.link = newLink(w, &store.Findings{})
+	s := store.New(rdb, "", redistest.Name(t))
+	q := newQueue(w, s, s, slots, nil)
+	listen(rdb, w.log, []*queue{q})
+	q.base = t.Context()
+	q.session = &session{id: store.NewID(), validity: lease.NewValidity(q.base)}
+	q.session.validity.Extend(lease.Now(), time.Hour)
+	q.sessions = []*session{q.session}
+	return q
+}
+
+// However long the TTL, a call that failed is made again within a second and a half.
+func TestPausesAreBounded(t *testing.T) {
+	t.Parallel()
+	for ttl, most := range map[time.Duration]time.Duration{
+		minSessionTTL: 150 * time.Millisecond, DefaultSessionTTL: 1500 * time.Millisecond, maxSessionTTL: 1500 * time.Millisecond,
+	} {
+		pauses := newBackoff(ttl)
+		for n := range 200 {
+			if d := pauses.NextBackOff(); d <= 0 || d > most {
+				t.Errorf("TTL %v: pause %d is %v, want at most %v", ttl, n+1, d, most)
+				break
+			}
+		}
+	}
+}
+
+// A call that took a third of the TTL or more counts as an outage: renewals may have been held up like it.
+func TestSlowCallIsAnOutage(t *testing.T) {
+	t.Parallel()
+	for took, want := range map[time.Duration]bool{0: false, 19 * time.Minute: false, 21 * time.Minute: true, 40 * time.Minute: true} {
+		q := still(t, 1)
+		now := time.Now()
+		q.slow(now.Add(-took), now) // of a TTL of an hour
+		if got := !q.outage.IsZero(); got != want {
+			t.Errorf("a call of %v is an outage: %v, want %v", took, got, want)
+		}
+	}
+}
+
+// The first answer after an outage makes a lane look for work, also without a free slot.
+func TestLookAfterAnOutage(t *testing.T) {
+	t.Parallel()
+	q := still(t, 1)
+	hints := q.hints
+	q.answered(time.Now())
+	if q.hints != hints || q.probe {
+		t.Error("an answer without an outage is a hint")
+	}
+	q.away.Store(true)
+	for range 2 {
+		q.answered(time.Now())
+	}
+	if q.hints != hints+1 || !q.probe {
+		t.Errorf("%d hints after an outage, probe %v; want one that probes", q.hints-hints, q.probe)
+	}
+}
+
+// A hint that comes while a claim is under way is for the next one: this one may have looked before.
+func TestHintDuringAClaim(t *testing.T) {
+	t.Parallel()
+	q := still(t, 2)
+	claim := func(during func()) {
+		t.Helper()
+		c := q.prepare()
+		if c == nil || c.Want != 2 {
+			t.Fatalf("there is no claim for two: %+v", c)
+		}
+		during()
+		q.apply(c, &store.ClaimReply{Alive: true, Hints: store.Hints{Next: -1}})
+	}
+	claim(func() { q.hint(false) })
+	claim(func() {})
+	if c := q.prepare(); c != nil {
+		t.Error("a claim without a hint")
+	}
+}
+
+// A worker without a free slot makes a call when a job comes due: the call promotes it, and wakes a worker that has one.
+func TestFullWorkerLooksForWhatIsDue(t *testing.T) {
+	t.Parallel()
+	q := still(t, 1)
+	q.mu.Lock()
+	q.emptied = q.hints
+	q.slots.take(1)
+	before := q.hints
+	q.armTimer(time.Now(), 0)
+	q.mu.Unlock()
+	probe := false
+	redistest.Eventually(t, func() bool {
+		q.mu.Lock()
+		defer q.mu.Unlock()
+		probe = q.callable()
+		return q.hints > before
+	}, "the timer goes off")
+	if !probe {
+		t.Error("there is no call to make")
+	}
+}
+
+// Redis hangs when no call of the queue is answered. One call that takes long, while others are answered, is no outage.
+func TestOneSlowCallIsNoHang(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var log strings.Builder
+		w := &Worker{cfg: Config{SessionTTL: DefaultSessionTTL}, log: slog.New(slog.NewTextHandler(&log, nil))}
+		w.link = newLink(w, &store.Findings{})
+		q := newQueue(w, store.New(nil, "", "queue"), nil, 1, nil)
+		time.Sleep(time.Second) // of the bubble's clock
+		q.waits[0].begin(q, time.Now())
+		time.Sleep(time.Second)
+		q.answered(time.Now()) // another call
+		time.Sleep(hungAfter)
+		q.reportHang(hungAfter)
+		if q.away.Load() || log.Len() > 0 {
+			t.Errorf("a call took 3 s, and another was answered meanwhile: %s", &log)
+		}
+		q.waits[lanes].begin(q, time.Now())
+		time.Sleep(hungAfter)
+		q.reportHang(hungAfter)
+		if !q.away.Load() || !strings.Contains(log.String(), "Redis is away") || !strings.Contains(log.String(), "call=renew") {
+			t.Errorf("nothing was answered for 2 s after a renewal was sent: %s", &log)
+		}
+		if strings.Contains(log.String(), "Redis is back") {
+			t.Errorf("it is back without an answer: %s", &log)
+		}
+	})
+}
+
+// An outage lasts from the first call that failed, of whatever queue, until the last queue is served again.
+func TestOutageLastsFromItsBeginning(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var log strings.Builder
+		l := newLink(&Worker{log: slog.New(slog.NewTextHandler(&log, nil))}, &store.Findings{})
+		one, two := &queue{store: store.New(nil, "", "one")}, &queue{store: store.New(nil, "", "two")}
+		fails := errors.New("no answer")
+		for n := range 2 { // the second outage has a beginning of its own
+			log.Reset()
+			l.lost(one, "claim", time.Now(), fails)
+			time.Sleep(20 * time.Second) // of the bubble's clock
+			l.lost(two, "renew", time.Now(), fails)
+			time.Sleep(5 * time.Second)
+			l.back(one)
+			if strings.Contains(log.String(), "Redis is back") {
+				t.Errorf("outage %d: it is over for one queue, and not for the other: %s", n+1, &log)
+			}
+			time.Sleep(5 * time.Second)
+			l.back(two)
+			if strings.Count(log.String(), `"signalbox: Redis is back" after=30s`) != 1 {
+				t.Errorf("outage %d: the log does not say that it lasted for 30 s: %s", n+1, &log)
+			}
+			time.Sleep(10 * time.Second)
+		}
+	})
+}
+
+// A warning whose cause goes on comes again each minute.
+func TestWarningsComeAgain(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		said, begin, n := make(map[string]time.Time), time.Now(), 0
+		for time.Since(begin) < 3*time.Minute {
+			if sayAgain(said, "subject") {
+				n++
+			}
+			time.Sleep(time.Second) // of the bubble's clock
+		}
+		if n != 3 {
+			t.Errorf("said %d times in three minutes, want 3", n)
+		}
+	})
+}
+
+// An outage is over when every queue is served again, not with the first, and the log says so once.
+func TestOutageIsOverForAllQueues(t *testing.T) {
+	t.Parallel()
+	var log bytes.Buffer
+	one, two := still(t, 1), still(t, 1)
+	one.w.log = slog.New(slog.NewTextHandler(&log, nil))
+	l := one.w.link
+	for range 2 {
+		log.Reset()
+		down := errors.New("no answer")
+		for _, q := range []*queue{one, two, one} {
+			l.lost(q, "claim", time.Now(), down)
+		}
+		for _, q := range []*queue{two, two} {
+			l.back(q)
+		}
+		if strings.Contains(log.String(), "Redis is back") {
+			t.Errorf("a queue is not served yet:\n%s", &log)
+		}
+		l.back(one)
+		if away, back := strings.Count(log.String(), "Redis is away"), strings.Count(log.String(), "Redis is back"); away != 1 || back != 1 {
+			t.Errorf("begins %d times and ends %d times:\n%s", away, back, &log)
+		}
+	}
+}
+
+// While every other goroutine of a queue waits for Redis, the guard notices that the lease has ended.
+func TestGuardNoticesTheLoss(t *testing.T) {
+	t.Parallel()
+	q := still(t, 1)
+	q.w.cfg.SessionTTL = minSessionTTL // by which the guard looks
+	q.session.validity.End(lock.ErrLost)
+	ctx, cancel := context.WithCancel(t.Context())
+	var guard sync.WaitGroup
+	guard.Go(func() { q.w.guard(ctx, []*queue{q}) })
+	defer guard.Wait()
+	defer cancel()
+	redistest.Eventually(t, func() bool {
+		q.mu.Lock()
+		defer q.mu.Unlock()
+		return q.session == nil
+	}, "the session is lost")
+}
+
+// A session that was renewed after Redis had lost memory, and ends later, has not ended by that.
+func TestLossIsOver(t *testing.T) {
+	t.Parallel()
+	for renewed, want := range map[bool]bool{false: true, true: false} {
+		q := still(t, 1) // with a TTL of an hour
+		s, begin := q.session, time.Now()
+		s.opened, s.written = begin, begin
+		if !q.recall(s, &store.ClaimReply{Alive: true, Refused: []int{0}, Hints: store.Hints{At: begin.Add(time.Minute)}}) {
+			t.Fatal("a delivery of a session that is alive was refused: Redis has lost memory")
+		}
+		if renewed {
+			s.written = begin.Add(2 * time.Minute)
+		}
+		if got := q.recall(s, &store.ClaimReply{Hints: store.Hints{At: begin.Add(5 * time.Hour)}}); got != want {
+			t.Errorf("renewed after the loss: %t; that it has ended by it is %t, want %t", renewed, got, want)
+		}
+	}
+}

@@ -1,0 +1,131 @@
+package worker
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/signalbox-go/signalbox/internal/redistest"
+	"github.com/signalbox-go/signalbox/internal/store"
+)
+
+// hungryQueues returns queues of 50 slots under a bound that want to claim.
+func hungryQueues(t *testing.T, b *bound, n int) []*queue {
+	t.Helper()
+	rdb := redistest.Start(t).Client()
+	w, err := New(rdb, Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	queues := make([]*queue, n)
+	for i := range queues {
+		s := store.New(rdb, "", redistest.Name(t))
+		queues[i] = newQueue(w, s, s, 50, b)
+		queues[i].session = &session{}
+	}
+	return queues
+}
+
+// reserve takes slots as a lane does.
+func reserve(q *queue) []*slot {
+	q.mu.Lock()
+	slots := q.reserve()
+	q.mu.Unlock()
+	q.bound.serve()
+	return slots
+}
+
+func giveBack(q *queue, slots ...*slot) {
+	q.mu.Lock()
+	q.release(slots...)
+	q.mu.Unlock()
+	q.bound.serve()
+}
+
+// The queues that wait share what room there is, in the order in which they came.
+func TestBoundIsShared(t *testing.T) {
+	t.Parallel()
+	b := newBound(10)
+	queues := hungryQueues(t, b, 4)
+	first := reserve(queues[0])
+	if len(first) != 10 || b.free() != 0 {
+		t.Fatalf("the first claim may ask for %d, want 10", len(first))
+	}
+	for i, q := range queues[1:] {
+		if got := reserve(q); len(got) != 0 || q.callable() {
+			t.Fatalf("queue %d may ask for %d", i+1, len(got))
+		}
+	}
+	granted := func() (n []int) {
+		for _, q := range queues {
+			n = append(n, q.granted)
+		}
+		return n
+	}
+	queues[0].mu.Lock()
+	queues[0].emptied = queues[0].hints // it takes what is free, but doesn't wait
+	queues[0].release(first[0])
+	if got := queues[0].reserve(); len(got) != 0 {
+		t.Errorf("a queue may ask for %d jobs before those that wait", len(got))
+	}
+	queues[0].mu.Unlock()
+	b.serve()
+	if got := granted(); !slices.Equal(got, []int{0, 1, 0, 0}) {
+		t.Errorf("granted %v, want one to the queue that waited first", got)
+	}
+	giveBack(queues[0], first[1:6]...)
+	if got := granted(); !slices.Equal(got, []int{0, 1, 3, 2}) {
+		t.Errorf("granted %v, want 3 and 2 to those that still wait", got)
+	}
+	for i, want := range []int{0, 1, 3, 2} {
+		if i > 0 && !queues[i].callable() {
+			t.Errorf("queue %d doesn't claim", i)
+		}
+		if got := reserve(queues[i]); len(got) != want {
+			t.Errorf("queue %d may ask for %d, want %d", i, len(got), want)
+		}
+	}
+	if b.free() != 0 {
+		t.Errorf("%d are left", b.free())
+	}
+}
+
+// A queue that can't claim when its turn comes loses its turn, and no room.
+func TestBoundSkipsWhoCantClaim(t *testing.T) {
+	t.Parallel()
+	for name, stop := range map[string]func(q *queue){
+		"it stops":               func(q *queue) { q.stopping = true },
+		"its lease is lost":      func(q *queue) { q.session = nil },
+		"its call is under way":  func(q *queue) { q.calls = 1 },
+		"there is nothing to do": func(q *queue) { q.emptied = q.hints },
+	} {
+		b := newBound(10)
+		queues := hungryQueues(t, b, 3)
+		first := reserve(queues[0])
+		_, _ = reserve(queues[1]), reserve(queues[2])
+		stop(queues[1])
+		giveBack(queues[0], first[0])
+		if queues[1].granted != 0 || queues[2].granted != 1 || queues[1].inLine || b.free() != 0 {
+			t.Errorf("%s: granted %d and %d, and %d are left", name, queues[1].granted, queues[2].granted, b.free())
+		}
+	}
+}
+
+// Room that was granted to a queue whose lease is lost before it claims goes to the next.
+func TestBoundTakesBackWhatIsGranted(t *testing.T) {
+	t.Parallel()
+	b := newBound(1)
+	queues := hungryQueues(t, b, 3)
+	first := reserve(queues[0])
+	_, _ = reserve(queues[1]), reserve(queues[2])
+	giveBack(queues[0], first...)
+	if queues[1].granted != 1 {
+		t.Fatal("the second queue is not served")
+	}
+	queues[1].session, queues[1].drained = nil, true
+	if c := queues[1].next(); c != nil {
+		t.Errorf("it makes the call %+v", c)
+	}
+	if queues[1].granted != 0 || queues[2].granted != 1 {
+		t.Errorf("granted %d and %d, want 0 and 1", queues[1].granted, queues[2].granted)
+	}
+}

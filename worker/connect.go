@@ -1,0 +1,109 @@
+package worker
+
+import (
+	"context"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/signalbox-go/signalbox/internal/store"
+)
+
+// maxKeepers bounds the connections for renewals, to each server. A renewal takes one round trip, every
+// third of a session's TTL.
+const maxKeepers = 32
+
+// reachFor bounds the time in which the worker's own client must have its first answers.
+const reachFor = 5 * time.Second
+
+// An ownClient is a client with the settings of the worker's and connections of its own. Blocking calls have
+// it, which would fill the caller's pool, and renewals, which must not wait behind claims for a
+// connection until the lease has ended. At most it uses one connection for each blocking call, maxKeepers for
+// renewals, and one each to end a blocking call, to read depths and to look at the server.
+type ownClient struct {
+	w      *Worker
+	rdb    redis.UniversalClient // nil: none can be made
+	tried  chan struct{}         // is closed when the first try to reach the servers is over
+	err    error                 // of that try, when it is over
+	cancel context.CancelFunc    // ends that try
+}
+
+// connect makes the worker's own client, and begins to reach the servers with it. It does not wait: meanwhile the
+// worker looks at them with the caller's. Call close when the client is not needed any more.
+func (w *Worker) connect(ctx context.Context) *ownClient {
+	o := &ownClient{w: w, tried: make(chan struct{}), cancel: func() {}}
+	if o.rdb = store.Own(w.rdb, w.blocking()+min(len(w.cfg.Queues), maxKeepers)+3); o.rdb == nil {
+		close(o.tried)
+		return o
+	}
+	ctx, o.cancel = context.WithTimeout(ctx, reachFor)
+	go func() {
+		defer close(o.tried)
+		o.err = store.Reach(ctx, o.rdb)
+	}()
+	return o
+}
+
+// client returns the own client, once the caller's has reached the servers. If the own one can't be used, it returns the
+// caller's, and says so.
+func (o *ownClient) client(ctx context.Context) redis.UniversalClient {
+	w := o.w
+	if o.rdb == nil {
+		w.log.Warn("signalbox: the client is of an unknown type, so each queue blocks one connection of its pool; pass a *redis.Client or a *redis.ClusterClient")
+		return w.rdb
+	}
+	if <-o.tried; o.err == nil {
+		return o.rdb
+	}
+	// It may have been too early: the servers weren't there yet.
+	ctx, cancel := context.WithTimeout(ctx, reachFor)
+	defer cancel()
+	if err := store.Reach(ctx, o.rdb); err != nil && isOutage(err) && ctx.Err() == nil && store.Reach(ctx, w.rdb) == nil {
+		w.log.Warn("signalbox: no connection could be made with the client's settings, so each queue blocks one of its pool; does a hook of it dial?", "error", err)
+		return w.rdb
+	}
+	return o.rdb
+}
+
+// close closes the own client. It may be called more than once.
+func (o *ownClient) close() {
+	o.cancel()
+	if o.rdb != nil {
+		_ = o.rdb.Close()
+	}
+	<-o.tried
+}
+
+// blocking returns how many calls of the worker block at the same time, on each server.
+func (w *Worker) blocking() int {
+	if _, single := w.rdb.(*redis.Client); single {
+		return (len(w.cfg.Queues) + queuesPerPop - 1) / queuesPerPop
+	}
+	return len(w.cfg.Queues)
+}
+
+// checkPool warns of a client with fewer connections than the queues on one server may use at the same
+// time. Calls then wait for each other: jobs start late.
+func (w *Worker) checkPool(ctx context.Context, queues []*store.Queue) {
+	var size int
+	switch c := w.rdb.(type) {
+	case *redis.Client:
+		size = poolSize(c.Options().PoolSize, c.Options().MaxActiveConns)
+	case *redis.ClusterClient:
+		size = poolSize(c.Options().PoolSize, c.Options().MaxActiveConns)
+	default:
+		return
+	}
+	if needed := lanes * store.Crowd(ctx, w.rdb, queues); size < needed {
+		w.log.Warn("signalbox: the client's pool is smaller than what the queues may need at the same time, so calls may wait for each other; set PoolSize to what is needed, and more for what else uses the client",
+			"pool_size", size, "needed", needed, "queues", len(queues))
+	}
+}
+
+// poolSize returns how many connections a pool has at the most.
+func poolSize(size, active int) int {
+	if active > 0 {
+		return min(size, active)
+	}
+	return size
+}

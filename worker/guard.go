@@ -1,0 +1,114 @@
+package worker
+
+import (
+	"context"
+	"fmt"
+	"sync/atomic"
+	"time"
+)
+
+// hungAfter is how long a call may wait for its answer before the log says that Redis is away, if no other call of the queue is
+// answered meanwhile. With a shorter session TTL it is that.
+const hungAfter = 2 * time.Second
+
+// stuckAfter is how long a delivery may last after its context has ended, before the log says so.
+const stuckAfter = 2 * time.Second
+
+// A wait says since when a call of a lane, or of the keeper, has been under way.
+type wait struct{ began atomic.Int64 } // ns since the queue's born; 0: none is
+
+func (w *wait) begin(q *queue, at time.Time) { w.began.Store(int64(at.Sub(q.born))) }
+func (w *wait) end()                         { w.began.Store(0) }
+
+// guard notices, until ctx ends, what the goroutines that call Redis can't see while it hangs: that it does, and that leases
+// and handlers' contexts have ended.
+func (w *Worker) guard(ctx context.Context, queues []*queue) {
+	limit := min(w.cfg.SessionTTL, hungAfter)
+	tick := time.NewTicker(limit / 4)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		for _, q := range queues {
+			q.reportHang(limit)
+			q.noticeLoss()
+			q.reportStuck()
+		}
+	}
+}
+
+// reportHang notes that Redis is away if a call has waited for so long. A call that is answered later ends the outage.
+func (q *queue) reportHang(limit time.Duration) {
+	now := time.Since(q.born)
+	for i := range q.waits {
+		began := q.waits[i].began.Load()
+		if began == 0 || now-time.Duration(began) < limit || q.heardAt.Load() > began || q.away.Load() {
+			continue
+		}
+		what := "claim"
+		if i == lanes {
+			what = "renew"
+		}
+		q.disturbed()
+		q.gone(what, q.born.Add(time.Duration(began)), fmt.Errorf("no answer for %v", limit))
+		if q.heardAt.Load() > began && q.away.CompareAndSwap(true, false) {
+			q.w.link.back(q) // it was answered meanwhile
+		}
+	}
+}
+
+// noticeLoss loses the session that claims when its validity has ended.
+func (q *queue) noticeLoss() {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.session != nil && !q.stopping && q.session.over() {
+		q.lose(q.session)
+	}
+}
+
+// reportStuck warns of deliveries that last though their contexts have ended: of handlers, and of middleware around handlers
+// that have returned, or wait to be called.
+func (q *queue) reportStuck() {
+	handlers, others := make(map[string]int), make(map[string]int)
+	var inHandlers, inOthers time.Duration // since the contexts' ends, at the most
+	now := time.Now()
+	q.mu.Lock()
+	for _, s := range q.sessions {
+		if s.running == 0 || !s.over() {
+			continue
+		}
+		if s.ended.IsZero() {
+			s.ended = now
+		}
+		lasts := now.Sub(s.ended)
+		if lasts < stuckAfter {
+			continue
+		}
+		for _, sl := range q.slots.all {
+			d := sl.now
+			if d == nil || d.session != s {
+				continue
+			}
+			k := q.w.kinds[d.kind]
+			if plain := k == nil || len(k.middleware)+len(q.w.middleware) == 0; plain || d.phase.Load() == inside {
+				handlers[d.kind]++
+				inHandlers = max(inHandlers, lasts)
+			} else {
+				others[d.kind]++
+				inOthers = max(inOthers, lasts)
+			}
+		}
+	}
+	q.mu.Unlock()
+	if len(handlers) > 0 {
+		q.warn("stuck", "signalbox: handlers ignore that their context has ended, and keep their slots",
+			"kinds", handlers, "longest", inHandlers.Round(time.Millisecond).String())
+	}
+	if len(others) > 0 {
+		q.warn("stuck:middleware", "signalbox: middleware goes on though its context has ended, and keeps slots; handlers do not run: does a named lock wait for Redis?",
+			"kinds", others, "longest", inOthers.Round(time.Millisecond).String())
+	}
+}

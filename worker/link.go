@@ -1,0 +1,108 @@
+package worker
+
+import (
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/signalbox-go/signalbox/internal/store"
+)
+
+// A link logs the state of a worker's connection with Redis: one line when every queue has a session, one when an
+// outage begins, and one when it ends. An outage lasts while any queue of the worker is not served.
+type link struct {
+	w     *Worker
+	found *store.Findings
+	again chan struct{} // the servers may have changed: look at them again
+
+	mu     sync.Mutex
+	opened int                  // queues that have had a session
+	away   map[*queue]bool      // queues that are not served
+	since  time.Time            // when the outage began
+	said   map[string]time.Time // errors of this outage by their kind, and when they were logged
+}
+
+func newLink(w *Worker, found *store.Findings) *link {
+	return &link{w: w, found: found, again: make(chan struct{}, 1), away: make(map[*queue]bool), said: make(map[string]time.Time)}
+}
+
+// open notes that a queue has its first session.
+func (l *link) open() {
+	l.mu.Lock()
+	l.opened++
+	ready := l.opened == len(l.w.cfg.Queues)
+	l.mu.Unlock()
+	if !ready {
+		return
+	}
+	var queues []string
+	slots := 0
+	for name, q := range l.w.cfg.Queues {
+		queues = append(queues, name)
+		slots += q.Concurrency
+	}
+	slices.Sort(queues)
+	if len(queues) > 20 {
+		queues = append(queues[:20], "...")
+	}
+	l.w.log.Info("signalbox: the worker is ready", "queues", queues, "slots", slots, "kinds", len(l.w.kinds),
+		"redis", orUnknown(l.found.Version), "mode", orUnknown(l.found.Mode),
+		"persistence", orUnknown(l.found.Persistence), "eviction", orUnknown(l.found.Eviction))
+}
+
+func orUnknown(s string) string {
+	if s == "" {
+		return "unknown"
+	}
+	return s
+}
+
+// lost notes that a queue is not served since a time, and logs that if it is new: the beginning of an outage always, other
+// kinds of errors within it once a minute each. The log is the user's code. It is called under mu, so that the lines stand in
+// order; what waits for it are calls that failed.
+func (l *link) lost(q *queue, what string, since time.Time, err error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	first := len(l.away) == 0
+	if first {
+		clear(l.said)
+		l.since = since
+	}
+	l.away[q] = true
+	again := sayAgain(l.said, errorKind(err))
+	switch {
+	case first:
+		l.w.log.Warn("signalbox: Redis is away: it does not answer, or refuses; calls are made again until it is back",
+			"error", err, "queue", q.store.Name(), "call", what)
+	case again:
+		l.w.log.Warn("signalbox: Redis is still away", "error", err, "queue", q.store.Name(), "call", what)
+	}
+}
+
+// back notes that a queue is served again. When all are, the outage is over.
+func (l *link) back(q *queue) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if !l.away[q] {
+		return
+	}
+	delete(l.away, q)
+	if len(l.away) > 0 {
+		return
+	}
+	l.w.log.Info("signalbox: Redis is back", "after", time.Since(l.since).Round(time.Millisecond).String())
+	select {
+	case l.again <- struct{}{}:
+	default: // it will be looked at
+	}
+}
+
+// kindNames returns the kinds that have a handler, sorted, up to 20 of them.
+func (w *Worker) kindNames() []string {
+	names := slices.Sorted(maps.Keys(w.kinds))
+	if len(names) > 20 {
+		names = append(names[:20], "...")
+	}
+	return names
+}

@@ -1,0 +1,128 @@
+package worker_test
+
+import (
+	"context"
+	"strings"
+	"testing"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/signalbox-go/signalbox/internal/redistest"
+	"github.com/signalbox-go/signalbox/internal/store"
+	"github.com/signalbox-go/signalbox/worker"
+)
+
+// A worker says when it is ready, with what it works and on which Redis.
+func TestLogWhenReady(t *testing.T) {
+	t.Parallel()
+	r := newRigOn(t, redistest.New(t).Client())
+	w := r.worker(7)
+	ran := r.reporter(w)
+	r.start(w)
+	r.works(ran, "a job runs")
+	r.log.says(t, "the worker is ready", `queues=\[`+r.name()+`\]`, "slots=7", "kinds=1", `redis=\d+\.\d+\.\d+`, "mode=standalone", "persistence=no AOF", "eviction=noeviction")
+	if r.log.count("about this Redis") > 0 {
+		t.Error("the log doubts a server that is set up well")
+	}
+}
+
+// When Redis is back after an outage the worker says so, and looks at it again.
+func TestLogWhenRedisIsBack(t *testing.T) {
+	t.Parallel()
+	server := redistest.New(t)
+	r := newRigOn(t, server.Client())
+	proxy := redistest.NewProxy(t, server.Addr())
+	cfg := r.config(1)
+	w := r.workerOn(proxy.Client(), cfg)
+	ran := r.reporter(w)
+	r.start(w)
+	r.works(ran, "a job runs")
+	ctx := context.Background()
+	for _, set := range [][2]string{{"maxmemory", "100mb"}, {"maxmemory-policy", "allkeys-lru"}} {
+		if err := r.rdb.ConfigSet(ctx, set[0], set[1]).Err(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	proxy.Refuse(true)
+	proxy.Sever()
+	redistest.Eventually(t, func() bool { return r.log.count("WARN", "Redis is away") > 0 }, "the worker says that Redis is away")
+	proxy.Refuse(false)
+	r.log.says(t, "Redis is back", `after=[\d.]+m?s`)
+	r.log.says(t, "should not be used any more: its maxmemory-policy is allkeys-lru")
+	r.works(ran, "it goes on")
+}
+
+// Each outage is logged once when it begins, by its error, and once when it ends: for the whole worker, however soon it follows
+// another, and whether Redis is gone, refuses writes, or hangs.
+func TestLogOfOutages(t *testing.T) {
+	t.Parallel()
+	server := redistest.New(t)
+	r := newRigOn(t, server.Client())
+	proxy := redistest.NewProxy(t, server.Addr())
+	cfg := r.short(1)
+	cfg.Queues[r.name()+"-two"] = worker.Queue{Concurrency: 1}
+	w := r.workerOn(proxy.Client(), cfg)
+	ran := r.reporter(w)
+	r.start(w)
+	r.works(ran, "a job runs")
+	for _, outage := range []struct {
+		error      string
+		begin, end func()
+	}{
+		{"connection refused", func() { proxy.Refuse(true); proxy.Sever() }, func() { proxy.Refuse(false) }},
+		{"NOREPLICAS", func() { set(t, server, "min-replicas-to-write", "1") }, func() { set(t, server, "min-replicas-to-write", "0") }},
+		{"no answer for", proxy.Pause, proxy.Resume},
+		{"NOREPLICAS", func() { set(t, server, "min-replicas-to-write", "1") }, func() { set(t, server, "min-replicas-to-write", "0") }},
+	} {
+		before := r.log.count(" away", outage.error)
+		outage.begin()
+		redistest.Eventually(t, func() bool { return r.log.count("WARN", " away", outage.error) > before }, "the log says %s", outage.error)
+		outage.end()
+		r.works(ran, "a job runs when it is over")
+		redistest.Eventually(t, func() bool { return r.log.count("Redis is away") == r.log.count("INFO", "Redis is back", "after=") }, "the log says that it is over")
+	}
+	r.log.mu.Lock()
+	defer r.log.mu.Unlock()
+	away := false
+	for _, e := range r.log.entries {
+		began, ended := strings.Contains(e, "Redis is away"), strings.Contains(e, "Redis is back")
+		if began && away || ended && !away {
+			t.Errorf("not in pairs: %s", e)
+		}
+		away = began || away && !ended
+	}
+}
+
+// A worker whose user lacks a command says which at its start, instead of failing at each job.
+func TestACommandIsDenied(t *testing.T) {
+	t.Parallel()
+	server := redistest.New(t)
+	r := newRigOn(t, server.Client())
+	ctx := context.Background()
+	login := func(rules ...any) redis.UniversalClient {
+		rules = append([]any{"ACL", "SETUSER", "app", "reset", "on", ">secret", "~signalbox:*", "+hello", "+client"}, rules...)
+		for _, c := range store.Commands(store.Worker) {
+			if c != "HINCRBY" {
+				rules = append(rules, "+"+c)
+			}
+		}
+		if err := r.rdb.Do(ctx, rules...).Err(); err != nil {
+			t.Fatal(err)
+		}
+		return server.ClientWith(func(o *redis.UniversalOptions) { o.Username, o.Password = "app", "secret" })
+	}
+	msg := r.refused(login())
+	for _, part := range []string{"user app", "HINCRBY", "worker", "ACL SETUSER app +hincrby"} {
+		if !strings.Contains(msg, part) {
+			t.Errorf("the error doesn't say %q: %s", part, msg)
+		}
+	}
+	w := r.workerOn(login("+hincrby"), r.config(1))
+	ran := r.reporter(w)
+	r.start(w)
+	r.works(ran, "with that command it works")
+	r.log.says(t, "doesn't say what its maxmemory-policy is")
+	if n := r.log.count("maxmemory-policy"); n != 1 {
+		t.Errorf("that is said %d times", n)
+	}
+}

@@ -1,0 +1,66 @@
+package worker
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/signalbox-go/signalbox/internal/store"
+	"github.com/signalbox-go/signalbox/lock"
+)
+
+// errForgotten is the lock.ErrLost of a session that Redis has forgotten.
+var errForgotten = fmt.Errorf("%w: Redis has lost its memory of it", lock.ErrLost)
+
+// recall looks whether a reply to a call for the session shows that Redis has lost memory. The reply to a
+// renewal has only At, and that the session is not alive. Redis has lost memory if it doesn't know what it had answered to this worker:
+//
+//   - a session that is not alive before its end
+//   - a call of the lane
+//   - a delivery of a session that is alive: nobody takes its jobs
+//
+// The times are all of Redis's clock. So a worker that stood still, or whose clock is wrong, sees no loss where there is none.
+// Each loss is logged once, and at most one a minute.
+//
+// If Redis has forgotten the session, or deliveries of it, recall returns true. If it is not alive then, its contexts end.
+func (q *queue) recall(s *session, r *store.ClaimReply) (forgotten bool) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	what, answered := "a call", r.Forgot
+	early := r.At.Before(s.written.Add(q.w.cfg.SessionTTL)) && slices.Contains(q.sessions, s) // else this worker may have closed it
+	if !r.Alive && early && s.written.After(answered) {
+		what, answered = "a lease", s.written
+	}
+	if r.Alive && len(r.Refused) > 0 && s.opened.After(answered) {
+		what, answered = "a delivery", s.opened // or later
+	}
+	if answered.After(q.missed) { // else it is part of the loss that was seen last
+		q.missed = r.At
+		if sayAgain(q.throttled, "memory") {
+			q.mu.later(func() { q.logLostMemory(what, answered) })
+		}
+	}
+	if answered.After(q.forgotten) {
+		q.forgotten = answered
+	}
+	shown := !answered.IsZero() && !s.opened.After(answered) // by this reply
+	// A session that was renewed after a loss had been seen has not ended by it.
+	forgotten = shown || !s.opened.After(q.forgotten) && !s.written.After(q.missed)
+	if !r.Alive {
+		s.failure = errSessionOver
+		if forgotten {
+			s.failure = errForgotten
+			s.end(errForgotten)
+			if slices.Contains(q.sessions, s) {
+				q.lose(s) // now, since handlers are about to return
+			}
+		}
+	}
+	return forgotten
+}
+
+func (q *queue) logLostMemory(what string, answered time.Time) {
+	q.log.Error("signalbox: Redis has lost memory: it does not know what it had answered to this worker. It was flushed, restored from an older copy, "+
+		"failed over before it had replicated, or evicts keys. Jobs may be lost, and jobs that were done may run again: "+
+		`see "When Redis loses memory" in docs/operations.md`, "forgotten", what, "answered", answered.UTC())
+}

@@ -1,0 +1,241 @@
+package worker_test
+
+import (
+	"context"
+	"errors"
+	"regexp"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/signalbox-go/signalbox"
+	"github.com/signalbox-go/signalbox/inspect"
+	"github.com/signalbox-go/signalbox/internal/redistest"
+	"github.com/signalbox-go/signalbox/internal/store"
+	"github.com/signalbox-go/signalbox/scheduler"
+	"github.com/signalbox-go/signalbox/worker"
+)
+
+func (r *rig) inspector() *inspect.Inspector {
+	r.Helper()
+	ins, err := inspect.New(r.rdb, inspect.Config{})
+	if err != nil {
+		r.Fatal(err)
+	}
+	if err := r.queue.Register(context.Background()); err != nil { // as a producer does, in time
+		r.Fatal(err)
+	}
+	return ins
+}
+
+// set pauses or resumes the queue.
+func (r *rig) set(change func(ctx context.Context, queue string) (bool, error)) {
+	r.Helper()
+	if changed, err := change(context.Background(), r.name()); err != nil || !changed {
+		r.Fatalf("changed %v, %v", changed, err)
+	}
+}
+
+var evalCalls = regexp.MustCompile(`cmdstat_evalsha:calls=(\d+)`)
+
+// calls is how many scripts the server has run.
+func (r *rig) calls() int {
+	r.Helper()
+	m := evalCalls.FindStringSubmatch(r.rdb.Info(context.Background(), "commandstats").Val())
+	if m == nil {
+		return 0
+	}
+	n, err := strconv.Atoi(m[1])
+	if err != nil {
+		r.Fatal(err)
+	}
+	return n
+}
+
+// callsOver returns how many scripts run until each of the sessions has been renewed so often, or is gone.
+func (r *rig) callsOver(renewals int) int {
+	r.Helper()
+	ctx := context.Background()
+	before := r.calls()
+	for range renewals {
+		now := r.rdb.ZRangeWithScores(ctx, r.key("sessions"), 0, -1).Val()
+		if len(now) == 0 {
+			r.Fatal("there is no session")
+		}
+		redistest.Eventually(r.T, func() bool {
+			for _, z := range now {
+				if score, err := r.rdb.ZScore(ctx, r.key("sessions"), z.Member.(string)).Result(); err == nil && score == z.Score {
+					return false
+				}
+			}
+			return true
+		}, "all sessions are renewed")
+	}
+	return r.calls() - before
+}
+
+// No job is claimed after a pause was acknowledged, in whatever process; those that run are settled, and nothing
+// spins meanwhile. Resuming lets all of them run.
+func TestPauseUnderLoad(t *testing.T) {
+	t.Parallel()
+	srv := redistest.New(t)
+	r := newRigOn(t, srv.Client())
+	ctx := context.Background()
+	ins := r.inspector()
+	added := 0
+	add := func(n int) {
+		jobs := make([]signalbox.Job, n)
+		for i := range jobs {
+			jobs[i] = signalbox.Job{Kind: order{}.Kind(), Payload: payload(order{Do: "sleep", MS: 5 + i%11})}
+		}
+		r.add(jobs...)
+		added += n
+	}
+	for range 3 {
+		startChild(t, childConfig{Addr: srv.Addr(), Queue: r.name(), Slots: 4, TTL: shortTTL})
+	}
+	redistest.Eventually(t, func() bool { return r.rdb.ZCard(ctx, r.key("sessions")).Val() == 3 }, "three processes have sessions")
+	seen := 0 // pauses at which jobs waited
+	for try := 0; seen < 3; try++ {
+		if try == 20 {
+			t.Fatal("no job waited at 20 pauses: the processes are too fast to be seen")
+		}
+		add(500)
+		r.until("jobs are under way, or done", func(c store.Counts) bool { return c.Running > 0 || c.Ready == 0 })
+		r.set(ins.Pause)
+		fence := r.rdb.Get(ctx, r.key("fence")).Val() // the last token that was granted
+		r.until("what runs is settled", func(c store.Counts) bool { return c.Running == 0 })
+		waiting := r.counts().Ready
+		if waiting > 0 {
+			seen++
+		}
+		add(1)
+		if seen == 1 {
+			// A worker's duties are a renewal every two seconds, and a sweep every minute. One that spins makes thousands.
+			if n := r.callsOver(2); n > 60 {
+				t.Errorf("%d calls of scripts by three idle workers of a paused queue in two renewals", n)
+			}
+		}
+		if c := r.counts(); c.Running != 0 || c.Ready != waiting+1 {
+			t.Errorf("%d jobs run and %d wait while the queue is paused; %d waited", c.Running, c.Ready, waiting+1)
+		}
+		if now := r.rdb.Get(ctx, r.key("fence")).Val(); now != fence {
+			t.Errorf("tokens up to %s were granted after the pause, at which the last was %s", now, fence)
+		}
+		q, err := ins.Queue(ctx, r.name())
+		if err != nil || !q.Paused || q.Ready != waiting+1 || q.Running != 0 || time.Since(q.PausedSince) > time.Hour {
+			t.Errorf("it is %+v, %v", q, err)
+		}
+		r.set(ins.Resume)
+	}
+	r.completed(added)
+}
+
+// An idle worker starts jobs as soon as the queue is resumed: it is woken, and doesn't poll.
+func TestResumeWakesIdleWorkers(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	ins := r.inspector()
+	ran := make(chan string, 10)
+	w := r.workerWith(r.lease(2, time.Hour)) // no renewal helps
+	worker.Handle(w, func(_ context.Context, job *signalbox.Job, _ task) error {
+		ran <- job.ID
+		return nil
+	})
+	r.start(w)
+	r.ready()
+	r.addOne(signalbox.Job{ID: "before"})
+	get(t, ran, "a job runs")
+	r.completed(1)
+	r.set(ins.Pause)
+	r.add(signalbox.Job{ID: "a"}, signalbox.Job{ID: "b"}, signalbox.Job{ID: "c"})
+	r.until("no wake-up marker is there", func(store.Counts) bool { return r.rdb.LLen(context.Background(), r.key("wake")).Val() == 0 })
+	select {
+	case id := <-ran:
+		t.Errorf("%s runs while the queue is paused", id)
+	default:
+	}
+	r.set(ins.Resume)
+	for range 3 {
+		get(t, ran, "the jobs run")
+	}
+	r.completed(4)
+}
+
+// A worker that is too old for a queue's layout settles what it has, says so, and leaves the other jobs and
+// their wake-up marker alone, until it is not too old any more.
+func TestOutdatedWorker(t *testing.T) {
+	t.Parallel()
+	r := newRigOn(t, redistest.New(t).Client()) // whose calls are its own
+	ctx := context.Background()
+	ins := r.inspector()
+	wait, open := r.gate()
+	w := r.workerWith(r.short(2))
+	worker.Handle(w, func(context.Context, *signalbox.Job, task) error {
+		<-wait
+		return nil
+	})
+	run := r.start(w)
+	r.addOne(signalbox.Job{ID: "has"})
+	r.until("a job runs", func(c store.Counts) bool { return c.Running == 1 })
+	r.set(ins.Pause)
+	r.add(signalbox.Job{ID: "a"}, signalbox.Job{ID: "b"})
+	if err := r.rdb.HSet(ctx, r.key("settings"), "layout", store.Protocol+1).Err(); err != nil {
+		t.Fatal(err)
+	}
+	s, err := scheduler.New(r.rdb, scheduler.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var uncertain *scheduler.UncertainError
+	if _, err := s.Enqueue(ctx, task{}, scheduler.Queue(r.name())); !errors.Is(err, signalbox.ErrOutdated) || errors.As(err, &uncertain) {
+		t.Errorf("enqueue: %v", err)
+	}
+	r.set(ins.Resume)
+	redistest.Eventually(t, func() bool { return r.log.count("this worker is too old for the queue") == 1 }, "the worker says that it is too old")
+	open()
+	r.until("its job is settled", func(c store.Counts) bool { return c.Running == 0 && c.Total.Completed == 1 })
+	redistest.Eventually(t, func() bool { return r.rdb.LLen(ctx, r.key("wake")).Val() == 1 }, "it leaves the wake-up marker")
+	if n := r.callsOver(2); n > 20 {
+		t.Errorf("%d calls of scripts by one idle worker in two renewals", n)
+	}
+	if c := r.counts(); c.Ready != 2 {
+		t.Errorf("%+v; two jobs should wait", c)
+	}
+	if err := r.rdb.HSet(ctx, r.key("settings"), "layout", store.Protocol).Err(); err != nil {
+		t.Fatal(err)
+	}
+	r.completed(3)
+	if n := r.log.count("no longer too old"); n != 1 {
+		t.Errorf("the worker says %d times that it is no longer too old", n)
+	}
+	run.stop()
+}
+
+// When Redis's clock goes back, a worker goes on to believe what Redis says of the queue.
+func TestOutdatedWorkerAfterClockWentBack(t *testing.T) {
+	t.Parallel()
+	srv, shift := redistest.NewWithClock(t)
+	r := newRigOn(t, srv.Client())
+	ctx := context.Background()
+	ins := r.inspector()
+	w := r.workerWith(r.short(2))
+	worker.Handle(w, func(context.Context, *signalbox.Job, task) error { return nil })
+	run := r.start(w)
+	r.ready()
+	r.addOne(signalbox.Job{})
+	r.completed(1)
+	shift(-time.Minute)
+	r.set(ins.Pause)
+	r.add(signalbox.Job{}, signalbox.Job{})
+	if err := r.rdb.HSet(ctx, r.key("settings"), "layout", store.Protocol+1).Err(); err != nil {
+		t.Fatal(err)
+	}
+	r.set(ins.Resume)
+	redistest.Eventually(t, func() bool { return r.log.count("this worker is too old for the queue") == 1 }, "the worker says that it is too old")
+	if err := r.rdb.HDel(ctx, r.key("settings"), "layout").Err(); err != nil {
+		t.Fatal(err)
+	}
+	r.completed(3)
+	run.stop()
+}

@@ -1,0 +1,75 @@
+package worker
+
+import (
+	"time"
+
+	"github.com/signalbox-go/signalbox"
+	"github.com/signalbox-go/signalbox/internal/store"
+)
+
+// settling notes how the delivery is about to be settled, for traces, the log and those who wait for its end. err is what the
+// outermost middleware returned.
+func (d *delivery) settling(r *store.Settlement, err error) {
+	d.watch.settling(d.session.validity.Context(), r)
+	d.settle = d.Seal()
+	if d.settle == nil && d.watch == nil {
+		return
+	}
+	r.Ref = d
+	if d.settle == nil {
+		return
+	}
+	d.end = &signalbox.Settled{Err: err, Started: d.started, Returned: time.Now()}
+	d.end.Asked = outcomeOf(r, d.claimed.Err == nil && err != errPutBack)
+	if (r.Outcome == store.Retry || r.Outcome == store.Delay) && r.Delay > 0 {
+		d.end.Next = d.end.Returned.Add(r.Delay)
+	}
+}
+
+// outcomeOf returns what a settlement asks for. handled says that a handler was called.
+func outcomeOf(r *store.Settlement, handled bool) signalbox.Outcome {
+	switch r.Outcome {
+	case store.Completed:
+		return signalbox.OutcomeCompleted
+	case store.Retry:
+		return signalbox.OutcomeRetried
+	case store.Dead:
+		return signalbox.OutcomeDead
+	case store.Cancelled:
+		return signalbox.OutcomeCancelled
+	case store.Delay:
+		if handled {
+			return signalbox.OutcomeSnoozed
+		}
+	}
+	return signalbox.OutcomeReturned // of no use to this worker, or it shuts down
+}
+
+// tellSettled calls the functions that wait for the end of a batch's deliveries. unknown says that nobody knows what became of
+// them in Redis. Of others, those at the indices in refused were superseded. q.mu is not held.
+func (q *queue) tellSettled(batch []store.Settlement, refused []int, unknown bool) {
+	var now time.Time
+	for i := range batch {
+		superseded := len(refused) > 0 && refused[0] == i
+		if superseded {
+			refused = refused[1:]
+		}
+		d, ok := batch[i].Ref.(*delivery)
+		if !ok || d.settle == nil {
+			continue
+		}
+		if now.IsZero() {
+			now = time.Now()
+		}
+		d.end.Ended, d.end.Outcome = now, d.end.Asked
+		switch {
+		case unknown:
+			d.end.Outcome = signalbox.OutcomeUnknown
+		case superseded:
+			d.end.Outcome = signalbox.OutcomeSuperseded
+		}
+		if err := d.settle(*d.end); err != nil {
+			q.warn("settled", "signalbox: a function panicked that was called at the end of a delivery", "job", d.id, "token", d.token, "error", brief(err))
+		}
+	}
+}

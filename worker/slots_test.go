@@ -1,0 +1,131 @@
+package worker
+
+import (
+	"runtime"
+	"sync"
+	"testing"
+	"testing/synctest"
+)
+
+// A slotRig does what a queue does with its slots: deliveries are started in slots that are free, and free them.
+type slotRig struct {
+	*slots
+	mu      sync.Mutex
+	release chan struct{} // each delivery waits for one, and then ends
+	ran     int
+}
+
+func newSlotRig(n int) *slotRig {
+	r := &slotRig{release: make(chan struct{})}
+	r.slots = newSlots(n, func(d *delivery) {
+		defer func() {
+			r.mu.Lock()
+			defer r.mu.Unlock()
+			r.ran++
+			r.put(d.slot)
+		}()
+		<-r.release
+		if d.id == "goexit" {
+			runtime.Goexit()
+		}
+	})
+	return r
+}
+
+// fill starts a delivery in each free slot, and returns how many that are.
+func (r *slotRig) fill(id string) int {
+	r.mu.Lock()
+	taken := r.take(r.free())
+	for _, sl := range taken {
+		sl.now = &delivery{id: id, slot: sl}
+	}
+	r.mu.Unlock()
+	for _, sl := range taken {
+		r.start(sl.now)
+	}
+	return len(taken)
+}
+
+// end ends n deliveries.
+func (r *slotRig) end(n int) {
+	for range n {
+		r.release <- struct{}{}
+	}
+	synctest.Wait()
+}
+
+func (r *slotRig) resizeTo(n int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.resize(n)
+}
+
+// Slots can be more and fewer at any time. What runs is let run, and its slot goes when it has ended.
+func TestSlotsGrowAndShrink(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		r := newSlotRig(5)
+		running := 0
+		want := func(what string, free, all int) {
+			t.Helper()
+			if r.free() != free || len(r.all) != all {
+				t.Errorf("%s: %d of %d are free, want %d of %d", what, r.free(), len(r.all), free, all)
+			}
+		}
+		running += r.fill("")
+		want("all are taken", 0, 5)
+		r.resizeTo(20)
+		want("after growing", 15, 20)
+		running += r.fill("")
+		r.resizeTo(3)
+		want("after shrinking", 0, 20)
+		r.end(15)
+		running -= 15
+		want("15 have ended", 0, 5)
+		r.resizeTo(4) // they may grow again while some are to go
+		r.end(3)
+		running -= 3
+		want("18 have ended", 2, 4)
+		r.resizeTo(2)
+		want("free ones go at once", 0, 2)
+		r.resizeTo(0)
+		r.end(running)
+		want("none is left", 0, 0)
+		if r.fill("") != 0 || r.ran != 20 {
+			t.Errorf("%d deliveries ran, want 20", r.ran)
+		}
+		r.resizeTo(1)
+		r.end(r.fill(""))
+		want("one again", 1, 1)
+		r.close()
+	})
+}
+
+// A slot goes on when a handler has ended its goroutine, also if it is one too many.
+func TestSlotsAfterGoexit(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		r := newSlotRig(2)
+		for range 3 {
+			r.end(r.fill("goexit"))
+		}
+		r.fill("goexit")
+		r.resizeTo(1)
+		r.end(2)
+		if r.ran != 8 || r.free() != 1 || len(r.all) != 1 {
+			t.Errorf("%d deliveries ran, and %d of %d slots are free", r.ran, r.free(), len(r.all))
+		}
+		r.close() // waits for all goroutines
+	})
+}
+
+// The slot that was used last is used next: few goroutines run when there is little to do.
+func TestSlotsAreReused(t *testing.T) {
+	t.Parallel()
+	r := newSlots(3, nil)
+	a := r.take(1)[0]
+	r.put(a)
+	if b := r.take(1)[0]; b != a {
+		t.Error("another slot is taken")
+	}
+}

@@ -1,0 +1,42 @@
+package worker
+
+import (
+	"time"
+
+	"github.com/signalbox-go/signalbox/internal/store"
+)
+
+// heed acts on what a call's reply says of the queue: whether it gives this worker jobs. Each change is logged. A worker that
+// is too old for the queue doesn't wait for wake-up markers, which others can use, and asks again when it renews its session.
+// began is when the call began. The reply of an earlier call may come after that of a later one, and is ignored then. Neither
+// clock alone tells which was earlier: calls overlap, and Redis's clock may go back. q.mu is held.
+func (q *queue) heed(h store.Hints, began time.Time) {
+	if h.At.Before(q.stood) && began.Before(q.stoodAt) {
+		return
+	}
+	before, now := q.standing, h.Standing
+	q.standing, q.stood, q.stoodAt = now, h.At, time.Now()
+	if now == before {
+		return
+	}
+	q.mu.later(func() {
+		switch {
+		case now.Layout > 0:
+			q.log.Error("signalbox: this worker is too old for the queue: it settles the jobs that it has and takes no others; update it",
+				"layout", now.Layout, "known", store.Protocol)
+		case before.Layout > 0:
+			q.log.Info("signalbox: this worker is no longer too old for the queue")
+		}
+		switch {
+		case now.Paused && !before.Paused:
+			q.log.Info("signalbox: the queue is paused: jobs wait until it is resumed")
+		case before.Paused && !now.Paused && now.Layout == 0:
+			q.log.Info("signalbox: the queue is resumed")
+		}
+	})
+	if (now.Layout > 0) != (before.Layout > 0) {
+		q.mu.later(q.listener.update)
+		q.hints++
+		q.summon()
+	}
+}
