@@ -122,7 +122,7 @@ func TestBoundTakesBackWhatIsGranted(t *testing.T) {
 		t.Fatal("the second queue is not served")
 	}
 	queues[1].session, queues[1].drained = nil, true
-	if c := queues[1].next(); c != nil {
+	if c := queues[1].next(nil); c != nil {
 		t.Errorf("it makes the call %+v", c)
 	}
 	if queues[1].granted != 0 || queues[2].granted != 1 {

@@ -27,10 +27,15 @@ type call struct {
 	last    bool // the queue is stopping
 }
 
-// next waits for something to settle or to claim. It returns nil when the lane may end.
-func (q *queue) next() *call {
+// next waits for something to settle or to claim. It returns nil when the lane may end. over is the lane's last call, which
+// nobody uses any more, or nil.
+func (q *queue) next(over *call) *call {
 	q.mu.Lock()
 	defer q.mu.Unlock()
+	if over != nil && cap(over.Settle) > 0 {
+		clear(over.Settle)
+		q.spare = over.Settle[:0]
+	}
 	for {
 		if !q.callable() {
 			q.summoned = false
@@ -81,7 +86,7 @@ func (q *queue) prepare() *call {
 	}
 	c := &call{session: s, hints: q.hints, last: q.stopping}
 	c.Session = s.id
-	c.Settle = s.take()
+	c.Settle = s.take(&q.spare)
 	if s == q.session && !q.stopping {
 		c.slots = q.reserve()
 		c.Want = len(c.slots)
@@ -103,7 +108,7 @@ func (q *queue) prepare() *call {
 
 // work is a lane: it makes one call after another.
 func (q *queue) work(ctx context.Context, lane *store.Lane, wait *wait) {
-	for c := q.next(); c != nil; c = q.next() {
+	for c := q.next(nil); c != nil; c = q.next(c) {
 		lane.Next()
 		reply, err := q.claim(ctx, lane, wait, c)
 		if err != nil {
@@ -190,14 +195,13 @@ func (q *queue) apply(c *call, reply *store.ClaimReply) {
 		q.log.Warn("signalbox: a superseded delivery was refused: "+why, about...)
 	}
 	now, suspects := time.Now(), 0
-	deliveries := make([]*delivery, min(len(reply.Deliveries), len(c.slots)))
+	deliveries := make([]delivery, min(len(reply.Deliveries), len(c.slots)))
 	for i := range deliveries {
-		d := newDelivery(s, reply.Deliveries[i], now)
-		d.slot = c.slots[i]
+		d := &deliveries[i]
+		d.begin(s, c.slots[i], reply.Deliveries[i], now)
 		if d.claimed.Job.Crashes >= store.SuspectAt {
 			suspects++
 		}
-		deliveries[i] = d
 	}
 	watching := q.w.watches()
 
@@ -207,7 +211,8 @@ func (q *queue) apply(c *call, reply *store.ClaimReply) {
 		s.barred = suspects == 0 && s.suspects > 0
 	}
 	s.running += len(deliveries)
-	for _, d := range deliveries {
+	for i := range deliveries {
+		d := &deliveries[i]
 		d.slot.now = d
 		if watching {
 			q.watch(d)
@@ -233,8 +238,8 @@ func (q *queue) apply(c *call, reply *store.ClaimReply) {
 	stirred := q.idle() != q.heard
 	q.mu.Unlock()
 
-	for _, d := range deliveries {
-		q.slots.start(d)
+	for i := range deliveries {
+		q.slots.start(&deliveries[i])
 	}
 	if stirred {
 		q.listener.update()

@@ -56,11 +56,7 @@ func (q *queue) handle(d *delivery) (err error) {
 		q.countUnhandled(d)
 		return errPutBack
 	}
-	ctx := lock.NewContext(d, d) // middleware.Lock refuses to start it if the lease has ended
-	if d.watch != nil {
-		ctx = telemetry.ContextWithDelivery(ctx, &d.watch.Delivery)
-	}
-	return k.chain.Handle(ctx, d.claimed.Job)
+	return k.chain.Handle(d, d.claimed.Job)
 }
 
 // countUnhandled counts a delivery that no handler gets.

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/signalbox-go/signalbox"
+	"github.com/signalbox-go/signalbox/internal/lease"
 	"github.com/signalbox-go/signalbox/internal/store"
 	"github.com/signalbox-go/signalbox/internal/telemetry"
 )
@@ -29,21 +30,27 @@ type delivery struct {
 	end    *signalbox.Settled            // what they are told
 }
 
-func newDelivery(s *session, d store.Delivery, at time.Time) *delivery {
-	return &delivery{
-		DeliveryContext: signalbox.DeliveryContext{Context: s.validity.Context()},
-		claimed:         d, queue: d.Job.Queue, id: d.Job.ID, kind: d.Job.Kind, token: d.Job.Token,
-		session: s, started: at,
-	}
+// begin makes d, which is zero, the delivery of what was claimed for a session and a slot.
+func (d *delivery) begin(s *session, sl *slot, claimed store.Delivery, at time.Time) {
+	d.Context = s.validity.Context()
+	d.claimed = claimed
+	d.queue, d.id, d.kind, d.token = claimed.Job.Queue, claimed.Job.ID, claimed.Job.Kind, claimed.Job.Token
+	d.session, d.slot, d.started = s, sl, at
 }
 
 // deliveryKey is the key under which the context of a delivery has its *delivery.
 type deliveryKey struct{}
 
-// Value returns the delivery for deliveryKey.
+// Value returns the delivery, also where its handler's lease is asked for, and what traces it.
 func (d *delivery) Value(key any) any {
-	if key == (deliveryKey{}) {
+	switch key.(type) {
+	case deliveryKey, lease.ContextKey:
 		return d
+	case telemetry.DeliveryKey:
+		if d.watch == nil {
+			return nil
+		}
+		return &d.watch.Delivery
 	}
 	return d.DeliveryContext.Value(key)
 }

@@ -38,10 +38,10 @@ type session struct {
 	unmarked []*delivery // those whose spans Redis doesn't have yet
 }
 
-// take takes as many settlements as go in one call, completed ones first.
-func (s *session) take() []store.Settlement {
+// take takes as many settlements as go in one call, completed ones first. It leaves the next ones the room of spare.
+func (s *session) take(spare *[]store.Settlement) []store.Settlement {
 	batch := s.completed
-	s.completed = nil
+	s.completed, *spare = *spare, nil
 	if n := store.Fit(batch); n < len(batch) {
 		batch, s.completed = batch[:n:n], batch[n:]
 	} else if len(s.others) > 0 {

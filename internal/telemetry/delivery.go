@@ -66,16 +66,17 @@ func ParseSpan(text string) trace.SpanContext {
 	return trace.SpanContextFromContext(ctx)
 }
 
-type deliveryKey struct{}
+// DeliveryKey is the key under which a context has its *Delivery.
+type DeliveryKey struct{}
 
 // ContextWithDelivery returns a context with the delivery.
 func ContextWithDelivery(ctx context.Context, d *Delivery) context.Context {
-	return context.WithValue(ctx, deliveryKey{}, d)
+	return context.WithValue(ctx, DeliveryKey{}, d)
 }
 
 // DeliveryFrom returns the delivery that ctx is of, or nil.
 func DeliveryFrom(ctx context.Context) *Delivery {
-	d, _ := ctx.Value(deliveryKey{}).(*Delivery)
+	d, _ := ctx.Value(DeliveryKey{}).(*Delivery)
 	return d
 }
 

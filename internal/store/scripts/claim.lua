@@ -67,15 +67,18 @@ local held = {}
 local first_mark = fixed + 1 + 2 * completed
 local others = first_mark + 3 * marks
 if #ARGV > fixed then
-  local ids = {}
+  local ids, n = {}, 0
   for i = fixed + 1, first_mark - 1, 2 do
-    ids[#ids + 1] = ARGV[i]
+    n = n + 1
+    ids[n] = ARGV[i]
   end
   for i = others, #ARGV, 6 do
-    ids[#ids + 1] = ARGV[i]
+    n = n + 1
+    ids[n] = ARGV[i]
   end
   for i = first_mark, others - 1, 3 do
-    ids[#ids + 1] = ARGV[i]
+    n = n + 1
+    ids[n] = ARGV[i]
   end
   held = redis.call('HMGET', INFLIGHT, unpack(ids))
 else
@@ -113,7 +116,8 @@ local function settle()
   local ids, n = {}, 0
   for j = 1, completed do
     local i = fixed - 1 + 2 * j
-    if owns(j, ARGV[i + 1]) then
+    local token = ARGV[i + 1]
+    if held[j] == token or owns(j, token) then
       n = n + 1
       ids[n] = ARGV[i]
     else
@@ -334,12 +338,14 @@ local function claim()
   end
   if n > 0 then
     -- Redis searches a small hash from end to end, unless it once held a value of more than 64
-    -- bytes. So a batch that makes it grow much begins with one.
-    if n >= 16 and redis.call('HLEN', INFLIGHT) < n then
-      redis.call('HSET', INFLIGHT, '', string.rep('-', 65))
-      redis.call('HDEL', INFLIGHT, '')
+    -- bytes, and others were there when that went. So a larger batch has one with it.
+    if n >= 16 then
+      grants[2 * n + 1], grants[2 * n + 2] = '', string.rep('-', 65)
     end
     redis.call('HSET', INFLIGHT, unpack(grants))
+    if n >= 16 then
+      redis.call('HDEL', INFLIGHT, '')
+    end
     redis.call('SET', FENCE, digits(token + #ids - 1))
   end
   return token, ids, bodies, full or #popped == want
@@ -388,7 +394,7 @@ else
     redis.call('HSET', STATS, 'largest', 4096) -- the large ones are gone
   end
   local last = first + #ids - 1
-  redis.call('SET', LANE, string.format('%.0f %.0f %.0f %s', seq, first, last, table.concat(refused, ',')),
+  redis.call('SET', LANE, digits(seq) .. ' ' .. digits(first) .. ' ' .. digits(last) .. ' ' .. table.concat(refused, ','),
     'PX', 3600000)
 end
 
