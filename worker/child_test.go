@@ -2,8 +2,10 @@ package worker_test
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -20,18 +22,22 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/signalbox-go/signalbox"
+	"github.com/signalbox-go/signalbox/scheduler"
 	"github.com/signalbox-go/signalbox/worker"
 )
 
 // childEnv holds what a test tells a process that it starts from its own binary.
 const childEnv = "SIGNALBOX_TEST_CHILD"
 
-// childConfig is the worker of a child process.
+// childConfig is the worker of a child process, or its producer.
 type childConfig struct {
 	Addr, Queue string
 	Slots       int
 	TTL         time.Duration
-	Ledger      string // a file to append to; "": standard output
+	Ledger      string   // a file to append to; "": standard output
+	Enqueue     []string // the IDs of orders to enqueue: the child does that and ends
+	Do          string   // what these orders say
+	Binary      string   `json:"-"` // another build of these tests; "": this one
 }
 
 // An order is a job that says itself what its handler in a child process does.
@@ -67,6 +73,9 @@ func beChild() int {
 	}()
 	rdb := redis.NewClient(&redis.Options{Addr: cfg.Addr})
 	defer rdb.Close()
+	if cfg.Enqueue != nil {
+		return produce(rdb, cfg, ledger)
+	}
 	w, err := worker.New(rdb, worker.Config{
 		Queues: worker.Queues{cfg.Queue: {Concurrency: cfg.Slots}}, SessionTTL: cfg.TTL,
 		Logger: slog.New(slog.NewTextHandler(os.Stderr, nil)),
@@ -89,6 +98,26 @@ func beChild() int {
 	if err := w.Run(ctx); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
+	}
+	return 0
+}
+
+// produce enqueues orders to do nothing, and tells of each in the ledger: "taken", or "outdated" if this build is too old.
+func produce(rdb *redis.Client, cfg childConfig, ledger io.Writer) int {
+	s, err := scheduler.New(rdb, scheduler.Config{Logger: slog.New(slog.NewTextHandler(os.Stderr, nil))})
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	for _, id := range cfg.Enqueue {
+		what := "taken"
+		if _, err := s.Enqueue(context.Background(), order{Do: cfg.Do}, scheduler.Queue(cfg.Queue), scheduler.ID(id)); errors.Is(err, signalbox.ErrOutdated) {
+			what = "outdated"
+		} else if err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			return 1
+		}
+		fmt.Fprintf(ledger, "%s %d %s 0 0 0\n", what, os.Getpid(), id)
 	}
 	return 0
 }
@@ -157,7 +186,7 @@ type child struct {
 func startChild(t *testing.T, cfg childConfig) *child {
 	t.Helper()
 	c := &child{t: t, lines: make(chan line, 100_000), done: make(chan struct{})}
-	c.cmd = exec.Command(os.Args[0])
+	c.cmd = exec.Command(cmp.Or(cfg.Binary, os.Args[0]))
 	c.cmd.Env = append(os.Environ(), childEnv+"="+string(payload(cfg)))
 	stdout, err := c.cmd.StdoutPipe()
 	if err != nil {
