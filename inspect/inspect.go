@@ -6,6 +6,7 @@
 //	queues, err := ins.Queues(ctx)         // with their depths
 //	changed, err := ins.Pause(ctx, "mail") // no worker gets a job of it from now on
 //	changed, err = ins.Resume(ctx, "mail")
+//	err = ins.SetRetention(ctx, "mail", signalbox.Retention{Jobs: 1000}) // of its dead jobs, and of its cancelled ones
 //
 // All of it acts on Redis, not on workers. It needs no worker to be reachable, or to be there at all. What it says is true at the
 // moment of the call.
@@ -20,6 +21,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/signalbox-go/signalbox"
 	"github.com/signalbox-go/signalbox/internal/store"
 )
 
@@ -57,6 +59,8 @@ type Queue struct {
 	Paused bool
 	// PausedSince is when the queue was paused, by the clock of Redis. It is zero if the queue isn't paused.
 	PausedSince time.Time
+	// Retention is what was set of what the queue keeps. A field that is 0 has its default.
+	Retention signalbox.Retention
 
 	Ready     int64 // jobs that wait for a worker
 	Scheduled int64 // jobs that wait for their time
@@ -123,6 +127,22 @@ func (i *Inspector) Resume(ctx context.Context, queue string) (changed bool, err
 	return changed, nil
 }
 
+// SetRetention sets what a queue keeps of its dead and cancelled jobs, in place of what was set before, also by a worker's Config.
+// A field that is 0 gets its default. Workers drop what is too much within the next minutes. The error wraps
+// [signalbox.ErrInvalid] if the queue can't have r, and [ErrNoQueue] if nobody has used the queue.
+func (i *Inspector) SetRetention(ctx context.Context, queue string, r signalbox.Retention) error {
+	if err := store.ValidateRetention(r); err != nil {
+		return fmt.Errorf("inspect: %w", err)
+	}
+	if err := i.known(ctx, queue); err != nil {
+		return err
+	}
+	if _, err := i.store(queue).SetRetention(ctx, r); err != nil {
+		return fmt.Errorf("inspect: retention of queue %s: %w", queue, err)
+	}
+	return nil
+}
+
 func (i *Inspector) store(queue string) *store.Queue { return store.New(i.rdb, i.cfg.Namespace, queue) }
 
 // maxNamed bounds the queues that an error names.
@@ -155,7 +175,7 @@ func (i *Inspector) known(ctx context.Context, queue string) error {
 
 func (i *Inspector) read(ctx context.Context, name string) (Queue, error) {
 	s := i.store(name)
-	since, err := s.PausedSince(ctx)
+	settings, err := s.Settings(ctx)
 	if err != nil {
 		return Queue{}, fmt.Errorf("inspect: queue %s: %w", name, err)
 	}
@@ -164,7 +184,7 @@ func (i *Inspector) read(ctx context.Context, name string) (Queue, error) {
 		return Queue{}, fmt.Errorf("inspect: queue %s: %w", name, err)
 	}
 	return Queue{
-		Name: name, Paused: !since.IsZero(), PausedSince: since,
+		Name: name, Paused: settings.Paused, PausedSince: settings.PausedSince, Retention: settings.Retention,
 		Ready: d.Ready, Scheduled: d.Scheduled, Running: d.Running, Dead: d.Dead, Cancelled: d.Cancelled, Oldest: d.Oldest,
 	}, nil
 }

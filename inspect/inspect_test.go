@@ -159,6 +159,27 @@ func TestStrangeSettings(t *testing.T) {
 	}
 }
 
+func TestSetRetention(t *testing.T) {
+	t.Parallel()
+	rdb := redistest.Start(t).Client()
+	namespace := redistest.Name(t)
+	q := known(t, rdb, namespace)
+	ins := inspector(t, rdb, namespace)
+	want := signalbox.Retention{Jobs: 10, Age: time.Hour}
+	if err := ins.SetRetention(t.Context(), q.Name(), want); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := ins.Queue(t.Context(), q.Name()); err != nil || got.Retention != want || got.Paused {
+		t.Errorf("%+v, %v", got, err)
+	}
+	if err := ins.SetRetention(t.Context(), "other", want); !errors.Is(err, inspect.ErrNoQueue) {
+		t.Errorf("of a queue that isn't there: %v", err)
+	}
+	if err := ins.SetRetention(t.Context(), q.Name(), signalbox.Retention{Jobs: -1}); !errors.Is(err, signalbox.ErrInvalid) {
+		t.Errorf("of no retention: %v", err)
+	}
+}
+
 // BenchmarkResume measures from the call of Resume to the start of a handler in an idle worker.
 func BenchmarkResume(b *testing.B) {
 	rdb := redistest.Start(b).Client()

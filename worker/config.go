@@ -77,6 +77,11 @@ type Queue struct {
 	// Concurrency is the number of slots: handlers that run at the same time. 1 to 100,000;
 	// default [DefaultConcurrency].
 	Concurrency int
+	// Retention is what the queue keeps of its dead and cancelled jobs, if nobody has set that: neither another worker's
+	// Config nor [inspect.Inspector.SetRetention], which changes it later. Default: that of [signalbox.Retention].
+	//
+	// [inspect.Inspector.SetRetention]: https://pkg.go.dev/github.com/signalbox-go/signalbox/inspect#Inspector.SetRetention
+	Retention signalbox.Retention
 }
 
 // filled returns the config with its defaults, or every mistake in it.
@@ -105,6 +110,9 @@ func (c Config) filled() (Config, error) {
 		}
 		if q.Concurrency < 0 || q.Concurrency > maxConcurrency {
 			invalid("Queues[%q].Concurrency: %d; 1 to %d is allowed", name, q.Concurrency, maxConcurrency)
+		}
+		if err := store.ValidateRetention(q.Retention); err != nil {
+			errs = append(errs, fmt.Errorf("worker.Config.Queues[%q]: %w", name, err))
 		}
 		c.Queues[name] = q
 	}

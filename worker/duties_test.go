@@ -2,10 +2,14 @@ package worker
 
 import (
 	"context"
+	"errors"
 	"log/slog"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/redis/go-redis/v9"
 
 	"github.com/signalbox-go/signalbox"
 	"github.com/signalbox-go/signalbox/internal/redistest"
@@ -32,6 +36,69 @@ func TestSweepIsDueEachMinute(t *testing.T) {
 			t.Errorf("sweep %d was made twice", i+1)
 		}
 		q.swept = time.Now().Add(-sweepEvery)
+	}
+}
+
+// A worker gives its Config's retention to a queue that has none, and says so where the queue has another.
+func TestRetentionOfConfig(t *testing.T) {
+	t.Parallel()
+	rdb := redistest.Start(t).Client()
+	s := store.New(rdb, "", redistest.Name(t))
+	var said strings.Builder
+	start := func(r signalbox.Retention) {
+		t.Helper()
+		w, err := New(rdb, Config{Queues: Queues{s.Name(): {Retention: r}}, Logger: slog.New(slog.NewTextHandler(&said, nil))})
+		if err != nil {
+			t.Fatal(err)
+		}
+		q := newQueue(w, s, s, 1, nil)
+		for range 2 {
+			q.swept = time.Time{}
+			q.sweep(t.Context())
+		}
+	}
+	want := signalbox.Retention{Jobs: 2, Bytes: 1000, Age: time.Hour + time.Nanosecond}
+	start(signalbox.Retention{})
+	start(want)
+	start(want)
+	start(signalbox.Retention{Jobs: 2})
+	if said.Len() > 0 {
+		t.Errorf("the log has %s", said.String())
+	}
+	start(signalbox.Retention{Age: time.Minute})
+	if got := said.String(); strings.Count(got, "another retention") != 1 || !strings.Contains(got, "jobs=2 bytes=1000 age=1h0m0s") {
+		t.Errorf("the log has %s", got)
+	}
+	settings, err := s.Settings(t.Context())
+	if want.Age = time.Hour; err != nil || settings.Retention != want {
+		t.Errorf("%+v, %v", settings, err)
+	}
+	_, err = New(rdb, Config{Queues: Queues{"q": {Retention: signalbox.Retention{Jobs: -1}}}})
+	if !errors.Is(err, signalbox.ErrInvalid) || !strings.Contains(err.Error(), `worker.Config.Queues["q"]: `) {
+		t.Errorf("New = %v", err)
+	}
+}
+
+// A sweep goes on until all that is too much is gone.
+func TestSweepDropsAll(t *testing.T) {
+	t.Parallel()
+	rdb := redistest.Start(t).Client()
+	s := store.New(rdb, "", redistest.Name(t))
+	w, err := New(rdb, Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	dead := make([]redis.Z, 1200)
+	for i := range dead {
+		dead[i] = redis.Z{Score: 1, Member: strconv.Itoa(i)}
+	}
+	key := "signalbox:{default:" + s.Name() + "}:dead"
+	if err := rdb.ZAdd(t.Context(), key, dead...).Err(); err != nil {
+		t.Fatal(err)
+	}
+	newQueue(w, s, s, 1, nil).sweep(t.Context())
+	if n := rdb.ZCard(t.Context(), key).Val(); n != 0 {
+		t.Errorf("%d are left", n)
 	}
 }
 

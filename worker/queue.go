@@ -66,6 +66,7 @@ type queue struct {
 	begun     bool      // it had a session; the keeper's
 	swept     time.Time // when terminal jobs were last swept out; the keeper's
 	looked    bool      // whether anybody uses the queue was looked at; the keeper's
+	seeded    bool      // its settings have the retention of Config; the keeper's
 	listener  *listener
 	heard     bool                 // the queue was idle when the listener last looked
 	throttled map[string]time.Time // warnings by what they are about

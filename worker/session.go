@@ -8,6 +8,7 @@ import (
 
 	"github.com/cenkalti/backoff/v4"
 
+	"github.com/signalbox-go/signalbox"
 	"github.com/signalbox-go/signalbox/internal/lease"
 	"github.com/signalbox-go/signalbox/internal/store"
 	"github.com/signalbox-go/signalbox/internal/telemetry"
@@ -247,6 +248,9 @@ func (q *queue) follow(h store.Hints, began time.Time) {
 // sweepEvery is how often terminal jobs that have been kept long enough are dropped.
 const sweepEvery = time.Minute
 
+// maxSweeps bounds the calls of a sweep. Each drops up to 500 jobs of each kind.
+const maxSweeps = 20
+
 // sweep drops terminal jobs that have been kept long enough. Only the keeper calls it.
 func (q *queue) sweep(ctx context.Context) {
 	first := q.swept.IsZero()
@@ -258,10 +262,35 @@ func (q *queue) sweep(ctx context.Context) {
 		q.lookForProducers(ctx)
 	}
 	_ = q.own.Register(ctx) // for people and their tools; the next time will do
-	began := time.Now()
-	if err := q.own.Sweep(ctx); err != nil && ctx.Err() == nil {
-		q.failed("sweep", began, err)
-		q.hint(true) // a lane's call says when Redis is back
+	q.seed(ctx)
+	for range maxSweeps {
+		began := time.Now()
+		dropped, err := q.own.Sweep(ctx)
+		if err != nil && ctx.Err() == nil {
+			q.failed("sweep", began, err)
+			q.hint(true) // a lane's call says when Redis is back
+		}
+		if dropped == 0 {
+			return
+		}
+	}
+}
+
+// seed gives the queue the retention of this worker's Config where its settings say none, until that has succeeded. What they
+// say counts more, and the log says so.
+func (q *queue) seed(ctx context.Context) {
+	want := q.w.cfg.Queues[q.store.Name()].Retention
+	if q.seeded || want == (signalbox.Retention{}) {
+		return
+	}
+	now, err := q.own.SeedRetention(ctx, want)
+	if err != nil {
+		return // the next sweep tries again
+	}
+	q.seeded = true
+	if want.Jobs > 0 && now.Jobs != want.Jobs || want.Bytes > 0 && now.Bytes != want.Bytes || want.Age > 0 && now.Age != want.Age.Truncate(time.Microsecond) {
+		q.log.Info("signalbox: the queue's settings say another retention than this worker's Config, and count; inspect.SetRetention changes them",
+			"jobs", now.Jobs, "bytes", now.Bytes, "age", now.Age.String())
 	}
 }
 

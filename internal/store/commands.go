@@ -15,15 +15,15 @@ const (
 	Producer Role = iota // enqueues jobs and ticks of cron entries
 	Worker               // claims, settles, renews, takes back, and reports depths
 	Reporter             // reports depths
-	Operator             // looks at queues, pauses and resumes them
+	Operator             // looks at queues and changes their settings
 )
 
 // roleScripts are the scripts that a role runs.
 var roleScripts = map[Role][]string{
 	Producer: {"enqueue", "permits"},
-	Worker:   {"claim", "renew", "reclaim", "close", "sweep", "report", "depth", "permits"},
+	Worker:   {"claim", "renew", "reclaim", "close", "sweep", "report", "depth", "keep", "permits"},
 	Reporter: {"report", "depth", "permits"},
-	Operator: {"depth", "pause", "permits"},
+	Operator: {"depth", "pause", "keep", "permits"},
 }
 
 // roleCalls are the commands that a role calls outside of scripts.

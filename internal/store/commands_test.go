@@ -42,7 +42,7 @@ func roleOf(op operation) Role {
 	switch op.name {
 	case "enqueue", "tick", "replace":
 		return Producer
-	case "pause", "resume":
+	case "pause", "resume", "keep":
 		return Operator
 	}
 	return Worker
@@ -96,8 +96,8 @@ func TestCommandsSuffice(t *testing.T) {
 				if _, err := New(rdb, "", redistest.Name(t)).Known(bg); err != nil {
 					t.Errorf("whether a queue is known as %s: %v", name, err)
 				}
-				if _, err := r.PausedSince(bg); err != nil {
-					t.Errorf("since when it is paused as %s: %v", name, err)
+				if _, err := r.Settings(bg); err != nil {
+					t.Errorf("its settings as %s: %v", name, err)
 				}
 			case Worker:
 				if _, err := r.Depths(bg); err != nil {

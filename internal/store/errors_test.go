@@ -124,8 +124,8 @@ func operations() []operation {
 			if _, err := r.Pause(bg); err != nil {
 				return err
 			}
-			since, err := r.PausedSince(bg)
-			if err == nil && since.IsZero() {
+			settings, err := r.Settings(bg)
+			if err == nil && settings.PausedSince.IsZero() {
 				return errors.New("it is not paused")
 			}
 			return err
@@ -140,7 +140,15 @@ func operations() []operation {
 			}
 			return err
 		}},
-		{name: "sweep", call: func(r *rig, _ []Delivery) error { return r.Sweep(bg) }},
+		{name: "keep", call: func(r *rig, _ []Delivery) error {
+			want := signalbox.Retention{Jobs: 5}
+			got, err := r.SetRetention(bg, want)
+			if err == nil && got != want {
+				return fmt.Errorf("it keeps %+v", got)
+			}
+			return err
+		}},
+		{name: "sweep", call: func(r *rig, _ []Delivery) error { _, err := r.Sweep(bg); return err }},
 		{name: "report", call: func(r *rig, _ []Delivery) error {
 			mine, err := r.Report(bg, "client")
 			if err == nil && !mine {

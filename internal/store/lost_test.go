@@ -112,7 +112,7 @@ func sweeping(r *rig, _ time.Time, _ func(string, ...any)) {
 	r.bury(Cancelled, "c", "d")
 	r.age(r.keys.dead, "a", 31*24*time.Hour)
 	r.age(r.keys.cancelled, "c", 31*24*time.Hour)
-	r.must(r.Sweep(bg))
+	r.sweep()
 }
 
 // TestLostReplies lets call k through and cuts its reply, for every k of every scenario: the client

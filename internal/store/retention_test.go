@@ -1,11 +1,15 @@
 package store
 
 import (
+	"errors"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/signalbox-go/signalbox"
 )
 
 var retentionTests = []storeTest{
@@ -14,6 +18,17 @@ var retentionTests = []storeTest{
 	{"KeptByAge", testKeptByAge},
 	{"KeptAfterCrashes", testKeptAfterCrashes},
 	{"Sweep", testSweep},
+	{"SweepByCountAndBytes", testSweepByCountAndBytes},
+	{"RetentionOfTheSettings", testRetentionOfTheSettings},
+	{"SeedRetention", testSeedRetention},
+	{"StrangeRetention", testStrangeRetention},
+}
+
+func (r *rig) sweep() (dropped int) {
+	r.t.Helper()
+	dropped, err := r.Sweep(bg)
+	r.must(err)
+	return dropped
 }
 
 func (r *rig) bury(o Outcome, ids ...string) {
@@ -86,12 +101,113 @@ func testSweep(t *testing.T, r *rig) {
 	r.bury(Dead, "a", "b")
 	r.bury(Cancelled, "c", "d")
 	before := r.dump()
-	r.must(r.Sweep(bg))
+	r.sweep()
 	r.unchanged("a sweep of nothing", before)
 	r.age(r.keys.dead, "a", r.kept.age+time.Second)
 	r.age(r.keys.cancelled, "c", r.kept.age+time.Second)
-	r.must(r.Sweep(bg))
+	r.sweep()
 	equal(t, "dead", r.buried(r.keys.dead), []string{"b"})
 	equal(t, "cancelled", r.buried(r.keys.cancelled), []string{"d"})
 	same(t, "records", r.rdb.HLen(bg, r.keys.jobs).Val(), 2)
+}
+
+func testSweepByCountAndBytes(t *testing.T, r *rig) {
+	r.open()
+	r.bury(Dead, "a", "b", "c", "d")
+	r.bury(Cancelled, "e", "f", "g", "h")
+	one, err := r.rdb.HStrLen(bg, r.keys.jobs, "a").Result()
+	r.must(err)
+	r.kept.count = 3
+	same(t, "dropped", r.sweep(), 2)
+	equal(t, "dead", r.buried(r.keys.dead), []string{"b", "c", "d"})
+	equal(t, "cancelled", r.buried(r.keys.cancelled), []string{"f", "g", "h"})
+	r.kept.bytes = 2 * one
+	same(t, "dropped", r.sweep(), 2)
+	equal(t, "dead", r.buried(r.keys.dead), []string{"c", "d"})
+	equal(t, "cancelled", r.buried(r.keys.cancelled), []string{"g", "h"})
+	same(t, "bytes", r.rdb.HGet(bg, r.keys.stats, "dead_bytes").Val(), strconv.FormatInt(2*one, 10))
+	r.kept.count = 0
+	same(t, "dropped", r.sweep(), 4)
+	same(t, "records", r.rdb.HLen(bg, r.keys.jobs).Val(), 0)
+}
+
+// What the settings say counts wherever a job ends, in place of what the caller says.
+func testRetentionOfTheSettings(t *testing.T, r *rig) {
+	r.open()
+	set := func(want signalbox.Retention) {
+		t.Helper()
+		got, err := r.SetRetention(bg, want)
+		r.must(err)
+		same(t, "retention", got, want)
+		settings, err := r.Settings(bg)
+		r.must(err)
+		same(t, "retention that is read", settings.Retention, want)
+	}
+	set(signalbox.Retention{Jobs: 2})
+	r.bury(Dead, "a", "b", "c")
+	equal(t, "dead", r.buried(r.keys.dead), []string{"b", "c"})
+	r.put("d")
+	for range CrashLimit {
+		r.one()
+		r.crash()
+	}
+	equal(t, "dead after crashes", r.buried(r.keys.dead), []string{"c", "d"})
+	size := r.rdb.HStrLen(bg, r.keys.jobs, "d").Val()
+	set(signalbox.Retention{Bytes: size})
+	same(t, "dropped by bytes", r.sweep(), 1)
+	equal(t, "dead", r.buried(r.keys.dead), []string{"d"})
+	set(signalbox.Retention{Age: time.Hour})
+	same(t, "dropped", r.sweep(), 0)
+	r.age(r.keys.dead, "d", time.Hour+time.Second)
+	same(t, "dropped by age", r.sweep(), 1)
+	set(signalbox.Retention{})
+	r.bury(Dead, "e")
+	r.age(r.keys.dead, "e", time.Hour+time.Second)
+	same(t, "dropped with the default", r.sweep(), 0)
+	same(t, "settings", r.rdb.Exists(bg, r.keys.settings).Val(), 0)
+}
+
+func testSeedRetention(t *testing.T, r *rig) {
+	for _, seed := range []struct{ seed, want signalbox.Retention }{
+		{signalbox.Retention{Jobs: 1}, signalbox.Retention{Jobs: 1}},
+		{signalbox.Retention{Jobs: 2, Age: time.Hour}, signalbox.Retention{Jobs: 1, Age: time.Hour}},
+		{signalbox.Retention{Bytes: 3, Age: time.Minute}, signalbox.Retention{Jobs: 1, Bytes: 3, Age: time.Hour}},
+		{signalbox.Retention{}, signalbox.Retention{Jobs: 1, Bytes: 3, Age: time.Hour}},
+	} {
+		got, err := r.SeedRetention(bg, seed.seed)
+		r.must(err)
+		same(t, "retention", got, seed.want)
+	}
+}
+
+// What another program wrote there, and no number is, counts as not set.
+func testStrangeRetention(t *testing.T, r *rig) {
+	r.open()
+	r.kept.count = 2
+	for _, strange := range []string{"", "-1", "1e3", "1000000000000000", "one", " 1"} {
+		r.must(r.rdb.HSet(bg, r.keys.settings, "keep_jobs", strange, "keep_bytes", strange, "keep_us", strange).Err())
+		settings, err := r.Settings(bg)
+		r.must(err)
+		same(t, "retention for "+strange, settings.Retention, signalbox.Retention{})
+		r.bury(Dead, "a", "b", "c")
+		equal(t, "dead for "+strange, r.buried(r.keys.dead), []string{"b", "c"})
+		r.kept.count = 0
+		r.sweep()
+		r.kept.count = 2
+	}
+}
+
+func TestValidateRetention(t *testing.T) {
+	t.Parallel()
+	for _, r := range []signalbox.Retention{{}, {Jobs: 1, Bytes: 1, Age: time.Microsecond}, {Jobs: 1e15 - 1, Bytes: 1e15 - 1, Age: 1<<63 - 1}} {
+		if err := ValidateRetention(r); err != nil {
+			t.Errorf("%+v: %v", r, err)
+		}
+	}
+	err := ValidateRetention(signalbox.Retention{Jobs: -1, Bytes: 1e15, Age: time.Nanosecond})
+	for _, part := range []string{"Retention.Jobs: -1", "Retention.Bytes: 1000000000000000", "Retention.Age: 1ns"} {
+		if !errors.Is(err, signalbox.ErrInvalid) || !strings.Contains(err.Error(), part) {
+			t.Errorf("%v, want %s", err, part)
+		}
+	}
 }

@@ -25,6 +25,7 @@ var (
 	depthScript   = load("depth")
 	permitsScript = load("permits")
 	pauseScript   = load("pause")
+	keepScript    = load("keep")
 )
 
 // A script is one of the scripts, and the names of its keys in their order: those of the line

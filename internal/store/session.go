@@ -51,14 +51,15 @@ func (q *Queue) Close(ctx context.Context, session string, lanes ...*Lane) (left
 	return left, r.err
 }
 
-// Sweep drops terminal jobs that have been kept long enough.
-func (q *Queue) Sweep(ctx context.Context) error {
-	r, err := run(ctx, q.rdb, sweepScript, sweepScript.keys(&q.keys), []any{Protocol, q.kept.age.Microseconds()})
+// Sweep drops terminal jobs beyond what the queue keeps, up to 500 of each kind, and returns how many.
+func (q *Queue) Sweep(ctx context.Context) (dropped int, err error) {
+	r, err := run(ctx, q.rdb, sweepScript, sweepScript.keys(&q.keys),
+		[]any{Protocol, q.kept.count, q.kept.bytes, q.kept.age.Microseconds()})
 	if err != nil {
-		return err
+		return 0, err
 	}
-	r.int(0)
-	return r.err
+	dropped = int(r.int(0))
+	return dropped, r.err
 }
 
 // Wait blocks until one of the queues, which must be in one slot of a Redis Cluster or on one

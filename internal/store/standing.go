@@ -77,16 +77,30 @@ func (q *Queue) pause(ctx context.Context, on bool) (bool, error) {
 	return changed, r.err
 }
 
-// PausedSince returns since when the queue is paused, by the server's clock, or zero if it isn't.
-func (q *Queue) PausedSince(ctx context.Context) (time.Time, error) {
-	values, err := q.rdb.HMGet(ctx, q.keys.settings, "paused").Result()
-	if err != nil || len(values) != 1 || values[0] == nil {
-		return time.Time{}, err
+// Settings are those of a queue that people change.
+type Settings struct {
+	Paused      bool
+	PausedSince time.Time // by the server's clock; zero if it isn't known, or the queue isn't paused
+	Retention   signalbox.Retention
+}
+
+// Settings reads the queue's settings.
+func (q *Queue) Settings(ctx context.Context) (Settings, error) {
+	values, err := q.rdb.HMGet(ctx, q.keys.settings, "paused", "keep_jobs", "keep_bytes", "keep_us").Result()
+	if err != nil || len(values) != 4 {
+		return Settings{}, err
 	}
-	text, _ := values[0].(string)
-	us, err := strconv.ParseInt(text, 10, 64)
-	if err != nil { // another program wrote it; the queue is paused all the same
-		us = 0
+	var text [4]string
+	for i, v := range values {
+		text[i], _ = v.(string)
 	}
-	return time.UnixMicro(us), nil
+	s := Settings{Paused: values[0] != nil, Retention: retentionOf(text[1], text[2], text[3])}
+	if s.Paused {
+		us, err := strconv.ParseInt(text[0], 10, 64)
+		if err != nil { // another program wrote it; the queue is paused all the same
+			us = 0
+		}
+		s.PausedSince = time.UnixMicro(us)
+	}
+	return s, nil
 }

@@ -136,7 +136,7 @@ func testNewerLayout(t *testing.T, r *rig) {
 	res, err := r.Reclaim("other", true).Next(bg)
 	r.must(err)
 	same(t, "taken back", len(res.Returned), 0)
-	r.must(r.Sweep(bg))
+	r.sweep()
 	r.unchanged("an older release", before)
 
 	alive, hints, err := r.Renew(bg, r.session, time.Minute)

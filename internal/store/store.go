@@ -26,22 +26,13 @@ const (
 	CrashLimit = 5
 )
 
-// Retention bounds the terminal jobs that are kept, of each kind: dead and cancelled.
-type retention struct {
-	count int
-	bytes int64
-	age   time.Duration
-}
-
-var defaultRetention = retention{count: 100_000, bytes: 256 << 20, age: 30 * 24 * time.Hour}
-
 // A Queue is a queue in Redis. It is safe for concurrent use.
 type Queue struct {
 	rdb       redis.UniversalClient
 	namespace string // "" for DefaultNamespace
 	name      string
 	keys      keys
-	kept      retention // replaced by tests only
+	kept      retention // what the settings don't say; replaced by tests only
 	room      int       // bytes of records that a claim returns; replaced by tests only
 }
 

@@ -4,7 +4,8 @@
 -- ARGV: 1 protocol, 2 sequence number of the call in its lane, 3 session, 4 jobs wanted,
 --       5 '0' if no suspect may be among them, else for how long a suspect that runs keeps
 --       others out of the session (us),
---       6 most terminal jobs kept, 7 most bytes of them, 8 how long they are kept (us),
+--       6 most terminal jobs kept, 7 most bytes of them, 8 how long they are kept (us), unless
+--       the settings say so,
 --       9 number of a call of this lane that was answered, for the same session, less than an
 --       hour ago; 0 for none
 --       10 number c of completed deliveries, 11 number m of marks, 12 most bytes of records to
@@ -92,6 +93,9 @@ local largest = tonumber((string.match(redis.call('HGET', STATS, 'largest') or '
 local terminal = redis.call('ZCARD', DEAD) + redis.call('ZCARD', CANCELLED)
 local marked = redis.call('HLEN', SPANS) > 0 or marks > 0
 local lists = {['0'] = HIGH, ['1'] = NORMAL, ['2'] = LOW, ['s'] = SUSPECT}
+if others <= #ARGV then
+  limits = retention(SETTINGS, limits)
+end
 local waiting = {} -- the length of each ready list, by its key
 for _, list in pairs(lists) do
   waiting[list] = redis.call('LLEN', list)

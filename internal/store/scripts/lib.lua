@@ -80,27 +80,45 @@ local function wake_one(key)
   end
 end
 
+-- What a queue keeps of its dead jobs, and by themselves of its cancelled ones: {most jobs, most bytes, how long in us}.
+-- The queue's settings say it, or else limits, a list of the same.
+local function retention(settings, limits)
+  local set = redis.call('HMGET', settings, 'keep_jobs', 'keep_bytes', 'keep_us')
+  for i = 1, 3 do
+    local digit = set[i] and #set[i] <= 15 and string.find(set[i], '^%d+$')
+    set[i] = digit and tonumber(set[i]) or limits[i]
+  end
+  return set
+end
+
+-- Drops the oldest terminal jobs while there are too many, too many bytes of them or too old ones, and returns how many. It drops
+-- most of them at the most. bytes is how many they have.
+local function trim(set, bytes, field, jobs, stats, limits, now, most)
+  local kept = redis.call('ZCARD', set)
+  for dropped = 0, most - 1 do
+    local oldest = redis.call('ZRANGE', set, 0, 0, 'WITHSCORES')
+    if not oldest[1] or (kept <= limits[1] and bytes <= limits[2]
+        and tonumber(oldest[2]) > now - limits[3]) then
+      return dropped
+    end
+    local size = redis.call('HSTRLEN', jobs, oldest[1])
+    redis.call('HDEL', jobs, oldest[1]) -- permitted out of memory, and with it what follows
+    redis.call('ZREM', set, oldest[1])
+    bytes = count(stats, field, -size)
+    kept = kept - 1
+  end
+  return most
+end
+
 -- Keeps a terminal job: its record, which is replaced if there is another, stays in jobs, its id
--- in the sorted set, scored by the time; then drops the oldest while there are too many, too many bytes or too old ones,
--- at most 100 a call. limits = {count, bytes, age in microseconds}.
+-- in the sorted set, scored by the time; then drops the oldest beyond limits, at most 100 a call.
 local function retain(set, field, jobs, stats, limits, now, id, record)
   redis.call('ZADD', set, digits(now), id)
   if record then
     redis.call('HSET', jobs, id, record)
   end
   local bytes = count(stats, field, redis.call('HSTRLEN', jobs, id))
-  local kept = redis.call('ZCARD', set)
-  for _ = 1, 100 do
-    local oldest = redis.call('ZRANGE', set, 0, 0, 'WITHSCORES')
-    if not oldest[1] or (kept <= limits[1] and bytes <= limits[2]
-        and tonumber(oldest[2]) > now - limits[3]) then
-      break
-    end
-    bytes = count(stats, field, -redis.call('HSTRLEN', jobs, oldest[1]))
-    redis.call('HDEL', jobs, oldest[1])
-    redis.call('ZREM', set, oldest[1])
-    kept = kept - 1
-  end
+  trim(set, bytes, field, jobs, stats, limits, now, 100)
 end
 
 -- What is to be done next: microseconds until a job is due or the first session expires (-1 for

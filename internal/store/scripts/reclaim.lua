@@ -62,7 +62,7 @@ end
 redis.call('HDEL', INFLIGHT, '')
 
 local lists = {['0'] = HIGH, ['1'] = NORMAL, ['2'] = LOW}
-local limits = {tonumber(ARGV[5]), tonumber(ARGV[6]), tonumber(ARGV[7])}
+local limits = retention(SETTINGS, {tonumber(ARGV[5]), tonumber(ARGV[6]), tonumber(ARGV[7])})
 local most, details = tonumber(ARGV[8]), ARGV[9] == '1'
 local room, done, crashed = most, 0, 0
 local reclaimed, dead, lost = {}, {}, {}

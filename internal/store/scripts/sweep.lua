@@ -1,7 +1,8 @@
--- Drops terminal jobs that have been kept long enough, at most 500 of each kind a call.
+-- Drops terminal jobs beyond what the queue keeps, at most 500 of each kind a call.
 --
 -- KEYS: as named below
--- ARGV: 1 protocol, 2 how long they are kept (us)
+-- ARGV: 1 protocol, 2 most jobs of each kind, 3 most bytes of them, 4 how long they are kept (us), unless the settings
+--       say so
 -- Reply: the number of jobs dropped: none if the queue's layout is newer than the protocol
 -- Errors: those of Redis, before the first write.
 
@@ -10,24 +11,14 @@ local held_back = standing(SETTINGS, ARGV[1])
 if held_back ~= '' and held_back ~= 'paused' then
   return 0
 end
-local before = digits(clock() - ARGV[2])
+local now = clock()
+local limits = retention(SETTINGS, {tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4])})
 redis.call('HLEN', JOBS)
-redis.call('HLEN', STATS)
-local old = {}
-for _, list in ipairs({DEAD, CANCELLED}) do
-  old[list] = redis.call('ZRANGEBYSCORE', list, '-inf', before, 'LIMIT', 0, 500)
-end
+redis.call('ZCARD', DEAD)
+redis.call('ZCARD', CANCELLED)
 local dropped = 0
 for list, field in pairs({[DEAD] = 'dead_bytes', [CANCELLED] = 'cancelled_bytes'}) do
-  local bytes = 0
-  for _, id in ipairs(old[list]) do
-    bytes = bytes + redis.call('HSTRLEN', JOBS, id)
-    redis.call('HDEL', JOBS, id)
-    redis.call('ZREM', list, id)
-  end
-  if #old[list] > 0 then
-    count(STATS, field, -bytes)
-  end
-  dropped = dropped + #old[list]
+  local bytes = tonumber(redis.call('HGET', STATS, field) or '0') or 0
+  dropped = dropped + trim(list, bytes, field, JOBS, STATS, limits, now, 500)
 end
 return dropped

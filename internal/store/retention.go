@@ -1,0 +1,82 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/signalbox-go/signalbox"
+)
+
+// retention bounds the terminal jobs that are kept, of each kind: dead and cancelled.
+type retention struct {
+	count int
+	bytes int64
+	age   time.Duration
+}
+
+var defaultRetention = retention{count: 100_000, bytes: 256 << 20, age: 30 * 24 * time.Hour}
+
+// longestNumber bounds what scripts read from the settings: 15 digits.
+const longestNumber = 1e15 - 1
+
+// ValidateRetention returns an error that wraps signalbox.ErrInvalid and names each field that a queue can't have.
+func ValidateRetention(r signalbox.Retention) error {
+	var errs []error
+	for _, field := range []struct {
+		name  string
+		value int64
+	}{{"Jobs", r.Jobs}, {"Bytes", r.Bytes}} {
+		if field.value < 0 || field.value > longestNumber {
+			errs = append(errs, fmt.Errorf("%w Retention.%s: %d; 1 to %.0f is allowed, and 0 for the default", signalbox.ErrInvalid, field.name, field.value, longestNumber))
+		}
+	}
+	if r.Age < 0 || r.Age > 0 && r.Age < time.Microsecond {
+		errs = append(errs, fmt.Errorf("%w Retention.Age: %v; a microsecond or more is allowed, and 0 for the default", signalbox.ErrInvalid, r.Age))
+	}
+	return errors.Join(errs...)
+}
+
+// SetRetention sets what the queue keeps, and returns what is set then; a field that is not set is 0. r is one that
+// ValidateRetention accepts.
+func (q *Queue) SetRetention(ctx context.Context, r signalbox.Retention) (signalbox.Retention, error) {
+	return q.keep(ctx, true, r)
+}
+
+// SeedRetention is SetRetention for the fields that are not set yet.
+func (q *Queue) SeedRetention(ctx context.Context, r signalbox.Retention) (signalbox.Retention, error) {
+	return q.keep(ctx, false, r)
+}
+
+func (q *Queue) keep(ctx context.Context, all bool, kept signalbox.Retention) (signalbox.Retention, error) {
+	r, err := run(ctx, q.rdb, keepScript, keepScript.keys(&q.keys),
+		[]any{flag(all), number(kept.Jobs), number(kept.Bytes), number(kept.Age.Microseconds())})
+	if err != nil {
+		return signalbox.Retention{}, err
+	}
+	now := retentionOf(r.str(0), r.str(1), r.str(2))
+	return now, r.err
+}
+
+// number returns n in digits, or "" for 0.
+func number(n int64) string {
+	if n == 0 {
+		return ""
+	}
+	return strconv.FormatInt(n, 10)
+}
+
+// retentionOf reads the settings. What scripts would not read is 0: another program wrote it.
+func retentionOf(jobs, bytes, us string) signalbox.Retention {
+	read := func(text string) int64 {
+		n, err := strconv.ParseUint(text, 10, 63)
+		if err != nil || len(text) > 15 {
+			return 0
+		}
+		return int64(n)
+	}
+	age := min(time.Duration(read(us)), longest/time.Microsecond) * time.Microsecond
+	return signalbox.Retention{Jobs: read(jobs), Bytes: read(bytes), Age: age}
+}
