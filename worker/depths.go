@@ -20,7 +20,7 @@ type ReportConfig struct {
 	Namespace string
 	// MeterProvider takes the metrics. Default: OpenTelemetry's global one.
 	MeterProvider metric.MeterProvider
-	// Logger takes what can't be read. Default [slog.Default].
+	// Logger takes which depths can't be read, and which are read again. Default [slog.Default].
 	Logger *slog.Logger
 }
 
@@ -58,15 +58,21 @@ func ReportDepths(ctx context.Context, rdb redis.UniversalClient, cfg ReportConf
 // observe adds the depths of the queues to the metrics, unless another process reports them, until the returned
 // function is called.
 func observe(ctx context.Context, mp metric.MeterProvider, log *slog.Logger, queues []*store.Queue) func() {
-	me := store.NewID()                  // not the worker's name, which another host's may have, too
-	warned := make(map[string]time.Time) // queues; there is one read at a time
+	me := store.NewID()                // not the worker's name, which another host's may have, too
+	said := make(map[string]time.Time) // when the log warned of a queue; there is one read at a time
+	warned := make(map[string]bool)    // the log has not said since that the queue is read again
 	stop := telemetry.ObserveDepths(mp, func(ctx context.Context) []telemetry.Depth {
 		depths := make([]telemetry.Depth, 0, len(queues))
 		for _, q := range queues {
 			d, mine, err := depthsOf(ctx, q, me)
-			if err != nil && sayAgain(warned, q.Name()) {
+			switch {
+			case err != nil && sayAgain(said, q.Name()):
+				warned[q.Name()] = true
 				log.Warn("signalbox: the depths of a queue could not be read, and are missing from the metrics",
 					"queue", q.Name(), "error", q.Denied(ctx, err, store.Reporter))
+			case err == nil && warned[q.Name()]:
+				delete(warned, q.Name())
+				log.Info("signalbox: the depths of a queue are read again", "queue", q.Name())
 			}
 			if err != nil || !mine {
 				continue

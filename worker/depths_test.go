@@ -144,23 +144,34 @@ func TestDepthsAreHandedOver(t *testing.T) {
 	endSecond()
 }
 
-// Metrics are collected every few seconds; that the depths can't be read is logged once a minute.
+// Metrics are collected every few seconds. The log says at most once a minute that the depths can't be read, and says once
+// that they are read again.
 func TestDepthsThatCantBeReadAreLoggedOnce(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	proxy := redistest.NewProxy(t, redistest.Start(t).Addr())
 	collect := measured(t, r, proxy.Client())
-	proxy.Reply(r.isScript("reporter"), "-ERR not now", 3)
-	for range 3 {
-		if depth, _ := collect(); depth {
-			t.Error("depths that can't be read")
+	for i := range 2 { // the second time within the same minute
+		proxy.Reply(r.isScript("reporter"), "-ERR not now", 3)
+		for range 3 {
+			if depth, _ := collect(); depth {
+				t.Error("depths that can't be read")
+			}
+		}
+		if n := r.log.count("read again"); n != i {
+			t.Errorf("the log says %d times that they are read again, want %d", n, i)
+		}
+		for range 2 {
+			if depth, _ := collect(); !depth {
+				t.Error("no depth when they can be read again")
+			}
 		}
 	}
 	const warning = "the depths of a queue could not be read"
 	if n := r.log.count("WARN", warning, "not now"); n != 1 {
 		t.Errorf("%d warnings, want 1", n)
 	}
-	if depth, _ := collect(); !depth {
-		t.Error("no depth when they can be read again")
+	if n := r.log.count("INFO", "the depths of a queue are read again", "queue="+r.name()); n != 1 {
+		t.Errorf("the log says %d times that they are read again, want 1", n)
 	}
 }
