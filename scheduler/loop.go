@@ -54,6 +54,8 @@ type loop struct {
 	lanes  []*store.Lane
 	missed missedReport
 	reset  time.Time // when the log said last that a new reckoning was replaced
+
+	outdated bool // the log has said that this scheduler is too old for the queue
 }
 
 // ticking is an entry under way.

@@ -9,6 +9,7 @@ import (
 
 	"go.opentelemetry.io/otel/baggage"
 
+	"github.com/signalbox-go/signalbox"
 	"github.com/signalbox-go/signalbox/internal/store"
 	"github.com/signalbox-go/signalbox/internal/telemetry"
 )
@@ -127,6 +128,10 @@ func (l *loop) send(ctx context.Context, c *tickCall, now time.Time) {
 			l.calls--
 			l.lanes = append(l.lanes, c.lane)
 			l.hear(reading{fates.Now, sent, got})
+			if l.outdated {
+				l.outdated = false
+				l.s.log.Info("scheduler: cron: this scheduler is no longer too old for the queue", "queue", l.queue)
+			}
 			l.settle(c, fates, got, watch)
 		}
 	})
@@ -134,6 +139,10 @@ func (l *loop) send(ctx context.Context, c *tickCall, now time.Time) {
 
 // lost takes the failure of a try.
 func (l *loop) lost(c *tickCall, at time.Time, err error) {
+	if errors.Is(err, signalbox.ErrOutdated) {
+		l.refused(c, at, err)
+		return
+	}
 	if c.retries == 0 {
 		e := c.entries[0]
 		l.s.log.Warn("scheduler: cron: call for ticks failed; it is made again while they are not too late",
@@ -154,6 +163,25 @@ func (l *loop) lost(c *tickCall, at time.Time, err error) {
 	c.retryAt = at.Add(backoff(c.retries))
 	c.retries++
 	l.again = append(l.again, c)
+}
+
+// refused gives up the ticks of a call to a queue that this scheduler is too old for: another try would end alike. The log
+// says so once, until the queue takes ticks again. Newer schedulers may enqueue these ticks, so they aren't logged as missed.
+func (l *loop) refused(c *tickCall, at time.Time, err error) {
+	if !l.outdated {
+		l.outdated = true
+		l.s.log.Error("scheduler: cron: this scheduler is too old for the queue, and enqueues none of its ticks; update this program",
+			"queue", l.queue, "error", err)
+	}
+	l.calls--
+	l.lanes = append(l.lanes, c.lane)
+	for _, e := range c.entries {
+		e.tick.fail(err)
+		l.giveUp(e, nil)
+		e.missed++ // unless another process enqueues a later one before this does
+		l.advance(e, l.clock.now(at))
+		l.place(e)
+	}
 }
 
 // dissolve gives a call up. Its entries go back to the agenda, where those that are too late are skipped.

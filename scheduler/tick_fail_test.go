@@ -3,6 +3,7 @@ package scheduler
 import (
 	"context"
 	"errors"
+	"fmt"
 	"maps"
 	"strings"
 	"testing"
@@ -13,6 +14,8 @@ import (
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 	"go.opentelemetry.io/otel/sdk/trace/tracetest"
 	"go.opentelemetry.io/otel/trace"
+
+	"github.com/signalbox-go/signalbox"
 )
 
 // A replyError is an error reply of Redis.
@@ -131,6 +134,36 @@ func TestTicksFail(t *testing.T) {
 		same(t, "spans without an end", len(f.spans.Started())-len(f.spans.Ended()), 0)
 		got := f.reader.counts(t, "signalbox.schedule.ticks", "signalbox.schedule.outcome")
 		if want := map[string]int64{"fired": int64(len(ticks)), "missed": gap}; !maps.Equal(got, want) {
+			t.Errorf("ticks: %v, want %v", got, want)
+		}
+	})
+}
+
+// TestTicksOfAnOutdatedScheduler: a queue that is too new for this scheduler refuses each tick once: another try would end
+// alike. The log says so once, and says when it is over.
+func TestTicksOfAnOutdatedScheduler(t *testing.T) {
+	bubble(t, func(t *testing.T, ctx context.Context) {
+		f := startFailing(t, ctx)
+		f.cron(t, "e", "@every 10s", "q")
+		time.Sleep(15 * time.Second)
+		f.server.set(func() {
+			f.server.refuse = fmt.Errorf("%w: %w", signalbox.ErrOutdated, replyError("LAYOUT 2 is newer"))
+			f.server.calls = 0
+		})
+		time.Sleep(time.Minute)
+		f.server.set(func() { same(t, "calls for ticks while they are refused", f.server.calls, 6) })
+		want(t, f.process, "level=WARN", 0)
+		want(t, f.process, `level=ERROR msg="scheduler: cron: this scheduler is too old for the queue`, 1)
+		want(t, f.process, "queue=q error=", 1)
+		want(t, f.process, "no longer too old for the queue", 0)
+		f.server.set(func() { f.server.refuse = nil })
+		time.Sleep(20 * time.Second)
+		same(t, "ticks that were enqueued", len(f.server.ticks()), 3)
+		want(t, f.process, `level=INFO msg="scheduler: cron: this scheduler is no longer too old for the queue" queue=q`, 1)
+		want(t, f.process, "level=", 2+3) // and a debug line for each tick that was enqueued
+		same(t, "ticks that failed", len(f.end(t, "LAYOUT")), 6)
+		got := f.reader.counts(t, "signalbox.schedule.ticks", "signalbox.schedule.outcome")
+		if want := map[string]int64{"fired": 3, "missed": 6}; !maps.Equal(got, want) {
 			t.Errorf("ticks: %v, want %v", got, want)
 		}
 	})
