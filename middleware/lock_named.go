@@ -131,6 +131,11 @@ func (n *namedLock) without(ctx context.Context, job *signalbox.Job, err error) 
 	}
 	trace.SpanFromContext(ctx).AddEvent(telemetry.EventLockUnavailable, trace.WithAttributes(
 		telemetry.LockOutcome.String(outcome), telemetry.LockPolicy.String(policy.String())))
+	if outcome == telemetry.LockFailed && (policy == PolicyDrop || policy == PolicyRunAnyway) { // the others' errors are logged
+		if log, ok := ctx.Value(telemetry.LockLogKey{}).(telemetry.LockLog); ok {
+			log.LockDown(policy == PolicyRunAnyway, reason)
+		}
+	}
 	switch policy {
 	case PolicySnooze:
 		half := n.config.retryIn / 2

@@ -64,7 +64,8 @@ func WhenHeld(p Policy) LockOption { return func(c *lockConfig) { c.whenHeld = p
 // WhenDown says what becomes of a job when the lock service is down. Then nobody knows whether
 // another holds the lock: Redis, or too many nodes of a Redlock, gave an error, gave no answer, or
 // answered so late that the lock is over. The default is [PolicyFail]. A long outage can use up
-// a job's attempts. [PolicySnooze] uses none.
+// a job's attempts. [PolicySnooze] uses none. Whatever the policy, the worker's log says so: with PolicySnooze, PolicyDrop
+// and PolicyRunAnyway at most once a minute for each kind.
 //
 // An error that wraps [lock.ErrInvalid] is no outage. It is a mistake that stays, such as a bad
 // key, or a Redis, or too many nodes of a Redlock, that evict locks. It fails the attempt,

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -124,7 +125,8 @@ func TestPoliciesInAWorker(t *testing.T) {
 		t.Errorf("the jobs' ends: %v", got)
 	}
 	for _, line := range strings.Split(said.String(), "\n") {
-		if down := strings.Contains(line, "the lock service is down"); down != strings.Contains(line, "kind=snooze") || down && !strings.Contains(line, "connection refused") {
+		down, asks := strings.Contains(line, "the lock service is down"), strings.Contains(line, "kind=snooze") || strings.Contains(line, "kind=anyway")
+		if down != asks || down && !strings.Contains(line, "connection refused") {
 			t.Errorf("the log has %s", line)
 		}
 	}
@@ -141,6 +143,71 @@ func TestPoliciesInAWorker(t *testing.T) {
 	}
 	if err := q.Check(context.Background()); err != nil {
 		t.Error(err)
+	}
+}
+
+// A job that is dropped, or runs without its lock, since nobody knows who holds it, ends as others do. Only the log can say so:
+// once a minute for each kind.
+func TestLogOfALockThatIsDown(t *testing.T) {
+	t.Parallel()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	server := redistest.Start(t)
+	rdb, queue, key := server.Client(), redistest.Name(t), redistest.Name(t)
+	up := newLocker(rdb)
+	if _, err := up.Acquire(ctx, key); err != nil {
+		t.Fatal(err)
+	}
+	proxy := redistest.NewProxy(t, server.Addr())
+	proxy.Refuse(true)
+	down := newLocker(proxy.ClientWith(func(o *redis.UniversalOptions) { o.MaxRetries = -1 }))
+
+	var said bytes.Buffer // read when the worker has ended
+	w, err := worker.New(rdb, worker.Config{Queues: worker.Queues{queue: {}}, Logger: slog.New(slog.NewTextHandler(&said, nil))})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := scheduler.New(rdb, scheduler.Config{Logger: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for kind, own := range map[string]signalbox.Middleware{
+		"drop":        middleware.Lock(down, middleware.RawKey(key), middleware.WhenDown(middleware.PolicyDrop)),
+		"anyway":      middleware.Lock(down, middleware.RawKey(key), middleware.WhenDown(middleware.PolicyRunAnyway)),
+		"held.drop":   middleware.Lock(up, middleware.RawKey(key), middleware.WhenHeld(middleware.PolicyDrop)),
+		"held.anyway": middleware.Lock(up, middleware.RawKey(key), middleware.WhenHeld(middleware.PolicyRunAnyway)),
+	} {
+		w.HandleKind(kind, signalbox.HandlerFunc(func(context.Context, *signalbox.Job) error { return nil }), worker.With(own))
+		for range 3 {
+			if _, err := s.Enqueue(ctx, note{kind}, scheduler.Queue(queue)); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	running, stop := context.WithCancel(ctx)
+	defer stop()
+	stopped := make(chan error)
+	go func() { stopped <- w.Run(running) }()
+	q := store.New(rdb, "", queue)
+	redistest.Eventually(t, func() bool {
+		c, err := q.Counts(ctx)
+		return err == nil && c.Total.Completed == 12
+	}, "the jobs are done")
+	stop()
+	if err := <-stopped; err != nil {
+		t.Error(err)
+	}
+	for _, want := range []string{
+		`msg="signalbox: jobs of a kind are dropped, and their handler is not called" .*kind=drop `,
+		`msg="signalbox: handlers of a kind run without their lock" .*kind=anyway `,
+	} {
+		line := regexp.MustCompile(`level=WARN ` + want + `attempt=1 token=[1-9]\d* error="the lock service is down: .*connection refused`)
+		if n := len(line.FindAllString(said.String(), -1)); n != 1 {
+			t.Errorf("the log has %d times, want once: %s", n, line)
+		}
+	}
+	if n := strings.Count(said.String(), " of a kind "); n != 2 || t.Failed() {
+		t.Errorf("%d lines about a kind, want 2:\n%s", n, said.String())
 	}
 }
 

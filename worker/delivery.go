@@ -41,10 +41,10 @@ func (d *delivery) begin(s *session, sl *slot, claimed store.Delivery, at time.T
 // deliveryKey is the key under which the context of a delivery has its *delivery.
 type deliveryKey struct{}
 
-// Value returns the delivery, also where its handler's lease is asked for, and what traces it.
+// Value returns the delivery, also where its handler's lease or the log of its locks is asked for, and what traces it.
 func (d *delivery) Value(key any) any {
 	switch key.(type) {
-	case deliveryKey, lease.ContextKey:
+	case deliveryKey, lease.ContextKey, telemetry.LockLogKey:
 		return d
 	case telemetry.DeliveryKey:
 		if d.watch == nil {
@@ -59,6 +59,15 @@ func (d *delivery) Value(key any) any {
 func (d *delivery) Key() string      { return d.queue + "/" + d.id }
 func (d *delivery) Token() int64     { return d.token }
 func (d *delivery) Until() time.Time { return d.session.validity.Until() }
+
+// LockDown makes it the [telemetry.LockLog] of its handlers.
+func (d *delivery) LockDown(called bool, err error) {
+	what, msg := "dropped", "signalbox: jobs of a kind are dropped, and their handler is not called"
+	if called {
+		what, msg = "unlocked", "signalbox: handlers of a kind run without their lock"
+	}
+	d.session.queue.warn(what+":"+d.kind, msg, d.about(d.claimed.Job, "error", brief(err))...)
+}
 
 // about returns the attributes of log records about the delivery. job is the handler's as it was.
 func (d *delivery) about(job *signalbox.Job, more ...any) []any {

@@ -15,9 +15,10 @@ import (
 	"github.com/signalbox-go/signalbox/lock"
 )
 
-// A session is the lease under which a worker holds the jobs of a queue. The queue's mu guards all fields but id
+// A session is the lease under which a worker holds the jobs of a queue. The queue's mu guards all fields but queue, id
 // and validity.
 type session struct {
+	queue    *queue
 	id       string
 	validity *lease.Validity
 
@@ -144,7 +145,7 @@ func (s *session) over() bool { return s.validity.Context().Err() != nil }
 
 // open opens a new session.
 func (q *queue) open(ctx context.Context, ttl time.Duration) bool {
-	s := &session{id: store.NewID(), validity: lease.NewValidity(q.base)}
+	s := &session{queue: q, id: store.NewID(), validity: lease.NewValidity(q.base)}
 	start, began := lease.Now(), time.Now()
 	q.waits[lanes].begin(q, began)
 	alive, hints, err := q.own.Open(ctx, s.id, ttl)

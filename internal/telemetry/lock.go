@@ -28,6 +28,16 @@ const (
 // LockPolicy is what becomes of a job whose lock is unavailable.
 const LockPolicy = attribute.Key("signalbox.lock.policy")
 
+// LockLogKey is the key under which the context of a delivery has its LockLog.
+type LockLogKey struct{}
+
+// A LockLog writes the log of a delivery.
+type LockLog interface {
+	// LockDown logs that the lock service is down and what becomes of the job: called says that its handler is called, without the
+	// lock. Else the job is dropped.
+	LockDown(called bool, err error)
+}
+
 // An Acquire is a call that asks for a lock: its span and its measurement. The zero value records nothing.
 type Acquire struct {
 	caller context.Context
