@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"log/slog"
 	"sync"
 	"time"
 
@@ -416,11 +417,11 @@ func Example_inspect() {
 			return err
 		}
 		queues, err := ins.Queues(ctx)
-		if err != nil {
-			return err
-		}
-		for _, q := range queues {
+		for _, q := range queues { // those that could be read, also if err isn't nil
 			fmt.Println(q.Name, "ready:", q.Ready, "running:", q.Running, "dead:", q.Dead, "paused:", q.Paused)
+		}
+		if err != nil {
+			slog.Error("some queues could not be read", "error", err) // it names them
 		}
 		return nil
 	})
