@@ -229,3 +229,35 @@ func TestDrainWithoutRedisIsBounded(t *testing.T) {
 		})
 	}
 }
+
+// A call that was under way on the caller's client when the worker was to stop ends with that client's ReadTimeout, and Run
+// not before.
+func TestDrainWaitsForTheCallUnderWay(t *testing.T) {
+	t.Parallel()
+	const readTimeout = 4 * time.Second // longer than Run waits for a Redis that is away
+	r := newRig(t)
+	proxy := redistest.NewProxy(t, redistest.Start(t).Addr())
+	cfg := r.config(1)
+	cfg.DrainTimeout = -1
+	w := r.workerOn(proxy.ClientWith(func(o *redis.UniversalOptions) { o.ReadTimeout = readTimeout }), cfg)
+	wait, open := r.gate()
+	began := make(chan struct{})
+	worker.Handle(w, func(context.Context, *signalbox.Job, task) error {
+		close(began)
+		<-wait
+		return nil
+	})
+	r.addOne(signalbox.Job{})
+	run := r.start(w)
+	get(t, began, "the job runs")
+	held, free := proxy.HoldReplies(r.isClaim())
+	defer free()
+	start := time.Now()
+	open()
+	get(t, held, "the worker reports the job")
+	run.cancel()
+	err := run.wait()
+	if took := time.Since(start); took < readTimeout || err == nil || !strings.Contains(err.Error(), "1 finished jobs") {
+		t.Errorf("Run = %v after %v, want an error after %v or more", err, took, readTimeout)
+	}
+}

@@ -139,6 +139,9 @@ func (w *Worker) end(cause error) {
 // error if the client is closed before Run has returned. Handlers'
 // contexts have the values of ctx, but end as the package's documentation says.
 //
+// If Redis hangs, a call that is already under way on the caller's client ends only with that client's ReadTimeout, and Run
+// returns no earlier. So don't disable ReadTimeout: Run might never return then.
+//
 // Blocking calls, renewals and the reading of depths don't use the pool of the caller's client: Run makes a
 // client of its own from its settings, and closes it when it returns.
 func (w *Worker) Run(ctx context.Context) error {
