@@ -4,13 +4,19 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
+	"maps"
+	"net"
+	"os"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/signalbox-go/signalbox"
 	"github.com/signalbox-go/signalbox/internal/lease"
 	"github.com/signalbox-go/signalbox/internal/redistest"
 	"github.com/signalbox-go/signalbox/internal/store"
@@ -259,5 +265,117 @@ func TestLossIsOver(t *testing.T) {
 		if got := q.recall(s, &store.ClaimReply{Hints: store.Hints{At: begin.Add(5 * time.Hour)}}); got != want {
 			t.Errorf("renewed after the loss: %t; that it has ended by it is %t, want %t", renewed, got, want)
 		}
+	}
+}
+
+// A lease that ends long after a renewal had failed, and went well again, has not ended by that failure.
+func TestOldFailureIsNotBlamed(t *testing.T) {
+	t.Parallel()
+	for renewed, want := range map[bool]string{false: "cause=boom", true: "cause=\"no renewal was answered in time\""} {
+		var log strings.Builder
+		q := still(t, 1)
+		q.log = slog.New(slog.NewTextHandler(&log, nil))
+		s := q.session
+		s.running, s.failing, s.failure = 1, true, errors.New("boom")
+		if renewed {
+			q.renewed(s, lease.Now(), time.Now(), time.Hour)
+		}
+		q.mu.Lock()
+		q.lose(s)
+		q.mu.Unlock()
+		if !strings.Contains(log.String(), want) {
+			t.Errorf("renewed after it had failed: %t; the log does not say %s: %s", renewed, want, &log)
+		}
+	}
+}
+
+// Only handlers that run are said to ignore that their context has ended. One whose slot is free again is not.
+func TestStuckHandlersAreCounted(t *testing.T) {
+	t.Parallel()
+	var log strings.Builder
+	q := still(t, 2)
+	q.log = slog.New(slog.NewTextHandler(&log, nil))
+	s := q.session
+	for _, sl := range q.slots.take(2) {
+		sl.now = &delivery{kind: "task", session: s, slot: sl}
+	}
+	q.release(q.slots.all[0])
+	s.running, s.ended = 1, time.Now().Add(-stuckAfter)
+	s.end(lock.ErrLost)
+	q.reportStuck()
+	if !strings.Contains(log.String(), "handlers ignore") || !strings.Contains(log.String(), "map[task:1]") {
+		t.Errorf("one handler runs, and another has returned: %s", &log)
+	}
+}
+
+// Each outage has its errors in the log, also those that an outage within the same minute had.
+func TestEachOutageHasItsErrors(t *testing.T) {
+	t.Parallel()
+	var log strings.Builder
+	l := newLink(&Worker{log: slog.New(slog.NewTextHandler(&log, nil))}, &store.Findings{})
+	q := &queue{store: store.New(nil, "", "queue")}
+	for n := range 2 {
+		log.Reset()
+		l.lost(q, "claim", time.Now(), errors.New("one"))
+		for range 2 {
+			l.lost(q, "renew", time.Now(), errors.New("another"))
+		}
+		l.back(q)
+		if strings.Count(log.String(), "error=one") != 1 || strings.Count(log.String(), "still away\" error=another") != 1 {
+			t.Errorf("outage %d: %s", n+1, &log)
+		}
+	}
+}
+
+// refusal is an error that Redis answers with.
+type refusal string
+
+func (r refusal) Error() string { return string(r) }
+func (refusal) RedisError()     {}
+
+// Where this worker can't renew a session, or open one, perhaps no other can: nobody's jobs are taken back then.
+func TestRefusedLeaseIsAnOutage(t *testing.T) {
+	t.Parallel()
+	for call, want := range map[string]bool{"renew": true, "open": true, "claim": false, "reclaim": false} {
+		q := still(t, 1)
+		q.failed(call, time.Now(), refusal("ERR not now"))
+		if got := !q.outage.IsZero(); got != want {
+			t.Errorf("a refused call %s holds others' jobs back: %v, want %v", call, got, want)
+		}
+	}
+}
+
+// A delivery that was superseded is told so, also in a call with others that nobody waits for the end of.
+func TestSupersededAmongOthers(t *testing.T) {
+	t.Parallel()
+	q := still(t, 1)
+	told := make(map[string]signalbox.Outcome)
+	heard := func(id string) store.Settlement {
+		d := &delivery{id: id, end: &signalbox.Settled{Asked: signalbox.OutcomeCompleted}}
+		d.settle = func(s signalbox.Settled) error { told[id] = s.Outcome; return nil }
+		return store.Settlement{ID: id, Ref: d}
+	}
+	batch := []store.Settlement{{ID: "a"}, heard("b"), {ID: "c", Ref: &delivery{}}, heard("d"), heard("e")}
+	q.tellSettled(batch, []int{0, 2, 3}, false)
+	want := map[string]signalbox.Outcome{"b": signalbox.OutcomeCompleted, "d": signalbox.OutcomeSuperseded, "e": signalbox.OutcomeCompleted}
+	if !maps.Equal(told, want) {
+		t.Errorf("told %v, want %v", told, want)
+	}
+}
+
+// Errors of one cause are one kind, whatever the connection: the log says them once a minute.
+func TestKindOfAnError(t *testing.T) {
+	t.Parallel()
+	reset := func(port int, err error) error {
+		return fmt.Errorf("claim: %w", &net.OpError{
+			Op: "read", Net: "tcp", Source: &net.TCPAddr{Port: port}, Err: os.NewSyscallError("read", err),
+		})
+	}
+	one, same, other := reset(50001, syscall.ECONNRESET), reset(50002, syscall.ECONNRESET), reset(50001, syscall.EPIPE)
+	if errorKind(one) != errorKind(same) || errorKind(one) == errorKind(other) {
+		t.Errorf("kinds %q, %q and %q", errorKind(one), errorKind(same), errorKind(other))
+	}
+	if a, b := errorKind(refusal("MOVED 1 a:1")), errorKind(refusal("MOVED 2 b:2")); a != b || a != "MOVED" {
+		t.Errorf("kinds %q and %q of what Redis answered", a, b)
 	}
 }

@@ -129,3 +129,24 @@ func TestBoundTakesBackWhatIsGranted(t *testing.T) {
 		t.Errorf("granted %d and %d, want 0 and 1", queues[1].granted, queues[2].granted)
 	}
 }
+
+// A queue that is granted more room than it has slots gives the rest back.
+func TestBoundTakesBackWhatHasNoSlot(t *testing.T) {
+	t.Parallel()
+	b := newBound(60)
+	queues := hungryQueues(t, b, 3)
+	first, second := reserve(queues[0]), reserve(queues[1])
+	if waits := reserve(queues[2]); len(first)+len(second) != 60 || len(waits) != 0 {
+		t.Fatalf("the claims may ask for %d, %d and %d", len(first), len(second), len(waits))
+	}
+	queues[0].mu.Lock()
+	queues[0].release(first...)
+	giveBack(queues[1], second...)
+	queues[0].mu.Unlock()
+	if queues[2].granted != 60 {
+		t.Fatalf("granted %d", queues[2].granted)
+	}
+	if got := reserve(queues[2]); len(got) != 50 || b.free() != 10 {
+		t.Errorf("it may ask for %d, and %d are left; want 50 and 10", len(got), b.free())
+	}
+}

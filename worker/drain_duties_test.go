@@ -3,6 +3,7 @@ package worker
 import (
 	"context"
 	"log/slog"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -129,5 +130,31 @@ func TestDrainingIsSaidWhenNothingIsClaimed(t *testing.T) {
 	running.Wait()
 	if !said() {
 		t.Error("it is never said")
+	}
+}
+
+// The log says how many handlers a worker that stops waits for: also those of a lease that was lost.
+func TestDrainSaysWhatRuns(t *testing.T) {
+	t.Parallel()
+	var log strings.Builder
+	q := still(t, 3)
+	q.log = slog.New(slog.NewTextHandler(&log, nil))
+	lost := &session{id: store.NewID(), validity: q.session.validity}
+	q.sessions = append(q.sessions, lost)
+	q.session.running, lost.running = 2, 1
+	var drain sync.WaitGroup
+	drain.Go(func() {
+		if err := q.drain(t.Context()); err != nil {
+			t.Error(err)
+		}
+	})
+	<-q.draining
+	q.mu.Lock()
+	q.session.running, lost.running = 0, 0
+	q.settled.Broadcast()
+	q.mu.Unlock()
+	drain.Wait()
+	if !strings.Contains(log.String(), "jobs=3") {
+		t.Errorf("three handlers run: %s", &log)
 	}
 }

@@ -153,3 +153,19 @@ func TestRarelyRenewed(t *testing.T) {
 		}
 	}
 }
+
+// A look that was asked for is made by the session that claims. A call that settles for a lost one is none.
+func TestLookIsNotForALostSession(t *testing.T) {
+	t.Parallel()
+	q := still(t, 1)
+	lost := &session{id: store.NewID(), unconfirmed: 1, completed: []store.Settlement{{ID: "a", Token: 1, Outcome: store.Completed}}}
+	q.sessions = append([]*session{lost}, q.sessions...)
+	q.emptied = q.hints
+	q.probe = true
+	if c := q.prepare(); c == nil || c.session != lost || len(c.Settle) != 1 {
+		t.Fatalf("there is no call for the lost session: %+v", c)
+	}
+	if c := q.prepare(); c == nil || c.session != q.session {
+		t.Errorf("nobody looks: %+v", c)
+	}
+}

@@ -220,3 +220,21 @@ func TestDecodingAllocatesNothingMore(t *testing.T) {
 		t.Errorf("%v allocations, json.Unmarshal alone makes %v", ours, plain)
 	}
 }
+
+// twins has two fields whose names differ by case alone.
+type twins struct {
+	One int    `json:"key"`
+	Two string `json:"KEY"`
+}
+
+func (twins) Kind() string { return "twins" }
+
+// Of the fields that a name fits but for its case, the first is named: it is the one that package json decodes into.
+func TestDecodeErrorOfAFoldedName(t *testing.T) {
+	t.Parallel()
+	h := newTyped(func(context.Context, *signalbox.Job, twins) error { return nil })
+	_, err := h.decode([]byte(`{"Key":"x"}`))
+	if want := `field "key" (in Go twins.One) must fit in a Go int`; err == nil || !strings.Contains(err.Error(), want) {
+		t.Errorf("%v, want %s", err, want)
+	}
+}

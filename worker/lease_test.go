@@ -167,3 +167,29 @@ func TestOldDeadJobsAreSwept(t *testing.T) {
 		t.Errorf("%d records are left", n)
 	}
 }
+
+// A handler may change its job. Its lease stays that of the delivery.
+func TestLeaseOfAChangedJob(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	w := r.worker(1)
+	type grant struct {
+		key   string
+		token int64
+	}
+	grants := make(chan grant, 2)
+	worker.Handle(w, func(ctx context.Context, job *signalbox.Job, _ task) error {
+		lease, _ := lock.FromContext(ctx)
+		grants <- grant{lease.Key(), lease.Token()}
+		job.ID, job.Queue, job.Token = "other", "other", 0
+		grants <- grant{lease.Key(), lease.Token()}
+		return nil
+	})
+	r.start(w)
+	id := r.addOne(signalbox.Job{})
+	before := get(t, grants, "the job runs")
+	if after := get(t, grants, "it has changed its job"); before.key != r.name()+"/"+id || after != before {
+		t.Errorf("the lease is of %v, and then of %v", before, after)
+	}
+	r.completed(1)
+}

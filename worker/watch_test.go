@@ -101,3 +101,20 @@ func TestMarksGoWithoutAnotherCall(t *testing.T) {
 		}
 	})
 }
+
+// What does not go with one call goes with the next.
+func TestMarksOfManyDeliveries(t *testing.T) {
+	t.Parallel()
+	span := trace.NewSpanContext(trace.SpanContextConfig{TraceID: trace.TraceID{1}, SpanID: trace.SpanID{1}, TraceFlags: trace.FlagsSampled})
+	s := &session{}
+	for range store.MaxMarks + 1 {
+		d := &delivery{started: time.Now().Add(-time.Hour), watch: &watch{}}
+		d.watch.Trace(span, untold{})
+		s.unmarked = append(s.unmarked, d)
+	}
+	for i, want := range []int{store.MaxMarks, 1, 0} {
+		if marks := s.marks(); len(marks) != want {
+			t.Errorf("call %d has %d marks, want %d", i+1, len(marks), want)
+		}
+	}
+}
