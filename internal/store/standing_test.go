@@ -12,6 +12,7 @@ import (
 var standingTests = []storeTest{
 	{"PausedQueueGivesNoJobs", testPaused},
 	{"PausedQueueIsQuiet", testPausedQuiet},
+	{"PausedQueueTellsWhatIsNext", testPausedNext},
 	{"ResumeWakes", testResume},
 	{"NewerLayout", testNewerLayout},
 	{"NewerLayoutPassesTheWakeTokenOn", testNewerLayoutWake},
@@ -81,6 +82,30 @@ func testPausedQuiet(t *testing.T, r *rig) {
 	same(t, "wake-up markers for one that is taken back", r.wakes(), 0)
 	r.enqueued(r.item("d", When{After: time.Hour}, 0))
 	same(t, "wake-up markers for the one whose time is next, so that a worker sets its timer", r.wakes(), 1)
+}
+
+// While a queue is paused, workers hear of sessions that are over, so that Running comes down to what runs, and of what is
+// due next.
+func testPausedNext(t *testing.T, r *rig) {
+	r.open()
+	lost := &rig{Queue: r.Queue, t: t, lane: r.NewLane(), session: "lost"}
+	lost.open()
+	r.put("a")
+	lost.claim(1)
+	lost.expire()
+	r.enqueued(r.item("b", When{After: 10 * time.Second}, 0))
+	r.pause()
+	tells := func(what string, h Hints) {
+		t.Helper()
+		equal(t, "sessions that are over, by "+what, h.Expired, []string{"lost"})
+		if h.Next <= 0 || h.Next > 10*time.Second {
+			t.Errorf("by %s the next job is due in %v", what, h.Next)
+		}
+	}
+	tells("a claim", r.call(ClaimRequest{Want: 1}).Hints)
+	_, hints, err := r.Renew(bg, r.session, time.Minute)
+	r.must(err)
+	tells("a renewal", hints)
 }
 
 func testResume(t *testing.T, r *rig) {

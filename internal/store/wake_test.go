@@ -12,6 +12,7 @@ var wakeTests = []storeTest{
 	{"WakeTokenIsPassedOn", testTokenPassedOn},
 	{"NoWakeTokenForNothing", testNoToken},
 	{"WakeTokenForTheEarliest", testTokenForEarliest},
+	{"WakeTokenOfAMixedBatch", testTokenOfMixed},
 	{"WakeTokenForReclaimed", testTokenForReclaimed},
 	{"WakeTokenOfAClosedSession", testTokenOfClosed},
 	{"WaitAndRing", testWaitAndRing},
@@ -77,6 +78,15 @@ func testTokenForEarliest(t *testing.T, r *rig) {
 	same(t, "tokens for a later one", r.wakes(), 0)
 	in("a", time.Minute)
 	same(t, "tokens for an earlier one", r.wakes(), 1)
+}
+
+// A job that is ready wakes a worker, also in a call with one that is due later than others.
+func testTokenOfMixed(t *testing.T, r *rig) {
+	later := func(id string, d time.Duration) Item { return r.item(id, When{After: d}, signalbox.PriorityNormal) }
+	r.enqueued(later("first", time.Minute))
+	r.takeWake()
+	r.enqueued(r.item("ready", When{}, signalbox.PriorityNormal), later("second", time.Hour))
+	same(t, "tokens", r.wakes(), 1)
 }
 
 func testTokenForReclaimed(t *testing.T, r *rig) {
