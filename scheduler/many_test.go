@@ -140,3 +140,33 @@ func TestChunksGrow(t *testing.T) {
 		}
 	}
 }
+
+// A chunk whose outcome nobody waits for any more stays the call's, which goes on: other callers may share that.
+func TestChunkOfACallIsNotUsedAgain(t *testing.T) {
+	t.Parallel()
+	s, q, p := proxied(t, nil)
+	held, let := p.HoldReplies(calls)
+	defer let()
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	b := bulk{s: s, ctx: ctx, results: make([]Result, 3), queues: make(map[string]*bulkQueue)}
+	var err error
+	if b.base, err = defaults.with(s.trace.reserved, []EnqueueOption{Queue(q.Name())}); err != nil {
+		t.Fatal(err)
+	}
+	items := many(3)
+	for i := range items {
+		b.add(i, &items[i])
+	}
+	b.send(b.current)
+	c := b.inFlight[0]
+	<-held
+	cancel()
+	b.settle()
+	if !c.left || len(c.items) != 3 || len(b.spare) != 0 {
+		t.Errorf("left %v, with %d jobs, and %d chunks are used again", c.left, len(c.items), len(b.spare))
+	}
+	if err := b.err(); !errors.Is(err, ErrUncertain) {
+		t.Errorf("got %v", err)
+	}
+}

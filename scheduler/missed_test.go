@@ -163,3 +163,36 @@ func TestNobodyFiresTwice(t *testing.T) {
 		}
 	})
 }
+
+// TestLastTicksCannotBeReadAgain: the log says so each time that it begins.
+func TestLastTicksCannotBeReadAgain(t *testing.T) {
+	bubble(t, func(t *testing.T, ctx context.Context) {
+		f := newFakeServer()
+		p := startFake(t, ctx, map[string]*fakeServer{"q": f})
+		for n := range 3 {
+			f.set(func() { f.noLast = outOfMemory })
+			p.cron(t, fmt.Sprint("e", n), "@every 1s", "q")
+			time.Sleep(5 * time.Second)
+			want(t, p, "the last ticks could not be read", n+1)
+			f.set(func() { f.noLast = nil })
+			time.Sleep(5 * time.Second)
+		}
+	})
+}
+
+// TestMissedAreCountedAnew: each line for the rest of the entries has the ticks of its own step.
+func TestMissedAreCountedAnew(t *testing.T) {
+	bubble(t, func(t *testing.T, ctx context.Context) {
+		f := newFakeServer()
+		p := startFake(t, ctx, map[string]*fakeServer{"q": f})
+		l := newLoop(p.Scheduler, "q", f, newOutage(p.Scheduler))
+		for n := range 3 {
+			l.missed.begin()
+			for i := range maxLines + 5 {
+				l.missed.add(&ticking{entry: &entry{name: fmt.Sprint("e", i)}}, time.Now(), 2, false, missedLate)
+			}
+			l.missed.flush()
+			want(t, p, "entries=5 count=10 more=false", n+1)
+		}
+	})
+}

@@ -25,6 +25,7 @@ type fakeServer struct {
 	refuse error         // of calls for ticks, which are not run
 	noLast error         // of calls for the last ticks
 	lose   int           // replies of calls for ticks to lose
+	early  int           // ticks to call early, whatever the time
 	delay  time.Duration // of every call
 	last   map[string]time.Time
 	fired  []time.Time
@@ -125,6 +126,10 @@ func (f *fakeServer) EnqueueTicks(ctx context.Context, lane *store.Lane, items [
 func (f *fakeServer) tick(entry string, tick, now time.Time, known bool) store.Fate {
 	last := f.last[entry]
 	ahead := known && last.Sub(now) > store.TickAhead
+	if f.early > 0 {
+		f.early--
+		return store.Early
+	}
 	switch {
 	case tick.After(now):
 		return store.Early

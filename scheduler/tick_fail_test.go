@@ -246,3 +246,20 @@ func TestTickWithoutAJob(t *testing.T) {
 		same(t, "calls", f.server.calls, 0)
 	})
 }
+
+// TestEarlyTicks: a tick that Redis calls early is tried again soon, however often earlier ticks of the entry were.
+func TestEarlyTicks(t *testing.T) {
+	bubble(t, func(t *testing.T, ctx context.Context) {
+		f := newFakeServer()
+		startFake(t, ctx, map[string]*fakeServer{"q": f}).cron(t, "e", "@every 10s", "q")
+		time.Sleep(5 * time.Second)
+		for n := range 5 {
+			f.set(func() { f.early = 3 })
+			time.Sleep(5*time.Second + 200*time.Millisecond)
+			if ticks := f.ticks(); len(ticks) != n+1 {
+				t.Errorf("after its time and 200 ms tick %d is not in: %v", n+1, ticks)
+			}
+			time.Sleep(5*time.Second - 200*time.Millisecond)
+		}
+	})
+}
