@@ -78,6 +78,11 @@ func TestNoSuchQueue(t *testing.T) {
 		}
 	}
 	for i := range 12 {
+		if i == 10 { // all of them are named
+			if _, err := ins.Queue(t.Context(), "mial"); err == nil || !strings.Contains(err.Error(), "q08, q09. A queue") {
+				t.Errorf("with ten queues: %v", err)
+			}
+		}
 		if err := store.New(rdb, namespace, fmt.Sprintf("q%02d", i)).Register(t.Context()); err != nil {
 			t.Fatal(err)
 		}
@@ -134,6 +139,60 @@ func TestQueues(t *testing.T) {
 	}
 	if one, err := ins.Queue(t.Context(), q.Name()); err != nil || one.Paused {
 		t.Errorf("after it: %+v, %v", one, err)
+	}
+}
+
+// Each state of a job has a number of its own.
+func TestStates(t *testing.T) {
+	t.Parallel()
+	rdb := redistest.Start(t).Client()
+	namespace, ctx := redistest.Name(t), t.Context()
+	q := known(t, rdb, namespace)
+	s, err := scheduler.New(rdb, scheduler.Config{Namespace: namespace})
+	if err != nil {
+		t.Fatal(err)
+	}
+	enqueue := func(n int, opts ...scheduler.EnqueueOption) {
+		t.Helper()
+		for range n {
+			if _, err := s.Enqueue(ctx, task{}, append(opts, scheduler.Queue(q.Name()))...); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	enqueue(6)
+	if alive, _, err := q.Open(ctx, "session", time.Hour); !alive || err != nil {
+		t.Fatal(alive, err)
+	}
+	lane := q.NewLane()
+	lane.Next()
+	reply, err := q.Claim(ctx, lane, &store.ClaimRequest{Session: "session", Want: 6})
+	if err != nil || len(reply.Deliveries) != 6 {
+		t.Fatal(reply, err)
+	}
+	var ends []store.Settlement
+	for i, outcome := range []store.Outcome{store.Dead, store.Cancelled, store.Cancelled} {
+		job := reply.Deliveries[i].Job
+		ends = append(ends, store.Settlement{ID: job.ID, Token: job.Token, Outcome: outcome})
+	}
+	lane.Next()
+	if _, err := q.Claim(ctx, lane, &store.ClaimRequest{Session: "session", Settle: ends}); err != nil {
+		t.Fatal(err)
+	}
+	enqueue(4)
+	enqueue(5, scheduler.After(time.Hour))
+	ins := inspector(t, rdb, namespace)
+	var got inspect.Queue
+	redistest.Eventually(t, func() bool {
+		got, err = ins.Queue(ctx, q.Name())
+		return err != nil || got.Oldest > 0
+	}, "the oldest job has waited")
+	if err != nil || got.Oldest > time.Minute {
+		t.Errorf("the oldest has waited for %v, %v", got.Oldest, err)
+	}
+	got.Oldest = 0
+	if want := (inspect.Queue{Name: q.Name(), Ready: 4, Scheduled: 5, Running: 3, Dead: 1, Cancelled: 2}); got != want {
+		t.Errorf("got %+v, want %+v", got, want)
 	}
 }
 
