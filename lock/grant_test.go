@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"math/rand/v2"
+	"strconv"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -280,4 +281,21 @@ func TestTwoAnswersToOneRelease(t *testing.T) {
 		locker.leave(p, second, true)
 		locker.caller.Wait()
 	})
+}
+
+// A message is known again after others have come, up to 63 of them.
+func TestMessagesThatWereHeard(t *testing.T) {
+	t.Parallel()
+	b := &bell{}
+	last := len(b.heard)
+	for i := range 2 * last {
+		if b.again(strconv.Itoa(i)) {
+			t.Errorf("message %d was heard before", i)
+		}
+	}
+	for i := last; i < 2*last; i++ {
+		if !b.again(strconv.Itoa(i)) {
+			t.Errorf("message %d was not heard before", i)
+		}
+	}
 }

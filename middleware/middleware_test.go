@@ -154,6 +154,8 @@ func TestLog(t *testing.T) {
 		{t.Context(), &signalbox.PanicError{Value: 1}, "panic", nil},
 		{ended(signalbox.ErrShutdown), context.Canceled, "shutdown", nil},
 		{ended(signalbox.ErrTimeout), context.Canceled, "timeout", nil},
+		{ended(signalbox.ErrTimeout), &signalbox.PanicError{Value: 1}, "panic", nil},
+		{t.Context(), &signalbox.PanicError{Value: signalbox.ErrTimeout}, "panic", nil},
 		{ended(lock.ErrLost), context.Canceled, "lost", nil},
 		{ended(lock.ErrLost), nil, "completed", nil},
 	} {
