@@ -32,12 +32,13 @@ trap 'kill $(jobs -p) 2>/dev/null || true; rm -rf "$work"' EXIT
 field() { sed -n "s/^# $2: *//p" "$1"; }
 
 # build OUTPUT PACKAGES... makes test binaries, in half the time: vet is for lint, nobody debugs
-# them, and a build without inlining pays where each binary runs one test. Without its path a copy of
+# them, and a build without inlining pays where each binary runs one test. The compiler collects its garbage
+# later: a quarter less time. Without its path a copy of
 # the tree builds what Go's cache doesn't have: a patch that was built before, of the same tree, isn't again.
 build() {
 	local output=$1
 	shift
-	go test -c -trimpath -vet=off -gcflags=-l -ldflags='-s -w' -o "$output" "$@" >"$out" 2>&1 </dev/null
+	GOGC=400 go test -c -trimpath -vet=off -gcflags=-l -ldflags='-s -w' -o "$output" "$@" >"$out" 2>&1 </dev/null
 }
 
 # runs BINARY PACKAGE TEST ARGUMENTS... runs a test as go test does; the output is in $out.
