@@ -6,7 +6,7 @@
 //	queues, err := ins.Queues(ctx)         // with their depths
 //	changed, err := ins.Pause(ctx, "mail") // no worker gets a job of it from now on
 //	changed, err = ins.Resume(ctx, "mail")
-//	err = ins.SetRetention(ctx, "mail", signalbox.Retention{Jobs: 1000}) // of its dead jobs, and of its cancelled ones
+//	err = ins.SetRetention(ctx, "mail", signalbox.Retention{Jobs: 1000}) // dead ones, and cancelled ones
 //
 // All of it acts on Redis, not on workers. It needs no worker to be reachable, or to be there at all. What it says is true at the
 // moment of the call.
@@ -59,7 +59,7 @@ type Queue struct {
 	Paused bool
 	// PausedSince is when the queue was paused, by the clock of Redis. It is zero if the queue isn't paused.
 	PausedSince time.Time
-	// Retention is what was set of what the queue keeps. A field that is 0 has its default.
+	// Retention is what the queue keeps, as far as that was set. A field that is 0 has its default.
 	Retention signalbox.Retention
 
 	Ready     int64 // jobs that wait for a worker

@@ -224,8 +224,8 @@ func TestSetRetention(t *testing.T) {
 	namespace := redistest.Name(t)
 	q := known(t, rdb, namespace)
 	ins := inspector(t, rdb, namespace)
-	want := signalbox.Retention{Jobs: 10, Age: time.Hour}
-	if err := ins.SetRetention(t.Context(), q.Name(), want); err != nil {
+	want := signalbox.Retention{Jobs: 10, Bytes: 256 << 20, Age: time.Hour}
+	if err := ins.SetRetention(t.Context(), q.Name(), signalbox.Retention{Jobs: 10, Age: time.Hour}); err != nil {
 		t.Fatal(err)
 	}
 	if got, err := ins.Queue(t.Context(), q.Name()); err != nil || got.Retention != want || got.Paused {

@@ -77,7 +77,7 @@ type Queue struct {
 	// Concurrency is the number of slots: handlers that run at the same time. 1 to 100,000;
 	// default [DefaultConcurrency].
 	Concurrency int
-	// Retention is what the queue keeps of its dead and cancelled jobs, if nobody has set that: neither another worker's
+	// Retention is what the queue keeps of its dead and cancelled jobs: each field that nobody has set, neither another worker's
 	// Config nor [inspect.Inspector.SetRetention], which changes it later. Default: that of [signalbox.Retention].
 	//
 	// [inspect.Inspector.SetRetention]: https://pkg.go.dev/github.com/signalbox-go/signalbox/inspect#Inspector.SetRetention

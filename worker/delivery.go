@@ -66,8 +66,12 @@ func (d *delivery) LockDown(called bool, err error) {
 	if called {
 		what, msg = "unlocked", "signalbox: handlers of a kind run without their lock"
 	}
-	d.session.queue.warn(what+":"+d.kind, msg, d.about(d.claimed.Job, "error", brief(err))...)
+	job := signalbox.Job{ID: d.id, Kind: d.kind, Attempt: d.claimed.Job.Attempt, Token: d.token}
+	d.session.queue.warn(what+":"+d.kind, msg, d.about(&job, "error", brief(err))...)
 }
+
+// String keeps the job's payload out of what prints a handler's context.
+func (d *delivery) String() string { return "worker: the context of job " + d.id }
 
 // about returns the attributes of log records about the delivery. job is the handler's as it was.
 func (d *delivery) about(job *signalbox.Job, more ...any) []any {

@@ -70,7 +70,7 @@ func observe(ctx context.Context, mp metric.MeterProvider, log *slog.Logger, que
 				warned[q.Name()] = true
 				log.Warn("signalbox: the depths of a queue could not be read, and are missing from the metrics",
 					"queue", q.Name(), "error", q.Denied(ctx, err, store.Reporter))
-			case err == nil && warned[q.Name()]:
+			case err == nil && mine && warned[q.Name()]:
 				delete(warned, q.Name())
 				log.Info("signalbox: the depths of a queue are read again", "queue", q.Name())
 			}

@@ -73,6 +73,28 @@ func TestRetentionOfConfig(t *testing.T) {
 	if want.Age = time.Hour; err != nil || settings.Retention != want {
 		t.Errorf("%+v, %v", settings, err)
 	}
+	// A worker that runs gives it again when Redis has lost it, and doesn't repeat its log.
+	w, err := New(rdb, Config{Queues: Queues{s.Name(): {Retention: signalbox.Retention{Jobs: 7}}}, Logger: slog.New(slog.NewTextHandler(&said, nil))})
+	if err != nil {
+		t.Fatal(err)
+	}
+	q := newQueue(w, s, s, 1, nil)
+	said.Reset()
+	for range 2 {
+		q.swept = time.Time{}
+		q.sweep(t.Context())
+	}
+	if n := strings.Count(said.String(), "another retention"); n != 1 {
+		t.Errorf("the log says %d times that the queue has another", n)
+	}
+	if err := rdb.Del(t.Context(), "signalbox:{default:"+s.Name()+"}:settings").Err(); err != nil {
+		t.Fatal(err)
+	}
+	q.swept = time.Time{}
+	q.sweep(t.Context())
+	if settings, err := s.Settings(t.Context()); err != nil || settings.Retention.Jobs != 7 {
+		t.Errorf("%+v, %v", settings, err)
+	}
 	_, err = New(rdb, Config{Queues: Queues{"q": {Retention: signalbox.Retention{Jobs: -1}}}})
 	if !errors.Is(err, signalbox.ErrInvalid) || !strings.Contains(err.Error(), `worker.Config.Queues["q"]: `) {
 		t.Errorf("New = %v", err)

@@ -63,10 +63,10 @@ type queue struct {
 	born      time.Time          // what heardAt and waits count from, in ns
 	heardAt   atomic.Int64       // when a call was last answered
 	waits     [lanes + 1]wait
-	begun     bool      // it had a session; the keeper's
-	swept     time.Time // when terminal jobs were last swept out; the keeper's
-	looked    bool      // whether anybody uses the queue was looked at; the keeper's
-	seeded    bool      // its settings have the retention of Config; the keeper's
+	begun     bool                // it had a session; the keeper's
+	swept     time.Time           // when terminal jobs were last swept out; the keeper's
+	looked    bool                // whether anybody uses the queue was looked at; the keeper's
+	kept      signalbox.Retention // what its settings said last; the keeper's
 	listener  *listener
 	heard     bool                 // the queue was idle when the listener last looked
 	throttled map[string]time.Time // warnings by what they are about

@@ -50,6 +50,7 @@ func (s *session) take(spare *[]store.Settlement) []store.Settlement {
 		all := append(batch, s.others...)
 		n = store.Fit(all)
 		batch, s.others = all[:n:n], s.others[n-len(batch):]
+		clear(all[n:]) // copies
 	}
 	for i := range batch {
 		if batch[i].Suspect {
@@ -263,7 +264,9 @@ func (q *queue) sweep(ctx context.Context) {
 		q.lookForProducers(ctx)
 	}
 	_ = q.own.Register(ctx) // for people and their tools; the next time will do
-	q.seed(ctx)
+	if !q.seed(ctx) {
+		return
+	}
 	for range maxSweeps {
 		began := time.Now()
 		dropped, err := q.own.Sweep(ctx)
@@ -271,28 +274,32 @@ func (q *queue) sweep(ctx context.Context) {
 			q.failed("sweep", began, err)
 			q.hint(true) // a lane's call says when Redis is back
 		}
-		if dropped == 0 {
+		if dropped == 0 || time.Since(q.swept) > q.w.cfg.SessionTTL/6 { // a renewal is due
 			return
 		}
 	}
 }
 
-// seed gives the queue the retention of this worker's Config where its settings say none, until that has succeeded. What they
-// say counts more, and the log says so.
-func (q *queue) seed(ctx context.Context) {
+// seed gives the queue the retention of this worker's Config where its settings say none, also after Redis has lost them. What
+// they say counts more, and the log says so. seed returns false if a sweep might drop more than Config says.
+func (q *queue) seed(ctx context.Context) bool {
 	want := q.w.cfg.Queues[q.store.Name()].Retention
-	if q.seeded || want == (signalbox.Retention{}) {
-		return
+	if want == (signalbox.Retention{}) {
+		return true
 	}
 	now, err := q.own.SeedRetention(ctx, want)
 	if err != nil {
-		return // the next sweep tries again
+		return false
 	}
-	q.seeded = true
+	if now == q.kept {
+		return true
+	}
+	q.kept = now
 	if want.Jobs > 0 && now.Jobs != want.Jobs || want.Bytes > 0 && now.Bytes != want.Bytes || want.Age > 0 && now.Age != want.Age.Truncate(time.Microsecond) {
 		q.log.Info("signalbox: the queue's settings say another retention than this worker's Config, and count; inspect.SetRetention changes them",
 			"jobs", now.Jobs, "bytes", now.Bytes, "age", now.Age.String())
 	}
+	return true
 }
 
 // newBackoff spaces calls that are made again: from 10 ms to a tenth of the TTL, jittered.

@@ -71,5 +71,6 @@ func (q *queue) tellSettled(batch []store.Settlement, refused []int, unknown boo
 		if err := d.settle(*d.end); err != nil {
 			q.warn("settled", "signalbox: a function panicked that was called at the end of a delivery", "job", d.id, "token", d.token, "error", brief(err))
 		}
+		d.settle, d.end = nil, nil // the delivery may be kept for as long as others of its call run
 	}
 }

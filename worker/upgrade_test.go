@@ -20,8 +20,8 @@ import (
 	"github.com/signalbox-go/signalbox/worker"
 )
 
-// newerBuild builds these tests as the next release that knows another layout would be built, and returns the path of
-// the binary.
+// newerBuild builds these tests with a protocol that is one higher, as a later release will have, and returns the path of the
+// binary.
 func newerBuild(t *testing.T) string {
 	t.Helper()
 	source, err := filepath.Abs("../internal/store/standing.go")
@@ -47,7 +47,7 @@ func newerBuild(t *testing.T) string {
 	replacement := file("standing.go", bytes.Replace(text, ours, theirs, 1))
 	overlay := file("overlay.json", payload(map[string]any{"Replace": map[string]string{source: replacement}}))
 	binary := filepath.Join(dir, "newer.test")
-	if out, err := exec.Command("go", "test", "-c", "-vet=off", "-overlay", overlay, "-o", binary, ".").CombinedOutput(); err != nil {
+	if out, err := exec.CommandContext(t.Context(), "go", "test", "-c", "-vet=off", "-overlay", overlay, "-o", binary, ".").CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
 	return binary
@@ -173,7 +173,7 @@ func TestUpgrade(t *testing.T) {
 			u.tooOld()
 			open()
 			u.until("the job is settled", func(c store.Counts) bool { return c.Running == 0 && c.Total.Completed == 1 && c.Ready == 3 })
-			c := u.newerWorker(shortTTL)
+			c := u.newerWorker(30 * time.Second) // it finds no job by a renewal
 			for range 3 {
 				c.await("end")
 			}

@@ -141,9 +141,8 @@ func operations() []operation {
 			return err
 		}},
 		{name: "keep", call: func(r *rig, _ []Delivery) error {
-			want := signalbox.Retention{Jobs: 5}
-			got, err := r.SetRetention(bg, want)
-			if err == nil && got != want {
+			got, err := r.SetRetention(bg, signalbox.Retention{Jobs: 5})
+			if err == nil && got.Jobs != 5 {
 				return fmt.Errorf("it keeps %+v", got)
 			}
 			return err

@@ -1,6 +1,7 @@
 package store
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -19,8 +20,11 @@ type retention struct {
 
 var defaultRetention = retention{count: 100_000, bytes: 256 << 20, age: 30 * 24 * time.Hour}
 
-// longestNumber bounds what scripts read from the settings: 15 digits.
-const longestNumber = 1e15 - 1
+// largestNumber and longestKept bound what scripts read from the settings: 15 digits.
+const (
+	largestNumber = 1e15 - 1
+	longestKept   = 10_000 * 24 * time.Hour
+)
 
 // ValidateRetention returns an error that wraps signalbox.ErrInvalid and names each field that a queue can't have.
 func ValidateRetention(r signalbox.Retention) error {
@@ -29,23 +33,27 @@ func ValidateRetention(r signalbox.Retention) error {
 		name  string
 		value int64
 	}{{"Jobs", r.Jobs}, {"Bytes", r.Bytes}} {
-		if field.value < 0 || field.value > longestNumber {
-			errs = append(errs, fmt.Errorf("%w Retention.%s: %d; 1 to %.0f is allowed, and 0 for the default", signalbox.ErrInvalid, field.name, field.value, longestNumber))
+		if field.value < 0 || field.value > largestNumber {
+			errs = append(errs, fmt.Errorf("%w Retention.%s: %d; 1 to %.0f is allowed, and 0 for the default", signalbox.ErrInvalid, field.name, field.value, largestNumber))
 		}
 	}
-	if r.Age < 0 || r.Age > 0 && r.Age < time.Microsecond {
-		errs = append(errs, fmt.Errorf("%w Retention.Age: %v; a microsecond or more is allowed, and 0 for the default", signalbox.ErrInvalid, r.Age))
+	if r.Age != 0 && (r.Age < time.Microsecond || r.Age > longestKept) {
+		errs = append(errs, fmt.Errorf("%w Retention.Age: %v; 1µs to %v is allowed, and 0 for the default", signalbox.ErrInvalid, r.Age, longestKept))
 	}
 	return errors.Join(errs...)
 }
 
-// SetRetention sets what the queue keeps, and returns what is set then; a field that is not set is 0. r is one that
-// ValidateRetention accepts.
+// SetRetention sets what the queue keeps, also where that is the default, and returns what is set then. ValidateRetention
+// accepts r.
 func (q *Queue) SetRetention(ctx context.Context, r signalbox.Retention) (signalbox.Retention, error) {
-	return q.keep(ctx, true, r)
+	return q.keep(ctx, true, signalbox.Retention{
+		Jobs:  cmp.Or(r.Jobs, int64(defaultRetention.count)),
+		Bytes: cmp.Or(r.Bytes, defaultRetention.bytes),
+		Age:   cmp.Or(r.Age, defaultRetention.age),
+	})
 }
 
-// SeedRetention is SetRetention for the fields that are not set yet.
+// SeedRetention sets those fields of r that are not 0, and not set yet. It returns what is set then; a field that isn't is 0.
 func (q *Queue) SeedRetention(ctx context.Context, r signalbox.Retention) (signalbox.Retention, error) {
 	return q.keep(ctx, false, r)
 }
@@ -72,11 +80,10 @@ func number(n int64) string {
 func retentionOf(jobs, bytes, us string) signalbox.Retention {
 	read := func(text string) int64 {
 		n, err := strconv.ParseUint(text, 10, 63)
-		if err != nil || len(text) > 15 {
+		if err != nil || len(text) > 15 || text[0] == '0' {
 			return 0
 		}
 		return int64(n)
 	}
-	age := min(time.Duration(read(us)), longest/time.Microsecond) * time.Microsecond
-	return signalbox.Retention{Jobs: read(jobs), Bytes: read(bytes), Age: age}
+	return signalbox.Retention{Jobs: read(jobs), Bytes: read(bytes), Age: time.Duration(read(us)) * time.Microsecond}
 }

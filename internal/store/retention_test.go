@@ -1,6 +1,7 @@
 package store
 
 import (
+	"cmp"
 	"errors"
 	"strconv"
 	"strings"
@@ -138,6 +139,9 @@ func testRetentionOfTheSettings(t *testing.T, r *rig) {
 		t.Helper()
 		got, err := r.SetRetention(bg, want)
 		r.must(err)
+		want = signalbox.Retention{
+			Jobs: cmp.Or(want.Jobs, 100_000), Bytes: cmp.Or(want.Bytes, 256<<20), Age: cmp.Or(want.Age, 30*24*time.Hour),
+		}
 		same(t, "retention", got, want)
 		settings, err := r.Settings(bg)
 		r.must(err)
@@ -164,7 +168,13 @@ func testRetentionOfTheSettings(t *testing.T, r *rig) {
 	r.bury(Dead, "e")
 	r.age(r.keys.dead, "e", time.Hour+time.Second)
 	same(t, "dropped with the default", r.sweep(), 0)
-	same(t, "settings", r.rdb.Exists(bg, r.keys.settings).Val(), 0)
+	longest := signalbox.Retention{Jobs: 1e15 - 1, Bytes: 1e15 - 1, Age: 10_000 * 24 * time.Hour}
+	r.must(ValidateRetention(longest))
+	set(longest)
+	r.age(r.keys.dead, "e", 9_999*24*time.Hour)
+	same(t, "dropped with the longest", r.sweep(), 0)
+	r.age(r.keys.dead, "e", 10_001*24*time.Hour)
+	same(t, "dropped after it", r.sweep(), 1)
 }
 
 func testSeedRetention(t *testing.T, r *rig) {
@@ -184,14 +194,18 @@ func testSeedRetention(t *testing.T, r *rig) {
 func testStrangeRetention(t *testing.T, r *rig) {
 	r.open()
 	r.kept.count = 2
-	for _, strange := range []string{"", "-1", "1e3", "1000000000000000", "one", " 1"} {
+	for _, strange := range []string{"", "0", "01", "-1", "1e3", "1000000000000000", "one", " 1"} {
 		r.must(r.rdb.HSet(bg, r.keys.settings, "keep_jobs", strange, "keep_bytes", strange, "keep_us", strange).Err())
 		settings, err := r.Settings(bg)
 		r.must(err)
 		same(t, "retention for "+strange, settings.Retention, signalbox.Retention{})
 		r.bury(Dead, "a", "b", "c")
 		equal(t, "dead for "+strange, r.buried(r.keys.dead), []string{"b", "c"})
+		seeded, err := r.SeedRetention(bg, signalbox.Retention{Jobs: 1})
+		r.must(err)
+		same(t, "seeded jobs for "+strange, seeded.Jobs, 1)
 		r.kept.count = 0
+		r.must(r.rdb.HDel(bg, r.keys.settings, "keep_jobs").Err())
 		r.sweep()
 		r.kept.count = 2
 	}
@@ -199,13 +213,13 @@ func testStrangeRetention(t *testing.T, r *rig) {
 
 func TestValidateRetention(t *testing.T) {
 	t.Parallel()
-	for _, r := range []signalbox.Retention{{}, {Jobs: 1, Bytes: 1, Age: time.Microsecond}, {Jobs: 1e15 - 1, Bytes: 1e15 - 1, Age: 1<<63 - 1}} {
+	for _, r := range []signalbox.Retention{{}, {Jobs: 1, Bytes: 1, Age: time.Microsecond}, {Jobs: 1e15 - 1, Bytes: 1e15 - 1, Age: 10_000 * 24 * time.Hour}} {
 		if err := ValidateRetention(r); err != nil {
 			t.Errorf("%+v: %v", r, err)
 		}
 	}
-	err := ValidateRetention(signalbox.Retention{Jobs: -1, Bytes: 1e15, Age: time.Nanosecond})
-	for _, part := range []string{"Retention.Jobs: -1", "Retention.Bytes: 1000000000000000", "Retention.Age: 1ns"} {
+	err := ValidateRetention(signalbox.Retention{Jobs: -1, Bytes: 1e15, Age: 1<<63 - 1})
+	for _, part := range []string{"Retention.Jobs: -1", "Retention.Bytes: 1000000000000000", "Retention.Age: 2562047h47m16.854775807s"} {
 		if !errors.Is(err, signalbox.ErrInvalid) || !strings.Contains(err.Error(), part) {
 			t.Errorf("%v, want %s", err, part)
 		}

@@ -136,8 +136,16 @@ func TestRedlockHeldIsNoQuorumError(t *testing.T) {
 		t.Errorf("held by another: %v", err)
 	}
 	asked := redistest.Command("EVALSHA", acquireScript.hash.(string))
-	// The others may have answered before it was asked.
-	redistest.Eventually(t, func() bool { return ps[0].Count(asked) == 2 }, "it is tried twice")
+	// Three nodes decide each try, so one of them at least is in both. The others may have been asked later, or not at all.
+	most := func() (n int) {
+		for _, p := range ps {
+			n = max(n, p.Count(asked))
+		}
+		return n
+	}
+	if n := most(); n != 2 {
+		t.Errorf("it is tried %d times", n)
+	}
 	for _, p := range ps[:2] {
 		p.Refuse(true)
 		p.Sever()

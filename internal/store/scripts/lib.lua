@@ -80,19 +80,19 @@ local function wake_one(key)
   end
 end
 
--- What a queue keeps of its dead jobs, and by themselves of its cancelled ones: {most jobs, most bytes, how long in us}.
+-- What a queue keeps of its dead jobs, and of its cancelled ones, which count apart: {most jobs, most bytes, how long in us}.
 -- The queue's settings say it, or else limits, a list of the same.
 local function retention(settings, limits)
   local set = redis.call('HMGET', settings, 'keep_jobs', 'keep_bytes', 'keep_us')
   for i = 1, 3 do
-    local digit = set[i] and #set[i] <= 15 and string.find(set[i], '^%d+$')
-    set[i] = digit and tonumber(set[i]) or limits[i]
+    local known = set[i] and #set[i] <= 15 and string.find(set[i], '^[1-9]%d*$')
+    set[i] = known and tonumber(set[i]) or limits[i]
   end
   return set
 end
 
--- Drops the oldest terminal jobs while there are too many, too many bytes of them or too old ones, and returns how many. It drops
--- most of them at the most. bytes is how many they have.
+-- Drops the oldest terminal jobs while there are too many, too many bytes of them or too old ones, and returns how many: at most
+-- most. bytes is how many they have.
 local function trim(set, bytes, field, jobs, stats, limits, now, most)
   local kept = redis.call('ZCARD', set)
   for dropped = 0, most - 1 do
