@@ -72,7 +72,8 @@ type Queue struct {
 }
 
 // Queues returns the state of every queue of the namespace that a producer or a worker has used, sorted by name. It makes a few
-// calls for each. A queue whose state can't be read has its name in the error, and is left out.
+// calls for each. A queue whose state can't be read has its name in the error, and is left out. A queue that is new may be missing for
+// a moment after its first job.
 func (i *Inspector) Queues(ctx context.Context) ([]Queue, error) {
 	names, err := store.Queues(ctx, i.rdb, i.cfg.Namespace)
 	if err != nil {
@@ -104,7 +105,7 @@ func (i *Inspector) Queue(ctx context.Context, name string) (Queue, error) {
 // wait until Running of [Inspector.Queue] is 0. Jobs that run end as usual. Enqueues and cron entries go on: their jobs wait.
 // changed is false if the queue was paused already. The error wraps [ErrNoQueue] if nobody has used the queue.
 func (i *Inspector) Pause(ctx context.Context, queue string) (changed bool, err error) {
-	if err := i.known(ctx, queue); err != nil {
+	if err := i.listed(ctx, queue); err != nil {
 		return false, err
 	}
 	changed, err = i.store(queue).Pause(ctx)
@@ -117,7 +118,7 @@ func (i *Inspector) Pause(ctx context.Context, queue string) (changed bool, err 
 // Resume ends a pause, and wakes a worker at once, which wakes others if there is more to do. A job that crashed twice may wait for
 // a worker's next renewal. changed is false if the queue was not paused. The error wraps [ErrNoQueue] if nobody has used the queue.
 func (i *Inspector) Resume(ctx context.Context, queue string) (changed bool, err error) {
-	if err := i.known(ctx, queue); err != nil {
+	if err := i.listed(ctx, queue); err != nil {
 		return false, err
 	}
 	changed, err = i.store(queue).Resume(ctx)
@@ -134,7 +135,7 @@ func (i *Inspector) SetRetention(ctx context.Context, queue string, r signalbox.
 	if err := store.ValidateRetention(r); err != nil {
 		return fmt.Errorf("inspect: %w", err)
 	}
-	if err := i.known(ctx, queue); err != nil {
+	if err := i.listed(ctx, queue); err != nil {
 		return err
 	}
 	if _, err := i.store(queue).SetRetention(ctx, r); err != nil {
@@ -171,6 +172,16 @@ func (i *Inspector) known(ctx context.Context, queue string) error {
 		there = "there are " + strings.Join(names, ", ")
 	}
 	return fmt.Errorf("%w: %q in namespace %q: %s. A queue is known once a producer or a worker has used it", ErrNoQueue, queue, i.cfg.Namespace, there)
+}
+
+// listed is known for a call that changes the queue: the queue is among those that [Inspector.Queues] returns from then on, though
+// the producer or the worker that uses it may list it a moment later.
+func (i *Inspector) listed(ctx context.Context, queue string) error {
+	if err := i.known(ctx, queue); err != nil {
+		return err
+	}
+	_ = i.store(queue).Register(ctx) // who uses the queue does so, too
+	return nil
 }
 
 func (i *Inspector) read(ctx context.Context, name string) (Queue, error) {

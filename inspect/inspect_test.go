@@ -239,6 +239,31 @@ func TestSetRetention(t *testing.T) {
 	}
 }
 
+// A queue that was changed is listed, also if its producer has not done so yet.
+func TestChangedQueueIsListed(t *testing.T) {
+	t.Parallel()
+	rdb := redistest.Start(t).Client()
+	for name, change := range map[string]func(ins *inspect.Inspector, queue string) error{
+		"Pause":  func(ins *inspect.Inspector, q string) error { _, err := ins.Pause(t.Context(), q); return err },
+		"Resume": func(ins *inspect.Inspector, q string) error { _, err := ins.Resume(t.Context(), q); return err },
+		"SetRetention": func(ins *inspect.Inspector, q string) error {
+			return ins.SetRetention(t.Context(), q, signalbox.Retention{})
+		},
+	} {
+		namespace := redistest.Name(t)
+		if err := rdb.HSet(t.Context(), "signalbox:{"+namespace+":q}:stats", "enqueued", 1).Err(); err != nil {
+			t.Fatal(err)
+		}
+		ins := inspector(t, rdb, namespace)
+		if err := change(ins, "q"); err != nil {
+			t.Fatal(err)
+		}
+		if queues, err := ins.Queues(t.Context()); err != nil || len(queues) != 1 || queues[0].Name != "q" {
+			t.Errorf("after %s: %+v, %v", name, queues, err)
+		}
+	}
+}
+
 // BenchmarkResume measures from the call of Resume to the start of a handler in an idle worker.
 func BenchmarkResume(b *testing.B) {
 	rdb := redistest.Start(b).Client()

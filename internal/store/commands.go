@@ -31,7 +31,7 @@ var roleCalls = map[Role][]string{
 	Producer: {"EVALSHA", "EVAL", "SADD", "TIME"},
 	Worker:   {"EVALSHA", "EVAL", "BLPOP", "HSCAN", "LPUSH", "PEXPIRE", "SADD", "ZRANGE"},
 	Reporter: {"EVALSHA", "EVAL", "HLEN", "ZRANGE"},
-	Operator: {"EVALSHA", "EVAL", "EXISTS", "HLEN", "HMGET", "SISMEMBER", "SMEMBERS", "ZRANGE"},
+	Operator: {"EVALSHA", "EVAL", "EXISTS", "HLEN", "HMGET", "SADD", "SISMEMBER", "SMEMBERS", "ZRANGE"},
 }
 
 // Commands returns the Redis commands that a queue's clients of these roles call, inside and outside of
