@@ -115,7 +115,7 @@ func TestLua(t *testing.T) {
 // TestLuaNumbers: a reply of a script never holds a number with a fraction.
 func TestLuaNumbers(t *testing.T) {
 	t.Parallel()
-	for _, home := range []string{"internal/store/scripts", "lock/scripts", "lock/redlock/scripts", "lock/internal/lua"} {
+	for _, home := range []string{"internal/store/scripts", "internal/store/scripts/fragments", "lock/scripts", "lock/redlock/scripts", "lock/internal/lua"} {
 		files, err := filepath.Glob(filepath.Join(root, home, "*.lua"))
 		if err != nil || len(files) == 0 {
 			t.Fatalf("no scripts in %s: %v", home, err)

@@ -233,7 +233,7 @@ var fractions = map[string]string{
 	// It is compared with its own floor: nothing else is taken for a number of jobs.
 	"internal/store/scripts/enqueue.lua": `local n = (#ARGV - 1) / 4`,
 	// Bytes of a string.
-	"internal/store/scripts/lib.lua": `us = (us - b[i]) / 256`,
+	"internal/store/scripts/fragments/stamp.lua": `us = (us - b[i]) / 256`,
 }
 
 // scripting are the names of go-redis that send Lua to a server.

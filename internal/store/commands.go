@@ -50,53 +50,29 @@ func Commands(roles ...Role) []string {
 }
 
 var (
-	luaComment  = regexp.MustCompile(`--[^\n]*`)
-	luaFunction = regexp.MustCompile(`(?ms)^local function (\w+)\(.*?^end$`)
-	luaWord     = regexp.MustCompile(`\w+`)
-	luaCall     = regexp.MustCompile(`redis\.p?call\('(\w+)'`)
+	luaComment = regexp.MustCompile(`--[^\n]*`)
+	luaCall    = regexp.MustCompile(`redis\.p?call\('(\w+)'`)
 )
 
-// scriptCommands returns the commands that each script calls, by the script's name: itself or through the functions of
-// lib.lua that it uses. Each command's name is written out where it is called. The scripts are read once in a process, as that
-// takes some milliseconds.
+// scriptCommands returns the commands that each script calls, itself or in its fragments, by the script's name. Each command's
+// name is written out where it is called. The scripts are read once in a process, as that takes some milliseconds.
 var scriptCommands = sync.OnceValue(func() map[string][]string {
-	helpers := luaHelpers()
 	commands := make(map[string][]string)
 	for _, names := range roleScripts {
 		for _, name := range names {
 			if commands[name] == nil {
-				commands[name] = calledBy(luaComment.ReplaceAllString(read(name), ""), helpers)
+				commands[name] = calledBy(source(name))
 			}
 		}
 	}
 	return commands
 })
 
-// luaHelpers returns the functions of lib.lua: their text by name.
-func luaHelpers() map[string]string {
-	helpers := make(map[string]string)
-	for _, f := range luaFunction.FindAllStringSubmatch(luaComment.ReplaceAllString(read("lib"), ""), -1) {
-		helpers[f[1]] = f[0]
-	}
-	return helpers
-}
-
-// calledBy returns the commands that a text calls, itself or through helpers.
-func calledBy(lua string, helpers map[string]string) []string {
+// calledBy returns the commands that a text calls.
+func calledBy(lua string) []string {
 	var commands []string
-	used := make(map[string]bool)
-	var visit func(lua string)
-	visit = func(lua string) {
-		for _, call := range luaCall.FindAllStringSubmatch(lua, -1) {
-			commands = append(commands, strings.ToUpper(call[1]))
-		}
-		for _, word := range luaWord.FindAllString(lua, -1) {
-			if text, ok := helpers[word]; ok && !used[word] {
-				used[word] = true
-				visit(text)
-			}
-		}
+	for _, call := range luaCall.FindAllStringSubmatch(luaComment.ReplaceAllString(lua, ""), -1) {
+		commands = append(commands, strings.ToUpper(call[1]))
 	}
-	visit(lua)
 	return commands
 }

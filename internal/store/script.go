@@ -11,7 +11,7 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-//go:embed scripts/*.lua
+//go:embed scripts/*.lua scripts/fragments/*.lua
 var scripts embed.FS
 
 var (
@@ -60,29 +60,37 @@ func (s *script) keys(k *keys, own ...string) []string {
 	return list
 }
 
-// source returns the text of a script: the functions of lib.lua that it uses, in their order, then the script itself.
+// source returns the text of a script. A line
+//
+//	-- include: clock, digits
+//
+// stands for the text of those fragments, each a file in scripts/fragments, and they may include others. A fragment that stands in
+// the text already is not put in again.
 func source(name string) string {
-	script := read(name)
-	_, lib, _ := strings.Cut(read("lib"), "\n\n") // without its first comment
-	fragments := strings.Split(strings.TrimSuffix(lib, "\n"), "\n\n")
-	text := script
-	for _, fragment := range slices.Backward(fragments) { // a function uses only those before it
-		if strings.Contains(text, functionName(fragment)+"(") {
-			text = fragment + "\n\n" + text
-		}
-	}
-	return text
+	return expand(read(name), make(map[string]bool))
 }
 
-// functionName returns the name of the function that a fragment of lib.lua defines, or "\n" if it has none.
-func functionName(fragment string) string {
-	_, after, found := strings.Cut("\n"+fragment, "\nlocal function ")
-	if !found {
-		return "\n"
+func expand(text string, there map[string]bool) string {
+	var out strings.Builder
+	for {
+		before, after, found := strings.Cut(text, includes)
+		out.WriteString(before)
+		if !found {
+			return out.String()
+		}
+		list, rest, _ := strings.Cut(after, "\n\n") // a blank line stands behind it, and behind each fragment
+		for name := range strings.SplitSeq(list, ", ") {
+			if !there[name] {
+				there[name] = true
+				out.WriteString(expand(read("fragments/"+name), there) + "\n")
+			}
+		}
+		text = rest
 	}
-	name, _, _ := strings.Cut(after, "(")
-	return name
 }
+
+// includes begins a line that stands for fragments.
+const includes = "-- include: "
 
 func read(name string) string {
 	b, err := scripts.ReadFile("scripts/" + name + ".lua")

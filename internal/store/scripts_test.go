@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"io"
 	"net"
-	"path"
 	"regexp"
 	"slices"
 	"strconv"
@@ -16,37 +15,47 @@ import (
 
 var (
 	comment = regexp.MustCompile(`--[^\n]*`)
-	// A call of Redis, and of the helpers in lib.lua that take keys, with its arguments on the line.
+	// A call of Redis, and of the functions that take keys, with its arguments on the line.
 	redisCall  = regexp.MustCompile(`redis\.p?call\(([^\n]*)`)
-	helperCall = regexp.MustCompile(`\b(wake_one|retain|count|upcoming|standing)\(([^\n]*)`)
+	helperCall = regexp.MustCompile(`\b(wake_one|retain|trim|count|upcoming|standing|retention)\(([^\n]*)`)
 	helperHead = regexp.MustCompile(`local function (\w+)\(([^)]*)\)`)
 	// What may stand where a key is expected: one of KEYS, or a list that has them.
 	aKey = regexp.MustCompile(`^(KEYS\[k\]|lists\[[\w.(), ]+\]|list)$`)
 )
 
-// helperKeys are the positions of keys among the arguments of the helpers.
-var helperKeys = map[string][]int{"wake_one": {0}, "retain": {0, 2, 3}, "count": {0}, "upcoming": {0, 1}, "standing": {0}}
+// helperKeys are the positions of keys among the arguments of those functions.
+var helperKeys = map[string][]int{
+	"wake_one": {0}, "retain": {0, 2, 3}, "trim": {0, 3, 4}, "count": {0}, "upcoming": {0, 1}, "standing": {0}, "retention": {0},
+}
 
-// Redis Cluster and managed servers need every key that a script touches declared in KEYS. So no
-// key is built in Lua: where a command takes its key there is one of KEYS, or a helper's parameter
-// that is given one.
-func TestKeysAreDeclared(t *testing.T) {
-	t.Parallel()
-	files, err := scripts.ReadDir("scripts")
+// luaFiles returns the names of the scripts, or of the fragments.
+func luaFiles(t *testing.T, dir string) (all []string) {
+	t.Helper()
+	files, err := scripts.ReadDir(dir)
 	if err != nil {
 		t.Fatal(err)
 	}
-	calls, q := 0, newKeys("", "q")
 	for _, file := range files {
-		name := strings.TrimSuffix(file.Name(), path.Ext(file.Name()))
-		lua := comment.ReplaceAllString(read(name), "")
+		if name, ok := strings.CutSuffix(file.Name(), ".lua"); ok {
+			all = append(all, name)
+		}
+	}
+	return all
+}
+
+// Redis Cluster and managed servers need every key that a script touches declared in KEYS. So no
+// key is built in Lua: where a command takes its key there is one of KEYS, or a function's parameter
+// that is given one.
+func TestKeysAreDeclared(t *testing.T) {
+	t.Parallel()
+	calls, q := 0, newKeys("", "q")
+	for _, name := range luaFiles(t, "scripts") {
+		lua := comment.ReplaceAllString(source(name), "")
 		params, names := []string{}, keyNames(read(name))
-		if name == "lib" {
-			for _, head := range helperHead.FindAllStringSubmatch(lua, -1) {
-				list := strings.Split(head[2], ", ")
-				for _, i := range helperKeys[head[1]] {
-					params = append(params, list[i])
-				}
+		for _, head := range helperHead.FindAllStringSubmatch(lua, -1) {
+			list := strings.Split(head[2], ", ")
+			for _, i := range helperKeys[head[1]] {
+				params = append(params, list[i])
 			}
 		}
 		check := func(line, arg string) {
@@ -84,7 +93,7 @@ func TestKeysAreDeclared(t *testing.T) {
 			}
 		}
 	}
-	if calls < 80 {
+	if calls < 150 {
 		t.Errorf("only %d uses of keys were found", calls)
 	}
 }
@@ -164,36 +173,51 @@ func TestConstantsAgree(t *testing.T) {
 	}
 }
 
-// A script has the functions of lib.lua that it uses, and no others.
+// Each file includes the fragments whose functions it uses, and no others. A fragment has the name of its function.
 func TestFragments(t *testing.T) {
 	t.Parallel()
-	files, err := scripts.ReadDir("scripts")
-	if err != nil {
-		t.Fatal(err)
+	fragments := luaFiles(t, "scripts/fragments")
+	if len(fragments) < 12 {
+		t.Fatalf("only %d fragments were found", len(fragments))
 	}
-	functions := luaHelpers()
-	if len(functions) < 8 {
-		t.Fatalf("only %d functions were found in lib.lua", len(functions))
-	}
-	used := make(map[string]bool)
-	for _, file := range files {
-		name := strings.TrimSuffix(file.Name(), ".lua")
-		if name == "lib" {
-			continue
-		}
-		text := comment.ReplaceAllString(source(name), "")
-		for function := range functions {
-			defined := strings.Contains(text, "local function "+function+"(")
-			uses := strings.Count(text, function+"(") > 1
-			if defined != uses && (defined || strings.Contains(text, function+"(")) {
-				t.Errorf("%s.lua: function %s is there: %v, is used: %v", name, function, defined, uses)
+	included := make(map[string]bool)
+	check := func(name, text string) {
+		code := comment.ReplaceAllString(text, "")
+		var list []string
+		for line := range strings.Lines(text) {
+			if names, ok := strings.CutPrefix(strings.TrimSuffix(line, "\n"), includes); ok {
+				list = append(list, strings.Split(names, ", ")...)
 			}
-			used[function] = used[function] || uses
+		}
+		for _, fragment := range fragments {
+			uses := name != "fragments/"+fragment && regexp.MustCompile(`\b`+fragment+`\(`).MatchString(code)
+			if in := slices.Contains(list, fragment); in != uses {
+				t.Errorf("%s.lua: %s is included: %v, is used: %v", name, fragment, in, uses)
+			}
+			included[fragment] = included[fragment] || uses
 		}
 	}
-	for function := range functions {
-		if !used[function] {
-			t.Errorf("no script uses %s of lib.lua", function)
+	for _, name := range luaFiles(t, "scripts") {
+		check(name, read(name))
+		text := source(name)
+		if strings.Contains(text, includes) {
+			t.Errorf("%s.lua: a line of includes is left", name)
+		}
+		for _, fragment := range fragments {
+			if n := strings.Count(text, "local function "+fragment+"("); n > 1 {
+				t.Errorf("%s.lua has %s %d times", name, fragment, n)
+			}
+		}
+	}
+	for _, name := range fragments {
+		check("fragments/"+name, read("fragments/"+name))
+		if !strings.Contains(read("fragments/"+name), "\nlocal function "+name+"(") {
+			t.Errorf("fragments/%s.lua does not define %s", name, name)
+		}
+	}
+	for _, name := range fragments {
+		if !included[name] {
+			t.Errorf("nothing includes %s", name)
 		}
 	}
 }

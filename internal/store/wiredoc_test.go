@@ -35,7 +35,7 @@ func block(t *testing.T, language, has string) string {
 func TestWireDocHasTheScript(t *testing.T) {
 	t.Parallel()
 	if got := block(t, "lua", "Puts jobs in"); got != source("enqueue") {
-		t.Error("the script in docs/wire.md is not scripts/lib.lua and scripts/enqueue.lua: copy them")
+		t.Error("the script in docs/wire.md is not that of scripts/enqueue.lua: copy it, with its fragments")
 	}
 	golden, err := os.ReadFile("../wire/testdata/golden.txt")
 	if err != nil {

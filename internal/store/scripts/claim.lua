@@ -33,6 +33,9 @@
 -- Errors: those of Redis, and 'ERR signalbox: ...', before the first write.
 
 local LANE, INFLIGHT, SESSIONS, FENCE, JOBS, DUE, WAKE, STATS, DEAD, CANCELLED, HIGH, NORMAL, LOW, SUSPECT, SPANS, SETTINGS = unpack(KEYS)
+
+-- include: clock, digits, has_header, redue, standing, count, wake_one, retention, retain, upcoming
+
 local seq, session, want = tonumber(ARGV[2]), ARGV[3], tonumber(ARGV[4])
 local limits = {tonumber(ARGV[6]), tonumber(ARGV[7]), tonumber(ARGV[8])}
 local answered, completed, marks = tonumber(ARGV[9]), tonumber(ARGV[10]), tonumber(ARGV[11])

@@ -7,6 +7,9 @@
 -- Errors: those of Redis, before the first write.
 
 local INFLIGHT, SESSIONS, WAKE, HIGH, NORMAL, LOW, SUSPECT, DUE = unpack(KEYS)
+
+-- include: wake_one
+
 local left = redis.call('HLEN', INFLIGHT)
 local waiting = redis.call('ZCARD', DUE)
 for _, list in ipairs({HIGH, NORMAL, LOW, SUSPECT}) do

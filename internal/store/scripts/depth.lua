@@ -8,6 +8,9 @@
 -- Errors: those of Redis.
 
 local JOBS, DUE, DEAD, CANCELLED, HIGH, NORMAL, LOW, SUSPECT = unpack(KEYS)
+
+-- include: clock, has_header
+
 local now = clock()
 
 -- The time that a record was last due at, or nil.

@@ -23,6 +23,9 @@
 --         has the layout n, newer than the protocol; before the first write.
 
 local LANE, JOBS, DUE, WAKE, STATS, CRON, HIGH, NORMAL, LOW, DEAD, CANCELLED, SPANS, SETTINGS = unpack(KEYS)
+
+-- include: clock, digits, stamp, standing, count, denied_command, wake_one
+
 local function invalid(what)
   return redis.error_reply('ERR signalbox: ' .. what)
 end

@@ -7,6 +7,9 @@
 -- Errors: those of Redis, before the first write.
 
 local SETTINGS = unpack(KEYS)
+
+-- include: retention
+
 local before = redis.call('HMGET', SETTINGS, 'keep_jobs', 'keep_bytes', 'keep_us')
 local known = retention(SETTINGS, {})
 -- When Redis is out of memory it still permits this, and with it all that follows: to keep less is a way out.

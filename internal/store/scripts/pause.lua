@@ -6,6 +6,9 @@
 -- Errors: those of Redis, before the first write.
 
 local SETTINGS, WAKE = unpack(KEYS)
+
+-- include: clock, digits, wake_one
+
 local paused = redis.call('HEXISTS', SETTINGS, 'paused') == 1
 redis.call('LLEN', WAKE)
 -- When Redis is out of memory it still permits this, and with it all that follows.

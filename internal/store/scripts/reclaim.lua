@@ -20,6 +20,9 @@
 -- Errors: those of Redis, and 'NOPERM signalbox: ...', before the first write.
 
 local INFLIGHT, SESSIONS, JOBS, WAKE, STATS, DEAD, HIGH, NORMAL, LOW, SUSPECT, SPANS, SETTINGS = unpack(KEYS)
+
+-- include: clock, has_header, standing, count, wake_one, retention, retain
+
 local now = clock()
 local expiry = redis.call('ZSCORE', SESSIONS, ARGV[2])
 if expiry and tonumber(expiry) > now then

@@ -8,6 +8,9 @@
 -- Errors: those of Redis, before the first write.
 
 local SESSIONS, DUE, HIGH, NORMAL, LOW, SUSPECT, SETTINGS = unpack(KEYS)
+
+-- include: clock, digits, standing, upcoming
+
 local now = clock()
 local expiry = redis.call('ZSCORE', SESSIONS, ARGV[2])
 local held_back = standing(SETTINGS, ARGV[1])

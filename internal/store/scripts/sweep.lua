@@ -7,6 +7,9 @@
 -- Errors: those of Redis, before the first write.
 
 local JOBS, STATS, DEAD, CANCELLED, SETTINGS = unpack(KEYS)
+
+-- include: clock, standing, retention, trim
+
 local held_back = standing(SETTINGS, ARGV[1])
 if held_back ~= '' and held_back ~= 'paused' then
   return 0

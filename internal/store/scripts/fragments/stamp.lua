@@ -1,0 +1,9 @@
+-- A time as the 8 bytes, big endian, of a record's header.
+local function stamp(us)
+  local b = {}
+  for i = 8, 1, -1 do
+    b[i] = us % 256
+    us = (us - b[i]) / 256
+  end
+  return string.char(unpack(b))
+end

@@ -1,0 +1,24 @@
+-- include: digits
+
+-- What is to be done next: microseconds until a job is due or the first session expires (-1 for
+-- never, 0 if it is so already), and up to 8 sessions that have expired.
+local function upcoming(due, sessions, now)
+  local following, expired = -1, {}
+  local head = redis.call('ZRANGE', due, 0, 0, 'WITHSCORES')
+  if head[2] then
+    following = math.max(tonumber(head[2]) - now, 0)
+  end
+  head = redis.call('ZRANGE', sessions, 0, 0, 'WITHSCORES')
+  if head[2] then
+    local ends = tonumber(head[2]) - now
+    if ends <= 0 then
+      expired = redis.call('ZRANGEBYSCORE', sessions, '-inf', digits(now), 'LIMIT', 0, 8)
+      head = redis.call('ZRANGEBYSCORE', sessions, '(' .. digits(now), '+inf', 'WITHSCORES', 'LIMIT', 0, 1)
+      ends = head[2] and tonumber(head[2]) - now
+    end
+    if ends and (following < 0 or ends < following) then
+      following = ends
+    end
+  end
+  return following, expired
+end
