@@ -231,7 +231,7 @@ var (
 // fractions are lines of scripts that divide, and whose result is in no reply.
 var fractions = map[string]string{
 	// It is compared with its own floor: nothing else is taken for a number of jobs.
-	"internal/store/scripts/enqueue.lua": `local n = (#ARGV - 1) / 4`,
+	"internal/store/scripts/enqueue.lua": `local n = (#ARGV - fixed) / 4`,
 	// Bytes of a string.
 	"internal/store/scripts/fragments/stamp.lua": `us = (us - b[i]) / 256`,
 }

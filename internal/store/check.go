@@ -9,8 +9,6 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/redis/go-redis/v9"
-
 	"github.com/signalbox-go/signalbox"
 	"github.com/signalbox-go/signalbox/internal/wire"
 )
@@ -40,11 +38,12 @@ func (q *Queue) Check(ctx context.Context) error {
 	c := &checker{snapshot: s, states: make(map[string]string, len(s.jobs))}
 	c.waiting()
 	c.running()
-	c.terminal("dead", s.dead)
-	c.terminal("cancelled", s.cancelled)
+	for _, state := range terminalStates {
+		c.terminal(state)
+	}
 	c.stateless()
 	for _, id := range s.spans {
-		if state := c.states[id]; state == "" || state == "dead" || state == "cancelled" {
+		if state := c.states[id]; state == "" || terminal(state) {
 			c.wrong("a span of job %q is kept, which is %q", id, state)
 		}
 	}
@@ -165,16 +164,16 @@ func (c *checker) running() {
 	}
 }
 
-func (c *checker) terminal(state string, ids []redis.Z) {
+func (c *checker) terminal(state terminalState) {
 	var bytes int64
-	for _, z := range ids {
+	for _, z := range c.ended[state.outcome] {
 		id := z.Member.(string)
-		c.enter(id, state)
+		c.enter(id, string(state.outcome))
 		bytes += int64(len(c.jobs[id]))
 	}
-	counted, _ := strconv.ParseInt(c.stats[state+"_bytes"], 10, 64)
+	counted, _ := strconv.ParseInt(c.stats[state.bytes], 10, 64)
 	if counted != bytes {
-		c.wrong("%d bytes of %s jobs are counted, there are %d", counted, state, bytes)
+		c.wrong("%d bytes of %s jobs are counted, there are %d", counted, state.outcome, bytes)
 	}
 }
 

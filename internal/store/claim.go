@@ -228,9 +228,6 @@ func parseClaim(r *reply, queue string, settled int) (*ClaimReply, error) {
 // longest bounds a delay, so that the time it leads to is one that a double holds.
 const longest = 100 * 365 * 24 * time.Hour
 
-// claimFixed is the number of arguments before those of the deliveries.
-const claimFixed = 12
-
 func claimArgs(lane *Lane, req *ClaimRequest, kept retention, room int) []any {
 	completed := 0
 	for completed < len(req.Settle) && req.Settle[completed].Outcome == Completed {
@@ -242,7 +239,6 @@ func claimArgs(lane *Lane, req *ClaimRequest, kept retention, room int) []any {
 			marks++
 		}
 	}
-	args := make([]any, 0, claimFixed+2*completed+3*marks+6*(len(req.Settle)-completed))
 	hold := int64(0)
 	if req.Suspects {
 		hold = longest.Microseconds()
@@ -250,8 +246,10 @@ func claimArgs(lane *Lane, req *ClaimRequest, kept retention, room int) []any {
 			hold = req.Hold.Microseconds()
 		}
 	}
-	args = append(args, Protocol, lane.seq, req.Session, req.Want, hold,
-		kept.count, kept.bytes, kept.age.Microseconds(), lane.known(req.Session), completed, marks, room)
+	args := claimScript.args(2*completed+3*marks+6*(len(req.Settle)-completed),
+		arg{"protocol", Protocol}, arg{"seq", lane.seq}, arg{"session", req.Session}, arg{"want", req.Want}, arg{"hold", hold},
+		arg{"keep_jobs", kept.count}, arg{"keep_bytes", kept.bytes}, arg{"keep_us", kept.age.Microseconds()},
+		arg{"answered", lane.known(req.Session)}, arg{"completed", completed}, arg{"marks", marks}, arg{"room", room})
 	for i := range req.Settle[:completed] {
 		args = append(args, req.Settle[i].ID, req.Settle[i].Token)
 	}

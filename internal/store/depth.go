@@ -36,7 +36,8 @@ func (q *Queue) StopReporting(ctx context.Context, client string) error {
 }
 
 func (q *Queue) report(ctx context.Context, client string, ttl time.Duration) (bool, error) {
-	r, err := run(ctx, q.rdb, reportScript, reportScript.keys(&q.keys), []any{client, ttl.Milliseconds()})
+	r, err := run(ctx, q.rdb, reportScript, reportScript.keys(&q.keys),
+		reportScript.args(0, arg{"client", client}, arg{"ttl", ttl.Milliseconds()}))
 	if err != nil {
 		return false, err
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -127,9 +128,8 @@ func (q *Queue) enqueue(ctx context.Context, lane *Lane, items []Item, by Reckon
 	if len(items) > MaxBatch {
 		return Fates{}, fmt.Errorf("%w batch: %d jobs, at most %d go in one call", signalbox.ErrInvalid, len(items), MaxBatch)
 	}
-	args := make([]any, 0, 1+4*len(items))
 	lane.number, lane.by = lane.seq, by
-	args = append(args, &lane.sending)
+	args := enqueueScript.args(4*len(items), arg{"call", &lane.sending})
 	for i := range items {
 		it := &items[i]
 		args = append(args, it.id, it.class, it.when, it.envelope)
@@ -151,12 +151,29 @@ func parseEnqueue(r *reply, n int) (Fates, error) {
 	if err := r.status("ok"); err != nil {
 		return Fates{}, err
 	}
-	now, list := time.UnixMicro(r.int(1)), r.str(2)
-	if r.err == nil && len(list) != n {
-		r.fail(2, fmt.Sprintf("of %d items, not %d", len(list), n))
-	}
+	now, list := time.UnixMicro(r.int(1)), r.outcomes(2, n)
 	if r.err != nil {
 		return Fates{}, r.err
 	}
 	return Fates{Now: now, list: list}, nil
+}
+
+// outcomes reads a list with the outcome of each of n jobs, or with one for all of them, as a string with a byte for each.
+func (r *reply) outcomes(i, n int) string {
+	list := r.strs(i)
+	if r.err == nil && len(list) != n && len(list) != 1 {
+		r.fail(i, fmt.Sprintf("a list of %d, for %d jobs", len(list), n))
+	}
+	for _, outcome := range list {
+		if len(outcome) != 1 {
+			r.fail(i, fmt.Sprintf("a list with %.40q, which is no outcome", outcome))
+		}
+	}
+	if r.err != nil {
+		return ""
+	}
+	if len(list) == 1 {
+		return strings.Repeat(list[0], n)
+	}
+	return strings.Join(list, "")
 }

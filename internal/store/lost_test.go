@@ -210,7 +210,7 @@ func (r *rig) normalised(start time.Time) map[string]string {
 		}
 		return fmt.Sprint(m)
 	}
-	for name, zs := range map[string][]redis.Z{"due": s.due, "dead": s.dead, "cancelled": s.cancelled, "sessions": s.sessions} {
+	for name, zs := range map[string][]redis.Z{"due": s.due, "dead": s.ended[Dead], "cancelled": s.ended[Cancelled], "sessions": s.sessions} {
 		if _, ok := out[name]; ok {
 			out[name] = scores(zs)
 		}

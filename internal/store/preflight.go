@@ -248,7 +248,7 @@ func (f *Findings) checkPermits(ctx context.Context, rdb redis.UniversalClient, 
 // lack returns what the user may not call or use, and the rule that allows it. It returns "" if there is nothing, or if the server
 // can't say.
 func lack(ctx context.Context, rdb redis.UniversalClient, keys []any, roles []Role) (string, error) {
-	args := append([]any{len(keys)}, keys...)
+	args := append(permitsScript.args(len(keys), arg{"keys_asked", len(keys)}), keys...)
 	for _, c := range Commands(roles...) {
 		args = append(args, c)
 	}

@@ -68,8 +68,10 @@ func (r *Recovery) Next(ctx context.Context) (Reclaimed, error) {
 	why := wire.AppendLastError(nil, fmt.Sprintf(
 		"the process running this job died, or lost its lease, %d times", CrashLimit))
 	part := r.held[:min(len(r.held), maxReclaim)]
-	args := make([]any, 0, 9+2*len(part))
-	args = append(args, Protocol, r.session, CrashLimit, why, q.kept.count, q.kept.bytes, q.kept.age.Microseconds(), maxLost, flag(r.details))
+	args := reclaimScript.args(2*len(part),
+		arg{"protocol", Protocol}, arg{"session", r.session}, arg{"crash_limit", CrashLimit}, arg{"last_error", why},
+		arg{"keep_jobs", q.kept.count}, arg{"keep_bytes", q.kept.bytes}, arg{"keep_us", q.kept.age.Microseconds()},
+		arg{"room", maxLost}, arg{"details", flag(r.details)})
 	for _, g := range part {
 		args = append(args, g.id, g.value)
 	}

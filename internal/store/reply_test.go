@@ -1,6 +1,7 @@
 package store
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 )
@@ -159,4 +160,44 @@ func value(b []byte, depth int) (any, []byte) {
 		return true, b
 	}
 	return nil, b
+}
+
+// The reply of an enqueue has an outcome for each job, or one that is that of all.
+func TestOutcomesOfAReply(t *testing.T) {
+	t.Parallel()
+	read := func(n int, outcomes ...any) (string, error) {
+		fates, err := parseEnqueue(&reply{list: []any{"ok", int64(1), outcomes}}, n)
+		return fates.list, err
+	}
+	for _, c := range []struct {
+		want     string
+		outcomes []any
+	}{
+		{"1", []any{"1"}}, {"ddd", []any{"d"}}, {"10", []any{"1", "0"}}, {"1Ds", []any{"1", "D", "s"}},
+	} {
+		got, err := read(len(c.want), c.outcomes...)
+		if err != nil || got != c.want {
+			t.Errorf("%v: %q, %v", c.outcomes, got, err)
+		}
+	}
+	for what, outcomes := range map[string][]any{
+		"none": {}, "too few": {"1", "1"}, "too many": {"1", "1", "1", "1"}, "of two characters": {"1", "1", "11"},
+		"empty": {"1", "1", ""}, "a number": {"1", "1", int64(1)}, "a later protocol's": {"1", "1", []any{"0", "id", "running"}},
+	} {
+		if got, err := read(3, outcomes...); err == nil {
+			t.Errorf("%s: %q is no error", what, got)
+		}
+	}
+}
+
+// A call says each job's outcome if they differ, and the same when it is made again.
+func TestOutcomesOfACall(t *testing.T) {
+	t.Parallel()
+	r := onShared(t)
+	r.put("a")
+	for _, want := range []string{"[0 1 1]", "[0 1 1]"} {
+		got, err := r.rdb.Eval(bg, source("enqueue"), enqueueScript.keys(&r.keys, r.keys.lane("raw")), many(2, "1 1", "a", "1", "", "\x0a\x01k")...).Slice()
+		r.must(err)
+		same(t, "outcomes", fmt.Sprint(got[2]), want)
+	}
 }

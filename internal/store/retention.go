@@ -60,7 +60,8 @@ func (q *Queue) SeedRetention(ctx context.Context, r signalbox.Retention) (signa
 
 func (q *Queue) keep(ctx context.Context, all bool, kept signalbox.Retention) (signalbox.Retention, error) {
 	r, err := run(ctx, q.rdb, keepScript, keepScript.keys(&q.keys),
-		[]any{flag(all), number(kept.Jobs), number(kept.Bytes), number(kept.Age.Microseconds())})
+		keepScript.args(0, arg{"all", flag(all)}, arg{"keep_jobs", number(kept.Jobs)}, arg{"keep_bytes", number(kept.Bytes)},
+			arg{"keep_us", number(kept.Age.Microseconds())}))
 	if err != nil {
 		return signalbox.Retention{}, err
 	}

@@ -28,23 +28,27 @@ var (
 	keepScript    = load("keep")
 )
 
-// A script is one of the scripts, and the names of its keys in their order: those of the line
+// A script is one of the scripts, with the names that the lines on top of it give to keys and to arguments:
 //
 //	local LANE, JOBS, ... = unpack(KEYS)
+//	local protocol, seq, ... = unpack(ARGV)
 //
-// on top of it. Keys of a call of one's own (LANE, INFLIGHT) stand first, or behind all that have a name.
+// Keys of a call of one's own (LANE, INFLIGHT) stand first, or behind all that have a name. Arguments without a name, such as
+// those of each job, stand behind the others.
 type script struct {
 	*redis.Script
-	names []string
+	keyNames []string
+	argNames []string
 }
 
 func load(name string) *script {
-	return &script{Script: redis.NewScript(source(name)), names: keyNames(read(name))}
+	text := read(name)
+	return &script{Script: redis.NewScript(source(name)), keyNames: unpacked(text, "KEYS"), argNames: unpacked(text, "ARGV")}
 }
 
-// keyNames returns the names that a script gives its keys, or nil if it has none.
-func keyNames(lua string) []string {
-	before, _, found := strings.Cut(lua, " = unpack(KEYS)\n")
+// unpacked returns the names that a script gives to the elements of a list, or nil if it gives none.
+func unpacked(lua, list string) []string {
+	before, _, found := strings.Cut(lua, " = unpack("+list)
 	if !found {
 		return nil
 	}
@@ -53,9 +57,32 @@ func keyNames(lua string) []string {
 
 // keys returns the KEYS of a call: own for the first names, and the queue's keys for the others.
 func (s *script) keys(k *keys, own ...string) []string {
-	list := append(make([]string, 0, len(s.names)+4), own...)
-	for _, name := range s.names[len(own):] {
+	list := append(make([]string, 0, len(s.keyNames)+4), own...)
+	for _, name := range s.keyNames[len(own):] {
 		list = append(list, k.named[name])
+	}
+	return list
+}
+
+// An arg is the value of an argument that has a name.
+type arg struct {
+	name  string
+	value any
+}
+
+// args returns the ARGV of a call: the values of the arguments that have names, in the script's order, with room for more behind
+// them. It panics unless each of them has a value.
+func (s *script) args(more int, values ...arg) []any {
+	list := make([]any, len(s.argNames), len(s.argNames)+more)
+	for _, v := range values {
+		i := slices.Index(s.argNames, v.name)
+		if i < 0 || list[i] != nil {
+			panic("store: the script has no argument " + v.name + ", or it is there twice")
+		}
+		list[i] = v.value
+	}
+	if len(values) != len(list) {
+		panic(fmt.Sprintf("store: %d arguments of the script's %d", len(values), len(list)))
 	}
 	return list
 }

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"io"
 	"net"
+	"path"
 	"regexp"
 	"slices"
 	"strconv"
@@ -17,15 +18,15 @@ var (
 	comment = regexp.MustCompile(`--[^\n]*`)
 	// A call of Redis, and of the functions that take keys, with its arguments on the line.
 	redisCall  = regexp.MustCompile(`redis\.p?call\(([^\n]*)`)
-	helperCall = regexp.MustCompile(`\b(wake_one|retain|trim|count|upcoming|standing|retention)\(([^\n]*)`)
+	helperCall = regexp.MustCompile(`\b(wake_one|count|upcoming|standing|retention)\(([^\n]*)`)
 	helperHead = regexp.MustCompile(`local function (\w+)\(([^)]*)\)`)
-	// What may stand where a key is expected: one of KEYS, or a list that has them.
-	aKey = regexp.MustCompile(`^(KEYS\[k\]|lists\[[\w.(), ]+\]|list)$`)
+	// What may stand where a key is expected: one of KEYS, a list that has them, or the set of a terminal state.
+	aKey = regexp.MustCompile(`^(KEYS\[k\]|lists\[[\w.(), ]+\]|list|state\.set|ended\.\w+\.set)$`)
 )
 
 // helperKeys are the positions of keys among the arguments of those functions.
 var helperKeys = map[string][]int{
-	"wake_one": {0}, "retain": {0, 2, 3}, "trim": {0, 3, 4}, "count": {0}, "upcoming": {0, 1}, "standing": {0}, "retention": {0},
+	"wake_one": {0}, "count": {0}, "upcoming": {0, 1}, "standing": {0}, "retention": {0},
 }
 
 // luaFiles returns the names of the scripts, or of the fragments.
@@ -51,7 +52,7 @@ func TestKeysAreDeclared(t *testing.T) {
 	calls, q := 0, newKeys("", "q")
 	for _, name := range luaFiles(t, "scripts") {
 		lua := comment.ReplaceAllString(source(name), "")
-		params, names := []string{}, keyNames(read(name))
+		params, names := []string{}, unpacked(read(name), "KEYS")
 		for _, head := range helperHead.FindAllStringSubmatch(lua, -1) {
 			list := strings.Split(head[2], ", ")
 			for _, i := range helperKeys[head[1]] {
@@ -170,6 +171,128 @@ func TestConstantsAgree(t *testing.T) {
 	t.Parallel()
 	if lua := read("reclaim"); !strings.Contains(lua, "crashes >= 2 and") || SuspectAt != 2 {
 		t.Error("reclaim.lua and SuspectAt disagree on who is a suspect")
+	}
+}
+
+// keyOrder is the order of KEYS in every script. A script leaves out those that it doesn't use.
+var keyOrder = []string{
+	"LANE", "INFLIGHT", "SESSIONS", "FENCE", "JOBS", "DUE", "WAKE", "STATS", "CRON", "HIGH", "NORMAL", "LOW", "SUSPECT",
+	"DEAD", "CANCELLED", "SPANS", "SETTINGS", "REPORTER",
+}
+
+func TestKeysHaveOneOrder(t *testing.T) {
+	t.Parallel()
+	for _, name := range luaFiles(t, "scripts") {
+		keys, left := unpacked(read(name), "KEYS"), keyOrder
+		for _, key := range keys {
+			i := slices.Index(left, key)
+			if i < 0 {
+				t.Errorf("%s.lua: in %v, %s is not in its place", name, keys, key)
+				break
+			}
+			left = left[i+1:]
+		}
+	}
+}
+
+// A script reads the arguments that have names at once, all at the place of their names, and no other by its number.
+func TestArgumentsHaveNames(t *testing.T) {
+	t.Parallel()
+	line := regexp.MustCompile(`(?m)^local ([\w, ]+) = unpack\(ARGV(, 1, fixed)?\)$`)
+	fixed := regexp.MustCompile(`(?m)^local fixed = (\d+)\b`)
+	named := 0
+	for _, name := range luaFiles(t, "scripts") {
+		lua := comment.ReplaceAllString(source(name), "")
+		if regexp.MustCompile(`ARGV\[\d`).MatchString(lua) || strings.Count(lua, "unpack(ARGV") > strings.Count(lua, "unpack(ARGV, i, i +")+1 {
+			t.Errorf("%s.lua: an argument is read by its number", name)
+		}
+		m := line.FindStringSubmatch(lua)
+		if m == nil {
+			if strings.Contains(lua, "ARGV") {
+				t.Errorf("%s.lua: the arguments have no names", name)
+			}
+			continue
+		}
+		named++
+		args := strings.Split(m[1], ", ")
+		n := fixed.FindStringSubmatch(lua)
+		if (n != nil) != (m[2] != "") || n != nil && n[1] != strconv.Itoa(len(args)) {
+			t.Errorf("%s.lua: %d arguments have names, fixed is %v", name, len(args), n)
+		}
+		equal(t, "arguments of "+name, load(name).argNames, args)
+	}
+	if named < 9 {
+		t.Errorf("only %d scripts name their arguments", named)
+	}
+}
+
+// The arguments stand where the script's names are, in whatever order they are given; one that is missing, or unknown, or there
+// twice is a mistake.
+func TestArguments(t *testing.T) {
+	t.Parallel()
+	s := &script{argNames: []string{"a", "b"}}
+	equal(t, "arguments", s.args(3, arg{"b", 2}, arg{"a", 1}), []any{1, 2})
+	for what, values := range map[string][]arg{
+		"missing": {{"a", 1}},
+		"unknown": {{"a", 1}, {"c", 3}},
+		"twice":   {{"a", 1}, {"a", 1}},
+		"more":    {{"a", 1}, {"b", 2}, {"b", 2}},
+	} {
+		func() {
+			defer func() {
+				if recover() == nil {
+					t.Errorf("%s: no panic", what)
+				}
+			}()
+			s.args(0, values...)
+		}()
+	}
+}
+
+// The scripts and the Go side have the same table of terminal states.
+func TestTerminalStatesAgree(t *testing.T) {
+	t.Parallel()
+	row := regexp.MustCompile(`(\w+) = \{set = (\w+), bytes = '(\w+)', met = '(\w)'\},\n`)
+	lua := read("fragments/terminal_states")
+	rows := row.FindAllStringSubmatch(lua, -1)
+	if n := strings.Count(lua, "set = "); len(rows) != n || n != len(terminalStates) {
+		t.Fatalf("the script has %d states, of which %d can be read, and Go has %d", n, len(rows), len(terminalStates))
+	}
+	k := newKeys("", "q")
+	for i, state := range terminalStates {
+		met := string(rune(state.met))
+		equal(t, "state", rows[i][1:], []string{string(state.outcome), state.key, state.bytes, met})
+		same(t, "the set of "+string(state.outcome), k.named[state.key], k.prefix+string(state.outcome))
+		same(t, "the outcome of one that is replaced", string(rune(state.replaced)), strings.ToUpper(met))
+		if state.met.In() || !state.replaced.In() {
+			t.Errorf("%s: is a job in that met one: %v, that replaced one: %v", state.outcome, state.met.In(), state.replaced.In())
+		}
+		if !slices.Contains(outcomes, state.outcome) {
+			t.Errorf("%s is no outcome", state.outcome)
+		}
+	}
+}
+
+// Jobs end, become ready and change their state in one place each.
+func TestOnePlace(t *testing.T) {
+	t.Parallel()
+	for pattern, places := range map[string][]string{
+		`'[LR]PUSH', (list|lists|HIGH|NORMAL|LOW|SUSPECT)\b`: {"fragments/ready"},
+		`'HDEL', JOBS,`: {"fragments/finish", "fragments/trim"},
+		`'Z(ADD|REM)', (state\.set|DEAD|CANCELLED)\b`: {"fragments/forget", "fragments/retain"},
+		`'[LR]PUSH', (key|WAKE)\b`:                    {"fragments/wake_one"},
+		`\bcount\(STATS, ('?(enqueued|completed|outcome|dead|cancelled|crashed)\b|change)`: {"fragments/note"},
+	} {
+		var found []string
+		for _, dir := range []string{"", "fragments/"} {
+			for _, name := range luaFiles(t, path.Join("scripts", dir)) {
+				calls := regexp.MustCompile(`(?m)^.*`+pattern).FindAllString(comment.ReplaceAllString(read(dir+name), ""), -1)
+				if slices.ContainsFunc(calls, func(line string) bool { return !strings.HasPrefix(strings.TrimSpace(line), "{'") }) { // those are for the ACL
+					found = append(found, dir+name)
+				}
+			}
+		}
+		equal(t, "places of "+pattern, found, places)
 	}
 }
 

@@ -18,7 +18,8 @@ func (q *Queue) Renew(ctx context.Context, session string, ttl time.Duration) (a
 }
 
 func (q *Queue) renew(ctx context.Context, session string, ttl time.Duration, open bool) (bool, Hints, error) {
-	r, err := run(ctx, q.rdb, renewScript, renewScript.keys(&q.keys), []any{Protocol, session, ttl.Microseconds(), flag(open)})
+	r, err := run(ctx, q.rdb, renewScript, renewScript.keys(&q.keys), renewScript.args(0,
+		arg{"protocol", Protocol}, arg{"session", session}, arg{"ttl", ttl.Microseconds()}, arg{"open", flag(open)}))
 	if err != nil {
 		return false, Hints{}, err
 	}
@@ -43,7 +44,7 @@ func (q *Queue) Close(ctx context.Context, session string, lanes ...*Lane) (left
 	for _, l := range lanes {
 		keys = append(keys, l.key)
 	}
-	r, err := run(ctx, q.rdb, closeScript, keys, []any{session})
+	r, err := run(ctx, q.rdb, closeScript, keys, closeScript.args(0, arg{"session", session}))
 	if err != nil {
 		return 0, err
 	}
@@ -53,8 +54,8 @@ func (q *Queue) Close(ctx context.Context, session string, lanes ...*Lane) (left
 
 // Sweep drops terminal jobs beyond what the queue keeps, up to 500 of each kind, and returns how many.
 func (q *Queue) Sweep(ctx context.Context) (dropped int, err error) {
-	r, err := run(ctx, q.rdb, sweepScript, sweepScript.keys(&q.keys),
-		[]any{Protocol, q.kept.count, q.kept.bytes, q.kept.age.Microseconds()})
+	r, err := run(ctx, q.rdb, sweepScript, sweepScript.keys(&q.keys), sweepScript.args(0, arg{"protocol", Protocol},
+		arg{"keep_jobs", q.kept.count}, arg{"keep_bytes", q.kept.bytes}, arg{"keep_us", q.kept.age.Microseconds()}))
 	if err != nil {
 		return 0, err
 	}

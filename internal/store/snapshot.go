@@ -13,18 +13,17 @@ import (
 
 // A snapshot is all that a queue has in Redis, at one moment.
 type snapshot struct {
-	jobs      map[string]string
-	ready     map[string][]string // by the class that stands for the list: '0', '1', '2', 's'
-	due       []redis.Z
-	sessions  []redis.Z
-	inflight  map[string]map[string]string // by session
-	dead      []redis.Z
-	cancelled []redis.Z
-	fence     string // "" if there is none
-	stats     map[string]string
-	wake      int64
-	spans     []string // ids
-	stray     []string // keys that no queue has
+	jobs     map[string]string
+	ready    map[string][]string // by the class that stands for the list: '0', '1', '2', 's'
+	due      []redis.Z
+	sessions []redis.Z
+	inflight map[string]map[string]string // by session
+	ended    map[Outcome][]redis.Z        // terminal jobs, by their state
+	fence    string                       // "" if there is none
+	stats    map[string]string
+	wake     int64
+	spans    []string // ids
+	stray    []string // keys that no queue has
 }
 
 // errMoving: the sessions changed each time between looking for them and reading them.
@@ -118,7 +117,10 @@ func (q *Queue) readAll(ctx context.Context, sessions []string) (*snapshot, erro
 	jobs, stats := tx.HGetAll(ctx, k.jobs), tx.HGetAll(ctx, k.stats)
 	fence, wake, spans := tx.Get(ctx, k.fence), tx.LLen(ctx, k.wake), tx.HKeys(ctx, k.spans)
 	due, live := tx.ZRangeWithScores(ctx, k.due, 0, -1), tx.ZRangeWithScores(ctx, k.sessions, 0, -1)
-	dead, cancelled := tx.ZRangeWithScores(ctx, k.dead, 0, -1), tx.ZRangeWithScores(ctx, k.cancelled, 0, -1)
+	ended := make(map[Outcome]*redis.ZSliceCmd)
+	for _, state := range terminalStates {
+		ended[state.outcome] = tx.ZRangeWithScores(ctx, k.named[state.key], 0, -1)
+	}
 	ready := make(map[string]*redis.StringSliceCmd)
 	for class, key := range k.ready() {
 		ready[class] = tx.LRange(ctx, key, 0, -1)
@@ -138,8 +140,11 @@ func (q *Queue) readAll(ctx context.Context, sessions []string) (*snapshot, erro
 	}
 	s := &snapshot{
 		jobs: jobs.Val(), stats: stats.Val(), fence: fence.Val(), wake: wake.Val(), spans: spans.Val(),
-		due: due.Val(), sessions: live.Val(), dead: dead.Val(), cancelled: cancelled.Val(),
+		due: due.Val(), sessions: live.Val(), ended: make(map[Outcome][]redis.Z),
 		ready: make(map[string][]string), inflight: make(map[string]map[string]string),
+	}
+	for state, cmd := range ended {
+		s.ended[state] = cmd.Val()
 	}
 	for class, cmd := range ready {
 		s.ready[class] = cmd.Val()

@@ -69,7 +69,7 @@ func (q *Queue) Pause(ctx context.Context) (changed bool, err error) { return q.
 func (q *Queue) Resume(ctx context.Context) (changed bool, err error) { return q.pause(ctx, false) }
 
 func (q *Queue) pause(ctx context.Context, on bool) (bool, error) {
-	r, err := run(ctx, q.rdb, pauseScript, pauseScript.keys(&q.keys), []any{flag(on)})
+	r, err := run(ctx, q.rdb, pauseScript, pauseScript.keys(&q.keys), pauseScript.args(0, arg{"pause", flag(on)}))
 	if err != nil {
 		return false, err
 	}

@@ -62,7 +62,7 @@ func TestWireDocEnqueues(t *testing.T) {
 	for range 2 { // the second as after a lost reply
 		reply, err := r.rdb.Do(bg, args...).Slice()
 		r.must(err)
-		if len(reply) != 3 || reply[0] != "ok" || reply[2] != "11" {
+		if len(reply) != 3 || reply[0] != "ok" || fmt.Sprint(reply[2]) != "[1]" {
 			t.Fatalf("reply %v", reply)
 		}
 	}

@@ -2,11 +2,13 @@
 -- worker may have taken, for a job that is ready or that another worker has to set its timer for.
 --
 -- KEYS: as named below, INFLIGHT is inflight:<session>; then the worker's lanes
--- ARGV: 1 session
+-- ARGV: as named below
 -- Reply: the number of deliveries left; the session ends only at 0
 -- Errors: those of Redis, before the first write.
 
-local INFLIGHT, SESSIONS, WAKE, HIGH, NORMAL, LOW, SUSPECT, DUE = unpack(KEYS)
+local INFLIGHT, SESSIONS, DUE, WAKE, HIGH, NORMAL, LOW, SUSPECT = unpack(KEYS)
+local session = unpack(ARGV)
+local first_lane = 9 -- of KEYS
 
 -- include: wake_one
 
@@ -20,8 +22,8 @@ redis.call('ZCARD', SESSIONS)
 -- When Redis is out of memory it still permits this, and with it all that follows.
 redis.call('HDEL', INFLIGHT, '')
 if left == 0 then
-  redis.call('ZREM', SESSIONS, ARGV[1])
-  for k = 9, #KEYS do
+  redis.call('ZREM', SESSIONS, session)
+  for k = first_lane, #KEYS do
     redis.call('DEL', KEYS[k])
   end
 end

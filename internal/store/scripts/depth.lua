@@ -7,9 +7,10 @@
 --        lists, and of those in due, could run; -1 if there is none
 -- Errors: those of Redis.
 
-local JOBS, DUE, DEAD, CANCELLED, HIGH, NORMAL, LOW, SUSPECT = unpack(KEYS)
+local JOBS, DUE, HIGH, NORMAL, LOW, SUSPECT, DEAD, CANCELLED = unpack(KEYS)
+local first_session = 9 -- of KEYS
 
--- include: clock, has_header
+-- include: clock, has_header, terminal_states
 
 local now = clock()
 
@@ -25,14 +26,14 @@ local function due_at(record)
   return us
 end
 
-local ready, since = 0, -1
+local in_lists, since = 0, -1
 local function waiting(us)
   if us and us <= now and (since < 0 or us < since) then
     since = us
   end
 end
 for _, list in ipairs({HIGH, NORMAL, LOW, SUSPECT}) do
-  ready = ready + redis.call('LLEN', list)
+  in_lists = in_lists + redis.call('LLEN', list)
   local id = redis.call('LINDEX', list, 0)
   if id then
     waiting(due_at(redis.call('HGET', JOBS, id)))
@@ -41,8 +42,9 @@ end
 local head = redis.call('ZRANGE', DUE, 0, 0, 'WITHSCORES')
 waiting(tonumber(head[2]))
 local running = 0
-for k = 9, #KEYS do
+for k = first_session, #KEYS do
   running = running + redis.call('HLEN', KEYS[k])
 end
-return {'ok', now, ready, redis.call('ZCARD', DUE), running,
-  redis.call('ZCARD', DEAD), redis.call('ZCARD', CANCELLED), since}
+local ended = terminal_states()
+return {'ok', now, in_lists, redis.call('ZCARD', DUE), running,
+  redis.call('ZCARD', ended.dead.set), redis.call('ZCARD', ended.cancelled.set), since}

@@ -1,11 +1,12 @@
 -- Pauses the queue, or resumes it: while it is paused no job is claimed. Jobs that run go on, and are settled.
 --
--- KEYS: as named below
--- ARGV: 1 '1' to pause, '0' to resume
+-- KEYS, ARGV: as named below
+--       pause: '1' to pause, '0' to resume
 -- Reply: 1, or 0 if that was so before
 -- Errors: those of Redis, before the first write.
 
-local SETTINGS, WAKE = unpack(KEYS)
+local WAKE, SETTINGS = unpack(KEYS)
+local pause = unpack(ARGV)
 
 -- include: clock, digits, wake_one
 
@@ -13,7 +14,7 @@ local paused = redis.call('HEXISTS', SETTINGS, 'paused') == 1
 redis.call('LLEN', WAKE)
 -- When Redis is out of memory it still permits this, and with it all that follows.
 redis.call('HDEL', SETTINGS, '')
-if ARGV[1] == '1' then
+if pause == '1' then
   if not paused then
     redis.call('HSET', SETTINGS, 'paused', digits(clock()))
     return 1

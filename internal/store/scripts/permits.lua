@@ -1,16 +1,18 @@
 -- Says which commands the user may not call, and which keys it may not use. It touches no key.
 --
--- ARGV: 1 how many keys, at least one, then those keys, then names of commands
+-- ARGV: as named below: how many keys, at least one, then those keys, then names of commands
 -- Reply: {'ok', commands that are denied on the first key, keys that are denied}
 --        {'unknown'} if the server can't say
 -- Errors: those of Redis.
 
+local fixed = 1 -- arguments before the keys
+local keys_asked = unpack(ARGV, 1, fixed)
 if not redis.acl_check_cmd then
   return {'unknown'}
 end
 local commands, keys = {}, {}
-local key = ARGV[2]
-for i = 2 + ARGV[1], #ARGV do
+local key = ARGV[fixed + 1]
+for i = fixed + 1 + keys_asked, #ARGV do
   -- A command that the server doesn't have raises an error, and is none that the user lacks.
   -- Redis looks for keys in the arguments, so there must be as many as any of the commands has.
   local known, may = pcall(redis.acl_check_cmd, ARGV[i], key, key, key, key, key, key)
@@ -18,7 +20,7 @@ for i = 2 + ARGV[1], #ARGV do
     commands[#commands + 1] = ARGV[i]
   end
 end
-for i = 2, 1 + ARGV[1] do
+for i = fixed + 1, fixed + keys_asked do
   local known, may = pcall(redis.acl_check_cmd, 'HSET', ARGV[i], 'field', 'value')
   if known and not may then
     keys[#keys + 1] = ARGV[i]

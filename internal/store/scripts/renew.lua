@@ -1,19 +1,20 @@
 -- Renews a session, or opens it; says what there is to do.
 --
--- KEYS: as named below
--- ARGV: 1 protocol, 2 session, 3 how long it lives from now (us), 4 '1' to open it if it is unknown
+-- KEYS, ARGV: as named below
+--       ttl: how long the session lives from now (us); open: '1' to open it if it is unknown
 -- Reply: {'ok', time in us, alive, more, next, expired, held}
 --        alive: 0 if the session is unknown or over; it is not revived
 --        more, next, expired, held: as in claim.lua; more counts waiting suspects too
 -- Errors: those of Redis, before the first write.
 
 local SESSIONS, DUE, HIGH, NORMAL, LOW, SUSPECT, SETTINGS = unpack(KEYS)
+local protocol, session, ttl, open = unpack(ARGV)
 
 -- include: clock, digits, standing, upcoming
 
 local now = clock()
-local expiry = redis.call('ZSCORE', SESSIONS, ARGV[2])
-local held_back = standing(SETTINGS, ARGV[1])
+local expiry = redis.call('ZSCORE', SESSIONS, session)
+local held_back = standing(SETTINGS, protocol)
 redis.call('ZCARD', DUE)
 local more = 0
 for _, list in ipairs({HIGH, NORMAL, LOW, SUSPECT}) do
@@ -21,11 +22,11 @@ for _, list in ipairs({HIGH, NORMAL, LOW, SUSPECT}) do
 end
 
 local alive = 0
-if expiry and tonumber(expiry) > now or not expiry and ARGV[4] == '1' then
+if expiry and tonumber(expiry) > now or not expiry and open == '1' then
   alive = 1
   -- When Redis is out of memory it still permits this, and with it the next.
   redis.call('ZREM', SESSIONS, '')
-  redis.call('ZADD', SESSIONS, digits(now + ARGV[3]), ARGV[2])
+  redis.call('ZADD', SESSIONS, digits(now + ttl), session)
 end
 
 if held_back ~= '' then

@@ -1,27 +1,28 @@
--- Drops terminal jobs beyond what the queue keeps, at most 500 of each kind a call.
+-- Drops terminal jobs beyond what the queue keeps, at most 500 of each state a call.
 --
--- KEYS: as named below
--- ARGV: 1 protocol, 2 most jobs of each kind, 3 most bytes of them, 4 how long they are kept (us), unless the settings
---       say so
+-- KEYS, ARGV: as named below
+--       keep_jobs, keep_bytes, keep_us: how many jobs of each state are kept, how many bytes of them, and for how long (us),
+--       unless the settings say so
 -- Reply: the number of jobs dropped: none if the queue's layout is newer than the protocol
 -- Errors: those of Redis, before the first write.
 
 local JOBS, STATS, DEAD, CANCELLED, SETTINGS = unpack(KEYS)
+local protocol, keep_jobs, keep_bytes, keep_us = unpack(ARGV)
 
--- include: clock, standing, retention, trim
+-- include: clock, standing, retention, terminal_states, trim
 
-local held_back = standing(SETTINGS, ARGV[1])
+local held_back = standing(SETTINGS, protocol)
 if held_back ~= '' and held_back ~= 'paused' then
   return 0
 end
 local now = clock()
-local limits = retention(SETTINGS, {tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4])})
+local limits = retention(SETTINGS, {tonumber(keep_jobs), tonumber(keep_bytes), tonumber(keep_us)})
 redis.call('HLEN', JOBS)
 redis.call('ZCARD', DEAD)
 redis.call('ZCARD', CANCELLED)
 local dropped = 0
-for list, field in pairs({[DEAD] = 'dead_bytes', [CANCELLED] = 'cancelled_bytes'}) do
-  local bytes = tonumber(redis.call('HGET', STATS, field) or '0') or 0
-  dropped = dropped + trim(list, bytes, field, JOBS, STATS, limits, now, 500)
+for _, state in pairs(terminal_states()) do
+  local bytes = tonumber(redis.call('HGET', STATS, state.bytes) or '0') or 0
+  dropped = dropped + trim(state, bytes, limits, now, 500)
 end
 return dropped

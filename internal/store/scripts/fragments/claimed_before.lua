@@ -1,0 +1,21 @@
+-- Part of claim.lua. Returns the first token, the ids and the records of a call that is made again since its reply was lost.
+local function claimed_before()
+  local ids, bodies = {}, {}
+  local first, last = tonumber(lfirst), tonumber(llast)
+  if first > last then
+    return first, ids, bodies
+  end
+  local entries = redis.call('HGETALL', INFLIGHT)
+  local at = {}
+  for i = 1, #entries, 2 do
+    local token = tonumber(string.match(entries[i + 1], '^%d+') or 'none')
+    if token and token >= first and token <= last then
+      at[token] = entries[i]
+    end
+  end
+  for token = first, last do
+    ids[#ids + 1] = at[token] or ''
+    bodies[#bodies + 1] = at[token] and redis.call('HGET', JOBS, at[token]) or false
+  end
+  return first, ids, bodies
+end

@@ -1,0 +1,20 @@
+-- include: terminal_states, retain, note
+
+-- Ends jobs, in the one place where jobs end. The script has the locals limits and now, and marked: whether spans may be kept
+-- of them. Completed ones are deleted. For another state ids has one id: the job is kept, with its record replaced by another
+-- unless that is nil. A job whose record is missing ends as completed, and is not counted.
+-- Take the ids out of INFLIGHT afterwards: a user who isn't permitted a command loses no job then.
+local function finish(state, ids, record)
+  local n = 1
+  if state == 'completed' then
+    n = redis.call('HDEL', JOBS, unpack(ids))
+  else
+    retain(terminal_states()[state], ids[1], record, limits, now)
+  end
+  if marked then
+    redis.call('HDEL', SPANS, unpack(ids))
+  end
+  if n > 0 then
+    note(state, n)
+  end
+end
