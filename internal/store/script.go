@@ -5,6 +5,7 @@ import (
 	"embed"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -91,29 +92,50 @@ func (s *script) args(more int, values ...arg) []any {
 //
 //	-- include: clock, digits
 //
-// stands for the text of those fragments, each a file in scripts/fragments, and they may include others. A fragment that stands in
-// the text already is not put in again.
+// stands for the text of those fragments, each a file in scripts/fragments, and they may include others. A fragment that
+// defines a function has the function's name; where the function is there already, it is not put in again. The others are
+// steps: code that stands for itself, in the scope of the line. So a fragment costs no more than its text in that place would.
 func source(name string) string {
 	return expand(read(name), make(map[string]bool))
 }
 
+// expand puts fragments in the place of the lines that include them. there are the functions that the text has before.
 func expand(text string, there map[string]bool) string {
 	var out strings.Builder
-	for {
-		before, after, found := strings.Cut(text, includes)
-		out.WriteString(before)
+	for line := range strings.Lines(text) {
+		indent, list, found := strings.Cut(strings.TrimSuffix(line, "\n"), includes)
 		if !found {
-			return out.String()
+			out.WriteString(line)
+			continue
 		}
-		list, rest, _ := strings.Cut(after, "\n\n") // a blank line stands behind it, and behind each fragment
+		inner := there
+		if indent != "" { // the functions are there until the block ends
+			inner = maps.Clone(there)
+		}
+		first := true
 		for name := range strings.SplitSeq(list, ", ") {
-			if !there[name] {
-				there[name] = true
-				out.WriteString(expand(read("fragments/"+name), there) + "\n")
+			if inner[name] {
+				continue
+			}
+			inner[name] = isFunction(name)
+			if !first {
+				out.WriteString("\n")
+			}
+			first = false
+			for line := range strings.Lines(expand(read("fragments/"+name), inner)) {
+				if line != "\n" {
+					out.WriteString(indent)
+				}
+				out.WriteString(line)
 			}
 		}
-		text = rest
 	}
+	return out.String()
+}
+
+// isFunction reports whether a fragment defines a function.
+func isFunction(name string) bool {
+	return strings.Contains(read("fragments/"+name), "local function "+name+"(")
 }
 
 // includes begins a line that stands for fragments.

@@ -21,7 +21,7 @@ var (
 	helperCall = regexp.MustCompile(`\b(wake_one|count|upcoming|standing|retention)\(([^\n]*)`)
 	helperHead = regexp.MustCompile(`local function (\w+)\(([^)]*)\)`)
 	// What may stand where a key is expected: one of KEYS, a list that has them, or the set of a terminal state.
-	aKey = regexp.MustCompile(`^(KEYS\[k\]|lists\[[\w.(), ]+\]|list|state\.set|ended\.\w+\.set)$`)
+	aKey = regexp.MustCompile(`^(KEYS\[k\]|lists\[[\w.(), ]+\]|list|state\.set|terminal\.\w+\.set)$`)
 )
 
 // helperKeys are the positions of keys among the arguments of those functions.
@@ -296,28 +296,40 @@ func TestOnePlace(t *testing.T) {
 	}
 }
 
-// Each file includes the fragments whose functions it uses, and no others. A fragment has the name of its function.
+// Each file includes the fragments whose functions it uses, and no others. A step is included in one script.
 func TestFragments(t *testing.T) {
 	t.Parallel()
 	fragments := luaFiles(t, "scripts/fragments")
-	if len(fragments) < 12 {
+	if len(fragments) < 30 {
 		t.Fatalf("only %d fragments were found", len(fragments))
 	}
-	included := make(map[string]bool)
+	included := make(map[string]int)
 	check := func(name, text string) {
 		code := comment.ReplaceAllString(text, "")
 		var list []string
 		for line := range strings.Lines(text) {
-			if names, ok := strings.CutPrefix(strings.TrimSuffix(line, "\n"), includes); ok {
+			if _, names, ok := strings.Cut(strings.TrimSuffix(line, "\n"), includes); ok {
 				list = append(list, strings.Split(names, ", ")...)
 			}
 		}
-		for _, fragment := range fragments {
-			uses := name != "fragments/"+fragment && regexp.MustCompile(`\b`+fragment+`\(`).MatchString(code)
-			if in := slices.Contains(list, fragment); in != uses {
-				t.Errorf("%s.lua: %s is included: %v, is used: %v", name, fragment, in, uses)
+		for _, fragment := range list {
+			included[fragment]++
+			if !slices.Contains(fragments, fragment) {
+				t.Errorf("%s.lua: there is no fragment %s", name, fragment)
 			}
-			included[fragment] = included[fragment] || uses
+			// A step may use what its script includes.
+			if isFunction(fragment) && !regexp.MustCompile(`\b`+fragment+`\(`).MatchString(comment.ReplaceAllString(expand(text, map[string]bool{fragment: true}), "")) {
+				t.Errorf("%s.lua: %s is included, and not used", name, fragment)
+			}
+		}
+		step, _ := strings.CutPrefix(name, "fragments/")
+		if step != name && !isFunction(step) {
+			return
+		}
+		for _, fragment := range fragments {
+			if isFunction(fragment) && step != fragment && !slices.Contains(list, fragment) && regexp.MustCompile(`\b`+fragment+`\(`).MatchString(code) {
+				t.Errorf("%s.lua: %s is used, and not included", name, fragment)
+			}
 		}
 	}
 	for _, name := range luaFiles(t, "scripts") {
@@ -327,20 +339,21 @@ func TestFragments(t *testing.T) {
 			t.Errorf("%s.lua: a line of includes is left", name)
 		}
 		for _, fragment := range fragments {
-			if n := strings.Count(text, "local function "+fragment+"("); n > 1 {
-				t.Errorf("%s.lua has %s %d times", name, fragment, n)
+			define := regexp.MustCompile(`(?m)^( *)local function `+fragment+`\(`).FindAllStringSubmatch(text, -1)
+			if len(define) > 1 && define[0][1] == "" {
+				t.Errorf("%s.lua has %s %d times", name, fragment, len(define))
+			}
+			if used := regexp.MustCompile(`\b` + fragment + `\(`).MatchString(comment.ReplaceAllString(text, "")); used && define == nil && isFunction(fragment) {
+				t.Errorf("%s.lua uses %s, which is not there", name, fragment)
 			}
 		}
 	}
 	for _, name := range fragments {
 		check("fragments/"+name, read("fragments/"+name))
-		if !strings.Contains(read("fragments/"+name), "\nlocal function "+name+"(") {
-			t.Errorf("fragments/%s.lua does not define %s", name, name)
-		}
 	}
 	for _, name := range fragments {
-		if !included[name] {
-			t.Errorf("nothing includes %s", name)
+		if n := included[name]; n == 0 || n > 1 && !isFunction(name) && name != "terminal_states" {
+			t.Errorf("%d files include %s", n, name)
 		}
 	}
 }

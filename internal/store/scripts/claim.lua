@@ -38,7 +38,7 @@ answered, completed, marks = tonumber(answered), tonumber(completed), tonumber(m
 local first_mark = fixed + 1 + 2 * completed -- of ARGV
 local others = first_mark + 3 * marks -- where those that didn't complete begin
 
--- include: clock, digits, standing, wake_one, retention, upcoming, tokens_held
+-- include: clock, digits, standing, wake_one, upcoming
 
 local now = clock()
 local lane = redis.call('GET', LANE)
@@ -66,7 +66,9 @@ if not string.match(fence, '^%d+$') or #fence > 16 or tonumber(fence) > 90071992
   return redis.error_reply('ERR signalbox: the fence key holds no token: set it to the server\'s time in microseconds, or higher if it was higher')
 end
 fence = tonumber(fence)
-local held = tokens_held()
+
+-- include: read_tokens
+
 local kept = redis.call('HLEN', JOBS)
 local promotable = redis.call('ZRANGEBYSCORE', DUE, '-inf', digits(now), 'LIMIT', 0, newer and 0 or 500)
 redis.call('LLEN', WAKE)
@@ -74,7 +76,11 @@ redis.call('LLEN', WAKE)
 local largest = tonumber((string.match(redis.call('HGET', STATS, 'largest') or '', '^%d+$')))
 local terminal = redis.call('ZCARD', DEAD) + redis.call('ZCARD', CANCELLED)
 local marked = redis.call('HLEN', SPANS) > 0 or marks > 0
-local limits = others <= #ARGV and retention(SETTINGS, {tonumber(keep_jobs), tonumber(keep_bytes), tonumber(keep_us)})
+local limits
+if others <= #ARGV then
+  -- include: retention
+  limits = retention(SETTINGS, {tonumber(keep_jobs), tonumber(keep_bytes), tonumber(keep_us)})
+end
 local lists = {['0'] = HIGH, ['1'] = NORMAL, ['2'] = LOW, ['s'] = SUSPECT}
 local waiting = {} -- the length of each ready list, by its key
 for _, list in pairs(lists) do
@@ -87,7 +93,7 @@ local suspects_ready = false -- a suspect became ready, or was taken from among 
 local crowded = false -- suspects were left since their records have no room in the reply
 local all_room = room -- the room that is left shrinks
 
--- include: large, settle, promote, draw, grant, claimed_before
+-- include: owns, large, note, finish, ready
 
 local first, ids, bodies, cut = 1, {}, {}, want == 0
 local again = lseq == seq
@@ -96,15 +102,14 @@ if again then
   for position in string.gmatch(lrefused, '%d+') do
     refused[#refused + 1] = tonumber(position)
   end
-  first, ids, bodies = claimed_before()
+  -- include: claimed_before
 else
-  settle()
-  promote()
+  -- include: settle, promote
   if alive and held_back == '' then
-    local drawn, suspects, full = draw()
-    cut = full or #drawn == want
-    if #drawn > 0 then
-      first, ids, bodies = grant(drawn, suspects)
+    -- include: draw
+    cut = full or #popped == want
+    if #popped > 0 then
+      -- include: grant
     end
   end
   if largest and grown > largest then
@@ -112,8 +117,7 @@ else
   elseif largest and kept == terminal and large(all_room) then
     redis.call('HSET', STATS, 'largest', 4096) -- the large ones are gone
   end
-  local last = first + #ids - 1
-  redis.call('SET', LANE, digits(seq) .. ' ' .. digits(first) .. ' ' .. digits(last) .. ' ' .. table.concat(refused, ','),
+  redis.call('SET', LANE, digits(seq) .. ' ' .. digits(first) .. ' ' .. digits(first + #ids - 1) .. ' ' .. table.concat(refused, ','),
     'PX', 3600000)
 end
 

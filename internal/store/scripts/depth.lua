@@ -10,7 +10,7 @@
 local JOBS, DUE, HIGH, NORMAL, LOW, SUSPECT, DEAD, CANCELLED = unpack(KEYS)
 local first_session = 9 -- of KEYS
 
--- include: clock, has_header, terminal_states
+-- include: clock, has_header
 
 local now = clock()
 
@@ -45,6 +45,7 @@ local running = 0
 for k = first_session, #KEYS do
   running = running + redis.call('HLEN', KEYS[k])
 end
-local ended = terminal_states()
+local terminal
+-- include: terminal_states
 return {'ok', now, in_lists, redis.call('ZCARD', DUE), running,
-  redis.call('ZCARD', ended.dead.set), redis.call('ZCARD', ended.cancelled.set), since}
+  redis.call('ZCARD', terminal.dead.set), redis.call('ZCARD', terminal.cancelled.set), since}

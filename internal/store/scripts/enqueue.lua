@@ -26,7 +26,7 @@ local LANE, JOBS, DUE, WAKE, STATS, CRON, HIGH, NORMAL, LOW, DEAD, CANCELLED, SP
 local fixed = 1 -- arguments before those of the jobs
 local call = unpack(ARGV, 1, fixed)
 
--- include: clock, digits, standing, denied_command, outcome_list
+-- include: clock, digits, stamp, standing, outcome_list
 
 local function invalid(what)
   return redis.error_reply('ERR signalbox: ' .. what)
@@ -54,6 +54,7 @@ elseif last then
 else
   -- A lane's first call makes sure that no command is denied to this user between two writes. Other
   -- servers than Redis may not offer the check.
+  -- include: denied_command
   local denied = redis.acl_check_cmd and denied_command({
     {'RPUSH', HIGH, ''}, {'RPUSH', NORMAL, ''}, {'RPUSH', LOW, ''}, {'ZADD', DUE, '0', ''},
     {'HSET', JOBS, '', ''}, {'HSET', STATS, '', ''}, {'HSET', CRON, '', ''}, {'HINCRBY', STATS, '', '1'},
@@ -75,41 +76,10 @@ end
 local now = clock()
 local reckoned = now + (reckons and tonumber(skew) or 0)
 local lists = {['0'] = HIGH, ['1'] = NORMAL, ['2'] = LOW}
-local ids, classes, times, delays, ticks, cautious, extras = {}, {}, {}, {}, {}, {}, {}
-local entries, timed = {}, false
-local marks = {} -- the last tick of each entry
-local present -- what is there of each id
--- What is to be written: ids by class, records, times of scheduled ones, last ticks, and terminal jobs whose place is taken.
-local ready_now = {['0'] = {}, ['1'] = {}, ['2'] = {}}
-local records, due, marked, replaced = {}, {}, {}, {}
-local outcomes = {}
+local ready_now = {['0'] = {}, ['1'] = {}, ['2'] = {}} -- ids, by class
 
--- include: read_jobs, read_ticks, judge, store_jobs
+-- include: read_jobs, read_queue, judge
 
--- All arguments are checked first.
-local wrong = read_jobs()
-if wrong then
-  return invalid(wrong)
-end
-
--- Every key is read before the first write, so that one of the wrong type changes nothing. Records
--- that may be large are not read only to see that they are there.
-local largest = tonumber((string.match(redis.call('HGET', STATS, 'largest') or '', '^%d+$')))
-if n > 1 and not (largest and largest <= 4096) then
-  present = {}
-  for j = 1, n do
-    present[j] = redis.call('HEXISTS', JOBS, ids[j]) == 1
-  end
-else
-  present = redis.call('HMGET', JOBS, unpack(ids))
-end
-redis.call('LLEN', WAKE)
-local earliest = timed and redis.call('ZRANGE', DUE, 0, 0, 'WITHSCORES')
-wrong = #entries > 0 and read_ticks()
-if wrong then
-  return invalid(wrong)
-end
-local fresh, longest = judge()
 for class, list in pairs(ready_now) do
   if #list > 0 then
     redis.call('LLEN', lists[class])
@@ -118,9 +88,8 @@ end
 if #replaced > 0 then
   redis.call('HLEN', SPANS)
 end
-
 if fresh > 0 then
-  store_jobs(fresh, longest, largest, earliest)
+  -- include: put_in
 end
 if #marked > 0 then
   redis.call('HSET', CRON, unpack(marked))

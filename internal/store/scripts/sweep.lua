@@ -9,7 +9,7 @@
 local JOBS, STATS, DEAD, CANCELLED, SETTINGS = unpack(KEYS)
 local protocol, keep_jobs, keep_bytes, keep_us = unpack(ARGV)
 
--- include: clock, standing, retention, terminal_states, trim
+-- include: clock, standing, retention, trim
 
 local held_back = standing(SETTINGS, protocol)
 if held_back ~= '' and held_back ~= 'paused' then
@@ -20,8 +20,10 @@ local limits = retention(SETTINGS, {tonumber(keep_jobs), tonumber(keep_bytes), t
 redis.call('HLEN', JOBS)
 redis.call('ZCARD', DEAD)
 redis.call('ZCARD', CANCELLED)
+local terminal
+-- include: terminal_states
 local dropped = 0
-for _, state in pairs(terminal_states()) do
+for _, state in pairs(terminal) do
   local bytes = tonumber(redis.call('HGET', STATS, state.bytes) or '0') or 0
   dropped = dropped + trim(state, bytes, limits, now, 500)
 end

@@ -1,10 +1,7 @@
--- Part of claim.lua. Returns the first token, the ids and the records of a call that is made again since its reply was lost.
-local function claimed_before()
-  local ids, bodies = {}, {}
-  local first, last = tonumber(lfirst), tonumber(llast)
-  if first > last then
-    return first, ids, bodies
-  end
+-- A step of claim.lua: finds the jobs of a call that is made again since its reply was lost, by their tokens.
+first = tonumber(lfirst)
+local last = tonumber(llast)
+if first <= last then
   local entries = redis.call('HGETALL', INFLIGHT)
   local at = {}
   for i = 1, #entries, 2 do
@@ -17,5 +14,4 @@ local function claimed_before()
     ids[#ids + 1] = at[token] or ''
     bodies[#bodies + 1] = at[token] and redis.call('HGET', JOBS, at[token]) or false
   end
-  return first, ids, bodies
 end

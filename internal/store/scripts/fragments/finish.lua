@@ -1,4 +1,4 @@
--- include: terminal_states, retain, note
+-- include: note
 
 -- Ends jobs, in the one place where jobs end. The script has the locals limits and now, and marked: whether spans may be kept
 -- of them. Completed ones are deleted. For another state ids has one id: the job is kept, with its record replaced by another
@@ -9,7 +9,10 @@ local function finish(state, ids, record)
   if state == 'completed' then
     n = redis.call('HDEL', JOBS, unpack(ids))
   else
-    retain(terminal_states()[state], ids[1], record, limits, now)
+    -- What isn't needed for completed jobs is made here: it costs them nothing.
+    local terminal
+    -- include: terminal_states, retain
+    retain(terminal[state], ids[1], record, limits, now)
   end
   if marked then
     redis.call('HDEL', SPANS, unpack(ids))

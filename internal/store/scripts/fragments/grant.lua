@@ -1,36 +1,30 @@
--- include: digits
-
--- Part of claim.lua. Grants a token to each id that was drawn, and returns the first token, the ids and their records. Ids without
--- a record, and ids that are in flight, are skipped.
-local function grant(popped, marks)
-  local records = redis.call('HMGET', JOBS, unpack(popped))
-  local busy = redis.call('HMGET', INFLIGHT, unpack(popped))
-  local token = math.max(fence + 1, now)
-  local ids, bodies, grants, seen, n = {}, {}, {}, {}, 0
-  for i = 1, #popped do
-    local id = popped[i]
-    if records[i] and not busy[i] and not seen[id] then
-      seen[id] = true
-      grants[2 * n + 1] = id
-      grants[2 * n + 2] = marks[i] and digits(token + n) .. marks[i] or digits(token + n)
-      n = n + 1
-      ids[n], bodies[n] = id, records[i]
-      if #records[i] > grown then
-        grown = #records[i]
-      end
+-- A step of claim.lua: grants a token to each id that was drawn. Ids without a record, and ids that are in flight, are skipped.
+local records = redis.call('HMGET', JOBS, unpack(popped))
+local busy = redis.call('HMGET', INFLIGHT, unpack(popped))
+local grants, seen, n = {}, {}, 0
+first = math.max(fence + 1, now)
+for i = 1, #popped do
+  local id = popped[i]
+  if records[i] and not busy[i] and not seen[id] then
+    seen[id] = true
+    grants[2 * n + 1] = id
+    grants[2 * n + 2] = flags[i] and digits(first + n) .. flags[i] or digits(first + n)
+    n = n + 1
+    ids[n], bodies[n] = id, records[i]
+    if #records[i] > grown then
+      grown = #records[i]
     end
   end
-  if n > 0 then
-    -- Redis searches a small hash from end to end, unless it once held a value of more than 64
-    -- bytes, and others were there when that went. So a larger batch has one with it.
-    if n >= 16 then
-      grants[2 * n + 1], grants[2 * n + 2] = '', string.rep('-', 65)
-    end
-    redis.call('HSET', INFLIGHT, unpack(grants))
-    if n >= 16 then
-      redis.call('HDEL', INFLIGHT, '')
-    end
-    redis.call('SET', FENCE, digits(token + #ids - 1))
+end
+if n > 0 then
+  -- Redis searches a small hash from end to end, unless it once held a value of more than 64
+  -- bytes, and others were there when that went. So a larger batch has one with it.
+  if n >= 16 then
+    grants[2 * n + 1], grants[2 * n + 2] = '', string.rep('-', 65)
   end
-  return token, ids, bodies
+  redis.call('HSET', INFLIGHT, unpack(grants))
+  if n >= 16 then
+    redis.call('HDEL', INFLIGHT, '')
+  end
+  redis.call('SET', FENCE, digits(first + n - 1))
 end

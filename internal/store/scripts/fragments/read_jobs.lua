@@ -1,43 +1,42 @@
--- Part of enqueue.lua. Reads the arguments of the n jobs into its tables. Returns nil, or what is wrong with them.
-local function read_jobs()
-  local args = ARGV
-  for j = 1, n do
-    local i = fixed + 4 * j - 3
-    local id, class, when = args[i], args[i + 1], args[i + 2]
-    if not ready_now[class] then
-      local mark, special
-      class, mark, special = string.match(class, '^([012])(!?)(.*)$')
-      cautious[j] = mark == '!'
-      if class and special ~= '' then
-        if #special < 2 or #special > 1002 or not string.find(special, '^%+[\1-\255]') then
-          class = nil
-        else
-          extras[j] = special
-        end
+-- A step of enqueue.lua: reads and checks the arguments of all n jobs.
+local ids, classes, times, delays, ticks, cautious, extras = {}, {}, {}, {}, {}, {}, {}
+local entries, timed = {}, false
+for j = 1, n do
+  local i = fixed + 4 * j - 3
+  local id, class, when = ARGV[i], ARGV[i + 1], ARGV[i + 2]
+  if not ready_now[class] then
+    local mark, special
+    class, mark, special = string.match(class, '^([012])(!?)(.*)$')
+    cautious[j] = mark == '!'
+    if class and special ~= '' then
+      if #special < 2 or #special > 1002 or not string.find(special, '^%+[\1-\255]') then
+        class = nil
+      else
+        extras[j] = special
       end
     end
-    if when ~= '' then
-      timed = true
-      local sign, us, entry = string.match(when, '^([+@=])(%d+)(.*)$')
-      if sign == '=' then
-        entry = string.match(entry, '^ ([!-z|~]+)$')
-        if not entry or #entry > 200 then
-          us = nil
-        else
-          ticks[j] = entry
-          entries[#entries + 1] = entry
-        end
-      elseif entry ~= '' then
+  end
+  if when ~= '' then
+    timed = true
+    local sign, us, entry = string.match(when, '^([+@=])(%d+)(.*)$')
+    if sign == '=' then
+      entry = string.match(entry, '^ ([!-z|~]+)$')
+      if not entry or #entry > 200 then
         us = nil
+      else
+        ticks[j] = entry
+        entries[#entries + 1] = entry
       end
-      times[j], delays[j] = tonumber(us), sign == '+'
+    elseif entry ~= '' then
+      us = nil
     end
-    if id == '' or #id > 200 or not class or (when ~= '' and not times[j]) then
-      return 'the id, the class or the time of job ' .. j .. ' is not valid'
-    end
-    ids[j], classes[j] = id, class
+    times[j], delays[j] = tonumber(us), sign == '+'
   end
-  if not string.find(table.concat(ids), '^[!-z|~]+$') then
-    return 'an id has other characters than printable ASCII without spaces and braces'
+  if id == '' or #id > 200 or not class or (when ~= '' and not times[j]) then
+    return invalid('the id, the class or the time of job ' .. j .. ' is not valid')
   end
+  ids[j], classes[j] = id, class
+end
+if not string.find(table.concat(ids), '^[!-z|~]+$') then
+  return invalid('an id has other characters than printable ASCII without spaces and braces')
 end

@@ -1,49 +1,47 @@
--- include: redue, digits, owns, note, finish, ready
+-- include: redue
 
--- Part of claim.lua. Settles the deliveries that didn't just complete; ids are those that did, in this call. Each goes to its new
--- place before it leaves the session, so that a user who isn't permitted a command loses no job.
-local function settle_others(ids)
-  local ended = {}
-  for k = 1, #ids do
-    ended[ids[k]] = true
-  end
-  local j = completed
-  for i = others, #ARGV, 6 do
-    j = j + 1
-    local id, token, outcome, class, delay, record = unpack(ARGV, i, i + 5)
-    if ended[id] or not owns(j, token) then
-      refused[#refused + 1] = j
-    else
-      ended[id] = true
-      local again = outcome == 'retry' or outcome == 'delay'
-      local there = true
-      if record == '' then -- it is read only if it changes: it may be large
-        if again then
-          record = redis.call('HGET', JOBS, id)
-          there = record
-        else
-          record = nil
-          there = redis.call('HEXISTS', JOBS, id) == 1
-        end
-      end
-      if there and again then
-        local at = now + delay
-        redis.call('HSET', JOBS, id, redue(record, at))
-        grown = math.max(grown, #record)
-        redis.call('ZADD', DUE, digits(at), class .. id)
-        if at <= now then
-          promotable[#promotable + 1] = class .. id
-        end
-        note(outcome, 1)
-      elseif there and outcome == 'return' then
-        local _, list, length = ready(class, {id}, true)
-        waiting[list] = length
-        suspects_ready = suspects_ready or class == 's'
-        note(outcome, 1)
+-- A step of claim.lua: settles the deliveries that didn't just complete. Each goes to its new place before it leaves the session,
+-- so that a user who isn't permitted a command loses no job.
+local ended = {}
+for k = 1, n do
+  ended[settled[k]] = true
+end
+local j = completed
+for i = others, #ARGV, 6 do
+  j = j + 1
+  local id, token, outcome, class, delay, record = unpack(ARGV, i, i + 5)
+  if ended[id] or not owns(j, token) then
+    refused[#refused + 1] = j
+  else
+    ended[id] = true
+    local again = outcome == 'retry' or outcome == 'delay'
+    local there = true
+    if record == '' then -- it is read only if it changes: it may be large
+      if again then
+        record = redis.call('HGET', JOBS, id)
+        there = record
       else
-        finish(there and outcome or 'completed', {id}, record)
+        record = nil
+        there = redis.call('HEXISTS', JOBS, id) == 1
       end
-      redis.call('HDEL', INFLIGHT, id)
     end
+    if there and again then
+      local at = now + delay
+      redis.call('HSET', JOBS, id, redue(record, at))
+      grown = math.max(grown, #record)
+      redis.call('ZADD', DUE, digits(at), class .. id)
+      if at <= now then
+        promotable[#promotable + 1] = class .. id
+      end
+      note(outcome, 1)
+    elseif there and outcome == 'return' then
+      local _, list, length = ready(class, {id}, true)
+      waiting[list] = length
+      suspects_ready = suspects_ready or class == 's'
+      note(outcome, 1)
+    else
+      finish(there and outcome or 'completed', {id}, record)
+    end
+    redis.call('HDEL', INFLIGHT, id)
   end
 end

@@ -1,29 +1,29 @@
 -- include: has_header, suspects_welcome
 
--- Part of claim.lua. Returns the marks of those of the first n suspects that the session may take, which stand behind their
+-- Returns the flags of those of the first n suspects that the session may take, which stand behind their
 -- tokens, and whether there are more that there is no room for.
 local function suspects_among(n)
   local light, heavy, last = suspects_welcome()
-  local marks = {}
+  local flags = {}
   if light <= 0 and not heavy then
-    return marks, false
+    return flags, false
   end
   for i, id in ipairs(redis.call('LRANGE', SUSPECT, 0, n - 1)) do
     local size = redis.call('HSTRLEN', JOBS, id)
     if i > 1 and size > room then
-      return marks, true
+      return flags, true
     end
     room = room - size
     local record = redis.call('HGET', JOBS, id)
     local crashes = record and has_header(record) and math.max(string.byte(record, 3), 2) or 2
     if not record then
-      marks[i] = '' -- it is taken from the list, and that is all
+      flags[i] = '' -- it is taken from the list, and that is all
     elseif crashes == 2 and light > 0 or crashes == 3 and heavy or crashes > 3 and last then
-      marks[i] = ' s' .. crashes
+      flags[i] = ' s' .. crashes
       light, heavy, last = crashes == 2 and light - 1 or 0, false, false
     else
       break
     end
   end
-  return marks, false
+  return flags, false
 end

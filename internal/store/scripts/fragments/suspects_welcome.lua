@@ -1,4 +1,4 @@
--- Part of claim.lua. Returns what the suspects of the session leave room for: how many suspects with two crashes, and whether
+-- Returns what the suspects of the session leave room for: how many suspects with two crashes, and whether
 -- one with more, and one with a single crash left. A session that ends charges all its jobs. So
 -- those with two crashes run eight at a time, those with three apart, each of them until it has
 -- run for as long as a suspect keeps others out; and one that a single crash is left to has no

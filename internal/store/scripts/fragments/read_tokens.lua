@@ -1,0 +1,21 @@
+-- A step of claim.lua: reads what the session holds of the deliveries that the call is about: of those that completed, then of the
+-- others that it settles, then of those with marks.
+local held = {}
+if #ARGV > fixed then
+  local about, n = {}, 0
+  for i = fixed + 1, first_mark - 1, 2 do
+    n = n + 1
+    about[n] = ARGV[i]
+  end
+  for i = others, #ARGV, 6 do
+    n = n + 1
+    about[n] = ARGV[i]
+  end
+  for i = first_mark, others - 1, 3 do
+    n = n + 1
+    about[n] = ARGV[i]
+  end
+  held = redis.call('HMGET', INFLIGHT, unpack(about))
+else
+  redis.call('HLEN', INFLIGHT)
+end
