@@ -26,7 +26,7 @@ local LANE, JOBS, DUE, WAKE, STATS, CRON, HIGH, NORMAL, LOW, DEAD, CANCELLED, SP
 local fixed = 1 -- arguments before those of the jobs
 local call = unpack(ARGV, 1, fixed)
 
--- include: clock, digits, stamp, standing, outcome_list
+-- include: clock, digits, stamp, standing
 
 local function invalid(what)
   return redis.error_reply('ERR signalbox: ' .. what)
@@ -49,6 +49,7 @@ elseif last then
   if lseq and seq < lseq then
     return {'stale'}
   elseif seq == lseq then
+    -- include: outcome_list
     return {'ok', clock(), outcome_list(outcomes)}
   end
 else
@@ -98,4 +99,4 @@ local outcome = table.concat(outcomes)
 if string.find(outcome, '[^e]') then -- else nothing was done: the call can be made again when it is time
   redis.call('SET', LANE, digits(seq) .. ' ' .. outcome, 'PX', 3600000)
 end
-return {'ok', now, outcome_list(outcome)}
+return {'ok', now, alike and {outcomes[1]} or outcomes}

@@ -3,6 +3,7 @@ local at = stamp(now)
 local heads = {} -- of the records of jobs that are ready now
 local outcomes, records, due, marked, replaced = {}, {}, {}, {}, {}
 local terminal -- terminal_states, once they are asked for
+local alike = true -- all outcomes are the same
 local seen, fresh, longest = {}, 0, 4096 - 20
 for j = 1, n do
   local id, class, us = ids[j], classes[j], times[j]
@@ -36,5 +37,6 @@ for j = 1, n do
     end
   end
   outcomes[j] = outcome
+  alike = alike and outcome == outcomes[1]
 end
 longest = longest + 20

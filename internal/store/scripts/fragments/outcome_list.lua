@@ -1,4 +1,4 @@
--- Returns the outcomes of a call, which are a string with a character for each job, as a list: of one element if all are the same.
+-- Returns the outcomes of a call as the reply has them. The lane has them as a string with a character for each job.
 local function outcome_list(outcomes)
   local first = string.sub(outcomes, 1, 1)
   if outcomes == string.rep(first, #outcomes) then
