@@ -2,6 +2,7 @@ package store
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -13,6 +14,7 @@ import (
 var settleTests = []storeTest{
 	{"ExtrasAreKept", testExtras},
 	{"Completed", testCompleted},
+	{"WithoutARecord", testWithoutARecord},
 	{"Retry", testRetry},
 	{"Delay", testDelay},
 	{"Return", testReturn},
@@ -35,6 +37,31 @@ func testCompleted(t *testing.T, r *rig) {
 	c := r.counts()
 	same(t, "counts", c, Counts{Total: Totals{Enqueued: 1, Completed: 1}})
 	same(t, "records", r.rdb.HLen(bg, r.keys.jobs).Val(), 0)
+}
+
+// A job whose record is missing, as another program deleted it, ends in whatever way it is settled. It isn't counted.
+func testWithoutARecord(t *testing.T, r *rig) {
+	r.open()
+	all := append(slices.Clone(outcomes), Completed) // together with others, and among them
+	var names []string
+	for i := range all {
+		names = append(names, fmt.Sprint("job", i))
+	}
+	r.put(names...)
+	req := ClaimRequest{}
+	for i, d := range r.claim(len(all)) {
+		s := settlement(d, all[i])
+		s.Record = nil
+		req.Settle = append(req.Settle, s)
+		r.must(r.rdb.HDel(bg, r.keys.jobs, d.Job.ID).Err())
+	}
+	r.must(r.rdb.HSet(bg, r.keys.spans, "job0", "1 span", "job1", "1 span", "job2", "1 span").Err())
+	equal(t, "refused", r.call(req).Refused, nil)
+	c := r.counts()
+	same(t, "running", c.Running, 0)
+	same(t, "due", c.Due, 0)
+	same(t, "total", c.Total, Totals{Enqueued: int64(len(all))})
+	same(t, "spans", r.rdb.HLen(bg, r.keys.spans).Val(), 0)
 }
 
 func testRetry(t *testing.T, r *rig) {
