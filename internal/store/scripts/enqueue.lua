@@ -77,6 +77,7 @@ end
 local now = clock()
 local reckoned = now + (reckons and tonumber(skew) or 0)
 local lists = {['0'] = HIGH, ['1'] = NORMAL, ['2'] = LOW}
+local args = ARGV -- a local is read faster
 local ready_now = {['0'] = {}, ['1'] = {}, ['2'] = {}} -- ids, by class
 
 -- include: read_jobs, read_queue, judge
@@ -86,17 +87,18 @@ for class, list in pairs(ready_now) do
     redis.call('LLEN', lists[class])
   end
 end
-if #replaced > 0 then
+if replaced then
   redis.call('HLEN', SPANS)
 end
 if fresh > 0 then
   -- include: put_in
 end
-if #marked > 0 then
+if marked then
   redis.call('HSET', CRON, unpack(marked))
 end
 local outcome = table.concat(outcomes)
 if string.find(outcome, '[^e]') then -- else nothing was done: the call can be made again when it is time
   redis.call('SET', LANE, digits(seq) .. ' ' .. outcome, 'PX', 3600000)
 end
+local alike = n == 1 or outcome == string.rep(outcomes[1], n)
 return {'ok', now, alike and {outcomes[1]} or outcomes}

@@ -134,7 +134,7 @@ if #records > 0 then
 end
 local woken = false
 for class, members in pairs(pushed) do
-  woken = ready(class, members, true) -- the oldest is pushed last, so that it stands first
+  woken = ready(lists[class] or NORMAL, members, true, held_back) -- the oldest is pushed last, so that it stands first
 end
 if #missing > 0 then
   finish('completed', missing)

@@ -1,9 +1,9 @@
 -- A step of enqueue.lua: finds the outcome for each job, and what is to be written of those that go in.
 local at = stamp(now)
 local heads = {} -- of the records of jobs that are ready now
-local outcomes, records, due, marked, replaced = {}, {}, {}, {}, {}
+local outcomes, records, due = {}, {}, {}
+local marked, replaced -- ticks, and terminal jobs that others take the place of, if there are any
 local terminal -- terminal_states, once they are asked for
-local alike = true -- all outcomes are the same
 local seen, fresh, longest = {}, 0, 4096 - 20
 for j = 1, n do
   local id, class, us = ids[j], classes[j], times[j]
@@ -37,6 +37,5 @@ for j = 1, n do
     end
   end
   outcomes[j] = outcome
-  alike = alike and outcome == outcomes[1]
 end
 longest = longest + 20

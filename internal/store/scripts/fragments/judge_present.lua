@@ -12,6 +12,7 @@ for _, state in pairs(terminal) do
 end
 if ended and not cautious[j] and not entry then
   outcome = string.upper(outcome)
+  replaced = replaced or {}
   replaced[#replaced + 1] = {id, ended, redis.call('HSTRLEN', JOBS, id)}
 elseif not ended then
   for _, class in ipairs({'0', '1', '2', 's'}) do

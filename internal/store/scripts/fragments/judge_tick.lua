@@ -9,6 +9,7 @@ elseif us < reckoned - 5000000 then
   outcome = 'l'
 else
   marks[entry] = us
+  marked = marked or {}
   marked[#marked + 1] = entry
   marked[#marked + 1] = digits(us)
 end

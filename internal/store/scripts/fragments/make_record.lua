@@ -1,6 +1,6 @@
 -- A step of enqueue.lua: makes the record of a job that goes in.
 seen[id] = later and 's' or '0'
-local envelope = ARGV[fixed + 4 * j]
+local envelope = args[fixed + 4 * j]
 if extras[j] then
   -- '+', flags, extras: the length of the extras and the extras themselves stand before the envelope.
   local size = #extras[j] - 2

@@ -7,7 +7,8 @@ if #promotable > 0 then
     table.insert(moved[class], string.sub(member, 2))
   end
   for class, due in pairs(moved) do
-    local _, list, length = ready(class, due)
+    local list = lists[class] or NORMAL
+    local _, length = ready(list, due, false, held_back)
     waiting[list] = length
     suspects_ready = suspects_ready or class == 's'
   end

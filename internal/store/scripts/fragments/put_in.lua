@@ -5,7 +5,7 @@
 local woken = false
 for class, list in pairs(ready_now) do
   if #list > 0 then
-    woken = ready(class, list)
+    woken = ready(lists[class], list, false, held_back)
   end
 end
 if #due > 0 then
@@ -13,7 +13,7 @@ if #due > 0 then
   local head = redis.call('ZRANGE', DUE, 0, 0, 'WITHSCORES')
   woken = woken or not earliest[2] or tonumber(head[2]) < tonumber(earliest[2])
 end
-if #replaced > 0 then
+if replaced then
   -- include: forget
   for _, old in ipairs(replaced) do
     local id, state, bytes = unpack(old)

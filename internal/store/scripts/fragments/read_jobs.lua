@@ -1,9 +1,9 @@
 -- A step of enqueue.lua: reads and checks the arguments of all n jobs.
 local ids, classes, times, delays, ticks, cautious, extras = {}, {}, {}, {}, {}, {}, {}
-local entries, timed = {}, false
+local entries, timed -- cron entries, if there are ticks; whether any job has a time
 for j = 1, n do
   local i = fixed + 4 * j - 3
-  local id, class, when = ARGV[i], ARGV[i + 1], ARGV[i + 2]
+  local id, class, when = args[i], args[i + 1], args[i + 2]
   if not ready_now[class] then
     local mark, special
     class, mark, special = string.match(class, '^([012])(!?)(.*)$')
@@ -25,6 +25,7 @@ for j = 1, n do
         us = nil
       else
         ticks[j] = entry
+        entries = entries or {}
         entries[#entries + 1] = entry
       end
     elseif entry ~= '' then

@@ -12,8 +12,9 @@ else
 end
 redis.call('LLEN', WAKE)
 local earliest = timed and redis.call('ZRANGE', DUE, 0, 0, 'WITHSCORES')
-local marks = {} -- the last tick of each entry
-if #entries > 0 then
+local marks -- the last tick of each entry
+if entries then
+  marks = {}
   local found = redis.call('HMGET', CRON, unpack(entries))
   for i = 1, #entries do
     local mark = found[i] and tonumber(found[i])

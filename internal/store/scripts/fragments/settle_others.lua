@@ -35,7 +35,8 @@ for i = others, #ARGV, 6 do
       end
       note(outcome, 1)
     elseif there and outcome == 'return' then
-      local _, list, length = ready(class, {id}, true)
+      local list = lists[class] or NORMAL
+      local _, length = ready(list, {id}, true, held_back)
       waiting[list] = length
       suspects_ready = suspects_ready or class == 's'
       note(outcome, 1)
