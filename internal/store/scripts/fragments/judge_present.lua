@@ -10,7 +10,7 @@ for _, state in pairs(terminal) do
     break
   end
 end
-if ended and not cautious[j] and not entry then
+if ended and not detail.cautious and not entry then
   outcome = string.upper(outcome)
   replaced = replaced or {}
   replaced[#replaced + 1] = {id, ended, redis.call('HSTRLEN', JOBS, id)}

@@ -1,0 +1,27 @@
+-- A step of enqueue.lua: reads what a plain job doesn't have. If it isn't valid, class is nil afterwards.
+local mark, extras
+class, mark, extras = string.match(class, '^([012])(!?)(.*)$')
+detail.cautious = mark == '!'
+if class and extras ~= '' then
+  detail.extras = extras
+  if #extras < 2 or #extras > 1002 or not string.find(extras, '^%+[\1-\255]') then
+    class = nil
+  end
+end
+if when ~= '' then
+  timed = true
+  local sign, us, entry = string.match(when, '^([+@=])(%d+)(.*)$')
+  if sign == '=' then
+    detail.entry = string.match(entry, '^ ([!-z|~]+)$')
+    if not detail.entry or #detail.entry > 200 then
+      us = nil
+    else
+      entries = entries or {}
+      entries[#entries + 1] = detail.entry
+    end
+  elseif entry ~= '' then
+    us = nil
+  end
+  detail.us, detail.delayed = tonumber(us), sign == '+'
+  class = detail.us and class
+end
