@@ -7,15 +7,18 @@
 //	changed, err := ins.Pause(ctx, "mail") // no worker gets a job of it from now on
 //	changed, err = ins.Resume(ctx, "mail")
 //	err = ins.SetRetention(ctx, "mail", signalbox.Retention{Jobs: 1000}) // dead ones, and cancelled ones
+//	err = ins.SetSlots(ctx, "mail", 5)     // for each of its workers
+//	changed, err = ins.Quiet(ctx, "web-3:4711:k2x9q") // that worker takes no more jobs
 //
-// All of it acts on Redis, not on workers. It needs no worker to be reachable, or to be there at all. What it says is true at the
-// moment of the call.
+// All of it changes what Redis says of a queue, and tells the workers to look. Those that are there do so at once, and those that
+// don't hear it when they renew their sessions. What it says is true at the moment of the call.
 package inspect
 
 import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -27,6 +30,9 @@ import (
 
 // ErrNoQueue is wrapped by the error of a call that names a queue which no producer and no worker has used.
 var ErrNoQueue = errors.New("inspect: no such queue")
+
+// ErrNoWorker is wrapped by the error of a call that names a worker which works no queue of the namespace.
+var ErrNoWorker = errors.New("inspect: no such worker")
 
 // Config configures an [Inspector]. The zero value looks at the namespace "default".
 type Config struct {
@@ -59,6 +65,13 @@ type Queue struct {
 	Paused bool
 	// PausedSince is when the queue was paused, by the clock of Redis. It is zero if the queue isn't paused.
 	PausedSince time.Time
+	// Slots is how many slots each worker has for the queue. 0: as its Config says.
+	Slots int
+	// Quiet are the IDs of workers that take no jobs of the queue, sorted.
+	Quiet []string
+	// Workers are the IDs of the workers that have a session with the queue, sorted. One that died is among them until its session has
+	// ended.
+	Workers []string
 	// Retention is what the queue keeps, as far as that was set. A field that is 0 has its default.
 	Retention signalbox.Retention
 
@@ -115,8 +128,7 @@ func (i *Inspector) Pause(ctx context.Context, queue string) (changed bool, err 
 	return changed, nil
 }
 
-// Resume ends a pause, and wakes a worker at once, which wakes others if there is more to do. A job that crashed twice may wait for
-// a worker's next renewal. changed is false if the queue was not paused. The error wraps [ErrNoQueue] if nobody has used the queue.
+// Resume ends a pause. All workers of the queue look for jobs at once. changed is false if the queue was not paused. The error wraps [ErrNoQueue] if nobody has used the queue.
 func (i *Inspector) Resume(ctx context.Context, queue string) (changed bool, err error) {
 	if err := i.listed(ctx, queue); err != nil {
 		return false, err
@@ -144,9 +156,67 @@ func (i *Inspector) SetRetention(ctx context.Context, queue string, r signalbox.
 	return nil
 }
 
+// SetSlots gives each worker of a queue n slots: so many of its handlers run at the same time in each. n is 1 to 100,000; 0 leaves it to
+// each worker's Config. Workers that run change at once, and those that start later have n, too. Jobs that run go on: a worker that
+// has more of them than slots takes no others meanwhile. The error wraps [signalbox.ErrInvalid] if n is out of bounds, and [ErrNoQueue]
+// if nobody has used the queue.
+func (i *Inspector) SetSlots(ctx context.Context, queue string, n int) error {
+	if err := store.ValidateSlots(n); err != nil {
+		return fmt.Errorf("inspect: %w", err)
+	}
+	if err := i.listed(ctx, queue); err != nil {
+		return err
+	}
+	if _, err := i.store(queue).SetSlots(ctx, n); err != nil {
+		return fmt.Errorf("inspect: slots of queue %s: %w", queue, err)
+	}
+	return nil
+}
+
+// Quiet makes a worker take no more jobs, of none of its queues, until [Inspector.Unquiet] or until it ends. Jobs that it has go on. Workers
+// are named by their ID: see worker.Worker.ID, the log line "the worker is ready", and Workers of [Inspector.Queue]. changed is
+// false if it was quiet already. The error wraps [ErrNoWorker] if no queue of the namespace has a worker of that ID.
+func (i *Inspector) Quiet(ctx context.Context, worker string) (changed bool, err error) {
+	return i.quiet(ctx, worker, true)
+}
+
+// Unquiet lets a worker take jobs again. changed is false if it was not quiet. The error wraps [ErrNoWorker] if no queue of the namespace
+// has a worker of that ID.
+func (i *Inspector) Unquiet(ctx context.Context, worker string) (changed bool, err error) {
+	return i.quiet(ctx, worker, false)
+}
+
+func (i *Inspector) quiet(ctx context.Context, worker string, on bool) (changed bool, err error) {
+	queues, err := store.Queues(ctx, i.rdb, i.cfg.Namespace)
+	if err != nil {
+		return false, fmt.Errorf("inspect: the names of the queues: %w", err)
+	}
+	var workers []string
+	here := false
+	for _, name := range queues {
+		one, has, err := i.store(name).Quiet(ctx, worker, on)
+		if err != nil {
+			return changed, fmt.Errorf("inspect: worker %s, queue %s: %w", worker, name, err)
+		}
+		changed, here = changed || one, here || has
+	}
+	if here {
+		return changed, nil
+	}
+	for _, name := range queues {
+		some, err := i.store(name).Workers(ctx)
+		if err != nil {
+			return false, fmt.Errorf("inspect: the workers of queue %s: %w", name, err)
+		}
+		workers = append(workers, some...)
+	}
+	slices.Sort(workers)
+	return false, fmt.Errorf("%w: %q in namespace %q: %s", ErrNoWorker, worker, i.cfg.Namespace, list(slices.Compact(workers)))
+}
+
 func (i *Inspector) store(queue string) *store.Queue { return store.New(i.rdb, i.cfg.Namespace, queue) }
 
-// maxNamed bounds the queues that an error names.
+// maxNamed bounds the queues, or workers, that an error names.
 const maxNamed = 10
 
 // known returns an error if nobody has used the queue: a misspelt name would seem to be paused.
@@ -165,13 +235,17 @@ func (i *Inspector) known(ctx context.Context, queue string) error {
 	if err != nil {
 		return fmt.Errorf("inspect: the names of the queues: %w", err)
 	}
-	there := "there is none"
+	return fmt.Errorf("%w: %q in namespace %q: %s. A queue is known once a producer or a worker has used it", ErrNoQueue, queue, i.cfg.Namespace, list(names))
+}
+
+// list says which names there are.
+func list(names []string) string {
 	if more := len(names) - maxNamed; more > 0 {
-		there = fmt.Sprintf("there are %s and %d more", strings.Join(names[:maxNamed], ", "), more)
+		return fmt.Sprintf("there are %s and %d more", strings.Join(names[:maxNamed], ", "), more)
 	} else if len(names) > 0 {
-		there = "there are " + strings.Join(names, ", ")
+		return "there are " + strings.Join(names, ", ")
 	}
-	return fmt.Errorf("%w: %q in namespace %q: %s. A queue is known once a producer or a worker has used it", ErrNoQueue, queue, i.cfg.Namespace, there)
+	return "there is none"
 }
 
 // listed is known for a call that changes the queue: the queue is among those that [Inspector.Queues] returns from then on, though
@@ -194,8 +268,13 @@ func (i *Inspector) read(ctx context.Context, name string) (Queue, error) {
 	if err != nil {
 		return Queue{}, fmt.Errorf("inspect: queue %s: %w", name, err)
 	}
+	workers, err := s.Workers(ctx)
+	if err != nil {
+		return Queue{}, fmt.Errorf("inspect: queue %s: %w", name, err)
+	}
 	return Queue{
 		Name: name, Paused: settings.Paused, PausedSince: settings.PausedSince, Retention: settings.Retention,
+		Slots: settings.Slots, Quiet: settings.Quiet, Workers: workers,
 		Ready: d.Ready, Scheduled: d.Scheduled, Running: d.Running, Dead: d.Dead, Cancelled: d.Cancelled, Oldest: d.Oldest,
 	}, nil
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"reflect"
 	"strings"
 	"testing"
 	"time"
@@ -191,7 +192,7 @@ func TestStates(t *testing.T) {
 		t.Errorf("the oldest has waited for %v, %v", got.Oldest, err)
 	}
 	got.Oldest = 0
-	if want := (inspect.Queue{Name: q.Name(), Ready: 4, Scheduled: 5, Running: 3, Dead: 1, Cancelled: 2}); got != want {
+	if want := (inspect.Queue{Name: q.Name(), Ready: 4, Scheduled: 5, Running: 3, Dead: 1, Cancelled: 2}); !reflect.DeepEqual(got, want) {
 		t.Errorf("got %+v, want %+v", got, want)
 	}
 }

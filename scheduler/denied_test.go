@@ -19,12 +19,12 @@ func TestCommandIsDenied(t *testing.T) {
 	admin, ctx := srv.Client(), context.Background()
 	acl := func(rules ...any) {
 		t.Helper()
-		if err := admin.Do(ctx, append([]any{"ACL", "SETUSER", "user", "on", ">secret", "~*"}, rules...)...).Err(); err != nil {
+		if err := admin.Do(ctx, append([]any{"ACL", "SETUSER", "user", "on", ">secret", "~*", "&*"}, rules...)...).Err(); err != nil {
 			t.Fatal(err)
 		}
 	}
 	for _, when := range []string{"from the start", "later"} {
-		for _, command := range []string{"rpush", "hset", "hmget", "hget", "llen", "lpush", "hincrby", "set", "get", "time", "evalsha", "zadd"} {
+		for _, command := range []string{"rpush", "hset", "hmget", "hget", "llen", "publish", "hincrby", "set", "get", "time", "evalsha", "zadd"} {
 			acl("+@all")
 			q := checked(t, admin)
 			queue := Queue(q.Name())

@@ -75,7 +75,7 @@ func claimAll(t testing.TB, q *store.Queue) []*signalbox.Job {
 			break
 		}
 	}
-	if _, err := q.Close(ctx, session, lane); err != nil {
+	if _, err := q.Close(ctx, session, false, lane); err != nil {
 		t.Fatal(err)
 	}
 	return jobs

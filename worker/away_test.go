@@ -34,7 +34,7 @@ func still(t *testing.T, slots int) *queue {
 	w.link = newLink(w, &store.Findings{})
 	s := store.New(rdb, "", redistest.Name(t))
 	q := newQueue(w, s, s, slots, nil)
-	listen(rdb, w.log, []*queue{q})
+	listen(rdb, w.log, []*queue{q}, false)
 	q.base = t.Context()
 	q.session = &session{id: store.NewID(), validity: lease.NewValidity(q.base)}
 	q.session.validity.Extend(lease.Now(), time.Hour)

@@ -90,10 +90,20 @@ func (q *queue) prepare() *call {
 	if s == q.session && !q.stopping {
 		c.slots = q.reserve()
 		c.Want = len(c.slots)
+		if c.Want > 0 {
+			q.asked++
+			if !q.standing.Away() {
+				c.Address = s.address
+			}
+		}
 		c.Suspects, c.Hold = !s.barred && c.Want > 0, 2*q.w.cfg.SessionTTL
 	}
 	if c.Want == 0 && len(c.Settle) == 0 && !q.probe {
 		return nil // the bound has no room
+	}
+	if c.last && s == q.session {
+		c.Address, c.Leaving = s.address, true
+		s.address = ""
 	}
 	if c.Marks = s.marks(); len(s.unmarked) > 0 {
 		q.markSoon()
@@ -225,8 +235,11 @@ func (q *queue) apply(c *call, reply *store.ClaimReply) {
 	switch {
 	case reply.More:
 		q.hints++
-	case s == q.session:
-		q.emptied = max(q.emptied, c.hints)
+	case s == q.session && !reply.Full:
+		q.emptied = max(q.emptied, c.hints) // Redis has registered the session to be woken for more
+	}
+	if q.stopping && !c.last && s == q.session && c.Address != "" {
+		s.address, q.probe = c.Address, true // another call takes that back
 	}
 	if s == q.session && !reply.Alive {
 		q.lose(s)
@@ -235,19 +248,15 @@ func (q *queue) apply(c *call, reply *store.ClaimReply) {
 	q.armTimer(now, reply.Next)
 	over := q.finished(c)
 	q.summon()
-	stirred := q.idle() != q.heard
 	q.mu.Unlock()
 
 	for i := range deliveries {
 		q.slots.start(&deliveries[i])
 	}
-	if stirred {
-		q.listener.update()
-	}
 	q.offer(reply.Expired)
 	q.tellSettled(c.Settle, reply.Refused, false)
 	if over {
-		q.closeSession(s)
+		q.closeSession(s, false)
 	}
 }
 

@@ -13,13 +13,16 @@ import (
 // third of a session's TTL.
 const maxKeepers = 32
 
+// spare is how many more connections there may be: to read depths, to look at the server, and for tries that fail. go-redis makes no new
+// ones for a second after as many failures in a row as a pool may have connections.
+const spare = 4
+
 // reachFor bounds the time in which the worker's own client must have its first answers.
 const reachFor = 5 * time.Second
 
-// An ownClient is a client with the settings of the worker's and connections of its own. Blocking calls have
-// it, which would fill the caller's pool, and renewals, which must not wait behind claims for a
-// connection until the lease has ended. At most it uses one connection for each blocking call, maxKeepers for
-// renewals, and one each to end a blocking call, to read depths and to look at the server.
+// An ownClient is a client with the settings of the worker's and connections of its own. Renewals use it, which must not wait behind
+// claims for a connection until the lease has ended. The listener's subscriptions are made with it. To each server it uses one
+// connection for the subscription, up to maxKeepers for renewals, and one each to read depths and to look at the server.
 type ownClient struct {
 	w      *Worker
 	rdb    redis.UniversalClient // nil: none can be made
@@ -32,7 +35,7 @@ type ownClient struct {
 // worker looks at them with the caller's. Call close when the client is not needed any more.
 func (w *Worker) connect(ctx context.Context) *ownClient {
 	o := &ownClient{w: w, tried: make(chan struct{}), cancel: func() {}}
-	if o.rdb = store.Own(w.rdb, w.blocking()+min(len(w.cfg.Queues), maxKeepers)+3); o.rdb == nil {
+	if o.rdb = store.Own(w.rdb, min(len(w.cfg.Queues), maxKeepers)+spare); o.rdb == nil {
 		close(o.tried)
 		return o
 	}
@@ -49,7 +52,7 @@ func (w *Worker) connect(ctx context.Context) *ownClient {
 func (o *ownClient) client(ctx context.Context) redis.UniversalClient {
 	w := o.w
 	if o.rdb == nil {
-		w.log.Warn("signalbox: the client is of an unknown type, so each queue blocks one connection of its pool; pass a *redis.Client or a *redis.ClusterClient")
+		w.log.Warn("signalbox: the client is of an unknown type, so renewals and subscriptions use its connections; pass a *redis.Client or a *redis.ClusterClient")
 		return w.rdb
 	}
 	if <-o.tried; o.err == nil {
@@ -59,7 +62,7 @@ func (o *ownClient) client(ctx context.Context) redis.UniversalClient {
 	ctx, cancel := context.WithTimeout(ctx, reachFor)
 	defer cancel()
 	if err := store.Reach(ctx, o.rdb); err != nil && isOutage(err) && ctx.Err() == nil && store.Reach(ctx, w.rdb) == nil {
-		w.log.Warn("signalbox: no connection could be made with the client's settings, so each queue blocks one of its pool; does a hook of it dial?", "error", err)
+		w.log.Warn("signalbox: no connection could be made with the client's settings, so renewals and subscriptions use the client itself; does a hook of it dial?", "error", err)
 		return w.rdb
 	}
 	return o.rdb
@@ -72,14 +75,6 @@ func (o *ownClient) close() {
 		_ = o.rdb.Close()
 	}
 	<-o.tried
-}
-
-// blocking returns how many calls of the worker block at the same time, on each server.
-func (w *Worker) blocking() int {
-	if _, single := w.rdb.(*redis.Client); single {
-		return (len(w.cfg.Queues) + queuesPerPop - 1) / queuesPerPop
-	}
-	return len(w.cfg.Queues)
 }
 
 // checkPool warns of a client with fewer connections than the queues on one server may use at the same

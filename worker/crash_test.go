@@ -285,7 +285,7 @@ func TestSecondDeathIsNoticed(t *testing.T) {
 	}
 	opened, late := time.Now(), redistest.Lag(t, r.rdb)
 	for session, ttl := range map[string]time.Duration{first: time.Second, second: 1300 * time.Millisecond} {
-		if _, _, err := r.queue.Renew(ctx, session, ttl); err != nil {
+		if _, _, err := r.queue.Renew(ctx, session, ttl, ""); err != nil {
 			t.Fatal(err)
 		}
 	}

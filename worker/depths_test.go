@@ -3,7 +3,6 @@ package worker_test
 import (
 	"context"
 	"log/slog"
-	"strings"
 	"testing"
 	"time"
 
@@ -105,8 +104,7 @@ func TestEndOfReportingIsBounded(t *testing.T) {
 	w := r.workerOn(rdb, cfg)
 	r.reporter(w)
 	run := r.start(w)
-	listens := func(cmd []string) bool { return strings.EqualFold(cmd[0], "blpop") }
-	redistest.Eventually(t, func() bool { return proxy.Count(listens) > 0 }, "the worker waits for work")
+	r.idle()
 	if depth, _ := collector(t, reader)(); !depth {
 		t.Error("no depth")
 	}

@@ -23,10 +23,10 @@ func (q *queue) drain(halted context.Context) error {
 	if q.timer != nil {
 		q.timer.Stop()
 	}
+	q.probe = q.probe || q.busy() // so that nobody wakes it any more
 	q.mu.Unlock()
 	close(q.draining) // not earlier: what a handler hands over now is not claimed here again
 	q.changed.Broadcast()
-	q.listener.update()
 	if running > 0 {
 		q.log.Info("signalbox: stopping; handlers may end what they do", "jobs", running, "within", max(q.w.cfg.DrainTimeout, 0).String())
 	}
@@ -75,7 +75,7 @@ func (q *queue) close(lanes []*store.Lane) {
 	q.sessions, q.session = nil, nil
 	q.mu.Unlock()
 	for _, s := range sessions {
-		q.closeSession(s, lanes...)
+		q.closeSession(s, true, lanes...)
 	}
 }
 

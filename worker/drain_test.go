@@ -177,29 +177,22 @@ func TestIdleWorkerStopsAtOnce(t *testing.T) {
 	}
 }
 
-// idle waits until a worker of the queue blocks: it has a session, and the server names a client
-// whose last command is a blocking pop.
+// idle waits until a worker of the queue has nothing to do.
 func (r *rig) idle() {
 	r.Helper()
 	r.idleClients(1)
 }
 
+// idleClients waits until n workers are registered to be woken.
 func (r *rig) idleClients(n int) {
 	r.Helper()
-	r.until("workers wait for work", func(c store.Counts) bool {
-		if r.rdb.ZCard(context.Background(), r.key("sessions")).Val() < int64(n) {
-			return false
-		}
-		list, err := r.rdb.ClientList(context.Background()).Result()
-		if err != nil {
-			return true // an embedded server doesn't tell
-		}
-		return strings.Count(list, "cmd=blpop") >= n
+	r.until("workers wait for work", func(store.Counts) bool {
+		return r.rdb.ZCard(context.Background(), r.key("idle")).Val() >= int64(n)
 	})
 }
 
-// A worker that stops at the moment when it is woken hands the token on.
-func TestTokenOfAStoppingWorkerWakesAnother(t *testing.T) {
+// A worker that stops at the moment when it is woken hands the wake-up on.
+func TestWakeUpOfAStoppingWorkerWakesAnother(t *testing.T) {
 	t.Parallel()
 	server := redistest.New(t)
 	r := newRigOn(t, server.Client())
@@ -224,9 +217,9 @@ func TestTokenOfAStoppingWorkerWakesAnother(t *testing.T) {
 
 	proxy.Pause()
 	r.addOne(signalbox.Job{})
-	r.until("the token is taken", func(c store.Counts) bool {
-		return r.rdb.LLen(context.Background(), r.key("wake")).Val() == 0
-	})
+	if n := r.rdb.ZCard(context.Background(), r.key("idle")).Val(); n != 1 {
+		t.Errorf("%d workers are still idle, want the second one", n)
+	}
 	run.cancel()
 	begin := time.Now()
 	proxy.Resume()
@@ -237,7 +230,7 @@ func TestTokenOfAStoppingWorkerWakesAnother(t *testing.T) {
 		t.Fatal("nobody runs the job")
 	}
 	if d := time.Since(begin); d > prompt {
-		t.Errorf("the job ran after %v: the token was lost, and a fallback found the job", d)
+		t.Errorf("the job ran after %v: the wake-up was lost, and a fallback found the job", d)
 	}
 	run.stop()
 	r.completed(1)

@@ -164,7 +164,7 @@ func TestQueueThatNobodyUses(t *testing.T) {
 	}
 }
 
-// Where renewals come less often than a blocking pop ends, that looks for work whose wake-up was lost.
+// Where renewals are far apart, an idle queue looks now and then for work whose wake-up was lost.
 func TestRarelyRenewed(t *testing.T) {
 	t.Parallel()
 	for ttl, want := range map[time.Duration]bool{

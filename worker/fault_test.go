@@ -337,7 +337,7 @@ func TestErrorsOfRedis(t *testing.T) {
 			ran := r.reporter(w)
 			r.start(w)
 			r.works(ran, "a job runs")
-			ours := func(cmd []string) bool { return r.isScript()(cmd) || strings.EqualFold(cmd[0], "BLPOP") }
+			ours := func(cmd []string) bool { return r.isScript()(cmd) || strings.EqualFold(cmd[0], "SUBSCRIBE") }
 			proxy.Reply(ours, line, 40)
 			r.add(make([]signalbox.Job, 20)...)
 			r.completed(21)
@@ -349,7 +349,7 @@ func TestErrorsOfRedis(t *testing.T) {
 func TestWrongTypeOfAKey(t *testing.T) {
 	t.Parallel()
 	ctx := context.Background()
-	for _, kind := range []string{"sessions", "fence", "due", "wake", "stats", "dead", "cancelled", "ready:high", "ready:suspect"} {
+	for _, kind := range []string{"sessions", "fence", "due", "idle", "stats", "dead", "cancelled", "ready:high", "ready:suspect"} {
 		t.Run(kind, func(t *testing.T) {
 			t.Parallel()
 			r := newRig(t)

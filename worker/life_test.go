@@ -136,7 +136,7 @@ func testRecovered(r *rig) {
 	if err != nil || len(reply.Deliveries) != 1 {
 		r.Fatal(reply, err)
 	}
-	if _, _, err := r.queue.Renew(ctx, ghost, time.Second); err != nil {
+	if _, _, err := r.queue.Renew(ctx, ghost, time.Second, ""); err != nil {
 		r.Fatal(err)
 	}
 	renewed := time.Now()

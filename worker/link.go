@@ -46,7 +46,7 @@ func (l *link) open() {
 	if len(queues) > 20 {
 		queues = append(queues[:20], "...")
 	}
-	l.w.log.Info("signalbox: the worker is ready", "queues", queues, "slots", slots, "kinds", len(l.w.kinds),
+	l.w.log.Info("signalbox: the worker is ready", "id", l.w.id, "queues", queues, "slots", slots, "kinds", len(l.w.kinds),
 		"redis", orUnknown(l.found.Version), "mode", orUnknown(l.found.Mode),
 		"persistence", orUnknown(l.found.Persistence), "eviction", orUnknown(l.found.Eviction))
 }

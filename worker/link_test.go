@@ -100,7 +100,7 @@ func TestACommandIsDenied(t *testing.T) {
 	r := newRigOn(t, server.Client())
 	ctx := context.Background()
 	login := func(rules ...any) redis.UniversalClient {
-		rules = append([]any{"ACL", "SETUSER", "app", "reset", "on", ">secret", "~signalbox:*", "+hello", "+client"}, rules...)
+		rules = append([]any{"ACL", "SETUSER", "app", "reset", "on", ">secret", "~signalbox:*", "&signalbox:*", "+hello", "+client"}, rules...)
 		for _, c := range store.Commands(store.Worker) {
 			if c != "HINCRBY" {
 				rules = append(rules, "+"+c)

@@ -3,7 +3,6 @@ package worker
 import (
 	"context"
 	"log/slog"
-	"slices"
 	"sync"
 	"time"
 
@@ -12,51 +11,61 @@ import (
 	"github.com/signalbox-go/signalbox/internal/store"
 )
 
-// blockFor bounds a blocking pop: the fallback should a wake-up be lost.
-const blockFor = 10 * time.Second
-
-// queuesPerPop is the most queues that one blocking pop listens to. It is sent again when one of them becomes
-// busy or idle, with the names of all that are idle.
-const queuesPerPop = 128
-
-// A listener waits for wake-up tokens on behalf of idle queues. On one server up to queuesPerPop queues of a worker
-// share a blocked connection. In a Cluster each queue is in a slot of its own, and has a listener of its own.
+// A listener hears messages of Redis for the worker's queues, also while all slots are full. For that it has one subscription on
+// each server that has queues of the worker: one, but in a Cluster. A message is only a hint to make a call. What holds is in keys,
+// and renewals look at them too. So a lost message costs time, and nothing else.
 type listener struct {
-	rdb    redis.UniversalClient // with connections of its own, if the caller's client is of a kind that we know
-	log    *slog.Logger
-	queues []*queue
-	bell   string // a key that is in every pop: a push to it ends the pop
-
-	mu      sync.Mutex
-	blocked []bool        // the queues listened to now; nil: none
-	rung    bool          // the bell was rung: the pop will end
-	stirred chan struct{} // some queue became idle, or isn't any more
+	rdb     redis.UniversalClient // with connections of its own, if the caller's client is of a kind that we know
+	log     *slog.Logger
+	queues  []*queue
+	sharded bool          // Redis is a Cluster
+	stirred chan struct{} // a session has begun or ended, or a subscription has failed
 	done    chan struct{} // run has ended
+
+	mu     sync.Mutex
+	ears   map[string]*ear // by the name of the server
+	failed bool            // a subscription has ended that never began
 }
 
-// listen returns the listeners of the queues, which call Redis through rdb.
-func listen(rdb redis.UniversalClient, log *slog.Logger, queues []*queue) []*listener {
-	var listeners []*listener
-	add := func(queues ...*queue) {
-		l := &listener{rdb: rdb, log: log, queues: queues, bell: queues[0].store.Bell(), stirred: make(chan struct{}, 1), done: make(chan struct{})}
-		for _, q := range queues {
-			q.listener = l
-		}
-		listeners = append(listeners, l)
-	}
-	if _, single := rdb.(*redis.Client); single {
-		for some := range slices.Chunk(queues, queuesPerPop) {
-			add(some...)
-		}
-		return listeners
+// An ear is a subscription on one server. The listener's mu guards its fields.
+type ear struct {
+	sub      *store.Subscription
+	controls map[string]*queue   // by channel
+	sessions map[string]*session // by channel
+	begun    bool                // the server has answered
+}
+
+// listen returns the listener of the queues. sharded says that Redis is a Cluster.
+func listen(rdb redis.UniversalClient, log *slog.Logger, queues []*queue, sharded bool) *listener {
+	l := &listener{
+		rdb: rdb, log: log, queues: queues, sharded: sharded,
+		stirred: make(chan struct{}, 1), done: make(chan struct{}), ears: make(map[string]*ear),
 	}
 	for _, q := range queues {
-		add(q)
+		q.listener = l
 	}
-	return listeners
+	return l
 }
 
-// update is called when a queue may have become idle, or not idle. It doesn't block.
+// lookEvery is how often an idle queue makes a call whose renewals come less often than that: a message may have been lost unnoticed.
+const lookEvery = 10 * time.Second
+
+// rarelyRenewed reports whether the sessions' renewals, which say whether there is work, come less often than lookEvery.
+func rarelyRenewed(ttl time.Duration) bool { return ttl/3 > lookEvery }
+
+// lookRarely makes idle queues look that are rarely renewed.
+func (l *listener) lookRarely() {
+	for _, q := range l.queues {
+		q.mu.Lock()
+		idle := q.idle()
+		q.mu.Unlock()
+		if idle && rarelyRenewed(q.w.cfg.SessionTTL) {
+			q.hint(false)
+		}
+	}
+}
+
+// update is called when a queue has another session. It doesn't block.
 func (l *listener) update() {
 	select {
 	case l.stirred <- struct{}{}:
@@ -64,102 +73,209 @@ func (l *listener) update() {
 	}
 }
 
-// run listens until ctx ends. One goroutine makes the blocking pops. This one ends a pop, by ringing its bell, when
-// the set of idle queues has changed or ctx has ended.
+// run listens until ctx ends.
 func (l *listener) run(ctx context.Context) {
 	defer close(l.done)
-	work := make(chan []bool)
-	var popping sync.WaitGroup
-	popping.Go(func() {
-		for set := range work {
-			l.pop(ctx, set)
-			l.update()
-		}
-	})
-	defer popping.Wait()
-	defer close(work)
+	var hearing sync.WaitGroup
+	defer hearing.Wait()
+	retry := newBackoff(10 * time.Second)
+	look := time.NewTicker(lookEvery)
+	defer look.Stop()
 	for {
 		select {
 		case <-ctx.Done():
-			l.ring(nil)
 			return
+		case <-look.C:
+			l.lookRarely()
+			continue
 		case <-l.stirred:
 		}
-		idle := l.idle()
-		if l.ring(idle) || !slices.Contains(idle, true) {
+		l.mu.Lock()
+		failed := l.failed
+		l.failed = false
+		l.mu.Unlock()
+		if !failed {
+			retry.Reset()
+		} else {
+			select {
+			case <-ctx.Done():
+				return
+			case <-time.After(retry.NextBackOff()):
+			}
+		}
+		l.tune(ctx, func(server string, e *ear) { hearing.Go(func() { l.hear(ctx, server, e) }) })
+	}
+}
+
+// tune makes the subscriptions those that the queues' sessions need. It calls start for each new one.
+func (l *listener) tune(ctx context.Context, start func(server string, e *ear)) {
+	wanted := make(map[string]*ear)
+	for _, q := range l.queues {
+		q.mu.Lock()
+		s := q.session
+		q.mu.Unlock()
+		if s == nil {
+			continue // it opens one, and calls update
+		}
+		server, rdb, err := q.own.Server(ctx, l.sharded)
+		if err != nil {
+			l.fail(err)
 			continue
 		}
+		e := wanted[server]
+		if e == nil {
+			e = &ear{sub: store.Subscribe(ctx, rdb, l.sharded), controls: make(map[string]*queue), sessions: make(map[string]*session)}
+			wanted[server] = e
+		}
+		e.controls[q.store.Control()] = q
+		e.sessions[q.store.Channel(s.id)] = s
+	}
+	for server, e := range wanted {
 		l.mu.Lock()
-		start := l.blocked == nil
-		if start {
-			l.blocked, l.rung = idle, false
+		old := l.ears[server]
+		if old == nil {
+			l.ears[server] = e
+			l.mu.Unlock()
+			start(server, e)
+			continue
 		}
+		controls, sessions := missing(old.controls, e.controls), missing(old.sessions, e.sessions)
+		over := missing(e.sessions, old.sessions)
+		old.controls, old.sessions = e.controls, e.sessions
 		l.mu.Unlock()
-		if start {
-			work <- idle
+		if len(controls)+len(sessions) > 0 && old.sub.Add(ctx, controls, sessions) != nil || len(over) > 0 && old.sub.Drop(ctx, over) != nil {
+			old.sub.Close() // hear makes another
+		}
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for server, e := range l.ears {
+		if wanted[server] == nil {
+			e.sub.Close()
 		}
 	}
 }
 
-func (l *listener) idle() []bool {
-	set := make([]bool, len(l.queues))
-	for i, q := range l.queues {
+// missing returns the keys of b that a doesn't have.
+func missing[V any](a, b map[string]V) (keys []string) {
+	for k := range b {
+		if _, ok := a[k]; !ok {
+			keys = append(keys, k)
+		}
+	}
+	return keys
+}
+
+// hear acts on what comes from one server, until the subscription fails or ctx ends.
+func (l *listener) hear(ctx context.Context, server string, e *ear) {
+	defer context.AfterFunc(ctx, e.sub.Close)() // ends what it waits for
+	l.mu.Lock()
+	controls, sessions := missing(nil, e.controls), missing(nil, e.sessions)
+	l.mu.Unlock()
+	err := e.sub.Add(ctx, controls, sessions)
+	for err == nil {
+		var m store.Message
+		if m, err = e.sub.Next(ctx, func(channel string) bool { return l.wants(e, channel) }); err == nil {
+			l.heard(e, m)
+		}
+	}
+	e.sub.Close()
+	l.mu.Lock()
+	delete(l.ears, server)
+	deaf, begun := e.sessions, e.begun
+	l.mu.Unlock()
+	for _, s := range deaf {
+		s.queue.listening(s, "")
+	}
+	if ctx.Err() != nil {
+		return
+	}
+	store.SeekServers(ctx, l.rdb)
+	if begun {
+		l.log.Debug("signalbox: a subscription was lost, and is made anew", "error", err)
+		l.update()
+		return
+	}
+	l.fail(err)
+}
+
+// fail has the listener try again in a moment.
+func (l *listener) fail(err error) {
+	l.log.Debug("signalbox: no subscription could be made", "error", err)
+	l.mu.Lock()
+	l.failed = true
+	l.mu.Unlock()
+	l.update()
+}
+
+// wants reports whether a channel is one that the ear is to hear.
+func (l *listener) wants(e *ear, channel string) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return e.controls[channel] != nil || e.sessions[channel] != nil
+}
+
+// heard acts on a message.
+func (l *listener) heard(e *ear, m store.Message) {
+	l.mu.Lock()
+	q, s := e.controls[m.Channel], e.sessions[m.Channel]
+	e.begun = e.begun || m.Kind == store.Subscribed
+	l.mu.Unlock()
+	switch {
+	case q != nil && m.Kind == store.Look:
+		q.hint(true)
+	case s == nil:
+	case m.Kind == store.Subscribed:
+		s.queue.listening(s, s.queue.store.Address(s.id, l.sharded))
+	case m.Kind == store.Work:
+		s.queue.hint(true)
+	case m.Kind == store.StandBy:
+		s.queue.standBy()
+	}
+}
+
+// distrust makes the subscription anew that should hear the session's messages: the server says that nobody does.
+func (l *listener) distrust(s *session) {
+	channel := s.queue.store.Channel(s.id)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, e := range l.ears {
+		if e.sessions[channel] != nil {
+			e.sub.Close()
+		}
+	}
+}
+
+// listening notes at which address the session's wake-ups are heard from now on; "": at none. Messages may have been missed
+// before. So a call is made, which registers the session.
+func (q *queue) listening(s *session, address string) {
+	q.mu.Lock()
+	s.address = address
+	q.mu.Unlock()
+	if address != "" {
+		q.hint(true)
+	}
+}
+
+// standByFor is how long a worker has to make a call when it was woken. Then another one looks.
+const standByFor = 750 * time.Millisecond
+
+// standBy makes a call after standByFor, unless a lane makes one before: another worker was woken, and may have been stopped.
+func (q *queue) standBy() {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.stoodBy = q.asked
+	if q.onCall || q.stopping {
+		return
+	}
+	q.onCall = true
+	time.AfterFunc(standByFor, func() {
 		q.mu.Lock()
-		q.heard = q.idle()
-		set[i] = q.heard
+		q.onCall = false
+		look := q.asked == q.stoodBy
 		q.mu.Unlock()
-	}
-	return set
-}
-
-// ring ends a pop that listens to other queues than these, and reports whether it had to.
-func (l *listener) ring(want []bool) bool {
-	l.mu.Lock()
-	stale := l.blocked != nil && !slices.Equal(l.blocked, want)
-	silent := !l.rung
-	l.rung = l.rung || stale
-	l.mu.Unlock()
-	if !stale || !silent {
-		return stale
-	}
-	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
-	defer cancel()
-	if err := store.Ring(ctx, l.rdb, l.bell); err != nil {
-		l.log.Debug("signalbox: the bell was not rung", "error", err)
-	}
-	return true
-}
-
-// pop blocks on the queues of the set, and passes a token on to its queue.
-func (l *listener) pop(ctx context.Context, set []bool) {
-	queues := make([]*store.Queue, 0, len(set))
-	for i, q := range l.queues {
-		if set[i] {
-			queues = append(queues, q.store)
+		if look {
+			q.hint(false)
 		}
-	}
-	start := time.Now()
-	woken, err := store.Wait(context.WithoutCancel(ctx), l.rdb, l.bell, blockFor, queues...)
-	l.mu.Lock()
-	l.blocked = nil
-	l.mu.Unlock()
-	if err != nil {
-		l.log.Debug("signalbox: waiting for work failed", "error", err)
-		select {
-		case <-time.After(200 * time.Millisecond):
-		case <-ctx.Done():
-		}
-	}
-	waited := time.Since(start) >= blockFor
-	for i, q := range l.queues {
-		// A token may be lost with an error, and without one: go-redis makes the call again when
-		// its connection breaks. Renewals find that, unless they are far apart.
-		if set[i] && (q.store == woken || err != nil || waited && rarelyRenewed(q.w.cfg.SessionTTL)) {
-			q.hint(true)
-		}
-	}
+	})
 }
-
-// rarelyRenewed reports whether the sessions' renewals, which say whether there is work, come less often
-// than a blocking pop ends.
-func rarelyRenewed(ttl time.Duration) bool { return ttl/3 > blockFor }

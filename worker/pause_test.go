@@ -149,7 +149,7 @@ func TestResumeWakesIdleWorkers(t *testing.T) {
 	r.completed(1)
 	r.set(ins.Pause)
 	r.add(signalbox.Job{ID: "a"}, signalbox.Job{ID: "b"}, signalbox.Job{ID: "c"})
-	r.until("no wake-up marker is there", func(store.Counts) bool { return r.rdb.LLen(context.Background(), r.key("wake")).Val() == 0 })
+	r.idle() // it is not woken
 	select {
 	case id := <-ran:
 		t.Errorf("%s runs while the queue is paused", id)
@@ -163,7 +163,7 @@ func TestResumeWakesIdleWorkers(t *testing.T) {
 }
 
 // A worker that is too old for a queue's layout settles what it has, says so, and leaves the other jobs and
-// their wake-up marker alone, until it is not too old any more.
+// wake-ups to others, until it is not too old any more.
 func TestOutdatedWorker(t *testing.T) {
 	t.Parallel()
 	r := newRigOn(t, redistest.New(t).Client()) // whose calls are its own
@@ -195,7 +195,7 @@ func TestOutdatedWorker(t *testing.T) {
 	redistest.Eventually(t, func() bool { return r.log.count("this worker is too old for the queue") == 1 }, "the worker says that it is too old")
 	open()
 	r.until("its job is settled", func(c store.Counts) bool { return c.Running == 0 && c.Total.Completed == 1 })
-	redistest.Eventually(t, func() bool { return r.rdb.LLen(ctx, r.key("wake")).Val() == 1 }, "it leaves the wake-up marker")
+	redistest.Eventually(t, func() bool { return r.rdb.ZCard(ctx, r.key("idle")).Val() == 0 }, "it waits for no wake-up")
 	if n := r.callsOver(2); n > 20 {
 		t.Errorf("%d calls of scripts by one idle worker in two renewals", n)
 	}

@@ -24,21 +24,22 @@ type queue struct {
 	log   *slog.Logger
 	base  context.Context // Run's, without its end
 
-	mu        mutex
-	changed   *sync.Cond // there may be a call to make: a lane waits
-	settled   *sync.Cond // a delivery came to its end: the drain waits
-	slots     *slots
-	bound     *bound        // of the worker; nil: there is none
-	granted   int           // room of the bound for the next call
-	inLine    bool          // it is in the bound's line
-	session   *session      // the one that claims; nil while there is none
-	sessions  []*session    // all that have deliveries, or may get some
-	stopping  bool          // claim nothing more
-	draining  chan struct{} // closed when it stops; the handlers' sign
-	drained   bool          // nothing is left to settle: the lanes end
-	abandoned int           // settlements that never reached Redis
-	returned  time.Time     // when a handler last returned, since stopping
-	leave     func()        // ends the calls under way
+	mu         mutex
+	changed    *sync.Cond // there may be a call to make: a lane waits
+	settled    *sync.Cond // a delivery came to its end: the drain waits
+	slots      *slots
+	configured int           // how many, by Config
+	bound      *bound        // of the worker; nil: there is none
+	granted    int           // room of the bound for the next call
+	inLine     bool          // it is in the bound's line
+	session    *session      // the one that claims; nil while there is none
+	sessions   []*session    // all that have deliveries, or may get some
+	stopping   bool          // claim nothing more
+	draining   chan struct{} // closed when it stops; the handlers' sign
+	drained    bool          // nothing is left to settle: the lanes end
+	abandoned  int           // settlements that never reached Redis
+	returned   time.Time     // when a handler last returned, since stopping
+	leave      func()        // ends the calls under way
 
 	// A hint that there may be work counts one up; a claim that came back with less than it
 	// asked for sets emptied to what hints was when it began.
@@ -68,13 +69,15 @@ type queue struct {
 	looked    bool                // whether anybody uses the queue was looked at; the keeper's
 	kept      signalbox.Retention // what its settings said last; the keeper's
 	listener  *listener
-	heard     bool                 // the queue was idle when the listener last looked
+	asked     uint64               // calls that wanted jobs
+	stoodBy   uint64               // what asked was when another worker was last woken
+	onCall    bool                 // a timer looks whether that one made a call
 	throttled map[string]time.Time // warnings by what they are about
 }
 
 func newQueue(w *Worker, s, own *store.Queue, concurrency int, b *bound) *queue {
 	q := &queue{
-		w: w, store: s, own: own, bound: b,
+		w: w, store: s, own: own, bound: b, configured: concurrency,
 		log:       w.log.With("queue", s.Name()),
 		hints:     1, // there may be work from the beginning
 		draining:  make(chan struct{}),
@@ -117,7 +120,7 @@ func (q *queue) run(ctx, halted context.Context) error {
 	<-q.listener.done
 	stop()
 	wg.Wait()        // no session is opened from here on
-	q.close(laneIDs) // passes on a token that the listener popped
+	q.close(laneIDs) // passes on a wake-up that the listener has heard
 	return err
 }
 
@@ -216,13 +219,11 @@ func (q *queue) hungry() bool {
 	return q.hints > q.emptied && q.slots.free() > 0 && q.session != nil && !q.stopping
 }
 
-// idle reports whether a wake-up token would be put to use. q.mu is held.
-func (q *queue) idle() bool {
-	return q.hints == q.emptied && q.slots.free() > 0 && q.session != nil && !q.stopping && q.standing.Layout == 0
-}
+// idle reports whether the queue waits to be woken: nothing was left when it last asked for more than it got. q.mu is held.
+func (q *queue) idle() bool { return q.hints == q.emptied && q.session != nil && !q.stopping }
 
 // armTimer sees to it that a lane looks again when a job is due or a session expires.
-// BLPOP, whose timeouts are late, is not asked to. q.mu is held.
+// q.mu is held.
 func (q *queue) armTimer(now time.Time, next time.Duration) {
 	if next < 0 || q.stopping {
 		return

@@ -36,7 +36,7 @@ func (r *rig) die(n int) (session string) {
 		}
 		claimed += len(reply.Deliveries) // large ones don't come all in one call
 	}
-	if _, _, err := r.queue.Renew(ctx, session, 0); err != nil {
+	if _, _, err := r.queue.Renew(ctx, session, 0, ""); err != nil {
 		r.Fatal(err)
 	}
 	return session

@@ -37,6 +37,7 @@ type session struct {
 	failure      error              // why it was not renewed, by the last call; nil: no call has failed
 	ended        time.Time          // when its end was seen; zero: not yet
 
+	address  string      // where its wake-ups are heard; "": nowhere yet
 	unmarked []*delivery // those whose spans Redis doesn't have yet
 }
 
@@ -94,9 +95,12 @@ func (q *queue) renewAll(ctx context.Context, ttl time.Duration) bool {
 
 	ok := true
 	for _, s := range sessions {
+		q.mu.Lock()
+		address := s.address
+		q.mu.Unlock()
 		start, began := lease.Now(), time.Now()
 		q.waits[lanes].begin(q, began)
-		alive, hints, err := q.own.Renew(ctx, s.id, ttl)
+		alive, hints, err := q.own.Renew(ctx, s.id, ttl, address)
 		q.waits[lanes].end()
 		if err == nil && alive { // else it wrote nothing, and Redis may refuse to
 			q.answered(began)
@@ -124,6 +128,7 @@ func (q *queue) renewAll(ctx context.Context, ttl time.Duration) bool {
 		default:
 			q.renewed(s, start, hints.At, ttl)
 			q.follow(hints, began)
+			q.relisten(s, hints, address)
 		}
 		q.mu.Lock()
 		if s == current && s.over() && !q.stopping { // a shutdown ends it as well
@@ -141,12 +146,29 @@ func (q *queue) renewAll(ctx context.Context, ttl time.Duration) bool {
 	return ok
 }
 
+// relisten acts on what a renewal says of the session's wake-ups, which it expects at the address: whether anybody hears them, and
+// whether it is registered for one. Redis may have forgotten either in a failover.
+func (q *queue) relisten(s *session, h store.Hints, address string) {
+	if address == "" {
+		return
+	}
+	if !h.Heard {
+		q.listener.distrust(s)
+	}
+	q.mu.Lock()
+	forgotten := !h.Idle && q.idle() && s == q.session && !q.standing.Away()
+	q.mu.Unlock()
+	if forgotten {
+		q.hint(false)
+	}
+}
+
 // over reports whether the session's promised validity has ended.
 func (s *session) over() bool { return s.validity.Context().Err() != nil }
 
 // open opens a new session.
 func (q *queue) open(ctx context.Context, ttl time.Duration) bool {
-	s := &session{queue: q, id: store.NewID(), validity: lease.NewValidity(q.base)}
+	s := &session{queue: q, id: store.NewSession(q.w.id), validity: lease.NewValidity(q.base)}
 	start, began := lease.Now(), time.Now()
 	q.waits[lanes].begin(q, began)
 	alive, hints, err := q.own.Open(ctx, s.id, ttl)
@@ -225,12 +247,12 @@ func (q *queue) lose(s *session) {
 // end ends the contexts of the session's handlers.
 func (s *session) end(cause error) { s.validity.End(cause) }
 
-// closeSession ends a session that has no deliveries left, here and in Redis.
-func (q *queue) closeSession(s *session, lanes ...*store.Lane) {
+// closeSession ends a session that has no deliveries left, here and in Redis. ends says that the worker ends.
+func (q *queue) closeSession(s *session, ends bool, lanes ...*store.Lane) {
 	s.end(context.Canceled)
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(q.base), 5*time.Second)
 	defer cancel()
-	if _, err := q.own.Close(ctx, s.id, lanes...); err != nil {
+	if _, err := q.own.Close(ctx, s.id, ends, lanes...); err != nil {
 		q.log.Warn("signalbox: a session was not closed, and ends with its TTL", "error", err)
 	}
 }

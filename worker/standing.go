@@ -14,6 +14,7 @@ func (q *queue) heed(h store.Hints, began time.Time) {
 	if h.At.Before(q.stood) && began.Before(q.stoodAt) {
 		return
 	}
+	q.resize(h.Slots)
 	before, now := q.standing, h.Standing
 	q.standing, q.stood, q.stoodAt = now, h.At, time.Now()
 	if now == before {
@@ -33,10 +34,42 @@ func (q *queue) heed(h store.Hints, began time.Time) {
 		case before.Paused && !now.Paused && now.Layout == 0:
 			q.log.Info("signalbox: the queue is resumed")
 		}
+		switch {
+		case now.Quiet && !before.Quiet:
+			q.log.Info("signalbox: this worker is quiet: it takes no more jobs of the queue; those that it has go on")
+		case before.Quiet && now == (store.Standing{}):
+			q.log.Info("signalbox: this worker is no longer quiet: it takes jobs of the queue")
+		}
 	})
-	if (now.Layout > 0) != (before.Layout > 0) {
-		q.mu.later(q.listener.update)
+	if now.Away() != before.Away() {
 		q.hints++
 		q.summon()
 	}
+}
+
+// resize gives the queue as many slots as its settings say, or else as the worker's Config does. It logs what changes. q.mu is held.
+func (q *queue) resize(set int) {
+	want := set
+	if want == 0 {
+		want = q.configured
+	}
+	before := q.slots.size
+	if want == before {
+		return
+	}
+	q.slots.resize(want)
+	q.mu.later(func() {
+		q.log.Info("signalbox: the queue has another number of slots here", "slots", want, "before", before, "by", settingsOr(set))
+	})
+	if want > before {
+		q.hints++
+		q.summon()
+	}
+}
+
+func settingsOr(set int) string {
+	if set > 0 {
+		return "the queue's settings"
+	}
+	return "this worker's Config"
 }

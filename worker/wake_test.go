@@ -8,6 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/redis/go-redis/v9"
+
 	"github.com/signalbox-go/signalbox"
 	"github.com/signalbox-go/signalbox/internal/redistest"
 	"github.com/signalbox-go/signalbox/internal/store"
@@ -87,8 +89,8 @@ func TestOneJobWakesOneWorker(t *testing.T) {
 	}
 }
 
-// Two jobs come with one token. The worker that is full with the first passes it on.
-func TestTokenIsPassedOnByAFullWorker(t *testing.T) {
+// Three jobs come with one wake-up. The worker that is full with the first passes it on.
+func TestWakeUpIsPassedOnByAFullWorker(t *testing.T) {
 	t.Parallel()
 	r := newRigOn(t, redistest.New(t).Client())
 	running := make(chan struct{}, 3)
@@ -109,13 +111,13 @@ func TestTokenIsPassedOnByAFullWorker(t *testing.T) {
 		get(t, running, "all three workers have a job")
 	}
 	if d := time.Since(begin); d > prompt {
-		t.Errorf("that took %v: a token was lost", d)
+		t.Errorf("that took %v: a wake-up was lost", d)
 	}
 	open()
 	r.completed(3)
 }
 
-// A worker without a free slot does not take the token from one that has.
+// A worker without a free slot is not woken in the place of one that has.
 func TestFullWorkerIsNotWoken(t *testing.T) {
 	t.Parallel()
 	r := newRigOn(t, redistest.New(t).Client())
@@ -135,10 +137,9 @@ func TestFullWorkerIsNotWoken(t *testing.T) {
 		if i == 0 { // it is full from now on
 			r.addOne(signalbox.Job{})
 			get(t, running, "the first worker has a job")
-			redistest.Eventually(t, func() bool {
-				list := r.rdb.ClientList(context.Background()).Val()
-				return !strings.Contains(list, "cmd=blpop") || !strings.Contains(list, "flags=b")
-			}, "the full worker no longer waits for work")
+			if n := r.rdb.ZCard(context.Background(), r.key("idle")).Val(); n != 0 {
+				t.Errorf("%d workers wait to be woken, and the only one is full", n)
+			}
 		}
 	}
 	r.idleClients(1)
@@ -154,7 +155,7 @@ func TestFullWorkerIsNotWoken(t *testing.T) {
 	}
 }
 
-// An idle worker blocks, with one connection for all of its queues, and says next to nothing.
+// An idle worker listens, with one connection for all of its queues, and says next to nothing.
 func TestIdleWorkerIsQuiet(t *testing.T) {
 	t.Parallel()
 	for _, queues := range []int{1, 8} {
@@ -182,10 +183,11 @@ func testQuiet(t *testing.T, queues int) {
 	r.start(w)
 
 	isCall := func(cmd []string) bool {
-		return strings.HasPrefix(strings.ToUpper(cmd[0]), "EVAL") || strings.EqualFold(cmd[0], "BLPOP")
+		return !strings.EqualFold(cmd[0], "PING")
 	}
-	onAllQueues := func(cmd []string) bool { return strings.EqualFold(cmd[0], "BLPOP") && len(cmd) == 1+queues+2 }
-	redistest.Eventually(t, func() bool { return proxy.Count(onAllQueues) > 0 }, "all queues are idle")
+	for name := range cfg.Queues {
+		redistest.Eventually(t, func() bool { return r.rdb.ZCard(context.Background(), "signalbox:{default:"+name+"}:idle").Val() == 1 }, "queue %s is idle", name)
+	}
 	before := proxy.Count(isCall)
 	<-time.After(window)
 	calls := float64(proxy.Count(isCall)-before) / window.Seconds() / float64(queues)
@@ -193,9 +195,19 @@ func testQuiet(t *testing.T, queues int) {
 	if calls > 0.3 {
 		t.Errorf("an idle worker makes %.2f calls per second and queue, want 0.3 at the most", calls)
 	}
-	if blocked := r.info("clients", "blocked_clients"); blocked != "1" {
-		t.Errorf("%s connections are blocked by %d queues, want 1", blocked, queues)
+	if n := listeners(t, r.rdb); n != 1 {
+		t.Errorf("%d connections listen for %d queues, want 1", n, queues)
 	}
+}
+
+// listeners is how many connections of a server have subscribed to channels.
+func listeners(t *testing.T, rdb redis.UniversalClient) int {
+	t.Helper()
+	list, err := rdb.Do(context.Background(), "CLIENT", "LIST", "TYPE", "PUBSUB").Text()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return strings.Count(list, "id=")
 }
 
 // info is a field of INFO.
@@ -243,7 +255,7 @@ func TestQueuesHaveSlotsOfTheirOwn(t *testing.T) {
 	slow.completed(10)
 }
 
-// What becomes due is found though no token comes, also when the worker is full at that time:
+// What becomes due is found though no wake-up comes, also when the worker is full at that time:
 // then it wakes another.
 func TestDueJobWakesAnotherWorker(t *testing.T) {
 	t.Parallel()
@@ -305,26 +317,44 @@ func TestMiddlewareOrder(t *testing.T) {
 	}
 }
 
-// The token is lost with the reply that brought it, and go-redis asks again without a word. A
-// worker whose renewals are far apart finds the job after the blocking call's 10 s.
-func TestLostTokenIsNoLostJob(t *testing.T) {
+// A wake-up is lost with the connection that should bring it. The worker looks when it has another one: no renewal helps here.
+func TestLostWakeUpIsNoLostJob(t *testing.T) {
 	t.Parallel()
 	server := redistest.New(t)
 	r := newRigOn(t, server.Client())
 	proxy := redistest.NewProxy(t, server.Addr())
-	cfg := r.config(1)
-	cfg.SessionTTL = time.Hour
+	cfg := r.lease(1, time.Hour)
 	w := r.workerOn(proxy.Client(), cfg)
-	ran := make(chan struct{}, 1)
-	worker.Handle(w, func(context.Context, *signalbox.Job, task) error {
-		ran <- struct{}{}
-		return nil
-	})
-	lost := proxy.CutReply(func(cmd []string) bool { return strings.EqualFold(cmd[0], "BLPOP") }, 1)
+	ran := r.reporter(w)
 	r.start(w)
-	r.idleClients(1)
+	r.idle()
+	proxy.Pause()
+	id := r.addOne(signalbox.Job{}) // the message is under way
+	r.until("the worker was woken", func(store.Counts) bool { return r.rdb.ZCard(context.Background(), r.key("idle")).Val() == 0 })
+	begin := time.Now()
+	proxy.Sever()
+	proxy.Resume()
+	if got := get(t, ran, "the job runs"); got != id {
+		t.Errorf("%s ran", got)
+	}
+	if d := time.Since(begin); d > prompt {
+		t.Errorf("the job waited for %v: a fallback found it", d)
+	}
+	r.completed(1)
+}
+
+// A message may be lost though its connection seems to be there. A worker whose renewals are far apart looks every ten seconds.
+func TestUnheardWakeUpIsNoLostJob(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	w := r.workerWith(r.lease(1, time.Hour))
+	ran := r.reporter(w)
+	r.start(w)
+	r.idle()
+	if err := r.rdb.Del(context.Background(), r.key("idle")).Err(); err != nil { // as after a failover that forgets
+		t.Fatal(err)
+	}
 	r.addOne(signalbox.Job{})
-	get(t, lost, "the token is lost")
 	get(t, ran, "the job runs")
 	r.completed(1)
 }

@@ -2,9 +2,11 @@ package worker
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"os"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -135,14 +137,18 @@ func (v *watch) settling(lease context.Context, r *store.Settlement) {
 	}
 }
 
-// workers counts the workers of this process, so that each has a name of its own.
-var workers atomic.Int64
-
-// clientID names a worker to people.
-func clientID() string {
+// workerID names a worker to people: by the host, the process and some random letters. In a container each start may have the same host
+// and process.
+func workerID() string {
 	host, err := os.Hostname()
 	if err != nil {
 		host = "unknown"
 	}
-	return fmt.Sprintf("%s:%d:%d", host, os.Getpid(), workers.Add(1))
+	printable := func(r rune) rune {
+		if r <= ' ' || r > '~' || strings.ContainsRune("{}@", r) {
+			return '_'
+		}
+		return r
+	}
+	return fmt.Sprintf("%.64s:%d:%s", strings.Map(printable, host), os.Getpid(), strings.ToLower(rand.Text()[:5]))
 }

@@ -47,6 +47,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"strings"
 	"sync"
 	"sync/atomic"
 
@@ -88,12 +89,16 @@ func New(rdb redis.UniversalClient, cfg Config) (*Worker, error) {
 	if err != nil {
 		return nil, err
 	}
-	w := &Worker{rdb: rdb, cfg: cfg, log: cfg.Logger, kinds: make(map[string]*kind), id: clientID()}
+	w := &Worker{rdb: rdb, cfg: cfg, log: cfg.Logger, kinds: make(map[string]*kind), id: workerID()}
 	w.spans = telemetry.NewMessaging(cfg.TracerProvider, w.who())
 	w.consumer = telemetry.NewConsumerMetrics(cfg.MeterProvider, w.who())
 	w.leases = telemetry.NewLockMetrics(cfg.MeterProvider)
 	return w, nil
 }
+
+// ID returns the worker's name for people, such as "web-3:4711:k2x9q": the host, the process, and letters that no other worker has. Redis
+// knows it under that name: see package inspect.
+func (w *Worker) ID() string { return w.id }
 
 // Use wraps mw around every handler; the first is the outermost. It panics after Run was called.
 func (w *Worker) Use(mw ...signalbox.Middleware) {
@@ -142,7 +147,7 @@ func (w *Worker) end(cause error) {
 // If Redis hangs, a call that is already under way on the caller's client ends only with that client's ReadTimeout, and Run
 // returns no earlier. So don't disable ReadTimeout: Run might never return then.
 //
-// Blocking calls, renewals and the reading of depths don't use the pool of the caller's client: Run makes a
+// The subscription for wake-ups, renewals and the reading of depths don't use the pool of the caller's client: Run makes a
 // client of its own from its settings, and closes it when it returns.
 func (w *Worker) Run(ctx context.Context) error {
 	if !w.running.CompareAndSwap(false, true) {
@@ -176,7 +181,7 @@ func (w *Worker) Run(ctx context.Context) error {
 
 	stores := make([]*store.Queue, 0, len(w.cfg.Queues))
 	for name := range w.cfg.Queues {
-		stores = append(stores, store.New(w.rdb, w.cfg.Namespace, name))
+		stores = append(stores, store.New(w.rdb, w.cfg.Namespace, name).As(w.id))
 	}
 	conns := w.connect(ctx)
 	defer conns.close()
@@ -193,18 +198,16 @@ func (w *Worker) Run(ctx context.Context) error {
 	bound := newBound(w.cfg.Concurrency)
 	queues, owned := make([]*queue, 0, len(stores)), make([]*store.Queue, 0, len(stores))
 	for _, s := range stores {
-		o := store.New(own, w.cfg.Namespace, s.Name())
+		o := store.New(own, w.cfg.Namespace, s.Name()).As(w.id)
 		queues, owned = append(queues, newQueue(w, s, o, w.cfg.Queues[s.Name()].Concurrency, bound)), append(owned, o)
 	}
 	w.checkPool(ctx, stores)
 	defer observe(ctx, w.cfg.MeterProvider, w.log, owned)()
-	listeners := listen(own, w.log, queues)
+	listener := listen(own, w.log, queues, strings.Contains(found.Mode, "cluster"))
 
 	var wg sync.WaitGroup
 	wg.Go(func() { store.Oversee(ctx, own, w.log, found, w.link.again, stores, store.Worker) })
-	for _, l := range listeners {
-		wg.Go(func() { l.run(ctx) })
-	}
+	wg.Go(func() { listener.run(ctx) })
 	guarded, unguard := context.WithCancel(context.WithoutCancel(ctx))
 	var guarding sync.WaitGroup
 	guarding.Go(func() { w.guard(guarded, queues) })

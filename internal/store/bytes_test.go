@@ -40,11 +40,14 @@ func (r *rig) largest() string {
 }
 
 // drained claims up to 100 jobs a call until none is left, and returns how many each call claimed. No call
-// may be larger than its bound, unless it has one job; and each leaves a wake-up token while jobs are left.
+// may be larger than its bound, unless it has one job; and each wakes another session while jobs are left.
 func (r *rig) drained() (calls []int) {
 	r.t.Helper()
+	if r.idle == nil {
+		r.listen()
+	}
 	for range 1000 {
-		r.rdb.Del(bg, r.keys.wake)
+		r.dropWake()
 		reply := r.call(ClaimRequest{Want: 100, Suspects: true})
 		n := len(reply.Deliveries)
 		if b := bytesOf(reply.Deliveries); b > r.room && n > 1 {
@@ -52,7 +55,7 @@ func (r *rig) drained() (calls []int) {
 		}
 		left := r.counts().Ready > 0
 		same(r.t, fmt.Sprintf("more, after %v and %d", calls, n), reply.More, left)
-		same(r.t, "a token is left", r.wakes() == 1, left)
+		same(r.t, "another is woken", r.wakes() == 1, left)
 		if n == 0 {
 			return calls
 		}

@@ -9,6 +9,8 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/redis/go-redis/v9"
+
 	"github.com/signalbox-go/signalbox"
 	"github.com/signalbox-go/signalbox/internal/wire"
 )
@@ -25,7 +27,7 @@ const maxViolations = 20
 //     beside it; no token is larger than the fence, none was granted twice
 //   - the counted bytes of terminal jobs are those of their records
 //   - a job that an attempt's span is kept of has a record, and is not terminal
-//   - there is one wake-up token at most, and no key that a queue doesn't have
+//   - whoever waits for a wake-up has a session, and there is no key that a queue doesn't have
 //
 // It sees one moment, so it may run while the queue is in use. But it reads the whole queue in
 // one transaction, which nothing else can interrupt, and looks through the names of all keys
@@ -47,8 +49,11 @@ func (q *Queue) Check(ctx context.Context) error {
 			c.wrong("a span of job %q is kept, which is %q", id, state)
 		}
 	}
-	if s.wake > 1 {
-		c.wrong("%d wake-up tokens, at most one is left at a time", s.wake)
+	for _, address := range s.idle {
+		known := func(z redis.Z) bool { return address[1:] == q.keys.channel(fmt.Sprint(z.Member)) }
+		if len(address) < 2 || !slices.ContainsFunc(s.sessions, known) {
+			c.wrong("address %q waits for a wake-up and is of no session", address)
+		}
 	}
 	for _, key := range s.stray {
 		c.wrong("key %q belongs to nothing", key)

@@ -79,14 +79,16 @@ func TestCheck(t *testing.T) {
 		`7 bytes of cancelled jobs are counted, there are 0`: func(r *rig) error {
 			return rdb.HSet(bg, r.keys.stats, "cancelled_bytes", 7).Err()
 		},
-		`2 wake-up tokens`:        func(r *rig) error { return rdb.RPush(bg, r.keys.wake, "1").Err() },
+		`waits for a wake-up and is of no session`: func(r *rig) error {
+			return rdb.ZAdd(bg, r.keys.idle, redis.Z{Score: 1, Member: r.Address("other", false)}).Err()
+		},
 		`odd" belongs to nothing`: func(r *rig) error { return rdb.Set(bg, r.keys.prefix+"odd", "1", 0).Err() },
 		`inflight:" belongs to`:   func(r *rig) error { return rdb.Set(bg, r.keys.inflight(""), "1", 0).Err() },
 		`WRONGTYPE`: func(r *rig) error {
 			return errors.Join(rdb.Del(bg, r.keys.dead).Err(), rdb.Set(bg, r.keys.dead, "1", 0).Err())
 		},
 		`and 5 more`:                   func(r *rig) error { return rdb.RPush(bg, r.keys.readyLow, toAny(numbered("x", 25))...).Err() },
-		`is inconsistent:`:             func(r *rig) error { return rdb.RPush(bg, r.keys.wake, "1").Err() },
+		`is inconsistent:`:             func(r *rig) error { return rdb.ZAdd(bg, r.keys.idle, redis.Z{Score: 1, Member: "x"}).Err() },
 		`is ready in list 2 and has n`: func(r *rig) error { return rdb.RPush(bg, r.keys.readyLow, "x").Err() },
 	} {
 		r := unchecked(t, rdb)

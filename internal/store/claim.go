@@ -74,6 +74,10 @@ type ClaimRequest struct {
 	// Suspects says that suspects may be among the jobs. The script grants those that the session's running suspects
 	// leave room for.
 	Suspects bool
+	// Address is where the session waits for wake-ups, or "". If the call gets less than it wants and nothing is left, the session is
+	// registered to be woken. Leaving says that it needs no more wake-ups: one that it may have got is passed on.
+	Address string
+	Leaving bool
 	// Hold is for how long a suspect that runs keeps others out of the session; 0: for as long as it runs.
 	Hold time.Duration
 }
@@ -145,7 +149,10 @@ type Hints struct {
 	More    bool          // ready jobs remain
 	Next    time.Duration // until a job is due or a session expires; negative: never
 	Expired []string      // sessions to reclaim
+	Slots   int           // that each worker is to have, by the queue's settings; 0: they don't say
 	Standing
+	// Of a renewal: whether anybody listens at the session's address, and whether the session is registered to be woken.
+	Heard, Idle bool
 }
 
 // A ClaimReply is what became of a ClaimRequest.
@@ -156,6 +163,9 @@ type ClaimReply struct {
 	// was claimed. The session must not be renewed any more, so that its jobs are taken back.
 	Alive      bool
 	Deliveries []Delivery
+	// Full says that the call got all that it wanted, so that there may be more for who wants more: the session was not registered to
+	// be woken.
+	Full bool
 	Hints
 	// Forgot is when Redis, by its clock, answered a call of the lane that it does not know any more, though it can't
 	// have expired. It is zero if there is none. Redis has lost memory then.
@@ -171,7 +181,7 @@ func (q *Queue) Claim(ctx context.Context, lane *Lane, req *ClaimRequest) (*Clai
 			signalbox.ErrInvalid, len(req.Settle), len(req.Marks), req.Want, Fit(req.Settle), MaxMarks, MaxBatch)
 	}
 	keys := claimScript.keys(&q.keys, lane.key, q.keys.inflight(req.Session))
-	r, err := run(ctx, q.rdb, claimScript, keys, claimArgs(lane, req, q.kept, q.room))
+	r, err := run(ctx, q.rdb, claimScript, keys, claimArgs(lane, req, q.kept, q.room, q.worker))
 	if err != nil {
 		return nil, err
 	}
@@ -191,7 +201,7 @@ func parseClaim(r *reply, queue string, settled int) (*ClaimReply, error) {
 		return nil, err
 	}
 	reply := &ClaimReply{Alive: r.int(3) == 1, Hints: r.hints(5), known: r.int(11)}
-	reply.Standing = r.standing(12)
+	reply.Standing, reply.Slots, reply.Full = r.standing(12), r.slots(13), r.int(14) == 1
 	now := reply.At
 	for _, v := range r.array(2) {
 		if i, ok := v.(int64); ok && i >= 1 && i <= int64(settled) {
@@ -228,7 +238,7 @@ func parseClaim(r *reply, queue string, settled int) (*ClaimReply, error) {
 // longest bounds a delay, so that the time it leads to is one that a double holds.
 const longest = 100 * 365 * 24 * time.Hour
 
-func claimArgs(lane *Lane, req *ClaimRequest, kept retention, room int) []any {
+func claimArgs(lane *Lane, req *ClaimRequest, kept retention, room int, worker string) []any {
 	completed := 0
 	for completed < len(req.Settle) && req.Settle[completed].Outcome == Completed {
 		completed++
@@ -249,7 +259,8 @@ func claimArgs(lane *Lane, req *ClaimRequest, kept retention, room int) []any {
 	args := claimScript.args(2*completed+3*marks+6*(len(req.Settle)-completed),
 		arg{"protocol", Protocol}, arg{"seq", lane.seq}, arg{"session", req.Session}, arg{"want", req.Want}, arg{"hold", hold},
 		arg{"keep_jobs", kept.count}, arg{"keep_bytes", kept.bytes}, arg{"keep_us", kept.age.Microseconds()},
-		arg{"answered", lane.known(req.Session)}, arg{"completed", completed}, arg{"marks", marks}, arg{"room", room})
+		arg{"answered", lane.known(req.Session)}, arg{"completed", completed}, arg{"marks", marks}, arg{"room", room},
+		arg{"address", req.Address}, arg{"leaving", flag(req.Leaving)}, arg{"worker", worker})
 	for i := range req.Settle[:completed] {
 		args = append(args, req.Settle[i].ID, req.Settle[i].Token)
 	}

@@ -165,7 +165,7 @@ func testHints(t *testing.T, r *rig) {
 
 func (r *rig) renewed() Hints {
 	r.t.Helper()
-	alive, hints, err := r.Renew(bg, r.session, time.Minute)
+	alive, hints, err := r.Renew(bg, r.session, time.Minute, "")
 	r.must(err)
 	if !alive {
 		r.t.Fatal("the session is over")

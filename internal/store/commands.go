@@ -23,15 +23,15 @@ var roleScripts = map[Role][]string{
 	Producer: {"enqueue", "permits"},
 	Worker:   {"claim", "renew", "reclaim", "close", "sweep", "report", "depth", "keep", "permits"},
 	Reporter: {"report", "depth", "permits"},
-	Operator: {"depth", "pause", "keep", "permits"},
+	Operator: {"depth", "set", "keep", "permits"},
 }
 
 // roleCalls are the commands that a role calls outside of scripts.
 var roleCalls = map[Role][]string{
 	Producer: {"EVALSHA", "EVAL", "SADD", "TIME"},
-	Worker:   {"EVALSHA", "EVAL", "BLPOP", "HSCAN", "LPUSH", "PEXPIRE", "SADD", "ZRANGE"},
+	Worker:   {"EVALSHA", "EVAL", "HSCAN", "SADD", "SSUBSCRIBE", "SUBSCRIBE", "SUNSUBSCRIBE", "UNSUBSCRIBE", "ZRANGE"},
 	Reporter: {"EVALSHA", "EVAL", "HLEN", "ZRANGE"},
-	Operator: {"EVALSHA", "EVAL", "EXISTS", "HLEN", "HMGET", "SADD", "SISMEMBER", "SMEMBERS", "ZRANGE"},
+	Operator: {"EVALSHA", "EVAL", "EXISTS", "HGETALL", "HLEN", "SADD", "SISMEMBER", "SMEMBERS", "TIME", "ZRANGE"},
 }
 
 // Commands returns the Redis commands that a queue's clients of these roles call, inside and outside of

@@ -1,6 +1,7 @@
 package store
 
 import (
+	"errors"
 	"slices"
 	"strings"
 	"testing"
@@ -23,7 +24,7 @@ func TestCommandsAreFound(t *testing.T) {
 			t.Errorf("%s.lua is run by no role", name)
 		}
 	}
-	if got := Commands(Producer); slices.Contains(got, "LPOP") || !slices.Contains(got, "LPUSH") {
+	if got := Commands(Producer); slices.Contains(got, "LPOP") || !slices.Contains(got, "PUBLISH") {
 		t.Errorf("a producer calls %v", got)
 	}
 	same(t, "a role twice", len(Commands(Worker, Worker)), len(Commands(Worker)))
@@ -34,7 +35,7 @@ func roleOf(op operation) Role {
 	switch op.name {
 	case "enqueue", "tick", "replace":
 		return Producer
-	case "pause", "resume", "keep":
+	case "pause", "resume", "slots", "keep":
 		return Operator
 	}
 	return Worker
@@ -46,7 +47,7 @@ func TestCommandsSuffice(t *testing.T) {
 	srv := redistest.New(t)
 	admin := srv.Client()
 	for name, role := range map[string]Role{"producer": Producer, "worker": Worker, "reporter": Reporter, "operator": Operator} {
-		rules := []any{"ACL", "SETUSER", name, "on", ">secret", "~*", "+hello", "+client", "+ping"}
+		rules := []any{"ACL", "SETUSER", name, "on", ">secret", "~*", "&signalbox:*", "+hello", "+client", "+ping"}
 		for _, command := range Commands(role) {
 			rules = append(rules, "+"+strings.ToLower(command))
 		}
@@ -88,6 +89,9 @@ func TestCommandsSuffice(t *testing.T) {
 				if _, err := New(rdb, "", redistest.Name(t)).Known(bg); err != nil {
 					t.Errorf("whether a queue is known as %s: %v", name, err)
 				}
+				if _, here, err := r.Quiet(bg, "me", true); err != nil || !here {
+					t.Errorf("a quiet worker as %s: %v", name, err)
+				}
 				if _, err := r.Settings(bg); err != nil {
 					t.Errorf("its settings as %s: %v", name, err)
 				}
@@ -95,8 +99,8 @@ func TestCommandsSuffice(t *testing.T) {
 				if _, err := r.Depths(bg); err != nil {
 					t.Errorf("depths as %s: %v", name, err)
 				}
-				if err := Ring(bg, rdb, r.Bell()); err != nil {
-					t.Errorf("a bell as %s: %v", name, err)
+				for _, sharded := range []bool{false, true} {
+					subscribes(t, rdb, r.Queue, sharded)
 				}
 				if _, err := r.Unused(bg); err != nil {
 					t.Errorf("whether it is used as %s: %v", name, err)
@@ -115,5 +119,27 @@ func TestCommandsSuffice(t *testing.T) {
 			}
 			r.Queue.rdb = admin
 		}
+	}
+}
+
+// subscribes fails the test if the user of a client may not hear what a worker hears.
+func subscribes(t *testing.T, rdb redis.UniversalClient, q *Queue, sharded bool) {
+	t.Helper()
+	sub := Subscribe(bg, rdb, sharded)
+	defer sub.Close()
+	err := sub.Add(bg, []string{q.Control()}, []string{q.Channel("a")})
+	for range 2 {
+		if err == nil {
+			_, err = sub.Next(bg, func(string) bool { return true })
+		}
+	}
+	if err == nil {
+		err = sub.Drop(bg, []string{q.Channel("a")})
+	}
+	if err == nil {
+		_, err = sub.Next(bg, func(string) bool { return true })
+	}
+	if !errors.Is(err, errMoved) { // the answer to Drop
+		t.Errorf("a subscription, sharded %v: %v", sharded, err)
 	}
 }

@@ -25,7 +25,7 @@ func TestDeniedCommand(t *testing.T) {
 		name := fmt.Sprint("user", i)
 		allow := func(rule string) {
 			t.Helper()
-			if err := admin.Do(bg, "ACL", "SETUSER", name, "on", ">secret", "~*", "+@all", rule).Err(); err != nil {
+			if err := admin.Do(bg, "ACL", "SETUSER", name, "on", ">secret", "~*", "&*", "+@all", rule).Err(); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -65,7 +65,7 @@ func TestDeniedCounter(t *testing.T) {
 	t.Parallel()
 	srv := redistest.New(t)
 	admin := srv.Client()
-	if err := admin.Do(bg, "ACL", "SETUSER", "user", "on", ">secret", "~*", "+@all").Err(); err != nil {
+	if err := admin.Do(bg, "ACL", "SETUSER", "user", "on", ">secret", "~*", "&*", "+@all").Err(); err != nil {
 		t.Fatal(err)
 	}
 	r := newQueue(t, admin)

@@ -166,11 +166,11 @@ func (f *failoverRun) work() {
 			_, _ = f.Reclaim(other, false).Next(bg) // the next hint tells again
 		}
 		if len(settle) == 0 {
-			_, _, _ = f.Renew(bg, session, 3*time.Second)
+			_, _, _ = f.Renew(bg, session, 3*time.Second, "")
 			<-time.After(5 * time.Millisecond)
-		} else if _, _, err := f.Renew(bg, session, 3*time.Second); err != nil {
+		} else if _, _, err := f.Renew(bg, session, 3*time.Second, ""); err != nil {
 			continue // the next one will do
 		}
 	}
-	f.insist(func() error { _, err := f.Close(bg, session, lane); return err })
+	f.insist(func() error { _, err := f.Close(bg, session, false, lane); return err })
 }

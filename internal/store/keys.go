@@ -66,7 +66,7 @@ type keys struct {
 	prefix   string
 	registry string // of the namespace; in another slot than the queue
 
-	jobs, due, wake, stats, cron     string
+	jobs, due, idle, stats, cron     string
 	sessions, fence, dead, cancelled string
 	readyHigh, readyNormal, readyLow string
 	readySuspect, spans, reporter    string
@@ -85,7 +85,7 @@ func newKeys(namespace, queue string) keys {
 		registry:     "signalbox:{" + namespace + ":}:queues", // set: the names of the namespace's queues
 		jobs:         p + "jobs",                              // hash: id -> record
 		due:          p + "due",                               // zset: class and id, by time in us
-		wake:         p + "wake",                              // list: at most a few wake-up tokens
+		idle:         p + "idle",                              // zset: address of an idle session, by the time since when in us
 		stats:        p + "stats",                             // hash: counters
 		cron:         p + "cron",                              // hash: entry -> last tick enqueued in us
 		sessions:     p + "sessions",                          // zset: session, by expiry in us
@@ -101,7 +101,7 @@ func newKeys(namespace, queue string) keys {
 		spans:        p + "spans",                             // hash: id -> token and span context of the last attempt that is known
 	}
 	k.named = map[string]string{
-		"JOBS": k.jobs, "DUE": k.due, "WAKE": k.wake, "STATS": k.stats, "CRON": k.cron,
+		"JOBS": k.jobs, "DUE": k.due, "IDLE": k.idle, "STATS": k.stats, "CRON": k.cron,
 		"SESSIONS": k.sessions, "FENCE": k.fence, "DEAD": k.dead, "CANCELLED": k.cancelled,
 		"HIGH": k.readyHigh, "NORMAL": k.readyNormal, "LOW": k.readyLow, "SUSPECT": k.readySuspect,
 		"SPANS": k.spans, "REPORTER": k.reporter, "SETTINGS": k.settings,
@@ -111,14 +111,17 @@ func newKeys(namespace, queue string) keys {
 
 func (k keys) inflight(session string) string { return k.prefix + "inflight:" + session } // hash: id -> token
 func (k keys) lane(id string) string          { return k.prefix + "lane:" + id }          // string: last call and its outcome
-func (k keys) bell(id string) string          { return k.prefix + "bell:" + id }          // list: ends one worker's blocking pop
+
+// control is the channel of what concerns all workers of the queue; channel is that of one session, for wake-ups.
+func (k keys) control() string               { return k.prefix + "control" }
+func (k keys) channel(session string) string { return k.prefix + "session:" + session }
 
 // ready returns the lists of ready jobs by class: the first byte of a member of due, and a byte of the record.
 func (k keys) ready() map[string]string {
 	return map[string]string{"0": k.readyHigh, "1": k.readyNormal, "2": k.readyLow, "s": k.readySuspect}
 }
 
-// fixed returns the keys of a queue, without those of sessions, lanes and bells.
+// fixed returns the keys of a queue, without those of sessions and lanes.
 func (k keys) fixed() map[string]bool {
 	fixed := make(map[string]bool, len(k.named))
 	for _, key := range k.named {

@@ -29,6 +29,7 @@ type rig struct {
 	producer *Lane
 	lane     *Lane // the worker's
 	session  string
+	idle     *idler // of listen
 }
 
 // newQueue returns a rig on a queue of its own. The queue is checked when the test ends.
@@ -90,7 +91,7 @@ func (r *rig) open() {
 // expire ends the lease of the session at once.
 func (r *rig) expire() {
 	r.t.Helper()
-	_, _, err := r.Renew(bg, r.session, 0)
+	_, _, err := r.Renew(bg, r.session, 0, "")
 	r.must(err)
 }
 
@@ -211,23 +212,6 @@ func (r *rig) counts() Counts {
 	c, err := r.Counts(bg)
 	r.must(err)
 	return c
-}
-
-func (r *rig) wakes() int64 {
-	r.t.Helper()
-	n, err := r.rdb.LLen(bg, r.keys.wake).Result()
-	r.must(err)
-	return n
-}
-
-// takeWake takes the wake-up token, as an idle worker does.
-func (r *rig) takeWake() {
-	r.t.Helper()
-	q, err := Wait(bg, r.rdb, r.Bell(), time.Second, r.Queue)
-	r.must(err)
-	if q == nil {
-		r.t.Fatal("there is no wake-up token")
-	}
 }
 
 // later returns when the server's clock shows a later time. That of the embedded Redis moves once a millisecond.

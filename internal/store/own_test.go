@@ -122,7 +122,7 @@ func TestCrowd(t *testing.T) {
 	for range 12 {
 		q := New(cluster.Client(), "", redistest.Name(t))
 		queues = append(queues, q)
-		m, err := q.rdb.(*redis.ClusterClient).MasterForKey(bg, q.keys.wake)
+		m, err := q.rdb.(*redis.ClusterClient).MasterForKey(bg, q.keys.idle)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -271,16 +271,32 @@ func lack(ctx context.Context, rdb redis.UniversalClient, keys []any, roles []Ro
 	if r.err != nil {
 		return "", r.err
 	}
-	keyed := slices.DeleteFunc(Commands(roles...), func(c string) bool { return slices.Contains(keyless, c) || slices.Contains(denied, c) })
-	switch who := user(ctx, rdb); {
-	case len(denied) > 0 && len(keyed) > 0:
-		return fmt.Sprintf("user %s may not call %s, which a %s calls; allow it with: ACL SETUSER %s %s",
-			who, strings.Join(denied, ", "), names(roles), who, "+"+strings.ToLower(strings.Join(denied, " +"))), nil
-	case len(foreign) > 0: // and no command that has a key may be called
-		return fmt.Sprintf("user %s may not use the key %s; allow it with: ACL SETUSER %s ~signalbox:*, or a pattern for each queue", who, foreign[0], who), nil
+	var lacks []string
+	who := user(ctx, rdb)
+	others := func(c string) bool { return slices.Contains(toChannels, c) }
+	if channeled := slices.DeleteFunc(Commands(roles...), func(c string) bool { return !others(c) }); len(channeled) > 0 &&
+		!slices.ContainsFunc(channeled, func(c string) bool { return !slices.Contains(denied, c) }) {
+		lacks = append(lacks, fmt.Sprintf("user %s may not use the channels signalbox:*, over which workers are woken; allow it with: ACL SETUSER %s &signalbox:* %s",
+			who, who, rule(channeled)))
+		denied = slices.DeleteFunc(denied, others)
 	}
-	return "", nil
+	keyed := slices.DeleteFunc(Commands(roles...), func(c string) bool { return slices.Contains(keyless, c) || slices.Contains(denied, c) })
+	switch {
+	case len(denied) > 0 && len(keyed) > 0:
+		lacks = append(lacks, fmt.Sprintf("user %s may not call %s, which a %s calls; allow it with: ACL SETUSER %s %s",
+			who, strings.Join(denied, ", "), names(roles), who, rule(denied)))
+	case len(foreign) > 0: // and no command that has a key may be called
+		lacks = append(lacks, fmt.Sprintf("user %s may not use the key %s; allow it with: ACL SETUSER %s ~signalbox:*, or a pattern for each queue", who, foreign[0], who))
+	}
+	return strings.Join(lacks, "; "), nil
 }
+
+// rule returns what allows commands, in an ACL.
+func rule(commands []string) string { return "+" + strings.ToLower(strings.Join(commands, " +")) }
+
+// toChannels are the commands that an ACL allows for some channels only. A user who may call none of them lacks the channels, or
+// the commands: the server doesn't say which.
+var toChannels = []string{"PUBLISH", "SPUBLISH", "SSUBSCRIBE", "SUBSCRIBE"}
 
 // IsDenied reports whether Redis says that its user lacks a command or a key. Within a script Redis 7.0 and Valkey
 // say that without a code; later versions of Redis say NOPERM.
@@ -304,7 +320,7 @@ func (q *Queue) Denied(ctx context.Context, err error, role Role) error {
 }
 
 // keyless are the commands that have no key of ours.
-var keyless = []string{"TIME", "EVAL", "EVALSHA"}
+var keyless = []string{"TIME", "EVAL", "EVALSHA", "PUBLISH", "SPUBLISH", "SSUBSCRIBE", "SUBSCRIBE", "SUNSUBSCRIBE", "UNSUBSCRIBE"}
 
 // user names the client's user.
 func user(ctx context.Context, rdb redis.UniversalClient) string {

@@ -80,7 +80,7 @@ func TestInspectWhenInfoIsDenied(t *testing.T) {
 	srv := redistest.New(t)
 	admin := srv.Client()
 	login := func(name string, more ...any) *redis.Client {
-		rules := append([]any{"ACL", "SETUSER", name, "on", ">secret", "~*", "+hello", "+client"}, more...)
+		rules := append([]any{"ACL", "SETUSER", name, "on", ">secret", "~*", "&*", "+hello", "+client"}, more...)
 		for _, c := range Commands(Worker) {
 			rules = append(rules, "+"+c)
 		}
@@ -109,7 +109,7 @@ func TestInspectNamesWhatTheUserLacks(t *testing.T) {
 	q := []*Queue{New(admin, "", redistest.Name(t))}
 	look := func(role Role, rules ...any) *Findings {
 		t.Helper()
-		rules = append([]any{"ACL", "SETUSER", "app", "reset", "on", ">secret", "~*", "+@all"}, rules...)
+		rules = append([]any{"ACL", "SETUSER", "app", "reset", "on", ">secret", "~*", "&*", "+@all"}, rules...)
 		if err := admin.Do(bg, rules...).Err(); err != nil {
 			t.Fatal(err)
 		}
@@ -136,6 +136,19 @@ func TestInspectNamesWhatTheUserLacks(t *testing.T) {
 	if f := look(Worker, "-rpush", "-lpush"); !says(f.Wrong, "user app may not call LPUSH, RPUSH, which a worker calls; allow it with: ACL SETUSER app +lpush +rpush") {
 		t.Errorf("two commands: %q", f.Wrong)
 	}
+	for role, want := range map[Role]string{
+		Worker:   "user app may not use the channels signalbox:*, over which workers are woken; allow it with: ACL SETUSER app &signalbox:* +publish +spublish +ssubscribe +subscribe",
+		Producer: "user app may not use the channels signalbox:*, over which workers are woken; allow it with: ACL SETUSER app &signalbox:* +publish +spublish",
+		Operator: "user app may not use the channels signalbox:*, over which workers are woken; allow it with: ACL SETUSER app &signalbox:* +publish +spublish",
+		Reporter: "",
+	} {
+		if f := look(role, "resetchannels", "&other:*"); !says(f.Wrong, want) {
+			t.Errorf("%s with other channels: %q", role, f.Wrong)
+		}
+		if f := look(role, "resetchannels", "&signalbox:{*}:*"); len(f.Wrong) > 0 {
+			t.Errorf("%s with its channels: %q", role, f.Wrong)
+		}
+	}
 	if f := look(Worker, "resetkeys", "~other:*"); !says(f.Wrong, "may not use the key "+q[0].keys.jobs) {
 		t.Errorf("other keys: %q", f.Wrong)
 	}
@@ -149,7 +162,7 @@ func TestInspectADatabase(t *testing.T) {
 	q := []*Queue{New(admin, "", redistest.Name(t))}
 	look := func(db int, rules ...any) *Findings {
 		t.Helper()
-		rules = append([]any{"ACL", "SETUSER", "app", "reset", "on", ">secret", "~*", "+@all"}, rules...)
+		rules = append([]any{"ACL", "SETUSER", "app", "reset", "on", ">secret", "~*", "&*", "+@all"}, rules...)
 		if err := admin.Do(bg, rules...).Err(); err != nil {
 			t.Fatal(err)
 		}

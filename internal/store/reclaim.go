@@ -71,7 +71,7 @@ func (r *Recovery) Next(ctx context.Context) (Reclaimed, error) {
 	args := reclaimScript.args(2*len(part),
 		arg{"protocol", Protocol}, arg{"session", r.session}, arg{"crash_limit", CrashLimit}, arg{"last_error", why},
 		arg{"keep_jobs", q.kept.count}, arg{"keep_bytes", q.kept.bytes}, arg{"keep_us", q.kept.age.Microseconds()},
-		arg{"room", maxLost}, arg{"details", flag(r.details)})
+		arg{"room", maxLost}, arg{"details", flag(r.details)}, arg{"channel", q.keys.channel(r.session)})
 	for _, g := range part {
 		args = append(args, g.id, g.value)
 	}

@@ -48,11 +48,11 @@ func TestStrangeClaims(t *testing.T) {
 	t.Parallel()
 	for i, wrong := range map[int][]any{
 		1: {nil, "1"}, 2: {nil, int64(1), "1"}, 3: {nil, "1"}, 4: {nil, "1"}, 5: {"1"}, 6: {nil}, 7: {"s", []any{int64(1)}},
-		8: {nil, "a", []any{"b"}, []any{int64(1), "b"}, []any{nil, "b"}}, 9: {nil, "x", []any{}, []any{"x", "y", "z"}}, 10: {nil, "x", int64(1)}, 11: {nil, "1"}, 12: {nil, int64(2), "1", "0", "x"},
+		8: {nil, "a", []any{"b"}, []any{int64(1), "b"}, []any{nil, "b"}}, 9: {nil, "x", []any{}, []any{"x", "y", "z"}}, 10: {nil, "x", int64(1)}, 11: {nil, "1"}, 12: {nil, int64(2), "1", "0", "x"}, 13: {nil, int64(2)}, 14: {nil, "1"},
 	} {
 		for _, v := range wrong {
 			list := []any{
-				"ok", int64(1), []any{}, int64(1), int64(1), int64(0), int64(0), []any{}, []any{"a", "b"}, []any{"x", nil}, []any{}, int64(0), "",
+				"ok", int64(1), []any{}, int64(1), int64(1), int64(0), int64(0), []any{}, []any{"a", "b"}, []any{"x", nil}, []any{}, int64(0), "", "", int64(0),
 			}
 			if _, err := parseClaim(&reply{list: list}, "q", 0); err != nil {
 				t.Fatal(err)
@@ -101,6 +101,8 @@ func TestStrangeRefusals(t *testing.T) {
 		[]any{},
 		int64(0),
 		"",
+		"",
+		int64(0),
 	}
 	reply, err := parseClaim(&reply{list: list}, "q", 3)
 	if err != nil {

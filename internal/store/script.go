@@ -25,7 +25,7 @@ var (
 	reportScript  = load("report")
 	depthScript   = load("depth")
 	permitsScript = load("permits")
-	pauseScript   = load("pause")
+	setScript     = load("set")
 	keepScript    = load("keep")
 )
 

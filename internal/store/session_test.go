@@ -44,25 +44,25 @@ func testRenewRevivesNothing(t *testing.T, r *rig) {
 	r.claim(1)
 	r.expire()
 	before := r.dump()
-	alive, _, err := r.Renew(bg, r.session, time.Minute)
+	alive, _, err := r.Renew(bg, r.session, time.Minute, "")
 	r.must(err)
 	same(t, "alive by Renew", alive, false)
 	alive, _, err = r.Open(bg, r.session, time.Minute)
 	r.must(err)
 	same(t, "alive by Open", alive, false)
-	alive, _, err = r.Renew(bg, "unknown", time.Minute)
+	alive, _, err = r.Renew(bg, "unknown", time.Minute, "")
 	r.must(err)
 	same(t, "unknown alive by Renew", alive, false)
 	r.unchanged("renewing what is over", before)
 	same(t, "reclaimed", len(r.reclaim(r.session).Returned), 1)
-	alive, _, err = r.Renew(bg, r.session, time.Minute)
+	alive, _, err = r.Renew(bg, r.session, time.Minute, "")
 	r.must(err)
 	same(t, "alive by Renew after it was reclaimed", alive, false)
 }
 
 func testRenewExtends(t *testing.T, r *rig) {
 	r.open()
-	alive, _, err := r.Renew(bg, r.session, time.Hour)
+	alive, _, err := r.Renew(bg, r.session, time.Hour, "")
 	r.must(err)
 	same(t, "alive", alive, true)
 	now, err := r.Now(bg)
@@ -76,31 +76,32 @@ func testRenewExtends(t *testing.T, r *rig) {
 }
 
 func testClose(t *testing.T, r *rig) {
+	r.listen()
 	r.open()
 	r.put("a")
 	d := r.one()
 	r.settled(settlement(d, Return))
 	r.takeWake()
 	for range 2 { // the second as after a lost reply
-		left, err := r.Close(bg, r.session, r.lane)
+		left, err := r.Close(bg, r.session, false, r.lane)
 		r.must(err)
 		same(t, "left", left, 0)
 	}
-	same(t, "sessions", r.rdb.ZCard(bg, r.keys.sessions).Val(), 0)
+	equal(t, "sessions", r.rdb.ZRange(bg, r.keys.sessions, 0, -1).Val(), []string{"idle"})
 	same(t, "lane", r.rdb.Exists(bg, r.lane.key).Val(), 0)
-	same(t, "wake-up tokens, with a job ready", r.wakes(), 1)
+	same(t, "wake-ups, with a job ready", r.wakes(), 1)
 }
 
 func testCloseBusy(t *testing.T, r *rig) {
 	r.open()
 	r.put("a", "b")
 	d := r.claim(1)[0]
-	left, err := r.Close(bg, r.session, r.lane)
+	left, err := r.Close(bg, r.session, false, r.lane)
 	r.must(err)
 	same(t, "left", left, 1)
 	r.renewed() // it goes on
 	r.settled(settlement(d, Completed))
-	left, err = r.Close(bg, r.session)
+	left, err = r.Close(bg, r.session, false)
 	r.must(err)
 	same(t, "left", left, 0)
 }
@@ -113,10 +114,10 @@ func testCloseDue(t *testing.T, r *rig) {
 	r.lane.Next()
 	_, err = r.Enqueue(bg, r.lane, []Item{item})
 	r.must(err)
-	r.must(r.rdb.Del(bg, r.keys.wake).Err())
-	_, err = r.Close(bg, r.session)
+	r.listen()
+	_, err = r.Close(bg, r.session, false)
 	r.must(err)
-	same(t, "wake-up tokens", r.rdb.LLen(bg, r.keys.wake).Val(), 1)
+	same(t, "wake-ups", r.wakes(), 1)
 }
 
 func testNextBeyondExpired(t *testing.T, r *rig) {
@@ -130,6 +131,6 @@ func testNextBeyondExpired(t *testing.T, r *rig) {
 	if hints.Next <= 50*time.Second || hints.Next > time.Minute {
 		t.Errorf("next in %v, want a minute: the other session's end", hints.Next)
 	}
-	_, err = r.Close(bg, "other")
+	_, err = r.Close(bg, "other", false)
 	r.must(err)
 }

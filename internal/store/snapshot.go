@@ -21,7 +21,7 @@ type snapshot struct {
 	ended    map[Outcome][]redis.Z        // terminal jobs, by their state
 	fence    string                       // "" if there is none
 	stats    map[string]string
-	wake     int64
+	idle     []string // addresses
 	spans    []string // ids
 	stray    []string // keys that no queue has
 }
@@ -115,7 +115,7 @@ func (q *Queue) readAll(ctx context.Context, sessions []string) (*snapshot, erro
 	k := &q.keys
 	tx := q.rdb.TxPipeline()
 	jobs, stats := tx.HGetAll(ctx, k.jobs), tx.HGetAll(ctx, k.stats)
-	fence, wake, spans := tx.Get(ctx, k.fence), tx.LLen(ctx, k.wake), tx.HKeys(ctx, k.spans)
+	fence, idle, spans := tx.Get(ctx, k.fence), tx.ZRange(ctx, k.idle, 0, -1), tx.HKeys(ctx, k.spans)
 	due, live := tx.ZRangeWithScores(ctx, k.due, 0, -1), tx.ZRangeWithScores(ctx, k.sessions, 0, -1)
 	ended := make(map[Outcome]*redis.ZSliceCmd)
 	for _, state := range terminalStates {
@@ -139,7 +139,7 @@ func (q *Queue) readAll(ctx context.Context, sessions []string) (*snapshot, erro
 		return nil, err
 	}
 	s := &snapshot{
-		jobs: jobs.Val(), stats: stats.Val(), fence: fence.Val(), wake: wake.Val(), spans: spans.Val(),
+		jobs: jobs.Val(), stats: stats.Val(), fence: fence.Val(), idle: idle.Val(), spans: spans.Val(),
 		due: due.Val(), sessions: live.Val(), ended: make(map[Outcome][]redis.Z),
 		ready: make(map[string][]string), inflight: make(map[string]map[string]string),
 	}

@@ -1,11 +1,9 @@
 package store
 
 import (
-	"context"
 	"fmt"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/redis/go-redis/v9"
 
@@ -19,8 +17,12 @@ const Protocol = 1
 // Standing is why a queue gives a caller no jobs. The zero value: it does.
 type Standing struct {
 	Paused bool // nobody gets any
+	Quiet  bool // the caller gets none
 	Layout int  // the queue's, if it is newer than Protocol: this release only settles what it has; else 0
 }
+
+// Away reports whether the caller gets no jobs, and others may: wake-ups are for those.
+func (s Standing) Away() bool { return s.Quiet || s.Layout > 0 }
 
 // standing reads field i.
 func (r *reply) standing(i int) Standing {
@@ -29,6 +31,8 @@ func (r *reply) standing(i int) Standing {
 		return Standing{}
 	case "paused":
 		return Standing{Paused: true}
+	case "quiet":
+		return Standing{Quiet: true}
 	default:
 		layout, err := strconv.Atoi(s)
 		if (err != nil || layout <= Protocol) && r.err == nil {
@@ -62,45 +66,11 @@ func layoutError(err error) error {
 	return &LayoutError{Layout: layout, reply: err}
 }
 
-// Pause makes the queue give out no jobs: once it has returned, none is claimed until Resume. It reports whether that is new.
-func (q *Queue) Pause(ctx context.Context) (changed bool, err error) { return q.pause(ctx, true) }
-
-// Resume ends a pause, and wakes a worker if there are jobs. It reports whether the queue was paused.
-func (q *Queue) Resume(ctx context.Context) (changed bool, err error) { return q.pause(ctx, false) }
-
-func (q *Queue) pause(ctx context.Context, on bool) (bool, error) {
-	r, err := run(ctx, q.rdb, pauseScript, pauseScript.keys(&q.keys), pauseScript.args(0, arg{"pause", flag(on)}))
-	if err != nil {
-		return false, err
+// slots reads field i: how many slots each worker is to have, or "".
+func (r *reply) slots(i int) int {
+	n, err := strconv.Atoi(r.str(i))
+	if err != nil || n < 1 || n > MaxSlots {
+		return 0 // not set, or by another program
 	}
-	changed := r.int(0) == 1
-	return changed, r.err
-}
-
-// Settings are those of a queue that people change.
-type Settings struct {
-	Paused      bool
-	PausedSince time.Time // by the server's clock; zero if it isn't known, or the queue isn't paused
-	Retention   signalbox.Retention
-}
-
-// Settings reads the queue's settings.
-func (q *Queue) Settings(ctx context.Context) (Settings, error) {
-	values, err := q.rdb.HMGet(ctx, q.keys.settings, "paused", "keep_jobs", "keep_bytes", "keep_us").Result()
-	if err != nil || len(values) != 4 {
-		return Settings{}, err
-	}
-	var text [4]string
-	for i, v := range values {
-		text[i], _ = v.(string)
-	}
-	s := Settings{Paused: values[0] != nil, Retention: retentionOf(text[1], text[2], text[3])}
-	if s.Paused {
-		us, err := strconv.ParseInt(text[0], 10, 64)
-		if err != nil { // another program wrote it; the queue is paused all the same
-			us = 0
-		}
-		s.PausedSince = time.UnixMicro(us)
-	}
-	return s, nil
+	return n
 }

@@ -15,7 +15,7 @@ var standingTests = []storeTest{
 	{"PausedQueueTellsWhatIsNext", testPausedNext},
 	{"ResumeWakes", testResume},
 	{"NewerLayout", testNewerLayout},
-	{"NewerLayoutPassesTheWakeTokenOn", testNewerLayoutWake},
+	{"NewerLayoutPassesTheWakeUpOn", testNewerLayoutWake},
 	{"LayoutOfThisRelease", testOwnLayout},
 	{"LayoutThatIsNone", testNoLayout},
 }
@@ -51,7 +51,7 @@ func testPaused(t *testing.T, r *rig) {
 	same(t, "standing", reply.Standing, Standing{Paused: true})
 	same(t, "more", reply.More, false)
 	equal(t, "ready", r.rdb.LRange(bg, r.keys.readyNormal, 0, -1).Val(), []string{"b", "c", "d"})
-	alive, hints, err := r.Renew(bg, r.session, time.Minute)
+	alive, hints, err := r.Renew(bg, r.session, time.Minute, "")
 	r.must(err)
 	same(t, "alive", alive, true)
 	same(t, "standing of a renewal", hints.Standing, Standing{Paused: true})
@@ -67,21 +67,22 @@ func testPaused(t *testing.T, r *rig) {
 
 // Nothing that happens to ready jobs of a paused queue wakes a worker, which could do nothing.
 func testPausedQuiet(t *testing.T, r *rig) {
+	r.listen()
 	r.open()
 	r.put("a", "b")
 	got := r.claim(2)
 	r.takeWake()
 	r.pause()
 	r.put("c")
-	same(t, "wake-up markers for a new job", r.wakes(), 0)
+	same(t, "wake-ups for a new job", r.wakes(), 0)
 	r.settled(settlement(got[0], Return))
-	same(t, "wake-up markers for one that comes back", r.wakes(), 0)
+	same(t, "wake-ups for one that comes back", r.wakes(), 0)
 	r.claim(1)
-	same(t, "wake-up markers of a claim", r.wakes(), 0)
+	same(t, "wake-ups of a claim", r.wakes(), 0)
 	r.crash()
-	same(t, "wake-up markers for one that is taken back", r.wakes(), 0)
+	same(t, "wake-ups for one that is taken back", r.wakes(), 0)
 	r.enqueued(r.item("d", When{After: time.Hour}, 0))
-	same(t, "wake-up markers for the one whose time is next, so that a worker sets its timer", r.wakes(), 1)
+	same(t, "wake-ups for the one whose time is next, so that a worker sets its timer", r.wakes(), 1)
 }
 
 // While a queue is paused, workers hear of sessions that are over, so that Running comes down to what runs, and of what is
@@ -103,30 +104,24 @@ func testPausedNext(t *testing.T, r *rig) {
 		}
 	}
 	tells("a claim", r.call(ClaimRequest{Want: 1}).Hints)
-	_, hints, err := r.Renew(bg, r.session, time.Minute)
+	_, hints, err := r.Renew(bg, r.session, time.Minute, "")
 	r.must(err)
 	tells("a renewal", hints)
 }
 
 func testResume(t *testing.T, r *rig) {
-	r.open()
+	r.listen()
 	r.pause()
-	if changed, err := r.Resume(bg); !changed || err != nil {
-		t.Errorf("resume: %v, %v", changed, err)
+	r.idle.hears(r.Control(), Look)
+	for _, want := range []bool{true, false} {
+		changed, err := r.Resume(bg)
+		r.must(err)
+		same(t, "resumed", changed, want)
+		r.idle.hears(r.Control(), Look) // also if a worker may have missed it
 	}
-	same(t, "wake-up markers, whatever waits", r.wakes(), 1)
-	r.put("a", "b")
-	r.takeWake()
-	r.claim(2)
-	r.crash()
-	r.takeWake()
-	r.claim(2)
-	r.pause()
-	r.crash() // now both are suspects
-	if changed, err := r.Resume(bg); !changed || err != nil {
-		t.Errorf("resume: %v, %v", changed, err)
-	}
-	same(t, "wake-up markers for suspects", r.wakes(), 1)
+	same(t, "wake-ups", r.wakes(), 0)
+	r.put("a")
+	same(t, "wake-ups for a job", r.wakes(), 1)
 }
 
 // A release that is older than the queue's layout settles what it has, and does nothing else.
@@ -164,7 +159,7 @@ func testNewerLayout(t *testing.T, r *rig) {
 	r.sweep()
 	r.unchanged("an older release", before)
 
-	alive, hints, err := r.Renew(bg, r.session, time.Minute)
+	alive, hints, err := r.Renew(bg, r.session, time.Minute, "")
 	r.must(err)
 	same(t, "alive", alive, true)
 	same(t, "standing of a renewal", hints.Standing, Standing{Layout: Protocol + 1})
@@ -175,24 +170,25 @@ func testNewerLayout(t *testing.T, r *rig) {
 	same(t, "standing", reply.Standing, Standing{Layout: Protocol + 1})
 	same(t, "more, next and expired", reply.More || reply.Next >= 0 || len(reply.Expired) > 0, false)
 	same(t, "jobs that are due", r.rdb.ZScore(bg, r.keys.due, "1due").Val() > 0, true)
-	left, err := r.Close(bg, r.session)
+	left, err := r.Close(bg, r.session, false)
 	r.must(err)
 	same(t, "left", left, 0)
 }
 
-// An older worker that took a wake-up marker leaves it for another.
+// An older worker that took a wake-up leaves it for another.
 func testNewerLayoutWake(t *testing.T, r *rig) {
+	r.listen()
 	r.open()
 	r.claim(1)
 	r.put("a")
 	r.takeWake()
 	r.layout(Protocol + 1)
 	r.claim(1)
-	same(t, "wake-up markers", r.wakes(), 1)
+	same(t, "wake-ups", r.wakes(), 1)
 	r.takeWake()
 	r.rdb.Del(bg, r.keys.readyNormal, r.keys.jobs)
 	r.claim(1)
-	same(t, "wake-up markers for what an older worker can't see", r.wakes(), 1)
+	same(t, "wake-ups for what an older worker can't see", r.wakes(), 1)
 }
 
 func testOwnLayout(t *testing.T, r *rig) {
@@ -219,7 +215,7 @@ func testNoLayout(t *testing.T, r *rig) {
 		if reply := r.call(ClaimRequest{Want: 1}); len(reply.Deliveries) > 0 || reply.Standing != (Standing{Layout: 999}) {
 			t.Errorf("%q: claim: %+v", layout, reply)
 		}
-		if alive, hints, err := r.Renew(bg, r.session, time.Minute); err != nil || !alive || hints.Layout != 999 {
+		if alive, hints, err := r.Renew(bg, r.session, time.Minute, ""); err != nil || !alive || hints.Layout != 999 {
 			t.Errorf("%q: renew: %v, %+v, %v", layout, alive, hints, err)
 		}
 	}

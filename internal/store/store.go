@@ -34,6 +34,7 @@ type Queue struct {
 	keys      keys
 	kept      retention // what the settings don't say; replaced by tests only
 	room      int       // bytes of records that a claim returns; replaced by tests only
+	worker    string    // that makes the calls; ""
 }
 
 // New returns the queue of that name, which ValidateQueue accepts, in a namespace that ValidateNamespace accepts.
@@ -42,6 +43,13 @@ func New(rdb redis.UniversalClient, namespace, name string) *Queue {
 		namespace = ""
 	}
 	return &Queue{rdb: rdb, namespace: namespace, name: name, keys: newKeys(namespace, name), kept: defaultRetention, room: MaxBytes}
+}
+
+// As returns the queue for calls of the worker of that ID. What the queue's settings say of the worker holds for them.
+func (q *Queue) As(worker string) *Queue {
+	as := *q
+	as.worker = worker
+	return &as
 }
 
 // Name returns the queue's name.

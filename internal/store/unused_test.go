@@ -21,7 +21,7 @@ func TestUnservedAndUnused(t *testing.T) {
 	r.open()
 	is("with a worker", false, false)
 	r.settled(settlement(r.one(), Completed))
-	_, err := r.Close(bg, r.session, r.lane)
+	_, err := r.Close(bg, r.session, false, r.lane)
 	r.must(err)
 	is("when both are gone", false, false)
 	r.put("b")

@@ -53,7 +53,7 @@ func TestWireDocEnqueues(t *testing.T) {
 	r.open()
 	prefix := "signalbox:{default:" + r.Name() + "}:"
 	args := []any{"EVAL", block(t, "lua", "Puts jobs in"), 13}
-	for _, key := range []string{"lane:4f1x", "jobs", "due", "wake", "stats", "cron", "ready:high", "ready:normal", "ready:low", "dead", "cancelled", "spans", "settings"} {
+	for _, key := range []string{"lane:4f1x", "jobs", "due", "idle", "stats", "cron", "ready:high", "ready:normal", "ready:low", "dead", "cancelled", "spans", "settings"} {
 		args = append(args, prefix+key)
 	}
 	args = append(args, "1 1",
@@ -147,7 +147,7 @@ func TestEvalRefusesNonsense(t *testing.T) {
 		many(9000, "1 1"),
 	} {
 		err := r.rdb.Eval(bg, source("enqueue"), []string{
-			k.lane("other"), k.jobs, k.due, k.wake, k.stats, k.cron, k.readyHigh, k.readyNormal, k.readyLow,
+			k.lane("other"), k.jobs, k.due, k.idle, k.stats, k.cron, k.readyHigh, k.readyNormal, k.readyLow,
 			k.dead, k.cancelled, k.spans, k.settings,
 		}, args...).Err()
 		if err == nil {

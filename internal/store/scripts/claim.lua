@@ -7,7 +7,9 @@
 --       long (us), unless the settings say so,
 --       answered: number of a call of this lane that was answered, for the same session, less than an hour ago; 0 for none
 --       completed: number c of completed deliveries; marks: number m of marks,
---       room: most bytes of records to return; the first job may have more, then c times: id, token,
+--       room: most bytes of records to return; the first job may have more,
+--       address: where the session waits for wake-ups, '' for nowhere; leaving: '1' if it needs no more of them,
+--       then c times: id, token,
 --       then m times: id, token, span context of a delivery that runs on or will run again,
 --       then for each other delivery: id, token, outcome, class, delay (us), record or ''
 --       to keep the one that is there
@@ -15,7 +17,7 @@
 --       once, before others), 'dead', 'cancelled', 'completed'; class: '0', '1', '2' or
 --       's' (suspect)
 -- Reply: {'ok', time in us, refused, alive, first token, more, next, expired, ids, records,
---         spans, known, held}
+--         spans, known, held, slots, full}
 --        refused: positions, from 1, of deliveries that were superseded: nothing was
 --        changed for them; alive: 0 if the session is unknown, over, or can't be
 --        trusted, then nothing is claimed; more: 1 if ready jobs remain that the call, had it
@@ -25,14 +27,16 @@
 --        first; an id is '' where a job of a call that is made again is gone; spans: the span
 --        contexts of the last marks of the ids, as far as there are any, or empty; known: the
 --        number of the lane's last call that Redis had before this one came, 0 if none; held:
---        why nothing was claimed: 'paused', or the queue's layout if it is newer than the
---        protocol (then next and expired are for others, and told to nobody); '' if it wasn't
+--        why nothing was claimed: 'paused', 'quiet', or the queue's layout if it is newer than the
+--        protocol (then next and expired are for others, and told to nobody); '' if it wasn't;
+--        slots: how many each worker is to have, '' if that isn't set; full: 1 if the call got all
+--        that it wanted. If full and more are 0, the session is registered to be woken
 --        {'stale'}  a later call of this lane was seen; nothing was done
 -- Errors: those of Redis, and 'ERR signalbox: ...', before the first write.
 
-local LANE, INFLIGHT, SESSIONS, FENCE, JOBS, DUE, WAKE, STATS, HIGH, NORMAL, LOW, SUSPECT, DEAD, CANCELLED, SPANS, SETTINGS = unpack(KEYS)
-local fixed = 12 -- arguments before those of the deliveries
-local protocol, seq, session, want, hold, keep_jobs, keep_bytes, keep_us, answered, completed, marks, room = unpack(ARGV, 1, fixed)
+local LANE, INFLIGHT, SESSIONS, FENCE, JOBS, DUE, IDLE, STATS, HIGH, NORMAL, LOW, SUSPECT, DEAD, CANCELLED, SPANS, SETTINGS = unpack(KEYS)
+local fixed = 15 -- arguments before those of the deliveries
+local protocol, seq, session, want, hold, keep_jobs, keep_bytes, keep_us, answered, completed, marks, room, address, leaving, worker = unpack(ARGV, 1, fixed)
 seq, want, hold, room = tonumber(seq), tonumber(want), tonumber(hold), tonumber(room)
 answered, completed, marks = tonumber(answered), tonumber(completed), tonumber(marks)
 local first_mark = fixed + 1 + 2 * completed -- of ARGV
@@ -52,8 +56,8 @@ if lane then
 end
 
 -- Every key is read before the first write, so that one of the wrong type changes nothing.
-local held_back = standing(SETTINGS, protocol)
-local newer = held_back ~= '' and held_back ~= 'paused'
+local held_back, slots = standing(SETTINGS, protocol, worker)
+local newer, quiet = tonumber(held_back) ~= nil, held_back == 'quiet'
 local expiry = redis.call('ZSCORE', SESSIONS, session)
 local alive = expiry and tonumber(expiry) > now
 -- Redis has lost a call that was answered, in a failover: it may count jobs as running here that
@@ -71,7 +75,7 @@ fence = tonumber(fence)
 
 local kept = redis.call('HLEN', JOBS)
 local promotable = redis.call('ZRANGEBYSCORE', DUE, '-inf', digits(now), 'LIMIT', 0, newer and 0 or 500)
-redis.call('LLEN', WAKE)
+redis.call('ZCARD', IDLE)
 -- No job that isn't terminal has a larger record, if that is known.
 local largest = tonumber((string.match(redis.call('HGET', STATS, 'largest') or '', '^%d+$')))
 local terminal = redis.call('ZCARD', DEAD) + redis.call('ZCARD', CANCELLED)
@@ -98,11 +102,12 @@ local all_room = room -- the room that is left shrinks
 local first, ids, bodies, cut = 1, {}, {}, want == 0
 local again = lseq == seq
 if again then
-  redis.call('HDEL', INFLIGHT, '') -- permitted out of memory, as in settle: wake_one may follow
+  redis.call('HDEL', INFLIGHT, '') -- permitted out of memory, as in settle: ZADD may follow
   for position in string.gmatch(lrefused, '%d+') do
     refused[#refused + 1] = tonumber(position)
   end
   -- include: claimed_before
+  cut = #ids >= want
 else
   -- include: settle, promote
   if alive and held_back == '' then
@@ -121,18 +126,31 @@ else
     'PX', 3600000)
 end
 
+-- A session that can use no wake-up passes on the one that it may have got: for a job that is ready, or for the one whose time
+-- is next.
+local away = newer or quiet or leaving == '1'
+local was_idle = away and address ~= ''
+if was_idle then
+  redis.call('ZREM', IDLE, address)
+end
 local more, wake = 0, false
-if held_back ~= '' then
-  -- Resuming wakes a worker. An older worker passes the wake-up marker on, whatever it is for: this call can't know.
-  wake = newer
-elseif (again or not alive or cut) and waiting[HIGH] + waiting[NORMAL] + waiting[LOW] > 0
+if newer then
+  wake = true -- whatever it is for: this call can't know
+elseif held_back == 'paused' then
+  wake = false -- resuming has all workers look
+elseif (again or not alive or cut or quiet) and waiting[HIGH] + waiting[NORMAL] + waiting[LOW] > 0
     or crowded then
-  more, wake = 1, true
+  more, wake = quiet and 0 or 1, true
 else
-  wake = suspects_ready and waiting[SUSPECT] > 0 -- for a session that may take one
+  -- For a session that may take a suspect, or one that sets its timer.
+  wake = suspects_ready and waiting[SUSPECT] > 0 or was_idle and redis.call('ZCARD', DUE) > 0
 end
 if wake then
-  wake_one(WAKE)
+  wake_one(IDLE, address)
+end
+-- Nothing is left, and the session waits for what comes: it is registered before another call can enqueue it.
+if address ~= '' and alive and not away and not cut and more == 0 then
+  redis.call('ZADD', IDLE, digits(now), address)
 end
 
 local following, expired = -1, {}
@@ -147,4 +165,4 @@ if marked and #ids > 0 then
   end
 end
 return {'ok', now, refused, alive and 1 or 0, first, more, following, expired, ids, bodies, spans, lseq or 0,
-  held_back}
+  held_back, slots, cut and 1 or 0}

@@ -1,14 +1,14 @@
--- Ends a session whose deliveries are all settled, and passes on a wake-up token that its
--- worker may have taken, for a job that is ready or that another worker has to set its timer for.
+-- Ends a session whose deliveries are all settled, and passes on a wake-up that it may have got,
+-- for a job that is ready or that another worker has to set its timer for.
 --
 -- KEYS: as named below, INFLIGHT is inflight:<session>; then the worker's lanes
--- ARGV: as named below
+-- ARGV: as named below; channel is the session's; worker is '' unless the worker ends, too: then it is no longer to be quiet
 -- Reply: the number of deliveries left; the session ends only at 0
 -- Errors: those of Redis, before the first write.
 
-local INFLIGHT, SESSIONS, DUE, WAKE, HIGH, NORMAL, LOW, SUSPECT = unpack(KEYS)
-local session = unpack(ARGV)
-local first_lane = 9 -- of KEYS
+local INFLIGHT, SESSIONS, DUE, IDLE, HIGH, NORMAL, LOW, SUSPECT, SETTINGS = unpack(KEYS)
+local session, channel, worker = unpack(ARGV)
+local first_lane = 10 -- of KEYS
 
 -- include: wake_one
 
@@ -17,17 +17,22 @@ local waiting = redis.call('ZCARD', DUE)
 for _, list in ipairs({HIGH, NORMAL, LOW, SUSPECT}) do
   waiting = waiting + redis.call('LLEN', list)
 end
-redis.call('LLEN', WAKE)
+redis.call('ZCARD', IDLE)
+redis.call('HLEN', SETTINGS)
 redis.call('ZCARD', SESSIONS)
 -- When Redis is out of memory it still permits this, and with it all that follows.
 redis.call('HDEL', INFLIGHT, '')
 if left == 0 then
   redis.call('ZREM', SESSIONS, session)
+  redis.call('ZREM', IDLE, 'p' .. channel, 's' .. channel)
+  if worker ~= '' then
+    redis.call('HDEL', SETTINGS, 'quiet:' .. worker)
+  end
   for k = first_lane, #KEYS do
     redis.call('DEL', KEYS[k])
   end
 end
 if waiting > 0 then
-  wake_one(WAKE)
+  wake_one(IDLE)
 end
 return left

@@ -22,7 +22,7 @@
 -- Errors: those of Redis, and 'ERR signalbox: ...', 'NOPERM signalbox: ...', or 'LAYOUT n signalbox: ...' if the queue
 --         has the layout n, newer than the protocol; before the first write.
 
-local LANE, JOBS, DUE, WAKE, STATS, CRON, HIGH, NORMAL, LOW, DEAD, CANCELLED, SPANS, SETTINGS = unpack(KEYS)
+local LANE, JOBS, DUE, IDLE, STATS, CRON, HIGH, NORMAL, LOW, DEAD, CANCELLED, SPANS, SETTINGS = unpack(KEYS)
 local fixed = 1 -- arguments before those of the jobs
 local call = unpack(ARGV, 1, fixed)
 
@@ -59,9 +59,10 @@ else
   local denied = redis.acl_check_cmd and denied_command({
     {'RPUSH', HIGH, ''}, {'RPUSH', NORMAL, ''}, {'RPUSH', LOW, ''}, {'ZADD', DUE, '0', ''},
     {'HSET', JOBS, '', ''}, {'HSET', STATS, '', ''}, {'HSET', CRON, '', ''}, {'HINCRBY', STATS, '', '1'},
-    {'LPUSH', WAKE, ''}, {'SET', LANE, ''}, {'ZREM', DEAD, ''}, {'ZREM', CANCELLED, ''}, {'HDEL', SPANS, ''},
+    {'LPUSH', HIGH, ''}, {'ZREM', IDLE, ''}, {'ZRANGE', IDLE, '0', '0'}, {'PUBLISH', IDLE, ''}, {'SPUBLISH', IDLE, ''},
+    {'SET', LANE, ''}, {'ZREM', DEAD, ''}, {'ZREM', CANCELLED, ''}, {'HDEL', SPANS, ''},
     {'HMGET', JOBS, ''}, {'HMGET', CRON, ''}, {'HGET', STATS, ''}, {'HEXISTS', JOBS, ''}, {'HSTRLEN', JOBS, ''},
-    {'HLEN', JOBS}, {'HLEN', SPANS}, {'LLEN', WAKE}, {'LLEN', HIGH}, {'LLEN', NORMAL}, {'LLEN', LOW},
+    {'HLEN', JOBS}, {'HLEN', SPANS}, {'ZCARD', IDLE}, {'LLEN', HIGH}, {'LLEN', NORMAL}, {'LLEN', LOW},
     {'HMGET', SETTINGS, ''}, {'TIME'}, {'ZRANGE', DUE, '0', '0'}, {'ZSCORE', DUE, ''}, {'ZSCORE', DEAD, ''}, {'ZSCORE', CANCELLED, ''},
   })
   if denied then
@@ -70,7 +71,7 @@ else
 end
 
 local held_back = standing(SETTINGS, protocol)
-if held_back ~= '' and held_back ~= 'paused' then
+if tonumber(held_back) then
   return redis.error_reply('LAYOUT ' .. held_back .. ' signalbox: the layout of the queue is newer than protocol ' .. protocol)
 end
 

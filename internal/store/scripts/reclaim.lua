@@ -7,7 +7,7 @@
 --       crash_limit: crashes at which a job is dead; last_error: bytes to append to the record of such a job,
 --       keep_jobs, keep_bytes, keep_us: as in claim.lua,
 --       room: most bytes of records to read; the first job may have more,
---       details: '1' to return the records of jobs that run again,
+--       details: '1' to return the records of jobs that run again; channel: the session's,
 --       then for each job, the newest delivery first: id, what the session's hash holds for it
 -- Reply: {'ok', left, now, done, reclaimed, dead, lost}: deliveries left in the session; the clock;
 --        how many of the jobs, from the first, are done with: those that the hash doesn't hold so
@@ -19,9 +19,9 @@
 --        {'newer'}  the queue's layout is newer than the protocol; nothing was done
 -- Errors: those of Redis, and 'NOPERM signalbox: ...', before the first write.
 
-local INFLIGHT, SESSIONS, JOBS, WAKE, STATS, HIGH, NORMAL, LOW, SUSPECT, DEAD, CANCELLED, SPANS, SETTINGS = unpack(KEYS)
-local fixed = 9 -- arguments before those of the jobs
-local protocol, session, crash_limit, last_error, keep_jobs, keep_bytes, keep_us, room, details = unpack(ARGV, 1, fixed)
+local INFLIGHT, SESSIONS, JOBS, IDLE, STATS, HIGH, NORMAL, LOW, SUSPECT, DEAD, CANCELLED, SPANS, SETTINGS = unpack(KEYS)
+local fixed = 10 -- arguments before those of the jobs
+local protocol, session, crash_limit, last_error, keep_jobs, keep_bytes, keep_us, room, details, channel = unpack(ARGV, 1, fixed)
 
 -- include: clock, standing, denied_command, wake_one, retention, crash
 
@@ -31,7 +31,7 @@ if expiry and tonumber(expiry) > now then
   return {'alive'}
 end
 local held_back = standing(SETTINGS, protocol)
-if held_back ~= '' and held_back ~= 'paused' then
+if tonumber(held_back) then
   return {'newer'}
 end
 local ids = {}
@@ -47,7 +47,7 @@ else
 end
 local marked = redis.call('HLEN', SPANS) > 0
 redis.call('HLEN', JOBS)
-redis.call('LLEN', WAKE)
+redis.call('ZCARD', IDLE)
 redis.call('HLEN', STATS)
 redis.call('ZCARD', DEAD)
 redis.call('ZCARD', CANCELLED)
@@ -58,7 +58,8 @@ end
 local limits = retention(SETTINGS, {tonumber(keep_jobs), tonumber(keep_bytes), tonumber(keep_us)})
 -- It would count a crash each time it is tried again.
 local denied = redis.acl_check_cmd and denied_command({
-  {'HDEL', INFLIGHT, ''}, {'HSET', JOBS, '', ''}, {'LPUSH', WAKE, ''}, {'HINCRBY', STATS, '', '1'}, {'ZADD', DEAD, '0', ''},
+  {'HDEL', INFLIGHT, ''}, {'HSET', JOBS, '', ''}, {'LPUSH', HIGH, ''}, {'HINCRBY', STATS, '', '1'},
+  {'ZREM', IDLE, ''}, {'ZRANGE', IDLE, '0', '0'}, {'ZADD', DEAD, '0', ''},
   {'ZRANGE', DEAD, '0', '0'}, {'ZREM', SESSIONS, ''}, {'HSTRLEN', JOBS, ''}, {'HGET', JOBS, ''},
 })
 if denied then
@@ -152,7 +153,8 @@ local left = redis.call('HLEN', INFLIGHT)
 if left == 0 then
   redis.call('ZREM', SESSIONS, session)
 end
+redis.call('ZREM', IDLE, 'p' .. channel, 's' .. channel) -- nobody may be there to hear
 if woken then
-  wake_one(WAKE)
+  wake_one(IDLE)
 end
 return {'ok', left, now, done, reclaimed, dead, lost}

@@ -1,21 +1,24 @@
 -- Renews a session, or opens it; says what there is to do.
 --
 -- KEYS, ARGV: as named below
---       ttl: how long the session lives from now (us); open: '1' to open it if it is unknown
--- Reply: {'ok', time in us, alive, more, next, expired, held}
+--       ttl: how long the session lives from now (us); open: '1' to open it if it is unknown;
+--       address: where it waits for wake-ups, '' for nowhere
+-- Reply: {'ok', time in us, alive, more, next, expired, held, slots, heard, idle}
 --        alive: 0 if the session is unknown or over; it is not revived
 --        more, next, expired, held: as in claim.lua; more counts waiting suspects too
+--        slots: as in claim.lua; heard: 0 if nobody listens at the address; idle: 1 if it is registered to be woken
 -- Errors: those of Redis, before the first write.
 
-local SESSIONS, DUE, HIGH, NORMAL, LOW, SUSPECT, SETTINGS = unpack(KEYS)
-local protocol, session, ttl, open = unpack(ARGV)
+local SESSIONS, DUE, IDLE, HIGH, NORMAL, LOW, SUSPECT, SETTINGS = unpack(KEYS)
+local protocol, session, ttl, open, address, worker = unpack(ARGV)
 
--- include: clock, digits, standing, upcoming
+-- include: clock, digits, standing, upcoming, send
 
 local now = clock()
 local expiry = redis.call('ZSCORE', SESSIONS, session)
-local held_back = standing(SETTINGS, protocol)
+local held_back, slots = standing(SETTINGS, protocol, worker)
 redis.call('ZCARD', DUE)
+local idle = redis.call('ZSCORE', IDLE, address)
 local more = 0
 for _, list in ipairs({HIGH, NORMAL, LOW, SUSPECT}) do
   more = more + redis.call('LLEN', list)
@@ -33,7 +36,8 @@ if held_back ~= '' then
   more = 0
 end
 local following, expired = -1, {}
-if held_back == '' or held_back == 'paused' then
+if not tonumber(held_back) then
   following, expired = upcoming(DUE, SESSIONS, now)
 end
-return {'ok', now, alive, more > 0 and 1 or 0, following, expired, held_back}
+local heard = address == '' or send(address, 'renewed') ~= 0
+return {'ok', now, alive, more > 0 and 1 or 0, following, expired, held_back, slots, heard and 1 or 0, idle and 1 or 0}

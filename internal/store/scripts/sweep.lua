@@ -12,7 +12,7 @@ local protocol, keep_jobs, keep_bytes, keep_us = unpack(ARGV)
 -- include: clock, standing, retention, trim
 
 local held_back = standing(SETTINGS, protocol)
-if held_back ~= '' and held_back ~= 'paused' then
+if tonumber(held_back) then
   return 0
 end
 local now = clock()

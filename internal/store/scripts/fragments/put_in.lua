@@ -23,7 +23,7 @@ if replaced then
 end
 redis.call('HSET', JOBS, unpack(records))
 if woken then
-  wake_one(WAKE)
+  wake_one(IDLE)
 end
 note('enqueued', fresh)
 if not largest and redis.call('HLEN', JOBS) > fresh then

@@ -10,7 +10,7 @@ if n > 1 and not (largest and largest <= 4096) then
 else
   present = redis.call('HMGET', JOBS, unpack(ids))
 end
-redis.call('LLEN', WAKE)
+redis.call('ZCARD', IDLE)
 local earliest = timed and redis.call('ZRANGE', DUE, 0, 0, 'WITHSCORES')
 local marks -- the last tick of each entry
 if entries then

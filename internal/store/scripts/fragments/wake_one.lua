@@ -1,6 +1,32 @@
--- Leaves one wake-up marker for an idle worker, unless one is there already.
-local function wake_one(key)
-  if redis.call('LLEN', key) == 0 then
-    redis.call('LPUSH', key, '1')
+-- include: send
+
+-- Wakes the session that has been idle for longest, other than the one whose address is except, if there is any. It gets a message,
+-- and is no longer registered then. Its worker may be stopped just now. So the session that has been idle for the shortest time is
+-- asked to look a little later. An address that nobody listens to is dropped.
+local function wake_one(idle, except)
+  for _ = 1, 1000 do
+    local first, second = unpack(redis.call('ZRANGE', idle, 0, 1))
+    local address = first == except and second or first
+    if not address or address == except then
+      return
+    end
+    local got = send(address, 'work')
+    if not got then
+      return -- the user lacks a right; workers find out when they renew their sessions
+    end
+    redis.call('ZREM', idle, address)
+    if got > 0 then
+      if second then
+        local other, last = unpack(redis.call('ZRANGE', idle, -2, -1))
+        last = last or other
+        if last == except then
+          last = other
+        end
+        if last ~= except then
+          send(last, 'standby')
+        end
+      end
+      return
+    end
   end
 end

@@ -1,0 +1,152 @@
+package store
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/signalbox-go/signalbox"
+)
+
+// MaxSlots is the most slots that a worker can have for a queue.
+const MaxSlots = 100_000
+
+// ValidateSlots returns an error that wraps signalbox.ErrInvalid if workers can't have n slots. 0 leaves it to them.
+func ValidateSlots(n int) error {
+	if n < 0 || n > MaxSlots {
+		return fmt.Errorf("%w slots: %d; a worker can have 1 to %d, and 0 leaves it to each worker's Config", signalbox.ErrInvalid, n, MaxSlots)
+	}
+	return nil
+}
+
+// Settings are those of a queue that people change.
+type Settings struct {
+	Paused      bool
+	PausedSince time.Time // by the server's clock; zero if it isn't known, or the queue isn't paused
+	Slots       int       // that each worker is to have; 0: as its Config says
+	Quiet       []string  // IDs of workers that take no jobs
+	Retention   signalbox.Retention
+}
+
+// Settings reads the queue's settings.
+func (q *Queue) Settings(ctx context.Context) (Settings, error) {
+	fields, err := q.rdb.HGetAll(ctx, q.keys.settings).Result()
+	if err != nil {
+		return Settings{}, err
+	}
+	s := Settings{Retention: retentionOf(fields["keep_jobs"], fields["keep_bytes"], fields["keep_us"])}
+	if n, err := strconv.Atoi(fields["slots"]); err == nil && ValidateSlots(n) == nil {
+		s.Slots = n
+	}
+	if since, paused := fields["paused"]; paused {
+		us, err := strconv.ParseInt(since, 10, 64)
+		if err != nil { // another program wrote it; the queue is paused all the same
+			us = 0
+		}
+		s.Paused, s.PausedSince = true, time.UnixMicro(us)
+	}
+	for field := range fields {
+		if worker, ok := strings.CutPrefix(field, quietField); ok {
+			s.Quiet = append(s.Quiet, worker)
+		}
+	}
+	slices.Sort(s.Quiet)
+	return s, nil
+}
+
+// quietField is before a worker's ID in the name of the field that says since when it is to be quiet, in us.
+const quietField = "quiet:"
+
+// Pause makes the queue give out no jobs: once it has returned, none is claimed until Resume. It reports whether that is new.
+func (q *Queue) Pause(ctx context.Context) (changed bool, err error) {
+	return q.set(ctx, "paused", "now")
+}
+
+// Resume ends a pause, and has all workers look for jobs. It reports whether the queue was paused.
+func (q *Queue) Resume(ctx context.Context) (changed bool, err error) {
+	return q.set(ctx, "paused", "")
+}
+
+// SetSlots gives each worker of the queue that many slots, or as many as its Config says if n is 0. It reports whether that is new.
+func (q *Queue) SetSlots(ctx context.Context, n int) (changed bool, err error) {
+	if n == 0 {
+		return q.set(ctx, "slots", "")
+	}
+	return q.set(ctx, "slots", strconv.Itoa(n))
+}
+
+// Quiet makes a worker take no more jobs of the queue, or take some again. It reports whether that is new. here is false, and nothing
+// has changed, if the worker has no session with the queue.
+func (q *Queue) Quiet(ctx context.Context, worker string, on bool) (changed, here bool, err error) {
+	workers, err := q.Workers(ctx)
+	if err != nil || !slices.Contains(workers, worker) {
+		return false, false, err
+	}
+	value := ""
+	if on {
+		value = "now"
+		if err := q.forgetQuiet(ctx, workers); err != nil {
+			return false, true, err
+		}
+	}
+	changed, err = q.set(ctx, quietField+worker, value)
+	return changed, true, err
+}
+
+// quietFor is how long a worker that has no session is still to be quiet: it may be about to open another.
+const quietFor = 24 * time.Hour
+
+// forgetQuiet forgets workers that were to be quiet, and died.
+func (q *Queue) forgetQuiet(ctx context.Context, workers []string) error {
+	fields, err := q.rdb.HGetAll(ctx, q.keys.settings).Result()
+	if err != nil {
+		return err
+	}
+	now, err := q.Now(ctx)
+	if err != nil {
+		return err
+	}
+	for field, value := range fields {
+		worker, ok := strings.CutPrefix(field, quietField)
+		since, err := strconv.ParseInt(value, 10, 64)
+		if ok && !slices.Contains(workers, worker) && (err != nil || now.Sub(time.UnixMicro(since)) > quietFor) {
+			if _, err := q.set(ctx, field, ""); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// NewSession returns a name for a session of a worker.
+func NewSession(worker string) string { return NewID() + "@" + worker }
+
+// Workers returns the IDs of the workers that have a session with the queue, sorted.
+func (q *Queue) Workers(ctx context.Context) ([]string, error) {
+	sessions, err := q.rdb.ZRange(ctx, q.keys.sessions, 0, -1).Result()
+	if err != nil {
+		return nil, err
+	}
+	var workers []string
+	for _, session := range sessions {
+		if _, worker, ok := strings.Cut(session, "@"); ok {
+			workers = append(workers, worker)
+		}
+	}
+	slices.Sort(workers)
+	return slices.Compact(workers), nil
+}
+
+// set changes a field of the queue's settings, and has all its workers look at them.
+func (q *Queue) set(ctx context.Context, field, value string) (changed bool, err error) {
+	r, err := run(ctx, q.rdb, setScript, setScript.keys(&q.keys), setScript.args(0,
+		arg{"field", field}, arg{"value", value}, arg{"channel", q.keys.control()}))
+	if err != nil {
+		return false, err
+	}
+	changed = r.int(0) == 1
+	return changed, r.err
+}

@@ -1,0 +1,166 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"slices"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// A Kind says what a message is for.
+type Kind int
+
+// The kinds.
+const (
+	Nothing    Kind = iota // it needs no answer
+	Subscribed             // messages to the channel come from now on
+	Work                   // there may be work, and no other worker was woken for it
+	StandBy                // another worker was woken: look a little later whether it was there
+	Look                   // the queue's settings may have changed
+)
+
+// A Message is what comes over a subscription.
+type Message struct {
+	Kind    Kind
+	Channel string
+}
+
+// Server names the server that has the queue's keys, and returns a client to subscribe with there. In a Cluster it is
+// the master of the queue's slot. Elsewhere all queues have the same.
+func (q *Queue) Server(ctx context.Context, sharded bool) (name string, rdb redis.UniversalClient, err error) {
+	switch cluster, ok := q.rdb.(*redis.ClusterClient); {
+	case ok:
+		master, err := cluster.MasterForKey(ctx, q.keys.idle)
+		if err != nil {
+			return "", nil, err
+		}
+		return master.Options().Addr, master, nil
+	case sharded:
+		return q.name, q.rdb, nil // a client of an unknown type: it finds the server by the channel
+	}
+	return "", q.rdb, nil
+}
+
+// Control returns the channel on which all workers of the queue hear that its settings have changed.
+func (q *Queue) Control() string { return q.keys.control() }
+
+// Channel returns the channel of one session, on which it is woken.
+func (q *Queue) Channel(session string) string { return q.keys.channel(session) }
+
+// Address returns what a session is registered by where it waits for wake-ups on its channel. sharded says that it is a channel of
+// a slot in a Cluster.
+func (q *Queue) Address(session string, sharded bool) string {
+	if sharded {
+		return "s" + q.keys.channel(session)
+	}
+	return "p" + q.keys.channel(session)
+}
+
+// A Subscription hears messages of one server, over a connection of its own, until that fails or Close is called.
+type Subscription struct {
+	sub     *redis.PubSub
+	sharded bool
+}
+
+// Subscribe returns a subscription to nothing. sharded says that sessions' channels are those of a slot in a Cluster.
+func Subscribe(ctx context.Context, rdb redis.UniversalClient, sharded bool) *Subscription {
+	return &Subscription{sub: rdb.Subscribe(ctx), sharded: sharded}
+}
+
+// Add subscribes to control channels and to channels of sessions. It doesn't wait for the answers, which are messages.
+func (s *Subscription) Add(ctx context.Context, controls, sessions []string) error {
+	if !s.sharded {
+		return s.sub.Subscribe(ctx, slices.Concat(controls, sessions)...)
+	}
+	// All nodes of a Cluster have what is published on a channel that isn't sharded.
+	if len(controls) > 0 {
+		if err := s.sub.Subscribe(ctx, controls...); err != nil {
+			return err
+		}
+	}
+	for _, channel := range sessions { // of any slots: one call each
+		if err := s.sub.SSubscribe(ctx, channel); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Drop ends the subscription to channels of sessions.
+func (s *Subscription) Drop(ctx context.Context, sessions []string) error {
+	if !s.sharded {
+		return s.sub.Unsubscribe(ctx, sessions...)
+	}
+	for _, channel := range sessions {
+		if err := s.sub.SUnsubscribe(ctx, channel); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// silence is how long a subscription that hears nothing waits before it asks the server whether it is there, and how long
+// for the answer.
+const silence = 3 * time.Second
+
+// errMoved says that the server no longer has the slot of a channel.
+var errMoved = errors.New("store: the server has ended the subscription to a channel")
+
+// Next returns the next message. After an error the subscription hears nothing more. Drop's answers are errors too
+// if wanted says that the channel is still of use: then the server has ended the subscription.
+func (s *Subscription) Next(ctx context.Context, wanted func(channel string) bool) (Message, error) {
+	for asked := false; ; {
+		got, err := s.sub.ReceiveTimeout(ctx, silence)
+		var late net.Error
+		switch {
+		case err == nil:
+			asked = false
+		case !asked && ctx.Err() == nil && errors.As(err, &late) && late.Timeout():
+			if asked = true; s.sub.Ping(ctx) == nil {
+				continue
+			}
+			return Message{}, err
+		default:
+			return Message{}, err
+		}
+		switch m := got.(type) {
+		case *redis.Message:
+			return Message{kindOf(m.Payload), m.Channel}, nil
+		case *redis.Subscription:
+			switch m.Kind {
+			case "subscribe", "ssubscribe":
+				return Message{Subscribed, m.Channel}, nil
+			case "unsubscribe", "sunsubscribe":
+				if wanted(m.Channel) {
+					return Message{}, fmt.Errorf("%w: %s", errMoved, m.Channel)
+				}
+			}
+		}
+	}
+}
+
+func kindOf(payload string) Kind {
+	switch payload {
+	case "work":
+		return Work
+	case "standby":
+		return StandBy
+	case "look":
+		return Look
+	}
+	return Nothing
+}
+
+// Close ends the subscription. It may be called more than once, at any time.
+func (s *Subscription) Close() { _ = s.sub.Close() }
+
+// SeekServers has a client of a Cluster look again for its servers, after a subscription has failed.
+func SeekServers(ctx context.Context, rdb redis.UniversalClient) {
+	if cluster, ok := rdb.(*redis.ClusterClient); ok {
+		cluster.ReloadState(ctx)
+	}
+}
