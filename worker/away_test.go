@@ -36,7 +36,7 @@ func still(t *testing.T, slots int) *queue {
 	q := newQueue(w, s, s, slots, nil)
 	listen(rdb, w.log, []*queue{q}, false)
 	q.base = t.Context()
-	q.session = &session{id: store.NewID(), validity: lease.NewValidity(q.base)}
+	q.session = &session{queue: q, id: store.NewID(), validity: lease.NewValidity(q.base)}
 	q.session.validity.Extend(lease.Now(), time.Hour)
 	q.sessions = []*session{q.session}
 	return q

@@ -1,0 +1,176 @@
+package worker
+
+import (
+	"context"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/signalbox-go/signalbox/internal/redistest"
+	"github.com/signalbox-go/signalbox/internal/store"
+)
+
+// looks reports whether the queue would make a call now, and what it would ask.
+func (q *queue) looks() *call {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.prepare()
+}
+
+// A claim that got all that it wanted was not registered to be woken. So the queue asks again when it has room.
+func TestFullClaimIsNoEnd(t *testing.T) {
+	t.Parallel()
+	q := still(t, 2)
+	c := q.looks()
+	if c == nil {
+		t.Fatal("there is no first claim")
+	}
+	q.apply(c, &store.ClaimReply{Alive: true, Full: true, Hints: store.Hints{Next: -1}}) // ids without records
+	c = q.looks()
+	if c == nil || c.Want != 2 {
+		t.Fatalf("nobody asks for more: %+v", c)
+	}
+	q.apply(c, &store.ClaimReply{Alive: true, Hints: store.Hints{Next: -1}})
+	if c := q.looks(); c != nil {
+		t.Errorf("a claim for nothing: %+v", c)
+	}
+}
+
+// A claim says where its session is woken, but for one of a worker that is to take no jobs: others can use the wake-up.
+func TestClaimsSayWhereTheyAreWoken(t *testing.T) {
+	t.Parallel()
+	q := still(t, 1)
+	q.session.address = "here"
+	next := store.Hints{Next: -1}
+	ask := func(what, want string, h store.Hints) {
+		t.Helper()
+		c := q.looks()
+		if c == nil || c.Address != want || c.Leaving {
+			t.Fatalf("%s: %+v; want address %q", what, c, want)
+		}
+		q.apply(c, &store.ClaimReply{Alive: true, Hints: h})
+	}
+	quiet := next
+	quiet.Standing = store.Standing{Quiet: true}
+	ask("the first", "here", quiet)
+	ask("when it has heard that it is to be quiet", "", quiet)
+	q.hint(false)
+	ask("when it is quiet", "", next)
+	ask("when it is no longer", "here", next)
+	if c := q.looks(); c != nil {
+		t.Errorf("a claim for nothing: %+v", c)
+	}
+}
+
+// A queue that stops takes back that its session waits for wake-ups, and again after a claim that was under way.
+func TestStoppingQueueLeaves(t *testing.T) {
+	t.Parallel()
+	q := still(t, 1)
+	q.session.address = "here"
+	under := q.looks()
+	q.mu.Lock()
+	q.stopping, q.probe = true, true
+	q.mu.Unlock()
+	leaves := func(what string) {
+		t.Helper()
+		c := q.looks()
+		if c == nil || c.Address != "here" || !c.Leaving || c.Want != 0 {
+			t.Fatalf("%s: %+v", what, c)
+		}
+		q.apply(c, &store.ClaimReply{Alive: true, Full: true, Hints: store.Hints{Next: -1}})
+		if c := q.looks(); c != nil {
+			t.Errorf("%s it leaves twice: %+v", what, c)
+		}
+	}
+	leaves("while a claim is under way")
+	q.apply(under, &store.ClaimReply{Alive: true, Hints: store.Hints{Next: -1}})
+	leaves("after it")
+}
+
+// Whoever stands by makes a call a little later, unless it made one since, and one for many messages.
+func TestStandBy(t *testing.T) {
+	t.Parallel()
+	q := still(t, 1)
+	done := func() {
+		t.Helper()
+		if c := q.looks(); c != nil {
+			q.apply(c, &store.ClaimReply{Alive: true, Hints: store.Hints{Next: -1}})
+		}
+	}
+	done()
+	hints := func() uint64 {
+		q.mu.Lock()
+		defer q.mu.Unlock()
+		return q.hints
+	}
+	over := func() bool {
+		q.mu.Lock()
+		defer q.mu.Unlock()
+		return !q.onCall
+	}
+	before, begin := hints(), time.Now()
+	for range 3 {
+		q.standBy()
+	}
+	redistest.Eventually(t, over, "the time is over")
+	if n := hints() - before; n != 1 || time.Since(begin) < standByFor {
+		t.Errorf("%d looks after %v", n, time.Since(begin))
+	}
+	q.standBy() // a claim begins after it
+	done()
+	before = hints()
+	redistest.Eventually(t, over, "the time is over")
+	if n := hints() - before; n != 0 {
+		t.Errorf("%d looks, though there was a claim", n)
+	}
+	q.hint(false)
+	q.standBy()
+	done()
+	q.standBy() // for another wake-up, after the claim
+	before = hints()
+	redistest.Eventually(t, over, "the time is over")
+	if n := hints() - before; n != 1 {
+		t.Errorf("%d looks for the second wake-up", n)
+	}
+}
+
+// A renewal says that nobody hears the session, or that it is not registered: as after a failover that the connection has survived.
+func TestRenewalFindsWhatIsForgotten(t *testing.T) {
+	t.Parallel()
+	q := still(t, 1)
+	ctx, cancel := context.WithCancel(t.Context())
+	var running sync.WaitGroup
+	defer running.Wait()
+	defer cancel()
+	running.Go(func() { q.listener.run(ctx) })
+	address := func() string {
+		q.mu.Lock()
+		defer q.mu.Unlock()
+		return q.session.address
+	}
+	ear := func() *ear {
+		q.listener.mu.Lock()
+		defer q.listener.mu.Unlock()
+		return q.listener.ears[""]
+	}
+	q.listener.update()
+	redistest.Eventually(t, func() bool { return address() != "" }, "the session is heard")
+	c := q.looks()
+	q.apply(c, &store.ClaimReply{Alive: true, Hints: store.Hints{Next: -1}})
+	first := ear()
+	q.relisten(q.session, store.Hints{Heard: true, Idle: true}, address())
+	if c := q.looks(); c != nil || ear() != first {
+		t.Errorf("all is well, and it calls %+v", c)
+	}
+	q.relisten(q.session, store.Hints{Heard: true}, address())
+	if c := q.looks(); c == nil {
+		t.Error("it isn't registered, and makes no claim")
+	} else {
+		q.apply(c, &store.ClaimReply{Alive: true, Hints: store.Hints{Next: -1}})
+	}
+	q.relisten(q.session, store.Hints{Idle: true}, address())
+	redistest.Eventually(t, func() bool { return ear() != first && ear() != nil && address() != "" }, "it listens anew")
+	if c := q.looks(); c == nil {
+		t.Error("it listens anew, and makes no claim")
+	}
+}
