@@ -51,6 +51,7 @@ func (r *rig) idler(session string) *idler {
 // waits registers the session, as one that has been idle for the shortest time.
 func (i *idler) waits() {
 	i.r.t.Helper()
+	i.r.later()
 	now, err := i.r.Now(bg)
 	i.r.must(err)
 	i.r.must(i.r.rdb.ZAdd(bg, i.r.keys.idle, redis.Z{Score: float64(now.UnixMicro()), Member: i.address}).Err())
