@@ -210,18 +210,6 @@ func listeners(t *testing.T, rdb redis.UniversalClient) int {
 	return strings.Count(list, "id=")
 }
 
-// info is a field of INFO.
-func (r *rig) info(section, field string) string {
-	r.Helper()
-	text, err := r.rdb.Info(context.Background(), section).Result()
-	if err != nil {
-		r.Fatal(err)
-	}
-	_, rest, _ := strings.Cut(text, field+":")
-	value, _, _ := strings.Cut(rest, "\r\n")
-	return value
-}
-
 // Each queue has slots of its own, and a busy one doesn't keep another waiting.
 func TestQueuesHaveSlotsOfTheirOwn(t *testing.T) {
 	t.Parallel()
