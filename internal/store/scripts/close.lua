@@ -20,8 +20,7 @@ end
 redis.call('ZCARD', IDLE)
 redis.call('HLEN', SETTINGS)
 redis.call('ZCARD', SESSIONS)
--- When Redis is out of memory it still permits this, and with it all that follows.
-redis.call('HDEL', INFLIGHT, '')
+-- When Redis is out of memory it still permits all that follows.
 if left == 0 then
   redis.call('ZREM', SESSIONS, session)
   redis.call('ZREM', IDLE, 'p' .. channel, 's' .. channel)
