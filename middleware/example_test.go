@@ -132,7 +132,7 @@ func ExampleWhenDown() {
 }
 
 // The lock is held for a moment only. The second job keeps its slot and waits.
-func ExampleWait() {
+func ExampleMaxWait() {
 	onRedis(func(_ *embedded.Server, rdb *redis.Client) {
 		locker, err := lock.New(rdb, lock.Config{})
 		if err != nil {
