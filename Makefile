@@ -49,7 +49,7 @@ chaos: ## 100,000 jobs through worker processes that are killed every second
 	go test ./worker -run 'TestChaos' -chaos.jobs=100000 -chaos.duration=60s -timeout 20m -count=1 -v
 
 .PHONY: lock-proof
-lock-proof: ## model, scenarios and histories under faults of the locks, ten minutes, kept in docs/reliability (QUICK=1: three at most, not kept)
+lock-proof: ## model, scenarios and histories under faults of the locks, ten minutes, kept in docs/reliability (QUICK=1: three, more on a busy machine, not kept)
 	cd lock/proof && go run . $(if $(QUICK),-quick,-out ../../docs/reliability/lock-proof.txt)
 
 .PHONY: restarts

@@ -103,10 +103,13 @@ var serverFaults = []fault{
 	{name: "CLIENT PAUSE", do: func(ctx context.Context, s *station, r *rand.Rand) (int64, error) {
 		d := someTime(r)
 		mode := []string{"ALL", "WRITE"}[r.IntN(2)]
-		if err := s.server.admin.Do(ctx, "CLIENT", "PAUSE", d.Milliseconds(), mode).Err(); err != nil {
+		// The history may end while this is under way. The pause goes on all the same, since it can't be
+		// taken back: the server would pause that call as well.
+		whole := context.WithoutCancel(ctx)
+		if err := s.server.admin.Do(whole, "CLIENT", "PAUSE", d.Milliseconds(), mode).Err(); err != nil {
 			return 0, err
 		}
-		wait(context.WithoutCancel(ctx), d) // it can't be taken back: the server would pause that, too
+		wait(whole, d)
 		return 0, nil
 	}},
 }

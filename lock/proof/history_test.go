@@ -69,7 +69,8 @@ func TestBound(t *testing.T) {
 		{61 * time.Second, 200, 20, true},
 		{61 * time.Second, 99, 20, false},
 		{61 * time.Second, 200, 9, false},
-		{121 * time.Second, 0, 0, true},
+		{5*time.Minute + 59*time.Second, 0, 0, false},
+		{6*time.Minute + time.Second, 0, 0, true},
 	} {
 		if got := b.reached(time.Now().Add(-c.passed), c.acquisitions, c.windows); got != c.want {
 			t.Errorf("after %v with %d and %d: %v", c.passed, c.acquisitions, c.windows, got)

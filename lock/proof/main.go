@@ -56,7 +56,7 @@ func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	var f flags
-	flag.BoolVar(&f.quick, "quick", false, "25 s of faults for each of the two setups instead of 4.5 minutes, and at least 20,000 acquisitions and 100 fault windows in all instead of 300,000 acquisitions")
+	flag.BoolVar(&f.quick, "quick", false, "25 s of faults for each of the two setups instead of 4.5 minutes (longer on a busy machine), and at least 20,000 acquisitions and 100 fault windows in all instead of 300,000 acquisitions")
 	flag.BoolVar(&f.histories, "histories", false, "only the histories, not the model and the scenarios; can't be kept")
 	flag.Uint64Var(&f.seed, "seed", uint64(time.Now().UnixNano()), "of what clients do and which faults happen; the timing differs all the same")
 	flag.StringVar(&f.out, "out", "", "keep the output in this file, if all is well")

@@ -1,6 +1,8 @@
 package main
 
 import (
+	"context"
+	"math/rand/v2"
 	"os"
 	"testing"
 
@@ -58,6 +60,28 @@ func TestServersGoBack(t *testing.T) {
 	}
 	restart(fromLog, "3")
 	restart(fromNothing, "")
+}
+
+// A history may end at the moment at which a fault begins. The fault then ends early, but it doesn't fail.
+func TestFaultsAfterTheEnd(t *testing.T) {
+	t.Parallel()
+	s, err := startServer(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.close()
+	n, err := newNetwork(s.addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer n.close()
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	for _, f := range serverFaults {
+		if _, err := f.do(ended, &station{s, n}, rand.New(rand.NewPCG(1, 2))); err != nil {
+			t.Errorf("%s: %v", f.name, err)
+		}
+	}
 }
 
 // A reply that is cut belongs to a call that the server has run.
