@@ -15,45 +15,45 @@ import (
 )
 
 const (
-	// bellLinger is how long the bell listens on when nobody waits any more.
+	// bellLinger is how long the bell goes on listening after the last waiter has left.
 	bellLinger = 100 * time.Millisecond
-	// bellCheck is how often it makes sure of a silent connection.
+	// bellCheck is how often the bell checks a connection on which nothing comes.
 	bellCheck = 5 * time.Second
-	// bellRetry is the pause before it subscribes again after a failure.
+	// bellRetry is the pause after a failure, before the bell subscribes again.
 	bellRetry = 200 * time.Millisecond
-	// channelPrefix is before the random part of a channel's name.
+	// channelPrefix stands before the random part of a channel's name.
 	channelPrefix = "signalbox:lock:"
 )
 
-// A bell receives the messages by which locks are offered to this process: by one subscription for all keys, on a
-// connection of its own, while somebody waits. Its goroutine ends soon after the last waiter has left.
+// A bell receives the messages that offer locks to this process. It has one subscription for all keys, on a
+// connection of its own, and only while somebody waits. Its goroutine ends soon after the last waiter has left.
 type bell struct {
 	redis *Redis
-	deaf  bool // messages may go to another server than the one where it would listen
+	deaf  bool // messages may go to a server other than the one where it would listen, so it doesn't
 
 	mu      sync.Mutex
 	users   int
 	idle    *time.Timer
-	stop    context.CancelFunc // of the goroutine; nil: there is none
-	channel string             // it is subscribed to that; empty: to none
+	stop    context.CancelFunc // ends the goroutine; nil: there is none
+	channel string             // the channel that it is subscribed to; empty: none
 
-	heard [64]string // the values of the last messages
-	next  int        // where the next of them goes
+	heard [64]string // the values of the latest messages, a ring
+	next  int        // where the next value goes
 }
 
-// again notes the value of a message, and reports whether one of the last messages had it already.
+// again notes the value of a message. It reports whether one of the latest messages had the same value.
 func (b *bell) again(value string) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if slices.Contains(b.heard[:], value) {
 		return true
 	}
-	b.heard[b.next] = strings.Clone(value) // not the message, with a key of any length
+	b.heard[b.next] = strings.Clone(value) // a copy: the message has the key in it, of any length
 	b.next = (b.next + 1) % len(b.heard)
 	return false
 }
 
-// enter begins to listen.
+// enter counts a waiter, and begins to listen with the first.
 func (b *bell) enter() {
 	if b.deaf {
 		return
@@ -71,7 +71,7 @@ func (b *bell) enter() {
 	}
 }
 
-// leave ends the subscription a moment after the last waiter has left: another often comes soon.
+// leave counts a waiter off. The subscription ends a moment after the last one has left, since the next often comes soon.
 func (b *bell) leave() {
 	if b.deaf {
 		return
@@ -99,14 +99,14 @@ func (b *bell) close() {
 	}
 }
 
-// listening returns the channel that is subscribed to; empty: none.
+// listening returns the channel that the bell is subscribed to; empty: none.
 func (b *bell) listening() string {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.channel
 }
 
-// setChannel does nothing once ctx has ended: another may be listening by then.
+// setChannel sets the channel. It does nothing once ctx has ended: another goroutine may be listening by then.
 func (b *bell) setChannel(ctx context.Context, channel string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -115,12 +115,12 @@ func (b *bell) setChannel(ctx context.Context, channel string) {
 	}
 }
 
-// listen runs until ctx ends. Each subscription has a channel of its own, so that no message is heard
-// over two connections: each may carry a grant, which only one waiter may get.
+// listen runs until ctx ends. Each subscription has a new channel, so that no message is heard over two
+// connections. A message may carry a grant, and only one waiter may get that.
 func (b *bell) listen(ctx context.Context) {
 	for ctx.Err() == nil {
 		sub := b.redis.rdb.Subscribe(ctx)
-		stop := context.AfterFunc(ctx, func() { _ = sub.Close() }) // ends what it waits for
+		stop := context.AfterFunc(ctx, func() { _ = sub.Close() }) // ends the calls below that wait
 		channel := channelPrefix + rand.Text()
 		if err := sub.Subscribe(ctx, channel); err == nil {
 			b.receive(ctx, sub, channel)
@@ -137,7 +137,7 @@ func (b *bell) listen(ctx context.Context) {
 	}
 }
 
-// receive returns when the connection is broken or ctx ends.
+// receive handles messages until the connection breaks or ctx ends.
 func (b *bell) receive(ctx context.Context, sub *redis.PubSub, channel string) {
 	asked := false
 	for {
@@ -146,7 +146,7 @@ func (b *bell) receive(ctx context.Context, sub *redis.PubSub, channel string) {
 		switch m := msg.(type) {
 		case *redis.Subscription:
 			b.setChannel(ctx, channel)
-			b.redis.lookAll() // with the channel's name; a message may have been missed
+			b.redis.lookAll() // the looks name the channel, and find what a missed message would have said
 		case *redis.Message:
 			b.redis.heard(m.Payload)
 		}
@@ -163,7 +163,7 @@ func (b *bell) receive(ctx context.Context, sub *redis.PubSub, channel string) {
 	}
 }
 
-// lookAll has the first in every line look.
+// lookAll makes the first waiter of every line look.
 func (r *Redis) lookAll() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -172,7 +172,7 @@ func (r *Redis) lookAll() {
 	}
 }
 
-// heard reads a message of release.lua and sends the turn to the first in line.
+// heard reads a message of release.lua and sends the turn to the first waiter of the key's line.
 func (r *Redis) heard(message string) {
 	fields := strings.SplitN(message, " ", 8)
 	if len(fields) != 8 {
@@ -186,10 +186,10 @@ func (r *Redis) heard(message string) {
 	ms, err6 := strconv.Atoi(fields[6])
 	places, err7 := placesOf(fields[7:])
 	if errors.Join(err1, err2, err3, err4, err5, err6, err7) != nil || pause < 0 || pause > 10 || ms <= 0 {
-		return // none of ours
+		return // not a message of this library
 	}
-	// Copies of an old acquire and of the release that undoes it may offer the same once more. A waiter here may have
-	// used it, and be using it: so nobody does again. The offer ends by itself.
+	// The same offer may come twice: by a late copy of an acquire, and by the release that undoes it. A
+	// waiter here may already use the first. So the second is dropped. It ends by itself.
 	if r.bell.again(fields[0]) {
 		return
 	}

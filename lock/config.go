@@ -16,18 +16,18 @@ type Config struct {
 	// 1 % + 2 ms shorter.
 	TTL time.Duration
 
-	// MinHold keeps a lock held for this long from its grant, also if it is released earlier: for
+	// MinHold keeps a lock held for this long from its grant, even if it is released earlier. It is for
 	// a short task that several machines start at about the same time, and only one may do.
-	// It is at most the TTL, since a holder that dies holds the lock no longer. The default is 0.
+	// It is at most the TTL, since the lock of a dead holder lives no longer. The default is 0.
 	// The holder's context ends at the release all the same.
 	MinHold time.Duration
 
-	// Owner names the holder to people; see [Redis.Inspect]. It has at most 128 bytes of
+	// Owner names the holder to people; see [Redis.Inspect]. It is at most 128 bytes of
 	// printable ASCII. The default is the host's name and the process ID.
 	Owner string
 
-	// MeterProvider says where the metrics of locks go. The default is OpenTelemetry's global
-	// provider. It stays the caller's, to flush and to shut down.
+	// MeterProvider receives the metrics of locks. The default is OpenTelemetry's global
+	// provider. The caller flushes it and shuts it down.
 	MeterProvider metric.MeterProvider
 }
 

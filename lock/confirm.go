@@ -7,14 +7,14 @@ import (
 	"github.com/signalbox-go/signalbox/internal/lease"
 )
 
-// offerTTL is how long an offer lives unless it is confirmed, which bounds the time that one
-// to a dead process costs.
+// offerTTL returns how long an offer lives unless it is confirmed. It is short: so an offer to a dead process
+// costs others little time.
 func (r *Redis) offerTTL() time.Duration { return min(r.ttl, maxOffer) }
 
 const maxOffer = time.Second
 
-// A confirmation extends an offered lock to its full TTL, if it is held long enough: a short
-// use is over before, and saves the call.
+// A confirmation extends an offered lock to its full TTL, after a moment. A holder that releases the lock
+// before that saves the call.
 type confirmation struct {
 	timer *time.Timer
 	stop  context.CancelFunc
@@ -22,7 +22,7 @@ type confirmation struct {
 	ended bool
 }
 
-// offered takes an offer whose time began after sent.
+// offered takes an offer. Its time began after sent.
 func (l *redisLock) offered(ctx context.Context, sent lease.Instant, t turn) error {
 	ttl := t.ttl
 	if err := l.granted(ctx, sent, ttl, t.value, t.offered, t.row); err != nil {
@@ -44,14 +44,14 @@ func (l *redisLock) offered(ctx context.Context, sent lease.Instant, t turn) err
 	return nil
 }
 
-// extendWithin bounds the call, which a release waits for.
+// extendWithin extends the lock within d. The call must be short, since a release waits for it.
 func (l *redisLock) extendWithin(ctx context.Context, d time.Duration) error {
 	ctx, cancel := context.WithTimeout(ctx, d)
 	defer cancel()
 	return l.Extend(ctx)
 }
 
-// end ends it and waits until it has ended.
+// end stops the confirmation and returns when it has ended.
 func (c *confirmation) end() {
 	if c == nil || c.ended {
 		return

@@ -8,14 +8,14 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// isDenied reports whether Redis denies its user something that a script does.
+// isDenied reports whether Redis denies its user a command or key that a script uses.
 func isDenied(err error) bool {
 	var answer redis.Error
 	return errors.As(err, &answer) && (strings.HasPrefix(answer.Error(), "NOPERM") ||
 		strings.Contains(answer.Error(), "ACL failure in script") || strings.Contains(answer.Error(), "The user executing the script can't"))
 }
 
-// advise adds to an error by which Redis denies something what its user needs for this lock.
+// advise adds to an error about denied rights what the user needs for this lock. It returns other errors unchanged.
 func advise(err error, p place) error {
 	if !isDenied(err) {
 		return err

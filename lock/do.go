@@ -9,11 +9,11 @@ import (
 	"github.com/signalbox-go/signalbox/internal/lease"
 )
 
-// soonestRenewal keeps the renewals of a very short or nearly ended lease apart.
+// soonestRenewal is the least pause between renewals, for a lease that is very short or nearly over.
 const soonestRenewal = 2 * time.Millisecond
 
-// Do runs fn under the lock of key: it waits for the lock until ctx ends, then does what
-// [Hold] does. fn is not called if the error wraps [ErrHeld].
+// Do runs fn under the lock of key. It waits for the lock until ctx ends, then does what
+// [Hold] does. If the error wraps [ErrHeld], fn was not called.
 func Do(ctx context.Context, locker Locker, key string, fn func(context.Context) error) error {
 	l, err := locker.Acquire(ctx, key)
 	if err != nil {
@@ -22,23 +22,24 @@ func Do(ctx context.Context, locker Locker, key string, fn func(context.Context)
 	return Hold(ctx, l, fn)
 }
 
-// Hold runs fn under l, which it takes over: it extends l at a third of its validity
-// while fn runs, and releases it when fn has returned or panicked.
+// Hold runs fn under l. It takes l over: it extends l at a third of its validity while fn runs,
+// and releases it when fn has returned or panicked.
 //
-// The context of fn has the values of ctx and carries l for [FromContext]. It ends with
-// ctx, and with cause [ErrLost] when the lease is lost; like l.Context its Err reads
+// The context of fn has the values of ctx, and carries l for [FromContext]. It ends with
+// ctx. It ends with cause [ErrLost] when the lease is lost; like l.Context its Err reads
 // the clock. An extension that fails is tried again as long as the lease lasts.
 //
-// Hold returns when fn has, with the error of fn joined with that of the release: one
-// that wraps ErrLost means that fn was not alone all the time, and any other that
-// the lock may stay until its TTL is over. If the lease or ctx has ended beforehand,
-// fn is not called. No goroutine is left behind but those that carry calls, for a tenth of a second.
+// Hold returns when fn has returned. Its error joins those of fn and of the release. If the release
+// fails with an error that wraps ErrLost, fn was not alone all the time. After any other error of the
+// release the lock may stay until its TTL is over. If the lease or ctx has ended before,
+// fn is not called. No goroutine stays behind, except those that make calls: they end within a
+// tenth of a second.
 func Hold(ctx context.Context, l Lock, fn func(context.Context) error) (err error) {
 	held := lease.Join(ctx, l.Context())
 	stop := renew(l, held.End)
 	defer func() {
-		// Also when fn panics. In this order: no renewal outlives the release, and the
-		// release ends the lease, not fn's context with it.
+		// This runs also when fn panics. The order matters: no renewal may outlive the release, and
+		// the release ends the lease but not the context of fn.
 		lost := l.Context().Err() != nil && errors.Is(context.Cause(l.Context()), ErrLost)
 		stop()
 		held.End(context.Canceled)
@@ -47,7 +48,7 @@ func Hold(ctx context.Context, l Lock, fn func(context.Context) error) (err erro
 			released = errors.Join(released, fmt.Errorf("lock: %q: %w", l.Key(), ErrLost))
 		}
 		if errors.Is(err, ErrLost) && errors.Is(released, ErrLost) && (errors.Is(err, ErrTaken) || !errors.Is(released, ErrTaken)) {
-			return // fn says all of it itself
+			return // the error of fn says it already
 		}
 		err = errors.Join(err, released)
 	}()
@@ -57,15 +58,15 @@ func Hold(ctx context.Context, l Lock, fn func(context.Context) error) (err erro
 	return fn(NewContext(held, l))
 }
 
-// renew extends l until the returned function is called, which waits for the end of its
-// goroutine. lost is called if an extension finds the lease lost.
+// renew extends l until the returned function is called. That function returns when renew's goroutine has
+// ended. If an extension finds the lease lost, lost is called.
 func renew(l Lock, lost context.CancelCauseFunc) (stop func()) {
 	ctx, cancel := context.WithCancel(l.Context())
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		// The next renewal is at a third of what remains. So after a failure the tries
-		// come faster, and the last of them shortly before the end.
+		// The next renewal is due at a third of what remains. So after a failure the tries
+		// come faster, and the last is shortly before the end.
 		timer := time.NewTimer(max(time.Until(l.Until())/3, soonestRenewal))
 		defer timer.Stop()
 		for {

@@ -12,40 +12,40 @@ import (
 )
 
 const (
-	// firstRepeat is the pause before a release without a reply is sent again. It doubles each time,
+	// firstRepeat is the pause before a release without a reply is sent again. It doubles each time, up to mostRepeat.
 	firstRepeat = 10 * time.Millisecond
-	// up to this.
+	// mostRepeat is the longest such pause.
 	mostRepeat = time.Second
 	// maxRepeats bounds the releases of one locker that wait to be sent again.
 	maxRepeats = 4096
-	// repeatLinger is how long after the end of the TTL a release is still sent again, since clocks differ.
+	// repeatLinger is how long after the end of the TTL a release is still sent again. Clocks differ.
 	repeatLinger = time.Second
 )
 
-// A handover gives up one lock: that of a holder, of a waiter that doesn't use its turn, or of an
-// acquire whose reply nobody got. It may take several calls of release.lua: by Release, by a
-// repeated Release and in the background. All of them name the same values, and only the first
-// answer counts. So the next grant reaches one waiter, whatever reply is lost.
+// A handover gives up one lock. That may be a holder's lock, the lock of a waiter that doesn't use its turn,
+// or what an acquire took whose reply nobody got. It may take several calls of release.lua: by
+// Release, by a repeated Release, and in the background. All of them name the same new values, and only the
+// first answer counts. So one waiter gets the next grant, whichever reply is lost.
 type handover struct {
 	place place
-	value string    // what the lock holds
-	token int64     // of its grant; 0: unknown
-	row   row       // the row that its grant was in
-	keep  time.Time // the lock must be held until then; zero: it need not
+	value string    // what the lock holds now
+	token int64     // of the grant; 0: unknown
+	row   row       // the row that the grant was in
+	keep  time.Time // the lock stays held until then; zero: it need not
 	ttl   time.Duration
 
 	mu        sync.Mutex
-	next      string        // the lock's value if the script grants it to this process; only the reply carries it
-	offer     string        // the lock's value if the script offers it; only the message carries it
-	start     lease.Instant // before the first call that may pass the lock on
-	until     time.Time     // no call is sent again after that
-	pause     time.Duration // before the call that is due
+	next      string        // the lock's new value if the script grants it to this process; only the reply carries it
+	offer     string        // the lock's new value if the script offers it to a process; only the message carries it
+	start     lease.Instant // before the first call that may hand the lock over
+	until     time.Time     // no call is sent after that
+	pause     time.Duration // before the next call
 	repeating bool          // another call is due
 	settled   bool          // Redis has answered
-	err       error         // the outcome, if it is settled
+	err       error         // the outcome, once it is settled
 }
 
-// begin notes when the first try is made. It reports whether Redis has answered before.
+// begin notes when the first try is made. It reports whether Redis has answered already, and with what outcome.
 func (h *handover) begin() (settled bool, err error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -55,18 +55,18 @@ func (h *handover) begin() (settled bool, err error) {
 	return h.settled, h.err
 }
 
-// draw draws the two values before the first call that may pass the lock on. Most releases make none.
+// draw makes the two new values before the first call that may hand the lock over. Most releases need none.
 func (h *handover) draw() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.next == "" {
 		h.start = lease.Now()
 		h.next = spec.NewValue()
-		h.offer = h.next + "+" // differs from every value that is drawn
+		h.offer = h.next + "+" // differs from every value that NewValue returns
 	}
 }
 
-// settle notes an answer. It reports whether it is the first.
+// settle notes an answer. It reports whether it is the first, and returns the outcome of the first.
 func (h *handover) settle(err error) (first bool, _ error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -77,8 +77,8 @@ func (h *handover) settle(err error) (first bool, _ error) {
 	return true, err
 }
 
-// give releases a lock, to the first in line of this process if there is one. If Redis doesn't
-// answer, it returns an error, and sends the call again in the background until the TTL is over.
+// give releases a lock. It hands it to the first waiter of this process, if there is one. If Redis doesn't
+// answer, give returns an error and sends the call again in the background until the TTL is over.
 func (r *Redis) give(ctx context.Context, h *handover) error {
 	if settled, err := h.begin(); settled {
 		return err
@@ -95,7 +95,7 @@ func (r *Redis) give(ctx context.Context, h *handover) error {
 	return err
 }
 
-// release makes the calls of one try. It returns a turn for the first in line of this process.
+// release makes the calls of one try. It returns the turn for the first waiter of this process.
 func (r *Redis) release(ctx context.Context, h *handover) (turn, error) {
 	begin, keep := time.Now(), time.Duration(0)
 	if !h.keep.IsZero() {
@@ -106,7 +106,7 @@ func (r *Redis) release(ctx context.Context, h *handover) (turn, error) {
 	case keep > 0:
 	case r.waitedFor([]place{h.place}):
 		owner = r.ownerArg
-	case h.row.n == 0: // it was not passed on, so most likely nobody waits
+	case h.row.n == 0: // nobody handed it over to us, so most likely nobody waits
 		if done, err := r.free(ctx, h.place, h.value); done || err != nil {
 			return turn{}, err
 		}
@@ -120,7 +120,7 @@ func (r *Redis) release(ctx context.Context, h *handover) (turn, error) {
 			h.offer, r.bell.listening(), h.token,
 		}, nil)
 	if lua.IsWrongType(err) {
-		return turn{}, ErrTaken // somebody put another type in its place
+		return turn{}, ErrTaken // somebody put another type at the lock's key
 	}
 	if err != nil {
 		return turn{}, err
@@ -132,13 +132,13 @@ func (r *Redis) release(ctx context.Context, h *handover) (turn, error) {
 	return turn{pause: g.pause}, err
 }
 
-// free releases a lock that nobody waits for.
+// free releases a lock that nobody waits for. It reports whether it did.
 func (r *Redis) free(ctx context.Context, p place, value string) (done bool, err error) {
 	reply, err := r.caller.Call(ctx, callTimeout, freeScript, []string{p.lock, p.line}, []any{value}, nil)
 	return err == nil && reply == int64(1), err
 }
 
-// repeat sends the release again after a pause, unless that is due already or the TTL is over.
+// repeat sends the release again after a pause, unless a repeat is due already or the TTL is over.
 func (r *Redis) repeat(h *handover) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -154,7 +154,7 @@ func (r *Redis) repeat(h *handover) {
 	})
 }
 
-// later runs f in a goroutine of its own after d. It returns false, and does nothing, if too many are due.
+// later runs f after d, in a goroutine of its own. It returns false, and does nothing, if too many are due.
 func (r *Redis) later(d time.Duration, f func()) bool {
 	if r.repeats.Add(1) > maxRepeats {
 		r.repeats.Add(-1)

@@ -11,14 +11,14 @@ import (
 	"github.com/signalbox-go/signalbox/lock/internal/spec"
 )
 
-// Info is who holds a lock, for people to read. It is out of date when it is read.
+// Info says who holds a lock, for people to read. It may be out of date at once.
 type Info struct {
 	Key  string
 	Held bool
-	// Owner is the holder's name (see [Config]); empty if the holder is none of this library.
+	// Owner is the holder's name (see [Config]). It is empty if the holder uses another library.
 	Owner string
-	// Token is the last token granted for the key; 0 if none is known. It is the holder's
-	// unless that one is none of this library.
+	// Token is the last token granted for the key; 0 if none is known. If the holder uses another library
+	// it isn't the holder's.
 	Token int64
 	// Since is when the holder got the lock, by the server's clock; zero if unknown.
 	Since time.Time
@@ -26,7 +26,7 @@ type Info struct {
 	For time.Duration
 }
 
-// Inspect tells who holds the lock of a key. It changes nothing.
+// Inspect returns who holds the lock of a key. It changes nothing.
 func (r *Redis) Inspect(ctx context.Context, key string) (Info, error) {
 	places, err := placesOf([]string{key})
 	if err != nil {

@@ -12,53 +12,62 @@ import (
 	"github.com/signalbox-go/signalbox/lock/internal/spec"
 )
 
-// Waiters queue twice. Inside the process each key has a line, and only the first in it asks Redis (stand.go).
-// In Redis each key has a line of processes (scripts/acquire.lua). A release grants the lock to the first waiter
-// of its own process, by the call that releases it. Or it offers the lock to the first process in Redis' line.
-// Waiters don't poll. The first one looks now and then for what no message tells: that the holder died, or that
-// it is a client of another library.
+// Waiters queue twice. Inside the process each key has a line: its queue of waiters. Only the first of them
+// asks Redis (stand.go). In Redis each key has a queue of processes (scripts/acquire.lua).
+//
+// A release hands the lock over. If a waiter of the same process is next, the call that releases
+// the lock also grants it to that waiter. Otherwise it offers the lock to the first process in Redis' queue: a message
+// carries the lock's new value, and the process may use it for a short time.
+//
+// Waiters don't poll. The first one asks Redis now and then for what no message says: that the holder
+// died, or that the holder is a client of another library. Such a call is a look.
 
 const (
-	// staleAnswer is the age from which an answer of Redis doesn't tell one who comes now that the lock is held.
+	// staleAnswer bounds the age of an answer that Redis gave. An older one doesn't show a new waiter that the lock is held.
 	staleAnswer = 250 * time.Millisecond
-	// silence is for how long Redis may take to answer a look before it is not known any more that the lock is held.
+	// silence bounds how long Redis may take to answer a look. After it nobody knows that the lock is still held.
 	silence = 500 * time.Millisecond
-	// leastAsk is what a look may take at least, however long those before it waited in vain.
+	// leastAsk is the shortest timeout of a look, however long earlier looks waited in vain.
 	leastAsk = 100 * time.Millisecond
-	// leaveWait is how long a waiter that gives up waits until its process is out of the line in Redis.
+	// leaveWait bounds how long a waiter that gives up waits until its process has left the queue in Redis.
 	leaveWait = 10 * time.Millisecond
 )
 
-// A row is a number of grants in which the lock was passed on and the key never was free.
+// A row is a series of grants: the lock was handed over each time, and the key was never free.
 type row struct {
-	n     int   // how many, before the latest
-	since int64 // the first of them: the server's clock, µs
+	n     int   // how many grants came before the latest
+	since int64 // when the first of them was made: the server's clock, µs
 }
 
-// A turn is what the first in a line waits for.
+// A turn says to the first waiter in a line what it may do. There are four kinds:
+//
+//   - look: value is empty. Ask Redis whether the lock is free.
+//   - value alone: acquire the lock with this value.
+//   - grant: token is set. The lock has been acquired for this waiter.
+//   - offer: offered is set. The lock belongs to this process for a short time.
 type turn struct {
-	value   string        // the lock may be acquired with it; empty: look whether it is free
-	token   int64         // not 0: it has been acquired, with this token,
-	start   lease.Instant // by a call that began then
-	offered int64         // or else, if not 0, it is ours with this token for the time of an offer,
-	at      int64         // which began after we were put in line at this µs of the server's clock,
-	ttl     time.Duration // and is so long
-	row     row           // what it goes on
-	pause   time.Duration // let others be first for so long
+	value   string        // the lock's random value; empty in a look
+	token   int64         // of a grant; else 0
+	start   lease.Instant // of a grant: before the call that acquired the lock was sent
+	offered int64         // the token of an offer; else 0
+	at      int64         // of an offer: when this process joined the queue, by the server's clock, µs. The offer's time began later.
+	ttl     time.Duration // of an offer: how long it lasts
+	row     row           // the row of grants that this turn continues
+	pause   time.Duration // wait so long before asking, so that others get the lock first
 }
 
-// A line holds the waiters of this process for one key. The locker's mutex guards all of it.
+// A line is the queue of this process's waiters for one key. The locker's mutex guards all of its fields.
 type line struct {
 	waiters []*waiter
-	channel string // of the process, in the key's line in Redis; empty: it isn't there
-	// answered is when Redis last said something about the lock.
+	channel string // of this process, as it stands in Redis' queue for the key; empty: it doesn't stand there
+	// answered is when Redis last answered a call about the lock.
 	answered time.Time
-	// asked is when the first call since then was sent that has no answer yet; zero: there is none.
+	// asked is when the oldest call was sent that has no answer yet; zero: there is none.
 	asked time.Time
 	down  *outage
 }
 
-// An outage tells all waiters of a key that Redis failed the one that asked.
+// An outage reports to all waiters of a key that Redis failed the one that asked.
 type outage struct {
 	over chan struct{} // closed when err is set
 	err  error
@@ -77,15 +86,15 @@ func (o *outage) failed() error {
 }
 
 type waiter struct {
-	since time.Time // when it joined
+	since time.Time // when it joined the line
 	down  *outage
-	// first has one value when the waiter is the first in its line: whether the holder is of this process.
+	// first receives one value when the waiter becomes the first in its line: whether the holder is of this process.
 	first chan bool
-	// turns has room for one. Only the first waiter is sent any, under the locker's mutex.
+	// turns has room for one turn. Only the first waiter gets any. They are sent under the locker's mutex.
 	turns chan turn
 }
 
-// tryOnce asks for the locks once. The error is ErrHeld if one is held.
+// tryOnce asks for the locks once. It returns ErrHeld if one of them is held.
 func (r *Redis) tryOnce(ctx context.Context, l *redisLock) error {
 	_, err := r.try(ctx, l, l.asked, r.askTimeout, spec.NewValue(), "")
 	return err
@@ -95,12 +104,12 @@ func (r *Redis) tryOnce(ctx context.Context, l *redisLock) error {
 func (r *Redis) wait(ctx context.Context, l *redisLock) error {
 	held, err, told := refusal{ours: true}, ErrHeld, false
 	missed := r.missed.Load()
-	if !r.waitedFor(l.places) { // else others of this process are first
+	if !r.waitedFor(l.places) { // else other waiters of this process come first
 		channel := r.bell.listening()
 		held, err = r.try(ctx, l, l.asked, r.askTimeout, spec.NewValue(), channel)
 		told = channel != ""
 	}
-	for err == ErrHeld { // and nothing more: the waiting goes on
+	for err == ErrHeld { // exactly that, not an error that wraps it: the waiting goes on
 		s := stand{redis: r, lock: l, held: held, told: told, seen: !held.sent.Time().IsZero(), at: held.at, sent: held.sent, missed: missed}
 		held, err = s.wait(ctx)
 		told = false
@@ -115,8 +124,8 @@ func (r *Redis) waitedFor(places []place) bool {
 	return slices.ContainsFunc(places, func(p place) bool { return r.lines[p.lock] != nil })
 }
 
-// join adds a waiter to the end of a line. seen: it has just found the lock held. If nobody of this process has
-// lately, the first in line looks. So the waiter learns whether the lock is held or Redis is down.
+// join adds a waiter to the end of a line. seen says that the caller has just found the lock held. If nobody of
+// this process has found that lately, the first waiter looks. So a new waiter learns whether the lock is held or Redis is down.
 func (r *Redis) join(key string, seen bool) *waiter {
 	now := time.Now()
 	w := &waiter{since: now, first: make(chan bool, 1), turns: make(chan turn, 1)}
@@ -138,7 +147,7 @@ func (r *Redis) join(key string, seen bool) *waiter {
 	return w
 }
 
-// leave removes a waiter from its line. A turn that it got and didn't use goes to the next.
+// leave removes a waiter from its line. A turn that it received and didn't use is passed on.
 func (r *Redis) leave(p place, w *waiter, granted bool) {
 	r.mu.Lock()
 	l := r.lines[p.lock]
@@ -150,14 +159,14 @@ func (r *Redis) leave(p place, w *waiter, granted bool) {
 	stands := ""
 	if len(l.waiters) == 0 {
 		delete(r.lines, p.lock)
-		// A holder's release skips its own process, if nobody waits there. So its place may stay. Not in
-		// a Cluster, where the release can't know that nobody hears the message.
+		// A release of this process skips its own process if nobody waits there. So the process may keep
+		// its place in Redis' queue. In a Cluster it may not: there a release can't see that nobody hears the message.
 		if !granted || r.cluster != "" {
 			stands = l.channel
 		}
 	} else if i == 0 {
 		l.waiters[0].first <- granted
-		if !granted { // it may have been told to look
+		if !granted { // the turn that this waiter leaves unused may be a look
 			l.waiters[0].look()
 		}
 	}
@@ -173,7 +182,7 @@ func (r *Redis) leave(p place, w *waiter, granted bool) {
 	}
 }
 
-// standDown removes the process from the line of a key in Redis. It returns after leaveWait even if Redis doesn't answer.
+// standDown removes the process from Redis' queue for a key. It returns after leaveWait even if Redis doesn't answer.
 func (r *Redis) standDown(p place, member string, granted bool) {
 	done := make(chan struct{})
 	r.caller.Go(func() {
@@ -191,10 +200,10 @@ func (r *Redis) standDown(p place, member string, granted bool) {
 	}
 }
 
-// unline removes a "<channel> <owner>" from the line of a key in Redis. If it fails, the next offer finds that nobody
-// waits, and is passed on.
+// unline removes the member "<channel> <owner>" from Redis' queue for a key. If that fails, the next offer
+// finds that nobody waits, and is passed on.
 //
-// A waiter that came meanwhile relies on the same place. It looks, and so the process is in line again.
+// A waiter that came meanwhile relies on the removed place. So it looks, which puts the process in the queue again.
 func (r *Redis) unline(ctx context.Context, p place, member string) {
 	_, _ = r.caller.Call(ctx, callTimeout, leaveScript, []string{p.line}, []any{member}, nil)
 	r.mu.Lock()
@@ -202,20 +211,20 @@ func (r *Redis) unline(ctx context.Context, p place, member string) {
 	if l := r.lines[p.lock]; l != nil {
 		l.waiters[0].look()
 	} else {
-		r.missed.Add(1) // it may have asked, and not be in line here yet
+		r.missed.Add(1) // a waiter may have asked Redis, and not be in the line here yet
 	}
 }
 
-// standing notes that the call which found the lock held has put the process in line in Redis.
+// standing notes that the process is in Redis' queue: the call that found the lock held has put it there.
 func (r *Redis) standing(p place) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.lines[p.lock].channel = r.bell.listening()
 }
 
-// asks notes that the first in line sends a look. It returns the look's timeout. All waiters of a key learn together
-// that Redis doesn't answer, however often the first of them changes: so the timeout counts from the first look that
-// got no answer.
+// asks notes that the first waiter sends a look, and returns the look's timeout. The timeout counts from the
+// oldest look without an answer. So all waiters of a key learn at the same time that Redis doesn't answer, however often
+// the first of them changes.
 func (r *Redis) asks(p place, channel string) (timeout time.Duration) {
 	now := time.Now()
 	r.mu.Lock()
@@ -238,7 +247,7 @@ func (r *Redis) asked(ctx context.Context, p place, err error) {
 	switch {
 	case err == nil, errors.Is(err, ErrHeld), errors.Is(err, ErrLost):
 		l.answered, l.asked = time.Now(), time.Time{}
-	case ctx.Err() != nil && errors.Is(err, ctx.Err()): // it says nothing of Redis
+	case ctx.Err() != nil && errors.Is(err, ctx.Err()): // that shows nothing about Redis
 	default:
 		l.down.err = err
 		close(l.down.over)
@@ -246,8 +255,8 @@ func (r *Redis) asked(ctx context.Context, p place, err error) {
 	}
 }
 
-// end returns the error of a waiter whose ctx ended. It is ErrHeld if the lock was seen held since the waiter came,
-// and Redis has answered since.
+// end returns the error of a waiter whose ctx ended. The error wraps ErrHeld if the lock was seen held since the waiter
+// came, and Redis has answered since.
 func (r *Redis) end(ctx context.Context, p place, w *waiter) error {
 	if err := w.down.failed(); err != nil {
 		return fmt.Errorf("%w: %w", lease.Ended(ctx), err)
@@ -261,7 +270,7 @@ func (r *Redis) end(ctx context.Context, p place, w *waiter) error {
 	return fmt.Errorf("%w: %w", ErrHeld, lease.Ended(ctx))
 }
 
-// passOn releases the lock of a turn that nobody uses. The lock may be another's by now.
+// passOn releases the lock of a turn that nobody uses. By then somebody else may hold the lock, which then stays as it is.
 func (r *Redis) passOn(p place, t turn) {
 	if t.value == "" {
 		return
@@ -271,8 +280,8 @@ func (r *Redis) passOn(p place, t turn) {
 	})
 }
 
-// tell sends a turn to the first in line. A turn with a value replaces one that was not used yet. One that only
-// says "look" replaces none.
+// tell sends a turn to the first waiter in a line. A turn with a value replaces one that was not used yet. A look
+// replaces nothing.
 func (r *Redis) tell(p place, t turn) {
 	r.mu.Lock()
 	var before turn
@@ -292,7 +301,7 @@ func (r *Redis) tell(p place, t turn) {
 			default:
 			}
 			w.turns <- t
-			if before.value == t.value { // the same once more, by a copy of an old call: it is passed on by nobody
+			if before.value == t.value { // a copy of an old call sent the same turn again: nobody passes it on
 				before = turn{}
 			}
 		}
@@ -305,7 +314,7 @@ func (r *Redis) tell(p place, t turn) {
 	r.passOn(p, t)
 }
 
-// look makes a waiter look. The caller has the locker's mutex.
+// look makes a waiter look. The caller holds the locker's mutex.
 func (w *waiter) look() {
 	select {
 	case w.turns <- turn{}:

@@ -1,7 +1,7 @@
 // Package lock holds distributed locks. It stands alone: no queue is needed.
 //
-// A [Locker] grants a [Lock]: a [Lease] on a key, which its holder can extend and must
-// release. [Do] does all of that around a function:
+// A [Locker] grants a [Lock]. A Lock is a [Lease] on a key. Its holder can extend it and must
+// release it. [Do] does all of that around a function:
 //
 //	locker, err := lock.New(rdb, lock.Config{}) // one for all keys, as long as the process runs
 //	if err != nil {
@@ -13,33 +13,36 @@
 //
 // # What is promised
 //
-// Mutual exclusion: at most one live lease per key at a time, as long as Redis keeps its
-// memory, clocks don't step and processes notice their pauses. The lease's context
-// helps with the last: it ends with cause [ErrLost] before the TTL in Redis does,
-// and its Err reads the clocks itself, so that nothing starts after a pause. Ask it
-// before each step. This promise rests on time; it is for efficiency.
+// Mutual exclusion: each key has at most one live lease at a time. This promise rests on time:
+// Redis keeps its memory, clocks don't step, and processes notice their pauses. The lease's context
+// helps with the last. It ends with cause [ErrLost] before the TTL in Redis does, and its Err
+// reads the clocks itself, so that no work starts after a pause. Ask it before each step. Two
+// holders can still overlap for a moment. Check the token where that would do harm.
 //
-// Fencing: each grant carries a token larger than all before it for the same key. A store
-// that refuses a token smaller than the largest it has seen is safe from holders
-// that were superseded, whatever the clocks did. The counter lives in Redis and expires
-// 7 days after its last use. Where it is missing, because of that or since Redis lost
-// its memory or failed over, tokens go on from the clock of the Redis server, and
-// their order rests on that clock not having stepped back.
+// Fencing: each grant carries a token that is larger than all earlier tokens of the same key. Let
+// your store refuse a token that is smaller than the largest it has seen. Then a holder that was
+// superseded can't change it, whatever the clocks did. The counter of tokens is in Redis and expires
+// 7 days after its last use. It may also be missing because Redis lost its memory or failed over.
+// Then tokens go on from the clock of the Redis server. Their order holds if that clock
+// didn't step back.
 //
 // # One Redis or several
 //
-// [New] makes a locker on one Redis, over your client. Package lock/redlock makes one on several
-// independent masters, which goes on while a majority of them answers. What each
-// promises, and what breaks it, is in docs/locks.md.
+// [New] makes a locker on one Redis, with your client. Package lock/redlock makes one on several
+// independent masters. It works while a majority of them answers. docs/locks.md says what each
+// promises and what breaks it.
 //
 // # On the wire
 //
-// A lock is a string at exactly the given key, set by SET NX PX to a random value, and
-// deleted or extended only while it holds that value. So redsync, bsm/redislock,
-// node-redlock and redis-py exclude us on the same key and we exclude them. Beside it
-// are a record with the token counter, at key:fence if the key has a hash tag, else at
-// key{key}:fence, and while somebody waits the waiting line, at the same with :wait. Keys that
-// have a { or } but no hash tag, keys that end as those two do, and keys such as key{key} are refused.
+// A lock is a string at exactly the given key. It is set by SET NX PX to a random value, and
+// deleted or extended only while it holds that value. So locks of redsync, bsm/redislock,
+// node-redlock and redis-py on the same key exclude ours, and ours exclude theirs. Two keys stand beside it:
+//
+//   - key:fence is a record with the counter of tokens.
+//   - key:wait is the queue of waiters, while there are any.
+//
+// If the key has no hash tag they are key{key}:fence and key{key}:wait. Three kinds of keys are refused:
+// those that have a { or } but no hash tag, those that end in :fence or :wait, and those such as key{key}.
 //
 // # Caveats
 //
@@ -57,18 +60,18 @@ import (
 )
 
 var (
-	// ErrHeld: somebody else holds the lock. The lock service itself is well.
+	// ErrHeld means that somebody else holds the lock. The lock service itself is well.
 	ErrHeld = spec.ErrHeld
-	// ErrLost: the lease ended before it was released. It is the cause of the
+	// ErrLost means that the lease ended before it was released. It is the cause of the end of the
 	// lease's context.
 	ErrLost = lease.ErrLost
-	// ErrExpired is an ErrLost: the lock was not released or extended in time, and nobody
-	// is known to have taken it since.
+	// ErrExpired is an ErrLost: the lock was not released or extended in time. Nobody is known to have
+	// taken it since.
 	ErrExpired = lease.ErrExpired
-	// ErrTaken is an ErrLost: the lock expired or was deleted, and another has it now.
+	// ErrTaken is an ErrLost: the lock expired or was deleted, and somebody else has it now.
 	ErrTaken = lease.ErrTaken
-	// ErrInvalid: a key, an option or what is stored at the key is not what a lock can
-	// be made of. Nothing was changed; trying again doesn't help.
+	// ErrInvalid means that no lock can be made of the arguments, or of what is stored at the key.
+	// Nothing was changed. Trying again doesn't help.
 	ErrInvalid = spec.ErrInvalid
 )
 
@@ -87,22 +90,22 @@ type Lease interface {
 type Lock interface {
 	Lease
 	// Context has the values of the context that the lock was acquired with, but not
-	// its end. It ends with cause ErrLost before the validity ends, unless extended, and
-	// with cause context.Canceled when the lock is released. Its Err reads the clock
-	// itself, so that nothing starts after a pause of the process.
+	// its end. It ends with cause ErrLost before the validity ends, unless the lock is extended. It ends
+	// with cause context.Canceled when the lock is released. Its Err reads the clock itself,
+	// so that no work starts after a pause of the process.
 	Context() context.Context
 	// Extend renews the lease for the locker's TTL from now. It returns ErrLost if
 	// the lease has ended: a lost lock is never resurrected.
 	Extend(ctx context.Context) error
 	// Release gives the lock up. It works after ctx was cancelled, within a timeout of
-	// its own. It returns nil if this call or an earlier one released the lock. Else it
-	// says what it found: [ErrExpired] if the lease had ended, [ErrTaken] if another
-	// has the key; both are ErrLost. After any other error the lock may stay until its
-	// TTL is over, and Release may be tried again.
+	// its own. It returns nil if this call or an earlier one released the lock. It returns
+	// [ErrExpired] if the lease had ended, and [ErrTaken] if somebody else has the key.
+	// Both are ErrLost. After any other error the lock may stay until its TTL is over, and
+	// Release may be tried again.
 	Release(ctx context.Context) error
 }
 
-// A Locker grants locks. ctx bounds the waiting, not the holding.
+// A Locker grants locks. A ctx bounds the waiting, not the holding.
 type Locker interface {
 	// Acquire waits for the lock until ctx ends.
 	Acquire(ctx context.Context, key string) (Lock, error)

@@ -9,17 +9,17 @@ import (
 	"github.com/signalbox-go/signalbox/lock/internal/lua"
 )
 
-// lookAgain is how often a Redis that is in use is looked at.
+// lookAgain is how often the settings of a Redis that is in use are checked.
 const lookAgain = 30 * time.Second
 
-// A preflight asks whether Redis would throw locks away: before the first lock, and again every
+// A preflight checks that Redis doesn't throw locks away. It does so before the first lock, and again every
 // lookAgain, since settings change while a server runs.
 type preflight struct {
-	next atomic.Pointer[time.Time] // when to ask again; nil: it has not passed yet
+	next atomic.Pointer[time.Time] // when to check again; nil: no check has passed yet
 }
 
-// check returns an error if Redis evicts keys: all locks have a TTL, so they would be among the first to go. A Redis
-// that doesn't say how it is set passes.
+// check returns an error if Redis evicts keys. All locks have a TTL, so they would be among the first to go. A Redis
+// that doesn't report its settings passes.
 func (f *preflight) check(ctx context.Context, r *Redis, key string) error {
 	next, now := f.next.Load(), time.Now()
 	if next != nil && now.Before(*next) || ctx.Err() != nil {
@@ -27,12 +27,12 @@ func (f *preflight) check(ctx context.Context, r *Redis, key string) error {
 	}
 	again := now.Add(lookAgain)
 	if next != nil && !f.next.CompareAndSwap(next, &again) {
-		return nil // another is asking
+		return nil // another goroutine is checking
 	}
 	reply, err := r.caller.Call(ctx, r.askTimeout, evictionScript, []string{key}, nil, nil)
 	if err != nil && !lua.IsAnswer(err) {
 		if next != nil {
-			f.next.Store(next) // the next acquire asks
+			f.next.Store(next) // the next acquire checks again
 		}
 		return err
 	}

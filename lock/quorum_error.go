@@ -5,19 +5,18 @@ import (
 	"strings"
 )
 
-// A QuorumError is what came of asking the nodes of a Redlock when too few of them answered
-// as they should. It is never an [ErrHeld]: whether somebody else holds the lock
-// is not known. It wraps the errors of the nodes.
+// A QuorumError says that too few nodes of a Redlock answered as they should. It is never
+// an [ErrHeld]: nobody knows whether somebody else holds the lock. It wraps the errors of the nodes.
 type QuorumError struct {
 	Op   string // acquire, extend, release or check
 	Key  string // empty for a check
 	Need int    // nodes needed
 	Held int    // nodes that said yes
-	// Nodes has an error for each of the others.
+	// Nodes has the errors of the other nodes.
 	Nodes []NodeError
 }
 
-// A NodeError is why one node of a Redlock didn't count.
+// A NodeError says why one node of a Redlock didn't count.
 type NodeError struct {
 	Node string // its address
 	Err  error

@@ -29,43 +29,43 @@ type Client interface {
 	redis.Scripter
 	// Pipeline carries the calls of many goroutines in one round trip.
 	Pipeline() redis.Pipeliner
-	// Subscribe hears who is next for a lock that was waited for.
+	// Subscribe receives the messages that offer a lock to waiters.
 	Subscribe(ctx context.Context, channels ...string) *redis.PubSub
 }
 
 // Redis is a [Locker] on one Redis: a single server, one behind Sentinel, or the node
 // of a Cluster that serves the key. It is safe for concurrent use and has nothing
-// to close. Use one locker for all keys: goroutines that wait for the same key through the
-// same locker hand the lock on among themselves.
+// to close. Use one locker for all keys: then goroutines that wait for the same key hand the lock
+// over among themselves.
 type Redis struct {
 	rdb     Client
 	caller  *batch.Caller
 	ttl     time.Duration
 	minHold time.Duration
 	owner   string
-	cluster string // "1" if a channel's subscribers may be at another node than the key
+	cluster string // "1" if subscribers of a channel may be at another node than the key; else empty
 	metrics *telemetry.LockMetrics
 
-	ttlArg, offerArg, ownerArg any           // what scripts are told
-	askTimeout                 time.Duration // of a call that asks for a lock or extends one: after the TTL it is worth nothing
+	ttlArg, offerArg, ownerArg any           // arguments of the scripts
+	askTimeout                 time.Duration // of a call that asks for a lock or extends one: after the TTL its answer is worth nothing
 
 	preflight preflight
 	bell      bell
 
 	mu    sync.Mutex
-	lines map[string]*line // of the keys that somebody in this process waits for
+	lines map[string]*line // by key, where somebody in this process waits
 
-	missed  atomic.Int64 // turns that came when nobody stood in line, and places in Redis' lines that were given up
-	repeats atomic.Int64 // releases that are sent after a pause
+	missed  atomic.Int64 // counts turns that found no waiter, and places in Redis' queues that were given up
+	repeats atomic.Int64 // releases that wait to be sent again
 }
 
 var _ Locker = (*Redis)(nil)
 
-// New returns a locker over the caller's client, which any [redis.UniversalClient] is, and which stays the
-// caller's to close. It talks to nobody yet. The error names every mistake in the arguments, and wraps [ErrInvalid].
+// New returns a locker that uses the caller's client. Any [redis.UniversalClient] will do. The client stays the
+// caller's to close. New makes no call to Redis. The error names every mistake in the arguments, and wraps [ErrInvalid].
 //
-// The client is best made with ContextTimeoutEnabled: then its calls heed the deadlines of contexts, and
-// locks are quicker, since no goroutine is needed to leave a call that hangs.
+// Set ContextTimeoutEnabled in the client's options. Then calls end at the deadlines of contexts, and
+// locks are quicker: a call needs no goroutine of its own to be left when it hangs.
 func New(rdb Client, c Config) (*Redis, error) {
 	c = c.withDefaults()
 	err := c.check()
@@ -106,35 +106,33 @@ func isNil(rdb Client) bool {
 	return v.Kind() == reflect.Pointer && v.IsNil()
 }
 
-// Acquire waits for the lock, in line with the others who wait for it by this library: in
-// this process in order, across processes in about the order of their coming. While a
-// client of another library holds it, it looks every 50 to 250 ms.
+// Acquire waits for the lock. Waiters of one process get it in the order of their coming. Among processes
+// that use this library the order is about that. While a client of another library holds the
+// lock, Acquire asks every 50 to 250 ms.
 //
-// If ctx ends first the error wraps its cause, and [ErrHeld] if the lock was seen held. A
-// failure of Redis is returned and not waited out, since nobody knows for how long; it
-// never wraps ErrHeld.
+// If ctx ends first, the error wraps its cause. It also wraps [ErrHeld] if the lock was seen held. A
+// failure of Redis is returned at once: nobody knows how long it lasts. That error never wraps ErrHeld.
 func (r *Redis) Acquire(ctx context.Context, key string) (Lock, error) {
 	return r.acquire(ctx, []string{key}, r.wait)
 }
 
-// TryAcquire asks once. The error wraps [ErrHeld] if another holds the lock.
+// TryAcquire asks once. The error wraps [ErrHeld] if somebody else holds the lock.
 func (r *Redis) TryAcquire(ctx context.Context, key string) (Lock, error) {
 	return r.acquire(ctx, []string{key}, r.tryOnce)
 }
 
-// AcquireAll waits until it has the locks of all keys at once. It never holds some
-// while it waits for others, so that no two callers can wait for each other, whatever
-// the order of their keys. There are 1 to 100 different keys; in a Redis Cluster they need the same
-// hash tag.
+// AcquireAll waits until it gets the locks of all keys at once. It never holds some of them while it waits
+// for others. So no two callers can wait for each other, whatever the order of their keys.
+// There are 1 to 100 different keys. In a Redis Cluster they need the same hash tag.
 //
-// They are one [Lock], with one token that is larger than those before it for each key. Its
-// Key is the sorted keys, separated by spaces. It is lost as soon as one of them is.
+// The locks are one [Lock]. It has one token, larger than all earlier tokens of each key. Its
+// Key is the sorted keys, separated by spaces. It is lost as soon as one of the locks is.
 func (r *Redis) AcquireAll(ctx context.Context, keys ...string) (Lock, error) {
 	return r.acquire(ctx, keys, r.wait)
 }
 
 // TryAcquireAll asks once for the locks of all keys; see [Redis.AcquireAll]. The error
-// wraps [ErrHeld] if another holds one of them.
+// wraps [ErrHeld] if somebody else holds one of them.
 func (r *Redis) TryAcquireAll(ctx context.Context, keys ...string) (Lock, error) {
 	return r.acquire(ctx, keys, r.tryOnce)
 }
@@ -149,7 +147,7 @@ func (r *Redis) acquire(ctx context.Context, keys []string, grant func(context.C
 	spanCtx, asking := telemetry.StartAcquire(ctx, r.metrics)
 	l := &redisLock{Lock: held.Lock{TTL: r.ttl, MinHold: r.minHold}, redis: r, places: places}
 	if err = r.preflight.check(ctx, r, places[0].lock); err == nil {
-		// The span is for the asking only, so the lock's context has the values of ctx.
+		// The span covers only the asking, so the lock's context has the values of the caller's ctx.
 		l.asked = lease.Now()
 		l.Validity = lease.NewValidityAt(context.WithoutCancel(ctx), l.asked)
 		err = grant(spanCtx, l)
@@ -160,10 +158,10 @@ func (r *Redis) acquire(ctx context.Context, keys []string, grant func(context.C
 	return l, nil
 }
 
-// A place is where the parts of one lock are.
+// A place has the names of the keys of one lock: the lock, its record and its queue of waiters.
 type place struct{ lock, fence, line string }
 
-// placesOf sorts the keys and finds their places.
+// placesOf sorts the keys and returns their places.
 func placesOf(keys []string) ([]place, error) {
 	if len(keys) == 0 || len(keys) > maxKeys {
 		return nil, fmt.Errorf("%w: %d keys; it must be 1 to %d", ErrInvalid, len(keys), maxKeys)
@@ -184,21 +182,21 @@ func placesOf(keys []string) ([]place, error) {
 	return places, nil
 }
 
-// A refusal is how a lock was found held.
+// A refusal says how a lock was found held.
 type refusal struct {
-	key  int           // which of the keys
-	for_ time.Duration // at most; negative: for ever
-	ours bool          // by a client of this library, which tells when it releases
-	at   int64         // the call that found it put us in line, at this µs of the server's clock; 0: no
-	sent lease.Instant // and was sent then
+	key  int           // the index of the key
+	for_ time.Duration // for how long it is held at most; negative: for ever
+	ours bool          // by a client of this library, whose release sends a message
+	at   int64         // when the call put this process in Redis' queue, by the server's clock, µs; 0: it did not
+	sent lease.Instant // when that call was sent
 }
 
-// lateTries bounds the tries of a call that comes too late by the server's clock, since that clock was stepped or this
-// machine slept. The last try has no deadline.
+// lateTries bounds the tries of a call that comes too late by the server's clock. That happens when the clock was
+// stepped, or when this machine slept. The last try has no deadline.
 const lateTries = 3
 
-// try asks for the locks with this value, after start and within timeout, and fills in l if they are
-// granted. Else the error is ErrHeld and says how, or another.
+// try asks for the locks with this value. start is before the call, and timeout bounds it. try fills in l if the
+// locks are granted. If one is held, it returns ErrHeld and the refusal says how.
 func (r *Redis) try(ctx context.Context, l *redisLock, start lease.Instant, timeout time.Duration, value, channel string) (refusal, error) {
 	if channel != "" {
 		channel += " " + r.owner
@@ -251,20 +249,20 @@ func (r *Redis) ask(ctx context.Context, l *redisLock, timeout time.Duration, va
 	}
 	g, err := parseGrant(reply, len(l.places))
 	if g.late {
-		// An earlier copy of the call, which the client sent and got no reply to, may have been in time.
+		// The client may have sent the call before, without a reply. That copy may have been in time.
 		r.caller.Go(func() { r.undoNow(context.WithoutCancel(ctx), places, value) })
 	}
 	return g, err
 }
 
-// undoAgain is how much later than a call can run an undo looks once more.
+// undoAgain is added to the time in which a call can still run. After it an undo looks once more.
 const undoAgain = time.Second
 
 // undo gives up what an acquire may have taken for nobody: its answer came too late, or the connection broke. After a
-// broken connection nobody knows whether the command ran, or will. So undo looks again when it can't run any more.
+// broken connection nobody knows whether the command ran, or still will. So undo looks again when it can't run any more.
 func (r *Redis) undo(ctx context.Context, places []place, value, channel string, reply any, err error) {
 	if err == nil {
-		// If it came too late, an earlier copy of it may have been in time.
+		// If this call came too late, an earlier copy of it may have been in time.
 		if g, err := parseGrant(reply, len(places)); err == nil && g.token == 0 && !g.late {
 			if g.held.at != 0 && !r.waitedFor(places) {
 				r.unline(ctx, places[g.held.key], channel)
@@ -277,7 +275,7 @@ func (r *Redis) undo(ctx context.Context, places []place, value, channel string,
 	if err != nil {
 		looks := []time.Duration{callTimeout + undoAgain}
 		if r.caller.Clock.At(time.Now()) == 0 {
-			looks = append(looks, 2*callTimeout+undoAgain) // it may run whenever it comes
+			looks = append(looks, 2*callTimeout+undoAgain) // without a deadline it runs whenever it arrives
 		}
 		for _, d := range looks {
 			r.later(d, func() { r.undoNow(context.Background(), places, value) })
@@ -292,7 +290,7 @@ func (r *Redis) undoNow(ctx context.Context, places []place, value string) {
 	}
 }
 
-// joinKeys is the name of a lock of several keys.
+// joinKeys returns the name of a lock of several keys.
 func joinKeys(places []place) string {
 	keys := make([]string, len(places))
 	for i, p := range places {

@@ -12,23 +12,23 @@ import (
 	"github.com/signalbox-go/signalbox/lock/internal/lua"
 )
 
-// redisLock is the lock that a [Redis] grants, of one key or several.
+// redisLock is the lock that a [Redis] grants, on one key or several.
 type redisLock struct {
 	held.Lock
 	redis  *Redis
 	places []place
 	value  string // what the keys hold while the lock is ours
 	row    row
-	asked  lease.Instant // the first call for it was made after that
+	asked  lease.Instant // before the first call for it was made
 
-	confirm *confirmation // of an offer; nil if it needs none
-	only    handover      // of the key, if there is one
-	each    []handover    // of the keys, if there are several
+	confirm *confirmation // of an offer; nil: it needs none
+	only    handover      // for a lock of one key
+	each    []handover    // for a lock of several keys, one each
 }
 
 func (l *redisLock) Key() string { return joinKeys(l.places) }
 
-// granted fills in what was granted for a TTL that began after start.
+// granted fills in a grant. Its TTL began after start.
 func (l *redisLock) granted(ctx context.Context, start lease.Instant, ttl time.Duration, value string, token int64, row row) error {
 	l.value, l.row = value, row
 	l.Grant(token)
@@ -55,7 +55,7 @@ func (l *redisLock) Renew(ctx context.Context) error {
 	case err == nil:
 		return parseExtended(reply)
 	case lua.IsWrongType(err):
-		return ErrTaken // somebody put another type in its place
+		return ErrTaken // somebody put another type at the lock's key
 	default:
 		return advise(err, l.places[0])
 	}
@@ -65,8 +65,8 @@ func (l *redisLock) Release(ctx context.Context) error {
 	return l.failed("release", l.ReleaseBy(ctx, l))
 }
 
-// ReleaseNow is Release without [Config.MinHold]: the lock is free at once. It is for a holder that did
-// not do what others were to be kept from doing again. The locks of this library's lockers have it.
+// ReleaseNow is Release without [Config.MinHold]: the lock is free at once. MinHold keeps others from
+// repeating the holder's work. A holder that didn't do the work calls this. All lockers of this library have it.
 func (l *redisLock) ReleaseNow(ctx context.Context) error {
 	l.DropMinHold()
 	return l.Release(ctx)
@@ -78,8 +78,8 @@ func (l *redisLock) GiveUp(ctx context.Context, keep time.Time) error {
 	return l.giveBack(ctx, keep)
 }
 
-// giveBack gives all keys up, and says the worst that it found. The first call says for how long
-// they must be held on.
+// giveBack gives all keys up, and returns the worst that it found. The keep of the first call counts: until
+// then they stay held.
 func (l *redisLock) giveBack(ctx context.Context, keep time.Time) error {
 	if len(l.places) == 1 {
 		l.handover(&l.only, l.places[0], keep)
@@ -112,8 +112,8 @@ func (l *redisLock) handover(h *handover, p place, keep time.Time) {
 	}
 }
 
-// streak is the row that this grant is in. The first of a row began when it was granted, and
-// a token is about the server's clock then.
+// streak returns the row that this grant is in. For the first grant of a row the time is that of the grant.
+// Its token is about the server's clock then.
 func (l *redisLock) streak() row {
 	if l.row.n == 0 {
 		return row{0, l.Token()}

@@ -16,9 +16,9 @@ func parseToken(field any) (int64, bool) {
 
 // A granting is a reply of acquire.lua.
 type granting struct {
-	token int64   // 0: not granted
-	held  refusal // then by whom
-	late  bool    // or it came too late, and nothing was granted by this call
+	token int64   // 0: the lock was not granted
+	held  refusal // if it was not granted: how it is held
+	late  bool    // the call came too late: it granted nothing
 	now   int64   // the server's clock, µs
 }
 
@@ -57,10 +57,10 @@ func parseExtended(reply any) error {
 	return lua.Unexpected(reply)
 }
 
-// A gift is what became of a lock that was given up.
+// A gift says what became of a lock that was given up.
 type gift struct {
-	token int64         // granted to the next of this process; 0: it was not
-	pause time.Duration // else how long that one should let others be first
+	token int64         // of the grant to this process's next waiter; 0: there was no grant
+	pause time.Duration // without a grant: how long this process should let others go first
 }
 
 // parseReleased reads a reply of release.lua.

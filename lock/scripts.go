@@ -15,7 +15,7 @@ var (
 	acquireScript  = loadScript("acquire")
 	extendScript   = loadScript("extend")
 	releaseScript  = loadScript("release")
-	freeScript     = redis.NewScript(lua.Plain(scripts, "free")) // it needs nothing of lib.lua
+	freeScript     = redis.NewScript(lua.Plain(scripts, "free")) // it uses nothing of lib.lua
 	leaveScript    = redis.NewScript(lua.Plain(scripts, "leave"))
 	inspectScript  = loadScript("inspect")
 	evictionScript = loadScript("eviction")

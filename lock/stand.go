@@ -11,10 +11,10 @@ import (
 )
 
 const (
-	// The first in line looks for what no message tells, usually at the end of the holder's TTL. Else after:
-	oursLook   = 750 * time.Millisecond // with jitter to 1.25 s, if the holder's release sends a message
-	othersLook = 50 * time.Millisecond  // with jitter to 250 ms, if it doesn't
-	// expiryJitter spreads the looks of waiters for the same TTL.
+	// The first waiter looks for what no message says, usually at the end of the holder's TTL. It looks earlier, after:
+	oursLook   = 750 * time.Millisecond // up to 1.25 s at random, if the holder's release sends a message
+	othersLook = 50 * time.Millisecond  // up to 250 ms at random, if it doesn't
+	// expiryJitter spreads the looks of waiters that wait for the end of the same TTL.
 	expiryJitter = 10 * time.Millisecond
 )
 
@@ -22,17 +22,17 @@ const (
 type stand struct {
 	redis *Redis
 	lock  *redisLock
-	held  refusal       // how the locks were found last
-	seen  bool          // that was just now
-	told  bool          // this process is in Redis' line: a message comes when the lock is free
-	at    int64         // when Redis put it there, by its clock, µs; 0: unknown
-	sent  lease.Instant // when the call was sent that did
-	// missed is the locker's count before that call.
+	held  refusal       // how the last call found the locks
+	seen  bool          // that call has just been made
+	told  bool          // this process is in Redis' queue: a message comes when the lock is free
+	at    int64         // when Redis put the process in the queue, by its clock, µs; 0: unknown
+	sent  lease.Instant // when that call was sent
+	// missed is the locker's count of missed turns, read before that call.
 	missed int64
 }
 
-// wait returns when the locks are granted, with ErrHeld when it is another key's lock that
-// is in the way, and with another error when ctx ends or Redis fails.
+// wait returns nil when the locks are granted. It returns ErrHeld when the lock of another key is in the way,
+// and held says which. It returns another error when ctx ends or Redis fails.
 func (s *stand) wait(ctx context.Context) (held refusal, err error) {
 	r, key := s.redis, s.held.key
 	p := s.lock.places[key]
@@ -42,9 +42,9 @@ func (s *stand) wait(ctx context.Context) (held refusal, err error) {
 		r.standing(p)
 	}
 	if r.missed.Load() != s.missed {
-		s.told = false // its place in Redis' line may be used up
+		s.told = false // its place in Redis' queue may be used up
 	}
-	var handed bool // the holder is of this process, and tells us
+	var handed bool // the holder is of this process, and its release sends a turn
 	select {
 	case handed = <-w.first:
 	case <-w.down.over:
@@ -57,7 +57,7 @@ func (s *stand) wait(ctx context.Context) (held refusal, err error) {
 	if handed {
 		s.held = refusal{key: key, for_: r.ttl, ours: true}
 	} else if !s.told && r.bell.listening() != "" {
-		r.look(w) // it names the channel; without one, the bell makes it look when it listens
+		r.look(w) // this names the channel. Without a channel the bell makes the waiter look, once it listens
 	}
 	timer := time.NewTimer(s.patience(handed))
 	defer timer.Stop()
@@ -95,7 +95,7 @@ func (s *stand) wait(ctx context.Context) (held refusal, err error) {
 	}
 }
 
-// ask tries to acquire the locks at a turn.
+// ask tries to acquire the locks as a turn says.
 func (s *stand) ask(ctx context.Context, p place, t turn) (err error) {
 	if t.pause > 0 {
 		timer := time.NewTimer(t.pause)
@@ -125,14 +125,14 @@ func (s *stand) ask(ctx context.Context, p place, t turn) (err error) {
 	return err
 }
 
-// fresh reports whether an offer can be used without asking Redis. The offer was made to the place that our last call
-// got, so its time began after that call was sent. Enough of it must be left.
+// fresh reports whether an offer can be used without asking Redis. It must be for the place that our last
+// call got: then its time began after that call was sent. And at most a quarter of its time may have passed since.
 func (s *stand) fresh(t turn) bool {
 	return t.offered != 0 && t.at == s.at && len(s.lock.places) == 1 && time.Since(s.sent.Time()) < t.ttl/4
 }
 
-// patience returns how long to wait for a turn before looking: until the end of the holder's TTL, or less, since
-// messages get lost. Redis rounds the TTL down to ms.
+// patience returns how long to wait for a turn before the next look. That is until the end of the holder's TTL,
+// or less, since messages get lost. Redis rounds the TTL down to ms.
 func (s *stand) patience(handed bool) time.Duration {
 	d := othersLook + rand.N(4*othersLook)
 	if handed || s.told && s.held.ours {

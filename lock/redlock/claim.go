@@ -13,34 +13,34 @@ import (
 	"github.com/signalbox-go/signalbox/lock/internal/spec"
 )
 
-// A claim is one random value at all nodes: an attempt asks for it, a lock has it, and in
-// the end it is given up everywhere.
+// A claim is what one attempt has at all nodes: the same random value. The attempt asks for it, the lock holds
+// it, and in the end it is given up everywhere.
 type claim struct {
 	locker *Locker
 	key    string
-	// What the scripts are called with: the lock, its record, the random value.
+	// Arguments of the scripts: the lock, its record and the random value.
 	lockArg, recordArg, valueArg any
 
 	mu     sync.Mutex
 	shares []share
 }
 
-// A share is what a claim has of one node.
+// A share is what a claim has at one node.
 type share struct {
 	state   shareState
 	acquire *request
-	taken   bool // lost, to another
+	taken   bool // it was lost, and somebody else has the lock
 }
 
 type shareState int
 
 const (
-	shareNone     shareState = iota // none, for sure
-	shareAsked                      // it was asked for, and the answer is due
-	shareHeld                       // the node said so
-	shareUnsure                     // the connection was lost: the node may have it, or will
-	shareReleased                   // it was given up
-	shareLost                       // it was given up, and had been lost before
+	shareNone     shareState = iota // nothing, for sure
+	shareAsked                      // the node was asked, and its answer is due
+	shareHeld                       // the lock: the node said so
+	shareUnsure                     // the connection was lost: the node may have the lock, or will
+	shareReleased                   // nothing any more: it was given up
+	shareLost                       // nothing any more: it was lost before it was given up
 )
 
 func (r *Locker) claim(key, record string) *claim {
@@ -50,28 +50,28 @@ func (r *Locker) claim(key, record string) *claim {
 	}
 }
 
-// What acquire.lua replies besides.
+// More replies of acquire.lua.
 const (
 	statusForgot = -1
 	statusLate   = -2
 )
 
-// errCameLate means that the node refused what came to it after its time, and did nothing.
+// errCameLate means that a request reached the node after its deadline. The node did nothing.
 var errCameLate = errors.New("it got the request too late, or its clock jumped ahead, and did nothing")
 
-// A vote is what a node said to a proposal.
+// A vote is a node's answer to a proposal.
 type vote struct {
 	node  int
-	token int64 // what was proposed
-	held  bool  // the lock is the claim's there
-	voted bool  // and the token has its vote
+	token int64 // the proposed token
+	held  bool  // the node has the lock for this claim
+	voted bool  // and voted for the token
 	register
-	other bool          // the lock is another's, or nobody's any more
-	for_  time.Duration // for at most so long; negative: for ever, or for not at all
-	err   error         // else
+	other bool          // somebody else has the lock, or nobody any more
+	for_  time.Duration // for at most so long; negative: for ever, or nobody has it
+	err   error         // if there was no such answer
 }
 
-// propose asks a node for its vote for a token, and for the lock unless the claim has it there.
+// propose asks a node for its vote for a token. It also asks for the lock, unless the claim has it there.
 func (c *claim) propose(i int, token int64, tokenArg any, until time.Time, votes chan<- *vote) {
 	r := c.locker
 	set := 0
@@ -91,7 +91,7 @@ func (c *claim) propose(i int, token int64, tokenArg any, until time.Time, votes
 	r.nodes[i].wire.send(k)
 }
 
-// heard notes the outcome of a proposal, also a late one.
+// heard notes the outcome of a proposal, whether it comes in time or late.
 func (c *claim) heard(i int, token int64, set bool, out outcome) *vote {
 	n := c.locker.nodes[i]
 	v := parseVote(out)
@@ -106,7 +106,7 @@ func (c *claim) heard(i int, token int64, set bool, out outcome) *vote {
 	defer c.mu.Unlock()
 	s := &c.shares[i]
 	switch {
-	case !set && s.state != shareHeld: // it was given up meanwhile
+	case !set && s.state != shareHeld: // the claim was given up meanwhile
 	case v.held:
 		s.state = shareHeld
 	case isUnknown(out.err):
@@ -119,7 +119,7 @@ func (c *claim) heard(i int, token int64, set bool, out outcome) *vote {
 	return &v
 }
 
-// isUnknown reports whether the script may or may not have run.
+// isUnknown reports whether nobody knows if the script ran.
 func isUnknown(err error) bool {
 	if err == nil {
 		return false
@@ -153,7 +153,7 @@ func parseVote(out outcome) vote {
 	return vote{err: lua.Unexpected(out.reply)}
 }
 
-// What extend.lua and release.lua reply.
+// The replies of extend.lua and release.lua.
 const (
 	statusDone  = 1
 	statusGone  = 0
@@ -163,7 +163,7 @@ const (
 func parseStatus(out outcome) (int64, error) {
 	if out.err != nil {
 		if lua.IsWrongType(out.err) {
-			return statusTaken, nil // somebody put another type in its place
+			return statusTaken, nil // somebody put another type at the lock's key
 		}
 		return 0, out.err
 	}
@@ -174,7 +174,7 @@ func parseStatus(out outcome) (int64, error) {
 	return status, nil
 }
 
-// releaseRequest gives the claim up on a node, or has it expire at the moment keep.
+// releaseRequest returns the request that gives the claim up on a node, or makes it expire at the moment keep.
 func (c *claim) releaseRequest(keep time.Time, done func(outcome)) *request {
 	ms := int64(0)
 	if left := time.Until(keep); !keep.IsZero() && left > 0 {
@@ -183,9 +183,9 @@ func (c *claim) releaseRequest(keep time.Time, done func(outcome)) *request {
 	return &request{script: releaseScript, args: []any{nil, nil, 1, c.lockArg, c.valueArg, ms}, done: done}
 }
 
-// giveUp sends releases of the claim to all nodes that have it or may have it. It doesn't wait. A node runs its release
-// after what it was sent before. It returns how many nodes were asked, each of which sends one ruling, how many of
-// those had said that they have the claim, and how many nodes never had it.
+// giveUp sends releases of the claim to all nodes that have it or may have it, and doesn't wait. A node runs its
+// release after all earlier requests of this process. Each node that is asked sends one ruling. giveUp returns how
+// many nodes were asked, how many of those had said that they have the claim, and how many nodes never had it.
 func (c *claim) giveUp(keep time.Time, rulings chan<- ruling) (asked, held, never int) {
 	c.mu.Lock()
 	requests := make([]*request, len(c.shares))
@@ -219,7 +219,7 @@ func (c *claim) giveUp(keep time.Time, rulings chan<- ruling) (asked, held, neve
 	return asked, held, never
 }
 
-// gaveUp notes what came of a release, and leaves the rest to be done in the background.
+// gaveUp notes the outcome of a release. What is left to do is done in the background.
 func (c *claim) gaveUp(i int, keep time.Time, status int64, err error) ruling {
 	unsure, said := c.settle(i, status, err)
 	if err != nil || unsure && said.status != statusDone {
@@ -235,8 +235,8 @@ func (c *claim) gaveUp(i int, keep time.Time, status int64, err error) ruling {
 	return said
 }
 
-// settle notes what a node said to a release. unsure: an acquire may still be under way there. said is the answer in
-// the light of earlier ones: a later release doesn't find what an earlier one released.
+// settle notes a node's answer to a release. unsure says that an acquire may still be under way there. said is the
+// answer, corrected by earlier ones: a later release doesn't find what an earlier one released.
 func (c *claim) settle(i int, status int64, err error) (unsure bool, said ruling) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

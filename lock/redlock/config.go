@@ -12,7 +12,7 @@ import (
 	"github.com/signalbox-go/signalbox/lock/internal/spec"
 )
 
-// defaultNodeTimeout is more than what a loaded machine takes to let a server and a client run.
+// defaultNodeTimeout is more than a loaded machine needs to let a server and a client run.
 const defaultNodeTimeout = 500 * time.Millisecond
 
 // Config says how a [Locker] works. Zero values are defaults.
@@ -21,25 +21,25 @@ type Config struct {
 	// whole ms (a fraction is cut off). The default is 30 s.
 	TTL time.Duration
 
-	// NodeTimeout is how long one node may take to answer. It must be small against the TTL:
-	// at least 1 ms and less than half of it. The default is 500 ms, or a twentieth of the
-	// TTL if that is less, but at least 5 ms, or a quarter of the TTL if that is less. A lock
-	// is granted as soon as a quorum has answered. So nodes that hang cost this time only the
-	// first acquire, and those that fail. If this process itself is late, it waits as long again.
+	// NodeTimeout is how long one node may take to answer: at least 1 ms, and less than half of the
+	// TTL. The default is 500 ms. With a short TTL it is less: a twentieth of the TTL, but at least 5 ms,
+	// or a quarter of the TTL if that is less than 5 ms. A lock is granted as soon as a quorum has
+	// answered. So nodes that hang delay only the first acquire, and acquires that fail. If
+	// this process itself was late, it waits as long again.
 	NodeTimeout time.Duration
 
-	// Tries bounds the tries of one Acquire. The default is as many as ctx allows while
-	// others hold the lock, and 3 while too few nodes answer.
+	// Tries bounds the tries of one Acquire. By default, while others hold the lock only ctx bounds
+	// them. While too few nodes answer there are 3.
 	Tries int
 
-	// MaxTTL is the longest TTL that any client of these nodes uses; it must be the same for
-	// all of them. A node that restarted or lost its memory doesn't count for so long, since it
-	// may have forgotten locks. The nodes' clocks must agree to within it: else tokens may go
-	// back after that. The default is the TTL, and it can't be less.
+	// MaxTTL is the longest TTL that any client of these nodes uses. It must be the same for all of
+	// them. A node that restarted or lost its memory doesn't count for this time, since it may have
+	// forgotten locks. The nodes' clocks must agree to within it: else tokens may go back
+	// after a restart. The default is the TTL, which is also the least.
 	MaxTTL time.Duration
 
-	// NoRestartDelay makes nodes count at once, though they may have forgotten locks and what
-	// they voted for. It is for tests and examples, whose servers are fresh.
+	// NoRestartDelay makes nodes count at once, though they may have forgotten locks and
+	// votes. It is for tests and examples, whose servers are new.
 	NoRestartDelay bool
 
 	// MinHold keeps a lock held for this long from its grant; see [lock.Config].
@@ -48,7 +48,7 @@ type Config struct {
 	// Owner names the holder to people; see [lock.Config].
 	Owner string
 
-	// MeterProvider says where metrics go; see [lock.Config].
+	// MeterProvider receives the metrics; see [lock.Config].
 	MeterProvider metric.MeterProvider
 }
 

@@ -9,11 +9,11 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// dialer makes the connections of a node as its options say, and ends with the Redlock.
+// dialer returns a function that makes connections as the node's options say. It ends with the Locker.
 //
-// It never fails: what it returns then does, when it is used. Else go-redis would answer
-// for a second with the error of an earlier failure, once there were as many as its
-// pool is large, and log each of them.
+// The function never fails. If it can't connect, it returns a connection that fails when it is used. With an
+// error go-redis would behave worse: after as many failures as its pool is large, it would answer
+// for a second with the last error, and log each.
 func (n *node) dialer(given *redis.Options) func(ctx context.Context, network, addr string) (net.Conn, error) {
 	dial := given.Dialer
 	if dial == nil {
@@ -38,7 +38,7 @@ func (n *node) dialer(given *redis.Options) func(ctx context.Context, network, a
 	}
 }
 
-// noConn is a connection that failed.
+// noConn is a connection that could not be made. All calls return err.
 type noConn struct{ err error }
 
 func (c noConn) Read([]byte) (int, error)       { return 0, c.err }

@@ -1,6 +1,6 @@
-// Package redlock holds locks on several independent Redis masters. It goes on while a majority of them answers.
+// Package redlock holds locks on several independent Redis masters. It works while a majority of them answers.
 //
-// A [Locker] is a [lock.Locker]: the locks, the errors and what is promised are those of package lock.
+// A [Locker] is a [lock.Locker]. The locks, the errors and the promises are those of package lock.
 //
 //	locker, err := redlock.New([]*redis.Options{
 //		{Addr: "redis-1:6379"}, {Addr: "redis-2:6379"}, {Addr: "redis-3:6379"},
@@ -14,7 +14,9 @@
 //
 // # Caveats
 //
-// Call [Locker.Check] at the start of a program and in health checks: a majority hides what is wrong with the rest.
-// A node that restarted or lost its memory doesn't count for [Config.MaxTTL]. Restart one at a time. The nodes' clocks
-// must agree to within MaxTTL. Restarts, clocks and what breaks a lock are told in docs/locks.md.
+//   - Call [Locker.Check] at the start of a program and in health checks. A majority hides what is wrong with the rest.
+//   - A node that restarted or lost its memory doesn't count for [Config.MaxTTL]. So restart one node at a time.
+//   - The nodes' clocks must agree to within MaxTTL.
+//
+// docs/locks.md explains restarts and clocks, and says what breaks a lock.
 package redlock

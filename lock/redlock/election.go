@@ -11,25 +11,25 @@ import (
 	"github.com/signalbox-go/signalbox/lock"
 )
 
-// maxRounds bounds the proposals of one attempt. The second is made of what the nodes
-// answered to the first, and fails only if they were asked meanwhile, or if it takes longer
-// to get there.
+// maxRounds bounds the rounds of proposals in one attempt. The second proposal follows from the answers to the first.
+// It fails only if other clients asked the nodes meanwhile, or if it takes longer to
+// arrive than was allowed for.
 const maxRounds = 4
 
-// An election is one attempt to have a quorum of nodes hold the lock and vote for the same token.
+// An election is one attempt: a quorum of the nodes shall hold the lock and vote for the same token.
 type election struct {
 	claim *claim
 	need  int
-	last  []vote // of each node, with the zero vote if it hasn't said anything
-	due   []int  // how many answers of each node are due
+	last  []vote // of each node: its latest answer, or the zero vote
+	due   []int  // of each node: how many answers are due
 	count []candidate
-	// clocks are what each node's clock showed when the attempt began, or else in its first
+	// clocks has what each node's clock showed when the attempt began, or else in its first
 	// answer, µs; 0: unknown.
 	clocks []int64
 	asked  time.Time // when the last proposal was made
 }
 
-// A candidate is a token that was proposed, and who voted for it. A node may do so twice.
+// A candidate is a token that was proposed, and the nodes that voted for it. A node may vote twice for the same.
 type candidate struct {
 	token  int64
 	voters []bool
@@ -47,8 +47,8 @@ func newElection(c *claim) *election {
 	return &election{claim: c, need: c.locker.need, last: make([]vote, n), due: make([]int, n), clocks: c.locker.clocks()}
 }
 
-// run returns the token. Else the error is a *QuorumError, an ErrHeld, or ctx's. With all it waits until every node
-// has answered, or for the timeout.
+// run returns the token. Else it returns a *QuorumError, ErrHeld or ctx's error. all makes it wait until every
+// node has answered, or for the timeout.
 func (e *election) run(ctx context.Context, all bool) (int64, error) {
 	r := e.claim.locker
 	votes := make(chan *vote, maxRounds*len(r.nodes))
@@ -68,7 +68,7 @@ func (e *election) run(ctx context.Context, all bool) (int64, error) {
 			if !patience.over() {
 				continue
 			}
-			for len(votes) > 0 { // they were in time
+			for len(votes) > 0 { // these answers came in time
 				e.hear(*<-votes)
 			}
 			e.timeout()
@@ -100,13 +100,13 @@ func (e *election) run(ctx context.Context, all bool) (int64, error) {
 			round++
 			e.propose(token, votes)
 			patience.begin()
-		case e.awaited() == 0: // else those that are to come may agree
+		case e.awaited() == 0: // else the answers that are due may agree
 			return 0, e.split()
 		}
 	}
 }
 
-// propose asks all nodes, or in a later round those that hold the lock.
+// propose asks all nodes. In a later round it asks those that hold the lock.
 func (e *election) propose(token int64, votes chan<- *vote) {
 	e.asked = time.Now()
 	until := e.asked.Add(most * e.claim.locker.nodeTimeout)
@@ -120,10 +120,10 @@ func (e *election) propose(token int64, votes chan<- *vote) {
 	}
 }
 
-// hear notes what a node said. A vote for less than the node's clock doesn't count, though its
-// register allows it. Where all know the clocks it never comes to that: proposals are ahead of them.
-// But who knows none, as a new process, would settle on one more than the last
-// token, and that may be an old one, if restarts that nobody noticed brought it back.
+// hear notes a node's answer. A vote for a token below the node's clock doesn't count, though the node's register
+// allows it. A client that knows the clocks never makes such a proposal: its proposals are ahead of them. But a new
+// process knows none, and would settle on the last token plus one. That token may be an old one, if a restart
+// that nobody noticed brought it back.
 func (e *election) hear(v vote) {
 	e.due[v.node] = max(0, e.due[v.node]-1)
 	if e.clocks[v.node] == 0 {
@@ -138,12 +138,12 @@ func (e *election) hear(v vote) {
 		}
 	}
 	if v.err != nil && e.last[v.node].held {
-		v.held = true // the lock is there all the same; it just has no vote
+		v.held = true // the node still has the lock for the claim; only the vote is missing
 	}
 	e.last[v.node] = v
 }
 
-// timeout gives up the answers that are due.
+// timeout stops waiting for the answers that are due.
 func (e *election) timeout() {
 	for i, n := range e.due {
 		if n == 0 {
@@ -163,7 +163,7 @@ func (e *election) awaited() int {
 	return n
 }
 
-// elected is the token that a quorum voted for, or 0.
+// elected returns the token that a quorum voted for, or 0.
 func (e *election) elected() int64 {
 	for _, c := range e.count {
 		if c.votes() >= e.need {
@@ -173,7 +173,7 @@ func (e *election) elected() int64 {
 	return 0
 }
 
-// held is what is known of the registers of the nodes that hold the lock.
+// held returns the registers of the nodes that hold the lock, as far as they are known.
 func (e *election) held() []register {
 	var held []register
 	for i, v := range e.last {
@@ -193,8 +193,8 @@ func (e *election) held() []register {
 	return held
 }
 
-// open reports whether the token may still win by the answers that are due. Once a node that holds the lock has
-// refused it, a new round is as quick.
+// open reports whether the token may still win by the answers that are due. If a node that holds the lock has
+// refused it, open returns false: a new round is as quick.
 func (e *election) open(token int64) bool {
 	for i, v := range e.last {
 		if v.held && v.token == token && !v.voted && e.due[i] == 0 {
@@ -204,8 +204,8 @@ func (e *election) open(token int64) bool {
 	return e.awaited() > 0
 }
 
-// hopeless returns an error if no quorum can hold the lock any more. That others hold it is returned at once. Failures
-// of nodes are returned when all nodes have answered or had their time: what they say belongs in the error.
+// hopeless returns an error if no quorum can hold the lock any more. If others hold it, it says so at once. It waits
+// with failures of nodes until all nodes have answered or had their time: the error names them all.
 func (e *election) hopeless() error {
 	held, others, waited := 0, 0, 0
 	var free []time.Duration
@@ -236,13 +236,13 @@ func (e *election) hopeless() error {
 	}, held)
 }
 
-// heldByOther is an ErrHeld that says for how long at most; negative: for ever.
+// heldByOther is an ErrHeld. It says for how long the lock is held at most; negative: for ever.
 type heldByOther struct{ for_ time.Duration }
 
 func (h heldByOther) Error() string        { return lock.ErrHeld.Error() }
 func (h heldByOther) Is(target error) bool { return target == lock.ErrHeld }
 
-// whenFree is when missing more of the nodes will be free.
+// whenFree returns when as many more nodes will be free as are missing.
 func whenFree(nodes []time.Duration, missing int) time.Duration {
 	for i, d := range nodes {
 		switch {
@@ -259,16 +259,15 @@ func whenFree(nodes []time.Duration, missing int) time.Duration {
 	return nodes[missing-1]
 }
 
-// next is the token for the round after this one: no less than the clocks of the nodes that are
-// known by now. Its margin doubles, and is no less than the time that this round took, since
-// the next may take as long.
+// next returns the token for the next round. It is ahead of all node clocks that are known by now. The margin
+// doubles with each round. It is at least the time that this round took, since the next may take as long.
 func (e *election) next(round int) int64 {
 	now, _ := newest(e.clocks)
 	margin := max(tokenMargin<<(round-1), time.Since(e.asked).Microseconds())
 	return agreeable(e.held(), e.need, margin, now)
 }
 
-// split is the error if a quorum holds the lock and can't agree on a token.
+// split returns the error of a quorum that holds the lock and can't agree on a token.
 func (e *election) split() error {
 	most := 0
 	for _, c := range e.count {
@@ -288,9 +287,9 @@ func (e *election) split() error {
 	}, most)
 }
 
-// noVote is why a node holds the lock and has no vote for the token of the others, whose clocks show
-// this. It blames the clock or the register only if that is out by most of an hour. Less may be by
-// our own doing: what takes long to get there comes after the clock that it was to be ahead of.
+// noVote returns why a node holds the lock and has no vote for the others' token. now is what the others' clocks
+// show. It blames the node's clock or register only if that is out by most of an hour. A smaller difference may
+// be of our own making: a proposal that is slow to arrive comes after the clock that it should be ahead of.
 func noVote(r register, now int64) error {
 	switch {
 	case r.now > now+nearMedian:

@@ -15,14 +15,14 @@ import (
 )
 
 const (
-	// lookAgain is how often a node that is in use is looked at.
+	// lookAgain is how often a node that is in use is checked.
 	lookAgain = 30 * time.Second
-	// lookUnfit is how often one that is unfit is, while locks are asked for.
+	// lookUnfit is how often an unfit node is checked, while locks are asked for.
 	lookUnfit = 200 * time.Millisecond
 )
 
-// look asks the server what it is, tells it our scripts, and joins its memory. It fails if
-// the server doesn't answer; what it finds is in the node's state.
+// look asks the server what it is, loads our scripts into it, and joins its memory. It fails if
+// the server doesn't answer. What it finds goes into the node's state.
 func (n *node) look(ctx context.Context, rdb redis.Cmdable) error {
 	pipe := rdb.Pipeline()
 	info := pipe.Info(ctx)
@@ -30,7 +30,7 @@ func (n *node) look(ctx context.Context, rdb redis.Cmdable) error {
 		pipe.Do(ctx, "script", "load", s.source)
 	}
 	sent := time.Now()
-	_, _ = pipe.Exec(ctx) // some may be forbidden, and are not needed
+	_, _ = pipe.Exec(ctx) // some commands may be forbidden; none of them is needed
 	text, err := info.Result()
 	if err != nil && !lua.IsAnswer(err) {
 		return err
@@ -70,7 +70,7 @@ func (n *node) judged(err error) {
 	n.looks++
 }
 
-// fault returns what breaks Redlock on this server; nil: nothing.
+// fault returns what makes Redlock unsafe on this server; nil: nothing.
 func (n *node) fault(fields map[string]string) error {
 	run, role, policy := fields["run_id"], fields["role"], fields["maxmemory_policy"]
 	switch {
@@ -90,8 +90,8 @@ func (n *node) fault(fields map[string]string) error {
 	return n.clockFault()
 }
 
-// clockFault returns an error if the node's clock is far ahead of those of the others that are known. They are reckoned
-// from replies and the time since, which is right to within some seconds.
+// clockFault returns an error if the node's clock is far ahead of the other known clocks. They are estimated from
+// replies and the time since. That is right to within some seconds.
 func (n *node) clockFault() error {
 	clocks := n.locker.clocks()
 	now, far := newest(clocks)

@@ -11,31 +11,31 @@ import (
 )
 
 const (
-	// maxLeftovers bounds what is kept for one node.
+	// maxLeftovers bounds how many leftovers are kept for one node.
 	maxLeftovers = 1024
-	// leftoverTTL is for how long beyond a lock's TTL it is tried: a server that was stopped
-	// does what it was told before when it goes on.
+	// leftoverTTL is how long after a lock's TTL its release is still tried. A server that was stopped
+	// runs its earlier requests when it goes on.
 	leftoverTTL = time.Minute
 )
 
-// lookTwice is how much later a release that found nothing is tried again, if an acquire may still
-// be under way: it refuses itself by then, if the node's clock is what it was taken for.
+// lookTwice returns how much later a release that found nothing is tried again, if an acquire may still
+// be under way. By then that acquire refuses itself, if the node's clock is what we take it for.
 func lookTwice(r *Locker) time.Duration { return r.nodeTimeout + 2*morePatience }
 
-// A leftover is a lock that a node may have, now or later, and that nobody wants any more.
+// A leftover is a lock that nobody wants any more, and that a node may have now or later.
 type leftover struct {
 	claim *claim
 	node  int
-	keep  time.Time // it must be held until then
-	after time.Time // it isn't tried before
-	drop  time.Time // it isn't tried any more
-	// again: the node lost the connection over which it was asked for the lock, and may
-	// yet take it. Then one answer that there is no such lock doesn't settle it.
+	keep  time.Time // the lock must stay held until then
+	after time.Time // the release isn't tried before
+	drop  time.Time // the release isn't tried after
+	// again says that the node was asked for the lock over a connection that broke. It may still take the
+	// lock. Then one answer that there is no such lock settles nothing.
 	again bool
 }
 
-// leftovers are released when the node can be reached, in the background, which
-// ends when there are none.
+// leftovers releases them in the background, when the node can be reached. The goroutine ends when none
+// is left.
 type leftovers struct {
 	node *node
 
@@ -44,7 +44,7 @@ type leftovers struct {
 	sweeping bool
 }
 
-// add takes a leftover over. The oldest is given up if there are too many.
+// add keeps a leftover. If there are too many, it drops the oldest.
 func (l *leftovers) add(o *leftover) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -57,7 +57,7 @@ func (l *leftovers) add(o *leftover) {
 	}
 }
 
-// sweep tries to release what there is, again and again.
+// sweep tries to release the leftovers until none is left.
 func (l *leftovers) sweep() {
 	pauses := backoff.NewExponentialBackOff(
 		backoff.WithInitialInterval(50*time.Millisecond), backoff.WithMaxInterval(time.Second), backoff.WithMaxElapsedTime(0))
@@ -80,7 +80,7 @@ func (l *leftovers) sweep() {
 	}
 }
 
-// due is what to try now. If nothing is left, the sweep has ended.
+// due returns what to try now. If nothing is left, ended says that the sweep has ended.
 func (l *leftovers) due() (next []*leftover, ended bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -97,9 +97,9 @@ func (l *leftovers) due() (next []*leftover, ended bool) {
 	return next, !l.sweeping
 }
 
-// try sends releases, waits for the answers, and reports whether one of them was settled.
+// try sends releases and waits for the answers. It reports whether one of them settled its leftover.
 func (l *leftovers) try(batch []*leftover) bool {
-	results := make(chan *leftover, len(batch)) // nil: not settled
+	results := make(chan *leftover, len(batch)) // receives nil for one that isn't settled
 	for _, o := range batch {
 		l.node.wire.send(o.claim.releaseRequest(o.keep, func(out outcome) {
 			status, err := parseStatus(out)

@@ -10,16 +10,16 @@ import (
 )
 
 const (
-	// longRow is for how long a process may hand a lock on among its own goroutines before
-	// it lets others be first, who look now and then,
+	// longRow bounds how long a process hands a lock over among its own goroutines. After it the process lets
+	// others go first for about rowPause. They ask now and then.
 	longRow = 100 * time.Millisecond
-	// for about so long.
+	// rowPause is that pause.
 	rowPause = 20 * time.Millisecond
 )
 
-// A lineup is where the goroutines of a process wait for the locks of a [Locker]: for each key
-// in the order of their coming. Only the first of them asks the nodes, so that they
-// don't split the votes among themselves, and a release in this process wakes it.
+// A lineup holds the goroutines of a process that wait for locks of a [Locker]. Each key has a queue, in the order of
+// their coming. Only the first of a queue asks the nodes. So the goroutines don't split the votes among
+// themselves. A release in this process wakes the first.
 type lineup struct {
 	mu    sync.Mutex
 	lines map[string]*queue
@@ -27,17 +27,17 @@ type lineup struct {
 
 type queue struct {
 	waiting []*spot
-	since   time.Time // when the row of grants within the process began
-	held    bool      // the lock is held, as far as the first knows
+	since   time.Time // when the row of grants within this process began
+	held    bool      // the lock is held, as far as the first waiter knows
 }
 
-// A spot is a goroutine's in a line.
+// A spot is one goroutine's place in a queue.
 type spot struct {
 	queue *queue
-	// first tells that it is, and whether the one before it has the lock now. It is nil if
-	// the line was empty.
+	// first receives a value when the goroutine becomes the first: whether the one before it has the lock now. It is
+	// nil if the queue was empty.
 	first chan bool
-	// wake tells the first that the lock is free, and for how long to let others be first.
+	// wake receives a value when the lock is free: for how long to let others go first.
 	wake chan time.Duration
 }
 
@@ -60,14 +60,14 @@ func (l *lineup) join(key string) *spot {
 	return s
 }
 
-// saw notes what the first has found: those behind it know nothing else.
+// saw notes what the first waiter has found. Those behind it learn from that alone.
 func (l *lineup) saw(s *spot, held bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	s.queue.held = held
 }
 
-// held is ErrHeld if the lock is known to be.
+// held returns ErrHeld if the lock is known to be held.
 func (l *lineup) held(s *spot) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -90,14 +90,14 @@ func (l *lineup) leave(key string, s *spot, granted bool) {
 	case i == 0:
 		q.waiting[0].first <- granted
 		select {
-		case pause := <-s.wake: // it wasn't for us
+		case pause := <-s.wake: // this waiter doesn't use it
 			q.waiting[0].wake <- pause
 		default:
 		}
 	}
 }
 
-// wake tells the first in line that the lock is free.
+// wake tells the first waiter of a key that the lock is free.
 func (l *lineup) wake(key string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

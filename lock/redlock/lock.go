@@ -28,8 +28,8 @@ func (l *heldLock) Release(ctx context.Context) error {
 	return l.failed("release", l.ReleaseBy(ctx, l))
 }
 
-// ReleaseNow is Release without [Config.MinHold]: the lock is free at once. It is for a holder that did
-// not do what others were to be kept from doing again.
+// ReleaseNow is Release without [Config.MinHold]: the lock is free at once. MinHold keeps others from
+// repeating the holder's work. A holder that didn't do the work calls this.
 func (l *heldLock) ReleaseNow(ctx context.Context) error {
 	l.DropMinHold()
 	return l.Release(ctx)
@@ -45,12 +45,12 @@ func (l *heldLock) GiveUp(ctx context.Context, keep time.Time) error {
 
 func (l *heldLock) failed(what string, err error) error {
 	if _, ok := err.(*lock.QuorumError); ok || err == nil {
-		return err // it says all of that
+		return err // it says all that is known
 	}
 	return fmt.Errorf("lock: %s %q: %w", what, l.key, err)
 }
 
-// extend asks all nodes that may have the claim to keep it.
+// extend asks all nodes that may have the claim to extend it.
 func (c *claim) extend(ctx context.Context) error {
 	r := c.locker
 	rulings := make(chan ruling, len(r.nodes))
@@ -70,7 +70,7 @@ func (c *claim) extend(ctx context.Context) error {
 	switch {
 	case t.yes >= r.need:
 		return nil
-	case t.notOurs() >= r.need: // and another may have those
+	case t.notOurs() >= r.need: // and somebody else may have the lock there
 		return t.lost()
 	case err != nil:
 		return err
@@ -78,8 +78,8 @@ func (c *claim) extend(ctx context.Context) error {
 	return t.failed("extend", c.key)
 }
 
-// release gives the claim up on all nodes. It returns an ErrLost if no quorum can have
-// had it any more, and a QuorumError if too few answered; then the rest is done in the background.
+// release gives the claim up on all nodes. It returns an ErrLost if no quorum can have had it
+// any more. It returns a QuorumError if too few nodes answered: the rest is done in the background.
 func (c *claim) release(ctx context.Context, keep time.Time) error {
 	r := c.locker
 	t := newTally(r)
@@ -87,7 +87,7 @@ func (c *claim) release(ctx context.Context, keep time.Time) error {
 	rulings := make(chan ruling, len(r.nodes))
 	asked, _, never := c.giveUp(keep, rulings)
 	if keep.IsZero() {
-		r.lines.wake(c.key) // its try gets to the nodes after this
+		r.lines.wake(c.key) // its try reaches the nodes after this release
 	}
 	_ = t.count(ctx, rulings, asked, func() bool { return t.yes >= r.need || t.taken >= r.need })
 	switch {

@@ -17,29 +17,29 @@ import (
 // is closed.
 const morePatience = time.Second
 
-// A node is one of the N servers of a Redlock, on connections of its own.
+// A node is one of the N servers of a Locker. It has connections of its own.
 type node struct {
 	locker *Locker
 	index  int
 	addr   string
 	rdb    *redis.Client
 	wire   wire
-	// patience bounds what is under way.
+	// patience bounds each call that is under way.
 	patience time.Duration
-	// Of the wire's goroutine:
+	// Only the wire's goroutine uses these.
 	conn *redis.Conn
-	used time.Time // when it was
+	used time.Time // when conn was used last
 	cmds []*redis.Cmd
 
 	mu     sync.Mutex
-	known  bool // it was looked at, and no connection failed since
+	known  bool // the server was checked, and no connection has failed since
 	unfit  error
 	looked time.Time
 	looks  int
-	// undialed is why the last attempt to connect failed.
+	// undialed is why the last attempt to connect failed; nil: it succeeded.
 	undialed error
 	memory   memory
-	clock    int64 // the server's, µs, at
+	clock    int64 // what the server's clock showed at the moment at, µs; 0: unknown
 	at       time.Time
 	deadline deadline
 
@@ -53,16 +53,16 @@ func newNode(r *Locker, index int, given *redis.Options, delay time.Duration) *n
 	n.leftovers.node = n
 	o := *given
 	if o.Addr == "" {
-		n.addr = "localhost:6379" // as go-redis has it
+		n.addr = "localhost:6379" // the default of go-redis
 	}
-	// What would repeat a command, hold it up or answer it from elsewhere is off.
+	// Off is whatever would repeat a command, delay it, or answer it from elsewhere.
 	o.ContextTimeoutEnabled = true
 	o.MaxRetries, o.DialerRetries = -1, 1
 	o.DialTimeout, o.ReadTimeout, o.WriteTimeout, o.PoolTimeout = n.patience, n.patience, n.patience, n.patience
 	o.PoolSize, o.MinIdleConns, o.MaxIdleConns, o.MaxActiveConns, o.PipelinePoolSize = 2, 0, 0, 0, -1
 	o.DisableIdentity = true
 	if o.Protocol == 0 {
-		o.Protocol = 2 // nothing is pushed to us, and to look for it takes time
+		o.Protocol = 2 // the server pushes nothing to us, and checking for pushed messages takes time
 	}
 	o.MaintNotificationsConfig = &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}
 	o.ClientSideCache, o.ClientSideCacheConfig, o.AutoPipelineOptions = nil, nil, nil
@@ -79,7 +79,7 @@ func newNode(r *Locker, index int, given *redis.Options, delay time.Duration) *n
 	return n
 }
 
-// name is how errors call it.
+// name returns what errors call the node.
 func (n *node) name() string { return fmt.Sprintf("nodes[%d] (%s)", n.index, n.addr) }
 
 // carry sends a batch in one pipeline and hands out the replies.
@@ -106,7 +106,7 @@ func (n *node) carry(batch []*request) {
 			terms.tell(k)
 		}
 		cmds[i] = k.command(ctx, false)
-		_ = pipe.Process(ctx, cmds[i]) // it is only queued
+		_ = pipe.Process(ctx, cmds[i]) // this only queues the command
 	}
 	var info *redis.StringCmd
 	if terms.due {
@@ -121,7 +121,7 @@ func (n *node) carry(batch []*request) {
 			case cmds[i].Err() != nil && redis.HasErrorPrefix(cmds[i].Err(), "NOSCRIPT"):
 				cmds[i] = k.command(ctx, true)
 			case k.grant && cameLate(cmds[i], sent, n):
-				n.terms().tell(k) // its clock has jumped ahead: we know it now
+				n.terms().tell(k) // the node's clock has jumped ahead, and we know it now
 				cmds[i] = k.command(ctx, false)
 			default:
 				continue
@@ -143,8 +143,8 @@ func (n *node) carry(batch []*request) {
 	n.cmds = cmds
 }
 
-// exec runs a pipeline. Each command has its error; one that is no answer means that the
-// connection is lost, and one of a replica that it is to be: the server is looked at again.
+// exec runs a pipeline. It reports whether every command was answered. Each command has its own error. If one has
+// no answer, or a replica answers, exec closes the connection, and the server is checked before its next use.
 func (n *node) exec(ctx context.Context, pipe redis.Pipeliner) (whole bool) {
 	if pipe.Len() == 0 {
 		return true
@@ -168,8 +168,8 @@ func (n *node) exec(ctx context.Context, pipe redis.Pipeliner) (whole bool) {
 	return whole
 }
 
-// connection is the one that the node is used by. After a pause it is given back and another
-// is taken: the pool finds out which of them the server has closed meanwhile.
+// connection returns the connection to the node. After a pause it gives the old one back and takes another:
+// the pool finds out which connections the server has closed meanwhile.
 func (n *node) connection() *redis.Conn {
 	now := time.Now()
 	if now.Sub(n.used) > wireLinger {
@@ -191,22 +191,22 @@ func (n *node) hangUp() {
 
 // terms say whether a node is asked for locks now, and with which arguments.
 type terms struct {
-	refused       error // why it is not asked; nil: it is
-	marker, floor any   // of its memory
-	deadline      any   // by the server's clock, µs: a request that comes later refuses itself; 0: none
-	due           bool  // INFO is due
+	refused       error // why the node is not asked; nil: it is
+	marker, floor any   // of the node's memory
+	deadline      any   // by the server's clock, µs; a request that arrives later does nothing; 0: there is none
+	due           bool  // the server is to be checked again
 }
 
-// A deadline is when a node is to refuse what it gets, by its clock, µs. It is up to
-// deadlineStep later than it must be, so that many requests have the same.
+// A deadline is the moment from which a node refuses a request, by the node's clock, µs. It is up to
+// deadlineStep later than needed, so that many requests have the same.
 type deadline struct {
 	at  int64
-	arg any // the same, for the script
+	arg any // at, as an argument of the script
 }
 
 const deadlineStep = int64(100 * time.Millisecond / time.Microsecond)
 
-// atLeast returns the deadline for the script.
+// atLeast returns a deadline of at or a little later, as an argument of the script.
 func (d *deadline) atLeast(at int64) any {
 	if d.at < at || d.at > at+deadlineStep {
 		d.at = at + deadlineStep
@@ -225,7 +225,7 @@ func (n *node) terms() terms {
 	if t.refused == nil && n.memory.delay > 0 && n.memory.marker == "" {
 		t.refused = errForgot
 	}
-	if n.clock != 0 { // when we don't hear the answer any more
+	if n.clock != 0 { // from then on nobody reads the answer
 		t.deadline = n.deadline.atLeast(n.clock + (time.Since(n.at) + n.patience).Microseconds())
 	}
 	return t
@@ -237,8 +237,8 @@ func (t terms) tell(k *request) {
 	k.args[end-3], k.args[end-2], k.args[end-1] = t.marker, t.floor, t.deadline
 }
 
-// cameLate reports whether the node refused a request as too late. We have its answer in time, so its clock has jumped
-// ahead: the clock is noted.
+// cameLate reports whether the node refused a request as too late. Its answer came in time, so its clock has jumped
+// ahead. The new clock is noted.
 func cameLate(cmd *redis.Cmd, sent time.Time, n *node) bool {
 	fields, _ := cmd.Val().([]any)
 	if len(fields) != 2 || fields[0] != int64(statusLate) {
@@ -251,7 +251,7 @@ func cameLate(cmd *redis.Cmd, sent time.Time, n *node) bool {
 	return ok
 }
 
-// doubt has the node looked at before it is used again.
+// doubt makes the node be checked before it is used again.
 func (n *node) doubt() {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -264,8 +264,8 @@ func (n *node) forgetClock() {
 	n.clock = 0
 }
 
-// introduce makes sure that the server answers, that it is fit, and that its memory is known, before anything is
-// sent. So a server that is down or hangs gets no request.
+// introduce makes sure that the server answers, that it is fit, and that its memory is known. It runs before any request
+// is sent. So a server that is down or hangs gets no request.
 func (n *node) introduce() error {
 	n.mu.Lock()
 	known, looks := n.known, n.looks
@@ -277,11 +277,11 @@ func (n *node) introduce() error {
 	ctx, cancel := context.WithTimeout(context.Background(), n.patience)
 	defer cancel()
 	conn := n.connection()
-	if err := conn.Ping(ctx).Err(); err != nil { // over a new connection, that looks
+	if err := conn.Ping(ctx).Err(); err != nil { // a new connection runs look first
 		n.hangUp()
 		n.mu.Lock()
 		defer n.mu.Unlock()
-		n.unfit = nil // who knows
+		n.unfit = nil // it may be another server by now
 		return cmp.Or(n.undialed, err)
 	}
 	n.mu.Lock()
@@ -298,7 +298,7 @@ func (n *node) introduce() error {
 	return nil
 }
 
-// check looks again, and returns why the node doesn't count.
+// check looks at the server again. It returns why the node doesn't count; nil: it does.
 func (n *node) check(ctx context.Context) error {
 	n.mu.Lock()
 	n.known, n.looked = false, time.Time{}
@@ -317,9 +317,9 @@ func (n *node) check(ctx context.Context) error {
 	}
 }
 
-// setClock notes what the server's clock was. It was read after the request was sent, so
-// what is derived from that moment is ahead of the server by about the time that a
-// request takes to get there: as a proposal should be.
+// setClock notes what the server's clock showed. The server read it after the request was sent. So a time that is
+// derived from the moment of sending is ahead of the server, by about the time that a request takes to
+// arrive. Proposals should be ahead like that.
 func (n *node) setClock(now int64, sent time.Time) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -328,7 +328,7 @@ func (n *node) setClock(now int64, sent time.Time) {
 	}
 }
 
-// clockNow is what the server's clock shows, µs; 0: it isn't known.
+// clockNow returns what the server's clock shows, µs; 0: unknown.
 func (n *node) clockNow() int64 {
 	n.mu.Lock()
 	defer n.mu.Unlock()

@@ -3,15 +3,15 @@ package redlock
 import "time"
 
 const (
-	// lateAlarm is by how much a timer may be late before that counts as our own lateness.
+	// lateAlarm is how late a timer may fire before that shows that this process was late itself.
 	lateAlarm = 5 * time.Millisecond
-	// most is how many times its length a patience lasts at most.
+	// most bounds a patience: it lasts at most so many times its length.
 	most = 2
 )
 
-// A patience bounds the wait for the nodes of a Redlock. If its timer fires late, this process was paused, or its
-// machine is loaded: the requests may have been sent late, and answers may lie unread. Then it lasts as long again,
-// once.
+// A patience bounds the wait for the nodes of a Locker. If its timer fires late, this process was paused, or its
+// machine is loaded. Then requests may have been sent late, and answers may lie unread. So it lasts as long
+// again, once.
 type patience struct {
 	length time.Duration
 	timer  *time.Timer
@@ -23,7 +23,7 @@ func newPatience(length time.Duration) patience {
 	return patience{length: length, timer: time.NewTimer(length), end: time.Now().Add(length)}
 }
 
-// begin starts the wait anew.
+// begin starts a new wait.
 func (p *patience) begin() {
 	p.timer.Reset(p.length)
 	p.end, p.again = time.Now().Add(p.length), false

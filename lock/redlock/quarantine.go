@@ -14,42 +14,41 @@ import (
 	"github.com/signalbox-go/signalbox/lock/internal/spec"
 )
 
-// The markers that a client leaves on each node: of the run and the memory in which the
-// locks are, and one that lives as long as the node doesn't count.
+// The two markers that clients leave on each node. One names the run of the server and the memory that has the
+// locks. The other lives as long as the node doesn't count.
 const (
 	runMarker   = "signalbox:redlock:run"
 	freshMarker = "signalbox:redlock:fresh"
 )
 
-// A memory is what a node remembers its locks and votes by. It begins with each start of the
-// server, and when it was flushed. What it brings along from an earlier one may be older than
-// what the server did last, whatever its persistence says: a snapshot is, an append-only file
-// may lack its end, and settings change while a server runs. So two things are not believed:
+// A memory is what a node has remembered without a break: its locks and votes. A new one begins with each start of
+// the server, and when the server is flushed. Data from an earlier memory may be older than what the
+// server did last, whatever its persistence says. A snapshot is older. An append-only file may lack its
+// end. And settings change while a server runs. So two things are not believed:
 //
 //   - Locks. The server may have forgotten one that is held, and would grant it again. So the node
-//     doesn't count until all would have expired: the recipe's delayed restart.
-//   - Token registers. One may be older than the last vote. So each counts for no less than the
-//     memory's floor: the server's clock when the node begins to count, and 2 s. What was voted for
-//     in an earlier memory is less, if the clocks of the nodes agree to within the delay.
+//     doesn't count until all of them would have expired. This is Redlock's delayed restart.
+//   - Token registers. A register may be older than the last vote. So each counts for no less than the
+//     memory's floor: the server's clock when the node begins to count, plus 2 s. All votes of
+//     an earlier memory are less, if the clocks of the nodes agree to within the delay.
 //
-// Each memory has a marker on the node, with its name, the run_id of the server and the floor. Each
-// acquire says the marker that it expects, and does nothing where there is another. One that
-// a snapshot brings back has another run_id than the server has by then. No client takes it for the
-// present one: each looks at the run_id on every new connection, before all else, and no connection outlives
-// the server's process. (So nothing may stand between, that keeps a client's connection
-// and makes a new one to the server.)
+// Each memory has a marker on the node, with the memory's name, the run_id of the server and the floor. Each
+// acquire names the marker that it expects. The node does nothing if it has another. A snapshot may bring an
+// old marker back. That one has another run_id than the server. No client believes it: each client reads the run_id
+// first on every new connection, and no connection outlives the server's process. (So no proxy may stand between
+// that keeps a client's connection and makes a new one to the server.)
 type memory struct {
 	delay time.Duration // 0: no delay, and memories are not told apart
 
 	marker string    // as it is on the node; empty: unknown
-	name   string    // the random part of the last marker known
-	rests  time.Time // the node doesn't count before
+	name   string    // the random part of the last known marker
+	rests  time.Time // the node doesn't count before that
 
-	markerArg, floorArg any // for the script
+	markerArg, floorArg any // arguments of the scripts
 }
 
-// join learns the marker of the memory that the server has now, or leaves one. rdb must be the connection on
-// which the run_id was asked for.
+// join reads the marker of the server's memory, or leaves a new one. rdb must be the connection that answered with
+// this run_id.
 func (n *node) join(ctx context.Context, rdb redis.Scripter, run string) error {
 	n.mu.Lock()
 	m := n.memory
@@ -70,12 +69,12 @@ func (n *node) join(ctx context.Context, rdb redis.Scripter, run string) error {
 	}
 	fields := strings.Fields(marker)
 	if m.name != "" && m.name != fields[1] {
-		// We knew it with another memory. For how long the marker of the new one has been
-		// there is told by a clock that may step, and ours we can trust.
+		// We knew the node with another memory. The server says since when the new marker is there, by a clock that
+		// may step. Our own clock can be trusted.
 		rest = m.delay
 	}
 	if rest > 0 {
-		rest += rest/100 + 2*time.Millisecond // as a lease's drift
+		rest += rest/100 + 2*time.Millisecond // the drift that a lease allows for
 	}
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -89,7 +88,7 @@ func (n *node) join(ctx context.Context, rdb redis.Scripter, run string) error {
 	return nil
 }
 
-// forgot notes that the node's marker is no more.
+// forgot notes that the node's marker is gone.
 func (n *node) forgot() {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -99,7 +98,7 @@ func (n *node) forgot() {
 
 var errForgot = errors.New("it lost its memory")
 
-// resting is why the node doesn't count yet, if so.
+// resting returns why the node doesn't count yet; nil: it counts.
 func (m *memory) resting() error {
 	left := time.Until(m.rests)
 	if m.rests.IsZero() || left <= 0 {

@@ -8,7 +8,7 @@ import (
 	"github.com/signalbox-go/signalbox/lock"
 )
 
-// final reports whether another try can't help: too many nodes are unfit.
+// final reports whether another try can't help, since too many nodes are unfit.
 func final(e *lock.QuorumError, nodes int) bool {
 	if e == nil {
 		return false
@@ -30,19 +30,19 @@ func boolInt(b bool) int {
 const (
 	// maxToken keeps tokens exact in Lua, whose numbers are doubles.
 	maxToken = 1<<53 - 2
-	// farAhead is how much more than its clock a node lets a token be, µs.
+	// farAhead is how far a token may be ahead of a node's clock to get its vote, µs.
 	farAhead = int64(time.Hour / time.Microsecond)
-	// nearMedian is how far ahead of the others a clock may be and still be believed, µs. Else the
-	// node is unfit. It is a little less than farAhead, so that the others vote for tokens that
-	// such a clock leads to.
+	// nearMedian is how far a clock may be ahead of the others, µs. A node whose clock is further ahead is
+	// unfit. It is a little less than farAhead. So the others vote for tokens that follow from such
+	// a clock.
 	nearMedian = farAhead - int64(time.Minute/time.Microsecond)
-	// tokenMargin is added to the nodes' clocks: what a proposal has to be ahead of them when
-	// it arrives, µs.
+	// tokenMargin is added to the nodes' clocks, µs. A proposal has to be ahead of them when it
+	// arrives.
 	tokenMargin = int64(2 * time.Millisecond / time.Microsecond)
 )
 
-// newest returns the latest of the nodes' clocks, 0 if none is known. Clocks that are far ahead
-// of the median are left out, and far tells whether there are any. An unknown clock is 0.
+// newest returns the latest of the nodes' clocks, 0 if none is known. It leaves out clocks that are far ahead
+// of the median, and far reports whether there are any. An unknown clock is 0.
 func newest(clocks []int64) (now int64, far bool) {
 	var room [16]int64
 	known := room[:0]
@@ -62,9 +62,9 @@ func newest(clocks []int64) (now int64, far bool) {
 	return known[len(known)-1], far
 }
 
-// proposal returns the token to propose when the latest of the nodes' clocks shows this: a little
-// more, so that every node votes for it. It is 1 if no clock is known. No node votes for
-// that, and the answers tell the clocks.
+// proposal returns the token to propose, from the latest of the nodes' clocks. It is a little more than that
+// clock, so that every node votes for it. If no clock is known it is 1. No node votes for
+// 1, and the answers show the clocks.
 func proposal(newest int64) int64 {
 	if newest == 0 {
 		return 1
@@ -72,17 +72,17 @@ func proposal(newest int64) int64 {
 	return newest + tokenMargin
 }
 
-// A register is what a node said about its token register when it was asked.
+// A register is what a node said about its token register.
 type register struct {
-	last int64 // the token that it voted for before
-	now  int64 // its clock, µs; last is the same if it had no record
-	// floor is what its clock showed when it was first known in this attempt, µs. A vote for
-	// less doesn't count: see [election.hear].
+	last int64 // the token that it voted for last; equal to now if it had no record
+	now  int64 // its clock, µs
+	// floor is what its clock showed when this attempt first knew it, µs. A vote for less
+	// doesn't count: see [election.hear].
 	floor int64
 }
 
-// least is the smallest token for which the node's vote would count. Where the clock stands in for a
-// record, it goes on until the vote arrives.
+// least returns the smallest token for which the node's vote would count. A node without a record votes by its
+// clock, which goes on until the proposal arrives.
 func (r register) least(margin int64) int64 {
 	if r.last == r.now {
 		return max(r.now+margin, r.floor)
@@ -90,13 +90,13 @@ func (r register) least(margin int64) int64 {
 	return max(r.last+1, r.floor)
 }
 
-// takes reports whether the node would vote for t, and the vote would count.
+// takes reports whether the node would vote for t and the vote would count.
 func (r register) takes(t, margin int64) bool {
 	return t >= r.least(margin) && t <= max(r.now+farAhead, r.last+1) && t <= maxToken
 }
 
-// agreeable is the largest token that need of the nodes would vote for, of newest and those that
-// are the next for one of them; 0 if there is none.
+// agreeable returns the largest token that at least need of the nodes would vote for; 0 if there is none. It
+// considers newest, and for each node the least token that it takes.
 func agreeable(nodes []register, need int, margin, newest int64) int64 {
 	agreed := func(t int64) bool {
 		votes := 0

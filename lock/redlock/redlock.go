@@ -17,29 +17,30 @@ import (
 	"github.com/signalbox-go/signalbox/lock/internal/spec"
 )
 
-// Locker is a [lock.Locker] on N independent Redis masters, by the algorithm of
-// https://redis.io/docs/latest/develop/clients/patterns/distributed-locks/ with a fencing token.
-// A lock is held when more than half of the nodes hold it, so that it works
-// while fewer than half of them are down, and none of them replicates to another.
+// Locker is a [lock.Locker] on N independent Redis masters. None of them may replicate to another. It follows
+// https://redis.io/docs/latest/develop/clients/patterns/distributed-locks/ and adds a fencing token.
+// A lock is held when a quorum holds it: more than half of the nodes. So it works while fewer than
+// half of them are down.
 //
-// All nodes vote for the token, each only for one that is larger than all it voted for before,
-// and a quorum must: two quorums share a node, so tokens are unique, and larger than
-// those of all locks that were granted before. This needs no clock, TTL or process to keep
-// time; it needs nodes that keep their memory. One that restarted, or was flushed, doesn't
-// count for MaxTTL, whatever its persistence: by two markers on each node, signalbox:redlock:run
-// and signalbox:redlock:fresh, all clients know. What it voted for before is then taken to
-// be less than its clock. That is so if the nodes' clocks agree to within MaxTTL.
+// All nodes vote for the token. A node votes only for a token that is larger than all it voted for
+// before, and a quorum must vote for the same. Two quorums share a node. So tokens are unique, and each
+// is larger than those of all earlier locks of the key. This needs no clock, TTL or process
+// to keep time. It needs nodes that keep their memory.
 //
-// A node's answer is waited for as long as NodeTimeout says. What it does later is undone as
-// soon as it can be reached, in the background. After a long pause the next
-// lock may take two round trips instead of one, and the very first more, for connections:
-// see [Locker.Check].
+// A node that restarted or was flushed doesn't count for MaxTTL, whatever its persistence. All clients see that by
+// two markers on each node, signalbox:redlock:run and signalbox:redlock:fresh. When the node counts
+// again, all its earlier votes are taken to be less than its clock. That is true if the
+// nodes' clocks agree to within MaxTTL.
 //
-// It is safe for concurrent use, and must be closed. Use one for all keys: goroutines that
-// wait for the same key through the same Redlock take turns.
+// NodeTimeout bounds the wait for a node's answer. If the node does what it was asked after that, this is
+// undone in the background, as soon as the node can be reached. After a long pause the next lock may take two
+// round trips instead of one. The very first takes more, since it makes connections: see [Locker.Check].
+//
+// A Locker is safe for concurrent use, and must be closed. Use one for all keys: goroutines that
+// wait for the same key through the same Locker take turns.
 type Locker struct {
 	nodes       []*node
-	need        int // a quorum
+	need        int // the size of a quorum
 	ttl         time.Duration
 	nodeTimeout time.Duration
 	tries       int
@@ -47,15 +48,15 @@ type Locker struct {
 	lines       lineup
 	metrics     *telemetry.LockMetrics
 
-	ttlArg, ownerArg any // for the scripts; the TTL in ms
+	ttlArg, ownerArg any // arguments of the scripts; the TTL in ms
 
-	// met: all nodes were waited for once, so that the clocks of all are known.
+	// met says that all nodes were waited for once. So all clocks are known, except those of nodes that didn't answer.
 	met atomic.Bool
-	// slept is how long the machine is known to have been suspended since the Redlock was made, ns.
+	// slept is how long the machine is known to have been suspended since the Locker was made, ns.
 	slept atomic.Int64
 	made  lease.Instant
 
-	ctx    context.Context // of what runs in the background
+	ctx    context.Context // of all that runs in the background
 	cancel context.CancelFunc
 	work   sync.WaitGroup
 
@@ -70,18 +71,23 @@ var runMarkerArg any = runMarker
 
 var errClosed = errors.New("the Redlock is closed")
 
-// New returns a Locker on these nodes: at least 3, and an odd number is best. It makes
-// connections of its own from copies of the options, when they are needed, with its own
-// timeouts and without retries; it does no I/O yet.
+// New returns a Locker on these nodes: at least 3. An odd number is best. It makes connections of its own
+// from copies of the options, with its own timeouts and without retries. It makes them when
+// they are needed: New itself does no I/O.
 //
-// The set of nodes is part of the lock: all clients must name the same. To replace one counts
-// as its loss of memory. The error wraps [lock.ErrInvalid] and names every mistake.
+// The set of nodes is part of the lock: all clients must name the same. A node that is replaced counts
+// as one that lost its memory. The error wraps [lock.ErrInvalid] and names every mistake.
 //
-// On first use it waits until each node has answered, or for the NodeTimeout, so that it
-// knows the clocks of all. A node doesn't count, with an [lock.ErrInvalid], that is a replica or a node of a
-// Redis Cluster, evicts keys, is the same server as another, or whose clock is about an hour
-// or more ahead of the others'. An acquire fails by it only if too few are left; [Locker.Check]
-// names it in any case.
+// The first acquire waits until each node has answered, or for the NodeTimeout. So it knows the clocks of
+// all. A node is unfit, and doesn't count, if
+//
+//   - it is a replica or a node of a Redis Cluster,
+//   - it evicts keys,
+//   - it is the same server as another node, or
+//   - its clock is about an hour or more ahead of the others'.
+//
+// The error of an unfit node wraps [lock.ErrInvalid]. An acquire fails by it only if too few nodes
+// are left. [Locker.Check] names every unfit node.
 func New(nodes []*redis.Options, c Config) (*Locker, error) {
 	c = c.withDefaults()
 	if err := errors.Join(checkNodes(nodes), c.check()); err != nil {
@@ -112,17 +118,17 @@ func New(nodes []*redis.Options, c Config) (*Locker, error) {
 	return r, nil
 }
 
-// Acquire tries until a quorum of the nodes holds the lock, with a random pause between the
-// tries, which doubles to about 150 ms. Goroutines of this Redlock wait in line, and a
-// release by one wakes the next.
+// Acquire tries until a quorum of the nodes holds the lock. The pauses between tries are random, and
+// double to about 150 ms. Goroutines of this Locker wait in line, and a release by one of them
+// wakes the first.
 //
-// If ctx ends first, or the tries are used up, the error wraps [lock.ErrHeld] if the lock was
-// last seen held by another, and is a [*lock.QuorumError] if too few nodes answered as they should.
+// If ctx ends first, or the tries are used up, there are two cases. If somebody else was last seen to hold the
+// lock, the error wraps [lock.ErrHeld]. If too few nodes answered as they should, it is a [*lock.QuorumError].
 func (r *Locker) Acquire(ctx context.Context, key string) (lock.Lock, error) {
 	return r.acquire(ctx, key, r.wait)
 }
 
-// TryAcquire tries once. The error wraps [lock.ErrHeld] if another holds the lock, or tried to get
+// TryAcquire tries once. The error wraps [lock.ErrHeld] if somebody else holds the lock, or tried to get
 // it at the same time.
 func (r *Locker) TryAcquire(ctx context.Context, key string) (lock.Lock, error) {
 	return r.acquire(ctx, key, r.try)
@@ -145,11 +151,10 @@ func (r *Locker) acquire(ctx context.Context, key string, grant func(context.Con
 	return l, nil
 }
 
-// Check asks all nodes now, and waits for each for about a second, or until ctx ends. It
-// returns nil if all of them count, and else a [*lock.QuorumError] that names those that
-// don't answer, that are unfit, or that don't count yet. So it says what the next acquire will, and
-// the delay of a node that lost its memory begins with it. It is for the start of a program,
-// as it also makes the connections, and for its health checks.
+// Check asks all nodes now. It waits for each for about a second, or until ctx ends. It returns nil if
+// all of them count. Else it returns a [*lock.QuorumError] that names the nodes that don't answer,
+// are unfit, or don't count yet. The next acquire finds the same. Check also makes the connections, and begins the
+// delay of a node that lost its memory. So call it at the start of a program and in its health checks.
 func (r *Locker) Check(ctx context.Context) error {
 	errs := make([]error, len(r.nodes))
 	var all sync.WaitGroup
@@ -174,9 +179,9 @@ func (r *Locker) Check(ctx context.Context) error {
 	return nil
 }
 
-// Close ends what runs in the background and closes the connections. Locks that are held are
-// not released: they expire. What can be released of failed tries within the NodeTimeout
-// is. An acquire after it, or that waits, fails.
+// Close ends what runs in the background and closes the connections. It doesn't release locks that are held:
+// they expire. What failed tries left on the nodes is released, as far as the NodeTimeout allows.
+// An acquire that waits fails, and so does a later one.
 func (r *Locker) Close() error {
 	r.mu.Lock()
 	closed := r.closed
@@ -203,7 +208,7 @@ func (r *Locker) Close() error {
 	return err
 }
 
-// goes runs f in the background, and returns false if the Redlock is closed.
+// goes runs f in the background. It returns false if the Locker is closed.
 func (r *Locker) goes(f func()) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -213,7 +218,7 @@ func (r *Locker) goes(f func()) bool {
 	return !r.closed
 }
 
-// enlist notes which server a node is. It returns the other node that is the same, if there is one.
+// enlist notes which server a node is. It returns another node that is the same server, if there is one.
 func (r *Locker) enlist(run string, n *node) *node {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -229,7 +234,7 @@ func (r *Locker) enlist(run string, n *node) *node {
 	return nil
 }
 
-// clocks are what the clocks of the nodes show, µs; 0: unknown.
+// clocks returns what the clocks of the nodes show, µs; 0: unknown.
 func (r *Locker) clocks() []int64 {
 	clocks := make([]int64, len(r.nodes))
 	for i, n := range r.nodes {
@@ -238,7 +243,7 @@ func (r *Locker) clocks() []int64 {
 	return clocks
 }
 
-// doubt has the nodes looked at whose clocks are later than now, the latest that is believed.
+// doubt makes the nodes be checked again whose clocks are later than now, the latest clock that is believed.
 func (r *Locker) doubt(clocks []int64, now int64) {
 	for i, n := range r.nodes {
 		if clocks[i] > now {
@@ -247,8 +252,9 @@ func (r *Locker) doubt(clocks []int64, now int64) {
 	}
 }
 
-// wake forgets the nodes' clocks if the machine was suspended since the last attempt: for slept since the Redlock was made. Go's monotonic
-// clock, by which they are reckoned, stood still then.
+// wake forgets the nodes' clocks if the machine was suspended since the last attempt. slept is how long it was
+// suspended since the Locker was made. The clocks are estimated by Go's monotonic clock, which
+// stood still then.
 func (r *Locker) wake(slept time.Duration) {
 	if slept-time.Duration(r.slept.Swap(int64(slept))) < time.Second {
 		return

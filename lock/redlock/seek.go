@@ -14,15 +14,15 @@ import (
 )
 
 const (
-	// failedTries bounds the tries of an Acquire for which too few nodes answer.
+	// failedTries bounds the tries of an Acquire while too few nodes answer.
 	failedTries = 3
 	firstPause  = 5 * time.Millisecond
-	mostPause   = 150 * time.Millisecond // and half of that more, at random
-	// expiryJitter spreads the tries of waiters for the same TTL.
+	mostPause   = 150 * time.Millisecond // up to half of that is added at random
+	// expiryJitter spreads the tries of waiters that wait for the end of the same TTL.
 	expiryJitter = 10 * time.Millisecond
 )
 
-// try makes one attempt, and fills in l if the lock is granted.
+// try makes one attempt. It fills in l if the lock is granted.
 func (r *Locker) try(ctx context.Context, l *heldLock) error {
 	if ctx.Err() != nil {
 		return lease.Ended(ctx)
@@ -51,9 +51,9 @@ func (r *Locker) try(ctx context.Context, l *heldLock) error {
 	return err
 }
 
-// drop gives a failed attempt up everywhere. It waits for the nodes that have said that they
-// have it, so that nothing is left on those that can be reached; the others
-// release it when they can.
+// drop gives a failed attempt up at all nodes. It waits for those that said that they have the lock. So nothing
+// stays on nodes that can be reached. The others release it in the background, when they
+// can be reached.
 func (r *Locker) drop(ctx context.Context, c *claim) {
 	rulings := make(chan ruling, len(r.nodes))
 	_, held, _ := c.giveUp(time.Time{}, rulings)
@@ -91,13 +91,13 @@ func (r *Locker) wait(ctx context.Context, l *heldLock) (err error) {
 	}
 }
 
-// A seek is the way of one Acquire to its lock.
+// A seek is one Acquire on its way to the lock.
 type seek struct {
 	locker *Locker
 	spot   *spot
 	tries  int
-	failed int   // of them, since the lock was seen held
-	last   error // what the last came to; nil: nothing is known
+	failed int   // failed tries, since the lock was last seen held
+	last   error // the outcome of the last try; nil: unknown
 	pauses *backoff.ExponentialBackOff
 }
 
@@ -109,7 +109,7 @@ func (s *seek) line(ctx context.Context) error {
 	select {
 	case granted := <-s.spot.first:
 		s.last = s.locker.lines.held(s.spot)
-		if granted { // to one of us, who tells
+		if granted { // to a goroutine of this process, whose release wakes us
 			return s.pause(ctx, mostPause/2+rand.N(mostPause))
 		}
 		return nil
@@ -120,14 +120,14 @@ func (s *seek) line(ctx context.Context) error {
 	}
 }
 
-// again returns nil when it is time for another try, after one that failed, or else the
-// error to give up with.
+// again handles a try that failed. It returns nil when it is time for another try. Else it returns the error to give
+// up with.
 func (s *seek) again(ctx context.Context, err error) error {
 	r := s.locker
 	held := errors.Is(err, lock.ErrHeld)
 	if ctx.Err() != nil && errors.Is(err, ctx.Err()) {
 		if held {
-			return err // it says all
+			return err // it says everything
 		}
 		return after(s.last, err)
 	}
@@ -151,8 +151,8 @@ func (s *seek) again(ctx context.Context, err error) error {
 	return s.pause(ctx, s.backoff(err))
 }
 
-// backoff is the pause before the next try: random, longer each time, but not beyond the TTLs of
-// the holder's locks.
+// backoff returns the pause before the next try. It is random, and longer each time, but no longer than the TTLs
+// of the holder's locks.
 func (s *seek) backoff(err error) time.Duration {
 	if s.pauses == nil {
 		s.pauses = backoff.NewExponentialBackOff(backoff.WithInitialInterval(firstPause), backoff.WithMultiplier(2),
@@ -165,7 +165,7 @@ func (s *seek) backoff(err error) time.Duration {
 	return d
 }
 
-// pause returns nil after d, or when a lock of this process was released.
+// pause returns nil after d, or when this process released the lock.
 func (s *seek) pause(ctx context.Context, d time.Duration) error {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
@@ -186,7 +186,7 @@ func (s *seek) pause(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// after is how the waiting ended, after the last try came to nothing by an error; nil: by none.
+// after returns how the waiting ended. last is the error of the last try, and nil if there was none.
 func after(last, end error) error {
 	if last == nil {
 		return end

@@ -10,7 +10,7 @@ import (
 	"github.com/signalbox-go/signalbox/lock"
 )
 
-// A ruling is what a node said when it was asked to extend or release a lock.
+// A ruling is a node's answer to a request to extend or release a lock.
 type ruling struct {
 	node   int
 	status int64
@@ -21,8 +21,8 @@ type ruling struct {
 type tally struct {
 	locker           *Locker
 	yes, gone, taken int
-	said             []bool  // of each node: it answered
-	errs             []error // and why it is no yes
+	said             []bool  // of each node: whether it answered
+	errs             []error // of each node: why its answer is no yes
 }
 
 var (
@@ -31,7 +31,7 @@ var (
 	errNeverThere = errors.New("it never had the lock")
 )
 
-// noAnswer is the error of a node that said nothing in time.
+// noAnswer returns the error of a node that didn't answer in time.
 func noAnswer(d time.Duration) error { return fmt.Errorf("no answer within %v", d) }
 
 func newTally(r *Locker) *tally {
@@ -74,7 +74,7 @@ func (t *tally) add(said ruling) {
 }
 
 // count counts until the outcome is clear, n nodes have answered or the timeout is over. It
-// fails if ctx ends before.
+// returns an error if ctx ends before.
 func (t *tally) count(ctx context.Context, rulings <-chan ruling, n int, clear func() bool) error {
 	patience := newPatience(t.locker.nodeTimeout)
 	defer patience.stop()
@@ -87,7 +87,7 @@ func (t *tally) count(ctx context.Context, rulings <-chan ruling, n int, clear f
 			if !patience.over() {
 				continue
 			}
-			for ; len(rulings) > 0; n-- { // they were in time
+			for ; len(rulings) > 0; n-- { // these came in time
 				t.add(<-rulings)
 			}
 			return nil
@@ -100,7 +100,7 @@ func (t *tally) count(ctx context.Context, rulings <-chan ruling, n int, clear f
 
 func (t *tally) notOurs() int { return t.gone + t.taken }
 
-// lost is how a lock was lost that no quorum has.
+// lost returns how a lock was lost that no quorum has any more.
 func (t *tally) lost() error {
 	if t.taken >= t.locker.need {
 		return lock.ErrTaken

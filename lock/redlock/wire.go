@@ -16,30 +16,30 @@ import (
 const (
 	// maxQueued bounds the requests that wait for a node that hangs.
 	maxQueued = 4096
-	// wireLinger is how long a wire's goroutine stays when nothing is to do: who asked once
-	// often does again.
+	// wireLinger is how long a wire's goroutine stays when there is nothing to do. The next request
+	// often comes soon.
 	wireLinger = 100 * time.Millisecond
 )
 
 var errHangs = errors.New("it hangs, and too much waits for it")
 
-// A wire carries the requests to one node, in order: at most one pipeline is under way, and
-// what comes meanwhile goes with the next. So a release lands after the acquire that
-// it undoes, and a node that hangs gets no more than it was given before it did.
+// A wire carries the requests to one node, in order. At most one pipeline is under way. Requests that come
+// meanwhile go with the next one. So a release runs after the acquire that it undoes. And a node that
+// hangs gets no requests beyond those that it already has.
 //
-// It waits longer for a reply than those who ask: a late one is still heard.
+// A wire waits longer for a reply than the callers do: a late reply is still read.
 type wire struct {
 	carry func(batch []*request)
 
-	more chan struct{} // has room for one: something is in the queue
+	more chan struct{} // has room for one value: there is something in the queue
 	quit chan struct{} // closed with the wire
 	work sync.WaitGroup
 
 	mu      sync.Mutex
 	queue   []*request
-	running bool            // its goroutine is there
-	busy    bool            // something is under way
-	idlers  []chan struct{} // closed when nothing is
+	running bool            // its goroutine runs
+	busy    bool            // a pipeline is under way
+	idlers  []chan struct{} // closed when nothing is under way
 	closed  bool
 }
 
@@ -49,23 +49,23 @@ func (w *wire) init(carry func(batch []*request)) {
 
 // A request is one run of a script on one node.
 type request struct {
-	script *nodeScript // nil: nothing is to be run, but to make sure of the node
-	args   []any       // room for the script, then the number of keys, the keys and the rest
-	// grant: it asks for a lock, which a node that doesn't count isn't asked for. Its
-	// last arguments are filled in: those of terms.
+	script *nodeScript // nil: run nothing, only make sure that the node answers
+	args   []any       // space for the script, then the number of keys, the keys and the other arguments
+	// grant says that the request asks for a lock. It isn't sent to a node that doesn't count. Its
+	// last arguments are filled in when it is sent: see terms.
 	grant bool
-	until time.Time // it isn't sent after that; zero: whenever
+	until time.Time // it isn't sent after that; zero: no bound
 	// done is called once, unless the request was withdrawn. It must not block.
 	done  func(outcome)
 	state atomic.Int32
 }
 
-// scriptRoom is what comes before the number of keys.
+// scriptRoom is the number of arguments before the number of keys.
 const scriptRoom = 2
 
 var evalsha, eval any = "evalsha", "eval"
 
-// command is the request as a command, with the whole script if the server doesn't know it.
+// command returns the request as a command. whole sends the text of the script: the server doesn't know it.
 func (k *request) command(ctx context.Context, whole bool) *redis.Cmd {
 	k.args[0], k.args[1] = evalsha, k.script.hash
 	if whole {
@@ -85,8 +85,8 @@ const (
 // An outcome is what became of a request.
 type outcome struct {
 	reply any
-	// err is the server's own answer (isAnswer), a notSent, or else nobody knows whether the
-	// script ran or still will.
+	// err is one of three: the server's own answer (isAnswer), a notSent, or another error. After another error
+	// nobody knows whether the script ran or still will.
 	err  error
 	sent time.Time
 }
@@ -103,10 +103,10 @@ func (k *request) withdraw() bool {
 	return k.state.CompareAndSwap(requestWaiting, requestWithdrawn)
 }
 
-// begin reports whether the request may be sent: it was not withdrawn.
+// begin reports whether the request may be sent. It may not after it was withdrawn.
 func (k *request) begin() bool { return k.state.CompareAndSwap(requestWaiting, requestSent) }
 
-// send puts a request in line.
+// send puts a request into the queue.
 func (w *wire) send(k *request) {
 	if err := w.enqueue(k); err != nil {
 		k.done(outcome{err: notSent{err}})
@@ -137,7 +137,7 @@ func (w *wire) enqueue(k *request) error {
 	return nil
 }
 
-// run carries requests, until there were none for a while.
+// run carries requests until none has come for a while.
 func (w *wire) run() {
 	var batch, late []*request
 	timer := time.NewTimer(wireLinger)
@@ -174,8 +174,8 @@ func (w *wire) rest() bool {
 	return !w.running
 }
 
-// take appends the next requests, and those whose time is over. There are none when
-// nothing is under way any more.
+// take appends the next requests to next, and those whose time is over to late. If it appends none, nothing is
+// under way any more.
 func (w *wire) take(next, late []*request) (_, _ []*request) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -214,7 +214,7 @@ func (w *wire) settle(ctx context.Context) {
 	}
 }
 
-// close refuses what comes and what waits.
+// close refuses new requests and those that wait.
 func (w *wire) close() {
 	w.mu.Lock()
 	queue := w.queue

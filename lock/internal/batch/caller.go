@@ -21,42 +21,43 @@ type Client interface {
 }
 
 const (
-	// maxFlights bounds the pipelines under way at once: the fewer, the more calls share one.
+	// maxFlights bounds the pipelines that are under way at once. With fewer of them, more calls share one.
 	maxFlights = 2
-	// maxSelf bounds the calls under way at once, with the pipelines, when one more sets out in the
+	// maxSelf bounds the calls and pipelines under way at which another call may still run in the
 	// goroutine of its caller.
 	maxSelf = 4
-	// flightLinger is how long a flight's goroutine waits for more.
+	// flightLinger is how long a flight's goroutine waits for more calls.
 	flightLinger = 50 * time.Millisecond
-	// lateFlight is when a call that waits for a flight gets one of its own.
+	// lateFlight is how long a call waits for a flight before it gets a new one.
 	lateFlight = 10 * time.Millisecond
-	// selfPatience is how long a call in the goroutine of its caller waits for the reply, before
-	// it is sent again by a flight, which its caller can leave.
+	// selfPatience is how long a call in the goroutine of its caller waits for the reply. Then a flight sends the
+	// call again, so that its caller can leave it.
 	selfPatience = 100 * time.Millisecond
-	// firstWait is the pause before a call is sent again that Redis can't run now. It doubles each time,
+	// firstWait is the pause before a call is sent again that Redis can't run now. It doubles each time, up to mostWait.
 	firstWait = 10 * time.Millisecond
-	// up to this.
+	// mostWait is the longest such pause.
 	mostWait = 250 * time.Millisecond
 )
 
-// A Caller runs scripts on one Redis. While it is busy, calls gather, and the next flight
-// takes them all in one pipeline: sixty-four goroutines are not sixty-four round trips.
+// A Caller runs scripts on one Redis. A flight is a goroutine that carries calls, one pipeline after another.
+// While all flights are busy, calls gather, and the next pipeline takes them all. So sixty-four goroutines don't
+// make sixty-four round trips.
 type Caller struct {
 	rdb     Client
-	timeout time.Duration // of a flight
+	timeout time.Duration // of a pipeline
 	heeds   bool          // rdb ends a command at the deadline of its context
 	Clock   Clock         // of that Redis
-	alone   bool          // each call flies alone: there is more than one server behind rdb, and one may hang
+	alone   bool          // each call has a pipeline of its own: rdb has more than one server, and one may hang
 
 	mu      sync.Mutex
 	waiting []*call
-	flights int            // how many there are; a goroutine each
-	resting int            // how many of them wait for calls
-	selfs   int            // calls under way in the goroutines of their callers
+	flights int            // the number of flights, each a goroutine
+	resting int            // how many flights wait for calls
+	selfs   int            // calls that run in the goroutines of their callers
 	slow    atomic.Bool    // a call in its caller's goroutine got no reply for selfPatience, and no flight got a quick one since
-	wake    chan struct{}  // ends the rest of one
-	timers  sync.Pool      // of calls that have ended
-	done    sync.WaitGroup // for the flights and what they leave behind
+	wake    chan struct{}  // wakes a flight that rests
+	timers  sync.Pool      // timers of calls that have ended
+	done    sync.WaitGroup // counts the flights and what they started
 }
 
 // New returns a Caller. No pipeline takes longer than the timeout.
@@ -68,10 +69,10 @@ func New(rdb Client, timeout time.Duration) *Caller {
 	return c
 }
 
-// Go runs f in a goroutine of its own, beside the calls.
+// Go runs f in a goroutine that Wait waits for.
 func (c *Caller) Go(f func()) { c.done.Go(f) }
 
-// Wait waits until no goroutine of the caller is left.
+// Wait waits until no goroutine of the Caller is left.
 func (c *Caller) Wait() { c.done.Wait() }
 
 // UnderWay returns how many calls and pipelines are under way.
@@ -81,8 +82,8 @@ func (c *Caller) UnderWay() int {
 	return c.selfs + c.flights - c.resting
 }
 
-// A call is one run of a script. The flight that carries it owns it; the goroutine that
-// made it may leave at any time.
+// A call is one run of a script. The flight that carries it owns it. The goroutine that made it may
+// leave at any time.
 type call struct {
 	ctx    context.Context
 	script *redis.Script
@@ -91,7 +92,7 @@ type call struct {
 	orphan func(ctx context.Context, reply any, err error)
 
 	state  atomic.Int32
-	answer chan answer // has room for it
+	answer chan answer // has room for one answer
 }
 
 const (
@@ -106,14 +107,15 @@ type answer struct {
 	err   error
 }
 
-// Call runs a script. It returns when it has the reply, when ctx ends or after the timeout. While Redis says that it
-// can't run the script now (a slot migrates, a master is replaced, the data is loaded), it is sent again.
+// Call runs a script. It returns when it has the reply, when ctx ends or after the timeout. Sometimes Redis says that
+// it can't run the script now: a slot migrates, a master is replaced, or the data is loaded. Then Call sends it again.
 //
-// orphan, which may be nil, is called in a goroutine of its own if the reply reached nobody,
-// or if there is none and so nobody knows whether the script ran. It isn't called for
-// a script that was surely not sent.
+// orphan is called in a goroutine of its own if the reply reached nobody, or if there is no reply, so that nobody
+// knows whether the script ran. It isn't called for a script that was surely not sent. It may
+// be nil.
 //
-// A script may be sent more than once, so all of them can be repeated. If the last of args is Due, it is replaced.
+// A script may be sent more than once, so a script must give the same result when it is repeated. If the last
+// of args is Due, it is replaced.
 func (c *Caller) Call(
 	ctx context.Context, timeout time.Duration, script *redis.Script, keys []string, args []any,
 	orphan func(ctx context.Context, reply any, err error),
@@ -136,29 +138,29 @@ func (c *Caller) Call(
 			break
 		}
 		if reply, err = c.once(ctx, now, left, script, keys, args, dated, orphan); err != nil && !lua.IsAnswer(err) {
-			return nil, fmt.Errorf("%w: %w", err, refused) // what it said last
+			return nil, fmt.Errorf("%w: %w", err, refused) // the last refusal
 		}
 	}
 	return reply, err
 }
 
-// passes reports whether Redis may run the same call soon: the error says that it did not run it now.
+// passes reports whether Redis may run the same call soon: the error says that it didn't run it now.
 func (c *Caller) passes(err error) bool {
 	for _, prefix := range []string{"LOADING", "CLUSTERDOWN", "TRYAGAIN"} {
 		if redis.HasErrorPrefix(err, prefix) {
 			return true
 		}
 	}
-	// A client of one server would be told so for ever.
+	// A client of one server would get this answer for ever.
 	return c.alone && (redis.HasErrorPrefix(err, "MOVED") || redis.HasErrorPrefix(err, "ASK"))
 }
 
-// once sends a call, and returns when it has its reply, when ctx ends or after the timeout.
+// once sends a call. It returns when it has the reply, when ctx ends or after the timeout.
 //
-// go-redis by default ignores the end of a context once it has sent a command, so the
-// command runs in a goroutine of its own, which ends by the flight's timeout. With
-// ContextTimeoutEnabled it heeds deadlines, and a call that meets no others runs in
-// the caller's goroutine at first, where a cancel is seen only after the answer or selfPatience.
+// By default go-redis ignores the end of a context once it has sent a command. So the command runs in a
+// flight, which ends by its own timeout. With ContextTimeoutEnabled go-redis heeds deadlines. Then a
+// call that meets no others first runs in the goroutine of its caller. There a cancel is seen
+// only after the reply, or after selfPatience.
 func (c *Caller) once(
 	ctx context.Context, begin time.Time, timeout time.Duration, script *redis.Script, keys []string, args []any, dated bool,
 	orphan func(ctx context.Context, reply any, err error),
@@ -207,7 +209,7 @@ func (c *Caller) once(
 	}
 }
 
-// timer returns one that fires after d.
+// timer returns a timer that fires after d.
 func (c *Caller) timer(d time.Duration) *time.Timer {
 	if t, ok := c.timers.Get().(*time.Timer); ok {
 		t.Reset(d)
@@ -216,7 +218,7 @@ func (c *Caller) timer(d time.Duration) *time.Timer {
 	return time.NewTimer(d)
 }
 
-// due returns what the server's clock shows at the end of a call: when its timeout is over or ctx ends; 0: unknown.
+// due returns what the server's clock shows when the call's timeout is over or ctx ends; 0: unknown.
 func (c *Caller) due(ctx context.Context, end time.Time) int64 {
 	if deadline, ok := ctx.Deadline(); ok && deadline.Before(end) {
 		end = deadline
@@ -224,7 +226,7 @@ func (c *Caller) due(ctx context.Context, end time.Time) int64 {
 	return c.Clock.At(end)
 }
 
-// board reports whether a call may run in its caller's goroutine: there is a place, and no call waits for a flight.
+// board reports whether a call may run in its caller's goroutine: there is room, and no call waits for a flight.
 func (c *Caller) board() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -245,7 +247,7 @@ func (c *Caller) self(
 	bounded, cancel := context.WithTimeout(ctx, timeout)
 	reply, err = script.Run(bounded, c.rdb, keys, args...).Result()
 	if deadline, _ := bounded.Deadline(); err != nil && time.Until(deadline) < lateFlight {
-		<-bounded.Done() // the connection may have seen it before
+		<-bounded.Done() // the connection may have seen that first
 	}
 	if late := bounded.Err() != nil; late && err != nil && !lua.IsAnswer(err) {
 		again = more && ctx.Err() == nil
@@ -265,15 +267,15 @@ func (c *Caller) self(
 	return reply, err, again
 }
 
-// A NoReply is the error of a call that took longer.
+// A NoReply is the error of a call that took longer than this.
 type NoReply time.Duration
 
 func (n NoReply) Error() string {
 	return fmt.Sprintf("no answer from Redis within %v", time.Duration(n).Round(time.Millisecond))
 }
-func (NoReply) Timeout() bool { return true } // as errors of package net have it
+func (NoReply) Timeout() bool { return true } // as the errors of package net do
 
-// leave gives the call up, or returns the answer that came first.
+// leave gives the call up. It returns the answer instead, and true, if that came first.
 func (k *call) leave() (answer, bool) {
 	if k.state.Swap(callLeft) == callAnswered {
 		return <-k.answer, true
@@ -281,10 +283,10 @@ func (k *call) leave() (answer, bool) {
 	return answer{}, false
 }
 
-// board reports whether the call may be sent: its caller has not left.
+// board reports whether the call may be sent. It may not once its caller has left.
 func (k *call) board() bool { return k.state.CompareAndSwap(callWaiting, callFlying) }
 
-// send hands the call to a flight: a new one unless there are enough.
+// send gives the call to a flight. It starts a new one unless there are enough.
 func (c *Caller) send(k *call) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -294,7 +296,7 @@ func (c *Caller) send(k *call) {
 		case c.wake <- struct{}{}:
 			c.resting--
 			return
-		default: // as many as it has room for are waking up
+		default: // as many flights as wake has room for are waking up
 		}
 	}
 	if c.flights < maxFlights || c.resting > 0 || c.alone {
@@ -303,7 +305,7 @@ func (c *Caller) send(k *call) {
 	}
 }
 
-// hurry starts another flight for a call that still waits: those under way are stuck.
+// hurry starts another flight for a call that still waits: the flights under way are stuck.
 func (c *Caller) hurry(k *call) {
 	if k.state.Load() == callWaiting {
 		c.mu.Lock()
@@ -313,8 +315,8 @@ func (c *Caller) hurry(k *call) {
 	}
 }
 
-// fly carries calls until none has come for a while: who uses a lock often does so again, and
-// a goroutine that is there is quicker than a new one.
+// fly carries calls until none has come for a while. The next call often comes soon, and a goroutine that
+// is there is quicker than a new one.
 func (c *Caller) fly() {
 	timer := time.NewTimer(flightLinger)
 	defer timer.Stop()
@@ -330,7 +332,7 @@ func (c *Caller) fly() {
 			if c.land() {
 				return
 			}
-			<-c.wake // it was called in the last moment
+			<-c.wake // it was woken at the last moment
 			continue
 		}
 		begin := time.Now()
@@ -349,7 +351,7 @@ func (c *Caller) fly() {
 	}
 }
 
-// take returns the calls of the next flight. There are none when the flights end.
+// take returns the calls of the next pipeline. It returns none when the flight ends.
 func (c *Caller) take() []*call {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -365,7 +367,7 @@ func (c *Caller) take() []*call {
 	return batch
 }
 
-// land ends a flight that rests, unless it was just woken.
+// land ends a flight that rests. It returns false if the flight was just woken.
 func (c *Caller) land() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -377,14 +379,14 @@ func (c *Caller) land() bool {
 	return true
 }
 
-// carry runs a batch in one pipeline. Scripts that the server doesn't know are sent whole.
+// carry runs a batch in one pipeline. Scripts that the server doesn't know are sent as text.
 func (c *Caller) carry(ctx context.Context, batch []*call) {
 	pipe := c.rdb.Pipeline()
 	cmds := make([]*redis.Cmd, len(batch))
 	for i, k := range batch {
 		cmds[i] = k.script.EvalSha(ctx, pipe, k.keys, k.args...)
 	}
-	_, _ = pipe.Exec(ctx) // each command has its error
+	_, _ = pipe.Exec(ctx) // each command has its own error
 	for i, k := range batch {
 		if redis.HasErrorPrefix(cmds[i].Err(), "NOSCRIPT") {
 			cmds[i] = k.script.Eval(ctx, pipe, k.keys, k.args...)
@@ -399,7 +401,7 @@ func (c *Caller) carry(ctx context.Context, batch []*call) {
 	}
 }
 
-// deliver hands over a reply, or says that nobody waits for it any more.
+// deliver hands a reply over. If nobody waits for it any more, it calls orphan.
 func (c *Caller) deliver(k *call, reply any, err error) {
 	k.answer <- answer{reply, err}
 	left := !k.state.CompareAndSwap(callFlying, callAnswered)

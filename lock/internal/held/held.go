@@ -1,5 +1,5 @@
-// Package held has what all locks share, whoever grants them: how a lock is extended, how it ends, and what of that is
-// measured. A locker's own lock embeds a [Lock] and is its [Service].
+// Package held has what all locks share, whichever service grants them: how a lock is extended, how it ends, and the
+// metrics of that. A locker's own lock embeds a [Lock] and is its [Service].
 package held
 
 import (
@@ -16,10 +16,10 @@ import (
 
 // A Service talks to the lock service for one lock.
 type Service interface {
-	// Renew asks for a whole TTL from now. An error that wraps [lease.ErrLost] says that the lock is lost.
+	// Renew asks for a whole TTL from now. If the lock is lost, the error wraps [lease.ErrLost].
 	Renew(ctx context.Context) error
-	// GiveUp gives the lock up, or keeps it held until keep if that is not zero. It is called by one
-	// goroutine at a time, and again after an error that doesn't wrap [lease.ErrLost].
+	// GiveUp gives the lock up, or keeps it held until keep if that is not zero. Only one goroutine calls
+	// it at a time. It is called again after an error that doesn't wrap [lease.ErrLost].
 	GiveUp(ctx context.Context, keep time.Time) error
 }
 
@@ -33,9 +33,9 @@ type Lock struct {
 	since   time.Time                         // when it was granted
 	holding atomic.Pointer[telemetry.Holding] // a renewal may come before it is set
 
-	mu       sync.Mutex // one release at a time
-	early    bool       // MinHold doesn't count
-	released bool       // ReleaseBy was called: the context has ended
+	mu       sync.Mutex // allows one release at a time
+	early    bool       // MinHold doesn't count any more
+	released bool       // ReleaseBy was called, and the context has ended
 	lost     error      // how the lease had ended before that
 	done     bool       // the service has answered the release
 }
@@ -52,7 +52,7 @@ func (l *Lock) Context() context.Context { return l.Validity.Context() }
 // Grant notes that the lock was granted now, with this token.
 func (l *Lock) Grant(token int64) { l.token, l.since = token, time.Now() }
 
-// Asked notes what an acquire came to, for whoever measures and traces it. After an error the validity ends.
+// Asked notes the outcome of an acquire in metrics and traces. After an error the validity ends.
 func (l *Lock) Asked(asking telemetry.Acquire, metrics *telemetry.LockMetrics, err error) {
 	if err == nil {
 		asking.End(telemetry.LockAcquired, l.token, nil)
@@ -90,18 +90,18 @@ func (l *Lock) ExtendBy(ctx context.Context, s Service) error {
 	return err
 }
 
-// ReleaseBy ends the lease and gives the lock up. It says what it found, the same each time once the service has answered.
+// ReleaseBy ends the lease and gives the lock up. Once the service has answered, it returns the same each time.
 func (l *Lock) ReleaseBy(ctx context.Context, s Service) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if !l.released {
 		l.released = true
 		if l.Validity.Err() != nil {
-			l.lost = lease.ErrExpired // unless the service knows more
+			l.lost = lease.ErrExpired // unless the service says more
 		} else {
 			l.holding.Load().Released()
 		}
-		l.Validity.End(context.Canceled) // nothing starts under it from here on
+		l.Validity.End(context.Canceled) // no work starts under the lock from here on
 	}
 	if !l.done {
 		var keep time.Time
@@ -129,7 +129,7 @@ func (l *Lock) DropMinHold() {
 	l.early = true
 }
 
-// HowLost returns how a lock was lost, from how its validity ended; "": it was not.
+// HowLost returns how a lock was lost, by the cause that ended its validity. It returns "" if it was not lost.
 func HowLost(cause error) string {
 	switch {
 	case errors.Is(cause, lease.ErrTaken):

@@ -21,12 +21,12 @@ func Source(files fs.FS, name string) string { return lib + Plain(files, name) }
 func Plain(files fs.FS, name string) string {
 	text, err := fs.ReadFile(files, "scripts/"+name+".lua")
 	if err != nil {
-		panic(err) // embedded by the compiler
+		panic(err) // the compiler has embedded it
 	}
 	return string(text)
 }
 
-// IsAnswer reports whether an error is Redis' own answer. The scripts write nothing then.
+// IsAnswer reports whether an error is an answer of Redis itself. In that case the script wrote nothing.
 func IsAnswer(err error) bool {
 	var answer redis.Error
 	return errors.As(err, &answer)
@@ -35,12 +35,12 @@ func IsAnswer(err error) bool {
 // IsWrongType reports whether a script found a key of another type.
 func IsWrongType(err error) bool { return redis.HasErrorPrefix(err, "WRONGTYPE") }
 
-// Unexpected returns the error for a reply that the scripts never give. Something between the client and Redis does.
+// Unexpected returns the error for a reply that no script gives. A proxy between client and Redis may have made it.
 func Unexpected(reply any) error {
 	return fmt.Errorf("unexpected reply of Redis: %.100s", fmt.Sprint(reply))
 }
 
-// Numbers reads fields that are integers. It reports whether there are as many as asked for, and all are.
+// Numbers reads fields that are integers. It reports whether their number is right and all are integers.
 func Numbers(fields []any, into ...*int64) bool {
 	if len(fields) != len(into) {
 		return false

@@ -5,15 +5,15 @@ import (
 	"strings"
 )
 
-// What the keys beside a lock end in.
+// The endings of the keys beside a lock.
 const (
 	FenceSuffix = ":fence"
 	WaitSuffix  = FenceSuffix + ":wait"
 )
 
-// FenceKey is the key of a lock's record, with the token counter: key:fence if the key has a hash tag, else
-// key{key}:fence. So it is in the slot of the lock, as Redis Cluster wants it, and under its prefix, as an ACL may
-// want it, and no two keys share one. It refuses keys for which there is none, and those that could be beside
+// FenceKey returns the key of a lock's record, which has the token counter. It is key:fence if the key has a hash tag,
+// else key{key}:fence. So it is in the lock's slot, as Redis Cluster needs it, and has the lock's prefix, as an ACL
+// may need it. No two keys share one. FenceKey refuses keys that can't have one, and those that could be a key beside
 // another lock.
 func FenceKey(key string) (string, error) {
 	switch {
@@ -37,10 +37,10 @@ func isTwice(key string) bool {
 	return found && x != "" && rest == x+"}"
 }
 
-// WaitKey is the key of a lock's waiting line.
+// WaitKey returns the key of a lock's queue of waiters.
 func WaitKey(fence string) string { return strings.TrimSuffix(fence, FenceSuffix) + WaitSuffix }
 
-// hasHashTag follows the Redis Cluster specification: what is between the first { and
+// hasHashTag reports whether a key has a hash tag as Redis Cluster defines it: what is between the first { and
 // the first } after it, if that is not empty.
 func hasHashTag(key string) bool {
 	_, rest, found := strings.Cut(key, "{")

@@ -46,8 +46,8 @@ var DefaultOwner = sync.OnceValue(func() string {
 	return fmt.Sprintf("%s:%d", host[:min(len(host), maxOwner-12)], os.Getpid())
 })
 
-// checkOwner refuses what would break a record: the owner is the last of three words there, and
-// "*" is a reservation's.
+// checkOwner refuses a name that would break a record. The owner is the last of the record's three words, and
+// "*" marks a reservation.
 func checkOwner(name string) error {
 	if name == "" || name == "*" || len(name) > maxOwner || strings.ContainsFunc(name, func(r rune) bool { return r < ' ' || r > '~' }) {
 		return fmt.Errorf("%w: Owner must be 1 to %d bytes of printable ASCII, and not %q", ErrInvalid, maxOwner, "*")

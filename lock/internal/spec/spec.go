@@ -13,6 +13,6 @@ var (
 	ErrInvalid = errors.New("lock: invalid")
 )
 
-// NewValue returns the random value of a lock. Each attempt has a new one, so that a late answer to an
-// earlier one can't be mistaken for this one's.
+// NewValue returns the random value of a lock. Each attempt has a new one. So a late answer to an
+// earlier attempt can't be mistaken for this one's.
 func NewValue() string { return rand.Text() }
