@@ -30,7 +30,7 @@ type bound struct {
 }
 
 // stretch is by how much a history may last longer than its duration until it has enough acquisitions and
-// windows. A machine that does something else needs that: one that is busy with eleven processes took 1.7 times.
+// windows. A machine that does something else needs that: two cores at a load average of 11 took 1.7 times as long.
 const stretch = 6
 
 // reached reports whether the history may end: it has lasted for its duration and has what it must reach,

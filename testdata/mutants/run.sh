@@ -31,7 +31,7 @@ trap 'kill $(jobs -p) 2>/dev/null || true; rm -rf "$work"' EXIT
 # field PATCH NAME is what its header says.
 field() { sed -n "s/^# $2: *//p" "$1"; }
 
-# build OUTPUT PACKAGES... makes test binaries, in a third of the time. Vet is for lint, and nobody debugs
+# build OUTPUT PACKAGES... makes test binaries, as quickly as it can. Vet is for lint, and nobody debugs
 # the binaries. Each runs one test, so it isn't optimised (-N -l). The compiler collects its garbage later (GOGC).
 # It compiles the package with the bug, and what imports that only if its API has changed (see compile).
 # Without its path a copy of the tree builds only what Go's cache doesn't have: a patch that was built before, of
