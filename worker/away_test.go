@@ -36,7 +36,7 @@ func still(t *testing.T, slots int) *queue {
 	q := newQueue(w, s, s, slots, nil)
 	listen(rdb, w.log, []*queue{q}, false)
 	q.base = t.Context()
-	q.session = &session{queue: q, id: store.NewID(), validity: lease.NewValidity(q.base)}
+	q.claimUnder(&session{queue: q, id: store.NewID(), validity: lease.NewValidity(q.base)})
 	q.session.validity.Extend(lease.Now(), time.Hour)
 	q.sessions = []*session{q.session}
 	return q
@@ -75,17 +75,17 @@ func TestSlowCallIsAnOutage(t *testing.T) {
 func TestLookAfterAnOutage(t *testing.T) {
 	t.Parallel()
 	q := still(t, 1)
-	hints := q.hints
+	hints := q.dispatch.hints
 	q.answered(time.Now())
-	if q.hints != hints || q.probe {
+	if q.dispatch.hints != hints || q.dispatch.probe {
 		t.Error("an answer without an outage is a hint")
 	}
 	q.away.Store(true)
 	for range 2 {
 		q.answered(time.Now())
 	}
-	if q.hints != hints+1 || !q.probe {
-		t.Errorf("%d hints after an outage, probe %v; want one that probes", q.hints-hints, q.probe)
+	if q.dispatch.hints != hints+1 || !q.dispatch.probe {
+		t.Errorf("%d hints after an outage, probe %v; want one that probes", q.dispatch.hints-hints, q.dispatch.probe)
 	}
 }
 
@@ -114,17 +114,17 @@ func TestFullWorkerLooksForWhatIsDue(t *testing.T) {
 	t.Parallel()
 	q := still(t, 1)
 	q.mu.Lock()
-	q.emptied = q.hints
+	q.dispatch.emptied = q.dispatch.hints
 	q.slots.take(1)
-	before := q.hints
+	before := q.dispatch.hints
 	q.armTimer(time.Now(), 0)
 	q.mu.Unlock()
 	probe := false
 	redistest.Eventually(t, func() bool {
 		q.mu.Lock()
 		defer q.mu.Unlock()
-		probe = q.callable()
-		return q.hints > before
+		probe = q.dispatch.callable()
+		return q.dispatch.hints > before
 	}, "the timer goes off")
 	if !probe {
 		t.Error("there is no call to make")
@@ -299,7 +299,7 @@ func TestStuckHandlersAreCounted(t *testing.T) {
 	for _, sl := range q.slots.take(2) {
 		sl.now = &delivery{kind: "task", session: s, slot: sl}
 	}
-	q.release(q.slots.all[0])
+	q.dispatch.release(q.slots.all[0])
 	s.running, s.ended = 1, time.Now().Add(-stuckAfter)
 	s.end(lock.ErrLost)
 	q.reportStuck()

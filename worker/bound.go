@@ -11,8 +11,8 @@ type bound struct {
 	most int
 
 	mu   sync.Mutex
-	room int      // what nobody has taken
-	line []*queue // those that wait for room, each once
+	room int         // what nobody has taken
+	line []*dispatch // those of queues that wait for room, each once
 }
 
 func newBound(most int) *bound {
@@ -30,8 +30,8 @@ func (b *bound) put(n int) {
 }
 
 // take takes room for up to n jobs of a queue. If there is none, or if others wait, it returns 0, and puts the queue into the
-// line if wait says so. The caller calls serve when it has unlocked its queue. q.mu is held.
-func (b *bound) take(q *queue, n int, wait bool) int {
+// line if wait says so. The caller calls serve when it has unlocked its queue. d.mu is held.
+func (b *bound) take(d *dispatch, n int, wait bool) int {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if n == 0 {
@@ -42,9 +42,9 @@ func (b *bound) take(q *queue, n int, wait bool) int {
 		b.room -= n
 		return n
 	}
-	if wait && !q.inLine {
-		q.inLine = true
-		b.line = append(b.line, q)
+	if wait && !d.inLine {
+		d.inLine = true
+		b.line = append(b.line, d)
 	}
 	return 0
 }
@@ -63,35 +63,30 @@ func (b *bound) serve() {
 		return
 	}
 	for {
-		q, n := b.first()
-		if q == nil {
+		d, n := b.first()
+		if d == nil {
 			return
 		}
-		q.mu.Lock()
-		q.inLine = false
-		q.granted += n
-		if q.hungry() && q.callable() {
-			q.summon()
+		d.mu.Lock()
+		if d.grant(n) {
 			n = 0
-		} else {
-			q.granted -= n
 		}
-		q.mu.Unlock()
+		d.mu.Unlock()
 		b.put(n)
 	}
 }
 
 // first takes the first queue out of the line, and room for it. It returns nil if nobody waits or there is none.
-func (b *bound) first() (*queue, int) {
+func (b *bound) first() (*dispatch, int) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	waiting := len(b.line)
 	if b.room == 0 || waiting == 0 {
 		return nil, 0
 	}
-	q := b.line[0]
+	d := b.line[0]
 	b.line = append(b.line[:0], b.line[1:]...)
 	n := (b.room + waiting - 1) / waiting
 	b.room -= n
-	return q, n
+	return d, n
 }

@@ -3,49 +3,39 @@ package worker
 import (
 	"slices"
 	"testing"
-
-	"github.com/signalbox-go/signalbox/internal/redistest"
-	"github.com/signalbox-go/signalbox/internal/store"
 )
 
-// hungryQueues returns queues of 50 slots under a bound that want to claim.
-func hungryQueues(t *testing.T, b *bound, n int) []*queue {
-	t.Helper()
-	rdb := redistest.Start(t).Client()
-	w, err := New(rdb, Config{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	queues := make([]*queue, n)
+// hungryQueues returns the dispatches of queues of 50 slots under a bound that want to claim.
+func hungryQueues(b *bound, n int) []*dispatch {
+	queues := make([]*dispatch, n)
 	for i := range queues {
-		s := store.New(rdb, "", redistest.Name(t))
-		queues[i] = newQueue(w, s, s, 50, b)
-		queues[i].session = &session{}
+		queues[i] = newDispatch(&mutex{}, newSlots(50, nil), b)
+		queues[i].open = true
 	}
 	return queues
 }
 
 // reserve takes slots as a lane does.
-func reserve(q *queue) []*slot {
-	q.mu.Lock()
-	slots := q.reserve()
-	q.mu.Unlock()
-	q.bound.serve()
+func reserve(d *dispatch) []*slot {
+	d.mu.Lock()
+	slots := d.reserve()
+	d.mu.Unlock()
+	d.bound.serve()
 	return slots
 }
 
-func giveBack(q *queue, slots ...*slot) {
-	q.mu.Lock()
-	q.release(slots...)
-	q.mu.Unlock()
-	q.bound.serve()
+func giveBack(d *dispatch, slots ...*slot) {
+	d.mu.Lock()
+	d.release(slots...)
+	d.mu.Unlock()
+	d.bound.serve()
 }
 
 // The queues that wait share what room there is, in the order in which they came.
 func TestBoundIsShared(t *testing.T) {
 	t.Parallel()
 	b := newBound(10)
-	queues := hungryQueues(t, b, 4)
+	queues := hungryQueues(b, 4)
 	first := reserve(queues[0])
 	if len(first) != 10 || b.free() != 0 {
 		t.Fatalf("the first claim may ask for %d, want 10", len(first))
@@ -92,14 +82,14 @@ func TestBoundIsShared(t *testing.T) {
 // A queue that can't claim when its turn comes loses its turn, and no room.
 func TestBoundSkipsWhoCantClaim(t *testing.T) {
 	t.Parallel()
-	for name, stop := range map[string]func(q *queue){
-		"it stops":               func(q *queue) { q.stopping = true },
-		"its lease is lost":      func(q *queue) { q.session = nil },
-		"its call is under way":  func(q *queue) { q.calls = 1 },
-		"there is nothing to do": func(q *queue) { q.emptied = q.hints },
+	for name, stop := range map[string]func(q *dispatch){
+		"it stops":               func(q *dispatch) { q.stopping = true },
+		"its lease is lost":      func(q *dispatch) { q.open = false },
+		"its call is under way":  func(q *dispatch) { q.calls = 1 },
+		"there is nothing to do": func(q *dispatch) { q.emptied = q.hints },
 	} {
 		b := newBound(10)
-		queues := hungryQueues(t, b, 3)
+		queues := hungryQueues(b, 3)
 		first := reserve(queues[0])
 		_, _ = reserve(queues[1]), reserve(queues[2])
 		stop(queues[1])
@@ -114,17 +104,19 @@ func TestBoundSkipsWhoCantClaim(t *testing.T) {
 func TestBoundTakesBackWhatIsGranted(t *testing.T) {
 	t.Parallel()
 	b := newBound(1)
-	queues := hungryQueues(t, b, 3)
+	queues := hungryQueues(b, 3)
 	first := reserve(queues[0])
 	_, _ = reserve(queues[1]), reserve(queues[2])
 	giveBack(queues[0], first...)
 	if queues[1].granted != 1 {
 		t.Fatal("the second queue is not served")
 	}
-	queues[1].session, queues[1].drained = nil, true
-	if c := queues[1].next(nil); c != nil {
-		t.Errorf("it makes the call %+v", c)
+	queues[1].mu.Lock()
+	if queues[1].open = false; queues[1].callable() {
+		t.Error("it makes a call")
 	}
+	queues[1].rest()
+	queues[1].mu.Unlock()
 	if queues[1].granted != 0 || queues[2].granted != 1 {
 		t.Errorf("granted %d and %d, want 0 and 1", queues[1].granted, queues[2].granted)
 	}
@@ -134,7 +126,7 @@ func TestBoundTakesBackWhatIsGranted(t *testing.T) {
 func TestBoundTakesBackWhatHasNoSlot(t *testing.T) {
 	t.Parallel()
 	b := newBound(60)
-	queues := hungryQueues(t, b, 3)
+	queues := hungryQueues(b, 3)
 	first, second := reserve(queues[0]), reserve(queues[1])
 	if waits := reserve(queues[2]); len(first)+len(second) != 60 || len(waits) != 0 {
 		t.Fatalf("the claims may ask for %d, %d and %d", len(first), len(second), len(waits))

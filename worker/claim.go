@@ -37,16 +37,12 @@ func (q *queue) next(over *call) *call {
 		q.spare = over.Settle[:0]
 	}
 	for {
-		if !q.callable() {
-			q.summoned = false
-			if q.granted > 0 { // for a session that is lost meanwhile, or a queue that stops
-				q.putRoom(q.granted)
-				q.granted = 0
-			}
+		if !q.dispatch.callable() {
+			q.dispatch.rest()
 			if q.drained {
 				return nil
 			}
-			q.changed.Wait()
+			q.dispatch.changed.Wait()
 			continue
 		}
 		// Let handlers that are about to return do so: their settlements go with this call.
@@ -54,8 +50,6 @@ func (q *queue) next(over *call) *call {
 		runtime.Gosched()
 		q.mu.Lock()
 		if c := q.prepare(); c != nil {
-			q.summoned = false
-			q.summon()
 			return c
 		}
 	}
@@ -74,21 +68,22 @@ func (q *queue) unsettled() *session {
 // prepare takes what there is to settle and reserves slots. It returns nil if the other lane was first, or the bound has no
 // room. q.mu is held.
 func (q *queue) prepare() *call {
-	if q.session != nil && !q.stopping && q.session.over() {
+	d := q.dispatch
+	if q.session != nil && !d.stopping && q.session.over() {
 		q.lose(q.session) // Redis may think otherwise, but nothing can run under it
 	}
-	if !q.callable() {
+	if !d.callable() {
 		return nil
 	}
 	s := q.unsettled()
 	if s == nil {
 		s = q.session
 	}
-	c := &call{session: s, hints: q.hints, last: q.stopping}
+	c := &call{session: s, hints: d.hints, last: d.stopping}
 	c.Session = s.id
 	c.Settle = s.take(&q.spare)
-	if s == q.session && !q.stopping {
-		c.slots = q.reserve()
+	if s == q.session && !d.stopping {
+		c.slots = d.reserve()
 		c.Want = len(c.slots)
 		if c.Want > 0 {
 			q.asked++
@@ -98,7 +93,7 @@ func (q *queue) prepare() *call {
 		}
 		c.Suspects, c.Hold = !s.barred && c.Want > 0, 2*q.w.cfg.SessionTTL
 	}
-	if c.Want == 0 && len(c.Settle) == 0 && !q.probe {
+	if c.Want == 0 && len(c.Settle) == 0 && !d.probe {
 		return nil // the bound has no room
 	}
 	if c.last && s == q.session {
@@ -108,11 +103,8 @@ func (q *queue) prepare() *call {
 	if c.Marks = s.marks(); len(s.unmarked) > 0 {
 		q.markSoon()
 	}
-	if s == q.session {
-		q.probe = false
-	}
 	s.calls++
-	q.calls++
+	d.began(len(c.Settle), s == q.session)
 	return c
 }
 
@@ -170,7 +162,7 @@ func (q *queue) claim(ctx context.Context, lane *store.Lane, wait *wait, c *call
 func (q *queue) pastSaving(req *store.ClaimRequest) (stopping, lost bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if !q.stopping {
+	if !q.dispatch.stopping {
 		return false, false
 	}
 	if len(req.Settle) == 0 {
@@ -226,20 +218,15 @@ func (q *queue) apply(c *call, reply *store.ClaimReply) {
 		d.slot.now = d
 		if watching {
 			q.watch(d)
-			if q.stopping { // the call was under way when the drain began
+			if q.dispatch.stopping { // the call was under way when the drain began
 				d.watch.Event(telemetry.EventShutdown)
 			}
 		}
 	}
-	q.release(c.slots[len(deliveries):]...)
-	switch {
-	case reply.More:
-		q.hints++
-	case s == q.session && !reply.Full:
-		q.emptied = max(q.emptied, c.hints) // Redis has registered the session to be woken for more
-	}
-	if q.stopping && !c.last && s == q.session && c.Address != "" {
-		s.address, q.probe = c.Address, true // another call takes that back
+	q.dispatch.release(c.slots[len(deliveries):]...)
+	q.dispatch.answered(c.hints, reply.More, s == q.session && !reply.Full) // if not Full, Redis has registered the session to be woken for more
+	if q.dispatch.stopping && !c.last && s == q.session && c.Address != "" {
+		s.address, q.dispatch.probe = c.Address, true // another call takes that back
 	}
 	if s == q.session && !reply.Alive {
 		q.lose(s)
@@ -247,7 +234,7 @@ func (q *queue) apply(c *call, reply *store.ClaimReply) {
 	q.heed(reply.Hints, c.began)
 	q.armTimer(now, reply.Next)
 	over := q.finished(c)
-	q.summon()
+	q.dispatch.summon()
 	q.mu.Unlock()
 
 	for i := range deliveries {
@@ -265,7 +252,7 @@ func (q *queue) apply(c *call, reply *store.ClaimReply) {
 func (q *queue) finished(c *call) bool {
 	s := c.session
 	s.calls--
-	q.calls--
+	q.dispatch.calls--
 	s.unconfirmed -= len(c.Settle)
 	q.settled.Broadcast()
 	if s == q.session || s.calls > 0 || s.running > 0 || s.unconfirmed > 0 {
@@ -278,7 +265,7 @@ func (q *queue) finished(c *call) bool {
 // giveUp forgets a call whose outcome will stay unknown.
 func (q *queue) giveUp(c *call, err error) {
 	q.mu.Lock()
-	q.release(c.slots...)
+	q.dispatch.release(c.slots...)
 	q.abandoned += len(c.Settle)
 	q.finished(c)
 	q.mu.Unlock()

@@ -215,10 +215,11 @@ func (q *queue) finish(d *delivery, r store.Settlement) {
 	}
 	s.running--
 	s.unconfirmed++
-	if q.stopping {
+	q.dispatch.unsent++
+	if q.dispatch.stopping {
 		q.returned = time.Now()
 	}
-	q.release(d.slot)
-	q.summon()
+	q.dispatch.release(d.slot)
+	q.dispatch.summon()
 	q.mu.Unlock()
 }

@@ -14,19 +14,19 @@ import (
 // their contexts and waits on.
 func (q *queue) drain(halted context.Context) error {
 	q.mu.Lock()
-	q.stopping = true
+	q.dispatch.stopping = true
 	q.tell(telemetry.EventShutdown, nil)
 	running := 0
 	for _, s := range q.sessions {
 		running += s.running
 	}
-	if q.timer != nil {
-		q.timer.Stop()
+	q.alarm.stop()
+	if q.busy() {
+		q.dispatch.probe = true // so that nobody wakes it any more
 	}
-	q.probe = q.probe || q.busy() // so that nobody wakes it any more
 	q.mu.Unlock()
 	close(q.draining) // not earlier: what a handler hands over now is not claimed here again
-	q.changed.Broadcast()
+	q.dispatch.changed.Broadcast()
 	if running > 0 {
 		q.log.Info("signalbox: stopping; handlers may end what they do", "jobs", running, "within", max(q.w.cfg.DrainTimeout, 0).String())
 	}
@@ -41,7 +41,7 @@ func (q *queue) drain(halted context.Context) error {
 		q.settled.Wait()
 	}
 	q.drained = true
-	q.changed.Broadcast()
+	q.dispatch.changed.Broadcast()
 	if q.abandoned > 0 {
 		return fmt.Errorf("worker: queue %q: Redis was not there to hear of %d finished jobs; they run again", q.store.Name(), q.abandoned)
 	}
@@ -72,7 +72,8 @@ func (q *queue) shutDown(cause error) {
 func (q *queue) close(lanes []*store.Lane) {
 	q.mu.Lock()
 	sessions := q.sessions
-	q.sessions, q.session = nil, nil
+	q.sessions = nil
+	q.claimUnder(nil)
 	q.mu.Unlock()
 	for _, s := range sessions {
 		q.closeSession(s, true, lanes...)

@@ -34,7 +34,7 @@ func TestCallsThatEndADrainAreBounded(t *testing.T) {
 			w := &Worker{cfg: Config{DrainTimeout: DefaultDrainTimeout}, log: slog.New(slog.DiscardHandler)}
 			s := &session{}
 			q := newQueue(w, store.New(nil, "", "queue"), nil, 1, nil)
-			q.sessions, q.leave, q.stopping = []*session{s}, func() { left = time.Since(begin) }, true
+			q.sessions, q.leave, q.dispatch.stopping = []*session{s}, func() { left = time.Since(begin) }, true
 			ctx, stop := context.WithCancel(context.Background())
 			halted, halt := context.WithCancel(context.Background())
 			defer halt()
@@ -70,7 +70,7 @@ func TestCallsThatAreNotMadeAgainInADrain(t *testing.T) {
 		}
 	}
 	check("nothing to settle, at work", empty, false, false)
-	q.stopping = true
+	q.dispatch.stopping = true
 	check("nothing to settle", empty, true, true)
 	check("something to settle", full, true, false)
 	q.session.renewedUntil = time.Now().Add(-time.Second)
@@ -99,7 +99,8 @@ func TestUnknownKindWaitsByItsAge(t *testing.T) {
 func TestDrainingIsSaidWhenNothingIsClaimed(t *testing.T) {
 	t.Parallel()
 	q := still(t, 1)
-	q.session, q.sessions = nil, nil // it opens its own
+	q.claimUnder(nil)
+	q.sessions = nil // it opens its own
 	ctx, cancel := context.WithCancel(context.Background())
 	var running sync.WaitGroup
 	running.Go(func() { q.listener.run(ctx) })
@@ -123,7 +124,7 @@ func TestDrainingIsSaidWhenNothingIsClaimed(t *testing.T) {
 	}
 	q.mu.Lock()
 	cancel()
-	if said() && !q.stopping {
+	if said() && !q.dispatch.stopping {
 		t.Error("it is said while jobs are claimed")
 	}
 	q.mu.Unlock()

@@ -182,8 +182,9 @@ func TestLookIsNotForALostSession(t *testing.T) {
 	q := still(t, 1)
 	lost := &session{id: store.NewID(), unconfirmed: 1, completed: []store.Settlement{{ID: "a", Token: 1, Outcome: store.Completed}}}
 	q.sessions = append([]*session{lost}, q.sessions...)
-	q.emptied = q.hints
-	q.probe = true
+	q.dispatch.unsent = 1
+	q.dispatch.emptied = q.dispatch.hints
+	q.dispatch.probe = true
 	if c := q.prepare(); c == nil || c.session != lost || len(c.Settle) != 1 {
 		t.Fatalf("there is no call for the lost session: %+v", c)
 	}

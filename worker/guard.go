@@ -64,7 +64,7 @@ func (q *queue) reportHang(limit time.Duration) {
 func (q *queue) noticeLoss() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if q.session != nil && !q.stopping && q.session.over() {
+	if q.session != nil && !q.dispatch.stopping && q.session.over() {
 		q.lose(q.session)
 	}
 }

@@ -265,7 +265,7 @@ func (q *queue) standBy() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.stoodBy = q.asked
-	if q.onCall || q.stopping {
+	if q.onCall || q.dispatch.stopping {
 		return
 	}
 	q.onCall = true

@@ -69,7 +69,7 @@ func TestStoppingQueueLeaves(t *testing.T) {
 	q.session.address = "here"
 	under := q.looks()
 	q.mu.Lock()
-	q.stopping, q.probe = true, true
+	q.dispatch.stopping, q.dispatch.probe = true, true
 	q.mu.Unlock()
 	leaves := func(what string) {
 		t.Helper()
@@ -101,7 +101,7 @@ func TestStandBy(t *testing.T) {
 	hints := func() uint64 {
 		q.mu.Lock()
 		defer q.mu.Unlock()
-		return q.hints
+		return q.dispatch.hints
 	}
 	over := func() bool {
 		q.mu.Lock()

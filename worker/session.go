@@ -131,13 +131,13 @@ func (q *queue) renewAll(ctx context.Context, ttl time.Duration) bool {
 			q.relisten(s, hints, address)
 		}
 		q.mu.Lock()
-		if s == current && s.over() && !q.stopping { // a shutdown ends it as well
+		if s == current && s.over() && !q.dispatch.stopping { // a shutdown ends it as well
 			q.lose(s) // Redis may still keep it for what runs under it
 		}
 		q.mu.Unlock()
 	}
 	q.mu.Lock()
-	wanted := q.session == nil && !q.stopping
+	wanted := q.session == nil && !q.dispatch.stopping
 	q.mu.Unlock()
 	if wanted {
 		ok = q.open(ctx, ttl) && ok
@@ -186,7 +186,7 @@ func (q *queue) open(ctx context.Context, ttl time.Duration) bool {
 	q.mu.Lock()
 	s.renewedUntil = time.Now().Add(ttl)
 	s.opened, s.written = hints.At, hints.At
-	q.session = s
+	q.claimUnder(s)
 	q.sessions = append(q.sessions, s)
 	q.mu.Unlock()
 	q.follow(hints, began)
@@ -220,7 +220,7 @@ var errNotRenewed = errors.New("no renewal was answered in time")
 func (q *queue) lose(s *session) {
 	s.end(lock.ErrLost)
 	if s == q.session {
-		q.session = nil
+		q.claimUnder(nil)
 		q.outage = time.Now() // others' sessions may have ended for the same reason
 		if s.calls == 0 && s.running == 0 && s.unconfirmed == 0 {
 			q.sessions = without(q.sessions, s)

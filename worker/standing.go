@@ -42,8 +42,7 @@ func (q *queue) heed(h store.Hints, began time.Time) {
 		}
 	})
 	if now.Away() != before.Away() {
-		q.hints++
-		q.summon()
+		q.dispatch.hint(false)
 	}
 }
 
@@ -62,8 +61,7 @@ func (q *queue) resize(set int) {
 		q.log.Info("signalbox: the queue has another number of slots here", "slots", want, "before", before, "by", settingsOr(set))
 	})
 	if want > before {
-		q.hints++
-		q.summon()
+		q.dispatch.hint(false)
 	}
 }
 

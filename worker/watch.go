@@ -81,8 +81,7 @@ func (q *queue) markSoon() {
 			for _, d := range s.unmarked {
 				switch now, later := d.mark(at); {
 				case now:
-					q.probe = true
-					q.summon()
+					q.dispatch.probeNow()
 					return
 				case later:
 					q.markSoon()

@@ -81,7 +81,7 @@ func TestMarksGoWithoutAnotherCall(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := &Worker{log: slog.New(slog.DiscardHandler)}
 		q := newQueue(w, store.New(nil, "", "queue"), nil, 1, nil)
-		q.session = &session{}
+		q.claimUnder(&session{})
 		q.sessions = []*session{q.session}
 		for n := range 3 {
 			d := &delivery{id: "job", started: time.Now(), watch: &watch{}}
@@ -93,10 +93,10 @@ func TestMarksGoWithoutAnotherCall(t *testing.T) {
 			time.Sleep(markBy) // of the bubble's clock
 			synctest.Wait()
 			q.mu.Lock()
-			if !q.probe || !q.summoned || len(q.session.marks()) != 1 {
+			if !q.dispatch.probe || !q.dispatch.summoned || len(q.session.marks()) != 1 {
 				t.Errorf("delivery %d: no call is made for its mark", n+1)
 			}
-			q.probe, q.summoned = false, false // as after that call
+			q.dispatch.probe, q.dispatch.summoned = false, false // as after that call
 			q.mu.Unlock()
 		}
 	})

@@ -1,0 +1,40 @@
+package worker
+
+import "time"
+
+// An alarm rings at a time: when a job is due or a session expires. A time that is earlier than the one that is set replaces it. It is
+// guarded by the queue's mu.
+type alarm struct {
+	mu    *mutex
+	ring  func() // called without mu
+	timer *time.Timer
+	at    time.Time // when it rings; zero: it isn't set
+}
+
+// set makes the alarm ring a while after now, unless it rings earlier. mu is held.
+func (a *alarm) set(now time.Time, in time.Duration) {
+	at := now.Add(in)
+	if !a.at.IsZero() && !at.Before(a.at) {
+		return
+	}
+	a.at = at
+	if a.timer == nil {
+		a.timer = time.AfterFunc(in, a.rings)
+		return
+	}
+	a.timer.Reset(in)
+}
+
+func (a *alarm) rings() {
+	a.mu.Lock()
+	a.at = time.Time{}
+	a.mu.Unlock()
+	a.ring()
+}
+
+// stop ends the alarm. mu is held.
+func (a *alarm) stop() {
+	if a.timer != nil {
+		a.timer.Stop()
+	}
+}
