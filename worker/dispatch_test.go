@@ -280,8 +280,8 @@ func TestAlarm(t *testing.T) {
 			a.set(time.Now(), in)
 		}
 		set(2 * time.Second)
-		set(3 * time.Second)
 		set(time.Second)
+		set(3 * time.Second)
 		time.Sleep(time.Minute) // of the bubble's clock
 		set(time.Second)
 		time.Sleep(time.Minute)
