@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/signalbox-go/signalbox"
+	"github.com/signalbox-go/signalbox/internal/lease"
 )
 
 // Timeout bounds each attempt by d, or by the job's own Timeout if that is shorter. A d of 0 or
@@ -26,28 +27,13 @@ func Timeout(d time.Duration) signalbox.Middleware {
 			if limit <= 0 {
 				return next.Handle(ctx, job)
 			}
-			bounded, cancel := context.WithTimeoutCause(ctx, limit, signalbox.ErrTimeout)
-			defer cancel()
-			err := next.Handle(timeoutContext{bounded, ctx}, job)
+			bounded := lease.Bound(ctx, limit, signalbox.ErrTimeout)
+			defer bounded.End(nil)
+			err := next.Handle(bounded, job)
 			if outcomeOf(bounded, err) == timedOut && !errors.Is(err, signalbox.ErrTimeout) {
 				return fmt.Errorf("%w after %v: %w", signalbox.ErrTimeout, limit, err)
 			}
 			return err
 		})
 	}
-}
-
-// timeoutContext asks its parent first, which may read the clock: a derived context would
-// hear of a lost lease only when a timer has fired.
-type timeoutContext struct {
-	context.Context
-	parent context.Context
-}
-
-func (c timeoutContext) Err() error {
-	// The parent's end reaches the child before its Err returns.
-	if err := c.parent.Err(); err != nil && c.Context.Err() == nil {
-		return err // but for a parent of another make
-	}
-	return c.Context.Err()
 }

@@ -54,7 +54,7 @@ var rules = []rule{
 	{"lock/internal/...", nil, []string{goRedis}}, // not lock: every locker stands on it
 	{"lock/redlock", []string{"lock", "internal/lease", "internal/telemetry", "lock/internal/..."}, append([]string{goRedis, backoff}, otelAPI...)},
 	{"lock/locktest", []string{"lock"}, nil},
-	{"middleware", []string{".", "lock", "internal/telemetry"}, append([]string{backoff}, otelAPI...)},
+	{"middleware", []string{".", "lock", "internal/lease", "internal/telemetry"}, append([]string{backoff}, otelAPI...)},
 	{"scheduler", []string{".", "internal/store", "internal/telemetry"}, append([]string{goRedis, cron, unix}, otelAPI...)},
 	{"worker", []string{".", "lock", "middleware", "internal/lease", "internal/store", "internal/telemetry"}, append([]string{goRedis, backoff}, otelAPI...)},
 	{"inspect", []string{".", "internal/store"}, []string{goRedis}},

@@ -13,12 +13,9 @@ import (
 // It begins with no promise: [Validity.Extend] makes it valid and moves its end.
 // It ends once and for good: by the clock, with its parent, or by [Validity.End].
 type Validity struct {
-	parent context.Context
-	inner  context.Context // what ends; a child of parent
-	cancel context.CancelCauseFunc
-	view   context.Context // what is handed out; reads the clocks
-	boot   func() time.Duration
-	base   Instant
+	ctx  Context // what ends
+	boot func() time.Duration
+	base Instant
 
 	// The end on each clock, in ns since base; 0 before the first Extend. The two are
 	// not read as one: each is a bound by itself, and an older one is only stricter.
@@ -38,9 +35,9 @@ func NewValidityAt(parent context.Context, now Instant) *Validity {
 }
 
 func newValidity(parent context.Context, boot func() time.Duration, base Instant) *Validity {
-	v := &Validity{parent: parent, boot: boot, base: base}
-	v.inner, v.cancel = context.WithCancelCause(parent)
-	v.view = validContext{v.inner, v}
+	v := &Validity{boot: boot, base: base}
+	v.ctx.Begin(parent)
+	v.ctx.beside = v
 	return v
 }
 
@@ -57,7 +54,7 @@ func (v *Validity) Extend(start Instant, ttl time.Duration) bool {
 
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	if v.endIfOver() {
+	if v.endIfPast() {
 		return false
 	}
 	monoNow, bootNow := v.elapsed()
@@ -72,30 +69,16 @@ func (v *Validity) Extend(start Instant, ttl time.Duration) bool {
 	return true
 }
 
-// Context ends with cause [ErrLost] when the validity is over. Its Err reads the clocks
-// itself, so it tells the truth after a pause of the process in which no timer could
-// fire; Done is closed a moment later, and after a suspend of the machine possibly
-// later by the time it slept. It has no Deadline, since the end moves.
+// Context ends with cause [ErrLost] when the validity is over. It is a [Context], whose Err reads the clocks. After a suspend
+// of the machine, Done may be closed later by the time that it slept, if nobody asks Err. It has no Deadline, since the end moves.
 //
 // A context derived from it with [context.WithValue] reads the clocks as well. One from
 // context.WithCancel or WithTimeout doesn't: ask its parent first.
-func (v *Validity) Context() context.Context { return v.view }
+func (v *Validity) Context() context.Context { return &v.ctx }
 
 // Err is nil while the validity lasts and the error of its context after that. It reads
 // the clocks.
-func (v *Validity) Err() error {
-	if err := v.inner.Err(); err != nil {
-		return err
-	}
-	if v.parent.Err() != nil {
-		v.End(context.Cause(v.parent))
-	} else if v.over() {
-		v.mu.Lock()
-		v.endIfOver() // unless an Extend came in between
-		v.mu.Unlock()
-	}
-	return v.inner.Err()
-}
+func (v *Validity) Err() error { return v.ctx.Err() }
 
 // Until is when the validity ends, on the monotonic clock. It is the zero time before
 // the first Extend.
@@ -127,19 +110,36 @@ func (v *Validity) elapsed() (mono, boot time.Duration) {
 	return time.Since(v.base.mono), v.boot() - v.base.boot
 }
 
-// over reads the clocks. If it is true under mu, the caller ends the context at once: a later reading may be up to 1 ms lower.
-func (v *Validity) over() bool { return v.monoEnd.Load() != 0 && v.Remaining() <= 0 }
+// past reads the clocks. If it is true under mu, the caller ends the context at once: a later reading may be up to 1 ms lower.
+func (v *Validity) past() bool { return v.monoEnd.Load() != 0 && v.Remaining() <= 0 }
 
-// endIfOver tells whether the context has ended, and ends it if its time is over.
-func (v *Validity) endIfOver() bool {
-	if v.inner.Err() == nil && v.over() {
-		v.end(ErrLost)
+// over ends the context if its time is over, unless an Extend came first.
+func (v *Validity) over() error {
+	if !v.past() {
+		return nil
 	}
-	return v.inner.Err() != nil
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if v.endIfPast() {
+		return ErrLost
+	}
+	return nil
+}
+
+// endIfPast reports whether the context has ended, and ends it if its time is over. mu is held.
+func (v *Validity) endIfPast() bool {
+	if v.ctx.known() != nil {
+		return true
+	}
+	if v.past() {
+		v.end(ErrLost)
+		return true
+	}
+	return false
 }
 
 func (v *Validity) end(cause error) {
-	v.cancel(cause)
+	v.ctx.End(cause)
 	if v.timer != nil {
 		v.timer.Stop()
 	}
@@ -150,16 +150,7 @@ func (v *Validity) end(cause error) {
 func (v *Validity) alarm() {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	if !v.endIfOver() {
+	if !v.endIfPast() {
 		v.timer.Reset(v.Remaining())
 	}
 }
-
-// validContext is the context of a validity. What it embeds answers Done and Value, so
-// that the context package finds it and children need no goroutine.
-type validContext struct {
-	context.Context
-	validity *Validity
-}
-
-func (c validContext) Err() error { return c.validity.Err() }
