@@ -54,7 +54,7 @@ type Settled struct {
 //
 // Functions are called one after the other, in the order of the calls of OnSettled. The worker calls them between
 // two calls to Redis: until f returns, the queue claims less. So f must not block. f must not use the delivery's
-// context for calls of its own, since that may have ended. A panic of f is logged.
+// context for calls of its own, since that has ended. A panic of f is logged.
 func OnSettled(ctx context.Context, f func(Settled)) bool {
 	d, _ := ctx.Value(deliveryKey{}).(*DeliveryContext)
 	if d == nil {

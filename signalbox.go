@@ -36,7 +36,8 @@ type Args interface {
 }
 
 // A Handler runs one delivery of a job. The context ends when the job's lease is
-// lost, when its time is up, or when the worker shuts down. [context.Cause] says which.
+// lost, when its time is up, or when the worker shuts down. [context.Cause] says which. It also ends when the handler
+// has returned, as that of an HTTP request does: for work that shall go on after it, use [context.WithoutCancel].
 // Handlers are called concurrently.
 type Handler interface {
 	Handle(ctx context.Context, job *Job) error

@@ -297,16 +297,55 @@ func TestStuckHandlersAreCounted(t *testing.T) {
 	q.log = slog.New(slog.NewTextHandler(&log, nil))
 	s := q.session
 	for _, sl := range q.slots.take(2) {
-		sl.now = &delivery{kind: "task", session: s, slot: sl}
+		sl.now = running(s, sl)
+		sl.now.over = time.Now().Add(-stuckAfter)
 	}
 	q.dispatch.release(q.slots.all[0])
-	s.running, s.ended = 1, time.Now().Add(-stuckAfter)
 	s.end(lock.ErrLost)
 	q.reportStuck()
 	if !strings.Contains(log.String(), "handlers ignore") || !strings.Contains(log.String(), "map[task:1]") {
 		t.Errorf("one handler runs, and another has returned: %s", &log)
 	}
 }
+
+// running returns a delivery of a session in a slot.
+func running(s *session, sl *slot) *delivery {
+	d := &delivery{}
+	d.begin(s, sl, store.Delivery{Job: &signalbox.Job{ID: "job", Kind: "task", Queue: "queue", Token: 7}}, time.Now())
+	return d
+}
+
+// The end of one delivery's context is its own: neither its session nor another delivery ends. The end of the session is that of
+// all, by the clock as well.
+func TestContextOfADeliveryEndsAlone(t *testing.T) {
+	t.Parallel()
+	q := still(t, 2)
+	q.session.validity.Extend(lease.Now(), time.Hour)
+	slots := q.slots.take(2)
+	one, other := running(q.session, slots[0]), running(q.session, slots[1])
+	slots[0].now, slots[1].now = one, other
+	child, cancel := context.WithCancel(context.WithValue(one, phaseKey{}, 1))
+	defer cancel()
+	one.own.End(lock.ErrTaken)
+	if one.Err() == nil || !errors.Is(context.Cause(one), lock.ErrTaken) || !errors.Is(context.Cause(child), lock.ErrTaken) {
+		t.Errorf("its context: %v, cause %v; a child's cause: %v", one.Err(), context.Cause(one), context.Cause(child))
+	}
+	if other.Err() != nil || q.session.over() {
+		t.Errorf("another delivery: %v; their session has ended: %v", other.Err(), q.session.over())
+	}
+	q.reportStuck()
+	if one.over.IsZero() || !other.over.IsZero() {
+		t.Error("the guard doesn't see which one has ended")
+	}
+	child, cancel = context.WithCancel(other)
+	defer cancel()
+	q.session.end(lock.ErrLost)
+	if !errors.Is(context.Cause(other), lock.ErrLost) || !errors.Is(context.Cause(child), lock.ErrLost) || !errors.Is(context.Cause(one), lock.ErrTaken) {
+		t.Errorf("after the session's end the causes are %v, %v and %v", context.Cause(other), context.Cause(child), context.Cause(one))
+	}
+}
+
+type phaseKey struct{}
 
 // Each outage has its errors in the log, also those that an outage within the same minute had.
 func TestEachOutageHasItsErrors(t *testing.T) {

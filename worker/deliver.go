@@ -28,6 +28,7 @@ func (q *queue) deliver(d *delivery) {
 	defer func() {
 		q.judgeAny(&result, d, &job, err)
 		d.settling(&result, err)
+		d.own.End(nil) // nothing that the handler has left behind goes on under it
 		q.finish(d, result)
 	}()
 	err = q.handle(d)
@@ -109,9 +110,9 @@ func (q *queue) judge(r *store.Settlement, d *delivery, job *signalbox.Job, err 
 		r.Outcome = store.Cancelled
 		r.Record = q.record(d, job, job.Attempt-1, cancel)
 		q.log.Info("signalbox: a job is cancelled", d.about(job, "error", brief(err))...)
-	case d.session.over():
+	case d.Err() != nil:
 		r.Outcome = store.Return
-		q.log.Info("signalbox: a job is given back", d.about(job, "cause", context.Cause(d.session.validity.Context()))...)
+		q.log.Info("signalbox: a job is given back", d.about(job, "cause", context.Cause(d))...)
 	case job.Attempt >= payloadAttempts && job.Attempt < job.MaxAttempts && isRefused(err):
 		r.Outcome = store.Dead
 		r.Record = q.record(d, job, job.Attempt, err)

@@ -13,7 +13,8 @@ import (
 // A delivery is one that this worker has: the job, its lease, the context of its handlers, its slot and its times. It begins
 // with the reply of a claim, and is over when Redis has answered its settlement.
 type delivery struct {
-	signalbox.DeliveryContext // of the handlers; it ends with the session
+	signalbox.DeliveryContext               // of the handlers
+	own                       lease.Context // ends it: with the session, or this delivery alone
 
 	claimed  store.Delivery // its job is the handlers', who may change it
 	queue    string         // these are the job's, too, but nobody changes them
@@ -25,6 +26,7 @@ type delivery struct {
 	phase    atomic.Int32 // how far it is, if middleware of the user's is around its handler
 	watch    *watch       // nil: nobody watches
 	returned bool         // the handler has returned; guarded by the queue's mu
+	over     time.Time    // when the end of its context was seen while it ran; zero: not yet; guarded by the queue's mu
 
 	settle func(signalbox.Settled) error // tells all who wait for the end; nil: nobody does
 	end    *signalbox.Settled            // what they are told
@@ -32,7 +34,8 @@ type delivery struct {
 
 // begin makes d, which is zero, the delivery of what was claimed for a session and a slot.
 func (d *delivery) begin(s *session, sl *slot, claimed store.Delivery, at time.Time) {
-	d.Context = s.validity.Context()
+	d.own.Begin(s.validity.Context())
+	d.Context = &d.own
 	d.claimed = claimed
 	d.queue, d.id, d.kind, d.token = claimed.Job.Queue, claimed.Job.ID, claimed.Job.Kind, claimed.Job.Token
 	d.session, d.slot, d.started = s, sl, at

@@ -76,30 +76,25 @@ func (q *queue) reportStuck() {
 	var inHandlers, inOthers time.Duration // since the contexts' ends, at the most
 	now := time.Now()
 	q.mu.Lock()
-	for _, s := range q.sessions {
-		if s.running == 0 || !s.over() {
+	for _, sl := range q.slots.all {
+		d := sl.now
+		if d == nil || d.Err() == nil {
 			continue
 		}
-		if s.ended.IsZero() {
-			s.ended = now
+		if d.over.IsZero() {
+			d.over = now
 		}
-		lasts := now.Sub(s.ended)
+		lasts := now.Sub(d.over)
 		if lasts < stuckAfter {
 			continue
 		}
-		for _, sl := range q.slots.all {
-			d := sl.now
-			if d == nil || d.session != s {
-				continue
-			}
-			k := q.w.kinds[d.kind]
-			if plain := k == nil || len(k.middleware)+len(q.w.middleware) == 0; plain || d.phase.Load() == inside {
-				handlers[d.kind]++
-				inHandlers = max(inHandlers, lasts)
-			} else {
-				others[d.kind]++
-				inOthers = max(inOthers, lasts)
-			}
+		k := q.w.kinds[d.kind]
+		if plain := k == nil || len(k.middleware)+len(q.w.middleware) == 0; plain || d.phase.Load() == inside {
+			handlers[d.kind]++
+			inHandlers = max(inHandlers, lasts)
+		} else {
+			others[d.kind]++
+			inOthers = max(inOthers, lasts)
 		}
 	}
 	q.mu.Unlock()

@@ -70,6 +70,46 @@ func TestLeaseCountsFromBeforeTheCall(t *testing.T) {
 	}
 }
 
+// A handler's context ends when the handler has returned, also if nobody had waited for its end. Those of the others go on.
+func TestContextEndsWithTheDelivery(t *testing.T) {
+	t.Parallel()
+	for name, wait := range map[string]bool{"what the handler left behind waits": true, "nobody waits": false} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := newRig(t)
+			w := r.worker(2)
+			left, causes := make(chan context.Context, 1), make(chan error, 1)
+			release, open := r.gate()
+			worker.Handle(w, func(ctx context.Context, job *signalbox.Job, _ task) error {
+				if job.ID == "long" {
+					<-release
+					return context.Cause(ctx)
+				}
+				if wait {
+					context.AfterFunc(ctx, func() { causes <- context.Cause(ctx) })
+				}
+				left <- ctx
+				return nil
+			})
+			r.start(w)
+			r.addOne(signalbox.Job{ID: "long"})
+			r.addOne(signalbox.Job{})
+			ctx := get(t, left, "the job runs")
+			redistest.Eventually(t, func() bool { return r.counts().Total.Completed == 1 }, "the job is done")
+			if ctx.Err() == nil || context.Cause(ctx) != context.Canceled {
+				t.Errorf("after the job is done: %v, cause %v", ctx.Err(), context.Cause(ctx))
+			}
+			if wait {
+				if cause := get(t, causes, "the end is heard of"); cause != context.Canceled {
+					t.Errorf("the cause is %v", cause)
+				}
+			}
+			open()
+			r.completed(2)
+		})
+	}
+}
+
 // What becomes of a job whose worker stops, or loses its lease, on the last attempt: an error is none of the
 // job's then, a decision of the handler counts.
 func TestLastAttemptAndTheEndOfTheLease(t *testing.T) {

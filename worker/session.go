@@ -35,7 +35,6 @@ type session struct {
 	lost         bool               // its loss is in metrics and traces
 	failing      bool               // that it can't be renewed is in traces
 	failure      error              // why it was not renewed, by the last call; nil: no call has failed
-	ended        time.Time          // when its end was seen; zero: not yet
 
 	address  string      // where its wake-ups are heard; "": nowhere yet
 	unmarked []*delivery // those whose spans Redis doesn't have yet
@@ -164,7 +163,7 @@ func (q *queue) relisten(s *session, h store.Hints, address string) {
 }
 
 // over reports whether the session's promised validity has ended.
-func (s *session) over() bool { return s.validity.Context().Err() != nil }
+func (s *session) over() bool { return s.validity.Err() != nil }
 
 // open opens a new session.
 func (q *queue) open(ctx context.Context, ttl time.Duration) bool {

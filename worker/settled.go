@@ -10,7 +10,7 @@ import (
 // settling notes how the delivery is about to be settled, for traces, the log and those who wait for its end. err is what the
 // outermost middleware returned.
 func (d *delivery) settling(r *store.Settlement, err error) {
-	d.watch.settling(d.session.validity.Context(), r)
+	d.watch.settling(d, r)
 	d.settle = d.Seal()
 	if d.settle == nil && d.watch == nil {
 		return

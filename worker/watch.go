@@ -121,7 +121,7 @@ func (q *queue) tell(event string, s *session) {
 	}
 }
 
-// settling notes that the delivery is about to be settled. lease is the session's context.
+// settling notes that the delivery is about to be settled. lease is its context.
 func (v *watch) settling(lease context.Context, r *store.Settlement) {
 	if v == nil {
 		return
