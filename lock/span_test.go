@@ -52,7 +52,7 @@ func TestAcquireSpan(t *testing.T) {
 			span.Parent.SpanID() != spans[1].SpanContext.SpanID() || span.Status.Code != c.status {
 			t.Errorf("%s: %+v", c.outcome, span)
 		}
-		token, _ := set.Value(telemetry.LockToken)
+		token, _ := set.Value("signalbox.lock.fencing_token")
 		if (c.outcome == telemetry.LockAcquired) != (token.AsInt64() == 7) {
 			t.Errorf("%s: token %v", c.outcome, token.AsInt64())
 		}

@@ -41,7 +41,7 @@ func BenchmarkTraced(b *testing.B) {
 				middleware.Trace(middleware.WithTracerProvider(tp), middleware.WithClient("127.0.0.1", 6379, "bench:1:1")),
 				middleware.Metrics(middleware.WithMeterProvider(mp), middleware.WithServer("127.0.0.1", 6379)))(handler)
 			return func() {
-				d := &signalbox.DeliveryContext{Context: telemetry.ContextWithDelivery(context.Background(), &telemetry.Delivery{})}
+				d := &signalbox.DeliveryContext{Context: context.WithValue(context.Background(), telemetry.DeliveryKey{}, &telemetry.Delivery{})}
 				if err := chain.Handle(d, job); err != nil {
 					b.Error(err)
 				}

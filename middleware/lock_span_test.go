@@ -43,7 +43,7 @@ func (a asked) once(t *testing.T, outcome string, least time.Duration) tracetest
 	}
 	set := attribute.NewSet(spans[0].Attributes...)
 	said, _ := set.Value(telemetry.LockOutcome)
-	wait, _ := set.Value(telemetry.LockWait)
+	wait, _ := set.Value("signalbox.lock.wait_ms")
 	if said.AsString() != outcome || wait.AsInt64() < least.Milliseconds() || spans[0].EndTime.Sub(spans[0].StartTime) < least {
 		t.Errorf("the span says %q after %d ms, want %q after %v at least", said.AsString(), wait.AsInt64(), outcome, least)
 	}

@@ -6,6 +6,8 @@ import (
 	"log/slog"
 	"time"
 
+	"go.opentelemetry.io/otel/trace"
+
 	"github.com/signalbox-go/signalbox"
 	"github.com/signalbox-go/signalbox/internal/telemetry"
 	"github.com/signalbox-go/signalbox/lock"
@@ -57,7 +59,7 @@ func record(ctx context.Context, logger *slog.Logger, job *signalbox.Job, start 
 	if reason := putBack(how, err); reason != "" {
 		attrs = append(attrs, slog.String("reason", reason))
 	}
-	logger.InfoContext(ctx, "job", append(attrs, telemetry.LogAttrs(ctx)...)...)
+	logger.InfoContext(ctx, "job", append(attrs, telemetry.LogAttrs(trace.SpanContextFromContext(ctx))...)...)
 }
 
 // putBack returns why a job is snoozed whose lock couldn't be had, or "".

@@ -68,11 +68,6 @@ func Metrics(opts ...MetricsOption) signalbox.Middleware {
 // measuredKey is the key under which the context of a delivery that is measured has true.
 type measuredKey struct{}
 
-// settledAs returns the end of a delivery as metrics have it.
-func settledAs(s signalbox.Settled) telemetry.Settled {
-	return telemetry.Settled{Asked: telemetry.Settle(s.Asked), Outcome: telemetry.Settle(s.Outcome), Took: s.Ended.Sub(s.Returned)}
-}
-
 func measure(ctx context.Context, metrics *telemetry.ConsumerMetrics, next signalbox.Handler, job *signalbox.Job) error {
 	if ctx.Value(measuredKey{}) != nil {
 		return next.Handle(ctx, job)
@@ -86,7 +81,7 @@ func measure(ctx context.Context, metrics *telemetry.ConsumerMetrics, next signa
 			failure = errorType(how, err)
 		}
 		settled := signalbox.OnSettled(ctx, func(s signalbox.Settled) {
-			p.Settled(settledAs(s))
+			p.Settled(string(s.Asked), string(s.Outcome), s.Ended.Sub(s.Returned))
 			p.Ended(failure)
 		})
 		if !settled { // no worker called it

@@ -15,7 +15,6 @@ import (
 	"go.opentelemetry.io/otel/sdk/metric/metricdata"
 
 	"github.com/signalbox-go/signalbox"
-	"github.com/signalbox-go/signalbox/internal/telemetry"
 	"github.com/signalbox-go/signalbox/lock"
 )
 
@@ -45,7 +44,7 @@ func points(t *testing.T, m metricdata.Metrics) (lines []string) {
 	line := func(value string, set attribute.Set) {
 		want := map[attribute.Key]string{"messaging.system": "signalbox", "messaging.destination.name": "mail"}
 		if !strings.HasPrefix(m.Name, "messaging.client.operation") {
-			want[telemetry.JobKind] = "welcome"
+			want["signalbox.job.kind"] = "welcome"
 		}
 		if strings.HasPrefix(m.Name, "messaging.") {
 			want["server.address"] = "redis.test"

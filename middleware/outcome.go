@@ -8,18 +8,20 @@ import (
 	"github.com/signalbox-go/signalbox/lock"
 )
 
-// outcome is how a delivery ended by its handler's error. What Redis answered is not known yet.
+// outcome is how a delivery ended by its handler's error. What becomes of the job, a [signalbox.Outcome], is not known yet: only the
+// worker knows whether it runs again, and only Redis whether the answer counts. Where both say the same, they use the same word.
 type outcome string
 
 const (
-	completed outcome = "completed"
-	snoozed   outcome = "snoozed"
-	cancelled outcome = "cancelled"
-	shutdown  outcome = "shutdown" // given back
-	failed    outcome = "failed"
-	timedOut  outcome = "timeout"
-	panicked  outcome = "panic"
-	lost      outcome = "lost"
+	completed = outcome(signalbox.OutcomeCompleted)
+	snoozed   = outcome(signalbox.OutcomeSnoozed)
+	cancelled = outcome(signalbox.OutcomeCancelled)
+
+	shutdown outcome = "shutdown" // given back
+	failed   outcome = "failed"
+	timedOut outcome = "timeout"
+	panicked outcome = "panic"
+	lost     outcome = "lost"
 )
 
 // outcomeOf returns the outcome for the error that a handler returned. ctx is the delivery's context or one derived from it.

@@ -165,7 +165,7 @@ func (d *tracedDelivery) Handle(ctx context.Context) (context.Context, func(erro
 // settled makes the span of telling Redis, and ends that of the delivery.
 func (d *tracedDelivery) settled(s signalbox.Settled) {
 	d.delivery.Tell(func(event string, at time.Time) { d.process.AddEvent(event, trace.WithTimestamp(at)) })
-	settle := d.spans.StartSettle(d.ctx, telemetry.Settle(s.Asked), s.Returned, s.Next)
+	settle := d.spans.StartSettle(d.ctx, string(s.Asked), s.Returned, s.Next)
 	switch s.Outcome {
 	case signalbox.OutcomeSuperseded:
 		d.process.AddEvent(telemetry.EventRejected)

@@ -38,7 +38,7 @@ func traced(t *testing.T, ctx context.Context, job *signalbox.Job, h signalbox.H
 		})
 	}
 	mw := signalbox.Chain(Trace(WithTracerProvider(tp), WithPropagator(propagation.TraceContext{})), Recover(), inner)
-	delivery := &signalbox.DeliveryContext{Context: telemetry.ContextWithDelivery(ctx, d)}
+	delivery := &signalbox.DeliveryContext{Context: context.WithValue(ctx, telemetry.DeliveryKey{}, d)}
 	_ = run(delivery, job, mw, h)
 	settle(t, delivery, signalbox.Settled{Outcome: signalbox.OutcomeCompleted, Asked: signalbox.OutcomeCompleted, Returned: time.Now()})
 	spans := make(map[string]tracetest.SpanStub)
@@ -84,7 +84,7 @@ func TestTraceJoinsTheCreatorsTrace(t *testing.T) {
 	tp := sdktrace.NewTracerProvider(sdktrace.WithSyncer(exporter))
 	ctx, enqueue := telemetry.NewMessaging(tp, telemetry.Who{}).StartEnqueue(t.Context(), telemetry.Job{Queue: "mail", ID: "1", Kind: "welcome", MaxAttempts: 25})
 	mine := map[string]string{"mine": "1"}
-	headers := telemetry.Inject(ctx, propagation.TraceContext{}, mine, telemetry.ModeAuto, nil)
+	headers := telemetry.Inject(ctx, propagation.TraceContext{}, mine, "auto", nil)
 	enqueue.End()
 	if len(mine) != 1 || len(headers) != 2 || headers["mine"] != "1" {
 		t.Fatalf("headers %v, the caller's %v", headers, mine)
@@ -120,7 +120,7 @@ func TestTraceJoinsTheCreatorsTrace(t *testing.T) {
 		t.Errorf("handle: %+v", handle)
 	}
 	about := attribute.NewSet(process.Attributes...)
-	if wait, _ := about.Value(telemetry.JobWait); wait.AsInt64() != 1500 {
+	if wait, _ := about.Value("signalbox.job.wait_ms"); wait.AsInt64() != 1500 {
 		t.Errorf("wait: %v", wait.AsInt64())
 	}
 	for _, span := range []tracetest.SpanStub{handle, process} {
@@ -218,7 +218,7 @@ func TestTraceOfAShutdownOfTheMiddlewares(t *testing.T) {
 		})
 	}
 	mw := signalbox.Chain(Trace(WithTracerProvider(tp)), stops)
-	delivery := &signalbox.DeliveryContext{Context: telemetry.ContextWithDelivery(t.Context(), d)}
+	delivery := &signalbox.DeliveryContext{Context: context.WithValue(t.Context(), telemetry.DeliveryKey{}, d)}
 	_ = run(delivery, &signalbox.Job{}, mw, func(ctx context.Context, _ *signalbox.Job) error { return context.Cause(ctx) })
 	settle(t, delivery, signalbox.Settled{Outcome: signalbox.OutcomeRetried, Asked: signalbox.OutcomeRetried, Returned: time.Now()})
 	for _, s := range exporter.GetSpans() {
@@ -232,7 +232,7 @@ func TestTraceOfAShutdownOfTheMiddlewares(t *testing.T) {
 func created() (map[string]string, trace.SpanContext) {
 	creator := trace.NewSpanContext(trace.SpanContextConfig{TraceID: trace.TraceID{7}, SpanID: trace.SpanID{7}, TraceFlags: trace.FlagsSampled})
 	ctx := trace.ContextWithSpanContext(context.Background(), creator)
-	return telemetry.Inject(ctx, propagation.TraceContext{}, nil, telemetry.ModeAuto, nil), creator
+	return telemetry.Inject(ctx, propagation.TraceContext{}, nil, "auto", nil), creator
 }
 
 // By no age is a job young enough for nothing, not by that of a clock that has stepped back either.
@@ -301,7 +301,7 @@ func TestTraceModesWithoutAProvider(t *testing.T) {
 			if c.parent {
 				since = strconv.FormatInt(now.UnixMicro(), 10)
 			}
-			if got := telemetry.Inject(ctx, both, nil, telemetry.ModeAuto, nil)[telemetry.SinceHeader]; got != since {
+			if got := telemetry.Inject(ctx, both, nil, "auto", nil)[telemetry.SinceHeader]; got != since {
 				t.Errorf("%s: a job of the handler's is told %q, want %q", name, got, since)
 			}
 			return nil

@@ -98,7 +98,7 @@ func (s tickSpans) logAttrs() []any {
 	if s.tick == nil || !s.tick.SpanContext().IsSampled() {
 		return nil
 	}
-	return telemetry.SpanLogAttrs(s.tick.SpanContext())
+	return telemetry.LogAttrs(s.tick.SpanContext())
 }
 
 func (s tickSpans) end(late time.Duration) {

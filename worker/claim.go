@@ -192,7 +192,7 @@ func (q *queue) apply(c *call, reply *store.ClaimReply) {
 			about = append(about, "kind", d.Kind, "attempt", d.Attempt)
 		}
 		if e, ok := d.Ref.(*delivery); ok && e.watch != nil {
-			about = append(about, telemetry.SpanLogAttrs(e.watch.SpanContext())...)
+			about = append(about, telemetry.LogAttrs(e.watch.SpanContext())...)
 		}
 		q.log.Warn("signalbox: a superseded delivery was refused: "+why, about...)
 	}

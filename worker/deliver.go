@@ -11,7 +11,6 @@ import (
 
 	"github.com/signalbox-go/signalbox"
 	"github.com/signalbox-go/signalbox/internal/store"
-	"github.com/signalbox-go/signalbox/internal/telemetry"
 	"github.com/signalbox-go/signalbox/lock"
 )
 
@@ -66,9 +65,7 @@ func (q *queue) countUnhandled(d *delivery) {
 		kind := q.w.metricKind(&d.claimed)
 		q.w.consumer.Delivered(q.base, q.store.Name(), kind)
 		signalbox.OnSettled(d, func(s signalbox.Settled) {
-			q.w.consumer.Settled(q.base, q.store.Name(), kind, telemetry.Settled{
-				Asked: telemetry.Settle(s.Asked), Outcome: telemetry.Settle(s.Outcome), Took: s.Ended.Sub(s.Returned),
-			})
+			q.w.consumer.Settled(q.base, q.store.Name(), kind, string(s.Asked), string(s.Outcome), s.Ended.Sub(s.Returned))
 		})
 	}
 }

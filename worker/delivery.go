@@ -80,7 +80,7 @@ func (d *delivery) String() string { return "worker: the context of job " + d.id
 func (d *delivery) about(job *signalbox.Job, more ...any) []any {
 	attrs := []any{"job", job.ID, "kind", job.Kind, "attempt", job.Attempt, "token", job.Token}
 	if d.watch != nil {
-		attrs = append(attrs, telemetry.SpanLogAttrs(d.watch.SpanContext())...)
+		attrs = append(attrs, telemetry.LogAttrs(d.watch.SpanContext())...)
 	}
 	return append(attrs, more...)
 }

@@ -13,7 +13,6 @@ import (
 
 	"github.com/signalbox-go/signalbox"
 	"github.com/signalbox-go/signalbox/internal/store"
-	"github.com/signalbox-go/signalbox/internal/telemetry"
 	"github.com/signalbox-go/signalbox/worker"
 )
 
@@ -51,8 +50,8 @@ func TestMetricsOfForeignJobs(t *testing.T) {
 	} {
 		got := make(map[string]int64)
 		for set, n := range sums(t, reader, name) {
-			kind, _ := set.Value(telemetry.JobKind)
-			outcome, _ := set.Value(telemetry.JobOutcome)
+			kind, _ := set.Value("signalbox.job.kind")
+			outcome, _ := set.Value("signalbox.job.outcome")
 			got[kind.AsString()+" "+outcome.AsString()] += n
 			if v, _ := set.Value("messaging.destination.name"); v.AsString() != r.name() {
 				t.Errorf("%s: %v", name, set.ToSlice())

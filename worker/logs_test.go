@@ -12,7 +12,6 @@ import (
 
 	"github.com/signalbox-go/signalbox"
 	"github.com/signalbox-go/signalbox/internal/redistest"
-	"github.com/signalbox-go/signalbox/internal/telemetry"
 	"github.com/signalbox-go/signalbox/middleware"
 	"github.com/signalbox-go/signalbox/worker"
 )
@@ -156,7 +155,7 @@ func TestLogOfATracedDelivery(t *testing.T) {
 			process := r.n("process", last)[c.attempt-1]
 			about := []string{
 				" job=" + id + " ", " kind=task ", fmt.Sprintf(" attempt=%d ", c.attempt),
-				fmt.Sprintf(" token=%d ", value(process, telemetry.LockToken).AsInt64()),
+				fmt.Sprintf(" token=%d ", value(process, "signalbox.lock.fencing_token").AsInt64()),
 				" trace_id=" + process.SpanContext.TraceID().String(), " span_id=" + process.SpanContext.SpanID().String(),
 			}
 			for _, msg := range []string{"signalbox: " + c.msg, " job job="} {

@@ -7,6 +7,7 @@ import (
 
 	"go.opentelemetry.io/otel/trace"
 
+	"github.com/signalbox-go/signalbox"
 	"github.com/signalbox-go/signalbox/internal/store"
 	"github.com/signalbox-go/signalbox/internal/telemetry"
 )
@@ -103,24 +104,24 @@ func (q *queue) reclaimSession(ctx context.Context, id string) {
 func (q *queue) reclaimed(r *store.Reclaimed, began, ended time.Time) {
 	for i := range r.Dead {
 		job := r.Dead[i].Job
-		q.w.consumer.Settled(q.base, q.store.Name(), q.w.metricKind(&r.Dead[i]), telemetry.Settled{Asked: telemetry.SettleDead, Outcome: telemetry.SettleDead, Took: ended.Sub(began)})
-		span := q.traceReclaim(&r.Dead[i], telemetry.SettleDead, r.At, began, ended)
+		q.w.consumer.Settled(q.base, q.store.Name(), q.w.metricKind(&r.Dead[i]), string(signalbox.OutcomeDead), string(signalbox.OutcomeDead), ended.Sub(began))
+		span := q.traceReclaim(&r.Dead[i], signalbox.OutcomeDead, r.At, began, ended)
 		about := []any{"job", job.ID, "token", job.Token}
 		if job.Kind != "" { // it could be read
 			about = append(about, "kind", job.Kind, "attempt", job.Attempt)
 		}
-		about = append(about, telemetry.SpanLogAttrs(span)...)
+		about = append(about, telemetry.LogAttrs(span)...)
 		q.log.Error("signalbox: a job is dead: its worker died too often", about...)
 	}
 	for i := range r.Lost {
-		q.traceReclaim(&r.Lost[i], telemetry.SettleReturned, r.At, began, ended)
+		q.traceReclaim(&r.Lost[i], signalbox.OutcomeReturned, r.At, began, ended)
 	}
 }
 
 // traceReclaim makes the span of taking a delivery back, by a call that began and ended by our
 // clock and was made at a time of Redis's. It is connected with what created the job as a delivery
 // here would be.
-func (q *queue) traceReclaim(d *store.Delivery, how telemetry.Settle, at, began, ended time.Time) trace.SpanContext {
+func (q *queue) traceReclaim(d *store.Delivery, how signalbox.Outcome, at, began, ended time.Time) trace.SpanContext {
 	if !q.w.traces() {
 		return trace.SpanContext{}
 	}
@@ -132,7 +133,7 @@ func (q *queue) traceReclaim(d *store.Delivery, how telemetry.Settle, at, began,
 	}
 	span := q.w.spans.StartReclaim(ctx, telemetry.Job{
 		ID: job.ID, Kind: job.Kind, Queue: job.Queue, Attempt: job.Attempt, MaxAttempts: job.MaxAttempts,
-	}, how, links, began)
+	}, string(how), links, began)
 	span.End(trace.WithTimestamp(ended))
 	return span.SpanContext()
 }

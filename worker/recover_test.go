@@ -213,7 +213,7 @@ func TestDeadByCrashesIsCounted(t *testing.T) {
 			got := settledAs(t, reader)
 			for outcome, want := range map[string]int64{"dead": 1, "completed": 2} {
 				set := attribute.NewSet(attribute.String("messaging.system", "signalbox"), attribute.String("messaging.destination.name", r.name()),
-					telemetry.JobKind.String("task"), telemetry.JobOutcome.String(outcome))
+					attribute.String("signalbox.job.kind", "task"), attribute.String("signalbox.job.outcome", outcome))
 				if got[set] != want {
 					t.Errorf("%d are %s, want %d: %v", got[set], outcome, want, got)
 				}
@@ -237,10 +237,10 @@ func TestReclaimOutcomes(t *testing.T) {
 	r.start(w)
 	for _, s := range r.n("reclaim", 2) {
 		id := value(s, "messaging.message.id").AsString()
-		if got := value(s, telemetry.JobOutcome).AsString(); got != want[id] || s.Status.Code != codes.Unset || len(s.Events) > 0 {
+		if got := value(s, "signalbox.job.outcome").AsString(); got != want[id] || s.Status.Code != codes.Unset || len(s.Events) > 0 {
 			t.Errorf("of job %s: outcome %q, want %q; %v, %v", id, got, want[id], s.Status, s.Events)
 		}
-		if value(s, telemetry.JobKind).AsString() != "task" {
+		if value(s, "signalbox.job.kind").AsString() != "task" {
 			t.Errorf("of job %s: %v", id, s.Attributes)
 		}
 	}

@@ -26,7 +26,7 @@ func (d *delivery) settling(r *store.Settlement, err error) {
 	}
 }
 
-// outcomeOf returns what a settlement asks for. handled says that a handler was called.
+// outcomeOf translates what Redis is asked for into what it means. handled says that a handler was called.
 func outcomeOf(r *store.Settlement, handled bool) signalbox.Outcome {
 	switch r.Outcome {
 	case store.Completed:

@@ -74,7 +74,7 @@ func TestTraceOfAChain(t *testing.T) {
 	worker.Handle(w, func(ctx context.Context, job *signalbox.Job, _ task) error {
 		select {
 		case runs <- run{job, trace.SpanContextFromContext(ctx).TraceID()}:
-			r.addOne(signalbox.Job{Headers: telemetry.Inject(ctx, propagation.TraceContext{}, nil, telemetry.ModeAuto, nil)})
+			r.addOne(signalbox.Job{Headers: telemetry.Inject(ctx, propagation.TraceContext{}, nil, "auto", nil)})
 		case <-over:
 		}
 		return nil

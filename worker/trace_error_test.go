@@ -31,7 +31,7 @@ func TestTraceOfAnothersShutdown(t *testing.T) {
 	r.addOne(signalbox.Job{MaxAttempts: 1})
 	r.start(w)
 	dead, process := r.n("dead_letter", 1)[0], r.n("process", 1)[0]
-	if got := value(dead, telemetry.JobOutcome).AsString(); got != "dead" {
+	if got := value(dead, "signalbox.job.outcome").AsString(); got != "dead" {
 		t.Errorf("the job is %q", got)
 	}
 	for _, s := range append(r.named("handle task"), process) {

@@ -45,7 +45,7 @@ func (r *tracedRig) config(slots int) worker.Config {
 func (r *tracedRig) headers() (map[string]string, trace.SpanContext) {
 	ctx, span := r.tp.Tracer("test").Start(r.Context(), "creator")
 	defer span.End()
-	return telemetry.Inject(ctx, propagation.TraceContext{}, nil, telemetry.ModeAuto, nil), span.SpanContext()
+	return telemetry.Inject(ctx, propagation.TraceContext{}, nil, "auto", nil), span.SpanContext()
 }
 
 // named are the spans of this name, in the order of their beginnings.
@@ -116,7 +116,7 @@ func TestTraceOfAJob(t *testing.T) {
 	for _, s := range []tracetest.SpanStub{process, ack, handle[0]} {
 		for key, want := range map[attribute.Key]string{
 			"messaging.system": "signalbox", "messaging.destination.name": r.name(), "messaging.message.id": id,
-			telemetry.JobKind: "task", telemetry.JobAttempt: "1", telemetry.JobMaxAttempts: "25",
+			"signalbox.job.kind": "task", "signalbox.job.attempt": "1", "signalbox.job.max_attempts": "25",
 		} {
 			if got := value(s, key); got.String() != want {
 				t.Errorf("%s: %s is %q, want %q", s.Name, key, got.String(), want)
@@ -126,7 +126,7 @@ func TestTraceOfAJob(t *testing.T) {
 			t.Errorf("%s: %v %v", s.Name, s.Attributes, s.Status)
 		}
 	}
-	if value(process, telemetry.LockToken).AsInt64() == 0 || value(ack, telemetry.JobOutcome).AsString() != "completed" {
+	if value(process, "signalbox.lock.fencing_token").AsInt64() == 0 || value(ack, "signalbox.job.outcome").AsString() != "completed" {
 		t.Errorf("%v, %v", process.Attributes, ack.Attributes)
 	}
 	if process.SpanKind != trace.SpanKindConsumer || ack.SpanKind != trace.SpanKindClient || handle[0].SpanKind != trace.SpanKindInternal {
@@ -155,7 +155,7 @@ func TestTraceOfAttempts(t *testing.T) {
 		if settle.Parent.SpanID() != process[i].SpanContext.SpanID() {
 			t.Errorf("%s is not under delivery %d", op, i+1)
 		}
-		next, err := time.Parse(time.RFC3339Nano, value(settle, telemetry.JobNextRun).AsString())
+		next, err := time.Parse(time.RFC3339Nano, value(settle, "signalbox.job.next_run").AsString())
 		if later := err == nil; later != (op == "retry") || later && next.Sub(process[i].StartTime) < retryIn {
 			t.Errorf("%s: %v", op, settle.Attributes)
 		}
@@ -175,7 +175,7 @@ func TestTraceOfAttempts(t *testing.T) {
 	worker.Handle(w, func(context.Context, *signalbox.Job, task) error { return errors.New("never") })
 	r.addOne(signalbox.Job{MaxAttempts: 1})
 	r.start(w)
-	if dead := r.n("dead_letter", 1)[0]; value(dead, telemetry.JobOutcome).AsString() != "dead" {
+	if dead := r.n("dead_letter", 1)[0]; value(dead, "signalbox.job.outcome").AsString() != "dead" {
 		t.Errorf("%v", dead.Attributes)
 	}
 }

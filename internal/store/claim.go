@@ -11,7 +11,8 @@ import (
 	"github.com/signalbox-go/signalbox/internal/wire"
 )
 
-// An Outcome is how a delivery ended.
+// An Outcome is what Redis is asked to do with a job when its delivery has ended. What that means to users is a signalbox.Outcome: the
+// worker translates.
 type Outcome string
 
 // The outcomes.

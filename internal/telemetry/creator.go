@@ -9,10 +9,10 @@ import (
 
 // How a delivery is connected with the span that enqueued the job.
 const (
-	ModeAuto   = "auto" // by the job's age
-	ModeParent = "parent"
-	ModeLink   = "link"
-	ModeNone   = "none"
+	modeAuto   = "auto" // by the job's age
+	modeParent = "parent"
+	modeLink   = "link"
+	modeNone   = "none"
 )
 
 // Creator returns a context with the parent of a delivery, if it has one, and the link to what
@@ -25,17 +25,17 @@ func Creator(ctx context.Context, p propagation.TextMapPropagator, headers map[s
 		return ctx, nil
 	}
 	switch own := headers[ModeHeader]; own {
-	case ModeParent, ModeLink, ModeNone:
+	case modeParent, modeLink, modeNone:
 		mode = own
 	}
-	if mode == ModeAuto && young {
-		mode = ModeParent
+	if mode == modeAuto && young {
+		mode = modeParent
 	}
-	if mode == ModeParent {
+	if mode == modeParent {
 		return ctx, nil
 	}
 	ctx = trace.ContextWithSpanContext(ctx, trace.SpanContext{})
-	if mode == ModeNone {
+	if mode == modeNone {
 		return ctx, nil
 	}
 	return ctx, []trace.Link{{SpanContext: created}}

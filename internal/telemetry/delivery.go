@@ -41,13 +41,6 @@ type Tracing interface {
 	Handle(ctx context.Context) (context.Context, func(error))
 }
 
-// Settled is what became of telling Redis how a delivery ended.
-type Settled struct {
-	Asked   Settle        // what Redis was asked for
-	Outcome Settle        // Asked, SettleSuperseded or SettleUnknown
-	Took    time.Duration // from the handler's return
-}
-
 // FormatSpan is a span context as it is kept with a job, in the form of a traceparent; "" if it
 // is not valid.
 func FormatSpan(sc trace.SpanContext) string {
@@ -68,11 +61,6 @@ func ParseSpan(text string) trace.SpanContext {
 
 // DeliveryKey is the key under which a context has its *Delivery.
 type DeliveryKey struct{}
-
-// ContextWithDelivery returns a context with the delivery.
-func ContextWithDelivery(ctx context.Context, d *Delivery) context.Context {
-	return context.WithValue(ctx, DeliveryKey{}, d)
-}
 
 // DeliveryFrom returns the delivery that ctx is of, or nil.
 func DeliveryFrom(ctx context.Context) *Delivery {

@@ -353,7 +353,7 @@ func (s *story) checkValues(t *testing.T, doc string) {
 	otherKinds := false
 	saw := func(kv attribute.KeyValue, on ...string) {
 		key, value := string(kv.Key), kv.Value.String()
-		otherKinds = otherKinds || kv == telemetry.JobKind.String(telemetry.KindOther)
+		otherKinds = otherKinds || kv == attribute.String("signalbox.job.kind", telemetry.KindOther)
 		i := slices.IndexFunc(on, func(on string) bool { return documented[place{on, key}] != nil })
 		if i < 0 {
 			return
@@ -447,7 +447,7 @@ func (s *story) checkPrivate(t *testing.T) {
 	named := 0
 	for _, sp := range s.ours() {
 		inMessages := []string{canary, s.lockKey}
-		if kind := value(sp, telemetry.JobKind); strings.HasPrefix(sp.Name, "process ") && kind == "down" {
+		if kind := value(sp, "signalbox.job.kind"); strings.HasPrefix(sp.Name, "process ") && kind == "down" {
 			inMessages = inMessages[:1]
 			named += strings.Count(sp.Status.Description, s.lockKey)
 		}

@@ -53,9 +53,9 @@ func errorType(err error) string {
 	case late != nil && late.Timeout():
 		return ErrorTimeout
 	case err == context.Canceled:
-		return ErrorCancelled
+		return errorCancelled
 	case network && (errors.As(err, &operation) || errors.As(err, &lookup)):
-		return ErrorConnection
+		return errorConnection
 	}
 	return semconv.ErrorType(err).Value.AsString()
 }

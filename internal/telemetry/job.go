@@ -32,7 +32,7 @@ type Messaging struct {
 
 // NewMessaging returns the spans of who, made by a provider, or by the global one if it is nil.
 func NewMessaging(tp trace.TracerProvider, who Who) *Messaging {
-	m := &Messaging{tracer: Tracer(tp), common: []attribute.KeyValue{semconv.MessagingSystemKey.String(System)}}
+	m := &Messaging{tracer: tracerOf(tp), common: []attribute.KeyValue{semconv.MessagingSystemKey.String(system)}}
 	if who.Address != "" {
 		m.common = append(m.common, semconv.ServerAddress(who.Address))
 	}
@@ -65,10 +65,10 @@ func (m *Messaging) about(op string, opType attribute.KeyValue, j *Job, n int) [
 func appendJob(kv []attribute.KeyValue, j *Job) []attribute.KeyValue {
 	kv = append(kv, semconv.MessagingMessageID(clean(j.ID)))
 	if j.Kind != "" { // else its record can't be read
-		kv = append(kv, JobKind.String(clean(j.Kind)), JobMaxAttempts.Int(j.MaxAttempts))
+		kv = append(kv, jobKind.String(clean(j.Kind)), jobMaxAttempts.Int(j.MaxAttempts))
 	}
 	if j.Attempt > 0 {
-		kv = append(kv, JobAttempt.Int(j.Attempt))
+		kv = append(kv, jobAttempt.Int(j.Attempt))
 	}
 	return kv
 }
@@ -114,7 +114,7 @@ const (
 // Delivery returns the spans of a delivery of the job.
 func (m *Messaging) Delivery(j *Job, token int64, wait time.Duration) DeliverySpans {
 	kv := make([]attribute.KeyValue, kvJob, kvJob+len(m.common)+5+kvSettle)
-	kv[0], kv[1] = JobWait.Int64(wait.Milliseconds()), LockToken.Int64(token)
+	kv[0], kv[1] = jobWaitTime.Int64(wait.Milliseconds()), lockToken.Int64(token)
 	kv[kvOperation], kv[kvOperation+1] = semconv.MessagingOperationName(opProcess), semconv.MessagingOperationTypeProcess
 	kv = append(kv, m.common...)
 	kv = appendJob(append(kv, semconv.MessagingDestinationName(j.Queue)), j)
@@ -135,12 +135,12 @@ func (d *DeliverySpans) StartHandle(ctx context.Context) (context.Context, trace
 }
 
 // StartSettle starts the span of telling Redis how the delivery ended, as of when that began. It is a child of the
-// process span. next is when the job runs again; the zero time: not, or at once.
-func (d *DeliverySpans) StartSettle(ctx context.Context, s Settle, began, next time.Time) trace.Span {
-	op := s.operation()
-	kv := append(d.kv[:d.end], semconv.MessagingOperationName(op), semconv.MessagingOperationTypeSettle, JobOutcome.String(string(s)))
+// process span. asked is the signalbox.Outcome that Redis is asked for. next is when the job runs again; the zero time: not, or at once.
+func (d *DeliverySpans) StartSettle(ctx context.Context, asked string, began, next time.Time) trace.Span {
+	op := settleOperation(asked)
+	kv := append(d.kv[:d.end], semconv.MessagingOperationName(op), semconv.MessagingOperationTypeSettle, jobOutcome.String(asked))
 	if !next.IsZero() {
-		kv = append(kv, JobNextRun.String(next.UTC().Format(time.RFC3339Nano)))
+		kv = append(kv, jobNextRun.String(next.UTC().Format(time.RFC3339Nano)))
 	}
 	_, span := d.m.tracer.Start(ctx, op+" "+d.job.Queue, client, attributes(kv[kvJob:]), trace.WithTimestamp(began))
 	return span
@@ -159,38 +159,33 @@ func attributes(kv []attribute.KeyValue) trace.SpanStartOption {
 }
 
 // StartReclaim starts the span of taking a job back from a worker that died or lost its lease, as
-// of when that began. how is SettleReturned, or SettleDead after too many crashes.
-func (m *Messaging) StartReclaim(ctx context.Context, j Job, how Settle, links []trace.Link, began time.Time) trace.Span {
-	kv := append(m.about(opReclaim, semconv.MessagingOperationTypeSettle, &j, 1), JobOutcome.String(string(how)))
+// of when that began. outcome is a signalbox.Outcome: returned, or dead after too many crashes.
+func (m *Messaging) StartReclaim(ctx context.Context, j Job, outcome string, links []trace.Link, began time.Time) trace.Span {
+	kv := append(m.about(opReclaim, semconv.MessagingOperationTypeSettle, &j, 1), jobOutcome.String(outcome))
 	_, span := m.tracer.Start(ctx, opReclaim+" "+j.Queue, client, attributes(kv), trace.WithLinks(links...), trace.WithTimestamp(began))
 	return span
 }
 
-// A Settle is how a delivery ends, as spans and metrics tell it.
-type Settle string
-
-// The ways.
+// How a delivery ended: the values of signalbox.Outcome. Package lock stands on this one, so it can't import the root. A test
+// compares them.
 const (
-	SettleCompleted Settle = "completed"
-	SettleRetried   Settle = "retried"
-	SettleSnoozed   Settle = "snoozed"
-	SettleReturned  Settle = "returned" // by a worker that stops, or has no handler for it
-	SettleDead      Settle = "dead"
-	SettleCancelled Settle = "cancelled"
-
-	// Redis didn't do what it was asked for, or nobody knows whether it did.
-	SettleSuperseded Settle = "superseded"
-	SettleUnknown    Settle = "unknown"
+	settleRetried    = "retried"
+	settleSnoozed    = "snoozed"
+	settleReturned   = "returned"
+	settleDead       = "dead"
+	settleCancelled  = "cancelled"
+	settleSuperseded = "superseded"
+	settleUnknown    = "unknown"
 )
 
-// operation is the name of the messaging operation.
-func (s Settle) operation() string {
-	switch s {
-	case SettleRetried:
+// settleOperation is the name of the messaging operation that asks for an outcome.
+func settleOperation(outcome string) string {
+	switch outcome {
+	case settleRetried:
 		return "retry"
-	case SettleSnoozed, SettleReturned:
+	case settleSnoozed, settleReturned:
 		return "snooze"
-	case SettleDead, SettleCancelled:
+	case settleDead, settleCancelled:
 		return "dead_letter"
 	}
 	return "ack"

@@ -65,8 +65,8 @@ func StartAcquire(ctx context.Context, m *LockMetrics) (context.Context, Acquire
 		return a.ctx, a
 	}
 	if a.start = time.Now(); traced {
-		a.ctx, a.span = Tracer(parent.TracerProvider()).Start(ctx, nameAcquire,
-			trace.WithSpanKind(trace.SpanKindInternal), trace.WithAttributes(semconv.MessagingSystemKey.String(System)))
+		a.ctx, a.span = tracerOf(parent.TracerProvider()).Start(ctx, nameAcquire,
+			trace.WithSpanKind(trace.SpanKindInternal), trace.WithAttributes(semconv.MessagingSystemKey.String(system)))
 	}
 	return a.ctx, a
 }
@@ -102,9 +102,9 @@ func (r *ended) end(token int64) {
 	if r.span == nil {
 		return
 	}
-	r.span.SetAttributes(LockOutcome.String(r.outcome), LockWait.Int64(time.Since(r.start).Milliseconds()))
+	r.span.SetAttributes(LockOutcome.String(r.outcome), lockWait.Int64(time.Since(r.start).Milliseconds()))
 	if token != 0 {
-		r.span.SetAttributes(LockToken.Int64(token))
+		r.span.SetAttributes(lockToken.Int64(token))
 	}
 	if r.outcome == LockFailed {
 		Fail(r.span, r.failure, "")
@@ -122,7 +122,7 @@ func (e lockError) Error() string { return e.text }
 
 func (e lockError) ErrorType() string {
 	if leaf, _ := telling(e.err); leaf == io.EOF { // it is of a client of Redis, whose connection was cut
-		return ErrorConnection
+		return errorConnection
 	}
 	return ErrorType(e.err)
 }

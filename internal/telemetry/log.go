@@ -1,17 +1,10 @@
 package telemetry
 
-import (
-	"context"
+import "go.opentelemetry.io/otel/trace"
 
-	"go.opentelemetry.io/otel/trace"
-)
-
-// LogAttrs are the attributes of a log record that say which span of ctx it belongs to; none
-// without a span. OpenTelemetry's names for them in logs that are no OTLP.
-func LogAttrs(ctx context.Context) []any { return SpanLogAttrs(trace.SpanContextFromContext(ctx)) }
-
-// SpanLogAttrs is LogAttrs of a span context.
-func SpanLogAttrs(sc trace.SpanContext) []any {
+// LogAttrs returns the attributes of a log record that say which span it belongs to: OpenTelemetry's names for them in logs that are no
+// OTLP. It returns none if the span context is not valid.
+func LogAttrs(sc trace.SpanContext) []any {
 	if !sc.IsValid() {
 		return nil
 	}

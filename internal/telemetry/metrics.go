@@ -35,8 +35,8 @@ var (
 
 // Attributes of metrics alone; the others are those of spans. None has a value for each job.
 const (
-	QueueState  = attribute.Key("signalbox.queue.state")      // ready, scheduled, running, dead or cancelled
-	TickOutcome = attribute.Key("signalbox.schedule.outcome") // OutcomeFired, OutcomeSkipped or OutcomeMissed
+	queueState  = attribute.Key("signalbox.queue.state")      // ready, scheduled, running, dead or cancelled
+	tickOutcome = attribute.Key("signalbox.schedule.outcome") // OutcomeFired, OutcomeSkipped or OutcomeMissed
 )
 
 // boundaries are those of all histograms, in seconds: from 0.1 ms to 1 h.
@@ -46,7 +46,7 @@ var boundaries = []float64{
 }
 
 // Meter is our meter of a provider, or of the global one if mp is nil.
-func Meter(mp metric.MeterProvider) metric.Meter {
+func meterOf(mp metric.MeterProvider) metric.Meter {
 	if mp == nil {
 		mp = otel.GetMeterProvider()
 	}
@@ -71,7 +71,7 @@ func (i *instruments[T]) on() *T {
 
 // get returns the instruments.
 func (i *instruments[T]) get() *T {
-	i.once.Do(func() { i.built = i.build(Meter(i.provider)) })
+	i.once.Do(func() { i.built = i.build(meterOf(i.provider)) })
 	return i.built
 }
 
@@ -149,7 +149,7 @@ func (ps *points) of(p point) *options {
 }
 
 func (p point) attributes(who Who) []attribute.KeyValue {
-	kv := []attribute.KeyValue{semconv.MessagingSystemKey.String(System)}
+	kv := []attribute.KeyValue{semconv.MessagingSystemKey.String(system)}
 	if p.queue != "" {
 		kv = append(kv, semconv.MessagingDestinationName(p.queue))
 	}
@@ -157,7 +157,7 @@ func (p point) attributes(who Who) []attribute.KeyValue {
 		kv = append(kv, semconv.MessagingOperationName(p.operation), operationType(p.operation))
 	}
 	if p.kind != "" {
-		kv = append(kv, JobKind.String(clean(p.kind)))
+		kv = append(kv, jobKind.String(clean(p.kind)))
 	}
 	if p.errorType != "" {
 		kv = append(kv, semconv.ErrorTypeKey.String(p.errorType))

@@ -85,26 +85,28 @@ func (p *Processing) Ended(errorType string) {
 }
 
 // Settled records what became of telling Redis how it ended.
-func (p *Processing) Settled(s Settled) { p.metrics.Settled(p.ctx, p.queue, p.kind, s) }
+func (p *Processing) Settled(asked, outcome string, took time.Duration) {
+	p.metrics.Settled(p.ctx, p.queue, p.kind, asked, outcome, took)
+}
 
-// Settled records what became of telling Redis how a delivery ended. The kind is "" if the
-// job's record can't be read.
-func (c *ConsumerMetrics) Settled(ctx context.Context, queue, kind string, s Settled) {
+// Settled records what became of telling Redis how a delivery ended. asked and outcome are each a signalbox.Outcome: what Redis was
+// asked for, and what became of it. took is the time from the handler's return. The kind is "" if the job's record can't be read.
+func (c *ConsumerMetrics) Settled(ctx context.Context, queue, kind, asked, outcome string, took time.Duration) {
 	m := c.made.on()
 	if m == nil {
 		return
 	}
 	errorType := ""
-	switch s.Outcome {
-	case SettleSuperseded:
+	switch outcome {
+	case settleSuperseded:
 		errorType = ErrorLeaseLost
 		m.rejected.Add(ctx, 1, c.points.of(point{queue: queue, kind: kind}).add...)
-	case SettleUnknown:
+	case settleUnknown:
 		errorType = ErrorUnsettled
 	default:
-		m.settled.Add(ctx, 1, c.points.of(point{queue: queue, kind: kind, outcome: string(s.Outcome), about: JobOutcome}).add...)
+		m.settled.Add(ctx, 1, c.points.of(point{queue: queue, kind: kind, outcome: outcome, about: jobOutcome}).add...)
 	}
-	m.duration.Record(ctx, s.Took.Seconds(), c.points.of(point{
-		queue: queue, operation: s.Asked.operation(), errorType: errorType, server: true,
+	m.duration.Record(ctx, took.Seconds(), c.points.of(point{
+		queue: queue, operation: settleOperation(asked), errorType: errorType, server: true,
 	}).record...)
 }

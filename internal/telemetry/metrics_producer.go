@@ -68,7 +68,7 @@ func (p *ProducerMetrics) Took(ctx context.Context, queue string, took time.Dura
 // Tick counts n ticks whose jobs go to a queue. outcome is OutcomeFired, OutcomeSkipped or OutcomeMissed.
 func (p *ProducerMetrics) Tick(ctx context.Context, queue, outcome string, n int) {
 	if m := p.made.on(); m != nil && n > 0 {
-		m.ticks.Add(ctx, int64(n), p.points.of(point{queue: queue, outcome: outcome, about: TickOutcome}).add...)
+		m.ticks.Add(ctx, int64(n), p.points.of(point{queue: queue, outcome: outcome, about: tickOutcome}).add...)
 	}
 }
 

@@ -39,7 +39,7 @@ const (
 // metrics can make it export none at all. Of many processes one should read a queue. For the
 // others read returns nothing.
 func ObserveDepths(mp metric.MeterProvider, read func(context.Context) []Depth) (stop func()) {
-	m := Meter(mp)
+	m := meterOf(mp)
 	depth, err := m.Int64ObservableGauge(queueDepth.name, metric.WithUnit(queueDepth.unit), metric.WithDescription(queueDepth.description))
 	if err != nil {
 		otel.Handle(err)
@@ -134,14 +134,14 @@ func (r *depthReader) stop() {
 }
 
 func (d *Depth) observe(o metric.Observer, depth metric.Int64Observable, oldest metric.Float64Observable) {
-	system, queue := semconv.MessagingSystemKey.String(System), semconv.MessagingDestinationName(d.Queue)
+	system, queue := semconv.MessagingSystemKey.String(system), semconv.MessagingDestinationName(d.Queue)
 	for _, s := range []struct {
 		state string
 		n     int64
 	}{
 		{"ready", d.Ready}, {"scheduled", d.Scheduled}, {"running", d.Running}, {"dead", d.Dead}, {"cancelled", d.Cancelled},
 	} {
-		o.ObserveInt64(depth, s.n, metric.WithAttributeSet(attribute.NewSet(system, queue, QueueState.String(s.state))))
+		o.ObserveInt64(depth, s.n, metric.WithAttributeSet(attribute.NewSet(system, queue, queueState.String(s.state))))
 	}
 	o.ObserveFloat64(oldest, d.Oldest.Seconds(), metric.WithAttributeSet(attribute.NewSet(system, queue)))
 }

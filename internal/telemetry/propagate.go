@@ -13,7 +13,7 @@ import (
 )
 
 // ModeHeader is the header that says how a job's deliveries are connected with the span that
-// enqueued it: ModeParent, ModeLink or ModeNone. Without it, that is the worker's choice. It is there
+// enqueued it: modeParent, modeLink or modeNone. Without it, that is the worker's choice. It is there
 // only beside a trace context.
 const ModeHeader = "signalbox-trace-mode"
 
@@ -36,7 +36,7 @@ func Propagator(p propagation.TextMapPropagator) propagation.TextMapPropagator {
 }
 
 // Inject returns headers with what the propagator makes of ctx. Beside a trace context there is the
-// mode, unless that is ModeAuto, and since when there are jobs in the trace, if ctx is a handler's.
+// mode, unless that is modeAuto, and since when there are jobs in the trace, if ctx is a handler's.
 // Of the baggage the propagator sees the named members only, as many as fit in 8 KiB. The
 // caller's map is left alone: it is copied if there is something to add.
 func Inject(ctx context.Context, p propagation.TextMapPropagator, headers map[string]string, mode string, members []string) map[string]string {
@@ -51,10 +51,10 @@ func Inject(ctx context.Context, p propagation.TextMapPropagator, headers map[st
 	_, alone := added[baggageHeader]
 	if created := trace.SpanContextFromContext(ctx); created.IsValid() && (!alone || len(added) > 1) {
 		since, ok := ctx.Value(sinceKey{}).(*TraceSince)
-		if ok && since.Trace == created.TraceID() && mode != ModeLink && mode != ModeNone {
+		if ok && since.Trace == created.TraceID() && mode != modeLink && mode != modeNone {
 			added[SinceHeader] = strconv.FormatInt(since.At.UnixMicro(), 10)
 		}
-		if mode != ModeAuto {
+		if mode != modeAuto {
 			added[ModeHeader] = mode
 		}
 	}

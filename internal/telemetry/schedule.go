@@ -11,9 +11,9 @@ import (
 
 // Attributes of a tick.
 const (
-	TickTime   = attribute.Key("signalbox.schedule.tick")    // RFC 3339
-	TickLate   = attribute.Key("signalbox.schedule.late_ms") // int, from the tick to its enqueueing
-	TickMissed = attribute.Key("signalbox.schedule.missed")  // int, ticks skipped since the last one that fired
+	tickTime   = attribute.Key("signalbox.schedule.tick")    // RFC 3339
+	tickLate   = attribute.Key("signalbox.schedule.late_ms") // int, from the tick to its enqueueing
+	tickMissed = attribute.Key("signalbox.schedule.missed")  // int, ticks skipped since the last one that fired
 )
 
 const nameTick = "tick"
@@ -27,14 +27,14 @@ func SetSent(span trace.Span, n int) { span.SetAttributes(semconv.MessagingBatch
 func (m *Messaging) StartTick(ctx context.Context, entry string, tick time.Time, missed int) (context.Context, trace.Span) {
 	return m.tracer.Start(ctx, nameTick+" "+entry, trace.WithNewRoot(), trace.WithSpanKind(trace.SpanKindInternal),
 		trace.WithAttributes(
-			semconv.MessagingSystemKey.String(System),
-			TickTime.String(tick.UTC().Format(time.RFC3339Nano)),
-			TickMissed.Int(missed),
+			semconv.MessagingSystemKey.String(system),
+			tickTime.String(tick.UTC().Format(time.RFC3339Nano)),
+			tickMissed.Int(missed),
 		))
 }
 
 // EndTick ends that span. late is how long after the tick its job was enqueued.
 func EndTick(span trace.Span, late time.Duration) {
-	span.SetAttributes(TickLate.Int64(late.Milliseconds()))
+	span.SetAttributes(tickLate.Int64(late.Milliseconds()))
 	span.End()
 }

@@ -16,7 +16,7 @@ import (
 const Scope = "github.com/signalbox-go/signalbox"
 
 // System is our value of messaging.system.
-const System = "signalbox"
+const system = "signalbox"
 
 // Names of spans. Those of messaging operations are followed by the queue and that of
 // a handler by the job's kind, both of few values.
@@ -31,22 +31,22 @@ const (
 
 // Attributes of our own.
 const (
-	JobKind        = attribute.Key("signalbox.job.kind")
-	JobAttempt     = attribute.Key("signalbox.job.attempt")
-	JobMaxAttempts = attribute.Key("signalbox.job.max_attempts")
-	JobWait        = attribute.Key("signalbox.job.wait_ms")  // int, from due to claimed
-	JobOutcome     = attribute.Key("signalbox.job.outcome")  // how a delivery ended: a Settle
-	JobNextRun     = attribute.Key("signalbox.job.next_run") // RFC 3339
+	jobKind        = attribute.Key("signalbox.job.kind")
+	jobAttempt     = attribute.Key("signalbox.job.attempt")
+	jobMaxAttempts = attribute.Key("signalbox.job.max_attempts")
+	jobWaitTime    = attribute.Key("signalbox.job.wait_ms")  // int, from due to claimed
+	jobOutcome     = attribute.Key("signalbox.job.outcome")  // how a delivery ended: a signalbox.Outcome
+	jobNextRun     = attribute.Key("signalbox.job.next_run") // RFC 3339
 	LockOutcome    = attribute.Key("signalbox.lock.outcome")
-	LockWait       = attribute.Key("signalbox.lock.wait_ms") // int
-	LockToken      = attribute.Key("signalbox.lock.fencing_token")
+	lockWait       = attribute.Key("signalbox.lock.wait_ms") // int
+	lockToken      = attribute.Key("signalbox.lock.fencing_token")
 )
 
 // Values of error.type that are not the type of a Go error.
 const (
 	ErrorTimeout    = "timeout"
-	ErrorCancelled  = "cancelled"
-	ErrorConnection = "connection"
+	errorCancelled  = "cancelled"
+	errorConnection = "connection"
 	ErrorPanic      = "panic"
 	ErrorLeaseLost  = "signalbox.lease_lost"
 	ErrorLockHeld   = "signalbox.lock_held"
@@ -62,7 +62,7 @@ const (
 )
 
 // Tracer is our tracer of a provider, or of the global one if tp is nil.
-func Tracer(tp trace.TracerProvider) trace.Tracer {
+func tracerOf(tp trace.TracerProvider) trace.Tracer {
 	if tp == nil {
 		tp = otel.GetTracerProvider()
 	}

@@ -28,7 +28,7 @@ func TestMain(m *testing.M) {
 func recorder(t *testing.T) (trace.Tracer, *tracetest.InMemoryExporter) {
 	exporter := tracetest.NewInMemoryExporter()
 	tp := sdktrace.NewTracerProvider(sdktrace.WithSyncer(exporter))
-	return Tracer(tp), exporter
+	return tracerOf(tp), exporter
 }
 
 // messaging is a recorder of messaging spans.
@@ -123,7 +123,7 @@ func TestInjectNothing(t *testing.T) {
 	for _, headers := range []map[string]string{nil, {"mine": "1"}} {
 		// No span, and no propagator: the global default.
 		for _, p := range []propagation.TextMapPropagator{propagation.TraceContext{}, Propagator(nil)} {
-			if got := Inject(t.Context(), p, headers, ModeLink, nil); len(got) != len(headers) || (got == nil) != (headers == nil) {
+			if got := Inject(t.Context(), p, headers, modeLink, nil); len(got) != len(headers) || (got == nil) != (headers == nil) {
 				t.Errorf("%v became %v", headers, got)
 			}
 		}
@@ -138,7 +138,7 @@ func TestInject(t *testing.T) {
 	}
 	sc := trace.NewSpanContext(trace.SpanContextConfig{TraceID: trace.TraceID{1}, SpanID: trace.SpanID{2}, TraceState: state})
 	mine := map[string]string{"mine": "1"}
-	got := Inject(trace.ContextWithSpanContext(t.Context(), sc), propagation.TraceContext{}, mine, ModeLink, nil)
+	got := Inject(trace.ContextWithSpanContext(t.Context(), sc), propagation.TraceContext{}, mine, modeLink, nil)
 	want := map[string]string{
 		"mine": "1", "traceparent": "00-01000000000000000000000000000000-0200000000000000-00", "tracestate": "vendor=1", ModeHeader: "link",
 	}
@@ -186,7 +186,7 @@ func TestInjectBaggage(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			ctx := baggage.ContextWithBaggage(t.Context(), tc.all)
-			got := Inject(ctx, propagation.Baggage{}, nil, ModeLink, tc.members)
+			got := Inject(ctx, propagation.Baggage{}, nil, modeLink, tc.members)
 			header, there := got["baggage"]
 			parts := strings.Split(header, ",")
 			if !there {

@@ -27,21 +27,21 @@ func TestJobsOfOtherPrograms(t *testing.T) {
 		j := Job{ID: c.redis, Kind: c.redis, Queue: "q", Attempt: 1, MaxAttempts: 1}
 		d := m.Delivery(&j, 1, time.Second)
 		ctx, process := d.StartProcess(t.Context(), nil)
-		d.StartSettle(ctx, SettleCompleted, time.Now(), time.Time{}).End()
+		d.StartSettle(ctx, "completed", time.Now(), time.Time{}).End()
 		process.End()
-		m.StartReclaim(ctx, j, SettleReturned, nil, time.Now()).End()
+		m.StartReclaim(ctx, j, settleReturned, nil, time.Now()).End()
 		for _, span := range spans.GetSpans() {
 			set := attribute.NewSet(span.Attributes...)
-			for _, key := range []attribute.Key{JobKind, "messaging.message.id"} {
+			for _, key := range []attribute.Key{jobKind, "messaging.message.id"} {
 				if v, _ := set.Value(key); v.AsString() != c.shown || !utf8.ValidString(v.AsString()) {
 					t.Errorf("%s: %s of %q is %q, want %q", name, key, span.Name, v.AsString(), c.shown)
 				}
 			}
 		}
 		mp, reader := meters()
-		NewConsumerMetrics(mp, Who{}).Settled(t.Context(), "q", c.redis, Settled{Asked: SettleDead, Outcome: SettleDead})
+		NewConsumerMetrics(mp, Who{}).Settled(t.Context(), "q", c.redis, settleDead, settleDead, 0)
 		for _, p := range collect(t, reader)["signalbox.jobs.settled"].Data.(metricdata.Sum[int64]).DataPoints {
-			if v, _ := p.Attributes.Value(JobKind); v.AsString() != c.shown {
+			if v, _ := p.Attributes.Value(jobKind); v.AsString() != c.shown {
 				t.Errorf("%s: metrics have the kind %q, want %q", name, v.AsString(), c.shown)
 			}
 		}
