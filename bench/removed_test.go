@@ -10,7 +10,7 @@ import (
 var onThePath = []string{
 	signalboxModule + "/internal/telemetry.Extract",
 	signalboxModule + "/middleware.Trace", signalboxModule + "/middleware.(*tracer).", signalboxModule + "/middleware.Metrics",
-	signalboxModule + "/worker.(*watch).", signalboxModule + "/worker.(*delivery).mark", signalboxModule + "/worker.(*queue).watch",
+	signalboxModule + "/worker.(*watch).", signalboxModule + "/worker.(*delivery).note", signalboxModule + "/worker.(*queue).watch",
 }
 
 func build(t *testing.T, patch string) (*pair, error) {

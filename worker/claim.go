@@ -100,8 +100,8 @@ func (q *queue) prepare() *call {
 		c.Address, c.Leaving = s.address, true
 		s.address = ""
 	}
-	if c.Marks = s.marks(); len(s.unmarked) > 0 {
-		q.markSoon()
+	if c.Notes = s.notes(); len(s.unnoted) > 0 {
+		q.noteSoon()
 	}
 	s.calls++
 	d.began(len(c.Settle), s == q.session)

@@ -41,7 +41,7 @@ type queue struct {
 	standing store.Standing // what Redis last said of the queue
 	stood    time.Time      // when it did, by its clock
 	stoodAt  time.Time      // when its reply was taken, by our clock
-	marking  bool           // a timer looks for marks to send
+	noting   bool           // a timer looks for notes to send
 
 	vacant    chan struct{}      // the session is over: the keeper opens another
 	expired   chan []string      // sessions to reclaim

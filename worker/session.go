@@ -36,8 +36,8 @@ type session struct {
 	failing      bool               // that it can't be renewed is in traces
 	failure      error              // why it was not renewed, by the last call; nil: no call has failed
 
-	address  string      // where its wake-ups are heard; "": nowhere yet
-	unmarked []*delivery // those whose spans Redis doesn't have yet
+	address string      // where its wake-ups are heard; "": nowhere yet
+	unnoted []*delivery // those whose notes Redis doesn't have yet
 }
 
 // take takes as many settlements as go in one call, completed ones first. It leaves the next ones the room of spare.

@@ -8,7 +8,6 @@ import (
 	"os"
 	"strings"
 	"sync/atomic"
-	"time"
 
 	"github.com/signalbox-go/signalbox/internal/store"
 	"github.com/signalbox-go/signalbox/internal/telemetry"
@@ -36,79 +35,14 @@ func (w *Worker) watches() bool {
 // traces reports whether the worker's provider records spans.
 func (w *Worker) traces() bool { return !telemetry.Silent(w.cfg.TracerProvider) }
 
-// The span context of a running delivery is written to Redis, as its mark. After a crash the next delivery links to
-// it. The mark goes with the first call that a lane makes after markFrom, or with a call of its own after markBy. Most
-// deliveries of a busy queue are over by then.
-const (
-	markFrom = 10 * time.Millisecond
-	markBy   = 50 * time.Millisecond
-)
-
 // watch begins to watch a delivery. q.mu is held.
 func (q *queue) watch(d *delivery) {
 	d.watch = &watch{}
 	d.watch.Previous = telemetry.ParseSpan(d.claimed.Span)
 	if q.w.traces() && d.claimed.Err == nil && q.w.kinds[d.kind] != nil {
-		d.session.unmarked = append(d.session.unmarked, d)
-		q.markSoon()
+		d.session.unnoted = append(d.session.unnoted, d)
+		q.noteSoon()
 	}
-}
-
-// mark reports whether the mark is to be sent at a time, or later. If neither, it is never sent. q.mu is held.
-func (d *delivery) mark(at time.Time) (now, later bool) {
-	traced := d.watch.Traced()
-	switch {
-	case d.returned, traced && !d.watch.SpanContext().IsSampled():
-		return false, false
-	case !traced, at.Sub(d.started) < markFrom: // !traced: it is about to begin
-		return false, true
-	}
-	return true, false
-}
-
-// markSoon has a lane make a call after markBy, if there are marks left to send then. q.mu is held.
-func (q *queue) markSoon() {
-	if q.marking {
-		return
-	}
-	q.marking = true
-	time.AfterFunc(markBy, func() {
-		q.mu.Lock()
-		defer q.mu.Unlock()
-		q.marking = false
-		at := time.Now()
-		for _, s := range q.sessions {
-			for _, d := range s.unmarked {
-				switch now, later := d.mark(at); {
-				case now:
-					q.dispatch.probeNow()
-					return
-				case later:
-					q.markSoon()
-				}
-			}
-		}
-	})
-}
-
-// marks returns the marks to send with the session's next call. q.mu is held.
-func (s *session) marks() []store.Mark {
-	if len(s.unmarked) == 0 {
-		return nil
-	}
-	var marks []store.Mark
-	left, at := s.unmarked[:0], time.Now()
-	for _, d := range s.unmarked {
-		switch now, later := d.mark(at); {
-		case now && len(marks) < store.MaxMarks:
-			marks = append(marks, store.Mark{ID: d.id, Token: d.token, Span: telemetry.FormatSpan(d.watch.SpanContext())})
-		case now, later:
-			left = append(left, d)
-		}
-	}
-	clear(s.unmarked[len(left):])
-	s.unmarked = left
-	return marks
 }
 
 // tell adds an event to the spans of the session's deliveries whose handlers run. If s is nil, it does so for all

@@ -23,19 +23,19 @@ func TestMark(t *testing.T) {
 		over       bool
 		now, later bool
 	}{
-		"a span that has run for a while": {span: kept, age: markFrom, now: true},
-		"one that has just begun":         {span: kept, age: markFrom - 1, later: true},
-		"one that is about to begin":      {age: markBy, later: true},
-		"one that nobody keeps":           {span: kept.WithTraceFlags(0), age: markBy},
-		"one that is none":                {traced: true, age: markBy},
-		"one whose delivery is over":      {span: kept, age: markBy, over: true},
+		"a span that has run for a while": {span: kept, age: noteFrom, now: true},
+		"one that has just begun":         {span: kept, age: noteFrom - 1, later: true},
+		"one that is about to begin":      {age: noteBy, later: true},
+		"one that nobody keeps":           {span: kept.WithTraceFlags(0), age: noteBy},
+		"one that is none":                {traced: true, age: noteBy},
+		"one whose delivery is over":      {span: kept, age: noteBy, over: true},
 	} {
 		begin := time.Now()
 		d := &delivery{started: begin, returned: tc.over, watch: &watch{}}
 		if tc.traced || tc.span.IsValid() {
 			d.watch.Trace(tc.span, untold{})
 		}
-		if now, later := d.mark(begin.Add(tc.age)); now != tc.now || later != tc.later {
+		if now, later := d.note(begin.Add(tc.age)); now != tc.now || later != tc.later {
 			t.Errorf("%s: now %v, later %v; want %v, %v", name, now, later, tc.now, tc.later)
 		}
 	}
@@ -45,37 +45,37 @@ func TestMark(t *testing.T) {
 type untold struct{ telemetry.Tracing }
 
 // A call takes what is to be told with it, and leaves the rest for the next.
-func TestMarksOfACall(t *testing.T) {
+func TestNotesOfACall(t *testing.T) {
 	t.Parallel()
 	span := trace.NewSpanContext(trace.SpanContextConfig{TraceID: trace.TraceID{1}, SpanID: trace.SpanID{1}, TraceFlags: trace.FlagsSampled})
 	s := &session{}
 	add := func(id string, started time.Time) *delivery {
 		d := &delivery{id: id, started: started, watch: &watch{}}
 		d.watch.Trace(span, untold{})
-		s.unmarked = append(s.unmarked, d)
+		s.unnoted = append(s.unnoted, d)
 		return d
 	}
 	old := time.Now().Add(-time.Hour)
 	add("over", old).returned = true
 	add("young", time.Now().Add(time.Hour))
 	add("old", old)
-	if marks := s.marks(); len(marks) != 1 || marks[0].ID != "old" || marks[0].Span != telemetry.FormatSpan(span) {
-		t.Errorf("marks are %v, want that of the old one", marks)
+	if notes := s.notes(); len(notes) != 1 || notes[0].ID != "old" || notes[0].Span != telemetry.FormatSpan(span) {
+		t.Errorf("notes are %v, want that of the old one", notes)
 	}
-	if len(s.unmarked) != 1 || s.unmarked[0].id != "young" {
-		t.Errorf("%d are left, want the young one", len(s.unmarked))
+	if len(s.unnoted) != 1 || s.unnoted[0].id != "young" {
+		t.Errorf("%d are left, want the young one", len(s.unnoted))
 	}
-	s.unmarked[0].started = old
-	if marks := s.marks(); len(marks) != 1 || marks[0].ID != "young" {
-		t.Errorf("marks are %v, want that of the one that has grown old", marks)
+	s.unnoted[0].started = old
+	if notes := s.notes(); len(notes) != 1 || notes[0].ID != "young" {
+		t.Errorf("notes are %v, want that of the one that has grown old", notes)
 	}
-	if marks := s.marks(); marks != nil {
-		t.Errorf("marks are %v, want none twice", marks)
+	if notes := s.notes(); notes != nil {
+		t.Errorf("notes are %v, want none twice", notes)
 	}
 }
 
-// A mark that no other call takes along goes with a call of its own: those of one delivery, and of the next one.
-func TestMarksGoWithoutAnotherCall(t *testing.T) {
+// A note that no other call takes along goes with a call of its own: those of one delivery, and of the next one.
+func TestNotesGoWithoutAnotherCall(t *testing.T) {
 	t.Parallel()
 	span := trace.NewSpanContext(trace.SpanContextConfig{TraceID: trace.TraceID{1}, SpanID: trace.SpanID{1}, TraceFlags: trace.FlagsSampled})
 	synctest.Test(t, func(t *testing.T) {
@@ -87,14 +87,14 @@ func TestMarksGoWithoutAnotherCall(t *testing.T) {
 			d := &delivery{id: "job", started: time.Now(), watch: &watch{}}
 			d.watch.Trace(span, untold{})
 			q.mu.Lock()
-			q.session.unmarked = append(q.session.unmarked, d)
-			q.markSoon()
+			q.session.unnoted = append(q.session.unnoted, d)
+			q.noteSoon()
 			q.mu.Unlock()
-			time.Sleep(markBy) // of the bubble's clock
+			time.Sleep(noteBy) // of the bubble's clock
 			synctest.Wait()
 			q.mu.Lock()
-			if !q.dispatch.probe || !q.dispatch.summoned || len(q.session.marks()) != 1 {
-				t.Errorf("delivery %d: no call is made for its mark", n+1)
+			if !q.dispatch.probe || !q.dispatch.summoned || len(q.session.notes()) != 1 {
+				t.Errorf("delivery %d: no call is made for its note", n+1)
 			}
 			q.dispatch.probe, q.dispatch.summoned = false, false // as after that call
 			q.mu.Unlock()
@@ -103,18 +103,18 @@ func TestMarksGoWithoutAnotherCall(t *testing.T) {
 }
 
 // What does not go with one call goes with the next.
-func TestMarksOfManyDeliveries(t *testing.T) {
+func TestNotesOfManyDeliveries(t *testing.T) {
 	t.Parallel()
 	span := trace.NewSpanContext(trace.SpanContextConfig{TraceID: trace.TraceID{1}, SpanID: trace.SpanID{1}, TraceFlags: trace.FlagsSampled})
 	s := &session{}
-	for range store.MaxMarks + 1 {
+	for range store.MaxNotes + 1 {
 		d := &delivery{started: time.Now().Add(-time.Hour), watch: &watch{}}
 		d.watch.Trace(span, untold{})
-		s.unmarked = append(s.unmarked, d)
+		s.unnoted = append(s.unnoted, d)
 	}
-	for i, want := range []int{store.MaxMarks, 1, 0} {
-		if marks := s.marks(); len(marks) != want {
-			t.Errorf("call %d has %d marks, want %d", i+1, len(marks), want)
+	for i, want := range []int{store.MaxNotes, 1, 0} {
+		if notes := s.notes(); len(notes) != want {
+			t.Errorf("call %d has %d notes, want %d", i+1, len(notes), want)
 		}
 	}
 }

@@ -193,8 +193,8 @@ func testSettleBytes(t *testing.T, r *rig) {
 		"records that are sent":           {[]Settlement{large, large, large}, 2},
 		"records that are read":           {[]Settlement{kept, large, kept}, 2},
 		"records that are not touched":    {[]Settlement{large, {Outcome: Return, Size: 1 << 20}, {Outcome: Dead, Size: 1 << 20}, large}, 4},
-		"arguments":                       {repeated(Settlement{Outcome: Return}, MaxBatch), (maxArgs - 3*MaxMarks) / 6},
-		"arguments with spans":            {repeated(Settlement{Outcome: Return, Span: "s"}, MaxBatch), (maxArgs - 3*MaxMarks) / 9},
+		"arguments":                       {repeated(Settlement{Outcome: Return}, MaxBatch), (maxArgs - 3*MaxNotes) / 6},
+		"arguments with spans":            {repeated(Settlement{Outcome: Return, Span: "s"}, MaxBatch), (maxArgs - 3*MaxNotes) / 9},
 		"completed ones of usual size":    {repeated(Settlement{Outcome: Completed, Size: 10_000}, MaxBatch), MaxBatch},
 		"completed ones that are large":   {repeated(Settlement{Outcome: Completed, Size: 1 << 20}, MaxBatch), 64},
 		"more completed ones than go":     {repeated(Settlement{Outcome: Completed}, MaxBatch+1), MaxBatch},
@@ -265,11 +265,11 @@ func TestArgumentsAreBounded(t *testing.T) {
 		all = append(all, s)
 	}
 	n := Fit(all)
-	marks := make([]Mark, MaxMarks)
-	for i := range marks {
-		marks[i] = Mark{ID: all[n+i].ID, Token: all[n+i].Token, Span: "span"}
+	notes := make([]Note, MaxNotes)
+	for i := range notes {
+		notes[i] = Note{ID: all[n+i].ID, Token: all[n+i].Token, Span: "span"}
 	}
-	r.call(ClaimRequest{Settle: all[:n], Marks: marks, Want: MaxBatch})
+	r.call(ClaimRequest{Settle: all[:n], Notes: notes, Want: MaxBatch})
 	var done []Settlement
 	for _, s := range all[n:] {
 		s.Outcome, s.Span = Completed, ""

@@ -45,8 +45,9 @@ type Settlement struct {
 	Ref     any
 }
 
-// A Mark is the span context of a delivery that runs.
-type Mark struct {
+// A Note is what a delivery that runs leaves with its job, for who has the job after a crash: its span context. It counts only
+// with the token under which the job runs, and is gone when the job ends.
+type Note struct {
 	ID    string
 	Token int64
 	Span  string // printable; at most 1 KiB
@@ -70,7 +71,7 @@ type ClaimRequest struct {
 	Session string
 	// Settle has as many settlements as Fit says, at most; it is fastest with the completed ones first.
 	Settle []Settlement
-	Marks  []Mark // at most MaxMarks; one that is superseded changes nothing
+	Notes  []Note // at most MaxNotes; one that is superseded changes nothing
 	Want   int    // at most MaxBatch; fewer come if their records are large
 	// Suspects says that suspects may be among the jobs. The script grants those that the session's running suspects
 	// leave room for.
@@ -90,13 +91,13 @@ const MaxBytes = 1 << 20
 const (
 	// maxArgs bounds the arguments of a call. Some servers take no more than 4,000.
 	maxArgs = 3800
-	// MaxMarks is the most marks in one call.
-	MaxMarks = 200
+	// MaxNotes is the most notes in one call.
+	MaxNotes = 200
 )
 
 // Fit returns how many of the settlements, from the first on, go in one call: at least one, if there is any.
 func Fit(settle []Settlement) int {
-	args, bytes := 3*MaxMarks, 0
+	args, bytes := 3*MaxNotes, 0
 	for i := range settle {
 		a, b := settle[i].load()
 		args, bytes = args+a, bytes+b
@@ -177,9 +178,9 @@ type ClaimReply struct {
 
 // Claim makes the request, through the lane.
 func (q *Queue) Claim(ctx context.Context, lane *Lane, req *ClaimRequest) (*ClaimReply, error) {
-	if Fit(req.Settle) < len(req.Settle) || len(req.Marks) > MaxMarks || req.Want > MaxBatch || req.Want < 0 {
-		return nil, fmt.Errorf("%w claim: %d settlements, %d marks and %d jobs wanted; in one call go %d of these settlements, at most %d marks and %d jobs",
-			signalbox.ErrInvalid, len(req.Settle), len(req.Marks), req.Want, Fit(req.Settle), MaxMarks, MaxBatch)
+	if Fit(req.Settle) < len(req.Settle) || len(req.Notes) > MaxNotes || req.Want > MaxBatch || req.Want < 0 {
+		return nil, fmt.Errorf("%w claim: %d settlements, %d notes and %d jobs wanted; in one call go %d of these settlements, at most %d notes and %d jobs",
+			signalbox.ErrInvalid, len(req.Settle), len(req.Notes), req.Want, Fit(req.Settle), MaxNotes, MaxBatch)
 	}
 	keys := claimScript.keys(&q.keys, lane.key, q.keys.inflight(req.Session))
 	r, err := run(ctx, q.rdb, claimScript, keys, claimArgs(lane, req, q.kept, q.room, q.worker))
@@ -244,10 +245,10 @@ func claimArgs(lane *Lane, req *ClaimRequest, kept retention, room int, worker s
 	for completed < len(req.Settle) && req.Settle[completed].Outcome == Completed {
 		completed++
 	}
-	marks := len(req.Marks)
+	notes := len(req.Notes)
 	for i := range req.Settle[completed:] {
 		if req.Settle[completed+i].Span != "" {
-			marks++
+			notes++
 		}
 	}
 	hold := int64(0)
@@ -257,16 +258,16 @@ func claimArgs(lane *Lane, req *ClaimRequest, kept retention, room int, worker s
 			hold = req.Hold.Microseconds()
 		}
 	}
-	args := claimScript.args(2*completed+3*marks+6*(len(req.Settle)-completed),
+	args := claimScript.args(2*completed+3*notes+6*(len(req.Settle)-completed),
 		arg{"protocol", Protocol}, arg{"seq", lane.seq}, arg{"session", req.Session}, arg{"want", req.Want}, arg{"hold", hold},
 		arg{"keep_jobs", kept.count}, arg{"keep_bytes", kept.bytes}, arg{"keep_us", kept.age.Microseconds()},
-		arg{"answered", lane.known(req.Session)}, arg{"completed", completed}, arg{"marks", marks}, arg{"room", room},
+		arg{"answered", lane.known(req.Session)}, arg{"completed", completed}, arg{"marks", notes}, arg{"room", room},
 		arg{"address", req.Address}, arg{"leaving", flag(req.Leaving)}, arg{"worker", worker})
 	for i := range req.Settle[:completed] {
 		args = append(args, req.Settle[i].ID, req.Settle[i].Token)
 	}
-	for i := range req.Marks {
-		args = append(args, req.Marks[i].ID, req.Marks[i].Token, req.Marks[i].Span)
+	for i := range req.Notes {
+		args = append(args, req.Notes[i].ID, req.Notes[i].Token, req.Notes[i].Span)
 	}
 	for i := range req.Settle[completed:] {
 		if s := &req.Settle[completed+i]; s.Span != "" {

@@ -324,7 +324,7 @@ func testDeadTold(t *testing.T, r *rig) {
 		r.crash()
 	}
 	last := r.one()
-	r.mark(last, "lost")
+	r.note(last, "lost")
 	r.put("beside")
 	r.claim(1)
 	r.expire()
@@ -352,7 +352,7 @@ func testDeadUnheard(t *testing.T, r *rig) {
 	r.open()
 	r.put("poison")
 	for range CrashLimit - 1 {
-		r.mark(r.one(), "before")
+		r.note(r.one(), "before")
 		r.crash()
 	}
 	last := r.one()

@@ -16,9 +16,9 @@ var spanTests = []storeTest{
 	{"SpanOfASuperseded", testSpanOfASuperseded},
 }
 
-func (r *rig) mark(d Delivery, span string) {
+func (r *rig) note(d Delivery, span string) {
 	r.t.Helper()
-	r.call(ClaimRequest{Marks: []Mark{{d.Job.ID, d.Job.Token, span}}})
+	r.call(ClaimRequest{Notes: []Note{{d.Job.ID, d.Job.Token, span}}})
 }
 
 func testSpanOfARetry(t *testing.T, r *rig) {
@@ -38,7 +38,7 @@ func testSpanOfACrash(t *testing.T, r *rig) {
 	r.open()
 	r.put("a", "b")
 	ds := r.claim(2)
-	r.mark(ds[1], "lost")
+	r.note(ds[1], "lost")
 	r.expire()
 	res, err := r.Reclaim(r.session, true).Next(bg)
 	r.must(err)
@@ -80,7 +80,7 @@ func testSpanOfAnUnheardCrash(t *testing.T, r *rig) {
 			r.settled(again)
 		},
 		"crashed": func(d Delivery) {
-			r.mark(d, "first")
+			r.note(d, "first")
 			r.crash()
 		},
 	} {
@@ -91,7 +91,7 @@ func testSpanOfAnUnheardCrash(t *testing.T, r *rig) {
 		same(t, "span of the one that was lost after one that "+what, lost.Span, "")
 		same(t, "span that the next one has after one that "+what, next.Span, "")
 		same(t, "spans", r.rdb.HLen(bg, r.keys.spans).Val(), 0)
-		r.mark(next, "third")
+		r.note(next, "third")
 		lost, next = r.lost()
 		same(t, "span that was heard of", lost.Span, "third")
 		same(t, "span that the next one has", next.Span, "third")
@@ -104,7 +104,7 @@ func testSpanOfASuspectsCrash(t *testing.T, r *rig) {
 	r.open()
 	r.suspects("a")
 	d := r.one()
-	r.mark(d, "lost")
+	r.note(d, "lost")
 	lost, next := r.lost()
 	same(t, "span", lost.Span, "lost")
 	same(t, "token", lost.Job.Token, d.Job.Token)
@@ -157,21 +157,21 @@ func testSpansEnd(t *testing.T, r *rig) {
 	for _, o := range []Outcome{Completed, Dead, Cancelled} {
 		r.put(string(o))
 		d := r.one()
-		r.mark(d, "running")
+		r.note(d, "running")
 		same(t, "spans", r.rdb.HLen(bg, r.keys.spans).Val(), 1)
 		r.settled(settlement(d, o))
 		same(t, "spans after "+string(o), r.rdb.HLen(bg, r.keys.spans).Val(), 0)
 	}
 	// One whose record somebody deleted.
 	r.put("gone")
-	r.mark(r.one(), "lost")
+	r.note(r.one(), "lost")
 	r.must(r.rdb.HDel(bg, r.keys.jobs, "gone").Err())
 	r.crash()
 	same(t, "spans of one that is gone", r.rdb.HLen(bg, r.keys.spans).Val(), 0)
 	// One that crashed too often.
 	r.put("poison")
 	for range CrashLimit {
-		r.mark(r.one(), "lost")
+		r.note(r.one(), "lost")
 		r.crash()
 	}
 	same(t, "dead", r.counts().Dead, 2)
@@ -179,13 +179,13 @@ func testSpansEnd(t *testing.T, r *rig) {
 	r.check()
 }
 
-// A mark that comes after the end of its delivery is nobody's.
+// A note that comes after the end of its delivery is nobody's.
 func testSpanOfASuperseded(t *testing.T, r *rig) {
 	r.open()
 	r.put("a")
 	d := r.one()
 	r.settled(settlement(d, Return))
-	r.mark(d, "late")
+	r.note(d, "late")
 	same(t, "span", r.one().Span, "")
 	r.check()
 }
