@@ -273,7 +273,11 @@ func TestAlarm(t *testing.T) {
 		begin := time.Now()
 		var mu mutex
 		var rang []time.Duration
-		a := alarm{mu: &mu, ring: func() { rang = append(rang, time.Since(begin)) }}
+		a := alarm{mu: &mu, ring: func() {
+			mu.Lock()
+			defer mu.Unlock()
+			rang = append(rang, time.Since(begin))
+		}}
 		set := func(in time.Duration) {
 			mu.Lock()
 			defer mu.Unlock()
@@ -290,6 +294,8 @@ func TestAlarm(t *testing.T) {
 		a.stop()
 		mu.Unlock()
 		time.Sleep(time.Minute)
+		mu.Lock()
+		defer mu.Unlock()
 		if want := []time.Duration{time.Second, 61 * time.Second}; !slices.Equal(rang, want) {
 			t.Errorf("it rang after %v, want %v", rang, want)
 		}

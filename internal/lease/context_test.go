@@ -198,11 +198,11 @@ func TestBound(t *testing.T) {
 			if asked {
 				_ = b.Done()
 			}
-			time.Sleep(time.Minute - 1)
+			time.Sleep(time.Minute - time.Nanosecond)
 			if b.Err() != nil {
 				t.Errorf("asked for Done %v: it ended too early: %v", asked, b.Err())
 			}
-			time.Sleep(1)
+			time.Sleep(time.Nanosecond)
 			synctest.Wait()
 			if b.Err() != context.DeadlineExceeded || context.Cause(b) != errMine {
 				t.Errorf("asked for Done %v: Err %v, cause %v", asked, b.Err(), context.Cause(b))
