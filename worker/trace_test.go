@@ -199,7 +199,7 @@ func TestTraceOfACrash(t *testing.T) {
 	r.addOne(signalbox.Job{Headers: headers})
 	r.start(w)
 	lost := get(t, began, "the first delivery")
-	r.until("the mark", func(store.Counts) bool { return r.rdb.HLen(t.Context(), r.key("spans")).Val() == 1 })
+	r.until("the note", func(store.Counts) bool { return r.rdb.HLen(t.Context(), r.key("notes")).Val() == 1 })
 	// As if the worker had stood still for too long.
 	for _, session := range r.rdb.ZRange(t.Context(), r.key("sessions"), 0, -1).Val() {
 		r.rdb.ZAdd(t.Context(), r.key("sessions"), redis.Z{Score: 1, Member: session})

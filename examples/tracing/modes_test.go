@@ -166,7 +166,7 @@ func checkReclaim(c *checker, j *jaeger.Server, r *testRedis, mode signalbox.Tra
 	}
 	g.enqueue("plain", "lost")
 	work()
-	redistest.Eventually(c, func() bool { return r.rdb.HLen(c.Context(), key("spans")).Val() == 1 }, "Redis knows the attempt's span")
+	redistest.Eventually(c, func() bool { return r.rdb.HLen(c.Context(), key("notes")).Val() == 1 }, "Redis knows the attempt's span")
 	for _, session := range r.rdb.ZRange(c.Context(), key("sessions"), 0, -1).Val() {
 		r.rdb.ZAdd(c.Context(), key("sessions"), redis.Z{Score: 1, Member: session})
 	}

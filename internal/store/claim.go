@@ -261,7 +261,7 @@ func claimArgs(lane *Lane, req *ClaimRequest, kept retention, room int, worker s
 	args := claimScript.args(2*completed+3*notes+6*(len(req.Settle)-completed),
 		arg{"protocol", Protocol}, arg{"seq", lane.seq}, arg{"session", req.Session}, arg{"want", req.Want}, arg{"hold", hold},
 		arg{"keep_jobs", kept.count}, arg{"keep_bytes", kept.bytes}, arg{"keep_us", kept.age.Microseconds()},
-		arg{"answered", lane.known(req.Session)}, arg{"completed", completed}, arg{"marks", notes}, arg{"room", room},
+		arg{"answered", lane.known(req.Session)}, arg{"completed", completed}, arg{"notes", notes}, arg{"room", room},
 		arg{"address", req.Address}, arg{"leaving", flag(req.Leaving)}, arg{"worker", worker})
 	for i := range req.Settle[:completed] {
 		args = append(args, req.Settle[i].ID, req.Settle[i].Token)

@@ -44,7 +44,7 @@ func operations() []operation {
 				return err
 			},
 			unread: func(r *rig) []string {
-				return []string{r.keys.cron, r.keys.readyHigh, r.keys.readyLow, r.keys.dead, r.keys.cancelled, r.keys.spans}
+				return []string{r.keys.cron, r.keys.readyHigh, r.keys.readyLow, r.keys.dead, r.keys.cancelled, r.keys.notes}
 			},
 		},
 		{
@@ -58,7 +58,7 @@ func operations() []operation {
 				return err
 			},
 			unread: func(r *rig) []string {
-				return []string{r.keys.readyHigh, r.keys.dead, r.keys.cancelled, r.keys.spans}
+				return []string{r.keys.readyHigh, r.keys.dead, r.keys.cancelled, r.keys.notes}
 			},
 		},
 		{name: "replace", call: func(r *rig, _ []Delivery) error {

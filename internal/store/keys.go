@@ -69,7 +69,7 @@ type keys struct {
 	jobs, due, idle, stats, cron     string
 	sessions, fence, dead, cancelled string
 	readyHigh, readyNormal, readyLow string
-	readySuspect, spans, reporter    string
+	readySuspect, notes, reporter    string
 	settings                         string
 
 	named map[string]string // the queue's own keys by the names that the scripts give them
@@ -98,13 +98,13 @@ func newKeys(namespace, queue string) keys {
 		readySuspect: p + "ready:suspect",                     // list: ids of jobs that crashed twice
 		reporter:     p + "reporter",                          // string: client that reports the depths
 		settings:     p + "settings",                          // hash: what holds for all who use the queue
-		spans:        p + "spans",                             // hash: id -> token and span context of the last attempt that is known
+		notes:        p + "notes",                             // hash: id -> token and span context of the last attempt that is known
 	}
 	k.named = map[string]string{
 		"JOBS": k.jobs, "DUE": k.due, "IDLE": k.idle, "STATS": k.stats, "CRON": k.cron,
 		"SESSIONS": k.sessions, "FENCE": k.fence, "DEAD": k.dead, "CANCELLED": k.cancelled,
 		"HIGH": k.readyHigh, "NORMAL": k.readyNormal, "LOW": k.readyLow, "SUSPECT": k.readySuspect,
-		"SPANS": k.spans, "REPORTER": k.reporter, "SETTINGS": k.settings,
+		"NOTES": k.notes, "REPORTER": k.reporter, "SETTINGS": k.settings,
 	}
 	return k
 }

@@ -362,7 +362,7 @@ func testDeadUnheard(t *testing.T, r *rig) {
 	equal(t, "dead", ids(res.Dead), []string{"poison"})
 	same(t, "span", res.Dead[0].Span, "")
 	same(t, "token", res.Dead[0].Job.Token, last.Job.Token)
-	same(t, "spans", r.rdb.HLen(bg, r.keys.spans).Val(), 0)
+	same(t, "spans", r.rdb.HLen(bg, r.keys.notes).Val(), 0)
 }
 
 // Of jobs whose records have no room in one call, some are left for the next.

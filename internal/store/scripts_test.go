@@ -177,7 +177,7 @@ func TestConstantsAgree(t *testing.T) {
 // keyOrder is the order of KEYS in every script. A script leaves out those that it doesn't use.
 var keyOrder = []string{
 	"LANE", "INFLIGHT", "SESSIONS", "FENCE", "JOBS", "DUE", "IDLE", "STATS", "CRON", "HIGH", "NORMAL", "LOW", "SUSPECT",
-	"DEAD", "CANCELLED", "SPANS", "SETTINGS", "REPORTER",
+	"DEAD", "CANCELLED", "NOTES", "SETTINGS", "REPORTER",
 }
 
 func TestKeysHaveOneOrder(t *testing.T) {

@@ -55,13 +55,13 @@ func testWithoutARecord(t *testing.T, r *rig) {
 		req.Settle = append(req.Settle, s)
 		r.must(r.rdb.HDel(bg, r.keys.jobs, d.Job.ID).Err())
 	}
-	r.must(r.rdb.HSet(bg, r.keys.spans, "job0", "1 span", "job1", "1 span", "job2", "1 span").Err())
+	r.must(r.rdb.HSet(bg, r.keys.notes, "job0", "1 span", "job1", "1 span", "job2", "1 span").Err())
 	equal(t, "refused", r.call(req).Refused, nil)
 	c := r.counts()
 	same(t, "running", c.Running, 0)
 	same(t, "due", c.Due, 0)
 	same(t, "total", c.Total, Totals{Enqueued: int64(len(all))})
-	same(t, "spans", r.rdb.HLen(bg, r.keys.spans).Val(), 0)
+	same(t, "spans", r.rdb.HLen(bg, r.keys.notes).Val(), 0)
 }
 
 func testRetry(t *testing.T, r *rig) {

@@ -115,7 +115,7 @@ func (q *Queue) readAll(ctx context.Context, sessions []string) (*snapshot, erro
 	k := &q.keys
 	tx := q.rdb.TxPipeline()
 	jobs, stats := tx.HGetAll(ctx, k.jobs), tx.HGetAll(ctx, k.stats)
-	fence, idle, spans := tx.Get(ctx, k.fence), tx.ZRange(ctx, k.idle, 0, -1), tx.HKeys(ctx, k.spans)
+	fence, idle, spans := tx.Get(ctx, k.fence), tx.ZRange(ctx, k.idle, 0, -1), tx.HKeys(ctx, k.notes)
 	due, live := tx.ZRangeWithScores(ctx, k.due, 0, -1), tx.ZRangeWithScores(ctx, k.sessions, 0, -1)
 	ended := make(map[Outcome]*redis.ZSliceCmd)
 	for _, state := range terminalStates {

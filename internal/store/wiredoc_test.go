@@ -53,7 +53,7 @@ func TestWireDocEnqueues(t *testing.T) {
 	r.open()
 	prefix := "signalbox:{default:" + r.Name() + "}:"
 	args := []any{"EVAL", block(t, "lua", "Puts jobs in"), 13}
-	for _, key := range []string{"lane:4f1x", "jobs", "due", "idle", "stats", "cron", "ready:high", "ready:normal", "ready:low", "dead", "cancelled", "spans", "settings"} {
+	for _, key := range []string{"lane:4f1x", "jobs", "due", "idle", "stats", "cron", "ready:high", "ready:normal", "ready:low", "dead", "cancelled", "notes", "settings"} {
 		args = append(args, prefix+key)
 	}
 	args = append(args, "1 1",
@@ -148,7 +148,7 @@ func TestEvalRefusesNonsense(t *testing.T) {
 	} {
 		err := r.rdb.Eval(bg, source("enqueue"), []string{
 			k.lane("other"), k.jobs, k.due, k.idle, k.stats, k.cron, k.readyHigh, k.readyNormal, k.readyLow,
-			k.dead, k.cancelled, k.spans, k.settings,
+			k.dead, k.cancelled, k.notes, k.settings,
 		}, args...).Err()
 		if err == nil {
 			t.Errorf("%.60q is accepted", fmt.Sprint(args))

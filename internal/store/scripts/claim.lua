@@ -6,7 +6,7 @@
 --       keep_jobs, keep_bytes, keep_us: how many terminal jobs of each state are kept, how many bytes of them, and for how
 --       long (us), unless the settings say so,
 --       answered: number of a call of this lane that was answered, for the same session, less than an hour ago; 0 for none
---       completed: number c of completed deliveries; marks: number m of marks,
+--       completed: number c of completed deliveries; notes: number m of notes,
 --       room: most bytes of records to return; the first job may have more,
 --       address: where the session waits for wake-ups, '' for nowhere; leaving: '1' if it needs no more of them,
 --       then c times: id, token,
@@ -25,7 +25,7 @@
 --        session expires, -1 for never, not counting those in expired; expired: up to 8
 --        sessions to reclaim; records: in the order of ids, whose tokens count up from the
 --        first; an id is '' where a job of a call that is made again is gone; spans: the span
---        contexts of the last marks of the ids, as far as there are any, or empty; known: the
+--        contexts of the last notes of the ids, as far as there are any, or empty; known: the
 --        number of the lane's last call that Redis had before this one came, 0 if none; held:
 --        why nothing was claimed: 'paused', 'quiet', or the queue's layout if it is newer than the
 --        protocol (then next and expired are for others, and told to nobody); '' if it wasn't;
@@ -34,13 +34,13 @@
 --        {'stale'}  a later call of this lane was seen; nothing was done
 -- Errors: those of Redis, and 'ERR signalbox: ...', before the first write.
 
-local LANE, INFLIGHT, SESSIONS, FENCE, JOBS, DUE, IDLE, STATS, HIGH, NORMAL, LOW, SUSPECT, DEAD, CANCELLED, SPANS, SETTINGS = unpack(KEYS)
+local LANE, INFLIGHT, SESSIONS, FENCE, JOBS, DUE, IDLE, STATS, HIGH, NORMAL, LOW, SUSPECT, DEAD, CANCELLED, NOTES, SETTINGS = unpack(KEYS)
 local fixed = 15 -- arguments before those of the deliveries
-local protocol, seq, session, want, hold, keep_jobs, keep_bytes, keep_us, answered, completed, marks, room, address, leaving, worker = unpack(ARGV, 1, fixed)
+local protocol, seq, session, want, hold, keep_jobs, keep_bytes, keep_us, answered, completed, notes, room, address, leaving, worker = unpack(ARGV, 1, fixed)
 seq, want, hold, room = tonumber(seq), tonumber(want), tonumber(hold), tonumber(room)
-answered, completed, marks = tonumber(answered), tonumber(completed), tonumber(marks)
-local first_mark = fixed + 1 + 2 * completed -- of ARGV
-local others = first_mark + 3 * marks -- where those that didn't complete begin
+answered, completed, notes = tonumber(answered), tonumber(completed), tonumber(notes)
+local first_note = fixed + 1 + 2 * completed -- of ARGV
+local others = first_note + 3 * notes -- where those that didn't complete begin
 
 -- include: clock, digits, standing, wake_one, upcoming
 
@@ -79,7 +79,7 @@ redis.call('ZCARD', IDLE)
 -- No job that isn't terminal has a larger record, if that is known.
 local largest = tonumber((string.match(redis.call('HGET', STATS, 'largest') or '', '^%d+$')))
 local terminal = redis.call('ZCARD', DEAD) + redis.call('ZCARD', CANCELLED)
-local marked = redis.call('HLEN', SPANS) > 0 or marks > 0
+local noted = redis.call('HLEN', NOTES) > 0 or notes > 0
 local limits
 if others <= #ARGV then
   -- include: retention
@@ -158,8 +158,8 @@ if not newer then
   following, expired = upcoming(DUE, SESSIONS, now)
 end
 local spans = {}
-if marked and #ids > 0 then
-  spans = redis.call('HMGET', SPANS, unpack(ids))
+if noted and #ids > 0 then
+  spans = redis.call('HMGET', NOTES, unpack(ids))
   for i = 1, #ids do
     spans[i] = spans[i] and string.match(spans[i], '^%d+ (.*)$') or false
   end

@@ -22,7 +22,7 @@
 -- Errors: those of Redis, and 'ERR signalbox: ...', 'NOPERM signalbox: ...', or 'LAYOUT n signalbox: ...' if the queue
 --         has the layout n, newer than the protocol; before the first write.
 
-local LANE, JOBS, DUE, IDLE, STATS, CRON, HIGH, NORMAL, LOW, DEAD, CANCELLED, SPANS, SETTINGS = unpack(KEYS)
+local LANE, JOBS, DUE, IDLE, STATS, CRON, HIGH, NORMAL, LOW, DEAD, CANCELLED, NOTES, SETTINGS = unpack(KEYS)
 local fixed = 1 -- arguments before those of the jobs
 local call = unpack(ARGV, 1, fixed)
 
@@ -60,9 +60,9 @@ else
     {'RPUSH', HIGH, ''}, {'RPUSH', NORMAL, ''}, {'RPUSH', LOW, ''}, {'ZADD', DUE, '0', ''},
     {'HSET', JOBS, '', ''}, {'HSET', STATS, '', ''}, {'HSET', CRON, '', ''}, {'HINCRBY', STATS, '', '1'},
     {'LPUSH', HIGH, ''}, {'ZREM', IDLE, ''}, {'ZRANGE', IDLE, '0', '0'}, {'PUBLISH', IDLE, ''}, {'SPUBLISH', IDLE, ''},
-    {'SET', LANE, ''}, {'ZREM', DEAD, ''}, {'ZREM', CANCELLED, ''}, {'HDEL', SPANS, ''},
+    {'SET', LANE, ''}, {'ZREM', DEAD, ''}, {'ZREM', CANCELLED, ''}, {'HDEL', NOTES, ''},
     {'HMGET', JOBS, ''}, {'HMGET', CRON, ''}, {'HGET', STATS, ''}, {'HEXISTS', JOBS, ''}, {'HSTRLEN', JOBS, ''},
-    {'HLEN', JOBS}, {'HLEN', SPANS}, {'ZCARD', IDLE}, {'LLEN', HIGH}, {'LLEN', NORMAL}, {'LLEN', LOW},
+    {'HLEN', JOBS}, {'HLEN', NOTES}, {'ZCARD', IDLE}, {'LLEN', HIGH}, {'LLEN', NORMAL}, {'LLEN', LOW},
     {'HMGET', SETTINGS, ''}, {'TIME'}, {'ZRANGE', DUE, '0', '0'}, {'ZSCORE', DUE, ''}, {'ZSCORE', DEAD, ''}, {'ZSCORE', CANCELLED, ''},
   })
   if denied then
@@ -89,7 +89,7 @@ for class, list in pairs(ready_now) do
   end
 end
 if replaced then
-  redis.call('HLEN', SPANS)
+  redis.call('HLEN', NOTES)
 end
 if fresh > 0 then
   -- include: put_in

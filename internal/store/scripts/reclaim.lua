@@ -11,15 +11,15 @@
 --       then for each job, the newest delivery first: id, what the session's hash holds for it
 -- Reply: {'ok', left, now, done, reclaimed, dead, lost}: deliveries left in the session; the clock;
 --        how many of the jobs, from the first, are done with: those that the hash doesn't hold so
---        any more changed nothing; ids of jobs that run again; id, token, record and mark of each
+--        any more changed nothing; ids of jobs that run again; id, token, record and span context of each
 --        that is dead, one after the other (claim.lua gives no session two jobs that can die here);
---        likewise of those that run again, but for one whose record is larger than room. A mark is
+--        likewise of those that run again, but for one whose record is larger than room. A span context is
 --        of the delivery that was lost, or empty: one that an attempt before it left is dropped.
 --        {'alive'}  the session was renewed; nothing was done
 --        {'newer'}  the queue's layout is newer than the protocol; nothing was done
 -- Errors: those of Redis, and 'NOPERM signalbox: ...', before the first write.
 
-local INFLIGHT, SESSIONS, JOBS, IDLE, STATS, HIGH, NORMAL, LOW, SUSPECT, DEAD, CANCELLED, SPANS, SETTINGS = unpack(KEYS)
+local INFLIGHT, SESSIONS, JOBS, IDLE, STATS, HIGH, NORMAL, LOW, SUSPECT, DEAD, CANCELLED, NOTES, SETTINGS = unpack(KEYS)
 local fixed = 10 -- arguments before those of the jobs
 local protocol, session, crash_limit, last_error, keep_jobs, keep_bytes, keep_us, room, details, channel = unpack(ARGV, 1, fixed)
 
@@ -38,14 +38,14 @@ local ids = {}
 for i = fixed + 1, #ARGV, 2 do
   ids[#ids + 1] = ARGV[i]
 end
-local held, marks = {}, {}
+local held, notes = {}, {}
 if #ids > 0 then
   held = redis.call('HMGET', INFLIGHT, unpack(ids))
-  marks = redis.call('HMGET', SPANS, unpack(ids))
+  notes = redis.call('HMGET', NOTES, unpack(ids))
 else
   redis.call('HLEN', INFLIGHT)
 end
-local marked = redis.call('HLEN', SPANS) > 0
+local noted = redis.call('HLEN', NOTES) > 0
 redis.call('HLEN', JOBS)
 redis.call('ZCARD', IDLE)
 redis.call('HLEN', STATS)
@@ -75,13 +75,13 @@ local most = tonumber(room)
 room = most
 local done, crashed = 0, 0
 local reclaimed, dead, lost = {}, {}, {}
-local records, gone, missing, unmarked, pushed = {}, {}, {}, {}, {}
+local records, gone, missing, dropped, pushed = {}, {}, {}, {}, {}
 
-local function tell(list, id, token, record, mark)
+local function tell(list, id, token, record, span)
   list[#list + 1] = id
   list[#list + 1] = token
   list[#list + 1] = record
-  list[#list + 1] = mark
+  list[#list + 1] = span
 end
 
 local seen = {}
@@ -95,9 +95,9 @@ for i, id in ipairs(ids) do
     seen[id] = true
     gone[#gone + 1] = id
     local token = string.match(held[i], '^%d+') or '0'
-    local of, mark = string.match(marks[i] or '', '^(%d+) (.*)$')
+    local of, span = string.match(notes[i] or '', '^(%d+) (.*)$')
     if of ~= token then
-      mark = ''
+      span = ''
     end
     local record = redis.call('HGET', JOBS, id)
     if not record then
@@ -108,7 +108,7 @@ for i, id in ipairs(ids) do
       crashed = crashed + (crashes and 1 or 0)
       if crashes and crashes >= tonumber(crash_limit) then
         finish('dead', {id}, record .. last_error)
-        tell(dead, id, token, record, mark)
+        tell(dead, id, token, record, span)
       else
         if crashes then
           records[#records + 1] = id
@@ -119,10 +119,10 @@ for i, id in ipairs(ids) do
         table.insert(pushed[class], id)
         reclaimed[#reclaimed + 1] = id
         if details == '1' and size <= most then
-          tell(lost, id, token, record, mark)
+          tell(lost, id, token, record, span)
         end
-        if marks[i] and mark == '' then
-          unmarked[#unmarked + 1] = id
+        if notes[i] and span == '' then
+          dropped[#dropped + 1] = id
         end
       end
     end
@@ -143,8 +143,8 @@ end
 if crashed > 0 then
   note('crashed', crashed)
 end
-if #unmarked > 0 then
-  redis.call('HDEL', SPANS, unpack(unmarked))
+if #dropped > 0 then
+  redis.call('HDEL', NOTES, unpack(dropped))
 end
 if #gone > 0 then
   redis.call('HDEL', INFLIGHT, unpack(gone))

@@ -1,6 +1,6 @@
 -- include: note
 
--- Ends jobs, in the one place where jobs end. The script has the locals limits and now, and marked: whether spans may be kept
+-- Ends jobs, in the one place where jobs end. The script has the locals limits and now, and noted: whether notes may be kept
 -- of them. Completed ones are deleted. For another state ids has one id: the job is kept, with its record replaced by another
 -- unless that is nil. A job whose record is missing ends as completed, and is not counted.
 -- Take the ids out of INFLIGHT afterwards: a user who isn't permitted a command loses no job then.
@@ -14,8 +14,8 @@ local function finish(state, ids, record)
     -- include: terminal_states, retain
     retain(terminal[state], ids[1], record, limits, now)
   end
-  if marked then
-    redis.call('HDEL', SPANS, unpack(ids))
+  if noted then
+    redis.call('HDEL', NOTES, unpack(ids))
   end
   if n > 0 then
     note(state, n)

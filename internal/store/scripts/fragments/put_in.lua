@@ -18,7 +18,7 @@ if replaced then
   for _, old in ipairs(replaced) do
     local id, state, bytes = unpack(old)
     forget(state, id, bytes)
-    redis.call('HDEL', SPANS, id)
+    redis.call('HDEL', NOTES, id)
   end
 end
 redis.call('HSET', JOBS, unpack(records))

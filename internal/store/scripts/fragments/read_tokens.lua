@@ -1,9 +1,9 @@
 -- A step of claim.lua: reads what the session holds of the deliveries that the call is about: of those that completed, then of the
--- others that it settles, then of those with marks.
+-- others that it settles, then of those with notes.
 local held = {}
 if #ARGV > fixed then
   local about, n = {}, 0
-  for i = fixed + 1, first_mark - 1, 2 do
+  for i = fixed + 1, first_note - 1, 2 do
     n = n + 1
     about[n] = ARGV[i]
   end
@@ -11,7 +11,7 @@ if #ARGV > fixed then
     n = n + 1
     about[n] = ARGV[i]
   end
-  for i = first_mark, others - 1, 3 do
+  for i = first_note, others - 1, 3 do
     n = n + 1
     about[n] = ARGV[i]
   end

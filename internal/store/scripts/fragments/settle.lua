@@ -1,4 +1,4 @@
--- A step of claim.lua: settles the deliveries of the call, and keeps the marks of those that run on or will run again.
+-- A step of claim.lua: settles the deliveries of the call, and keeps the notes of those that run on or will run again.
 local settled, n = {}, 0 -- ids that completed
 for j = 1, completed do
   local i = fixed - 1 + 2 * j
@@ -18,9 +18,9 @@ else
   finish('completed', settled)
   redis.call('HDEL', INFLIGHT, unpack(settled))
 end
-if marks > 0 then
-  local spans, j = {}, #held - marks
-  for i = first_mark, others - 1, 3 do
+if notes > 0 then
+  local spans, j = {}, #held - notes
+  for i = first_note, others - 1, 3 do
     j = j + 1
     if owns(j, ARGV[i + 1]) then
       spans[#spans + 1] = ARGV[i]
@@ -28,7 +28,7 @@ if marks > 0 then
     end
   end
   if #spans > 0 then
-    redis.call('HSET', SPANS, unpack(spans))
+    redis.call('HSET', NOTES, unpack(spans))
   end
 end
 if others <= #ARGV then
