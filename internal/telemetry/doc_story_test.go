@@ -426,13 +426,13 @@ func locks(p *part) {
 
 // takenOver are jobs whose worker is taken for dead, and then tells how they ended.
 func takenOver(p *part) {
-	gates := make(map[string]chan struct{})
+	open := make(map[string]func())
 	first, second := make(handlers), make(handlers)
 	for kind, err := range map[string]error{
 		"succeed": nil, "fail": errors.New("it fails"), "snooze": signalbox.Snooze(time.Minute), "cancel": signalbox.Cancel(errors.New("not wanted")),
 	} {
 		gate := make(chan struct{})
-		gates[kind] = gate
+		open[kind] = sync.OnceFunc(func() { close(gate) })
 		first[kind] = func(context.Context, *signalbox.Job) error {
 			<-gate
 			return err
@@ -447,17 +447,22 @@ func takenOver(p *part) {
 	}
 	key := "signalbox:{default:" + p.name + "}:"
 	p.work(p.rdb, len(first), 30*time.Second, first, nil)
-	redistest.Eventually(p, func() bool { return p.rdb.HLen(p.Context(), key+"spans").Val() == int64(len(first)) }, "Redis knows the spans")
+	p.Cleanup(func() { // the worker's end waits for them
+		for _, open := range open {
+			open()
+		}
+	})
+	redistest.Eventually(p, func() bool { return p.rdb.HLen(p.Context(), key+"notes").Val() == int64(len(first)) }, "Redis has the notes")
 	for _, session := range p.rdb.ZRange(p.Context(), key+"sessions", 0, -1).Val() {
 		p.rdb.ZAdd(p.Context(), key+"sessions", redis.Z{Score: 1, Member: session})
 	}
 	p.work(p.rdb, len(second), time.Second, second, nil)
 	p.await("succeed", "fail", "snooze", "cancel", "until-over")
-	close(gates["fail"]) // it is the first from whose settlement the worker hears of it
+	open["fail"]() // it is the first from whose settlement the worker hears of it
 	p.await("fail")
 	redistest.Eventually(p, func() bool { return p.ended("retry "+p.name) > 0 }, "Redis has refused the retry")
 	for _, kind := range []string{"succeed", "snooze", "cancel"} {
-		close(gates[kind])
+		open[kind]()
 	}
 	p.await("succeed", "snooze", "cancel", "until-over")
 }
