@@ -54,18 +54,12 @@ func saysUnfit(t *testing.T, err error, want ...string) {
 	}
 }
 
-// unfit waits until a node is found unfit, or fit again, by what uses it.
+// unfit waits until a node is found unfit, or fit again, by what uses it. Acquire tries again where the votes of a try are split.
 func unfit(t *testing.T, r *Locker, node int, want bool) {
 	t.Helper()
 	n := r.nodes[node]
 	redistest.Eventually(t, func() bool {
-		l, err := r.TryAcquire(t.Context(), redistest.Name(t))
-		if err != nil {
-			t.Fatalf("the others don't do: %v", err)
-		}
-		if err := l.Release(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		release(t, acquire(t, r, redistest.Name(t))) // the others do
 		n.mu.Lock()
 		defer n.mu.Unlock()
 		return (n.unfit != nil) == want
