@@ -23,5 +23,7 @@ if when ~= '' then
     us = nil
   end
   detail.us, detail.delayed = tonumber(us), sign == '+'
-  class = detail.us and class
+  if not detail.us then
+    class = nil
+  end
 end
