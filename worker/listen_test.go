@@ -36,6 +36,17 @@ func TestFullClaimIsNoEnd(t *testing.T) {
 	}
 }
 
+// A renewal that tells of more slots makes the worker look for jobs at once.
+func TestMoreSlotsAreUsed(t *testing.T) {
+	t.Parallel()
+	q := still(t, 1)
+	q.apply(q.looks(), &store.ClaimReply{Alive: true, Hints: store.Hints{Next: -1}})
+	q.follow(store.Hints{Idle: true, Next: -1, Slots: 3}, time.Now())
+	if c := q.looks(); c == nil || c.Want != 3 {
+		t.Errorf("it has three slots, and claims %+v", c)
+	}
+}
+
 // A claim says where its session is woken, but for one of a worker that is to take no jobs: others can use the wake-up.
 func TestClaimsSayWhereTheyAreWoken(t *testing.T) {
 	t.Parallel()
