@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/signalbox-go/signalbox"
 	"github.com/signalbox-go/signalbox/internal/redistest"
 	"github.com/signalbox-go/signalbox/internal/store"
 )
@@ -33,6 +34,19 @@ func TestFullClaimIsNoEnd(t *testing.T) {
 	q.apply(c, &store.ClaimReply{Alive: true, Hints: store.Hints{Next: -1}})
 	if c := q.looks(); c != nil {
 		t.Errorf("a claim for nothing: %+v", c)
+	}
+}
+
+// When a suspect has ended, the call that settles it may claim another: no wake-up has to say so.
+func TestEndedSuspectLetsOthersIn(t *testing.T) {
+	t.Parallel()
+	q := still(t, 1)
+	d := &delivery{}
+	d.begin(q.session, q.slots.take(1)[0], store.Delivery{Job: &signalbox.Job{ID: "id", Kind: "kind", Crashes: store.SuspectAt}}, time.Now())
+	q.session.running, q.session.suspects, q.session.barred = 1, 1, true
+	q.deliver(d)
+	if c := q.looks(); c == nil || len(c.Settle) != 1 || !c.Suspects {
+		t.Errorf("the suspect has ended, and the next call is %+v", c)
 	}
 }
 
