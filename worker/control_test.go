@@ -2,7 +2,9 @@ package worker_test
 
 import (
 	"context"
+	"maps"
 	"os"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"syscall"
@@ -298,10 +300,15 @@ func TestListeningInACluster(t *testing.T) {
 	ctx := context.Background()
 	var rigs []*rig
 	queues := worker.Queues{}
-	for range 12 {
+	for at := make(map[string]int); len(at) < 3 || slices.Min(slices.Collect(maps.Values(at))) < 3; { // each master has queues
 		r := newRigOn(t, cluster.Client())
 		rigs = append(rigs, r)
 		queues[r.name()] = worker.Queue{Concurrency: 1}
+		master, _, err := r.queue.Server(ctx, true)
+		if err != nil {
+			t.Fatal(err)
+		}
+		at[master]++
 	}
 	r := rigs[0]
 	cfg := r.lease(1, time.Hour) // no renewal helps
