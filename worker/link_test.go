@@ -4,6 +4,7 @@ import (
 	"context"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 
@@ -123,6 +124,33 @@ func TestACommandIsDenied(t *testing.T) {
 	r.works(ran, "with that command it works")
 	r.log.says(t, "doesn't say what its maxmemory-policy is")
 	if n := r.log.count("maxmemory-policy"); n != 1 {
+		t.Errorf("that is said %d times", n)
+	}
+}
+
+// A worker that loses the right to subscribe while it runs says so once, still does its jobs, and hears again once it may.
+func TestARefusedSubscriptionIsLogged(t *testing.T) {
+	t.Parallel()
+	server := redistest.New(t)
+	r := newRigOn(t, server.Client())
+	ctx := context.Background()
+	allow := func(rules ...any) {
+		t.Helper()
+		if err := r.rdb.Do(ctx, append([]any{"ACL", "SETUSER", "app"}, rules...)...).Err(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	allow("on", ">secret", "~signalbox:*", "&signalbox:*", "+@all")
+	w := r.workerOn(server.ClientWith(func(o *redis.UniversalOptions) { o.Username, o.Password = "app", "secret" }), r.lease(1, time.Minute))
+	ran := r.reporter(w)
+	r.start(w)
+	r.idle()
+	const refused = "WARN signalbox: no subscription could be made"
+	allow("resetchannels") // Redis ends the connections of those who may not listen any more
+	redistest.Eventually(t, func() bool { return r.log.count(refused, "NOPERM") > 0 }, "the log says why no message comes")
+	allow("&signalbox:*")
+	r.works(ran, "it hears again")
+	if n := r.log.count(refused); n != 1 {
 		t.Errorf("that is said %d times", n)
 	}
 }

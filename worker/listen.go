@@ -2,6 +2,7 @@ package worker
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"sync"
 	"time"
@@ -25,6 +26,7 @@ type listener struct {
 	mu     sync.Mutex
 	ears   map[string]*ear // by the name of the server
 	failed bool            // a subscription has ended that never began
+	said   map[string]time.Time
 }
 
 // An ear is a subscription on one server. The listener's mu guards its fields.
@@ -39,7 +41,7 @@ type ear struct {
 func listen(rdb redis.UniversalClient, log *slog.Logger, queues []*queue, sharded bool) *listener {
 	l := &listener{
 		rdb: rdb, log: log, queues: queues, sharded: sharded,
-		stirred: make(chan struct{}, 1), done: make(chan struct{}), ears: make(map[string]*ear),
+		stirred: make(chan struct{}, 1), done: make(chan struct{}), ears: make(map[string]*ear), said: make(map[string]time.Time),
 	}
 	for _, q := range queues {
 		q.listener = l
@@ -199,12 +201,19 @@ func (l *listener) hear(ctx context.Context, server string, e *ear) {
 	l.fail(err)
 }
 
-// fail has the listener try again in a moment.
+// fail has the listener try again in a moment. It logs the error as a warning if Redis refuses the subscription, at most once a
+// minute: nothing else says so. If Redis is away, the queues' calls log that.
 func (l *listener) fail(err error) {
-	l.log.Debug("signalbox: no subscription could be made", "error", err)
 	l.mu.Lock()
 	l.failed = true
+	refused, _ := errors.AsType[redis.Error](err)
+	warn := refused != nil && !redis.HasErrorPrefix(err, "MOVED") && sayAgain(l.said, "refused")
 	l.mu.Unlock()
+	level := slog.LevelDebug
+	if warn {
+		level = slog.LevelWarn
+	}
+	l.log.Log(context.Background(), level, "signalbox: no subscription could be made; the worker hears of jobs and settings late, when it renews its sessions", "error", err)
 	l.update()
 }
 
