@@ -2,8 +2,8 @@ package signalbox
 
 import "time"
 
-// Defaults say how the jobs of a kind are enqueued where the call doesn't say it. They belong to the arguments' type:
-// see [Defaulter]. A field with its zero value changes nothing.
+// Defaults say how jobs of a kind are enqueued when the call doesn't say it. They belong to the type of the
+// arguments: see [Defaulter]. A field with its zero value changes nothing.
 type Defaults struct {
 	// Queue is the queue: 1 to 200 bytes of printable ASCII without spaces and braces. "" is [DefaultQueue].
 	Queue string

@@ -26,7 +26,7 @@ func readText(t *testing.T, name string) string {
 	return string(b)
 }
 
-// unindented returns a text whose lines begin and end with no space.
+// unindented returns the text without the white space at both ends of each line.
 func unindented(s string) string {
 	lines := strings.Split(strings.TrimSpace(s), "\n")
 	for i := range lines {
@@ -35,8 +35,8 @@ func unindented(s string) string {
 	return strings.Join(lines, "\n")
 }
 
-// TestDocsJobs: each piece of Go code in docs/jobs.md is in jobs_test.go, where it is compiled. A line "// ..." in
-// the page stands for what is left out.
+// TestDocsJobs checks that each piece of Go code in docs/jobs.md is also in jobs_test.go, where it is compiled. A
+// line "// ..." in the page stands for code that the page leaves out.
 func TestDocsJobs(t *testing.T) {
 	t.Parallel()
 	code := "\n" + unindented(readText(t, "jobs_test.go")) + "\n"
@@ -53,7 +53,8 @@ func TestDocsJobs(t *testing.T) {
 	}
 }
 
-// TestDocsJobsLog: each message that docs/jobs.md explains is the beginning of one that a worker logs.
+// TestDocsJobsLog checks that each message that docs/jobs.md explains is the beginning of a message that a worker
+// logs.
 func TestDocsJobsLog(t *testing.T) {
 	t.Parallel()
 	page := readText(t, filepath.Join("docs", "jobs.md"))
@@ -82,7 +83,8 @@ func TestDocsJobsLog(t *testing.T) {
 	}
 }
 
-// TestDocsJobsCommands: each redis-cli command of docs/jobs.md finds what it is for.
+// TestDocsJobsCommands runs each redis-cli command of docs/jobs.md, and checks that it finds what the page
+// promises.
 func TestDocsJobsCommands(t *testing.T) {
 	t.Parallel()
 	rdb := redistest.New(t).Client()
@@ -106,7 +108,7 @@ func TestDocsJobsCommands(t *testing.T) {
 	}
 	worker.Handle(w, func(context.Context, *signalbox.Job, Receipt) error { return errors.New("busy") })
 	worker.Handle(w, func(context.Context, *signalbox.Job, Charge) error {
-		stop() // the worker has told of the job before when Run returns
+		stop() // Run returns after the worker has logged the job
 		return signalbox.Cancel(nil)
 	})
 	if err := w.Run(ctx); err != nil {

@@ -2,19 +2,19 @@ package signalbox
 
 import "context"
 
-// Draining returns a channel that is closed when the worker begins to shut down and
-// claims nothing more from the handler's queue. The handler's context goes on until the worker's drain timeout is over. A handler
-// that takes long can save what it has and return [Snooze](0). So it hands its job over at once.
+// Draining returns a channel that is closed when the worker begins to shut down. From then on the worker claims nothing
+// more from the handler's queue. The handler's context goes on until the worker's drain timeout is over. A handler that
+// takes long can save its progress and return [Snooze](0). Then another worker can take the job at once.
 //
-// ctx is the handler's context, or one that was made from it. For any other it returns nil, a channel that is never
-// ready.
+// ctx is the handler's context, or one that was made from it. For any other context Draining returns nil, a channel
+// that is never ready.
 func Draining(ctx context.Context) <-chan struct{} {
 	done, _ := ctx.Value(drainingKey{}).(<-chan struct{})
 	return done
 }
 
-// WithDraining returns a context for which [Draining] returns done. Workers pass it to handlers. Tests of a
-// handler may do the same.
+// WithDraining returns a context for which [Draining] returns done. Workers pass it to handlers. A test of a handler
+// can do the same.
 func WithDraining(ctx context.Context, done <-chan struct{}) context.Context {
 	return context.WithValue(ctx, drainingKey{}, done)
 }

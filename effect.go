@@ -5,19 +5,19 @@ import (
 	"encoding/hex"
 )
 
-// EffectKey returns the key under which to record the effect of the job, so that the effect happens once. Insert
-// it in the transaction of the effect, into a column with a unique index, and give up if it is there.
-// If the effect is a call of an API, pass it as the idempotency key.
+// EffectKey returns the key under which to record the effect of the job, so that the effect happens once. Insert the
+// key in the transaction of the effect, into a column with a unique index. If the key is there already, an earlier
+// delivery had the effect: roll back. If the effect is a call of an API, pass the key as the idempotency key.
 //
-// The key is the same in every delivery of a job, after retries and after crashes.
-// A later job that uses the ID again has another key. It is one of
+// The key is the same in every delivery of a job, after retries and after crashes. A later job with the same ID has
+// another key. The key is one of
 //
 //   - the key that the producer gave with scheduler.EffectKey, as it is
 //   - {queue}id, for an ID that the producer drew at random
 //   - {queue}id{incarnation}, for an ID that the caller chose: 16 hexadecimal digits, drawn once for each Enqueue
 //   - {queue}entry{@time}, for the tick of a cron entry: µs since the Unix epoch
 //
-// In a namespace other than the default one, {namespace:queue} stands in the place of {queue}.
+// In a namespace other than the default one, {namespace:queue} replaces {queue}.
 //
 // The key has 1 to 622 bytes of printable ASCII without spaces. Keys that Signalbox makes begin with a brace. Keys of
 // callers have no braces.

@@ -10,13 +10,13 @@ var (
 	// ErrInvalid is wrapped by every error about a wrong argument, option or
 	// configuration field. Nothing was changed.
 	ErrInvalid = errors.New("signalbox: invalid")
-	// ErrOutdated is wrapped by the error of a call to a queue that newer releases use in a way that this one doesn't know.
+	// ErrOutdated is wrapped by the error of a call to a queue whose layout is newer than this release knows.
 	// Nothing was changed. Update the program.
 	ErrOutdated = errors.New("signalbox: this release is too old for the queue")
-	// ErrShutdown is the cause of a handler's context that ended because the
-	// worker's drain time was over. The job is given back and no attempt is used.
+	// ErrShutdown is the cause of a handler's context that ended because the worker's drain timeout was over.
+	// The job is given back and no attempt is used.
 	ErrShutdown = errors.New("signalbox: worker is shutting down")
-	// ErrTimeout is the cause of a handler's context whose time was up.
+	// ErrTimeout is the cause of a handler's context that ended because the attempt took too long.
 	ErrTimeout = errors.New("signalbox: job timed out")
 )
 
@@ -25,8 +25,8 @@ type CancelError struct {
 	Err error // why; may be nil
 }
 
-// Cancel returns an error that ends the job as cancelled, whatever attempts are left.
-// err says why and may be nil.
+// Cancel returns an error that ends the job as cancelled, even if attempts are left. err says why and may be
+// nil.
 func Cancel(err error) error { return &CancelError{Err: err} }
 
 func (e *CancelError) Error() string {
@@ -41,7 +41,7 @@ func (e *CancelError) Unwrap() error { return e.Err }
 // SnoozeError puts a job back for a while. Make one with [Snooze].
 type SnoozeError struct {
 	Delay time.Duration
-	Err   error // why a middleware put the job back, such as a lock that can't be had; nil if the handler did
+	Err   error // why a middleware put the job back, such as a lock that is held; nil if the handler did
 }
 
 // Snooze returns an error that runs the job again after d, with no attempt used.
@@ -58,10 +58,10 @@ func (e *SnoozeError) Error() string {
 // Unwrap returns Err.
 func (e *SnoozeError) Unwrap() error { return e.Err }
 
-// PayloadError is the error of an attempt whose handler was not called: the job's payload can't be
-// decoded into the arguments' type, or their method Validate refused them. Another release of the program may
-// understand the payload. So the job is tried a few times, and then it is dead. A
-// middleware can decide otherwise, by [Cancel] or another error.
+// PayloadError is the error of an attempt whose handler was not called: the job's payload can't be decoded
+// into the type of the arguments, or their method Validate refused them. Another release of the program may
+// understand the payload. So the job is tried a few times before it is dead. A middleware can decide
+// otherwise: it can return [Cancel] or another error.
 type PayloadError struct {
 	Err error // where the payload doesn't fit, or the error of Validate
 }

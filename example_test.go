@@ -30,7 +30,7 @@ func sendWelcome(_ context.Context, job *signalbox.Job, in Welcome) error {
 	return nil
 }
 
-// Report is a job's arguments. Its jobs go into a queue of their own.
+// Report is a job's arguments. These jobs go into a queue of their own.
 type Report struct{ Year int }
 
 // Kind names the job.
@@ -41,14 +41,14 @@ func (Report) Defaults() signalbox.Defaults {
 	return signalbox.Defaults{Queue: "reports", MaxAttempts: 3, Timeout: time.Hour}
 }
 
-// An option of a call counts more than the default of the kind.
+// An option of a call overrides the default of the kind.
 func ExampleDefaulter() {
 	plan, err := scheduler.Resolve(Report{Year: 2024}, scheduler.MaxAttempts(10))
 	fmt.Println(plan.Job.Queue, plan.Job.MaxAttempts, plan.Job.Timeout, err)
 	// Output: reports 10 1h0m0s <nil>
 }
 
-// A job is put in, and a worker in the same process runs it.
+// A producer enqueues a job, and a worker in the same process runs it.
 func Example() {
 	srv, err := embedded.Start(embedded.Logger(slog.New(slog.DiscardHandler)))
 	if err != nil {
@@ -79,7 +79,7 @@ func Example() {
 	worker.Handle(w, func(ctx context.Context, job *signalbox.Job, in Welcome) error {
 		err := sendWelcome(ctx, job, in)
 		if err == nil {
-			stop() // a service goes on
+			stop() // a real service keeps running
 		}
 		return err
 	}, worker.Retry(worker.ExponentialJitter(10*time.Millisecond, time.Second)))

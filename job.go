@@ -35,24 +35,23 @@ func (p Priority) String() string {
 	return fmt.Sprintf("Priority(%d)", uint8(p))
 }
 
-// A Job is one delivery of a piece of work to a handler. Changes that a handler makes to it
-// have no effect.
+// A Job is one delivery of a piece of work to a handler. If a handler changes it, nothing else changes.
 type Job struct {
 	ID    string // names one live job of its queue
 	Kind  string // which handler runs it
 	Queue string // the queue it was taken from
-	// Namespace is that of the queue, as in worker.Config. It is "" for the default namespace.
+	// Namespace is the namespace of the queue, as in worker.Config. It is "" for the default namespace.
 	Namespace string
 	Payload   []byte            // the encoded arguments (JSON)
 	Headers   map[string]string // the caller's metadata and the trace context; may be nil
 	Priority  Priority
 
-	Attempt     int           // of this delivery, from 1; a snooze or a crash is no attempt
-	MaxAttempts int           // the job is dead when this attempt fails
+	Attempt     int           // number of this attempt, from 1; snoozes and crashes don't count
+	MaxAttempts int           // if this attempt fails, the job is dead
 	Crashes     int           // deliveries whose worker died or lost its lease
 	Timeout     time.Duration // bound of one attempt; 0 is none
 
-	EnqueuedAt  time.Time // by the clock of Redis, as are the next two
+	EnqueuedAt  time.Time // by the clock of Redis, as are the next two times
 	ScheduledAt time.Time // when it was due: its schedule, the end of a retry's delay, or EnqueuedAt
 	ClaimedAt   time.Time // when this delivery was granted
 
@@ -62,8 +61,8 @@ type Job struct {
 	// Effect is the key that the producer gave with scheduler.EffectKey, or "". Read it with
 	// [Job.EffectKey].
 	Effect string
-	// Incarnation differs between jobs that use the same ID one after the other. It is 0 for an ID that the producer drew
-	// at random. It is part of [Job.EffectKey].
+	// Incarnation differs between jobs that use the same ID one after the other. It is 0 if the producer drew the ID at
+	// random. It is part of [Job.EffectKey].
 	Incarnation uint64
 	// LastError is the message of the latest failed attempt, or "".
 	LastError string

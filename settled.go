@@ -16,45 +16,46 @@ const (
 	OutcomeCompleted Outcome = "completed" // the job is done
 	OutcomeRetried   Outcome = "retried"   // the attempt failed; the job runs again
 	OutcomeSnoozed   Outcome = "snoozed"   // put back by Snooze
-	OutcomeReturned  Outcome = "returned"  // given back by the worker: it shuts down, or lost its lease
+	OutcomeReturned  Outcome = "returned"  // given back by the worker, because it shuts down or lost its lease
 	OutcomeDead      Outcome = "dead"      // the last attempt failed
 	OutcomeCancelled Outcome = "cancelled" // ended by Cancel
 
-	// OutcomeSuperseded means that Redis refused what the worker asked for: the job was taken over by another delivery,
-	// or Redis has lost its memory of this one.
+	// OutcomeSuperseded means that Redis refused the worker's answer. Either another delivery has taken over the job,
+	// or Redis has lost its data about this delivery.
 	OutcomeSuperseded Outcome = "superseded"
 	// OutcomeUnknown means that the worker gave up before Redis answered. The job may run again.
 	OutcomeUnknown Outcome = "unknown"
 )
 
-// Settled is the end of a delivery, for functions that were passed to [OnSettled]. All times are by the worker's clock.
+// Settled says how a delivery ended. Functions that were passed to [OnSettled] get it. All times are by the worker's
+// clock.
 type Settled struct {
 	// Outcome is how the delivery ended.
 	Outcome Outcome
-	// Asked is what the worker asked Redis for. It is another than Outcome if that is superseded or unknown.
+	// Asked is the outcome that the worker asked Redis for. It differs from Outcome if that is superseded or unknown.
 	Asked Outcome
-	// Err is what the handler, with all middleware around it, returned. A panic is a [*PanicError].
+	// Err is the error that the handler returned, through all middleware. A panic is a [*PanicError].
 	Err error
 	// Next is when the job runs again. It is zero if the job doesn't run again, or runs as soon as a worker is free.
 	Next time.Time
 	// Started is when the worker got the job.
 	Started time.Time
-	// Returned is when the handler, with all middleware around it, had returned.
+	// Returned is when the handler and all middleware had returned.
 	Returned time.Time
-	// Ended is when Redis had answered, or the worker gave up.
+	// Ended is when Redis had answered, or when the worker gave up.
 	Ended time.Time
 }
 
-// OnSettled has f called once when the end of a delivery is known: after Redis has confirmed how the delivery ended,
-// has refused it, or when the worker gives up waiting for that. A middleware calls it with the context that it got,
-// and so may a handler. It must be called before the outermost middleware returns.
+// OnSettled registers f. f is called once, when it is known how the delivery ended: Redis has confirmed the outcome or
+// refused it, or the worker has given up waiting for the answer. A middleware calls OnSettled with the context that it
+// got. A handler may call it too. It must be called before the outermost middleware returns.
 //
-// OnSettled reports whether f will be called. It returns false, and does nothing, if ctx is not the context of a
-// delivery or one made from it, or if the delivery has returned. If the process dies first, f is never called.
+// OnSettled reports whether f will be called. It returns false and does nothing in two cases: ctx is not the context of
+// a delivery or made from one, or the delivery has returned already. If the process dies first, f is never called.
 //
-// Functions are called one after the other, in the order of the calls of OnSettled. The worker calls them between
-// two calls to Redis: until f returns, the queue claims less. So f must not block. f must not use the delivery's
-// context for calls of its own, since that has ended. A panic of f is logged.
+// The functions are called one after the other, in the order in which they were registered. The worker calls them
+// between two calls to Redis. Until f returns, the worker claims less from the queue. So f must not block. The context
+// of the delivery has ended by then: f must not use it for its own calls. A panic of f is logged.
 func OnSettled(ctx context.Context, f func(Settled)) bool {
 	d, _ := ctx.Value(deliveryKey{}).(*DeliveryContext)
 	if d == nil {
@@ -71,15 +72,16 @@ func OnSettled(ctx context.Context, f func(Settled)) bool {
 	}
 }
 
-// A DeliveryContext is the context of one delivery: the one that [OnSettled] looks for. A worker makes it. A test of a
-// middleware may do so too: it sets Context, calls the handler with it, and then calls Seal and what Seal returned.
+// A DeliveryContext is the context of one delivery, which [OnSettled] looks for. A worker makes it. A test of a
+// middleware can make one too: it sets Context, calls the handler with it, then calls Seal, and then the function that
+// Seal returned.
 type DeliveryContext struct {
 	context.Context
 
-	last atomic.Pointer[settledFunc] // nil: there is none; sealed: OnSettled comes too late
+	last atomic.Pointer[settledFunc] // nil: no function; sealed: OnSettled comes too late
 }
 
-// A settledFunc is a function that was passed to OnSettled, and those before it.
+// A settledFunc is a function that was passed to OnSettled. It links to the one before it.
 type settledFunc struct {
 	f      func(Settled)
 	before *settledFunc
@@ -89,7 +91,7 @@ var sealed = &settledFunc{}
 
 type deliveryKey struct{}
 
-// Value returns what [OnSettled] asks for, and the values of Context.
+// Value returns d for the key of [OnSettled], and the values of Context for other keys.
 func (d *DeliveryContext) Value(key any) any {
 	if key == (deliveryKey{}) {
 		return d
@@ -97,9 +99,9 @@ func (d *DeliveryContext) Value(key any) any {
 	return d.Context.Value(key)
 }
 
-// Seal is called when the outermost middleware has returned: later calls of [OnSettled] return false. It returns nil if
-// there was no call. Otherwise it returns a function that passes the end of the delivery to all who wait for it. The
-// error of that has a [*PanicError] for each of them that panicked.
+// Seal is called when the outermost middleware has returned. Later calls of [OnSettled] return false. Seal returns nil
+// if OnSettled was never called. Otherwise it returns a function that calls all registered functions with the end of
+// the delivery. That function's error wraps a [*PanicError] for each of them that panicked.
 func (d *DeliveryContext) Seal() (settle func(Settled) error) {
 	last := d.last.Swap(sealed)
 	if last == nil || last == sealed {
@@ -120,7 +122,7 @@ func (d *DeliveryContext) Seal() (settle func(Settled) error) {
 	}
 }
 
-// call returns the panic of f, or nil.
+// call calls f. It returns the panic of f as an error, or nil.
 func call(f func(Settled), s Settled) (err error) {
 	defer func() {
 		if p := recover(); p != nil {

@@ -12,7 +12,7 @@ import (
 
 type settledTestKey struct{}
 
-// All who wait for the end of a delivery hear of it once, in order, also if one of them panics.
+// Each function that was registered is called once, in order, even if one of them panics.
 func TestOnSettled(t *testing.T) {
 	t.Parallel()
 	d := &signalbox.DeliveryContext{Context: context.WithValue(t.Context(), settledTestKey{}, 7)}
@@ -49,7 +49,7 @@ func TestOnSettled(t *testing.T) {
 	}
 }
 
-// A context that is of no delivery has no end.
+// With a context that belongs to no delivery, OnSettled returns false.
 func TestOnSettledElsewhere(t *testing.T) {
 	t.Parallel()
 	if signalbox.OnSettled(t.Context(), func(signalbox.Settled) {}) {
@@ -57,7 +57,7 @@ func TestOnSettledElsewhere(t *testing.T) {
 	}
 }
 
-// Where nobody waits for the end of a delivery, it costs no memory.
+// If no function is registered, the end of a delivery allocates nothing.
 func TestOnSettledUnused(t *testing.T) {
 	ctx := t.Context()
 	var d signalbox.DeliveryContext
@@ -71,8 +71,8 @@ func TestOnSettledUnused(t *testing.T) {
 	}
 }
 
-// A middleware learns how deliveries ended in Redis, not only what handlers returned: here it counts jobs that are dead.
-// A test of it needs no worker.
+// A middleware learns how deliveries ended in Redis, not only what handlers returned. This one counts dead jobs. A test
+// of it needs no worker.
 func ExampleOnSettled() {
 	dead := 0
 	countDead := func(next signalbox.Handler) signalbox.Handler {

@@ -6,10 +6,9 @@
 // a fencing token. Package lock is the lock library underneath. It can be used
 // with no queue at all.
 //
-// What a handler returns says how the job ends: nil completes it, [Snooze]
-// puts it back for a while, and [Cancel] ends it for good. Any other error is a
-// failed attempt, which is retried until the job's attempts are used up. [OnSettled]
-// reports what became of the job in Redis.
+// The handler's result says how the job ends: nil completes it, [Snooze] puts it back for a while, and [Cancel] ends
+// it for good. Any other error is a failed attempt, which is retried until the job's attempts are used up.
+// [OnSettled] reports what became of the job in Redis.
 //
 // A job is delivered at least once. Two deliveries of one job can overlap if a
 // process is paused for longer than its lease. [Job.Token] orders them. To have an
@@ -24,9 +23,9 @@ import "context"
 
 // Args are the typed arguments of a job. They are encoded as JSON.
 //
-// Args may have a method Validate() error. It is called before a job is enqueued, so that the producer
-// learns of a mistake at once. It is called again before the handler, since jobs may come from other
-// programs and from older releases.
+// Args may have a method Validate() error. It is called before a job is enqueued, so that the producer learns of a
+// mistake at once. It is called again before the handler, because other programs and older releases may have enqueued
+// the job.
 //
 // Args may have a method Defaults() [Defaults]. Then they are a [Defaulter].
 type Args interface {
@@ -35,10 +34,10 @@ type Args interface {
 	Kind() string
 }
 
-// A Handler runs one delivery of a job. The context ends when the job's lease is
-// lost, when its time is up, or when the worker shuts down. [context.Cause] says which. It also ends when the handler
-// has returned, as that of an HTTP request does: for work that shall go on after it, use [context.WithoutCancel].
-// Handlers are called concurrently.
+// A Handler runs one delivery of a job. The context ends when the job's lease is lost, when the attempt takes too
+// long, or when the worker shuts down. [context.Cause] says which. It also ends when the handler has returned, like
+// the context of an HTTP request. For work that goes on after that, use [context.WithoutCancel]. Handlers are called
+// concurrently.
 type Handler interface {
 	Handle(ctx context.Context, job *Job) error
 }
@@ -49,8 +48,8 @@ type HandlerFunc func(ctx context.Context, job *Job) error
 // Handle calls f.
 func (f HandlerFunc) Handle(ctx context.Context, job *Job) error { return f(ctx, job) }
 
-// Middleware wraps a handler in another. The worker calls it once, at its start. The
-// handler that it returns is called for every delivery.
+// Middleware wraps a handler in another handler. The worker calls it once, when the worker starts. The handler that
+// it returns is called for every delivery.
 type Middleware func(next Handler) Handler
 
 // Chain joins several middleware into one. The first is the outermost.

@@ -5,7 +5,7 @@ type State string
 
 // The states.
 const (
-	StateScheduled State = "scheduled" // waits for its time: an At, an After, a retry, a snooze
+	StateScheduled State = "scheduled" // waits for its time: At, After, a retry or a snooze
 	StateReady     State = "ready"     // waits for a worker
 	StateRunning   State = "running"   // a worker has it
 	StateCompleted State = "completed" // done; its record is deleted, so its ID is free
@@ -13,7 +13,7 @@ const (
 	StateCancelled State = "cancelled" // ended by Cancel; its record is kept for a while
 )
 
-// Live reports whether the job is still to run or running: scheduled, ready or running.
+// Live reports whether the job is not over yet: scheduled, ready or running.
 func (s State) Live() bool {
 	return s == StateScheduled || s == StateReady || s == StateRunning
 }

@@ -30,7 +30,8 @@ import (
 	"github.com/signalbox-go/signalbox/worker"
 )
 
-// The worker that dies has the shortest lease, the other one that no busy machine lets end.
+// The worker that dies has the shortest lease. The lease of the other one doesn't end even on a busy
+// machine.
 const (
 	dyingTTL   = time.Second
 	sessionTTL = 6 * time.Second
@@ -40,11 +41,11 @@ var quiet = slog.New(slog.DiscardHandler)
 
 // The jobs of the story.
 type (
-	Doomed struct{} // is with a worker that dies
+	Doomed struct{} // taken by a worker that dies
 	Flaky  struct{} // fails the first time
 	Long   struct{} // takes longer than its lease
-	Single struct{} // must not run beside another of its kind
-	Tick   struct{} // comes from cron
+	Single struct{} // two must not run at the same time
+	Tick   struct{} // enqueued by a cron entry
 )
 
 func (Doomed) Kind() string { return "doomed" }
@@ -53,8 +54,8 @@ func (Long) Kind() string   { return "long" }
 func (Single) Kind() string { return "single" }
 func (Tick) Kind() string   { return "tick" }
 
-// TestTheWholeWay follows jobs from the schedulers that put them in to the spans that tell of
-// them: through a queue, workers of which one dies, leases, a named lock and retries.
+// TestTheWholeWay follows jobs from the schedulers that enqueue them to the spans that describe them:
+// through a queue, workers of which one dies, leases, a named lock and retries.
 func TestTheWholeWay(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
@@ -87,7 +88,7 @@ func TestTheWholeWay(t *testing.T) {
 		return r.ID
 	}
 
-	// A job goes to a worker in another process, which is killed while it runs.
+	// A job goes to a worker in another process. The process is killed while the job runs.
 	doomed := enqueue(Doomed{})
 	firstToken := runAndKill(t, server.Addr(), queue)
 
@@ -104,8 +105,8 @@ func TestTheWholeWay(t *testing.T) {
 	}
 	singles = append(singles, enqueue(Single{}, scheduler.After(300*time.Millisecond)))
 
-	// This worker has a handler for each, under the lease of its job, and writes down how
-	// they end.
+	// This worker has a handler for each kind. It runs under the lease of the job. The book records
+	// how each job ends.
 	w, err := worker.New(rdb, worker.Config{
 		Queues: worker.Queues{queue: {Concurrency: 10}}, SessionTTL: sessionTTL, Logger: quiet,
 		TracerProvider: tracing, Propagator: format,
@@ -123,7 +124,8 @@ func TestTheWholeWay(t *testing.T) {
 		return nil
 	}, worker.Retry(worker.ExponentialJitter(10*time.Millisecond, time.Second)))
 
-	// The long job goes on until it has seen ticks for longer than its first lease, which is renewed.
+	// The long job goes on until it has seen ticks for longer than its first lease. So the lease must
+	// be renewed.
 	ticks := make(chan struct{})
 	worker.Handle(w, func(ctx context.Context, _ *signalbox.Job, _ Long) error {
 		lease, ok := lock.FromContext(ctx)
@@ -151,7 +153,7 @@ func TestTheWholeWay(t *testing.T) {
 		return nil
 	})
 
-	// The first single job holds the named lock until another was turned away.
+	// The first single job holds the named lock until another job was refused it.
 	alone := make(chan struct{}, 1)
 	worker.Handle(w, func(ctx context.Context, _ *signalbox.Job, _ Single) error {
 		select {
@@ -163,7 +165,7 @@ func TestTheWholeWay(t *testing.T) {
 		return book.await(ctx, func() bool { return book.snoozes() > 0 })
 	}, worker.With(middleware.Lock(newLocker(rdb), middleware.LockName(redistest.Name(t)), middleware.RetryIn(50*time.Millisecond))))
 
-	// All of it runs until the jobs have been done, and some ticks.
+	// All of it runs until the jobs are done and some ticks came.
 	running, stop := context.WithCancel(ctx)
 	var ended sync.WaitGroup
 	for _, run := range []func(context.Context) error{w.Run, schedulers[0].Run, schedulers[1].Run} {
@@ -184,11 +186,11 @@ func TestTheWholeWay(t *testing.T) {
 		t.Errorf("the queue is not in order: %v", err)
 	}
 
-	// Recovered: the job came again, as the same attempt, with a larger token.
+	// Recovered: the job was delivered again, as the same attempt, with a larger token.
 	if d := book.deliveries(doomed); len(d) != 1 || d[0].Crashes != 1 || d[0].Attempt != 1 || d[0].Token <= firstToken {
 		t.Errorf("the dead worker's job, first token %d: %+v", firstToken, d)
 	}
-	// Retried: with the error of the attempt before.
+	// Retried: the second delivery has the error of the first.
 	if d := book.deliveries(flaky); len(d) != 2 || d[0].err == nil || d[1].Attempt != 2 || d[1].LastError != "not today" || d[1].Token <= d[0].Token {
 		t.Errorf("the flaky job: %+v", d)
 	}
@@ -196,16 +198,16 @@ func TestTheWholeWay(t *testing.T) {
 	if d := book.deliveries(long); len(d) != 1 || d[0].err != nil {
 		t.Errorf("the long job: %+v", d)
 	}
-	// Locked: who was turned away lost no attempt.
+	// Locked: a job that was refused the lock lost no attempt.
 	for _, id := range singles {
 		if d := book.deliveries(id); d[len(d)-1].Attempt != 1 || d[len(d)-1].LastError != "" {
 			t.Errorf("a job under the named lock: %+v", d)
 		}
 	}
-	// Ticked: each second once, though there are two schedulers.
+	// Ticked: each second has one job, though there are two schedulers.
 	book.checkTicks(t)
 
-	// The spans of each job are one trace, from the call that put it in.
+	// The spans of each job are one trace, which begins with the call that enqueued it.
 	checkTrace(t, spans.GetSpans(), flaky, "enqueue "+queue, 2, 1)
 	checkTrace(t, spans.GetSpans(), doomed, "enqueue "+queue, 1, 0)
 	checkTrace(t, spans.GetSpans(), long, "enqueue "+queue, 1, 0)
@@ -214,7 +216,7 @@ func TestTheWholeWay(t *testing.T) {
 	}
 }
 
-// A delivery is what a handler was given and how it ended.
+// A delivery is what a handler was given, and how it ended.
 type delivery struct {
 	signalbox.Job
 	err error
@@ -227,7 +229,7 @@ type logbook struct {
 	changed chan struct{} // closed at the next delivery
 }
 
-// record is middleware that writes into the book.
+// record is a middleware that writes into the book.
 func (b *logbook) record(next signalbox.Handler) signalbox.Handler {
 	return signalbox.HandlerFunc(func(ctx context.Context, job *signalbox.Job) error {
 		err := next.Handle(ctx, job)
@@ -242,7 +244,7 @@ func (b *logbook) record(next signalbox.Handler) signalbox.Handler {
 	})
 }
 
-// await waits until cond is true, and asks again after each delivery.
+// await waits until cond is true. It checks again after each delivery.
 func (b *logbook) await(ctx context.Context, cond func() bool) error {
 	for {
 		b.mu.Lock()
@@ -319,8 +321,8 @@ func (b *logbook) String() string {
 	return text
 }
 
-// checkTrace checks the spans of a job: one of the call that put it in, and below that two for
-// each delivery, of which some failed.
+// checkTrace checks the spans of a job: one of the call that enqueued it, and below that two for each
+// delivery. It also counts the deliveries that failed.
 func checkTrace(t *testing.T, spans tracetest.SpanStubs, id, root string, deliveries, failed int) {
 	t.Helper()
 	var creator trace.SpanContext
@@ -374,10 +376,10 @@ func TestMain(m *testing.M) {
 	redistest.Main(m)
 }
 
-// beWorker is a worker process. It says which token its job came with, and never finishes it.
+// beWorker is a worker process. It prints the token of its job, and never finishes the job.
 func beWorker(addr, queue string) error {
 	ctx, cancel := context.WithCancel(context.Background())
-	go func() { // it doesn't outlive the test that started it
+	go func() { // ends this process when the test that started it ends
 		defer cancel()
 		_, _ = bufio.NewReader(os.Stdin).ReadByte()
 	}()
@@ -397,8 +399,8 @@ func beWorker(addr, queue string) error {
 	return w.Run(ctx)
 }
 
-// runAndKill starts a worker process, kills it when it runs a job, and returns the token that the
-// job came with.
+// runAndKill starts a worker process and kills it while it runs a job. It returns the token of that
+// job.
 func runAndKill(t *testing.T, addr, queue string) (token int64) {
 	t.Helper()
 	path, err := os.Executable()
@@ -430,7 +432,7 @@ func runAndKill(t *testing.T, addr, queue string) (token int64) {
 	return token
 }
 
-// newLocker is lock.New with a Config that may be left out and must be right.
+// newLocker is lock.New with an optional Config, which must be valid.
 func newLocker(rdb lock.Client, c ...lock.Config) *lock.Redis {
 	l, err := lock.New(rdb, append(c, lock.Config{})[0])
 	if err != nil {
