@@ -8,9 +8,9 @@ import (
 	"github.com/alicebob/miniredis/v2"
 )
 
-// Moving the clock makes miniredis visit every key, some 0.2 µs each. The clock moves at
-// most every finest, since Redis keeps TTLs in ms, and less often where there are
-// so many keys that this would take more than a tenth of the time.
+// Each move of the clock makes miniredis visit every key, which takes some 0.2 µs a key.
+// The clock moves at most every finest: Redis keeps TTLs in ms. With many keys it moves
+// less often, so that the moves take at most a tenth of the time.
 const (
 	finest   = time.Millisecond
 	coarsest = 100 * time.Millisecond
@@ -19,16 +19,17 @@ const (
 
 // clock moves the server's time, on which TIME and all TTLs are based.
 //
-// miniredis can follow the real clock by itself (ClockTTL), but it then looks at the
-// clock at every access, also in the middle of a script: a key could expire
-// between two lines of Lua, which Redis rules out. So its time is set by hand, and
-// stands still while a script runs. It moves when a request arrives and not on a
-// timer: an idle server costs nothing, and a TTL starts and ends with the time of
-// the command that sets or meets it, not with that of some tick before it.
+// miniredis can follow the real clock by itself (ClockTTL). But it then reads the clock at
+// every access, even in the middle of a script. So a key could expire between two lines of
+// Lua, which never happens in Redis. Therefore this type sets the time by hand, and the
+// time stands still while a script runs.
+//
+// The time moves when a request arrives, not on a timer. So an idle server costs nothing,
+// and each command sees the time at which it came in.
 type clock struct {
 	redis *miniredis.Miniredis
 	mu    sync.Mutex
-	now   time.Time // with the monotonic reading: steps of the wall clock end no TTL
+	now   time.Time // with the monotonic reading: a step of the wall clock ends no TTL
 	cost  time.Duration
 	every time.Duration
 }
@@ -40,8 +41,8 @@ func newClock(m *miniredis.Miniredis) *clock {
 	return c
 }
 
-// advance sets the server's time to the real time, unless it was set a moment ago. It
-// waits for a running script.
+// advance sets the server's time to the real time, unless that was done a moment ago. If a
+// script runs, it waits for its end.
 func (c *clock) advance() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -51,15 +52,16 @@ func (c *clock) advance() {
 	}
 	c.now = now
 	c.redis.SetTime(now)
-	c.redis.DB(0) // any access ends what has expired
+	c.redis.DB(0) // any access deletes the keys whose TTL has ended
 
-	// One measurement can include the wait for a script; of two, the smaller is the cost.
+	// One measurement can include the wait for a script. So the smaller one of two is the
+	// cost.
 	before := c.cost
 	c.cost = time.Since(now)
 	c.every = min(max(share*min(c.cost, before), finest), coarsest)
 }
 
-// timedConn is a client's connection; each request that comes in moves the clock.
+// timedConn is a client's connection. Each request that comes in moves the clock.
 type timedConn struct {
 	net.Conn
 	clock *clock

@@ -10,7 +10,7 @@ import (
 	"github.com/signalbox-go/signalbox/internal/redistest"
 )
 
-// slack is what a TTL may be off by.
+// slack is the allowed error of a TTL.
 const slack = 10 * time.Millisecond
 
 func TestTTLTicks(t *testing.T) {
@@ -40,7 +40,7 @@ func TestTTLTicks(t *testing.T) {
 	}, "the key is gone")
 }
 
-// A lock is granted to one at a time, and not before the TTL of the last is over.
+// One client at a time gets the lock, and not before the TTL of the last holder is over.
 func TestKeyExpiresOnce(t *testing.T) {
 	t.Parallel()
 	ctx := context.Background()
@@ -104,7 +104,7 @@ func TestTimeIsReal(t *testing.T) {
 	}
 }
 
-// A script sees one moment: a key that it has found does not expire under it.
+// A script sees one moment: a key that it has found does not expire while it runs.
 func TestTimeStandsStillInScript(t *testing.T) {
 	t.Parallel()
 	ctx := context.Background()
@@ -122,7 +122,7 @@ func TestTimeStandsStillInScript(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		// Other clients come in meanwhile, and move the clock if they can.
+		// Meanwhile other clients connect. Their commands try to move the clock.
 		_ = rdb.Ping(ctx).Err()
 		if !slices.Equal(got, []int64{1, 1}) {
 			t.Fatalf("EXISTS, same TIME = %v at the end of a script", got)

@@ -11,8 +11,8 @@ import (
 	"github.com/signalbox-go/signalbox/internal/redistest"
 )
 
-// These are the commands that our scripts and clients use, in an order in which their
-// replies are definite. %s is the test's key.
+// These are the commands that our scripts and clients use. The order makes their replies
+// definite. %s is the test's key.
 var commands = [][]any{
 	{"HSET", "%s:h", "a", "1", "b", "2", "c", "3"},
 	{"HMGET", "%s:h", "a", "none", "c"},
@@ -116,7 +116,7 @@ func TestCommandsAsOnRedis(t *testing.T) {
 		got, gotErr := ours.Do(ctx, args...).Result()
 		want, wantErr := rdb.Do(ctx, args...).Result()
 		same := fmt.Sprint(gotErr) == fmt.Sprint(wantErr) ||
-			redis.HasErrorPrefix(gotErr, "NOSCRIPT") && redis.HasErrorPrefix(wantErr, "NOSCRIPT") // Valkey says it in other words
+			redis.HasErrorPrefix(gotErr, "NOSCRIPT") && redis.HasErrorPrefix(wantErr, "NOSCRIPT") // Valkey words it differently
 		if !reflect.DeepEqual(got, want) || !same {
 			t.Errorf("%.200q\n embedded: %v, %v\n redis:    %v, %v", args, got, gotErr, want, wantErr)
 		}

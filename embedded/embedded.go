@@ -31,13 +31,13 @@ type options struct {
 	logger *slog.Logger
 }
 
-// Addr makes the server listen on a fixed address, such as "127.0.0.1:6379". The
-// default is a free port on 127.0.0.1. The server has no password: an address
-// that others can reach is refused.
+// Addr makes the server listen on a fixed address, such as "127.0.0.1:6379". The default
+// is a free port on 127.0.0.1. The server has no password. So an address that other
+// machines can reach is refused.
 func Addr(addr string) Option { return func(o *options) { o.addr = addr } }
 
-// Logger takes the server's one line, a warning at its start. The default is
-// [slog.Default].
+// Logger sets the logger. The server logs one line, a warning at its start. The default
+// is [slog.Default].
 func Logger(l *slog.Logger) Option { return func(o *options) { o.logger = l } }
 
 // Start starts an empty server. The caller must Close it.
@@ -57,8 +57,8 @@ func Start(opts ...Option) (*Server, error) {
 		return nil, fmt.Errorf("embedded: %w", err)
 	}
 
-	// Dial starts miniredis without a listener of its own. Ours is the better one:
-	// no client is let in before the clock runs, and none after Close began.
+	// Dial starts miniredis without a listener of its own. The listener here is better:
+	// it lets no client in before the clock runs, and none after Close began.
 	m := miniredis.NewMiniRedis()
 	first, err := m.Dial()
 	if err != nil {
@@ -77,12 +77,12 @@ func Start(opts ...Option) (*Server, error) {
 	return s, nil
 }
 
-// Addr is the address that clients connect to, as host:port.
+// Addr returns the address that clients connect to, as host:port.
 func (s *Server) Addr() string { return s.listener.Addr().String() }
 
-// Close ends the server and everything in it. Clients lose their connections, those
-// blocked in a command too. It may be called more than once, and returns when
-// the last connection is gone.
+// Close ends the server and deletes its data. All clients lose their connections, even
+// those that are blocked in a command. Close returns when the last connection is closed.
+// It may be called more than once.
 func (s *Server) Close() error { return s.close() }
 
 func (s *Server) shutdown() error {
@@ -98,7 +98,7 @@ func (s *Server) accept() {
 		if errors.Is(err, net.ErrClosed) {
 			return
 		}
-		if err != nil { // out of file descriptors, mostly: it passes
+		if err != nil { // mostly out of file descriptors, which passes
 			time.Sleep(10 * time.Millisecond)
 			continue
 		}
@@ -106,7 +106,7 @@ func (s *Server) accept() {
 	}
 }
 
-// loopback refuses an address that is open to other machines.
+// loopback returns an error if other machines can reach the address.
 func loopback(addr string) error {
 	host, _, err := net.SplitHostPort(addr)
 	if err != nil {

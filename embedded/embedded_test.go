@@ -23,7 +23,7 @@ func TestMain(m *testing.M) { redistest.Main(m) }
 
 var quiet = embedded.Logger(slog.New(slog.DiscardHandler))
 
-// start starts a server and a client that end with the test.
+// start starts a server and a client. Both end with the test.
 func start(t testing.TB, opts ...embedded.Option) (*embedded.Server, *redis.Client) {
 	t.Helper()
 	srv, err := embedded.Start(append(opts, quiet)...)
@@ -94,7 +94,8 @@ func TestRestartAtAddr(t *testing.T) {
 	if err := srv.Close(); err != nil {
 		t.Fatal(err)
 	}
-	// A process that is forked but not yet executed holds the old listener for a moment.
+	// A child process that is forked but not yet executed holds the old listener for a
+	// moment.
 	var again *embedded.Server
 	var err error
 	redistest.Eventually(t, func() bool {

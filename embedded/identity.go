@@ -13,12 +13,12 @@ import (
 	"github.com/alicebob/miniredis/v2/server"
 )
 
-// version is what miniredis says of itself in HELLO.
+// version is the version that miniredis reports in HELLO.
 const version = "8.4.0"
 
-// identity answers what programs ask a Redis about itself before they rely on it, and
-// miniredis does not know: INFO, CONFIG GET and ROLE. The answers are true of
-// this server; what it can't tell is left out.
+// identity answers INFO, CONFIG GET and ROLE. Programs use them to find out what they are
+// connected to, and miniredis doesn't have them. The answers are true of this server.
+// What isn't known is left out.
 type identity struct {
 	runID   string
 	port    int
@@ -32,8 +32,8 @@ func newIdentity(port int, srv *server.Server) *identity {
 	return &identity{runID: hex.EncodeToString(id[:]), port: port, started: time.Now(), clients: srv.ClientsLen}
 }
 
-// install adds the commands. INFO exists in miniredis, for two other sections: it is
-// answered before miniredis sees it.
+// install adds the commands. miniredis has an INFO with two other sections. The one here
+// answers before miniredis sees the command.
 func (id *identity) install(srv *server.Server) error {
 	srv.SetPreHook(func(c *server.Peer, cmd string, args ...string) bool {
 		if cmd != "INFO" {
@@ -48,7 +48,7 @@ func (id *identity) install(srv *server.Server) error {
 	return srv.Register("CONFIG", id.config)
 }
 
-// info is the reply to INFO with these sections, all without any.
+// info returns the reply to INFO for these sections. Without any it returns all.
 func (id *identity) info(wanted []string) string {
 	sections := []struct {
 		name string
@@ -95,7 +95,7 @@ func role(c *server.Peer, _ string, _ []string) {
 	})
 }
 
-// config answers CONFIG GET. There is nothing to set.
+// config answers CONFIG GET. Nothing can be set.
 func (id *identity) config(c *server.Peer, _ string, args []string) {
 	if len(args) < 2 || !strings.EqualFold(args[0], "GET") {
 		c.WriteError("ERR the embedded Redis has CONFIG GET only")
