@@ -7,18 +7,18 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// boottime is the time since the machine started, including suspends. If the kernel
-// refuses to tell, it is 0 forever and the monotonic clock decides alone.
+// boottime returns the time since the machine started, including suspends. If the kernel doesn't report it, it always
+// returns 0. Then only the monotonic clock counts.
 func boottime() time.Duration { return slept.boottime(readClocks, readBoottime) }
 
-// readClocks reads the monotonic clock, since the process began, and the wall clock, in ns since 1970. With the usual clock sources it
-// makes no system call.
+// readClocks reads the monotonic clock, since the process began, and the wall clock, in ns since 1970. With the usual
+// clock sources it makes no system call.
 func readClocks() (mono time.Duration, wall int64) {
 	now := time.Now()
 	return now.Sub(began), now.UnixNano()
 }
 
-// readBoottime makes a system call, which takes longer than all else that a look at a lease does.
+// readBoottime makes a system call. That takes longer than all other steps of checking a lease.
 func readBoottime() time.Duration {
 	var ts unix.Timespec
 	if unix.ClockGettime(unix.CLOCK_BOOTTIME, &ts) != nil {
@@ -33,29 +33,32 @@ var (
 )
 
 const (
-	// bootReading is for how long a reading of CLOCK_BOOTTIME is continued by the monotonic clock.
+	// bootReading is how long a reading of CLOCK_BOOTTIME is used. During that time the monotonic clock's progress is
+	// added to it.
 	bootReading = 10 * time.Millisecond
-	// sleepless is how long the readings of the clocks may take, and how far the wall clock and the monotonic clock may
-	// differ afterwards.
+	// sleepless is the longest time that the readings of the clocks may take. It is also the largest difference that
+	// the wall clock and the monotonic clock may have afterwards.
 	sleepless = time.Millisecond
-	// realTime is 2020, in ns since 1970. A wall clock before that is none: a testing/synctest bubble begins in 2000.
+	// realTime is 2020, in ns since 1970. An earlier wall clock isn't real: a testing/synctest bubble begins in 2000.
 	realTime = 1_577_836_800_000_000_000
 )
 
-// A sleepClock continues the last reading of CLOCK_BOOTTIME by the monotonic clock for up to bootReading. That needs no
-// system call. It is at most 1 ms ahead, and behind only by suspends of less than 1 ms. A longer suspend ends it at once: the wall clock counts a suspend and the monotonic clock doesn't.
-// Only a step of the wall clock by just the time of the suspend, within the same bootReading, would hide one.
+// A sleepClock computes CLOCK_BOOTTIME without a system call: for up to bootReading it adds the progress of the
+// monotonic clock to the last reading. The result is at most 1 ms ahead. It is behind only by suspends of less than 1
+// ms. After a longer suspend the reading is not used any more: the wall clock counts a suspend and the monotonic clock
+// doesn't, so the two differ. A suspend is missed only if, within the same bootReading, the wall clock is set back by
+// just the time of the suspend.
 type sleepClock struct{ last atomic.Pointer[bootRecord] }
 
-// A bootRecord has readings of the clocks, made in the order wall, mono, boot. The readings after them show a suspend between
-// any two.
+// A bootRecord has readings of the clocks, made in the order wall, mono, boot. mono and wall are read once more
+// afterwards. So a suspend between any two readings is noticed.
 type bootRecord struct {
 	mono time.Duration
 	wall int64
 	boot time.Duration
 }
 
-// boottime returns what CLOCK_BOOTTIME shows.
+// boottime returns the value of CLOCK_BOOTTIME.
 func (s *sleepClock) boottime(clocks func() (mono time.Duration, wall int64), read func() time.Duration) time.Duration {
 	mono, wall := clocks()
 	if l := s.last.Load(); l != nil {

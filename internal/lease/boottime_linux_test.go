@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// The clock that counts suspends is read again when the machine may have slept since the last reading, and after 10 ms.
+// CLOCK_BOOTTIME is read again if the machine may have slept since the last reading, and after 10 ms.
 func TestSleepClock(t *testing.T) {
 	t.Parallel()
 	const (
@@ -47,15 +47,15 @@ func TestSleepClock(t *testing.T) {
 	}
 }
 
-// A reading is not continued if it took long, so that nobody knows what it goes with, if the kernel tells nothing, or in a
-// bubble of testing/synctest, whose clocks are none.
+// Some readings are not used again: one that took long, since its moment is unknown; one that the kernel refused; and
+// one in a bubble of testing/synctest, whose clocks aren't real.
 func TestSleepClockReadsAgain(t *testing.T) {
 	t.Parallel()
 	now := time.Now().UnixNano()
 	for name, c := range map[string]struct {
 		wall       int64
 		boot       time.Duration
-		mono, late time.Duration // what passes during the reading, by the monotonic clock and by the wall clock
+		mono, late time.Duration // progress during the reading, of the monotonic clock and of the wall clock
 	}{
 		"synctest":          {time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC).UnixNano(), time.Hour, 0, 0},
 		"refused":           {now, 0, 0, 0},
@@ -82,7 +82,7 @@ func TestSleepClockReadsAgain(t *testing.T) {
 	}
 }
 
-// What it returns agrees with the clock itself.
+// boottime agrees with CLOCK_BOOTTIME.
 func TestBoottime(t *testing.T) {
 	t.Parallel()
 	for range 1000 {

@@ -4,5 +4,5 @@ package lease
 
 import "time"
 
-// boottime is 0 forever: the monotonic clock decides alone.
+// boottime always returns 0: only the monotonic clock counts.
 func boottime() time.Duration { return 0 }

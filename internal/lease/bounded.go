@@ -12,7 +12,8 @@ type Bounded struct {
 	cause error
 }
 
-// Bound returns a child of parent that ends with [context.DeadlineExceeded] and this cause after d. The caller must call End.
+// Bound returns a child of parent. After d it ends with [context.DeadlineExceeded] and this cause. The caller must call
+// End.
 func Bound(parent context.Context, d time.Duration, cause error) *Bounded {
 	b := &Bounded{at: time.Now().Add(d), cause: cause}
 	b.Begin(parent)
@@ -20,7 +21,7 @@ func Bound(parent context.Context, d time.Duration, cause error) *Bounded {
 	return b
 }
 
-// Deadline returns the earlier one of its own and that of the parent.
+// Deadline returns its own deadline or that of the parent, whichever is earlier.
 func (b *Bounded) Deadline() (time.Time, bool) {
 	if at, ok := b.parent.Deadline(); ok && at.Before(b.at) {
 		return at, true
@@ -28,7 +29,7 @@ func (b *Bounded) Deadline() (time.Time, bool) {
 	return b.at, true
 }
 
-// Err reads the clock as long as no timer does.
+// Err reads the clock while no timer runs.
 func (b *Bounded) Err() error {
 	if b.child.Load() == nil && !time.Now().Before(b.at) {
 		b.own()
@@ -36,10 +37,10 @@ func (b *Bounded) Err() error {
 	return b.Context.Err()
 }
 
-// over is nil: Err has looked.
+// over returns nil: Err has already checked the time.
 func (b *Bounded) over() error { return nil }
 
-// derive returns the child that package context knows. If it is too late already, that has ended.
+// derive returns the child that package context knows. If the deadline has passed, the child has ended already.
 func (b *Bounded) derive() (context.Context, context.CancelCauseFunc) {
 	outer, cancel := context.WithCancelCause(b.parent)
 	ctx, stop := context.WithDeadlineCause(outer, b.at, b.cause)

@@ -6,38 +6,39 @@ import (
 	"time"
 )
 
-// A Context is a child of another context that can be ended by itself. Its Err asks its parent, which may read the clocks, so it
-// is right after a pause of the process in which no timer could fire. Done is closed a moment later, or when Err is asked.
+// A Context is a child of another context. It can also be ended by itself. Its Err asks its parent, which may read the
+// clocks. So Err is right after a pause of the process, when no timer could fire. Done is closed a moment later, or
+// when Err is called.
 //
-// Until somebody asks for Done, nothing is allocated, and the parent doesn't know of it. From then on it is known to package
-// context: contexts made from it need no goroutine.
+// Before the first call of Done, nothing is allocated, and the parent doesn't know of this child. From then on it is
+// known to package context: contexts derived from it need no goroutine.
 //
-// The zero Context is of no use before [Context.Begin].
+// The zero Context can be used only after [Context.Begin].
 type Context struct {
 	parent context.Context
-	beside ender // what may end it besides; nil: nothing
+	beside ender // another reason to end; nil: none
 
 	ended atomic.Bool           // by End, with context.Canceled
-	child atomic.Pointer[child] // of parent; nil while nobody has asked for it
+	child atomic.Pointer[child] // of parent; nil before the first call of Done
 }
 
-// An ender may end a context that doesn't know it yet.
+// An ender can find that the context must end before the context itself knows.
 type ender interface {
-	// over returns the cause with which the context has ended; nil if it hasn't.
+	// over returns the cause with which the context has ended, or nil if it hasn't.
 	over() error
 }
 
-// A child is a context of package context, and what ends it.
+// A child is a context of package context, and the function that cancels it.
 type child struct {
 	context.Context
 	cancel context.CancelCauseFunc
 }
 
-// Begin makes c, which is zero, a child of parent.
+// Begin makes c a child of parent. c must be zero.
 func (c *Context) Begin(parent context.Context) { c.parent = parent }
 
-// End ends the context with this cause, [context.Canceled] if it is nil. It does nothing if the context has ended. A Context that
-// was begun must be ended if anybody has asked for Done: else its parent keeps it.
+// End ends the context with this cause. A nil cause means [context.Canceled]. End does nothing if the context has
+// ended. If Done was called, End must be called: otherwise the parent keeps the context in memory.
 func (c *Context) End(cause error) {
 	if cause == nil || cause == context.Canceled {
 		c.ended.Store(true)
@@ -49,7 +50,7 @@ func (c *Context) End(cause error) {
 	c.own().cancel(cause)
 }
 
-// own returns what package context knows of it.
+// own returns the child that package context knows, and creates it first if necessary.
 func (c *Context) own() *child {
 	if ch := c.child.Load(); ch != nil {
 		return ch
@@ -64,13 +65,13 @@ func (c *Context) own() *child {
 		ch.cancel(nil)
 		return c.child.Load()
 	}
-	if c.ended.Load() { // End came before the child
+	if c.ended.Load() { // End came before the child was made
 		ch.cancel(nil)
 	}
 	return ch
 }
 
-// known is Err but for what is beside the parent.
+// known is Err without the check of beside.
 func (c *Context) known() error {
 	ch := c.child.Load()
 	if ch == nil && c.ended.Load() {
@@ -83,13 +84,13 @@ func (c *Context) known() error {
 	}
 	err := c.parent.Err()
 	if err != nil && ch != nil {
-		ch.cancel(context.Cause(c.parent)) // for a parent whose Done is late
+		ch.cancel(context.Cause(c.parent)) // the parent may close its Done late
 		err = ch.Err()
 	}
 	return err
 }
 
-// Err is nil while the context lasts.
+// Err returns nil until the context has ended.
 func (c *Context) Err() error {
 	if err := c.known(); err != nil || c.beside == nil {
 		return err
@@ -102,19 +103,19 @@ func (c *Context) Err() error {
 	return c.known()
 }
 
-// Done is closed when the context has ended.
+// Done returns a channel that is closed when the context has ended.
 func (c *Context) Done() <-chan struct{} { return c.own().Done() }
 
-// Deadline returns that of the parent.
+// Deadline returns the parent's deadline.
 func (c *Context) Deadline() (time.Time, bool) { return c.parent.Deadline() }
 
-// Value returns that of the parent.
+// Value returns the parent's value.
 func (c *Context) Value(key any) any {
 	if ch := c.child.Load(); ch != nil {
-		return ch.Value(key) // package context finds it here
+		return ch.Value(key) // package context finds its child here
 	}
 	return c.parent.Value(key)
 }
 
-// String keeps what is in the parent out of what prints the context.
+// String hides the parent's values when the context is printed.
 func (c *Context) String() string { return "lease.Context" }

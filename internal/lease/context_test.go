@@ -18,7 +18,8 @@ func begun(parent context.Context) *Context {
 	return c
 }
 
-// However a context ends, and whoever asks first, its Err, its Done and its cause agree, and so do those of its children.
+// However a context ends, and in whatever order they are called, its Err, its Done and its cause agree. So do those of
+// its children.
 func TestContextEnds(t *testing.T) {
 	t.Parallel()
 	ends := map[string]struct {
@@ -68,7 +69,7 @@ func TestContextEnds(t *testing.T) {
 	}
 }
 
-// Children of package context end with it, and at once. They need no goroutine.
+// Children of package context end with it at once. They need no goroutine.
 //
 // Not parallel: it counts goroutines.
 func TestContextEndsItsChildren(t *testing.T) {
@@ -89,7 +90,7 @@ func TestContextEndsItsChildren(t *testing.T) {
 	if !stopped() {
 		t.Error("a function can't be stopped")
 	}
-	if n := runtime.NumGoroutine(); n > before { // fewer, if what lingers of another test ends
+	if n := runtime.NumGoroutine(); n > before { // fewer, if a goroutine of another test ends meanwhile
 		t.Errorf("%d goroutines before, %d after", before, n)
 	}
 	c.End(errMine)
@@ -106,7 +107,7 @@ func TestContextEndsItsChildren(t *testing.T) {
 	}
 }
 
-// A context that nobody asks for Done allocates nothing, and one that has ended is not kept by its parent.
+// A context whose Done was never called allocates nothing. A parent doesn't keep a context that has ended.
 //
 // Not parallel: it measures.
 func TestContextCostsNothing(t *testing.T) {
@@ -145,7 +146,7 @@ func TestContextCostsNothing(t *testing.T) {
 	}
 }
 
-// What ends a context may come at any time beside what asks for it.
+// End may run at the same time as Done.
 func TestContextEndAgainstDone(t *testing.T) {
 	t.Parallel()
 	for range 1000 {
@@ -161,7 +162,7 @@ func TestContextEndAgainstDone(t *testing.T) {
 	}
 }
 
-// late is a context that knows of its end before its Done is closed, as others' may.
+// late is a context whose Err is set before its Done is closed. Contexts of other packages may do that.
 type late struct {
 	context.Context
 	err error
@@ -184,7 +185,7 @@ func TestContextUnderALateParent(t *testing.T) {
 	}
 }
 
-// A bounded context ends at its time, whether or not anybody waits for that.
+// A bounded context ends at its deadline, even if nothing waits for its Done.
 func TestBound(t *testing.T) {
 	t.Parallel()
 	for _, asked := range []bool{false, true} {
@@ -212,7 +213,7 @@ func TestBound(t *testing.T) {
 	}
 }
 
-// A bounded context has its parent's end and deadline if they are earlier, and its own end.
+// A bounded context ends before its deadline if its parent ends, if the parent's deadline is earlier, or by End.
 func TestBoundEndsEarlier(t *testing.T) {
 	t.Parallel()
 	parent, cancel := context.WithTimeout(t.Context(), time.Hour)
@@ -236,7 +237,7 @@ func TestBoundEndsEarlier(t *testing.T) {
 	lost.validity.End(nil)
 }
 
-// begunDone asks for Done, and then ends b.
+// begunDone calls Done and then ends b.
 func begunDone(b *Bounded) <-chan struct{} {
 	done := b.Done()
 	b.End(nil)

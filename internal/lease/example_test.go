@@ -8,7 +8,7 @@ import (
 	"github.com/signalbox-go/signalbox/internal/lease"
 )
 
-// Validity bounds any kind of lease: here one of 1 s that somebody else granted.
+// Validity bounds any kind of lease. Here another system has granted one of 1 s.
 func ExampleValidity() {
 	v := lease.NewValidity(context.Background())
 	start := lease.Now() // before asking for the lease

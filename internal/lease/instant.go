@@ -2,9 +2,9 @@ package lease
 
 import "time"
 
-// An Instant is a moment on the clocks that a lease is measured by: the monotonic clock and, on Linux,
-// CLOCK_BOOTTIME, which also counts the time that the machine was suspended. Go's monotonic clock stands
-// still during a suspend.
+// An Instant is a moment on the clocks that measure a lease: the monotonic clock and, on Linux,
+// CLOCK_BOOTTIME. CLOCK_BOOTTIME also counts the time that the machine was suspended. Go's monotonic
+// clock stands still during a suspend.
 type Instant struct {
 	mono time.Time
 	boot time.Duration
@@ -14,7 +14,7 @@ type Instant struct {
 // that moment.
 func Now() Instant { return Instant{mono: time.Now(), boot: boottime()} }
 
-// Time returns the moment with its monotonic reading. It is zero for the zero Instant.
+// Time returns the moment with its monotonic reading. For the zero Instant it returns the zero time.
 func (i Instant) Time() time.Time { return i.mono }
 
 // SleptSince returns how long the machine was suspended between an earlier moment and this one.

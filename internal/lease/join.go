@@ -6,10 +6,10 @@ import "context"
 type Joined struct {
 	Context
 	other context.Context
-	stop  func() bool // the watch of other
+	stop  func() bool // stops watching other
 }
 
-// Join returns a child of parent that ends with parent or other, and with the cause of that one. The caller must call End.
+// Join returns a child of parent. It ends when parent or other ends, with the same cause. The caller must call End.
 func Join(parent, other context.Context) *Joined {
 	j := &Joined{other: other}
 	j.Begin(parent)

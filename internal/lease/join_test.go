@@ -10,7 +10,7 @@ import (
 
 type otherKey struct{}
 
-// stopped is a lease whose timer can't fire, as after a pause: only Err can tell.
+// stopped is a lease whose timer can't fire, as after a pause. Only Err knows the end.
 type stopped struct {
 	context.Context
 	validity *Validity
@@ -25,7 +25,7 @@ func newStopped(ctx context.Context) *stopped {
 	return s
 }
 
-// Whichever of the two leases is over, the joined context knows it without a timer.
+// If either of the two leases is over, the joined context knows it without a timer.
 func TestJoinReadsBothClocks(t *testing.T) {
 	t.Parallel()
 	for name, pause := range map[string]func(job, named *stopped){
@@ -60,7 +60,7 @@ func TestJoinLeavesNothingBehind(t *testing.T) {
 	if ctx.Err() == nil || !errors.Is(context.Cause(ctx), mine) || named.Err() != nil {
 		t.Errorf("after its end: %v, cause %v; the lease: %v", ctx.Err(), context.Cause(ctx), named.Err())
 	}
-	if n := runtime.NumGoroutine(); n > before { // fewer, if what lingers of another test ends
+	if n := runtime.NumGoroutine(); n > before { // fewer, if a goroutine of another test ends meanwhile
 		t.Errorf("%d goroutines before, %d after", before, n)
 	}
 }

@@ -1,4 +1,4 @@
 package lease
 
-// ContextKey is the key under which a context has the lease that the code under it holds.
+// ContextKey is the context key of the lease that a handler holds.
 type ContextKey struct{}

@@ -25,9 +25,9 @@ func monotonic() int64 {
 
 func init() { pausedChild = workUnderALease }
 
-// workUnderALease runs operations under a short lease until it ends. Then it says when the
-// latest of them asked for its lease and got a yes. A pause may fall between that question and the
-// operation; only what checks the token can refuse such a one.
+// workUnderALease runs operations under a short lease until the lease ends. Then it prints when
+// the latest operation asked whether the lease still lasts, and was told yes. A pause can fall
+// between that question and the operation. Only a check of the token can refuse such an operation.
 func workUnderALease() {
 	v := NewValidity(context.Background())
 	v.Extend(Now(), pauseTTL)
@@ -70,7 +70,7 @@ func TestNoOperationStartsAfterAPause(t *testing.T) {
 	if !lines.Scan() {
 		t.Fatal("the child did not start")
 	}
-	<-time.After(pauseTTL / 5) // while it works
+	<-time.After(pauseTTL / 5) // pause while the child works
 	if err := cmd.Process.Signal(syscall.SIGSTOP); err != nil {
 		t.Fatal(err)
 	}
@@ -96,7 +96,7 @@ func TestNoOperationStartsAfterAPause(t *testing.T) {
 	}
 }
 
-// processState is the letter of /proc/pid/stat: T for stopped.
+// processState returns the state letter of /proc/pid/stat: T for stopped.
 func processState(t *testing.T, pid int) byte {
 	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {

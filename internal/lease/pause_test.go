@@ -16,7 +16,7 @@ func TestMain(m *testing.M) {
 	redistest.Main(m)
 }
 
-// The environment variable that makes the test binary the child of the pause test.
+// With this environment variable the test binary is the child of the pause test.
 const (
 	pauseEnv = "SIGNALBOX_LOCK_TEST_PAUSE"
 	pauseTTL = 500 * time.Millisecond

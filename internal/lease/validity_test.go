@@ -12,7 +12,7 @@ import (
 
 type valueKey struct{}
 
-// drifted is what Extend makes of a TTL.
+// drifted returns how long a lease of this TTL is valid after Extend.
 func drifted(ttl time.Duration) time.Duration { return ttl - ttl/100 - 2*time.Millisecond }
 
 func TestValidityEndsBeforeTheTTL(t *testing.T) {
@@ -35,7 +35,7 @@ func TestValidityEndsBeforeTheTTL(t *testing.T) {
 			if ctx.Err() != nil || v.Remaining() <= 0 {
 				t.Errorf("it ended too early: %v", ctx.Err())
 			}
-			<-ctx.Done() // by the timer: nobody asks
+			<-ctx.Done() // ended by the timer: Err isn't called
 			if got := time.Since(start); got != want {
 				t.Errorf("Done was closed after %v, want %v", got, want)
 			}
@@ -58,7 +58,7 @@ func TestValidityExtend(t *testing.T) {
 		v := NewValidity(t.Context())
 		begin := Now()
 		v.Extend(begin, ttl)
-		for range 5 { // each time at a third: the timer must follow
+		for range 5 { // each time at a third of the TTL: the timer must follow
 			time.Sleep(ttl / 3)
 			if !v.Extend(Now(), ttl) {
 				t.Fatal("Extend failed while it was valid")
@@ -126,8 +126,8 @@ func TestValidityEnd(t *testing.T) {
 	}
 }
 
-// A suspended machine is the case where the monotonic clock stands still and boot time
-// goes on. No timer fires, but Err knows.
+// While a machine is suspended, the monotonic clock stands still and boot time goes on.
+// No timer fires, but Err knows the end.
 func TestSuspendEndsTheValidity(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		begin, asleep := time.Now(), time.Duration(0)
@@ -171,7 +171,7 @@ func TestValidityNeedsNoGoroutine(t *testing.T) {
 	v.Extend(Now(), time.Hour)
 	child, cancel := context.WithCancel(context.WithValue(v.Context(), valueKey{}, 1))
 	defer cancel()
-	if n := runtime.NumGoroutine(); n > before { // fewer, if what lingers of another test ends
+	if n := runtime.NumGoroutine(); n > before { // fewer, if a goroutine of another test ends meanwhile
 		t.Errorf("%d goroutines before, %d after", before, n)
 	}
 	v.End(ErrLost)
@@ -186,7 +186,7 @@ func TestValidityNeedsNoGoroutine(t *testing.T) {
 	v.End(nil)
 }
 
-// An Extend that returns true must not be undone by an Err that looked at the older end.
+// If Extend returns true, an Err that has read the older end must not end the validity.
 func TestValidityExtendAgainstErr(t *testing.T) {
 	t.Parallel()
 	const ttl = 12 * time.Millisecond
@@ -204,7 +204,7 @@ func TestValidityExtendAgainstErr(t *testing.T) {
 	for {
 		start := Now()
 		if !v.Extend(start, ttl) {
-			break // a slow machine; or the deliberate end below
+			break // the machine is slow, or the end below was reached
 		}
 		if ctx.Err() != nil && time.Since(start.mono) < drifted(ttl) {
 			t.Error("it ended though Extend had succeeded")
