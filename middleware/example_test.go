@@ -63,7 +63,7 @@ func ExampleLock() {
 	// <nil>
 }
 
-// Another program locks the key "digest" and knows nothing of prefixes.
+// Another program locks the key "digest". It doesn't know the prefix.
 func ExampleRawKey() {
 	onRedis(func(_ *embedded.Server, rdb *redis.Client) {
 		locker, err := lock.New(rdb, lock.Config{})
@@ -80,9 +80,9 @@ func ExampleRawKey() {
 	// Output: true
 }
 
-// A timed task is started on two machines and must be done on one: the other's job is done
-// without running. The lock is kept for longer than the machines may be apart, though the
-// task takes no time at all.
+// A timed task is started on two machines and must run on one. The job on the other machine completes without
+// running. The lock is kept for longer than the machines' clocks may differ, although the task itself takes no
+// time.
 func ExampleWhenHeld() {
 	onRedis(func(_ *embedded.Server, rdb *redis.Client) {
 		for _, machine := range []string{"a", "b"} {
@@ -105,8 +105,8 @@ func ExampleWhenHeld() {
 	// b <nil>
 }
 
-// The lock only saves work here: to warm the cache twice is better than not at all. So
-// the job runs even if Redis doesn't answer, and then it is not alone.
+// The lock only saves work here: to warm the cache twice is better than not at all. So the job runs even if
+// Redis doesn't answer. Then other jobs may run beside it.
 func ExampleWhenDown() {
 	onRedis(func(srv *embedded.Server, rdb *redis.Client) {
 		locker, err := lock.New(rdb, lock.Config{})
@@ -131,7 +131,7 @@ func ExampleWhenDown() {
 	// <nil>
 }
 
-// The lock is held for a moment only. The second job keeps its slot and waits.
+// The lock is held only for a moment. The second job keeps its slot and waits.
 func ExampleMaxWait() {
 	onRedis(func(_ *embedded.Server, rdb *redis.Client) {
 		locker, err := lock.New(rdb, lock.Config{})
@@ -187,7 +187,7 @@ func ExampleTimeout() {
 	// signalbox: job timed out after 10ms: context deadline exceeded
 }
 
-// The error itself is in the worker's own record.
+// The record has no error: the worker logs it separately.
 func ExampleLog() {
 	logger := slog.New(slog.NewTextHandler(os.Stdout, &slog.HandlerOptions{
 		ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
@@ -205,7 +205,7 @@ func ExampleLog() {
 	// level=INFO msg=job job=7 kind=email.welcome queue=default attempt=1 token=1760000000000000 outcome=failed
 }
 
-// The trace goes on where the job was enqueued.
+// The trace that began where the job was enqueued continues in the handler.
 func ExampleTrace() {
 	mw := middleware.Trace(middleware.WithPropagator(propagation.TraceContext{}))
 	job := &signalbox.Job{Headers: map[string]string{

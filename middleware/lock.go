@@ -24,15 +24,14 @@ type lockConfig struct {
 	err                error // a mistake in the options
 }
 
-// KeyPrefix stands before the names of [LockName] and [LockNameFunc] in Redis: the lock named
-// "digest" is the key "signalbox:lock:digest". So no lock has the key of something else in the application.
-// A hash tag in the name stays one: "{tenant}:digest" is in the slot of "tenant". To take part in the lock, another
-// program locks the whole key, with package lock or another library.
+// KeyPrefix stands before the names of [LockName] and [LockNameFunc] in Redis. The lock named "digest" is the key
+// "signalbox:lock:digest". So a lock never uses the key of other data of the application. A hash tag in the name keeps
+// its meaning: "{tenant}:digest" is in the slot of "tenant". To take part in the lock, another program locks the whole
+// key, with package lock or another library.
 const KeyPrefix = "signalbox:lock:"
 
-// LockName names the lock. All handlers with this name and a locker on the same Redis exclude
-// each other, whatever their job. The lock's key is [KeyPrefix] and the name. The name must not be empty;
-// the locker may refuse other keys.
+// LockName names the lock. All handlers with this name and a locker on the same Redis exclude each other, whatever
+// their job. The lock's key is [KeyPrefix] and the name. The name must not be empty. The locker may refuse some names.
 func LockName(name string) LockOption {
 	return named(func(*signalbox.Job) string { return name }, KeyPrefix)
 }
@@ -46,8 +45,8 @@ func LockNameFunc(name func(*signalbox.Job) string) LockOption {
 	return named(name, KeyPrefix)
 }
 
-// RawKey is [LockName] without a prefix: the lock is exactly this key. It is for a lock that is shared with
-// programs that don't know the prefix. The application must have nothing else at this key.
+// RawKey is [LockName] without a prefix: the lock's key is exactly this key. Use it for a lock that is shared with
+// programs that don't know the prefix. The application must have no other data at this key.
 func RawKey(key string) LockOption {
 	return named(func(*signalbox.Job) string { return key }, "")
 }
@@ -70,30 +69,28 @@ func mistaken(what string) LockOption {
 	}
 }
 
-// Lock runs handlers under a lock. If the lock is lost while a handler runs, the handler's
-// context ends. If the handler then returns an error, that wraps [lock.ErrLost] too. A nil, a
-// Snooze and a Cancel still count as what they are: the work is done, and to do it again would not undo it.
+// Lock runs handlers under a lock. If the lock is lost while a handler runs, the handler's context ends. If the handler
+// then returns an error, Lock's error wraps [lock.ErrLost] as well. A nil, a Snooze and a Cancel keep their meaning:
+// the work is done, and to do it again would not undo it.
 //
-// With a nil locker the lock is the job's own lease. The worker holds that anyway, so it costs no
-// call. A handler does not start if its context has ended. If the job has been taken over,
-// Redis refuses the outcome of the handler. A worker wraps every handler in Lock(nil) by default.
-// Without a locker there are no options.
+// With a nil locker the lock is the job's own lease. The worker holds that anyway, so it costs no call. A handler does
+// not start if its context has ended. If the job has been taken over, Redis refuses the outcome of the handler. A
+// worker wraps every handler in Lock(nil) by default. Without a locker, options are refused.
 //
-// With a locker, a [*lock.Redis] or the one of package lock/redlock, it is a named lock beside the lease:
-// for one handler by worker.With, for all by worker.Use. It is held while the handler
-// runs, as by [lock.Hold]: it is extended at a third of its validity, and released afterwards.
-// The handler's context ends if the named lock or the lease is lost. [lock.FromContext] returns the named
-// lock. If the release fails, the handler has not failed: the lock ends with its TTL.
+// With a locker, a [*lock.Redis] or the one of package lock/redlock, the lock is a named lock in addition to the lease.
+// Pass it to worker.With for one handler, or to worker.Use for all. The lock is held while the handler runs, as by
+// [lock.Hold]: it is extended after each third of its validity, and released afterwards. The handler's context ends if
+// the named lock or the lease is lost. [lock.FromContext] returns the named lock. A failed release is not a failure of
+// the handler: the lock ends with its TTL.
 //
-// If the lock can't be had, [WhenHeld] and [WhenDown] say what becomes of the job. By default
-// the job is snoozed if another holds the lock, and the attempt fails if
-// the lock service is down. If the handler's context ended meanwhile, as in a shutdown,
-// neither applies, and the error wraps the context's cause. The
-// [signalbox.SnoozeError] of a snooze says why: it wraps [lock.ErrHeld] if another holds the lock.
+// If the lock can't be had, [WhenHeld] and [WhenDown] say what becomes of the job. By default the job is snoozed if
+// another client holds the lock, and the attempt fails if the lock service is down. If the handler's context ended
+// meanwhile, as in a shutdown, neither applies: the error wraps the context's cause. The [signalbox.SnoozeError] of a
+// snooze has the reason: it wraps [lock.ErrHeld] if another client holds the lock.
 //
-// The default key is "signalbox:job-lock:id:{queue}". It excludes other runs of the same job, by another locker than the
-// job's lease. Each key leaves a token counter in Redis for 7
-// days, some 205 bytes with a key of 20. So with many jobs, name something that they share.
+// The default key is "signalbox:job-lock:id:{queue}". It excludes other runs of the same job, with another locker than
+// that of the job's lease. Each key leaves a token counter in Redis for 7 days: some 205 bytes for a key of 20 bytes.
+// So with many jobs, name the lock after something that they share.
 //
 // A mistake in the options fails every attempt with an error that wraps
 // [signalbox.ErrInvalid]. On the current span, such as that of [Trace], a lost lock is the event
@@ -120,8 +117,8 @@ func Lock(locker lock.Locker, opts ...LockOption) signalbox.Middleware {
 	}
 }
 
-// refuse fails every delivery: a middleware can't return its mistakes, and to run the
-// handler without the lock would be worse.
+// refuse returns a middleware that fails every delivery with err. A middleware can't return an error itself, and to run
+// the handler without the lock would be worse.
 func refuse(err error) signalbox.Middleware {
 	return func(signalbox.Handler) signalbox.Handler {
 		return signalbox.HandlerFunc(func(context.Context, *signalbox.Job) error { return err })
@@ -138,7 +135,7 @@ func ownLease(next signalbox.Handler) signalbox.Handler {
 		}
 		err := next.Handle(ctx, job)
 		if err == nil && !trace.SpanFromContext(ctx).IsRecording() {
-			return nil // it stands, and there is nobody to tell: to look at the clocks is a system call
+			return nil // the result stands, and no span needs the event; reading the clocks can be a system call
 		}
 		if ctx.Err() != nil && errors.Is(context.Cause(ctx), lock.ErrLost) {
 			return lostDuring(ctx, "the job's lease", err)
@@ -147,14 +144,15 @@ func ownLease(next signalbox.Handler) signalbox.Handler {
 	})
 }
 
-// lostDuring returns the error of a handler that was possibly not alone, since what was lost.
+// lostDuring returns the handler's error, after the lock or lease was lost that what names. An ordinary error gets
+// ErrLost and that name in front.
 func lostDuring(ctx context.Context, what string, err error) error {
 	trace.SpanFromContext(ctx).AddEvent(telemetry.EventLockLost)
 	switch {
 	case outcomeOf(context.Background(), err) == lost:
 		return fmt.Errorf("%s was lost while the handler ran: %w", what, err)
 	case outcomeOf(context.Background(), err) != failed:
-		return err // it stands, or says enough
+		return err // the result stands, or the error says enough
 	}
 	return fmt.Errorf("%s was lost while the handler ran: %w: %w", what, lock.ErrLost, err)
 }

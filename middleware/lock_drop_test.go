@@ -11,8 +11,8 @@ import (
 	"github.com/signalbox-go/signalbox/lock"
 )
 
-// A job is dropped because of another, never because of an earlier delivery of its own: what a
-// handler left undone gives the lock up at once, whatever the MinHold.
+// A job is dropped because of another job, never because of its own earlier delivery. If a handler
+// doesn't complete its job, it releases the lock at once, whatever the MinHold.
 func TestDropIsNotForTheNextDeliveryOfTheSameJob(t *testing.T) {
 	t.Parallel()
 	rdb := redistest.Start(t).Client()
@@ -41,7 +41,7 @@ func TestDropIsNotForTheNextDeliveryOfTheSameJob(t *testing.T) {
 			if again == c.done || second != nil {
 				t.Errorf("first delivery: %v; the second ran: %v, %v", first, again, second)
 			}
-			// Now it is done, and others are dropped.
+			// After the job is completed, others are dropped.
 			if err := run(ctx, &signalbox.Job{Attempt: 1}, mw, handlerMustNotRun(t)); err != nil {
 				t.Error(err)
 			}
@@ -49,7 +49,7 @@ func TestDropIsNotForTheNextDeliveryOfTheSameJob(t *testing.T) {
 	}
 }
 
-// The process died while it held the lock: nobody released it, and the job comes again.
+// The process died while it held the lock. The lock was not released, and the job is delivered again.
 func TestDropIsNotForAJobThatCrashed(t *testing.T) {
 	t.Parallel()
 	ctx, _ := delivery(t, time.Hour)
@@ -63,7 +63,7 @@ func TestDropIsNotForAJobThatCrashed(t *testing.T) {
 	}
 }
 
-// MinHold spaces runs apart with the other policies, failed ones too.
+// With the other policies, MinHold keeps runs apart even after a failure.
 func TestMinHoldCountsForFailuresWithoutDrop(t *testing.T) {
 	t.Parallel()
 	ctx, _ := delivery(t, time.Hour)
@@ -77,8 +77,8 @@ func TestMinHoldCountsForFailuresWithoutDrop(t *testing.T) {
 	}
 }
 
-// The delays of snoozed jobs are from half to one and a half of RetryIn, and reach both ends: with 300
-// samples none is in an outer tenth once in 10^13 runs.
+// The delays of snoozed jobs are from half to one and a half of RetryIn, and come near both ends. With
+// 300 samples, an outer tenth stays empty once in 10^13 runs.
 func TestSnoozesAreSpread(t *testing.T) {
 	t.Parallel()
 	ctx, _ := delivery(t, time.Hour)

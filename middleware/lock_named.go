@@ -14,10 +14,10 @@ import (
 	"github.com/signalbox-go/signalbox/lock"
 )
 
-// jobPrefix is that of locks without a name. It differs from KeyPrefix: no name is taken for a job.
+// jobPrefix is the prefix of locks without a name. It differs from KeyPrefix: so no name equals a job's key.
 const jobPrefix = "signalbox:job-lock:"
 
-// jobName has the ID in the middle: one may end in ":fence", which a lock's key may not.
+// jobName returns the default name. The ID is not at its end: an ID may end in ":fence", and a lock's key may not.
 func jobName(job *signalbox.Job) string { return job.ID + ":{" + job.Queue + "}" }
 
 type namedLock struct {
@@ -45,7 +45,7 @@ func (n *namedLock) Handle(ctx context.Context, job *signalbox.Job) error {
 	err = lock.Hold(ctx, l, func(held context.Context) error {
 		called = true
 		handled = n.next.Handle(held, job)
-		mine = l.Context().Err() == nil && ctx.Err() != nil // the lock is left, and the job's lease ended
+		mine = l.Context().Err() == nil && ctx.Err() != nil // the lock still lasts, and the job's lease has ended
 		if drops != nil {
 			drops.done = handled == nil || is[*signalbox.CancelError](handled)
 		}
@@ -64,7 +64,8 @@ func (n *namedLock) Handle(ctx context.Context, job *signalbox.Job) error {
 	return handled
 }
 
-// key returns the lock's key for the job. An empty name would be the lock of all that forgot theirs.
+// key returns the lock's key for the job. It refuses an empty name: all programs that forget a name would share that
+// lock.
 func (n *namedLock) key(job *signalbox.Job) (string, error) {
 	name := n.config.name(job)
 	if name == "" {
@@ -73,8 +74,8 @@ func (n *namedLock) key(job *signalbox.Job) (string, error) {
 	return n.config.prefix + name, nil
 }
 
-// A droppingLock is a lock that makes others drop their jobs. It is released at once, whatever
-// the locker's MinHold, if its job is not done: else the job's next delivery would be dropped too.
+// A droppingLock is a lock that makes others drop their jobs. If its own job is not done, it is released at once,
+// whatever the locker's MinHold. Otherwise the job's next delivery would be dropped as well.
 type droppingLock struct {
 	lock.Lock
 	done bool // the job has come to its end
@@ -87,9 +88,9 @@ func (l *droppingLock) Release(ctx context.Context) error {
 	return l.Lock.Release(ctx)
 }
 
-// acquire tries once, and waits only if the answer is that another holds the lock. So when the wait is over, the error
-// is lock.ErrHeld, whatever the locker returns then. A service that hangs gives another error: there the
-// first try has no answer. Traces and metrics count both calls as one.
+// acquire tries once. It waits only if the answer is that another client holds the lock. So if the wait ends in vain,
+// the error is lock.ErrHeld, whatever the locker returns then. If the service hangs, the first try has no answer, and
+// the error is another one. Traces and metrics count both calls as one.
 func (n *namedLock) acquire(ctx context.Context, key string) (l lock.Lock, err error) {
 	if n.config.wait > 0 {
 		var asks *telemetry.Asks
@@ -111,7 +112,7 @@ func (n *namedLock) acquire(ctx context.Context, key string) (l lock.Lock, err e
 	return l, err
 }
 
-// without does what the policy says about a lock that can't be had.
+// without applies the policy for a lock that can't be had.
 func (n *namedLock) without(ctx context.Context, job *signalbox.Job, err error) error {
 	if ctx.Err() != nil {
 		if cause := context.Cause(ctx); !errors.Is(err, cause) {
@@ -131,7 +132,7 @@ func (n *namedLock) without(ctx context.Context, job *signalbox.Job, err error) 
 	}
 	trace.SpanFromContext(ctx).AddEvent(telemetry.EventLockUnavailable, trace.WithAttributes(
 		telemetry.LockOutcome.String(outcome), telemetry.LockPolicy.String(policy.String())))
-	if outcome == telemetry.LockFailed && (policy == PolicyDrop || policy == PolicyRunAnyway) { // the others' errors are logged
+	if outcome == telemetry.LockFailed && (policy == PolicyDrop || policy == PolicyRunAnyway) { // the errors of the other policies are logged anyway
 		if log, ok := ctx.Value(telemetry.LockLogKey{}).(telemetry.LockLog); ok {
 			log.LockDown(policy == PolicyRunAnyway, reason)
 		}
@@ -148,8 +149,8 @@ func (n *namedLock) without(ctx context.Context, job *signalbox.Job, err error) 
 	return err
 }
 
-// isMistake reports whether no outage has to end but a mistake. Of the nodes of a Redlock, those that
-// are set up wrongly are one if the others are too few even when all of them are up.
+// isMistake reports whether err is a mistake in the configuration, which a later try doesn't heal, instead of an
+// outage. With a Redlock, nodes that are set up wrongly are a mistake only if all other nodes together are too few.
 func isMistake(err error) bool {
 	var quorum *lock.QuorumError
 	if !errors.Is(err, lock.ErrInvalid) || !errors.As(err, &quorum) {
@@ -164,7 +165,7 @@ func isMistake(err error) bool {
 	return able < quorum.Need
 }
 
-// A downError says that nobody knows whether the lock is held.
+// A downError means that it is not known whether the lock is held.
 type downError struct{ err error }
 
 func (e *downError) Error() string { return "the lock service is down: " + e.err.Error() }

@@ -15,28 +15,26 @@ type Policy int
 const (
 	// PolicySnooze puts the job back, for about [RetryIn]. Its slot is free and no attempt is used.
 	PolicySnooze Policy = iota
-	// PolicyFail makes it a failed attempt, with the locker's error: it wraps [lock.ErrHeld] if
-	// another holds the lock. The job is retried with the kind's backoff, and dead after
-	// its last attempt.
+	// PolicyFail makes it a failed attempt, with the locker's error: it wraps [lock.ErrHeld] if another client holds
+	// the lock. The job is retried with the kind's backoff, and is dead after its last attempt.
 	PolicyFail
-	// PolicyDrop completes the job without calling its handler. It is for a task that several
-	// machines start at the same time and only one should do. The task may be over before the last machine
-	// asks for the lock. So have the locker keep the lock for as long as the machines' clocks may be apart, by MinHold of [lock.Config].
+	// PolicyDrop completes the job without calling its handler. It is for a task that several machines start at the
+	// same time and only one should do. The task may be over before the last machine asks for the lock. So set MinHold
+	// of [lock.Config]: the locker must keep the lock for as long as the machines' clocks may differ.
 	//
 	// A job is not dropped because of an earlier delivery of its own. If the handler fails, snoozes
 	// or is interrupted by a shutdown, the lock is released at once, whatever the MinHold, so that the
 	// next delivery can have it. After a crash the lock stays for the rest of its TTL. A job that
 	// counts a crash is snoozed instead of dropped.
 	//
-	// The work of a dropped job may never be done. A tick is dropped while the one
-	// before it still runs, even if that one fails later. Then the next tick has to do the work. Since the
-	// default key is the job's own, WhenHeld(PolicyDrop) needs a [LockName].
+	// The work of a dropped job may never be done. For example, a tick of a cron entry is dropped while the one before
+	// it still runs, even if that one fails later. Then the next tick has to do the work. The default key is the job's
+	// own, so WhenHeld(PolicyDrop) needs a [LockName].
 	PolicyDrop
-	// PolicyRunAnyway calls the handler without the lock. Then nothing keeps others out: a holder
-	// of the lock, and all that run anyway, may run at the same time. [lock.FromContext]
-	// gives the job's own lease. Its Key is not the lock's, and its token orders only
-	// the deliveries of this one job. Take PolicyRunAnyway where the
-	// lock only saves work, and never where two at a time do harm.
+	// PolicyRunAnyway calls the handler without the lock. Then it may run at the same time as a holder of the lock, and
+	// as all others that run anyway. [lock.FromContext] returns the job's own lease: its Key is not the lock's, and its
+	// token orders only the deliveries of this one job. Use PolicyRunAnyway where the lock only saves work. Never use
+	// it where two at a time do harm.
 	PolicyRunAnyway
 )
 
@@ -61,22 +59,20 @@ func (p Policy) known() bool { return p >= PolicySnooze && p <= PolicyRunAnyway 
 // given. The default is [PolicySnooze].
 func WhenHeld(p Policy) LockOption { return func(c *lockConfig) { c.whenHeld = p } }
 
-// WhenDown says what becomes of a job when the lock service is down. Then nobody knows whether
-// another holds the lock: Redis, or too many nodes of a Redlock, gave an error, gave no answer, or
-// answered so late that the lock is over. The default is [PolicyFail]. A long outage can use up
-// a job's attempts. [PolicySnooze] uses none. Whatever the policy, the worker's log says so: with PolicySnooze, PolicyDrop
-// and PolicyRunAnyway at most once a minute for each kind.
+// WhenDown says what becomes of a job when the lock service is down. Then it is not known whether another client holds
+// the lock: Redis, or too many nodes of a Redlock, returned an error, gave no answer, or answered so late that the lock
+// is over. The default is [PolicyFail]. A long outage can use up a job's attempts. [PolicySnooze] uses none. With every
+// policy the worker logs the outage. With PolicySnooze, PolicyDrop and PolicyRunAnyway it logs at most one record a
+// minute for each kind.
 //
-// An error that wraps [lock.ErrInvalid] is no outage. It is a mistake that stays, such as a bad
-// key, or a Redis, or too many nodes of a Redlock, that evict locks. It fails the attempt,
-// whatever the policy.
+// An error that wraps [lock.ErrInvalid] is no outage. It is a permanent mistake, such as a bad key, or a Redis that
+// evicts keys, or too many such nodes of a Redlock. It fails the attempt, whatever the policy.
 func WhenDown(p Policy) LockOption { return func(c *lockConfig) { c.whenDown = p } }
 
-// MaxWait waits up to d for a lock that is held, before [WhenHeld] applies. d is from 0, the
-// default, to 1 h. The wait ends early if the handler's context ends, or if the lock service
-// fails. Meanwhile the job keeps its slot in the worker, its lease is renewed, and
-// a shutdown waits for it. The time is not part of the job's Timeout. Use MaxWait for jobs
-// that wait for less time than a snooze takes, and let others be snoozed.
+// MaxWait waits up to d for a lock that is held, before [WhenHeld] applies. d is from 0, the default, to 1 h. The wait
+// ends early if the handler's context ends, or if the lock service fails. Meanwhile the job keeps its slot in the
+// worker, its lease is renewed, and a shutdown waits for it. The time is not part of the job's Timeout. Use MaxWait if
+// the lock is usually free again sooner than after a snooze.
 func MaxWait(d time.Duration) LockOption { return func(c *lockConfig) { c.wait = d } }
 
 // RetryIn sets the mean delay after which a snoozed job runs again: 10 ms to 24 h, by default 1 s. With jitter the delay is

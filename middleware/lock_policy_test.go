@@ -36,7 +36,7 @@ func (s scriptedLocker) Acquire(ctx context.Context, _ string) (lock.Lock, error
 
 var errDown = errors.New("no quorum")
 
-// quorumError is of a Redlock on five nodes, of which these failed.
+// quorumError is the error of a Redlock on five nodes, of which these failed.
 func quorumError(nodes ...error) error {
 	q := &lock.QuorumError{Op: "acquire", Key: "k", Need: 3, Held: 5 - len(nodes)}
 	for i, err := range nodes {
@@ -45,12 +45,12 @@ func quorumError(nodes ...error) error {
 	return q
 }
 
-// says is an answer that is always the same.
+// says returns a function that always returns err.
 func says(err error) func(context.Context) (lock.Lock, error) {
 	return func(context.Context) (lock.Lock, error) { return nil, err }
 }
 
-// grants is a lock with an hour left.
+// grants returns a lock with an hour left.
 func grants(context.Context) (lock.Lock, error) {
 	v := lease.NewValidity(context.Background())
 	v.Extend(lease.Now(), time.Hour)
@@ -68,12 +68,13 @@ func hasEvent(spans map[string]tracetest.SpanStub, name string, attrs ...attribu
 	return false
 }
 
-// Each policy in each of the ways in which a lock can't be had. The other of the two policies is
-// another, and must not count.
+// Each policy applies in each of the ways in which a lock can't be had. The test sets the other
+// option to another policy, which must have no effect.
 func TestPolicies(t *testing.T) {
 	t.Parallel()
 	held := fmt.Errorf("lock: acquire: %w", lock.ErrHeld)
-	// Two of five are down, and one is set up wrongly: it takes one of the two to go on.
+	// Two of five nodes are down, and one is set up wrongly. That is an outage: the lock can be
+	// had when one of the two is back.
 	outage := quorumError(errDown, errDown, lock.ErrInvalid)
 	late := func(context.Context) (lock.Lock, error) {
 		v := lease.NewValidity(context.Background())
@@ -145,8 +146,8 @@ func TestPolicies(t *testing.T) {
 	}
 }
 
-// A mistake fails the attempt, and the end of the delivery is told by its cause: no policy is
-// about either.
+// No policy applies to a mistake, which fails the attempt, or to the end of the delivery, which
+// is reported with its cause.
 func TestPoliciesDoNotApply(t *testing.T) {
 	t.Parallel()
 	for policy := PolicySnooze; policy <= PolicyRunAnyway; policy++ {
@@ -211,14 +212,14 @@ func TestLockOptionMistakes(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	// All of them at once.
+	// All mistakes are reported at once.
 	err := run(t.Context(), &signalbox.Job{}, Lock(scriptedLocker{}, WhenHeld(9), WhenDown(9), MaxWait(-1), RetryIn(0), LockNameFunc(nil)), handlerMustNotRun(t))
 	for _, part := range []string{"WhenHeld", "WhenDown", "MaxWait", "RetryIn", "LockNameFunc"} {
 		if !strings.Contains(err.Error(), part) {
 			t.Errorf("%s is not in %v", part, err)
 		}
 	}
-	// The bounds themselves are fine.
+	// The bounds themselves are allowed.
 	ctx, _ := delivery(t, time.Hour)
 	for _, opts := range [][]LockOption{{MaxWait(0), RetryIn(10 * time.Millisecond)}, {MaxWait(time.Hour), RetryIn(24 * time.Hour)}} {
 		if err := run(ctx, &signalbox.Job{}, Lock(scriptedLocker{try: grants}, opts...), func(context.Context, *signalbox.Job) error { return nil }); err != nil {
@@ -230,7 +231,7 @@ func TestLockOptionMistakes(t *testing.T) {
 func TestWait(t *testing.T) {
 	t.Parallel()
 	const patience = 10 * time.Second
-	hangs := func(ctx context.Context) (lock.Lock, error) { // as a locker may that says no more
+	hangs := func(ctx context.Context) (lock.Lock, error) { // a locker may hang without an error
 		<-ctx.Done()
 		return nil, ctx.Err()
 	}
@@ -271,7 +272,7 @@ func TestWait(t *testing.T) {
 			v.End(nil)
 		})
 	}
-	// It ends with the delivery.
+	// The wait ends with the delivery.
 	synctest.Test(t, func(t *testing.T) {
 		ctx, v := delivery(t, time.Hour)
 		start := time.Now()
@@ -283,7 +284,7 @@ func TestWait(t *testing.T) {
 	})
 }
 
-// tellingLocker tells when somebody begins to wait.
+// tellingLocker signals when a call begins to wait.
 type tellingLocker struct {
 	lock.Locker
 	waits chan struct{}
@@ -302,9 +303,9 @@ func TestWaitOnRedis(t *testing.T) {
 		t.Fatal(err)
 	}
 	ctx, _ := delivery(t, time.Hour)
-	// In vain.
+	// Here the wait is in vain.
 	waits := make(chan struct{})
-	for d, waited := 50*time.Millisecond, false; !waited; d *= 2 { // on a busy machine the time is over before it waits
+	for d, waited := 50*time.Millisecond, false; !waited; d *= 2 { // on a busy machine the time may be over before the wait begins
 		err = run(ctx, &signalbox.Job{}, Lock(tellingLocker{newLocker(rdb), waits}, RawKey(key), MaxWait(d), WhenHeld(PolicyFail), WhenDown(PolicyDrop)), handlerMustNotRun(t))
 		if !errors.Is(err, lock.ErrHeld) {
 			t.Errorf("held: %v", err)
@@ -318,7 +319,7 @@ func TestWaitOnRedis(t *testing.T) {
 			}
 		}
 	}
-	// Until it is released.
+	// Here the lock is released during the wait.
 	waits = make(chan struct{})
 	released := make(chan error, 1)
 	go func() {
@@ -339,7 +340,7 @@ func TestWaitOnRedis(t *testing.T) {
 	}
 }
 
-// The same with a Redlock: a lock that is held, and then too few nodes.
+// The same with a Redlock: first the lock is held, and then too few nodes answer.
 func TestPoliciesOnRedlock(t *testing.T) {
 	t.Parallel()
 	var servers []*redistest.Server
@@ -368,7 +369,7 @@ func TestPoliciesOnRedlock(t *testing.T) {
 			return then()
 		})
 	}
-	err = under(key, func() error { // and in it another job
+	err = under(key, func() error { // and, while it is held, another job
 		return under("none", func() error {
 			t.Error("two under the lock")
 			return nil

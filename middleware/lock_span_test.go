@@ -21,7 +21,7 @@ import (
 	"github.com/signalbox-go/signalbox/lock/redlock"
 )
 
-// asked is what was told of asking for locks: spans, and seconds by outcome.
+// asked has what was recorded about lock acquisitions: spans, and seconds by outcome.
 type asked struct {
 	spans   *tracetest.InMemoryExporter
 	tracers *sdktrace.TracerProvider
@@ -34,7 +34,8 @@ func newAsked() asked {
 	return asked{spans, sdktrace.NewTracerProvider(sdktrace.WithSyncer(spans)), reader, sdkmetric.NewMeterProvider(sdkmetric.WithReader(reader))}
 }
 
-// once is the span of the only asking, of which span and metric say that it ended so and took so long at least.
+// once returns the span of the only acquisition. It checks that span and metric have this outcome and took at
+// least this long.
 func (a asked) once(t *testing.T, outcome string, least time.Duration) tracetest.SpanStub {
 	t.Helper()
 	spans := a.spans.GetSpans()
@@ -73,7 +74,7 @@ func (a asked) once(t *testing.T, outcome string, least time.Duration) tracetest
 
 const loading = "-LOADING Redis is loading the dataset in memory"
 
-// However often a lock is asked for, that it is waited for is one asking.
+// A wait for a lock is one acquisition, even if it asks many times.
 func TestWaitIsOneAsking(t *testing.T) {
 	t.Parallel()
 	masters := []*redistest.Server{redistest.New(t), redistest.New(t), redistest.New(t)}
@@ -109,7 +110,7 @@ func TestWaitIsOneAsking(t *testing.T) {
 			name    string
 			held    bool
 			wait    time.Duration
-			then    string // the holder "releases", or the service "fails", when it is waited for
+			then    string // while the lock is waited for, the holder "releases" or the service "fails"
 			outcome string
 			least   time.Duration
 		}{
@@ -164,7 +165,7 @@ func TestWaitIsOneAsking(t *testing.T) {
 	}
 }
 
-// another is a locker on the same servers.
+// another returns a locker on the same servers.
 func another(t *testing.T, masters []*redistest.Server, name string) lock.Locker {
 	t.Helper()
 	if name == "Redis" {
@@ -182,8 +183,8 @@ func another(t *testing.T, masters []*redistest.Server, name string) lock.Locker
 	return r
 }
 
-// When the waiting ends with no answer the lock was held when one last heard of it, which is what becomes
-// of the job; so the span says the same.
+// If the wait ends without an answer, the lock counts as held, since it was held at the last answer. The policy
+// for that case applies, and the span says the same.
 func TestWaitForASilentServiceIsHeld(t *testing.T) {
 	t.Parallel()
 	a := newAsked()
@@ -206,7 +207,7 @@ func TestWaitForASilentServiceIsHeld(t *testing.T) {
 	}
 }
 
-// pausingLocker hears nothing of Redis while it waits.
+// pausingLocker gets no answer from Redis while it waits.
 type pausingLocker struct {
 	lock.Locker
 	proxy *redistest.Proxy
@@ -217,7 +218,7 @@ func (l pausingLocker) Acquire(ctx context.Context, key string) (lock.Lock, erro
 	return l.Locker.Acquire(ctx, key)
 }
 
-// What is asked for under a lock that was waited for has spans of its own.
+// Locks that are acquired under a lock that was waited for have spans of their own.
 func TestAskingUnderALockThatWasWaitedFor(t *testing.T) {
 	t.Parallel()
 	a := newAsked()

@@ -42,7 +42,7 @@ func TestOwnLeaseRefusesToStart(t *testing.T) {
 			t.Errorf("ended by %v: %v", cause, err)
 		}
 	}
-	// The lease is over, and no timer has told anybody yet.
+	// The lease is over, and no timer has fired yet.
 	synctest.Test(t, func(t *testing.T) {
 		v := lease.NewValidity(t.Context())
 		v.Extend(lease.Now(), time.Second)
@@ -69,7 +69,7 @@ func TestOwnLeaseLostInTheHandler(t *testing.T) {
 			t.Errorf("the handler returned %v: %v", returned, err)
 		}
 	}
-	// Another end is no loss.
+	// If the context ends for another reason, the lease was not lost.
 	ctx, v := delivery(t, time.Hour)
 	err := run(ctx, &signalbox.Job{}, Lock(nil), func(context.Context, *signalbox.Job) error {
 		v.End(signalbox.ErrShutdown)
@@ -87,7 +87,7 @@ func TestNamedLock(t *testing.T) {
 	job := &signalbox.Job{ID: "a:fence", Queue: redistest.Name(t)}
 	for want, opts := range map[string][]LockOption{
 		"signalbox:lock:" + key:          {LockName(key)},
-		"signalbox:lock:{" + key + "}:t": {LockName("{" + key + "}:t")}, // the hash tag stays one
+		"signalbox:lock:{" + key + "}:t": {LockName("{" + key + "}:t")}, // the hash tag keeps its meaning
 		"signalbox:lock:" + key + "-f":   {LockNameFunc(func(*signalbox.Job) string { return key + "-f" })},
 		key:                              {RawKey(key)},
 		key + "-f":                       {RawKeyFunc(func(*signalbox.Job) string { return key + "-f" })},
@@ -162,7 +162,7 @@ func TestNamedLockMistakes(t *testing.T) {
 	if err := run(ctx, &signalbox.Job{}, Lock(newLocker(rdb), LockName("x")), handlerMustNotRun(t)); !errors.Is(err, signalbox.ErrShutdown) {
 		t.Errorf("the delivery has ended: %v", err)
 	}
-	// Not even where the locker doesn't notice.
+	// The handler doesn't start even if the locker doesn't notice.
 	named := lease.NewValidity(t.Context())
 	defer named.End(nil)
 	named.Extend(lease.Now(), time.Hour)
@@ -226,8 +226,8 @@ func TestNamedLockAndOwnLease(t *testing.T) {
 	}
 }
 
-// What the handler said stands, as with its own lease: a retry would do the work again. The loss
-// is in the trace, and an ordinary error tells of it.
+// The handler's result stands if the named lock was lost, as with its own lease: a retry would
+// do the work again. The trace shows the loss, and so does an ordinary error.
 func TestNamedLockLostInTheHandler(t *testing.T) {
 	t.Parallel()
 	for _, returned := range []error{nil, errMine, lock.ErrLost, signalbox.Snooze(time.Hour), signalbox.Cancel(errMine), context.Canceled} {
@@ -257,7 +257,7 @@ func TestNamedLockLostInTheHandler(t *testing.T) {
 	}
 }
 
-// That the release failed is not the handler's failure, even if it finds the lock lost.
+// A failed release is not the handler's failure, even if the lock turns out to be lost.
 func TestNamedLockReleaseFails(t *testing.T) {
 	t.Parallel()
 	for _, release := range []error{errMine, lock.ErrExpired, lock.ErrTaken} {
@@ -279,7 +279,7 @@ func TestNamedLockReleaseFails(t *testing.T) {
 	}
 }
 
-// newLocker is lock.New with a Config that may be left out and must be right.
+// newLocker is lock.New with an optional Config, which must be valid.
 func newLocker(rdb lock.Client, c ...lock.Config) *lock.Redis {
 	l, err := lock.New(rdb, append(c, lock.Config{})[0])
 	if err != nil {

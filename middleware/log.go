@@ -17,10 +17,10 @@ import (
 // attempt, token, duration (with its unit, such as 12.5ms) and outcome. If the delivery is traced, it has trace_id and span_id.
 // It never has a payload or a header. All records are of level info. A nil logger means [slog.Default] at the time of the record.
 //
-// The outcome is what the handler's error asks for: completed, snoozed, cancelled,
-// shutdown, failed, timeout, panic or lost. If the job is snoozed since a named lock couldn't be had, the record has reason:
-// "lock held" (by another) or "lock service down". The error itself is not in the record: the worker
-// logs it once, as a warning or an error, with what became of the job.
+// The outcome is what the handler's error asks for: completed, snoozed, cancelled, shutdown, failed, timeout, panic or
+// lost. If the job is snoozed because a named lock couldn't be had, the record has the reason: "lock held" (by another
+// client) or "lock service down". The error itself is not in the record: the worker logs it once, as a warning or an
+// error, with what became of the job.
 func Log(logger *slog.Logger) signalbox.Middleware {
 	return func(next signalbox.Handler) signalbox.Handler {
 		return signalbox.HandlerFunc(func(ctx context.Context, job *signalbox.Job) error {
@@ -62,7 +62,7 @@ func record(ctx context.Context, logger *slog.Logger, job *signalbox.Job, start 
 	logger.InfoContext(ctx, "job", append(attrs, telemetry.LogAttrs(trace.SpanContextFromContext(ctx))...)...)
 }
 
-// putBack returns why a job is snoozed whose lock couldn't be had, or "".
+// putBack returns why a lock couldn't be had, for a job that is snoozed because of that. Otherwise it returns "".
 func putBack(how outcome, err error) string {
 	if how != snoozed {
 		return ""

@@ -18,13 +18,13 @@ var errMine = errors.New("mine")
 
 type valueKey struct{}
 
-// own is a job's own lease, as a worker gives it.
+// own is a job's own lease, as made by a worker.
 type own struct{ *lease.Validity }
 
 func (own) Key() string  { return "own" }
 func (own) Token() int64 { return 1 }
 
-// delivery is a context as a worker makes it, over the validity of its session.
+// delivery returns a context as made by a worker, over the validity of its session.
 func delivery(t *testing.T, ttl time.Duration) (context.Context, *lease.Validity) {
 	t.Helper()
 	v := lease.NewValidity(t.Context())

@@ -17,21 +17,21 @@ type metricsConfig struct {
 	who      telemetry.Who
 }
 
-// WithMeterProvider says where metrics go. The default is OpenTelemetry's global provider.
-// It stays the caller's, to flush and to shut down.
+// WithMeterProvider sets the provider of the metrics. The default is OpenTelemetry's global
+// provider. The caller still has to flush it and to shut it down.
 func WithMeterProvider(mp metric.MeterProvider) MetricsOption {
 	return func(c *metricsConfig) { c.provider = mp }
 }
 
-// WithServer sets the server that metrics name: the Redis server's host or
-// socket, and its port (0: none). A worker sets it by itself.
+// WithServer sets the server that the metrics name: the Redis server's host or socket, and its
+// port (0: none). A worker sets it by itself.
 func WithServer(server string, port int) MetricsOption {
 	return func(c *metricsConfig) { c.who.Address, c.who.Port = server, port }
 }
 
-// Metrics measures deliveries. A worker runs it around every handler by itself, with the
-// global provider unless its Config says otherwise. Around a handler that is measured already it
-// does nothing.
+// Metrics measures deliveries. A worker runs it around every handler by itself, with the global
+// provider unless its Config has another. In a delivery that is measured already it does
+// nothing.
 //
 // It counts
 //
@@ -45,7 +45,7 @@ func WithServer(server string, port int) MetricsOption {
 //   - a delivery took until Redis had confirmed how it ended: messaging.process.duration
 //   - that confirmation took from the handler's return: messaging.client.operation.duration
 //
-// Outside of a worker nothing is settled, and a delivery ends with its handler.
+// Outside of a worker there is no settlement: a delivery ends with its handler.
 //
 // The attributes are the queue, the kind, the outcome, the server and error.type, as on the
 // spans of [Trace]. No ID, payload, header or lock key is in a metric.
@@ -65,7 +65,7 @@ func Metrics(opts ...MetricsOption) signalbox.Middleware {
 	}
 }
 
-// measuredKey is the key under which the context of a delivery that is measured has true.
+// measuredKey is the context key that marks a delivery as measured.
 type measuredKey struct{}
 
 func measure(ctx context.Context, metrics *telemetry.ConsumerMetrics, next signalbox.Handler, job *signalbox.Job) error {
@@ -73,7 +73,7 @@ func measure(ctx context.Context, metrics *telemetry.ConsumerMetrics, next signa
 		return next.Handle(ctx, job)
 	}
 	p := metrics.Start(ctx, job.Queue, job.Kind, job.ClaimedAt.Sub(job.ScheduledAt))
-	how, err := panicked, errPanicked // unless the handler returns
+	how, err := panicked, errPanicked // if the handler doesn't return
 	defer func() {
 		p.Returned()
 		failure := ""
@@ -84,7 +84,7 @@ func measure(ctx context.Context, metrics *telemetry.ConsumerMetrics, next signa
 			p.Settled(string(s.Asked), string(s.Outcome), s.Ended.Sub(s.Returned))
 			p.Ended(failure)
 		})
-		if !settled { // no worker called it
+		if !settled { // not called by a worker
 			p.Ended(failure)
 		}
 	}()

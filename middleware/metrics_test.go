@@ -18,7 +18,7 @@ import (
 	"github.com/signalbox-go/signalbox/lock"
 )
 
-// meters are a provider whose metrics are read as text.
+// meters returns a provider, and a function that returns its metrics as text.
 func meters() (*sdkmetric.MeterProvider, func(t *testing.T) []string) {
 	reader := sdkmetric.NewManualReader()
 	return sdkmetric.NewMeterProvider(sdkmetric.WithReader(reader)), func(t *testing.T) []string {
@@ -38,7 +38,8 @@ func meters() (*sdkmetric.MeterProvider, func(t *testing.T) []string) {
 	}
 }
 
-// points are the values of a metric, or counts and sums, with the attributes that tell them apart.
+// points returns the values of a metric, or counts and sums, with the attributes that tell them
+// apart.
 func points(t *testing.T, m metricdata.Metrics) (lines []string) {
 	t.Helper()
 	line := func(value string, set attribute.Set) {
@@ -135,7 +136,7 @@ func TestMetricsOfADelivery(t *testing.T) {
 				"messaging.client.consumed.messages 1 process process",
 				"signalbox.job.wait.duration 1 of 1.500s",
 			}
-			// The one around it measures; the inner one passes through.
+			// The outer middleware measures. The inner one passes calls through.
 			mw := signalbox.Chain(Recover(), Metrics(WithMeterProvider(mp), WithServer("redis.test", 6379)), Metrics(WithMeterProvider(mp)))
 			err := run(ctx, measuredJob(), mw, func(context.Context, *signalbox.Job) error {
 				wantPoints(t, c.name+", while it runs", read(t), append(before, "signalbox.worker.active 1")...)
@@ -155,7 +156,7 @@ func TestMetricsOfADelivery(t *testing.T) {
 	}
 }
 
-// Without a worker a delivery ends with its handler, whatever that does.
+// Without a worker a delivery ends when its handler ends, in whatever way.
 func TestMetricsWithoutAWorker(t *testing.T) {
 	for name, c := range map[string]struct {
 		h         signalbox.HandlerFunc
@@ -181,7 +182,8 @@ func TestMetricsWithoutAWorker(t *testing.T) {
 	}
 }
 
-// While nobody measures, the middleware adds nothing, and the user's own one with a provider does.
+// Without a provider the middleware adds nothing. A middleware of the user's with a provider
+// measures.
 func TestMetricsOff(t *testing.T) {
 	ctx := &signalbox.DeliveryContext{Context: t.Context()}
 	mp, read := meters()

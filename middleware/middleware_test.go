@@ -21,7 +21,8 @@ func thePanickingHandler(context.Context, *signalbox.Job) error { panic(errMine)
 
 func TestRecover(t *testing.T) {
 	t.Parallel()
-	// Through the others too: none of them hides where it came from.
+	// The panic also passes through other middleware: none of them hides where it came
+	// from.
 	mw := signalbox.Chain(Recover(), Trace(), Log(slog.New(slog.DiscardHandler)), Timeout(time.Hour))
 	err := run(t.Context(), &signalbox.Job{}, mw, thePanickingHandler)
 	var p *signalbox.PanicError
@@ -72,7 +73,7 @@ func TestTimeout(t *testing.T) {
 				if time.Since(start) != c.want || !errors.Is(context.Cause(ctx), signalbox.ErrTimeout) {
 					t.Errorf("%+v: after %v, cause %v", c, time.Since(start), context.Cause(ctx))
 				}
-				time.Sleep(time.Hour) // it cleans up: nobody may take it for ended
+				time.Sleep(time.Hour) // it cleans up: it must not count as ended
 				return ctx.Err()
 			})
 			if c.want == 0 {
@@ -103,7 +104,7 @@ func TestTimeoutKeepsWhatTheHandlerDecided(t *testing.T) {
 			}
 		})
 	}
-	// An error in time is not the timeout's.
+	// An error in time doesn't become a timeout.
 	if err := run(t.Context(), &signalbox.Job{}, Timeout(time.Hour), func(context.Context, *signalbox.Job) error { return errMine }); err != errMine {
 		t.Errorf("%v", err)
 	}
@@ -126,7 +127,8 @@ func TestTimeoutContextReadsTheClockOfItsParent(t *testing.T) {
 	})
 }
 
-// A failure is logged by the worker, with its error: here it is one outcome among others.
+// The worker logs a failure with its error. In the record of Log it is one outcome among
+// others.
 func TestLog(t *testing.T) {
 	t.Parallel()
 	ended := func(cause error) context.Context {
@@ -149,7 +151,7 @@ func TestLog(t *testing.T) {
 		{t.Context(), errMine, "failed", nil},
 		{t.Context(), signalbox.ErrTimeout, "timeout", nil},
 		{t.Context(), lock.ErrLost, "lost", nil},
-		{t.Context(), signalbox.ErrShutdown, "failed", nil}, // of something else than this worker
+		{t.Context(), signalbox.ErrShutdown, "failed", nil}, // of a shutdown of something else
 		{ended(signalbox.ErrShutdown), signalbox.ErrShutdown, "shutdown", nil},
 		{t.Context(), &signalbox.PanicError{Value: 1}, "panic", nil},
 		{ended(signalbox.ErrShutdown), context.Canceled, "shutdown", nil},

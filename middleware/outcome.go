@@ -8,8 +8,9 @@ import (
 	"github.com/signalbox-go/signalbox/lock"
 )
 
-// outcome is how a delivery ended by its handler's error. What becomes of the job, a [signalbox.Outcome], is not known yet: only the
-// worker knows whether it runs again, and only Redis whether the answer counts. Where both say the same, they use the same word.
+// outcome is how a delivery ended according to its handler's error. It is not yet known what becomes of the job, a
+// [signalbox.Outcome]: only the worker knows whether the job runs again, and only Redis knows whether the delivery
+// still counts. Where both types have the same meaning, they use the same word.
 type outcome string
 
 const (
@@ -24,20 +25,20 @@ const (
 	lost     outcome = "lost"
 )
 
-// outcomeOf returns the outcome for the error that a handler returned. ctx is the delivery's context or one derived from it.
-// If a method of the error panics, that counts as a panic of the handler.
+// outcomeOf returns the outcome for the error that a handler returned. ctx is the delivery's context or one derived
+// from it. If a method of the error panics, that counts as a panic of the handler.
 func outcomeOf(ctx context.Context, err error) (how outcome) {
 	if err == nil {
-		return completed // whatever ctx says, which may look at the clock to say it
+		return completed // without a look at ctx, which might read the clocks
 	}
 	defer func() {
 		if recover() != nil {
 			how = panicked
 		}
 	}()
-	cause := context.Cause(ctx) // a handler may return no more than ctx.Err()
+	cause := context.Cause(ctx) // a handler may return only ctx.Err()
 	switch {
-	case is[*signalbox.SnoozeError](err): // what it decided stands, as for the worker
+	case is[*signalbox.SnoozeError](err): // the handler's decision stands, as for the worker
 		return snoozed
 	case is[*signalbox.CancelError](err):
 		return cancelled
@@ -59,7 +60,7 @@ func is[E error](err error) bool {
 	return ok
 }
 
-// isFailure reports whether it is somebody's to look at.
+// isFailure reports whether somebody should look at it.
 func (o outcome) isFailure() bool {
 	switch o {
 	case completed, snoozed, cancelled, shutdown:

@@ -10,13 +10,13 @@ import (
 	"github.com/signalbox-go/signalbox/internal/lease"
 )
 
-// Timeout bounds each attempt by d, or by the job's own Timeout if that is shorter. A d of 0 or
-// less is no bound. When the time is up, the handler's context ends with cause
-// [signalbox.ErrTimeout]. If the handler then returns an error, Timeout wraps ErrTimeout around it. A
-// Snooze, a Cancel and nil still count as what they are.
+// Timeout bounds each attempt by d, or by the job's own Timeout if that is shorter. A d of 0 or less
+// is no bound. When the time is up, the handler's context ends with cause [signalbox.ErrTimeout]. If
+// the handler then returns an error, Timeout wraps ErrTimeout around it. A Snooze, a Cancel and nil
+// keep their meaning.
 //
-// Timeout waits until the handler returns, however long. Otherwise a retry could
-// run beside it. So a handler must heed its context.
+// Timeout waits until the handler returns, however long. Otherwise a retry could run at the same
+// time. So a handler must heed its context.
 func Timeout(d time.Duration) signalbox.Middleware {
 	return func(next signalbox.Handler) signalbox.Handler {
 		return signalbox.HandlerFunc(func(ctx context.Context, job *signalbox.Job) error {

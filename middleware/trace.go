@@ -24,54 +24,53 @@ type traceConfig struct {
 	who        telemetry.Who
 }
 
-// DefaultParentFor is how long after its enqueueing a job's deliveries are part of the trace that
-// enqueued it, in mode [signalbox.TraceAuto]. For a job that a handler enqueued, the time counts from
-// the first job in that trace.
+// DefaultParentFor is the default of [WithParentFor]: 15 minutes. In mode [signalbox.TraceAuto], a delivery that
+// begins within this time after its job was enqueued is part of the trace of the enqueuer. If a handler enqueued the
+// job, the time counts from the first job in that trace.
 const DefaultParentFor = 15 * time.Minute
 
-// WithTracerProvider says where spans go. The default is OpenTelemetry's global provider.
-// It stays the caller's, to flush and to shut down.
+// WithTracerProvider sets the provider of the spans. The default is OpenTelemetry's global provider. The caller
+// still has to flush it and to shut it down.
 func WithTracerProvider(tp trace.TracerProvider) TraceOption {
 	return func(c *traceConfig) { c.provider = tp }
 }
 
-// WithPropagator says how the trace context is read from a job's headers. The default is
-// OpenTelemetry's global propagator, which reads nothing until the program sets it.
+// WithPropagator sets how the trace context is read from a job's headers. The default is OpenTelemetry's global
+// propagator, which reads nothing until the program sets it.
 func WithPropagator(p propagation.TextMapPropagator) TraceOption {
 	return func(c *traceConfig) { c.propagator = p }
 }
 
-// WithTraceMode says how deliveries are connected with the span that enqueued the job. A
-// job's own mode counts more. The default is [signalbox.TraceAuto].
+// WithTraceMode sets how deliveries are connected with the span that enqueued the job. A job's own mode overrides
+// it. The default is [signalbox.TraceAuto].
 func WithTraceMode(m signalbox.TraceMode) TraceOption {
 	return func(c *traceConfig) { c.mode = m }
 }
 
-// WithParentFor changes [DefaultParentFor]. With 0 or less a delivery is never part of that trace.
+// WithParentFor replaces [DefaultParentFor]. With 0 or less a delivery is never part of the enqueuer's trace.
 func WithParentFor(d time.Duration) TraceOption {
 	return func(c *traceConfig) { c.parentFor = d }
 }
 
-// WithClient sets the server and the worker that spans name: the Redis server's host
-// or socket, its port (0: none), and the worker's name. A worker sets it by itself.
+// WithClient sets the server and the worker that spans name: the Redis server's host or socket, its port (0: none),
+// and the worker's name. A worker sets it by itself.
 func WithClient(server string, port int, worker string) TraceOption {
 	return func(c *traceConfig) { c.who = telemetry.Who{Address: server, Port: port, ClientID: worker} }
 }
 
-// Trace makes the spans of a delivery. A worker runs it around every handler by itself, with
-// the global provider unless its Config says otherwise. Around a handler that is traced
-// already it does nothing.
+// Trace makes the spans of a delivery. A worker runs it around every handler by itself, with the global provider
+// unless its Config has another. In a delivery that is traced already it does nothing.
 //
-// "process {queue}", a CONSUMER span, is the delivery from its claim until Redis has confirmed how
-// it ended. It is a child of the span that enqueued the job, or linked to it, as
-// [signalbox.TraceMode] says. It is linked to the attempt before it. Without a valid trace context in the
-// job's headers it is the root of a new trace. Below it are "handle {kind}", which has the handler's own
-// spans below it, and a CLIENT span "ack", "retry", "snooze" or "dead_letter" for the settlement.
-// Outside of a worker there is only "process", until the handler returns.
+// "process {queue}", a CONSUMER span, is the delivery from its claim until Redis has confirmed how it ended. It is a
+// child of the span that enqueued the job, or linked to it, as [signalbox.TraceMode] says. It is also linked to the
+// span of the attempt before it. Without a valid trace context in the job's headers it is the root of a new trace.
+// It has two children: "handle {kind}", the parent of the handler's own spans, and a CLIENT span "ack", "retry",
+// "snooze" or "dead_letter" for the settlement. Outside of a worker there is only "process", until the handler
+// returns.
 //
 // A failed attempt is recorded as an error. A snooze, a cancel and the worker's shutdown are no errors. No payload,
-// header or lock key is in a span, with one exception: the message of that error is recorded as the handler returned
-// it, and the error of a named lock that couldn't be had names the key.
+// header or lock key is in a span, with one exception: the error's message is recorded as the handler returned it,
+// and the error of a named lock that couldn't be had names the key.
 func Trace(opts ...TraceOption) signalbox.Middleware {
 	c := traceConfig{parentFor: DefaultParentFor}
 	for _, opt := range opts {
@@ -125,10 +124,10 @@ func (t *tracer) handle(ctx context.Context, job *signalbox.Job) error {
 		delivery.Trace(d.process.SpanContext(), d)
 	}
 	settled := signalbox.OnSettled(ctx, d.settled)
-	how, err := panicked, errPanicked // unless the handler returns
+	how, err := panicked, errPanicked // if the handler doesn't return
 	defer func() {
 		fail(d.process, how, err)
-		if !settled { // no worker called it
+		if !settled { // not called by a worker
 			d.process.End()
 		}
 	}()
@@ -137,10 +136,10 @@ func (t *tracer) handle(ctx context.Context, job *signalbox.Job) error {
 	return err
 }
 
-// A tracedDelivery makes the spans below that of a worker's delivery, and ends it when it is
-// settled.
+// A tracedDelivery makes the spans below the process span of a delivery. It ends the process span when the delivery
+// is settled.
 type tracedDelivery struct {
-	delivery *telemetry.Delivery // nil: no worker has it
+	delivery *telemetry.Delivery // nil outside of a worker
 	ctx      context.Context     // with the process span
 	job      telemetry.Job
 	since    telemetry.TraceSince
@@ -154,7 +153,7 @@ func (d *tracedDelivery) Handle(ctx context.Context) (context.Context, func(erro
 		how := panicked
 		if err != telemetry.ErrPanicked {
 			if how = outcomeOf(ctx, err); how == shutdown {
-				how = outcomeOf(d.ctx, err) // middleware may have ended ctx as the worker would
+				how = outcomeOf(d.ctx, err) // a middleware may have ended ctx in the same way as the worker would
 			}
 		}
 		fail(handle, how, err)
@@ -162,7 +161,7 @@ func (d *tracedDelivery) Handle(ctx context.Context) (context.Context, func(erro
 	}
 }
 
-// settled makes the span of telling Redis, and ends that of the delivery.
+// settled makes the span of the settlement, and ends the span of the delivery.
 func (d *tracedDelivery) settled(s signalbox.Settled) {
 	d.delivery.Tell(func(event string, at time.Time) { d.process.AddEvent(event, trace.WithTimestamp(at)) })
 	settle := d.spans.StartSettle(d.ctx, string(s.Asked), s.Returned, s.Next)
@@ -177,7 +176,7 @@ func (d *tracedDelivery) settled(s signalbox.Settled) {
 	d.process.End()
 }
 
-// What goes wrong with a delivery beside its handler.
+// Failures of a delivery that are not errors of its handler.
 var (
 	errPanicked   = telemetry.ErrPanicked
 	errSuperseded = errors.New("the job has been taken over by another delivery")
@@ -189,13 +188,13 @@ func fail(span trace.Span, how outcome, err error) {
 	if !how.isFailure() {
 		return
 	}
-	if how == panicked || is[*signalbox.PanicError](err) { // also if the lease was lost before
+	if how == panicked || is[*signalbox.PanicError](err) { // even if the lease was lost before
 		err = errPanicked
 	}
 	telemetry.Fail(span, err, errorType(how, err))
 }
 
-// errorType is the value of error.type for a failure.
+// errorType returns the value of error.type for a failure.
 func errorType(how outcome, err error) string {
 	switch how {
 	case panicked:
@@ -211,7 +210,7 @@ func errorType(how outcome, err error) string {
 	return telemetry.ErrorType(err)
 }
 
-// isHeld reports whether a lock was held by another. It is not if the error's methods panic.
+// isHeld reports whether another client held the lock. If a method of the error panics, it returns false.
 func isHeld(err error) bool {
 	defer func() { _ = recover() }()
 	return errors.Is(err, lock.ErrHeld)

@@ -67,7 +67,7 @@ func settle(t *testing.T, delivery *signalbox.DeliveryContext, s signalbox.Settl
 	}
 }
 
-// Without a worker there is nobody to tell when the handler's part begins, and what comes after.
+// Without a worker, the span doesn't show when the handler begins and what comes after it.
 func TestTraceByItself(t *testing.T) {
 	t.Parallel()
 	exporter := tracetest.NewInMemoryExporter()
@@ -97,7 +97,7 @@ func TestTraceJoinsTheCreatorsTrace(t *testing.T) {
 		EnqueuedAt: due, ScheduledAt: due, ClaimedAt: due.Add(1500 * time.Millisecond), Payload: []byte("secret"),
 	}
 	delivered, v := delivery(t, time.Hour)
-	// Whatever span the worker's own context has is not the creator.
+	// The span in the worker's own context is not the creator.
 	delivered = trace.ContextWithSpanContext(delivered, trace.NewSpanContext(trace.SpanContextConfig{
 		TraceID: trace.TraceID{9}, SpanID: trace.SpanID{9}, TraceFlags: trace.FlagsSampled,
 	}))
@@ -200,8 +200,8 @@ func TestTraceOutcomes(t *testing.T) {
 	}
 }
 
-// Middleware between the worker and the handler may end a context of its own as a worker does. That gives no
-// job back.
+// A middleware between the worker and the handler may end its own context with the worker's cause. That
+// gives no job back.
 func TestTraceOfAShutdownOfTheMiddlewares(t *testing.T) {
 	t.Parallel()
 	exporter := tracetest.NewInMemoryExporter()
@@ -228,14 +228,14 @@ func TestTraceOfAShutdownOfTheMiddlewares(t *testing.T) {
 	}
 }
 
-// created is the headers of a job, and the span that they are of.
+// created returns the headers of a job, and the context of the span that created it.
 func created() (map[string]string, trace.SpanContext) {
 	creator := trace.NewSpanContext(trace.SpanContextConfig{TraceID: trace.TraceID{7}, SpanID: trace.SpanID{7}, TraceFlags: trace.FlagsSampled})
 	ctx := trace.ContextWithSpanContext(context.Background(), creator)
 	return telemetry.Inject(ctx, propagation.TraceContext{}, nil, "auto", nil), creator
 }
 
-// By no age is a job young enough for nothing, not by that of a clock that has stepped back either.
+// With WithParentFor(0) no age is small enough, not even a negative one after a step of the clock.
 func TestTraceParentForNothing(t *testing.T) {
 	t.Parallel()
 	headers, _ := created()
@@ -261,7 +261,7 @@ func TestTraceParentForNothing(t *testing.T) {
 	}
 }
 
-// Where nobody traces, handlers are in the trace of their creator if a span would be, and in none else.
+// Without a provider, handlers are in their creator's trace exactly if a span would be.
 func TestTraceModesWithoutAProvider(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -309,7 +309,8 @@ func TestTraceModesWithoutAProvider(t *testing.T) {
 	}
 }
 
-// Where nobody traces, a job without headers costs nothing, and one with a creator the reading of it.
+// Without a provider, a job without headers costs nothing. One with a creator costs only the reading of the
+// headers.
 func TestTraceSilentCosts(t *testing.T) {
 	headers, _ := created()
 	ctx := t.Context()
@@ -321,13 +322,13 @@ func TestTraceSilentCosts(t *testing.T) {
 	}
 	job := &signalbox.Job{Headers: headers}
 	reading := testing.AllocsPerRun(100, func() { telemetry.Extract(ctx, propagation.TraceContext{}, headers) })
-	const since = 2 // what the handler's own jobs are told
+	const since = 2 // what the handler's own jobs get
 	if n := testing.AllocsPerRun(100, func() { _ = h.Handle(ctx, job) }); n > reading+since {
 		t.Errorf("%v allocations with headers, of which reading them takes %v", n, reading)
 	}
 }
 
-// The value of a panic is in no span, also if the lease was lost before it.
+// The value of a panic is in no span, even if the lease was lost before it.
 func TestTraceKeepsPanicsToItself(t *testing.T) {
 	t.Parallel()
 	for _, value := range []any{"secret", fmt.Errorf("secret: %w", lock.ErrLost)} {
@@ -339,7 +340,7 @@ func TestTraceKeepsPanicsToItself(t *testing.T) {
 	}
 }
 
-// What a handler decided stands, also if its lease had ended meanwhile: Redis may take it.
+// The handler's decision stands, even if its lease ended meanwhile: Redis may accept it.
 func TestTraceOfADecisionUnderALostLease(t *testing.T) {
 	t.Parallel()
 	for name, decision := range map[string]error{"snooze": signalbox.Snooze(time.Second), "cancel": signalbox.Cancel(errMine)} {

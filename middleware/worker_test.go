@@ -25,8 +25,8 @@ type note struct{ kind string }
 
 func (n note) Kind() string { return n.kind }
 
-// What becomes of the jobs of a worker whose handlers are under a lock for all and one of their
-// own, which is held by somebody or on a Redis that is down.
+// Each handler of this worker is under a lock for all handlers and a lock of its own. The locks are held by another
+// client, or are on a Redis that is down. The test checks what becomes of the jobs.
 func TestPoliciesInAWorker(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
@@ -65,7 +65,7 @@ func TestPoliciesInAWorker(t *testing.T) {
 			}
 			return err
 		})
-	}, middleware.Lock(up)) // for all, by the default key
+	}, middleware.Lock(up)) // for all handlers, with the default key
 
 	forAll := func(job *signalbox.Job) string { return "signalbox:job-lock:" + job.ID + ":{" + queue + "}" }
 	ran := make(chan string, 10)
@@ -79,7 +79,7 @@ func TestPoliciesInAWorker(t *testing.T) {
 	} {
 		w.HandleKind(kind, signalbox.HandlerFunc(func(ctx context.Context, job *signalbox.Job) error {
 			ran <- kind
-			want := forAll(job) // the innermost that is held
+			want := forAll(job) // the innermost lock that is held
 			if kind == "wait" {
 				want = key
 			}
@@ -105,7 +105,7 @@ func TestPoliciesInAWorker(t *testing.T) {
 		case <-ctx.Done():
 			t.Fatalf("ended so far: %v", got)
 		}
-		if len(got) == 5 { // all but who waits
+		if len(got) == 5 { // all except the job that waits
 			if err := holder.Release(ctx); err != nil {
 				t.Error(err)
 			}
@@ -146,8 +146,8 @@ func TestPoliciesInAWorker(t *testing.T) {
 	}
 }
 
-// A job that is dropped, or runs without its lock, since nobody knows who holds it, ends as others do. Only the log can say so:
-// once a minute for each kind.
+// A job that is dropped, or runs without its lock, because the lock service is down, ends like others. Only the log
+// shows it: once a minute for each kind.
 func TestLogOfALockThatIsDown(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
@@ -211,7 +211,7 @@ func TestLogOfALockThatIsDown(t *testing.T) {
 	}
 }
 
-// newLocker is lock.New with a Config that may be left out and must be right.
+// newLocker is lock.New with an optional Config, which must be valid.
 func newLocker(rdb lock.Client, c ...lock.Config) *lock.Redis {
 	l, err := lock.New(rdb, append(c, lock.Config{})[0])
 	if err != nil {
