@@ -13,7 +13,7 @@ import (
 	"github.com/signalbox-go/signalbox/internal/redistest"
 )
 
-// An asking call is one of Enqueue, or of EnqueueMany with one item.
+// An asking call is an Enqueue, or an EnqueueMany with one item.
 type asking func(ctx context.Context, args signalbox.Args, opts ...EnqueueOption) (Result, error)
 
 func askings(s *Scheduler, queue string) map[string]asking {
@@ -28,7 +28,7 @@ func askings(s *Scheduler, queue string) map[string]asking {
 	}
 }
 
-// lostReply makes a call that is run, and whose caller doesn't hear of it.
+// lostReply makes a call that Redis runs and whose reply is lost.
 func lostReply(t *testing.T, p *redistest.Proxy, in asking, opts ...EnqueueOption) *UncertainError {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
@@ -48,7 +48,7 @@ func lostReply(t *testing.T, p *redistest.Proxy, in asking, opts ...EnqueueOptio
 	return u
 }
 
-// stillUncertain checks the error of a call that was made again and failed, and returns it.
+// stillUncertain checks the error of a call that was made again and failed. It returns the error.
 func stillUncertain(t *testing.T, first *UncertainError, err error) *UncertainError {
 	t.Helper()
 	var u *UncertainError
@@ -63,7 +63,8 @@ func stillUncertain(t *testing.T, first *UncertainError, err error) *UncertainEr
 	return u
 }
 
-// TestAgainStaysUncertain: however surely a call that is made again fails, the call before it may have put the job in.
+// TestAgainStaysUncertain: if a call that is made again fails, its error is uncertain, because the first call may have
+// enqueued the job. That is so for each kind of failure.
 func TestAgainStaysUncertain(t *testing.T) {
 	t.Parallel()
 	const oom = "-OOM command not allowed when used memory > 'maxmemory'."
@@ -107,13 +108,13 @@ func TestAgainStaysUncertain(t *testing.T) {
 	}
 }
 
-// TestAgainInABulk: the certainty of some items of a bulk is not that of those which are made again.
+// TestAgainInABulk: new items of a bulk can fail for certain. Items that are made again stay uncertain.
 func TestAgainInABulk(t *testing.T) {
 	t.Parallel()
 	s, q, p := proxied(t, noRetries)
 	u := lostReply(t, p, askings(s, q.Name())["Enqueue"])
 	away := withTimeout(t, offline(t), 50*time.Millisecond)
-	items := many(3000) // in several chunks: some are skipped, since one before them failed
+	items := many(3000) // in several chunks: some are skipped after one has failed
 	for i := 1; i < len(items); i += 2 {
 		items[i].Options = []EnqueueOption{u.Again()}
 	}

@@ -5,9 +5,9 @@ import (
 	"time"
 )
 
-// An agenda holds the entries of a queue that wait for their next tick. The next one to try comes first: the
-// one that is due first, and of those due at the same time the one whose last tick was enqueued longest ago. So
-// an entry that was late is early the next time.
+// An agenda holds the entries of a queue that wait for their next tick. The entry that is due first comes
+// first. If two are due at the same time, the one whose last tick was enqueued longer ago comes first. So an
+// entry that was late is early the next time.
 type agenda struct{ entries entryHeap }
 
 func (a *agenda) push(e *ticking) { heap.Push(&a.entries, e) }
@@ -20,17 +20,17 @@ func (a *agenda) first() *ticking {
 	return a.entries[0]
 }
 
-// pop takes the entry to try next out.
+// pop removes the entry to try next and returns it.
 func (a *agenda) pop() *ticking { return heap.Pop(&a.entries).(*ticking) }
 
-// take takes all entries out, in no order.
+// take removes all entries and returns them in no order.
 func (a *agenda) take() []*ticking {
 	all := a.entries
 	a.entries = nil
 	return all
 }
 
-// before reports whether e is to be tried before o.
+// before reports whether e must be tried before o.
 func (e *ticking) before(o *ticking) bool {
 	if c := e.at().Compare(o.at()); c != 0 {
 		return c < 0
@@ -38,7 +38,7 @@ func (e *ticking) before(o *ticking) bool {
 	return e.served < o.served
 }
 
-// at returns when the entry's tick is to be tried, by the server's clock.
+// at returns when to try the entry's tick, by the server's clock.
 func (e *ticking) at() time.Time {
 	if e.notBefore.After(e.next) {
 		return e.notBefore

@@ -59,7 +59,7 @@ func BenchmarkEnqueueMany(b *testing.B) {
 	benchMany(b, s, queue)
 }
 
-// BenchmarkEnqueueManyTraced has a provider that drops the spans when they end.
+// BenchmarkEnqueueManyTraced has a provider that drops all spans when they end.
 func BenchmarkEnqueueManyTraced(b *testing.B) {
 	s, err := New(redistest.New(b).Client(), Config{
 		Logger: slog.New(slog.DiscardHandler), TracerProvider: sdktrace.NewTracerProvider(), Propagator: propagation.TraceContext{},

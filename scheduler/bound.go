@@ -6,14 +6,15 @@ import (
 	"time"
 )
 
-// bound notes until when a request waits at most, if it has no other bound, and sets the timer.
+// bound sets the end of the time for which a request waits, and the timer. It does nothing if the request has
+// an end or the caller's context has a deadline.
 func (c *combiner) bound(r *request, now time.Time) {
 	if !r.bounded || !r.until.IsZero() {
 		return
 	}
 	r.until = now.Add(c.timeout)
 	if c.armed {
-		return // it fires earlier, and is set again then
+		return // it fires earlier, and is then set again
 	}
 	c.armed = true
 	if c.timer == nil {
@@ -23,7 +24,7 @@ func (c *combiner) bound(r *request, now time.Time) {
 	}
 }
 
-// expire ends the requests whose time is over.
+// expire fails the requests whose time is over.
 func (c *combiner) expire() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -68,7 +69,7 @@ func (c *combiner) expire() {
 	}
 }
 
-// late returns the error of a request whose time is over. maybe says that Redis may have it.
+// late returns the error of a request whose time is over. maybe means that Redis may have the request.
 func (c *combiner) late(maybe bool) error {
 	why := context.DeadlineExceeded
 	if c.failed != nil {
@@ -80,7 +81,7 @@ func (c *combiner) late(maybe bool) error {
 	return fmt.Errorf(notEnqueued+"it could not be sent to Redis within %v: %w", c.timeout, why)
 }
 
-// blame adds to the error of a caller whose context ended why its call took so long, if a call to Redis failed.
+// blame adds the reason of a long call to the error of a caller whose context ended, if a call to Redis failed.
 func (c *combiner) blame(err error) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()

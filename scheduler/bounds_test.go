@@ -14,7 +14,7 @@ import (
 	"github.com/signalbox-go/signalbox/internal/wire"
 )
 
-// A callSpy notes how large the calls of scripts are.
+// A callSpy records how large the calls of scripts are.
 type callSpy struct {
 	mu          sync.Mutex
 	bytes, args []int
@@ -43,7 +43,8 @@ func (c *callSpy) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	}
 }
 
-// What waits is put together in calls of 1 MiB and 950 jobs at most, as large scripts hold up everyone.
+// Waiting jobs are combined into calls of at most 1 MiB and 950 jobs. Larger scripts would block other
+// clients.
 func TestCallsAreBounded(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {
@@ -51,7 +52,7 @@ func TestCallsAreBounded(t *testing.T) {
 		calls                int // at least
 	}{
 		"large jobs":     {10, 1, 500 << 10, 5},
-		"many in chunks": {8, 500, 10, 8}, // two don't fit in one
+		"many in chunks": {8, 500, 10, 8}, // a call can't hold two of them
 		"larger than it": {2, 1, 1<<20 - 100, 2},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -128,7 +129,8 @@ func TestCallsAreBounded(t *testing.T) {
 	})
 }
 
-// TestTicksOfALargeEntry: an entry that Cron takes has ticks. Each has an effect key, which counts.
+// TestTicksOfALargeEntry: if Cron accepts an entry, its ticks can be enqueued. The effect key that each
+// tick gets counts as part of the size.
 func TestTicksOfALargeEntry(t *testing.T) {
 	t.Parallel()
 	s := newScheduler(t, redistest.Start(t).Client())

@@ -42,7 +42,7 @@ func TestPoolTimeoutIsCertain(t *testing.T) {
 	}
 }
 
-// With a closed client there is nothing to wait for.
+// With a closed client the call fails at once.
 func TestClosedClient(t *testing.T) {
 	t.Parallel()
 	s := withTimeout(t, offline(t), time.Hour)
@@ -59,7 +59,8 @@ func TestClosedClient(t *testing.T) {
 	}
 }
 
-// Replies that pass are waited out, also those that the client doesn't call again for.
+// If Redis gives an error reply that passes, the scheduler waits and tries again. It does so even if the client
+// doesn't.
 func TestPassingErrors(t *testing.T) {
 	t.Parallel()
 	for _, line := range []string{
@@ -81,7 +82,7 @@ func TestPassingErrors(t *testing.T) {
 	}
 }
 
-// What was sent and has no answer is uncertain, what stood behind it in the line is not, and both end in time.
+// A job that was sent and has no answer is uncertain. A job that waited behind it is not. Both calls end in time.
 func TestHungRedis(t *testing.T) {
 	t.Parallel()
 	s, q, p := proxied(t, nil)
@@ -122,7 +123,7 @@ func TestHungRedis(t *testing.T) {
 	}, "Redis is back")
 }
 
-// A caller who leaves before a shared call was sent is not in it; the others are.
+// If a caller leaves before a shared call was sent, the call is made without its job, and with the others.
 func TestLeavingACallThatWasNotSent(t *testing.T) {
 	t.Parallel()
 	s, q, p := proxied(t, noRetries)
@@ -168,7 +169,7 @@ func TestLeavingACallThatWasNotSent(t *testing.T) {
 		third[i] = Item{note{i}, []EnqueueOption{ID("many" + string(rune('A'+i)))}}
 	}
 	many := make(chan error, 1)
-	go func() { // more than are worth a second call
+	go func() { // enough jobs for a second call
 		_, err := s.EnqueueMany(context.Background(), third, Queue(q.Name()))
 		many <- err
 	}()
@@ -193,7 +194,7 @@ func TestLeavingACallThatWasNotSent(t *testing.T) {
 	}
 }
 
-// An uncertain call is made again with what its error has: once it is in, and with the same effect key.
+// An uncertain call is made again with the option from its error. The job is enqueued once, with the same effect key.
 func TestUncertainAgain(t *testing.T) {
 	t.Parallel()
 	s, q, p := proxied(t, noRetries)
@@ -215,7 +216,7 @@ func TestUncertainAgain(t *testing.T) {
 			uncertain := func() *UncertainError {
 				t.Helper()
 				ctx, cancel := context.WithCancel(context.Background())
-				p.Reply(func(cmd []string) bool { // it was run, for all that the client knows
+				p.Reply(func(cmd []string) bool { // as far as the client knows, it may have run
 					if cmd[0] == "evalsha" {
 						cancel()
 					}
@@ -234,7 +235,7 @@ func TestUncertainAgain(t *testing.T) {
 			if err != nil || !res.New || res.ID != u.ID {
 				t.Errorf("%s: again: %+v, %v", name, res, err)
 			}
-			redistest.Eventually(t, func() bool { // without a state where Redis was too busy to say it
+			redistest.Eventually(t, func() bool { // retried while Redis is too busy to report a state
 				res, err = in(context.Background())(append(opts, u.Again())...)
 				return err != nil || res.State != ""
 			}, "%s: it has a state while it waits", name)
@@ -264,7 +265,7 @@ func TestUncertainAgain(t *testing.T) {
 	}
 }
 
-// The client makes a call again by itself, and returns the last error only: what the call before it did stays unknown.
+// The client repeats calls by itself and returns only the last error. So it stays unknown what its earlier tries did.
 func TestRepeatsOfTheClient(t *testing.T) {
 	t.Parallel()
 	s, q, p := proxied(t, func(o *redis.UniversalOptions) { o.MaxRetries = 1 })
@@ -281,8 +282,8 @@ func TestRepeatsOfTheClient(t *testing.T) {
 	}
 }
 
-// Each job of an uncertain EnqueueMany that was run has, when it is made again after it has been done, the effect key
-// that it had: also behind chunks of jobs that are in.
+// A job of an uncertain EnqueueMany completes, and then the call is made again. The job gets the effect key that it
+// had, even behind chunks whose jobs were enqueued for certain.
 func TestUncertainManyKeepTheirEffects(t *testing.T) {
 	t.Parallel()
 	for name, before := range map[string]int{"the first chunk": 0, "a later chunk": 5 * store.MaxBatch} {
@@ -299,7 +300,7 @@ func TestUncertainManyKeepTheirEffects(t *testing.T) {
 					c.mu.Lock()
 					alone := len(c.lanes)-len(c.idle) == 1 && c.first == nil
 					c.mu.Unlock()
-					if alone { // the chunks before it, which go in another lane, are in
+					if alone { // the chunks before it, which go in another lane, have been enqueued
 						break
 					}
 				}

@@ -10,8 +10,8 @@ import (
 	"github.com/signalbox-go/signalbox/internal/redistest"
 )
 
-// TestClockExcursionOnRedis: the clock of a real server is an hour and a day ahead, and an hour behind, for five seconds. The log
-// says so, and no tick is lost or doubled.
+// TestClockExcursionOnRedis: for five seconds the clock of a real server is an hour ahead, a day ahead, or an hour
+// behind. The log says so, and no tick is lost or doubled.
 func TestClockExcursionOnRedis(t *testing.T) {
 	t.Parallel()
 	for _, by := range []time.Duration{time.Hour, 24 * time.Hour, -time.Hour} {
@@ -29,7 +29,7 @@ func TestClockExcursionOnRedis(t *testing.T) {
 			}
 			stop := run(t, s)
 			defer stop()
-			time.Sleep(clockPatience + 2*time.Second) // it knows the clock
+			time.Sleep(clockPatience + 2*time.Second) // it has watched the clock long enough
 			shift(by)
 			time.Sleep(5 * time.Second)
 			shift(0)

@@ -12,8 +12,8 @@ import (
 	"github.com/signalbox-go/signalbox/internal/store"
 )
 
-// TestClockExcursion: the clock of Redis is wrong for five seconds. Two processes that knew it before go on by the old time;
-// the log says so, and no tick is lost, late or doubled.
+// TestClockExcursion: the clock of Redis is wrong for five seconds. Two processes that have known it before go on by
+// the old time. The log says so, and no tick is lost, late or doubled.
 func TestClockExcursion(t *testing.T) {
 	for _, by := range []time.Duration{time.Hour, 24 * time.Hour, -time.Hour, -24 * time.Hour, 30 * time.Second, -30 * time.Second} {
 		t.Run(by.String(), func(t *testing.T) {
@@ -46,7 +46,7 @@ func TestClockExcursion(t *testing.T) {
 	}
 }
 
-// want fails unless the log has a text n times.
+// want fails unless the log has the text n times.
 func want(t *testing.T, p *process, text string, n int) {
 	t.Helper()
 	if got := strings.Count(p.log.String(), text); got != n {
@@ -67,8 +67,8 @@ func (f *fakeServer) of(entry string) []time.Time {
 	return ticks
 }
 
-// TestClockJumpIsFollowed: a jump that lasts is followed after ten seconds. After one ahead the ticks in between fall
-// out and are told of; after one back they come again.
+// TestClockJumpIsFollowed: a jump that lasts is followed after ten seconds. After a jump ahead, the ticks in between
+// are missed and logged. After a jump back, some ticks come again.
 func TestClockJumpIsFollowed(t *testing.T) {
 	for by, again := range map[time.Duration]int{time.Minute: 0, -time.Minute: 30} {
 		t.Run(by.String(), func(t *testing.T) {
@@ -125,8 +125,8 @@ func TestSmallStepBackRepeatsNothing(t *testing.T) {
 	})
 }
 
-// TestStartedDuringAnExcursion: a process that starts while the clock is wrong knows only the wrong time. It must not
-// stop the entry: neither for the processes that know better, nor for itself when the clock is right again.
+// TestStartedDuringAnExcursion: a process that starts while the clock is wrong knows only the wrong time. That must not
+// stop the entry, neither for other processes nor, when the clock is right again, for this one.
 func TestStartedDuringAnExcursion(t *testing.T) {
 	for _, by := range []time.Duration{24 * time.Hour, -24 * time.Hour} {
 		for _, alone := range []bool{false, true} {
@@ -178,7 +178,8 @@ func TestStartedDuringAnExcursion(t *testing.T) {
 	}
 }
 
-// TestLastTickInTheFuture: what a clock that was ahead has left behind doesn't stop an entry for more than ten seconds, and the log says so.
+// TestLastTickInTheFuture: a clock that was ahead leaves a last tick in the future. It stops an entry for at most ten
+// seconds, and the log says so.
 func TestLastTickInTheFuture(t *testing.T) {
 	bubble(t, func(t *testing.T, ctx context.Context) {
 		f := newFakeServer()
@@ -192,11 +193,11 @@ func TestLastTickInTheFuture(t *testing.T) {
 	})
 }
 
-// TestSuspendIsNoJump: while the machine sleeps, its clock of our choice goes on, so the server's clock hasn't jumped.
+// TestSuspendIsNoJump: while the machine sleeps, the process's clock goes on. So the server's clock hasn't jumped.
 func TestSuspendIsNoJump(t *testing.T) {
 	bubble(t, func(t *testing.T, ctx context.Context) {
 		f := newFakeServer()
-		asleep := func() time.Duration { // the bubble's time stands for Go's clock
+		asleep := func() time.Duration { // the bubble's time is Go's clock, which stops
 			f.mu.Lock()
 			defer f.mu.Unlock()
 			return f.skew
@@ -252,7 +253,7 @@ func TestReckoning(t *testing.T) {
 	}
 }
 
-// TestAgendaIsFair: what is due first goes first; at the same time, what waited longest.
+// TestAgendaIsFair: the entry that is due first comes first. Among equals, the one that has waited longest does.
 func TestAgendaIsFair(t *testing.T) {
 	t.Parallel()
 	base := time.Unix(1_800_000_000, 0)
@@ -281,8 +282,8 @@ func TestAgendaIsFair(t *testing.T) {
 
 var _ tickServer = (*store.Queue)(nil)
 
-// TestLateCallAfterTheClockWentBack: a call that is given up, and whose ticks are of a clock that went back since, leaves
-// its entries to tick by the new time.
+// TestLateCallAfterTheClockWentBack: a call is given up, and the clock of its ticks went back since. Its entries then
+// tick by the new time.
 func TestLateCallAfterTheClockWentBack(t *testing.T) {
 	t.Parallel()
 	rdb := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1"})

@@ -11,7 +11,7 @@ import (
 	"github.com/signalbox-go/signalbox"
 )
 
-// A recordingCodec puts the ID in front of each payload, and knows what it was asked.
+// A recordingCodec puts the ID in front of each payload, and records its calls.
 type recordingCodec struct {
 	mu    sync.Mutex
 	asked []string
@@ -24,7 +24,7 @@ func (c *recordingCodec) encode(kind, id string, payload []byte) ([]byte, error)
 	return []byte(`{"id":"` + id + `","was":` + string(payload) + `}`), nil
 }
 
-// The codec comes last: it gets the bytes of the args and the ID under which the job goes in, once for each job.
+// The codec comes last: it gets the bytes of the args and the final ID, once for each job.
 func TestCodecComesLast(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithCancel(context.Background())
@@ -78,7 +78,7 @@ func checkEncoded(t *testing.T, jobs []*signalbox.Job) {
 	}
 }
 
-// A job that can't be encoded is not in, and a plan has the args as they are.
+// A job whose codec fails is not enqueued. A plan has the args without the codec.
 func TestCodecFails(t *testing.T) {
 	t.Parallel()
 	s := offline(t)

@@ -12,20 +12,20 @@ import (
 const (
 	lanesPerQueue = 2 // calls in flight: one is on the way while Redis works on the other
 
-	// A second call joins one in flight when this many jobs wait: with fewer, two calls cost more than
-	// one. It also joins one that has taken so long that it may be stuck.
+	// A second call is started beside one in flight if this many jobs wait. With fewer, two calls cost more than
+	// one. It is also started if the first one has taken so long that it may be stuck.
 	secondCallFrom = 32
 	slowCall       = 20 * time.Millisecond
 
-	maxQueues = 4096 // whose lanes are kept
+	maxQueues = 4096 // queues whose lanes are kept
 )
 
-// A combiner sends the requests of many callers to one queue: whatever is waiting when a
-// lane is free goes in one call. A goroutine lives as long as there is something to
-// send, so that idle queues have none, and a lone request doesn't wait for others.
+// A combiner sends the requests of many callers to one queue. Each lane has one call in flight. When a lane
+// becomes free, all requests that wait go in its next call. A lane has a goroutine only while there is something
+// to send. So an idle queue has none, and a lone request doesn't wait for others.
 type combiner struct {
 	queue   *store.Queue
-	timeout time.Duration // of requests that have no other bound
+	timeout time.Duration // of requests without another bound
 
 	mu     sync.Mutex
 	first  *request // waiting, in order
@@ -33,7 +33,7 @@ type combiner struct {
 	idle   []*lane
 	lanes  []*lane   // all that were opened, idle or not
 	began  time.Time // of the latest call
-	failed error     // of the latest try; nil: it had an outcome
+	failed error     // error of the latest try; nil if it had an outcome
 	listed time.Time // when the queue was last put into the registry
 	timer  *time.Timer
 	armed  bool // the timer runs
@@ -41,8 +41,8 @@ type combiner struct {
 	waiting atomic.Int32 // jobs that no call has taken
 }
 
-// A request is what one caller sends: one job, or a chunk of many. Its result is the caller's
-// to read after done.
+// A request is what one caller sends: one job, or a chunk of many. When done has a value, the caller may read the
+// result.
 type request struct {
 	items []store.Item // at most store.MaxBatch
 	bytes int
@@ -51,13 +51,13 @@ type request struct {
 	done  chan struct{} // takes one value
 
 	// Guarded by the combiner's lock.
-	bounded    bool      // by the combiner's timeout, as the caller's context has no deadline
-	until      time.Time // the end of that, once it is known
-	lane       *lane     // whose call took it; nil while it waits
-	left       bool      // nobody waits for it, and its memory stays the call's
+	bounded    bool      // by the combiner's timeout, since the caller's context has no deadline
+	until      time.Time // when that timeout ends; zero while it isn't set
+	lane       *lane     // the lane whose call took it; nil while it waits
+	left       bool      // the caller has left, and the call owns the memory
 	prev, next *request
 
-	single     [1]store.Item // the room for items and fates of one job
+	single     [1]store.Item // memory for the items and fates of one job
 	singleFate [1]store.Fate
 }
 
@@ -76,7 +76,7 @@ func (s *Scheduler) lanes(queue string) *combiner {
 	}
 	if len(s.queues) >= maxQueues {
 		for other := range s.queues {
-			delete(s.queues, other) // its callers go on; the next enqueue opens new lanes
+			delete(s.queues, other) // requests in it go on; the next enqueue opens new lanes
 			break
 		}
 	}
@@ -86,7 +86,7 @@ func (s *Scheduler) lanes(queue string) *combiner {
 	return c
 }
 
-// submit adds a request to those that wait. It starts a call for them unless one under way will take them along.
+// submit adds a request to those that wait. It starts a call unless a lane in use will take the request soon.
 func (c *combiner) submit(ctx context.Context, r *request) {
 	_, deadline := ctx.Deadline()
 	c.mu.Lock()
@@ -101,7 +101,7 @@ func (c *combiner) submit(ctx context.Context, r *request) {
 	}
 	switch n := len(c.idle); {
 	case busy && !crowd && now.Sub(c.began) < slowCall:
-		// What comes while a call is in flight goes with the next.
+		// Requests that come while a call is in flight go in the next one.
 	case n > 0:
 		l = c.idle[n-1]
 		c.idle = c.idle[:n-1]
@@ -115,8 +115,8 @@ func (c *combiner) submit(ctx context.Context, r *request) {
 	}
 }
 
-// wait waits for the outcome of a request. If ctx ends first, it gives the request up; maybe reports whether Redis
-// may have it, or may get it yet.
+// wait waits for the outcome of a request. If ctx ends first, wait gives the request up. Then maybe reports
+// whether Redis has the request, or may still get it.
 func (c *combiner) wait(ctx context.Context, r *request) (done, maybe bool) {
 	select {
 	case <-r.done:
@@ -126,14 +126,14 @@ func (c *combiner) wait(ctx context.Context, r *request) (done, maybe bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	select {
-	case <-r.done: // before the lock was ours; its lane may have another call by now
+	case <-r.done: // the outcome came before the lock; the lane may have another call by now
 		return true, false
 	default:
 	}
 	switch {
 	case r.lane == nil:
 		c.remove(r)
-	case !r.lane.busy: // the outcome is on its way, and needs no lock
+	case !r.lane.busy: // the outcome is certain to come, without the lock
 		<-r.done
 		return true, false
 	default:
@@ -142,8 +142,8 @@ func (c *combiner) wait(ctx context.Context, r *request) (done, maybe bool) {
 	return false, maybe
 }
 
-// leave gives up a request that a call has taken, and reports whether Redis may have it. If the call was not sent
-// yet, it is made without this request.
+// leave gives up a request that a call has taken. It reports whether Redis may have it. A call that was not sent
+// yet is made without this request.
 func (c *combiner) leave(r *request) bool {
 	l := r.lane
 	r.left = true

@@ -119,7 +119,7 @@ func TestContextEnded(t *testing.T) {
 	}
 	redistest.Eventually(t, inFlight(0), "all lanes are idle")
 
-	// A lane is caught in a call, and two jobs wait for the next one.
+	// A call hangs in a lane, and two jobs wait for the next one.
 	p.Pause()
 	ctx, cancel = context.WithCancelCause(context.Background())
 	first := start(ctx)
@@ -130,7 +130,7 @@ func TestContextEnded(t *testing.T) {
 		return slices.ContainsFunc(c.lanes, func(l *lane) bool { return l.busy && l.Writes() > 0 })
 	}, "its call was given to a connection")
 	c.mu.Lock()
-	c.began = time.Now().Add(time.Hour) // however long it takes here, it is not so slow that another call joins it
+	c.began = time.Now().Add(time.Hour) // even on a slow machine the call doesn't count as slow, so no other joins it
 	c.mu.Unlock()
 	second := start(context.Background())
 	redistest.Eventually(t, func() bool { return c.waiting.Load() == 1 }, "a job waits")
@@ -187,7 +187,7 @@ func TestRedisComesBack(t *testing.T) {
 	}
 }
 
-// A caller whose context ends first is told what was wrong with Redis.
+// If a caller's context ends first, its error says what was wrong with Redis.
 func TestContextEndsWithoutRedis(t *testing.T) {
 	t.Parallel()
 	s, q, p := proxied(t, noRetries)
@@ -246,7 +246,8 @@ func TestSecondCallJoinsASlowOne(t *testing.T) {
 	callers.Wait()
 }
 
-// Without Redis a call without a deadline ends after EnqueueTimeout. What was never sent is not uncertain.
+// Without Redis, a call without a deadline ends after EnqueueTimeout. A job that was never sent is not
+// uncertain.
 func TestRedisStaysAway(t *testing.T) {
 	t.Parallel()
 	for name, change := range map[string]func(*redis.UniversalOptions){
@@ -298,7 +299,7 @@ func withTimeout(t testing.TB, s *Scheduler, d time.Duration) *Scheduler {
 	return s
 }
 
-// Each caller without a deadline has the whole EnqueueTimeout, and no more, whoever else waits.
+// Each caller without a deadline has the whole EnqueueTimeout and no more, whatever other callers wait.
 func TestEachCallerHasItsTimeout(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -317,7 +318,7 @@ func TestEachCallerHasItsTimeout(t *testing.T) {
 				}
 				ends <- time.Since(begin)
 			}()
-			time.Sleep(400 * time.Millisecond) // of the bubble's clock
+			time.Sleep(400 * time.Millisecond) // by the bubble's clock
 		}
 		for i := range 3 {
 			if at, want := <-ends, time.Second+time.Duration(i)*400*time.Millisecond; at != want {

@@ -10,22 +10,22 @@ import (
 	"github.com/signalbox-go/signalbox/internal/store"
 )
 
-// crontab holds the entries, for Run to take.
+// crontab holds the entries until Run takes them.
 type crontab struct {
 	mu      sync.Mutex
 	names   map[string]bool
 	entries []*entry
 	running bool
 	ran     bool          // Run was called
-	alarm   *time.Timer   // warns if it is not; set by the first entry
+	alarm   *time.Timer   // warns if Run is not called; set by the first entry
 	added   chan struct{} // takes one value: there are new entries
 }
 
-// An entry is one line of the crontab. It doesn't change.
+// An entry is one registered Cron call. It doesn't change.
 type entry struct {
 	name     string
 	schedule schedule
-	job      signalbox.Job // of every tick; the ID and the trace are filled in
+	job      signalbox.Job // the template of each tick's job, without ID and trace
 	mode     signalbox.TraceMode
 }
 
@@ -33,11 +33,11 @@ func newCrontab() crontab {
 	return crontab{names: make(map[string]bool), added: make(chan struct{}, 1)}
 }
 
-// Cron registers an entry: while [Scheduler.Run] runs, a job is enqueued at each tick of spec. Cron may be
-// called before Run and while it runs. Redis keeps only the last tick
-// of each entry, under its name and queue. So all processes that should run an entry register it, with the
-// same name, spec and queue. One of them enqueues each tick. If their specs differ, the ticks of all
-// of them fire. If Run was not called a minute after the first entry was registered, the log says so.
+// Cron registers an entry: while [Scheduler.Run] runs, a job is enqueued at each tick of spec. Cron may be called
+// before Run and while it runs. Redis keeps only the last tick of each entry, under its name and queue. So every
+// process that should run an entry registers it, with the same name, spec and queue. One of them enqueues each tick.
+// If their specs differ, the ticks of all specs fire. If Run is not called within a minute after the first entry was
+// registered, the log warns.
 //
 // spec is one of
 //
@@ -46,18 +46,17 @@ func newCrontab() crontab {
 //   - a descriptor such as @daily
 //   - "@every d", which ticks at the multiples of d since the Unix epoch; d is whole ms, from 1 s
 //
-// The time zone is that of a "CRON_TZ=Area/City " in front, else that of [In], else UTC.
+// The time zone is the one of "CRON_TZ=Area/City " in front of spec. Without that it is the one of [In], or else UTC.
 //
-// Where clocks change, a spec whose hour is a wildcard ("*", "*/n", @hourly) goes by elapsed
-// time: it fires in both of two equal hours. Any other spec fires once for each time of day that it
-// names. If that time comes twice, it fires the first time. If that time is left out, it fires right after the gap.
+// Where clocks change, a spec whose hour is a wildcard ("*", "*/n", @hourly) follows elapsed time: it fires in both
+// of two equal hours. Any other spec fires once for each time of day that it names. If that time comes twice, it
+// fires the first time. If that time doesn't exist, it fires right after the gap.
 //
 // args are encoded now, and are the same for every tick. [signalbox.Job.ScheduledAt] is the time of the tick.
 // The name has 1 to 200 bytes of printable ASCII without spaces and braces.
 //
-// The error wraps [signalbox.ErrInvalid] and has every mistake: a bad spec, one whose date never
-// comes, a name that this scheduler has already, args that can't be encoded, a wrong
-// option.
+// The error wraps [signalbox.ErrInvalid] and names every mistake: a bad spec, a spec whose date never comes, a name
+// that is already registered in this scheduler, args that can't be encoded, a wrong option.
 func (s *Scheduler) Cron(name, spec string, args signalbox.Args, opts ...CronOption) error {
 	e, err := s.newEntry(name, spec, args, opts)
 	if err == nil {
@@ -79,15 +78,15 @@ func (s *Scheduler) newEntry(name, spec string, args signalbox.Args, opts []Cron
 	e := &entry{name: name, schedule: sched, job: o.job(store.NewID(), kind, payload), mode: o.mode}
 	e.job.Headers, e.job.Namespace = o.headers, s.namespace
 	sample := e.job
-	sample.Effect = store.TickEffect(sample.Namespace, sample.Queue, name, time.Now()) // each tick has one
-	_, err := s.pack(&sample, store.When{})                                            // it is not too large
+	sample.Effect = store.TickEffect(sample.Namespace, sample.Queue, name, time.Now()) // each tick has an effect key
+	_, err := s.pack(&sample, store.When{})                                            // checks the size
 	return e, err
 }
 
-// runPatience is how long after the first entry a scheduler that does not run is warned about.
+// runPatience is how long after the first entry the log warns if Run was not called.
 const runPatience = time.Minute
 
-// warnUnlessRun logs that nobody called Run, if so.
+// warnUnlessRun logs a warning if Run was not called.
 func (s *Scheduler) warnUnlessRun() {
 	s.cron.mu.Lock()
 	ran, entries := s.cron.ran, len(s.cron.entries)
@@ -98,7 +97,7 @@ func (s *Scheduler) warnUnlessRun() {
 	}
 }
 
-// add adds an entry. If Run was not called runPatience after the first, late is.
+// add adds an entry. If Run was not called within runPatience after the first entry, late is called.
 func (c *crontab) add(e *entry, late func()) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -117,7 +116,7 @@ func (c *crontab) add(e *entry, late func()) error {
 	return nil
 }
 
-// from returns the entries but the first n.
+// from returns all entries except the first n.
 func (c *crontab) from(n int) []*entry {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -38,8 +38,8 @@ func scheduled(jobs []*signalbox.Job) []time.Time {
 	return times
 }
 
-// TestCronOnRedis: three schedulers, whose clocks are fast, right and slow, one of them
-// ended and one begun on the way.
+// TestCronOnRedis: three schedulers have clocks that are fast, right and slow. During the test one of them ends and
+// another begins.
 func TestCronOnRedis(t *testing.T) {
 	t.Parallel()
 	srv := redistest.Start(t)
@@ -76,8 +76,8 @@ func TestCronOnRedis(t *testing.T) {
 	}
 }
 
-// TestLostTickReplyOnRedis: a call for ticks whose reply was lost is made again as the same call, so that this process learns
-// that it enqueued them: it counts them as fired, and ends their spans.
+// TestLostTickReplyOnRedis: the reply to a call for ticks is lost, and the same call is made again. So the process
+// learns that it enqueued the ticks: it counts them as fired, and ends their spans.
 func TestLostTickReplyOnRedis(t *testing.T) {
 	t.Parallel()
 	config, spans := traced(t)

@@ -24,7 +24,7 @@ import (
 
 var cronEntries = flag.Int("cron.entries", 2000, "how many entries of TestCrowdOnRedis are due at the same second")
 
-// crowd registers n entries that are all due at the same second, at which a time is soon.
+// crowd registers n entries that are all due in the same second.
 func crowd(t testing.TB, s *Scheduler, n int, due time.Time, queue string) {
 	t.Helper()
 	spec := fmt.Sprintf("%d %d %d * * *", due.Second(), due.Minute(), due.Hour())
@@ -88,7 +88,8 @@ func (f *fakeServer) counts() map[string]int {
 	return n
 }
 
-// TestLatenessGoesRound: when more is due than can be enqueued in time, no entry is always the one that is left out.
+// TestLatenessGoesRound: if more ticks are due than can be enqueued in time, it isn't always the same entry that is
+// late.
 func TestLatenessGoesRound(t *testing.T) {
 	bubble(t, func(t *testing.T, ctx context.Context) {
 		const entries = 10_000 // a third of them can be enqueued in time
@@ -107,7 +108,7 @@ func TestLatenessGoesRound(t *testing.T) {
 	})
 }
 
-// TestLargeTicksGoInSmallCalls: calls are bounded in bytes.
+// TestLargeTicksGoInSmallCalls: the size of a call in bytes is bounded.
 func TestLargeTicksGoInSmallCalls(t *testing.T) {
 	bubble(t, func(t *testing.T, ctx context.Context) {
 		f := newFakeServer()
@@ -130,13 +131,13 @@ type bulky struct{ B []byte }
 
 func (bulky) Kind() string { return "bulky" }
 
-// TestCrowdOnRedis: entries that are due at the same second, in three schedulers on one Redis.
+// TestCrowdOnRedis: on a real Redis, entries in three schedulers are due in the same second.
 func TestCrowdOnRedis(t *testing.T) {
 	t.Parallel()
 	testCrowd(t, *cronEntries, nil)
 }
 
-// TestCrowdFarAway: the same at round trips of 400 ms.
+// TestCrowdFarAway: the same with round trips of 400 ms.
 func TestCrowdFarAway(t *testing.T) {
 	t.Parallel()
 	testCrowd(t, 300, func(o *redis.UniversalOptions) {
@@ -150,12 +151,12 @@ func TestCrowdFarAway(t *testing.T) {
 // A farConn is a connection with round trips of 400 ms.
 type farConn struct {
 	net.Conn
-	asked atomic.Bool // a call is on its way
+	asked atomic.Bool // a call is in flight
 }
 
 func (c *farConn) Write(b []byte) (int, error) {
 	if !c.asked.Swap(true) {
-		time.Sleep(400 * time.Millisecond) // the distance is under test
+		time.Sleep(400 * time.Millisecond) // the distance is what the test is about
 	}
 	return c.Conn.Write(b)
 }

@@ -16,7 +16,7 @@ type kindDefaults struct {
 	signalbox.Defaults
 }
 
-// defaultsOf returns the defaults that args have.
+// defaultsOf returns the defaults of the args.
 func defaultsOf(kind string, args signalbox.Args) (kindDefaults, error) {
 	d, ok := args.(signalbox.Defaulter)
 	switch {
@@ -31,10 +31,10 @@ func defaultsOf(kind string, args signalbox.Args) (kindDefaults, error) {
 
 var (
 	defaulter = reflect.TypeFor[signalbox.Defaulter]()
-	pointers  sync.Map // of reflect.Type: whether the pointer is a Defaulter
+	pointers  sync.Map // by reflect.Type: whether the pointer to the type is a Defaulter
 )
 
-// pointerHas reports whether the pointer to a type that is no Defaulter is one.
+// pointerHas reports whether the pointer to t is a Defaulter. t itself is none.
 func pointerHas(t reflect.Type) bool {
 	if has, ok := pointers.Load(t); ok {
 		return has.(bool)
@@ -44,7 +44,7 @@ func pointerHas(t reflect.Type) bool {
 	return has
 }
 
-// take changes o by the defaults of a kind.
+// take sets the defaults of a kind in o.
 func (o *options) take(k kindDefaults) {
 	wrong := func(field, format string, args ...any) {
 		o.wrong("Defaults of kind "+k.kind+", "+field, format, args...)
@@ -75,7 +75,8 @@ func (o *options) take(k kindDefaults) {
 	o.mode = k.TraceMode
 }
 
-// ofKind returns what the defaults of a kind and the options of all its jobs in the bulk come to.
+// ofKind returns the options of all jobs of a kind in the bulk: the kind's defaults, changed by
+// the options of the call.
 func (b *bulk) ofKind(k kindDefaults) (*options, error) {
 	if k == (kindDefaults{}) {
 		return b.base, nil
@@ -91,13 +92,13 @@ func (b *bulk) ofKind(k kindDefaults) (*options, error) {
 	return known.options, known.err
 }
 
-// resolved are options, and the mistakes in them.
+// resolved has options and the error about the mistakes in them.
 type resolved struct {
 	options *options
 	err     error
 }
 
-// resolve returns what the defaults of a kind and a list of options come to.
+// resolve returns the defaults of a kind, changed by a list of options.
 func resolve(k kindDefaults, reserved func() []string, opts []EnqueueOption) (*options, error) {
 	if k == (kindDefaults{}) {
 		return defaults.with(reserved, opts)

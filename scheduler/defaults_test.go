@@ -30,7 +30,7 @@ func (r report) Defaults() signalbox.Defaults {
 	return d
 }
 
-// What a kind says counts less than what a call says, and more than what holds for all kinds.
+// The options of a call override the defaults of the kind, which override the defaults of all kinds.
 func TestDefaultsOfAKind(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {
@@ -79,7 +79,7 @@ func TestDefaultsOfAKind(t *testing.T) {
 	}
 }
 
-// Enqueue and EnqueueMany heed a kind's defaults. In EnqueueMany they count less than what is said for all jobs.
+// Enqueue and EnqueueMany use a kind's defaults. In EnqueueMany the options for all jobs override them.
 func TestDefaultsInCalls(t *testing.T) {
 	t.Parallel()
 	ctx := context.Background()
@@ -114,7 +114,7 @@ func TestDefaultsInCalls(t *testing.T) {
 	}
 }
 
-// The mode of traces of a kind is that of its jobs.
+// The trace mode in a kind's defaults applies to its jobs.
 func TestTraceModeOfAKind(t *testing.T) {
 	t.Parallel()
 	ctx, s, q, _ := tracedSetup(t, nil)
@@ -143,7 +143,7 @@ func TestDefaultsOfACronEntry(t *testing.T) {
 	}
 }
 
-// byPointer has defaults that a byPointer without a pointer doesn't have.
+// byPointer has the method Defaults only on its pointer.
 type byPointer struct{}
 
 func (byPointer) Kind() string                  { return "pointer" }
@@ -154,7 +154,7 @@ type panicking struct{}
 func (panicking) Kind() string                 { return "panicking" }
 func (panicking) Defaults() signalbox.Defaults { panic("s3cret") }
 
-// Every mistake is reported by its field, with the kind, and nothing is sent.
+// Every mistake in the defaults is reported with its field and the kind, and nothing is sent.
 func TestWrongDefaults(t *testing.T) {
 	t.Parallel()
 	wrong := func(d signalbox.Defaults) signalbox.Args { return report{with: &d} }

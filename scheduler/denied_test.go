@@ -11,8 +11,8 @@ import (
 	"github.com/signalbox-go/signalbox/internal/redistest"
 )
 
-// Whatever command a user loses, and whenever: what is said not to be in is not, and once the command is granted
-// again the job is enqueued and runs once.
+// The user loses the right to one command, at any point of a call. A job that is reported as not enqueued is not
+// in Redis. When the right is given back, the job is enqueued and runs once.
 func TestCommandIsDenied(t *testing.T) {
 	t.Parallel()
 	srv := redistest.New(t)
@@ -40,7 +40,7 @@ func TestCommandIsDenied(t *testing.T) {
 			res, err := s.Enqueue(ctx, note{1}, queue)
 			var u *UncertainError
 			switch {
-			case err == nil: // it got by without that command
+			case err == nil: // that command was not needed
 			case errors.As(err, &u) && when == "later":
 				if !strings.Contains(err.Error(), "the client's Redis user needs") {
 					t.Errorf("%s denied %s: no hint in %v", command, when, err)
@@ -54,7 +54,7 @@ func TestCommandIsDenied(t *testing.T) {
 				}
 				u = &UncertainError{ID: res.ID}
 			}
-			// Its lane is given up, and the next one's first call finds out before it writes.
+			// The lane is given up. The first call of the next lane finds the missing right before it writes.
 			if errors.Is(err, ErrUncertain) {
 				if _, err := s.Enqueue(ctx, note{2}, queue, After(0)); err == nil || errors.Is(err, ErrUncertain) {
 					t.Errorf("%s denied %s, another call: %v", command, when, err)

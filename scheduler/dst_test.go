@@ -33,13 +33,13 @@ func instant(t testing.TB, s string) time.Time {
 	return at
 }
 
-// TestClockChanges is the list of rules by example. Ticks are written with the offset
-// that the wall clock had.
+// TestClockChanges shows the rules by examples. Ticks are written with the UTC offset that the
+// wall clock had.
 func TestClockChanges(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct {
 		name, zone, spec string
-		from, to         string // ticks after from, up to to
+		from, to         string // ticks after from, until to
 		want             []string
 	}{
 		{
@@ -196,7 +196,8 @@ func TestClockChangesBruteForce(t *testing.T) {
 	}
 }
 
-// changes lists when the clocks of loc are changed in a year. It looks every quarter of an hour.
+// changes returns when the clocks of loc are changed in a year. It checks every quarter of an
+// hour.
 func changes(loc *time.Location, year int) []time.Time {
 	var list []time.Time
 	at := time.Date(year, time.January, 1, 0, 0, 0, 0, time.UTC)
@@ -209,8 +210,8 @@ func changes(loc *time.Location, year int) []time.Time {
 	return list
 }
 
-// bruteTicks lists the ticks in (from, to] of a schedule without seconds, by looking at
-// the wall clock in every minute. It shares nothing with Next but the parsed fields.
+// bruteTicks returns the ticks in (from, to] of a schedule without seconds. It checks the wall
+// clock in every minute. It shares only the parsed fields with Next.
 func bruteTicks(s schedule, from, to time.Time) []time.Time {
 	var (
 		clock   *cron.SpecSchedule
@@ -230,7 +231,7 @@ func bruteTicks(s schedule, from, to time.Time) []time.Time {
 		return time.Date(year, month, day, hour, minute, 0, 0, time.UTC)
 	}
 	var list []time.Time
-	at := from.Truncate(time.Minute).Add(-3 * time.Hour) // no clock in zones is set back by more
+	at := from.Truncate(time.Minute).Add(-3 * time.Hour) // no zone's clock is set back by more
 	high := shown(at)
 	for at = at.Add(time.Minute); !at.After(to); at = at.Add(time.Minute) {
 		wall, tick := shown(at), false

@@ -10,8 +10,8 @@ import (
 	"github.com/signalbox-go/signalbox/internal/store"
 )
 
-// marshal returns the kind of args, the defaults that they have, and their JSON. The error wraps
-// signalbox.ErrInvalid, and its text has nothing of the payload.
+// marshal returns the kind of args, their defaults, and their JSON. The error wraps signalbox.ErrInvalid. Its
+// text contains nothing of the payload.
 func marshal(args signalbox.Args) (k kindDefaults, kind string, payload []byte, err error) {
 	if args == nil {
 		return k, "", nil, fmt.Errorf("%w args: nil", signalbox.ErrInvalid)
@@ -41,8 +41,8 @@ func marshal(args signalbox.Args) (k kindDefaults, kind string, payload []byte, 
 	return k, kind, payload, nil
 }
 
-// encodeError keeps what the encoder said for errors.As, but out of the text: it can quote
-// the payload.
+// encodeError keeps the encoder's error for errors.As. Its text leaves that error out, since it can quote the
+// payload.
 type encodeError struct {
 	text string
 	err  error
@@ -58,7 +58,7 @@ func unencodable(err error) string {
 		own   *json.MarshalerError
 	)
 	switch {
-	case errors.As(err, &own): // first, since it wraps what it got
+	case errors.As(err, &own): // first, since it wraps the error of the args
 		return fmt.Sprintf("the marshaler of %v failed", own.Type)
 	case errors.As(err, &typ):
 		return fmt.Sprintf("JSON can't hold a %v", typ.Type)
@@ -68,8 +68,8 @@ func unencodable(err error) string {
 	return fmt.Sprintf("it can't be encoded as JSON (%T)", err)
 }
 
-// panicked returns the error of a panic: that of the runtime, such as for a nil pointer, or one that names the
-// value's type only.
+// panicked returns the error of a panic. An error of the runtime, such as for a nil pointer, is kept. For any
+// other value it names only the type.
 func panicked(v any) error {
 	if err, ok := v.(runtime.Error); ok {
 		return err

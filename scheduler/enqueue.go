@@ -11,12 +11,14 @@ import (
 	"github.com/signalbox-go/signalbox/internal/store"
 )
 
-// Enqueue puts one job in and returns when Redis has it. The package documentation lists the kinds of
-// errors. Enqueue returns when ctx ends, at the latest, or after Config.EnqueueTimeout if ctx has no deadline. If the job was sent to
-// Redis by then, the error is an [*UncertainError]. If not, the job is not enqueued, and never will be by this call. Any
-// error of a call with [UncertainError.Again] is an *UncertainError, since the call before may have put the job in.
+// Enqueue enqueues one job. It returns when Redis has the job. The package documentation lists the kinds of errors.
 //
-// If a job of the same ID is scheduled, ready or running, Enqueue leaves it as it is: New is false, and State says
+// Enqueue returns at the latest when ctx ends, or after Config.EnqueueTimeout if ctx has no deadline. If the job was
+// sent to Redis by then, the error is an [*UncertainError]. If not, the job is not enqueued, and never will be by this
+// call. Every error of a call with [UncertainError.Again] is an *UncertainError, since the call before may have
+// enqueued the job.
+//
+// If a job with the same ID is scheduled, ready or running, Enqueue leaves it as it is: New is false, and State says
 // which. A dead or cancelled one is replaced; see [ID] and [IfAbsent].
 func (s *Scheduler) Enqueue(ctx context.Context, args signalbox.Args, opts ...EnqueueOption) (Result, error) {
 	k, kind, payload, err := marshal(args)
@@ -45,8 +47,7 @@ func (s *Scheduler) Enqueue(ctx context.Context, args signalbox.Args, opts ...En
 	return res, nil
 }
 
-// lookUp fills in the state of the job that was met. It is a function of its own so that Enqueue's result stays on
-// the stack.
+// lookUp sets the state of the job that was met. It is a separate function so that Enqueue's result stays on the stack.
 func (s *Scheduler) lookUp(ctx context.Context, queue string, res *Result) {
 	met := *res
 	lookUp(ctx, s.lanes(queue).queue, []*Result{&met})
@@ -81,14 +82,14 @@ func (s *Scheduler) enqueue(ctx context.Context, id, kind string, incarnation ui
 		err = c.blame(notSent(ctx))
 	}
 	fate := r.singleFate[0]
-	if !r.left { // else it stays the call's
+	if !r.left { // otherwise the call owns it
 		r.single[0], r.err, r.lane, r.until = store.Item{}, nil, nil, time.Time{}
 		singles.Put(r)
 	}
 	return fate, err
 }
 
-// singles pools requests of one job.
+// singles is a pool of requests with one job.
 var singles = sync.Pool{New: func() any { return &request{done: make(chan struct{}, 1)} }}
 
 func (o *options) job(id, kind string, payload []byte) signalbox.Job {

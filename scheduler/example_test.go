@@ -23,7 +23,7 @@ type Digest struct{}
 
 func (Digest) Kind() string { return "email.digest" }
 
-// example returns a scheduler on an embedded Redis. Elsewhere, give scheduler.New your own client.
+// example returns a scheduler on an embedded Redis. In your program, give scheduler.New your own client.
 func example() (s *scheduler.Scheduler, end func()) {
 	srv, err := embedded.Start(embedded.Logger(slog.New(slog.DiscardHandler)))
 	if err != nil {
@@ -41,7 +41,7 @@ func example() (s *scheduler.Scheduler, end func()) {
 	}
 }
 
-// An ID names a live job: while it waits or runs, it is not enqueued twice.
+// An ID names a live job. While the job waits or runs, it is not enqueued a second time.
 func ExampleScheduler_Enqueue() {
 	s, end := example()
 	defer end()
@@ -58,7 +58,7 @@ func ExampleScheduler_Enqueue() {
 	// welcome-42 new=false state="scheduled"
 }
 
-// A job that may or may not be in is enqueued again, so that it is in once.
+// A call whose outcome is uncertain is made again. The job is enqueued once.
 func ExampleUncertainError_Again() {
 	s, end := example()
 	defer end()
@@ -103,7 +103,7 @@ func ExampleScheduler_EnqueueMany() {
 	// true
 }
 
-// Every process registers the entry and runs it; each tick is enqueued once.
+// Every process registers the entry and runs it. Each tick is enqueued once.
 func ExampleScheduler_Cron() {
 	s, end := example()
 	defer end()
@@ -123,7 +123,7 @@ func ExampleScheduler_Cron() {
 	// <nil>
 }
 
-// A mailer enqueues through an interface of its own, so that a test sees what it would enqueue.
+// A mailer enqueues through its own interface. So a test can see what it would enqueue.
 func ExampleResolve() {
 	enqueue := func(args signalbox.Args, opts ...scheduler.EnqueueOption) {
 		plan, err := scheduler.Resolve(args, opts...)

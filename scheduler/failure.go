@@ -14,7 +14,7 @@ import (
 	"github.com/signalbox-go/signalbox/internal/telemetry"
 )
 
-// A verdict says whether it helps to make a call again that failed.
+// A verdict says whether it makes sense to repeat a call that failed.
 type verdict int
 
 const (
@@ -22,8 +22,8 @@ const (
 	final
 )
 
-// judge reads an error of a call. Replies of the script itself are final, as a script that was run before
-// answers as it did then.
+// judge returns the verdict on the error of a call. Error replies of the script itself are final: a repeated call
+// gets the same reply.
 func judge(err error) verdict {
 	var reply redis.Error
 	switch {
@@ -40,9 +40,9 @@ func judge(err error) verdict {
 	return final
 }
 
-// maybeRun reports whether a try that failed may have been run, or may be yet. The client makes a call again by
-// itself after a broken connection and after some replies, and returns the last error only, so it matters
-// how often the call was given to a connection.
+// maybeRun reports whether a try that failed may have been run, or may still be run. writes is how often the client
+// gave the call to a connection. It matters because the client repeats calls by itself, after a broken connection
+// and after some replies, and returns only the last error.
 func maybeRun(err error, writes int) bool {
 	var reply redis.Error
 	switch {
@@ -51,18 +51,18 @@ func maybeRun(err error, writes int) bool {
 	case writes > 1 || !errors.As(err, &reply):
 		return true
 	}
-	// A command that is denied in the midst of the script. What stands before it was done.
+	// A command was denied in the middle of the script. The commands before it were run.
 	return is(err, "NOPERM") && strings.Contains(err.Error(), "@user_script")
 }
 
-// doubtful reports whether a call that failed may have been run, or may be yet, if it isn't known how often the
-// client gave it to a connection.
+// doubtful reports whether a call that failed may have been run, or may still be run. It is for calls of which the
+// number of writes isn't known.
 func doubtful(err error) bool {
 	return maybeRun(err, 1) || judge(err) == again || errors.Is(err, store.ErrStale) ||
 		is(err, "READONLY") || is(err, "MASTERDOWN") || is(err, "NOREPLICAS")
 }
 
-// is reports whether Redis replied with an error of that code, to a command or to one in a script.
+// is reports whether Redis replied with an error of that code, to a command or to a command in a script.
 func is(err error, code string) bool {
 	if code == "NOPERM" {
 		return store.IsDenied(err)
@@ -77,7 +77,7 @@ var hints = []struct{ code, hint string }{
 	{"WRONGTYPE", "a key of this queue holds a value that is not ours; does another program write to signalbox:*?"},
 	{"NOPERM", "the client's Redis user needs EVALSHA, EVAL, the commands in the scripts, the keys and channels signalbox:*, and SELECT for another database than 0: see docs/operations.md"},
 	{"NOAUTH", "the Redis client needs a password"},
-	{"ERR Protocol error: unauthenticated", "the Redis client needs a password"}, // to a large command
+	{"ERR Protocol error: unauthenticated", "the Redis client needs a password"}, // the reply to a large command
 	{"LOADING", "Redis has just started and loads its data"},
 	{"MISCONF", "Redis can't save its data and refuses writes"},
 }
@@ -104,8 +104,8 @@ func ended(ctx context.Context) error {
 	return fmt.Errorf("%w: %w", err, cause)
 }
 
-// errorType returns the error.type of spans and metrics: one of few values. It returns "" for nil, and for an error
-// whose Go type is used instead.
+// errorType returns the error.type of spans and metrics, which is one of few values. It returns "" for nil, and for
+// an error whose Go type is used instead.
 func errorType(err error) string {
 	var (
 		reply redis.Error
@@ -116,7 +116,7 @@ func errorType(err error) string {
 		return ""
 	case errors.Is(err, context.Canceled):
 		return "cancelled"
-	case errors.As(err, &late) && late.Timeout(): // that of a context too
+	case errors.As(err, &late) && late.Timeout(): // also the error of a context
 		return telemetry.ErrorTimeout
 	case errors.As(err, &reply):
 		return replyCode(reply)

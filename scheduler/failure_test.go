@@ -16,8 +16,8 @@ import (
 	"github.com/signalbox-go/signalbox/internal/store"
 )
 
-// TestNoPassword: to a client that gave no password Redis says NOAUTH to a small command, but to
-// one as large as ours that it breaks the protocol.
+// TestNoPassword: if a client gave no password, Redis answers a small command with NOAUTH. It
+// answers a command as large as ours with a protocol error.
 func TestNoPassword(t *testing.T) {
 	t.Parallel()
 	srv := redistest.New(t)
@@ -34,7 +34,7 @@ func TestNoPassword(t *testing.T) {
 
 func TestErrorReplies(t *testing.T) {
 	t.Parallel()
-	for line, uncertain := range map[string]bool{ // with a client that makes no call again by itself
+	for line, uncertain := range map[string]bool{ // with a client that repeats no call by itself
 		"-OOM command not allowed when used memory > 'maxmemory'.":            false,
 		"-WRONGTYPE Operation against a key":                                  false,
 		"-NOPERM this user has no permissions":                                false,
@@ -51,7 +51,7 @@ func TestErrorReplies(t *testing.T) {
 			s = withTimeout(t, s, time.Second)
 			p.Reply(calls, line, -1)
 			var err error
-			redistest.Eventually(t, func() bool { // on a busy machine the time may be over while a call is under way
+			redistest.Eventually(t, func() bool { // on a busy machine the time may be over while a call is in flight
 				_, err = s.Enqueue(context.Background(), note{}, Queue(q.Name()))
 				return err == nil || !strings.Contains(err.Error(), "no answer from Redis")
 			}, "it ends between two calls")
@@ -126,7 +126,7 @@ func TestWrongType(t *testing.T) {
 	}
 }
 
-// timeoutError is what a connection says that took too long.
+// timeoutError is the error of a connection that took too long.
 type timeoutError struct{}
 
 func (timeoutError) Error() string   { return "i/o timeout" }

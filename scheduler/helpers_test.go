@@ -27,7 +27,7 @@ func newScheduler(t testing.TB, rdb redis.UniversalClient) *Scheduler {
 	return s
 }
 
-// setup returns a scheduler on the shared server and a queue of the test's own, which is
+// setup returns a scheduler on the shared server and a queue for this test. The queue is
 // checked when the test ends.
 func setup(t testing.TB) (*Scheduler, *store.Queue) {
 	t.Helper()
@@ -81,7 +81,7 @@ func claimAll(t testing.TB, q *store.Queue) []*signalbox.Job {
 	return jobs
 }
 
-// calls matches the script calls, which are all that a scheduler makes.
+// calls reports whether a command is a script call. A scheduler makes no other calls.
 func calls(cmd []string) bool { return cmd[0] == "evalsha" || cmd[0] == "EVALSHA" }
 
 func proxied(t testing.TB, change func(*redis.UniversalOptions)) (*Scheduler, *store.Queue, *redistest.Proxy) {

@@ -10,7 +10,7 @@ import (
 	"github.com/signalbox-go/signalbox/internal/store"
 )
 
-// states puts a job in each state that an ID can be met in; the ID is the state.
+// states makes a job in each state in which an ID can be met. The ID is the state.
 func states(t *testing.T, s *Scheduler, q *store.Queue) {
 	t.Helper()
 	ctx := context.Background()
@@ -48,11 +48,11 @@ var allStates = []signalbox.State{
 	signalbox.StateScheduled, signalbox.StateReady, signalbox.StateRunning, signalbox.StateDead, signalbox.StateCancelled, signalbox.StateCompleted,
 }
 
-// wanted is the result of an enqueue that meets a job in a state.
+// wanted returns the expected result of an enqueue that meets a job in a state.
 func wanted(id signalbox.State, ifAbsent bool) Result {
 	res := Result{ID: string(id)}
 	switch {
-	case id == signalbox.StateCompleted: // its record is gone
+	case id == signalbox.StateCompleted: // its record is deleted
 		res.New = true
 	case !id.Live() && !ifAbsent:
 		res.New, res.Replaced = true, id
@@ -93,7 +93,7 @@ func TestIDNamesALiveJob(t *testing.T) {
 	}
 }
 
-// A dead job is replaced by one with an effect and attempts of its own.
+// A dead job is replaced by a new one, with its own effect key and all attempts.
 func TestReplacedJobIsNew(t *testing.T) {
 	t.Parallel()
 	s, q := setup(t)
@@ -109,7 +109,8 @@ func TestReplacedJobIsNew(t *testing.T) {
 	t.Error("it doesn't run")
 }
 
-// If Redis can't be asked what a live job does, the enqueue has met it all the same.
+// The enqueue met a live job, but then Redis can't be asked for its state. The call still
+// succeeds.
 func TestStateIsUnknown(t *testing.T) {
 	t.Parallel()
 	s, q, p := proxied(t, noRetries)
@@ -152,7 +153,8 @@ func deliver(t *testing.T, q *store.Queue, o store.Outcome) *signalbox.Job {
 	return job
 }
 
-// The effect key is the same in all deliveries of a job, and another for the next job of the ID.
+// The effect key is the same in all deliveries of a job, and differs for the next job with the
+// ID.
 func TestEffectKeys(t *testing.T) {
 	t.Parallel()
 	ctx := context.Background()
@@ -197,7 +199,7 @@ func TestEffectKeys(t *testing.T) {
 	}
 }
 
-// Redis gets the very same record from a job with a random ID as before there were incarnations.
+// The record of a job with a random ID is the same as before there were incarnations.
 func TestPlainJobsHaveNoIncarnation(t *testing.T) {
 	t.Parallel()
 	s, q := setup(t)

@@ -11,20 +11,20 @@ import (
 	"github.com/signalbox-go/signalbox/internal/store"
 )
 
-// maxCallBytes bounds the jobs in one call, in bytes, unless it is a single job.
+// maxCallBytes bounds the size of the jobs in one call, in bytes. A single larger job is still sent.
 const maxCallBytes = 1 << 20
 
-// A lane has one call in flight.
+// A lane makes one call at a time.
 type lane struct {
 	*store.Lane
-	requests []*request   // of the call in flight
-	items    []store.Item // theirs, unless it is one request's
+	requests []*request   // in the call in flight
+	items    []store.Item // the items of all requests; unused if there is only one request
 
 	// Guarded by the combiner's lock.
 	busy    bool // a call is in flight, and its outcome isn't known
-	trying  bool // the client has it; else there is a pause between two tries
-	doubt   bool // an earlier try may have been run, or may be yet
-	awaited int  // requests of the call whose callers wait
+	trying  bool // the client has the call; false in the pause between two tries
+	doubt   bool // an earlier try may have been run, or may still be run
+	awaited int  // requests of the call whose callers still wait
 }
 
 // drain makes calls until no request waits.
@@ -46,7 +46,7 @@ func (c *combiner) drain(l *lane) {
 					}
 				}
 				r.err = err
-				r.done <- struct{}{} // from here on it is the caller's
+				r.done <- struct{}{} // the caller owns it from here on
 			}
 			next += n
 		}
@@ -56,14 +56,14 @@ func (c *combiner) drain(l *lane) {
 	}
 }
 
-// The registry of queues is for people and their tools. It is written again from time to time, as Redis may have lost it.
+// The registry of queues is for people and their tools. It is written again from time to time, since Redis may lose it.
 const (
 	listEvery   = 10 * time.Minute
 	listTimeout = 2 * time.Second
 )
 
-// list puts the queue into the registry, if that was not done lately. It doesn't wait. If it fails, the next time will do: a user
-// may lack the right to that key.
+// list writes the queue into the registry, unless that was done lately. It doesn't wait. A failure has no effect: the
+// user may lack the right to that key, and there is a next time.
 func (c *combiner) list() {
 	c.mu.Lock()
 	due := c.listed.IsZero() || c.began.Sub(c.listed) > listEvery
@@ -72,7 +72,7 @@ func (c *combiner) list() {
 	}
 	c.mu.Unlock()
 	if due {
-		go func() { // it ends by its timeout
+		go func() { // its timeout ends it
 			ctx, cancel := context.WithTimeout(context.Background(), listTimeout)
 			defer cancel()
 			_ = c.queue.Register(ctx)
@@ -80,8 +80,8 @@ func (c *combiner) list() {
 	}
 }
 
-// gather yields the processor while goroutines go on submitting requests. One call for all of them is quicker for
-// each. There is no timer, so a lone request doesn't wait.
+// gather yields the processor while goroutines still submit requests. One call for all of them is quicker for each.
+// There is no timer, so a lone request doesn't wait.
 func (c *combiner) gather() {
 	for n := c.waiting.Load(); ; {
 		runtime.Gosched()
@@ -93,7 +93,7 @@ func (c *combiner) gather() {
 	}
 }
 
-// take moves the requests that wait into the lane's next call, as many as fit, and begins the call. If none waits, it
+// take moves waiting requests into the lane's next call, as many as fit, and begins the call. If no request waits, it
 // returns nil and the lane is idle.
 func (c *combiner) take(l *lane) []store.Item {
 	c.mu.Lock()
@@ -136,9 +136,9 @@ func (l *lane) compose() []store.Item {
 	return l.items
 }
 
-// call makes one call. It is no one caller's, so no caller's context ends it, but it ends when all of them have
-// left. While its outcome is unknown it is made again, as the same call of the lane. If it stays unknown, the
-// lane's next call keeps Redis from running this one later.
+// call makes one call. It belongs to several callers. So it doesn't end with one caller's context, but only when all
+// callers have left. While its outcome is unknown it is repeated, as the same call of the lane. If the outcome stays
+// unknown, the lane's next call keeps Redis from running this one later.
 func (c *combiner) call(l *lane, items []store.Item) (store.Fates, error) {
 	for n := 0; ; n++ {
 		fates, err := c.queue.Enqueue(context.Background(), l.Lane, items)
@@ -153,7 +153,7 @@ func (c *combiner) call(l *lane, items []store.Item) (store.Fates, error) {
 	}
 }
 
-// tried takes the outcome of a try, and reports whether it is final. Then the error is the callers'.
+// tried records the outcome of a try. It reports whether the outcome is final. Then the error is for the callers.
 func (c *combiner) tried(l *lane, err error) (final bool, _ error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -174,7 +174,8 @@ func (c *combiner) tried(l *lane, err error) (final bool, _ error) {
 	}
 	l.busy = false
 	if errors.Is(err, store.ErrStale) || is(err, "NOPERM") {
-		// Somebody wrote to the lane's key; or a command is denied, which a lane's first call looks for.
+		// ErrStale: another client wrote to the lane's key. NOPERM: a command is denied, and a lane's first call checks
+		// for that.
 		l.Lane = c.queue.NewLane()
 	}
 	if l.doubt {
@@ -183,7 +184,7 @@ func (c *combiner) tried(l *lane, err error) (final bool, _ error) {
 	return true, fmt.Errorf(notEnqueued+"%w", explain(err))
 }
 
-// again begins another try of the call. It returns nil if nobody waits for it any more.
+// again begins another try of the call. It returns nil if all callers have left.
 func (c *combiner) again(l *lane) []store.Item {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -193,7 +194,7 @@ func (c *combiner) again(l *lane) []store.Item {
 	}
 	l.Rearm()
 	l.trying = true
-	if !l.doubt && l.awaited < len(l.requests) { // no try was sent, so the call can change
+	if !l.doubt && l.awaited < len(l.requests) { // no try was sent, so the call can still change
 		stay := l.requests[:0]
 		for _, r := range l.requests {
 			if !r.left {
@@ -210,8 +211,7 @@ func (c *combiner) again(l *lane) []store.Item {
 	return l.items
 }
 
-// backoff returns how long to wait before the try after n failed ones: 20 ms, doubling up to 1 s, less up
-// to a half at random.
+// backoff returns how long to wait after n failed tries: 20 ms, doubled up to 1 s, minus up to a half at random.
 func backoff(n int) time.Duration {
 	d := min(20*time.Millisecond<<min(n, 10), time.Second)
 	return d - rand.N(d/2)

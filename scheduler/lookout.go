@@ -10,14 +10,14 @@ import (
 )
 
 const (
-	// workerPatience is how long after its first job a queue is looked at: workers may start later than
+	// workerPatience is how long after its first job a queue is checked. Workers may start later than
 	// producers.
 	workerPatience = time.Minute
 	lookTimeout    = 2 * time.Second
 )
 
-// A lookout warns of queues that jobs are put into and no worker has ever worked: their names may be
-// misspelt. It looks once at each queue, and costs an enqueue nothing.
+// A lookout warns about queues that have jobs and never had a worker: their names may be misspelt. It checks
+// each queue once. It adds no cost to an enqueue.
 type lookout struct {
 	log   *slog.Logger
 	after time.Duration
@@ -30,7 +30,7 @@ func newLookout(log *slog.Logger) lookout {
 	return lookout{log: log, after: workerPatience, seen: make(map[string]bool)}
 }
 
-// add has the queue looked at later, unless it was added before. It doesn't block.
+// add checks the queue later, unless it was added before. It doesn't block.
 func (l *lookout) add(q *store.Queue) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -41,7 +41,8 @@ func (l *lookout) add(q *store.Queue) {
 	time.AfterFunc(l.after, func() { l.look(q) })
 }
 
-// look warns if jobs wait in the queue and no worker has ever worked it. If Redis doesn't say, it stays silent.
+// look warns if jobs wait in the queue and no worker has ever worked it. If Redis gives no answer, it logs
+// nothing.
 func (l *lookout) look(q *store.Queue) {
 	ctx, cancel := context.WithTimeout(context.Background(), lookTimeout)
 	defer cancel()

@@ -14,14 +14,14 @@ import (
 
 const misspelt = "no worker has ever worked it"
 
-// TestQueueOfATypo: jobs in a queue that no worker has ever worked are warned about, once.
+// TestQueueOfATypo: if a queue has jobs and never had a worker, the log warns once.
 func TestQueueOfATypo(t *testing.T) {
 	t.Parallel()
 	var said lockedBuffer
 	s, q := setup(t)
 	s.unseen.log = slog.New(slog.NewTextHandler(&said, nil))
 	s.unseen.after = time.Millisecond
-	// There is a job however soon it looks: before its own are there, on a busy machine.
+	// The check may come before this test's own job is enqueued, on a busy machine. This job is there earlier.
 	if _, err := newScheduler(t, s.rdb).Enqueue(t.Context(), note{}, Queue(q.Name())); err != nil {
 		t.Fatal(err)
 	}
@@ -36,7 +36,7 @@ func TestQueueOfATypo(t *testing.T) {
 	}
 }
 
-// TestQueueOfACronEntryIsLookedAt: an entry may name a queue that nothing else is put into.
+// TestQueueOfACronEntryIsLookedAt: a queue is also checked if only a cron entry names it.
 func TestQueueOfACronEntryIsLookedAt(t *testing.T) {
 	t.Parallel()
 	s, q := setup(t)
@@ -57,7 +57,7 @@ func TestQueueOfACronEntryIsLookedAt(t *testing.T) {
 	}
 }
 
-// TestQueueThatIsWorked: a queue that has, or had, a worker is no typo, and one that nobody can look at isn't called one.
+// TestQueueThatIsWorked: no warning names a queue that has or had a worker, or a queue that can't be read.
 func TestQueueThatIsWorked(t *testing.T) {
 	t.Parallel()
 	var said lockedBuffer
@@ -75,7 +75,7 @@ func TestQueueThatIsWorked(t *testing.T) {
 	}
 }
 
-// TestLookoutIsBounded: a program with a queue for each customer keeps no more than maxQueues names.
+// TestLookoutIsBounded: a program may have a queue for each customer. At most maxQueues names are kept.
 func TestLookoutIsBounded(t *testing.T) {
 	t.Parallel()
 	l := newLookout(slog.New(slog.DiscardHandler))

@@ -10,18 +10,18 @@ import (
 )
 
 const (
-	tickTimeout   = 2 * time.Second  // of a call for ticks, or for the time
+	tickTimeout   = 2 * time.Second  // of a call for ticks or for the time
 	callsAtOnce   = 4                // calls for ticks in flight, per queue
-	ticksPerCall  = 250              // at most
-	bytesPerCall  = 1 << 20          // of jobs in a call, unless it is a single job
-	namesPerCall  = 1000             // entries whose last tick is asked for
-	clockLifetime = 10 * time.Second // after which the server's clock is read again
-	jumpLifetime  = time.Second      // the same while its clock is in another place
-	longestSleep  = 2 * time.Second  // a timer may stand still while the machine is suspended
+	ticksPerCall  = 250              // the maximum
+	bytesPerCall  = 1 << 20          // the maximum size of the jobs in a call; a single larger job is still sent
+	namesPerCall  = 1000             // entries in one question for the last ticks
+	clockLifetime = 10 * time.Second // after this time the server's clock is read again
+	jumpLifetime  = time.Second      // the same while the server's clock shows another time
+	longestSleep  = 2 * time.Second  // since a timer may stand still while the machine is suspended
 )
 
-// A loop runs the entries of one queue. One goroutine owns all of its state; calls to Redis are made by
-// others, which hand back what is to be done with the outcome.
+// A loop runs the entries of one queue. One goroutine owns all of its state. Other goroutines make the calls to
+// Redis. Each sends back a function, which the owner runs to handle the outcome.
 type loop struct {
 	s      *Scheduler
 	queue  string
@@ -29,45 +29,45 @@ type loop struct {
 	outage *outage
 
 	mu    sync.Mutex
-	given []*entry      // not taken over yet
-	added chan struct{} // takes one value: some were given
+	given []*entry      // not yet taken over
+	added chan struct{} // takes one value: there are new entries
 
-	done   chan func() // takes the outcome of each call
+	done   chan func() // takes a function for the outcome of each call
 	flying int         // goroutines that make calls
 
 	clock    reckoning
-	reading  bool      // a call asks for the time
-	heard    time.Time // when the server told its time last, by our clock
-	doubtful bool      // a call failed: the server must tell its time before the next ones
+	reading  bool      // a call for the time is in flight
+	heard    time.Time // when the server's time last came, by our clock
+	doubtful bool      // a call failed: the server's time must be read before the next calls
 	retries  int       // failed readings in a row
 	retryAt  time.Time // earliest next reading, by our clock
 
 	fresh  []*ticking // entries whose last tick is not known yet
-	asking bool       // a call asks for some
-	asked  int        // failed calls of that kind in a row
-	askAt  time.Time  // earliest next one, by our clock
+	asking bool       // a call for the last ticks is in flight
+	asked  int        // failed calls for the last ticks in a row
+	askAt  time.Time  // earliest next such call, by our clock
 	agenda agenda
-	era    int         // changes when the reckoning goes back
-	turns  int64       // ticks that were enqueued, by whomever
-	calls  int         // calls for ticks, in flight or to be made again
-	again  []*tickCall // to be made again
+	era    int         // changes when the reckoning is set back
+	turns  int64       // ticks that were enqueued by any process
+	calls  int         // calls for ticks that are in flight or to be repeated
+	again  []*tickCall // to be repeated
 	lanes  []*store.Lane
 	missed missedReport
-	reset  time.Time // when the log said last that a new reckoning was replaced
+	reset  time.Time // when the log last said that a new reckoning was replaced
 
 	outdated bool // the log has said that this scheduler is too old for the queue
 }
 
-// ticking is an entry under way.
+// ticking is an entry with the state of its next tick.
 type ticking struct {
 	*entry
-	next      time.Time // the tick at hand, by the server's clock
+	next      time.Time // the next tick, by the server's clock
 	notBefore time.Time // earliest next try, by the server's clock
-	tick      *tick     // the job of that tick, once it was to be tried
-	served    int64     // when its last tick was enqueued, by whomever: the number of that turn
-	refusals  int       // tries that Redis ran, and that decided nothing
-	missed    int       // ticks skipped since one was enqueued, by whomever
-	era       int       // of the loop, when next was chosen
+	tick      *tick     // the job of that tick; nil before the first try
+	served    int64     // the value of loop.turns after any process enqueued the entry's last tick
+	refusals  int       // tries that Redis ran without a decision
+	missed    int       // ticks skipped since any process enqueued one
+	era       int       // the loop's era when next was chosen
 }
 
 func newLoop(s *Scheduler, queue string, server tickServer, o *outage) *loop {
@@ -116,8 +116,8 @@ func (l *loop) run(ctx context.Context) {
 	}
 }
 
-// adopt takes over the entries that were given since. Each process begins with an order of its own, so
-// that they don't all try the same ticks first.
+// adopt takes over new entries. Each process begins with a random order, so that not all processes try the same
+// ticks first.
 func (l *loop) adopt() {
 	l.mu.Lock()
 	given := l.given
@@ -128,8 +128,8 @@ func (l *loop) adopt() {
 	}
 }
 
-// step starts what is due and returns the time until there is more to do. What waits for a
-// call's outcome is looked at again when that comes.
+// step starts all calls that are due. It returns the time until the next one. Work that depends on a call in flight
+// is not counted: the outcome of the call leads to the next step.
 func (l *loop) step(ctx context.Context) time.Duration {
 	now, wait := l.s.now(), longestSleep
 	if !l.reading {
@@ -148,7 +148,7 @@ func (l *loop) step(ctx context.Context) time.Duration {
 	return wait
 }
 
-// readDue returns how long the server's clock needs no reading.
+// readDue returns the time until the server's clock must be read.
 func (l *loop) readDue(now time.Time) time.Duration {
 	switch {
 	case l.doubtful || !l.clock.known:
@@ -180,7 +180,7 @@ func (l *loop) read(ctx context.Context) {
 	})
 }
 
-// ask asks for the last ticks of entries that are new here. It returns the time until it can do so.
+// ask asks for the last ticks of new entries. It returns the time until it can ask.
 func (l *loop) ask(ctx context.Context, now time.Time) time.Duration {
 	if l.asking || len(l.fresh) == 0 {
 		return longestSleep
@@ -223,7 +223,7 @@ func (l *loop) ask(ctx context.Context, now time.Time) time.Duration {
 	return longestSleep
 }
 
-// call makes a call in a goroutine of its own. f returns what the loop is to do with its outcome.
+// call makes a call in its own goroutine. f returns a function that handles the outcome in the loop.
 func (l *loop) call(ctx context.Context, f func(ctx context.Context) func()) {
 	l.flying++
 	go func() {
@@ -237,8 +237,8 @@ func (l *loop) call(ctx context.Context, f func(ctx context.Context) func()) {
 	}()
 }
 
-// doubt makes the loop ask for the server's time before it goes on: a call failed, and it is for
-// the server to say how late it is by then.
+// doubt makes the loop read the server's time before it goes on. It is called after a failed call, which may have
+// taken long.
 func (l *loop) doubt(at time.Time) { l.doubtful, l.retryAt = true, at }
 
 // hear takes the server's time from a reply.
@@ -252,7 +252,7 @@ func (l *loop) hear(r reading) {
 	}
 }
 
-// tell logs what became of the server's clock.
+// tell logs what happened to the server's clock.
 func (l *loop) tell(event clockEvent, by time.Duration, at time.Time) {
 	if event == clockSteady {
 		return
@@ -295,28 +295,28 @@ func (l *loop) begin(e *ticking, last, server time.Time) {
 	l.place(e)
 }
 
-// turn turns to another tick. The zero time means that none will come.
+// turn sets the entry's next tick. The zero time means that there is none.
 func (l *loop) turn(e *ticking, next time.Time) {
 	e.next, e.notBefore, e.tick, e.refusals, e.era = next, time.Time{}, nil, 0, l.era
 }
 
-// advance turns to the tick after the one at hand.
+// advance moves on to the tick after the current one.
 func (l *loop) advance(e *ticking, server time.Time) {
 	after := e.next
-	if e.era != l.era { // its time is of a clock that went back
+	if e.era != l.era { // next is the time of a clock that was set back
 		after = server
 	}
 	l.turn(e, e.schedule.Next(after))
 }
 
-// place puts an entry into the agenda, unless no tick will come.
+// place puts an entry into the agenda, unless it has no next tick.
 func (l *loop) place(e *ticking) {
 	if !e.next.IsZero() {
 		l.agenda.push(e)
 	}
 }
 
-// rewind chooses the ticks of all entries anew, after the reckoning went back.
+// rewind chooses the next ticks of all entries again, after the reckoning was set back.
 func (l *loop) rewind(now time.Time) {
 	l.era++
 	server := l.clock.now(now)
@@ -327,7 +327,7 @@ func (l *loop) rewind(now time.Time) {
 	}
 }
 
-// repeat makes the calls again that failed, when it is time. It returns the time until the next one.
+// repeat makes failed calls again when their time has come. It returns the time until the next one.
 func (l *loop) repeat(ctx context.Context, now time.Time) time.Duration {
 	wait := longestSleep
 	rest := l.again[:0]
@@ -356,7 +356,7 @@ func (l *loop) fire(ctx context.Context, now time.Time) time.Duration {
 		l.send(ctx, c, now)
 	}
 	e := l.agenda.first()
-	if e == nil || l.calls == callsAtOnce { // then an outcome comes first
+	if e == nil || l.calls == callsAtOnce { // an outcome comes first
 		return longestSleep
 	}
 	return max(e.at().Sub(server), 0)

@@ -14,6 +14,6 @@ func TestMain(m *testing.M) {
 		os.Exit(beScheduler(where))
 	}
 	redistest.Main(m,
-		// A client whose server was away looks for it once a second, and sees only then that it was closed.
+		// If its server was away, a client dials once a second. Only then it notices that it was closed.
 		goleak.IgnoreAnyFunction("github.com/redis/go-redis/v9/internal/pool.(*ConnPool).tryDial"))
 }

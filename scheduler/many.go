@@ -9,12 +9,12 @@ import (
 	"github.com/signalbox-go/signalbox/internal/store"
 )
 
-// chunksInFlight bounds what one EnqueueMany has in the line: two calls on their way, and
-// as many to follow. Other callers wait behind no more than these.
+// chunksInFlight bounds the chunks of one EnqueueMany that wait or are in flight: two calls in flight, and two that
+// follow. So other callers wait behind at most this many.
 const chunksInFlight = 2 * lanesPerQueue
 
-// A bulk of rampFrom jobs or more is sent in chunks that grow: the first of a queue has firstChunk jobs, each after it twice as
-// many, up to store.MaxBatch.
+// A bulk of rampFrom jobs or more is sent in growing chunks. The first chunk of a queue has firstChunk jobs. Each next
+// chunk has twice as many, up to store.MaxBatch.
 const (
 	rampFrom   = 4 * store.MaxBatch
 	firstChunk = 128
@@ -23,26 +23,26 @@ const (
 // An Item is one job of [Scheduler.EnqueueMany].
 type Item struct {
 	Args    signalbox.Args
-	Options []EnqueueOption // count more than those of the call and the kind's defaults; headers add up
+	Options []EnqueueOption // override those of the call and the kind's defaults; headers add up
 }
 
-// EnqueueMany puts many jobs in, each with opts and its own options, and returns one result
-// per item in their order. They go in chunks of at most 950 jobs and about 1 MiB, several at a
-// time. Jobs of different chunks have no order. A chunk goes in as a whole or not at all.
+// EnqueueMany enqueues many jobs, each with opts and its own options. It returns one result for each item, in the same
+// order. The jobs go in chunks of at most 950 jobs and about 1 MiB, several at a time. Jobs of different chunks have no
+// order. Redis runs a chunk completely or not at all.
 //
-// If a job fails, its result has the error, and the others go on. But after a chunk has
-// failed, no more is sent to its queue. The returned error is nil if no job failed. Otherwise it says how
-// many failed, and wraps the first one's error. An ID that occurs twice is enqueued once.
-// The kinds of errors, and what the end of ctx means, are as for [Scheduler.Enqueue].
+// If a job fails, its result has the error, and the others go on. But after a chunk has failed, no more jobs are sent
+// to its queue. The returned error is nil if no job failed. Otherwise it says how many failed, and wraps the error of
+// the first one. An ID that occurs twice is enqueued once. The kinds of errors, and what happens when ctx ends, are as
+// for [Scheduler.Enqueue].
 //
-// In a trace each job has a span "create {queue}", and its deliveries link to that. Each queue has one span
-// "enqueue {queue}", which links to the first 128 of the "create" spans. They are siblings.
+// In a trace each job has a span "create {queue}". Its deliveries link to that span. Each queue has one span "enqueue
+// {queue}", which is a sibling of the "create" spans and links to the first 128 of them.
 func (s *Scheduler) EnqueueMany(ctx context.Context, items []Item, opts ...EnqueueManyOption) ([]Result, error) {
 	b := bulk{
 		s: s, ctx: ctx, results: make([]Result, len(items)), queues: make(map[string]*bulkQueue),
 		traced: !s.trace.silent(), measured: !s.metrics.Silent(),
 	}
-	if !b.traced { // but the caller may be part of a trace
+	if !b.traced { // the caller may still be part of a trace
 		b.headers = s.trace.inject(ctx, nil, signalbox.TraceLink)
 	}
 	b.opts = singly(opts)
@@ -62,46 +62,46 @@ func (s *Scheduler) EnqueueMany(ctx context.Context, items []Item, opts ...Enque
 	return b.results, b.err()
 }
 
-// bulk is one EnqueueMany under way.
+// bulk is an EnqueueMany in progress.
 type bulk struct {
 	s        *Scheduler
 	ctx      context.Context
 	results  []Result
 	queues   map[string]*bulkQueue
-	current  *bulkQueue // of the last item
-	inFlight []*chunk   // the oldest first
+	current  *bulkQueue // queue of the last item
+	inFlight []*chunk   // oldest first
 	spare    []*chunk
 
 	opts             []EnqueueOption           // of all jobs
-	base             *options                  // what they come to for kinds without defaults
-	kinds            map[kindDefaults]resolved // and for the others
+	base             *options                  // resolved, for kinds without defaults
+	kinds            map[kindDefaults]resolved // resolved, for the other kinds
 	traced, measured bool
-	headers          map[string]string // of jobs that have no span and no headers of their own
+	headers          map[string]string // for jobs without a span and headers of their own
 }
 
 // bulkQueue is the part of a bulk that goes to one queue.
 type bulkQueue struct {
 	name   string
 	lanes  *combiner
-	chunk  *chunk    // being filled, or nil
+	chunk  *chunk    // the chunk that is being filled, or nil
 	count  int       // jobs sent
 	chunks int       // chunks that were filled
 	err    error     // of the first chunk that failed
-	met    []*Result // ready or running jobs that were met
+	met    []*Result // results of jobs that met a ready or running job
 
 	sending
 }
 
-// A chunk is a request and where its results belong.
+// A chunk is a request, with the places of its results.
 type chunk struct {
 	request
 	queue *bulkQueue
 	index []int
-	kinds kinds // if anybody measures
+	kinds kinds // set only if there are metrics
 	drawn []drawn
 }
 
-// drawn are the options of an item whose incarnation is not 0, or which is made again.
+// drawn are the options of an item that has an incarnation or is made again.
 type drawn struct {
 	item        int
 	incarnation uint64
@@ -163,9 +163,9 @@ func (b *bulk) put(i int, kind string, payload []byte, o *options) error {
 	return nil
 }
 
-// room returns how many jobs the queue's chunk takes. Those of a large bulk begin small: Redis works on the first jobs while the
-// next are encoded. To encode a job takes about half as long as to put it in, so each chunk is ready before the one ahead of
-// it is done.
+// room returns how many jobs the queue's chunk may have. The chunks of a large bulk begin small, so that Redis works on
+// the first jobs while the next ones are encoded. Encoding a job takes about half as long as enqueuing it. So each
+// chunk is ready before Redis has finished the one before.
 func (b *bulk) room(q *bulkQueue) int {
 	if len(b.results) < rampFrom {
 		return store.MaxBatch
@@ -186,7 +186,7 @@ func (b *bulk) queue(name string) *bulkQueue {
 	return q
 }
 
-// fill returns the chunk that takes the queue's next job.
+// fill returns the chunk for the queue's next job.
 func (b *bulk) fill(q *bulkQueue) *chunk {
 	if q.chunk != nil {
 		return q.chunk
@@ -199,7 +199,7 @@ func (b *bulk) fill(q *bulkQueue) *chunk {
 	return c
 }
 
-// send sends the queue's chunk, once there is room in flight.
+// send sends the queue's chunk. First it waits until fewer than chunksInFlight are in flight.
 func (b *bulk) send(q *bulkQueue) {
 	for len(b.inFlight) >= chunksInFlight {
 		b.settle()
@@ -226,7 +226,7 @@ func (b *bulk) send(q *bulkQueue) {
 	}
 }
 
-// settle waits for the oldest chunk and fills in its results.
+// settle waits for the oldest chunk and sets its results.
 func (b *bulk) settle() {
 	c := b.inFlight[0]
 	b.inFlight = b.inFlight[1:]
@@ -245,7 +245,7 @@ func (b *bulk) settle() {
 	case err != nil:
 		b.fail(c, err)
 		if c.left {
-			return // the chunk stays the call's
+			return // the call owns the chunk
 		}
 	default:
 		for j, i := range c.index {
@@ -259,7 +259,7 @@ func (b *bulk) settle() {
 	b.spare = append(b.spare, c)
 }
 
-// fail fails the jobs of a chunk, and the queue from there on.
+// fail sets the error of a chunk's jobs, and of all later jobs for its queue.
 func (b *bulk) fail(c *chunk, err error) {
 	drawn := c.drawn
 	for _, i := range c.index {
@@ -274,7 +274,7 @@ func (b *bulk) fail(c *chunk, err error) {
 	}
 }
 
-// flush sends what is left and waits for all of it.
+// flush sends the rest and waits for all of it.
 func (b *bulk) flush() {
 	for _, q := range b.queues {
 		if q.chunk != nil {
@@ -308,8 +308,8 @@ func (b *bulk) err() error {
 		failed, len(b.results), first, b.results[first].Err)
 }
 
-// skipped returns the error of a job that was not sent, since a chunk of its queue had failed. The chunk's outcome
-// may be uncertain. This job's is not.
+// skipped returns the error of a job that was not sent because a chunk of its queue had failed. The chunk's outcome may
+// be uncertain. The outcome of this job is certain.
 func (q *bulkQueue) skipped(ctx context.Context) error {
 	switch {
 	case ctx.Err() != nil:

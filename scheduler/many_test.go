@@ -61,7 +61,7 @@ func TestEnqueueManyBounds(t *testing.T) {
 	}
 	items := make([]Item, 7)
 	for i := range items {
-		items[i].Args = unencodableArgs{strings.Repeat("x", 600<<10)} // two take more than a call
+		items[i].Args = unencodableArgs{strings.Repeat("x", 600<<10)} // a call can't hold two of them
 	}
 	if _, err := s.EnqueueMany(context.Background(), items, Queue(q.Name())); err != nil {
 		t.Error(err)
@@ -71,11 +71,11 @@ func TestEnqueueManyBounds(t *testing.T) {
 	}
 }
 
-// A bulk that meets more live jobs than one question asks about says of each whether it is ready or running.
+// A bulk meets more live jobs than one call can ask about. Each result still says whether its job is ready or running.
 func TestManyMeetMany(t *testing.T) {
 	t.Parallel()
 	s, q := setup(t)
-	s = withTimeout(t, s, time.Hour) // the embedded Redis takes long to look at so many
+	s = withTimeout(t, s, time.Hour) // the embedded Redis takes long to look up so many jobs
 	ctx, session, lane := context.Background(), store.NewID(), q.NewLane()
 	items := many(store.MaxBatch + 10)
 	for i := range items {
@@ -114,8 +114,8 @@ func TestManyMeetMany(t *testing.T) {
 	}
 }
 
-// A large bulk begins with small chunks, so that Redis begins early. One that is not much more than a chunk doesn't: it
-// would pay for more calls.
+// A large bulk begins with small chunks, so that Redis begins early. A bulk not much larger than a chunk doesn't: more
+// calls would cost more.
 func TestChunksGrow(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct {
@@ -141,7 +141,7 @@ func TestChunksGrow(t *testing.T) {
 	}
 }
 
-// A chunk whose outcome nobody waits for any more stays the call's, which goes on: other callers may share that.
+// If a caller leaves, its chunk stays with the call, which goes on for other callers. The chunk isn't used again.
 func TestChunkOfACallIsNotUsedAgain(t *testing.T) {
 	t.Parallel()
 	s, q, p := proxied(t, nil)

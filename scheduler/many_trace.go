@@ -10,21 +10,21 @@ import (
 	"github.com/signalbox-go/signalbox/internal/telemetry"
 )
 
-// maxLinks bounds the links from the span of sending to those of creating: it is what the SDK
-// keeps of a span by default.
+// maxLinks bounds the links from the span of sending to those of creating. By default the SDK keeps this
+// many links of a span.
 const maxLinks = 128
 
-// sending makes the span and the metrics of sending chunks to one queue.
+// sending has the span and the metrics of sending chunks to one queue.
 type sending struct {
-	ctx    context.Context // nil before
-	span   trace.Span      // nil if nobody traces
+	ctx    context.Context // nil before begin
+	span   trace.Span      // nil without tracing
 	watch  stopwatch
-	told   int          // jobs that the span was started with
+	told   int          // number of jobs when the span started
 	links  []trace.Link // to the creations of the first jobs
-	linked int          // links that the span has
+	linked int          // links that the span has already
 }
 
-// create encodes a job, in a span if anybody traces.
+// create encodes a job, in a span if there is tracing.
 func (b *bulk) create(q *bulkQueue, job *signalbox.Job, o *options) (store.Item, error) {
 	mode := signalbox.TraceLink
 	if o.mode == signalbox.TraceNone {
@@ -46,8 +46,8 @@ func (b *bulk) create(q *bulkQueue, job *signalbox.Job, o *options) (store.Item,
 	return item, err
 }
 
-// begin starts the span and the time of the queue's sending with the first chunk, of n jobs. Of later chunks
-// the span gets the links that it has room for.
+// begin starts the span and the clock of the queue's sending, with the first chunk, of n jobs. For later
+// chunks it adds links to the span while there is room.
 func (b *bulk) begin(q *bulkQueue, n int) {
 	switch {
 	case q.ctx == nil:
@@ -64,7 +64,7 @@ func (b *bulk) begin(q *bulkQueue, n int) {
 	q.linked = len(q.links)
 }
 
-// end ends what begin began.
+// end ends the span and the clock.
 func (q *bulkQueue) end() {
 	if q.ctx == nil {
 		return

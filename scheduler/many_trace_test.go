@@ -27,7 +27,7 @@ func TestBulkSpans(t *testing.T) {
 		"three":         {many(3), 3},
 		"1,000":         {many(1000), maxLinks},
 		"chunks":        {many(2500), maxLinks},
-		"little chunks": {largeNotes(300), maxLinks}, // the first ones have fewer jobs than there are links
+		"little chunks": {largeNotes(300), maxLinks}, // the first chunks have fewer jobs than a span has links
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

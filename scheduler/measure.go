@@ -7,13 +7,13 @@ import (
 	"github.com/signalbox-go/signalbox/internal/telemetry"
 )
 
-// A stopwatch measures one call of the user's. The zero value measures nothing.
+// A stopwatch measures one call of the user's program. The zero value measures nothing.
 type stopwatch struct {
 	metrics *telemetry.ProducerMetrics
 	began   time.Time
 }
 
-// watch starts a stopwatch, if anybody measures.
+// watch starts a stopwatch, if there are metrics.
 func (s *Scheduler) watch() stopwatch {
 	if s.metrics.Silent() {
 		return stopwatch{}
@@ -21,21 +21,21 @@ func (s *Scheduler) watch() stopwatch {
 	return stopwatch{s.metrics, time.Now()}
 }
 
-// sent counts n jobs of one kind that were sent, or that it was tried with.
+// sent counts n jobs of one kind that were sent. With an err it counts them as failed.
 func (w stopwatch) sent(ctx context.Context, queue, kind string, n int, err error) {
 	if w.metrics != nil {
 		w.metrics.Sent(ctx, queue, kind, n, err, errorType(err))
 	}
 }
 
-// took records the time since the start.
+// took records the time since watch.
 func (w stopwatch) took(ctx context.Context, queue string, err error) {
 	if w.metrics != nil {
 		w.metrics.Took(ctx, queue, time.Since(w.began), err, errorType(err))
 	}
 }
 
-// kinds counts jobs by their kind. There are few kinds.
+// kinds counts jobs by kind. It is a list, since there are few kinds.
 type kinds []kindCount
 
 type kindCount struct {

@@ -14,10 +14,10 @@ import (
 	"github.com/signalbox-go/signalbox/internal/redistest"
 )
 
-// A meterReader reads what was measured.
+// A meterReader reads the metrics that were recorded.
 type meterReader struct{ *sdkmetric.ManualReader }
 
-// measured gives a configuration a meter provider.
+// measured sets a meter provider in config, and returns its reader.
 func measured(t *testing.T, config *Config) meterReader {
 	t.Helper()
 	reader := sdkmetric.NewManualReader()
@@ -31,7 +31,8 @@ func measured(t *testing.T, config *Config) meterReader {
 	return meterReader{reader}
 }
 
-// counts are the values of a counter, or how often a histogram was written, by an attribute.
+// counts returns the values of a counter, or the number of records of a histogram, by the
+// value of an attribute.
 func (r meterReader) counts(t *testing.T, name, by string) map[string]int64 {
 	t.Helper()
 	var all metricdata.ResourceMetrics
@@ -63,7 +64,7 @@ func (r meterReader) counts(t *testing.T, name, by string) map[string]int64 {
 	return m
 }
 
-// traces are those that the exemplars of all metrics are from.
+// traces returns the traces of the exemplars of all metrics.
 func (r meterReader) traces(t *testing.T) map[trace.TraceID]bool {
 	t.Helper()
 	var all metricdata.ResourceMetrics

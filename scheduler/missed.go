@@ -3,12 +3,12 @@ package scheduler
 import "time"
 
 const (
-	maxCounted  = 1000   // missed ticks of an entry are counted so far, each time
-	countBudget = 50_000 // and those of all entries together, in one step
-	maxLines    = 10     // entries that the log names, in one step
+	maxCounted  = 1000   // an entry's missed ticks are counted up to this number in each step
+	countBudget = 50_000 // the same for all entries together
+	maxLines    = 10     // entries that the log names in one step
 )
 
-// A missedReason says why ticks were not enqueued, for the log.
+// A missedReason says in the log why ticks were not enqueued.
 type missedReason string
 
 const (
@@ -16,20 +16,21 @@ const (
 	missedIdle missedReason = "scheduler: cron: ticks missed: they passed while no scheduler enqueued them"
 )
 
-// A missedReport counts missed ticks and logs them: a line for each of the first entries, and one for the rest.
+// A missedReport counts missed ticks and logs them. Each of the first entries has a line, and all others share
+// one.
 type missedReport struct {
 	loop    *loop
-	budget  int // ticks that may still be counted
+	budget  int // ticks that may still be counted in this step
 	lines   int
-	entries int // that got no line
-	ticks   int // of those
+	entries int // entries without a line
+	ticks   int // ticks of those entries
 	more    bool
 }
 
-// begin begins a step.
+// begin begins a step of the loop.
 func (r *missedReport) begin() { r.budget = countBudget }
 
-// count counts the ticks of an entry from first on that are too late, and returns the first one that is not.
+// count counts the entry's ticks from first on that are too late. It returns the first tick that is not.
 func (r *missedReport) count(e *ticking, first, server time.Time, why missedReason) time.Time {
 	limit := max(min(maxCounted, r.budget), 1)
 	oldest := server.Add(-Grace)
@@ -46,7 +47,7 @@ func (r *missedReport) count(e *ticking, first, server time.Time, why missedReas
 	return next
 }
 
-// add notes that n ticks of an entry were missed, or more than that.
+// add records that n ticks of an entry were missed. more means that there are more than n.
 func (r *missedReport) add(e *ticking, first time.Time, n int, more bool, why missedReason) {
 	e.missed += n
 	if !r.line() {
@@ -57,7 +58,7 @@ func (r *missedReport) add(e *ticking, first time.Time, n int, more bool, why mi
 	r.loop.s.log.Warn(string(why), "entry", e.name, "queue", r.loop.queue, "first", first, "count", n, "more", more)
 }
 
-// line reports whether the log takes a line about one more entry.
+// line reports whether one more entry may have its own line in the log.
 func (r *missedReport) line() bool {
 	if r.lines == maxLines {
 		r.entries++
@@ -67,7 +68,7 @@ func (r *missedReport) line() bool {
 	return true
 }
 
-// flush ends a step.
+// flush ends a step of the loop.
 func (r *missedReport) flush() {
 	if r.entries > 0 {
 		r.loop.s.log.Warn("scheduler: cron: the same is so of other entries; count is the number of their ticks that were skipped or missed",

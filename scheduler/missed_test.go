@@ -14,8 +14,8 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// TestMissedWhileNobodyRan: the log of the next process says which ticks passed while none ran, and the metric counts them with the
-// next tick that is enqueued. A tick of the last seconds is made up for.
+// TestMissedWhileNobodyRan: ticks pass while no process runs. The log of the next process names them, and the metric
+// counts them with the next tick that is enqueued. A tick of the last seconds is enqueued late.
 func TestMissedWhileNobodyRan(t *testing.T) {
 	bubble(t, func(t *testing.T, ctx context.Context) {
 		f := newFakeServer()
@@ -47,7 +47,7 @@ func TestMissedWhileNobodyRan(t *testing.T) {
 	})
 }
 
-// TestMissedAreToldBriefly: when thousands of entries missed ticks, the log has some lines, and one for the rest.
+// TestMissedAreToldBriefly: if thousands of entries missed ticks, the log has a few lines, and one for all others.
 func TestMissedAreToldBriefly(t *testing.T) {
 	bubble(t, func(t *testing.T, ctx context.Context) {
 		f := newFakeServer()
@@ -67,11 +67,11 @@ func TestMissedAreToldBriefly(t *testing.T) {
 	})
 }
 
-// TestLastTicksCannotBeRead: the log says so once, and ticks begin when they can be read.
+// TestLastTicksCannotBeRead: the log says so once. Ticks begin when the last ticks can be read.
 func TestLastTicksCannotBeRead(t *testing.T) {
 	bubble(t, func(t *testing.T, ctx context.Context) {
 		f := newFakeServer()
-		f.noLast = replyError("WRONGTYPE Operation against a key holding the wrong kind of value") // before it is asked
+		f.noLast = replyError("WRONGTYPE Operation against a key holding the wrong kind of value") // set before the process asks
 		p := startFake(t, ctx, map[string]*fakeServer{"q": f})
 		p.cron(t, "e", "@every 1s", "q")
 		time.Sleep(10*time.Second + time.Second/2)
@@ -84,7 +84,7 @@ func TestLastTicksCannotBeRead(t *testing.T) {
 	})
 }
 
-// TestRunWasNotCalled: entries without Run are warned about, once.
+// TestRunWasNotCalled: if Run is not called, the log warns once about the entries.
 func TestRunWasNotCalled(t *testing.T) {
 	for name, runs := range map[string]bool{"never": false, "in time": true} {
 		t.Run(name, func(t *testing.T) {
@@ -114,7 +114,8 @@ func TestRunWasNotCalled(t *testing.T) {
 	}
 }
 
-// TestNobodyFiresTwice: with lost replies, refusals, outages and excursions of the clock at random moments, no tick is enqueued twice.
+// TestNobodyFiresTwice: replies are lost, calls refused, Redis and its clock fail at random moments. No tick is
+// enqueued twice.
 func TestNobodyFiresTwice(t *testing.T) {
 	bubble(t, func(t *testing.T, ctx context.Context) {
 		f := newFakeServer()
@@ -164,7 +165,7 @@ func TestNobodyFiresTwice(t *testing.T) {
 	})
 }
 
-// TestLastTicksCannotBeReadAgain: the log says so each time that it begins.
+// TestLastTicksCannotBeReadAgain: the log says so each time that the failures begin.
 func TestLastTicksCannotBeReadAgain(t *testing.T) {
 	bubble(t, func(t *testing.T, ctx context.Context) {
 		f := newFakeServer()
@@ -180,7 +181,7 @@ func TestLastTicksCannotBeReadAgain(t *testing.T) {
 	})
 }
 
-// TestMissedAreCountedAnew: each line for the rest of the entries has the ticks of its own step.
+// TestMissedAreCountedAnew: the line for all other entries counts only the ticks of its own step.
 func TestMissedAreCountedAnew(t *testing.T) {
 	bubble(t, func(t *testing.T, ctx context.Context) {
 		f := newFakeServer()

@@ -16,16 +16,15 @@ import (
 const (
 	maxAttemptsLimit = 1_000_000
 	maxDelay         = 100 * 365 * 24 * time.Hour
-	maxHeaderBytes   = 64 << 10 // of one job's names and values together
+	maxHeaderBytes   = 64 << 10 // names and values of one job together
 )
 
-// latest is the last time that a job can be due: beyond it a script can't hold the
-// microseconds exactly.
+// latest bounds the time at which a job is due. For later times, a script can't hold the microseconds exactly.
 var latest = time.Date(2255, time.January, 1, 0, 0, 0, 0, time.UTC)
 
 // An EnqueueOption changes how one job is enqueued. [Scheduler.Enqueue], [Item] and [Resolve] take it. If an option is
-// given twice, the last one counts. Only [Header] and [Headers] add up. The call that takes an option reports
-// its mistakes.
+// given twice, the last one counts. Only [Header] and [Headers] add up. A mistake in an option is reported by the call
+// that takes the option.
 type EnqueueOption interface{ one(*options) }
 
 // An EnqueueManyOption is an EnqueueOption that [Scheduler.EnqueueMany] takes for all of its jobs.
@@ -37,14 +36,14 @@ type EnqueueManyOption interface {
 // A CronOption changes an entry of [Scheduler.Cron], and the job of each of its ticks.
 type CronOption interface{ entry(*entryOptions) }
 
-// An Option describes a job however it is enqueued. Every call takes it: [Scheduler.Enqueue],
+// An Option applies to a job, however it is enqueued. Every call takes it: [Scheduler.Enqueue],
 // [Scheduler.EnqueueMany], [Scheduler.Cron] and [Resolve].
 type Option interface {
 	EnqueueManyOption
 	CronOption
 }
 
-// Each of these is what one of the interfaces stands for, and no more.
+// Each of these types implements one of the interfaces above, and no other.
 type (
 	forOne   func(*options)
 	forMany  func(*options)
@@ -69,8 +68,8 @@ func Queue(name string) Option {
 	})
 }
 
-// At makes the job due at t, by the clock of Redis. If t has passed, the job is due now. t is
-// before the year 2255. A call can't have both At and [After].
+// At makes the job due at t, by the clock of Redis. If t has passed, the job is due now. t must be before the year
+// 2255. A call can't have both At and [After].
 func At(t time.Time) EnqueueManyOption {
 	return forMany(func(o *options) {
 		if t.IsZero() || t.After(latest) {
@@ -95,10 +94,10 @@ func After(d time.Duration) EnqueueManyOption {
 
 // ID sets the job's ID: 1 to 200 bytes of printable ASCII without spaces and braces. The default is a new random ID.
 //
-// An ID names one live job of its queue. While a job of this ID is scheduled, ready or running, an enqueue leaves it as it
-// is, and the [Result] says so. When the job has completed, the ID is free. A dead or
-// cancelled job is replaced by a new one of its ID; see [IfAbsent]. So an ID doesn't prevent the same work later. To have an effect
-// only once, record [signalbox.Job.EffectKey].
+// An ID names one live job of its queue. While a job with this ID is scheduled, ready or running, an enqueue leaves it
+// as it is, and the [Result] says so. When the job has completed, the ID is free. A dead or cancelled job is replaced
+// by the new one, except with [IfAbsent]. So an ID doesn't prevent that the same work is enqueued again later. To have
+// an effect only once, record [signalbox.Job.EffectKey].
 func ID(id string) EnqueueOption {
 	return forOne(func(o *options) {
 		o.check(store.ValidateID(id))
@@ -106,16 +105,15 @@ func ID(id string) EnqueueOption {
 	})
 }
 
-// IfAbsent keeps the job out if there is any record of its ID: of a live job, or of a dead or
-// cancelled one. Those are kept for 30 days. Without IfAbsent the job takes the place of a dead or cancelled
-// one.
+// IfAbsent enqueues the job only if Redis has no record with its ID. That includes the records of dead and cancelled
+// jobs, which are kept for 30 days by default. Without IfAbsent the job replaces a dead or cancelled one.
 func IfAbsent() EnqueueManyOption {
 	return forMany(func(o *options) { o.cautious = true })
 }
 
-// EffectKey sets what [signalbox.Job.EffectKey] returns. It is for an effect that has a name of its own, such as an
-// order's number: all jobs with this key have one effect together, whatever their IDs. The key is 1 to 200 bytes of printable
-// ASCII without spaces and braces. The default is made from the queue and the ID.
+// EffectKey sets the key that [signalbox.Job.EffectKey] returns. Use it for an effect that has a name of its own, such
+// as the number of an order: all jobs with this key have one effect together, whatever their IDs. The key is 1 to 200
+// bytes of printable ASCII without spaces and braces. The default is made from the queue and the ID.
 func EffectKey(key string) EnqueueOption {
 	return forOne(func(o *options) {
 		o.check(store.ValidateEffectKey(key))
@@ -168,10 +166,9 @@ func Headers(headers map[string]string) Option {
 	return forAll(func(o *options) { o.addHeaders(headers) })
 }
 
-// TraceMode says how the job's deliveries are connected with the span that enqueues it. It counts more
-// than the worker's mode and the kind's. With the default,
-// [signalbox.TraceAuto], those count. The jobs of an [Scheduler.EnqueueMany] are always linked:
-// there, TraceParent means TraceLink. TraceMode has no effect if no trace context travels with the job.
+// TraceMode sets how the job's deliveries are connected with the span that enqueues it. It overrides the modes of the
+// kind and of the worker. With the default, [signalbox.TraceAuto], those apply. The jobs of an [Scheduler.EnqueueMany]
+// are always linked: there, TraceParent means TraceLink. TraceMode has no effect on a job without a trace context.
 func TraceMode(m signalbox.TraceMode) Option {
 	return forAll(func(o *options) {
 		if m > signalbox.TraceNone {
@@ -191,14 +188,14 @@ func In(loc *time.Location) CronOption {
 	})
 }
 
-// options are what a list of options comes to.
+// options is the result of a list of options.
 type options struct {
 	queue       string
 	when        store.When
 	id          string
 	incarnation uint64
-	drawn       bool // the incarnation is that of an earlier call
-	cautious    bool // any record of the ID keeps the job out
+	drawn       bool // the incarnation is from an earlier call
+	cautious    bool // IfAbsent
 	effect      string
 	maxAttempts int
 	priority    signalbox.Priority
@@ -206,22 +203,21 @@ type options struct {
 	headers     map[string]string
 	mode        signalbox.TraceMode
 
-	// Of the list at hand.
+	// Only while a list is applied.
 	at, after    bool // were given
 	headersAdded bool
 	errs         []error
 }
 
-// entryOptions are what the options of a cron entry come to.
+// entryOptions is the result of the options of a cron entry.
 type entryOptions struct {
 	options
-	loc *time.Location // nil: UTC
+	loc *time.Location // nil means UTC
 }
 
 var defaults = options{queue: signalbox.DefaultQueue, maxAttempts: signalbox.DefaultMaxAttempts}
 
-// with returns o changed by the options, or o itself if there are none. The error has every
-// mistake in the list.
+// with returns o changed by the options. Without options it returns o itself. The error has every mistake in the list.
 func (o *options) with(reserved func() []string, opts []EnqueueOption) (*options, error) {
 	if len(opts) == 0 {
 		return o, nil
@@ -242,7 +238,7 @@ func (o *options) apply(reserved func() []string, opts []EnqueueOption) error {
 	return o.mistakes(reserved)
 }
 
-// singly returns the options of many jobs as those of each one.
+// singly converts the options of many jobs to options of one job.
 func singly(opts []EnqueueManyOption) []EnqueueOption {
 	one := make([]EnqueueOption, len(opts))
 	for i, opt := range opts {
@@ -251,7 +247,8 @@ func singly(opts []EnqueueManyOption) []EnqueueOption {
 	return one
 }
 
-// ofEntry returns what the defaults of a kind and the options of a cron entry come to. The error has every mistake in the list.
+// ofEntry returns the defaults of a kind, changed by the options of a cron entry. The error has every mistake in the
+// list.
 func ofEntry(k kindDefaults, reserved func() []string, opts []CronOption) (*entryOptions, error) {
 	e := &entryOptions{options: defaults}
 	if k != (kindDefaults{}) {
@@ -267,7 +264,7 @@ func ofEntry(k kindDefaults, reserved func() []string, opts []CronOption) (*entr
 	return e, e.mistakes(reserved)
 }
 
-// begin returns a copy of o for a list of options to change.
+// begin returns a copy of o, to be changed by a list of options.
 func (o *options) begin() *options {
 	changed := *o
 	changed.at, changed.after, changed.headersAdded, changed.errs = false, false, false, nil
@@ -276,7 +273,7 @@ func (o *options) begin() *options {
 
 func (o *options) missing(i int) { o.wrong("option", "number %d of the list is nil", i+1) }
 
-// mistakes returns every mistake in the list.
+// mistakes returns the error with every mistake in the list.
 func (o *options) mistakes(reserved func() []string) error {
 	if o.at && o.after {
 		o.wrong("At", "it is given together with After; want one of them")
@@ -287,8 +284,8 @@ func (o *options) mistakes(reserved func() []string) error {
 	return errors.Join(o.errs...)
 }
 
-// incarnationOf returns what tells the job apart from others that use its ID before and after. A random ID
-// does so by itself, and so does an effect key of the caller's.
+// incarnationOf returns the number that distinguishes the job from earlier and later jobs with the same ID. It is 0 if
+// the ID is random or the caller set an effect key: those differ already.
 func (o *options) incarnationOf() uint64 {
 	if o.drawn || o.id == "" || o.effect != "" {
 		return o.incarnation
@@ -309,7 +306,7 @@ func (o *options) wrong(field, format string, args ...any) {
 func (o *options) addHeaders(headers map[string]string) {
 	if !o.headersAdded {
 		o.headersAdded = true
-		o.headers = maps.Clone(o.headers) // that of the list before is shared
+		o.headers = maps.Clone(o.headers) // the map is shared with the list before
 	}
 	if o.headers == nil {
 		o.headers = make(map[string]string, len(headers))

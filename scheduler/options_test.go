@@ -14,7 +14,7 @@ import (
 	"github.com/signalbox-go/signalbox"
 )
 
-// offline is a scheduler that must not get as far as Redis.
+// offline returns a scheduler whose client can't reach Redis.
 func offline(t *testing.T) *Scheduler {
 	t.Helper()
 	return offlineWith(t, Config{Propagator: ownHeader{}})
@@ -31,7 +31,7 @@ func offlineWith(t *testing.T, config Config) *Scheduler {
 	return s
 }
 
-// ownHeader is a propagator with a header of its own.
+// ownHeader is a propagator with an additional header.
 type ownHeader struct{ propagation.TraceContext }
 
 func (ownHeader) Fields() []string { return []string{"X-Own"} }
@@ -45,7 +45,7 @@ func TestNewRefusesNil(t *testing.T) {
 	}
 }
 
-// Jobs would be lost behind a Ring, and calls be late, or unanswered, in an AutoPipeliner.
+// A Ring would lose jobs. In an AutoPipeliner calls would be late or get no answer.
 func TestNewRefusesClients(t *testing.T) {
 	t.Parallel()
 	ring := redis.NewRing(&redis.RingOptions{Addrs: map[string]string{"a": "redis-1:1"}})
@@ -63,7 +63,7 @@ func TestWrongOptions(t *testing.T) {
 	s := offline(t)
 	for name, tc := range map[string]struct {
 		opts []EnqueueOption
-		want []string // in the error
+		want []string // parts of the error
 	}{
 		"queue empty":     {[]EnqueueOption{Queue("")}, []string{"queue", "empty"}},
 		"queue braces":    {[]EnqueueOption{Queue("a{b}")}, []string{"queue", `'{'`}},
@@ -113,7 +113,7 @@ func TestWrongOptions(t *testing.T) {
 	}
 }
 
-// A mistake in what all jobs share is an error of each.
+// A mistake in an option for all jobs is an error of each job.
 func TestWrongOptionsOfAll(t *testing.T) {
 	t.Parallel()
 	s := offline(t)

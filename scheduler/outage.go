@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// An outage is a time in which Redis doesn't answer for some queues. The log says when it begins
-// and when it is over, for all queues together.
+// An outage is a time in which Redis doesn't answer for some queues. The log has one record when
+// it begins and one when it is over, for all queues together.
 type outage struct {
 	s     *Scheduler
 	mu    sync.Mutex
@@ -19,14 +19,14 @@ func newOutage(s *Scheduler) *outage {
 	return &outage{s: s, down: make(map[string]bool), over: make(chan struct{}, 1)}
 }
 
-// begin notes that a call for the queue failed.
+// begin records that a call for the queue failed.
 func (o *outage) begin(queue string, at time.Time, err error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if len(o.down) == 0 {
 		o.since = at
 		attrs := []any{"error", explain(err)}
-		if queue != "" { // else none answered at the start
+		if queue != "" { // "" means that no queue has answered at the start
 			attrs = append(attrs, "queue", queue)
 		}
 		o.s.log.Warn("scheduler: cron: waiting for Redis; no tick is enqueued by this process until it answers", attrs...)
@@ -34,7 +34,7 @@ func (o *outage) begin(queue string, at time.Time, err error) {
 	o.down[queue] = true
 }
 
-// end notes that Redis answered for the queue.
+// end records that Redis answered for the queue.
 func (o *outage) end(queue string, at time.Time) {
 	o.mu.Lock()
 	defer o.mu.Unlock()

@@ -9,22 +9,22 @@ import (
 	"github.com/signalbox-go/signalbox/internal/telemetry"
 )
 
-// A Plan is the job that an Enqueue with the same args and options would put in.
+// A Plan is the job that an Enqueue with the same args and options would enqueue.
 type Plan struct {
-	// Job has the kind, the payload and what the options say. Its ID is "" if Enqueue would draw one. It has no
-	// times, no trace context and no incarnation.
+	// Job has the kind, the payload and the values of the options. Its ID is "" if Enqueue would draw one. It has
+	// no times, no trace context and no incarnation.
 	Job signalbox.Job
-	// At is when the job is due, if the option At says so; else it is zero.
+	// At is when the job is due, if the option At was given. Otherwise it is zero.
 	At time.Time
-	// After is how long the job is delayed, if the option After says so; else it is 0.
+	// After is how long the job is delayed, if the option After was given. Otherwise it is 0.
 	After time.Duration
-	// IfAbsent says that any record of the ID keeps the job out.
+	// IfAbsent reports whether the option IfAbsent was given.
 	IfAbsent bool
 }
 
-// Resolve returns what [Scheduler.Enqueue] would put in, or its error about a wrong argument or option. It needs no
-// Redis. It is made for tests: write a fake with the method Enqueue, let it call Resolve, and check
-// the queue, the time or the priority.
+// Resolve returns the job that [Scheduler.Enqueue] would enqueue, or its error about a wrong argument or option. It
+// needs no Redis. It is made for tests: write a fake with the method Enqueue, let it call Resolve, and check the
+// queue, the time or the priority.
 func Resolve(args signalbox.Args, opts ...EnqueueOption) (Plan, error) {
 	k, kind, payload, err := marshal(args)
 	o, optErr := resolve(k, reservedHeaders, opts)
@@ -36,7 +36,7 @@ func Resolve(args signalbox.Args, opts ...EnqueueOption) (Plan, error) {
 	return Plan{Job: job, At: o.when.At, After: max(o.when.After, 0), IfAbsent: o.cautious}, nil
 }
 
-// reservedHeaders are the headers that are ours to set, whatever propagator is used.
+// reservedHeaders are the headers that only the scheduler sets, with any propagator.
 func reservedHeaders() []string {
 	return []string{"traceparent", "tracestate", "baggage", telemetry.ModeHeader, telemetry.SinceHeader}
 }

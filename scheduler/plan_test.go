@@ -36,7 +36,7 @@ func TestResolve(t *testing.T) {
 	}
 }
 
-// Resolve and Enqueue refuse the same.
+// Resolve refuses the same calls as Enqueue.
 func TestResolveRefuses(t *testing.T) {
 	t.Parallel()
 	s := offlineWith(t, Config{})

@@ -11,15 +11,15 @@ import (
 	"github.com/signalbox-go/signalbox/internal/store"
 )
 
-// replicaPatience is how long a replica may stay one before it is refused: behind Sentinel, and
-// in a Cluster, a client can see the old role for a moment during a failover.
+// replicaPatience is how long a server may be a replica before it is refused. During a failover, behind Sentinel and in
+// a Cluster, a client can see the old role for a moment.
 const replicaPatience = 5 * time.Second
 
-// inspection bounds one look at the servers. It takes several round trips.
+// inspection bounds one check of the servers, which takes several round trips.
 const inspection = 10 * time.Second
 
-// preflight waits until Redis answers. It refuses a server that would lose jobs, and one whose ACL forbids what a scheduler
-// does. Without an error and without findings, ctx has ended.
+// preflight waits until Redis answers. It returns an error if the server would lose jobs, or if its ACL forbids what a
+// scheduler does. If ctx ends first, it returns nil and nil.
 func (r *runner) preflight(ctx context.Context, queues []*store.Queue) (*store.Findings, error) {
 	start := r.s.now()
 	for n := 0; ; n++ {
@@ -49,7 +49,7 @@ func (r *runner) preflight(ctx context.Context, queues []*store.Queue) (*store.F
 	}
 }
 
-// stores returns the queues of the entries that are registered.
+// stores returns the queues of all registered entries.
 func (r *runner) stores() []*store.Queue {
 	seen := make(map[string]bool)
 	var queues []*store.Queue

@@ -13,7 +13,8 @@ import (
 	"github.com/signalbox-go/signalbox/internal/redistest"
 )
 
-// TestRunRefuses: Run says at start that this Redis would lose jobs, or what its user may not do.
+// TestRunRefuses: at its start, Run returns an error if this Redis would lose jobs or its user
+// lacks a right.
 func TestRunRefuses(t *testing.T) {
 	t.Parallel()
 	srv := redistest.New(t)
@@ -63,7 +64,7 @@ func TestRunRefuses(t *testing.T) {
 	refused(poor, "RPUSH")
 }
 
-// TestRunLooksAgain: after an outage, Run looks at the server's configuration again.
+// TestRunLooksAgain: after an outage, Run checks the server's configuration again.
 func TestRunLooksAgain(t *testing.T) {
 	t.Parallel()
 	srv := redistest.New(t)
@@ -93,7 +94,8 @@ func TestRunLooksAgain(t *testing.T) {
 	redistest.Eventually(t, func() bool { return strings.Contains(log.String(), "allkeys-lru") }, "the log names the policy")
 }
 
-// TestRunSaysThatRedisIsSilent: a server that accepts connections and doesn't answer is told of.
+// TestRunSaysThatRedisIsSilent: if a server accepts connections and doesn't answer, the log says
+// so.
 func TestRunSaysThatRedisIsSilent(t *testing.T) {
 	t.Parallel()
 	p := redistest.NewProxy(t, redistest.Start(t).Addr())

@@ -18,11 +18,11 @@ import (
 
 var cronDuration = flag.Duration("cron.duration", 6*time.Second, "how long the processes of TestTenProcesses run")
 
-// childEnv tells a process that a test starts from its own binary where to run its entry:
-// address and queue.
+// childEnv is set for a process that a test starts from its own binary. Its value is the address and
+// the queue.
 const childEnv = "SIGNALBOX_TEST_SCHEDULER"
 
-// beScheduler is main of such a process. It ends with its standard input.
+// beScheduler is the main function of such a process. It ends when its standard input is closed.
 func beScheduler(where string) int {
 	addr, queue, _ := strings.Cut(where, " ")
 	rdb := redis.NewClient(&redis.Options{Addr: addr})
@@ -46,8 +46,8 @@ func beScheduler(where string) int {
 	return 0
 }
 
-// TestTenProcesses: ten processes run the same entry, one is killed and one started on the way. Each
-// second is enqueued once.
+// TestTenProcesses: ten processes run the same entry. During the test one is killed and one is
+// started. Each second is enqueued once.
 func TestTenProcesses(t *testing.T) {
 	t.Parallel()
 	srv := redistest.Start(t)

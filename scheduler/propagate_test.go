@@ -49,7 +49,7 @@ func TestModes(t *testing.T) {
 	}
 }
 
-// A mode says something of a trace context; without one it is not there.
+// A trace mode is stored only with a trace context.
 func TestNoModeWithoutATrace(t *testing.T) {
 	t.Parallel()
 	for name, change := range map[string]func(*Config){
@@ -125,7 +125,7 @@ func TestBaggage(t *testing.T) {
 	}
 }
 
-// Baggage travels with a job that nobody traces.
+// Baggage travels with a job even without a trace.
 func TestBaggageAlone(t *testing.T) {
 	t.Parallel()
 	_, s, q, _ := tracedSetup(t, func(c *Config) {
@@ -143,7 +143,7 @@ func TestBaggageAlone(t *testing.T) {
 	}
 }
 
-// The baggage of Run's context is no tick's.
+// Ticks don't have the baggage of Run's context.
 func TestBaggageOfRun(t *testing.T) {
 	t.Parallel()
 	_, s, q, _ := tracedSetup(t, func(c *Config) { c.Baggage = []string{"tenant"} })
@@ -165,13 +165,14 @@ func TestBaggageOfRun(t *testing.T) {
 	}
 }
 
-// A job that a handler enqueues tells since when there are jobs in the trace, if it is to be in it.
+// A job that a handler enqueues has the time of the first job in the trace, if it is to be part of
+// that trace.
 func TestSince(t *testing.T) {
 	t.Parallel()
 	since := time.UnixMicro(1_700_000_000_000_001)
 	for name, tc := range map[string]struct {
 		mode  signalbox.TraceMode
-		other bool // the handler is in a trace of its own
+		other bool // the handler is in another trace
 		want  string
 	}{
 		"auto":          {want: "1700000000000001"},
@@ -207,7 +208,7 @@ func TestWrongBaggage(t *testing.T) {
 	}
 }
 
-// upper is a propagator of the user's own.
+// upper is a propagator of the user's program.
 type upper struct{ propagation.TraceContext }
 
 func (upper) Inject(ctx context.Context, c propagation.TextMapCarrier) {

@@ -9,27 +9,27 @@ import (
 	"github.com/signalbox-go/signalbox/internal/store"
 )
 
-// maxLookUp bounds how long a call looks whether the jobs that it met are ready or running.
+// maxLookUp bounds how long a call looks up whether the jobs that it met are ready or running.
 const maxLookUp = time.Second
 
-// A Result is what became of one job.
+// A Result says what happened to one job.
 type Result struct {
 	// ID is the job's ID. It may be "" if an argument or an option was wrong.
 	ID string
-	// New reports whether the job was put in. If it is false and there was no error, another job has the ID.
+	// New reports whether the job was enqueued. If it is false and there was no error, another job has the ID.
 	New bool
 	// State is the state of that other job: scheduled, ready or running, and with [IfAbsent] also dead or cancelled.
-	// Whether it is ready or running is read a moment after the call: the job may have moved on. State is "" if New
-	// is true, or if that couldn't be read.
+	// Whether it is ready or running is read a moment after the call. The job may have moved on by then. State is ""
+	// if New is true, or if the state couldn't be read.
 	State signalbox.State
-	// Replaced is the state of the job whose place this one took: dead or cancelled. It is "" if there was none.
+	// Replaced is the state of the job that this one replaced: dead or cancelled. It is "" if there was none.
 	Replaced signalbox.State
-	// Err is why this job is not in, or may not be. Only [Scheduler.EnqueueMany] sets it.
+	// Err says why this job is not enqueued, or may not be. Only [Scheduler.EnqueueMany] sets it.
 	Err error
 }
 
-// take fills in what became of the job. It reports whether the job met a live one that is ready or running;
-// lookUp finds out which.
+// take sets the result from f. It reports whether the job met a live one that is ready or running. lookUp finds out
+// which of the two.
 func (r *Result) take(f store.Fate) (live bool) {
 	r.New = f.In()
 	switch f {
@@ -47,8 +47,8 @@ func (r *Result) take(f store.Fate) (live bool) {
 	return f == store.MetLive
 }
 
-// lookUp fills in whether the jobs that were met are ready or running. If Redis doesn't answer within maxLookUp, their
-// state stays "": the enqueue itself has its answer already.
+// lookUp sets whether the jobs that were met are ready or running. If Redis doesn't answer within maxLookUp, their
+// state stays "": the enqueue itself has succeeded.
 func lookUp(ctx context.Context, q *store.Queue, met []*Result) {
 	ctx, cancel := context.WithTimeout(ctx, maxLookUp)
 	defer cancel()
@@ -56,8 +56,8 @@ func lookUp(ctx context.Context, q *store.Queue, met []*Result) {
 	for i, r := range met {
 		ids[i] = r.ID
 	}
-	answers := make(chan []bool, len(ids)/store.MaxBatch+1) // room for all: nobody may wait for them
-	go func() {                                             // the client may not heed ctx
+	answers := make(chan []bool, len(ids)/store.MaxBatch+1) // room for all: the goroutine must never block
+	go func() {                                             // since the client may not heed ctx
 		defer close(answers)
 		for some := range slices.Chunk(ids, store.MaxBatch) {
 			running, err := q.Running(ctx, some)

@@ -9,21 +9,20 @@ import (
 	"github.com/signalbox-go/signalbox/internal/store"
 )
 
-// Grace is how late a tick of a cron entry may be enqueued, by the clock of Redis. A tick that is later is
-// skipped: it counts as missed.
+// Grace is how late a tick of a cron entry may be enqueued, by the clock of Redis. A later tick is skipped, and counts
+// as missed.
 const Grace = store.TickGrace
 
-// Run enqueues the ticks of the entries that [Scheduler.Cron] registered, before Run and while it runs. It blocks until ctx
-// ends. Then it waits for the calls that are on their way, which takes a few seconds at most,
-// as the client's timeouts allow, and returns nil. While Redis is away Run waits for it. The log says
-// when an outage begins and when it is over.
+// Run enqueues the ticks of all entries that were registered by [Scheduler.Cron], before Run and while it runs. It
+// blocks until ctx ends. Then it waits for the calls in flight and returns nil. That takes a few seconds at most, if
+// the client's timeouts allow. While Redis is away, Run waits. The log says when an outage begins and when it is over.
 //
-// Run returns an error at once if it runs already. At its start it returns an error if this Redis
-// would lose jobs (its maxmemory-policy evicts), or if the Redis user lacks a right that the queues of the registered entries need. It
+// Run returns an error at once if it runs already. At its start it returns an error if this Redis would lose jobs (its
+// maxmemory-policy evicts), or if the Redis user lacks a right that the queues of the registered entries need. It
 // checks both again every five minutes and after an outage, and logs what has changed.
 //
-// Run logs the ticks that passed while no scheduler ran, and those that could not be tried in time. It logs a
-// jump of Redis' clock when it sees it, and when the jump is over or followed.
+// Run logs the ticks that passed while no scheduler ran, and those that could not be tried in time. It logs a jump of
+// Redis' clock when it notices it, and again when the jump is over or followed.
 func (s *Scheduler) Run(ctx context.Context) error {
 	if !s.cron.start() {
 		return errors.New("scheduler: Run was called while it runs; one per scheduler does for all entries")
@@ -44,15 +43,15 @@ func (s *Scheduler) Run(ctx context.Context) error {
 	return nil
 }
 
-// tickServer is what a loop needs of a queue.
+// tickServer is the part of a queue that a loop needs.
 type tickServer interface {
 	// Now returns the server's time.
 	Now(ctx context.Context) (time.Time, error)
-	// LastTicks returns the last tick that was enqueued of each entry, or the zero time.
+	// LastTicks returns the last enqueued tick of each entry, or the zero time.
 	LastTicks(ctx context.Context, entries []string) ([]time.Time, error)
 	// NewLane returns a lane for calls of EnqueueTicks.
 	NewLane() *store.Lane
-	// EnqueueTicks enqueues the jobs of ticks and returns what became of each, and the server's time.
+	// EnqueueTicks enqueues the jobs of ticks. It returns what happened to each, and the server's time.
 	EnqueueTicks(ctx context.Context, lane *store.Lane, items []store.Item, r store.Reckoning) (store.Fates, error)
 }
 
@@ -82,7 +81,7 @@ func (r *runner) run(ctx context.Context) {
 	}
 }
 
-// adopt gives the entries that were registered since to the loops of their queues.
+// adopt gives new entries to the loops of their queues.
 func (r *runner) adopt(ctx context.Context) {
 	added := make(map[string][]*entry)
 	for _, e := range r.s.cron.from(r.adopted) {

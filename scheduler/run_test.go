@@ -17,25 +17,25 @@ import (
 	"github.com/signalbox-go/signalbox/internal/store"
 )
 
-// A fakeServer is a Redis with the cron entries of one queue, in the time of a synctest bubble.
+// A fakeServer stands for a Redis with the cron entries of one queue. It uses the time of a synctest bubble.
 type fakeServer struct {
 	mu     sync.Mutex
 	skew   time.Duration // of its clock
-	err    error         // of every call, which is not run
-	refuse error         // of calls for ticks, which are not run
+	err    error         // of every call, which then isn't run
+	refuse error         // of calls for ticks, which then aren't run
 	noLast error         // of calls for the last ticks
-	lose   int           // replies of calls for ticks to lose
-	early  int           // ticks to call early, whatever the time
+	lose   int           // number of replies to calls for ticks that are lost
+	early  int           // number of ticks that are called early at any time
 	delay  time.Duration // of every call
 	last   map[string]time.Time
 	fired  []time.Time
 	names  []string // of the entries of those ticks
 	calls  int      // for ticks
-	most   int      // ticks in one call
+	most   int      // the most ticks in one call
 	lanes  map[*store.Lane]fakeCall
 }
 
-// A fakeCall is what the server knows of a lane's last call.
+// A fakeCall is what the server has stored about a lane's last call.
 type fakeCall struct {
 	number int64
 	fates  []store.Fate
@@ -94,7 +94,7 @@ func (f *fakeServer) LastTicks(ctx context.Context, entries []string) ([]time.Ti
 
 func (f *fakeServer) NewLane() *store.Lane { return store.New(nil, "", "fake").NewLane() }
 
-// EnqueueTicks does what the script does.
+// EnqueueTicks does the same as the script.
 func (f *fakeServer) EnqueueTicks(ctx context.Context, lane *store.Lane, items []store.Item, r store.Reckoning) (store.Fates, error) {
 	if err := f.wait(ctx); err != nil {
 		return store.Fates{}, err
@@ -147,7 +147,7 @@ func (f *fakeServer) tick(entry string, tick, now time.Time, known bool) store.F
 	return store.PutIn
 }
 
-// ticks returns what was fired, by the clock of the bubble.
+// ticks returns the ticks that were fired, by the bubble's clock.
 func (f *fakeServer) ticks() []time.Time {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -171,7 +171,7 @@ func startFakeAt(t *testing.T, ctx context.Context, servers map[string]*fakeServ
 	return startFakeWith(t, ctx, servers, now, Config{})
 }
 
-// startFakeWith is startFakeAt with a configuration; with a logger, the log is told in full.
+// startFakeWith is startFakeAt with a Config. If that has a logger, p.log has debug records as well.
 func startFakeWith(t *testing.T, ctx context.Context, servers map[string]*fakeServer, now func() time.Time, config Config) *process {
 	t.Helper()
 	p := &process{}
@@ -200,7 +200,7 @@ func (p *process) cron(t *testing.T, name, spec, queue string) {
 	}
 }
 
-// gapless fails unless the ticks are all seconds from the first to the last, n of them.
+// gapless fails unless the ticks are n successive seconds.
 func gapless(t *testing.T, ticks []time.Time, n int) {
 	t.Helper()
 	if len(ticks) != n {
@@ -213,7 +213,7 @@ func gapless(t *testing.T, ticks []time.Time, n int) {
 	}
 }
 
-// bubble runs f in a bubble whose processes end with it.
+// bubble runs f in a synctest bubble. Its processes end when f returns.
 func bubble(t *testing.T, f func(t *testing.T, ctx context.Context)) {
 	t.Helper()
 	t.Parallel()
@@ -221,7 +221,7 @@ func bubble(t *testing.T, f func(t *testing.T, ctx context.Context)) {
 		ctx, cancel := context.WithCancel(context.Background())
 		f(t, ctx)
 		cancel()
-		time.Sleep(2 * tickTimeout) // calls on their way end
+		time.Sleep(2 * tickTimeout) // so that calls in flight end
 	})
 }
 
@@ -246,7 +246,7 @@ func TestTicks(t *testing.T) {
 	}
 }
 
-// TestWrongClocks: what drives a process is its own clock; what decides is the server's.
+// TestWrongClocks: a process acts by its own clock, but the server's clock decides.
 func TestWrongClocks(t *testing.T) {
 	bubble(t, func(t *testing.T, ctx context.Context) {
 		f := newFakeServer()
@@ -272,7 +272,7 @@ func TestWrongClocks(t *testing.T) {
 	})
 }
 
-// TestLostTickReplies: each lost reply is asked for again, by the same call.
+// TestLostTickReplies: after each lost reply the same call is made again.
 func TestLostTickReplies(t *testing.T) {
 	bubble(t, func(t *testing.T, ctx context.Context) {
 		config, _ := traced(t)
@@ -308,7 +308,7 @@ func TestShortOutage(t *testing.T) {
 	})
 }
 
-// An outage of several queues begins with the first that gets no answer, and is over when the last of them gets one.
+// An outage begins with the first queue that gets no answer. It is over when every queue has an answer.
 func TestOutageOfSeveralQueues(t *testing.T) {
 	bubble(t, func(t *testing.T, ctx context.Context) {
 		one, two := newFakeServer(), newFakeServer()
@@ -320,7 +320,7 @@ func TestOutageOfSeveralQueues(t *testing.T) {
 			f.set(func() { f.err = err })
 			time.Sleep(3 * time.Second)
 		}
-		for n := 1; n <= 2; n++ { // the second outage begins anew
+		for n := 1; n <= 2; n++ { // the second outage is independent
 			fail(one, errors.New("connection refused"))
 			fail(two, errors.New("connection refused"))
 			fail(one, nil)
@@ -387,7 +387,7 @@ func TestCronWhileRunning(t *testing.T) {
 	})
 }
 
-// A call for ticks uses the lane of one that is over, since each lane stays in Redis for an hour.
+// Each lane stays in Redis for an hour. So a call for ticks uses the lane of a call that is over.
 func TestLanesOfTicksAreUsedAgain(t *testing.T) {
 	bubble(t, func(t *testing.T, ctx context.Context) {
 		f := newFakeServer()

@@ -15,9 +15,9 @@ const (
 	maxSpec     = 1024                      // bytes in a cron spec
 	minEvery    = time.Second               // shortest period of @every
 	everyUnit   = time.Millisecond          // periods of @every are multiples of it
-	searchLimit = 30 * 365 * 24 * time.Hour // how far a tick is looked for
+	searchLimit = 30 * 365 * 24 * time.Hour // how far ahead a tick is searched for
 	longestStep = 48 * time.Hour            // no wall clock was ever set back by more
-	allHours    = uint64(1)<<24 - 1         // one bit an hour
+	allHours    = uint64(1)<<24 - 1         // one bit for each hour
 	wildcardBit = uint64(1) << 63           // set by the parser for "*" and "?"
 )
 
@@ -25,31 +25,31 @@ const specForms = `want "[second] minute hour day-of-month month day-of-week", `
 	`a descriptor (@hourly, @daily, @weekly, @monthly, @yearly) or "@every 1m30s", ` +
 	`optionally after "CRON_TZ=Area/City "`
 
-// A schedule says when a cron entry is due.
+// A schedule has the ticks of a cron entry.
 type schedule interface {
 	// Next returns the earliest tick strictly after the given time, in UTC: whole
-	// seconds, or whole milliseconds for @every. It is the zero time only if no tick
-	// comes in 30 years, which parseSchedule refuses.
+	// seconds, or whole milliseconds for @every. It returns the zero time only if no tick
+	// comes in 30 years. parseSchedule refuses such a spec.
 	Next(after time.Time) time.Time
 }
 
 var parser = cron.NewParser(cron.SecondOptional | cron.Minute | cron.Hour |
 	cron.Dom | cron.Month | cron.Dow | cron.Descriptor)
 
-// parseSchedule reads a cron spec: five fields, an optional field for seconds in
-// front, a descriptor, or "@every d". Its times are those of a wall clock in loc
-// (nil is UTC) unless the spec begins with "CRON_TZ=" or "TZ=" and the name of a
-// zone. A spec with no tick after now is refused. Errors wrap [signalbox.ErrInvalid].
+// parseSchedule parses a cron spec: five fields, an optional field for seconds in front,
+// a descriptor, or "@every d". The fields name times of a wall clock in loc (nil is UTC),
+// unless the spec begins with "CRON_TZ=" or "TZ=" and the name of a zone. A spec with no
+// tick after now is refused. Errors wrap [signalbox.ErrInvalid].
 //
-// Where the wall clock changes, at the ends of daylight saving time:
+// At the beginning and the end of daylight saving time the wall clock changes:
 //
 //   - A schedule whose hour is a wildcard ("*", "*/n", @hourly) follows elapsed time. It
 //     fires in both of two equal hours, and not in an hour that does not exist.
 //   - Any other schedule fires once for each wall-clock time that it names. In a doubled
-//     hour that is the first occurrence. If the time does not exist it is the first
-//     instant after the gap; several such times share that one tick.
-//   - "@every d" has no wall clock. It ticks at multiples of d since the Unix epoch, so
-//     that all processes agree without talking to each other.
+//     hour it fires at the first occurrence. If the time does not exist, it fires at the first
+//     instant after the gap. Several such times share that one tick.
+//   - "@every d" doesn't use the wall clock. It ticks at multiples of d since the Unix epoch.
+//     So all processes agree without communication.
 func parseSchedule(spec string, loc *time.Location, now time.Time) (schedule, error) {
 	s, err := parseSpec(spec, loc)
 	if err != nil {
@@ -92,7 +92,7 @@ func parseSpec(spec string, loc *time.Location) (schedule, error) {
 			return nil, errors.New("a field names no value; " + specForms)
 		}
 	}
-	clock.Location = time.UTC // the wall clock, see wallClock
+	clock.Location = time.UTC // a wall-clock time has the zone UTC, see wallClock
 	w := wallClock{clock: clock, loc: loc}
 	if hourIsWildcard(spec, clock.Hour) {
 		return elapsedSchedule{w}, nil
@@ -100,8 +100,8 @@ func parseSpec(spec string, loc *time.Location) (schedule, error) {
 	return fixedSchedule{w}, nil
 }
 
-// cutZone takes the zone off the front of a spec. The parser could do it too, but it
-// panics on a zone with nothing behind it.
+// cutZone removes the zone from the front of a spec. The parser could do it, but it
+// panics if nothing follows the zone.
 func cutZone(spec string, loc *time.Location) (*time.Location, string, error) {
 	rest, ok := strings.CutPrefix(spec, "CRON_TZ=")
 	if !ok {
@@ -139,8 +139,8 @@ func parseEvery(period string) (schedule, error) {
 	return everySchedule(d / everyUnit), nil
 }
 
-// hourIsWildcard reports whether a schedule follows elapsed time: its hour field
-// begins with a wildcard and leaves more than one hour, or all 24 are named.
+// hourIsWildcard reports whether a schedule follows elapsed time. It does if its hour
+// field begins with a wildcard and names more than one hour, or if it names all 24.
 func hourIsWildcard(spec string, hours uint64) bool {
 	hours &^= wildcardBit
 	if hours == allHours {
@@ -166,17 +166,16 @@ func (s everySchedule) Next(after time.Time) time.Time {
 	return time.UnixMilli(ms - (ms%period+period)%period + period).UTC()
 }
 
-// wallClock is a schedule as one reads it from a clock on the wall. A wall-clock time
-// is held as the UTC time of the same digits, so that it can be compared and
-// counted with no zone getting in the way.
+// wallClock is a schedule in wall-clock time. A wall-clock time is stored as the UTC time
+// with the same digits. So times can be compared and counted without a zone.
 type wallClock struct {
 	clock *cron.SpecSchedule // in UTC
 	loc   *time.Location
 }
 
-// next returns the first wall-clock time after w that the schedule names, or the
-// zero time. The parser's own search ends after five years, but from 2096 on it is eight
-// years to a 29 February: so look twice.
+// next returns the first wall-clock time after w that the schedule names, or the zero
+// time. The parser's own search ends after five years. Around the year 2100 there are
+// eight years from one 29 February to the next. So next searches twice.
 func (c wallClock) next(w time.Time) time.Time {
 	if t := c.clock.Next(w); !t.IsZero() {
 		return t
@@ -184,8 +183,8 @@ func (c wallClock) next(w time.Time) time.Time {
 	return c.clock.Next(time.Date(w.Year()+5, time.January, 1, 0, 0, -1, 0, time.UTC))
 }
 
-// A span is a stretch of time with one offset from UTC. start or end is the zero
-// time where the stretch has no such end.
+// A span is a period with one offset from UTC. start is zero if the period has no
+// beginning, and end is zero if it has no end.
 type span struct {
 	start, end time.Time
 	offset     time.Duration
@@ -194,8 +193,9 @@ type span struct {
 func (c wallClock) span(t time.Time) span {
 	t = t.In(c.loc)
 	start, end := t.ZoneBounds()
-	// Beyond its table Go takes every year for 365 days: on 31 December of a leap year it
-	// says that the span has ended already. Spans may be cut short, so cut at midnight.
+	// For years after its table, Go assumes 365 days. So on 31 December of a leap year it
+	// says that the span has ended already. A span may be shorter than the real one, so
+	// cut it at midnight.
 	if !end.IsZero() && !end.After(t) {
 		end = t.UTC().Truncate(24 * time.Hour).Add(24 * time.Hour)
 	}
@@ -221,16 +221,17 @@ func (s elapsedSchedule) Next(after time.Time) time.Time {
 		if next := sp.instant(w); sp.holds(next) {
 			return next
 		}
-		// Nothing more before the offset changes: look again from there on, its first
-		// second included, by the clock as it is set then.
+		// No tick is left before the offset changes. Search again from there on, the
+		// first second included, with the new offset.
 		at, from = sp.end, sp.end.Add(-time.Second)
 	}
 	return time.Time{}
 }
 
 // fixedSchedule fires once for each wall-clock time that the schedule names, when the
-// wall clock first shows it or a later one. So it follows the highest time that the
-// clock has ever shown, which stands still in a doubled hour and jumps over a gap.
+// wall clock first shows this time or a later one. So it follows the highest time that
+// the clock has ever shown. That time stands still in a doubled hour, and jumps over a
+// gap.
 type fixedSchedule struct{ wallClock }
 
 func (s fixedSchedule) Next(after time.Time) time.Time {
@@ -244,14 +245,14 @@ func (s fixedSchedule) Next(after time.Time) time.Time {
 		if !sp.holds(next) {
 			continue
 		}
-		if next.Before(sp.start) { // w fell into the gap before this span
+		if next.Before(sp.start) { // w is in the gap before this span
 			return sp.start
 		}
 		return next
 	}
 }
 
-// highest returns the highest wall-clock time that was shown up to t, to the second.
+// highest returns the highest wall-clock time that was shown until t, in whole seconds.
 func (s fixedSchedule) highest(t time.Time) time.Time {
 	sp := s.span(t)
 	high := sp.wall(t)

@@ -163,8 +163,8 @@ func TestHourIsWildcard(t *testing.T) {
 	}
 }
 
-// TestNextProperties compares schedules made at random with the brute force of
-// dst_test.go, over a few days that are chosen at random too.
+// TestNextProperties compares random schedules with the brute force of dst_test.go, over
+// a few random days.
 func TestNextProperties(t *testing.T) {
 	t.Parallel()
 	rng := rand.New(rand.NewPCG(1, 2))
@@ -205,7 +205,7 @@ func FuzzParseSchedule(f *testing.F) {
 	}
 	berlin := zone(f, "Europe/Berlin")
 	f.Fuzz(func(t *testing.T, spec string, unix int64) {
-		now := time.Unix(unix%(1<<40), 0) // within some 35,000 years
+		now := time.Unix(unix%(1<<40), 0) // less than some 35,000 years from 1970
 		s, err := parseSchedule(spec, berlin, now)
 		if err != nil {
 			if !errors.Is(err, signalbox.ErrInvalid) {

@@ -1,23 +1,22 @@
 // Package scheduler puts jobs into queues: now, later, or on a cron.
 //
-// Make one [Scheduler] for each process, with your Redis client. [Scheduler.Enqueue]
-// puts one job in, [Scheduler.EnqueueMany] many. Both may be called from any number
-// of goroutines, and need no [Scheduler.Run]. [Scheduler.Cron] registers an entry, which
-// Run fires. The client stays yours: the scheduler never closes it.
+// Make one [Scheduler] for each process, with your Redis client. [Scheduler.Enqueue] enqueues one job,
+// [Scheduler.EnqueueMany] many. Any number of goroutines may call both. They don't need [Scheduler.Run].
+// [Scheduler.Cron] registers an entry, which Run fires. The scheduler never closes the client.
 //
 // # Enqueuing
 //
-// A job is its args, encoded as JSON, and its options. An option that makes no sense in a call doesn't compile there:
+// A job is its args, encoded as JSON, and its options. An option that has no meaning in a call doesn't compile there:
 //
 //	an Option             goes into every call: Queue, Priority, Timeout ...
 //	an EnqueueManyOption  into Enqueue and EnqueueMany: At, After, IfAbsent
 //	an EnqueueOption      into Enqueue, or an Item of EnqueueMany: ID, EffectKey, Again
 //	a CronOption          into Cron: In
 //
-// Defaults for all jobs of a kind belong to the type of their args: see [signalbox.Defaults]. If an
-// option is given in several places, the narrowest counts: that of the item, then of the call, then of the kind.
+// Defaults for all jobs of a kind belong to the type of their args: see [signalbox.Defaults]. If an option is given in
+// several places, the item's counts first, then the call's, then the kind's.
 //
-// All times go by the clock of Redis, those of [At] and [After] too.
+// All times, also those of [At] and [After], go by the clock of Redis.
 //
 // An ID names one live job of its queue. What an enqueue does depends on the job that has the same [ID]:
 //
@@ -25,12 +24,11 @@
 //   - It is dead or cancelled: the new job takes its place, and the result says so. With [IfAbsent] the old one stays.
 //   - It has completed: its record is deleted, so the ID is free.
 //
-// So an ID prevents two equal jobs that wait at the same time. It doesn't prevent the same work later. To have an effect
-// only once, record [signalbox.Job.EffectKey] with the effect.
+// So an ID prevents two equal jobs that wait at the same time. It doesn't prevent the same work later. To have an
+// effect only once, record [signalbox.Job.EffectKey] with the effect.
 //
-// Jobs that several goroutines enqueue at the same time share calls to Redis, at most
-// two calls at a time per queue. A lone Enqueue is sent at once. No goroutine is left when
-// there is nothing to send.
+// Jobs that several goroutines enqueue at the same time share calls to Redis. Each queue has at most two calls in
+// flight. A lone Enqueue is sent at once. When there is nothing to send, there is no goroutine.
 //
 // A misspelt queue is no error. A minute after its first job for a queue, a scheduler checks once whether a worker has
 // ever worked that queue, and logs a warning if not.
@@ -39,44 +37,46 @@
 //
 // An error is one of three kinds:
 //
-//   - [signalbox.ErrInvalid]: an argument or an option is wrong. Every mistake is in the error, by its name, and
-//     nothing was enqueued.
-//   - [ErrUncertain]: the job was sent to Redis, and no answer came. It may be in, or get in a little later.
-//     The error is an [*UncertainError]. Its Again is the option with which to make the call again.
-//   - any other: the job is not in. It was refused, or never sent: a refused connection, no
+//   - [signalbox.ErrInvalid]: an argument or an option is wrong. The error names every mistake, and nothing was
+//     enqueued.
+//   - [ErrUncertain]: the job was sent to Redis, and no answer came. It may be enqueued, now or a little later.
+//     The error is an [*UncertainError]. To make the call again, add the option that its Again returns.
+//   - any other: the job is not enqueued. It was refused, or never sent: a refused connection, no
 //     free connection in the client's pool, a closed client.
 //
-// A call that is made again with [UncertainError.Again] has only one kind of error, an [*UncertainError],
-// since the call before it may have put the job in. If an argument is wrong, it wraps ErrInvalid too.
+// A call that is made again with [UncertainError.Again] has only one kind of error, an [*UncertainError], since the
+// call before it may have enqueued the job. If an argument is wrong, the error wraps ErrInvalid as well.
 //
-// A call ends when its context does. If the context has no deadline, Config.EnqueueTimeout bounds the call, 5 s by default.
-// Until then the scheduler repeats the call by itself: after a broken connection, after a lost reply, and after the replies LOADING,
-// TRYAGAIN, CLUSTERDOWN, MOVED and ASK. Redis recognises a repeated call by its number, even if the job has
-// completed since.
+// A call ends when its context does. If the context has no deadline, Config.EnqueueTimeout bounds the call, 5 s by
+// default. Until then the scheduler repeats the call by itself: after a broken connection, after a lost reply, and
+// after the replies LOADING, TRYAGAIN, CLUSTERDOWN, MOVED and ASK. Redis recognises a repeated call by its number, even
+// if the job has completed since.
 //
 // # Cron
 //
-// Any number of processes may run the same entries. There is no leader. One script marks a tick as taken
-// and enqueues its job. So a tick is enqueued once, however many processes try. Redis goes by its own clock: it
-// refuses a tick that is in the future, or older than [Grace]. If nobody could
-// enqueue a tick in time, because Redis was away or no process ran, the tick is missed. The log says how many
-// ticks were missed. If processes have different specs for one entry, the ticks of all
-// of them fire.
+// Any number of processes may run the same entries. There is no leader. One script marks a tick as taken and enqueues
+// its job. So a tick is enqueued once, however many processes try. Redis goes by its own clock: it refuses a tick that
+// is in the future, or older than [Grace]. If no process could enqueue a tick in time, because Redis was away or no
+// process ran, the tick is missed. The log says how many ticks were missed. If processes have different specs for one
+// entry, the ticks of all specs fire.
 //
-// When Redis' clock jumps, ticks go by the old time until the jump has lasted 10 s, and the log says so.
-// docs/guarantees.md has the whole rule.
+// When Redis' clock jumps, ticks go by the old time until the jump has lasted 10 s. The log says so. docs/guarantees.md
+// has the whole rule.
 //
 // # Tracing
 //
-// Spans and metrics go to the global providers of OpenTelemetry, or to those of [Config]. Without
-// a provider they cost nothing. An Enqueue has a PRODUCER span "enqueue {queue}". If a propagator is set, its context goes into the
-// job's headers, and what the worker does becomes part of the trace. [TraceMode] says how.
-// Each job of an EnqueueMany has a span "create {queue}" of its own. Each
-// queue has one span "enqueue {queue}", which links to them. A tick of a cron entry is the root
-// of a trace, "tick {entry}". The process that enqueued the tick makes it, or one that tried to and gave up.
+// Spans and metrics go to the global providers of OpenTelemetry, or to those of [Config]. Without a provider they cost
+// nothing.
 //
-// Only the members of the baggage that [Config] names travel with a job: headers stay in Redis as
-// long as the job does. docs/tracing.md has every span and metric.
+//   - An Enqueue has a PRODUCER span "enqueue {queue}". If a propagator is set, the span's context goes into the
+//     job's headers, and the worker's spans become part of the trace. [TraceMode] says how.
+//   - Each job of an EnqueueMany has its own span "create {queue}". Each queue has one span "enqueue {queue}",
+//     which links to them.
+//   - A tick of a cron entry is the root of a trace, "tick {entry}". It comes from the process that enqueued the tick,
+//     or from one that tried to and gave up.
+//
+// Only the members of the baggage that [Config] names travel with a job, since headers stay in Redis as long as the job
+// does. docs/tracing.md has every span and metric.
 package scheduler
 
 import (
@@ -101,14 +101,14 @@ const defaultEnqueueTimeout = 5 * time.Second
 
 // Config configures a [Scheduler]. The zero value is usable.
 type Config struct {
-	// Namespace keeps environments apart that share a Redis: a queue of one namespace has nothing to do with a queue of the
-	// same name in another. 1 to 200 bytes of printable ASCII without spaces, braces and colons. Default "default".
+	// Namespace separates environments that share a Redis: queues of the same name in two namespaces are different
+	// queues. 1 to 200 bytes of printable ASCII without spaces, braces and colons. Default "default".
 	Namespace string
 	// Logger gets the scheduler's log records. The default is [slog.Default].
 	Logger *slog.Logger
-	// EnqueueTimeout bounds a call whose context has no deadline: an Enqueue, and each chunk of an EnqueueMany.
-	// It is 1 ms to 1 h. The default, 0, is 5 s. Make it longer than the client's read timeout. Otherwise the
-	// call gives up before a slow reply comes.
+	// EnqueueTimeout bounds a call whose context has no deadline: an Enqueue, and each chunk of an EnqueueMany. It is 1
+	// ms to 1 h. The default, 0, is 5 s. It should be longer than the client's read timeout. Otherwise the call gives
+	// up before a slow reply comes.
 	EnqueueTimeout time.Duration
 	// TracerProvider makes the spans. The default is the global one.
 	TracerProvider trace.TracerProvider
@@ -117,13 +117,13 @@ type Config struct {
 	// Propagator writes the trace context into the jobs' headers. The default is the
 	// global one, which writes nothing until the program sets it.
 	Propagator propagation.TextMapPropagator
-	// Baggage names the members of the baggage that travel with the jobs of a trace. The
-	// propagator sees no others, since what travels stays in Redis. They are taken in this
-	// order. A member that would bring them above 8 KiB is left out. The default is none.
+	// Baggage names the members of the baggage that travel with the jobs of a trace. The propagator gets no others,
+	// since headers stay in Redis. The members are taken in this order. A member is left out if it would bring them
+	// above 8 KiB. The default is none.
 	Baggage []string
 }
 
-// A Scheduler puts jobs into queues. It is safe for concurrent use.
+// A Scheduler enqueues jobs. It is safe for concurrent use.
 type Scheduler struct {
 	rdb       redis.UniversalClient
 	namespace string
@@ -131,8 +131,8 @@ type Scheduler struct {
 	trace     tracing
 	metrics   *telemetry.ProducerMetrics
 	timeout   time.Duration    // of calls whose context has no deadline
-	now       func() time.Time // only differences count
-	codec     codec            // nil: payloads go in as they are
+	now       func() time.Time // use only differences of its times
+	codec     codec            // nil: payloads are stored unchanged
 
 	mu     sync.RWMutex
 	queues map[string]*combiner

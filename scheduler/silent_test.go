@@ -15,7 +15,8 @@ import (
 	"github.com/signalbox-go/signalbox/internal/store"
 )
 
-// silent are the ways to trace and measure for nobody, but to hand on the traces of others.
+// silent has the configurations that record no spans and metrics, and still pass on the
+// traces of callers.
 var silent = map[string]Config{
 	"no provider": {Propagator: everything},
 	"no-op":       {Propagator: everything, TracerProvider: noop.NewTracerProvider(), MeterProvider: metricnoop.NewMeterProvider()},
@@ -33,7 +34,7 @@ func remote(t *testing.T) context.Context {
 	}))
 }
 
-// Who doesn't trace himself hands on the trace of the caller.
+// A process without tracing passes on the trace of the caller.
 func TestCallersTrace(t *testing.T) {
 	t.Parallel()
 	caller, _ := traced(t)
@@ -74,7 +75,7 @@ func TestCallersTrace(t *testing.T) {
 	}
 }
 
-// A tick is part of no trace around Run, whoever traces.
+// A tick is not part of a trace around Run, with or without tracing.
 func TestTicksWithoutTracing(t *testing.T) {
 	t.Parallel()
 	for name, config := range silent {
@@ -102,7 +103,7 @@ func TestTicksWithoutTracing(t *testing.T) {
 	}
 }
 
-// For nobody a job costs what its encoding and sending do.
+// Without tracing and metrics, a job costs only its encoding and sending.
 func TestOffCost(t *testing.T) {
 	for name, config := range silent {
 		t.Run(name, func(t *testing.T) {

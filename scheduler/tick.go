@@ -14,31 +14,30 @@ import (
 	"github.com/signalbox-go/signalbox/internal/telemetry"
 )
 
-// errLate says that Redis refused a tick for being late.
+// errLate means that Redis refused a tick because it was late.
 var errLate = fmt.Errorf("the tick reached Redis more than %v after its time", Grace)
 
-// A tick is the job of one tick, the same in each try, and what became of the tries.
+// A tick is the job of one tick, which is the same in each try, and the result of the tries.
 type tick struct {
 	item  store.Item
-	ctx   context.Context // of the spans
+	ctx   context.Context // with the spans
 	spans tickSpans
 	err   error // of the last try that failed
-	doubt bool  // a try that failed may have been run, or may be yet
+	doubt bool  // a try that failed may have been run, or may still be run
 }
 
-// A tickCall enqueues ticks. Each time it is the same call, in case that an earlier one
-// was run and its reply lost.
+// A tickCall enqueues ticks. Every try is the same call, since an earlier try may have been run and its reply lost.
 type tickCall struct {
 	lane    *store.Lane
 	entries []*ticking
 	items   []store.Item
-	skew    time.Duration // that the last try went by
-	last    bool          // it was too late when it was sent, so it is not made again
+	skew    time.Duration // the clock skew that the last try assumed
+	last    bool          // it was too late when it was last sent, so it is not repeated
 	retries int
 	retryAt time.Time // by our clock
 }
 
-// gather takes the ticks that are due, as many as go into one call. It returns nil if there are none.
+// gather returns a call with the ticks that are due, as many as go into one call. It returns nil if there are none.
 func (l *loop) gather(ctx context.Context, server time.Time) *tickCall {
 	c := &tickCall{}
 	size := 0
@@ -71,7 +70,7 @@ func (l *loop) gather(ctx context.Context, server time.Time) *tickCall {
 	return c
 }
 
-// lane returns a lane that has no call, with the number of a new one.
+// lane returns a lane without a call in flight, with a new call number.
 func (l *loop) lane() *store.Lane {
 	var lane *store.Lane
 	if n := len(l.lanes); n > 0 {
@@ -83,7 +82,7 @@ func (l *loop) lane() *store.Lane {
 	return lane
 }
 
-// skip turns to the first tick that is not too late.
+// skip moves on to the first tick that is not too late.
 func (l *loop) skip(e *ticking, server time.Time) {
 	next := l.missed.count(e, e.next, server, missedLate)
 	l.giveUp(e, nil)
@@ -91,12 +90,12 @@ func (l *loop) skip(e *ticking, server time.Time) {
 	l.place(e)
 }
 
-// prepare makes the job of the entry's tick. It reports whether there is one.
+// prepare makes the job of the entry's tick. It reports whether it succeeded.
 func (l *loop) prepare(ctx context.Context, e *ticking) bool {
 	job := e.job
 	job.ID = store.NewID()
 	job.Effect = store.TickEffect(job.Namespace, job.Queue, e.name, e.next)
-	ctx = baggage.ContextWithoutBaggage(ctx) // it is Run's own
+	ctx = baggage.ContextWithoutBaggage(ctx) // the baggage belongs to Run
 	ctx, spans := l.s.trace.startTick(ctx, e.name, e.next, e.missed, &job)
 	job.Headers = l.s.trace.inject(ctx, job.Headers, e.mode)
 	item, err := l.s.pack(&job, store.When{At: e.next, Entry: e.name})
@@ -109,7 +108,7 @@ func (l *loop) prepare(ctx context.Context, e *ticking) bool {
 	return err == nil
 }
 
-// send makes the call, or makes it again.
+// send makes the call for the first time or again.
 func (l *loop) send(ctx context.Context, c *tickCall, now time.Time) {
 	c.skew = l.clock.skew(now)
 	c.last = l.clock.now(now).Sub(c.entries[0].next) > Grace
@@ -137,7 +136,7 @@ func (l *loop) send(ctx context.Context, c *tickCall, now time.Time) {
 	})
 }
 
-// lost takes the failure of a try.
+// lost handles a try that failed.
 func (l *loop) lost(c *tickCall, at time.Time, err error) {
 	if errors.Is(err, signalbox.ErrOutdated) {
 		l.refused(c, at, err)
@@ -151,7 +150,7 @@ func (l *loop) lost(c *tickCall, at time.Time, err error) {
 	for _, e := range c.entries {
 		e.tick.fail(err)
 	}
-	if errors.Is(err, store.ErrStale) { // somebody wrote to the lane's key
+	if errors.Is(err, store.ErrStale) { // another client wrote to the lane's key
 		c.lane = l.server.NewLane()
 		c.lane.Next()
 	}
@@ -165,8 +164,9 @@ func (l *loop) lost(c *tickCall, at time.Time, err error) {
 	l.again = append(l.again, c)
 }
 
-// refused gives up the ticks of a call to a queue that this scheduler is too old for: another try would end alike. The log
-// says so once, until the queue takes ticks again. Newer schedulers may enqueue these ticks, so they aren't logged as missed.
+// refused gives up the ticks of a call. The queue is too new for this scheduler, and another try would end alike. The
+// log says so once, until the queue takes ticks again. Newer schedulers may enqueue these ticks. So they aren't logged
+// as missed.
 func (l *loop) refused(c *tickCall, at time.Time, err error) {
 	if !l.outdated {
 		l.outdated = true
@@ -178,18 +178,18 @@ func (l *loop) refused(c *tickCall, at time.Time, err error) {
 	for _, e := range c.entries {
 		e.tick.fail(err)
 		l.giveUp(e, nil)
-		e.missed++ // unless another process enqueues a later one before this does
+		e.missed++ // set to 0 if another process enqueues a later tick before this one does
 		l.advance(e, l.clock.now(at))
 		l.place(e)
 	}
 }
 
-// dissolve gives a call up. Its entries go back to the agenda, where those that are too late are skipped.
+// dissolve gives a call up. Its entries go back to the agenda. Ticks that are too late are skipped there.
 func (l *loop) dissolve(c *tickCall) {
 	l.calls--
-	l.lanes = append(l.lanes, c.lane) // the next call of the lane keeps Redis from running this one later
+	l.lanes = append(l.lanes, c.lane) // the lane's next call keeps Redis from running this one later
 	for _, e := range c.entries {
-		if e.era != l.era { // it was due by a clock that went back
+		if e.era != l.era { // next is the time of a clock that was set back
 			l.giveUp(e, nil)
 			l.advance(e, l.clock.now(l.s.now()))
 		}
@@ -197,24 +197,25 @@ func (l *loop) dissolve(c *tickCall) {
 	}
 }
 
-// settle takes what became of the ticks of a call.
+// settle handles the results of a call's ticks.
 func (l *loop) settle(c *tickCall, fates store.Fates, got time.Time, watch stopwatch) {
 	server := l.clock.now(got)
 	skew := l.clock.skew(got)
-	// What Redis decided by a time that we don't go by is asked again.
+	// If the estimated time has changed since the call was sent, Redis may have decided by a wrong time. Then ask
+	// again.
 	apart := (skew - c.skew).Abs() > clockStep
 	ctx, fired := context.Background(), false
 	for i, e := range c.entries {
 		switch fate := fates.Of(i); {
 		case fate.In():
-			if !fired { // the metric names the span of a tick that was enqueued: the others' may never be exported
+			if !fired { // the metric names the span of a tick that was enqueued: only that is sure to be exported
 				ctx, fired = e.tick.ctx, true
 			}
 			l.fired(e, fates.Now.Add(skew), fate == store.PutInAnew)
 			l.served(e)
 			l.advance(e, server)
 		case fate == store.Early || apart:
-			if e.era != l.era { // it was due by a clock that went back
+			if e.era != l.era { // next is the time of a clock that was set back
 				l.giveUp(e, nil)
 				l.advance(e, server)
 				break
@@ -225,7 +226,7 @@ func (l *loop) settle(c *tickCall, fates store.Fates, got time.Time, watch stopw
 			l.missed.add(e, e.next, 1, false, missedLate)
 			l.giveUp(e, errLate)
 			l.advance(e, server)
-		default: // another process enqueued it, and counts what was missed before
+		default: // another process enqueued it, and counts the ticks missed before
 			l.s.metrics.Tick(context.Background(), l.queue, telemetry.OutcomeSkipped, 1)
 			e.missed = 0
 			l.served(e)
@@ -242,7 +243,7 @@ func (l *loop) served(e *ticking) {
 	e.served = l.turns
 }
 
-// fired writes to traces, metrics and the log that this process enqueued a tick. anew says that the last tick in
+// fired records in traces, metrics and the log that this process enqueued a tick. anew means that the last tick in
 // Redis was in the future.
 func (l *loop) fired(e *ticking, server time.Time, anew bool) {
 	late := server.Sub(e.next)
@@ -265,15 +266,15 @@ func (l *loop) fired(e *ticking, server time.Time, anew bool) {
 	e.missed = 0
 }
 
-// fail notes that a try failed. As with an Enqueue, only a refusal says that it was not run.
+// fail records that a try failed. As with an Enqueue, only a refusal proves that it was not run.
 func (t *tick) fail(err error) {
 	t.err = explain(err)
 	t.doubt = t.doubt || doubtful(err)
 }
 
-// giveUp writes to traces and metrics that the tick at hand failed. It does nothing if no try failed and why is nil. If a
-// try may have been run, the job is a child of the span that is ended here. why is the error of a tick whose tries did
-// not fail.
+// giveUp records in traces and metrics that the current tick failed. It does nothing if no try failed and why is nil.
+// If a try may have been run, its job is a child of the span that is ended here. why is the error of a tick whose tries
+// did not fail.
 func (l *loop) giveUp(e *ticking, why error) {
 	t := e.tick
 	if t == nil || t.err == nil && why == nil {

@@ -26,7 +26,7 @@ func (replyError) RedisError()     {}
 
 const outOfMemory = replyError("OOM command not allowed when used memory > 'maxmemory'.")
 
-// failing is a process whose ticks are to fail, and what it tells of them.
+// failing is a process whose ticks are to fail, and the spans, metrics and log about them.
 type failing struct {
 	*process
 	server *fakeServer
@@ -44,8 +44,8 @@ func startFailing(t *testing.T, ctx context.Context) failing {
 	return f
 }
 
-// end ends the process, and returns the failed "tick e" spans by their tick. Each is one span of its tick, with an
-// "enqueue q" below it that failed alike; each failure was counted once.
+// end ends the process. It returns the failed "tick e" spans by their tick. Each tick has one span, with a failed
+// "enqueue q" below it. Each failure is counted once.
 func (f failing) end(t *testing.T, errorType string) map[string]sdktrace.ReadOnlySpan {
 	t.Helper()
 	f.stop()
@@ -106,7 +106,7 @@ func (f failing) exports(id trace.TraceID) bool {
 	return false
 }
 
-// TestTicksFail: a tick that can't be enqueued is told of when it is given up, once, however often it was tried.
+// TestTicksFail: a tick that can't be enqueued is recorded once, when it is given up, after any number of tries.
 func TestTicksFail(t *testing.T) {
 	bubble(t, func(t *testing.T, ctx context.Context) {
 		f := startFailing(t, ctx)
@@ -139,8 +139,8 @@ func TestTicksFail(t *testing.T) {
 	})
 }
 
-// TestTicksOfAnOutdatedScheduler: a queue that is too new for this scheduler refuses each tick once: another try would end
-// alike. The log says so once, and says when it is over.
+// TestTicksOfAnOutdatedScheduler: a queue that is too new for this scheduler refuses each tick once, since another try
+// would end alike. The log says so once, and says when it is over.
 func TestTicksOfAnOutdatedScheduler(t *testing.T) {
 	bubble(t, func(t *testing.T, ctx context.Context) {
 		f := startFailing(t, ctx)
@@ -169,7 +169,7 @@ func TestTicksOfAnOutdatedScheduler(t *testing.T) {
 	})
 }
 
-// TestTickFailsInOutage: of an outage of Redis, the tick that was tried tells. It may have been enqueued.
+// TestTickFailsInOutage: after an outage of Redis, the tick that was tried is recorded. It may have been enqueued.
 func TestTickFailsInOutage(t *testing.T) {
 	bubble(t, func(t *testing.T, ctx context.Context) {
 		f := startFailing(t, ctx)
@@ -189,7 +189,7 @@ func TestTickFailsInOutage(t *testing.T) {
 	})
 }
 
-// TestTickFailsAtTheEnd: when Run ends, the tick at hand is given up.
+// TestTickFailsAtTheEnd: when Run ends, the current tick is given up.
 func TestTickFailsAtTheEnd(t *testing.T) {
 	bubble(t, func(t *testing.T, ctx context.Context) {
 		f := startFailing(t, ctx)
@@ -201,7 +201,7 @@ func TestTickFailsAtTheEnd(t *testing.T) {
 	})
 }
 
-// TestTickFiresAtLast: a failure that is made good is none, and neither is one of a tick that another process won.
+// TestTickFiresAtLast: a tick that succeeds in the end has not failed. Nor has one that another process enqueued.
 func TestTickFiresAtLast(t *testing.T) {
 	for name, taken := range map[string]bool{"here": false, "elsewhere": true} {
 		t.Run(name, func(t *testing.T) {
@@ -229,7 +229,7 @@ func TestTickFiresAtLast(t *testing.T) {
 	}
 }
 
-// TestTickWithoutAJob: a tick whose job can't be made is told of, too.
+// TestTickWithoutAJob: a tick whose job can't be made is recorded.
 func TestTickWithoutAJob(t *testing.T) {
 	bubble(t, func(t *testing.T, ctx context.Context) {
 		f := startFailing(t, ctx)
@@ -247,7 +247,7 @@ func TestTickWithoutAJob(t *testing.T) {
 	})
 }
 
-// TestEarlyTicks: a tick that Redis calls early is tried again soon, however often earlier ticks of the entry were.
+// TestEarlyTicks: a tick that Redis refuses as early is tried again soon, even if earlier ticks were early many times.
 func TestEarlyTicks(t *testing.T) {
 	bubble(t, func(t *testing.T, ctx context.Context) {
 		f := newFakeServer()

@@ -75,8 +75,8 @@ func TestTickSpans(t *testing.T) {
 	}
 }
 
-// TestMissedTicks: the first tick after an outage tells how many were skipped, and so does the
-// metric, in one process only.
+// TestMissedTicks: the first tick after an outage has the number of ticks that were skipped.
+// So has the metric, in one process only.
 func TestMissedTicks(t *testing.T) {
 	bubble(t, func(t *testing.T, ctx context.Context) {
 		config, spans := traced(t)
@@ -90,14 +90,14 @@ func TestMissedTicks(t *testing.T) {
 		time.Sleep(time.Minute)
 		f.set(func() { f.err = nil })
 		time.Sleep(10*time.Second - time.Second/2)
-		synctest.Wait() // the last tick is measured
+		synctest.Wait() // so that the last tick is measured
 		ticks := f.ticks()
 		gap := int64(0)
 		for i := 1; i < len(ticks); i++ {
 			gap += int64(ticks[i].Sub(ticks[i-1])/time.Second) - 1
 		}
 		told, traced := int64(0), slices.DeleteFunc(spansOf(spans, "tick e"), func(span sdktrace.ReadOnlySpan) bool {
-			return span.Status().Code == codes.Error // of a tick that was tried in vain
+			return span.Status().Code == codes.Error // the span of a tick whose tries failed
 		})
 		for _, span := range traced {
 			for _, kv := range span.Attributes() {
@@ -117,8 +117,8 @@ func TestMissedTicks(t *testing.T) {
 	})
 }
 
-// TestTickLogs: the log names spans that can be found, and no others: not before it is known
-// whether the tick is won, and none that is not sampled. So do the exemplars of metrics.
+// TestTickLogs: the log names only spans that are exported: it names none before the tick is
+// enqueued, and none that is not sampled. The same is true of the exemplars of metrics.
 func TestTickLogs(t *testing.T) {
 	for name, sampler := range map[string]sdktrace.Sampler{"sampled": sdktrace.AlwaysSample(), "not sampled": sdktrace.NeverSample()} {
 		t.Run(name, func(t *testing.T) {
@@ -137,9 +137,9 @@ func TestTickLogs(t *testing.T) {
 					processes = append(processes, p)
 				}
 				time.Sleep(10*time.Second + time.Second/2)
-				f.set(func() { f.err = errors.New("connection refused") }) // in both a tick fails,
+				f.set(func() { f.err = errors.New("connection refused") }) // in both processes a tick fails,
 				time.Sleep(2 * time.Second)
-				f.set(func() { f.err = nil }) // and one of them wins it
+				f.set(func() { f.err = nil }) // and one of them then enqueues it
 				time.Sleep(10 * time.Second)
 				synctest.Wait() // the log is written
 				ended, exported := make(map[string]bool), make(map[trace.TraceID]bool)

@@ -19,7 +19,7 @@ type tracing struct {
 	provider   trace.TracerProvider // nil is the global one
 	spans      *telemetry.Messaging
 	propagator propagation.TextMapPropagator
-	baggage    []string // members that travel
+	baggage    []string // names of the members that travel
 }
 
 func newTracing(config Config, who telemetry.Who) (tracing, error) {
@@ -36,11 +36,11 @@ func newTracing(config Config, who telemetry.Who) (tracing, error) {
 	}, nil
 }
 
-// silent reports whether no spans are recorded. The trace context of callers is passed on all the same.
+// silent reports whether no spans are recorded. Trace contexts of callers are still passed on.
 func (t *tracing) silent() bool { return telemetry.Silent(t.provider) }
 
-// reserved are the headers that are ours to set. The user may set the global propagator
-// after New, so they are asked for each time.
+// reserved returns the headers that only the scheduler sets. The user may set the global propagator after New, so
+// they are read each time.
 func (t *tracing) reserved() []string {
 	return append(reservedHeaders(), t.propagator.Fields()...)
 }
@@ -53,7 +53,7 @@ func (t *tracing) inject(ctx context.Context, headers map[string]string, mode si
 	return telemetry.Inject(ctx, t.propagator, headers, mode.String(), t.baggage)
 }
 
-// start starts the span of enqueuing one job; it is nil if nobody traces.
+// start starts the span of enqueuing one job. Without tracing the span is nil.
 func (t *tracing) start(ctx context.Context, id, kind string, o *options) (context.Context, trace.Span) {
 	if t.silent() {
 		return ctx, nil
@@ -75,9 +75,9 @@ func about(job *signalbox.Job) telemetry.Job {
 	return telemetry.Job{ID: job.ID, Kind: job.Kind, Queue: job.Queue, MaxAttempts: job.MaxAttempts}
 }
 
-// tickSpans are the spans of a tick: the root, and the enqueueing of its job below it. Each process that tries the
-// tick begins them. The one that enqueues the tick ends them, and so does one that fails and gives it up. A process
-// that came second doesn't: a span that is not ended is not exported.
+// tickSpans are the spans of a tick: the root, and below it the enqueuing of its job. Each process that tries the
+// tick begins them. The process that enqueues the tick ends them. So does one that fails and gives up. A process
+// that comes second doesn't: a span that is not ended is not exported.
 type tickSpans struct {
 	tick, enqueue trace.Span
 }
@@ -92,8 +92,8 @@ func (t *tracing) startTick(ctx context.Context, entry string, tick time.Time, m
 	return ctx, s
 }
 
-// logAttrs returns the attributes that name the tick's span in the log, if it is sampled. They are for a tick that
-// was enqueued: before that, the span may never be exported.
+// logAttrs returns the attributes that name the tick's span in the log, if it is sampled. Call it after the tick
+// was enqueued. Before that, the span may never be exported.
 func (s tickSpans) logAttrs() []any {
 	if s.tick == nil || !s.tick.SpanContext().IsSampled() {
 		return nil
@@ -109,7 +109,7 @@ func (s tickSpans) end(late time.Duration) {
 	telemetry.EndTick(s.tick, late)
 }
 
-// fail ends them with why the tick could not be enqueued.
+// fail ends the spans with the reason why the tick could not be enqueued.
 func (s tickSpans) fail(err error) {
 	end(s.enqueue, err)
 	end(s.tick, err)

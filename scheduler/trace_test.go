@@ -34,7 +34,7 @@ func traced(t *testing.T) (Config, *tracetest.SpanRecorder) {
 	return Config{Logger: slog.New(slog.DiscardHandler), TracerProvider: tp, Propagator: everything}, spans
 }
 
-// tracedSetup is setup with a scheduler that traces, and the span of a caller in a context.
+// tracedSetup is setup with a scheduler that traces. The context has the span of a caller.
 func tracedSetup(t *testing.T, change func(*Config)) (context.Context, *Scheduler, *store.Queue, *tracetest.SpanRecorder) {
 	t.Helper()
 	config, spans := traced(t)
@@ -53,7 +53,7 @@ func tracedSetup(t *testing.T, change func(*Config)) (context.Context, *Schedule
 	return ctx, s, checked(t, rdb), spans
 }
 
-// attributes of a span, as text.
+// attributes returns the attributes of a span as text.
 func attributes(span sdktrace.ReadOnlySpan) map[string]string {
 	m := make(map[string]string)
 	for _, kv := range span.Attributes() {
@@ -66,7 +66,7 @@ func spansOf(spans *tracetest.SpanRecorder, name string) []sdktrace.ReadOnlySpan
 	return slices.DeleteFunc(spans.Ended(), func(s sdktrace.ReadOnlySpan) bool { return s.Name() != name })
 }
 
-// expected is what is on every messaging span of a test.
+// expected returns the attributes that every messaging span of a test has.
 func expected(s *Scheduler, queue, operation, opType string, more map[string]string) map[string]string {
 	host, port := store.Address(s.rdb)
 	m := map[string]string{

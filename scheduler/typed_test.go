@@ -14,7 +14,8 @@ import (
 	"testing"
 )
 
-// Each call takes the options that mean something there, and no other compiles: see testdata/options.go.
+// Each call accepts exactly the options that have a meaning there. Others don't compile: see
+// testdata/options.go.
 func TestOptionsAreTyped(t *testing.T) {
 	t.Parallel()
 	const path = "testdata/options.go"
@@ -23,7 +24,7 @@ func TestOptionsAreTyped(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	refused := make(map[int]string) // by line: the compiler's error
+	refused := make(map[int]string) // the compiler's error by line
 	config := types.Config{
 		Importer: importer.ForCompiler(files, "gc", exports(t)),
 		Error: func(err error) {
@@ -34,7 +35,7 @@ func TestOptionsAreTyped(t *testing.T) {
 			}
 		},
 	}
-	_, _ = config.Check(path, files, []*ast.File{file}, nil) // Error has them all
+	_, _ = config.Check(path, files, []*ast.File{file}, nil) // Error gets all errors
 	marks := 0
 	for _, group := range file.Comments {
 		if strings.TrimSpace(group.Text()) != "refused" {
@@ -55,7 +56,7 @@ func TestOptionsAreTyped(t *testing.T) {
 	}
 }
 
-// exports finds the compiled packages that a program with this one imports.
+// exports returns a function that finds the compiled packages which a program with this package imports.
 func exports(t *testing.T) func(path string) (io.ReadCloser, error) {
 	t.Helper()
 	out, err := exec.Command("go", "list", "-export", "-deps", "-f", "{{.ImportPath}}={{.Export}}", ".").Output()

@@ -10,8 +10,8 @@ import (
 // have been enqueued, or may be enqueued a little later. See [UncertainError].
 var ErrUncertain = errors.New("the job may or may not have been enqueued")
 
-// An UncertainError is the error of a job that may or may not have been enqueued. It wraps [ErrUncertain]
-// and has what it takes to make the call again, so that the job is in once:
+// An UncertainError is the error of a job that may or may not have been enqueued. It wraps [ErrUncertain]. With its
+// Again the call can be made again, so that the job is enqueued once:
 //
 //	opts := []scheduler.EnqueueOption{scheduler.Queue("mail")}
 //	res, err := s.Enqueue(ctx, args, opts...)
@@ -21,8 +21,8 @@ var ErrUncertain = errors.New("the job may or may not have been enqueued")
 //		res, err = s.Enqueue(ctx, args, append(opts, u.Again())...)
 //	}
 //
-// A call with Again returns nil or another UncertainError. Only Redis' answer says what the first
-// call did. If the loop ends without an answer, keep ID, and assume that the job may run.
+// A call with Again returns nil or another UncertainError. Only an answer from Redis shows what the first call did. If
+// the loop ends without an answer, keep ID, and assume that the job may run.
 type UncertainError struct {
 	ID  string // of the job
 	Err error  // what happened; wraps ErrUncertain
@@ -35,21 +35,22 @@ func (e *UncertainError) Error() string { return e.Err.Error() }
 // Unwrap returns Err.
 func (e *UncertainError) Unwrap() error { return e.Err }
 
-// Again returns the option with which to make the call again. It sets the same ID, the same effect key, and [IfAbsent]. Give it after
-// the options of the first call. If the first call did put the job in, and there is still a record of it, New in the result is
-// false. If the job has completed meanwhile, it is put in again. Its
-// [signalbox.Job.EffectKey] is the same, so its effect doesn't happen twice.
+// Again returns the option for making the call again. It sets the same ID, the same effect key, and [IfAbsent]. Give it
+// after the options of the first call. If the first call did enqueue the job, and Redis still has a record of it, New
+// in the result is false. If the job has completed meanwhile, it is enqueued again. Its [signalbox.Job.EffectKey] is
+// the same, so its effect doesn't happen twice.
 //
-// Each error of a call with this option is an UncertainError, since the first call may have put the job in. That is so even
-// if the second call was not sent, if Redis refused it, or if its arguments are wrong. The error wraps what happened.
+// Every error of a call with this option is an UncertainError, since the first call may have enqueued the job. That is
+// so even if the second call was not sent, if Redis refused it, or if its arguments are wrong. The error wraps the
+// reason.
 func (e *UncertainError) Again() EnqueueOption {
 	return forOne(func(o *options) {
 		o.id, o.incarnation, o.drawn, o.cautious = e.ID, e.incarnation, true, true
 	})
 }
 
-// settle returns err, as an UncertainError if the job may be in. It may be after any error of a call that was made
-// with Again.
+// settle returns err, or an UncertainError that wraps it if the job may be enqueued. After a call with Again every
+// error is such a one.
 func (o *options) settle(err error, id string, incarnation uint64) error {
 	if o.drawn && !errors.Is(err, ErrUncertain) {
 		err = repeatedError{err}
@@ -60,7 +61,7 @@ func (o *options) settle(err error, id string, incarnation uint64) error {
 	return err
 }
 
-// A repeatedError is that of a call that did not put the job in, after one that may have.
+// A repeatedError is the error of a call that did not enqueue the job, after an earlier call that may have.
 type repeatedError struct{ err error }
 
 func (e repeatedError) Error() string {
@@ -69,7 +70,7 @@ func (e repeatedError) Error() string {
 
 func (e repeatedError) Unwrap() []error { return []error{ErrUncertain, e.err} }
 
-// notEnqueued begins the error of a job that Redis has not got.
+// notEnqueued begins the error of a job that is certainly not in Redis.
 const notEnqueued = "not enqueued: "
 
 func uncertain(err error) error { return fmt.Errorf("%w: %w", ErrUncertain, err) }

@@ -6,8 +6,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// uptime returns the time since the machine started, with the time that it was suspended. It is 0
-// forever if the kernel refuses to tell.
+// uptime returns the time since the machine started, including suspends. If the kernel doesn't
+// report it, uptime always returns 0.
 func uptime() time.Duration {
 	var ts unix.Timespec
 	if unix.ClockGettime(unix.CLOCK_BOOTTIME, &ts) != nil {

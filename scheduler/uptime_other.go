@@ -4,5 +4,5 @@ package scheduler
 
 import "time"
 
-// uptime returns 0: Go's monotonic clock decides alone.
+// uptime returns 0: only Go's monotonic clock counts.
 func uptime() time.Duration { return 0 }
