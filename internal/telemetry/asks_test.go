@@ -11,8 +11,8 @@ import (
 	"go.opentelemetry.io/otel/sdk/trace/tracetest"
 )
 
-// Calls that ask for a lock go on from one that found it held, and from no other: a locker may make them
-// as it likes, and each of them ends once.
+// A call in an Asks continues the span of the call before it only if that found the lock held. A locker
+// may make its calls in any order. Each of them ends once.
 func TestAsks(t *testing.T) {
 	t.Parallel()
 	down := errors.New("down")

@@ -7,17 +7,17 @@ import (
 	"go.opentelemetry.io/otel/trace"
 )
 
-// How a delivery is connected with the span that enqueued the job.
+// The ways in which a delivery is connected with the span that enqueued the job.
 const (
-	modeAuto   = "auto" // by the job's age
+	modeAuto   = "auto" // depends on the job's age
 	modeParent = "parent"
 	modeLink   = "link"
 	modeNone   = "none"
 )
 
-// Creator returns a context with the parent of a delivery, if it has one, and the link to what
-// created the job, if it has that. Whatever span ctx had is not the job's. A mode in the
-// headers counts more than the given one; young reports whether the job was enqueued not long ago.
+// Creator returns a context with the parent of a delivery, if it has one, and links to the span
+// that created the job, if it has any. A span that was in ctx is removed: it is not the creator. A
+// mode in the headers overrides the given one. young says that the job was enqueued not long ago.
 func Creator(ctx context.Context, p propagation.TextMapPropagator, headers map[string]string, mode string, young bool) (context.Context, []trace.Link) {
 	ctx = Extract(ctx, p, headers)
 	created := trace.SpanContextFromContext(ctx)

@@ -10,24 +10,25 @@ import (
 	"go.opentelemetry.io/otel/trace"
 )
 
-// ErrPanicked stands for a panic that is not recovered yet. The value of the panic stays out of spans, since it may
-// be anything.
+// ErrPanicked is recorded for a panic that is not recovered yet. The panic's value stays out of spans, since it may
+// contain anything.
 var ErrPanicked = errors.New("handler panicked")
 
-// maxEvents is how many events of a delivery are kept, the last ones: so does the SDK, by default.
+// maxEvents is how many events of a delivery are kept. The oldest are dropped. The SDK has the same limit by
+// default.
 const maxEvents = 128
 
-// A Delivery is what a worker and the middleware around its handlers share about one
-// delivery. It is in the handlers' context. The methods of a nil Delivery do nothing.
+// A Delivery is the data that a worker and the middleware around its handlers share about one delivery. It is in
+// the handlers' context. The methods of a nil Delivery do nothing.
 type Delivery struct {
-	// Previous is the span context of the attempt before this one, if it is known. It is set
-	// before the handler starts.
+	// Previous is the span context of the attempt before this one, if it is known. It is set before the handler
+	// starts.
 	Previous trace.SpanContext
 
 	mu     sync.Mutex
 	span   trace.SpanContext
 	tracer Tracing
-	events []event // that Tell passes on
+	events []event // not yet passed on by Tell
 }
 
 type event struct {
@@ -37,12 +38,12 @@ type event struct {
 
 // Tracing makes the spans of a delivery below its process span.
 type Tracing interface {
-	// Handle starts the handler's span, and returns what ends it.
+	// Handle starts the handler's span. It returns the function that ends the span.
 	Handle(ctx context.Context) (context.Context, func(error))
 }
 
-// FormatSpan is a span context as it is kept with a job, in the form of a traceparent; "" if it
-// is not valid.
+// FormatSpan returns the text form in which a span context is stored with a job: that of a traceparent. It returns
+// "" if the span context is not valid.
 func FormatSpan(sc trace.SpanContext) string {
 	if !sc.IsValid() {
 		return ""
@@ -50,7 +51,7 @@ func FormatSpan(sc trace.SpanContext) string {
 	return "00-" + sc.TraceID().String() + "-" + sc.SpanID().String() + "-" + sc.TraceFlags().String()
 }
 
-// ParseSpan reads what FormatSpan wrote. Anything else is no valid span context.
+// ParseSpan parses a text from FormatSpan. For any other text it returns an invalid span context.
 func ParseSpan(text string) trace.SpanContext {
 	if text == "" {
 		return trace.SpanContext{}
@@ -59,17 +60,17 @@ func ParseSpan(text string) trace.SpanContext {
 	return trace.SpanContextFromContext(ctx)
 }
 
-// DeliveryKey is the key under which a context has its *Delivery.
+// DeliveryKey is the context key of the *Delivery.
 type DeliveryKey struct{}
 
-// DeliveryFrom returns the delivery that ctx is of, or nil.
+// DeliveryFrom returns the delivery of ctx, or nil.
 func DeliveryFrom(ctx context.Context) *Delivery {
 	d, _ := ctx.Value(DeliveryKey{}).(*Delivery)
 	return d
 }
 
-// Trace takes the delivery's process span, and what makes those below it. It reports
-// false, and changes nothing, if there is one already.
+// Trace sets the delivery's process span, and the maker of the spans below it. If they are set already, Trace
+// changes nothing and returns false.
 func (d *Delivery) Trace(span trace.SpanContext, t Tracing) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -92,7 +93,7 @@ func (d *Delivery) tracing() Tracing {
 	return d.tracer
 }
 
-// SpanContext is that of the process span; it is not valid if there is none.
+// SpanContext returns the span context of the process span. It is invalid if there is no such span.
 func (d *Delivery) SpanContext() trace.SpanContext {
 	if d == nil {
 		return trace.SpanContext{}
@@ -102,7 +103,8 @@ func (d *Delivery) SpanContext() trace.SpanContext {
 	return d.span
 }
 
-// Handle starts the handler's span, and returns what ends it; nil if the delivery is not traced.
+// Handle starts the handler's span. It returns the function that ends the span, or nil if the delivery is not
+// traced.
 func (d *Delivery) Handle(ctx context.Context) (context.Context, func(error)) {
 	if t := d.tracing(); t != nil {
 		return t.Handle(ctx)
@@ -110,7 +112,7 @@ func (d *Delivery) Handle(ctx context.Context) (context.Context, func(error)) {
 	return ctx, nil
 }
 
-// Tell calls f for each event since the last call, with the time when it was, in order.
+// Tell calls f for each event since the last call, in order, with the time of the event.
 func (d *Delivery) Tell(f func(name string, at time.Time)) {
 	if d == nil {
 		return
@@ -124,8 +126,8 @@ func (d *Delivery) Tell(f func(name string, at time.Time)) {
 	}
 }
 
-// Event notes that something happens to the delivery, for Tell. The caller may hold a lock, and spans are the
-// user's code, which may take long. So nothing is called now.
+// Event records an event of the delivery for Tell. It calls nothing else: the caller may hold a lock, and spans are
+// the user's code, which may take long.
 func (d *Delivery) Event(name string) {
 	if d == nil {
 		return

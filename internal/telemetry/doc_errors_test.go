@@ -16,11 +16,11 @@ import (
 	"github.com/signalbox-go/signalbox/scheduler"
 )
 
-// settlements are the spans that the table of errors calls so.
+// settlements are the spans that the table of errors calls "settlements".
 var settlements = []string{"ack", "retry", "snooze", "dead_letter"}
 
-// checkErrors compares the table of errors with what failed: a value stands on the spans that it is said of, and on
-// no others. What the table doesn't have is a type of Go's.
+// checkErrors compares the table of errors with the failures. Each value must occur on the spans that the table
+// names, and on no others. A value that isn't in the table must be a Go type.
 func (s *story) checkErrors(t *testing.T, doc string) {
 	type place struct{ value, on string }
 	emitted := make(map[place]bool)
@@ -29,7 +29,7 @@ func (s *story) checkErrors(t *testing.T, doc string) {
 		if v := value(sp, "error.type"); v != "" {
 			on := short(s.name(sp))
 			if on == "enqueue of a bulk" {
-				on = "enqueue" // as the table calls both
+				on = "enqueue" // the table's name for both
 			}
 			emitted[place{v, on}], values[v] = true, true
 		}
@@ -56,7 +56,7 @@ func (s *story) checkErrors(t *testing.T, doc string) {
 					some = some || emitted[place{v, on}]
 				}
 			}
-			if !some && on != "tick" { // a tick has what its enqueue has
+			if !some && on != "tick" { // its cases are those of enqueue
 				t.Errorf("in docs/tracing.md, and never emitted: error.type %s on %s", v, on)
 			}
 		}
@@ -76,14 +76,14 @@ func (s *story) checkErrors(t *testing.T, doc string) {
 	}
 }
 
-// failures are of a network, of Redis and of callers.
+// failures has failures of the network, of Redis and of callers.
 func failures(p *part) {
 	dial := func(ctx context.Context) error {
 		_, err := (&net.Dialer{}).DialContext(ctx, "tcp", nobody)
 		return err
 	}
 	locker := newLocker(p.rdb, lock.Config{MeterProvider: p.mp})
-	key := p.name + "-held" // which the error names
+	key := p.name + "-held" // the key that the error names
 	held, err := locker.TryAcquire(p.Context(), key)
 	if err != nil {
 		p.Fatal(err)
@@ -105,7 +105,7 @@ func failures(p *part) {
 		p.Error(err)
 	}
 
-	// Each at the same time: a scheduler tries for five seconds.
+	// All at the same time, since a scheduler tries for five seconds.
 	var all sync.WaitGroup
 	for name, how := range map[string]failure{
 		"connection": {spoil: func(proxy *redistest.Proxy, _ redis.UniversalClient) { proxy.Refuse(true); proxy.Sever() }},
@@ -125,10 +125,10 @@ func scripts(cmd []string) bool {
 	return len(cmd) > 0 && strings.HasPrefix(strings.ToLower(cmd[0]), "eval")
 }
 
-// A failure befalls who enqueues a job and asks for a lock.
+// A failure happens to a caller that enqueues a job and asks for a lock.
 type failure struct {
-	within time.Duration // is their patience; negative: they have gone
-	reply  string        // is what Redis says, if it says a thing
+	within time.Duration // how long the caller waits; negative: its context has ended already
+	reply  string        // the reply of Redis to everything, if not ""
 	spoil  func(*redistest.Proxy, redis.UniversalClient)
 }
 
@@ -166,17 +166,17 @@ func (f failure) happen(p *part, name string) {
 	}
 }
 
-// nobody is where nobody listens.
+// nobody is an address without a listener.
 const nobody = "127.0.0.1:1"
 
-// stopped is a context that has ended.
+// stopped returns a context that has ended.
 func stopped(ctx context.Context) context.Context {
 	ctx, stop := context.WithCancel(ctx)
 	stop()
 	return ctx
 }
 
-// newLocker is lock.New with a Config that may be left out and must be right.
+// newLocker is lock.New with an optional Config, which must be valid.
 func newLocker(rdb lock.Client, c ...lock.Config) *lock.Redis {
 	l, err := lock.New(rdb, append(c, lock.Config{})[0])
 	if err != nil {

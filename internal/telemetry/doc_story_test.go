@@ -29,7 +29,7 @@ import (
 	"github.com/signalbox-go/signalbox/worker"
 )
 
-// A story is what a scheduler, workers and locks emitted.
+// A story has everything that a scheduler, workers and locks emitted.
 type story struct {
 	spans   tracetest.SpanStubs
 	metrics []metricdata.Metrics
@@ -39,15 +39,15 @@ type story struct {
 	server   *redistest.Server
 	tp       *sdktrace.TracerProvider
 	mp       *sdkmetric.MeterProvider
-	queue    string // begins the names of all queues
+	queue    string // prefix of the names of all queues
 	lockKey  string
 }
 
-// canary is in every payload.
+// canary is a text in every payload.
 const canary = "canary-of-the-payload"
 
-// A recorder keeps the spans that ended, and what was known of each at its start. It is the sampler, too, and
-// keeps what it was asked about.
+// A recorder keeps all spans that ended, and the attributes that each had at its start. It is also the
+// sampler, and keeps the attributes that it was given.
 type recorder struct {
 	mu      sync.Mutex
 	started map[trace.SpanID][]attribute.Key
@@ -55,7 +55,7 @@ type recorder struct {
 	ended   []sdktrace.ReadOnlySpan
 }
 
-// asked says that a sampler saw the attribute on such a span.
+// asked means that the sampler was given the attribute for such a span.
 type asked struct {
 	kind trace.SpanKind
 	name string
@@ -73,7 +73,7 @@ func (r *recorder) ShouldSample(p sdktrace.SamplingParameters) sdktrace.Sampling
 
 func (r *recorder) Description() string { return "notes attributes" }
 
-// knew reports whether an attribute of the span was known at its start, also to the sampler.
+// knew reports whether the span had the attribute at its start, and the sampler got it.
 func (r *recorder) knew(sp tracetest.SpanStub, key attribute.Key) bool {
 	return slices.Contains(r.started[sp.SpanContext.SpanID()], key) && r.asked[asked{sp.SpanKind, sp.Name, key}]
 }
@@ -96,7 +96,7 @@ func (r *recorder) OnEnd(sp sdktrace.ReadOnlySpan) {
 func (r *recorder) Shutdown(context.Context) error   { return nil }
 func (r *recorder) ForceFlush(context.Context) error { return nil }
 
-// name is the span's as docs/tracing.md has it.
+// name returns the span's name as docs/tracing.md writes it.
 func (s *story) name(sp tracetest.SpanStub) string {
 	if sp.InstrumentationScope.Name != telemetry.Scope {
 		return "the caller's"
@@ -125,7 +125,7 @@ func (s *story) ours() tracetest.SpanStubs {
 	return ours
 }
 
-// play has everything happen once at least, in parts at the same time.
+// play makes everything happen at least once, in parts that run at the same time.
 func play(t *testing.T) *story {
 	t.Helper()
 	s := &story{
@@ -153,7 +153,7 @@ func play(t *testing.T) *story {
 	return s
 }
 
-// collect adds what the metrics are now: some are of what runs.
+// collect adds the current metrics. Some exist only while a part runs.
 func (s *story) collect(t *testing.T) {
 	t.Helper()
 	var all metricdata.ResourceMetrics
@@ -165,14 +165,14 @@ func (s *story) collect(t *testing.T) {
 	}
 }
 
-// A part of the story has a queue of its own.
+// A part of the story has its own queue.
 type part struct {
 	*testing.T
 	*story
 	name  string // of the queue
 	rdb   redis.UniversalClient
 	sched *scheduler.Scheduler
-	ends  chan string // kinds of deliveries whose handlers, with all middleware, have returned
+	ends  chan string // kinds of deliveries whose handlers and all middleware have returned
 }
 
 func newPart(t *testing.T, s *story, name string) *part {
@@ -194,7 +194,7 @@ func (p *part) scheduler() *scheduler.Scheduler {
 	return sched
 }
 
-// A job is of the kind that says what its handler does.
+// A job's kind says what its handler does.
 type job struct {
 	kind string
 	Note string
@@ -202,7 +202,7 @@ type job struct {
 
 func (j job) Kind() string { return j.kind }
 
-// caller returns a context that is in a span of the caller's.
+// caller returns a context with a span of the caller.
 func (p *part) caller() context.Context {
 	ctx, span := p.tp.Tracer("caller").Start(p.Context(), "caller")
 	p.Cleanup(func() { span.End() })
@@ -227,10 +227,10 @@ func (p *part) putMany(ctx context.Context, kind string, n int) {
 	}
 }
 
-// handlers are those of a worker, by kind.
+// handlers are the handlers of a worker by kind.
 type handlers map[string]signalbox.HandlerFunc
 
-// work starts a worker, some of whose handlers are under named locks. stop waits until it has drained.
+// work starts a worker. Some of its handlers are under named locks. stop waits until the worker has drained.
 func (p *part) work(rdb redis.UniversalClient, slots int, ttl time.Duration, hs handlers, under map[string]signalbox.Middleware) (stop func()) {
 	p.Helper()
 	w, err := worker.New(rdb, worker.Config{
@@ -257,7 +257,7 @@ func (p *part) work(rdb redis.UniversalClient, slots int, ttl time.Duration, hs 
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		_ = w.Run(ctx) // one that is cut off says so
+		_ = w.Run(ctx) // a worker that is cut off returns an error
 	}()
 	stop = func() {
 		cancel()
@@ -267,7 +267,7 @@ func (p *part) work(rdb redis.UniversalClient, slots int, ttl time.Duration, hs 
 	return stop
 }
 
-// await waits for deliveries of these kinds to end.
+// await waits for a delivery of each of these kinds to end.
 func (p *part) await(kinds ...string) {
 	p.Helper()
 	late := time.After(20 * time.Second)
@@ -283,7 +283,7 @@ func (p *part) await(kinds ...string) {
 	}
 }
 
-// ended counts the spans of a name that have ended.
+// ended returns how many spans of that name have ended.
 func (p *part) ended(name string) int {
 	p.recorder.mu.Lock()
 	defer p.recorder.mu.Unlock()
@@ -317,13 +317,13 @@ func (p *part) counted(key attribute.Key, value string) bool {
 
 func succeed(context.Context, *signalbox.Job) error { return nil }
 
-// untilOver is a handler that works until its context ends.
+// untilOver is a handler that runs until its context ends.
 func untilOver(ctx context.Context, _ *signalbox.Job) error {
 	<-ctx.Done()
 	return context.Cause(ctx)
 }
 
-// jobs is all that becomes of jobs and of the locks that they are under.
+// jobs has every way in which a job can end, and every outcome of its locks.
 func jobs(p *part) {
 	near := newLocker(p.rdb, lock.Config{TTL: 5 * time.Second, MeterProvider: p.mp})
 	broken := redistest.NewProxy(p, p.server.Addr())
@@ -397,7 +397,7 @@ func jobs(p *part) {
 	stop()
 }
 
-// locks are used alone.
+// locks has locks without jobs.
 func locks(p *part) {
 	locker := newLocker(p.rdb, lock.Config{MeterProvider: p.mp})
 	key := p.lockKey + "-alone"
@@ -424,7 +424,7 @@ func locks(p *part) {
 	<-l.Context().Done()
 }
 
-// takenOver are jobs whose worker is taken for dead, and then tells how they ended.
+// takenOver has jobs that another worker takes over. Then their own worker settles them.
 func takenOver(p *part) {
 	open := make(map[string]func())
 	first, second := make(handlers), make(handlers)
@@ -458,7 +458,7 @@ func takenOver(p *part) {
 	}
 	p.work(p.rdb, len(second), time.Second, second, nil)
 	p.await("succeed", "fail", "snooze", "cancel", "until-over")
-	open["fail"]() // it is the first from whose settlement the worker hears of it
+	open["fail"]() // from its settlement the worker learns of the loss
 	p.await("fail")
 	redistest.Eventually(p, func() bool { return p.ended("retry "+p.name) > 0 }, "Redis has refused the retry")
 	for _, kind := range []string{"succeed", "snooze", "cancel"} {
@@ -467,7 +467,7 @@ func takenOver(p *part) {
 	p.await("succeed", "snooze", "cancel", "until-over")
 }
 
-// cutOff is a worker that loses Redis, and is stopped before that is back.
+// cutOff has a worker that loses Redis and is stopped before Redis is back.
 func cutOff(p *part) {
 	proxy := redistest.NewProxy(p, p.server.Addr())
 	rdb := proxy.ClientWith(func(o *redis.UniversalOptions) { o.MaxRetries = -1 })
@@ -483,8 +483,8 @@ func cutOff(p *part) {
 	stop()
 }
 
-// ticks is a cron entry of two processes, and a worker that renews its lease meanwhile. It has no handler
-// for one of its jobs.
+// ticks has a cron entry in two processes, and a worker that renews its lease meanwhile. One of the jobs has
+// no handler.
 func ticks(p *part) {
 	p.put(p.Context(), "stranger")
 	p.work(p.rdb, 1, time.Second, handlers{"tick": succeed}, nil)
@@ -508,10 +508,10 @@ func ticks(p *part) {
 	running.Wait()
 }
 
-// failedTick is one that Redis refuses, until the scheduler stops.
+// failedTick has a tick that Redis refuses until the scheduler stops.
 func failedTick(p *part) {
 	proxy, evalsha := redistest.NewProxy(p, p.server.Addr()), redistest.Command("EVALSHA")
-	enqueues := func(cmd []string) bool { return evalsha(cmd) && len(cmd) > 2 && cmd[2] != "0" } // what is asked at start has no keys
+	enqueues := func(cmd []string) bool { return evalsha(cmd) && len(cmd) > 2 && cmd[2] != "0" } // the calls at the start have no keys
 	proxy.Reply(enqueues, "-OOM command not allowed when used memory > 'maxmemory'.", -1)
 	p.rdb = proxy.Client()
 	sched := p.scheduler()
@@ -530,7 +530,7 @@ func failedTick(p *part) {
 	running.Wait()
 }
 
-// refused are jobs that can't be enqueued.
+// refused has jobs that can't be enqueued.
 func refused(p *part) {
 	large := job{"large", strings.Repeat(canary, 1<<20/len(canary))}
 	if _, err := p.sched.Enqueue(p.Context(), large, scheduler.Queue(p.name)); err == nil {

@@ -18,8 +18,8 @@ import (
 	"github.com/signalbox-go/signalbox/internal/telemetry"
 )
 
-// The tables of docs/tracing.md are what a story emits in which everything happens: all that is
-// emitted is in them, and all that is in them is emitted.
+// TestDocs compares the tables of docs/tracing.md with a story in which everything happens. Whatever is
+// emitted must be in the tables, and whatever is in the tables must be emitted.
 func TestDocs(t *testing.T) {
 	t.Parallel()
 	text, err := os.ReadFile("../../docs/tracing.md")
@@ -29,7 +29,7 @@ func TestDocs(t *testing.T) {
 	doc := string(text)
 	story := play(t)
 	if t.Failed() {
-		return // its end is missing
+		return // the end of the story is missing
 	}
 	t.Run("spans", func(t *testing.T) { same(t, story.spanFacts(), documentedSpans(t, doc)) })
 	t.Run("attributes", func(t *testing.T) { same(t, story.attributeFacts(), documentedAttributes(t, doc)) })
@@ -41,7 +41,7 @@ func TestDocs(t *testing.T) {
 	t.Run("nothing private", func(t *testing.T) { story.checkPrivate(t) })
 }
 
-// facts are lines, each of which is so.
+// facts are lines that are true.
 type facts map[string]bool
 
 func (f facts) add(format string, args ...any) { f[fmt.Sprintf(format, args...)] = true }
@@ -63,7 +63,7 @@ func same(t *testing.T, emitted, documented facts) {
 	}
 }
 
-// table is the rows of the table whose first column has this heading.
+// table returns the rows of the table whose first column has this heading.
 func table(t *testing.T, doc, heading string, columns int) [][]string {
 	t.Helper()
 	_, body, ok := strings.Cut(doc, "\n| "+heading+" |")
@@ -85,12 +85,12 @@ func table(t *testing.T, doc, heading string, columns int) [][]string {
 	return rows
 }
 
-// list is what a cell names, without the backticks.
+// list returns the names in a cell, without the backticks.
 func list(cell string) []string { return strings.Split(strings.ReplaceAll(cell, "`", ""), ", ") }
 
 var code = regexp.MustCompile("`([^`]+)`")
 
-// spanNames are the names in the table of spans, as other tables call them.
+// spanNames returns the names in the table of spans, in the short form that other tables use.
 func spanNames(t *testing.T, doc string) []string {
 	t.Helper()
 	var names []string
@@ -100,12 +100,12 @@ func spanNames(t *testing.T, doc string) []string {
 	return names
 }
 
-// inBraces is the part of a span's name that has many values.
+// inBraces matches the part of a span's name that has many values.
 var inBraces = regexp.MustCompile(` \{\w+\}`)
 
 func short(name string) string { return inBraces.ReplaceAllString(name, "") }
 
-// on is the spans that a cell names: some, all, or all but some.
+// on returns the spans that a cell names: some, all, or all except some.
 func on(t *testing.T, doc, cell string) []string {
 	t.Helper()
 	all := spanNames(t, doc)
@@ -197,7 +197,7 @@ func (s *story) attributeFacts() facts {
 	return f
 }
 
-// value is that of a span's attribute, or "".
+// value returns the value of a span's attribute, or "".
 func value(sp tracetest.SpanStub, key attribute.Key) string {
 	set := attribute.NewSet(sp.Attributes...)
 	v, _ := set.Value(key)
@@ -247,7 +247,7 @@ func documentedMetrics(t *testing.T, doc string) facts {
 	for _, row := range table(t, doc, "metric", 5) {
 		name := list(row[0])[0]
 		f.add("metric %s is a %s of %s", name, row[1], list(row[2])[0])
-		f.add("metric %s has messaging.system", name) // all have it
+		f.add("metric %s has messaging.system", name) // all metrics have it
 		for _, key := range list(row[3]) {
 			if key != "-" {
 				f.add("metric %s has %s", name, key)
@@ -271,7 +271,7 @@ func (s *story) metricFacts() facts {
 	return f
 }
 
-// dissect returns what instrument a metric is of, and the attributes of its points.
+// dissect returns the kind of a metric's instrument, and the attributes of its points.
 func dissect(m metricdata.Metrics) (kind string, points []attribute.Set) {
 	switch d := m.Data.(type) {
 	case metricdata.Sum[int64]:
@@ -301,26 +301,28 @@ func dissect(m metricdata.Metrics) (kind string, points []attribute.Set) {
 	return fmt.Sprintf("%T", m.Data), nil
 }
 
-// unplayed are values that the story has no time for. They are constants of the code.
+// unplayed are values that don't occur in the story because that would take too long. They are constants of
+// the code.
 var unplayed = map[string]string{
-	"missed": telemetry.OutcomeMissed, // nobody ran the entry for more than five seconds
+	"missed": telemetry.OutcomeMissed, // no process ran the entry for more than five seconds
 }
 
-// goType is what error.type is for an error of the user's, or of a library.
+// goType matches an error.type that is the Go type of an error, of the user or of a library.
 var goType = regexp.MustCompile(`^\*?[\w/.-]+\.\w+$`)
 
-// A place is where an attribute has values of its own: one of the constants below, or the name of a metric.
+// A place is where the tables list an attribute's values: one of the constants below, or the name of a
+// metric.
 type place struct{ on, key string }
 
-// A metric that is no place for an attribute has the values that it has on metrics, and where those aren't
-// told, as on events, those on spans.
+// If the tables list no values for a metric or for events, the values for onMetrics apply, or else those for
+// onSpans.
 const (
 	onSpans   = "spans"
 	onEvents  = "an event"
 	onMetrics = "metrics"
 )
 
-// documentedValues are those of the attributes that have "one of" some.
+// documentedValues returns the values of the attributes whose values the tables list as "one of".
 func documentedValues(t *testing.T, doc string) map[place]map[string]bool {
 	t.Helper()
 	documented := make(map[place]map[string]bool)
@@ -346,7 +348,7 @@ func documentedValues(t *testing.T, doc string) map[place]map[string]bool {
 	return documented
 }
 
-// checkValues compares the attributes whose values are "one of" some, on spans, events and metrics.
+// checkValues compares those values with the ones on spans, events and metrics.
 func (s *story) checkValues(t *testing.T, doc string) {
 	documented := documentedValues(t, doc)
 	emitted := make(map[place]map[string]bool)
@@ -363,7 +365,7 @@ func (s *story) checkValues(t *testing.T, doc string) {
 			t.Errorf("emitted, and not in docs/tracing.md: on %s %s=%s", on[0], key, value)
 		}
 		if p.on == onSpans && on[0] != onSpans {
-			return // a span has to have it, too
+			return // a span must have it as well
 		}
 		if emitted[p] == nil {
 			emitted[p] = make(map[string]bool)
@@ -403,7 +405,7 @@ func (s *story) checkValues(t *testing.T, doc string) {
 	}
 }
 
-// checkBoundaries compares those of all histograms.
+// checkBoundaries compares the boundaries of all histograms.
 func (s *story) checkBoundaries(t *testing.T, doc string) {
 	_, line, _ := strings.Cut(doc, "\n`0.0001 ")
 	line, _, _ = strings.Cut("0.0001 "+line, "`")
@@ -433,8 +435,9 @@ func (s *story) checkBoundaries(t *testing.T, doc string) {
 	}
 }
 
-// checkPrivate looks for what is never there. The messages of errors are their authors' words: of them it
-// looks at those that we make of jobs. The key of a lock is in that of an attempt that failed for want of it.
+// checkPrivate looks for data that must never be emitted. The messages of errors are their authors' words, so
+// it checks only the messages that Signalbox makes about jobs. If an attempt failed for lack of a lock, the
+// message has the lock's key.
 func (s *story) checkPrivate(t *testing.T) {
 	look := func(where, text string, private ...string) {
 		for _, p := range private {

@@ -10,8 +10,8 @@ import (
 	semconv "go.opentelemetry.io/otel/semconv/v1.43.0"
 )
 
-// Bounds of what a user's error may put into spans and metrics, in bytes. Beyond them, or with bytes that
-// are no UTF-8, an exporter could fail, and lose the spans of others with it.
+// Limits of the text that a user's error puts into spans and metrics, in bytes. With longer text, or text that is not
+// UTF-8, an exporter could fail, and lose other spans with it.
 const (
 	maxErrorText = 2048
 	maxErrorType = 128
@@ -20,12 +20,12 @@ const (
 // brokenError is the text for an error whose methods panic.
 const brokenError = "the error's own methods panic"
 
-// ErrorType returns the value of error.type for a Go error, or "" for nil. It is, in this order:
+// ErrorType returns the value of error.type for a Go error, or "" for nil. It is the first that exists of:
 //
-//   - what a method ErrorType returns, of the error or of one that it wraps; there should be few such values
+//   - the result of a method ErrorType, of the error or of one that it wraps; there should be few such values
 //   - one of our own values
-//   - the error's type; of an error that package fmt or errors made to wrap others, the type of the first of those that has
-//     a type of its own
+//   - the error's Go type. If package fmt or errors made the error to wrap others, it is the type of the first wrapped
+//     error that has its own type.
 func ErrorType(err error) string {
 	if err == nil {
 		return ""
@@ -47,8 +47,8 @@ func errorType(err error) string {
 		operation *net.OpError
 		lookup    *net.DNSError
 	)
-	late, _ := err.(interface{ Timeout() bool }) // also that of a context
-	_, network := err.(net.Error)                // also any of an HTTP client
+	late, _ := err.(interface{ Timeout() bool }) // also the error of a context
+	_, network := err.(net.Error)                // also any error of an HTTP client
 	switch {
 	case late != nil && late.Timeout():
 		return ErrorTimeout
@@ -60,8 +60,8 @@ func errorType(err error) string {
 	return semconv.ErrorType(err).Value.AsString()
 }
 
-// telling returns the first error that has a type of its own, of err and what it wraps by package fmt or errors. If there is
-// none, it returns the first that wraps nothing, and false.
+// telling returns the first error that has its own type, among err and what it wraps by package fmt or errors. If there
+// is none, it returns the first error that wraps nothing, and false.
 func telling(err error) (first error, ok bool) {
 	if err == context.Canceled || !plain(err) {
 		return err, true
@@ -91,7 +91,7 @@ func telling(err error) (first error, ok bool) {
 	return first, false
 }
 
-// plain reports whether an error's type is of package fmt or errors, and says nothing.
+// plain reports whether an error's type is from package fmt or errors, and so says nothing.
 func plain(err error) bool {
 	t := reflect.TypeOf(err)
 	if t.Kind() != reflect.Pointer {
@@ -101,10 +101,10 @@ func plain(err error) bool {
 	return pkg == "fmt" || pkg == "errors"
 }
 
-// errorText is the message of an error.
+// errorText returns the message of an error.
 func errorText(err error) string { return said(maxErrorText, err.Error) }
 
-// said is what a user's method says: UTF-8 of so many bytes at the most.
+// said returns the result of a user's method, as UTF-8 of at most that many bytes.
 func said(most int, method func() string) (text string) {
 	defer func() {
 		if recover() != nil {

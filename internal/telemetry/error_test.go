@@ -16,7 +16,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 )
 
-// A typed error says of which type it is.
+// A typed error has its own ErrorType.
 type typed struct {
 	error
 	what func() string
@@ -24,12 +24,12 @@ type typed struct {
 
 func (e typed) ErrorType() string { return e.what() }
 
-// A broken error panics when it is asked what it says.
+// A broken error panics in its method Error.
 type broken struct{}
 
 func (*broken) Error() string { panic("broken") }
 
-// What a span tells of an error can be exported, whatever the error says.
+// Whatever an error says, a span with it can be exported.
 func TestFail(t *testing.T) {
 	t.Parallel()
 	long := strings.Repeat("ä", maxErrorText)
@@ -40,7 +40,7 @@ func TestFail(t *testing.T) {
 		"plain":           {errors.New("boom"), "boom", "*errors.errorString"},
 		"wrapped":         {fmt.Errorf("it went %w", errors.New("boom")), "it went boom", "*errors.errorString"},
 		"no UTF-8":        {errors.New("body \xff\xfe."), "body .", "*errors.errorString"},
-		"long":            {errors.New(long), long[:maxErrorText-4] + "...", "*errors.errorString"}, // no half a letter
+		"long":            {errors.New(long), long[:maxErrorText-4] + "...", "*errors.errorString"}, // no half character
 		"broken":          {&broken{}, brokenError, "*telemetry.broken"},
 		"typed":           {typed{errors.New("boom"), func() string { return "quota" }}, "boom", "quota"},
 		"of a long type":  {typed{errors.New("boom"), func() string { return long }}, "boom", long[:maxErrorType-4] + "..."},
@@ -71,14 +71,14 @@ func TestFail(t *testing.T) {
 	}
 }
 
-// What happens to a delivery is kept until somebody asks, with the time when it was, and in order; also what
-// happened before it was traced.
+// Events of a delivery are kept until Tell is called, in order and with their times. That includes events
+// before the delivery was traced.
 func TestEvents(t *testing.T) {
 	t.Parallel()
 	var d Delivery
 	var times, told []time.Time
 	tell := func(_ string, at time.Time) { told = append(told, at) }
-	for n := range maxEvents + 1 { // nobody may ever ask
+	for n := range maxEvents + 1 { // Tell may never be called
 		times = append(times, time.Now())
 		d.Event(EventShutdown)
 		if n == 5 {
@@ -90,7 +90,7 @@ func TestEvents(t *testing.T) {
 	if len(told) != maxEvents {
 		t.Fatalf("%d events, want %d", len(told), maxEvents)
 	}
-	for i, at := range told { // all but the first
+	for i, at := range told { // all except the first
 		if at.Before(times[i+1]) || at.After(times[i+2]) {
 			t.Errorf("number %d was at %v, between %v and %v", i, at, times[i+1], times[i+2])
 		}
@@ -101,7 +101,7 @@ func TestEvents(t *testing.T) {
 	if len(told) != maxEvents+1 {
 		t.Errorf("%d events, want one more, told once", len(told))
 	}
-	// What is told may take long. An event that comes meanwhile waits for nobody.
+	// Passing on an event may take long. An event that comes meanwhile doesn't wait.
 	d.Event(EventRenewFailed)
 	d.Tell(func(string, time.Time) {
 		noted := make(chan struct{})
@@ -121,7 +121,7 @@ func TestEvents(t *testing.T) {
 	}
 }
 
-// A handler that no worker called has no delivery, and whoever asks it all the same gets nothing.
+// Without a worker there is no delivery. Then the methods of the nil Delivery do nothing.
 func TestNoDelivery(t *testing.T) {
 	t.Parallel()
 	d := DeliveryFrom(t.Context())
@@ -132,7 +132,7 @@ func TestNoDelivery(t *testing.T) {
 	}
 }
 
-// A quorum is called what it is, whatever its nodes said.
+// A quorum has its own error type, whatever errors its nodes have.
 type quorum struct{ nodes []error }
 
 func (q *quorum) Error() string   { return "no quorum" }

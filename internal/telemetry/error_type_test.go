@@ -17,25 +17,25 @@ import (
 	"github.com/signalbox-go/signalbox/internal/telemetry"
 )
 
-// A quota is an error that names itself.
+// A quota is an error with its own ErrorType.
 type quota struct{}
 
 func (quota) Error() string     { return "no more today" }
 func (quota) ErrorType() string { return "quota" }
 
-// A charge is an error of a user's, which says more than what it wraps.
+// A charge is an error of a user. It says more than the error that it wraps.
 type charge struct{ err error }
 
 func (c *charge) Error() string { return "charge: " + c.err.Error() }
 func (c *charge) Unwrap() error { return c.err }
 
-// slow is a timeout of a user's.
+// slow is a timeout of a user.
 type slow struct{}
 
 func (slow) Error() string { return "slow" }
 func (slow) Timeout() bool { return true }
 
-// What errors are called.
+// Each error has the expected error.type.
 func TestErrorType(t *testing.T) {
 	t.Parallel()
 	late, cancel := context.WithTimeout(t.Context(), 0)
@@ -73,7 +73,7 @@ func TestErrorType(t *testing.T) {
 		{fmt.Errorf("%w: %w", parse, quota{}), "quota"},
 		{&charge{quota{}}, "quota"},
 
-		// Of several the first that has a type of its own.
+		// Among several errors, the first with its own type counts.
 		{fmt.Errorf("a: %w: %w", boom, parse), "*time.ParseError"},
 		{errors.Join(boom, parse), "*time.ParseError"},
 		{errors.Join(fmt.Errorf("a: %w: %w", boom, boom), &charge{boom}, parse), "*telemetry_test.charge"},

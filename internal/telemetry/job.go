@@ -10,18 +10,18 @@ import (
 	"go.opentelemetry.io/otel/trace"
 )
 
-// A Job is what a span tells about a job.
+// A Job has the data of a job that spans show.
 type Job struct {
 	ID, Kind, Queue string
 	Attempt         int // 0 before the first delivery
 	MaxAttempts     int
 }
 
-// Who sends or receives: what is the same on all of its messaging spans.
+// Who is the sender or receiver: the attributes that are the same on all of its messaging spans.
 type Who struct {
-	Address  string // of the Redis server, or the path of its socket; empty: unknown
-	Port     int    // 0: it has none
-	ClientID string // of a worker; else empty
+	Address  string // of the Redis server, or the path of its socket; "": unknown
+	Port     int    // 0: none
+	ClientID string // of a worker; "" otherwise
 }
 
 // Messaging makes the spans of messaging operations.
@@ -30,7 +30,7 @@ type Messaging struct {
 	common []attribute.KeyValue
 }
 
-// NewMessaging returns the spans of who, made by a provider, or by the global one if it is nil.
+// NewMessaging returns a maker of spans for who, with the provider tp, or the global one if tp is nil.
 func NewMessaging(tp trace.TracerProvider, who Who) *Messaging {
 	m := &Messaging{tracer: tracerOf(tp), common: []attribute.KeyValue{semconv.MessagingSystemKey.String(system)}}
 	if who.Address != "" {
@@ -46,7 +46,7 @@ func NewMessaging(tp trace.TracerProvider, who Who) *Messaging {
 	return m
 }
 
-// operation are the attributes of an operation on a queue, with room for n more.
+// operation returns the attributes of an operation on a queue, with room for n more.
 func (m *Messaging) operation(op string, opType attribute.KeyValue, queue string, n int) []attribute.KeyValue {
 	kv := make([]attribute.KeyValue, 0, len(m.common)+3+n)
 	kv = append(kv, m.common...)
@@ -61,10 +61,10 @@ func (m *Messaging) about(op string, opType attribute.KeyValue, j *Job, n int) [
 	return appendJob(m.operation(op, opType, j.Queue, n+4), j)
 }
 
-// appendJob appends what tells of a job: four attributes at the most.
+// appendJob appends the attributes of a job, four at most.
 func appendJob(kv []attribute.KeyValue, j *Job) []attribute.KeyValue {
 	kv = append(kv, semconv.MessagingMessageID(clean(j.ID)))
-	if j.Kind != "" { // else its record can't be read
+	if j.Kind != "" { // "": the job's record can't be read
 		kv = append(kv, jobKind.String(clean(j.Kind)), jobMaxAttempts.Int(j.MaxAttempts))
 	}
 	if j.Attempt > 0 {
@@ -73,20 +73,17 @@ func appendJob(kv []attribute.KeyValue, j *Job) []attribute.KeyValue {
 	return kv
 }
 
-// StartEnqueue starts the producer's span of one job. Its context goes into the job's
-// headers by [Inject].
+// StartEnqueue starts the producer's span of one job. [Inject] puts the span's context into the job's headers.
 func (m *Messaging) StartEnqueue(ctx context.Context, j Job) (context.Context, trace.Span) {
 	return m.start(ctx, opEnqueue, semconv.MessagingOperationTypeSend, trace.SpanKindProducer, &j)
 }
 
-// StartCreate starts the producer's span of one job of a bulk. Its context goes into the
-// job's headers.
+// StartCreate starts the producer's span of one job of a bulk. The span's context goes into the job's headers.
 func (m *Messaging) StartCreate(ctx context.Context, j Job) (context.Context, trace.Span) {
 	return m.start(ctx, opCreate, semconv.MessagingOperationTypeCreate, trace.SpanKindProducer, &j)
 }
 
-// StartSend starts the span of sending n jobs that were created to a queue, with links to their
-// creations.
+// StartSend starts the span of sending n jobs of a bulk to a queue. It has links to the spans of StartCreate.
 func (m *Messaging) StartSend(ctx context.Context, queue string, n int, created []trace.Link) (context.Context, trace.Span) {
 	kv := append(m.operation(opEnqueue, semconv.MessagingOperationTypeSend, queue, 1), semconv.MessagingBatchMessageCount(n))
 	return m.tracer.Start(ctx, opEnqueue+" "+queue,
@@ -97,14 +94,14 @@ func (m *Messaging) StartSend(ctx context.Context, queue string, n int, created 
 type DeliverySpans struct {
 	m   *Messaging
 	job *Job
-	// The attributes of all of them, each span's in a row: wait and token of the process
-	// span, its operation, those of the job, then those of the settlement. What a tracer has
-	// seen isn't changed any more.
+	// The attributes of all spans in one slice, so that those of each span are adjacent: wait and token of the process
+	// span, its operation, those of the job, then those of the settlement. A part that was passed to a tracer is not
+	// changed any more.
 	kv  []attribute.KeyValue
-	end int // of the job's
+	end int // end of the job's attributes
 }
 
-// Indices of DeliverySpans.kv.
+// Indices in DeliverySpans.kv.
 const (
 	kvOperation = 2
 	kvJob       = 4
@@ -129,13 +126,14 @@ func (d *DeliverySpans) StartProcess(ctx context.Context, links []trace.Link) (c
 	return d.m.tracer.Start(ctx, opProcess+" "+d.job.Queue, consumer, attributes(d.kv[:d.end]))
 }
 
-// StartHandle starts the span that a handler runs under, a child of the process span.
+// StartHandle starts the span of the handler, a child of the process span.
 func (d *DeliverySpans) StartHandle(ctx context.Context) (context.Context, trace.Span) {
 	return d.m.tracer.Start(ctx, nameHandle+" "+d.job.Kind, internal, attributes(d.kv[kvOperation:d.end]))
 }
 
-// StartSettle starts the span of telling Redis how the delivery ended, as of when that began. It is a child of the
-// process span. asked is the signalbox.Outcome that Redis is asked for. next is when the job runs again; the zero time: not, or at once.
+// StartSettle starts the span of the settlement, with began as its start time. It is a child of the process span. asked
+// is the signalbox.Outcome that Redis is asked for. next is when the job runs again. It is zero if the job doesn't, or
+// runs again at once.
 func (d *DeliverySpans) StartSettle(ctx context.Context, asked string, began, next time.Time) trace.Span {
 	op := settleOperation(asked)
 	kv := append(d.kv[:d.end], semconv.MessagingOperationName(op), semconv.MessagingOperationTypeSettle, jobOutcome.String(asked))
@@ -146,28 +144,28 @@ func (d *DeliverySpans) StartSettle(ctx context.Context, asked string, began, ne
 	return span
 }
 
-// The kinds of spans, as tracers take them.
+// The kinds of spans as options of a tracer.
 var (
 	consumer = trace.WithSpanKind(trace.SpanKindConsumer)
 	internal = trace.WithSpanKind(trace.SpanKindInternal)
 	client   = trace.WithSpanKind(trace.SpanKindClient)
 )
 
-// attributes are for a tracer. Nobody may append to them.
+// attributes returns an option for a tracer. Don't append to kv afterwards.
 func attributes(kv []attribute.KeyValue) trace.SpanStartOption {
 	return trace.WithAttributes(kv[:len(kv):len(kv)]...)
 }
 
-// StartReclaim starts the span of taking a job back from a worker that died or lost its lease, as
-// of when that began. outcome is a signalbox.Outcome: returned, or dead after too many crashes.
+// StartReclaim starts the span of taking a job back from a worker that died or lost its lease, with began as its start
+// time. outcome is a signalbox.Outcome: returned, or dead after too many crashes.
 func (m *Messaging) StartReclaim(ctx context.Context, j Job, outcome string, links []trace.Link, began time.Time) trace.Span {
 	kv := append(m.about(opReclaim, semconv.MessagingOperationTypeSettle, &j, 1), jobOutcome.String(outcome))
 	_, span := m.tracer.Start(ctx, opReclaim+" "+j.Queue, client, attributes(kv), trace.WithLinks(links...), trace.WithTimestamp(began))
 	return span
 }
 
-// How a delivery ended: the values of signalbox.Outcome. Package lock stands on this one, so it can't import the root. A test
-// compares them.
+// How a delivery ended: the values of signalbox.Outcome. This package can't import the root package, because package
+// lock imports this one. A test compares the values.
 const (
 	settleRetried    = "retried"
 	settleSnoozed    = "snoozed"
@@ -191,7 +189,7 @@ func settleOperation(outcome string) string {
 	return "ack"
 }
 
-// Fail marks a span as failed. errorType has few values; if it is "", [ErrorType] stands for it.
+// Fail marks a span as failed. errorType must have few values. If it is "", [ErrorType] of err is used.
 func Fail(span trace.Span, err error, errorType string) {
 	kind := ErrorType(err)
 	if errorType == "" {

@@ -12,11 +12,11 @@ import (
 	"go.opentelemetry.io/otel/trace"
 )
 
-// Outcomes of asking for a lock.
+// Outcomes of a call that asks for a lock.
 const (
 	LockAcquired = "acquired"
-	LockHeld     = "held"  // by another, when the waiting ended
-	LockFailed   = "error" // the lock service didn't answer as it should
+	LockHeld     = "held"  // by another client when the wait ended
+	LockFailed   = "error" // the lock service failed
 )
 
 // Events of named locks, on the span around them.
@@ -25,31 +25,31 @@ const (
 	EventLockUnavailable = "signalbox.lock.unavailable"
 )
 
-// LockPolicy is what becomes of a job whose lock is unavailable.
+// LockPolicy is the attribute that says what becomes of a job whose lock is unavailable.
 const LockPolicy = attribute.Key("signalbox.lock.policy")
 
-// LockLogKey is the key under which the context of a delivery has its LockLog.
+// LockLogKey is the context key of the delivery's LockLog.
 type LockLogKey struct{}
 
 // A LockLog writes the log of a delivery.
 type LockLog interface {
-	// LockDown logs that the lock service is down and what becomes of the job: called says that its handler is called, without the
-	// lock. Else the job is dropped.
+	// LockDown logs that the lock service is down and what becomes of the job. If called is true, its handler is called
+	// without the lock. Otherwise the job is dropped.
 	LockDown(called bool, err error)
 }
 
-// An Acquire is a call that asks for a lock: its span and its measurement. The zero value records nothing.
+// An Acquire is a call that asks for a lock, with its span and its measurement. The zero value records nothing.
 type Acquire struct {
 	caller context.Context
 	ctx    context.Context // with the span
-	span   trace.Span      // nil: it isn't traced
+	span   trace.Span      // nil: not traced
 	start  time.Time
 	asking Asking
-	asks   *Asks // it is one of; nil: it is by itself
+	asks   *Asks // nil: the call is not part of an Asks
 }
 
-// StartAcquire begins a call. Its span is a child of the one in ctx, with that one's provider.
-// Without one there is nothing to tell it to: a lock by itself makes no trace.
+// StartAcquire begins a call. Its span is a child of the span in ctx, and is made by the same provider. Without a span
+// in ctx there is none: a lock by itself begins no trace.
 func StartAcquire(ctx context.Context, m *LockMetrics) (context.Context, Acquire) {
 	parent, a := trace.SpanFromContext(ctx), Acquire{caller: ctx, ctx: ctx, asking: m.Ask()}
 	traced := parent.IsRecording()
@@ -71,8 +71,8 @@ func StartAcquire(ctx context.Context, m *LockMetrics) (context.Context, Acquire
 	return a.ctx, a
 }
 
-// End ends the call. token is 0 if none was granted. An error is recorded only if
-// the lock service failed: a held lock is none. Of the error there is the type alone.
+// End ends the call. token is 0 if no lock was granted. An error is recorded only if the lock service failed, and only
+// with its type. A held lock is not an error.
 func (a Acquire) End(outcome string, token int64, err error) {
 	if a.caller == nil {
 		return
@@ -90,7 +90,7 @@ func (a Acquire) End(outcome string, token int64, err error) {
 	r.end(token)
 }
 
-// An ended call is one whose outcome is known.
+// An ended call has an outcome.
 type ended struct {
 	Acquire
 	outcome string
@@ -112,7 +112,7 @@ func (r *ended) end(token int64) {
 	r.span.End()
 }
 
-// A lockError is what a failed span says instead of the error, whose message names the key.
+// A lockError replaces the error on a failed span, since the error's message names the key.
 type lockError struct {
 	text string
 	err  error
@@ -121,29 +121,29 @@ type lockError struct {
 func (e lockError) Error() string { return e.text }
 
 func (e lockError) ErrorType() string {
-	if leaf, _ := telling(e.err); leaf == io.EOF { // it is of a client of Redis, whose connection was cut
+	if leaf, _ := telling(e.err); leaf == io.EOF { // from a Redis client whose connection was cut
 		return errorConnection
 	}
 	return ErrorType(e.err)
 }
 
-// Asks are the calls that it takes to ask for one lock, one after the other. They make one span and one
-// measurement: a call goes on where the one before it found the lock held.
+// Asks are several calls for one lock, one after the other, that make one span and one measurement. If a call finds the
+// lock held, the next call continues its span.
 type Asks struct {
 	mu   sync.Mutex
-	last *ended // which another call may go on from
+	last *ended // the next call may continue it
 	over bool
 }
 
 type asksKey struct{}
 
-// JoinAsks returns a context for the calls that ask for a lock. The caller must end it.
+// JoinAsks returns a context for calls that ask for the same lock, and their Asks. The caller must call its End.
 func JoinAsks(ctx context.Context) (context.Context, *Asks) {
 	s := &Asks{}
 	return context.WithValue(ctx, asksKey{}, s), s
 }
 
-// End is called after the last call. held says that they all came to a held lock, whatever the last one said.
+// End is called after the last call. held means that the outcome is "held", whatever the last call returned.
 func (s *Asks) End(held bool) {
 	s.mu.Lock()
 	last := s.last
@@ -158,7 +158,7 @@ func (s *Asks) End(held bool) {
 	last.end(0)
 }
 
-// keep reports whether another call may go on from this one.
+// keep stores r, and reports whether the next call may continue it.
 func (s *Asks) keep(r ended) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -169,7 +169,7 @@ func (s *Asks) keep(r ended) bool {
 	return true
 }
 
-// again returns what a call goes on from, or nil.
+// again returns the call that the next one continues, or nil.
 func (s *Asks) again() *ended {
 	if s == nil {
 		return nil
@@ -178,7 +178,7 @@ func (s *Asks) again() *ended {
 	last := s.last
 	s.last = nil
 	s.mu.Unlock()
-	if last != nil && last.outcome != LockHeld { // whoever goes on after a failure begins anew
+	if last != nil && last.outcome != LockHeld { // after a failure the next call begins a new span
 		last.end(0)
 		return nil
 	}

@@ -2,8 +2,8 @@ package telemetry
 
 import "go.opentelemetry.io/otel/trace"
 
-// LogAttrs returns the attributes of a log record that say which span it belongs to: OpenTelemetry's names for them in logs that are no
-// OTLP. It returns none if the span context is not valid.
+// LogAttrs returns the attributes that say which span a log record belongs to, with OpenTelemetry's names for logs that
+// are not OTLP. It returns none if the span context is not valid.
 func LogAttrs(sc trace.SpanContext) []any {
 	if !sc.IsValid() {
 		return nil

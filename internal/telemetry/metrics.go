@@ -10,10 +10,10 @@ import (
 	semconv "go.opentelemetry.io/otel/semconv/v1.43.0"
 )
 
-// A definition is what an instrument is called, its unit and what it tells.
+// A definition has the name, the unit and the description of an instrument.
 type definition struct{ name, unit, description string }
 
-// The instruments. Those of messaging are the conventions' own.
+// The instruments. Names with "messaging" are from the semantic conventions.
 var (
 	sentMessages      = definition{"messaging.client.sent.messages", "{message}", "Number of messages that a producer attempted to send to the broker."}
 	consumedMessages  = definition{"messaging.client.consumed.messages", "{message}", "Number of messages that were delivered to the application."}
@@ -33,19 +33,20 @@ var (
 	scheduleLag       = definition{"signalbox.schedule.lag", "s", "Time from a tick until its job was enqueued."}
 )
 
-// Attributes of metrics alone; the others are those of spans. None has a value for each job.
+// Attributes that only metrics have. The others are also on spans. None has a different value for
+// each job.
 const (
 	queueState  = attribute.Key("signalbox.queue.state")      // ready, scheduled, running, dead or cancelled
 	tickOutcome = attribute.Key("signalbox.schedule.outcome") // OutcomeFired, OutcomeSkipped or OutcomeMissed
 )
 
-// boundaries are those of all histograms, in seconds: from 0.1 ms to 1 h.
+// boundaries are the boundaries of all histograms, in seconds: from 0.1 ms to 1 h.
 var boundaries = []float64{
 	0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5,
 	1, 2.5, 5, 10, 30, 60, 300, 900, 3600,
 }
 
-// Meter is our meter of a provider, or of the global one if mp is nil.
+// meterOf returns our meter of a provider, or of the global one if mp is nil.
 func meterOf(mp metric.MeterProvider) metric.Meter {
 	if mp == nil {
 		mp = otel.GetMeterProvider()
@@ -53,7 +54,8 @@ func meterOf(mp metric.MeterProvider) metric.Meter {
 	return mp.Meter(Scope, metric.WithSchemaURL(semconv.SchemaURL))
 }
 
-// instruments makes those of one role when they are first used. A provider may be set until then.
+// instruments makes the instruments of one role at their first use. Until then the program may
+// set a provider.
 type instruments[T any] struct {
 	provider metric.MeterProvider
 	build    func(metric.Meter) *T
@@ -61,7 +63,7 @@ type instruments[T any] struct {
 	built    *T
 }
 
-// on returns the instruments, or nil if there is nobody to measure for.
+// on returns the instruments, or nil if there is no provider.
 func (i *instruments[T]) on() *T {
 	if MetricsOff(i.provider) {
 		return nil
@@ -69,7 +71,7 @@ func (i *instruments[T]) on() *T {
 	return i.get()
 }
 
-// get returns the instruments.
+// get returns the instruments, and makes them first if necessary.
 func (i *instruments[T]) get() *T {
 	i.once.Do(func() { i.built = i.build(meterOf(i.provider)) })
 	return i.built
@@ -103,15 +105,15 @@ func histogram(m metric.Meter, d definition) metric.Float64Histogram {
 	return h
 }
 
-// A point is what is known of a measurement. What is "" is not an attribute of it.
+// A point has the data of a measurement. An empty field becomes no attribute.
 type point struct {
 	queue, kind, operation, errorType string
 	outcome                           string
-	about                             attribute.Key // what the outcome is of
+	about                             attribute.Key // the attribute that has the outcome
 	server                            bool          // the server is an attribute
 }
 
-// points are the attributes of measurements, made once each.
+// points has the attributes of measurements. Each set is made once.
 type points struct {
 	who Who
 
@@ -119,13 +121,13 @@ type points struct {
 	made map[point]*options
 }
 
-// options are attributes as the instruments take them.
+// options are attributes in the form that instruments take.
 type options struct {
 	add    []metric.AddOption
 	record []metric.RecordOption
 }
 
-// maxPoints bounds what is kept of queues and kinds that are ever new.
+// maxPoints bounds the sets that are kept, since a program may use ever new queues and kinds.
 const maxPoints = 10_000
 
 func (ps *points) of(p point) *options {

@@ -23,8 +23,8 @@ type consumerInstruments struct {
 	rejected metric.Int64Counter
 }
 
-// NewConsumerMetrics returns what measures for a provider, or the global one if it is nil. It is
-// safe for concurrent use, and costs next to nothing while there is none.
+// NewConsumerMetrics returns metrics for a provider, or for the global one if mp is nil. It is safe for concurrent use.
+// Without a provider it costs next to nothing.
 func NewConsumerMetrics(mp metric.MeterProvider, who Who) *ConsumerMetrics {
 	c := &ConsumerMetrics{points: points{who: who}}
 	c.made.provider = mp
@@ -42,7 +42,7 @@ func NewConsumerMetrics(mp metric.MeterProvider, who Who) *ConsumerMetrics {
 	return c
 }
 
-// A Processing is a delivery that is measured.
+// A Processing is the measurement of a delivery.
 type Processing struct {
 	ctx         context.Context // for exemplars
 	metrics     *ConsumerMetrics
@@ -51,7 +51,7 @@ type Processing struct {
 	start       time.Time
 }
 
-// KindOther stands for all kinds that no handler is registered for: Redis may hold ever new ones.
+// KindOther replaces all kinds without a registered handler, since Redis may hold ever new ones.
 const KindOther = "_OTHER"
 
 // Delivered counts a delivery. The kind is "" if the job's record can't be read.
@@ -61,7 +61,8 @@ func (c *ConsumerMetrics) Delivered(ctx context.Context, queue, kind string) {
 	}
 }
 
-// Start is Delivered, and begins to measure a delivery whose job was due for that long when it was claimed.
+// Start counts a delivery, as Delivered does, and begins to measure it. wait is how long the job was due when it was
+// claimed.
 func (c *ConsumerMetrics) Start(ctx context.Context, queue, kind string, wait time.Duration) *Processing {
 	m := c.made.get()
 	p := &Processing{ctx: ctx, metrics: c, made: m, queue: queue, kind: kind, start: time.Now()}
@@ -72,25 +73,26 @@ func (c *ConsumerMetrics) Start(ctx context.Context, queue, kind string, wait ti
 	return p
 }
 
-// Returned notes that the handler has returned.
+// Returned records that the handler has returned.
 func (p *Processing) Returned() {
 	p.made.active.Add(p.ctx, -1, p.metrics.points.of(point{queue: p.queue, kind: p.kind}).add...)
 }
 
-// Ended records how long the processing took; errorType is "" if it didn't fail.
+// Ended records how long the processing took. errorType is "" if it didn't fail.
 func (p *Processing) Ended(errorType string) {
 	p.made.process.Record(p.ctx, time.Since(p.start).Seconds(), p.metrics.points.of(point{
 		queue: p.queue, kind: p.kind, operation: opProcess, errorType: errorType, server: true,
 	}).record...)
 }
 
-// Settled records what became of telling Redis how it ended.
+// Settled records the settlement.
 func (p *Processing) Settled(asked, outcome string, took time.Duration) {
 	p.metrics.Settled(p.ctx, p.queue, p.kind, asked, outcome, took)
 }
 
-// Settled records what became of telling Redis how a delivery ended. asked and outcome are each a signalbox.Outcome: what Redis was
-// asked for, and what became of it. took is the time from the handler's return. The kind is "" if the job's record can't be read.
+// Settled records the settlement of a delivery. asked and outcome are each a signalbox.Outcome: what Redis was asked
+// for, and what happened. took is the time since the handler returned. The kind is "" if the job's record can't be
+// read.
 func (c *ConsumerMetrics) Settled(ctx context.Context, queue, kind, asked, outcome string, took time.Duration) {
 	m := c.made.on()
 	if m == nil {

@@ -8,7 +8,7 @@ import (
 	"go.opentelemetry.io/otel/metric"
 )
 
-// How a lock was lost.
+// The ways in which a lock is lost.
 const (
 	LostExpired = "expired"
 	LostTaken   = "taken"
@@ -27,8 +27,8 @@ type lockInstruments struct {
 	lost     metric.Int64Counter
 }
 
-// NewLockMetrics returns what measures for a provider, or the global one if it is nil. It is
-// safe for concurrent use, and costs next to nothing while there is none.
+// NewLockMetrics returns metrics for a provider, or for the global one if mp is nil. It is safe for
+// concurrent use. Without a provider it costs next to nothing.
 func NewLockMetrics(mp metric.MeterProvider) *LockMetrics {
 	l := &LockMetrics{}
 	l.made.provider = mp
@@ -43,13 +43,13 @@ func NewLockMetrics(mp metric.MeterProvider) *LockMetrics {
 	return l
 }
 
-// An Asking is the time that asking for a lock takes. The zero value measures nothing.
+// An Asking measures how long it takes to ask for a lock. The zero value measures nothing.
 type Asking struct {
 	metrics *LockMetrics
 	start   time.Time
 }
 
-// Ask begins it.
+// Ask begins the measurement.
 func (l *LockMetrics) Ask() Asking {
 	if MetricsOff(l.made.provider) {
 		return Asking{}
@@ -57,7 +57,7 @@ func (l *LockMetrics) Ask() Asking {
 	return Asking{l, time.Now()}
 }
 
-// End records it. outcome is LockAcquired, LockHeld or LockFailed.
+// End records the time. outcome is LockAcquired, LockHeld or LockFailed.
 func (a Asking) End(ctx context.Context, outcome string) {
 	if a.metrics == nil {
 		return
@@ -74,14 +74,15 @@ func (l *LockMetrics) LeaseRenewed(ctx context.Context, queue string) {
 	}
 }
 
-// LeaseLost counts such a lease as lost. how is LostExpired or LostTaken.
+// LeaseLost counts the loss of such a lease. how is LostExpired or LostTaken.
 func (l *LockMetrics) LeaseLost(ctx context.Context, queue, how string) {
 	if m := l.made.on(); m != nil {
 		m.lost.Add(ctx, 1, l.points.of(point{queue: queue, outcome: how, about: LockOutcome}).add...)
 	}
 }
 
-// A Holding is a lock that is held. It is safe for concurrent use. The methods of a nil one do nothing.
+// A Holding measures a lock that is held. It is safe for concurrent use. The methods of a nil Holding
+// do nothing.
 type Holding struct {
 	metrics    *LockMetrics
 	made       *lockInstruments
@@ -90,8 +91,9 @@ type Holding struct {
 	over, lost atomic.Bool
 }
 
-// Hold begins it, for a lock whose context is valid. When that ends first, lost tells from its
-// cause how the lock was lost; "": it was not. It returns nil if nobody measures.
+// Hold begins the measurement of a lock whose context is valid. If that context ends first, lost gets
+// its cause and returns how the lock was lost, or "" if it was not lost. Without metrics, Hold returns
+// nil.
 func (l *LockMetrics) Hold(valid context.Context, lost func(cause error) string) *Holding {
 	m := l.made.on()
 	if m == nil {
@@ -111,7 +113,7 @@ func (h *Holding) Renewed() {
 	}
 }
 
-// Over records for how long the lock was held, once.
+// Over records how long the lock was held. Only its first call has an effect.
 func (h *Holding) Over() {
 	if h == nil || h.over.Swap(true) {
 		return
@@ -119,7 +121,7 @@ func (h *Holding) Over() {
 	h.made.held.Record(context.Background(), time.Since(h.start).Seconds(), h.metrics.points.of(point{}).record...)
 }
 
-// Released is Over, before the lock's context ends.
+// Released is Over for a lock that is released. Call it before the lock's context ends.
 func (h *Holding) Released() {
 	if h != nil {
 		h.unwatch()
@@ -127,7 +129,7 @@ func (h *Holding) Released() {
 	}
 }
 
-// Lost is Over, and counts the lock as lost, once. With "" it does nothing.
+// Lost is Over for a lost lock, and counts the loss once. With "" it does nothing.
 func (h *Holding) Lost(how string) {
 	if h == nil || how == "" {
 		return

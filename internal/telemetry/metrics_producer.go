@@ -7,11 +7,11 @@ import (
 	"go.opentelemetry.io/otel/metric"
 )
 
-// What became of a tick of a cron entry.
+// The outcomes of a tick of a cron entry.
 const (
 	OutcomeFired   = "fired"   // its job was enqueued
-	OutcomeSkipped = "skipped" // another instance was first
-	OutcomeMissed  = "missed"  // nobody enqueued its job in time, as far as this process knows
+	OutcomeSkipped = "skipped" // another process enqueued it first
+	OutcomeMissed  = "missed"  // as far as this process knows, no process enqueued its job in time
 )
 
 // ProducerMetrics measure enqueuing and cron.
@@ -27,8 +27,8 @@ type producerInstruments struct {
 	lag      metric.Float64Histogram
 }
 
-// NewProducerMetrics returns what measures for a provider, or the global one if it is nil. It is
-// safe for concurrent use, and costs next to nothing while there is none.
+// NewProducerMetrics returns metrics for a provider, or for the global one if mp is nil. It is safe for
+// concurrent use. Without a provider it costs next to nothing.
 func NewProducerMetrics(mp metric.MeterProvider, who Who) *ProducerMetrics {
 	p := &ProducerMetrics{points: points{who: who}}
 	p.made.provider = mp
@@ -43,11 +43,11 @@ func NewProducerMetrics(mp metric.MeterProvider, who Who) *ProducerMetrics {
 	return p
 }
 
-// Silent tells that nobody measures, so that no clock needs to be read.
+// Silent reports whether nothing is measured. Then no clock needs to be read.
 func (p *ProducerMetrics) Silent() bool { return MetricsSilent(p.made.provider) }
 
-// Sent counts n jobs of one kind that were sent to a queue, or that it was tried to, with this
-// error. An errorType that is not "" stands for the type of the error.
+// Sent counts n jobs of one kind that were sent to a queue, or that failed with err. errorType replaces
+// the type of err unless it is "".
 func (p *ProducerMetrics) Sent(ctx context.Context, queue, kind string, n int, err error, errorType string) {
 	if m := p.made.on(); m != nil && n > 0 {
 		m.sent.Add(ctx, int64(n), p.points.of(point{
@@ -56,7 +56,7 @@ func (p *ProducerMetrics) Sent(ctx context.Context, queue, kind string, n int, e
 	}
 }
 
-// Took records how long one call took that sent jobs to a queue, and how it ended.
+// Took records how long one call for jobs of a queue took, and how it ended.
 func (p *ProducerMetrics) Took(ctx context.Context, queue string, took time.Duration, err error, errorType string) {
 	if m := p.made.on(); m != nil {
 		m.duration.Record(ctx, took.Seconds(), p.points.of(point{

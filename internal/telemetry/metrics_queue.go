@@ -11,33 +11,33 @@ import (
 	semconv "go.opentelemetry.io/otel/semconv/v1.43.0"
 )
 
-// A Depth is how much is in a queue.
+// A Depth is the number of jobs in a queue.
 type Depth struct {
 	Queue string
-	// Jobs by state. Scheduled ones wait for their time.
+	// Jobs by state. Scheduled jobs wait for their time.
 	Ready, Scheduled, Running, Dead, Cancelled int64
-	// Oldest is for how long the oldest job that could run has been waiting; 0: there is none.
+	// Oldest is how long the oldest job that could run has been waiting; 0: there is none.
 	Oldest time.Duration
 }
 
-// depthTimeout bounds how long reading the depths holds up all metrics of the program. The context
-// of the read ends a little earlier, so that one that heeds it is in time with what it has.
+// depthTimeout bounds how long reading the depths delays all metrics of the program. The context of the read
+// ends a little earlier. So a read that heeds its context returns in time with what it has.
 const (
 	depthTimeout = 2 * time.Second
 	readTimeout  = depthTimeout - depthTimeout/10
 )
 
-// ObserveDepths reports the depths of queues to mp, or to the global provider if mp is nil: whenever metrics are
-// collected, read is called. The returned function ends that. It waits
-// for a read that is under way, however long it takes: the context of the read ends in time, but a client of
-// go-redis without ContextTimeoutEnabled still waits for its own timeout, once.
+// ObserveDepths reports the depths of queues to mp, or to the global provider if mp is nil. It calls read
+// whenever metrics are collected. The returned function ends that. It waits for a read in progress, however long
+// that takes: the context of the read ends in time, but a client of go-redis without ContextTimeoutEnabled still
+// waits for its own timeout, once.
 //
-// One read is under way at a time. All collections that begin meanwhile wait for it. If it takes
-// too long they report nothing, and so do those that find it still under way.
+// There is one read at a time. A collection that begins during a read waits for it. If the read takes too long,
+// those collections report nothing. So do later ones that find it still in progress.
 //
-// read must leave out what it can't read, and log it: an error that is passed on to a reader of
-// metrics can make it export none at all. Of many processes one should read a queue. For the
-// others read returns nothing.
+// read must leave out what it can't read, and log it: if an error is passed on to a reader of metrics, the
+// reader may export nothing at all. Of all processes, only one should read a queue. In the others, read returns
+// nothing.
 func ObserveDepths(mp metric.MeterProvider, read func(context.Context) []Depth) (stop func()) {
 	m := meterOf(mp)
 	depth, err := m.Int64ObservableGauge(queueDepth.name, metric.WithUnit(queueDepth.unit), metric.WithDescription(queueDepth.description))
@@ -74,17 +74,17 @@ type depthReader struct {
 	read func(context.Context) []Depth
 
 	mu      sync.Mutex
-	current *depthRead // nil: none is under way
+	current *depthRead // nil: none in progress
 	stopped bool
 }
 
 type depthRead struct {
-	until  time.Time     // nobody waits for it any more
-	done   chan struct{} // closed when it has returned
-	depths []Depth       // from then on
+	until  time.Time     // after this time no collection waits for it
+	done   chan struct{} // closed when the read has returned
+	depths []Depth       // set before done is closed
 }
 
-// depths is what a read returns, one that is under way or another; nil if it takes too long.
+// depths returns the result of a read, which it starts or joins. It returns nil if the read takes too long.
 func (r *depthReader) depths(ctx context.Context) []Depth {
 	current := r.join(ctx)
 	if current == nil {
@@ -101,7 +101,7 @@ func (r *depthReader) depths(ctx context.Context) []Depth {
 	return nil
 }
 
-// join returns the read that is under way, or begins one; nil after stop.
+// join returns the read in progress, or begins one. After stop it begins none, and may return nil.
 func (r *depthReader) join(ctx context.Context) *depthRead {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -111,7 +111,7 @@ func (r *depthReader) join(ctx context.Context) *depthRead {
 	current := &depthRead{until: time.Now().Add(depthTimeout), done: make(chan struct{})}
 	r.current = current
 	go func() {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), readTimeout) // others may join
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), readTimeout) // other collections may join
 		defer cancel()
 		current.depths = r.read(ctx)
 		r.mu.Lock()
@@ -122,7 +122,7 @@ func (r *depthReader) join(ctx context.Context) *depthRead {
 	return current
 }
 
-// stop waits for the read that is under way. None begins after it.
+// stop waits for the read in progress. No read begins after it.
 func (r *depthReader) stop() {
 	r.mu.Lock()
 	r.stopped = true

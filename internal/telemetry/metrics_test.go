@@ -23,7 +23,7 @@ func meters() (*sdkmetric.MeterProvider, *sdkmetric.ManualReader) {
 	return sdkmetric.NewMeterProvider(sdkmetric.WithReader(reader)), reader
 }
 
-// collect reads all metrics by their names.
+// collect returns all metrics by their names.
 func collect(t *testing.T, reader *sdkmetric.ManualReader) map[string]metricdata.Metrics {
 	t.Helper()
 	var all metricdata.ResourceMetrics
@@ -47,11 +47,11 @@ func recordAll(t *testing.T, mp *sdkmetric.MeterProvider) {
 	who := Who{Address: "redis.test", Port: 6379, ClientID: "worker-1"}
 	p := NewProducerMetrics(mp, who)
 	p.Sent(t.Context(), "mail", "welcome", 3, nil, "")
-	p.Sent(t.Context(), "mail", "welcome", 0, nil, "") // nothing
+	p.Sent(t.Context(), "mail", "welcome", 0, nil, "") // records nothing
 	p.Took(t.Context(), "mail", time.Millisecond, errors.New("down"), "")
 	p.Tick(t.Context(), "mail", OutcomeFired, 1)
 	p.Tick(t.Context(), "mail", OutcomeMissed, 2)
-	p.Lag(t.Context(), "mail", -time.Second) // clocks differ
+	p.Lag(t.Context(), "mail", -time.Second) // since clocks differ
 	c := NewConsumerMetrics(mp, who)
 	job := c.Start(t.Context(), "mail", "welcome", 2*time.Second)
 	job.Returned()
@@ -66,7 +66,7 @@ func recordAll(t *testing.T, mp *sdkmetric.MeterProvider) {
 	lost.Renewed()
 	lost.Released()
 	lost.Lost(LostTaken)
-	lost.Lost(LostExpired) // it was lost once
+	lost.Lost(LostExpired) // it was lost only once
 	t.Cleanup(ObserveDepths(mp, func(context.Context) []Depth {
 		return []Depth{{Queue: "mail", Ready: 7, Dead: 1, Oldest: 90 * time.Second}}
 	}))
@@ -81,7 +81,7 @@ func TestInstruments(t *testing.T) {
 	want := map[string]struct {
 		unit       string
 		attributes []string
-		value      float64 // the sum of all
+		value      float64 // sum of all points
 	}{
 		"messaging.client.sent.messages":      {"{message}", []string{name, typ, system, queue, kind, address, port}, 3},
 		"messaging.client.consumed.messages":  {"{message}", []string{name, typ, system, queue, kind, address, port}, 1},
@@ -118,8 +118,8 @@ func TestInstruments(t *testing.T) {
 	}
 }
 
-// total is the sum of a metric's values, or of the counts of its histograms, and the names of
-// the attributes that any of them has.
+// total returns the sum of a metric's values, or of the counts of its histograms, and the
+// names of all attributes of its points.
 func total(t *testing.T, m metricdata.Metrics) (sum float64, attributes []string) {
 	t.Helper()
 	names := map[string]bool{}
@@ -195,7 +195,8 @@ func TestMetricsSilent(t *testing.T) {
 	}
 }
 
-// A read that heeds no context holds up nobody beyond the bound, and none joins it.
+// A read that ignores its context delays a collection only up to the limit. Later collections
+// don't wait for it.
 func TestDepthsAreBounded(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -228,14 +229,14 @@ func TestDepthsAreBounded(t *testing.T) {
 		}
 		close(free)
 		<-stopped
-		stop() // is of no consequence
+		stop() // has no effect
 		if got := collect(t, reader); len(got) != 0 || reads.Load() != 1 {
 			t.Errorf("%v of %d reads after it was stopped", got, reads.Load())
 		}
 	})
 }
 
-// A read that heeds its context is in time with what it has by then.
+// A read that heeds its context returns in time, with what it has by then.
 func TestDepthsOfAReadThatIsCutShort(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -251,7 +252,7 @@ func TestDepthsOfAReadThatIsCutShort(t *testing.T) {
 	})
 }
 
-// Two that collect at the same time share a read.
+// Two collections at the same time share a read.
 func TestDepthsForTwoReaders(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -278,7 +279,7 @@ func TestDepthsForTwoReaders(t *testing.T) {
 	})
 }
 
-// What came too late is not told later, and the next collection reads anew.
+// The result of a read that came too late is dropped. The next collection reads again.
 func TestDepthsAfterALateRead(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -304,7 +305,7 @@ func TestDepthsAfterALateRead(t *testing.T) {
 	})
 }
 
-// While there is no provider, and when the attributes are known, nothing is allocated.
+// Nothing is allocated without a provider, and nothing for attributes that were used before.
 func TestMetricsAllocations(t *testing.T) {
 	if !MetricsOff(nil) || MetricsOff(noop.NewMeterProvider()) {
 		t.Fatal("off without a global provider, and only then")
@@ -333,7 +334,7 @@ func TestMetricsAllocations(t *testing.T) {
 	}
 }
 
-// Queues that are ever new are measured, and don't fill the memory.
+// Ever new queues are measured, and don't fill the memory.
 func TestPointsAreBounded(t *testing.T) {
 	t.Parallel()
 	var ps points

@@ -10,14 +10,14 @@ import (
 	tracenoop "go.opentelemetry.io/otel/trace/noop"
 )
 
-// The global providers while the user has set none. They are nil if the user set one before this package
-// was initialised: then nobody knows what an unset one looks like, and none counts as unset.
+// The global providers before the program has set others. They are nil if the program did that before this
+// package was initialised. Then it is not known what an unset one looks like, and none counts as unset.
 var (
 	unsetTracers = unset(otel.GetTracerProvider(), "*global.tracerProvider")
 	unsetMeters  = unset(otel.GetMeterProvider(), "*global.meterProvider")
 )
 
-// unset returns p if it has OpenTelemetry's type for a provider that hasn't been set.
+// unset returns p if its type is the one of OpenTelemetry for an unset provider.
 func unset[P any](p P, unsetType string) (none P) {
 	if fmt.Sprintf("%T", p) != unsetType {
 		return none
@@ -26,8 +26,8 @@ func unset[P any](p P, unsetType string) (none P) {
 }
 
 // Silent reports whether no span of tp, or of the global provider if tp is nil, is recorded: no provider was
-// set, or the no-op one of OpenTelemetry. Then a hot path need not make spans.
-// They would have the context of the span around them, so what is injected is the same without them.
+// set, or the no-op one of OpenTelemetry. Then a hot path need not make spans. Such spans would have the
+// context of the span around them. So what is injected is the same without them.
 func Silent(tp trace.TracerProvider) bool {
 	if tp == nil {
 		if tp = otel.GetTracerProvider(); tp == unsetTracers {
@@ -38,7 +38,7 @@ func Silent(tp trace.TracerProvider) bool {
 	return silent
 }
 
-// MetricsSilent is Silent for metrics: no clock needs to be read for them.
+// MetricsSilent is Silent for metrics. If it is true, no clock needs to be read for them.
 func MetricsSilent(mp metric.MeterProvider) bool {
 	if MetricsOff(mp) {
 		return true

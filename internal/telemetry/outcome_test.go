@@ -10,7 +10,8 @@ import (
 	"github.com/signalbox-go/signalbox"
 )
 
-// The outcomes of deliveries are those of the root package: each has its operation, and counts as what it is.
+// The outcomes of deliveries equal those of the root package. Each has its operation, and counts as a failure
+// or not.
 func TestOutcomesAreThoseOfDeliveries(t *testing.T) {
 	t.Parallel()
 	for outcome, want := range map[signalbox.Outcome]struct{ operation, errorType string }{

@@ -12,22 +12,20 @@ import (
 	"go.opentelemetry.io/otel/trace"
 )
 
-// ModeHeader is the header that says how a job's deliveries are connected with the span that
-// enqueued it: modeParent, modeLink or modeNone. Without it, that is the worker's choice. It is there
-// only beside a trace context.
+// ModeHeader is the header that says how a job's deliveries are connected with the span that enqueued it: modeParent,
+// modeLink or modeNone. Without the header, the worker decides. The header exists only beside a trace context.
 const ModeHeader = "signalbox-trace-mode"
 
-// SinceHeader says when the first job in the trace was enqueued, if that is not this one since a
-// handler enqueued this one: µs since the Unix epoch, by Redis's clock.
+// SinceHeader is the header with the time when the first job in the trace was enqueued: µs since the Unix epoch, by the
+// clock of Redis. It exists only if a handler enqueued the job. Otherwise the job itself is the first.
 const SinceHeader = "signalbox-trace-since"
 
 const baggageHeader = "baggage"
 
-// maxBaggage is the most bytes of baggage that a job carries, as it is encoded.
+// maxBaggage is the most bytes of encoded baggage that a job carries.
 const maxBaggage = 8 << 10
 
-// Propagator is p, or the global one if p is nil. The global one does nothing until the
-// user sets it.
+// Propagator returns p, or the global one if p is nil. The global one does nothing until the program sets it.
 func Propagator(p propagation.TextMapPropagator) propagation.TextMapPropagator {
 	if p == nil {
 		return otel.GetTextMapPropagator()
@@ -35,14 +33,14 @@ func Propagator(p propagation.TextMapPropagator) propagation.TextMapPropagator {
 	return p
 }
 
-// Inject returns headers with what the propagator makes of ctx. Beside a trace context there is the
-// mode, unless that is modeAuto, and since when there are jobs in the trace, if ctx is a handler's.
-// Of the baggage the propagator sees the named members only, as many as fit in 8 KiB. The
-// caller's map is left alone: it is copied if there is something to add.
+// Inject returns headers with the trace context that the propagator makes from ctx. If there is a trace context, Inject
+// also adds the mode, unless that is modeAuto, and the time of the first job in the trace, if ctx belongs to a handler.
+// The propagator gets only the named members of the baggage, as many as fit in 8 KiB. The caller's map is not changed:
+// it is copied if something is added.
 func Inject(ctx context.Context, p propagation.TextMapPropagator, headers map[string]string, mode string, members []string) map[string]string {
 	added := make(propagation.MapCarrier, 2)
 	p.Inject(withBaggage(ctx, members), added)
-	if len(added[baggageHeader]) > maxBaggage { // by a propagator that takes it from elsewhere
+	if len(added[baggageHeader]) > maxBaggage { // a propagator may take it from elsewhere
 		delete(added, baggageHeader)
 	}
 	if len(added) == 0 {
@@ -67,8 +65,8 @@ func Inject(ctx context.Context, p propagation.TextMapPropagator, headers map[st
 	return out
 }
 
-// withBaggage returns ctx with the named members of its baggage alone. They are taken in the order of
-// the names; one that goes beyond the limit is left out.
+// withBaggage returns ctx with only the named members of its baggage. They are taken in the order of the names. A
+// member that would exceed the limit is left out.
 func withBaggage(ctx context.Context, members []string) context.Context {
 	all := baggage.FromContext(ctx)
 	if all.Len() == 0 {
@@ -89,8 +87,8 @@ func withBaggage(ctx context.Context, members []string) context.Context {
 	return baggage.ContextWithBaggage(ctx, kept)
 }
 
-// Extract returns ctx with the trace context that the headers carry, and none if they
-// carry none or a malformed one: whatever span ctx had is not the job's creator.
+// Extract returns ctx with the trace context that is in the headers. If there is none or a malformed one, ctx has none:
+// a span that was in ctx is not the job's creator.
 func Extract(ctx context.Context, p propagation.TextMapPropagator, headers map[string]string) context.Context {
 	if trace.SpanContextFromContext(ctx).IsValid() {
 		ctx = trace.ContextWithSpanContext(ctx, trace.SpanContext{})
@@ -101,7 +99,7 @@ func Extract(ctx context.Context, p propagation.TextMapPropagator, headers map[s
 	return p.Extract(ctx, propagation.MapCarrier(headers))
 }
 
-// TraceSince is since when there are jobs in a trace.
+// TraceSince is the time of the first job in a trace.
 type TraceSince struct {
 	Trace trace.TraceID
 	At    time.Time
@@ -109,13 +107,13 @@ type TraceSince struct {
 
 type sinceKey struct{}
 
-// ContextWithSince returns a context for the handler of a job, for what it enqueues itself.
+// ContextWithSince returns a context for a handler. The jobs that the handler enqueues get since.
 func ContextWithSince(ctx context.Context, since *TraceSince) context.Context {
 	return context.WithValue(ctx, sinceKey{}, since)
 }
 
-// Since returns when the first job in the trace of a job's creator was enqueued. If the headers don't say it, that is the
-// job itself, at enqueued.
+// Since returns when the first job in the trace of a job's creator was enqueued. If the headers don't have that, it is
+// enqueued: the job itself is the first.
 func Since(headers map[string]string, enqueued time.Time) time.Time {
 	if text := headers[SinceHeader]; text != "" {
 		if us, err := strconv.ParseInt(text, 10, 64); err == nil && us > 0 && us < enqueued.UnixMicro() {

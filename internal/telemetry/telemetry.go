@@ -1,8 +1,8 @@
-// Package telemetry makes the spans and metrics of Signalbox, and names them: spans, attributes, instruments
-// and the headers that carry a trace. The names follow the messaging semantic
-// conventions, version 1.43.0. It uses only the API of OpenTelemetry. Providers come from the user.
+// Package telemetry makes the spans and metrics of Signalbox. It has their names, and those of attributes,
+// instruments and the headers that carry a trace. The names follow the messaging semantic conventions,
+// version 1.43.0. It uses only the API of OpenTelemetry. Providers come from the user.
 //
-// No name or attribute has a payload, a lock key or an address with a password.
+// No name or attribute contains a payload, a lock key or an address with a password.
 package telemetry
 
 import (
@@ -18,8 +18,8 @@ const Scope = "github.com/signalbox-go/signalbox"
 // System is our value of messaging.system.
 const system = "signalbox"
 
-// Names of spans. Those of messaging operations are followed by the queue and that of
-// a handler by the job's kind, both of few values.
+// Names of spans. The name of a messaging operation is followed by the queue, and the name of a handler by
+// the job's kind. Both have few values.
 const (
 	opEnqueue   = "enqueue"
 	opCreate    = "create"
@@ -29,12 +29,12 @@ const (
 	nameAcquire = "lock acquire"
 )
 
-// Attributes of our own.
+// Signalbox's own attributes.
 const (
 	jobKind        = attribute.Key("signalbox.job.kind")
 	jobAttempt     = attribute.Key("signalbox.job.attempt")
 	jobMaxAttempts = attribute.Key("signalbox.job.max_attempts")
-	jobWaitTime    = attribute.Key("signalbox.job.wait_ms")  // int, from due to claimed
+	jobWaitTime    = attribute.Key("signalbox.job.wait_ms")  // int, from the due time to the claim
 	jobOutcome     = attribute.Key("signalbox.job.outcome")  // how a delivery ended: a signalbox.Outcome
 	jobNextRun     = attribute.Key("signalbox.job.next_run") // RFC 3339
 	LockOutcome    = attribute.Key("signalbox.lock.outcome")
@@ -50,7 +50,7 @@ const (
 	ErrorPanic      = "panic"
 	ErrorLeaseLost  = "signalbox.lease_lost"
 	ErrorLockHeld   = "signalbox.lock_held"
-	ErrorUnsettled  = "signalbox.unsettled" // nobody knows whether Redis heard how it ended
+	ErrorUnsettled  = "signalbox.unsettled" // it is not known whether Redis recorded how the delivery ended
 )
 
 // Events on a process span.
@@ -61,7 +61,7 @@ const (
 	EventShutdown    = "shutdown.requested"
 )
 
-// Tracer is our tracer of a provider, or of the global one if tp is nil.
+// tracerOf returns our tracer of a provider, or of the global one if tp is nil.
 func tracerOf(tp trace.TracerProvider) trace.Tracer {
 	if tp == nil {
 		tp = otel.GetTracerProvider()

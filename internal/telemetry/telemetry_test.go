@@ -21,7 +21,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	// Of a client whose server is gone: it looks every second whether it is back, also after its Close.
+	// From a client whose server is gone: it dials every second, even after its Close.
 	redistest.Main(m, goleak.IgnoreAnyFunction("github.com/redis/go-redis/v9/internal/pool.(*ConnPool).tryDial"))
 }
 
@@ -37,7 +37,7 @@ func messaging(who Who) (*Messaging, *tracetest.InMemoryExporter) {
 	return NewMessaging(sdktrace.NewTracerProvider(sdktrace.WithSyncer(exporter)), who), exporter
 }
 
-// wantAttributes fails unless the span has these attributes, and no others.
+// wantAttributes fails unless the span has exactly these attributes.
 func wantAttributes(t *testing.T, span tracetest.SpanStub, want map[string]string) {
 	t.Helper()
 	got := make(map[string]string)
@@ -49,7 +49,7 @@ func wantAttributes(t *testing.T, span tracetest.SpanStub, want map[string]strin
 	}
 }
 
-// A provider of somebody else's that embeds the one that does nothing may do something.
+// A provider of another package may embed the no-op provider and still do something.
 func TestSilent(t *testing.T) {
 	t.Parallel()
 	type tracers struct{ noop.TracerProvider }
@@ -121,7 +121,7 @@ func TestTickSpan(t *testing.T) {
 func TestInjectNothing(t *testing.T) {
 	t.Parallel()
 	for _, headers := range []map[string]string{nil, {"mine": "1"}} {
-		// No span, and no propagator: the global default.
+		// There is no span, and no propagator: the global default.
 		for _, p := range []propagation.TextMapPropagator{propagation.TraceContext{}, Propagator(nil)} {
 			if got := Inject(t.Context(), p, headers, modeLink, nil); len(got) != len(headers) || (got == nil) != (headers == nil) {
 				t.Errorf("%v became %v", headers, got)
@@ -172,7 +172,7 @@ func TestInjectBaggage(t *testing.T) {
 	for name, tc := range map[string]struct {
 		all     baggage.Baggage
 		members []string
-		want    []string // of the header, in any order
+		want    []string // parts of the header, in any order
 	}{
 		"none named":      {in("a=1,b=2"), nil, nil},
 		"one":             {in("a=1,b=2;p=3"), []string{"b"}, []string{"b=2;p=3"}},

@@ -5,11 +5,11 @@ import (
 	"unicode/utf8"
 )
 
-// maxName bounds the ID and the kind of a job in spans and metrics, in bytes. What we enqueue is no longer, and is
-// ASCII; another program may have put anything into Redis.
+// maxName bounds the ID and the kind of a job in spans and metrics, in bytes. Signalbox enqueues only shorter
+// ones, in ASCII. Another program may have put anything into Redis.
 const maxName = 200
 
-// clean is a name as an exporter can send it, which would lose the spans of others with one that is no UTF-8.
+// clean returns a name that can be exported. With a name that is not UTF-8, an exporter could lose other spans.
 func clean(name string) string {
 	if len(name) <= maxName && utf8.ValidString(name) {
 		return name

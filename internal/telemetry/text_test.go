@@ -10,7 +10,7 @@ import (
 	"go.opentelemetry.io/otel/sdk/metric/metricdata"
 )
 
-// What another program wrote to Redis can be exported, whatever it is.
+// Whatever another program wrote to Redis, it can be exported.
 func TestJobsOfOtherPrograms(t *testing.T) {
 	t.Parallel()
 	long := strings.Repeat("ä", maxName)
@@ -48,7 +48,7 @@ func TestJobsOfOtherPrograms(t *testing.T) {
 	}
 }
 
-// What is fit as it is costs no memory.
+// A name that is already clean costs no memory.
 func TestCleanAllocations(t *testing.T) {
 	id := strings.Repeat("x", maxName)
 	if n := testing.AllocsPerRun(100, func() { _ = clean(id) }); n != 0 {
@@ -56,7 +56,7 @@ func TestCleanAllocations(t *testing.T) {
 	}
 }
 
-// A span context that was kept in Redis is that, or none.
+// ParseSpan returns a span context that FormatSpan wrote, and nothing else.
 func TestParseSpan(t *testing.T) {
 	t.Parallel()
 	const good = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
