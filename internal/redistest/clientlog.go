@@ -8,9 +8,9 @@ import (
 	"time"
 )
 
-// clientLog keeps the last lines that go-redis logs. It logs each dial that fails and each master that
-// Sentinel names, which tests of outages and failovers bring about on purpose; they are of interest
-// only if a test fails.
+// clientLog keeps the last lines that go-redis logs. go-redis logs each dial that fails and each
+// master that Sentinel names. Tests of outages and failovers cause many such lines, which are of
+// interest only if a test fails.
 type clientLog struct {
 	mu      sync.Mutex
 	lines   []string

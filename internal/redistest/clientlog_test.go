@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// What go-redis logs is kept for a test run that fails: the last lines, and how many there were.
+// clientLog keeps the last lines for a test run that fails, and counts all lines.
 func TestClientLogKeepsTheLastLines(t *testing.T) {
 	t.Parallel()
 	var l clientLog

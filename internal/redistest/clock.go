@@ -15,9 +15,9 @@ import (
 //go:embed clock/clock.c
 var clockSource string
 
-// NewWithClock is New for a server whose wall clock can be moved: shift puts it ahead of the machine's by d, which may be
-// negative. It needs Linux and a C compiler; without them the test is skipped, or fails where a real server is
-// required (see [Env]).
+// NewWithClock is New for a server whose wall clock can be moved: shift sets it ahead of the machine's clock by d,
+// which may be negative. It needs Linux and a C compiler. Without them the test is skipped, or fails if a real server
+// is required (see [Env]).
 func NewWithClock(t testing.TB, args ...string) (srv *Server, shift func(d time.Duration)) {
 	t.Helper()
 	path := needReal(t)

@@ -15,7 +15,7 @@ import (
 const slots = 16384
 
 // ClusterServers is a Redis Cluster of real processes: three masters that share the slots
-// evenly, and perhaps a replica of each.
+// evenly, each with a replica if there are replicas.
 type ClusterServers struct {
 	t        testing.TB
 	masters  []*Server // as at the start
@@ -23,19 +23,21 @@ type ClusterServers struct {
 	elected  map[*Server]time.Time
 }
 
-// A replica that runs for master again within twice the node timeout (2 s at least) counts
-// the votes of its last election: it wins under an old epoch, and the others keep
-// sending its slots to the dead master, for good (Redis 7.0).
+// electionPause is the time between two elections of a node. If a replica runs for master
+// again within twice the node timeout (2 s at least), it counts the votes of its last
+// election. Then it wins with an old epoch, and the others send its slots to the dead
+// master forever (Redis 7.0).
 const electionPause = 2500 * time.Millisecond
 
-// Cluster starts three masters for this test and returns when each of them says that the
-// cluster is well. Like [New] it needs a real redis-server.
+// Cluster starts three masters for this test. It returns when each of them reports that the
+// cluster is healthy. Like [New] it needs a real redis-server.
 func Cluster(t testing.TB) *ClusterServers {
 	t.Helper()
 	return newCluster(t, 0)
 }
 
-// ClusterWithReplicas is Cluster with one replica for each master, in step with it.
+// ClusterWithReplicas is Cluster with one replica for each master. It returns when the
+// replicas are in sync.
 func ClusterWithReplicas(t testing.TB) *ClusterServers {
 	t.Helper()
 	return newCluster(t, 3)
@@ -68,8 +70,8 @@ func newCluster(t testing.TB, replicas int) *ClusterServers {
 	return c
 }
 
-// settled waits until every server finds the cluster well and knows the same masters, and
-// every replica follows.
+// settled waits until every server reports a healthy cluster and the same masters, and
+// every replica follows its master.
 func (c *ClusterServers) settled(servers []*Server) {
 	c.t.Helper()
 	c.eventually(servers, func(s *Server) bool {
@@ -79,7 +81,8 @@ func (c *ClusterServers) settled(servers []*Server) {
 	}, "the cluster is well")
 }
 
-// owners says who serves which slots and who follows whom, in the view of this server.
+// owners returns which node serves which slots and which node follows which, as this server
+// sees it.
 func (s *Server) owners() string {
 	nodes, err := ask(s.addr, "CLUSTER", "NODES")
 	if err != nil {
@@ -114,7 +117,7 @@ func (c *ClusterServers) ClientWith(change func(*redis.UniversalOptions)) redis.
 	return newClient(c.t, redis.UniversalOptions{Addrs: c.Addrs(), IsClusterMode: true}, change)
 }
 
-// Addrs are the addresses of all nodes.
+// Addrs returns the addresses of all nodes.
 func (c *ClusterServers) Addrs() []string {
 	var addrs []string
 	for _, s := range c.servers() {
@@ -123,15 +126,16 @@ func (c *ClusterServers) Addrs() []string {
 	return addrs
 }
 
-// Masters are the nodes that were masters at the start, in the order of their slots.
+// Masters returns the nodes that were masters at the start, in the order of their slots.
 func (c *ClusterServers) Masters() []*Server { return slices.Clone(c.masters) }
 
-// Replicas are the nodes that were replicas at the start: the i-th of the i-th master.
+// Replicas returns the nodes that were replicas at the start. The i-th is the replica of
+// the i-th master.
 func (c *ClusterServers) Replicas() []*Server { return slices.Clone(c.replicas) }
 
 func (c *ClusterServers) servers() []*Server { return slices.Concat(c.masters, c.replicas) }
 
-// shard is the index of the master that had this key's slot at the start.
+// shard returns the index of the master that had this key's slot at the start.
 func (c *ClusterServers) shard(key string) int {
 	c.t.Helper()
 	slot, err := strconv.Atoi(c.masters[0].admin("CLUSTER", "KEYSLOT", key))
@@ -141,9 +145,9 @@ func (c *ClusterServers) shard(key string) int {
 	return min(slot*3/slots, 2)
 }
 
-// Failover makes the other node of the pair that serves the key its master, in good order
-// (CLUSTER FAILOVER): no write that was answered is lost. It returns when all
-// nodes know. It needs replicas. One node is not promoted twice within 2.5 s.
+// Failover promotes the replica of the master that serves the key. It uses CLUSTER
+// FAILOVER: no write that was answered is lost. It returns when all nodes know the new
+// master. It needs replicas. A node is not promoted twice within 2.5 s.
 func (c *ClusterServers) Failover(t testing.TB, key string) {
 	t.Helper()
 	old, next := c.pair(t, key)
@@ -153,12 +157,12 @@ func (c *ClusterServers) Failover(t testing.TB, key string) {
 	c.settled(c.servers())
 }
 
-// KillMaster ends the master that serves the key by SIGKILL and waits until its replica has
-// taken over, after some 3 s. Writes that the replica had not got are lost. It needs
-// replicas. It returns the old master, which can be started again with Restart.
+// KillMaster ends the master that serves the key by SIGKILL. It waits until the replica has
+// taken over, which takes some 3 s. Writes that the replica had not received are lost. It
+// needs replicas. It returns the old master, which can be started again with Restart.
 //
-// A go-redis cluster client does not look for the new master when the old one refuses
-// connections, but once a minute (ClusterStateReloadInterval) or on ReloadState.
+// If the old master refuses connections, a go-redis cluster client doesn't look for the new
+// one at once. It does so once a minute (ClusterStateReloadInterval), or on ReloadState.
 func (c *ClusterServers) KillMaster(t testing.TB, key string) *Server {
 	t.Helper()
 	old, next := c.pair(t, key)
@@ -175,7 +179,8 @@ func (c *ClusterServers) promoted(t testing.TB, next *Server) {
 	c.elected[next] = time.Now()
 }
 
-// pair is the master of the key's slot now, and its replica, fit for an election.
+// pair returns the current master of the key's slot, and its replica when that can run for
+// election.
 func (c *ClusterServers) pair(t testing.TB, key string) (master, replica *Server) {
 	t.Helper()
 	if len(c.replicas) == 0 {
@@ -193,8 +198,8 @@ func (c *ClusterServers) pair(t testing.TB, key string) (master, replica *Server
 	return master, replica
 }
 
-// newServers starts n servers at the same time. A cluster and a sentinel's family are many
-// processes, and each takes its time.
+// newServers starts n servers at the same time. A cluster has many processes, and each
+// start takes time.
 func newServers(t testing.TB, n int, args []string) []*Server {
 	t.Helper()
 	path := needReal(t)

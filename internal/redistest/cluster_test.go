@@ -44,7 +44,7 @@ func TestClusterFailover(t *testing.T) {
 		t.Errorf("%s after a failover in good order, want 2", got)
 	}
 	old := c.KillMaster(t, key)
-	rdb.(*redis.ClusterClient).ReloadState(bg) // by itself it would do so once a minute
+	rdb.(*redis.ClusterClient).ReloadState(bg) // otherwise it does so once a minute
 	count()
 	old.Restart()
 	node := old.Client()

@@ -6,13 +6,13 @@ import (
 	"time"
 )
 
-// patience bounds every wait of this package. It is long since a loaded machine is slow,
-// and costs nothing when all is well.
+// patience bounds every wait of this package. It is long since a machine under load is
+// slow. It costs nothing if all goes well.
 const patience = 20 * time.Second
 
-// Eventually waits until cond is true, and fails the test if that takes more than
-// 20 s. It calls cond from this goroutine, at once and then every few ms. Prefer a
-// channel where there is one.
+// Eventually waits until cond is true, and fails the test if that takes more than 20 s.
+// It calls cond from this goroutine, at once and then every few ms. Prefer a channel if
+// there is one.
 func Eventually(t testing.TB, cond func() bool, msg string, args ...any) {
 	t.Helper()
 	if !poll(patience, cond) {
@@ -20,7 +20,7 @@ func Eventually(t testing.TB, cond func() bool, msg string, args ...any) {
 	}
 }
 
-// poll calls cond until it is true or d is over, and reports whether it was.
+// poll calls cond until it is true or d is over. It reports whether cond was true.
 func poll(d time.Duration, cond func() bool) bool {
 	if cond() {
 		return true

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// fake is a test that is watched from outside: how does a helper end it?
+// fake records how a helper ends its test.
 type fake struct {
 	testing.TB
 	fatal, skipped bool
@@ -25,7 +25,7 @@ func (f *fake) Skip(args ...any) {
 	runtime.Goexit()
 }
 
-// watch runs a helper on a fake test and tells how that ended.
+// watch runs a helper on a fake test. It returns the fake.
 func watch(t *testing.T, run func(t testing.TB)) *fake {
 	f := &fake{TB: t}
 	done := make(chan struct{})

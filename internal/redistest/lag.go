@@ -9,24 +9,24 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// lagTurn is the pause between two measurements of a lag, and lagSlop what an idle machine adds to one.
+// lagTurn is the pause between two measurements. lagSlop is the longest lag of one measurement on an idle
+// machine.
 const (
 	lagTurn = 10 * time.Millisecond
 	lagSlop = 2 * time.Millisecond
 )
 
 // Lag measures, until the test ends, how late this machine is: by how much timers and round trips to the server
-// take longer than they should. late is the sum since Lag was called. It is next to nothing on an idle machine,
-// and on a busy one it grows nearly as fast as the time.
+// take longer than they should. late returns the sum since Lag was called. On an idle machine it is next to
+// nothing. On a busy one it grows nearly as fast as the time.
 //
-// A test that says how long something takes at most takes it off what it has measured: then a busy machine does
-// not fail the test, and on an idle one it is as strict as it looks. rdb is nil where the server is not to
-// answer.
+// A test with an upper limit for a time subtracts the lag from the time that it measured. Then a busy machine
+// doesn't fail the test, and on an idle one the limit is exact. rdb is nil if the server will not answer.
 func Lag(t testing.TB, rdb redis.UniversalClient) (late func() time.Duration) {
 	var (
 		mu    sync.Mutex
 		sum   time.Duration
-		begin = time.Now() // of the measurement that is under way
+		begin = time.Now() // of the current measurement
 	)
 	over := func() time.Duration { return max(0, time.Since(begin)-lagTurn-lagSlop) }
 	ctx, cancel := context.WithCancel(context.Background())
@@ -40,7 +40,7 @@ func Lag(t testing.TB, rdb redis.UniversalClient) (late func() time.Duration) {
 			case <-time.After(lagTurn):
 			}
 			if rdb != nil {
-				_ = rdb.Ping(ctx).Err() // whoever has a server that doesn't answer gives none
+				_ = rdb.Ping(ctx).Err() // a test whose server doesn't answer passes nil
 			}
 			mu.Lock()
 			sum += over()

@@ -17,7 +17,7 @@ type link struct {
 	gone   chan struct{}
 
 	mu      sync.Mutex // held while writing to the client
-	pending []*rule    // commands that wait for their reply, the oldest first
+	pending []*rule    // commands that wait for their reply, oldest first
 }
 
 func (l *link) close() {
@@ -40,8 +40,8 @@ func (l *link) run() {
 	replies.Wait()
 }
 
-// copyRequests passes the client's commands on. It reports whether the connection must stay
-// open for a reply that is to be cut.
+// copyRequests passes the client's commands on. It reports whether the connection must stay open for a reply that is
+// to be cut.
 func (l *link) copyRequests() bool {
 	r := bufio.NewReader(l.client)
 	for {
@@ -84,7 +84,7 @@ func (l *link) copyReplies() {
 	}
 }
 
-// waitHeld returns when a reply may pass, and false if the connection was closed meanwhile.
+// waitHeld waits until the reply may pass. It returns false if the connection was closed meanwhile.
 func (l *link) waitHeld(raw []byte) bool {
 	l.mu.Lock()
 	var rule *rule
@@ -95,8 +95,8 @@ func (l *link) waitHeld(raw []byte) bool {
 	return rule == nil || l.held(rule)
 }
 
-// held says that the rule holds something, and returns when that may pass, or false if the connection
-// was closed meanwhile.
+// held signals that the rule holds something, and waits until that may pass. It returns false if the connection was
+// closed meanwhile.
 func (l *link) held(r *rule) bool {
 	select {
 	case r.held <- struct{}{}:
@@ -110,7 +110,7 @@ func (l *link) held(r *rule) bool {
 	}
 }
 
-// wait returns when traffic may pass, and false if the connection was closed meanwhile.
+// wait waits until traffic may pass. It returns false if the connection was closed meanwhile.
 func (l *link) wait() bool {
 	select {
 	case <-l.proxy.gate():
@@ -120,7 +120,7 @@ func (l *link) wait() bool {
 	}
 }
 
-// expect notes a command whose reply is due.
+// expect adds a command to those that wait for a reply.
 func (l *link) expect(r *rule) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -128,8 +128,7 @@ func (l *link) expect(r *rule) {
 	l.answerDue()
 }
 
-// reply hands the server's reply to the oldest command, and reports whether the connection
-// lives on.
+// reply handles the server's reply to the oldest command. It reports whether the connection stays open.
 func (l *link) reply(raw []byte) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -150,8 +149,8 @@ func (l *link) reply(raw []byte) bool {
 	return true
 }
 
-// write writes at the speed that the proxy's limit allows. What it is late with a part, on a busy machine, it makes up
-// for with the next.
+// write writes at the speed that the proxy's limit allows. If a part is late, on a busy machine, the next one is sent
+// sooner.
 func (l *link) write(to net.Conn, raw []byte) error {
 	rate := l.proxy.bandwidth()
 	if rate <= 0 {
@@ -173,7 +172,7 @@ func (l *link) write(to net.Conn, raw []byte) error {
 	return nil
 }
 
-// answerDue sends our own answers to the commands whose turn it is.
+// answerDue sends the proxy's own answers to the commands that are next.
 func (l *link) answerDue() {
 	for len(l.pending) > 0 && l.pending[0].do == answer {
 		if _, err := l.client.Write(l.pending[0].reply); err != nil {

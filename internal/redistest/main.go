@@ -10,12 +10,12 @@ import (
 	"go.uber.org/goleak"
 )
 
-// Main runs the tests of a package, ends the servers that they shared and then fails
-// if a goroutine is left. On a real server eight tests run at a time, if no flag says how many. It exits the process:
+// Main runs the tests of a package, ends the servers that they shared and then fails if a goroutine is left. On a
+// real server eight tests run at a time, unless a flag sets another number. Main exits the process:
 //
 //	func TestMain(m *testing.M) { redistest.Main(m) }
 //
-// Options are for goroutines that are somebody else's; give the reason beside each.
+// ignore is for goroutines of other packages. Give the reason beside each.
 func Main(m *testing.M, ignore ...goleak.Option) {
 	said := &clientLog{}
 	redis.SetLogger(said)
@@ -23,8 +23,8 @@ func Main(m *testing.M, ignore ...goleak.Option) {
 	parallel := false
 	flag.Visit(func(f *flag.Flag) { parallel = parallel || f.Name == "test.parallel" })
 	if path, err := binary(); !parallel && err == nil && path != "" {
-		// They wait, for leases to end and for servers, more than they compute. The embedded Redis runs its scripts
-		// in this process, and far more slowly.
+		// The tests mostly wait, for leases to end and for servers. With the embedded Redis they compute: it runs its
+		// scripts in this process, and far more slowly.
 		_ = flag.Set("test.parallel", "8")
 	}
 	code := m.Run()
@@ -37,7 +37,7 @@ func Main(m *testing.M, ignore ...goleak.Option) {
 	}
 	if code == 0 {
 		var err error
-		poll(patience, func() bool { // goleak waits for half a second, which is little on a busy machine
+		poll(patience, func() bool { // goleak waits half a second, which is short on a busy machine
 			err = goleak.Find(ignore...)
 			return err == nil
 		})

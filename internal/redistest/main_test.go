@@ -18,7 +18,8 @@ import (
 
 func TestMain(m *testing.M) { redistest.Main(m) }
 
-// child, set in the environment, makes TestChild play a test binary that ends in this way.
+// child is an environment variable. If it is set, TestChild acts as a test binary that
+// ends in this way.
 const child = "REDISTEST_CHILD"
 
 func TestChild(t *testing.T) {

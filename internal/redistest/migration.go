@@ -13,8 +13,9 @@ type Migration struct {
 	from, to *Server
 }
 
-// BeginMigration begins to move the slot of the key from the master that had it at the start to the next one. Until
-// [Migration.End] the old master answers ASK to a command if it has none of its keys, and TRYAGAIN if it lacks some.
+// BeginMigration begins to move the key's slot. It moves from the master that had it at the start to the next one.
+// Until [Migration.End] the old master answers a command with ASK if it has none of the command's keys, and with
+// TRYAGAIN if it lacks some.
 func (c *ClusterServers) BeginMigration(t testing.TB, key string) *Migration {
 	t.Helper()
 	i := c.shard(key)
@@ -24,14 +25,14 @@ func (c *ClusterServers) BeginMigration(t testing.TB, key string) *Migration {
 	return m
 }
 
-// Move moves one key of the slot with its TTL. It does nothing if the key is not there.
+// Move moves one key of the slot with its TTL. It does nothing if the key doesn't exist.
 func (m *Migration) Move(t testing.TB, key string) {
 	t.Helper()
 	host, port, _ := strings.Cut(m.to.addr, ":")
 	m.from.admin("MIGRATE", host, port, key, "0", "5000")
 }
 
-// End moves the keys that are left, and tells all masters who has the slot now.
+// End moves the remaining keys, and tells all masters who has the slot now.
 func (m *Migration) End(t testing.TB) {
 	t.Helper()
 	for {
@@ -50,8 +51,8 @@ func (m *Migration) End(t testing.TB) {
 	m.cluster.settled(m.cluster.servers())
 }
 
-// Answered returns how many errors with this prefix the two masters have given, such as "TRYAGAIN", since they
-// were started.
+// Answered returns how many errors with this prefix, such as "TRYAGAIN", the two masters have returned since their
+// start.
 func (m *Migration) Answered(t testing.TB, prefix string) int {
 	t.Helper()
 	total := 0

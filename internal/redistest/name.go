@@ -7,10 +7,10 @@ import (
 	"testing"
 )
 
-// Name returns a name that no other call returns, in this process or another: the
-// test's own, shortened, and a random part. It consists of [a-z0-9-], so it
-// does for queues and keys. Tests share a server and keep apart by their names;
-// nobody flushes.
+// Name returns a name that no other call returns, in this process or another. It is the
+// test's own name, shortened, and a random part. It consists of [a-z0-9-]. So it is valid
+// for queues and keys. Tests share a server and use different names; none of them flushes
+// it.
 func Name(t testing.TB) string {
 	t.Helper()
 	var b [6]byte
@@ -18,7 +18,7 @@ func Name(t testing.TB) string {
 	return slug(t.Name()) + "-" + hex.EncodeToString(b[:])
 }
 
-// slug keeps what is allowed in a name, at most 40 bytes.
+// slug keeps the characters that a name may have, at most 40 bytes.
 func slug(s string) string {
 	var b strings.Builder
 	for _, r := range strings.ToLower(s) {

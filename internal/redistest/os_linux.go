@@ -7,8 +7,8 @@ const (
 	contSignal = syscall.SIGCONT
 )
 
-// childAttr makes the kernel end the server with us, however we end: a panic or a test
-// binary that was killed leaves nothing behind.
+// childAttr makes the kernel end the server with this process, even after a panic or if
+// the test binary is killed.
 func childAttr() *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 }

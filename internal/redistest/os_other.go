@@ -4,7 +4,7 @@ package redistest
 
 import "syscall"
 
-// There is no such signal, and no redis-server to send it to.
+// The real signals don't exist here. Nor does redis-server.
 const (
 	stopSignal = syscall.SIGKILL
 	contSignal = syscall.SIGKILL

@@ -9,5 +9,5 @@ const (
 	contSignal = syscall.SIGCONT
 )
 
-// childAttr is empty: only Linux ends a child with its parent.
+// childAttr returns nil: only Linux ends a child with its parent.
 func childAttr() *syscall.SysProcAttr { return nil }

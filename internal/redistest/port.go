@@ -7,25 +7,24 @@ import (
 	"testing"
 )
 
-// Ports come from below the range that Linux gives to outgoing connections, so that no
-// client can take the port of a server that is being restarted. A cluster node
-// also listens on port+10000.
+// Ports are below the range that Linux uses for outgoing connections. So no client can take the port of a
+// server that is being restarted. A cluster node also listens on port+10000.
 const (
 	firstPort = 12000
 	lastPort  = 21999
 )
 
-// A port is a TCP port of loopback that is ours until it is released, also while nobody listens on
-// it: a server that was killed, or a proxy that refuses, must not find that of another test
-// in its place. The UDP port of the same number is the mark of it, which all test processes
-// look at and which ends with the one that has it.
+// A port is a TCP port of loopback that belongs to this test until it is released, even while nothing
+// listens on it: if a server was killed or a proxy refuses connections, another test must not get the
+// port. To reserve it, the process binds the UDP port with the same number. All test processes check that,
+// and the kernel releases it when the process ends.
 type port struct {
 	number int
 	mark   net.PacketConn
-	first  net.Listener // for who wants to listen at once, or to close
+	first  net.Listener // to listen on at once, or to close
 }
 
-// reservePort finds a port that nobody has and that nobody listens on.
+// reservePort reserves a port that is free and on which nothing listens.
 func reservePort() *port {
 	for {
 		n := firstPort + rand.IntN(lastPort-firstPort+1)
@@ -41,7 +40,8 @@ func reservePort() *port {
 	}
 }
 
-// Address returns an address of loopback on which nobody listens. No other test gets it until t has ended.
+// Address returns an address of loopback on which nothing listens. No other test gets it until t has
+// ended.
 func Address(t testing.TB) string {
 	t.Helper()
 	p := reservePort()

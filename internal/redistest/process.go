@@ -15,25 +15,25 @@ import (
 	"time"
 )
 
-// portTaken is what redis-server says when another listens on its port.
+// portTaken is the message of redis-server if its port is taken.
 const portTaken = "Address already in use"
 
-// process is a redis-server that was started by us.
+// process is a redis-server that this process started.
 type process struct {
 	path string
 	dir  string
-	port *port  // until release
-	conf string // a configuration file, if it has one
+	port *port  // reserved until release
+	conf string // "": no configuration file
 	args []string
-	env  []string // added to ours
+	env  []string // added to our environment
 
 	mu   sync.Mutex
 	cmd  *exec.Cmd
 	done chan struct{} // closed when the process has ended
 }
 
-// startProcess starts a server on a free port and waits until it answers. The port can be
-// taken by a stranger between our look and the server's bind; then the next is tried.
+// startProcess starts a server on a free port and waits until it answers. If another
+// program takes the port between our check and the server's bind, the next port is tried.
 func startProcess(path, dir string, args []string) (*process, error) {
 	return startConfigured(path, dir, "", "", args...)
 }
@@ -43,7 +43,7 @@ func startConfigured(path, dir, conf, text string, args ...string) (*process, er
 	return startWith(nil, path, dir, conf, text, args...)
 }
 
-// startWith is startConfigured with more environment.
+// startWith is startConfigured with additional environment variables.
 func startWith(env []string, path, dir, conf, text string, args ...string) (*process, error) {
 	var errs []error
 	for range 20 {
@@ -65,7 +65,7 @@ func startWith(env []string, path, dir, conf, text string, args ...string) (*pro
 	return nil, errors.Join(errs...)
 }
 
-// configure writes the configuration file, if it has one.
+// configure writes the configuration file, if there is one.
 func (p *process) configure(text string) error {
 	if p.conf == "" {
 		return nil
@@ -99,8 +99,8 @@ func (p *process) start() error {
 	cmd.Stdout, cmd.Stderr = log, log
 	cmd.SysProcAttr = childAttr()
 
-	// The kernel watches the thread that started the child, not the process. So a
-	// thread is kept for it.
+	// The kernel watches the thread that started the child, not the process. So this
+	// goroutine keeps its thread.
 	started := make(chan error, 1)
 	done := make(chan struct{})
 	go func() {
@@ -110,7 +110,7 @@ func (p *process) start() error {
 		err := cmd.Start()
 		started <- err
 		if err == nil {
-			_ = cmd.Wait() // how it ended is in its log
+			_ = cmd.Wait() // its log says how it ended
 		}
 	}()
 	if err := <-started; err != nil {
@@ -124,7 +124,7 @@ func (p *process) start() error {
 	return nil
 }
 
-// commandLine has the defaults first: the last value of a setting wins.
+// commandLine has the defaults first: the last value of a setting counts.
 func (p *process) commandLine() []string {
 	var line []string
 	if p.conf != "" {
@@ -137,21 +137,21 @@ func (p *process) commandLine() []string {
 	return append(line, p.args...)
 }
 
-// ready reports whether our process answers: another server could have won the port.
+// ready reports whether our process answers. Another server could have taken the port.
 func (p *process) ready() bool {
-	const short = 300 * time.Millisecond // whoever holds our port may never answer
+	const short = 300 * time.Millisecond // a program that has our port may never answer
 	info, err := askWithin(short, p.addr(), "INFO", "server")
 	if err != nil && strings.HasPrefix(err.Error(), "NOAUTH") {
-		return true // a test wants a password
+		return true // a test has set a password
 	}
 	if err != nil || !strings.Contains(info, fmt.Sprintf("process_id:%d\n", p.cmd.Process.Pid)) {
 		return false
 	}
 	pong, err := askWithin(short, p.addr(), "PING")
-	return err == nil && pong == "PONG" // an error while it loads its data
+	return err == nil && pong == "PONG" // it returns an error while it loads its data
 }
 
-// ended reports whether the process is gone.
+// ended reports whether the process has ended.
 func (p *process) ended() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -167,7 +167,7 @@ func closed(ch <-chan struct{}) bool {
 	}
 }
 
-// kill ends the process as a crash does.
+// kill ends the process like a crash.
 func (p *process) kill() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -175,7 +175,7 @@ func (p *process) kill() {
 }
 
 func (p *process) end() {
-	_ = p.cmd.Process.Kill() // an error means that it has ended
+	_ = p.cmd.Process.Kill() // it has ended already
 	<-p.done
 }
 
@@ -185,8 +185,8 @@ func (p *process) drop() {
 	p.port.release()
 }
 
-// restart starts the process again on the same port, with what it has saved. One that
-// still runs is asked to end properly.
+// restart starts the process again on the same port, with the data that it has saved. If
+// it still runs, it is first asked to shut down.
 func (p *process) restart() error {
 	p.mu.Lock()
 	if !closed(p.done) {
@@ -200,7 +200,7 @@ func (p *process) restart() error {
 	}
 	p.mu.Unlock()
 	var err error
-	poll(patience, func() bool { // it may be in use for a moment, by a process that is being forked
+	poll(patience, func() bool { // a process that is being forked may hold it for a moment
 		err = p.start()
 		return err == nil || !strings.Contains(err.Error(), portTaken)
 	})
@@ -219,10 +219,10 @@ func (p *process) pid() int {
 	return p.cmd.Process.Pid
 }
 
-// logTail is the end of the server's log, at most 4 KiB.
+// logTail returns the end of the server's log, at most 4 KiB.
 func (p *process) logTail() string { return p.logFrom(0) }
 
-// logFrom is logTail without what was logged before.
+// logFrom is logTail without what was logged before offset.
 func (p *process) logFrom(offset int64) string {
 	b, err := os.ReadFile(p.logPath())
 	if err != nil {

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// The message that a port is taken is what the next try depends on.
+// The next port is tried only if the message for a taken port is recognised.
 func TestPortIsTaken(t *testing.T) {
 	t.Parallel()
 	path := needReal(t)
@@ -18,7 +18,7 @@ func TestPortIsTaken(t *testing.T) {
 	}
 }
 
-// A server that answers on the port is not taken for ours.
+// If another server answers on the port, ready returns false.
 func TestReadyKnowsItsProcess(t *testing.T) {
 	t.Parallel()
 	s := New(t)
@@ -29,7 +29,8 @@ func TestReadyKnowsItsProcess(t *testing.T) {
 	}
 }
 
-// Nobody gets the port of a server that was killed or of a proxy that refuses.
+// The port of a server that was killed, or of a proxy that refuses connections, is not
+// given away.
 func TestPortsAreKept(t *testing.T) {
 	t.Parallel()
 	s := New(t)

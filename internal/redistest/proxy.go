@@ -10,14 +10,13 @@ import (
 	"testing"
 )
 
-// A Proxy stands between clients and a server and does what networks do: it loses a
-// reply, holds traffic, cuts connections, refuses new ones. It can also answer in
-// the server's place.
+// A Proxy stands between clients and a server and imitates a bad network: it loses a reply, holds traffic,
+// cuts connections, refuses new ones. It can also answer in place of the server.
 //
-// It understands requests and replies in RESP2 and RESP3, pipelines, MULTI and blocking
-// commands, but no pub/sub, whose replies have no count. A match function gets the
-// whole command with its arguments, must not change it, and must not call the
-// proxy. All methods may be called concurrently.
+// It understands requests and replies in RESP2 and RESP3, pipelines, MULTI and blocking commands. It
+// doesn't support pub/sub, whose replies have no count. A match function gets the whole command with its
+// arguments. It must not change the command, and must not call the proxy. All methods may be called
+// concurrently.
 type Proxy struct {
 	endpoint
 	port   *port
@@ -34,27 +33,27 @@ type Proxy struct {
 	work     sync.WaitGroup
 }
 
-// rule says what becomes of certain commands.
+// rule says what the proxy does with matching commands.
 type rule struct {
 	match func(cmd []string) bool
-	skip  int // matching commands to let pass first
-	left  int // then to treat; negative: all
+	skip  int // this many matching commands pass first
+	left  int // this many commands are left; negative: all
 	do    treatment
 	reply []byte        // for answer
-	fired chan struct{} // for those that cut: closed when it was done
-	held  chan struct{} // for those that hold: one for each command that is held
-	free  chan struct{} // closed when they may go on
+	fired chan struct{} // for cuts: closed when the cut was made
+	held  chan struct{} // for holds: gets a value for each held command
+	free  chan struct{} // for holds: closed when the commands may go on
 }
 
 type treatment int
 
 const (
 	pass        treatment = iota
-	answer                // do not pass it on, answer with reply
+	answer                // don't pass the command on; answer with reply
 	cutReply              // pass it on, drop the reply, close the connection
-	cutRequest            // do not pass it on, close the connection
-	holdReply             // pass it on, hold the reply, and what follows on the connection
-	holdRequest           // hold it, and what follows on the connection
+	cutRequest            // don't pass it on, close the connection
+	holdReply             // pass it on, hold the reply and what follows on the connection
+	holdRequest           // hold it and what follows on the connection
 )
 
 // NewProxy starts a proxy on loopback to the server at addr. It ends with the test.
@@ -82,20 +81,19 @@ func Command(name string, args ...string) func(cmd []string) bool {
 	}
 }
 
-// Any matches every command, also those of a client's handshake (HELLO, CLIENT).
+// Any matches every command, including those of a client's handshake (HELLO, CLIENT).
 func Any(cmd []string) bool { return len(cmd) > 0 }
 
-// CutReply lets the k-th matching command from now on, counted from 1, through to the
-// server, reads the whole reply, drops it and closes the client's connection. What
-// the client sent behind it on this connection does not reach the server. The
-// channel is closed when that was done.
+// CutReply passes the k-th matching command from now on, counted from 1, to the server. It reads the whole
+// reply, drops it and closes the client's connection. Commands that the client sent after it on this
+// connection do not reach the server. The channel is closed when the connection was closed.
 func (p *Proxy) CutReply(match func(cmd []string) bool, k int) <-chan struct{} {
 	p.t.Helper()
 	return p.cut(match, k, cutReply)
 }
 
-// CutRequest closes the client's connection instead of passing the k-th matching
-// command from now on to the server. The channel is closed when that was done.
+// CutRequest closes the client's connection instead of passing the k-th matching command from now on to the
+// server. The channel is closed when that is done.
 func (p *Proxy) CutRequest(match func(cmd []string) bool, k int) <-chan struct{} {
 	p.t.Helper()
 	return p.cut(match, k, cutRequest)
@@ -109,9 +107,9 @@ func (p *Proxy) cut(match func(cmd []string) bool, k int, how treatment) <-chan 
 	return p.add(&rule{match: match, skip: k - 1, left: 1, do: how})
 }
 
-// Reply answers the next n matching commands, all if n is negative, with a line and does
-// not pass them on. The line is RESP without its end: "-LOADING Redis is loading
-// the dataset in memory", "+OK", ":0". Earlier rules come first.
+// Reply answers the next n matching commands with a line, and doesn't pass them on. A negative n means all
+// commands. The line is RESP without its end: "-LOADING Redis is loading the dataset in memory", "+OK",
+// ":0". Earlier rules come first.
 func (p *Proxy) Reply(match func(cmd []string) bool, line string, n int) {
 	p.t.Helper()
 	if line == "" || !strings.ContainsRune("-+:", rune(line[0])) || strings.ContainsAny(line, "\r\n") {
@@ -120,14 +118,14 @@ func (p *Proxy) Reply(match func(cmd []string) bool, line string, n int) {
 	p.add(&rule{match: match, left: n, do: answer, reply: []byte(line + "\r\n")})
 }
 
-// HoldReplies lets matching commands through to the server, and holds their replies until free is
-// called. Each that is held is told on the channel.
+// HoldReplies passes matching commands to the server, and holds their replies until free is called. The
+// channel gets a value for each held reply.
 func (p *Proxy) HoldReplies(match func(cmd []string) bool) (held <-chan struct{}, free func()) {
 	return p.holdAll(match, holdReply)
 }
 
-// HoldRequests holds matching commands, which do not reach the server until free is called. Each
-// that is held is told on the channel.
+// HoldRequests holds matching commands. They do not reach the server until free is called. The channel gets
+// a value for each held command.
 func (p *Proxy) HoldRequests(match func(cmd []string) bool) (held <-chan struct{}, free func()) {
 	return p.holdAll(match, holdRequest)
 }
@@ -143,15 +141,14 @@ func (p *Proxy) holdAll(match func(cmd []string) bool, how treatment) (<-chan st
 	})
 }
 
-// Reset forgets all rules of CutReply, CutRequest and Reply.
+// Reset removes all rules of CutReply, CutRequest and Reply.
 func (p *Proxy) Reset() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.rules = nil
 }
 
-// Count is the number of matching commands that have come from clients, with those that
-// were not passed on.
+// Count returns how many matching commands have come from clients, including those that were not passed on.
 func (p *Proxy) Count(match func(cmd []string) bool) int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -164,8 +161,8 @@ func (p *Proxy) Count(match func(cmd []string) bool) int {
 	return n
 }
 
-// Pause holds all traffic, in both directions, until Resume. Connections stay, and new
-// ones are accepted. A command or reply on its way may still pass.
+// Pause holds all traffic, in both directions, until Resume. Connections stay open, and new ones are
+// accepted. A command or reply in transit may still pass.
 func (p *Proxy) Pause() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -183,15 +180,15 @@ func (p *Proxy) Resume() {
 	}
 }
 
-// Limit lets each connection pass so many bytes a second in each direction, as a slow link does; 0: as many
-// as it can. A command that is sent while a reply is on its way waits for it.
+// Limit bounds the speed of each connection in each direction, in bytes per second, like a slow link. 0
+// means no limit. A command that is sent during a reply waits for the end of the reply.
 func (p *Proxy) Limit(bytesPerSecond int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.rate = bytesPerSecond
 }
 
-// bandwidth is what Limit set.
+// bandwidth returns the value that Limit has set.
 func (p *Proxy) bandwidth() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -211,13 +208,13 @@ func (p *Proxy) sever() {
 	}
 }
 
-// Refuse turns new connections away, as a host does where nothing listens; Refuse(false)
-// accepts them again. Connections that are there stay: see Sever.
+// Refuse(true) refuses new connections, as if nothing listened. Refuse(false) accepts them again. Existing
+// connections stay open: see Sever.
 func (p *Proxy) Refuse(refuse bool) {
 	p.t.Helper()
 	if refuse {
 		p.refuse()
-		// A process that is being forked has the socket too, until it executes another program.
+		// A process that is being forked holds the socket as well, until it executes another program.
 		Eventually(p.t, func() bool {
 			conn, err := net.Dial("tcp", p.addr)
 			if err == nil {
@@ -304,7 +301,7 @@ func (p *Proxy) add(r *rule) <-chan struct{} {
 	return r.fired
 }
 
-// judge counts a command and finds what is to become of it.
+// judge counts a command and returns the rule for it.
 func (p *Proxy) judge(cmd []string) *rule {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -325,7 +322,7 @@ func (p *Proxy) judge(cmd []string) *rule {
 	return &rule{do: pass}
 }
 
-// gate is open, that is closed as a channel, when traffic may pass.
+// gate returns a channel that is closed when traffic may pass.
 func (p *Proxy) gate() <-chan struct{} {
 	p.mu.Lock()
 	defer p.mu.Unlock()

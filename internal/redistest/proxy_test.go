@@ -73,13 +73,13 @@ func TestProxyPassesEverything(t *testing.T) {
 	})
 }
 
-// The client repeats what the server has done, and does not know.
+// The client repeats a command that the server has run, since it doesn't know that.
 func TestProxyCutReply(t *testing.T) {
 	both(t, func(t *testing.T, p *redistest.Proxy, rdb redis.UniversalClient) {
 		key := redistest.Name(t)
 		incr := redistest.Command("INCR", key)
 		cut := p.CutReply(incr, 2)
-		for i, want := range []int64{1, 3, 4} { // 2 was lost
+		for i, want := range []int64{1, 3, 4} { // reply 2 was lost
 			if got, err := rdb.Incr(bg, key).Result(); got != want || err != nil {
 				t.Errorf("call %d: %d, %v; want %d", i+1, got, err, want)
 			}
@@ -102,7 +102,7 @@ func TestProxyCutRequest(t *testing.T) {
 	})
 }
 
-// What is behind the cut command in a pipeline does not reach the server.
+// Commands after the cut command in a pipeline do not reach the server.
 func TestProxyCutInPipeline(t *testing.T) {
 	both(t, func(t *testing.T, p *redistest.Proxy, _ redis.UniversalClient) {
 		key := redistest.Name(t)
@@ -203,7 +203,8 @@ func TestProxySeverAndRefuse(t *testing.T) {
 	}
 }
 
-// A connection that ends with replies due, or held, does not hold up the others or the end.
+// A connection that ends while replies are due or held delays neither other connections nor
+// the proxy's end.
 func TestProxyManyClients(t *testing.T) {
 	t.Parallel()
 	p := redistest.NewProxy(t, redistest.Start(t).Addr())

@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// readCommand reads one request as clients send it: an array of bulk strings. raw is
-// what was read.
+// readCommand reads one request in the form that clients send: an array of bulk strings.
+// raw is the bytes that were read.
 func readCommand(r *bufio.Reader) (args []string, raw []byte, err error) {
 	n, raw, err := readHeader(r, '*', nil)
 	if err != nil {
@@ -88,7 +88,7 @@ func readReply(r *bufio.Reader, raw []byte) ([]byte, error) {
 	return raw, nil
 }
 
-// number is the one in a line such as "$12\r\n".
+// number returns the number in a line such as "$12\r\n".
 func number(line []byte) (int, error) {
 	return strconv.Atoi(strings.TrimRight(string(line[1:]), "\r\n"))
 }
@@ -100,9 +100,9 @@ func readN(r *bufio.Reader, n int, raw []byte) ([]byte, error) {
 	return raw, err
 }
 
-// ask sends one command on a connection of its own and returns the text of the reply:
-// all its strings, one a line. It serves the set-up, where a client's retries and
-// pools are in the way.
+// ask sends one command on its own connection and returns the text of the reply: all its
+// strings, one in each line. It is for the set-up, where a client's retries and pools
+// would interfere.
 func ask(addr string, args ...string) (string, error) {
 	return askWithin(5*time.Second, addr, args...)
 }
@@ -139,7 +139,7 @@ func command(args ...string) []byte {
 	return b
 }
 
-// replyText is the payload of a RESP2 reply, without its framing.
+// replyText returns the payload of a RESP2 reply, without its framing.
 func replyText(raw []byte) string {
 	var out []string
 	for line := range strings.Lines(string(raw)) {

@@ -10,7 +10,7 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// MasterName is the name that a [SentinelServers] knows its master by.
+// MasterName is the name of the master in [SentinelServers].
 const MasterName = "signalbox"
 
 // SentinelServers is a master with one replica, watched by three sentinels; two of them
@@ -40,8 +40,8 @@ func Sentinel(t testing.TB) *SentinelServers {
 	return s
 }
 
-// startSentinel starts one sentinel. It keeps what it learns in its configuration file, so
-// it needs one that it may write.
+// startSentinel starts one sentinel. A sentinel writes what it learns into its configuration
+// file, so it needs one.
 func startSentinel(t testing.TB, host, port string) *Server {
 	t.Helper()
 	path, dir := needReal(t), t.TempDir()
@@ -85,7 +85,7 @@ func (s *SentinelServers) ClientWith(change func(*redis.UniversalOptions)) redis
 	return newClient(s.t, redis.UniversalOptions{Addrs: s.Addrs(), MasterName: MasterName}, change)
 }
 
-// Addrs are the addresses of the sentinels.
+// Addrs returns the addresses of the sentinels.
 func (s *SentinelServers) Addrs() []string {
 	var addrs []string
 	for _, sentinel := range s.sentinels {
@@ -94,20 +94,20 @@ func (s *SentinelServers) Addrs() []string {
 	return addrs
 }
 
-// Master is the node that is master now.
+// Master returns the current master.
 func (s *SentinelServers) Master() *Server { s.t.Helper(); m, _ := s.pair(s.t); return m }
 
-// Replica is the other node.
+// Replica returns the other node.
 func (s *SentinelServers) Replica() *Server { s.t.Helper(); _, r := s.pair(s.t); return r }
 
 // Failover makes the replica the master (SENTINEL FAILOVER) and waits until all sentinels
-// know, some 2 s. Unlike CLUSTER FAILOVER it does not hold the clients back: what
-// the old master answers meanwhile is lost. To keep that short the old master is made a
-// replica at once, which a sentinel does only after 8 s.
+// know, which takes some 2 s. Unlike CLUSTER FAILOVER it does not hold the clients back: a
+// write that the old master answers meanwhile is lost. To keep that time short, Failover
+// makes the old master a replica at once. A sentinel does that only after 8 s.
 func (s *SentinelServers) Failover(t testing.TB) {
 	t.Helper()
 	old, next := s.pair(t)
-	Eventually(t, func() bool { // refused while an earlier one goes on
+	Eventually(t, func() bool { // it is refused while an earlier one goes on
 		_, err := ask(s.sentinels[0].addr, "SENTINEL", "FAILOVER", MasterName)
 		return err == nil
 	}, "a sentinel begins the failover")
@@ -118,9 +118,9 @@ func (s *SentinelServers) Failover(t testing.TB) {
 	s.known(next.addr)
 }
 
-// KillMaster ends the master by SIGKILL and waits until all sentinels know the replica as the
-// new one, after some 2 s. It returns the old master; with Restart it comes back, and the
-// sentinels make it a replica some 10 s later.
+// KillMaster ends the master by SIGKILL. It waits until all sentinels know the replica as the
+// new master, which takes some 2 s. It returns the old master. After Restart, the sentinels
+// make that a replica some 10 s later.
 func (s *SentinelServers) KillMaster(t testing.TB) *Server {
 	t.Helper()
 	old, next := s.pair(t)
@@ -129,7 +129,8 @@ func (s *SentinelServers) KillMaster(t testing.TB) *Server {
 	return old
 }
 
-// switched waits until next is master, all sentinels say so, and old follows if it lives.
+// switched waits until next is master, all sentinels report it, and old follows it if old
+// runs.
 func (s *SentinelServers) switched(t testing.TB, old, next *Server) {
 	t.Helper()
 	Eventually(t, func() bool { return next.says("INFO replication", "role:master") }, "%s is master", next.addr)

@@ -8,13 +8,13 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// endpoint is something that clients connect to, in the view of one test.
+// endpoint is an address for clients, as used by one test.
 type endpoint struct {
 	t    testing.TB
 	addr string
 }
 
-// Addr is the address as host:port.
+// Addr returns the address as host:port.
 func (e endpoint) Addr() string { return e.addr }
 
 // Client returns a new client with go-redis's defaults. It is closed when the test ends.
@@ -40,18 +40,18 @@ func newClient(t testing.TB, o redis.UniversalOptions, change func(*redis.Univer
 	return rdb
 }
 
-// A Server is a Redis in the view of one test. Its methods fail that test when they
-// fail; those that end or stop the server are refused on a shared one.
+// A Server is a Redis as used by one test. If a method fails, that test fails. Methods that
+// end or stop the server can't be used on a shared one.
 type Server struct {
 	endpoint
 	process *process // nil: the embedded one
 	shared  bool
 }
 
-// New starts a redis-server for this test alone. args are appended to its command line,
-// such as "--maxmemory", "50mb". By default it keeps nothing on disk. It ends
-// with the test; if the test failed, the end of its log is shown. Without a real
-// redis-server the test is skipped, or fails where one is required (see [Env]).
+// New starts a redis-server for this test alone. args are appended to its command line, such
+// as "--maxmemory", "50mb". By default it keeps nothing on disk. It ends with the test. If
+// the test failed, the end of its log is shown. Without a real redis-server the test is
+// skipped, or fails if one is required (see [Env]).
 func New(t testing.TB, args ...string) *Server {
 	t.Helper()
 	path := needReal(t)
@@ -62,7 +62,7 @@ func New(t testing.TB, args ...string) *Server {
 	return adopt(t, p)
 }
 
-// adopt ties a process to a test.
+// adopt makes a process end with a test.
 func adopt(t testing.TB, p *process) *Server {
 	t.Cleanup(func() {
 		p.drop()
@@ -76,26 +76,27 @@ func adopt(t testing.TB, p *process) *Server {
 // Real reports whether this is a redis-server and not the embedded one.
 func (s *Server) Real() bool { return s.process != nil }
 
-// Pid is the server's process ID.
+// Pid returns the server's process ID.
 func (s *Server) Pid() int { s.t.Helper(); return s.real().pid() }
 
-// Log is the end of the server's log, at most 4 KiB.
+// Log returns the end of the server's log, at most 4 KiB.
 func (s *Server) Log() string { s.t.Helper(); return s.real().logTail() }
 
-// LogPath is the file that the server logs to.
+// LogPath returns the path of the server's log.
 func (s *Server) LogPath() string { s.t.Helper(); return s.real().logPath() }
 
-// Kill ends the server by SIGKILL and returns when it is gone. What it had not saved is lost.
+// Kill ends the server by SIGKILL and returns when it has ended. Data that it had not saved
+// is lost.
 func (s *Server) Kill() { s.t.Helper(); s.own().kill() }
 
-// Stop freezes the server by SIGSTOP: its connections stay and nothing answers.
+// Stop freezes the server by SIGSTOP: its connections stay open and it answers nothing.
 func (s *Server) Stop() { s.t.Helper(); s.signal(stopSignal) }
 
-// Cont lets a stopped server go on.
+// Cont lets a stopped server continue.
 func (s *Server) Cont() { s.t.Helper(); s.signal(contSignal) }
 
-// Restart starts the server again at the same address, with the same arguments and
-// with what it had saved, and returns when it answers. One that still runs is
+// Restart starts the server again at the same address, with the same arguments and with the
+// data that it had saved. It returns when the server answers. If the server still runs, it is
 // shut down properly first.
 func (s *Server) Restart() {
 	s.t.Helper()
@@ -114,7 +115,7 @@ func (s *Server) admin(args ...string) string {
 	return text
 }
 
-// says reports whether the lines of the reply to a command have all of these among them.
+// says reports whether the reply to a command contains all of these lines.
 func (s *Server) says(cmd string, lines ...string) bool {
 	text, err := ask(s.addr, strings.Fields(cmd)...)
 	for _, want := range lines {

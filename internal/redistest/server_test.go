@@ -58,7 +58,7 @@ func TestNewTakesArguments(t *testing.T) {
 
 func TestNewSaysWhyNot(t *testing.T) {
 	t.Parallel()
-	redistest.New(t) // where there is no server this test is skipped
+	redistest.New(t) // skips this test if there is no server
 	f := watch(t, func(t testing.TB) { redistest.New(t, "--no-such-setting", "1") })
 	if !f.fatal || !strings.Contains(f.said, "no-such-setting") {
 		t.Errorf("a wrong argument: fatal %v, said %q", f.fatal, f.said)
@@ -74,7 +74,7 @@ func TestKillAndRestart(t *testing.T) {
 	}
 	pid := s.Pid()
 	s.Kill()
-	s.Kill() // is no mistake
+	s.Kill() // a second call is allowed
 	s.Restart()
 	if s.Pid() == pid {
 		t.Error("the same process")

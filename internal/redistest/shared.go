@@ -39,8 +39,8 @@ func binary() (path string, err error) {
 	return path, nil
 }
 
-// needReal is the path of redis-server; without one the test is skipped, or fails where
-// it is required.
+// needReal returns the path of redis-server. Without one the test is skipped, or fails if
+// one is required.
 func needReal(t testing.TB) string {
 	t.Helper()
 	path, err := binary()
@@ -53,7 +53,7 @@ func needReal(t testing.TB) string {
 	return path
 }
 
-// shared is the one server of a test binary. It is started by the first test that asks.
+// shared is the one server of a test binary. The first test that asks for it starts it.
 var shared sharedServer
 
 type sharedServer struct {
@@ -65,8 +65,8 @@ type sharedServer struct {
 }
 
 // Start returns the server that all tests of this binary share: a real redis-server, or
-// the embedded one (see [Env]). Keep apart by [Name]. The package's TestMain
-// must call [Main], which ends the server.
+// the embedded one (see [Env]). Use names from [Name] on it. The package's TestMain must
+// call [Main], which ends the server.
 func Start(t testing.TB) *Server {
 	t.Helper()
 	shared.mu.Lock()
