@@ -51,8 +51,9 @@ func TestModules(t *testing.T) {
 	}
 }
 
-// TestBench: bench is a module of its own, so that peers live only there; of this one it may import
-// what users may, and the store, for the ceiling; its tests start servers.
+// TestBench: bench is a module of its own, so that only bench requires the libraries that we
+// compare with. Of this module it may import what users may, and internal/store, to measure the
+// ceiling. Its tests may also start servers.
 func TestBench(t *testing.T) {
 	t.Parallel()
 	files, err := filepath.Glob(filepath.Join(root, "bench", "*.go"))
@@ -94,8 +95,8 @@ func TestLua(t *testing.T) {
 			report(t, checkLua(filepath.ToSlash(rel), nil))
 			return nil
 		}
-		// Tests are read too, and thrown away: go test repeats a cached result unless a
-		// file changed that the test opened itself, and go list opens them elsewhere.
+		// Tests are read too, and the result is dropped: go test repeats a cached result unless a
+		// file changed that the test itself opened. go list opens them in another process.
 		src, err := os.ReadFile(path)
 		if err != nil || strings.HasSuffix(rel, "_test.go") {
 			return err
@@ -112,7 +113,7 @@ func TestLua(t *testing.T) {
 	}
 }
 
-// TestLuaNumbers: a reply of a script never holds a number with a fraction.
+// TestLuaNumbers: a reply of a script never contains a number with a fraction.
 func TestLuaNumbers(t *testing.T) {
 	t.Parallel()
 	for _, home := range []string{"internal/store/scripts", "internal/store/scripts/fragments", "lock/scripts", "lock/redlock/scripts", "lock/internal/lua"} {
@@ -156,7 +157,7 @@ func tree(t *testing.T, dir string) []pkg {
 			t.Fatalf("%s is not in module %s", p.ImportPath, module)
 		}
 		out := pkg{path: path, name: p.Name, doc: p.Doc, imports: p.Imports, testImports: append(p.TestImports, p.XTestImports...)}
-		for _, file := range p.IgnoredGoFiles { // for another system, or with a tag
+		for _, file := range p.IgnoredGoFiles { // for another system, or with a build tag
 			imports := importsOf(t, filepath.Join(p.Dir, file))
 			if strings.HasSuffix(file, "_test.go") {
 				out.testImports = append(out.testImports, imports...)
@@ -203,7 +204,7 @@ func importsOf(t *testing.T, file string) []string {
 	return list
 }
 
-// selectors returns every name that a Go file writes behind a dot.
+// selectors returns every name that follows a dot in a Go file.
 func selectors(t *testing.T, name string, src []byte) []string {
 	t.Helper()
 	f, err := parser.ParseFile(token.NewFileSet(), name, src, parser.SkipObjectResolution)
@@ -220,7 +221,7 @@ func selectors(t *testing.T, name string, src []byte) []string {
 	return list
 }
 
-// skipped reports whether the go command does not look into a folder of that name.
+// skipped reports whether the go command ignores folders of that name.
 func skipped(name string) bool {
 	return name == "testdata" || name == "vendor" || strings.HasPrefix(name, ".") || strings.HasPrefix(name, "_")
 }

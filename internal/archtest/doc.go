@@ -1,4 +1,4 @@
-// Package archtest holds the rules of the source tree as failing tests: who may import
-// whom, where Lua may live, that every package says what it is for. It has nothing
-// to import; the table of rules is in rules_test.go.
+// Package archtest has the rules of the source tree as tests: which package may import
+// which, which folders may contain Lua, that every package has a doc comment. It exports
+// nothing. The table of rules is in rules_test.go.
 package archtest

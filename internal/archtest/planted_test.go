@@ -14,7 +14,7 @@ const (
 	sdkPath   = "go.opentelemetry.io/otel/sdk/trace"
 )
 
-// TestPlantedImports plants one forbidden import of each kind and sees it found.
+// TestPlantedImports makes one forbidden import of each kind and checks that it is found.
 func TestPlantedImports(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct {
@@ -143,8 +143,8 @@ func TestPlantedNumbers(t *testing.T) {
 	}
 }
 
-// TestPlantedInATree writes a module with forbidden imports, so that the way from a
-// file to a failure is tested whole.
+// TestPlantedInATree writes a module with forbidden imports. So it tests the whole way
+// from a file to a failure.
 func TestPlantedInATree(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

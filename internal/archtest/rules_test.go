@@ -9,10 +9,10 @@ import (
 
 const module = "github.com/signalbox-go/signalbox"
 
-// A rule says what the packages that its pattern names may import beside the
-// standard library. Patterns are paths, or begin a subtree if they end in "/...".
+// A rule lists what packages may import, beside the standard library. Its pattern names the packages. Patterns are
+// paths, or name a subtree if they end in "/...".
 type rule struct {
-	pattern string   // of package paths within the module; "." is the root
+	pattern string   // of package paths in the module; "." is the root
 	within  []string // patterns of packages of this module
 	others  []string // patterns of packages of other modules
 }
@@ -27,8 +27,8 @@ const (
 	unix      = "golang.org/x/sys/unix"
 )
 
-// otelAPI is what library code may know of OpenTelemetry: never the SDK, never an
-// exporter. Those are the choice of the program.
+// otelAPI is the part of OpenTelemetry that library code may use: never the SDK, never an exporter. The program chooses
+// those.
 var otelAPI = []string{
 	"go.opentelemetry.io/otel",
 	"go.opentelemetry.io/otel/attribute",
@@ -40,18 +40,18 @@ var otelAPI = []string{
 	"go.opentelemetry.io/otel/trace/...",
 }
 
-// rules is the whole table. The first rule whose pattern fits counts. Packages of a
-// module of their own (bench, tools) have no rule: their go.mod is the rule.
+// rules is the whole table. The first rule whose pattern matches counts. Packages of other modules (bench, tools) have
+// no rule: their go.mod is the rule.
 var rules = []rule{
 	{pattern: "."}, // the vocabulary: standard library only
 	{"internal/wire", []string{"."}, []string{protowire}},
 	{"internal/store", []string{".", "internal/wire"}, []string{goRedis}},
-	{"internal/telemetry", nil, otelAPI},    // not the root: lock stands on it
-	{"internal/lease", nil, []string{unix}}, // not lock: lock stands on it
-	{"lock", []string{"internal/lease", "internal/telemetry", "lock/internal/..."}, append([]string{goRedis, backoff}, otelAPI...)}, // not the root: it stands alone
+	{"internal/telemetry", nil, otelAPI},    // not the root: lock imports this
+	{"internal/lease", nil, []string{unix}}, // not lock: lock imports this
+	{"lock", []string{"internal/lease", "internal/telemetry", "lock/internal/..."}, append([]string{goRedis, backoff}, otelAPI...)}, // not the root: users can use locks alone
 	{"lock/internal/batch", []string{"internal/lease", "lock/internal/lua"}, []string{goRedis}},
 	{"lock/internal/held", []string{"internal/lease", "internal/telemetry", "lock/internal/spec"}, nil},
-	{"lock/internal/...", nil, []string{goRedis}}, // not lock: every locker stands on it
+	{"lock/internal/...", nil, []string{goRedis}}, // not lock: every locker imports these
 	{"lock/redlock", []string{"lock", "internal/lease", "internal/telemetry", "lock/internal/..."}, append([]string{goRedis, backoff}, otelAPI...)},
 	{"lock/locktest", []string{"lock"}, nil},
 	{"middleware", []string{".", "lock", "internal/lease", "internal/telemetry"}, append([]string{backoff}, otelAPI...)},
@@ -65,13 +65,12 @@ var rules = []rule{
 	{pattern: "internal/archtest"},
 }
 
-// testOthers is what test files may import of other modules, on top of what some
-// package's rule allows. Of this module they may import everything: a test tells
-// the story of several packages.
+// testOthers is what test files may import of other modules, in addition to what a package's rule allows. Of this
+// module they may import everything, since a test may cover several packages.
 var testOthers = []string{goleak, "go.opentelemetry.io/otel/sdk/..."}
 
-// rivals are what we are compared with, or what has a module of its own: the core
-// go.mod must not require them, so that no user downloads them.
+// rivals are the modules that we compare with, or that belong to a module of their own. The core go.mod must not
+// require them, so that users don't download them.
 var rivals = []string{
 	"github.com/hibiken/asynq",
 	"github.com/riverqueue/river",
@@ -90,20 +89,19 @@ var rivals = []string{
 	"google.golang.org/grpc",
 }
 
-// luaHomes are the subtrees that may hold Lua: scripts are part of their protocols.
+// luaHomes are the subtrees that may contain Lua: scripts are part of their protocols.
 var luaHomes = []string{"internal/store/...", "lock/..."}
 
-// A pkg is what the rules look at.
+// A pkg has the data of a package that the rules check.
 type pkg struct {
 	path        string // within the module; "." is the root
 	name        string
 	doc         string   // the package comment's first sentence
-	imports     []string // of all files but tests, whatever their build tags
+	imports     []string // of all files except tests, with any build tags
 	testImports []string // of all test files
 }
 
-// checkImports returns one line for each import that no rule allows, and for each
-// package that no rule names.
+// checkImports returns one line for each import that no rule allows, and for each package without a rule.
 func checkImports(rules []rule, pkgs []pkg) []string {
 	var wrong []string
 	var tests []string
@@ -138,7 +136,7 @@ func checkImports(rules []rule, pkgs []pkg) []string {
 	return wrong
 }
 
-// checkUnused returns one line for each rule that names no package.
+// checkUnused returns one line for each rule that matches no package.
 func checkUnused(rules []rule, pkgs []pkg) []string {
 	var wrong []string
 	for _, r := range rules {
@@ -149,7 +147,7 @@ func checkUnused(rules []rule, pkgs []pkg) []string {
 	return wrong
 }
 
-// checkDocs returns one line for each package that does not say what it is for.
+// checkDocs returns one line for each package without a doc comment.
 func checkDocs(pkgs []pkg) []string {
 	var wrong []string
 	for _, p := range pkgs {
@@ -177,8 +175,8 @@ func checkModules(required []string) []string {
 	return wrong
 }
 
-// checkLua returns one line for each file that holds Lua outside its homes: a .lua file,
-// or Go code, not a test's, that mentions a way to run a script.
+// checkLua returns one line for each file that contains Lua outside of luaHomes: a .lua file, or Go code, except tests,
+// that mentions a way to run a script.
 func checkLua(file string, mentions []string) []string {
 	slash := strings.LastIndex(file, "/")
 	if fitsAny(luaHomes, file[:max(slash, 0)]) {
@@ -197,15 +195,15 @@ func checkLua(file string, mentions []string) []string {
 }
 
 // checkLuaNumbers returns one line for each place in a script where a number may get a fraction: a division, a power or
-// a literal that is in no math.floor or math.ceil. Redis cuts a fraction off in a reply, and its Lua 5.1 knows no
-// whole numbers. Under Lua 5.4, which other servers have, 6/3 is 2.0, and a reply with it is no integer.
+// a literal that is not in math.floor or math.ceil. Redis' Lua 5.1 has no integers, and Redis cuts off a fraction in a
+// reply. In Lua 5.4, which other servers have, 6/3 is 2.0, and a reply with it is no integer.
 func checkLuaNumbers(file, src string) []string {
 	var wrong []string
 	for i, line := range strings.Split(src, "\n") {
 		if allowed, ok := fractions[file]; ok && strings.TrimSpace(line) == allowed {
 			continue
 		}
-		var whole []bool // for each open parenthesis: what is in it becomes a whole number
+		var whole []bool // for each open parenthesis: whether its content becomes a whole number
 		code := luaText.ReplaceAllString(line, "''")
 		code, _, _ = strings.Cut(code, "--")
 		for at, c := range code {
@@ -228,21 +226,21 @@ var (
 	luaFraction = regexp.MustCompile(`^\.\d`)
 )
 
-// fractions are lines of scripts that divide, and whose result is in no reply.
+// fractions are the lines of scripts that divide, and whose result is in no reply.
 var fractions = map[string]string{
-	// It is compared with its own floor: nothing else is taken for a number of jobs.
+	// It is compared with its own floor: only a whole number is used as a number of jobs.
 	"internal/store/scripts/enqueue.lua": `local n = (#ARGV - fixed) / 4`,
-	// Bytes of a string.
+	// It is computed from the bytes of a string.
 	"internal/store/scripts/fragments/stamp.lua": `us = (us - b[i]) / 256`,
 }
 
-// scripting are the names of go-redis that send Lua to a server.
+// scripting are the names in go-redis that send Lua to a server.
 var scripting = []string{
 	"Eval", "EvalRO", "EvalSha", "EvalShaRO", "NewScript", "NewScriptServerSHA", "ScriptLoad",
 	"FCall", "FCallRo", "FCallRO", "FunctionLoad", "FunctionLoadReplace",
 }
 
-// checkBench returns what a file of bench imports of this module and may not.
+// checkBench returns the packages of this module that a file of bench imports and must not.
 func checkBench(file string, imports []string) []string {
 	var wrong []string
 	for _, path := range imports {
@@ -255,7 +253,7 @@ func checkBench(file string, imports []string) []string {
 	return wrong
 }
 
-// fits reports whether a pattern names a package.
+// fits reports whether a pattern matches a package.
 func fits(pattern, path string) bool {
 	if root, ok := strings.CutSuffix(pattern, "/..."); ok {
 		return path == root || strings.HasPrefix(path, root+"/")
@@ -275,7 +273,7 @@ func within(path string) (string, bool) {
 	return strings.CutPrefix(path, module+"/")
 }
 
-// standard reports whether a path is of the standard library. cgo is not.
+// standard reports whether a path is in the standard library. cgo is not.
 func standard(path string) bool {
 	first, _, _ := strings.Cut(path, "/")
 	return !strings.Contains(first, ".") && path != "C"
