@@ -6,8 +6,8 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 )
 
-// Fail returns a copy of the record with that many failed attempts and that last error. All
-// else stays as it is, fields that this release doesn't know included.
+// Fail returns a copy of the record with that many failed attempts and that last error.
+// Everything else stays as it is, including fields that this release doesn't know.
 func Fail(record []byte, failed int, lastError string) ([]byte, error) {
 	if len(record) < headerLen || record[0] != version {
 		return nil, fmt.Errorf("%w: no record of version %d", ErrCorrupt, version)

@@ -14,7 +14,7 @@ import (
 	"github.com/signalbox-go/signalbox"
 )
 
-// A vector is a record and what it says.
+// A vector is a record and its description.
 type vector struct {
 	name   string
 	record []byte
@@ -22,7 +22,7 @@ type vector struct {
 	extras bool
 }
 
-// described is a job as golden.txt has it. Times are microseconds since the Unix epoch.
+// described is a job in the form of golden.txt. Times are microseconds since the Unix epoch.
 type described struct {
 	Kind        string            `json:"kind"`
 	Payload     string            `json:"payload,omitempty"`
@@ -71,7 +71,8 @@ func (d described) job(t testing.TB) signalbox.Job {
 	}
 }
 
-// vectors reads golden.txt: a comment, the record in hex and its description, each a line.
+// vectors reads golden.txt. Each vector has three lines: a comment, the record in hex and its
+// description.
 func vectors(t testing.TB) (all []vector) {
 	t.Helper()
 	text, err := os.ReadFile("testdata/golden.txt")
@@ -100,8 +101,8 @@ func vectors(t testing.TB) (all []vector) {
 	return all
 }
 
-// The format is what testdata/golden.txt says. A record that was written stays readable: lines
-// are added to that file, and never changed.
+// testdata/golden.txt defines the format. A record that was written must stay readable. So
+// lines are added to that file, and never changed.
 func TestGolden(t *testing.T) {
 	t.Parallel()
 	all := vectors(t)

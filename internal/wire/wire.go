@@ -1,8 +1,8 @@
-// Package wire encodes and decodes records: a record is what Redis keeps of a job.
+// Package wire encodes and decodes records. A record is the data that Redis stores for a job.
 //
-// A record is a fixed header of 20 bytes, then extras if the flags aren't 0, then an envelope. The scripts of internal/store
-// read and write the header, and never look into the envelope. docs/wire.md describes the record
-// byte by byte. testdata/golden.txt has examples that must never change.
+// A record is a fixed header of 20 bytes, then extras if the flags aren't 0, then an envelope. The scripts of
+// internal/store read and write the header, and never read the envelope. docs/wire.md describes the record byte by
+// byte. testdata/golden.txt has examples that must never change.
 //
 //	offset  size  content
 //	0       1     version, 0x01
@@ -12,7 +12,7 @@
 //	4       8     enqueued, microseconds since the Unix epoch, big endian
 //	12      8     due, likewise
 //	20      2     length of the extras, big endian; not there if the flags are 0
-//	22      -     extras: what scripts must know of the job; not there if the flags are 0
+//	22      -     extras: data about the job for the scripts; not there if the flags are 0
 //	-       -     envelope, a protocol buffers message
 package wire
 
@@ -34,10 +34,10 @@ const (
 	headerLen = 20
 	flagsAt   = 3
 
-	// MaxEnvelope is the largest envelope that is accepted, in bytes. Larger things
-	// belong in a store of their own, and their name in the job.
+	// MaxEnvelope is the largest envelope that is accepted, in bytes. Put larger data into a store of its own, and its
+	// name into the job.
 	MaxEnvelope = 1 << 20
-	// MaxExtras is the most bytes of extras that a record has.
+	// MaxExtras is the largest size of a record's extras, in bytes.
 	MaxExtras = 1000
 	// MaxRecord is the largest record, in bytes.
 	MaxRecord = headerLen + 2 + MaxExtras + MaxEnvelope
@@ -52,18 +52,18 @@ const (
 	fieldMaxAttempts protowire.Number = 5 // uint64: 0 is signalbox.DefaultMaxAttempts
 	fieldTimeout     protowire.Number = 6 // uint64: microseconds, 0 is none
 	fieldLastError   protowire.Number = 7 // string
-	fieldEffect      protowire.Number = 8 // string: the effect key, if it is not made from the queue and the ID
-	fieldIncarnation protowire.Number = 9 // fixed64: tells jobs apart that use an ID one after the other
+	fieldEffect      protowire.Number = 8 // string: the effect key that the caller set
+	fieldIncarnation protowire.Number = 9 // fixed64: differs between jobs that use an ID one after the other
 
-	// Of a header, that is of an entry of the map.
+	// The fields of a header, that is of an entry of the map.
 	headerName  protowire.Number = 1
 	headerValue protowire.Number = 2
 )
 
 var (
-	// ErrVersion: the record was written by a newer release.
+	// ErrVersion means that a newer release wrote the record.
 	ErrVersion = errors.New("wire: record of a newer version")
-	// ErrCorrupt: the bytes are no record.
+	// ErrCorrupt means that the bytes are not a record.
 	ErrCorrupt = errors.New("wire: corrupt record")
 )
 
@@ -139,7 +139,7 @@ func AppendEnvelope(b []byte, job *signalbox.Job) []byte {
 	return b
 }
 
-// names are the headers' names in order: one job has one encoding.
+// names returns the headers' names in sorted order: so a job has one encoding.
 func names(headers map[string]string) []string {
 	if len(headers) == 0 {
 		return nil
@@ -152,8 +152,8 @@ func names(headers map[string]string) []string {
 	return all
 }
 
-// AppendLastError appends the last error. In this encoding a later field replaces an
-// earlier one, so a script can set it by appending to a record that it can't read.
+// AppendLastError appends the last error. In this encoding a later field replaces an earlier one. So a script can set
+// it by appending, without reading the record.
 func AppendLastError(b []byte, message string) []byte {
 	b = protowire.AppendTag(b, fieldLastError, protowire.BytesType)
 	return protowire.AppendString(b, strings.ToValidUTF8(message, "\uFFFD"))
@@ -164,17 +164,16 @@ func appendUint(b []byte, field protowire.Number, v uint64) []byte {
 	return protowire.AppendVarint(b, v)
 }
 
-// Decode reads a record into job, and leaves alone what is no part of a record: the ID, the
-// namespace, the queue, the token, ClaimedAt. It copies what it keeps. Fields that it doesn't know are
-// passed over. The error wraps ErrVersion or ErrCorrupt; what the header says has been read
-// then, if it can be.
+// Decode reads a record into job. It doesn't change fields that are not part of a record: the ID, the namespace, the
+// queue, the token, ClaimedAt. It copies all data that it keeps, and ignores fields that it doesn't know. The error
+// wraps ErrVersion or ErrCorrupt. Even then the header's fields have been read, if possible.
 func Decode(record []byte, job *signalbox.Job) error {
 	*job = signalbox.Job{ID: job.ID, Namespace: job.Namespace, Queue: job.Queue, Token: job.Token, ClaimedAt: job.ClaimedAt}
 	if len(record) == 0 {
 		return fmt.Errorf("%w: it is empty", ErrCorrupt)
 	}
 	v := record[0]
-	if v < version || v >= 0x20 { // printable bytes are nobody's version
+	if v < version || v >= 0x20 { // no version is a printable byte
 		return fmt.Errorf("%w: it starts with byte 0x%02x", ErrCorrupt, v)
 	}
 	err := decodeHead(record, job)
@@ -196,7 +195,7 @@ func Decode(record []byte, job *signalbox.Job) error {
 	return nil
 }
 
-// envelopeAt returns where the envelope of a record begins that is as long as a header.
+// envelopeAt returns the offset of the envelope. The record must be at least as long as a header.
 func envelopeAt(record []byte) (int, error) {
 	if record[flagsAt] == 0 {
 		return headerLen, nil
@@ -211,7 +210,7 @@ func envelopeAt(record []byte) (int, error) {
 	return start, nil
 }
 
-// decodeHead reads the header, which is the same in all versions: the scripts read it too.
+// decodeHead reads the header. It is the same in all versions, since the scripts read it too.
 func decodeHead(record []byte, job *signalbox.Job) error {
 	if len(record) < headerLen {
 		return fmt.Errorf("%w: %d bytes, the header alone takes %d", ErrCorrupt, len(record), headerLen)

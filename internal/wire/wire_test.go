@@ -16,7 +16,7 @@ import (
 	"github.com/signalbox-go/signalbox"
 )
 
-// random makes a job that a record can hold in full.
+// random makes a job that a record can hold completely.
 func random(r *rand.Rand) *signalbox.Job {
 	text := func(n int) string {
 		return strings.ToValidUTF8(string(randomBytes(r, r.IntN(n))), "ä")
@@ -80,7 +80,7 @@ func TestRoundTrip(t *testing.T) {
 	}
 }
 
-// What decodes keeps nothing of the job that was there before, but what is no part of a record.
+// Decode replaces the whole job, except the fields that are not part of a record.
 func TestDecodeReplaces(t *testing.T) {
 	t.Parallel()
 	job := signalbox.Job{
@@ -147,19 +147,19 @@ func TestCorrupt(t *testing.T) {
 	for _, record := range []string{
 		"", "{}", "garbage that is long enough to be a record", "\x00" + string(good[1:]),
 		"\x01", "\x013" + string(good[2:]), string(good[:headerLen-1]), string(good[:headerLen]),
-		string(good[:headerLen]) + "\x0a\xff\xff\xff\xff\x0f",       // a length beyond the end
+		string(good[:headerLen]) + "\x0a\xff\xff\xff\xff\x0f",       // a length beyond the end of the record
 		string(good[:headerLen]) + "\x0a\x00",                       // an empty kind
 		string(good[:headerLen]) + "\x00\x01",                       // field 0
-		string(good) + "\x1a\x02\x0a\x09",                           // a header beyond its end
-		string(good) + "\x20",                                       // a number that is missing
-		string(good) + "\x20" + strings.Repeat("\xff", 10) + "\x01", // and one of 71 bits
+		string(good) + "\x1a\x02\x0a\x09",                           // a header that ends beyond its field
+		string(good) + "\x20",                                       // a missing number
+		string(good) + "\x20" + strings.Repeat("\xff", 10) + "\x01", // a number of 71 bits
 		string(good) + "\x7b",                                       // a group without an end
 	} {
 		if err := Decode([]byte(record), &signalbox.Job{}); !errors.Is(err, ErrCorrupt) {
 			t.Errorf("%q: %v", record, err)
 		}
 	}
-	// Cut anywhere, it is corrupt or a shorter record, and no panic.
+	// A record that is cut anywhere is corrupt or a shorter record. It causes no panic.
 	for n := range good {
 		if err := Decode(good[:n], &signalbox.Job{}); err != nil && !errors.Is(err, ErrCorrupt) {
 			t.Errorf("cut at %d: %v", n, err)
@@ -167,7 +167,7 @@ func TestCorrupt(t *testing.T) {
 	}
 }
 
-// Fields of a later release are passed over, also under numbers that are known with another type.
+// Fields of a later release are ignored, even if they have a known number with another type.
 func TestUnknownFields(t *testing.T) {
 	t.Parallel()
 	b := AppendRecord(nil, &signalbox.Job{Kind: "k", Headers: map[string]string{"h": "v"}})
@@ -196,7 +196,7 @@ func TestUnknownFields(t *testing.T) {
 		t.Errorf("got %+v", job)
 	}
 
-	// They survive a failed attempt.
+	// The unknown fields survive a failed attempt.
 	failed, err := Fail(b, 3, "boom")
 	if err != nil {
 		t.Fatal(err)
@@ -209,7 +209,7 @@ func TestUnknownFields(t *testing.T) {
 	}
 }
 
-// Numbers beyond what a job can hold are cut to it.
+// A number that a job can't hold becomes the largest that it can.
 func TestHugeNumbers(t *testing.T) {
 	t.Parallel()
 	record := bytes.Repeat([]byte{0xff}, headerLen)
@@ -260,7 +260,7 @@ func TestFail(t *testing.T) {
 	}
 }
 
-// A record keeps its last error alone, and so does not grow with the number of attempts.
+// A record keeps only its last error. So it does not grow with the number of attempts.
 func TestFailReplacesTheError(t *testing.T) {
 	t.Parallel()
 	record := AppendRecord(nil, &signalbox.Job{Kind: "k"})
@@ -279,8 +279,8 @@ func TestFailReplacesTheError(t *testing.T) {
 	}
 }
 
-// Decode returns a job or one of the two errors, whatever the bytes, and what it returned
-// encodes to a record that says the same.
+// Decode returns a job or one of the two errors, for any bytes. The job can be encoded again, to
+// a record that decodes to the same job.
 func FuzzDecode(f *testing.F) {
 	for _, v := range vectors(f) {
 		f.Add(v.record)
@@ -334,7 +334,7 @@ func BenchmarkDecode(b *testing.B) {
 	}
 }
 
-// Of a record that is cut or spoilt there is what its header says, and not half of the rest.
+// After an error the job has the fields of the header, and nothing of the envelope.
 func TestDecodeKeepsNoHalf(t *testing.T) {
 	t.Parallel()
 	whole := AppendRecord(nil, &signalbox.Job{
@@ -344,7 +344,7 @@ func TestDecodeKeepsNoHalf(t *testing.T) {
 	for n := headerLen; n < len(whole); n++ {
 		job := signalbox.Job{ID: "id", Queue: "queue", Token: 7}
 		if err := Decode(append(whole[:n:n], 0xff), &job); err == nil {
-			continue // what is there is a record by itself
+			continue // the rest is a valid record
 		}
 		if job.Kind != "" || job.Payload != nil || job.Headers != nil || job.Attempt != 0 || job.MaxAttempts != 0 {
 			t.Errorf("%d bytes: %+v", n, job)
