@@ -10,14 +10,14 @@ import (
 	"github.com/signalbox-go/signalbox/lock"
 )
 
-// Everybody among many gets in, one at a time, and the tokens are in order of the grants.
+// All of many goroutines get the lock, one at a time, and the tokens grow with the grants.
 func contention(s *suite) { s.contend(longTTL, 4, 4, 5, 0) }
 
-// So they do if some who hold the lock never release it.
+// The same is true if some holders never release the lock.
 func contentionWithDeadHolders(s *suite) { s.contend(shortTTL, 2, 3, 1, 2) }
 
-// contend has some goroutines of some lockers each acquire the lock some times. The first dead
-// of them all don't release it.
+// contend starts some lockers with some goroutines each. Every goroutine acquires the lock
+// some times. The first dead holders don't release it.
 func (s *suite) contend(ttl time.Duration, lockers, goroutines, times, dead int) {
 	s.Helper()
 	key, r := newKey(), &roster{dead: dead}
@@ -41,13 +41,13 @@ func (s *suite) contend(ttl time.Duration, lockers, goroutines, times, dead int)
 	}
 }
 
-// A roster has the leases that were granted and not released.
+// A roster has the leases that were granted and not yet released.
 type roster struct {
 	mu     sync.Mutex
 	leases []lock.Lock
 	grants int
 	token  int64
-	dead   int // how many of the next won't release
+	dead   int // number of first holders that won't release
 	wrong  []error
 }
 
@@ -70,17 +70,17 @@ func (r *roster) visit(ctx context.Context, locker lock.Locker, key string) {
 	}
 }
 
-// enter tells whether this one is to die with the lock.
+// enter adds a lease. It reports whether this holder must not release the lock.
 func (r *roster) enter(l lock.Lock) (dies bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, other := range r.leases {
-		// In this order: if both last, they did so at the same time.
+		// In this order: if neither has ended, both were valid at the same time.
 		if other.Context().Err() == nil && l.Context().Err() == nil {
 			r.wrong = append(r.wrong, fmt.Errorf("two leases at the same time, with the tokens %d and %d", other.Token(), l.Token()))
 		}
 	}
-	// One whose lease has ended already says nothing about the order.
+	// A lease that has ended already says nothing about the order.
 	if l.Token() <= r.token && l.Context().Err() == nil {
 		r.wrong = append(r.wrong, fmt.Errorf("token %d was granted after %d", l.Token(), r.token))
 	}

@@ -7,7 +7,7 @@ import (
 	"github.com/signalbox-go/signalbox/lock"
 )
 
-// A lock that is held is refused to all, also to the locker that granted it.
+// A held lock is refused to all, including the locker that granted it.
 func oneHolder(s *suite) {
 	a, b, key := s.locker(longTTL), s.locker(longTTL), newKey()
 	first := s.grant(a, key)
@@ -22,8 +22,8 @@ func oneHolder(s *suite) {
 	s.holds(second, a, "after the lock changed hands")
 }
 
-// Of many who try at the same time at most one gets in, and the others are told that it is held.
-// Where votes can be split there may be none.
+// If many try at the same time, at most one gets the lock. The others get ErrHeld. If votes can
+// be split, possibly none gets the lock.
 func oneWinner(s *suite) {
 	const rounds, each = 5, 8
 	lockers := []lock.Locker{s.locker(longTTL), s.locker(longTTL), s.locker(longTTL), s.locker(longTTL)}
@@ -59,11 +59,11 @@ func oneWinner(s *suite) {
 		for _, l := range won {
 			s.release(l)
 		}
-		s.release(s.grant(lockers[0], key)) // nobody's remains are in the way
+		s.release(s.grant(lockers[0], key)) // nothing left behind blocks the key
 	}
 }
 
-// The lock of one key is none of another, though the names are alike.
+// Locks of different keys are independent, even if the names are similar.
 func keysAreIndependent(s *suite) {
 	a, b, key := s.locker(longTTL), s.locker(longTTL), newKey()
 	first := s.grant(a, key)
@@ -78,7 +78,7 @@ func keysAreIndependent(s *suite) {
 	s.holds(first, b, "after locks of other keys were released")
 }
 
-// An empty key is no key, which is something else than a lock that is held.
+// An empty key is refused, with another error than a held lock.
 func invalidKey(s *suite) {
 	locker := s.locker(longTTL)
 	l, err := s.try(s.Context(), locker, "")

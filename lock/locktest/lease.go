@@ -8,12 +8,12 @@ import (
 	"github.com/signalbox-go/signalbox/lock"
 )
 
-// The validity ends in the future, but no later than the TTL allows.
+// The validity ends in the future, and not later than the TTL allows.
 func untilIsWithinTheTTL(s *suite) {
 	l := s.grant(s.locker(longTTL), newKey())
 	s.untilFits(l, "when granted")
 	first := l.Until()
-	pause(time.Millisecond) // or the clock may not have moved on
+	pause(time.Millisecond) // otherwise the clock may not have advanced
 	if err := s.extend(l); err != nil {
 		s.Fatalf("Extend = %v; want nil", err)
 	}
@@ -30,7 +30,8 @@ func (s *suite) untilFits(l lock.Lock, when string) {
 	}
 }
 
-// The context lasts as long as the validity. Its Err says the end by itself, and Done soon.
+// The context lasts as long as the validity. Its Err reports the end without a timer, and Done
+// is closed soon after.
 func contextEndsBeforeTheTTL(s *suite) {
 	l := s.grant(s.locker(shortTTL), newKey())
 	ctx, until := l.Context(), l.Until()
@@ -45,7 +46,7 @@ func contextEndsBeforeTheTTL(s *suite) {
 	s.lost(l)
 }
 
-// The context that an acquire waited under doesn't bound the holding.
+// The context that is passed to Acquire doesn't bound the holding.
 func contextOutlivesThatOfAcquire(s *suite) {
 	a, b := s.locker(longTTL), s.locker(longTTL)
 	ctx, cancel := context.WithCancel(s.Context())
@@ -59,7 +60,7 @@ func contextOutlivesThatOfAcquire(s *suite) {
 	s.holds(tried, b, "after the context of TryAcquire ended")
 }
 
-// What a context carries, such as a trace, is there while the lock is held.
+// The values of that context, such as a trace, are available while the lock is held.
 func contextKeepsValues(s *suite) {
 	type name struct{}
 	locker, ctx := s.locker(longTTL), context.WithValue(s.Context(), name{}, "value")
@@ -86,7 +87,7 @@ func extendKeepsTheLock(s *suite) {
 	s.release(l)
 }
 
-// A lease that has ended stays so, however often it is extended, and nobody is kept out by that.
+// A lease that has ended can't be extended, and the attempt keeps nobody out.
 func extendNeverResurrects(s *suite) {
 	a, b, key := s.locker(shortTTL), s.locker(longTTL), newKey()
 	dead := s.grant(a, key)
@@ -111,7 +112,7 @@ func extendNeverResurrects(s *suite) {
 	s.holds(heir.lock, a, "after a lost lock was extended")
 }
 
-// A lock that was given up is no longer anybody's to extend.
+// A lock that was released can't be extended.
 func extendAfterRelease(s *suite) {
 	a, b, key := s.locker(longTTL), s.locker(longTTL), newKey()
 	old := s.grant(a, key)

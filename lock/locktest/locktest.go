@@ -1,6 +1,6 @@
-// Package locktest shows that a [lock.Locker] keeps its promises.
+// Package locktest tests that a [lock.Locker] keeps its promises.
 //
-// [Run] is for the tests of whoever implements one:
+// [Run] is for the tests of those who implement one:
 //
 //	func TestConformance(t *testing.T) {
 //		locktest.Run(t, func(t testing.TB, ttl time.Duration) lock.Locker {
@@ -8,11 +8,11 @@
 //		})
 //	}
 //
-// What a lock's Context has to do is said at [lock.Lock]; the standard library is enough for it, as the
-// locker in memory of this package's own tests shows (term_test.go).
+// [lock.Lock] says how a lock's Context must behave. The standard library is enough to implement that,
+// as the in-memory locker of this package's own tests shows (term_test.go).
 //
-// It can't show what happens when the lock service fails, when a process is paused or
-// when clocks step: those tests need the means to bring that about.
+// Run can't test what happens when the lock service fails, when a process is paused or when clocks
+// step. Such tests must be able to cause these events.
 package locktest
 
 import (
@@ -23,30 +23,29 @@ import (
 )
 
 const (
-	// shortTTL is for leases that are to end. It is a whole second since some lock
-	// services count in seconds.
+	// shortTTL is for leases that must end. It is a whole second since some lock services count in
+	// seconds.
 	shortTTL = time.Second
-	// heldTTL is for leases that are extended beyond it, in time also on a slow machine.
+	// heldTTL is for leases that are extended beyond it. It is long enough for that on a slow machine.
 	heldTTL = 5 * time.Second
 	// longTTL is for leases that must not end by themselves.
 	longTTL = time.Minute
-	// slack is what a slow machine may add to a wait. It is far below longTTL, so that
-	// no lease that ended by itself passes for one that was released.
+	// slack is how much longer a wait may take on a slow machine. It is far below longTTL. So a lease
+	// that ended by itself can't be mistaken for one that was released.
 	slack = 10 * time.Second
-	// patience bounds the wait of one among many.
+	// patience bounds the wait of one goroutine among many.
 	patience = 30 * time.Second
 )
 
-// A Maker makes a locker whose leases last for ttl, which is 1 s, 5 s or 1 min, with no minimum
-// time of holding. Lockers of separate calls stand for separate processes that use the same
-// lock service: they share no memory that a process couldn't. t is the test that uses
-// the locker; what must be closed is closed by its Cleanup.
+// A Maker makes a locker whose leases last for ttl, which is 1 s, 5 s or 1 min. The locker must have no
+// minimum holding time. Lockers of different calls stand for different processes that use the same lock
+// service. So they must share no memory that processes couldn't share. t is the test that uses the
+// locker. Use its Cleanup to close things.
 type Maker func(t testing.TB, ttl time.Duration) lock.Locker
 
-// Run runs one parallel subtest for each promise, named after it. The slowest take some 6 s
-// where all is well. Waits may take up to 10 s longer than they should before they
-// count as failed. Each subtest has random keys of its own, of [A-Za-z0-9-], and releases
-// what it holds.
+// Run runs one parallel subtest for each promise, named after it. The slowest take some 6 s if all goes
+// well. A wait may take up to 10 s longer than it should before it counts as failed. Each subtest has
+// its own random keys, of [A-Za-z0-9-], and releases the locks that it holds.
 func Run(t *testing.T, newLocker Maker) {
 	t.Helper()
 	for _, p := range promises {
@@ -57,7 +56,7 @@ func Run(t *testing.T, newLocker Maker) {
 	}
 }
 
-// A promise is what one subtest shows.
+// A promise is what one subtest tests.
 type promise struct {
 	name string
 	show func(*suite)

@@ -22,7 +22,7 @@ func TestRun(t *testing.T) {
 	Run(t, func(_ testing.TB, ttl time.Duration) lock.Locker { return &memory{&s, ttl} })
 }
 
-// Each flaw is found by the subtests that are named after what it breaks.
+// Each flaw is found by the subtests whose promise it breaks.
 func TestFlaws(t *testing.T) {
 	t.Parallel()
 	found := map[string]bool{}
@@ -49,7 +49,7 @@ func TestFlaws(t *testing.T) {
 	}
 }
 
-// flaws names, for each, subtests that must find it.
+// flaws has subtests that must find each flaw.
 var flaws = map[string]string{
 	"excludes nobody":                          "OneHolder OneWinner AcquireWaitsForRelease AcquireWaitsForExpiry Contention ContentionWithDeadHolders DoRunsUnderTheLock",
 	"is reentrant":                             "OneHolder OneWinner AcquireWaitsForRelease Contention",
@@ -92,18 +92,18 @@ var flaws = map[string]string{
 	"Release never says a loss":                "LateReleaseTouchesNobody",
 }
 
-// shown is what a subtest says of a flaw, where time is not real.
+// shown returns the failures that a subtest reports for a flaw, in a synctest bubble.
 func shown(t *testing.T, p promise, flaw string) (said []string) {
 	synctest.Test(t, func(t *testing.T) {
 		r := &recorder{TB: t}
 		s := &service{flaw: flaw}
 		done := make(chan struct{})
-		go func() { // which a Fatal ends
+		go func() { // Fatal ends this goroutine
 			defer close(done)
 			p.show(&suite{r, func(_ testing.TB, ttl time.Duration) lock.Locker { return &memory{s, ttl} }})
 		}()
 		<-done
-		time.Sleep(24 * time.Hour) // what the subtest gave up waiting for ends too; it costs nothing here
+		time.Sleep(24 * time.Hour) // calls that the subtest gave up on end as well; it costs no real time
 		r.mu.Lock()
 		defer r.mu.Unlock()
 		said = r.said
@@ -111,7 +111,7 @@ func shown(t *testing.T, p promise, flaw string) (said []string) {
 	return said
 }
 
-// A recorder is a test whose failures are no failures.
+// A recorder is a testing.TB that only records failures.
 type recorder struct {
 	testing.TB
 	mu   sync.Mutex

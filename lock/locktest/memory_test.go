@@ -11,8 +11,8 @@ import (
 	"github.com/signalbox-go/signalbox/lock"
 )
 
-// A service is a lock service in memory. Its flaw is what its lockers do wrong; the zero
-// value does nothing wrong.
+// A service is a lock service in memory. Its flaw says what its lockers do wrong. With the zero
+// value they do nothing wrong.
 type service struct {
 	flaw string
 
@@ -21,11 +21,11 @@ type service struct {
 	grants int64
 }
 
-// An entry is what the service knows of a key.
+// An entry has the service's data about a key.
 type entry struct {
 	holder  *memoryLock
-	end     time.Time     // of the holder's TTL
-	changed chan struct{} // closed when the holder is gone
+	end     time.Time     // end of the holder's TTL
+	changed chan struct{} // closed when the lock is free
 }
 
 type memory struct {
@@ -70,7 +70,7 @@ func (m *memory) acquire(ctx context.Context, key string, wait bool) (lock.Lock,
 	}
 }
 
-// wait returns when the lock may be free.
+// wait waits until the lock may be free.
 func (m *memory) wait(ctx context.Context, left time.Duration, changed chan struct{}) error {
 	done := ctx.Done()
 	switch m.flaw {
@@ -98,7 +98,8 @@ func (m *memory) wait(ctx context.Context, left time.Duration, changed chan stru
 	return nil
 }
 
-// try asks the service. It tells how long the lock is held and what is closed if it ends before.
+// try asks the service for the lock. If it is held, try returns for how long, and a channel that
+// is closed if it ends earlier.
 func (m *memory) try(ctx context.Context, key string) (*memoryLock, time.Duration, chan struct{}) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -133,7 +134,7 @@ func (m *memory) try(ctx context.Context, key string) (*memoryLock, time.Duratio
 	return l, 0, nil
 }
 
-// promised is the TTL that holders believe in.
+// promised returns the TTL that holders assume.
 func (m *memory) promised() time.Duration {
 	switch m.flaw {
 	case "holders believe in twice the TTL":
@@ -146,7 +147,7 @@ func (m *memory) promised() time.Duration {
 	return m.ttl
 }
 
-// A memoryLock is what a memory grants.
+// A memoryLock is a lock that a memory granted.
 type memoryLock struct {
 	*memory
 	key   string
@@ -186,7 +187,7 @@ func (l *memoryLock) promise(ttl time.Duration) bool {
 	return ok
 }
 
-// mine is the entry of the key while it is this lock's.
+// mine returns the key's entry if it still belongs to this lock.
 func (l *memoryLock) mine() *entry {
 	if e := l.keys[l.key]; e != nil && e.holder == l && time.Until(e.end) > 0 {
 		return e

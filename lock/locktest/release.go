@@ -8,7 +8,7 @@ import (
 	"github.com/signalbox-go/signalbox/lock"
 )
 
-// What runs under a lock learns that it was given up.
+// The context of a lock ends when the lock is released.
 func releaseEndsTheContext(s *suite) {
 	l := s.grant(s.locker(longTTL), newKey())
 	s.release(l)
@@ -18,7 +18,7 @@ func releaseEndsTheContext(s *suite) {
 	}
 }
 
-// A lock that was released may be released again, and whoever has it by then keeps it.
+// A lock may be released a second time. A later holder keeps it.
 func releaseIsIdempotent(s *suite) {
 	a, b, key := s.locker(longTTL), s.locker(longTTL), newKey()
 	l := s.grant(a, key)
@@ -39,7 +39,7 @@ func releaseIsIdempotent(s *suite) {
 	s.holds(heir, a, "after the lock before it was released again")
 }
 
-// Clean-up survives cancellation.
+// Release works even if the caller's context has ended.
 func releaseWorksAfterCancel(s *suite) {
 	a, b, key := s.locker(longTTL), s.locker(longTTL), newKey()
 	ctx, cancel := context.WithCancel(s.Context())
@@ -51,7 +51,8 @@ func releaseWorksAfterCancel(s *suite) {
 	s.grant(b, key)
 }
 
-// Who comes too late to release is told so each time, and the lock stays with whom it is.
+// A release that comes too late returns ErrLost each time. The lock stays with its
+// holder.
 func lateReleaseTouchesNobody(s *suite) {
 	a, b, key := s.locker(shortTTL), s.locker(longTTL), newKey()
 	forgotten, dead := s.grant(a, newKey()), s.grant(a, key)

@@ -11,8 +11,8 @@ import (
 	"github.com/signalbox-go/signalbox/lock"
 )
 
-// A suite is what the subtests have in common. They ask for no more than a testing.TB, so that
-// a test of this package can watch them fail.
+// A suite is shared by all subtests. It needs only a testing.TB, so that a test of this package
+// can watch the subtests fail.
 type suite struct {
 	testing.TB
 	newLocker Maker
@@ -25,8 +25,8 @@ func (s *suite) locker(ttl time.Duration) lock.Locker {
 
 func newKey() string { return "locktest-" + rand.Text() }
 
-// within fails the test if f doesn't return in time. Who waits for it may leave, so f
-// must not use the test.
+// within fails the test if f doesn't return in time. Then the test may end while f still runs.
+// So f must not use the test.
 func (s *suite) within(d time.Duration, what string, f func()) {
 	s.Helper()
 	done := make(chan struct{})
@@ -43,14 +43,14 @@ func (s *suite) within(d time.Duration, what string, f func()) {
 	}
 }
 
-// A result is that of an acquire.
+// A result is the result of an Acquire.
 type result struct {
 	lock lock.Lock
 	err  error
-	at   time.Time // when it was there
+	at   time.Time // when Acquire returned
 }
 
-// acquiring acquires in the background.
+// acquiring calls Acquire in the background.
 func acquiring(ctx context.Context, locker lock.Locker, key string) <-chan result {
 	results := make(chan result, 1)
 	go func() {
@@ -60,7 +60,7 @@ func acquiring(ctx context.Context, locker lock.Locker, key string) <-chan resul
 	return results
 }
 
-// granted waits for a lock that must come in time.
+// granted waits for a result that must be a lock and must come in time.
 func (s *suite) granted(results <-chan result, in time.Duration, who string) (lock.Lock, time.Time) {
 	s.Helper()
 	timer := time.NewTimer(in)
@@ -78,12 +78,12 @@ func (s *suite) granted(results <-chan result, in time.Duration, who string) (lo
 	}
 }
 
-// tidy has a lock released in the end, so that a failed test leaves none behind.
+// tidy releases a lock when the test ends. So a failed test leaves none behind.
 func (s *suite) tidy(l lock.Lock) {
 	s.Cleanup(func() { _ = l.Release(context.Background()) })
 }
 
-// grant acquires a lock that is free or about to be.
+// grant acquires a lock that is free or soon will be.
 func (s *suite) grant(locker lock.Locker, key string) lock.Lock {
 	s.Helper()
 	return s.grantWith(s.Context(), locker, key)
@@ -95,7 +95,7 @@ func (s *suite) grantWith(ctx context.Context, locker lock.Locker, key string) l
 	return l
 }
 
-// try is TryAcquire, which must answer at once.
+// try calls TryAcquire, which must return at once.
 func (s *suite) try(ctx context.Context, locker lock.Locker, key string) (l lock.Lock, err error) {
 	s.Helper()
 	s.within(slack, "TryAcquire", func() { l, err = locker.TryAcquire(ctx, key) })
@@ -105,7 +105,7 @@ func (s *suite) try(ctx context.Context, locker lock.Locker, key string) (l lock
 	return l, err
 }
 
-// refused fails the test unless another holds the lock.
+// refused fails the test unless the lock is held.
 func (s *suite) refused(locker lock.Locker, key, when string) {
 	s.Helper()
 	if l, err := s.try(s.Context(), locker, key); l != nil || !errors.Is(err, lock.ErrHeld) {
@@ -132,8 +132,8 @@ func (s *suite) extend(l lock.Lock) (err error) {
 	return err
 }
 
-// holds fails the test unless l is a lease that lasts: by its context, to others and to
-// the lock service.
+// holds fails the test unless l is a valid lease: according to its context, to other lockers
+// and to the lock service.
 func (s *suite) holds(l lock.Lock, other lock.Locker, when string) {
 	s.Helper()
 	if err := l.Context().Err(); err != nil {
@@ -145,7 +145,7 @@ func (s *suite) holds(l lock.Lock, other lock.Locker, when string) {
 	}
 }
 
-// lost waits until a lease has ended by itself.
+// lost waits until a lease ends by itself.
 func (s *suite) lost(l lock.Lock) {
 	s.Helper()
 	s.ends(l, shortTTL+slack, "that nobody extends")
@@ -171,8 +171,8 @@ func (s *suite) saysLost(l lock.Lock) {
 	}
 }
 
-// told is a lease for people to read. Its insides are nobody's business: they may have a secret
-// value in them.
+// told describes a lease for people. It prints no fields of the lease, since they may contain a
+// secret value.
 func told(l lock.Lease) string {
 	if l == nil {
 		return "no lock"

@@ -8,9 +8,9 @@ import (
 	"github.com/signalbox-go/signalbox/lock"
 )
 
-// A term is the context of a lock, made of the standard library alone: all that a [lock.Locker] of another's
-// making needs. It ends with cause [lock.ErrLost] at an end that can be moved, and its Err reads the
-// clock, so that it is right after a pause of the process. Until the first extend it has no end.
+// A term is the context of a lock, made with the standard library alone. A [lock.Locker] of another project needs no
+// more. It ends with cause [lock.ErrLost] at an end that can be moved. Its Err reads the clock. So Err is right
+// after a pause of the process. Until the first extend it has no end.
 type term struct {
 	context.Context // ends
 	cancel          context.CancelCauseFunc
@@ -39,7 +39,8 @@ func (t *term) err() error {
 	return t.Context.Err()
 }
 
-// extend moves the end to the TTL after start, less what clocks may differ by. It returns false if the term is over.
+// extend moves the end to the TTL after start, minus an allowance for different clocks. It returns false if the term
+// is over.
 func (t *term) extend(start time.Time, ttl time.Duration) bool {
 	until := start.Add(ttl - ttl/100 - 2*time.Millisecond)
 	t.mu.Lock()

@@ -2,7 +2,7 @@ package locktest
 
 import "github.com/signalbox-go/signalbox/lock"
 
-// Each grant of a key has a larger token than all before, whoever got them.
+// Each grant of a key has a larger token than all earlier grants to anyone.
 func tokensGrow(s *suite) {
 	lockers := []lock.Locker{s.locker(longTTL), s.locker(longTTL), s.locker(longTTL)}
 	key, last := newKey(), int64(0)
@@ -21,7 +21,7 @@ func tokensGrow(s *suite) {
 	}
 }
 
-// So they do if leases end by themselves, or are given back too late.
+// Tokens also grow if leases end by themselves, or are released too late.
 func tokensGrowAfterExpiry(s *suite) {
 	a, b, key := s.locker(shortTTL), s.locker(longTTL), newKey()
 	dead := s.grant(a, key)

@@ -11,7 +11,7 @@ import (
 
 var errWork = errors.New("locktest: the work failed")
 
-// lock.Do runs the function under the lock, and releases it whatever becomes of the function.
+// lock.Do runs the function under the lock. It releases the lock in any case.
 func doRunsUnderTheLock(s *suite) {
 	a, b, key := s.locker(longTTL), s.locker(longTTL), newKey()
 	for name, work := range map[string]func(){"returns": func() {}, "panics": func() { panic(errWork) }} {
@@ -48,7 +48,7 @@ func doRunsUnderTheLock(s *suite) {
 	s.release(holder)
 }
 
-// The lock is renewed as long as the function runs.
+// The lock is renewed while the function runs.
 func doOutlivesTheTTL(s *suite) {
 	a, b, key := s.locker(heldTTL), s.locker(heldTTL), newKey()
 	err := s.do("outlives the TTL", func() error {
@@ -65,7 +65,7 @@ func doOutlivesTheTTL(s *suite) {
 	}
 }
 
-// lock.Hold does the same with a lock that was acquired before.
+// lock.Hold does the same with a lock that is already acquired.
 func holdReleases(s *suite) {
 	a, b, key := s.locker(longTTL), s.locker(longTTL), newKey()
 	l := s.grant(a, key)
@@ -84,9 +84,9 @@ func holdReleases(s *suite) {
 	s.release(s.grant(b, key))
 }
 
-// do calls f on the test's goroutine, where f may use the test, and sees that it took no longer
-// than it may. A panic with errWork comes back as that,
-// any other fails the test: of lock.Do by what a locker gave it.
+// do calls f on the test's goroutine, where f may use the test. It checks that f didn't take
+// too long. A panic with errWork is returned as errWork. Any other panic fails the test:
+// lock.Do panicked because of the locker's result.
 func (s *suite) do(name string, f func() error) (err error) {
 	s.Helper()
 	start := time.Now()

@@ -9,7 +9,7 @@ import (
 	"github.com/signalbox-go/signalbox/lock"
 )
 
-// Who waits gets the lock when it is released, and not earlier.
+// A waiter gets the lock when it is released, and not earlier.
 func acquireWaitsForRelease(s *suite) {
 	a, b := s.locker(longTTL), s.locker(longTTL)
 	for name, other := range map[string]lock.Locker{"another locker": b, "the same locker": a} {
@@ -23,7 +23,7 @@ func acquireWaitsForRelease(s *suite) {
 			early = !released.Load()
 			results <- result{lock: l, err: err}
 		}()
-		pause(shortTTL / 5) // some of them wait by now; all is well if none does
+		pause(shortTTL / 5) // by now some of them wait; the test also works if none does
 		released.Store(true)
 		s.release(l)
 		s.granted(results, slack, name)
@@ -33,7 +33,8 @@ func acquireWaitsForRelease(s *suite) {
 	}
 }
 
-// A holder that never releases keeps the lock for its TTL, and is told before another gets it.
+// A holder that never releases the lock keeps it for its TTL. Its context ends before another client
+// gets the lock.
 func acquireWaitsForExpiry(s *suite) {
 	a, b, key := s.locker(shortTTL), s.locker(shortTTL), newKey()
 	dead := s.grant(a, key)
@@ -44,16 +45,16 @@ func acquireWaitsForExpiry(s *suite) {
 	}
 }
 
-// The end of ctx ends the waiting, whatever a waiter does at that moment: it asks, sleeps, or stands
-// behind another of its process. The error says what was waited for and why it ended, and
-// what waited is gone.
+// The end of ctx ends the wait, at any moment: while the waiter asks, sleeps, or waits behind
+// another waiter of its process. The error says what was waited for and why the wait ended. Nothing
+// of the waiter is left.
 func acquireEndsWithItsContext(s *suite) {
 	a, b, key := s.locker(longTTL), s.locker(longTTL), newKey()
 	l := s.grant(a, key)
 	why := errors.New("locktest: waited long enough")
 	var waiters []<-chan result
 	for i, locker := range []lock.Locker{a, b, s.locker(longTTL), a, b, s.locker(longTTL), a, b} {
-		// Long enough that also on a slow machine each has seen that the lock is held.
+		// Long enough that each has seen the held lock, even on a slow machine.
 		end := 3*shortTTL/2 + time.Duration(i)*shortTTL/40
 		timeout, cancel := context.WithTimeoutCause(s.Context(), end, why)
 		defer cancel()
@@ -71,10 +72,10 @@ func acquireEndsWithItsContext(s *suite) {
 	}
 	s.holds(l, b, "after the waiters left")
 	s.release(l)
-	s.release(s.grant(s.locker(longTTL), key)) // nothing was given to who no longer waits
+	s.release(s.grant(s.locker(longTTL), key)) // the lock wasn't given to a waiter that has left
 }
 
-// Who comes with a context that has ended gets its cause, and nothing else.
+// If the context has ended already, the error is its cause and nothing else.
 func endedContextGivesItsCause(s *suite) {
 	a, b, key := s.locker(longTTL), s.locker(longTTL), newKey()
 	why := errors.New("locktest: ended before")
@@ -93,5 +94,5 @@ func endedContextGivesItsCause(s *suite) {
 	s.release(s.grant(b, key))
 }
 
-// pause lets time go by, for what has no signal.
+// pause waits where there is no signal to wait for.
 func pause(d time.Duration) { <-time.After(d) }
