@@ -12,29 +12,29 @@ import (
 )
 
 const (
-	// maxKeyOperations bounds what porcupine is given at once.
+	// maxKeyOperations bounds the operations that porcupine gets at once.
 	maxKeyOperations = 400
-	// maxExamples bounds the violations that are printed of each kind.
+	// maxExamples bounds how many violations of each kind are printed.
 	maxExamples = 5
 )
 
-// A verdict is what the checks found in a history.
+// A verdict has the results of the checks of a history.
 type verdict struct {
 	keys, operations, acquisitions int
 	most                           int // operations on one key
 
 	duplicates int // tokens granted twice on a key
-	order      int // grants that returned before another's call, and have the larger token
+	order      int // grants that returned before another one's call, with a larger token than that one
 	overlaps   int // pairs of leases that were promised at the same time
-	expected   int // of them, those between which the only server lost its memory: not in overlaps
-	illegal    int // keys whose history is none of a fenced mutex
+	expected   int // such pairs with a loss of the only server's memory between them; not in overlaps
+	illegal    int // keys whose history is not one of a fenced mutex
 	unknown    int // keys for which porcupine ran out of time
 	large      int // keys with too many operations
 
 	examples []string
 }
 
-// ok tells whether the lock kept its promises, and was seen to.
+// ok reports whether all checks passed.
 func (v *verdict) ok() bool {
 	return v.duplicates+v.order+v.overlaps+v.illegal+v.unknown+v.large == 0
 }
@@ -45,8 +45,8 @@ func (v *verdict) example(n *int, format string, args ...any) {
 	}
 }
 
-// check checks a history. losses are the spans in which the memory of the only server
-// was lost; with several servers there are none, since the lock must survive it.
+// check checks a history. losses are the periods in which the memory of the only server was lost.
+// With several servers there are none, since the lock must survive that.
 func check(ops []operation, losses []loss, patience time.Duration) verdict {
 	byKey := map[string][]operation{}
 	for _, o := range ops {
@@ -75,7 +75,7 @@ func check(ops []operation, losses []loss, patience time.Duration) verdict {
 	return v
 }
 
-// checkKeys asks porcupine about all keys, on all cores.
+// checkKeys checks all keys with porcupine, on all cores.
 func checkKeys(keys []string, byKey map[string][]operation, losses []loss, patience time.Duration) []porcupine.CheckResult {
 	results := make([]porcupine.CheckResult, len(keys))
 	next := make(chan int)
@@ -95,7 +95,7 @@ func checkKeys(keys []string, byKey map[string][]operation, losses []loss, patie
 	return results
 }
 
-// checkTokens looks for tokens that were granted twice, or against the order of time.
+// checkTokens searches for tokens that were granted twice, or not in the order of time.
 func (v *verdict) checkTokens(key string, ops []operation) {
 	var grants []operation
 	seen := map[int64]bool{}
@@ -113,7 +113,7 @@ func (v *verdict) checkTokens(key string, ops []operation) {
 	byReturn := slices.Clone(grants)
 	slices.SortFunc(byReturn, func(a, b operation) int { return cmp.Compare(a.back, b.back) })
 	slices.SortFunc(grants, func(a, b operation) int { return cmp.Compare(a.call, b.call) })
-	most := int64(0) // of those that returned before the call
+	most := int64(0) // largest token that was returned before the call
 	for _, o := range grants {
 		for len(byReturn) > 0 && byReturn[0].back < o.call {
 			most = max(most, byReturn[0].token)
@@ -125,7 +125,7 @@ func (v *verdict) checkTokens(key string, ops []operation) {
 	}
 }
 
-// checkLeases looks for leases that were promised at the same time.
+// checkLeases searches for leases that were promised at the same time.
 func (v *verdict) checkLeases(key string, ops []operation, losses []loss) {
 	leases := leasesOf(ops)
 	for i, a := range leases {
@@ -143,15 +143,15 @@ func (v *verdict) checkLeases(key string, ops []operation, losses []loss) {
 	}
 }
 
-// lostBetween tells whether the memory may have been lost after the one was granted, and before the
-// other was: so the second grant was right, as far as the server knew.
+// lostBetween reports whether the memory may have been lost between the two grants. Then the second
+// grant was right, as the server could not know the first one.
 func lostBetween(a, b lease, losses []loss) bool {
 	return slices.ContainsFunc(losses, func(l loss) bool {
 		return l.until >= a.asked() && l.from <= b.from || l.until >= b.asked() && l.from <= a.from
 	})
 }
 
-// listing is what happened to a key, in the order of the calls.
+// listing describes the operations on a key, in the order of their calls.
 func listing(ops []operation) string {
 	ops = slices.Clone(ops)
 	slices.SortFunc(ops, func(a, b operation) int { return cmp.Compare(a.call, b.call) })

@@ -9,7 +9,7 @@ import (
 
 const ms = int64(time.Millisecond)
 
-// A script is a history of one key that a test writes by hand: times are in ms.
+// A script is a handwritten history of one key. Times are in ms.
 type script struct{ ops []operation }
 
 func (s *script) add(o operation) *script {
@@ -26,14 +26,14 @@ func (s *script) add(o operation) *script {
 	return s
 }
 
-// cycle is an acquire that takes 2 ms and, 5 ms later, a release that takes 1 ms.
+// cycle adds an acquire that takes 2 ms and, 5 ms later, a release that takes 1 ms.
 func (s *script) cycle(process, at, token int64) *script {
 	s.add(operation{process: process, do: acquire, call: at, back: at + 2, result: done, token: token, until: at + 390})
 	grant := int64(len(s.ops))
 	return s.add(operation{process: process, do: release, lease: grant, call: at + 7, back: at + 8, result: done})
 }
 
-// rightHistory has thirty cycles of three processes.
+// rightHistory returns thirty cycles of three processes.
 func rightHistory() *script {
 	s := &script{}
 	for i := range int64(30) {
@@ -141,7 +141,8 @@ func TestCheck(t *testing.T) {
 	}
 }
 
-// What porcupine can't decide in time is a failure, and so is a key with too many operations.
+// If porcupine can't decide a key in time, the check fails. It also fails if a key has too
+// many operations.
 func TestCheckGivesUp(t *testing.T) {
 	t.Parallel()
 	s := &script{}
@@ -177,7 +178,7 @@ func TestPlanted(t *testing.T) {
 	if v := check(ops, nil, time.Minute); !v.ok() {
 		t.Errorf("the history itself: %s", counts(v))
 	}
-	// Where there is nothing to plant it in, the run doesn't pass.
+	// If there is no key to plant a violation in, the run fails.
 	if _, err := findPlanted(ops[:4], nil, time.Minute); err == nil {
 		t.Error("nothing was planted, and nobody says so")
 	}

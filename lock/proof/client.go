@@ -20,41 +20,41 @@ import (
 	"github.com/signalbox-go/signalbox/lock/redlock"
 )
 
-// envClient has the task of a process that this program started.
+// envClient is the environment variable with the task of a client process.
 const envClient = "LOCK_PROOF_CLIENT"
 
-// A task is what a client process does.
+// A task says what a client process does.
 type task struct {
-	Addrs []string // one: lock.New; more: redlock.New
+	Addrs []string // one address: lock.New; more: redlock.New
 	Seed  uint64
 	ID    int64
-	Once  bool // the Redis client doesn't repeat what fails; a Redlock never does
+	Once  bool // the Redis client doesn't repeat failed calls; a Redlock never does
 }
 
 const (
-	// ttl is short, so that locks do expire under the faults, and that a node that restarted
-	// counts again soon.
+	// ttl is short. So locks expire under the faults, and a node that restarted soon counts again.
 	ttl = 400 * time.Millisecond
-	// nodeTimeout leaves room for two cores that are shared by sixteen processes.
+	// nodeTimeout is long enough if sixteen processes share two cores.
 	nodeTimeout = 50 * time.Millisecond
 
 	clientWorkers = 6
-	// hotKeys are those that all fight for, at a time; the others are wider spread.
+	// hotKeys are few keys that all processes want at the same time. coolKeys are more, with fewer processes
+	// for each.
 	hotKeys, coolKeys = 2, 40
 	keyTime           = 2 * time.Second
 	// keyQuota is how many leases a process asks for on a key before it goes on to the next. With the
-	// extensions and releases of ten processes, and of those that take the place of the
-	// killed, a key stays below maxKeyOperations.
+	// extensions and releases of ten processes, and of those that replace killed ones, a key stays below
+	// maxKeyOperations.
 	keyQuota = 4
-	// A process in crowdEvery is a crowd, another one each span: all its workers want one key and hold it for a
-	// while. So several goroutines wait for one key through one locker.
+	// One process in crowdEvery is a crowd. Which one it is changes after a while. All workers of a crowd want
+	// one key and hold it for a while. So several goroutines wait for one key through one locker.
 	crowdEvery, crowdQuota = 5, 14
-	// Workers with a new locker each time often want a key that lives longer than others: beyond
-	// the crash of a server, and the time for which that doesn't count.
+	// Workers with a new locker each time often want a key that is in use for longer than others: longer than a
+	// server that has crashed doesn't count.
 	longKeyTime, longQuota = 6 * time.Second, 6
 )
 
-// A client is the process: workers that acquire locks, and tell of it.
+// A client is a client process. Its workers acquire locks and report that.
 type client struct {
 	task   task
 	locker lock.Locker
@@ -69,13 +69,13 @@ type client struct {
 // A position is how far the process is in a chain of keys.
 type position struct {
 	span  int64
-	asked int // leases, since the span began
+	asked int // number of leases asked for, since the chain's period began
 }
 
-// runClient works until its standard input ends: the parent closes that, or is gone.
+// runClient works until its standard input ends. The parent closes that, or has ended.
 func runClient(text string, in io.Reader, out io.Writer) error {
-	signal.Ignore(os.Interrupt) // Ctrl-C reaches all processes of a terminal; the parent sees to it
-	logging.Disable()           // go-redis tells of each call that a fault hit; the history says it better
+	signal.Ignore(os.Interrupt) // Ctrl-C reaches all processes of a terminal; the parent handles it
+	logging.Disable()           // go-redis logs each call that a fault hit; the history has more about it
 	var t task
 	if err := json.Unmarshal([]byte(text), &t); err != nil {
 		return err
@@ -104,7 +104,7 @@ func runClient(text string, in io.Reader, out io.Writer) error {
 func (t task) newLocker() (lock.Locker, func() error, error) {
 	addrs := t.Addrs
 	if len(addrs) == 1 {
-		retries := 0 // go-redis repeats what fails, as it does by default: the scripts permit it
+		retries := 0 // go-redis repeats failed calls by default; the scripts permit that
 		if t.Once {
 			retries = -1
 		}
@@ -129,8 +129,8 @@ func (t task) newLocker() (lock.Locker, func() error, error) {
 	return r, r.Close, nil
 }
 
-// key names a key to lock: the one that the process is at in a chain of keys. All processes go along the
-// same chains, each key for as many leases, from a new one every span of keyTime: so they meet.
+// key returns the current key of the process in a chain of keys. All processes use the same chains, with the
+// same number of leases for each key. Every keyTime a new chain begins. So the processes meet.
 func (c *client) key(r *rand.Rand) string {
 	chain := r.IntN(hotKeys)
 	if r.IntN(4) > 0 {
@@ -139,7 +139,7 @@ func (c *client) key(r *rand.Rand) string {
 	return c.next(chain, keyTime, keyQuota)
 }
 
-// crowdKey names the key that all workers of the process want now, if it is a crowd.
+// crowdKey returns the key that all workers of the process want now, if the process is a crowd.
 func (c *client) crowdKey() (key string, crowd bool) {
 	if (monotonic()/int64(keyTime)+c.task.ID)%crowdEvery != 0 {
 		return "", false
@@ -147,7 +147,7 @@ func (c *client) crowdKey() (key string, crowd bool) {
 	return c.next(hotKeys+coolKeys, keyTime, crowdQuota), true
 }
 
-// longKey names a key that lives longer.
+// longKey returns a key that is in use for longer.
 func (c *client) longKey() string { return c.next(hotKeys+coolKeys+1, longKeyTime, longQuota) }
 
 func (c *client) next(chain int, life time.Duration, quota int) string {
@@ -162,7 +162,7 @@ func (c *client) next(chain int, life time.Duration, quota int) string {
 	return fmt.Sprintf("%d:%d:%d", chain, span, (at.asked-1)/quota)
 }
 
-// tell writes an event in one call, so that a kill doesn't leave the half of one.
+// tell writes an event in one call. So a kill doesn't leave half an event.
 func (c *client) tell(e event) error {
 	line, err := json.Marshal(e)
 	if err != nil {

@@ -8,25 +8,25 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// monotonic reads CLOCK_MONOTONIC, ns: one clock for all processes of this host.
+// monotonic reads CLOCK_MONOTONIC in ns. It is the same clock in all processes of this host.
 func monotonic() int64 { return read(unix.CLOCK_MONOTONIC) }
 
 func read(clock int32) int64 {
 	var t unix.Timespec
 	if err := unix.ClockGettime(clock, &t); err != nil {
-		panic(err) // every Linux has the clocks that are asked for here
+		panic(err) // every Linux has these clocks
 	}
 	return t.Nano()
 }
 
-// A calibration says what a time.Time of this process is on CLOCK_MONOTONIC. Go reads the same
-// clock, but counts from another zero.
+// A calibration converts a time.Time of this process to CLOCK_MONOTONIC. Go reads the same clock, but counts
+// from another zero.
 type calibration struct {
 	at   time.Time
 	mono int64
 }
 
-// calibrate reads both clocks until it did so within a few µs of each other.
+// calibrate reads both clocks until the two readings are within a few µs.
 func calibrate() calibration {
 	var best calibration
 	width := int64(-1)
@@ -40,17 +40,18 @@ func calibrate() calibration {
 	return best
 }
 
-// of is a moment as it was promised, at most the µs of the calibration early.
+// of converts a promised moment. The result is at most the µs of the calibration too early.
 func (c calibration) of(t time.Time) int64 { return c.mono + int64(t.Sub(c.at)) }
 
 const (
-	// stepLimit is by how much the wall clock may go against the monotonic one between two looks.
+	// stepLimit is the largest change between the wall clock and the monotonic clock from one check to the
+	// next.
 	stepLimit = time.Millisecond
 	lookEvery = 50 * time.Millisecond
 )
 
-// watchWallClock returns when ctx ends: with nil, or with what it saw of a clock that stepped. Leases rest on
-// clocks that don't, so a run in which one did would show nothing about the lock.
+// watchWallClock returns when ctx ends, with nil, or when the wall clock stepped, with an error. Leases
+// assume clocks that don't step. So a run with a step would prove nothing about the lock.
 func watchWallClock(ctx context.Context) error {
 	tick := time.NewTicker(lookEvery)
 	defer tick.Stop()
@@ -69,7 +70,7 @@ func watchWallClock(ctx context.Context) error {
 	}
 }
 
-// wallAgainstMonotonic is the difference of the clocks, read at the same time but for some µs.
+// wallAgainstMonotonic returns the difference of the clocks, read within some µs.
 func wallAgainstMonotonic() time.Duration {
 	var difference, width int64 = 0, -1
 	for range 10 {

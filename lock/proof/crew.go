@@ -15,13 +15,13 @@ import (
 	"time"
 )
 
-// processes is how many client processes there are at a time.
+// processes is the number of client processes at a time.
 const processes = 10
 
-// stopTimeout is how long a client may take to end, beyond the operations under way.
+// stopTimeout is how long a client may take to end, in addition to its current operations.
 const stopTimeout = 15 * time.Second
 
-// A crew is the client processes of a run, and what they did.
+// A crew has the client processes of a run, and their operations.
 type crew struct {
 	path  string
 	addrs []string
@@ -32,7 +32,7 @@ type crew struct {
 	seed     uint64
 	history  []operation
 	acquired int
-	err      error // what went wrong with the clients themselves
+	err      error // failures of the clients themselves
 }
 
 // A member is one client process.
@@ -43,7 +43,7 @@ type member struct {
 	stderr *bytes.Buffer
 }
 
-// newCrew starts all of them. Also if it fails the crew is to be killed.
+// newCrew starts all clients. Even after an error the crew must be killed.
 func newCrew(addrs []string, seed uint64) (*crew, error) {
 	path, err := os.Executable()
 	if err != nil {
@@ -79,7 +79,7 @@ func (c *crew) start() (*member, error) {
 	return m, err
 }
 
-// read takes the events of a process until it has ended.
+// read reads the events of a process until it has ended.
 func (c *crew) read(id int64, from io.Reader) {
 	var events []event
 	lines := bufio.NewScanner(from)
@@ -105,14 +105,15 @@ func (c *crew) read(id int64, from io.Reader) {
 	}
 }
 
-// acquisitions is how many there were so far.
+// acquisitions returns their number so far.
 func (c *crew) acquisitions() int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.acquired
 }
 
-// replace kills a client and starts another in its place. Each place has one caller at a time.
+// replace kills a client and starts another in its place. For each i there must be one caller
+// at a time.
 func (c *crew) replace(i int) error {
 	c.members[i].proc.kill()
 	m, err := c.start()
@@ -123,7 +124,7 @@ func (c *crew) replace(i int) error {
 	return nil
 }
 
-// pause stops clients, as a pause of a process does, until ctx ends or the time is over.
+// pause stops clients, like a paused process, for d or until ctx ends.
 func (c *crew) pause(ctx context.Context, which []int, d time.Duration) {
 	for _, i := range which {
 		c.members[i].proc.signal(syscall.SIGSTOP)
@@ -134,7 +135,8 @@ func (c *crew) pause(ctx context.Context, which []int, d time.Duration) {
 	}
 }
 
-// stop asks all clients to end, and returns what all that ever were have done.
+// stop asks all clients to end. It returns the operations of all clients, including replaced
+// ones.
 func (c *crew) stop() ([]operation, error) {
 	for _, m := range c.members {
 		_ = m.stdin.Close()
@@ -156,7 +158,7 @@ func (c *crew) stop() ([]operation, error) {
 	return c.history, errors.Join(append(errs, c.err)...)
 }
 
-// broken tells of a client that ended by itself.
+// broken returns an error if a client ended by itself.
 func (c *crew) broken() error {
 	for _, m := range c.members {
 		select {
@@ -168,7 +170,7 @@ func (c *crew) broken() error {
 	return nil
 }
 
-// kill leaves none behind.
+// kill kills all clients.
 func (c *crew) kill() {
 	for _, m := range c.members {
 		if m != nil {
@@ -177,7 +179,7 @@ func (c *crew) kill() {
 	}
 }
 
-// wait waits, or until ctx ends.
+// wait waits for d, or until ctx ends.
 func wait(ctx context.Context, d time.Duration) {
 	timer := time.NewTimer(d)
 	defer timer.Stop()

@@ -6,13 +6,13 @@ import (
 	"github.com/Shopify/toxiproxy/v2/toxics"
 )
 
-// cutShare is how many pieces of replies there are for each that is cut.
+// cutShare: one of this many pieces of replies is cut.
 const cutShare = 12
 
-// A cutToxic ends a connection instead of passing on a reply, now and then. The server has run the call.
+// A cutToxic sometimes closes a connection instead of passing a reply on. The server has run the call.
 type cutToxic struct{}
 
-// Pipe is toxiproxy's.
+// Pipe implements toxiproxy's interface.
 func (cutToxic) Pipe(stub *toxics.ToxicStub) {
 	for {
 		select {

@@ -8,17 +8,17 @@ import (
 	"time"
 )
 
-// An event is the begin or the end of a client's operation, written the moment it happens: what a
-// client did before it was killed is known.
+// An event is the begin or the end of a client's operation. It is written at once. So the
+// operations of a client that was killed are known.
 type event struct {
 	Op    int64  `json:"op"` // the operation's number in its process
 	Do    do     `json:"do"`
 	End   bool   `json:"end,omitempty"`
 	Key   string `json:"key,omitempty"`
-	Lease int64  `json:"lease,omitempty"` // the operation that acquired it, if this is another
+	Lease int64  `json:"lease,omitempty"` // the operation that acquired it, if that is another one
 	At    int64  `json:"at"`              // CLOCK_MONOTONIC, ns
 
-	// of an end
+	// The following fields are set at an end.
 	Result result `json:"result,omitempty"`
 	Token  int64  `json:"token,omitempty"`
 	Until  int64  `json:"until,omitempty"` // the promised end, CLOCK_MONOTONIC, ns
@@ -33,21 +33,21 @@ const (
 	release do = "release"
 )
 
-// A result is what the library said.
+// A result is the library's answer.
 type result string
 
 const (
-	open   result = ""     // nothing: the client was killed
+	open   result = ""     // no answer: the client was killed
 	done   result = "done" // nil
 	held   result = "held" // lock.ErrHeld
 	lost   result = "lost" // lock.ErrLost
 	failed result = "failed"
 )
 
-// never is when an operation returned that hasn't.
+// never is the return time of an operation that hasn't returned.
 const never = math.MaxInt64
 
-// An operation is what a client asked for, from its call to its return.
+// An operation is a client's request, from its call to its return.
 type operation struct {
 	process, op, lease int64
 	do                 do
@@ -58,7 +58,7 @@ type operation struct {
 	err                string
 }
 
-// assemble makes operations of the events of one process.
+// assemble makes operations from the events of one process.
 func assemble(process int64, events []event) ([]operation, error) {
 	begun := map[int64]int{}
 	var ops []operation
@@ -86,22 +86,22 @@ func assemble(process int64, events []event) ([]operation, error) {
 	return ops, nil
 }
 
-// A lease is a grant and for how long it was promised.
+// A lease is a grant, with the time for which it was promised.
 type lease struct {
 	grant operation
 	from  int64 // when the grant was known
-	until int64 // when it was given up, the promise ended or the loss was known: the first of them
+	until int64 // the earliest of: the release, the end of the promise, the moment when the loss was known
 	// released is the release that Redis confirmed.
 	released *operation
 }
 
-// validity is for how long a grant is promised, from the moment before it was asked for.
+// validity is how long a grant is promised, from the moment before the request.
 const validity = ttl - ttl/100 - 2*time.Millisecond
 
-// asked is when the request was made that was granted: an Acquire may have waited long before.
+// asked returns when the granted request was made. An Acquire may have waited long before that.
 func (l lease) asked() int64 { return max(l.grant.call, l.grant.until-int64(validity)) }
 
-// leasesOf finds the leases in the operations of one key, in the order of their beginning.
+// leasesOf returns the leases among the operations of one key, in the order in which they began.
 func leasesOf(ops []operation) []lease {
 	type id struct{ process, lease int64 }
 	byGrant := map[id]*lease{}
@@ -113,7 +113,7 @@ func leasesOf(ops []operation) []lease {
 			all = append(all, l)
 		}
 	}
-	for _, o := range ops { // those of one lease are in order, since one goroutine did them
+	for _, o := range ops { // the operations of a lease are in order, since one goroutine made them
 		l := byGrant[id{o.process, o.lease}]
 		switch {
 		case l == nil || o.do == acquire:

@@ -9,18 +9,19 @@ import (
 	"github.com/Shopify/toxiproxy/v2/toxics"
 )
 
-// A fault is something that goes wrong with a server, or on the way to it, for a while.
+// A fault is a temporary failure of a server, or of the network to it.
 type fault struct {
 	name string
-	// do has it happen, and returns when all is well again. If the server lost its
-	// memory, it says by when.
+	// do makes it happen, and returns when it is over. If the server lost its memory, do returns the
+	// time when that was over.
 	do func(ctx context.Context, s *station, r *rand.Rand) (forgot int64, err error)
-	// masters tells that it is for several masters: one Redis promises nothing when it goes back to an
-	// older memory but to grant larger tokens than that has. It happens to all of them at once.
+	// masters means that the fault is only for several masters, and happens to all of them at once. With
+	// one Redis that goes back to an older memory, the lock promises only that its tokens are larger
+	// than those in that memory.
 	masters bool
 }
 
-// A station is a server and the way to it.
+// A station is a server and the network to it.
 type station struct {
 	server  *server
 	network *network
@@ -37,7 +38,7 @@ func between(r *rand.Rand, a, b time.Duration) time.Duration {
 
 func someTime(r *rand.Rand) time.Duration { return between(r, shortest, longest) }
 
-// serverFaults appear as often as each other.
+// Each of serverFaults happens about as often as the others.
 var serverFaults = []fault{
 	{name: "latency", do: intoxicate(func(r *rand.Rand) toxic {
 		ms := 1 + r.Int64N([]int64{20, 100}[r.IntN(2)])
@@ -52,7 +53,7 @@ var serverFaults = []fault{
 	})},
 	{name: "requests come late", do: func(ctx context.Context, s *station, r *rand.Rand) (int64, error) {
 		s.network.change(toxic{requests: &toxics.TimeoutToxic{}, share: 0.5})
-		wait(ctx, between(r, longest, 3*longest)) // when they come, nobody waits for them any more
+		wait(ctx, between(r, longest, 3*longest)) // when the requests come, their callers have given up
 		s.network.change(toxic{})
 		return 0, nil
 	}},
@@ -89,7 +90,7 @@ var serverFaults = []fault{
 		s.server.process.kill()
 		forgot := monotonic()
 		if r.IntN(2) == 0 {
-			wait(ctx, someTime(r)) // else it is back at once
+			wait(ctx, someTime(r)) // otherwise it is back at once
 		}
 		return forgot, s.server.run(context.WithoutCancel(ctx), fromNothing)
 	}},
@@ -103,8 +104,8 @@ var serverFaults = []fault{
 	{name: "CLIENT PAUSE", do: func(ctx context.Context, s *station, r *rand.Rand) (int64, error) {
 		d := someTime(r)
 		mode := []string{"ALL", "WRITE"}[r.IntN(2)]
-		// The history may end while this is under way. The pause goes on all the same, since it can't be
-		// taken back: the server would pause that call as well.
+		// The history may end during the pause. The pause still goes on, because it can't be taken back:
+		// the server would delay that call as well.
 		whole := context.WithoutCancel(ctx)
 		if err := s.server.admin.Do(whole, "CLIENT", "PAUSE", d.Milliseconds(), mode).Err(); err != nil {
 			return 0, err
@@ -114,11 +115,11 @@ var serverFaults = []fault{
 	}},
 }
 
-// intoxicate puts a toxic on the way to a server for a while.
+// intoxicate returns a fault that puts a toxic on the network to a server for a while.
 func intoxicate(choose func(*rand.Rand) toxic) func(context.Context, *station, *rand.Rand) (int64, error) {
 	return func(ctx context.Context, s *station, r *rand.Rand) (int64, error) {
 		t := choose(r)
-		t.share = []float32{0.5, 1}[r.IntN(2)] // of half of the connections: some clients are better off than others
+		t.share = []float32{0.5, 1}[r.IntN(2)] // with half of the connections, some clients have the fault and others don't
 		s.network.change(t)
 		wait(ctx, someTime(r))
 		s.network.change(toxic{})

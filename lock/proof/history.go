@@ -10,12 +10,12 @@ import (
 	"time"
 )
 
-// A setup is what is put to the proof.
+// A setup is a kind of lock to be tested.
 type setup struct {
 	name    string
 	servers int
-	hands   int // faults of servers at a time
-	long    int // acquisitions that the long form needs
+	hands   int // number of server faults at a time
+	long    int // number of acquisitions that the long form needs
 }
 
 var setups = []setup{
@@ -23,32 +23,32 @@ var setups = []setup{
 	{"one Redis", 1, 1, 200_000},
 }
 
-// A bound is how long a history lasts, and what it must reach to count.
+// A bound says how long a history lasts, and what it must reach to count.
 type bound struct {
 	duration              time.Duration
 	acquisitions, windows int
 }
 
-// stretch is by how much a history may last longer than its duration until it has enough acquisitions and
-// windows. A machine that does something else needs that: two cores at a load average of 11 took 1.7 times as long.
+// stretch is how many times its duration a history may last, until it has enough acquisitions and windows. A busy
+// machine needs that: two cores at a load average of 11 took 1.7 times as long.
 const stretch = 6
 
-// reached reports whether the history may end: it has lasted for its duration and has what it must reach,
-// or it has lasted stretch times as long.
+// reached reports whether the history may end: it has lasted for its duration and has what it must reach, or it has
+// lasted stretch times as long.
 func (b bound) reached(began time.Time, acquisitions, windows int) bool {
 	passed := time.Since(began)
 	return passed >= b.duration && acquisitions >= b.acquisitions && windows >= b.windows || passed >= stretch*b.duration
 }
 
-// A history is what a run of a setup recorded.
+// A history is the record of a run of a setup.
 type history struct {
 	ops     []operation
 	windows []window
 	lasted  time.Duration
-	started int64 // processes
+	started int64 // number of processes
 }
 
-// losses are the spans in which the only server's memory was lost.
+// losses returns the periods in which the only server's memory was lost.
 func (s setup) losses(windows []window) []loss {
 	var losses []loss
 	if s.servers > 1 {
@@ -62,7 +62,7 @@ func (s setup) losses(windows []window) []loss {
 	return losses
 }
 
-// record runs servers, clients and faults, and leaves none of them behind.
+// record runs servers, clients and faults. When it returns, none of them is left.
 func (s setup) record(ctx context.Context, b bound, seed uint64) (h history, err error) {
 	var stations []*station
 	defer func() {
@@ -109,8 +109,8 @@ func (s setup) record(ctx context.Context, b bound, seed uint64) (h history, err
 	return history{ops, sab.windows, time.Since(began), c.started}, errors.Join(err, err2)
 }
 
-// prove records a history, checks it and prints what came of it. It returns an error if a
-// promise was broken, and if the history or the checks show nothing.
+// prove records a history, checks it and prints the results. It returns an error if a promise was broken, and if
+// the history or the checks prove nothing.
 func (s setup) prove(ctx context.Context, b bound, seed uint64, out io.Writer) (acquisitions, windows int, v verdict, err error) {
 	fmt.Fprintf(out, "%s: %d client processes, TTL %v, faults for %v or up to %d times as long, at least %d acquisitions and %d fault windows\n",
 		s.name, processes, ttl, b.duration, stretch, b.acquisitions, b.windows)
@@ -141,7 +141,7 @@ func (s setup) prove(ctx context.Context, b bound, seed uint64, out io.Writer) (
 	return v.acquisitions, len(h.windows), v, err
 }
 
-// faultNames are all that must have happened in a run.
+// faultNames returns all faults that must happen in a run.
 func (s setup) faultNames() []string {
 	names := []string{clientPause, clientKill}
 	for _, f := range serverFaults {
@@ -152,14 +152,14 @@ func (s setup) faultNames() []string {
 	return names
 }
 
-// unseen are the faults that never happened.
+// unseen returns the faults that never happened.
 func (s setup) unseen(windows []window) []string {
 	return slices.DeleteFunc(s.faultNames(), func(name string) bool {
 		return slices.ContainsFunc(windows, func(w window) bool { return w.name == name })
 	})
 }
 
-// print shows what happened.
+// print prints what happened.
 func (h history) print(out io.Writer, faults []string) {
 	counts := map[do]map[result]int{acquire: {}, extend: {}, release: {}}
 	for _, o := range h.ops {
@@ -187,7 +187,7 @@ func (h history) print(out io.Writer, faults []string) {
 	}
 }
 
-// print shows what the checks found.
+// print prints what the checks found.
 func (v *verdict) print(out io.Writer) {
 	fmt.Fprintf(out, "  %d operations on %d keys, at most %d on one, %d acquisitions\n", v.operations, v.keys, v.most, v.acquisitions)
 	fmt.Fprintf(out, "  duplicates=%d order=%d overlaps=%d illegal=%d unknown=%d large=%d; overlaps after a loss of the only memory, expected: %d\n",

@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// TestMain makes the test's program a client, too.
+// TestMain also makes the test's program a client.
 func TestMain(m *testing.M) {
 	if text, ok := os.LookupEnv(envClient); ok {
 		if err := runClient(text, os.Stdin, os.Stdout); err != nil {
@@ -23,7 +23,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// A second of a real history is right, and too short to count.
+// One second of a real history passes the checks, and is too short to count.
 func TestShortHistory(t *testing.T) {
 	t.Parallel()
 	if _, err := exec.LookPath("redis-server"); err != nil {

@@ -1,19 +1,21 @@
-// Command proof puts the locks to the proof: it has the model checked (../model), runs the scenarios
-// that are said to break Redlock (scenarios), and records histories of clients under faults, which
-// it checks. It runs on Linux, in its own folder, and needs redis-server, spin and gcc on the PATH.
+// Command proof tests the locks. It checks the model (../model). It runs the scenarios that are said
+// to break Redlock (scenarios). It records histories of clients under faults, and checks them. It runs
+// on Linux, in its own folder, and needs redis-server, spin and gcc on the PATH.
 //
-// A history is what ten client processes saw of 5 masters or of one server, by the
-// host's monotonic clock, while network, servers and clients are made to fail. For each key it must be
-// one of a mutex whose grants have rising tokens (porcupine searches for one), no two leases
-// may be promised at the same time, and the same violations must be found in a copy
-// into which they were planted.
+// A history has the operations of ten client processes on 5 masters or on one server, with times of
+// the host's monotonic clock. Meanwhile network, servers and clients are made to fail. The checks are:
+//
+//   - For each key, the history must be one of a mutex whose grants have growing tokens. porcupine searches for such an
+//     order.
+//   - No two leases of a key may be promised at the same time.
+//   - The checks must find violations that are planted in a copy of the history.
 //
 // The last line is the result:
 //
 //	lock-proof: model=ok scenarios=4/4 acquisitions=N faults=N duplicates=0 order=0 unknown=0
 //
-// The exit status is 0 only if all of it was run and is well, with as many acquisitions and
-// fault windows as are needed; else "FAILED" stands before the rest of that line.
+// The exit status is 0 only if all parts ran and passed, with enough acquisitions and fault windows.
+// Otherwise "FAILED" stands before the rest of that line.
 package main
 
 import (
@@ -32,7 +34,7 @@ import (
 	"github.com/signalbox-go/signalbox/lock/proof/scenarios"
 )
 
-// patience bounds what porcupine may take for one key.
+// patience bounds the time that porcupine may take for one key.
 const patience = time.Minute
 
 type flags struct {

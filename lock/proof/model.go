@@ -6,19 +6,19 @@ import (
 	"github.com/anishathalye/porcupine"
 )
 
-// The fenced mutex: what the lock is when nothing takes time. A grant needs the mutex free and a
-// larger token than the last. The holder can release it, and can lose it, by its own
-// doing or by the end of its promise: then the mutex may become free at any moment from there
-// on. A server that loses its memory frees the mutex; the tokens go on.
+// The fenced mutex is the lock's behaviour if every operation takes no time. A grant needs a free mutex
+// and a larger token than the last. The holder can release the mutex. It can also lose it, by its own
+// doing or by the end of its promise: from that moment on the mutex may become free at any time. A
+// server that loses its memory frees the mutex. The tokens still grow.
 type step int
 
 const (
 	stepGrant  step = iota // to this token
-	stepMaybe              // a grant that nobody heard of: its token is unknown, and it may not have been
+	stepMaybe              // a grant without a reply: its token is unknown, and it may not have happened
 	stepExtend             // confirmed: the token holds the mutex
 	stepFree               // a confirmed release: the token held the mutex
-	stepLose               // the token's mutex becomes free, if it still is its
-	stepForget             // the mutex becomes free, whoever held it
+	stepLose               // the mutex becomes free, if the token still holds it
+	stepForget             // the mutex becomes free, whatever token holds it
 )
 
 type input struct {
@@ -26,7 +26,7 @@ type input struct {
 	token int64
 }
 
-// A mutex is the state: the last token granted, and the one that holds the mutex, or 0.
+// A mutex is the state of the model: the last token granted, and the token that holds the mutex, or 0.
 type mutex struct{ last, holder int64 }
 
 func (m mutex) take(in input) (bool, mutex) {
@@ -43,7 +43,7 @@ func (m mutex) take(in input) (bool, mutex) {
 		if m.holder == in.token {
 			return true, mutex{m.last, 0}
 		}
-		return m.last >= in.token, m // it was granted and freed before: by a loss of memory
+		return m.last >= in.token, m // it was granted, and then freed by a loss of memory
 	default:
 		return true, mutex{m.last, 0}
 	}
@@ -54,15 +54,14 @@ var fencedMutex = porcupine.Model{
 	Step: func(state, in, _ any) (bool, any) { return state.(mutex).take(in.(input)) },
 }
 
-// A loss is a span in which a server lost its memory, and with it the locks.
+// A loss is a period in which a server lost its memory, and with it the locks.
 type loss struct{ from, until int64 }
 
-// modelHistory is what the operations of one key mean to the model. What the client didn't
-// hear of is left open: it returns after everything else.
+// modelHistory translates the operations of one key to steps of the model. If the client got no answer,
+// the step is left open: it returns after all others.
 //
-// An operation that was refused, and an extension that was not confirmed, say nothing and are not in it.
-// In the model one that is extended and one that isn't are free to be lost only after the
-// promise, so to leave them out permits nothing.
+// Refused operations, and extensions that were not confirmed, have no step. That permits no additional
+// history: in the model, with or without such an extension, a mutex may be lost only after the promise.
 func modelHistory(ops []operation, losses []loss) []porcupine.Operation {
 	var history []porcupine.Operation
 	add := func(process int64, call, back int64, s step, token int64) {
@@ -104,7 +103,7 @@ func modelHistory(ops []operation, losses []loss) []porcupine.Operation {
 	return history
 }
 
-// checkModel asks porcupine about one key.
+// checkModel checks the history of one key with porcupine.
 func checkModel(ops []operation, losses []loss, patience time.Duration) porcupine.CheckResult {
 	return porcupine.CheckOperationsTimeout(fencedMutex, modelHistory(ops, losses), patience)
 }

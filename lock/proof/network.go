@@ -10,17 +10,18 @@ import (
 	"github.com/Shopify/toxiproxy/v2/toxics"
 )
 
-// A toxic is what happens to requests and replies on the way: toxiproxy's faults. One that is nil
-// lets all pass.
+// A toxic is a fault for requests and replies, made of toxiproxy's faults. A nil field passes
+// everything on.
 type toxic struct {
 	requests, replies toxics.Toxic
-	// share of the connections that it is on, each way by itself: 0 to 1.
+	// share is the part of the connections that have the fault, chosen separately for each direction:
+	// 0 to 1.
 	share float32
 }
 
-// A network is the way from all clients to one server. It uses the faults of toxiproxy, but not its
-// proxy: that can deadlock when a fault ends on a connection whose other end is gone, and servers
-// are killed here.
+// A network connects all clients with one server. It uses the faults of toxiproxy, but not its proxy.
+// That proxy can deadlock when a fault ends on a connection whose other end is closed, and servers are
+// killed here.
 type network struct {
 	to       string
 	listener net.Listener
@@ -42,7 +43,7 @@ func newNetwork(to string) (*network, error) {
 	return n, nil
 }
 
-// addr is where clients connect to.
+// addr returns the address that clients connect to.
 func (n *network) addr() string { return n.listener.Addr().String() }
 
 func (n *network) accept() {
@@ -52,14 +53,14 @@ func (n *network) accept() {
 			return // closed
 		}
 		if server, err := net.Dial("tcp", n.to); err != nil {
-			_ = client.Close() // it is down: as if it had refused
+			_ = client.Close() // the server is down: act as if it had refused
 		} else {
 			n.connect(client.(*net.TCPConn), server.(*net.TCPConn))
 		}
 	}
 }
 
-// connect has two links carry a connection.
+// connect carries a connection over two links.
 func (n *network) connect(client, server *net.TCPConn) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -80,7 +81,7 @@ func (n *network) connect(client, server *net.TCPConn) {
 	}
 }
 
-// change has a toxic act on the connections that are and those to come, until the next change.
+// change sets the toxic of all present and future connections, until the next change.
 func (n *network) change(t toxic) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -103,19 +104,19 @@ func (n *network) close() {
 }
 
 const (
-	// linkBuffer is how many pieces a link takes that a toxic holds back.
+	// linkBuffer is how many pieces a link takes while a toxic holds them back.
 	linkBuffer = 1024
 	// writeTimeout is for a peer that hangs longer than any fault lasts.
 	writeTimeout = 5 * time.Second
 )
 
-// A link is one direction of a connection: what it reads goes through a toxic, and is written.
+// A link is one direction of a connection. It reads data, passes it through a toxic, and writes it.
 type link struct {
 	from, to *net.TCPConn
 	requests bool
 	in, out  chan *stream.StreamChunk
 	stub     *toxics.ToxicStub
-	cleanup  func(*toxics.ToxicStub) // of the toxic that acts; nil: none
+	cleanup  func(*toxics.ToxicStub) // of the current toxic; nil: none
 	acts     bool
 	gone     chan struct{} // closed when nothing more will be written
 }
@@ -129,7 +130,7 @@ func newLink(from, to *net.TCPConn, requests bool) *link {
 	return l
 }
 
-// infect puts the toxic on the link in the place of the one that acts. The network's mutex is held.
+// infect replaces the link's toxic. The caller holds the network's mutex.
 func (l *link) infect(t toxic) {
 	if l.acts {
 		if !l.stub.InterruptToxic() {
@@ -150,7 +151,7 @@ func (l *link) infect(t toxic) {
 	}
 	if _, ok := w.Toxic.(*toxics.ResetToxic); ok {
 		for _, conn := range []*net.TCPConn{l.from, l.to} {
-			_ = conn.SetLinger(0) // its end is a reset; it fails if it has ended
+			_ = conn.SetLinger(0) // so that closing it is a reset; it fails if the connection has ended
 		}
 	}
 	l.acts, l.cleanup = true, nil
@@ -160,7 +161,7 @@ func (l *link) infect(t toxic) {
 	go l.stub.Run(w) // ends with the link
 }
 
-// read takes what comes until the connection ends.
+// read reads until the connection ends.
 func (l *link) read() {
 	defer close(l.in)
 	buffer := make([]byte, 32<<10)
@@ -180,8 +181,8 @@ func (l *link) read() {
 	}
 }
 
-// write passes on what the toxic lets pass. It goes on to take it after the other end is gone, since a
-// toxic can be taken off only while somebody does.
+// write writes what the toxic lets through. It goes on reading after the other end is closed, since a
+// toxic can be removed only while its output is read.
 func (l *link) write() {
 	var err error
 	for piece := range l.out {
@@ -196,7 +197,7 @@ func (l *link) write() {
 	l.hangUp()
 }
 
-// hangUp ends the connection, both ways.
+// hangUp closes the connection in both directions.
 func (l *link) hangUp() {
-	_ = errors.Join(l.from.Close(), l.to.Close()) // an error means that it has ended
+	_ = errors.Join(l.from.Close(), l.to.Close()) // an error means that it is closed already
 }

@@ -9,10 +9,10 @@ import (
 	"github.com/anishathalye/porcupine"
 )
 
-// A plant is a violation that is put into a copy of a history, to see that the checks find it.
+// A plant is a violation that is put into a copy of a history, to test that the checks find it.
 type plant struct {
 	name  string
-	put   func(ops []operation) ([]operation, bool) // in those of one key
+	put   func(ops []operation) ([]operation, bool) // in the operations of one key
 	found func(v verdict) bool
 }
 
@@ -22,8 +22,8 @@ var plants = []plant{
 	{"two holders", plantOverlap, func(v verdict) bool { return v.overlaps > 0 && v.illegal > 0 }},
 }
 
-// findPlanted puts each violation into a copy of a key's history that is right, and fails unless the
-// checks find it.
+// findPlanted puts each violation into a copy of a correct key's history. It returns an error unless
+// the checks find each of them.
 func findPlanted(ops []operation, losses []loss, patience time.Duration) (names []string, err error) {
 	byKey := map[string][]operation{}
 	for _, o := range ops {
@@ -31,7 +31,7 @@ func findPlanted(ops []operation, losses []loss, patience time.Duration) (names 
 	}
 	var keys []string
 	for key, ops := range byKey {
-		// What was lost, or not heard of, may hide a violation: it is only permitted there.
+		// Near a loss of memory a violation may be permitted, and so not be found.
 		if len(ops) >= 20 && !slices.ContainsFunc(losses, func(l loss) bool { return touches(l, ops) }) {
 			keys = append(keys, key)
 		}
@@ -57,7 +57,7 @@ func findPlanted(ops []operation, losses []loss, patience time.Duration) (names 
 	return names, err
 }
 
-// touches tells whether the loss was near what was done to a key.
+// touches reports whether the loss overlaps the operations on a key.
 func touches(l loss, ops []operation) bool {
 	for _, o := range ops {
 		end := max(o.until, o.call)
@@ -71,7 +71,7 @@ func touches(l loss, ops []operation) bool {
 	return false
 }
 
-// plantDoubleGrant has a second client get the grant that a first one got, at the same time.
+// plantDoubleGrant gives a second client the same grant as a first one, at the same time.
 func plantDoubleGrant(ops []operation) ([]operation, bool) {
 	i := slices.IndexFunc(ops, func(o operation) bool { return o.do == acquire && o.result == done })
 	if i < 0 {
@@ -82,7 +82,7 @@ func plantDoubleGrant(ops []operation) ([]operation, bool) {
 	return append(ops, second), true
 }
 
-// plantDisorder swaps the tokens of two grants of which one was over before the other began.
+// plantDisorder swaps the tokens of two grants. One of the two was over before the other began.
 func plantDisorder(ops []operation) ([]operation, bool) {
 	for i, a := range ops {
 		for j, b := range ops {
@@ -95,7 +95,7 @@ func plantDisorder(ops []operation) ([]operation, bool) {
 	return nil, false
 }
 
-// plantOverlap has a second client get a grant, with a proper token, in the midst of a lease that is
+// plantOverlap gives a second client a grant, with a proper token, in the middle of a lease that is
 // later released in time.
 func plantOverlap(ops []operation) ([]operation, bool) {
 	for _, l := range leasesOf(ops) {
@@ -112,7 +112,7 @@ func plantOverlap(ops []operation) ([]operation, bool) {
 	return nil, false
 }
 
-// otherProcess is one that did nothing.
+// otherProcess returns the ID of a process that did nothing.
 func otherProcess(ops []operation) int64 {
 	other := int64(0)
 	for _, o := range ops {

@@ -7,18 +7,18 @@ import (
 	"syscall"
 )
 
-// A process is one that this program started and that ends with it.
+// A process is a child process that ends with this program.
 type process struct {
 	cmd  *exec.Cmd
 	done chan struct{} // closed when it has ended
-	err  error         // how, once it has
+	err  error         // its result, set before done is closed
 
 	mu     sync.Mutex
 	killed bool
 }
 
-// startProcess starts a process from a thread of its own: on Linux it is the end of that thread which
-// ends the process. drain, which may be nil, is called before it is waited for.
+// startProcess starts a process from its own thread. On Linux the process ends when that thread ends.
+// drain, which may be nil, is called before the process is waited for.
 func startProcess(cmd *exec.Cmd, drain func()) (*process, error) {
 	p := &process{cmd: cmd, done: make(chan struct{})}
 	cmd.SysProcAttr = dieWithParent()
@@ -40,10 +40,10 @@ func startProcess(cmd *exec.Cmd, drain func()) (*process, error) {
 	return p, <-started
 }
 
-// signal sends a signal; one that has ended doesn't get it.
+// signal sends a signal. It does nothing if the process has ended.
 func (p *process) signal(s syscall.Signal) { _ = p.cmd.Process.Signal(s) }
 
-// kill ends the process as a crash does.
+// kill ends the process like a crash.
 func (p *process) kill() {
 	p.mu.Lock()
 	p.killed = true
@@ -52,7 +52,7 @@ func (p *process) kill() {
 	<-p.done
 }
 
-// wasKilled tells whether it was this program that ended it.
+// wasKilled reports whether this program killed the process.
 func (p *process) wasKilled() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -11,17 +11,17 @@ import (
 	"time"
 )
 
-// snapshot is the RDB file.
+// snapshot returns the path of the RDB file.
 func (s *server) snapshot() string { return filepath.Join(s.dir, "dump.rdb") }
 
-// logFolder has the append-only file, in parts.
+// logFolder returns the folder with the parts of the append-only file.
 func (s *server) logFolder() string { return filepath.Join(s.dir, "appendonlydir") }
 
-// back is how far a server goes back: for an append-only file that is synced every second it is up to
-// that, and for a snapshot any time.
+// back returns how far a server goes back. An append-only file that is synced every second can lose
+// up to one second. A snapshot can lose any time.
 func back(r *rand.Rand) time.Duration { return between(r, shortest, time.Second) }
 
-// olderSnapshot crashes a server and starts it with a snapshot that is older than the crash.
+// olderSnapshot crashes a server and starts it with a snapshot from before the crash.
 func olderSnapshot(ctx context.Context, s *station, r *rand.Rand) (int64, error) {
 	whole := context.WithoutCancel(ctx)
 	if err := s.server.admin.Save(whole).Err(); err != nil {
@@ -33,8 +33,8 @@ func olderSnapshot(ctx context.Context, s *station, r *rand.Rand) (int64, error)
 	return forgot, s.server.run(whole, fromSnapshot)
 }
 
-// shorterLog crashes a server and starts it with its append-only file less the last part: what is not
-// synced when a machine loses its power. (The crash of a process alone loses none of it.)
+// shorterLog crashes a server and starts it with its append-only file without the end: the part that
+// is not synced when a machine loses its power. (If only the process crashes, none of it is lost.)
 func shorterLog(ctx context.Context, s *station, r *rand.Rand) (int64, error) {
 	whole := context.WithoutCancel(ctx)
 	if err := s.server.admin.ConfigSet(whole, "appendonly", "yes").Err(); err != nil {
@@ -60,7 +60,7 @@ func shorterLog(ctx context.Context, s *station, r *rand.Rand) (int64, error) {
 	return forgot, s.server.admin.ConfigSet(whole, "appendonly", "no").Err()
 }
 
-// logBegun returns when the server has written what it holds to its append-only file.
+// logBegun waits until the server has written its data to its append-only file.
 func (s *server) logBegun(ctx context.Context) error {
 	for range 1000 {
 		info, err := s.admin.Info(ctx, "persistence").Result()

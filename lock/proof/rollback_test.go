@@ -9,7 +9,7 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// The faults do to a server's memory what their names say.
+// Each fault has the effect on a server's memory that its name says.
 func TestServersGoBack(t *testing.T) {
 	t.Parallel()
 	ctx := t.Context()
@@ -62,7 +62,7 @@ func TestServersGoBack(t *testing.T) {
 	restart(fromNothing, "")
 }
 
-// A history may end at the moment at which a fault begins. The fault then ends early, but it doesn't fail.
+// A history may end when a fault begins. Then the fault ends early, without an error.
 func TestFaultsAfterTheEnd(t *testing.T) {
 	t.Parallel()
 	s, err := startServer(t.Context())
@@ -84,7 +84,7 @@ func TestFaultsAfterTheEnd(t *testing.T) {
 	}
 }
 
-// A reply that is cut belongs to a call that the server has run.
+// If a reply is cut, the server has run the call.
 func TestCutReplies(t *testing.T) {
 	t.Parallel()
 	ctx := t.Context()

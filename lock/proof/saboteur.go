@@ -13,7 +13,7 @@ import (
 type window struct {
 	name       string
 	begin, end int64
-	forgot     int64 // by when the memory of a server was lost; 0: it wasn't
+	forgot     int64 // the latest time when a server's memory was lost; 0: none was
 }
 
 const (
@@ -21,12 +21,12 @@ const (
 	clientKill  = "SIGKILL of a client"
 )
 
-// A saboteur has faults happen and notes when.
+// A saboteur causes faults and records when they happen.
 type saboteur struct {
 	stations []*station
 	crew     *crew
 
-	// turns is held by each fault of servers; one that is for all of them has it alone.
+	// turns is locked for reading by each server fault. A fault of all servers locks it alone.
 	turns sync.RWMutex
 
 	mu      sync.Mutex
@@ -34,14 +34,14 @@ type saboteur struct {
 	windows []window
 }
 
-// seen is how many windows there were so far.
+// seen returns the number of windows so far.
 func (b *saboteur) seen() int {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return len(b.windows)
 }
 
-// note keeps a window that ends now.
+// note records a window that ends now.
 func (b *saboteur) note(w window) {
 	w.end = monotonic()
 	b.mu.Lock()
@@ -49,8 +49,8 @@ func (b *saboteur) note(w window) {
 	b.windows = append(b.windows, w)
 }
 
-// work has faults happen to servers, as many at a time as hands says, and to clients, until ctx ends or
-// something goes wrong that shouldn't.
+// work causes faults of servers, hands of them at a time, and of clients. It returns when ctx ends, or
+// when something fails that shouldn't.
 func (b *saboteur) work(ctx context.Context, hands int, seed uint64) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -71,8 +71,8 @@ func (b *saboteur) work(ctx context.Context, hands int, seed uint64) error {
 	return errors.Join(errs...)
 }
 
-// hitServers has one fault after the other, mostly on one server and sometimes on several
-// at once, which is one window.
+// hitServers causes one fault after the other, mostly of one server and sometimes of several at once.
+// That is one window.
 func (b *saboteur) hitServers(ctx context.Context, r *rand.Rand) error {
 	for {
 		for _, i := range r.Perm(len(serverFaults)) {
@@ -99,21 +99,21 @@ func (b *saboteur) hitServers(ctx context.Context, r *rand.Rand) error {
 	}
 }
 
-// hitAll waits until nothing happens to any server, and has the fault happen to all.
+// hitAll waits until no server has a fault, and then causes the fault on all of them.
 func (b *saboteur) hitAll(ctx context.Context, f fault, r *rand.Rand) error {
 	b.turns.Lock()
 	defer b.turns.Unlock()
 	return b.hit(ctx, f, b.take(r, len(b.stations)), r)
 }
 
-// hitSome has it happen to up to n servers to which nothing happens yet.
+// hitSome causes the fault on up to n servers that have none.
 func (b *saboteur) hitSome(ctx context.Context, f fault, n int, r *rand.Rand) error {
 	b.turns.RLock()
 	defer b.turns.RUnlock()
 	return b.hit(ctx, f, b.take(r, n), r)
 }
 
-// hit has a fault happen to the servers, and frees them.
+// hit causes a fault on the servers, and then frees them.
 func (b *saboteur) hit(ctx context.Context, f fault, stations []*station, r *rand.Rand) error {
 	if len(stations) == 0 {
 		return nil
@@ -126,7 +126,7 @@ func (b *saboteur) hit(ctx context.Context, f fault, stations []*station, r *ran
 	for i, s := range stations {
 		own := rand.New(rand.NewPCG(seed, uint64(i)))
 		if f.masters {
-			own = rand.New(rand.NewPCG(seed, 0)) // they go back together, and as far
+			own = rand.New(rand.NewPCG(seed, 0)) // all servers go back equally far
 		}
 		all.Go(func() {
 			defer b.free(s)
@@ -141,7 +141,7 @@ func (b *saboteur) hit(ctx context.Context, f fault, stations []*station, r *ran
 	return errors.Join(errs...)
 }
 
-// take takes up to n servers that nothing happens to.
+// take takes up to n servers without a fault.
 func (b *saboteur) take(r *rand.Rand, n int) []*station {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -161,7 +161,7 @@ func (b *saboteur) free(s *station) {
 	delete(b.busy, s)
 }
 
-// hitClients pauses some and kills some.
+// hitClients pauses some clients and kills some.
 func (b *saboteur) hitClients(ctx context.Context, r *rand.Rand) error {
 	for {
 		wait(ctx, between(r, 20*time.Millisecond, 250*time.Millisecond))

@@ -14,22 +14,22 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// portTaken is what redis-server says when another listens on its port.
+// portTaken is the message of redis-server if its port is taken.
 const portTaken = "Address already in use"
 
-// A server is a redis-server. It keeps on disk what a fault has it keep, else nothing, so that a crash
-// loses its memory. It is always at the same address.
+// A server is a redis-server. It keeps nothing on disk, unless a fault needs that. So a crash loses
+// its memory. Its address never changes.
 type server struct {
 	path, port, addr string
-	dir              string        // its own
-	admin            *redis.Client // past the proxy; for faults
+	dir              string        // of this server alone
+	admin            *redis.Client // not through the proxy; for faults
 
 	process *process
-	log     *bytes.Buffer // to be read when it has ended
+	log     *bytes.Buffer // may be read when the process has ended
 }
 
-// startServer starts one on a free port. Another process can take the port before the server does;
-// then it is another.
+// startServer starts a server on a free port. If another process takes the port before the server
+// does, it tries another port.
 func startServer(ctx context.Context) (*server, error) {
 	path, err := exec.LookPath("redis-server")
 	if err != nil {
@@ -68,16 +68,16 @@ func freePort() (string, error) {
 	return port, errors.Join(err, l.Close())
 }
 
-// An origin is what a server begins with.
+// An origin is the data that a server starts with.
 type origin int
 
 const (
 	fromNothing  origin = iota
 	fromSnapshot        // the RDB file in its folder
-	fromLog             // the append-only file there
+	fromLog             // the append-only file in its folder
 )
 
-// run starts the process, at first or after a kill, and returns when it answers.
+// run starts the process, for the first time or after a kill. It returns when the server answers.
 func (s *server) run(ctx context.Context, from origin) error {
 	appendOnly := "no"
 	switch from {
@@ -103,18 +103,18 @@ func (s *server) run(ctx context.Context, from origin) error {
 	return nil
 }
 
-// ready waits until the process answers, and no other that has the port.
+// ready waits until this process answers, and not another one that has the port.
 func (s *server) ready(ctx context.Context) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, 10*time.Second, errors.New("it does not answer"))
 	defer cancel()
 	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()
 	for {
-		if conn, err := net.Dial("tcp", s.addr); err == nil { // else the client would log each try
+		if conn, err := net.Dial("tcp", s.addr); err == nil { // otherwise the client would log each try
 			_ = conn.Close()
 			info, err := s.admin.Info(ctx, "server").Result()
 			ours := err == nil && strings.Contains(info, fmt.Sprintf("process_id:%d\r\n", s.process.cmd.Process.Pid))
-			if ours && s.admin.Ping(ctx).Err() == nil { // else it still loads what it has on disk
+			if ours && s.admin.Ping(ctx).Err() == nil { // otherwise it still loads its data from disk
 				return nil
 			}
 		}
@@ -128,7 +128,7 @@ func (s *server) ready(ctx context.Context) error {
 	}
 }
 
-// close ends the process and removes what it kept.
+// close ends the process and removes its files.
 func (s *server) close() {
 	_ = s.admin.Close()
 	if s.process != nil {

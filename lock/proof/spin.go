@@ -11,20 +11,20 @@ import (
 	"time"
 )
 
-// modelScript checks the Promela model. The program is run in its own folder.
+// modelScript checks the Promela model. The path is relative to this program's folder.
 const modelScript = "../model/run.sh"
 
-// runModel runs the script, whose output is part of the report, and fails unless its last line says that
-// all is well. What it says of its failure is in the error.
+// runModel runs the script, whose output is part of the report. It returns an error unless the last line
+// of the output is a success. The error has the script's message.
 //
-// It is the script's short form, also in the long one of the proof: the larger bounds take two cores and
-// 6 GB of memory for minutes more, twice as many on a machine that does something else, and
-// nothing in them depends on when or where they are searched. "make model LONG=1" keeps what came of them.
+// It always runs the short form of the script, also in the long form of the proof. The larger bounds take
+// two cores and 6 GB of memory for some minutes more, and twice as long on a busy machine. Their result
+// doesn't depend on when or where they are run. "make model LONG=1" keeps that result.
 func runModel(ctx context.Context, script string, out io.Writer) error {
 	var printed, problems bytes.Buffer
 	cmd := exec.CommandContext(ctx, "bash", script)
 	cmd.Stdout, cmd.Stderr = io.MultiWriter(out, &printed), &problems
-	// The script ends its searches when it is ended, and takes a moment for that.
+	// The script stops its searches on SIGTERM, which takes a moment.
 	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
 	cmd.WaitDelay = 10 * time.Second
 	err := cmd.Run()

@@ -15,7 +15,7 @@ import (
 	"github.com/signalbox-go/signalbox/lock/proof/scenarios"
 )
 
-// A total is what came of all parts.
+// A total has the results of all parts.
 type total struct {
 	model, scenarios           string
 	acquisitions, faults       int
@@ -23,7 +23,7 @@ type total struct {
 	errs                       []error
 }
 
-// line is the last line of the output.
+// line returns the last line of the output.
 func (t *total) line() string {
 	failed := ""
 	if len(t.errs) > 0 {
@@ -38,11 +38,11 @@ func (t *total) fail(out io.Writer, err error) {
 	t.errs = append(t.errs, err)
 }
 
-// With less than this in all a run is invalid.
+// A run with less than this in total is invalid.
 const needAcquisitions, needWindows = 20_000, 100
 
-// bound is that of the history of a setup. The long form asks of each for as many fault windows as the
-// quick one asks of all together.
+// bound returns the bound for the history of a setup. The long form asks each setup for as many fault
+// windows as the quick form asks all of them together.
 func (f flags) bound(s setup) bound {
 	if f.quick {
 		all := 0
@@ -54,7 +54,7 @@ func (f flags) bound(s setup) bound {
 	return bound{4*time.Minute + 30*time.Second, s.long, needWindows}
 }
 
-// prove runs all parts, also when one fails.
+// prove runs all parts, even if one fails.
 func (t *total) prove(ctx context.Context, f flags, out io.Writer) {
 	t.model, t.scenarios = "skipped", "skipped"
 	if !f.histories {
@@ -78,7 +78,7 @@ func (t *total) prove(ctx context.Context, f flags, out io.Writer) {
 	}
 }
 
-// enough fails a run that is too short to show anything.
+// enough returns an error if a run is too short to prove anything.
 func enough(acquisitions, windows, needAcquisitions, needWindows int) error {
 	if acquisitions >= needAcquisitions && windows >= needWindows {
 		return nil
@@ -108,7 +108,7 @@ func (t *total) runScenarios(ctx context.Context, out io.Writer) {
 	}
 }
 
-// header says where and how the proof was run.
+// header prints where and how the proof was run.
 func header(ctx context.Context, out io.Writer, f flags) error {
 	version, err := exec.CommandContext(ctx, "redis-server", "--version").Output()
 	if err != nil {

@@ -57,7 +57,7 @@ func TestTooShortIsInvalid(t *testing.T) {
 	}
 }
 
-// A run that was stopped before it did anything fails in every part, and says so.
+// A run that was stopped before it did anything fails in every part, and reports each.
 func TestStoppedRunFails(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -105,7 +105,7 @@ func TestModel(t *testing.T) {
 	}
 }
 
-// Without spin the model isn't left out: the run fails, and says what to install.
+// Without spin, the model isn't skipped: the run fails, and says what to install.
 func TestModelWithoutSpin(t *testing.T) {
 	bin := t.TempDir()
 	for _, tool := range []string{"bash", "dirname", "gcc"} {
@@ -125,7 +125,7 @@ func TestModelWithoutSpin(t *testing.T) {
 	}
 }
 
-// The figures of the model in the documentation are those of a run that was kept.
+// The documentation has the figures of a run of the model that is kept in docs/reliability.
 func TestDocsQuoteTheModel(t *testing.T) {
 	t.Parallel()
 	kept, doc := keptText(t, "model.txt"), keptText(t, "../reliability.md")
@@ -147,7 +147,7 @@ func TestDocsQuoteTheModel(t *testing.T) {
 	}
 }
 
-// The run that is kept is a whole one.
+// The kept run is a complete one.
 func TestKeptRun(t *testing.T) {
 	t.Parallel()
 	kept := keptText(t, "lock-proof.txt")

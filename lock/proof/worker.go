@@ -9,20 +9,21 @@ import (
 	"github.com/signalbox-go/signalbox/lock"
 )
 
-// maxError bounds the text of an error in an event: an event is written in one piece.
+// maxError bounds the text of an error in an event, since an event is written in one call.
 const maxError = 500
 
 // A worker acquires locks, one after the other.
 type worker struct {
 	client *client
 	rand   *rand.Rand
-	// newcomer has it use a new locker each time: one that knows nothing of the nodes and their clocks.
+	// newcomer makes it use a new locker each time. Such a locker knows nothing of the nodes and their
+	// clocks.
 	newcomer bool
 	locker   lock.Locker
 	crowded  bool // the other workers of the process want the same key
 }
 
-// run works until ctx ends, and fails if what it did can't be told.
+// run works until ctx ends. It returns an error if it can't report an operation.
 func (w *worker) run(ctx context.Context) error {
 	w.locker = w.client.locker
 	for ctx.Err() == nil {
@@ -54,7 +55,7 @@ func (w *worker) once(ctx context.Context) error {
 	return w.hold(ctx, l, id)
 }
 
-// key names the key to lock next.
+// key returns the next key to lock.
 func (w *worker) key() string {
 	if w.newcomer {
 		w.crowded = false
@@ -70,7 +71,7 @@ func (w *worker) key() string {
 	return w.client.key(w.rand)
 }
 
-// acquire returns nil if the lock wasn't granted.
+// acquire asks for a lock. If the lock wasn't granted, it returns a nil lock.
 func (w *worker) acquire(ctx context.Context, key string) (lock.Lock, int64, error) {
 	ask := w.locker.Acquire
 	if !w.crowded && w.rand.IntN(4) == 0 {
@@ -92,11 +93,11 @@ func (w *worker) acquire(ctx context.Context, key string) (lock.Lock, int64, err
 	return l, e.Op, err
 }
 
-// hold holds the lock for a while, mostly short, sometimes until the end of the promise, when others
-// wait for it, and with extensions.
+// hold holds the lock for a while and releases it. Mostly that is short. Sometimes it lasts until the end of
+// the promise while others wait, and sometimes the lock is extended.
 func (w *worker) hold(ctx context.Context, l lock.Lock, id int64) error {
 	switch n := w.rand.IntN(1000); {
-	case w.crowded: // so that a row of grants ends with others of the process waiting
+	case w.crowded: // after several grants, others of the process still wait
 		w.wait(ctx, w.upTo(30*time.Millisecond))
 	case n < 700:
 	case n < 950:
@@ -104,7 +105,7 @@ func (w *worker) hold(ctx context.Context, l lock.Lock, id int64) error {
 	case n < 980:
 		w.wait(ctx, w.upTo(40*time.Millisecond))
 	case n < 990:
-		for range 1 + w.rand.IntN(6) { // as lock.Do does
+		for range 1 + w.rand.IntN(6) { // like lock.Do
 			w.wait(ctx, ttl/3)
 			if err := w.extend(ctx, l, id); err != nil {
 				return err
@@ -130,8 +131,8 @@ func (w *worker) extend(ctx context.Context, l lock.Lock, id int64) error {
 	})
 }
 
-// operation does something and tells of its call and its return. What it is about is in e; what came of it is
-// added, by granted if it was nil.
+// operation calls do, and reports its call and its return. e describes the operation. operation adds the
+// result. If do returns nil, granted adds more.
 func (w *worker) operation(e *event, do func() error, granted func()) error {
 	e.Op = w.client.ops.Add(1)
 	e.At = monotonic()
@@ -162,7 +163,7 @@ func (w *worker) operation(e *event, do func() error, granted func()) error {
 
 func (w *worker) upTo(d time.Duration) time.Duration { return time.Duration(w.rand.Int64N(int64(d))) }
 
-// wait waits, or until ctx ends.
+// wait waits for d, or until ctx ends.
 func (w *worker) wait(ctx context.Context, d time.Duration) {
 	timer := time.NewTimer(d)
 	defer timer.Stop()

@@ -5,15 +5,15 @@ import (
 	"os"
 )
 
-// The environment tells a process what it is.
+// These environment variables give a process its role.
 const (
 	envRole     = "SIGNALBOX_SCENARIO_ROLE"
 	envSettings = "SIGNALBOX_SCENARIO_SETTINGS"
 )
 
-// ChildMain returns false at once unless this process was started by [Run] of another. Then
-// it plays its part until its standard input ends, and returns true; nothing is to be
-// done after that.
+// ChildMain returns false at once unless this process was started by [Run] in another
+// process. Then it plays its role until its standard input ends, and returns true. The
+// caller must do nothing after that.
 func ChildMain() bool {
 	var part func(settings string) error
 	switch os.Getenv(envRole) {

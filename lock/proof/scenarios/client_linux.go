@@ -17,45 +17,45 @@ import (
 	"github.com/signalbox-go/signalbox/lock/redlock"
 )
 
-// callTimeout bounds what a client does at one order.
+// callTimeout bounds the time for one order.
 const callTimeout = 15 * time.Second
 
-// clientSettings are of a process that is a client of the locks.
+// clientSettings are the settings of a client process.
 type clientSettings struct {
 	Name   string
 	Nodes  []string
 	Config redlock.Config
 }
 
-// An order is what such a process is told to do, on its standard input.
+// An order says what a client process must do. It comes on standard input.
 type order struct {
 	Do   string // ready, try, acquire, ask, write, step, extend or release
 	Key  string
-	URLs []string // of registers, to be written to at the same time
+	URLs []string // of registers to write to at the same time
 }
 
-// A report is what came of it.
+// A report is the result of an order.
 type report struct {
-	Problem            string // the error
-	Held, Quorum, Lost bool   // what kind of error
+	Problem            string // the error's text
+	Held, Quorum, Lost bool   // the kind of error
 	Token              int64
-	Valid              bool  // the lease, at the moment At
+	Valid              bool  // the lease's state at the moment At
 	Status             []int // of writes
-	// Moments on the monotonic clock: when it began and was done, when the lease was
-	// asked, and when its validity ends.
+	// Moments on the monotonic clock: when the order began and was done, when the lease
+	// was asked, and when its validity ends.
 	Began, Done, At, Until time.Duration
 }
 
-// part is what the process has.
+// part is the state of the process.
 type part struct {
 	name   string
 	locker *redlock.Locker
 	lease  lock.Lock
 }
 
-// playClient does what it is told, one order after the other.
+// playClient executes one order after the other.
 func playClient(settings string) error {
-	logging.Disable() // go-redis tells of each call that fails; the reports say it better
+	logging.Disable() // go-redis logs each call that fails; the reports have more about it
 	var s clientSettings
 	if err := json.Unmarshal([]byte(settings), &s); err != nil {
 		return err
@@ -74,7 +74,7 @@ func playClient(settings string) error {
 	for {
 		var o order
 		if err := orders.Decode(&o); err != nil {
-			return nil // nobody is there to tell
+			return nil // the parent has ended
 		}
 		if err := reports.Encode(p.obey(o)); err != nil {
 			return err
@@ -112,7 +112,7 @@ func (p *part) carryOut(ctx context.Context, o order, r *report) (err error) {
 	case "acquire":
 		p.lease, err = p.locker.Acquire(ctx, o.Key)
 		return err
-	case "ask": // the report tells
+	case "ask": // the report has the answer
 		return nil
 	case "step":
 		if p.lease.Context().Err() != nil {
@@ -143,7 +143,7 @@ func put(ctx context.Context, url string, token int64, by string) (status int, e
 	if err != nil {
 		return 0, err
 	}
-	req.Close = true // each write on a connection of its own
+	req.Close = true // one connection for each write
 	resp, err := http.DefaultClient.Do(req)
 	if err != nil {
 		return 0, err
@@ -151,7 +151,7 @@ func put(ctx context.Context, url string, token int64, by string) (status int, e
 	return resp.StatusCode, resp.Body.Close()
 }
 
-// A client is such a process, as seen from here.
+// A client is the test's view of such a process.
 type client struct {
 	*process
 	name    string
@@ -159,7 +159,7 @@ type client struct {
 	reports *json.Decoder
 }
 
-// newClient starts one on these nodes.
+// newClient starts a client of these nodes.
 func newClient(sc *scene, name string, nodes []string, c redlock.Config) (*client, error) {
 	settings, err := json.Marshal(clientSettings{name, nodes, c})
 	if err != nil {
@@ -172,12 +172,13 @@ func newClient(sc *scene, name string, nodes []string, c redlock.Config) (*clien
 	return &client{p, name, sc, json.NewDecoder(p.out)}, nil
 }
 
-// send gives an order, also to a process that is stopped: then it does so when it goes on.
+// send sends an order. A stopped process executes it when it continues.
 func (c *client) send(o order) error {
 	return c.failed(o, json.NewEncoder(c.stdin).Encode(o))
 }
 
-// receive waits for the report of an order. A grant goes into the scene's ledger.
+// receive waits for the report of an order. If the report has a grant, it is added to the
+// scene's.
 func (c *client) receive(o order) (report, error) {
 	_ = c.out.SetReadDeadline(time.Now().Add(callTimeout + time.Second))
 	defer context.AfterFunc(c.scene.ctx, func() { _ = c.out.SetReadDeadline(time.Now()) })()
@@ -208,7 +209,7 @@ func (c *client) do(o order) (report, error) {
 	return c.receive(o)
 }
 
-// must does what has to succeed.
+// must executes an order that has to succeed.
 func (c *client) must(o order) (report, error) {
 	r, err := c.do(o)
 	if err == nil && r.Problem != "" {

@@ -33,7 +33,7 @@ func buildShim(ctx context.Context, path string) error {
 	return nil
 }
 
-// setClock makes a clock ahead of the machine's by d.
+// setClock sets a clock ahead of the machine's by d.
 func setClock(path string, d time.Duration) error {
 	f, err := os.OpenFile(path, os.O_CREATE|os.O_WRONLY, 0o600)
 	if err != nil {

@@ -7,11 +7,11 @@ import (
 	"github.com/signalbox-go/signalbox/lock/redlock"
 )
 
-// jump is by how much the clocks of servers jump.
+// jump is how far the clocks of servers jump.
 const jump = 30 * time.Second
 
-// clocksJump: a server whose clock jumps forward expires a lock early. On one node that does
-// nothing. On a majority the lock can be had again while it is held.
+// clocksJump: a server whose clock jumps forward expires a lock early. On one node that has
+// no effect. On a majority the lock is granted again while it is held.
 func clocksJump(sc *scene) error {
 	const key, register = "clocks", "clocks"
 	config := redlock.Config{TTL: 2 * time.Second, NodeTimeout: 500 * time.Millisecond}
@@ -85,7 +85,7 @@ func clocksJump(sc *scene) error {
 	return sc.writes(a, register)
 }
 
-// jump moves the clocks of the first n masters ahead, on which the lock expires.
+// jump moves the clocks of the first n masters ahead. So the lock expires on them.
 func (sc *scene) jump(key string, n int) error {
 	for _, m := range sc.masters[:n] {
 		if err := m.jump(sc.ctx, jump); err != nil {

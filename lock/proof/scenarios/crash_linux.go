@@ -9,8 +9,8 @@ import (
 	"github.com/signalbox-go/signalbox/lock/redlock"
 )
 
-// nodeForgets: A has the lock on nodes 1 to 3, since 4 and 5 are out of its reach. Node 3
-// crashes, and is back at once with nothing in its memory. If it counts, B finds a majority.
+// nodeForgets: A has the lock on nodes 1 to 3, since it can't reach 4 and 5. Node 3 crashes,
+// and is back at once with an empty memory. If node 3 counts, B gets a majority.
 func nodeForgets(sc *scene) error {
 	if err := sc.resources(); err != nil {
 		return err
@@ -64,7 +64,7 @@ func nodeForgets(sc *scene) error {
 	return sc.writesLate(a, "with")
 }
 
-// crashed sets the case up on five new masters, until node 3 is back.
+// crashed sets up the case on five new masters, until node 3 is back.
 func (sc *scene) crashed(key string, config redlock.Config) (a, b *client, err error) {
 	if err := sc.cast(); err != nil {
 		return nil, nil, err
@@ -96,7 +96,8 @@ func (sc *scene) crashed(key string, config redlock.Config) (a, b *client, err e
 	if err := forgets.start(sc.ctx); err != nil {
 		return nil, nil, err
 	}
-	// B sees that it is back: if B is refused later, it isn't for a connection that was lost.
+	// B sees that the master is back. So if B is refused later, a lost connection isn't the
+	// reason.
 	err = until(sc.ctx, "B sees that the master is back", func() (bool, error) {
 		r, err := b.do(order{Do: "ready"})
 		return r.Problem == "" && config.NoRestartDelay || strings.Contains(r.Problem, "it counts in"), err

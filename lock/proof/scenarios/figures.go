@@ -6,17 +6,17 @@ import (
 	"strings"
 )
 
-// figures are what a play has shown.
+// figures are the results of a play.
 type figures struct {
-	grants      int // with tokens that were checked
-	twoHolders  int // times that two held the lock at once
-	wantTwo     int // times that this had to be seen
-	overwritten int // late writes that the resource without a check took
-	refused     int // late writes that the one with a check refused
+	grants      int // grants whose tokens were checked
+	twoHolders  int // how often two clients held the lock at once
+	wantTwo     int // how often that had to happen
+	overwritten int // late writes that the resource without a check accepted
+	refused     int // late writes that the resource with a check refused
 	wantLate    int // late writes that were arranged
 }
 
-// verdict tells whether what had to be seen was.
+// verdict returns an error unless everything happened that had to.
 func (f *figures) verdict() error {
 	var errs []error
 	if f.twoHolders != f.wantTwo {
@@ -36,7 +36,7 @@ func (f figures) String() string {
 		f.grants, f.twoHolders, f.wantTwo, f.overwritten, f.wantLate, f.refused, f.wantLate)
 }
 
-// wrapped sets sentences as a paragraph.
+// wrapped formats sentences as a paragraph.
 func wrapped(sentences []string) string {
 	const width = 92
 	var b strings.Builder

@@ -6,21 +6,21 @@ import (
 	"time"
 )
 
-// A grant is a lock that somebody got, with when it began to ask and when it had it, on a clock
-// that all processes share.
+// A grant is a lock that a client got. It has the times when the client began to ask and when
+// it had the lock, on a clock that all processes share.
 type grant struct {
 	by, key     string
 	token       int64
 	began, done time.Duration
 }
 
-// grants are all of a play.
+// grants are all grants of a play.
 type grants []grant
 
 func (all *grants) add(g grant) { *all = append(*all, g) }
 
-// check finds tokens that were granted twice, and those that are not in order: if one
-// grant was there before another was asked for, its token is smaller.
+// check returns an error about tokens that were granted twice, and tokens that are not in
+// order: if one grant came before another was asked for, its token must be smaller.
 func (all grants) check() error {
 	var errs []error
 	for i, a := range all {

@@ -10,10 +10,10 @@ import (
 	"github.com/signalbox-go/signalbox/lock/redlock"
 )
 
-// The order of tokens over a node's loss of memory rests on the nodes' clocks. A has the lock on master 3,
-// which then forgets, and on 4 and 5; B has it later on 1 to 3. If the clocks of 4 and 5 are
-// ahead by more than the restart delay, so is A's token, and B's is smaller. This is a limit
-// that the documentation states; if it is gone, the documentation is wrong.
+// If a node loses its memory, the order of tokens depends on the nodes' clocks. A has the lock on master
+// 3, which then forgets, and on 4 and 5. Later B has it on 1 to 3. If the clocks of 4 and 5 are ahead by
+// more than the restart delay, so is A's token, and B's token is smaller. The documentation states this
+// limit. If this test fails, the limit is gone, and the documentation is wrong.
 func TestTokensOverALossNeedClocksThatAgree(t *testing.T) {
 	if os.Getenv("SIGNALBOX_TEST_REDIS") == "embedded" {
 		t.Skip("needs real redis-servers")
@@ -52,7 +52,7 @@ func TestTokensOverALossNeedClocksThatAgree(t *testing.T) {
 	}
 }
 
-// tokensOverALoss returns A's and B's token.
+// tokensOverALoss returns the tokens of A and B.
 func (sc *scene) tokensOverALoss(ahead time.Duration) (before, after int64, err error) {
 	const key = "loss"
 	config := redlock.Config{TTL: time.Second, NodeTimeout: 200 * time.Millisecond}
@@ -84,7 +84,7 @@ func (sc *scene) tokensOverALoss(ahead time.Duration) (before, after int64, err 
 	if err := forgets.start(sc.ctx); err != nil {
 		return 0, 0, err
 	}
-	// B has never heard of the clocks of 4 and 5.
+	// B has never received the time of 4 and 5.
 	b, err := newClient(sc, "B", append(sc.addrs()[:quorum:quorum], addrs[quorum:]...), config)
 	if err != nil {
 		return 0, 0, err

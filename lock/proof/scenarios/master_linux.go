@@ -15,14 +15,14 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// Ports come from below the range that Linux gives to outgoing connections, so that nobody
-// takes the port of a master that is about to start again.
+// Ports are below the range that Linux uses for outgoing connections. So no client takes the
+// port of a master that is about to start again.
 const (
 	firstPort = 12000
 	lastPort  = 21999
 )
 
-// portTaken is what redis-server says when another listens on its port.
+// portTaken is the message of redis-server if its port is taken.
 const portTaken = "Address already in use"
 
 // A master is a redis-server that keeps nothing on disk, and whose clock can be moved.
@@ -30,12 +30,12 @@ type master struct {
 	*process
 	stage *stage
 	addr  string
-	clock string // the file with what it is ahead
+	clock string // the file that says how far the clock is ahead
 	rdb   *redis.Client
 }
 
-// newMaster starts one on a free port. Another process can take the port before the server does;
-// then it is another.
+// newMaster starts a master on a free port. If another process takes the port before the server
+// does, it tries another port.
 func newMaster(ctx context.Context, s *stage) (*master, error) {
 	for try := 0; ; try++ {
 		port := freePort()
@@ -65,7 +65,8 @@ func freePort() string {
 	}
 }
 
-// start starts the server and returns when it answers: it, and no other that has the port.
+// start starts the server. It returns when this server answers, and not another one that has the
+// port.
 func (m *master) start(ctx context.Context) error {
 	_, port, _ := net.SplitHostPort(m.addr)
 	var err error
@@ -80,7 +81,7 @@ func (m *master) start(ctx context.Context) error {
 			return false, errors.New("it ended")
 		}
 		conn, err := net.Dial("tcp", m.addr)
-		if err != nil { // go-redis would log each try
+		if err != nil { // otherwise go-redis would log each try
 			return false, nil
 		}
 		_ = conn.Close()
@@ -94,7 +95,7 @@ func (m *master) start(ctx context.Context) error {
 	return nil
 }
 
-// jump moves the clock, and returns when the server goes by it.
+// jump moves the clock, and returns when the server uses the new time.
 func (m *master) jump(ctx context.Context, ahead time.Duration) error {
 	if err := setClock(m.clock, ahead); err != nil {
 		return err
@@ -106,13 +107,13 @@ func (m *master) jump(ctx context.Context, ahead time.Duration) error {
 	})
 }
 
-// has tells whether the server has a key.
+// has reports whether the server has a key.
 func (m *master) has(ctx context.Context, key string) (bool, error) {
 	n, err := m.rdb.Exists(ctx, key).Result()
 	return n == 1, err
 }
 
-// count reads a number from a section of the server's INFO; what isn't there is 0.
+// count returns a number from a section of the server's INFO, or 0 if it isn't there.
 func (m *master) count(ctx context.Context, section, name string) (int, error) {
 	info, err := m.rdb.Info(ctx, section).Result()
 	if err != nil {

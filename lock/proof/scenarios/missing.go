@@ -2,5 +2,5 @@ package scenarios
 
 import "errors"
 
-// ErrMissing is what [Run] returns where this machine lacks what it needs.
+// ErrMissing is returned by [Run] if this machine lacks something that it needs.
 var ErrMissing = errors.New("scenarios: something is missing")

@@ -22,7 +22,7 @@ func packetsLate(sc *scene) error {
 	if err != nil {
 		return err
 	}
-	// Long enough that what is left behind is seen to be deleted, and not to expire.
+	// Long enough to see that left keys are deleted, and don't just expire.
 	config := redlock.Config{TTL: 4 * time.Second, NodeTimeout: 300 * time.Millisecond, NoRestartDelay: true}
 	short := config
 	short.TTL, short.MaxTTL = time.Second, config.TTL
@@ -47,7 +47,7 @@ func packetsLate(sc *scene) error {
 	return sc.lateWrite(quick, b)
 }
 
-// refusedByTime checks that a try has failed since nobody answered.
+// refusedByTime checks that a try has failed because no node answered.
 func refusedByTime(r report) error {
 	if r.Problem == "" || r.Held || !r.Quorum {
 		return fmt.Errorf("client A asked nodes that didn't answer, and was granted the lock, or told that another has it: %q", r.Problem)
@@ -160,7 +160,7 @@ func (sc *scene) lateAcquire(a, b *client, proxies []*proxy) error {
 	return nil
 }
 
-// counts is a number of the INFO of each master.
+// counts returns a number from the INFO of each master.
 func (sc *scene) counts(section, name string) ([]int, error) {
 	all := make([]int, len(sc.masters))
 	for i, m := range sc.masters {
@@ -173,7 +173,7 @@ func (sc *scene) counts(section, name string) ([]int, error) {
 	return all, nil
 }
 
-// free has a client take a lock that nobody has, and give it back.
+// free makes a client acquire a free lock, and release it.
 func (sc *scene) free(c *client, key string) error {
 	if _, err := c.must(order{Do: "try", Key: key}); err != nil {
 		return err

@@ -7,9 +7,8 @@ import (
 	"github.com/signalbox-go/signalbox/lock/redlock"
 )
 
-// clientPaused: a process is stopped for longer than its TTL, at the three moments that
-// matter: while the replies to its acquire are on their way, before it looks at its lease, and
-// between that look and the write.
+// clientPaused: a process is stopped for longer than its TTL, at three moments: while the replies to
+// its acquire are in transit, before it checks its lease, and between that check and the write.
 func clientPaused(sc *scene) error {
 	config := redlock.Config{TTL: 1500 * time.Millisecond, NodeTimeout: 700 * time.Millisecond, NoRestartDelay: true}
 	if err := sc.cast(); err != nil {
@@ -39,7 +38,7 @@ func clientPaused(sc *scene) error {
 	return sc.pausedBeforeWrite(a, b)
 }
 
-// supersede has B take the lock that A, which is stopped, has or may have, as soon as it has expired.
+// supersede makes B take the lock that A has or may have, as soon as it has expired. A is stopped.
 func (sc *scene) supersede(b *client, key string) error {
 	if err := sc.everywhere(sc.masters, key, false); err != nil {
 		return err
@@ -86,7 +85,7 @@ func (sc *scene) pausedBeforeReplies(a, b *client, proxies []*proxy) error {
 	if r.Quorum {
 		how = "the time that nodes have to answer is over"
 	}
-	// What A then gives up was its own, and not B's.
+	// A then gave up only its own lock, and not B's.
 	if _, err := b.must(order{Do: "extend"}); err != nil {
 		return fmt.Errorf("%w, after A gave its try up", err)
 	}
@@ -103,7 +102,7 @@ func (sc *scene) pausedBeforeLook(a, b *client) error {
 		return err
 	}
 	step := sc.to("step", key)
-	if err := a.send(step); err != nil { // it gets to that when it goes on
+	if err := a.send(step); err != nil { // it reads the order when it continues
 		return err
 	}
 	if err := sc.supersede(b, key); err != nil {
@@ -141,7 +140,7 @@ func (sc *scene) pausedBeforeWrite(a, b *client) error {
 	if err := sc.pausedHolder(a, key); err != nil {
 		return err
 	}
-	write := sc.to("write", key) // without another look
+	write := sc.to("write", key) // without another check
 	if err := a.send(write); err != nil {
 		return err
 	}
@@ -165,7 +164,7 @@ func (sc *scene) pausedBeforeWrite(a, b *client) error {
 	return sc.late(a, key, r)
 }
 
-// pausedHolder has A take the lock, look at its lease, and be stopped.
+// pausedHolder makes A take the lock and check its lease. Then it stops A.
 func (sc *scene) pausedHolder(a *client, key string) error {
 	if _, err := a.must(order{Do: "acquire", Key: key}); err != nil {
 		return err

@@ -16,10 +16,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// patience is how long a condition is waited for.
+// patience bounds the wait for a condition.
 const patience = 10 * time.Second
 
-// until waits for a condition.
+// until waits until a condition is met.
 func until(ctx context.Context, what string, met func() (bool, error)) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, patience, fmt.Errorf("not after %v", patience))
 	defer cancel()
@@ -51,18 +51,18 @@ func monotonic() time.Duration {
 	return time.Duration(ts.Nano())
 }
 
-// A process was started by us and ends with us.
+// A process is a child process that ends with this one.
 type process struct {
 	cmd   *exec.Cmd
 	stdin io.WriteCloser
-	out   *os.File      // its standard output, unless that is the log
+	out   *os.File      // its standard output, unless that goes to the log
 	done  chan struct{} // closed when it has ended
 
 	mu  sync.Mutex
 	log bytes.Buffer
 }
 
-// startProcess starts a program whose output is its log.
+// startProcess starts a program whose output goes to its log.
 func startProcess(environ []string, path string, args ...string) (*process, error) {
 	p := &process{cmd: exec.Command(path, args...)}
 	p.cmd.Env = append(os.Environ(), environ...)
@@ -70,7 +70,8 @@ func startProcess(environ []string, path string, args ...string) (*process, erro
 	return p, p.start()
 }
 
-// startChild starts this program again in a role. Its standard input and output are for us.
+// startChild starts this program again, in a role. The caller has its standard input and
+// output.
 func startChild(program, role, settings string) (*process, error) {
 	p := &process{cmd: exec.Command(program)}
 	p.cmd.Env = append(os.Environ(), envRole+"="+role, envSettings+"="+settings)
@@ -89,8 +90,8 @@ func startChild(program, role, settings string) (*process, error) {
 	return p, err
 }
 
-// start starts the process from a thread of its own: it is the end of that thread by which the
-// kernel ends the process.
+// start starts the process from its own thread: the kernel ends the process when that thread
+// ends.
 func (p *process) start() error {
 	p.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	p.done = make(chan struct{})
@@ -102,7 +103,7 @@ func (p *process) start() error {
 		err := p.cmd.Start()
 		started <- err
 		if err == nil {
-			_ = p.cmd.Wait() // how it ended is in its log
+			_ = p.cmd.Wait() // its log says how it ended
 		}
 	}()
 	return <-started
@@ -132,10 +133,10 @@ func (p *process) gone() bool {
 	}
 }
 
-// kill ends it as a crash does.
+// kill ends the process like a crash.
 func (p *process) kill() {
 	if p.cmd.Process != nil {
-		_ = p.cmd.Process.Kill() // an error means that it has ended
+		_ = p.cmd.Process.Kill() // an error means that it has ended already
 		<-p.done
 	}
 	if p.out != nil {
@@ -155,7 +156,7 @@ func (p *process) stop(ctx context.Context) error {
 			if err != nil {
 				continue // the thread has ended
 			}
-			// The state comes after the name, which may hold anything in its parentheses.
+			// The state follows the name. The name is in parentheses and may contain anything.
 			if i := bytes.LastIndexByte(stat, ')'); i+2 >= len(stat) || stat[i+2] != 'T' {
 				return false, nil
 			}

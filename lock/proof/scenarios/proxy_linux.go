@@ -14,8 +14,8 @@ const (
 	replies
 )
 
-// A proxy stands between clients and one server. It can hold what goes in one direction, for as
-// long as it likes, and deliver it then, also if the sender has left.
+// A proxy stands between clients and one server. It can hold the data of one direction for any
+// time, and deliver it later, even if the sender has closed the connection.
 type proxy struct {
 	listener net.Listener
 	target   string
@@ -26,22 +26,22 @@ type proxy struct {
 	held    [2]bool
 	refused bool
 	closed  bool
-	links   []*link // by age
+	links   []*link // oldest first
 }
 
 // A link is one connection through the proxy.
 type link struct {
-	ends [2]*net.TCPConn // the server's, to which requests go, and the client's
+	ends [2]*net.TCPConn // the server's end, to which requests go, and the client's end
 	pipe [2]pipe
 }
 
-// A pipe is what a link has to deliver in one direction.
+// A pipe has the data that a link still has to deliver in one direction.
 type pipe struct {
 	waiting []byte
-	open    bool // although the proxy holds that direction
-	ended   bool // no more comes
-	busy    bool // some is being written
-	broken  bool // nobody is there to deliver to
+	open    bool // delivers although the proxy holds that direction
+	ended   bool // no more data comes
+	busy    bool // data is being written
+	broken  bool // the receiver has closed the connection
 }
 
 func newProxy(target string) (*proxy, error) {
@@ -83,7 +83,7 @@ func (p *proxy) accept() {
 	}
 }
 
-// take reads what goes in a direction, held or not, so that the sender can leave.
+// take reads the data of a direction, held or not. So the sender can close the connection.
 func (p *proxy) take(l *link, d direction) {
 	buffer := make([]byte, 64<<10)
 	for {
@@ -100,7 +100,7 @@ func (p *proxy) take(l *link, d direction) {
 	}
 }
 
-// deliver writes it, as soon as that is allowed.
+// deliver writes the data as soon as that is allowed.
 func (p *proxy) deliver(l *link, d direction) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -123,14 +123,14 @@ func (p *proxy) deliver(l *link, d direction) {
 	}
 }
 
-// hold keeps back what goes in a direction from now on.
+// hold holds the data of a direction from now on.
 func (p *proxy) hold(d direction) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.held[d] = true
 }
 
-// release delivers what was held, the oldest connection's first.
+// release delivers the held data, the oldest connection's first.
 func (p *proxy) release(d direction) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -149,7 +149,7 @@ func (p *proxy) release(d direction) {
 	p.changed.Broadcast()
 }
 
-// waiting is how many bytes are held.
+// waiting returns how many bytes are held.
 func (p *proxy) waiting(d direction) int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -160,7 +160,7 @@ func (p *proxy) waiting(d direction) int {
 	return n
 }
 
-// refuse cuts all connections and lets nobody through any more.
+// refuse closes all connections and accepts no more.
 func (p *proxy) refuse() {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -16,18 +16,18 @@ import (
 	"time"
 )
 
-// A write is one that a resource accepted.
+// A write is a write that a resource accepted.
 type write struct {
 	Token int64
 	By    string
 }
 
-// A register is a value that clients overwrite under a lock: its last write is what it holds.
+// A register is a value that clients overwrite under a lock. Its last write is its value.
 type register []write
 
-// playResource is a process that serves registers over HTTP: a PUT of token and by to
-// /NAME writes, a GET tells all writes. If settings is "checks", a write with a smaller token than
-// one before is refused with 409.
+// playResource is a process that serves registers over HTTP. A PUT of token and by to /NAME
+// writes. A GET returns all writes. If settings is "checks", a write with a smaller token than an
+// earlier one is refused with 409.
 func playResource(settings string) error {
 	var mu sync.Mutex
 	registers := map[string]register{}
@@ -72,12 +72,12 @@ func (r register) largest() int64 {
 	return largest
 }
 
-// ordered tells whether no write came after one of a later holder.
+// ordered reports whether no write came after one of a later holder.
 func (r register) ordered() bool {
 	return slices.IsSortedFunc(r, func(a, b write) int { return int(a.Token - b.Token) })
 }
 
-// last is by whom the value is.
+// last returns who wrote the value.
 func (r register) last() string {
 	if len(r) == 0 {
 		return ""
@@ -93,7 +93,7 @@ func (r register) String() string {
 	return strings.Join(names, " and ")
 }
 
-// A resource is such a process, as seen from here.
+// A resource is the test's view of such a process.
 type resource struct {
 	*process
 	addr string
@@ -112,7 +112,7 @@ func newResource(s *stage, settings string) (*resource, error) {
 	return &resource{p, strings.TrimSpace(addr)}, nil
 }
 
-// read returns what was written to a register.
+// read returns the writes to a register.
 func (r *resource) read(ctx context.Context, name string) (register, error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+r.addr+"/"+name, nil)
 	if err != nil {

@@ -12,13 +12,13 @@ import (
 	"time"
 )
 
-// timeLimit is for one play of one case.
+// timeLimit bounds one play of one case.
 const timeLimit = 40 * time.Second
 
-// maxPlays bounds how often a case is played for which the machine was too slow.
+// maxPlays bounds how often a case is played if the machine is too slow.
 const maxPlays = 3
 
-// errMissed: what had to happen within a TTL didn't, so nothing was shown either way.
+// errMissed means that a step didn't happen within a TTL, so nothing was proved.
 var errMissed = errors.New("the machine was too slow for the arrangement")
 
 // A scenario is one case.
@@ -34,9 +34,9 @@ var scenarios = []scenario{
 	{"packets that are late", packetsLate},
 }
 
-// Run plays the four cases. Of each it writes what happened and a result line to out. The error
-// says what went wrong in those that failed; it wraps [ErrMissing] if none could be played.
-// It takes about half a minute. No process is left when it returns, or when this one ends.
+// Run plays the four cases. For each it writes what happened and a result line to out. The
+// error describes the cases that failed. It wraps [ErrMissing] if none could be played. It
+// takes about half a minute. No process is left when Run returns, or when this process ends.
 func Run(ctx context.Context, out io.Writer) (passed, total int, err error) {
 	total = len(scenarios)
 	dir, err := os.MkdirTemp("", "signalbox-scenarios-")
@@ -58,10 +58,10 @@ func Run(ctx context.Context, out io.Writer) (passed, total int, err error) {
 	return passed, total, err
 }
 
-// A stage is what the plays have in common.
+// A stage is shared by all plays.
 type stage struct {
 	dir         string
-	program     string // this one
+	program     string // path of this program
 	redisServer string
 	shim        string // the library that moves clocks
 }
@@ -78,7 +78,7 @@ func equip(ctx context.Context, dir string) (*stage, error) {
 	return s, buildShim(ctx, s.shim)
 }
 
-// run plays one case until it has shown something.
+// run plays one case until it has a result.
 func (c scenario) run(ctx context.Context, s *stage, number int, out io.Writer) error {
 	for play := 1; ; play++ {
 		start := time.Now()
@@ -106,7 +106,7 @@ func (c scenario) once(ctx context.Context, s *stage) (_ *scene, err error) {
 		err = sc.figures.verdict()
 	}
 	if wrong := sc.grants.check(); wrong != nil {
-		return sc, wrong // whatever else happened: another play must not hide it
+		return sc, wrong // the failure counts in any case: another play must not hide it
 	}
 	return sc, err
 }

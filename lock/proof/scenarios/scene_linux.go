@@ -10,7 +10,7 @@ import (
 	"github.com/signalbox-go/signalbox/lock/redlock"
 )
 
-// nodes is how many masters a play has, and quorum a majority of them.
+// nodes is the number of masters in a play. quorum is a majority of them.
 const (
 	nodes  = 5
 	quorum = nodes/2 + 1
@@ -35,7 +35,7 @@ func (sc *scene) say(format string, args ...any) {
 	sc.story = append(sc.story, fmt.Sprintf(format, args...))
 }
 
-// end ends all that was started.
+// end ends all processes and proxies of the play.
 func (sc *scene) end() {
 	sc.figures.grants = len(sc.grants)
 	for _, end := range slices.Backward(sc.ends) {
@@ -58,7 +58,7 @@ func (sc *scene) cast() error {
 	return nil
 }
 
-// resources starts the two.
+// resources starts the two resources.
 func (sc *scene) resources() error {
 	for settings, r := range map[string]**resource{"": &sc.unfenced, "checks": &sc.fenced} {
 		started, err := newResource(sc.stage, settings)
@@ -94,7 +94,7 @@ func (sc *scene) proxies(targets []string) ([]*proxy, []string, error) {
 	return all, addrs, nil
 }
 
-// client starts a client, and returns when all nodes count for it.
+// client starts a client. It returns when all nodes count for the client.
 func (sc *scene) client(name string, addrs []string, c redlock.Config) (*client, error) {
 	cl, err := newClient(sc, name, addrs, c)
 	if err != nil {
@@ -121,7 +121,8 @@ func (sc *scene) everywhere(masters []*master, key string, there bool) error {
 	return nil
 }
 
-// valid asks a client for its lease. One that has ended already came too late to show anything.
+// valid asks a client for its lease. If the lease has ended, the play was too slow to prove
+// anything.
 func (sc *scene) valid(c *client) (report, error) {
 	r, err := c.must(order{Do: "ask"})
 	if err == nil && !r.Valid {
@@ -130,7 +131,8 @@ func (sc *scene) valid(c *client) (report, error) {
 	return r, err
 }
 
-// refusedWhile has a client try for the lock, which must be refused while the other's lease lasts.
+// refusedWhile makes a client try to get the lock. That must be refused while the other's lease
+// lasts.
 func (sc *scene) refusedWhile(holder, other *client, key string) (report, error) {
 	r, err := other.do(order{Do: "try", Key: key})
 	if err != nil {
@@ -146,14 +148,15 @@ func (sc *scene) refusedWhile(holder, other *client, key string) (report, error)
 	return r, nil
 }
 
-// bothHold has a client take the lock that another has, and sees that both hold it at one moment.
+// bothHold makes a client take a lock that another has. It checks that both hold it at the same
+// moment.
 func (sc *scene) bothHold(holder, other *client, key string) error {
 	sc.figures.wantTwo++
 	r, err := other.do(order{Do: "try", Key: key})
 	if err != nil {
 		return err
 	}
-	// The other had it before the holder is asked, and has it after.
+	// The other client got the lock before the holder is asked, and is asked after that.
 	if _, err := sc.valid(holder); err != nil {
 		return err
 	}
@@ -167,12 +170,13 @@ func (sc *scene) bothHold(holder, other *client, key string) error {
 	return nil
 }
 
-// to is the order to write to both resources: to that without a check, and to that with.
+// to returns the order to write to both resources: first the one without a check, then the one
+// with.
 func (sc *scene) to(what, name string) order {
 	return order{Do: what, URLs: []string{"http://" + sc.unfenced.addr + "/" + name, "http://" + sc.fenced.addr + "/" + name}}
 }
 
-// writes has a client write to both, which must accept it.
+// writes makes a client write to both resources, which must accept it.
 func (sc *scene) writes(c *client, name string) error {
 	r, err := c.must(sc.to("write", name))
 	if err == nil && !slices.Equal(r.Status, []int{http.StatusOK, http.StatusOK}) {
@@ -181,7 +185,7 @@ func (sc *scene) writes(c *client, name string) error {
 	return err
 }
 
-// writesLate has a client that was superseded write to both.
+// writesLate makes a client that was superseded write to both resources.
 func (sc *scene) writesLate(c *client, name string) error {
 	r, err := c.must(sc.to("write", name))
 	if err != nil {
@@ -190,7 +194,7 @@ func (sc *scene) writesLate(c *client, name string) error {
 	return sc.late(c, name, r)
 }
 
-// late looks what came of the write of a client that was superseded.
+// late checks the result of the write of a client that was superseded.
 func (sc *scene) late(c *client, name string, r report) error {
 	sc.figures.wantLate++
 	if r.Problem != "" {

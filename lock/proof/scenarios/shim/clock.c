@@ -1,9 +1,10 @@
-/* Moves the wall clock of a process: LD_PRELOADed, it adds what stands in the file that
- * SCENARIO_CLOCK names, µs as a 64-bit number, to what the system says. The file is mapped, so the
- * clock jumps at the moment when somebody writes there. Monotonic clocks are left alone.
+/* Moves the wall clock of a process that loads this library by LD_PRELOAD. It adds a number of µs
+ * to the time of the system. The environment variable SCENARIO_CLOCK names the file with that
+ * number, in 64 bits. The file is mapped into memory. So the clock jumps as soon as the file is
+ * written. Monotonic clocks are not changed.
  *
- * It asks the kernel itself. To look the real functions up would allocate memory, and
- * jemalloc, which asks for the time, would end up here again. */
+ * The library calls the kernel directly. A lookup of the real functions would allocate memory, and
+ * jemalloc, which reads the time, would call this library again. */
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <stdint.h>
