@@ -1,6 +1,7 @@
-/* Moves the wall clock of a process: LD_PRELOADed, it adds what stands in the file that REDISTEST_CLOCK
- * names, µs as a 64-bit number, to what the kernel says. Monotonic clocks are left alone. It asks the
- * kernel itself: to look the real functions up would allocate memory, which asks for the time. */
+/* Moves the wall clock of a process that loads this library by LD_PRELOAD. It adds a number of µs to the
+ * time of the kernel. The environment variable REDISTEST_CLOCK names the file with that number, in 64 bits.
+ * Monotonic clocks are not changed. The library calls the kernel directly: a lookup of the real functions
+ * would allocate memory, and the allocator reads the time. */
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <stdint.h>
