@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// A reply is that of one server to one request.
+// A reply is the reply of one server to one request.
 type reply struct {
 	server int // from 1
 	status int
@@ -19,8 +19,8 @@ type reply struct {
 	err    error
 }
 
-// post makes one request to each server, all at the same time. The replies come in the order in
-// which they are there.
+// post makes one request to each server, all at the same time. The replies come as soon as they
+// arrive.
 func post(ctx context.Context, urls []string) <-chan reply {
 	replies := make(chan reply, len(urls))
 	client := &http.Client{Transport: &http.Transport{}, Timeout: patience + 5*time.Second}

@@ -4,6 +4,6 @@ package main
 
 import "syscall"
 
-// dieWithParent does nothing: only Linux ends a process with its parent. Elsewhere the masters
-// outlive this program if it is killed.
+// dieWithParent does nothing: only Linux ends a process with its parent. On other systems the
+// masters keep running if this program is killed.
 func dieWithParent() *syscall.SysProcAttr { return nil }

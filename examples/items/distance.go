@@ -8,12 +8,12 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// distance is how much longer a server waits for Redis than it would on loopback, where a call takes
-// some 50 µs. It stands for a network between machines. It is the same for all calls,
-// whatever the lock; those that guard themselves only by being quick have the worst of it.
+// distance is how much longer each call to Redis takes than on loopback, where it takes some 50 µs.
+// It stands for a network between machines. It is the same for all calls and all locks. Locks that
+// only work if they are quick fail most often.
 const distance = 5 * time.Millisecond
 
-// farAway keeps the servers' Redis at a distance.
+// farAway delays the calls of a client by distance.
 func farAway(opt *redis.Options) *redis.Options {
 	dial := redis.NewDialer(opt)
 	opt.Dialer = func(ctx context.Context, network, addr string) (net.Conn, error) {

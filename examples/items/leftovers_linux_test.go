@@ -9,8 +9,8 @@ import (
 	"github.com/signalbox-go/signalbox/internal/redistest"
 )
 
-// However the program ends, its servers and masters end too: by Ctrl-C, which reaches all processes
-// of a terminal, once or twice, or when it is killed and can't do anything about it.
+// However the program ends, its servers and masters end too: with one Ctrl-C or two, which reach
+// all processes of a terminal, or when it is killed and can't clean up.
 func TestNoProcessIsLeft(t *testing.T) {
 	t.Parallel()
 	args := []string{"-lock", "single"}
@@ -27,7 +27,7 @@ func TestNoProcessIsLeft(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			cmd := program(t, args...)
-			cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // as a shell does
+			cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // like a shell
 			stdout, err := cmd.StdoutPipe()
 			if err != nil {
 				t.Fatal(err)

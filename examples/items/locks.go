@@ -13,13 +13,14 @@ import (
 	"github.com/signalbox-go/signalbox/lock/redlock"
 )
 
-// A guard runs fn when it may, or returns why it may not.
+// A guard runs fn when that is allowed, or returns an error.
 type guard func(ctx context.Context, fn func(context.Context) error) error
 
-// ttl is how long a lock outlives a holder that died. One that works longer renews it.
+// ttl is how long a lock stays after its holder died. A holder that works longer renews it.
 const ttl = 3 * time.Second
 
-// newGuard makes the lock that the settings name. close ends what it has running.
+// newGuard makes the lock that the settings name. close stops everything that it has
+// started.
 func newGuard(s settings, rdb *redis.Client) (g guard, close func() error, err error) {
 	key, nothing := s.prefix+"create_item", func() error { return nil }
 	switch s.lock {
@@ -40,7 +41,7 @@ func newGuard(s settings, rdb *redis.Client) (g guard, close func() error, err e
 		}
 		r, err := redlock.New(nodes, redlock.Config{
 			TTL: ttl,
-			// By default a node counts only when it has been up for a TTL: before that it
+			// By default a node counts only after it has been up for a TTL: before that it
 			// may have forgotten a lock when it restarted. These masters are new.
 			NoRestartDelay: true,
 		})
@@ -52,17 +53,18 @@ func newGuard(s settings, rdb *redis.Client) (g guard, close func() error, err e
 	return nil, nil, fmt.Errorf("%s=%q: want one of %q", envLock, s.lock, locks)
 }
 
-// with is a lock that works: on one Redis, or Redlock. It is all that an application needs.
+// with returns a guard that works, on one Redis or with Redlock. An application needs no
+// more.
 func with(locker lock.Locker, key string) guard {
 	return func(ctx context.Context, fn func(context.Context) error) error {
 		return lock.Do(ctx, locker, key, fn)
 	}
 }
 
-// naive is how not to do it:
-//   - others look at the key between our look and our SET, and all of them find it free;
-//   - who dies with the lock keeps it for ever, since it has no TTL;
-//   - the DEL takes the lock away from whoever has it by then.
+// naive is wrong in three ways:
+//   - Between its GET and its SET, others look at the key as well, and all of them find it free.
+//   - If its process dies, the lock stays forever, since it has no TTL.
+//   - Its DEL deletes the lock even if another process has it by then.
 func naive(rdb *redis.Client, key string) guard {
 	return func(ctx context.Context, fn func(context.Context) error) error {
 		for tries := 0; ; tries++ {

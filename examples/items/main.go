@@ -1,31 +1,30 @@
-// Command items shows why a service with several processes needs a lock, and what kinds of lock do.
+// Command items shows why a service with several processes needs a lock, and which locks work.
 //
 //	go run ./examples/items -lock none
 //	go run ./examples/items -lock naive
 //	go run ./examples/items -lock single
 //	go run ./examples/items -lock redlock -masters 5 -kill 2
 //
-// POST /items makes an item; there may be three. Five processes on loopback serve it over one
-// store, and five requests come at the same time, one to each. A request counts the items, works
-// for a moment and then adds its own: where two do so together, both count what the
-// other is about to add to. The work takes 100 ms and each call to Redis 5 ms, as in a network; on
-// loopback "naive" would too often be lucky.
+// POST /items creates an item. At most three items are allowed. Five processes on loopback serve
+// it, with one store. Five requests come at the same time, one to each process. A request counts
+// the items, works for a moment and then adds its own item. If two requests do so at the same time,
+// both count the items before either adds one. The work takes 100 ms and each call to Redis 5 ms,
+// as in a network. On loopback "naive" would succeed too often by luck.
 //
-// It needs nothing but Go: the store, and the lock of "naive" and "single", are in a Redis inside
-// its own process. REDIS_URL points it at a real one, where it uses keys of its own and
-// deletes them at the end. For "redlock" it starts the masters itself, so redis-server must be on
-// the PATH.
+// It needs only Go: the store, and the lock of "naive" and "single", are in a Redis inside its own
+// process. With REDIS_URL it uses a real Redis, with keys of its own, which it deletes at the end.
+// For "redlock" it starts the masters itself. So redis-server must be on the PATH.
 //
-// service.go is what an application would have, with its locks in locks.go and the items in
-// store.go. The rest sets the scene: run.go tells what happens, process.go starts this program
-// again as the servers, masters.go starts the masters, client.go makes the requests.
+// service.go is the application, with its locks in locks.go and the items in store.go. The other
+// files are the demonstration: run.go has its steps, process.go starts this program again as the
+// servers, masters.go starts the masters, client.go makes the requests.
 //
-// The last line of the output counts the answers:
+// The last line of the output counts the replies:
 //
 //	items: lock=single created=3 rejected=2 limit=3
 //
-// The exit status is 1 if a lock didn't do what it is for: make "single" or "redlock" create three,
-// or, where most masters are killed, answer 503 to all. It is 2 for a mistake in the flags.
+// The exit status is 1 if a lock failed: "single" and "redlock" must create three items. If most
+// masters are killed, all requests must get a 503. The exit status is 2 for a mistake in the flags.
 package main
 
 import (
@@ -42,7 +41,7 @@ import (
 	"time"
 )
 
-// timeLimit is for the whole run, on a slow machine.
+// timeLimit bounds the whole run, on a slow machine.
 const timeLimit = time.Minute
 
 func main() {
@@ -76,7 +75,7 @@ func exitOn(err error) {
 	}
 }
 
-// choices are the flags.
+// choices are the values of the flags.
 type choices struct {
 	lock    string
 	masters int
@@ -85,7 +84,7 @@ type choices struct {
 
 var locks = []string{"none", "naive", "single", "redlock"}
 
-// parse tells of a mistake itself.
+// parse parses the flags. It reports a mistake to out.
 func parse(args []string, out io.Writer) (choices, error) {
 	var c choices
 	flags := flag.NewFlagSet("items", flag.ContinueOnError)

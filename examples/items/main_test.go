@@ -20,10 +20,10 @@ import (
 	"github.com/signalbox-go/signalbox/internal/redistest"
 )
 
-// envProgram makes a test binary be the program.
+// envProgram is set if the test binary must act as the program.
 const envProgram = "ITEMS_TEST_PROGRAM"
 
-// TestMain is also the main of the processes that the tests start.
+// TestMain is also the main function of the processes that the tests start.
 func TestMain(m *testing.M) {
 	if isChild() || os.Getenv(envProgram) != "" {
 		main()
@@ -32,7 +32,7 @@ func TestMain(m *testing.M) {
 	redistest.Main(m)
 }
 
-// program is the whole program, as a process of its own.
+// program returns the whole program as a process.
 func program(t *testing.T, args ...string) *exec.Cmd {
 	t.Helper()
 	path, err := os.Executable()
@@ -66,7 +66,7 @@ func (b *buffer) String() string {
 	return b.b.String()
 }
 
-// runOn runs the story on a Redis and checks what it says and leaves.
+// runOn runs the program on a Redis. It checks the output, and that nothing is left.
 func runOn(t *testing.T, c choices, url string) summary {
 	t.Helper()
 	var out buffer
@@ -112,8 +112,8 @@ func refuses(addr string) bool {
 	return false
 }
 
-// Without a lock, or with the naive one, more items are made than there may be. Nothing makes
-// sure of it but the time that the work and the calls take; so it may take a few runs.
+// Without a lock, or with the naive one, too many items are created. That depends on the time
+// that the work and the calls take. So it may need a few runs.
 func TestRace(t *testing.T) {
 	t.Parallel()
 	for _, lock := range []string{"none", "naive"} {
@@ -144,7 +144,8 @@ func TestSingle(t *testing.T) {
 	}
 }
 
-// Redlock does its work with two of five masters killed, and with three says so in time.
+// Redlock works with two of five masters killed. With three killed it returns an error in
+// time.
 func TestRedlock(t *testing.T) {
 	t.Parallel()
 	srv := redistest.Start(t)
@@ -169,7 +170,7 @@ func TestRedlock(t *testing.T) {
 	}
 }
 
-// The run ends soon after its context, with no process and no key left over.
+// A run ends soon after its context, and leaves no process and no key.
 func TestInterrupted(t *testing.T) {
 	t.Parallel()
 	url := "redis://" + redistest.Start(t).Addr()
@@ -200,7 +201,7 @@ func TestWithoutRedis(t *testing.T) {
 	}
 }
 
-// A server must not outlive its parent, which may be gone without a word.
+// A server must not outlive its parent, even if the parent is killed.
 func TestServerEndsWithItsParent(t *testing.T) {
 	t.Parallel()
 	cmd := program(t)
@@ -219,7 +220,7 @@ func TestServerEndsWithItsParent(t *testing.T) {
 	}
 }
 
-// The exit status and the output are what scripts go by.
+// Scripts depend on the exit status and the output.
 func TestExit(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -285,7 +286,7 @@ func TestSummary(t *testing.T) {
 	}
 }
 
-// Mistakes of a client, and a lock that is refused, have answers of their own.
+// A client's mistake and a lock that is refused have their own replies.
 func TestService(t *testing.T) {
 	t.Parallel()
 	rdb := redis.NewClient(&redis.Options{Addr: redistest.Start(t).Addr()})

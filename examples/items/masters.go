@@ -15,7 +15,7 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// portTaken is what redis-server says when another listens on its port.
+// portTaken is the message of redis-server if its port is taken.
 const portTaken = "Address already in use"
 
 // masters are the redis-servers that this process started. They keep nothing on disk.
@@ -24,12 +24,12 @@ type masters []*master
 type master struct {
 	addr string
 	cmd  *exec.Cmd
-	log  *bytes.Buffer // to be read when it has ended
+	log  *bytes.Buffer // may be read when the process has ended
 	done chan struct{} // closed when it has ended
 }
 
-// startMasters starts masters and returns when they answer. Also if it fails, those that it
-// returns are to be killed.
+// startMasters starts masters and returns when they answer. Even after an error the returned
+// masters must be killed.
 func startMasters(ctx context.Context, n int) (masters, error) {
 	path, err := exec.LookPath("redis-server")
 	if err != nil {
@@ -46,8 +46,8 @@ func startMasters(ctx context.Context, n int) (masters, error) {
 	return all, nil
 }
 
-// startMaster starts one on a free port. Another process can take the port before the server does;
-// then it is another.
+// startMaster starts a master on a free port. If another process takes the port before the server
+// does, it tries another port.
 func startMaster(ctx context.Context, path string) (*master, error) {
 	for tries := 0; ; tries++ {
 		port, err := freePort()
@@ -82,8 +82,7 @@ func freePort() (string, error) {
 	return port, errors.Join(err, l.Close())
 }
 
-// start starts the process from a thread of its own: on Linux it is the end of that thread which
-// ends the process.
+// start starts the process from its own thread: on Linux the process ends when that thread ends.
 func (m *master) start() error {
 	started := make(chan error)
 	go func() {
@@ -93,13 +92,13 @@ func (m *master) start() error {
 		err := m.cmd.Start()
 		started <- err
 		if err == nil {
-			_ = m.cmd.Wait() // how it ended is in its log
+			_ = m.cmd.Wait() // its log says how it ended
 		}
 	}()
 	return <-started
 }
 
-// ready waits until the process answers, and no other that has the port.
+// ready waits until this process answers, and not another one that has the port.
 func (m *master) ready(ctx context.Context) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, 10*time.Second, errors.New("it does not answer"))
 	defer cancel()
@@ -108,7 +107,7 @@ func (m *master) ready(ctx context.Context) error {
 	tick := time.NewTicker(10 * time.Millisecond)
 	defer tick.Stop()
 	for {
-		if conn, err := net.Dial("tcp", m.addr); err == nil { // else the client would log each try
+		if conn, err := net.Dial("tcp", m.addr); err == nil { // otherwise the client would log each try
 			_ = conn.Close()
 			info, err := rdb.Info(ctx, "server").Result()
 			if err == nil && strings.Contains(info, fmt.Sprintf("process_id:%d\r\n", m.cmd.Process.Pid)) {
@@ -133,7 +132,7 @@ func (m masters) addrs() []string {
 	return addrs
 }
 
-// kill ends the first n as a crash does.
+// kill ends the first n like a crash.
 func (m masters) kill(n int) {
 	for _, master := range m[:n] {
 		master.kill()
@@ -141,6 +140,6 @@ func (m masters) kill(n int) {
 }
 
 func (m *master) kill() {
-	_ = m.cmd.Process.Kill() // SIGKILL; an error means that it has ended
+	_ = m.cmd.Process.Kill() // SIGKILL; an error means that it has ended already
 	<-m.done
 }

@@ -18,8 +18,8 @@ import (
 	"github.com/redis/go-redis/v9/logging"
 )
 
-// The environment tells a process what it is. The URL of Redis is in none of the command lines,
-// where all users of the machine could read its password.
+// The environment tells a process its role. The URL of Redis is not in a command line, where
+// all users of the machine could read its password.
 const (
 	envRole    = "ITEMS_ROLE"
 	envLock    = "ITEMS_LOCK"
@@ -31,7 +31,7 @@ const (
 // stopTimeout is how long a process may take to end before it is killed.
 const stopTimeout = 5 * time.Second
 
-// settings are what all servers have in common.
+// settings are shared by all servers.
 type settings struct {
 	redisURL string
 	lock     string
@@ -46,12 +46,11 @@ func (s settings) environ() []string {
 
 func isChild() bool { return os.Getenv(envRole) != "" }
 
-// runChild is what a process does that this program started: it serves on a free port, which it
-// writes to its standard output, until its standard input ends. The parent closes that, or
-// is gone, for whatever reason.
+// runChild is the main function of a server process. It serves on a free port, which it writes
+// to its standard output, until its standard input ends. The parent closes that, or has ended.
 func runChild() (err error) {
-	signal.Ignore(os.Interrupt) // Ctrl-C reaches all processes of a terminal; the parent sees to it
-	logging.Disable()           // go-redis tells of each call to a dead master; the answers say it better
+	signal.Ignore(os.Interrupt) // Ctrl-C reaches all processes of a terminal; the parent handles it
+	logging.Disable()           // go-redis logs each call to a dead master; the replies say more about it
 	s := settings{
 		redisURL: os.Getenv(envRedis), lock: os.Getenv(envLock), prefix: os.Getenv(envPrefix),
 		masters: strings.Fields(os.Getenv(envMasters)),
@@ -68,7 +67,7 @@ func runChild() (err error) {
 	}
 	defer func() { err = errors.Join(err, closeGuard()) }()
 	items := store{rdb, s.prefix + "items"}
-	if _, err := items.count(context.Background()); err != nil { // it has a connection from now on
+	if _, err := items.count(context.Background()); err != nil { // now it has a connection
 		return err
 	}
 
@@ -88,7 +87,7 @@ func runChild() (err error) {
 	return nil
 }
 
-// A crew is the servers that this process started.
+// A crew has the servers that this process started.
 type crew []*server
 
 type server struct {
@@ -97,7 +96,7 @@ type server struct {
 	url   string
 }
 
-// startCrew starts servers and returns when they serve. Also if it fails the crew is to be
+// startCrew starts servers and returns when they serve. Even after an error the crew must be
 // stopped.
 func startCrew(ctx context.Context, s settings, n int) (crew, error) {
 	path, err := os.Executable()
@@ -142,7 +141,7 @@ func (c crew) stop() {
 	}
 	for _, s := range c {
 		late := time.AfterFunc(stopTimeout, func() { _ = s.cmd.Process.Kill() })
-		_ = s.cmd.Wait() // how it ended is of no interest any more
+		_ = s.cmd.Wait() // its result doesn't matter any more
 		late.Stop()
 	}
 }

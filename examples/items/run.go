@@ -13,10 +13,10 @@ import (
 	"github.com/signalbox-go/signalbox/embedded"
 )
 
-// servers is how many processes serve, and how many requests come.
+// servers is the number of server processes, and of requests.
 const servers = 5
 
-// run is the story, from beginning to end. An empty redisURL means: a Redis in this process.
+// run runs the whole demonstration. An empty redisURL means a Redis in this process.
 func run(ctx context.Context, c choices, redisURL string, out io.Writer) (sum summary, err error) {
 	defer func() {
 		if ctx.Err() != nil {
@@ -48,7 +48,7 @@ func run(ctx context.Context, c choices, redisURL string, out io.Writer) (sum su
 	}
 	fmt.Fprintf(out, "items: lock %s; the items are in %s on %s\n", c.lock, items.key, where)
 
-	// The masters of Redlock, if it is that. They are independent of each other and of the store.
+	// The masters, if the lock is Redlock. They are independent of each other and of the store.
 	var nodes masters
 	if c.lock == "redlock" {
 		defer func() { nodes.kill(len(nodes)) }()

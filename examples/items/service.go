@@ -65,5 +65,5 @@ type detail struct {
 func answer(w http.ResponseWriter, status int, body any) {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)
-	_ = json.NewEncoder(w).Encode(body) // an error means that the client is gone
+	_ = json.NewEncoder(w).Encode(body) // an error means that the client has left
 }

@@ -9,17 +9,17 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// limit is how many items there may be.
+// limit is the largest number of items.
 const limit = 3
 
-// work is how long a request takes between its look at the items and its change to them. It
-// stands for what a real service does then. The longer it is, the surer is the race.
+// work is how long a request takes between counting the items and adding its own. It stands for
+// the work of a real service. The longer it is, the more certain is the race.
 const work = 100 * time.Millisecond
 
 var errFull = errors.New("there are as many items as there may be")
 
-// A store has the items, in a list that all servers share. It stands for any database: it does
-// what it is told to, and knows nothing of the limit.
+// A store has the items, in a list that all servers share. It stands for any database, which does
+// not know the limit.
 type store struct {
 	rdb *redis.Client
 	key string
@@ -30,7 +30,7 @@ func (s store) count(ctx context.Context) (int, error) {
 	return int(n), err
 }
 
-// add adds an item if there is room: check, then act. It returns all there are then.
+// add adds an item if there is room: check, then act. It returns all items after that.
 func (s store) add(ctx context.Context, name string) ([]string, error) {
 	n, err := s.count(ctx)
 	if err != nil {
@@ -43,7 +43,7 @@ func (s store) add(ctx context.Context, name string) ([]string, error) {
 	case <-time.After(work):
 	case <-ctx.Done():
 	}
-	if ctx.Err() != nil { // under a lock: also when the lease was lost meanwhile
+	if ctx.Err() != nil { // under a lock: ctx also ends when the lease is lost
 		return nil, context.Cause(ctx)
 	}
 	if err := s.rdb.RPush(ctx, s.key, name).Err(); err != nil {
@@ -52,8 +52,8 @@ func (s store) add(ctx context.Context, name string) ([]string, error) {
 	return s.rdb.LRange(ctx, s.key, 0, -1).Result()
 }
 
-// deleteAll deletes what a run left in the server of REDIS_URL: the items and what its locks keep
-// beside them. It does so also if the run was interrupted.
+// deleteAll deletes the keys of a run from the server of REDIS_URL: the items and the keys of the
+// locks. It also works after the run was interrupted.
 func deleteAll(rdb *redis.Client, prefix string) error {
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
@@ -66,7 +66,7 @@ func deleteAll(rdb *redis.Client, prefix string) error {
 	return keys.Err()
 }
 
-// parseURL leaves out of its error what the URL is: it may have a password in it.
+// parseURL leaves the URL out of its error, since it may contain a password.
 func parseURL(url string) (*redis.Options, error) {
 	opt, err := redis.ParseURL(url)
 	if err != nil {

@@ -5,14 +5,14 @@ import (
 	"net/http"
 )
 
-// A summary counts the answers.
+// A summary counts the replies.
 type summary struct {
 	choices
 	created     int
-	rejected    int // since there are as many items as there may be
+	rejected    int // since the limit was reached
 	unavailable int // since the lock could not be had
 	other       int
-	stored      int // what the store has
+	stored      int // items in the store
 }
 
 func (s *summary) add(status int) {
@@ -28,8 +28,8 @@ func (s *summary) add(status int) {
 	}
 }
 
-// problem is why the run did not show what it is for, or nil. A race is no problem where there is
-// no lock, or none that works: it is what such a run shows, if it has the luck.
+// problem returns why the run did not prove what it should, or nil. Without a lock, or with the
+// naive one, a race is no problem: the run is meant to show it, though it may not happen.
 func (s summary) problem() error {
 	want := summary{choices: s.choices, created: limit, rejected: servers - limit, stored: limit}
 	switch {
@@ -39,7 +39,7 @@ func (s summary) problem() error {
 		return fmt.Errorf("%d items were created, but there are %d", s.created, s.stored)
 	case s.lock == "none", s.lock == "naive":
 		return nil
-	case s.lock == "redlock" && s.masters-s.kill < s.masters/2+1: // too few to agree
+	case s.lock == "redlock" && s.masters-s.kill < s.masters/2+1: // too few for a quorum
 		want = summary{choices: s.choices, unavailable: servers}
 	}
 	if s != want {
@@ -48,7 +48,7 @@ func (s summary) problem() error {
 	return nil
 }
 
-// String is the last line of the output.
+// String returns the last line of the output.
 func (s summary) String() string {
 	line := fmt.Sprintf("items: lock=%s created=%d rejected=%d", s.lock, s.created, s.rejected)
 	if s.unavailable > 0 {
