@@ -1,16 +1,16 @@
-// Command quickstart delivers a thousand webhooks, with retries, a cron entry, and two worker processes, one of
-// which is killed on the way.
+// Command quickstart delivers a thousand webhooks, with retries, a cron entry, and two worker processes. One of
+// the workers is killed during the run.
 //
 //	go run ./examples/quickstart
 //
-// It needs nothing but Go: jobs are in a Redis inside its own process. REDIS_URL points it at a
-// real one (redis://, rediss:// or unix://), where it uses a queue of its own and deletes it
-// at the end. The flag -v shows the logs of its processes.
+// It needs only Go: jobs are in a Redis inside its own process. With REDIS_URL it uses a real Redis (redis://,
+// rediss:// or unix://), with a queue of its own, which it deletes at the end. The flag -v shows the logs of
+// its processes.
 //
-// This file is the application: the types of its jobs, their handlers, a worker, a scheduler and a
-// producer. Package demo in internal/demo is the stage: it plays the receiver of the webhooks, starts and kills
-// processes, and counts what arrived. The exit status is 0 only if jobs were retried, recovered and ticked, and
-// all have arrived.
+// This file is the application: the types of its jobs, their handlers, a worker, a scheduler and a producer.
+// Package demo in internal/demo has the rest of the demonstration: it receives the webhooks, starts and kills
+// processes, and counts what arrived. The exit status is 0 only if all webhooks have arrived, and jobs were
+// retried, recovered and ticked.
 package main
 
 import (
@@ -48,7 +48,7 @@ func (d Delivery) Validate() error {
 	return nil
 }
 
-// A Heartbeat tells a customer that deliveries work. It is sent by a cron entry.
+// A Heartbeat tells a customer that deliveries work. A cron entry sends it.
 type Heartbeat struct {
 	URL string `json:"url"`
 }
@@ -64,7 +64,7 @@ func main() { demo.Main(app) }
 
 var app = demo.App{Work: work, Schedule: schedule, EnqueueSlow: enqueueSlow, Enqueue: enqueue, LeaseTTL: leaseTTL}
 
-// work takes jobs out and runs them until ctx ends.
+// work runs jobs until ctx ends.
 func work(ctx context.Context, p demo.Process) error {
 	w, err := worker.New(p.Redis, worker.Config{
 		Queues:       worker.Queues{p.Queue: {Concurrency: 5}},
@@ -82,22 +82,22 @@ func work(ctx context.Context, p demo.Process) error {
 	return w.Run(ctx)
 }
 
-// schedule puts a job in every second until ctx ends. Any number of processes may do so: each
-// tick is enqueued once.
+// schedule enqueues a job every second until ctx ends. Any number of processes may do so: each tick is enqueued
+// once.
 func schedule(ctx context.Context, p demo.Process) error {
 	s, err := scheduler.New(p.Redis, scheduler.Config{})
 	if err != nil {
 		return err
 	}
 	err = s.Cron("heartbeat", "@every 1s", Heartbeat{URL: p.Endpoint + "/heartbeat"},
-		scheduler.Queue(p.Queue), scheduler.Priority(signalbox.PriorityHigh)) // ahead of the deliveries
+		scheduler.Queue(p.Queue), scheduler.Priority(signalbox.PriorityHigh)) // before the deliveries
 	if err != nil {
 		return err
 	}
 	return s.Run(ctx)
 }
 
-// enqueueSlow puts one job in.
+// enqueueSlow enqueues one job.
 func enqueueSlow(ctx context.Context, p demo.Process) (id string, err error) {
 	s, err := scheduler.New(p.Redis, scheduler.Config{})
 	if err != nil {
@@ -107,14 +107,14 @@ func enqueueSlow(ctx context.Context, p demo.Process) (id string, err error) {
 	return r.ID, err
 }
 
-// How many jobs enqueue puts in, in each way.
+// The number of jobs that enqueue enqueues in each way.
 const (
 	inBulk   = 900
 	oneByOne = 79
 	later    = 20
 )
 
-// enqueue puts jobs in, in three ways, and returns their IDs.
+// enqueue enqueues jobs in three ways, and returns their IDs.
 func enqueue(ctx context.Context, p demo.Process) (ids []string, err error) {
 	s, err := scheduler.New(p.Redis, scheduler.Config{})
 	if err != nil {
@@ -160,11 +160,11 @@ func (c *courier) heartbeat(ctx context.Context, job *signalbox.Job, in Heartbea
 	return c.post(ctx, job, in.URL, map[string]time.Time{"tick": job.ScheduledAt})
 }
 
-// post makes the request. Its result decides what becomes of the job.
+// post makes the request. Its result says what becomes of the job.
 func (c *courier) post(ctx context.Context, job *signalbox.Job, url string, body any) error {
 	b, err := json.Marshal(body)
 	if err != nil {
-		return signalbox.Cancel(err) // it would fail the next time too
+		return signalbox.Cancel(err) // the next attempt would fail as well
 	}
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, url, bytes.NewReader(b))
 	if err != nil {
@@ -188,7 +188,7 @@ func (c *courier) post(ctx context.Context, job *signalbox.Job, url string, body
 	case resp.StatusCode < 300:
 		return nil
 	case resp.StatusCode == http.StatusGone:
-		return signalbox.Cancel(fmt.Errorf("the endpoint is %s", resp.Status)) // never again
+		return signalbox.Cancel(fmt.Errorf("the endpoint is %s", resp.Status)) // no attempt can succeed
 	}
 	return fmt.Errorf("the endpoint said %s", resp.Status)
 }

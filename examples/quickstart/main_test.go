@@ -13,7 +13,7 @@ import (
 	"github.com/signalbox-go/signalbox/internal/redistest"
 )
 
-// TestMain is also the main of the processes that the tests start.
+// TestMain is also the main function of the processes that the tests start.
 func TestMain(m *testing.M) {
 	if demo.IsChild() {
 		main()
@@ -68,7 +68,7 @@ func TestRun(t *testing.T) {
 	}
 }
 
-// The run ends soon after its context, with no process and no key left over.
+// A run ends soon after its context, and leaves no process and no key.
 func TestRunInterrupted(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithCancelCause(t.Context())
@@ -86,7 +86,7 @@ func TestRunInterrupted(t *testing.T) {
 	noKeys(t, url, out.String())
 }
 
-// noKeys fails the test if the run with this output left something in a real server.
+// noKeys fails the test if the run with this output left a key in a real server.
 func noKeys(t *testing.T, url, output string) {
 	t.Helper()
 	if url == "" {

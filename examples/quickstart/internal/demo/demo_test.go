@@ -24,14 +24,14 @@ var idle = App{
 	LeaseTTL: time.Second,
 }
 
-// wait returns nil when it is asked twice to end, and an error before that if Redis has no sensible address.
+// wait returns nil when it is asked twice to end. If the address of Redis is wrong, it returns an error.
 func wait(ctx context.Context, p Process) error {
 	<-ctx.Done()
 	<-p.Hurry.Done()
 	return nil
 }
 
-// TestMain is also the main of the processes that the tests start.
+// TestMain is also the main function of the processes that the tests start.
 func TestMain(m *testing.M) {
 	if IsChild() {
 		exitOn(runChild(idle))
@@ -73,7 +73,7 @@ func TestRunWithoutRedis(t *testing.T) {
 	}
 }
 
-// A process must not outlive its parent, which may be gone without a word.
+// A process must not outlive its parent, even if the parent is killed.
 func TestChildEndsWithItsParent(t *testing.T) {
 	t.Parallel()
 	path, err := os.Executable()
@@ -100,7 +100,7 @@ func TestChildEndsWithItsParent(t *testing.T) {
 	}
 }
 
-// A process is asked to end, and asked again to end at once.
+// A process is asked to end, and then asked to end at once.
 func TestHurry(t *testing.T) {
 	t.Parallel()
 	hurry, hurryUp := context.WithCancel(t.Context())
@@ -110,7 +110,7 @@ func TestHurry(t *testing.T) {
 	select {
 	case <-p.done:
 		t.Error("the process ended before it was asked twice")
-	case <-time.After(50 * time.Millisecond): // it would take much longer to be sure
+	case <-time.After(50 * time.Millisecond): // a longer wait would be more certain
 	}
 	hurryUp()
 	<-p.done
@@ -120,7 +120,7 @@ func TestHurry(t *testing.T) {
 	c.stopAll()
 }
 
-// A process that ends by itself ends the run.
+// If a process ends by itself, the run ends.
 func TestCrewFails(t *testing.T) {
 	t.Parallel()
 	c := newCrew(t.Context(), t.Context(), settings{redisURL: "nonsense"})
@@ -146,12 +146,12 @@ func TestLedger(t *testing.T) {
 		t.Errorf("refused once: %+v, want %+v", got, want)
 	}
 	receive(request{id: "a", worker: "w1", attempt: 2}, true)
-	receive(request{id: "b", worker: "w2", attempt: 1}, true)             // and the worker dies
+	receive(request{id: "b", worker: "w2", attempt: 1}, true)             // then the worker dies
 	receive(request{id: "b", worker: "w1", attempt: 1, crashes: 1}, true) // recovered
 	for _, r := range []request{
 		{id: "t1", tick: tick},
 		{id: "t2", tick: tick.Add(time.Second)},
-		{id: "t2", tick: tick.Add(time.Second)}, // the same job once more
+		{id: "t2", tick: tick.Add(time.Second)}, // the same job again
 		{id: "t3", tick: tick.Add(time.Second)}, // another job for the same tick
 		{id: "t4", tick: tick.Add(3 * time.Second)},
 	} {
@@ -170,7 +170,7 @@ func TestLedger(t *testing.T) {
 	if n := l.inFlight("w2"); n != 1 {
 		t.Errorf("%d in flight, want 1", n)
 	}
-	if n := l.missing([]string{"a", "b", "c", "d"}); n != 2 { // c was begun only
+	if n := l.missing([]string{"a", "b", "c", "d"}); n != 2 { // the first request for c has no end
 		t.Errorf("%d missing, want 2", n)
 	}
 	if got := l.progress(4); !strings.HasPrefix(got, "delivered 2 of 4, refused 1, retried 1, recovered 1, ticks 3") {

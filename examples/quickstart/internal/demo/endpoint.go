@@ -11,10 +11,11 @@ import (
 	"time"
 )
 
-// slowAnswer is how long the endpoint takes for one of the deliveries.
+// slowAnswer is how long the endpoint takes to answer one of the deliveries.
 const slowAnswer = 5 * time.Second
 
-// An endpoint is the receiver of the webhooks: an HTTP server on loopback, with whims.
+// An endpoint is the receiver of the webhooks: an HTTP server on loopback that sometimes
+// fails.
 type endpoint struct {
 	url    string
 	ledger *ledger
@@ -64,8 +65,8 @@ func (e *endpoint) handler() http.Handler {
 	return mux
 }
 
-// receive enters a request into the ledger, and its effect if the answer is a good one. The
-// effect is there even if nobody hears the answer.
+// receive records a request. If the answer is a success, it also records the effect. The
+// effect counts even if the answer is lost.
 func (e *endpoint) receive(w http.ResponseWriter, r *http.Request, answer func(req request, first bool) int) {
 	req, err := parseRequest(r)
 	if err != nil {
@@ -77,14 +78,14 @@ func (e *endpoint) receive(w http.ResponseWriter, r *http.Request, answer func(r
 	w.WriteHeader(status)
 }
 
-// dice throws an n-sided die that always falls the same way for a job.
+// dice rolls an n-sided die. For the same job the result is always the same.
 func dice(id string, n uint32) int {
 	h := fnv.New32a()
 	_, _ = h.Write([]byte(id)) // never fails
 	return int(h.Sum32() % n)
 }
 
-// A request is what a worker says of a delivery.
+// A request is what a worker sends about a delivery.
 type request struct {
 	id      string
 	worker  string

@@ -7,14 +7,14 @@ import (
 	"time"
 )
 
-// A ledger is what the endpoint knows: nothing in it comes from the queue but what the
-// requests said.
+// A ledger has what the endpoint knows. All of it comes from the requests, and nothing from the
+// queue.
 type ledger struct {
 	mu      sync.Mutex
 	changed chan struct{} // closed at the next change
 	jobs    map[string]*entry
-	open    map[string]int     // requests under way, by worker
-	ticks   map[time.Time]bool // in UTC: the times that heartbeats were for
+	open    map[string]int     // requests in progress, by worker
+	ticks   map[time.Time]bool // in UTC: the times of the heartbeats
 	sums    counts
 }
 
@@ -26,16 +26,16 @@ type entry struct {
 	recovered bool
 }
 
-// counts are the ledger's sums; of jobs, if nothing else is said.
+// counts are the sums of the ledger. They count jobs, unless a comment says otherwise.
 type counts struct {
-	delivered  int // other than heartbeats
+	delivered  int // without heartbeats
 	heartbeats int
-	refused    int // requests answered with a 503
-	ticks      int // different times that heartbeats were for
-	doubled    int // heartbeats for a time that had one
+	refused    int // requests that got a 503
+	ticks      int // different times of heartbeats
+	doubled    int // heartbeats for a time that had one already
 	retried    int
 	recovered  int
-	duplicated int // effects beyond one per job
+	duplicated int // effects after the first of each job
 }
 
 func newLedger() *ledger {
@@ -45,7 +45,7 @@ func newLedger() *ledger {
 	}
 }
 
-// begin enters a request and reports whether it is the job's first.
+// begin adds a request. It reports whether it is the job's first.
 func (l *ledger) begin(r request) (first bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -60,7 +60,7 @@ func (l *ledger) begin(r request) (first bool) {
 	return e.requests == 1
 }
 
-// end enters what became of it.
+// end adds the result of a request.
 func (l *ledger) end(r request, effect bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -101,7 +101,7 @@ func (l *ledger) change() {
 	l.changed = make(chan struct{})
 }
 
-// await waits until cond is true, and looks again after each change.
+// await waits until cond is true. It checks again after each change.
 func (l *ledger) await(ctx context.Context, cond func() bool) error {
 	for {
 		l.mu.Lock()
@@ -124,14 +124,14 @@ func (l *ledger) counts() counts {
 	return l.sums
 }
 
-// inFlight is how many requests of a worker are under way.
+// inFlight returns how many requests of a worker are in progress.
 func (l *ledger) inFlight(worker string) int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.open[worker]
 }
 
-// entry is what is known of a job.
+// entry returns the entry of a job.
 func (l *ledger) entry(id string) entry {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -141,7 +141,7 @@ func (l *ledger) entry(id string) entry {
 	return entry{}
 }
 
-// missing counts the jobs that had no effect.
+// missing returns how many of these jobs had no effect.
 func (l *ledger) missing(ids []string) int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -154,7 +154,8 @@ func (l *ledger) missing(ids []string) int {
 	return n
 }
 
-// missedTicks counts the seconds between the first heartbeat's and the last one's that none was for.
+// missedTicks returns the number of seconds without a heartbeat, between the first heartbeat and the
+// last.
 func (l *ledger) missedTicks() int {
 	l.mu.Lock()
 	defer l.mu.Unlock()

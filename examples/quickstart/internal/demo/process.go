@@ -14,8 +14,8 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// The environment tells a process what it is. The URL of Redis is in none of the command lines,
-// where all users of the machine could read its password.
+// The environment tells a process its role. The URL of Redis is not in a command line, where all users of the
+// machine could read its password.
 const (
 	envRole     = "QUICKSTART_ROLE"
 	envName     = "QUICKSTART_NAME"
@@ -28,7 +28,7 @@ const (
 // stopTimeout is how long a process may take to end before it is killed.
 const stopTimeout = 8 * time.Second
 
-// settings are what all processes have in common.
+// settings are shared by all processes.
 type settings struct {
 	redisURL string
 	queue    string
@@ -48,9 +48,9 @@ func (s settings) environ(role, name string) []string {
 // IsChild reports whether this process was started by Run.
 func IsChild() bool { return os.Getenv(envRole) != "" }
 
-// runChild is what a process does that this program started.
+// runChild is the main function of a process that this program started.
 func runChild(app App) error {
-	signal.Ignore(os.Interrupt) // Ctrl-C reaches all processes of a terminal; the parent sees to it
+	signal.Ignore(os.Interrupt) // Ctrl-C reaches all processes of a terminal; the parent handles it
 	ctx, stop := context.WithCancel(context.Background())
 	defer stop()
 	hurry, hurryUp := context.WithCancel(context.Background())
@@ -84,8 +84,8 @@ func runChild(app App) error {
 	}
 }
 
-// obey reads a process's standard input: the first byte asks it to end, the second to end at once. It returns
-// at the end of the input: the parent is gone, for whatever reason.
+// obey reads a process's standard input. The first byte asks the process to end, the second to end at once.
+// obey returns at the end of the input, when the parent has ended.
 func obey(stdin io.Reader, stop, hurryUp func()) {
 	for _, do := range []func(){stop, hurryUp} {
 		if _, err := io.ReadFull(stdin, make([]byte, 1)); err != nil {
@@ -96,10 +96,10 @@ func obey(stdin io.Reader, stop, hurryUp func()) {
 	_, _ = io.Copy(io.Discard, stdin)
 }
 
-// A crew is the processes that this one started.
+// A crew has the processes that this one started.
 type crew struct {
-	ctx       context.Context // ends when one of them does by itself
-	hurry     context.Context // ends when they are to end at once
+	ctx       context.Context // ends when one of them ends by itself
+	hurry     context.Context // ends when they must end at once
 	fail      context.CancelCauseFunc
 	settings  settings
 	processes map[string]*process
@@ -110,15 +110,15 @@ func newCrew(ctx, hurry context.Context, s settings) *crew {
 	return &crew{ctx: ctx, hurry: hurry, fail: fail, settings: s, processes: make(map[string]*process)}
 }
 
-// A process is one of them.
+// A process is one member of the crew.
 type process struct {
 	cmd    *exec.Cmd
 	cancel context.CancelFunc // asks it to end
-	killed atomic.Bool        // by us
+	killed atomic.Bool        // by this program
 	done   chan struct{}      // closed when it has ended
 }
 
-// start starts this program once more. If that fails the crew's context ends.
+// start starts this program again. If that fails, the crew's context ends.
 func (c *crew) start(role, name string) *process {
 	p := &process{done: make(chan struct{})}
 	c.processes[name] = p
@@ -133,7 +133,7 @@ func (c *crew) start(role, name string) *process {
 	}
 	go func() {
 		defer close(p.done)
-		_ = p.cmd.Wait() // the state says it
+		_ = p.cmd.Wait() // its state says how it ended
 		if state := p.cmd.ProcessState; !p.killed.Load() && (ctx.Err() == nil || !state.Success()) {
 			c.fail(fmt.Errorf("%s ended: %v", name, state))
 		}
@@ -152,7 +152,7 @@ func (p *process) start(ctx, hurry context.Context, env []string) error {
 	if err != nil {
 		return err
 	}
-	p.cmd.Cancel = func() error { // when ctx ends
+	p.cmd.Cancel = func() error { // called when ctx ends
 		_, err := stdin.Write([]byte{'.'})
 		return err
 	}
@@ -160,7 +160,7 @@ func (p *process) start(ctx, hurry context.Context, env []string) error {
 	if err := p.cmd.Start(); err != nil {
 		return err
 	}
-	context.AfterFunc(hurry, func() { _, _ = stdin.Write([]byte{'.'}) }) // it may have ended
+	context.AfterFunc(hurry, func() { _, _ = stdin.Write([]byte{'.'}) }) // an error means that it has ended
 	return nil
 }
 
@@ -174,7 +174,7 @@ func (p *process) kill() error {
 	return nil
 }
 
-// stop asks processes to end and waits until they have.
+// stop asks processes to end and waits until they have ended.
 func (c *crew) stop(names ...string) {
 	for _, name := range names {
 		c.processes[name].cancel()

@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// A screen shows how it goes: on a terminal in one line that is written again and again, else in
-// a line a second.
+// A screen shows the progress. On a terminal it is one line that is written again and again.
+// Otherwise it is one line a second.
 type screen struct {
 	mu       sync.Mutex
 	out      io.Writer
@@ -26,7 +26,7 @@ func newScreen(f *os.File) *screen {
 	}
 }
 
-// eraseLine takes the progress away.
+// eraseLine erases the progress line.
 const eraseLine = "\r\x1b[K"
 
 // say writes a line.
@@ -39,7 +39,7 @@ func (s *screen) say(format string, args ...any) {
 	fmt.Fprintf(s.out, format+"\n", args...)
 }
 
-// progress shows what line returns, from now until the returned function is called.
+// progress shows the result of line, from now until the returned function is called.
 func (s *screen) progress(line func() string) (stop func()) {
 	every := time.Second
 	if s.terminal {

@@ -1,8 +1,8 @@
-// Package demo is the stage on which the quickstart's application is shown: a receiver that fails now and then,
-// processes, one of which is killed, and a screen. An application needs none of it.
+// Package demo shows the quickstart's application at work. It has a receiver that sometimes fails, processes, of
+// which one is killed, and a screen. An application needs none of it.
 //
-// story.go is what happens. endpoint.go is the receiver, and ledger.go what it knows: it has the last word.
-// process.go starts the program again as a worker or a scheduler.
+// story.go has the steps. endpoint.go is the receiver. ledger.go records what the receiver got, and decides the
+// result. process.go starts the program again as a worker or a scheduler.
 package demo
 
 import (
@@ -18,31 +18,31 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// An App is the application of the demonstration. Each function runs in a process of its own, or in several.
+// An App is the application of the demonstration. Each function runs in its own process, or in several.
 type App struct {
 	// Work runs jobs until ctx ends.
 	Work func(ctx context.Context, p Process) error
-	// Schedule puts a heartbeat in every second until ctx ends.
+	// Schedule enqueues a heartbeat every second until ctx ends.
 	Schedule func(ctx context.Context, p Process) error
-	// EnqueueSlow puts one delivery in, to an address that is slow to answer, and returns its ID.
+	// EnqueueSlow enqueues one delivery to an address that is slow to answer, and returns its ID.
 	EnqueueSlow func(ctx context.Context, p Process) (id string, err error)
-	// Enqueue puts all others in, and returns their IDs.
+	// Enqueue enqueues all other deliveries, and returns their IDs.
 	Enqueue func(ctx context.Context, p Process) (ids []string, err error)
-	// LeaseTTL is how long the jobs of a worker that died stay its own.
+	// LeaseTTL is how long the jobs of a worker that died are not given to another.
 	LeaseTTL time.Duration
 }
 
-// A Process is what a function of the App gets.
+// A Process is passed to the functions of the App.
 type Process struct {
 	Name     string
 	Redis    redis.UniversalClient
 	Queue    string
 	Endpoint string          // the address of the receiver
-	Hurry    context.Context // ends with a second Ctrl-C: what still runs is to be left undone
+	Hurry    context.Context // ends with a second Ctrl-C: leave unfinished work undone
 }
 
 const (
-	killAfter = 300              // deliveries, then a worker is killed
+	killAfter = 300              // after this many deliveries a worker is killed
 	timeLimit = 90 * time.Second // of the whole run, on a slow machine
 )
 
@@ -67,8 +67,8 @@ func Main(app App) {
 	exitOn(err)
 }
 
-// signals returns a context that ends with the first Ctrl-C, and one that ends with the second. The third ends the
-// program by itself.
+// signals returns a context that ends with the first Ctrl-C, and one that ends with the second. The third Ctrl-C
+// ends the program at once.
 func signals(out *screen) (ctx, hurry context.Context) {
 	ctx, stop := context.WithCancel(context.Background())
 	hurry, hurryUp := context.WithCancel(context.Background())
@@ -92,7 +92,7 @@ func exitOn(err error) {
 	}
 }
 
-// Run is the story, from beginning to end, told to out. An empty redisURL means: a Redis in this process.
+// Run runs the whole demonstration, and writes its steps to out. An empty redisURL means a Redis in this process.
 func Run(ctx context.Context, app App, out io.Writer, redisURL string) (Summary, error) {
 	return run(ctx, context.Background(), app, &screen{out: out, start: time.Now()}, redisURL, false)
 }
@@ -101,7 +101,7 @@ func run(ctx, hurry context.Context, app App, out *screen, redisURL string, verb
 	ctx, cancel := context.WithTimeoutCause(ctx, timeLimit, errTooSlow)
 	defer cancel()
 
-	// A Redis to keep the jobs, and the customer's endpoint to send them to.
+	// A Redis for the jobs, and the customer's endpoint that gets them.
 	db, err := connect(ctx, out, redisURL)
 	if err != nil {
 		return Summary{}, err
@@ -113,14 +113,14 @@ func run(ctx, hurry context.Context, app App, out *screen, redisURL string, verb
 	}
 	defer hooks.close()
 
-	// Two processes tick the same cron entry. Two others work, the second when the first is
-	// busy with a delivery that takes longer than its lease.
+	// Two processes tick the same cron entry. Two others work. The second one starts when the first is busy with a
+	// delivery that takes longer than its lease.
 	crew := newCrew(ctx, hurry, settings{redisURL: db.url, queue: db.queue, endpoint: hooks.url, verbose: verbose})
 	defer crew.stopAll()
 	crew.start("scheduler", "scheduler-1")
 	crew.start("scheduler", "scheduler-2")
 	crew.start("worker", "worker-1")
-	ctx = crew.ctx // ends when a process does that was not asked to
+	ctx = crew.ctx // ends when a process ends by itself
 
 	producer := Process{Name: "producer", Redis: db.rdb, Queue: db.queue, Endpoint: hooks.url, Hurry: hurry}
 	slow, err := app.EnqueueSlow(ctx, producer)
@@ -142,7 +142,7 @@ func run(ctx, hurry context.Context, app App, out *screen, redisURL string, verb
 	out.say("%d jobs enqueued", len(ids))
 	defer out.progress(func() string { return seen.progress(len(ids)) })()
 
-	// One worker dies as hard as a process can, with jobs in flight.
+	// One worker is killed while it has jobs in flight.
 	if err := seen.await(ctx, func() bool {
 		return seen.counts().delivered >= killAfter && seen.inFlight("worker-2") > 1
 	}); err != nil {
@@ -154,7 +154,7 @@ func run(ctx, hurry context.Context, app App, out *screen, redisURL string, verb
 	}
 	out.say("worker-2 is killed with %d deliveries in flight; they run again when its lease of %v is over", busy, app.LeaseTTL)
 
-	// The other one does the rest.
+	// The other worker runs all remaining jobs.
 	if err := seen.await(ctx, func() bool {
 		return seen.missing(ids) == 0 && seen.counts().ticks >= 3 && seen.counts().recovered > 0
 	}); err != nil {

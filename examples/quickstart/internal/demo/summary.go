@@ -6,12 +6,12 @@ import (
 	"time"
 )
 
-// A Summary is what the endpoint's ledger says in the end.
+// A Summary has the results of the endpoint's ledger.
 type Summary struct {
 	counts
 	ttl    time.Duration // of the workers' leases
-	lost   int           // jobs that were enqueued and are not in the ledger
-	missed int           // ticks between the first and the last that brought no heartbeat
+	lost   int           // enqueued jobs that are not in the ledger
+	missed int           // ticks without a heartbeat, between the first and the last
 	slow   int           // effects of the slow delivery
 }
 
@@ -19,7 +19,7 @@ func summarise(l *ledger, ids []string, slow string, ttl time.Duration) Summary 
 	return Summary{counts: l.counts(), ttl: ttl, lost: l.missing(ids), missed: l.missedTicks(), slow: l.entry(slow).effects}
 }
 
-// Problem is why the run is no success, or nil.
+// Problem returns why the run failed, or nil.
 func (s Summary) Problem() error {
 	var errs []error
 	check := func(ok bool, format string, args ...any) {
@@ -36,7 +36,7 @@ func (s Summary) Problem() error {
 	return errors.Join(errs...)
 }
 
-// Delivered is how many jobs had their effect, without the heartbeats.
+// Delivered returns how many jobs had their effect, without the heartbeats.
 func (s Summary) Delivered() int { return s.delivered }
 
 func (s Summary) lastLine(ok bool) string {
