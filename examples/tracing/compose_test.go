@@ -10,7 +10,7 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// The compose file publishes the ports that the program uses, to this machine alone, and so does
+// The compose file publishes the ports that the program uses, and only to this machine. So does
 // the configuration for a Jaeger without Docker.
 func TestCompose(t *testing.T) {
 	t.Parallel()

@@ -17,7 +17,7 @@ import (
 	"github.com/signalbox-go/signalbox/worker"
 )
 
-// events are the checks of those that neither a lost lease nor a shutdown makes.
+// events returns the checks of the events that are not caused by a lost lease or a shutdown.
 func events(j *jaeger.Server, r *testRedis) []check {
 	return []check{
 		{"renewals that fail", func(c *checker) { checkRenewals(c, j, r) }},
@@ -26,7 +26,7 @@ func events(j *jaeger.Server, r *testRedis) []check {
 	}
 }
 
-// happened are the names of a span's events, sorted, as Jaeger's API has them.
+// happened returns the names of a span's events, sorted, as Jaeger's API has them.
 func happened(sp *jaeger.Span) string {
 	var names []string
 	for _, e := range sp.Events {
@@ -36,7 +36,7 @@ func happened(sp *jaeger.Span) string {
 	return strings.Join(names, " ")
 }
 
-// told are the attributes of the span's first event of this name.
+// told returns the attributes of the span's first event with this name.
 func told(sp *jaeger.Span, event string) map[string]any {
 	for _, e := range sp.Events {
 		if e.Name == event {
@@ -46,7 +46,7 @@ func told(sp *jaeger.Span, event string) map[string]any {
 	return nil
 }
 
-// checkRenewals has one outage, of several renewals.
+// checkRenewals has one outage that lasts for several renewals.
 func checkRenewals(c *checker, j *jaeger.Server, r *testRedis) {
 	const tries = 3
 	g := newRig(c, j, r)
@@ -75,7 +75,8 @@ func checkRenewals(c *checker, j *jaeger.Server, r *testRedis) {
 	}
 	before := proxy.Count(renewal)
 	proxy.Reply(renewal, "-ERR not now", tries)
-	// One may have come before the rule. With the one after the last that fails the worker knows of all.
+	// One renewal may have come before the rule. After the last one that fails, the next one tells the
+	// worker of all.
 	redistest.Eventually(c, func() bool { return proxy.Count(renewal) >= before+1+tries+1 }, "it is renewed again")
 	close(over)
 	traces := g.traces(1)
@@ -85,7 +86,8 @@ func checkRenewals(c *checker, j *jaeger.Server, r *testRedis) {
 	equal(c, "the trace", ops(traces.byTrace[process.TraceID]), wholeJob)
 }
 
-// checkLostLock deletes the locks of handlers. What one has said then stands, and the other fails.
+// checkLostLock deletes the locks of running handlers. One handler's decision then stands, and the other
+// one fails.
 func checkLostLock(c *checker, j *jaeger.Server, r *testRedis) {
 	g := newRig(c, j, r)
 	locker := newLocker(r.rdb, lock.Config{TTL: time.Second})
@@ -125,8 +127,8 @@ func checkLostLock(c *checker, j *jaeger.Server, r *testRedis) {
 	}
 }
 
-// checkUnavailable has each policy with a lock that another holds, and with one that Redis gives no
-// answer about.
+// checkUnavailable has each policy with a lock that another client holds, and with a lock about which
+// Redis gives no answer.
 func checkUnavailable(c *checker, j *jaeger.Server, r *testRedis) {
 	g := newRig(c, j, r)
 	key := g.queue + "-lock"
@@ -162,7 +164,7 @@ func checkUnavailable(c *checker, j *jaeger.Server, r *testRedis) {
 					when, other = other, when
 				}
 				w.HandleKind(fmt.Sprintf("%s-%v", outcome, policy), signalbox.HandlerFunc(nothing), worker.With(middleware.Lock(locker,
-					middleware.RawKey(key), middleware.RetryIn(time.Hour), when(policy), other((policy+1)%4)))) // must not count
+					middleware.RawKey(key), middleware.RetryIn(time.Hour), when(policy), other((policy+1)%4)))) // the other option must have no effect
 			}
 		}
 	})
@@ -184,7 +186,7 @@ func checkUnavailable(c *checker, j *jaeger.Server, r *testRedis) {
 			equal(c, job+": the parent of the asking", asked.ParentID, process.SpanID)
 			equal(c, job+": its outcome", asked.Attributes[attrLockOutcome], any(outcome))
 			equal(c, job+": its failure", asked.Error, outcome == "error")
-			for _, sp := range trace { // the one way in is the error of an attempt that failed for it
+			for _, sp := range trace { // only the error of an attempt that failed because of the lock may have it
 				named := strings.Contains(fmt.Sprintf("%+v", *sp), key)
 				equal(c, job+": that the key is in "+sp.Name, named, sp == process && policy == middleware.PolicyFail)
 			}
@@ -192,7 +194,7 @@ func checkUnavailable(c *checker, j *jaeger.Server, r *testRedis) {
 	}
 }
 
-// newLocker is lock.New with a Config that may be left out and must be right.
+// newLocker is lock.New with an optional Config, which must be valid.
 func newLocker(rdb lock.Client, c ...lock.Config) *lock.Redis {
 	l, err := lock.New(rdb, append(c, lock.Config{})[0])
 	if err != nil {

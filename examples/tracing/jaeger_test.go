@@ -12,7 +12,7 @@ import (
 	"github.com/signalbox-go/signalbox/internal/redistest"
 )
 
-// TestJaeger sends everything to a real Jaeger and asserts on what its API says of it.
+// TestJaeger sends everything to a real Jaeger and checks the replies of Jaeger's API.
 func TestJaeger(t *testing.T) {
 	j := jaeger.Start(t)
 	redis := startRedis(t)
@@ -42,7 +42,7 @@ func TestJaeger(t *testing.T) {
 	})
 }
 
-// TestSampler needs no Jaeger: what a span is about is known at its start, when samplers decide.
+// TestSampler needs no Jaeger. The attributes that samplers need are set at a span's start.
 func TestSampler(t *testing.T) {
 	t.Parallel()
 	r := startRedis(t)
@@ -61,7 +61,7 @@ func TestSampler(t *testing.T) {
 	}
 }
 
-// TestCollectorDown needs no Jaeger: nobody answers, or nobody listens.
+// TestCollectorDown needs no Jaeger: the collector doesn't answer, or doesn't listen.
 func TestCollectorDown(t *testing.T) {
 	t.Parallel()
 	r := startRedis(t)
@@ -81,7 +81,7 @@ func TestCollectorDown(t *testing.T) {
 	}
 }
 
-// blackHole accepts connections and says nothing on them.
+// blackHole accepts connections and never answers.
 func blackHole(t *testing.T) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -110,8 +110,8 @@ func blackHole(t *testing.T) string {
 	return "http://" + l.Addr().String()
 }
 
-// found are the spans of all traces that a service took part in, by trace. In what Jaeger has of them
-// nothing is private, nor what else may not be there.
+// found returns the spans of all traces with a span of the service, by trace. It checks that Jaeger's
+// data contains nothing private.
 func found(c *checker, j *jaeger.Server, service string, private ...string) (byTrace map[string][]*jaeger.Span) {
 	c.Helper()
 	spans, body, err := j.Search(c.Context(), service, 20_000)
@@ -127,7 +127,7 @@ func found(c *checker, j *jaeger.Server, service string, private ...string) (byT
 	return byTrace
 }
 
-// ops are the names of spans without their queue or kind, sorted.
+// ops returns the names of spans, sorted, without their queue or kind.
 func ops(spans []*jaeger.Span) string {
 	var names []string
 	for _, sp := range spans {
@@ -138,7 +138,7 @@ func ops(spans []*jaeger.Span) string {
 	return strings.Join(names, " ")
 }
 
-// What the trace of a job that went well consists of, at once or after a retry.
+// The spans in the trace of a job that succeeded, at once or after a retry.
 const (
 	wholeJob     = "ack enqueue handle process request"
 	wholeRetried = "ack enqueue handle handle process process request retry"
@@ -153,10 +153,10 @@ func only(spans []*jaeger.Span, op string) *jaeger.Span {
 	return nil
 }
 
-// idle is longer than every period of a worker, the longest of which is a minute.
+// idle is longer than every period of a worker. The longest period is a minute.
 const idle = 65 * time.Second
 
-// An idler is a process that has nothing to do, while the other checks run.
+// An idler is a process without jobs. It runs during the other checks.
 type idler struct {
 	*probe
 	service string
@@ -256,7 +256,7 @@ func checkFailures(c *checker, j *jaeger.Server, r *testRedis) {
 	equal(c, "jobs without a trace", len(want), 0)
 }
 
-// checkLost lets a worker lose its lease: its network is held until another has done its job.
+// checkLost makes a worker lose its lease: its network is held until another worker has done its job.
 func checkLost(c *checker, j *jaeger.Server, r *testRedis) {
 	queue := redistest.Name(c)
 	proxy := r.proxy(c)
@@ -308,15 +308,15 @@ func checkCorrupt(c *checker, j *jaeger.Server, r *testRedis) {
 	}
 }
 
-// maxBaggage is how much of it a job's headers may have at most: W3C's own limit.
+// maxBaggage is the most baggage that a job's headers may have. It is W3C's limit.
 const maxBaggage = 8192
 
-// checkBaggage has requests with 64 KiB of baggage. Those members arrive that may travel, but for each
-// with which they would be more than the limit.
+// checkBaggage makes requests with 64 KiB of baggage. The allowed members arrive, except each one that
+// would exceed the limit.
 func checkBaggage(c *checker, j *jaeger.Server, r *testRedis) {
 	const jobs = 10
 	travel := []member{{"tenant", 32}, {"region", 5000}, {"user", 100}}
-	tooLarge := []member{{"archive", 20 << 10}, {"trail", 4000}} // by itself, and beside the region
+	tooLarge := []member{{"archive", 20 << 10}, {"trail", 4000}} // alone, and together with the region
 	private := []member{{"session", 64}, {"cart", 36 << 10}}
 	behind := slices.Concat(tooLarge, private)
 	queue := redistest.Name(c)
@@ -324,7 +324,7 @@ func checkBaggage(c *checker, j *jaeger.Server, r *testRedis) {
 		Redis: r.url, Queue: queue, Service: queue, Enqueue: []task{{Times: jobs}}, NoWork: true,
 		Members: slices.Concat(travel, behind), Allow: []string{"tenant", "archive", "region", "trail", "user"},
 	}
-	all, kept := 0, -1 // between the members are commas
+	all, kept := 0, -1 // commas separate the members
 	var arrived, hidden []string
 	for _, m := range cfg.Members {
 		all += m.Bytes
@@ -357,7 +357,7 @@ func checkBaggage(c *checker, j *jaeger.Server, r *testRedis) {
 	equal(c, "traces", len(found(c, j, queue, hidden...)), jobs)
 }
 
-// checkForeignBaggage has a propagator that takes 64 KiB of baggage from elsewhere.
+// checkForeignBaggage has a propagator that takes 64 KiB of baggage from another source.
 func checkForeignBaggage(c *checker, j *jaeger.Server, r *testRedis) {
 	queue := redistest.Name(c)
 	report, _ := startProbe(c.T, spansTo(j.OTLP), probeConfig{

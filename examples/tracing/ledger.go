@@ -11,7 +11,7 @@ import (
 	"github.com/signalbox-go/signalbox"
 )
 
-// An event is what a worker tells about a job, a line of JSON on its standard output.
+// An event is a worker's report about a job: a line of JSON on its standard output.
 type event struct {
 	What    string `json:"what"` // started, done, failed, snoozed
 	Job     string `json:"job"`
@@ -20,16 +20,16 @@ type event struct {
 	Attempt int    `json:"attempt"`
 	Crashes int    `json:"crashes"`
 	Token   int64  `json:"token"`
-	Trace   string `json:"trace"` // that the handler is in, or ""
+	Trace   string `json:"trace"` // ID of the handler's trace, or ""
 }
 
-// tell tells of every delivery.
+// tell returns a middleware that reports every delivery.
 func tell(out io.Writer, name string) signalbox.Middleware {
 	var mu sync.Mutex
 	write := func(e event) {
 		mu.Lock()
 		defer mu.Unlock()
-		_ = json.NewEncoder(out).Encode(e) // if the parent is gone we are about to end
+		_ = json.NewEncoder(out).Encode(e) // an error means that the parent has ended, and this process soon will
 	}
 	return func(next signalbox.Handler) signalbox.Handler {
 		return signalbox.HandlerFunc(func(ctx context.Context, job *signalbox.Job) error {
@@ -46,7 +46,7 @@ func tell(out io.Writer, name string) signalbox.Middleware {
 	}
 }
 
-// A ledger has all events, in the order in which they came.
+// A ledger has all events, in the order in which they arrived.
 type ledger struct {
 	mu     sync.Mutex
 	events []event
@@ -55,7 +55,7 @@ type ledger struct {
 
 func newLedger() *ledger { return &ledger{more: make(chan struct{})} }
 
-// read enters the events of a process until its output ends.
+// read adds the events of a process until its output ends.
 func (l *ledger) read(r io.Reader) error {
 	lines := bufio.NewScanner(r)
 	for lines.Scan() {

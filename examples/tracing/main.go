@@ -1,11 +1,11 @@
-// Command tracing is a small shop whose jobs are seen in Jaeger: one waterfall per job, from the
-// HTTP request that enqueued it to what its handler did in another process.
+// Command tracing is a small shop whose jobs can be seen in Jaeger. Each job has one waterfall, from the HTTP
+// request that enqueued it to what its handler did in another process.
 //
 //	cd examples/tracing
 //	docker compose up -d     # a Jaeger; or without Docker: see below
 //	go run .
 //
-// It makes a request for each of these, runs the jobs, and prints the links to open:
+// It makes a request for each of these, runs the jobs, and prints links to the traces:
 //
 //	orders       a job that goes well
 //	payments     its first attempt fails, and it is retried
@@ -16,21 +16,20 @@
 //	exports      a job whose worker is killed; another one recovers it
 //	stock        no request: a cron entry of two processes, each tick enqueued once
 //
-// Without Docker, "make jaeger" at the root of the tree builds Jaeger with nothing but Go (and checks
-// by its API what it shows of this program). That one has no web pages; the traces are at
+// Without Docker, "make jaeger" at the root of the tree builds Jaeger with Go alone. It also checks this
+// program's traces through Jaeger's API. That Jaeger has no web pages. The traces are at
 // http://localhost:16686/api/v3/traces/ID:
 //
 //	OTEL_TRACES_SAMPLER=always_off $(tools/jaeger/build.sh) --config examples/tracing/jaeger.yaml
 //
-// Spans go to OTEL_EXPORTER_OTLP_ENDPOINT, by default http://localhost:4318. If no collector is there
-// the jobs run all the same, and the program says that nobody saw it. JAEGER_URL is where the
-// links lead, by default http://localhost:16686. Jobs are in a Redis inside this process;
-// REDIS_URL takes a real one, where the program uses a queue of its own and deletes it at the end.
+// Spans go to OTEL_EXPORTER_OTLP_ENDPOINT, by default http://localhost:4318. Without a collector the jobs run all
+// the same, and the program says that no spans were received. JAEGER_URL is the address for the links, by default
+// http://localhost:16686. Jobs are in a Redis inside this process. With REDIS_URL the program uses a real one,
+// with a queue of its own, which it deletes at the end.
 //
-// shop.go is what an application would have: a service, its jobs and their handlers. telemetry.go
-// sets OpenTelemetry up, which is all that Signalbox needs to make spans. The rest sets the scene:
-// run.go is the story, process.go starts this program again as its other processes, and
-// ledger.go is what they tell about it.
+// shop.go is the application: a service, its jobs and their handlers. telemetry.go sets up OpenTelemetry, which
+// is all that Signalbox needs to make spans. The other files are the demonstration: run.go has its steps,
+// process.go starts this program again as its other processes, and ledger.go records their reports.
 //
 // The last line of the output counts jobs and traces:
 //
@@ -46,7 +45,7 @@ import (
 	"time"
 )
 
-// timeLimit is for the whole run, on a slow machine.
+// timeLimit bounds the whole run, on a slow machine.
 const timeLimit = 90 * time.Second
 
 func main() {
@@ -65,8 +64,8 @@ func main() {
 	exitOn(err)
 }
 
-// signals returns a context that ends with the first Ctrl-C, and one that ends with the second: then handlers are
-// interrupted. The third ends the program by itself.
+// signals returns a context that ends with the first Ctrl-C, and one that ends with the second. Then handlers are
+// interrupted. The third Ctrl-C ends the program at once.
 func signals() (ctx, hurry context.Context) {
 	ctx, stop := context.WithCancel(context.Background())
 	hurry, hurryUp := context.WithCancel(context.Background())

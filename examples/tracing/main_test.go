@@ -10,8 +10,8 @@ import (
 	"go.uber.org/goleak"
 )
 
-// TestMain is also the main of the processes that the tests start. Its last line is there only if
-// everything that is to be seen in Jaeger was seen.
+// TestMain is also the main function of the processes that the tests start. It prints the last
+// line only if every check of what Jaeger has was made and passed.
 func TestMain(m *testing.M) {
 	switch {
 	case isChild():
@@ -37,10 +37,10 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// seen counts what was asserted of what is in Jaeger.
+// seen counts the checks of what Jaeger has.
 var seen tally
 
-// A tally knows which checks there are and which of them passed.
+// A tally has all checks, and those that passed.
 type tally struct {
 	mu           sync.Mutex
 	due, passed  map[string]bool
@@ -48,7 +48,7 @@ type tally struct {
 	spans, trace int
 }
 
-// line is the last line of "make jaeger". There is one only if every check passed.
+// line returns the last line of "make jaeger". It reports false unless every check passed.
 func (t *tally) line() (string, bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -58,9 +58,9 @@ func (t *tally) line() (string, bool) {
 	return fmt.Sprintf("jaeger: ok checks=%d assertions=%d traces=%d spans=%d", len(t.passed), t.assertions, t.trace, t.spans), true
 }
 
-// expect says that there is such a check, by the name of its subtest.
+// expect adds a check. name is the name of its subtest.
 func (t *tally) expect(name string) {
-	name = strings.ReplaceAll(name, " ", "_") // as package testing does
+	name = strings.ReplaceAll(name, " ", "_") // like package testing
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.due == nil {
@@ -104,14 +104,14 @@ func equal[T comparable](c *checker, what string, got, want T) {
 	c.that(got == want, "%s is %v, want %v", what, got, want)
 }
 
-// A check is one thing that must be so.
+// A check tests one fact.
 type check struct {
 	name string
 	run  func(c *checker)
 }
 
-// checks runs each as a subtest; all of them count for the last line, also those that are
-// filtered out.
+// checks runs each check as a subtest. All of them are expected for the last line, even those
+// that are filtered out.
 func checks(t *testing.T, all []check) {
 	t.Helper()
 	for _, c := range all {

@@ -18,7 +18,7 @@ import (
 
 var traceModes = []signalbox.TraceMode{signalbox.TraceAuto, signalbox.TraceParent, signalbox.TraceLink, signalbox.TraceNone}
 
-// modes are the checks of how deliveries are connected with what created their job.
+// modes returns the checks of how deliveries are connected with the span that created their job.
 func modes(j *jaeger.Server, r *testRedis) []check {
 	all := []check{
 		{"the age that a parent may have", func(c *checker) { checkAge(c, j, r) }},
@@ -31,7 +31,7 @@ func modes(j *jaeger.Server, r *testRedis) []check {
 	return all
 }
 
-// A choice is the modes that a delivery is subject to.
+// A choice has the modes that apply to a delivery.
 type choice struct {
 	worker, kind, job signalbox.TraceMode
 	bulk              bool
@@ -45,7 +45,7 @@ func (ch choice) String() string {
 	return fmt.Sprintf("%s-%s-%s-%s", ch.worker, ch.kind, ch.job, together)
 }
 
-// result is what docs/tracing.md says of a job that was enqueued just now.
+// result returns the mode that docs/tracing.md states for a job that was enqueued just now.
 func (ch choice) result() signalbox.TraceMode {
 	if ch.bulk && ch.job != signalbox.TraceNone {
 		return signalbox.TraceLink
@@ -102,8 +102,8 @@ func checkModes(c *checker, j *jaeger.Server, r *testRedis, of signalbox.TraceMo
 
 func nothing(context.Context, *signalbox.Job) error { return nil }
 
-// checkConnected asserts the connection of a span with the creation of its job, and that it has
-// no links but for this and the given ones.
+// checkConnected checks the connection of a span with the creation of its job. The span must have no
+// other links except the given ones.
 func checkConnected(c *checker, what string, sp, creation *jaeger.Span, mode signalbox.TraceMode, links ...jaeger.Link) {
 	c.Helper()
 	parent := ""
@@ -119,7 +119,7 @@ func checkConnected(c *checker, what string, sp, creation *jaeger.Span, mode sig
 	c.that(!missing && len(sp.Links) == len(links), "%s: it links to %v, want %v", what, sp.Links, links)
 }
 
-// checkAge has ages other than the usual one, which is that of checkOld.
+// checkAge has ages other than the default, which checkOld tests.
 func checkAge(c *checker, j *jaeger.Server, r *testRedis) {
 	for _, a := range []struct {
 		age, parentFor time.Duration
@@ -143,8 +143,8 @@ func checkAge(c *checker, j *jaeger.Server, r *testRedis) {
 	}
 }
 
-// checkReclaim lets a session expire in Redis, as if its worker had stood still. Then another worker
-// takes the job over, whose trace mode is the given one as well.
+// checkReclaim makes a session expire in Redis, as if its worker were paused. Then another worker,
+// which also has the given trace mode, takes the job over.
 func checkReclaim(c *checker, j *jaeger.Server, r *testRedis, mode signalbox.TraceMode) {
 	g := newRig(c, j, r)
 	key := func(kind string) string { return "signalbox:{default:" + g.queue + "}:" + kind }
@@ -156,7 +156,7 @@ func checkReclaim(c *checker, j *jaeger.Server, r *testRedis, mode signalbox.Tra
 					close(taken)
 					return nil
 				}
-				select { // until another has it, this delivery can complete it
+				select { // until another worker has the job, this delivery can complete it
 				case <-taken:
 				case <-g.ctx.Done():
 				}

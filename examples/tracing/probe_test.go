@@ -33,34 +33,34 @@ import (
 	"github.com/signalbox-go/signalbox/worker"
 )
 
-// envProbe holds what a test tells a process that it starts from its own binary. OpenTelemetry's
-// providers are global: each probe has its own.
+// envProbe is the environment variable with the configuration of a process that a test starts from
+// its own binary. OpenTelemetry's providers are global: in its own process each probe has its own.
 const envProbe = "TRACING_TEST_PROBE"
 
-// A probeConfig says what a probe does: it enqueues, then it works.
+// A probeConfig says what a probe does. It enqueues, and then it works.
 type probeConfig struct {
 	Redis, Queue, Service string
 	Enqueue               []task
-	Until                 int           // handlers that returned, then it ends; 0: it ends with SIGTERM
-	NoWork                bool          // it ends when it has enqueued
-	For                   time.Duration // or after that time
-	Cron                  bool          // it runs a cron entry, of which no tick is near
+	Until                 int           // ends after this many handlers have returned; 0: ends with SIGTERM
+	NoWork                bool          // ends when it has enqueued
+	For                   time.Duration // or ends after this time
+	Cron                  bool          // runs a cron entry whose next tick is far away
 	TTL                   time.Duration
-	Headers               map[string]string // what its propagator writes into the jobs, if it has one of its own
-	Sample                bool              // it reports what samplers see, and sends nothing
+	Headers               map[string]string // its own propagator writes these into the jobs; nil: no such propagator
+	Sample                bool              // reports the attributes that samplers get, and sends nothing
 	Members               []member          // of the baggage of its requests
-	Allow                 []string          // names of those that travel with the jobs
+	Allow                 []string          // names of the members that travel with the jobs
 }
 
-// A member of a baggage says its name over and over.
+// A member of a baggage repeats its name as its value.
 type member struct {
 	Name  string
-	Bytes int // of its value
+	Bytes int // size of its value
 }
 
 func (m member) value() string { return strings.Repeat(m.Name+"/", m.Bytes)[:m.Bytes] }
 
-// A task is a job that says itself what its handler does.
+// A task is a job that says what its handler does.
 type task struct {
 	Do      string // panic, wait, cancel, fail at first, or nothing
 	Takes   time.Duration
@@ -72,19 +72,19 @@ type task struct {
 
 func (task) Kind() string { return "task" }
 
-// A probeReport is what a probe says, a line each time that a handler is called and one at its end.
+// A probeReport is a line that a probe prints after each call of a handler, and at its end.
 type probeReport struct {
-	Called  int           // handlers, so far
-	Again   int           // of them that were not the first delivery of their job
-	Ended   bool          // whether it is the last line
-	Took    time.Duration // from the first enqueueing to the end of the worker
-	Headers []int         // lengths of baggage headers that jobs came with, each once
-	Members []string      // what handlers had of the baggage, "name=value" in order, each once
+	Called  int           // calls of handlers so far
+	Again   int           // calls that were not the first delivery of their job
+	Ended   bool          // this is the last line
+	Took    time.Duration // from the first enqueue to the end of the worker
+	Headers []int         // lengths of the jobs' baggage headers, each once
+	Members []string      // baggage members that handlers had, "name=value" in order, each once
 
-	Seen map[string][]string // attributes of spans at their start, by the first word of their name
+	Seen map[string][]string // attributes of spans at their start, by the first word of the span's name
 }
 
-// garbage is a propagator that writes what it likes, and reads as the usual ones do.
+// garbage is a propagator that writes any header, and reads like the usual ones.
 type garbage struct {
 	propagation.TextMapPropagator
 	headers map[string]string
@@ -96,7 +96,7 @@ func (g garbage) Inject(_ context.Context, carrier propagation.TextMapCarrier) {
 	}
 }
 
-// A sampler takes every span and notes the attributes that it has at its start.
+// A sampler takes every span, and records the attributes that it has at its start.
 type sampler struct {
 	mu   sync.Mutex
 	seen map[string][]string
@@ -117,7 +117,7 @@ func (s *sampler) ShouldSample(p sdktrace.SamplingParameters) sdktrace.SamplingR
 	return sdktrace.AlwaysSample().ShouldSample(p)
 }
 
-// Description is the sampler's name.
+// Description returns the sampler's name.
 func (s *sampler) Description() string { return "notes attributes" }
 
 func (s *sampler) all() map[string][]string {
@@ -126,7 +126,7 @@ func (s *sampler) all() map[string][]string {
 	return maps.Clone(s.seen)
 }
 
-// bags notes what baggage jobs came with.
+// bags records the baggage of jobs.
 type bags struct {
 	mu      sync.Mutex
 	headers []int
@@ -221,11 +221,11 @@ func runProbe() error {
 		}
 	}
 	report(true)
-	_ = stopTracing() // that spans were lost is no error of a probe
+	_ = stopTracing() // lost spans are no error of a probe
 	return nil
 }
 
-// enqueueTasks makes a trace for each job, as requests of a service do.
+// enqueueTasks makes a trace for each job, like the requests of a service.
 func enqueueTasks(s *scheduler.Scheduler, cfg probeConfig) error {
 	base, err := withBaggage(context.Background(), cfg.Members)
 	if err != nil {
@@ -252,8 +252,8 @@ func enqueueTasks(s *scheduler.Scheduler, cfg probeConfig) error {
 	return nil
 }
 
-// withBaggage returns ctx with such a baggage. It may be larger than what a propagator takes from a
-// carrier, as that of a program of its own may be.
+// withBaggage returns ctx with this baggage. It may be larger than a propagator accepts from a
+// carrier, since a program can make such a baggage itself.
 func withBaggage(ctx context.Context, members []member) (context.Context, error) {
 	var b baggage.Baggage
 	for _, m := range members {
@@ -319,7 +319,7 @@ func (t task) run(ctx context.Context, job *signalbox.Job) error {
 	return work(ctx, t.Takes)
 }
 
-// A probe is such a process, seen by the test that started it.
+// A probe is the test's view of such a process.
 type probe struct {
 	t     *testing.T
 	cmd   *exec.Cmd
@@ -344,7 +344,7 @@ func startProbe(t *testing.T, env []string, cfg probeConfig) *probe {
 		t.Fatal(err)
 	}
 	p := &probe{t: t, cmd: cmd, lines: bufio.NewScanner(stdout)}
-	t.Cleanup(func() { // if the test did not come to the end of it
+	t.Cleanup(func() { // if the test ended early
 		if cmd.ProcessState == nil {
 			_ = cmd.Process.Kill()
 			_, _ = io.Copy(io.Discard, stdout)
@@ -354,7 +354,7 @@ func startProbe(t *testing.T, env []string, cfg probeConfig) *probe {
 	return p
 }
 
-// until reads what the probe says until that many handlers were called.
+// until reads the probe's reports until this many handlers were called.
 func (p *probe) until(called int) {
 	p.t.Helper()
 	for p.last.Called < called && p.next() {
@@ -374,7 +374,7 @@ func (p *probe) next() bool {
 	return true
 }
 
-// end waits for the probe to end, and says how it went and how long it took since the call.
+// end waits until the probe ends. It returns the last report, and how long the call took.
 func (p *probe) end() (probeReport, time.Duration) {
 	p.t.Helper()
 	start := time.Now()
@@ -393,7 +393,7 @@ func (p *probe) terminate() {
 	}
 }
 
-// left counts the jobs that are in the queue, in whatever state.
+// left returns the number of jobs in the queue, in any state.
 func (r *testRedis) left(c *checker, queue string) int64 {
 	c.Helper()
 	n, err := r.rdb.HLen(c.Context(), fmt.Sprintf("signalbox:{default:%s}:jobs", queue)).Result()
@@ -403,7 +403,7 @@ func (r *testRedis) left(c *checker, queue string) int64 {
 	return n
 }
 
-// records are those of all jobs that are in the queue.
+// records returns the records of all jobs in the queue.
 func (r *testRedis) records(c *checker, queue string) []string {
 	c.Helper()
 	records, err := r.rdb.HVals(c.Context(), "signalbox:{default:"+queue+"}:jobs").Result()
@@ -413,7 +413,8 @@ func (r *testRedis) records(c *checker, queue string) []string {
 	return records
 }
 
-// age makes a job older. Its record says in bytes 3 to 10 when it was enqueued, see docs/wire.md.
+// age makes a job older. Bytes 4 to 11 of its record are the time when it was enqueued, see
+// docs/wire.md.
 func (r *testRedis) age(c *checker, queue, job string, by time.Duration) {
 	c.Helper()
 	key := "signalbox:{default:" + queue + "}:jobs"

@@ -17,8 +17,8 @@ import (
 	"github.com/signalbox-go/signalbox/worker"
 )
 
-// The environment tells a process what it is. The URL of Redis is in none of the command lines,
-// where all users of the machine could read its password.
+// The environment tells a process its role. The URL of Redis is not in a command line, where all users of the
+// machine could read its password.
 const (
 	envRole  = "TRACING_ROLE"
 	envName  = "TRACING_NAME"
@@ -31,10 +31,10 @@ const stopTimeout = 8 * time.Second
 
 func isChild() bool { return os.Getenv(envRole) != "" }
 
-// runChild is what a process does that this program started: a worker or a scheduler, until its
-// standard input has a byte. With a second byte a worker doesn't wait for its handlers.
+// runChild is the main function of a process that this program started: a worker or a scheduler. It ends when
+// its standard input has a byte. With a second byte a worker doesn't wait for its handlers.
 func runChild() error {
-	signal.Ignore(os.Interrupt) // Ctrl-C reaches all processes of a terminal; the parent sees to it
+	signal.Ignore(os.Interrupt) // Ctrl-C reaches all processes of a terminal; the parent handles it
 	ctx, stop := context.WithCancel(context.Background())
 	defer stop()
 	hurry, hurryUp := context.WithCancel(context.Background())
@@ -43,7 +43,7 @@ func runChild() error {
 		obey(os.Stdin, stop, hurryUp)
 		os.Exit(1)
 	}()
-	slog.SetDefault(slog.New(slog.DiscardHandler)) // failures and recoveries are the story here
+	slog.SetDefault(slog.New(slog.DiscardHandler)) // failures and recoveries are intended here
 
 	role, name, queue := os.Getenv(envRole), os.Getenv(envName), os.Getenv(envQueue)
 	opt, err := parseURL(os.Getenv(envRedis))
@@ -56,7 +56,7 @@ func runChild() error {
 	if err != nil {
 		return err
 	}
-	defer func() { _ = stopTracing() }() // the parent says it if nobody takes the spans
+	defer func() { _ = stopTracing() }() // if the spans can't be sent, the parent reports it
 	switch role {
 	case "worker":
 		w, err := newWorker(rdb, queue)
@@ -75,14 +75,14 @@ func runChild() error {
 	return fmt.Errorf("%s=%q: want worker or scheduler", envRole, role)
 }
 
-// runWorker runs a worker until ctx ends. When hurry ends too, it interrupts the handlers that still run.
+// runWorker runs a worker until ctx ends. When hurry ends as well, it interrupts the running handlers.
 func runWorker(ctx, hurry context.Context, w *worker.Worker) error {
 	defer context.AfterFunc(hurry, w.Abort)()
 	return w.Run(ctx)
 }
 
-// obey reads a process's standard input: the first byte asks it to end, the second to end at once. It returns
-// at the end of the input: the parent is gone, for whatever reason.
+// obey reads a process's standard input. The first byte asks the process to end, the second to end at once.
+// obey returns at the end of the input, when the parent has ended.
 func obey(stdin io.Reader, stop, hurryUp func()) {
 	for _, do := range []func(){stop, hurryUp} {
 		if _, err := io.ReadFull(stdin, make([]byte, 1)); err != nil {
@@ -93,10 +93,10 @@ func obey(stdin io.Reader, stop, hurryUp func()) {
 	_, _ = io.Copy(io.Discard, stdin)
 }
 
-// A crew is the processes that this one started.
+// A crew has the processes that this one started.
 type crew struct {
-	ctx    context.Context // ends when one of them does by itself
-	hurry  context.Context // ends when they are to end at once
+	ctx    context.Context // ends when one of them ends by itself
+	hurry  context.Context // ends when they must end at once
 	fail   context.CancelCauseFunc
 	env    []string
 	ledger *ledger
@@ -108,15 +108,15 @@ func newCrew(ctx, hurry context.Context, redisURL, queue string, l *ledger) *cre
 	return &crew{ctx: ctx, hurry: hurry, fail: fail, ledger: l, env: append(os.Environ(), envQueue+"="+queue, envRedis+"="+redisURL)}
 }
 
-// A process is one of them.
+// A process is one member of the crew.
 type process struct {
 	cmd    *exec.Cmd
 	cancel context.CancelFunc // asks it to end
-	killed atomic.Bool        // by us
+	killed atomic.Bool        // by this program
 	done   chan struct{}      // closed when it has ended
 }
 
-// start starts this program once more. If that fails the crew's context ends.
+// start starts this program again. If that fails, the crew's context ends.
 func (c *crew) start(role, name string) *process {
 	p := &process{done: make(chan struct{})}
 	c.all = append(c.all, p)
@@ -133,7 +133,7 @@ func (c *crew) start(role, name string) *process {
 		if err := c.ledger.read(stdout); err != nil && !p.killed.Load() { // a killed one may leave half a line
 			c.fail(fmt.Errorf("%s: %w", name, err))
 		}
-		_ = p.cmd.Wait() // the state says it
+		_ = p.cmd.Wait() // its state says how it ended
 		if state := p.cmd.ProcessState; !p.killed.Load() && (ctx.Err() == nil || !state.Success()) {
 			c.fail(fmt.Errorf("%s ended: %v", name, state))
 		}
@@ -153,7 +153,7 @@ func (p *process) start(ctx, hurry context.Context, env []string) (io.Reader, er
 	if err := errors.Join(err1, err2); err != nil {
 		return nil, err
 	}
-	p.cmd.Cancel = func() error { // when ctx ends
+	p.cmd.Cancel = func() error { // called when ctx ends
 		_, err := stdin.Write([]byte{'.'})
 		return err
 	}
@@ -161,7 +161,7 @@ func (p *process) start(ctx, hurry context.Context, env []string) (io.Reader, er
 	if err := p.cmd.Start(); err != nil {
 		return nil, err
 	}
-	context.AfterFunc(hurry, func() { _, _ = stdin.Write([]byte{'.'}) }) // it may have ended
+	context.AfterFunc(hurry, func() { _, _ = stdin.Write([]byte{'.'}) }) // an error means that it has ended
 	return stdout, nil
 }
 
@@ -175,7 +175,7 @@ func (p *process) kill() error {
 	return nil
 }
 
-// stop asks the process to end and waits until it has.
+// stop asks the process to end and waits until it has ended.
 func (p *process) stop() {
 	p.cancel()
 	<-p.done

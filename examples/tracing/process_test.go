@@ -12,7 +12,7 @@ import (
 	"github.com/signalbox-go/signalbox/worker"
 )
 
-// The first byte asks a process to end, the second to end at once.
+// The first byte asks a process to end. The second asks it to end at once.
 func TestObey(t *testing.T) {
 	t.Parallel()
 	stdin, parent := io.Pipe()
@@ -38,7 +38,7 @@ func TestObey(t *testing.T) {
 	<-gone
 }
 
-// A worker that is asked twice to end interrupts its handlers.
+// If a worker is asked twice to end, it interrupts its handlers.
 func TestSecondCtrlC(t *testing.T) {
 	t.Parallel()
 	r := startRedis(t)

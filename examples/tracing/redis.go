@@ -14,13 +14,13 @@ import (
 	"github.com/signalbox-go/signalbox/embedded"
 )
 
-// A database is the Redis that the jobs are in: one inside this process, or that of REDIS_URL.
+// A database is the Redis with the jobs: one inside this process, or that of REDIS_URL.
 type database struct {
 	rdb   *redis.Client
-	url   string // for the other processes; may have a password in it
+	url   string // for the other processes; may contain a password
 	queue string // of this run alone
 
-	embedded *embedded.Server // or nil
+	embedded *embedded.Server // nil with REDIS_URL
 }
 
 func connect(ctx context.Context, out io.Writer, url string) (*database, error) {
@@ -45,7 +45,7 @@ func connect(ctx context.Context, out io.Writer, url string) (*database, error) 
 	return db, nil
 }
 
-// parseURL leaves out of its error what the URL is: it may have a password in it.
+// parseURL leaves the URL out of its error, since it may contain a password.
 func parseURL(url string) (*redis.Options, error) {
 	opt, err := redis.ParseURL(url)
 	if err != nil {
@@ -54,7 +54,7 @@ func parseURL(url string) (*redis.Options, error) {
 	return opt, nil
 }
 
-// close deletes the queue's keys, and those of the lock, also after the run's context ended.
+// close deletes the keys of the queue and of the lock, even after the run's context ended.
 func (db *database) close() error {
 	if db.embedded != nil {
 		return errors.Join(db.rdb.Close(), db.embedded.Close())

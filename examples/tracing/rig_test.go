@@ -24,8 +24,9 @@ import (
 	"github.com/signalbox-go/signalbox/worker"
 )
 
-// A rig is a scheduler and its workers within the test, which can so configure them as no probe
-// is, on a queue of their own. Their provider is passed in; its service has the queue's name.
+// A rig has a scheduler and its workers in the test's process, on their own queue. They can be
+// configured in more ways than a probe. They use the rig's provider, whose service has the
+// queue's name.
 type rig struct {
 	*checker
 	jaeger *jaeger.Server
@@ -33,7 +34,7 @@ type rig struct {
 	jobs   *scheduler.Scheduler
 	spans  *sdktrace.TracerProvider
 
-	ctx  context.Context // of the workers
+	ctx  context.Context // for the workers
 	stop context.CancelFunc
 	runs sync.WaitGroup
 	end  func() // waits for the workers and sends the last spans
@@ -43,13 +44,13 @@ func newRig(c *checker, j *jaeger.Server, r *testRedis) *rig {
 	c.Helper()
 	g := &rig{checker: c, jaeger: j, queue: redistest.Name(c)}
 	exporter, err := otlptracehttp.New(c.Context(), otlptracehttp.WithEndpointURL(j.OTLP+"/v1/traces"),
-		otlptracehttp.WithHTTPClient(&http.Client{ // the exporter's own leaves connections open
+		otlptracehttp.WithHTTPClient(&http.Client{ // the exporter's own client leaves connections open
 			Transport: &http.Transport{DisableKeepAlives: true}, Timeout: 10 * time.Second,
 		}))
 	if err != nil {
 		c.Fatal(err)
 	}
-	g.spans = sdktrace.NewTracerProvider(sdktrace.WithSampler(sdktrace.AlwaysSample()), // whatever the environment says
+	g.spans = sdktrace.NewTracerProvider(sdktrace.WithSampler(sdktrace.AlwaysSample()), // in any environment
 		sdktrace.WithBatcher(exporter, sdktrace.WithBatchTimeout(20*time.Millisecond)),
 		sdktrace.WithResource(resource.NewWithAttributes(semconv.SchemaURL, semconv.ServiceName(g.queue))))
 	g.ctx, g.stop = context.WithCancel(context.Background())
@@ -68,7 +69,7 @@ func newRig(c *checker, j *jaeger.Server, r *testRedis) *rig {
 	return g
 }
 
-// A plain job is of whatever kind, and has a payload that may be nowhere.
+// A plain job may have any kind. Its payload must not appear in any span.
 type plain struct {
 	kind   string
 	Secret string
@@ -76,7 +77,7 @@ type plain struct {
 
 func (p plain) Kind() string { return p.kind }
 
-// enqueue puts one job in, in a trace of its own.
+// enqueue enqueues one job, in a trace of its own.
 func (g *rig) enqueue(kind, id string, opts ...scheduler.EnqueueOption) {
 	g.Helper()
 	g.request(func(ctx context.Context) error {
@@ -85,7 +86,7 @@ func (g *rig) enqueue(kind, id string, opts ...scheduler.EnqueueOption) {
 	})
 }
 
-// request is one of a service.
+// request makes a request of a service.
 func (g *rig) request(do func(ctx context.Context) error) {
 	g.Helper()
 	ctx, span := g.spans.Tracer("shop").Start(g.Context(), "request", trace.WithSpanKind(trace.SpanKindServer))
@@ -95,7 +96,7 @@ func (g *rig) request(do func(ctx context.Context) error) {
 	}
 }
 
-// work runs a worker with this configuration and the handlers that are given to it.
+// work runs a worker with this configuration. handlers registers its handlers.
 func (g *rig) work(rdb redis.UniversalClient, cfg worker.Config, handlers func(w *worker.Worker)) {
 	g.Helper()
 	cfg.Queues = worker.Queues{g.queue: {Concurrency: 20}}
@@ -113,8 +114,8 @@ func (g *rig) work(rdb redis.UniversalClient, cfg worker.Config, handlers func(w
 	})
 }
 
-// traces waits until Jaeger has so many process spans, which are the last of their jobs, ends all
-// and returns what Jaeger has by then.
+// traces waits until Jaeger has this many process spans, which are the last of their jobs. Then
+// it ends everything and returns the spans that Jaeger has.
 func (g *rig) traces(processes int) rigTraces {
 	g.Helper()
 	redistest.Eventually(g, func() bool {
@@ -140,7 +141,7 @@ type rigTraces struct {
 	byTrace map[string][]*jaeger.Span
 }
 
-// of returns the spans of an operation on a job, by their start.
+// of returns the spans of an operation on a job, by start time.
 func (t rigTraces) of(op, job string) []*jaeger.Span {
 	var all []*jaeger.Span
 	for _, spans := range t.byTrace {
@@ -164,7 +165,7 @@ func (t rigTraces) one(op, job string) *jaeger.Span {
 	return all[0]
 }
 
-// through is a client of the same Redis by way of the proxy.
+// through returns a client of the same Redis that uses the proxy.
 func (r *testRedis) through(c *checker, p *redistest.Proxy) redis.UniversalClient {
 	c.Helper()
 	opt, err := parseURL(r.urlThrough(p))

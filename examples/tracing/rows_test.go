@@ -12,7 +12,7 @@ import (
 	"github.com/signalbox-go/signalbox/examples/tracing/internal/jaeger"
 )
 
-// The attributes, as people write them in their queries.
+// The attributes, with the names that people use in queries.
 const (
 	attrSystem      = "messaging.system"
 	attrOperation   = "messaging.operation.name"
@@ -39,7 +39,7 @@ const (
 	attrMissed      = "signalbox.schedule.missed"
 )
 
-// A want says whether an attribute's value is right; v is nil if the attribute is missing.
+// A want reports whether an attribute's value is right. v is nil if the attribute is missing.
 type want func(s *story, sp *jaeger.Span, v any) bool
 
 func is(x any) want { return func(_ *story, _ *jaeger.Span, v any) bool { return v == x } }
@@ -64,14 +64,14 @@ func atLeast(n int64) want {
 	}
 }
 
-// later is a time after the span's end, less what clocks and rounding take.
+// later accepts a time after the span's end, with an allowance for clocks and rounding.
 func later(_ *story, sp *jaeger.Span, v any) bool {
 	got, _ := v.(string)
 	at, err := time.Parse(time.RFC3339Nano, got)
 	return err == nil && at.After(sp.Start)
 }
 
-// attributes are what a span has.
+// attributes are the attributes that a span must have.
 type attributes map[string]want
 
 func (a attributes) and(more attributes) attributes {
@@ -85,7 +85,7 @@ func (a attributes) and(more attributes) attributes {
 	return all
 }
 
-// onEach are on every messaging span.
+// onEach are the attributes of every messaging span.
 var onEach = attributes{
 	attrSystem:      is("signalbox"),
 	attrDestination: func(s *story, _ *jaeger.Span, v any) bool { return v == s.queue },
@@ -100,7 +100,8 @@ func operation(name, opType string) attributes {
 	return attributes{attrOperation: is(name), attrType: is(opType)}
 }
 
-// aboutJob are on every span of a job before it is delivered, aboutDelivery on those after.
+// aboutJob returns the attributes of a job's spans before its delivery. aboutDelivery returns
+// those of its later spans.
 func aboutJob(kind string, maxAttempts int64) attributes {
 	return onEach.and(attributes{attrMessageID: text, attrKind: is(kind), attrMaxAttempts: is(maxAttempts)})
 }
@@ -109,21 +110,21 @@ func aboutDelivery(kind string, maxAttempts, attempt int64) attributes {
 	return aboutJob(kind, maxAttempts).and(attributes{attrAttempt: is(attempt), attrClientID: text})
 }
 
-// A row is one of the table of spans, in one situation.
+// A row is a row of the table of spans, in one situation.
 type row struct {
 	name      string
-	spans     func(s *story) []*jaeger.Span // that it is about
+	spans     func(s *story) []*jaeger.Span // returns the spans that the row describes
 	count     int
 	kind      string
 	parent    func(s *story, sp *jaeger.Span) (parent *jaeger.Span, root bool)
-	links     func(s *story, sp *jaeger.Span) []jaeger.Link // all that it has; nil: none
+	links     func(s *story, sp *jaeger.Span) []jaeger.Link // returns all links of the span; nil: none
 	attrs     attributes
-	errorType *regexp.Regexp // nil: it is not failed
+	errorType *regexp.Regexp // nil: the span is no error
 }
 
 func root(*story, *jaeger.Span) (*jaeger.Span, bool) { return nil, true }
 
-// below is a parent of this name.
+// below accepts a parent with this name.
 func below(name string) func(s *story, sp *jaeger.Span) (*jaeger.Span, bool) {
 	return func(s *story, sp *jaeger.Span) (*jaeger.Span, bool) {
 		for _, p := range s.named(strings.ReplaceAll(name, "Q", s.queue)) {
@@ -135,8 +136,8 @@ func below(name string) func(s *story, sp *jaeger.Span) (*jaeger.Span, bool) {
 	}
 }
 
-// op is an operation on the n-th job of a kind of request; which picks one of its spans, or all
-// if it is negative.
+// op returns an operation on the n-th job of a kind of request. which selects one of its spans,
+// or all if it is negative.
 func op(name, what string, n, which int) func(s *story) []*jaeger.Span {
 	return func(s *story) []*jaeger.Span {
 		return pick(s.of(name, s.job(what, n)), which)
@@ -153,7 +154,7 @@ func pick(all []*jaeger.Span, which int) []*jaeger.Span {
 	return nil
 }
 
-// ofAll is an operation on all jobs of a kind of request.
+// ofAll returns an operation on all jobs of a kind of request.
 func ofAll(name, what string) func(s *story) []*jaeger.Span {
 	return func(s *story) []*jaeger.Span {
 		var all []*jaeger.Span
@@ -164,7 +165,7 @@ func ofAll(name, what string) func(s *story) []*jaeger.Span {
 	}
 }
 
-// inJob is the spans of this name below the process spans of a job.
+// inJob returns the spans of this name below the process spans of a job.
 func inJob(name, what string, n int) func(s *story) []*jaeger.Span {
 	return func(s *story) []*jaeger.Span {
 		var all []*jaeger.Span
@@ -175,7 +176,8 @@ func inJob(name, what string, n int) func(s *story) []*jaeger.Span {
 	}
 }
 
-// acquired is the n-th asking for the lock of the reports to end. All of them end with a grant.
+// acquired returns the n-th acquisition of the reports' lock, in the order of their ends. All of
+// them succeed.
 func acquired(n int) func(s *story) []*jaeger.Span {
 	return func(s *story) []*jaeger.Span {
 		var all []*jaeger.Span
@@ -187,16 +189,16 @@ func acquired(n int) func(s *story) []*jaeger.Span {
 	}
 }
 
-// toCreation is the link to what created the job.
+// toCreation returns the link to the span that created the job.
 func toCreation(s *story, sp *jaeger.Span) []jaeger.Link {
 	id, _ := sp.Attributes[attrMessageID].(string)
 	if c := s.creation(id); c != nil {
 		return []jaeger.Link{c.Link()}
 	}
-	return []jaeger.Link{{}} // which nothing links to
+	return []jaeger.Link{{}} // no span has this link
 }
 
-// toAttempt is the link to the n-th process span of the payment.
+// toAttempt returns the link to the n-th process span of the payment.
 func toAttempt(n int) func(s *story, sp *jaeger.Span) []jaeger.Link {
 	return func(s *story, _ *jaeger.Span) []jaeger.Link {
 		if found := pick(s.of("process", s.job("payments", 0)), n); len(found) > 0 {
@@ -206,8 +208,8 @@ func toAttempt(n int) func(s *story, sp *jaeger.Span) []jaeger.Link {
 	}
 }
 
-// toLost is the link to the attempt whose worker was killed. Its span was never sent: it is known
-// only from the links. It is a sibling of the attempt that came after.
+// toLost returns the link to the attempt whose worker was killed. Its span was never sent, and is
+// known only from the links. It is a sibling of the next attempt.
 func toLost(s *story, sp *jaeger.Span) []jaeger.Link {
 	created := toCreation(s, sp)[0]
 	for _, l := range sp.Links {
@@ -283,7 +285,7 @@ var rows = []row{
 		spans: func(s *story) []*jaeger.Span {
 			var found []*jaeger.Span
 			for _, sp := range s.of("process", "") {
-				if sp.Attributes[attrKind] == "stock.count" && sp.Instance == "worker-1" { // which was not killed
+				if sp.Attributes[attrKind] == "stock.count" && sp.Instance == "worker-1" { // the worker that was not killed
 					found = append(found, sp)
 				}
 			}
@@ -343,7 +345,7 @@ var rows = []row{
 	},
 }
 
-// checkRow asserts one row in subtests: that the spans are there, their kind, parent, links,
+// checkRow checks one row in subtests: whether the spans exist, their kind, parent, links,
 // attributes and status.
 func checkRow(t *testing.T, s *story, r row) {
 	t.Helper()
@@ -412,12 +414,12 @@ func checkRow(t *testing.T, s *story, r row) {
 	}
 }
 
-// whole are the checks of the story as a whole.
+// whole returns the checks of the whole story.
 func whole(j *jaeger.Server, s *story) []check {
 	return []check{
 		{"each job is one waterfall", func(c *checker) {
 			for what, ids := range s.jobs {
-				if what == "newsletters" || what == "stock" || what == "and" { // bulks have links; ticks are below
+				if what == "newsletters" || what == "stock" || what == "and" { // bulks have links; ticks are checked below
 					continue
 				}
 				for _, id := range ids {

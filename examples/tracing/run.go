@@ -16,14 +16,14 @@ import (
 	"github.com/signalbox-go/signalbox"
 )
 
-// A request is one that the story makes, and what came of it.
+// A request is one of the demonstration's requests, with its result.
 type request struct {
 	path string
 	accepted
 }
 
-// run is the story, from beginning to end. When hurry has ended, the workers don't wait for their handlers. An empty
-// redisURL means: a Redis in this process.
+// run runs the whole demonstration. When hurry has ended, the workers don't wait for their handlers. An empty
+// redisURL means a Redis in this process.
 func run(ctx, hurry context.Context, out io.Writer, redisURL string) (sum summary, err error) {
 	whole := ctx
 	defer func() {
@@ -51,8 +51,8 @@ func run(ctx, hurry context.Context, out io.Writer, redisURL string) (sum summar
 		}
 	}()
 
-	// The jobs are in a Redis. Two processes tick the cron entry: this one, which is also the web
-	// service, and another. A third one works.
+	// The jobs are in a Redis. Two processes tick the cron entry: this one, which is also the web service, and
+	// another one. A third one is the worker.
 	db, err := connect(ctx, out, redisURL)
 	if err != nil {
 		return summary{}, err
@@ -61,7 +61,7 @@ func run(ctx, hurry context.Context, out io.Writer, redisURL string) (sum summar
 	events := newLedger()
 	crew := newCrew(ctx, hurry, db.url, db.queue, events)
 	defer crew.stopAll()
-	ctx = crew.ctx // ends when a process does that was not asked to
+	ctx = crew.ctx // ends when a process ends by itself
 	crew.start("scheduler", "scheduler-1")
 	first := crew.start("worker", "worker-1")
 
@@ -82,7 +82,7 @@ func run(ctx, hurry context.Context, out io.Writer, redisURL string) (sum summar
 	}
 	defer web.close()
 
-	// A request for each kind of job, and one more for the job that waits for a lock.
+	// One request for each kind of job, and one more for the job that waits for a lock.
 	var requests []request
 	for _, path := range []string{"/orders", "/payments", "/reports", "/reports", "/newsletters", "/reminders", "/refunds"} {
 		r, err := web.post(ctx, path)
@@ -99,8 +99,8 @@ func run(ctx, hurry context.Context, out io.Writer, redisURL string) (sum summar
 	}
 	first.stop()
 
-	// One more, whose worker dies as hard as a process can. It has begun, and has dealt with another
-	// job since: by then Redis knows the span of what it is at.
+	// One more job, whose worker is killed. It has begun the job, and has since finished another one: so Redis
+	// already has the span of the job in progress.
 	victim := crew.start("worker", "worker-2")
 	long, err := web.post(ctx, "/exports")
 	if err != nil {
@@ -148,7 +148,7 @@ func doneBy(name string) func(event) bool {
 	return func(e event) bool { return e.What == done && e.Worker == name }
 }
 
-// What events tell.
+// The values of event.What.
 const (
 	started = "started"
 	done    = "done"
@@ -156,7 +156,7 @@ const (
 	snoozed = "snoozed"
 )
 
-// outcome is what a handler's result means for the story.
+// outcome returns the value for a handler's result.
 func outcome(err error) string {
 	var snooze *signalbox.SnoozeError
 	switch {
@@ -168,10 +168,10 @@ func outcome(err error) string {
 	return failed
 }
 
-// defaultQuery is where Jaeger's pages are, unless JAEGER_URL says otherwise.
+// defaultQuery is the address of Jaeger's pages, unless JAEGER_URL has another.
 const defaultQuery = "http://localhost:16686"
 
-// links prints where to look: the trace of each request, and of each job that has one of its own.
+// links prints links to the trace of each request, and of each job with its own trace.
 func links(out io.Writer, requests []request, l *ledger) {
 	base := os.Getenv("JAEGER_URL")
 	if base == "" {
@@ -197,7 +197,7 @@ func links(out io.Writer, requests []request, l *ledger) {
 	}
 }
 
-// traceOf is the trace of the job's last delivery, or "".
+// traceOf returns the trace of the job's last delivery, or "".
 func (l *ledger) traceOf(job string) string {
 	trace := ""
 	for _, e := range l.find(func(e event) bool { return e.Job == job }) {
@@ -206,7 +206,7 @@ func (l *ledger) traceOf(job string) string {
 	return trace
 }
 
-// A site is the service on a port of its own.
+// A site runs the service on a port.
 type site struct {
 	url    string
 	server *http.Server
@@ -227,7 +227,7 @@ func serve(s *service) (*site, error) {
 	}
 	go func() {
 		defer close(w.done)
-		_ = w.server.Serve(l) // it ends with close
+		_ = w.server.Serve(l) // returns after close
 	}()
 	return w, nil
 }

@@ -19,10 +19,10 @@ import (
 	"github.com/signalbox-go/signalbox/worker"
 )
 
-// card is in a job's arguments, and so must be in no span.
+// card is in a job's arguments. So it must not be in a span.
 const card = "4929 1234 5678 9012"
 
-// The jobs, by what they are about.
+// The arguments of the jobs.
 type (
 	order      struct{ Item, Card string }
 	payment    struct{ Cents int }
@@ -44,19 +44,19 @@ func (export) Kind() string     { return "export.build" }
 func (stock) Kind() string      { return "stock.count" }
 
 const (
-	sessionTTL = 2 * time.Second // how soon a dead worker's jobs run elsewhere
+	sessionTTL = 2 * time.Second // after this time a dead worker's jobs run elsewhere
 	buildTime  = 500 * time.Millisecond
 	notYet     = 300 * time.Millisecond
 	stepTime   = 100 * time.Millisecond
 )
 
-// A service enqueues a job, or some, for each request.
+// A service enqueues one or more jobs for each request.
 type service struct {
 	jobs  *scheduler.Scheduler
 	queue string
 }
 
-// accepted is what it answers.
+// accepted is the reply of the service.
 type accepted struct {
 	Jobs  []string `json:"jobs"`
 	Trace string   `json:"trace"`
@@ -80,8 +80,8 @@ func (s *service) handler() http.Handler {
 	return mux
 }
 
-// enqueue is under a span of the service, as otelhttp would make it. That is all that it
-// takes for the job to be in the same trace.
+// enqueue runs in a span of the service, as otelhttp would make it. So the job is in the same
+// trace.
 func (s *service) enqueue(w http.ResponseWriter, r *http.Request, args []signalbox.Args) {
 	ctx, span := tracer.Start(r.Context(), r.Method+" "+r.URL.Path, trace.WithSpanKind(trace.SpanKindServer),
 		trace.WithAttributes(semconv.HTTPRequestMethodKey.String(r.Method), semconv.HTTPRoute(r.URL.Path)))
@@ -94,7 +94,7 @@ func (s *service) enqueue(w http.ResponseWriter, r *http.Request, args []signalb
 	}
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(http.StatusAccepted)
-	_ = json.NewEncoder(w).Encode(accepted{ids, traceOf(ctx)}) // an error means that the client is gone
+	_ = json.NewEncoder(w).Encode(accepted{ids, traceOf(ctx)}) // an error means that the client has left
 }
 
 func (s *service) put(ctx context.Context, args []signalbox.Args) ([]string, error) {
@@ -119,7 +119,7 @@ func (s *service) put(ctx context.Context, args []signalbox.Args) ([]string, err
 	return ids, err
 }
 
-// newScheduler has the cron entry, in each process that runs it.
+// newScheduler registers the cron entry. Each process that runs the entry calls it.
 func newScheduler(rdb redis.UniversalClient, queue string) (*scheduler.Scheduler, error) {
 	s, err := scheduler.New(rdb, scheduler.Config{})
 	if err != nil {
@@ -128,7 +128,7 @@ func newScheduler(rdb redis.UniversalClient, queue string) (*scheduler.Scheduler
 	return s, s.Cron("stock", "@every 1s", stock{"lamps"}, scheduler.Queue(queue))
 }
 
-// newWorker has the handlers.
+// newWorker registers the handlers.
 func newWorker(rdb redis.UniversalClient, queue string) (*worker.Worker, error) {
 	w, err := worker.New(rdb, worker.Config{
 		Queues: worker.Queues{queue: {Concurrency: 5}}, SessionTTL: sessionTTL, DrainTimeout: 2 * time.Second,
@@ -152,12 +152,12 @@ func newWorker(rdb redis.UniversalClient, queue string) (*worker.Worker, error) 
 	return w, nil
 }
 
-// A bankError is the bank's refusal. What spans say of an error is its type and its message.
+// A bankError is the bank's refusal. A span has the type and the message of an error.
 type bankError struct{ why string }
 
 func (e *bankError) Error() string { return "the bank refuses: " + e.why }
 
-// confirm has a span of its own, below that of the handler.
+// confirm makes its own span, below that of the handler.
 func confirm(ctx context.Context, _ *signalbox.Job, _ order) error {
 	_, span := tracer.Start(ctx, "send mail", trace.WithSpanKind(trace.SpanKindClient))
 	defer span.End()
@@ -181,7 +181,7 @@ func remind(_ context.Context, _ *signalbox.Job, in reminder) error {
 	return nil
 }
 
-// exportAll takes a minute, in which its worker is killed. Who takes it over goes on where it was.
+// exportAll takes a minute. Meanwhile its worker is killed. The next worker finishes the job.
 func exportAll(ctx context.Context, job *signalbox.Job, in export) error {
 	if job.Crashes > 0 {
 		return nil

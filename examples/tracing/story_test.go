@@ -20,13 +20,13 @@ import (
 )
 
 const (
-	envProgram = "TRACING_TEST_PROGRAM" // makes the test binary be the program
+	envProgram = "TRACING_TEST_PROGRAM" // makes the test binary act as the program
 	password   = "xyzzy-canary-password"
-	canary     = "xyzzy-canary-payload" // is in every payload of a probe, and in what its handler panics with
+	canary     = "xyzzy-canary-payload" // is in every payload of a probe, and in the panics of its handlers
 )
 
-// checkPrivate looks through what a test has read for what must be nowhere: payloads, the password of
-// Redis, keys of locks, and more.
+// checkPrivate searches the text that a test has read for data that must not be there: payloads, the
+// password of Redis, keys of locks, and more.
 func checkPrivate(c *checker, what, raw string, more ...string) {
 	c.Helper()
 	for _, secret := range append([]string{password, canary, card, "a lamp", "ann@example.com", ":reports"}, more...) {
@@ -34,9 +34,9 @@ func checkPrivate(c *checker, what, raw string, more ...string) {
 	}
 }
 
-// A testRedis is a Redis of one test alone.
+// A testRedis is a Redis for one test.
 type testRedis struct {
-	url        string // with a password in it, if it is a real one
+	url        string // contains a password, if it is a real one
 	host, port string
 	rdb        *redis.Client
 }
@@ -71,7 +71,7 @@ func startRedis(t *testing.T) *testRedis {
 	return r
 }
 
-// spansTo is the environment of a process that sends its spans there.
+// spansTo returns the environment of a process that sends its spans to this URL.
 func spansTo(otlp string, more ...string) []string {
 	env := slices.DeleteFunc(os.Environ(), func(kv string) bool {
 		return strings.HasPrefix(kv, "OTEL_") || strings.HasPrefix(kv, envRedis+"=")
@@ -90,20 +90,20 @@ func runProgram(t *testing.T, env []string) (stdout, stderr string, err error) {
 	return out.String(), complaints.String(), err
 }
 
-// A story is what a run of the program left in Jaeger.
+// A story has everything that a run of the program left in Jaeger.
 type story struct {
 	redis  *testRedis
 	queue  string
 	output string
-	jobs   map[string][]string // IDs by what was requested: "orders", "payments" and so on
-	spans  []*jaeger.Span      // of all traces, by their start
+	jobs   map[string][]string // IDs by the kind of request: "orders", "payments" and so on
+	spans  []*jaeger.Span      // of all traces, by start time
 	byID   map[jaeger.Link]*jaeger.Span
-	raw    []byte // all that the API said
+	raw    []byte // all replies of the API
 }
 
 var services = []string{"shop-web", "shop-worker", "shop-scheduler"}
 
-// tellStory runs the program against Jaeger and reads back all that it sent.
+// tellStory runs the program against Jaeger and reads all that it sent.
 func tellStory(t *testing.T, j *jaeger.Server) *story {
 	t.Helper()
 	s := &story{redis: startRedis(t), jobs: make(map[string][]string), byID: make(map[jaeger.Link]*jaeger.Span)}
@@ -149,7 +149,8 @@ func tellStory(t *testing.T, j *jaeger.Server) *story {
 	return s
 }
 
-// of returns the spans of this operation on a job, such as "process", or of all jobs if job is "".
+// of returns the spans of this operation on a job, such as "process". If job is "", it returns those
+// of all jobs.
 func (s *story) of(op, job string) []*jaeger.Span {
 	var found []*jaeger.Span
 	for _, sp := range s.spans {
@@ -189,7 +190,7 @@ func (s *story) under(top *jaeger.Span, name string) []*jaeger.Span {
 	return found
 }
 
-// creation is the span that the job's headers lead to.
+// creation returns the span that the job's headers name.
 func (s *story) creation(job string) *jaeger.Span {
 	for _, op := range []string{"create", "enqueue"} {
 		if found := s.of(op, job); len(found) > 0 {
@@ -199,7 +200,7 @@ func (s *story) creation(job string) *jaeger.Span {
 	return nil
 }
 
-// job is the n-th job of a kind of request, or "none".
+// job returns the n-th job of a kind of request, or "none".
 func (s *story) job(what string, n int) string {
 	if n >= len(s.jobs[what]) {
 		return "none"
@@ -214,7 +215,7 @@ func show(sp *jaeger.Span) string {
 	return fmt.Sprintf("%s (%s in trace %s)", sp.Name, sp.SpanID, sp.TraceID)
 }
 
-// tree is a trace as text, for the messages of failures.
+// tree returns a trace as text, for the messages of failures.
 func (s *story) tree(trace string) string {
 	var b strings.Builder
 	var add func(parent string, depth int)
@@ -230,7 +231,8 @@ func (s *story) tree(trace string) string {
 	return b.String()
 }
 
-// The program runs all jobs without a collector, says so, and leaves nothing in Redis.
+// Without a collector the program runs all jobs, reports that there is none, and leaves nothing in
+// Redis.
 func TestWithoutCollector(t *testing.T) {
 	t.Parallel()
 	r := startRedis(t)
@@ -246,7 +248,7 @@ func TestWithoutCollector(t *testing.T) {
 			}
 		})
 	}
-	t.Cleanup(func() { // when the subtests are over, and before the server
+	t.Cleanup(func() { // after the subtests, and before the server ends
 		if n, err := r.rdb.DBSize(context.Background()).Result(); err != nil || n > 0 {
 			t.Errorf("%d keys are left, %v", n, err)
 		}

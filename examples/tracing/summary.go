@@ -7,10 +7,10 @@ import (
 
 // A summary counts what happened to the jobs.
 type summary struct {
-	jobs   int // that were enqueued by requests and ended, and ticks
-	traces int // that can be looked at
+	jobs   int // jobs that were enqueued by requests and ended, and ticks
+	traces int // traces in Jaeger
 
-	retried   int // jobs that failed and then went well
+	retried   int // jobs that failed and later succeeded
 	recovered int // jobs that were done after a crash
 	waited    int // jobs that waited for a lock
 	snoozed   int // jobs that put themselves back
@@ -47,7 +47,7 @@ func summarise(requests []request, l *ledger) summary {
 	return s
 }
 
-// waitedIn counts the reports that were delivered before the one that had the lock was done.
+// waitedIn returns how many reports were delivered before the one with the lock was done.
 func waitedIn(l *ledger) int {
 	n := 0
 	for _, e := range l.find(func(e event) bool { return e.Kind == report.Kind(report{}) }) {
@@ -59,7 +59,7 @@ func waitedIn(l *ledger) int {
 	return 0
 }
 
-// problem is why the run did not show what it is for, or nil.
+// problem returns why the run did not show all that it should, or nil.
 func (s summary) problem() error {
 	var errs []error
 	check := func(ok bool, what string) {

@@ -27,11 +27,11 @@ const (
 	exportTimeout = 2 * time.Second
 )
 
-// tracer makes the shop's own spans. It is of the global provider, which main sets later.
+// tracer makes the shop's own spans. It belongs to the global provider, which main sets later.
 var tracer = otel.Tracer("shop")
 
-// startTracing sets the global provider and propagator: Signalbox asks for nothing else. The function
-// that it returns sends what is left; its error says that spans were lost.
+// startTracing sets the global provider and propagator. Signalbox needs no more. The returned
+// function sends the remaining spans. Its error says that spans were lost.
 func startTracing(ctx context.Context, service, instance string) (stop func() error, err error) {
 	var opts []otlptracehttp.Option
 	if os.Getenv(envEndpoint) == "" {
@@ -58,8 +58,8 @@ func startTracing(ctx context.Context, service, instance string) (stop func() er
 	}, nil
 }
 
-// losses keeps what OpenTelemetry has to complain about. A collector that is away is no error of
-// any job, and is told once.
+// losses keeps the errors of OpenTelemetry. If the collector is away, no job fails, and the error is
+// reported once.
 type losses struct {
 	mu  sync.Mutex
 	err error
@@ -80,7 +80,7 @@ func (l *losses) first() error {
 	return l.err
 }
 
-// findCollector reports whether anybody listens where the spans go.
+// findCollector returns an error unless a collector listens at the address for spans.
 func findCollector(ctx context.Context) error {
 	endpoint := os.Getenv(envEndpoint)
 	if endpoint == "" {
@@ -106,7 +106,7 @@ func findCollector(ctx context.Context) error {
 	return conn.Close()
 }
 
-// traceOf is the ID of the trace that ctx is in, or "".
+// traceOf returns the ID of the trace of ctx, or "".
 func traceOf(ctx context.Context) string {
 	if c := trace.SpanContextFromContext(ctx); c.IsValid() {
 		return c.TraceID().String()

@@ -2,5 +2,5 @@ package jaeger
 
 import "syscall"
 
-// dieWithParent makes the kernel end a process with this one, however this one ends.
+// dieWithParent makes the kernel end a process when this one ends in any way.
 func dieWithParent() *syscall.SysProcAttr { return &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL} }

@@ -1,7 +1,8 @@
-// Package jaeger runs a real Jaeger for tests and reads traces back from its API.
+// Package jaeger runs a real Jaeger for tests and reads traces from its API.
 //
-// The binary is that of the environment variable JAEGER_BIN, or the one that tools/jaeger/build.sh
-// has built. Without one, tests are skipped; with SIGNALBOX_TEST_JAEGER=required they fail.
+// The environment variable JAEGER_BIN names the binary. By default it is the one that
+// tools/jaeger/build.sh has built. Without one, tests are skipped; with
+// SIGNALBOX_TEST_JAEGER=required they fail.
 package jaeger
 
 import (
@@ -31,7 +32,7 @@ const (
 	stopTimeout  = 10 * time.Second
 )
 
-// The ports are the kernel's choice; Jaeger tells them in its log.
+// The kernel chooses the ports. Jaeger writes them to its log.
 const config = `
 service:
   extensions: [jaeger_storage, jaeger_query]
@@ -49,13 +50,13 @@ exporters: {jaeger_storage_exporter: {trace_storage: mem}}
 
 // A Server is a running Jaeger.
 type Server struct {
-	OTLP  string // the URL to send spans to, by HTTP
-	Query string // the URL of its API
+	OTLP  string // URL to send spans to, by HTTP
+	Query string // URL of its API
 
 	client *http.Client
 }
 
-// Start starts a Jaeger, which ends with the test, and returns when it is ready.
+// Start starts a Jaeger and returns when it is ready. It ends with the test.
 func Start(t testing.TB) *Server {
 	t.Helper()
 	path := needBinary(t)
@@ -65,7 +66,7 @@ func Start(t testing.TB) *Server {
 	}
 	cmd := exec.Command(path, "--config", file)
 	cmd.SysProcAttr = dieWithParent()
-	cmd.Env = []string{"OTEL_TRACES_SAMPLER=always_off"} // of its own API, which we use
+	cmd.Env = []string{"OTEL_TRACES_SAMPLER=always_off"} // no spans of its own API, which the tests use
 	stderr, err := cmd.StderrPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -80,7 +81,7 @@ func Start(t testing.TB) *Server {
 		log.follow(stderr)
 	}()
 	t.Cleanup(func() {
-		_ = cmd.Process.Signal(syscall.SIGTERM) // if it is gone already, Wait says it
+		_ = cmd.Process.Signal(syscall.SIGTERM) // if it has ended already, Wait returns that
 		late := time.AfterFunc(stopTimeout, func() { _ = cmd.Process.Kill() })
 		<-read
 		if err := cmd.Wait(); err != nil {
@@ -104,7 +105,8 @@ func Start(t testing.TB) *Server {
 	}
 }
 
-// needBinary is the path of Jaeger; without one the test is skipped, or fails where it is required.
+// needBinary returns the path of Jaeger. Without one the test is skipped, or fails if one is
+// required.
 func needBinary(t testing.TB) string {
 	t.Helper()
 	path, err := binary()
@@ -138,7 +140,7 @@ func binary() (string, error) {
 	return exec.LookPath(strings.TrimSpace(string(out)))
 }
 
-// moduleRoot is the folder of this module: tests run in that of their package.
+// moduleRoot returns the folder of this module. Tests run in the folder of their package.
 func moduleRoot() (string, error) {
 	dir, err := os.Getwd()
 	if err != nil {
@@ -155,14 +157,14 @@ func moduleRoot() (string, error) {
 	}
 }
 
-// log is what Jaeger writes. The addresses are complete when ready is closed.
+// log receives Jaeger's output. The addresses are complete when ready is closed.
 type log struct {
 	otlp  string
 	query int
 	ready chan struct{}
 
 	mu  sync.Mutex
-	bad bytes.Buffer // all that is no information
+	bad bytes.Buffer // all lines that are no information
 }
 
 func (l *log) follow(r io.Reader) {

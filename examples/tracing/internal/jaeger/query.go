@@ -13,10 +13,10 @@ import (
 	"time"
 )
 
-// A Span is a span as Jaeger has it.
+// A Span is a span in Jaeger.
 type Span struct {
 	TraceID, SpanID string
-	ParentID        string // "" if it is a root
+	ParentID        string // "" for a root
 	Name            string
 	Kind            string // SERVER, CLIENT, PRODUCER, CONSUMER, INTERNAL
 	Service         string // the process that made it
@@ -26,7 +26,7 @@ type Span struct {
 	Attributes      map[string]any // string, int64, float64, bool or []any
 	Events          []Event
 	Links           []Link
-	Error           bool // its status
+	Error           bool // its status is an error
 	Status          string
 }
 
@@ -39,16 +39,16 @@ type Event struct {
 // A Link leads from a span to another.
 type Link struct{ TraceID, SpanID string }
 
-// Link is what a link to this span is.
+// Link returns a link to this span.
 func (s *Span) Link() Link { return Link{s.TraceID, s.SpanID} }
 
-// Trace returns the spans of a trace, by their start, and the API's whole answer. There are none if
-// Jaeger doesn't know it.
+// Trace returns the spans of a trace, by start time, and the API's whole answer. If Jaeger doesn't
+// know the trace, there are no spans.
 func (s *Server) Trace(ctx context.Context, id string) ([]*Span, []byte, error) {
 	return s.get(ctx, "/api/v3/traces/"+url.PathEscape(id))
 }
 
-// Search returns the spans of up to limit traces that the service took part in.
+// Search returns the spans of up to limit traces that have a span of the service.
 func (s *Server) Search(ctx context.Context, service string, limit int) ([]*Span, []byte, error) {
 	return s.get(ctx, "/api/v3/traces?"+url.Values{
 		"query.service_name":   {service},
@@ -88,7 +88,7 @@ func (s *Server) SearchErrors(ctx context.Context, service, errorType string, li
 	return ids, nil
 }
 
-// Services are the names of all services that sent a span.
+// Services returns the names of all services that sent a span.
 func (s *Server) Services(ctx context.Context) ([]string, error) {
 	_, body, err := s.fetch(ctx, "/api/v3/services")
 	if err != nil {

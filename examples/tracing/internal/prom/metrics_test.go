@@ -30,16 +30,16 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	slog.SetDefault(slog.New(slog.DiscardHandler)) // failures are what is tested
+	slog.SetDefault(slog.New(slog.DiscardHandler)) // failures are part of the test
 	redistest.Main(m)
 }
 
-// An instrument is one of the table of metrics.
+// An instrument is a row of the table of metrics.
 type instrument struct {
 	name, unit string
 	kind       dto.MetricType
-	labels     []string // that each of its values has
-	min        float64  // what the scenario comes to at least: writes of a histogram, or its sum
+	labels     []string // labels that each of its values has
+	min        float64  // least result of the scene: number of writes of a histogram, or its sum
 }
 
 const (
@@ -80,20 +80,21 @@ var instruments = []instrument{
 	{"signalbox.schedule.lag", "s", histogram, nil, 1},
 }
 
-// allowed are all labels that a metric may have: few values each.
+// allowed are all labels that a metric may have. Each has few values.
 var allowed = []string{
 	labelSystem, labelOperation, labelType, labelDestination, labelError, labelKind, labelOutcome, labelState, labelTick, labelLock,
 	"server_address", "server_port", "le",
 }
 
-// All instruments are on the page of a real exporter after each thing was done that they count.
+// TestMetrics does everything that metrics count. Then all instruments are on the page of a real
+// exporter.
 func TestMetrics(t *testing.T) {
 	page := Serve(t)
 	spans := tracetest.NewSpanRecorder()
 	traces := sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(spans))
 	otel.SetMeterProvider(page.Provider)
 	otel.SetTracerProvider(traces)
-	var during Families // the gauges are of those that run
+	var during Families // some gauges exist only while a worker runs
 	s := playAll(t, func() { during = page.mustScrape(t) })
 	families := page.mustScrape(t)
 	for _, in := range instruments {
@@ -190,7 +191,7 @@ func (in instrument) check(t *testing.T, all Families, s *scene) {
 	}
 }
 
-// checkBuckets asserts that the boundaries rise from 0.1 ms to 1 h.
+// checkBuckets checks that the boundaries rise from 0.1 ms to 1 h.
 func checkBuckets(t *testing.T, h *dto.Histogram) {
 	t.Helper()
 	var bounds []float64
@@ -204,13 +205,13 @@ func checkBuckets(t *testing.T, h *dto.Histogram) {
 	}
 }
 
-// What the scene comes to, without the cron's jobs.
+// The number of jobs in the scene, without those of cron.
 const (
-	enqueued   = 12 // 5 that go well, 2 under a lock, one of each other sort
+	enqueued   = 12 // 5 that succeed, 2 under a lock, one of each other sort
 	deliveries = enqueued + 2
 )
 
-// A sort of job is its kind, and says what its handler does.
+// A sort is a kind of job, and says what its handler does.
 type sort struct{ Do string }
 
 func (sort) Kind() string { return "sort" }
@@ -219,7 +220,7 @@ type tick struct{}
 
 func (tick) Kind() string { return "tick" }
 
-// A scene is what was done.
+// A scene has the results of playAll.
 type scene struct {
 	mu  sync.Mutex
 	ids map[string]bool
@@ -237,8 +238,9 @@ func (s *scene) isPrivate(value string) bool {
 	return s.ids[value] || idLike.MatchString(value) || strings.Contains(value, s.key)
 }
 
-// playAll does each thing that is counted, on two workers. The second is there for what the first
-// loses when its network is held. It calls look when all is done and they still run.
+// playAll does everything that metrics count, on two workers. The second worker takes the jobs
+// that the first loses when its network is held. playAll calls look when all is done and both
+// still run.
 func playAll(t *testing.T, look func()) *scene {
 	t.Helper()
 	srv := redistest.Start(t)
@@ -298,7 +300,7 @@ func playAll(t *testing.T, look func()) *scene {
 	calls.await(t, deliveries, "jobs")
 	ticks.await(t, 2, "ticks")
 
-	// The job of a worker whose network is held, until another has done it.
+	// The job of a worker whose network is held, until another worker has done the job.
 	put(farQueue, "far")
 	for _, rdb := range []redis.UniversalClient{far, near} {
 		w := newWorker(t, rdb, farQueue)
@@ -333,7 +335,8 @@ func newWorker(t *testing.T, rdb redis.UniversalClient, queue string) *worker.Wo
 	return w
 }
 
-// named puts two sorts under a lock: those that wait for each other, and the one that loses it.
+// named puts two sorts under a lock: jobs that wait for each other, and the job that loses the
+// lock.
 func (s *scene) named(rdb redis.UniversalClient) signalbox.Middleware {
 	locker := newLocker(rdb, lock.Config{TTL: time.Second})
 	return func(next signalbox.Handler) signalbox.Handler {
@@ -377,7 +380,7 @@ func (s *scene) do(ctx context.Context, job *signalbox.Job, in sort, rdb redis.U
 		if err := rdb.Del(ctx, s.key+"-lost").Err(); err != nil {
 			return err
 		}
-		<-ctx.Done() // when the lock is found lost
+		<-ctx.Done() // ends when the lock is found lost
 	}
 	return nil
 }
@@ -421,7 +424,7 @@ func (e *events) await(t *testing.T, n int, what string) {
 	}
 }
 
-// The helpers read what the exporter writes, whatever Signalbox does.
+// The helpers read any page that the exporter writes.
 func TestPage(t *testing.T) {
 	t.Parallel()
 	page := Serve(t)
@@ -440,7 +443,7 @@ func TestPage(t *testing.T) {
 	instrument{"some.duration", "s", histogram, nil, 1}.check(t, all, s)
 }
 
-// newLocker is lock.New with a Config that may be left out and must be right.
+// newLocker is lock.New with an optional Config, which must be valid.
 func newLocker(rdb lock.Client, c ...lock.Config) *lock.Redis {
 	l, err := lock.New(rdb, append(c, lock.Config{})[0])
 	if err != nil {

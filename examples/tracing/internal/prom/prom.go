@@ -17,7 +17,7 @@ import (
 	sdkmetric "go.opentelemetry.io/otel/sdk/metric"
 )
 
-// A Page is a page of metrics, and the provider of what is on it.
+// A Page is a page of metrics, with the provider that writes them.
 type Page struct {
 	Provider *sdkmetric.MeterProvider
 
@@ -43,7 +43,7 @@ func Serve(t testing.TB) *Page {
 	return p
 }
 
-// Families are all metrics of a scrape, by the names that Prometheus gives them.
+// Families has all metrics of a scrape, by the names that Prometheus gives them.
 type Families map[string]*dto.MetricFamily
 
 // Scrape reads the page.
@@ -60,8 +60,8 @@ func (p *Page) Scrape() (Families, error) {
 	return parser.TextToMetricFamilies(resp.Body)
 }
 
-// Name is what Prometheus calls an instrument: a unit in braces says what is counted and is left
-// out, and a counter ends in "_total".
+// Name returns Prometheus's name of an instrument. A unit in braces, which says what is counted,
+// is left out. A counter ends in "_total".
 func Name(instrument, unit string, counter bool) string {
 	name := strings.ReplaceAll(instrument, ".", "_")
 	if unit == "s" {
@@ -73,7 +73,7 @@ func Name(instrument, unit string, counter bool) string {
 	return name
 }
 
-// Labels are a metric's labels, without those that name the instrumentation.
+// Labels returns a metric's labels, without those of the instrumentation.
 func Labels(m *dto.Metric) map[string]string {
 	labels := make(map[string]string)
 	for _, l := range m.GetLabel() {
@@ -84,7 +84,7 @@ func Labels(m *dto.Metric) map[string]string {
 	return labels
 }
 
-// Total is the sum of a family: of its values, or of how often its histograms were written to.
+// Total returns the sum of a family: of its values, or of the counts of its histograms.
 func (f Families) Total(name string, match func(labels map[string]string) bool) float64 {
 	sum := 0.0
 	for _, m := range f[name].GetMetric() {
