@@ -33,7 +33,7 @@
 //   - An error that ends a script arrives as "ERR Error compiling script (new function):
 //     ..." with the original, such as WRONGTYPE or OOM, in the middle. A command
 //     outside a script gives the same errors as Redis, nearly in the same words.
-//   - A blocking command in a script doesn't block. Redis refuses it.
+//   - A blocking command in a script is not refused, and doesn't block. Redis refuses it.
 //   - If a client disconnects while it blocks, the server notices that at the next write to any key.
 //   - INFO, ROLE and CONFIG GET have few fields, all true of this server
 //     (server_name:signalbox-embedded identifies it). They can't be queued in a
