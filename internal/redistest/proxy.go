@@ -208,8 +208,8 @@ func (p *Proxy) sever() {
 	}
 }
 
-// Refuse(true) refuses new connections, as if nothing listened. Refuse(false) accepts them again. Existing
-// connections stay open: see Sever.
+// Refuse refuses new connections, as if nothing listened. Refuse(false) accepts them again. Existing connections
+// stay open: see Sever.
 func (p *Proxy) Refuse(refuse bool) {
 	p.t.Helper()
 	if refuse {
