@@ -92,6 +92,7 @@ func TestAccessRulesAreComplete(t *testing.T) {
 		"worker":   store.Commands(store.Worker),
 		"reporter": store.Commands(store.Reporter),
 		"operator": store.Commands(store.Operator),
+		"viewer":   store.Commands(store.Viewer),
 		"locks":    slices.Concat(lockCommands(t, false), subscribes, []string{"eval", "evalsha"}),
 		"redlock":  slices.Concat(lockCommands(t, true), []string{"eval", "evalsha"}),
 

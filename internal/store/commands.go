@@ -16,6 +16,7 @@ const (
 	Worker               // claims, settles, renews, takes back, and reports depths
 	Reporter             // reports depths
 	Operator             // looks at queues and changes their settings
+	Viewer               // looks at queues, jobs and workers, and changes nothing
 )
 
 // roleScripts are the scripts that a role runs.
@@ -23,7 +24,8 @@ var roleScripts = map[Role][]string{
 	Producer: {"enqueue", "permits"},
 	Worker:   {"claim", "renew", "reclaim", "close", "sweep", "report", "depth", "keep", "permits"},
 	Reporter: {"report", "depth", "permits"},
-	Operator: {"depth", "set", "keep", "permits"},
+	Operator: {"depth", "show", "page", "list", "held", "set", "keep", "permits"},
+	Viewer:   {"depth", "show", "page", "list", "held"},
 }
 
 // roleCalls are the commands that a role calls outside of scripts.
@@ -31,7 +33,13 @@ var roleCalls = map[Role][]string{
 	Producer: {"EVALSHA", "EVAL", "SADD", "TIME"},
 	Worker:   {"EVALSHA", "EVAL", "HSCAN", "SADD", "SSUBSCRIBE", "SUBSCRIBE", "SUNSUBSCRIBE", "UNSUBSCRIBE", "ZRANGE"},
 	Reporter: {"EVALSHA", "EVAL", "HLEN", "ZRANGE"},
-	Operator: {"EVALSHA", "EVAL", "EXISTS", "HGETALL", "HLEN", "SADD", "SISMEMBER", "SMEMBERS", "TIME", "ZRANGE"},
+	Operator: append(viewerCalls, "SADD"),
+	Viewer:   viewerCalls,
+}
+
+// viewerCalls are those of package inspect where it reads.
+var viewerCalls = []string{
+	"EVALSHA", "EVAL", "EXISTS", "HGET", "HGETALL", "HLEN", "HSCAN", "SISMEMBER", "SMEMBERS", "TIME", "ZRANGE",
 }
 
 // Commands returns the Redis commands that a queue's clients of these roles call, inside and outside of

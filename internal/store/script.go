@@ -27,6 +27,10 @@ var (
 	permitsScript = load("permits")
 	setScript     = load("set")
 	keepScript    = load("keep")
+	showScript    = load("show")
+	pageScript    = load("page")
+	listScript    = load("list")
+	heldScript    = load("held")
 )
 
 // A script is one of the scripts, with the names that the lines on top of it give to keys and to arguments:

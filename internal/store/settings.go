@@ -37,6 +37,11 @@ func (q *Queue) Settings(ctx context.Context) (Settings, error) {
 	if err != nil {
 		return Settings{}, err
 	}
+	return settingsOf(fields), nil
+}
+
+// settingsOf reads the fields of the settings.
+func settingsOf(fields map[string]string) Settings {
 	s := Settings{Retention: retentionOf(fields["keep_jobs"], fields["keep_bytes"], fields["keep_us"])}
 	if n, err := strconv.Atoi(fields["slots"]); err == nil && ValidateSlots(n) == nil {
 		s.Slots = n
@@ -54,7 +59,7 @@ func (q *Queue) Settings(ctx context.Context) (Settings, error) {
 		}
 	}
 	slices.Sort(s.Quiet)
-	return s, nil
+	return s
 }
 
 // quietField is before a worker's ID in the name of the field that says since when it is to be quiet, in us.
@@ -130,14 +135,7 @@ func (q *Queue) Workers(ctx context.Context) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	var workers []string
-	for _, session := range sessions {
-		if _, worker, ok := strings.Cut(session, "@"); ok {
-			workers = append(workers, worker)
-		}
-	}
-	slices.Sort(workers)
-	return slices.Compact(workers), nil
+	return (&Situation{Sessions: sessions}).Workers(), nil
 }
 
 // set changes a field of the queue's settings, and has all its workers look at them.

@@ -1,0 +1,171 @@
+package inspect
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/signalbox-go/signalbox"
+	"github.com/signalbox-go/signalbox/internal/store"
+)
+
+// ErrNoJob is wrapped by the error of a call that names a job which isn't in the queue: it is completed, was dropped, or never was there.
+var ErrNoJob = errors.New("inspect: no such job")
+
+// A Job is what a queue has of a job at one moment. Times are by the clock of Redis.
+type Job struct {
+	Queue string
+	ID    string // names one live job of its queue
+	Kind  string // which handler runs it
+	State signalbox.State
+	// Payload is the encoded arguments (JSON).
+	Payload  []byte
+	Headers  map[string]string // the producer's metadata and the trace context; may be nil
+	Priority signalbox.Priority
+
+	Failed      int           // failed attempts
+	MaxAttempts int           // the job is dead when so many have failed
+	Crashes     int           // deliveries whose worker died or lost its lease
+	Timeout     time.Duration // bound of one attempt; 0 is none
+
+	EnqueuedAt time.Time
+	DueAt      time.Time // when it is due, or was: its schedule, the end of a retry's delay, or EnqueuedAt
+	EndedAt    time.Time // when it ended, if it is dead or cancelled; else zero
+
+	// EffectKey is the key under which the job's effect is recorded: see [signalbox.Job.EffectKey].
+	EffectKey string
+	LastError string // the message of the latest failed attempt, or ""
+	// Attempts are the last ten that failed, oldest first.
+	Attempts []Attempt
+
+	// Worker is the ID of the worker that has the job, if it is running; else "".
+	Worker string
+	// Token is the fencing token of the delivery, if the job is running; else 0.
+	Token int64
+	// Since is when the worker got the job, if it is running; else zero. It is read from the token, and is a little later than the truth where
+	// the clock of Redis was stepped back.
+	Since time.Time
+	// Cancelling says that the job is running, and was asked to end.
+	Cancelling bool
+
+	// TraceID and SpanID are those of the span that enqueued the job, in hexadecimal, or "".
+	TraceID, SpanID string
+	// RunTraceID and RunSpanID are those of the last attempt that Redis knows of, in hexadecimal, or "". A worker leaves them while it
+	// runs a job that is traced. [Inspector.Jobs] has them for running jobs only.
+	RunTraceID, RunSpanID string
+
+	// Waits says why the job isn't running, in words, if it is scheduled or ready; else "".
+	Waits string
+	// Cursor is where a listing goes on behind the job: see [Filter]. A job of [Inspector.Job] has none.
+	Cursor string
+	// Err says why the job's record can't be read. The other fields are as far as known then. It is nil for a sound record.
+	Err error
+}
+
+// An Attempt is one that failed.
+type Attempt struct {
+	Number int           // from 1
+	At     time.Time     // when a worker got the job for it, by the clock of Redis
+	Ran    time.Duration // until the handler had returned
+	Worker string        // the worker's ID
+	Error  string        // its message, up to 512 bytes of it
+	// Stack is that of a panic, or "". It may be left out: the stacks of a job are kept up to a total size.
+	Stack string
+	// TraceID and SpanID are those of the attempt, in hexadecimal, or "" if it wasn't traced.
+	TraceID, SpanID string
+}
+
+// Job returns what a queue has of one job, at one moment. The error wraps [ErrNoJob] if the queue has no such job, and [ErrNoQueue] if nobody
+// has used the queue. A record that can't be read is no error: see Err of [Job].
+func (i *Inspector) Job(ctx context.Context, queue, id string) (Job, error) {
+	if err := store.ValidateQueue(queue); err != nil {
+		return Job{}, fmt.Errorf("inspect: %w", err)
+	}
+	view, s, found, err := i.store(queue).Show(ctx, id)
+	if err != nil {
+		return Job{}, fmt.Errorf("inspect: job %s of queue %s: %w", id, queue, err)
+	}
+	if !found {
+		if err := i.known(ctx, queue); err != nil {
+			return Job{}, err
+		}
+		return Job{}, fmt.Errorf("%w: %q in queue %q: it is completed, or was dropped, or its ID is misspelt", ErrNoJob, id, queue)
+	}
+	return jobOf(&view, &s), nil
+}
+
+// jobOf returns the job of a view.
+func jobOf(v *store.View, s *store.Situation) Job {
+	r := &v.Job
+	job := Job{
+		Queue: r.Queue, ID: r.ID, Kind: r.Kind, State: v.State, Payload: r.Payload, Headers: r.Headers, Priority: r.Priority,
+		Failed: max(r.Attempt-1, 0), MaxAttempts: r.MaxAttempts, Crashes: r.Crashes, Timeout: r.Timeout,
+		EnqueuedAt: r.EnqueuedAt, DueAt: r.ScheduledAt, LastError: r.LastError, Cursor: v.Cursor,
+	}
+	if v.Err != nil {
+		job.Err = fmt.Errorf("inspect: the record of job %s can't be read: %w", r.ID, v.Err)
+	} else {
+		job.EffectKey = r.EffectKey()
+	}
+	switch v.State {
+	case signalbox.StateScheduled:
+		job.DueAt = v.At
+	case signalbox.StateDead, signalbox.StateCancelled:
+		job.EndedAt = v.At
+	case signalbox.StateRunning:
+		job.Worker, job.Token, job.Since, job.Cancelling = v.Worker(), r.Token, r.ClaimedAt, cancelling(v.Flags)
+	case signalbox.StateReady, signalbox.StateCompleted:
+	}
+	job.TraceID, job.SpanID = spanOf(r.Headers["traceparent"])
+	job.RunTraceID, job.RunSpanID = spanOf(v.Note)
+	job.Waits = waits(&job, s)
+	return job
+}
+
+// cancelling reports whether the flags behind a token say that the delivery was asked to end.
+func cancelling(flags string) bool { return strings.Contains(flags, "c") }
+
+// waits says why a job isn't running.
+func waits(job *Job, s *store.Situation) string {
+	later := ""
+	switch job.State {
+	case signalbox.StateScheduled:
+		if job.DueAt.After(s.At) {
+			return "until " + job.DueAt.UTC().Format("2006-01-02 15:04:05 MST")
+		}
+		later = "its time has come; "
+	case signalbox.StateReady:
+	case signalbox.StateRunning, signalbox.StateCompleted, signalbox.StateDead, signalbox.StateCancelled:
+		return ""
+	}
+	workers := s.Workers()
+	loud := slices.ContainsFunc(workers, func(worker string) bool { return !slices.Contains(s.Settings.Quiet, worker) })
+	switch {
+	case s.Settings.Paused:
+		return later + "the queue is paused"
+	case len(s.Sessions) == 0:
+		return later + "no worker works the queue"
+	case len(workers) > 0 && !loud:
+		return later + "all workers of the queue are quiet"
+	case job.Crashes >= store.SuspectAt:
+		return later + fmt.Sprintf("for a worker that may try a job which has crashed %d times", job.Crashes)
+	}
+	return later + "for a free slot"
+}
+
+// spanOf returns the trace ID and the span ID of a traceparent, or "" and "".
+func spanOf(traceparent string) (trace, span string) {
+	parts := strings.Split(traceparent, "-")
+	if len(parts) < 4 || len(parts[0]) != 2 || !isID(parts[1], 32) || !isID(parts[2], 16) {
+		return "", ""
+	}
+	return parts[1], parts[2]
+}
+
+// isID reports whether text is n lower-case hexadecimal digits that aren't all zero.
+func isID(text string, n int) bool {
+	return len(text) == n && strings.Trim(text, "0123456789abcdef") == "" && strings.Trim(text, "0") != ""
+}

@@ -1,0 +1,98 @@
+package inspect
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/signalbox-go/signalbox/internal/store"
+)
+
+// A Worker is a worker that has a session with a queue of the namespace. One that died is among them until its sessions have ended.
+type Worker struct {
+	ID string // see worker.Worker.ID
+	// Quiet says that the worker takes no jobs of any of its queues.
+	Quiet    bool
+	Sessions []Session    // sorted by queue
+	Running  []RunningJob // the jobs that it has, those that it has for longest first
+}
+
+// A Session is the lease of a worker on a queue.
+type Session struct {
+	Queue string
+	// Until is when the lease ends unless the worker renews it, by the clock of Redis.
+	Until time.Time
+	// Left is the time until then. It is negative if the lease has ended, and nobody has taken the session's jobs back yet.
+	Left time.Duration
+	// Quiet says that the worker takes no jobs of this queue.
+	Quiet bool
+}
+
+// A RunningJob is a job that a worker has.
+type RunningJob struct {
+	Queue, ID string
+	Token     int64     // the fencing token of the delivery
+	Since     time.Time // when the worker got the job, by the clock of Redis: see [Job]
+	// Cancelling says that the job was asked to end.
+	Cancelling bool
+}
+
+// Workers returns the workers of the namespace, sorted by ID, and the jobs that they have: without what only a job's record says. It makes some
+// calls for each queue and each session. A queue that can't be read has its name in the error, and is left out.
+func (i *Inspector) Workers(ctx context.Context) ([]Worker, error) {
+	names, err := store.Queues(ctx, i.rdb, i.cfg.Namespace)
+	if err != nil {
+		return nil, fmt.Errorf("inspect: the names of the queues: %w", err)
+	}
+	workers := make(map[string]*Worker)
+	var errs []error
+	for _, name := range names {
+		if err := i.addWorkers(ctx, name, workers); err != nil {
+			errs = append(errs, fmt.Errorf("inspect: the workers of queue %s: %w", name, err))
+		}
+	}
+	all := make([]Worker, 0, len(workers))
+	for _, w := range workers {
+		w.Quiet = !slices.ContainsFunc(w.Sessions, func(s Session) bool { return !s.Quiet })
+		slices.SortFunc(w.Running, func(a, b RunningJob) int { return a.Since.Compare(b.Since) })
+		all = append(all, *w)
+	}
+	slices.SortFunc(all, func(a, b Worker) int { return strings.Compare(a.ID, b.ID) })
+	return all, errors.Join(errs...)
+}
+
+// addWorkers adds the sessions of a queue, and what they run.
+func (i *Inspector) addWorkers(ctx context.Context, queue string, workers map[string]*Worker) error {
+	q := i.store(queue)
+	s, err := q.Situation(ctx)
+	if err != nil {
+		return err
+	}
+	leases, err := q.Leases(ctx)
+	if err != nil {
+		return err
+	}
+	for _, l := range leases {
+		id := l.Worker()
+		w := workers[id]
+		if w == nil {
+			w = &Worker{ID: id}
+			workers[id] = w
+		}
+		quiet := slices.Contains(s.Settings.Quiet, id)
+		w.Sessions = append(w.Sessions, Session{Queue: queue, Until: l.Until, Left: l.Until.Sub(s.At), Quiet: quiet})
+		held, err := q.Held(ctx, l.Session)
+		if err != nil {
+			return err
+		}
+		for _, v := range held {
+			w.Running = append(w.Running, RunningJob{
+				Queue: queue, ID: v.Job.ID, Token: v.Job.Token, Since: v.Job.ClaimedAt, Cancelling: cancelling(v.Flags),
+			})
+		}
+	}
+	return nil
+}

@@ -1,0 +1,149 @@
+package store
+
+import (
+	"context"
+	"fmt"
+	"iter"
+	"math"
+	"time"
+
+	"github.com/signalbox-go/signalbox"
+)
+
+// A Listing says which jobs Jobs returns.
+type Listing struct {
+	State  signalbox.State // any but completed
+	Prefix string          // of the IDs
+	// Bounds of View.At, both inclusive, for jobs that are scheduled, dead or cancelled. Zero: none.
+	From, To time.Time
+	After    string // the Cursor of a View
+}
+
+// maxLooked is how many IDs a call looks at.
+const maxLooked = 500
+
+// A pager reads the jobs of a state, a page at a time.
+type pager interface {
+	// next returns the jobs of the next page that are wanted, and whether there may be more pages.
+	next(ctx context.Context) (page []View, more bool, err error)
+}
+
+// Jobs yields the queue's jobs of a state: oldest first, but ready ones class by class and running ones session by session. It reads
+// them in calls of bounded size, while they move. One that stays in its place is yielded. One that moves may be missing, or be there twice.
+// What it needs of memory doesn't grow with the number of jobs, but for those that one session runs. An error is the last that it yields.
+func (q *Queue) Jobs(ctx context.Context, l Listing) iter.Seq2[View, error] {
+	return func(yield func(View, error) bool) {
+		pages, err := q.pager(l)
+		for more := err == nil; more; {
+			var page []View
+			page, more, err = pages.next(ctx)
+			for i := range page {
+				if !yield(page[i], nil) {
+					return
+				}
+			}
+			if err == nil {
+				err = ctx.Err() // a client may not look
+			}
+			more = more && err == nil
+		}
+		if err != nil {
+			yield(View{}, err)
+		}
+	}
+}
+
+// pager returns the pages of a listing.
+func (q *Queue) pager(l Listing) (pager, error) {
+	var after *cursor
+	if l.After != "" {
+		c, err := q.parseCursor(l.After, l.State)
+		if err != nil {
+			return nil, err
+		}
+		after = &c
+	}
+	switch l.State {
+	case signalbox.StateScheduled, signalbox.StateDead, signalbox.StateCancelled:
+		return q.sorted(l, after), nil
+	case signalbox.StateReady:
+		return q.waiting(l, after)
+	case signalbox.StateRunning:
+		return q.running(l, after)
+	case signalbox.StateCompleted:
+	}
+	return nil, fmt.Errorf("%w state %q: jobs are scheduled, ready, running, dead or cancelled; a completed one is not kept", signalbox.ErrInvalid, l.State)
+}
+
+// view returns what is known of a job by its place.
+func (q *Queue) view(id string, state signalbox.State) View {
+	return View{Job: signalbox.Job{ID: id, Queue: q.name, Namespace: q.namespace}, State: state}
+}
+
+// A sortedPager reads a sorted set: scheduled, dead or cancelled jobs.
+type sortedPager struct {
+	q      *Queue
+	state  signalbox.State
+	prefix string
+	score  float64 // the place: behind the member of that score
+	member string
+	to     float64
+}
+
+func (q *Queue) sorted(l Listing, after *cursor) *sortedPager {
+	s := &sortedPager{q: q, state: l.State, prefix: l.Prefix, score: math.Inf(-1), to: math.Inf(1)}
+	if after != nil {
+		s.score, s.member = after.score, after.member
+	}
+	if from := float64(l.From.UnixMicro()); !l.From.IsZero() && from > s.score {
+		s.score, s.member = from, ""
+	}
+	if !l.To.IsZero() {
+		s.to = float64(l.To.UnixMicro())
+	}
+	return s
+}
+
+func (s *sortedPager) next(ctx context.Context) (page []View, more bool, err error) {
+	q := s.q
+	r, err := run(ctx, q.rdb, pageScript, pageScript.keys(&q.keys), pageScript.args(0,
+		arg{"state", string(s.state)}, arg{"score", scoreText(s.score)}, arg{"member", s.member}, arg{"count", maxLooked},
+		arg{"room", q.room}, arg{"prefix", s.prefix}))
+	if err != nil {
+		return nil, false, err
+	}
+	looked, elements, ids, records, err := parsePage(r)
+	if err != nil {
+		return nil, false, err
+	}
+	for i := range looked {
+		member, score := elements[2*i], parseScore(elements[2*i+1])
+		if score > s.to {
+			return page, false, nil
+		}
+		s.score, s.member = score, member
+		id := member
+		if s.state == signalbox.StateScheduled && id != "" {
+			id = id[1:] // without the class
+		}
+		if n := len(page); n < len(ids) && ids[n] == id {
+			view := q.view(id, s.state)
+			view.At = timeOf(score)
+			view.read(records[n])
+			view.Cursor = q.cursorText(cursor{state: s.state, score: score, member: member})
+			page = append(page, view)
+		}
+	}
+	return page, looked > 0, nil
+}
+
+func parsePage(r *reply) (looked int, elements, ids []string, records []any, err error) {
+	if err := r.status("ok"); err != nil {
+		return 0, nil, nil, nil, err
+	}
+	looked, elements, ids, records = int(r.int(2)), r.strs(3), r.strs(4), r.array(5)
+	if r.err == nil && (looked < 0 || len(elements) < 2*looked || len(ids) > looked || len(records) != len(ids)) {
+		r.fail(2, fmt.Sprintf("%d, with %d elements, %d jobs and %d records", looked, len(elements), len(ids), len(records)))
+	}
+	return looked, elements, ids, records, r.err
+}

@@ -1,0 +1,147 @@
+package store
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/signalbox-go/signalbox"
+)
+
+// readyClasses are the classes of the ready lists, in the order in which Jobs reads them.
+var readyClasses = []string{"0", "1", "2", "s"}
+
+const (
+	// backBy is how far before its place a page begins to look for an anchor; searchBy is how much of a list each call looks at
+	// to find one that is further away.
+	backBy   = 200
+	searchBy = 2000
+	// maxNear and maxFar bound the anchors that are kept.
+	maxNear, maxFar = 10, 8
+)
+
+// A listPager reads the ready lists, one after the other. Between two calls jobs leave a list at its head, and sometimes elsewhere. So the
+// place of the next page is not a number: it is behind the last job that was seen and is still there. If none of the anchors is there, the
+// last page has left the list, and so has all before it.
+type listPager struct {
+	q       *Queue
+	prefix  string
+	classes []string // the first is that of the list that is being read
+	at      int      // how many jobs stood before the place
+	near    []anchor // of the last page, the nearest first
+	far     []anchor // the last ones of pages before, the nearest first: if all of a page were taken out of the list, what stood before it was not
+}
+
+func (q *Queue) waiting(l Listing, after *cursor) (*listPager, error) {
+	s := &listPager{q: q, prefix: l.Prefix, classes: readyClasses}
+	if after == nil {
+		return s, nil
+	}
+	i := slices.Index(readyClasses, after.member)
+	if i < 0 || after.number < 0 || after.number > 1<<40 {
+		return nil, fmt.Errorf("%w cursor: it is none", signalbox.ErrInvalid)
+	}
+	s.classes, s.at, s.near = readyClasses[i:], int(after.number), after.anchors
+	return s, nil
+}
+
+func (s *listPager) next(ctx context.Context) (page []View, more bool, err error) {
+	anchors := slices.Concat(s.near, s.far)
+	first, last := 0, maxLooked-1
+	if len(anchors) > 0 {
+		first, last = max(s.at-backBy, 0), s.at+maxLooked-1
+	}
+	for {
+		p, err := s.read(ctx, first, last, anchors)
+		switch {
+		case err != nil:
+			return nil, false, err
+		case p.from == 0 && first > 0: // not here: it has moved towards the head
+			first, last = max(first-searchBy, 0), first+backBy
+		case p.looked > 0:
+			return s.views(&p, first), true, nil
+		case p.from > 0 && p.length > last-first: // the part ends with the anchor
+			first, last = first+p.from-1, first+p.from-1+maxLooked
+		default: // the end of the list
+			s.classes, s.at, s.near, s.far = s.classes[1:], 0, nil, nil
+			return nil, len(s.classes) > 0, nil
+		}
+	}
+}
+
+// A part is a part of a list, as list.lua returns it.
+type part struct {
+	length, from, looked int
+	stamp                string
+	ids                  []string
+	records              []any
+	last                 string
+}
+
+func (s *listPager) read(ctx context.Context, first, last int, anchors []anchor) (part, error) {
+	args := listScript.args(2*len(anchors), arg{"class", s.classes[0]}, arg{"first", first}, arg{"last", last},
+		arg{"room", s.q.room}, arg{"prefix", s.prefix})
+	for _, a := range anchors {
+		args = append(args, a.id, a.stamp)
+	}
+	r, err := run(ctx, s.q.rdb, listScript, listScript.keys(&s.q.keys), args)
+	if err != nil {
+		return part{}, err
+	}
+	if err := r.status("ok"); err != nil {
+		return part{}, err
+	}
+	p := part{
+		length: int(r.int(2)), from: int(r.int(3)), looked: int(r.int(4)), last: r.str(5), stamp: r.str(6), ids: r.strs(7), records: r.array(8),
+	}
+	if r.err == nil && (p.from < 0 || p.looked < 0 || p.length < p.from+p.looked || len(p.ids) > p.looked || len(p.records) != len(p.ids)) {
+		r.fail(2, fmt.Sprintf("%d, with %d looked at behind %d, %d jobs and %d records", p.length, p.looked, p.from, len(p.ids), len(p.records)))
+	}
+	return p, r.err
+}
+
+// views returns the jobs of a part that begins at first, and keeps its anchors.
+func (s *listPager) views(p *part, first int) []View {
+	before := slices.Concat(s.near[:min(len(s.near), 1)], s.far)
+	page, seen := make([]View, len(p.ids)), make([]anchor, len(p.ids))
+	for i, id := range p.ids {
+		view := s.q.view(id, signalbox.StateReady)
+		view.read(p.records[i])
+		seen[i] = anchor{id, stampOf(p.records[i])}
+		// Its true place is not before: jobs that aren't wanted stand between.
+		view.Cursor = s.q.cursorText(cursor{
+			state: signalbox.StateReady, member: s.classes[0], number: int64(first + p.from + i + 1),
+			anchors: append(nearest(seen[:i+1]), before[:min(len(before), 2)]...),
+		})
+		page[i] = view
+	}
+	s.at = first + p.from + p.looked
+	s.far = thin(before)
+	s.near = append([]anchor{{p.last, p.stamp}}, nearest(seen)...)
+	return page
+}
+
+// nearest returns anchors of a page: the last job, and some before it, at distances that double.
+func nearest(seen []anchor) (anchors []anchor) {
+	for back := 1; back <= len(seen) && len(anchors) < maxNear; back *= 2 {
+		anchors = append(anchors, seen[len(seen)-back])
+	}
+	return anchors
+}
+
+// thin drops one of the anchors if there are too many: the nearest ones and the furthest ones are kept.
+func thin(far []anchor) []anchor {
+	if len(far) > maxFar {
+		return slices.Delete(far, maxFar/2, maxFar/2+1)
+	}
+	return far
+}
+
+// stampOf is the stamp of a job with that record, as list.lua makes it.
+func stampOf(record any) string {
+	text, _ := record.(string)
+	if len(text) < 4 {
+		return ""
+	}
+	return text[4:min(len(text), 20)]
+}

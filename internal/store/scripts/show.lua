@@ -1,0 +1,42 @@
+-- Finds one job: its record, and where it is, at one moment. It writes nothing.
+--
+-- KEYS: as named below, then inflight:<session> of each session that the caller knows
+-- ARGV: id
+-- Reply: {'ok', time in us, there, record, state, score, session, held, note, sessions, settings}
+--        there: 1 if the job has a record; state: 'scheduled', 'running', 'dead', 'cancelled', or 'ready' if it is in none of these
+--        places; score: that of the job where it is in a sorted set, else ''; session: of a running job the position, from 1, of its
+--        session among those of the call, else 0; held: what the session holds of it, else ''; note: the note of the job, else '';
+--        sessions: all that are registered. If the state is 'ready' and one of these was not in the call, the job may be running
+--        there; settings: fields and values
+-- Errors: those of Redis.
+
+local SESSIONS, JOBS, DUE, DEAD, CANCELLED, NOTES, SETTINGS = unpack(KEYS)
+local first_session = 8 -- of KEYS
+local id = unpack(ARGV)
+
+-- include: clock
+
+local where, score, session, held = 'ready', '', 0, ''
+for _, class in ipairs({'0', '1', '2', 's'}) do
+  local at = redis.call('ZSCORE', DUE, class .. id)
+  if at then
+    where, score = 'scheduled', at
+  end
+end
+for k = first_session, #KEYS do
+  local value = redis.call('HGET', KEYS[k], id)
+  if value then
+    where, session, held = 'running', k - first_session + 1, value
+  end
+end
+local terminal
+-- include: terminal_states
+for name, state in pairs(terminal) do
+  local at = redis.call('ZSCORE', state.set, id)
+  if at then
+    where, score = name, at
+  end
+end
+local record = redis.call('HGET', JOBS, id)
+return {'ok', clock(), record and 1 or 0, record or '', where, score, session, held, redis.call('HGET', NOTES, id) or '',
+  redis.call('ZRANGE', SESSIONS, 0, -1), redis.call('HGETALL', SETTINGS)}

@@ -1,0 +1,201 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/signalbox-go/signalbox"
+	"github.com/signalbox-go/signalbox/internal/wire"
+)
+
+// A View is what a queue has of one job.
+type View struct {
+	// Job has the ID, the queue and the namespace, the token and the time of the claim if the job runs, and what its record says.
+	Job   signalbox.Job
+	Err   error // why the record can't be read; it is errNoRecord if there is none
+	State signalbox.State
+	At    time.Time // when the job ended, if it is dead or cancelled; when it is due, if it is scheduled; else zero
+	// Of a running job: its session, and the flags behind its token.
+	Session, Flags string
+	Note           string // of a job that runs, or has run: the span context of the last attempt that is known; Jobs has it of running ones
+	Cursor         string // where Jobs goes on behind the job; Show has none
+}
+
+// errNoRecord: an ID has a place in the queue, and no record.
+var errNoRecord = errors.New("store: it has no record")
+
+// Worker returns the ID of the worker that has a running job.
+func (v *View) Worker() string { return ownerOf(v.Session) }
+
+// ownerOf returns the ID of the worker that has a session, or the session's name if another program has opened it.
+func ownerOf(session string) string {
+	if worker := workerOf(session); worker != "" {
+		return worker
+	}
+	return session
+}
+
+// workerOf returns the ID of the worker that has a session. It is "" for a session that another program has opened.
+func workerOf(session string) string {
+	_, worker, _ := strings.Cut(session, "@")
+	return worker
+}
+
+// runs notes what a session holds of the job: a token, and flags behind a space.
+func (v *View) runs(session, held string) {
+	_, flags, _ := strings.Cut(held, " ")
+	v.State, v.Session, v.Flags = signalbox.StateRunning, session, flags
+	v.Job.Token = tokenOf(held)
+	v.Job.ClaimedAt = time.UnixMicro(v.Job.Token) // but where tokens were ahead of the clock
+}
+
+// read notes what the record says. It is nil if there is none.
+func (v *View) read(record any) {
+	text, ok := record.(string)
+	if !ok {
+		v.Err = errNoRecord
+		return
+	}
+	v.Err = wire.Decode([]byte(text), &v.Job)
+}
+
+// A Situation is what decides how a queue's jobs go on.
+type Situation struct {
+	At       time.Time // by the server's clock
+	Settings Settings
+	Sessions []string // that are registered
+}
+
+// Show returns what the queue has of one job at one moment, and the queue's situation then. found is false if it has no such job.
+func (q *Queue) Show(ctx context.Context, id string) (v View, s Situation, found bool, err error) {
+	for range 10 {
+		sessions, err := q.rdb.ZRange(ctx, q.keys.sessions, 0, -1).Result()
+		if err != nil {
+			return View{}, Situation{}, false, err
+		}
+		v, s, found, err = q.show(ctx, id, sessions)
+		if err != nil {
+			return View{}, Situation{}, false, err
+		}
+		unseen := func(session string) bool { return !slices.Contains(sessions, session) }
+		if !found || v.State != signalbox.StateReady || !slices.ContainsFunc(s.Sessions, unseen) {
+			return v, s, found, nil
+		}
+	}
+	return View{}, Situation{}, false, errMoving
+}
+
+func (q *Queue) show(ctx context.Context, id string, sessions []string) (v View, s Situation, found bool, err error) {
+	keys := showScript.keys(&q.keys)
+	n := min(len(sessions), maxSessions)
+	for _, session := range sessions[:n] {
+		keys = append(keys, q.keys.inflight(session))
+	}
+	r, err := run(ctx, q.rdb, showScript, keys, showScript.args(0, arg{"id", id}))
+	if err != nil {
+		return View{}, Situation{}, false, err
+	}
+	v, s, found, err = q.parseShow(r, id, sessions[:n])
+	if err != nil || !found || v.State != signalbox.StateReady {
+		return v, s, found, err
+	}
+	return v, s, true, q.showMore(ctx, &v, sessions[n:])
+}
+
+// parseShow reads what show.lua returned for a call with these sessions.
+func (q *Queue) parseShow(r *reply, id string, sessions []string) (v View, s Situation, found bool, err error) {
+	if err := r.status("ok"); err != nil {
+		return View{}, Situation{}, false, err
+	}
+	v = View{Job: signalbox.Job{ID: id, Queue: q.name, Namespace: q.namespace}, State: signalbox.State(r.str(4)), Note: noteOf(r.str(8))}
+	there, record, score, k, held := r.int(2) == 1, r.str(3), r.str(5), r.int(6), r.str(7)
+	s = Situation{At: time.UnixMicro(r.int(1)), Sessions: r.strs(9), Settings: settingsOf(pairs(r.strs(10)))}
+	switch {
+	case r.err != nil:
+		return View{}, Situation{}, false, r.err
+	case k < 0 || k > int64(len(sessions)):
+		r.fail(6, fmt.Sprintf("%d, not a session of the call", k))
+		return View{}, Situation{}, false, r.err
+	case k > 0:
+		v.runs(sessions[k-1], held)
+	case score != "":
+		v.At = timeOf(parseScore(score))
+	}
+	if !there {
+		v.read(nil)
+		return v, s, v.State != signalbox.StateReady, nil
+	}
+	v.read(record)
+	return v, s, true, nil
+}
+
+// showMore looks for a job in the sessions that had no room in the script's call.
+func (q *Queue) showMore(ctx context.Context, v *View, sessions []string) error {
+	for part := range slices.Chunk(sessions, maxSessions) {
+		cmds, err := q.rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
+			for _, session := range part {
+				p.HGet(ctx, q.keys.inflight(session), v.Job.ID)
+			}
+			return nil
+		})
+		if err != nil && !errors.Is(err, redis.Nil) {
+			return err
+		}
+		for i, cmd := range cmds {
+			if held, err := cmd.(*redis.StringCmd).Result(); err == nil {
+				v.runs(part[i], held)
+			}
+		}
+	}
+	return nil
+}
+
+// noteOf returns the span context in a note, which stands behind a token and a space.
+func noteOf(note string) string {
+	_, span, _ := strings.Cut(note, " ")
+	return span
+}
+
+// pairs turns fields and values, one after the other, into a map.
+func pairs(list []string) map[string]string {
+	m := make(map[string]string, len(list)/2)
+	for i := 0; i+1 < len(list); i += 2 {
+		m[list[i]] = list[i+1]
+	}
+	return m
+}
+
+// Situation returns the queue's situation.
+func (q *Queue) Situation(ctx context.Context) (Situation, error) {
+	settings, err := q.Settings(ctx)
+	if err != nil {
+		return Situation{}, err
+	}
+	sessions, err := q.rdb.ZRange(ctx, q.keys.sessions, 0, -1).Result()
+	if err != nil {
+		return Situation{}, err
+	}
+	now, err := q.Now(ctx)
+	return Situation{At: now, Settings: settings, Sessions: sessions}, err
+}
+
+// parseScore reads the score of a sorted set, which Redis has checked. It is 0 for anything else.
+func parseScore(text string) float64 {
+	score, err := strconv.ParseFloat(text, 64)
+	if err != nil {
+		return 0
+	}
+	return score
+}
+
+// timeOf returns the time that a score stands for: microseconds. It is bounded by what a record can hold.
+func timeOf(score float64) time.Time {
+	return time.UnixMicro(int64(min(max(score, 0), 1<<53)))
+}
