@@ -119,6 +119,9 @@ func jobOf(v *store.View, s *store.Situation) Job {
 		job.Worker, job.Token, job.Since, job.Cancelling = v.Worker(), r.Token, r.ClaimedAt, cancelling(v.Flags)
 	case signalbox.StateReady, signalbox.StateCompleted:
 	}
+	for _, a := range v.Attempts {
+		job.Attempts = append(job.Attempts, Attempt(a))
+	}
 	job.TraceID, job.SpanID = spanOf(r.Headers["traceparent"])
 	job.RunTraceID, job.RunSpanID = spanOf(v.Note)
 	job.Waits = waits(&job, s)

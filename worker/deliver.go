@@ -1,6 +1,7 @@
 package worker
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -171,14 +172,46 @@ func putBackSoon(job *signalbox.Job) time.Duration {
 	return d + rand.N(d)
 }
 
-// record returns the delivery's record after that many failed attempts, or nil if there is none to write.
+// record returns the delivery's record after that many failed attempts, or nil if there is none to write. If this one has failed, the record
+// keeps it.
 func (q *queue) record(d *delivery, job *signalbox.Job, attempts int, err error) []byte {
-	record, err := d.claimed.Failed(attempts, brief(err))
-	if err != nil {
-		q.log.Error("signalbox: a record was not updated", d.about(job, "error", brief(err))...)
+	var record []byte
+	var failed error
+	if attempts < job.Attempt { // it was cancelled
+		record, failed = d.claimed.Failed(attempts, brief(err))
+	} else {
+		record, failed = d.claimed.FailedAttempt(brief(err), q.attempt(d, job, err))
+	}
+	if failed != nil {
+		q.log.Error("signalbox: a record was not updated", d.about(job, "error", brief(failed))...)
 		return nil // the old one stays
 	}
 	return record
+}
+
+// attempt returns what a record keeps of an attempt that has failed.
+func (q *queue) attempt(d *delivery, job *signalbox.Job, err error) *store.Attempt {
+	a := &store.Attempt{Number: job.Attempt, At: job.ClaimedAt, Ran: time.Since(d.started), Worker: q.w.id, Error: err.Error()}
+	if panicked, ok := errors.AsType[*signalbox.PanicError](err); ok {
+		a.Stack = string(fromPanic(panicked.Stack))
+	}
+	if d.watch != nil {
+		if span := d.watch.SpanContext(); span.IsValid() {
+			a.TraceID, a.SpanID = span.TraceID().String(), span.SpanID().String()
+		}
+	}
+	return a
+}
+
+// fromPanic returns a stack from the call that panicked on: what stands before it is the panic's own, and would fill what is kept.
+func fromPanic(stack []byte) []byte {
+	_, rest, found := bytes.Cut(stack, []byte("\npanic("))
+	if !found {
+		return stack
+	}
+	_, rest, _ = bytes.Cut(rest, []byte("\n")) // the call of panic
+	_, rest, _ = bytes.Cut(rest, []byte("\n")) // its place
+	return rest
 }
 
 // retryIn asks the kind's policy. One that panics doesn't take the process down.

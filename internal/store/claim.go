@@ -53,10 +53,18 @@ type Note struct {
 	Span  string // printable; at most 1 KiB
 }
 
+// An Attempt is one that failed, as a record keeps it.
+type Attempt = wire.Attempt
+
 // Failed returns the delivery's record with that many failed attempts and that last error, for
 // a Settlement.
 func (d *Delivery) Failed(attempts int, lastError string) ([]byte, error) {
 	return wire.Fail(d.record, attempts, lastError)
+}
+
+// FailedAttempt is Failed, and keeps the attempt beside those that the record has.
+func (d *Delivery) FailedAttempt(lastError string, attempt *Attempt) ([]byte, error) {
+	return wire.FailAttempt(d.record, lastError, attempt)
 }
 
 func (s *Settlement) class() string {

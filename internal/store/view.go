@@ -18,10 +18,11 @@ import (
 // A View is what a queue has of one job.
 type View struct {
 	// Job has the ID, the queue and the namespace, the token and the time of the claim if the job runs, and what its record says.
-	Job   signalbox.Job
-	Err   error // why the record can't be read; it is errNoRecord if there is none
-	State signalbox.State
-	At    time.Time // when the job ended, if it is dead or cancelled; when it is due, if it is scheduled; else zero
+	Job      signalbox.Job
+	Err      error     // why the record can't be read; it is errNoRecord if there is none
+	Attempts []Attempt // those that failed and are kept, oldest first
+	State    signalbox.State
+	At       time.Time // when the job ended, if it is dead or cancelled; when it is due, if it is scheduled; else zero
 	// Of a running job: its session, and the flags behind its token.
 	Session, Flags string
 	Note           string // of a job that runs, or has run: the span context of the last attempt that is known; Jobs has it of running ones
@@ -63,7 +64,8 @@ func (v *View) read(record any) {
 		v.Err = errNoRecord
 		return
 	}
-	v.Err = wire.Decode([]byte(text), &v.Job)
+	raw := []byte(text)
+	v.Err, v.Attempts = wire.Decode(raw, &v.Job), wire.Attempts(raw)
 }
 
 // A Situation is what decides how a queue's jobs go on.

@@ -9,6 +9,15 @@ import (
 // Fail returns a copy of the record with that many failed attempts and that last error.
 // Everything else stays as it is, including fields that this release doesn't know.
 func Fail(record []byte, failed int, lastError string) ([]byte, error) {
+	return fail(record, failed, lastError, nil)
+}
+
+// FailAttempt is Fail for an attempt that the record keeps: it is the last that failed.
+func FailAttempt(record []byte, lastError string, attempt *Attempt) ([]byte, error) {
+	return fail(record, attempt.Number, lastError, attempt)
+}
+
+func fail(record []byte, failed int, lastError string, attempt *Attempt) ([]byte, error) {
 	if len(record) < headerLen || record[0] != version {
 		return nil, fmt.Errorf("%w: no record of version %d", ErrCorrupt, version)
 	}
@@ -16,22 +25,24 @@ func Fail(record []byte, failed int, lastError string) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	out := make([]byte, 0, len(record)+len(lastError)+8)
-	out = append(out, record[:start]...)
-	for b := record[start:]; len(b) > 0; {
-		num, typ, n := protowire.ConsumeTag(b)
-		if n < 0 {
-			return nil, corrupt("a field's tag", n)
+	more := 8 + len(lastError)
+	if attempt != nil {
+		more += 100 + len(attempt.Worker) + min(len(attempt.Error), MaxAttemptError) + min(len(attempt.Stack), MaxAttemptStack)
+	}
+	out := append(make([]byte, 0, len(record)+more), record[:start]...)
+	var kept [][]byte
+	err = eachField(record[start:], func(num protowire.Number, typ protowire.Type, field, value []byte) {
+		switch {
+		case num == fieldFailed, num == fieldLastError:
+		case num == fieldAttempt && typ == protowire.BytesType:
+			kept = append(kept, value)
+		default:
+			out = append(out, field...)
 		}
-		m := protowire.ConsumeFieldValue(num, typ, b[n:])
-		if m < 0 {
-			return nil, corrupt("a field", m)
-		}
-		if num != fieldFailed && num != fieldLastError {
-			out = append(out, b[:n+m]...)
-		}
-		b = b[n+m:]
+	})
+	if err != nil {
+		return nil, err
 	}
 	out = appendUint(out, fieldFailed, uint64(max(failed, 0)))
-	return AppendLastError(out, lastError), nil
+	return appendAttempts(AppendLastError(out, lastError), kept, attempt), nil
 }

@@ -20,6 +20,7 @@ type vector struct {
 	record []byte
 	job    signalbox.Job
 	extras bool
+	kept   []Attempt
 }
 
 // described is a job in the form of golden.txt. Times are microseconds since the Unix epoch.
@@ -39,6 +40,27 @@ type described struct {
 	LastError   string            `json:"last_error,omitempty"`
 	Effect      string            `json:"effect_key,omitempty"`
 	Incarnation string            `json:"incarnation,omitempty"`
+	Attempts    []struct {
+		Number  int    `json:"number"`
+		At      int64  `json:"at_us"`
+		Ran     int64  `json:"ran_us"`
+		Worker  string `json:"worker"`
+		Error   string `json:"error"`
+		Stack   string `json:"stack,omitempty"`
+		TraceID string `json:"trace_id,omitempty"`
+		SpanID  string `json:"span_id,omitempty"`
+	} `json:"attempts,omitempty"`
+}
+
+// attempts are those that the record keeps.
+func (d described) attempts() (all []Attempt) {
+	for _, a := range d.Attempts {
+		all = append(all, Attempt{
+			Number: a.Number, At: fromMicros(uint64(a.At)), Ran: time.Duration(a.Ran) * time.Microsecond, Worker: a.Worker, Error: a.Error,
+			Stack: a.Stack, TraceID: a.TraceID, SpanID: a.SpanID,
+		})
+	}
+	return all
 }
 
 func (d described) job(t testing.TB) signalbox.Job {
@@ -91,7 +113,7 @@ func vectors(t testing.TB) (all []vector) {
 			if err := json.Unmarshal([]byte(line), &d); err != nil {
 				t.Fatalf("%s: %v", name, err)
 			}
-			all = append(all, vector{name, record, d.job(t), d.Extras})
+			all = append(all, vector{name, record, d.job(t), d.Extras, d.attempts()})
 		default:
 			if record, err = hex.DecodeString(strings.ReplaceAll(line, " ", "")); err != nil {
 				t.Fatalf("%s: %v", name, err)
@@ -118,8 +140,29 @@ func TestGolden(t *testing.T) {
 		if !reflect.DeepEqual(got, v.job) {
 			t.Errorf("%s: got %+v, want %+v", v.name, got, v.job)
 		}
-		if again := AppendRecord(nil, &v.job); !bytes.Equal(again, v.record) && !v.extras {
+		if kept := Attempts(v.record); !reflect.DeepEqual(kept, v.kept) {
+			t.Errorf("%s: it keeps %+v, want %+v", v.name, kept, v.kept)
+		}
+		if again := v.encode(t); !bytes.Equal(again, v.record) && !v.extras {
 			t.Errorf("%s:\n  encodes to %x\n  want       %x", v.name, again, v.record)
 		}
 	}
+}
+
+// encode makes the record: that of the new job, and then of its attempts, one after the other.
+func (v *vector) encode(t *testing.T) []byte {
+	t.Helper()
+	job := v.job
+	if len(v.kept) == 0 {
+		return AppendRecord(nil, &job)
+	}
+	job.Attempt, job.LastError = 1, ""
+	record := AppendRecord(nil, &job)
+	for _, a := range v.kept {
+		var err error
+		if record, err = FailAttempt(record, a.Error, &a); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return record
 }

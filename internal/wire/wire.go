@@ -45,15 +45,16 @@ const (
 
 // The fields of the envelope.
 const (
-	fieldKind        protowire.Number = 1 // string
-	fieldPayload     protowire.Number = 2 // bytes
-	fieldHeader      protowire.Number = 3 // map<string, string>
-	fieldFailed      protowire.Number = 4 // uint64: failed attempts so far
-	fieldMaxAttempts protowire.Number = 5 // uint64: 0 is signalbox.DefaultMaxAttempts
-	fieldTimeout     protowire.Number = 6 // uint64: microseconds, 0 is none
-	fieldLastError   protowire.Number = 7 // string
-	fieldEffect      protowire.Number = 8 // string: the effect key that the caller set
-	fieldIncarnation protowire.Number = 9 // fixed64: differs between jobs that use an ID one after the other
+	fieldKind        protowire.Number = 1  // string
+	fieldPayload     protowire.Number = 2  // bytes
+	fieldHeader      protowire.Number = 3  // map<string, string>
+	fieldFailed      protowire.Number = 4  // uint64: failed attempts so far
+	fieldMaxAttempts protowire.Number = 5  // uint64: 0 is signalbox.DefaultMaxAttempts
+	fieldTimeout     protowire.Number = 6  // uint64: microseconds, 0 is none
+	fieldLastError   protowire.Number = 7  // string
+	fieldEffect      protowire.Number = 8  // string: the effect key that the caller set
+	fieldIncarnation protowire.Number = 9  // fixed64: differs between jobs that use an ID one after the other
+	fieldAttempt     protowire.Number = 10 // repeated Attempt: the latest failed attempts, oldest first
 
 	// The fields of a header, that is of an entry of the map.
 	headerName  protowire.Number = 1

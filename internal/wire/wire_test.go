@@ -303,8 +303,14 @@ func FuzzDecode(f *testing.F) {
 		if twice := AppendRecord(nil, &again); !bytes.Equal(once, twice) {
 			t.Errorf("%x\n%x", once, twice)
 		}
-		if _, err := Fail(record, 1, "e"); err != nil {
-			t.Errorf("it decodes, but can't fail: %v", err)
+		attempt := Attempt{Number: 1, At: time.UnixMicro(1), Ran: time.Second, Worker: "w", Error: "e", Stack: "s", TraceID: strings.Repeat("1f", 16)}
+		failed, err := FailAttempt(record, "e", &attempt)
+		if err != nil {
+			t.Fatalf("it decodes, but can't fail: %v", err)
+		}
+		kept := Attempts(failed)
+		if len(kept) == 0 || len(kept) > MaxAttempts || kept[len(kept)-1] != attempt {
+			t.Errorf("after a failed attempt it keeps %+v", kept)
 		}
 	})
 }
