@@ -8,6 +8,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/signalbox-go/signalbox"
 	"github.com/signalbox-go/signalbox/internal/redistest"
 )
 
@@ -37,6 +38,8 @@ func roleOf(op operation) Role {
 		return Producer
 	case "pause", "resume", "slots", "keep":
 		return Operator
+	case "show", "page", "list", "held":
+		return Viewer
 	}
 	return Worker
 }
@@ -46,7 +49,7 @@ func TestCommandsSuffice(t *testing.T) {
 	t.Parallel()
 	srv := redistest.New(t)
 	admin := srv.Client()
-	for name, role := range map[string]Role{"producer": Producer, "worker": Worker, "reporter": Reporter, "operator": Operator} {
+	for name, role := range map[string]Role{"producer": Producer, "worker": Worker, "reporter": Reporter, "operator": Operator, "viewer": Viewer} {
 		rules := []any{"ACL", "SETUSER", name, "on", ">secret", "~*", "&signalbox:*", "+hello", "+client", "+ping"}
 		for _, command := range Commands(role) {
 			rules = append(rules, "+"+strings.ToLower(command))
@@ -68,8 +71,8 @@ func TestCommandsSuffice(t *testing.T) {
 			}
 			continue
 		}
-		for _, op := range operations() {
-			if roleOf(op) != role {
+		for _, op := range slices.Concat(operations(), views()) {
+			if is := roleOf(op); is != role && (is != Viewer || role != Operator) {
 				continue
 			}
 			r := newQueue(t, admin)
@@ -79,7 +82,7 @@ func TestCommandsSuffice(t *testing.T) {
 				t.Errorf("%s as %s: %v", op.name, name, err)
 			}
 			switch role {
-			case Operator:
+			case Operator, Viewer:
 				if _, err := r.Depths(bg); err != nil {
 					t.Errorf("depths as %s: %v", name, err)
 				}
@@ -89,8 +92,23 @@ func TestCommandsSuffice(t *testing.T) {
 				if _, err := New(rdb, "", redistest.Name(t)).Known(bg); err != nil {
 					t.Errorf("whether a queue is known as %s: %v", name, err)
 				}
-				if _, here, err := r.Quiet(bg, "me", true); err != nil || !here {
+				if _, here, err := r.Quiet(bg, "me", true); (err != nil || !here) && role == Operator {
 					t.Errorf("a quiet worker as %s: %v", name, err)
+				}
+				if _, _, found, err := r.Show(bg, "f1"); err != nil || !found {
+					t.Errorf("a job as %s: %v", name, err)
+				}
+				for _, state := range []signalbox.State{
+					signalbox.StateScheduled, signalbox.StateReady, signalbox.StateRunning, signalbox.StateDead, signalbox.StateCancelled,
+				} {
+					for _, err := range r.Jobs(bg, Listing{State: state}) {
+						if err != nil {
+							t.Errorf("%s jobs as %s: %v", state, name, err)
+						}
+					}
+				}
+				if _, err := r.Leases(bg); err != nil {
+					t.Errorf("its sessions as %s: %v", name, err)
 				}
 				if _, err := r.Settings(bg); err != nil {
 					t.Errorf("its settings as %s: %v", name, err)

@@ -172,6 +172,56 @@ func operations() []operation {
 	return ops
 }
 
+// views are the scripts that only read.
+func views() []operation {
+	found := func(page []View, err error, want ...string) error {
+		if err == nil && !slices.Equal(viewed(page), want) {
+			return fmt.Errorf("got %v, want %v", viewed(page), want)
+		}
+		return err
+	}
+	return []operation{
+		{name: "show", call: func(r *rig, _ []Delivery) error {
+			v, _, there, err := r.show(bg, "f1", []string{r.session})
+			if err == nil && (!there || v.State != signalbox.StateRunning) {
+				return fmt.Errorf("%v, %+v", there, v)
+			}
+			return err
+		}},
+		{
+			name: "page",
+			call: func(r *rig, _ []Delivery) error {
+				page, _, err := r.sorted(Listing{State: signalbox.StateDead}, nil).next(bg)
+				return found(page, err, "dead1", "dead2")
+			},
+			unread: func(r *rig) []string { return []string{r.keys.due, r.keys.cancelled} },
+		},
+		{
+			name: "list",
+			call: func(r *rig, _ []Delivery) error {
+				pager := &listPager{q: r.Queue, classes: readyClasses[1:]}
+				page, _, err := pager.next(bg)
+				return found(page, err, "ready1", "ready2", "ready3")
+			},
+			unread: func(r *rig) []string { return []string{r.keys.readyHigh, r.keys.readyLow, r.keys.readySuspect} },
+		},
+		{name: "held", call: func(r *rig, _ []Delivery) error {
+			pager := &heldPager{q: r.Queue, session: r.session}
+			page, _, err := pager.views(bg, []held{{id: "f1"}, {id: "gone"}, {id: "f2"}})
+			return found(page, err, "f1", "f2")
+		}},
+	}
+}
+
+// viewed returns the IDs of a page.
+func viewed(page []View) []string {
+	all := []string{}
+	for i := range page {
+		all = append(all, page[i].Job.ID)
+	}
+	return all
+}
+
 // furnish fills a queue with jobs in every state and returns what the session has in flight.
 func (r *rig) furnish() []Delivery {
 	r.t.Helper()
@@ -264,7 +314,7 @@ func TestWrongType(t *testing.T) {
 	covered := map[string]bool{}
 	var mu sync.Mutex
 	t.Run("operations", func(t *testing.T) {
-		for _, op := range operations() {
+		for _, op := range slices.Concat(operations(), views()) {
 			t.Run(op.name, func(t *testing.T) {
 				t.Parallel()
 				probe := unchecked(t, rdb)

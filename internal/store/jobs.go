@@ -107,7 +107,7 @@ func (q *Queue) sorted(l Listing, after *cursor) *sortedPager {
 func (s *sortedPager) next(ctx context.Context) (page []View, more bool, err error) {
 	q := s.q
 	r, err := run(ctx, q.rdb, pageScript, pageScript.keys(&q.keys), pageScript.args(0,
-		arg{"state", string(s.state)}, arg{"score", scoreText(s.score)}, arg{"member", s.member}, arg{"count", maxLooked},
+		arg{"state", string(s.state)}, arg{"score", scoreText(s.score)}, arg{"member", s.member}, arg{"count", q.looked},
 		arg{"room", q.room}, arg{"prefix", s.prefix}))
 	if err != nil {
 		return nil, false, err

@@ -47,9 +47,9 @@ func (q *Queue) waiting(l Listing, after *cursor) (*listPager, error) {
 
 func (s *listPager) next(ctx context.Context) (page []View, more bool, err error) {
 	anchors := slices.Concat(s.near, s.far)
-	first, last := 0, maxLooked-1
+	first, last := 0, s.q.looked-1
 	if len(anchors) > 0 {
-		first, last = max(s.at-backBy, 0), s.at+maxLooked-1
+		first, last = max(s.at-backBy, 0), s.at+s.q.looked-1
 	}
 	for {
 		p, err := s.read(ctx, first, last, anchors)
@@ -61,7 +61,7 @@ func (s *listPager) next(ctx context.Context) (page []View, more bool, err error
 		case p.looked > 0:
 			return s.views(&p, first), true, nil
 		case p.from > 0 && p.length > last-first: // the part ends with the anchor
-			first, last = first+p.from-1, first+p.from-1+maxLooked
+			first, last = first+p.from-1, first+p.from-1+s.q.looked
 		default: // the end of the list
 			s.classes, s.at, s.near, s.far = s.classes[1:], 0, nil, nil
 			return nil, len(s.classes) > 0, nil

@@ -63,7 +63,7 @@ func (s *heldPager) next(ctx context.Context) (page []View, more bool, err error
 			return nil, false, err
 		}
 	}
-	some := s.held[:min(len(s.held), maxLooked)]
+	some := s.held[:min(len(s.held), s.q.looked)]
 	page, n, err := s.views(ctx, some)
 	s.held = s.held[n:]
 	return page, true, err

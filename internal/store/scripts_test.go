@@ -139,7 +139,7 @@ func TestOnlyDeclaredKeysAreTouched(t *testing.T) {
 	if !log.Scan() || log.Text() != "+OK" {
 		t.Fatalf("MONITOR: %q, %v", log.Text(), log.Err())
 	}
-	for _, op := range operations() {
+	for _, op := range slices.Concat(operations(), views()) {
 		r := newQueue(t, rdb)
 		got := r.furnish()
 		keys, _ := declared(r, func() error { return op.call(r, got) })

@@ -33,7 +33,8 @@ type Queue struct {
 	name      string
 	keys      keys
 	kept      retention // what the settings don't say; replaced by tests only
-	room      int       // bytes of records that a claim returns; replaced by tests only
+	room      int       // bytes of records that a call returns; replaced by tests only
+	looked    int       // IDs that a call of Jobs looks at; replaced by tests only
 	worker    string    // that makes the calls; ""
 }
 
@@ -42,7 +43,7 @@ func New(rdb redis.UniversalClient, namespace, name string) *Queue {
 	if namespace == DefaultNamespace {
 		namespace = ""
 	}
-	return &Queue{rdb: rdb, namespace: namespace, name: name, keys: newKeys(namespace, name), kept: defaultRetention, room: MaxBytes}
+	return &Queue{rdb: rdb, namespace: namespace, name: name, keys: newKeys(namespace, name), kept: defaultRetention, room: MaxBytes, looked: maxLooked}
 }
 
 // As returns the queue for calls of the worker of that ID. What the queue's settings say of the worker holds for them.
