@@ -23,6 +23,7 @@ type stage struct {
 	t             *testing.T
 	rdb           redis.UniversalClient
 	ins           *inspect.Inspector
+	namespace     string
 	keys          string // what all keys of the queue begin with
 	session       string
 	lane, enqueue *store.Lane
@@ -36,7 +37,7 @@ func newStage(t *testing.T, rdb redis.UniversalClient) *stage {
 	namespace := redistest.Name(t)
 	q := known(t, rdb, namespace)
 	s := &stage{
-		Queue: q, t: t, rdb: rdb, ins: inspector(t, rdb, namespace), keys: "signalbox:{" + namespace + ":" + q.Name() + "}:",
+		Queue: q, t: t, rdb: rdb, ins: inspector(t, rdb, namespace), namespace: namespace, keys: "signalbox:{" + namespace + ":" + q.Name() + "}:",
 		session: store.NewSession(me), lane: q.NewLane(), enqueue: q.NewLane(),
 	}
 	s.open()
