@@ -20,7 +20,7 @@ type Listing struct {
 }
 
 // maxLooked is how many IDs a call looks at.
-const maxLooked = 500
+const maxLooked = 250
 
 // A pager reads the jobs of a state, a page at a time.
 type pager interface {

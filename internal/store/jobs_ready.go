@@ -16,7 +16,7 @@ const (
 	// to find one that is further away.
 	backBy   = 200
 	searchBy = 2000
-	// maxNear and maxFar bound the anchors that are kept.
+	// maxNear and maxFar bound the anchors that a call begins with: of the last page, and of pages before.
 	maxNear, maxFar = 10, 8
 )
 
@@ -28,8 +28,8 @@ type listPager struct {
 	prefix  string
 	classes []string // the first is that of the list that is being read
 	at      int      // how many jobs stood before the place
-	near    []anchor // of the last page, the nearest first
-	far     []anchor // the last ones of pages before, the nearest first: if all of a page were taken out of the list, what stood before it was not
+	near    []anchor // the last page, the nearest first
+	far     []anchor // of pages before, the nearest first; the first was still in the list when the last page was read
 }
 
 func (q *Queue) waiting(l Listing, after *cursor) (*listPager, error) {
@@ -46,7 +46,8 @@ func (q *Queue) waiting(l Listing, after *cursor) (*listPager, error) {
 }
 
 func (s *listPager) next(ctx context.Context) (page []View, more bool, err error) {
-	anchors := slices.Concat(s.near, s.far)
+	few := min(len(s.near), maxNear)
+	anchors := slices.Concat(s.near[:few], s.far)
 	first, last := 0, s.q.looked-1
 	if len(anchors) > 0 {
 		first, last = max(s.at-backBy, 0), s.at+s.q.looked-1
@@ -56,9 +57,13 @@ func (s *listPager) next(ctx context.Context) (page []View, more bool, err error
 		switch {
 		case err != nil:
 			return nil, false, err
+		case p.from == 0 && few < len(s.near): // the reader may take out what it has seen: others of the page may be left
+			few = len(s.near)
+			anchors = slices.Concat(s.near, s.far)
 		case p.from == 0 && first > 0: // not here: it has moved towards the head
 			first, last = max(first-searchBy, 0), first+backBy
 		case p.looked > 0:
+			s.keep(&p, anchors, few)
 			return s.views(&p, first), true, nil
 		case p.from > 0 && p.length > last-first: // the part ends with the anchor
 			first, last = first+p.from-1, first+p.from-1+s.q.looked
@@ -69,13 +74,26 @@ func (s *listPager) next(ctx context.Context) (page []View, more bool, err error
 	}
 }
 
+// keep forgets the anchors that have left the list, of those that a call had: few of the last page, then the far ones. So one that
+// is left stays the nearest, however much is taken out behind it.
+func (s *listPager) keep(p *part, anchors []anchor, few int) {
+	switch {
+	case p.anchor < 0:
+		s.far = nil
+	case p.anchor < few:
+		s.far = thin(slices.Concat(anchors[p.anchor:p.anchor+1], s.far))
+	default:
+		s.far = s.far[p.anchor-few:]
+	}
+}
+
 // A part is a part of a list, as list.lua returns it.
 type part struct {
 	length, from, looked int
-	stamp                string
+	anchor               int // which of the call's; -1: none
+	last                 anchor
 	ids                  []string
 	records              []any
-	last                 string
 }
 
 func (s *listPager) read(ctx context.Context, first, last int, anchors []anchor) (part, error) {
@@ -92,17 +110,17 @@ func (s *listPager) read(ctx context.Context, first, last int, anchors []anchor)
 		return part{}, err
 	}
 	p := part{
-		length: int(r.int(2)), from: int(r.int(3)), looked: int(r.int(4)), last: r.str(5), stamp: r.str(6), ids: r.strs(7), records: r.array(8),
+		length: int(r.int(2)), from: int(r.int(3)), anchor: int(r.int(4)) - 1, looked: int(r.int(5)), last: anchor{r.str(6), r.str(7)},
+		ids: r.strs(8), records: r.array(9),
 	}
-	if r.err == nil && (p.from < 0 || p.looked < 0 || p.length < p.from+p.looked || len(p.ids) > p.looked || len(p.records) != len(p.ids)) {
+	if r.err == nil && (p.from < 0 || p.anchor >= len(anchors) || (p.anchor < 0) != (p.from == 0) || p.looked < 0 || p.length < p.from+p.looked || len(p.ids) > p.looked || len(p.records) != len(p.ids)) {
 		r.fail(2, fmt.Sprintf("%d, with %d looked at behind %d, %d jobs and %d records", p.length, p.looked, p.from, len(p.ids), len(p.records)))
 	}
 	return p, r.err
 }
 
-// views returns the jobs of a part that begins at first, and keeps its anchors.
+// views returns the jobs of a part that begins at first, and makes them the last page.
 func (s *listPager) views(p *part, first int) []View {
-	before := slices.Concat(s.near[:min(len(s.near), 1)], s.far)
 	page, seen := make([]View, len(p.ids)), make([]anchor, len(p.ids))
 	for i, id := range p.ids {
 		view := s.q.view(id, signalbox.StateReady)
@@ -111,13 +129,13 @@ func (s *listPager) views(p *part, first int) []View {
 		// Its true place is not before: jobs that aren't wanted stand between.
 		view.Cursor = s.q.cursorText(cursor{
 			state: signalbox.StateReady, member: s.classes[0], number: int64(first + p.from + i + 1),
-			anchors: append(nearest(seen[:i+1]), before[:min(len(before), 2)]...),
+			anchors: append(nearest(seen[:i+1]), s.far[:min(len(s.far), 2)]...),
 		})
 		page[i] = view
 	}
 	s.at = first + p.from + p.looked
-	s.far = thin(before)
-	s.near = append([]anchor{{p.last, p.stamp}}, nearest(seen)...)
+	slices.Reverse(seen)
+	s.near = append([]anchor{p.last}, seen...)
 	return page
 }
 

@@ -472,3 +472,39 @@ func (s argSpy) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 		return next(ctx, cmd)
 	}
 }
+
+// A reader that takes out most jobs as it reads them doesn't read those again that it leaves.
+func TestListIsNotReadAgain(t *testing.T) {
+	t.Parallel()
+	c := newCrowd(t, 0)
+	c.fill(1900, When{})
+	n := 0
+	for view, err := range c.Jobs(bg, Listing{State: signalbox.StateReady}) {
+		c.must(err)
+		if !strings.HasSuffix(view.Job.ID, "5") {
+			c.drop(view.Job.ID)
+		}
+		if n++; n > 1900*5/4 {
+			t.Fatalf("%d jobs are read of 1900", n)
+		}
+	}
+	same(t, "jobs left", len(c.stays), 190)
+}
+
+// That holds where whole pages are taken out, and what is left stands before them.
+func TestListOfFewThatAreLeft(t *testing.T) {
+	t.Parallel()
+	c := newCrowd(t, 0)
+	c.fill(1900, When{})
+	n := 0
+	for view, err := range c.Jobs(bg, Listing{State: signalbox.StateReady}) {
+		c.must(err)
+		if view.Job.ID >= "old0600" {
+			c.drop(view.Job.ID)
+		}
+		if n++; n > 1900*5/4 {
+			t.Fatalf("%d jobs are read of 1900", n)
+		}
+	}
+	same(t, "jobs left", len(c.stays), 600)
+}
