@@ -423,6 +423,16 @@ func Example_inspect() {
 		if err != nil {
 			slog.Error("some queues could not be read", "error", err) // it names them
 		}
+		f := inspect.Filter{State: signalbox.StateDead, Kind: "email.welcome", NewerThan: time.Hour}
+		for job, err := range ins.Jobs(ctx, "mail", f) {
+			if err != nil {
+				return err
+			}
+			fmt.Println(job.ID, job.EndedAt, job.LastError, string(job.Payload))
+			for _, a := range job.Attempts { // the last ten that failed
+				fmt.Println(a.Number, a.At, a.Ran, a.Worker, a.Error, a.TraceID, a.Stack)
+			}
+		}
 		return nil
 	})
 	// Output: mail ready: 1 running: 0 dead: 0 paused: true

@@ -9,6 +9,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/signalbox-go/signalbox"
 	"github.com/signalbox-go/signalbox/embedded"
 	"github.com/signalbox-go/signalbox/inspect"
 	"github.com/signalbox-go/signalbox/scheduler"
@@ -55,4 +56,50 @@ func ExampleInspector_Pause() {
 	// Output:
 	// billing: paused=true ready=1 running=0
 	// there is no such queue
+}
+
+// The jobs that are ready, page by page: the second listing goes on behind the last job of the first.
+func ExampleInspector_Jobs() {
+	srv, err := embedded.Start(embedded.Logger(slog.New(slog.DiscardHandler))) // elsewhere, give New your own client
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer srv.Close()
+	rdb := redis.NewClient(&redis.Options{Addr: srv.Addr()})
+	defer rdb.Close()
+	ctx := context.Background()
+
+	s, err := scheduler.New(rdb, scheduler.Config{})
+	if err != nil {
+		log.Fatal(err)
+	}
+	for order := range 5 {
+		if _, err := s.Enqueue(ctx, Invoice{Order: order}, scheduler.Queue("billing")); err != nil {
+			log.Fatal(err)
+		}
+	}
+
+	ins, err := inspect.New(rdb, inspect.Config{})
+	if err != nil {
+		log.Fatal(err)
+	}
+	filter := inspect.Filter{State: signalbox.StateReady, Kind: "invoice", Limit: 3}
+	for range 2 {
+		for job, err := range ins.Jobs(ctx, "billing", filter) {
+			if err != nil {
+				log.Fatal(err)
+			}
+			fmt.Printf("%s waits %s\n", job.Payload, job.Waits)
+			filter.After = job.Cursor
+		}
+		fmt.Println("--")
+	}
+	// Output:
+	// {"Order":0} waits no worker works the queue
+	// {"Order":1} waits no worker works the queue
+	// {"Order":2} waits no worker works the queue
+	// --
+	// {"Order":3} waits no worker works the queue
+	// {"Order":4} waits no worker works the queue
+	// --
 }

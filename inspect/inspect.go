@@ -1,17 +1,31 @@
-// Package inspect looks at queues and controls them while workers run: for programs of operators, and for tools that are
+// Package inspect looks at queues and jobs, and controls queues, while workers run: for programs of operators, and for tools that are
 // built on it.
+//
+// # Looking
 //
 //	ins, err := inspect.New(rdb, inspect.Config{})
 //	...
-//	queues, err := ins.Queues(ctx)         // with their depths
+//	queues, err := ins.Queues(ctx)              // with their depths
+//	job, err := ins.Job(ctx, "mail", id)        // where it is, what it says, why it failed, why it waits
+//	workers, err := ins.Workers(ctx)            // and what they run
+//	for lock, err := range ins.Locks(ctx, "*")  // that are held
+//	for job, err := range ins.Jobs(ctx, "mail", inspect.Filter{State: signalbox.StateDead, Error: "timeout"})
+//
+// Looking changes nothing, and needs no right to write: see docs/operations.md. A queue may have millions of jobs: a listing makes short calls, and
+// holds about a megabyte of records at a time. It can be left, and taken up behind a job with the job's Cursor.
+//
+// Each job is as it was at the moment of its call. It may have moved when you read it.
+//
+// # Changing
+//
 //	changed, err := ins.Pause(ctx, "mail") // no worker gets a job of it from now on
 //	changed, err = ins.Resume(ctx, "mail")
 //	err = ins.SetRetention(ctx, "mail", signalbox.Retention{Jobs: 1000}) // dead ones, and cancelled ones
 //	err = ins.SetSlots(ctx, "mail", 5)     // for each of its workers
 //	changed, err = ins.Quiet(ctx, "web-3:4711:k2x9q") // that worker takes no more jobs
 //
-// All of it changes what Redis says of a queue, and tells the workers to look. Those that are there do so at once, and those that
-// don't hear it when they renew their sessions. What it says is true at the moment of the call.
+// These change what Redis says of a queue, and tell the workers to look. Those that are there do so at once, and those that
+// don't hear it when they renew their sessions.
 package inspect
 
 import (
