@@ -1,0 +1,100 @@
+package inspect_test
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/signalbox-go/signalbox"
+	"github.com/signalbox-go/signalbox/inspect"
+	"github.com/signalbox-go/signalbox/internal/redistest"
+	"github.com/signalbox-go/signalbox/lock"
+)
+
+// viewerRule returns the rule of docs/operations.md for the user that only looks.
+func viewerRule(t *testing.T) []any {
+	t.Helper()
+	page, err := os.ReadFile(filepath.Join("..", "docs", "operations.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, rule, found := strings.Cut(string(page), "\nACL SETUSER viewer ")
+	if !found {
+		t.Fatal("docs/operations.md has no rule for a viewer")
+	}
+	rule, _, _ = strings.Cut(rule, "\n")
+	words := []any{"ACL", "SETUSER", "viewer"}
+	for _, word := range strings.Fields(rule) {
+		words = append(words, word)
+	}
+	return words
+}
+
+// A user who has the viewer's rights can look at all there is, and change nothing.
+func TestViewer(t *testing.T) {
+	t.Parallel()
+	srv := redistest.New(t)
+	admin, ctx := srv.Client(), t.Context()
+	s := newStage(t, admin)
+	s.states()
+	s.must(admin.Do(ctx, viewerRule(t)...).Err())
+	rdb := srv.ClientWith(func(o *redis.UniversalOptions) { o.Username, o.Password = "viewer", "CHANGE-ME" })
+	ins := inspector(t, rdb, s.namespace)
+	for _, state := range []signalbox.State{
+		signalbox.StateScheduled, signalbox.StateReady, signalbox.StateRunning, signalbox.StateDead, signalbox.StateCancelled,
+	} {
+		n := 0
+		for job, err := range ins.Jobs(ctx, s.Name(), inspect.Filter{State: state}) {
+			s.must(err)
+			if _, err := ins.Job(ctx, s.Name(), job.ID); err != nil {
+				t.Errorf("job %s: %v", job.ID, err)
+			}
+			n++
+		}
+		if n < 2 {
+			t.Errorf("%d %s jobs", n, state)
+		}
+	}
+	if workers, err := ins.Workers(ctx); err != nil || len(workers) != 1 {
+		t.Errorf("Workers = %+v, %v", workers, err)
+	}
+	if queues, err := ins.Queues(ctx); err != nil || len(queues) != 1 {
+		t.Errorf("Queues = %+v, %v", queues, err)
+	}
+	if _, err := ins.Job(ctx, "mial", "a"); !errors.Is(err, inspect.ErrNoQueue) {
+		t.Errorf("a queue that isn't there: %v", err)
+	}
+	if changed, err := ins.Pause(ctx, s.Name()); err == nil || changed {
+		t.Errorf("Pause = %v, %v", changed, err)
+	}
+	if q, err := ins.Queue(ctx, s.Name()); err != nil || q.Paused {
+		t.Errorf("after it: %+v, %v", q, err)
+	}
+
+	locker, err := lock.New(admin, lock.Config{TTL: time.Hour})
+	s.must(err)
+	held, err := locker.Acquire(ctx, "signalbox:lock:orders")
+	s.must(err)
+	locks := func() (keys []string, err error) {
+		for l, err := range ins.Locks(ctx, "signalbox:lock:*") {
+			if err != nil {
+				return keys, err
+			}
+			keys = append(keys, l.Key)
+		}
+		return keys, nil
+	}
+	if keys, err := locks(); err == nil || !strings.Contains(err.Error(), "NOPERM") {
+		t.Errorf("locks without the rights: %v, %v", keys, err)
+	}
+	s.must(admin.Do(ctx, "ACL", "SETUSER", "viewer", "~signalbox:lock:*", "+scan", "+get", "+pttl").Err())
+	if keys, err := locks(); err != nil || len(keys) != 1 {
+		t.Errorf("locks: %v, %v", keys, err)
+	}
+	s.must(held.Release(ctx))
+}
