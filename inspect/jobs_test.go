@@ -250,6 +250,7 @@ func TestBadCursors(t *testing.T) {
 	rdb := redistest.Start(t).Client()
 	s, other := newStage(t, rdb), newStage(t, rdb)
 	s.states()
+	s.puts("normal33", "normal333") // cursors of any length
 	states := []signalbox.State{signalbox.StateDead, signalbox.StateReady, signalbox.StateRunning, signalbox.StateScheduled}
 	refused := func(what string, on *stage, state signalbox.State, after string) {
 		t.Helper()
@@ -262,15 +263,17 @@ func TestBadCursors(t *testing.T) {
 		}
 	}
 	for i, state := range states {
-		cursor := s.list(inspect.Filter{State: state, Limit: 1})[0].Cursor
-		refused("of another state", s, states[(i+1)%len(states)], cursor)
-		refused("of another queue", other, state, cursor)
-		for j := range cursor {
-			flipped := []byte(cursor)
-			flipped[j] ^= 1
-			refused("spoilt", s, state, string(flipped))
-			if j > 0 {
-				refused("cut", s, state, cursor[:j])
+		for _, job := range s.list(inspect.Filter{State: state}) {
+			cursor := job.Cursor
+			refused("of another state", s, states[(i+1)%len(states)], cursor)
+			refused("of another queue", other, state, cursor)
+			for j := range cursor {
+				flipped := []byte(cursor)
+				flipped[j] ^= 1
+				refused("spoilt", s, state, string(flipped))
+				if j > 0 {
+					refused("cut", s, state, cursor[:j])
+				}
 			}
 		}
 		refused("none", s, state, "x")

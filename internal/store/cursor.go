@@ -24,8 +24,11 @@ type cursor struct {
 // a job that goes through due has another one.
 type anchor struct{ id, stamp string }
 
-// cursorVersion is the first byte of a cursor's text.
+// cursorVersion is the first byte of a cursor.
 const cursorVersion = 1
+
+// cursorEncoding makes texts of cursors. No two texts are the same cursor.
+var cursorEncoding = base64.RawURLEncoding.Strict()
 
 // cursorText returns the cursor as a text, which is good for this queue only.
 func (q *Queue) cursorText(c cursor) string {
@@ -38,7 +41,7 @@ func (q *Queue) cursorText(c cursor) string {
 		b = appendText(appendText(b, a.id), a.stamp)
 	}
 	b = binary.BigEndian.AppendUint32(b, q.cursorSum(b))
-	return base64.RawURLEncoding.EncodeToString(b)
+	return cursorEncoding.EncodeToString(b)
 }
 
 // appendText appends a text behind its length.
@@ -57,7 +60,7 @@ func (q *Queue) parseCursor(text string, state signalbox.State) (cursor, error) 
 		return cursor{}, fmt.Errorf("%w cursor %.60q: %s; pass the Cursor of a job that was listed with the same queue and state",
 			signalbox.ErrInvalid, text, why)
 	}
-	b, err := base64.RawURLEncoding.DecodeString(text)
+	b, err := cursorEncoding.DecodeString(text)
 	if err != nil || len(b) < 5 || b[0] != cursorVersion {
 		return bad("it is none")
 	}
