@@ -137,9 +137,11 @@ func TestSlotsChangeUnderLoad(t *testing.T) {
 	r.start(w)
 	const n = 1500
 	r.add(make([]signalbox.Job, n)...)
+	// Redis counts deliveries whose handlers have returned, until it has their outcomes. So if both numbers are right, nothing moves.
 	runs := func(want int64, what string) {
 		t.Helper()
-		redistest.Eventually(t, func() bool { return running.Load() == want }, "%s: %d run", what, want)
+		redistest.Eventually(t, func() bool { return running.Load() == want && r.counts().Running == want && running.Load() == want },
+			"%s: %d run, and no other is claimed", what, want)
 	}
 	runs(50, "by Config")
 	changes := 0
@@ -165,9 +167,6 @@ func TestSlotsChangeUnderLoad(t *testing.T) {
 		closeGate()
 		redistest.Eventually(t, func() bool { return ended.Load() > done }, "jobs end")
 		runs(want, "by the settings")
-		if c := r.counts(); c.Running > want {
-			t.Errorf("%d jobs are claimed for %d slots", c.Running, want)
-		}
 	}
 	for _, parts := range [][]string{{"slots=200", "before=5", "the queue's settings"}, {"slots=50", "before=5", "this worker's Config"}} {
 		if r.log.count(append(parts, "another number of slots")...) == 0 {
