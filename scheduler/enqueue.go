@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
 	"time"
 
 	"github.com/signalbox-go/signalbox"
@@ -68,7 +67,7 @@ func (s *Scheduler) enqueue(ctx context.Context, id, kind string, incarnation ui
 	if o.cautious {
 		item.IfAbsent()
 	}
-	r := singles.Get().(*request)
+	r := s.singles.Get().(*request)
 	r.single[0] = item
 	r.items, r.fates, r.bytes = r.single[:], r.singleFate[:], item.Size()
 	c := s.lanes(o.queue)
@@ -84,13 +83,13 @@ func (s *Scheduler) enqueue(ctx context.Context, id, kind string, incarnation ui
 	fate := r.singleFate[0]
 	if !r.left { // otherwise the call owns it
 		r.single[0], r.err, r.lane, r.until = store.Item{}, nil, nil, time.Time{}
-		singles.Put(r)
+		s.singles.Put(r)
 	}
 	return fate, err
 }
 
-// singles is a pool of requests with one job.
-var singles = sync.Pool{New: func() any { return &request{done: make(chan struct{}, 1)} }}
+// newSingle returns a request of one job for Scheduler.singles.
+func newSingle() any { return &request{done: make(chan struct{}, 1)} }
 
 func (o *options) job(id, kind string, payload []byte) signalbox.Job {
 	return signalbox.Job{

@@ -12,11 +12,14 @@ const (
 	clockDrift = 1000
 )
 
-// monotonic returns a clock that never steps and, on Linux, doesn't stop while the machine is suspended. Use only
-// differences of its times.
+// realTime is 2020. An earlier wall clock is no real one: a testing/synctest bubble begins in 2000.
+var realTime = time.Date(2020, time.January, 1, 0, 0, 0, 0, time.UTC)
+
+// monotonic returns a clock that never steps and, on Linux, doesn't stop while the machine is suspended. In a bubble of
+// testing/synctest it is the bubble's clock. Use only differences of its times.
 func monotonic() func() time.Time {
 	base, boot := time.Now(), uptime()
-	if boot == 0 {
+	if boot == 0 || base.Before(realTime) {
 		return time.Now
 	}
 	return func() time.Time { return base.Add(uptime() - boot) }

@@ -137,6 +137,10 @@ type Scheduler struct {
 	mu     sync.RWMutex
 	queues map[string]*combiner
 
+	// singles pools requests of one job. Each scheduler has a pool of its own: a channel that was made in a bubble of
+	// testing/synctest can't be used in another.
+	singles sync.Pool
+
 	cron   crontab
 	unseen lookout
 }
@@ -170,6 +174,7 @@ func New(rdb redis.UniversalClient, config Config) (*Scheduler, error) {
 		timeout:   cmp.Or(config.EnqueueTimeout, defaultEnqueueTimeout),
 		now:       monotonic(),
 		queues:    make(map[string]*combiner),
+		singles:   sync.Pool{New: newSingle},
 		cron:      newCrontab(),
 		unseen:    newLookout(config.Logger),
 	}, nil

@@ -21,17 +21,27 @@ const maxLastError = 2048
 // deliver runs the handler of one delivery.
 func (q *queue) deliver(d *delivery) {
 	job := *d.claimed.Job // the handler may change its own
-	result := store.Settlement{
-		ID: job.ID, Kind: job.Kind, Attempt: job.Attempt, Token: job.Token, Prio: job.Priority, Suspect: job.Crashes >= store.SuspectAt, Size: d.claimed.Size(),
-	}
+	result := d.settlement(&job)
 	err := errGoexit
 	defer func() {
-		q.judgeAny(&result, d, &job, err)
-		d.settling(&result, err)
-		d.own.End(nil) // nothing that the handler has left behind goes on under it
+		q.conclude(&result, d, &job, err)
 		q.finish(d, result)
 	}()
 	err = q.handle(d)
+}
+
+// settlement returns the settlement of the delivery, without its outcome.
+func (d *delivery) settlement(job *signalbox.Job) store.Settlement {
+	return store.Settlement{
+		ID: job.ID, Kind: job.Kind, Attempt: job.Attempt, Token: job.Token, Prio: job.Priority, Suspect: job.Crashes >= store.SuspectAt, Size: d.claimed.Size(),
+	}
+}
+
+// conclude decides what becomes of the job, and ends the delivery's context.
+func (q *queue) conclude(r *store.Settlement, d *delivery, job *signalbox.Job, err error) {
+	q.judgeAny(r, d, job, err)
+	d.settling(r, err)
+	d.own.End(nil) // nothing that the handler has left behind goes on under it
 }
 
 // errGoexit is the error of an attempt whose handler ended its goroutine.

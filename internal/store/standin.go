@@ -1,0 +1,410 @@
+package store
+
+import (
+	"cmp"
+	"context"
+	"encoding"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/signalbox-go/signalbox"
+	"github.com/signalbox-go/signalbox/internal/wire"
+)
+
+// A StandIn answers in the place of Redis what schedulers ask, from memory: for tests of those who enqueue. It reads the arguments
+// of a call as enqueue.lua does, and makes the same records of them. Workers can't work on it. It is safe for concurrent use.
+//
+// Its clock is time.Now, so in a bubble of testing/synctest it is that of the bubble.
+type StandIn struct {
+	mu     sync.Mutex
+	queues map[string]*standInQueue // by the prefix of their keys
+	put    []*signalbox.Job         // all that were put in, in order
+	turns  int
+}
+
+type standInQueue struct {
+	namespace, name string
+	jobs            map[string]*standInJob
+	marks           map[string]int64 // the last tick of each cron entry, in us
+}
+
+// A standInJob is a job that is there: live, dead or cancelled.
+type standInJob struct {
+	job   *signalbox.Job // as the next delivery has it
+	turn  int            // its place among those that are ready
+	state signalbox.State
+}
+
+// live reports whether the job is neither dead nor cancelled.
+func (j *standInJob) live() bool {
+	return j.state != signalbox.StateDead && j.state != signalbox.StateCancelled
+}
+
+// NewStandIn returns a StandIn without jobs.
+func NewStandIn() *StandIn { return &StandIn{queues: make(map[string]*standInQueue)} }
+
+// Clear forgets all jobs, and the ticks of cron entries.
+func (s *StandIn) Clear() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	clear(s.queues)
+	s.put = nil
+}
+
+// Put returns the jobs that were put in, in order, as they were then.
+func (s *StandIn) Put() []*signalbox.Job {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return copies(s.put)
+}
+
+// Waiting returns the live jobs as their next deliveries have them: first those that are due, in the order in which workers get
+// them, then the others by their times.
+func (s *StandIn) Waiting() []*signalbox.Job {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var all []*standInJob
+	for _, q := range s.queues {
+		for _, j := range q.jobs {
+			if j.live() {
+				all = append(all, j)
+			}
+		}
+	}
+	now := time.Now()
+	slices.SortFunc(all, func(a, b *standInJob) int { return a.compare(b, now) })
+	jobs := make([]*signalbox.Job, len(all))
+	for i, j := range all {
+		jobs[i] = j.job
+	}
+	return copies(jobs)
+}
+
+// Due returns the first of the jobs that are due and whose queue works accepts, or nil.
+func (s *StandIn) Due(works func(namespace, queue string) bool) *signalbox.Job {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	now := time.Now()
+	var first *standInJob
+	for _, q := range s.queues {
+		if !works(q.namespace, q.name) {
+			continue
+		}
+		for _, j := range q.jobs {
+			if j.live() && !j.job.ScheduledAt.After(now) && (first == nil || j.compare(first, now) < 0) {
+				first = j
+			}
+		}
+	}
+	if first == nil {
+		return nil
+	}
+	return copies([]*signalbox.Job{first.job})[0]
+}
+
+// compare orders jobs that wait: those that are due by priority and turn, and before others, which go by their times.
+func (j *standInJob) compare(o *standInJob, now time.Time) int {
+	later, otherLater := j.job.ScheduledAt.After(now), o.job.ScheduledAt.After(now)
+	switch {
+	case later && !otherLater:
+		return 1
+	case !later && otherLater:
+		return -1
+	case later:
+		if c := j.job.ScheduledAt.Compare(o.job.ScheduledAt); c != 0 {
+			return c
+		}
+	default:
+		if c := cmp.Compare(wire.Class(j.job.Priority), wire.Class(o.job.Priority)); c != 0 {
+			return c
+		}
+	}
+	return cmp.Compare(j.turn, o.turn)
+}
+
+func copies(jobs []*signalbox.Job) []*signalbox.Job {
+	all := make([]*signalbox.Job, len(jobs))
+	for i, job := range jobs {
+		c := *job
+		c.Payload = slices.Clone(job.Payload)
+		c.Headers = maps.Clone(job.Headers)
+		all[i] = &c
+	}
+	return all
+}
+
+// Has reports whether a live job of that ID is in the queue.
+func (s *StandIn) Has(namespace, queue, id string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	q := s.queues[newKeys(namespace, queue).prefix]
+	return q != nil && q.jobs[id] != nil && q.jobs[id].live()
+}
+
+// Settle notes the outcome of a delivery. next is the job as its next delivery has it, or as it is kept; nil if it is done. A job that
+// isn't in the queue stays so.
+func (s *StandIn) Settle(namespace, queue, id string, outcome signalbox.Outcome, next *signalbox.Job) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	q := s.queues[newKeys(namespace, queue).prefix]
+	if q == nil || q.jobs[id] == nil {
+		return
+	}
+	if next == nil {
+		delete(q.jobs, id)
+		return
+	}
+	j := q.jobs[id]
+	j.job = copies([]*signalbox.Job{next})[0]
+	switch outcome {
+	case signalbox.OutcomeDead:
+		j.state = signalbox.StateDead
+	case signalbox.OutcomeCancelled:
+		j.state = signalbox.StateCancelled
+	case signalbox.OutcomeReturned: // stays before others
+	default:
+		s.turns++
+		j.turn = s.turns
+	}
+}
+
+// ErrNotStoodIn is wrapped by the error of a command that a StandIn doesn't know.
+var ErrNotStoodIn = errors.New("signalboxtest: this stand-in for Redis answers schedulers only")
+
+// Process answers a command, as a hook of a client does.
+func (s *StandIn) Process(_ context.Context, cmd redis.Cmder) error {
+	err := s.answer(cmd)
+	if err != nil {
+		cmd.SetErr(err)
+	}
+	return err
+}
+
+// answer answers a command.
+func (s *StandIn) answer(cmd redis.Cmder) error {
+	switch c := cmd.(type) {
+	case *redis.Cmd:
+		return s.script(c)
+	case *redis.TimeCmd:
+		c.SetVal(time.Now())
+		return nil
+	case *redis.SliceCmd:
+		if c.Name() == "hmget" {
+			c.SetVal(s.marks(c.Args()))
+			return nil
+		}
+	case *redis.IntCmd:
+		if n := c.Name(); n == "sadd" || n == "hlen" { // of the registry; of the jobs, so that nobody is warned of a queue without workers
+			c.SetVal(0)
+			return nil
+		}
+	case *redis.StringSliceCmd:
+		if c.Name() == "zrange" { // the sessions: none
+			c.SetVal(nil)
+			return nil
+		}
+	case *redis.StringCmd:
+		switch c.Name() {
+		case "info":
+			c.SetVal("redis_version:7.4.0\r\nredis_mode:standalone\r\nrole:master\r\naof_enabled:1\r\nmaxmemory:0\r\nmaxmemory_policy:noeviction\r\n")
+			return nil
+		case "get": // the last token: none
+			return redis.Nil
+		}
+	}
+	return fmt.Errorf("%w, and %s is none of their commands; package embedded is a Redis for tests of all else", ErrNotStoodIn, strings.ToUpper(cmd.Name()))
+}
+
+// script answers the call of a script.
+func (s *StandIn) script(cmd *redis.Cmd) error {
+	call := cmd.Args()
+	if n := cmd.Name(); (n != "evalsha" && n != "eval") || len(call) < 3 {
+		return fmt.Errorf("%w, and %s is none of their commands", ErrNotStoodIn, strings.ToUpper(n))
+	}
+	keys, _ := strconv.Atoi(fmt.Sprint(call[2]))
+	args := call[3:]
+	is := func(s *script) bool { return call[1] == s.Hash() }
+	switch {
+	case is(enqueueScript) && len(args) > keys && keys > 1:
+		return s.enqueue(cmd, fmt.Sprint(args[1]), args[keys:])
+	case is(permitsScript) && !slices.Contains(args, any("SSUBSCRIBE")):
+		cmd.SetVal([]any{"unknown"})
+		return nil
+	case is(permitsScript): // a worker's; this error ends its Run
+		return fmt.Errorf("%w: give jobs to the worker with Jobs.Work or Jobs.Drain, or run it on package embedded: %w", ErrNotStoodIn, redis.ErrClosed)
+	}
+	return fmt.Errorf("%w, and runs no other scripts than theirs; package embedded is a Redis for tests of all else", ErrNotStoodIn)
+}
+
+// marks returns the last ticks of cron entries.
+func (s *StandIn) marks(hmget []any) []any {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	values := make([]any, max(len(hmget)-2, 0))
+	key, _ := strings.CutSuffix(fmt.Sprint(hmget[1]), "cron")
+	if q := s.queues[key]; q != nil {
+		for i := range values {
+			if us, ok := q.marks[fmt.Sprint(hmget[i+2])]; ok {
+				values[i] = strconv.FormatInt(us, 10)
+			}
+		}
+	}
+	return values
+}
+
+// enqueue is enqueue.lua. jobs is the key of the queue's jobs.
+func (s *StandIn) enqueue(cmd *redis.Cmd, jobs string, argv []any) error {
+	call, ok := argv[0].(encoding.BinaryMarshaler)
+	if !ok {
+		return errors.New("ERR signalbox: the call has no number")
+	}
+	head, err := call.MarshalBinary() // as the client does before it sends
+	if err != nil {
+		return err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	q := s.queue(jobs)
+	now := time.Now().Truncate(time.Microsecond)
+	reckoned := now.UnixMicro()
+	parts := strings.Split(string(head), " ")
+	known := len(parts) > 2
+	if known {
+		skew, _ := strconv.ParseInt(parts[2], 10, 64)
+		reckoned += skew
+	}
+	var outcomes []any
+	for args := argv[1:]; len(args) >= 4; args = args[4:] {
+		envelope, _ := args[3].([]byte)
+		fate, err := s.judge(q, now, reckoned, known, fmt.Sprint(args[0]), fmt.Sprint(args[1]), fmt.Sprint(args[2]), envelope)
+		if err != nil {
+			return err
+		}
+		outcomes = append(outcomes, string(rune(fate)))
+	}
+	cmd.SetVal([]any{"ok", now.UnixMicro(), outcomes})
+	return nil
+}
+
+// queue returns the queue that has that key for its jobs.
+func (s *StandIn) queue(jobs string) *standInQueue {
+	prefix := strings.TrimSuffix(jobs, "jobs")
+	q := s.queues[prefix]
+	if q == nil {
+		tag := strings.TrimSuffix(strings.TrimPrefix(prefix, "signalbox:{"), "}:")
+		q = &standInQueue{jobs: make(map[string]*standInJob), marks: make(map[string]int64)}
+		q.namespace, q.name, _ = strings.Cut(tag, ":")
+		if q.namespace == DefaultNamespace {
+			q.namespace = ""
+		}
+		s.queues[prefix] = q
+	}
+	return q
+}
+
+// judge puts a job in, or says why it stays out.
+func (s *StandIn) judge(q *standInQueue, now time.Time, reckoned int64, known bool, id, class, when string, envelope []byte) (Fate, error) {
+	due, entry := now.UnixMicro(), ""
+	if when != "" {
+		text, name, _ := strings.Cut(when[1:], " ")
+		us, err := strconv.ParseInt(text, 10, 64)
+		if err != nil {
+			return 0, fmt.Errorf("ERR signalbox: the time of a job is not valid: %w", err)
+		}
+		switch when[0] {
+		case '+':
+			due += us
+		case '@':
+			due = max(us, due)
+		case '=':
+			due, entry = us, name
+		}
+	}
+	fate := PutIn
+	if entry != "" {
+		last := q.marks[entry]
+		ahead := known && last > reckoned+TickAhead.Microseconds()
+		switch {
+		case due > reckoned:
+			return Early, nil
+		case due <= last && !ahead:
+			return Taken, nil
+		case due < reckoned-TickGrace.Microseconds():
+			return Late, nil
+		case ahead:
+			fate = PutInAnew
+		}
+		q.marks[entry] = due
+	}
+	cautious := strings.Contains(class, "!")
+	if met := q.jobs[id]; met != nil {
+		switch {
+		case entry != "":
+			return Taken, nil
+		case met.state == signalbox.StateDead && !cautious:
+			fate = ReplacedDead
+		case met.state == signalbox.StateCancelled && !cautious:
+			fate = ReplacedCancelled
+		case met.state == signalbox.StateDead:
+			return MetDead, nil
+		case met.state == signalbox.StateCancelled:
+			return MetCancelled, nil
+		case met.job.ScheduledAt.After(now):
+			return MetScheduled, nil
+		default:
+			return MetLive, nil
+		}
+	}
+	job := &signalbox.Job{ID: id, Namespace: q.namespace, Queue: q.name}
+	if err := wire.Decode(newRecord(class, now.UnixMicro(), due, envelope), job); err != nil {
+		return 0, err
+	}
+	s.put = append(s.put, job)
+	s.turns++
+	q.jobs[id] = &standInJob{job: job, turn: s.turns, state: signalbox.StateReady}
+	return fate, nil
+}
+
+// newRecord returns the record of a job that goes in. class is that of the call.
+func newRecord(class string, enqueued, due int64, envelope []byte) []byte {
+	record := []byte{1, class[0], 0, 0}
+	record = binary.BigEndian.AppendUint64(record, uint64(enqueued))
+	record = binary.BigEndian.AppendUint64(record, uint64(due))
+	if _, extras, ok := strings.Cut(class, "+"); ok && extras != "" {
+		record[3] = extras[0]
+		record = binary.BigEndian.AppendUint16(record, uint16(len(extras)-1))
+		record = append(record, extras[1:]...)
+	}
+	return append(record, envelope...)
+}
+
+// NewDelivery returns the delivery of a job as a claim returns it: what its record says. The job's Namespace, Queue, ID, Token and
+// ClaimedAt are no part of the record, and stay.
+func NewDelivery(job *signalbox.Job) Delivery {
+	record := wire.AppendRecord(nil, job)
+	claimed := &signalbox.Job{ID: job.ID, Namespace: job.Namespace, Queue: job.Queue, Token: job.Token, ClaimedAt: job.ClaimedAt}
+	return Delivery{Job: claimed, Err: wire.Decode(record, claimed), record: record}
+}
+
+// Next returns the job after a delivery of it was settled: as its next delivery has it, or as it is kept. job is as it was claimed.
+func (d *Delivery) Next(job signalbox.Job, r *Settlement, now time.Time) *signalbox.Job {
+	record := d.record
+	if r.Record != nil {
+		record = r.Record
+	}
+	next := &signalbox.Job{ID: job.ID, Namespace: job.Namespace, Queue: job.Queue, Token: job.Token}
+	_ = wire.Decode(record, next) // the header at least
+	if r.Outcome == Retry || r.Outcome == Delay {
+		next.ScheduledAt = now.Add(r.Delay).Truncate(time.Microsecond)
+	}
+	return next
+}

@@ -1,0 +1,127 @@
+package signalboxtest
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/signalbox-go/signalbox"
+	"github.com/signalbox-go/signalbox/internal/store"
+	"github.com/signalbox-go/signalbox/internal/testseam"
+	"github.com/signalbox-go/signalbox/scheduler"
+	"github.com/signalbox-go/signalbox/worker"
+)
+
+// A Verdict is what becomes of a job after one delivery.
+type Verdict struct {
+	// Job is the job as the handler got it.
+	Job *signalbox.Job
+	// Outcome is how the delivery ended. OutcomeReturned means that no attempt was used: the worker has no handler for the kind, or
+	// was shutting down.
+	Outcome signalbox.Outcome
+	// Err is what the handler returned, with all middleware around it. It is a [*signalbox.PanicError] after a panic, and a
+	// [*signalbox.PayloadError] if the handler's arguments were refused. errors.As finds them.
+	Err error
+	// Delay is how long the job waits until it runs again. 0: it doesn't wait, or doesn't run again.
+	Delay time.Duration
+	// Next is the job as its next delivery has it. It is nil if the job has completed. If the job is dead or cancelled, it is as
+	// Redis keeps it.
+	Next *signalbox.Job
+}
+
+// String says it in a line, without anything of the payload.
+func (v Verdict) String() string {
+	s := string(v.Outcome)
+	if v.Delay > 0 {
+		s += fmt.Sprintf(" in %v", v.Delay)
+	}
+	if v.Job != nil {
+		s += fmt.Sprintf(" after attempt %d of %d", v.Job.Attempt, v.Job.MaxAttempts)
+	}
+	if v.Err != nil {
+		s += ": " + v.Err.Error()
+	}
+	return s
+}
+
+// Work runs one delivery of a job by w, now, whatever its time, and returns the verdict. The handler runs inside all middleware of the
+// worker, in the goroutine that calls Work, under a lease that lasts. Functions of [signalbox.OnSettled] are called with the outcome.
+// w needs no Run. Handlers and middleware can't be registered any more, as after Run.
+//
+// The job is one of [Jobs.Enqueued], [Jobs.NewJob] or [Verdict.Next], or yours. The handler gets a copy. If the job waits in these Jobs, its
+// state there changes: it is gone, or waits for its next time, or is dead or cancelled.
+//
+// The values of ctx are those of the handler's context. The end of ctx is the shutdown of the worker: [signalbox.Draining] is closed
+// then, and the handler's context ends after the worker's DrainTimeout.
+//
+// Work ends the test if w doesn't work the job's queue, or works it in another namespace.
+func (j *Jobs) Work(ctx context.Context, w *worker.Worker, job *signalbox.Job) Verdict {
+	j.t.Helper()
+	namespace, works := testseam.Works(w, job.Queue)
+	if !works {
+		j.t.Fatalf("signalboxtest: the worker doesn't work queue %q, which job %s of kind %q is in; its Config.Queues don't name it", job.Queue, job.ID, job.Kind)
+		return Verdict{}
+	}
+	if !j.standIn.Has(namespace, job.Queue, job.ID) && j.standIn.Has(job.Namespace, job.Queue, job.ID) {
+		j.t.Fatalf("signalboxtest: job %s of kind %q is in namespace %q, and the worker works %q", job.ID, job.Kind, job.Namespace, namespace)
+		return Verdict{}
+	}
+	return j.work(ctx, w, namespace, job)
+}
+
+func (j *Jobs) work(ctx context.Context, w *worker.Worker, namespace string, job *signalbox.Job) Verdict {
+	delivered := *job
+	delivered.Namespace = namespace
+	delivered.Attempt = max(job.Attempt, 1)
+	delivered.ClaimedAt = time.Now()
+	delivered.Token = job.Token + 1
+	got := delivered
+	v := testseam.Work(ctx, w, &delivered)
+	j.standIn.Settle(namespace, job.Queue, job.ID, v.Outcome, v.Next)
+	return Verdict{Job: &got, Outcome: v.Outcome, Err: v.Err, Delay: v.Delay, Next: v.Next}
+}
+
+// maxDrained bounds the deliveries of a Drain.
+const maxDrained = 10_000
+
+// Drain runs the jobs that are due, one after the other, as [Jobs.Work] does, until none is or ctx ends: also those that handlers enqueue
+// meanwhile, and those that are put back without a delay. Jobs of queues that w doesn't work, and jobs whose time has not come,
+// wait on. The verdicts are in the order of the deliveries.
+//
+// Drain ends the test after 10,000 deliveries: then the jobs make each other.
+func (j *Jobs) Drain(ctx context.Context, w *worker.Worker) []Verdict {
+	j.t.Helper()
+	var all []Verdict
+	for ctx.Err() == nil {
+		job := j.standIn.Due(func(namespace, queue string) bool {
+			own, works := testseam.Works(w, queue)
+			return works && own == namespace
+		})
+		if job == nil {
+			break
+		}
+		if len(all) == maxDrained {
+			j.t.Fatalf("signalboxtest: Drain: %d deliveries, and %d jobs still wait; the next one has kind %q", len(all), len(j.Waiting()), job.Kind)
+			break
+		}
+		all = append(all, j.work(ctx, w, job.Namespace, job))
+	}
+	return all
+}
+
+// newJob returns the job of a plan.
+func newJob(plan scheduler.Plan) *signalbox.Job {
+	job := plan.Job
+	if job.ID == "" {
+		job.ID = store.NewID()
+	}
+	job.Attempt = 1
+	job.EnqueuedAt = time.Now().Truncate(time.Microsecond)
+	job.ScheduledAt = job.EnqueuedAt.Add(plan.After)
+	if plan.At.After(job.ScheduledAt) {
+		job.ScheduledAt = plan.At
+	}
+	job.Payload = slices.Clone(job.Payload)
+	return &job
+}

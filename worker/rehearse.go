@@ -1,0 +1,92 @@
+package worker
+
+import (
+	"context"
+	"time"
+
+	"go.opentelemetry.io/otel/baggage"
+	"go.opentelemetry.io/otel/trace"
+
+	"github.com/signalbox-go/signalbox"
+	"github.com/signalbox-go/signalbox/internal/lease"
+	"github.com/signalbox-go/signalbox/internal/store"
+	"github.com/signalbox-go/signalbox/internal/testseam"
+)
+
+func init() {
+	testseam.Work = func(ctx context.Context, w any, job *signalbox.Job) testseam.Verdict {
+		return w.(*Worker).rehearse(ctx, job)
+	}
+	testseam.Works = func(w any, queue string) (string, bool) {
+		cfg := &w.(*Worker).cfg
+		_, works := cfg.Queues[queue]
+		if cfg.Namespace == store.DefaultNamespace {
+			return "", works
+		}
+		return cfg.Namespace, works
+	}
+}
+
+// rehearsalLease is the promised validity of the session in a rehearsal: nobody renews it.
+const rehearsalLease = 100 * 365 * 24 * time.Hour
+
+// rehearse runs one delivery of a job as a queue does: through the whole chain, under a lease, with the verdict of judge. But it does
+// so without Redis, in the goroutine that calls it. Functions passed to signalbox.OnSettled hear what the worker would ask Redis for.
+// The end of ctx is the shutdown: then Draining is closed, and the handler's context ends after Config.DrainTimeout.
+func (w *Worker) rehearse(ctx context.Context, job *signalbox.Job) testseam.Verdict {
+	w.mu.Lock()
+	w.started = true
+	w.mu.Unlock()
+	w.build()
+
+	s := store.New(w.rdb, w.cfg.Namespace, job.Queue)
+	q := newQueue(w, s, s, 1, nil)
+	base := trace.ContextWithSpanContext(baggage.ContextWithoutBaggage(context.WithoutCancel(ctx)), trace.SpanContext{})
+	q.base = signalbox.WithDraining(base, q.draining)
+	held := &session{queue: q, validity: lease.NewValidity(q.base)}
+	held.validity.Extend(lease.Now(), rehearsalLease)
+	defer held.end(context.Canceled)
+	defer q.rehearseShutdown(ctx, held)()
+
+	d := &delivery{}
+	d.begin(held, nil, store.NewDelivery(job), time.Now())
+	if w.watches() {
+		d.watch = &watch{}
+	}
+	claimed := *d.claimed.Job
+	result := d.settlement(&claimed)
+	err := errGoexit
+	defer func() {
+		if err == errGoexit { // the test has ended in the handler, by t.FailNow
+			q.conclude(&result, d, &claimed, err)
+		}
+	}()
+	err = q.handle(d)
+	q.conclude(&result, d, &claimed, err)
+	v := testseam.Verdict{Outcome: outcomeOf(&result, d.claimed.Err == nil && err != errPutBack), Err: err, Delay: result.Delay}
+	if result.Outcome != store.Completed {
+		v.Next = d.claimed.Next(claimed, &result, time.Now())
+	}
+	q.tellSettled([]store.Settlement{result}, nil, false)
+	return v
+}
+
+// rehearseShutdown drains the queue when ctx ends. The function that it returns puts an end to that.
+func (q *queue) rehearseShutdown(ctx context.Context, held *session) func() {
+	over := make(chan struct{})
+	stop := context.AfterFunc(ctx, func() {
+		close(q.draining)
+		if q.w.cfg.DrainTimeout > 0 {
+			select {
+			case <-over:
+				return
+			case <-time.After(q.w.cfg.DrainTimeout):
+			}
+		}
+		held.end(signalbox.ErrShutdown)
+	})
+	return func() {
+		close(over)
+		stop()
+	}
+}
