@@ -401,6 +401,19 @@ func TestCron(t *testing.T) {
 	})
 }
 
+// TestBubbleAfterBubble: what one bubble has left behind is of no use to the next.
+func TestBubbleAfterBubble(t *testing.T) {
+	t.Parallel()
+	for range 5 {
+		synctest.Test(t, func(t *testing.T) {
+			r := newRig(t)
+			for n := range 3 {
+				r.enqueue(t, note{n})
+			}
+		})
+	}
+}
+
 // TestMistakes: what can't be done ends the test, and says why.
 func TestMistakes(t *testing.T) {
 	t.Parallel()

@@ -56,7 +56,9 @@ var rules = []rule{
 	{"lock/locktest", []string{"lock"}, nil},
 	{"middleware", []string{".", "lock", "internal/lease", "internal/telemetry"}, append([]string{backoff}, otelAPI...)},
 	{"scheduler", []string{".", "internal/store", "internal/telemetry"}, append([]string{goRedis, cron, unix}, otelAPI...)},
-	{"worker", []string{".", "lock", "middleware", "internal/lease", "internal/store", "internal/telemetry"}, append([]string{goRedis, backoff}, otelAPI...)},
+	{"worker", []string{".", "lock", "middleware", "internal/lease", "internal/store", "internal/telemetry", "internal/testseam"}, append([]string{goRedis, backoff}, otelAPI...)},
+	{"internal/testseam", []string{"."}, nil}, // not worker: worker imports this
+	{"signalboxtest", []string{".", "scheduler", "worker", "internal/store", "internal/testseam"}, []string{goRedis}}, // nothing imports it but tests
 	{"inspect", []string{".", "internal/store", "lock"}, []string{goRedis}}, // lock: who holds one
 	{"embedded", []string{"."}, []string{miniredis}},
 	{"examples/quickstart", []string{".", "scheduler", "worker", "examples/quickstart/internal/demo"}, nil},

@@ -1,0 +1,178 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"reflect"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/signalbox-go/signalbox"
+	"github.com/signalbox-go/signalbox/internal/wire"
+)
+
+// standInHook gives all commands of a client to a StandIn.
+type standInHook struct{ *StandIn }
+
+func (standInHook) DialHook(next redis.DialHook) redis.DialHook       { return next }
+func (h standInHook) ProcessHook(redis.ProcessHook) redis.ProcessHook { return h.Process }
+func (standInHook) ProcessPipelineHook(n redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return n
+}
+
+// TestStandIn: a StandIn does with each call what the script does on a server, and makes the same records.
+func TestStandIn(t *testing.T) {
+	t.Parallel()
+	r := onShared(t)
+	r.open()
+	standIn := NewStandIn()
+	rdb := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1"})
+	t.Cleanup(func() { _ = rdb.Close() })
+	rdb.AddHook(standInHook{standIn})
+	q := New(rdb, "", r.Name())
+
+	// end settles a job on both: on the server it is claimed first, with all that wait.
+	held := make(map[string]Delivery)
+	end := func(id string, o Outcome, outcome signalbox.Outcome) {
+		t.Helper()
+		for _, d := range r.claim(100) {
+			held[d.Job.ID] = d
+		}
+		d, ok := held[id]
+		if !ok {
+			t.Fatalf("job %s was not claimed", id)
+		}
+		delete(held, id)
+		r.settled(settlement(d, o))
+		next := d.Job
+		if o == Completed {
+			next = nil
+		}
+		standIn.Settle("", r.Name(), id, outcome, next)
+	}
+	high, normal, low := signalbox.PriorityHigh, signalbox.PriorityNormal, signalbox.PriorityLow
+	absent := func(it Item) Item { it.IfAbsent(); return it }
+	full, err := NewItem(&signalbox.Job{
+		ID: "full", Kind: "k", Payload: []byte{0, 255, '"'}, Headers: map[string]string{"a": "b", "": "c"}, Priority: high,
+		MaxAttempts: 3, Timeout: time.Second, Effect: "order-7", Incarnation: 7,
+	}, When{})
+	r.must(err)
+	now := time.Now()
+	for _, c := range []struct {
+		name   string
+		before func()
+		by     Reckoning
+		items  []Item
+		want   string
+	}{
+		{name: "plain", items: []Item{r.item("a", When{}, normal), r.item("b", When{}, high), r.item("c", When{}, low), full}, want: "1111"},
+		{name: "with times", items: []Item{r.item("d", When{After: time.Hour}, normal), r.item("e", When{At: now.Add(time.Hour)}, low), r.item("f", When{At: now.Add(-time.Hour)}, normal)}, want: "111"},
+		{name: "twice in a call", items: []Item{r.item("g", When{}, normal), r.item("g", When{}, normal), r.item("h", When{After: time.Hour}, normal), r.item("h", When{}, normal)}, want: "101s"},
+		{name: "live", items: []Item{r.item("a", When{}, normal), absent(r.item("d", When{}, normal))}, want: "0s"},
+		{name: "ended", before: func() {
+			end("a", Completed, signalbox.OutcomeCompleted)
+			end("b", Dead, signalbox.OutcomeDead)
+			end("c", Cancelled, signalbox.OutcomeCancelled)
+		}, items: []Item{absent(r.item("b", When{}, low)), absent(r.item("c", When{}, low)), r.item("a", When{}, low), r.item("b", When{}, low), r.item("c", When{}, low)}, want: "dc1DC"},
+		{name: "ticks", items: []Item{
+			r.item("t1", When{At: now.Add(-time.Second), Entry: "e"}, normal), r.item("t2", When{At: now.Add(-time.Second), Entry: "e"}, normal),
+			r.item("t3", When{At: now, Entry: "e"}, normal), r.item("t4", When{At: now.Add(time.Hour), Entry: "e"}, normal),
+			r.item("t5", When{At: now.Add(-time.Hour), Entry: "f"}, normal), r.item("t1", When{At: now, Entry: "g"}, normal),
+		}, want: "1t1elt"},
+		{name: "ticks by a reckoning", by: Reckoning{Known: true, Skew: -time.Hour}, items: []Item{
+			r.item("t6", When{At: now.Add(-time.Hour), Entry: "e"}, normal), r.item("t7", When{At: now.Add(-time.Hour), Entry: "h"}, normal), r.item("t8", When{At: now, Entry: "h"}, normal),
+		}, want: "r1e"},
+	} {
+		if c.before != nil {
+			c.before()
+		}
+		r.producer.Next()
+		real, err := r.EnqueueTicks(bg, r.producer, c.items, c.by)
+		r.must(err)
+		lane := q.NewLane()
+		lane.Next()
+		got, err := q.EnqueueTicks(bg, lane, c.items, c.by)
+		r.must(err)
+		if got.list != c.want || real.list != c.want {
+			t.Errorf("%s: %s, and %s on a server; want %s", c.name, got.list, real.list, c.want)
+		}
+		if got.Now.Sub(real.Now).Abs() > time.Minute {
+			t.Errorf("%s: at %v, and %v on a server", c.name, got.Now, real.Now)
+		}
+		if lane.Writes() != 1 {
+			t.Errorf("%s: the call was counted %d times", c.name, lane.Writes())
+		}
+	}
+
+	entries := []string{"e", "f", "g", "h", "nobodys"}
+	want, err := r.LastTicks(bg, entries)
+	r.must(err)
+	marks, err := q.LastTicks(bg, entries)
+	r.must(err)
+	equal(t, "last ticks", marks, want)
+
+	records, err := r.rdb.HGetAll(bg, r.keys.jobs).Result()
+	r.must(err)
+	waiting := make(map[string]*signalbox.Job)
+	for _, job := range standIn.Waiting() {
+		waiting[job.ID] = job
+	}
+	same(t, "jobs that are there", len(waiting), len(records))
+	for id, record := range records {
+		job := &signalbox.Job{ID: id, Queue: r.Name()}
+		r.must(wire.Decode([]byte(record), job))
+		got := waiting[id]
+		if got == nil {
+			t.Errorf("job %s isn't there", id)
+			continue
+		}
+		if apart := got.EnqueuedAt.Sub(job.EnqueuedAt); apart.Abs() > time.Minute || got.ScheduledAt.Sub(job.ScheduledAt).Abs() > time.Minute {
+			t.Errorf("job %s: %v, %v, and on a server %v, %v", id, got.EnqueuedAt, got.ScheduledAt, job.EnqueuedAt, job.ScheduledAt)
+		}
+		got.EnqueuedAt, got.ScheduledAt = job.EnqueuedAt, job.ScheduledAt
+		if !reflect.DeepEqual(got, job) {
+			t.Errorf("job %s: %+v, and on a server %+v", id, got, job)
+		}
+	}
+
+	stopped := q.NewLane()
+	stopped.Next()
+	stopped.Stop()
+	if _, err := q.Enqueue(context.Background(), stopped, []Item{r.item("stopped", When{}, normal)}); !errors.Is(err, ErrStopped) {
+		t.Errorf("a call that was given up: %v", err)
+	}
+	if standIn.Has("", r.Name(), "stopped") {
+		t.Error("the job of a call that was given up is in")
+	}
+}
+
+// TestNewDelivery: a delivery without a claim has the record that a claim returns, and what becomes of it is as in Redis.
+func TestNewDelivery(t *testing.T) {
+	t.Parallel()
+	r := onShared(t)
+	r.open()
+	r.put("j")
+	claimed := r.one()
+	made := NewDelivery(claimed.Job)
+	if !reflect.DeepEqual(made, claimed) {
+		t.Errorf("made %+v, claimed %+v", made, claimed)
+	}
+	record, err := made.Failed(1, "boom")
+	r.must(err)
+	s := settlement(claimed, Retry)
+	s.Record, s.Delay = record, time.Hour
+	next := made.Next(*claimed.Job, &s, claimed.Job.ClaimedAt)
+	r.settled(s)
+	stored, err := r.rdb.HGet(bg, r.keys.jobs, "j").Bytes()
+	r.must(err)
+	job := &signalbox.Job{ID: "j", Queue: r.Name(), Token: claimed.Job.Token}
+	r.must(wire.Decode(stored, job))
+	if job.ScheduledAt.Sub(next.ScheduledAt).Abs() > time.Minute {
+		t.Errorf("due at %v, in Redis at %v", next.ScheduledAt, job.ScheduledAt)
+	}
+	next.ScheduledAt = job.ScheduledAt
+	same(t, "the next delivery's job", fmt.Sprintf("%+v", *next), fmt.Sprintf("%+v", *job))
+}
