@@ -57,9 +57,9 @@ var rules = []rule{
 	{"middleware", []string{".", "lock", "internal/lease", "internal/telemetry"}, append([]string{backoff}, otelAPI...)},
 	{"scheduler", []string{".", "internal/store", "internal/telemetry"}, append([]string{goRedis, cron, unix}, otelAPI...)},
 	{"worker", []string{".", "lock", "middleware", "internal/lease", "internal/store", "internal/telemetry", "internal/testseam"}, append([]string{goRedis, backoff}, otelAPI...)},
-	{"internal/testseam", []string{"."}, nil}, // not worker: worker imports this
+	{"internal/testseam", []string{"."}, nil},                                                                         // not worker: worker imports this
 	{"signalboxtest", []string{".", "scheduler", "worker", "internal/store", "internal/testseam"}, []string{goRedis}}, // nothing imports it but tests
-	{"inspect", []string{".", "internal/store", "lock"}, []string{goRedis}}, // lock: who holds one
+	{"inspect", []string{".", "internal/store", "lock"}, []string{goRedis}},                                           // lock: who holds one
 	{"embedded", []string{"."}, []string{miniredis}},
 	{"examples/quickstart", []string{".", "scheduler", "worker", "examples/quickstart/internal/demo"}, nil},
 	{"examples/...", []string{".", "embedded", "lock", "lock/redlock", "middleware", "scheduler", "worker"}, append([]string{goRedis}, otelAPI...)},
