@@ -18,6 +18,8 @@ var (
 	ErrShutdown = errors.New("signalbox: worker is shutting down")
 	// ErrTimeout is the cause of a handler's context that ended because the attempt took too long.
 	ErrTimeout = errors.New("signalbox: job timed out")
+	// ErrCrashed is wrapped by the error of a job that is dead because its workers died, or lost their leases, too often.
+	ErrCrashed = errors.New("signalbox: the process running the job died, or lost its lease")
 )
 
 // CancelError ends a job for good: it is not retried. Make one with [Cancel].
@@ -37,6 +39,51 @@ func (e *CancelError) Error() string {
 }
 
 func (e *CancelError) Unwrap() error { return e.Err }
+
+// DeadError is a failed attempt that is not retried: the job is dead, whatever attempts are left. Make one with [Dead].
+type DeadError struct {
+	Err error // why
+}
+
+// Dead returns an error that makes the job dead at once, as if its attempts were used up. Use it for an error that no other
+// attempt would mend. [Cancel] is for a job that nobody needs any more. err says why; its message is kept with the job.
+func Dead(err error) error {
+	if err == nil {
+		err = errors.New("the handler gave the job up")
+	}
+	return &DeadError{Err: err}
+}
+
+func (e *DeadError) Error() string { return e.Err.Error() }
+
+// Unwrap returns Err.
+func (e *DeadError) Unwrap() error { return e.Err }
+
+// RetryAfterError is a failed attempt that says when the next one has a chance. Make one with [RetryAfter].
+type RetryAfterError struct {
+	Delay time.Duration
+	Err   error
+}
+
+// RetryAfter returns the error of a failed attempt whose job runs again after d, in the place of what the kind's retry policy says: for
+// an HTTP server that said so with status 429 or 503. d is at most 24 h; a longer one counts as 24 h. 0 or less says nothing: then the
+// policy decides. err says why the attempt failed.
+//
+// Any error in the chain that has a method RetryAfter() time.Duration does the same.
+func RetryAfter(d time.Duration, err error) error {
+	if err == nil {
+		err = errors.New("the attempt failed")
+	}
+	return &RetryAfterError{Delay: d, Err: err}
+}
+
+func (e *RetryAfterError) Error() string { return e.Err.Error() }
+
+// Unwrap returns Err.
+func (e *RetryAfterError) Unwrap() error { return e.Err }
+
+// RetryAfter returns Delay.
+func (e *RetryAfterError) RetryAfter() time.Duration { return e.Delay }
 
 // SnoozeError puts a job back for a while. Make one with [Snooze].
 type SnoozeError struct {

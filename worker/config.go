@@ -1,6 +1,7 @@
 package worker
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -50,6 +51,16 @@ type Config struct {
 	// Strict refuses payloads with fields that the arguments' type doesn't have, for all kinds that
 	// are registered by [Handle]; see [Strict]. Default: such fields are ignored.
 	Strict bool
+	// ErrorHandler sees the error of each failed attempt, and can change what becomes of the job. Default: nobody does.
+	ErrorHandler ErrorHandler
+	// OnRetry is called after an attempt has failed and Redis has confirmed that the job runs again. OnDead is called after a job has
+	// died: its attempts or its time were used up, its error was final, or its workers died too often. The worker that finds that
+	// out calls it, also for kinds that it has no handler for. If that process dies before the call, there is none.
+	//
+	// Both are called one after the other in a goroutine of their own, with the values of Run's context, which doesn't end. Run waits for them
+	// before it returns. If 10,000 calls wait, more are dropped, and the log says so. Default: nothing is called.
+	OnRetry func(ctx context.Context, f Failure)
+	OnDead  func(ctx context.Context, f Failure)
 	// Logger gets what an operator should know, never payloads. Default [slog.Default].
 	Logger *slog.Logger
 

@@ -175,6 +175,8 @@ func TestHandlePanicsOnMistakes(t *testing.T) {
 		"nil option":         {func(w *worker.Worker) { worker.Handle(w, ok, nil) }, "nil option"},
 		"nil policy":         {func(w *worker.Worker) { worker.Handle(w, ok, worker.Retry(nil)) }, "nil retry policy"},
 		"negative timeout":   {func(w *worker.Worker) { worker.Handle(w, ok, worker.Timeout(-1)) }, "timeout of -1ns"},
+		"negative RetryFor":  {func(w *worker.Worker) { worker.Handle(w, ok, worker.RetryFor(-1)) }, "RetryFor(-1ns)"},
+		"nil classifier":     {func(w *worker.Worker) { worker.Handle(w, ok, worker.Terminal(nil)) }, "Terminal of a nil function"},
 		"nil middleware":     {func(w *worker.Worker) { worker.Handle(w, ok, worker.With(nil)) }, "nil middleware"},
 		"Use of nil":         {func(w *worker.Worker) { w.Use(nil) }, "nil middleware"},
 		"HandleKind of nil":  {func(w *worker.Worker) { w.HandleKind("x", nil) }, "nil handler"},

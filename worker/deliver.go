@@ -40,6 +40,7 @@ func (d *delivery) settlement(job *signalbox.Job) store.Settlement {
 // conclude decides what becomes of the job, and ends the delivery's context.
 func (q *queue) conclude(r *store.Settlement, d *delivery, job *signalbox.Job, err error) {
 	q.judgeAny(r, d, job, err)
+	q.announce(r, d, job, err)
 	d.settling(r, err)
 	d.own.End(nil) // nothing that the handler has left behind goes on under it
 }
@@ -66,6 +67,10 @@ func (q *queue) handle(d *delivery) (err error) {
 	if k == nil {
 		q.countUnhandled(d)
 		return errPutBack
+	}
+	if k.begunTooLate(d.claimed.Job) {
+		q.countUnhandled(d)
+		return errRetryOver
 	}
 	return k.chain.Handle(d, d.claimed.Job)
 }
@@ -118,6 +123,11 @@ func (q *queue) judge(r *store.Settlement, d *delivery, job *signalbox.Job, err 
 		r.Outcome = store.Cancelled
 		r.Record = q.record(d, job, job.Attempt-1, cancel)
 		q.log.Info("signalbox: a job is cancelled", d.about(job, "error", brief(err))...)
+	case isDead(err):
+		q.die(r, d, job, err, "signalbox: a job is dead: its error is final")
+	case err == errRetryOver:
+		r.Outcome = store.Dead // with the error of its last attempt
+		q.log.Error("signalbox: a job is dead: the time to retry it is over", d.about(job, "error", brief(err))...)
 	case d.Err() != nil:
 		r.Outcome = store.Return
 		q.log.Info("signalbox: a job is given back", d.about(job, "cause", context.Cause(d))...)
@@ -127,12 +137,11 @@ func (q *queue) judge(r *store.Settlement, d *delivery, job *signalbox.Job, err 
 		q.log.Error("signalbox: a job is dead: its payload was refused too often; mend the producer or the handler's type, and enqueue it again",
 			d.about(job, "error", brief(err))...)
 	case job.Attempt >= job.MaxAttempts:
-		r.Outcome = store.Dead
-		r.Record = q.record(d, job, job.Attempt, err)
-		q.log.Error("signalbox: a job is dead: its attempts are used up",
-			append(d.about(job, "error", brief(err)), q.stackOf(job.Kind, err)...)...)
+		q.die(r, d, job, err, "signalbox: a job is dead: its attempts are used up")
+	case q.outOfTime(r, d, job, err):
+		q.die(r, d, job, err, "signalbox: a job is dead: the time to retry it is over")
 	default:
-		r.Outcome, r.Delay = store.Retry, q.retryIn(d, job, err)
+		r.Outcome = store.Retry
 		r.Record = q.record(d, job, job.Attempt, err)
 		q.log.Warn("signalbox: an attempt failed",
 			append(d.about(job, "max_attempts", job.MaxAttempts, "retry_in", r.Delay.String(), "error", brief(err)), q.stackOf(job.Kind, err)...)...)
@@ -234,6 +243,9 @@ func (q *queue) retryIn(d *delivery, job *signalbox.Job, err error) (in time.Dur
 	}()
 	if isRefused(err) {
 		return payloadRetry(job.Attempt, err)
+	}
+	if in = retryAfter(err); in > 0 {
+		return in
 	}
 	return max(q.w.kinds[job.Kind].retry(job.Attempt, err), 0)
 }

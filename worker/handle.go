@@ -3,6 +3,7 @@ package worker
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/signalbox-go/signalbox"
@@ -19,7 +20,9 @@ type kind struct {
 	retry      RetryPolicy
 	timeout    time.Duration
 	trace      signalbox.TraceMode // TraceAuto: the worker's
-	strict     bool                // refuse fields that the arguments' type doesn't have
+	retryFor   time.Duration       // 0: no bound
+	terminal   []func(error) bool
+	strict     bool // refuse fields that the arguments' type doesn't have
 
 	chain signalbox.Handler // the handler inside all middleware, since Run
 }
@@ -98,6 +101,12 @@ func (w *Worker) register(name string, h signalbox.Handler, opts []Option) *kind
 	if k.timeout < 0 {
 		panic(fmt.Sprintf("worker: Handle with a timeout of %v for kind %s; 0 or more is allowed", k.timeout, name))
 	}
+	if k.retryFor < 0 {
+		panic(fmt.Sprintf("worker: Handle with RetryFor(%v) for kind %s; 0 or more is allowed", k.retryFor, name))
+	}
+	if slices.ContainsFunc(k.terminal, func(is func(error) bool) bool { return is == nil }) {
+		panic("worker: Handle with Terminal of a nil function for kind " + name)
+	}
 	if k.trace > signalbox.TraceNone {
 		panic(fmt.Sprintf("worker: Handle with trace mode %d for kind %s; signalbox's constants are allowed", k.trace, name))
 	}
@@ -131,8 +140,9 @@ func (w *Worker) build() {
 				middleware.WithTraceMode(w.traceMode(k)), middleware.WithParentFor(w.cfg.ParentFor),
 				middleware.WithClient(who.Address, who.Port, who.ClientID)),
 			middleware.Metrics(middleware.WithMeterProvider(w.cfg.MeterProvider), middleware.WithServer(who.Address, who.Port)),
-			middleware.Recover(), middleware.Lock(nil),
 		}
+		mw = append(mw, w.policed(k)...)
+		mw = append(mw, middleware.Recover(), middleware.Lock(nil))
 		mw = append(mw, w.middleware...)
 		mw = append(mw, k.middleware...)
 		mw = append(mw, middleware.Timeout(k.timeout), handled)

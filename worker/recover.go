@@ -112,6 +112,7 @@ func (q *queue) reclaimed(r *store.Reclaimed, began, ended time.Time) {
 		}
 		about = append(about, telemetry.LogAttrs(span)...)
 		q.log.Error("signalbox: a job is dead: its worker died too often", about...)
+		q.announceCrash(job)
 	}
 	for i := range r.Lost {
 		q.traceReclaim(&r.Lost[i], signalbox.OutcomeReturned, r.At, began, ended)

@@ -18,12 +18,8 @@ func init() {
 		return w.(*Worker).rehearse(ctx, job)
 	}
 	testseam.Works = func(w any, queue string) (string, bool) {
-		cfg := &w.(*Worker).cfg
-		_, works := cfg.Queues[queue]
-		if cfg.Namespace == store.DefaultNamespace {
-			return "", works
-		}
-		return cfg.Namespace, works
+		_, works := w.(*Worker).cfg.Queues[queue]
+		return w.(*Worker).namespace(), works
 	}
 }
 
@@ -68,6 +64,7 @@ func (w *Worker) rehearse(ctx context.Context, job *signalbox.Job) testseam.Verd
 		v.Next = d.claimed.Next(claimed, &result, time.Now())
 	}
 	q.tellSettled([]store.Settlement{result}, nil, false)
+	w.hooks.wait()
 	return v
 }
 

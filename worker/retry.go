@@ -1,6 +1,7 @@
 package worker
 
 import (
+	"math"
 	"math/rand/v2"
 	"time"
 )
@@ -22,20 +23,54 @@ const payloadAttempts = 5
 
 var payloadRetry = ExponentialJitter(time.Minute, 8*time.Minute)
 
+// Constant returns a policy with the same delay after each attempt. It panics if d is negative.
+//
+// Jobs that failed together are retried together. Prefer a policy with jitter where they could overload what made them fail.
+func Constant(d time.Duration) RetryPolicy {
+	if d < 0 {
+		panic("worker: Constant: the delay must be 0 or more")
+	}
+	return func(int, error) time.Duration { return d }
+}
+
+// Exponential returns a policy whose delay starts at first, doubles with each attempt and stays at most. It has no jitter:
+// see [Constant]. It panics unless 0 < first <= most.
+func Exponential(first, most time.Duration) RetryPolicy {
+	mustDouble("Exponential", first, most)
+	return func(attempt int, _ error) time.Duration { return doubled(attempt, first, most) }
+}
+
 // ExponentialJitter returns a policy with a bound that starts at first, doubles with each attempt
 // and stays at most. Each delay is at least half of the bound, and at most the bound: "equal
 // jitter" as in Marc Brooker's "Exponential Backoff And Jitter". The random half spreads
 // the retries of jobs that failed together. The fixed half makes sure how long a job is retried.
 // It panics unless 0 < first <= most.
 func ExponentialJitter(first, most time.Duration) RetryPolicy {
-	if first <= 0 || most < first {
-		panic("worker: ExponentialJitter: first must be above 0 and at most the second argument")
-	}
+	mustDouble("ExponentialJitter", first, most)
 	return func(attempt int, _ error) time.Duration {
-		bound := first
-		for n := 1; n < attempt && bound < most; n++ {
-			bound += min(bound, most-bound)
-		}
+		bound := doubled(attempt, first, most)
 		return bound - rand.N(bound/2+1)
 	}
+}
+
+// ExponentialFullJitter is [ExponentialJitter] with delays from 0 to the bound: "full jitter". It spreads retries the most. How long a
+// job is retried is left to chance: set [RetryFor], or many attempts. It panics unless 0 < first <= most.
+func ExponentialFullJitter(first, most time.Duration) RetryPolicy {
+	mustDouble("ExponentialFullJitter", first, most)
+	return func(attempt int, _ error) time.Duration { return rand.N(doubled(attempt, first, most) + 1) }
+}
+
+func mustDouble(policy string, first, most time.Duration) {
+	if first <= 0 || most < first || most == math.MaxInt64 {
+		panic("worker: " + policy + ": first must be above 0 and at most the second argument")
+	}
+}
+
+// doubled returns first, doubled after each attempt but the first one, and at most most.
+func doubled(attempt int, first, most time.Duration) time.Duration {
+	bound := first
+	for n := 1; n < attempt && bound < most; n++ {
+		bound += min(bound, most-bound)
+	}
+	return bound
 }

@@ -142,3 +142,47 @@ func TestRetryPolicyThatPanicsOrIsNegative(t *testing.T) {
 		t.Error("the log doesn't say that the policy panicked")
 	}
 }
+
+// Each policy stays within its bounds, for any number of attempts, and uses them.
+func TestPolicies(t *testing.T) {
+	t.Parallel()
+	bounds := []time.Duration{time.Second, 2 * time.Second, 4 * time.Second, 8 * time.Second, 10 * time.Second, 10 * time.Second}
+	for name, c := range map[string]struct {
+		policy worker.RetryPolicy
+		least  func(bound time.Duration) time.Duration
+		most   func(bound time.Duration) time.Duration
+	}{
+		"constant":    {worker.Constant(time.Minute), func(time.Duration) time.Duration { return time.Minute }, func(time.Duration) time.Duration { return time.Minute }},
+		"exponential": {worker.Exponential(time.Second, 10*time.Second), itself, itself},
+		"equal":       {worker.ExponentialJitter(time.Second, 10*time.Second), func(b time.Duration) time.Duration { return b / 2 }, itself},
+		"full":        {worker.ExponentialFullJitter(time.Second, 10*time.Second), func(time.Duration) time.Duration { return 0 }, itself},
+	} {
+		for attempt := -1; attempt < 40; attempt++ {
+			bound := bounds[min(max(attempt-1, 0), len(bounds)-1)]
+			least, most := time.Duration(math.MaxInt64), time.Duration(0)
+			for range 1000 {
+				d := c.policy(attempt, errBoom)
+				least, most = min(least, d), max(most, d)
+			}
+			from, to := c.least(bound), c.most(bound)
+			if slack := (to - from) / 20; least < from || least > from+slack || most > to || most < to-slack {
+				t.Errorf("%s, attempt %d: %v to %v, want %v to %v", name, attempt, least, most, from, to)
+			}
+		}
+	}
+	for name, f := range map[string]func(){
+		"constant":    func() { worker.Constant(-1) },
+		"exponential": func() { worker.Exponential(0, time.Second) },
+		"full":        func() { worker.ExponentialFullJitter(2, 1) },
+		"endless":     func() { worker.ExponentialFullJitter(1, math.MaxInt64) },
+	} {
+		if panicOf(f) == "" {
+			t.Errorf("%s: no panic", name)
+		}
+	}
+	if d := worker.Exponential(time.Hour, math.MaxInt64-1)(1<<30, errBoom); d != math.MaxInt64-1 {
+		t.Errorf("after many attempts: %v", d)
+	}
+}
+
+func itself(d time.Duration) time.Duration { return d }

@@ -74,6 +74,7 @@ type Worker struct {
 	spans    *telemetry.Messaging
 	leases   *telemetry.LockMetrics     // of the sessions
 	consumer *telemetry.ConsumerMetrics // of what gets to no handler
+	hooks    hooks
 
 	running atomic.Bool
 	link    *link                   // to Redis, of the Run that is under way
@@ -90,6 +91,7 @@ func New(rdb redis.UniversalClient, cfg Config) (*Worker, error) {
 		return nil, err
 	}
 	w := &Worker{rdb: rdb, cfg: cfg, log: cfg.Logger, kinds: make(map[string]*kind), id: workerID()}
+	w.hooks.log = cfg.Logger
 	w.spans = telemetry.NewMessaging(cfg.TracerProvider, w.who())
 	w.consumer = telemetry.NewConsumerMetrics(cfg.MeterProvider, w.who())
 	w.leases = telemetry.NewLockMetrics(cfg.MeterProvider)
@@ -99,6 +101,14 @@ func New(rdb redis.UniversalClient, cfg Config) (*Worker, error) {
 // ID returns the worker's name for people, such as "web-3:4711:k2x9q": the host, the process, and letters that no other worker has. Redis
 // knows it under that name: see package inspect.
 func (w *Worker) ID() string { return w.id }
+
+// namespace returns the worker's namespace as jobs have it: "" for the default one.
+func (w *Worker) namespace() string {
+	if w.cfg.Namespace == store.DefaultNamespace {
+		return ""
+	}
+	return w.cfg.Namespace
+}
 
 // Use wraps mw around every handler; the first is the outermost. It panics after Run was called.
 func (w *Worker) Use(mw ...signalbox.Middleware) {
@@ -223,6 +233,7 @@ func (w *Worker) Run(ctx context.Context) error {
 	guarding.Wait()
 	close(done)
 	hurrying.Wait()
+	w.hooks.wait()
 	if caller.Err() == nil && !errors.Is(context.Cause(ctx), errAborted) {
 		errs = append(errs, context.Cause(ctx)) // nobody asked it to stop
 	}
