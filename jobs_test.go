@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"sync"
+	"testing"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -17,6 +18,7 @@ import (
 	"github.com/signalbox-go/signalbox/lock"
 	"github.com/signalbox-go/signalbox/middleware"
 	"github.com/signalbox-go/signalbox/scheduler"
+	"github.com/signalbox-go/signalbox/signalboxtest"
 	"github.com/signalbox-go/signalbox/worker"
 )
 
@@ -449,4 +451,37 @@ func Example_testing() {
 	// receipt 7
 	// <nil>
 	// images 8 1m0s <nil>
+}
+
+var errCardExpired = errors.New("the card has expired")
+
+func Example_failures() {
+	jobs := signalboxtest.New(&testing.T{})
+	w, err := worker.New(jobs.Client(), worker.Config{
+		Logger: quiet,
+		OnDead: func(_ context.Context, f worker.Failure) { fmt.Println("dead:", f.Job.Kind, f.Err) },
+	})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	chargeCard := func(_ context.Context, job *signalbox.Job, _ Charge) error {
+		if job.Attempt == 1 {
+			return signalbox.RetryAfter(time.Minute, errors.New("429 Too Many Requests"))
+		}
+		return fmt.Errorf("charge: %w", errCardExpired)
+	}
+	worker.Handle(w, chargeCard,
+		worker.Retry(worker.ExponentialFullJitter(time.Second, time.Hour)),
+		worker.RetryFor(3*24*time.Hour),
+		worker.Terminal(func(err error) bool { return errors.Is(err, errCardExpired) }))
+
+	v := jobs.Work(context.Background(), w, jobs.NewJob(Charge{Account: 7, Cents: 100}))
+	fmt.Println(v)
+	v = jobs.Work(context.Background(), w, v.Next)
+	fmt.Println(v)
+	// Output:
+	// retried in 1m0s after attempt 1 of 25: 429 Too Many Requests
+	// dead: card.charge charge: the card has expired
+	// dead after attempt 2 of 25: charge: the card has expired
 }

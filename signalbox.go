@@ -7,8 +7,8 @@
 // with no queue at all.
 //
 // The handler's result says how the job ends: nil completes it, [Snooze] puts it back for a while, and [Cancel] ends
-// it for good. Any other error is a failed attempt, which is retried until the job's attempts are used up.
-// [OnSettled] reports what became of the job in Redis.
+// it for good. Any other error is a failed attempt, which is retried until the job's attempts are used up. [RetryAfter]
+// says when, and [Dead] ends the attempts. [OnSettled] reports what became of the job in Redis.
 //
 // A job is delivered at least once. Two deliveries of one job can overlap if a
 // process is paused for longer than its lease. [Job.Token] orders them. To have an

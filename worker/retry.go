@@ -7,7 +7,9 @@ import (
 )
 
 // A RetryPolicy returns how long a job waits after its attempt of that number, from 1, failed
-// with err. A negative duration counts as 0.
+// with err. A negative duration counts as 0. It isn't asked about an error that says so itself: see [signalbox.RetryAfter].
+//
+// [signalbox.RetryAfter]: https://pkg.go.dev/github.com/signalbox-go/signalbox#RetryAfter
 type RetryPolicy func(attempt int, err error) time.Duration
 
 var defaultRetry = ExponentialJitter(time.Second, 24*time.Hour)

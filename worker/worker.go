@@ -19,7 +19,8 @@
 // and a worker's shutdown put it back with no attempt used, [signalbox.Cancel] ends it as
 // cancelled, and any other error, or a panic, is a failed attempt: the job is retried with
 // exponential backoff and jitter, and is dead when its attempts are used up. A payload that doesn't fit the handler's arguments is
-// dead after five attempts: see [Handle]. Jobs of a
+// dead after five attempts: see [Handle]. [Retry], [RetryFor] and [Terminal] say otherwise for a kind, [signalbox.RetryAfter] and
+// [signalbox.Dead] for an error, and Config.ErrorHandler for all. Jobs of a
 // kind that no handler is registered for are put back, for half a second while they are young up to a minute.
 // Jobs of a worker that died run again within its session's TTL plus a second; each counts a
 // crash, not an attempt, and a job that was there for five crashes is dead.
