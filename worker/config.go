@@ -88,6 +88,11 @@ type Queue struct {
 	// Concurrency is the number of slots: handlers that run at the same time. 1 to 100,000;
 	// default [DefaultConcurrency].
 	Concurrency int
+	// CrashLimit is at how many crashes a job is dead: deliveries whose worker died or lost its lease. 1 to 255; default 5. The
+	// worker that takes the job back decides, so give all workers of the queue the same. Jobs that crashed twice run apart from each
+	// other, and those that crashed four times alone, so that a job that kills its workers takes no other with it. With less than 5 that is not
+	// so: a job can be dead though another has killed the worker that both were in. With 1 no job runs again after a crash.
+	CrashLimit int
 	// Retention is what the queue keeps of its dead and cancelled jobs: each field that nobody has set, neither another worker's
 	// Config nor [inspect.Inspector.SetRetention], which changes it later. Default: that of [signalbox.Retention].
 	//
@@ -121,6 +126,12 @@ func (c Config) filled() (Config, error) {
 		}
 		if q.Concurrency < 0 || q.Concurrency > maxConcurrency {
 			invalid("Queues[%q].Concurrency: %d; 1 to %d is allowed", name, q.Concurrency, maxConcurrency)
+		}
+		if q.CrashLimit == 0 {
+			q.CrashLimit = store.CrashLimit
+		}
+		if q.CrashLimit < 0 || q.CrashLimit > store.MaxCrashLimit {
+			invalid("Queues[%q].CrashLimit: %d; 1 to %d is allowed", name, q.CrashLimit, store.MaxCrashLimit)
 		}
 		if err := store.ValidateRetention(q.Retention); err != nil {
 			errs = append(errs, fmt.Errorf("worker.Config.Queues[%q]: %w", name, err))

@@ -31,7 +31,8 @@ func TestEveryWrongFieldIsReported(t *testing.T) {
 			"nul\x00":   {},
 			"low":       {Concurrency: -1},
 			"high":      {Concurrency: 100_001},
-			"fine":      {Concurrency: 1},
+			"fine":      {Concurrency: 1, CrashLimit: 255},
+			"crashes":   {CrashLimit: 256},
 		},
 		Concurrency: -2,
 		SessionTTL:  999 * time.Millisecond,
@@ -41,7 +42,7 @@ func TestEveryWrongFieldIsReported(t *testing.T) {
 	}
 	for _, want := range []string{
 		"rdb", "worker.Config.Queues", `queue: it is empty`, `"two words"`, `"{tag}"`, `"nul\x00"`,
-		`Queues["low"].Concurrency: -1`, `Queues["high"].Concurrency: 100001`, "worker.Config.Concurrency: -2", "SessionTTL: 999ms",
+		`Queues["low"].Concurrency: -1`, `Queues["high"].Concurrency: 100001`, `Queues["crashes"].CrashLimit: 256`, "worker.Config.Concurrency: -2", "SessionTTL: 999ms",
 	} {
 		if !strings.Contains(err.Error(), want) {
 			t.Errorf("the error doesn't say %s", want)

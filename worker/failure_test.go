@@ -147,6 +147,9 @@ func TestRetryFor(t *testing.T) {
 			time.Sleep(v.Delay)
 			v = jobs.Work(t.Context(), w, v.Next)
 		}
+		if took := time.Since(began); took != 50*time.Minute+6*time.Second { // not when the next attempt would begin
+			t.Errorf("it is dead after %v", took)
+		}
 		if attempts != 6 || v.Outcome != signalbox.OutcomeDead || v.Delay != 0 || v.Next.Attempt != 7 || v.Next.LastError != errBoom.Error() {
 			t.Errorf("%d attempts, then %v: %+v", attempts, v, v.Next)
 		}
@@ -272,6 +275,9 @@ func TestHooksOfAWorker(t *testing.T) {
 	next := make(chan struct{})
 	cfg.OnRetry = func(context.Context, worker.Failure) {
 		<-next
+		for range 10 { // it takes a while
+			_ = r.rdb.Ping(context.Background()).Err()
+		}
 		returned = true
 	}
 	w := r.workerWith(cfg)
@@ -288,6 +294,8 @@ func TestHooksOfAWorker(t *testing.T) {
 	}
 	r.addOne(signalbox.Job{})
 	r.until("it is retried", func(c store.Counts) bool { return c.Total.Retried == 1 })
+	run.cancel()
+	redistest.Eventually(t, func() bool { return r.rdb.ZCard(context.Background(), r.key("sessions")).Val() == 0 }, "the session is closed")
 	close(next)
 	run.stop()
 	if !returned {
@@ -324,4 +332,65 @@ func TestHooksOfSuperseded(t *testing.T) {
 	if len(deaths) != 0 {
 		t.Errorf("OnDead was called: %+v", <-deaths)
 	}
+}
+
+// A queue may have a crash limit of its own: below the default the job is dead earlier, above it later.
+func TestCrashLimit(t *testing.T) {
+	t.Parallel()
+	for _, limit := range []int{1, 0, 7} {
+		t.Run(fmt.Sprint(limit), func(t *testing.T) {
+			t.Parallel()
+			want := limit
+			if limit == 0 {
+				want = store.CrashLimit
+			}
+			r := newRig(t)
+			id := r.addOne(signalbox.Job{})
+			for range want - 1 { // more than the default are counted by somebody with a limit as high
+				if res, err := r.queue.WithCrashLimit(store.MaxCrashLimit).Reclaim(r.die(1), false).Next(context.Background()); err != nil || len(res.Returned) != 1 {
+					t.Fatal(res, err)
+				}
+			}
+			r.die(1)
+			deaths := make(chan worker.Failure, 1)
+			cfg := r.config(1)
+			q := cfg.Queues[r.name()]
+			q.CrashLimit = limit
+			cfg.Queues[r.name()] = q
+			cfg.OnDead = func(_ context.Context, f worker.Failure) { deaths <- f }
+			w := r.workerWith(cfg)
+			worker.Handle(w, func(context.Context, *signalbox.Job, task) error {
+				t.Error("it runs again")
+				return nil
+			})
+			r.start(w)
+			f := get(t, deaths, "it is dead")
+			if job := r.job(id); f.Job.Crashes != want || job.LastError != fmt.Sprintf("the process running this job died, or lost its lease, %d times", want) {
+				t.Errorf("%d crashes, kept with %q", f.Job.Crashes, job.LastError)
+			}
+		})
+	}
+}
+
+// Below the limit a job runs again, however often others crashed.
+func TestBelowTheCrashLimit(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	r.poison()
+	r.die(1) // the fifth crash
+	cfg := r.config(1)
+	q := cfg.Queues[r.name()]
+	q.CrashLimit = store.CrashLimit + 1
+	cfg.Queues[r.name()] = q
+	w := r.workerWith(cfg)
+	ran := make(chan int, 1)
+	worker.Handle(w, func(_ context.Context, job *signalbox.Job, _ task) error {
+		ran <- job.Crashes
+		return nil
+	})
+	r.start(w)
+	if crashes := get(t, ran, "it runs again"); crashes != store.CrashLimit {
+		t.Errorf("it runs after %d crashes", crashes)
+	}
+	r.completed(1)
 }

@@ -23,7 +23,7 @@
 // [signalbox.Dead] for an error, and Config.ErrorHandler for all. Jobs of a
 // kind that no handler is registered for are put back, for half a second while they are young up to a minute.
 // Jobs of a worker that died run again within its session's TTL plus a second; each counts a
-// crash, not an attempt, and a job that was there for five crashes is dead.
+// crash, not an attempt, and a job that was there for five crashes is dead: see Queue.CrashLimit.
 //
 // Every handler runs inside [middleware.Trace] and [middleware.Metrics], then
 // [middleware.Recover] and [middleware.Lock] (the job's own lease),
@@ -191,8 +191,8 @@ func (w *Worker) Run(ctx context.Context) error {
 	}()
 
 	stores := make([]*store.Queue, 0, len(w.cfg.Queues))
-	for name := range w.cfg.Queues {
-		stores = append(stores, store.New(w.rdb, w.cfg.Namespace, name).As(w.id))
+	for name, q := range w.cfg.Queues {
+		stores = append(stores, store.New(w.rdb, w.cfg.Namespace, name).As(w.id).WithCrashLimit(q.CrashLimit))
 	}
 	conns := w.connect(ctx)
 	defer conns.close()

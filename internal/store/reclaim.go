@@ -29,7 +29,7 @@ type Reclaimed struct {
 	Left     int        // deliveries of the session that were not taken back yet
 	Done     bool       // there is no more to take back: the session is gone, lives, or changed meanwhile
 	Returned []string   // jobs that will run again
-	Dead     []Delivery // of jobs that crashed CrashLimit times
+	Dead     []Delivery // of jobs that crashed as often as the limit
 	Lost     []Delivery // of those Returned, if they were asked for
 }
 
@@ -66,10 +66,10 @@ func (r *Recovery) Next(ctx context.Context) (Reclaimed, error) {
 	}
 	q := r.q
 	why := wire.AppendLastError(nil, fmt.Sprintf(
-		"the process running this job died, or lost its lease, %d times", CrashLimit))
+		"the process running this job died, or lost its lease, %d times", q.crashes))
 	part := r.held[:min(len(r.held), maxReclaim)]
 	args := reclaimScript.args(2*len(part),
-		arg{"protocol", Protocol}, arg{"session", r.session}, arg{"crash_limit", CrashLimit}, arg{"last_error", why},
+		arg{"protocol", Protocol}, arg{"session", r.session}, arg{"crash_limit", q.crashes}, arg{"last_error", why},
 		arg{"keep_jobs", q.kept.count}, arg{"keep_bytes", q.kept.bytes}, arg{"keep_us", q.kept.age.Microseconds()},
 		arg{"room", maxLost}, arg{"details", flag(r.details)}, arg{"channel", q.keys.channel(r.session)})
 	for _, g := range part {

@@ -22,8 +22,10 @@ const (
 	MaxBatch = 950
 	// SuspectAt is the number of crashes from which on a job is a suspect.
 	SuspectAt = 2
-	// CrashLimit is the number of crashes at which a job is dead.
+	// CrashLimit is the number of crashes at which a job is dead, unless the worker that takes it back says another.
 	CrashLimit = 5
+	// MaxCrashLimit is the highest number that it can say: a record counts no more crashes.
+	MaxCrashLimit = 255
 )
 
 // A Queue is a queue in Redis. It is safe for concurrent use.
@@ -36,6 +38,7 @@ type Queue struct {
 	room      int       // bytes of records that a call returns; replaced by tests only
 	looked    int       // IDs that a call of Jobs looks at; replaced by tests only
 	worker    string    // that makes the calls; ""
+	crashes   int       // at which a job is dead
 }
 
 // New returns the queue of that name, which ValidateQueue accepts, in a namespace that ValidateNamespace accepts.
@@ -43,7 +46,7 @@ func New(rdb redis.UniversalClient, namespace, name string) *Queue {
 	if namespace == DefaultNamespace {
 		namespace = ""
 	}
-	return &Queue{rdb: rdb, namespace: namespace, name: name, keys: newKeys(namespace, name), kept: defaultRetention, room: MaxBytes, looked: maxLooked}
+	return &Queue{rdb: rdb, namespace: namespace, name: name, keys: newKeys(namespace, name), kept: defaultRetention, room: MaxBytes, looked: maxLooked, crashes: CrashLimit}
 }
 
 // As returns the queue for calls of the worker of that ID. What the queue's settings say of the worker holds for them.
@@ -51,6 +54,14 @@ func (q *Queue) As(worker string) *Queue {
 	as := *q
 	as.worker = worker
 	return &as
+}
+
+// WithCrashLimit returns the queue for calls that take jobs back: at that many crashes, 1 to MaxCrashLimit, a job is dead. Below
+// CrashLimit a job can die of crashes that others caused.
+func (q *Queue) WithCrashLimit(n int) *Queue {
+	limited := *q
+	limited.crashes = n
+	return &limited
 }
 
 // Name returns the queue's name.
