@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -411,6 +412,30 @@ func TestBubbleAfterBubble(t *testing.T) {
 				r.enqueue(t, note{n})
 			}
 		})
+	}
+}
+
+// TestConcurrently: one worker may work several jobs at a time, and many goroutines may enqueue.
+func TestConcurrently(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	worker.Handle(r.w, func(context.Context, *signalbox.Job, note) error { return nil }, worker.With(func(next signalbox.Handler) signalbox.Handler { return next }))
+	var all sync.WaitGroup
+	for n := range 8 {
+		all.Go(func() {
+			for range 20 {
+				if _, err := r.s.Enqueue(t.Context(), note{n}); err != nil {
+					t.Error(err)
+				}
+				if v := r.jobs.Work(t.Context(), r.w, r.jobs.NewJob(note{n})); v.Outcome != signalbox.OutcomeCompleted {
+					t.Error(v)
+				}
+			}
+		})
+	}
+	all.Wait()
+	if n := len(r.jobs.Waiting()); n != 160 {
+		t.Errorf("%d jobs wait, not 160", n)
 	}
 }
 

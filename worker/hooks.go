@@ -1,7 +1,6 @@
 package worker
 
 import (
-	"fmt"
 	"log/slog"
 	"runtime/debug"
 	"sync"
@@ -63,7 +62,7 @@ func (h *hooks) call(f func()) {
 	defer func() {
 		if p := recover(); p != nil {
 			err := &signalbox.PanicError{Value: p, Stack: debug.Stack()}
-			h.log.Error("signalbox: OnRetry or OnDead panicked", "error", brief(err), "stack", cut(fmt.Sprintf("%s", err.Stack), maxStack))
+			h.log.Error("signalbox: OnRetry or OnDead panicked", "error", brief(err), "stack", cut(string(err.Stack), maxStack))
 		}
 	}()
 	f()
