@@ -1,7 +1,6 @@
 package worker
 
 import (
-	"math"
 	"math/rand/v2"
 	"time"
 )
@@ -59,11 +58,14 @@ func ExponentialJitter(first, most time.Duration) RetryPolicy {
 // job is retried is left to chance: set [RetryFor], or many attempts. It panics unless 0 < first <= most.
 func ExponentialFullJitter(first, most time.Duration) RetryPolicy {
 	mustDouble("ExponentialFullJitter", first, most)
-	return func(attempt int, _ error) time.Duration { return rand.N(doubled(attempt, first, most) + 1) }
+	return func(attempt int, _ error) time.Duration {
+		bound := doubled(attempt, first, most)
+		return bound - rand.N(bound)
+	}
 }
 
 func mustDouble(policy string, first, most time.Duration) {
-	if first <= 0 || most < first || most == math.MaxInt64 {
+	if first <= 0 || most < first {
 		panic("worker: " + policy + ": first must be above 0 and at most the second argument")
 	}
 }

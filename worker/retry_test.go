@@ -174,14 +174,16 @@ func TestPolicies(t *testing.T) {
 		"constant":    func() { worker.Constant(-1) },
 		"exponential": func() { worker.Exponential(0, time.Second) },
 		"full":        func() { worker.ExponentialFullJitter(2, 1) },
-		"endless":     func() { worker.ExponentialFullJitter(1, math.MaxInt64) },
 	} {
 		if panicOf(f) == "" {
 			t.Errorf("%s: no panic", name)
 		}
 	}
-	if d := worker.Exponential(time.Hour, math.MaxInt64-1)(1<<30, errBoom); d != math.MaxInt64-1 {
+	if d := worker.Exponential(time.Hour, math.MaxInt64)(1<<30, errBoom); d != math.MaxInt64 {
 		t.Errorf("after many attempts: %v", d)
+	}
+	if d := worker.ExponentialFullJitter(time.Hour, math.MaxInt64)(1<<30, errBoom); d <= 0 {
+		t.Errorf("full, after many attempts: %v", d)
 	}
 }
 
