@@ -20,6 +20,9 @@ var (
 	ErrTimeout = errors.New("signalbox: job timed out")
 	// ErrCrashed is wrapped by the error of a job that is dead because its workers died, or lost their leases, too often.
 	ErrCrashed = errors.New("signalbox: the process running the job died, or lost its lease")
+	// ErrCancelled is the cause of a handler's context whose job was cancelled while it runs. The job ends cancelled, and never
+	// runs again, whatever the handler returns.
+	ErrCancelled = errors.New("signalbox: job was cancelled")
 )
 
 // CancelError ends a job for good: it is not retried. Make one with [Cancel].

@@ -66,4 +66,7 @@ type Job struct {
 	Incarnation uint64
 	// LastError is the message of the latest failed attempt, or "".
 	LastError string
+	// Finished says that an earlier delivery's handler had returned nil, but the job was cancelled before that, and ended so.
+	// Somebody has retried it since.
+	Finished bool
 }

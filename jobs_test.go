@@ -401,6 +401,94 @@ func Example_locks() {
 		middleware.Lock(locker, middleware.LockName("digest"), middleware.WhenHeld(middleware.PolicyDrop))))
 }
 
+// A job is cancelled while its handler runs.
+func Example_cancel() {
+	onRedis(func(ctx context.Context, rdb *redis.Client) error {
+		running := make(chan struct{})
+		writePages := func(ctx context.Context, _ Export) error {
+			close(running)
+			<-ctx.Done()
+			return ctx.Err()
+		}
+		removePages := func(Export) { fmt.Println("removed") }
+		ended := make(chan signalbox.Outcome, 1)
+		w, err := worker.New(rdb, worker.Config{Queues: worker.Queues{"mail": {}}, Logger: quiet})
+		if err != nil {
+			return err
+		}
+		worker.Handle(w, func(ctx context.Context, _ *signalbox.Job, in Export) error {
+			signalbox.OnSettled(ctx, func(s signalbox.Settled) { ended <- s.Outcome })
+			err := writePages(ctx, in) // its calls end with ctx
+			if errors.Is(context.Cause(ctx), signalbox.ErrCancelled) {
+				removePages(in) // with a context of its own
+			}
+			return err
+		})
+		s, err := scheduler.New(rdb, scheduler.Config{Logger: quiet})
+		if err != nil {
+			return err
+		}
+		if _, err := s.Enqueue(ctx, Export{}, scheduler.Queue("mail"), scheduler.ID("receipt:7")); err != nil {
+			return err
+		}
+		working, stop := context.WithCancel(ctx)
+		defer stop()
+		done := make(chan error, 1)
+		go func() { done <- w.Run(working) }()
+		<-running
+
+		ins, err := inspect.New(rdb, inspect.Config{})
+		if err != nil {
+			return err
+		}
+		was, err := ins.Do(ctx, "mail", "receipt:7", inspect.Cancel{Why: "the order was refunded"})
+		switch {
+		case errors.Is(err, inspect.ErrNoJob):
+			fmt.Println("it is done, or never was there")
+		case errors.Is(err, inspect.ErrState):
+			fmt.Println("it is dead")
+		case err == nil:
+			fmt.Println("it was", was)
+		}
+		fmt.Println("it ended", <-ended)
+		stop()
+		return <-done
+	})
+	// Unordered output:
+	// it was running
+	// removed
+	// it ended cancelled
+}
+
+// Dead jobs of a kind run again whose cause was mended.
+func Example_retry() {
+	onRedis(func(ctx context.Context, rdb *redis.Client) error {
+		s, err := scheduler.New(rdb, scheduler.Config{Logger: quiet})
+		if err != nil {
+			return err
+		}
+		if _, err := s.Enqueue(ctx, Receipt{Order: 7}, scheduler.Queue("mail")); err != nil {
+			return err
+		}
+		ins, err := inspect.New(rdb, inspect.Config{})
+		if err != nil {
+			return err
+		}
+		dead := inspect.Filter{State: signalbox.StateDead, Kind: "mail.receipt", Error: "connection refused"}
+		n, err := ins.DoAll(ctx, "mail", dead, inspect.Retry{}, inspect.Bulk{DryRun: true})
+		fmt.Println(n.Matched, "would run again")
+		if err != nil {
+			return err
+		}
+		n, err = ins.DoAll(ctx, "mail", dead, inspect.Retry{}, inspect.Bulk{})
+		fmt.Println(n.Done, "run again")
+		return err
+	})
+	// Output:
+	// 0 would run again
+	// 0 run again
+}
+
 // An operator stops a queue, and looks at it.
 func Example_inspect() {
 	onRedis(func(ctx context.Context, rdb *redis.Client) error {

@@ -18,7 +18,7 @@ const (
 	OutcomeSnoozed   Outcome = "snoozed"   // put back by Snooze
 	OutcomeReturned  Outcome = "returned"  // given back by the worker, because it shuts down or lost its lease
 	OutcomeDead      Outcome = "dead"      // the last attempt failed
-	OutcomeCancelled Outcome = "cancelled" // ended by Cancel
+	OutcomeCancelled Outcome = "cancelled" // ended by Cancel, or cancelled from outside while it ran
 
 	// OutcomeSuperseded means that Redis refused the worker's answer. Either another delivery has taken over the job,
 	// or Redis has lost its data about this delivery.
@@ -32,7 +32,8 @@ const (
 type Settled struct {
 	// Outcome is how the delivery ended.
 	Outcome Outcome
-	// Asked is the outcome that the worker asked Redis for. It differs from Outcome if that is superseded or unknown.
+	// Asked is the outcome that the worker asked Redis for. It differs from Outcome if that is superseded or unknown, or if
+	// somebody else cancelled the job while it ran.
 	Asked Outcome
 	// Err is the error that the handler returned, through all middleware. A panic is a [*PanicError].
 	Err error

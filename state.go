@@ -10,7 +10,7 @@ const (
 	StateRunning   State = "running"   // a worker has it
 	StateCompleted State = "completed" // done; its record is deleted, so its ID is free
 	StateDead      State = "dead"      // failed for good; its record is kept for a while
-	StateCancelled State = "cancelled" // ended by Cancel; its record is kept for a while
+	StateCancelled State = "cancelled" // ended by Cancel, or cancelled from outside; its record is kept for a while
 )
 
 // Live reports whether the job is not over yet: scheduled, ready or running.

@@ -91,7 +91,7 @@ func TestCases(t *testing.T) {
 	t.Parallel()
 	want := []string{
 		"process-c100", "process-c10", "enqueue-16", "enqueue-bulk",
-		"latency-idle-p50", "latency-idle-p99", "latency-floor", "memory-pending", "ceiling", "cluster-60-queues",
+		"latency-idle-p50", "latency-idle-p99", "cancel-p99", "latency-floor", "memory-pending", "ceiling", "cluster-60-queues",
 		"trace-off", "trace-removed", "trace-noop", "trace-on", "trace-on-service",
 		"lock-c1", "lock-c64", "lock-contended-16", "lock-contended-16-p99",
 		"lock-contended-16-processes", "lock-contended-16-processes-p99", "lock-contended-16-processes-jain",

@@ -85,6 +85,12 @@ func contests() []contest {
 			},
 		},
 		{
+			peer:   "asynq",
+			ours:   side{ourCancels, 500, 100},
+			theirs: side{asynqCancels, 500, 100},
+			cases:  []testCase{{name: "cancel-p99", unit: "ms", less: true, quantile: 0.99, bound: 100}},
+		},
+		{
 			// At most 1.25 times what a queue on Redis takes at the least.
 			peer:   "the floor",
 			ours:   side{ourLatency, 300, 150},

@@ -26,6 +26,14 @@
 //
 // These change what Redis says of a queue, and tell the workers to look. Those that are there do so at once, and those that
 // don't hear it when they renew their sessions.
+//
+// Jobs are acted on one by one, or all that a filter names:
+//
+//	was, err := ins.Do(ctx, "mail", id, inspect.Cancel{Why: "refunded"}) // also while it runs
+//	dead := inspect.Filter{State: signalbox.StateDead, Kind: "receipt"}
+//	n, err := ins.DoAll(ctx, "mail", dead, inspect.Retry{}, inspect.Bulk{})
+//
+// An [Action] is for jobs in some states. Redis looks at the state and acts in one step. So a job that moves meanwhile is left as it is.
 package inspect
 
 import (

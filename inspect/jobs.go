@@ -130,5 +130,5 @@ func (f *Filter) fits(job *Job, now time.Time) bool {
 		return true // the store has
 	}
 	age := now.Sub(since)
-	return age >= f.OlderThan && (f.NewerThan == 0 || age <= f.NewerThan)
+	return (f.OlderThan == 0 || age >= f.OlderThan) && (f.NewerThan == 0 || age <= f.NewerThan)
 }

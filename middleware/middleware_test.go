@@ -160,6 +160,9 @@ func TestLog(t *testing.T) {
 		{t.Context(), &signalbox.PanicError{Value: signalbox.ErrTimeout}, "panic", nil},
 		{ended(lock.ErrLost), context.Canceled, "lost", nil},
 		{ended(lock.ErrLost), nil, "completed", nil},
+		{ended(signalbox.ErrCancelled), context.Canceled, "cancelled", nil},
+		{ended(signalbox.ErrCancelled), errMine, "cancelled", nil},
+		{ended(signalbox.ErrCancelled), nil, "completed", nil},
 	} {
 		var out bytes.Buffer
 		job := &signalbox.Job{

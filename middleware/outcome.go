@@ -50,6 +50,8 @@ func outcomeOf(ctx context.Context, err error) (how outcome) {
 		return timedOut
 	case errors.Is(cause, signalbox.ErrShutdown): // err may be of another shutdown, which gives no job back
 		return shutdown
+	case errors.Is(cause, signalbox.ErrCancelled):
+		return cancelled
 	}
 	return failed
 }

@@ -164,7 +164,11 @@ func (d *tracedDelivery) Handle(ctx context.Context) (context.Context, func(erro
 // settled makes the span of the settlement, and ends the span of the delivery.
 func (d *tracedDelivery) settled(s signalbox.Settled) {
 	d.delivery.Tell(func(event string, at time.Time) { d.process.AddEvent(event, trace.WithTimestamp(at)) })
-	settle := d.spans.StartSettle(d.ctx, string(s.Asked), s.Returned, s.Next)
+	asked := s.Asked
+	if s.Outcome == signalbox.OutcomeCancelled { // while it ran, whatever was asked
+		asked = s.Outcome
+	}
+	settle := d.spans.StartSettle(d.ctx, string(asked), s.Returned, s.Next)
 	switch s.Outcome {
 	case signalbox.OutcomeSuperseded:
 		d.process.AddEvent(telemetry.EventRejected)

@@ -163,6 +163,8 @@ func TestTraceOutcomes(t *testing.T) {
 	t.Parallel()
 	stops, v := delivery(t, time.Hour)
 	v.End(signalbox.ErrShutdown)
+	cancels, v := delivery(t, time.Hour)
+	v.End(signalbox.ErrCancelled)
 	for _, c := range []struct {
 		name      string
 		ctx       context.Context
@@ -174,6 +176,7 @@ func TestTraceOutcomes(t *testing.T) {
 		{"cancel", t.Context(), func(context.Context, *signalbox.Job) error { return signalbox.Cancel(errMine) }, ""},
 		{"shutdown", stops, func(context.Context, *signalbox.Job) error { return signalbox.ErrShutdown }, ""},
 		{"shutdown, by another word", stops, func(ctx context.Context, _ *signalbox.Job) error { return ctx.Err() }, ""},
+		{"cancelled while it ran", cancels, func(ctx context.Context, _ *signalbox.Job) error { return ctx.Err() }, ""},
 		{"the shutdown of something else", t.Context(), func(context.Context, *signalbox.Job) error {
 			return fmt.Errorf("pool: %w: %w", signalbox.ErrShutdown, &time.ParseError{})
 		}, "*time.ParseError"},

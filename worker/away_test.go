@@ -395,8 +395,8 @@ func TestSupersededAmongOthers(t *testing.T) {
 		return store.Settlement{ID: id, Ref: d}
 	}
 	batch := []store.Settlement{{ID: "a"}, heard("b"), {ID: "c", Ref: &delivery{}}, heard("d"), heard("e")}
-	q.tellSettled(batch, []int{0, 2, 3}, false)
-	want := map[string]signalbox.Outcome{"b": signalbox.OutcomeCompleted, "d": signalbox.OutcomeSuperseded, "e": signalbox.OutcomeCompleted}
+	q.tellSettled(batch, []int{0, 2, 3}, []int{4}, false)
+	want := map[string]signalbox.Outcome{"b": signalbox.OutcomeCompleted, "d": signalbox.OutcomeSuperseded, "e": signalbox.OutcomeCancelled}
 	if !maps.Equal(told, want) {
 		t.Errorf("told %v, want %v", told, want)
 	}

@@ -223,6 +223,7 @@ func (q *queue) apply(c *call, reply *store.ClaimReply) {
 			}
 		}
 	}
+	q.cancelEarly(deliveries)
 	q.dispatch.release(c.slots[len(deliveries):]...)
 	q.dispatch.answered(c.hints, reply.More, s == q.session && !reply.Full) // if not Full, Redis has registered the session to be woken for more
 	if q.dispatch.stopping && !c.last && s == q.session && c.Address != "" {
@@ -241,7 +242,8 @@ func (q *queue) apply(c *call, reply *store.ClaimReply) {
 		q.slots.start(&deliveries[i])
 	}
 	q.offer(reply.Expired)
-	q.tellSettled(c.Settle, reply.Refused, false)
+	q.overruled(c.Settle, reply.Overruled)
+	q.tellSettled(c.Settle, reply.Refused, reply.Overruled, false)
 	if over {
 		q.closeSession(s, false)
 	}
@@ -253,6 +255,7 @@ func (q *queue) finished(c *call) bool {
 	s := c.session
 	s.calls--
 	q.dispatch.calls--
+	q.forgetEarly()
 	s.unconfirmed -= len(c.Settle)
 	q.settled.Broadcast()
 	if s == q.session || s.calls > 0 || s.running > 0 || s.unconfirmed > 0 {
@@ -269,7 +272,7 @@ func (q *queue) giveUp(c *call, err error) {
 	q.abandoned += len(c.Settle)
 	q.finished(c)
 	q.mu.Unlock()
-	q.tellSettled(c.Settle, nil, true)
+	q.tellSettled(c.Settle, nil, nil, true)
 	if len(c.Settle) > 0 {
 		q.log.Error("signalbox: outcomes were not delivered; these jobs run again", "jobs", len(c.Settle), "error", err)
 	}

@@ -123,6 +123,9 @@ func (q *queue) judge(r *store.Settlement, d *delivery, job *signalbox.Job, err 
 		r.Outcome = store.Cancelled
 		r.Record = q.record(d, job, job.Attempt-1, cancel)
 		q.log.Info("signalbox: a job is cancelled", d.about(job, "error", brief(err))...)
+	case d.isCancelled():
+		r.Outcome = store.Return // and Redis, which has the mark, ends it
+		q.log.Info("signalbox: the handler of a job has returned whose cancel was asked for", d.about(job, "error", brief(err))...)
 	case isDead(err):
 		q.die(r, d, job, err, "signalbox: a job is dead: its error is final")
 	case err == errRetryOver:

@@ -238,6 +238,8 @@ func (l *listener) heard(e *ear, m store.Message) {
 		s.queue.listening(s, s.queue.store.Address(s.id, l.sharded))
 	case m.Kind == store.Work:
 		s.queue.hint(true)
+	case m.Kind == store.Cancel:
+		s.queue.cancel(m.Deliveries())
 	case m.Kind == store.StandBy:
 		s.queue.standBy()
 	}
@@ -256,10 +258,16 @@ func (l *listener) distrust(s *session) {
 }
 
 // listening notes at which address the session's wake-ups are heard from now on; "": at none. Messages may have been missed
-// before. So a call is made, which registers the session.
+// before. So a call is made, which registers the session, and cancelled jobs are looked for.
 func (q *queue) listening(s *session, address string) {
 	q.mu.Lock()
 	s.address = address
+	if address != "" {
+		q.unsure = q.dispatch.calls > 0
+		if s.running > 0 {
+			q.lookForCancels()
+		}
+	}
 	q.mu.Unlock()
 	if address != "" {
 		q.hint(true)

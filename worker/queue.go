@@ -43,6 +43,10 @@ type queue struct {
 	stoodAt  time.Time      // when its reply was taken, by our clock
 	noting   bool           // a timer looks for notes to send
 
+	early  map[string]int64 // cancelled deliveries that no call has come back with yet: tokens by job ID
+	unsure bool             // a call that is under way may come back with a cancelled delivery of which no message was heard
+	marked chan struct{}    // the keeper looks which of the jobs that run were cancelled
+
 	vacant    chan struct{}      // the session is over: the keeper opens another
 	expired   chan []string      // sessions to reclaim
 	outage    time.Time          // when Redis was last known not to be there in time
@@ -70,6 +74,8 @@ func newQueue(w *Worker, s, own *store.Queue, concurrency int, b *bound) *queue 
 		log:       w.log.With("queue", s.Name()),
 		draining:  make(chan struct{}),
 		born:      time.Now(),
+		early:     make(map[string]int64),
+		marked:    make(chan struct{}, 1),
 		vacant:    make(chan struct{}, 1),
 		expired:   make(chan []string, 1),
 		throttled: make(map[string]time.Time),

@@ -114,6 +114,13 @@ func (q *queue) reclaimed(r *store.Reclaimed, began, ended time.Time) {
 		q.log.Error("signalbox: a job is dead: its worker died too often", about...)
 		q.announceCrash(job)
 	}
+	for i := range r.Cancelled {
+		d := &r.Cancelled[i]
+		q.w.consumer.Settled(q.base, q.store.Name(), q.w.metricKind(d), string(signalbox.OutcomeReturned), string(signalbox.OutcomeCancelled), ended.Sub(began))
+		span := q.traceReclaim(d, signalbox.OutcomeCancelled, r.At, began, ended)
+		about := append([]any{"job", d.Job.ID, "token", d.Job.Token, "kind", d.Job.Kind}, telemetry.LogAttrs(span)...)
+		q.log.Info("signalbox: a job is cancelled, as was asked for while it ran; its worker has died", about...)
+	}
 	for i := range r.Lost {
 		q.traceReclaim(&r.Lost[i], signalbox.OutcomeReturned, r.At, began, ended)
 	}

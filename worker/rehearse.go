@@ -63,7 +63,7 @@ func (w *Worker) rehearse(ctx context.Context, job *signalbox.Job) testseam.Verd
 	if result.Outcome != store.Completed {
 		v.Next = d.claimed.Next(claimed, &result, time.Now())
 	}
-	q.tellSettled([]store.Settlement{result}, nil, false)
+	q.tellSettled([]store.Settlement{result}, nil, nil, false)
 	w.hooks.wait()
 	return v
 }

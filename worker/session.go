@@ -72,6 +72,11 @@ func (q *queue) keep(ctx context.Context) {
 		select {
 		case <-ctx.Done():
 			return
+		case <-q.marked:
+			if !q.endCancelled(ctx) {
+				timer.Reset(retry.NextBackOff()) // a renewal says whether there are any
+			}
+			continue
 		case <-q.vacant:
 		case <-timer.C:
 		}
@@ -128,6 +133,9 @@ func (q *queue) renewAll(ctx context.Context, ttl time.Duration) bool {
 			q.renewed(s, start, hints.At, ttl)
 			q.follow(hints, began)
 			q.relisten(s, hints, address)
+			if hints.Cancels {
+				q.lookForCancels()
+			}
 		}
 		q.mu.Lock()
 		if s == current && s.over() && !q.dispatch.stopping { // a shutdown ends it as well

@@ -46,13 +46,17 @@ func outcomeOf(r *store.Settlement, handled bool) signalbox.Outcome {
 }
 
 // tellSettled calls the functions that wait for the end of a batch's deliveries. unknown says that nobody knows what became of
-// them in Redis. Of others, those at the indices in refused were superseded. q.mu is not held.
-func (q *queue) tellSettled(batch []store.Settlement, refused []int, unknown bool) {
+// them in Redis. Of others, those at the indices in refused were superseded, and those in overruled ended cancelled. q.mu is not held.
+func (q *queue) tellSettled(batch []store.Settlement, refused, overruled []int, unknown bool) {
 	var now time.Time
 	for i := range batch {
 		superseded := len(refused) > 0 && refused[0] == i
 		if superseded {
 			refused = refused[1:]
+		}
+		cancelled := len(overruled) > 0 && overruled[0] == i
+		if cancelled {
+			overruled = overruled[1:]
 		}
 		d, ok := batch[i].Ref.(*delivery)
 		if !ok || d.settle == nil {
@@ -67,6 +71,8 @@ func (q *queue) tellSettled(batch []store.Settlement, refused []int, unknown boo
 			d.end.Outcome = signalbox.OutcomeUnknown
 		case superseded:
 			d.end.Outcome = signalbox.OutcomeSuperseded
+		case cancelled:
+			d.end.Outcome, d.end.Next = signalbox.OutcomeCancelled, time.Time{}
 		}
 		if err := d.settle(*d.end); err != nil {
 			q.warn("settled", "signalbox: a function panicked that was called at the end of a delivery", "job", d.id, "token", d.token, "error", brief(err))

@@ -27,6 +27,7 @@ const maxViolations = 20
 //     beside it; no token is larger than the fence, none was granted twice
 //   - the counted bytes of terminal jobs are those of their records
 //   - a job that an attempt's span is kept of has a record, and is not terminal
+//   - a mark in cancels is of a running job with the flag, and has its token; each such job has one
 //   - whoever waits for a wake-up has a session, and there is no key that a queue doesn't have
 //
 // It sees one moment, so it may run while the queue is in use. But it reads the whole queue in
@@ -49,6 +50,7 @@ func (q *Queue) Check(ctx context.Context) error {
 			c.wrong("a span of job %q is kept, which is %q", id, state)
 		}
 	}
+	c.cancelled()
 	for _, address := range s.idle {
 		known := func(z redis.Z) bool { return address[1:] == q.keys.channel(fmt.Sprint(z.Member)) }
 		if len(address) < 2 || !slices.ContainsFunc(s.sessions, known) {
@@ -143,7 +145,7 @@ func (c *checker) running() {
 		for id, value := range c.inflight[session] {
 			c.enter(id, "in flight in "+session)
 			digits, flags, _ := strings.Cut(value, " ")
-			crashes, suspect := strings.CutPrefix(flags, "s")
+			crashes, suspect := strings.CutPrefix(strings.TrimSuffix(flags, "c"), "s")
 			if suspect {
 				suspects++
 				if crashes == strconv.Itoa(CrashLimit-1) {
@@ -166,6 +168,27 @@ func (c *checker) running() {
 		if last > 0 && suspects > 1 {
 			c.wrong("session %q has %d suspects, and to %d of them a single crash is left", session, suspects, last)
 		}
+	}
+}
+
+// cancelled compares the marks of running jobs with the flags of their deliveries.
+func (c *checker) cancelled() {
+	flagged := make(map[string]string) // what stands before the mark's length
+	for _, deliveries := range c.inflight {
+		for id, value := range deliveries {
+			if digits, flags, _ := strings.Cut(value, " "); strings.HasSuffix(flags, "c") {
+				flagged[id] = digits
+			}
+		}
+	}
+	for _, id := range slices.Sorted(maps.Keys(c.cancels)) {
+		if digits, _, _ := strings.Cut(c.cancels[id], " "); flagged[id] != digits {
+			c.wrong("job %q is marked as cancelled with token %q, and no delivery has that and the flag", id, digits)
+		}
+		delete(flagged, id)
+	}
+	for _, id := range slices.Sorted(maps.Keys(flagged)) {
+		c.wrong("job %q runs with the flag of a cancelled one, and has no mark", id)
 	}
 }
 

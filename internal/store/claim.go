@@ -163,6 +163,8 @@ type Hints struct {
 	Standing
 	// Of a renewal: whether anybody listens at the session's address, and whether the session is registered to be woken.
 	Heard, Idle bool
+	// Cancels, of a renewal, says that jobs of the queue were cancelled and still run: see Cancelled.
+	Cancels bool
 }
 
 // A ClaimReply is what became of a ClaimRequest.
@@ -176,6 +178,9 @@ type ClaimReply struct {
 	// Full says that the call got all that it wanted, so that there may be more for who wants more: the session was not registered to
 	// be woken.
 	Full bool
+	// Overruled are the indices in Settle whose jobs ended cancelled, though another outcome was asked for: they were cancelled while
+	// they ran.
+	Overruled []int
 	Hints
 	// Forgot is when Redis, by its clock, answered a call of the lane that it does not know any more, though it can't
 	// have expired. It is zero if there is none. Redis has lost memory then.
@@ -213,10 +218,9 @@ func parseClaim(r *reply, queue string, settled int) (*ClaimReply, error) {
 	reply := &ClaimReply{Alive: r.int(3) == 1, Hints: r.hints(5), known: r.int(11)}
 	reply.Standing, reply.Slots, reply.Full = r.standing(12), r.slots(13), r.int(14) == 1
 	now := reply.At
-	for _, v := range r.array(2) {
-		if i, ok := v.(int64); ok && i >= 1 && i <= int64(settled) {
-			reply.Refused = append(reply.Refused, int(i)-1)
-		}
+	reply.Refused = r.positions(2, settled)
+	if len(r.list) > 15 {
+		reply.Overruled = r.positions(15, settled)
 	}
 	token := r.int(4)
 	ids, records, spans := r.strs(8), r.array(9), r.array(10)
@@ -287,6 +291,16 @@ func claimArgs(lane *Lane, req *ClaimRequest, kept retention, room int, worker s
 		args = append(args, s.ID, s.Token, string(s.Outcome), s.class(), min(max(s.Delay, 0), longest).Microseconds(), s.Record)
 	}
 	return args
+}
+
+// positions reads a list of positions from 1 to n, and returns them from 0.
+func (r *reply) positions(i, n int) (list []int) {
+	for _, v := range r.array(i) {
+		if p, ok := v.(int64); ok && p >= 1 && p <= int64(n) {
+			list = append(list, int(p)-1)
+		}
+	}
+	return list
 }
 
 // hints reads the time, which is the second field, and what begins at field i.

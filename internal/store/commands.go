@@ -15,7 +15,7 @@ const (
 	Producer Role = iota // enqueues jobs and ticks of cron entries
 	Worker               // claims, settles, renews, takes back, and reports depths
 	Reporter             // reports depths
-	Operator             // looks at queues and changes their settings
+	Operator             // looks at queues, changes their settings, and acts on jobs
 	Viewer               // looks at queues, jobs and workers, and changes nothing
 )
 
@@ -24,14 +24,14 @@ var roleScripts = map[Role][]string{
 	Producer: {"enqueue", "permits"},
 	Worker:   {"claim", "renew", "reclaim", "close", "sweep", "report", "depth", "keep", "permits"},
 	Reporter: {"report", "depth", "permits"},
-	Operator: {"depth", "show", "page", "list", "held", "set", "keep", "permits"},
+	Operator: {"depth", "show", "page", "list", "held", "set", "keep", "act", "permits"},
 	Viewer:   {"depth", "show", "page", "list", "held"},
 }
 
 // roleCalls are the commands that a role calls outside of scripts.
 var roleCalls = map[Role][]string{
 	Producer: {"EVALSHA", "EVAL", "SADD", "TIME"},
-	Worker:   {"EVALSHA", "EVAL", "HSCAN", "SADD", "SSUBSCRIBE", "SUBSCRIBE", "SUNSUBSCRIBE", "UNSUBSCRIBE", "ZRANGE"},
+	Worker:   {"EVALSHA", "EVAL", "HMGET", "HSCAN", "SADD", "SSUBSCRIBE", "SUBSCRIBE", "SUNSUBSCRIBE", "UNSUBSCRIBE", "ZRANGE"},
 	Reporter: {"EVALSHA", "EVAL", "HLEN", "ZRANGE"},
 	Operator: append(viewerCalls, "SADD"),
 	Viewer:   viewerCalls,

@@ -33,6 +33,9 @@ func TestCommandsAreFound(t *testing.T) {
 
 // roleOf returns the role that an operation is of.
 func roleOf(op operation) Role {
+	if op.acts {
+		return Operator
+	}
 	switch op.name {
 	case "enqueue", "tick", "replace":
 		return Producer
@@ -83,6 +86,9 @@ func TestCommandsSuffice(t *testing.T) {
 			}
 			switch role {
 			case Operator, Viewer:
+				if got, err := r.Edit(bg, "ready1", Edit{MaxAttempts: 3}, true); role == Operator && (err != nil || got.Acted != Done) {
+					t.Errorf("an edit as %s: %+v, %v", name, got, err)
+				}
 				if _, err := r.Depths(bg); err != nil {
 					t.Errorf("depths as %s: %v", name, err)
 				}
@@ -114,6 +120,9 @@ func TestCommandsSuffice(t *testing.T) {
 					t.Errorf("its settings as %s: %v", name, err)
 				}
 			case Worker:
+				if _, err := r.Cancelled(bg, map[string]int64{"f1": 1}); err != nil {
+					t.Errorf("its cancelled jobs as %s: %v", name, err)
+				}
 				if _, err := r.Depths(bg); err != nil {
 					t.Errorf("depths as %s: %v", name, err)
 				}

@@ -25,7 +25,7 @@ type Counts struct {
 
 // Totals count transitions of jobs.
 type Totals struct {
-	Enqueued, Completed, Retried, Delayed, Returned, Dead, Cancelled, Crashed int64
+	Enqueued, Completed, Retried, Delayed, Returned, Dead, Cancelled, Crashed, Deleted, Revived int64
 }
 
 // Counts returns the queue's counts. All are of one moment, except Running: sessions that
@@ -65,7 +65,7 @@ func parseTotals(stats map[string]string) (t Totals, err error) {
 	for field, total := range map[string]*int64{
 		"enqueued": &t.Enqueued, string(Completed): &t.Completed, string(Retry): &t.Retried,
 		string(Delay): &t.Delayed, string(Return): &t.Returned, string(Dead): &t.Dead,
-		string(Cancelled): &t.Cancelled, "crashed": &t.Crashed,
+		string(Cancelled): &t.Cancelled, "crashed": &t.Crashed, "deleted": &t.Deleted, "revived": &t.Revived,
 	} {
 		if v, ok := stats[field]; ok {
 			*total, err = strconv.ParseInt(v, 10, 64)

@@ -21,19 +21,35 @@ import (
 type operation struct {
 	name string
 	call func(r *rig, got []Delivery) error
+	acts bool // it acts on a job
 	// Keys that it declares and does not read: another type is no error, or the key is
 	// deleted whatever it holds.
 	unread func(r *rig) []string
 }
 
 func operations() []operation {
+	// Claims read what was cancelled only if they settle some of it: see testMarkedOfTheWrongType.
+	marks := func(r *rig) []string { return []string{r.keys.cancels} }
 	settle := func(o Outcome) operation {
-		return operation{name: "settle " + string(o), call: func(r *rig, got []Delivery) error {
+		return operation{name: "settle " + string(o), unread: marks, call: func(r *rig, got []Delivery) error {
 			reply, err := r.Claim(bg, r.lane, &ClaimRequest{Session: r.session, Settle: []Settlement{settlement(got[0], o)}})
 			if err == nil && len(reply.Refused) > 0 {
 				return errors.New("it was refused")
 			}
 			return err
+		}}
+	}
+	act := func(name string, a Act, id string, was, becomes signalbox.State) operation {
+		return operation{name: name, acts: true, call: func(r *rig, _ []Delivery) error {
+			answers, err := r.Do(bg, a, []string{id})
+			if err != nil {
+				return err
+			}
+			// A call before may have done it: then the job is in the new state, or gone.
+			if got := answers[0]; got != (Answer{State: was}) && got != (Answer{State: becomes}) && !(got.Acted == Gone && becomes == "") {
+				return fmt.Errorf("got %+v", got)
+			}
+			return nil
 		}}
 	}
 	ops := []operation{
@@ -72,7 +88,7 @@ func operations() []operation {
 			}
 			return err
 		}},
-		{name: "claim", call: func(r *rig, got []Delivery) error {
+		{name: "claim", unread: marks, call: func(r *rig, got []Delivery) error {
 			all := []Settlement{settlement(got[0], Completed), settlement(got[1], Retry)}
 			reply, err := r.Claim(bg, r.lane, &ClaimRequest{Session: r.session, Settle: all, Want: 2, Suspects: true, Address: r.address()})
 			if err == nil && (!reply.Alive || len(reply.Deliveries) != 2 || len(reply.Refused) > 0) {
@@ -80,7 +96,7 @@ func operations() []operation {
 			}
 			return err
 		}},
-		{name: "claim of nothing", call: func(r *rig, _ []Delivery) error { // but it promotes a job
+		{name: "claim of nothing", unread: marks, call: func(r *rig, _ []Delivery) error { // but it promotes a job
 			reply, err := r.Claim(bg, r.lane, &ClaimRequest{Session: "idle"})
 			if err == nil && (!reply.Alive || !reply.More) {
 				return fmt.Errorf("got %+v", reply)
@@ -100,7 +116,7 @@ func operations() []operation {
 		}},
 		{name: "reclaim", call: func(r *rig, _ []Delivery) error {
 			res, err := r.Reclaim("crashed", false).Next(bg)
-			if err == nil && (len(res.Returned) != 2 || len(res.Dead) != 1) {
+			if err == nil && (len(res.Returned) != 2 || len(res.Dead) != 1 || len(res.Cancelled) != 1) {
 				return fmt.Errorf("it reclaimed %v", res)
 			}
 			return err
@@ -157,6 +173,12 @@ func operations() []operation {
 			}
 			return err
 		}},
+		act("cancel a job that waits", CancelJobs("why"), "ready2", signalbox.StateReady, signalbox.StateCancelled),
+		act("cancel a job that runs", CancelJobs("why"), "f1", signalbox.StateRunning, signalbox.StateRunning),
+		act("run a dead job", RunJobs(time.Time{}), "dead2", signalbox.StateDead, signalbox.StateReady),
+		act("run a job later", RunJobs(time.Now().Add(time.Hour)), "ready3", signalbox.StateReady, signalbox.StateScheduled),
+		act("give another priority", PrioritiseJobs(signalbox.PriorityLow), "due", signalbox.StateScheduled, signalbox.StateScheduled),
+		act("delete a job", DeleteJobs(), "cancelled2", signalbox.StateCancelled, ""),
 		{name: "sweep", call: func(r *rig, _ []Delivery) error { _, err := r.Sweep(bg); return err }},
 		{name: "report", call: func(r *rig, _ []Delivery) error {
 			mine, err := r.Report(bg, "client")
@@ -233,8 +255,9 @@ func (r *rig) furnish() []Delivery {
 	}
 	crashed := &rig{Queue: r.Queue, t: r.t, lane: r.NewLane(), session: "crashed"}
 	crashed.open()
-	r.put("c1", "c2")
-	crashed.claim(3) // poison, c1, c2; one more crash is the end of poison
+	r.put("c1", "c2", "c3")
+	crashed.claim(4) // poison, c1, c2, c3; one more crash is the end of poison
+	r.cancel("c3")
 	crashed.expire()
 	idle := &rig{Queue: r.Queue, t: r.t, session: "idle"}
 	idle.open()
@@ -260,8 +283,8 @@ func (r *rig) furnish() []Delivery {
 
 // declared are the KEYS of the script that a call runs.
 func declared(r *rig, call func() error) ([]string, error) {
-	spy := &keySpy{}
 	rdb := r.rdb
+	spy := &keySpy{sessions: rdb.ZRange(bg, r.keys.sessions, 0, -1).Val()}
 	defer func() { r.Queue.rdb = rdb }()
 	r.Queue.rdb = spy.wrap(r.t)
 	err := call()
@@ -270,8 +293,9 @@ func declared(r *rig, call func() error) ([]string, error) {
 
 // A keySpy notes the KEYS of scripts, and answers them with an error.
 type keySpy struct {
-	mu   sync.Mutex
-	keys []string
+	sessions []string // of the queue
+	mu       sync.Mutex
+	keys     []string
 }
 
 var errSpied = errors.New("spied")
@@ -295,6 +319,10 @@ func (s *keySpy) ProcessHook(redis.ProcessHook) redis.ProcessHook {
 		defer s.mu.Unlock()
 		if scan, ok := cmd.(*redis.ScanCmd); ok { // it is before the script
 			scan.SetVal(nil, 0)
+			return nil
+		}
+		if list, ok := cmd.(*redis.StringSliceCmd); ok { // so is this
+			list.SetVal(s.sessions)
 			return nil
 		}
 		args := cmd.Args() // EVALSHA sha n key...

@@ -72,7 +72,7 @@ func (i *idler) hears(channel string, kind Kind) {
 	i.r.t.Helper()
 	select {
 	case m := <-i.messages:
-		if m != (Message{kind, channel}) {
+		if m != (Message{Kind: kind, Channel: channel}) {
 			i.r.t.Errorf("%s hears %v, want %v on %s", i.session, m, kind, channel)
 		}
 	case <-time.After(10 * time.Second):
@@ -91,7 +91,7 @@ func (i *idler) silent(what string) {
 	}
 	select {
 	case m := <-i.messages:
-		if m != (Message{Look, channel}) {
+		if m != (Message{Kind: Look, Channel: channel}) {
 			i.r.t.Errorf("%s: %s hears %v", what, i.session, m)
 			<-i.messages
 		}

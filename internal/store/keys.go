@@ -70,6 +70,7 @@ type keys struct {
 	sessions, fence, dead, cancelled string
 	readyHigh, readyNormal, readyLow string
 	readySuspect, notes, reporter    string
+	cancels                          string
 	settings                         string
 
 	named map[string]string // the queue's own keys by the names that the scripts give them
@@ -99,12 +100,13 @@ func newKeys(namespace, queue string) keys {
 		reporter:     p + "reporter",                          // string: client that reports the depths
 		settings:     p + "settings",                          // hash: what holds for all who use the queue
 		notes:        p + "notes",                             // hash: id -> token and span context of the last attempt that is known
+		cancels:      p + "cancels",                           // hash: id of a running job that is cancelled -> its mark
 	}
 	k.named = map[string]string{
 		"JOBS": k.jobs, "DUE": k.due, "IDLE": k.idle, "STATS": k.stats, "CRON": k.cron,
 		"SESSIONS": k.sessions, "FENCE": k.fence, "DEAD": k.dead, "CANCELLED": k.cancelled,
 		"HIGH": k.readyHigh, "NORMAL": k.readyNormal, "LOW": k.readyLow, "SUSPECT": k.readySuspect,
-		"NOTES": k.notes, "REPORTER": k.reporter, "SETTINGS": k.settings,
+		"NOTES": k.notes, "CANCELS": k.cancels, "REPORTER": k.reporter, "SETTINGS": k.settings,
 	}
 	return k
 }

@@ -31,6 +31,8 @@ type Reclaimed struct {
 	Returned []string   // jobs that will run again
 	Dead     []Delivery // of jobs that crashed as often as the limit
 	Lost     []Delivery // of those Returned, if they were asked for
+	// Cancelled are deliveries of jobs that were cancelled while they ran: they ended so.
+	Cancelled []Delivery
 }
 
 // A Recovery takes back the jobs of a session that is over, call by call. What it costs grows with their
@@ -137,6 +139,9 @@ func parseReclaim(r *reply, queue string) (res Reclaimed, done int, err error) {
 	res = Reclaimed{Left: int(r.int(1)), At: time.UnixMicro(r.int(2)), Returned: r.strs(4)}
 	done = int(r.int(3))
 	res.Dead, res.Lost = r.lost(5, queue), r.lost(6, queue)
+	if len(r.list) > 7 {
+		res.Cancelled = r.lost(7, queue)
+	}
 	if r.err != nil {
 		return Reclaimed{}, 0, r.err
 	}

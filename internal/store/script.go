@@ -27,6 +27,7 @@ var (
 	permitsScript = load("permits")
 	setScript     = load("set")
 	keepScript    = load("keep")
+	actScript     = load("act")
 	showScript    = load("show")
 	pageScript    = load("page")
 	listScript    = load("list")

@@ -177,7 +177,7 @@ func TestConstantsAgree(t *testing.T) {
 // keyOrder is the order of KEYS in every script. A script leaves out those that it doesn't use.
 var keyOrder = []string{
 	"LANE", "INFLIGHT", "SESSIONS", "FENCE", "JOBS", "DUE", "IDLE", "STATS", "CRON", "HIGH", "NORMAL", "LOW", "SUSPECT",
-	"DEAD", "CANCELLED", "NOTES", "SETTINGS", "REPORTER",
+	"DEAD", "CANCELLED", "NOTES", "CANCELS", "SETTINGS", "REPORTER",
 }
 
 func TestKeysHaveOneOrder(t *testing.T) {
@@ -281,7 +281,7 @@ func TestOnePlace(t *testing.T) {
 		`'HDEL', JOBS,`: {"fragments/finish", "fragments/trim"},
 		`'Z(ADD|REM)', (state\.set|DEAD|CANCELLED)\b`: {"fragments/forget", "fragments/retain"},
 		`'S?PUBLISH'`: {"fragments/send"},
-		`\bcount\(STATS, ('?(enqueued|completed|outcome|dead|cancelled|crashed)\b|change)`: {"fragments/note"},
+		`\bcount\(STATS, ('?(enqueued|completed|outcome|dead|cancelled|crashed|deleted|revived)\b|change)`: {"fragments/note"},
 	} {
 		var found []string
 		for _, dir := range []string{"", "fragments/"} {

@@ -32,6 +32,7 @@ func parseRenew(r *reply) (alive bool, hints Hints, err error) {
 	alive, hints = r.int(2) == 1, r.hints(3)
 	hints.Standing, hints.Slots = r.standing(6), r.slots(7)
 	hints.Heard, hints.Idle = r.int(8) == 1, r.int(9) == 1
+	hints.Cancels = len(r.list) > 10 && r.int(10) > 0
 	if r.err != nil {
 		return false, Hints{}, r.err
 	}

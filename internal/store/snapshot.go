@@ -23,6 +23,7 @@ type snapshot struct {
 	stats    map[string]string
 	idle     []string // addresses
 	spans    []string // ids
+	cancels  map[string]string
 	stray    []string // keys that no queue has
 }
 
@@ -116,6 +117,7 @@ func (q *Queue) readAll(ctx context.Context, sessions []string) (*snapshot, erro
 	tx := q.rdb.TxPipeline()
 	jobs, stats := tx.HGetAll(ctx, k.jobs), tx.HGetAll(ctx, k.stats)
 	fence, idle, spans := tx.Get(ctx, k.fence), tx.ZRange(ctx, k.idle, 0, -1), tx.HKeys(ctx, k.notes)
+	cancels := tx.HGetAll(ctx, k.cancels)
 	due, live := tx.ZRangeWithScores(ctx, k.due, 0, -1), tx.ZRangeWithScores(ctx, k.sessions, 0, -1)
 	ended := make(map[Outcome]*redis.ZSliceCmd)
 	for _, state := range terminalStates {
@@ -139,7 +141,7 @@ func (q *Queue) readAll(ctx context.Context, sessions []string) (*snapshot, erro
 		return nil, err
 	}
 	s := &snapshot{
-		jobs: jobs.Val(), stats: stats.Val(), fence: fence.Val(), idle: idle.Val(), spans: spans.Val(),
+		jobs: jobs.Val(), stats: stats.Val(), fence: fence.Val(), idle: idle.Val(), spans: spans.Val(), cancels: cancels.Val(),
 		due: due.Val(), sessions: live.Val(), ended: make(map[Outcome][]redis.Z),
 		ready: make(map[string][]string), inflight: make(map[string]map[string]string),
 	}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -21,12 +22,25 @@ const (
 	Work                   // there may be work, and no other worker was woken for it
 	StandBy                // another worker was woken: look a little later whether it was there
 	Look                   // the queue's settings may have changed
+	Cancel                 // jobs that the session runs were cancelled: see Deliveries
 )
 
 // A Message is what comes over a subscription.
 type Message struct {
 	Kind    Kind
 	Channel string
+	list    string // of Cancel
+}
+
+// Deliveries returns those that a message of kind Cancel names: tokens by job ID.
+func (m Message) Deliveries() map[string]int64 {
+	tokens := make(map[string]int64)
+	for pair := range slices.Chunk(strings.Fields(m.list), 2) {
+		if len(pair) == 2 {
+			tokens[pair[0]] = tokenOf(pair[1])
+		}
+	}
+	return tokens
 }
 
 // Server names the server that has the queue's keys, and returns a client to subscribe with there. In a Cluster it is
@@ -129,11 +143,14 @@ func (s *Subscription) Next(ctx context.Context, wanted func(channel string) boo
 		}
 		switch m := got.(type) {
 		case *redis.Message:
-			return Message{kindOf(m.Payload), m.Channel}, nil
+			if list, ok := strings.CutPrefix(m.Payload, "cancel "); ok {
+				return Message{Kind: Cancel, Channel: m.Channel, list: list}, nil
+			}
+			return Message{Kind: kindOf(m.Payload), Channel: m.Channel}, nil
 		case *redis.Subscription:
 			switch m.Kind {
 			case "subscribe", "ssubscribe":
-				return Message{Subscribed, m.Channel}, nil
+				return Message{Kind: Subscribed, Channel: m.Channel}, nil
 			case "unsubscribe", "sunsubscribe":
 				if wanted(m.Channel) {
 					return Message{}, fmt.Errorf("%w: %s", errMoved, m.Channel)

@@ -40,6 +40,7 @@ type described struct {
 	LastError   string            `json:"last_error,omitempty"`
 	Effect      string            `json:"effect_key,omitempty"`
 	Incarnation string            `json:"incarnation,omitempty"`
+	Finished    bool              `json:"finished,omitempty"`
 	Attempts    []struct {
 		Number  int    `json:"number"`
 		At      int64  `json:"at_us"`
@@ -89,7 +90,7 @@ func (d described) job(t testing.TB) signalbox.Job {
 		Kind: d.Kind, Payload: payload, Headers: d.Headers, Priority: priorities[d.Priority], Crashes: d.Crashes,
 		EnqueuedAt: fromMicros(uint64(d.Enqueued)), ScheduledAt: fromMicros(uint64(d.Due)),
 		Attempt: d.Failed + 1, MaxAttempts: d.MaxAttempts, Timeout: time.Duration(d.Timeout) * time.Microsecond, LastError: d.LastError,
-		Effect: d.Effect, Incarnation: incarnation,
+		Effect: d.Effect, Incarnation: incarnation, Finished: d.Finished,
 	}
 }
 

@@ -55,6 +55,7 @@ const (
 	fieldEffect      protowire.Number = 8  // string: the effect key that the caller set
 	fieldIncarnation protowire.Number = 9  // fixed64: differs between jobs that use an ID one after the other
 	fieldAttempt     protowire.Number = 10 // repeated Attempt: the latest failed attempts, oldest first
+	fieldFinished    protowire.Number = 11 // bool: the handler had returned nil when the job ended cancelled
 
 	// The fields of a header, that is of an entry of the map.
 	headerName  protowire.Number = 1
@@ -136,6 +137,9 @@ func AppendEnvelope(b []byte, job *signalbox.Job) []byte {
 	if job.Incarnation != 0 {
 		b = protowire.AppendTag(b, fieldIncarnation, protowire.Fixed64Type)
 		b = protowire.AppendFixed64(b, job.Incarnation)
+	}
+	if job.Finished {
+		b = appendUint(b, fieldFinished, 1)
 	}
 	return b
 }
@@ -279,6 +283,13 @@ func decodeEnvelope(b []byte, job *signalbox.Job) error {
 			}
 			b = b[n:]
 			job.Incarnation = v
+		case num == fieldFinished && typ == protowire.VarintType:
+			v, n := protowire.ConsumeVarint(b)
+			if n < 0 {
+				return corrupt("a number", n)
+			}
+			b = b[n:]
+			job.Finished = v != 0
 		default:
 			n := protowire.ConsumeFieldValue(num, typ, b)
 			if n < 0 {

@@ -17,7 +17,7 @@
 --       once, before others), 'dead', 'cancelled', 'completed'; class: '0', '1', '2' or
 --       's' (suspect)
 -- Reply: {'ok', time in us, refused, alive, first token, more, next, expired, ids, records,
---         spans, known, held, slots, full}
+--         spans, known, held, slots, full, overruled}
 --        refused: positions, from 1, of deliveries that were superseded: nothing was
 --        changed for them; alive: 0 if the session is unknown, over, or can't be
 --        trusted, then nothing is claimed; more: 1 if ready jobs remain that the call, had it
@@ -30,11 +30,13 @@
 --        why nothing was claimed: 'paused', 'quiet', or the queue's layout if it is newer than the
 --        protocol (then next and expired are for others, and told to nobody); '' if it wasn't;
 --        slots: how many each worker is to have, '' if that isn't set; full: 1 if the call got all
---        that it wanted. If full and more are 0, the session is registered to be woken
+--        that it wanted. If full and more are 0, the session is registered to be woken; overruled:
+--        positions of deliveries whose jobs ended cancelled, though another outcome was asked for: they were cancelled while
+--        they ran
 --        {'stale'}  a later call of this lane was seen; nothing was done
 -- Errors: those of Redis, and 'ERR signalbox: ...', before the first write.
 
-local LANE, INFLIGHT, SESSIONS, FENCE, JOBS, DUE, IDLE, STATS, HIGH, NORMAL, LOW, SUSPECT, DEAD, CANCELLED, NOTES, SETTINGS = unpack(KEYS)
+local LANE, INFLIGHT, SESSIONS, FENCE, JOBS, DUE, IDLE, STATS, HIGH, NORMAL, LOW, SUSPECT, DEAD, CANCELLED, NOTES, CANCELS, SETTINGS = unpack(KEYS)
 local fixed = 15 -- arguments before those of the deliveries
 local protocol, seq, session, want, hold, keep_jobs, keep_bytes, keep_us, answered, completed, notes, room, address, leaving, worker = unpack(ARGV, 1, fixed)
 seq, want, hold, room = tonumber(seq), tonumber(want), tonumber(hold), tonumber(room)
@@ -46,9 +48,9 @@ local others = first_note + 3 * notes -- where those that didn't complete begin
 
 local now = clock()
 local lane = redis.call('GET', LANE)
-local lseq, lfirst, llast, lrefused
+local lseq, lfirst, llast, lrefused, loverruled
 if lane then
-  lseq, lfirst, llast, lrefused = string.match(lane, '^(%d+) (%d+) (%d+) ([%d,]*)$')
+  lseq, lfirst, llast, lrefused, loverruled = string.match(lane, '^(%d+) (%d+) (%d+) ([%d,]*) ?([%d,]*)$')
   lseq = tonumber(lseq)
   if lseq and seq < lseq then
     return {'stale'}
@@ -91,7 +93,7 @@ for _, list in pairs(lists) do
   waiting[list] = redis.call('LLEN', list)
 end
 
-local refused = {}
+local refused, overruled = {}, {}
 local grown = 0 -- the largest record that was written
 local suspects_ready = false -- a suspect became ready, or was taken from among others
 local crowded = false -- suspects were left since their records have no room in the reply
@@ -105,6 +107,9 @@ if again then
   redis.call('HDEL', INFLIGHT, '') -- permitted out of memory, as in settle: ZADD may follow
   for position in string.gmatch(lrefused, '%d+') do
     refused[#refused + 1] = tonumber(position)
+  end
+  for position in string.gmatch(loverruled, '%d+') do
+    overruled[#overruled + 1] = tonumber(position)
   end
   -- include: claimed_before
   cut = #ids >= want
@@ -122,8 +127,8 @@ else
   elseif largest and kept == terminal and large(all_room) then
     redis.call('HSET', STATS, 'largest', 4096) -- the large ones are gone
   end
-  redis.call('SET', LANE, digits(seq) .. ' ' .. digits(first) .. ' ' .. digits(first + #ids - 1) .. ' ' .. table.concat(refused, ','),
-    'PX', 3600000)
+  redis.call('SET', LANE, digits(seq) .. ' ' .. digits(first) .. ' ' .. digits(first + #ids - 1) .. ' ' .. table.concat(refused, ',')
+    .. (overruled[1] and ' ' .. table.concat(overruled, ',') or ''), 'PX', 3600000)
 end
 
 -- A session that can use no wake-up passes on the one that it may have got: for a job that is ready, or for the one whose time
@@ -165,4 +170,4 @@ if noted and #ids > 0 then
   end
 end
 return {'ok', now, refused, alive and 1 or 0, first, more, following, expired, ids, bodies, spans, lseq or 0,
-  held_back, slots, cut and 1 or 0}
+  held_back, slots, cut and 1 or 0, overruled}

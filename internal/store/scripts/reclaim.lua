@@ -1,7 +1,7 @@
 -- Takes back jobs of a session that expired, to the head of their ready lists, and counts a crash
 -- for each. At two crashes a job becomes a suspect, and suspects_among says which suspects a session
 -- may have together: so those that crashed for another's fault run apart from it, and complete. At
--- the limit a job is dead.
+-- the limit a job is dead. A job that was cancelled while it ran ends.
 --
 -- KEYS, ARGV: as named below; INFLIGHT is inflight:<session>
 --       crash_limit: crashes at which a job is dead; last_error: bytes to append to the record of such a job,
@@ -9,17 +9,18 @@
 --       room: most bytes of records to read; the first job may have more,
 --       details: '1' to return the records of jobs that run again; channel: the session's,
 --       then for each job, the newest delivery first: id, what the session's hash holds for it
--- Reply: {'ok', left, now, done, reclaimed, dead, lost}: deliveries left in the session; the clock;
+-- Reply: {'ok', left, now, done, reclaimed, dead, lost, cancelled}: deliveries left in the session; the clock;
 --        how many of the jobs, from the first, are done with: those that the hash doesn't hold so
 --        any more changed nothing; ids of jobs that run again; id, token, record and span context of each
 --        that is dead, one after the other (claim.lua gives no session two jobs that can die here);
 --        likewise of those that run again, but for one whose record is larger than room. A span context is
---        of the delivery that was lost, or empty: one that an attempt before it left is dropped.
+--        of the delivery that was lost, or empty: one that an attempt before it left is dropped;
+--        cancelled: likewise of those that were cancelled while they ran. They end so, without a crash
 --        {'alive'}  the session was renewed; nothing was done
 --        {'newer'}  the queue's layout is newer than the protocol; nothing was done
 -- Errors: those of Redis, and 'NOPERM signalbox: ...', before the first write.
 
-local INFLIGHT, SESSIONS, JOBS, IDLE, STATS, HIGH, NORMAL, LOW, SUSPECT, DEAD, CANCELLED, NOTES, SETTINGS = unpack(KEYS)
+local INFLIGHT, SESSIONS, JOBS, IDLE, STATS, HIGH, NORMAL, LOW, SUSPECT, DEAD, CANCELLED, NOTES, CANCELS, SETTINGS = unpack(KEYS)
 local fixed = 10 -- arguments before those of the jobs
 local protocol, session, crash_limit, last_error, keep_jobs, keep_bytes, keep_us, room, details, channel = unpack(ARGV, 1, fixed)
 
@@ -51,6 +52,7 @@ redis.call('ZCARD', IDLE)
 redis.call('HLEN', STATS)
 redis.call('ZCARD', DEAD)
 redis.call('ZCARD', CANCELLED)
+redis.call('HLEN', CANCELS)
 local lists = {['0'] = HIGH, ['1'] = NORMAL, ['2'] = LOW, ['s'] = SUSPECT}
 for _, list in pairs(lists) do
   redis.call('LLEN', list)
@@ -66,7 +68,7 @@ if denied then
   return redis.error_reply('NOPERM signalbox: the Redis user may not run ' .. denied .. ', which a reclaim needs')
 end
 
--- include: note, finish, ready
+-- include: note, finish, ready, is_marked, finish_marked
 
 -- When Redis is out of memory it still permits this, and with it all that follows.
 redis.call('HDEL', INFLIGHT, '')
@@ -74,7 +76,7 @@ redis.call('HDEL', INFLIGHT, '')
 local most = tonumber(room)
 room = most
 local done, crashed = 0, 0
-local reclaimed, dead, lost = {}, {}, {}
+local reclaimed, dead, lost, cancelled = {}, {}, {}, {}
 local records, gone, missing, dropped, pushed = {}, {}, {}, {}, {}
 
 local function tell(list, id, token, record, span)
@@ -100,7 +102,12 @@ for i, id in ipairs(ids) do
       span = ''
     end
     local record = redis.call('HGET', JOBS, id)
-    if not record then
+    if is_marked(held[i]) then
+      finish_marked(id, redis.call('HGET', CANCELS, id) or '', false, record)
+      if record then
+        tell(cancelled, id, token, record, span)
+      end
+    elseif not record then
       missing[#missing + 1] = id
     else
       local crashes
@@ -157,4 +164,4 @@ redis.call('ZREM', IDLE, 'p' .. channel, 's' .. channel) -- nobody may be there 
 if woken then
   wake_one(IDLE)
 end
-return {'ok', left, now, done, reclaimed, dead, lost}
+return {'ok', left, now, done, reclaimed, dead, lost, cancelled}

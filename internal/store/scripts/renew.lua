@@ -3,13 +3,14 @@
 -- KEYS, ARGV: as named below
 --       ttl: how long the session lives from now (us); open: '1' to open it if it is unknown;
 --       address: where it waits for wake-ups, '' for nowhere
--- Reply: {'ok', time in us, alive, more, next, expired, held, slots, heard, idle}
+-- Reply: {'ok', time in us, alive, more, next, expired, held, slots, heard, idle, cancels}
 --        alive: 0 if the session is unknown or over; it is not revived
 --        more, next, expired, held: as in claim.lua; more counts waiting suspects too
---        slots: as in claim.lua; heard: 0 if nobody listens at the address; idle: 1 if it is registered to be woken
+--        slots: as in claim.lua; heard: 0 if nobody listens at the address; idle: 1 if it is registered to be woken;
+--        cancels: how many jobs of the queue were cancelled and still run
 -- Errors: those of Redis, before the first write.
 
-local SESSIONS, DUE, IDLE, HIGH, NORMAL, LOW, SUSPECT, SETTINGS = unpack(KEYS)
+local SESSIONS, DUE, IDLE, HIGH, NORMAL, LOW, SUSPECT, CANCELS, SETTINGS = unpack(KEYS)
 local protocol, session, ttl, open, address, worker = unpack(ARGV)
 
 -- include: clock, digits, standing, upcoming, send
@@ -18,6 +19,7 @@ local now = clock()
 local expiry = redis.call('ZSCORE', SESSIONS, session)
 local held_back, slots = standing(SETTINGS, protocol, worker)
 redis.call('ZCARD', DUE)
+local cancels = redis.call('HLEN', CANCELS)
 local idle = redis.call('ZSCORE', IDLE, address)
 local more = 0
 for _, list in ipairs({HIGH, NORMAL, LOW, SUSPECT}) do
@@ -40,4 +42,4 @@ if not tonumber(held_back) then
   following, expired = upcoming(DUE, SESSIONS, now)
 end
 local heard = address == '' or send(address, 'renewed') ~= 0
-return {'ok', now, alive, more > 0 and 1 or 0, following, expired, held_back, slots, heard and 1 or 0, idle and 1 or 0}
+return {'ok', now, alive, more > 0 and 1 or 0, following, expired, held_back, slots, heard and 1 or 0, idle and 1 or 0, cancels}

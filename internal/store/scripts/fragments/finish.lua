@@ -1,12 +1,12 @@
 -- include: note
 
 -- Ends jobs, in the one place where jobs end. The script has the locals limits and now, and noted: whether notes may be kept
--- of them. Completed ones are deleted. For another state ids has one id: the job is kept, with its record replaced by another
+-- of them. Completed ones are deleted, and those that somebody deletes. For another state ids has one id: the job is kept, with its record replaced by another
 -- unless that is nil. A job whose record is missing ends as completed, and is not counted.
 -- Take the ids out of INFLIGHT afterwards: a user who isn't permitted a command loses no job then.
 local function finish(state, ids, record)
   local n = 1
-  if state == 'completed' then
+  if state == 'completed' or state == 'deleted' then
     n = redis.call('HDEL', JOBS, unpack(ids))
   else
     -- What isn't needed for completed jobs is made here: it costs them nothing.

@@ -1,15 +1,28 @@
 -- A step of claim.lua: settles the deliveries of the call, and keeps the notes of those that run on or will run again.
 local settled, n = {}, 0 -- ids that completed
+local marked -- ids of jobs that were cancelled while they ran
 for j = 1, completed do
   local i = fixed - 1 + 2 * j
   local token = ARGV[i + 1]
-  if held[j] == token or owns(j, token) then
+  if held[j] == token then
     n = n + 1
     settled[n] = ARGV[i]
-  else
+  elseif not owns(j, token) then
     refused[#refused + 1] = j
+  else
+    -- include: is_marked
+    if is_marked(held[j]) then
+      marked = marked or {}
+      marked[#marked + 1] = ARGV[i]
+      overruled[#overruled + 1] = j
+    else
+      n = n + 1
+      settled[n] = ARGV[i]
+    end
   end
 end
+-- include: read_marks
+
 -- The first write is one that Redis permits when it is out of memory, and with it all that
 -- follows.
 if n == 0 then
@@ -17,6 +30,12 @@ if n == 0 then
 else
   finish('completed', settled)
   redis.call('HDEL', INFLIGHT, unpack(settled))
+end
+for k = 1, #overruled do
+  -- include: finish_marked
+  local id = marked[k]
+  finish_marked(id, marks[id], true)
+  redis.call('HDEL', INFLIGHT, id)
 end
 if notes > 0 then
   local spans, j = {}, #held - notes

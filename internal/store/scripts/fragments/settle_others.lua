@@ -6,12 +6,23 @@ local ended = {}
 for k = 1, n do
   ended[settled[k]] = true
 end
+for k = 1, #overruled do
+  ended[marked[k]] = true
+end
 local j = completed
 for i = others, #ARGV, 6 do
   j = j + 1
   local id, token, outcome, class, delay, record = unpack(ARGV, i, i + 5)
   if ended[id] or not owns(j, token) then
     refused[#refused + 1] = j
+  elseif marks and marks[id] then
+    -- include: finish_marked
+    ended[id] = true
+    if outcome ~= 'cancelled' then
+      overruled[#overruled + 1] = j
+    end
+    finish_marked(id, marks[id], outcome == 'completed', record ~= '' and record or nil)
+    redis.call('HDEL', INFLIGHT, id)
   else
     ended[id] = true
     local again = outcome == 'retry' or outcome == 'delay'

@@ -1,0 +1,221 @@
+package inspect
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/signalbox-go/signalbox"
+	"github.com/signalbox-go/signalbox/internal/store"
+)
+
+// ErrState is wrapped by the error of a call whose action isn't for the state that the job is in. Nothing was changed.
+var ErrState = errors.New("inspect: not in this state")
+
+// An Action is what can be done to a job: [Cancel], [Retry], [Reschedule], [Delete], [Prioritise] or [Edit]. Each is for jobs in some states
+// only. Redis looks at the state and acts in one step, so a job that moves meanwhile is never changed in a state that the action isn't for.
+type Action interface {
+	// validate returns an error that wraps signalbox.ErrInvalid.
+	validate() error
+	// act does it to jobs, of these states only if there are any. It returns an answer for each job that it got to.
+	act(ctx context.Context, q *store.Queue, ids []string, states ...signalbox.State) ([]store.Answer, error)
+	// done reports whether there is nothing to do for a job.
+	done(job *Job) bool
+	// about returns the name of the action, and the states that it is for.
+	about() (name string, states []signalbox.State)
+}
+
+// MaxWhy is the longest reason of a [Cancel], in bytes.
+const MaxWhy = 500
+
+// Cancel ends a job that is scheduled, ready or running. It ends cancelled, and doesn't run again.
+//
+// The context of a handler that runs ends with cause [signalbox.ErrCancelled], within a second. The job ends when the handler has
+// returned, whatever that returns, or when its worker has died. If the handler returns nil, the job's last error says that it had finished.
+// For a job that is cancelled already there is nothing to do.
+type Cancel struct {
+	Why string // the job's last error says so; at most [MaxWhy] bytes; may be ""
+}
+
+func (a Cancel) store() store.Act { return store.CancelJobs(a.Why) }
+
+func (a Cancel) validate() error {
+	if len(a.Why) > MaxWhy {
+		return fmt.Errorf("%w Cancel.Why: %d bytes; at most %d are allowed", signalbox.ErrInvalid, len(a.Why), MaxWhy)
+	}
+	return nil
+}
+
+func (a Cancel) act(ctx context.Context, q *store.Queue, ids []string, states ...signalbox.State) ([]store.Answer, error) {
+	return do(ctx, q, a.store(), ids, states)
+}
+func (a Cancel) done(job *Job) bool                 { return job.Cancelling }
+func (a Cancel) about() (string, []signalbox.State) { return "Cancel", a.store().States() }
+
+// Retry makes a job ready now that is scheduled, dead or cancelled. One that is dead or cancelled begins anew: its attempts and crashes count
+// from 0. Its last error stays until the next one. For a job that is ready already there is nothing to do.
+type Retry struct{}
+
+func (Retry) store() store.Act { return store.RunJobs(time.Time{}) }
+func (Retry) validate() error  { return nil }
+func (a Retry) act(ctx context.Context, q *store.Queue, ids []string, states ...signalbox.State) ([]store.Answer, error) {
+	return do(ctx, q, a.store(), ids, states)
+}
+func (Retry) done(_ *Job) bool                     { return false }
+func (a Retry) about() (string, []signalbox.State) { return "Retry", a.store().States() }
+
+// Reschedule gives a job another time that is scheduled, ready, dead or cancelled. One that is dead or cancelled begins anew, as with
+// [Retry].
+type Reschedule struct {
+	At time.Time // by the clock of Redis; a time that has passed makes the job ready
+}
+
+func (a Reschedule) store() store.Act { return store.RunJobs(a.At) }
+
+func (a Reschedule) validate() error {
+	if a.At.IsZero() {
+		return fmt.Errorf("%w Reschedule.At: it is zero; name a time, or use Retry for now", signalbox.ErrInvalid)
+	}
+	return nil
+}
+
+func (a Reschedule) act(ctx context.Context, q *store.Queue, ids []string, states ...signalbox.State) ([]store.Answer, error) {
+	return do(ctx, q, a.store(), ids, states)
+}
+
+func (a Reschedule) done(job *Job) bool {
+	return job.State == signalbox.StateScheduled && job.DueAt.Equal(a.At.Truncate(time.Microsecond))
+}
+func (a Reschedule) about() (string, []signalbox.State) { return "Reschedule", a.store().States() }
+
+// Delete deletes a job that is scheduled, ready, dead or cancelled, with all that Redis has of it. A job that runs must be cancelled first.
+type Delete struct{}
+
+func (Delete) store() store.Act { return store.DeleteJobs() }
+func (Delete) validate() error  { return nil }
+func (a Delete) act(ctx context.Context, q *store.Queue, ids []string, states ...signalbox.State) ([]store.Answer, error) {
+	return do(ctx, q, a.store(), ids, states)
+}
+func (Delete) done(_ *Job) bool                     { return false }
+func (a Delete) about() (string, []signalbox.State) { return "Delete", a.store().States() }
+
+// Prioritise gives another priority to a job that is scheduled or ready. One that is ready goes behind those that are ready in its new
+// priority. One that has this priority stays where it is. A job that has crashed twice waits apart from others, whatever its priority.
+type Prioritise struct {
+	To signalbox.Priority
+}
+
+func (a Prioritise) store() store.Act { return store.PrioritiseJobs(a.To) }
+
+func (a Prioritise) validate() error {
+	switch a.To {
+	case signalbox.PriorityNormal, signalbox.PriorityHigh, signalbox.PriorityLow:
+		return nil
+	}
+	return fmt.Errorf("%w Prioritise.To: %v is no priority", signalbox.ErrInvalid, a.To)
+}
+
+func (a Prioritise) act(ctx context.Context, q *store.Queue, ids []string, states ...signalbox.State) ([]store.Answer, error) {
+	return do(ctx, q, a.store(), ids, states)
+}
+func (a Prioritise) done(job *Job) bool                 { return job.Priority == a.To }
+func (a Prioritise) about() (string, []signalbox.State) { return "Prioritise", a.store().States() }
+
+// Edit changes what a producer has said of a job that isn't running. Nobody else's change is lost: if the job's record changes between
+// reading and writing it, Edit reads it again.
+type Edit struct {
+	Payload     []byte        // the encoded arguments; nil: as they are
+	MaxAttempts int           // 0: as it is
+	Timeout     time.Duration // 0: as it is
+	Run         bool          // also does what [Retry] does, in the same step
+}
+
+func (a Edit) validate() error {
+	var errs []error
+	if a.MaxAttempts < 0 {
+		errs = append(errs, fmt.Errorf("%w Edit.MaxAttempts: %d; 0 leaves it as it is", signalbox.ErrInvalid, a.MaxAttempts))
+	}
+	if a.Timeout < 0 {
+		errs = append(errs, fmt.Errorf("%w Edit.Timeout: %v; 0 leaves it as it is", signalbox.ErrInvalid, a.Timeout))
+	}
+	if a.Payload == nil && a.MaxAttempts == 0 && a.Timeout == 0 {
+		errs = append(errs, fmt.Errorf("%w Edit: it changes nothing; to run the job as it is, use Retry", signalbox.ErrInvalid))
+	}
+	return errors.Join(errs...)
+}
+
+func (a Edit) act(ctx context.Context, q *store.Queue, ids []string, states ...signalbox.State) ([]store.Answer, error) {
+	e := store.Edit{Payload: a.Payload, MaxAttempts: a.MaxAttempts, Timeout: a.Timeout}
+	answers := make([]store.Answer, 0, len(ids))
+	for _, id := range ids {
+		answer, err := q.Edit(ctx, id, e, a.Run, states...)
+		if err != nil {
+			return answers, fmt.Errorf("job %s: %w", id, err)
+		}
+		answers = append(answers, answer)
+	}
+	return answers, nil
+}
+
+func (Edit) done(_ *Job) bool                     { return false }
+func (a Edit) about() (string, []signalbox.State) { return "Edit", store.DeleteJobs().States() }
+
+// do is the act of actions that are the same for all jobs.
+func do(ctx context.Context, q *store.Queue, a store.Act, ids []string, states []signalbox.State) ([]store.Answer, error) {
+	if len(states) > 0 {
+		a = a.Of(states...)
+	}
+	return q.Do(ctx, a, ids)
+}
+
+// Do acts on one job, and returns the state that the job was in. It may be called again if its reply was lost.
+//
+// The error wraps [ErrNoJob] if the queue has no such job, [ErrState] if the action isn't for the state that the job is in, [ErrNoQueue] if
+// nobody has used the queue, and [signalbox.ErrInvalid] if the action makes no sense. Nothing was changed then.
+func (i *Inspector) Do(ctx context.Context, queue, id string, a Action) (was signalbox.State, err error) {
+	if err := errors.Join(store.ValidateQueue(queue), a.validate()); err != nil {
+		return "", fmt.Errorf("inspect: %w", err)
+	}
+	name, states := a.about()
+	answers, err := a.act(ctx, i.store(queue), []string{id})
+	if err != nil {
+		return "", fmt.Errorf("inspect: %s of job %s of queue %s: %w", name, id, queue, err)
+	}
+	was = answers[0].State
+	switch answers[0].Acted {
+	case store.Gone:
+		if err := i.known(ctx, queue); err != nil {
+			return "", err
+		}
+		return "", fmt.Errorf("%w: %q in queue %q: it is completed, or was dropped, or its ID is misspelt", ErrNoJob, id, queue)
+	case store.Wrong:
+		return was, fmt.Errorf("%w: job %s of queue %s is %s, and %s is for jobs that are %s; %s", ErrState, id, queue, was, name, words(states), instead(was))
+	case store.Lost:
+		return was, fmt.Errorf("inspect: job %s of queue %s has a record, and is in no list: another program has changed the queue", id, queue)
+	case store.Done, store.Changed:
+	}
+	return was, nil
+}
+
+// instead says what can be done with a job that the action isn't for.
+func instead(state signalbox.State) string {
+	if state == signalbox.StateRunning {
+		return "cancel it, or wait until it has ended"
+	}
+	return "retry it first, or leave it"
+}
+
+// words lists states.
+func words(states []signalbox.State) string {
+	all := make([]string, len(states))
+	for i, s := range states {
+		all[i] = string(s)
+	}
+	last := len(all) - 1
+	if last < 1 {
+		return strings.Join(all, "")
+	}
+	return strings.Join(all[:last], ", ") + " or " + all[last]
+}

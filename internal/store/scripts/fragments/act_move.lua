@@ -1,0 +1,33 @@
+-- A step of act.lua: cancels a job that waits, deletes one, or changes its record, its place or both.
+local ended = state == 'dead' or state == 'cancelled'
+local again, us, stays = edited ~= '' and edited or record, due, verb == 'edit'
+if verb == 'run' then
+  stays = state == 'ready' and due <= now
+  again = stays and again or rerun(again, math.max(due, now), ended)
+elseif verb == 'class' and has_header(record) then
+  again = string.sub(record, 1, 1) .. class .. string.sub(record, 3)
+  us = state == 'scheduled' and held or 0
+  stays = class_of(again) == class_of(record) -- as a suspect's is
+end
+if stays then
+  redis.call('HSET', JOBS, id, again)
+  if ended then
+    count(STATS, place.bytes, #again - #record)
+  else
+    grown = math.max(grown, #again)
+  end
+else
+  -- include: act_leave
+  if not found then
+    answer = 'lost ' .. state
+  elseif verb == 'cancel' then
+    finish('cancelled', {id}, has_header(record) and record .. why or nil)
+  elseif verb == 'delete' then
+    finish('deleted', {id})
+  else
+    -- include: act_enter
+    if ended then
+      note('revived', 1)
+    end
+  end
+end

@@ -1,0 +1,153 @@
+package worker_test
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/signalbox-go/signalbox"
+	"github.com/signalbox-go/signalbox/inspect"
+	"github.com/signalbox-go/signalbox/internal/redistest"
+	"github.com/signalbox-go/signalbox/internal/store"
+	"github.com/signalbox-go/signalbox/worker"
+)
+
+// 100 jobs are cancelled whose process is killed before it hears of it. None runs again.
+func TestCancelThenKill(t *testing.T) {
+	t.Parallel()
+	const n = 100
+	r := newRig(t)
+	dying := r.child(n, 3*time.Second)
+	ids := r.orders(n, order{Do: "wait"})
+	for range ids {
+		dying.await("start")
+	}
+	w := r.workerWith(r.config(20))
+	worker.Handle(w, func(_ context.Context, job *signalbox.Job, _ order) error {
+		t.Errorf("job %s runs again", job.ID)
+		return nil
+	})
+	r.start(w)
+	r.ready()
+	dying.freeze()
+	r.cancel(ids...)
+	dying.kill()
+	r.cancelled(n)
+	if c := r.counts(); c.Total != (store.Totals{Enqueued: n, Cancelled: n}) {
+		t.Errorf("counts %+v", c.Total)
+	}
+	redistest.Eventually(t, func() bool { return r.log.count("a job is cancelled", "its worker has died") == n }, "the log says so of each job")
+}
+
+// Three worker processes run jobs, and one after the other is killed. Meanwhile jobs in all states are acted on. None is lost, none is in two
+// states, none that was cancelled completes, and none that was deleted is there.
+func TestActionsUnderLoad(t *testing.T) {
+	t.Parallel()
+	const processes, slots, n = 3, 10, 400
+	r := newRig(t)
+	ins := r.inspector()
+	ctx := t.Context()
+	start := func() *child { return r.child(slots, 2*time.Second) }
+	var children [processes]*child
+	for i := range children {
+		children[i] = start()
+	}
+	r.idleClients(processes)
+	all := r.orders(n, order{Do: "sleep", MS: 200})
+	for i := range n / 4 {
+		all = append(all, r.addWhen(store.When{After: time.Duration(i%40) * 100 * time.Millisecond},
+			signalbox.Job{Kind: order{}.Kind(), Payload: payload(order{Do: "sleep", MS: 200, N: i})})...)
+	}
+
+	// Each job is either cancelled, or deleted, or moved about.
+	cancelled, deleted := make(map[string]bool), make(map[string]bool)
+	var mu sync.Mutex
+	did := make(map[string]int)
+	act := func(i int) {
+		id := all[i]
+		var a inspect.Action
+		switch i % 4 {
+		case 0:
+			a = inspect.Cancel{Why: "not needed"}
+		case 1:
+			a = inspect.Delete{}
+		default:
+			a = []inspect.Action{
+				inspect.Retry{},
+				inspect.Reschedule{At: time.Now().Add(rand.N(time.Second))},
+				inspect.Prioritise{To: signalbox.Priority(rand.N(3))},
+				inspect.Edit{MaxAttempts: 20},
+				inspect.Edit{Timeout: time.Minute, Run: true},
+			}[rand.N(5)]
+		}
+		was, err := ins.Do(ctx, r.name(), id, a)
+		if err != nil && !errors.Is(err, inspect.ErrState) && !errors.Is(err, inspect.ErrNoJob) {
+			t.Errorf("%T of %s: %v", a, id, err)
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		if err == nil {
+			did[string(was)]++
+			switch a.(type) {
+			case inspect.Cancel:
+				cancelled[id] = true
+			case inspect.Delete:
+				deleted[id] = true
+			}
+		}
+	}
+	var acting sync.WaitGroup
+	killed := make(chan struct{})
+	for range 4 {
+		acting.Go(func() {
+			tick := time.NewTicker(5 * time.Millisecond)
+			defer tick.Stop()
+			for done := 0; ; done++ {
+				select {
+				case <-killed:
+					if done > n/2 {
+						return
+					}
+				case <-tick.C:
+				}
+				act(rand.N(len(all)))
+			}
+		})
+	}
+	for i := range 4 {
+		get(t, children[i%processes].lines, "jobs run")
+		children[i%processes].kill()
+		children[i%processes] = start()
+	}
+	close(killed)
+	acting.Wait()
+	r.until("all jobs have ended", func(c store.Counts) bool { return c.Ready+c.Due+c.Running == 0 })
+
+	c := r.counts()
+	if kept := r.rdb.HLen(ctx, r.key("jobs")).Val(); kept != c.Total.Enqueued-c.Total.Completed-c.Total.Deleted || kept != c.Dead+c.Cancelled {
+		t.Errorf("%d jobs are kept; %+v", kept, c)
+	}
+	if c.Total.Enqueued != int64(len(all)) || c.Total.Deleted != int64(len(deleted)) {
+		t.Errorf("%d jobs were put in, and %d deleted; %+v", len(all), len(deleted), c.Total)
+	}
+	for id := range cancelled {
+		job, err := ins.Job(ctx, r.name(), id)
+		if err != nil || job.State != signalbox.StateCancelled {
+			t.Errorf("%s was cancelled, and is %q, %v", id, job.State, err)
+		}
+	}
+	for id := range deleted {
+		if _, err := ins.Job(ctx, r.name(), id); !errors.Is(err, inspect.ErrNoJob) {
+			t.Errorf("%s was deleted, and is there: %v", id, err)
+		}
+	}
+	t.Logf("acted on jobs that were %v; cancelled %d, deleted %d; %+v", did, len(cancelled), len(deleted), c.Total)
+	for _, state := range []signalbox.State{signalbox.StateScheduled, signalbox.StateReady, signalbox.StateRunning, signalbox.StateCancelled} {
+		if did[string(state)] == 0 {
+			t.Errorf("no job was acted on that was %s", state)
+		}
+	}
+}
