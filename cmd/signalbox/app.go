@@ -1,0 +1,146 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/spf13/cobra"
+)
+
+// An app is one call of the command: its streams, its flags, and its connection to Redis.
+type app struct {
+	in          io.Reader
+	out, err    io.Writer
+	env         func(name string) string
+	width       int  // of the terminal that out is, in cells. 0: it is none
+	inTerminal  bool // in is a terminal: questions can be answered
+	errTerminal bool // err is a terminal: questions and progress can be seen
+
+	connection connection
+	output     string // "table" or "json"
+	stopped    context.Context
+	began      bool // the flags and arguments were right; what fails from here on is no mistake of usage
+	closers    []func() error
+}
+
+// run runs the command that args name and returns the status to exit with. It returns soon after ctx has ended, also while Redis
+// doesn't answer.
+func (a *app) run(ctx context.Context, args []string) int {
+	a.stopped = ctx
+	out := bufio.NewWriter(a.out)
+	a.out = out
+	root := a.root()
+	root.SetArgs(args)
+	root.SetIn(a.in)
+	root.SetOut(a.out)
+	root.SetErr(a.err)
+	err := root.ExecuteContext(ctx)
+	for _, c := range a.closers {
+		_ = c() // nothing is lost: each command has had its replies
+	}
+	if flushErr := out.Flush(); flushErr != nil && err == nil {
+		err = fmt.Errorf("write the output: %w", flushErr)
+	}
+	if err == nil {
+		return exitOK
+	}
+	code, text := a.explain(err)
+	fmt.Fprintf(a.err, "signalbox: %s\n", oneLine(text))
+	return code
+}
+
+func (a *app) root() *cobra.Command {
+	root := &cobra.Command{
+		Use:   "signalbox",
+		Short: "Look at the queues, jobs and workers of Signalbox, and act on them",
+		Long: `signalbox looks at the queues, jobs and workers of Signalbox in Redis, and acts on them.
+
+It talks to the Redis of --redis or REDIS_URL, in the namespace of --namespace or SIGNALBOX_NAMESPACE.
+Tables are for people. Programs read -o json. docs/cli.md has the JSON and the exit codes.`,
+		Example:       rootExample,
+		SilenceErrors: true,
+		SilenceUsage:  true,
+		Args:          a.noSubcommand,
+		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+		PersistentPreRunE: func(*cobra.Command, []string) error {
+			if a.output != "table" && a.output != "json" {
+				return usage("--output %q: want table or json", a.output)
+			}
+			return nil
+		},
+	}
+	root.CompletionOptions.HiddenDefaultCmd = false
+	flags := root.PersistentFlags()
+	flags.StringVarP(&a.output, "output", "o", "table", "table for people, json for programs")
+	a.connection.register(flags)
+	_ = root.RegisterFlagCompletionFunc("output", cobra.FixedCompletions([]string{"table", "json"}, cobra.ShellCompDirectiveNoFileComp))
+	root.AddCommand(a.queueCommand(), a.workerCommand(), a.enqueueCommand())
+	return root
+}
+
+const rootExample = `  signalbox queue ls
+  signalbox queue pause mail
+  signalbox queue resume mail`
+
+// group returns a command that has commands below it, and does nothing by itself.
+func (a *app) group(use, short string, commands ...*cobra.Command) *cobra.Command {
+	g := &cobra.Command{
+		Use: use, Short: short, Args: a.noSubcommand,
+		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	g.AddCommand(commands...)
+	return g
+}
+
+// noSubcommand is the check of the arguments of a group: whatever is left there is no command.
+func (a *app) noSubcommand(cmd *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return nil
+	}
+	var names []string
+	for _, c := range cmd.Commands() {
+		if c.IsAvailableCommand() {
+			names = append(names, c.Name())
+		}
+	}
+	did := ""
+	cmd.SuggestionsMinimumDistance = 2
+	if s := cmd.SuggestionsFor(args[0]); len(s) > 0 {
+		did = fmt.Sprintf(" Did you mean %s?", s[0])
+	}
+	return usage("%s has no command %q; it has %s.%s", cmd.CommandPath(), args[0], strings.Join(names, ", "), did)
+}
+
+// command returns a command that calls do once its flags and arguments are right.
+func (a *app) command(use, short string, args cobra.PositionalArgs, do func(ctx context.Context, args []string) error) *cobra.Command {
+	return &cobra.Command{
+		Use: use, Short: short, DisableFlagsInUseLine: true,
+		Args: func(cmd *cobra.Command, list []string) error {
+			if args(cmd, list) != nil {
+				return usage("want %s; see %s --help", cmd.UseLine(), cmd.CommandPath())
+			}
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, list []string) error {
+			a.began = true
+			return do(cmd.Context(), list)
+		},
+	}
+}
+
+// json reports whether the output is for programs.
+func (a *app) json() bool { return a.output == "json" }
+
+// note writes a line for people beside the output. With -o json it is left out.
+func (a *app) note(format string, args ...any) {
+	if !a.json() {
+		fmt.Fprintf(a.err, format+"\n", args...)
+	}
+}
+
+// errInterrupted is the error of a command that a signal has ended.
+var errInterrupted = errors.New("interrupted")

@@ -1,0 +1,281 @@
+package main
+
+import (
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/pem"
+	"io"
+	"math/big"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/signalbox-go/signalbox/internal/redistest"
+)
+
+// No error shows a password, whatever is wrong with the URL or behind it.
+func TestPasswordIsNeverPrinted(t *testing.T) {
+	t.Parallel()
+	away := redistest.Address(t)
+	locked := redistest.New(t, "--requirepass", "another")
+	for name, url := range map[string]string{
+		"away":         "redis://ann:s3cret@" + away + "/0",
+		"wrong":        "redis://ann:s3cret@" + locked.Addr(),
+		"no scheme":    "ann:s3cret@host",
+		"a bad scheme": "http://ann:s3cret@host",
+		"a slash":      "redis://ann:/s3cret@host",
+		"a percent":    "redis://ann:%s3cret@host",
+		"a bad port":   "redis://ann:x@host:s3cret",
+		"a bad db":     "redis://ann:x@host/s3cret",
+		"an option":    "redis://ann:x@host/0?s3cret=1",
+		"a path":       "unix://ann:s3cret@",
+	} {
+		for _, more := range [][]string{nil, {"--cluster"}, {"--sentinel", away, "--master", "m"}} {
+			sh := newShell(t, locked)
+			out, errs, code := sh.run(append([]string{"queue", "ls", "--redis", url}, more...)...)
+			if code == 0 || strings.Contains(out+errs, "s3cret") || strings.Count(errs, "\n") != 1 {
+				t.Errorf("%s, %v: status %d, %q, %q", name, more, code, out, errs)
+			}
+			sh.env["REDIS_URL"] = url
+			for _, args := range [][]string{{"queue", "ls"}, {"--help"}, {"queue", "ls", "--help"}} {
+				if out, errs, _ := sh.run(append(args, more...)...); strings.Contains(out+errs, "s3cret") {
+					t.Errorf("%s, %v by REDIS_URL: %q, %q", name, args, out, errs)
+				}
+			}
+		}
+	}
+}
+
+func TestPassword(t *testing.T) {
+	t.Parallel()
+	locked := redistest.New(t, "--requirepass", "s3cret", "--unixsocket", filepath.Join(socketDir(t), "s"))
+	sh := newShell(t, locked)
+	sh.fails(exitFailure, []string{"NOAUTH", "REDIS_PASSWORD"}, "queue", "ls")
+	sh.ok("queue", "ls", "--redis", "redis://default:s3cret@"+locked.Addr())
+	sh.env["REDIS_PASSWORD"] = "s3cret"
+	sh.ok("queue", "ls")
+	sh.env["REDIS_PASSWORD"] = "wrong"
+	sh.fails(exitFailure, []string{"WRONGPASS", "REDIS_PASSWORD"}, "queue", "ls")
+}
+
+// socketDir returns a folder whose path is short enough for a socket.
+func socketDir(t *testing.T) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "sb")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	return dir
+}
+
+func TestUnixSocket(t *testing.T) {
+	t.Parallel()
+	socket := filepath.Join(socketDir(t), "s")
+	sh := newShell(t, redistest.New(t, "--unixsocket", socket))
+	sh.ok("enqueue", "mail", "--after", "1h")
+	sh.env["REDIS_URL"] = "unix://" + socket
+	if out := sh.ok("queue", "ls"); !strings.Contains(out, "default  active") {
+		t.Error(out)
+	}
+	sh.fails(exitAway, []string{"/nosuch/socket", "no such file"}, "queue", "ls", "--redis", "unix:///nosuch/socket")
+}
+
+// A Redis that refuses, and one that is silent, are told apart from a failure, within the time that was given.
+func TestRedisIsAway(t *testing.T) {
+	t.Parallel()
+	srv := redistest.Start(t)
+	addr := redistest.Address(t)
+	sh := newShell(t, srv)
+	sh.fails(exitAway, []string{addr, "connection refused", "REDIS_URL"}, "queue", "ls", "--redis", "redis://"+addr)
+	sh.fails(exitAway, []string{addr, "REDIS_URL"}, "queue", "ls", "--cluster", "--redis", "redis://"+addr)
+	sh.fails(exitAway, []string{addr, "master m", "REDIS_URL"}, "queue", "ls", "--sentinel", addr, "--master", "m")
+
+	proxy := redistest.NewProxy(t, srv.Addr())
+	proxy.Pause()
+	silent := newShell(t, proxy)
+	begin := time.Now()
+	silent.fails(exitAway, []string{proxy.Addr(), "no reply in time", "--timeout"}, "queue", "ls", "--timeout", "200ms")
+	if took := time.Since(begin); took > 10*time.Second {
+		t.Errorf("it took %v", took)
+	}
+	sh.fails(exitUsage, []string{"--timeout"}, "queue", "ls", "--timeout", "0s")
+}
+
+// An interrupted command ends at once, also while Redis is silent.
+func TestInterrupt(t *testing.T) {
+	t.Parallel()
+	proxy := redistest.NewProxy(t, redistest.Start(t).Addr())
+	held, free := proxy.HoldReplies(redistest.Command("PING"))
+	defer free()
+	sh := newShell(t, proxy)
+	ctx, stop := context.WithCancel(t.Context())
+	go func() {
+		<-held
+		stop()
+	}()
+	begin := time.Now()
+	out, errs, code := sh.runIn(ctx, "queue", "ls", "--timeout", "10m")
+	if code != exitInterrupted || out != "" || errs != "signalbox: interrupted\n" {
+		t.Errorf("%q, %q, %d", out, errs, code)
+	}
+	if took := time.Since(begin); took > time.Minute {
+		t.Errorf("it took %v", took)
+	}
+}
+
+func TestConnectionUsage(t *testing.T) {
+	t.Parallel()
+	sh := newShell(t, redistest.Start(t))
+	for _, tc := range []struct {
+		args  string
+		parts []string
+	}{
+		{"--sentinel localhost:1", []string{"--sentinel and --master need each other"}},
+		{"--master m", []string{"--sentinel and --master need each other"}},
+		{"--cluster --sentinel localhost:1 --master m", []string{"--cluster", "--sentinel"}},
+		{"--tls-ca /nosuchfile", []string{"--tls-ca", "nosuchfile"}},
+		{"--tls-ca connection_test.go", []string{"--tls-ca", "no certificate"}},
+		{"--tls-cert a", []string{"--tls-cert and --tls-key"}},
+		{"--tls-key a", []string{"--tls-cert and --tls-key"}},
+		{"--tls-key /nosuchfile --tls-cert /nosuchfile", []string{"nosuchfile"}},
+		{"-o yaml", []string{"yaml", "table or json"}},
+		{"--colour", []string{"unknown flag: --colour"}},
+		{"--namespace a:b", []string{"a:b"}},
+	} {
+		sh.fails(exitUsage, tc.parts, append([]string{"queue", "ls"}, strings.Fields(tc.args)...)...)
+	}
+	sh.fails(exitUsage, []string{`no command "quue"`, "Did you mean queue?"}, "quue")
+	sh.fails(exitUsage, []string{`no command "stop"`, "ls, pause"}, "queue", "stop")
+	sh.fails(exitUsage, []string{"queue pause QUEUE"}, "queue", "pause")
+}
+
+// The namespace is that of the flag, of the environment, or the default one.
+func TestNamespace(t *testing.T) {
+	t.Parallel()
+	sh := newShell(t, redistest.Start(t))
+	sh.ok("enqueue", "mail", "--queue", "here", "--after", "1h")
+	other := redistest.Name(t)
+	sh.ok("enqueue", "mail", "--queue", "there", "--after", "1h", "--namespace", other)
+	for namespace, want := range map[string]string{sh.namespace: "here", other: "there"} {
+		var got struct{ Queues []queueJSON }
+		if sh.into(&got, "queue", "ls", "-n", namespace); len(got.Queues) != 1 || got.Queues[0].Queue != want {
+			t.Errorf("%s: %+v", namespace, got)
+		}
+	}
+}
+
+func TestCluster(t *testing.T) {
+	t.Parallel()
+	cluster := redistest.Cluster(t)
+	sh := newShell(t, cluster.Masters()[0])
+	for _, queue := range []string{"a", "b", "c", "d", "e"} { // of several masters
+		sh.ok("enqueue", "mail", "--queue", queue, "--after", "1h", "--cluster")
+		sh.ok("queue", "pause", queue, "--cluster")
+	}
+	var got struct{ Queues []queueJSON }
+	if sh.into(&got, "queue", "ls", "--cluster"); len(got.Queues) != 5 || !got.Queues[4].Paused || got.Queues[4].Scheduled != 1 {
+		t.Errorf("%+v", got)
+	}
+	moved := false
+	for i, queue := range []string{"a", "b", "c", "d", "e"} {
+		_, errs, code := sh.run("enqueue", "mail", "--queue", queue)
+		if code != 0 {
+			moved = true
+			if code != exitFailure || !strings.Contains(errs, "add --cluster") {
+				t.Errorf("%d: %d, %s", i, code, errs)
+			}
+		}
+	}
+	if !moved {
+		t.Error("one master has all of the queues")
+	}
+	plain := newShell(t, redistest.Start(t))
+	plain.fails(exitFailure, []string{"leave --cluster out"}, "queue", "ls", "--cluster")
+}
+
+func TestSentinel(t *testing.T) {
+	t.Parallel()
+	sentinels := redistest.Sentinel(t)
+	sh := newShell(t, sentinels.Master())
+	delete(sh.env, "REDIS_URL")
+	where := []string{"--sentinel", strings.Join(sentinels.Addrs(), ","), "--master", redistest.MasterName}
+	sh.ok(append([]string{"enqueue", "mail", "--after", "1h"}, where...)...)
+	if out := sh.ok(append([]string{"queue", "ls"}, where...)...); !strings.Contains(out, "default  active") {
+		t.Error(out)
+	}
+	sh.fails(exitAway, []string{"master nobody"}, "queue", "ls", "--sentinel", strings.Join(sentinels.Addrs(), ","), "--master", "nobody", "--timeout", "2s")
+}
+
+func TestTLS(t *testing.T) {
+	t.Parallel()
+	addr, ca := secured(t, redistest.Start(t).Addr())
+	sh := newShell(t, redistest.Start(t))
+	sh.ok("queue", "ls", "--redis", "rediss://"+addr, "--tls-ca", ca)
+	sh.ok("queue", "ls", "--redis", "redis://"+addr, "--tls-ca", ca)
+	sh.ok("queue", "ls", "--redis", "redis://"+addr, "--tls", "--tls-insecure")
+	sh.ok("queue", "ls", "--redis", "redis://"+addr, "--tls-ca", ca, "--tls-server-name", "redis.example")
+	sh.fails(exitFailure, []string{"certificate", "--tls-ca"}, "queue", "ls", "--redis", "rediss://"+addr)
+	sh.fails(exitFailure, []string{"other.example", "--tls-server-name"}, "queue", "ls", "--redis", "rediss://"+addr, "--tls-ca", ca, "--tls-server-name", "other.example")
+	sh.fails(exitAway, []string{"no reply in time", "TLS"}, "queue", "ls", "--tls", "--timeout", "300ms")
+}
+
+// secured returns the address of a TLS server before a plain one, and the file of the authority that signed its certificate.
+func secured(t *testing.T, plain string) (addr, ca string) {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	about := &x509.Certificate{
+		SerialNumber: big.NewInt(1), NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour), IsCA: true, BasicConstraintsValid: true,
+		DNSNames: []string{"redis.example"}, IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
+	}
+	der, err := x509.CreateCertificate(rand.Reader, about, about, key.Public(), key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ca = filepath.Join(t.TempDir(), "ca.pem")
+	if err := os.WriteFile(ca, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	l, err := tls.Listen("tcp", "127.0.0.1:0", &tls.Config{Certificates: []tls.Certificate{{Certificate: [][]byte{der}, PrivateKey: key}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var conns sync.WaitGroup
+	conns.Go(func() {
+		for {
+			client, err := l.Accept()
+			if err != nil {
+				return
+			}
+			conns.Go(func() {
+				defer client.Close()
+				server, err := net.Dial("tcp", plain)
+				if err != nil {
+					return
+				}
+				conns.Go(func() {
+					_, _ = io.Copy(client, server)
+					_ = client.Close()
+				})
+				_, _ = io.Copy(server, client)
+				_ = server.Close()
+			})
+		}
+	})
+	t.Cleanup(func() {
+		_ = l.Close()
+		conns.Wait()
+	})
+	return l.Addr().String(), ca
+}

@@ -1,0 +1,204 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/signalbox-go/signalbox"
+	"github.com/signalbox-go/signalbox/scheduler"
+)
+
+// enqueueFlags are the options of a job that a shell enqueues.
+type enqueueFlags struct {
+	queue, id, effect string
+	at                string
+	after, timeout    spanFlag
+	priority          string
+	attempts          int
+	headers           map[string]string
+	ifAbsent          bool
+}
+
+func (a *app) enqueueCommand() *cobra.Command {
+	var f enqueueFlags
+	var c *cobra.Command
+	c = a.command("enqueue KIND [ARGS] [flags]", "Put a job into a queue", cobra.RangeArgs(1, 2), func(ctx context.Context, args []string) error {
+		job := shellArgs{kind: args[0], payload: json.RawMessage("{}")}
+		if len(args) == 2 {
+			var err error
+			if job.payload, err = a.payload(args[1]); err != nil {
+				return err
+			}
+		}
+		opts, err := f.options(c.Flags().Changed)
+		if err != nil {
+			return err
+		}
+		rdb, err := a.connect(ctx)
+		if err != nil {
+			return err
+		}
+		s, err := scheduler.New(rdb, scheduler.Config{
+			Namespace: a.namespace(), EnqueueTimeout: a.connection.timeout, Logger: slog.New(slog.DiscardHandler),
+		})
+		if err != nil {
+			return err
+		}
+		r, err := s.Enqueue(ctx, job, opts...)
+		if err != nil {
+			return a.enqueueError(err, r.ID)
+		}
+		return a.printEnqueued(f.queue, r)
+	})
+	c.Long = `Put a job into a queue: now, at a time, or after a while.
+
+KIND says which handler runs it. ARGS are the arguments of the handler as JSON: text, @FILE to read a file, or - to read the standard
+input. Without ARGS they are {}. The handler's program decides what they mean, so they are not checked here.
+
+Without --id the job gets a new random ID. With --id, a job of this ID that is scheduled, ready or running stays as it is: the output says
+so, and the exit code is 0. So a script can repeat the call.`
+	c.Example = `  signalbox enqueue email.welcome '{"UserID":42}'
+  signalbox enqueue report @report.json --queue reports --after 2h --priority low
+  echo '{"order":17}' | signalbox enqueue invoice - --id order-17`
+	flags := c.Flags()
+	flags.StringVarP(&f.queue, "queue", "q", signalbox.DefaultQueue, "the queue")
+	flags.StringVar(&f.id, "id", "", "the job's ID (default a new one)")
+	flags.StringVar(&f.at, "at", "", "the `time` when the job is due, in RFC 3339: 2026-01-31T09:00:00Z")
+	flags.Var(&f.after, "after", "the job is due so much later, such as 90s, 2h or 3d")
+	flags.StringVar(&f.priority, "priority", "normal", "high, normal or low")
+	flags.IntVar(&f.attempts, "max-attempts", 0, fmt.Sprintf("how often the job is tried before it is dead (default %d)", signalbox.DefaultMaxAttempts))
+	flags.Var(&f.timeout, "job-timeout", "bound of each attempt (default none)")
+	flags.StringToStringVar(&f.headers, "header", nil, "a header as `name=value`; may be repeated")
+	flags.StringVar(&f.effect, "effect-key", "", "the `key` under which the handler records the job's effect (default made from queue and ID)")
+	flags.BoolVar(&f.ifAbsent, "if-absent", false, "leave a dead or cancelled job of this ID as it is, too")
+	c.ValidArgsFunction = cobra.NoFileCompletions
+	_ = c.RegisterFlagCompletionFunc("queue", a.completeQueues(-1))
+	_ = c.RegisterFlagCompletionFunc("priority", cobra.FixedCompletions([]string{"high", "normal", "low"}, cobra.ShellCompDirectiveNoFileComp))
+	return c
+}
+
+// options returns what the flags say that were given: a kind's own defaults are unknown here.
+func (f *enqueueFlags) options(changed func(string) bool) ([]scheduler.EnqueueOption, error) {
+	opts := []scheduler.EnqueueOption{scheduler.Queue(f.queue), scheduler.Headers(f.headers)}
+	if changed("id") {
+		opts = append(opts, scheduler.ID(f.id))
+	}
+	if changed("at") {
+		t, err := time.Parse(time.RFC3339, f.at)
+		if err != nil {
+			return nil, usage("--at %q: want a time in RFC 3339, such as 2026-01-31T09:00:00Z", f.at)
+		}
+		opts = append(opts, scheduler.At(t))
+	}
+	if changed("after") {
+		opts = append(opts, scheduler.After(f.after.d))
+	}
+	if changed("priority") {
+		p, err := parsePriority(f.priority)
+		if err != nil {
+			return nil, err
+		}
+		opts = append(opts, scheduler.Priority(p))
+	}
+	if changed("max-attempts") {
+		opts = append(opts, scheduler.MaxAttempts(f.attempts))
+	}
+	if changed("job-timeout") {
+		opts = append(opts, scheduler.Timeout(f.timeout.d))
+	}
+	if changed("effect-key") {
+		opts = append(opts, scheduler.EffectKey(f.effect))
+	}
+	if f.ifAbsent {
+		opts = append(opts, scheduler.IfAbsent())
+	}
+	return opts, nil
+}
+
+func parsePriority(s string) (signalbox.Priority, error) {
+	for _, p := range []signalbox.Priority{signalbox.PriorityHigh, signalbox.PriorityNormal, signalbox.PriorityLow} {
+		if s == p.String() {
+			return p, nil
+		}
+	}
+	return 0, usage("--priority %q: want high, normal or low", s)
+}
+
+// payload returns the JSON that an argument names: the text itself, @FILE, or - for the standard input. Its errors don't quote it.
+func (a *app) payload(arg string) (json.RawMessage, error) {
+	text := []byte(arg)
+	var err error
+	if arg == "-" {
+		if text, err = io.ReadAll(a.in); err != nil {
+			return nil, fmt.Errorf("read the standard input: %w", err)
+		}
+	} else if file, ok := strings.CutPrefix(arg, "@"); ok {
+		if text, err = os.ReadFile(file); err != nil {
+			return nil, usage("%v", err)
+		}
+	}
+	return text, validJSON(text)
+}
+
+func validJSON(text []byte) error {
+	var v any
+	err := json.Unmarshal(text, &v)
+	var syntax *json.SyntaxError
+	switch {
+	case err == nil:
+		return nil
+	case errors.As(err, &syntax):
+		return usage("the arguments are no JSON: there is a mistake at byte %d of %d", syntax.Offset, len(text))
+	}
+	return usage("the arguments are no JSON")
+}
+
+// shellArgs are arguments whose kind and JSON come from a command line.
+type shellArgs struct {
+	kind    string
+	payload json.RawMessage
+}
+
+func (s shellArgs) Kind() string                 { return s.kind }
+func (s shellArgs) MarshalJSON() ([]byte, error) { return s.payload, nil }
+
+// enqueueError says what a script must know of an enqueue that may have happened: with the ID it can be repeated.
+func (a *app) enqueueError(err error, id string) error {
+	var maybe *scheduler.UncertainError
+	if errors.As(err, &maybe) && id != "" {
+		return fmt.Errorf("the job may be enqueued or not: repeat the call with --id %s, and it is enqueued once: %w", id, err)
+	}
+	return err
+}
+
+func (a *app) printEnqueued(queue string, r scheduler.Result) error {
+	if a.json() {
+		return a.document(struct {
+			Queue    string          `json:"queue"`
+			ID       string          `json:"id"`
+			New      bool            `json:"new"`
+			State    signalbox.State `json:"state"`
+			Replaced signalbox.State `json:"replaced"`
+		}{queue, r.ID, r.New, r.State, r.Replaced})
+	}
+	switch {
+	case r.New && r.Replaced != "":
+		fmt.Fprintf(a.out, "job %s is in queue %s, in place of a %s one\n", r.ID, queue, r.Replaced)
+	case r.New:
+		fmt.Fprintf(a.out, "job %s is in queue %s\n", r.ID, queue)
+	case r.State == "":
+		fmt.Fprintf(a.out, "nothing done: queue %s has a job %s already\n", queue, r.ID)
+	default:
+		fmt.Fprintf(a.out, "nothing done: queue %s has a job %s already, which is %s\n", queue, r.ID, r.State)
+	}
+	return nil
+}

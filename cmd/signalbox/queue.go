@@ -1,0 +1,228 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+
+	"github.com/spf13/cobra"
+
+	"github.com/signalbox-go/signalbox"
+	"github.com/signalbox-go/signalbox/inspect"
+)
+
+func (a *app) queueCommand() *cobra.Command {
+	return a.group("queue", "List queues, pause and resume them, change their settings", a.queueLs(), a.queuePause(), a.queueResume(), a.queueSet())
+}
+
+func (a *app) queueLs() *cobra.Command {
+	c := a.command("ls [QUEUE...]", "List queues: how many jobs they have in each state, and who works on them", cobra.ArbitraryArgs,
+		func(ctx context.Context, names []string) error {
+			ins, err := a.inspector(ctx)
+			if err != nil {
+				return err
+			}
+			if len(names) == 0 {
+				queues, err := ins.Queues(ctx) // those that can't be read are in the error
+				return errors.Join(a.printQueues(queues), err)
+			}
+			queues := make([]inspect.Queue, 0, len(names))
+			for _, name := range names {
+				q, err := ins.Queue(ctx, name)
+				if err != nil {
+					return err
+				}
+				queues = append(queues, q)
+			}
+			return a.printQueues(queues)
+		})
+	c.ValidArgsFunction = a.completeQueues(-1)
+	return c
+}
+
+// queueJSON is a queue for programs. docs/cli.md has its fields.
+type queueJSON struct {
+	Queue         string        `json:"queue"`
+	Paused        bool          `json:"paused"`
+	PausedSince   *string       `json:"paused_since"`
+	Ready         int64         `json:"ready"`
+	Scheduled     int64         `json:"scheduled"`
+	Running       int64         `json:"running"`
+	Dead          int64         `json:"dead"`
+	Cancelled     int64         `json:"cancelled"`
+	OldestSeconds float64       `json:"oldest_seconds"`
+	Slots         int           `json:"slots"`
+	Retention     retentionJSON `json:"retention"`
+	Workers       []string      `json:"workers"`
+	Quiet         []string      `json:"quiet"`
+}
+
+type retentionJSON struct {
+	Jobs       int64   `json:"jobs"`
+	Bytes      int64   `json:"bytes"`
+	AgeSeconds float64 `json:"age_seconds"`
+}
+
+func (a *app) printQueues(queues []inspect.Queue) error {
+	if a.json() {
+		list := make([]queueJSON, len(queues))
+		for i, q := range queues {
+			list[i] = queueJSON{
+				Queue: q.Name, Paused: q.Paused, PausedSince: timestamp(q.PausedSince), Ready: q.Ready, Scheduled: q.Scheduled, Running: q.Running,
+				Dead: q.Dead, Cancelled: q.Cancelled, OldestSeconds: seconds(q.Oldest), Slots: q.Slots,
+				Retention: retentionJSON{q.Retention.Jobs, q.Retention.Bytes, seconds(q.Retention.Age)},
+				Workers:   nonNil(q.Workers), Quiet: nonNil(q.Quiet),
+			}
+		}
+		return a.document(map[string]any{"queues": list})
+	}
+	if len(queues) == 0 {
+		a.note("There is no queue in namespace %q. A queue is known once a producer or a worker has used it. Other namespaces: --namespace.", a.namespace())
+		return nil
+	}
+	t := a.table(
+		column{name: "QUEUE"}, column{name: "STATE"}, column{name: "READY", right: true}, column{name: "SCHEDULED", right: true},
+		column{name: "RUNNING", right: true}, column{name: "DEAD", right: true}, column{name: "CANCELLED", right: true, drop: 3},
+		column{name: "OLDEST", right: true, drop: 4}, column{name: "WORKERS", right: true, drop: 2}, column{name: "SLOTS", right: true, drop: 1},
+	)
+	for _, q := range queues {
+		state, oldest, slots := "active", "", ""
+		if q.Paused {
+			state = "paused"
+		}
+		if q.Oldest > 0 {
+			oldest = span(q.Oldest)
+		}
+		if q.Slots > 0 {
+			slots = strconv.Itoa(q.Slots)
+		}
+		workers := strconv.Itoa(len(q.Workers))
+		if len(q.Quiet) > 0 {
+			workers += fmt.Sprintf(" (%d quiet)", len(q.Quiet))
+		}
+		t.row(q.Name, state, number(q.Ready), number(q.Scheduled), number(q.Running), number(q.Dead), number(q.Cancelled), oldest, workers, slots)
+	}
+	t.flush()
+	return nil
+}
+
+func (a *app) queuePause() *cobra.Command {
+	return a.queueSwitch("pause QUEUE", "Pause a queue: no worker gets a job of it until it is resumed", true, (*inspect.Inspector).Pause,
+		"queue %s is paused; jobs that run go on, and new ones wait\n", "queue %s was paused already\n")
+}
+
+func (a *app) queueResume() *cobra.Command {
+	return a.queueSwitch("resume QUEUE", "Resume a queue that was paused", false, (*inspect.Inspector).Resume,
+		"queue %s is resumed\n", "queue %s was not paused\n")
+}
+
+func (a *app) queueSwitch(use, short string, paused bool, do func(*inspect.Inspector, context.Context, string) (bool, error), did, was string) *cobra.Command {
+	c := a.command(use, short, cobra.ExactArgs(1), func(ctx context.Context, args []string) error {
+		ins, err := a.inspector(ctx)
+		if err != nil {
+			return err
+		}
+		changed, err := do(ins, ctx, args[0])
+		if err != nil {
+			return err
+		}
+		if a.json() {
+			return a.document(struct {
+				Queue   string `json:"queue"`
+				Paused  bool   `json:"paused"`
+				Changed bool   `json:"changed"`
+			}{args[0], paused, changed})
+		}
+		if !changed {
+			did = was
+		}
+		fmt.Fprintf(a.out, did, args[0])
+		return nil
+	})
+	c.ValidArgsFunction = a.completeQueues(1)
+	return c
+}
+
+func (a *app) queueSet() *cobra.Command {
+	var slots int
+	var keep signalbox.Retention
+	var age spanFlag
+	var most bytesFlag
+	var c *cobra.Command
+	c = a.command("set QUEUE [flags]", "Change a queue's settings: slots of its workers, and how long ended jobs are kept", cobra.ExactArgs(1),
+		func(ctx context.Context, args []string) error {
+			changed := c.Flags().Changed
+			retention := changed("keep-jobs") || changed("keep-bytes") || changed("keep-age")
+			if !retention && !changed("slots") {
+				return usage("nothing to set; want one of --slots, --keep-jobs, --keep-bytes, --keep-age")
+			}
+			ins, err := a.inspector(ctx)
+			if err != nil {
+				return err
+			}
+			q, err := ins.Queue(ctx, args[0])
+			if err != nil {
+				return err
+			}
+			if retention {
+				// What no flag names stays as it is.
+				if changed("keep-jobs") {
+					q.Retention.Jobs = keep.Jobs
+				}
+				if changed("keep-bytes") {
+					q.Retention.Bytes = most.n
+				}
+				if changed("keep-age") {
+					q.Retention.Age = age.d
+				}
+				if err := ins.SetRetention(ctx, args[0], q.Retention); err != nil {
+					return err
+				}
+			}
+			if changed("slots") {
+				if err := ins.SetSlots(ctx, args[0], slots); err != nil {
+					return err
+				}
+			}
+			if q, err = ins.Queue(ctx, args[0]); err != nil {
+				return err
+			}
+			return a.printSettings(q)
+		})
+	c.Long = `Change a queue's settings. Workers that run heed them at once, and those that start later as well.
+
+--slots is how many jobs of the queue each worker runs at the same time.
+The --keep flags say what is kept of the dead jobs, and likewise of the cancelled ones. What is beyond is dropped, the oldest first.
+0 sets a value back: --slots to that of each worker's configuration, a --keep flag to its default.`
+	c.Example = `  signalbox queue set mail --slots 5
+  signalbox queue set mail --keep-age 7d --keep-jobs 10000`
+	c.Flags().IntVar(&slots, "slots", 0, "slots of each worker, 1 to 100,000; 0: as each worker is configured")
+	c.Flags().Int64Var(&keep.Jobs, "keep-jobs", 0, "how many dead jobs are kept, and how many cancelled ones; 0: 100,000")
+	c.Flags().Var(&most, "keep-bytes", "how many bytes of each, such as 64MiB; 0: 256MiB")
+	c.Flags().Var(&age, "keep-age", "for how long, such as 12h or 30d; 0s: 30d")
+	c.ValidArgsFunction = a.completeQueues(1)
+	return c
+}
+
+func (a *app) printSettings(q inspect.Queue) error {
+	if a.json() {
+		return a.document(struct {
+			Queue     string        `json:"queue"`
+			Slots     int           `json:"slots"`
+			Retention retentionJSON `json:"retention"`
+		}{q.Name, q.Slots, retentionJSON{q.Retention.Jobs, q.Retention.Bytes, seconds(q.Retention.Age)}})
+	}
+	or := func(set bool, text, otherwise string) string {
+		if set {
+			return text
+		}
+		return otherwise
+	}
+	fmt.Fprintf(a.out, "queue %s: slots %s, keeps %s jobs, %s, for %s\n", q.Name,
+		or(q.Slots > 0, strconv.Itoa(q.Slots), "as each worker is configured"),
+		or(q.Retention.Jobs > 0, number(q.Retention.Jobs), "100000"),
+		or(q.Retention.Bytes > 0, size(q.Retention.Bytes), "256 MiB"),
+		or(q.Retention.Age > 0, span(q.Retention.Age), "30d"))
+	return nil
+}

@@ -1,0 +1,118 @@
+package main
+
+import (
+	"log/slog"
+	"strings"
+	"testing"
+
+	"github.com/signalbox-go/signalbox/internal/redistest"
+	"github.com/signalbox-go/signalbox/scheduler"
+)
+
+var discard = slog.New(slog.DiscardHandler)
+
+// producer returns a scheduler in the shell's namespace.
+func (s *shell) producer(srv *redistest.Server) *scheduler.Scheduler {
+	s.t.Helper()
+	p, err := scheduler.New(srv.Client(), scheduler.Config{Namespace: s.namespace, Logger: discard})
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return p
+}
+
+func TestQueueLs(t *testing.T) {
+	t.Parallel()
+	srv := redistest.Start(t)
+	sh := newShell(t, srv)
+	if out, errs, code := sh.run("queue", "ls"); out != "" || code != 0 || !strings.Contains(errs, `no queue in namespace "`+sh.namespace) {
+		t.Errorf("with no queue: %q, %q, %d", out, errs, code)
+	}
+	var none struct{ Queues []queueJSON }
+	if sh.into(&none, "queue", "ls"); none.Queues == nil || len(none.Queues) != 0 {
+		t.Errorf("with no queue: %+v", none)
+	}
+	for _, args := range [][]string{
+		{"enqueue", "mail", "{}", "--queue", "mail", "--after", "1h"},
+		{"enqueue", "mail", "{}", "--queue", "mail", "--after", "1h"},
+		{"enqueue", "report", "{}", "--queue", "a-queue-with-a-long-name", "--after", "1h"},
+		{"queue", "pause", "mail"},
+		{"queue", "set", "mail", "--slots", "7"},
+	} {
+		sh.ok(args...)
+	}
+	same(t, sh.ok("queue", "ls"), `
+		QUEUE                     STATE   READY  SCHEDULED  RUNNING  DEAD  CANCELLED  OLDEST  WORKERS  SLOTS
+		a-queue-with-a-long-name  active      0          1        0     0          0       -        0      -
+		mail                      paused      0          2        0     0          0       -        0      7`)
+	sh.width = 80
+	same(t, sh.ok("queue", "ls"), `
+		QUEUE                     STATE   READY  SCHEDULED  RUNNING  DEAD  OLDEST
+		a-queue-with-a-long-name  active      0          1        0     0       -
+		mail                      paused      0          2        0     0       -`)
+	sh.width = 0
+	same(t, sh.ok("queue", "ls", "mail"), `
+		QUEUE  STATE   READY  SCHEDULED  RUNNING  DEAD  CANCELLED  OLDEST  WORKERS  SLOTS
+		mail   paused      0          2        0     0          0       -        0      7`)
+	sh.fails(exitNotFound, []string{"no such queue", "mial", "mail"}, "queue", "ls", "mial")
+}
+
+// TestQueueJSON pins the fields that programs read. A change here is one of docs/cli.md.
+func TestQueueJSON(t *testing.T) {
+	t.Parallel()
+	sh := newShell(t, redistest.Start(t))
+	sh.ok("enqueue", "mail", "{}", "--queue", "mail", "--after", "1h")
+	same(t, sh.ok("queue", "ls", "-o", "json"),
+		`{"queues":[{"queue":"mail","paused":false,"paused_since":null,"ready":0,"scheduled":1,"running":0,"dead":0,"cancelled":0,`+
+			`"oldest_seconds":0,"slots":0,"retention":{"jobs":0,"bytes":0,"age_seconds":0},"workers":[],"quiet":[]}]}`)
+	same(t, sh.ok("queue", "pause", "mail", "-o", "json"), `{"queue":"mail","paused":true,"changed":true}`)
+	same(t, sh.ok("queue", "pause", "mail", "-o", "json"), `{"queue":"mail","paused":true,"changed":false}`)
+	var got struct{ Queues []queueJSON }
+	if sh.into(&got, "queue", "ls"); !got.Queues[0].Paused || got.Queues[0].PausedSince == nil || !strings.HasSuffix(*got.Queues[0].PausedSince, "Z") {
+		t.Errorf("%+v", got)
+	}
+	same(t, sh.ok("queue", "set", "mail", "--slots", "3", "--keep-age", "7d", "-o", "json"),
+		`{"queue":"mail","slots":3,"retention":{"jobs":100000,"bytes":268435456,"age_seconds":604800}}`)
+	same(t, sh.ok("queue", "resume", "mail", "-o", "json"), `{"queue":"mail","paused":false,"changed":true}`)
+}
+
+func TestQueuePauseAndSet(t *testing.T) {
+	t.Parallel()
+	sh := newShell(t, redistest.Start(t))
+	sh.fails(exitNotFound, []string{"no such queue"}, "queue", "pause", "mail")
+	sh.ok("enqueue", "mail", "--queue", "mail", "--after", "1h")
+	same(t, sh.ok("queue", "pause", "mail"), "queue mail is paused; jobs that run go on, and new ones wait")
+	same(t, sh.ok("queue", "pause", "mail"), "queue mail was paused already")
+	same(t, sh.ok("queue", "resume", "mail"), "queue mail is resumed")
+	same(t, sh.ok("queue", "resume", "mail"), "queue mail was not paused")
+	same(t, sh.ok("queue", "set", "mail", "--keep-jobs", "10"), "queue mail: slots as each worker is configured, keeps 10 jobs, 256 MiB, for 30d")
+	// What no flag names stays as it was.
+	same(t, sh.ok("queue", "set", "mail", "--keep-bytes", "1536KiB", "--slots", "2"), "queue mail: slots 2, keeps 10 jobs, 1.5 MiB, for 30d")
+	same(t, sh.ok("queue", "set", "mail", "--keep-jobs", "0"), "queue mail: slots 2, keeps 100000 jobs, 1.5 MiB, for 30d")
+	sh.fails(exitUsage, []string{"nothing to set", "--slots"}, "queue", "set", "mail")
+	sh.fails(exitUsage, []string{"slots"}, "queue", "set", "mail", "--slots", "-1")
+	sh.fails(exitUsage, []string{"30d"}, "queue", "set", "mail", "--keep-age", "soon")
+	sh.fails(exitUsage, []string{"64MiB"}, "queue", "set", "mail", "--keep-bytes", "much")
+}
+
+func TestEnqueue(t *testing.T) {
+	t.Parallel()
+	sh := newShell(t, redistest.Start(t))
+	same(t, sh.ok("enqueue", "mail", `{"to":"x"}`, "--id", "j1", "--after", "1d"), "job j1 is in queue default")
+	same(t, sh.ok("enqueue", "mail", `{"to":"x"}`, "--id", "j1", "--after", "1d"), "nothing done: queue default has a job j1 already, which is scheduled")
+	same(t, sh.ok("enqueue", "mail", "--id", "j1", "-o", "json"), `{"queue":"default","id":"j1","new":false,"state":"scheduled","replaced":""}`)
+	sh.in = `{"to":"y"}`
+	same(t, sh.ok("enqueue", "mail", "-", "--queue", "q", "--id", "j2", "--at", "2200-01-01T00:00:00Z", "--priority", "high", "-o", "json"),
+		`{"queue":"q","id":"j2","new":true,"state":"","replaced":""}`)
+	for _, bad := range []string{`{"secret":`, "secret", ""} {
+		sh.fails(exitUsage, []string{"no JSON"}, "enqueue", "mail", bad)
+		if _, errs, _ := sh.run("enqueue", "mail", bad); strings.Contains(errs, "secret") {
+			t.Errorf("the error quotes the payload: %s", errs)
+		}
+	}
+	sh.fails(exitUsage, []string{"RFC 3339"}, "enqueue", "mail", "{}", "--at", "noon")
+	sh.fails(exitUsage, []string{"high, normal or low"}, "enqueue", "mail", "{}", "--priority", "urgent")
+	sh.fails(exitUsage, []string{"At", "After"}, "enqueue", "mail", "{}", "--at", "2200-01-01T00:00:00Z", "--after", "1h")
+	sh.fails(exitUsage, []string{"enqueue KIND [ARGS]"}, "enqueue")
+	sh.fails(exitUsage, []string{"nosuchfile"}, "enqueue", "mail", "@/nosuchfile")
+}
