@@ -8,6 +8,7 @@ import (
 	"io"
 	"strings"
 
+	"github.com/redis/go-redis/v9"
 	"github.com/spf13/cobra"
 )
 
@@ -21,7 +22,8 @@ type app struct {
 	errTerminal bool // err is a terminal: questions and progress can be seen
 
 	connection connection
-	output     string // "table" or "json"
+	output     string                // "table" or "json"
+	rdb        redis.UniversalClient // once it has reached Redis
 	stopped    context.Context
 	began      bool // the flags and arguments were right; what fails from here on is no mistake of usage
 	closers    []func() error
@@ -78,7 +80,7 @@ Tables are for people. Programs read -o json. docs/cli.md has the JSON and the e
 	flags.StringVarP(&a.output, "output", "o", "table", "table for people, json for programs")
 	a.connection.register(flags)
 	_ = root.RegisterFlagCompletionFunc("output", cobra.FixedCompletions([]string{"table", "json"}, cobra.ShellCompDirectiveNoFileComp))
-	root.AddCommand(a.queueCommand(), a.workerCommand(), a.enqueueCommand())
+	root.AddCommand(a.queueCommand(), a.jobCommand(), a.workerCommand(), a.enqueueCommand())
 	return root
 }
 

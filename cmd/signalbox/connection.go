@@ -171,6 +171,7 @@ func (a *app) connect(ctx context.Context) (redis.UniversalClient, error) {
 		}
 		return nil, err
 	}
+	a.rdb = rdb
 	return rdb, nil
 }
 
@@ -232,4 +233,12 @@ func (b bounded) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Proce
 		defer cancel()
 		return next(ctx, cmds)
 	}
+}
+
+// clock returns the time by the clock of Redis, which the times of jobs are by.
+func (a *app) clock(ctx context.Context) time.Time {
+	if now, err := a.rdb.Time(ctx).Result(); err == nil {
+		return now
+	}
+	return time.Now()
 }

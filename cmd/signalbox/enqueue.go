@@ -82,7 +82,7 @@ so, and the exit code is 0. So a script can repeat the call.`
 	flags.BoolVar(&f.ifAbsent, "if-absent", false, "leave a dead or cancelled job of this ID as it is, too")
 	c.ValidArgsFunction = cobra.NoFileCompletions
 	_ = c.RegisterFlagCompletionFunc("queue", a.completeQueues(-1))
-	_ = c.RegisterFlagCompletionFunc("priority", cobra.FixedCompletions([]string{"high", "normal", "low"}, cobra.ShellCompDirectiveNoFileComp))
+	_ = c.RegisterFlagCompletionFunc("priority", priorities)
 	return c
 }
 
@@ -93,9 +93,9 @@ func (f *enqueueFlags) options(changed func(string) bool) ([]scheduler.EnqueueOp
 		opts = append(opts, scheduler.ID(f.id))
 	}
 	if changed("at") {
-		t, err := time.Parse(time.RFC3339, f.at)
+		t, err := parseTime("--at", f.at)
 		if err != nil {
-			return nil, usage("--at %q: want a time in RFC 3339, such as 2026-01-31T09:00:00Z", f.at)
+			return nil, err
 		}
 		opts = append(opts, scheduler.At(t))
 	}
@@ -103,7 +103,7 @@ func (f *enqueueFlags) options(changed func(string) bool) ([]scheduler.EnqueueOp
 		opts = append(opts, scheduler.After(f.after.d))
 	}
 	if changed("priority") {
-		p, err := parsePriority(f.priority)
+		p, err := parsePriority("--priority", f.priority)
 		if err != nil {
 			return nil, err
 		}
@@ -124,13 +124,21 @@ func (f *enqueueFlags) options(changed func(string) bool) ([]scheduler.EnqueueOp
 	return opts, nil
 }
 
-func parsePriority(s string) (signalbox.Priority, error) {
+func parseTime(flag, s string) (time.Time, error) {
+	t, err := time.Parse(time.RFC3339, s)
+	if err != nil {
+		return t, usage("%s %q: want a time in RFC 3339, such as 2026-01-31T09:00:00Z", flag, s)
+	}
+	return t, nil
+}
+
+func parsePriority(flag, s string) (signalbox.Priority, error) {
 	for _, p := range []signalbox.Priority{signalbox.PriorityHigh, signalbox.PriorityNormal, signalbox.PriorityLow} {
 		if s == p.String() {
 			return p, nil
 		}
 	}
-	return 0, usage("--priority %q: want high, normal or low", s)
+	return 0, usage("%s %q: want high, normal or low", flag, s)
 }
 
 // payload returns the JSON that an argument names: the text itself, @FILE, or - for the standard input. Its errors don't quote it.
@@ -202,3 +210,5 @@ func (a *app) printEnqueued(queue string, r scheduler.Result) error {
 	}
 	return nil
 }
+
+var priorities = cobra.FixedCompletions([]string{"high", "normal", "low"}, cobra.ShellCompDirectiveNoFileComp)

@@ -20,7 +20,6 @@ const (
 	exitFailure     = 1
 	exitUsage       = 2
 	exitNotFound    = 3
-	exitState       = 4
 	exitAway        = 5
 	exitInterrupted = 130
 )
@@ -32,9 +31,12 @@ func (e *usageError) Error() string { return e.text }
 
 func usage(format string, args ...any) error { return &usageError{fmt.Sprintf(format, args...)} }
 
+// packages takes out of an error which package it is of.
+var packages = strings.NewReplacer("inspect: ", "", "scheduler: ", "", "signalbox: ", "")
+
 // explain returns the status to exit with, and what to say.
 func (a *app) explain(err error) (code int, text string) {
-	text = strings.ReplaceAll(err.Error(), "inspect: ", "")
+	text = packages.Replace(err.Error())
 	var wrong *usageError
 	var lost *awayError
 	switch {
@@ -49,7 +51,7 @@ func (a *app) explain(err error) (code int, text string) {
 		return exitUsage, text
 	case !a.began:
 		return exitUsage, text + "; see signalbox --help"
-	case errors.Is(err, inspect.ErrNoQueue), errors.Is(err, inspect.ErrNoWorker):
+	case errors.Is(err, inspect.ErrNoQueue), errors.Is(err, inspect.ErrNoJob), errors.Is(err, inspect.ErrNoWorker):
 		return exitNotFound, text
 	case away(err):
 		return exitAway, a.connection.away(err).Error()

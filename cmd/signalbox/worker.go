@@ -2,7 +2,12 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -10,7 +15,128 @@ import (
 )
 
 func (a *app) workerCommand() *cobra.Command {
-	return a.group("worker", "List workers, and make one take no more jobs", a.workerQuiet(), a.workerUnquiet())
+	return a.group("worker", "List workers, and make one take no more jobs", a.workerLs(), a.workerQuiet(), a.workerUnquiet())
+}
+
+func (a *app) workerLs() *cobra.Command {
+	var running bool
+	c := a.command("ls [flags]", "List workers: their queues, and the jobs that they have", cobra.NoArgs, func(ctx context.Context, _ []string) error {
+		ins, err := a.inspector(ctx)
+		if err != nil {
+			return err
+		}
+		workers, err := ins.Workers(ctx) // what can't be read is in the error
+		if a.json() {
+			return errors.Join(a.document(map[string]any{"workers": workersOf(workers)}), err)
+		}
+		if len(workers) == 0 && err == nil {
+			a.note("There is no worker in namespace %q. Other namespaces: --namespace.", a.namespace())
+		} else if running {
+			a.printRunning(workers, a.clock(ctx))
+		} else {
+			a.printWorkers(workers, a.clock(ctx))
+		}
+		return err
+	})
+	c.Long = `List the workers of the namespace: their queues, and the jobs that they have. One that died is there until its leases have ended.
+
+LEASE is the time until the first of the worker's leases ends. The worker renews them. One that has ended is below 0: then the worker
+died, or doesn't reach Redis, and others take its jobs.`
+	c.Flags().BoolVar(&running, "running", false, "list the jobs that the workers have, the oldest first")
+	return c
+}
+
+// workerJSON is a worker for programs. docs/cli.md has its fields.
+type workerJSON struct {
+	Worker   string        `json:"worker"`
+	Quiet    bool          `json:"quiet"`
+	Sessions []sessionJSON `json:"sessions"`
+	Running  []runningJSON `json:"running"`
+}
+
+type sessionJSON struct {
+	Queue       string  `json:"queue"`
+	Until       *string `json:"until"`
+	LeftSeconds float64 `json:"left_seconds"`
+	Quiet       bool    `json:"quiet"`
+}
+
+type runningJSON struct {
+	Queue      string  `json:"queue"`
+	ID         string  `json:"id"`
+	Token      int64   `json:"token"`
+	Since      *string `json:"since"`
+	Cancelling bool    `json:"cancelling"`
+}
+
+func workersOf(workers []inspect.Worker) []workerJSON {
+	list := make([]workerJSON, len(workers))
+	for i, w := range workers {
+		list[i] = workerJSON{w.ID, w.Quiet, make([]sessionJSON, len(w.Sessions)), make([]runningJSON, len(w.Running))}
+		for k, s := range w.Sessions {
+			list[i].Sessions[k] = sessionJSON{s.Queue, timestamp(s.Until), seconds(s.Left), s.Quiet}
+		}
+		for k, r := range w.Running {
+			list[i].Running[k] = runningJSON{r.Queue, r.ID, r.Token, timestamp(r.Since), r.Cancelling}
+		}
+	}
+	return list
+}
+
+func (a *app) printWorkers(workers []inspect.Worker, now time.Time) {
+	t := a.table(column{name: "WORKER"}, column{name: "STATE"}, column{name: "RUNNING", right: true}, column{name: "LONGEST", right: true, drop: 2},
+		column{name: "LEASE", right: true, drop: 1}, column{name: "QUEUES", cut: 10})
+	for _, w := range workers {
+		state, longest, lease := "active", "", ""
+		if w.Quiet {
+			state = "quiet"
+		}
+		if len(w.Running) > 0 {
+			longest = span(max(0, now.Sub(w.Running[0].Since)))
+		}
+		var queues []string
+		var left time.Duration
+		for i, s := range w.Sessions {
+			queues = append(queues, s.Queue)
+			if i == 0 || s.Left < left {
+				left = s.Left
+			}
+		}
+		if len(w.Sessions) > 0 {
+			if lease = span(left); left < 0 {
+				lease = "-" + lease
+			}
+		}
+		t.row(w.ID, state, strconv.Itoa(len(w.Running)), longest, lease, strings.Join(queues, ","))
+	}
+	t.flush()
+}
+
+func (a *app) printRunning(workers []inspect.Worker, now time.Time) {
+	type held struct {
+		worker string
+		inspect.RunningJob
+	}
+	var jobs []held
+	for _, w := range workers {
+		for _, r := range w.Running {
+			jobs = append(jobs, held{w.ID, r})
+		}
+	}
+	slices.SortStableFunc(jobs, func(a, b held) int { return a.Since.Compare(b.Since) })
+	if len(jobs) == 0 {
+		a.note("No worker has a job.")
+		return
+	}
+	t := a.table(column{name: "QUEUE"}, column{name: "ID"}, column{name: "STATE"}, column{name: "WHEN"}, column{name: "WORKER", cut: 10})
+	for _, j := range jobs {
+		state := "running"
+		if j.Cancelling {
+			state = "cancelling"
+		}
+		t.row(j.Queue, j.ID, state, "for "+span(max(0, now.Sub(j.Since))), j.worker)
+	}
+	t.flush()
 }
 
 func (a *app) workerQuiet() *cobra.Command {

@@ -1,0 +1,226 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/signalbox-go/signalbox"
+	"github.com/signalbox-go/signalbox/inspect"
+)
+
+func (a *app) jobCommand() *cobra.Command {
+	return a.group("job", "List jobs, and look at one", a.jobLs(), a.jobShow())
+}
+
+// tableLimit is how many jobs a table shows if --limit says nothing else. Programs get all of them.
+const tableLimit = 50
+
+func (a *app) jobLs() *cobra.Command {
+	var f filterFlags
+	var after string
+	var c *cobra.Command
+	c = a.command("ls [QUEUE] [flags]", "List jobs", cobra.MaximumNArgs(1), func(ctx context.Context, args []string) error {
+		filters, err := f.filters()
+		if err != nil {
+			return err
+		}
+		if after != "" && (len(args) == 0 || len(filters) != 1) {
+			return usage("--after goes on with a listing of one queue and one state: want a QUEUE and a --state")
+		}
+		for i := range filters {
+			filters[i].After = after
+		}
+		if !c.Flags().Changed("limit") && !a.json() {
+			f.limit = tableLimit
+		}
+		ins, err := a.inspector(ctx)
+		if err != nil {
+			return err
+		}
+		queues := args
+		if len(queues) == 0 {
+			all, err := ins.Queues(ctx)
+			if err != nil {
+				return err
+			}
+			for _, q := range all {
+				queues = append(queues, q.Name)
+			}
+		}
+		l := a.listing(len(args) == 0, f.limit, a.clock(ctx))
+		err = l.all(ctx, ins, queues, filters)
+		l.end(err == nil, len(queues) == 1 && len(filters) == 1)
+		return err
+	})
+	c.Long = `List the jobs of a queue, or of all queues. Flags narrow the list. Running jobs come first, then ready, scheduled, dead and cancelled ones.
+
+A table has 50 jobs at most unless --limit says otherwise. With -o json each line is one job, and all jobs come unless --limit is given.
+What a job's arguments are is shown by "signalbox job show" only.`
+	c.Example = `  signalbox job ls mail
+  signalbox job ls --state dead
+  signalbox job ls mail --state dead --kind email.welcome --error "connection refused" --newer-than 1d`
+	f.register(c)
+	c.Flags().IntVar(&f.limit, "limit", 0, "at most so many jobs; 0: all (default 50 in a table, all with -o json)")
+	c.Flags().StringVar(&after, "after", "", "go on behind the job with this `cursor`, from an earlier listing of the same queue and state")
+	c.ValidArgsFunction = a.completeQueues(1)
+	return c
+}
+
+// A listing prints jobs as they come, and knows when there are enough.
+type listing struct {
+	a      *app
+	now    time.Time // by the clock of Redis
+	limit  int       // 0: none
+	queues bool      // say which queue a job is in
+	table  *table
+
+	shown  int
+	more   bool // there are more than the limit
+	cursor string
+}
+
+func (a *app) listing(queues bool, limit int, now time.Time) *listing {
+	columns := []column{
+		{name: "ID"},
+		{name: "KIND", cut: 8},
+		{name: "STATE"},
+		{name: "WHEN"},
+		{name: "TRIES", right: true, drop: 1},
+		{name: "ERROR", cut: 16},
+	}
+	if queues {
+		columns = append([]column{{name: "QUEUE"}}, columns...)
+	}
+	return &listing{a: a, now: now, limit: limit, queues: queues, table: a.table(columns...)}
+}
+
+// all prints the jobs of some queues that any of the filters names.
+func (l *listing) all(ctx context.Context, ins *inspect.Inspector, queues []string, filters []inspect.Filter) error {
+	for _, queue := range queues {
+		for _, f := range filters {
+			if l.limit > 0 {
+				f.Limit = l.limit - l.shown + 1 // one more: to know whether there is one
+			}
+			for job, err := range ins.Jobs(ctx, queue, f) {
+				if err != nil {
+					return err
+				}
+				if l.limit > 0 && l.shown == l.limit {
+					l.more = true
+					return nil
+				}
+				if err := l.job(&job); err != nil {
+					return err
+				}
+			}
+		}
+	}
+	return nil
+}
+
+func (l *listing) job(j *inspect.Job) error {
+	l.shown++
+	l.cursor = j.Cursor
+	if l.a.json() {
+		return l.a.document(jobOf(j))
+	}
+	said := j.LastError
+	if j.Err != nil {
+		said = j.Err.Error()
+	}
+	row := []string{j.ID, j.Kind, stateOf(j), when(j, l.now), fmt.Sprintf("%d/%d", j.Failed, j.MaxAttempts), said}
+	if l.queues {
+		row = append([]string{j.Queue}, row...)
+	}
+	l.table.row(row...)
+	return nil
+}
+
+// end prints what is left. whole says that nothing failed, and single that a cursor can go on with the listing.
+func (l *listing) end(whole, single bool) {
+	if l.a.json() {
+		return
+	}
+	if l.shown > 0 {
+		l.table.flush()
+	}
+	switch {
+	case !whole:
+	case l.shown == 0:
+		l.a.note("There is no such job.")
+	case l.more && single:
+		l.a.note("There are more than these %d: see --limit, or go on with --after %s", l.shown, l.cursor)
+	case l.more:
+		l.a.note("There are more than these %d: see --limit.", l.shown)
+	}
+}
+
+func stateOf(j *inspect.Job) string {
+	if j.Cancelling {
+		return "cancelling"
+	}
+	return string(j.State)
+}
+
+// when says since when a job is in its state, or when it will leave it.
+func when(j *inspect.Job, now time.Time) string {
+	switch j.State {
+	case signalbox.StateScheduled:
+		if d := j.DueAt.Sub(now); d > 0 {
+			return "in " + span(d)
+		}
+		return "now"
+	case signalbox.StateReady:
+		return "for " + span(max(0, now.Sub(j.DueAt)))
+	case signalbox.StateRunning:
+		return "for " + span(max(0, now.Sub(j.Since)))
+	case signalbox.StateDead, signalbox.StateCancelled:
+		return span(max(0, now.Sub(j.EndedAt))) + " ago"
+	}
+	return ""
+}
+
+// jobJSON is a job of a listing for programs. docs/cli.md has its fields.
+type jobJSON struct {
+	Queue          string  `json:"queue"`
+	ID             string  `json:"id"`
+	Kind           string  `json:"kind"`
+	State          string  `json:"state"`
+	Priority       string  `json:"priority"`
+	Failed         int     `json:"failed"`
+	MaxAttempts    int     `json:"max_attempts"`
+	Crashes        int     `json:"crashes"`
+	TimeoutSeconds float64 `json:"timeout_seconds"`
+	EnqueuedAt     *string `json:"enqueued_at"`
+	DueAt          *string `json:"due_at"`
+	EndedAt        *string `json:"ended_at"`
+	LastError      string  `json:"last_error"`
+	Waits          string  `json:"waits"`
+	Worker         string  `json:"worker"`
+	Token          int64   `json:"token"`
+	Since          *string `json:"since"`
+	Cancelling     bool    `json:"cancelling"`
+	TraceID        string  `json:"trace_id"`
+	SpanID         string  `json:"span_id"`
+	RunTraceID     string  `json:"run_trace_id"`
+	RunSpanID      string  `json:"run_span_id"`
+	Cursor         string  `json:"cursor"`
+	RecordError    string  `json:"record_error"`
+}
+
+func jobOf(j *inspect.Job) jobJSON {
+	out := jobJSON{
+		Queue: j.Queue, ID: j.ID, Kind: j.Kind, State: string(j.State), Priority: j.Priority.String(), Failed: j.Failed,
+		MaxAttempts: j.MaxAttempts, Crashes: j.Crashes, TimeoutSeconds: seconds(j.Timeout), EnqueuedAt: timestamp(j.EnqueuedAt),
+		DueAt: timestamp(j.DueAt), EndedAt: timestamp(j.EndedAt), LastError: j.LastError, Waits: j.Waits, Worker: j.Worker, Token: j.Token,
+		Since: timestamp(j.Since), Cancelling: j.Cancelling, TraceID: j.TraceID, SpanID: j.SpanID, RunTraceID: j.RunTraceID,
+		RunSpanID: j.RunSpanID, Cursor: j.Cursor,
+	}
+	if j.Err != nil {
+		out.RecordError = j.Err.Error()
+	}
+	return out
+}

@@ -1,0 +1,170 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/spf13/cobra"
+
+	"github.com/signalbox-go/signalbox"
+	"github.com/signalbox-go/signalbox/inspect"
+)
+
+func (a *app) jobShow() *cobra.Command {
+	c := a.command("show QUEUE ID", "Show all of a job: its arguments, where it is and why, and the errors of its attempts", cobra.ExactArgs(2),
+		func(ctx context.Context, args []string) error {
+			ins, err := a.inspector(ctx)
+			if err != nil {
+				return err
+			}
+			j, err := ins.Job(ctx, args[0], args[1])
+			if err != nil {
+				return err
+			}
+			if a.json() {
+				return a.document(showOf(&j))
+			}
+			a.show(&j, a.clock(ctx))
+			return nil
+		})
+	c.ValidArgsFunction = a.completeQueues(1)
+	return c
+}
+
+// showJSON is all of a job, for programs. docs/cli.md has its fields.
+type showJSON struct {
+	jobJSON
+	EffectKey     string            `json:"effect_key"`
+	Headers       map[string]string `json:"headers"`
+	Payload       json.RawMessage   `json:"payload"`
+	PayloadBase64 *string           `json:"payload_base64"`
+	Attempts      []attemptJSON     `json:"attempts"`
+}
+
+type attemptJSON struct {
+	Number     int     `json:"number"`
+	At         *string `json:"at"`
+	RanSeconds float64 `json:"ran_seconds"`
+	Worker     string  `json:"worker"`
+	Error      string  `json:"error"`
+	Stack      string  `json:"stack"`
+	TraceID    string  `json:"trace_id"`
+	SpanID     string  `json:"span_id"`
+}
+
+func showOf(j *inspect.Job) showJSON {
+	out := showJSON{jobJSON: jobOf(j), EffectKey: j.EffectKey, Headers: j.Headers, Attempts: make([]attemptJSON, len(j.Attempts))}
+	if out.Headers == nil {
+		out.Headers = map[string]string{}
+	}
+	if json.Valid(j.Payload) {
+		out.Payload = j.Payload
+	} else {
+		text := base64.StdEncoding.EncodeToString(j.Payload)
+		out.PayloadBase64 = &text
+	}
+	for i, at := range j.Attempts {
+		out.Attempts[i] = attemptJSON{at.Number, timestamp(at.At), seconds(at.Ran), at.Worker, at.Error, at.Stack, at.TraceID, at.SpanID}
+	}
+	return out
+}
+
+// show prints a job for people.
+func (a *app) show(j *inspect.Job, now time.Time) {
+	line := func(name, format string, args ...any) {
+		fmt.Fprintf(a.out, "%-10s %s\n", name, clean(fmt.Sprintf(format, args...)))
+	}
+	ago := func(t time.Time) string {
+		if d := now.Sub(t); d >= 0 {
+			return stamp(t) + " (" + span(d) + " ago)"
+		}
+		return stamp(t) + " (in " + span(t.Sub(now)) + ")"
+	}
+	line("job", "%s", j.ID)
+	line("queue", "%s", j.Queue)
+	line("kind", "%s", j.Kind)
+	line("state", "%s, %s", stateOf(j), when(j, now))
+	if j.Waits != "" {
+		line("waits", "%s", j.Waits)
+	}
+	if j.Err != nil {
+		line("record", "%v", j.Err)
+	}
+	line("attempts", "%d of %d failed, %d crashes", j.Failed, j.MaxAttempts, j.Crashes)
+	if j.LastError != "" {
+		line("error", "%s", j.LastError)
+	}
+	if j.Worker != "" || j.Token != 0 {
+		line("worker", "%s, since %s, token %d", j.Worker, ago(j.Since), j.Token)
+	}
+	line("enqueued", "%s", ago(j.EnqueuedAt))
+	if !j.DueAt.Equal(j.EnqueuedAt) {
+		line("due", "%s", ago(j.DueAt))
+	}
+	if !j.EndedAt.IsZero() {
+		line("ended", "%s", ago(j.EndedAt))
+	}
+	line("priority", "%s", j.Priority)
+	if j.Timeout > 0 {
+		line("timeout", "%v for each attempt", j.Timeout)
+	}
+	if j.EffectKey != "" {
+		line("effect key", "%s", j.EffectKey)
+	}
+	if j.TraceID != "" {
+		line("trace", "%s, span %s", j.TraceID, j.SpanID)
+	}
+	if j.RunTraceID != "" {
+		line("last run", "trace %s, span %s", j.RunTraceID, j.RunSpanID)
+	}
+	for _, name := range slices.Sorted(maps.Keys(j.Headers)) {
+		line("header", "%s: %s", name, j.Headers[name])
+	}
+	fmt.Fprintf(a.out, "\narguments\n%s\n", indent(readable(j.Payload)))
+	a.showAttempts(j)
+	if a.errTerminal && (j.State == signalbox.StateDead || j.State == signalbox.StateCancelled) {
+		a.note("\nTo run it again: signalbox job retry %s %s\nWith other arguments: signalbox job edit %s %s --run", j.Queue, j.ID, j.Queue, j.ID)
+	}
+}
+
+func (a *app) showAttempts(j *inspect.Job) {
+	if len(j.Attempts) == 0 {
+		return
+	}
+	fmt.Fprintf(a.out, "\nattempts that failed\n")
+	for _, at := range j.Attempts {
+		trace := ""
+		if at.TraceID != "" {
+			trace = ", trace " + at.TraceID
+		}
+		fmt.Fprintf(a.out, "  %d. %s, ran %v on %s%s\n     %s\n", at.Number, stamp(at.At), at.Ran, clean(at.Worker), clean(trace), clean(at.Error))
+		if at.Stack != "" {
+			stack := cleanLines(strings.TrimSpace(at.Stack))
+			fmt.Fprintf(a.out, "       %s\n", strings.ReplaceAll(stack, "\n", "\n       "))
+		}
+	}
+}
+
+// readable returns a payload for people: JSON with one field a line, other text as it is, else its size.
+func readable(payload []byte) string {
+	var b bytes.Buffer
+	switch {
+	case len(payload) == 0:
+		return "none"
+	case json.Indent(&b, payload, "", "  ") == nil:
+		return cleanLines(b.String())
+	case utf8.Valid(payload):
+		return cleanLines(string(payload))
+	}
+	return fmt.Sprintf("%d bytes that are no text; -o json has them in base64", len(payload))
+}
+
+func indent(s string) string { return "  " + strings.ReplaceAll(s, "\n", "\n  ") }
