@@ -24,6 +24,7 @@ type app struct {
 	connection connection
 	output     string                // "table" or "json"
 	rdb        redis.UniversalClient // once it has reached Redis
+	hook       *hook
 	stopped    context.Context
 	began      bool // the flags and arguments were right; what fails from here on is no mistake of usage
 	closers    []func() error
@@ -80,7 +81,7 @@ Tables are for people. Programs read -o json. docs/cli.md has the JSON and the e
 	flags.StringVarP(&a.output, "output", "o", "table", "table for people, json for programs")
 	a.connection.register(flags)
 	_ = root.RegisterFlagCompletionFunc("output", cobra.FixedCompletions([]string{"table", "json"}, cobra.ShellCompDirectiveNoFileComp))
-	root.AddCommand(a.queueCommand(), a.jobCommand(), a.workerCommand(), a.enqueueCommand())
+	root.AddCommand(a.queueCommand(), a.jobCommand(), a.workerCommand(), a.lockCommand(), a.enqueueCommand())
 	return root
 }
 

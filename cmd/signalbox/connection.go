@@ -8,6 +8,7 @@ import (
 	"net"
 	"os"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -164,12 +165,17 @@ func (a *app) connect(ctx context.Context) (redis.UniversalClient, error) {
 	o.Dialer = a.dialer(secure)
 	rdb := redis.NewUniversalClient(o)
 	a.closers = append(a.closers, rdb.Close)
-	rdb.AddHook(bounded(a.connection.timeout))
-	if err := rdb.Ping(ctx).Err(); err != nil {
-		if away(err) && a.stopped.Err() == nil {
-			return nil, a.connection.away(err)
-		}
+	a.hook = &hook{timeout: a.connection.timeout, listed: make(chan struct{})}
+	rdb.AddHook(a.hook)
+	info, err := rdb.Info(ctx, "server").Result()
+	switch {
+	case err != nil && strings.HasPrefix(err.Error(), "NOPERM"): // it answers
+	case err != nil && away(err) && a.stopped.Err() == nil:
+		return nil, a.connection.away(err)
+	case err != nil:
 		return nil, err
+	case strings.Contains(info, "redis_mode:cluster") && !o.IsClusterMode:
+		return nil, usage("Redis at %s is a Cluster: add --cluster", a.connection.where)
 	}
 	a.rdb = rdb
 	return rdb, nil
@@ -213,25 +219,46 @@ func (a *app) namespace() string {
 	return cmp.Or(a.env("SIGNALBOX_NAMESPACE"), "default")
 }
 
-// bounded is a hook that bounds each call of a client, with its repetitions. A list of a million jobs may take its time. No
-// single call may.
-type bounded time.Duration
+// A hook bounds each call of a client, with its repetitions. A list of a million jobs may take its time. No single call may.
+type hook struct {
+	timeout time.Duration
+	listed  chan struct{} // closed when a queue was put into the registry of queues
+	once    sync.Once
+}
 
-func (b bounded) DialHook(next redis.DialHook) redis.DialHook { return next }
+func (h *hook) DialHook(next redis.DialHook) redis.DialHook { return next }
 
-func (b bounded) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+func (h *hook) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	return func(ctx context.Context, cmd redis.Cmder) error {
-		ctx, cancel := context.WithTimeout(ctx, time.Duration(b))
+		ctx, cancel := context.WithTimeout(ctx, h.timeout)
 		defer cancel()
-		return next(ctx, cmd)
+		err := next(ctx, cmd)
+		if cmd.Name() == "sadd" {
+			h.once.Do(func() { close(h.listed) })
+		}
+		return err
 	}
 }
 
-func (b bounded) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+func (h *hook) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
 	return func(ctx context.Context, cmds []redis.Cmder) error {
-		ctx, cancel := context.WithTimeout(ctx, time.Duration(b))
+		ctx, cancel := context.WithTimeout(ctx, h.timeout)
 		defer cancel()
 		return next(ctx, cmds)
+	}
+}
+
+// registryTimeout bounds how long an enqueue waits for the registry.
+const registryTimeout = 2 * time.Second
+
+// registered waits until a scheduler has put its queue into the registry, from which queues are listed. It does so beside the
+// enqueue, and this process is about to end.
+func (h *hook) registered(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, registryTimeout)
+	defer cancel()
+	select {
+	case <-h.listed:
+	case <-ctx.Done():
 	}
 }
 

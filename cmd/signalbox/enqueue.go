@@ -57,6 +57,7 @@ func (a *app) enqueueCommand() *cobra.Command {
 		if err != nil {
 			return a.enqueueError(err, r.ID)
 		}
+		a.hook.registered(ctx)
 		return a.printEnqueued(f.queue, r)
 	})
 	c.Long = `Put a job into a queue: now, at a time, or after a while.

@@ -118,8 +118,6 @@ func short(err error) string {
 func hint(err error) string {
 	text := err.Error()
 	for _, h := range []struct{ sign, do string }{
-		{"MOVED ", "; this Redis is a Cluster: add --cluster"},
-		{"CROSSSLOT", "; this Redis is a Cluster: add --cluster"},
 		{"cluster support disabled", "; this Redis is no Cluster: leave --cluster out"},
 		{"NOAUTH", "; give REDIS_URL a user and a password, or set REDIS_PASSWORD"},
 		{"WRONGPASS", "; look at the user and password of REDIS_URL, REDIS_USERNAME and REDIS_PASSWORD"},

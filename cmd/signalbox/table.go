@@ -74,6 +74,13 @@ func (t *table) flush() {
 	t.rows = t.rows[:0]
 }
 
+// flushRows is flush, but prints no heading where there is no row.
+func (t *table) flushRows() {
+	if len(t.rows) > 0 {
+		t.flush()
+	}
+}
+
 const gap = "  "
 
 // fit returns the widths to print. Columns that are left out have -1.
