@@ -74,6 +74,23 @@ func TestBench(t *testing.T) {
 	}
 }
 
+// TestCommand: cmd/signalbox is a module of its own, so that what it needs for a terminal lives only there. It stands on what
+// users have: package inspect to look and act, package scheduler to enqueue.
+func TestCommand(t *testing.T) {
+	t.Parallel()
+	files, err := filepath.Glob(filepath.Join(root, "cmd", "signalbox", "*.go"))
+	if err != nil || len(files) == 0 {
+		t.Fatalf("no Go files in cmd/signalbox: %v", err)
+	}
+	for _, file := range files {
+		report(t, checkCommand(file, importsOf(t, file)))
+	}
+	if len(checkCommand("planted.go", []string{module + "/internal/store"})) != 1 || len(checkCommand("planted.go", []string{module + "/worker"})) != 1 ||
+		len(checkCommand("planted.go", []string{module, module + "/inspect"})) != 0 || len(checkCommand("planted_test.go", []string{module + "/worker"})) != 0 {
+		t.Error("a planted import of internal/store or worker is not found, or an allowed one is")
+	}
+}
+
 func TestLua(t *testing.T) {
 	t.Parallel()
 	seen := 0

@@ -40,8 +40,8 @@ var otelAPI = []string{
 	"go.opentelemetry.io/otel/trace/...",
 }
 
-// rules is the whole table. The first rule whose pattern matches counts. Packages of other modules (bench, tools) have
-// no rule: their go.mod is the rule.
+// rules is the whole table. The first rule whose pattern matches counts. Packages of other modules (bench, cmd/signalbox,
+// tools) have no rule: their go.mod is the rule.
 var rules = []rule{
 	{pattern: "."}, // the vocabulary: standard library only
 	{"internal/wire", []string{"."}, []string{protowire}},
@@ -250,6 +250,20 @@ func checkBench(file string, imports []string) []string {
 		servers := in == "internal/redistest" && strings.HasSuffix(file, "_test.go")
 		if ok && strings.HasPrefix(in, "internal/") && in != "internal/store" && !servers {
 			wrong = append(wrong, fmt.Sprintf("%s imports %s; of the internal packages bench may import only internal/store, and its tests internal/redistest", file, in))
+		}
+	}
+	return wrong
+}
+
+// commandMay are the packages of this module that cmd/signalbox may import. Its tests may import all.
+var commandMay = []string{".", "inspect", "scheduler"}
+
+// checkCommand returns what a file of cmd/signalbox imports of this module and may not.
+func checkCommand(file string, imports []string) []string {
+	var wrong []string
+	for _, path := range imports {
+		if in, ok := within(path); ok && !fitsAny(commandMay, in) && !strings.HasSuffix(file, "_test.go") {
+			wrong = append(wrong, fmt.Sprintf("%s imports %s; of this module cmd/signalbox may import only %s", file, in, strings.Join(commandMay, " ")))
 		}
 	}
 	return wrong
