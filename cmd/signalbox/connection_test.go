@@ -205,15 +205,16 @@ func TestSentinel(t *testing.T) {
 
 func TestTLS(t *testing.T) {
 	t.Parallel()
-	addr, ca := secured(t, redistest.Start(t).Addr())
-	sh := newShell(t, redistest.Start(t))
+	srv := redistest.Start(t)
+	addr, ca := secured(t, srv.Addr())
+	sh := newShell(t, srv)
 	sh.ok("queue", "ls", "--redis", "rediss://"+addr, "--tls-ca", ca)
 	sh.ok("queue", "ls", "--redis", "redis://"+addr, "--tls-ca", ca)
 	sh.ok("queue", "ls", "--redis", "redis://"+addr, "--tls", "--tls-insecure")
 	sh.ok("queue", "ls", "--redis", "redis://"+addr, "--tls-ca", ca, "--tls-server-name", "redis.example")
 	sh.fails(exitFailure, []string{"certificate", "--tls-ca"}, "queue", "ls", "--redis", "rediss://"+addr)
 	sh.fails(exitFailure, []string{"other.example", "--tls-server-name"}, "queue", "ls", "--redis", "rediss://"+addr, "--tls-ca", ca, "--tls-server-name", "other.example")
-	sh.fails(exitAway, []string{"no reply in time", "TLS"}, "queue", "ls", "--tls", "--timeout", "300ms")
+	sh.fails(exitAway, []string{"is there TLS on that port?"}, "queue", "ls", "--tls", "--timeout", "300ms")
 }
 
 // secured returns the address of a TLS server before a plain one, and the file of the authority that signed its certificate.

@@ -68,7 +68,7 @@ type awayError struct {
 // away returns the error that says so of this connection.
 func (c *connection) away(err error) error {
 	why := short(err)
-	if why == late && c.secured {
+	if (why == late || why == hungUp) && c.secured {
 		why += " (is there TLS on that port?)"
 	}
 	return &awayError{c.where, why, err}
@@ -96,7 +96,10 @@ func away(err error) bool {
 	return false
 }
 
-const late = "no reply in time"
+const (
+	late   = "no reply in time"
+	hungUp = "it closes the connection"
+)
 
 // short returns what is the matter with a connection, without the addresses that the error repeats.
 func short(err error) string {
@@ -109,7 +112,7 @@ func short(err error) string {
 	case errors.As(err, &op) && op.Err != nil:
 		return op.Err.Error()
 	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
-		return "it closes the connection"
+		return hungUp
 	}
 	return err.Error()
 }
