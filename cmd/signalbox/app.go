@@ -16,6 +16,7 @@ import (
 type app struct {
 	in          io.Reader
 	out, err    io.Writer
+	flush       func() // writes what out holds back
 	env         func(name string) string
 	width       int  // of the terminal that out is, in cells. 0: it is none
 	inTerminal  bool // in is a terminal: questions can be answered
@@ -35,7 +36,7 @@ type app struct {
 func (a *app) run(ctx context.Context, args []string) int {
 	a.stopped = ctx
 	out := bufio.NewWriter(a.out)
-	a.out = out
+	a.out, a.flush = out, func() { _ = out.Flush() } // the error comes again at the end
 	root := a.root()
 	root.SetArgs(args)
 	root.SetIn(a.in)
@@ -141,6 +142,7 @@ func (a *app) json() bool { return a.output == "json" }
 // note writes a line for people beside the output. With -o json it is left out.
 func (a *app) note(format string, args ...any) {
 	if !a.json() {
+		a.flush() // what was said before comes before
 		fmt.Fprintf(a.err, format+"\n", args...)
 	}
 }

@@ -255,7 +255,7 @@ func TestShowIsSafeForATerminal(t *testing.T) {
 	for _, payload := range []string{`"` + "\u202e" + `"`, evil, "\xff\x1b"} {
 		j.Payload = []byte(payload)
 		var out strings.Builder
-		a := &app{out: &out, err: &out, errTerminal: true}
+		a := &app{out: &out, err: &out, errTerminal: true, flush: func() {}}
 		a.show(j, time.Now())
 		l := a.listing(true, 0, time.Now())
 		if err := l.job(j); err != nil {

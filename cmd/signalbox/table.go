@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"unicode"
 	"unicode/utf8"
@@ -98,7 +99,7 @@ func (t *table) fit() []int {
 		}
 		return sum - t.width
 	}
-	for i, c := range t.columns {
+	for i, c := range slices.Backward(t.columns) { // the long texts are last
 		if n := over(); n > 0 && c.cut > 0 {
 			widths[i] = max(widths[i]-n, min(widths[i], max(c.cut, cells(c.name))))
 		}
