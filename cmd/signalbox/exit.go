@@ -117,6 +117,8 @@ func short(err error) string {
 	return err.Error()
 }
 
+const rights = "; docs/operations.md has the rights that a user needs"
+
 // hint returns what to do about an error of Redis, if that is known.
 func hint(err error) string {
 	text := err.Error()
@@ -124,7 +126,9 @@ func hint(err error) string {
 		{"cluster support disabled", "; this Redis is no Cluster: leave --cluster out"},
 		{"NOAUTH", "; give REDIS_URL a user and a password, or set REDIS_PASSWORD"},
 		{"WRONGPASS", "; look at the user and password of REDIS_URL, REDIS_USERNAME and REDIS_PASSWORD"},
-		{"NOPERM", "; docs/operations.md has the rights that a user needs"},
+		{"NOPERM", rights},
+		{"The user executing the script can't", rights},
+		{"ACL failure in script", rights},
 		{"READONLY", "; this is a replica: connect to its master"},
 		{"signed by unknown authority", "; give --tls-ca the certificate of the authority that signed it"},
 		{"failed to verify certificate", "; --tls-server-name says which name it must have"},

@@ -1,0 +1,51 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/signalbox-go/signalbox/internal/redistest"
+)
+
+// The users of docs/operations.md have the rights that docs/cli.md says they have.
+func TestRights(t *testing.T) {
+	t.Parallel()
+	page, err := os.ReadFile(filepath.Join("..", "..", "docs", "operations.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	srv := redistest.New(t)
+	rdb := srv.Client()
+	sh := newShell(t, srv)
+	sh.ok("enqueue", "mail", "--id", "j1", "--queue", "mail")
+	as := func(role string) {
+		t.Helper()
+		_, rule, ok := strings.Cut(string(page), "\nACL SETUSER "+role+" ")
+		if !ok {
+			t.Fatalf("docs/operations.md has no rule for %s", role)
+		}
+		rule, _, _ = strings.Cut(rule, "\n")
+		args := []any{"ACL", "SETUSER", role}
+		for word := range strings.FieldsSeq(rule) {
+			args = append(args, word)
+		}
+		if err := rdb.Do(t.Context(), args...).Err(); err != nil {
+			t.Fatal(err)
+		}
+		sh.env["REDIS_URL"] = "redis://" + role + ":CHANGE-ME@" + srv.Addr()
+	}
+	look := [][]string{{"queue", "ls"}, {"queue", "ls", "mail"}, {"job", "ls"}, {"job", "ls", "mail"}, {"job", "show", "mail", "j1"}, {"worker", "ls"}}
+	as("viewer")
+	for _, args := range look {
+		sh.ok(args...)
+	}
+	sh.fails(exitFailure, []string{"docs/operations.md"}, "queue", "pause", "mail")
+	as("operator")
+	for _, args := range append(look, []string{"queue", "pause", "mail"}, []string{"queue", "resume", "mail"}, []string{"queue", "set", "mail", "--slots", "1", "--keep-jobs", "1"}) {
+		sh.ok(args...)
+	}
+	as("producer")
+	sh.ok("enqueue", "mail", "--queue", "mail")
+}
