@@ -87,8 +87,10 @@ Tables are for people. Programs read -o json. docs/cli.md has the JSON and the e
 }
 
 const rootExample = `  signalbox queue ls
-  signalbox queue pause mail
-  signalbox queue resume mail`
+  signalbox job ls mail --state dead
+  signalbox job show mail order-17
+  signalbox job edit mail order-17 --run
+  signalbox queue pause mail`
 
 // group returns a command that has commands below it, and does nothing by itself.
 func (a *app) group(use, short string, commands ...*cobra.Command) *cobra.Command {

@@ -211,5 +211,3 @@ func (a *app) printEnqueued(queue string, r scheduler.Result) error {
 	}
 	return nil
 }
-
-var priorities = cobra.FixedCompletions([]string{"high", "normal", "low"}, cobra.ShellCompDirectiveNoFileComp)

@@ -20,6 +20,7 @@ const (
 	exitFailure     = 1
 	exitUsage       = 2
 	exitNotFound    = 3
+	exitState       = 4
 	exitAway        = 5
 	exitInterrupted = 130
 )
@@ -53,11 +54,26 @@ func (a *app) explain(err error) (code int, text string) {
 		return exitUsage, text + "; see signalbox --help"
 	case errors.Is(err, inspect.ErrNoQueue), errors.Is(err, inspect.ErrNoJob), errors.Is(err, inspect.ErrNoWorker):
 		return exitNotFound, text
+	case errors.Is(err, inspect.ErrState):
+		return exitState, text
 	case away(err):
-		return exitAway, a.connection.away(err).Error()
+		said := a.connection.away(err).Error()
+		if part := (*partError)(nil); errors.As(err, &part) {
+			said = part.said + ": " + said
+		}
+		return exitAway, said
 	}
 	return exitFailure, text + hint(err)
 }
+
+// A partError ends bulk work that had begun.
+type partError struct {
+	said string // how far it came
+	err  error
+}
+
+func (e *partError) Error() string { return e.said + ": " + e.err.Error() }
+func (e *partError) Unwrap() error { return e.err }
 
 // An awayError says that Redis can't be reached.
 type awayError struct {

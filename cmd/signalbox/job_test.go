@@ -18,6 +18,7 @@ import (
 // A mail is a job whose handler does what its arguments say.
 type mail struct {
 	Do string `json:"do"`
+	To any    `json:"to"`
 }
 
 func (mail) Kind() string { return "email.welcome" }
@@ -54,6 +55,9 @@ func (s *shell) works(srv *redistest.Server) *post {
 			return errors.New("smtp: 451 try again later\n\x1b[31mplease\u202e")
 		case "cancel":
 			return signalbox.Cancel(errors.New("the address is gone"))
+		}
+		if m.To == "ann@@example.org" {
+			return fmt.Errorf("no such address: %q", m.To)
 		}
 		return nil
 	})

@@ -6,20 +6,9 @@ import (
 	"testing"
 
 	"github.com/signalbox-go/signalbox/internal/redistest"
-	"github.com/signalbox-go/signalbox/scheduler"
 )
 
 var discard = slog.New(slog.DiscardHandler)
-
-// producer returns a scheduler in the shell's namespace.
-func (s *shell) producer(srv *redistest.Server) *scheduler.Scheduler {
-	s.t.Helper()
-	p, err := scheduler.New(srv.Client(), scheduler.Config{Namespace: s.namespace, Logger: discard})
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	return p
-}
 
 func TestQueueLs(t *testing.T) {
 	t.Parallel()

@@ -1,0 +1,49 @@
+package main
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/signalbox-go/signalbox/inspect"
+)
+
+// progressEvery bounds how often a progress line is written.
+const progressEvery = 100 * time.Millisecond
+
+// A progress shows on the terminal how far bulk work is. Without a terminal it shows nothing.
+type progress struct {
+	a     *app
+	what  string
+	total int64 // how many jobs there were before; 0: not known
+	last  time.Time
+	shown bool
+}
+
+func (a *app) progress(what string) *progress { return &progress{a: a, what: what, last: time.Now()} }
+
+func (p *progress) show(now inspect.Progress) {
+	if !p.a.errTerminal || time.Since(p.last) < progressEvery {
+		return
+	}
+	p.last, p.shown = time.Now(), true
+	fmt.Fprintf(p.a.err, "\r\x1b[K%s", p.line(now))
+}
+
+const barWidth = 20
+
+func (p *progress) line(now inspect.Progress) string {
+	if p.total == 0 {
+		return fmt.Sprintf("%s: %d of %d seen", p.what, max(now.Done, now.Matched), now.Seen)
+	}
+	part := min(1, float64(now.Done+now.Moved)/float64(p.total))
+	full := int(part * barWidth)
+	return fmt.Sprintf("%s: [%s%s] %3.0f %%  %d of %d", p.what, strings.Repeat("#", full), strings.Repeat(" ", barWidth-full), part*100, now.Done, p.total)
+}
+
+// end takes the line away.
+func (p *progress) end() {
+	if p.shown {
+		fmt.Fprint(p.a.err, "\r\x1b[K")
+	}
+}
