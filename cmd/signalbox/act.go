@@ -165,6 +165,9 @@ func (a *app) actOnAll(ctx context.Context, v verb, act func(context.Context) in
 			return err
 		}
 	}
+	if v.name == "cancel" && f.State == signalbox.StateRunning {
+		v.past = "asked to end"
+	}
 	p := a.progress(v.past)
 	p.total = counted.Matched
 	done, err := ins.DoAll(ctx, queue, f, action, inspect.Bulk{Progress: p.show})

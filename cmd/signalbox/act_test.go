@@ -225,7 +225,10 @@ func TestCancelRunning(t *testing.T) {
 	<-p.started
 	same(t, sh.ok("job", "cancel", "mail", "r1"), "job r1 is running: its handler is asked to end")
 	redistest.Eventually(t, func() bool { return sh.state("r1") == "cancelled" }, "the job ends cancelled")
-	sh.fails(exitState, []string{"r1"}, "job", "prioritise", "mail", "r1", "--to", "high")
+	sh.ok("enqueue", "email.welcome", `{"do":"hold"}`, "-q", "mail", "--id", "r2")
+	<-p.started
+	same(t, sh.ok("job", "cancel", "mail", "--state", "running", "--yes"), "1 job of queue mail asked to end")
+	sh.fails(exitState, []string{"r1", "cancelled"}, "job", "prioritise", "mail", "r1", "--to", "high")
 }
 
 func TestEdit(t *testing.T) {
@@ -303,7 +306,7 @@ func TestProgress(t *testing.T) {
 	p.show(inspect.Progress{Seen: 50, Matched: 40, Done: 20})
 	p.show(inspect.Progress{Seen: 51, Matched: 41, Done: 21}) // too soon after
 	p.end()
-	want := "\r\x1b[Kdeleted: 40 of 50 seen\r\x1b[Kdeleted: [#####               ]  25 %  20 of 80\r\x1b[K"
+	want := "\r\x1b[Kdeleted: 40 jobs of 50\r\x1b[Kdeleted: [#####               ]  25 %  20 of 80\r\x1b[K"
 	if errs.String() != want {
 		t.Errorf("%q, want %q", errs.String(), want)
 	}

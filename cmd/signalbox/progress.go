@@ -34,7 +34,7 @@ const barWidth = 20
 
 func (p *progress) line(now inspect.Progress) string {
 	if p.total == 0 {
-		return fmt.Sprintf("%s: %d of %d seen", p.what, max(now.Done, now.Matched), now.Seen)
+		return fmt.Sprintf("%s: %s of %d", p.what, count(max(now.Done, now.Matched)), now.Seen)
 	}
 	part := min(1, float64(now.Done+now.Moved)/float64(p.total))
 	full := int(part * barWidth)

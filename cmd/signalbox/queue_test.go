@@ -1,6 +1,7 @@
 package main
 
 import (
+	"fmt"
 	"log/slog"
 	"strings"
 	"testing"
@@ -104,4 +105,19 @@ func TestEnqueue(t *testing.T) {
 	sh.fails(exitUsage, []string{"At", "After"}, "enqueue", "mail", "{}", "--at", "2200-01-01T00:00:00Z", "--after", "1h")
 	sh.fails(exitUsage, []string{"enqueue KIND [ARGS]"}, "enqueue")
 	sh.fails(exitUsage, []string{"nosuchfile"}, "enqueue", "mail", "@/nosuchfile")
+}
+
+// A queue is listed once an enqueue has ended, though the registry is written beside it.
+func TestEnqueueListsTheQueue(t *testing.T) {
+	t.Parallel()
+	srv := redistest.Start(t)
+	sh := newShell(t, srv)
+	rdb := srv.Client()
+	for i := range 100 {
+		queue := fmt.Sprintf("q%d", i)
+		sh.ok("enqueue", "mail", "--queue", queue, "--after", "1h")
+		if listed, err := rdb.SIsMember(t.Context(), "signalbox:{"+sh.namespace+":}:queues", queue).Result(); err != nil || !listed {
+			t.Fatalf("%s: %v, %v", queue, listed, err)
+		}
+	}
 }

@@ -140,6 +140,13 @@ done
 cd "$work/0/tree"
 out=$work/out
 mapfile -t packages < <(sed -nE 's|^# test: *(\./[a-z/]+) .*|\1|p' "${chosen[@]}" | sort -u)
+# A package of a module of its own is built from the root, as the others are, by a workspace.
+for package in "${packages[@]}"; do
+	if [[ ! -e $package/go.mod ]]; then continue; fi
+	for ((job = 0; job < jobs; job++)); do
+		(cd "$work/$job/tree" && if [[ -e go.work ]]; then go work use "$package"; else go work init . "$package"; fi)
+	done
+done
 if ! build "$work/bin/" "${packages[@]}"; then
 	cat "$out"
 	echo 'the tests do not build without a patch' >&2
