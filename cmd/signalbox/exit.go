@@ -99,7 +99,7 @@ func (e *awayError) Unwrap() error { return e.err }
 // away reports whether err says that no server answered, and not what a server said.
 func away(err error) bool {
 	var network net.Error
-	if errors.As(err, &network) || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, context.DeadlineExceeded) ||
+	if errors.As(err, &network) || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) ||
 		errors.Is(err, redis.ErrPoolTimeout) || errors.Is(err, net.ErrClosed) {
 		return true
 	}
