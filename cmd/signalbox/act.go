@@ -50,8 +50,9 @@ func (a *app) actCommand(v verb, flags func(c *cobra.Command)) *cobra.Command {
 	})
 	c.Long = v.long + `
 
-Give the IDs of jobs, or --state and other flags that name them. What acts on a filter asks first; in a script it wants --yes.
-A job that has left its state meanwhile is left as it is, and counted. The call may be repeated.`
+Give the IDs of jobs, or --state and other flags that name them. What acts on
+all that flags name asks first; in a script it wants --yes. A job that has left
+its state meanwhile is left as it is, and counted. The call may be repeated.`
 	c.Example = v.example
 	f.register(c)
 	c.Flags().IntVar(&f.limit, "limit", 0, "at most so many jobs; 0: all")

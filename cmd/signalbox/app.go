@@ -61,10 +61,12 @@ func (a *app) root() *cobra.Command {
 	root := &cobra.Command{
 		Use:   "signalbox",
 		Short: "Look at the queues, jobs and workers of Signalbox, and act on them",
-		Long: `signalbox looks at the queues, jobs and workers of Signalbox in Redis, and acts on them.
+		Long: `signalbox looks at the queues, jobs and workers of Signalbox in Redis, and acts
+on them.
 
-It talks to the Redis of --redis or REDIS_URL, in the namespace of --namespace or SIGNALBOX_NAMESPACE.
-Tables are for people. Programs read -o json. docs/cli.md has the JSON and the exit codes.`,
+It talks to the Redis of --redis or REDIS_URL, in the namespace of --namespace
+or SIGNALBOX_NAMESPACE. Tables are for people. Programs read -o json.
+docs/cli.md has the JSON and the exit codes.`,
 		Example:       rootExample,
 		SilenceErrors: true,
 		SilenceUsage:  true,
@@ -77,7 +79,7 @@ Tables are for people. Programs read -o json. docs/cli.md has the JSON and the e
 			return nil
 		},
 	}
-	root.CompletionOptions.HiddenDefaultCmd = false
+	root.SetUsageTemplate(usageTemplate)
 	flags := root.PersistentFlags()
 	flags.StringVarP(&a.output, "output", "o", "table", "table for people, json for programs")
 	a.connection.register(flags)

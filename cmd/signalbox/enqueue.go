@@ -62,11 +62,14 @@ func (a *app) enqueueCommand() *cobra.Command {
 	})
 	c.Long = `Put a job into a queue: now, at a time, or after a while.
 
-KIND says which handler runs it. ARGS are the arguments of the handler as JSON: text, @FILE to read a file, or - to read the standard
-input. Without ARGS they are {}. The handler's program decides what they mean, so they are not checked here.
+KIND says which handler runs it. ARGS are the arguments of the handler as JSON:
+text, @FILE to read a file, or - to read the standard input. Without ARGS they
+are {}. The handler's program decides what they mean, so they are not checked
+here.
 
-Without --id the job gets a new random ID. With --id, a job of this ID that is scheduled, ready or running stays as it is: the output says
-so, and the exit code is 0. So a script can repeat the call.`
+Without --id the job gets a new random ID. With --id, a job of this ID that is
+scheduled, ready or running stays as it is: the output says so, and the exit
+code is 0. So a script can repeat the call.`
 	c.Example = `  signalbox enqueue email.welcome '{"UserID":42}'
   signalbox enqueue report @report.json --queue reports --after 2h --priority low
   echo '{"order":17}' | signalbox enqueue invoice - --id order-17`

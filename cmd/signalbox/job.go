@@ -12,7 +12,8 @@ import (
 )
 
 func (a *app) jobCommand() *cobra.Command {
-	return a.group("job", "List jobs, look at one, and act on them", a.jobLs(), a.jobShow(), a.jobRetry(), a.jobEdit(), a.jobCancel(), a.jobReschedule(), a.jobPrioritise(), a.jobRm())
+	return a.group("job", "List jobs, look at one, and act on them", a.jobLs(), a.jobShow(), a.jobRetry(), a.jobEdit(), a.jobCancel(), a.jobReschedule(),
+		a.jobPrioritise(), a.jobRm())
 }
 
 // tableLimit is how many jobs a table shows if --limit says nothing else. Programs get all of them.
@@ -55,10 +56,12 @@ func (a *app) jobLs() *cobra.Command {
 		l.end(err == nil, len(queues) == 1 && len(filters) == 1)
 		return err
 	})
-	c.Long = `List the jobs of a queue, or of all queues. Flags narrow the list. Running jobs come first, then ready, scheduled, dead and cancelled ones.
+	c.Long = `List the jobs of a queue, or of all queues. Flags narrow the list. Running
+jobs come first, then ready, scheduled, dead and cancelled ones.
 
-A table has 50 jobs at most unless --limit says otherwise. With -o json each line is one job, and all jobs come unless --limit is given.
-What a job's arguments are is shown by "signalbox job show" only.`
+A table has 50 jobs at most unless --limit says otherwise. With -o json each
+line is one job, and all jobs come unless --limit is given. The arguments of a
+job are shown by "signalbox job show" only.`
 	c.Example = `  signalbox job ls mail
   signalbox job ls --state dead
   signalbox job ls mail --state dead --kind email.welcome --error "connection refused" --newer-than 1d`

@@ -45,10 +45,13 @@ func (a *app) lockLs() *cobra.Command {
 		t.flushRows()
 		return nil
 	})
-	c.Long = `List the locks of package lock that are held, on one Redis or in a Cluster: not those of Redlock, and not the leases of jobs.
+	c.Long = `List the locks of package lock that are held, on one Redis or in a Cluster: not
+those of Redlock, and not the leases of jobs.
 
-PATTERN is as in the command KEYS of Redis: * fits any text, ? one character. Keys are as the programs name
-them; those of middleware.Lock begin with signalbox:lock:. The command goes through the names of all keys of the database. It makes short calls, so Redis goes on serving others meanwhile.`
+PATTERN is as in the command KEYS of Redis: * fits any text, ? one character.
+Keys are as the programs name them; those of middleware.Lock begin with
+signalbox:lock:. The command goes through the names of all keys of the database,
+in short calls, so Redis goes on serving others meanwhile.`
 	c.Example = `  signalbox lock ls 'orders:*'
   signalbox lock ls '*' -o json`
 	c.ValidArgsFunction = cobra.NoFileCompletions

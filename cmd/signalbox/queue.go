@@ -17,7 +17,7 @@ func (a *app) queueCommand() *cobra.Command {
 }
 
 func (a *app) queueLs() *cobra.Command {
-	c := a.command("ls [QUEUE...]", "List queues: how many jobs they have in each state, and who works on them", cobra.ArbitraryArgs,
+	c := a.command("ls [QUEUE...]", "List queues: jobs by state, workers, settings", cobra.ArbitraryArgs,
 		func(ctx context.Context, names []string) error {
 			ins, err := a.inspector(ctx)
 			if err != nil {
@@ -150,7 +150,7 @@ func (a *app) queueSet() *cobra.Command {
 	var age spanFlag
 	var most bytesFlag
 	var c *cobra.Command
-	c = a.command("set QUEUE [flags]", "Change a queue's settings: slots of its workers, and how long ended jobs are kept", cobra.ExactArgs(1),
+	c = a.command("set QUEUE [flags]", "Change settings: slots of workers, what is kept of ended jobs", cobra.ExactArgs(1),
 		func(ctx context.Context, args []string) error {
 			changed := c.Flags().Changed
 			retention := changed("keep-jobs") || changed("keep-bytes") || changed("keep-age")
@@ -190,11 +190,14 @@ func (a *app) queueSet() *cobra.Command {
 			}
 			return a.printSettings(q)
 		})
-	c.Long = `Change a queue's settings. Workers that run heed them at once, and those that start later as well.
+	c.Long = `Change a queue's settings. Workers that run heed them at once, and those that
+start later as well.
 
 --slots is how many jobs of the queue each worker runs at the same time.
-The --keep flags say what is kept of the dead jobs, and likewise of the cancelled ones. What is beyond is dropped, the oldest first.
-0 sets a value back: --slots to that of each worker's configuration, a --keep flag to its default.`
+The --keep flags say what is kept of the dead jobs, and likewise of the
+cancelled ones. What is beyond is dropped, the oldest first. 0 sets a value
+back: --slots to that of each worker's configuration, a --keep flag to its
+default.`
 	c.Example = `  signalbox queue set mail --slots 5
   signalbox queue set mail --keep-age 7d --keep-jobs 10000`
 	c.Flags().IntVar(&slots, "slots", 0, "slots of each worker, 1 to 100,000; 0: as each worker is configured")

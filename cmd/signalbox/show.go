@@ -19,7 +19,7 @@ import (
 )
 
 func (a *app) jobShow() *cobra.Command {
-	c := a.command("show QUEUE ID", "Show all of a job: its arguments, where it is and why, and the errors of its attempts", cobra.ExactArgs(2),
+	c := a.command("show QUEUE ID", "Show all of a job: arguments, why it waits, errors of its attempts", cobra.ExactArgs(2),
 		func(ctx context.Context, args []string) error {
 			ins, err := a.inspector(ctx)
 			if err != nil {

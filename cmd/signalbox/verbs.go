@@ -12,7 +12,7 @@ import (
 func (a *app) jobRetry() *cobra.Command {
 	return a.actCommand(verb{
 		name: "retry", short: "Run jobs again, or now", past: "retried", already: signalbox.StateReady,
-		long: "Make dead, cancelled or scheduled jobs ready now. Attempts of a job that had ended count from 0 again.",
+		long: "Make dead, cancelled or scheduled jobs ready now. Attempts of a job that had\nended count from 0 again.",
 		example: `  signalbox job retry mail order-17
   signalbox job retry mail --state dead --kind email.welcome --error "connection refused"
   signalbox job retry mail --state dead --newer-than 1d --yes`,
@@ -31,8 +31,9 @@ func (a *app) jobCancel() *cobra.Command {
 	var why string
 	return a.actCommand(verb{
 		name: "cancel", short: "End jobs before they are done, also while they run", past: "cancelled", already: signalbox.StateCancelled,
-		long: `Cancel scheduled, ready or running jobs: they end cancelled and are not retried. A running job's handler is asked to end: it does so when it
-heeds its context. Cancelled jobs are kept for a while, and can be retried.`,
+		long: `Cancel scheduled, ready or running jobs: they end cancelled and are not retried.
+A running job's handler is asked to end, by its context. The job ends when the
+handler has returned. Cancelled jobs are kept for a while, and can be retried.`,
 		example: `  signalbox job cancel mail order-17 --why "sent by hand"
   signalbox job cancel mail --state ready --kind newsletter`,
 		action: func(func(string) bool) (func(context.Context) inspect.Action, error) {
@@ -46,7 +47,7 @@ heeds its context. Cancelled jobs are kept for a while, and can be retried.`,
 func (a *app) jobRm() *cobra.Command {
 	return a.actCommand(verb{
 		name: "rm", short: "Delete jobs for good", past: "deleted", destroys: true,
-		long: "Delete scheduled, ready, dead or cancelled jobs with their arguments. This can't be undone. A running job is to be cancelled first.",
+		long: "Delete scheduled, ready, dead or cancelled jobs with their arguments. This can't\nbe undone. A running job is to be cancelled first.",
 		example: `  signalbox job rm mail order-17
   signalbox job rm mail --state dead --older-than 7d --dry-run`,
 		action: always(inspect.Delete{}),
@@ -58,7 +59,7 @@ func (a *app) jobReschedule() *cobra.Command {
 	var after spanFlag
 	return a.actCommand(verb{
 		name: "reschedule", short: "Change when jobs are due", past: "rescheduled",
-		long: "Change when scheduled, ready, dead or cancelled jobs are due.",
+		long: "Change when scheduled, ready, dead or cancelled jobs are due. Attempts of a job\nthat had ended count from 0 again.",
 		example: `  signalbox job reschedule mail order-17 --at 2026-01-31T09:00:00Z
   signalbox job reschedule mail --state ready --kind newsletter --after 6h`,
 		action: func(changed func(string) bool) (func(context.Context) inspect.Action, error) {
@@ -133,9 +134,11 @@ func (a *app) jobEdit() *cobra.Command {
 		}
 		return a.printEdited(args[0], args[1], string(was), edit.Run)
 	})
-	c.Long = `Change a job's arguments or limits. With --run it runs again at once, in the same step: a dead job that died of its arguments is mended so.
+	c.Long = `Change a job's arguments or limits. With --run it runs again at once, in the
+same step: so a job is mended that died of its arguments.
 
-Without --args and the others it opens the arguments in an editor: that of VISUAL or EDITOR, else vi. A running job can't be changed.`
+Without --args and the others it opens the arguments in an editor: that of
+VISUAL or EDITOR, else vi. A running job can't be changed.`
 	c.Example = `  signalbox job edit mail order-17 --run
   signalbox job edit mail order-17 --args '{"to":"ann@example.org"}' --run
   signalbox job edit mail order-17 --max-attempts 50`

@@ -38,10 +38,12 @@ func (a *app) workerLs() *cobra.Command {
 		}
 		return err
 	})
-	c.Long = `List the workers of the namespace: their queues, and the jobs that they have. One that died is there until its leases have ended.
+	c.Long = `List the workers of the namespace: their queues, and the jobs that they have.
+One that died is there until its leases have ended.
 
-LEASE is the time until the first of the worker's leases ends. The worker renews them. One that has ended is below 0: then the worker
-died, or doesn't reach Redis, and others take its jobs.`
+LEASE is the time until the first of the worker's leases ends. The worker renews
+them. One that has ended is below 0: then the worker died, or doesn't reach
+Redis, and others take its jobs.`
 	c.Flags().BoolVar(&running, "running", false, "list the jobs that the workers have, the oldest first")
 	return c
 }
