@@ -173,9 +173,6 @@ func (a *app) actOnAll(ctx context.Context, v verb, act func(context.Context) in
 	p.total = counted.Matched
 	done, err := ins.DoAll(ctx, queue, f, action, inspect.Bulk{Progress: p.show})
 	p.end()
-	if a.stopped.Err() != nil {
-		return fmt.Errorf("%w: %s %s, the call may be repeated", errInterrupted, count(done.Done), v.past)
-	}
 	if err != nil {
 		return &partError{fmt.Sprintf("%s %s, the call may be repeated", count(done.Done), v.past), err}
 	}

@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -274,6 +275,13 @@ func TestEditByHand(t *testing.T) {
 		sh.env["EDITOR"] = "sh " + file
 	}
 	kept := filepath.Join(dir, "seen")
+	a := &app{}
+	if !a.interrupted(os.Interrupt) {
+		t.Error("Ctrl-C doesn't end a command")
+	}
+	if a.editing.Store(true); a.interrupted(os.Interrupt) || !a.interrupted(syscall.SIGTERM) {
+		t.Error("Ctrl-C ends a command whose editor has the terminal, or SIGTERM doesn't")
+	}
 	edit(`cp "$1" ` + kept + `; sed -i 's/die/rest/' "$1"`)
 	same(t, sh.ok("job", "edit", "mail", "d1"), "job d1, which is dead, was changed")
 	if seen, err := os.ReadFile(kept); err != nil || string(seen) != "{\n  \"do\": \"die\"\n}\n" {

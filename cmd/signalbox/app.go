@@ -6,7 +6,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"strings"
+	"sync/atomic"
 
 	"github.com/redis/go-redis/v9"
 	"github.com/spf13/cobra"
@@ -29,6 +31,7 @@ type app struct {
 	stopped    context.Context
 	began      bool // the flags and arguments were right; what fails from here on is no mistake of usage
 	closers    []func() error
+	editing    atomic.Bool // an editor has the terminal
 }
 
 // run runs the command that args name and returns the status to exit with. It returns soon after ctx has ended, also while Redis
@@ -150,6 +153,9 @@ func (a *app) note(format string, args ...any) {
 		fmt.Fprintf(a.err, format+"\n", args...)
 	}
 }
+
+// interrupted reports whether a signal is to end the command. An editor's Ctrl-C goes to both processes, and is meant for the editor.
+func (a *app) interrupted(s os.Signal) bool { return s != os.Interrupt || !a.editing.Load() }
 
 // errInterrupted is the error of a command that a signal has ended.
 var errInterrupted = errors.New("interrupted")

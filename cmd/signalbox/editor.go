@@ -38,7 +38,10 @@ func (a *app) editPayload(ctx context.Context, ins *inspect.Inspector, queue, id
 	editor := strings.Fields(cmp.Or(a.env("VISUAL"), a.env("EDITOR"), "vi"))
 	cmd := exec.CommandContext(ctx, editor[0], append(editor[1:], file)...)
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = a.in, os.Stderr, os.Stderr
-	if err := cmd.Run(); err != nil {
+	a.editing.Store(true)
+	err = cmd.Run()
+	a.editing.Store(false)
+	if err != nil {
 		return nil, fmt.Errorf("nothing was changed: the editor %s: %w", editor[0], err)
 	}
 	changed, err := os.ReadFile(file)

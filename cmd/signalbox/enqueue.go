@@ -187,7 +187,7 @@ func (s shellArgs) MarshalJSON() ([]byte, error) { return s.payload, nil }
 func (a *app) enqueueError(err error, id string) error {
 	var maybe *scheduler.UncertainError
 	if errors.As(err, &maybe) && id != "" {
-		return fmt.Errorf("the job may be enqueued or not: repeat the call with --id %s, and it is enqueued once: %w", id, err)
+		return &partError{fmt.Sprintf("job %s may be enqueued or not: look for it, or repeat the call with --id %s, which puts it in once while it is there", id, id), err}
 	}
 	return err
 }

@@ -40,12 +40,14 @@ func (a *app) explain(err error) (code int, text string) {
 	text = packages.Replace(err.Error())
 	var wrong *usageError
 	var lost *awayError
+	var part *partError
+	said := ""
+	if errors.As(err, &part) {
+		said = part.said + ": "
+	}
 	switch {
 	case a.stopped.Err() != nil && a.began:
-		if errors.Is(err, errInterrupted) {
-			return exitInterrupted, text
-		}
-		return exitInterrupted, errInterrupted.Error()
+		return exitInterrupted, strings.TrimSuffix("interrupted: "+said, ": ")
 	case errors.As(err, &lost):
 		return exitAway, text
 	case errors.As(err, &wrong), errors.Is(err, signalbox.ErrInvalid):
@@ -57,18 +59,14 @@ func (a *app) explain(err error) (code int, text string) {
 	case errors.Is(err, inspect.ErrState):
 		return exitState, text
 	case away(err):
-		said := a.connection.away(err).Error()
-		if part := (*partError)(nil); errors.As(err, &part) {
-			said = part.said + ": " + said
-		}
-		return exitAway, said
+		return exitAway, said + a.connection.away(err).Error()
 	}
 	return exitFailure, text + hint(err)
 }
 
-// A partError ends bulk work that had begun.
+// A partError ends work that had begun.
 type partError struct {
-	said string // how far it came
+	said string // how far it came, and how to go on
 	err  error
 }
 

@@ -21,16 +21,24 @@ import (
 
 func main() {
 	redis.SetLogger(silent{})
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	ctx, stop := context.WithCancel(context.Background())
 	a := &app{in: os.Stdin, out: os.Stdout, err: os.Stderr, env: os.Getenv}
 	a.inTerminal = term.IsTerminal(int(os.Stdin.Fd()))
 	a.errTerminal = term.IsTerminal(int(os.Stderr.Fd()))
 	if width, _, err := term.GetSize(int(os.Stdout.Fd())); err == nil {
 		a.width = width
 	}
-	code := a.run(ctx, os.Args[1:])
-	stop()
-	os.Exit(code)
+	signals := make(chan os.Signal, 1)
+	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
+	go func() {
+		for s := range signals {
+			if a.interrupted(s) {
+				signal.Reset() // the next one ends the process
+				stop()
+			}
+		}
+	}()
+	os.Exit(a.run(ctx, os.Args[1:]))
 }
 
 // silent is a logger of go-redis that drops everything: what goes wrong is in the command's error.
