@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"regexp"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 	"unicode"
@@ -344,6 +345,36 @@ func TestWorkers(t *testing.T) {
 	same(t, sh.ok("worker", "unquiet", id, "-o", "json"), `{"worker":"`+id+`","quiet":false,"changed":true}`)
 	same(t, sh.ok("worker", "unquiet", id), "worker "+id+" was not quiet")
 	sh.fails(exitNotFound, []string{"no such worker", id}, "worker", "quiet", "nobody")
+}
+
+// A pause that waits ends when the last job has ended, or by Ctrl-C.
+func TestPauseWaits(t *testing.T) {
+	t.Parallel()
+	srv := redistest.Start(t)
+	sh := newShell(t, srv)
+	sh.ok("enqueue", "email.welcome", `{"do":"hold"}`, "-q", "mail", "--id", "r1")
+	p := sh.works(srv)
+	<-p.started
+	ctx, stop := context.WithCancel(t.Context())
+	time.AfterFunc(50*time.Millisecond, stop)
+	if _, errs, code := sh.runIn(ctx, "queue", "pause", "mail", "--wait"); code != exitInterrupted || !strings.Contains(errs, "interrupted: queue mail is paused") {
+		t.Errorf("%d, %s", code, errs)
+	}
+	var freed atomic.Bool
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		out, errs, code := sh.run("queue", "pause", "mail", "--wait")
+		if code != 0 || out != "queue mail was paused already\n" || !freed.Load() {
+			t.Errorf("%d, %q, %q; the job has ended: %v", code, out, errs, freed.Load())
+		}
+	}()
+	for range 20 {
+		sh.ok("queue", "ls", "mail")
+	}
+	freed.Store(true)
+	close(p.free)
+	<-ended
 }
 
 func TestCompletion(t *testing.T) {

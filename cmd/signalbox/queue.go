@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -108,8 +109,44 @@ func (a *app) printQueues(queues []inspect.Queue) error {
 }
 
 func (a *app) queuePause() *cobra.Command {
-	return a.queueSwitch("pause QUEUE", "Pause a queue: no worker gets a job of it until it is resumed", true, (*inspect.Inspector).Pause,
+	var wait bool
+	pause := func(ins *inspect.Inspector, ctx context.Context, queue string) (bool, error) {
+		changed, err := ins.Pause(ctx, queue)
+		if err == nil && wait {
+			err = a.idle(ctx, ins, queue)
+		}
+		return changed, err
+	}
+	c := a.queueSwitch("pause QUEUE [flags]", "Pause a queue: no worker gets a job of it until it is resumed", true, pause,
 		"queue %s is paused; jobs that run go on, and new ones wait\n", "queue %s was paused already\n")
+	c.Flags().BoolVar(&wait, "wait", false, "then wait until no job of the queue runs")
+	return c
+}
+
+// lookEvery is how often a queue is looked at that is to become idle.
+const lookEvery = 200 * time.Millisecond
+
+// idle returns when no job of a paused queue runs.
+func (a *app) idle(ctx context.Context, ins *inspect.Inspector, queue string) error {
+	paused := func(err error) error {
+		return &partError{fmt.Sprintf("queue %s is paused, and jobs of it may run", queue), err}
+	}
+	look := time.NewTicker(lookEvery)
+	defer look.Stop()
+	for {
+		q, err := ins.Queue(ctx, queue)
+		if err != nil {
+			return paused(err)
+		}
+		if q.Running == 0 {
+			return nil
+		}
+		select {
+		case <-look.C:
+		case <-ctx.Done():
+			return paused(ctx.Err())
+		}
+	}
 }
 
 func (a *app) queueResume() *cobra.Command {
