@@ -207,6 +207,24 @@ func TestJobJSON(t *testing.T) {
 		`"cursor":"","record_error":"","effect_key":"k","headers":{"tenant":"acme"},"payload":{"to":"\u003cx\u003e"},"payload_base64":null,"attempts":[]}`)
 }
 
+// The output is JSON and UTF-8, whatever the arguments are.
+func TestPayloadJSON(t *testing.T) {
+	t.Parallel()
+	for payload, want := range map[string]string{
+		`{"a": "ü"}`:     `"payload":{"a":"ü"},"payload_base64":null`,
+		"":               `"payload":null,"payload_base64":""`,
+		"{":              `"payload":null,"payload_base64":"ew=="`,
+		"\"\xff\"":       `"payload":null,"payload_base64":"Iv8i"`,
+		`"a<b>&\u2028c"`: `"payload":"a<b>&\u2028c","payload_base64":null`,
+	} {
+		var out strings.Builder
+		a := &app{out: &out}
+		if err := a.document(showOf(&inspect.Job{Payload: []byte(payload)})); err != nil || !strings.Contains(out.String(), want) {
+			t.Errorf("%q: %v, %s", payload, err, out.String())
+		}
+	}
+}
+
 func TestJobShow(t *testing.T) {
 	t.Parallel()
 	srv := redistest.Start(t)

@@ -65,7 +65,7 @@ func showOf(j *inspect.Job) showJSON {
 	if out.Headers == nil {
 		out.Headers = map[string]string{}
 	}
-	if json.Valid(j.Payload) {
+	if json.Valid(j.Payload) && utf8.Valid(j.Payload) {
 		out.Payload = j.Payload
 	} else {
 		text := base64.StdEncoding.EncodeToString(j.Payload)
