@@ -88,11 +88,11 @@ type listing struct {
 func (a *app) listing(queues bool, limit int, now time.Time) *listing {
 	columns := []column{
 		{name: "ID"},
-		{name: "KIND", cut: 8},
+		{name: "KIND", cut: 8, drop: 3},
 		{name: "STATE"},
 		{name: "WHEN"},
 		{name: "TRIES", right: true, drop: 1},
-		{name: "ERROR", cut: 16},
+		{name: "ERROR", cut: 16, drop: 2},
 	}
 	if queues {
 		columns = append([]column{{name: "QUEUE"}}, columns...)
