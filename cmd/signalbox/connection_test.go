@@ -186,6 +186,16 @@ func TestCluster(t *testing.T) {
 	if sh.into(&got, "queue", "ls", "--cluster"); len(got.Queues) != 5 || !got.Queues[4].Paused || got.Queues[4].Scheduled != 1 {
 		t.Errorf("%+v", got)
 	}
+	for _, queue := range []string{"a", "b", "c"} {
+		sh.ok("enqueue", "mail", "--queue", queue, "--id", "j1", "--cluster")
+		if out := sh.ok("job", "ls", queue, "--state", "ready", "--cluster"); !strings.Contains(out, "j1  mail  ready") {
+			t.Error(out)
+		}
+		sh.ok("job", "cancel", queue, "j1", "--cluster")
+		same(t, sh.ok("job", "rm", queue, "--state", "cancelled", "--yes", "--cluster"), "1 job of queue "+queue+" deleted")
+	}
+	sh.ok("worker", "ls", "--cluster")
+	sh.ok("lock", "ls", "*", "--cluster")
 	sh.fails(exitUsage, []string{"add --cluster"}, "queue", "ls")
 	plain := newShell(t, redistest.Start(t))
 	plain.fails(exitFailure, []string{"leave --cluster out"}, "queue", "ls", "--cluster")
@@ -201,6 +211,9 @@ func TestSentinel(t *testing.T) {
 	if out := sh.ok(append([]string{"queue", "ls"}, where...)...); !strings.Contains(out, "default  active") {
 		t.Error(out)
 	}
+	sh.ok(append([]string{"enqueue", "mail", "--id", "j1"}, where...)...)
+	same(t, sh.ok(append([]string{"job", "cancel", "default", "j1"}, where...)...), "job j1 was ready: cancelled")
+	sh.ok(append([]string{"job", "show", "default", "j1"}, where...)...)
 	sh.fails(exitAway, []string{"master nobody"}, "queue", "ls", "--sentinel", strings.Join(sentinels.Addrs(), ","), "--master", "nobody", "--timeout", "2s")
 }
 
