@@ -2,16 +2,16 @@ package worker
 
 import "time"
 
-// An alarm rings at a time: when a job is due or a session expires. A time that is earlier than the one that is set replaces it. It is
-// guarded by the queue's mu.
+// An alarm calls ring at a set time: when a job is due or a session expires. An earlier time replaces a later one. The queue's mu
+// guards it.
 type alarm struct {
 	mu    *mutex
 	ring  func() // called without mu
 	timer *time.Timer
-	at    time.Time // when it rings; zero: it isn't set
+	at    time.Time // when it rings; zero if it isn't set
 }
 
-// set makes the alarm ring a while after now, unless it rings earlier. mu is held.
+// set makes the alarm ring after the duration in, counted from now. If it is set to ring earlier, nothing changes. mu is held.
 func (a *alarm) set(now time.Time, in time.Duration) {
 	at := now.Add(in)
 	if !a.at.IsZero() && !at.Before(a.at) {

@@ -2,17 +2,18 @@ package worker
 
 import "sync"
 
-// A bound is how many handlers of a worker run at once, over all its queues. A claim takes room for as many jobs as it
-// asks for, and gives back what it didn't get. So no job is claimed that would have to wait for room.
+// A bound limits how many handlers of a worker run at once, over all its queues. The room is the number of handlers that may still
+// start. A claim takes room for as many jobs as it asks for. It gives back the room for jobs that it didn't get. So a claimed job
+// never waits for room.
 //
-// Queues that find no room wait in a line. Each is served in turn, by an equal share of the room that there is. A queue's mu may be held
-// when the bound's is locked, never the other way round.
+// A queue that finds no room waits in the line. The queues in the line are served in order, each with an equal share of the room.
+// Lock order: a goroutine that holds a queue's mu may lock the bound's, never the other way round.
 type bound struct {
 	most int
 
 	mu   sync.Mutex
-	room int         // what nobody has taken
-	line []*dispatch // those of queues that wait for room, each once
+	room int         // room that nobody has taken
+	line []*dispatch // dispatches of the queues that wait for room, each at most once
 }
 
 func newBound(most int) *bound {
@@ -29,8 +30,8 @@ func (b *bound) put(n int) {
 	b.mu.Unlock()
 }
 
-// take takes room for up to n jobs of a queue. If there is none, or if others wait, it returns 0, and puts the queue into the
-// line if wait says so. The caller calls serve when it has unlocked its queue. d.mu is held.
+// take takes room for up to n jobs of a queue. If there is no room, or other queues wait, it returns 0. Then, if wait is true, it
+// puts the queue into the line. The caller calls serve when it has unlocked its queue. d.mu is held.
 func (b *bound) take(d *dispatch, n int, wait bool) int {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -56,8 +57,8 @@ func (b *bound) free() int {
 	return b.room
 }
 
-// serve grants what room there is to the queues in the line. One that can't claim now loses its place: it comes back when its call
-// has ended. No queue's mu is held.
+// serve grants the room that there is to the queues in the line. A queue that can't claim now loses its place. It comes back when
+// its call has ended. No queue's mu is held.
 func (b *bound) serve() {
 	if b == nil {
 		return
@@ -76,7 +77,7 @@ func (b *bound) serve() {
 	}
 }
 
-// first takes the first queue out of the line, and room for it. It returns nil if nobody waits or there is none.
+// first takes the first queue out of the line and takes room for it. It returns nil if the line is empty or there is no room.
 func (b *bound) first() (*dispatch, int) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

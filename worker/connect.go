@@ -9,30 +9,31 @@ import (
 	"github.com/signalbox-go/signalbox/internal/store"
 )
 
-// maxKeepers bounds the connections for renewals, to each server. A renewal takes one round trip, every
-// third of a session's TTL.
+// maxKeepers limits the connections for renewals to each server. Each session makes one renewal, of one round trip, every third of
+// its TTL.
 const maxKeepers = 32
 
-// spare is how many more connections there may be: to read depths, to look at the server, and for tries that fail. go-redis makes no new
-// ones for a second after as many failures in a row as a pool may have connections.
+// spare is how many more connections there may be: to read depths, to look at the server, and for failed tries. If as many
+// tries in a row fail as a pool may have connections, go-redis makes no new connection for a second.
 const spare = 4
 
-// reachFor bounds the time in which the worker's own client must have its first answers.
+// reachFor limits the time in which the worker's own client must get its first answers.
 const reachFor = 5 * time.Second
 
-// An ownClient is a client with the settings of the worker's and connections of its own. Renewals use it, which must not wait behind
-// claims for a connection until the lease has ended. The listener's subscriptions are made with it. To each server it uses one
-// connection for the subscription, up to maxKeepers for renewals, and one each to read depths and to look at the server.
+// An ownClient is a client with the same settings as the caller's and its own connections. Renewals use it: they must not
+// wait behind claims for a connection, since the lease could end meanwhile. The listener's subscriptions use it as well. It has these
+// connections to each server: one for the subscription, up to maxKeepers for renewals, one to read depths, and one to look at
+// the server.
 type ownClient struct {
 	w      *Worker
-	rdb    redis.UniversalClient // nil: none can be made
-	tried  chan struct{}         // is closed when the first try to reach the servers is over
-	err    error                 // of that try, when it is over
+	rdb    redis.UniversalClient // nil: it can't be made
+	tried  chan struct{}         // closed when the first try to reach the servers is over
+	err    error                 // the error of that try, set when it is over
 	cancel context.CancelFunc    // ends that try
 }
 
-// connect makes the worker's own client, and begins to reach the servers with it. It does not wait: meanwhile the
-// worker looks at them with the caller's. Call close when the client is not needed any more.
+// connect makes the worker's own client and begins to reach the servers with it. It does not wait: meanwhile the worker looks at
+// the servers with the caller's client. Call close when the client is no longer needed.
 func (w *Worker) connect(ctx context.Context) *ownClient {
 	o := &ownClient{w: w, tried: make(chan struct{}), cancel: func() {}}
 	if o.rdb = store.Own(w.rdb, min(len(w.cfg.Queues), maxKeepers)+spare); o.rdb == nil {
@@ -47,8 +48,8 @@ func (w *Worker) connect(ctx context.Context) *ownClient {
 	return o
 }
 
-// client returns the own client, once the caller's has reached the servers. If the own one can't be used, it returns the
-// caller's, and says so.
+// client returns the own client. The caller's client must have reached the servers before. If the own client can't be used, client
+// logs that and returns the caller's.
 func (o *ownClient) client(ctx context.Context) redis.UniversalClient {
 	w := o.w
 	if o.rdb == nil {
@@ -58,7 +59,7 @@ func (o *ownClient) client(ctx context.Context) redis.UniversalClient {
 	if <-o.tried; o.err == nil {
 		return o.rdb
 	}
-	// It may have been too early: the servers weren't there yet.
+	// The first try may have been too early, before the servers were there.
 	ctx, cancel := context.WithTimeout(ctx, reachFor)
 	defer cancel()
 	if err := store.Reach(ctx, o.rdb); err != nil && isOutage(err) && ctx.Err() == nil && store.Reach(ctx, w.rdb) == nil {
@@ -77,8 +78,8 @@ func (o *ownClient) close() {
 	<-o.tried
 }
 
-// checkPool warns of a client with fewer connections than the queues on one server may use at the same
-// time. Calls then wait for each other: jobs start late.
+// checkPool warns if the client has fewer connections than the queues on one server may use at the same time. Calls then wait
+// for each other, and jobs start late.
 func (w *Worker) checkPool(ctx context.Context, queues []*store.Queue) {
 	var size int
 	switch c := w.rdb.(type) {
@@ -95,7 +96,7 @@ func (w *Worker) checkPool(ctx context.Context, queues []*store.Queue) {
 	}
 }
 
-// poolSize returns how many connections a pool has at the most.
+// poolSize returns the maximum number of connections in a pool.
 func poolSize(size, active int) int {
 	if active > 0 {
 		return min(size, active)

@@ -15,14 +15,14 @@ import (
 // A typed handler decodes a job's payload into T and calls fn with it.
 type typed[T signalbox.Args] struct {
 	fn     func(ctx context.Context, job *signalbox.Job, args T) error
-	strict bool // unknown fields are refused
-	early  bool // LockBy decodes, outside of this handler
+	strict bool // unknown fields are errors
+	early  bool // LockBy decodes the payload, before this handler is called
 
-	members   bool // T is a struct with fields: null is not one
-	validates bool // *T has a method Validate, or T
+	members   bool // T is a struct with fields, so null is an error
+	validates bool // T or *T has a method Validate
 }
 
-// validator is implemented by arguments that know whether they are usable.
+// A validator reports whether its values are usable. A job's arguments may implement it.
 type validator interface{ Validate() error }
 
 func newTyped[T signalbox.Args](fn func(context.Context, *signalbox.Job, T) error) *typed[T] {
@@ -46,16 +46,16 @@ func (h *typed[T]) Handle(ctx context.Context, job *signalbox.Job) error {
 	return h.fn(ctx, job, args)
 }
 
-// decodedKey is the key of the decoded arguments in a context.
+// decodedKey is the key for decoded arguments in a context.
 type decodedKey struct{}
 
-// decoded are the arguments of a job that LockBy has decoded.
+// decoded holds the arguments of a job that LockBy has decoded.
 type decoded[T signalbox.Args] struct {
 	job  *signalbox.Job
 	args T
 }
 
-// decodeEarly returns the arguments, and a context that has them for what is further inside.
+// decodeEarly decodes the arguments. It returns them, and a context that carries them to the inner middleware and the handler.
 func (h *typed[T]) decodeEarly(ctx context.Context, job *signalbox.Job) (context.Context, T, error) {
 	if d, ok := ctx.Value(decodedKey{}).(*decoded[T]); ok && d.job == job {
 		return ctx, d.args, nil
@@ -67,7 +67,7 @@ func (h *typed[T]) decodeEarly(ctx context.Context, job *signalbox.Job) (context
 	return context.WithValue(ctx, decodedKey{}, &decoded[T]{job, args}), args, nil
 }
 
-// decode returns the arguments of a payload, or a *signalbox.PayloadError.
+// decode returns the arguments in a payload, or a *signalbox.PayloadError.
 func (h *typed[T]) decode(payload []byte) (T, error) {
 	var args T
 	if h.members && isNull(payload) {
@@ -88,7 +88,7 @@ func (h *typed[T]) decode(payload []byte) (T, error) {
 	return args, nil
 }
 
-// unmarshal decodes JSON. Strict refuses fields that the Go type doesn't have.
+// unmarshal decodes JSON. If strict is true, a field that the Go type doesn't have is an error.
 func unmarshal(payload []byte, into any, strict bool) error {
 	if !strict {
 		return json.Unmarshal(payload, into)
@@ -109,7 +109,7 @@ func isNull(payload []byte) bool {
 	return len(payload) > 0 && len(payload) < 64 && string(bytes.TrimSpace(payload)) == "null"
 }
 
-// hasMembers reports whether null would leave out fields of t. A type with a decoder of its own decides itself.
+// hasMembers reports whether null would leave fields of t unset. It is false for a type with its own decoder, which decides itself.
 func hasMembers(t reflect.Type) bool {
 	for t.Kind() == reflect.Pointer && !decodesItself(t) {
 		t = t.Elem()

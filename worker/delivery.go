@@ -10,29 +10,29 @@ import (
 	"github.com/signalbox-go/signalbox/internal/telemetry"
 )
 
-// A delivery is one that this worker has: the job, its lease, the context of its handlers, its slot and its times. It begins
-// with the reply of a claim, and is over when Redis has answered its settlement.
+// A delivery is one try of this worker to run a job. It has the job, its lease, the context of its handlers, its slot and its times.
+// It begins when a claim returns the job. It ends when Redis has answered its settlement.
 type delivery struct {
-	signalbox.DeliveryContext               // of the handlers
-	own                       lease.Context // ends it: with the session, or this delivery alone
+	signalbox.DeliveryContext               // the context of the handlers
+	own                       lease.Context // the context that ends when the session ends, or this delivery alone
 
-	claimed  store.Delivery // its job is the handlers', who may change it
-	queue    string         // these are the job's, too, but nobody changes them
+	claimed  store.Delivery // its job belongs to the handlers, which may change it
+	queue    string         // queue, id, kind and token are copies of the job's that nobody changes
 	id, kind string
 	token    int64
 	session  *session
 	slot     *slot
 	started  time.Time    // when it was claimed
-	phase    atomic.Int32 // how far it is, if middleware of the user's is around its handler
-	watch    *watch       // nil: nobody watches
+	phase    atomic.Int32 // how far it is; kept only if the user's middleware is around its handler
+	watch    *watch       // nil if nothing watches it
 	returned bool         // the handler has returned; guarded by the queue's mu
-	over     time.Time    // when the end of its context was seen while it ran; zero: not yet; guarded by the queue's mu
+	over     time.Time    // when the end of its context was first seen while it ran; zero before that; guarded by the queue's mu
 
-	settle func(signalbox.Settled) error // tells all who wait for the end; nil: nobody does
-	end    *signalbox.Settled            // what they are told
+	settle func(signalbox.Settled) error // reports the end to everything that waits for it; nil if nothing does
+	end    *signalbox.Settled            // the end that settle reports
 }
 
-// begin makes d, which is zero, the delivery of what was claimed for a session and a slot.
+// begin fills in d, which is zero, for a claimed job, its session and its slot.
 func (d *delivery) begin(s *session, sl *slot, claimed store.Delivery, at time.Time) {
 	d.own.Begin(s.validity.Context())
 	d.Context = &d.own
@@ -41,10 +41,11 @@ func (d *delivery) begin(s *session, sl *slot, claimed store.Delivery, at time.T
 	d.session, d.slot, d.started = s, sl, at
 }
 
-// deliveryKey is the key under which the context of a delivery has its *delivery.
+// deliveryKey is the context key for the *delivery.
 type deliveryKey struct{}
 
-// Value returns the delivery, also where its handler's lease or the log of its locks is asked for, and what traces it.
+// Value returns the delivery for its own key, and for those of the handler's lease and the log of its locks. For telemetry's key it
+// returns the data for traces.
 func (d *delivery) Value(key any) any {
 	switch key.(type) {
 	case deliveryKey, lease.ContextKey, telemetry.LockLogKey:
@@ -58,12 +59,12 @@ func (d *delivery) Value(key any) any {
 	return d.DeliveryContext.Value(key)
 }
 
-// Key, Token and Until make it the [lock.Lease] of its handlers.
+// Key, Token and Until implement [lock.Lease] for the handlers.
 func (d *delivery) Key() string      { return d.queue + "/" + d.id }
 func (d *delivery) Token() int64     { return d.token }
 func (d *delivery) Until() time.Time { return d.session.validity.Until() }
 
-// LockDown makes it the [telemetry.LockLog] of its handlers.
+// LockDown implements [telemetry.LockLog] for the handlers.
 func (d *delivery) LockDown(called bool, err error) {
 	what, msg := "dropped", "signalbox: jobs of a kind are dropped, and their handler is not called"
 	if called {
@@ -73,10 +74,10 @@ func (d *delivery) LockDown(called bool, err error) {
 	d.session.queue.warn(what+":"+d.kind, msg, d.about(&job, "error", brief(err))...)
 }
 
-// String keeps the job's payload out of what prints a handler's context.
+// String keeps the job's payload out of a printed context.
 func (d *delivery) String() string { return "worker: the context of job " + d.id }
 
-// about returns the attributes of log records about the delivery. job is the handler's as it was.
+// about returns the log attributes of the delivery. job is the job as it was when its handler began.
 func (d *delivery) about(job *signalbox.Job, more ...any) []any {
 	attrs := []any{"job", job.ID, "kind", job.Kind, "attempt", job.Attempt, "token", job.Token}
 	if d.watch != nil {

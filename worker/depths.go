@@ -16,22 +16,22 @@ import (
 
 // ReportConfig configures [ReportDepths]. The zero value is usable.
 type ReportConfig struct {
-	// Namespace is that of the queues, as in [Config].
+	// Namespace is the namespace of the queues, as in [Config].
 	Namespace string
-	// MeterProvider takes the metrics. Default: OpenTelemetry's global one.
+	// MeterProvider receives the metrics. Default: OpenTelemetry's global one.
 	MeterProvider metric.MeterProvider
-	// Logger takes which depths can't be read, and which are read again. Default [slog.Default].
+	// Logger logs when the depths of a queue can't be read, and when they are read again. Default [slog.Default].
 	Logger *slog.Logger
 }
 
-// ReportDepths adds the depths of queues to the metrics of a process that works none of them, such as a
-// scheduler. So the series don't end with a queue's last worker. Of all processes, workers included, one at a
-// time reports a queue.
+// ReportDepths adds the depths of queues to the metrics of a process that doesn't work these queues, such as a scheduler. Without
+// it the series of a queue end when its last worker stops. Only one process at a time reports a queue. Workers are counted among
+// these processes.
 //
-// The client's Redis user needs the rule of a reporter in docs/operations.md. What it lacks is in the log.
+// The client's Redis user needs the rule of a reporter in docs/operations.md. The log names missing rights.
 //
-// It returns at once. stop ends it. It waits for a read that is under way: a second or two, or the client's
-// ReadTimeout if Redis doesn't answer. The error wraps [signalbox.ErrInvalid] and names the wrong arguments.
+// It returns at once. stop ends the reports. It waits for a read that is under way: a second or two, or the client's ReadTimeout if
+// Redis doesn't answer. The error wraps [signalbox.ErrInvalid] and names the wrong arguments.
 func ReportDepths(ctx context.Context, rdb redis.UniversalClient, cfg ReportConfig, queues ...string) (stop func(), err error) {
 	if err := store.CheckClient(rdb); err != nil {
 		return nil, err
@@ -55,12 +55,12 @@ func ReportDepths(ctx context.Context, rdb redis.UniversalClient, cfg ReportConf
 	return observe(ctx, cfg.MeterProvider, cfg.Logger, stores), nil
 }
 
-// observe adds the depths of the queues to the metrics, unless another process reports them, until the returned
-// function is called.
+// observe adds the depths of the queues to the metrics until the returned function is called. It skips queues that another process
+// reports.
 func observe(ctx context.Context, mp metric.MeterProvider, log *slog.Logger, queues []*store.Queue) func() {
-	me := store.NewID()                // not the worker's name, which another host's may have, too
-	said := make(map[string]time.Time) // when the log warned of a queue; there is one read at a time
-	warned := make(map[string]bool)    // the log has not said since that the queue is read again
+	me := store.NewID()                // not the worker's name: a process on another host may have the same
+	said := make(map[string]time.Time) // when the log last warned of a queue; no lock, since only one read runs at a time
+	warned := make(map[string]bool)    // queues that the log has warned of and that were not read since
 	stop := telemetry.ObserveDepths(mp, func(ctx context.Context) []telemetry.Depth {
 		depths := make([]telemetry.Depth, 0, len(queues))
 		for _, q := range queues {
@@ -92,14 +92,14 @@ func observe(ctx context.Context, mp metric.MeterProvider, log *slog.Logger, que
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
 		defer cancel()
 		for _, q := range queues {
-			_ = q.StopReporting(ctx, me) // else another begins a little later
+			_ = q.StopReporting(ctx, me) // if this fails, another process begins a little later
 		}
 	}
 }
 
-// depthsOf reads the depths of a queue, if they are ours to report.
+// depthsOf reads the depths of a queue if this process reports them. mine is false if another one does.
 func depthsOf(ctx context.Context, q *store.Queue, me string) (d store.Depths, mine bool, err error) {
-	if err := ctx.Err(); err != nil { // a client may not look
+	if err := ctx.Err(); err != nil { // the client may not check ctx
 		return d, false, err
 	}
 	if mine, err = q.Report(ctx, me); err == nil && mine {

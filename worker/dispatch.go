@@ -6,27 +6,27 @@ import (
 	"github.com/signalbox-go/signalbox/internal/store"
 )
 
-// A dispatch decides when a lane of a queue calls Redis, and for how many jobs the call asks. It knows neither Redis nor
-// sessions: the queue reports what happens, and the dispatch wakes a lane when there is a call to make. All of it is guarded
-// by the queue's mu. Its methods are called with mu held.
+// A dispatch decides when a lane of a queue calls Redis, and how many jobs the call asks for. It doesn't know Redis or sessions: the
+// queue reports what happens, and the dispatch wakes a lane when there is a call to make. The queue's mu guards all of it and is held
+// when its methods are called.
 type dispatch struct {
 	mu      *mutex
 	changed *sync.Cond // lanes without a call wait here
 	slots   *slots
-	bound   *bound // of the worker; nil: there is none
+	bound   *bound // the worker's; nil if there is none
 
-	open     bool // there is a session to claim under
-	stopping bool // claim nothing more
-	unsent   int  // settlements that no call has taken yet
+	open     bool // there is a session that can claim
+	stopping bool // claim no more jobs
+	unsent   int  // settlements that are not yet in a call
 
-	// A hint that there may be work counts one up. A claim that came back with less than it asked for sets emptied to what
-	// hints was when it began.
+	// hints counts the hints that there may be work. When a claim gets fewer jobs than it asked for, emptied becomes the value that
+	// hints had when that claim began.
 	hints, emptied uint64
 	probe          bool // make a call even if no slot is free
-	calls          int  // under way
-	summoned       bool // a lane was woken and hasn't looked yet
-	granted        int  // room of the bound for the next call
-	inLine         bool // it is in the bound's line
+	calls          int  // calls under way
+	summoned       bool // a lane was woken and hasn't looked for a call yet
+	granted        int  // room of the bound that the next call may use
+	inLine         bool // it waits in the bound's line
 }
 
 func newDispatch(mu *mutex, s *slots, b *bound) *dispatch {
@@ -36,15 +36,15 @@ func newDispatch(mu *mutex, s *slots, b *bound) *dispatch {
 	}
 }
 
-// hint makes a lane look for work. With probe it looks even if no slot is free, to promote what is due and wake another worker
-// for it.
+// hint makes a lane look for work. If probe is true, the lane calls Redis even if no slot is free. That call promotes due jobs and
+// wakes another worker for them.
 func (d *dispatch) hint(probe bool) {
 	d.hints++
 	d.probe = d.probe || probe
 	d.summon()
 }
 
-// probeNow makes a lane call Redis, though there may be no work.
+// probeNow makes a lane call Redis, even if there is no work.
 func (d *dispatch) probeNow() {
 	d.probe = true
 	d.summon()
@@ -58,8 +58,8 @@ func (d *dispatch) summon() {
 	}
 }
 
-// rest is called by a lane that has no call to make. Room that was granted to it goes back: the session was lost meanwhile, or the
-// queue stops.
+// rest is called by a lane that has no call to make. It gives back the room that was granted to the lane. There is such room if the
+// session was lost since, or the queue stops.
 func (d *dispatch) rest() {
 	d.summoned = false
 	n := d.granted
@@ -67,8 +67,8 @@ func (d *dispatch) rest() {
 	d.putRoom(n)
 }
 
-// began notes that a lane has a call to make, which takes settlements. claims says that the call is for the session that claims. If there
-// is more to do, the other lane is woken.
+// began notes that a lane makes a call with a number of settlements. claims is true if the call is for the session that claims. If
+// there is more to do, began wakes the other lane.
 func (d *dispatch) began(settlements int, claims bool) {
 	d.calls++
 	d.unsent -= settlements
@@ -79,8 +79,8 @@ func (d *dispatch) began(settlements int, claims bool) {
 	d.summon()
 }
 
-// answered notes what a claim found. more: there is more work than it asked for. empty: it was for the session that claims, and
-// got all that there was when it began, and hints was as given.
+// answered notes the result of a claim. more: there is more work than the claim asked for. empty: the claim was for the session that
+// claims, and it got all jobs that there were when it began. hints is the value of d.hints at that time.
 func (d *dispatch) answered(hints uint64, more, empty bool) {
 	switch {
 	case more:
@@ -90,9 +90,9 @@ func (d *dispatch) answered(hints uint64, more, empty bool) {
 	}
 }
 
-// callable reports whether a lane should make a call now. What comes while a call is under way is collected for the next one. Only
-// when a quarter of the slots wait does a second call join it. So nothing waits when there is little to do, and batches are
-// large when there is much.
+// callable reports whether a lane should make a call now. While a call is under way, new work is collected for the next one. A
+// second call starts only if the work is enough for a quarter of the slots. So nothing waits when there is little to do, and batches
+// are large when there is much.
 func (d *dispatch) callable() bool {
 	if d.probe && d.open {
 		return true
@@ -113,11 +113,11 @@ func (d *dispatch) hungry() bool {
 	return d.hints > d.emptied && d.slots.free() > 0 && d.open && !d.stopping
 }
 
-// idle reports whether the queue waits to be woken: nothing was left when it last asked for more than it got.
+// idle reports whether the queue waits to be woken: its last claim got all jobs that there were.
 func (d *dispatch) idle() bool { return d.hints == d.emptied && d.open && !d.stopping }
 
-// claimable returns how many jobs a claim could ask for. Where the bound has no room it is 1, so that a lane puts the queue into
-// the bound's line, and then 0.
+// claimable returns how many jobs a claim could ask for. If the bound has no room, it is 1 until the queue is in the bound's line, so
+// that a lane puts it there. Then it is 0.
 func (d *dispatch) claimable() int {
 	switch {
 	case d.bound == nil:
@@ -130,14 +130,14 @@ func (d *dispatch) claimable() int {
 	return max(1, min(d.slots.free(), d.bound.free()))
 }
 
-// reserve takes slots for the jobs of a claim, and room for them.
+// reserve takes slots for the jobs of a claim, and room of the bound for them.
 func (d *dispatch) reserve() []*slot {
 	n := min(d.slots.free(), store.MaxBatch)
 	if d.bound != nil {
 		taken := d.granted
 		if taken == 0 {
 			taken = d.bound.take(d, n, d.hungry())
-			d.mu.later(d.bound.serve) // others may have come before it
+			d.mu.later(d.bound.serve) // queues may have joined the line before this one
 		}
 		d.granted = 0
 		if n = min(n, taken); n < taken {
@@ -147,7 +147,7 @@ func (d *dispatch) reserve() []*slot {
 	return d.slots.take(n)
 }
 
-// release frees slots, and the room for their jobs.
+// release frees slots, and the room of the bound for their jobs.
 func (d *dispatch) release(slots ...*slot) {
 	for _, sl := range slots {
 		d.slots.put(sl)
@@ -167,7 +167,7 @@ func (d *dispatch) grant(n int) bool {
 	return false
 }
 
-// putRoom gives room back to the bound, which serves those that wait for it when mu is unlocked.
+// putRoom gives room back to the bound. When mu is unlocked, the bound serves the queues that wait for room.
 func (d *dispatch) putRoom(n int) {
 	if d.bound != nil && n > 0 {
 		d.bound.put(n)

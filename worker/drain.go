@@ -10,8 +10,8 @@ import (
 	"github.com/signalbox-go/signalbox/internal/telemetry"
 )
 
-// drain waits for the handlers that run, for as long as Config says and halted has not ended, then ends
-// their contexts and waits on.
+// drain waits for running handlers, until Config.DrainTimeout has passed or halted has ended. Then it ends their contexts and
+// continues to wait.
 func (q *queue) drain(halted context.Context) error {
 	q.mu.Lock()
 	q.dispatch.stopping = true
@@ -22,10 +22,10 @@ func (q *queue) drain(halted context.Context) error {
 	}
 	q.alarm.stop()
 	if q.busy() {
-		q.dispatch.probe = true // so that nobody wakes it any more
+		q.dispatch.probe = true // the last call takes back the request to be woken
 	}
 	q.mu.Unlock()
-	close(q.draining) // not earlier: what a handler hands over now is not claimed here again
+	close(q.draining) // not earlier: a job that a handler hands over now must not be claimed here again
 	q.dispatch.changed.Broadcast()
 	if running > 0 {
 		q.log.Info("signalbox: stopping; handlers may end what they do", "jobs", running, "within", max(q.w.cfg.DrainTimeout, 0).String())
@@ -58,7 +58,7 @@ func (q *queue) busy() bool {
 	return false
 }
 
-// shutDown ends the contexts of the handlers that still run.
+// shutDown ends the contexts of all handlers that still run.
 func (q *queue) shutDown(cause error) {
 	q.mu.Lock()
 	sessions := append([]*session(nil), q.sessions...)
@@ -68,7 +68,7 @@ func (q *queue) shutDown(cause error) {
 	}
 }
 
-// close ends the sessions, which have nothing left.
+// close ends the sessions. They have no deliveries left.
 func (q *queue) close(lanes []*store.Lane) {
 	q.mu.Lock()
 	sessions := q.sessions
@@ -80,12 +80,12 @@ func (q *queue) close(lanes []*store.Lane) {
 	}
 }
 
-// hurryAfter is how long the calls that end a drain may take: to report outcomes and to close sessions. With
-// the default drain timeout Run has then ended in 27.5 s, before an orchestrator kills the process at 30.
+// hurryAfter limits the calls that end a drain: those that report outcomes and those that close sessions. With the default drain
+// timeout Run then ends within 27.5 s, before an orchestrator kills the process at 30 s.
 const hurryAfter = 2500 * time.Millisecond
 
-// hurry ends the calls that are still under way when the time to drain is over, if no handler runs. It
-// closes the worker's own client to end those that wait for a reply. It returns when done is closed.
+// hurry ends calls that are still under way after the drain timeout, once no handler runs. It closes the worker's own client, which
+// ends the calls that wait for a reply. It returns when done is closed.
 func (w *Worker) hurry(ctx, halted context.Context, done <-chan struct{}, queues []*queue, release func()) {
 	select {
 	case <-done:
@@ -118,7 +118,7 @@ func (w *Worker) hurry(ctx, halted context.Context, done <-chan struct{}, queues
 	release()
 }
 
-// patience returns how long the calls of the queues have yet, at least.
+// patience returns how much longer hurry waits for the calls of the queues.
 func patience(queues []*queue) time.Duration {
 	var most time.Duration
 	for _, q := range queues {

@@ -7,21 +7,21 @@ import (
 	"time"
 )
 
-// hungAfter is how long a call may wait for its answer before the log says that Redis is away, if no other call of the queue is
-// answered meanwhile. With a shorter session TTL it is that.
+// hungAfter is how long a call may wait for its answer before the log says that Redis is away. An answer to another call of the queue
+// meanwhile prevents that. If the session TTL is shorter, the TTL counts instead.
 const hungAfter = 2 * time.Second
 
-// stuckAfter is how long a delivery may last after its context has ended, before the log says so.
+// stuckAfter is how long a delivery may last after the end of its context before the log reports it.
 const stuckAfter = 2 * time.Second
 
-// A wait says since when a call of a lane, or of the keeper, has been under way.
-type wait struct{ began atomic.Int64 } // ns since the queue's born; 0: none is
+// A wait records when the call under way of a lane, or of the keeper, began.
+type wait struct{ began atomic.Int64 } // ns since the queue's born; 0 if no call is under way
 
 func (w *wait) begin(q *queue, at time.Time) { w.began.Store(int64(at.Sub(q.born))) }
 func (w *wait) end()                         { w.began.Store(0) }
 
-// guard notices, until ctx ends, what the goroutines that call Redis can't see while it hangs: that it does, and that leases
-// and handlers' contexts have ended.
+// guard runs until ctx ends. It notices what the goroutines that call Redis can't see while a call hangs: the hanging call itself, and
+// the end of leases and of handlers' contexts.
 func (w *Worker) guard(ctx context.Context, queues []*queue) {
 	limit := min(w.cfg.SessionTTL, hungAfter)
 	tick := time.NewTicker(limit / 4)
@@ -40,7 +40,7 @@ func (w *Worker) guard(ctx context.Context, queues []*queue) {
 	}
 }
 
-// reportHang notes that Redis is away if a call has waited for so long. A call that is answered later ends the outage.
+// reportHang notes that Redis is away if a call has waited for limit. A later answer to the call ends the outage.
 func (q *queue) reportHang(limit time.Duration) {
 	now := time.Since(q.born)
 	for i := range q.waits {
@@ -55,12 +55,12 @@ func (q *queue) reportHang(limit time.Duration) {
 		q.disturbed()
 		q.gone(what, q.born.Add(time.Duration(began)), fmt.Errorf("no answer for %v", limit))
 		if q.heardAt.Load() > began && q.away.CompareAndSwap(true, false) {
-			q.w.link.back(q) // it was answered meanwhile
+			q.w.link.back(q) // the call was answered meanwhile
 		}
 	}
 }
 
-// noticeLoss loses the session that claims when its validity has ended.
+// noticeLoss loses the session that claims if its validity has ended.
 func (q *queue) noticeLoss() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -69,11 +69,11 @@ func (q *queue) noticeLoss() {
 	}
 }
 
-// reportStuck warns of deliveries that last though their contexts have ended: of handlers, and of middleware around handlers
-// that have returned, or wait to be called.
+// reportStuck warns of deliveries that last longer than their contexts. It reports handlers that still run. It reports middleware
+// separately, which runs before its handler is called or after the handler has returned.
 func (q *queue) reportStuck() {
 	handlers, others := make(map[string]int), make(map[string]int)
-	var inHandlers, inOthers time.Duration // since the contexts' ends, at the most
+	var inHandlers, inOthers time.Duration // the longest times since the contexts ended
 	now := time.Now()
 	q.mu.Lock()
 	for _, sl := range q.slots.all {

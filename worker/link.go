@@ -9,8 +9,8 @@ import (
 	"github.com/signalbox-go/signalbox/internal/store"
 )
 
-// A link logs the state of a worker's connection with Redis: one line when every queue has a session, one when an
-// outage begins, and one when it ends. An outage lasts while any queue of the worker is not served.
+// A link logs the state of a worker's connection with Redis. It writes one line when every queue has a session, one when an outage
+// begins, and one when it ends. An outage lasts while any queue of the worker is not served.
 type link struct {
 	w     *Worker
 	found *store.Findings
@@ -20,7 +20,7 @@ type link struct {
 	opened int                  // queues that have had a session
 	away   map[*queue]bool      // queues that are not served
 	since  time.Time            // when the outage began
-	said   map[string]time.Time // errors of this outage by their kind, and when they were logged
+	said   map[string]time.Time // for each kind of error in this outage: when it was last logged
 }
 
 func newLink(w *Worker, found *store.Findings) *link {
@@ -58,9 +58,9 @@ func orUnknown(s string) string {
 	return s
 }
 
-// lost notes that a queue is not served since a time, and logs that if it is new: the beginning of an outage always, other
-// kinds of errors within it once a minute each. The log is the user's code. It is called under mu, so that the lines stand in
-// order; what waits for it are calls that failed.
+// lost notes that a queue is not served since a time. It always logs the beginning of an outage. It logs other kinds of errors within
+// the outage once a minute each. The log is the user's code and may be slow. It is called under mu all the same, so that the lines are
+// in order: only failed calls wait for it.
 func (l *link) lost(q *queue, what string, since time.Time, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -80,7 +80,7 @@ func (l *link) lost(q *queue, what string, since time.Time, err error) {
 	}
 }
 
-// back notes that a queue is served again. When all are, the outage is over.
+// back notes that a queue is served again. The outage ends when all queues are.
 func (l *link) back(q *queue) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -94,7 +94,7 @@ func (l *link) back(q *queue) {
 	l.w.log.Info("signalbox: Redis is back", "after", time.Since(l.since).Round(time.Millisecond).String())
 	select {
 	case l.again <- struct{}{}:
-	default: // it will be looked at
+	default: // a look at the servers is already requested
 	}
 }
 

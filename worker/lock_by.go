@@ -10,14 +10,14 @@ import (
 	"github.com/signalbox-go/signalbox/middleware"
 )
 
-// LockBy runs the handler under a lock that is named after the job's arguments, as
-// [middleware.Lock] does with [middleware.LockNameFunc]: jobs with the same name exclude each other. The lock's key is
-// [middleware.KeyPrefix] and the name. The options are those of middleware.Lock that don't name it.
+// LockBy runs the handler under a lock that is named after the job's arguments. Jobs with the same name exclude each other, as
+// with [middleware.Lock] and [middleware.LockNameFunc]. The lock's key is [middleware.KeyPrefix] followed by the name. LockBy takes
+// the options of middleware.Lock, except those that set the name.
 //
-// The arguments are decoded once, where the lock stands among the middleware of this kind: what changes a
-// payload must stand before it. Arguments that are refused are refused before the lock is asked for.
+// The arguments are decoded once, at the lock's place among the middleware of this kind. Middleware that changes a payload must
+// stand before it. If the arguments are refused, the lock is not requested.
 //
-// The T of LockBy must be that of [Handle], which panics otherwise. name is called concurrently.
+// LockBy's T must be the T of [Handle], which panics otherwise. name is called concurrently.
 func LockBy[T signalbox.Args](locker lock.Locker, name func(args T) string, opts ...middleware.LockOption) Option {
 	if locker == nil || name == nil {
 		panic("worker: LockBy without a locker or a function that names the lock")

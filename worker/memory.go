@@ -9,32 +9,33 @@ import (
 	"github.com/signalbox-go/signalbox/lock"
 )
 
-// errForgotten is the lock.ErrLost of a session that Redis has forgotten.
+// errForgotten is the cause, a lock.ErrLost, for a session that Redis has forgotten.
 var errForgotten = fmt.Errorf("%w: Redis has lost its memory of it", lock.ErrLost)
 
-// recall looks whether a reply to a call for the session shows that Redis has lost memory. The reply to a
-// renewal has only At, and that the session is not alive. Redis has lost memory if it doesn't know what it had answered to this worker:
+// recall checks whether a reply to a call for the session shows that Redis has lost memory. The reply to a renewal has only At, and
+// that the session is not alive. Redis has lost memory if it doesn't know something that it has answered to this worker:
 //
-//   - a session that is not alive before its end
+// - a session: it is not alive, but it has not expired yet
 //   - a call of the lane
-//   - a delivery of a session that is alive: nobody takes its jobs
 //
-// The times are all of Redis's clock. So a worker that stood still, or whose clock is wrong, sees no loss where there is none.
-// Each loss is logged once, and at most one a minute.
+// - a delivery of a session that is alive: no other worker takes the jobs of such a session
 //
-// If Redis has forgotten the session, or deliveries of it, recall returns true. If it is not alive then, its contexts end.
+// All these times are of Redis's clock. So a worker that stood still, or whose clock is wrong, sees no loss where there is none. The
+// log reports each loss once, and at most one a minute.
+//
+// recall returns true if Redis has forgotten the session or deliveries of it. Then, if the session is not alive, its contexts end.
 func (q *queue) recall(s *session, r *store.ClaimReply) (forgotten bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	what, answered := "a call", r.Forgot
-	early := r.At.Before(s.written.Add(q.w.cfg.SessionTTL)) && slices.Contains(q.sessions, s) // else this worker may have closed it
+	early := r.At.Before(s.written.Add(q.w.cfg.SessionTTL)) && slices.Contains(q.sessions, s) // otherwise this worker may have closed it
 	if !r.Alive && early && s.written.After(answered) {
 		what, answered = "a lease", s.written
 	}
 	if r.Alive && len(r.Refused) > 0 && s.opened.After(answered) {
-		what, answered = "a delivery", s.opened // or later
+		what, answered = "a delivery", s.opened // this time or later
 	}
-	if answered.After(q.missed) { // else it is part of the loss that was seen last
+	if answered.After(q.missed) { // otherwise it is part of the last loss that was seen
 		q.missed = r.At
 		if sayAgain(q.throttled, "memory") {
 			q.mu.later(func() { q.logLostMemory(what, answered) })
@@ -43,8 +44,8 @@ func (q *queue) recall(s *session, r *store.ClaimReply) (forgotten bool) {
 	if answered.After(q.forgotten) {
 		q.forgotten = answered
 	}
-	shown := !answered.IsZero() && !s.opened.After(answered) // by this reply
-	// A session that was renewed after a loss had been seen has not ended by it.
+	shown := !answered.IsZero() && !s.opened.After(answered) // this reply shows the loss
+	// If the session was renewed after the worker saw a loss, that loss did not end it.
 	forgotten = shown || !s.opened.After(q.forgotten) && !s.written.After(q.missed)
 	if !r.Alive {
 		s.failure = errSessionOver

@@ -11,23 +11,23 @@ import (
 	"strings"
 )
 
-// maxDepth bounds how deep a misfit is searched for: each level decodes what is below it once more.
+// maxDepth limits the depth of the search for a misfit: each level decodes everything below it once more.
 const maxDepth = 32
 
-// A misfit is the place where a payload doesn't fit a Go type. It is searched for by decoding
-// the parts of the payload, one after the other, and only once decoding the whole has failed.
+// A misfit is the place where a payload doesn't fit a Go type. The search for it decodes the parts of the payload one after
+// the other. It starts only after the whole payload did not decode.
 type misfit struct {
 	strict  bool
-	path    string       // in the payload, by names that the Go type has; never a map's key or a value
-	field   string       // the Go field there, such as Welcome.UserID; "" at the top
-	want    reflect.Type // its type
-	got     string       // what kind of JSON value is there
+	path    string       // path in the payload, made of names that the Go type has; never a map's key or a value
+	field   string       // the Go field at that path, such as Welcome.UserID; "" at the top
+	want    reflect.Type // the type of that field
+	got     string       // the kind of JSON value found there
 	unknown string       // the field of the payload that want doesn't have
-	depth   int          // levels that were searched
+	depth   int          // number of levels searched
 }
 
-// misfitError says where a payload doesn't fit t, by JSON path, Go field and type. It has nothing of the
-// payload but the name of an unknown field, if that looks like a name.
+// misfitError returns an error that says where a payload doesn't fit t: the JSON path, the Go field and its type. The error holds
+// nothing else from the payload, except the name of an unknown field if it looks like a name.
 func misfitError(t reflect.Type, payload []byte, strict bool) error {
 	if len(payload) == 0 {
 		return errors.New("decode the job's arguments: the payload is empty; it must be JSON")
@@ -58,7 +58,7 @@ func misfitError(t reflect.Type, payload []byte, strict bool) error {
 	return fmt.Errorf("decode the job's arguments: %s must fit in a Go %v, and is a JSON %s", where, m.want, m.got)
 }
 
-// find looks for the place in raw, which doesn't decode into a t. At maxDepth it leaves it at what holds the place.
+// find searches raw, which doesn't decode into a t, for the place. At maxDepth it stops, and the place is the value that it has reached.
 func (m *misfit) find(t reflect.Type, raw []byte) {
 	for t.Kind() == reflect.Pointer && !decodesItself(t) {
 		t = t.Elem()
@@ -72,7 +72,7 @@ func (m *misfit) find(t reflect.Type, raw []byte) {
 		m.findMember(t, raw)
 	case reflect.Slice, reflect.Array:
 		var items []json.RawMessage
-		_ = json.Unmarshal(raw, &items) // else the mistake is here
+		_ = json.Unmarshal(raw, &items) // if this fails, the mistake is here
 		for i, item := range items {
 			if !m.fits(t.Elem(), item) {
 				m.path += fmt.Sprintf("[%d]", i)
@@ -91,8 +91,8 @@ func (m *misfit) find(t reflect.Type, raw []byte) {
 	}
 }
 
-// findMember looks for the place in an object. Each member is tried in an object of its own, so that the
-// decoder's rules about names, tags and embedded structs hold.
+// findMember searches an object for the place. It decodes each member in an object of its own. So the decoder's rules about names,
+// tags and embedded structs apply.
 func (m *misfit) findMember(t reflect.Type, raw []byte) {
 	members := membersOf(raw)
 	for _, name := range slices.Sorted(maps.Keys(members)) {
@@ -119,7 +119,7 @@ func (m *misfit) fits(t reflect.Type, raw []byte) bool {
 	return unmarshal(raw, reflect.New(t).Interface(), m.strict) == nil
 }
 
-// membersOf returns the members of an object; none if it is something else.
+// membersOf returns the members of an object, or none if raw is something else.
 func membersOf(raw []byte) map[string]json.RawMessage {
 	var members map[string]json.RawMessage
 	_ = json.Unmarshal(raw, &members)

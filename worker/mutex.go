@@ -2,14 +2,14 @@ package worker
 
 import "sync"
 
-// A mutex does some things only after it is unlocked. Logs, metrics and callbacks are the user's code and may take long, and
-// other queues have mutexes of their own. Who holds the mutex passes such things to later, and nobody has to remember them.
+// A mutex can postpone function calls until it is unlocked. Logs, metrics and callbacks are the user's code and may take long, and
+// other queues have their own mutexes. Code that holds the mutex passes such calls to later. Unlock makes them.
 type mutex struct {
 	sync.Mutex
 	after []func()
 }
 
-// later has f called when the mutex is unlocked. The mutex is held.
+// later postpones a call of f until the mutex is unlocked. The mutex is held.
 func (m *mutex) later(f func()) { m.after = append(m.after, f) }
 
 // Unlock unlocks the mutex and then calls what was passed to later, in order.

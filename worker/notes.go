@@ -7,27 +7,27 @@ import (
 	"github.com/signalbox-go/signalbox/internal/telemetry"
 )
 
-// A delivery that runs leaves a note in Redis: its span context. After a crash the next delivery links to it. The note goes
-// with the first call that a lane makes after noteFrom, or with a call of its own after noteBy. Most deliveries of a busy
-// queue are over by then.
+// A running delivery writes a note to Redis: its span context. If the worker crashes, the next delivery links to that span. The note
+// is sent in the first call that a lane makes after noteFrom. If there is none before noteBy, it gets its own call. In a busy queue
+// most deliveries end before noteFrom and send no note.
 const (
 	noteFrom = 10 * time.Millisecond
 	noteBy   = 50 * time.Millisecond
 )
 
-// note reports whether the note is to be sent at a time, or later. If neither, it is never sent. q.mu is held.
+// note reports whether the note must be sent at the given time, or later. If both are false, it is never sent. q.mu is held.
 func (d *delivery) note(at time.Time) (now, later bool) {
 	traced := d.watch.Traced()
 	switch {
 	case d.returned, traced && !d.watch.SpanContext().IsSampled():
 		return false, false
-	case !traced, at.Sub(d.started) < noteFrom: // !traced: it is about to begin
+	case !traced, at.Sub(d.started) < noteFrom: // !traced: its span is about to begin
 		return false, true
 	}
 	return true, false
 }
 
-// noteSoon has a lane make a call after noteBy, if there are notes left to send then. q.mu is held.
+// noteSoon makes a lane call Redis after noteBy, if there are still notes to send then. q.mu is held.
 func (q *queue) noteSoon() {
 	if q.noting {
 		return

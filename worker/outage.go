@@ -11,14 +11,14 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// failed notes that a call that began at a time did not reach Redis, or was refused.
+// failed notes that a call did not reach Redis, or that Redis refused it. began is when the call began.
 func (q *queue) failed(what string, began time.Time, err error) {
 	if errors.Is(err, redis.ErrClosed) {
 		q.closed(err)
 		return
 	}
 	away := isOutage(err)
-	if away || what == "renew" || what == "open" { // if this worker can't renew, perhaps nobody can
+	if away || what == "renew" || what == "open" { // if this worker can't renew, others perhaps can't either
 		q.disturbed()
 	}
 	if away {
@@ -28,27 +28,27 @@ func (q *queue) failed(what string, began time.Time, err error) {
 	q.warn("call:"+what+":"+errorKind(err), "signalbox: a call to Redis failed, and is made again", "call", what, "error", err)
 }
 
-// gone notes that the queue is not served, since a time.
+// gone notes that the queue is not served since the given time.
 func (q *queue) gone(what string, since time.Time, err error) {
 	q.w.link.lost(q, what, since, err)
 	q.away.Store(true)
 }
 
-// closed ends the worker, whose client was closed. So are calls of the worker's own client at the end of a drain.
+// closed ends the worker because its client was closed. At the end of a drain, calls of the worker's own client end the same way.
 func (q *queue) closed(err error) {
 	q.w.end(fmt.Errorf("worker: the client was closed while Run was under way; end Run's context and wait for Run to return before Close: %w", err))
 }
 
-// outages are the first words of the errors with which Redis refuses what it would do at another time, to all
-// workers: it serves nobody yet, or nobody any more, or it writes nothing.
+// outages are the first words of Redis's errors in an outage. In an outage Redis refuses all workers for a while: it doesn't serve yet,
+// it no longer serves, or it can't write.
 var outages = []string{
 	"LOADING", "READONLY", "MASTERDOWN", "CLUSTERDOWN", "TRYAGAIN", "BUSY", "NOAUTH", "WRONGPASS", "max number of clients reached",
-	"MISCONF",    // its disk is full, or broken
-	"NOREPLICAS", // fewer than min-replicas-to-write
+	"MISCONF",    // its disk is full or broken
+	"NOREPLICAS", // fewer replicas than min-replicas-to-write
 	"OOM",
 }
 
-// isOutage reports whether an error is one that all workers see at the time: no answer from Redis, or one of outages.
+// isOutage reports whether all workers see such an error at the same time: Redis did not answer, or the error is one of outages.
 func isOutage(err error) bool {
 	var answer redis.Error
 	if !errors.As(err, &answer) {
@@ -62,29 +62,29 @@ func (q *queue) answered(start time.Time) {
 	now := time.Now()
 	q.heardAt.Store(int64(now.Sub(q.born)))
 	if q.away.Load() && q.away.CompareAndSwap(true, false) {
-		q.disturbed() // it ends now, for the others too
+		q.disturbed() // the outage ends now for other workers as well
 		q.w.link.back(q)
 		q.hint(true) // a wake-up may have been lost with a connection
 	}
 	q.slow(start, now)
 }
 
-// slow notes that a call took so long that others' renewals may have been held up as well.
+// slow notes if a call took so long that renewals of other workers may have been late as well.
 func (q *queue) slow(start, end time.Time) {
 	if end.Sub(start) >= q.w.cfg.SessionTTL/3 {
 		q.disturbed()
 	}
 }
 
-// disturbed notes that others may have been unable to renew their sessions up to now. See calm.
+// disturbed notes that other workers may have been unable to renew their sessions until now. See calm.
 func (q *queue) disturbed() {
 	q.mu.Lock()
 	q.outage = time.Now()
 	q.mu.Unlock()
 }
 
-// errorKind returns what errors of one cause have in common: the first word of what Redis said, or the innermost error, which
-// has no address and port.
+// errorKind returns the common part of errors with the same cause. That is the first word of Redis's reply, or the innermost error,
+// which has no address and no port.
 func errorKind(err error) string {
 	var answer redis.Error
 	if errors.As(err, &answer) {
@@ -110,8 +110,7 @@ func (q *queue) warn(subject, msg string, args ...any) {
 	}
 }
 
-// sayAgain reports whether a minute has passed since it last said so of the subject. said keeps when
-// that was.
+// sayAgain reports whether a minute has passed since it last returned true for the subject. said keeps the time of that.
 func sayAgain(said map[string]time.Time, subject string) bool {
 	now := time.Now()
 	if last, ok := said[subject]; ok && now.Sub(last) < time.Minute {

@@ -13,12 +13,12 @@ import (
 	"github.com/signalbox-go/signalbox/internal/store"
 )
 
-// replicaPatience is how long a replica may stay one before it is refused: behind Sentinel, and
-// in a Cluster, a client can see the old role for a moment during a failover.
+// replicaPatience is how long a server may be a replica before the worker refuses it. During a failover a client may see the old
+// role for a moment, behind Sentinel and in a Cluster.
 const replicaPatience = 5 * time.Second
 
-// preflight waits until Redis answers, and refuses one that would lose jobs, or whose ACL forbids what
-// a worker does.
+// preflight waits until Redis answers. It refuses a server that would lose jobs, and one whose ACL forbids calls that a worker
+// needs.
 func preflight(ctx context.Context, rdb redis.UniversalClient, log *slog.Logger, queues []*store.Queue) (*store.Findings, error) {
 	b := backoff.NewExponentialBackOff(
 		backoff.WithInitialInterval(100*time.Millisecond), backoff.WithMaxInterval(5*time.Second), backoff.WithMaxElapsedTime(0))

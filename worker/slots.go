@@ -2,21 +2,21 @@ package worker
 
 import "sync"
 
-// A slot runs one delivery at a time, in a goroutine that is started with its first delivery and ends when the slot is
-// closed: its stack has grown to what the handlers need.
+// A slot runs one delivery at a time, in its own goroutine. The goroutine starts with the first delivery and ends when the slot is
+// closed. It is reused because its stack has already grown to the size that handlers need.
 type slot struct {
-	now  *delivery      // nil: none, or it is reserved for one
-	work chan *delivery // nil: not started
+	now  *delivery      // nil: there is none, or the slot is reserved for one
+	work chan *delivery // nil: the goroutine is not started
 }
 
-// Slots are the places for a queue's deliveries. Their number can change at any time. They are guarded by the queue's mu, but for start
-// and close.
+// Slots hold a queue's deliveries. Their number can change at any time. The queue's mu guards them and is held when methods are called.
+// The methods start and close are called without it.
 type slots struct {
 	run      func(*delivery)
-	size     int            // how many there should be
-	all      []*slot        // those that there are; more than size while some that are to go have a delivery
-	unused   []*slot        // those of all with nothing in them; the last one is taken first
-	handlers sync.WaitGroup // of the slots' goroutines
+	size     int            // how many slots there should be
+	all      []*slot        // all slots; more than size while surplus slots still have a delivery
+	unused   []*slot        // the slots without a delivery; the last one is taken first
+	handlers sync.WaitGroup // counts the slots' goroutines
 }
 
 func newSlots(n int, run func(*delivery)) *slots {
@@ -28,7 +28,7 @@ func newSlots(n int, run func(*delivery)) *slots {
 // free returns how many slots can be taken.
 func (s *slots) free() int { return len(s.unused) }
 
-// take reserves n slots. There must be as many free ones.
+// take reserves n slots. At least n must be free.
 func (s *slots) take(n int) []*slot {
 	if n == 0 {
 		return nil
@@ -49,11 +49,11 @@ func (s *slots) put(sl *slot) {
 	s.unused = append(s.unused, sl)
 }
 
-// resize changes the number of slots. Those that are too many go when they are free.
+// resize changes the number of slots. A surplus slot is removed when it is free.
 func (s *slots) resize(n int) {
 	s.size = n
 	for len(s.all) > n && len(s.unused) > 0 {
-		s.drop(s.unused[0]) // the one that was used least of late
+		s.drop(s.unused[0]) // the least recently used one
 		s.unused = s.unused[1:]
 	}
 	for len(s.all) < n {
@@ -62,7 +62,7 @@ func (s *slots) resize(n int) {
 	}
 }
 
-// drop removes a slot that is free from all.
+// drop removes a free slot from all, and ends its goroutine.
 func (s *slots) drop(sl *slot) {
 	for i, other := range s.all {
 		if other == sl {
@@ -77,7 +77,7 @@ func (s *slots) drop(sl *slot) {
 	}
 }
 
-// start runs a delivery in its slot, which was taken for it. The queue's mu is not held.
+// start runs a delivery in the slot that was reserved for it. The queue's mu is not held.
 func (s *slots) start(d *delivery) {
 	sl := d.slot
 	if sl.work == nil {
@@ -87,11 +87,11 @@ func (s *slots) start(d *delivery) {
 	sl.work <- d
 }
 
-// serve runs the deliveries of one slot until it is closed.
+// serve runs the deliveries of a slot until the slot is closed.
 func (s *slots) serve(sl *slot) {
 	ended := false
 	defer func() {
-		if !ended { // by runtime.Goexit
+		if !ended { // a handler called runtime.Goexit
 			s.handlers.Go(func() { s.serve(sl) })
 		}
 	}()
@@ -101,7 +101,7 @@ func (s *slots) serve(sl *slot) {
 	ended = true
 }
 
-// close ends the slots' goroutines, when all slots are free and no more are taken.
+// close ends the slots' goroutines and waits for them. All slots are free, and none is taken any more.
 func (s *slots) close() {
 	for _, sl := range s.all {
 		if sl.work != nil {

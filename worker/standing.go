@@ -6,10 +6,11 @@ import (
 	"github.com/signalbox-go/signalbox/internal/store"
 )
 
-// heed acts on what a call's reply says of the queue: whether it gives this worker jobs. Each change is logged. A worker that
-// is too old for the queue doesn't wait for wake-up markers, which others can use, and asks again when it renews its session.
-// began is when the call began. The reply of an earlier call may come after that of a later one, and is ignored then. Neither
-// clock alone tells which was earlier: calls overlap, and Redis's clock may go back. q.mu is held.
+// heed acts on the queue's standing in a reply: whether the queue gives jobs to this worker. It logs each change. A worker that is too
+// old for the queue doesn't wait for wake-up markers, since other workers can use them. It asks again when it renews its session.
+//
+// began is when the call began. An older reply may arrive after a newer one, and is ignored. Two clocks decide which reply is older:
+// this process's, and Redis's. One alone is not enough, since calls overlap and Redis's clock may be set back. q.mu is held.
 func (q *queue) heed(h store.Hints, began time.Time) {
 	if h.At.Before(q.stood) && began.Before(q.stoodAt) {
 		return
@@ -46,7 +47,7 @@ func (q *queue) heed(h store.Hints, began time.Time) {
 	}
 }
 
-// resize gives the queue as many slots as its settings say, or else as the worker's Config does. It logs what changes. q.mu is held.
+// resize gives the queue as many slots as its settings say. If set is 0, the worker's Config counts. It logs a change. q.mu is held.
 func (q *queue) resize(set int) {
 	want := set
 	if want == 0 {

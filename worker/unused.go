@@ -2,11 +2,11 @@ package worker
 
 import "context"
 
-// lookForProducers says, once, that nobody has ever put a job into the queue: its name may be misspelt.
+// lookForProducers logs, once, if nobody has ever put a job into the queue: the queue's name may be misspelt.
 func (q *queue) lookForProducers(ctx context.Context) {
 	unused, err := q.own.Unused(ctx)
 	if err != nil {
-		return // the next sweep looks
+		return // the next sweep tries again
 	}
 	q.looked = true
 	if unused {

@@ -14,20 +14,20 @@ import (
 	"github.com/signalbox-go/signalbox/lock"
 )
 
-// A watch carries the events of one delivery to traces and metrics.
+// A watch passes the events of one delivery to traces and metrics.
 type watch struct {
 	telemetry.Delivery
 	lost atomic.Bool
 }
 
-// Event adds an event to the delivery's span. The loss of the lease is added once.
+// Event adds an event to the delivery's span. It adds the loss of the lease only once.
 func (v *watch) Event(name string) {
 	if name != telemetry.EventLeaseLost || v.lost.CompareAndSwap(false, true) {
 		v.Delivery.Event(name)
 	}
 }
 
-// watches reports whether anything reads watches: a provider, or middleware of the user's.
+// watches reports whether anything uses watches: a provider, or the user's middleware.
 func (w *Worker) watches() bool {
 	return w.middlemen || w.traces() || !telemetry.MetricsSilent(w.cfg.MeterProvider)
 }
@@ -45,8 +45,7 @@ func (q *queue) watch(d *delivery) {
 	}
 }
 
-// tell adds an event to the spans of the session's deliveries whose handlers run. If s is nil, it does so for all
-// sessions. q.mu is held.
+// tell adds an event to the spans of the session's running deliveries. If s is nil, it does so for all sessions. q.mu is held.
 func (q *queue) tell(event string, s *session) {
 	for _, sl := range q.slots.all {
 		if d := sl.now; d != nil && d.watch != nil && (s == nil || d.session == s) {
@@ -55,14 +54,14 @@ func (q *queue) tell(event string, s *session) {
 	}
 }
 
-// settling notes that the delivery is about to be settled. lease is its context.
+// settling notes that the delivery is about to be settled. lease is the delivery's context.
 func (v *watch) settling(lease context.Context, r *store.Settlement) {
 	if v == nil {
 		return
 	}
-	// A handler that returned nil held the lease: middleware.Lock has just looked at the clock.
+	// If the handler returned nil, it still held the lease: middleware.Lock has just checked the time.
 	if r.Outcome != store.Completed && errors.Is(context.Cause(lease), lock.ErrLost) {
-		v.Event(telemetry.EventLeaseLost) // by the clock, before anybody told
+		v.Event(telemetry.EventLeaseLost) // the clock says so, before any event did
 	}
 	again := r.Outcome == store.Retry || r.Outcome == store.Delay || r.Outcome == store.Return
 	if span := v.SpanContext(); again && span.IsSampled() {
@@ -70,8 +69,8 @@ func (v *watch) settling(lease context.Context, r *store.Settlement) {
 	}
 }
 
-// workerID names a worker to people: by the host, the process and some random letters. In a container each start may have the same host
-// and process.
+// workerID returns a name of the worker for people: the host, the process ID and some random letters. In a container each start may
+// have the same host and process ID.
 func workerID() string {
 	host, err := os.Hostname()
 	if err != nil {
