@@ -16,7 +16,7 @@ import (
 	"github.com/signalbox-go/signalbox/lock"
 )
 
-// viewerRule returns the rule of docs/operations.md for the user that only looks.
+// viewerRule returns the ACL rule for a user that only looks, from docs/operations.md.
 func viewerRule(t *testing.T) []any {
 	t.Helper()
 	page, err := os.ReadFile(filepath.Join("..", "docs", "operations.md"))
@@ -35,7 +35,7 @@ func viewerRule(t *testing.T) []any {
 	return words
 }
 
-// A user who has the viewer's rights can look at all there is, and change nothing.
+// A user with the viewer's rights can look at everything and change nothing.
 func TestViewer(t *testing.T) {
 	t.Parallel()
 	srv := redistest.New(t)

@@ -19,7 +19,7 @@ type Invoice struct{ Order int }
 
 func (Invoice) Kind() string { return "invoice" }
 
-// While a queue is paused its jobs wait, and new ones may come in.
+// While a queue is paused, its jobs wait. New jobs can still be enqueued.
 func ExampleInspector_Pause() {
 	srv, err := embedded.Start(embedded.Logger(slog.New(slog.DiscardHandler))) // elsewhere, give New your own client
 	if err != nil {
@@ -58,7 +58,7 @@ func ExampleInspector_Pause() {
 	// there is no such queue
 }
 
-// The jobs that are ready, page by page: the second listing goes on behind the last job of the first.
+// Lists the ready jobs page by page. The second listing continues after the last job of the first.
 func ExampleInspector_Jobs() {
 	srv, err := embedded.Start(embedded.Logger(slog.New(slog.DiscardHandler))) // elsewhere, give New your own client
 	if err != nil {

@@ -35,7 +35,7 @@ func inspector(t *testing.T, rdb redis.UniversalClient, namespace string) *inspe
 	return ins
 }
 
-// known returns a queue that has been used, in the namespace.
+// known returns a queue of the namespace that has been used.
 func known(t *testing.T, rdb redis.UniversalClient, namespace string) *store.Queue {
 	t.Helper()
 	q := store.New(rdb, namespace, redistest.Name(t))
@@ -79,7 +79,7 @@ func TestNoSuchQueue(t *testing.T) {
 		}
 	}
 	for i := range 12 {
-		if i == 10 { // all of them are named
+		if i == 10 { // all queues are named
 			if _, err := ins.Queue(t.Context(), "mial"); err == nil || !strings.Contains(err.Error(), "q08, q09. A queue") {
 				t.Errorf("with ten queues: %v", err)
 			}
@@ -98,7 +98,7 @@ func TestNoSuchQueue(t *testing.T) {
 	}
 }
 
-// A namespace's queues are its own, and so are their pauses.
+// Queues of the same name in two namespaces are different queues, and are paused separately.
 func TestQueues(t *testing.T) {
 	t.Parallel()
 	rdb := redistest.Start(t).Client()
@@ -143,7 +143,7 @@ func TestQueues(t *testing.T) {
 	}
 }
 
-// Each state of a job has a number of its own.
+// Each state of a job has its own number.
 func TestStates(t *testing.T) {
 	t.Parallel()
 	rdb := redistest.Start(t).Client()
@@ -197,7 +197,7 @@ func TestStates(t *testing.T) {
 	}
 }
 
-// What another program wrote there is an error that names the queue, or is a pause since 1970.
+// If another program wrote a strange value there, the result is an error that names the queue, or a pause since 1970.
 func TestStrangeSettings(t *testing.T) {
 	t.Parallel()
 	rdb := redistest.Start(t).Client()
@@ -240,7 +240,7 @@ func TestSetRetention(t *testing.T) {
 	}
 }
 
-// A queue that was changed is listed, also if its producer has not done so yet.
+// A changed queue is listed, even if no producer has listed it yet.
 func TestChangedQueueIsListed(t *testing.T) {
 	t.Parallel()
 	rdb := redistest.Start(t).Client()

@@ -17,7 +17,8 @@ import (
 	"github.com/signalbox-go/signalbox/internal/store"
 )
 
-// A job that is looked at while it goes from state to state is in one of them each time: it is never said to be missing, or to wait where it runs.
+// A job that moves from state to state is in exactly one of them at each look. It is never reported as missing, or as waiting while it
+// runs.
 func TestJobThatMoves(t *testing.T) {
 	t.Parallel()
 	s := newStage(t, redistest.Start(t).Client())
@@ -41,7 +42,7 @@ func TestJobThatMoves(t *testing.T) {
 	}()
 	for i := range 300 {
 		got := s.claim(1)
-		if i%10 == 0 { // in another session
+		if i%10 == 0 { // then in another session
 			s.end(store.Return, "", got...)
 			s.session = store.NewSession(me)
 			s.open()
@@ -58,7 +59,7 @@ func TestJobThatMoves(t *testing.T) {
 	}
 }
 
-// A session that opens, and takes the job, between the two calls of a look doesn't hide it.
+// A look makes two calls. A session that opens and takes the job between them doesn't hide the job.
 func TestJobIsTakenMeanwhile(t *testing.T) {
 	t.Parallel()
 	srv := redistest.Start(t)
@@ -79,7 +80,7 @@ func TestJobIsTakenMeanwhile(t *testing.T) {
 	}
 }
 
-// after is called after each command.
+// after is a hook that is called after each command.
 type after func(cmd redis.Cmder)
 
 func (f after) DialHook(next redis.DialHook) redis.DialHook { return next }
@@ -98,14 +99,14 @@ func (f after) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 
 var deadJobs = flag.Int("inspect.jobs", 20_000, "dead jobs, and ready ones, of TestLongListings")
 
-// A listing needs the same memory however many jobs there are, and no call holds Redis up. -inspect.jobs=1000000 -v shows the figures.
+// A listing needs the same memory for any number of jobs, and no call blocks Redis for long. -inspect.jobs=1000000 -v prints the figures.
 func TestLongListings(t *testing.T) {
 	srv := redistest.New(t)
 	rdb := srv.Client()
 	s := newStage(t, rdb)
 	s.must(rdb.ConfigSet(t.Context(), "slowlog-log-slower-than", "5000").Err())
 	n := *deadJobs
-	t.Cleanup(func() { // so many can't be checked
+	t.Cleanup(func() { // checking so many jobs takes too long
 		if n > 100_000 {
 			s.must(rdb.FlushAll(context.Background()).Err())
 		}

@@ -8,9 +8,9 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// Address returns where a client looks for Redis: the host and port of its server, the first of a
-// Cluster's seeds, or the path of a socket, with port 0. It is "" if that is not known, as for a
-// client of Sentinel, whose master moves. It never holds a user or a password.
+// Address returns where a client looks for Redis. That is the host and port of its server, or of a Cluster's first seed. For a socket
+// it is the path, with port 0. It is "" if the address is not known, as for a client of Sentinel, whose master can change. It never
+// holds a user or a password.
 func Address(rdb redis.UniversalClient) (host string, port int) {
 	if IsNil(rdb) {
 		return "", 0

@@ -8,8 +8,8 @@ import (
 	"github.com/signalbox-go/signalbox"
 )
 
-// CheckClient returns an error that wraps signalbox.ErrInvalid if rdb is nil, or of a type that loses or
-// delays jobs.
+// CheckClient returns an error that wraps signalbox.ErrInvalid if rdb is nil. It does the same for types of client that lose or delay
+// jobs.
 func CheckClient(rdb redis.UniversalClient) error {
 	if IsNil(rdb) {
 		return fmt.Errorf("%w rdb: it is nil; pass a client of go-redis", signalbox.ErrInvalid)
@@ -23,7 +23,7 @@ func CheckClient(rdb redis.UniversalClient) error {
 	return nil
 }
 
-// IsNil reports whether there is no client: rdb is nil, or a nil pointer of a type of go-redis.
+// IsNil reports whether there is no client: rdb is nil, or a nil pointer to a go-redis client.
 func IsNil(rdb redis.UniversalClient) bool {
 	switch c := rdb.(type) {
 	case nil:

@@ -7,29 +7,28 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// ReportFor is how long a client reports a queue's depths when it falls silent: longer than
-// OpenTelemetry's period of a minute, so that one that reports each time stays the one.
+// ReportFor is how long a silent client remains the queue's reporter. It is longer than a minute, OpenTelemetry's period. So a client
+// that reports in every period remains the reporter.
 const ReportFor = 90 * time.Second
 
-// Depths are the numbers of a queue's jobs by state.
+// Depths are the numbers of a queue's jobs, by state.
 type Depths struct {
 	Ready     int64 // waiting for a worker
-	Scheduled int64 // waiting for their time, or for a worker to see that it has come
+	Scheduled int64 // waiting for their time; also due jobs that no worker has promoted yet
 	Running   int64 // in flight
-	Dead      int64 // kept
-	Cancelled int64 // kept
-	// Oldest is for how long the oldest job that could run has been waiting, since it was
-	// last due; 0 if there is none.
+	Dead      int64 // dead jobs that are kept
+	Cancelled int64 // cancelled jobs that are kept
+	// Oldest is how long the oldest job that could run has waited since it was last due. It is 0 if there is no such job.
 	Oldest time.Duration
 }
 
-// Report makes the client the one that reports the depths for ReportFor from now, or
-// lets it stay the one. mine is false if another is.
+// Report makes the client the queue's reporter for ReportFor from now, or extends that time. mine is false if another client is the
+// reporter.
 func (q *Queue) Report(ctx context.Context, client string) (mine bool, err error) {
 	return q.report(ctx, client, ReportFor)
 }
 
-// StopReporting lets another client report the depths, if it was this one.
+// StopReporting lets another client become the reporter, if this one was it.
 func (q *Queue) StopReporting(ctx context.Context, client string) error {
 	_, err := q.report(ctx, client, 0)
 	return err
@@ -45,8 +44,7 @@ func (q *Queue) report(ctx context.Context, client string, ttl time.Duration) (b
 	return mine, r.err
 }
 
-// Depths returns the queue's depths. All are of one moment, except Running: sessions that open
-// while it is counted are missed.
+// Depths returns the queue's depths. All numbers are from one moment, except Running: it doesn't count sessions that open meanwhile.
 func (q *Queue) Depths(ctx context.Context) (Depths, error) {
 	k := &q.keys
 	sessions, err := q.rdb.ZRange(ctx, k.sessions, 0, -1).Result()
@@ -81,8 +79,8 @@ func (q *Queue) Depths(ctx context.Context) (Depths, error) {
 	return d, nil
 }
 
-// maxSessions is how many sessions the script counts: a call has no more than maxArgs arguments. The jobs of others are
-// counted a moment later.
+// maxSessions is how many sessions the script counts: a call has no more than maxArgs arguments. Other calls, made a moment later,
+// count the jobs of further sessions.
 const maxSessions = maxArgs - 100
 
 func parseDepths(r *reply) (Depths, error) {

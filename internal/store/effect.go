@@ -6,8 +6,7 @@ import (
 	"time"
 )
 
-// NewIncarnation returns a number that tells a job apart from others that use its ID before and after. It
-// is never 0.
+// NewIncarnation returns a random number that identifies one job among all jobs that use its ID, before or after. It is never 0.
 func NewIncarnation() uint64 {
 	for {
 		if n := rand.Uint64(); n != 0 {
@@ -16,7 +15,7 @@ func NewIncarnation() uint64 {
 	}
 }
 
-// TickEffect returns the effect key of the job of a cron entry's tick.
+// TickEffect returns the effect key for the job of a cron entry's tick.
 func TickEffect(namespace, queue, entry string, tick time.Time) string {
 	if namespace != "" && namespace != DefaultNamespace {
 		queue = namespace + ":" + queue

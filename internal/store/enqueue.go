@@ -14,16 +14,16 @@ import (
 	"github.com/signalbox-go/signalbox/internal/wire"
 )
 
-// ErrStale says that a later call of the lane has been seen, so this one changed nothing.
+// ErrStale says that Redis has seen a later call of the lane. This call changed nothing.
 var ErrStale = errors.New("store: a later call of this lane came first")
 
-// When says when a job is due; the zero value is now.
+// When says when a job is due. The zero value means now.
 type When struct {
-	After time.Duration // that long after the server's now
-	At    time.Time     // at that time, if it is set
+	After time.Duration // this long after the server's time
+	At    time.Time     // at this time; not set if zero
 
-	// Entry names a cron entry if the job is that of its tick at At. The job goes in only if nobody
-	// enqueued that tick, or a later one of the entry, before.
+	// Entry is the name of a cron entry if the job belongs to the entry's tick at the time At. The job is put in only if
+	// nobody enqueued that tick, or a later one of the entry, before.
 	Entry string
 }
 
@@ -68,30 +68,29 @@ func NewItem(job *signalbox.Job, when When) (Item, error) {
 // ID returns the job's ID.
 func (it *Item) ID() string { return it.id }
 
-// Size returns how many bytes the item takes in a call, about.
+// Size returns approximately how many bytes the item takes in a call.
 func (it *Item) Size() int { return len(it.id) + len(it.envelope) }
 
-// IfAbsent makes the job stay out if there is any record of its ID: without it, the job takes the place of a
-// dead or cancelled one.
+// IfAbsent leaves the job out if there is any record of its ID. Without it, the job replaces a dead or cancelled one.
 func (it *Item) IfAbsent() { it.class = cautious[it.class[0]] }
 
-// A Fate is what became of one job of a call.
+// A Fate is the outcome for one job of a call.
 type Fate byte
 
 // The fates.
 const (
 	PutIn             Fate = '1' // it is new
-	ReplacedDead      Fate = 'D' // it is new, in the place of a dead job
-	ReplacedCancelled Fate = 'C' // it is new, in the place of a cancelled job
-	PutInAnew         Fate = 'r' // it is new, and the last tick of its entry was in the future
+	ReplacedDead      Fate = 'D' // it is new, and replaced a dead job
+	ReplacedCancelled Fate = 'C' // it is new, and replaced a cancelled job
+	PutInAnew         Fate = 'r' // it is new, and replaced a last tick of its entry that was in the future
 
-	// It was left out, for there is a job of its ID.
+	// It was left out, since there is a job with its ID.
 	MetLive      Fate = '0' // ready or running
 	MetScheduled Fate = 's'
 	MetDead      Fate = 'd'
 	MetCancelled Fate = 'c'
 
-	// It was left out, because of its tick.
+	// It was left out because of its tick.
 	Taken Fate = 't' // the tick, or a later one of the entry, had been enqueued before
 	Early Fate = 'e' // the tick is in the server's future
 	Late  Fate = 'l' // the tick is more than TickGrace ago
@@ -102,7 +101,7 @@ func (f Fate) In() bool {
 	return f == PutIn || f == ReplacedDead || f == ReplacedCancelled || f == PutInAnew
 }
 
-// Fates are those of a call's jobs, in their order.
+// Fates are the outcomes for a call's jobs, in the order of the jobs.
 type Fates struct {
 	Now  time.Time // the server's clock
 	list string
@@ -114,9 +113,9 @@ func (f Fates) Len() int { return len(f.list) }
 // Of returns the fate of job i, from 0.
 func (f Fates) Of(i int) Fate { return Fate(f.list[i]) }
 
-// Enqueue puts at most MaxBatch jobs in and returns what became of each. After an error none
-// is in. Jobs of ticks may share a call with others, and a call may have several ticks of one entry, the
-// earliest first. A call of nothing but early ticks does nothing, so it may be made again without Lane.Next.
+// Enqueue puts at most MaxBatch jobs in. It returns the outcome for each. If it returns an error, no job is put in. Jobs of ticks may
+// share a call with other jobs. A call may have several ticks of one entry, if the earliest comes first. A call that has only early
+// ticks does nothing, so the caller may make it again without Lane.Next.
 func (q *Queue) Enqueue(ctx context.Context, lane *Lane, items []Item) (Fates, error) {
 	return q.enqueue(ctx, lane, items, Reckoning{})
 }
@@ -137,7 +136,7 @@ func (q *Queue) enqueue(ctx context.Context, lane *Lane, items []Item, by Reckon
 	keys := enqueueScript.keys(&q.keys, lane.key)
 	cmd := enqueueScript.EvalSha(ctx, q.rdb, keys, args...)
 	if redis.HasErrorPrefix(cmd.Err(), "NOSCRIPT") {
-		lane.writes.Add(-1) // it was not run
+		lane.writes.Add(-1) // Redis did not run this try
 		cmd = enqueueScript.Eval(ctx, q.rdb, keys, args...)
 	}
 	r, err := ran(ctx, q.rdb, cmd)
@@ -158,7 +157,8 @@ func parseEnqueue(r *reply, n int) (Fates, error) {
 	return Fates{Now: now, list: list}, nil
 }
 
-// outcomes reads a list with the outcome of each of n jobs, or with one for all of them, as a string with a byte for each.
+// outcomes reads a list of outcomes. The list has one for each of n jobs, or one for all of them. It returns a string with a byte for
+// each job.
 func (r *reply) outcomes(i, n int) string {
 	list := r.strs(i)
 	if r.err == nil && len(list) != n && len(list) != 1 {

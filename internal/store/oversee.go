@@ -9,15 +9,15 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// OverseeEvery is how often Oversee looks.
+// OverseeEvery is how often Oversee inspects the servers.
 const OverseeEvery = 5 * time.Minute
 
-// overseeAgain is how soon it looks again where it could not see: Redis was away, or in a failover.
+// overseeAgain is the time until the next try if Oversee could not inspect the servers: Redis was away, or in a failover.
 const overseeAgain = 5 * time.Second
 
-// Oversee inspects the servers every OverseeEvery, and when again has a value, until ctx ends. First it logs the
-// doubts of before. Then it logs what has changed since the last look. It stops nobody: a configuration can change at
-// any time. A server that is away, or still a replica in a failover, is looked at again after overseeAgain.
+// Oversee inspects the servers every OverseeEvery, and each time it receives from again, until ctx ends. First it logs the doubts that
+// are in before. Then it logs what has changed since the last look. It never stops its caller: a configuration can change at any time.
+// If a server is away, or is still a replica in a failover, Oversee tries again after overseeAgain.
 func Oversee(ctx context.Context, rdb redis.UniversalClient, log *slog.Logger, before *Findings, again <-chan struct{}, queues []*Queue, roles ...Role) {
 	for _, doubt := range before.Doubts {
 		log.Warn("signalbox: about this Redis: " + doubt)
@@ -34,7 +34,7 @@ func Oversee(ctx context.Context, rdb redis.UniversalClient, log *slog.Logger, b
 		now, err := Inspect(ctx, rdb, queues, roles...)
 		if err != nil || now.Passing {
 			next.Reset(overseeAgain)
-			continue // the calls that matter say so
+			continue // the calls that matter report it
 		}
 		next.Reset(OverseeEvery)
 		for _, wrong := range now.Wrong {

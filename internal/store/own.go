@@ -8,13 +8,12 @@ import (
 	"github.com/redis/go-redis/v9/maintnotifications"
 )
 
-// Own returns a client with the settings of rdb and connections of its own, up to conns to each server.
-// It is for calls that block, and for those that must not wait until others give a connection back. The
-// caller closes it.
+// Own returns a client with the settings of rdb and its own connections, up to conns to each server. It is for calls that block, and
+// for calls that must not wait until other calls give a connection back. The caller closes it.
 //
-// It has the addresses, the dialer, TLS, the credentials and their providers, the timeouts, the
-// retries, OnConnect and, in a Cluster, NewClient of rdb. It does not have hooks that were added
-// with AddHook, since go-redis does not give them out. It returns nil unless rdb is a *redis.Client, with or
+// It takes these settings from rdb: the addresses, the dialer, TLS, the credentials and their providers, the timeouts, the retries,
+// OnConnect and, in a Cluster, NewClient. It doesn't have hooks that were added with AddHook: go-redis has no way to read them. Own
+// returns nil unless rdb is a *redis.Client, with or without Sentinel, or a *redis.ClusterClient.
 // without Sentinel, or a *redis.ClusterClient.
 func Own(rdb redis.UniversalClient, conns int) redis.UniversalClient {
 	switch c := rdb.(type) {
@@ -26,19 +25,18 @@ func Own(rdb redis.UniversalClient, conns int) redis.UniversalClient {
 	return nil
 }
 
-// ownBuffers is the size of the buffers of an own connection, in bytes: it carries short calls.
+// ownBuffers is the size of the buffers of an own connection, in bytes. It is small because the calls are short.
 const ownBuffers = 4 << 10
 
-// sentinelLife is how long a connection of an own client behind Sentinel is used, at most. go-redis tells only
-// the caller's client of a failover. An old master that does not know of it yet goes on to answer: a lease that is
-// renewed there is none.
+// sentinelLife is the longest time that an own client behind Sentinel uses a connection. go-redis reports a failover only to the
+// caller's client. An old master that does not know of the failover still answers, and a lease that is renewed there is lost.
 const sentinelLife = 3 * time.Second
 
-// sentinelAddr is what go-redis calls the address of a client behind Sentinel.
+// sentinelAddr is the address that go-redis gives to a client behind Sentinel.
 const sentinelAddr = "FailoverClient"
 
-// ownOptions returns the options to make a client with that is as the one that has o. In o the defaults are
-// filled in: what says "none" there would say "the default" to another client.
+// ownOptions returns options for a new client that is like the client with the options o. In o the defaults are filled in. A value
+// that means "none" in o means "the default" to a new client, so it is translated.
 func ownOptions(o *redis.Options, conns int) *redis.Options {
 	own := *o
 	own.PoolSize, own.PipelinePoolSize = conns, -1
@@ -55,14 +53,14 @@ func ownOptions(o *redis.Options, conns int) *redis.Options {
 		own.ConnMaxLifetime, own.ConnMaxLifetimeJitter = sentinelLife, 0
 	}
 
-	// Those of the caller are tied to its own connections.
+	// The caller's values belong to the caller's connections.
 	own.PushNotificationProcessor = nil
 	own.MaintNotificationsConfig = &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}
 	own.ClientSideCache, own.ClientSideCacheConfig = nil, nil
 	return &own
 }
 
-// ownClusterOptions is ownOptions for a Cluster, whose nodes fill in most defaults.
+// ownClusterOptions does the same for a Cluster. There the nodes fill in most defaults.
 func ownClusterOptions(o *redis.ClusterOptions, conns int) *redis.ClusterOptions {
 	own := *o
 	own.PoolSize, own.PipelinePoolSize = conns, -1
@@ -75,7 +73,7 @@ func ownClusterOptions(o *redis.ClusterOptions, conns int) *redis.ClusterOptions
 	own.MinRetryBackoff, own.MaxRetryBackoff = none(own.MinRetryBackoff), none(own.MaxRetryBackoff)
 	own.ReadTimeout, own.WriteTimeout = none(own.ReadTimeout), none(own.WriteTimeout)
 
-	// Its calls go by their keys. To route others, go-redis would read the table of all commands first.
+	// All its calls have keys and are routed by them. To route other calls, go-redis would first read the table of all commands.
 	own.DisableRoutingPolicies = true
 
 	own.PushNotificationProcessor = nil
@@ -83,7 +81,7 @@ func ownClusterOptions(o *redis.ClusterOptions, conns int) *redis.ClusterOptions
 	return &own
 }
 
-// Reach asks each server of a client, of a Cluster each master, whether it answers. So a connection to each is made.
+// Reach checks that each server of a client answers; of a Cluster, each master. So it makes a connection to each.
 func Reach(ctx context.Context, rdb redis.UniversalClient) error {
 	cluster, ok := rdb.(*redis.ClusterClient)
 	if !ok {
@@ -94,7 +92,7 @@ func Reach(ctx context.Context, rdb redis.UniversalClient) error {
 	})
 }
 
-// none turns the 0 of filled options back into the -1 that says so to a new client.
+// none turns 0, which means "none" in filled options, back into -1, which means "none" to a new client.
 func none[T int | time.Duration](v T) T {
 	if v == 0 {
 		return -1
@@ -102,7 +100,7 @@ func none[T int | time.Duration](v T) T {
 	return v
 }
 
-// noTimeout is none for a timeout of a *redis.Client, where -1 stands for -2, too.
+// noTimeout does the same for a timeout of a *redis.Client. There it turns -1 back into -2 as well.
 func noTimeout(d time.Duration) time.Duration {
 	if d == 0 || d == -1 {
 		return d - 1
@@ -110,8 +108,8 @@ func noTimeout(d time.Duration) time.Duration {
 	return d
 }
 
-// Crowd returns how many of the queues are on the server that has the most of them: all, unless rdb is a
-// client of a Cluster. It returns 0 if that is not known.
+// Crowd returns how many of the queues are on the server that has the most of them. Unless rdb is a client of a Cluster, these are all
+// queues. It returns 0 if the servers of the queues are not known.
 func Crowd(ctx context.Context, rdb redis.UniversalClient, queues []*Queue) int {
 	cluster, ok := rdb.(*redis.ClusterClient)
 	if !ok {

@@ -15,19 +15,19 @@ import (
 	"github.com/signalbox-go/signalbox"
 )
 
-// Findings are what a look at the servers of a client found. What a server doesn't say is "".
+// Findings are the results of an inspection of a client's servers. A value is "" if the servers don't report it.
 type Findings struct {
-	Version     string // of Redis, or of the engine that says it is like that
+	Version     string // Redis's version, or the version of Redis that another engine says it is like
 	Mode        string // standalone, sentinel or cluster
 	Persistence string // "AOF" or "no AOF"
 	Eviction    string // the maxmemory-policy
 
-	Wrong   []string // what loses jobs: nobody should start on such a server
-	Passing bool     // and it is only that the server is a replica, which may change in a failover
-	Doubts  []string // what somebody should know
+	Wrong   []string // reasons why the server would lose jobs; nobody should start on it
+	Passing bool     // the only such reason is that the server is a replica, which may change in a failover
+	Doubts  []string // less serious problems, for the log
 }
 
-// Err returns an error that says everything that is wrong and wraps signalbox.ErrInvalid, or nil.
+// Err returns an error that names everything in Wrong and wraps signalbox.ErrInvalid. It returns nil if Wrong is empty.
 func (f *Findings) Err() error {
 	if len(f.Wrong) == 0 {
 		return nil
@@ -44,15 +44,15 @@ func (f *Findings) doubt(format string, args ...any) {
 }
 
 func appendNew(list []string, s string) []string {
-	if slices.Contains(list, s) { // another master said so
+	if slices.Contains(list, s) { // another master had the same finding
 		return list
 	}
 	return append(list, s)
 }
 
-// Inspect looks at each master: whether it would delete jobs, whether it is a master, and whether the
-// user may call what the roles call, on the keys of the queues (of the first 100). It needs none of INFO, CONFIG and ACL: what a
-// server or an ACL hides is a doubt. The error is about the connection; the server could not be asked.
+// Inspect looks at each master. It checks whether the server would delete jobs, whether it is a master, and whether the user may make
+// the calls of the roles on the keys of the first 100 queues. INFO, CONFIG and ACL may all be denied: what the server or an ACL hides
+// becomes a doubt. An error means that the server could not be asked because of the connection.
 func Inspect(ctx context.Context, rdb redis.UniversalClient, queues []*Queue, roles ...Role) (*Findings, error) {
 	var keys []any
 	for _, q := range queues[:min(len(queues), 100)] {
@@ -84,7 +84,7 @@ func Inspect(ctx context.Context, rdb redis.UniversalClient, queues []*Queue, ro
 	return f, nil
 }
 
-// add adds what was found on another master.
+// add adds the findings about another master.
 func (f *Findings) add(o *Findings) {
 	for _, field := range []struct {
 		sum *string
@@ -119,7 +119,7 @@ func inspectServer(ctx context.Context, rdb redis.UniversalClient, keys []any, r
 	case f.lacksDatabase(ctx, rdb, err):
 		return f, nil
 	case errors.As(err, &answer) && !isPassing(err):
-		info = "" // an ACL denies it, or the server doesn't have it
+		info = "" // an ACL denies it, or the server doesn't have this command
 	default:
 		return nil, err
 	}
@@ -145,7 +145,7 @@ func reason(err error) string {
 	return err.Error()
 }
 
-// configured returns a parameter of the server's configuration, or "" if it doesn't say.
+// configured returns a parameter of the server's configuration, or "" if the server doesn't show it.
 func configured(ctx context.Context, rdb redis.UniversalClient, name string) string {
 	v, err := rdb.ConfigGet(ctx, name).Result()
 	if err != nil {
@@ -164,7 +164,7 @@ func isAuth(err error) bool {
 	return false
 }
 
-// isPassing reports whether the server serves nobody now.
+// isPassing reports whether the server serves nobody for a while.
 func isPassing(err error) bool {
 	for _, prefix := range []string{"LOADING", "MASTERDOWN", "CLUSTERDOWN", "BUSY", "TRYAGAIN"} {
 		if redis.HasErrorPrefix(err, prefix) {
@@ -181,7 +181,7 @@ func (f *Findings) readInfo(info string) {
 			fields[k] = v
 		}
 	}
-	f.Version, f.Mode = fields["redis_version"], cmp.Or(fields["redis_mode"], fields["server_mode"]) // the latter is Valkey's
+	f.Version, f.Mode = fields["redis_version"], cmp.Or(fields["redis_mode"], fields["server_mode"]) // server_mode is Valkey's name for it
 	switch fields["aof_enabled"] {
 	case "1":
 		f.Persistence = "AOF"
@@ -200,7 +200,7 @@ func (f *Findings) readInfo(info string) {
 	}
 }
 
-// judgePolicy judges a maxmemory-policy. maxmemory is in bytes, "0" if there is no limit, "" if that is not known.
+// judgePolicy judges a maxmemory-policy. maxmemory is in bytes. It is "0" if there is no limit, and "" if it is not known.
 func (f *Findings) judgePolicy(policy, maxmemory string) {
 	f.Eviction = policy
 	limited := maxmemory != "0"
@@ -233,7 +233,7 @@ func (f *Findings) lacksDatabase(ctx context.Context, rdb redis.UniversalClient,
 	return false
 }
 
-// checkPermits finds the commands that the user may not call, on servers that can say so (Redis 7.0).
+// checkPermits finds commands that the user may not call. Only servers from Redis 7.0 on can report that.
 func (f *Findings) checkPermits(ctx context.Context, rdb redis.UniversalClient, keys []any, roles []Role) error {
 	if len(roles) == 0 || len(keys) == 0 {
 		return nil
@@ -245,8 +245,8 @@ func (f *Findings) checkPermits(ctx context.Context, rdb redis.UniversalClient, 
 	return err
 }
 
-// lack returns what the user may not call or use, and the rule that allows it. It returns "" if there is nothing, or if the server
-// can't say.
+// lack returns what the user may not call or use, and the rule that allows it. It returns "" if nothing is lacking, or if the server
+// can't report it.
 func lack(ctx context.Context, rdb redis.UniversalClient, keys []any, roles []Role) (string, error) {
 	args := append(permitsScript.args(len(keys), arg{"keys_asked", len(keys)}), keys...)
 	for _, c := range Commands(roles...) {
@@ -259,7 +259,7 @@ func lack(ctx context.Context, rdb redis.UniversalClient, keys []any, roles []Ro
 	}
 	var answer redis.Error
 	if errors.As(err, &answer) && !isPassing(err) {
-		return "", nil // this server can't say: each call will tell
+		return "", nil // this server can't report it: calls that are denied will show it
 	}
 	if err != nil {
 		return "", err
@@ -285,29 +285,29 @@ func lack(ctx context.Context, rdb redis.UniversalClient, keys []any, roles []Ro
 	case len(denied) > 0 && len(keyed) > 0:
 		lacks = append(lacks, fmt.Sprintf("user %s may not call %s, which a %s calls; allow it with: ACL SETUSER %s %s",
 			who, strings.Join(denied, ", "), names(roles), who, rule(denied)))
-	case len(foreign) > 0: // and no command that has a key may be called
+	case len(foreign) > 0: // and the user may not call any command that has a key
 		lacks = append(lacks, fmt.Sprintf("user %s may not use the key %s; allow it with: ACL SETUSER %s ~signalbox:*, or a pattern for each queue", who, foreign[0], who))
 	}
 	return strings.Join(lacks, "; "), nil
 }
 
-// rule returns what allows commands, in an ACL.
+// rule returns the part of an ACL rule that allows commands.
 func rule(commands []string) string { return "+" + strings.ToLower(strings.Join(commands, " +")) }
 
-// toChannels are the commands that an ACL allows for some channels only. A user who may call none of them lacks the channels, or
-// the commands: the server doesn't say which.
+// toChannels are the commands that an ACL allows only for some channels. If a user may call none of them, it lacks the channels or the
+// commands: the server doesn't say which.
 var toChannels = []string{"PUBLISH", "SPUBLISH", "SSUBSCRIBE", "SUBSCRIBE"}
 
-// IsDenied reports whether Redis says that its user lacks a command or a key. Within a script Redis 7.0 and Valkey
-// say that without a code; later versions of Redis say NOPERM.
+// IsDenied reports whether Redis says that its user lacks a command or a key. If a script calls the command, later versions of Redis
+// reply with the code NOPERM. Redis 7.0 and Valkey reply without a code.
 func IsDenied(err error) bool {
 	text := err.Error()
 	return strings.HasPrefix(text, "NOPERM") || strings.Contains(text, "-NOPERM ") || strings.Contains(text, ": NOPERM ") ||
 		strings.Contains(text, "The user executing the script can't") || strings.Contains(text, "ACL failure in script")
 }
 
-// Denied returns err, by which Redis denied a call on the queue, with what the user of this role lacks, and the rule that allows it. Other
-// errors are returned as they are.
+// Denied adds an explanation to err, the error of a call that Redis denied on the queue. It names what the user lacks in this role, and
+// the rule that allows it. It returns other errors unchanged.
 func (q *Queue) Denied(ctx context.Context, err error, role Role) error {
 	var answer redis.Error
 	if !errors.As(err, &answer) || !IsDenied(answer) {
@@ -319,10 +319,10 @@ func (q *Queue) Denied(ctx context.Context, err error, role Role) error {
 	return err
 }
 
-// keyless are the commands that have no key of ours.
+// keyless are the commands that have no key of a queue.
 var keyless = []string{"TIME", "EVAL", "EVALSHA", "PUBLISH", "SPUBLISH", "SSUBSCRIBE", "SUBSCRIBE", "SUNSUBSCRIBE", "UNSUBSCRIBE"}
 
-// user names the client's user.
+// user returns the name of the client's user.
 func user(ctx context.Context, rdb redis.UniversalClient) string {
 	if name, err := rdb.ACLWhoAmI(ctx).Result(); err == nil && name != "" {
 		return name
@@ -337,7 +337,7 @@ func user(ctx context.Context, rdb redis.UniversalClient) string {
 	return cmp.Or(name, "default")
 }
 
-// names names roles.
+// names returns the names of roles.
 func names(roles []Role) string {
 	var all []string
 	for _, r := range roles {
@@ -346,7 +346,7 @@ func names(roles []Role) string {
 	return strings.Join(all, " and ")
 }
 
-// String names the role.
+// String returns the name of the role.
 func (r Role) String() string {
 	switch r {
 	case Producer:

@@ -11,7 +11,7 @@ import (
 	"github.com/signalbox-go/signalbox"
 )
 
-// retention bounds the terminal jobs that are kept, of each kind: dead and cancelled.
+// retention limits the terminal jobs that are kept. It counts dead and cancelled jobs separately.
 type retention struct {
 	count int
 	bytes int64
@@ -20,13 +20,13 @@ type retention struct {
 
 var defaultRetention = retention{count: 100_000, bytes: 256 << 20, age: 30 * 24 * time.Hour}
 
-// largestNumber and longestKept bound what scripts read from the settings: 15 digits.
+// largestNumber and longestKept limit the numbers that scripts read from the settings to 15 digits.
 const (
 	largestNumber = 1e15 - 1
 	longestKept   = 10_000 * 24 * time.Hour
 )
 
-// ValidateRetention returns an error that wraps signalbox.ErrInvalid and names each field that a queue can't have.
+// ValidateRetention returns an error that wraps signalbox.ErrInvalid and names each field with a value that a queue can't have.
 func ValidateRetention(r signalbox.Retention) error {
 	var errs []error
 	for _, field := range []struct {
@@ -43,8 +43,8 @@ func ValidateRetention(r signalbox.Retention) error {
 	return errors.Join(errs...)
 }
 
-// SetRetention sets what the queue keeps, also where that is the default, and returns what is set then. ValidateRetention
-// accepts r.
+// SetRetention sets what the queue keeps. It sets all fields, also where r has the default. It returns what is set after that.
+// ValidateRetention must accept r.
 func (q *Queue) SetRetention(ctx context.Context, r signalbox.Retention) (signalbox.Retention, error) {
 	return q.keep(ctx, true, signalbox.Retention{
 		Jobs:  cmp.Or(r.Jobs, int64(defaultRetention.count)),
@@ -53,7 +53,7 @@ func (q *Queue) SetRetention(ctx context.Context, r signalbox.Retention) (signal
 	})
 }
 
-// SeedRetention sets those fields of r that are not 0, and not set yet. It returns what is set then; a field that isn't is 0.
+// SeedRetention sets those fields of r that are not 0 and that are not set yet. It returns what is set after that. An unset field is 0.
 func (q *Queue) SeedRetention(ctx context.Context, r signalbox.Retention) (signalbox.Retention, error) {
 	return q.keep(ctx, false, r)
 }
@@ -77,7 +77,7 @@ func number(n int64) string {
 	return strconv.FormatInt(n, 10)
 }
 
-// retentionOf reads the settings. What scripts would not read is 0: another program wrote it.
+// retentionOf reads the settings. A value that scripts can't read is 0: another program wrote it.
 func retentionOf(jobs, bytes, us string) signalbox.Retention {
 	read := func(text string) int64 {
 		n, err := strconv.ParseUint(text, 10, 63)

@@ -7,12 +7,12 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// maxAsked bounds the questions in one pipeline of Running: IDs times sessions.
+// maxAsked limits the questions in one pipeline of Running: the number of IDs times the number of sessions.
 const maxAsked = 20_000
 
-// Running reports of each ID whether the job is in flight in a session. It sees the sessions one after the
-// other, a moment after the call: a job that moves meanwhile can be reported either way. It asks in pipelines of
-// bounded size, and none begins after ctx has ended.
+// Running reports for each ID whether the job is in flight in a session. It looks at the sessions one after the other, a moment after
+// the call. If a job moves meanwhile, either answer is possible. It uses pipelines of limited size. It begins no pipeline after ctx
+// has ended.
 func (q *Queue) Running(ctx context.Context, ids []string) ([]bool, error) {
 	sessions, err := q.rdb.ZRange(ctx, q.keys.sessions, 0, -1).Result()
 	if err != nil {
@@ -31,9 +31,9 @@ func (q *Queue) Running(ctx context.Context, ids []string) ([]bool, error) {
 	return running, nil
 }
 
-// runningIn sets the flags of the IDs that are in flight in one of the sessions, by one pipeline.
+// runningIn uses one pipeline to set the flags of the IDs that are in flight in one of the sessions.
 func (q *Queue) runningIn(ctx context.Context, sessions, ids []string, flags []bool) error {
-	if err := ctx.Err(); err != nil { // a client may not look
+	if err := ctx.Err(); err != nil { // the client may not check ctx
 		return err
 	}
 	tokens := make([]*redis.SliceCmd, len(sessions))

@@ -10,21 +10,22 @@ import (
 	"github.com/signalbox-go/signalbox"
 )
 
-// Protocol is the protocol of this release's calls. A queue has a layout, 1 unless its settings say more: the protocol that is
-// needed to use it. It rises when a feature is first used on the queue that older releases don't know.
+// Protocol is the number of this release's protocol: the way in which its calls use a queue. Each queue has a layout, the lowest
+// protocol that may use it. The layout is 1 unless the queue's settings have another. It rises when the queue first uses a feature
+// that older releases don't know.
 const Protocol = 1
 
-// Standing is why a queue gives a caller no jobs. The zero value: it does.
+// Standing says whether a queue gives jobs to a caller, and if not, why. The zero value means that it does.
 type Standing struct {
-	Paused bool // nobody gets any
-	Quiet  bool // the caller gets none
-	Layout int  // the queue's, if it is newer than Protocol: this release only settles what it has; else 0
+	Paused bool // the queue gives jobs to nobody
+	Quiet  bool // the queue gives none to this caller
+	Layout int  // the queue's layout if it is newer than Protocol, else 0; then this release only settles the jobs that it has
 }
 
-// Away reports whether the caller gets no jobs, and others may: wake-ups are for those.
+// Away reports whether only this caller gets no jobs. Then the wake-ups should go to other callers.
 func (s Standing) Away() bool { return s.Quiet || s.Layout > 0 }
 
-// standing reads field i.
+// standing reads field i of a reply.
 func (r *reply) standing(i int) Standing {
 	switch s := r.str(i); s {
 	case "":
@@ -42,10 +43,10 @@ func (r *reply) standing(i int) Standing {
 	}
 }
 
-// A LayoutError says that a queue's layout is newer than this release: a newer one uses it in ways that this one doesn't know.
-// It wraps signalbox.ErrOutdated and what Redis replied.
+// A LayoutError says that a queue's layout is newer than this release, which doesn't know how the queue is used now. It wraps
+// signalbox.ErrOutdated and the error that Redis replied with.
 type LayoutError struct {
-	Layout int // the protocol that is needed
+	Layout int // the layout of the queue
 	reply  error
 }
 
@@ -53,10 +54,10 @@ func (e *LayoutError) Error() string {
 	return fmt.Sprintf("%v: its layout is %d, and this release knows layouts up to %d; update this program", signalbox.ErrOutdated, e.Layout, Protocol)
 }
 
-// Unwrap returns signalbox.ErrOutdated and the error of Redis.
+// Unwrap returns signalbox.ErrOutdated and the error that Redis replied with.
 func (e *LayoutError) Unwrap() []error { return []error{signalbox.ErrOutdated, e.reply} }
 
-// layoutError returns a *LayoutError for a script's error that says so, or err.
+// layoutError returns a *LayoutError if a script's error says that the layout is newer. It returns other errors unchanged.
 func layoutError(err error) error {
 	if !redis.HasErrorPrefix(err, "LAYOUT ") {
 		return err
@@ -66,11 +67,11 @@ func layoutError(err error) error {
 	return &LayoutError{Layout: layout, reply: err}
 }
 
-// slots reads field i: how many slots each worker is to have, or "".
+// slots reads field i of a reply: how many slots each worker should have. It returns 0 if that is not set.
 func (r *reply) slots(i int) int {
 	n, err := strconv.Atoi(r.str(i))
 	if err != nil || n < 1 || n > MaxSlots {
-		return 0 // not set, or by another program
+		return 0 // not set, or written by another program
 	}
 	return n
 }

@@ -1,15 +1,15 @@
 package store
 
-// A terminalState is a state in which a job has ended and is kept. scripts/fragments/terminal_states.lua has the same.
+// A terminalState is a state of jobs that have ended and are kept. The same list is in scripts/fragments/terminal_states.lua.
 type terminalState struct {
-	outcome  Outcome // its name, too
-	key      string  // the name that scripts give to the set of its ids
-	bytes    string  // the counter of its bytes in stats
-	met      Fate    // of a job that was left out, since its ID is that of such a job
-	replaced Fate    // of one that took the place of such a job
+	outcome  Outcome // the outcome that leads to it; it is the name of the state as well
+	key      string  // the scripts' name for the key with the set of its IDs
+	bytes    string  // the field of stats that counts its bytes
+	met      Fate    // the fate of a job that was left out because a job in this state has its ID
+	replaced Fate    // the fate of a job that replaced a job in this state
 }
 
-// terminalStates are all of them. A completed job is not kept.
+// terminalStates are all these states. A completed job is not kept.
 var terminalStates = []terminalState{
 	{outcome: Dead, key: "DEAD", bytes: "dead_bytes", met: MetDead, replaced: ReplacedDead},
 	{outcome: Cancelled, key: "CANCELLED", bytes: "cancelled_bytes", met: MetCancelled, replaced: ReplacedCancelled},

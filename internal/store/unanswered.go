@@ -9,11 +9,11 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// patience is how long a first call may take before somebody is told.
+// patience is how long a first call may take before the log reports it.
 const patience = 3 * time.Second
 
-// Watch logs a warning if stop isn't called within 3 s: a call under way has had no answer. The client may go on with it for much longer, say
-// five times its DialTimeout, and returns no error until then.
+// Watch logs a warning if stop isn't called within 3 s: a call has had no answer for so long. The client may wait much longer before it
+// returns an error, for example five times its DialTimeout.
 func Watch(rdb redis.UniversalClient, log *slog.Logger) (stop func() bool) {
 	return time.AfterFunc(patience, func() {
 		var address []any

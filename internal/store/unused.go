@@ -7,7 +7,7 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// Unserved reports whether the queue has jobs and no worker has ever worked it.
+// Unserved reports whether the queue has jobs but no worker has ever served it.
 func (q *Queue) Unserved(ctx context.Context) (bool, error) {
 	k := &q.keys
 	var jobs *redis.IntCmd
