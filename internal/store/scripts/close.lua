@@ -1,9 +1,10 @@
--- Ends a session whose deliveries are all settled, and passes on a wake-up that it may have got,
--- for a job that is ready or that another worker has to set its timer for.
+-- Ends a session whose deliveries are all settled. The session may have got a wake-up that it can't use any more. So, if jobs wait,
+-- wakes another worker, which claims a ready job or sets its timer for a job that is due later.
 --
 -- KEYS: as named below, INFLIGHT is inflight:<session>; then the worker's lanes
--- ARGV: as named below; channel is the session's; worker is '' unless the worker ends, too: then it is no longer to be quiet
--- Reply: the number of deliveries left; the session ends only at 0
+-- ARGV: as named below; channel is the session's; worker is '', or the name of the worker if the worker ends as well: then the
+--       settings no longer have it as quiet
+-- Reply: the number of deliveries left; the session ends only if it is 0
 -- Errors: those of Redis, before the first write.
 
 local INFLIGHT, SESSIONS, DUE, IDLE, HIGH, NORMAL, LOW, SUSPECT, SETTINGS = unpack(KEYS)
@@ -20,7 +21,7 @@ end
 redis.call('ZCARD', IDLE)
 redis.call('HLEN', SETTINGS)
 redis.call('ZCARD', SESSIONS)
--- When Redis is out of memory it still permits all that follows.
+-- All writes that follow are permitted when Redis is out of memory.
 if left == 0 then
   redis.call('ZREM', SESSIONS, session)
   redis.call('ZREM', IDLE, 'p' .. channel, 's' .. channel)

@@ -1,10 +1,9 @@
--- Counts the queue's jobs by state, and finds the one that has been waiting longest. It writes
--- nothing.
+-- Counts the queue's jobs by state, and finds the job that has waited longest. It writes nothing.
 --
 -- KEYS: as named below, then inflight:<session> of each session
 -- Reply: {'ok', time in us, ready, due, running, dead, cancelled, since}
---        since: the time (us) from which on the longest waiting of the first jobs in the ready
---        lists, and of those in due, could run; -1 if there is none
+--        since: since when (us) the longest waiting job could run; -1 if there is none. It looks only at the first job of each
+--        ready list and at the first of due
 -- Errors: those of Redis.
 
 local JOBS, DUE, HIGH, NORMAL, LOW, SUSPECT, DEAD, CANCELLED = unpack(KEYS)
@@ -14,7 +13,7 @@ local first_session = 9 -- of KEYS
 
 local now = clock()
 
--- The time that a record was last due at, or nil.
+-- Returns the time at which a record was last due, or nil.
 local function due_at(record)
   if not record or not has_header(record) then
     return nil

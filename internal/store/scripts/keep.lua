@@ -1,9 +1,9 @@
--- Sets what the queue keeps of its dead jobs, and of its cancelled ones, which count apart.
+-- Sets how many dead jobs and how many cancelled jobs the queue keeps. The limits apply to each state separately.
 --
 -- KEYS, ARGV: as named below
---       all: '1' to set all that follows, '0' to set only what isn't set
---       keep_jobs, keep_bytes, keep_us: most jobs, most bytes of them, how long they are kept (us); '' for what stays as it is
--- Reply: {jobs, bytes, us}: what is set then; '' for what isn't
+--       all: '1' to set all values that follow, '0' to set only those that aren't set yet
+--       keep_jobs, keep_bytes, keep_us: most jobs, most bytes of them, how long they are kept (us); '' leaves a value as it is
+-- Reply: {jobs, bytes, us}: the values that are set now; '' for one that isn't set
 -- Errors: those of Redis, before the first write.
 
 local SETTINGS = unpack(KEYS)
@@ -13,7 +13,7 @@ local all, keep_jobs, keep_bytes, keep_us = unpack(ARGV)
 
 local before = redis.call('HMGET', SETTINGS, 'keep_jobs', 'keep_bytes', 'keep_us')
 local known = retention(SETTINGS, {})
--- When Redis is out of memory it still permits this, and with it all that follows: to keep less is a way out.
+-- When Redis is out of memory it still permits this, and then all that follows. So a user can make the queue keep less.
 redis.call('HDEL', SETTINGS, '')
 local wanted = {keep_jobs, keep_bytes, keep_us}
 for i, field in ipairs({'keep_jobs', 'keep_bytes', 'keep_us'}) do

@@ -1,8 +1,8 @@
--- Says which commands the user may not call, and which keys it may not use. It touches no key.
+-- Reports which commands the user may not call, and which keys it may not use. It touches no key.
 --
--- ARGV: as named below: how many keys, at least one, then those keys, then names of commands
+-- ARGV: as named below: how many keys, at least one; then the keys; then names of commands
 -- Reply: {'ok', commands that are denied on the first key, keys that are denied}
---        {'unknown'} if the server can't say
+--        {'unknown'} if the server can't report it
 -- Errors: those of Redis.
 
 local fixed = 1 -- arguments before the keys
@@ -13,8 +13,8 @@ end
 local commands, keys = {}, {}
 local key = ARGV[fixed + 1]
 for i = fixed + 1 + keys_asked, #ARGV do
-  -- A command that the server doesn't have raises an error, and is none that the user lacks.
-  -- Redis looks for keys in the arguments, so there must be as many as any of the commands has.
+  -- A command that the server doesn't have raises an error. The user doesn't lack it. Redis looks for keys in the arguments, so there
+  -- must be enough arguments for each of the commands.
   local known, may = pcall(redis.acl_check_cmd, ARGV[i], key, key, key, key, key, key)
   if known and not may then
     commands[#commands + 1] = ARGV[i]

@@ -1,8 +1,8 @@
--- Makes a client the one that reports the queue's depths, or lets it stay the one.
+-- Makes a client the queue's reporter, the one client that reports the depths, or extends that time.
 --
 -- KEYS, ARGV: as named below
---       ttl: for how long the client is the one from now (ms); 0 to give that up
--- Reply: 1 if the client is the one, else 0
+--       ttl: how long the client is the reporter from now (ms); 0 to end that
+-- Reply: 1 if the client is the reporter, else 0
 -- Errors: those of Redis, before the first write.
 
 local REPORTER = unpack(KEYS)
@@ -12,7 +12,7 @@ local reporter = redis.call('GET', REPORTER)
 if reporter and reporter ~= client then
   return 0
 end
--- When Redis is out of memory it still permits this, and with it the next.
+-- When Redis is out of memory it still permits this write, and then the next.
 redis.call('DEL', REPORTER)
 if ttl == '0' then
   return 0

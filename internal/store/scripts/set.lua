@@ -1,9 +1,9 @@
--- Changes a field of the queue's settings, and has all workers of the queue look at them.
+-- Changes a field of the queue's settings, and makes all workers of the queue read the settings.
 --
 -- KEYS, ARGV: as named below
---       value: '' to remove the field, 'now' for the time in us, where the field stays as it is if it is there;
+--       value: '' removes the field; 'now' sets it to the time in us, but only if the field isn't set
 --       channel: the queue's control channel
--- Reply: 1, or 0 if that was so before
+-- Reply: 1 if the field was changed, else 0
 -- Errors: those of Redis, before the first write.
 
 local SETTINGS = unpack(KEYS)
@@ -12,7 +12,7 @@ local field, value, channel = unpack(ARGV)
 -- include: clock, digits, send
 
 local before = redis.call('HGET', SETTINGS, field)
--- When Redis is out of memory it still permits this, and with it all that follows.
+-- When Redis is out of memory it still permits this write, and then all that follows.
 redis.call('HDEL', SETTINGS, '')
 local changed = value ~= (before or '') and not (value == 'now' and before)
 if value == '' then

@@ -1,9 +1,9 @@
--- Drops terminal jobs beyond what the queue keeps, at most 500 of each state a call.
+-- Drops terminal jobs beyond the limits of the queue, at most 500 of each state in one call.
 --
 -- KEYS, ARGV: as named below
---       keep_jobs, keep_bytes, keep_us: how many jobs of each state are kept, how many bytes of them, and for how long (us),
---       unless the settings say so
--- Reply: the number of jobs dropped: none if the queue's layout is newer than the protocol
+--       keep_jobs, keep_bytes, keep_us: the limits if the settings have none: the number of jobs of each state, their bytes, and how
+--       long they are kept (us)
+-- Reply: the number of jobs dropped; 0 if the queue's layout is newer than the protocol
 -- Errors: those of Redis, before the first write.
 
 local JOBS, STATS, DEAD, CANCELLED, SETTINGS = unpack(KEYS)

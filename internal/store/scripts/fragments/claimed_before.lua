@@ -1,4 +1,4 @@
--- A step of claim.lua: finds the jobs of a call that is made again since its reply was lost, by their tokens.
+-- A step of claim.lua for a repeated call whose first reply was lost: finds the call's jobs by their tokens.
 first = tonumber(lfirst)
 local last = tonumber(llast)
 if first <= last then

@@ -1,6 +1,6 @@
 -- include: has_header
 
--- Returns a record with one more crash, and how many it has then; or the record as it is and false, if it has no header.
+-- Adds a crash to a record. Returns the record and its number of crashes. If it has no header, returns it unchanged, and false.
 local function crash(record)
   local crashes = has_header(record) and math.min(string.byte(record, 3) + 1, 255)
   if crashes then

@@ -1,4 +1,4 @@
--- A step of claim.lua: takes as many ids from the ready lists as are wanted, and as there is room for.
+-- A step of claim.lua: takes ids from the ready lists, as many as are wanted and as fit into the reply.
 local popped = {}
 local full = false -- some were left since their records have no room in the reply
 local flags = {} -- of the first ones, which are suspects

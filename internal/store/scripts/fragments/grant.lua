@@ -1,4 +1,4 @@
--- A step of claim.lua: grants a token to each id that was drawn. Ids without a record, and ids that are in flight, are skipped.
+-- A step of claim.lua: grants a token to each id that was drawn. Skips ids without a record and ids that are in flight.
 local records = redis.call('HMGET', JOBS, unpack(popped))
 local busy = redis.call('HMGET', INFLIGHT, unpack(popped))
 local grants, seen, n = {}, {}, 0
@@ -17,8 +17,8 @@ for i = 1, #popped do
   end
 end
 if n > 0 then
-  -- Redis searches a small hash from end to end, unless it once held a value of more than 64
-  -- bytes, and others were there when that went. So a larger batch has one with it.
+  -- Redis searches a small hash from end to end, which is slow. It keeps a hash out of that form once the hash has held a value of more
+  -- than 64 bytes beside others. So a batch of 16 or more adds such a value and removes it.
   if n >= 16 then
     grants[2 * n + 1], grants[2 * n + 2] = '', string.rep('-', 65)
   end

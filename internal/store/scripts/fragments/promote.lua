@@ -1,4 +1,4 @@
--- A step of claim.lua: moves the jobs that have come due to the ready lists of their classes.
+-- A step of claim.lua: moves jobs that have become due to the ready lists of their classes.
 if #promotable > 0 then
   local moved = {}
   for _, member in ipairs(promotable) do

@@ -1,5 +1,5 @@
--- A step of claim.lua: reads what the session holds of the deliveries that the call is about: of those that completed, then of the
--- others that it settles, then of those with notes.
+-- A step of claim.lua: reads what the session's hash has about the deliveries in the call. These are first the ones that completed,
+-- then the others that the call settles, then those with notes.
 local held = {}
 if #ARGV > fixed then
   local about, n = {}, 0

@@ -1,6 +1,6 @@
 -- include: stamp, has_header
 
--- The record with another due time.
+-- Returns the record with another due time.
 local function redue(record, us)
   if not has_header(record) then
     return record

@@ -1,7 +1,7 @@
 -- include: digits, count, trim
 
--- Keeps a job in a terminal state: its record, which is replaced if there is another, stays in jobs, its id
--- in the sorted set, scored by the time; then drops the oldest beyond limits, at most 100 a call.
+-- Keeps a job in a terminal state. Its id goes into the state's sorted set, scored by the time. Its record stays in jobs; record
+-- replaces it, if there is one. Then drops the oldest jobs beyond limits, at most 100 in one call.
 local function retain(state, id, record, limits, now)
   redis.call('ZADD', state.set, digits(now), id)
   if record then

@@ -1,5 +1,5 @@
--- What a queue keeps of its dead jobs, and of its cancelled ones, which count apart: {most jobs, most bytes, how long in us}.
--- The queue's settings say it, or else limits, a list of the same.
+-- Returns how many terminal jobs of each state a queue keeps: {most jobs, most bytes, how long in us}. The limits apply to dead and to
+-- cancelled jobs separately. A value that the queue's settings don't have is taken from limits, a list of the same form.
 local function retention(settings, limits)
   local set = redis.call('HMGET', settings, 'keep_jobs', 'keep_bytes', 'keep_us')
   for i = 1, 3 do

@@ -1,7 +1,7 @@
 -- include: has_header, suspects_welcome
 
--- Returns the flags of those of the first n suspects that the session may take, which stand behind their
--- tokens, and whether there are more that there is no room for.
+-- Looks at the first n suspects. Returns the flags of those that the session may take; a flag stands behind the job's token. Also returns
+-- true if more suspects are left out because the reply has no room.
 local function suspects_among(n)
   local light, heavy, last = suspects_welcome()
   local flags = {}

@@ -1,8 +1,9 @@
--- Returns what the suspects of the session leave room for: how many suspects with two crashes, and whether
--- one with more, and one with a single crash left. A session that ends charges all its jobs. So
--- those with two crashes run eight at a time, those with three apart, each of them until it has
--- run for as long as a suspect keeps others out; and one that a single crash is left to has no
--- suspect beside it, however long it runs: no suspect dies of another's fault.
+-- Returns which suspects the session may still take, given those that it has: how many with two crashes, whether one with more crashes,
+-- and whether one whose next crash is the last that it may have.
+--
+-- When a session crashes, each of its jobs gets a crash. So suspects with two crashes run at most eight at a time, and suspects
+-- with three run alone. A suspect keeps others out only for a limited time (hold). A suspect on its last crash is different: no
+-- other suspect ever runs beside it. So no suspect dies because of another one.
 local function suspects_welcome()
   local light, heavy, last = 8, true, true
   for _, value in ipairs(redis.call('HVALS', INFLIGHT)) do

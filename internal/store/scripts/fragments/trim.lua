@@ -1,7 +1,7 @@
 -- include: forget
 
--- Drops the oldest jobs of a terminal state while there are too many, too many bytes of them or too old ones, and returns how
--- many: at most most. bytes is how many they have, limits what the queue keeps.
+-- Drops the oldest jobs of a terminal state, at most most of them, while the jobs exceed limits: their number, their bytes or their
+-- age. bytes is the number of bytes that they have. Returns how many jobs were dropped.
 local function trim(state, bytes, limits, now, most)
   local kept = redis.call('ZCARD', state.set)
   for dropped = 0, most - 1 do

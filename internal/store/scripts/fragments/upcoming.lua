@@ -1,7 +1,7 @@
 -- include: digits
 
--- What is to be done next: microseconds until a job is due or the first session expires (-1 for
--- never, 0 if it is so already), and up to 8 sessions that have expired.
+-- Returns what is to be done next: microseconds until a job is due or the first session expires (-1 for never, 0 if a job is due
+-- already), and up to 8 expired sessions.
 local function upcoming(due, sessions, now)
   local following, expired = -1, {}
   local head = redis.call('ZRANGE', due, 0, 0, 'WITHSCORES')
