@@ -1,29 +1,27 @@
--- Puts jobs in. An ID names a live job: a job whose ID belongs to a live one is left out, and one
--- whose ID belongs to a dead or cancelled one takes its place. The job of a cron entry's tick goes
--- in only if nobody enqueued that tick, or a later one of the entry, before.
+-- Puts jobs in. A live job is one that is ready, scheduled or running. If a live job has the ID of a new one, the new one is left out.
+-- If a dead or cancelled job has it, the new one replaces it. The job of a cron entry's tick is put in only if nobody enqueued that
+-- tick, or a later one of the entry, before.
 --
 -- KEYS: as named below; HIGH, NORMAL and LOW are the lists ready:high, ready:normal, ready:low
--- ARGV: 1 call: protocol, ' ', sequence number of the call in its lane. A caller that knows this server's clock may add
---       ' ' and how far its own reckoning is ahead of it (us, '-' in front if it is behind): ticks go
---       by that reckoning then, and an entry's last tick more than 10 s ahead of it doesn't count.
---       Then for each job, 1 to 1000 of them: id, class ('0' high, '1' normal, '2' low; with a '!'
---       behind it the job never takes another's place; then '+', a byte of flags that isn't 0, and up to 1000
---       bytes of extras, if the job has any), when, envelope
---       when: '' now, '+us' after that delay, '@us' at that time, '=us entry' for the tick of
---       that cron entry at that time; us in decimal digits
--- Reply: {'ok', time in us, outcomes}, a list with an outcome for each job, or with one if it is the same for all:
---          '1' new, 'D' new and in the place of a dead job, 'C' of a cancelled one,
---          'r' new, and the last tick of its entry was in the future and is replaced
---          left out, because the job of this ID is: '0' ready or running, 's' scheduled,
---          'd' dead, 'c' cancelled
---          left out, because its tick was: 't' enqueued before, 'e' in the future of this server,
---          'l' more than 5 s ago
+-- ARGV: 1 call: protocol, ' ', sequence number of the call in its lane. A caller that knows this server's clock may add ' ' and
+--       how far its own reckoning of the time is ahead of that clock (us, with '-' in front if it is behind). Then ticks go by the
+--       caller's reckoning, and an entry's last tick that is more than 10 s ahead of it is ignored.
+--       Then for each job, 1 to 1000 of them: id, class, when, envelope
+--       class: '0' high, '1' normal, '2' low; then '!' if the job must never replace another one; then, if the job has
+--       extras, '+', a byte of flags that isn't 0, and up to 1000 bytes of extras
+--       when: '' now, '+us' after that delay, '@us' at that time, '=us entry' for the tick of that cron entry at that time;
+--       us in decimal digits
+-- Reply: {'ok', time in us, outcomes}: a list with an outcome for each job, or with one outcome if it is the same for all:
+--          put in: '1' new, 'D' replaced a dead job, 'C' replaced a cancelled job,
+--          'r' replaced the last tick of its entry, which was in the future
+--          left out because the job with this ID is: '0' ready or running, 's' scheduled, 'd' dead, 'c' cancelled
+--          left out because its tick: 't' was enqueued before, 'e' is in the future of this server, 'l' is more than 5 s ago
 --        {'stale'}  a later call of this lane was seen; nothing was done
--- Errors: those of Redis, and 'ERR signalbox: ...', 'NOPERM signalbox: ...', or 'LAYOUT n signalbox: ...' if the queue
---         has the layout n, newer than the protocol; before the first write.
+-- Errors, all before the first write: those of Redis, 'ERR signalbox: ...', 'NOPERM signalbox: ...', and
+--         'LAYOUT n signalbox: ...' if n, the layout of the queue, is newer than the protocol
 
 local LANE, JOBS, DUE, IDLE, STATS, CRON, HIGH, NORMAL, LOW, DEAD, CANCELLED, NOTES, SETTINGS = unpack(KEYS)
-local fixed = 1 -- arguments before those of the jobs
+local fixed = 1 -- the number of arguments before those of the jobs
 local call = unpack(ARGV, 1, fixed)
 
 -- include: clock, digits, stamp, standing
@@ -42,7 +40,7 @@ seq = tonumber(seq)
 
 local last = redis.pcall('GET', LANE)
 if type(last) == 'table' then
-  return last -- its error, which says that nothing was done
+  return last -- an error of Redis; nothing was done
 elseif last then
   local lseq, outcomes = string.match(last, '^(%d+) (%w*)$')
   lseq = tonumber(lseq)
@@ -53,8 +51,8 @@ elseif last then
     return {'ok', clock(), outcome_list(outcomes)}
   end
 else
-  -- A lane's first call makes sure that no command is denied to this user between two writes. Other
-  -- servers than Redis may not offer the check.
+  -- A lane's first call checks that the user may run all commands. Otherwise a command could be denied between two writes. Servers other
+  -- than Redis may not offer the check.
   -- include: denied_command
   local denied = redis.acl_check_cmd and denied_command({
     {'RPUSH', HIGH, ''}, {'RPUSH', NORMAL, ''}, {'RPUSH', LOW, ''}, {'ZADD', DUE, '0', ''},
@@ -98,7 +96,7 @@ if marked then
   redis.call('HSET', CRON, unpack(marked))
 end
 local outcome = table.concat(outcomes)
-if string.find(outcome, '[^e]') then -- else nothing was done: the call can be made again when it is time
+if string.find(outcome, '[^e]') then -- if all are 'e', nothing was done: the call can be made again later
   redis.call('SET', LANE, digits(seq) .. ' ' .. outcome, 'PX', 3600000)
 end
 local alike = n == 1 or outcome == string.rep(outcomes[1], n)

@@ -1,5 +1,5 @@
--- Adds to a counter and returns the sum. A counter that holds no number, or too large a one, begins
--- anew: it must not stop a script between its writes. Any other failure leaves it as it is.
+-- Adds n to a counter and returns the sum. If the counter holds no number, or one that is too large, it starts again from n: an error
+-- must not stop a script between its writes. After any other error the counter is unchanged.
 local function count(stats, field, n)
   local sum = redis.pcall('HINCRBY', stats, field, n)
   if type(sum) == 'number' then

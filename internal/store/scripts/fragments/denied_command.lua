@@ -1,5 +1,5 @@
--- Returns the first of some commands, each a list with its arguments, that the user who calls the script
--- may not run, or nil. The server has redis.acl_check_cmd.
+-- Returns the first command that the user may not run, or nil. Each of the commands is a list: its name and its arguments. The server
+-- must have redis.acl_check_cmd.
 local function denied_command(commands)
   for _, command in ipairs(commands) do
     if not redis.acl_check_cmd(unpack(command)) then

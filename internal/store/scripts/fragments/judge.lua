@@ -1,9 +1,9 @@
--- A step of enqueue.lua: finds the outcome for each job, and what is to be written of those that go in.
+-- A step of enqueue.lua: finds the outcome for each job, and collects what to write for the jobs that are put in.
 local at = stamp(now)
 local heads = {} -- the header of a plain job's record, by class
 local outcomes, records, due = {}, {}, {}
-local marked, replaced -- ticks, and terminal jobs that others take the place of, if there are any
-local terminal -- terminal_states, once they are asked for
+local marked, replaced -- marked: ticks; replaced: terminal jobs that are replaced; nil if there are none
+local terminal -- terminal_states, once a step needs them
 local seen, fresh, longest = {}, 0, 4096 - 20
 for j = 1, n do
   local id = ids[j]

@@ -27,7 +27,7 @@ if outcome == '1' then
       outcome = 'r'
     end
   elseif entry then
-    outcome = 't' -- the job of this tick is there, though the tick's mark was not
+    outcome = 't' -- the tick's mark was missing, but its job exists
   end
 end
 outcomes[j] = outcome

@@ -1,4 +1,4 @@
--- A step of enqueue.lua: a new job that is ready at once, as most are. judge_other would find the same.
+-- A step of enqueue.lua: handles a new job that is ready at once. Most jobs are. judge_other would find the same outcome.
 local class, envelope = classes[j], args[fixed + 4 * j]
 if #envelope > longest then
   longest = #envelope

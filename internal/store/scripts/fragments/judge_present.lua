@@ -1,4 +1,4 @@
--- A step of enqueue.lua: finds the outcome for a job whose ID is there, by the state of the job that has it.
+-- A step of enqueue.lua: finds the outcome for a job whose ID another job has. It depends on the state of the other job.
 outcome = '0'
 local ended
 if not terminal then

@@ -1,5 +1,5 @@
--- A step of enqueue.lua: finds the outcome for a tick. '1' is for one that nobody enqueued before: it is its entry's last from
--- then on.
+-- A step of enqueue.lua: finds the outcome for a tick. It is '1' if nobody enqueued the tick before. Then the tick becomes the last one
+-- of its entry.
 ahead = reckons and marks[entry] > reckoned + 10000000
 if us > reckoned then
   outcome = 'e'

@@ -1,8 +1,8 @@
--- A step of enqueue.lua: makes the record of a job that goes in.
+-- A step of enqueue.lua: makes the record of a job that is put in.
 seen[id] = later and 's' or '0'
 local envelope = args[fixed + 4 * j]
 if extras then
-  -- '+', flags, extras: the length of the extras and the extras themselves stand before the envelope.
+  -- In class, the extras follow '+' and the flags. In the record, their length and the extras stand before the envelope.
   local size = #extras - 2
   envelope = string.char(math.floor(size / 256), size % 256) .. string.sub(extras, 3) .. envelope
 end

@@ -1,6 +1,6 @@
 -- include: count
 
--- Notes that n jobs have changed their state. Each change that a queue tells of passes here: it is counted in stats.
+-- Notes that n jobs have changed their state. Every counted change of a queue's jobs passes here, and is counted in stats.
 local function note(change, n)
   count(STATS, change, n)
 end

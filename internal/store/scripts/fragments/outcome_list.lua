@@ -1,4 +1,4 @@
--- Returns the outcomes of a call as the reply has them. The lane has them as a string with a character for each job.
+-- Returns the outcomes of a call in the form of the reply. In the lane they are a string with a character for each job.
 local function outcome_list(outcomes)
   local first = string.sub(outcomes, 1, 1)
   if outcomes == string.rep(first, #outcomes) then

@@ -1,7 +1,7 @@
 -- include: wake_one, note, ready
 
--- A step of enqueue.lua: writes the jobs that go in. The first write is one that Redis refuses when it is out of memory. The
--- record of a job comes after its id: workers pass over an id without a record.
+-- A step of enqueue.lua: writes the jobs that are put in. Redis refuses the first write if it is out of memory. A job's ID is written
+-- before its record: workers skip an ID without a record.
 local woken = false
 for class, list in pairs(ready_now) do
   if #list > 0 then
@@ -27,8 +27,8 @@ if woken then
 end
 note('enqueued', fresh)
 if not largest and redis.call('HLEN', JOBS) > fresh then
-  longest = math.max(longest, 1049598) -- another program put the others in: they may be as large as any
+  longest = math.max(longest, 1049598) -- another program put the other records in: they may have any size up to the largest allowed
 end
 if not largest or longest > largest then
-  redis.call('HSET', STATS, 'largest', digits(longest)) -- claims bound their replies by it
+  redis.call('HSET', STATS, 'largest', digits(longest)) -- claims use it to limit their replies
 end

@@ -1,4 +1,4 @@
--- A step of enqueue.lua: reads what a plain job doesn't have. If it isn't valid, class is nil afterwards.
+-- A step of enqueue.lua: reads the arguments that a plain job doesn't have. If they aren't valid, it sets class to nil.
 local mark, extras
 class, mark, extras = string.match(class, '^([012])(!?)(.*)$')
 detail.cautious = mark == '!'

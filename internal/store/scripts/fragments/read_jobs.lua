@@ -1,6 +1,6 @@
--- A step of enqueue.lua: reads and checks the arguments of all n jobs. What a plain job doesn't have stands in details.
+-- A step of enqueue.lua: reads and checks the arguments of all n jobs. details has the arguments that a plain job doesn't have.
 local ids, classes, details = {}, {}, {}
-local entries, timed -- cron entries, if there are ticks; whether any job has a time
+local entries, timed -- entries: the cron entries of ticks; timed: whether any job has a time
 for j = 1, n do
   local i = fixed + 4 * j - 3
   local id, class, when = args[i], args[i + 1], args[i + 2]

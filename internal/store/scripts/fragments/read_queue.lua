@@ -1,5 +1,5 @@
--- A step of enqueue.lua. Every key is read before the first write, so that one of the wrong type changes nothing. Records
--- that may be large are not read only to see that they are there.
+-- A step of enqueue.lua: reads every key before the first write. So a key of the wrong type is an error before anything has changed.
+-- Where records may be large, it checks that they exist without reading them.
 local largest = tonumber((string.match(redis.call('HGET', STATS, 'largest') or '', '^%d+$')))
 local present
 if n > 1 and not (largest and largest <= 4096) then

@@ -1,5 +1,5 @@
--- Makes jobs ready, in the one place where jobs become so: at the tail of the ready list of their class, or at its head. held_back
--- is what standing returned. Returns whether a worker is to be woken for them, and how many wait in the list.
+-- Makes jobs ready. This is the only place that does so. It adds them to the tail of a ready list, or to its head if first is true.
+-- held_back is what standing returned. Returns whether to wake a worker for them, and the length of the list.
 local function ready(list, ids, first, held_back)
   local waiting
   if first then
@@ -7,5 +7,5 @@ local function ready(list, ids, first, held_back)
   else
     waiting = redis.call('RPUSH', list, unpack(ids))
   end
-  return held_back == '', waiting -- resuming wakes a worker
+  return held_back == '', waiting -- no wake-up while the queue is held back: resuming it wakes a worker
 end

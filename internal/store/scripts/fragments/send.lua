@@ -1,5 +1,5 @@
--- Sends a message to an address: 'p' and a channel, or 's' and a sharded channel of a Redis Cluster. Returns how many connections
--- got it, or nil if the user may not send it.
+-- Sends a message to an address: 'p' and a channel, or 's' and a sharded channel of a Redis Cluster. Returns the number of connections
+-- that received it, or nil if the user may not send it.
 local function send(address, message)
   local channel, got = string.sub(address, 2), nil
   if string.sub(address, 1, 1) == 's' then

@@ -1,4 +1,4 @@
--- A time as the 8 bytes, big endian, of a record's header.
+-- Returns a time as 8 bytes, big endian, as a record's header has it.
 local function stamp(us)
   local b = {}
   for i = 8, 1, -1 do

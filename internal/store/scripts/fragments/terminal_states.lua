@@ -1,6 +1,7 @@
--- Gives the local terminal its value: the states in which a job has ended and is kept. set has their ids, scored by the time of
--- their end; bytes is the counter of their bytes in stats; met is the outcome of an enqueue that meets such a job. A completed
--- job is not kept.
+-- Sets the local variable terminal to the states of jobs that have ended and are kept. A completed job is not kept. Each state has:
+-- set, the sorted set of its ids, scored by the time of their end;
+-- bytes, the field of stats that counts its bytes;
+-- met, the outcome of an enqueue that finds a job in this state.
 terminal = {
   dead = {set = DEAD, bytes = 'dead_bytes', met = 'd'},
   cancelled = {set = CANCELLED, bytes = 'cancelled_bytes', met = 'c'},

@@ -1,8 +1,8 @@
 -- include: send
 
--- Wakes the session that has been idle for longest, other than the one whose address is except, if there is any. It gets a message,
--- and is no longer registered then. Its worker may be stopped just now. So the session that has been idle for the shortest time is
--- asked to look a little later. An address that nobody listens to is dropped.
+-- Wakes the session that has been idle for longest, except the one with the address except. Sends it a message and removes its address
+-- from the idle sessions. Its worker may not act on it, for example because its process stands still. So the session that has
+-- been idle for the shortest time gets a message as well: to look for work a little later. An address without a listener is removed.
 local function wake_one(idle, except)
   for _ = 1, 1000 do
     local first, second = unpack(redis.call('ZRANGE', idle, 0, 1))
