@@ -14,7 +14,7 @@ import (
 	"github.com/signalbox-go/signalbox/worker"
 )
 
-// A handler hears of a shutdown at once, while its context lives on.
+// A handler hears of a shutdown at once. Its context continues.
 func TestHandlersHearOfADrain(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -49,7 +49,7 @@ func TestHandlersHearOfADrain(t *testing.T) {
 	}
 }
 
-// What handlers hand over when they hear of a shutdown is for other workers: theirs claims nothing more by then.
+// When handlers hear of a shutdown they may enqueue jobs. Other workers get these jobs: the handlers' own worker claims nothing more.
 func TestHandedOverInADrain(t *testing.T) {
 	t.Parallel()
 	const n = 100
@@ -74,7 +74,7 @@ func TestHandedOverInADrain(t *testing.T) {
 	}
 }
 
-// A hard stop ends the handlers' contexts at once, whether the worker drains already or not.
+// A hard stop ends the handlers' contexts at once, before a drain and during one.
 func TestAbort(t *testing.T) {
 	t.Parallel()
 	for name, drains := range map[string]bool{"while it works": false, "while it drains": true} {
@@ -114,7 +114,7 @@ func TestAbort(t *testing.T) {
 	}
 }
 
-// A hard stop does not wait for a Redis that is away, however long the drain timeout and the lease.
+// If Redis is away, a hard stop doesn't wait for it, however long the drain timeout and the lease are.
 func TestAbortWithoutRedis(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -139,7 +139,7 @@ func TestAbortWithoutRedis(t *testing.T) {
 	}
 }
 
-// A worker that has nothing to report stops at once though Redis is away, however long its drain timeout.
+// A worker that has nothing to report stops at once, even if Redis is away and the drain timeout is long.
 func TestIdleWorkerStopsWithoutRedis(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -153,13 +153,13 @@ func TestIdleWorkerStopsWithoutRedis(t *testing.T) {
 	r.ready()
 	proxy.Refuse(true)
 	proxy.Sever()
-	// A claim fails, or the first sweep does, and has a lane make a claim: the log says so once a minute.
+	// A claim fails, or the first sweep fails and makes a lane claim. The log reports either once a minute.
 	redistest.Eventually(t, func() bool { return r.log.count("Redis is away") > 0 }, "a call fails")
 	run.stop()
 	proxy.Refuse(false)
 }
 
-// A worker whose client was closed can do nothing more, and says so instead of trying for ever.
+// A worker whose client was closed can do nothing more. It reports that and ends, instead of trying for ever.
 func TestClosedClientEndsRun(t *testing.T) {
 	t.Parallel()
 	t.Run("before", func(t *testing.T) {
@@ -196,7 +196,7 @@ func TestClosedClientEndsRun(t *testing.T) {
 	})
 }
 
-// A worker that has finished jobs to report does not wait for a Redis that is away until its lease ends.
+// If Redis is away, a worker with finished jobs to report waits a limited time, not until its lease ends.
 func TestDrainWithoutRedisIsBounded(t *testing.T) {
 	t.Parallel()
 	for name, away := range map[string]func(p *redistest.Proxy){
@@ -230,8 +230,7 @@ func TestDrainWithoutRedisIsBounded(t *testing.T) {
 	}
 }
 
-// A call that was under way on the caller's client when the worker was to stop ends with that client's ReadTimeout, and Run
-// not before.
+// A call on the caller's client that is under way when the worker stops ends with that client's ReadTimeout. Run ends after it.
 func TestDrainWaitsForTheCallUnderWay(t *testing.T) {
 	t.Parallel()
 	const readTimeout = 4 * time.Second // longer than Run waits for a Redis that is away

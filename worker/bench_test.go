@@ -18,12 +18,12 @@ import (
 	"github.com/signalbox-go/signalbox/worker"
 )
 
-// far is what a round trip takes where Redis is far away.
+// far is the time of a round trip to a distant Redis.
 const far = 50 * time.Millisecond
 
-// BenchmarkStart is a worker's start on one CPU, with a job waiting in each of its queues: from Run to the start of the first
-// handler, and of the last queue's. Where Redis is far away, both are reported in round trips, as calls that are
-// made side by side are one.
+// BenchmarkStart measures a worker's start on one CPU, with a job waiting in each of its queues. It measures the time from Run to the
+// start of the first handler, and to the first start in the last queue. With a distant Redis, it reports both in round trips. Calls
+// that are made at the same time count as one round trip.
 func BenchmarkStart(b *testing.B) {
 	for _, topology := range []string{"single", "cluster"} {
 		for _, queues := range []int{1, 60} {
@@ -41,7 +41,7 @@ func BenchmarkStart(b *testing.B) {
 	}
 }
 
-// starts starts b.N workers, one after the other, and returns the means of startOf.
+// starts starts b.N workers, one after the other, and returns the mean times of startOf.
 func starts(b *testing.B, topology string, queues int, rtt time.Duration) (first, last time.Duration) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
 	near, client := servers(b, topology)
@@ -55,7 +55,7 @@ func starts(b *testing.B, topology string, queues int, rtt time.Duration) (first
 	return first / time.Duration(b.N), last / time.Duration(b.N)
 }
 
-// servers returns a client of new servers, and what makes others.
+// servers returns a client of new servers, and a function that makes more such clients.
 func servers(b *testing.B, topology string) (redis.UniversalClient, func(func(*redis.UniversalOptions)) redis.UniversalClient) {
 	if topology == "cluster" {
 		c := redistest.Cluster(b)
@@ -65,7 +65,7 @@ func servers(b *testing.B, topology string) (redis.UniversalClient, func(func(*r
 	return s.Client(), s.ClientWith
 }
 
-// startOf returns how long after Run the first handler began, and the first one of the last queue.
+// startOf returns the time from Run to the start of the first handler, and to the first start in the last queue.
 func startOf(b *testing.B, near, rdb redis.UniversalClient, queues int) (first, last time.Duration) {
 	cfg := worker.Config{Queues: worker.Queues{}, DrainTimeout: -1, Logger: slog.New(slog.DiscardHandler)}
 	for i := range queues {
@@ -109,7 +109,7 @@ func startOf(b *testing.B, near, rdb redis.UniversalClient, queues int) (first, 
 	return first, last
 }
 
-// dialFar dials as go-redis does, and makes each round trip take rtt.
+// dialFar dials like go-redis. Each round trip on its connections takes rtt.
 func dialFar(rtt time.Duration) func(ctx context.Context, network, addr string) (net.Conn, error) {
 	return func(ctx context.Context, network, addr string) (net.Conn, error) {
 		<-time.After(rtt) // connecting is one, too
@@ -121,7 +121,7 @@ func dialFar(rtt time.Duration) func(ctx context.Context, network, addr string) 
 	}
 }
 
-// A farConn hands out no answer before a round trip after the last request.
+// A farConn returns an answer only when rtt has passed since the last request.
 type farConn struct {
 	net.Conn
 	rtt time.Duration

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// hungryQueues returns the dispatches of queues of 50 slots under a bound that want to claim.
+// hungryQueues returns the dispatches of queues that want to claim. Each has 50 slots, and all are under one bound.
 func hungryQueues(b *bound, n int) []*dispatch {
 	queues := make([]*dispatch, n)
 	for i := range queues {
@@ -31,7 +31,7 @@ func giveBack(d *dispatch, slots ...*slot) {
 	d.bound.serve()
 }
 
-// The queues that wait share what room there is, in the order in which they came.
+// Waiting queues share the room that there is, in the order in which they came.
 func TestBoundIsShared(t *testing.T) {
 	t.Parallel()
 	b := newBound(10)
@@ -52,7 +52,7 @@ func TestBoundIsShared(t *testing.T) {
 		return n
 	}
 	queues[0].mu.Lock()
-	queues[0].emptied = queues[0].hints // it takes what is free, but doesn't wait
+	queues[0].emptied = queues[0].hints // it takes free room but doesn't wait
 	queues[0].release(first[0])
 	if got := queues[0].reserve(); len(got) != 0 {
 		t.Errorf("a queue may ask for %d jobs before those that wait", len(got))
@@ -79,7 +79,7 @@ func TestBoundIsShared(t *testing.T) {
 	}
 }
 
-// A queue that can't claim when its turn comes loses its turn, and no room.
+// If a queue can't claim when its turn comes, it loses the turn. The room isn't lost.
 func TestBoundSkipsWhoCantClaim(t *testing.T) {
 	t.Parallel()
 	for name, stop := range map[string]func(q *dispatch){
@@ -100,7 +100,7 @@ func TestBoundSkipsWhoCantClaim(t *testing.T) {
 	}
 }
 
-// Room that was granted to a queue whose lease is lost before it claims goes to the next.
+// Room was granted to a queue, and the queue's lease is lost before it claims. The next queue gets the room.
 func TestBoundTakesBackWhatIsGranted(t *testing.T) {
 	t.Parallel()
 	b := newBound(1)

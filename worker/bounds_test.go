@@ -16,7 +16,7 @@ import (
 	"github.com/signalbox-go/signalbox/worker"
 )
 
-// However long an error's text is, the log and the record keep its beginning.
+// The log and the record have the beginning of an error's text, however long the text is.
 func TestErrorsAreCutInLogAndRecord(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -56,7 +56,7 @@ func (l *logbook) all() []string {
 	return append([]string(nil), l.entries...)
 }
 
-// A handler that panics again and again has its stack logged once a minute, and each record says so.
+// A handler panics again and again. Its stack is logged once a minute, and each record of a panic says so.
 func TestStacksOfAKindAreLoggedOnceAMinute(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -78,7 +78,7 @@ func TestStacksOfAKindAreLoggedOnceAMinute(t *testing.T) {
 	}
 }
 
-// A job that came to a worker without a handler for it soon comes to one that has.
+// A job reaches a worker that has no handler for it. Soon it reaches a worker that has one.
 func TestUnknownKindComesBackSoon(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -92,7 +92,7 @@ func TestUnknownKindComesBackSoon(t *testing.T) {
 	w := r.worker(1)
 	ran := r.reporter(w)
 	r.start(w)
-	get(t, ran, "the job runs") // which takes half a minute or more, if it waits as long as before
+	get(t, ran, "the job runs") // if it waits as long as before, this takes half a minute or more
 	r.completed(1)
 }
 

@@ -17,13 +17,13 @@ import (
 	"github.com/signalbox-go/signalbox/worker"
 )
 
-// unwilling is an error that panics when somebody asks what is in it.
+// unwilling is an error that panics when its contents are read.
 type unwilling struct{}
 
 func (unwilling) Error() string { return "unwilling" }
 func (unwilling) Is(error) bool { panic("unwilling") }
 
-// The spans of an attempt whose error panics are ended, and it is counted.
+// If the error of an attempt panics, the attempt's spans still end, and it is counted.
 func TestBrokenErrorsAreToldOf(t *testing.T) {
 	t.Parallel()
 	for name, broken := range map[string]error{"no message": (*nilError)(nil), "no type": unwilling{}} {
@@ -76,7 +76,7 @@ func TestBrokenErrorsAreToldOf(t *testing.T) {
 	}
 }
 
-// Handlers are in no trace that Run was called in, whether their worker traces or not.
+// Handlers don't continue the trace in the context of Run, whether their worker traces or not.
 func TestRunInATrace(t *testing.T) {
 	t.Parallel()
 	for name, headers := range map[string]map[string]string{"no headers": nil, "some": {"mine": "1"}} {
@@ -108,7 +108,7 @@ func TestRunInATrace(t *testing.T) {
 	}
 }
 
-// A handler that ends its goroutine is told of as one that panics, and its spans are ended.
+// If a handler ends its goroutine, the worker reports that like a panic, and the spans end.
 func TestGoexitIsToldOf(t *testing.T) {
 	t.Parallel()
 	r := newTracedRig(t)

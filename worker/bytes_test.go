@@ -15,7 +15,7 @@ import (
 	"github.com/signalbox-go/signalbox/worker"
 )
 
-// callSizes is a hook of a client: the bytes of the largest request.
+// callSizes is a hook of a client. It keeps the size of the largest request, in bytes.
 type callSizes struct {
 	mu      sync.Mutex
 	largest int
@@ -50,7 +50,7 @@ type large struct{ X string }
 
 func (large) Kind() string { return "large" }
 
-// largeJobs puts n jobs of 1 MB in.
+// largeJobs enqueues n jobs of 1 MB.
 func (r *rig) largeJobs(n int) {
 	r.Helper()
 	body := payload(large{strings.Repeat("x", 1_000_000)})
@@ -59,8 +59,8 @@ func (r *rig) largeJobs(n int) {
 	}
 }
 
-// Jobs of 1 MB over a link on which all that fit the slots would take longer than the client waits for a reply:
-// they run at the speed of the link, and no call fails. With -long it is 500 jobs at 100 Mbit/s.
+// There are jobs of 1 MB on a slow link. If a call claimed a job for each free slot, the reply would take longer than the client's
+// timeout. Still no call fails, and the jobs run as fast as the link permits. With -long there are 500 jobs at 100 Mbit/s.
 func TestLargeJobsOverASlowLink(t *testing.T) {
 	t.Parallel()
 	jobs, rate, patient := 30, 4_000_000, 5*time.Second

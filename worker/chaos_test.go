@@ -18,14 +18,14 @@ var (
 	chaosDuration = flag.Duration("chaos.duration", 7*time.Second, "how long they take at least")
 )
 
-// chaosProcesses is how many workers there are. Every chaosInterval one is killed and replaced.
+// chaosProcesses is the number of workers. In each chaosInterval one of them is killed and replaced.
 const (
 	chaosProcesses = 3
 	chaosInterval  = time.Second
 )
 
-// TestChaos works many jobs in three processes, of which one is killed every second. All jobs
-// complete, and no job's delivery has a token that isn't larger than those before it.
+// TestChaos runs many jobs in three processes and kills one of them every second. All jobs complete. The tokens of a job's
+// deliveries always rise.
 func TestChaos(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -98,8 +98,8 @@ func TestChaos(t *testing.T) {
 	t.Logf("%v, %d slots a process, %d crashes counted", took.Round(time.Second/10), slots, c.Total.Crashed)
 }
 
-// A ledger is what handlers wrote down outside of Redis. It is one file in which
-// every process appends, so its lines are in the order of the events.
+// A ledger is what handlers write down outside of Redis. All processes append to one file, so its lines are in the order of the
+// events.
 type ledger struct {
 	deliveries int
 	backwards  int

@@ -26,21 +26,21 @@ import (
 	"github.com/signalbox-go/signalbox/worker"
 )
 
-// childEnv holds what a test tells a process that it starts from its own binary.
+// childEnv is the environment variable in which a test passes values to a process that it starts from its own binary.
 const childEnv = "SIGNALBOX_TEST_CHILD"
 
-// childConfig is the worker of a child process, or its producer.
+// childConfig configures a child process, which is a worker or a producer.
 type childConfig struct {
 	Addr, Queue string
 	Slots       int
 	TTL         time.Duration
 	Ledger      string   // a file to append to; "": standard output
-	Enqueue     []string // the IDs of orders to enqueue: the child does that and ends
+	Enqueue     []string // the IDs of orders to enqueue: the child enqueues them and ends
 	Do          string   // what these orders say
 	Binary      string   `json:"-"` // another build of these tests; "": this one
 }
 
-// An order is a job that says itself what its handler in a child process does.
+// An order is a job that tells its handler in a child process what to do.
 type order struct {
 	Do string `json:"do"` // see obey
 	MS int    `json:"ms,omitempty"`
@@ -49,9 +49,8 @@ type order struct {
 
 func (order) Kind() string { return "order" }
 
-// beChild is main of a child process: a worker that runs orders until SIGTERM. Each line of its
-// ledger is one write, "what job token crashes time", so lines of several processes
-// don't mix.
+// beChild is the main function of a child process: a worker that runs orders until SIGTERM. It writes each line of its ledger, "what
+// job token crashes time", in one write. So lines of several processes don't mix.
 func beChild() int {
 	var cfg childConfig
 	if err := json.Unmarshal([]byte(os.Getenv(childEnv)), &cfg); err != nil {
@@ -102,7 +101,7 @@ func beChild() int {
 	return 0
 }
 
-// produce enqueues orders to do nothing, and tells of each in the ledger: "taken", or "outdated" if this build is too old.
+// produce enqueues orders that do nothing. For each it writes to the ledger: "taken", or "outdated" if this build is too old.
 func produce(rdb *redis.Client, cfg childConfig, ledger io.Writer) int {
 	s, err := scheduler.New(rdb, scheduler.Config{Logger: slog.New(slog.NewTextHandler(os.Stderr, nil))})
 	if err != nil {
@@ -137,7 +136,7 @@ func (o order) obey(ctx context.Context, say func(what string, at time.Time)) er
 	case "die":
 		_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)
 		select {}
-	case "work": // one operation after another, each begun by asking whether it may
+	case "work": // does one operation after another, and asks before each whether it still may
 		tick := time.NewTicker(time.Millisecond)
 		defer tick.Stop()
 		for {
@@ -161,7 +160,7 @@ type line struct {
 	job     string
 	token   int64
 	crashes int
-	at      time.Time // when what it tells of began
+	at      time.Time // when the event of the line began
 }
 
 func parseLine(s string) (l line, err error) {
@@ -175,7 +174,7 @@ func parseLine(s string) (l line, err error) {
 type child struct {
 	t     *testing.T
 	cmd   *exec.Cmd
-	lines chan line // of its ledger, if that is its standard output
+	lines chan line // lines of its ledger, if the ledger is its standard output
 	done  chan struct{}
 
 	mu  sync.Mutex
@@ -218,7 +217,7 @@ func startChild(t *testing.T, cfg childConfig) *child {
 	return c
 }
 
-// Write takes the child's log.
+// Write receives the child's log.
 func (c *child) Write(b []byte) (int, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -232,7 +231,7 @@ func (c *child) text() string {
 	return s[max(0, len(s)-8192):]
 }
 
-// logged is how many of the lines of the child's log have this in them.
+// logged returns how many lines of the child's log contain part.
 func (c *child) logged(part string) int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -271,7 +270,7 @@ func (c *child) freeze() {
 	c.t.Fatal("the process does not stop")
 }
 
-// await returns the next line that tells of this.
+// await returns the next line of the given kind.
 func (c *child) await(what string) line {
 	c.t.Helper()
 	end := time.After(patience)

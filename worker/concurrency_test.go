@@ -12,7 +12,7 @@ import (
 	"github.com/signalbox-go/signalbox/worker"
 )
 
-// A worker never runs, and never claims, more jobs than its bound, and all of its queues are served.
+// A worker never claims or runs more jobs than its bound, and it serves all of its queues.
 func TestConcurrencyOfAWorker(t *testing.T) {
 	t.Parallel()
 	server := redistest.New(t)
@@ -61,7 +61,7 @@ func TestConcurrencyOfAWorker(t *testing.T) {
 		t.Errorf("%d jobs are claimed, want %d", claimed, bound)
 	}
 
-	// Each queue has its turn while the others have jobs.
+	// Each queue gets its turn while the others have jobs.
 	served := make(map[string]int)
 	for range jobs {
 		next <- struct{}{}
@@ -83,7 +83,7 @@ func TestConcurrencyOfAWorker(t *testing.T) {
 	}
 }
 
-// A worker that is full by its bound doesn't keep a wake-up from another one.
+// A worker that has reached its bound doesn't keep a wake-up from another worker.
 func TestBoundedWorkerPassesAWakeUpOn(t *testing.T) {
 	t.Parallel()
 	server := redistest.New(t)

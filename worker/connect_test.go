@@ -11,13 +11,13 @@ import (
 	"github.com/signalbox-go/signalbox/internal/redistest"
 )
 
-// called matches calls of a command.
+// called matches calls of the given command.
 func called(name string) func(cmd []string) bool {
 	return func(cmd []string) bool { return len(cmd) > 0 && strings.EqualFold(cmd[0], name) }
 }
 
-// While a worker looks at Redis with the caller's client, it makes connections of its own: a start takes as many round
-// trips as one of both.
+// A worker checks Redis with the caller's client. At the same time it makes connections of its own. So a start takes as many round
+// trips as one of the two.
 func TestConnectsWhileItLooks(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -32,7 +32,7 @@ func TestConnectsWhileItLooks(t *testing.T) {
 	r.works(ran, "a job runs")
 }
 
-// A worker that was there before Redis has connections of its own nevertheless.
+// A worker that started before Redis still gets its own connections.
 func TestOwnConnectionsAfterAWait(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -41,7 +41,7 @@ func TestOwnConnectionsAfterAWait(t *testing.T) {
 	w := r.workerOn(proxy.Client(), r.config(1))
 	ran := r.reporter(w)
 	r.start(w)
-	// Each try takes the caller's client as long as the one of its own client, which began with the first.
+	// A try with the caller's client takes as long as the one of the own client. Both begin at the same time.
 	redistest.Eventually(t, func() bool { return r.log.count("waiting for Redis") > 2 }, "the worker waits")
 	proxy.Refuse(false)
 	r.works(ran, "a job runs")
@@ -50,8 +50,8 @@ func TestOwnConnectionsAfterAWait(t *testing.T) {
 	}
 }
 
-// A worker whose own client reaches nobody, since only a hook of the caller's knows where Redis is, works with the
-// caller's, and says so.
+// Only a hook of the caller's client knows where Redis is, so the worker's own client can't reach it. The worker uses the caller's
+// client and logs that.
 func TestClientWhoseHookDials(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -64,7 +64,7 @@ func TestClientWhoseHookDials(t *testing.T) {
 	r.log.says(t, "does a hook of it dial?")
 }
 
-// dialTo is a hook that makes connections to an address, whatever that of the client is.
+// dialTo is a hook that connects to an address, instead of to that of the client.
 type dialTo string
 
 func (d dialTo) DialHook(redis.DialHook) redis.DialHook {

@@ -20,7 +20,7 @@ import (
 	"github.com/signalbox-go/signalbox/worker"
 )
 
-// full starts a worker whose only slot has a job until the test ends, or open is called.
+// full starts a worker with one slot. A job keeps the slot until open is called or the test ends.
 func (r *rig) full(rdb redis.UniversalClient, cfg worker.Config) (w *worker.Worker, open func()) {
 	r.Helper()
 	w = r.workerOn(rdb, cfg)
@@ -38,7 +38,7 @@ func (r *rig) full(rdb redis.UniversalClient, cfg worker.Config) (w *worker.Work
 	return w, open
 }
 
-// A worker whose slots are all taken hears at once that its queue's settings have changed. No renewal helps here.
+// A worker without a free slot notices at once that its queue's settings have changed. It doesn't depend on a renewal.
 func TestFullWorkerHearsControl(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -62,7 +62,7 @@ func TestFullWorkerHearsControl(t *testing.T) {
 	r.completed(1)
 }
 
-// The connection that should bring the message is cut at that moment. The worker looks when it has another.
+// The connection for the message is cut at that moment. The worker reads the settings when it has a new connection.
 func TestControlOverALostConnection(t *testing.T) {
 	t.Parallel()
 	server := redistest.New(t)
@@ -83,7 +83,7 @@ func TestControlOverALostConnection(t *testing.T) {
 	r.until("its job is settled", func(c store.Counts) bool { return c.Running == 0 })
 }
 
-// A worker that can't subscribe finds jobs, and what its queue's settings say, when it renews its session.
+// A worker that can't subscribe finds jobs, and changed settings, when it renews its session.
 func TestWithoutASubscription(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -106,7 +106,8 @@ func TestWithoutASubscription(t *testing.T) {
 	}
 }
 
-// A queue's slots change while jobs run: from 50 to 5 to 200 and back. Jobs that run go on, and no more start than there are slots.
+// A queue's number of slots changes while jobs run: from 50 to 5 to 200 and back. Running jobs continue. No more jobs start than there are
+// slots.
 func TestSlotsChangeUnderLoad(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -116,7 +117,7 @@ func TestSlotsChangeUnderLoad(t *testing.T) {
 	cfg.DrainTimeout = -1
 	w := r.workerWith(cfg)
 	var running, ended atomic.Int64
-	var gate atomic.Pointer[chan struct{}] // closed: handlers return
+	var gate atomic.Pointer[chan struct{}] // when it is closed, handlers return
 	closeGate := func() {
 		next := make(chan struct{})
 		if old := gate.Swap(&next); old != nil {
@@ -137,7 +138,7 @@ func TestSlotsChangeUnderLoad(t *testing.T) {
 	r.start(w)
 	const n = 1500
 	r.add(make([]signalbox.Job, n)...)
-	// Redis counts deliveries whose handlers have returned, until it has their outcomes. So if both numbers are right, nothing moves.
+	// Redis counts a delivery until it has its outcome, even after the handler has returned. So if both numbers are right, nothing moves.
 	runs := func(want int64, what string) {
 		t.Helper()
 		redistest.Eventually(t, func() bool { return running.Load() == want && r.counts().Running == want && running.Load() == want },
@@ -180,7 +181,7 @@ func TestSlotsChangeUnderLoad(t *testing.T) {
 	r.completed(n)
 }
 
-// A worker that is quiet takes no more jobs, of none of its queues, and ends those that it has. Others take them.
+// A quiet worker takes no more jobs, from any of its queues, and finishes the jobs that it has. Other workers take the rest.
 func TestQuietWorker(t *testing.T) {
 	t.Parallel()
 	r, second := newRig(t), newRig(t)
@@ -253,7 +254,7 @@ func TestQuietWorker(t *testing.T) {
 	r.log.says(t, "no longer quiet")
 }
 
-// A worker is stopped with a wake-up in its hand. Another looks within a second. No renewal helps here.
+// A worker is stopped (SIGSTOP) when it has just got a wake-up. Another worker looks within a second, without waiting for a renewal.
 func TestStoppedWorkerCostsASecond(t *testing.T) {
 	t.Parallel()
 	srv := redistest.New(t)
@@ -282,7 +283,7 @@ func TestStoppedWorkerCostsASecond(t *testing.T) {
 		t.Error("it was not the stopped worker that was woken")
 	}
 	begin = time.Now()
-	for range 3 { // from now on nobody wakes the stopped one
+	for range 3 { // from now on nothing wakes the stopped worker
 		r.addOne(signalbox.Job{})
 		get(t, ran, "the other worker runs the job")
 	}
@@ -291,8 +292,8 @@ func TestStoppedWorkerCostsASecond(t *testing.T) {
 	}
 }
 
-// In a Cluster a worker listens on one connection for each master, however many queues it has. Jobs wake it wherever their queue is,
-// also when its slot has moved to another master and when another server has become the master.
+// In a Cluster a worker has one listening connection to each master, however many queues it has. Jobs wake it on whatever master their
+// queue is. That holds after a slot has moved to another master, and after another server has become the master.
 func TestListeningInACluster(t *testing.T) {
 	t.Parallel()
 	cluster := redistest.ClusterWithReplicas(t)

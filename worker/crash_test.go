@@ -23,7 +23,7 @@ func (r *rig) child(slots int, ttl time.Duration) *child {
 	return startChild(r.T, childConfig{Addr: redistest.Start(r.T).Addr(), Queue: r.name(), Slots: slots, TTL: ttl})
 }
 
-// orders puts n jobs in that do the same.
+// orders enqueues n jobs that all do the same.
 func (r *rig) orders(n int, o order) []string {
 	r.Helper()
 	jobs := make([]signalbox.Job, n)
@@ -77,8 +77,8 @@ func TestJobsOfAKilledProcessRunAgain(t *testing.T) {
 	}
 }
 
-// A process that stands still for three TTLs has lost its jobs. When it goes on it starts
-// nothing more under them, and what it says of them changes nothing.
+// A process stands still for three TTLs and loses its jobs. When it continues, it starts nothing more under them, and its reports about
+// them change nothing.
 func TestStoppedProcessIsFencedOff(t *testing.T) {
 	t.Parallel()
 	const n, ttl = 20, 3 * time.Second
@@ -150,8 +150,7 @@ func TestStoppedProcessIsFencedOff(t *testing.T) {
 	}
 }
 
-// A job that kills its process takes its neighbours down with it. It ends dead; none of them
-// does.
+// A job kills its process, and the jobs beside it are lost with the process. The job ends dead. None of the others does.
 func TestPoisonedJob(t *testing.T) {
 	t.Parallel()
 	const innocent = 49
@@ -168,7 +167,7 @@ func TestPoisonedJob(t *testing.T) {
 		c := r.child(innocent+1, time.Second)
 		for over = false; !over && !isClosed(c.done); {
 			counts := r.counts()
-			over = counts.Total.Completed+counts.Dead == innocent+1 // not by what is left, which may move between two reads
+			over = counts.Total.Completed+counts.Dead == innocent+1 // doesn't use the number of waiting jobs, which can change between two reads
 			<-time.After(10 * time.Millisecond)
 		}
 		c.kill()
@@ -184,7 +183,7 @@ func TestPoisonedJob(t *testing.T) {
 	t.Logf("%d processes, %d crashes counted", processes, c.Total.Crashed)
 }
 
-// suspectsOf puts n suspects with so many crashes in.
+// suspectsOf enqueues n suspects with the given number of crashes.
 func (r *rig) suspectsOf(n int, crashes byte) {
 	r.Helper()
 	for _, id := range r.add(make([]signalbox.Job, n)...) {
@@ -197,8 +196,8 @@ func (r *rig) suspectsOf(n int, crashes byte) {
 	}
 }
 
-// Suspects with two crashes run eight at a time in a session, those with more one at a time. All run, without
-// waiting for a renewal, and others run beside them.
+// A session runs up to eight suspects with two crashes at the same time, and other suspects one at a time. All of them run without
+// waiting for a renewal. Other jobs run beside them.
 func TestSuspects(t *testing.T) {
 	t.Parallel()
 	for crashes, most := range map[byte]int{2: 8, 3: 1, 4: 1} {
@@ -233,8 +232,8 @@ func TestSuspects(t *testing.T) {
 	}
 }
 
-// Suspects that run long keep others out for two TTLs, no longer: so those with three crashes come to run
-// beside each other.
+// Suspects that run for long keep other suspects out for two TTLs only. So suspects with three crashes finally run beside each
+// other.
 func TestLongSuspects(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -265,8 +264,8 @@ func isClosed(ch <-chan struct{}) bool {
 	}
 }
 
-// Two processes die one shortly after the other, the first of them idle. The jobs of the second
-// don't wait for a renewal to be noticed.
+// Two processes die shortly after each other; the first one was idle. The loss of the second one's jobs is noticed without waiting for
+// a renewal.
 func TestSecondDeathIsNoticed(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)

@@ -15,7 +15,7 @@ import (
 	"github.com/signalbox-go/signalbox/worker"
 )
 
-// measured runs a worker with a client that heeds no deadlines, and returns the collector of its metrics.
+// measured runs a worker with a client that ignores deadlines. It returns a function that collects its metrics.
 func measured(t *testing.T, r *rig, rdb redis.UniversalClient) func() (depth bool, took time.Duration) {
 	t.Helper()
 	reader := sdkmetric.NewManualReader()
@@ -28,7 +28,7 @@ func measured(t *testing.T, r *rig, rdb redis.UniversalClient) func() (depth boo
 	return collector(t, reader)
 }
 
-// collector returns what collects metrics: whether the depth of a queue is among them, and how long that took.
+// collector returns a function that collects metrics. That function returns whether a queue's depth is among them, and how long it took.
 func collector(t *testing.T, reader *sdkmetric.ManualReader) func() (depth bool, took time.Duration) {
 	return func() (depth bool, took time.Duration) {
 		t.Helper()
@@ -38,7 +38,7 @@ func collector(t *testing.T, reader *sdkmetric.ManualReader) func() (depth bool,
 	}
 }
 
-// hasDepth reports whether a queue's depth is among what is collected.
+// hasDepth reports whether collected metrics have a queue's depth.
 func hasDepth(t *testing.T, reader sdkmetric.Reader) (depth bool) {
 	t.Helper()
 	var all metricdata.ResourceMetrics
@@ -53,7 +53,7 @@ func hasDepth(t *testing.T, reader sdkmetric.Reader) (depth bool) {
 	return depth
 }
 
-// A Redis that doesn't answer holds up the program's metrics for 2 s, whatever the client's timeouts.
+// If Redis doesn't answer, collecting the program's metrics takes 2 s longer at most, whatever the client's timeouts are.
 func TestDepthsOfASilentRedis(t *testing.T) {
 	t.Parallel()
 	for name, begin := range map[string]func(t *testing.T, r *rig) func() (depth bool, took time.Duration){
@@ -91,8 +91,8 @@ func TestDepthsOfASilentRedis(t *testing.T) {
 	}
 }
 
-// A worker that stops while Redis hangs doesn't wait for a client's timeouts to say that it no longer reports the depths. It
-// makes no other call then: it is idle.
+// A worker stops while Redis hangs. To report that it no longer reports the depths, it doesn't wait for the client's timeouts. It is
+// idle, so it makes no other call at that time.
 func TestEndOfReportingIsBounded(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -116,7 +116,7 @@ func TestEndOfReportingIsBounded(t *testing.T) {
 	}
 }
 
-// When the process that reports the depths ends, the next one that is asked does, though the context of the first has ended.
+// The process that reports the depths ends. The next process that collects metrics takes over, even after the context of the first ended.
 func TestDepthsAreHandedOver(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -142,8 +142,8 @@ func TestDepthsAreHandedOver(t *testing.T) {
 	endSecond()
 }
 
-// Metrics are collected every few seconds. The log says at most once a minute that the depths can't be read, and says once
-// that they are read again.
+// Metrics are collected every few seconds. The log reports at most once a minute that the depths can't be read, and once that they can
+// be read again.
 func TestDepthsThatCantBeReadAreLoggedOnce(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// newOpenDispatch returns a dispatch of n slots that claims, and has had its first call.
+// newOpenDispatch returns a dispatch with n slots that may claim and has made its first call.
 func newOpenDispatch(n int) *dispatch {
 	d := newDispatch(&mutex{}, newSlots(n, nil), nil)
 	d.open = true
@@ -17,21 +17,21 @@ func newOpenDispatch(n int) *dispatch {
 	return d
 }
 
-// A testCall is a call of a lane, as the queue makes it.
+// A testCall is a call of a lane, made as the queue makes it.
 type testCall struct {
 	d     *dispatch
 	hints uint64
 	slots []*slot
 }
 
-// startCall makes the call that a lane is to make; it is nil if there is none.
+// startCall makes the lane's next call. It returns nil if there is no call to make.
 func startCall(d *dispatch) *testCall {
 	for d.callable() {
 		c := &testCall{d: d, hints: d.hints}
 		if d.open && !d.stopping {
 			c.slots = d.reserve()
 		}
-		if len(c.slots) > 0 || d.unsent > 0 || d.probe { // else it waits for room
+		if len(c.slots) > 0 || d.unsent > 0 || d.probe { // otherwise it waits for room
 			d.began(d.unsent, d.open)
 			return c
 		}
@@ -40,7 +40,7 @@ func startCall(d *dispatch) *testCall {
 	return nil
 }
 
-// end ends the call, which got n jobs. It returns their slots.
+// end ends a call that got n jobs. It returns their slots.
 func (c *testCall) end(more bool, n int) []*slot {
 	c.d.release(c.slots[n:]...)
 	c.d.answered(c.hints, more, true)
@@ -82,7 +82,7 @@ func TestDispatchCallsWhenThereIsSomethingToDo(t *testing.T) {
 	}
 }
 
-// The bound of the worker counts instead of the slots where it is lower: for the quarter that a second call needs as well.
+// If the worker's bound is lower than the number of slots, it counts instead. That is so for the quarter that a second call needs as well.
 func TestDispatchUnderABound(t *testing.T) {
 	t.Parallel()
 	d := newDispatch(&mutex{}, newSlots(100, nil), newBound(8))
@@ -101,7 +101,7 @@ func TestDispatchUnderABound(t *testing.T) {
 	}
 }
 
-// Each thing to do wakes one lane, which takes all that there is by then. What comes while it calls wakes the next one.
+// Each new task wakes one lane, which takes all tasks that there are by then. Tasks that come during its call wake the next lane.
 func TestDispatchWakesOneLane(t *testing.T) {
 	t.Parallel()
 	d := newOpenDispatch(8)
@@ -115,7 +115,7 @@ func TestDispatchWakesOneLane(t *testing.T) {
 	if len(c.slots) != 8 || d.summoned {
 		t.Fatalf("it asks for %d jobs, and another lane is woken: %v", len(c.slots), d.summoned)
 	}
-	d.hint(true) // no slot is free: for what is due
+	d.hint(true) // no slot is free: the call is for due jobs
 	if !d.summoned {
 		t.Error("no lane is woken for a probe")
 	}
@@ -130,8 +130,8 @@ func TestDispatchWakesOneLane(t *testing.T) {
 	}
 }
 
-// A claim that comes back with less than it asked for says nothing about hints that came while it was under way. One of a session
-// that doesn't claim any more says nothing at all.
+// A claim that gets less than it asked for says nothing about hints that came during the claim. A claim of a session that no longer
+// claims says nothing at all.
 func TestDispatchRemembersHints(t *testing.T) {
 	t.Parallel()
 	d := newOpenDispatch(8)
@@ -156,7 +156,7 @@ func TestDispatchRemembersHints(t *testing.T) {
 	}
 }
 
-// A lane that rests gives back the room that was granted to it: the queue stops, or its session is lost.
+// A resting lane gives back the room that was granted to it. This happens if the queue stops, or its session is lost.
 func TestDispatchGivesBackWhatItWasGranted(t *testing.T) {
 	t.Parallel()
 	b := newBound(10)
@@ -169,7 +169,7 @@ func TestDispatchGivesBackWhatItWasGranted(t *testing.T) {
 	}
 }
 
-// No walk of calls, jobs and hints ends with a hint that nobody follows, a call with nothing to do, or room that is gone.
+// No random sequence of calls, jobs and hints ends with a hint that is ignored, a call with nothing to do, or lost room.
 func TestDispatchWalk(t *testing.T) {
 	t.Parallel()
 	seed := rand.Uint64()
@@ -185,7 +185,7 @@ func TestDispatchWalk(t *testing.T) {
 			queues[i].open = true
 		}
 		steps, ends := 0, 200+r.IntN(100)
-		lane := func(i int) { // a lane that was woken looks
+		lane := func(i int) { // a woken lane looks
 			d := queues[i]
 			for d.summoned && len(calls[i]) < lanes {
 				unsent, probe, hints := d.unsent, d.probe, d.hints > d.emptied
@@ -236,7 +236,7 @@ func TestDispatchWalk(t *testing.T) {
 				d.mu.Unlock()
 			}
 		}
-		for settled := false; !settled; { // everything is let end
+		for settled := false; !settled; { // lets everything end
 			settled = true
 			for i, d := range queues {
 				d.mu.Lock()
@@ -266,7 +266,7 @@ func TestDispatchWalk(t *testing.T) {
 	}
 }
 
-// An alarm rings at the earliest of the times that it was set to, and again when it is set again.
+// An alarm rings at the earliest of its times. It rings again when it is set again.
 func TestAlarm(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

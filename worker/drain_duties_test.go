@@ -14,8 +14,8 @@ import (
 	"github.com/signalbox-go/signalbox/internal/store"
 )
 
-// The calls that end a drain have 2.5 s: from the end of the time to drain or from Abort, and from the return of the
-// last handler. While one runs its lease is kept, however long.
+// The calls that end a drain get 2.5 s. The time counts from the drain timeout or from Abort, and again from the return of the last
+// handler. While a handler runs, its lease is kept, however long it takes.
 func TestCallsThatEndADrainAreBounded(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -48,7 +48,7 @@ func TestCallsThatEndADrainAreBounded(t *testing.T) {
 			go w.hurry(ctx, halted, make(chan struct{}), []*queue{q}, func() { released <- time.Since(begin) })
 			stop()
 			at := <-released
-			// It looks again each time that the wait may be over: up to 2.5 s late.
+			// It checks again each time that the wait may be over, so it is up to 2.5 s late.
 			if at < c.want || at > c.want+hurryAfter || left != at {
 				t.Errorf("%s: the calls are ended after %v and %v, want %v", name, left, at, c.want)
 			}
@@ -56,7 +56,7 @@ func TestCallsThatEndADrainAreBounded(t *testing.T) {
 	}
 }
 
-// A call that has nothing to settle is not made again when the queue drains. One that has is, while its session may live.
+// While a queue drains, a failed call without settlements is not repeated. One with settlements is, while its session may still live.
 func TestCallsThatAreNotMadeAgainInADrain(t *testing.T) {
 	t.Parallel()
 	q := still(t, 1)
@@ -77,7 +77,7 @@ func TestCallsThatAreNotMadeAgainInADrain(t *testing.T) {
 	check("something to settle in a session that has ended", full, true, true)
 }
 
-// A job of an unknown kind comes back after a quarter of its age, and up to as much again.
+// A job of an unknown kind comes back after a quarter of its age, plus a random part of up to another quarter.
 func TestUnknownKindWaitsByItsAge(t *testing.T) {
 	t.Parallel()
 	for age, want := range map[time.Duration]time.Duration{
@@ -94,8 +94,8 @@ func TestUnknownKindWaitsByItsAge(t *testing.T) {
 	}
 }
 
-// What Draining says is true: from then on the queue claims nothing. So a job that a handler hands over does not come
-// back to the same worker.
+// Once Draining reports the drain, the queue claims nothing any more. So a job that a handler hands over doesn't come back to the same
+// worker.
 func TestDrainingIsSaidWhenNothingIsClaimed(t *testing.T) {
 	t.Parallel()
 	q := still(t, 1)
@@ -134,7 +134,7 @@ func TestDrainingIsSaidWhenNothingIsClaimed(t *testing.T) {
 	}
 }
 
-// The log says how many handlers a worker that stops waits for: also those of a lease that was lost.
+// The log of a stopping worker says how many handlers it waits for. Handlers whose lease was lost are counted as well.
 func TestDrainSaysWhatRuns(t *testing.T) {
 	t.Parallel()
 	var log strings.Builder

@@ -14,7 +14,7 @@ import (
 	"github.com/signalbox-go/signalbox/worker"
 )
 
-// A long lease: what happens at once in these tests does not happen because a lease ended.
+// The lease is long. If something happens at once in these tests, the end of a lease is not the reason.
 func (r *rig) patient(slots int) worker.Config {
 	cfg := r.config(slots)
 	cfg.SessionTTL = 30 * time.Second
@@ -52,13 +52,13 @@ func TestDrainWaitsForHandlers(t *testing.T) {
 	}
 	open()
 	run.stop()
-	// Everything that came to its end before Run returned was settled.
+	// Everything that ended before Run returned was settled.
 	if c := r.counts(); c.Total.Completed != 2 || c.Total.Retried != 1 || c.Running != 0 || c.Ready+c.Due != 2 || c.Total.Crashed != 0 {
 		t.Errorf("counts %+v; want 2 completed, 1 retried, 2 waiting", c)
 	}
 }
 
-// What runs out of its drain time is given back, and another worker has it at once.
+// A job that doesn't end within the drain timeout is given back. Another worker gets it at once.
 func TestDrainGivesJobsBack(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -101,7 +101,7 @@ func TestDrainGivesJobsBack(t *testing.T) {
 	r.completed(5)
 }
 
-// A handler that ignores that its context has ended keeps its job, and Run waits for it.
+// A handler that ignores the end of its context keeps its job, and Run waits for it.
 func TestDrainKeepsTheLeaseOfAStubbornHandler(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -191,7 +191,7 @@ func (r *rig) idleClients(n int) {
 	})
 }
 
-// A worker that stops at the moment when it is woken hands the wake-up on.
+// A worker that is woken while it stops passes the wake-up on.
 func TestWakeUpOfAStoppingWorkerWakesAnother(t *testing.T) {
 	t.Parallel()
 	server := redistest.New(t)
@@ -204,7 +204,7 @@ func TestWakeUpOfAStoppingWorkerWakesAnother(t *testing.T) {
 		}
 	}
 
-	// Redis serves who has waited longest: the one that stops.
+	// Redis wakes the worker that has waited longest: the one that stops.
 	stopping, other := make(chan struct{}, 1), make(chan struct{}, 1)
 	first := r.workerOn(proxy.Client(), r.patient(1))
 	worker.Handle(first, handle(stopping))
@@ -236,7 +236,7 @@ func TestWakeUpOfAStoppingWorkerWakesAnother(t *testing.T) {
 	r.completed(1)
 }
 
-// Workers come and go while jobs come one by one. None waits for a fallback.
+// Workers start and stop while jobs come one by one. No job waits for a fallback.
 func TestWorkersComeAndGo(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -269,7 +269,7 @@ func TestWorkersComeAndGo(t *testing.T) {
 	staying.stop()
 }
 
-// Redis goes away for good while jobs run: Run says how many outcomes nobody heard of.
+// Redis goes away for good while jobs run. Run returns the number of outcomes that could not be reported.
 func TestDrainWithoutRedis(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)

@@ -39,7 +39,7 @@ func TestSweepIsDueEachMinute(t *testing.T) {
 	}
 }
 
-// A worker gives its Config's retention to a queue that has none, and says so where the queue has another.
+// A worker writes its Config's retention to a queue that has none. It logs if the queue has another one.
 func TestRetentionOfConfig(t *testing.T) {
 	t.Parallel()
 	rdb := redistest.Start(t).Client()
@@ -73,7 +73,7 @@ func TestRetentionOfConfig(t *testing.T) {
 	if want.Age = time.Hour; err != nil || settings.Retention != want {
 		t.Errorf("%+v, %v", settings, err)
 	}
-	// A worker that runs gives it again when Redis has lost it, and doesn't repeat its log.
+	// A running worker writes it again if Redis has lost it, without repeating the log.
 	w, err := New(rdb, Config{Queues: Queues{s.Name(): {Retention: signalbox.Retention{Jobs: 7}}}, Logger: slog.New(slog.NewTextHandler(&said, nil))})
 	if err != nil {
 		t.Fatal(err)
@@ -101,7 +101,7 @@ func TestRetentionOfConfig(t *testing.T) {
 	}
 }
 
-// A sweep goes on until all that is too much is gone.
+// A sweep continues until all surplus jobs are gone.
 func TestSweepDropsAll(t *testing.T) {
 	t.Parallel()
 	rdb := redistest.Start(t).Client()
@@ -124,7 +124,7 @@ func TestSweepDropsAll(t *testing.T) {
 	}
 }
 
-// A queue that nobody has ever put a job into is named in the log, a minute after the worker's start, once. One that had jobs is not.
+// If nobody has ever put a job into a queue, the log names the queue once, a minute after the worker's start. Other queues are not named.
 func TestQueueThatNobodyUses(t *testing.T) {
 	t.Parallel()
 	rdb := redistest.Start(t).Client()
@@ -164,7 +164,7 @@ func TestQueueThatNobodyUses(t *testing.T) {
 	}
 }
 
-// Where renewals are far apart, an idle queue looks now and then for work whose wake-up was lost.
+// If renewals are rare, an idle queue looks now and then for jobs whose wake-up was lost.
 func TestRarelyRenewed(t *testing.T) {
 	t.Parallel()
 	for ttl, want := range map[time.Duration]bool{
@@ -176,7 +176,7 @@ func TestRarelyRenewed(t *testing.T) {
 	}
 }
 
-// A look that was asked for is made by the session that claims. A call that settles for a lost one is none.
+// Only the session that claims can look for work. A call that settles for a lost session doesn't count as a look.
 func TestLookIsNotForALostSession(t *testing.T) {
 	t.Parallel()
 	q := still(t, 1)

@@ -15,8 +15,8 @@ import (
 	"github.com/signalbox-go/signalbox/worker"
 )
 
-// A server that is short of memory and deletes keys with a TTL, another application's and ours, loses no job: not
-// what waits, not what runs, and not what is due later.
+// A server that is short of memory deletes keys with a TTL: another application's, and Signalbox's. No job is lost, whether it waits,
+// runs or is scheduled.
 func TestEvictionLosesNoJob(t *testing.T) {
 	t.Parallel()
 	for _, policy := range []string{"volatile-lru", "volatile-random"} {
@@ -49,7 +49,7 @@ func TestEvictionLosesNoJob(t *testing.T) {
 				}
 				total += batch
 				r.add(make([]signalbox.Job, batch)...)
-				r.completed(total) // so that there are calls all the while, whose numbers can be evicted
+				r.completed(total) // so that calls are made all the time, whose numbers can be evicted
 			}
 			if c := r.counts(); c.Dead+c.Cancelled != 0 {
 				t.Errorf("counts %+v", c)
@@ -70,7 +70,7 @@ func evictions(t *testing.T, rdb redis.UniversalClient) (n int) {
 	return n
 }
 
-// evicted counts the keys with a prefix that the server evicts from now on.
+// evicted returns a function that counts the keys with a prefix that the server evicts from now on.
 func evicted(t *testing.T, rdb redis.UniversalClient, prefix string) *atomic.Int32 {
 	t.Helper()
 	events := rdb.Subscribe(context.Background(), "__keyevent@0__:evicted")
@@ -94,7 +94,7 @@ func evicted(t *testing.T, rdb redis.UniversalClient, prefix string) *atomic.Int
 	return &n
 }
 
-// fill writes keys with a TTL, as another application may, until the test ends.
+// fill writes keys with a TTL until the test ends, as another application could.
 func fill(t *testing.T, rdb redis.UniversalClient) {
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})

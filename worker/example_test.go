@@ -45,7 +45,7 @@ type Welcome struct{ UserID int }
 
 func (Welcome) Kind() string { return "email.welcome" }
 
-// A worker runs jobs until Run's context ends, and then waits for the handlers.
+// A worker runs jobs until Run's context ends. Then it waits for the handlers.
 func ExampleWorker() {
 	onRedis(func(ctx context.Context, rdb *redis.Client) error {
 		ctx, stop := context.WithCancel(ctx)
@@ -75,9 +75,8 @@ func ExampleWorker() {
 	// Output: welcome, user 42 - attempt 1
 }
 
-// One job is one trace, if its scheduler and its worker have a provider and a propagator. A program
-// has an exporter that sends the spans to a collector, and may set all of it as OpenTelemetry's
-// global ones instead.
+// One job is one trace if its scheduler and its worker have a provider and a propagator. A real program has an exporter that
+// sends the spans to a collector. It may set all of these as OpenTelemetry's global ones instead.
 func ExampleConfig_tracing() {
 	onRedis(func(ctx context.Context, rdb *redis.Client) error {
 		ctx, stop := context.WithCancel(ctx)
@@ -122,7 +121,7 @@ func ExampleConfig_tracing() {
 	// process mail in the same trace: true
 }
 
-// What a handler returns says how the job ends.
+// The error that a handler returns decides how the job ends.
 func ExampleHandle() {
 	onRedis(func(ctx context.Context, rdb *redis.Client) error {
 		ctx, stop := context.WithCancel(ctx)
@@ -156,7 +155,7 @@ func ExampleHandle() {
 	// attempt 3 after: mailbox busy
 }
 
-// A snooze puts the job back for a while and uses no attempt.
+// A snooze runs the job again later and uses no attempt.
 func ExampleHandle_snooze() {
 	onRedis(func(ctx context.Context, rdb *redis.Client) error {
 		ctx, stop := context.WithCancel(ctx)
@@ -191,7 +190,7 @@ func ExampleHandle_snooze() {
 	// call 3 is attempt 1
 }
 
-// A cancelled job is not retried, whatever attempts it has left.
+// A cancelled job is not retried, even if it has attempts left.
 func ExampleHandle_cancel() {
 	onRedis(func(ctx context.Context, rdb *redis.Client) error {
 		ctx, stop := context.WithCancel(ctx)
@@ -218,8 +217,8 @@ func ExampleHandle_cancel() {
 	// Output: no user 7 any more; attempts left: 24
 }
 
-// Two jobs of this kind never run at the same time, though the worker has many slots: a named
-// lock stands around the handler. A job that finds it held is snoozed.
+// Two jobs of this kind never run at the same time, although the worker has many slots: each handler runs under the same named lock. If
+// a job finds the lock held, it is snoozed.
 func ExampleWith() {
 	onRedis(func(ctx context.Context, rdb *redis.Client) error {
 		ctx, stop := context.WithCancel(ctx)
@@ -236,7 +235,7 @@ func ExampleWith() {
 		done := 0
 		worker.Handle(w, func(ctx context.Context, _ *signalbox.Job, _ Welcome) error {
 			l, _ := lock.FromContext(ctx)
-			sent <- struct{}{} // would block if another were here
+			sent <- struct{}{} // would block if another job were here
 			time.Sleep(20 * time.Millisecond)
 			<-sent
 			done++
@@ -264,7 +263,7 @@ func ExampleWith() {
 	// sent under the lock signalbox:lock:mail-server
 }
 
-// A Transfer knows what it can be made of.
+// A Transfer can check itself.
 type Transfer struct {
 	Account string `json:"account"`
 	Cents   int64  `json:"cents"`
@@ -280,8 +279,8 @@ func (t Transfer) Validate() error {
 	return nil
 }
 
-// Transfers of one account run one after the other, and those of different accounts side by side: the lock is
-// named after the arguments.
+// Transfers of the same account run one after the other. Transfers of different accounts run at the same time. The lock is named after
+// the arguments.
 func ExampleLockBy() {
 	onRedis(func(ctx context.Context, rdb *redis.Client) error {
 		ctx, stop := context.WithCancel(ctx)
@@ -313,7 +312,7 @@ func ExampleLockBy() {
 	// Output: 250 cents under the lock signalbox:lock:account:7
 }
 
-// LegacyTransfer is what an older release enqueued, under the same kind.
+// LegacyTransfer has the arguments that an older release enqueued under the same kind.
 type LegacyTransfer struct {
 	Account string `json:"account"`
 	Amount  int64  `json:"amount"` // renamed since
@@ -357,7 +356,7 @@ func ExampleStrict() {
 	// Output: decode the job's arguments: the payload has a field "amount", which Go type worker_test.Transfer doesn't have
 }
 
-// A producer learns at once of arguments that no handler would take.
+// A producer gets an error at once for arguments that no handler would accept.
 func ExampleHandle_validate() {
 	onRedis(func(ctx context.Context, rdb *redis.Client) error {
 		s, err := scheduler.New(rdb, scheduler.Config{})
