@@ -34,7 +34,7 @@ func TestRunWaitsForRedis(t *testing.T) {
 	r.completed(1)
 }
 
-// TestRunSaysThatRedisIsSilent: a server that accepts connections and doesn't answer is told of, before the client gives up.
+// TestRunSaysThatRedisIsSilent: a server accepts connections and doesn't answer. The log reports that before the client gives up.
 func TestRunSaysThatRedisIsSilent(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -59,7 +59,7 @@ func TestRunStopsWhileItWaitsForRedis(t *testing.T) {
 	run.stop()
 }
 
-// refused runs a worker that Redis is not right for, and returns the error.
+// refused runs a worker that must refuse its Redis, and returns the error.
 func (r *rig) refused(rdb redis.UniversalClient) string {
 	r.Helper()
 	w := r.workerOn(rdb, r.config(1))
@@ -104,7 +104,7 @@ func TestWrongRedisIsRefused(t *testing.T) {
 	}
 }
 
-// works says that the worker runs new jobs, by itself.
+// works checks that the worker runs new jobs without help.
 func (r *rig) works(ran <-chan string, what string) {
 	r.Helper()
 	id := r.addSoon()
@@ -113,7 +113,7 @@ func (r *rig) works(ran <-chan string, what string) {
 	}
 }
 
-// addSoon puts a job in as soon as Redis takes it.
+// addSoon enqueues a job as soon as Redis accepts it.
 func (r *rig) addSoon() string {
 	r.Helper()
 	job := signalbox.Job{ID: store.NewID(), Kind: "task", Payload: []byte("{}")}
@@ -131,7 +131,7 @@ func (r *rig) addSoon() string {
 	return job.ID
 }
 
-// reporter runs jobs and reports their IDs; tokens may only rise.
+// reporter runs jobs and reports their IDs. It checks that tokens only rise.
 func (r *rig) reporter(w *worker.Worker) <-chan string {
 	ran := make(chan string, 10_000)
 	var mu sync.Mutex
@@ -199,7 +199,7 @@ func TestMemoryIsLost(t *testing.T) {
 			t.Parallel()
 			server := redistest.New(t)
 			r := newRigOn(t, server.Client())
-			w := r.workerWith(r.patient(4)) // no renewal comes to the rescue
+			w := r.workerWith(r.patient(4)) // no renewal helps
 			var mu sync.Mutex
 			var tokens []int64
 			ran := make(chan string, 1000)
@@ -227,8 +227,7 @@ func TestMemoryIsLost(t *testing.T) {
 	}
 }
 
-// Jobs in flight when all memory is lost: what their handlers return is refused, and nothing
-// comes back to life.
+// All memory is lost while jobs are in flight. The outcomes of their handlers are refused, and no lost job comes back.
 func TestMemoryIsLostUnderJobsInFlight(t *testing.T) {
 	t.Parallel()
 	server := redistest.New(t)
@@ -240,7 +239,7 @@ func TestMemoryIsLostUnderJobsInFlight(t *testing.T) {
 			return nil
 		}
 		running <- struct{}{}
-		<-ctx.Done() // the session is gone, and the next renewal hears of it
+		<-ctx.Done() // the session is gone, and the next renewal shows it
 		return []error{nil, errBoom, signalbox.Snooze(0), signalbox.Cancel(errBoom)}[a.N%4]
 	})
 	r.start(w)
@@ -281,7 +280,7 @@ func TestDroppedConnections(t *testing.T) {
 			since++
 			end.Reset(patience)
 		case <-cut.C:
-			if since == 0 { // on a busy machine no call comes through in that time
+			if since == 0 { // on a busy machine no call may succeed in that time
 				continue
 			}
 			proxy.Sever()
@@ -297,7 +296,7 @@ func TestDroppedConnections(t *testing.T) {
 	t.Logf("%d cuts", cuts)
 }
 
-// A reply that is lost loses and doubles nothing: the call is made again and recognised.
+// A lost reply loses no job and doubles none: the call is repeated and recognised.
 func TestLostReplies(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -379,7 +378,7 @@ func TestWrongTypeOfAKey(t *testing.T) {
 	}
 }
 
-// set changes the server's configuration.
+// set changes a parameter of the server.
 func set(t *testing.T, s *redistest.Server, name, value string) {
 	t.Helper()
 	if err := s.Client().ConfigSet(context.Background(), name, value).Err(); err != nil {
@@ -387,7 +386,7 @@ func set(t *testing.T, s *redistest.Server, name, value string) {
 	}
 }
 
-// failSaves has the server fail to save its memory. It refuses all writes then, with MISCONF.
+// failSaves makes the server fail to save its data. It then refuses all writes with MISCONF.
 func failSaves(t *testing.T, s *redistest.Server) {
 	t.Helper()
 	ctx, rdb := context.Background(), s.Client()
@@ -405,10 +404,10 @@ func failSaves(t *testing.T, s *redistest.Server) {
 	}, "the server refuses writes")
 }
 
-// A Redis that stands still, or refuses writes, for longer than the leases is nobody's crash.
+// If a Redis stands still, or refuses writes, for longer than the leases, no job gets a crash.
 func TestOutageIsNobodysCrash(t *testing.T) {
 	t.Parallel()
-	const refused = 2 * shortTTL // the loss of the leases is long ago when it ends
+	const refused = 2 * shortTTL // the leases are lost long before it ends
 	for name, outage := range map[string]func(t *testing.T, s *redistest.Server){
 		"CLIENT PAUSE": func(t *testing.T, s *redistest.Server) {
 			if err := s.Client().Do(context.Background(), "CLIENT", "PAUSE", "7000", "ALL").Err(); err != nil {
@@ -451,7 +450,7 @@ func TestOutageIsNobodysCrash(t *testing.T) {
 					mu.Unlock()
 					running <- struct{}{}
 					<-ctx.Done()
-					if i == 0 { // the other one has time to take these jobs, and must not
+					if i == 0 { // the other one has time to take these jobs, but must not
 						<-over
 						<-time.After(100 * time.Millisecond)
 					}

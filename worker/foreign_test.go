@@ -16,8 +16,8 @@ import (
 	"github.com/signalbox-go/signalbox/worker"
 )
 
-// Metrics have the kinds of jobs that a handler is registered for, and one value for all others: a
-// producer could make up ever new ones. All deliveries count as consumed, whatever becomes of them.
+// Metrics name only kinds that have a handler, and use one value for all other kinds. Otherwise a producer could add new values without
+// end. All deliveries count as consumed, whatever their outcome is.
 func TestMetricsOfForeignJobs(t *testing.T) {
 	t.Parallel()
 	r := newTracedRig(t)
@@ -32,7 +32,7 @@ func TestMetricsOfForeignJobs(t *testing.T) {
 	r.put(newer, "\x02"+r.record(newer)[1:])
 	for _, kind := range []string{"task", "stranger-4"} {
 		cut := r.addOne(signalbox.Job{Kind: kind})
-		r.put(cut, r.record(cut)+"\xff") // its kind comes first, and can be read
+		r.put(cut, r.record(cut)+"\xff") // its kind is at the beginning and can be read
 	}
 	reader := sdkmetric.NewManualReader()
 	cfg := r.config(6)
@@ -63,7 +63,7 @@ func TestMetricsOfForeignJobs(t *testing.T) {
 	}
 }
 
-// A job whose ID is no text has spans and log records that can be read.
+// If a job's ID is not valid text, its spans and log records can still be read.
 func TestTraceOfAForeignID(t *testing.T) {
 	t.Parallel()
 	r := newTracedRig(t)

@@ -9,8 +9,8 @@ import (
 	"github.com/signalbox-go/signalbox/worker"
 )
 
-// When a lease ends while Redis hangs, the log says so then. What lasts after the handlers have returned, such as the release of
-// a named lock, is not called a handler.
+// If a lease ends while Redis hangs, the log reports it at that time. Work that goes on after the handlers have returned, such as the
+// release of a named lock, is not reported as a handler.
 func TestLogWhileRedisHangs(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)

@@ -11,7 +11,7 @@ import (
 	"github.com/signalbox-go/signalbox"
 )
 
-// order has a field of each kind that JSON can get wrong.
+// order has a field of each kind that is easy to get wrong with JSON.
 type order struct {
 	ID       int64          `json:"id"`
 	Customer customer       `json:"customer"`
@@ -38,7 +38,7 @@ type embedded struct {
 
 func (order) Kind() string { return "order" }
 
-// decodeOrder returns what a worker says of a payload.
+// decodeOrder returns the worker's error for a payload.
 func decodeOrder(payload string, strict bool) error {
 	h := newTyped(func(context.Context, *signalbox.Job, order) error { return nil })
 	h.strict = strict
@@ -46,7 +46,7 @@ func decodeOrder(payload string, strict bool) error {
 	return err
 }
 
-// tree is an argument that may be of any depth.
+// tree is an argument of any depth.
 type tree struct {
 	Kid *tree `json:"kid"`
 	N   int   `json:"n"`
@@ -54,8 +54,8 @@ type tree struct {
 
 func (tree) Kind() string { return "tree" }
 
-// The place of a mistake is searched for to a bounded depth: each level decodes all below it again, and the sender of
-// a payload chooses how deep it is.
+// The search for a mistake has a maximum depth. Each level decodes everything below it again, and the sender of a payload chooses its
+// depth.
 func TestDepthOfAMisfitIsBounded(t *testing.T) {
 	t.Parallel()
 	h := newTyped(func(context.Context, *signalbox.Job, tree) error { return nil })
@@ -68,8 +68,8 @@ func TestDepthOfAMisfitIsBounded(t *testing.T) {
 	}
 }
 
-// What is said of arguments that don't decode names the field in JSON and in Go and the type, and has nothing of
-// the payload: no value, and no key of a map.
+// An error about arguments that don't decode names the JSON path, the Go field and its type. It has nothing else from the payload: no
+// value, and no key of a map.
 func TestDecodeErrors(t *testing.T) {
 	t.Parallel()
 	for payload, want := range map[string]string{
@@ -112,7 +112,7 @@ func TestStrictDecoding(t *testing.T) {
 		`{"customer":{"nom":"x"}}`:              `field "customer" (in Go order.Customer) has a field "nom", which Go type worker.customer doesn't have`,
 		`{"lines":[{"count":1},{"cnt":1}]}`:     `field "lines[1]" (in Go order.Lines) has a field "cnt"`,
 		`{"hidden":1}`:                          `has a field "hidden"`,
-		`{"ann@example.com":1}`:                 `the payload has a field, which`, // may be more than a name
+		`{"ann@example.com":1}`:                 `the payload has a field, which`, // may be more than a field's name
 		`{"` + strings.Repeat("n", 41) + `":1}`: `the payload has a field, which`,
 	} {
 		err := decodeOrder(payload, true)
@@ -135,7 +135,7 @@ func TestStrictDecoding(t *testing.T) {
 	}
 }
 
-// Types for which null is a value, or nothing is left out by it.
+// Types for which null is a value, or for which it leaves no field unset.
 type (
 	nothing struct{}
 	list    []int
@@ -171,7 +171,7 @@ func TestNullPayloads(t *testing.T) {
 
 var errNegative = errors.New("amount is negative")
 
-// Validate on the value, on the pointer, and for arguments that are a pointer.
+// Validate may be a method of the value or of the pointer. The arguments may be a pointer.
 type (
 	byValue   struct{ Amount int }
 	byPointer struct{ Amount int }
@@ -207,7 +207,7 @@ func TestArgumentsAreValidated(t *testing.T) {
 	}
 }
 
-// Decoding costs what package json does.
+// Decoding costs the same as with package json.
 func TestDecodingAllocatesNothingMore(t *testing.T) {
 	payload := []byte(`{"Amount":1}`)
 	h := newTyped(func(context.Context, *signalbox.Job, byValue) error { return nil })
@@ -221,7 +221,7 @@ func TestDecodingAllocatesNothingMore(t *testing.T) {
 	}
 }
 
-// twins has two fields whose names differ by case alone.
+// twins has two fields whose names differ only by case.
 type twins struct {
 	One int    `json:"key"`
 	Two string `json:"KEY"`
@@ -229,7 +229,7 @@ type twins struct {
 
 func (twins) Kind() string { return "twins" }
 
-// Of the fields that a name fits but for its case, the first is named: it is the one that package json decodes into.
+// If a name fits several fields except for its case, the error names the first one: package json decodes into that one.
 func TestDecodeErrorOfAFoldedName(t *testing.T) {
 	t.Parallel()
 	h := newTyped(func(context.Context, *signalbox.Job, twins) error { return nil })

@@ -14,8 +14,8 @@ import (
 	"github.com/signalbox-go/signalbox/worker"
 )
 
-// A lease ends for the handler before it does in Redis, however late the reply came that granted or
-// renewed it: it counts from before the call.
+// A lease ends for the handler before it ends in Redis, even if the reply that granted or renewed it came late. It counts from before
+// the call.
 func TestLeaseCountsFromBeforeTheCall(t *testing.T) {
 	t.Parallel()
 	for name, renewed := range map[string]bool{"a session that is opened": false, "one that is renewed": true} {
@@ -35,7 +35,7 @@ func TestLeaseCountsFromBeforeTheCall(t *testing.T) {
 			})
 			late := func(held <-chan struct{}, let func()) {
 				get(t, held, "the reply is on its way")
-				<-time.After(500 * time.Millisecond) // eight times what is taken off for the drift of clocks
+				<-time.After(500 * time.Millisecond) // eight times the allowance for the drift of clocks
 				let()
 			}
 			r.addOne(signalbox.Job{})
@@ -47,7 +47,7 @@ func TestLeaseCountsFromBeforeTheCall(t *testing.T) {
 				late(proxy.HoldReplies(r.isRenew()))
 				redistest.Eventually(t, func() bool { return lease.Until().After(before) }, "the lease is renewed")
 			} else {
-				// The server has the script, so that what is held is the session's own call.
+				// The server already has the script, so the held call is the session's own.
 				if _, _, err := r.queue.Renew(context.Background(), "none", time.Second, ""); err != nil {
 					t.Fatal(err)
 				}
@@ -56,7 +56,7 @@ func TestLeaseCountsFromBeforeTheCall(t *testing.T) {
 				late(held, let)
 				lease = get(t, leases, "the job runs")
 			}
-			until := lease.Until() // before the look at Redis, where it may be renewed again meanwhile
+			until := lease.Until() // read before Redis, where the lease may be renewed again meanwhile
 			sessions := r.rdb.ZRangeWithScores(context.Background(), r.key("sessions"), 0, -1).Val()
 			if len(sessions) != 1 {
 				t.Fatalf("%d sessions", len(sessions))
@@ -70,7 +70,7 @@ func TestLeaseCountsFromBeforeTheCall(t *testing.T) {
 	}
 }
 
-// A handler's context ends when the handler has returned, also if nobody had waited for its end. Those of the others go on.
+// A handler's context ends when the handler has returned, even if nothing waits for that. The contexts of other handlers continue.
 func TestContextEndsWithTheDelivery(t *testing.T) {
 	t.Parallel()
 	for name, wait := range map[string]bool{"what the handler left behind waits": true, "nobody waits": false} {
@@ -110,8 +110,8 @@ func TestContextEndsWithTheDelivery(t *testing.T) {
 	}
 }
 
-// What becomes of a job whose worker stops, or loses its lease, on the last attempt: an error is none of the
-// job's then, a decision of the handler counts.
+// The worker stops, or loses its lease, during a job's last attempt. If the handler returns an error, the job isn't dead because of it.
+// If the handler returns a decision, the decision counts.
 func TestLastAttemptAndTheEndOfTheLease(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -136,7 +136,7 @@ func TestLastAttemptAndTheEndOfTheLease(t *testing.T) {
 			began := make(chan struct{})
 			worker.Handle(w, func(ctx context.Context, _ *signalbox.Job, _ task) error {
 				close(began)
-				if c.returns == nil { // before it ends
+				if c.returns == nil { // before the context ends
 					return errBoom
 				}
 				<-ctx.Done()
@@ -157,7 +157,7 @@ func TestLastAttemptAndTheEndOfTheLease(t *testing.T) {
 	}
 }
 
-// The same when the lease is lost: nobody has taken the job, and it isn't dead.
+// The same for a lost lease: no other worker has taken the job, and it isn't dead.
 func TestLastAttemptAndALostLease(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -184,7 +184,7 @@ func TestLastAttemptAndALostLease(t *testing.T) {
 	}
 }
 
-// Terminal jobs that have been kept long enough are dropped, without a new one to push them out.
+// Terminal jobs that were kept for long enough are dropped, even if no new one exceeds the limits.
 func TestOldDeadJobsAreSwept(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -208,7 +208,7 @@ func TestOldDeadJobsAreSwept(t *testing.T) {
 	}
 }
 
-// A handler may change its job. Its lease stays that of the delivery.
+// A handler may change its job. Its lease remains that of the delivery.
 func TestLeaseOfAChangedJob(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)

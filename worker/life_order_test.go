@@ -33,7 +33,7 @@ func testOrder(r *rig) {
 	}
 }
 
-// sequence works the queue with one slot and returns the IDs as they ran.
+// sequence works the queue with one slot and returns the IDs in the order in which they ran.
 func (r *rig) sequence(n int) string {
 	w := r.worker(1)
 	ran := make(chan string, n)

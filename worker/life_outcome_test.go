@@ -154,7 +154,7 @@ func testPanic(r *rig) {
 	}
 }
 
-// A nil of the error's own type, and its Error method looks into it: the worker must survive that.
+// The error is a nil pointer of its own type, and its Error method dereferences it. The worker must survive that.
 type brokenError struct{ why string }
 
 func (e *brokenError) Error() string { return e.why }
@@ -179,7 +179,7 @@ func testPanickingError(r *rig) {
 func panicHere() { panic(errBoom) }
 
 func testGoexit(r *rig) {
-	w := r.worker(1) // so the slot must serve on
+	w := r.worker(1) // so the slot must continue to serve
 	worker.Handle(w, func(_ context.Context, job *signalbox.Job, _ task) error {
 		if job.Attempt < 3 {
 			runtime.Goexit()

@@ -45,7 +45,7 @@ func testUnknownKind(r *rig) {
 	}
 	ids := r.add(strangers...)
 	r.until("they are put back", func(c store.Counts) bool { return c.Due == 20 })
-	r.add(signalbox.Job{}) // they stand in nobody's way
+	r.add(signalbox.Job{}) // they must not be in the way
 	r.until("the known one is completed", func(c store.Counts) bool { return c.Total.Completed == 1 })
 
 	if c := r.counts(); c.Total.Delayed < 20 || c.Total.Retried != 0 {
@@ -73,7 +73,7 @@ func testNewerRecord(r *rig) {
 	})
 	r.start(w)
 	r.until("it is put back", func(c store.Counts) bool { return c.Due == 1 })
-	// The time at which it is due, in bytes 11 to 18, is all that has changed.
+	// Only the time at which it is due has changed, in bytes 11 to 18.
 	if now := r.record(id); now[:12] != raw[:12] || now[20:] != raw[20:] {
 		r.Errorf("the record was changed from %q to %q", raw, now)
 	}
@@ -125,7 +125,7 @@ func testMutatedJob(r *rig) {
 func testRubbish(r *rig) {
 	ctx := context.Background()
 	ids := r.add(signalbox.Job{}, signalbox.Job{}, signalbox.Job{})
-	// Twice in the list, and names of nothing.
+	// An ID that is twice in the list, and IDs without a job.
 	if err := r.rdb.RPush(ctx, r.key("ready:normal"), ids[0], "nobody", ids[1], ids[0], "").Err(); err != nil {
 		r.Fatal(err)
 	}

@@ -18,7 +18,7 @@ import (
 	"github.com/signalbox-go/signalbox/worker"
 )
 
-// life is the life of a job, told test by test. The list is the same on every kind of Redis.
+// life lists the tests of a job's life. The list is the same on every kind of Redis.
 var life = []struct {
 	name string
 	test func(r *rig)
@@ -51,7 +51,7 @@ func TestLife(t *testing.T) {
 	lifeOn(t, func(t *testing.T) redis.UniversalClient { return redistest.Start(t).Client() })
 }
 
-// lifeOn runs the list, and sees that none of it was left out.
+// lifeOn runs all tests of the list, and checks that none was left out.
 func lifeOn(t *testing.T, client func(t *testing.T) redis.UniversalClient) {
 	var ran atomic.Int32
 	t.Cleanup(func() {
@@ -122,7 +122,7 @@ func testLease(r *rig) {
 	r.completed(1)
 }
 
-// testRecovered ends a session as a crash of its process does: nobody renews or settles.
+// testRecovered lets a session end like in a crash of its process: nothing renews or settles.
 func testRecovered(r *rig) {
 	ctx := context.Background()
 	id := r.addOne(signalbox.Job{MaxAttempts: 1})
@@ -149,7 +149,7 @@ func testRecovered(r *rig) {
 	r.start(w)
 	r.ready()
 	late := redistest.Lag(r.T, r.rdb)
-	from := renewed.Add(time.Second) // the end of the TTL, or when there was a worker to take the job over
+	from := renewed.Add(time.Second) // from the end of the TTL, or from when there was a worker to take the job over
 	if now := time.Now(); now.After(from) {
 		from = now
 	}

@@ -13,7 +13,7 @@ import (
 	"github.com/signalbox-go/signalbox/worker"
 )
 
-// A worker says when it is ready, with what it works and on which Redis.
+// A worker logs when it is ready: its queues, its slots, and the Redis that it uses.
 func TestLogWhenReady(t *testing.T) {
 	t.Parallel()
 	r := newRigOn(t, redistest.New(t).Client())
@@ -27,7 +27,7 @@ func TestLogWhenReady(t *testing.T) {
 	}
 }
 
-// When Redis is back after an outage the worker says so, and looks at it again.
+// When Redis is back after an outage, the worker logs that and inspects Redis again.
 func TestLogWhenRedisIsBack(t *testing.T) {
 	t.Parallel()
 	server := redistest.New(t)
@@ -53,8 +53,8 @@ func TestLogWhenRedisIsBack(t *testing.T) {
 	r.works(ran, "it goes on")
 }
 
-// Each outage is logged once when it begins, by its error, and once when it ends: for the whole worker, however soon it follows
-// another, and whether Redis is gone, refuses writes, or hangs.
+// For the whole worker, each outage is logged once when it begins, with its error, and once when it ends. That holds however soon it
+// follows another one, and whether Redis is gone, refuses writes, or hangs.
 func TestLogOfOutages(t *testing.T) {
 	t.Parallel()
 	server := redistest.New(t)
@@ -94,7 +94,7 @@ func TestLogOfOutages(t *testing.T) {
 	}
 }
 
-// A worker whose user lacks a command says which at its start, instead of failing at each job.
+// If its Redis user lacks a command, a worker reports the command when it starts, instead of failing at each job.
 func TestACommandIsDenied(t *testing.T) {
 	t.Parallel()
 	server := redistest.New(t)
@@ -128,7 +128,7 @@ func TestACommandIsDenied(t *testing.T) {
 	}
 }
 
-// A worker that loses the right to subscribe while it runs says so once, still does its jobs, and hears again once it may.
+// A running worker loses the right to subscribe. It logs that once and still runs jobs. When it has the right again, it subscribes again.
 func TestARefusedSubscriptionIsLogged(t *testing.T) {
 	t.Parallel()
 	server := redistest.New(t)
@@ -146,7 +146,7 @@ func TestARefusedSubscriptionIsLogged(t *testing.T) {
 	r.start(w)
 	r.idle()
 	const refused = "WARN signalbox: no subscription could be made"
-	allow("resetchannels") // Redis ends the connections of those who may not listen any more
+	allow("resetchannels") // Redis closes connections that listen without the right
 	redistest.Eventually(t, func() bool { return r.log.count(refused, "NOPERM") > 0 }, "the log says why no message comes")
 	allow("&signalbox:*")
 	r.works(ran, "it hears again")

@@ -11,14 +11,14 @@ import (
 	"github.com/signalbox-go/signalbox/internal/store"
 )
 
-// looks reports whether the queue would make a call now, and what it would ask.
+// looks reports whether the queue would make a call now, and returns what it would ask for.
 func (q *queue) looks() *call {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	return q.prepare()
 }
 
-// A claim that got all that it wanted was not registered to be woken. So the queue asks again when it has room.
+// A claim that got everything it wanted was not registered to be woken. So the queue asks again when it has room.
 func TestFullClaimIsNoEnd(t *testing.T) {
 	t.Parallel()
 	q := still(t, 2)
@@ -37,7 +37,7 @@ func TestFullClaimIsNoEnd(t *testing.T) {
 	}
 }
 
-// When a suspect has ended, the call that settles it may claim another: no wake-up has to say so.
+// When a suspect has ended, the call that settles it may claim another one. No wake-up is needed.
 func TestEndedSuspectLetsOthersIn(t *testing.T) {
 	t.Parallel()
 	q := still(t, 1)
@@ -50,7 +50,7 @@ func TestEndedSuspectLetsOthersIn(t *testing.T) {
 	}
 }
 
-// A renewal that tells of more slots makes the worker look for jobs at once.
+// A renewal that brings a larger number of slots makes the worker look for jobs at once.
 func TestMoreSlotsAreUsed(t *testing.T) {
 	t.Parallel()
 	q := still(t, 1)
@@ -61,7 +61,7 @@ func TestMoreSlotsAreUsed(t *testing.T) {
 	}
 }
 
-// A claim says where its session is woken, but for one of a worker that is to take no jobs: others can use the wake-up.
+// A claim has the address at which its session is woken. If the worker must take no jobs, it has none: other workers can use the wake-up.
 func TestClaimsSayWhereTheyAreWoken(t *testing.T) {
 	t.Parallel()
 	q := still(t, 1)
@@ -87,7 +87,7 @@ func TestClaimsSayWhereTheyAreWoken(t *testing.T) {
 	}
 }
 
-// A queue that stops takes back that its session waits for wake-ups, and again after a claim that was under way.
+// A queue that stops removes its session from those that wait for wake-ups. If a claim was under way, it does so again after it.
 func TestStoppingQueueLeaves(t *testing.T) {
 	t.Parallel()
 	q := still(t, 1)
@@ -112,7 +112,7 @@ func TestStoppingQueueLeaves(t *testing.T) {
 	leaves("after it")
 }
 
-// Whoever stands by makes a call a little later, unless it made one since, and one for many messages.
+// A worker on standby makes a call a little later, unless it has made one meanwhile. It makes one call for many messages.
 func TestStandBy(t *testing.T) {
 	t.Parallel()
 	q := still(t, 1)
@@ -159,7 +159,8 @@ func TestStandBy(t *testing.T) {
 	}
 }
 
-// A renewal says that nobody hears the session, or that it is not registered: as after a failover that the connection has survived.
+// A renewal reports that no connection listens for the session, or that it is not registered. A failover that the connection survives can
+// cause that.
 func TestRenewalFindsWhatIsForgotten(t *testing.T) {
 	t.Parallel()
 	q := still(t, 1)

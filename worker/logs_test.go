@@ -16,7 +16,7 @@ import (
 	"github.com/signalbox-go/signalbox/worker"
 )
 
-// says waits for an entry with a message, and expects it to have attributes that match.
+// says waits for an entry with a message, and checks that its attributes match.
 func (l *logbook) says(t *testing.T, msg string, attrs ...string) {
 	t.Helper()
 	redistest.Eventually(t, func() bool { return l.count(msg) > 0 }, "the log says %q", msg)
@@ -35,7 +35,7 @@ func (l *logbook) says(t *testing.T, msg string, attrs ...string) {
 	}
 }
 
-// Deliveries that get to no handler are told of as the others are, as far as it is known.
+// Deliveries that reach no handler are logged like the others, with what is known about them.
 func TestLogOfWhatHasNoHandler(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -58,7 +58,7 @@ func TestLogOfWhatHasNoHandler(t *testing.T) {
 	run.stop()
 }
 
-// A settlement that is refused is told of as other ends are, whether anybody watches or not.
+// A refused settlement is logged like other ends, with or without telemetry.
 func TestLogOfARefusal(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -90,7 +90,7 @@ func TestLogOfARefusal(t *testing.T) {
 				}
 				close(began)
 				<-release
-				*job = signalbox.Job{Kind: "nobody's", Attempt: 77} // changes reach nobody
+				*job = signalbox.Job{Kind: "nobody's", Attempt: 77} // changes don't reach other code
 				return nil
 			}, worker.Retry(soon))
 			r.addOne(signalbox.Job{ID: "mine"})
@@ -105,13 +105,13 @@ func TestLogOfARefusal(t *testing.T) {
 	}
 }
 
-// Records about the end of a delivery have the IDs of its own process span, and so has that of middleware.Log.
+// Log records about the end of a delivery have the IDs of the delivery's process span. The record of middleware.Log has them as well.
 func TestLogOfATracedDelivery(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		msg         string
 		maxAttempts int
-		attempt     int // of the delivery that ends so; those before it fail
+		attempt     int // of the delivery that ends like this; earlier ones fail
 		err         error
 	}{
 		"failed":        {"an attempt failed", 2, 1, errBoom},
@@ -150,7 +150,7 @@ func TestLogOfATracedDelivery(t *testing.T) {
 			}
 			last := c.attempt
 			if name == "failed" || name == "failed, later" {
-				last++ // which goes well
+				last++ // this one succeeds
 			}
 			process := r.n("process", last)[c.attempt-1]
 			about := []string{
@@ -167,7 +167,7 @@ func TestLogOfATracedDelivery(t *testing.T) {
 	}
 }
 
-// A job that has no handler here has no span, and its record none of one.
+// A job that has no handler here has no span, so its log record has no span IDs.
 func TestLogOfAnUntracedDelivery(t *testing.T) {
 	t.Parallel()
 	r := newTracedRig(t)

@@ -13,7 +13,7 @@ import (
 	"github.com/signalbox-go/signalbox/worker"
 )
 
-// slowMeters count lost leases for as long as they like.
+// slowMeters count lost leases, and take as long as the test wants.
 type slowMeters struct {
 	metric.MeterProvider
 	asked chan<- struct{}
@@ -47,7 +47,7 @@ func (c *slowCounter) Add(context.Context, int64, ...metric.AddOption) {
 	<-c.meters.free
 }
 
-// Whoever counts the loss of a lease may take long: handlers that return meanwhile are settled.
+// Counting the loss of a lease may take long. Handlers that return meanwhile are still settled.
 func TestLostLeaseIsCountedAside(t *testing.T) {
 	t.Parallel()
 	for name, long := range map[string]bool{"heard by the keeper": false, "heard by a lane": true} {
@@ -59,7 +59,7 @@ func TestLostLeaseIsCountedAside(t *testing.T) {
 			release, end := r.gate()
 			cfg := r.short(3)
 			if long {
-				cfg = r.patient(3) // no renewal hears of it first
+				cfg = r.patient(3) // no renewal notices it first
 			}
 			cfg.MeterProvider = &slowMeters{noop.NewMeterProvider(), asked, free}
 			w := r.workerWith(cfg)
@@ -79,7 +79,7 @@ func TestLostLeaseIsCountedAside(t *testing.T) {
 				r.rdb.ZAdd(t.Context(), r.key("sessions"), redis.Z{Score: 1, Member: session})
 			}
 			if long {
-				r.addOne(signalbox.Job{}) // a lane hears of it
+				r.addOne(signalbox.Job{}) // a lane notices it
 			}
 			get(t, asked, "the loss is counted")
 			end()

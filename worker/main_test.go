@@ -8,7 +8,7 @@ import (
 	"github.com/signalbox-go/signalbox/internal/redistest"
 )
 
-// long runs the measurements that take their time.
+// long enables measurements that take a long time.
 var long = flag.Bool("long", false, "also run the tests that watch an idle worker for half a minute")
 
 func TestMain(m *testing.M) {

@@ -16,13 +16,13 @@ import (
 
 const lostMemory = "ERROR signalbox: Redis has lost memory"
 
-// When Redis has lost its memory of what it had answered, the log says so, once, and blames no other worker.
+// Redis loses its memory of what it had answered. The log reports that once, and doesn't blame another worker.
 func TestLogOfLostMemory(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		ttl  time.Duration
 		lose func(t *testing.T, r *rig, server *redistest.Server)
-		mute bool // the handlers return before anybody has heard of it
+		mute bool // the handlers return before the loss is noticed
 	}{
 		"flushed, heard by the keeper": {ttl: shortTTL, lose: flush},
 		"flushed, heard by a lane":     {ttl: 30 * time.Second, lose: flush, mute: true},
@@ -90,7 +90,7 @@ func TestLogOfLostMemory(t *testing.T) {
 					}
 				}
 			}
-			// It goes on as before, in a new session.
+			// It continues in a new session.
 			before := r.counts().Total.Completed
 			for n := range 3 {
 				r.addSoon()
@@ -134,7 +134,7 @@ func TestCauseOfLostMemory(t *testing.T) {
 	r.log.says(t, "the lease was lost", "cause="+want)
 }
 
-// A lease that wasn't renewed in time, so that others took the jobs, is no lost memory.
+// A lease wasn't renewed in time, and other workers took the jobs. That is not reported as lost memory.
 func TestLostLeaseIsNoLostMemory(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -173,7 +173,7 @@ func TestLostLeaseIsNoLostMemory(t *testing.T) {
 	}
 }
 
-// A session that its worker closed while it was being renewed is no lost memory.
+// A worker closed a session while it was being renewed. That is not reported as lost memory.
 func TestClosedSessionIsNoLostMemory(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -193,7 +193,7 @@ func TestClosedSessionIsNoLostMemory(t *testing.T) {
 	sessions := func() []string { return r.rdb.ZRange(t.Context(), r.key("sessions"), 0, -1).Val() }
 	old := sessions()[0]
 
-	// Redis hears of the renewals, and the worker doesn't hear that: its session lives on in Redis, and another takes its place.
+	// Redis runs the renewals, but their replies don't arrive. So the session lives on in Redis, and the worker opens another one.
 	held, let := proxy.HoldReplies(r.isRenew())
 	get(t, held, "a renewal gets no reply")
 	r.log.says(t, "the lease was lost")

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// What is put off is done once, in order, when the mutex is free: also when a goroutine waits for a condition.
+// Postponed calls are made once, in order, after the mutex is unlocked. That holds as well while a goroutine waits for a condition.
 func TestMutexPutsOff(t *testing.T) {
 	t.Parallel()
 	var m mutex
@@ -37,7 +37,7 @@ func TestMutexPutsOff(t *testing.T) {
 		m.Lock()
 		defer m.Unlock()
 		over = true
-		cond.Signal() // the waiter hears of it, though it doesn't sleep yet
+		cond.Signal() // the waiter gets the signal, even if it doesn't sleep yet
 	})
 	for !over {
 		cond.Wait()

@@ -18,7 +18,7 @@ type tenant struct{ Name string }
 
 func (tenant) Kind() string { return "tenant" }
 
-// TestNamespaces: queues of the same name in two namespaces have nothing to do with each other.
+// TestNamespaces: queues of the same name in two namespaces are independent.
 func TestNamespaces(t *testing.T) {
 	t.Parallel()
 	rdb := redistest.Start(t).Client()
@@ -30,7 +30,7 @@ func TestNamespaces(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, id := range []string{"1", namespace} { // an ID that both have, and one of its own
+		for _, id := range []string{"1", namespace} { // an ID that both have, and one that only this one has
 			if res, err := s.Enqueue(t.Context(), tenant{namespace}, scheduler.Queue(queue), scheduler.ID(id)); err != nil || res.ID != id {
 				t.Fatalf("%s: %+v, %v", namespace, res, err)
 			}
@@ -76,8 +76,8 @@ func TestNamespaces(t *testing.T) {
 	}
 }
 
-// TestWorkersListTheirQueues: a queue is in the registry before anybody has put a job in. "default" is the namespace of
-// whoever names none.
+// TestWorkersListTheirQueues: a queue is in the registry before anybody has put a job in. "default" is the namespace if none is
+// given.
 func TestWorkersListTheirQueues(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)

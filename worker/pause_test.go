@@ -38,7 +38,7 @@ func (r *rig) set(change func(ctx context.Context, queue string) (bool, error)) 
 
 var evalCalls = regexp.MustCompile(`cmdstat_evalsha:calls=(\d+)`)
 
-// calls is how many scripts the server has run.
+// calls returns how many scripts the server has run.
 func (r *rig) calls() int {
 	r.Helper()
 	m := evalCalls.FindStringSubmatch(r.rdb.Info(context.Background(), "commandstats").Val())
@@ -52,7 +52,7 @@ func (r *rig) calls() int {
 	return n
 }
 
-// callsOver returns how many scripts run until each of the sessions has been renewed so often, or is gone.
+// callsOver returns how many scripts run until each session is gone or was renewed that many times.
 func (r *rig) callsOver(renewals int) int {
 	r.Helper()
 	ctx := context.Background()
@@ -74,8 +74,8 @@ func (r *rig) callsOver(renewals int) int {
 	return r.calls() - before
 }
 
-// No job is claimed after a pause was acknowledged, in whatever process; those that run are settled, and nothing
-// spins meanwhile. Resuming lets all of them run.
+// After a pause is acknowledged, no process claims a job. Running jobs are settled. No worker spins meanwhile. After the queue is resumed,
+// all jobs run.
 func TestPauseUnderLoad(t *testing.T) {
 	t.Parallel()
 	srv := redistest.New(t)
@@ -95,7 +95,7 @@ func TestPauseUnderLoad(t *testing.T) {
 		startChild(t, childConfig{Addr: srv.Addr(), Queue: r.name(), Slots: 4, TTL: shortTTL})
 	}
 	redistest.Eventually(t, func() bool { return r.rdb.ZCard(ctx, r.key("sessions")).Val() == 3 }, "three processes have sessions")
-	seen := 0 // pauses at which jobs waited
+	seen := 0 // number of pauses during which jobs waited
 	for try := 0; seen < 3; try++ {
 		if try == 20 {
 			t.Fatal("no job waited at 20 pauses: the processes are too fast to be seen")
@@ -111,7 +111,7 @@ func TestPauseUnderLoad(t *testing.T) {
 		}
 		add(1)
 		if seen == 1 {
-			// A worker's duties are a renewal every two seconds, and a sweep every minute. One that spins makes thousands.
+			// A worker makes a renewal every two seconds, and a sweep every minute. A spinning worker would make thousands of calls.
 			if n := r.callsOver(2); n > 60 {
 				t.Errorf("%d calls of scripts by three idle workers of a paused queue in two renewals", n)
 			}
@@ -131,7 +131,7 @@ func TestPauseUnderLoad(t *testing.T) {
 	r.completed(added)
 }
 
-// An idle worker starts jobs as soon as the queue is resumed: it is woken, and doesn't poll.
+// An idle worker starts jobs as soon as the queue is resumed: it is woken and doesn't poll.
 func TestResumeWakesIdleWorkers(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -162,11 +162,11 @@ func TestResumeWakesIdleWorkers(t *testing.T) {
 	r.completed(4)
 }
 
-// A worker that is too old for a queue's layout settles what it has, says so, and leaves the other jobs and
-// wake-ups to others, until it is not too old any more.
+// A worker is too old for a queue's layout. It settles the jobs that it has and logs that. It leaves other jobs and wake-ups to other
+// workers until it is no longer too old.
 func TestOutdatedWorker(t *testing.T) {
 	t.Parallel()
-	r := newRigOn(t, redistest.New(t).Client()) // whose calls are its own
+	r := newRigOn(t, redistest.New(t).Client()) // its own server, which has no other calls
 	ctx := context.Background()
 	ins := r.inspector()
 	wait, open := r.gate()
@@ -212,7 +212,7 @@ func TestOutdatedWorker(t *testing.T) {
 	run.stop()
 }
 
-// When Redis's clock goes back, a worker goes on to believe what Redis says of the queue.
+// If Redis's clock is set back, a worker still accepts what Redis says of the queue.
 func TestOutdatedWorkerAfterClockWentBack(t *testing.T) {
 	t.Parallel()
 	srv, shift := redistest.NewWithClock(t)

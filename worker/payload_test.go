@@ -19,7 +19,7 @@ import (
 	"github.com/signalbox-go/signalbox/worker"
 )
 
-// addFailed puts a job in that has failed so many times. No worker may run yet.
+// addFailed enqueues a job that has already failed the given number of times. No worker may run yet.
 func (r *rig) addFailed(failed int, job signalbox.Job) string {
 	r.Helper()
 	id := r.addOne(job)
@@ -31,8 +31,8 @@ func (r *rig) addFailed(failed int, job signalbox.Job) string {
 	return id
 }
 
-// A payload that no handler takes is tried while a new release may be on its way, and then it is dead: it
-// doesn't burn 25 attempts. The kind's own policy, which would retry at once, isn't asked.
+// A payload that no handler accepts is tried for a while, since a new release may be on its way. Then the job is dead. It doesn't use up
+// 25 attempts. The kind's own policy would retry at once, and isn't asked.
 func TestRefusedPayloadIsTriedFiveTimes(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -67,7 +67,7 @@ func TestRefusedPayloadIsTriedFiveTimes(t *testing.T) {
 	}
 }
 
-// A job's own bound on attempts counts where it is lower, and other errors know no bound of five.
+// If a job's own limit of attempts is lower, it counts instead. Other errors have no limit of five.
 func TestRefusalsAndOtherErrors(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -89,7 +89,7 @@ func TestRefusalsAndOtherErrors(t *testing.T) {
 	}
 }
 
-// Strict for a kind, and for all of a worker.
+// Strict can be set for a kind, and for a whole worker.
 func TestStrictHandlers(t *testing.T) {
 	t.Parallel()
 	renamed := signalbox.Job{MaxAttempts: 1, Payload: []byte(`{"number":1}`)}
@@ -124,7 +124,7 @@ func TestStrictHandlers(t *testing.T) {
 	}
 }
 
-// counted counts how often it is decoded, by account.
+// counted counts how often its payloads are decoded, by account.
 type counted struct{ account string }
 
 var decodes sync.Map // of string to *atomic.Int32
@@ -137,8 +137,8 @@ func (c *counted) UnmarshalJSON(raw []byte) error {
 	return json.Unmarshal(raw, &c.account)
 }
 
-// LockBy names the lock after the arguments, which are decoded once for it and the handler: also for two locks,
-// and not again unless a middleware between them passes another job on.
+// LockBy names the lock after the arguments. They are decoded once for the lock and the handler, and for two locks as well. They are
+// decoded again only if a middleware between them passes on another job.
 func TestLockBy(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -181,12 +181,12 @@ func TestLockBy(t *testing.T) {
 	}
 }
 
-// before returns an option that calls f first. The type of what an option changes has no name here.
+// before returns an option that calls f first. The type of the value that an option changes has no name here.
 func before[C any](opt func(C), f func()) func(C) {
 	return func(c C) { f(); opt(c) }
 }
 
-// Jobs that run at the same time have locks of their own, also where the list of options has room for more.
+// Jobs that run at the same time have separate locks, even if the slice of options has spare capacity.
 func TestLockByAtTheSameTime(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -194,7 +194,7 @@ func TestLockByAtTheSameTime(t *testing.T) {
 	var locked atomic.Int32
 	opts := append(make([]middleware.LockOption, 0, 8), before(middleware.MaxWait(0), func() {
 		if locked.Add(1) == 1 {
-			<-other // another job names its lock, is handled and gives the lock back, before this one's is made
+			<-other // meanwhile another job names its lock, is handled and gives the lock back
 		}
 	}))
 	outside := func(next signalbox.Handler) signalbox.Handler {
@@ -215,7 +215,7 @@ func TestLockByAtTheSameTime(t *testing.T) {
 	r.completed(2)
 }
 
-// What is refused is refused before the lock is asked for.
+// If arguments are refused, that happens before the lock is requested.
 func TestLockByRefusesFirst(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -261,7 +261,7 @@ type other struct{}
 
 func (other) Kind() string { return "other" }
 
-// newLocker is lock.New with a Config that may be left out and must be right.
+// newLocker is like lock.New, with an optional Config that must be valid.
 func newLocker(rdb lock.Client, c ...lock.Config) *lock.Redis {
 	l, err := lock.New(rdb, append(c, lock.Config{})[0])
 	if err != nil {

@@ -15,8 +15,8 @@ import (
 	"github.com/signalbox-go/signalbox/worker"
 )
 
-// manyQueues runs a worker of many queues with a client of few connections. A job of each queue runs for two
-// renewals of its lease, all at the same time. It returns what the worker logged.
+// manyQueues runs a worker of many queues with a client that has few connections. A job of each queue runs for two renewals of its
+// lease, all at the same time. It returns the worker's log.
 func manyQueues(t *testing.T, admin, rdb redis.UniversalClient, queues int) (log *logbook) {
 	t.Helper()
 	ctx := context.Background()
@@ -77,8 +77,7 @@ func manyQueues(t *testing.T, admin, rdb redis.UniversalClient, queues int) (log
 	return r.log
 }
 
-// However many queues there are, those that wait for work take no connection of the caller's pool, and
-// renewals need none.
+// Queues that wait for work take no connections from the caller's pool, however many they are. Renewals need none.
 func TestQueuesDontStarveThePool(t *testing.T) {
 	t.Parallel()
 	t.Run("one Redis", func(t *testing.T) {
@@ -97,7 +96,7 @@ func TestQueuesDontStarveThePool(t *testing.T) {
 	})
 }
 
-// A claim that waits in a full pool for a connection does not keep the renewals waiting.
+// A claim that waits for a connection in a full pool does not delay the renewals.
 func TestRenewalsDontWaitBehindClaims(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -130,7 +129,7 @@ func TestRenewalsDontWaitBehindClaims(t *testing.T) {
 	r.completed(1)
 }
 
-// A pool that is large enough is nothing to warn of.
+// A pool that is large enough causes no warning.
 func TestPoolThatIsLargeEnough(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -143,7 +142,7 @@ func TestPoolThatIsLargeEnough(t *testing.T) {
 	}
 }
 
-// A client that wraps another works all the same, with its own pool, and the log says so.
+// A client that wraps another one still works, with its own pool, and the log reports it.
 func TestClientOfAnUnknownType(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -155,7 +154,7 @@ func TestClientOfAnUnknownType(t *testing.T) {
 	run.stop()
 }
 
-// A Ring and an AutoPipeliner would break what a worker stands on.
+// A worker can't work correctly with a Ring or an AutoPipeliner.
 func TestClientThatIsRefused(t *testing.T) {
 	t.Parallel()
 	ring := redis.NewRing(&redis.RingOptions{Addrs: map[string]string{"a": "redis-1:1"}})

@@ -14,8 +14,8 @@ import (
 	"github.com/signalbox-go/signalbox/worker"
 )
 
-// A worker whose lease has ended does not take its own jobs back while their handlers wind down, as it does with
-// those of another: their outcome counts, and no crash.
+// A worker's lease has ended while its handlers are still returning. It takes another worker's jobs back, but not its own: the
+// handlers' outcomes count, and no crash does.
 func TestOwnSessionIsNotReclaimed(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -48,7 +48,7 @@ func TestOwnSessionIsNotReclaimed(t *testing.T) {
 	if len(own) != 1 {
 		t.Fatalf("the worker has %d sessions", len(own))
 	}
-	// Redis names the one that ended first, first: when the other's job runs again, it was passed by.
+	// Redis names sessions in the order of their ends. When the other session's job runs again, this worker's session was passed over.
 	if err := r.rdb.ZAdd(ctx, r.key("sessions"), redis.Z{Score: 1, Member: own[0]}, redis.Z{Score: 2, Member: foreign}).Err(); err != nil {
 		t.Fatal(err)
 	}
@@ -65,7 +65,7 @@ func TestOwnSessionIsNotReclaimed(t *testing.T) {
 	}
 }
 
-// When a call that takes jobs back fails, it is made again soon, and not when the next renewal tells of the session.
+// A failed call that takes jobs back is repeated soon. It doesn't wait for the next renewal to report the session.
 func TestReclaimIsTriedAgain(t *testing.T) {
 	t.Parallel()
 	proxy := redistest.NewProxy(t, redistest.Start(t).Addr())
@@ -86,7 +86,7 @@ func TestReclaimIsTriedAgain(t *testing.T) {
 	}
 }
 
-// The log says once what was taken back, and of which session, whether anybody traces or not.
+// The log reports once which jobs were taken back, and of which session, with or without traces.
 func TestReclaimIsLogged(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)

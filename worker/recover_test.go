@@ -21,7 +21,7 @@ import (
 	"github.com/signalbox-go/signalbox/worker"
 )
 
-// die has a session claim n jobs and come to its end with them.
+// die makes a session claim n jobs and end with them.
 func (r *rig) die(n int) (session string) {
 	r.Helper()
 	ctx, lane, session := context.Background(), r.queue.NewLane(), store.NewID()
@@ -34,7 +34,7 @@ func (r *rig) die(n int) (session string) {
 		if err != nil || len(reply.Deliveries) == 0 {
 			r.Fatal(len(reply.Deliveries), err)
 		}
-		claimed += len(reply.Deliveries) // large ones don't come all in one call
+		claimed += len(reply.Deliveries) // large jobs don't all come in one call
 	}
 	if _, _, err := r.queue.Renew(ctx, session, 0, ""); err != nil {
 		r.Fatal(err)
@@ -42,7 +42,7 @@ func (r *rig) die(n int) (session string) {
 	return session
 }
 
-// poison puts a job in and has it crash as often as it can without being dead.
+// poison enqueues a job and makes it crash as often as it can without becoming dead.
 func (r *rig) poison() (id string) {
 	r.Helper()
 	id = r.addOne(signalbox.Job{})
@@ -54,7 +54,7 @@ func (r *rig) poison() (id string) {
 	return id
 }
 
-// Who takes a job back connects that with what created the job as a delivery here would be.
+// A worker that takes a job back links that to the span that created the job, as a delivery would.
 func TestReclaimModes(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -100,8 +100,7 @@ func TestReclaimModes(t *testing.T) {
 	}
 }
 
-// A reclaims is a hook of a client. It is told of each call that took jobs back: when it went out,
-// and what came back.
+// A reclaims is a hook of a client. It is called for each call that took jobs back, with the time when it was sent and its reply.
 type reclaims func(sent time.Time, reply []any)
 
 func (reclaims) DialHook(next redis.DialHook) redis.DialHook { return next }
@@ -129,7 +128,7 @@ func (f reclaims) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	}
 }
 
-// How old a job is when it is taken back is between two times of one clock.
+// The age of a job that is taken back is the difference of two times of the same clock.
 func TestReclaimByTheClockOfRedis(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -161,13 +160,13 @@ func TestReclaimByTheClockOfRedis(t *testing.T) {
 	}
 }
 
-// settledAs are the counts of signalbox.jobs.settled.
+// settledAs returns the counts of signalbox.jobs.settled.
 func settledAs(t *testing.T, reader *sdkmetric.ManualReader) map[attribute.Set]int64 {
 	t.Helper()
 	return sums(t, reader, "signalbox.jobs.settled")
 }
 
-// sums are the values of a counter.
+// sums returns the values of a counter.
 func sums(t *testing.T, reader *sdkmetric.ManualReader, name string) map[attribute.Set]int64 {
 	t.Helper()
 	var all metricdata.ResourceMetrics
@@ -187,8 +186,8 @@ func sums(t *testing.T, reader *sdkmetric.ManualReader, name string) map[attribu
 	return counts
 }
 
-// A job that dies by a crash is counted by who finds it so, traced or not; those that crashed
-// beside it are counted when they end.
+// If a job dies by a crash, the worker that finds this counts it, with or without traces. Jobs that crashed beside it are counted when
+// they end.
 func TestDeadByCrashesIsCounted(t *testing.T) {
 	t.Parallel()
 	for name, traced := range map[string]bool{"measured": false, "measured and traced": true} {
@@ -226,7 +225,7 @@ func TestDeadByCrashesIsCounted(t *testing.T) {
 	}
 }
 
-// The span of taking a job back says what became of the job. It is no failure of who does it.
+// The span of taking a job back has the job's outcome. It doesn't count as a failure of the worker that takes it back.
 func TestReclaimOutcomes(t *testing.T) {
 	t.Parallel()
 	r := newTracedRig(t)
@@ -246,8 +245,7 @@ func TestReclaimOutcomes(t *testing.T) {
 	}
 }
 
-// The span of taking a job back lasts as long as Redis took for it, and all of the jobs have one,
-// however large they are.
+// The span of taking jobs back lasts as long as Redis took for it. Every job has one, however large the jobs are.
 func TestReclaimsOfLargeJobs(t *testing.T) {
 	t.Parallel()
 	const n, fit = 5, 2
@@ -287,8 +285,8 @@ func TestReclaimsOfLargeJobs(t *testing.T) {
 	}
 }
 
-// Neither who takes a job back nor the next attempt links to the attempt before the one that was
-// lost, as if it were that.
+// A delivery is lost before its span reached Redis. The span of taking it back, and the next attempt, don't link to the span of an
+// earlier attempt by mistake.
 func TestReclaimOfAnUnheardAttempt(t *testing.T) {
 	t.Parallel()
 	r := newTracedRig(t)
@@ -323,8 +321,7 @@ func TestReclaimOfAnUnheardAttempt(t *testing.T) {
 	}
 }
 
-// The record that says that a job died by crashes tells which delivery was the last, and is found
-// from its reclaim span.
+// The log record of a job that died by crashes identifies the last delivery. It can be found from the reclaim span.
 func TestDeadByCrashesIsLogged(t *testing.T) {
 	t.Parallel()
 	const message = "a job is dead: its worker died too often"
