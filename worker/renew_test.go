@@ -13,9 +13,9 @@ import (
 	"github.com/signalbox-go/signalbox/worker"
 )
 
-// Handlers that run for longer than their lease keep their jobs: one command an interval renews it for all of
-// them. The lease is six seconds, which no loaded machine lets pass unnoticed, and the test waits for renewals
-// over more than that, however long they take.
+// Handlers that run for longer than their lease keep their jobs. One command in each interval renews the lease for all of them. The
+// lease is six seconds: even on a loaded machine a renewal comes within that time. The test waits for renewals over a longer time,
+// however long they take.
 func TestLongHandlersKeepTheirJobs(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
@@ -63,8 +63,8 @@ func TestLongHandlersKeepTheirJobs(t *testing.T) {
 	}
 }
 
-// When Redis can't be reached the handlers' contexts end before anybody else can take the jobs.
-// When it can again, the worker goes on by itself.
+// If Redis can't be reached, the handlers' contexts end before another worker can take the jobs. When Redis can be reached again, the
+// worker continues without help.
 func TestLeaseIsLostInAnOutage(t *testing.T) {
 	t.Parallel()
 	for name, outage := range map[string]struct{ begin, end func(p *redistest.Proxy) }{
@@ -126,8 +126,8 @@ func TestLeaseIsLostInAnOutage(t *testing.T) {
 	}
 }
 
-// Redis hears of the renewals and the worker doesn't hear that. Its lease is over by its own clock
-// before it is by that of Redis. Meanwhile it does not claim jobs that it couldn't run.
+// Redis runs the renewals, but their replies don't reach the worker. The worker's lease ends by its own clock before it ends by
+// Redis's. Between these times it must not claim jobs, since it couldn't run them.
 func TestRenewalsWithoutReplies(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)

@@ -21,22 +21,22 @@ import (
 	"github.com/signalbox-go/signalbox/worker"
 )
 
-// patience bounds every wait for something that should happen at once or after a lease.
+// patience limits every wait for something that should happen at once, or after a lease.
 const patience = 20 * time.Second
 
-// task is the arguments of most tests' jobs.
+// task has the arguments of most tests' jobs.
 type task struct {
 	N int `json:"n"`
 }
 
 func (task) Kind() string { return "task" }
 
-// prompt is a bound for what should happen at once, and would without its cause be found out by a fallback:
-// by a blocking call's end after 10 s, or by a renewal, each 10 s where a lease is 30 s.
+// prompt is a limit for what should happen at once. Without the tested cause, a fallback would make it happen later: the end of a
+// blocking call after 10 s, or a renewal, which comes every 10 s if a lease is 30 s.
 const prompt = 8 * time.Second
 
-// A rig is a queue of one test, and what works it. When the test ends its workers are stopped
-// and the store's checker must find each job in exactly one state.
+// A rig is the queue of one test, with the workers that serve it. When the test ends, the workers are stopped and the store's checker must
+// find each job in exactly one state.
 type rig struct {
 	*testing.T
 	rdb   redis.UniversalClient
@@ -69,11 +69,10 @@ func newRigOn(t *testing.T, rdb redis.UniversalClient) *rig {
 	return r
 }
 
-// name is the queue's.
+// name is the queue's name.
 func (r *rig) name() string { return r.queue.Name() }
 
-// add puts jobs in, all in one call, and returns their IDs. A kind, an ID and a payload are
-// filled in where they are missing.
+// add enqueues jobs, all in one call, and returns their IDs. It fills in a kind, an ID and a payload where they are missing.
 func (r *rig) add(jobs ...signalbox.Job) []string {
 	r.Helper()
 	return r.addWhen(store.When{}, jobs...)
@@ -111,11 +110,11 @@ func (r *rig) addWhen(when store.When, jobs ...signalbox.Job) []string {
 	return ids
 }
 
-// addOne puts one job in.
+// addOne enqueues one job.
 func (r *rig) addOne(job signalbox.Job) string { r.Helper(); return r.add(job)[0] }
 
-// config is a worker's configuration, for the rig's queue alone. Its lease is long: what happens in a
-// test of something else must not happen because a loaded machine let a lease end.
+// config is a worker's configuration for the rig's queue only. Its lease is long. So no lease ends because of a loaded machine, in tests
+// that are about something else.
 func (r *rig) config(slots int) worker.Config {
 	return worker.Config{
 		Queues:     worker.Queues{r.name(): {Concurrency: slots}},
@@ -124,12 +123,12 @@ func (r *rig) config(slots int) worker.Config {
 	}
 }
 
-// brief is config with the shortest lease, for tests of what happens when a lease ends. On a busy machine it
-// may end at any time: what they expect is so then, too.
+// brief is config with the shortest lease, for tests of what happens when a lease ends. On a busy machine it may end at any time, so these
+// tests must expect that.
 func (r *rig) brief(slots int) worker.Config { return r.lease(slots, time.Second) }
 
-// short is config with a lease that a test can wait for, and that no busy machine lets pass unnoticed: four
-// seconds without a renewal would.
+// short is config with a lease that a test can wait for. It ends only after four seconds without a renewal, which doesn't happen even on a
+// busy machine.
 func (r *rig) short(slots int) worker.Config { return r.lease(slots, shortTTL) }
 
 const shortTTL = 6 * time.Second
@@ -140,7 +139,7 @@ func (r *rig) lease(slots int, ttl time.Duration) worker.Config {
 	return cfg
 }
 
-// renewals returns what waits until the lease of the queue's only session would be over, had it not been renewed.
+// renewals returns a function that waits until the lease of the queue's only session would have ended without a renewal.
 func (r *rig) renewals() (wait func()) {
 	r.Helper()
 	ctx := context.Background()
@@ -184,7 +183,7 @@ type run struct {
 // start runs the worker until the test ends or stop is called.
 func (r *rig) start(w *worker.Worker) *run { return r.startUnder(context.Background(), w) }
 
-// ready waits until a worker has looked at Redis and claims: what is timed begins then.
+// ready waits until a worker has inspected Redis and claims. Tests measure times from here on.
 func (r *rig) ready() {
 	r.Helper()
 	redistest.Eventually(r.T, func() bool { return r.log.count("the worker is ready") > 0 }, "the worker is ready")
@@ -209,7 +208,7 @@ func (r *rig) startUnder(ctx context.Context, w *worker.Worker) *run {
 	return run
 }
 
-// gate returns what handlers can wait at until open is called, or the test ends.
+// gate returns a function at which handlers wait until open is called, or until the test ends.
 func (r *rig) gate() (wait <-chan struct{}, open func()) {
 	ch := make(chan struct{})
 	open = sync.OnceFunc(func() { close(ch) })
@@ -219,7 +218,7 @@ func (r *rig) gate() (wait <-chan struct{}, open func()) {
 	return ch, open
 }
 
-// stop ends Run's context, and expects Run to return nil in time.
+// stop ends Run's context and checks that Run returns nil in time.
 func (run *run) stop() {
 	run.t.Helper()
 	run.cancel()
@@ -240,7 +239,7 @@ func (run *run) wait() error {
 	}
 }
 
-// counts are the queue's counts now.
+// counts returns the queue's current counts.
 func (r *rig) counts() store.Counts {
 	r.Helper()
 	c, err := r.queue.Counts(context.Background())
@@ -250,7 +249,7 @@ func (r *rig) counts() store.Counts {
 	return c
 }
 
-// until waits until the queue's counts are as wanted.
+// until waits until cond accepts the queue's counts.
 func (r *rig) until(what string, cond func(c store.Counts) bool) {
 	r.Helper()
 	var last store.Counts
@@ -266,7 +265,7 @@ func (r *rig) until(what string, cond func(c store.Counts) bool) {
 	r.Fatalf("still not so: %s; the queue's counts: %+v %v", what, last, failed)
 }
 
-// completed waits until that many jobs were completed, and nothing waits or runs.
+// completed waits until that many jobs have completed and none waits or runs.
 func (r *rig) completed(n int) {
 	r.Helper()
 	r.until(fmt.Sprintf("%d jobs are completed", n), func(c store.Counts) bool {
@@ -274,10 +273,10 @@ func (r *rig) completed(n int) {
 	})
 }
 
-// key is the name of one of the queue's keys.
+// key returns the name of one of the queue's keys.
 func (r *rig) key(kind string) string { return "signalbox:{default:" + r.name() + "}:" + kind }
 
-// record is a job's record as it rests in Redis.
+// record returns a job's record as it is in Redis.
 func (r *rig) record(id string) string {
 	r.Helper()
 	raw, err := r.rdb.HGet(context.Background(), r.key("jobs"), id).Result()
@@ -287,7 +286,7 @@ func (r *rig) record(id string) string {
 	return raw
 }
 
-// job is a job as its record says.
+// job returns a job as its record has it.
 func (r *rig) job(id string) signalbox.Job {
 	r.Helper()
 	job := signalbox.Job{ID: id}
@@ -297,7 +296,7 @@ func (r *rig) job(id string) signalbox.Job {
 	return job
 }
 
-// put overwrites, or makes, a record.
+// put writes a record, and replaces an existing one.
 func (r *rig) put(id, record string) {
 	r.Helper()
 	if err := r.rdb.HSet(context.Background(), r.key("jobs"), id, record).Err(); err != nil {
@@ -305,7 +304,7 @@ func (r *rig) put(id, record string) {
 	}
 }
 
-// get receives, in time.
+// get receives a value, and fails the test if none comes in time.
 func get[T any](t testing.TB, ch <-chan T, what string) T {
 	t.Helper()
 	select {
@@ -326,7 +325,7 @@ func payload(v any) []byte {
 	return b
 }
 
-// A logbook is a slog.Handler that keeps what it is told.
+// A logbook is a slog.Handler that keeps all entries.
 type logbook struct {
 	mu      sync.Mutex
 	entries []string
@@ -350,7 +349,7 @@ func (l *logbook) Handle(_ context.Context, rec slog.Record) error {
 func (l *logbook) WithAttrs([]slog.Attr) slog.Handler { return l }
 func (l *logbook) WithGroup(string) slog.Handler      { return l }
 
-// count is how many entries have all of these in them.
+// count returns how many entries contain all parts.
 func (l *logbook) count(parts ...string) int {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -14,7 +14,7 @@ import (
 	"github.com/signalbox-go/signalbox/worker"
 )
 
-// hears passes on the ends of the deliveries that it is around.
+// hears is a middleware that passes the ends of its deliveries to the test.
 func hears(ends chan<- signalbox.Settled) signalbox.Middleware {
 	return func(next signalbox.Handler) signalbox.Handler {
 		return signalbox.HandlerFunc(func(ctx context.Context, job *signalbox.Job) error {
@@ -24,7 +24,7 @@ func hears(ends chan<- signalbox.Settled) signalbox.Middleware {
 	}
 }
 
-// A middleware, and a handler, hear how each delivery ended, after Redis has confirmed it.
+// A middleware, and a handler, learn how each delivery ended after Redis has confirmed it.
 func TestOnSettled(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -73,7 +73,7 @@ func TestOnSettled(t *testing.T) {
 	}
 }
 
-// A handler without any middleware hears of the end, however it ends.
+// A handler without any middleware learns of the end, however the delivery ends.
 func TestOnSettledInAHandler(t *testing.T) {
 	t.Parallel()
 	for name, end := range map[string]func(){"by a panic": func() { panic("boom") }, "by Goexit": runtime.Goexit} {
@@ -96,7 +96,7 @@ func TestOnSettledInAHandler(t *testing.T) {
 	}
 }
 
-// What a worker gives back at its end is told before Run returns.
+// A worker that stops gives jobs back, and reports their ends before Run returns.
 func TestOnSettledReturned(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -123,7 +123,7 @@ func TestOnSettledReturned(t *testing.T) {
 	}
 }
 
-// Where Redis refuses what the worker asks for, and where nobody knows, it says so.
+// If Redis refuses a settlement, or if nobody knows whether it was run, the report says so.
 func TestOnSettledInVain(t *testing.T) {
 	t.Parallel()
 	server := redistest.New(t)
@@ -163,7 +163,7 @@ func TestOnSettledInVain(t *testing.T) {
 	}
 }
 
-// A function that panics is logged, and the worker goes on.
+// If a function panics, that is logged, and the worker continues.
 func TestOnSettledPanics(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)

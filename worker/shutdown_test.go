@@ -18,7 +18,7 @@ import (
 	"github.com/signalbox-go/signalbox/worker"
 )
 
-// A keeper is a hook that keeps replies which name a job.
+// A keeper is a hook that keeps the replies which name a job.
 type keeper struct {
 	id   string
 	free <-chan struct{}
@@ -42,7 +42,7 @@ func (*keeper) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Process
 	return next
 }
 
-// shutdowns is how many events of a shutdown a span has by now.
+// shutdowns returns how many shutdown events a span has until now.
 func shutdowns(events []sdktrace.Event) (n int) {
 	for _, e := range events {
 		if e.Name == telemetry.EventShutdown {
@@ -52,8 +52,8 @@ func shutdowns(events []sdktrace.Event) (n int) {
 	return n
 }
 
-// What a call brings that was under way when the worker was asked to stop runs, and its
-// span says that the worker was.
+// A call is under way when the worker is asked to stop. The jobs that it brings still run, and their spans have the event of the
+// shutdown.
 func TestTraceOfADeliveryIntoADrain(t *testing.T) {
 	t.Parallel()
 	for name, quick := range map[string]bool{"that runs on": false, "that is over at once": true} {
@@ -95,7 +95,7 @@ func TestTraceOfADeliveryIntoADrain(t *testing.T) {
 	}
 }
 
-// A delivery whose span begins after the worker was asked to stop says so too.
+// A delivery whose span begins after the worker was asked to stop has the event as well.
 func TestTraceThatBeginsInADrain(t *testing.T) {
 	t.Parallel()
 	r := newTracedRig(t)
@@ -120,7 +120,7 @@ func TestTraceThatBeginsInADrain(t *testing.T) {
 	}
 }
 
-// A worker that is asked to stop during a renewal, and ends its handlers' contexts, has not lost its lease.
+// A worker is asked to stop during a renewal, and ends its handlers' contexts. That is not a lost lease.
 func TestShutdownDuringARenewal(t *testing.T) {
 	t.Parallel()
 	r := newTracedRig(t)

@@ -7,11 +7,11 @@ import (
 	"testing/synctest"
 )
 
-// A slotRig does what a queue does with its slots: deliveries are started in slots that are free, and free them.
+// A slotRig uses slots as a queue does: it starts deliveries in free slots, and each delivery frees its slot.
 type slotRig struct {
 	*slots
 	mu      sync.Mutex
-	release chan struct{} // each delivery waits for one, and then ends
+	release chan struct{} // each delivery waits for a value and then ends
 	ran     int
 }
 
@@ -32,7 +32,7 @@ func newSlotRig(n int) *slotRig {
 	return r
 }
 
-// fill starts a delivery in each free slot, and returns how many that are.
+// fill starts a delivery in each free slot. It returns the number of deliveries started.
 func (r *slotRig) fill(id string) int {
 	r.mu.Lock()
 	taken := r.take(r.free())
@@ -46,7 +46,7 @@ func (r *slotRig) fill(id string) int {
 	return len(taken)
 }
 
-// end ends n deliveries.
+// end lets n deliveries end.
 func (r *slotRig) end(n int) {
 	for range n {
 		r.release <- struct{}{}
@@ -60,7 +60,7 @@ func (r *slotRig) resizeTo(n int) {
 	r.resize(n)
 }
 
-// Slots can be more and fewer at any time. What runs is let run, and its slot goes when it has ended.
+// The number of slots can rise and fall at any time. Running deliveries continue. A surplus slot is removed when its delivery has ended.
 func TestSlotsGrowAndShrink(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -82,7 +82,7 @@ func TestSlotsGrowAndShrink(t *testing.T) {
 		r.end(15)
 		running -= 15
 		want("15 have ended", 0, 5)
-		r.resizeTo(4) // they may grow again while some are to go
+		r.resizeTo(4) // the number rises again while surplus slots still have deliveries
 		r.end(3)
 		running -= 3
 		want("18 have ended", 2, 4)
@@ -101,7 +101,7 @@ func TestSlotsGrowAndShrink(t *testing.T) {
 	})
 }
 
-// A slot goes on when a handler has ended its goroutine, also if it is one too many.
+// A slot continues after a handler has ended its goroutine, even if the slot is a surplus one.
 func TestSlotsAfterGoexit(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -119,7 +119,7 @@ func TestSlotsAfterGoexit(t *testing.T) {
 	})
 }
 
-// The slot that was used last is used next: few goroutines run when there is little to do.
+// The most recently used slot is used next. So few goroutines run when there is little to do.
 func TestSlotsAreReused(t *testing.T) {
 	t.Parallel()
 	r := newSlots(3, nil)

@@ -25,7 +25,7 @@ func TestLifeBehindSentinel(t *testing.T) {
 	lifeOn(t, func(*testing.T) redis.UniversalClient { return sentinel.Client() })
 }
 
-// Several queues of one worker are in several slots of a Cluster.
+// The queues of one worker are in several slots of a Cluster.
 func TestQueuesInACluster(t *testing.T) {
 	t.Parallel()
 	cluster := redistest.Cluster(t)
@@ -51,8 +51,7 @@ func TestQueuesInACluster(t *testing.T) {
 	}
 }
 
-// A master hands over to its replica while jobs run. Every job runs; those whose outcome was
-// lost with the old master run again.
+// A master hands over to its replica while jobs run. Every job runs. Jobs whose outcomes were lost with the old master run again.
 func TestFailover(t *testing.T) {
 	t.Parallel()
 	for name, start := range map[string]func(t *testing.T) (redis.UniversalClient, func(queue string)){
@@ -79,7 +78,7 @@ func TestFailover(t *testing.T) {
 			ran := r.reporter(w)
 			const n = 2000
 			ids := r.add(make([]signalbox.Job, n)...)
-			// What the replica has not got when it takes over is lost.
+			// Writes that the replica doesn't have when it takes over are lost.
 			r.waitReplica()
 			r.start(w)
 			seen := make(map[string]bool)
@@ -104,8 +103,8 @@ func TestFailover(t *testing.T) {
 	}
 }
 
-// waitReplica waits until a replica has all writes to the rig's queue: WAIT is about the writes
-// of its own connection, and those before them.
+// waitReplica waits until a replica has all writes to the rig's queue. WAIT covers the writes of its own connection, and all writes
+// before them.
 func (r *rig) waitReplica() {
 	r.Helper()
 	ctx := context.Background()

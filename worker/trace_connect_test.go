@@ -14,7 +14,7 @@ import (
 	"github.com/signalbox-go/signalbox/worker"
 )
 
-// How deliveries are connected with what created the job.
+// How deliveries are connected with the span that created the job.
 func TestTraceModes(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -57,8 +57,8 @@ func TestTraceModes(t *testing.T) {
 	}
 }
 
-// Jobs that enqueue one after the other are in one trace as long as the first of them is young, and then
-// in another: no trace grows without end.
+// Jobs enqueue other jobs, one after the other. They share a trace while its first job is young. Then a new trace begins. So no trace
+// grows without end.
 func TestTraceOfAChain(t *testing.T) {
 	t.Parallel()
 	const within, traces = 300 * time.Millisecond, 3
@@ -83,7 +83,7 @@ func TestTraceOfAChain(t *testing.T) {
 	r.addOne(signalbox.Job{Headers: headers})
 	chain := r.start(w)
 	var (
-		since time.Time // when the first job in the trace was enqueued, or if it is its root, claimed
+		since time.Time // when the trace's first job was enqueued, or claimed if the job is the root of the trace
 		last  trace.TraceID
 	)
 	for seen := 0; seen < traces; {
@@ -92,7 +92,7 @@ func TestTraceOfAChain(t *testing.T) {
 			seen++
 			if job.trace == creator.TraceID() {
 				since = job.EnqueuedAt
-			} else if seen == 1 { // the worker took longer to start than a trace may last
+			} else if seen == 1 { // starting the worker took longer than a trace may last
 				since = job.ClaimedAt
 			} else if job.ClaimedAt.Sub(since) <= within {
 				t.Errorf("trace %d begins after %v", seen, job.ClaimedAt.Sub(since))
@@ -108,7 +108,7 @@ func TestTraceOfAChain(t *testing.T) {
 	chain.stop()
 }
 
-// What Run's context has in its baggage is no job's.
+// The baggage in Run's context doesn't reach any job.
 func TestBaggageOfRun(t *testing.T) {
 	t.Parallel()
 	r := newTracedRig(t)

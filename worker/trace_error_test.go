@@ -17,7 +17,7 @@ import (
 	"github.com/signalbox-go/signalbox/worker"
 )
 
-// A worker that isn't stopped gives no job back, whatever its handler says.
+// A worker that isn't stopping gives no job back, whatever error its handler returns.
 func TestTraceOfAnothersShutdown(t *testing.T) {
 	t.Parallel()
 	r := newTracedRig(t)
@@ -52,7 +52,7 @@ func TestTraceOfAnothersShutdown(t *testing.T) {
 	}
 }
 
-// An attempt that failed for want of a lock says so.
+// If an attempt failed because it didn't get a lock, its span says so.
 func TestTraceOfAHeldLock(t *testing.T) {
 	t.Parallel()
 	r := newTracedRig(t)
@@ -70,13 +70,13 @@ func TestTraceOfAHeldLock(t *testing.T) {
 	}
 }
 
-// nilError panics when it is looked at, as a nil pointer in an error does.
+// nilError panics when its method is called, like a nil pointer inside an error.
 type nilError struct{ err error }
 
 func (e *nilError) Error() string { return e.err.Error() }
 func (e *nilError) Unwrap() error { return e.err }
 
-// An error that panics is a failed attempt, and not the end of the process, whoever looks at it.
+// An error that panics makes the attempt fail. The process continues, whatever code reads the error.
 func TestTraceOfABrokenError(t *testing.T) {
 	t.Parallel()
 	broken := func(signalbox.Handler) signalbox.Handler {

@@ -15,13 +15,13 @@ import (
 	"github.com/signalbox-go/signalbox/worker"
 )
 
-// An outage of the renewals is one event, whatever the number of tries, and no failure.
+// An outage of the renewals is one event, however many tries there are. It isn't a failure.
 func TestTraceOfFailedRenewals(t *testing.T) {
 	t.Parallel()
 	r := newTracedRig(t)
 	proxy := redistest.NewProxy(t, redistest.Start(t).Addr())
 	cfg := r.config(1)
-	cfg.SessionTTL = 3 * time.Second // the outages are short against it, also on a busy machine
+	cfg.SessionTTL = 3 * time.Second // the outages are short compared with it, even on a busy machine
 	w := r.workerOn(proxy.Client(), cfg)
 	began := make(chan struct{})
 	release, end := r.gate()
@@ -37,7 +37,7 @@ func TestTraceOfFailedRenewals(t *testing.T) {
 	for range outages {
 		before := proxy.Count(r.isRenew())
 		proxy.Reply(r.isRenew(), "-ERR not now", tries)
-		// One may have come before the rule, one goes well, and by the next one the worker knows.
+		// One renewal may come before the rule, one more succeeds, and the next one shows the outage to the worker.
 		redistest.Eventually(t, func() bool { return proxy.Count(r.isRenew()) >= before+1+tries+2 }, "it is renewed again")
 	}
 	end()
@@ -52,7 +52,7 @@ func TestTraceOfFailedRenewals(t *testing.T) {
 	r.completed(1)
 }
 
-// slowSpans are spans that take their time for events.
+// slowSpans are spans that need a long time for each event.
 type slowSpans struct {
 	trace.TracerProvider
 	until <-chan struct{}
@@ -83,7 +83,7 @@ func (s slowSpan) AddEvent(name string, opts ...trace.EventOption) {
 	s.Span.AddEvent(name, opts...)
 }
 
-// A span is the user's code. However long it takes for an event, the lease is renewed.
+// A span is the user's code. The lease is renewed even if an event takes long.
 func TestSlowEvents(t *testing.T) {
 	t.Parallel()
 	r := newTracedRig(t)

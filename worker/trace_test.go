@@ -41,14 +41,14 @@ func (r *tracedRig) config(slots int) worker.Config {
 	return cfg
 }
 
-// headers are those of a job that this span created.
+// headers returns the headers of a job that this span created.
 func (r *tracedRig) headers() (map[string]string, trace.SpanContext) {
 	ctx, span := r.tp.Tracer("test").Start(r.Context(), "creator")
 	defer span.End()
 	return telemetry.Inject(ctx, propagation.TraceContext{}, nil, "auto", nil), span.SpanContext()
 }
 
-// named are the spans of this name, in the order of their beginnings.
+// named returns the spans of this name, in the order of their starts.
 func (r *tracedRig) named(name string) tracetest.SpanStubs {
 	var found tracetest.SpanStubs
 	for _, s := range r.spans.GetSpans() {
@@ -60,7 +60,7 @@ func (r *tracedRig) named(name string) tracetest.SpanStubs {
 	return found
 }
 
-// n waits for so many spans of an operation on the queue.
+// n waits for n spans of an operation on the queue.
 func (r *tracedRig) n(op string, n int) tracetest.SpanStubs {
 	r.Helper()
 	name := op + " " + r.name()
@@ -84,7 +84,7 @@ func linksTo(s tracetest.SpanStub, sc trace.SpanContext) bool {
 	})
 }
 
-// One job is one trace: creator, process, handle and ack, each within the one before.
+// One job is one trace: the spans creator, process, handle and ack, each inside the one before.
 func TestTraceOfAJob(t *testing.T) {
 	t.Parallel()
 	r := newTracedRig(t)
@@ -94,7 +94,7 @@ func TestTraceOfAJob(t *testing.T) {
 	worker.Handle(w, func(ctx context.Context, _ *signalbox.Job, _ task) error {
 		inner <- trace.SpanContextFromContext(ctx)
 		return nil
-	}, worker.With(middleware.Trace(middleware.WithTracerProvider(r.tp)))) // once more, which does nothing
+	}, worker.With(middleware.Trace(middleware.WithTracerProvider(r.tp)))) // a second time, which has no effect
 	id := r.addOne(signalbox.Job{Headers: headers})
 	r.start(w)
 	process, ack := r.n("process", 1)[0], r.n("ack", 1)[0]
@@ -134,7 +134,7 @@ func TestTraceOfAJob(t *testing.T) {
 	}
 }
 
-// What isn't a success: how each is settled, and that the attempt after it links to it.
+// Each outcome except success: how the job is settled. The next attempt links to the span of this one.
 func TestTraceOfAttempts(t *testing.T) {
 	t.Parallel()
 	r := newTracedRig(t)
@@ -180,7 +180,7 @@ func TestTraceOfAttempts(t *testing.T) {
 	}
 }
 
-// The span of a delivery whose worker lost its lease is known to who takes the job over.
+// A worker loses its lease. The worker that takes the job over knows the span of the lost delivery.
 func TestTraceOfACrash(t *testing.T) {
 	t.Parallel()
 	r := newTracedRig(t)
@@ -200,7 +200,7 @@ func TestTraceOfACrash(t *testing.T) {
 	r.start(w)
 	lost := get(t, began, "the first delivery")
 	r.until("the note", func(store.Counts) bool { return r.rdb.HLen(t.Context(), r.key("notes")).Val() == 1 })
-	// As if the worker had stood still for too long.
+	// Has the same effect as a worker that stood still for too long.
 	for _, session := range r.rdb.ZRange(t.Context(), r.key("sessions"), 0, -1).Val() {
 		r.rdb.ZAdd(t.Context(), r.key("sessions"), redis.Z{Score: 1, Member: session})
 	}
@@ -226,7 +226,7 @@ func TestTraceOfACrash(t *testing.T) {
 	for i, e := range first.Events {
 		names[i] = e.Name
 	}
-	if !slices.Contains(names, telemetry.EventRejected) { // it completed, too late
+	if !slices.Contains(names, telemetry.EventRejected) { // it completed too late
 		t.Errorf("events %v", names)
 	}
 }

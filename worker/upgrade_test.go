@@ -20,8 +20,7 @@ import (
 	"github.com/signalbox-go/signalbox/worker"
 )
 
-// newerBuild builds these tests with a protocol that is one higher, as a later release will have, and returns the path of the
-// binary.
+// newerBuild builds these tests with the next higher protocol, as a later release will have. It returns the path of the binary.
 func newerBuild(t *testing.T) string {
 	t.Helper()
 	source, err := filepath.Abs("../internal/store/standing.go")
@@ -53,7 +52,7 @@ func newerBuild(t *testing.T) string {
 	return binary
 }
 
-// An upgrade is a queue that two releases use at the same time: this one, in this process, and a newer one, in others.
+// An upgrade is a queue that two releases use at the same time: this one in this process, and a newer one in other processes.
 type upgrade struct {
 	*rig
 	newer string // its binary
@@ -65,7 +64,7 @@ func (u *upgrade) newerWorker(ttl time.Duration) *child {
 	return startChild(u.T, childConfig{Addr: u.addr, Queue: u.name(), Slots: 4, TTL: ttl, Binary: u.newer})
 }
 
-// newerEnqueues has the newer release enqueue orders with these IDs, which must succeed.
+// newerEnqueues makes the newer release enqueue orders with these IDs, which must succeed.
 func (u *upgrade) newerEnqueues(do string, ids ...string) {
 	u.Helper()
 	c := startChild(u.T, childConfig{Addr: u.addr, Queue: u.name(), Enqueue: ids, Do: do, Binary: u.newer})
@@ -74,7 +73,7 @@ func (u *upgrade) newerEnqueues(do string, ids ...string) {
 	}
 }
 
-// enqueues has this release enqueue a job, and returns the error.
+// enqueues makes this release enqueue a job, and returns the error.
 func (u *upgrade) enqueues(id string) error {
 	u.Helper()
 	s, err := scheduler.New(u.rdb, scheduler.Config{})
@@ -85,7 +84,7 @@ func (u *upgrade) enqueues(id string) error {
 	return err
 }
 
-// raise gives the queue the layout of the newer release, as the first use of a feature of that would.
+// raise gives the queue the newer release's layout, as the first use of a new feature would.
 func (u *upgrade) raise() {
 	u.Helper()
 	if err := u.rdb.HSet(u.Context(), u.key("settings"), "layout", store.Protocol+1).Err(); err != nil {
@@ -93,7 +92,7 @@ func (u *upgrade) raise() {
 	}
 }
 
-// worker runs a worker of this release. Its handlers tell what they get, and wait at the gate.
+// worker runs a worker of this release. Its handlers report the jobs that they get, and wait at the gate.
 func (u *upgrade) worker() (run *run, got <-chan string, open func()) {
 	u.Helper()
 	w := u.workerWith(u.short(4))
@@ -109,13 +108,13 @@ func (u *upgrade) worker() (run *run, got <-chan string, open func()) {
 	return run, ran, open
 }
 
-// tooOld waits until the worker of this release says that it is.
+// tooOld waits until this release's worker logs that it is too old.
 func (u *upgrade) tooOld() {
 	u.Helper()
 	redistest.Eventually(u.T, func() bool { return u.log.count("this worker is too old for the queue") == 1 }, "the worker says that it is too old")
 }
 
-// renewedTwice waits until a session has expired, and the only other one was renewed twice since.
+// renewedTwice waits until one session has expired and the only other one was renewed twice after that.
 func (u *upgrade) renewedTwice() {
 	u.Helper()
 	var last float64
@@ -134,7 +133,7 @@ func (u *upgrade) renewedTwice() {
 	}, "the other process looks twice")
 }
 
-// Two builds, of which one knows a layout more, share queues: what docs/wire.md says of programs that are too old.
+// Two builds share queues, and one of them knows one more layout. It checks what docs/wire.md says about programs that are too old.
 func TestUpgrade(t *testing.T) {
 	t.Parallel()
 	newer := newerBuild(t)
@@ -173,11 +172,11 @@ func TestUpgrade(t *testing.T) {
 			u.tooOld()
 			open()
 			u.until("the job is settled", func(c store.Counts) bool { return c.Running == 0 && c.Total.Completed == 1 && c.Ready == 3 })
-			c := u.newerWorker(30 * time.Second) // it finds no job by a renewal
+			c := u.newerWorker(30 * time.Second) // no renewal helps it to find the job
 			for range 3 {
 				c.await("end")
 			}
-			u.newerEnqueues("sleep", "d") // the older worker is idle, and must not keep its wake-up
+			u.newerEnqueues("sleep", "d") // the older worker is idle, and must not keep the wake-up
 			begin := time.Now()
 			c.await("end")
 			if d := time.Since(begin); d > prompt {

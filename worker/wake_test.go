@@ -16,7 +16,7 @@ import (
 	"github.com/signalbox-go/signalbox/worker"
 )
 
-// isScript matches calls of a script by what their first keys begin with, in the queue.
+// isScript matches calls of a script. kinds are the beginnings of its first keys in the queue.
 func (r *rig) isScript(kinds ...string) func(cmd []string) bool {
 	return func(cmd []string) bool {
 		if len(cmd) < 3+len(kinds) || !strings.HasPrefix(strings.ToUpper(cmd[0]), "EVAL") {
@@ -55,7 +55,7 @@ func TestIdleLatency(t *testing.T) {
 	}
 	slices.Sort(latencies)
 	t.Logf("from Enqueue to the handler: p50 %v, p99 %v, longest %v", latencies[n/2], latencies[n*99/100], latencies[n-1])
-	if half := latencies[n/2] - late()/n; half > 100*time.Millisecond { // some 0.3 ms on a quiet machine
+	if half := latencies[n/2] - late()/n; half > 100*time.Millisecond { // about 0.3 ms on a quiet machine
 		t.Errorf("half of the jobs waited for %v or more: is it polling?", half)
 	}
 	if latencies[n-1] > prompt {
@@ -83,14 +83,14 @@ func TestOneJobWakesOneWorker(t *testing.T) {
 		r.completed(i + 1)
 		r.idleClients(workers)
 	}
-	// One call claims the job, one settles it. Of those that stand by, one makes a call each 750 ms.
+	// One call claims the job, and one settles it. Of the workers on standby, one makes a call every 750 ms.
 	standing := int(time.Since(begin)/(750*time.Millisecond)) + 1
 	if calls := proxy.Count(r.isClaim()) - before; calls < n || calls > 2*n+2+standing {
 		t.Errorf("%d claims for %d jobs and %d of those that stand by; want 2 for each job", calls, n, standing)
 	}
 }
 
-// Three jobs come with one wake-up. The worker that is full with the first passes it on.
+// Three jobs come with one wake-up. The first job fills the worker's slot, so it passes the wake-up on.
 func TestWakeUpIsPassedOnByAFullWorker(t *testing.T) {
 	t.Parallel()
 	r := newRigOn(t, redistest.New(t).Client())
@@ -118,7 +118,7 @@ func TestWakeUpIsPassedOnByAFullWorker(t *testing.T) {
 	r.completed(3)
 }
 
-// A worker without a free slot is not woken in the place of one that has.
+// A worker without a free slot is not woken instead of one that has a free slot.
 func TestFullWorkerIsNotWoken(t *testing.T) {
 	t.Parallel()
 	r := newRigOn(t, redistest.New(t).Client())
@@ -135,7 +135,7 @@ func TestFullWorkerIsNotWoken(t *testing.T) {
 		})
 		r.start(w)
 		r.idleClients(1)
-		if i == 0 { // it is full from now on
+		if i == 0 { // from now on it has no free slot
 			r.addOne(signalbox.Job{})
 			get(t, running, "the first worker has a job")
 			if n := r.rdb.ZCard(context.Background(), r.key("idle")).Val(); n != 0 {
@@ -156,7 +156,7 @@ func TestFullWorkerIsNotWoken(t *testing.T) {
 	}
 }
 
-// An idle worker listens, with one connection for all of its queues, and says next to nothing.
+// An idle worker listens on one connection for all of its queues, and sends almost nothing.
 func TestIdleWorkerIsQuiet(t *testing.T) {
 	t.Parallel()
 	for _, queues := range []int{1, 8} {
@@ -201,7 +201,7 @@ func testQuiet(t *testing.T, queues int) {
 	}
 }
 
-// listeners is how many connections of a server have subscribed to channels.
+// listeners returns how many connections of a server have subscribed to channels.
 func listeners(t *testing.T, rdb redis.UniversalClient) int {
 	t.Helper()
 	list, err := rdb.Do(context.Background(), "CLIENT", "LIST", "TYPE", "PUBSUB").Text()
@@ -211,7 +211,7 @@ func listeners(t *testing.T, rdb redis.UniversalClient) int {
 	return strings.Count(list, "id=")
 }
 
-// Each queue has slots of its own, and a busy one doesn't keep another waiting.
+// Each queue has its own slots. A busy queue doesn't make another one wait.
 func TestQueuesHaveSlotsOfTheirOwn(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
@@ -244,8 +244,7 @@ func TestQueuesHaveSlotsOfTheirOwn(t *testing.T) {
 	slow.completed(10)
 }
 
-// What becomes due is found though no wake-up comes, also when the worker is full at that time:
-// then it wakes another.
+// A job that becomes due is found without a wake-up. If the worker has no free slot at that time, it wakes another worker.
 func TestDueJobWakesAnotherWorker(t *testing.T) {
 	t.Parallel()
 	r := newRigOn(t, redistest.New(t).Client())
@@ -306,7 +305,7 @@ func TestMiddlewareOrder(t *testing.T) {
 	}
 }
 
-// A wake-up is lost with the connection that should bring it. The worker looks when it has another one: no renewal helps here.
+// A wake-up is lost together with its connection. The worker looks for jobs when it has a new connection. It doesn't need a renewal.
 func TestLostWakeUpIsNoLostJob(t *testing.T) {
 	t.Parallel()
 	server := redistest.New(t)
@@ -318,7 +317,7 @@ func TestLostWakeUpIsNoLostJob(t *testing.T) {
 	r.start(w)
 	r.idle()
 	proxy.Pause()
-	id := r.addOne(signalbox.Job{}) // the message is under way
+	id := r.addOne(signalbox.Job{}) // the message is on its way
 	r.until("the worker was woken", func(store.Counts) bool { return r.rdb.ZCard(context.Background(), r.key("idle")).Val() == 0 })
 	begin := time.Now()
 	proxy.Sever()
@@ -332,7 +331,7 @@ func TestLostWakeUpIsNoLostJob(t *testing.T) {
 	r.completed(1)
 }
 
-// A message may be lost though its connection seems to be there. A worker whose renewals are far apart looks every ten seconds.
+// A message may be lost while its connection seems to work. A worker with rare renewals looks for jobs every ten seconds.
 func TestUnheardWakeUpIsNoLostJob(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -340,7 +339,7 @@ func TestUnheardWakeUpIsNoLostJob(t *testing.T) {
 	ran := r.reporter(w)
 	r.start(w)
 	r.idle()
-	if err := r.rdb.Del(context.Background(), r.key("idle")).Err(); err != nil { // as after a failover that forgets
+	if err := r.rdb.Del(context.Background(), r.key("idle")).Err(); err != nil { // like a failover that loses data
 		t.Fatal(err)
 	}
 	r.addOne(signalbox.Job{})

@@ -12,14 +12,14 @@ import (
 	"github.com/signalbox-go/signalbox/internal/telemetry"
 )
 
-// Redis hears of spans that are kept, of deliveries that take a while.
+// Redis gets the spans of deliveries that take a while, if the spans are sampled.
 func TestMark(t *testing.T) {
 	t.Parallel()
 	kept := trace.NewSpanContext(trace.SpanContextConfig{TraceID: trace.TraceID{1}, SpanID: trace.SpanID{1}, TraceFlags: trace.FlagsSampled})
 	for name, tc := range map[string]struct {
 		span       trace.SpanContext
 		age        time.Duration
-		traced     bool // also without a span
+		traced     bool // with or without a span
 		over       bool
 		now, later bool
 	}{
@@ -41,10 +41,10 @@ func TestMark(t *testing.T) {
 	}
 }
 
-// untold is a tracing that nobody calls.
+// untold is a Tracing whose methods are never called.
 type untold struct{ telemetry.Tracing }
 
-// A call takes what is to be told with it, and leaves the rest for the next.
+// A call takes as many notes as it may, and leaves the rest for the next call.
 func TestNotesOfACall(t *testing.T) {
 	t.Parallel()
 	span := trace.NewSpanContext(trace.SpanContextConfig{TraceID: trace.TraceID{1}, SpanID: trace.SpanID{1}, TraceFlags: trace.FlagsSampled})
@@ -74,7 +74,7 @@ func TestNotesOfACall(t *testing.T) {
 	}
 }
 
-// A note that no other call takes along goes with a call of its own: those of one delivery, and of the next one.
+// A note that no other call takes is sent with its own call. That holds for the notes of one delivery, and of the next one.
 func TestNotesGoWithoutAnotherCall(t *testing.T) {
 	t.Parallel()
 	span := trace.NewSpanContext(trace.SpanContextConfig{TraceID: trace.TraceID{1}, SpanID: trace.SpanID{1}, TraceFlags: trace.FlagsSampled})
@@ -96,13 +96,13 @@ func TestNotesGoWithoutAnotherCall(t *testing.T) {
 			if !q.dispatch.probe || !q.dispatch.summoned || len(q.session.notes()) != 1 {
 				t.Errorf("delivery %d: no call is made for its note", n+1)
 			}
-			q.dispatch.probe, q.dispatch.summoned = false, false // as after that call
+			q.dispatch.probe, q.dispatch.summoned = false, false // the state after that call
 			q.mu.Unlock()
 		}
 	})
 }
 
-// What does not go with one call goes with the next.
+// Notes that don't fit into one call are sent with the next.
 func TestNotesOfManyDeliveries(t *testing.T) {
 	t.Parallel()
 	span := trace.NewSpanContext(trace.SpanContextConfig{TraceID: trace.TraceID{1}, SpanID: trace.SpanID{1}, TraceFlags: trace.FlagsSampled})
