@@ -12,8 +12,8 @@ import (
 	"github.com/signalbox-go/signalbox/internal/redistest"
 )
 
-// BenchmarkClaimSettle is the ceiling of a worker: two lanes that settle what they claimed before
-// and claim anew, with no handlers. An operation is a job; jobs have 100 bytes of payload.
+// BenchmarkClaimSettle measures the limit of a worker without handlers: two lanes settle what they claimed before, and claim again. An
+// operation is one job. Jobs have 100 bytes of payload.
 func BenchmarkClaimSettle(b *testing.B) {
 	for _, batch := range []int{10, 50, 100} {
 		b.Run(fmt.Sprintf("batch=%d", batch), func(b *testing.B) {
@@ -53,7 +53,7 @@ func claimAll(b *testing.B, r *rig, batch int) {
 	}
 }
 
-// BenchmarkEnqueue puts jobs in through two lanes. An operation is a job.
+// BenchmarkEnqueue enqueues jobs through two lanes. An operation is one job.
 func BenchmarkEnqueue(b *testing.B) {
 	for _, batch := range []int{1, 50, 1000} {
 		b.Run(fmt.Sprintf("batch=%d", batch), func(b *testing.B) {
@@ -100,9 +100,9 @@ func putAll(t testing.TB, r *rig, batch, n int) {
 	}
 }
 
-// BenchmarkLargeJobs claims jobs of 1 MB for 1,000 slots, as a lane of a worker does. All slots end at once when all are
-// taken, and their jobs are settled by the calls that claim the next ones. An operation is a job. It reports how long the longest
-// script held Redis up. With fewer than 2,000 operations the slots are filled once at most.
+// BenchmarkLargeJobs claims jobs of 1 MB for 1,000 slots, like a lane of a worker. When all slots are taken, all end at once. The calls
+// that claim the next jobs settle the ended ones. An operation is one job. It reports how long the longest script blocked Redis. With
+// fewer than 2,000 operations the slots are filled at most once.
 func BenchmarkLargeJobs(b *testing.B) {
 	const slots = 1000
 	r := newQueue(b, redistest.New(b).Client())
@@ -140,7 +140,7 @@ func BenchmarkLargeJobs(b *testing.B) {
 	longestScript(b, r)
 }
 
-// BenchmarkReclaim takes 50,000 jobs of a dead session back. An operation is all of them.
+// BenchmarkReclaim takes back 50,000 jobs of a dead session. An operation is all of them.
 func BenchmarkReclaim(b *testing.B) {
 	const jobs = 50_000
 	r := newQueue(b, redistest.New(b).Client())
@@ -169,8 +169,8 @@ func BenchmarkReclaim(b *testing.B) {
 	longestScript(b, r)
 }
 
-// longestScript reports how long the longest script held Redis up, and how long the longest but one in a hundred did, of
-// those in the slow log. Redis counts the time that others have the processor too: on a busy machine only the latter says something.
+// longestScript returns how long the longest script blocked Redis, and the 99th percentile of these times, from the slow log. Redis counts
+// the time that other processes have the processor as well. So on a busy machine only the percentile is meaningful.
 func longestScript(b *testing.B, r *rig) {
 	b.Helper()
 	slow, err := r.rdb.SlowLogGet(bg, -1).Result()

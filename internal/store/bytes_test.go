@@ -25,7 +25,7 @@ var bytesTests = []storeTest{
 	{"SettlementsAreBoundedInBytes", testSettleBytes},
 }
 
-// bytesOf is the sum of the deliveries' records.
+// bytesOf returns the sum of the sizes of the deliveries' records.
 func bytesOf(ds []Delivery) (n int) {
 	for i := range ds {
 		n += ds[i].Size()
@@ -33,14 +33,14 @@ func bytesOf(ds []Delivery) (n int) {
 	return n
 }
 
-// largest is the size of the largest record, as far as claims know.
+// largest returns the size of the largest record that claims know of.
 func (r *rig) largest() string {
 	r.t.Helper()
 	return r.rdb.HGet(bg, r.keys.stats, "largest").Val()
 }
 
-// drained claims up to 100 jobs a call until none is left, and returns how many each call claimed. No call
-// may be larger than its bound, unless it has one job; and each wakes another session while jobs are left.
+// drained claims up to 100 jobs in each call until none is left. It returns how many jobs each call claimed. It checks that no reply is
+// larger than its limit, except with a single job, and that each call wakes another session while jobs are left.
 func (r *rig) drained() (calls []int) {
 	r.t.Helper()
 	if r.idle == nil {
@@ -75,7 +75,7 @@ func (r *rig) drained() (calls []int) {
 	return nil
 }
 
-// A claim returns as many jobs as have room in its reply, one at least, and says that there are more.
+// A claim returns as many jobs as fit into its reply, at least one, and reports that there are more.
 func testClaimBytes(t *testing.T, r *rig) {
 	r.open()
 	for i := range 7 {
@@ -88,12 +88,12 @@ func testClaimBytes(t *testing.T, r *rig) {
 	it, err := NewItem(&signalbox.Job{ID: "first", Kind: "k", Payload: make([]byte, 900<<10), Priority: signalbox.PriorityHigh}, When{})
 	r.must(err)
 	r.enqueued(it)
-	// first leaves no room; mids go by threes, the last of them alone, as do the large ones. The last large one has
-	// room for two small ones beside it.
+	// first leaves no room. The mids are claimed three at a time, the last one alone. The large ones are claimed in the same way, and the
+	// last one has room for two small ones beside it.
 	equal(t, "claimed in each call", r.drained(), []int{1, 3, 3, 1, 1, 1, 3, 1})
 }
 
-// Where no producer said how large records are, as where all have an older script, each is measured.
+// If all producers have an older script, nobody reports how large records are. Then each record is measured.
 func testClaimUnmeasured(t *testing.T, r *rig) {
 	r.open()
 	for _, known := range []string{"", "many", "nan", "-inf", "0x10000000000"} {
@@ -107,7 +107,7 @@ func testClaimUnmeasured(t *testing.T, r *rig) {
 		equal(t, fmt.Sprintf("claimed with the largest %q", known), r.drained(), []int{2, 2})
 	}
 
-	// The first producer who says so doesn't know the others' records.
+	// The first producer that reports sizes doesn't know the sizes of the other records.
 	r.must(r.rdb.HDel(bg, r.keys.stats, "largest").Err())
 	r.put("a")
 	same(t, "the largest", r.largest(), "4096")
@@ -120,8 +120,8 @@ func testClaimUnmeasured(t *testing.T, r *rig) {
 	equal(t, "claimed in each call", r.drained(), []int{3, 2})
 }
 
-// A producer with an older script, beside one with this, says nothing of its records. One claim may read
-// too much; it says so to the next.
+// A producer with an older script works beside one with this script and reports no sizes. One claim may read too much. It reports the
+// size to the next claim.
 func testClaimLearns(t *testing.T, r *rig) {
 	r.open()
 	r.put("small")
@@ -133,7 +133,7 @@ func testClaimLearns(t *testing.T, r *rig) {
 	equal(t, "claimed by each of the others", r.drained(), []int{2, 2, 1})
 }
 
-// Suspects are bounded as others are.
+// The size limit applies to suspects as well.
 func testClaimLargeSuspects(t *testing.T, r *rig) {
 	r.open()
 	names := []string{"a", "b", "c", "d"}
@@ -150,7 +150,7 @@ func testClaimLargeSuspects(t *testing.T, r *rig) {
 	equal(t, "claimed in each call", r.drained(), []int{3, 2})
 }
 
-// When no large job is left, nothing is measured any more, whatever dead jobs are kept.
+// When no large job is left, records are no longer measured, whatever dead jobs are kept.
 func testLargestForgotten(t *testing.T, r *rig) {
 	r.open()
 	r.put("small")
@@ -167,7 +167,7 @@ func testLargestForgotten(t *testing.T, r *rig) {
 	same(t, "the largest", r.largest(), "4096")
 }
 
-// A settlement that makes a record larger says so.
+// A settlement that makes a record larger reports its size.
 func testRecordsGrow(t *testing.T, r *rig) {
 	r.open()
 	r.put("a", "b")
@@ -204,7 +204,7 @@ func testSettleBytes(t *testing.T, r *rig) {
 	}
 }
 
-// repeated is n times the settlement.
+// repeated returns the settlement n times.
 func repeated(s Settlement, n int) []Settlement {
 	out := make([]Settlement, n)
 	for i := range out {
@@ -213,7 +213,7 @@ func repeated(s Settlement, n int) []Settlement {
 	return out
 }
 
-// A queue that never saw a large record pays nothing for the bound: the same calls of Redis as without it.
+// A queue that never had a large record pays nothing for the limit: the scripts call Redis as often as without it.
 func TestSmallRecordsAreNotMeasured(t *testing.T) {
 	t.Parallel()
 	r := newQueue(t, redistest.New(t).Client())
@@ -235,7 +235,7 @@ func TestSmallRecordsAreNotMeasured(t *testing.T) {
 	}
 }
 
-// A session of many jobs is no list that Redis searches from end to end, though it began with none.
+// Redis doesn't store the hash of a session with many jobs as a list to search from end to end, even if the session began with no jobs.
 func TestLargeSessionIsAHash(t *testing.T) {
 	t.Parallel()
 	r := newQueue(t, redistest.New(t).Client())
@@ -247,7 +247,7 @@ func TestLargeSessionIsAHash(t *testing.T) {
 	same(t, "encoding", encoding, "hashtable")
 }
 
-// No command of a call has more arguments than servers take: at most 3,900.
+// No command of a call has more arguments than servers accept: at most 3,900.
 func TestArgumentsAreBounded(t *testing.T) {
 	t.Parallel()
 	srv := redistest.New(t)
@@ -286,7 +286,7 @@ func TestArgumentsAreBounded(t *testing.T) {
 	}
 }
 
-// TestDepthsOfManySessions: the sessions of a queue are no more arguments than a call may have.
+// TestDepthsOfManySessions: a queue with many sessions doesn't make a call with too many arguments.
 func TestDepthsOfManySessions(t *testing.T) {
 	t.Parallel()
 	most := 0
@@ -309,7 +309,7 @@ func TestDepthsOfManySessions(t *testing.T) {
 	}
 }
 
-// argCount keeps the most arguments that a command had.
+// argCount keeps the largest number of arguments in a command.
 type argCount struct{ most *int }
 
 func (argCount) DialHook(next redis.DialHook) redis.DialHook { return next }

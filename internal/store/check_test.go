@@ -26,7 +26,7 @@ func testCounts(t *testing.T, r *rig) {
 	same(t, "counts", r.counts(), Counts{Ready: 3, Due: 1, Running: 2, Total: Totals{Enqueued: 6}})
 }
 
-// Check finds each kind of disorder, and names it.
+// Check finds each kind of disorder and names it.
 func TestCheck(t *testing.T) {
 	t.Parallel()
 	rdb := redistest.Start(t).Client()

@@ -97,7 +97,7 @@ func testGarbageRecord(t *testing.T, r *rig) {
 			t.Errorf("%s: %v", d.Job.ID, d.Err)
 		}
 	}
-	// Put back, crashed and buried, the bytes stay as they are.
+	// A job that is put back, crashed or buried keeps its bytes.
 	r.settled(settlement(got[1], Delay), settlement(got[2], Delay), settlement(got[3], Delay))
 	same(t, "short record after a delay", r.rdb.HGet(bg, r.keys.jobs, "short").Val(), "\x011")
 	got = r.claim(10)
@@ -133,7 +133,7 @@ func testNewerRecord(t *testing.T, r *rig) {
 	same(t, "kept but for its due time", kept[:12]+kept[20:], newer[:12]+newer[20:])
 	same(t, "due", r.counts().Due, 1)
 
-	// Of a suspect, the header tells, which all versions share.
+	// A suspect is recognised by its header, which all versions share.
 	r.makeDue("1new")
 	for range SuspectAt {
 		r.one()
@@ -173,7 +173,7 @@ func (r *rig) renewed() Hints {
 	return hints
 }
 
-// A fence that isn't a token is an error before anything is settled.
+// If the fence is not a token, the call returns an error before anything is settled.
 func TestBadFence(t *testing.T) {
 	t.Parallel()
 	r := onShared(t)
@@ -196,7 +196,7 @@ func TestBadFence(t *testing.T) {
 	equal(t, "claimed when it is mended", ids(reply.Deliveries), []string{"b"})
 }
 
-// Garbage in a session's hash and in lanes is nobody's delivery and nobody's call.
+// Garbage in a session's hash and in lanes is ignored.
 func TestGarbageInKeys(t *testing.T) {
 	t.Parallel()
 	r := unchecked(t, redistest.Start(t).Client())
@@ -234,5 +234,5 @@ func TestGarbageInKeys(t *testing.T) {
 			break
 		}
 	}
-	r.check() // all of it is gone by itself
+	r.check() // all garbage is gone without help
 }

@@ -13,7 +13,7 @@ import (
 	"github.com/signalbox-go/signalbox/internal/redistest"
 )
 
-// A user who lacks one of the script's commands is told which by a lane's first call, and nothing is changed.
+// If a user lacks one of the script's commands, a lane's first call names the command, and nothing is changed.
 func TestDeniedCommand(t *testing.T) {
 	t.Parallel()
 	srv := redistest.New(t)
@@ -45,7 +45,7 @@ func TestDeniedCommand(t *testing.T) {
 		}
 		_, err = user.Enqueue(bg, lane, items)
 		named := command
-		if command == "GET" { // with which it begins; Valkey names it
+		if command == "GET" { // the script begins with GET; Valkey names it
 			named = ""
 		}
 		if err == nil || !strings.Contains(err.Error(), "NOPERM") && named == command || !strings.Contains(err.Error(), named) || !IsDenied(err) {
@@ -60,7 +60,7 @@ func TestDeniedCommand(t *testing.T) {
 	}
 }
 
-// A counter that can't be counted is not reset, one that holds no number is.
+// A counter that a user may not increase is not reset. One that holds no number is.
 func TestDeniedCounter(t *testing.T) {
 	t.Parallel()
 	srv := redistest.New(t)
@@ -72,7 +72,7 @@ func TestDeniedCounter(t *testing.T) {
 	r.put("a", "b")
 	r.Queue.rdb = srv.ClientWith(func(o *redis.UniversalOptions) { o.Username, o.Password = "user", "secret" })
 	defer func() { r.Queue.rdb = admin }()
-	r.put("c") // the lane's first call has found all commands
+	r.put("c") // the lane's first call could run all commands
 	r.must(admin.Do(bg, "ACL", "SETUSER", "user", "-hincrby").Err())
 	r.put("d")
 	same(t, "counter", r.counts().Total.Enqueued, 3)

@@ -51,16 +51,16 @@ func testOldestReady(t *testing.T, r *rig) {
 	}
 	now, err := r.Now(bg)
 	r.must(err)
-	// One that a worker will promote is waiting, too.
+	// A due job that a worker will promote is waiting as well.
 	r.must(r.rdb.ZAdd(bg, r.keys.due, redis.Z{Score: float64(now.Add(-time.Minute).UnixMicro()), Member: "1later"}).Err())
 	if got := r.depths().Oldest; got < time.Minute || got > 2*time.Minute {
 		t.Errorf("a job that was due a minute ago waits for %v", got)
 	}
-	r.enqueued(r.item("old", When{At: now.Add(-time.Hour)}, signalbox.PriorityLow)) // is due at once
+	r.enqueued(r.item("old", When{At: now.Add(-time.Hour)}, signalbox.PriorityLow)) // due at once
 	if got := r.depths().Oldest; got < time.Minute || got > 2*time.Minute {
 		t.Errorf("with one that was late when it came, the oldest waits for %v", got)
 	}
-	// Records that can't be read, and IDs without one, have no age.
+	// Records that can't be read, and IDs without a record, have no age.
 	r.must(r.rdb.HSet(bg, r.keys.jobs, "new", "?", "old", "").Err())
 	r.must(r.rdb.ZRem(bg, r.keys.due, "1later").Err())
 	same(t, "the age of what can't be read", r.depths().Oldest, 0)
@@ -88,7 +88,7 @@ func testOneReports(t *testing.T, r *rig) {
 	same(t, "b reports after it stopped", report("b"), false)
 	r.must(r.StopReporting(bg, "a"))
 	same(t, "b reports after a stopped", report("b"), true)
-	r.must(r.rdb.PExpire(bg, r.keys.reporter, 0).Err()) // b fell silent
+	r.must(r.rdb.PExpire(bg, r.keys.reporter, 0).Err()) // b has not reported for too long
 	same(t, "a reports after b fell silent", report("a"), true)
 	r.must(r.StopReporting(bg, "a"))
 	same(t, "the key", r.rdb.Exists(bg, r.keys.reporter).Val(), 0)

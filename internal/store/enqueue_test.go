@@ -100,7 +100,7 @@ func testDuplicates(t *testing.T, r *rig) {
 	same(t, "enqueued in all", r.counts().Total.Enqueued, 4)
 }
 
-// A dead or cancelled record makes room for a new job of its ID, and nothing of it is left behind.
+// A new job replaces a dead or cancelled one with the same ID. Nothing of the old job is left.
 func testReplace(t *testing.T, r *rig) {
 	r.open()
 	r.put("dead", "cancelled", "other")
@@ -113,7 +113,7 @@ func testReplace(t *testing.T, r *rig) {
 	same(t, "ready", c.Ready, 1)
 	same(t, "due", c.Due, 1)
 	same(t, "enqueued in all", c.Total.Enqueued, 5)
-	r.check() // of the bytes kept, too
+	r.check() // the bytes of kept jobs as well
 	d := r.one()
 	same(t, "claimed", d.Job.ID, "dead")
 	same(t, "attempt", d.Job.Attempt, 1)
@@ -121,7 +121,7 @@ func testReplace(t *testing.T, r *rig) {
 	same(t, "fates", r.fates(r.item("dead", When{}, 0), r.item("other", When{}, 0)), "1D")
 }
 
-// With IfAbsent any record keeps the job out, and nothing is changed.
+// With IfAbsent, any record with the ID keeps the job out, and nothing is changed.
 func testIfAbsent(t *testing.T, r *rig) {
 	r.open()
 	r.put("dead", "cancelled", "running", "ready")
@@ -176,7 +176,7 @@ func testMetLive(t *testing.T, r *rig) {
 	}
 }
 
-// Where records may be large, their presence is found without reading them: with the same outcome.
+// If records may be large, the script finds out that they exist without reading them. The outcome is the same.
 func testManyFates(t *testing.T, r *rig) {
 	r.open()
 	big := signalbox.Job{ID: "big", Kind: "k", Payload: make([]byte, 100_000)}
@@ -188,7 +188,7 @@ func testManyFates(t *testing.T, r *rig) {
 	same(t, "fate of one", r.fates(r.item("big", When{}, 0)), "0")
 }
 
-// The size of the largest record is kept from 4 KiB on, and it only grows.
+// The size of the largest record is kept if it is 4 KiB or more. It only grows.
 func TestLargestRecordIsKept(t *testing.T) {
 	t.Parallel()
 	r := onShared(t)
@@ -256,7 +256,7 @@ func testLateness(t *testing.T, r *rig) {
 	same(t, "delay", job.ScheduledAt.Sub(job.EnqueuedAt), 30*time.Millisecond)
 }
 
-// makeDue makes jobs due since a while ago, the first longest.
+// makeDue makes jobs due since a while ago. The first job is due longest.
 func (r *rig) makeDue(members ...string) {
 	r.t.Helper()
 	now, err := r.Now(bg)
@@ -283,7 +283,7 @@ func testDueOrder(t *testing.T, r *rig) {
 	equal(t, "claimed", ids(r.claim(10)), []string{"h", "first", "b", "a", "c"})
 }
 
-// All at their largest in one call: settlements, promotions, jobs wanted.
+// Settlements, promotions and wanted jobs are all at their maximum in one call.
 func testLargestBatch(t *testing.T, r *rig) {
 	r.open()
 	r.put(numbered("a", MaxBatch)...)
@@ -346,7 +346,7 @@ func testBatchLimits(t *testing.T, r *rig) {
 	}
 }
 
-// Nothing that a name may contain means anything to a key, a pattern or a script.
+// Every character that a name may contain is safe in a key, a pattern and a script.
 func testNames(t *testing.T, r *rig) {
 	name := `*?[a]\^$"'%d(.+)` + redistest.Name(t)
 	q := &rig{Queue: New(r.rdb, "", name), t: t, producer: r.producer, lane: r.lane, session: "s1"}

@@ -9,9 +9,8 @@ import (
 	"github.com/signalbox-go/signalbox/internal/redistest"
 )
 
-// During a failover calls fail, and afterwards it all goes on by itself: producers and workers
-// make the same calls again. What was answered and not replicated when a master was killed
-// is lost, as Redis says; what remains is consistent, and nothing is stuck.
+// During a failover calls fail. After it, producers and workers repeat the same calls and everything continues without help. If a
+// master is killed, what it answered and did not replicate is lost. What remains is consistent, and nothing is stuck.
 func TestFailover(t *testing.T) {
 	t.Parallel()
 	t.Run("Sentinel", func(t *testing.T) {
@@ -32,7 +31,7 @@ func TestFailover(t *testing.T) {
 		t.Parallel()
 		c := redistest.ClusterWithReplicas(t)
 		r := newQueue(t, c.Client())
-		// In good order: nothing that was answered is lost.
+		// In an orderly failover nothing that was answered is lost.
 		same(t, "jobs lost", r.failover(func() { c.Failover(t, r.keys.jobs) }), 0)
 	})
 	t.Run("ClusterKill", func(t *testing.T) {
@@ -44,8 +43,8 @@ func TestFailover(t *testing.T) {
 	})
 }
 
-// failover runs producers and workers, does it mid-run, and returns how many jobs whose enqueue
-// was answered were never done.
+// failover runs producers and workers, and calls do in the middle of the run. It returns how many jobs were enqueued with an answer
+// but never done.
 func (r *rig) failover(do func()) (lost int) {
 	r.t.Helper()
 	f := &failoverRun{rig: r, done: make(map[string]int64)}
@@ -74,7 +73,7 @@ func (r *rig) failover(do func()) (lost int) {
 	return lost
 }
 
-// A failoverRun is what producers and workers share.
+// A failoverRun is the state that producers and workers share.
 type failoverRun struct {
 	*rig
 	enough, over atomic.Bool
@@ -90,7 +89,7 @@ func (f *failoverRun) completed() int {
 	return len(f.done)
 }
 
-// insist makes a call until it succeeds.
+// insist repeats a call until it succeeds.
 func (f *failoverRun) insist(call func() error) {
 	for end := time.Now().Add(30 * time.Second); ; {
 		err := call()
@@ -124,7 +123,7 @@ func (f *failoverRun) produce() {
 		f.mu.Lock()
 		f.enqueued = append(f.enqueued, names...)
 		f.mu.Unlock()
-		<-time.After(time.Millisecond) // leave the workers some of the machine
+		<-time.After(time.Millisecond) // leaves the workers some processor time
 	}
 }
 
@@ -163,13 +162,13 @@ func (f *failoverRun) work() {
 			continue
 		}
 		for _, other := range reply.Expired {
-			_, _ = f.Reclaim(other, false).Next(bg) // the next hint tells again
+			_, _ = f.Reclaim(other, false).Next(bg) // the next hint reports it again
 		}
 		if len(settle) == 0 {
 			_, _, _ = f.Renew(bg, session, 3*time.Second, "")
 			<-time.After(5 * time.Millisecond)
 		} else if _, _, err := f.Renew(bg, session, 3*time.Second, ""); err != nil {
-			continue // the next one will do
+			continue // the next call will do it
 		}
 	}
 	f.insist(func() error { _, err := f.Close(bg, session, false, lane); return err })

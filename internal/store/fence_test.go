@@ -12,7 +12,7 @@ var fenceTests = []storeTest{
 	{"FenceIsLost", testLostFence},
 }
 
-// The fence is ahead of the clock: the clock has stepped back. Tokens grow on.
+// The fence is ahead of the clock, since the clock was set back. Tokens continue to grow.
 func testFutureFence(t *testing.T, r *rig) {
 	r.open()
 	r.put("a", "b", "c")
@@ -26,7 +26,7 @@ func testFutureFence(t *testing.T, r *rig) {
 	same(t, "fence", r.fence(), ahead+3)
 }
 
-// Without its fence, the queue grants tokens from the clock on, which are larger.
+// Without its fence, the queue grants tokens from the current time on. They are larger than the earlier ones.
 func testLostFence(t *testing.T, r *rig) {
 	r.open()
 	r.put("a", "b")
@@ -38,7 +38,7 @@ func testLostFence(t *testing.T, r *rig) {
 	}
 }
 
-// A server that lost its memory grants larger tokens than before, and starts anew by itself.
+// A server that lost its memory grants larger tokens than before, and starts again without help.
 func TestFlushAll(t *testing.T) {
 	t.Parallel()
 	srv := redistest.New(t)

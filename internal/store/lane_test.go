@@ -22,7 +22,7 @@ var laneTests = []storeTest{
 func testEnqueueAgain(t *testing.T, r *rig) {
 	r.open()
 	equal(t, "new", r.put("a", "b", "a"), []bool{true, true, false})
-	r.settled(settlement(r.claim(1)[0], Completed)) // a has come and gone
+	r.settled(settlement(r.claim(1)[0], Completed)) // a has come and has ended
 	before := r.dump()
 	fresh, err := r.Enqueue(bg, r.producer, []Item{r.item("a", When{}, 0), r.item("b", When{}, 0), r.item("a", When{}, 0)})
 	r.must(err)
@@ -44,7 +44,7 @@ func testEnqueueOlder(t *testing.T, r *rig) {
 	r.unchanged("an older call", before)
 }
 
-// A claim made again returns the same jobs, tokens and refusals, however often.
+// A repeated claim returns the same jobs, tokens and refusals each time.
 func testClaimAgain(t *testing.T, r *rig) {
 	r.open()
 	r.put("a", "b", "c", "d", "e")
@@ -72,8 +72,7 @@ func testClaimAgain(t *testing.T, r *rig) {
 	}
 }
 
-// When some of the jobs of a call are gone meanwhile, the others still come with their own
-// records.
+// If some jobs of a call are gone when it is repeated, the other jobs still come with their own records.
 func testClaimAgainReclaimed(t *testing.T, r *rig) {
 	r.open()
 	r.put("a", "b", "c", "d")
@@ -117,8 +116,8 @@ func testLanesExpire(t *testing.T, r *rig) {
 	}
 }
 
-// After a failover Redis may have lost a call that it had answered: it says that jobs run which
-// were settled. As they run nowhere, the session must end, or they would run for ever.
+// After a failover Redis may have lost a call that it had answered. It reports that jobs run which were settled. These jobs run nowhere.
+// So the session must end: otherwise they would count as running for ever.
 func testLostMemory(t *testing.T, r *rig) {
 	r.open()
 	r.put("a", "b")
@@ -126,7 +125,7 @@ func testLostMemory(t *testing.T, r *rig) {
 	lane, record := r.rdb.Get(bg, r.lane.key).Val(), r.rdb.HGet(bg, r.keys.jobs, "a").Val()
 	b := r.call(ClaimRequest{Settle: []Settlement{settlement(a, Completed)}, Want: 1}).Deliveries[0]
 
-	// As it was before that call.
+	// The state before that call.
 	r.must(r.rdb.Set(bg, r.lane.key, lane, time.Hour).Err())
 	r.must(r.rdb.HSet(bg, r.keys.jobs, "a", record).Err())
 	inflight := r.keys.inflight(r.session)
@@ -140,7 +139,7 @@ func testLostMemory(t *testing.T, r *rig) {
 	same(t, "forgot", reply.Forgot, b.Job.ClaimedAt)
 	same(t, "claimed", len(reply.Deliveries), 0)
 	equal(t, "refused, since its claim is lost", reply.Refused, []int{0})
-	r.crash() // nobody renews it
+	r.crash() // nothing renews it
 	reply = r.call(ClaimRequest{Want: 5})
 	same(t, "alive, in another session", reply.Alive, true)
 	equal(t, "claimed", ids(reply.Deliveries), []string{"a", "b"})
@@ -149,7 +148,7 @@ func testLostMemory(t *testing.T, r *rig) {
 	same(t, "forgot, from then on", reply.Forgot, time.Time{})
 }
 
-// What Redis lost of one session is nothing to the next, which the same lane serves.
+// If Redis lost data of one session, the next session of the same lane is not affected.
 func testLostMemoryOfAnother(t *testing.T, r *rig) {
 	r.open()
 	r.put("a", "b")
@@ -162,7 +161,7 @@ func testLostMemoryOfAnother(t *testing.T, r *rig) {
 	equal(t, "claimed", ids(reply.Deliveries), []string{"a", "b"})
 }
 
-// A lane that Redis forgot in time is as good as new.
+// A lane that Redis forgot by its expiry works like a new one.
 func testForgottenLane(t *testing.T, r *rig) {
 	r.open()
 	r.put("a", "b")
@@ -175,7 +174,7 @@ func testForgottenLane(t *testing.T, r *rig) {
 	equal(t, "claimed", ids(reply.Deliveries), []string{"b"})
 }
 
-// Of a call that was made again it is not known when it was run first, nor then how long its lane lives.
+// For a repeated call it is not known when it was first run. So it is not known either how long its lane lives.
 func testTimeOfACallMadeAgain(t *testing.T, r *rig) {
 	r.open()
 	r.call(ClaimRequest{})

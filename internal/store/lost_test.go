@@ -17,8 +17,7 @@ import (
 	"github.com/signalbox-go/signalbox/internal/redistest"
 )
 
-// A scenario is a course of calls. It notes what callers learned, as far as they learn the same
-// when a reply was lost on the way.
+// A scenario is a sequence of calls. It records what the callers learn, except what differs when a reply is lost on the way.
 type scenario func(r *rig, now time.Time, note func(format string, args ...any))
 
 var scenarios = map[string]scenario{
@@ -50,7 +49,7 @@ func everyTransition(r *rig, _ time.Time, note func(string, ...any)) {
 	reply := r.call(ClaimRequest{Settle: append(all, stale), Want: 2})
 	note("refused %v, claimed %v", reply.Refused, ids(reply.Deliveries))
 	r.renewed()
-	for _, o := range outcomes { // each alone
+	for _, o := range outcomes { // each one alone
 		r.put("x")
 		for _, d := range r.claim(1) {
 			note("%s of %s, refused %v", o, d.Job.ID, r.settle(settlement(d, o)))
@@ -115,9 +114,8 @@ func sweeping(r *rig, _ time.Time, _ func(string, ...any)) {
 	r.sweep()
 }
 
-// TestLostReplies lets call k through and cuts its reply, for every k of every scenario: the client
-// makes the call again, and it ends as if nothing had been lost. So it does when the
-// call itself was lost.
+// TestLostReplies lets call k through and cuts its reply, for every k of every scenario. The client repeats the call, and the result is
+// the same as if nothing had been lost. It does the same with a call that is lost itself.
 func TestLostReplies(t *testing.T) {
 	t.Parallel()
 	rdb := redistest.Start(t).Client()
@@ -160,7 +158,7 @@ type (
 	cutter = func(p *redistest.Proxy, calls match, k int) <-chan struct{}
 )
 
-// A performance is what came of a scenario.
+// A performance is the result of a scenario.
 type performance struct {
 	notes []string
 	state map[string]string
@@ -168,7 +166,7 @@ type performance struct {
 	fired bool // a call was cut
 }
 
-// play runs a scenario through a proxy, on a queue of its own.
+// play runs a scenario through a proxy, on its own queue.
 func play(t *testing.T, run scenario, cut func(p *redistest.Proxy, calls match) <-chan struct{}) (p performance) {
 	t.Helper()
 	srv := redistest.Start(t)
@@ -193,8 +191,8 @@ func play(t *testing.T, run scenario, cut func(p *redistest.Proxy, calls match) 
 	return p
 }
 
-// normalised is dump with what depends on the time of day and on how fast the test ran
-// replaced: times by minutes since the start, tokens by their rank.
+// normalised returns dump without the parts that depend on the time of day and on the speed of the test. Times become minutes since the
+// start. Tokens become their ranks.
 func (r *rig) normalised(start time.Time) map[string]string {
 	r.t.Helper()
 	s, err := r.snapshot(bg)
@@ -233,7 +231,7 @@ func (r *rig) normalised(start time.Time) map[string]string {
 		out["cron"] = fmt.Sprint(cron)
 	}
 
-	// Whatever is larger than any count, and no time of the above, is a token.
+	// A number that is larger than any count, and isn't one of the times above, is a token.
 	tokens := map[int64]bool{}
 	texts := map[string][]string{}
 	add := func(key string, words ...string) {

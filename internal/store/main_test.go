@@ -15,14 +15,13 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	// A pool of go-redis that couldn't connect looks a second after it was closed that it is.
+	// If a go-redis pool could not connect, it notices only a second later that it was closed.
 	redistest.Main(m, goleak.IgnoreAnyFunction("github.com/redis/go-redis/v9/internal/pool.(*ConnPool).tryDial"))
 }
 
 var bg = context.Background()
 
-// A rig is a queue with a session and two lanes, in the hand of one test. What fails, fails
-// the test.
+// A rig is a queue with a session and two lanes, for one test. A call that fails makes the test fail.
 type rig struct {
 	*Queue
 	t        testing.TB
@@ -40,7 +39,7 @@ func newQueue(t testing.TB, rdb redis.UniversalClient) *rig {
 	return r
 }
 
-// unchecked is newQueue for tests that leave a queue in disorder.
+// unchecked is like newQueue, for tests that leave a queue in disorder.
 func unchecked(t testing.TB, rdb redis.UniversalClient) *rig {
 	t.Helper()
 	q := New(rdb, "", redistest.Name(t))
@@ -49,7 +48,7 @@ func unchecked(t testing.TB, rdb redis.UniversalClient) *rig {
 	return r
 }
 
-// remove deletes the queue, which would make the others' scans longer.
+// remove deletes the queue. Otherwise it would make other tests' scans longer.
 func (r *rig) remove() {
 	r.t.Helper()
 	keys, err := r.scan(bg)
@@ -102,7 +101,7 @@ func (r *rig) item(id string, when When, p signalbox.Priority) Item {
 	return it
 }
 
-// put enqueues jobs that are ready, of normal priority, and returns which are new.
+// put enqueues ready jobs of normal priority. It returns which of them are new.
 func (r *rig) put(ids ...string) []bool {
 	r.t.Helper()
 	items := make([]Item, len(ids))
@@ -120,7 +119,7 @@ func (r *rig) enqueued(items ...Item) []bool {
 	return in(fates)
 }
 
-// fates enqueues, and returns a character a job.
+// fates enqueues jobs. It returns a character for each job.
 func (r *rig) fates(items ...Item) string {
 	r.t.Helper()
 	r.producer.Next()
@@ -129,7 +128,7 @@ func (r *rig) fates(items ...Item) string {
 	return fates.list
 }
 
-// in lists which jobs of a call were put in.
+// in returns which jobs of a call were put in.
 func in(fates Fates) []bool {
 	out := make([]bool, fates.Len())
 	for i := range out {
@@ -170,13 +169,13 @@ func (r *rig) one() Delivery {
 	return got[0]
 }
 
-// settle settles and wants nothing; it returns the indices of what was refused.
+// settle makes a call that settles and claims nothing. It returns the indices of the refused settlements.
 func (r *rig) settle(s ...Settlement) []int {
 	r.t.Helper()
 	return r.call(ClaimRequest{Settle: s}).Refused
 }
 
-// settled is settle of what is not refused.
+// settled is like settle, for settlements that must not be refused.
 func (r *rig) settled(s ...Settlement) {
 	r.t.Helper()
 	if refused := r.settle(s...); len(refused) > 0 {
@@ -191,7 +190,7 @@ func (r *rig) reclaim(session string) Reclaimed {
 	return res
 }
 
-// crash ends the session, reclaims all it had, and opens another.
+// crash ends the session, reclaims all its jobs, and opens another session.
 func (r *rig) crash() (returned, dead []string) {
 	r.t.Helper()
 	r.expire()
@@ -214,7 +213,7 @@ func (r *rig) counts() Counts {
 	return c
 }
 
-// later returns when the server's clock shows a later time. That of the embedded Redis moves once a millisecond.
+// later returns when the server's clock shows a later time. The clock of the embedded Redis changes only every millisecond.
 func (r *rig) later() {
 	r.t.Helper()
 	begin := r.rdb.Time(bg).Val()
@@ -255,8 +254,8 @@ func numbered(prefix string, n int) []string {
 	return out
 }
 
-// dump is all that the queue has in Redis, as text by key without the queue's prefix. Two dumps
-// are equal if nothing was changed between them.
+// dump returns everything that the queue has in Redis, as text for each key without the queue's prefix. If nothing changed between two
+// dumps, they are equal.
 func (r *rig) dump() map[string]string {
 	r.t.Helper()
 	keys, err := r.scan(bg)
