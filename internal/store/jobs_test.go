@@ -15,13 +15,13 @@ import (
 	"github.com/signalbox-go/signalbox/internal/redistest"
 )
 
-// A crowd is a queue whose jobs move while they are listed. It knows which ones have stayed where they were.
+// A crowd is a queue whose jobs move while they are listed. It knows which jobs have stayed where they were.
 type crowd struct {
 	*rig
 	rand  *rand.Rand
 	stays map[string]bool
 	news  int
-	runs  int // how many are still to be run: others stay
+	runs  int // how many jobs are still to be run; the others stay
 }
 
 func newCrowd(t testing.TB, seed uint64) *crowd {
@@ -46,7 +46,7 @@ func (c *crowd) fill(n int, when When) {
 	c.runs = n * 2 / 3
 }
 
-// enqueue puts new ones in.
+// enqueue enqueues new jobs.
 func (c *crowd) enqueue(n int, when When) {
 	c.t.Helper()
 	for range n {
@@ -55,7 +55,7 @@ func (c *crowd) enqueue(n int, when When) {
 	}
 }
 
-// run claims jobs from the head of the list. Then some complete, some fail and come back at the tail, and some are given back to the head.
+// run claims jobs from the head of the list. Then some complete, some fail and return at the tail, and some are given back to the head.
 func (c *crowd) run(n int) {
 	c.t.Helper()
 	n = min(n, c.runs)
@@ -84,7 +84,7 @@ func (c *crowd) run(n int) {
 	}
 }
 
-// take takes jobs out of the list, wherever they are.
+// take removes jobs from the list, at any place.
 func (c *crowd) take(n int) {
 	c.t.Helper()
 	for id := range c.stays {
@@ -95,7 +95,7 @@ func (c *crowd) take(n int) {
 	}
 }
 
-// drop takes a job out of its place.
+// drop removes a job from its place.
 func (c *crowd) drop(id string) {
 	c.t.Helper()
 	delete(c.stays, id)
@@ -104,7 +104,7 @@ func (c *crowd) drop(id string) {
 	c.must(c.rdb.HDel(bg, c.keys.jobs, id).Err())
 }
 
-// move does something to the queue.
+// move makes one random change to the queue.
 func (c *crowd) move() {
 	c.t.Helper()
 	switch c.rand.IntN(8) {
@@ -133,7 +133,7 @@ func (c *crowd) seen(seed uint64, listed map[string]int) {
 	}
 }
 
-// A ready job that stays in its list is listed, whatever becomes of the others meanwhile.
+// A ready job that stays in its list is listed, whatever happens to the other jobs meanwhile.
 func TestListOfMovingJobs(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(8) {
@@ -158,7 +158,7 @@ func TestListOfMovingJobs(t *testing.T) {
 	}
 }
 
-// It is so, too, where each page is a listing of its own that goes on behind a cursor.
+// The same holds if each page is a separate listing that continues after a cursor.
 func TestCursorsOfMovingJobs(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(8) {
@@ -182,7 +182,7 @@ func TestCursorsOfMovingJobs(t *testing.T) {
 	}
 }
 
-// A job that was seen, and comes back at the tail after a failed attempt, is not taken for the place where the listing is.
+// A job was seen, and returns at the tail after a failed attempt. The listing doesn't take it for the place that it has reached.
 func TestListAfterARetry(t *testing.T) {
 	t.Parallel()
 	r := onShared(t)
@@ -196,7 +196,7 @@ func TestListAfterARetry(t *testing.T) {
 	}
 	r.later()
 	r.settled(settlement(r.claim(1)[0], Retry))
-	r.settle() // it is promoted
+	r.settle() // the job is promoted
 	equal(t, "the tail", r.rdb.LRange(bg, r.keys.readyNormal, -1, -1).Val(), []string{"a0000"})
 	var got []string
 	for view, err := range r.Jobs(bg, Listing{State: signalbox.StateReady, After: after}) {
@@ -206,8 +206,8 @@ func TestListAfterARetry(t *testing.T) {
 	equal(t, "behind it", got, append(numbered("a", 50)[1:], "a0000"))
 }
 
-// Each job of a list that nobody touches is listed once, also where a page ends in the midst of it, and all that is before a cursor is gone
-// or was given back.
+// If nothing changes a list, each of its jobs is listed once, even if a page ends in the middle of the list. The same holds if all jobs
+// before a cursor are gone or were given back.
 func TestListOnce(t *testing.T) {
 	t.Parallel()
 	r := onShared(t)
@@ -249,7 +249,7 @@ func TestListOnce(t *testing.T) {
 	equal(t, "when the cursor's has left, and others", got, ids[700:])
 }
 
-// A list is searched for the place where the listing was in parts of a bounded size.
+// The search for the listing's place in a list reads it in parts of limited size.
 func TestLongListIsSearchedInParts(t *testing.T) {
 	t.Parallel()
 	r := onShared(t)
@@ -273,7 +273,7 @@ func TestLongListIsSearchedInParts(t *testing.T) {
 	spy := r.Queue.rdb.(*redis.Client)
 	spy.AddHook(argSpy(func(args []any) {
 		if len(args) > 10 && strings.HasPrefix(fmt.Sprint(args[0]), "eval") && fmt.Sprint(args[2]) == "5" {
-			longest = max(longest, args[10].(int)-args[9].(int)+1) // last, first
+			longest = max(longest, args[10].(int)-args[9].(int)+1) // last and first index
 		}
 	}))
 	var got []string
@@ -287,7 +287,7 @@ func TestLongListIsSearchedInParts(t *testing.T) {
 	}
 }
 
-// Jobs that are due at the same time, or ended at the same time, are listed all the same: each once, whatever leaves meanwhile.
+// Jobs that are due at the same time, or that ended at the same time, are each listed once, even if some leave the list meanwhile.
 func TestManyAtTheSameTime(t *testing.T) {
 	t.Parallel()
 	at := When{At: time.Now().Add(time.Hour).Truncate(time.Microsecond)}
@@ -312,7 +312,7 @@ func TestManyAtTheSameTime(t *testing.T) {
 			last = append(last, view.Job.ID)
 			if n++; n%c.looked == 0 {
 				c.take(c.rand.IntN(10))
-				for _, id := range last { // the place itself is gone, and all of the page
+				for _, id := range last { // the cursor's job is gone, and the whole page with it
 					if strings.HasPrefix(id, "old") {
 						c.drop(id)
 					}
@@ -329,7 +329,7 @@ func TestManyAtTheSameTime(t *testing.T) {
 	}
 }
 
-// IDs sort by their bytes, as Redis sorts them.
+// IDs are sorted by their bytes, as in Redis.
 func TestPlaceAmongTheSameScore(t *testing.T) {
 	t.Parallel()
 	r := onShared(t)
@@ -355,7 +355,7 @@ func TestPlaceAmongTheSameScore(t *testing.T) {
 	}
 }
 
-// A call returns records up to its room, or one that is larger, and IDs that aren't wanted cost no room.
+// A call returns as many records as fit, or a single larger one. IDs that the caller doesn't want take no room.
 func TestRecordsOfAPageAreBounded(t *testing.T) {
 	t.Parallel()
 	r := onShared(t)
@@ -369,7 +369,7 @@ func TestRecordsOfAPageAreBounded(t *testing.T) {
 	for i := range 20 {
 		r.enqueued(large(fmt.Sprintf("run%02d", i), When{}))
 	}
-	r.claim(4) // as many as have room
+	r.claim(4) // as many as fit
 	r.claim(16)
 	for i := range 20 {
 		r.enqueued(large(fmt.Sprintf("ready%02d", i), When{}), large(fmt.Sprintf("later%02d", i), When{After: time.Duration(i+1) * time.Hour}))
@@ -409,7 +409,7 @@ func TestRecordsOfAPageAreBounded(t *testing.T) {
 	same(t, "jobs with the prefix", n, 10)
 }
 
-// What other programs wrote is listed with an error, or is an error that says so, and no panic.
+// Strange values of other programs are listed with an error, or make the call return one. They cause no panic.
 func TestStrangeJobs(t *testing.T) {
 	t.Parallel()
 	r := unchecked(t, redistest.Start(t).Client())
@@ -457,7 +457,7 @@ func TestStrangeJobs(t *testing.T) {
 	}
 }
 
-// An argSpy sees the arguments of commands.
+// An argSpy records the arguments of commands.
 type argSpy func(args []any)
 
 func (s argSpy) DialHook(next redis.DialHook) redis.DialHook { return next }
@@ -473,7 +473,7 @@ func (s argSpy) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	}
 }
 
-// A reader that takes out most jobs as it reads them doesn't read those again that it leaves.
+// A reader removes most jobs while it reads them. It doesn't read the jobs again that it leaves.
 func TestListIsNotReadAgain(t *testing.T) {
 	t.Parallel()
 	c := newCrowd(t, 0)
@@ -491,7 +491,7 @@ func TestListIsNotReadAgain(t *testing.T) {
 	same(t, "jobs left", len(c.stays), 190)
 }
 
-// That holds where whole pages are taken out, and what is left stands before them.
+// The same holds if whole pages are removed and the jobs that are left stand before them.
 func TestListOfFewThatAreLeft(t *testing.T) {
 	t.Parallel()
 	c := newCrowd(t, 0)

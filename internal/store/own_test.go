@@ -14,7 +14,7 @@ import (
 	"github.com/signalbox-go/signalbox/internal/redistest"
 )
 
-// What an own client has of its own. All else is as the caller's client has it.
+// Checks which settings of an own client are its own. All others are the same as the caller's.
 var ownFields = []string{
 	"PoolSize", "PipelinePoolSize", "MinIdleConns", "MaxIdleConns", "MaxActiveConns", "MaxConcurrentDials",
 	"ReadBufferSize", "WriteBufferSize", "PipelineReadBufferSize", "PipelineWriteBufferSize", "ContextTimeoutEnabled",
@@ -43,7 +43,7 @@ func TestOwnHasTheCallersSettings(t *testing.T) {
 		},
 	} {
 		if name == "all" {
-			o.MinIdleConns = 0 // else it dials
+			o.MinIdleConns = 0 // otherwise it dials
 		}
 		rdb := redis.NewClient(o)
 		own := Own(rdb, 5).(*redis.Client)
@@ -70,7 +70,7 @@ func TestOwnHasTheCallersSettings(t *testing.T) {
 	}
 }
 
-// sameFields compares two options, functions by whether they are the same one.
+// sameFields compares two options. Two functions are equal if they are the same function.
 func sameFields[T any](t *testing.T, name string, got, want T) {
 	t.Helper()
 	g, w := reflect.ValueOf(got), reflect.ValueOf(want)
@@ -91,7 +91,7 @@ func sameFields[T any](t *testing.T, name string, got, want T) {
 	}
 }
 
-// A client of another type has no settings to read.
+// A client of another type has no settings that can be read.
 func TestOwnOfAnUnknownClient(t *testing.T) {
 	t.Parallel()
 	rdb := redistest.Start(t).Client()
@@ -100,7 +100,7 @@ func TestOwnOfAnUnknownClient(t *testing.T) {
 	}
 }
 
-// An own client finds the master that Sentinel names, and keeps to it after a failover.
+// An own client finds the master that Sentinel names, also after a failover.
 func TestOwnBehindSentinel(t *testing.T) {
 	t.Parallel()
 	sentinel := redistest.Sentinel(t)
@@ -140,8 +140,8 @@ func TestCrowd(t *testing.T) {
 	}
 }
 
-// TestOwnFollowsSentinel: nobody tells an own client behind Sentinel that the master has moved. So its connections are
-// made anew before long, as the caller's client would do at once.
+// TestOwnFollowsSentinel: an own client behind Sentinel gets no message when the master changes. So it replaces its connections after a
+// short time. The caller's client does so at once.
 func TestOwnFollowsSentinel(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct{ set, want time.Duration }{{0, sentinelLife}, {time.Hour, sentinelLife}, {time.Second, time.Second}} {

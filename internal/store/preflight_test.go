@@ -12,7 +12,7 @@ import (
 	"github.com/signalbox-go/signalbox/internal/redistest"
 )
 
-// What is wrong with a server, and what is doubtful.
+// Servers with something wrong, and servers with something doubtful.
 func TestInspectEviction(t *testing.T) {
 	t.Parallel()
 	srv := redistest.New(t)
@@ -41,7 +41,7 @@ func TestInspectEviction(t *testing.T) {
 	}
 }
 
-// Of several masters, what is wrong with one counts, also while another is only a replica in a failover.
+// If one of several masters has something wrong, that counts, even if another one is only a replica in a failover.
 func TestFindingsOfSeveralMasters(t *testing.T) {
 	t.Parallel()
 	well, replica, evicts := Findings{}, Findings{Wrong: []string{"a replica"}, Passing: true}, Findings{Wrong: []string{"evicts"}}
@@ -66,7 +66,7 @@ func TestFindingsOfSeveralMasters(t *testing.T) {
 	}
 }
 
-// says reports whether a list is one text that has a part in it, or is empty if the part is.
+// says reports whether list has exactly one text, which contains part. If part is empty, it reports whether list is empty.
 func says(list []string, part string) bool {
 	if part == "" {
 		return len(list) == 0
@@ -74,7 +74,7 @@ func says(list []string, part string) bool {
 	return len(list) == 1 && strings.Contains(list[0], part)
 }
 
-// An ACL may hide everything that isn't needed. What can't be known then is said.
+// An ACL may hide everything that isn't needed. Unknown values are reported as such.
 func TestInspectWhenInfoIsDenied(t *testing.T) {
 	t.Parallel()
 	srv := redistest.New(t)
@@ -101,7 +101,7 @@ func TestInspectWhenInfoIsDenied(t *testing.T) {
 	}
 }
 
-// A command that the user lacks is named, and so is the rule that allows it.
+// If the user lacks a command, the error names the command and the rule that allows it.
 func TestInspectNamesWhatTheUserLacks(t *testing.T) {
 	t.Parallel()
 	srv := redistest.New(t)
@@ -128,7 +128,7 @@ func TestInspectNamesWhatTheUserLacks(t *testing.T) {
 			rule := "+" + strings.ToLower(command)
 			f := look(role, "-"+strings.ToLower(command))
 			if len(f.Wrong) != 1 || !strings.Contains(f.Wrong[0], "ACL SETUSER app "+rule) && !(command == "EVALSHA" && strings.Contains(f.Wrong[0], "+evalsha")) {
-				// EVAL is called only for a script that the server doesn't know yet, which is so once.
+				// EVAL is called only if the server doesn't know a script yet, which happens once.
 				t.Errorf("%s without %s: %q", role, command, f.Wrong)
 			}
 		}
@@ -154,7 +154,7 @@ func TestInspectNamesWhatTheUserLacks(t *testing.T) {
 	}
 }
 
-// A client that names a database calls SELECT, which its user may lack. So may the server lack the database.
+// A client that names a database calls SELECT. The user may lack this command, and the server may lack the database.
 func TestInspectADatabase(t *testing.T) {
 	t.Parallel()
 	srv := redistest.New(t)
@@ -193,7 +193,7 @@ func TestInspectADatabase(t *testing.T) {
 	}
 }
 
-// A server that can't say what the user may call is used all the same.
+// If a server can't report what the user may call, it is used all the same.
 func TestInspectWithoutACLs(t *testing.T) {
 	t.Parallel()
 	proxy := redistest.NewProxy(t, redistest.Start(t).Addr())
@@ -209,7 +209,7 @@ func TestInspectWithoutACLs(t *testing.T) {
 	}
 }
 
-// What changes while somebody runs is logged, once.
+// A change while Oversee runs is logged once.
 func TestOversee(t *testing.T) {
 	t.Parallel()
 	o := oversee(t)
@@ -231,8 +231,7 @@ func TestOversee(t *testing.T) {
 	}
 }
 
-// TestOverseeOverlooksAFailover: a client can see the old role during a failover. That is no mistake in the
-// server's settings.
+// TestOverseeOverlooksAFailover: during a failover a client can see the old role. That is no mistake in the server's settings.
 func TestOverseeOverlooksAFailover(t *testing.T) {
 	t.Parallel()
 	o := oversee(t)
@@ -245,7 +244,7 @@ func TestOverseeOverlooksAFailover(t *testing.T) {
 	}
 }
 
-// overseen is a server of a test alone that Oversee looks at.
+// overseen is a server for one test, which Oversee inspects.
 type overseen struct {
 	admin redis.UniversalClient
 	said  lines
@@ -268,7 +267,7 @@ func oversee(t *testing.T) *overseen {
 		defer close(done)
 		Oversee(ctx, o.admin, slog.New(slog.NewTextHandler(&o.said, nil)), before, again, q, Worker)
 	}()
-	o.look = func() { again <- struct{}{}; again <- struct{}{}; again <- struct{}{} } // the last is taken after two looks
+	o.look = func() { again <- struct{}{}; again <- struct{}{}; again <- struct{}{} } // Oversee takes the third value only after two inspections
 	o.end = func() string {
 		cancel()
 		<-done
@@ -277,7 +276,7 @@ func oversee(t *testing.T) *overseen {
 	return o
 }
 
-// lines keeps what is written.
+// lines keeps the lines that are written.
 type lines struct {
 	mu sync.Mutex
 	b  strings.Builder

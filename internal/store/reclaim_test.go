@@ -110,7 +110,7 @@ func testCrashCounts(t *testing.T, r *rig) {
 	same(t, "crashed", r.counts().Total.Crashed, 1)
 }
 
-// suspects makes suspects of jobs by letting them crash together.
+// suspects turns jobs into suspects: it lets them crash together.
 func (r *rig) suspects(ids ...string) {
 	r.t.Helper()
 	r.put(ids...)
@@ -122,8 +122,8 @@ func (r *rig) suspects(ids ...string) {
 	}
 }
 
-// crashed makes suspects with so many crashes of jobs, which crash together while they can and then
-// one after the other.
+// crashed turns jobs into suspects with the given number of crashes. They crash together while that is possible, and then one after the
+// other.
 func (r *rig) crashed(crashes int, ids ...string) {
 	r.t.Helper()
 	r.suspects(ids...)
@@ -134,7 +134,7 @@ func (r *rig) crashed(crashes int, ids ...string) {
 				r.t.Fatalf("claimed %d of %d suspects with %d crashes", got, len(ids), n)
 			}
 			r.crash()
-			// Those that crashed just now stand first: the others have their turn.
+			// The jobs that crashed just now are first in the list. The others must get their turn.
 			for range claimed {
 				r.must(r.rdb.LMove(bg, r.keys.readySuspect, r.keys.readySuspect, "LEFT", "RIGHT").Err())
 			}
@@ -142,7 +142,7 @@ func (r *rig) crashed(crashes int, ids ...string) {
 	}
 }
 
-// beside is a rig of another session on the same queue.
+// beside returns a rig with another session on the same queue.
 func (r *rig) beside(session string) *rig {
 	r.t.Helper()
 	other := &rig{Queue: r.Queue, t: r.t, lane: r.NewLane(), session: session}
@@ -150,7 +150,7 @@ func (r *rig) beside(session string) *rig {
 	return other
 }
 
-// Suspects with two crashes run eight at a time.
+// Suspects with two crashes run up to eight at a time.
 func testSuspectsApart(t *testing.T, r *rig) {
 	r.open()
 	names := numbered("s", 12)
@@ -159,7 +159,7 @@ func testSuspectsApart(t *testing.T, r *rig) {
 	same(t, "claimed by who can't have a suspect", len(r.call(ClaimRequest{Want: 1}).Deliveries), 1)
 	got := r.claim(20)
 	equal(t, "claimed", ids(got), append(names[:8:8], "e"))
-	// Whatever the caller says, a session has no more of them.
+	// A session gets no more suspects than that, whatever the caller asks for.
 	equal(t, "claimed as well", ids(r.claim(10)), []string{})
 	r.check()
 
@@ -169,7 +169,7 @@ func testSuspectsApart(t *testing.T, r *rig) {
 	same(t, "crashes of suspects", reply.Deliveries[0].Job.Crashes, SuspectAt)
 }
 
-// A suspect with three crashes runs apart from others until it has run long enough.
+// A suspect with three crashes runs without other suspects until it has run for long enough.
 func testThirdCrash(t *testing.T, r *rig) {
 	r.open()
 	r.crashed(3, "a", "b")
@@ -182,7 +182,7 @@ func testThirdCrash(t *testing.T, r *rig) {
 	equal(t, "claimed when it has run long enough", ids(reply.Deliveries), []string{"b"})
 }
 
-// One with two crashes doesn't join one with three, nor the other way round.
+// A suspect with two crashes doesn't run beside one with three, and the other way round.
 func testMixedSuspects(t *testing.T, r *rig) {
 	r.open()
 	r.crashed(3, "three")
@@ -197,7 +197,7 @@ func testMixedSuspects(t *testing.T, r *rig) {
 	equal(t, "claimed by who has none", ids(r.claim(10)), []string{"three"})
 }
 
-// suspects1 makes suspects with two crashes though others wait, which it puts behind them.
+// suspects1 makes suspects with two crashes while other suspects wait. It puts them behind those.
 func (r *rig) suspects1(ids ...string) {
 	r.t.Helper()
 	waiting := r.rdb.LRange(bg, r.keys.readySuspect, 0, -1).Val()
@@ -208,8 +208,8 @@ func (r *rig) suspects1(ids ...string) {
 	}
 }
 
-// A suspect that a single crash is left to has no other beside it, however long either of them runs: so none
-// dies of another's fault.
+// A suspect on its last crash never runs beside another one, however long either of them runs. So no suspect dies because of another
+// one.
 func testLastCrash(t *testing.T, r *rig) {
 	r.open()
 	r.crashed(CrashLimit-1, "last")
@@ -243,7 +243,7 @@ func testSuspectNeighbours(t *testing.T, r *rig) {
 	same(t, "crashes of another", crashes["b"], 1)
 }
 
-// A poison job that always has an innocent suspect beside it is found all the same.
+// A poison job is found, even if it always runs beside an innocent suspect.
 func testFreshPoison(t *testing.T, r *rig) {
 	r.open()
 	r.suspects("innocent")
@@ -265,7 +265,7 @@ func testFreshPoison(t *testing.T, r *rig) {
 	same(t, "completed", r.counts().Total.Completed, 1)
 }
 
-// A job that kills its worker among innocent ones ends dead, and none of them does.
+// A job kills its worker, together with innocent jobs. It ends dead, and none of the innocent jobs does.
 func testPoison(t *testing.T, r *rig) {
 	r.open()
 	innocent := numbered("i", 49)
@@ -281,7 +281,7 @@ func testPoison(t *testing.T, r *rig) {
 		}
 		if slices.Contains(ids(got), "poison") {
 			deaths++
-			r.crash() // it takes all with it
+			r.crash() // all jobs of the session crash with it
 			r.check()
 			continue
 		}
@@ -302,7 +302,7 @@ func testPoison(t *testing.T, r *rig) {
 	}
 }
 
-// A suspect that is settled, and not completed, remains one.
+// A suspect that is settled with an outcome other than completed remains a suspect.
 func testSuspectReturns(t *testing.T, r *rig) {
 	r.open()
 	r.suspects("a")
@@ -315,7 +315,7 @@ func testSuspectReturns(t *testing.T, r *rig) {
 	r.settled(settlement(r.one(), Completed))
 }
 
-// What is said of a job that dies, and when that was, is said without being asked for.
+// If a job dies, its reply has the details and the time without being asked for them.
 func testDeadTold(t *testing.T, r *rig) {
 	r.open()
 	r.put("poison")
@@ -347,7 +347,7 @@ func testDeadTold(t *testing.T, r *rig) {
 	same(t, "token", d.Job.Token, last.Job.Token)
 }
 
-// A job that dies before its span was heard of has none, though the attempt before had.
+// A job died before its last span reached Redis. It has no span, although the attempt before had one.
 func testDeadUnheard(t *testing.T, r *rig) {
 	r.open()
 	r.put("poison")
@@ -365,7 +365,7 @@ func testDeadUnheard(t *testing.T, r *rig) {
 	same(t, "spans", r.rdb.HLen(bg, r.keys.notes).Val(), 0)
 }
 
-// Of jobs whose records have no room in one call, some are left for the next.
+// If the records of all jobs don't fit into one call, some jobs are left for the next call.
 func testLostBounded(t *testing.T, r *rig) {
 	r.open()
 	r.put("first")
@@ -414,7 +414,7 @@ func testLostBounded(t *testing.T, r *rig) {
 	equal(t, "claimed", again, want)
 }
 
-// bigOne enqueues a job with so many bytes of payload.
+// bigOne enqueues a job with a payload of the given size in bytes.
 func (r *rig) bigOne(id string, bytes int) {
 	r.t.Helper()
 	it, err := NewItem(&signalbox.Job{ID: id, Kind: "k", Payload: make([]byte, bytes)}, When{})
@@ -422,7 +422,7 @@ func (r *rig) bigOne(id string, bytes int) {
 	r.enqueued(it)
 }
 
-// A record for which no call has room stops nothing: it is not told.
+// If a record is too large for any call, the call leaves the record out and continues.
 func testLostTooLarge(t *testing.T, r *rig) {
 	r.open()
 	r.put("a", "huge", "b", "huger", "c")
@@ -449,7 +449,7 @@ func testLostTooLarge(t *testing.T, r *rig) {
 	equal(t, "returned", returned, want)
 }
 
-// Who doesn't ask is told nothing of jobs that run again, and a call reads as little.
+// A caller that doesn't ask for jobs that run again isn't told about them, and the call doesn't read their records.
 func testLostUnasked(t *testing.T, r *rig) {
 	r.open()
 	r.put("empty")
@@ -468,7 +468,7 @@ func testLostUnasked(t *testing.T, r *rig) {
 	equal(t, "returned next", r.reclaim(r.session).Returned, []string{"a", "empty"})
 }
 
-// What is settled while its session is taken back is left alone.
+// Jobs that are settled while their session is taken back are left alone.
 func testReclaimLate(t *testing.T, r *rig) {
 	r.open()
 	want := numbered("j", maxReclaim+10)

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// parseAll reads a reply as each of the calls would.
+// parseAll reads a reply in the way of each call.
 func parseAll(list []any) (errs []error) {
 	again := func() *reply { return &reply{list: list} }
 	_, err := parseEnqueue(again(), 2)
@@ -88,7 +88,7 @@ func TestStrangeReclaims(t *testing.T) {
 	}
 }
 
-// Refusals that name no settlement of the call are nobody's.
+// Refusals that don't belong to a settlement of the call are ignored.
 func TestStrangeRefusals(t *testing.T) {
 	t.Parallel()
 	list := []any{
@@ -111,7 +111,7 @@ func TestStrangeRefusals(t *testing.T) {
 	equal(t, "refused", reply.Refused, []int{0, 2})
 }
 
-// Whatever comes back, reading it doesn't panic.
+// Reading any reply at all causes no panic.
 func FuzzReply(f *testing.F) {
 	f.Add([]byte("sok\x00i\x01l\x00i\x01i\x05i\x00i\x00l\x00l\x01sa\x00l\x01sb\x00"))
 	f.Add([]byte("sstale\x00"))
@@ -128,7 +128,7 @@ func FuzzReply(f *testing.F) {
 	})
 }
 
-// value makes a value, as go-redis could return one, from bytes.
+// value makes a value from bytes, of a kind that go-redis could return.
 func value(b []byte, depth int) (any, []byte) {
 	if len(b) == 0 {
 		return nil, nil
@@ -164,7 +164,7 @@ func value(b []byte, depth int) (any, []byte) {
 	return nil, b
 }
 
-// The reply of an enqueue has an outcome for each job, or one that is that of all.
+// The reply of an enqueue has an outcome for each job, or one outcome for all jobs.
 func TestOutcomesOfAReply(t *testing.T) {
 	t.Parallel()
 	read := func(n int, outcomes ...any) (string, error) {
@@ -192,7 +192,7 @@ func TestOutcomesOfAReply(t *testing.T) {
 	}
 }
 
-// A call says each job's outcome if they differ, and the same when it is made again.
+// A call returns an outcome for each job if the outcomes differ. A repeated call returns the same.
 func TestOutcomesOfACall(t *testing.T) {
 	t.Parallel()
 	r := onShared(t)

@@ -132,7 +132,7 @@ func testSweepByCountAndBytes(t *testing.T, r *rig) {
 	same(t, "records", r.rdb.HLen(bg, r.keys.jobs).Val(), 0)
 }
 
-// What the settings say counts wherever a job ends, in place of what the caller says.
+// Wherever a job ends, the limits in the settings count. The caller's limits don't.
 func testRetentionOfTheSettings(t *testing.T, r *rig) {
 	r.open()
 	set := func(want signalbox.Retention) {
@@ -190,7 +190,7 @@ func testSeedRetention(t *testing.T, r *rig) {
 	}
 }
 
-// What another program wrote there, and no number is, counts as not set.
+// If another program wrote a value there that is no number, it counts as not set.
 func testStrangeRetention(t *testing.T, r *rig) {
 	r.open()
 	r.kept.count = 2

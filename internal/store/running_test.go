@@ -47,7 +47,7 @@ func TestRunning(t *testing.T) {
 	}
 }
 
-// What is asked grows with the IDs and the sessions. No pipeline does.
+// The number of questions grows with the IDs and the sessions. The size of a pipeline doesn't.
 func TestRunningAsksInBounds(t *testing.T) {
 	t.Parallel()
 	r := onShared(t)
@@ -69,7 +69,7 @@ func TestRunningAsksInBounds(t *testing.T) {
 	}
 }
 
-// asked is how many arguments the largest pipeline of a client had.
+// asked keeps the number of arguments of a client's largest pipeline.
 type asked int
 
 func (a *asked) DialHook(next redis.DialHook) redis.DialHook          { return next }

@@ -82,7 +82,7 @@ func testClose(t *testing.T, r *rig) {
 	d := r.one()
 	r.settled(settlement(d, Return))
 	r.takeWake()
-	for range 2 { // the second as after a lost reply
+	for range 2 { // the second time as after a lost reply
 		left, err := r.Close(bg, r.session, false, r.lane)
 		r.must(err)
 		same(t, "left", left, 0)
@@ -99,14 +99,14 @@ func testCloseBusy(t *testing.T, r *rig) {
 	left, err := r.Close(bg, r.session, false, r.lane)
 	r.must(err)
 	same(t, "left", left, 1)
-	r.renewed() // it goes on
+	r.renewed() // the session continues
 	r.settled(settlement(d, Completed))
 	left, err = r.Close(bg, r.session, false)
 	r.must(err)
 	same(t, "left", left, 0)
 }
 
-// The worker that ends may be the only one whose timer is set for the job.
+// A worker that ends may be the only one that has set its timer for the job.
 func testCloseDue(t *testing.T, r *rig) {
 	r.open()
 	item, err := NewItem(&signalbox.Job{ID: "later", Kind: "k"}, When{After: time.Hour})

@@ -39,10 +39,10 @@ func testCompleted(t *testing.T, r *rig) {
 	same(t, "records", r.rdb.HLen(bg, r.keys.jobs).Val(), 0)
 }
 
-// A job whose record is missing, as another program deleted it, ends in whatever way it is settled. It isn't counted.
+// Another program deleted the record of a job. The job ends with any settlement. It isn't counted.
 func testWithoutARecord(t *testing.T, r *rig) {
 	r.open()
-	all := append(slices.Clone(outcomes), Completed) // together with others, and among them
+	all := append(slices.Clone(outcomes), Completed) // together with other jobs
 	var names []string
 	for i := range all {
 		names = append(names, fmt.Sprint("job", i))
@@ -152,7 +152,7 @@ func testMixedBatch(t *testing.T, r *rig) {
 		s := settlement(d, outcomes[i/2])
 		s.Delay = time.Hour
 		if i%2 == 1 {
-			s.Token++ // another's
+			s.Token++ // the token of another delivery
 		}
 		all = append(all, s)
 	}
@@ -162,14 +162,14 @@ func testMixedBatch(t *testing.T, r *rig) {
 	}})
 }
 
-// Whoever is superseded changes nothing, whichever transition he tries: the job was given to
-// another, or to the same session again, or is done, or never was.
+// A superseded delivery changes nothing, whichever transition its worker tries. The job was given to another session, or again to the same
+// one; or it is done; or it never existed.
 func testStaleTokens(t *testing.T, r *rig) {
 	r.open()
 	r.put("a", "b", "c")
 	old := r.claim(3)
 	r.settled(settlement(old[0], Return), settlement(old[2], Completed))
-	r.claim(1) // a again, with another token
+	r.claim(1) // claims a again, with another token
 	for _, o := range outcomes {
 		for what, s := range map[string]Settlement{
 			"granted again":   settlement(old[0], o),
@@ -187,7 +187,7 @@ func testStaleTokens(t *testing.T, r *rig) {
 			r.unchangedBut(fmt.Sprintf("%s of %s", o, what), before, r.lane)
 		}
 	}
-	// The token is right, the session is not.
+	// The token is right, but the session is wrong.
 	r.session = "s2"
 	r.open()
 	for _, o := range outcomes {
@@ -197,7 +197,7 @@ func testStaleTokens(t *testing.T, r *rig) {
 	}
 }
 
-// unchangedBut is unchanged for calls that leave their mark in a lane.
+// unchangedBut is like unchanged, for calls that change their lane.
 func (r *rig) unchangedBut(what string, before map[string]string, lane *Lane) {
 	r.t.Helper()
 	after := r.dump()
@@ -208,7 +208,7 @@ func (r *rig) unchangedBut(what string, before map[string]string, lane *Lane) {
 	}
 }
 
-// One delivery has one end, even if a call names two.
+// A delivery ends once, even if a call has two settlements for it.
 func testSettledTwice(t *testing.T, r *rig) {
 	r.open()
 	r.put("a", "b", "c")
@@ -241,7 +241,7 @@ func testSettleAndClaim(t *testing.T, r *rig) {
 	equal(t, "refused", reply.Refused, nil)
 }
 
-// Until another takes its jobs, a session that is over may still settle; it gets no more.
+// A session that is over may still settle its jobs until another worker takes them. It gets no more jobs.
 func testLateSettle(t *testing.T, r *rig) {
 	r.open()
 	r.put("a", "b")
@@ -254,8 +254,8 @@ func testLateSettle(t *testing.T, r *rig) {
 	same(t, "completed", r.counts().Total.Completed, 1)
 }
 
-// Whatever happens to a job, extras that this release knows nothing of stay in its record, and what the record says
-// besides is read.
+// A job's record may have extras that this release doesn't know. They stay in the record, whatever happens to the job. The rest of the
+// record can still be read.
 func testExtras(t *testing.T, r *rig) {
 	r.open()
 	const extras = "group:1\x00\xff"

@@ -56,7 +56,7 @@ func testSpanOfACrash(t *testing.T, r *rig) {
 	}
 }
 
-// lost crashes, and returns what Reclaim says of the only job that is lost, and its next delivery.
+// lost makes the only job crash. It returns what Reclaim reports about it, and its next delivery.
 func (r *rig) lost() (lost, next Delivery) {
 	r.t.Helper()
 	r.expire()
@@ -70,7 +70,7 @@ func (r *rig) lost() (lost, next Delivery) {
 	return res.Lost[0], r.one()
 }
 
-// An attempt that crashed before its span was heard of is not taken for the one before it.
+// An attempt crashed before its span reached Redis. The span of the attempt before is not taken for it.
 func testSpanOfAnUnheardCrash(t *testing.T, r *rig) {
 	r.open()
 	for what, before := range map[string]func(d Delivery){
@@ -115,7 +115,7 @@ func testSpanOfASuspectsCrash(t *testing.T, r *rig) {
 	same(t, "span that the next one has", next.Span, "")
 }
 
-// What another program wrote is no span, and nothing ends for it.
+// If another program wrote a value there, it counts as no span, and the job continues.
 func testStrangeSpans(t *testing.T, r *rig) {
 	r.open()
 	for _, strange := range []string{"", " ", "00-ab-cd-01", "12", "-1 x", "1e3 x", "\x00 \xff", "x 1", strings.Repeat("9", 1000)} {
@@ -144,7 +144,7 @@ func testStrangeSpans(t *testing.T, r *rig) {
 	r.check()
 }
 
-// uncrashed is the record of a job as if it had never crashed.
+// uncrashed returns the record of a job without its crashes.
 func (r *rig) uncrashed(id string) string {
 	r.t.Helper()
 	record := []byte(r.rdb.HGet(bg, r.keys.jobs, id).Val())
@@ -162,13 +162,13 @@ func testSpansEnd(t *testing.T, r *rig) {
 		r.settled(settlement(d, o))
 		same(t, "spans after "+string(o), r.rdb.HLen(bg, r.keys.notes).Val(), 0)
 	}
-	// One whose record somebody deleted.
+	// A job whose record another program deleted.
 	r.put("gone")
 	r.note(r.one(), "lost")
 	r.must(r.rdb.HDel(bg, r.keys.jobs, "gone").Err())
 	r.crash()
 	same(t, "spans of one that is gone", r.rdb.HLen(bg, r.keys.notes).Val(), 0)
-	// One that crashed too often.
+	// A job that crashed too often.
 	r.put("poison")
 	for range CrashLimit {
 		r.note(r.one(), "lost")
@@ -179,7 +179,7 @@ func testSpansEnd(t *testing.T, r *rig) {
 	r.check()
 }
 
-// A note that comes after the end of its delivery is nobody's.
+// A note that comes after the end of its delivery has no effect.
 func testSpanOfASuperseded(t *testing.T, r *rig) {
 	r.open()
 	r.put("a")

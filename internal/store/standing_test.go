@@ -27,13 +27,13 @@ func (r *rig) pause() {
 	same(r.t, "paused anew", changed, true)
 }
 
-// layout sets the queue's layout, as a newer release does when a feature of its own is first used.
+// layout sets the queue's layout, as a newer release does when one of its features is first used.
 func (r *rig) layout(n any) {
 	r.t.Helper()
 	r.must(r.rdb.HSet(bg, r.keys.settings, "layout", n).Err())
 }
 
-// While a queue is paused, jobs go in, come due and are settled, and none is claimed.
+// While a queue is paused, jobs are enqueued, become due and are settled. None is claimed.
 func testPaused(t *testing.T, r *rig) {
 	r.open()
 	r.put("a", "b")
@@ -65,7 +65,7 @@ func testPaused(t *testing.T, r *rig) {
 	equal(t, "claimed after it", ids(r.claim(5)), []string{"b", "c", "d"})
 }
 
-// Nothing that happens to ready jobs of a paused queue wakes a worker, which could do nothing.
+// While a queue is paused, no change of its ready jobs wakes a worker, which couldn't do anything.
 func testPausedQuiet(t *testing.T, r *rig) {
 	r.listen()
 	r.open()
@@ -85,8 +85,8 @@ func testPausedQuiet(t *testing.T, r *rig) {
 	same(t, "wake-ups for the one whose time is next, so that a worker sets its timer", r.wakes(), 1)
 }
 
-// While a queue is paused, workers hear of sessions that are over, so that Running comes down to what runs, and of what is
-// due next.
+// While a queue is paused, workers still learn which sessions are over, so that Running falls to the jobs that really run. They also learn
+// when the next job is due.
 func testPausedNext(t *testing.T, r *rig) {
 	r.open()
 	lost := &rig{Queue: r.Queue, t: t, lane: r.NewLane(), session: "lost"}
@@ -117,14 +117,14 @@ func testResume(t *testing.T, r *rig) {
 		changed, err := r.Resume(bg)
 		r.must(err)
 		same(t, "resumed", changed, want)
-		r.idle.hears(r.Control(), Look) // also if a worker may have missed it
+		r.idle.hears(r.Control(), Look) // even if nothing has changed, since a worker may have missed the change
 	}
 	same(t, "wake-ups", r.wakes(), 0)
 	r.put("a")
 	same(t, "wake-ups for a job", r.wakes(), 1)
 }
 
-// A release that is older than the queue's layout settles what it has, and does nothing else.
+// A release that is older than the queue's layout settles the jobs that it has. It does nothing else.
 func testNewerLayout(t *testing.T, r *rig) {
 	r.open()
 	r.bury(Dead, "old")
@@ -175,7 +175,7 @@ func testNewerLayout(t *testing.T, r *rig) {
 	same(t, "left", left, 0)
 }
 
-// An older worker that took a wake-up leaves it for another.
+// An older worker that took a wake-up passes it on to another worker.
 func testNewerLayoutWake(t *testing.T, r *rig) {
 	r.listen()
 	r.open()
@@ -201,7 +201,7 @@ func testOwnLayout(t *testing.T, r *rig) {
 	}
 }
 
-// A layout that is no number is taken for a newer one: whoever wrote it knows more than this release.
+// A layout that is no number counts as a newer one: the program that wrote it knows more than this release.
 func testNoLayout(t *testing.T, r *rig) {
 	r.open()
 	r.put("a")
@@ -223,7 +223,7 @@ func testNoLayout(t *testing.T, r *rig) {
 	same(t, "the job", r.one().Job.ID, "a")
 }
 
-// No other error is taken for that of a layout.
+// Only the error about a layout becomes a LayoutError.
 func TestLayoutErrors(t *testing.T) {
 	t.Parallel()
 	for _, err := range []error{nil, errors.New("LAYOUT 2 "), redis.Nil} {

@@ -19,13 +19,13 @@ var tickTests = []storeTest{
 	{"TicksOfTheFuture", testMarkAhead},
 }
 
-// tick enqueues the job of a tick through a lane of its own, as another scheduler would.
+// tick enqueues the job of a tick through its own lane, like another scheduler.
 func (r *rig) tick(entry string, at time.Time, id string) Fate {
 	r.t.Helper()
 	return r.reckoned(entry, at, id, Reckoning{})
 }
 
-// reckoned is tick by a scheduler that has watched the server's clock.
+// reckoned is like tick, for a scheduler that has watched the server's clock.
 func (r *rig) reckoned(entry string, at time.Time, id string, by Reckoning) Fate {
 	r.t.Helper()
 	lane := r.NewLane()
@@ -69,8 +69,8 @@ func testEarlyTick(t *testing.T, r *rig) {
 	same(t, "one that is", r.tick("e", now, "e1"), PutIn)
 }
 
-// The mark of the tick was lost and its job was not: it is not enqueued again, and the mark is
-// set so that nobody tries once more.
+// The mark of a tick was lost, but its job still exists. The job is not enqueued again. The mark is written again, so that no scheduler
+// tries once more.
 func testTickOfJob(t *testing.T, r *rig) {
 	now, err := r.Now(bg)
 	r.must(err)
@@ -80,7 +80,7 @@ func testTickOfJob(t *testing.T, r *rig) {
 	same(t, "ready", r.counts().Ready, 1)
 }
 
-// Ticks of many entries go in one call with each other and with other jobs, and each is claimed by itself.
+// Ticks of many entries go into one call, together with other jobs. The script decides about each tick separately.
 func testTicks(t *testing.T, r *rig) {
 	r.open()
 	now, err := r.Now(bg)
@@ -132,7 +132,7 @@ func testOnlyEarly(t *testing.T, r *rig) {
 	same(t, "the same call when it is time", fates.list, "11")
 }
 
-// The largest call of ticks.
+// The largest possible call of ticks.
 func TestThousandTicks(t *testing.T) {
 	t.Parallel()
 	r := onShared(t)
@@ -149,7 +149,7 @@ func TestThousandTicks(t *testing.T) {
 	same(t, "claimed", len(r.claim(MaxBatch)), MaxBatch)
 }
 
-// A tick that comes more than TickGrace after its time is refused by the server itself.
+// The server itself refuses a tick that comes more than TickGrace after its time.
 func testLateTick(t *testing.T, r *rig) {
 	now, err := r.Now(bg)
 	r.must(err)
@@ -159,8 +159,7 @@ func testLateTick(t *testing.T, r *rig) {
 	same(t, "enqueued", r.counts().Total.Enqueued, 1)
 }
 
-// While the server's clock is wrong, ticks go by the reckoning of a scheduler that knows better. Their jobs are
-// ready at once.
+// While the server's clock is wrong, a scheduler that knows this uses its own reckoning for ticks. Their jobs are ready at once.
 func testReckoning(t *testing.T, r *rig) {
 	r.open()
 	now, err := r.Now(bg)
@@ -177,8 +176,8 @@ func testReckoning(t *testing.T, r *rig) {
 	equal(t, "ready", ids(r.claim(10)), []string{"b1", "a1"})
 }
 
-// A clock that was ahead leaves a last tick in the future. A scheduler that knows the clock ignores it; one that is new
-// does not, and neither do ticks that are a few seconds ahead count less: a clock that was set back a little repeats nothing.
+// A clock that was ahead leaves a last tick in the future. A scheduler that knows the clock ignores this tick; a new scheduler doesn't. A
+// last tick that is only a few seconds ahead is never ignored. So a clock that is set back a little repeats no tick.
 func testMarkAhead(t *testing.T, r *rig) {
 	now, err := r.Now(bg)
 	r.must(err)

@@ -11,7 +11,7 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// TestWatch: a call that has no answer is told of after 3 s, with the address and what may be wrong. One that has, isn't.
+// TestWatch: a call without an answer is logged after 3 s, with the address and possible reasons. A call with an answer isn't logged.
 func TestWatch(t *testing.T) {
 	t.Parallel()
 	address := func(o *redis.Options) *redis.Options {

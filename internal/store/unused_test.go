@@ -2,7 +2,7 @@ package store
 
 import "testing"
 
-// A queue is unserved as long as it has jobs and no worker was ever there. It is unused until a job is put in.
+// A queue is unserved if it has jobs and no worker has ever served it. It is unused until a job is put in.
 func TestUnservedAndUnused(t *testing.T) {
 	t.Parallel()
 	r := onShared(t)

@@ -28,11 +28,11 @@ func testOneWake(t *testing.T, r *rig) {
 		same(t, "wake-ups", r.wakes(), 1)
 	}
 	r.takeWake()
-	r.put("a") // is there already
+	r.put("a") // the job is there already
 	same(t, "wake-ups for a job that is there", r.wakes(), 0)
 }
 
-// A claim that took all it asked for leaves a token if work remains.
+// If a claim got all jobs that it asked for and jobs remain, it wakes another session.
 func testWakePassedOn(t *testing.T, r *rig) {
 	r.listen()
 	r.open()
@@ -52,7 +52,7 @@ func testNoWake(t *testing.T, r *rig) {
 	r.open()
 	r.put("a")
 	r.takeWake()
-	r.claim(5) // fewer than asked for
+	r.claim(5) // more than there are
 	same(t, "wake-ups", r.wakes(), 0)
 	r.claim(5)
 	same(t, "wake-ups of a claim that found nothing", r.wakes(), 0)
@@ -82,7 +82,7 @@ func testWakeForEarliest(t *testing.T, r *rig) {
 	same(t, "wake-ups for an earlier one", r.wakes(), 1)
 }
 
-// A job that is ready wakes a worker, also in a call with one that is due later than others.
+// A ready job wakes a worker, even if its call also has a job that is due later than others.
 func testWakeOfMixed(t *testing.T, r *rig) {
 	r.listen()
 	later := func(id string, d time.Duration) Item { return r.item(id, When{After: d}, signalbox.PriorityNormal) }
@@ -103,7 +103,7 @@ func testWakeForReclaimed(t *testing.T, r *rig) {
 	same(t, "wake-ups", r.wakes(), 1)
 }
 
-// A worker that stops may have taken the token for a job that it won't claim.
+// A worker that stops may have got a wake-up for a job that it won't claim.
 func testWakeOfClosed(t *testing.T, r *rig) {
 	r.listen()
 	r.open()
@@ -115,7 +115,8 @@ func testWakeOfClosed(t *testing.T, r *rig) {
 	same(t, "wake-ups while a is ready", r.wakes(), 1)
 }
 
-// What a call took from the lists counts, not what it returns: behind IDs that have no record are others.
+// The number of IDs that a call took from the lists counts, not the number of jobs that it returned: there may be IDs without a record, and
+// jobs behind them.
 func testMoreWithoutRecord(t *testing.T, r *rig) {
 	r.listen()
 	r.open()
@@ -128,7 +129,7 @@ func testMoreWithoutRecord(t *testing.T, r *rig) {
 	same(t, "wake-ups while c is ready", r.wakes(), 1)
 }
 
-// A suspect that became ready, and that the call doesn't take, leaves a token for who may take it.
+// A suspect became ready, and the call doesn't take it. Then the call wakes a worker that may take it.
 func testWakeForSuspects(t *testing.T, r *rig) {
 	r.listen()
 	r.open()

@@ -13,8 +13,7 @@ import (
 	"github.com/signalbox-go/signalbox/internal/wire"
 )
 
-// block returns the code block of docs/wire.md that begins with a fence of this language and has
-// the text in it.
+// block returns a code block of docs/wire.md. The block's fence has the given language, and its text contains the given text.
 func block(t *testing.T, language, has string) string {
 	t.Helper()
 	doc, err := os.ReadFile("../../docs/wire.md")
@@ -46,7 +45,7 @@ func TestWireDocHasTheScript(t *testing.T) {
 	}
 }
 
-// A program that knows docs/wire.md alone enqueues, and a worker finds its jobs.
+// A program that follows only docs/wire.md enqueues jobs, and a worker finds them.
 func TestWireDocEnqueues(t *testing.T) {
 	t.Parallel()
 	r := onShared(t)
@@ -59,7 +58,7 @@ func TestWireDocEnqueues(t *testing.T) {
 	args = append(args, "1 1",
 		"user-42-welcome", "1", "", "\x0a\x0demail.welcome\x12\x0d{\"UserID\":42}",
 		"user-42-survey", "2", "+86400000000", "\x0a\x06survey\x1a\x06\x0a\x01k\x12\x01v\x28\x03")
-	for range 2 { // the second as after a lost reply
+	for range 2 { // the second time as after a lost reply
 		reply, err := r.rdb.Do(bg, args...).Slice()
 		r.must(err)
 		if len(reply) != 3 || reply[0] != "ok" || fmt.Sprint(reply[2]) != "[1]" {
@@ -79,7 +78,7 @@ func TestWireDocEnqueues(t *testing.T) {
 	same(t, "priority", job.Priority, signalbox.PriorityLow)
 }
 
-// What is wrong in such a call is an error, and changes nothing.
+// A mistake in such a call causes an error and changes nothing.
 func TestEvalRefusesNonsense(t *testing.T) {
 	t.Parallel()
 	r := onShared(t)
@@ -164,7 +163,7 @@ func many(n int, args ...any) []any {
 	return args
 }
 
-// The shell example, word for word, but for the server's address and the queue.
+// Runs the shell example word for word, except for the server's address and the queue.
 func TestWireDocShell(t *testing.T) {
 	t.Parallel()
 	tool := func(name string) string {
