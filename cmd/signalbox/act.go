@@ -165,6 +165,7 @@ func (a *app) actOnAll(ctx context.Context, v verb, act func(context.Context) in
 		if err := a.confirm("%s %s of queue %s, in state %s?", v.title(), count(counted.Matched), queue, f.State); err != nil {
 			return err
 		}
+		f.Limit = int(counted.Matched) // what was agreed to, and no job that comes meanwhile
 	}
 	if v.name == "cancel" && f.State == signalbox.StateRunning {
 		v.past = "asked to end"
@@ -174,7 +175,7 @@ func (a *app) actOnAll(ctx context.Context, v verb, act func(context.Context) in
 	done, err := ins.DoAll(ctx, queue, f, action, inspect.Bulk{Progress: p.show})
 	p.end()
 	if err != nil {
-		return &partError{fmt.Sprintf("%s %s, the call may be repeated", count(done.Done), v.past), err}
+		return &partError{fmt.Sprintf("at least %s %s, the call may be repeated", count(done.Done), v.past), err}
 	}
 	return a.printBulk(v, queue, done, false)
 }

@@ -29,13 +29,13 @@ func TestPasswordIsNeverPrinted(t *testing.T) {
 	for name, url := range map[string]string{
 		"away":         "redis://ann:s3cret@" + away + "/0",
 		"wrong":        "redis://ann:s3cret@" + locked.Addr(),
-		"no scheme":    "ann:s3cret@host",
-		"a bad scheme": "http://ann:s3cret@host",
-		"a slash":      "redis://ann:/s3cret@host",
-		"a percent":    "redis://ann:%s3cret@host",
-		"a bad port":   "redis://ann:x@host:s3cret",
-		"a bad db":     "redis://ann:x@host/s3cret",
-		"an option":    "redis://ann:x@host/0?s3cret=1",
+		"no scheme":    "ann:s3cret@127.0.0.1:1",
+		"a bad scheme": "http://ann:s3cret@127.0.0.1:1",
+		"a slash":      "redis://127.0.0.1:/s3cret@127.0.0.1:1",
+		"a percent":    "redis://ann:%s3cret@127.0.0.1:1",
+		"a bad port":   "redis://ann:x@127.0.0.1:s3cret",
+		"a bad db":     "redis://ann:x@127.0.0.1:1/s3cret",
+		"an option":    "redis://ann:x@127.0.0.1:1/0?s3cret=1",
 		"a path":       "unix://ann:s3cret@",
 	} {
 		for _, more := range [][]string{nil, {"--cluster"}, {"--sentinel", away, "--master", "m"}} {

@@ -30,7 +30,12 @@ func (a *app) editPayload(ctx context.Context, ins *inspect.Inspector, queue, id
 	if err != nil {
 		return nil, err
 	}
-	defer os.RemoveAll(dir)
+	kept := false
+	defer func() {
+		if !kept {
+			os.RemoveAll(dir)
+		}
+	}()
 	file := filepath.Join(dir, "arguments.json") // for the editor's eyes; readable by its user only
 	if err := os.WriteFile(file, text.Bytes(), 0o600); err != nil {
 		return nil, err
@@ -52,7 +57,16 @@ func (a *app) editPayload(ctx context.Context, ins *inspect.Inspector, queue, id
 		return nil, errors.New("nothing was changed")
 	}
 	if err := validJSON(changed); err != nil {
+		kept = true
+		return nil, usage("%v; what you wrote is kept in %s: mend it, and pass --args @%s", err, file, file)
+	}
+	now, err := ins.Job(ctx, queue, id)
+	if err != nil {
 		return nil, err
+	}
+	if !bytes.Equal(now.Payload, j.Payload) {
+		kept = true
+		return nil, fmt.Errorf("nothing was changed: somebody else has changed the arguments of job %s meanwhile; what you wrote is kept in %s", id, file)
 	}
 	var compact bytes.Buffer
 	err = json.Compact(&compact, changed)

@@ -5,7 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"net"
+	"os/exec"
 	"strings"
 
 	"github.com/redis/go-redis/v9"
@@ -96,6 +98,11 @@ func (e *awayError) Unwrap() error { return e.err }
 
 // away reports whether err says that no server answered, and not what a server said.
 func away(err error) bool {
+	var file *fs.PathError // of a file or a program; its system error looks like one of a network
+	var program *exec.Error
+	if errors.As(err, &file) || errors.As(err, &program) {
+		return false
+	}
 	var network net.Error
 	if errors.As(err, &network) || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) ||
 		errors.Is(err, redis.ErrPoolTimeout) || errors.Is(err, net.ErrClosed) {

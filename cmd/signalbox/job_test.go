@@ -373,11 +373,26 @@ func TestPauseWaits(t *testing.T) {
 	sh.ok("enqueue", "email.welcome", `{"do":"hold"}`, "-q", "mail", "--id", "r1")
 	p := sh.works(srv)
 	<-p.started
+	proxy := redistest.NewProxy(t, srv.Addr())
+	url := sh.env["REDIS_URL"]
+	sh.env["REDIS_URL"] = "redis://" + proxy.Addr()
 	ctx, stop := context.WithCancel(t.Context())
-	time.AfterFunc(50*time.Millisecond, stop)
+	go func() {
+		defer stop()
+		// A command after that which has paused the queue: the pause has its reply, and waits.
+		paused := 0
+		redistest.Eventually(t, func() bool {
+			all := proxy.Count(func([]string) bool { return true })
+			if paused == 0 && srv.Client().HExists(t.Context(), "signalbox:{"+sh.namespace+":mail}:settings", "paused").Val() {
+				paused = all
+			}
+			return paused > 0 && all > paused+2
+		}, "the pause waits")
+	}()
 	if _, errs, code := sh.runIn(ctx, "queue", "pause", "mail", "--wait"); code != exitInterrupted || !strings.Contains(errs, "interrupted: queue mail is paused") {
 		t.Errorf("%d, %s", code, errs)
 	}
+	sh.env["REDIS_URL"] = url
 	var freed atomic.Bool
 	ended := make(chan struct{})
 	go func() {
