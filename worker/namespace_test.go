@@ -76,6 +76,22 @@ func TestNamespaces(t *testing.T) {
 	}
 }
 
+// TestARegistryThatIsLost: after Redis has lost its memory, a worker that opens a new session lists its queue at once.
+func TestARegistryThatIsLost(t *testing.T) {
+	t.Parallel()
+	server := redistest.New(t)
+	r := newRigOn(t, server.Client())
+	w := r.workerWith(r.short(1))
+	ran := r.reporter(w)
+	r.start(w)
+	r.works(ran, "the worker works")
+	flush(t, r, server)
+	redistest.Eventually(t, func() bool {
+		names, err := store.Queues(t.Context(), r.rdb, "")
+		return err == nil && slices.Contains(names, r.name())
+	}, "the registry has the worker's queue again")
+}
+
 // TestWorkersListTheirQueues: a queue is in the registry before anybody has put a job in. "default" is the namespace if none is
 // given.
 func TestWorkersListTheirQueues(t *testing.T) {

@@ -203,6 +203,7 @@ func (q *queue) open(ctx context.Context, ttl time.Duration) bool {
 		q.begun = true
 		q.w.link.open()
 	}
+	_ = q.own.Register(ctx) // for people and their tools, also after Redis has lost its memory; a sweep tries again
 	return true
 }
 
@@ -292,7 +293,9 @@ func (q *queue) sweep(ctx context.Context) {
 	if !first && !q.looked {
 		q.lookForProducers(ctx)
 	}
-	_ = q.own.Register(ctx) // for people and their tools; the next time will do
+	if !first { // open has just done it
+		_ = q.own.Register(ctx)
+	}
 	if !q.seed(ctx) {
 		return
 	}
