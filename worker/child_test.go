@@ -12,6 +12,8 @@ import (
 	"os"
 	"os/exec"
 	"os/signal"
+	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -251,18 +253,22 @@ func (c *child) signal(s os.Signal) {
 	}
 }
 
-// freeze stops the process by SIGSTOP and returns when it has stopped.
+// freeze stops the process by SIGSTOP and returns when each of its threads has stopped.
 func (c *child) freeze() {
 	c.t.Helper()
 	c.signal(syscall.SIGSTOP)
-	stat := "/proc/" + strconv.Itoa(c.cmd.Process.Pid) + "/stat"
+	pattern := "/proc/" + strconv.Itoa(c.cmd.Process.Pid) + "/task/*/stat"
+	if threads, _ := filepath.Glob(pattern); len(threads) == 0 {
+		c.t.Skip("needs /proc to see that a process has stopped")
+	}
 	end := time.Now().Add(patience)
 	for time.Now().Before(end) {
-		b, err := os.ReadFile(stat)
-		if err != nil {
-			c.t.Skipf("needs /proc to see that a process has stopped: %v", err)
-		}
-		if _, rest, _ := strings.Cut(string(b), ") "); strings.HasPrefix(rest, "T") {
+		threads, _ := filepath.Glob(pattern)
+		if !slices.ContainsFunc(threads, func(stat string) bool {
+			b, err := os.ReadFile(stat)
+			_, rest, _ := strings.Cut(string(b), ") ")
+			return err == nil && !strings.HasPrefix(rest, "T")
+		}) {
 			return
 		}
 		<-time.After(time.Millisecond)

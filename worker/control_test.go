@@ -270,7 +270,7 @@ func TestStoppedWorkerCostsASecond(t *testing.T) {
 	r.start(w)
 	r.idleClients(2)
 	late := redistest.Lag(t, r.rdb)
-	stopped.signal(syscall.SIGSTOP)
+	stopped.freeze() // before the job is there: it must not claim it
 	defer stopped.signal(os.Signal(syscall.SIGCONT))
 	begin := time.Now()
 	r.addOne(signalbox.Job{})
