@@ -340,12 +340,12 @@ func TestEditByHand(t *testing.T) {
 }
 
 // keeps checks that what was written stands in the file that a message names, and removes it.
-func (sh *shell) keeps(message, want string) {
-	sh.t.Helper()
+func (s *shell) keeps(message, want string) {
+	s.t.Helper()
 	_, file, _ := strings.Cut(message, "kept in ")
 	file, _, _ = strings.Cut(strings.TrimSpace(file), ":")
 	if got, err := os.ReadFile(file); err != nil || string(got) != want {
-		sh.t.Errorf("%q: %q, %v; want %q", message, got, err, want)
+		s.t.Errorf("%q: %q, %v; want %q", message, got, err, want)
 	}
 	os.RemoveAll(filepath.Dir(file))
 }
