@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"hash/maphash"
 	"slices"
 	"strings"
 
@@ -35,8 +36,12 @@ const reportEvery = 1000
 const maxBulk = 200
 
 // DoAll acts on all jobs of a queue that a filter names, as [Inspector.Jobs] yields them: some hundred in a call of Redis, each of which takes a
-// few milliseconds. It needs little memory however many jobs there are. A job that leaves the filter's state before its turn is left as it is,
-// and counted as moved. A job that comes into that state meanwhile may be acted on.
+// few milliseconds. A job that leaves the filter's state before its turn is left as it is, and counted as moved. A job that comes into that
+// state meanwhile may be acted on.
+//
+// No job is acted on twice, also if it runs meanwhile and comes back into the filter's state. Dead and cancelled jobs are those that had ended
+// when DoAll began, by the clock of Redis. Of scheduled and ready ones DoAll remembers those that it has retried, rescheduled or edited: this
+// takes up to 40 bytes of memory for each. Otherwise it needs little memory, however many jobs there are.
 //
 // After an error the jobs of Done are done. DoAll may be called again: it finds those that are left. The error wraps
 // [signalbox.ErrInvalid] if the filter or the action makes no sense, or the action isn't for the filter's state, and [ErrNoQueue] if nobody
@@ -60,6 +65,7 @@ func (i *Inspector) DoAll(ctx context.Context, queue string, f Filter, a Action,
 	}
 	defer report()
 	ids := make([]string, 0, maxBulk)
+	acted := newActed(a, f.State)
 	flush := func() error {
 		answers, err := a.act(ctx, i.store(queue), ids, f.State)
 		for _, answer := range answers {
@@ -77,14 +83,14 @@ func (i *Inspector) DoAll(ctx context.Context, queue string, f Filter, a Action,
 	}
 	looked := f
 	looked.Kind, looked.Error, looked.Limit = "", "", 0 // those are counted that differ in these
-	for job, err := range i.Jobs(ctx, queue, looked) {
+	for job, err := range i.list(ctx, queue, looked, true) {
 		if err != nil {
 			return p, err
 		}
 		if p.Seen++; p.Seen%reportEvery == 0 {
 			report()
 		}
-		if f.Kind != "" && job.Kind != f.Kind || !strings.Contains(job.LastError, f.Error) || a.done(&job) {
+		if f.Kind != "" && job.Kind != f.Kind || !strings.Contains(job.LastError, f.Error) || a.done(&job) || acted.before(job.ID) {
 			continue
 		}
 		p.Matched++
@@ -105,4 +111,32 @@ func (i *Inspector) DoAll(ctx context.Context, queue string, f Filter, a Action,
 		err = flush()
 	}
 	return p, err
+}
+
+// An acted remembers the jobs that were acted on, by a hash of their IDs. nil remembers none.
+type acted struct {
+	seed maphash.Seed
+	ids  map[uint64]struct{}
+}
+
+// newActed returns nil if the listing, or the action's done, leaves out jobs that come back.
+func newActed(a Action, state signalbox.State) *acted {
+	switch a.(type) {
+	case Retry, Reschedule, Edit:
+		if state.Live() {
+			return &acted{maphash.MakeSeed(), make(map[uint64]struct{})}
+		}
+	}
+	return nil
+}
+
+// before reports whether it was called with this ID before.
+func (a *acted) before(id string) bool {
+	if a == nil {
+		return false
+	}
+	sum := maphash.String(a.seed, id)
+	_, before := a.ids[sum]
+	a.ids[sum] = struct{}{}
+	return before
 }

@@ -56,15 +56,20 @@ func (f *Filter) validate() error {
 // An error is yielded last, with a zero Job. It wraps [ErrNoQueue] if nobody has used the queue, and [signalbox.ErrInvalid] if the filter is
 // wrong. A job whose record can't be read is no error: it is yielded with its Err, unless the filter asks for what only a record says.
 func (i *Inspector) Jobs(ctx context.Context, queue string, f Filter) iter.Seq2[Job, error] {
+	return i.list(ctx, queue, f, false)
+}
+
+// list does what Jobs does. If ended is set, it leaves out the jobs that end after it began.
+func (i *Inspector) list(ctx context.Context, queue string, f Filter, ended bool) iter.Seq2[Job, error] {
 	return func(yield func(Job, error) bool) {
-		if err := i.jobs(ctx, queue, f, func(job Job) bool { return yield(job, nil) }); err != nil {
+		if err := i.jobs(ctx, queue, f, ended, func(job Job) bool { return yield(job, nil) }); err != nil {
 			yield(Job{}, err)
 		}
 	}
 }
 
 // jobs calls yield for each job until that returns false.
-func (i *Inspector) jobs(ctx context.Context, queue string, f Filter, yield func(Job) bool) error {
+func (i *Inspector) jobs(ctx context.Context, queue string, f Filter, ended bool, yield func(Job) bool) error {
 	if err := f.validate(); err != nil {
 		return fmt.Errorf("inspect: %w", err)
 	}
@@ -76,7 +81,11 @@ func (i *Inspector) jobs(ctx context.Context, queue string, f Filter, yield func
 		return fmt.Errorf("inspect: queue %s: %w", queue, err)
 	}
 	left := f.Limit
-	for view, err := range i.store(queue).Jobs(ctx, f.listing(s.At)) {
+	l := f.listing(s.At)
+	if ended && !f.State.Live() && (l.To.IsZero() || l.To.After(s.At)) {
+		l.To = s.At
+	}
+	for view, err := range i.store(queue).Jobs(ctx, l) {
 		if err != nil {
 			return fmt.Errorf("inspect: the %s jobs of queue %s: %w", f.State, queue, err)
 		}

@@ -1,0 +1,72 @@
+package inspect_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/signalbox-go/signalbox"
+	"github.com/signalbox-go/signalbox/inspect"
+	"github.com/signalbox-go/signalbox/internal/redistest"
+	"github.com/signalbox-go/signalbox/internal/store"
+)
+
+// A job that runs after it was acted on, and comes back into the filter's state, isn't acted on again.
+func TestDoAllActsOnce(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		name      string
+		state     signalbox.State
+		outcome   store.Outcome
+		lastError string
+		f         inspect.Filter
+		a         inspect.Action
+	}{
+		{"dead", signalbox.StateDead, store.Dead, "boom", inspect.Filter{}, inspect.Retry{}},
+		{"dead, by age", signalbox.StateDead, store.Dead, "boom", inspect.Filter{NewerThan: time.Hour}, inspect.Retry{}},
+		{"dead, edited", signalbox.StateDead, store.Dead, "boom", inspect.Filter{}, inspect.Edit{MaxAttempts: 7, Run: true}},
+		{"cancelled", signalbox.StateCancelled, store.Cancelled, "boom", inspect.Filter{}, inspect.Retry{}},
+		{"scheduled", signalbox.StateScheduled, store.Retry, "boom", inspect.Filter{}, inspect.Retry{}},
+		{"scheduled, snoozed", signalbox.StateScheduled, store.Delay, "", inspect.Filter{}, inspect.Retry{}},
+		{"scheduled, rescheduled", signalbox.StateScheduled, store.Retry, "boom", inspect.Filter{}, inspect.Reschedule{At: time.Unix(1, 0)}},
+		{"scheduled, edited", signalbox.StateScheduled, store.Retry, "boom", inspect.Filter{}, inspect.Edit{MaxAttempts: 70, Run: true}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			s := newStage(t, redistest.Start(t).Client())
+			const n = 600 // some pages
+			for first := 0; first < n; first += 200 {
+				s.puts(numbered("j", n)[first : first+200]...)
+				s.end(c.outcome, c.lastError, s.claim(200)...)
+			}
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			runs, ran := map[string]int{}, int64(0)
+			c.f.State = c.state
+			p, err := s.ins.DoAll(ctx, s.Name(), c.f, c.a, inspect.Bulk{Progress: func(p inspect.Progress) { // the worker
+				if p.Done > ran {
+					got := s.claim(int(p.Done - ran))
+					for _, d := range got {
+						runs[d.Job.ID]++
+					}
+					s.end(c.outcome, c.lastError, got...)
+					ran = p.Done
+				}
+				if ran > 3*n {
+					cancel() // it would never end
+				}
+			}})
+			if err != nil || p.Done != n || p.Matched != n || p.Moved != 0 {
+				t.Errorf("%+v, %v; want %d done", p, err, n)
+			}
+			for id, times := range runs {
+				if times != 1 {
+					t.Fatalf("%s was run %d times", id, times)
+				}
+			}
+			if len(runs) != n {
+				t.Errorf("%d jobs were run, want %d", len(runs), n)
+			}
+		})
+	}
+}
