@@ -1,6 +1,7 @@
 package inspect
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -19,7 +20,8 @@ var ErrState = errors.New("inspect: not in this state")
 type Action interface {
 	// validate returns an error that wraps signalbox.ErrInvalid.
 	validate() error
-	// act does it to jobs, of these states only if there are any. It returns an answer for each job that it got to.
+	// act does it to jobs, of these states only if there are any. It returns an answer for each job that it got to. If the error is a
+	// failures, it got to all of them.
 	act(ctx context.Context, q *store.Queue, ids []string, states ...signalbox.State) ([]store.Answer, error)
 	// done reports whether there is nothing to do for a job.
 	done(job *Job) bool
@@ -149,18 +151,48 @@ func (a Edit) validate() error {
 func (a Edit) act(ctx context.Context, q *store.Queue, ids []string, states ...signalbox.State) ([]store.Answer, error) {
 	e := store.Edit{Payload: a.Payload, MaxAttempts: a.MaxAttempts, Timeout: a.Timeout}
 	answers := make([]store.Answer, 0, len(ids))
+	var failed failures
 	for _, id := range ids {
 		answer, err := q.Edit(ctx, id, e, a.Run, states...)
 		if err != nil {
-			return answers, fmt.Errorf("job %s: %w", id, err)
+			err = fmt.Errorf("job %s: %w", id, err)
+			if answer.Acted != store.Failed {
+				return answers, err
+			}
+			failed.add(err)
 		}
 		answers = append(answers, answer)
 	}
-	return answers, nil
+	return answers, failed.err()
 }
 
-func (Edit) done(_ *Job) bool                     { return false }
+func (a Edit) done(job *Job) bool {
+	return job.Err == nil && (!a.Run || job.State == signalbox.StateReady) &&
+		(a.Payload == nil || bytes.Equal(a.Payload, job.Payload)) &&
+		(a.MaxAttempts == 0 || a.MaxAttempts == job.MaxAttempts) &&
+		(a.Timeout == 0 || max(a.Timeout.Truncate(time.Microsecond), time.Microsecond) == job.Timeout)
+}
 func (a Edit) about() (string, []signalbox.State) { return "Edit", store.DeleteJobs().States() }
+
+// failures are the errors of single jobs: the first few.
+type failures []error
+
+const maxFailures = 3
+
+func (f *failures) add(errs ...error) {
+	*f = append(*f, errs[:min(len(errs), maxFailures-len(*f))]...)
+}
+
+// err returns nil if there are none.
+func (f failures) err() error {
+	if len(f) == 0 {
+		return nil
+	}
+	return f
+}
+
+func (f failures) Error() string   { return errors.Join(f...).Error() }
+func (f failures) Unwrap() []error { return f }
 
 // do is the act of actions that are the same for all jobs.
 func do(ctx context.Context, q *store.Queue, a store.Act, ids []string, states []signalbox.State) ([]store.Answer, error) {
@@ -194,7 +226,7 @@ func (i *Inspector) Do(ctx context.Context, queue, id string, a Action) (was sig
 		return was, fmt.Errorf("%w: job %s of queue %s is %s, and %s is for jobs that are %s; %s", ErrState, id, queue, was, name, words(states), instead(was))
 	case store.Lost:
 		return was, fmt.Errorf("inspect: job %s of queue %s has a record, and is in no list: another program has changed the queue", id, queue)
-	case store.Done, store.Changed:
+	case store.Done, store.Changed, store.Failed: // that has an error
 	}
 	return was, nil
 }

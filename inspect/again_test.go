@@ -2,6 +2,7 @@ package inspect_test
 
 import (
 	"context"
+	"strings"
 	"testing"
 	"time"
 
@@ -68,5 +69,40 @@ func TestDoAllActsOnce(t *testing.T) {
 				t.Errorf("%d jobs were run, want %d", len(runs), n)
 			}
 		})
+	}
+}
+
+// Records that can't be edited don't keep DoAll from the other jobs, and are named at the end. Another call finds them, and only them.
+func TestDoAllEditsTheOthers(t *testing.T) {
+	t.Parallel()
+	s := newStage(t, redistest.Start(t).Client())
+	const n = 450
+	s.puts(numbered("j", n)...)
+	s.end(store.Dead, "boom", s.claim(n)...)
+	sound := map[string]string{}
+	for _, id := range []string{"j000003", "j000004", "j000005", "j000210", "j000449"} {
+		sound[id] = s.rdb.HGet(t.Context(), s.keys+"jobs", id).Val()
+		s.must(s.rdb.HSet(t.Context(), s.keys+"jobs", id, "no record").Err())
+	}
+	f, edit := inspect.Filter{State: signalbox.StateDead}, inspect.Edit{Payload: []byte("[7]"), MaxAttempts: 3, Timeout: time.Minute}
+	var last inspect.Progress
+	p, err := s.ins.DoAll(t.Context(), s.Name(), f, edit, inspect.Bulk{Progress: func(p inspect.Progress) { last = p }})
+	want := inspect.Progress{Seen: n, Matched: n, Done: n - 5, Failed: 5}
+	if p != want || last != want {
+		t.Errorf("got %+v, reported %+v; want %+v", p, last, want)
+	}
+	if err == nil || !strings.Contains(err.Error(), "5 jobs") || !strings.Contains(err.Error(), "job j000003: ") || !strings.Contains(err.Error(), "job j000005: ") ||
+		strings.Contains(err.Error(), "j000449") {
+		t.Errorf("the error: %v; want one that names the first jobs", err)
+	}
+	if job, err := s.ins.Job(t.Context(), s.Name(), "j000448"); err != nil || string(job.Payload) != "[7]" || job.MaxAttempts != 3 || job.Timeout != time.Minute {
+		t.Errorf("behind them: %+v, %v", job, err)
+	}
+	for id, record := range sound {
+		s.must(s.rdb.HSet(t.Context(), s.keys+"jobs", id, record).Err())
+	}
+	p, err = s.ins.DoAll(t.Context(), s.Name(), f, edit, inspect.Bulk{})
+	if want := (inspect.Progress{Seen: n, Matched: 5, Done: 5}); err != nil || p != want {
+		t.Errorf("another call: %+v, %v; want %+v", p, err, want)
 	}
 }

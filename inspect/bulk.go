@@ -27,6 +27,8 @@ type Progress struct {
 	Done    int64 // the action was done to them; with DryRun 0
 	// Moved counts those that had left the state meanwhile, or are gone. Nothing was changed for them.
 	Moved int64
+	// Failed counts those whose record the action can't change: it can't be read, say. Nothing was changed for them.
+	Failed int64
 }
 
 // reportEvery is after how many jobs that were looked at DoAll reports its progress, if it acts on few of them.
@@ -43,7 +45,8 @@ const maxBulk = 200
 // when DoAll began, by the clock of Redis. Of scheduled and ready ones DoAll remembers those that it has retried, rescheduled or edited: this
 // takes up to 40 bytes of memory for each. Otherwise it needs little memory, however many jobs there are.
 //
-// After an error the jobs of Done are done. DoAll may be called again: it finds those that are left. The error wraps
+// After an error the jobs of Done are done. DoAll may be called again: it finds those that are left. A job that fails by itself doesn't end
+// DoAll. It is counted as failed, and the error that DoAll returns at its end wraps the errors of the first few of them. The error wraps
 // [signalbox.ErrInvalid] if the filter or the action makes no sense, or the action isn't for the filter's state, and [ErrNoQueue] if nobody
 // has used the queue.
 //
@@ -66,17 +69,24 @@ func (i *Inspector) DoAll(ctx context.Context, queue string, f Filter, a Action,
 	defer report()
 	ids := make([]string, 0, maxBulk)
 	acted := newActed(a, f.State)
+	var failed failures
 	flush := func() error {
 		answers, err := a.act(ctx, i.store(queue), ids, f.State)
 		for _, answer := range answers {
-			if answer.Acted == store.Done {
+			switch answer.Acted {
+			case store.Done:
 				p.Done++
-			} else {
+			case store.Failed:
+				p.Failed++
+			case store.Gone, store.Wrong, store.Changed, store.Lost:
 				p.Moved++
 			}
 		}
 		ids = ids[:0]
-		if err != nil {
+		var some failures
+		if errors.As(err, &some) {
+			failed.add(some...)
+		} else if err != nil {
 			return fmt.Errorf("inspect: %s of %s jobs of queue %s: %w", name, f.State, queue, err)
 		}
 		return nil
@@ -108,9 +118,14 @@ func (i *Inspector) DoAll(ctx context.Context, queue string, f Filter, a Action,
 		}
 	}
 	if len(ids) > 0 {
-		err = flush()
+		if err := flush(); err != nil {
+			return p, err
+		}
 	}
-	return p, err
+	if p.Failed > 0 {
+		return p, fmt.Errorf("inspect: %s of %s jobs of queue %s: %d jobs failed, the first: %w", name, f.State, queue, p.Failed, failed)
+	}
+	return p, nil
 }
 
 // An acted remembers the jobs that were acted on, by a hash of their IDs. nil remembers none.

@@ -175,7 +175,11 @@ func (a *app) actOnAll(ctx context.Context, v verb, act func(context.Context) in
 	done, err := ins.DoAll(ctx, queue, f, action, inspect.Bulk{Progress: p.show})
 	p.end()
 	if err != nil {
-		return &partError{fmt.Sprintf("at least %s %s, the call may be repeated", count(done.Done), v.past), err}
+		failed := ""
+		if done.Failed > 0 {
+			failed = fmt.Sprintf(", %d failed", done.Failed)
+		}
+		return &partError{fmt.Sprintf("at least %s %s%s, the call may be repeated", count(done.Done), v.past, failed), err}
 	}
 	return a.printBulk(v, queue, done, false)
 }

@@ -36,7 +36,7 @@ func (p *progress) line(now inspect.Progress) string {
 	if p.total == 0 {
 		return fmt.Sprintf("%s: %s of %d", p.what, count(max(now.Done, now.Matched)), now.Seen)
 	}
-	part := min(1, float64(now.Done+now.Moved)/float64(p.total))
+	part := min(1, float64(now.Done+now.Moved+now.Failed)/float64(p.total))
 	full := int(part * barWidth)
 	return fmt.Sprintf("%s: [%s%s] %3.0f %%  %d of %d", p.what, strings.Repeat("#", full), strings.Repeat(" ", barWidth-full), part*100, now.Done, p.total)
 }

@@ -69,6 +69,7 @@ const (
 	Wrong         // the act isn't for the job's state
 	Changed       // its record is another than that which was read
 	Lost          // it has a record, and is in no state
+	Failed        // its record can't be changed so; an error says why
 )
 
 // An Answer says what became of one job, and in which state it was.
@@ -97,7 +98,7 @@ func (q *Queue) Do(ctx context.Context, a Act, ids []string) ([]Answer, error) {
 // An Edit changes what a producer has said of a job.
 type Edit = wire.Edit
 
-// Edit changes a job's record, and has the job run if run is set, in one step.
+// Edit changes a job's record, and has the job run if run is set, in one step. If it fails for this job only, the answer is Failed.
 func (q *Queue) Edit(ctx context.Context, id string, e Edit, run bool, states ...signalbox.State) (Answer, error) {
 	a := Act{verb: "edit", states: resting}
 	if run {
@@ -116,7 +117,7 @@ func (q *Queue) Edit(ctx context.Context, id string, e Edit, run bool, states ..
 		}
 		edited, err := e.Apply(record)
 		if err != nil {
-			return Answer{}, err
+			return Answer{Acted: Failed}, err
 		}
 		sum := sha1.Sum(record)
 		answers, err := q.do(ctx, a, []target{{id: id, digest: hex.EncodeToString(sum[:]), record: edited}})
@@ -127,7 +128,7 @@ func (q *Queue) Edit(ctx context.Context, id string, e Edit, run bool, states ..
 			return answers[0], nil
 		}
 	}
-	return Answer{}, errMoving
+	return Answer{Acted: Failed}, errMoving
 }
 
 const (
