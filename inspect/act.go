@@ -199,7 +199,17 @@ func do(ctx context.Context, q *store.Queue, a store.Act, ids []string, states [
 	if len(states) > 0 {
 		a = a.Of(states...)
 	}
-	return q.Do(ctx, a, ids)
+	answers, err := q.Do(ctx, a, ids)
+	if err != nil {
+		return answers, err
+	}
+	var failed failures
+	for i, answer := range answers {
+		if answer.Acted == store.Failed {
+			failed.add(fmt.Errorf("job %s: its record can't be read", ids[i]))
+		}
+	}
+	return answers, failed.err()
 }
 
 // Do acts on one job, and returns the state that the job was in. It may be called again if its reply was lost.

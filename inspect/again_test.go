@@ -106,3 +106,25 @@ func TestDoAllEditsTheOthers(t *testing.T) {
 		t.Errorf("another call: %+v, %v; want %+v", p, err, want)
 	}
 }
+
+// A job whose record can't be read keeps its place when it is to get another priority.
+func TestPrioritiseWithoutRecord(t *testing.T) {
+	t.Parallel()
+	s := newStage(t, redistest.Start(t).Client())
+	for _, id := range []string{"a", "b"} {
+		s.put(signalbox.Job{ID: id}, store.When{After: time.Hour})
+	}
+	s.must(s.rdb.HSet(t.Context(), s.keys+"jobs", "a", "no record").Err())
+	high := inspect.Prioritise{To: signalbox.PriorityHigh}
+	if _, err := s.ins.Do(t.Context(), s.Name(), "a", high); err == nil || !strings.Contains(err.Error(), "job a: its record can't be read") {
+		t.Errorf("Do: %v", err)
+	}
+	f := inspect.Filter{State: signalbox.StateScheduled}
+	p, err := s.ins.DoAll(t.Context(), s.Name(), f, high, inspect.Bulk{})
+	if want := (inspect.Progress{Seen: 2, Matched: 2, Done: 1, Failed: 1}); p != want || err == nil || !strings.Contains(err.Error(), "job a: ") {
+		t.Errorf("DoAll: %+v, %v; want %+v", p, err, want)
+	}
+	if got := len(s.list(f)); got != 2 {
+		t.Errorf("%d jobs are scheduled", got)
+	}
+}

@@ -69,7 +69,7 @@ const (
 	Wrong         // the act isn't for the job's state
 	Changed       // its record is another than that which was read
 	Lost          // it has a record, and is in no state
-	Failed        // its record can't be changed so; an error says why
+	Failed        // its record can't be changed so
 )
 
 // An Answer says what became of one job, and in which state it was.
@@ -98,7 +98,7 @@ func (q *Queue) Do(ctx context.Context, a Act, ids []string) ([]Answer, error) {
 // An Edit changes what a producer has said of a job.
 type Edit = wire.Edit
 
-// Edit changes a job's record, and has the job run if run is set, in one step. If it fails for this job only, the answer is Failed.
+// Edit changes a job's record, and has the job run if run is set, in one step. If it fails for this job only, the answer is Failed, beside the error.
 func (q *Queue) Edit(ctx context.Context, id string, e Edit, run bool, states ...signalbox.State) (Answer, error) {
 	a := Act{verb: "edit", states: resting}
 	if run {
@@ -216,7 +216,7 @@ func parseActed(r *reply, n int) ([]Answer, error) {
 	answers := make([]Answer, len(words))
 	for i, word := range words {
 		what, state, _ := strings.Cut(word, " ")
-		acted := slices.Index([]string{"done", "gone", "not", "changed", "lost"}, what)
+		acted := slices.Index([]string{"done", "gone", "not", "changed", "lost", "failed"}, what)
 		if acted < 0 {
 			r.fail(2, fmt.Sprintf("%.40q", word))
 		}

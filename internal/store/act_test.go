@@ -18,6 +18,7 @@ var actTests = []storeTest{
 	{"ActOnSuspects", testActOnSuspects},
 	{"ActOnNothing", testActOnNothing},
 	{"ActChecksTheRecord", testActChecksTheRecord},
+	{"PrioritiseWithoutHeader", testPrioritiseWithoutHeader},
 	{"ActMeetsAnotherSession", testActMeetsAnotherSession},
 	{"ActWakes", testActWakes},
 	{"ActKeepsCounts", testActKeepsCounts},
@@ -658,4 +659,18 @@ func TestActIsBounded(t *testing.T) {
 	r.must(err)
 	same(t, "jobs near the ends that a call gets to", len(reply.strs(2)), 4)
 	redistest.Eventually(t, func() bool { return r.counts().Ready+r.counts().Due == n-424 }, "424 jobs are gone")
+}
+
+// A record without a header has no priority: its job stays where it is.
+func testPrioritiseWithoutHeader(t *testing.T, r *rig) {
+	r.open()
+	r.into("s", signalbox.StateScheduled)
+	r.into("r", signalbox.StateReady)
+	r.must(r.rdb.HSet(bg, r.keys.jobs, "s", "no record", "r", "no record").Err())
+	before := r.dump()
+	for _, to := range []signalbox.Priority{signalbox.PriorityHigh, signalbox.PriorityNormal} {
+		same(t, "scheduled", r.did(PrioritiseJobs(to), "s"), Answer{Failed, signalbox.StateScheduled})
+		same(t, "ready", r.did(PrioritiseJobs(to), "r"), Answer{Failed, signalbox.StateReady})
+	}
+	r.unchanged("a priority for jobs without a header", before)
 }

@@ -12,7 +12,7 @@
 --       then for each job: id, digest of the record that it must have ('' for any), and the record that it gets ('' for none)
 -- Reply: {'ok', time in us, answers}: an answer for each of the jobs that the call got to, from the first on: 'gone', if there is no
 --        such job; or a word and the job's state: 'done'; 'not', if the call isn't for the state; 'changed', if the record has
---        another digest; 'lost', if the job is in no place. But for 'done' nothing was changed
+--        another digest; 'lost', if the job is in no place; 'failed', if the record has no header, and so no priority. But for 'done' nothing was changed
 --        {'again'}  there is a session that isn't in KEYS; nothing was done
 -- Errors: those of Redis, and 'NOPERM signalbox: ...', or 'LAYOUT n signalbox: ...' as in enqueue.lua; before the first write.
 
@@ -28,7 +28,7 @@ if tonumber(held_back) then
   return redis.error_reply('LAYOUT ' .. held_back .. ' signalbox: the layout of the queue is newer than protocol ' .. protocol)
 end
 -- include: act_read
--- include: note, finish, ready, count, forget, class_of, place_of, is_marked, unlist, rerun
+-- include: note, finish, ready, count, forget, has_header, class_of, place_of, is_marked, unlist, rerun
 
 -- When Redis is out of memory it still permits this, and with it all that follows.
 redis.call('ZREM', SESSIONS, '')
@@ -45,6 +45,8 @@ for i = fixed + 1, #ARGV, 3 do
       answer = 'not ' .. state
     elseif digest ~= '' and digest ~= redis.sha1hex(record) then
       answer = 'changed ' .. state
+    elseif verb == 'class' and not has_header(record) then
+      answer = 'failed ' .. state
     elseif verb == 'cancel' and state == 'running' then
       -- include: act_mark
     elseif not (verb == 'cancel' and state == 'cancelled') then -- else it is so

@@ -4,7 +4,7 @@ local again, us, stays = edited ~= '' and edited or record, due, verb == 'edit'
 if verb == 'run' then
   stays = state == 'ready' and due <= now
   again = stays and again or rerun(again, math.max(due, now), ended)
-elseif verb == 'class' and has_header(record) then
+elseif verb == 'class' then
   again = string.sub(record, 1, 1) .. class .. string.sub(record, 3)
   us = state == 'scheduled' and held or 0
   stays = class_of(again) == class_of(record) -- as a suspect's is
