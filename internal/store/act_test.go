@@ -18,6 +18,7 @@ var actTests = []storeTest{
 	{"ActOnSuspects", testActOnSuspects},
 	{"ActOnNothing", testActOnNothing},
 	{"ActChecksTheRecord", testActChecksTheRecord},
+	{"ActCountsWhatItDrops", testActCountsWhatItDrops},
 	{"PrioritiseWithoutHeader", testPrioritiseWithoutHeader},
 	{"ActMeetsAnotherSession", testActMeetsAnotherSession},
 	{"ActWakes", testActWakes},
@@ -673,4 +674,27 @@ func testPrioritiseWithoutHeader(t *testing.T, r *rig) {
 		same(t, "ready", r.did(PrioritiseJobs(to), "r"), Answer{Failed, signalbox.StateReady})
 	}
 	r.unchanged("a priority for jobs without a header", before)
+}
+
+// A call that drops many old jobs gets to fewer: the next call goes on.
+func testActCountsWhatItDrops(t *testing.T, r *rig) {
+	const old, n = 900, 20
+	r.put(numbered("old", old)...)
+	_, err := r.Do(bg, CancelJobs(""), numbered("old", old))
+	r.must(err)
+	r.kept.count = 1
+	var targets []target
+	for _, id := range numbered("j", n) {
+		r.put(id)
+		targets = append(targets, target{id: id})
+	}
+	reply, err := r.act(bg, CancelJobs(""), nil, targets)
+	r.must(err)
+	dropped := old + len(reply.strs(2)) - len(r.buried(r.keys.cancelled))
+	if got := len(reply.strs(2)); got < 2 || got > 8 {
+		t.Errorf("a call gets to %d jobs, and drops %d", got, dropped)
+	}
+	answers, err := r.Do(bg, CancelJobs(""), numbered("j", n))
+	r.must(err)
+	same(t, "answers", len(answers), n)
 }

@@ -21,7 +21,8 @@ else
   if not found then
     answer = 'lost ' .. state
   elseif verb == 'cancel' then
-    finish('cancelled', {id}, has_header(record) and record .. why or nil)
+    local dropped = finish('cancelled', {id}, has_header(record) and record .. why or nil)
+    cost = cost + 250 * dropped
   elseif verb == 'delete' then
     finish('deleted', {id})
   else
