@@ -71,14 +71,20 @@ func (a Retry) about() (string, []signalbox.State) { return "Retry", a.store().S
 // Reschedule gives a job another time that is scheduled, ready, dead or cancelled. One that is dead or cancelled begins anew, as with
 // [Retry].
 type Reschedule struct {
-	At time.Time // by the clock of Redis; a time that has passed makes the job ready
+	At time.Time // by the clock of Redis, until 2255; a time that has passed makes the job ready
 }
+
+// latest is the last time that a score holds to the microsecond.
+var latest = time.UnixMicro(1<<53 - 1).UTC()
 
 func (a Reschedule) store() store.Act { return store.RunJobs(a.At) }
 
 func (a Reschedule) validate() error {
 	if a.At.IsZero() {
 		return fmt.Errorf("%w Reschedule.At: it is zero; name a time, or use Retry for now", signalbox.ErrInvalid)
+	}
+	if a.At.After(latest) {
+		return fmt.Errorf("%w Reschedule.At: it is after %s, the last time that Redis can hold", signalbox.ErrInvalid, latest.Format(time.DateOnly))
 	}
 	return nil
 }

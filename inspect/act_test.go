@@ -100,6 +100,8 @@ func TestDoInVain(t *testing.T) {
 		{s.Name(), "dead1", inspect.Prioritise{}, inspect.ErrState, "scheduled or ready; retry it first"},
 		{s.Name(), "dead1", inspect.Prioritise{To: 9}, signalbox.ErrInvalid, "Prioritise.To"},
 		{s.Name(), "dead1", inspect.Reschedule{}, signalbox.ErrInvalid, "Reschedule.At: it is zero"},
+		{s.Name(), "dead1", inspect.Reschedule{At: time.UnixMicro(1 << 53)}, signalbox.ErrInvalid, "Reschedule.At: it is after 2255-06-05"},
+		{s.Name(), "dead1", inspect.Reschedule{At: time.Date(400_000, 1, 1, 0, 0, 0, 0, time.UTC)}, signalbox.ErrInvalid, "Reschedule.At: it is after"},
 		{s.Name(), "dead1", inspect.Edit{Run: true}, signalbox.ErrInvalid, "it changes nothing"},
 		{s.Name(), "dead1", inspect.Edit{MaxAttempts: -1, Timeout: -1}, signalbox.ErrInvalid, "Edit.Timeout"},
 		{s.Name(), "dead1", inspect.Edit{MaxAttempts: -1, Timeout: -1}, signalbox.ErrInvalid, "Edit.MaxAttempts"},
