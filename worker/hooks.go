@@ -25,7 +25,7 @@ type hooks struct {
 func (h *hooks) add(f func()) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if len(h.waiting) == maxHooks {
+	if len(h.waiting) >= maxHooks {
 		if h.dropped++; h.dropped == 1 {
 			h.log.Error("signalbox: calls of OnRetry and OnDead are dropped: earlier ones take too long", "waiting", maxHooks)
 		}
@@ -38,20 +38,35 @@ func (h *hooks) add(f func()) {
 	}
 }
 
-// run calls what waits.
+// run calls what waits. A call may end the goroutine, as t.FailNow does. Then another goroutine calls the rest.
 func (h *hooks) run(done chan struct{}) {
-	defer close(done)
+	var batch []func()
+	ended := false
+	defer func() {
+		if ended {
+			close(done)
+			return
+		}
+		h.mu.Lock()
+		h.waiting = append(batch, h.waiting...)
+		h.mu.Unlock()
+		h.log.Error("signalbox: OnRetry or OnDead called runtime.Goexit")
+		go h.run(done)
+	}()
 	for {
 		h.mu.Lock()
-		all := h.waiting
+		batch = h.waiting
 		h.waiting = nil
-		if len(all) == 0 {
+		if len(batch) == 0 {
 			h.done, h.dropped = nil, 0
 			h.mu.Unlock()
+			ended = true
 			return
 		}
 		h.mu.Unlock()
-		for _, f := range all {
+		for len(batch) > 0 {
+			f := batch[0]
+			batch = batch[1:]
 			h.call(f)
 		}
 	}
