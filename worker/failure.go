@@ -117,7 +117,8 @@ func (k *kind) begunTooLate(job *signalbox.Job) bool {
 func (q *queue) outOfTime(r *store.Settlement, d *delivery, job *signalbox.Job, err error) bool {
 	r.Delay = q.retryIn(d, job, err)
 	most := q.w.kinds[job.Kind].retryFor
-	if most == 0 || job.ClaimedAt.Sub(job.EnqueuedAt)+time.Since(d.started)+r.Delay <= most {
+	elapsed := max(job.ClaimedAt.Sub(job.EnqueuedAt), 0) + time.Since(d.started)
+	if most == 0 || r.Delay <= most-elapsed { // a sum with the delay could overflow
 		return false
 	}
 	r.Delay = 0

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"log/slog"
 	"testing"
 	"testing/synctest"
@@ -124,6 +125,20 @@ func TestShutdownIsNoFailure(t *testing.T) {
 		defer cancel()
 		if v := jobs.Work(ctx, w, jobs.NewJob(task{}, scheduler.MaxAttempts(1))); v.Outcome != signalbox.OutcomeReturned {
 			t.Error(v)
+		}
+	})
+}
+
+// A delay near the longest there is doesn't count as a short one.
+func TestRetryForOfAnEndlessDelay(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		jobs, w, job := rehearsal(t, worker.Config{}, func(*signalbox.Job) error {
+			time.Sleep(time.Second)
+			return errBoom
+		}, worker.Retry(worker.Constant(math.MaxInt64)), worker.RetryFor(time.Hour))
+		if v := jobs.Work(t.Context(), w, job); v.Outcome != signalbox.OutcomeDead {
+			t.Errorf("%v", v)
 		}
 	})
 }
