@@ -48,6 +48,7 @@ func (v Verdict) String() string {
 // Work runs one delivery of a job by w, now, whatever its time, and returns the verdict. The handler runs inside all middleware of the
 // worker, in the goroutine that calls Work, under a lease that lasts. Functions of [signalbox.OnSettled] are called with
 // the outcome, and so are OnRetry and OnDead of the worker's Config, before Work returns.
+// OnRetry and OnDead must not call Work: it would wait for the hook that calls it, for good.
 // w needs no Run. Handlers and middleware can't be registered any more, as after Run.
 //
 // The job is one of [Jobs.Enqueued], [Jobs.NewJob] or [Verdict.Next], or yours. The handler gets a copy. If the job waits in these Jobs, its

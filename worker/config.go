@@ -56,6 +56,7 @@ type Config struct {
 	// OnRetry is called after an attempt has failed and Redis has confirmed that the job runs again. OnDead is called after a job has
 	// died: its attempts or its time were used up, its error was final, or its workers died too often. The worker that finds that
 	// out calls it, also for kinds that it has no handler for. If that process dies before the call, there is none.
+	// If the reply of Redis that reports a death by crashes is lost, there is no call and no log record: the job is in the dead letters all the same.
 	//
 	// Both are called one after the other in a goroutine of their own, with the values of Run's context, which doesn't end. Run waits for them
 	// before it returns. If 10,000 calls wait, more are dropped, and the log says so. Default: nothing is called.

@@ -13,7 +13,11 @@ import (
 // RetryFor bounds the time in which jobs of this kind are retried: no second or later attempt begins more than d after the job was
 // enqueued, by the clock of Redis. A job whose next attempt would begin later is dead at once. The time that a job with scheduler.After or
 // scheduler.At waits for its first attempt counts, so d must be longer than that. The first attempt is made in any case. 0, the default, is no bound
-// but the job's attempts. Snoozes and crashes need no attempt, and are not bounded.
+// but the job's attempts.
+//
+// From the second attempt on, the bound holds for each delivery, whatever the job has waited for: a retry, a Snooze, the end of a worker
+// that shut down or crashed, or an operator. A delivery that begins later makes the job dead, and the handler isn't called. While a job has
+// no failed attempt, its snoozes and crashes are not bounded.
 func RetryFor(d time.Duration) Option { return func(k *kind) { k.retryFor = d } }
 
 // Terminal makes errors final: a job of this kind whose attempt fails with an error for which is returns true is dead, as after
