@@ -134,8 +134,8 @@ func (a Prioritise) act(ctx context.Context, q *store.Queue, ids []string, state
 func (a Prioritise) done(job *Job) bool                 { return job.Priority == a.To }
 func (a Prioritise) about() (string, []signalbox.State) { return "Prioritise", a.store().States() }
 
-// Edit changes what a producer has said of a job that isn't running. Nobody else's change is lost: if the job's record changes between
-// reading and writing it, Edit reads it again.
+// Edit changes what a producer has said of a job that isn't running. What it doesn't name stays as it is at that moment, whoever changes the
+// job meanwhile. What it names is replaced: of two who edit the same field, the later one wins.
 type Edit struct {
 	Payload     []byte        // the encoded arguments; nil: as they are
 	MaxAttempts int           // 0: as it is
@@ -221,11 +221,16 @@ func do(ctx context.Context, q *store.Queue, a store.Act, ids []string, states [
 	return answers, failed.err()
 }
 
+var errNoAction = fmt.Errorf("%w action: it is nil; give one, such as Retry{}", signalbox.ErrInvalid)
+
 // Do acts on one job, and returns the state that the job was in. It may be called again if its reply was lost.
 //
 // The error wraps [ErrNoJob] if the queue has no such job, [ErrState] if the action isn't for the state that the job is in, [ErrNoQueue] if
 // nobody has used the queue, and [signalbox.ErrInvalid] if the action makes no sense. Nothing was changed then.
 func (i *Inspector) Do(ctx context.Context, queue, id string, a Action) (was signalbox.State, err error) {
+	if a == nil {
+		return "", fmt.Errorf("inspect: %w", errNoAction)
+	}
 	if err := errors.Join(store.ValidateQueue(queue), a.validate()); err != nil {
 		return "", fmt.Errorf("inspect: %w", err)
 	}

@@ -93,6 +93,7 @@ func TestDoInVain(t *testing.T) {
 	}{
 		{s.Name(), "none", inspect.Retry{}, inspect.ErrNoJob, `"none" in queue`},
 		{"mial", "dead1", inspect.Retry{}, inspect.ErrNoQueue, `"mial"`},
+		{s.Name(), "dead1", nil, signalbox.ErrInvalid, "it is nil"},
 		{"{}", "dead1", inspect.Retry{}, signalbox.ErrInvalid, "queue"},
 		{s.Name(), "running1", inspect.Retry{}, inspect.ErrState, "is running, and Retry is for jobs that are scheduled, ready, dead or cancelled; cancel it, or wait"},
 		{s.Name(), "running1", inspect.Edit{MaxAttempts: 1}, inspect.ErrState, "is running, and Edit is for"},
@@ -229,6 +230,7 @@ func TestDoAllInVain(t *testing.T) {
 		want  error
 		says  string
 	}{
+		{s.Name(), dead, nil, signalbox.ErrInvalid, "it is nil"},
 		{s.Name(), inspect.Filter{}, inspect.Retry{}, signalbox.ErrInvalid, `Filter.State: it is ""`},
 		{s.Name(), dead, inspect.Cancel{}, signalbox.ErrInvalid, "Cancel is for jobs that are scheduled, ready, running or cancelled"},
 		{s.Name(), inspect.Filter{State: signalbox.StateRunning}, inspect.Delete{}, signalbox.ErrInvalid, "Delete is for jobs"},

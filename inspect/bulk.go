@@ -53,6 +53,9 @@ const maxBulk = 200
 // To act on ready jobs other than the oldest ones, Redis looks through their list: with a million of them that takes up to 30 ms for
 // each job. To drop or to hold back a whole queue, pause it.
 func (i *Inspector) DoAll(ctx context.Context, queue string, f Filter, a Action, b Bulk) (p Progress, err error) {
+	if a == nil {
+		return p, fmt.Errorf("inspect: %w", errNoAction)
+	}
 	name, states := a.about()
 	err = errors.Join(a.validate(), f.validate())
 	if !slices.Contains(states, f.State) {
