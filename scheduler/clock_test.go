@@ -9,6 +9,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/signalbox-go/signalbox/internal/schedule"
 	"github.com/signalbox-go/signalbox/internal/store"
 )
 
@@ -293,7 +294,7 @@ func TestLateCallAfterTheClockWentBack(t *testing.T) {
 	l := newLoop(s, "q", f, newOutage(s))
 	now := s.now()
 	l.hear(reading{now, now, now})
-	sched, err := parseSchedule("@every 1h", time.UTC, now)
+	sched, err := schedule.Parse("@every 1h", time.UTC, now)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/signalbox-go/signalbox"
+	"github.com/signalbox-go/signalbox/internal/schedule"
 	"github.com/signalbox-go/signalbox/internal/store"
 )
 
@@ -24,7 +25,7 @@ type crontab struct {
 // An entry is one registered Cron call. It doesn't change.
 type entry struct {
 	name     string
-	schedule schedule
+	schedule schedule.Schedule
 	job      signalbox.Job // the template of each tick's job, without ID and trace
 	mode     signalbox.TraceMode
 }
@@ -71,15 +72,16 @@ func (s *Scheduler) Cron(name, spec string, args signalbox.Args, opts ...CronOpt
 func (s *Scheduler) newEntry(name, spec string, args signalbox.Args, opts []CronOption) (*entry, error) {
 	k, kind, payload, argsErr := marshal(args)
 	o, optErr := ofEntry(k, s.trace.reserved, opts)
-	sched, specErr := parseSchedule(spec, o.loc, time.Now())
+	now := time.Now()
+	sched, specErr := schedule.Parse(spec, o.loc, now)
 	if err := errors.Join(store.ValidateEntry(name), specErr, argsErr, optErr); err != nil {
 		return nil, err
 	}
 	e := &entry{name: name, schedule: sched, job: o.job(store.NewID(), kind, payload), mode: o.mode}
 	e.job.Headers, e.job.Namespace = o.headers, s.namespace
 	sample := e.job
-	sample.Effect = store.TickEffect(sample.Namespace, sample.Queue, name, time.Now()) // each tick has an effect key
-	_, err := s.pack(&sample, store.When{})                                            // checks the size
+	sample.Effect = store.TickEffect(sample.Namespace, sample.Queue, name, now) // each tick has an effect key
+	_, err := s.pack(&sample, store.When{})                                     // checks the size
 	return e, err
 }
 

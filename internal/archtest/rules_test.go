@@ -46,6 +46,7 @@ var rules = []rule{
 	{pattern: "."}, // the vocabulary: standard library only
 	{"internal/wire", []string{"."}, []string{protowire}},
 	{"internal/store", []string{".", "internal/wire"}, []string{goRedis}},
+	{"internal/schedule", []string{"."}, []string{cron}},
 	{"internal/telemetry", nil, otelAPI},    // not the root: lock imports this
 	{"internal/lease", nil, []string{unix}}, // not lock: lock imports this
 	{"lock", []string{"internal/lease", "internal/telemetry", "lock/internal/..."}, append([]string{goRedis, backoff}, otelAPI...)}, // not the root: users can use locks alone
@@ -55,11 +56,11 @@ var rules = []rule{
 	{"lock/redlock", []string{"lock", "internal/lease", "internal/telemetry", "lock/internal/..."}, append([]string{goRedis, backoff}, otelAPI...)},
 	{"lock/locktest", []string{"lock"}, nil},
 	{"middleware", []string{".", "lock", "internal/lease", "internal/telemetry"}, append([]string{backoff}, otelAPI...)},
-	{"scheduler", []string{".", "internal/store", "internal/telemetry"}, append([]string{goRedis, cron, unix}, otelAPI...)},
+	{"scheduler", []string{".", "internal/schedule", "internal/store", "internal/telemetry"}, append([]string{goRedis, unix}, otelAPI...)},
 	{"worker", []string{".", "lock", "middleware", "internal/lease", "internal/store", "internal/telemetry", "internal/testseam"}, append([]string{goRedis, backoff}, otelAPI...)},
 	{"internal/testseam", []string{"."}, nil},                                                                         // not worker: worker imports this
 	{"signalboxtest", []string{".", "scheduler", "worker", "internal/store", "internal/testseam"}, []string{goRedis}}, // nothing imports it but tests
-	{"inspect", []string{".", "internal/store", "lock"}, []string{goRedis}},                                           // lock: who holds one
+	{"inspect", []string{".", "internal/schedule", "internal/store", "lock"}, []string{goRedis}},                      // lock: who holds one
 	{"embedded", []string{"."}, []string{miniredis}},
 	{"examples/quickstart", []string{".", "scheduler", "worker", "examples/quickstart/internal/demo"}, nil},
 	{"examples/...", []string{".", "embedded", "lock", "lock/redlock", "middleware", "scheduler", "worker"}, append([]string{goRedis}, otelAPI...)},

@@ -1,4 +1,8 @@
-package scheduler
+// Package schedule computes the ticks of cron entries. Schedulers enqueue a job at each tick, and inspect says when the
+// next ticks come. So both must compute them alike.
+//
+// [Parse] makes a [Schedule] of a spec. [ZoneName] and [LoadZone] carry a time zone from one machine to another.
+package schedule
 
 import (
 	"errors"
@@ -25,18 +29,20 @@ const specForms = `want "[second] minute hour day-of-month month day-of-week", `
 	`a descriptor (@hourly, @daily, @weekly, @monthly, @yearly) or "@every 1m30s", ` +
 	`optionally after "CRON_TZ=Area/City "`
 
-// A schedule has the ticks of a cron entry.
-type schedule interface {
+// A Schedule has the ticks of a cron entry.
+type Schedule interface {
 	// Next returns the earliest tick strictly after the given time, in UTC: whole
 	// seconds, or whole milliseconds for @every. It returns the zero time only if no tick
-	// comes in 30 years. parseSchedule refuses such a spec.
+	// comes in 30 years. Parse refuses such a spec.
 	Next(after time.Time) time.Time
+	// Zone returns the time zone whose wall clock the schedule follows. That of @every is UTC.
+	Zone() *time.Location
 }
 
 var parser = cron.NewParser(cron.SecondOptional | cron.Minute | cron.Hour |
 	cron.Dom | cron.Month | cron.Dow | cron.Descriptor)
 
-// parseSchedule parses a cron spec: five fields, an optional field for seconds in front,
+// Parse parses a cron spec: five fields, an optional field for seconds in front,
 // a descriptor, or "@every d". The fields name times of a wall clock in loc (nil is UTC),
 // unless the spec begins with "CRON_TZ=" or "TZ=" and the name of a zone. A spec with no
 // tick after now is refused. Errors wrap [signalbox.ErrInvalid].
@@ -50,7 +56,7 @@ var parser = cron.NewParser(cron.SecondOptional | cron.Minute | cron.Hour |
 //     instant after the gap. Several such times share that one tick.
 //   - "@every d" doesn't use the wall clock. It ticks at multiples of d since the Unix epoch.
 //     So all processes agree without communication.
-func parseSchedule(spec string, loc *time.Location, now time.Time) (schedule, error) {
+func Parse(spec string, loc *time.Location, now time.Time) (Schedule, error) {
 	s, err := parseSpec(spec, loc)
 	if err != nil {
 		shown := spec
@@ -65,7 +71,7 @@ func parseSchedule(spec string, loc *time.Location, now time.Time) (schedule, er
 	return s, nil
 }
 
-func parseSpec(spec string, loc *time.Location) (schedule, error) {
+func parseSpec(spec string, loc *time.Location) (Schedule, error) {
 	if len(spec) > maxSpec {
 		return nil, fmt.Errorf("%d bytes long, at most %d are read", len(spec), maxSpec)
 	}
@@ -125,7 +131,7 @@ func cutZone(spec string, loc *time.Location) (*time.Location, string, error) {
 	return loc, rest, nil
 }
 
-func parseEvery(period string) (schedule, error) {
+func parseEvery(period string) (Schedule, error) {
 	d, err := time.ParseDuration(period)
 	if err != nil {
 		return nil, fmt.Errorf(`%w; want a period such as "@every 1m30s"`, err)
@@ -166,12 +172,16 @@ func (s everySchedule) Next(after time.Time) time.Time {
 	return time.UnixMilli(ms - (ms%period+period)%period + period).UTC()
 }
 
+func (s everySchedule) Zone() *time.Location { return time.UTC }
+
 // wallClock is a schedule in wall-clock time. A wall-clock time is stored as the UTC time
 // with the same digits. So times can be compared and counted without a zone.
 type wallClock struct {
 	clock *cron.SpecSchedule // in UTC
 	loc   *time.Location
 }
+
+func (c wallClock) Zone() *time.Location { return c.loc }
 
 // next returns the first wall-clock time after w that the schedule names, or the zero
 // time. The parser's own search ends after five years. Around the year 2100 there are

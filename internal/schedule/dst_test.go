@@ -1,4 +1,4 @@
-package scheduler
+package schedule
 
 import (
 	"slices"
@@ -212,7 +212,7 @@ func changes(loc *time.Location, year int) []time.Time {
 
 // bruteTicks returns the ticks in (from, to] of a schedule without seconds. It checks the wall
 // clock in every minute. It shares only the parsed fields with Next.
-func bruteTicks(s schedule, from, to time.Time) []time.Time {
+func bruteTicks(s Schedule, from, to time.Time) []time.Time {
 	var (
 		clock   *cron.SpecSchedule
 		loc     *time.Location

@@ -1,4 +1,4 @@
-package scheduler
+package schedule
 
 import (
 	"errors"
@@ -11,9 +11,9 @@ import (
 	"github.com/signalbox-go/signalbox"
 )
 
-func mustParse(t testing.TB, spec string, loc *time.Location) schedule {
+func mustParse(t testing.TB, spec string, loc *time.Location) Schedule {
 	t.Helper()
-	s, err := parseSchedule(spec, loc, time.Date(2026, time.January, 1, 0, 0, 0, 0, time.UTC))
+	s, err := Parse(spec, loc, time.Date(2026, time.January, 1, 0, 0, 0, 0, time.UTC))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -64,7 +64,7 @@ func TestEveryAgreesBetweenProcesses(t *testing.T) {
 	start := instant(t, "2026-07-03T00:00:00.123456789Z")
 	for _, spec := range []string{"@every 1s", "@every 7s", "@every 1m0.25s", "@every 25h"} {
 		one := mustParse(t, spec, nil)
-		other, err := parseSchedule(spec, zone(t, "America/New_York"), start.Add(137*time.Hour))
+		other, err := Parse(spec, zone(t, "America/New_York"), start.Add(137*time.Hour))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -88,7 +88,7 @@ func TestEveryAgreesBetweenProcesses(t *testing.T) {
 	}
 }
 
-func TestParseScheduleRefuses(t *testing.T) {
+func TestParseRefuses(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct{ spec, want string }{
 		{"", "day-of-week"},
@@ -122,7 +122,7 @@ func TestParseScheduleRefuses(t *testing.T) {
 		{"TZ=UTC CRON_TZ=UTC 0 9 * * *", "two time zones"},
 		{"0" + strings.Repeat(",0", 1000) + " * * * *", "1024"},
 	} {
-		s, err := parseSchedule(tc.spec, nil, time.Date(2026, time.January, 1, 0, 0, 0, 0, time.UTC))
+		s, err := Parse(tc.spec, nil, time.Date(2026, time.January, 1, 0, 0, 0, 0, time.UTC))
 		if err == nil {
 			t.Errorf("%q: accepted as %v", tc.spec, s)
 			continue
@@ -195,7 +195,7 @@ func TestNextProperties(t *testing.T) {
 	}
 }
 
-func FuzzParseSchedule(f *testing.F) {
+func FuzzParse(f *testing.F) {
 	for _, spec := range []string{
 		"0 9 * * 1-5", "*/10 * * * * *", "@hourly", "@every 90m", "TZ=0", "TZ=UTC TZ=0",
 		"CRON_TZ=Europe/Berlin 0 2 * * *", "0 0 30 2 *", "0 0 29 2 *", ",", "? ? ? ? ?", "@", "",
@@ -206,7 +206,7 @@ func FuzzParseSchedule(f *testing.F) {
 	berlin := zone(f, "Europe/Berlin")
 	f.Fuzz(func(t *testing.T, spec string, unix int64) {
 		now := time.Unix(unix%(1<<40), 0) // less than some 35,000 years from 1970
-		s, err := parseSchedule(spec, berlin, now)
+		s, err := Parse(spec, berlin, now)
 		if err != nil {
 			if !errors.Is(err, signalbox.ErrInvalid) {
 				t.Fatalf("%q: %v does not wrap ErrInvalid", spec, err)
