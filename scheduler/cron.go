@@ -28,6 +28,7 @@ type entry struct {
 	schedule schedule.Schedule
 	job      signalbox.Job // the template of each tick's job, without ID and trace
 	mode     signalbox.TraceMode
+	notice   store.Notice
 }
 
 func newCrontab() crontab {
@@ -35,7 +36,8 @@ func newCrontab() crontab {
 }
 
 // Cron registers an entry: while [Scheduler.Run] runs, a job is enqueued at each tick of spec. Cron may be called
-// before Run and while it runs. Redis keeps only the last tick of each entry, under its name and queue. So every
+// before Run and while it runs. Redis keeps the last tick of each entry, under its name and queue, and a description for
+// package inspect, which can pause the entry and run it now. Entries live in the processes. So every
 // process that should run an entry registers it, with the same name, spec and queue. One of them enqueues each tick.
 // If their specs differ, the ticks of all specs fire. If Run is not called within a minute after the first entry was
 // registered, the log warns.
@@ -79,6 +81,7 @@ func (s *Scheduler) newEntry(name, spec string, args signalbox.Args, opts []Cron
 	}
 	e := &entry{name: name, schedule: sched, job: o.job(store.NewID(), kind, payload), mode: o.mode}
 	e.job.Headers, e.job.Namespace = o.headers, s.namespace
+	e.notice = store.NewNotice(name, spec, schedule.ZoneName(sched.Zone(), now), &e.job, s.codec != nil)
 	sample := e.job
 	sample.Effect = store.TickEffect(sample.Namespace, sample.Queue, name, now) // each tick has an effect key
 	_, err := s.pack(&sample, store.When{})                                     // checks the size

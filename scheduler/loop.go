@@ -42,18 +42,19 @@ type loop struct {
 	retries  int       // failed readings in a row
 	retryAt  time.Time // earliest next reading, by our clock
 
-	fresh  []*ticking // entries whose last tick is not known yet
-	asking bool       // a call for the last ticks is in flight
-	asked  int        // failed calls for the last ticks in a row
-	askAt  time.Time  // earliest next such call, by our clock
-	agenda agenda
-	era    int         // changes when the reckoning is set back
-	turns  int64       // ticks that were enqueued by any process
-	calls  int         // calls for ticks that are in flight or to be repeated
-	again  []*tickCall // to be repeated
-	lanes  []*store.Lane
-	missed missedReport
-	reset  time.Time // when the log last said that a new reckoning was replaced
+	fresh   []*ticking // entries whose last tick is not known yet
+	asking  bool       // a call for the last ticks is in flight
+	asked   int        // failed calls for the last ticks in a row
+	askAt   time.Time  // earliest next such call, by our clock
+	agenda  agenda
+	notices notices
+	era     int         // changes when the reckoning is set back
+	turns   int64       // ticks that were enqueued by any process
+	calls   int         // calls for ticks that are in flight or to be repeated
+	again   []*tickCall // to be repeated
+	lanes   []*store.Lane
+	missed  missedReport
+	reset   time.Time // when the log last said that a new reckoning was replaced
 
 	outdated bool // the log has said that this scheduler is too old for the queue
 }
@@ -67,6 +68,7 @@ type ticking struct {
 	served    int64     // the value of loop.turns after any process enqueued the entry's last tick
 	refusals  int       // tries that Redis ran without a decision
 	missed    int       // ticks skipped since any process enqueued one
+	paused    bool      // the last tick of which this process knows passed without a job
 	era       int       // the loop's era when next was chosen
 }
 
@@ -125,6 +127,7 @@ func (l *loop) adopt() {
 	l.mu.Unlock()
 	for _, e := range given {
 		l.fresh = append(l.fresh, &ticking{entry: e, served: -rand.Int64()})
+		l.notices.add(e.notice)
 	}
 }
 
@@ -143,7 +146,7 @@ func (l *loop) step(ctx context.Context) time.Duration {
 		return wait
 	}
 	l.missed.begin()
-	wait = min(wait, l.ask(ctx, now), l.repeat(ctx, now), l.fire(ctx, now))
+	wait = min(wait, l.ask(ctx, now), l.repeat(ctx, now), l.fire(ctx, now), l.announce(ctx, now))
 	l.missed.flush()
 	return wait
 }

@@ -21,6 +21,8 @@ const Grace = store.TickGrace
 // maxmemory-policy evicts), or if the Redis user lacks a right that the queues of the registered entries need. It
 // checks both again every five minutes and after an outage, and logs what has changed.
 //
+// A tick of an entry that an operator has paused passes without a job. The log says so once for each pause.
+//
 // Run logs the ticks that passed while no scheduler ran, and those that could not be tried in time. It logs a jump of
 // Redis' clock when it notices it, and again when the jump is over or followed.
 func (s *Scheduler) Run(ctx context.Context) error {
@@ -53,6 +55,10 @@ type tickServer interface {
 	NewLane() *store.Lane
 	// EnqueueTicks enqueues the jobs of ticks. It returns what happened to each, and the server's time.
 	EnqueueTicks(ctx context.Context, lane *store.Lane, items []store.Item, r store.Reckoning) (store.Fates, error)
+	// Announce describes entries to tools.
+	Announce(ctx context.Context, notices []store.Notice) error
+	// Remind says that this process still has the entries. It returns the names of those that must be announced.
+	Remind(ctx context.Context, notices []store.Notice) (lacking []string, err error)
 }
 
 // A runner has a loop for each queue that has entries.

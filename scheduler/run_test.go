@@ -28,6 +28,10 @@ type fakeServer struct {
 	early  int           // number of ticks that are called early at any time
 	delay  time.Duration // of every call
 	last   map[string]time.Time
+	paused map[string]bool // entries
+	noted  error           // of calls about entries
+	told   []string        // what such calls said of entries
+	lacks  map[string]bool // entries that must be announced
 	fired  []time.Time
 	names  []string // of the entries of those ticks
 	calls  int      // for ticks
@@ -42,7 +46,9 @@ type fakeCall struct {
 }
 
 func newFakeServer() *fakeServer {
-	return &fakeServer{last: make(map[string]time.Time), lanes: make(map[*store.Lane]fakeCall)}
+	return &fakeServer{
+		last: make(map[string]time.Time), paused: make(map[string]bool), lacks: make(map[string]bool), lanes: make(map[*store.Lane]fakeCall),
+	}
 }
 
 func (f *fakeServer) set(change func()) {
@@ -139,12 +145,55 @@ func (f *fakeServer) tick(entry string, tick, now time.Time, known bool) store.F
 		return store.Late
 	}
 	f.last[entry] = tick
+	if f.paused[entry] {
+		return store.Passed
+	}
 	f.fired = append(f.fired, tick)
 	f.names = append(f.names, entry)
 	if ahead {
 		return store.PutInAnew
 	}
 	return store.PutIn
+}
+
+func (f *fakeServer) Announce(ctx context.Context, notices []store.Notice) error {
+	_, err := f.tell(ctx, "announce", notices)
+	return err
+}
+
+func (f *fakeServer) Remind(ctx context.Context, notices []store.Notice) ([]string, error) {
+	return f.tell(ctx, "remind", notices)
+}
+
+func (f *fakeServer) tell(ctx context.Context, verb string, notices []store.Notice) (lacking []string, err error) {
+	if err := f.wait(ctx); err != nil {
+		return nil, err
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.noted != nil {
+		return nil, f.noted
+	}
+	text := verb
+	for i := range notices {
+		name := notices[i].Name()
+		text += " " + name
+		if verb == "remind" && f.lacks[name] {
+			lacking = append(lacking, name)
+		}
+		f.lacks[name] = false
+	}
+	f.told = append(f.told, text)
+	return lacking, nil
+}
+
+// heard returns what was said of entries since the last call.
+func (f *fakeServer) heard() []string {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	told := f.told
+	f.told = nil
+	return told
 }
 
 // ticks returns the ticks that were fired, by the bubble's clock.

@@ -222,6 +222,16 @@ func (l *loop) settle(c *tickCall, fates store.Fates, got time.Time, watch stopw
 			}
 			e.notBefore = server.Add(backoff(e.refusals))
 			e.refusals++
+		case fate == store.Passed:
+			l.s.metrics.Tick(context.Background(), l.queue, telemetry.OutcomePaused, 1)
+			if !e.paused {
+				e.paused = true
+				l.s.log.Info("scheduler: cron: the entry is paused; its ticks pass without jobs until it is resumed",
+					"entry", e.name, "queue", l.queue, "tick", e.next)
+			}
+			e.missed = 0
+			l.served(e)
+			l.advance(e, server)
 		case fate == store.Late:
 			l.missed.add(e, e.next, 1, false, missedLate)
 			l.giveUp(e, errLate)
@@ -247,6 +257,10 @@ func (l *loop) served(e *ticking) {
 // Redis was in the future.
 func (l *loop) fired(e *ticking, server time.Time, anew bool) {
 	late := server.Sub(e.next)
+	if e.paused {
+		e.paused = false
+		l.s.log.Info("scheduler: cron: the entry is paused no more", "entry", e.name, "queue", l.queue, "tick", e.next)
+	}
 	e.tick.spans.end(late)
 	ctx := e.tick.ctx
 	if m := l.s.metrics; !m.Silent() {

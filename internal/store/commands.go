@@ -21,10 +21,10 @@ const (
 
 // roleScripts are the scripts that a role runs.
 var roleScripts = map[Role][]string{
-	Producer: {"enqueue", "permits"},
+	Producer: {"enqueue", "announce", "permits"},
 	Worker:   {"claim", "renew", "reclaim", "close", "sweep", "report", "depth", "keep", "permits"},
 	Reporter: {"report", "depth", "permits"},
-	Operator: {"depth", "show", "page", "list", "held", "set", "keep", "act", "permits"},
+	Operator: {"depth", "show", "page", "list", "held", "set", "keep", "act", "entry", "enqueue", "permits"},
 	Viewer:   {"depth", "show", "page", "list", "held"},
 }
 
@@ -39,7 +39,7 @@ var roleCalls = map[Role][]string{
 
 // viewerCalls are those of package inspect where it reads.
 var viewerCalls = []string{
-	"EVALSHA", "EVAL", "EXISTS", "HGET", "HGETALL", "HLEN", "HSCAN", "SISMEMBER", "SMEMBERS", "TIME", "ZRANGE",
+	"EVALSHA", "EVAL", "EXISTS", "HGET", "HGETALL", "HLEN", "HMGET", "HSCAN", "SISMEMBER", "SMEMBERS", "TIME", "ZRANGE",
 }
 
 // Commands returns the Redis commands that a queue's clients of these roles call, inside and outside of

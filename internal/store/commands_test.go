@@ -37,9 +37,9 @@ func roleOf(op operation) Role {
 		return Operator
 	}
 	switch op.name {
-	case "enqueue", "tick", "replace":
+	case "enqueue", "tick", "replace", "announce":
 		return Producer
-	case "pause", "resume", "slots", "keep":
+	case "pause", "resume", "slots", "keep", "pause an entry", "resume an entry", "forget an entry":
 		return Operator
 	case "show", "page", "list", "held":
 		return Viewer
@@ -100,6 +100,15 @@ func TestCommandsSuffice(t *testing.T) {
 				}
 				if _, here, err := r.Quiet(bg, "me", true); (err != nil || !here) && role == Operator {
 					t.Errorf("a quiet worker as %s: %v", name, err)
+				}
+				if names, err := r.EntryNames(bg); err != nil || len(names) == 0 && op.name != "forget an entry" {
+					t.Errorf("the cron entries as %s: %v, %v", name, names, err)
+				}
+				if all, err := r.Entries(bg, []string{"old"}); err != nil || len(all) == 0 && op.name != "forget an entry" {
+					t.Errorf("a cron entry as %s: %v, %v", name, all, err)
+				}
+				if known, err := r.RunEntry(bg, "old", "now"); role == Operator && (err != nil || !known && op.name != "forget an entry") {
+					t.Errorf("to run a cron entry as %s: %v, %v", name, known, err)
 				}
 				if _, _, found, err := r.Show(bg, "f1"); err != nil || !found {
 					t.Errorf("a job as %s: %v", name, err)

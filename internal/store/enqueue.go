@@ -94,6 +94,8 @@ const (
 	Taken Fate = 't' // the tick, or a later one of the entry, had been enqueued before
 	Early Fate = 'e' // the tick is in the server's future
 	Late  Fate = 'l' // the tick is more than TickGrace ago
+	// Passed is the fate of a tick whose entry is paused. It has become the entry's last tick all the same: it passes without a job.
+	Passed Fate = 'p'
 )
 
 // In reports whether the call put the job in.

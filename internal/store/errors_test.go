@@ -173,6 +173,37 @@ func operations() []operation {
 			}
 			return err
 		}},
+		{name: "announce", call: func(r *rig, _ []Delivery) error {
+			if err := r.Announce(bg, []Notice{notice("other", "@daily", "1")}); err != nil {
+				return err
+			}
+			lacking, err := r.Remind(bg, []Notice{notice("other", "@daily", "1")})
+			if err == nil && len(lacking) > 0 {
+				return fmt.Errorf("%v lacks", lacking)
+			}
+			return err
+		}},
+		{name: "pause an entry", call: func(r *rig, _ []Delivery) error {
+			got, err := r.PauseEntry(bg, "old")
+			if err == nil && got == EntryUnknown {
+				return errors.New("it is unknown")
+			}
+			return err
+		}},
+		{name: "resume an entry", call: func(r *rig, _ []Delivery) error {
+			if _, err := r.PauseEntry(bg, "old"); err != nil {
+				return err
+			}
+			got, err := r.ResumeEntry(bg, "old")
+			if err == nil && got != EntryChanged {
+				return fmt.Errorf("got %v", got)
+			}
+			return err
+		}},
+		{name: "forget an entry", call: func(r *rig, _ []Delivery) error {
+			_, err := r.ForgetEntry(bg, "old")
+			return err
+		}},
 		act("cancel a job that waits", CancelJobs("why"), "ready2", signalbox.StateReady, signalbox.StateCancelled),
 		act("cancel a job that runs", CancelJobs("why"), "f1", signalbox.StateRunning, signalbox.StateRunning),
 		act("run a dead job", RunJobs(time.Time{}), "dead2", signalbox.StateDead, signalbox.StateReady),
@@ -270,7 +301,9 @@ func (r *rig) furnish() []Delivery {
 	r.age(r.keys.cancelled, "cancelled1", 40*24*time.Hour)
 	r.put("f1", "f2", "ready1", "ready2", "ready3")
 	r.enqueued(r.item("due", When{After: time.Hour}, 0))
-	r.must(r.rdb.HSet(bg, r.keys.cron, "entry", 1).Err())
+	r.must(r.rdb.HSet(bg, r.keys.cron, "entry", 1, "old", 1).Err())
+	r.must(r.Announce(bg, []Notice{notice("old", "@daily", "1")}))
+	r.unseen("old", time.Hour)
 	got := r.claim(2)
 	equal(r.t, "in flight", ids(got), []string{"f1", "f2"})
 	r.enqueued(r.item("past", When{After: time.Hour}, 0))
@@ -323,6 +356,9 @@ func (s *keySpy) ProcessHook(redis.ProcessHook) redis.ProcessHook {
 		}
 		if list, ok := cmd.(*redis.StringSliceCmd); ok { // so is this
 			list.SetVal(s.sessions)
+			return nil
+		}
+		if _, ok := cmd.(*redis.IntCmd); ok { // the queue is registered before the script
 			return nil
 		}
 		args := cmd.Args() // EVALSHA sha n key...
@@ -432,14 +468,14 @@ func TestOutOfMemory(t *testing.T) {
 		before := r.dump()
 		r.must(rdb.ConfigSet(bg, "maxmemory", "1").Err())
 		err := op.call(r, got)
-		if goesIn := op.name == "enqueue" || op.name == "tick" || op.name == "replace"; goesIn {
+		if goesIn := op.name == "enqueue" || op.name == "tick" || op.name == "replace" || op.name == "announce"; goesIn {
 			if !redis.IsOOMError(err) {
 				t.Errorf("%s out of memory: %v", op.name, err)
 			}
 			r.unchanged(op.name+" out of memory", before)
 		} else if err != nil {
 			t.Errorf("%s out of memory: %v", op.name, err)
-		} else if len(differences(before, r.dump())) == 0 && op.name != "resume" { // of a queue that it has paused
+		} else if len(differences(before, r.dump())) == 0 && op.name != "resume" && op.name != "resume an entry" { // of what it has paused
 			t.Errorf("%s out of memory did nothing", op.name)
 		}
 		r.must(rdb.ConfigSet(bg, "maxmemory", "0").Err())

@@ -32,6 +32,9 @@ var (
 	pageScript    = load("page")
 	listScript    = load("list")
 	heldScript    = load("held")
+
+	announceScript = load("announce")
+	entryScript    = load("entry")
 )
 
 // A script is one of the scripts, with the names that the lines on top of it give to keys and to arguments:

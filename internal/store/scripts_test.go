@@ -176,7 +176,7 @@ func TestConstantsAgree(t *testing.T) {
 
 // keyOrder is the order of KEYS in every script. A script leaves out those that it doesn't use.
 var keyOrder = []string{
-	"LANE", "INFLIGHT", "SESSIONS", "FENCE", "JOBS", "DUE", "IDLE", "STATS", "CRON", "HIGH", "NORMAL", "LOW", "SUSPECT",
+	"LANE", "INFLIGHT", "SESSIONS", "FENCE", "JOBS", "DUE", "IDLE", "STATS", "CRON", "ENTRIES", "HIGH", "NORMAL", "LOW", "SUSPECT",
 	"DEAD", "CANCELLED", "NOTES", "CANCELS", "SETTINGS", "REPORTER",
 }
 

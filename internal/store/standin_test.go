@@ -107,6 +107,11 @@ func TestStandIn(t *testing.T) {
 		}
 	}
 
+	r.must(q.Announce(bg, []Notice{notice("e", "@daily", "1")}))
+	if lacking, err := q.Remind(bg, []Notice{notice("e", "@daily", "1")}); err != nil || len(lacking) > 0 {
+		t.Errorf("a reminder: %v, %v", lacking, err)
+	}
+
 	entries := []string{"e", "f", "g", "h", "nobodys"}
 	want, err := r.LastTicks(bg, entries)
 	r.must(err)

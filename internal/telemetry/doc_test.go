@@ -305,6 +305,7 @@ func dissect(m metricdata.Metrics) (kind string, points []attribute.Set) {
 // the code.
 var unplayed = map[string]string{
 	"missed": telemetry.OutcomeMissed, // no process ran the entry for more than five seconds
+	"paused": telemetry.OutcomePaused, // somebody paused the entry
 }
 
 // goType matches an error.type that is the Go type of an error, of the user or of a library.

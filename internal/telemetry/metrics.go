@@ -37,7 +37,7 @@ var (
 // each job.
 const (
 	queueState  = attribute.Key("signalbox.queue.state")      // ready, scheduled, running, dead or cancelled
-	tickOutcome = attribute.Key("signalbox.schedule.outcome") // OutcomeFired, OutcomeSkipped or OutcomeMissed
+	tickOutcome = attribute.Key("signalbox.schedule.outcome") // OutcomeFired and the others
 )
 
 // boundaries are the boundaries of all histograms, in seconds: from 0.1 ms to 1 h.

@@ -12,6 +12,7 @@ const (
 	OutcomeFired   = "fired"   // its job was enqueued
 	OutcomeSkipped = "skipped" // another process enqueued it first
 	OutcomeMissed  = "missed"  // as far as this process knows, no process enqueued its job in time
+	OutcomePaused  = "paused"  // it passed without a job, since its entry is paused; one process counts it
 )
 
 // ProducerMetrics measure enqueuing and cron.
@@ -65,7 +66,7 @@ func (p *ProducerMetrics) Took(ctx context.Context, queue string, took time.Dura
 	}
 }
 
-// Tick counts n ticks whose jobs go to a queue. outcome is OutcomeFired, OutcomeSkipped or OutcomeMissed.
+// Tick counts n ticks whose jobs go to a queue. outcome is one of the above.
 func (p *ProducerMetrics) Tick(ctx context.Context, queue, outcome string, n int) {
 	if m := p.made.on(); m != nil && n > 0 {
 		m.ticks.Add(ctx, int64(n), p.points.of(point{queue: queue, outcome: outcome, about: tickOutcome}).add...)

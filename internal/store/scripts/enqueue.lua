@@ -1,6 +1,6 @@
 -- Puts jobs in. A live job is one that is ready, scheduled or running. If a live job has the ID of a new one, the new one is left out.
 -- If a dead or cancelled job has it, the new one replaces it. The job of a cron entry's tick is put in only if nobody enqueued that
--- tick, or a later one of the entry, before.
+-- tick, or a later one of the entry, before, and if the entry isn't paused.
 --
 -- KEYS: as named below; HIGH, NORMAL and LOW are the lists ready:high, ready:normal, ready:low
 -- ARGV: 1 call: protocol, ' ', sequence number of the call in its lane. A caller that knows this server's clock may add ' ' and
@@ -15,7 +15,8 @@
 --          put in: '1' new, 'D' replaced a dead job, 'C' replaced a cancelled job,
 --          'r' replaced the last tick of its entry, which was in the future
 --          left out because the job with this ID is: '0' ready or running, 's' scheduled, 'd' dead, 'c' cancelled
---          left out because its tick: 't' was enqueued before, 'e' is in the future of this server, 'l' is more than 5 s ago
+--          left out because its tick: 't' was enqueued before, 'e' is in the future of this server, 'l' is more than 5 s ago,
+--          'p' passes without a job, since its entry is paused
 --        {'stale'}  a later call of this lane was seen; nothing was done
 -- Errors, all before the first write: those of Redis, 'ERR signalbox: ...', 'NOPERM signalbox: ...', and
 --         'LAYOUT n signalbox: ...' if n, the layout of the queue, is newer than the protocol

@@ -1,5 +1,5 @@
--- A step of enqueue.lua: finds the outcome for a tick. It is '1' if nobody enqueued the tick before. Then the tick becomes the last one
--- of its entry.
+-- A step of enqueue.lua: finds the outcome for a tick. It is '1' if nobody enqueued the tick before, or 'p' if its entry is paused. Then
+-- the tick becomes the last one of its entry.
 ahead = reckons and marks[entry] > reckoned + 10000000
 if us > reckoned then
   outcome = 'e'
@@ -12,4 +12,7 @@ else
   marked = marked or {}
   marked[#marked + 1] = entry
   marked[#marked + 1] = digits(us)
+  if paused[entry] then
+    outcome = 'p'
+  end
 end

@@ -12,11 +12,17 @@ else
 end
 redis.call('ZCARD', IDLE)
 local earliest = timed and redis.call('ZRANGE', DUE, 0, 0, 'WITHSCORES')
-local marks -- the last tick of each entry
+local marks, paused -- the last tick of each entry, and since when it is paused
 if entries then
-  marks = {}
+  marks, paused = {}, {}
   local found = redis.call('HMGET', CRON, unpack(entries))
+  local fields = {}
   for i = 1, #entries do
+    fields[i] = 'cron:' .. entries[i]
+  end
+  local pauses = redis.call('HMGET', SETTINGS, unpack(fields))
+  for i = 1, #entries do
+    paused[entries[i]] = pauses[i]
     local mark = found[i] and tonumber(found[i])
     if found[i] and not mark then
       return invalid('the last tick of a cron entry is no number: is another program writing to this queue?')

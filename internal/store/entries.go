@@ -1,0 +1,224 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/signalbox-go/signalbox"
+	"github.com/signalbox-go/signalbox/internal/wire"
+)
+
+// The fields of the hash entries: one of these, and an entry's name.
+const (
+	specField  = "spec:"  // kind, spec and time zone: a wire.Entry
+	jobField   = "job:"   // class and envelope of its jobs
+	seenField  = "seen:"  // when a scheduler last said that it has the entry, in us, and the digest of the description
+	quietTicks = "quiet:" // see entry.lua
+)
+
+// pausedEntry is before an entry's name in the name of the field of the settings that says since when it is paused, in us.
+const pausedEntry = "cron:"
+
+// An Entry is what Redis knows of a cron entry.
+type Entry struct {
+	Name             string
+	Kind, Spec, Zone string
+	Last             time.Time // the last tick whose job was enqueued; zero: there was none
+	Paused           bool
+	PausedSince      time.Time
+	Seen             time.Time // when a scheduler last said that it has the entry
+	Err              error     // why the description can't be read
+}
+
+// entriesPerCall bounds the entries that one call reads.
+const entriesPerCall = 250
+
+// EntryNames returns the names of the cron entries that schedulers have described, sorted.
+func (q *Queue) EntryNames(ctx context.Context) ([]string, error) {
+	names := make(map[string]bool) // a scan may return a field twice
+	for cursor := uint64(0); ; {
+		fields, next, err := q.rdb.HScan(ctx, q.keys.entries, cursor, seenField+"*", 1000).Result()
+		if err != nil {
+			return nil, q.badEntries(err)
+		}
+		for i := 0; i < len(fields); i += 2 { // names and values
+			names[strings.TrimPrefix(fields[i], seenField)] = true
+		}
+		if cursor = next; cursor == 0 {
+			return slices.Sorted(maps.Keys(names)), nil
+		}
+	}
+}
+
+// Entries returns what Redis knows of cron entries. Those that no scheduler has described are left out.
+func (q *Queue) Entries(ctx context.Context, names []string) ([]Entry, error) {
+	entries := make([]Entry, 0, len(names))
+	for some := range slices.Chunk(names, entriesPerCall) {
+		fields, pauses := make([]string, 0, 3*len(some)), make([]string, len(some))
+		for i, name := range some {
+			fields = append(fields, specField+name, seenField+name, quietTicks+name)
+			pauses[i] = pausedEntry + name
+		}
+		var described, last, paused *redis.SliceCmd
+		_, err := q.rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
+			described, last, paused = p.HMGet(ctx, q.keys.entries, fields...), p.HMGet(ctx, q.keys.cron, some...), p.HMGet(ctx, q.keys.settings, pauses...)
+			return nil
+		})
+		if err != nil {
+			return nil, q.badEntries(err)
+		}
+		if len(described.Val()) != len(fields) || len(last.Val()) != len(some) || len(paused.Val()) != len(some) {
+			return nil, errors.New("store: HMGET has returned another number of values than fields")
+		}
+		for i, name := range some {
+			e, known := q.entryOf(name, described.Val()[3*i:3*i+3], last.Val()[i], paused.Val()[i])
+			if known {
+				entries = append(entries, e)
+			}
+		}
+	}
+	return entries, nil
+}
+
+// badEntries adds the keys to an error of Redis.
+func (q *Queue) badEntries(err error) error {
+	if strings.Contains(err.Error(), "WRONGTYPE") {
+		return fmt.Errorf("one of the keys %s, %s and %s is no hash; is another program writing to them? %w", q.keys.entries, q.keys.cron, q.keys.settings, err)
+	}
+	return err
+}
+
+// entryOf reads an entry from the values of its fields in the hashes entries, cron and settings. known is false if there is no
+// description.
+func (q *Queue) entryOf(name string, described []any, last, paused any) (e Entry, known bool) {
+	spec, known := described[0].(string)
+	seen, _ := described[1].(string)
+	quiet, _ := described[2].(string)
+	if !known {
+		return Entry{}, false
+	}
+	e = Entry{Name: name}
+	bad := func(key, field, what string) {
+		e.Err = errors.Join(e.Err, fmt.Errorf("field %s of key %s: %s; is another program writing to it?", field, key, what))
+	}
+	if d, err := wire.DecodeEntry([]byte(spec)); err != nil {
+		bad(q.keys.entries, specField+name, err.Error())
+	} else {
+		e.Kind, e.Spec, e.Zone = d.Kind, d.Spec, d.Zone
+	}
+	number := func(key, field, text string) time.Time {
+		us, err := strconv.ParseInt(text, 10, 64)
+		if err != nil {
+			bad(key, field, "it holds no time")
+			return time.Time{}
+		}
+		return time.UnixMicro(us)
+	}
+	us, _, _ := strings.Cut(seen, " ")
+	e.Seen = number(q.keys.entries, seenField+name, us)
+	if text, ok := last.(string); ok {
+		from, to, _ := strings.Cut(quiet, " ")
+		switch a, b := micros(text), micros(to); {
+		case quiet == "", to == "" && paused == nil, to != "" && a > b: // its job was enqueued
+			e.Last = number(q.keys.cron, name, text)
+		case from != "":
+			e.Last = number(q.keys.entries, quietTicks+name, from)
+		}
+	}
+	if text, ok := paused.(string); ok {
+		e.Paused, e.PausedSince = true, number(q.keys.settings, pausedEntry+name, text)
+	}
+	return e, true
+}
+
+// micros returns the number of microseconds in a text, or 0.
+func micros(text string) int64 {
+	us, _ := strconv.ParseInt(text, 10, 64)
+	return us
+}
+
+// A Verdict says what became of a change to a cron entry.
+type Verdict int
+
+// What became of it.
+const (
+	EntryAsItWas Verdict = iota // there was nothing to do
+	EntryChanged
+	EntryUnknown // no scheduler has described the entry
+	EntryLives   // a scheduler has the entry
+)
+
+// PauseEntry has the ticks of a cron entry pass without jobs.
+func (q *Queue) PauseEntry(ctx context.Context, name string) (Verdict, error) {
+	return q.changeEntry(ctx, name, "pause")
+}
+
+// ResumeEntry ends the pause of a cron entry.
+func (q *Queue) ResumeEntry(ctx context.Context, name string) (Verdict, error) {
+	return q.changeEntry(ctx, name, "resume")
+}
+
+// ForgetEntry deletes what Redis has of a cron entry, unless a scheduler has the entry.
+func (q *Queue) ForgetEntry(ctx context.Context, name string) (Verdict, error) {
+	return q.changeEntry(ctx, name, "forget")
+}
+
+func (q *Queue) changeEntry(ctx context.Context, name, verb string) (Verdict, error) {
+	r, err := run(ctx, q.rdb, entryScript, entryScript.keys(&q.keys), entryScript.args(0,
+		arg{"entry", name}, arg{"verb", verb}, arg{"patience", NoticePatience.Microseconds()}))
+	if err != nil {
+		return 0, q.badEntries(err)
+	}
+	if err := r.status("ok", "unknown", "lives"); err != nil {
+		return 0, err
+	}
+	switch r.str(0) {
+	case "unknown":
+		return EntryUnknown, nil
+	case "lives":
+		return EntryLives, nil
+	}
+	if r.int(1) == 1 {
+		return EntryChanged, r.err
+	}
+	return EntryAsItWas, r.err
+}
+
+// ErrSealed says that the jobs of a cron entry can be made by its schedulers only.
+var ErrSealed = errors.New("store: the entry's job is encoded by its schedulers")
+
+// RunEntry enqueues a job as a tick of the entry would, with the ID, due now. Its effect key is made from the ID. The entry's last tick
+// stays as it is. known is false if no scheduler has described the entry. The error wraps ErrSealed if Redis doesn't have the job.
+func (q *Queue) RunEntry(ctx context.Context, name, id string) (known bool, err error) {
+	fields, err := q.rdb.HMGet(ctx, q.keys.entries, specField+name, jobField+name).Result()
+	if err != nil {
+		return false, q.badEntries(err)
+	}
+	if len(fields) < 2 || fields[0] == nil {
+		return false, nil
+	}
+	text, _ := fields[1].(string)
+	if text == "" {
+		return true, ErrSealed
+	}
+	class, envelope := text[:1], []byte(text[1:])
+	job := &signalbox.Job{ID: id, Namespace: q.namespace, Queue: q.name}
+	if err := wire.Decode(newRecord(class, 0, 0, envelope), job); err != nil {
+		return true, fmt.Errorf("field %s of key %s holds no job: %w; is another program writing to it?", jobField+name, q.keys.entries, err)
+	}
+	lane := q.NewLane()
+	lane.Next()
+	fates, err := q.Enqueue(ctx, lane, []Item{{id: id, class: class, envelope: envelope}})
+	if err == nil && !fates.Of(0).In() {
+		err = fmt.Errorf("store: there is a job %s already", id)
+	}
+	return true, err
+}

@@ -1,0 +1,82 @@
+package store
+
+import (
+	"context"
+	"crypto/sha1"
+	"encoding/hex"
+	"time"
+
+	"github.com/signalbox-go/signalbox"
+	"github.com/signalbox-go/signalbox/internal/wire"
+)
+
+const (
+	// NoticeEvery is how often a scheduler says that it still has its cron entries.
+	NoticeEvery = time.Minute
+	// NoticePatience is how long after that a scheduler still counts as one that has the entry.
+	NoticePatience = 3 * time.Minute
+	// MaxNotices is the most notices in one call.
+	MaxNotices = 250
+)
+
+// A Notice describes a cron entry, for tools.
+type Notice struct {
+	name, digest     string
+	description, job []byte
+}
+
+// NewNotice returns the notice of an entry. zone is the name of the time zone of spec. job is the template of the jobs of its ticks,
+// which NewItem accepts. It is left out of the description if sealed is set: then a job for one tick can't be made by others.
+func NewNotice(name, spec, zone string, job *signalbox.Job, sealed bool) Notice {
+	e := wire.Entry{Kind: job.Kind, Spec: spec, Zone: zone}
+	n := Notice{name: name, description: e.Append(nil)}
+	if !sealed {
+		n.job = wire.AppendEnvelope([]byte{wire.Class(job.Priority)}, job)
+	}
+	sum := sha1.New()
+	sum.Write(n.description)
+	sum.Write(n.job)
+	n.digest = hex.EncodeToString(sum.Sum(nil))
+	return n
+}
+
+// Name returns the entry's name.
+func (n *Notice) Name() string { return n.name }
+
+// Size returns approximately how many bytes the notice takes in a call.
+func (n *Notice) Size() int { return len(n.name) + len(n.digest) + len(n.description) + len(n.job) }
+
+// Announce describes entries, at most MaxNotices of them, in place of what was described before. It registers the queue, too, so that
+// tools find it.
+func (q *Queue) Announce(ctx context.Context, notices []Notice) error {
+	_ = q.Register(ctx) // the user may lack the right to that key
+	_, err := q.announce(ctx, notices, true)
+	return err
+}
+
+// Remind says that the caller still has entries, at most MaxNotices of them. It returns the names of those that the caller must
+// announce: Redis has no description of them, or one of a scheduler that has gone.
+func (q *Queue) Remind(ctx context.Context, notices []Notice) (lacking []string, err error) {
+	return q.announce(ctx, notices, false)
+}
+
+func (q *Queue) announce(ctx context.Context, notices []Notice, whole bool) (lacking []string, err error) {
+	args := announceScript.args(4*len(notices), arg{"protocol", Protocol}, arg{"patience", NoticePatience.Microseconds()})
+	for i := range notices {
+		n := &notices[i]
+		if whole {
+			args = append(args, n.name, n.digest, n.description, n.job)
+		} else {
+			args = append(args, n.name, n.digest, "", "")
+		}
+	}
+	r, err := run(ctx, q.rdb, announceScript, announceScript.keys(&q.keys), args)
+	if err != nil {
+		return nil, err
+	}
+	if err := r.status("ok"); err != nil {
+		return nil, err
+	}
+	lacking = r.strs(1)
+	return lacking, r.err
+}

@@ -1,0 +1,55 @@
+-- Pauses or resumes a cron entry, or forgets one that no scheduler has any more. An enqueue looks at the pause in the step that
+-- would take the tick.
+--
+-- KEYS: as named below
+-- ARGV: entry; verb: 'pause', 'resume' or 'forget'; patience (us): a scheduler that hasn't said for so long that it has the entry
+--       has it no more
+-- Reply: {'ok', changed}: 1 if something was changed, else 0
+--        {'unknown'}  no scheduler has described the entry; resume says so only if the entry isn't paused
+--        {'lives'}  a scheduler has the entry, so it can't be forgotten
+-- Errors: those of Redis, before the first write.
+
+local CRON, ENTRIES, SETTINGS = unpack(KEYS)
+local entry, verb, patience = unpack(ARGV)
+
+-- include: clock, digits, holder
+
+local last = redis.call('HGET', CRON, entry)
+local known, seen, quiet = unpack(redis.call('HMGET', ENTRIES, 'spec:' .. entry, 'seen:' .. entry, 'quiet:' .. entry))
+local paused = redis.call('HGET', SETTINGS, 'cron:' .. entry)
+local now = clock()
+if not known and not (paused and verb ~= 'pause') then
+  return {'unknown'}
+end
+if verb == 'forget' then
+  local _, lives = holder(seen, now, tonumber(patience))
+  if known and lives then
+    return {'lives'}
+  end
+  redis.call('HDEL', ENTRIES, 'spec:' .. entry, 'job:' .. entry, 'seen:' .. entry, 'quiet:' .. entry)
+  redis.call('HDEL', SETTINGS, 'cron:' .. entry)
+  redis.call('HDEL', CRON, entry)
+  return {'ok', 1}
+end
+if (verb == 'pause') == (paused and true or false) then
+  return {'ok', 0}
+end
+-- While an entry is paused its ticks pass without a job, and become its last tick. So the field 'quiet:' says which ticks had no job:
+-- those behind the first number, up to the second. There is no second number while the entry is paused.
+local from, to = string.match(quiet or '', '^(%d*) (%d*)$')
+redis.call('HDEL', SETTINGS, '') -- when Redis is out of memory it still permits this write, and then all that follows
+if verb == 'pause' then
+  if not (last and to and tonumber(to) and tonumber(last) and tonumber(last) <= tonumber(to)) then
+    from = last or '' -- its job was enqueued
+  end
+  redis.call('HSET', ENTRIES, 'quiet:' .. entry, from .. ' ')
+  redis.call('HSET', SETTINGS, 'cron:' .. entry, digits(now))
+else
+  redis.call('HDEL', SETTINGS, 'cron:' .. entry)
+  if last and last ~= from then
+    redis.call('HSET', ENTRIES, 'quiet:' .. entry, (from or '') .. ' ' .. last)
+  else
+    redis.call('HDEL', ENTRIES, 'quiet:' .. entry)
+  end
+end
+return {'ok', 1}

@@ -1,0 +1,58 @@
+package wire
+
+import (
+	"fmt"
+
+	"google.golang.org/protobuf/encoding/protowire"
+)
+
+// An Entry is the description of a cron entry, without its name, its queue and its job.
+type Entry struct {
+	Kind string // of its jobs
+	Spec string // when they are enqueued, as package scheduler describes it
+	Zone string // of the spec's times, if the spec itself names none
+}
+
+// The fields of an Entry.
+const (
+	entryKind protowire.Number = 1 // string
+	entrySpec protowire.Number = 2 // string
+	entryZone protowire.Number = 3 // string
+)
+
+// Append appends the entry's message.
+func (e *Entry) Append(b []byte) []byte {
+	for _, f := range []struct {
+		num   protowire.Number
+		value string
+	}{{entryKind, e.Kind}, {entrySpec, e.Spec}, {entryZone, e.Zone}} {
+		b = protowire.AppendTag(b, f.num, protowire.BytesType)
+		b = protowire.AppendString(b, f.value)
+	}
+	return b
+}
+
+// DecodeEntry reads an entry's message. It ignores fields that it doesn't know. The error wraps ErrCorrupt.
+func DecodeEntry(b []byte) (Entry, error) {
+	var e Entry
+	err := eachField(b, func(num protowire.Number, typ protowire.Type, _, value []byte) {
+		if typ != protowire.BytesType {
+			return
+		}
+		switch num {
+		case entryKind:
+			e.Kind = string(value)
+		case entrySpec:
+			e.Spec = string(value)
+		case entryZone:
+			e.Zone = string(value)
+		}
+	})
+	if err == nil && (e.Kind == "" || e.Spec == "") {
+		err = fmt.Errorf("%w: it names no kind or no spec", ErrCorrupt)
+	}
+	if err != nil {
+		return Entry{}, err
+	}
+	return e, nil
+}

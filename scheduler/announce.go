@@ -1,0 +1,114 @@
+package scheduler
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/signalbox-go/signalbox"
+	"github.com/signalbox-go/signalbox/internal/store"
+)
+
+// noticeAgain is the time until the next try if entries could not be announced.
+const noticeAgain = 5 * time.Second
+
+// notices are what tools are told of a loop's entries: a description of each when the loop begins with it, and from then on
+// every store.NoticeEvery that this process still has it. Ticks don't depend on it.
+type notices struct {
+	all    []store.Notice
+	fresh  []store.Notice // to be announced
+	rest   []store.Notice // to be reminded of, in this round
+	flying bool           // a call is in flight
+	failed bool           // the last call failed
+	next   time.Time      // the earliest next call, by our clock
+	round  time.Time      // when the next round of reminders begins, by our clock
+}
+
+func (n *notices) add(notice store.Notice) {
+	n.all, n.fresh = append(n.all, notice), append(n.fresh, notice)
+}
+
+// take returns the first notices of a list, as many as go into one call, and the others.
+func take(list []store.Notice) (some, rest []store.Notice) {
+	size := 0
+	for i := range list {
+		size += list[i].Size()
+		if i == store.MaxNotices || i > 0 && size > bytesPerCall {
+			return list[:i:i], list[i:]
+		}
+	}
+	return list, nil
+}
+
+// announce makes the next call about entries, if it is time. It returns the time until then.
+func (l *loop) announce(ctx context.Context, now time.Time) time.Duration {
+	n := &l.notices
+	if n.flying {
+		return longestSleep
+	}
+	if due := n.next.Sub(now); due > 0 {
+		return due
+	}
+	if len(n.fresh) == 0 && len(n.rest) == 0 {
+		if n.round.IsZero() {
+			n.round = now.Add(store.NoticeEvery)
+		}
+		if due := n.round.Sub(now); due > 0 {
+			return due
+		}
+		n.rest, n.round = n.all, now.Add(store.NoticeEvery)
+	}
+	n.flying = true
+	whole := len(n.fresh) > 0
+	var some []store.Notice
+	if whole {
+		some, n.fresh = take(n.fresh)
+	} else {
+		some, n.rest = take(n.rest)
+	}
+	l.call(ctx, func(ctx context.Context) func() {
+		var lacking []string
+		var err error
+		if whole {
+			err = l.server.Announce(ctx, some)
+		} else {
+			lacking, err = l.server.Remind(ctx, some)
+		}
+		got := l.s.now()
+		return func() {
+			n.flying = false
+			if err != nil {
+				l.unannounced(some, whole, got, err)
+				return
+			}
+			n.failed = false
+			for i := range some {
+				if slices.Contains(lacking, some[i].Name()) {
+					n.fresh = append(n.fresh, some[i])
+				}
+			}
+		}
+	})
+	return longestSleep
+}
+
+// unannounced handles a call about entries that failed. If Redis is away, or if this scheduler is too old for the queue, the log has
+// another line for it.
+func (l *loop) unannounced(some []store.Notice, whole bool, at time.Time, err error) {
+	n := &l.notices
+	var refused redis.Error
+	if !n.failed && errors.As(err, &refused) && !errors.Is(err, signalbox.ErrOutdated) {
+		l.s.log.Warn("scheduler: cron: entries could not be described to tools; it is tried again, and ticks go on",
+			"queue", l.queue, "entries", len(some), "error", explain(err))
+	}
+	n.failed = true
+	n.next = at.Add(noticeAgain)
+	if whole {
+		n.fresh = append(n.fresh, some...)
+	} else { // the round begins anew
+		n.rest, n.round = nil, n.next
+	}
+}
