@@ -60,6 +60,16 @@ func TestViewer(t *testing.T) {
 			t.Errorf("%d %s jobs", n, state)
 		}
 	}
+	announce(t, s.Queue, "digest", "@daily", "UTC")
+	if entries, err := ins.Entries(ctx); err != nil || len(entries) != 1 || entries[0].Err != nil {
+		t.Errorf("Entries = %+v, %v", entries, err)
+	}
+	if changed, err := ins.PauseEntry(ctx, s.Name(), "digest"); err == nil || changed {
+		t.Errorf("PauseEntry = %v, %v", changed, err)
+	}
+	if id, err := ins.RunEntry(ctx, s.Name(), "digest"); err == nil {
+		t.Errorf("RunEntry = %q", id)
+	}
 	if workers, err := ins.Workers(ctx); err != nil || len(workers) != 1 {
 		t.Errorf("Workers = %+v, %v", workers, err)
 	}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log"
 	"log/slog"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 
@@ -102,4 +103,66 @@ func ExampleInspector_Jobs() {
 	// {"Order":3} waits no worker works the queue
 	// {"Order":4} waits no worker works the queue
 	// --
+}
+
+// Runs a cron entry now, and pauses it. Its arguments and options come from the process that declares it.
+func ExampleInspector_RunEntry() {
+	srv, err := embedded.Start(embedded.Logger(slog.New(slog.DiscardHandler))) // elsewhere, give New your own client
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer srv.Close()
+	rdb := redis.NewClient(&redis.Options{Addr: srv.Addr()})
+	defer rdb.Close()
+	ctx, stop := context.WithCancel(context.Background())
+
+	s, err := scheduler.New(rdb, scheduler.Config{Logger: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		log.Fatal(err)
+	}
+	if err := s.Cron("invoices", "CRON_TZ=Europe/Berlin 0 9 1 * *", Invoice{Order: 17}, scheduler.Queue("billing")); err != nil {
+		log.Fatal(err)
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- s.Run(ctx) }()
+	defer func() { stop(); <-ended }()
+
+	ins, err := inspect.New(rdb, inspect.Config{})
+	if err != nil {
+		log.Fatal(err)
+	}
+	var entries []inspect.Entry
+	for len(entries) == 0 { // the scheduler is about to start
+		if entries, err = ins.Entries(ctx); err != nil {
+			log.Fatal(err)
+		}
+	}
+	e := entries[0]
+	for tick := range e.Ticks(time.Date(2026, time.March, 1, 12, 0, 0, 0, time.UTC)) {
+		fmt.Println(e.Name, "next fires at", tick.Format(time.RFC3339))
+		break
+	}
+
+	id, err := ins.RunEntry(ctx, "billing", "invoices")
+	if err != nil {
+		log.Fatal(err)
+	}
+	job, err := ins.Job(ctx, "billing", id)
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Printf("%s %s is %s\n", job.Kind, job.Payload, job.State)
+
+	if _, err := ins.PauseEntry(ctx, "billing", "invoices"); err != nil {
+		log.Fatal(err)
+	}
+	e, err = ins.Entry(ctx, "billing", "invoices")
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println("paused:", e.Paused)
+	// Output:
+	// invoices next fires at 2026-04-01T09:00:00+02:00
+	// invoice {"Order":17} is ready
+	// paused: true
 }

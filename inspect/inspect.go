@@ -9,6 +9,7 @@
 //	job, err := ins.Job(ctx, "mail", id)        // where it is, what it says, why it failed, why it waits
 //	workers, err := ins.Workers(ctx)            // and what they run
 //	for lock, err := range ins.Locks(ctx, "*")  // that are held
+//	entries, err := ins.Entries(ctx)            // of cron, with their last and next ticks
 //	for job, err := range ins.Jobs(ctx, "mail", inspect.Filter{State: signalbox.StateDead, Error: "timeout"})
 //
 // Looking changes nothing, and needs no right to write: see docs/operations.md. A queue may have millions of jobs: a listing makes short calls, and
@@ -26,6 +27,11 @@
 //
 // These change what Redis says of a queue, and tell the workers to look. Those that are there do so at once, and those that
 // don't hear it when they renew their sessions.
+//
+// A cron entry is stopped, and run now, without asking its schedulers:
+//
+//	changed, err = ins.PauseEntry(ctx, "mail", "digest") // no tick enqueues a job from now on
+//	id, err := ins.RunEntry(ctx, "mail", "digest")       // enqueues a job as a tick would
 //
 // Jobs are acted on one by one, or all that a filter names:
 //
