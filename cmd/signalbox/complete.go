@@ -40,6 +40,29 @@ func (a *app) completeWorkers(cmd *cobra.Command, args []string, _ string) ([]co
 	return slices.Compact(names), cobra.ShellCompDirectiveNoFileComp
 }
 
+// completeEntries completes the first argument with the names of cron entries: of a queue, if it isn't "".
+func (a *app) completeEntries(queue *string) cobra.CompletionFunc {
+	return func(cmd *cobra.Command, args []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
+		if len(args) > 0 {
+			return nil, cobra.ShellCompDirectiveNoFileComp
+		}
+		a.connection.timeout = min(a.connection.timeout, completionTimeout)
+		ins, err := a.inspector(cmd.Context())
+		if err != nil {
+			return nil, cobra.ShellCompDirectiveNoFileComp
+		}
+		entries, _ := ins.Entries(cmd.Context())
+		var names []cobra.Completion
+		for i := range entries {
+			if *queue == "" || *queue == entries[i].Queue {
+				names = append(names, entries[i].Name)
+			}
+		}
+		slices.Sort(names)
+		return slices.Compact(names), cobra.ShellCompDirectiveNoFileComp
+	}
+}
+
 // queuesNow returns the queues, or none if Redis doesn't answer at once.
 func (a *app) queuesNow(ctx context.Context) []inspect.Queue {
 	a.connection.timeout = min(a.connection.timeout, completionTimeout)

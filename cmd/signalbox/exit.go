@@ -56,7 +56,7 @@ func (a *app) explain(err error) (code int, text string) {
 		return exitUsage, text
 	case !a.began:
 		return exitUsage, text + "; see signalbox --help"
-	case errors.Is(err, inspect.ErrNoQueue), errors.Is(err, inspect.ErrNoJob), errors.Is(err, inspect.ErrNoWorker):
+	case errors.Is(err, inspect.ErrNoQueue), errors.Is(err, inspect.ErrNoJob), errors.Is(err, inspect.ErrNoWorker), errors.Is(err, inspect.ErrNoEntry):
 		return exitNotFound, text
 	case errors.Is(err, inspect.ErrState):
 		return exitState, text
