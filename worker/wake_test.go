@@ -32,7 +32,7 @@ func (r *rig) isScript(kinds ...string) func(cmd []string) bool {
 }
 
 func (r *rig) isClaim() func(cmd []string) bool { return r.isScript("lane:", "inflight:") }
-func (r *rig) isRenew() func(cmd []string) bool { return r.isScript("sessions", "due") }
+func (r *rig) isRenew() func(cmd []string) bool { return r.isScript("lane:", "sessions") }
 
 func TestIdleLatency(t *testing.T) {
 	t.Parallel()

@@ -24,8 +24,8 @@ var roleScripts = map[Role][]string{
 	Producer: {"enqueue", "announce", "permits"},
 	Worker:   {"claim", "renew", "reclaim", "close", "sweep", "report", "depth", "keep", "permits"},
 	Reporter: {"report", "depth", "permits"},
-	Operator: {"depth", "show", "page", "list", "held", "set", "keep", "act", "entry", "enqueue", "permits"},
-	Viewer:   {"depth", "show", "page", "list", "held"},
+	Operator: {"depth", "show", "page", "list", "held", "history", "set", "keep", "act", "entry", "enqueue", "permits"},
+	Viewer:   {"depth", "show", "page", "list", "held", "history"},
 }
 
 // roleCalls are the commands that a role calls outside of scripts.

@@ -41,7 +41,7 @@ func roleOf(op operation) Role {
 		return Producer
 	case "pause", "resume", "slots", "keep", "pause an entry", "resume an entry", "forget an entry":
 		return Operator
-	case "show", "page", "list", "held":
+	case "show", "page", "list", "held", "history":
 		return Viewer
 	}
 	return Worker

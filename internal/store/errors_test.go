@@ -30,6 +30,8 @@ type operation struct {
 func operations() []operation {
 	// Claims read what was cancelled only if they settle some of it: see testMarkedOfTheWrongType.
 	marks := func(r *rig) []string { return []string{r.keys.cancels} }
+	// Statistics never stop a call that takes them along.
+	statistics := func(r *rig) []string { return []string{r.keys.stats, r.keys.history, r.timesLane()} }
 	settle := func(o Outcome) operation {
 		return operation{name: "settle " + string(o), unread: marks, call: func(r *rig, got []Delivery) error {
 			reply, err := r.Claim(bg, r.lane, &ClaimRequest{Session: r.session, Settle: []Settlement{settlement(got[0], o)}})
@@ -103,11 +105,11 @@ func operations() []operation {
 			}
 			return err
 		}},
-		{name: "open", call: func(r *rig, _ []Delivery) error {
+		{name: "open", unread: statistics, call: func(r *rig, _ []Delivery) error {
 			_, _, err := r.Open(bg, "another", time.Minute)
 			return err
 		}},
-		{name: "renew", call: func(r *rig, _ []Delivery) error {
+		{name: "renew", unread: statistics, call: func(r *rig, _ []Delivery) error {
 			alive, _, err := r.Renew(bg, r.session, time.Hour, "")
 			if err == nil && !alive {
 				return errors.New("it is over")
@@ -127,9 +129,9 @@ func operations() []operation {
 				_, err := r.Close(bg, "idle", false, r.lane)
 				return err
 			},
-			unread: func(r *rig) []string { return []string{r.lane.key} },
+			unread: func(r *rig) []string { return append(statistics(r), r.lane.key) },
 		},
-		{name: "close of a busy session", call: func(r *rig, _ []Delivery) error {
+		{name: "close of a busy session", unread: statistics, call: func(r *rig, _ []Delivery) error {
 			left, err := r.Close(bg, r.session, false)
 			if err == nil && left != 2 {
 				return fmt.Errorf("%d deliveries are left", left)
@@ -262,6 +264,13 @@ func views() []operation {
 			pager := &heldPager{q: r.Queue, session: r.session}
 			page, _, err := pager.views(bg, []held{{id: "f1"}, {id: "gone"}, {id: "f2"}})
 			return found(page, err, "f1", "f2")
+		}},
+		{name: "history", call: func(r *rig, _ []Delivery) error {
+			h, err := r.History(bg, Minutes)
+			if err == nil && h.Total.Enqueued == 0 {
+				return errors.New("it is empty")
+			}
+			return err
 		}},
 	}
 }

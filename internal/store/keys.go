@@ -67,7 +67,7 @@ type keys struct {
 	registry string // of the namespace; in another slot than the queue
 
 	jobs, due, idle, stats           string
-	cron, entries                    string
+	history, cron, entries           string
 	sessions, fence, dead, cancelled string
 	readyHigh, readyNormal, readyLow string
 	readySuspect, notes, reporter    string
@@ -89,6 +89,7 @@ func newKeys(namespace, queue string) keys {
 		due:          p + "due",                               // zset: class and id, by time in us
 		idle:         p + "idle",                              // zset: address of an idle session, by the time since when in us
 		stats:        p + "stats",                             // hash: counters
+		history:      p + "history",                           // hash: what the counters were, by the minute and by the hour, and times
 		cron:         p + "cron",                              // hash: entry -> last tick enqueued in us
 		entries:      p + "entries",                           // hash: descriptions of cron entries
 		sessions:     p + "sessions",                          // zset: session, by expiry in us
@@ -105,7 +106,7 @@ func newKeys(namespace, queue string) keys {
 		cancels:      p + "cancels",                           // hash: id of a running job that is cancelled -> its mark
 	}
 	k.named = map[string]string{
-		"JOBS": k.jobs, "DUE": k.due, "IDLE": k.idle, "STATS": k.stats, "CRON": k.cron, "ENTRIES": k.entries,
+		"JOBS": k.jobs, "DUE": k.due, "IDLE": k.idle, "STATS": k.stats, "HISTORY": k.history, "CRON": k.cron, "ENTRIES": k.entries,
 		"SESSIONS": k.sessions, "FENCE": k.fence, "DEAD": k.dead, "CANCELLED": k.cancelled,
 		"HIGH": k.readyHigh, "NORMAL": k.readyNormal, "LOW": k.readyLow, "SUSPECT": k.readySuspect,
 		"NOTES": k.notes, "CANCELS": k.cancels, "REPORTER": k.reporter, "SETTINGS": k.settings,

@@ -222,6 +222,9 @@ func (r *rig) normalised(start time.Time) map[string]string {
 		}
 		out["jobs"] = fmt.Sprint(jobs)
 	}
+	if last := r.rdb.HGet(bg, r.keys.history, "last").Val(); last != "" {
+		_, out["history"], _ = strings.Cut(last, " ") // the counters; the names of the other fields are times
+	}
 	if cron := r.rdb.HGetAll(bg, r.keys.cron).Val(); len(cron) > 0 {
 		for entry, tick := range cron {
 			us, err := strconv.ParseInt(tick, 10, 64)

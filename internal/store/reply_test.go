@@ -16,6 +16,8 @@ func parseAll(list []any) (errs []error) {
 	_, _, err = parseRenew(again())
 	errs = append(errs, err)
 	_, _, err = parseReclaim(again(), "q")
+	errs = append(errs, err)
+	_, err = parseHistory(again(), Minutes)
 	return append(errs, err)
 }
 

@@ -16,9 +16,10 @@ func (q *Queue) Renew(ctx context.Context, session string, ttl time.Duration, ad
 }
 
 func (q *Queue) renew(ctx context.Context, session string, ttl time.Duration, address string, open bool) (bool, Hints, error) {
-	r, err := run(ctx, q.rdb, renewScript, renewScript.keys(&q.keys), renewScript.args(0,
+	seq, waited, ran := q.times.args()
+	r, err := run(ctx, q.rdb, renewScript, renewScript.keys(&q.keys, q.timesLane()), renewScript.args(0,
 		arg{"protocol", Protocol}, arg{"session", session}, arg{"ttl", ttl.Microseconds()}, arg{"open", flag(open)},
-		arg{"address", address}, arg{"worker", q.worker}))
+		arg{"address", address}, arg{"worker", q.worker}, arg{"seq", seq}, arg{"waited", waited}, arg{"ran", ran}))
 	if err != nil {
 		return false, Hints{}, err
 	}
@@ -46,11 +47,13 @@ func (q *Queue) Close(ctx context.Context, session string, ends bool, lanes ...*
 	if ends {
 		worker = q.worker
 	}
-	keys := closeScript.keys(&q.keys, q.keys.inflight(session))
+	seq, waited, ran := q.times.args()
+	keys := append(closeScript.keys(&q.keys, q.keys.inflight(session)), q.timesLane())
 	for _, l := range lanes {
 		keys = append(keys, l.key)
 	}
-	r, err := run(ctx, q.rdb, closeScript, keys, closeScript.args(0, arg{"session", session}, arg{"channel", q.keys.channel(session)}, arg{"worker", worker}))
+	r, err := run(ctx, q.rdb, closeScript, keys, closeScript.args(0, arg{"session", session}, arg{"channel", q.keys.channel(session)},
+		arg{"worker", worker}, arg{"seq", seq}, arg{"waited", waited}, arg{"ran", ran}))
 	if err != nil {
 		return 0, err
 	}

@@ -39,6 +39,7 @@ type Queue struct {
 	looked    int       // IDs that a call of Jobs looks at; replaced by tests only
 	worker    string    // that makes the calls; ""
 	crashes   int       // at which a job is dead
+	times     *Times    // that its renewals take along; nil: none
 }
 
 // New returns the queue of that name, which ValidateQueue accepts, in a namespace that ValidateNamespace accepts.

@@ -1,17 +1,18 @@
 -- Ends a session whose deliveries are all settled. The session may have got a wake-up that it can't use any more. So, if jobs wait,
--- wakes another worker, which claims a ready job or sets its timer for a job that is due later.
+-- wakes another worker, which claims a ready job or sets its timer for a job that is due later. Takes statistics along.
 --
 -- KEYS: as named below, INFLIGHT is inflight:<session>; then the worker's lanes
 -- ARGV: as named below; channel is the session's; worker is '', or the name of the worker if the worker ends as well: then the
---       settings no longer have it as quiet
+--       settings no longer have it as quiet; seq, waited, ran: a batch of times of deliveries, see sample; the first lane is of these
+--       batches, if there is one
 -- Reply: the number of deliveries left; the session ends only if it is 0
 -- Errors: those of Redis, before the first write.
 
-local INFLIGHT, SESSIONS, DUE, IDLE, HIGH, NORMAL, LOW, SUSPECT, SETTINGS = unpack(KEYS)
-local session, channel, worker = unpack(ARGV)
-local first_lane = 10 -- of KEYS
+local INFLIGHT, SESSIONS, DUE, IDLE, STATS, HISTORY, HIGH, NORMAL, LOW, SUSPECT, SETTINGS = unpack(KEYS)
+local session, channel, worker, seq, waited, ran = unpack(ARGV)
+local first_lane = 12 -- of KEYS
 
--- include: wake_one
+-- include: clock, wake_one, sample
 
 local left = redis.call('HLEN', INFLIGHT)
 local waiting = redis.call('ZCARD', DUE)
@@ -28,6 +29,10 @@ if left == 0 then
   if worker ~= '' then
     redis.call('HDEL', SETTINGS, 'quiet:' .. worker)
   end
+end
+local k = first_lane
+sample(KEYS[k], STATS, HISTORY, clock(), seq, waited, ran)
+if left == 0 then
   for k = first_lane, #KEYS do
     redis.call('DEL', KEYS[k])
   end

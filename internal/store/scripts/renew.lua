@@ -1,8 +1,9 @@
--- Renews a session, or opens it; says what there is to do.
+-- Renews a session, or opens it; says what there is to do. Takes statistics along, if the session is alive.
 --
--- KEYS, ARGV: as named below
+-- KEYS, ARGV: as named below; LANE is of the batches of times
 --       ttl: how long the session lives from now (us); open: '1' to open it if it is unknown;
 --       address: where it waits for wake-ups, '' for nowhere
+--       seq, waited, ran: a batch of times of deliveries, see sample
 -- Reply: {'ok', time in us, alive, more, next, expired, held, slots, heard, idle, cancels}
 --        alive: 0 if the session is unknown or over; it is not revived
 --        more, next, expired, held: as in claim.lua; more counts waiting suspects too
@@ -10,8 +11,8 @@
 --        cancels: how many jobs of the queue were cancelled and still run
 -- Errors: those of Redis, before the first write.
 
-local SESSIONS, DUE, IDLE, HIGH, NORMAL, LOW, SUSPECT, CANCELS, SETTINGS = unpack(KEYS)
-local protocol, session, ttl, open, address, worker = unpack(ARGV)
+local LANE, SESSIONS, DUE, IDLE, STATS, HISTORY, HIGH, NORMAL, LOW, SUSPECT, CANCELS, SETTINGS = unpack(KEYS)
+local protocol, session, ttl, open, address, worker, seq, waited, ran = unpack(ARGV)
 
 -- include: clock, digits, standing, upcoming, send
 
@@ -32,6 +33,8 @@ if expiry and tonumber(expiry) > now or not expiry and open == '1' then
   -- When Redis is out of memory it still permits this, and with it the next.
   redis.call('ZREM', SESSIONS, '')
   redis.call('ZADD', SESSIONS, digits(now + ttl), session)
+  -- include: sample
+  sample(LANE, STATS, HISTORY, now, seq, waited, ran)
 end
 
 if held_back ~= '' then

@@ -1,0 +1,471 @@
+package store
+
+import (
+	"fmt"
+	"math"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/signalbox-go/signalbox/internal/redistest"
+)
+
+var historyTests = []storeTest{
+	{"History", testHistory},
+	{"TimesAreAddedOnce", testTimesOnce},
+	{"TimesOfADeadSession", testTimesOfADeadSession},
+	{"CloseTakesTimes", testCloseTakesTimes},
+	{"HistoryOldRound", testHistoryOldRound},
+	{"HistoryOfGarbage", testHistoryOfGarbage},
+	{"HistoryIsBounded", testHistoryIsBounded},
+	{"IdleQueueHasNoHistory", testIdleQueueHasNoHistory},
+}
+
+// history returns the queue's history. Its periods must follow each other, and end now.
+func (r *rig) history(step Step) History {
+	r.t.Helper()
+	r.later()
+	h, err := r.History(bg, step)
+	r.must(err)
+	for i, p := range h.Periods {
+		if !p.End.After(p.Start) || i > 0 && !p.Start.Equal(h.Periods[i-1].End) || i == len(h.Periods)-1 && !p.End.Equal(h.At) {
+			r.t.Errorf("period %d of %d is from %v to %v; it is %v", i, len(h.Periods), p.Start, p.End, h.At)
+		}
+	}
+	return h
+}
+
+// sum returns what happened in all periods.
+func (h History) sum() (all Period) {
+	for _, p := range h.Periods {
+		theirs := p.all()
+		for i, n := range all.all() {
+			*n += *theirs[i]
+		}
+		all.Wait.Merge(&p.Wait)
+		all.Run.Merge(&p.Run)
+	}
+	return all
+}
+
+func (r *rig) notes(t *Times) {
+	r.t.Helper()
+	alive, _, err := r.Taking(t).Renew(bg, r.session, 1000*time.Hour, "")
+	r.must(err)
+	same(r.t, "alive", alive, true)
+}
+
+// batch returns a batch of times that ran.
+func (r *rig) batch(lane *Lane, ran ...time.Duration) *Times {
+	lane.Next()
+	t := &Times{Lane: lane}
+	for _, d := range ran {
+		t.Run.Add(d)
+	}
+	return t
+}
+
+// What the counters say now is the end of the last period, also if no session was renewed since.
+func testHistory(t *testing.T, r *rig) {
+	r.open()
+	for range 2 {
+		r.put("a", "b", "c")
+		got := r.claim(3)
+		r.settled(settlement(got[0], Completed), settlement(got[1], Dead), settlement(got[2], Cancelled))
+		for _, step := range []Step{Minutes, Hours} {
+			h := r.history(step)
+			same(t, "the sum", h.sum().Totals, r.counts().Total)
+			same(t, "the total", h.Total, r.counts().Total)
+		}
+		r.notes(nil)
+	}
+	left, err := r.Close(bg, r.session, false)
+	r.must(err)
+	same(t, "left", left, 0)
+	same(t, "the sum", r.history(Minutes).sum().Totals, r.counts().Total)
+}
+
+// A batch that is sent again, since its reply was lost, is added once. The next one is added to it.
+func testTimesOnce(t *testing.T, r *rig) {
+	r.open()
+	lane := r.NewLane()
+	first := r.batch(lane, time.Millisecond, time.Second, time.Second)
+	first.Wait.Add(time.Hour)
+	for range 3 {
+		r.notes(first)
+	}
+	same(t, "the first batch", r.history(Minutes).sum().Run, first.Run)
+	second := r.batch(lane, time.Second, 2*time.Hour)
+	r.notes(second)
+	r.notes(second)
+	for _, step := range []Step{Minutes, Hours} {
+		all := r.history(step).sum()
+		both := first.Run
+		both.Merge(&second.Run)
+		same(t, "ran", all.Run, both)
+		same(t, "waited", all.Wait, first.Wait)
+	}
+}
+
+// A session that is over adds no times: the worker sends them again, with another session.
+func testTimesOfADeadSession(t *testing.T, r *rig) {
+	batch := r.batch(r.NewLane(), time.Second)
+	alive, _, err := r.Taking(batch).Renew(bg, "unknown", time.Minute, "")
+	r.must(err)
+	same(t, "alive", alive, false)
+	r.open()
+	same(t, "after a session that is over", r.history(Minutes).sum().Run, Histogram{})
+	alive, _, err = r.Taking(batch).Open(bg, "another", time.Minute)
+	r.must(err)
+	same(t, "alive", alive, true)
+	same(t, "after one that was opened", r.history(Minutes).sum().Run, batch.Run)
+}
+
+// The end of a session takes times along, those of a renewal without a reply only once, and leaves no lane behind.
+func testCloseTakesTimes(t *testing.T, r *rig) {
+	r.open()
+	lane := r.NewLane()
+	batch := r.batch(lane, time.Second)
+	r.notes(batch)
+	_, err := r.Taking(batch).Close(bg, r.session, true, lane)
+	r.must(err)
+	same(t, "of a batch that was sent", r.history(Minutes).sum().Run, batch.Run)
+	more := r.batch(lane, time.Second)
+	_, err = r.Taking(more).Close(bg, r.session, true, lane)
+	r.must(err)
+	same(t, "of two batches", r.history(Minutes).sum().Run, Histogram{10: 2})
+	same(t, "lanes", r.rdb.Exists(bg, lane.key).Val(), 0)
+}
+
+// nowIn returns the number of the server's minute.
+func (r *rig) nowIn() int64 { return r.rdb.Time(bg).Val().Unix() / 60 }
+
+// What a field has of three hours ago is replaced.
+func testHistoryOldRound(t *testing.T, r *rig) {
+	minute := r.nowIn()
+	for n := minute; n < minute+3; n++ { // the minute may end now
+		old := fmt.Sprintf("%d 9 9 9 9 9 9 9 9 9 9;3:7;4:7", (n-180)*60_000_000+5)
+		r.must(r.rdb.HSet(bg, r.keys.history, fmt.Sprint("m", n%180), old).Err())
+	}
+	r.open()
+	r.notes(r.batch(r.NewLane(), time.Millisecond))
+	found := 0
+	for n := minute; n < minute+3; n++ {
+		text := r.rdb.HGet(bg, r.keys.history, fmt.Sprint("m", n%180)).Val()
+		s, err := parseSample(text)
+		r.must(err)
+		if s.us/60_000_000 == n {
+			found++
+			same(t, "ran", s.run, Histogram{0: 1})
+			same(t, "waited", s.wait, Histogram{})
+			same(t, "counters", s.totals, Totals{})
+		}
+	}
+	if found != 1 {
+		t.Errorf("%d fields were written", found)
+	}
+}
+
+// Whatever another program writes to the history, renewals go on. What they would replace is as it should be then, and the error names
+// the others.
+func testHistoryOfGarbage(t *testing.T, r *rig) {
+	r.open()
+	minute := r.nowIn()
+	far := fmt.Sprint("m", (minute+90)%180)
+	fields := []any{far, "7 1 2;x;", "last", "garbage", "before", "garbage", "since:m", "", "h3", strings.Repeat("9", 400), "other", "x"}
+	for n := minute; n < minute+3; n++ {
+		fields = append(fields, fmt.Sprint("m", n%180), "1 2 3 4 5 6 7 8 9 10 11;0:1:2,,;:")
+	}
+	r.must(r.rdb.HSet(bg, r.keys.history, fields...).Err())
+	r.must(r.rdb.HSet(bg, r.keys.stats, "completed", "many", "dead", strings.Repeat("1", 18)).Err())
+	lane := r.NewLane()
+	r.must(r.rdb.Set(bg, lane.key, "garbage", 0).Err())
+	r.notes(r.batch(lane, time.Second))
+	r.notes(r.batch(lane, time.Second))
+	h, err := r.History(bg, Minutes)
+	if err == nil || !strings.Contains(err.Error(), "field "+far) || !strings.Contains(err.Error(), "HDEL") || strings.Contains(err.Error(), "since") || strings.Contains(err.Error(), "last") {
+		t.Errorf("History: %v", err)
+	}
+	same(t, "completed", h.Total.Completed, 0)
+	same(t, "dead", h.Total.Dead, 0)
+	same(t, "ran", h.sum().Run[10], 2)
+	r.must(r.rdb.HDel(bg, r.keys.history, far, "before").Err())
+	r.must(r.rdb.HDel(bg, r.keys.stats, "completed", "dead").Err())
+	for n := minute + 1; n < minute+3; n++ {
+		r.must(r.rdb.HDel(bg, r.keys.history, fmt.Sprint("m", n%180)).Err())
+	}
+	r.history(Minutes)
+}
+
+// A field has a bound, whatever there is to count. docs/wire.md and docs/operations.md say what follows from it.
+func testHistoryIsBounded(t *testing.T, r *rig) {
+	redistest.Eventually(t, func() bool { return r.rdb.Time(bg).Val().Second() < 50 }, "a minute has begun")
+	r.open()
+	most := r.batch(r.NewLane())
+	for i := range most.Run {
+		most.Run[i], most.Wait[i] = 1<<53-1, 1<<53-1
+	}
+	r.notes(most)
+	again := *most
+	again.Lane.Next()
+	r.notes(&again)
+	for _, name := range []string{"enqueued", "completed", "retry", "delay", "return", "dead", "cancelled", "crashed", "deleted", "revived"} {
+		r.must(r.rdb.HSet(bg, r.keys.stats, name, strings.Repeat("9", 16)).Err())
+	}
+	r.notes(nil)
+	h := r.history(Minutes)
+	same(t, "enqueued", h.Total.Enqueued, 9999999999999999)
+	same(t, "the longest", h.sum().Run[23], 1<<53-1) // and no more
+	longest := 0
+	for _, text := range r.rdb.HGetAll(bg, r.keys.history).Val() {
+		longest = max(longest, len(text))
+	}
+	if longest > 1200 || longest < 1000 {
+		t.Errorf("a field has %d bytes", longest)
+	}
+	r.must(r.rdb.Del(bg, r.keys.stats).Err())
+	same(t, "periods when the counters are gone", r.history(Minutes).sum().Totals, Totals{})
+}
+
+// While nothing happens, renewals don't let the history grow.
+func testIdleQueueHasNoHistory(t *testing.T, r *rig) {
+	r.open()
+	before := r.rdb.HGetAll(bg, r.keys.history).Val()
+	r.later()
+	r.notes(nil)
+	after := r.rdb.HGetAll(bg, r.keys.history).Val()
+	if before["last"] == after["last"] {
+		t.Errorf("last is still %q", after["last"])
+	}
+	for _, field := range []string{"last", "before"} {
+		delete(before, field)
+		delete(after, field)
+	}
+	if len(before) != 4 || fmt.Sprint(before) != fmt.Sprint(after) {
+		t.Errorf("the history was %v, and is %v", before, after)
+	}
+}
+
+// Over many hours, each minute and each hour has its own period. A time in which nobody looked is one long period.
+func TestHistoryOverTime(t *testing.T) {
+	t.Parallel()
+	srv, shift := redistest.NewWithClock(t)
+	r := newQueue(t, srv.Client())
+	lane, ahead, jobs := r.NewLane(), time.Duration(0), 0
+	forward := func(d time.Duration) {
+		ahead += d
+		shift(ahead)
+	}
+	put := func() {
+		jobs++
+		r.put(fmt.Sprint("job", jobs))
+	}
+	forward(time.Duration(62-r.rdb.Time(bg).Val().Second()) * time.Second) // to the beginning of a minute
+	r.open()
+	r.notes(nil)
+	for range 200 {
+		put()
+		r.notes(r.batch(lane, time.Second))
+		forward(time.Minute)
+		r.notes(r.batch(lane, time.Second))
+	}
+	minutes := r.history(Minutes)
+	for i, p := range minutes.Periods {
+		if i > 0 && i < len(minutes.Periods)-1 && (p.Enqueued != 1 || p.Run[10] != 2 || p.End.Sub(p.Start) < 55*time.Second || p.End.Sub(p.Start) > 80*time.Second) {
+			t.Errorf("period %d is of %v and has %+v", i, p.End.Sub(p.Start), p)
+		}
+	}
+	if n := len(minutes.Periods); n < 179 || n > 181 {
+		t.Errorf("%d minutes", n)
+	}
+	hours := r.history(Hours)
+	same(t, "all by the hour", hours.sum().Enqueued, int64(jobs))
+	same(t, "times by the hour", hours.sum().Run[10], 400)
+	if n := len(hours.Periods); n < 4 || n > 6 {
+		t.Errorf("%d hours", n)
+	}
+
+	// Nothing happens for two hours, while a worker is there: the last note of that time is the end of a period.
+	for range 120 {
+		forward(time.Minute)
+		r.notes(nil)
+	}
+	put()
+	last := r.history(Minutes).Periods
+	same(t, "enqueued since", last[len(last)-1].Enqueued, 1)
+	if p := last[len(last)-1]; p.End.Sub(p.Start) > 80*time.Second {
+		t.Errorf("the job was put in within %v, says the history", p.End.Sub(p.Start))
+	}
+	r.notes(nil)
+
+	// For two hours nobody is there but producers. What they do is not taken to be of a minute.
+	put()
+	forward(2 * time.Hour)
+	put()
+	r.notes(nil)
+	forward(time.Minute)
+	put()
+	last = r.history(Minutes).Periods
+	now, outage := last[len(last)-1], last[len(last)-2]
+	same(t, "enqueued since somebody looks", now.Enqueued, 1)
+	same(t, "enqueued while nobody looked", outage.Enqueued, 2)
+	if d := outage.End.Sub(outage.Start); d < 2*time.Hour || d > 2*time.Hour+time.Minute {
+		t.Errorf("that was %v", d)
+	}
+	r.notes(nil)
+
+	// Longer than the minutes go back: only the hours have it.
+	put()
+	forward(5 * time.Hour)
+	r.notes(nil)
+	put()
+	forward(time.Second)
+	same(t, "by the minute", r.history(Minutes).sum().Enqueued, 1)
+	same(t, "by the hour", r.history(Hours).sum().Enqueued, int64(jobs))
+
+	// The clock is set back: nothing is negative, and what comes is counted.
+	r.notes(r.batch(lane, time.Second))
+	forward(-10 * time.Minute)
+	r.notes(r.batch(lane, time.Second))
+	put()
+	forward(time.Second)
+	h := r.history(Minutes)
+	same(t, "since the clock was set back", h.Periods[len(h.Periods)-1].Enqueued, 1)
+	if n := r.rdb.HLen(bg, r.keys.history).Val(); n > 4+180+15 {
+		t.Errorf("%d fields", n)
+	}
+}
+
+func TestHistogram(t *testing.T) {
+	t.Parallel()
+	for d, want := range map[time.Duration]int{
+		-time.Second: 0, 0: 0, 1: 0, time.Millisecond: 0, time.Millisecond + 1: 1, 2 * time.Millisecond: 1, 3 * time.Millisecond: 2, 4 * time.Millisecond: 2,
+		4*time.Millisecond + 1: 3, time.Second: 10, time.Hour: 22, 1 << 22 * time.Millisecond: 22, 1<<22*time.Millisecond + 1: 23, math.MaxInt64: 23,
+	} {
+		var h, parsed Histogram
+		h.Add(d)
+		var one Histogram
+		one[want] = 1
+		same(t, fmt.Sprint("the bucket of ", d), h, one)
+		if want < 23 && d > HistogramBound(want) || want > 0 && d <= HistogramBound(want-1) {
+			t.Errorf("%v is in bucket %d, whose bound is %v", d, want, HistogramBound(want))
+		}
+		if !parsed.parse(h.text()) || parsed != h {
+			t.Errorf("%q is read as %v", h.text(), parsed)
+		}
+	}
+	for _, text := range []string{"x", "1", "1:", "24:1", "-1:1", "1:-1", "1:1,", "1:1:1", "1:99999999999999999999"} {
+		if new(Histogram).parse(text) {
+			t.Errorf("%q can be read", text)
+		}
+	}
+}
+
+// Samples in any order become periods: the last one of each minute ends its period.
+func TestPeriods(t *testing.T) {
+	t.Parallel()
+	const minute = 1_000_000 * 60_000_000
+	at := func(s float64, enqueued int64, ran int64) sample {
+		return sample{us: minute + int64(s*1e6), totals: Totals{Enqueued: enqueued}, run: Histogram{0: ran}}
+	}
+	resumed := func(s float64, enqueued int64) sample {
+		x := at(s, enqueued, 0)
+		x.resumed = true
+		return x
+	}
+	for name, c := range map[string]struct {
+		samples []sample
+		live    sample
+		want    string // start, length, enqueued, ran
+	}{
+		"none":                    {nil, at(0, 5, 0), ""},
+		"one":                     {[]sample{at(-10, 3, 9)}, at(0, 5, 0), "-10+10:2,0"},
+		"in disorder":             {[]sample{at(65, 7, 2), at(-10, 3, 1), at(5, 4, 3)}, at(130, 9, 0), "-10+15:1,3 5+60:3,2 65+65:2,0"},
+		"last of the same minute": {[]sample{at(-10, 3, 1), at(50, 4, 0), at(5, 4, 3)}, at(70, 9, 0), "-10+60:1,3 50+20:5,0"},
+		"now in the same minute":  {[]sample{at(-10, 3, 1), at(5, 4, 3)}, at(30, 9, 0), "-10+40:6,3"},
+		"resumed":                 {[]sample{resumed(3, 8), at(-1200, 3, 1), at(50, 9, 3)}, at(70, 9, 0), "-1200+1203:5,0 3+47:1,3 50+20:0,0"},
+		"begun":                   {[]sample{resumed(3, 8), at(3, 8, 4)}, at(70, 9, 0), "3+67:1,4"},
+		"counters fell":           {[]sample{at(-100, 3, 1), at(5, 1, 3)}, at(65, 2, 0), "5+60:1,0"},
+		"of the future":           {[]sample{at(-10, 3, 1), at(500, 9, 3)}, at(5, 4, 0), "-10+15:1,0"},
+		"too old":                 {[]sample{at(-181*60, 1, 1), at(-180*60, 3, 1)}, at(5, 4, 0), "-10800+10805:1,0"},
+	} {
+		var got []string
+		for _, p := range periods(c.samples, c.live, Minutes) {
+			got = append(got, fmt.Sprintf("%g+%g:%d,%d", float64(p.Start.UnixMicro()-minute)/1e6, p.End.Sub(p.Start).Seconds(), p.Enqueued, p.Run[0]))
+		}
+		same(t, name, strings.Join(got, " "), c.want)
+	}
+}
+
+// Go and the scripts have the same fields, buckets and counters.
+func TestHistoryAgrees(t *testing.T) {
+	t.Parallel()
+	lua := read("fragments/sample")
+	for _, part := range []string{
+		fmt.Sprintf("{'m', %d, %d, ", Minutes.length.Microseconds(), Minutes.fields), fmt.Sprintf("{'h', %d, %d, ", Hours.length.Microseconds(), Hours.fields),
+		fmt.Sprintf("for bucket = 0, %d do", len(Histogram{})-1),
+	} {
+		if !strings.Contains(lua, part) {
+			t.Errorf("sample.lua has no %s", part)
+		}
+	}
+}
+
+func FuzzSample(f *testing.F) {
+	f.Add("1750000000000000 1 2 3 4 5 6 7 8 9 10;0:1,3:17;")
+	f.Add("1750000000000000 1 2 3 4 5 6 7 8 9 10")
+	f.Fuzz(func(t *testing.T, text string) {
+		s, err := parseSample(text)
+		if err != nil {
+			return
+		}
+		if s.us < 0 || s.totals.fell() {
+			t.Errorf("%q is read as %+v", text, s)
+		}
+		periods([]sample{s}, sample{us: 1 << 50}, Hours)
+	})
+}
+
+func BenchmarkHistogramAdd(b *testing.B) {
+	b.ReportAllocs()
+	var h Histogram
+	for i := range b.N {
+		h.Add(time.Duration(i) << 10)
+	}
+}
+
+// BenchmarkRenew renews a session: without statistics that changed, and with.
+func BenchmarkRenew(b *testing.B) {
+	for _, name := range []string{"idle", "busy"} {
+		b.Run(name, func(b *testing.B) {
+			r := newQueue(b, redistest.Start(b).Client())
+			r.open()
+			lane := r.NewLane()
+			batch := &Times{Lane: lane, Wait: Histogram{0: 900, 1: 50, 3: 7, 5: 2}, Run: Histogram{2: 1, 3: 400, 4: 300, 5: 20, 7: 1}}
+			for range b.N {
+				if name == "idle" {
+					r.notes(nil)
+					continue
+				}
+				lane.Next()
+				r.notes(batch)
+			}
+		})
+	}
+}
+
+// What a later release writes can be read.
+func TestSampleOfALaterRelease(t *testing.T) {
+	t.Parallel()
+	for _, text := range []string{"5 1 2 3 4 5 6 7 8 9 10;1:2;3:4", "5 1 2 3 4 5 6 7 8 9 10 11 x;1:2;3:4;5:6;"} {
+		s, err := parseSample(text)
+		if err != nil || s.us != 5 || s.totals.Revived != 10 || s.wait != (Histogram{1: 2}) || s.run != (Histogram{3: 4}) {
+			t.Errorf("%q is read as %+v, %v", text, s, err)
+		}
+	}
+	for _, text := range []string{"", "5", "5 1 2 3 4 5 6 7 8 9", "5 1 2 3 4 5 6 7 8 9 -1", "5 1 2 3 4 5 6 7 8 9 10;1:2", "5 1 2 3 4 5 6 7 8 9 10;x;", " 5 1 2 3 4 5 6 7 8 9 10"} {
+		if s, err := parseSample(text); err == nil {
+			t.Errorf("%q is read as %+v", text, s)
+		}
+	}
+}
