@@ -11,6 +11,7 @@ import (
 
 	"github.com/signalbox-go/signalbox"
 	"github.com/signalbox-go/signalbox/internal/redistest"
+	"github.com/signalbox-go/signalbox/internal/store"
 )
 
 var (
@@ -25,10 +26,11 @@ const (
 )
 
 // TestChaos runs many jobs in three processes and kills one of them every second. All jobs complete. The tokens of a job's
-// deliveries always rise.
+// deliveries always rise. What the history of the queue counts, period by period, adds up to what there was.
 func TestChaos(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
+	r.begins()
 	ledger := filepath.Join(t.TempDir(), "ledger")
 	if err := os.WriteFile(ledger, nil, 0o600); err != nil {
 		t.Fatal(err)
@@ -87,6 +89,16 @@ func TestChaos(t *testing.T) {
 	}
 	if want := int(*chaosDuration/chaosInterval) * 5 / 6; inFlight < want {
 		t.Errorf("%d kills hit a process with jobs in flight, want %d", inFlight, want)
+	}
+	for name, step := range map[string]store.Step{"minute": store.Minutes, "hour": store.Hours} {
+		all := r.history(step)
+		if all.Totals != c.Total {
+			t.Errorf("by the %s, the history has %+v, and there was %+v", name, all.Totals, c.Total)
+		}
+		// Of a process that is killed, the times since its last renewal are missing.
+		if n := count(all.Run); n == 0 || n > int64(l.deliveries) {
+			t.Errorf("by the %s, the history has the times of %d attempts of %d", name, n, l.deliveries)
+		}
 	}
 	tokens := "ok"
 	if l.backwards > 0 {

@@ -215,6 +215,9 @@ func (q *queue) apply(c *call, reply *store.ClaimReply) {
 	s.running += len(deliveries)
 	for i := range deliveries {
 		d := &deliveries[i]
+		if d.claimed.Err == nil {
+			q.waited.Add(d.claimed.Job.ClaimedAt.Sub(d.claimed.Job.ScheduledAt))
+		}
 		d.slot.now = d
 		if watching {
 			q.watch(d)

@@ -72,6 +72,7 @@ func (q *queue) handle(d *delivery) (err error) {
 		q.countUnhandled(d)
 		return errRetryOver
 	}
+	d.handled = true
 	return k.chain.Handle(d, d.claimed.Job)
 }
 
@@ -261,6 +262,7 @@ func isRefused(err error) bool {
 
 // finish frees the slot and leaves the settlement for the next call.
 func (q *queue) finish(d *delivery, r store.Settlement) {
+	ran := time.Since(d.started)
 	s := d.session
 	q.mu.Lock()
 	d.returned = true
@@ -268,6 +270,9 @@ func (q *queue) finish(d *delivery, r store.Settlement) {
 		s.completed = append(s.completed, r)
 	} else {
 		s.others = append(s.others, r)
+	}
+	if d.handled {
+		q.ran.Add(ran)
 	}
 	s.running--
 	s.unconfirmed++

@@ -26,6 +26,7 @@ type delivery struct {
 	phase    atomic.Int32 // how far it is; kept only if the user's middleware is around its handler
 	watch    *watch       // nil if nothing watches it
 	returned bool         // the handler has returned; guarded by the queue's mu
+	handled  bool         // a handler was called; the slot's
 	over     time.Time    // when the end of its context was first seen while it ran; zero before that; guarded by the queue's mu
 
 	settle func(signalbox.Settled) error // reports the end to everything that waits for it; nil if nothing does

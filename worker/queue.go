@@ -66,6 +66,10 @@ type queue struct {
 	stoodBy   uint64               // what asked was when another worker was last woken
 	onCall    bool                 // a timer looks whether that one made a call
 	throttled map[string]time.Time // warnings by what they are about
+
+	waited, ran store.Histogram // times of deliveries that are in no batch yet; guarded by mu
+	times       *store.Times    // the batch that was sent, until Redis has confirmed it; the keeper's
+	timesLane   *store.Lane     // of the batches; the keeper's
 }
 
 func newQueue(w *Worker, s, own *store.Queue, concurrency int, b *bound) *queue {
@@ -79,6 +83,7 @@ func newQueue(w *Worker, s, own *store.Queue, concurrency int, b *bound) *queue 
 		vacant:    make(chan struct{}, 1),
 		expired:   make(chan []string, 1),
 		throttled: make(map[string]time.Time),
+		timesLane: s.NewLane(),
 	}
 	q.slots = newSlots(concurrency, q.deliver)
 	q.dispatch = newDispatch(&q.mu, q.slots, b)
@@ -115,8 +120,8 @@ func (q *queue) run(ctx, halted context.Context) error {
 	q.slots.close()
 	<-q.listener.done
 	stop()
-	wg.Wait()        // no session is opened from here on
-	q.close(laneIDs) // passes on a wake-up that the listener has heard
+	wg.Wait()                             // no session is opened from here on
+	q.close(append(laneIDs, q.timesLane)) // passes on a wake-up that the listener has heard
 	return err
 }
 

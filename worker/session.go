@@ -97,14 +97,14 @@ func (q *queue) renewAll(ctx context.Context, ttl time.Duration) bool {
 	current := q.session
 	q.mu.Unlock()
 
-	ok := true
+	ok, times := true, q.takeTimes()
 	for _, s := range sessions {
 		q.mu.Lock()
 		address := s.address
 		q.mu.Unlock()
 		start, began := lease.Now(), time.Now()
 		q.waits[lanes].begin(q, began)
-		alive, hints, err := q.own.Renew(ctx, s.id, ttl, address)
+		alive, hints, err := q.own.Taking(times).Renew(ctx, s.id, ttl, address)
 		q.waits[lanes].end()
 		if err == nil && alive { // else it wrote nothing, and Redis may refuse to
 			q.answered(began)
@@ -131,6 +131,7 @@ func (q *queue) renewAll(ctx context.Context, ttl time.Duration) bool {
 			q.mu.Unlock()
 		default:
 			q.renewed(s, start, hints.At, ttl)
+			times, q.times = nil, nil
 			q.follow(hints, began)
 			q.relisten(s, hints, address)
 			if hints.Cancels {
@@ -178,7 +179,7 @@ func (q *queue) open(ctx context.Context, ttl time.Duration) bool {
 	s := &session{queue: q, id: store.NewSession(q.w.id), validity: lease.NewValidity(q.base)}
 	start, began := lease.Now(), time.Now()
 	q.waits[lanes].begin(q, began)
-	alive, hints, err := q.own.Open(ctx, s.id, ttl)
+	alive, hints, err := q.own.Taking(q.takeTimes()).Open(ctx, s.id, ttl)
 	q.waits[lanes].end()
 	if err != nil {
 		if ctx.Err() == nil {
@@ -196,6 +197,7 @@ func (q *queue) open(ctx context.Context, ttl time.Duration) bool {
 	q.claimUnder(s)
 	q.sessions = append(q.sessions, s)
 	q.mu.Unlock()
+	q.times = nil // they came with it
 	q.follow(hints, began)
 	q.hint(false)
 	q.listener.update()
@@ -255,13 +257,28 @@ func (q *queue) lose(s *session) {
 // end ends the contexts of the session's handlers.
 func (s *session) end(cause error) { s.validity.End(cause) }
 
-// closeSession ends a session that has no deliveries left, here and in Redis. ends says that the worker ends.
+// closeSession ends a session that has no deliveries left, here and in Redis. ends says that the worker ends. Then the call takes the last
+// times along. It is made again if a batch is left after it: one that was sent before, and then the times since.
 func (q *queue) closeSession(s *session, ends bool, lanes ...*store.Lane) {
 	s.end(context.Canceled)
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(q.base), 5*time.Second)
 	defer cancel()
-	if _, err := q.own.Close(ctx, s.id, ends, lanes...); err != nil {
-		q.log.Warn("signalbox: a session was not closed, and ends with its TTL", "error", err)
+	var times *store.Times
+	if ends {
+		times = q.takeTimes()
+	}
+	for {
+		_, err := q.own.Taking(times).Close(ctx, s.id, ends, lanes...)
+		if err != nil {
+			q.log.Warn("signalbox: a session was not closed, and ends with its TTL", "error", err)
+		}
+		if times == nil {
+			return
+		}
+		q.times = nil // also if it failed: the lane may be gone, so a second try could count twice
+		if times = q.takeTimes(); times == nil || err != nil {
+			return
+		}
 	}
 }
 
