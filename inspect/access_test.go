@@ -76,6 +76,9 @@ func TestViewer(t *testing.T) {
 	if queues, err := ins.Queues(ctx); err != nil || len(queues) != 1 {
 		t.Errorf("Queues = %+v, %v", queues, err)
 	}
+	if stats, err := ins.Stats(ctx, s.Name(), inspect.ByHour); err != nil || stats.Total.Enqueued == 0 {
+		t.Errorf("Stats = %+v, %v", stats, err)
+	}
 	if _, err := ins.Job(ctx, "mial", "a"); !errors.Is(err, inspect.ErrNoQueue) {
 		t.Errorf("a queue that isn't there: %v", err)
 	}

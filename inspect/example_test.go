@@ -14,6 +14,7 @@ import (
 	"github.com/signalbox-go/signalbox/embedded"
 	"github.com/signalbox-go/signalbox/inspect"
 	"github.com/signalbox-go/signalbox/scheduler"
+	"github.com/signalbox-go/signalbox/worker"
 )
 
 type Invoice struct{ Order int }
@@ -57,6 +58,62 @@ func ExampleInspector_Pause() {
 	// Output:
 	// billing: paused=true ready=1 running=0
 	// there is no such queue
+}
+
+// Says how many jobs of a queue completed in the last three hours, and how long their handlers ran.
+func ExampleInspector_Stats() {
+	srv, err := embedded.Start(embedded.Logger(slog.New(slog.DiscardHandler))) // elsewhere, give New your own client
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer srv.Close()
+	rdb := redis.NewClient(&redis.Options{Addr: srv.Addr()})
+	defer rdb.Close()
+	ctx, stop := context.WithCancel(context.Background())
+	defer stop()
+
+	w, err := worker.New(rdb, worker.Config{Queues: worker.Queues{"billing": {}}, Logger: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		log.Fatal(err)
+	}
+	sent := make(chan int)
+	worker.Handle(w, func(_ context.Context, _ *signalbox.Job, i Invoice) error {
+		sent <- i.Order
+		return nil
+	})
+	ended := make(chan error)
+	go func() { ended <- w.Run(ctx) }()
+	s, err := scheduler.New(rdb, scheduler.Config{})
+	if err != nil {
+		log.Fatal(err)
+	}
+	for order := range 3 {
+		if _, err := s.Enqueue(ctx, Invoice{Order: order}, scheduler.Queue("billing")); err != nil {
+			log.Fatal(err)
+		}
+		<-sent
+	}
+	stop() // a worker's last times go to Redis with its end
+	if err := <-ended; err != nil {
+		log.Fatal(err)
+	}
+
+	ins, err := inspect.New(rdb, inspect.Config{})
+	if err != nil {
+		log.Fatal(err)
+	}
+	stats, err := ins.Stats(context.Background(), "billing", inspect.ByMinute)
+	if err != nil {
+		log.Fatal(err)
+	}
+	var completed int64
+	var run inspect.Histogram
+	for _, b := range stats.Buckets {
+		completed += b.Completed
+		run = run.Plus(b.Run)
+	}
+	fmt.Printf("%d completed, 95%% of %d within a minute: %v\n", completed, run.Count(), run.Quantile(0.95) < time.Minute)
+	// Output: 3 completed, 95% of 3 within a minute: true
 }
 
 // Lists the ready jobs page by page. The second listing continues after the last job of the first.

@@ -11,6 +11,7 @@
 //	for lock, err := range ins.Locks(ctx, "*")  // that are held
 //	entries, err := ins.Entries(ctx)            // of cron, with their last and next ticks
 //	for job, err := range ins.Jobs(ctx, "mail", inspect.Filter{State: signalbox.StateDead, Error: "timeout"})
+//	stats, err := ins.Stats(ctx, "mail", inspect.ByMinute) // what happened in the last three hours
 //
 // Looking changes nothing, and needs no right to write: see docs/operations.md. A queue may have millions of jobs: a listing makes short calls, and
 // holds about a megabyte of records at a time. It can be left, and taken up behind a job with the job's Cursor.
