@@ -14,7 +14,7 @@ import (
 )
 
 func (a *app) queueCommand() *cobra.Command {
-	return a.group("queue", "List queues, pause and resume them, change their settings", a.queueLs(), a.queuePause(), a.queueResume(), a.queueSet())
+	return a.group("queue", "List queues and their statistics, pause them, change settings", a.queueLs(), a.queueStats(), a.queuePause(), a.queueResume(), a.queueSet())
 }
 
 func (a *app) queueLs() *cobra.Command {
