@@ -297,6 +297,13 @@ func TestHistoryOverTime(t *testing.T) {
 		t.Errorf("the job was put in within %v, says the history", p.End.Sub(p.Start))
 	}
 	r.notes(nil)
+	forward(time.Minute)
+	r.notes(nil)
+	for _, p := range r.history(Minutes).Periods {
+		if d := p.End.Sub(p.Start); d > 80*time.Second && p.Enqueued > 0 {
+			t.Errorf("%d jobs were put in within %v, says the history later", p.Enqueued, d)
+		}
+	}
 
 	// For two hours nobody is there but producers. What they do is not taken to be of a minute.
 	put()
