@@ -223,3 +223,45 @@ func ExampleInspector_RunEntry() {
 	// invoice {"Order":17} is ready
 	// paused: true
 }
+
+// Checks a queue, and repairs what is wrong. Workers may run meanwhile.
+func ExampleInspector_Doctor() {
+	srv, err := embedded.Start(embedded.Logger(slog.New(slog.DiscardHandler))) // elsewhere, give New your own client
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer srv.Close()
+	rdb := redis.NewClient(&redis.Options{Addr: srv.Addr()})
+	defer rdb.Close()
+	ctx := context.Background()
+
+	s, err := scheduler.New(rdb, scheduler.Config{})
+	if err != nil {
+		log.Fatal(err)
+	}
+	if _, err := s.Enqueue(ctx, Invoice{Order: 17}, scheduler.Queue("billing"), scheduler.ID("order-17")); err != nil {
+		log.Fatal(err)
+	}
+	rdb.Del(ctx, "signalbox:{default:billing}:ready:normal") // somebody's mistake
+
+	ins, err := inspect.New(rdb, inspect.Config{})
+	if err != nil {
+		log.Fatal(err)
+	}
+	for _, repair := range []bool{false, true, false} {
+		report, err := ins.Doctor(ctx, "billing", inspect.Checkup{Repair: repair})
+		if err != nil {
+			log.Fatal(err)
+		}
+		fmt.Printf("jobs: %d, findings: %d, repaired: %d\n", report.Jobs, report.Found, report.Repaired)
+		for _, f := range report.Findings {
+			fmt.Printf("  %s: %s\n", f.Fault, f.Text)
+		}
+	}
+	// Output:
+	// jobs: 1, findings: 1, repaired: 0
+	//   no_place: job "order-17" has a record and no state
+	// jobs: 1, findings: 1, repaired: 1
+	//   no_place: job "order-17" has a record and no state
+	// jobs: 1, findings: 0, repaired: 0
+}

@@ -24,6 +24,7 @@ const (
 	exitNotFound    = 3
 	exitState       = 4
 	exitAway        = 5
+	exitFindings    = 6
 	exitInterrupted = 130
 )
 
@@ -43,6 +44,7 @@ func (a *app) explain(err error) (code int, text string) {
 	var wrong *usageError
 	var lost *awayError
 	var part *partError
+	var found *findingsError
 	said := ""
 	if errors.As(err, &part) {
 		said = part.said + ": "
@@ -50,6 +52,8 @@ func (a *app) explain(err error) (code int, text string) {
 	switch {
 	case a.stopped.Err() != nil && a.began:
 		return exitInterrupted, strings.TrimSuffix("interrupted: "+said, ": ")
+	case errors.As(err, &found):
+		return exitFindings, text
 	case errors.As(err, &lost):
 		return exitAway, text
 	case errors.As(err, &wrong), errors.Is(err, signalbox.ErrInvalid):

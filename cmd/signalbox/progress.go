@@ -22,12 +22,15 @@ type progress struct {
 
 func (a *app) progress(what string) *progress { return &progress{a: a, what: what, last: time.Now()} }
 
-func (p *progress) show(now inspect.Progress) {
+func (p *progress) show(now inspect.Progress) { p.print(func() string { return p.line(now) }) }
+
+// print shows a line, unless the last one is new.
+func (p *progress) print(line func() string) {
 	if !p.a.errTerminal || time.Since(p.last) < progressEvery {
 		return
 	}
 	p.last, p.shown = time.Now(), true
-	fmt.Fprintf(p.a.err, "\r\x1b[K%s", p.line(now))
+	fmt.Fprintf(p.a.err, "\r\x1b[K%s", line())
 }
 
 const barWidth = 20

@@ -36,7 +36,7 @@ func TestRights(t *testing.T) {
 		}
 		sh.env["REDIS_URL"] = "redis://" + role + ":CHANGE-ME@" + srv.Addr()
 	}
-	look := [][]string{{"queue", "ls"}, {"queue", "ls", "mail"}, {"job", "ls"}, {"job", "ls", "mail"}, {"job", "show", "mail", "j1"}, {"worker", "ls"}, {"cron", "ls"}, {"cron", "next", "digest"}}
+	look := [][]string{{"queue", "ls"}, {"queue", "ls", "mail"}, {"job", "ls"}, {"job", "ls", "mail"}, {"job", "show", "mail", "j1"}, {"worker", "ls"}, {"cron", "ls"}, {"cron", "next", "digest"}, {"doctor"}}
 	sh.declares(rdb, "mail", "digest", "0 9 29 2 *")
 	as("viewer")
 	for _, args := range look {
@@ -47,7 +47,7 @@ func TestRights(t *testing.T) {
 	as("operator")
 	for _, args := range append(look, []string{"queue", "pause", "mail"}, []string{"queue", "resume", "mail"},
 		[]string{"cron", "pause", "digest"}, []string{"cron", "run", "digest"}, []string{"cron", "resume", "digest"},
-		[]string{"queue", "set", "mail", "--slots", "1", "--keep-jobs", "1"}) {
+		[]string{"queue", "set", "mail", "--slots", "1", "--keep-jobs", "1"}, []string{"doctor", "--repair", "--yes"}) {
 		sh.ok(args...)
 	}
 	as("producer")

@@ -191,10 +191,8 @@ func (q *Queue) act(ctx context.Context, a Act, sessions []string, targets []tar
 		states += string(s) + " "
 	}
 	why := wire.AppendCancelled(nil, a.why, false)
-	mark := append(strconv.AppendInt(nil, int64(len(why)), 10), ' ')
-	mark = wire.AppendCancelled(append(mark, why...), a.why, true)
 	args := actScript.args(3*len(targets),
-		arg{"protocol", Protocol}, arg{"verb", a.verb}, arg{"states", states}, arg{"due", due}, arg{"class", a.class}, arg{"why", why}, arg{"mark", mark},
+		arg{"protocol", Protocol}, arg{"verb", a.verb}, arg{"states", states}, arg{"due", due}, arg{"class", a.class}, arg{"why", why}, arg{"mark", markOf(a.why)},
 		arg{"keep_jobs", q.kept.count}, arg{"keep_bytes", q.kept.bytes}, arg{"keep_us", q.kept.age.Microseconds()},
 		arg{"inflight", q.keys.inflight("")}, arg{"channels", q.keys.channel("")}, arg{"budget", actBudget})
 	for i := range targets {

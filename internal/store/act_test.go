@@ -59,13 +59,19 @@ func (r *rig) states() map[string]string {
 	r.t.Helper()
 	s, err := r.snapshot(bg)
 	r.must(err)
-	c := &checker{snapshot: s, states: make(map[string]string)}
+	c := &checker{snapshot: s, jobs: make(map[string]*facts)}
 	c.waiting()
 	c.running()
 	for _, state := range terminalStates {
 		c.terminal(state)
 	}
-	return c.states
+	states := make(map[string]string)
+	for id, f := range c.jobs {
+		for _, p := range f.places {
+			states[id] = p.String()
+		}
+	}
+	return states
 }
 
 // stored is a job as its record says.

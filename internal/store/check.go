@@ -7,12 +7,6 @@ import (
 	"maps"
 	"slices"
 	"strconv"
-	"strings"
-
-	"github.com/redis/go-redis/v9"
-
-	"github.com/signalbox-go/signalbox"
-	"github.com/signalbox-go/signalbox/internal/wire"
 )
 
 // maxViolations bounds the violations in Check's error.
@@ -25,35 +19,31 @@ const maxViolations = 20
 //   - a job waits in the list of its class, and is due at the time in its record
 //   - a session with deliveries is registered; a suspect that a single crash is left to has no other
 //     beside it; no token is larger than the fence, none was granted twice
-//   - the counted bytes of terminal jobs are those of their records
+//   - the counted bytes of terminal jobs are those of their records, and no record of another job is larger than the largest that is
+//     known
 //   - a job that an attempt's span is kept of has a record, and is not terminal
 //   - a mark in cancels is of a running job with the flag, and has its token; each such job has one
 //   - whoever waits for a wake-up has a session, and there is no key that a queue doesn't have
 //
 // It sees one moment, so it may run while the queue is in use. But it reads the whole queue in
 // one transaction, which nothing else can interrupt, and looks through the names of all keys
-// of the database: it is made for tests and for queues of up to some 100,000 jobs.
+// of the database: it is made for tests and for queues of up to some 100,000 jobs. Doctor has the
+// same rules, and is for queues of any size.
 func (q *Queue) Check(ctx context.Context) error {
 	s, err := q.snapshot(ctx)
 	if err != nil {
 		return err
 	}
-	c := &checker{snapshot: s, states: make(map[string]string, len(s.jobs))}
+	c := &checker{snapshot: s, jobs: make(map[string]*facts, len(s.jobs))}
 	c.waiting()
 	c.running()
 	for _, state := range terminalStates {
 		c.terminal(state)
 	}
-	c.stateless()
-	for _, id := range s.spans {
-		if state := c.states[id]; state == "" || terminal(state) {
-			c.wrong("a span of job %q is kept, which is %q", id, state)
-		}
-	}
-	c.cancelled()
+	c.each()
+	registered := func(session string) bool { return c.registered[session] }
 	for _, address := range s.idle {
-		known := func(z redis.Z) bool { return address[1:] == q.keys.channel(fmt.Sprint(z.Member)) }
-		if len(address) < 2 || !slices.ContainsFunc(s.sessions, known) {
+		if q.strayAddress(address, registered) {
 			c.wrong("address %q waits for a wake-up and is of no session", address)
 		}
 	}
@@ -72,7 +62,8 @@ func (q *Queue) Check(ctx context.Context) error {
 // A checker collects violations.
 type checker struct {
 	*snapshot
-	states     map[string]string // id -> where it was seen
+	jobs       map[string]*facts // by ID
+	registered map[string]bool   // sessions
 	violations []error
 }
 
@@ -80,29 +71,28 @@ func (c *checker) wrong(format string, args ...any) {
 	c.violations = append(c.violations, fmt.Errorf(format, args...))
 }
 
-// enter notes the state of an id. It returns its record, and false if that can't be read: then
-// there is nothing to be compared.
-func (c *checker) enter(id, state string) (signalbox.Job, bool) {
-	if other, twice := c.states[id]; twice {
-		c.wrong("job %q is %s and %s", id, other, state)
+// of returns the facts about a job.
+func (c *checker) of(id string) *facts {
+	f := c.jobs[id]
+	if f == nil {
+		record, there := c.snapshot.jobs[id]
+		mark, marked := c.cancels[id]
+		f = &facts{id: id, there: there, head: record, size: int64(len(record)), marked: marked, mark: mark, searched: true}
+		c.jobs[id] = f
 	}
-	c.states[id] = state
-	record, ok := c.jobs[id]
-	if !ok {
-		c.wrong("job %q is %s and has no record", id, state)
-		return signalbox.Job{}, false
-	}
-	var job signalbox.Job
-	err := wire.Decode([]byte(record), &job)
-	return job, err == nil
+	return f
+}
+
+// enter notes a place of a job.
+func (c *checker) enter(id string, p place) {
+	f := c.of(id)
+	f.places = append(f.places, p)
 }
 
 func (c *checker) waiting() {
 	for _, class := range slices.Sorted(maps.Keys(c.ready)) {
 		for _, id := range c.ready[class] {
-			if job, ok := c.enter(id, "ready in list "+class); ok && classOf(&job) != class {
-				c.wrong("job %q of class %s waits in the list of class %s", id, classOf(&job), class)
-			}
+			c.enter(id, place{kind: "ready", class: class})
 		}
 	}
 	for _, z := range c.due {
@@ -111,84 +101,38 @@ func (c *checker) waiting() {
 			c.wrong("an empty member is due")
 			continue
 		}
-		class, id := member[:1], member[1:]
-		job, ok := c.enter(id, "due")
-		if ok && classOf(&job) != class {
-			c.wrong("job %q of class %s is due in class %s", id, classOf(&job), class)
-		}
-		if ok && job.ScheduledAt.UnixMicro() != int64(z.Score) {
-			c.wrong("job %q is due at %d us, its record says %d", id, int64(z.Score), job.ScheduledAt.UnixMicro())
-		}
+		c.enter(member[1:], place{kind: "due", class: member[:1], us: int64(z.Score)})
 	}
-}
-
-// classOf returns the class of the list in which the job waits.
-func classOf(job *signalbox.Job) string {
-	return (&Settlement{Suspect: job.Crashes >= SuspectAt, Prio: job.Priority}).class()
 }
 
 func (c *checker) running() {
-	fence, err := strconv.ParseInt(c.fence, 10, 64)
-	if c.fence != "" && err != nil {
+	if unreadableFence(c.fence) {
 		c.wrong("the fence is %q, not a token", c.fence)
 	}
-	registered := make(map[string]bool)
+	c.registered = make(map[string]bool)
 	for _, z := range c.sessions {
-		registered[z.Member.(string)] = true
+		c.registered[z.Member.(string)] = true
 	}
 	granted := make(map[int64]string)
 	for _, session := range slices.Sorted(maps.Keys(c.inflight)) {
-		if len(c.inflight[session]) > 0 && !registered[session] {
+		if len(c.inflight[session]) > 0 && !c.registered[session] {
 			c.wrong("session %q has %d deliveries and is not registered", session, len(c.inflight[session]))
 		}
-		suspects, last := 0, 0
+		var held []place
 		for id, value := range c.inflight[session] {
-			c.enter(id, "in flight in "+session)
-			digits, flags, _ := strings.Cut(value, " ")
-			crashes, suspect := strings.CutPrefix(strings.TrimSuffix(flags, "c"), "s")
-			if suspect {
-				suspects++
-				if crashes == strconv.Itoa(CrashLimit-1) {
-					last++
+			p := place{kind: "running", session: session, value: value, registered: c.registered[session]}
+			c.enter(id, p)
+			held = append(held, p)
+			if _, token, ok := p.token(); ok {
+				if other, twice := granted[token]; twice {
+					c.wrong("jobs %q and %q have the same token %d", id, other, token)
 				}
+				granted[token] = id
 			}
-			token, err := strconv.ParseInt(digits, 10, 64)
-			if err != nil {
-				c.wrong("job %q has the token %q", id, value)
-				continue
-			}
-			if token > fence {
-				c.wrong("job %q has token %d, beyond the fence at %d", id, token, fence)
-			}
-			if other, twice := granted[token]; twice {
-				c.wrong("jobs %q and %q have the same token %d", id, other, token)
-			}
-			granted[token] = id
 		}
-		if last > 0 && suspects > 1 {
+		if suspects, last, wrong := crowded(held); wrong {
 			c.wrong("session %q has %d suspects, and to %d of them a single crash is left", session, suspects, last)
 		}
-	}
-}
-
-// cancelled compares the marks of running jobs with the flags of their deliveries.
-func (c *checker) cancelled() {
-	flagged := make(map[string]string) // what stands before the mark's length
-	for _, deliveries := range c.inflight {
-		for id, value := range deliveries {
-			if digits, flags, _ := strings.Cut(value, " "); strings.HasSuffix(flags, "c") {
-				flagged[id] = digits
-			}
-		}
-	}
-	for _, id := range slices.Sorted(maps.Keys(c.cancels)) {
-		if digits, _, _ := strings.Cut(c.cancels[id], " "); flagged[id] != digits {
-			c.wrong("job %q is marked as cancelled with token %q, and no delivery has that and the flag", id, digits)
-		}
-		delete(flagged, id)
-	}
-	for _, id := range slices.Sorted(maps.Keys(flagged)) {
-		c.wrong("job %q runs with the flag of a cancelled one, and has no mark", id)
 	}
 }
 
@@ -196,8 +140,8 @@ func (c *checker) terminal(state terminalState) {
 	var bytes int64
 	for _, z := range c.ended[state.outcome] {
 		id := z.Member.(string)
-		c.enter(id, string(state.outcome))
-		bytes += int64(len(c.jobs[id]))
+		c.enter(id, place{kind: string(state.outcome)})
+		bytes += int64(len(c.snapshot.jobs[id]))
 	}
 	counted, _ := strconv.ParseInt(c.stats[state.bytes], 10, 64)
 	if counted != bytes {
@@ -205,10 +149,21 @@ func (c *checker) terminal(state terminalState) {
 	}
 }
 
-func (c *checker) stateless() {
-	for id := range c.jobs {
-		if c.states[id] == "" {
-			c.wrong("job %q has a record and no state", id)
+// each judges each job.
+func (c *checker) each() {
+	for id := range c.snapshot.jobs {
+		c.of(id)
+	}
+	for _, id := range c.spans {
+		c.of(id).noted = true
+	}
+	for id := range c.cancels {
+		c.of(id)
+	}
+	a := around{fence: c.fence, largest: c.stats["largest"]}
+	for _, id := range slices.Sorted(maps.Keys(c.jobs)) {
+		for _, v := range c.jobs[id].judge(a) {
+			c.violations = append(c.violations, errors.New(v.text))
 		}
 	}
 }

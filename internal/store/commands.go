@@ -24,8 +24,8 @@ var roleScripts = map[Role][]string{
 	Producer: {"enqueue", "announce", "permits"},
 	Worker:   {"claim", "renew", "reclaim", "close", "sweep", "report", "depth", "keep", "permits"},
 	Reporter: {"report", "depth", "permits"},
-	Operator: {"depth", "show", "page", "list", "held", "history", "set", "keep", "act", "entry", "enqueue", "permits"},
-	Viewer:   {"depth", "show", "page", "list", "held", "history"},
+	Operator: {"depth", "show", "page", "list", "held", "history", "set", "keep", "act", "entry", "enqueue", "examine", "sum", "mend", "permits"},
+	Viewer:   {"depth", "show", "page", "list", "held", "history", "examine", "sum"},
 }
 
 // roleCalls are the commands that a role calls outside of scripts.
@@ -39,7 +39,7 @@ var roleCalls = map[Role][]string{
 
 // viewerCalls are those of package inspect where it reads.
 var viewerCalls = []string{
-	"EVALSHA", "EVAL", "EXISTS", "HGET", "HGETALL", "HLEN", "HMGET", "HSCAN", "SISMEMBER", "SMEMBERS", "TIME", "ZRANGE",
+	"EVALSHA", "EVAL", "EXISTS", "HGET", "HGETALL", "HLEN", "HMGET", "HSCAN", "LLEN", "LRANGE", "SCAN", "SISMEMBER", "SMEMBERS", "TIME", "TYPE", "ZRANGE",
 }
 
 // Commands returns the Redis commands that a queue's clients of these roles call, inside and outside of

@@ -39,9 +39,9 @@ func roleOf(op operation) Role {
 	switch op.name {
 	case "enqueue", "tick", "replace", "announce":
 		return Producer
-	case "pause", "resume", "slots", "keep", "pause an entry", "resume an entry", "forget an entry":
+	case "pause", "resume", "slots", "keep", "pause an entry", "resume an entry", "forget an entry", "mend":
 		return Operator
-	case "show", "page", "list", "held", "history":
+	case "show", "page", "list", "held", "history", "examine", "sum":
 		return Viewer
 	}
 	return Worker
@@ -127,6 +127,9 @@ func TestCommandsSuffice(t *testing.T) {
 				}
 				if _, err := r.Settings(bg); err != nil {
 					t.Errorf("its settings as %s: %v", name, err)
+				}
+				if _, err := r.Doctor(bg, Checkup{Pause: -1, Repair: role == Operator}); err != nil {
+					t.Errorf("a doctor as %s: %v", name, err)
 				}
 			case Worker:
 				if _, err := r.Cancelled(bg, map[string]int64{"f1": 1}); err != nil {

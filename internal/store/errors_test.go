@@ -212,6 +212,17 @@ func operations() []operation {
 		act("run a job later", RunJobs(time.Now().Add(time.Hour)), "ready3", signalbox.StateReady, signalbox.StateScheduled),
 		act("give another priority", PrioritiseJobs(signalbox.PriorityLow), "due", signalbox.StateScheduled, signalbox.StateScheduled),
 		act("delete a job", DeleteJobs(), "cancelled2", signalbox.StateCancelled, ""),
+		{name: "mend", call: func(r *rig, _ []Delivery) error {
+			sessions, err := r.sessionsOf(bg, nil)
+			if err != nil {
+				return err
+			}
+			done, _, err := r.mend(bg, sessions, &facts{id: "ready1"}, step{"unlist", "1", "0"}, step{"list", "1", ""})
+			if err == nil && !done {
+				return errors.New("nothing was done")
+			}
+			return err
+		}},
 		{name: "sweep", call: func(r *rig, _ []Delivery) error { _, err := r.Sweep(bg); return err }},
 		{name: "report", call: func(r *rig, _ []Delivery) error {
 			mine, err := r.Report(bg, "client")
@@ -259,6 +270,32 @@ func views() []operation {
 				return found(page, err, "ready1", "ready2", "ready3")
 			},
 			unread: func(r *rig) []string { return []string{r.keys.readyHigh, r.keys.readyLow, r.keys.readySuspect} },
+		},
+		{
+			name: "examine",
+			call: func(r *rig, _ []Delivery) error {
+				sessions, err := r.sessionsOf(bg, nil)
+				if err != nil {
+					return err
+				}
+				e, _, err := r.examine(bg, sessions, origin{ids: []string{"ready1", "f1", "nobody"}, search: true})
+				if err == nil && (len(e.jobs) != 3 || len(e.jobs[0].places) != 1 || len(e.jobs[1].places) != 1 || e.jobs[2].there) {
+					return fmt.Errorf("got %+v", e.jobs)
+				}
+				return err
+			},
+			unread: func(r *rig) []string { return []string{r.keys.idle} },
+		},
+		{
+			name: "sum",
+			call: func(r *rig, _ []Delivery) error {
+				t, _, err := (&doctor{q: r.Queue}).total(bg, "dead")
+				if err == nil && (t.members != 2 || t.bytes == 0 || t.bytes != t.counted()) {
+					return fmt.Errorf("got %+v", t)
+				}
+				return err
+			},
+			unread: func(r *rig) []string { return []string{r.keys.cancelled} },
 		},
 		{name: "held", call: func(r *rig, _ []Delivery) error {
 			pager := &heldPager{q: r.Queue, session: r.session}

@@ -431,6 +431,7 @@ func testLostTooLarge(t *testing.T, r *rig) {
 		record := r.rdb.HGet(bg, r.keys.jobs, id).Val()
 		r.must(r.rdb.HSet(bg, r.keys.jobs, id, record+strings.Repeat("x", maxLost)).Err())
 	}
+	r.must(r.rdb.HSet(bg, r.keys.stats, "largest", 2*maxLost).Err())
 	r.expire()
 	var lost, returned []string
 	for calls := 1; ; calls++ {

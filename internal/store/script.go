@@ -36,6 +36,10 @@ var (
 
 	announceScript = load("announce")
 	entryScript    = load("entry")
+
+	examineScript = load("examine")
+	mendScript    = load("mend")
+	sumScript     = load("sum")
 )
 
 // A script is one of the scripts, with the names that the lines on top of it give to keys and to arguments:

@@ -65,14 +65,11 @@ func (q *Queue) findSessions(ctx context.Context) (sessions, stray []string, err
 	if err != nil {
 		return nil, nil, err
 	}
-	known := q.keys.fixed()
 	for _, key := range keys {
-		kind, id, _ := strings.Cut(strings.TrimPrefix(key, q.keys.prefix), ":")
-		switch {
-		case kind == "inflight" && id != "":
-			found[id] = true
-		case known[key], kind == "lane" && id != "", kind == "bell" && id != "":
-		default:
+		switch kind, session := q.kindOf(key); kind {
+		case "inflight":
+			found[session] = true
+		case "":
 			stray = append(stray, key)
 		}
 	}
@@ -83,10 +80,15 @@ func (q *Queue) findSessions(ctx context.Context) (sessions, stray []string, err
 	return sessions, stray, nil
 }
 
+// pattern is what the names of the queue's keys match.
+func (q *Queue) pattern() string {
+	return strings.NewReplacer(`\`, `\\`, `*`, `\*`, `?`, `\?`, `[`, `\[`, `]`, `\]`).Replace(q.keys.prefix) + "*"
+}
+
 // scan returns the names of all keys of the queue. In a Cluster it asks each master, so that
 // it doesn't matter which of them has the queue's slot.
 func (q *Queue) scan(ctx context.Context) ([]string, error) {
-	pattern := strings.NewReplacer(`\`, `\\`, `*`, `\*`, `?`, `\?`, `[`, `\[`, `]`, `\]`).Replace(q.keys.prefix) + "*"
+	pattern := q.pattern()
 	var mu sync.Mutex
 	found := make(map[string]bool) // SCAN may name a key twice
 	scan := func(ctx context.Context, c redis.Cmdable) error {

@@ -14,13 +14,3 @@ var terminalStates = []terminalState{
 	{outcome: Dead, key: "DEAD", bytes: "dead_bytes", met: MetDead, replaced: ReplacedDead},
 	{outcome: Cancelled, key: "CANCELLED", bytes: "cancelled_bytes", met: MetCancelled, replaced: ReplacedCancelled},
 }
-
-// terminal reports whether a state is one of terminalStates.
-func terminal(state string) bool {
-	for _, s := range terminalStates {
-		if state == string(s.outcome) {
-			return true
-		}
-	}
-	return false
-}

@@ -1,0 +1,180 @@
+package main
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"github.com/signalbox-go/signalbox/inspect"
+)
+
+func (a *app) doctorCommand() *cobra.Command {
+	var repair, yes bool
+	c := a.command("doctor [QUEUE...] [flags]", "Prove that each job is in one state, and repair what is wrong", cobra.ArbitraryArgs,
+		func(ctx context.Context, queues []string) error {
+			if repair && !yes && !a.canAsk() {
+				return usage("there is no terminal to ask: want --yes, or leave --repair out to look only")
+			}
+			if yes && !repair {
+				return usage("--yes is for --repair")
+			}
+			ins, err := a.inspector(ctx)
+			if err != nil {
+				return err
+			}
+			if len(queues) == 0 {
+				all, err := ins.Queues(ctx)
+				if err != nil {
+					return err
+				}
+				for i := range all {
+					queues = append(queues, all[i].Name)
+				}
+			}
+			return a.doctor(ctx, ins, queues, repair, yes)
+		})
+	c.Long = `Check all queues, or those named, while they are in use: that each job is in
+exactly one state, and that all counts and marks agree with the jobs. What it
+finds was so at one moment; it never takes a job that moves for a lost one.
+
+With --repair it looks, asks, and repairs what is still wrong. docs/doctor.md
+has each finding and its repair. The status is 6 if findings are left.`
+	c.Example = `  signalbox doctor
+  signalbox doctor mail -o json
+  signalbox doctor mail --repair`
+	c.Flags().BoolVar(&repair, "repair", false, "repair what can be repaired")
+	c.Flags().BoolVarP(&yes, "yes", "y", false, "don't ask")
+	c.ValidArgsFunction = a.completeQueues(-1)
+	return c
+}
+
+// doctorJSON is what the doctor has found.
+type doctorJSON struct {
+	Queues   int           `json:"queues"`
+	Jobs     int64         `json:"jobs"`
+	Findings []findingJSON `json:"findings"`
+	Unproved []string      `json:"unproved,omitempty"`
+}
+
+type findingJSON struct {
+	Queue    string        `json:"queue"`
+	Fault    inspect.Fault `json:"fault"`
+	Job      string        `json:"job"`
+	Text     string        `json:"text"`
+	Repair   string        `json:"repair"`
+	Repaired bool          `json:"repaired"`
+}
+
+// A diagnosis is what the doctor has found in all queues.
+type diagnosis struct {
+	doctorJSON
+	found, repaired, repairable int64
+}
+
+// doctor checks queues, and repairs them if that is asked for and agreed to.
+func (a *app) doctor(ctx context.Context, ins *inspect.Inspector, queues []string, repair, yes bool) error {
+	d, err := a.check(ctx, ins, queues, repair && yes)
+	if err != nil {
+		return err
+	}
+	if repair && !yes && d.repairable > 0 {
+		a.printFindings(&d)
+		a.flush()
+		if err := a.confirm("Repair %d of %s?", d.repairable, findings(d.found)); err != nil {
+			return err
+		}
+		if d, err = a.check(ctx, ins, queues, true); err != nil {
+			return err
+		}
+	}
+	if a.json() {
+		if err := a.document(d.doctorJSON); err != nil {
+			return err
+		}
+	} else {
+		a.printFindings(&d)
+	}
+	for _, text := range d.Unproved {
+		a.note("not checked: %s", clean(text))
+	}
+	if d.found > d.repaired {
+		return &findingsError{d.found, d.repaired}
+	}
+	return nil
+}
+
+// check checks queues, one after the other.
+func (a *app) check(ctx context.Context, ins *inspect.Inspector, queues []string, repair bool) (d diagnosis, err error) {
+	d.Findings = []findingJSON{}
+	p := a.progress("")
+	defer p.end()
+	for _, queue := range queues {
+		r, err := ins.Doctor(ctx, queue, inspect.Checkup{Repair: repair, Progress: func(jobs, found int64) {
+			p.print(func() string { return fmt.Sprintf("queue %s: %s, %s", queue, count(jobs), findings(found)) })
+		}})
+		if err != nil {
+			return d, err
+		}
+		d.Queues++
+		d.Jobs += r.Jobs
+		d.found, d.repaired = d.found+r.Found, d.repaired+r.Repaired
+		for _, f := range r.Findings {
+			d.Findings = append(d.Findings, findingJSON(f))
+			if f.Repair != "" && !f.Repaired {
+				d.repairable++
+			}
+		}
+		for _, text := range r.Unproved {
+			d.Unproved = append(d.Unproved, "queue "+queue+": "+text)
+		}
+	}
+	return d, nil
+}
+
+func (a *app) printFindings(d *diagnosis) {
+	if a.json() {
+		return
+	}
+	t := a.table(column{name: "QUEUE", cut: 8}, column{name: "FAULT"}, column{name: "REPAIR", cut: 8, drop: 1}, column{name: "FINDING", cut: 20})
+	for _, f := range d.Findings {
+		remedy := f.Repair
+		if f.Repaired {
+			remedy = "done"
+		}
+		t.row(f.Queue, string(f.Fault), remedy, f.Text)
+	}
+	t.flushRows()
+	more := ""
+	if n := d.found - int64(len(d.Findings)); n > 0 {
+		more = fmt.Sprintf(" (%d are not listed)", n)
+	}
+	if d.repaired > 0 {
+		more += fmt.Sprintf(", %d repaired", d.repaired)
+	}
+	queues := "1 queue"
+	if d.Queues != 1 {
+		queues = fmt.Sprintf("%d queues", d.Queues)
+	}
+	fmt.Fprintf(a.out, "%s, %s: %s%s\n", queues, count(d.Jobs), findings(d.found), more)
+}
+
+func findings(n int64) string {
+	switch n {
+	case 0:
+		return "no finding"
+	case 1:
+		return "1 finding"
+	}
+	return fmt.Sprintf("%d findings", n)
+}
+
+// A findingsError says that the doctor has findings left.
+type findingsError struct{ found, repaired int64 }
+
+func (e *findingsError) Error() string {
+	if e.repaired > 0 {
+		return fmt.Sprintf("%s, %d repaired; docs/doctor.md says what to do about the others", findings(e.found), e.repaired)
+	}
+	return findings(e.found) + "; docs/doctor.md says what each means"
+}

@@ -1,0 +1,563 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"hash/maphash"
+	"maps"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/signalbox-go/signalbox"
+	"github.com/signalbox-go/signalbox/internal/wire"
+)
+
+// A Checkup says how Doctor goes about it.
+type Checkup struct {
+	Repair   bool
+	Pause    time.Duration // after each call; 0: three times as long as the call took; negative: none
+	Found    func(Finding)
+	Progress func(Checked)
+}
+
+// A Finding is something that was wrong at one moment.
+type Finding struct {
+	Fault  Fault
+	Job    string // its ID, if it is about one job
+	Text   string
+	Mended bool
+}
+
+// Checked is what Doctor has looked at.
+type Checked struct {
+	Jobs     int64    // records
+	Found    int64    // findings
+	Mended   int64    // of these
+	Unproved []string // what changed too fast
+}
+
+const (
+	maxLook      = 100    // jobs in a page
+	pageBytes    = 256e3  // of records in a page, about
+	overlap      = 50     // entries of a list that two pages have in common
+	maxSuspects  = 10_000 // that are kept before they are looked at again
+	maxSearched  = 40     // suspects in a call
+	maxSum       = 1000   // records in a call of sum.lua
+	sumTries     = 8
+	mendTries    = 3
+	maxAddresses = 4000
+)
+
+// A doctor is one run of Doctor.
+//
+// Each page is read by one script, with all places of its jobs but the ready lists. So what a page shows is true at that moment. Only the
+// lists are too long to be searched for each job. So the doctor remembers which IDs it has seen in them, 8 bytes for each. A record that is
+// in no place and not among these is a suspect: it may have moved. So the lists are read again, and what is left is looked at by a
+// script that searches them. What that finds is true.
+type doctor struct {
+	Checkup
+	q        *Queue
+	sessions []string // those that calls are made with; nil: to be read
+	others   []string // that have deliveries and weren't registered at the beginning
+	began    int64    // by the server's clock, in us
+	seed     maphash.Seed
+	seen     []uint64            // hashes of the IDs in the ready lists, sorted
+	twice    map[uint64]struct{} // those that were seen twice
+	suspects map[string]bool     // by ID: whether all that is wrong is that no place was seen
+	tokens   map[int64]string    // that deliveries have: their jobs
+	ghosts   map[string]int      // deliveries of sessions that aren't registered
+	told     map[string]struct{} // findings
+	Checked
+}
+
+// Doctor looks for all that is wrong with the queue, also while it is in use, and repairs it if it is asked to. Its rules are those of
+// Check. Each finding was seen by one script, so it was true at that moment. No call takes Redis more than some milliseconds, as long as
+// fewer than 100,000 jobs are ready.
+func (q *Queue) Doctor(ctx context.Context, c Checkup) (Checked, error) {
+	d := &doctor{
+		Checkup: c, q: q, seed: maphash.MakeSeed(), twice: make(map[uint64]struct{}), suspects: make(map[string]bool),
+		tokens: make(map[int64]string), ghosts: make(map[string]int), told: make(map[string]struct{}),
+	}
+	now, err := q.Now(ctx)
+	if err != nil {
+		return d.Checked, err
+	}
+	d.began = now.UnixMicro()
+	for _, stage := range []func(context.Context) error{
+		d.keys, d.settings, d.idle, d.ready, d.sets, d.running, d.records, d.settle, d.unregistered, d.sums,
+	} {
+		if err := stage(ctx); errors.Is(err, errUnfit) {
+			break
+		} else if err != nil {
+			return d.Checked, err
+		}
+	}
+	d.report()
+	return d.Checked, nil
+}
+
+// errUnfit: a key has another type, so that no script runs.
+var errUnfit = errors.New("store: a key has another type")
+
+func (d *doctor) report() {
+	if d.Progress != nil {
+		d.Progress(d.Checked)
+	}
+}
+
+// find adds a finding, unless it was there before.
+func (d *doctor) find(fault Fault, job, text string, mended bool) {
+	if _, before := d.told[text]; before {
+		return
+	}
+	d.told[text] = struct{}{}
+	d.Checked.Found++
+	if mended {
+		d.Mended++
+	}
+	if d.Checkup.Found != nil {
+		d.Checkup.Found(Finding{Fault: fault, Job: job, Text: text, Mended: mended})
+	}
+}
+
+// rest waits after a call that began then.
+func (d *doctor) rest(ctx context.Context, began time.Time) error {
+	pause := d.Pause
+	if pause == 0 {
+		pause = 3 * time.Since(began)
+	}
+	if pause <= 0 {
+		return ctx.Err()
+	}
+	timer := time.NewTimer(pause)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// with makes a call that needs the sessions, again if others have been opened.
+func (d *doctor) with(ctx context.Context, call func(sessions []string) (again bool, err error)) error {
+	for range maxTries {
+		began := time.Now()
+		if d.sessions == nil {
+			sessions, err := d.q.sessionsOf(ctx, d.others)
+			if err != nil {
+				return err
+			}
+			d.sessions = sessions
+		}
+		again, err := call(d.sessions)
+		if err != nil {
+			return err
+		}
+		if err := d.rest(ctx, began); err != nil || !again {
+			return err
+		}
+		d.sessions = nil
+	}
+	return errMoving
+}
+
+// look reads a page, and reports how far the doctor is.
+func (d *doctor) look(ctx context.Context, s origin) (e examination, err error) {
+	err = d.with(ctx, func(sessions []string) (again bool, err error) {
+		e, again, err = d.q.examine(ctx, sessions, s)
+		return again, err
+	})
+	d.report()
+	return e, err
+}
+
+func (d *doctor) mend(ctx context.Context, f *facts, steps ...step) (done bool, err error) {
+	if !d.Repair || len(steps) == 0 {
+		return false, nil
+	}
+	err = d.with(ctx, func(sessions []string) (again bool, err error) {
+		done, again, err = d.q.mend(ctx, sessions, f, steps...)
+		return again, err
+	})
+	return done, err
+}
+
+// consider notes a job in which something is wrong.
+func (d *doctor) consider(f *facts, a around) {
+	if len(f.judge(a)) > 0 {
+		d.suspects[f.id] = false
+	}
+}
+
+// each goes through a hash or a sorted set in pages.
+func (d *doctor) each(ctx context.Context, s origin, do func(e *examination, f *facts)) error {
+	s.cursor = "0"
+	if s.count == 0 {
+		s.count = maxLook
+	}
+	for {
+		e, err := d.look(ctx, s)
+		if err != nil {
+			return err
+		}
+		s.cursor = e.next
+		for _, member := range e.records {
+			if err := d.odd(ctx, member); err != nil {
+				return err
+			}
+		}
+		if err := d.whole(ctx, &e, do); err != nil {
+			return err
+		}
+		if s.cursor == "0" {
+			return nil
+		}
+	}
+}
+
+// whole calls do for each job of a page, also for those that the call didn't get to.
+func (d *doctor) whole(ctx context.Context, e *examination, do func(e *examination, f *facts)) error {
+	for {
+		for i := range e.jobs {
+			do(e, &e.jobs[i])
+		}
+		if len(e.left) == 0 {
+			break
+		}
+		more, err := d.look(ctx, origin{ids: e.left})
+		if err != nil {
+			return err
+		}
+		*e = more
+	}
+	if len(d.suspects) >= maxSuspects {
+		return d.settle(ctx)
+	}
+	return nil
+}
+
+func (d *doctor) hash(id string) uint64 { return maphash.String(d.seed, id) }
+
+// ready reads the ready lists, from the tail to the head: a job that leaves at the head brings the others nearer, so that they are seen
+// twice rather than never. Jobs that come in at the tail meanwhile are left out.
+func (d *doctor) ready(ctx context.Context) error {
+	for _, class := range readyClasses {
+		length, err := d.q.rdb.LLen(ctx, d.q.keys.ready()[class]).Result()
+		if err != nil {
+			return err
+		}
+		var before []string // the first jobs of the page before, which is nearer to the tail
+		for last := int(length) - 1; last >= 0; last -= maxLook {
+			first := max(0, last-maxLook+1)
+			e, err := d.look(ctx, origin{name: "ready", of: class, cursor: strconv.Itoa(first), count: last + overlap})
+			if err != nil {
+				return err
+			}
+			ids := make([]string, 0, len(e.jobs)+len(e.left))
+			for i := range e.jobs {
+				ids = append(ids, e.jobs[i].id)
+				e.jobs[i].places = append([]place{{kind: "ready", class: class, times: 1}}, e.jobs[i].places...)
+			}
+			ids = append(ids, e.left...)
+			for _, id := range ids[:behind(ids, before)] {
+				d.seen = append(d.seen, d.hash(id))
+			}
+			before = ids[:min(len(ids), overlap)]
+			if err := d.whole(ctx, &e, func(e *examination, f *facts) { d.consider(f, e.around) }); err != nil {
+				return err
+			}
+		}
+	}
+	slices.Sort(d.seen)
+	for i := 1; i < len(d.seen); i++ {
+		if d.seen[i] == d.seen[i-1] {
+			d.twice[d.seen[i]] = struct{}{}
+		}
+	}
+	return nil
+}
+
+// behind returns how many of the first IDs of a page were not in the page before, which began with others. Two in a row count, as one alone
+// may be an ID that is twice in the list.
+func behind(ids, before []string) int {
+	for i, id := range ids {
+		k := slices.Index(before, id)
+		if k >= 0 && (i+1 == len(ids) || k+1 < len(before) && ids[i+1] == before[k+1]) {
+			return i
+		}
+	}
+	return len(ids)
+}
+
+// sets goes through what is due, what has ended, and what is kept of jobs that run.
+func (d *doctor) sets(ctx context.Context) error {
+	for _, name := range []string{"due", "dead", "cancelled", "notes", "cancels"} {
+		if err := d.each(ctx, origin{name: name}, func(e *examination, f *facts) { d.consider(f, e.around) }); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// odd is about a member of due that names no job.
+func (d *doctor) odd(ctx context.Context, member string) error {
+	done, err := d.mend(ctx, nil, step{verb: "odd", a: member})
+	if err == nil {
+		d.find(BadMember, "", fmt.Sprintf("the member %q is due and names no job", member), done)
+	}
+	return err
+}
+
+// running goes through what sessions hold.
+func (d *doctor) running(ctx context.Context) error {
+	for _, session := range d.sessions {
+		var suspects []string
+		var held []place
+		same := make(map[string]string)
+		err := d.each(ctx, origin{name: "session", of: session}, func(e *examination, f *facts) {
+			d.consider(f, e.around)
+			for _, p := range f.places {
+				if p.kind != "running" || p.session != session {
+					continue
+				}
+				if !p.registered {
+					d.ghosts[session]++
+				}
+				if _, ok := p.suspect(); ok {
+					suspects, held = append(suspects, f.id), append(held, p)
+				}
+				if _, token, ok := p.token(); ok {
+					if other, twice := d.tokens[token]; twice && other != f.id {
+						same[f.id] = other
+					}
+					d.tokens[token] = f.id
+				}
+			}
+		})
+		if err != nil {
+			return err
+		}
+		if _, _, wrong := crowded(held); wrong {
+			if err := d.together(ctx, session, suspects); err != nil {
+				return err
+			}
+		}
+		for id, other := range same {
+			if err := d.sameToken(ctx, id, other); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// together looks again at suspects that a session seemed to have at the same time.
+func (d *doctor) together(ctx context.Context, session string, ids []string) error {
+	e, err := d.look(ctx, origin{ids: slices.Compact(slices.Sorted(slices.Values(ids)))})
+	if err != nil {
+		return err
+	}
+	var held []place
+	for _, f := range e.jobs {
+		for _, p := range f.places {
+			if p.session == session {
+				held = append(held, p)
+			}
+		}
+	}
+	if suspects, last, wrong := crowded(held); wrong {
+		d.find(Together, "", fmt.Sprintf("session %q has %d suspects, and to %d of them a single crash is left", session, suspects, last), false)
+	}
+	return nil
+}
+
+// sameToken looks again at two jobs that seemed to have the same token.
+func (d *doctor) sameToken(ctx context.Context, a, b string) error {
+	e, err := d.look(ctx, origin{ids: []string{a, b}})
+	if err != nil || len(e.jobs) < 2 {
+		return err
+	}
+	for _, one := range e.jobs[0].places {
+		for _, other := range e.jobs[1].places {
+			_, token, ok := one.token()
+			if _, same, too := other.token(); ok && too && same == token {
+				d.find(SameToken, a, fmt.Sprintf("jobs %q and %q have the same token %d", a, b, token), false)
+			}
+		}
+	}
+	return nil
+}
+
+// records goes through all records.
+func (d *doctor) records(ctx context.Context) error {
+	cursor, each := "0", 10e3 // bytes of a record, about: the first page is small
+	for {
+		e, err := d.look(ctx, origin{name: "jobs", cursor: cursor, count: max(1, min(maxLook, int(pageBytes/each)))})
+		if err != nil {
+			return err
+		}
+		cursor = e.next
+		bytes := 0
+		for i := 0; i+1 < len(e.records); i += 2 {
+			d.Jobs++
+			bytes += len(e.records[i+1])
+			d.decode(e.records[i], e.records[i+1])
+		}
+		each = max(each*0.9, float64(bytes)/float64(max(1, len(e.records)/2)), 100)
+		err = d.whole(ctx, &e, func(e *examination, f *facts) {
+			d.consider(f, e.around)
+			_, enqueued, _, readable := f.header()
+			if _, twice := d.twice[d.hash(f.id)]; twice {
+				d.suspects[f.id] = false
+			}
+			if _, listed := slices.BinarySearch(d.seen, d.hash(f.id)); listed || len(f.places) > 0 || !f.there || readable && enqueued > d.began {
+				return
+			}
+			if _, before := d.suspects[f.id]; !before {
+				d.suspects[f.id] = true
+			}
+		})
+		if err != nil {
+			return err
+		}
+		if cursor == "0" {
+			return nil
+		}
+	}
+}
+
+// decode looks whether a record can be read. One of a newer version can be read by others.
+func (d *doctor) decode(id, record string) {
+	job := signalbox.Job{ID: id}
+	if err := wire.Decode([]byte(record), &job); errors.Is(err, wire.ErrCorrupt) {
+		d.find(Unreadable, id, fmt.Sprintf("the record of job %q can't be read: %v", id, err), false)
+	}
+}
+
+// settle looks again at the suspects, each with all of its places.
+func (d *doctor) settle(ctx context.Context) error {
+	if err := d.relist(ctx); err != nil {
+		return err
+	}
+	ids := slices.Sorted(maps.Keys(d.suspects))
+	clear(d.suspects)
+	for len(ids) > 0 {
+		n := min(len(ids), maxSearched)
+		e, err := d.look(ctx, origin{ids: ids[:n], search: true})
+		if err != nil {
+			return err
+		}
+		ids = append(e.left, ids[n:]...)
+		for i := range e.jobs {
+			if err := d.confirm(ctx, &e.jobs[i], e.around); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// relist reads the lists again, and drops the suspects that are there and that had only not been seen.
+func (d *doctor) relist(ctx context.Context) error {
+	if !slices.Contains(slices.Collect(maps.Values(d.suspects)), true) {
+		return nil
+	}
+	for _, class := range readyClasses {
+		key := d.q.keys.ready()[class]
+		length, err := d.q.rdb.LLen(ctx, key).Result()
+		if err != nil {
+			return err
+		}
+		for last := length - 1; last >= 0; last -= 1000 {
+			began := time.Now()
+			ids, err := d.q.rdb.LRange(ctx, key, max(0, last-999), last+overlap).Result()
+			if err != nil {
+				return err
+			}
+			for _, id := range ids {
+				if d.suspects[id] {
+					delete(d.suspects, id)
+				}
+			}
+			if err := d.rest(ctx, began); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// confirm reports what is wrong with a job, all of whose places are known, and repairs it.
+func (d *doctor) confirm(ctx context.Context, f *facts, a around) error {
+	wrong := f.judge(a)
+	if len(wrong) == 0 {
+		return nil
+	}
+	left := wrong
+	for range mendTries {
+		done, err := d.mend(ctx, f, f.steps(a, d.began)...)
+		if err != nil {
+			return err
+		}
+		if !d.Repair {
+			break
+		}
+		e, err := d.look(ctx, origin{ids: []string{f.id}, search: true})
+		if err != nil {
+			return err
+		}
+		if len(e.jobs) == 0 {
+			break
+		}
+		f, a = &e.jobs[0], e.around
+		if left = f.judge(a); done || len(left) == 0 {
+			break
+		}
+	}
+	for _, v := range wrong {
+		still := slices.ContainsFunc(left, func(l violation) bool { return l.fault == v.fault })
+		d.find(v.fault, f.id, v.text, !still)
+	}
+	return nil
+}
+
+// unregistered reports the sessions that have deliveries and aren't registered.
+func (d *doctor) unregistered(ctx context.Context) error {
+	for _, session := range slices.Sorted(maps.Keys(d.ghosts)) {
+		done, err := d.mend(ctx, nil, step{verb: "open", a: session})
+		if err != nil {
+			return err
+		}
+		if d.Repair && !done { // its jobs may have gone elsewhere
+			left, err := d.q.rdb.HLen(ctx, d.q.keys.inflight(session)).Result()
+			if err != nil {
+				return err
+			}
+			done = left == 0
+		}
+		d.find(NoSession, "", fmt.Sprintf("session %q has %d deliveries and is not registered", session, d.ghosts[session]), done)
+	}
+	return nil
+}
+
+// idle looks for addresses without a session, and at the fence.
+func (d *doctor) idle(ctx context.Context) error {
+	e, err := d.look(ctx, origin{name: "idle", count: maxAddresses})
+	if err != nil {
+		return err
+	}
+	if unreadableFence(e.fence) {
+		d.find(BadFence, "", fmt.Sprintf("the fence is %.40q, not a token", e.fence), false)
+	}
+	for _, address := range e.left {
+		done, err := d.mend(ctx, nil, step{verb: "idle", a: address})
+		if err != nil {
+			return err
+		}
+		d.find(StrayAddress, "", fmt.Sprintf("address %q waits for a wake-up and is of no session", address), done)
+	}
+	return nil
+}

@@ -1,0 +1,200 @@
+package store
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// keyTypes are the types of keys, by the scripts' names for them.
+var keyTypes = map[string]string{
+	"JOBS": "hash", "DUE": "zset", "IDLE": "zset", "STATS": "hash", "CRON": "hash", "SESSIONS": "zset", "FENCE": "string",
+	"DEAD": "zset", "CANCELLED": "zset", "HIGH": "list", "NORMAL": "list", "LOW": "list", "SUSPECT": "list",
+	"NOTES": "hash", "CANCELS": "hash", "REPORTER": "string", "SETTINGS": "hash",
+}
+
+// keys looks for keys that a queue doesn't have, and for keys of another type. It finds the sessions that have deliveries.
+func (d *doctor) keys(ctx context.Context) error {
+	var server redis.Cmdable = d.q.rdb
+	if cluster, ok := server.(*redis.ClusterClient); ok { // all keys of the queue are on one master
+		master, err := cluster.MasterForKey(ctx, d.q.keys.jobs)
+		if err != nil {
+			return err
+		}
+		server = master
+	}
+	for next, begun := uint64(0), false; !begun || next != 0; begun = true {
+		start := time.Now()
+		var keys []string
+		var err error
+		if keys, next, err = server.Scan(ctx, next, d.q.pattern(), maxScanned).Result(); err != nil {
+			return err
+		}
+		for _, key := range keys {
+			switch kind, session := d.q.kindOf(key); kind {
+			case "inflight":
+				d.others = append(d.others, session)
+			case "":
+				d.find(StrayKey, "", fmt.Sprintf("key %q belongs to nothing", key), false)
+			}
+		}
+		if err := d.rest(ctx, start); err != nil {
+			return err
+		}
+	}
+	slices.Sort(d.others)
+	d.others = slices.Compact(d.others)
+	return d.types(ctx)
+}
+
+// types returns errUnfit if a key has another type than it should: a script that reads it would fail.
+func (d *doctor) types(ctx context.Context) error {
+	want := make(map[string]string)
+	for name, key := range d.q.keys.named {
+		if keyTypes[name] != "" {
+			want[key] = keyTypes[name]
+		}
+	}
+	for _, session := range d.others {
+		want[d.q.keys.inflight(session)] = "hash"
+	}
+	wrong := false
+	for some := range slices.Chunk(slices.Sorted(maps.Keys(want)), maxScanned) {
+		cmds, err := d.q.rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
+			for _, key := range some {
+				p.Type(ctx, key)
+			}
+			return nil
+		})
+		if err != nil {
+			return err
+		}
+		for i, cmd := range cmds {
+			if got := cmd.(*redis.StatusCmd).Val(); got != "none" && got != want[some[i]] {
+				wrong = true
+				d.find(WrongType, "", fmt.Sprintf("key %q is a %s, not a %s: nothing else can be checked", some[i], got, want[some[i]]), false)
+			}
+		}
+	}
+	if wrong {
+		return errUnfit
+	}
+	return nil
+}
+
+// settingForms are what the fields of the settings may hold. Others are those of other releases.
+var settingForms = map[string]*regexp.Regexp{
+	"layout": regexp.MustCompile(`^\d{1,3}$`), "paused": regexp.MustCompile(`^\d{1,18}$`), "quiet": regexp.MustCompile(`^\d{1,18}$`),
+	"keep_jobs": regexp.MustCompile(`^[1-9]\d{0,14}$`), "keep_bytes": regexp.MustCompile(`^[1-9]\d{0,14}$`), "keep_us": regexp.MustCompile(`^[1-9]\d{0,14}$`),
+	"slots": regexp.MustCompile(`^[1-9]\d{0,5}$`),
+}
+
+// settings looks for settings that can't be read.
+func (d *doctor) settings(ctx context.Context) error {
+	fields, err := d.q.rdb.HGetAll(ctx, d.q.keys.settings).Result()
+	if err != nil {
+		return err
+	}
+	for _, field := range slices.Sorted(maps.Keys(fields)) {
+		name, _, _ := strings.Cut(field, ":")
+		form, value := settingForms[name], fields[field]
+		n, _ := strconv.Atoi(value)
+		if form != nil && (!form.MatchString(value) || name == "slots" && n > MaxSlots) {
+			d.find(BadSetting, "", fmt.Sprintf("the setting %q is %.40q, which can't be read", field, value), false)
+		}
+	}
+	return nil
+}
+
+// sums compares the counted bytes of jobs that have ended with their records.
+func (d *doctor) sums(ctx context.Context) error {
+	for _, state := range terminalStates {
+		if err := d.sum(ctx, string(state.outcome)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// A total is what the records of a terminal state add up to.
+type total struct {
+	counter, ended string // what stats has: the bytes, and how many jobs came into the state
+	members, bytes int64
+	digest         string // of all IDs and sizes
+}
+
+// counted returns the bytes that are counted.
+func (t total) counted() int64 {
+	n, _ := strconv.ParseInt(t.counter, 10, 64)
+	return n
+}
+
+// sum proves the count of one state. If all records fit in a call, that call does. Else the calls must all find the state unchanged,
+// and for a finding once more, with the same jobs and sizes.
+func (d *doctor) sum(ctx context.Context, state string) error {
+	var before *total
+	for range sumTries {
+		t, still, err := d.total(ctx, state)
+		if err != nil {
+			return err
+		}
+		if !still {
+			before = nil
+			continue
+		}
+		if t.counted() == t.bytes {
+			return nil
+		}
+		if t.members > maxSum && (before == nil || *before != t) {
+			before = &t
+			continue
+		}
+		done, err := d.mend(ctx, nil, step{"bytes", state, fmt.Sprintf("%s %d %s %d", t.counter, t.members, t.ended, t.bytes)})
+		if err != nil {
+			return err
+		}
+		if d.Repair && !done {
+			continue
+		}
+		d.find(WrongBytes, "", fmt.Sprintf("%d bytes of %s jobs are counted, there are %d", t.counted(), state, t.bytes), done)
+		return nil
+	}
+	d.Unproved = append(d.Unproved, fmt.Sprintf("the counted bytes of %s jobs: they change too fast", state))
+	return nil
+}
+
+// total adds up the records of a state. still is false if the state has changed meanwhile.
+func (d *doctor) total(ctx context.Context, state string) (t total, still bool, err error) {
+	for first := int64(0); ; first += maxSum {
+		began := time.Now()
+		r, err := run(ctx, d.q.rdb, sumScript, sumScript.keys(&d.q.keys), sumScript.args(0,
+			arg{"name", state}, arg{"first", first}, arg{"last", first + maxSum - 1}))
+		if err != nil {
+			return total{}, false, err
+		}
+		if err := r.status("ok"); err != nil {
+			return total{}, false, err
+		}
+		part := total{counter: r.str(1), members: r.int(2), ended: r.str(3), bytes: t.bytes + r.int(4), digest: t.digest + r.str(5)}
+		if r.err != nil {
+			return total{}, false, r.err
+		}
+		if first > 0 && (part.counter != t.counter || part.members != t.members || part.ended != t.ended) {
+			return total{}, false, nil
+		}
+		t = part
+		if first+maxSum >= t.members {
+			return t, true, nil
+		}
+		if err := d.rest(ctx, began); err != nil {
+			return total{}, false, err
+		}
+	}
+}

@@ -1,0 +1,150 @@
+package store
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strconv"
+)
+
+// An origin says which jobs examine looks at. The zero value has no page: it is for IDs.
+type origin struct {
+	name   string // as examine.lua has it
+	of     string // a class, or a session
+	cursor string
+	count  int
+	ids    []string
+	search bool // the ready lists are searched for each job
+}
+
+// An examination is what one call of examine.lua has found.
+type examination struct {
+	around
+	next    string
+	jobs    []facts
+	left    []string // IDs that the call didn't get to; for "idle": addresses without a session
+	records []string // IDs and records, or members of due that name no job
+}
+
+// sessionsOf returns the registered sessions, and those of others that have deliveries.
+func (q *Queue) sessionsOf(ctx context.Context, others []string) ([]string, error) {
+	sessions, err := q.rdb.ZRange(ctx, q.keys.sessions, 0, -1).Result()
+	if err != nil {
+		return nil, err
+	}
+	sessions = append(sessions, others...)
+	slices.Sort(sessions)
+	sessions = slices.Compact(sessions)
+	if len(sessions) > maxActSessions {
+		return nil, fmt.Errorf("store: queue %q has %d sessions; it can be examined with at most %d", q.name, len(sessions), maxActSessions)
+	}
+	return sessions, nil
+}
+
+// examine looks at a page of jobs. again reports that a session has been opened: nothing was looked at.
+func (q *Queue) examine(ctx context.Context, sessions []string, s origin) (e examination, again bool, err error) {
+	if s.name == "" {
+		s.name = "ids"
+	}
+	keys := examineScript.keys(&q.keys)
+	for _, session := range sessions {
+		keys = append(keys, q.keys.inflight(session))
+	}
+	args := examineScript.args(len(s.ids), arg{"inflight", q.keys.inflight("")}, arg{"channels", q.keys.channel("")},
+		arg{"source", s.name}, arg{"of", s.of}, arg{"cursor", s.cursor}, arg{"count", s.count}, arg{"search", flag(s.search)}, arg{"budget", actBudget})
+	for _, id := range s.ids {
+		args = append(args, id)
+	}
+	r, err := run(ctx, q.rdb, examineScript, keys, args)
+	if err != nil {
+		return examination{}, false, err
+	}
+	return parseExamination(r, s.search)
+}
+
+func parseExamination(r *reply, searched bool) (e examination, again bool, err error) {
+	if err := r.status("ok", "again"); err != nil {
+		return examination{}, false, err
+	}
+	if r.str(0) == "again" {
+		return examination{}, true, nil
+	}
+	e = examination{around: around{fence: r.str(3), largest: r.str(4)}, next: r.str(2), left: r.strs(6), records: r.strs(7)}
+	for _, one := range r.array(5) {
+		list, _ := one.([]any)
+		f, ok := parseFacts((&reply{list: list}), searched)
+		if !ok {
+			r.fail(5, "no list of facts")
+			break
+		}
+		e.jobs = append(e.jobs, f)
+	}
+	return e, false, r.err
+}
+
+// firstPlace is where the places begin in what facts_of.lua returns; each has so many texts.
+const firstPlace, placeTexts = 6, 4
+
+func parseFacts(r *reply, searched bool) (f facts, ok bool) {
+	texts := make([]string, len(r.list))
+	for i := range r.list {
+		texts[i] = r.str(i)
+	}
+	if r.err != nil || len(texts) < firstPlace || (len(texts)-firstPlace)%placeTexts != 0 {
+		return facts{}, false
+	}
+	f = facts{digest: texts[0], id: texts[1], head: texts[2], there: texts[3] != "", noted: texts[4] != "", marked: texts[5] != "", searched: searched}
+	f.size, _ = strconv.ParseInt(texts[3], 10, 64)
+	if f.marked {
+		f.mark = texts[5][1:]
+	}
+	for t := range slices.Chunk(texts[firstPlace:], placeTexts) {
+		p := place{kind: t[0]}
+		switch t[0] {
+		case "ready":
+			p.class = t[1]
+			p.times, _ = strconv.Atoi(t[2])
+		case "due":
+			p.class, p.us = t[1], int64(parseScore(t[2]))
+		case "running":
+			p.session, p.value, p.registered = t[1], t[2], t[3] == "1"
+		case "dead", "cancelled":
+		default:
+			return facts{}, false
+		}
+		f.places = append(f.places, p)
+	}
+	return f, true
+}
+
+// A step is one change of a repair, as fragments/mend_step.lua has it.
+type step struct{ verb, a, b string }
+
+// mend does steps for a job that is as facts say, or for the queue if f is nil. done is false if it isn't so any more: nothing was
+// changed then.
+func (q *Queue) mend(ctx context.Context, sessions []string, f *facts, steps ...step) (done, again bool, err error) {
+	keys := mendScript.keys(&q.keys)
+	for _, session := range sessions {
+		keys = append(keys, q.keys.inflight(session))
+	}
+	if f == nil {
+		f = &facts{}
+	}
+	args := mendScript.args(3*len(steps), arg{"protocol", Protocol}, arg{"inflight", q.keys.inflight("")},
+		arg{"channels", q.keys.channel("")}, arg{"search", flag(f.searched)}, arg{"id", f.id}, arg{"digest", f.digest})
+	for _, s := range steps {
+		args = append(args, s.verb, s.a, s.b)
+	}
+	r, err := run(ctx, q.rdb, mendScript, keys, args)
+	if err != nil {
+		return false, false, err
+	}
+	if err := r.status("ok", "again"); err != nil {
+		return false, false, err
+	}
+	if r.str(0) == "again" {
+		return false, true, nil
+	}
+	done = r.int(2) > 0
+	return done, false, r.err
+}

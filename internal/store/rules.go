@@ -1,0 +1,257 @@
+package store
+
+import (
+	"encoding/binary"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// A Fault is what can be wrong with a queue. Its text is its name in JSON.
+type Fault string
+
+// The faults. docs/doctor.md says how each is repaired.
+const (
+	TwoPlaces    Fault = "two_places"   // a job is in two places, or twice in one
+	NoPlace      Fault = "no_place"     // a record whose job is in no place
+	NoRecord     Fault = "no_record"    // a place of a job without a record
+	WrongClass   Fault = "wrong_class"  // a job waits in another class than its record says
+	WrongTime    Fault = "wrong_time"   // a job is due at another time than its record says
+	BadMember    Fault = "bad_member"   // something is due that names no job
+	NoSession    Fault = "no_session"   // a session that isn't registered has deliveries
+	BadToken     Fault = "bad_token"    // a delivery has no token
+	BeyondFence  Fault = "beyond_fence" // a token is larger than the last that was granted
+	SameToken    Fault = "same_token"   // two deliveries have one token
+	Together     Fault = "suspects"     // a suspect that has a single crash left runs beside another
+	WrongBytes   Fault = "bytes"        // the counted bytes of dead or cancelled jobs are wrong
+	WrongLargest Fault = "largest"      // a record is larger than the largest that is known
+	StrayNote    Fault = "span_note"    // a span is kept of a job that has ended, or isn't there
+	StrayMark    Fault = "cancel_mark"  // a job is marked as cancelled, and no delivery says so
+	NoMark       Fault = "cancel_flag"  // a delivery says that its job is cancelled, and there is no mark
+	StrayAddress Fault = "idle_address" // an address without a session waits for wake-ups
+	Unreadable   Fault = "unreadable"   // a record can't be decoded
+	StrayKey     Fault = "stray_key"    // a key that a queue doesn't have
+	BadSetting   Fault = "bad_setting"  // a setting that can't be read
+	BadFence     Fault = "bad_fence"    // the last token can't be read
+	WrongType    Fault = "wrong_type"   // a key has another type
+)
+
+// Faults are all of them.
+var Faults = []Fault{
+	TwoPlaces, NoPlace, NoRecord, WrongClass, WrongTime, BadMember, NoSession, BadToken, BeyondFence, SameToken, Together, WrongBytes,
+	WrongLargest, StrayNote, StrayMark, NoMark, StrayAddress, Unreadable, StrayKey, BadSetting, BadFence, WrongType,
+}
+
+// A violation is one thing that is wrong.
+type violation struct {
+	fault Fault
+	text  string
+}
+
+// facts are what a queue has of one job at one moment.
+type facts struct {
+	id       string
+	digest   string // of all that follows, as facts_of.lua makes it
+	there    bool   // it has a record
+	head     string // the begin of the record, at least the header
+	size     int64  // of the record
+	noted    bool   // a span is kept
+	marked   bool
+	mark     string // that of a job that is cancelled while it runs
+	places   []place
+	searched bool // the ready lists were searched
+}
+
+// A place is where a job is. In facts the order is: ready, due, running, ended.
+type place struct {
+	kind       string // "ready", "due", "running", or the name of a terminal state
+	class      string // of ready and due
+	times      int    // how many times it is in a ready list
+	us         int64  // of due
+	session    string
+	value      string // that the session holds
+	registered bool   // the session is
+}
+
+// String names a place as messages do.
+func (p place) String() string {
+	switch p.kind {
+	case "ready":
+		return "ready in list " + p.class
+	case "running":
+		return "in flight in " + p.session
+	}
+	return p.kind
+}
+
+// token returns what stands for the token in what the session holds, and whether it can be one.
+func (p place) token() (digits string, n int64, ok bool) {
+	digits, _, _ = strings.Cut(p.value, " ")
+	n, err := strconv.ParseInt(digits, 10, 64)
+	return digits, n, err == nil
+}
+
+// flagged reports whether the session holds that the job is cancelled.
+func (p place) flagged() bool {
+	_, flags, _ := strings.Cut(p.value, " ")
+	return strings.HasSuffix(flags, "c")
+}
+
+// suspect returns how many crashes the flag of a suspect says, and whether there is one.
+func (p place) suspect() (crashes string, ok bool) {
+	_, flags, _ := strings.Cut(p.value, " ")
+	return strings.CutPrefix(strings.TrimSuffix(flags, "c"), "s")
+}
+
+// header returns the class that the record waits in, and its times. ok is false if there is no header: then nothing can be compared.
+func (f *facts) header() (class string, enqueued, due int64, ok bool) {
+	h := f.head
+	if len(h) < 20 || h[0] < 1 || h[0] > 31 || h[1] < '0' || h[1] > '2' {
+		return "1", 0, 0, false
+	}
+	class = h[1:2]
+	if h[2] >= SuspectAt {
+		class = "s"
+	}
+	at := func(i int) int64 { return int64(binary.BigEndian.Uint64([]byte(h[i:i+8])) & (1<<63 - 1)) }
+	return class, at(4), at(12), true
+}
+
+// around is what the rules about one job compare it with.
+type around struct {
+	fence   string
+	largest string // "" if it is not known
+}
+
+// judge returns what is wrong with one job. What needs the ready lists it says only if they were searched. These are the rules of
+// Check, and of the doctor.
+func (f *facts) judge(a around) (wrong []violation) {
+	add := func(fault Fault, format string, args ...any) {
+		wrong = append(wrong, violation{fault, fmt.Sprintf(format, args...)})
+	}
+	var seen []place // one that is twice in a list is in two places
+	for _, p := range f.places {
+		for range max(p.times, 1) {
+			if len(seen) > 0 {
+				add(TwoPlaces, "job %q is %s and %s", f.id, seen[len(seen)-1], p)
+			}
+			seen = append(seen, p)
+		}
+	}
+	class, _, due, readable := f.header()
+	ended, waits := false, false
+	for _, p := range f.places {
+		if !f.there {
+			add(NoRecord, "job %q is %s and has no record", f.id, p)
+		}
+		switch p.kind {
+		case "ready":
+			waits = true
+			if f.there && readable && p.class != class {
+				add(WrongClass, "job %q of class %s waits in the list of class %s", f.id, class, p.class)
+			}
+		case "due":
+			waits = true
+			if f.there && readable && p.class != class {
+				add(WrongClass, "job %q of class %s is due in class %s", f.id, class, p.class)
+			}
+			if f.there && readable && p.us != due {
+				add(WrongTime, "job %q is due at %d us, its record says %d", f.id, p.us, due)
+			}
+		case "running":
+			waits = true
+			f.judgeDelivery(p, a, add)
+		default:
+			ended = true
+		}
+	}
+	if f.there && len(f.places) == 0 && f.searched {
+		add(NoPlace, "job %q has a record and no state", f.id)
+	}
+	if f.noted && (!f.there || ended && !waits) {
+		state := ""
+		if ended {
+			state = f.places[len(f.places)-1].kind
+		}
+		add(StrayNote, "a span of job %q is kept, which is %q", f.id, state)
+	}
+	f.judgeMark(add)
+	if largest, err := strconv.ParseInt(a.largest, 10, 64); err == nil && f.there && !ended && f.size > largest {
+		add(WrongLargest, "job %q has a record of %d bytes, the largest is said to have %d", f.id, f.size, largest)
+	}
+	return wrong
+}
+
+func (f *facts) judgeDelivery(p place, a around, add func(Fault, string, ...any)) {
+	_, token, ok := p.token()
+	if !ok {
+		add(BadToken, "job %q has the token %q", f.id, p.value)
+		return
+	}
+	fence, err := strconv.ParseInt(a.fence, 10, 64)
+	if a.fence != "" && err != nil {
+		return // that is another fault
+	}
+	if token > fence {
+		add(BeyondFence, "job %q has token %d, beyond the fence at %d", f.id, token, fence)
+	}
+}
+
+// judgeMark compares the mark of a cancelled job with the flag of its delivery.
+func (f *facts) judgeMark(add func(Fault, string, ...any)) {
+	digits, _, _ := strings.Cut(f.mark, " ")
+	flagged := slices.ContainsFunc(f.places, func(p place) bool { return p.kind == "running" && p.flagged() })
+	matches := slices.ContainsFunc(f.places, func(p place) bool {
+		of, _, _ := p.token()
+		return p.kind == "running" && p.flagged() && of == digits
+	})
+	if f.marked && !matches {
+		add(StrayMark, "job %q is marked as cancelled with token %q, and no delivery has that and the flag", f.id, digits)
+	}
+	if flagged && !f.marked {
+		add(NoMark, "job %q runs with the flag of a cancelled one, and has no mark", f.id)
+	}
+}
+
+// crowded reports whether one session has suspects that may not run beside each other: to one of them a single crash is left.
+func crowded(held []place) (suspects, last int, wrong bool) {
+	for _, p := range held {
+		if crashes, ok := p.suspect(); ok {
+			suspects++
+			if crashes == strconv.Itoa(CrashLimit-1) {
+				last++
+			}
+		}
+	}
+	return suspects, last, last > 0 && suspects > 1
+}
+
+// unreadableFence reports whether the last token can't be read.
+func unreadableFence(fence string) bool {
+	_, err := strconv.ParseInt(fence, 10, 64)
+	return fence != "" && err != nil
+}
+
+// kindOf returns what the name of a key of the queue says: "" for one that a queue doesn't have. session is that of "inflight".
+func (q *Queue) kindOf(key string) (kind, session string) {
+	kind, id, _ := strings.Cut(strings.TrimPrefix(key, q.keys.prefix), ":")
+	switch {
+	case kind == "inflight" && id != "":
+		return kind, id
+	case q.keys.fixed()[key]:
+		return "fixed", ""
+	case kind == "lane" && id != "", kind == "bell" && id != "":
+		return kind, ""
+	}
+	return "", ""
+}
+
+// strayAddress reports whether an address that waits for wake-ups is of none of the sessions.
+func (q *Queue) strayAddress(address string, registered func(session string) bool) bool {
+	if len(address) < 2 {
+		return true
+	}
+	session, ok := strings.CutPrefix(address[1:], q.keys.channel(""))
+	return !ok || !registered(session)
+}

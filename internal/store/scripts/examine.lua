@@ -1,0 +1,46 @@
+-- Looks at some jobs: where each is, and what is kept of it, all at one moment. It writes nothing.
+--
+-- KEYS: as named below, then inflight:<session> of each session
+-- ARGV: inflight, channels: what stands before a session in the name of its key and of its channel
+--       source: where the IDs come from. 'ids': they follow. 'jobs', 'due', 'dead', 'cancelled', 'notes', 'cancels', 'session': a page
+--       of that key. 'ready': a part of a list. 'idle': it looks at the addresses of idle sessions instead
+--       of: for 'ready' the class of the list, for 'session' the session
+--       cursor, count: as for HSCAN; for 'ready' the first and the last place in the list
+--       search: '1' to look for each job in all ready lists
+--       budget: the call does no more jobs once it has cost that much: a unit is what Redis needs to look at an entry of a list
+--       then, for 'ids', the IDs
+-- Reply: {'ok', time in us, next, fence, largest, jobs, left, records}
+--        next: the cursor to go on with, '0' at the end; for 'ready' the length of the list; fence, largest: what the keys have, '' for
+--        nothing; jobs: what facts_of returns for each; left: IDs of the page that the call didn't get to, for 'idle' addresses without
+--        a session; records: for 'jobs' each ID of the page, and its
+--        record; for 'due' members that have no class or no ID
+--        {'again'}  there is a session that isn't in KEYS; nothing was looked at
+-- Errors: those of Redis.
+
+local SESSIONS, FENCE, JOBS, DUE, IDLE, STATS, HIGH, NORMAL, LOW, SUSPECT, DEAD, CANCELLED, NOTES, CANCELS = unpack(KEYS)
+local first_session = 15 -- of KEYS
+local fixed = 8 -- arguments before the IDs
+local inflight, channels, source, of, cursor, count, search, budget = unpack(ARGV, 1, fixed)
+
+local lists = {['0'] = HIGH, ['1'] = NORMAL, ['2'] = LOW, ['s'] = SUSPECT}
+
+-- include: clock, session_keys, facts_of
+
+local sessions, all = session_keys()
+if not all then
+  return {'again'}
+end
+local following, ids, left, records = '0', {}, {}, {}
+-- include: page_of
+
+local jobs, cost = {}, 0
+for _, id in ipairs(ids) do
+  if cost > tonumber(budget) then
+    left[#left + 1] = id
+  else
+    local facts, looked = facts_of(id)
+    jobs[#jobs + 1] = facts
+    cost = cost + 30 * (15 + #KEYS - first_session) + looked
+  end
+end
+return {'ok', clock(), following, redis.call('GET', FENCE) or '', redis.call('HGET', STATS, 'largest') or '', jobs, left, records}

@@ -1,0 +1,57 @@
+-- A step of mend.lua: does one step of a repair, with the values a and b. Those that are about the queue look first whether it is still so.
+if verb == 'list' then -- class; 'head' for the head of the list
+  woken = ready(lists[a], {id}, b == 'head', held_back) or woken
+elseif verb == 'unlist' then -- class, how many times as LREM takes it
+  redis.call('LREM', lists[a], b, id)
+elseif verb == 'due' then -- class, time in us
+  redis.call('ZADD', DUE, b, a .. id)
+  woken = woken or held_back == ''
+elseif verb == 'undue' then -- class
+  redis.call('ZREM', DUE, a .. id)
+elseif verb == 'hold' then -- session, what it is to hold
+  local k = sessions[a]
+  redis.call('HSET', KEYS[k], id, b)
+elseif verb == 'unhold' then -- session
+  local k = sessions[a]
+  redis.call('HDEL', KEYS[k], id)
+elseif verb == 'unend' then -- state
+  forget(terminal[a], id, redis.call('HSTRLEN', JOBS, id))
+elseif verb == 'unnote' then
+  redis.call('HDEL', NOTES, id)
+elseif verb == 'mark' then -- the mark
+  redis.call('HSET', CANCELS, id, a)
+elseif verb == 'unmark' then
+  redis.call('HDEL', CANCELS, id)
+elseif verb == 'largest' then -- bytes
+  did = not largest or (tonumber(largest) or 0) < tonumber(a)
+  if did then
+    redis.call('HSET', STATS, 'largest', a)
+  end
+elseif verb == 'fence' then -- token
+  did = (tonumber(fence or '0') or 0) < tonumber(a)
+  if did then
+    redis.call('SET', FENCE, a)
+  end
+elseif verb == 'open' then -- session with deliveries that isn't registered: it is as one that has expired now
+  local k = sessions[a]
+  did = k and redis.call('HLEN', KEYS[k]) > 0 and not redis.call('ZSCORE', SESSIONS, a)
+  if did then
+    redis.call('ZADD', SESSIONS, digits(now), a)
+    woken = true
+  end
+elseif verb == 'idle' then -- address of no session
+  did = string.sub(a, 2, #channels + 1) ~= channels or not redis.call('ZSCORE', SESSIONS, string.sub(a, #channels + 2))
+  if did then
+    redis.call('ZREM', IDLE, a)
+  end
+elseif verb == 'odd' then -- member of DUE without a class or an ID
+  did = (#a < 2 or not lists[string.sub(a, 1, 1)]) and redis.call('ZREM', DUE, a) == 1
+elseif verb == 'bytes' then -- state; counter, members and deaths that it was found with, as sum.lua returns them, and the right counter
+  local counter, members, ended, right = string.match(b, '^(%S*) (%d+) (%S*) (%d+)$')
+  local state = terminal[a]
+  did = right and counter == (redis.call('HGET', STATS, state.bytes) or '') and tonumber(members) == redis.call('ZCARD', state.set)
+    and ended == (redis.call('HGET', STATS, a) or '')
+  if did then
+    redis.call('HSET', STATS, state.bytes, right)
+  end
+end
