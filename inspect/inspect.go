@@ -25,6 +25,7 @@
 //	err = ins.SetRetention(ctx, "mail", signalbox.Retention{Jobs: 1000}) // dead ones, and cancelled ones
 //	err = ins.SetSlots(ctx, "mail", 5)     // for each of its workers
 //	changed, err = ins.Quiet(ctx, "web-3:4711:k2x9q") // that worker takes no more jobs
+//	changed, err = ins.Stop(ctx, "web-3:4711:k2x9q")  // that worker ends
 //
 // These change what Redis says of a queue, and tell the workers to look. Those that are there do so at once, and those that
 // don't hear it when they renew their sessions.
@@ -215,7 +216,25 @@ func (i *Inspector) Unquiet(ctx context.Context, worker string) (changed bool, e
 	return i.quiet(ctx, worker, false)
 }
 
+// Stop ends a worker as the end of its Run's context does: it claims no more jobs of any of its queues, its handlers have
+// worker.Config.DrainTimeout to end what they do, and then Run returns nil. A worker hears of it within milliseconds, or when it renews its
+// lease. Stop doesn't wait for the end: the worker is in [Inspector.Workers] until then. What the process does when Run has returned is up to its program.
+// Most programs exit, with status 0. What starts them again, such as a Kubernetes Deployment, starts a worker with another ID.
+//
+// changed is false if it was asked to stop already. The error wraps [ErrNoWorker] if no queue of the namespace has a worker of that ID. A worker that is too old for a queue
+// doesn't hear of it there.
+func (i *Inspector) Stop(ctx context.Context, worker string) (changed bool, err error) {
+	return i.tell(ctx, worker, (*store.Queue).Stop)
+}
+
 func (i *Inspector) quiet(ctx context.Context, worker string, on bool) (changed bool, err error) {
+	return i.tell(ctx, worker, func(q *store.Queue, ctx context.Context, worker string) (changed, here bool, err error) {
+		return q.Quiet(ctx, worker, on)
+	})
+}
+
+// tell makes a change for a worker in each queue of the namespace that has it.
+func (i *Inspector) tell(ctx context.Context, worker string, do func(q *store.Queue, ctx context.Context, worker string) (changed, here bool, err error)) (changed bool, err error) {
 	queues, err := store.Queues(ctx, i.rdb, i.cfg.Namespace)
 	if err != nil {
 		return false, fmt.Errorf("inspect: the names of the queues: %w", err)
@@ -223,7 +242,7 @@ func (i *Inspector) quiet(ctx context.Context, worker string, on bool) (changed 
 	var workers []string
 	here := false
 	for _, name := range queues {
-		one, has, err := i.store(name).Quiet(ctx, worker, on)
+		one, has, err := do(i.store(name), ctx, worker)
 		if err != nil {
 			return changed, fmt.Errorf("inspect: worker %s, queue %s: %w", worker, name, err)
 		}

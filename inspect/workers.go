@@ -15,7 +15,9 @@ import (
 type Worker struct {
 	ID string // see worker.Worker.ID
 	// Quiet says that the worker takes no jobs of any of its queues.
-	Quiet    bool
+	Quiet bool
+	// Stopping says that the worker was asked to end: see [Inspector.Stop].
+	Stopping bool
 	Sessions []Session    // sorted by queue
 	Running  []RunningJob // the jobs that it has, those that it has for longest first
 }
@@ -38,6 +40,20 @@ type RunningJob struct {
 	Since     time.Time // when the worker got the job, by the clock of Redis: see [Job]
 	// Cancelling says that the job was asked to end.
 	Cancelling bool
+	// Stuck is not nil if the job's handler goes on though its context has ended, for longer than worker.Config.StuckAfter.
+	Stuck *Stuck
+}
+
+// Stuck is what a worker says of a handler that goes on though its context has ended. The worker writes it within a second, and again when
+// it renews its lease. It does so for up to 100 handlers of a session, those that are stuck for longest.
+type Stuck struct {
+	// Since is when the end of the context was seen, by the clock of Redis.
+	Since time.Time
+	// Stack is that of the handler's goroutine, at the time when it was first reported. It has at most 2,048 bytes, and no arguments of calls. 16
+	// handlers of a session have theirs. It is "" for others, and if the process has more than 10,000 goroutines.
+	Stack string
+	// SlotFreed says that the worker has another job in the handler's slot: see worker.FreeSlot.
+	SlotFreed bool
 }
 
 // Workers returns the workers of the namespace, sorted by ID, and the jobs that they have: without what only a job's record says. It makes some
@@ -83,15 +99,24 @@ func (i *Inspector) addWorkers(ctx context.Context, queue string, workers map[st
 			workers[id] = w
 		}
 		quiet := slices.Contains(s.Settings.Quiet, id)
+		w.Stopping = w.Stopping || slices.Contains(s.Settings.Stopping, id)
 		w.Sessions = append(w.Sessions, Session{Queue: queue, Until: l.Until, Left: l.Until.Sub(s.At), Quiet: quiet})
 		held, err := q.Held(ctx, l.Session)
 		if err != nil {
 			return err
 		}
+		stuck, err := q.Stuck(ctx, l.Session)
+		if err != nil {
+			return err
+		}
 		for _, v := range held {
-			w.Running = append(w.Running, RunningJob{
-				Queue: queue, ID: v.Job.ID, Token: v.Job.Token, Since: v.Job.ClaimedAt, Cancelling: cancelling(v.Flags),
-			})
+			r := RunningJob{Queue: queue, ID: v.Job.ID, Token: v.Job.Token, Since: v.Job.ClaimedAt, Cancelling: cancelling(v.Flags)}
+			for _, s := range stuck {
+				if s.ID == r.ID && s.Token == r.Token {
+					r.Stuck = &Stuck{Since: s.Since, Stack: s.Stack, SlotFreed: s.Freed}
+				}
+			}
+			w.Running = append(w.Running, r)
 		}
 	}
 	return nil

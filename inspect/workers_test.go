@@ -1,6 +1,8 @@
 package inspect_test
 
 import (
+	"errors"
+	"strings"
 	"testing"
 	"time"
 
@@ -36,6 +38,58 @@ func TestWorkers(t *testing.T) {
 		for i, r := range w.Running {
 			if want := running[i]; r.ID != want.ID || r.Queue != s.Name() || r.Token != want.Token || !r.Since.Equal(want.Since) || r.Cancelling {
 				t.Errorf("it runs %+v, want %+v", r, want)
+			}
+		}
+	})
+}
+
+// A worker that was asked to end says so until it has.
+func TestStop(t *testing.T) {
+	t.Parallel()
+	each(t, func(t *testing.T, s *stage) {
+		if alive, _, err := s.Open(t.Context(), store.NewSession("another"), time.Hour); !alive || err != nil {
+			t.Fatal(alive, err)
+		}
+		for _, want := range []bool{true, false} {
+			if changed, err := s.ins.Stop(t.Context(), "another"); changed != want || err != nil {
+				t.Errorf("changed %v, %v", changed, err)
+			}
+		}
+		all, err := s.ins.Workers(t.Context())
+		if err != nil || len(all) != 2 || !all[0].Stopping || !all[0].Quiet || all[1].Stopping || all[1].Quiet {
+			t.Errorf("%+v, %v", all, err)
+		}
+		if changed, err := s.ins.Stop(t.Context(), "nobody"); changed || !errors.Is(err, inspect.ErrNoWorker) || !strings.Contains(err.Error(), "another") {
+			t.Errorf("changed %v, %v", changed, err)
+		}
+	})
+}
+
+// Only the delivery that is stuck says so: another delivery of its job doesn't.
+func TestStuck(t *testing.T) {
+	t.Parallel()
+	each(t, func(t *testing.T, s *stage) {
+		s.states()
+		running := s.list(inspect.Filter{State: "running"})
+		all, err := s.ins.Workers(t.Context())
+		if err != nil || len(all) != 1 || len(running) != 2 {
+			t.Fatalf("%+v, %v", all, err)
+		}
+		leases, err := s.Leases(t.Context())
+		s.must(err)
+		since := time.UnixMicro(1_800_000_000_000_000)
+		s.must(s.WriteStuck(t.Context(), leases[0].Session, time.Hour, []store.Stuck{
+			{ID: running[0].ID, Token: running[0].Token, Since: since, Stack: "main.go:7", Freed: true},
+			{ID: running[1].ID, Token: running[1].Token - 1, Since: since},
+		}))
+		all, err = s.ins.Workers(t.Context())
+		s.must(err)
+		for _, r := range all[0].Running {
+			switch {
+			case r.ID == running[0].ID && (r.Stuck == nil || *r.Stuck != inspect.Stuck{Since: since, Stack: "main.go:7", SlotFreed: true}):
+				t.Errorf("%+v", r)
+			case r.ID == running[1].ID && r.Stuck != nil:
+				t.Errorf("%+v", r)
 			}
 		}
 	})

@@ -34,6 +34,7 @@ type combiner struct {
 	lanes  []*lane   // all that were opened, idle or not
 	began  time.Time // of the latest call
 	failed error     // error of the latest try; nil if it had an outcome
+	fails  lapse     // since when tries fail; zero: the latest had an outcome
 	listed time.Time // when the queue was last put into the registry
 	timer  *time.Timer
 	armed  bool // the timer runs

@@ -17,6 +17,8 @@ type crontab struct {
 	names   map[string]bool
 	entries []*entry
 	running bool
+	since   time.Time     // when running last changed, or the first entry was registered
+	runner  *runner       // of the Run that is under way; nil until Redis has answered
 	ran     bool          // Run was called
 	alarm   *time.Timer   // warns if Run is not called; set by the first entry
 	added   chan struct{} // takes one value: there are new entries
@@ -109,6 +111,9 @@ func (c *crontab) add(e *entry, late func()) error {
 	if c.names[e.name] {
 		return fmt.Errorf("%w name: there is an entry of this name already", signalbox.ErrInvalid)
 	}
+	if len(c.entries) == 0 && !c.running {
+		c.since = time.Now()
+	}
 	c.names[e.name] = true
 	c.entries = append(c.entries, e)
 	if !c.ran && c.alarm == nil {
@@ -134,7 +139,7 @@ func (c *crontab) start() bool {
 	if c.running {
 		return false
 	}
-	c.running, c.ran = true, true
+	c.running, c.ran, c.since = true, true, time.Now()
 	if c.alarm != nil {
 		c.alarm.Stop()
 	}
@@ -144,5 +149,12 @@ func (c *crontab) start() bool {
 func (c *crontab) stop() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.running = false
+	c.running, c.since, c.runner = false, time.Now(), nil
+}
+
+// serves notes that the runner fires the entries from now on.
+func (c *crontab) serves(r *runner) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.runner = r
 }

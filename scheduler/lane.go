@@ -159,6 +159,7 @@ func (c *combiner) tried(l *lane, err error) (final bool, _ error) {
 	defer c.mu.Unlock()
 	if !errors.Is(err, store.ErrStopped) {
 		c.failed = err
+		c.fails.note(err)
 	}
 	l.trying = false
 	if err == nil {

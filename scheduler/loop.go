@@ -56,7 +56,10 @@ type loop struct {
 	missed  missedReport
 	reset   time.Time // when the log last said that a new reckoning was replaced
 
-	outdated bool // the log has said that this scheduler is too old for the queue
+	outdated bool      // the log has said that this scheduler is too old for the queue
+	waits    time.Time // since when fresh has entries; zero: it has none
+	fails    time.Time // since when calls for ticks fail; zero: the last one had an outcome
+	pulse    pulse
 }
 
 // ticking is an entry with the state of its next tick.
@@ -98,7 +101,9 @@ func (l *loop) run(ctx context.Context) {
 	defer timer.Stop()
 	for ctx.Err() == nil {
 		l.adopt()
-		timer.Reset(l.step(calls))
+		wait := l.step(calls)
+		l.beat()
+		timer.Reset(wait)
 		select {
 		case <-ctx.Done():
 		case <-l.added:

@@ -10,13 +10,19 @@ import (
 type outage struct {
 	s     *Scheduler
 	mu    sync.Mutex
-	down  map[string]bool // queues
+	down  map[string]lack // by queue
 	since time.Time
 	over  chan struct{} // takes one value: an outage is over
 }
 
+// A lack is that of Redis for a queue.
+type lack struct {
+	since time.Time // by our clock
+	why   string    // by the last call that failed; without address and secret
+}
+
 func newOutage(s *Scheduler) *outage {
-	return &outage{s: s, down: make(map[string]bool), over: make(chan struct{}, 1)}
+	return &outage{s: s, down: make(map[string]lack), over: make(chan struct{}, 1)}
 }
 
 // begin records that a call for the queue failed.
@@ -31,14 +37,18 @@ func (o *outage) begin(queue string, at time.Time, err error) {
 		}
 		o.s.log.Warn("scheduler: cron: waiting for Redis; no tick is enqueued by this process until it answers", attrs...)
 	}
-	o.down[queue] = true
+	since := at
+	if old, ok := o.down[queue]; ok {
+		since = old.since
+	}
+	o.down[queue] = lack{since, publicReason(err)}
 }
 
 // end records that Redis answered for the queue.
 func (o *outage) end(queue string, at time.Time) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if !o.down[queue] {
+	if _, down := o.down[queue]; !down {
 		return
 	}
 	delete(o.down, queue)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/signalbox-go/signalbox/internal/store"
@@ -40,7 +41,9 @@ func (s *Scheduler) Run(ctx context.Context) error {
 	if found == nil {
 		return err
 	}
-	r.running.Go(func() { store.Oversee(ctx, s.rdb, s.log, found, r.outage.over, queues, store.Producer) })
+	r.found.Store(found)
+	s.cron.serves(r)
+	r.running.Go(func() { store.Oversee(ctx, s.rdb, s.log, &r.found, r.outage.over, queues, store.Producer) })
 	r.run(ctx)
 	return nil
 }
@@ -66,8 +69,10 @@ type runner struct {
 	s       *Scheduler
 	open    func(queue string) tickServer
 	adopted int // entries that have been given to their loops
-	loops   map[string]*loop
+	mu      sync.Mutex
+	loops   map[string]*loop // guarded by mu
 	outage  *outage
+	found   atomic.Pointer[store.Findings] // of the last inspection
 	running sync.WaitGroup
 }
 
@@ -94,6 +99,8 @@ func (r *runner) adopt(ctx context.Context) {
 		added[e.job.Queue] = append(added[e.job.Queue], e)
 		r.adopted++
 	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	for queue, entries := range added {
 		l := r.loops[queue]
 		if l == nil {

@@ -238,7 +238,10 @@ func startFakeWith(t *testing.T, ctx context.Context, servers map[string]*fakeSe
 	s.now = now
 	p.Scheduler = s
 	s.cron.start()
-	go newRunner(s, func(queue string) tickServer { return servers[queue] }).run(ctx)
+	r := newRunner(s, func(queue string) tickServer { return servers[queue] })
+	r.found.Store(&store.Findings{})
+	s.cron.serves(r)
+	go r.run(ctx)
 	return p
 }
 

@@ -125,6 +125,7 @@ func (l *loop) send(ctx context.Context, c *tickCall, now time.Time) {
 				return
 			}
 			l.calls--
+			l.fails = time.Time{}
 			l.lanes = append(l.lanes, c.lane)
 			l.hear(reading{fates.Now, sent, got})
 			if l.outdated {
@@ -138,6 +139,9 @@ func (l *loop) send(ctx context.Context, c *tickCall, now time.Time) {
 
 // lost handles a try that failed.
 func (l *loop) lost(c *tickCall, at time.Time, err error) {
+	if l.fails.IsZero() {
+		l.fails = time.Now()
+	}
 	if errors.Is(err, signalbox.ErrOutdated) {
 		l.refused(c, at, err)
 		return

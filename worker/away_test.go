@@ -298,7 +298,7 @@ func TestStuckHandlersAreCounted(t *testing.T) {
 	s := q.session
 	for _, sl := range q.slots.take(2) {
 		sl.now = running(s, sl)
-		sl.now.over = time.Now().Add(-stuckAfter)
+		sl.now.over = time.Now().Add(-DefaultStuckAfter)
 	}
 	q.dispatch.release(q.slots.all[0])
 	s.end(lock.ErrLost)

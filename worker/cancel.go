@@ -20,8 +20,8 @@ const maxEarly = 10_000
 func (q *queue) cancel(tokens map[string]int64) {
 	var cancelled []*delivery
 	q.mu.Lock()
-	for _, sl := range q.slots.all {
-		if d := sl.now; d != nil && tokens[d.id] == d.token {
+	for d := range q.slots.running() {
+		if tokens[d.id] == d.token {
 			cancelled = append(cancelled, d)
 			delete(tokens, d.id)
 		}
@@ -77,8 +77,8 @@ func (q *queue) lookForCancels() {
 func (q *queue) endCancelled(ctx context.Context) bool {
 	running := make(map[string]int64)
 	q.mu.Lock()
-	for _, sl := range q.slots.all {
-		if d := sl.now; d != nil && !d.returned && d.Err() == nil {
+	for d := range q.slots.running() {
+		if !d.returned && d.Err() == nil {
 			running[d.id] = d.token
 		}
 	}

@@ -237,6 +237,12 @@ func (q *queue) apply(c *call, reply *store.ClaimReply) {
 	}
 	q.heed(reply.Hints, c.began)
 	q.armTimer(now, reply.Next)
+	if c.Want > 0 {
+		q.waiting = time.Time{}
+	}
+	if len(q.refusals) > 0 {
+		delete(q.refusals, "claim")
+	}
 	over := q.finished(c)
 	q.dispatch.summon()
 	q.mu.Unlock()

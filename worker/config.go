@@ -23,10 +23,13 @@ const (
 	DefaultConcurrency  = 50
 	DefaultSessionTTL   = 30 * time.Second
 	DefaultDrainTimeout = 25 * time.Second
+	DefaultStuckAfter   = 2 * time.Second
 
 	maxConcurrency = 100_000
 	minSessionTTL  = time.Second
 	maxSessionTTL  = time.Hour
+	minStuckAfter  = 100 * time.Millisecond
+	maxStuckAfter  = 24 * time.Hour
 )
 
 // Config configures a [Worker]. The zero value works one queue, "default", with 50 slots.
@@ -48,6 +51,11 @@ type Config struct {
 	// own contexts end with cause [signalbox.ErrShutdown]. Default [DefaultDrainTimeout];
 	// negative: at once.
 	DrainTimeout time.Duration
+	// StuckAfter is how long a handler may go on after the end of its context before it is reported as stuck: in the log and in metrics, by
+	// [Worker.Health], and with its stack by inspect.Workers. It is noticed up to half a second later. 100 ms to 24 h; default [DefaultStuckAfter].
+	StuckAfter time.Duration
+	// WhenStuck says what becomes of the slot of such a handler, unless its kind says otherwise by [WhenStuck]. Default [KeepSlot].
+	WhenStuck StuckPolicy
 	// Strict refuses payloads with fields that the arguments' type doesn't have, for all kinds that
 	// are registered by [Handle]; see [Strict]. Default: such fields are ignored.
 	Strict bool
@@ -150,6 +158,15 @@ func (c Config) filled() (Config, error) {
 	}
 	if c.DrainTimeout == 0 {
 		c.DrainTimeout = DefaultDrainTimeout
+	}
+	if c.StuckAfter == 0 {
+		c.StuckAfter = DefaultStuckAfter
+	}
+	if c.StuckAfter < minStuckAfter || c.StuckAfter > maxStuckAfter {
+		invalid("StuckAfter: %v; %v to %v is allowed", c.StuckAfter, minStuckAfter, maxStuckAfter)
+	}
+	if c.WhenStuck < KeepSlot || c.WhenStuck > FreeSlot {
+		invalid("WhenStuck: %d; KeepSlot or FreeSlot is allowed", c.WhenStuck)
 	}
 	if c.TraceMode > signalbox.TraceNone {
 		invalid("TraceMode: %d; one of signalbox's constants is allowed", c.TraceMode)

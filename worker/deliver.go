@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"runtime/debug"
+	"runtime/pprof"
 	"strings"
 	"time"
 
@@ -27,7 +28,14 @@ func (q *queue) deliver(d *delivery) {
 		q.conclude(&result, d, &job, err)
 		q.finish(d, result)
 	}()
+	kind := q.labels.kinds[d.kind]
+	if kind != nil {
+		pprof.SetGoroutineLabels(kind)
+	}
 	err = q.handle(d)
+	if kind != nil {
+		pprof.SetGoroutineLabels(q.labels.none)
+	}
 }
 
 // settlement returns the settlement of the delivery, without its outcome.
@@ -266,6 +274,10 @@ func (q *queue) finish(d *delivery, r store.Settlement) {
 	s := d.session
 	q.mu.Lock()
 	d.returned = true
+	if d.stuck {
+		q.setStuck(d, false)
+		q.tellStuck()
+	}
 	if r.Outcome == store.Completed {
 		s.completed = append(s.completed, r)
 	} else {

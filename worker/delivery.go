@@ -1,6 +1,7 @@
 package worker
 
 import (
+	"context"
 	"sync/atomic"
 	"time"
 
@@ -27,7 +28,11 @@ type delivery struct {
 	watch    *watch       // nil if nothing watches it
 	returned bool         // the handler has returned; guarded by the queue's mu
 	handled  bool         // a handler was called; the slot's
-	over     time.Time    // when the end of its context was first seen while it ran; zero before that; guarded by the queue's mu
+	over     time.Time    // when the end of its handler's context was first seen while it ran; zero before that; guarded by the queue's mu
+	stuck    bool         // its handler is reported as stuck; guarded by the queue's mu
+	stack    string       // of its handler, since then; guarded by the queue's mu
+
+	inner atomic.Pointer[context.Context] // the context of its handler while that runs; nil if it is the delivery's own
 
 	settle func(signalbox.Settled) error // reports the end to everything that waits for it; nil if nothing does
 	end    *signalbox.Settled            // the end that settle reports

@@ -149,10 +149,14 @@ func (d *dispatch) reserve() []*slot {
 
 // release frees slots, and the room of the bound for their jobs.
 func (d *dispatch) release(slots ...*slot) {
+	room := 0
 	for _, sl := range slots {
+		if !sl.left { // else it was given back
+			room++
+		}
 		d.slots.put(sl)
 	}
-	d.putRoom(len(slots))
+	d.putRoom(room)
 }
 
 // grant takes room of the bound for the next claim. It returns false and takes nothing if there is no claim to make.

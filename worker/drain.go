@@ -15,6 +15,7 @@ import (
 func (q *queue) drain(halted context.Context) error {
 	q.mu.Lock()
 	q.dispatch.stopping = true
+	q.stopping = time.Now()
 	q.tell(telemetry.EventShutdown, nil)
 	running := 0
 	for _, s := range q.sessions {

@@ -11,9 +11,6 @@ import (
 // meanwhile prevents that. If the session TTL is shorter, the TTL counts instead.
 const hungAfter = 2 * time.Second
 
-// stuckAfter is how long a delivery may last after the end of its context before the log reports it.
-const stuckAfter = 2 * time.Second
-
 // A wait records when the call under way of a lane, or of the keeper, began.
 type wait struct{ began atomic.Int64 } // ns since the queue's born; 0 if no call is under way
 
@@ -66,44 +63,5 @@ func (q *queue) noticeLoss() {
 	defer q.mu.Unlock()
 	if q.session != nil && !q.dispatch.stopping && q.session.over() {
 		q.lose(q.session)
-	}
-}
-
-// reportStuck warns of deliveries that last longer than their contexts. It reports handlers that still run. It reports middleware
-// separately, which runs before its handler is called or after the handler has returned.
-func (q *queue) reportStuck() {
-	handlers, others := make(map[string]int), make(map[string]int)
-	var inHandlers, inOthers time.Duration // the longest times since the contexts ended
-	now := time.Now()
-	q.mu.Lock()
-	for _, sl := range q.slots.all {
-		d := sl.now
-		if d == nil || d.Err() == nil {
-			continue
-		}
-		if d.over.IsZero() {
-			d.over = now
-		}
-		lasts := now.Sub(d.over)
-		if lasts < stuckAfter {
-			continue
-		}
-		k := q.w.kinds[d.kind]
-		if plain := k == nil || len(k.middleware)+len(q.w.middleware) == 0; plain || d.phase.Load() == inside {
-			handlers[d.kind]++
-			inHandlers = max(inHandlers, lasts)
-		} else {
-			others[d.kind]++
-			inOthers = max(inOthers, lasts)
-		}
-	}
-	q.mu.Unlock()
-	if len(handlers) > 0 {
-		q.warn("stuck", "signalbox: handlers ignore that their context has ended, and keep their slots",
-			"kinds", handlers, "longest", inHandlers.Round(time.Millisecond).String())
-	}
-	if len(others) > 0 {
-		q.warn("stuck:middleware", "signalbox: middleware goes on though its context has ended, and keeps slots; handlers do not run: does a named lock wait for Redis?",
-			"kinds", others, "longest", inOthers.Round(time.Millisecond).String())
 	}
 }

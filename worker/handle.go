@@ -22,7 +22,8 @@ type kind struct {
 	trace      signalbox.TraceMode // TraceAuto: the worker's
 	retryFor   time.Duration       // 0: no bound
 	terminal   []func(error) bool
-	strict     bool // refuse fields that the arguments' type doesn't have
+	whenStuck  *StuckPolicy // nil: the worker's
+	strict     bool         // refuse fields that the arguments' type doesn't have
 
 	chain signalbox.Handler // the handler inside all middleware, since Run
 }
@@ -107,6 +108,9 @@ func (w *Worker) register(name string, h signalbox.Handler, opts []Option) *kind
 	if slices.ContainsFunc(k.terminal, func(is func(error) bool) bool { return is == nil }) {
 		panic("worker: Handle with Terminal of a nil function for kind " + name)
 	}
+	if p := k.whenStuck; p != nil && (*p < KeepSlot || *p > FreeSlot) {
+		panic(fmt.Sprintf("worker: Handle with WhenStuck(%d) for kind %s; KeepSlot or FreeSlot is allowed", *p, name))
+	}
 	if k.trace > signalbox.TraceNone {
 		panic(fmt.Sprintf("worker: Handle with trace mode %d for kind %s; signalbox's constants are allowed", k.trace, name))
 	}
@@ -174,9 +178,17 @@ func (w *Worker) metricKind(d *store.Delivery) string {
 	return d.Job.Kind
 }
 
-// handled is the innermost middleware: it makes the handler's own span, if the delivery is traced.
+// handled is the innermost middleware: it makes the handler's own span, if the delivery is traced. It shows the guard the handler's
+// context, if that is another than the delivery's.
 func handled(next signalbox.Handler) signalbox.Handler {
 	return signalbox.HandlerFunc(func(ctx context.Context, job *signalbox.Job) error {
+		if _, plain := ctx.(*delivery); !plain {
+			if d, ok := ctx.Value(deliveryKey{}).(*delivery); ok {
+				own := ctx // ctx itself would be allocated in every delivery
+				d.inner.Store(&own)
+				defer d.inner.Store(nil)
+			}
+		}
 		ctx, end := telemetry.DeliveryFrom(ctx).Handle(ctx)
 		if end == nil {
 			return next.Handle(ctx, job)

@@ -4,6 +4,7 @@ import (
 	"maps"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/signalbox-go/signalbox/internal/store"
@@ -13,18 +14,34 @@ import (
 // begins, and one when it ends. An outage lasts while any queue of the worker is not served.
 type link struct {
 	w     *Worker
-	found *store.Findings
-	again chan struct{} // the servers may have changed: look at them again
+	found atomic.Pointer[store.Findings] // of the last look at the servers
+	again chan struct{}                  // the servers may have changed: look at them again
 
 	mu     sync.Mutex
 	opened int                  // queues that have had a session
-	away   map[*queue]bool      // queues that are not served
+	away   map[*queue]absence   // queues that are not served
 	since  time.Time            // when the outage began
 	said   map[string]time.Time // for each kind of error in this outage: when it was last logged
 }
 
+// An absence is that of Redis for a queue.
+type absence struct {
+	since time.Time
+	why   string // by the last call that failed; without address and secret
+}
+
 func newLink(w *Worker, found *store.Findings) *link {
-	return &link{w: w, found: found, again: make(chan struct{}, 1), away: make(map[*queue]bool), said: make(map[string]time.Time)}
+	l := &link{w: w, again: make(chan struct{}, 1), away: make(map[*queue]absence), said: make(map[string]time.Time)}
+	l.found.Store(found)
+	return l
+}
+
+// absence returns since when a queue is not served, and why. gone is false if it is served.
+func (l *link) absence(q *queue) (since time.Time, why string, gone bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	a, gone := l.away[q]
+	return a.since, a.why, gone
 }
 
 // open notes that a queue has its first session.
@@ -46,9 +63,10 @@ func (l *link) open() {
 	if len(queues) > 20 {
 		queues = append(queues[:20], "...")
 	}
+	found := l.found.Load()
 	l.w.log.Info("signalbox: the worker is ready", "id", l.w.id, "queues", queues, "slots", slots, "kinds", len(l.w.kinds),
-		"redis", orUnknown(l.found.Version), "mode", orUnknown(l.found.Mode),
-		"persistence", orUnknown(l.found.Persistence), "eviction", orUnknown(l.found.Eviction))
+		"redis", orUnknown(found.Version), "mode", orUnknown(found.Mode),
+		"persistence", orUnknown(found.Persistence), "eviction", orUnknown(found.Eviction))
 }
 
 func orUnknown(s string) string {
@@ -69,7 +87,10 @@ func (l *link) lost(q *queue, what string, since time.Time, err error) {
 		clear(l.said)
 		l.since = since
 	}
-	l.away[q] = true
+	if old, ok := l.away[q]; ok {
+		since = old.since
+	}
+	l.away[q] = absence{since, publicReason(err)}
 	again := sayAgain(l.said, errorKind(err))
 	switch {
 	case first:
@@ -84,7 +105,7 @@ func (l *link) lost(q *queue, what string, since time.Time, err error) {
 func (l *link) back(q *queue) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if !l.away[q] {
+	if _, gone := l.away[q]; !gone {
 		return
 	}
 	delete(l.away, q)

@@ -25,6 +25,7 @@ func (q *queue) failed(what string, began time.Time, err error) {
 		q.gone(what, began, err)
 		return
 	}
+	q.noteRefusal(what, began, err)
 	q.warn("call:"+what+":"+errorKind(err), "signalbox: a call to Redis failed, and is made again", "call", what, "error", err)
 }
 

@@ -38,14 +38,25 @@ type queue struct {
 	returned   time.Time     // when a handler last returned, since stopping
 	leave      func()        // ends the calls under way
 
+	stopping   time.Time          // when it began to drain
+	opened     bool               // it had a session
+	vacated    time.Time          // when the last session that claimed was lost
+	waiting    time.Time          // since when renewals say that jobs wait which it could take, and no claim was answered; zero: it isn't so
+	refusals   map[string]refused // kinds of calls that Redis refuses
+	clock      serverClock
+	stoodSince time.Time // when Redis first said what standing is, by our clock
+	stuck      stuckHandlers
+	labels     labels // of its handlers, for the profiler
+
 	standing store.Standing // what Redis last said of the queue
 	stood    time.Time      // when it did, by its clock
 	stoodAt  time.Time      // when its reply was taken, by our clock
 	noting   bool           // a timer looks for notes to send
 
-	early  map[string]int64 // cancelled deliveries that no call has come back with yet: tokens by job ID
-	unsure bool             // a call that is under way may come back with a cancelled delivery of which no message was heard
-	marked chan struct{}    // the keeper looks which of the jobs that run were cancelled
+	early     map[string]int64 // cancelled deliveries that no call has come back with yet: tokens by job ID
+	unsure    bool             // a call that is under way may come back with a cancelled delivery of which no message was heard
+	marked    chan struct{}    // the keeper looks which of the jobs that run were cancelled
+	stuckNews chan struct{}    // the keeper writes which handlers are stuck
 
 	vacant    chan struct{}      // the session is over: the keeper opens another
 	expired   chan []string      // sessions to reclaim
@@ -80,6 +91,7 @@ func newQueue(w *Worker, s, own *store.Queue, concurrency int, b *bound) *queue 
 		born:      time.Now(),
 		early:     make(map[string]int64),
 		marked:    make(chan struct{}, 1),
+		stuckNews: make(chan struct{}, 1),
 		vacant:    make(chan struct{}, 1),
 		expired:   make(chan []string, 1),
 		throttled: make(map[string]time.Time),
@@ -98,6 +110,7 @@ func (q *queue) run(ctx, halted context.Context) error {
 	// baggage, not Run's own.
 	base := trace.ContextWithSpanContext(baggage.ContextWithoutBaggage(context.WithoutCancel(ctx)), trace.SpanContext{})
 	q.base = signalbox.WithDraining(base, q.draining)
+	q.labels = newLabels(q.base, q.store.Name(), q.w.kinds)
 	calls, stop := context.WithCancel(q.base)
 	defer stop()
 	q.mu.Lock()
@@ -141,6 +154,11 @@ func (q *queue) idle() bool { return q.dispatch.idle() }
 
 // claimUnder makes s the session that claims; nil: there is none. q.mu is held.
 func (q *queue) claimUnder(s *session) {
+	if s != nil {
+		q.opened = true
+	} else {
+		q.vacated = time.Now()
+	}
 	q.session = s
 	q.dispatch.open = s != nil
 }

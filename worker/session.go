@@ -36,6 +36,8 @@ type session struct {
 	failing      bool               // that it can't be renewed is in traces
 	failure      error              // why it was not renewed, by the last call; nil: no call has failed
 
+	toldStuck bool // Redis has a list of its stuck handlers
+
 	address string      // where its wake-ups are heard; "": nowhere yet
 	unnoted []*delivery // those whose notes Redis doesn't have yet
 }
@@ -76,6 +78,9 @@ func (q *queue) keep(ctx context.Context) {
 			if !q.endCancelled(ctx) {
 				timer.Reset(retry.NextBackOff()) // a renewal says whether there are any
 			}
+			continue
+		case <-q.stuckNews:
+			q.writeAllStuck(ctx)
 			continue
 		case <-q.vacant:
 		case <-timer.C:
@@ -132,11 +137,14 @@ func (q *queue) renewAll(ctx context.Context, ttl time.Duration) bool {
 		default:
 			q.renewed(s, start, hints.At, ttl)
 			times, q.times = nil, nil
+			q.noteClock(hints.At, start, lease.Now())
+			q.expect(hints.More)
 			q.follow(hints, began)
 			q.relisten(s, hints, address)
 			if hints.Cancels {
 				q.lookForCancels()
 			}
+			q.writeStuck(ctx, s)
 		}
 		q.mu.Lock()
 		if s == current && s.over() && !q.dispatch.stopping { // a shutdown ends it as well
@@ -191,7 +199,10 @@ func (q *queue) open(ctx context.Context, ttl time.Duration) bool {
 	if !alive || !s.validity.Extend(start, ttl) {
 		return false
 	}
+	q.noteClock(hints.At, start, lease.Now())
 	q.mu.Lock()
+	delete(q.refusals, "open")
+	delete(q.refusals, "renew") // another session is renewed from now on
 	s.renewedUntil = time.Now().Add(ttl)
 	s.opened, s.written = hints.At, hints.At
 	q.claimUnder(s)
@@ -214,6 +225,7 @@ func (q *queue) renewed(s *session, start lease.Instant, at time.Time, ttl time.
 	s.renewedUntil = time.Now().Add(ttl)
 	s.written = at
 	s.failing, s.failure = false, nil
+	delete(q.refusals, "renew")
 	q.mu.Unlock()
 	s.validity.Extend(start, ttl)
 	q.w.leases.LeaseRenewed(q.base, q.store.Name())
@@ -263,6 +275,7 @@ func (q *queue) closeSession(s *session, ends bool, lanes ...*store.Lane) {
 	s.end(context.Canceled)
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(q.base), 5*time.Second)
 	defer cancel()
+	q.writeStuck(ctx, s) // none
 	var times *store.Times
 	if ends {
 		times = q.takeTimes()

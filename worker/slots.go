@@ -1,12 +1,20 @@
 package worker
 
-import "sync"
+import (
+	"iter"
+	"slices"
+	"sync"
+	"sync/atomic"
+)
 
 // A slot runs one delivery at a time, in its own goroutine. The goroutine starts with the first delivery and ends when the slot is
 // closed. It is reused because its stack has already grown to the size that handlers need.
 type slot struct {
 	now  *delivery      // nil: there is none, or the slot is reserved for one
 	work chan *delivery // nil: the goroutine is not started
+	left bool           // it is none of the slots any more: its handler doesn't return, and another slot has its place
+
+	goroutine atomic.Uint64 // its goroutine's number, as it stands in a stack; 0: it is not started
 }
 
 // Slots hold a queue's deliveries. Their number can change at any time. The queue's mu guards them and is held when methods are called.
@@ -16,6 +24,7 @@ type slots struct {
 	size     int            // how many slots there should be
 	all      []*slot        // all slots; more than size while surplus slots still have a delivery
 	unused   []*slot        // the slots without a delivery; the last one is taken first
+	left     []*slot        // slots that were left with a delivery; others have their places
 	handlers sync.WaitGroup // counts the slots' goroutines
 }
 
@@ -42,6 +51,10 @@ func (s *slots) take(n int) []*slot {
 // put frees a slot. If there are more slots than there should be, it closes the slot instead.
 func (s *slots) put(sl *slot) {
 	sl.now = nil
+	if sl.left {
+		s.left = slices.DeleteFunc(s.left, func(other *slot) bool { return other == sl })
+		return
+	}
 	if len(s.all) > s.size {
 		s.drop(sl)
 		return
@@ -64,6 +77,35 @@ func (s *slots) resize(n int) {
 
 // drop removes a free slot from all, and ends its goroutine.
 func (s *slots) drop(sl *slot) {
+	s.remove(sl)
+	if sl.work != nil {
+		close(sl.work)
+	}
+}
+
+// leave puts a new slot in the place of one whose handler doesn't return. The goroutine of the old one ends with the handler.
+func (s *slots) leave(sl *slot) {
+	s.remove(sl)
+	sl.left = true
+	s.left = append(s.left, sl)
+	s.resize(s.size)
+}
+
+// running returns the deliveries in all slots, also in those that were left.
+func (s *slots) running() iter.Seq[*delivery] {
+	return func(yield func(*delivery) bool) {
+		for _, list := range [...][]*slot{s.all, s.left} {
+			for _, sl := range list {
+				if sl.now != nil && !yield(sl.now) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// remove removes a slot from all.
+func (s *slots) remove(sl *slot) {
 	for i, other := range s.all {
 		if other == sl {
 			last := len(s.all) - 1
@@ -71,9 +113,6 @@ func (s *slots) drop(sl *slot) {
 			s.all = s.all[:last]
 			break
 		}
-	}
-	if sl.work != nil {
-		close(sl.work)
 	}
 }
 
@@ -89,14 +128,18 @@ func (s *slots) start(d *delivery) {
 
 // serve runs the deliveries of a slot until the slot is closed.
 func (s *slots) serve(sl *slot) {
+	sl.goroutine.Store(goroutineID())
 	ended := false
 	defer func() {
-		if !ended { // a handler called runtime.Goexit
+		if !ended && !sl.left { // a handler called runtime.Goexit
 			s.handlers.Go(func() { s.serve(sl) })
 		}
 	}()
 	for d := range sl.work {
 		s.run(d)
+		if sl.left {
+			break
+		}
 	}
 	ended = true
 }

@@ -129,3 +129,50 @@ func TestSlotsAreReused(t *testing.T) {
 		t.Error("another slot is taken")
 	}
 }
+
+// A slot whose handler doesn't return is left, and another has its place. Its goroutine ends with the handler.
+func TestSlotsAreLeft(t *testing.T) {
+	t.Parallel()
+	for _, how := range []string{"", "goexit"} {
+		synctest.Test(t, func(t *testing.T) {
+			r := newSlotRig(2)
+			r.fill(how)
+			r.mu.Lock()
+			r.leave(r.all[0])
+			n := 0
+			for range r.running() {
+				n++
+			}
+			r.mu.Unlock()
+			if n != 2 || r.free() != 1 || len(r.all) != 2 || len(r.left) != 1 {
+				t.Errorf("%d run, %d of %d are free, and %d are left", n, r.free(), len(r.all), len(r.left))
+			}
+			r.fill(how)
+			r.end(3)
+			if r.ran != 3 || r.free() != 2 || len(r.all) != 2 || len(r.left) != 0 {
+				t.Errorf("%d ran, %d of %d are free, and %d are left", r.ran, r.free(), len(r.all), len(r.left))
+			}
+			r.close() // waits for all goroutines
+		})
+	}
+}
+
+// The room of a slot that is left is given back once: when it is left, not again when its handler returns.
+func TestRoomOfALeftSlot(t *testing.T) {
+	t.Parallel()
+	q := still(t, 1)
+	b := newBound(1)
+	q.dispatch.bound = b
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	b.take(q.dispatch, 1, false)
+	sl := q.slots.take(1)[0]
+	sl.now = running(q.session, sl)
+	if !q.freeSlot(sl) || q.slots.free() != 1 || b.free() != 1 {
+		t.Errorf("%d slots are free, and the bound has room for %d", q.slots.free(), b.free())
+	}
+	q.dispatch.release(sl)
+	if q.slots.free() != 1 || b.free() != 1 {
+		t.Errorf("after its handler has returned %d slots are free, and the bound has room for %d", q.slots.free(), b.free())
+	}
+}

@@ -21,6 +21,7 @@ func (q *queue) heed(h store.Hints, began time.Time) {
 	if now == before {
 		return
 	}
+	q.stoodSince = q.stoodAt
 	q.mu.later(func() {
 		switch {
 		case now.Layout > 0:
@@ -36,6 +37,9 @@ func (q *queue) heed(h store.Hints, began time.Time) {
 			q.log.Info("signalbox: the queue is resumed")
 		}
 		switch {
+		case now.Stop && !before.Stop:
+			q.log.Info("signalbox: this worker was asked to stop: it drains, and Run returns")
+			q.w.stop()
 		case now.Quiet && !before.Quiet:
 			q.log.Info("signalbox: this worker is quiet: it takes no more jobs of the queue; those that it has go on")
 		case before.Quiet && now == (store.Standing{}):

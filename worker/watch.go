@@ -47,8 +47,8 @@ func (q *queue) watch(d *delivery) {
 
 // tell adds an event to the spans of the session's running deliveries. If s is nil, it does so for all sessions. q.mu is held.
 func (q *queue) tell(event string, s *session) {
-	for _, sl := range q.slots.all {
-		if d := sl.now; d != nil && d.watch != nil && (s == nil || d.session == s) {
+	for d := range q.slots.running() {
+		if d.watch != nil && (s == nil || d.session == s) {
 			d.watch.Event(event)
 		}
 	}

@@ -51,6 +51,7 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 
@@ -78,8 +79,10 @@ type Worker struct {
 	hooks    hooks
 
 	running atomic.Bool
+	life    life
 	link    *link                   // to Redis, of the Run that is under way
 	halt    context.CancelCauseFunc // ends the Run that is under way, at once; nil: none is; guarded by mu
+	quit    context.CancelCauseFunc // ends it as at the end of its context; the same
 }
 
 // New returns a worker that uses the caller's client, which stays the caller's to close.
@@ -92,6 +95,7 @@ func New(rdb redis.UniversalClient, cfg Config) (*Worker, error) {
 		return nil, err
 	}
 	w := &Worker{rdb: rdb, cfg: cfg, log: cfg.Logger, kinds: make(map[string]*kind), id: workerID()}
+	w.life.since = time.Now()
 	w.hooks.log = cfg.Logger
 	w.spans = telemetry.NewMessaging(cfg.TracerProvider, w.who())
 	w.consumer = telemetry.NewConsumerMetrics(cfg.MeterProvider, w.who())
@@ -139,6 +143,22 @@ var errAborted = errors.New("worker: Abort was called")
 // wait. It may be called at any time, from any goroutine.
 func (w *Worker) Abort() { w.end(errAborted) }
 
+// errStopped is why Run ends after inspect.Stop.
+var errStopped = errors.New("worker: an operator has stopped it")
+
+// stop ends Run as at the end of its context.
+func (w *Worker) stop() {
+	w.mu.Lock()
+	quit := w.quit
+	w.mu.Unlock()
+	if quit != nil {
+		quit(errStopped)
+	}
+}
+
+// asked reports whether somebody asked the worker to end, by the cause of the end of its context.
+func asked(cause error) bool { return errors.Is(cause, errAborted) || errors.Is(cause, errStopped) }
+
 // end ends Run and its handlers' contexts.
 func (w *Worker) end(cause error) {
 	w.mu.Lock()
@@ -149,7 +169,8 @@ func (w *Worker) end(cause error) {
 	}
 }
 
-// Run works the queues until ctx ends, and returns nil after a clean drain. It waits for a
+// Run works the queues until ctx ends, or an operator stops the worker (inspect.Inspector.Stop), and returns nil after a clean drain. A
+// nil while ctx goes on says that it was stopped, or that [Worker.Abort] was called. It waits for a
 // Redis that isn't there yet, and returns an error at once if Redis is configured in a
 // way that loses jobs, if no handler is registered, or if Run is under way already. It also returns an
 // error if the client is closed before Run has returned. Handlers'
@@ -160,11 +181,14 @@ func (w *Worker) end(cause error) {
 //
 // The subscription for wake-ups, renewals and the reading of depths don't use the pool of the caller's client: Run makes a
 // client of its own from its settings, and closes it when it returns.
-func (w *Worker) Run(ctx context.Context) error {
+func (w *Worker) Run(ctx context.Context) (err error) {
 	if !w.running.CompareAndSwap(false, true) {
 		return errors.New("worker: Run is under way already")
 	}
 	defer w.running.Store(false)
+	caller := ctx
+	w.life.begin()
+	defer func() { w.life.end(err != nil && caller.Err() == nil && !asked(context.Cause(ctx))) }()
 
 	w.mu.Lock()
 	w.started = true
@@ -176,17 +200,16 @@ func (w *Worker) Run(ctx context.Context) error {
 	w.build()
 
 	// Handlers may go on when stop was called, but not when halt was.
-	caller := ctx
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
 	halted, halt := context.WithCancelCause(context.WithoutCancel(ctx))
 	defer halt(nil)
 	w.mu.Lock()
-	w.halt = func(cause error) { stop(cause); halt(cause) }
+	w.halt, w.quit = func(cause error) { stop(cause); halt(cause) }, stop
 	w.mu.Unlock()
 	defer func() {
 		w.mu.Lock()
-		w.halt = nil
+		w.halt, w.quit = nil, nil
 		w.mu.Unlock()
 	}()
 
@@ -214,10 +237,11 @@ func (w *Worker) Run(ctx context.Context) error {
 	}
 	w.checkPool(ctx, stores)
 	defer observe(ctx, w.cfg.MeterProvider, w.log, owned)()
+	w.life.serve(queues, w.link)
 	listener := listen(own, w.log, queues, strings.Contains(found.Mode, "cluster"))
 
 	var wg sync.WaitGroup
-	wg.Go(func() { store.Oversee(ctx, own, w.log, found, w.link.again, stores, store.Worker) })
+	wg.Go(func() { store.Oversee(ctx, own, w.log, &w.link.found, w.link.again, stores, store.Worker) })
 	wg.Go(func() { listener.run(ctx) })
 	guarded, unguard := context.WithCancel(context.WithoutCancel(ctx))
 	var guarding sync.WaitGroup
@@ -235,7 +259,7 @@ func (w *Worker) Run(ctx context.Context) error {
 	close(done)
 	hurrying.Wait()
 	w.hooks.wait()
-	if caller.Err() == nil && !errors.Is(context.Cause(ctx), errAborted) {
+	if caller.Err() == nil && !asked(context.Cause(ctx)) {
 		errs = append(errs, context.Cause(ctx)) // nobody asked it to stop
 	}
 	return errors.Join(errs...)

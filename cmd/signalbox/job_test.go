@@ -40,6 +40,7 @@ func (s *shell) works(srv *redistest.Server) *post {
 	var err error
 	p.w, err = worker.New(srv.Client(), worker.Config{
 		Namespace: s.namespace, Queues: worker.Queues{"mail": {Concurrency: 5}}, Logger: discard, DrainTimeout: time.Millisecond,
+		StuckAfter: 100 * time.Millisecond,
 	})
 	if err != nil {
 		s.t.Fatal(err)
@@ -53,6 +54,9 @@ func (s *shell) works(srv *redistest.Server) *post {
 			case <-ctx.Done():
 			}
 			return ctx.Err()
+		case "ignore":
+			p.started <- job.ID
+			<-p.free
 		case "die":
 			return errors.New("smtp: 451 try again later\n\x1b[31mplease\u202e")
 		case "cancel":
@@ -363,6 +367,45 @@ func TestWorkers(t *testing.T) {
 	same(t, sh.ok("worker", "unquiet", id, "-o", "json"), `{"worker":"`+id+`","quiet":false,"changed":true}`)
 	same(t, sh.ok("worker", "unquiet", id), "worker "+id+" was not quiet")
 	sh.fails(exitNotFound, []string{"no such worker", id}, "worker", "quiet", "nobody")
+	sh.fails(exitNotFound, []string{"no such worker", id}, "worker", "stop", "nobody")
+	if _, errs, code := sh.run("worker", "ls", "--stuck"); code != 0 || !strings.Contains(errs, "No handler is stuck") {
+		t.Errorf("%d, %s", code, errs)
+	}
+	same(t, sh.ok("worker", "stop", id), "worker "+id+" ends when its jobs have, or their time to drain is over")
+	redistest.Eventually(t, func() bool {
+		_, errs, _ := sh.run("worker", "ls")
+		return strings.Contains(errs, "no worker in namespace")
+	}, "it has ended")
+}
+
+// A handler that ignores a cancel is listed with its stack.
+func TestStuckWorkers(t *testing.T) {
+	t.Parallel()
+	srv := redistest.Start(t)
+	sh := newShell(t, srv)
+	sh.ok("enqueue", "email.welcome", `{"do":"ignore"}`, "-q", "mail", "--id", "r1")
+	p := sh.works(srv)
+	defer close(p.free)
+	<-p.started
+	id := p.w.ID()
+	sh.ok("job", "cancel", "mail", "r1", "--yes")
+	var got struct{ Workers []workerJSON }
+	redistest.Eventually(t, func() bool {
+		sh.into(&got, "worker", "ls")
+		return len(got.Workers) == 1 && len(got.Workers[0].Running) == 1 && got.Workers[0].Running[0].StuckSince != nil && got.Workers[0].Running[0].Stack != ""
+	}, "it is stuck")
+	if fields := strings.Fields(strings.Split(sh.ok("worker", "ls", "--running"), "\n")[1]); fields[2] != "stuck" {
+		t.Error(fields)
+	}
+	if out := sh.ok("worker", "ls", "--stuck"); !strings.HasPrefix(out, "mail r1: stuck for ") || !strings.Contains(out, ", keeps its slot, in worker "+id+"\n  goroutine ") ||
+		!strings.Contains(out, "job_test.go") {
+		t.Error(out)
+	}
+	same(t, sh.ok("worker", "stop", id, "-o", "json"), `{"worker":"`+id+`","stopping":true,"changed":true}`)
+	same(t, sh.ok("worker", "stop", id), "worker "+id+" was asked to stop already")
+	if fields := strings.Fields(strings.Split(sh.ok("worker", "ls"), "\n")[1]); fields[1] != "stopping" {
+		t.Error(fields)
+	}
 }
 
 // A pause that waits ends when the last job has ended, or by Ctrl-C.

@@ -15,11 +15,11 @@ import (
 )
 
 func (a *app) workerCommand() *cobra.Command {
-	return a.group("worker", "List workers, and make one take no more jobs", a.workerLs(), a.workerQuiet(), a.workerUnquiet())
+	return a.group("worker", "List workers, make one take no more jobs, and stop one", a.workerLs(), a.workerQuiet(), a.workerUnquiet(), a.workerStop())
 }
 
 func (a *app) workerLs() *cobra.Command {
-	var running bool
+	var running, stuck bool
 	c := a.command("ls [flags]", "List workers: their queues, and the jobs that they have", cobra.NoArgs, func(ctx context.Context, _ []string) error {
 		ins, err := a.inspector(ctx)
 		if err != nil {
@@ -31,6 +31,8 @@ func (a *app) workerLs() *cobra.Command {
 		}
 		if len(workers) == 0 && err == nil {
 			a.note("There is no worker in namespace %q. Other namespaces: --namespace.", a.namespace())
+		} else if stuck {
+			a.printStuck(workers, a.clock(ctx))
 		} else if running {
 			a.printRunning(workers, a.clock(ctx))
 		} else {
@@ -44,6 +46,7 @@ One that died is there until its leases have ended.
 LEASE is the time until the first of the worker's leases ends. The worker renews
 them. One that has ended is below 0: then the worker died, or doesn't reach
 Redis, and others take its jobs.`
+	c.Flags().BoolVar(&stuck, "stuck", false, "list the jobs whose handlers go on though they were asked to end, with their stacks")
 	c.Flags().BoolVar(&running, "running", false, "list the jobs that the workers have, the oldest first")
 	return c
 }
@@ -52,6 +55,7 @@ Redis, and others take its jobs.`
 type workerJSON struct {
 	Worker   string        `json:"worker"`
 	Quiet    bool          `json:"quiet"`
+	Stopping bool          `json:"stopping"`
 	Sessions []sessionJSON `json:"sessions"`
 	Running  []runningJSON `json:"running"`
 }
@@ -69,17 +73,24 @@ type runningJSON struct {
 	Token      int64   `json:"token"`
 	Since      *string `json:"since"`
 	Cancelling bool    `json:"cancelling"`
+	StuckSince *string `json:"stuck_since"`
+	SlotFreed  bool    `json:"slot_freed"`
+	Stack      string  `json:"stack"`
 }
 
 func workersOf(workers []inspect.Worker) []workerJSON {
 	list := make([]workerJSON, len(workers))
 	for i, w := range workers {
-		list[i] = workerJSON{w.ID, w.Quiet, make([]sessionJSON, len(w.Sessions)), make([]runningJSON, len(w.Running))}
+		list[i] = workerJSON{w.ID, w.Quiet, w.Stopping, make([]sessionJSON, len(w.Sessions)), make([]runningJSON, len(w.Running))}
 		for k, s := range w.Sessions {
 			list[i].Sessions[k] = sessionJSON{s.Queue, timestamp(s.Until), seconds(s.Left), s.Quiet}
 		}
 		for k, r := range w.Running {
-			list[i].Running[k] = runningJSON{r.Queue, r.ID, r.Token, timestamp(r.Since), r.Cancelling}
+			list[i].Running[k] = runningJSON{Queue: r.Queue, ID: r.ID, Token: r.Token, Since: timestamp(r.Since), Cancelling: r.Cancelling}
+			if r.Stuck != nil {
+				j := &list[i].Running[k]
+				j.StuckSince, j.SlotFreed, j.Stack = timestamp(r.Stuck.Since), r.Stuck.SlotFreed, r.Stuck.Stack
+			}
 		}
 	}
 	return list
@@ -92,6 +103,9 @@ func (a *app) printWorkers(workers []inspect.Worker, now time.Time) {
 		state, longest, lease := "active", "", ""
 		if w.Quiet {
 			state = "quiet"
+		}
+		if w.Stopping {
+			state = "stopping"
 		}
 		if len(w.Running) > 0 {
 			longest = span(max(0, now.Sub(w.Running[0].Since)))
@@ -136,9 +150,39 @@ func (a *app) printRunning(workers []inspect.Worker, now time.Time) {
 		if j.Cancelling {
 			state = "cancelling"
 		}
+		if j.Stuck != nil {
+			state = "stuck"
+		}
 		t.row(j.Queue, j.ID, state, "for "+span(max(0, now.Sub(j.Since))), j.worker)
 	}
 	t.flush()
+}
+
+// printStuck prints the jobs whose handlers ignore the end of their contexts.
+func (a *app) printStuck(workers []inspect.Worker, now time.Time) {
+	none := true
+	for _, w := range workers {
+		for _, r := range w.Running {
+			if r.Stuck == nil {
+				continue
+			}
+			if !none {
+				fmt.Fprintln(a.out)
+			}
+			none = false
+			slot := "keeps its slot"
+			if r.Stuck.SlotFreed {
+				slot = "its slot is free"
+			}
+			fmt.Fprintf(a.out, "%s %s: stuck for %s, %s, in worker %s\n", clean(r.Queue), clean(r.ID), span(max(0, now.Sub(r.Stuck.Since))), slot, clean(w.ID))
+			if r.Stuck.Stack != "" {
+				fmt.Fprintf(a.out, "  %s\n", strings.ReplaceAll(cleanLines(r.Stuck.Stack), "\n", "\n  "))
+			}
+		}
+	}
+	if none {
+		a.note("No handler is stuck.")
+	}
 }
 
 func (a *app) workerQuiet() *cobra.Command {
@@ -174,6 +218,41 @@ func (a *app) workerSwitch(use, short string, quiet bool, do func(*inspect.Inspe
 		fmt.Fprintf(a.out, did, args[0])
 		return nil
 	})
+	c.ValidArgsFunction = a.completeWorkers
+	return c
+}
+
+func (a *app) workerStop() *cobra.Command {
+	c := a.command("stop WORKER", "Make a worker end, as SIGTERM does", cobra.ExactArgs(1), func(ctx context.Context, args []string) error {
+		ins, err := a.inspector(ctx)
+		if err != nil {
+			return err
+		}
+		changed, err := ins.Stop(ctx, args[0])
+		if err != nil {
+			return err
+		}
+		if a.json() {
+			return a.document(struct {
+				Worker   string `json:"worker"`
+				Stopping bool   `json:"stopping"`
+				Changed  bool   `json:"changed"`
+			}{args[0], true, changed})
+		}
+		if !changed {
+			fmt.Fprintf(a.out, "worker %s was asked to stop already\n", args[0])
+			return nil
+		}
+		fmt.Fprintf(a.out, "worker %s ends when its jobs have, or their time to drain is over\n", args[0])
+		return nil
+	})
+	c.Long = `Make a worker end, as SIGTERM does: it takes no more jobs, its handlers have the
+time to drain that it is configured with, and what they leave undone runs
+elsewhere. The command doesn't wait for that: the worker is listed until its
+end.
+
+What the process does then is up to its program. If something starts it again,
+the new worker has another name.`
 	c.ValidArgsFunction = a.completeWorkers
 	return c
 }

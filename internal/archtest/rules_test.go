@@ -56,14 +56,15 @@ var rules = []rule{
 	{"lock/redlock", []string{"lock", "internal/lease", "internal/telemetry", "lock/internal/..."}, append([]string{goRedis, backoff}, otelAPI...)},
 	{"lock/locktest", []string{"lock"}, nil},
 	{"middleware", []string{".", "lock", "internal/lease", "internal/telemetry"}, append([]string{backoff}, otelAPI...)},
-	{"scheduler", []string{".", "internal/schedule", "internal/store", "internal/telemetry"}, append([]string{goRedis, unix}, otelAPI...)},
-	{"worker", []string{".", "lock", "middleware", "internal/lease", "internal/store", "internal/telemetry", "internal/testseam"}, append([]string{goRedis, backoff}, otelAPI...)},
-	{"internal/testseam", []string{"."}, nil},                                                                         // not worker: worker imports this
+	{"health", nil, nil}, // the standard library only: programs without Redis can use it
+	{"scheduler", []string{".", "health", "internal/schedule", "internal/store", "internal/telemetry"}, append([]string{goRedis, unix}, otelAPI...)},
+	{"worker", []string{".", "health", "lock", "middleware", "internal/lease", "internal/store", "internal/telemetry", "internal/testseam"}, append([]string{goRedis, backoff}, otelAPI...)},
+	{"internal/testseam", []string{"."}, nil}, // not worker: worker imports this
 	{"signalboxtest", []string{".", "scheduler", "worker", "internal/store", "internal/testseam"}, []string{goRedis}}, // nothing imports it but tests
 	{"inspect", []string{".", "internal/schedule", "internal/store", "lock"}, []string{goRedis}},                      // lock: who holds one
 	{"embedded", []string{"."}, []string{miniredis}},
 	{"examples/quickstart", []string{".", "scheduler", "worker", "examples/quickstart/internal/demo"}, nil},
-	{"examples/...", []string{".", "embedded", "lock", "lock/redlock", "middleware", "scheduler", "worker"}, append([]string{goRedis}, otelAPI...)},
+	{"examples/...", []string{".", "embedded", "health", "lock", "lock/redlock", "middleware", "scheduler", "worker"}, append([]string{goRedis}, otelAPI...)},
 	{"internal/redistest", []string{"embedded"}, []string{goRedis, goleak}},
 	{pattern: "internal/archtest"},
 }

@@ -31,7 +31,7 @@ var roleScripts = map[Role][]string{
 // roleCalls are the commands that a role calls outside of scripts.
 var roleCalls = map[Role][]string{
 	Producer: {"EVALSHA", "EVAL", "SADD", "TIME"},
-	Worker:   {"EVALSHA", "EVAL", "HMGET", "HSCAN", "SADD", "SSUBSCRIBE", "SUBSCRIBE", "SUNSUBSCRIBE", "UNSUBSCRIBE", "ZRANGE"},
+	Worker:   {"DEL", "EVALSHA", "EVAL", "HMGET", "HSCAN", "SADD", "SET", "SSUBSCRIBE", "SUBSCRIBE", "SUNSUBSCRIBE", "UNSUBSCRIBE", "ZRANGE"},
 	Reporter: {"EVALSHA", "EVAL", "HLEN", "ZRANGE"},
 	Operator: append(viewerCalls, "SADD"),
 	Viewer:   viewerCalls,
@@ -39,7 +39,7 @@ var roleCalls = map[Role][]string{
 
 // viewerCalls are those of package inspect where it reads.
 var viewerCalls = []string{
-	"EVALSHA", "EVAL", "EXISTS", "HGET", "HGETALL", "HLEN", "HMGET", "HSCAN", "LLEN", "LRANGE", "SCAN", "SISMEMBER", "SMEMBERS", "TIME", "TYPE", "ZRANGE",
+	"EVALSHA", "EVAL", "EXISTS", "GET", "HGET", "HGETALL", "HLEN", "HMGET", "HSCAN", "LLEN", "LRANGE", "SCAN", "SISMEMBER", "SMEMBERS", "TIME", "TYPE", "ZRANGE",
 }
 
 // Commands returns the Redis commands that a queue's clients of these roles call, inside and outside of

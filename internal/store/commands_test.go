@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 
@@ -122,6 +123,9 @@ func TestCommandsSuffice(t *testing.T) {
 						}
 					}
 				}
+				if _, err := r.Stuck(bg, "s"); err != nil {
+					t.Errorf("its stuck handlers as %s: %v", name, err)
+				}
 				if _, err := r.Leases(bg); err != nil {
 					t.Errorf("its sessions as %s: %v", name, err)
 				}
@@ -134,6 +138,12 @@ func TestCommandsSuffice(t *testing.T) {
 			case Worker:
 				if _, err := r.Cancelled(bg, map[string]int64{"f1": 1}); err != nil {
 					t.Errorf("its cancelled jobs as %s: %v", name, err)
+				}
+				if err := r.WriteStuck(bg, "s", time.Minute, []Stuck{{ID: "a"}}); err != nil {
+					t.Errorf("a stuck handler as %s: %v", name, err)
+				}
+				if err := r.WriteStuck(bg, "s", time.Minute, nil); err != nil {
+					t.Errorf("no stuck handler as %s: %v", name, err)
 				}
 				if _, err := r.Depths(bg); err != nil {
 					t.Errorf("depths as %s: %v", name, err)

@@ -145,6 +145,7 @@ var idleTests = []storeTest{
 	{"EndedSessionIsNotWoken", testEndedNotWoken},
 	{"RenewTellsOfTheAddress", testRenewAddress},
 	{"QuietWorker", testQuiet},
+	{"StoppedWorker", testStop},
 	{"QuietWorkersThatDied", testQuietDied},
 	{"SettingsAreTold", testSettingsTold},
 	{"SlotsOfAQueue", testSlots},
@@ -386,6 +387,46 @@ func testQuiet(t *testing.T, r *rig) {
 	_, err = r.Close(bg, r.session, true)
 	r.must(err)
 	same(t, "and no longer", r.rdb.HExists(bg, r.keys.settings, "quiet:me").Val(), false)
+}
+
+// A worker that is to end gets no jobs, also of a queue that is paused, until its session ends. If it dies before, the next change forgets it.
+func testStop(t *testing.T, r *rig) {
+	r.session = NewSession("me")
+	other := r.Queue
+	r.Queue = r.As("me")
+	r.open()
+	r.put("a")
+	same(t, "here", must2(other.Stop(bg, "nobody")), [2]bool{false, false})
+	same(t, "changed, here", must2(other.Quiet(bg, "me", true)), [2]bool{true, true})
+	for _, changed := range []bool{true, false} {
+		same(t, "changed, here", must2(other.Stop(bg, "me")), [2]bool{changed, true})
+	}
+	same(t, "a quiet worker goes on to end", must2(other.Quiet(bg, "me", true)), [2]bool{false, true})
+	settings, err := other.Settings(bg)
+	r.must(err)
+	equal(t, "quiet", settings.Quiet, []string{"me"})
+	equal(t, "stopping", settings.Stopping, []string{"me"})
+	for _, paused := range []bool{false, true} {
+		if paused {
+			r.pause()
+		}
+		reply := r.call(ClaimRequest{Want: 1})
+		same(t, "claimed", len(reply.Deliveries), 0)
+		same(t, "standing", reply.Standing, Standing{Quiet: true, Stop: true})
+		_, hints, err := r.Renew(bg, r.session, time.Minute, "")
+		r.must(err)
+		same(t, "standing of a renewal", hints.Standing, Standing{Quiet: true, Stop: true})
+	}
+	r.must(r.rdb.HSet(bg, r.keys.settings, "quiet:died", stopValue).Err())
+	same(t, "changed, here", must2(other.Stop(bg, "me")), [2]bool{false, true})
+	settings, err = other.Settings(bg)
+	r.must(err)
+	equal(t, "stopping", settings.Stopping, []string{"me"})
+	_, err = r.Close(bg, r.session, true)
+	r.must(err)
+	settings, err = other.Settings(bg)
+	r.must(err)
+	same(t, "stopping after its end", len(settings.Stopping)+len(settings.Quiet), 0)
 }
 
 func must2(a, b bool, err error) [2]bool {

@@ -115,6 +115,7 @@ func newKeys(namespace, queue string) keys {
 }
 
 func (k keys) inflight(session string) string { return k.prefix + "inflight:" + session } // hash: id -> token
+func (k keys) stuck(session string) string    { return k.prefix + "stuck:" + session }    // string: stuck handlers of a session, as JSON
 func (k keys) lane(id string) string          { return k.prefix + "lane:" + id }          // string: last call and its outcome
 
 // control is the channel of what concerns all workers of the queue; channel is that of one session, for wake-ups.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"log/slog"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -15,10 +16,12 @@ const OverseeEvery = 5 * time.Minute
 // overseeAgain is the time until the next try if Oversee could not inspect the servers: Redis was away, or in a failover.
 const overseeAgain = 5 * time.Second
 
-// Oversee inspects the servers every OverseeEvery, and each time it receives from again, until ctx ends. First it logs the doubts that
-// are in before. Then it logs what has changed since the last look. It never stops its caller: a configuration can change at any time.
+// Oversee inspects the servers every OverseeEvery, and each time it receives from again, until ctx ends. found has the results of the last
+// inspection, and gets those of each later one. First Oversee logs the doubts that
+// are in found. Then it logs what has changed since the last look. It never stops its caller: a configuration can change at any time.
 // If a server is away, or is still a replica in a failover, Oversee tries again after overseeAgain.
-func Oversee(ctx context.Context, rdb redis.UniversalClient, log *slog.Logger, before *Findings, again <-chan struct{}, queues []*Queue, roles ...Role) {
+func Oversee(ctx context.Context, rdb redis.UniversalClient, log *slog.Logger, found *atomic.Pointer[Findings], again <-chan struct{}, queues []*Queue, roles ...Role) {
+	before := found.Load()
 	for _, doubt := range before.Doubts {
 		log.Warn("signalbox: about this Redis: " + doubt)
 	}
@@ -37,6 +40,8 @@ func Oversee(ctx context.Context, rdb redis.UniversalClient, log *slog.Logger, b
 			continue // the calls that matter report it
 		}
 		next.Reset(OverseeEvery)
+		now.follows(before)
+		found.Store(now)
 		for _, wrong := range now.Wrong {
 			if !slices.Contains(before.Wrong, wrong) {
 				log.Error("signalbox: this Redis should not be used any more: " + wrong)

@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 
@@ -25,6 +26,8 @@ type Findings struct {
 	Wrong   []string // reasons why the server would lose jobs; nobody should start on it
 	Passing bool     // the only such reason is that the server is a replica, which may change in a failover
 	Doubts  []string // less serious problems, for the log
+
+	WrongSince, DoubtsSince time.Time // when an inspection first found anything in Wrong, and in Doubts, and each later one did, too
 }
 
 // Err returns an error that names everything in Wrong and wraps signalbox.ErrInvalid. It returns nil if Wrong is empty.
@@ -33,6 +36,16 @@ func (f *Findings) Err() error {
 		return nil
 	}
 	return fmt.Errorf("%w: this Redis can't be used: %s", signalbox.ErrInvalid, strings.Join(f.Wrong, "; "))
+}
+
+// follows takes over since when there was something wrong, and a doubt, from the inspection before.
+func (f *Findings) follows(before *Findings) {
+	if len(before.Wrong) > 0 {
+		f.WrongSince = before.WrongSince
+	}
+	if len(before.Doubts) > 0 {
+		f.DoubtsSince = before.DoubtsSince
+	}
 }
 
 func (f *Findings) wrong(format string, args ...any) {
@@ -54,6 +67,16 @@ func appendNew(list []string, s string) []string {
 // the calls of the roles on the keys of the first 100 queues. INFO, CONFIG and ACL may all be denied: what the server or an ACL hides
 // becomes a doubt. An error means that the server could not be asked because of the connection.
 func Inspect(ctx context.Context, rdb redis.UniversalClient, queues []*Queue, roles ...Role) (*Findings, error) {
+	f, err := inspectAll(ctx, rdb, queues, roles)
+	if f != nil {
+		f.WrongSince = time.Now()
+		f.DoubtsSince = f.WrongSince
+	}
+	return f, err
+}
+
+// inspectAll looks at each master.
+func inspectAll(ctx context.Context, rdb redis.UniversalClient, queues []*Queue, roles []Role) (*Findings, error) {
 	var keys []any
 	for _, q := range queues[:min(len(queues), 100)] {
 		keys = append(keys, q.keys.jobs)

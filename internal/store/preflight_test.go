@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 
 	"github.com/redis/go-redis/v9"
@@ -219,10 +220,20 @@ func TestOversee(t *testing.T) {
 	}
 	o.admin.ConfigSet(bg, "maxmemory-policy", "allkeys-lru")
 	o.look()
+	doubts := o.found.Load()
 	o.admin.ConfigSet(bg, "maxmemory", "100mb")
 	o.look()
+	wrong := o.found.Load()
+	o.look()
+	if again := o.found.Load(); len(doubts.Doubts) != 1 || len(wrong.Wrong) != 1 || again == wrong || !again.WrongSince.Equal(wrong.WrongSince) ||
+		!wrong.WrongSince.After(doubts.DoubtsSince) {
+		t.Errorf("found %+v, then %+v and %+v", doubts, wrong, again)
+	}
 	o.admin.ConfigSet(bg, "maxmemory-policy", "noeviction")
 	o.look()
+	if now := o.found.Load(); len(now.Wrong)+len(now.Doubts) != 0 {
+		t.Errorf("found %+v", now)
+	}
 	log := o.end()
 	for _, c := range []string{"level=WARN", "as soon as maxmemory is set", "level=ERROR", "so it deletes jobs", "level=INFO", "set up well again"} {
 		if strings.Count(log, c) != 1 {
@@ -248,6 +259,7 @@ func TestOverseeOverlooksAFailover(t *testing.T) {
 type overseen struct {
 	admin redis.UniversalClient
 	said  lines
+	found atomic.Pointer[Findings]
 	look  func()        // has Oversee look, more than once, and waits until it has
 	end   func() string // ends Oversee and returns what it logged
 }
@@ -261,11 +273,12 @@ func oversee(t *testing.T) *overseen {
 	if err != nil {
 		t.Fatal(err)
 	}
+	o.found.Store(before)
 	again, done := make(chan struct{}), make(chan struct{})
 	ctx, cancel := context.WithCancel(bg)
 	go func() {
 		defer close(done)
-		Oversee(ctx, o.admin, slog.New(slog.NewTextHandler(&o.said, nil)), before, again, q, Worker)
+		Oversee(ctx, o.admin, slog.New(slog.NewTextHandler(&o.said, nil)), &o.found, again, q, Worker)
 	}()
 	o.look = func() { again <- struct{}{}; again <- struct{}{}; again <- struct{}{} } // Oversee takes the third value only after two inspections
 	o.end = func() string {

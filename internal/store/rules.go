@@ -241,7 +241,7 @@ func (q *Queue) kindOf(key string) (kind, session string) {
 		return kind, id
 	case q.keys.fixed()[key]:
 		return "fixed", ""
-	case kind == "lane" && id != "", kind == "bell" && id != "":
+	case kind == "lane" && id != "", kind == "bell" && id != "", kind == "stuck" && id != "":
 		return kind, ""
 	}
 	return "", ""

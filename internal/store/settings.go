@@ -28,6 +28,7 @@ type Settings struct {
 	PausedSince time.Time // by the server's clock; zero if it isn't known, or the queue isn't paused
 	Slots       int       // that each worker is to have; 0: as its Config says
 	Quiet       []string  // IDs of workers that take no jobs
+	Stopping    []string  // IDs of those of them that are to end
 	Retention   signalbox.Retention
 }
 
@@ -53,17 +54,24 @@ func settingsOf(fields map[string]string) Settings {
 		}
 		s.Paused, s.PausedSince = true, time.UnixMicro(us)
 	}
-	for field := range fields {
+	for field, value := range fields {
 		if worker, ok := strings.CutPrefix(field, quietField); ok {
 			s.Quiet = append(s.Quiet, worker)
+			if value == stopValue {
+				s.Stopping = append(s.Stopping, worker)
+			}
 		}
 	}
 	slices.Sort(s.Quiet)
+	slices.Sort(s.Stopping)
 	return s
 }
 
-// quietField is before a worker's ID in the name of the field that says since when it is to be quiet, in us.
+// quietField is before a worker's ID in the name of the field that says since when it is to be quiet, in us, or that it is to end.
 const quietField = "quiet:"
+
+// stopValue is the value of that field for a worker that is to end.
+const stopValue = "stop"
 
 // Pause makes the queue give out no jobs: once it has returned, none is claimed until Resume. It reports whether that is new.
 func (q *Queue) Pause(ctx context.Context) (changed bool, err error) {
@@ -86,13 +94,34 @@ func (q *Queue) SetSlots(ctx context.Context, n int) (changed bool, err error) {
 // Quiet makes a worker take no more jobs of the queue, or take some again. It reports whether that is new. here is false, and nothing
 // has changed, if the worker has no session with the queue.
 func (q *Queue) Quiet(ctx context.Context, worker string, on bool) (changed, here bool, err error) {
+	value := ""
+	if on {
+		value = "now"
+	}
+	return q.setQuiet(ctx, worker, value)
+}
+
+// Stop makes a worker end, as at the end of its Run's context. It returns the same as Quiet.
+func (q *Queue) Stop(ctx context.Context, worker string) (changed, here bool, err error) {
+	changed, here, err = q.setQuiet(ctx, worker, stopValue)
+	if err != nil || !here {
+		return changed, here, err
+	}
+	// It may have ended since, as another of its queues has told it to. Then nobody else removes the field.
+	workers, err := q.Workers(ctx)
+	if err == nil && !slices.Contains(workers, worker) {
+		_, err = q.set(ctx, quietField+worker, "")
+	}
+	return changed, true, err
+}
+
+// setQuiet sets a worker's field, or removes it if value is "".
+func (q *Queue) setQuiet(ctx context.Context, worker, value string) (changed, here bool, err error) {
 	workers, err := q.Workers(ctx)
 	if err != nil || !slices.Contains(workers, worker) {
 		return false, false, err
 	}
-	value := ""
-	if on {
-		value = "now"
+	if value != "" {
 		if err := q.forgetQuiet(ctx, workers); err != nil {
 			return false, true, err
 		}
@@ -104,7 +133,7 @@ func (q *Queue) Quiet(ctx context.Context, worker string, on bool) (changed, her
 // quietFor is how long a worker that has no session is still to be quiet: it may be about to open another.
 const quietFor = 24 * time.Hour
 
-// forgetQuiet forgets workers that were to be quiet, and died.
+// forgetQuiet forgets workers that were to be quiet, or to end, and died.
 func (q *Queue) forgetQuiet(ctx context.Context, workers []string) error {
 	fields, err := q.rdb.HGetAll(ctx, q.keys.settings).Result()
 	if err != nil {

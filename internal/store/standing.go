@@ -19,6 +19,7 @@ const Protocol = 1
 type Standing struct {
 	Paused bool // the queue gives jobs to nobody
 	Quiet  bool // the queue gives none to this caller
+	Stop   bool // the caller is to end; it is quiet, too
 	Layout int  // the queue's layout if it is newer than Protocol, else 0; then this release only settles the jobs that it has
 }
 
@@ -34,6 +35,8 @@ func (r *reply) standing(i int) Standing {
 		return Standing{Paused: true}
 	case "quiet":
 		return Standing{Quiet: true}
+	case "stop":
+		return Standing{Quiet: true, Stop: true}
 	default:
 		layout, err := strconv.Atoi(s)
 		if (err != nil || layout <= Protocol) && r.err == nil {

@@ -140,7 +140,7 @@ func play(t *testing.T) *story {
 	t.Run("story", func(t *testing.T) {
 		for name, play := range map[string]func(*part){
 			"jobs": jobs, "locks": locks, "taken-over": takenOver, "cut-off": cutOff, "ticks": ticks, "failed-tick": failedTick, "refused": refused,
-			"failures": failures,
+			"failures": failures, "stuck": stuck,
 		} {
 			t.Run(name, func(t *testing.T) {
 				t.Parallel()
@@ -321,6 +321,33 @@ func succeed(context.Context, *signalbox.Job) error { return nil }
 func untilOver(ctx context.Context, _ *signalbox.Job) error {
 	<-ctx.Done()
 	return context.Cause(ctx)
+}
+
+// stuck has a handler that goes on after the end of its context.
+func stuck(p *part) {
+	release := make(chan struct{})
+	open := sync.OnceFunc(func() { close(release) })
+	stop := p.work(p.rdb, 1, 5*time.Second, handlers{"stubborn": func(context.Context, *signalbox.Job) error { <-release; return nil }}, nil)
+	defer stop()
+	defer open()
+	p.put(p.Context(), "stubborn", scheduler.Timeout(time.Millisecond))
+	redistest.Eventually(p, func() bool { return p.measured("signalbox.worker.stuck") }, "it is counted")
+	open()
+	p.await("stubborn")
+}
+
+// measured reports whether there is a metric of that name.
+func (p *part) measured(name string) bool {
+	var all metricdata.ResourceMetrics
+	if err := p.reader.Collect(p.Context(), &all); err != nil {
+		p.Error(err)
+	}
+	for _, scope := range all.ScopeMetrics {
+		if slices.ContainsFunc(scope.Metrics, func(m metricdata.Metrics) bool { return m.Name == name }) {
+			return true
+		}
+	}
+	return false
 }
 
 // jobs has every way in which a job can end, and every outcome of its locks.

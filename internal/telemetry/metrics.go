@@ -22,6 +22,7 @@ var (
 	jobWait           = definition{"signalbox.job.wait.duration", "s", "Time from when a job was due until a worker claimed it."}
 	jobsSettled       = definition{"signalbox.jobs.settled", "{job}", "Number of deliveries that ended, by how."}
 	workerActive      = definition{"signalbox.worker.active", "{job}", "Number of jobs whose handlers run."}
+	workerStuck       = definition{"signalbox.worker.stuck", "{job}", "Number of jobs whose handlers go on though their contexts have ended."}
 	fenceRejected     = definition{"signalbox.fence.rejected", "{write}", "Number of settlements that were refused, since the job had been taken over."}
 	queueDepth        = definition{"signalbox.queue.depth", "{job}", "Number of jobs in a queue, by state."}
 	queueOldest       = definition{"signalbox.queue.oldest_job.age", "s", "For how long the oldest job that could run has been waiting."}

@@ -16,6 +16,7 @@ type ConsumerMetrics struct {
 type consumerInstruments struct {
 	consumed metric.Int64Counter
 	active   metric.Int64UpDownCounter
+	stuck    metric.Int64UpDownCounter
 	wait     metric.Float64Histogram
 	process  metric.Float64Histogram
 	duration metric.Float64Histogram
@@ -32,6 +33,7 @@ func NewConsumerMetrics(mp metric.MeterProvider, who Who) *ConsumerMetrics {
 		return &consumerInstruments{
 			consumed: counter(m, consumedMessages),
 			active:   upDownCounter(m, workerActive),
+			stuck:    upDownCounter(m, workerStuck),
 			wait:     histogram(m, jobWait),
 			process:  histogram(m, processDuration),
 			duration: histogram(m, operationDuration),
@@ -58,6 +60,13 @@ const KindOther = "_OTHER"
 func (c *ConsumerMetrics) Delivered(ctx context.Context, queue, kind string) {
 	if m := c.made.on(); m != nil {
 		m.consumed.Add(ctx, 1, c.points.of(point{queue: queue, kind: kind, operation: opProcess, server: true}).add...)
+	}
+}
+
+// Stuck adds to the number of handlers that go on though their contexts have ended.
+func (c *ConsumerMetrics) Stuck(ctx context.Context, queue, kind string, n int64) {
+	if m := c.made.on(); m != nil {
+		m.stuck.Add(ctx, n, c.points.of(point{queue: queue, kind: kind}).add...)
 	}
 }
 

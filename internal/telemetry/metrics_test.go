@@ -54,6 +54,7 @@ func recordAll(t *testing.T, mp *sdkmetric.MeterProvider) {
 	p.Lag(t.Context(), "mail", -time.Second) // since clocks differ
 	c := NewConsumerMetrics(mp, who)
 	job := c.Start(t.Context(), "mail", "welcome", 2*time.Second)
+	c.Stuck(t.Context(), "mail", "welcome", 1)
 	job.Returned()
 	job.Settled(settleRetried, settleRetried, time.Millisecond)
 	job.Ended(ErrorTimeout)
@@ -90,6 +91,7 @@ func TestInstruments(t *testing.T) {
 		"signalbox.job.wait.duration":         {"s", []string{system, queue, kind}, 1},
 		"signalbox.jobs.settled":              {"{job}", []string{system, queue, kind, "signalbox.job.outcome"}, 1},
 		"signalbox.worker.active":             {"{job}", []string{system, queue, kind}, 0},
+		"signalbox.worker.stuck":              {"{job}", []string{system, queue, kind}, 1},
 		"signalbox.fence.rejected":            {"{write}", []string{system, queue}, 1},
 		"signalbox.queue.depth":               {"{job}", []string{system, queue, "signalbox.queue.state"}, 8},
 		"signalbox.queue.oldest_job.age":      {"s", []string{system, queue}, 90},

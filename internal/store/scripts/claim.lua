@@ -27,7 +27,7 @@
 --        first; an id is '' where a job of a call that is made again is gone; spans: the span
 --        contexts of the last notes of the ids, as far as there are any, or empty; known: the
 --        number of the lane's last call that Redis had before this one came, 0 if none; held:
---        why nothing was claimed: 'paused', 'quiet', or the queue's layout if it is newer than the
+--        why nothing was claimed: 'paused', 'quiet', 'stop', or the queue's layout if it is newer than the
 --        protocol (then next and expired are for others, and told to nobody); '' if it wasn't;
 --        slots: how many each worker is to have, '' if that isn't set; full: 1 if the call got all
 --        that it wanted. If full and more are 0, the session is registered to be woken; overruled:
@@ -59,7 +59,7 @@ end
 
 -- Every key is read before the first write, so that one of the wrong type changes nothing.
 local held_back, slots = standing(SETTINGS, protocol, worker)
-local newer, quiet = tonumber(held_back) ~= nil, held_back == 'quiet'
+local newer, quiet = tonumber(held_back) ~= nil, held_back == 'quiet' or held_back == 'stop'
 local expiry = redis.call('ZSCORE', SESSIONS, session)
 local alive = expiry and tonumber(expiry) > now
 -- Redis has lost a call that was answered, in a failover: it may count jobs as running here that

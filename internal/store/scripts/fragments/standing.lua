@@ -3,6 +3,7 @@
 --   '': the call may add and take jobs
 --   'paused': nobody may take jobs
 --   'quiet': this worker may not take jobs
+--   'stop': this worker may not take jobs, and is to end
 --   the queue's layout, if it is newer than the protocol: the call may only settle jobs that were taken before
 -- worker is nil if the caller is no worker.
 local function standing(settings, protocol, worker)
@@ -13,5 +14,5 @@ local function standing(settings, protocol, worker)
   if layout and tonumber(layout) > tonumber(protocol) then
     return layout, ''
   end
-  return paused and 'paused' or quiet and 'quiet' or '', slots or ''
+  return quiet == 'stop' and quiet or paused and 'paused' or quiet and 'quiet' or '', slots or ''
 end

@@ -1,0 +1,80 @@
+package store
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+const (
+	// MaxStuckStack is the longest stack of a stuck handler, in bytes.
+	MaxStuckStack = 2048
+
+	maxStuck  = 100 // jobs that are kept of a session: those that are stuck for longest
+	maxStacks = 16  // how many of these have their stacks
+)
+
+// Stuck is a job whose handler goes on though its context has ended.
+type Stuck struct {
+	ID    string
+	Token int64
+	Since time.Time // when the end of the context was seen, by the server's clock
+	Stack string    // of the handler's goroutine; "" if it isn't known
+	Freed bool      // the worker has another job in its slot
+}
+
+type stuckJSON struct {
+	ID    string `json:"id"`
+	Token int64  `json:"token"`
+	Since int64  `json:"since"` // us
+	Stack string `json:"stack,omitempty"`
+	Freed bool   `json:"freed,omitempty"`
+}
+
+// WriteStuck keeps which jobs of a session are stuck, for ttl. Without any, nothing is kept.
+func (q *Queue) WriteStuck(ctx context.Context, session string, ttl time.Duration, jobs []Stuck) error {
+	key := q.keys.stuck(session)
+	if len(jobs) == 0 {
+		return q.rdb.Del(ctx, key).Err()
+	}
+	jobs = slices.SortedFunc(slices.Values(jobs), func(a, b Stuck) int { return cmp.Or(a.Since.Compare(b.Since), cmp.Compare(a.Token, b.Token)) })
+	all := make([]stuckJSON, min(len(jobs), maxStuck))
+	for i := range all {
+		j := &jobs[i]
+		all[i] = stuckJSON{ID: j.ID, Token: j.Token, Since: j.Since.UnixMicro(), Freed: j.Freed}
+		if i < maxStacks && len(j.Stack) <= MaxStuckStack {
+			all[i].Stack = j.Stack
+		}
+	}
+	value, err := json.Marshal(all)
+	if err != nil {
+		return err
+	}
+	return q.rdb.Set(ctx, key, value, ttl).Err()
+}
+
+// Stuck returns which jobs of a session are stuck, as its worker has last written.
+func (q *Queue) Stuck(ctx context.Context, session string) ([]Stuck, error) {
+	value, err := q.rdb.Get(ctx, q.keys.stuck(session)).Bytes()
+	if errors.Is(err, redis.Nil) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	var all []stuckJSON
+	if err := json.Unmarshal(value, &all); err != nil {
+		return nil, fmt.Errorf("store: what is stuck in session %s: %w", session, err)
+	}
+	jobs := make([]Stuck, len(all))
+	for i, j := range all {
+		jobs[i] = Stuck{ID: j.ID, Token: j.Token, Since: time.UnixMicro(j.Since), Stack: j.Stack, Freed: j.Freed}
+	}
+	return jobs, nil
+}

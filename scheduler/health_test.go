@@ -1,0 +1,220 @@
+package scheduler
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/signalbox-go/signalbox/health"
+	"github.com/signalbox-go/signalbox/internal/redistest"
+	"github.com/signalbox-go/signalbox/internal/store"
+)
+
+// ails fails unless the report's only problem is the one given. OK: there is none.
+func ails(t *testing.T, s *Scheduler, what string, code health.Code, severity health.Severity) {
+	t.Helper()
+	r := s.Health()
+	switch {
+	case severity == health.OK && len(r.Problems) > 0:
+		t.Errorf("%s: %+v, want no problem", what, r.Problems)
+	case severity == health.OK:
+	case len(r.Problems) != 1 || r.Problems[0].Code != code || r.Problems[0].Severity != severity:
+		t.Errorf("%s: %+v, want %s, %v", what, r.Problems, code, severity)
+	case r.Problems[0].Part != "scheduler" || r.Problems[0].Since.IsZero() || r.Problems[0].Since.After(time.Now()) || r.Problems[0].Detail == "":
+		t.Errorf("%s: %+v", what, r.Problems[0])
+	}
+}
+
+func redisAway() error { return errors.New("dial 10.0.0.7: no answer") }
+
+// While Redis is away, a scheduler with cron entries isn't ready, and its ticks are overdue after a while.
+func TestHealthOfCron(t *testing.T) {
+	bubble(t, func(t *testing.T, ctx context.Context) {
+		f := newFakeServer()
+		p := startFake(t, ctx, map[string]*fakeServer{"q": f})
+		p.cron(t, "e", "@every 1s", "q")
+		time.Sleep(time.Minute)
+		ails(t, p.Scheduler, "ticks are fired", "", health.OK)
+		f.set(func() { f.err = redisAway() })
+		time.Sleep(cronSilentAfter / 2)
+		ails(t, p.Scheduler, "Redis is away", health.RedisAway, health.Unready)
+		time.Sleep(cronSilentAfter)
+		if r := p.Health(); len(r.Problems) != 2 || r.Problems[0].Code != health.CronSilent || r.Problems[1].Code != health.RedisAway || !r.Live() {
+			t.Errorf("a tick is overdue: %+v", r)
+		}
+		f.set(func() { f.err = nil })
+		time.Sleep(5 * time.Second)
+		ails(t, p.Scheduler, "Redis is back", "", health.OK)
+	})
+}
+
+// Redis answers, and no tick is fired: the calls for ticks are refused, or the last ticks can't be read.
+func TestHealthOfSilentCron(t *testing.T) {
+	for name, wrong := range map[string]func(f *fakeServer, err error){
+		"calls for ticks":          func(f *fakeServer, err error) { f.refuse = err },
+		"calls for the last ticks": func(f *fakeServer, err error) { f.noLast = err },
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T, ctx context.Context) {
+				f := newFakeServer()
+				wrong(f, errors.New("NOPERM"))
+				p := startFake(t, ctx, map[string]*fakeServer{"q": f})
+				p.cron(t, "e", "@every 1h", "q")
+				begin := time.Now()
+				time.Sleep(time.Until(begin.Truncate(time.Hour).Add(time.Hour + cronSilentAfter + 5*time.Second)))
+				ails(t, p.Scheduler, "no tick", health.CronSilent, health.Unready)
+				time.Sleep(30 * time.Minute) // until the next tick
+				ails(t, p.Scheduler, "no tick yet", health.CronSilent, health.Unready)
+				f.set(func() { wrong(f, nil) })
+				time.Sleep(time.Hour)
+				ails(t, p.Scheduler, "it is fired", "", health.OK)
+			})
+		})
+	}
+}
+
+// An entry whose ticks other processes enqueue is not silent.
+func TestHealthBesideAnother(t *testing.T) {
+	bubble(t, func(t *testing.T, ctx context.Context) {
+		servers := map[string]*fakeServer{"q": newFakeServer()}
+		p, other := startFake(t, ctx, servers), startFake(t, ctx, servers)
+		p.cron(t, "e", "@every 1m", "q")
+		other.cron(t, "e", "@every 1m", "q")
+		for range 100 {
+			time.Sleep(17 * time.Second)
+			ails(t, p.Scheduler, "one", "", health.OK)
+			ails(t, other.Scheduler, "another", "", health.OK)
+		}
+	})
+}
+
+// Redis's clock jumps: ticks go by the old time for a while.
+func TestHealthOfAClock(t *testing.T) {
+	bubble(t, func(t *testing.T, ctx context.Context) {
+		f := newFakeServer()
+		p := startFake(t, ctx, map[string]*fakeServer{"q": f})
+		p.cron(t, "e", "@every 1s", "q")
+		time.Sleep(time.Minute)
+		f.set(func() { f.skew = time.Hour })
+		time.Sleep(clockPatience / 2)
+		ails(t, p.Scheduler, "it has jumped", health.ClockStepped, health.Degraded)
+		time.Sleep(2 * clockPatience)
+		ails(t, p.Scheduler, "it is followed", "", health.OK)
+	})
+}
+
+// A loop that does nothing for a minute takes a restart.
+func TestHealthOfAStuckLoop(t *testing.T) {
+	bubble(t, func(t *testing.T, ctx context.Context) {
+		f := newFakeServer()
+		p := startFake(t, ctx, map[string]*fakeServer{"q": f})
+		p.cron(t, "e", "@every 1h", "q")
+		time.Sleep(time.Second)
+		synctest.Wait()
+		l := p.Scheduler.cron.runner.loops["q"]
+		block, outcome := make(chan struct{}), make(chan struct{})
+		go func() { l.done <- func() { close(outcome); <-block } }()
+		<-outcome
+		time.Sleep(cronBrokenAfter - 10*time.Second)
+		ails(t, p.Scheduler, "for a while", "", health.OK)
+		time.Sleep(10 * time.Second)
+		ails(t, p.Scheduler, "for a minute", health.CronSilent, health.Broken)
+		close(block)
+		time.Sleep(time.Second)
+		ails(t, p.Scheduler, "it goes on", "", health.OK)
+	})
+}
+
+// A scheduler with entries needs Run. One that only enqueues doesn't.
+func TestHealthWithoutRun(t *testing.T) {
+	t.Parallel()
+	s, q := setup(t)
+	ails(t, s, "it only enqueues", "", health.OK)
+	if err := s.Cron("e", "@every 1h", note{}, Queue(q.Name())); err != nil {
+		t.Fatal(err)
+	}
+	ails(t, s, "it has an entry", health.NotRunning, health.Unready)
+	stop := run(t, s)
+	redistest.Eventually(t, func() bool { return len(s.Health().Problems) == 0 }, "it runs")
+	stop()
+	ails(t, s, "Run has returned", health.NotRunning, health.Unready)
+}
+
+// An enqueue that failed counts until another one succeeds.
+func TestHealthOfEnqueues(t *testing.T) {
+	t.Parallel()
+	s, q, p := proxied(t, noRetries)
+	ctx := context.Background()
+	enqueue := func(ctx context.Context) error {
+		_, err := s.Enqueue(ctx, note{}, Queue(q.Name()))
+		return err
+	}
+	ails(t, s, "an enqueue has succeeded", "", health.OK)
+	for name, outage := range map[string]struct{ begin, end func() }{
+		"refused": {func() { p.Reply(calls, "-OOM command not allowed", 1) }, func() {}},
+		"away":    {func() { p.Refuse(true); p.Sever() }, func() { p.Refuse(false) }},
+	} {
+		outage.begin()
+		short, cancel := context.WithTimeout(ctx, time.Second)
+		if err := enqueue(short); err == nil {
+			t.Fatalf("%s: it was enqueued", name)
+		}
+		cancel()
+		redistest.Eventually(t, func() bool { return len(s.Health().Problems) > 0 }, "the try has failed")
+		ails(t, s, name, health.EnqueueFailing, health.Unready)
+		outage.end()
+		if err := enqueue(ctx); err != nil {
+			t.Fatal(err)
+		}
+		ails(t, s, name+", and over", "", health.OK)
+	}
+	claimAll(t, q)
+}
+
+// A failure is forgotten after 30 s without a call, and a call that hangs is one.
+func TestFailureCounts(t *testing.T) {
+	t.Parallel()
+	now := time.Now()
+	for name, tc := range map[string]struct {
+		fails lapse
+		busy  bool
+		began time.Duration // ago
+		want  health.Code
+	}{
+		"none":                     {},
+		"just now":                 {fails: lapse{since: now, last: now}, want: health.EnqueueFailing},
+		"long ago":                 {fails: lapse{since: now.Add(-time.Hour), last: now.Add(-failureCounts)}},
+		"long ago, and it hangs":   {fails: lapse{since: now.Add(-time.Hour), last: now.Add(-failureCounts)}, busy: true, began: enqueueHangs, want: health.EnqueueFailing},
+		"a call is under way":      {busy: true, began: enqueueHangs / 2},
+		"it hangs":                 {busy: true, began: enqueueHangs, want: health.EnqueueFailing},
+		"an idle lane hangs never": {began: time.Hour},
+		"too old":                  {fails: lapse{since: now, last: now, outdated: true}, want: health.Outdated},
+	} {
+		c := &combiner{queue: store.New(nil, "", "q"), fails: tc.fails, began: now.Add(-tc.began), lanes: []*lane{{}}}
+		if !tc.busy {
+			c.idle = c.lanes
+		}
+		p, ok := c.problem(now)
+		if ok != (tc.want != "") || ok && (p.Code != tc.want || p.Severity != health.Unready || p.Queue != "q") {
+			t.Errorf("%s: %+v, %v, want %q", name, p, ok, tc.want)
+		}
+	}
+}
+
+// A report has no address that an error may have.
+func TestReasonIsPublic(t *testing.T) {
+	t.Parallel()
+	for err, want := range map[error]string{
+		redisAway(): "no answer",
+		fmt.Errorf("10.0.0.7: %w", context.DeadlineExceeded):         "timeout",
+		fmt.Errorf("redis at 10.0.0.7: %w", context.Canceled):        "cancelled",
+		fmt.Errorf("%w: a user of 10.0.0.7", errors.New("a secret")): "no answer",
+	} {
+		if got := publicReason(err); got != want {
+			t.Errorf("%v: %q, want %q", err, got, want)
+		}
+	}
+}

@@ -1,0 +1,229 @@
+package worker
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"os"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/signalbox-go/signalbox/health"
+	"github.com/signalbox-go/signalbox/internal/lease"
+	"github.com/signalbox-go/signalbox/internal/store"
+)
+
+// found returns the severity of a queue's problem of that code, at a time, or OK.
+func found(q *queue, code health.Code, at time.Time) health.Severity {
+	for _, p := range q.problems(q.w.link, at) {
+		if p.Code == code {
+			return p.Severity
+		}
+	}
+	return health.OK
+}
+
+// A queue that takes no jobs is unready after 10 s, and broken after a minute: if jobs wait, it has free slots, and Redis answers.
+func TestNotClaiming(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		more  bool
+		after time.Duration
+		but   func(q *queue)
+		want  health.Severity
+	}{
+		"for a moment":              {true, notClaimingAfter - time.Second, nil, health.OK},
+		"for a while":               {true, notClaimingAfter, nil, health.Unready},
+		"for long":                  {true, brokenAfter, nil, health.Broken},
+		"no job waits":              {false, brokenAfter, nil, health.OK},
+		"no slot is free":           {true, brokenAfter, func(q *queue) { q.slots.take(1) }, health.OK},
+		"the queue is paused":       {true, brokenAfter, func(q *queue) { q.standing.Paused = true }, health.OK},
+		"the worker is quiet":       {true, brokenAfter, func(q *queue) { q.standing.Quiet = true }, health.OK},
+		"the bound has no room":     {true, brokenAfter, func(q *queue) { q.dispatch.bound = newBound(1); q.dispatch.bound.take(q.dispatch, 1, false) }, health.OK},
+		"Redis is away":             {true, brokenAfter, func(q *queue) { q.gone("claim", time.Now(), errors.New("no answer")) }, health.OK},
+		"Redis refuses":             {true, brokenAfter, func(q *queue) { q.failed("claim", time.Now(), refusal("NOPERM")) }, health.OK},
+		"a claim was answered":      {true, brokenAfter, func(q *queue) { answer(q, 1) }, health.OK},
+		"only others were answered": {true, brokenAfter, func(q *queue) { answer(q, 0) }, health.Broken},
+		"a renewal finds none":      {true, brokenAfter, func(q *queue) { q.expect(false) }, health.OK},
+		"a renewal finds some":      {true, brokenAfter, func(q *queue) { q.expect(true) }, health.Broken},
+	} {
+		q := still(t, 1)
+		q.expect(tc.more)
+		since := time.Now()
+		if tc.but != nil {
+			tc.but(q)
+		}
+		if got := found(q, health.NotClaiming, since.Add(tc.after)); got != tc.want {
+			t.Errorf("%s: %v, want %v", name, got, tc.want)
+		}
+	}
+}
+
+// answer has a call come back that asked for so many jobs, and got none.
+func answer(q *queue, want int) {
+	q.mu.Lock()
+	c := &call{session: q.session, slots: q.slots.take(want)}
+	c.Want = want
+	q.session.calls++
+	q.dispatch.calls++
+	q.mu.Unlock()
+	q.apply(c, &store.ClaimReply{Alive: true, Hints: store.Hints{Next: -1}})
+}
+
+// When stuck handlers keep all slots for a minute, only a restart helps. While the worker drains, it ends anyway.
+func TestStuckHandlersBreakAWorker(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		stuck    int
+		after    time.Duration
+		draining bool
+		want     health.Severity
+	}{
+		"one of two":           {1, time.Hour, false, health.Degraded},
+		"both for a moment":    {2, 0, false, health.Degraded},
+		"both for a minute":    {2, brokenAfter, false, health.Broken},
+		"both while it drains": {2, brokenAfter, true, health.Unready},
+	} {
+		q := still(t, 2)
+		for _, sl := range q.slots.take(2)[:tc.stuck] {
+			sl.now = running(q.session, sl)
+			sl.now.own.End(errors.New("over"))
+			sl.now.over = time.Now().Add(-DefaultStuckAfter)
+		}
+		q.reportStuck()
+		if tc.draining {
+			q.stopping = time.Now()
+		}
+		if got := found(q, health.HandlersStuck, time.Now().Add(tc.after)); got != tc.want {
+			t.Errorf("%s: %v, want %v", name, got, tc.want)
+		}
+	}
+}
+
+// Leases by the worker's clock.
+func TestLeaseInTrouble(t *testing.T) {
+	t.Parallel()
+	q := still(t, 1) // for an hour
+	now := time.Now()
+	q.session.renewedUntil = now.Add(time.Hour)
+	for _, tc := range []struct {
+		after      time.Duration
+		late, none health.Severity
+	}{
+		{29 * time.Minute, health.OK, health.OK},
+		{31 * time.Minute, health.Degraded, health.OK},
+	} {
+		if late, none := found(q, health.LeaseLate, now.Add(tc.after)), found(q, health.NoLease, now.Add(tc.after)); late != tc.late || none != tc.none {
+			t.Errorf("after %v: late %v, none %v", tc.after, late, none)
+		}
+	}
+	q.session.validity.End(errors.New("over"))
+	if none := found(q, health.NoLease, now); none != health.Unready {
+		t.Errorf("the lease has ended: %v", none)
+	}
+	q.mu.Lock()
+	q.lose(q.session)
+	q.mu.Unlock()
+	if none, starting := found(q, health.NoLease, now), found(q, health.Starting, now); none != health.Unready || starting != health.OK {
+		t.Errorf("the lease is lost: %v, %v", none, starting)
+	}
+}
+
+// Redis's clock is compared with this process's own. How long the replies took is no step.
+func TestServerClock(t *testing.T) {
+	t.Parallel()
+	base := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	for name, tc := range map[string]struct {
+		passed time.Duration // by our clock, from the first reply to the second
+		took   time.Duration // the second call
+		showed time.Duration // by Redis's
+		want   time.Duration
+	}{
+		"steady":              {10 * time.Second, 0, 10 * time.Second, 0},
+		"a slow reply":        {10 * time.Second, 5 * time.Second, 10 * time.Second, 0},
+		"slow on its way":     {10 * time.Second, 5 * time.Second, 15 * time.Second, 0},
+		"drift":               {time.Hour, 0, time.Hour + 3*time.Second, 0},
+		"ahead":               {10 * time.Second, 0, 70 * time.Second, time.Minute},
+		"back":                {10 * time.Second, 0, -50 * time.Second, -time.Minute},
+		"back by two seconds": {10 * time.Second, 0, 8 * time.Second, -2 * time.Second},
+		"half a second":       {10 * time.Second, 0, 10*time.Second + 500*time.Millisecond, 0},
+	} {
+		var c serverClock
+		if by := c.take(base, 0, 0); by != 0 {
+			t.Errorf("%s: the first reply is a step of %v", name, by)
+		}
+		if by := c.take(base.Add(tc.showed), tc.passed, tc.passed+tc.took); by != tc.want {
+			t.Errorf("%s: a step of %v, want %v", name, by, tc.want)
+		}
+		if by := c.take(base.Add(tc.showed+tc.took), tc.passed+tc.took, tc.passed+tc.took); by != 0 {
+			t.Errorf("%s: the step is seen twice: %v", name, by)
+		}
+	}
+}
+
+// A step is reported for a while.
+func TestClockStepped(t *testing.T) {
+	t.Parallel()
+	var log strings.Builder
+	q := still(t, 1)
+	q.log = slog.New(slog.NewTextHandler(&log, nil))
+	at := time.Now()
+	q.noteClock(at, lease.Now(), lease.Now())
+	if got := found(q, health.ClockStepped, time.Now()); got != health.OK || log.Len() > 0 {
+		t.Errorf("nothing was set: %v, %s", got, &log)
+	}
+	q.noteClock(at.Add(time.Hour), lease.Now(), lease.Now())
+	now := time.Now()
+	if a, b := found(q, health.ClockStepped, now), found(q, health.ClockStepped, now.Add(steppedFor)); a != health.Degraded || b != health.OK {
+		t.Errorf("after a step: %v, and later %v", a, b)
+	}
+	if strings.Count(log.String(), "the clock of Redis was set") != 1 || !strings.Contains(log.String(), "by=1h0m0s") && !strings.Contains(log.String(), "by=59m59") {
+		t.Errorf("the log says %s", &log)
+	}
+}
+
+// A report has no address and no name that an error may have.
+func TestPublicReason(t *testing.T) {
+	t.Parallel()
+	secret := "10.0.0.7"
+	for _, tc := range []struct {
+		err  error
+		want string
+	}{
+		{&net.OpError{Op: "dial", Addr: &net.TCPAddr{IP: net.ParseIP(secret)}, Err: os.NewSyscallError("connect", syscall.ECONNREFUSED)}, "connection refused"},
+		{&net.DNSError{Err: "no such host", Name: secret}, "no answer"},
+		{fmt.Errorf("dial %s: %w", secret, os.ErrDeadlineExceeded), "timeout"},
+		{refusal("OOM command not allowed"), "Redis answers OOM"},
+		{refusal(secret + " is wrong"), "Redis answers with an error"},
+		{errors.New(secret), "no answer"},
+	} {
+		if got := publicReason(tc.err); got != tc.want {
+			t.Errorf("%v: %q, want %q", tc.err, got, tc.want)
+		}
+	}
+}
+
+// An old release's queue, and one that drains.
+func TestProblemsOfAQueue(t *testing.T) {
+	t.Parallel()
+	q := still(t, 1)
+	q.session.renewedUntil = time.Now().Add(time.Hour)
+	if all := q.problems(q.w.link, time.Now()); len(all) != 0 {
+		t.Errorf("%+v", all)
+	}
+	q.mu.Lock()
+	q.heed(store.Hints{At: time.Now(), Standing: store.Standing{Layout: store.Protocol + 1}}, time.Now())
+	q.mu.Unlock()
+	all := q.problems(q.w.link, time.Now())
+	if len(all) != 1 || all[0].Code != health.Outdated || all[0].Severity != health.Unready || all[0].Since.IsZero() {
+		t.Errorf("%+v", all)
+	}
+	q.stopping = time.Now()
+	if all := q.problems(q.w.link, time.Now()); slices.ContainsFunc(all, func(p health.Problem) bool { return p.Code == health.Outdated }) {
+		t.Errorf("it drains: %+v", all)
+	}
+}

@@ -1,0 +1,232 @@
+package worker
+
+import (
+	"context"
+	"time"
+
+	"github.com/signalbox-go/signalbox/internal/store"
+)
+
+// A StuckPolicy says what becomes of the slot of a handler that goes on though its context has ended.
+type StuckPolicy int
+
+// The policies.
+const (
+	// KeepSlot, the default: the handler keeps its slot until it returns.
+	KeepSlot StuckPolicy = iota
+	// FreeSlot: the worker takes another job in its place, after Config.StuckAfter. The handler goes on, and its job stays its own: the
+	// worker renews the lease until the handler returns, so no second copy of the job runs meanwhile. At most as many handlers as the queue has slots go on
+	// beside their slots. The next ones keep theirs.
+	FreeSlot
+)
+
+// WhenStuck sets what becomes of the slots of this kind's stuck handlers. Default: Config.WhenStuck.
+func WhenStuck(p StuckPolicy) Option { return func(k *kind) { k.whenStuck = &p } }
+
+// whenStuck returns the policy of a kind. k is nil if the kind has no handler.
+func (w *Worker) whenStuck(k *kind) StuckPolicy {
+	if k != nil && k.whenStuck != nil {
+		return *k.whenStuck
+	}
+	return w.cfg.WhenStuck
+}
+
+// stuckHandlers are the handlers of a queue that ignore the end of their contexts.
+type stuckHandlers struct {
+	handlers int
+	since    time.Time // when the first of their contexts ended
+	full     time.Time // since when they keep all slots; zero if they don't
+}
+
+// A late counts deliveries that last longer than their contexts.
+type late struct {
+	kinds   map[string]int
+	longest time.Duration
+	first   *delivery // that lasts longest
+	freed   int       // slots that were freed
+}
+
+func (l *late) add(d *delivery, lasts time.Duration) {
+	if l.kinds == nil {
+		l.kinds = make(map[string]int)
+	}
+	l.kinds[d.kind]++
+	if l.first == nil || lasts > l.longest {
+		l.first, l.longest = d, lasts
+	}
+	if d.slot.left {
+		l.freed++
+	}
+}
+
+// reportStuck warns of deliveries that last longer than their contexts. It reports handlers that still run: in the log, in metrics,
+// and to Redis for package inspect. It frees their slots if the policy says so. It reports middleware
+// separately, which runs before its handler is called or after the handler has returned.
+func (q *queue) reportStuck() {
+	ended := q.ended()
+	now, full := time.Now(), time.Time{}
+	var handlers, others late
+	var fresh []*delivery
+	kept, news := 0, false
+	q.mu.Lock()
+	for _, d := range ended {
+		if d.returned || d.slot.now != d {
+			continue
+		}
+		if d.over.IsZero() {
+			d.over = now
+		}
+		lasts := now.Sub(d.over)
+		if lasts < q.w.cfg.StuckAfter {
+			continue
+		}
+		k := q.w.kinds[d.kind]
+		if !d.isInside(k, q.w) {
+			others.add(d, lasts)
+			continue
+		}
+		if !d.stuck {
+			fresh, news = append(fresh, d), true
+			q.setStuck(d, true)
+		}
+		if !d.slot.left && q.w.whenStuck(k) == FreeSlot && q.freeSlot(d.slot) {
+			news = true
+		}
+		handlers.add(d, lasts)
+		if !d.slot.left {
+			kept++
+			if d.over.After(full) {
+				full = d.over
+			}
+		}
+	}
+	q.stuck = stuckHandlers{since: now.Add(-handlers.longest)}
+	for _, n := range handlers.kinds {
+		q.stuck.handlers += n
+	}
+	if kept > 0 && kept == len(q.slots.all) {
+		q.stuck.full = full
+	}
+	q.mu.Unlock()
+	if len(fresh) > 0 {
+		q.takeStacks(fresh)
+	}
+	if news {
+		q.tellStuck()
+	}
+	q.warnStuck(&handlers, &others)
+}
+
+// ended returns the running deliveries whose handlers' contexts have ended. These may be the user's: they are asked without q.mu.
+func (q *queue) ended() []*delivery {
+	var over, ask []*delivery
+	q.mu.Lock()
+	for d := range q.slots.running() {
+		switch {
+		case d.Err() != nil:
+			over = append(over, d)
+		case d.inner.Load() != nil:
+			ask = append(ask, d)
+		}
+	}
+	q.mu.Unlock()
+	for _, d := range ask {
+		if ctx := d.inner.Load(); ctx != nil && (*ctx).Err() != nil {
+			over = append(over, d)
+		}
+	}
+	return over
+}
+
+// isInside reports whether the delivery's handler runs, not the middleware around it.
+func (d *delivery) isInside(k *kind, w *Worker) bool {
+	plain := k == nil || len(k.middleware)+len(w.middleware) == 0
+	return plain || d.inner.Load() != nil || d.phase.Load() == inside
+}
+
+// setStuck notes whether the delivery's handler is stuck. q.mu is held.
+func (q *queue) setStuck(d *delivery, stuck bool) {
+	if d.stuck == stuck {
+		return
+	}
+	d.stuck = stuck
+	n := int64(1)
+	if !stuck {
+		n = -1
+	}
+	q.mu.later(func() { q.w.consumer.Stuck(q.base, q.store.Name(), q.w.metricKind(&d.claimed), n) })
+}
+
+// freeSlot has another job take the place of a handler that doesn't return, unless as many handlers as there are slots go on beside
+// theirs, or the queue drains. It reports whether it did. q.mu is held.
+func (q *queue) freeSlot(sl *slot) bool {
+	if q.dispatch.stopping || len(q.slots.left) >= q.slots.size {
+		return false
+	}
+	q.slots.leave(sl)
+	q.dispatch.putRoom(1)
+	q.dispatch.summon()
+	return true
+}
+
+// warnStuck logs what reportStuck has found.
+func (q *queue) warnStuck(handlers, others *late) {
+	if d := handlers.first; d != nil {
+		q.mu.Lock()
+		stack := d.stack
+		q.mu.Unlock()
+		q.warn("stuck", "signalbox: handlers ignore that their context has ended, and keep their slots",
+			"kinds", handlers.kinds, "longest", handlers.longest.Round(time.Millisecond).String(), "freed", handlers.freed,
+			"job", d.id, "token", d.token, "stack", stack)
+	}
+	if others.first != nil {
+		q.warn("stuck:middleware", "signalbox: middleware goes on though its context has ended, and keeps slots; handlers do not run: does a named lock wait for Redis?",
+			"kinds", others.kinds, "longest", others.longest.Round(time.Millisecond).String())
+	}
+}
+
+// takeStacks keeps with the deliveries the stacks of their handlers' goroutines.
+func (q *queue) takeStacks(deliveries []*delivery) {
+	stacks := stacksOf(deliveries)
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for _, d := range deliveries {
+		d.stack = stacks[d.slot.goroutine.Load()]
+	}
+}
+
+// tellStuck has the keeper write to Redis which handlers are stuck. It doesn't wait.
+func (q *queue) tellStuck() {
+	select {
+	case q.stuckNews <- struct{}{}:
+	default: // it is about to
+	}
+}
+
+// writeStuck writes to Redis which handlers of a session are stuck, for as long as the session lasts without another renewal. Nothing
+// depends on that: if it fails, the next renewal does it again.
+func (q *queue) writeStuck(ctx context.Context, s *session) {
+	q.mu.Lock()
+	var jobs []store.Stuck
+	for d := range q.slots.running() {
+		if d.session == s && d.stuck && !d.returned {
+			jobs = append(jobs, store.Stuck{ID: d.id, Token: d.token, Since: q.clock.server(d.over), Stack: d.stack, Freed: d.slot.left})
+		}
+	}
+	needed := len(jobs) > 0 || s.toldStuck
+	s.toldStuck = len(jobs) > 0
+	q.mu.Unlock()
+	if needed {
+		_ = q.own.WriteStuck(ctx, s.id, q.w.cfg.SessionTTL, jobs)
+	}
+}
+
+// writeAllStuck does so for all sessions.
+func (q *queue) writeAllStuck(ctx context.Context) {
+	q.mu.Lock()
+	sessions := append([]*session(nil), q.sessions...)
+	q.mu.Unlock()
+	for _, s := range sessions {
+		q.writeStuck(ctx, s)
+	}
+}
