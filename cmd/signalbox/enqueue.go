@@ -65,7 +65,8 @@ func (a *app) enqueueCommand() *cobra.Command {
 KIND says which handler runs it. ARGS are the arguments of the handler as JSON:
 text, @FILE to read a file, or - to read the standard input. Without ARGS they
 are {}. The handler's program decides what they mean, so they are not checked
-here.
+here. Defaults of its kind in Go (queue, priority, attempts, timeout) are
+not known here either: give it by flags.
 
 Without --id the job gets a new random ID. With --id, a job of this ID that is
 scheduled, ready or running stays as it is: the output says so, and the exit

@@ -168,8 +168,18 @@ func stateOf(j *inspect.Job) string {
 	return string(j.State)
 }
 
-// when says since when a job is in its state, or when it will leave it.
+// when says since when a job is in its state, or when it will leave it. It is "" if the job's record is lost, which says so.
 func when(j *inspect.Job, now time.Time) string {
+	if j.State == signalbox.StateRunning {
+		running := "for "
+		if j.Cancelling {
+			running = "runs for "
+		}
+		return running + span(max(0, now.Sub(j.Since)))
+	}
+	if j.DueAt.IsZero() && j.EndedAt.IsZero() {
+		return ""
+	}
 	switch j.State {
 	case signalbox.StateScheduled:
 		if d := j.DueAt.Sub(now); d > 0 {
@@ -178,8 +188,6 @@ func when(j *inspect.Job, now time.Time) string {
 		return "now"
 	case signalbox.StateReady:
 		return "for " + span(max(0, now.Sub(j.DueAt)))
-	case signalbox.StateRunning:
-		return "for " + span(max(0, now.Sub(j.Since)))
 	case signalbox.StateDead, signalbox.StateCancelled:
 		return span(max(0, now.Sub(j.EndedAt))) + " ago"
 	}

@@ -489,3 +489,18 @@ func TestCompletion(t *testing.T) {
 		t.Errorf("without Redis: %q", out)
 	}
 }
+
+// A listing says nothing of the age of a job whose record is lost, and what is wrong.
+func TestLostRecordHasNoAge(t *testing.T) {
+	t.Parallel()
+	srv := redistest.Start(t)
+	s := newShell(t, srv)
+	s.ok("enqueue", "email.welcome", `{}`, "-q", "mail", "--id", "m1")
+	if err := srv.Client().Del(t.Context(), "signalbox:{"+s.namespace+":mail}:jobs").Err(); err != nil {
+		t.Fatal(err)
+	}
+	out := s.ok("job", "ls", "mail")
+	if !strings.Contains(out, "m1") || !strings.Contains(out, "ready") || strings.Contains(out, "for ") {
+		t.Error(out)
+	}
+}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"time"
 
@@ -99,8 +100,14 @@ func (a *app) printQueues(queues []inspect.Queue) error {
 			slots = strconv.Itoa(q.Slots)
 		}
 		workers := strconv.Itoa(len(q.Workers))
-		if len(q.Quiet) > 0 {
-			workers += fmt.Sprintf(" (%d quiet)", len(q.Quiet))
+		quiet := 0 // a worker that has lost its lease may be quiet and not listed
+		for _, id := range q.Quiet {
+			if slices.Contains(q.Workers, id) {
+				quiet++
+			}
+		}
+		if quiet > 0 {
+			workers += fmt.Sprintf(" (%d quiet)", quiet)
 		}
 		t.row(q.Name, state, number(q.Ready), number(q.Scheduled), number(q.Running), number(q.Dead), number(q.Cancelled), oldest, workers, slots)
 	}

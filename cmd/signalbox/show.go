@@ -91,7 +91,11 @@ func (a *app) show(j *inspect.Job, now time.Time) {
 	line("job", "%s", j.ID)
 	line("queue", "%s", j.Queue)
 	line("kind", "%s", j.Kind)
-	line("state", "%s, %s", stateOf(j), when(j, now))
+	if since := when(j, now); since != "" {
+		line("state", "%s, %s", stateOf(j), since)
+	} else {
+		line("state", "%s", stateOf(j))
+	}
 	if j.Waits != "" {
 		line("waits", "%s", j.Waits)
 	}
