@@ -111,6 +111,6 @@ func unknown(t *testing.T, expr string) (names []string) {
 var values = map[string][]string{
 	labelState:   {"ready", "scheduled", "running", "dead", "cancelled"},
 	labelOutcome: {"completed", "retried", "snoozed", "returned", "dead", "cancelled"},
-	labelTick:    {"fired", "skipped", "missed"},
+	labelTick:    {"fired", "skipped", "missed", "paused"},
 	labelLock:    {"acquired", "held", "error", "taken", "expired"},
 }
