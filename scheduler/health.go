@@ -12,7 +12,7 @@ import (
 )
 
 const (
-	// failureCounts is how long a failed enqueue counts, unless another call is made. A process that gets no requests since it isn't
+	// failureCounts is how long a failed enqueue, or call for ticks, counts, unless another call is made. A process that gets no requests since it isn't
 	// ready must become ready again, to find out.
 	failureCounts = 30 * time.Second
 	// enqueueHangs is how long a call may wait for its answer.
@@ -119,11 +119,11 @@ func (r *runner) problems(all []health.Problem) []health.Problem {
 		all = append(all, problem(health.RedisDoubtful, health.Degraded, "", found.DoubtsSince, "%s", strings.Join(found.Doubts, "; ")))
 	}
 	own, now := r.s.now(), time.Now()
-	r.outage.mu.Lock()
+	r.outage.show.Lock()
 	for queue, l := range r.outage.down {
 		all = append(all, problem(health.RedisAway, health.Unready, queue, now.Add(l.since.Sub(own)), "%s", l.why))
 	}
-	r.outage.mu.Unlock()
+	r.outage.show.Unlock()
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for queue, l := range r.loops {
@@ -165,6 +165,9 @@ func (l *loop) beat() {
 		for _, e := range c.entries {
 			earlier(e)
 		}
+	}
+	if l.calls == 0 && time.Since(l.failed) >= failureCounts {
+		l.fails = time.Time{} // the ticks were given up; the next one may be long off
 	}
 	own := l.s.now()
 	p := &l.pulse

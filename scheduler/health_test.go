@@ -4,9 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/redis/go-redis/v9"
 
 	"github.com/signalbox-go/signalbox/health"
 	"github.com/signalbox-go/signalbox/internal/redistest"
@@ -53,27 +56,99 @@ func TestHealthOfCron(t *testing.T) {
 
 // Redis answers, and no tick is fired: the calls for ticks are refused, or the last ticks can't be read.
 func TestHealthOfSilentCron(t *testing.T) {
-	for name, wrong := range map[string]func(f *fakeServer, err error){
-		"calls for ticks":          func(f *fakeServer, err error) { f.refuse = err },
-		"calls for the last ticks": func(f *fakeServer, err error) { f.noLast = err },
+	for name, tc := range map[string]struct {
+		wrong func(f *fakeServer, err error)
+		later health.Severity // when the calls of the last tick were given up
+	}{
+		"calls for ticks":          {func(f *fakeServer, err error) { f.refuse = err }, health.OK},
+		"calls for the last ticks": {func(f *fakeServer, err error) { f.noLast = err }, health.Unready},
 	} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T, ctx context.Context) {
 				f := newFakeServer()
-				wrong(f, errors.New("NOPERM"))
+				tc.wrong(f, errors.New("NOPERM"))
 				p := startFake(t, ctx, map[string]*fakeServer{"q": f})
 				p.cron(t, "e", "@every 1h", "q")
 				begin := time.Now()
 				time.Sleep(time.Until(begin.Truncate(time.Hour).Add(time.Hour + cronSilentAfter + 5*time.Second)))
 				ails(t, p.Scheduler, "no tick", health.CronSilent, health.Unready)
 				time.Sleep(30 * time.Minute) // until the next tick
-				ails(t, p.Scheduler, "no tick yet", health.CronSilent, health.Unready)
-				f.set(func() { wrong(f, nil) })
+				ails(t, p.Scheduler, "no tick yet", health.CronSilent, tc.later)
+				f.set(func() { tc.wrong(f, nil) })
 				time.Sleep(time.Hour)
 				ails(t, p.Scheduler, "it is fired", "", health.OK)
 			})
 		})
 	}
+}
+
+// A Redis without memory refuses the calls for one tick. The report forgets it soon, not only with the next tick.
+func TestHealthAfterALostTick(t *testing.T) {
+	bubble(t, func(t *testing.T, ctx context.Context) {
+		f := newFakeServer()
+		p := startFake(t, ctx, map[string]*fakeServer{"q": f})
+		p.cron(t, "e", "@every 24h", "q")
+		time.Sleep(time.Until(time.Now().Truncate(24 * time.Hour).Add(24*time.Hour - 5*time.Second)))
+		f.set(func() { f.refuse = outOfMemory })
+		time.Sleep(5*time.Second + cronSilentAfter + time.Second)
+		ails(t, p.Scheduler, "a tick was refused", health.CronSilent, health.Unready)
+		f.set(func() { f.refuse = nil })
+		time.Sleep(failureCounts)
+		ails(t, p.Scheduler, "and is past", "", health.OK)
+	})
+}
+
+// The report comes while a log handler takes its time.
+func TestHealthWhileTheLogIsSlow(t *testing.T) {
+	t.Parallel()
+	slow := slowLog{Handler: slog.DiscardHandler, hit: make(chan struct{}), goOn: make(chan struct{})}
+	rdb := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1"})
+	defer rdb.Close()
+	s, err := New(rdb, Config{Logger: slog.New(slow)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.cron.start()
+	r := newRunner(s, nil)
+	r.found.Store(&store.Findings{})
+	s.cron.serves(r)
+	for _, step := range []struct {
+		what string
+		do   func()
+		want int
+	}{
+		{"an outage begins", func() { r.outage.begin("q", time.Now(), redisAway()) }, 1},
+		{"it is over", func() { r.outage.end("q", time.Now()) }, 0},
+	} {
+		ended, report := make(chan struct{}), make(chan health.Report, 1)
+		go func() { defer close(ended); step.do() }()
+		<-slow.hit
+		go func() { report <- s.Health() }()
+		select {
+		case got := <-report:
+			if len(got.Problems) != step.want {
+				t.Errorf("%s: %+v, want %d problems", step.what, got, step.want)
+			}
+		case <-time.After(10 * time.Second):
+			t.Errorf("%s: there is no report while the log is slow", step.what)
+		}
+		slow.goOn <- struct{}{}
+		<-ended
+	}
+}
+
+// A slowLog says in hit that a record has come, and waits for goOn.
+type slowLog struct {
+	slog.Handler
+	hit, goOn chan struct{}
+}
+
+func (slowLog) Enabled(context.Context, slog.Level) bool { return true }
+
+func (l slowLog) Handle(context.Context, slog.Record) error {
+	l.hit <- struct{}{}
+	<-l.goOn
+	return nil
 }
 
 // An entry whose ticks other processes enqueue is not silent.

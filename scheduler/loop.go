@@ -58,7 +58,8 @@ type loop struct {
 
 	outdated bool      // the log has said that this scheduler is too old for the queue
 	waits    time.Time // since when fresh has entries; zero: it has none
-	fails    time.Time // since when calls for ticks fail; zero: the last one had an outcome
+	fails    time.Time // since when calls for ticks fail; zero: the last one had an outcome, or failed long ago and is not made again
+	failed   time.Time // when the last one failed
 	pulse    pulse
 }
 

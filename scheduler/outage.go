@@ -9,10 +9,12 @@ import (
 // it begins and one when it is over, for all queues together.
 type outage struct {
 	s     *Scheduler
-	mu    sync.Mutex
-	down  map[string]lack // by queue
+	mu    sync.Mutex      // is held while a record is logged
+	down  map[string]lack // by queue; changed with mu and show held, read with either
 	since time.Time
 	over  chan struct{} // takes one value: an outage is over
+
+	show sync.Mutex // is never held while a record is logged: reports don't wait for the log
 }
 
 // A lack is that of Redis for a queue.
@@ -29,19 +31,23 @@ func newOutage(s *Scheduler) *outage {
 func (o *outage) begin(queue string, at time.Time, err error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if len(o.down) == 0 {
-		o.since = at
-		attrs := []any{"error", explain(err)}
-		if queue != "" { // "" means that no queue has answered at the start
-			attrs = append(attrs, "queue", queue)
-		}
-		o.s.log.Warn("scheduler: cron: waiting for Redis; no tick is enqueued by this process until it answers", attrs...)
-	}
+	first := len(o.down) == 0
 	since := at
 	if old, ok := o.down[queue]; ok {
 		since = old.since
 	}
+	o.show.Lock()
 	o.down[queue] = lack{since, publicReason(err)}
+	o.show.Unlock()
+	if !first {
+		return
+	}
+	o.since = at
+	attrs := []any{"error", explain(err)}
+	if queue != "" { // "" means that no queue has answered at the start
+		attrs = append(attrs, "queue", queue)
+	}
+	o.s.log.Warn("scheduler: cron: waiting for Redis; no tick is enqueued by this process until it answers", attrs...)
 }
 
 // end records that Redis answered for the queue.
@@ -51,7 +57,9 @@ func (o *outage) end(queue string, at time.Time) {
 	if _, down := o.down[queue]; !down {
 		return
 	}
+	o.show.Lock()
 	delete(o.down, queue)
+	o.show.Unlock()
 	if len(o.down) > 0 {
 		return
 	}

@@ -142,6 +142,7 @@ func (l *loop) lost(c *tickCall, at time.Time, err error) {
 	if l.fails.IsZero() {
 		l.fails = time.Now()
 	}
+	l.failed = time.Now()
 	if errors.Is(err, signalbox.ErrOutdated) {
 		l.refused(c, at, err)
 		return

@@ -17,11 +17,13 @@ type link struct {
 	found atomic.Pointer[store.Findings] // of the last look at the servers
 	again chan struct{}                  // the servers may have changed: look at them again
 
-	mu     sync.Mutex
+	mu     sync.Mutex           // is held while a record is logged
 	opened int                  // queues that have had a session
-	away   map[*queue]absence   // queues that are not served
+	away   map[*queue]absence   // queues that are not served; changed with mu and show held, read with either
 	since  time.Time            // when the outage began
 	said   map[string]time.Time // for each kind of error in this outage: when it was last logged
+
+	show sync.Mutex // is never held while a record is logged: reports don't wait for the log
 }
 
 // An absence is that of Redis for a queue.
@@ -38,10 +40,24 @@ func newLink(w *Worker, found *store.Findings) *link {
 
 // absence returns since when a queue is not served, and why. gone is false if it is served.
 func (l *link) absence(q *queue) (since time.Time, why string, gone bool) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
+	l.show.Lock()
+	defer l.show.Unlock()
 	a, gone := l.away[q]
 	return a.since, a.why, gone
+}
+
+// miss notes since when a queue is not served. mu is held.
+func (l *link) miss(q *queue, a absence) {
+	l.show.Lock()
+	defer l.show.Unlock()
+	l.away[q] = a
+}
+
+// serves notes that a queue is served. mu is held.
+func (l *link) serves(q *queue) {
+	l.show.Lock()
+	defer l.show.Unlock()
+	delete(l.away, q)
 }
 
 // open notes that a queue has its first session.
@@ -78,7 +94,7 @@ func orUnknown(s string) string {
 
 // lost notes that a queue is not served since a time. It always logs the beginning of an outage. It logs other kinds of errors within
 // the outage once a minute each. The log is the user's code and may be slow. It is called under mu all the same, so that the lines are
-// in order: only failed calls wait for it.
+// in order: only failed calls wait for it, and no report of the worker's health.
 func (l *link) lost(q *queue, what string, since time.Time, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -90,7 +106,7 @@ func (l *link) lost(q *queue, what string, since time.Time, err error) {
 	if old, ok := l.away[q]; ok {
 		since = old.since
 	}
-	l.away[q] = absence{since, publicReason(err)}
+	l.miss(q, absence{since, publicReason(err)})
 	again := sayAgain(l.said, errorKind(err))
 	switch {
 	case first:
@@ -108,7 +124,7 @@ func (l *link) back(q *queue) {
 	if _, gone := l.away[q]; !gone {
 		return
 	}
-	delete(l.away, q)
+	l.serves(q)
 	if len(l.away) > 0 {
 		return
 	}

@@ -1,0 +1,56 @@
+package worker
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"testing"
+	"time"
+
+	"github.com/signalbox-go/signalbox/health"
+)
+
+// The report comes while a log handler takes its time.
+func TestHealthWhileTheLogIsSlow(t *testing.T) {
+	t.Parallel()
+	q := still(t, 1)
+	slow := slowLog{Handler: slog.DiscardHandler, hit: make(chan struct{}), goOn: make(chan struct{})}
+	q.w.log = slog.New(slow)
+	for _, step := range []struct {
+		what string
+		do   func()
+		want health.Severity
+	}{
+		{"an outage begins", func() { q.w.link.lost(q, "claim", time.Now(), errors.New("no answer")) }, health.Unready},
+		{"it is over", func() { q.w.link.back(q) }, health.OK},
+	} {
+		ended, report := make(chan struct{}), make(chan health.Severity, 1)
+		go func() { defer close(ended); step.do() }()
+		<-slow.hit
+		go func() { report <- found(q, health.RedisAway, time.Now()) }()
+		select {
+		case got := <-report:
+			if got != step.want {
+				t.Errorf("%s: %v, want %v", step.what, got, step.want)
+			}
+		case <-time.After(10 * time.Second):
+			t.Errorf("%s: there is no report while the log is slow", step.what)
+		}
+		slow.goOn <- struct{}{}
+		<-ended
+	}
+}
+
+// A slowLog says in hit that a record has come, and waits for goOn.
+type slowLog struct {
+	slog.Handler
+	hit, goOn chan struct{}
+}
+
+func (slowLog) Enabled(context.Context, slog.Level) bool { return true }
+
+func (l slowLog) Handle(context.Context, slog.Record) error {
+	l.hit <- struct{}{}
+	<-l.goOn
+	return nil
+}
