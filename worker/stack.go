@@ -3,6 +3,7 @@ package worker
 import (
 	"bytes"
 	"context"
+	"fmt"
 	"runtime"
 	"runtime/pprof"
 	"strconv"
@@ -67,8 +68,10 @@ func allStacks() []byte {
 // job's.
 func tidy(stack string) string {
 	var b strings.Builder
-	for line := range strings.Lines(stack) {
-		if !strings.HasPrefix(line, "\t") && !strings.HasPrefix(line, "goroutine ") && !strings.HasPrefix(line, "created by ") {
+	first, rest, _ := strings.Cut(stack, "\n")
+	b.WriteString(tidyFirst(first) + "\n")
+	for line := range strings.Lines(rest) {
+		if !strings.HasPrefix(line, "\t") && !strings.HasPrefix(line, "created by ") {
 			if i := strings.LastIndex(line, "("); i >= 0 {
 				line = line[:i] + "(...)\n"
 			}
@@ -79,6 +82,22 @@ func tidy(stack string) string {
 		b.WriteString(line)
 	}
 	return strings.TrimSpace(b.String())
+}
+
+// tidyFirst returns the number and the state of a goroutine from the first line of its stack: "goroutine 7 [select, 2 minutes]:". What
+// else is there, such as labels for profilers, may have data of users.
+func tidyFirst(line string) string {
+	id, ok := idOf([]byte(line + " "))
+	if !ok {
+		return "goroutine"
+	}
+	line, _, _ = strings.Cut(line, " labels:")
+	_, state, _ := strings.Cut(line, "[")
+	state, _, _ = strings.Cut(state, "]")
+	if state == "" {
+		return fmt.Sprintf("goroutine %d:", id)
+	}
+	return fmt.Sprintf("goroutine %d [%s]:", id, state)
 }
 
 // labels are the contexts of profiler labels.

@@ -24,6 +24,24 @@ func TestTidy(t *testing.T) {
 	}
 }
 
+// Of the first line of a stack its goroutine's number and state stay. The labels of profilers may have data of users.
+func TestTidyFirstLine(t *testing.T) {
+	t.Parallel()
+	for line, want := range map[string]string{
+		"goroutine 7 [running]:":                                           "goroutine 7 [running]:",
+		"goroutine 7 [select, 2 minutes, locked to thread]:":               "goroutine 7 [select, 2 minutes, locked to thread]:",
+		`goroutine 7 [running] {"user": "alice@example.com"}:`:             "goroutine 7 [running]:",
+		`goroutine 7 gp=0xc000002380 m=0 mp=0x1 [running]:`:                "goroutine 7 [running]:",
+		`goroutine 7 [chan receive] labels:{"user":"alice]@example.com"}:`: "goroutine 7 [chan receive]:",
+		`goroutine 7 [chan receive labels:{"user":"alice@example.com"}]:`:  "goroutine 7 [chan receive]:",
+		`goroutine 7 something else`:                                       "goroutine 7:",
+	} {
+		if got := tidy(line + "\nmain.f(0x1)\n\t/app/main.go:7 +0x1d\n"); got != want+"\nmain.f(...)\n\t/app/main.go:7 +0x1d" {
+			t.Errorf("%s\n%s", line, got)
+		}
+	}
+}
+
 // A slot's goroutine is found among all.
 func TestStackOfASlot(t *testing.T) {
 	t.Parallel()

