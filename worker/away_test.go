@@ -308,6 +308,38 @@ func TestStuckHandlersAreCounted(t *testing.T) {
 	}
 }
 
+// Middleware calls a handler again with a fresh context: only the end of that one counts then.
+func TestFreshContextIsNotStuck(t *testing.T) {
+	t.Parallel()
+	for name, stuck := range map[string]bool{"before it is reported": false, "after that": true} {
+		q := still(t, 1)
+		sl := q.slots.take(1)[0]
+		d := running(q.session, sl)
+		sl.now = d
+		try := func() context.CancelFunc {
+			ctx, cancel := context.WithCancel(context.Context(d))
+			d.inner.Store(&ctx)
+			return cancel
+		}
+		try()()
+		q.reportStuck()
+		d.over = d.over.Add(-time.Hour)
+		if stuck {
+			q.reportStuck()
+		}
+		end := try()
+		q.reportStuck()
+		if !d.over.IsZero() || d.stuck || q.stuck.handlers != 0 {
+			t.Errorf("%s: its second context goes on, and it is stuck: %v, since %v", name, d.stuck, d.over)
+		}
+		end()
+		q.reportStuck()
+		if d.over.IsZero() || time.Since(d.over) > DefaultStuckAfter || d.stuck {
+			t.Errorf("%s: its second context ended now, and it is stuck: %v, since %v", name, d.stuck, d.over)
+		}
+	}
+}
+
 // running returns a delivery of a session in a slot.
 func running(s *session, sl *slot) *delivery {
 	d := &delivery{}

@@ -1,6 +1,9 @@
 package worker
 
-import "sync"
+import (
+	"sync"
+	"time"
+)
 
 // A bound limits how many handlers of a worker run at once, over all its queues. The room is the number of handlers that may still
 // start. A claim takes room for as many jobs as it asks for. It gives back the room for jobs that it didn't get. So a claimed job
@@ -12,15 +15,69 @@ type bound struct {
 	most int
 
 	mu   sync.Mutex
-	room int         // room that nobody has taken
+	room int // room that nobody has taken
+	left int // handlers that go on without room: they are stuck, and others have their slots
+	kept map[*dispatch]keep
 	line []*dispatch // dispatches of the queues that wait for room, each at most once
+}
+
+// A keep has the stuck handlers of a queue that keep their room.
+type keep struct {
+	handlers int
+	last     time.Time // when the last of their contexts ended
 }
 
 func newBound(most int) *bound {
 	if most == 0 {
 		return nil
 	}
-	return &bound{most: most, room: most}
+	return &bound{most: most, room: most, kept: make(map[*dispatch]keep)}
+}
+
+// leave notes that a handler goes on without room, unless as many as the bound allows to run do so. It reports whether it did.
+func (b *bound) leave() bool {
+	if b == nil {
+		return true
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.left >= b.most {
+		return false
+	}
+	b.left++
+	return true
+}
+
+// ended notes that a handler without room has returned.
+func (b *bound) ended() {
+	if b == nil {
+		return
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.left--
+}
+
+// keep notes the stuck handlers of a queue that keep their room. It returns since when those of all queues keep all of it, or zero.
+func (b *bound) keep(d *dispatch, k keep) (full time.Time) {
+	if b == nil {
+		return full
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	delete(b.kept, d)
+	if k.handlers > 0 {
+		b.kept[d] = k
+	}
+	n := 0
+	for _, k := range b.kept {
+		n += k.handlers
+		full = later(full, k.last)
+	}
+	if n < b.most {
+		return time.Time{}
+	}
+	return full
 }
 
 // put gives room back. The caller calls serve when it has unlocked its queue.

@@ -42,7 +42,7 @@ type Config struct {
 	Queues Queues
 	// Concurrency bounds how many handlers run at the same time over all queues, beside the slots of each. No job is claimed
 	// that would have to wait for that. Queues that wait are served in turn, each with an equal share. 0 to 100,000; default 0: there is
-	// no bound but the slots.
+	// no bound but the slots. With [FreeSlot] up to as many stuck handlers go on beside those that it counts.
 	Concurrency int
 	// SessionTTL is how long the worker's jobs stay its own when it falls silent, and so how
 	// soon they run elsewhere after a crash. 1 s to 1 h; default [DefaultSessionTTL].

@@ -151,7 +151,9 @@ func (d *dispatch) reserve() []*slot {
 func (d *dispatch) release(slots ...*slot) {
 	room := 0
 	for _, sl := range slots {
-		if !sl.left { // else it was given back
+		if sl.left { // the room was given back then
+			d.bound.ended()
+		} else {
 			room++
 		}
 		d.slots.put(sl)

@@ -132,7 +132,8 @@ func (q *queue) problems(link *link, now time.Time) []health.Problem {
 	ttl := q.w.cfg.SessionTTL
 	if st := &q.stuck; st.handlers > 0 {
 		severity := health.Degraded
-		if !st.full.IsZero() && now.Sub(st.full) >= brokenAfter {
+		served := !gone && q.session != nil && !q.session.over() // else they may wait for Redis, which no restart brings back
+		if !st.full.IsZero() && served && now.Sub(later(st.full, q.outage)) >= brokenAfter {
 			severity = health.Broken
 		}
 		add(health.HandlersStuck, severity, st.since, "%d handlers go on though their contexts have ended; %d of %d slots are free", st.handlers, q.slots.free(), q.slots.size)
@@ -173,9 +174,17 @@ func (q *queue) problems(link *link, now time.Time) []health.Problem {
 		if now.Sub(since) >= brokenAfter {
 			severity = health.Broken
 		}
-		add(health.NotClaiming, severity, since, "jobs wait and %d slots are free, and no claim was answered: does the client's pool have a free connection?", q.slots.free())
+		add(health.NotClaiming, severity, since, "jobs wait and %d slots are free, and no claim was answered: does the client's pool have a free connection?", q.slots.free()+q.slots.reserved())
 	}
 	return all
+}
+
+// later returns the later one of two times.
+func later(a, b time.Time) time.Time {
+	if a.Before(b) {
+		return b
+	}
+	return a
 }
 
 // expect notes whether a renewal says that jobs wait, which this queue could take. q.mu is not held.
@@ -190,10 +199,11 @@ func (q *queue) expect(more bool) {
 	}
 }
 
-// canClaim reports whether nothing keeps the queue from claiming a job. q.mu is held.
+// canClaim reports whether nothing keeps the queue from claiming a job, or a claim is under way, which may hang. q.mu is held.
 func (q *queue) canClaim() bool {
 	d := q.dispatch
-	return d.open && !d.stopping && d.slots.free() > 0 && (d.bound == nil || d.bound.free() > 0) && !q.standing.Paused && !q.standing.Away()
+	room := d.slots.free() > 0 && (d.bound == nil || d.bound.free() > 0)
+	return d.open && !d.stopping && (room || d.slots.reserved() > 0) && !q.standing.Paused && !q.standing.Away()
 }
 
 // A refused call has Redis's answer to a kind of call, until one of the kind succeeds.

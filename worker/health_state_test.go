@@ -15,6 +15,7 @@ import (
 	"github.com/signalbox-go/signalbox/health"
 	"github.com/signalbox-go/signalbox/internal/lease"
 	"github.com/signalbox-go/signalbox/internal/store"
+	"github.com/signalbox-go/signalbox/lock"
 )
 
 // found returns the severity of a queue's problem of that code, at a time, or OK.
@@ -40,10 +41,12 @@ func TestNotClaiming(t *testing.T) {
 		"for a while":               {true, notClaimingAfter, nil, health.Unready},
 		"for long":                  {true, brokenAfter, nil, health.Broken},
 		"no job waits":              {false, brokenAfter, nil, health.OK},
-		"no slot is free":           {true, brokenAfter, func(q *queue) { q.slots.take(1) }, health.OK},
+		"no slot is free":           {true, brokenAfter, func(q *queue) { sl := q.slots.take(1)[0]; sl.now = running(q.session, sl) }, health.OK},
+		"a claim hangs":             {true, brokenAfter, func(q *queue) { q.slots.take(1); q.expect(true) }, health.Broken},
 		"the queue is paused":       {true, brokenAfter, func(q *queue) { q.standing.Paused = true }, health.OK},
 		"the worker is quiet":       {true, brokenAfter, func(q *queue) { q.standing.Quiet = true }, health.OK},
 		"the bound has no room":     {true, brokenAfter, func(q *queue) { q.dispatch.bound = newBound(1); q.dispatch.bound.take(q.dispatch, 1, false) }, health.OK},
+		"a claim has all the room":  {true, brokenAfter, func(q *queue) { q.dispatch.bound = newBound(1); q.dispatch.reserve(); q.expect(true) }, health.Broken},
 		"Redis is away":             {true, brokenAfter, func(q *queue) { q.gone("claim", time.Now(), errors.New("no answer")) }, health.OK},
 		"Redis refuses":             {true, brokenAfter, func(q *queue) { q.failed("claim", time.Now(), refusal("NOPERM")) }, health.OK},
 		"a claim was answered":      {true, brokenAfter, func(q *queue) { answer(q, 1) }, health.OK},
@@ -74,33 +77,75 @@ func answer(q *queue, want int) {
 	q.apply(c, &store.ClaimReply{Alive: true, Hints: store.Hints{Next: -1}})
 }
 
-// When stuck handlers keep all slots for a minute, only a restart helps. While the worker drains, it ends anyway.
+// getStuck starts handlers that have been stuck for a while in n of the queue's slots.
+func getStuck(q *queue, n int) {
+	for _, sl := range q.slots.take(n) {
+		sl.now = running(q.session, sl)
+		sl.now.own.End(errors.New("over"))
+		sl.now.over = time.Now().Add(-DefaultStuckAfter)
+	}
+}
+
+// When stuck handlers keep all slots for a minute, only a restart helps. While the worker drains, it ends anyway. A restart doesn't
+// bring Redis back.
 func TestStuckHandlersBreakAWorker(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {
-		stuck    int
-		after    time.Duration
-		draining bool
-		want     health.Severity
+		stuck int
+		after time.Duration
+		but   func(q *queue)
+		want  health.Severity
 	}{
-		"one of two":           {1, time.Hour, false, health.Degraded},
-		"both for a moment":    {2, 0, false, health.Degraded},
-		"both for a minute":    {2, brokenAfter, false, health.Broken},
-		"both while it drains": {2, brokenAfter, true, health.Unready},
+		"one of two":                 {1, time.Hour, nil, health.Degraded},
+		"both for a moment":          {2, 0, nil, health.Degraded},
+		"both for a minute":          {2, brokenAfter, nil, health.Broken},
+		"both while it drains":       {2, brokenAfter, func(q *queue) { q.stopping = time.Now() }, health.Unready},
+		"both while Redis is away":   {2, brokenAfter, func(q *queue) { q.gone("renew", time.Now(), errors.New("no answer")) }, health.Degraded},
+		"both after the lease ended": {2, brokenAfter, func(q *queue) { q.session.end(lock.ErrLost) }, health.Degraded},
+		"both after it was lost":     {2, brokenAfter, func(q *queue) { q.mu.Lock(); q.lose(q.session); q.mu.Unlock() }, health.Degraded},
+		"both, and Redis is back":    {2, brokenAfter, func(q *queue) { q.outage = time.Now().Add(brokenAfter / 2) }, health.Degraded},
 	} {
 		q := still(t, 2)
-		for _, sl := range q.slots.take(2)[:tc.stuck] {
-			sl.now = running(q.session, sl)
-			sl.now.own.End(errors.New("over"))
-			sl.now.over = time.Now().Add(-DefaultStuckAfter)
-		}
+		getStuck(q, tc.stuck)
 		q.reportStuck()
-		if tc.draining {
-			q.stopping = time.Now()
+		if tc.but != nil {
+			tc.but(q)
 		}
 		if got := found(q, health.HandlersStuck, time.Now().Add(tc.after)); got != tc.want {
 			t.Errorf("%s: %v, want %v", name, got, tc.want)
 		}
+	}
+}
+
+// Stuck handlers that keep all the room of the bound break a worker, whichever of its queues they are of.
+func TestStuckHandlersKeepTheBound(t *testing.T) {
+	t.Parallel()
+	b := newBound(5)
+	one, other := still(t, 50), still(t, 50)
+	one.dispatch.bound, other.dispatch.bound = b, b
+	getStuck(one, 3)
+	for _, tc := range []struct {
+		other int
+		want  health.Severity
+	}{{0, health.Degraded}, {1, health.Degraded}, {1, health.Broken}} {
+		getStuck(other, tc.other)
+		for range 2 { // as the guard does, again and again
+			one.reportStuck()
+			other.reportStuck()
+		}
+		if got := found(one, health.HandlersStuck, time.Now().Add(brokenAfter)); got != tc.want {
+			t.Errorf("%d more: %v, want %v", tc.other, got, tc.want)
+		}
+	}
+	for _, sl := range other.slots.all {
+		if sl.now != nil {
+			other.dispatch.release(sl)
+		}
+	}
+	other.reportStuck()
+	one.reportStuck()
+	if got := found(one, health.HandlersStuck, time.Now().Add(brokenAfter)); got != health.Degraded {
+		t.Errorf("the handlers of another queue have returned: %v", got)
 	}
 }
 

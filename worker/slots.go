@@ -37,6 +37,16 @@ func newSlots(n int, run func(*delivery)) *slots {
 // free returns how many slots can be taken.
 func (s *slots) free() int { return len(s.unused) }
 
+// reserved returns how many slots are taken for jobs that a claim has asked for.
+func (s *slots) reserved() (n int) {
+	for _, sl := range s.all {
+		if sl.now == nil {
+			n++
+		}
+	}
+	return n - len(s.unused)
+}
+
 // take reserves n slots. At least n must be free.
 func (s *slots) take(n int) []*slot {
 	if n == 0 {

@@ -176,3 +176,37 @@ func TestRoomOfALeftSlot(t *testing.T) {
 		t.Errorf("after its handler has returned %d slots are free, and the bound has room for %d", q.slots.free(), b.free())
 	}
 }
+
+// Over all queues at most as many handlers go on beside their slots as the bound allows to run.
+func TestLeftSlotsAreBounded(t *testing.T) {
+	t.Parallel()
+	b := newBound(2)
+	one, other := still(t, 5), still(t, 5)
+	one.dispatch.bound, other.dispatch.bound = b, b
+	leave := func(q *queue) (*slot, bool) {
+		sl := q.slots.take(1)[0]
+		sl.now = running(q.session, sl)
+		b.take(q.dispatch, 1, false)
+		return sl, q.freeSlot(sl)
+	}
+	var left *slot
+	for i, q := range []*queue{one, other, one, other} {
+		q.mu.Lock()
+		sl, ok := leave(q)
+		q.mu.Unlock()
+		if ok != (i < 2) {
+			t.Errorf("handler %d goes on beside its slot: %v", i, ok)
+		}
+		if i == 0 {
+			left = sl
+		}
+	}
+	one.mu.Lock()
+	one.dispatch.release(left)
+	one.mu.Unlock()
+	other.mu.Lock()
+	defer other.mu.Unlock()
+	if _, ok := leave(other); !ok {
+		t.Error("a handler has returned, and another still keeps its slot")
+	}
+}

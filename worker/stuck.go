@@ -16,7 +16,7 @@ const (
 	KeepSlot StuckPolicy = iota
 	// FreeSlot: the worker takes another job in its place, after Config.StuckAfter. The handler goes on, and its job stays its own: the
 	// worker renews the lease until the handler returns, so no second copy of the job runs meanwhile. At most as many handlers as the queue has slots go on
-	// beside their slots. The next ones keep theirs.
+	// beside their slots, and with Config.Concurrency at most so many over all queues. The next ones keep theirs.
 	FreeSlot
 )
 
@@ -35,7 +35,7 @@ func (w *Worker) whenStuck(k *kind) StuckPolicy {
 type stuckHandlers struct {
 	handlers int
 	since    time.Time // when the first of their contexts ended
-	full     time.Time // since when they keep all slots; zero if they don't
+	full     time.Time // since when they keep all slots, or those of all queues all of the bound's room; zero: they don't
 }
 
 // A late counts deliveries that last longer than their contexts.
@@ -67,8 +67,9 @@ func (q *queue) reportStuck() {
 	now, full := time.Now(), time.Time{}
 	var handlers, others late
 	var fresh []*delivery
-	kept, news := 0, false
+	kept := 0
 	q.mu.Lock()
+	news := q.unstick(ended)
 	for _, d := range ended {
 		if d.returned || d.slot.now != d {
 			continue
@@ -104,6 +105,7 @@ func (q *queue) reportStuck() {
 	for _, n := range handlers.kinds {
 		q.stuck.handlers += n
 	}
+	q.stuck.full = q.dispatch.bound.keep(q.dispatch, keep{kept, full})
 	if kept > 0 && kept == len(q.slots.all) {
 		q.stuck.full = full
 	}
@@ -115,6 +117,29 @@ func (q *queue) reportStuck() {
 		q.tellStuck()
 	}
 	q.warnStuck(&handlers, &others)
+}
+
+// unstick forgets the ends of contexts after which middleware has called the handler again with another context, that goes on. It
+// reports whether such a handler was stuck. q.mu is held.
+func (q *queue) unstick(ended []*delivery) (news bool) {
+	var over map[*delivery]bool
+	for d := range q.slots.running() {
+		if d.over.IsZero() || d.returned {
+			continue
+		}
+		if over == nil {
+			over = make(map[*delivery]bool, len(ended))
+			for _, d := range ended {
+				over[d] = true
+			}
+		}
+		if !over[d] {
+			news = news || d.stuck
+			q.setStuck(d, false)
+			d.over, d.stack = time.Time{}, ""
+		}
+	}
+	return news
 }
 
 // ended returns the running deliveries whose handlers' contexts have ended. These may be the user's: they are asked without q.mu.
@@ -158,9 +183,9 @@ func (q *queue) setStuck(d *delivery, stuck bool) {
 }
 
 // freeSlot has another job take the place of a handler that doesn't return, unless as many handlers as there are slots go on beside
-// theirs, or the queue drains. It reports whether it did. q.mu is held.
+// theirs, or as many as the bound allows over all queues, or the queue drains. It reports whether it did. q.mu is held.
 func (q *queue) freeSlot(sl *slot) bool {
-	if q.dispatch.stopping || len(q.slots.left) >= q.slots.size {
+	if q.dispatch.stopping || len(q.slots.left) >= q.slots.size || !q.dispatch.bound.leave() {
 		return false
 	}
 	q.slots.leave(sl)
