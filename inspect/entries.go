@@ -119,7 +119,8 @@ func (i *Inspector) ResumeEntry(ctx context.Context, queue, name string) (change
 
 // ForgetEntry deletes what Redis has of a cron entry that no scheduler has any more: its description, its last tick, and its pause. Its
 // jobs stay. A scheduler that has the entry and starts again describes it again. The error wraps [ErrState] if a scheduler has said
-// in the last three minutes that it has the entry. The others are those of [Inspector.PauseEntry].
+// in the last three minutes that it has the entry, or if the entry has ticked in that time. The others are those of
+// [Inspector.PauseEntry].
 func (i *Inspector) ForgetEntry(ctx context.Context, queue, name string) error {
 	_, err := i.changeEntry(ctx, queue, name, "forget", (*store.Queue).ForgetEntry)
 	return err
@@ -137,7 +138,7 @@ func (i *Inspector) changeEntry(ctx context.Context, queue, name, verb string, c
 	case store.EntryUnknown:
 		return false, i.noEntry(ctx, queue, name)
 	case store.EntryLives:
-		return false, fmt.Errorf("%w: cron entry %s of queue %s: a scheduler has it, or had it in the last %v; to stop it, pause it, or deploy without it",
+		return false, fmt.Errorf("%w: cron entry %s of queue %s: a scheduler has it, or had it in the last %v, or it has ticked since; to stop it, pause it, or deploy without it",
 			ErrState, name, queue, store.NoticePatience)
 	case store.EntryAsItWas, store.EntryChanged:
 	}

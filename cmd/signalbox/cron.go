@@ -268,7 +268,8 @@ func (a *app) cronRm() *cobra.Command {
 		})
 	c.Long = `Forget a cron entry that no scheduler has any more: its description, its last
 tick, and whether it is paused. Its jobs stay. An entry that a scheduler has, or
-had in the last three minutes, is left as it is: deploy without it first.`
+had in the last three minutes, is left as it is: deploy without it first. So is
+an entry that has ticked in that time.`
 	c.Example = "  signalbox cron rm old-digest"
 	return c
 }

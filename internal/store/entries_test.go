@@ -17,6 +17,7 @@ var entryTests = []storeTest{
 	{"EntryIsPaused", testPausedEntry},
 	{"EntryLastTick", testLastOfPaused},
 	{"EntryIsForgotten", testForgetEntry},
+	{"EntryThatTicksIsKept", testForgetTickingEntry},
 	{"EntryRunsNow", testRunEntry},
 	{"EntryOfAnUnknownName", testUnknownEntry},
 	{"EntryWithGarbage", testGarbageEntry},
@@ -47,6 +48,14 @@ func (r *rig) unseen(name string, ago time.Duration) {
 	now, err := r.Now(bg)
 	r.must(err)
 	r.must(r.rdb.HSet(bg, r.keys.entries, seenField+name, fmt.Sprintf("%d %s", now.Add(-ago).UnixMicro(), digest)).Err())
+}
+
+// ticked makes it so long ago that the entry last ticked.
+func (r *rig) ticked(name string, ago time.Duration) {
+	r.t.Helper()
+	now, err := r.Now(bg)
+	r.must(err)
+	r.must(r.rdb.HSet(bg, r.keys.cron, name, now.Add(-ago).UnixMicro()).Err())
 }
 
 func (r *rig) verdict(want Verdict) func(Verdict, error) {
@@ -224,6 +233,7 @@ func testForgetEntry(t *testing.T, r *rig) {
 	r.verdict(EntryLives)(r.ForgetEntry(bg, "e"))
 	r.unchanged("an entry that a scheduler has", before)
 	r.unseen("e", NoticePatience+time.Minute)
+	r.ticked("e", NoticePatience+time.Minute)
 	r.verdict(EntryChanged)(r.ForgetEntry(bg, "e"))
 	r.verdict(EntryUnknown)(r.ForgetEntry(bg, "e"))
 	names, err := r.EntryNames(bg)
@@ -233,6 +243,31 @@ func testForgetEntry(t *testing.T, r *rig) {
 	same(t, "last ticks", r.rdb.HLen(bg, r.keys.cron).Val(), 0)
 	same(t, "settings", r.rdb.HLen(bg, r.keys.settings).Val(), 0)
 	same(t, "its job", r.counts().Ready, 1)
+}
+
+// An entry that still ticks is kept, also if its scheduler can't say that it has the entry. Else a tick would fire twice, and a pause
+// would end.
+func testForgetTickingEntry(t *testing.T, r *rig) {
+	r.must(r.Announce(bg, []Notice{notice("e", "@every 1s", "1")}))
+	r.verdict(EntryChanged)(r.PauseEntry(bg, "e"))
+	now, err := r.Now(bg)
+	r.must(err)
+	same(t, "a tick", r.tick("e", now, "e1"), Passed)
+	for _, described := range []bool{true, false} {
+		if described {
+			r.unseen("e", NoticePatience+time.Minute)
+		} else {
+			r.must(r.rdb.Del(bg, r.keys.entries).Err())
+		}
+		for _, ago := range []time.Duration{0, NoticePatience - time.Minute, time.Minute - NoticePatience} {
+			r.ticked("e", ago)
+			before := r.dump()
+			r.verdict(EntryLives)(r.ForgetEntry(bg, "e"))
+			r.unchanged("an entry that ticks", before)
+		}
+	}
+	r.ticked("e", -time.Hour) // the clock was wrong then
+	r.verdict(EntryChanged)(r.ForgetEntry(bg, "e"))
 }
 
 func testRunEntry(t *testing.T, r *rig) {

@@ -6,7 +6,7 @@
 --       has it no more
 -- Reply: {'ok', changed}: 1 if something was changed, else 0
 --        {'unknown'}  no scheduler has described the entry; resume says so only if the entry isn't paused
---        {'lives'}  a scheduler has the entry, so it can't be forgotten
+--        {'lives'}  a scheduler has the entry, or a tick of it has come within patience. So it can't be forgotten
 -- Errors: those of Redis, before the first write.
 
 local CRON, ENTRIES, SETTINGS = unpack(KEYS)
@@ -22,8 +22,9 @@ if not known and not (paused and verb ~= 'pause') then
   return {'unknown'}
 end
 if verb == 'forget' then
+  -- A scheduler that can't describe its entries still enqueues their ticks. Without the last one, another scheduler would enqueue it again.
   local _, lives = holder(seen, now, tonumber(patience))
-  if known and lives then
+  if known and lives or tonumber(last) and math.abs(now - tonumber(last)) <= tonumber(patience) then
     return {'lives'}
   end
   redis.call('HDEL', ENTRIES, 'spec:' .. entry, 'job:' .. entry, 'seen:' .. entry, 'quiet:' .. entry)
