@@ -133,8 +133,8 @@ func (q *queue) run(ctx, halted context.Context) error {
 	q.slots.close()
 	<-q.listener.done
 	stop()
-	wg.Wait()                             // no session is opened from here on
-	q.close(append(laneIDs, q.timesLane)) // passes on a wake-up that the listener has heard
+	wg.Wait()        // no session is opened from here on
+	q.close(laneIDs) // passes on a wake-up that the listener has heard
 	return err
 }
 

@@ -285,11 +285,11 @@ func (q *queue) closeSession(s *session, ends bool, lanes ...*store.Lane) {
 		if err != nil {
 			q.log.Warn("signalbox: a session was not closed, and ends with its TTL", "error", err)
 		}
-		if times == nil {
+		if times == nil || err != nil {
 			return
 		}
-		q.times = nil // also if it failed: the lane may be gone, so a second try could count twice
-		if times = q.takeTimes(); times == nil || err != nil {
+		q.times = nil
+		if times = q.takeTimes(); times == nil {
 			return
 		}
 	}

@@ -159,6 +159,25 @@ func TestTimesAfterALostReply(t *testing.T) {
 	}
 }
 
+// The reply to the last call of a worker is lost, and the client makes the call again: its times are added once.
+func TestTimesAfterALostClose(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	r.begins()
+	proxy := redistest.NewProxy(t, redistest.Start(t).Addr())
+	w := r.workerOn(proxy.Client(), r.patient(4))
+	worker.Handle(w, func(context.Context, *signalbox.Job, task) error { return nil })
+	run := r.start(w)
+	r.add(make([]signalbox.Job, 10)...)
+	r.completed(10)
+	cut := proxy.CutReply(r.isScript("inflight:", "lane:"), 1)
+	run.stop()
+	get(t, cut, "the session is closed")
+	if all := r.history(store.Minutes); count(all.Run) != 10 || count(all.Wait) != 10 {
+		t.Errorf("%+v", all)
+	}
+}
+
 // BenchmarkTimes is what the times of a delivery cost: two counts and a look at the clock.
 func BenchmarkTimes(b *testing.B) {
 	b.ReportAllocs()

@@ -121,20 +121,29 @@ func testTimesOfADeadSession(t *testing.T, r *rig) {
 	same(t, "after one that was opened", r.history(Minutes).sum().Run, batch.Run)
 }
 
-// The end of a session takes times along, those of a renewal without a reply only once, and leaves no lane behind.
+// The end of a session takes times along, those of a renewal without a reply only once. The lane of the times outlives it, so that a
+// call which is sent again adds nothing.
 func testCloseTakesTimes(t *testing.T, r *rig) {
 	r.open()
 	lane := r.NewLane()
 	batch := r.batch(lane, time.Second)
 	r.notes(batch)
-	_, err := r.Taking(batch).Close(bg, r.session, true, lane)
+	r.put("a")
+	got := r.claim(1) // its lane is written
+	_, err := r.Taking(batch).Close(bg, r.session, true, r.lane)
 	r.must(err)
 	same(t, "of a batch that was sent", r.history(Minutes).sum().Run, batch.Run)
 	more := r.batch(lane, time.Second)
-	_, err = r.Taking(more).Close(bg, r.session, true, lane)
-	r.must(err)
+	r.settled(settlement(got[0], Completed))
+	for range 2 {
+		_, err = r.Taking(more).Close(bg, r.session, true, r.lane)
+		r.must(err)
+	}
 	same(t, "of two batches", r.history(Minutes).sum().Run, Histogram{10: 2})
-	same(t, "lanes", r.rdb.Exists(bg, lane.key).Val(), 0)
+	same(t, "lanes of claims", r.rdb.Exists(bg, r.lane.key).Val(), 0)
+	if ttl := r.rdb.PTTL(bg, lane.key).Val(); ttl <= 0 || ttl > time.Hour {
+		t.Errorf("the lane of the times expires after %v", ttl)
+	}
 }
 
 // nowIn returns the number of the server's minute.

@@ -40,15 +40,15 @@ func parseRenew(r *reply) (alive bool, hints Hints, err error) {
 	return alive, hints, nil
 }
 
-// Close ends a session that has no deliveries left, and the lanes of its worker. ends says that the worker ends, so that it is no
-// longer to be quiet. Close returns how many deliveries are left.
+// Close ends a session that has no deliveries left, and the lanes of its worker. The lane of a batch of times is none of them: it must
+// outlive a call that is made again. ends says that the worker ends, so that it is no longer to be quiet. Close returns how many deliveries are left.
 func (q *Queue) Close(ctx context.Context, session string, ends bool, lanes ...*Lane) (left int, err error) {
 	worker := ""
 	if ends {
 		worker = q.worker
 	}
 	seq, waited, ran := q.times.args()
-	keys := append(closeScript.keys(&q.keys, q.keys.inflight(session)), q.timesLane())
+	keys := closeScript.keys(&q.keys, q.keys.inflight(session), q.timesLane())
 	for _, l := range lanes {
 		keys = append(keys, l.key)
 	}
