@@ -149,24 +149,24 @@ func (i *Inspector) changeEntry(ctx context.Context, queue, name, verb string, c
 // The job has the kind, the arguments and the options of the entry. It is no tick: the entry's last tick stays, its next tick comes as
 // usual, and the job has an ID and an effect key of its own. An entry that is paused can be run.
 //
-// A second call is a second job. If the call failed on its way, the job may be enqueued or not. The ID is returned with such an error:
-// look for the job with [Inspector.Job] before you call again.
+// A second call is a second job. If the reply was lost, the job may be enqueued or not. Only such an error comes with the ID: look for
+// the job with [Inspector.Job] before you call again. With any other error nothing was enqueued, and the ID is "".
 //
-// The error wraps [ErrNoEntry] if no scheduler has described the entry, and [ErrNoQueue] if nobody has used the queue. Nothing was
-// enqueued then, and the ID is "".
+// The error wraps [ErrNoEntry] if no scheduler has described the entry, and [ErrNoQueue] if nobody has used the queue.
 func (i *Inspector) RunEntry(ctx context.Context, queue, name string) (id string, err error) {
 	if err := i.validEntry(queue, name); err != nil {
 		return "", err
 	}
 	id = store.NewID()
 	known, err := i.store(queue).RunEntry(ctx, name, id)
+	var unsure *store.UnsureError
 	switch {
 	case errors.Is(err, store.ErrSealed):
 		return "", fmt.Errorf("inspect: run cron entry %s of queue %s: its schedulers encode the arguments of each job, so only they can enqueue one", name, queue)
-	case err != nil && !known:
-		return "", fmt.Errorf("inspect: run cron entry %s of queue %s: %w", name, queue, err)
-	case err != nil:
+	case errors.As(err, &unsure):
 		return id, fmt.Errorf("inspect: run cron entry %s of queue %s, job ID %s: %w", name, queue, id, err)
+	case err != nil:
+		return "", fmt.Errorf("inspect: run cron entry %s of queue %s: %w", name, queue, err)
 	case !known:
 		return "", i.noEntry(ctx, queue, name)
 	}

@@ -284,6 +284,35 @@ func TestRunEntryUncertain(t *testing.T) {
 	s.one(id, signalbox.StateReady) // here it is in: only the reply was lost
 }
 
+// A call that was refused returns no ID: nothing is enqueued.
+func TestRunEntryRefused(t *testing.T) {
+	t.Parallel()
+	srv := redistest.New(t)
+	s := newStage(t, srv.Client())
+	ctx := t.Context()
+	announce(t, s.Queue, "e", "@daily", "UTC")
+	s.must(s.rdb.Do(ctx, "ACL", "SETUSER", "viewer", "on", ">secret", "~*", "+@read", "+@connection", "+evalsha", "+eval", "+time").Err())
+	viewer := inspector(t, srv.ClientWith(func(o *redis.UniversalOptions) { o.Username, o.Password = "viewer", "secret" }), s.namespace)
+	refused := func(why string, ins *inspect.Inspector) {
+		t.Helper()
+		if id, err := ins.RunEntry(ctx, s.Name(), "e"); err == nil || id != "" {
+			t.Errorf("%s: RunEntry = %q, %v", why, id, err)
+		}
+		if n := s.rdb.HLen(ctx, s.keys+"jobs").Val(); n != 0 {
+			t.Errorf("%s: there are %d jobs", why, n)
+		}
+	}
+	refused("a user without the rights", viewer)
+	s.must(s.rdb.ConfigSet(ctx, "maxmemory", "1").Err())
+	refused("OOM", s.ins)
+	s.must(s.rdb.ConfigSet(ctx, "maxmemory", "0").Err())
+	s.must(s.rdb.HSet(ctx, s.keys+"settings", "layout", store.Protocol+1).Err())
+	refused("a newer layout", s.ins)
+	s.must(s.rdb.HDel(ctx, s.keys+"settings", "layout").Err())
+	s.must(s.rdb.HSet(ctx, s.keys+"entries", "job:e", "garbage").Err())
+	refused("garbage", s.ins)
+}
+
 // A scheduler describes its entries: a program that has run once can be looked at, and its entries be run, when it has ended.
 func TestEntriesOfAScheduler(t *testing.T) {
 	t.Parallel()

@@ -195,8 +195,15 @@ func (q *Queue) changeEntry(ctx context.Context, name, verb string) (Verdict, er
 // ErrSealed says that the jobs of a cron entry can be made by its schedulers only.
 var ErrSealed = errors.New("store: the entry's job is encoded by its schedulers")
 
+// An UnsureError is the error of a call that may have enqueued its job.
+type UnsureError struct{ err error }
+
+func (e *UnsureError) Error() string { return e.err.Error() }
+func (e *UnsureError) Unwrap() error { return e.err }
+
 // RunEntry enqueues a job as a tick of the entry would, with the ID, due now. Its effect key is made from the ID. The entry's last tick
-// stays as it is. known is false if no scheduler has described the entry. The error wraps ErrSealed if Redis doesn't have the job.
+// stays as it is. known is false if no scheduler has described the entry. The error wraps ErrSealed if Redis doesn't have the job, and is
+// an UnsureError if the job may be enqueued.
 func (q *Queue) RunEntry(ctx context.Context, name, id string) (known bool, err error) {
 	fields, err := q.rdb.HMGet(ctx, q.keys.entries, specField+name, jobField+name).Result()
 	if err != nil {
@@ -217,8 +224,12 @@ func (q *Queue) RunEntry(ctx context.Context, name, id string) (known bool, err 
 	lane := q.NewLane()
 	lane.Next()
 	fates, err := q.Enqueue(ctx, lane, []Item{{id: id, class: class, envelope: envelope}})
-	if err == nil && !fates.Of(0).In() {
+	var refused redis.Error // before the first write, as this is the lane's first call
+	switch {
+	case err == nil && !fates.Of(0).In():
 		err = fmt.Errorf("store: there is a job %s already", id)
+	case err != nil && (lane.Writes() > 1 || lane.Writes() == 1 && !errors.As(err, &refused)):
+		err = &UnsureError{err}
 	}
 	return true, err
 }
