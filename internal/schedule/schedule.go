@@ -120,6 +120,9 @@ func cutZone(spec string, loc *time.Location) (*time.Location, string, error) {
 	if end <= 0 {
 		return nil, "", errors.New(`the zone's name needs a schedule behind it; want "CRON_TZ=Area/City 0 9 * * *"`)
 	}
+	if rest[:end] == "Local" { // which is another zone on each machine
+		return nil, "", errors.New(`the zone "Local" is another one on each machine; want a name of the IANA time zone database, such as "Europe/Berlin"`)
+	}
 	loc, err := time.LoadLocation(rest[:end])
 	if err != nil {
 		return nil, "", fmt.Errorf(`%w; want a name of the IANA time zone database, such as "Europe/Berlin"`, err)

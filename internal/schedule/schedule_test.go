@@ -120,6 +120,7 @@ func TestParseRefuses(t *testing.T) {
 		{"TZ=../etc/passwd 0 9 * * *", "IANA"},
 		{"TZ=UTC TZ=0", "two time zones"},
 		{"TZ=UTC CRON_TZ=UTC 0 9 * * *", "two time zones"},
+		{"CRON_TZ=Local 0 9 * * *", `"Local" is another one on each machine`},
 		{"0" + strings.Repeat(",0", 1000) + " * * * *", "1024"},
 	} {
 		s, err := Parse(tc.spec, nil, time.Date(2026, time.January, 1, 0, 0, 0, 0, time.UTC))
