@@ -60,7 +60,7 @@ type doctor struct {
 	Checkup
 	q        *Queue
 	sessions []string // those that calls are made with; nil: to be read
-	others   []string // that have deliveries and weren't registered at the beginning
+	others   []string // that are looked at even if they aren't registered: those that had deliveries or were seen before
 	began    int64    // by the server's clock, in us
 	seed     maphash.Seed
 	seen     []uint64            // hashes of the IDs in the ready lists, sorted
@@ -150,7 +150,7 @@ func (d *doctor) with(ctx context.Context, call func(sessions []string) (again b
 			if err != nil {
 				return err
 			}
-			d.sessions = sessions
+			d.sessions, d.others = sessions, sessions // one that ends stays: it may still hold jobs
 		}
 		again, err := call(d.sessions)
 		if err != nil {

@@ -18,8 +18,8 @@ elseif source == 'due' or source == 'dead' or source == 'cancelled' then
   local list = ({due = DUE, dead = DEAD, cancelled = CANCELLED})[source]
   page = redis.call('ZSCAN', list, cursor, 'COUNT', count)
 elseif source == 'session' then
-  local k = sessions[of]
-  page = redis.call('HSCAN', KEYS[k], cursor, 'COUNT', count)
+  local k = sessions[of] -- nil if the call doesn't know the session: the page is empty
+  page = k and redis.call('HSCAN', KEYS[k], cursor, 'COUNT', count)
 else
   local list = ({jobs = JOBS, notes = NOTES, cancels = CANCELS})[source]
   page = redis.call('HSCAN', list, cursor, 'COUNT', count)

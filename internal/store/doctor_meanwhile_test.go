@@ -1,0 +1,90 @@
+package store
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/signalbox-go/signalbox/internal/redistest"
+)
+
+// hookedQueue returns the rig's queue on a connection of its own. do runs around each command of it.
+func (r *rig) hookedQueue(srv *redistest.Server, do hooked) *Queue {
+	rdb := srv.ClientWith(func(*redis.UniversalOptions) {})
+	rdb.(*redis.Client).AddHook(do)
+	return New(rdb, "", r.Name())
+}
+
+// examined runs the doctor of a queue, and returns its findings.
+func (r *rig) examined(q *Queue, repair bool) (all []Finding) {
+	r.t.Helper()
+	_, err := q.Doctor(bg, Checkup{Repair: repair, Pause: -1, Found: func(f Finding) { all = append(all, f) }})
+	r.must(err)
+	return all
+}
+
+// A session that ends while another begins is nothing wrong.
+func TestDoctorOfASessionThatEnds(t *testing.T) {
+	t.Parallel()
+	srv := redistest.Start(t)
+	r := newQueue(t, srv.Client())
+	r.open()
+	r.put("a")
+	r.claim(1)
+	opens := func(session string) {
+		_, _, err := r.Open(bg, session, time.Minute)
+		r.must(err)
+	}
+	opens("s2")
+	restarted := false
+	q := r.hookedQueue(srv, func(cmd redis.Cmder, call func() error) error {
+		if !restarted && slices.Contains(cmd.Args(), any("session")) { // the page of s1's jobs
+			restarted = true
+			_, err := r.Close(bg, "s2", false)
+			r.must(err)
+			opens("s3")
+		}
+		return call()
+	})
+	if found := r.examined(q, false); len(found) > 0 || !restarted {
+		t.Errorf("%+v, restarted %v", found, restarted)
+	}
+}
+
+// A session that loses its registration stays known: its jobs run, and are not made ready beside that.
+func TestDoctorOfALostRegistration(t *testing.T) {
+	t.Parallel()
+	srv := redistest.Start(t)
+	r := unchecked(t, srv.Client())
+	r.open()
+	r.put("a")
+	lost := false
+	q := r.hookedQueue(srv, func(cmd redis.Cmder, call func() error) error {
+		err := call()
+		if !lost && slices.Contains(cmd.Args(), any("idle")) {
+			lost = true
+			r.claim(1)
+			r.must(r.rdb.Del(bg, r.keys.sessions).Err())
+			_, _, err := r.Open(bg, "s3", time.Minute)
+			r.must(err)
+		}
+		return err
+	})
+	found := r.examined(q, true)
+	if len(found) != 1 || found[0].Fault != NoSession || !found[0].Mended {
+		t.Errorf("%+v", found)
+	}
+	same(t, "ready jobs", r.rdb.LLen(bg, r.keys.readyNormal).Val(), 0)
+}
+
+// A session that a call doesn't know has an empty page.
+func TestPageOfAnUnknownSession(t *testing.T) {
+	t.Parallel()
+	r := newQueue(t, redistest.Start(t).Client())
+	e, again, err := r.examine(bg, []string{"s1"}, origin{name: "session", of: "gone", cursor: "0", count: 10})
+	if err != nil || again || e.next != "0" || len(e.jobs) > 0 {
+		t.Errorf("%+v, %v, %v", e, again, err)
+	}
+}
