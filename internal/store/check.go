@@ -160,7 +160,7 @@ func (c *checker) each() {
 	for id := range c.cancels {
 		c.of(id)
 	}
-	a := around{fence: c.fence, largest: c.stats["largest"]}
+	a := around{now: c.now, fence: c.fence, largest: c.stats["largest"]}
 	for _, id := range slices.Sorted(maps.Keys(c.jobs)) {
 		for _, v := range c.jobs[id].judge(a) {
 			c.violations = append(c.violations, errors.New(v.text))

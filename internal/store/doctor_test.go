@@ -137,6 +137,22 @@ func plantedFaults() []planted {
 		{name: "no token", want: []Fault{BadToken}, differ: []string{"inflight:s1", "ready:normal"}, spoil: func(r *rig) error {
 			return r.rdb.HSet(bg, r.keys.inflight("s1"), "run", "x").Err()
 		}},
+		{name: "a negative token", want: []Fault{BadToken}, differ: []string{"inflight:s1", "ready:normal"}, spoil: func(r *rig) error {
+			return r.rdb.HSet(bg, r.keys.inflight("s1"), "run", "-5").Err()
+		}},
+		{name: "a token with a sign", want: []Fault{BadToken}, differ: []string{"inflight:s1", "ready:normal"}, spoil: func(r *rig) error {
+			return r.rdb.HSet(bg, r.keys.inflight("s1"), "run", "+5").Err()
+		}},
+		{name: "a token of a time far away", want: []Fault{BadToken}, differ: []string{"inflight:s1", "ready:normal"}, spoil: func(r *rig) error {
+			return r.rdb.HSet(bg, r.keys.inflight("s1"), "run", r.days(367)).Err()
+		}},
+		{name: "a token of a time far away, and cancelled", want: []Fault{BadToken}, differ: []string{"inflight:s1", "ready:normal", "cancels"}, spoil: func(r *rig) error {
+			token := fmt.Sprint(r.days(367))
+			return errors.Join(r.rdb.HSet(bg, r.keys.inflight("s1"), "run2", token+" c").Err(), r.rdb.HSet(bg, r.keys.cancels, "run2", token+" "+string(markOf(""))).Err())
+		}},
+		{name: "a token of a later time", want: []Fault{BeyondFence}, differ: []string{"inflight:s1", "fence"}, spoil: func(r *rig) error {
+			return r.rdb.HSet(bg, r.keys.inflight("s1"), "run", r.days(365)).Err()
+		}},
 		{name: "no token, and cancelled", want: []Fault{BadToken, StrayMark}, spoil: func(r *rig) error {
 			return r.rdb.HSet(bg, r.keys.inflight("s1"), "run2", "x c").Err()
 		}},
@@ -197,10 +213,30 @@ func plantedFaults() []planted {
 		{name: "no fence", want: []Fault{BadFence}, only: true, spoil: func(r *rig) error {
 			return r.rdb.Set(bg, r.keys.fence, "x", 0).Err()
 		}},
+		{name: "a negative fence", want: []Fault{BadFence}, only: true, spoil: func(r *rig) error {
+			return r.rdb.Set(bg, r.keys.fence, "-5", 0).Err()
+		}},
+		{name: "a fence with a sign", want: []Fault{BadFence}, only: true, spoil: func(r *rig) error {
+			return r.rdb.Set(bg, r.keys.fence, "+5", 0).Err()
+		}},
+		{name: "a fence that is too large", want: []Fault{BadFence}, only: true, spoil: func(r *rig) error {
+			return r.rdb.Set(bg, r.keys.fence, latestToken+1, 0).Err()
+		}},
+		{name: "a fence that is too long", want: []Fault{BadFence}, only: true, spoil: func(r *rig) error {
+			return r.rdb.Set(bg, r.keys.fence, "123456789012345678", 0).Err()
+		}},
 		{name: "another type", want: []Fault{WrongType}, only: true, spoil: func(r *rig) error {
 			return errors.Join(r.rdb.Del(bg, r.keys.due).Err(), r.rdb.Set(bg, r.keys.due, "1", 0).Err())
 		}},
 	}
+}
+
+// days returns the token of so many days from now.
+func (r *rig) days(n int64) int64 {
+	r.t.Helper()
+	now, err := r.Now(bg)
+	r.must(err)
+	return now.UnixMicro() + n*24*time.Hour.Microseconds()
 }
 
 // Each planted fault is found, repaired or only reported, and nothing else is touched.

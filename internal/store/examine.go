@@ -69,7 +69,7 @@ func parseExamination(r *reply, searched bool) (e examination, again bool, err e
 	if r.str(0) == "again" {
 		return examination{}, true, nil
 	}
-	e = examination{around: around{fence: r.str(3), largest: r.str(4)}, next: r.str(2), left: r.strs(6), records: r.strs(7)}
+	e = examination{around: around{now: r.int(1), fence: r.str(3), largest: r.str(4)}, next: r.str(2), left: r.strs(6), records: r.strs(7)}
 	for _, one := range r.array(5) {
 		list, _ := one.([]any)
 		f, ok := parseFacts((&reply{list: list}), searched)

@@ -26,9 +26,6 @@ var Remedies = map[Fault]string{
 	StrayAddress: "remove the address",
 }
 
-// latestToken is the last token that claim.lua goes on from.
-const latestToken = 9007199254000000
-
 // steps returns what mends the job, and leaves it in one place. It is what docs/doctor.md has. now is the server's clock, in us.
 func (f *facts) steps(a around, now int64) (all []step) {
 	do := func(verb string, values ...string) {
@@ -55,7 +52,7 @@ func (f *facts) steps(a around, now int64) (all []step) {
 	}
 	kept := -1
 	if f.there {
-		kept = f.keep()
+		kept = f.keep(a)
 	}
 	for i, p := range f.places {
 		if i != kept {
@@ -105,10 +102,10 @@ func (f *facts) steps(a around, now int64) (all []step) {
 
 // hold returns what mends a delivery.
 func (f *facts) hold(p place, a around, class string) (all []step) {
-	digits, token, ok := p.token()
+	digits, token, ok := a.token(p)
 	mark, _, _ := strings.Cut(f.mark, " ")
-	if !ok || token > latestToken {
-		if _, err := strconv.ParseInt(mark, 10, 64); f.marked && err == nil { // it is cancelled, and doesn't run again
+	if !ok {
+		if _, _, usable := a.token(place{value: mark}); f.marked && usable { // it is cancelled, and doesn't run again
 			return []step{{"hold", p.session, mark + " c"}}
 		}
 		all = []step{{"unhold", p.session, ""}, {"list", class, "head"}}
@@ -117,8 +114,7 @@ func (f *facts) hold(p place, a around, class string) (all []step) {
 		}
 		return all
 	}
-	fence, err := strconv.ParseInt(a.fence, 10, 64)
-	if (a.fence == "" || err == nil) && token > fence {
+	if fence, _ := parseToken(a.fence); !unreadableFence(a.fence) && token > fence {
 		all = append(all, step{verb: "fence", a: digits})
 	}
 	switch {
@@ -145,7 +141,7 @@ func markOf(why string) []byte {
 
 // keep returns the index of the place that a job keeps, or -1 if it is in none: the one that is furthest on its way. An ended job isn't
 // run again for a session that nobody has.
-func (f *facts) keep() int {
+func (f *facts) keep(a around) int {
 	class, _, _, _ := f.header()
 	rank := func(p place) int {
 		switch {
@@ -166,7 +162,7 @@ func (f *facts) keep() int {
 	}
 	best := -1
 	for i, p := range f.places {
-		if best < 0 || rank(p) > rank(f.places[best]) || rank(p) == rank(f.places[best]) && newer(p, f.places[best]) {
+		if best < 0 || rank(p) > rank(f.places[best]) || rank(p) == rank(f.places[best]) && a.newer(p, f.places[best]) {
 			best = i
 		}
 	}
@@ -174,10 +170,10 @@ func (f *facts) keep() int {
 }
 
 // newer reports whether a place is the one of a later delivery.
-func newer(p, than place) bool {
-	_, a, _ := p.token()
-	_, b, _ := than.token()
-	return p.kind == "running" && a > b
+func (a around) newer(p, than place) bool {
+	_, later, ok := a.token(p)
+	_, n, known := a.token(than)
+	return p.kind == "running" && ok && (!known || later > n)
 }
 
 // mendable reports whether a repair does something about it.

@@ -88,8 +88,23 @@ func (p place) String() string {
 // token returns what stands for the token in what the session holds, and whether it can be one.
 func (p place) token() (digits string, n int64, ok bool) {
 	digits, _, _ = strings.Cut(p.value, " ")
+	n, ok = parseToken(digits)
+	return digits, n, ok
+}
+
+// latestToken is the last token that claim.lua goes on from.
+const latestToken = 9007199254000000
+
+// parseToken returns a token, and whether the text is one for claim.lua: at most 16 digits, and at most latestToken.
+func parseToken(digits string) (n int64, ok bool) {
+	if len(digits) > 16 || strings.Trim(digits, "0123456789") != "" {
+		return 0, false
+	}
 	n, err := strconv.ParseInt(digits, 10, 64)
-	return digits, n, err == nil
+	if err != nil || n > latestToken {
+		return 0, false
+	}
+	return n, true
 }
 
 // flagged reports whether the session holds that the job is cancelled.
@@ -120,8 +135,19 @@ func (f *facts) header() (class string, enqueued, due int64, ok bool) {
 
 // around is what the rules about one job compare it with.
 type around struct {
+	now     int64 // the server's clock, in us
 	fence   string
 	largest string // "" if it is not known
+}
+
+// maxAhead is how far a token can be beyond the fence and the clock, in us. A fence raised to one further ahead might leave no tokens.
+const maxAhead = 366 * 24 * 3600 * 1e6
+
+// token returns the token of a delivery, and whether it can be one.
+func (a around) token(p place) (digits string, n int64, ok bool) {
+	fence, _ := parseToken(a.fence)
+	digits, n, ok = p.token()
+	return digits, n, ok && n <= max(fence, a.now)+maxAhead
 }
 
 // judge returns what is wrong with one job. What needs the ready lists it says only if they were searched. These are the rules of
@@ -184,15 +210,15 @@ func (f *facts) judge(a around) (wrong []violation) {
 }
 
 func (f *facts) judgeDelivery(p place, a around, add func(Fault, string, ...any)) {
-	_, token, ok := p.token()
+	_, token, ok := a.token(p)
 	if !ok {
 		add(BadToken, "job %q has the token %q", f.id, p.value)
 		return
 	}
-	fence, err := strconv.ParseInt(a.fence, 10, 64)
-	if a.fence != "" && err != nil {
+	if unreadableFence(a.fence) {
 		return // that is another fault
 	}
+	fence, _ := parseToken(a.fence)
 	if token > fence {
 		add(BeyondFence, "job %q has token %d, beyond the fence at %d", f.id, token, fence)
 	}
@@ -229,8 +255,8 @@ func crowded(held []place) (suspects, last int, wrong bool) {
 
 // unreadableFence reports whether the last token can't be read.
 func unreadableFence(fence string) bool {
-	_, err := strconv.ParseInt(fence, 10, 64)
-	return fence != "" && err != nil
+	_, ok := parseToken(fence)
+	return fence != "" && !ok
 }
 
 // kindOf returns what the name of a key of the queue says: "" for one that a queue doesn't have. session is that of "inflight".

@@ -19,6 +19,7 @@ type snapshot struct {
 	sessions []redis.Z
 	inflight map[string]map[string]string // by session
 	ended    map[Outcome][]redis.Z        // terminal jobs, by their state
+	now      int64                        // the server's clock, in us
 	fence    string                       // "" if there is none
 	stats    map[string]string
 	idle     []string // addresses
@@ -117,7 +118,7 @@ func (q *Queue) scan(ctx context.Context) ([]string, error) {
 func (q *Queue) readAll(ctx context.Context, sessions []string) (*snapshot, error) {
 	k := &q.keys
 	tx := q.rdb.TxPipeline()
-	jobs, stats := tx.HGetAll(ctx, k.jobs), tx.HGetAll(ctx, k.stats)
+	now, jobs, stats := tx.Time(ctx), tx.HGetAll(ctx, k.jobs), tx.HGetAll(ctx, k.stats)
 	fence, idle, spans := tx.Get(ctx, k.fence), tx.ZRange(ctx, k.idle, 0, -1), tx.HKeys(ctx, k.notes)
 	cancels := tx.HGetAll(ctx, k.cancels)
 	due, live := tx.ZRangeWithScores(ctx, k.due, 0, -1), tx.ZRangeWithScores(ctx, k.sessions, 0, -1)
@@ -143,7 +144,7 @@ func (q *Queue) readAll(ctx context.Context, sessions []string) (*snapshot, erro
 		return nil, err
 	}
 	s := &snapshot{
-		jobs: jobs.Val(), stats: stats.Val(), fence: fence.Val(), idle: idle.Val(), spans: spans.Val(), cancels: cancels.Val(),
+		now: now.Val().UnixMicro(), jobs: jobs.Val(), stats: stats.Val(), fence: fence.Val(), idle: idle.Val(), spans: spans.Val(), cancels: cancels.Val(),
 		due: due.Val(), sessions: live.Val(), ended: make(map[Outcome][]redis.Z),
 		ready: make(map[string][]string), inflight: make(map[string]map[string]string),
 	}
