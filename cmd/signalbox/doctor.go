@@ -2,7 +2,11 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"maps"
+	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -69,24 +73,34 @@ type findingJSON struct {
 // A diagnosis is what the doctor has found in all queues.
 type diagnosis struct {
 	doctorJSON
-	found, repaired, repairable int64
+	found, repaired int64
+	repairable      map[inspect.Fault]int // of the findings that are listed
+}
+
+// plan says how many findings of each fault a repair is for: "3 of 4 findings (1 bytes, 2 no_place)".
+func (d *diagnosis) plan() string {
+	var faults []string
+	sum := 0
+	for _, fault := range slices.Sorted(maps.Keys(d.repairable)) {
+		faults = append(faults, fmt.Sprintf("%d %s", d.repairable[fault], fault))
+		sum += d.repairable[fault]
+	}
+	return fmt.Sprintf("%d of %s (%s)", sum, findings(d.found), strings.Join(faults, ", "))
 }
 
 // doctor checks queues, and repairs them if that is asked for and agreed to.
 func (a *app) doctor(ctx context.Context, ins *inspect.Inspector, queues []string, repair, yes bool) error {
-	d, err := a.check(ctx, ins, queues, repair && yes)
-	if err != nil {
-		return err
-	}
-	if repair && !yes && d.repairable > 0 {
+	d, failed := a.check(ctx, ins, queues, repair && yes)
+	if repair && !yes && failed == nil && len(d.repairable) > 0 {
 		a.printFindings(&d)
 		a.flush()
-		if err := a.confirm("Repair %d of %s?", d.repairable, findings(d.found)); err != nil {
+		if err := a.confirm("Repair %s?", d.plan()); err != nil {
 			return err
 		}
-		if d, err = a.check(ctx, ins, queues, true); err != nil {
-			return err
-		}
+		d, failed = a.check(ctx, ins, queues, true)
+	}
+	if failed != nil && d.Queues == 0 && d.found == 0 {
+		return failed
 	}
 	if a.json() {
 		if err := a.document(d.doctorJSON); err != nil {
@@ -98,38 +112,45 @@ func (a *app) doctor(ctx context.Context, ins *inspect.Inspector, queues []strin
 	for _, text := range d.Unproved {
 		a.note("not checked: %s", clean(text))
 	}
+	if failed != nil {
+		return failed
+	}
 	if d.found > d.repaired {
 		return &findingsError{d.found, d.repaired}
 	}
 	return nil
 }
 
-// check checks queues, one after the other.
+// check checks queues, one after the other, also if one can't be checked. d.Queues counts those that could be.
 func (a *app) check(ctx context.Context, ins *inspect.Inspector, queues []string, repair bool) (d diagnosis, err error) {
-	d.Findings = []findingJSON{}
+	d.Findings, d.repairable = []findingJSON{}, make(map[inspect.Fault]int)
 	p := a.progress("")
 	defer p.end()
 	for _, queue := range queues {
-		r, err := ins.Doctor(ctx, queue, inspect.Checkup{Repair: repair, Progress: func(jobs, found int64) {
+		r, failed := ins.Doctor(ctx, queue, inspect.Checkup{Repair: repair, Progress: func(jobs, found int64) {
 			p.print(func() string { return fmt.Sprintf("queue %s: %s, %s", queue, count(jobs), findings(found)) })
 		}})
-		if err != nil {
-			return d, err
-		}
-		d.Queues++
 		d.Jobs += r.Jobs
 		d.found, d.repaired = d.found+r.Found, d.repaired+r.Repaired
 		for _, f := range r.Findings {
 			d.Findings = append(d.Findings, findingJSON(f))
 			if f.Repair != "" && !f.Repaired {
-				d.repairable++
+				d.repairable[f.Fault]++
 			}
 		}
 		for _, text := range r.Unproved {
 			d.Unproved = append(d.Unproved, "queue "+queue+": "+text)
 		}
+		if failed != nil {
+			err = errors.Join(err, failed)
+			if ctx.Err() != nil {
+				return d, err
+			}
+			continue
+		}
+		d.Queues++
 	}
-	return d, nil
+	return d, err
 }
 
 func (a *app) printFindings(d *diagnosis) {

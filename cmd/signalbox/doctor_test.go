@@ -50,7 +50,7 @@ func TestDoctor(t *testing.T) {
 	// A repair is asked for.
 	sh.terminal, sh.in = true, "n\n"
 	out, errs, code = sh.run("doctor", "--repair")
-	if code != exitFailure || !strings.Contains(out, "no_place") || !strings.Contains(errs, "Repair 1 of 1 finding? [y/N]") || !strings.Contains(errs, "nothing was done") {
+	if code != exitFailure || !strings.Contains(out, "no_place") || !strings.Contains(errs, "Repair 1 of 1 finding (1 no_place)? [y/N]") || !strings.Contains(errs, "nothing was done") {
 		t.Errorf("%d, %q, %q", code, out, errs)
 	}
 	if _, _, code = sh.run("doctor"); code != exitFindings {
@@ -77,5 +77,26 @@ func TestDoctor(t *testing.T) {
 	}
 	if out, _, code = sh.run("doctor", "--repair", "--yes"); code != exitFindings || !strings.Contains(out, "bad_setting") {
 		t.Errorf("%d, %q", code, out)
+	}
+}
+
+// What was found is printed, also if another queue can't be checked.
+func TestDoctorOfSomeQueues(t *testing.T) {
+	t.Parallel()
+	srv := redistest.Start(t)
+	sh := newShell(t, srv)
+	sh.ok("enqueue", "email.welcome", "-q", "mail", "--id", "j1")
+	sh.spoil(srv, "j1")
+	for _, queues := range [][]string{{"mial", "mail"}, {"mail", "mial"}} {
+		out, errs, code := sh.run(append([]string{"doctor", "-o", "json"}, queues...)...)
+		var got doctorJSON
+		decode(t, out, &got)
+		if code != exitNotFound || got.Queues != 1 || len(got.Findings) != 1 || !strings.Contains(errs, "no such queue") {
+			t.Errorf("%v: %d, %q, %+v", queues, code, errs, got)
+		}
+	}
+	out, errs, code := sh.run("doctor", "--repair", "--yes", "mail", "mial")
+	if code != exitNotFound || !strings.Contains(out, "1 finding, 1 repaired") || !strings.Contains(errs, "no such queue") {
+		t.Errorf("a repair: %d, %q, %q", code, out, errs)
 	}
 }
