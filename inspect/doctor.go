@@ -45,7 +45,7 @@ type Report struct {
 	Repaired int64 // of these
 	// Findings are the first 10,000 of them.
 	Findings []Finding
-	// Unproved is what could not be checked, in words, since it changed all the time. It is empty nearly always.
+	// Unproved is what could not be checked, in words, since it changed all the time or is too much. It is empty nearly always.
 	Unproved []string
 }
 

@@ -44,11 +44,11 @@ func (q *Queue) Check(ctx context.Context) error {
 	registered := func(session string) bool { return c.registered[session] }
 	for _, address := range s.idle {
 		if q.strayAddress(address, registered) {
-			c.wrong("address %q waits for a wake-up and is of no session", address)
+			c.wrong("address %.500q waits for a wake-up and is of no session", address)
 		}
 	}
 	for _, key := range s.stray {
-		c.wrong("key %q belongs to nothing", key)
+		c.wrong("key %.500q belongs to nothing", key)
 	}
 	if more := len(c.violations) - maxViolations; more > 0 {
 		c.violations = append(c.violations[:maxViolations], fmt.Errorf("and %d more", more))
@@ -107,7 +107,7 @@ func (c *checker) waiting() {
 
 func (c *checker) running() {
 	if unreadableFence(c.fence) {
-		c.wrong("the fence is %q, not a token", c.fence)
+		c.wrong("the fence is %.40q, not a token", c.fence)
 	}
 	c.registered = make(map[string]bool)
 	for _, z := range c.sessions {
@@ -116,7 +116,7 @@ func (c *checker) running() {
 	granted := make(map[int64]string)
 	for _, session := range slices.Sorted(maps.Keys(c.inflight)) {
 		if len(c.inflight[session]) > 0 && !c.registered[session] {
-			c.wrong("session %q has %d deliveries and is not registered", session, len(c.inflight[session]))
+			c.wrong("session %.200q has %d deliveries and is not registered", session, len(c.inflight[session]))
 		}
 		var held []place
 		for id, value := range c.inflight[session] {
@@ -125,13 +125,13 @@ func (c *checker) running() {
 			held = append(held, p)
 			if _, token, ok := p.token(); ok {
 				if other, twice := granted[token]; twice {
-					c.wrong("jobs %q and %q have the same token %d", id, other, token)
+					c.wrong("jobs %.200q and %.200q have the same token %d", id, other, token)
 				}
 				granted[token] = id
 			}
 		}
 		if suspects, last, wrong := crowded(held); wrong {
-			c.wrong("session %q has %d suspects, and to %d of them a single crash is left", session, suspects, last)
+			c.wrong("session %.200q has %d suspects, and to %d of them a single crash is left", session, suspects, last)
 		}
 	}
 }

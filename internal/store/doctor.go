@@ -47,6 +47,7 @@ const (
 	maxSum       = 1000   // records in a call of sum.lua
 	sumTries     = 8
 	mendTries    = 3
+	maxTold      = 100_000 // findings that are remembered
 	maxAddresses = 4000
 )
 
@@ -68,7 +69,7 @@ type doctor struct {
 	suspects map[string]bool     // by ID: whether all that is wrong is that no place was seen
 	tokens   map[int64]string    // that deliveries have: their jobs
 	ghosts   map[string]int      // deliveries of sessions that aren't registered
-	told     map[string]struct{} // findings
+	told     map[uint64]struct{} // hashes of findings, so that none is reported twice
 	Checked
 }
 
@@ -78,7 +79,7 @@ type doctor struct {
 func (q *Queue) Doctor(ctx context.Context, c Checkup) (Checked, error) {
 	d := &doctor{
 		Checkup: c, q: q, seed: maphash.MakeSeed(), twice: make(map[uint64]struct{}), suspects: make(map[string]bool),
-		tokens: make(map[int64]string), ghosts: make(map[string]int), told: make(map[string]struct{}),
+		tokens: make(map[int64]string), ghosts: make(map[string]int), told: make(map[uint64]struct{}),
 	}
 	now, err := q.Now(ctx)
 	if err != nil {
@@ -109,10 +110,14 @@ func (d *doctor) report() {
 
 // find adds a finding, unless it was there before.
 func (d *doctor) find(fault Fault, job, text string, mended bool) {
-	if _, before := d.told[text]; before {
+	what := d.hash(string(fault) + "\x00" + job + "\x00" + text)
+	if _, before := d.told[what]; before {
 		return
 	}
-	d.told[text] = struct{}{}
+	if len(d.told) >= maxTold {
+		clear(d.told) // one of them may be reported again
+	}
+	d.told[what] = struct{}{}
 	d.Checked.Found++
 	if mended {
 		d.Mended++
@@ -306,7 +311,7 @@ func (d *doctor) sets(ctx context.Context) error {
 func (d *doctor) odd(ctx context.Context, member string) error {
 	done, err := d.mend(ctx, nil, step{verb: "odd", a: member})
 	if err == nil {
-		d.find(BadMember, "", fmt.Sprintf("the member %q is due and names no job", member), done)
+		d.find(BadMember, "", fmt.Sprintf("the member %.40q is due and names no job", member), done)
 	}
 	return err
 }
@@ -369,7 +374,7 @@ func (d *doctor) together(ctx context.Context, session string, ids []string) err
 		}
 	}
 	if suspects, last, wrong := crowded(held); wrong {
-		d.find(Together, "", fmt.Sprintf("session %q has %d suspects, and to %d of them a single crash is left", session, suspects, last), false)
+		d.find(Together, "", fmt.Sprintf("session %.200q has %d suspects, and to %d of them a single crash is left", session, suspects, last), false)
 	}
 	return nil
 }
@@ -384,7 +389,7 @@ func (d *doctor) sameToken(ctx context.Context, a, b string) error {
 		for _, other := range e.jobs[1].places {
 			_, token, ok := one.token()
 			if _, same, too := other.token(); ok && too && same == token {
-				d.find(SameToken, a, fmt.Sprintf("jobs %q and %q have the same token %d", a, b, token), false)
+				d.find(SameToken, a, fmt.Sprintf("jobs %.200q and %.200q have the same token %d", a, b, token), false)
 			}
 		}
 	}
@@ -433,7 +438,7 @@ func (d *doctor) records(ctx context.Context) error {
 func (d *doctor) decode(id, record string) {
 	job := signalbox.Job{ID: id}
 	if err := wire.Decode([]byte(record), &job); errors.Is(err, wire.ErrCorrupt) {
-		d.find(Unreadable, id, fmt.Sprintf("the record of job %q can't be read: %v", id, err), false)
+		d.find(Unreadable, id, fmt.Sprintf("the record of job %.200q can't be read: %v", id, err), false)
 	}
 }
 
@@ -538,7 +543,7 @@ func (d *doctor) unregistered(ctx context.Context) error {
 			}
 			done = left == 0
 		}
-		d.find(NoSession, "", fmt.Sprintf("session %q has %d deliveries and is not registered", session, d.ghosts[session]), done)
+		d.find(NoSession, "", fmt.Sprintf("session %.200q has %d deliveries and is not registered", session, d.ghosts[session]), done)
 	}
 	return nil
 }
@@ -552,12 +557,15 @@ func (d *doctor) idle(ctx context.Context) error {
 	if unreadableFence(e.fence) {
 		d.find(BadFence, "", fmt.Sprintf("the fence is %.40q, not a token", e.fence), false)
 	}
+	if all, _ := strconv.Atoi(e.next); all > maxAddresses {
+		d.Unproved = append(d.Unproved, fmt.Sprintf("addresses that wait for wake-ups: the first %d of %d were checked", maxAddresses, all))
+	}
 	for _, address := range e.left {
 		done, err := d.mend(ctx, nil, step{verb: "idle", a: address})
 		if err != nil {
 			return err
 		}
-		d.find(StrayAddress, "", fmt.Sprintf("address %q waits for a wake-up and is of no session", address), done)
+		d.find(StrayAddress, "", fmt.Sprintf("address %.500q waits for a wake-up and is of no session", address), done)
 	}
 	return nil
 }

@@ -42,7 +42,7 @@ func (d *doctor) keys(ctx context.Context) error {
 			case "inflight":
 				d.others = append(d.others, session)
 			case "":
-				d.find(StrayKey, "", fmt.Sprintf("key %q belongs to nothing", key), false)
+				d.find(StrayKey, "", fmt.Sprintf("key %.500q belongs to nothing", key), false)
 			}
 		}
 		if err := d.rest(ctx, start); err != nil {
@@ -79,7 +79,7 @@ func (d *doctor) types(ctx context.Context) error {
 		for i, cmd := range cmds {
 			if got := cmd.(*redis.StatusCmd).Val(); got != "none" && got != want[some[i]] {
 				wrong = true
-				d.find(WrongType, "", fmt.Sprintf("key %q is a %s, not a %s: nothing else can be checked", some[i], got, want[some[i]]), false)
+				d.find(WrongType, "", fmt.Sprintf("key %.500q is a %s, not a %s: nothing else can be checked", some[i], got, want[some[i]]), false)
 			}
 		}
 	}
@@ -107,7 +107,7 @@ func (d *doctor) settings(ctx context.Context) error {
 		form, value := settingForms[name], fields[field]
 		n, _ := strconv.Atoi(value)
 		if form != nil && (!form.MatchString(value) || name == "slots" && n > MaxSlots) {
-			d.find(BadSetting, "", fmt.Sprintf("the setting %q is %.40q, which can't be read", field, value), false)
+			d.find(BadSetting, "", fmt.Sprintf("the setting %.200q is %.40q, which can't be read", field, value), false)
 		}
 	}
 	return nil

@@ -80,7 +80,7 @@ func (p place) String() string {
 	case "ready":
 		return "ready in list " + p.class
 	case "running":
-		return "in flight in " + p.session
+		return fmt.Sprintf("in flight in %.200s", p.session)
 	}
 	return p.kind
 }
@@ -160,7 +160,7 @@ func (f *facts) judge(a around) (wrong []violation) {
 	for _, p := range f.places {
 		for range max(p.times, 1) {
 			if len(seen) > 0 {
-				add(TwoPlaces, "job %q is %s and %s", f.id, seen[len(seen)-1], p)
+				add(TwoPlaces, "job %.200q is %s and %s", f.id, seen[len(seen)-1], p)
 			}
 			seen = append(seen, p)
 		}
@@ -169,21 +169,21 @@ func (f *facts) judge(a around) (wrong []violation) {
 	ended, waits := false, false
 	for _, p := range f.places {
 		if !f.there {
-			add(NoRecord, "job %q is %s and has no record", f.id, p)
+			add(NoRecord, "job %.200q is %s and has no record", f.id, p)
 		}
 		switch p.kind {
 		case "ready":
 			waits = true
 			if f.there && readable && p.class != class {
-				add(WrongClass, "job %q of class %s waits in the list of class %s", f.id, class, p.class)
+				add(WrongClass, "job %.200q of class %s waits in the list of class %s", f.id, class, p.class)
 			}
 		case "due":
 			waits = true
 			if f.there && readable && p.class != class {
-				add(WrongClass, "job %q of class %s is due in class %s", f.id, class, p.class)
+				add(WrongClass, "job %.200q of class %s is due in class %s", f.id, class, p.class)
 			}
 			if f.there && readable && p.us != due {
-				add(WrongTime, "job %q is due at %d us, its record says %d", f.id, p.us, due)
+				add(WrongTime, "job %.200q is due at %d us, its record says %d", f.id, p.us, due)
 			}
 		case "running":
 			waits = true
@@ -193,18 +193,18 @@ func (f *facts) judge(a around) (wrong []violation) {
 		}
 	}
 	if f.there && len(f.places) == 0 && f.searched {
-		add(NoPlace, "job %q has a record and no state", f.id)
+		add(NoPlace, "job %.200q has a record and no state", f.id)
 	}
 	if f.noted && (!f.there || ended && !waits) {
 		state := ""
 		if ended {
 			state = f.places[len(f.places)-1].kind
 		}
-		add(StrayNote, "a span of job %q is kept, which is %q", f.id, state)
+		add(StrayNote, "a span of job %.200q is kept, which is %q", f.id, state)
 	}
 	f.judgeMark(add)
 	if largest, err := strconv.ParseInt(a.largest, 10, 64); err == nil && f.there && !ended && f.size > largest {
-		add(WrongLargest, "job %q has a record of %d bytes, the largest is said to have %d", f.id, f.size, largest)
+		add(WrongLargest, "job %.200q has a record of %d bytes, the largest is said to have %d", f.id, f.size, largest)
 	}
 	return wrong
 }
@@ -212,7 +212,7 @@ func (f *facts) judge(a around) (wrong []violation) {
 func (f *facts) judgeDelivery(p place, a around, add func(Fault, string, ...any)) {
 	_, token, ok := a.token(p)
 	if !ok {
-		add(BadToken, "job %q has the token %q", f.id, p.value)
+		add(BadToken, "job %.200q has the token %.40q", f.id, p.value)
 		return
 	}
 	if unreadableFence(a.fence) {
@@ -220,7 +220,7 @@ func (f *facts) judgeDelivery(p place, a around, add func(Fault, string, ...any)
 	}
 	fence, _ := parseToken(a.fence)
 	if token > fence {
-		add(BeyondFence, "job %q has token %d, beyond the fence at %d", f.id, token, fence)
+		add(BeyondFence, "job %.200q has token %d, beyond the fence at %d", f.id, token, fence)
 	}
 }
 
@@ -233,10 +233,10 @@ func (f *facts) judgeMark(add func(Fault, string, ...any)) {
 		return p.kind == "running" && p.flagged() && of == digits
 	})
 	if f.marked && !matches {
-		add(StrayMark, "job %q is marked as cancelled with token %q, and no delivery has that and the flag", f.id, digits)
+		add(StrayMark, "job %.200q is marked as cancelled with token %.40q, and no delivery has that and the flag", f.id, digits)
 	}
 	if flagged && !f.marked {
-		add(NoMark, "job %q runs with the flag of a cancelled one, and has no mark", f.id)
+		add(NoMark, "job %.200q runs with the flag of a cancelled one, and has no mark", f.id)
 	}
 }
 

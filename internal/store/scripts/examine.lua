@@ -10,7 +10,7 @@
 --       budget: the call does no more jobs once it has cost that much: a unit is what Redis needs to look at an entry of a list
 --       then, for 'ids', the IDs
 -- Reply: {'ok', time in us, next, fence, largest, jobs, left, records}
---        next: the cursor to go on with, '0' at the end; for 'ready' the length of the list; fence, largest: what the keys have, '' for
+--        next: the cursor to go on with, '0' at the end; for 'ready' the length of the list, for 'idle' the number of addresses; fence, largest: what the keys have, '' for
 --        nothing; jobs: what facts_of returns for each; left: IDs of the page that the call didn't get to, for 'idle' addresses without
 --        a session; records: for 'jobs' each ID of the page, and its
 --        record; for 'due' members that have no class or no ID

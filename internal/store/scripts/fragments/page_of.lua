@@ -9,6 +9,7 @@ elseif source == 'ready' then
   ids = redis.call('LRANGE', list, cursor, count)
   following = tostring(redis.call('LLEN', list))
 elseif source == 'idle' then
+  following = tostring(redis.call('ZCARD', IDLE))
   for _, address in ipairs(redis.call('ZRANGE', IDLE, 0, tonumber(count) - 1)) do
     if string.sub(address, 2, #channels + 1) ~= channels or not redis.call('ZSCORE', SESSIONS, string.sub(address, #channels + 2)) then
       left[#left + 1] = address

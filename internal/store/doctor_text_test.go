@@ -1,0 +1,80 @@
+package store
+
+import (
+	"hash/maphash"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/signalbox-go/signalbox/internal/redistest"
+)
+
+// What others wrote doesn't make a text long.
+func TestDoctorsTextIsShort(t *testing.T) {
+	t.Parallel()
+	r := unchecked(t, redistest.Start(t).Client())
+	r.sound()
+	long := strings.Repeat("x", 100_000)
+	r.must(r.rdb.HSet(bg, r.keys.inflight("s1"), "run", long, "run2", long+" c", long, long).Err())
+	r.must(r.rdb.HSet(bg, r.keys.inflight(long), "ready", "7").Err())
+	r.must(r.rdb.HSet(bg, r.keys.settings, "quiet:"+long, long).Err())
+	r.must(r.rdb.HSet(bg, r.keys.cancels, "first", long).Err())
+	r.must(r.rdb.HSet(bg, r.keys.stats, "dead_bytes", long).Err())
+	r.must(r.rdb.Set(bg, r.keys.prefix+long, 1, 0).Err())
+	r.must(r.rdb.Set(bg, r.keys.fence, long, 0).Err())
+	r.must(r.rdb.ZAdd(bg, r.keys.due, redis.Z{Member: long}, redis.Z{Member: "1" + long}).Err())
+	r.must(r.rdb.ZAdd(bg, r.keys.idle, redis.Z{Member: long}).Err())
+	r.must(r.rdb.RPush(bg, r.keys.readyLow, long, long).Err())
+	found, _ := r.findings(false)
+	if len(found) < 12 {
+		t.Errorf("%d findings", len(found))
+	}
+	for _, f := range found {
+		if len(f.Text) > 1000 {
+			t.Errorf("%s: a text of %d bytes, %.300s", f.Fault, len(f.Text), f.Text)
+		}
+	}
+	if err := r.Check(bg); err == nil || len(err.Error()) > 30_000 {
+		t.Errorf("Check has %.300v", err)
+	}
+}
+
+// Of very many addresses that wait for wake-ups, the first are checked, and the doctor says so.
+func TestDoctorOfManyAddresses(t *testing.T) {
+	t.Parallel()
+	r := unchecked(t, redistest.Start(t).Client())
+	var all []redis.Z
+	for _, address := range numbered("x", maxAddresses+1) {
+		all = append(all, redis.Z{Member: address})
+	}
+	r.must(r.rdb.ZAdd(bg, r.keys.idle, all...).Err())
+	c, err := r.Doctor(bg, Checkup{Pause: -1})
+	if err != nil || c.Found != maxAddresses || len(c.Unproved) != 1 || !strings.Contains(c.Unproved[0], "4001") {
+		t.Errorf("%+v, %v", c, err)
+	}
+	r.must(r.rdb.ZRem(bg, r.keys.idle, "x0000", "x0001").Err())
+	if _, c := r.findings(false); c.Found == 0 {
+		t.Errorf("%+v", c)
+	}
+}
+
+// The memory of what was found is bounded, and tells faults apart whose texts are the same.
+func TestDoctorRemembersFindings(t *testing.T) {
+	t.Parallel()
+	d := &doctor{seed: maphash.MakeSeed(), told: make(map[uint64]struct{})}
+	for range 2 {
+		d.find(NoRecord, "a", "text", false)
+		d.find(NoRecord, "b", "text", false)
+		d.find(NoPlace, "b", "text", false)
+	}
+	same(t, "findings", d.Checked.Found, 3)
+	for i := range 2 * maxTold {
+		d.find(NoRecord, strconv.Itoa(i), "", false)
+	}
+	if len(d.told) > maxTold {
+		t.Errorf("it remembers %d", len(d.told))
+	}
+	same(t, "findings", d.Checked.Found, 3+2*maxTold)
+}
