@@ -17,7 +17,7 @@ import (
 var keyTypes = map[string]string{
 	"JOBS": "hash", "DUE": "zset", "IDLE": "zset", "STATS": "hash", "CRON": "hash", "SESSIONS": "zset", "FENCE": "string",
 	"DEAD": "zset", "CANCELLED": "zset", "HIGH": "list", "NORMAL": "list", "LOW": "list", "SUSPECT": "list",
-	"NOTES": "hash", "CANCELS": "hash", "REPORTER": "string", "SETTINGS": "hash",
+	"NOTES": "hash", "CANCELS": "hash", "REPORTER": "string", "SETTINGS": "hash", "HISTORY": "hash", "ENTRIES": "hash",
 }
 
 // keys looks for keys that a queue doesn't have, and for keys of another type. It finds the sessions that have deliveries.
@@ -54,12 +54,14 @@ func (d *doctor) keys(ctx context.Context) error {
 	return d.types(ctx)
 }
 
-// types returns errUnfit if a key has another type than it should: a script that reads it would fail.
+// types reports keys that have another type than they should. It returns errUnfit if the doctor's scripts read one of them: they would fail.
 func (d *doctor) types(ctx context.Context) error {
-	want := make(map[string]string)
+	needed := slices.Concat(examineScript.keyNames, mendScript.keyNames, sumScript.keyNames)
+	want, beside := make(map[string]string), make(map[string]bool)
 	for name, key := range d.q.keys.named {
 		if keyTypes[name] != "" {
 			want[key] = keyTypes[name]
+			beside[key] = !slices.Contains(needed, name)
 		}
 	}
 	for _, session := range d.others {
@@ -78,8 +80,12 @@ func (d *doctor) types(ctx context.Context) error {
 		}
 		for i, cmd := range cmds {
 			if got := cmd.(*redis.StatusCmd).Val(); got != "none" && got != want[some[i]] {
-				wrong = true
-				d.find(WrongType, "", fmt.Sprintf("key %.500q is a %s, not a %s: nothing else can be checked", some[i], got, want[some[i]]), false)
+				text := fmt.Sprintf("key %.500q is a %s, not a %s", some[i], got, want[some[i]])
+				if !beside[some[i]] {
+					wrong = true
+					text += ": nothing else can be checked"
+				}
+				d.find(WrongType, "", text, false)
 			}
 		}
 	}

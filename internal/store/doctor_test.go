@@ -589,3 +589,17 @@ func (r *rig) cpu() (used time.Duration) {
 	}
 	return used
 }
+
+// A key of another type that the doctor doesn't need is reported, and all else is checked.
+func TestDoctorOfTypesBeside(t *testing.T) {
+	t.Parallel()
+	r := unchecked(t, redistest.Start(t).Client())
+	r.put("a")
+	r.must(r.rdb.LRem(bg, r.keys.readyNormal, 0, "a").Err())
+	for _, key := range []string{r.keys.history, r.keys.entries, r.keys.cron, r.keys.reporter} {
+		r.must(r.rdb.Del(bg, key).Err())
+		r.must(r.rdb.RPush(bg, key, "x").Err())
+	}
+	found, _ := r.findings(false)
+	equal(t, "findings", faultsOf(found), []Fault{WrongType, WrongType, WrongType, WrongType, NoPlace})
+}
