@@ -526,6 +526,11 @@ func (d *doctor) confirm(ctx context.Context, f *facts, a around) error {
 		still := slices.ContainsFunc(left, func(l violation) bool { return l.fault == v.fault })
 		d.find(v.fault, f.id, v.text, !still)
 	}
+	for _, v := range left { // what has gone wrong meanwhile
+		if !slices.ContainsFunc(wrong, func(w violation) bool { return w.fault == v.fault }) {
+			d.find(v.fault, f.id, v.text, false)
+		}
+	}
 	return nil
 }
 

@@ -88,3 +88,63 @@ func TestPageOfAnUnknownSession(t *testing.T) {
 		t.Errorf("%+v, %v, %v", e, again, err)
 	}
 }
+
+// A repair that is sent twice, as its first reply was lost, counts as done.
+func TestDoctorOfALostReply(t *testing.T) {
+	t.Parallel()
+	names := []string{"an empty member", "a session that isn't registered", "a stale count", "an address of no session", "beyond the fence"}
+	for _, p := range plantedFaults() {
+		if !slices.Contains(names, p.name) {
+			continue
+		}
+		t.Run(p.name, func(t *testing.T) {
+			t.Parallel()
+			srv := redistest.Start(t)
+			r := unchecked(t, srv.Client())
+			r.sound()
+			r.must(p.spoil(r))
+			twice := 0
+			q := r.hookedQueue(srv, func(cmd redis.Cmder, call func() error) error {
+				err := call()
+				if err == nil && slices.Contains(cmd.Args(), any(r.keys.settings)) && cmd.Name() != "hgetall" { // a repair
+					twice++
+					err = call()
+				}
+				return err
+			})
+			found := r.examined(q, true)
+			equal(t, "findings", faultsOf(found), p.want)
+			for _, f := range found {
+				if !f.Mended {
+					t.Errorf("%+v", f)
+				}
+			}
+			if twice == 0 {
+				t.Error("no repair was sent twice")
+			}
+		})
+	}
+}
+
+// What goes wrong with a job while it is repaired is reported.
+func TestDoctorOfWhatGoesWrongMeanwhile(t *testing.T) {
+	t.Parallel()
+	srv := redistest.Start(t)
+	r := unchecked(t, srv.Client())
+	r.put("a")
+	r.must(r.rdb.LRem(bg, r.keys.readyNormal, 0, "a").Err())
+	moved := false
+	q := r.hookedQueue(srv, func(cmd redis.Cmder, call func() error) error {
+		err := call()
+		if err == nil && !moved && slices.Contains(cmd.Args(), any("list")) { // the repair
+			moved = true
+			r.must(r.rdb.RPopLPush(bg, r.keys.readyNormal, r.keys.readyLow).Err())
+		}
+		return err
+	})
+	found := r.examined(q, true)
+	equal(t, "findings", faultsOf(found), []Fault{NoPlace, WrongClass})
+	if len(found) == 2 && (!found[0].Mended || found[1].Mended) {
+		t.Errorf("%+v", found)
+	}
+}

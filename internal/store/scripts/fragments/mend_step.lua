@@ -1,4 +1,5 @@
 -- A step of mend.lua: does one step of a repair, with the values a and b. Those that are about the queue look first whether it is still so.
+-- They count as done if all is already as they would have it: the call may have been sent before, and its reply was lost.
 if verb == 'list' then -- class; 'head' for the head of the list
   woken = ready(lists[a], {id}, b == 'head', held_back) or woken
 elseif verb == 'unlist' then -- class, how many times as LREM takes it
@@ -34,8 +35,8 @@ elseif verb == 'fence' then -- token
   end
 elseif verb == 'open' then -- session with deliveries that isn't registered: it is as one that has expired now
   local k = sessions[a]
-  did = k and redis.call('HLEN', KEYS[k]) > 0 and not redis.call('ZSCORE', SESSIONS, a)
-  if did then
+  did = k and redis.call('HLEN', KEYS[k]) > 0
+  if did and not redis.call('ZSCORE', SESSIONS, a) then
     redis.call('ZADD', SESSIONS, digits(now), a)
     woken = true
   end
@@ -45,11 +46,15 @@ elseif verb == 'idle' then -- address of no session
     redis.call('ZREM', IDLE, a)
   end
 elseif verb == 'odd' then -- member of DUE without a class or an ID
-  did = (#a < 2 or not lists[string.sub(a, 1, 1)]) and redis.call('ZREM', DUE, a) == 1
+  did = #a < 2 or not lists[string.sub(a, 1, 1)]
+  if did then
+    redis.call('ZREM', DUE, a)
+  end
 elseif verb == 'bytes' then -- state; counter, members and deaths that it was found with, as sum.lua returns them, and the right counter
   local counter, members, ended, right = string.match(b, '^(%S*) (%d+) (%S*) (%d+)$')
   local state = terminal[a]
-  did = right and counter == (redis.call('HGET', STATS, state.bytes) or '') and tonumber(members) == redis.call('ZCARD', state.set)
+  local counted = redis.call('HGET', STATS, state.bytes) or ''
+  did = right and (counter == counted or right == counted) and tonumber(members) == redis.call('ZCARD', state.set)
     and ended == (redis.call('HGET', STATS, a) or '')
   if did then
     redis.call('HSET', STATS, state.bytes, right)
