@@ -3,6 +3,7 @@ package scheduler
 import (
 	"context"
 	"errors"
+	"os"
 	"slices"
 	"time"
 
@@ -22,7 +23,8 @@ type notices struct {
 	fresh  []store.Notice // to be announced
 	rest   []store.Notice // to be reminded of, in this round
 	flying bool           // a call is in flight
-	failed bool           // the last call failed
+	said   bool           // the log says that calls fail
+	behind bool           // the last call was to announce, and failed: if there are reminders, one of them is next
 	next   time.Time      // the earliest next call, by our clock
 	round  time.Time      // when the next round of reminders begins, by our clock
 }
@@ -52,17 +54,16 @@ func (l *loop) announce(ctx context.Context, now time.Time) time.Duration {
 	if due := n.next.Sub(now); due > 0 {
 		return due
 	}
-	if len(n.fresh) == 0 && len(n.rest) == 0 {
-		if n.round.IsZero() {
-			n.round = now.Add(store.NoticeEvery)
-		}
-		if due := n.round.Sub(now); due > 0 {
-			return due
-		}
+	if n.round.IsZero() {
+		n.round = now.Add(store.NoticeEvery)
+	}
+	if due := n.round.Sub(now); len(n.rest) == 0 && due <= 0 {
 		n.rest, n.round = n.all, now.Add(store.NoticeEvery)
+	} else if len(n.rest) == 0 && len(n.fresh) == 0 {
+		return due
 	}
 	n.flying = true
-	whole := len(n.fresh) > 0
+	whole := len(n.fresh) > 0 && !(n.behind && len(n.rest) > 0)
 	var some []store.Notice
 	if whole {
 		some, n.fresh = take(n.fresh)
@@ -79,14 +80,16 @@ func (l *loop) announce(ctx context.Context, now time.Time) time.Duration {
 		}
 		got := l.s.now()
 		return func() {
-			n.flying = false
+			n.flying, n.behind = false, whole && err != nil
 			if err != nil {
 				l.unannounced(some, whole, got, err)
 				return
 			}
-			n.failed = false
+			n.said = n.said && len(n.fresh) > 0
 			for i := range some {
-				if slices.Contains(lacking, some[i].Name()) {
+				name := some[i].Name()
+				waits := slices.ContainsFunc(n.fresh, func(f store.Notice) bool { return f.Name() == name })
+				if slices.Contains(lacking, name) && !waits {
 					n.fresh = append(n.fresh, some[i])
 				}
 			}
@@ -95,16 +98,17 @@ func (l *loop) announce(ctx context.Context, now time.Time) time.Duration {
 	return longestSleep
 }
 
-// unannounced handles a call about entries that failed. If Redis is away, or if this scheduler is too old for the queue, the log has
+// unannounced handles a call about entries that failed. If Redis can't be reached, or if this scheduler is too old for the queue, the log has
 // another line for it.
 func (l *loop) unannounced(some []store.Notice, whole bool, at time.Time, err error) {
 	n := &l.notices
 	var refused redis.Error
-	if !n.failed && errors.As(err, &refused) && !errors.Is(err, signalbox.ErrOutdated) {
+	late := errors.Is(err, context.DeadlineExceeded) || errors.Is(err, os.ErrDeadlineExceeded)
+	if !n.said && (late || errors.As(err, &refused) && !errors.Is(err, signalbox.ErrOutdated)) {
+		n.said = true
 		l.s.log.Warn("scheduler: cron: entries could not be described to tools; it is tried again, and ticks go on",
 			"queue", l.queue, "entries", len(some), "error", explain(err))
 	}
-	n.failed = true
 	n.next = at.Add(noticeAgain)
 	if whole {
 		n.fresh = append(n.fresh, some...)

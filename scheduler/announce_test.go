@@ -94,13 +94,47 @@ func TestAnnounceFails(t *testing.T) {
 		time.Sleep(time.Minute)
 		f.set(func() { f.noted = nil })
 		time.Sleep(noticeAgain + time.Second)
-		heard(t, f, "announce e")
+		heard(t, f, "announce e", "remind e") // a round was due meanwhile
 		f.set(func() { f.noted = errors.New("connection refused") })
 		time.Sleep(2 * time.Minute)
 		want(t, p, "could not be described", 1)
 		f.set(func() { f.noted = nil })
 		time.Sleep(noticeAgain + time.Second)
 		heard(t, f, "remind e")
+	})
+}
+
+// TestAnnounceTimesOut: that the calls about entries get no reply is in the log, also if they failed in another way before.
+func TestAnnounceTimesOut(t *testing.T) {
+	bubble(t, func(t *testing.T, ctx context.Context) {
+		f := newFakeServer()
+		f.noted = errors.New("connection refused") // set before the process begins
+		p := startFake(t, ctx, map[string]*fakeServer{"q": f})
+		p.cron(t, "e", "@every 1s", "q")
+		time.Sleep(time.Minute)
+		want(t, p, "could not be described", 0)
+		f.set(func() { f.noted = context.DeadlineExceeded })
+		time.Sleep(time.Minute)
+		want(t, p, "could not be described", 1)
+	})
+}
+
+// TestAnnounceFailsBesideReminders: while one entry can't be described, the process goes on to say that it has the others.
+func TestAnnounceFailsBesideReminders(t *testing.T) {
+	bubble(t, func(t *testing.T, ctx context.Context) {
+		f := newFakeServer()
+		p := startFake(t, ctx, map[string]*fakeServer{"q": f})
+		p.cron(t, "a", "@daily", "q")
+		time.Sleep(10 * time.Second)
+		heard(t, f, "announce a")
+		f.set(func() { f.indescribable = "bad" })
+		p.cron(t, "bad", "@daily", "q")
+		time.Sleep(3*store.NoticeEvery + 10*time.Second)
+		heard(t, f, "remind a bad", "remind a bad", "remind a bad")
+		want(t, p, "could not be described", 1)
+		f.set(func() { f.indescribable = "" })
+		time.Sleep(2 * noticeAgain)
+		heard(t, f, "announce bad")
 	})
 }
 

@@ -19,24 +19,25 @@ import (
 
 // A fakeServer stands for a Redis with the cron entries of one queue. It uses the time of a synctest bubble.
 type fakeServer struct {
-	mu     sync.Mutex
-	skew   time.Duration // of its clock
-	err    error         // of every call, which then isn't run
-	refuse error         // of calls for ticks, which then aren't run
-	noLast error         // of calls for the last ticks
-	lose   int           // number of replies to calls for ticks that are lost
-	early  int           // number of ticks that are called early at any time
-	delay  time.Duration // of every call
-	last   map[string]time.Time
-	paused map[string]bool // entries
-	noted  error           // of calls about entries
-	told   []string        // what such calls said of entries
-	lacks  map[string]bool // entries that must be announced
-	fired  []time.Time
-	names  []string // of the entries of those ticks
-	calls  int      // for ticks
-	most   int      // the most ticks in one call
-	lanes  map[*store.Lane]fakeCall
+	mu            sync.Mutex
+	skew          time.Duration // of its clock
+	err           error         // of every call, which then isn't run
+	refuse        error         // of calls for ticks, which then aren't run
+	noLast        error         // of calls for the last ticks
+	lose          int           // number of replies to calls for ticks that are lost
+	early         int           // number of ticks that are called early at any time
+	delay         time.Duration // of every call
+	last          map[string]time.Time
+	paused        map[string]bool // entries
+	indescribable string          // an entry that can't be announced
+	noted         error           // of calls about entries
+	told          []string        // what such calls said of entries
+	lacks         map[string]bool // entries that must be announced
+	fired         []time.Time
+	names         []string // of the entries of those ticks
+	calls         int      // for ticks
+	most          int      // the most ticks in one call
+	lanes         map[*store.Lane]fakeCall
 }
 
 // A fakeCall is what the server has stored about a lane's last call.
@@ -177,6 +178,9 @@ func (f *fakeServer) tell(ctx context.Context, verb string, notices []store.Noti
 	text := verb
 	for i := range notices {
 		name := notices[i].Name()
+		if verb == "announce" && name == f.indescribable {
+			return nil, replyError("ERR no")
+		}
 		text += " " + name
 		if verb == "remind" && f.lacks[name] {
 			lacking = append(lacking, name)
