@@ -48,7 +48,7 @@ func (q *Queue) Close(ctx context.Context, session string, ends bool, lanes ...*
 		worker = q.worker
 	}
 	seq, waited, ran := q.times.args()
-	keys := closeScript.keys(&q.keys, q.keys.inflight(session), q.timesLane())
+	keys := closeScript.keys(&q.keys, q.timesLane(), q.keys.inflight(session))
 	for _, l := range lanes {
 		keys = append(keys, l.key)
 	}

@@ -1,14 +1,14 @@
 -- Ends a session whose deliveries are all settled. The session may have got a wake-up that it can't use any more. So, if jobs wait,
 -- wakes another worker, which claims a ready job or sets its timer for a job that is due later. Takes statistics along.
 --
--- KEYS: as named below, INFLIGHT is inflight:<session>; TIMES is the lane of the batches of times; then the worker's other lanes, which
---       end with the session. TIMES expires by itself: it knows the batch if the call is made again
+-- KEYS: as named below, INFLIGHT is inflight:<session>; LANE is the lane of the batches of times; then the worker's other lanes, which
+--       end with the session. LANE expires by itself: it knows the batch if the call is made again
 -- ARGV: as named below; channel is the session's; worker is '', or the name of the worker if the worker ends as well: then the
 --       settings no longer have it as quiet; seq, waited, ran: a batch of times of deliveries, see sample
 -- Reply: the number of deliveries left; the session ends only if it is 0
 -- Errors: those of Redis, before the first write.
 
-local INFLIGHT, TIMES, SESSIONS, DUE, IDLE, STATS, HISTORY, HIGH, NORMAL, LOW, SUSPECT, SETTINGS = unpack(KEYS)
+local LANE, INFLIGHT, SESSIONS, DUE, IDLE, STATS, HISTORY, HIGH, NORMAL, LOW, SUSPECT, SETTINGS = unpack(KEYS)
 local session, channel, worker, seq, waited, ran = unpack(ARGV)
 local first_lane = 13 -- of KEYS
 
@@ -30,7 +30,7 @@ if left == 0 then
     redis.call('HDEL', SETTINGS, 'quiet:' .. worker)
   end
 end
-sample(TIMES, STATS, HISTORY, clock(), seq, waited, ran)
+sample(LANE, STATS, HISTORY, clock(), seq, waited, ran)
 if left == 0 then
   for k = first_lane, #KEYS do
     redis.call('DEL', KEYS[k])
