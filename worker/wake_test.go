@@ -31,7 +31,13 @@ func (r *rig) isScript(kinds ...string) func(cmd []string) bool {
 	}
 }
 
-func (r *rig) isClaim() func(cmd []string) bool { return r.isScript("lane:", "inflight:") }
+func (r *rig) isClaim() func(cmd []string) bool {
+	return r.isScript("lane:", "inflight:", "sessions", "fence")
+}
+
+func (r *rig) isClose() func(cmd []string) bool {
+	return r.isScript("lane:", "inflight:", "sessions", "due")
+}
 func (r *rig) isRenew() func(cmd []string) bool { return r.isScript("lane:", "sessions") }
 
 func TestIdleLatency(t *testing.T) {
