@@ -52,8 +52,8 @@ func checkRenewals(c *checker, j *jaeger.Server, r *testRedis) {
 	g := newRig(c, j, r)
 	proxy := r.proxy(c)
 	renewal := func(cmd []string) bool { // the script with these keys
-		return len(cmd) > 4 && strings.HasPrefix(strings.ToUpper(cmd[0]), "EVAL") &&
-			strings.HasSuffix(cmd[3], ":sessions") && strings.HasSuffix(cmd[4], ":due")
+		return len(cmd) > 5 && strings.HasPrefix(strings.ToUpper(cmd[0]), "EVAL") && strings.Contains(cmd[3], ":lane:") &&
+			strings.HasSuffix(cmd[4], ":sessions") && strings.HasSuffix(cmd[5], ":due")
 	}
 	began, over := make(chan struct{}), make(chan struct{})
 	g.enqueue("plain", "one")
