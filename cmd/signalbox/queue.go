@@ -161,8 +161,24 @@ func (a *app) queueResume() *cobra.Command {
 		"queue %s is resumed\n", "queue %s was not paused\n")
 }
 
-func (a *app) queueSwitch(use, short string, paused bool, do func(*inspect.Inspector, context.Context, string) (bool, error), did, was string) *cobra.Command {
-	c := a.command(use, short, cobra.ExactArgs(1), func(ctx context.Context, args []string) error {
+func (a *app) queueSwitch(use, short string, paused bool, do change, did, was string) *cobra.Command {
+	c := a.changeCommand(use, short, do, did, was, func(queue string, changed bool) any {
+		return struct {
+			Queue   string `json:"queue"`
+			Paused  bool   `json:"paused"`
+			Changed bool   `json:"changed"`
+		}{queue, paused, changed}
+	})
+	c.ValidArgsFunction = a.completeQueues(1)
+	return c
+}
+
+// A change is a call of package inspect that changes one thing, and says whether that was not so already.
+type change func(ins *inspect.Inspector, ctx context.Context, name string) (changed bool, err error)
+
+// changeCommand makes a change to what its argument names. It prints did or was, with the name, or the document for programs.
+func (a *app) changeCommand(use, short string, do change, did, was string, document func(name string, changed bool) any) *cobra.Command {
+	return a.command(use, short, cobra.ExactArgs(1), func(ctx context.Context, args []string) error {
 		ins, err := a.inspector(ctx)
 		if err != nil {
 			return err
@@ -172,11 +188,7 @@ func (a *app) queueSwitch(use, short string, paused bool, do func(*inspect.Inspe
 			return err
 		}
 		if a.json() {
-			return a.document(struct {
-				Queue   string `json:"queue"`
-				Paused  bool   `json:"paused"`
-				Changed bool   `json:"changed"`
-			}{args[0], paused, changed})
+			return a.document(document(args[0], changed))
 		}
 		if !changed {
 			did = was
@@ -184,8 +196,6 @@ func (a *app) queueSwitch(use, short string, paused bool, do func(*inspect.Inspe
 		fmt.Fprintf(a.out, did, args[0])
 		return nil
 	})
-	c.ValidArgsFunction = a.completeQueues(1)
-	return c
 }
 
 func (a *app) queueSet() *cobra.Command {

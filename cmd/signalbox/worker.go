@@ -195,57 +195,28 @@ func (a *app) workerUnquiet() *cobra.Command {
 		"worker %s takes jobs again\n", "worker %s was not quiet\n")
 }
 
-func (a *app) workerSwitch(use, short string, quiet bool, do func(*inspect.Inspector, context.Context, string) (bool, error), did, was string) *cobra.Command {
-	c := a.command(use, short, cobra.ExactArgs(1), func(ctx context.Context, args []string) error {
-		ins, err := a.inspector(ctx)
-		if err != nil {
-			return err
-		}
-		changed, err := do(ins, ctx, args[0])
-		if err != nil {
-			return err
-		}
-		if a.json() {
-			return a.document(struct {
-				Worker  string `json:"worker"`
-				Quiet   bool   `json:"quiet"`
-				Changed bool   `json:"changed"`
-			}{args[0], quiet, changed})
-		}
-		if !changed {
-			did = was
-		}
-		fmt.Fprintf(a.out, did, args[0])
-		return nil
+func (a *app) workerSwitch(use, short string, quiet bool, do change, did, was string) *cobra.Command {
+	c := a.changeCommand(use, short, do, did, was, func(worker string, changed bool) any {
+		return struct {
+			Worker  string `json:"worker"`
+			Quiet   bool   `json:"quiet"`
+			Changed bool   `json:"changed"`
+		}{worker, quiet, changed}
 	})
 	c.ValidArgsFunction = a.completeWorkers
 	return c
 }
 
 func (a *app) workerStop() *cobra.Command {
-	c := a.command("stop WORKER", "Make a worker end, as SIGTERM does", cobra.ExactArgs(1), func(ctx context.Context, args []string) error {
-		ins, err := a.inspector(ctx)
-		if err != nil {
-			return err
-		}
-		changed, err := ins.Stop(ctx, args[0])
-		if err != nil {
-			return err
-		}
-		if a.json() {
-			return a.document(struct {
+	c := a.changeCommand("stop WORKER", "Make a worker end, as SIGTERM does", (*inspect.Inspector).Stop,
+		"worker %s ends when its jobs have, or their time to drain is over\n", "worker %s was asked to stop already\n",
+		func(worker string, changed bool) any {
+			return struct {
 				Worker   string `json:"worker"`
 				Stopping bool   `json:"stopping"`
 				Changed  bool   `json:"changed"`
-			}{args[0], true, changed})
-		}
-		if !changed {
-			fmt.Fprintf(a.out, "worker %s was asked to stop already\n", args[0])
-			return nil
-		}
-		fmt.Fprintf(a.out, "worker %s ends when its jobs have, or their time to drain is over\n", args[0])
-		return nil
-	})
+			}{worker, true, changed}
+		})
 	c.Long = `Make a worker end, as SIGTERM does: it takes no more jobs, its handlers have the
 time to drain that it is configured with, and what they leave undone runs
 elsewhere. The command doesn't wait for that: the worker is listed until its
