@@ -32,9 +32,9 @@ type call struct {
 func (q *queue) next(over *call) *call {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if over != nil && cap(over.Settle) > 0 {
+	if over != nil && cap(over.Settle) > 0 && len(q.spares) <= lanes {
 		clear(over.Settle)
-		q.spare = over.Settle[:0]
+		q.spares = append(q.spares, over.Settle[:0])
 	}
 	for {
 		if !q.dispatch.callable() {
@@ -81,7 +81,7 @@ func (q *queue) prepare() *call {
 	}
 	c := &call{session: s, hints: d.hints, last: d.stopping}
 	c.Session = s.id
-	c.Settle = s.take(&q.spare)
+	c.Settle = s.take(&q.spares)
 	if s == q.session && !d.stopping {
 		c.slots = d.reserve()
 		c.Want = len(c.slots)

@@ -18,19 +18,18 @@ type delivery struct {
 	own                       lease.Context // the context that ends when the session ends, or this delivery alone
 
 	claimed  store.Delivery // its job belongs to the handlers, which may change it
-	queue    string         // queue, id, kind and token are copies of the job's that nobody changes
-	id, kind string
+	id, kind string         // copies of the job's that nobody changes; token too
 	token    int64
 	session  *session
 	slot     *slot
 	started  time.Time    // when it was claimed
-	phase    atomic.Int32 // how far it is; kept only if the user's middleware is around its handler
 	watch    *watch       // nil if nothing watches it
+	phase    atomic.Int32 // how far it is; kept only if the user's middleware is around its handler
 	returned bool         // the handler has returned; guarded by the queue's mu
 	handled  bool         // a handler was called; the slot's
-	over     time.Time    // when the end of its handler's context was first seen while it ran; zero before that; guarded by the queue's mu
 	stuck    bool         // its handler is reported as stuck; guarded by the queue's mu
-	stack    string       // of its handler, since then; guarded by the queue's mu
+	over     time.Time    // when the end of its handler's context was first seen while it ran; zero before that; guarded by the queue's mu
+	stack    string       // of its handler, while it is stuck; guarded by the queue's mu
 
 	inner atomic.Pointer[context.Context] // the context of its handler while that runs; nil if it is the delivery's own
 
@@ -43,7 +42,7 @@ func (d *delivery) begin(s *session, sl *slot, claimed store.Delivery, at time.T
 	d.own.Begin(s.validity.Context())
 	d.Context = &d.own
 	d.claimed = claimed
-	d.queue, d.id, d.kind, d.token = claimed.Job.Queue, claimed.Job.ID, claimed.Job.Kind, claimed.Job.Token
+	d.id, d.kind, d.token = claimed.Job.ID, claimed.Job.Kind, claimed.Job.Token
 	d.session, d.slot, d.started = s, sl, at
 }
 
@@ -66,7 +65,7 @@ func (d *delivery) Value(key any) any {
 }
 
 // Key, Token and Until implement [lock.Lease] for the handlers.
-func (d *delivery) Key() string      { return d.queue + "/" + d.id }
+func (d *delivery) Key() string      { return d.session.queue.store.Name() + "/" + d.id }
 func (d *delivery) Token() int64     { return d.token }
 func (d *delivery) Until() time.Time { return d.session.validity.Until() }
 

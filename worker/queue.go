@@ -58,15 +58,15 @@ type queue struct {
 	marked    chan struct{}    // the keeper looks which of the jobs that run were cancelled
 	stuckNews chan struct{}    // the keeper writes which handlers are stuck
 
-	vacant    chan struct{}      // the session is over: the keeper opens another
-	expired   chan []string      // sessions to reclaim
-	outage    time.Time          // when Redis was last known not to be there in time
-	forgotten time.Time          // when Redis gave the latest of the answers that it has forgotten, by its clock; zero: none is known
-	missed    time.Time          // when the latest loss was seen, by Redis's clock
-	spare     []store.Settlement // empty: its room is for those that come
-	away      atomic.Bool        // the last call was not served
-	born      time.Time          // what heardAt and waits count from, in ns
-	heardAt   atomic.Int64       // when a call was last answered
+	vacant    chan struct{}        // the session is over: the keeper opens another
+	expired   chan []string        // sessions to reclaim
+	outage    time.Time            // when Redis was last known not to be there in time
+	forgotten time.Time            // when Redis gave the latest of the answers that it has forgotten, by its clock; zero: none is known
+	missed    time.Time            // when the latest loss was seen, by Redis's clock
+	spares    [][]store.Settlement // empty: their room is for those that come; each lane gives one back while it fills another
+	away      atomic.Bool          // the last call was not served
+	born      time.Time            // what heardAt and waits count from, in ns
+	heardAt   atomic.Int64         // when a call was last answered
 	waits     [lanes + 1]wait
 	begun     bool                // it had a session; the keeper's
 	swept     time.Time           // when terminal jobs were last swept out; the keeper's

@@ -42,10 +42,13 @@ type session struct {
 	unnoted []*delivery // those whose notes Redis doesn't have yet
 }
 
-// take takes as many settlements as go in one call, completed ones first. It leaves the next ones the room of spare.
-func (s *session) take(spare *[]store.Settlement) []store.Settlement {
+// take takes as many settlements as go in one call, completed ones first. It leaves the next ones the room of a spare.
+func (s *session) take(spares *[][]store.Settlement) []store.Settlement {
 	batch := s.completed
-	s.completed, *spare = *spare, nil
+	s.completed = nil
+	if last := len(*spares) - 1; last >= 0 {
+		s.completed, *spares = (*spares)[last], (*spares)[:last]
+	}
 	if n := store.Fit(batch); n < len(batch) {
 		batch, s.completed = batch[:n:n], batch[n:]
 	} else if len(s.others) > 0 {
