@@ -10,7 +10,7 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// The floor: what a queue on Redis must do at least between an enqueue and the start of a handler. It wakes its worker with a
+// The floor: what a queue on Redis must do at least between an enqueue and the start of a handler, if its worker makes a call for the job. It wakes its worker with a
 // blocking pop, and it changes Redis by scripts. These have no more than that needs: no leases, tokens,
 // priorities, times or repeated calls.
 var (
