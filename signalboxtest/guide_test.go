@@ -146,6 +146,18 @@ func TestUserIsLocked(t *testing.T) {
 	}
 }
 
+func TestSignUpWithoutRedis(t *testing.T) {
+	rdb := redis.NewClient(&redis.Options{})
+	rdb.Close() // each call fails
+	s, err := scheduler.New(rdb, scheduler.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := NewService(s).SignUp(t.Context(), 42); err == nil {
+		t.Error("no error")
+	}
+}
+
 func TestOnEmbedded(t *testing.T) {
 	srv, err := embedded.Start()
 	if err != nil {
