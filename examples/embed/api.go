@@ -125,6 +125,10 @@ func (s *service) cancelReport(w http.ResponseWriter, r *http.Request) {
 	if !s.known(w, r, id) {
 		return
 	}
+	if s.files.done(id) {
+		refuse(w, http.StatusConflict, "the report is done")
+		return
+	}
 	_, err := s.inspect.Do(r.Context(), queueReports, id, inspect.Cancel{Why: "by the client"})
 	switch {
 	case err == nil:

@@ -98,9 +98,10 @@ func (s Sweep) Validate() error {
 
 // A builder has what the handlers need.
 type builder struct {
-	files    *reports
-	upstream *upstream
-	jobs     *scheduler.Scheduler
+	files     *reports
+	upstream  *upstream
+	jobs      *scheduler.Scheduler
+	namespace string
 }
 
 // register registers the handlers, and says how each kind fails.
@@ -108,8 +109,9 @@ func (b *builder) register(w *worker.Worker, locker lock.Locker) {
 	patience := worker.Retry(worker.ExponentialJitter(time.Second, 10*time.Minute))
 	final := worker.Terminal(isFinal) // another attempt would have the same answer
 	worker.Handle(w, b.build, patience, final, worker.RetryFor(24*time.Hour),
-		// One report of an account at a time: the other system allows no more. The slot is free for another account meanwhile.
-		worker.LockBy(locker, func(in Report) string { return "account:" + in.Account }))
+		// One report of an account at a time: the other system allows no more. The slot is free for another account meanwhile. A lock has
+		// no namespace of its own, so its name has it.
+		worker.LockBy(locker, func(in Report) string { return b.namespace + ":account:" + in.Account }))
 	worker.Handle(w, b.notify, patience, final, worker.RetryFor(3*24*time.Hour))
 	worker.Handle(w, b.sweep)
 }

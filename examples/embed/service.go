@@ -55,7 +55,7 @@ func newService(rdb redis.UniversalClient, locker lock.Locker, files *reports, u
 		return nil, err
 	}
 	s.worker.Use(middleware.Log(nil)) // a line for each job, without its arguments
-	b := &builder{files, up, s.jobs}
+	b := &builder{files, up, s.jobs, cfg.namespace}
 	b.register(s.worker, locker)
 	// Each process registers the entry. Each tick is enqueued once.
 	if err := s.jobs.Cron("sweep", "30 3 * * *", Sweep{Days: 30}); err != nil {

@@ -39,7 +39,7 @@ func newRig(t *testing.T, other http.HandlerFunc) *rig {
 	t.Cleanup(func() { _ = files.Close() })
 	jobs := signalboxtest.New(t)
 	up := &upstream{"http://upstream.invalid", &http.Client{Transport: transport(other)}}
-	s, err := newService(jobs.Client(), jobs.Locker(), files, up, config{adminToken: "secret", drain: time.Minute})
+	s, err := newService(jobs.Client(), jobs.Locker(), files, up, config{adminToken: "secret", drain: time.Minute, namespace: "default"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -225,7 +225,7 @@ func TestDeploy(t *testing.T) {
 func TestOneOfAnAccount(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, sells)
-	held, err := r.jobs.Locker().TryAcquire(t.Context(), middleware.KeyPrefix+"account:acme")
+	held, err := r.jobs.Locker().TryAcquire(t.Context(), middleware.KeyPrefix+"default:account:acme")
 	if err != nil {
 		t.Fatal(err)
 	}
