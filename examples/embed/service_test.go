@@ -288,9 +288,10 @@ func TestSweep(t *testing.T) {
 func TestOperatorsOnly(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, sells)
-	reached := r.operatorsOnly(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+	open := http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})
+	guarded := r.operatorsOnly(open)
 	for token, want := range map[string]int{"Bearer secret": 200, "Bearer secre": 401, "Bearer ": 401, "secret": 401, "": 401} {
-		if code, body := call(reached, "GET", "/", "", "Authorization", token); code != want {
+		if code, body := call(guarded, "GET", "/", "", "Authorization", token); code != want {
 			t.Errorf("%q: %d %s", token, code, body)
 		}
 	}
@@ -304,7 +305,7 @@ func TestOperatorsOnly(t *testing.T) {
 		}
 	}
 	r.adminToken = ""
-	if code, body := call(r.operatorsOnly(reached), "GET", "/", "", "Authorization", "Bearer "); code != 401 {
+	if code, body := call(r.operatorsOnly(open), "GET", "/", "", "Authorization", "Bearer "); code != 401 {
 		t.Errorf("without a token: %d %s", code, body)
 	}
 }
