@@ -3,6 +3,7 @@ package signalboxtest_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -15,6 +16,8 @@ import (
 
 	"github.com/signalbox-go/signalbox"
 	"github.com/signalbox-go/signalbox/embedded"
+	"github.com/signalbox-go/signalbox/lock"
+	"github.com/signalbox-go/signalbox/middleware"
 	"github.com/signalbox-go/signalbox/scheduler"
 	"github.com/signalbox-go/signalbox/signalboxtest"
 	"github.com/signalbox-go/signalbox/worker"
@@ -110,6 +113,49 @@ func TestWeekly(t *testing.T) {
 			time.Sleep(time.Second)
 		}
 	})
+}
+
+type Bill struct{ UserID int }
+
+func (Bill) Kind() string { return "user.bill" }
+
+func bill(context.Context, *signalbox.Job, Bill) error { return nil }
+
+func TestUserIsLocked(t *testing.T) {
+	jobs := signalboxtest.New(t)
+	w, err := worker.New(jobs.Client(), worker.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	worker.Handle(w, bill, worker.LockBy(jobs.Locker(), func(in Bill) string { return fmt.Sprintf("user:%d", in.UserID) }))
+
+	// Somebody else holds the lock.
+	held, err := jobs.Locker().TryAcquire(t.Context(), middleware.KeyPrefix+"user:42")
+	if err != nil {
+		t.Fatal(err)
+	}
+	v := jobs.Work(t.Context(), w, jobs.NewJob(Bill{UserID: 42}))
+	if v.Outcome != signalbox.OutcomeSnoozed || !errors.Is(v.Err, lock.ErrHeld) {
+		t.Error(v)
+	}
+	if err := held.Release(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if v := jobs.Work(t.Context(), w, v.Next); v.Outcome != signalbox.OutcomeCompleted {
+		t.Error(v)
+	}
+}
+
+func TestSignUpWithoutRedis(t *testing.T) {
+	rdb := redis.NewClient(&redis.Options{})
+	rdb.Close() // each call fails
+	s, err := scheduler.New(rdb, scheduler.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := NewService(s).SignUp(t.Context(), 42); err == nil {
+		t.Error("no error")
+	}
 }
 
 func TestOnEmbedded(t *testing.T) {

@@ -7,8 +7,8 @@
 // The clock is that of package time. In a bubble of [testing/synctest] it goes by at once: the test sleeps for a week, and the cron
 // entries of a scheduler that runs in the bubble have fired.
 //
-// The stand-in answers schedulers and nobody else. Package [embedded] is a Redis for tests of workers that run, of locks and of package
-// inspect. The guide is docs/testing.md.
+// The stand-in answers schedulers and nobody else. [Jobs.Locker] stands in for the locks of handlers. Package [embedded] is a Redis for
+// tests of workers that run, of locks themselves and of package inspect. The guide is docs/testing.md.
 //
 // [scheduler.Scheduler]: https://pkg.go.dev/github.com/signalbox-go/signalbox/scheduler#Scheduler
 // [worker.Worker]: https://pkg.go.dev/github.com/signalbox-go/signalbox/worker#Worker
@@ -35,6 +35,7 @@ type Jobs struct {
 	t       testing.TB
 	standIn *store.StandIn
 	rdb     *redis.Client
+	locks   locks
 }
 
 // New returns the jobs of a test: none. Its client is closed when the test ends. Make one for each test and subtest: it costs

@@ -60,8 +60,8 @@ var rules = []rule{
 	{"scheduler", []string{".", "health", "internal/schedule", "internal/store", "internal/telemetry"}, append([]string{goRedis, unix}, otelAPI...)},
 	{"worker", []string{".", "health", "lock", "middleware", "internal/lease", "internal/store", "internal/telemetry", "internal/testseam"}, append([]string{goRedis, backoff}, otelAPI...)},
 	{"internal/testseam", []string{"."}, nil}, // not worker: worker imports this
-	{"signalboxtest", []string{".", "scheduler", "worker", "internal/store", "internal/testseam"}, []string{goRedis}}, // nothing imports it but tests
-	{"inspect", []string{".", "internal/schedule", "internal/store", "lock"}, []string{goRedis}},                      // lock: who holds one
+	{"signalboxtest", []string{".", "lock", "scheduler", "worker", "internal/store", "internal/testseam"}, []string{goRedis}}, // nothing imports it but tests
+	{"inspect", []string{".", "internal/schedule", "internal/store", "lock"}, []string{goRedis}},                              // lock: who holds one
 	{"embedded", []string{"."}, []string{miniredis}},
 	{"examples/quickstart", []string{".", "scheduler", "worker", "examples/quickstart/internal/demo"}, nil},
 	{"examples/...", []string{".", "embedded", "health", "lock", "lock/redlock", "middleware", "scheduler", "worker"}, append([]string{goRedis}, otelAPI...)},
