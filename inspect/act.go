@@ -12,7 +12,8 @@ import (
 	"github.com/signalbox-go/signalbox/internal/store"
 )
 
-// ErrState is wrapped by the error of a call whose action isn't for the state that the job is in. Nothing was changed.
+// ErrState is wrapped by the error of a call whose action isn't for the state that the job, the cron entry or the worker is in.
+// Nothing was changed.
 var ErrState = errors.New("inspect: not in this state")
 
 // An Action is what can be done to a job: [Cancel], [Retry], [Reschedule], [Delete], [Prioritise] or [Edit]. Each is for jobs in some states

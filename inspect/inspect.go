@@ -11,7 +11,9 @@
 //	for lock, err := range ins.Locks(ctx, "*")  // that are held
 //	entries, err := ins.Entries(ctx)            // of cron, with their last and next ticks
 //	for job, err := range ins.Jobs(ctx, "mail", inspect.Filter{State: signalbox.StateDead, Error: "timeout"})
+//	jobs, err := ins.Latest(ctx, "mail", signalbox.StateDead, 10) // those that died last
 //	stats, err := ins.Stats(ctx, "mail", inspect.ByMinute) // what happened in the last three hours
+//	totals, err := ins.Totals(ctx, "mail")                 // and since the queue began
 //
 // Looking changes nothing, and needs no right to write: see docs/operations.md. A queue may have millions of jobs: a listing makes short calls, and
 // holds about a megabyte of records at a time. It can be left, and taken up behind a job with the job's Cursor.
@@ -211,7 +213,7 @@ func (i *Inspector) Quiet(ctx context.Context, worker string) (changed bool, err
 }
 
 // Unquiet lets a worker take jobs again. changed is false if it was not quiet. The error wraps [ErrNoWorker] if no queue of the namespace
-// has a worker of that ID.
+// has a worker of that ID, and [ErrState] if the worker was asked to stop, which is final.
 func (i *Inspector) Unquiet(ctx context.Context, worker string) (changed bool, err error) {
 	return i.quiet(ctx, worker, false)
 }
@@ -221,7 +223,7 @@ func (i *Inspector) Unquiet(ctx context.Context, worker string) (changed bool, e
 // lease. Stop doesn't wait for the end: the worker is in [Inspector.Workers] until then. What the process does when Run has returned is up to its program.
 // Most programs exit, with status 0. What starts them again, such as a Kubernetes Deployment, starts a worker with another ID.
 //
-// changed is false if it was asked to stop already. The error wraps [ErrNoWorker] if no queue of the namespace has a worker of that ID. A worker that is too old for a queue
+// A stop is final: nothing takes it back. changed is false if the worker was asked to stop already. The error wraps [ErrNoWorker] if no queue of the namespace has a worker of that ID. A worker that is too old for a queue
 // doesn't hear of it there.
 func (i *Inspector) Stop(ctx context.Context, worker string) (changed bool, err error) {
 	return i.tell(ctx, worker, (*store.Queue).Stop)
@@ -243,6 +245,9 @@ func (i *Inspector) tell(ctx context.Context, worker string, do func(q *store.Qu
 	here := false
 	for _, name := range queues {
 		one, has, err := do(i.store(name), ctx, worker)
+		if errors.Is(err, store.ErrStopping) {
+			return changed, fmt.Errorf("%w: worker %s was asked to stop, and that is final: it ends when its jobs have; start another worker", ErrState, worker)
+		}
 		if err != nil {
 			return changed, fmt.Errorf("inspect: worker %s, queue %s: %w", worker, name, err)
 		}

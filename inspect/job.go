@@ -57,6 +57,9 @@ type Job struct {
 	// runs a job that is traced. [Inspector.Jobs] has them for running jobs only.
 	RunTraceID, RunSpanID string
 
+	// Nowhere says that the job has a record, but no place in the queue, so that it never runs: another program has changed the queue.
+	// State is ready then. [Inspector.Doctor] repairs it. It is false if more than 100,000 jobs are ready: then nobody has looked.
+	Nowhere bool
 	// Waits says why the job isn't running, in words, if it is scheduled or ready; else "".
 	Waits string
 	// Cursor is where a listing goes on behind the job: see [Filter]. A job of [Inspector.Job] has none.
@@ -124,6 +127,7 @@ func jobOf(v *store.View, s *store.Situation) Job {
 	}
 	job.TraceID, job.SpanID = spanOf(r.Headers["traceparent"])
 	job.RunTraceID, job.RunSpanID = spanOf(v.Note)
+	job.Nowhere = v.Unlisted
 	job.Waits = waits(&job, s)
 	return job
 }
@@ -141,6 +145,9 @@ func waits(job *Job, s *store.Situation) string {
 		}
 		later = "its time has come; "
 	case signalbox.StateReady:
+		if job.Nowhere {
+			return "in vain: it is in no place, and the doctor repairs that"
+		}
 	case signalbox.StateRunning, signalbox.StateCompleted, signalbox.StateDead, signalbox.StateCancelled:
 		return ""
 	}

@@ -137,6 +137,32 @@ func (h Histogram) Buckets() iter.Seq2[time.Duration, int64] {
 	}
 }
 
+// Totals are the counts of a queue since it began, at one moment.
+type Totals struct {
+	At time.Time // by the clock of Redis
+	Counts
+}
+
+// Totals returns the counts of a queue since it began. It costs Redis less than [Inspector.Stats], and may be called each second. The difference
+// of two calls is what happened between them, unless somebody has deleted the counters. The error wraps [ErrNoQueue] if nobody has used
+// the queue.
+func (i *Inspector) Totals(ctx context.Context, queue string) (Totals, error) {
+	if err := store.ValidateQueue(queue); err != nil {
+		return Totals{}, fmt.Errorf("inspect: %w", err)
+	}
+	at, total, err := i.store(queue).Totals(ctx)
+	if err != nil {
+		return Totals{}, fmt.Errorf("inspect: counts of queue %s: %w", queue, err)
+	}
+	t := Totals{At: at, Counts: Counts(total)}
+	if t.Counts == (Counts{}) {
+		if err := i.known(ctx, queue); err != nil {
+			return Totals{}, err
+		}
+	}
+	return t, nil
+}
+
 // Stats returns what happened to the jobs of a queue: by the minute for three hours, or by the hour for thirty days. It makes one call. The
 // error wraps [ErrNoQueue] if nobody has used the queue. If another program has written to the statistics, the error names what can't be
 // read, and Stats returns what the rest says.

@@ -47,6 +47,8 @@ type RunningJob struct {
 // Stuck is what a worker says of a handler that goes on though its context has ended. The worker writes it within a second, and again when
 // it renews its lease. It does so for up to 100 handlers of a session, those that are stuck for longest.
 type Stuck struct {
+	// Kind is the job's kind. It is "" if the worker is of an older release.
+	Kind string
 	// Since is when the end of the context was seen, by the clock of Redis.
 	Since time.Time
 	// Stack is that of the handler's goroutine, at the time when it was first reported. It has at most 2,048 bytes, and no arguments of calls. 16
@@ -113,7 +115,7 @@ func (i *Inspector) addWorkers(ctx context.Context, queue string, workers map[st
 			r := RunningJob{Queue: queue, ID: v.Job.ID, Token: v.Job.Token, Since: v.Job.ClaimedAt, Cancelling: cancelling(v.Flags)}
 			for _, s := range stuck {
 				if s.ID == r.ID && s.Token == r.Token {
-					r.Stuck = &Stuck{Since: s.Since, Stack: s.Stack, SlotFreed: s.Freed}
+					r.Stuck = &Stuck{Kind: s.Kind, Since: s.Since, Stack: s.Stack, SlotFreed: s.Freed}
 				}
 			}
 			w.Running = append(w.Running, r)

@@ -47,7 +47,8 @@ func TestWorkers(t *testing.T) {
 func TestStop(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, s *stage) {
-		if alive, _, err := s.Open(t.Context(), store.NewSession("another"), time.Hour); !alive || err != nil {
+		session := store.NewSession("another")
+		if alive, _, err := s.Open(t.Context(), session, time.Hour); !alive || err != nil {
 			t.Fatal(alive, err)
 		}
 		for _, want := range []bool{true, false} {
@@ -58,6 +59,20 @@ func TestStop(t *testing.T) {
 		all, err := s.ins.Workers(t.Context())
 		if err != nil || len(all) != 2 || !all[0].Stopping || !all[0].Quiet || all[1].Stopping || all[1].Quiet {
 			t.Errorf("%+v, %v", all, err)
+		}
+		// A stop is final, also while the worker has no session, and whatever is said to others meanwhile.
+		if changed, err := s.ins.Unquiet(t.Context(), "another"); changed || !errors.Is(err, inspect.ErrState) || !strings.Contains(err.Error(), "final") {
+			t.Errorf("unquiet: %v, %v", changed, err)
+		}
+		_, _, err = s.Renew(t.Context(), session, 0, "") // it has lost its lease
+		s.must(err)
+		_, err = s.Reclaim(session, false).Next(t.Context())
+		s.must(err)
+		if _, err := s.ins.Quiet(t.Context(), me); err != nil {
+			t.Error(err)
+		}
+		if alive, hints, err := s.As("another").Open(t.Context(), store.NewSession("another"), time.Hour); !alive || !hints.Standing.Stop || err != nil {
+			t.Errorf("in its next session it may work: %v, %+v, %v", alive, hints.Standing, err)
 		}
 		if changed, err := s.ins.Stop(t.Context(), "nobody"); changed || !errors.Is(err, inspect.ErrNoWorker) || !strings.Contains(err.Error(), "another") {
 			t.Errorf("changed %v, %v", changed, err)
@@ -79,14 +94,14 @@ func TestStuck(t *testing.T) {
 		s.must(err)
 		since := time.UnixMicro(1_800_000_000_000_000)
 		s.must(s.WriteStuck(t.Context(), leases[0].Session, time.Hour, []store.Stuck{
-			{ID: running[0].ID, Token: running[0].Token, Since: since, Stack: "main.go:7", Freed: true},
+			{ID: running[0].ID, Kind: "charge", Token: running[0].Token, Since: since, Stack: "main.go:7", Freed: true},
 			{ID: running[1].ID, Token: running[1].Token - 1, Since: since},
 		}))
 		all, err = s.ins.Workers(t.Context())
 		s.must(err)
 		for _, r := range all[0].Running {
 			switch {
-			case r.ID == running[0].ID && (r.Stuck == nil || *r.Stuck != inspect.Stuck{Since: since, Stack: "main.go:7", SlotFreed: true}):
+			case r.ID == running[0].ID && (r.Stuck == nil || *r.Stuck != inspect.Stuck{Kind: "charge", Since: since, Stack: "main.go:7", SlotFreed: true}):
 				t.Errorf("%+v", r)
 			case r.ID == running[1].ID && r.Stuck != nil:
 				t.Errorf("%+v", r)

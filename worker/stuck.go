@@ -235,7 +235,7 @@ func (q *queue) writeStuck(ctx context.Context, s *session) {
 	var jobs []store.Stuck
 	for d := range q.slots.running() {
 		if d.session == s && d.stuck && !d.returned {
-			jobs = append(jobs, store.Stuck{ID: d.id, Token: d.token, Since: q.clock.server(d.over), Stack: d.stack, Freed: d.slot.left})
+			jobs = append(jobs, store.Stuck{ID: d.id, Kind: d.kind, Token: d.token, Since: q.clock.server(d.over), Stack: d.stack, Freed: d.slot.left})
 		}
 	}
 	needed := len(jobs) > 0 || s.toldStuck

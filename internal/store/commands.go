@@ -24,8 +24,8 @@ var roleScripts = map[Role][]string{
 	Producer: {"enqueue", "announce", "permits"},
 	Worker:   {"claim", "renew", "reclaim", "close", "sweep", "report", "depth", "keep", "permits"},
 	Reporter: {"report", "depth", "permits"},
-	Operator: {"depth", "show", "page", "list", "held", "history", "set", "keep", "act", "entry", "enqueue", "examine", "sum", "mend", "permits"},
-	Viewer:   {"depth", "show", "page", "list", "held", "history", "examine", "sum"},
+	Operator: {"depth", "show", "page", "list", "latest", "held", "history", "set", "keep", "act", "entry", "enqueue", "examine", "sum", "mend", "permits"},
+	Viewer:   {"depth", "show", "page", "list", "latest", "held", "history", "examine", "sum"},
 }
 
 // roleCalls are the commands that a role calls outside of scripts.

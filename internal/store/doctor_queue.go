@@ -97,7 +97,7 @@ func (d *doctor) types(ctx context.Context) error {
 
 // settingForms are what the fields of the settings may hold. Others are those of other releases.
 var settingForms = map[string]*regexp.Regexp{
-	"layout": regexp.MustCompile(`^\d{1,3}$`), "paused": regexp.MustCompile(`^\d{1,18}$`), "quiet": regexp.MustCompile(`^(\d{1,18}|stop)$`), "cron": regexp.MustCompile(`^\d{1,18}$`),
+	"layout": regexp.MustCompile(`^\d{1,3}$`), "paused": regexp.MustCompile(`^\d{1,18}$`), "quiet": regexp.MustCompile(`^(stop )?\d{1,18}$`), "cron": regexp.MustCompile(`^\d{1,18}$`),
 	"keep_jobs": regexp.MustCompile(`^[1-9]\d{0,14}$`), "keep_bytes": regexp.MustCompile(`^[1-9]\d{0,14}$`), "keep_us": regexp.MustCompile(`^[1-9]\d{0,14}$`),
 	"slots": regexp.MustCompile(`^[1-9]\d{0,5}$`),
 }

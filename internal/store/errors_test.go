@@ -247,13 +247,27 @@ func views() []operation {
 		return err
 	}
 	return []operation{
-		{name: "show", call: func(r *rig, _ []Delivery) error {
-			v, _, there, err := r.show(bg, "f1", []string{r.session})
-			if err == nil && (!there || v.State != signalbox.StateRunning) {
-				return fmt.Errorf("%v, %+v", there, v)
-			}
-			return err
-		}},
+		{
+			name: "show",
+			call: func(r *rig, _ []Delivery) error {
+				v, _, there, err := r.show(bg, "f1", []string{r.session})
+				if err == nil && (!there || v.State != signalbox.StateRunning) {
+					return fmt.Errorf("%v, %+v", there, v)
+				}
+				return err
+			},
+			unread: func(r *rig) []string {
+				return []string{r.keys.readyHigh, r.keys.readyNormal, r.keys.readyLow, r.keys.readySuspect}
+			},
+		},
+		{
+			name: "latest",
+			call: func(r *rig, _ []Delivery) error {
+				page, err := r.Latest(bg, signalbox.StateDead, 5)
+				return found(page, err, "dead2", "dead1")
+			},
+			unread: func(r *rig) []string { return []string{r.keys.cancelled} },
+		},
 		{
 			name: "page",
 			call: func(r *rig, _ []Delivery) error {

@@ -41,9 +41,26 @@ type Period struct {
 func (q *Queue) History(ctx context.Context, step Step) (History, error) {
 	r, err := run(ctx, q.rdb, historyScript, historyScript.keys(&q.keys), historyScript.args(0, arg{"letter", step.letter}, arg{"fields", step.fields}))
 	if err != nil {
-		return History{}, err
+		return History{}, q.badStats(err)
 	}
 	return parseHistory(r, step)
+}
+
+// Totals returns the counts since the queue began, and when that was, by the server's clock. It costs Redis less than History.
+func (q *Queue) Totals(ctx context.Context) (at time.Time, t Totals, err error) {
+	h, err := q.History(ctx, Step{letter: Minutes.letter, length: Minutes.length})
+	if !h.At.IsZero() {
+		err = nil // what can't be read is no total
+	}
+	return h.At, h.Total, err
+}
+
+// badStats adds the keys to an error of Redis.
+func (q *Queue) badStats(err error) error {
+	if strings.Contains(err.Error(), "WRONGTYPE") {
+		return fmt.Errorf("one of the keys %s and %s is no hash; is another program writing to them? %w", q.keys.stats, q.keys.history, err)
+	}
+	return err
 }
 
 func parseHistory(r *reply, step Step) (History, error) {

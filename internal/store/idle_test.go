@@ -1,6 +1,8 @@
 package store
 
 import (
+	"errors"
+	"fmt"
 	"testing"
 	"time"
 
@@ -389,7 +391,7 @@ func testQuiet(t *testing.T, r *rig) {
 	same(t, "and no longer", r.rdb.HExists(bg, r.keys.settings, "quiet:me").Val(), false)
 }
 
-// A worker that is to end gets no jobs, also of a queue that is paused, until its session ends. If it dies before, the next change forgets it.
+// A worker that is to end gets no jobs, also of a queue that is paused, until its session ends. Nothing takes that back.
 func testStop(t *testing.T, r *rig) {
 	r.session = NewSession("me")
 	other := r.Queue
@@ -417,8 +419,10 @@ func testStop(t *testing.T, r *rig) {
 		r.must(err)
 		same(t, "standing of a renewal", hints.Standing, Standing{Quiet: true, Stop: true})
 	}
-	r.must(r.rdb.HSet(bg, r.keys.settings, "quiet:died", stopValue).Err())
-	same(t, "changed, here", must2(other.Stop(bg, "me")), [2]bool{false, true})
+	changed, here, err := other.Quiet(bg, "me", false)
+	if changed || !here || !errors.Is(err, ErrStopping) {
+		t.Errorf("to take jobs again: %v, %v, %v", changed, here, err)
+	}
 	settings, err = other.Settings(bg)
 	r.must(err)
 	equal(t, "stopping", settings.Stopping, []string{"me"})
@@ -444,12 +448,14 @@ func testQuietDied(t *testing.T, r *rig) {
 	r.must(err)
 	for worker, age := range map[string]time.Duration{"gone": 25 * time.Hour, "away": 23 * time.Hour, "me": 25 * time.Hour} {
 		r.must(r.rdb.HSet(bg, r.keys.settings, "quiet:"+worker, now.Add(-age).UnixMicro()).Err())
+		r.must(r.rdb.HSet(bg, r.keys.settings, "quiet:stopped-"+worker, fmt.Sprintf("stop %d", now.Add(-age).UnixMicro())).Err())
 	}
 	r.must(r.rdb.HSet(bg, r.keys.settings, "quiet:odd", "x").Err())
 	same(t, "changed, here", must2(r.Quiet(bg, "me", true)), [2]bool{false, true})
 	settings, err := r.Settings(bg)
 	r.must(err)
-	equal(t, "quiet", settings.Quiet, []string{"away", "me"})
+	equal(t, "quiet", settings.Quiet, []string{"away", "me", "stopped-away"})
+	equal(t, "stopping", settings.Stopping, []string{"stopped-away"})
 }
 
 // All workers of a queue hear that its settings have changed.

@@ -32,6 +32,7 @@ var (
 	pageScript    = load("page")
 	listScript    = load("list")
 	heldScript    = load("held")
+	latestScript  = load("latest")
 	historyScript = load("history")
 
 	announceScript = load("announce")

@@ -2,6 +2,7 @@ package store
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -57,7 +58,7 @@ func settingsOf(fields map[string]string) Settings {
 	for field, value := range fields {
 		if worker, ok := strings.CutPrefix(field, quietField); ok {
 			s.Quiet = append(s.Quiet, worker)
-			if value == stopValue {
+			if strings.HasPrefix(value, stopValue) {
 				s.Stopping = append(s.Stopping, worker)
 			}
 		}
@@ -67,11 +68,14 @@ func settingsOf(fields map[string]string) Settings {
 	return s
 }
 
-// quietField is before a worker's ID in the name of the field that says since when it is to be quiet, in us, or that it is to end.
+// quietField is before a worker's ID in the name of the field that says since when it is to be quiet, or to end.
 const quietField = "quiet:"
 
-// stopValue is the value of that field for a worker that is to end.
+// stopValue is what the value of that field begins with for a worker that is to end. A space and the time follow.
 const stopValue = "stop"
+
+// ErrStopping: a worker was asked to end, so it can't be made to take jobs again.
+var ErrStopping = errors.New("store: the worker was asked to stop")
 
 // Pause makes the queue give out no jobs: once it has returned, none is claimed until Resume. It reports whether that is new.
 func (q *Queue) Pause(ctx context.Context) (changed bool, err error) {
@@ -92,9 +96,9 @@ func (q *Queue) SetSlots(ctx context.Context, n int) (changed bool, err error) {
 }
 
 // Quiet makes a worker take no more jobs of the queue, or take some again. It reports whether that is new. here is false, and nothing
-// has changed, if the worker has no session with the queue.
+// has changed, if the worker has no session with the queue. A worker that was asked to stop takes no jobs again: the error is ErrStopping.
 func (q *Queue) Quiet(ctx context.Context, worker string, on bool) (changed, here bool, err error) {
-	value := ""
+	value := "loud"
 	if on {
 		value = "now"
 	}
@@ -115,13 +119,13 @@ func (q *Queue) Stop(ctx context.Context, worker string) (changed, here bool, er
 	return changed, true, err
 }
 
-// setQuiet sets a worker's field, or removes it if value is "".
+// setQuiet changes a worker's field: value is that of set.lua.
 func (q *Queue) setQuiet(ctx context.Context, worker, value string) (changed, here bool, err error) {
 	workers, err := q.Workers(ctx)
 	if err != nil || !slices.Contains(workers, worker) {
 		return false, false, err
 	}
-	if value != "" {
+	if value != "loud" {
 		if err := q.forgetQuiet(ctx, workers); err != nil {
 			return false, true, err
 		}
@@ -145,7 +149,7 @@ func (q *Queue) forgetQuiet(ctx context.Context, workers []string) error {
 	}
 	for field, value := range fields {
 		worker, ok := strings.CutPrefix(field, quietField)
-		since, err := strconv.ParseInt(value, 10, 64)
+		since, err := strconv.ParseInt(strings.TrimPrefix(value, stopValue+" "), 10, 64)
 		if ok && !slices.Contains(workers, worker) && (err != nil || now.Sub(time.UnixMicro(since)) > quietFor) {
 			if _, err := q.set(ctx, field, ""); err != nil {
 				return err
@@ -174,6 +178,9 @@ func (q *Queue) set(ctx context.Context, field, value string) (changed bool, err
 	if err != nil {
 		return false, err
 	}
-	changed = r.int(0) == 1
-	return changed, r.err
+	n := r.int(0)
+	if n == 2 && r.err == nil {
+		return false, ErrStopping
+	}
+	return n == 1, r.err
 }

@@ -22,6 +22,7 @@ const (
 // Stuck is a job whose handler goes on though its context has ended.
 type Stuck struct {
 	ID    string
+	Kind  string // "" if its worker is of an older release
 	Token int64
 	Since time.Time // when the end of the context was seen, by the server's clock
 	Stack string    // of the handler's goroutine; "" if it isn't known
@@ -30,6 +31,7 @@ type Stuck struct {
 
 type stuckJSON struct {
 	ID    string `json:"id"`
+	Kind  string `json:"kind,omitempty"`
 	Token int64  `json:"token"`
 	Since int64  `json:"since"` // us
 	Stack string `json:"stack,omitempty"`
@@ -46,7 +48,7 @@ func (q *Queue) WriteStuck(ctx context.Context, session string, ttl time.Duratio
 	all := make([]stuckJSON, min(len(jobs), maxStuck))
 	for i := range all {
 		j := &jobs[i]
-		all[i] = stuckJSON{ID: j.ID, Token: j.Token, Since: j.Since.UnixMicro(), Freed: j.Freed}
+		all[i] = stuckJSON{ID: j.ID, Kind: j.Kind, Token: j.Token, Since: j.Since.UnixMicro(), Freed: j.Freed}
 		if i < maxStacks && len(j.Stack) <= MaxStuckStack {
 			all[i].Stack = j.Stack
 		}
@@ -73,7 +75,7 @@ func (q *Queue) Stuck(ctx context.Context, session string) ([]Stuck, error) {
 	}
 	jobs := make([]Stuck, len(all))
 	for i, j := range all {
-		jobs[i] = Stuck{ID: j.ID, Token: j.Token, Since: time.UnixMicro(j.Since), Stack: j.Stack, Freed: j.Freed}
+		jobs[i] = Stuck{ID: j.ID, Kind: j.Kind, Token: j.Token, Since: time.UnixMicro(j.Since), Stack: j.Stack, Freed: j.Freed}
 	}
 	return jobs, nil
 }

@@ -23,6 +23,8 @@ type View struct {
 	Attempts []Attempt // those that failed and are kept, oldest first
 	State    signalbox.State
 	At       time.Time // when the job ended, if it is dead or cancelled; when it is due, if it is scheduled; else zero
+	// Unlisted says that the job has a record and a state of ready, but no place in the queue. Jobs has no such job.
+	Unlisted bool
 	// Of a running job: its session, and the flags behind its token.
 	Session, Flags string
 	Note           string // of a job that runs, or has run: the span context of the last attempt that is known; Jobs has it of running ones
@@ -52,7 +54,7 @@ func workerOf(session string) string {
 // runs notes what a session holds of the job: a token, and flags behind a space.
 func (v *View) runs(session, held string) {
 	_, flags, _ := strings.Cut(held, " ")
-	v.State, v.Session, v.Flags = signalbox.StateRunning, session, flags
+	v.State, v.Session, v.Flags, v.Unlisted = signalbox.StateRunning, session, flags, false
 	v.Job.Token = tokenOf(held)
 	v.Job.ClaimedAt = time.UnixMicro(v.Job.Token) // but where tokens were ahead of the clock
 }
@@ -119,6 +121,7 @@ func (q *Queue) parseShow(r *reply, id string, sessions []string) (v View, s Sit
 	v = View{Job: signalbox.Job{ID: id, Queue: q.name, Namespace: q.namespace}, State: signalbox.State(r.str(4)), Note: noteOf(r.str(8))}
 	there, record, score, k, held := r.int(2) == 1, r.str(3), r.str(5), r.int(6), r.str(7)
 	s = Situation{At: time.UnixMicro(r.int(1)), Sessions: r.strs(9), Settings: settingsOf(pairs(r.strs(10)))}
+	v.Unlisted = r.int(11) == 1
 	switch {
 	case r.err != nil:
 		return View{}, Situation{}, false, r.err

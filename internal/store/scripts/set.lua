@@ -1,9 +1,10 @@
 -- Changes a field of the queue's settings, and makes all workers of the queue read the settings.
 --
 -- KEYS, ARGV: as named below
---       value: '' removes the field; 'now' sets it to the time in us, but only if the field isn't set
+--       value: '' removes the field; 'now' sets it to the time in us, but only if the field isn't set; 'stop' sets it to 'stop ' and the
+--       time, unless it is such a text already; 'loud' removes it, unless it is such a text
 --       channel: the queue's control channel
--- Reply: 1 if the field was changed, else 0
+-- Reply: 1 if the field was changed; 2 if value is 'loud' and the field stays, since it is a stop; else 0
 -- Errors: those of Redis, before the first write.
 
 local SETTINGS = unpack(KEYS)
@@ -11,14 +12,22 @@ local field, value, channel = unpack(ARGV)
 
 -- include: clock, digits, send
 
-local before = redis.call('HGET', SETTINGS, field)
+local before = redis.call('HGET', SETTINGS, field) or ''
+local stopping = string.sub(before, 1, 4) == 'stop'
+local after = value
+if value == 'now' then
+  after = before ~= '' and before or digits(clock())
+elseif value == 'stop' then
+  after = stopping and before or 'stop ' .. digits(clock())
+elseif value == 'loud' then
+  after = stopping and before or ''
+end
 -- When Redis is out of memory it still permits this write, and then all that follows.
 redis.call('HDEL', SETTINGS, '')
-local changed = value ~= (before or '') and not (value == 'now' and before)
-if value == '' then
+if after == '' then
   redis.call('HDEL', SETTINGS, field)
-elseif changed then
-  redis.call('HSET', SETTINGS, field, value == 'now' and digits(clock()) or value)
+elseif after ~= before then
+  redis.call('HSET', SETTINGS, field, after)
 end
 send('p' .. channel, 'look') -- also if nothing has changed: a worker may have missed that it did
-return changed and 1 or 0
+return after ~= before and 1 or value == 'loud' and stopping and 2 or 0

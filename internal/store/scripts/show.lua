@@ -2,16 +2,17 @@
 --
 -- KEYS: as named below, then inflight:<session> of each session that the caller knows
 -- ARGV: id
--- Reply: {'ok', time in us, there, record, state, score, session, held, note, sessions, settings}
+-- Reply: {'ok', time in us, there, record, state, score, session, held, note, sessions, settings, unlisted}
 --        there: 1 if the job has a record; state: 'scheduled', 'running', 'dead', 'cancelled', or 'ready' if it is in none of these
 --        places; score: that of the job where it is in a sorted set, else ''; session: of a running job the position, from 1, of its
 --        session among those of the call, else 0; held: what the session holds of it, else ''; note: the note of the job, else '';
 --        sessions: all that are registered. If the state is 'ready' and one of these was not in the call, the job may be running
---        there; settings: fields and values
+--        there; settings: fields and values; unlisted: 1 if the state is 'ready' and no ready list has the job. Lists of more than 100,000
+--        jobs together aren't searched: then it is 0
 -- Errors: those of Redis.
 
-local SESSIONS, JOBS, DUE, DEAD, CANCELLED, NOTES, SETTINGS = unpack(KEYS)
-local first_session = 8 -- of KEYS
+local SESSIONS, JOBS, DUE, HIGH, NORMAL, LOW, SUSPECT, DEAD, CANCELLED, NOTES, SETTINGS = unpack(KEYS)
+local first_session = 12 -- of KEYS
 local id = unpack(ARGV)
 
 -- include: clock
@@ -38,5 +39,17 @@ for name, state in pairs(terminal) do
   end
 end
 local record = redis.call('HGET', JOBS, id)
+local unlisted = 0
+if record and where == 'ready' then
+  unlisted = 1
+  local left = 100000 -- entries to search: some 3 ms
+  for _, list in ipairs({HIGH, NORMAL, LOW, SUSPECT}) do
+    left = left - redis.call('LLEN', list)
+    if left < 0 or redis.call('LPOS', list, id) then
+      unlisted = 0
+      break
+    end
+  end
+end
 return {'ok', clock(), record and 1 or 0, record or '', where, score, session, held, redis.call('HGET', NOTES, id) or '',
-  redis.call('ZRANGE', SESSIONS, 0, -1), redis.call('HGETALL', SETTINGS)}
+  redis.call('ZRANGE', SESSIONS, 0, -1), redis.call('HGETALL', SETTINGS), unlisted}

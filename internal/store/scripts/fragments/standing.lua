@@ -14,5 +14,5 @@ local function standing(settings, protocol, worker)
   if layout and tonumber(layout) > tonumber(protocol) then
     return layout, ''
   end
-  return quiet == 'stop' and quiet or paused and 'paused' or quiet and 'quiet' or '', slots or ''
+  return quiet and string.sub(quiet, 1, 4) == 'stop' and 'stop' or paused and 'paused' or quiet and 'quiet' or '', slots or ''
 end

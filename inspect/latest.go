@@ -1,0 +1,43 @@
+package inspect
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/signalbox-go/signalbox"
+	"github.com/signalbox-go/signalbox/internal/store"
+)
+
+// MaxLatest is the most jobs that [Inspector.Latest] returns.
+const MaxLatest = store.MaxLatest
+
+// Latest returns the n jobs of a state that ended last, the last one first. The state is dead or cancelled, and n is 1 to [MaxLatest]. It makes one call,
+// which reads at most some 256 KiB of records: if they are large, it returns fewer jobs, but at least one if there is any. [Inspector.Jobs]
+// lists all of them, the oldest first.
+//
+// The error wraps [ErrNoQueue] if nobody has used the queue, and [signalbox.ErrInvalid] if the state or n is wrong. A job whose record can't be
+// read is no error: it is returned with its Err.
+func (i *Inspector) Latest(ctx context.Context, queue string, state signalbox.State, n int) ([]Job, error) {
+	if err := store.ValidateQueue(queue); err != nil {
+		return nil, fmt.Errorf("inspect: %w", err)
+	}
+	if state != signalbox.StateDead && state != signalbox.StateCancelled {
+		return nil, fmt.Errorf("inspect: %w state %q: the latest jobs are those that are dead or cancelled", signalbox.ErrInvalid, state)
+	}
+	if n < 1 || n > MaxLatest {
+		return nil, fmt.Errorf("inspect: %w number %d of latest jobs: 1 to %d are allowed", signalbox.ErrInvalid, n, MaxLatest)
+	}
+	views, err := i.store(queue).Latest(ctx, state, n)
+	if err != nil {
+		return nil, fmt.Errorf("inspect: the latest %s jobs of queue %s: %w", state, queue, err)
+	}
+	if len(views) == 0 {
+		return nil, i.known(ctx, queue)
+	}
+	jobs := make([]Job, len(views))
+	for k := range views {
+		jobs[k] = jobOf(&views[k], &store.Situation{})
+		jobs[k].Cursor = ""
+	}
+	return jobs, nil
+}

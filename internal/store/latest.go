@@ -1,0 +1,35 @@
+package store
+
+import (
+	"context"
+
+	"github.com/signalbox-go/signalbox"
+)
+
+const (
+	// MaxLatest is the most jobs that Latest returns.
+	MaxLatest = maxLooked
+	// latestRoom is how many bytes of records Latest reads: it may be called each second.
+	latestRoom = 256 << 10
+)
+
+// Latest returns the n jobs of a state, dead or cancelled, that ended last: the last one first. It returns fewer if their records are
+// large. It makes one call.
+func (q *Queue) Latest(ctx context.Context, state signalbox.State, n int) ([]View, error) {
+	r, err := run(ctx, q.rdb, latestScript, latestScript.keys(&q.keys), latestScript.args(0,
+		arg{"state", string(state)}, arg{"count", n}, arg{"room", min(q.room, latestRoom)}))
+	if err != nil {
+		return nil, err
+	}
+	_, elements, ids, records, err := parsePage(r)
+	if err != nil {
+		return nil, err
+	}
+	views := make([]View, len(ids))
+	for i, id := range ids {
+		views[i] = q.view(id, state)
+		views[i].At = timeOf(parseScore(elements[2*i+1]))
+		views[i].read(records[i])
+	}
+	return views, nil
+}
