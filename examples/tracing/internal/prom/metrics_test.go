@@ -71,6 +71,7 @@ var instruments = []instrument{
 	{"signalbox.queue.depth", "{job}", gauge, append(ofQueue, labelState), 0},
 	{"signalbox.queue.oldest_job.age", "s", gauge, ofQueue, 0},
 	{"signalbox.worker.active", "{job}", gauge, ofQueue, 0},
+	{"signalbox.worker.stuck", "{job}", gauge, append(ofQueue, labelKind), 0},
 	{"signalbox.lock.acquire.duration", "s", histogram, nil, 3},
 	{"signalbox.lock.held.duration", "s", histogram, nil, 2},
 	{"signalbox.lock.renewals", "{renewal}", counter, nil, 1},
@@ -95,7 +96,7 @@ func TestMetrics(t *testing.T) {
 	otel.SetMeterProvider(page.Provider)
 	otel.SetTracerProvider(traces)
 	var during Families // some gauges exist only while a worker runs
-	s := playAll(t, func() { during = page.mustScrape(t) })
+	s := playAll(t, page, func() { during = page.mustScrape(t) })
 	families := page.mustScrape(t)
 	for _, in := range instruments {
 		if f := during[in.exported()]; in.kind == gauge && f != nil {
@@ -207,7 +208,7 @@ func checkBuckets(t *testing.T, h *dto.Histogram) {
 
 // The number of jobs in the scene, without those of cron.
 const (
-	enqueued   = 12 // 5 that succeed, 2 under a lock, one of each other sort
+	enqueued   = 13 // 5 that succeed, 2 under a lock, one of each other sort
 	deliveries = enqueued + 2
 )
 
@@ -226,8 +227,12 @@ type scene struct {
 	ids map[string]bool
 	key string // of the named lock
 
+	snoozed atomic.Bool // the job that snoozes has done so
+
 	asking atomic.Int32  // jobs that hold the lock, or ask for it
 	both   chan struct{} // closed when two do
+
+	free chan struct{} // closed when the handler that ignores its context may return
 }
 
 var idLike = regexp.MustCompile(`^[0-9A-Za-z]{20,}$`)
@@ -241,13 +246,13 @@ func (s *scene) isPrivate(value string) bool {
 // playAll does everything that metrics count, on two workers. The second worker takes the jobs
 // that the first loses when its network is held. playAll calls look when all is done and both
 // still run.
-func playAll(t *testing.T, look func()) *scene {
+func playAll(t *testing.T, page *Page, look func()) *scene {
 	t.Helper()
 	srv := redistest.Start(t)
 	proxy := redistest.NewProxy(t, srv.Addr())
 	near, far := srv.Client(), proxy.Client()
 	queue, farQueue := redistest.Name(t), redistest.Name(t)
-	s := &scene{ids: make(map[string]bool), key: queue + "-lock", both: make(chan struct{})}
+	s := &scene{ids: make(map[string]bool), key: queue + "-lock", both: make(chan struct{}), free: make(chan struct{})}
 	t.Cleanup(func() { near.Del(context.Background(), s.key) })
 
 	sched, err := scheduler.New(near, scheduler.Config{})
@@ -274,6 +279,7 @@ func playAll(t *testing.T, look func()) *scene {
 		put(queue, do)
 	}
 	put(queue, "die", scheduler.MaxAttempts(1))
+	put(queue, "ignore", scheduler.Timeout(50*time.Millisecond))
 	if err := sched.Cron("every-second", "@every 1s", tick{}, scheduler.Queue(queue)); err != nil {
 		t.Fatal(err)
 	}
@@ -297,6 +303,11 @@ func playAll(t *testing.T, look func()) *scene {
 	}, worker.With(s.named(near)), worker.Retry(func(int, error) time.Duration { return 10 * time.Millisecond }))
 	run("worker", w.Run)
 	run("scheduler", sched.Run)
+	calls.await(t, deliveries-1, "jobs, but that whose handler is stuck")
+	redistest.Eventually(t, func() bool {
+		return page.mustScrape(t).Total(Name("signalbox.worker.stuck", "{job}", false), nil) > 0
+	}, "the page has the handler that is stuck")
+	close(s.free)
 	calls.await(t, deliveries, "jobs")
 	ticks.await(t, 2, "ticks")
 
@@ -328,7 +339,7 @@ func playAll(t *testing.T, look func()) *scene {
 
 func newWorker(t *testing.T, rdb redis.UniversalClient, queue string) *worker.Worker {
 	t.Helper()
-	w, err := worker.New(rdb, worker.Config{Queues: worker.Queues{queue: {Concurrency: 20}}, SessionTTL: time.Second})
+	w, err := worker.New(rdb, worker.Config{Queues: worker.Queues{queue: {Concurrency: 20}}, SessionTTL: time.Second, StuckAfter: 100 * time.Millisecond})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -366,7 +377,7 @@ func (s *scene) do(ctx context.Context, job *signalbox.Job, in sort, rdb redis.U
 	case "die":
 		return errors.New("it fails for good")
 	case "snooze":
-		if time.Since(job.EnqueuedAt) < 100*time.Millisecond {
+		if !s.snoozed.Swap(true) {
 			return signalbox.Snooze(100 * time.Millisecond)
 		}
 	case "cancel":
@@ -376,6 +387,8 @@ func (s *scene) do(ctx context.Context, job *signalbox.Job, in sort, rdb redis.U
 		case <-s.both:
 		case <-ctx.Done():
 		}
+	case "ignore":
+		<-s.free
 	case "lose":
 		if err := rdb.Del(ctx, s.key+"-lost").Err(); err != nil {
 			return err
