@@ -18,7 +18,8 @@ import (
 type app struct {
 	in          io.Reader
 	out, err    io.Writer
-	flush       func() // writes what out holds back
+	screen      io.Writer // what out writes to, at once: for a program that draws on it
+	flush       func()    // writes what out holds back
 	env         func(name string) string
 	width       int  // of the terminal that out is, in cells. 0: it is none
 	inTerminal  bool // in is a terminal: questions can be answered
@@ -39,7 +40,7 @@ type app struct {
 func (a *app) run(ctx context.Context, args []string) int {
 	a.stopped = ctx
 	out := bufio.NewWriter(a.out)
-	a.out, a.flush = out, func() { _ = out.Flush() } // the error comes again at the end
+	a.out, a.screen, a.flush = out, a.out, func() { _ = out.Flush() } // the error comes again at the end
 	root := a.root()
 	root.SetArgs(args)
 	root.SetIn(a.in)
@@ -87,7 +88,7 @@ docs/cli.md has the JSON and the exit codes.`,
 	flags.StringVarP(&a.output, "output", "o", "table", "table for people, json for programs")
 	a.connection.register(flags)
 	_ = root.RegisterFlagCompletionFunc("output", cobra.FixedCompletions([]string{"table", "json"}, cobra.ShellCompDirectiveNoFileComp))
-	root.AddCommand(a.queueCommand(), a.jobCommand(), a.workerCommand(), a.cronCommand(), a.lockCommand(), a.enqueueCommand(), a.doctorCommand())
+	root.AddCommand(a.queueCommand(), a.jobCommand(), a.workerCommand(), a.cronCommand(), a.lockCommand(), a.enqueueCommand(), a.doctorCommand(), a.topCommand())
 	return root
 }
 

@@ -134,7 +134,7 @@ func (a *app) cronNext() *cobra.Command {
 				return err
 			}
 			if e.Err != nil {
-				return e.Err
+				return errors.New(e.Err.Error()) // it wraps signalbox.ErrInvalid, and the flags and arguments are right
 			}
 			now := a.clock(ctx)
 			var ticks []time.Time

@@ -196,6 +196,18 @@ func TestCronNext(t *testing.T) {
 	for _, n := range []string{"0", "-1", "1001"} {
 		sh.fails(exitUsage, []string{"--limit"}, "cron", "next", "digest", "--limit", n)
 	}
+
+	// A zone that this machine doesn't know is no mistake in flags or arguments.
+	rdb, key := srv.Client(), "signalbox:{"+sh.namespace+":mail}:entries"
+	about, err := rdb.HGet(t.Context(), key, "spec:digest").Result()
+	if err != nil {
+		t.Fatal(err)
+	}
+	at := strings.LastIndex(about, "Berlin")
+	if err := rdb.HSet(t.Context(), key, "spec:digest", about[:at]+"Merlin"+about[at+6:]).Err(); err != nil {
+		t.Fatal(err)
+	}
+	sh.fails(exitFailure, []string{"Europe/Merlin", "not known on this machine"}, "cron", "next", "digest")
 }
 
 // TestCronJSON pins the fields that programs read. A change here is one of docs/cli.md.

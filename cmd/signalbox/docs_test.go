@@ -101,6 +101,7 @@ func TestExamples(t *testing.T) {
 	t.Parallel()
 	sh := newShell(t, redistest.Start(t))
 	sh.env["REDIS_URL"] = "redis://" + redistest.Address(t) // nobody is there
+	sh.width = 80
 	n := 0
 	var visit func(c *cobra.Command)
 	visit = func(c *cobra.Command) {

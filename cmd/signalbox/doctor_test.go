@@ -80,6 +80,30 @@ func TestDoctor(t *testing.T) {
 	}
 }
 
+// A job without a place says so, and what to do.
+func TestShowJobWithoutPlace(t *testing.T) {
+	t.Parallel()
+	srv := redistest.Start(t)
+	sh := newShell(t, srv)
+	for _, id := range []string{"j1", "j2"} {
+		sh.ok("enqueue", "email.welcome", "-q", "mail", "--id", id)
+	}
+	sh.spoil(srv, "j1")
+	if out := sh.ok("job", "show", "mail", "j1"); !strings.Contains(out, "state      in no place: signalbox doctor mail --repair\nwaits      in vain: ") {
+		t.Error(out)
+	}
+	var got showJSON
+	if sh.into(&got, "job", "show", "mail", "j1"); !got.Nowhere {
+		t.Errorf("%+v", got)
+	}
+	sh.ok("doctor", "mail", "--repair", "--yes")
+	for _, id := range []string{"j1", "j2"} {
+		if sh.into(&got, "job", "show", "mail", id); got.Nowhere || got.State != "ready" {
+			t.Errorf("%+v", got)
+		}
+	}
+}
+
 // What was found is printed, also if another queue can't be checked.
 func TestDoctorOfSomeQueues(t *testing.T) {
 	t.Parallel()

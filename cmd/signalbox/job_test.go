@@ -11,6 +11,8 @@ import (
 	"time"
 	"unicode"
 
+	"github.com/redis/go-redis/v9"
+
 	"github.com/signalbox-go/signalbox"
 	"github.com/signalbox-go/signalbox/inspect"
 	"github.com/signalbox-go/signalbox/internal/redistest"
@@ -34,11 +36,13 @@ type post struct {
 }
 
 // works starts a worker in the shell's namespace. It ends with the test.
-func (s *shell) works(srv *redistest.Server) *post {
+func (s *shell) works(srv *redistest.Server) *post { s.t.Helper(); return s.worksBy(srv.Client()) }
+
+func (s *shell) worksBy(rdb redis.UniversalClient) *post {
 	s.t.Helper()
 	p := &post{started: make(chan string, 100), free: make(chan struct{})}
 	var err error
-	p.w, err = worker.New(srv.Client(), worker.Config{
+	p.w, err = worker.New(rdb, worker.Config{
 		Namespace: s.namespace, Queues: worker.Queues{"mail": {Concurrency: 5}}, Logger: discard, DrainTimeout: time.Millisecond,
 		StuckAfter: 100 * time.Millisecond,
 	})
@@ -208,7 +212,7 @@ func TestJobJSON(t *testing.T) {
 		t.Errorf("a listing shows arguments: %s", line)
 	}
 	same(t, ages(sh.ok("job", "show", "default", "j1", "-o", "json")), "{"+common+
-		`"cursor":"","record_error":"","effect_key":"k","headers":{"tenant":"acme"},"payload":{"to":"\u003cx\u003e"},"payload_base64":null,"attempts":[]}`)
+		`"cursor":"","record_error":"","nowhere":false,"effect_key":"k","headers":{"tenant":"acme"},"payload":{"to":"\u003cx\u003e"},"payload_base64":null,"attempts":[]}`)
 }
 
 // The output is JSON and UTF-8, whatever the arguments are.
@@ -394,10 +398,13 @@ func TestStuckWorkers(t *testing.T) {
 		sh.into(&got, "worker", "ls")
 		return len(got.Workers) == 1 && len(got.Workers[0].Running) == 1 && got.Workers[0].Running[0].StuckSince != nil && got.Workers[0].Running[0].Stack != ""
 	}, "it is stuck")
+	if kind := got.Workers[0].Running[0].StuckKind; kind != "email.welcome" {
+		t.Errorf("it is of the kind %q", kind)
+	}
 	if fields := strings.Fields(strings.Split(sh.ok("worker", "ls", "--running"), "\n")[1]); fields[2] != "stuck" {
 		t.Error(fields)
 	}
-	if out := sh.ok("worker", "ls", "--stuck"); !strings.HasPrefix(out, "mail r1: stuck for ") || !strings.Contains(out, ", keeps its slot, in worker "+id+"\n  goroutine ") ||
+	if out := sh.ok("worker", "ls", "--stuck"); !strings.HasPrefix(out, "mail r1 (email.welcome): stuck for ") || !strings.Contains(out, ", keeps its slot, in worker "+id+"\n  goroutine ") ||
 		!strings.Contains(out, "job_test.go") {
 		t.Error(out)
 	}
@@ -406,6 +413,7 @@ func TestStuckWorkers(t *testing.T) {
 	if fields := strings.Fields(strings.Split(sh.ok("worker", "ls"), "\n")[1]); fields[1] != "stopping" {
 		t.Error(fields)
 	}
+	sh.fails(exitState, []string{id, "final"}, "worker", "unquiet", id)
 }
 
 // A pause that waits ends when the last job has ended, or by Ctrl-C.

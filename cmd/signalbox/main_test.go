@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 
@@ -23,8 +24,9 @@ type shell struct {
 	t         *testing.T
 	env       map[string]string
 	namespace string
-	in        string // what the command reads
-	terminal  bool   // there is somebody to answer questions
+	in        string   // what the command reads
+	where     []string // flags of each command
+	terminal  bool     // there is somebody to answer questions
 	width     int
 }
 
@@ -48,7 +50,7 @@ func (s *shell) runIn(ctx context.Context, args ...string) (out, errs string, co
 		in: strings.NewReader(s.in), out: &stdout, err: &stderr, env: func(name string) string { return s.env[name] },
 		width: s.width, inTerminal: s.terminal, errTerminal: s.terminal,
 	}
-	code = a.run(ctx, args)
+	code = a.run(ctx, slices.Concat(args, s.where))
 	return stdout.String(), stderr.String(), code
 }
 

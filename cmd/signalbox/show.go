@@ -42,6 +42,7 @@ func (a *app) jobShow() *cobra.Command {
 // showJSON is all of a job, for programs. docs/cli.md has its fields.
 type showJSON struct {
 	jobJSON
+	Nowhere       bool              `json:"nowhere"`
 	EffectKey     string            `json:"effect_key"`
 	Headers       map[string]string `json:"headers"`
 	Payload       json.RawMessage   `json:"payload"`
@@ -61,7 +62,7 @@ type attemptJSON struct {
 }
 
 func showOf(j *inspect.Job) showJSON {
-	out := showJSON{jobJSON: jobOf(j), EffectKey: j.EffectKey, Headers: j.Headers, Attempts: make([]attemptJSON, len(j.Attempts))}
+	out := showJSON{jobJSON: jobOf(j), Nowhere: j.Nowhere, EffectKey: j.EffectKey, Headers: j.Headers, Attempts: make([]attemptJSON, len(j.Attempts))}
 	if out.Headers == nil {
 		out.Headers = map[string]string{}
 	}
@@ -91,9 +92,13 @@ func (a *app) show(j *inspect.Job, now time.Time) {
 	line("job", "%s", j.ID)
 	line("queue", "%s", j.Queue)
 	line("kind", "%s", j.Kind)
-	if since := when(j, now); since != "" {
+	since := when(j, now)
+	switch {
+	case j.Nowhere:
+		line("state", "in no place: signalbox doctor %s --repair", j.Queue)
+	case since != "":
 		line("state", "%s, %s", stateOf(j), since)
-	} else {
+	default:
 		line("state", "%s", stateOf(j))
 	}
 	if j.Waits != "" {

@@ -182,12 +182,33 @@ func (a *app) printStats(s *inspect.Stats, step inspect.Step) {
 		fmt.Fprintln(a.out)
 		times.flush()
 	}
-	for _, b := range s.Buckets {
-		if b.Duration > 5*step.Duration() && b.Counts != (inspect.Counts{}) {
-			fmt.Fprintf(a.out, "\nNo worker noted anything from %s to %s. What happened then is drawn as if evenly.\n",
-				stamp(b.Start.Truncate(time.Second)), stamp(b.Start.Add(b.Duration).Truncate(time.Second)))
+	if line := gaps(s, step); line != "" {
+		fmt.Fprintf(a.out, "\n%s\n", line)
+	}
+}
+
+// gaps says in a line when no worker noted anything. It is "" if that never was for long.
+func gaps(s *inspect.Stats, step inspect.Step) string {
+	var longest *inspect.Bucket
+	n := 0
+	for i := range s.Buckets {
+		b := &s.Buckets[i]
+		if b.Duration <= 5*step.Duration() || b.Counts == (inspect.Counts{}) {
+			continue
+		}
+		n++
+		if longest == nil || b.Duration > longest.Duration {
+			longest = b
 		}
 	}
+	if n == 0 {
+		return ""
+	}
+	from, to := stamp(longest.Start.Truncate(time.Second)), stamp(longest.Start.Add(longest.Duration).Truncate(time.Second))
+	if n == 1 {
+		return fmt.Sprintf("No worker noted anything from %s to %s. What happened then is drawn as if evenly.", from, to)
+	}
+	return fmt.Sprintf("%d times no worker noted anything, the longest from %s to %s. What happened then is drawn as if evenly.", n, from, to)
 }
 
 // barsIn returns how many bars there is room for, beside so many cells: a number that divides both windows. width is 0 if there is no terminal.

@@ -121,6 +121,18 @@ func TestStatsTable(t *testing.T) {
 	}
 }
 
+// Many long gaps are one line.
+func TestStatsGaps(t *testing.T) {
+	t.Parallel()
+	s := made()
+	same(t, gaps(&inspect.Stats{}, inspect.ByMinute), "")
+	for _, i := range []int{3, 7} {
+		s.Buckets[i].Duration = 10 * time.Minute
+	}
+	same(t, gaps(s, inspect.ByMinute),
+		"3 times no worker noted anything, the longest from 2026-01-31T01:30:00Z to 2026-01-31T02:01:00Z. What happened then is drawn as if evenly.")
+}
+
 func TestDraw(t *testing.T) {
 	t.Parallel()
 	same(t, draw([]float64{-1, 0, 0.1, 4, 7, -1, 3.5}), " ▁▂▅█ ▅")

@@ -32,10 +32,12 @@ type table struct {
 	rows    [][]string
 	widths  []int // that were printed; later pages may only be wider
 	begun   bool
+	note    func(format string, args ...any) // writes the line beside the table that names columns without room; nil: nobody reads it
+	left    []bool                           // columns that were left out of some page
 }
 
 func (a *app) table(columns ...column) *table {
-	return &table{out: a.out, width: a.width, columns: columns, widths: make([]int, len(columns))}
+	return &table{out: a.out, width: a.width, columns: columns, widths: make([]int, len(columns)), left: make([]bool, len(columns)), note: a.note}
 }
 
 // row adds a row of one text for each column.
@@ -48,12 +50,26 @@ func (t *table) row(cells ...string) {
 	}
 	t.rows = append(t.rows, cells)
 	if len(t.rows) >= pageRows {
-		t.flush()
+		t.page()
 	}
 }
 
-// flush prints the rows since the last flush, and the heading before the first.
+// flush ends the table: it prints the rows that are left, and says which columns had no room.
 func (t *table) flush() {
+	t.page()
+	var names []string
+	for i, left := range t.left {
+		if left {
+			names = append(names, t.columns[i].name)
+		}
+	}
+	if len(names) > 0 && t.note != nil {
+		t.note("No room for %s: a wider terminal, or -o json, has them.", strings.Join(names, ", "))
+	}
+}
+
+// page prints the rows since the last page, and the heading before the first.
+func (t *table) page() {
 	for i, c := range t.columns {
 		t.widths[i] = max(t.widths[i], cells(c.name))
 		for _, row := range t.rows {
@@ -75,9 +91,9 @@ func (t *table) flush() {
 	t.rows = t.rows[:0]
 }
 
-// flushRows is flush, but prints no heading where there is no row.
+// flushRows is flush, but prints nothing where there was no row.
 func (t *table) flushRows() {
-	if len(t.rows) > 0 {
+	if t.begun || len(t.rows) > 0 {
 		t.flush()
 	}
 }
@@ -107,7 +123,7 @@ func (t *table) fit() []int {
 	for nth := 1; nth <= len(t.columns); nth++ {
 		for i, c := range t.columns {
 			if over() > 0 && c.drop == nth {
-				widths[i] = -1
+				widths[i], t.left[i] = -1, true
 			}
 		}
 	}

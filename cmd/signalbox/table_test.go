@@ -36,7 +36,8 @@ func TestTableFits(t *testing.T) {
 			order-18  report    -`,
 	} {
 		var out strings.Builder
-		a := &app{out: &out, width: width}
+		var notes strings.Builder
+		a := &app{out: &out, err: &notes, flush: func() {}, output: "table", width: width}
 		table := a.table(column{name: "ID"}, column{name: "KIND", cut: 8}, column{name: "TRIES", right: true, drop: 1}, column{name: "ERROR", cut: 10})
 		table.row("order-17", "email.welcome", "1/25", "the address is gone, 期限切れ")
 		table.row("order-18", "report", "0/25", "")
@@ -47,6 +48,13 @@ func TestTableFits(t *testing.T) {
 		}
 		if got := strings.TrimSuffix(out.String(), "\n"); got != strings.Join(lines, "\n") {
 			t.Errorf("%d cells: got\n%s\nwant\n%s", width, got, strings.Join(lines, "\n"))
+		}
+		note := ""
+		if !strings.Contains(want, "TRIES") {
+			note = "No room for TRIES: a wider terminal, or -o json, has them.\n"
+		}
+		if notes.String() != note {
+			t.Errorf("%d cells: the note %q, want %q", width, notes.String(), note)
 		}
 		for line := range strings.SplitSeq(out.String(), "\n") {
 			if width > 30 && cells(line) > width {

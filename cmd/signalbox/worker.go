@@ -74,6 +74,7 @@ type runningJSON struct {
 	Since      *string `json:"since"`
 	Cancelling bool    `json:"cancelling"`
 	StuckSince *string `json:"stuck_since"`
+	StuckKind  string  `json:"stuck_kind"`
 	SlotFreed  bool    `json:"slot_freed"`
 	Stack      string  `json:"stack"`
 }
@@ -89,7 +90,7 @@ func workersOf(workers []inspect.Worker) []workerJSON {
 			list[i].Running[k] = runningJSON{Queue: r.Queue, ID: r.ID, Token: r.Token, Since: timestamp(r.Since), Cancelling: r.Cancelling}
 			if r.Stuck != nil {
 				j := &list[i].Running[k]
-				j.StuckSince, j.SlotFreed, j.Stack = timestamp(r.Stuck.Since), r.Stuck.SlotFreed, r.Stuck.Stack
+				j.StuckSince, j.StuckKind, j.SlotFreed, j.Stack = timestamp(r.Stuck.Since), r.Stuck.Kind, r.Stuck.SlotFreed, r.Stuck.Stack
 			}
 		}
 	}
@@ -174,7 +175,11 @@ func (a *app) printStuck(workers []inspect.Worker, now time.Time) {
 			if r.Stuck.SlotFreed {
 				slot = "its slot is free"
 			}
-			fmt.Fprintf(a.out, "%s %s: stuck for %s, %s, in worker %s\n", clean(r.Queue), clean(r.ID), span(max(0, now.Sub(r.Stuck.Since))), slot, clean(w.ID))
+			kind := ""
+			if r.Stuck.Kind != "" {
+				kind = " (" + r.Stuck.Kind + ")"
+			}
+			fmt.Fprintf(a.out, "%s %s%s: stuck for %s, %s, in worker %s\n", clean(r.Queue), clean(r.ID), clean(kind), span(max(0, now.Sub(r.Stuck.Since))), slot, clean(w.ID))
 			if r.Stuck.Stack != "" {
 				fmt.Fprintf(a.out, "  %s\n", strings.ReplaceAll(cleanLines(r.Stuck.Stack), "\n", "\n  "))
 			}
