@@ -3,6 +3,7 @@ package scheduler
 import (
 	"errors"
 	"fmt"
+	"strconv"
 	"sync"
 	"time"
 
@@ -31,6 +32,9 @@ type entry struct {
 	job      signalbox.Job // the template of each tick's job, without ID and trace
 	mode     signalbox.TraceMode
 	notice   store.Notice
+	plan     store.Plan
+	policy   MissedPolicy
+	lateness time.Duration // of a tick that is made up for
 }
 
 func newCrontab() crontab {
@@ -81,9 +85,13 @@ func (s *Scheduler) newEntry(name, spec string, args signalbox.Args, opts []Cron
 	if err := errors.Join(store.ValidateEntry(name), specErr, argsErr, optErr); err != nil {
 		return nil, err
 	}
-	e := &entry{name: name, schedule: sched, job: o.job(store.NewID(), kind, payload), mode: o.mode}
+	e := &entry{
+		name: name, schedule: sched, job: o.job(store.NewID(), kind, payload), mode: o.mode, policy: o.missed, lateness: o.lateness,
+	}
 	e.job.Headers, e.job.Namespace = o.headers, s.namespace
-	e.notice = store.NewNotice(name, spec, schedule.ZoneName(sched.Zone(), now), &e.job, s.codec != nil)
+	zone := schedule.ZoneName(sched.Zone(), now)
+	e.plan = store.NewPlan(name, spec, zone, strconv.Itoa(int(o.missed)), o.lateness.String())
+	e.notice = store.NewNotice(name, spec, zone, &e.job, s.codec != nil)
 	sample := e.job
 	sample.Effect = store.TickEffect(sample.Namespace, sample.Queue, name, now) // each tick has an effect key
 	_, err := s.pack(&sample, store.When{})                                     // checks the size

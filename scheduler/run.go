@@ -52,8 +52,8 @@ func (s *Scheduler) Run(ctx context.Context) error {
 type tickServer interface {
 	// Now returns the server's time.
 	Now(ctx context.Context) (time.Time, error)
-	// LastTicks returns the last enqueued tick of each entry, or the zero time.
-	LastTicks(ctx context.Context, entries []string) ([]time.Time, error)
+	// RegisterPlans says that this process has entries with these plans. It returns the last tick of each entry.
+	RegisterPlans(ctx context.Context, plans []store.Plan) ([]store.Planned, error)
 	// NewLane returns a lane for calls of EnqueueTicks.
 	NewLane() *store.Lane
 	// EnqueueTicks enqueues the jobs of ticks. It returns what happened to each, and the server's time.

@@ -34,6 +34,7 @@ var (
 	heldScript    = load("held")
 	historyScript = load("history")
 
+	planScript     = load("plan")
 	announceScript = load("announce")
 	entryScript    = load("entry")
 
