@@ -299,9 +299,9 @@ func TestEntriesAreDescribed(t *testing.T) {
 		}, "the entries are described")
 		stop()
 		for i, want := range []store.Entry{
-			{Name: "berlin", Kind: "note", Spec: "0 9 * * *", Zone: "Europe/Berlin"},
-			{Name: "plain", Kind: "note", Spec: "0 9 * * *", Zone: "UTC"},
-			{Name: "zoned", Kind: "note", Spec: "CRON_TZ=Asia/Tokyo @daily", Zone: "Asia/Tokyo"},
+			{Name: "berlin", Kind: "note", Spec: "0 9 * * *", Zone: "Europe/Berlin", Missed: "default"},
+			{Name: "plain", Kind: "note", Spec: "0 9 * * *", Zone: "UTC", Missed: "default"},
+			{Name: "zoned", Kind: "note", Spec: "CRON_TZ=Asia/Tokyo @daily", Zone: "Asia/Tokyo", Missed: "default"},
 		} {
 			if want.Seen = entries[i].Seen; entries[i] != want {
 				t.Errorf("got %+v, want %+v", entries[i], want)

@@ -91,7 +91,7 @@ func (s *Scheduler) newEntry(name, spec string, args signalbox.Args, opts []Cron
 	e.job.Headers, e.job.Namespace = o.headers, s.namespace
 	zone := schedule.ZoneName(sched.Zone(), now)
 	e.plan = store.NewPlan(name, spec, zone, strconv.Itoa(int(o.missed)), o.lateness.String())
-	e.notice = store.NewNotice(name, spec, zone, &e.job, s.codec != nil)
+	e.notice = store.NewNotice(e.plan, store.Description{Spec: spec, Zone: zone, Missed: o.policy()}, &e.job, s.codec != nil)
 	sample := e.job
 	sample.Effect = store.TickEffect(sample.Namespace, sample.Queue, name, now) // each tick has an effect key
 	_, err := s.pack(&sample, store.When{})                                     // checks the size

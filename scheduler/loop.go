@@ -139,7 +139,6 @@ func (l *loop) adopt() {
 	l.mu.Unlock()
 	for _, e := range given {
 		l.fresh = append(l.fresh, &ticking{entry: e, served: -rand.Int64()})
-		l.notices.add(e.notice)
 	}
 }
 
@@ -238,6 +237,9 @@ func (l *loop) ask(ctx context.Context, now time.Time) time.Duration {
 			l.asked = 0
 			if fresh {
 				l.all = append(l.all, some...)
+				for _, e := range some {
+					l.notices.add(e.notice)
+				}
 			}
 			l.missed.begin()
 			for i, e := range some {
@@ -325,6 +327,7 @@ func (l *loop) begin(e *ticking, p store.Planned, server time.Time) {
 	}
 	if e.dormant {
 		e.dormant = false
+		l.notices.fresh = append(l.notices.fresh, e.notice)
 		l.s.log.Info("scheduler: cron: no scheduler has the newer version of the entry any more; this one enqueues its ticks again",
 			"entry", e.name, "queue", l.queue)
 	}

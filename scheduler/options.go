@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -237,6 +238,23 @@ func Lateness(d time.Duration) CronOption {
 		}
 		e.lateness = d
 	})
+}
+
+// policy returns the policy for missed ticks in words, for tools.
+func (e *entryOptions) policy() string {
+	text := "skip"
+	switch {
+	case e.missed == byDistance:
+		text = "default"
+	case e.missed == RunOnce:
+		text = "once"
+	case e.missed > RunOnce:
+		text = "all, up to " + strconv.Itoa(int(e.missed))
+	}
+	if e.lateness != maxLateness && e.missed != Skip {
+		text += ", within " + e.lateness.String()
+	}
+	return text
 }
 
 // options is the result of a list of options.

@@ -61,6 +61,7 @@ type entryJSON struct {
 	Kind        string  `json:"kind"`
 	Spec        string  `json:"spec"`
 	Zone        string  `json:"zone"`
+	Missed      string  `json:"missed"`
 	Last        *string `json:"last"`
 	Next        *string `json:"next"`
 	Paused      bool    `json:"paused"`
@@ -74,7 +75,7 @@ func entriesOf(entries []inspect.Entry) []entryJSON {
 	list := make([]entryJSON, len(entries))
 	for i, e := range entries {
 		list[i] = entryJSON{
-			Queue: e.Queue, Entry: e.Name, Kind: e.Kind, Spec: e.Spec, Zone: e.Zone, Last: timestamp(e.Last), Next: timestamp(e.Next),
+			Queue: e.Queue, Entry: e.Name, Kind: e.Kind, Spec: e.Spec, Zone: e.Zone, Missed: e.Missed, Last: timestamp(e.Last), Next: timestamp(e.Next),
 			Paused: e.Paused, PausedSince: timestamp(e.PausedSince), Seen: timestamp(e.Seen), Gone: e.Gone,
 		}
 		if e.Err != nil {
@@ -85,7 +86,7 @@ func entriesOf(entries []inspect.Entry) []entryJSON {
 }
 
 func (a *app) printEntries(entries []inspect.Entry, now time.Time) {
-	t := a.table(column{name: "QUEUE"}, column{name: "ENTRY"}, column{name: "STATE"}, column{name: "SPEC", cut: 9}, column{name: "ZONE", drop: 2},
+	t := a.table(column{name: "QUEUE"}, column{name: "ENTRY"}, column{name: "STATE"}, column{name: "SPEC", cut: 9}, column{name: "ZONE", drop: 2}, column{name: "MISSED", drop: 4},
 		column{name: "LAST"}, column{name: "NEXT"}, column{name: "SEEN", drop: 1}, column{name: "KIND", drop: 3})
 	ago := func(t time.Time) string {
 		if t.IsZero() {
@@ -99,7 +100,7 @@ func (a *app) printEntries(entries []inspect.Entry, now time.Time) {
 		if !e.Next.IsZero() && !e.Gone {
 			next = "in " + span(max(0, e.Next.Sub(now)))
 		}
-		t.row(e.Queue, e.Name, entryState(e), e.Spec, e.Zone, ago(e.Last), next, ago(e.Seen), e.Kind)
+		t.row(e.Queue, e.Name, entryState(e), e.Spec, e.Zone, e.Missed, ago(e.Last), next, ago(e.Seen), e.Kind)
 	}
 	t.flush()
 	for i := range entries {

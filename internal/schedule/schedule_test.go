@@ -233,15 +233,15 @@ func TestLast(t *testing.T) {
 	before := instant(t, "2026-03-29T12:00:00Z")
 	for _, spec := range []string{"* * * * * *", "@every 90s", "*/7 * * * *", "@hourly", "0 9 * * *", "30 2 * * 0", "0 0 29 2 *", "*/5 * 1 1 *"} {
 		s := mustParse(t, spec, zone(t, "Europe/Berlin"))
-		for _, after := range []time.Time{before.Add(-time.Minute), before.Add(-50 * time.Hour), before.AddDate(-9, 0, 0)} {
+		for _, after := range []time.Time{before.Add(-time.Minute), before.Add(-50 * time.Hour), before.AddDate(-3, 0, 0)} {
 			if spec == "* * * * * *" && before.Sub(after) > 100*time.Hour {
 				continue
 			}
 			var all []time.Time
-			for at := s.Next(after); at.Before(before) && len(all) < 50_000; at = s.Next(at) {
+			for at := s.Next(after); at.Before(before) && len(all) < 20_000; at = s.Next(at) {
 				all = append(all, at)
 			}
-			if len(all) == 50_000 {
+			if len(all) == 20_000 {
 				continue
 			}
 			for _, n := range []int{1, 3, 40} {

@@ -23,6 +23,7 @@ var tickTests = []storeTest{
 	{"PlansInTurn", testPlans},
 	{"PlanThatEnds", testPlanEnds},
 	{"PlanAfterAPause", testPlanAfterAPause},
+	{"DescriptionOfAPlan", testDescriptionOfAPlan},
 }
 
 // tick enqueues the job of a tick through its own lane, like another scheduler.
@@ -323,4 +324,32 @@ func testPlanAfterAPause(t *testing.T, r *rig) {
 	}
 	same(t, "in force", r.planned(p)[0].InForce, true)
 	same(t, "a tick from before", r.planTick(p, time.Hour, 24*time.Hour), Late)
+}
+
+// Tools see the version of an entry whose plan is in force, whichever was described last.
+func testDescriptionOfAPlan(t *testing.T, r *rig) {
+	version := func(spec string) (Plan, Notice) {
+		p := NewPlan("e", spec)
+		return p, NewNotice(p, Description{Spec: spec, Zone: "UTC", Missed: "once"}, &signalbox.Job{Kind: "k"}, false)
+	}
+	remind := func(n Notice) []string {
+		lacking, err := r.Remind(bg, []Notice{n})
+		r.must(err)
+		return lacking
+	}
+	older, olderNotice := version("@daily")
+	newer, newerNotice := version("@hourly")
+	r.planned(older)
+	r.must(r.Announce(bg, []Notice{olderNotice}))
+	same(t, "described", r.entry("e").Spec, "@daily")
+	same(t, "missed", r.entry("e").Missed, "once")
+	r.planned(newer)
+	equal(t, "the newer one must be described", remind(newerNotice), []string{"e"})
+	r.must(r.Announce(bg, []Notice{newerNotice}))
+	same(t, "the newer one", r.entry("e").Spec, "@hourly")
+	r.planned(older)
+	r.must(r.Announce(bg, []Notice{olderNotice}))
+	same(t, "after the older one has begun again", r.entry("e").Spec, "@hourly")
+	same(t, "which needn't be described", len(remind(olderNotice)), 0)
+	same(t, "nor the newer one", len(remind(newerNotice)), 0)
 }
