@@ -45,7 +45,8 @@ func newCrontab() crontab {
 // before Run and while it runs. Redis keeps the last tick of each entry, under its name and queue, and a description for
 // package inspect, which can pause the entry and run it now. Entries live in the processes. So every
 // process that should run an entry registers it, with the same name, spec and queue. One of them enqueues each tick.
-// If their specs differ, the ticks of all specs fire. If Run is not called within a minute after the first entry was
+// If their specs differ, only one of them is in force: that which Redis saw first most recently, until no process has it for
+// three minutes. What happens to ticks that nobody enqueued in time is the entry's policy, see [Missed]. If Run is not called within a minute after the first entry was
 // registered, the log warns.
 //
 // spec is one of

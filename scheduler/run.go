@@ -10,8 +10,7 @@ import (
 	"github.com/signalbox-go/signalbox/internal/store"
 )
 
-// Grace is how late a tick of a cron entry may be enqueued, by the clock of Redis. A later tick is skipped, and counts
-// as missed.
+// Grace is how late a tick of a cron entry may be enqueued, by the clock of Redis. A later tick is missed: see [Missed].
 const Grace = store.TickGrace
 
 // Run enqueues the ticks of all entries that were registered by [Scheduler.Cron], before Run and while it runs. It
@@ -24,7 +23,7 @@ const Grace = store.TickGrace
 //
 // A tick of an entry that an operator has paused passes without a job. The log says so once for each pause.
 //
-// Run logs the ticks that passed while no scheduler ran, and those that could not be tried in time. It logs a jump of
+// Run makes up for missed ticks as [Missed] says. It logs those that are left out. It logs a jump of
 // Redis' clock when it notices it, and again when the jump is over or followed.
 func (s *Scheduler) Run(ctx context.Context) error {
 	if !s.cron.start() {

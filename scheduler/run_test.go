@@ -30,11 +30,11 @@ type fakeServer struct {
 	last          map[string]time.Time
 	since         map[store.Plan]time.Time // since when it counts
 	inForce       map[string]string        // the plan of each entry
-	paused        map[string]bool // entries
-	indescribable string          // an entry that can't be announced
-	noted         error           // of calls about entries
-	told          []string        // what such calls said of entries
-	lacks         map[string]bool // entries that must be announced
+	paused        map[string]bool          // entries
+	indescribable string                   // an entry that can't be announced
+	noted         error                    // of calls about entries
+	told          []string                 // what such calls said of entries
+	lacks         map[string]bool          // entries that must be announced
 	fired         []time.Time
 	names         []string // of the entries of those ticks
 	calls         int      // for ticks

@@ -49,7 +49,12 @@ LAST is the last tick whose job was enqueued, NEXT the next tick. STATE is
   active  a scheduler has the entry
   paused  its ticks pass without jobs
   gone    no scheduler has said for three minutes that it has the entry. SEEN
-          is when one last did. If it is not to come back: cron rm`
+          is when one last did. If it is not to come back: cron rm
+MISSED is what happens to ticks that no scheduler enqueued in time:
+  skip    they are left out
+  once    the latest one is made up for
+  all     the latest ones are, up to a number
+  default once if the next tick is more than an hour after it, else skip`
 	c.ValidArgsFunction = a.completeQueues(-1)
 	return c
 }
@@ -86,8 +91,8 @@ func entriesOf(entries []inspect.Entry) []entryJSON {
 }
 
 func (a *app) printEntries(entries []inspect.Entry, now time.Time) {
-	t := a.table(column{name: "QUEUE"}, column{name: "ENTRY"}, column{name: "STATE"}, column{name: "SPEC", cut: 9}, column{name: "ZONE", drop: 2}, column{name: "MISSED", drop: 4},
-		column{name: "LAST"}, column{name: "NEXT"}, column{name: "SEEN", drop: 1}, column{name: "KIND", drop: 3})
+	t := a.table(column{name: "QUEUE"}, column{name: "ENTRY"}, column{name: "STATE"}, column{name: "SPEC", cut: 9}, column{name: "ZONE", drop: 2},
+		column{name: "LAST"}, column{name: "NEXT"}, column{name: "SEEN", drop: 1}, column{name: "MISSED", drop: 4}, column{name: "KIND", drop: 3})
 	ago := func(t time.Time) string {
 		if t.IsZero() {
 			return ""
@@ -100,7 +105,7 @@ func (a *app) printEntries(entries []inspect.Entry, now time.Time) {
 		if !e.Next.IsZero() && !e.Gone {
 			next = "in " + span(max(0, e.Next.Sub(now)))
 		}
-		t.row(e.Queue, e.Name, entryState(e), e.Spec, e.Zone, e.Missed, ago(e.Last), next, ago(e.Seen), e.Kind)
+		t.row(e.Queue, e.Name, entryState(e), e.Spec, e.Zone, ago(e.Last), next, ago(e.Seen), e.Missed, e.Kind)
 	}
 	t.flush()
 	for i := range entries {

@@ -52,7 +52,9 @@ func NewNotice(plan Plan, d Description, job *signalbox.Job, sealed bool) Notice
 func (n *Notice) Name() string { return n.plan.Entry }
 
 // Size returns approximately how many bytes the notice takes in a call.
-func (n *Notice) Size() int { return len(n.plan.Entry) + len(n.digest) + len(n.description) + len(n.job) }
+func (n *Notice) Size() int {
+	return len(n.plan.Entry) + len(n.digest) + len(n.description) + len(n.job)
+}
 
 // Announce describes entries, at most MaxNotices of them, in place of what was described before. It registers the queue, too, so that
 // tools find it.

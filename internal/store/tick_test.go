@@ -279,7 +279,7 @@ func testPlans(t *testing.T, r *rig) {
 		p := NewPlan("e", strings.Repeat("x", i))
 		same(t, "one more", r.planned(p)[0].InForce, true)
 	}
-	if text, err := r.rdb.HGet(bg, r.keys.cron, "plan e").Result(); err != nil || len(text) > 250 {
+	if text, err := r.rdb.HGet(bg, r.keys.cron, "plan e").Result(); err != nil || len(text) > 450 {
 		t.Errorf("%d bytes of plans: %s", len(text), text)
 	}
 }

@@ -45,11 +45,12 @@ for i = fixed + 1, #ARGV, 2 do
     table.insert(plans, 1, own)
   end
   own[3] = now
-  for j = 1, math.min(#plans, 4) do
+  local kept = math.min(#plans, 8)
+  for j = 1, kept do
     plans[j] = plans[j][1] .. ' ' .. digits(plans[j][2]) .. ' ' .. digits(plans[j][3])
   end
   fields[#fields + 1] = 'plan ' .. name
-  fields[#fields + 1] = table.concat(plans, ',', 1, math.min(#plans, 4))
+  fields[#fields + 1] = table.concat(plans, ',', 1, kept)
   list[#list + 1] = last or ''
   list[#list + 1] = digits(own[2])
   list[#list + 1] = (outdated or string.find(plans[1], mine .. ' ', 1, true) == 1) and '1' or '0'
