@@ -380,6 +380,9 @@ func (l *loop) advance(e *ticking, server time.Time) {
 		after = server
 	}
 	l.turn(e, e.schedule.Next(after))
+	if e.owes() {
+		e.notBefore = server // behind the ticks that are due
+	}
 }
 
 // place puts an entry into the agenda, unless it has no next tick.

@@ -29,7 +29,7 @@ func (l *loop) skip(e *ticking, first, server time.Time, why missedReason) {
 	next := l.missed.count(e, first, owed[0], why)
 	e.owed = owed[len(owed)-1]
 	l.turn(e, next)
-	e.notBefore = server // after ticks that were due before
+	e.notBefore = server // behind the ticks that are due
 }
 
 // owing returns those ticks from first on, and before oldest, that are made up for.

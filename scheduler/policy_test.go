@@ -124,6 +124,28 @@ func TestMissedInAnOutage(t *testing.T) {
 	})
 }
 
+// TestMissedOnItsWay: a tick is sent in time, and is too late when it comes to Redis. Then it is a missed tick like others.
+func TestMissedOnItsWay(t *testing.T) {
+	bubble(t, func(t *testing.T, ctx context.Context) {
+		f := newFakeServer()
+		p := startFake(t, ctx, map[string]*fakeServer{"q": f})
+		p.add(t, "all", "@every 1m", Missed(RunAll(5)))
+		p.add(t, "skip", "@every 1m")
+		time.Sleep(59 * time.Second)
+		f.set(func() { f.hold = 6 * time.Second })
+		time.Sleep(3 * time.Second)
+		f.set(func() { f.hold = 0 })
+		time.Sleep(2 * time.Minute)
+		if got, want := f.clockTimes("all"), []string{"1 00:01:00", "1 00:02:00", "1 00:03:00"}; !slices.Equal(got, want) {
+			t.Errorf("ticks %v, want %v", got, want)
+		}
+		if got, want := f.clockTimes("skip"), []string{"1 00:02:00", "1 00:03:00"}; !slices.Equal(got, want) {
+			t.Errorf("skipped, but for %v; want %v", got, want)
+		}
+		want(t, p, "ticks skipped: they could not be tried in time", 1)
+	})
+}
+
 // TestManyMissedTicks: an entry of each second was away for a day. The latest ticks are made up for, and the others counted.
 func TestManyMissedTicks(t *testing.T) {
 	bubble(t, func(t *testing.T, ctx context.Context) {
@@ -139,6 +161,69 @@ func TestManyMissedTicks(t *testing.T) {
 		ticks := f.ticks()
 		gapless(t, ticks[10:], 5+50+10)
 		want(t, p, "ticks missed: they passed while no scheduler", 1)
+	})
+}
+
+// TestHealthWhileTicksAreMadeUpFor: ticks that are made up for are not overdue. Other entries tick meanwhile.
+func TestHealthWhileTicksAreMadeUpFor(t *testing.T) {
+	bubble(t, func(t *testing.T, ctx context.Context) {
+		f := newFakeServer()
+		first, stop := context.WithCancel(ctx)
+		startFake(t, first, map[string]*fakeServer{"q": f}).add(t, "e", "@every 1m", Missed(RunAll(100)))
+		time.Sleep(90 * time.Second)
+		stop()
+		time.Sleep(2 * time.Hour)
+		f.set(func() { f.delay = 100 * time.Millisecond })
+		p := startFake(t, ctx, map[string]*fakeServer{"q": f})
+		p.add(t, "e", "@every 1m", Missed(RunAll(100)))
+		p.add(t, "other", "@every 1s")
+		time.Sleep(time.Second)
+		for range 50 {
+			time.Sleep(100 * time.Millisecond)
+			if report := p.Health(); !report.Ready() {
+				t.Fatalf("%+v", report.Problems)
+			}
+		}
+		if n := len(f.of("e")); n < 30 || n > 90 {
+			t.Errorf("%d ticks; is the test too slow or too quick?", n)
+		}
+		if n := len(f.of("other")); n < 5 {
+			t.Errorf("%d ticks of another entry in 6 s", n)
+		}
+		time.Sleep(20 * time.Second)
+		if n := len(f.of("e")); n != 101 {
+			t.Errorf("%d ticks, want 101", n)
+		}
+	})
+}
+
+// TestMissedTicksDelayNoOthers: more entries than go into the calls in flight have missed many ticks, and Redis is far away. Ticks that are due come in time
+// meanwhile.
+func TestMissedTicksDelayNoOthers(t *testing.T) {
+	bubble(t, func(t *testing.T, ctx context.Context) {
+		f := newFakeServer()
+		start := func(ctx context.Context) *process {
+			p := startFake(t, ctx, map[string]*fakeServer{"q": f})
+			for i := range 1500 {
+				p.add(t, fmt.Sprint("e", i), "@every 1m", Missed(RunAll(20)))
+			}
+			return p
+		}
+		first, stop := context.WithCancel(ctx)
+		start(first)
+		time.Sleep(90 * time.Second)
+		stop()
+		time.Sleep(2 * time.Hour)
+		f.set(func() { f.delay = time.Second })
+		start(ctx).add(t, "other", "@every 1s")
+		time.Sleep(2 * time.Minute)
+		gapless(t, f.of("other"), len(f.of("other")))
+		if n := len(f.of("other")); n < 110 {
+			t.Errorf("%d ticks of another entry in 120 s", n)
+		}
+		if n := len(f.of("e1499")); n != 1+20+2 {
+			t.Errorf("%d ticks of an entry, want 23: %v", n, f.clockTimes("e1499"))
+		}
 	})
 }
 

@@ -27,6 +27,7 @@ type fakeServer struct {
 	lose          int           // number of replies to calls for ticks that are lost
 	early         int           // number of ticks that are called early at any time
 	delay         time.Duration // of every call
+	hold          time.Duration // how late calls for ticks come to it
 	last          map[string]time.Time
 	since         map[store.Plan]time.Time // since when it counts
 	inForce       map[string]string        // the plan of each entry
@@ -128,7 +129,7 @@ func (f *fakeServer) EnqueueTicks(ctx context.Context, lane *store.Lane, items [
 		for i := range items {
 			tick, entry := items[i].Tick()
 			plan, late := items[i].Terms()
-			call.fates = append(call.fates, f.tick(store.Plan{Entry: entry, Digest: plan}, tick, now.Add(r.Skew), r.Known, late))
+			call.fates = append(call.fates, f.tick(store.Plan{Entry: entry, Digest: plan}, tick, now.Add(r.Skew+f.hold), r.Known, late))
 		}
 		f.lanes[lane] = call
 	}

@@ -251,9 +251,17 @@ func (l *loop) settle(c *tickCall, fates store.Fates, got time.Time, watch stopw
 			l.s.metrics.Tick(context.Background(), l.queue, telemetry.OutcomeSkipped, 1)
 			l.rest(e)
 		case fate == store.Late:
-			l.missed.add(e, e.next, 1, false, missedLate)
 			l.giveUp(e, errLate)
-			l.advance(e, server)
+			if e.owes() || e.era != l.era {
+				l.missed.add(e, e.next, 1, false, missedLate)
+				l.advance(e, server)
+				break
+			}
+			at := server
+			if late := e.next.Add(Grace + 1); at.Before(late) { // by our estimate it was in time
+				at = late
+			}
+			l.skip(e, e.next, at, missedLate)
 		default: // another process enqueued it, and counts the ticks missed before
 			l.s.metrics.Tick(context.Background(), l.queue, telemetry.OutcomeSkipped, 1)
 			e.missed = 0

@@ -81,7 +81,7 @@ func testAnnounce(t *testing.T, r *rig) {
 	r.must(err)
 	same(t, "found", len(all), 2)
 	for i, want := range []Entry{
-		{Name: "a", Kind: "report", Spec: "0 9 * * *", Zone: "Europe/Berlin"},
+		{Name: "a", Kind: "report", Spec: "0 9 * * *", Zone: "Europe/Berlin", Missed: "once"},
 		{Name: "b", Kind: "digest", Spec: "@daily", Zone: "UTC"},
 	} {
 		want.Seen = all[i].Seen
