@@ -35,19 +35,21 @@ func unindented(s string) string {
 	return strings.Join(lines, "\n")
 }
 
-// TestDocsJobs checks that each piece of Go code in docs/jobs.md is also in jobs_test.go, where it is compiled. A
+// TestDocsJobs checks that each piece of Go code in docs/jobs.md and docs/scheduling.md is also in jobs_test.go, where it is compiled. A
 // line "// ..." in the page stands for code that the page leaves out.
 func TestDocsJobs(t *testing.T) {
 	t.Parallel()
 	code := "\n" + unindented(readText(t, "jobs_test.go")) + "\n"
-	blocks := regexp.MustCompile("(?s)```go\n(.*?)```").FindAllStringSubmatch(readText(t, filepath.Join("docs", "jobs.md")), -1)
-	if len(blocks) < 15 {
-		t.Errorf("docs/jobs.md has %d blocks of Go code; are the others not seen?", len(blocks))
-	}
-	for _, b := range blocks {
-		for piece := range strings.SplitSeq(b[1], "// ...\n") {
-			if !strings.Contains(code, "\n"+unindented(piece)+"\n") {
-				t.Errorf("this code of docs/jobs.md is not in jobs_test.go:\n%s", piece)
+	for page, least := range map[string]int{"jobs.md": 15, "scheduling.md": 3} {
+		blocks := regexp.MustCompile("(?s)```go\n(.*?)```").FindAllStringSubmatch(readText(t, filepath.Join("docs", page)), -1)
+		if len(blocks) < least {
+			t.Errorf("docs/%s has %d blocks of Go code; are the others not seen?", page, len(blocks))
+		}
+		for _, b := range blocks {
+			for piece := range strings.SplitSeq(b[1], "// ...\n") {
+				if !strings.Contains(code, "\n"+unindented(piece)+"\n") {
+					t.Errorf("this code of docs/%s is not in jobs_test.go:\n%s", page, piece)
+				}
 			}
 		}
 	}

@@ -328,6 +328,10 @@ func Example_cron() {
 		if err != nil {
 			return err
 		}
+		err = s.Cron("report", "@daily", Digest{}, scheduler.Missed(scheduler.RunOnce))
+		if err != nil {
+			return err
+		}
 		if err := s.Cron("often", "@every 1s", Digest{}, scheduler.Queue("mail")); err != nil {
 			return err
 		}

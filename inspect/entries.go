@@ -17,8 +17,8 @@ var ErrNoEntry = errors.New("inspect: no such cron entry")
 // An Entry is a cron entry, as a scheduler described it. Times are by the clock of Redis.
 //
 // Entries live in the processes that call scheduler.Cron. Each describes its entries in Redis when its Run begins, and says once a
-// minute that it still has them. If processes have different specs for one entry, the ticks of all of them fire. The description is
-// then that of the process which began last, until that has gone for three minutes.
+// minute that it still has them. If processes have different specs for one entry, only the ticks of one of them fire, and the
+// description is of that one: see scheduler.Cron. If they differ in other things, it is that of the process which began last.
 type Entry struct {
 	Queue string // of its jobs
 	Name  string // names one entry of its queue
@@ -26,6 +26,9 @@ type Entry struct {
 	Spec  string // as in the call of scheduler.Cron
 	// Zone is the time zone of Spec: a name such as "Europe/Berlin", or "UTC+05:45".
 	Zone string
+	// Missed says what happens to missed ticks: "default", "skip", "once", "all, up to 10", and then perhaps
+	// ", within 6h0m0s". See scheduler.Missed. It is "" if a scheduler of an older release described the entry.
+	Missed string
 
 	// Last is the last tick whose job was enqueued. It is zero if there was none. A [Inspector.RunEntry] is no tick.
 	Last time.Time
@@ -206,7 +209,7 @@ func (i *Inspector) entries(ctx context.Context, queue string, names []string) (
 	entries := make([]Entry, len(found))
 	for k, f := range found {
 		e := Entry{
-			Queue: queue, Name: f.Name, Kind: f.Kind, Spec: f.Spec, Zone: f.Zone, Last: f.Last,
+			Queue: queue, Name: f.Name, Kind: f.Kind, Spec: f.Spec, Zone: f.Zone, Missed: f.Missed, Last: f.Last,
 			Paused: f.Paused, PausedSince: f.PausedSince, Seen: f.Seen, Gone: now.Sub(f.Seen).Abs() > store.NoticePatience, Err: f.Err,
 		}
 		if e.Err == nil {

@@ -22,7 +22,7 @@ import (
 // announce describes a cron entry as a scheduler does.
 func announce(t *testing.T, q *store.Queue, name, spec, zone string) {
 	t.Helper()
-	n := store.NewNotice(name, spec, zone, &signalbox.Job{Kind: "task", Payload: []byte("{}"), MaxAttempts: 3}, false)
+	n := store.NewNotice(store.Plan{Entry: name}, store.Description{Spec: spec, Zone: zone, Missed: "skip"}, &signalbox.Job{Kind: "task", Payload: []byte("{}"), MaxAttempts: 3}, false)
 	if err := q.Announce(t.Context(), []store.Notice{n}); err != nil {
 		t.Fatal(err)
 	}

@@ -3,6 +3,7 @@ package scheduler
 import (
 	"errors"
 	"fmt"
+	"strconv"
 	"sync"
 	"time"
 
@@ -31,6 +32,9 @@ type entry struct {
 	job      signalbox.Job // the template of each tick's job, without ID and trace
 	mode     signalbox.TraceMode
 	notice   store.Notice
+	plan     store.Plan
+	policy   MissedPolicy
+	lateness time.Duration // of a tick that is made up for
 }
 
 func newCrontab() crontab {
@@ -41,7 +45,8 @@ func newCrontab() crontab {
 // before Run and while it runs. Redis keeps the last tick of each entry, under its name and queue, and a description for
 // package inspect, which can pause the entry and run it now. Entries live in the processes. So every
 // process that should run an entry registers it, with the same name, spec and queue. One of them enqueues each tick.
-// If their specs differ, the ticks of all specs fire. If Run is not called within a minute after the first entry was
+// If their specs differ, only one of them is in force: that which Redis saw first most recently, until no process has it for
+// three minutes. What happens to ticks that nobody enqueued in time is the entry's policy, see [Missed]. If Run is not called within a minute after the first entry was
 // registered, the log warns.
 //
 // spec is one of
@@ -81,9 +86,13 @@ func (s *Scheduler) newEntry(name, spec string, args signalbox.Args, opts []Cron
 	if err := errors.Join(store.ValidateEntry(name), specErr, argsErr, optErr); err != nil {
 		return nil, err
 	}
-	e := &entry{name: name, schedule: sched, job: o.job(store.NewID(), kind, payload), mode: o.mode}
+	e := &entry{
+		name: name, schedule: sched, job: o.job(store.NewID(), kind, payload), mode: o.mode, policy: o.missed, lateness: o.lateness,
+	}
 	e.job.Headers, e.job.Namespace = o.headers, s.namespace
-	e.notice = store.NewNotice(name, spec, schedule.ZoneName(sched.Zone(), now), &e.job, s.codec != nil)
+	zone := schedule.ZoneName(sched.Zone(), now)
+	e.plan = store.NewPlan(name, spec, zone, strconv.Itoa(int(o.missed)), o.lateness.String())
+	e.notice = store.NewNotice(e.plan, store.Description{Spec: spec, Zone: zone, Missed: o.policy()}, &e.job, s.codec != nil)
 	sample := e.job
 	sample.Effect = store.TickEffect(sample.Namespace, sample.Queue, name, now) // each tick has an effect key
 	_, err := s.pack(&sample, store.When{})                                     // checks the size

@@ -98,7 +98,8 @@ func TestLostTickReplyOnRedis(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	cuts := []<-chan struct{}{p.CutReply(calls, 1), p.CutReply(calls, 4)}
+	ticks := func(cmd []string) bool { return calls(cmd) && len(cmd) > 2 && cmd[2] == "13" } // the keys of an enqueue
+	cuts := []<-chan struct{}{p.CutReply(ticks, 1), p.CutReply(ticks, 4)}
 	stop := run(t, s)
 	defer stop()
 	for _, cut := range cuts {

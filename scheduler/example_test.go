@@ -123,6 +123,32 @@ func ExampleScheduler_Cron() {
 	// <nil>
 }
 
+// A program was down from Friday to Monday. Then the report of the weekend comes once, and each missed invoice comes.
+func ExampleMissed() {
+	s, end := example()
+	defer end()
+	fmt.Println(s.Cron("report", "@daily", Digest{}, scheduler.Missed(scheduler.RunOnce)))
+	fmt.Println(s.Cron("invoice", "@hourly", Digest{}, scheduler.Missed(scheduler.RunAll(100)), scheduler.Lateness(72*time.Hour)))
+	fmt.Println(s.Cron("poll", "@every 10s", Digest{}, scheduler.Missed(scheduler.Skip)))
+	// Output:
+	// <nil>
+	// <nil>
+	// <nil>
+}
+
+// A form shows what a user's spec means.
+func ExamplePreview() {
+	words, ticks, err := scheduler.Preview("*/15 9-17 * * 1-5", time.UTC, 2)
+	fmt.Println(words)
+	fmt.Println(len(ticks), ticks[0].Minute()%15, err)
+	_, _, err = scheduler.Preview("0 9 * *", nil, 0)
+	fmt.Println(errors.Is(err, signalbox.ErrInvalid))
+	// Output:
+	// every 15th minute of hours 9 to 17 on Monday to Friday, in UTC
+	// 2 0 <nil>
+	// true
+}
+
 // A mailer enqueues through its own interface. So a test can see what it would enqueue.
 func ExampleResolve() {
 	enqueue := func(args signalbox.Args, opts ...scheduler.EnqueueOption) {

@@ -154,8 +154,12 @@ func (l *loop) beat() {
 	}
 	var first time.Time // by Redis's clock
 	earlier := func(e *ticking) {
-		if first.IsZero() || e.next.Before(first) {
-			first = e.next
+		due := e.next
+		if e.owes() { // it is late already
+			due = e.at()
+		}
+		if first.IsZero() || due.Before(first) {
+			first = due
 		}
 	}
 	if e := l.agenda.first(); e != nil {

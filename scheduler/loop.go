@@ -3,6 +3,7 @@ package scheduler
 import (
 	"context"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"time"
 
@@ -14,7 +15,7 @@ const (
 	callsAtOnce   = 4                // calls for ticks in flight, per queue
 	ticksPerCall  = 250              // the maximum
 	bytesPerCall  = 1 << 20          // the maximum size of the jobs in a call; a single larger job is still sent
-	namesPerCall  = 1000             // entries in one question for the last ticks
+	plansPerCall  = 500              // entries in one call that registers plans
 	clockLifetime = 10 * time.Second // after this time the server's clock is read again
 	jumpLifetime  = time.Second      // the same while the server's clock shows another time
 	longestSleep  = 2 * time.Second  // since a timer may stand still while the machine is suspended
@@ -43,8 +44,11 @@ type loop struct {
 	retryAt  time.Time // earliest next reading, by our clock
 
 	fresh   []*ticking // entries whose last tick is not known yet
-	asking  bool       // a call for the last ticks is in flight
-	asked   int        // failed calls for the last ticks in a row
+	all     []*ticking // entries that were fresh before
+	due     []*ticking // those of them whose plans are still to be registered in this round
+	round   time.Time  // when the next round begins, by our clock
+	asking  bool       // a call that registers plans is in flight
+	asked   int        // failed calls of that kind in a row
 	askAt   time.Time  // earliest next such call, by our clock
 	agenda  agenda
 	notices notices
@@ -74,6 +78,8 @@ type ticking struct {
 	missed    int       // ticks skipped since any process enqueued one
 	paused    bool      // the last tick of which this process knows passed without a job
 	era       int       // the loop's era when next was chosen
+	owed      time.Time // ticks up to this time are made up for, however late they are
+	dormant   bool      // another plan of the entry is in force; its ticks are not in the agenda
 }
 
 func newLoop(s *Scheduler, queue string, server tickServer, o *outage) *loop {
@@ -133,7 +139,6 @@ func (l *loop) adopt() {
 	l.mu.Unlock()
 	for _, e := range given {
 		l.fresh = append(l.fresh, &ticking{entry: e, served: -rand.Int64()})
-		l.notices.add(e.notice)
 	}
 }
 
@@ -189,47 +194,79 @@ func (l *loop) read(ctx context.Context) {
 	})
 }
 
-// ask asks for the last ticks of new entries. It returns the time until it can ask.
+// ask registers the plans of new entries, which brings their last ticks. From time to time it registers those of all
+// entries again. It returns the time until it can do so.
 func (l *loop) ask(ctx context.Context, now time.Time) time.Duration {
-	if l.asking || len(l.fresh) == 0 {
+	if l.asking {
 		return longestSleep
 	}
 	if due := l.askAt.Sub(now); due > 0 {
 		return due
 	}
+	if l.round.IsZero() {
+		l.round = now.Add(store.NoticeEvery)
+	}
+	if l.round.Sub(now) <= 0 {
+		l.due, l.round = l.all, now.Add(store.NoticeEvery)
+	}
+	list := &l.fresh
+	if len(l.fresh) == 0 {
+		list = &l.due
+	}
+	if len(*list) == 0 {
+		return l.round.Sub(now)
+	}
 	l.asking = true
-	n := min(len(l.fresh), namesPerCall)
-	some := l.fresh[:n:n]
-	l.fresh = l.fresh[n:]
-	names := make([]string, n)
+	n := min(len(*list), plansPerCall)
+	some := (*list)[:n:n]
+	fresh := list == &l.fresh
+	*list = (*list)[n:]
+	plans := make([]store.Plan, n)
 	for i, e := range some {
-		names[i] = e.name
+		plans[i] = e.plan
 	}
 	l.call(ctx, func(ctx context.Context) func() {
-		last, err := l.server.LastTicks(ctx, names)
+		planned, err := l.server.RegisterPlans(ctx, plans)
 		got := l.s.now()
 		return func() {
 			l.asking = false
 			if err != nil {
-				if l.asked == 0 {
-					l.s.log.Warn("scheduler: cron: the last ticks could not be read; no tick of these entries is enqueued until they can",
-						"queue", l.queue, "entries", n, "error", explain(err))
-				}
-				l.askAt = got.Add(backoff(l.asked))
-				l.asked++
-				l.fresh = append(l.fresh, some...)
-				l.doubt(got)
+				l.unplanned(some, fresh, got, err)
 				return
 			}
 			l.asked = 0
+			if fresh {
+				l.all = append(l.all, some...)
+				for _, e := range some {
+					l.notices.add(e.notice)
+				}
+			}
 			l.missed.begin()
 			for i, e := range some {
-				l.begin(e, last[i], l.clock.now(got))
+				if fresh || e.dormant {
+					l.begin(e, planned[i], l.clock.now(got))
+				}
 			}
 			l.missed.flush()
 		}
 	})
 	return longestSleep
+}
+
+// unplanned handles a call that registers plans and failed.
+func (l *loop) unplanned(some []*ticking, fresh bool, at time.Time, err error) {
+	if l.asked == 0 && fresh {
+		l.s.log.Warn("scheduler: cron: the last ticks could not be read; no tick of these entries is enqueued until they can",
+			"queue", l.queue, "entries", len(some), "error", explain(err))
+	}
+	l.askAt = at.Add(backoff(l.asked))
+	l.asked++
+	if fresh {
+		l.fresh = append(l.fresh, some...)
+		l.doubt(at)
+	} else {
+		l.due = slices.Concat(some, l.due)
+	}
 }
 
 // call makes a call in its own goroutine. f returns a function that handles the outcome in the loop.
@@ -282,31 +319,58 @@ func (l *loop) tell(event clockEvent, by time.Duration, at time.Time) {
 	}
 }
 
-// begin chooses the first tick of an entry. last is the last tick that was enqueued, or the zero time.
-func (l *loop) begin(e *ticking, last, server time.Time) {
+// begin chooses the first tick of an entry whose plan was registered.
+func (l *loop) begin(e *ticking, p store.Planned, server time.Time) {
+	if !p.InForce {
+		l.rest(e)
+		return
+	}
+	if e.dormant {
+		e.dormant = false
+		l.notices.fresh = append(l.notices.fresh, e.notice)
+		l.s.log.Info("scheduler: cron: no scheduler has the newer version of the entry any more; this one enqueues its ticks again",
+			"entry", e.name, "queue", l.queue)
+	}
+	if p.Since.After(p.Last) && p.Since.Sub(server) <= store.TickAhead { // else a wrong clock wrote it
+		p.Last = p.Since
+	}
 	switch {
-	case last.IsZero():
+	case p.Last.IsZero():
 		l.turn(e, e.schedule.Next(server))
-	case last.Sub(server) > store.TickAhead:
+	case p.Last.Sub(server) > store.TickAhead:
 		if l.missed.line() {
 			l.s.log.Warn("scheduler: cron: the last tick of this entry in Redis is in the future; it is ignored when the clock has been watched for a while",
-				"entry", e.name, "queue", l.queue, "last", last, "for", clockPatience.String())
+				"entry", e.name, "queue", l.queue, "last", p.Last, "for", clockPatience.String())
 		}
 		l.turn(e, e.schedule.Next(server))
 	default:
-		first := e.schedule.Next(last)
+		first := e.schedule.Next(p.Last)
 		if first.IsZero() || server.Sub(first) <= Grace {
 			l.turn(e, first)
 			break
 		}
-		l.turn(e, l.missed.count(e, first, server, missedIdle))
+		l.skip(e, first, server, missedIdle)
 	}
 	l.place(e)
+}
+
+// rest takes an entry out of the agenda because another plan of it is in force.
+func (l *loop) rest(e *ticking) {
+	if !e.dormant {
+		e.dormant = true
+		l.s.log.Info("scheduler: cron: a newer version of the entry is in force; this process enqueues none of its ticks meanwhile",
+			"entry", e.name, "queue", l.queue)
+	}
+	e.missed = 0
+	l.turn(e, time.Time{})
 }
 
 // turn sets the entry's next tick. The zero time means that there is none.
 func (l *loop) turn(e *ticking, next time.Time) {
 	e.next, e.notBefore, e.tick, e.refusals, e.era = next, time.Time{}, nil, 0, l.era
+	if !e.owes() {
+		e.owed = time.Time{}
+	}
 }
 
 // advance moves on to the tick after the current one.
@@ -316,6 +380,9 @@ func (l *loop) advance(e *ticking, server time.Time) {
 		after = server
 	}
 	l.turn(e, e.schedule.Next(after))
+	if e.owes() {
+		e.notBefore = server // behind the ticks that are due
+	}
 }
 
 // place puts an entry into the agenda, unless it has no next tick.

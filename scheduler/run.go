@@ -10,8 +10,7 @@ import (
 	"github.com/signalbox-go/signalbox/internal/store"
 )
 
-// Grace is how late a tick of a cron entry may be enqueued, by the clock of Redis. A later tick is skipped, and counts
-// as missed.
+// Grace is how late a tick of a cron entry may be enqueued, by the clock of Redis. A later tick is missed: see [Missed].
 const Grace = store.TickGrace
 
 // Run enqueues the ticks of all entries that were registered by [Scheduler.Cron], before Run and while it runs. It
@@ -24,7 +23,7 @@ const Grace = store.TickGrace
 //
 // A tick of an entry that an operator has paused passes without a job. The log says so once for each pause.
 //
-// Run logs the ticks that passed while no scheduler ran, and those that could not be tried in time. It logs a jump of
+// Run makes up for missed ticks as [Missed] says. It logs those that are left out. It logs a jump of
 // Redis' clock when it notices it, and again when the jump is over or followed.
 func (s *Scheduler) Run(ctx context.Context) error {
 	if !s.cron.start() {
@@ -52,8 +51,8 @@ func (s *Scheduler) Run(ctx context.Context) error {
 type tickServer interface {
 	// Now returns the server's time.
 	Now(ctx context.Context) (time.Time, error)
-	// LastTicks returns the last enqueued tick of each entry, or the zero time.
-	LastTicks(ctx context.Context, entries []string) ([]time.Time, error)
+	// RegisterPlans says that this process has entries with these plans. It returns the last tick of each entry.
+	RegisterPlans(ctx context.Context, plans []store.Plan) ([]store.Planned, error)
 	// NewLane returns a lane for calls of EnqueueTicks.
 	NewLane() *store.Lane
 	// EnqueueTicks enqueues the jobs of ticks. It returns what happened to each, and the server's time.

@@ -27,12 +27,15 @@ type fakeServer struct {
 	lose          int           // number of replies to calls for ticks that are lost
 	early         int           // number of ticks that are called early at any time
 	delay         time.Duration // of every call
+	hold          time.Duration // how late calls for ticks come to it
 	last          map[string]time.Time
-	paused        map[string]bool // entries
-	indescribable string          // an entry that can't be announced
-	noted         error           // of calls about entries
-	told          []string        // what such calls said of entries
-	lacks         map[string]bool // entries that must be announced
+	since         map[store.Plan]time.Time // since when it counts
+	inForce       map[string]string        // the plan of each entry
+	paused        map[string]bool          // entries
+	indescribable string                   // an entry that can't be announced
+	noted         error                    // of calls about entries
+	told          []string                 // what such calls said of entries
+	lacks         map[string]bool          // entries that must be announced
 	fired         []time.Time
 	names         []string // of the entries of those ticks
 	calls         int      // for ticks
@@ -49,6 +52,7 @@ type fakeCall struct {
 func newFakeServer() *fakeServer {
 	return &fakeServer{
 		last: make(map[string]time.Time), paused: make(map[string]bool), lacks: make(map[string]bool), lanes: make(map[*store.Lane]fakeCall),
+		since: make(map[store.Plan]time.Time), inForce: make(map[string]string),
 	}
 }
 
@@ -83,7 +87,9 @@ func (f *fakeServer) Now(ctx context.Context) (time.Time, error) {
 	return time.Now().Add(f.skew), nil
 }
 
-func (f *fakeServer) LastTicks(ctx context.Context, entries []string) ([]time.Time, error) {
+// RegisterPlans does the same as the script, but for what the script knows of older plans: it forgets a plan that another
+// one has replaced.
+func (f *fakeServer) RegisterPlans(ctx context.Context, plans []store.Plan) ([]store.Planned, error) {
 	if err := f.wait(ctx); err != nil {
 		return nil, err
 	}
@@ -92,11 +98,14 @@ func (f *fakeServer) LastTicks(ctx context.Context, entries []string) ([]time.Ti
 	if f.noLast != nil {
 		return nil, f.noLast
 	}
-	last := make([]time.Time, len(entries))
-	for i, name := range entries {
-		last[i] = f.last[name]
+	planned := make([]store.Planned, len(plans))
+	for i, p := range plans {
+		if _, ok := f.since[p]; !ok {
+			f.since[p], f.inForce[p.Entry] = time.Now().Add(f.skew), p.Digest
+		}
+		planned[i] = store.Planned{Last: f.last[p.Entry], Since: f.since[p], InForce: f.inForce[p.Entry] == p.Digest}
 	}
-	return last, nil
+	return planned, nil
 }
 
 func (f *fakeServer) NewLane() *store.Lane { return store.New(nil, "", "fake").NewLane() }
@@ -119,7 +128,8 @@ func (f *fakeServer) EnqueueTicks(ctx context.Context, lane *store.Lane, items [
 		call = fakeCall{number: lane.Number()}
 		for i := range items {
 			tick, entry := items[i].Tick()
-			call.fates = append(call.fates, f.tick(entry, tick, now.Add(r.Skew), r.Known))
+			plan, late := items[i].Terms()
+			call.fates = append(call.fates, f.tick(store.Plan{Entry: entry, Digest: plan}, tick, now.Add(r.Skew+f.hold), r.Known, late))
 		}
 		f.lanes[lane] = call
 	}
@@ -130,7 +140,8 @@ func (f *fakeServer) EnqueueTicks(ctx context.Context, lane *store.Lane, items [
 	return store.NewFates(now, call.fates...), nil
 }
 
-func (f *fakeServer) tick(entry string, tick, now time.Time, known bool) store.Fate {
+func (f *fakeServer) tick(plan store.Plan, tick, now time.Time, known bool, late time.Duration) store.Fate {
+	entry := plan.Entry
 	last := f.last[entry]
 	ahead := known && last.Sub(now) > store.TickAhead
 	if f.early > 0 {
@@ -140,9 +151,11 @@ func (f *fakeServer) tick(entry string, tick, now time.Time, known bool) store.F
 	switch {
 	case tick.After(now):
 		return store.Early
+	case f.inForce[entry] != plan.Digest && f.inForce[entry] != "":
+		return store.Superseded
 	case !tick.After(last) && !ahead:
 		return store.Taken
-	case now.Sub(tick) > store.TickGrace:
+	case now.Sub(tick) > store.TickGrace && (now.Sub(tick) > late || !tick.After(f.since[plan])):
 		return store.Late
 	}
 	f.last[entry] = tick

@@ -11,7 +11,7 @@
 //	an Option             goes into every call: Queue, Priority, Timeout ...
 //	an EnqueueManyOption  into Enqueue and EnqueueMany: At, After, IfAbsent
 //	an EnqueueOption      into Enqueue, or an Item of EnqueueMany: ID, EffectKey, Again
-//	a CronOption          into Cron: In
+//	a CronOption          into Cron: In, Missed, Lateness
 //
 // Defaults for all jobs of a kind belong to the type of their args: see [signalbox.Defaults]. If an option is given in
 // several places, the item's counts first, then the call's, then the kind's.
@@ -57,8 +57,8 @@
 // Any number of processes may run the same entries. There is no leader. One script marks a tick as taken and enqueues
 // its job. So a tick is enqueued once, however many processes try. Redis goes by its own clock: it refuses a tick that
 // is in the future, or older than [Grace]. If no process could enqueue a tick in time, because Redis was away or no
-// process ran, the tick is missed. The log says how many ticks were missed. If processes have different specs for one
-// entry, the ticks of all specs fire.
+// process ran, the tick is missed. The option [Missed] says whether it is made up for. The log says how many were not. If
+// processes have different specs for one entry, the one fires that came last. docs/scheduling.md is the guide.
 //
 // When Redis' clock jumps, ticks go by the old time until the jump has lasted 10 s. The log says so. docs/guarantees.md
 // has the whole rule.

@@ -46,8 +46,11 @@ func (l *loop) gather(ctx context.Context, server time.Time) *tickCall {
 		if e == nil || e.at().After(server) {
 			break
 		}
-		if server.Sub(e.next) > Grace {
-			l.skip(l.agenda.pop(), server)
+		if server.Sub(e.next) > Grace && !e.owes() {
+			l.agenda.pop()
+			l.giveUp(e, nil)
+			l.skip(e, e.next, server, missedLate)
+			l.place(e)
 			continue
 		}
 		if e.tick == nil && !l.prepare(ctx, e) {
@@ -82,14 +85,6 @@ func (l *loop) lane() *store.Lane {
 	return lane
 }
 
-// skip moves on to the first tick that is not too late.
-func (l *loop) skip(e *ticking, server time.Time) {
-	next := l.missed.count(e, e.next, server, missedLate)
-	l.giveUp(e, nil)
-	l.turn(e, next)
-	l.place(e)
-}
-
 // prepare makes the job of the entry's tick. It reports whether it succeeded.
 func (l *loop) prepare(ctx context.Context, e *ticking) bool {
 	job := e.job
@@ -98,7 +93,11 @@ func (l *loop) prepare(ctx context.Context, e *ticking) bool {
 	ctx = baggage.ContextWithoutBaggage(ctx) // the baggage belongs to Run
 	ctx, spans := l.s.trace.startTick(ctx, e.name, e.next, e.missed, &job)
 	job.Headers = l.s.trace.inject(ctx, job.Headers, e.mode)
-	item, err := l.s.pack(&job, store.When{At: e.next, Entry: e.name})
+	when := store.When{At: e.next, Entry: e.name, Plan: e.plan.Digest}
+	if e.owes() {
+		when.Late = e.lateness
+	}
+	item, err := l.s.pack(&job, when)
 	e.tick = &tick{item: item, ctx: ctx, spans: spans, err: err}
 	if err != nil {
 		l.s.log.Error("scheduler: cron: tick skipped", "entry", e.name, "queue", l.queue, "tick", e.next, "error", err)
@@ -111,7 +110,7 @@ func (l *loop) prepare(ctx context.Context, e *ticking) bool {
 // send makes the call for the first time or again.
 func (l *loop) send(ctx context.Context, c *tickCall, now time.Time) {
 	c.skew = l.clock.skew(now)
-	c.last = l.clock.now(now).Sub(c.entries[0].next) > Grace
+	c.last = c.tooLate(l.clock.now(now))
 	r := store.Reckoning{Known: l.clock.settled(now), Skew: c.skew}
 	l.call(ctx, func(ctx context.Context) func() {
 		watch := l.s.watch()
@@ -135,6 +134,17 @@ func (l *loop) send(ctx context.Context, c *tickCall, now time.Time) {
 			l.settle(c, fates, got, watch)
 		}
 	})
+}
+
+// tooLate reports whether a try at this time is the last one. Ticks that are made up for have time. But if the call has
+// only those, they go into another call after some tries, with ticks that have become due.
+func (c *tickCall) tooLate(server time.Time) bool {
+	for _, e := range c.entries {
+		if !e.owes() {
+			return server.Sub(e.next) > Grace
+		}
+	}
+	return c.retries >= triesOfOwed
 }
 
 // lost handles a try that failed.
@@ -237,10 +247,21 @@ func (l *loop) settle(c *tickCall, fates store.Fates, got time.Time, watch stopw
 			e.missed = 0
 			l.served(e)
 			l.advance(e, server)
+		case fate == store.Superseded:
+			l.s.metrics.Tick(context.Background(), l.queue, telemetry.OutcomeSkipped, 1)
+			l.rest(e)
 		case fate == store.Late:
-			l.missed.add(e, e.next, 1, false, missedLate)
 			l.giveUp(e, errLate)
-			l.advance(e, server)
+			if e.owes() || e.era != l.era {
+				l.missed.add(e, e.next, 1, false, missedLate)
+				l.advance(e, server)
+				break
+			}
+			at := server
+			if late := e.next.Add(Grace + 1); at.Before(late) { // by our estimate it was in time
+				at = late
+			}
+			l.skip(e, e.next, at, missedLate)
 		default: // another process enqueued it, and counts the ticks missed before
 			l.s.metrics.Tick(context.Background(), l.queue, telemetry.OutcomeSkipped, 1)
 			e.missed = 0
@@ -272,7 +293,12 @@ func (l *loop) fired(e *ticking, server time.Time, anew bool) {
 		m.Sent(ctx, l.queue, e.job.Kind, 1, nil, "")
 		m.Tick(ctx, l.queue, telemetry.OutcomeFired, 1)
 		m.Tick(ctx, l.queue, telemetry.OutcomeMissed, e.missed)
-		m.Lag(ctx, l.queue, late)
+		if !e.owes() {
+			m.Lag(ctx, l.queue, late)
+		}
+	}
+	if e.owes() && l.missed.line() {
+		l.s.log.Info("scheduler: cron: a missed tick was made up for", "entry", e.name, "queue", l.queue, "tick", e.next, "late", late.Round(time.Millisecond).String())
 	}
 	if l.s.log.Enabled(ctx, slog.LevelDebug) {
 		l.s.log.With(e.tick.spans.logAttrs()...).Debug("scheduler: cron: tick enqueued",

@@ -49,7 +49,12 @@ LAST is the last tick whose job was enqueued, NEXT the next tick. STATE is
   active  a scheduler has the entry
   paused  its ticks pass without jobs
   gone    no scheduler has said for three minutes that it has the entry. SEEN
-          is when one last did. If it is not to come back: cron rm`
+          is when one last did. If it is not to come back: cron rm
+MISSED is what happens to ticks that no scheduler enqueued in time:
+  skip    they are left out
+  once    the latest one is made up for
+  all     the latest ones are, up to a number
+  default once if the next tick is more than an hour after it, else skip`
 	c.ValidArgsFunction = a.completeQueues(-1)
 	return c
 }
@@ -61,6 +66,7 @@ type entryJSON struct {
 	Kind        string  `json:"kind"`
 	Spec        string  `json:"spec"`
 	Zone        string  `json:"zone"`
+	Missed      string  `json:"missed"`
 	Last        *string `json:"last"`
 	Next        *string `json:"next"`
 	Paused      bool    `json:"paused"`
@@ -74,7 +80,7 @@ func entriesOf(entries []inspect.Entry) []entryJSON {
 	list := make([]entryJSON, len(entries))
 	for i, e := range entries {
 		list[i] = entryJSON{
-			Queue: e.Queue, Entry: e.Name, Kind: e.Kind, Spec: e.Spec, Zone: e.Zone, Last: timestamp(e.Last), Next: timestamp(e.Next),
+			Queue: e.Queue, Entry: e.Name, Kind: e.Kind, Spec: e.Spec, Zone: e.Zone, Missed: e.Missed, Last: timestamp(e.Last), Next: timestamp(e.Next),
 			Paused: e.Paused, PausedSince: timestamp(e.PausedSince), Seen: timestamp(e.Seen), Gone: e.Gone,
 		}
 		if e.Err != nil {
@@ -86,7 +92,7 @@ func entriesOf(entries []inspect.Entry) []entryJSON {
 
 func (a *app) printEntries(entries []inspect.Entry, now time.Time) {
 	t := a.table(column{name: "QUEUE"}, column{name: "ENTRY"}, column{name: "STATE"}, column{name: "SPEC", cut: 9}, column{name: "ZONE", drop: 2},
-		column{name: "LAST"}, column{name: "NEXT"}, column{name: "SEEN", drop: 1}, column{name: "KIND", drop: 3})
+		column{name: "LAST"}, column{name: "NEXT"}, column{name: "SEEN", drop: 1}, column{name: "MISSED", drop: 4}, column{name: "KIND", drop: 3})
 	ago := func(t time.Time) string {
 		if t.IsZero() {
 			return ""
@@ -99,7 +105,7 @@ func (a *app) printEntries(entries []inspect.Entry, now time.Time) {
 		if !e.Next.IsZero() && !e.Gone {
 			next = "in " + span(max(0, e.Next.Sub(now)))
 		}
-		t.row(e.Queue, e.Name, entryState(e), e.Spec, e.Zone, ago(e.Last), next, ago(e.Seen), e.Kind)
+		t.row(e.Queue, e.Name, entryState(e), e.Spec, e.Zone, ago(e.Last), next, ago(e.Seen), e.Missed, e.Kind)
 	}
 	t.flush()
 	for i := range entries {

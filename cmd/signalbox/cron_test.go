@@ -80,13 +80,13 @@ func TestCron(t *testing.T) {
 	same(t, sh.ok("cron", "pause", "digest", "-q", "mail"), "cron entry digest of queue mail was paused already")
 	out := ages(sh.ok("cron", "ls"))
 	for _, line := range strings.Split(strings.TrimSpace(out), "\n")[1:] {
-		if n := len(strings.Fields(line)); n < 9 {
+		if n := len(strings.Fields(line)); n < 10 {
 			t.Errorf("%d fields in %q", n, line)
 		}
 	}
 	for _, part := range []string{
 		"QUEUE    ENTRY   STATE   SPEC", "mail     digest  paused  CRON_TZ=Europe/Berlin 0 9 29 2 *  Europe/Berlin  -", "mail     old     gone ", "reports  digest  active",
-		"email.welcome",
+		"default  email.welcome", "MISSED",
 	} {
 		if !strings.Contains(out, part) {
 			t.Errorf("cron ls has no %q:\n%s", part, out)
@@ -219,7 +219,7 @@ func TestCronJSON(t *testing.T) {
 	sh.declares(rdb, "mail", "digest", "0 0 29 2 *")
 	out := sh.ok("cron", "ls", "-o", "json")
 	e := sh.entry("mail", "digest")
-	want := fmt.Sprintf(`{"entries":[{"queue":"mail","entry":"digest","kind":"email.welcome","spec":"0 0 29 2 *","zone":"UTC","last":null,"next":%q,`+
+	want := fmt.Sprintf(`{"entries":[{"queue":"mail","entry":"digest","kind":"email.welcome","spec":"0 0 29 2 *","zone":"UTC","missed":"default","last":null,"next":%q,`+
 		`"paused":false,"paused_since":null,"seen":%q,"gone":false,"error":""}]}`, *e.Next, *e.Seen)
 	same(t, out, want)
 	if !strings.HasSuffix(*e.Next, "-02-29T00:00:00Z") {

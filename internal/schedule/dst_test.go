@@ -1,7 +1,12 @@
 package schedule
 
 import (
+	"archive/zip"
+	"flag"
+	"os/exec"
+	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 	_ "time/tzdata" // the same zones on every machine
@@ -257,4 +262,73 @@ func named(c *cron.SpecSchedule, w time.Time) bool {
 		dayMatches = day && weekday
 	}
 	return dayMatches && has(c.Minute, w.Minute()) && has(c.Hour, w.Hour()) && has(c.Month, int(w.Month()))
+}
+
+var allZones = flag.Bool("zones", false, "check all zones of the time zone database, not a sample")
+
+// TestClockChangesOfAllZones compares the ticks around the changes of the clocks from 2000 to 2040 with those of bruteTicks. With
+// -zones it does so for each change of each zone of the time zone database, in some minutes. Without it, for a sample.
+func TestClockChangesOfAllZones(t *testing.T) {
+	t.Parallel()
+	specs := []string{"*/15 * * * *", "0 */2 * * *", "30 2 * * *", "0 0 * * *", "*/20 1-3 * * *", "15 23 * * 1-5", "0 0 1,31 * *"}
+	names := zoneNames(t)
+	everyZone, everyChange := 40, 9
+	if *allZones {
+		everyZone, everyChange = 1, 1
+	}
+	compared, found := 0, 0
+	for i := 0; i < len(names); i += everyZone {
+		loc := zone(t, names[i])
+		at := time.Date(2000, time.January, 1, 0, 0, 0, 0, time.UTC)
+		_, before := at.In(loc).Zone()
+		for ; at.Year() <= 2040; at = at.Add(time.Hour) {
+			_, offset := at.In(loc).Zone()
+			if offset == before {
+				continue
+			}
+			before = offset
+			if found++; found%everyChange != 0 {
+				continue
+			}
+			from, to := at.Add(-26*time.Hour), at.Add(26*time.Hour)
+			for _, spec := range specs {
+				s := mustParse(t, spec, loc)
+				want := bruteTicks(s, from, to)
+				var got []time.Time
+				for next := s.Next(from); !next.After(to); next = s.Next(next) {
+					got = append(got, next)
+				}
+				if !slices.EqualFunc(got, want, time.Time.Equal) {
+					t.Fatalf("%q in %s around %v: got\n%v, want\n%v", spec, names[i], at, got, want)
+				}
+				compared += len(want)
+			}
+		}
+	}
+	if compared < 5_000 {
+		t.Errorf("%d ticks were compared, in %d zones with %d changes", compared, len(names), found)
+	}
+	t.Logf("%d ticks, %d zones, %d changes", compared, len(names), found)
+}
+
+// zoneNames returns the names of all zones that Go knows.
+func zoneNames(t *testing.T) []string {
+	t.Helper()
+	root, err := exec.Command("go", "env", "GOROOT").Output()
+	if err != nil {
+		t.Skip("no go command: ", err)
+	}
+	archive, err := zip.OpenReader(filepath.Join(strings.TrimSpace(string(root)), "lib", "time", "zoneinfo.zip"))
+	if err != nil {
+		t.Skip("no list of zones: ", err)
+	}
+	defer archive.Close()
+	var names []string
+	for _, f := range archive.File {
+		if !strings.HasSuffix(f.Name, "/") {
+			names = append(names, f.Name)
+		}
+	}
+	slices.Sort(names)
+	return names
 }

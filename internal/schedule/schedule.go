@@ -71,6 +71,25 @@ func Parse(spec string, loc *time.Location, now time.Time) (Schedule, error) {
 	return s, nil
 }
 
+// Last returns the latest ticks of a schedule after one time and before another, at most n of them, the earliest first.
+func Last(s Schedule, after, before time.Time, n int) []time.Time {
+	var last []time.Time
+	for back := time.Second; len(last) < n; back *= 4 {
+		from := before.Add(-back)
+		if from.Before(after) || back > searchLimit {
+			from = after
+		}
+		last = last[:0]
+		for at := s.Next(from); !at.IsZero() && at.Before(before); at = s.Next(at) {
+			last = append(last, at)
+		}
+		if from.Equal(after) {
+			break
+		}
+	}
+	return last[max(len(last)-n, 0):]
+}
+
 func parseSpec(spec string, loc *time.Location) (Schedule, error) {
 	if len(spec) > maxSpec {
 		return nil, fmt.Errorf("%d bytes long, at most %d are read", len(spec), maxSpec)

@@ -226,3 +226,30 @@ func FuzzParse(f *testing.F) {
 		}
 	})
 }
+
+// TestLast: the latest ticks before a time are those that Next counts up to.
+func TestLast(t *testing.T) {
+	t.Parallel()
+	before := instant(t, "2026-03-29T12:00:00Z")
+	for _, spec := range []string{"* * * * * *", "@every 90s", "*/7 * * * *", "@hourly", "0 9 * * *", "30 2 * * 0", "0 0 29 2 *", "*/5 * 1 1 *"} {
+		s := mustParse(t, spec, zone(t, "Europe/Berlin"))
+		for _, after := range []time.Time{before.Add(-time.Minute), before.Add(-50 * time.Hour), before.AddDate(-3, 0, 0)} {
+			if spec == "* * * * * *" && before.Sub(after) > 100*time.Hour {
+				continue
+			}
+			var all []time.Time
+			for at := s.Next(after); at.Before(before) && len(all) < 20_000; at = s.Next(at) {
+				all = append(all, at)
+			}
+			if len(all) == 20_000 {
+				continue
+			}
+			for _, n := range []int{1, 3, 40} {
+				want := all[max(len(all)-n, 0):]
+				if got := Last(s, after, before, n); !slices.EqualFunc(got, want, time.Time.Equal) {
+					t.Errorf("%q, the last %d since %v: %v, want %v", spec, n, after, got, want)
+				}
+			}
+		}
+	}
+}

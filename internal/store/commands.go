@@ -21,7 +21,7 @@ const (
 
 // roleScripts are the scripts that a role runs.
 var roleScripts = map[Role][]string{
-	Producer: {"enqueue", "announce", "permits"},
+	Producer: {"enqueue", "plan", "announce", "permits"},
 	Worker:   {"claim", "renew", "reclaim", "close", "sweep", "report", "depth", "keep", "permits"},
 	Reporter: {"report", "depth", "permits"},
 	Operator: {"depth", "show", "page", "list", "latest", "held", "history", "set", "keep", "act", "entry", "enqueue", "examine", "sum", "mend", "permits"},

@@ -38,7 +38,7 @@ func roleOf(op operation) Role {
 		return Operator
 	}
 	switch op.name {
-	case "enqueue", "tick", "replace", "announce":
+	case "enqueue", "tick", "replace", "plan", "announce":
 		return Producer
 	case "pause", "resume", "slots", "keep", "pause an entry", "resume an entry", "forget an entry", "mend":
 		return Operator
@@ -157,7 +157,6 @@ func TestCommandsSuffice(t *testing.T) {
 			case Producer, Reporter:
 				for what, call := range map[string]func() error{
 					"the time":             func() error { _, err := r.Now(bg); return err },
-					"the last ticks":       func() error { _, err := r.LastTicks(bg, []string{"e"}); return err },
 					"what runs":            func() error { _, err := r.Running(bg, []string{"a"}); return err },
 					"whether it is served": func() error { _, err := r.Unserved(bg); return err },
 				} {

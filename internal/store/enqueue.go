@@ -25,12 +25,20 @@ type When struct {
 	// Entry is the name of a cron entry if the job belongs to the entry's tick at the time At. The job is put in only if
 	// nobody enqueued that tick, or a later one of the entry, before.
 	Entry string
+	// Plan is the plan of the entry. If another one is in force, the job is not put in. With "" the tick is not made up for.
+	Plan string
+	// Late is how late a tick with a Plan may be. It has no effect below TickGrace.
+	Late time.Duration
 }
 
 func (w When) arg() string {
 	switch {
 	case w.Entry != "":
-		return "=" + strconv.FormatInt(max(w.At.UnixMicro(), 0), 10) + " " + w.Entry
+		tick := "=" + strconv.FormatInt(max(w.At.UnixMicro(), 0), 10) + " " + w.Entry
+		if w.Plan != "" {
+			tick += " " + w.Plan + " " + strconv.FormatInt(w.Late.Microseconds(), 10)
+		}
+		return tick
 	case !w.At.IsZero():
 		return "@" + strconv.FormatInt(max(w.At.UnixMicro(), 0), 10)
 	case w.After > 0:
@@ -96,6 +104,8 @@ const (
 	Late  Fate = 'l' // the tick is more than TickGrace ago
 	// Passed is the fate of a tick whose entry is paused. It has become the entry's last tick all the same: it passes without a job.
 	Passed Fate = 'p'
+	// Superseded is the fate of a tick whose plan is not the one in force for its entry.
+	Superseded Fate = 'x'
 )
 
 // In reports whether the call put the job in.

@@ -31,6 +31,7 @@ const pausedEntry = "cron:"
 type Entry struct {
 	Name             string
 	Kind, Spec, Zone string
+	Missed           string    // what happens to missed ticks, in words
 	Last             time.Time // the last tick whose job was enqueued; zero: there was none
 	Paused           bool
 	PausedSince      time.Time
@@ -112,7 +113,7 @@ func (q *Queue) entryOf(name string, described []any, last, paused any) (e Entry
 	if d, err := wire.DecodeEntry([]byte(spec)); err != nil {
 		bad(q.keys.entries, specField+name, err.Error())
 	} else {
-		e.Kind, e.Spec, e.Zone = d.Kind, d.Spec, d.Zone
+		e.Kind, e.Spec, e.Zone, e.Missed = d.Kind, d.Spec, d.Zone, d.Missed
 	}
 	number := func(key, field, text string) time.Time {
 		us, err := strconv.ParseInt(text, 10, 64)

@@ -26,7 +26,7 @@ var entryTests = []storeTest{
 
 // notice returns the notice of an entry whose jobs have the payload.
 func notice(name, spec, payload string) Notice {
-	return NewNotice(name, spec, "UTC", &signalbox.Job{Kind: "digest", Payload: []byte(payload)}, false)
+	return NewNotice(Plan{Entry: name}, Description{Spec: spec, Zone: "UTC"}, &signalbox.Job{Kind: "digest", Payload: []byte(payload)}, false)
 }
 
 func (r *rig) entry(name string) Entry {
@@ -72,7 +72,7 @@ func testAnnounce(t *testing.T, r *rig) {
 	names, err := r.EntryNames(bg)
 	r.must(err)
 	same(t, "entries of a new queue", len(names), 0)
-	b, a := notice("b", "@daily", "1"), NewNotice("a", "0 9 * * *", "Europe/Berlin", &signalbox.Job{Kind: "report"}, false)
+	b, a := notice("b", "@daily", "1"), NewNotice(Plan{Entry: "a"}, Description{"0 9 * * *", "Europe/Berlin", "once"}, &signalbox.Job{Kind: "report"}, false)
 	r.must(r.Announce(bg, []Notice{b, a}))
 	names, err = r.EntryNames(bg)
 	r.must(err)
@@ -81,7 +81,7 @@ func testAnnounce(t *testing.T, r *rig) {
 	r.must(err)
 	same(t, "found", len(all), 2)
 	for i, want := range []Entry{
-		{Name: "a", Kind: "report", Spec: "0 9 * * *", Zone: "Europe/Berlin"},
+		{Name: "a", Kind: "report", Spec: "0 9 * * *", Zone: "Europe/Berlin", Missed: "once"},
 		{Name: "b", Kind: "digest", Spec: "@daily", Zone: "UTC"},
 	} {
 		want.Seen = all[i].Seen
@@ -275,7 +275,7 @@ func testRunEntry(t *testing.T, r *rig) {
 	template := &signalbox.Job{
 		Kind: "digest", Payload: []byte(`{"n":1}`), Headers: map[string]string{"tenant": "acme"}, Priority: signalbox.PriorityHigh, MaxAttempts: 3, Timeout: time.Minute,
 	}
-	r.must(r.Announce(bg, []Notice{NewNotice("e", "@daily", "UTC", template, false), NewNotice("sealed", "@daily", "UTC", template, true)}))
+	r.must(r.Announce(bg, []Notice{NewNotice(Plan{Entry: "e"}, Description{Spec: "@daily", Zone: "UTC"}, template, false), NewNotice(Plan{Entry: "sealed"}, Description{Spec: "@daily", Zone: "UTC"}, template, true)}))
 	now, err := r.Now(bg)
 	r.must(err)
 	same(t, "a tick", r.tick("e", now, "e1"), PutIn)

@@ -175,6 +175,13 @@ func operations() []operation {
 			}
 			return err
 		}},
+		{name: "plan", call: func(r *rig, _ []Delivery) error {
+			planned, err := r.RegisterPlans(bg, []Plan{NewPlan("planned", "@daily")})
+			if err == nil && (!planned[0].InForce || planned[0].Since.IsZero()) {
+				return fmt.Errorf("%+v", planned)
+			}
+			return err
+		}},
 		{name: "announce", call: func(r *rig, _ []Delivery) error {
 			if err := r.Announce(bg, []Notice{notice("other", "@daily", "1")}); err != nil {
 				return err
@@ -528,7 +535,7 @@ func TestOutOfMemory(t *testing.T) {
 		before := r.dump()
 		r.must(rdb.ConfigSet(bg, "maxmemory", "1").Err())
 		err := op.call(r, got)
-		if goesIn := op.name == "enqueue" || op.name == "tick" || op.name == "replace" || op.name == "announce"; goesIn {
+		if goesIn := op.name == "enqueue" || op.name == "tick" || op.name == "replace" || op.name == "plan" || op.name == "announce"; goesIn {
 			if !redis.IsOOMError(err) {
 				t.Errorf("%s out of memory: %v", op.name, err)
 			}

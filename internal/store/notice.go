@@ -21,15 +21,23 @@ const (
 
 // A Notice describes a cron entry, for tools.
 type Notice struct {
-	name, digest     string
+	plan             Plan
+	digest           string
 	description, job []byte
 }
 
-// NewNotice returns the notice of an entry. zone is the name of the time zone of spec. job is the template of the jobs of its ticks,
-// which NewItem accepts. It is left out of the description if sealed is set: then a job for one tick can't be made by others.
-func NewNotice(name, spec, zone string, job *signalbox.Job, sealed bool) Notice {
-	e := wire.Entry{Kind: job.Kind, Spec: spec, Zone: zone}
-	n := Notice{name: name, description: e.Append(nil)}
+// A Description says when the ticks of an entry come, for tools.
+type Description struct {
+	Spec   string
+	Zone   string // the name of the time zone of Spec
+	Missed string // the policy for missed ticks, in words
+}
+
+// NewNotice returns the notice of the entry with a plan. job is the template of the jobs of its ticks, which NewItem accepts. It is left
+// out of the description if sealed is set: then a job for one tick can't be made by others.
+func NewNotice(plan Plan, d Description, job *signalbox.Job, sealed bool) Notice {
+	e := wire.Entry{Kind: job.Kind, Spec: d.Spec, Zone: d.Zone, Missed: d.Missed}
+	n := Notice{plan: plan, description: e.Append(nil)}
 	if !sealed {
 		n.job = wire.AppendEnvelope([]byte{wire.Class(job.Priority)}, job)
 	}
@@ -41,10 +49,12 @@ func NewNotice(name, spec, zone string, job *signalbox.Job, sealed bool) Notice 
 }
 
 // Name returns the entry's name.
-func (n *Notice) Name() string { return n.name }
+func (n *Notice) Name() string { return n.plan.Entry }
 
 // Size returns approximately how many bytes the notice takes in a call.
-func (n *Notice) Size() int { return len(n.name) + len(n.digest) + len(n.description) + len(n.job) }
+func (n *Notice) Size() int {
+	return len(n.plan.Entry) + len(n.digest) + len(n.description) + len(n.job)
+}
 
 // Announce describes entries, at most MaxNotices of them, in place of what was described before. It registers the queue, too, so that
 // tools find it.
@@ -61,13 +71,13 @@ func (q *Queue) Remind(ctx context.Context, notices []Notice) (lacking []string,
 }
 
 func (q *Queue) announce(ctx context.Context, notices []Notice, whole bool) (lacking []string, err error) {
-	args := announceScript.args(4*len(notices), arg{"protocol", Protocol}, arg{"patience", NoticePatience.Microseconds()})
+	args := announceScript.args(5*len(notices), arg{"protocol", Protocol}, arg{"patience", NoticePatience.Microseconds()})
 	for i := range notices {
 		n := &notices[i]
 		if whole {
-			args = append(args, n.name, n.digest, n.description, n.job)
+			args = append(args, n.plan.Entry, n.plan.Digest, n.digest, n.description, n.job)
 		} else {
-			args = append(args, n.name, n.digest, "", "")
+			args = append(args, n.plan.Entry, n.plan.Digest, n.digest, "", "")
 		}
 	}
 	r, err := run(ctx, q.rdb, announceScript, announceScript.keys(&q.keys), args)

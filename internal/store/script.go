@@ -35,6 +35,7 @@ var (
 	latestScript  = load("latest")
 	historyScript = load("history")
 
+	planScript     = load("plan")
 	announceScript = load("announce")
 	entryScript    = load("entry")
 

@@ -35,6 +35,7 @@ type standInQueue struct {
 	namespace, name string
 	jobs            map[string]*standInJob
 	marks           map[string]int64 // the last tick of each cron entry, in us
+	since           map[string]int64 // since when the plan of each cron entry counts, in us
 }
 
 // A standInJob is a job that is there: live, dead or cancelled.
@@ -197,11 +198,6 @@ func (s *StandIn) answer(cmd redis.Cmder) error {
 	case *redis.TimeCmd:
 		c.SetVal(time.Now())
 		return nil
-	case *redis.SliceCmd:
-		if c.Name() == "hmget" {
-			c.SetVal(s.marks(c.Args()))
-			return nil
-		}
 	case *redis.IntCmd:
 		if n := c.Name(); n == "sadd" || n == "hlen" { // of the registry; of the jobs, so that nobody is warned of a queue without workers
 			c.SetVal(0)
@@ -236,6 +232,8 @@ func (s *StandIn) script(cmd *redis.Cmd) error {
 	switch {
 	case is(enqueueScript) && len(args) > keys && keys > 1:
 		return s.enqueue(cmd, fmt.Sprint(args[1]), args[keys:])
+	case is(planScript) && keys > 0 && len(args) > keys+2:
+		return s.plan(cmd, fmt.Sprint(args[0]), args[keys+2:])
 	case is(announceScript): // of cron entries, for tools
 		cmd.SetVal([]any{"ok", []any{}})
 		return nil
@@ -248,20 +246,24 @@ func (s *StandIn) script(cmd *redis.Cmd) error {
 	return fmt.Errorf("%w, and runs no other scripts than theirs; package embedded is a Redis for tests of all else", ErrNotStoodIn)
 }
 
-// marks returns the last ticks of cron entries.
-func (s *StandIn) marks(hmget []any) []any {
+// plan is plan.lua, for schedulers that have one plan for each entry. cron is the key of the last ticks.
+func (s *StandIn) plan(cmd *redis.Cmd, cron string, args []any) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	values := make([]any, max(len(hmget)-2, 0))
-	key, _ := strings.CutSuffix(fmt.Sprint(hmget[1]), "cron")
-	if q := s.queues[key]; q != nil {
-		for i := range values {
-			if us, ok := q.marks[fmt.Sprint(hmget[i+2])]; ok {
-				values[i] = strconv.FormatInt(us, 10)
-			}
+	q := s.queue(strings.TrimSuffix(cron, "cron") + "jobs")
+	var list []any
+	for ; len(args) >= 2; args = args[2:] {
+		name, last := fmt.Sprint(args[0]), ""
+		if us, ok := q.marks[name]; ok {
+			last = strconv.FormatInt(us, 10)
 		}
+		if q.since[name] == 0 {
+			q.since[name] = time.Now().UnixMicro()
+		}
+		list = append(list, last, strconv.FormatInt(q.since[name], 10), "1")
 	}
-	return values
+	cmd.SetVal([]any{"ok", list})
+	return nil
 }
 
 // enqueue is enqueue.lua. jobs is the key of the queue's jobs.
@@ -304,7 +306,7 @@ func (s *StandIn) queue(jobs string) *standInQueue {
 	q := s.queues[prefix]
 	if q == nil {
 		tag := strings.TrimSuffix(strings.TrimPrefix(prefix, "signalbox:{"), "}:")
-		q = &standInQueue{jobs: make(map[string]*standInJob), marks: make(map[string]int64)}
+		q = &standInQueue{jobs: make(map[string]*standInJob), marks: make(map[string]int64), since: make(map[string]int64)}
 		q.namespace, q.name, _ = strings.Cut(tag, ":")
 		if q.namespace == DefaultNamespace {
 			q.namespace = ""
@@ -316,10 +318,10 @@ func (s *StandIn) queue(jobs string) *standInQueue {
 
 // judge puts a job in, or says why it stays out.
 func (s *StandIn) judge(q *standInQueue, now time.Time, reckoned int64, known bool, id, class, when string, envelope []byte) (Fate, error) {
-	due, entry := now.UnixMicro(), ""
+	due, entry, bound := now.UnixMicro(), "", TickGrace.Microseconds()
 	if when != "" {
-		text, name, _ := strings.Cut(when[1:], " ")
-		us, err := strconv.ParseInt(text, 10, 64)
+		t, err := parseTick(when[1:])
+		us := t.At.UnixMicro()
 		if err != nil {
 			return 0, fmt.Errorf("ERR signalbox: the time of a job is not valid: %w", err)
 		}
@@ -329,7 +331,7 @@ func (s *StandIn) judge(q *standInQueue, now time.Time, reckoned int64, known bo
 		case '@':
 			due = max(us, due)
 		case '=':
-			due, entry = us, name
+			due, entry, bound = us, t.Entry, max(t.Late, TickGrace).Microseconds()
 		}
 	}
 	fate := PutIn
@@ -341,7 +343,7 @@ func (s *StandIn) judge(q *standInQueue, now time.Time, reckoned int64, known bo
 			return Early, nil
 		case due <= last && !ahead:
 			return Taken, nil
-		case due < reckoned-TickGrace.Microseconds():
+		case due < reckoned-bound:
 			return Late, nil
 		case ahead:
 			fate = PutInAnew

@@ -112,12 +112,18 @@ func TestStandIn(t *testing.T) {
 		t.Errorf("a reminder: %v, %v", lacking, err)
 	}
 
-	entries := []string{"e", "f", "g", "h", "nobodys"}
-	want, err := r.LastTicks(bg, entries)
+	plans := []Plan{NewPlan("e"), NewPlan("f"), NewPlan("g"), NewPlan("h"), NewPlan("nobodys")}
+	want, err := r.RegisterPlans(bg, plans)
 	r.must(err)
-	marks, err := q.LastTicks(bg, entries)
+	got, err := q.RegisterPlans(bg, plans)
 	r.must(err)
-	equal(t, "last ticks", marks, want)
+	for i := range want {
+		if apart := got[i].Since.Sub(want[i].Since); apart.Abs() > time.Minute {
+			t.Errorf("entry %s has its plan since %v, and on a server since %v", plans[i].Entry, got[i].Since, want[i].Since)
+		}
+		got[i].Since = want[i].Since
+	}
+	equal(t, "last ticks", got, want)
 
 	records, err := r.rdb.HGetAll(bg, r.keys.jobs).Result()
 	r.must(err)

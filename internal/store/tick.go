@@ -2,6 +2,9 @@ package store
 
 import (
 	"context"
+	"crypto/sha1"
+	"encoding/hex"
+	"fmt"
 	"strconv"
 	"strings"
 	"time"
@@ -26,20 +29,60 @@ func (q *Queue) EnqueueTicks(ctx context.Context, lane *Lane, items []Item, r Re
 	return q.enqueue(ctx, lane, items, r)
 }
 
-// LastTicks returns for each entry the last tick that was enqueued, or the zero time. entries may have at most 1,000 names.
-func (q *Queue) LastTicks(ctx context.Context, entries []string) ([]time.Time, error) {
-	values, err := q.rdb.HMGet(ctx, q.keys.cron, entries...).Result()
+// A Plan is what the times of a cron entry's ticks depend on.
+type Plan struct{ Entry, Digest string }
+
+// NewPlan returns the plan of an entry. says is everything that its ticks depend on.
+func NewPlan(entry string, says ...string) Plan {
+	sum := sha1.Sum([]byte(strings.Join(says, "\n")))
+	return Plan{entry, hex.EncodeToString(sum[:8])}
+}
+
+// A Planned is the state of an entry whose plan was registered.
+type Planned struct {
+	Last    time.Time // its last tick that was enqueued, or that passed while the entry was paused; zero: there was none
+	Since   time.Time // since when the plan counts. Earlier ticks are never made up for
+	InForce bool      // if not, another plan is in force, and a tick of this one is Superseded
+}
+
+// MaxPlans is the most plans in one call.
+const MaxPlans = 1000
+
+// RegisterPlans says that the caller has entries with these plans, at most MaxPlans of them. A plan that nobody else has comes into force.
+// Callers repeat it every NoticeEvery: after NoticePatience without, a plan gives way to another one.
+func (q *Queue) RegisterPlans(ctx context.Context, plans []Plan) ([]Planned, error) {
+	args := planScript.args(2*len(plans), arg{"protocol", Protocol}, arg{"patience", NoticePatience.Microseconds()})
+	for _, p := range plans {
+		args = append(args, p.Entry, p.Digest)
+	}
+	r, err := run(ctx, q.rdb, planScript, planScript.keys(&q.keys), args)
 	if err != nil {
 		return nil, err
 	}
-	last := make([]time.Time, len(entries))
-	for i := range min(len(values), len(last)) {
-		text, _ := values[i].(string)
-		if us, err := strconv.ParseInt(text, 10, 64); err == nil {
-			last[i] = time.UnixMicro(us)
-		}
+	if err := r.status("ok"); err != nil {
+		return nil, err
 	}
-	return last, nil
+	list := r.strs(1)
+	if r.err == nil && len(list) != 3*len(plans) {
+		r.fail(1, fmt.Sprintf("a list of %d, for %d entries", len(list), len(plans)))
+	}
+	if r.err != nil {
+		return nil, r.err
+	}
+	planned := make([]Planned, len(plans))
+	for i := range planned {
+		planned[i] = Planned{Last: microTime(list[3*i]), Since: microTime(list[3*i+1]), InForce: list[3*i+2] == "1"}
+	}
+	return planned, nil
+}
+
+// microTime returns the time of a number of microseconds in a text, or the zero time if it is no number.
+func microTime(text string) time.Time {
+	us, err := strconv.ParseInt(text, 10, 64)
+	if err != nil {
+		return time.Time{}
+	}
+	return time.UnixMicro(us)
 }
 
 // NewFates returns fates like those of a call. It is for tests of callers.
@@ -53,7 +96,28 @@ func NewFates(now time.Time, fates ...Fate) Fates {
 
 // Tick returns the tick and the entry of an item, if it has them.
 func (it *Item) Tick() (tick time.Time, entry string) {
-	us, entry, _ := strings.Cut(strings.TrimPrefix(it.when, "="), " ")
-	n, _ := strconv.ParseInt(us, 10, 64)
-	return time.UnixMicro(n).UTC(), entry
+	t, _ := parseTick(it.when)
+	return t.At, t.Entry
+}
+
+// Terms returns the plan of an item's tick, and how late the tick may be.
+func (it *Item) Terms() (plan string, late time.Duration) {
+	t, _ := parseTick(it.when)
+	return t.Plan, t.Late
+}
+
+// parseTick reads what When.arg has written for a tick.
+func parseTick(arg string) (When, error) {
+	parts := strings.Split(strings.TrimPrefix(arg, "="), " ")
+	us, err := strconv.ParseInt(parts[0], 10, 64)
+	w := When{At: time.UnixMicro(us).UTC()}
+	if len(parts) > 1 {
+		w.Entry = parts[1]
+	}
+	if len(parts) > 3 && err == nil {
+		w.Plan = parts[2]
+		us, err = strconv.ParseInt(parts[3], 10, 64)
+		w.Late = time.Duration(us) * time.Microsecond
+	}
+	return w, err
 }

@@ -1,6 +1,8 @@
 package store
 
 import (
+	"fmt"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -17,6 +19,11 @@ var tickTests = []storeTest{
 	{"LateTicks", testLateTick},
 	{"TicksByAReckoning", testReckoning},
 	{"TicksOfTheFuture", testMarkAhead},
+	{"MissedTicks", testMissedTick},
+	{"PlansInTurn", testPlans},
+	{"PlanThatEnds", testPlanEnds},
+	{"PlanAfterAPause", testPlanAfterAPause},
+	{"DescriptionOfAPlan", testDescriptionOfAPlan},
 }
 
 // tick enqueues the job of a tick through its own lane, like another scheduler.
@@ -192,8 +199,157 @@ func testMarkAhead(t *testing.T, r *rig) {
 	same(t, "after that", r.reckoned("e", now, "e4", Reckoning{Known: true}), Taken)
 	mark(TickAhead - time.Second)
 	same(t, "a little ahead", r.reckoned("e", now, "e5", Reckoning{Known: true}), Taken)
-	last, err := r.LastTicks(bg, []string{"e", "none"})
+	planned := r.planned(NewPlan("e"), NewPlan("none"))
+	same(t, "the last tick", planned[0].Last.UnixMicro(), now.Add(TickAhead-time.Second).UnixMicro())
+	same(t, "that of an entry without one", planned[1].Last.IsZero(), true)
+}
+
+// planned registers plans.
+func (r *rig) planned(plans ...Plan) []Planned {
+	r.t.Helper()
+	planned, err := r.RegisterPlans(bg, plans)
 	r.must(err)
-	same(t, "the last tick", last[0].UnixMicro(), now.Add(TickAhead-time.Second).UnixMicro())
-	same(t, "that of an entry without one", last[1].IsZero(), true)
+	return planned
+}
+
+// since changes since when the plan in force counts, and when it and all others were registered last.
+func (r *rig) since(entry string, since, seen time.Duration) {
+	r.t.Helper()
+	now, err := r.Now(bg)
+	r.must(err)
+	plans, err := r.rdb.HGet(bg, r.keys.cron, "plan "+entry).Result()
+	r.must(err)
+	at := func(d time.Duration) string { return strconv.FormatInt(now.Add(-d).UnixMicro(), 10) }
+	list := strings.Split(plans, ",")
+	for i, p := range list {
+		f := strings.Fields(p)
+		if i == 0 {
+			f[1] = at(since)
+		}
+		list[i] = f[0] + " " + f[1] + " " + at(seen)
+	}
+	r.must(r.rdb.HSet(bg, r.keys.cron, "plan "+entry, strings.Join(list, ",")).Err())
+}
+
+// planTick enqueues the job of a tick of a plan.
+func (r *rig) planTick(p Plan, ago, late time.Duration) Fate {
+	r.t.Helper()
+	now, err := r.Now(bg)
+	r.must(err)
+	lane := r.NewLane()
+	lane.Next()
+	item := r.item(NewID(), When{At: now.Add(-ago), Entry: p.Entry, Plan: p.Digest, Late: late}, signalbox.PriorityNormal)
+	fates, err := r.EnqueueTicks(bg, lane, []Item{item}, Reckoning{})
+	r.must(err)
+	return fates.Of(0)
+}
+
+// A missed tick is made up for within its bound, if it comes after the time since when its plan counts.
+func testMissedTick(t *testing.T, r *rig) {
+	p := NewPlan("e", "@daily")
+	same(t, "without any plan", r.planTick(p, 3*time.Hour, 24*time.Hour), Late)
+	r.planned(p)
+	same(t, "from before the entry was there", r.planTick(p, 3*time.Hour, 24*time.Hour), Late)
+	r.since("e", 4*time.Hour, 0)
+	same(t, "from before, by a little", r.planTick(p, 5*time.Hour, 24*time.Hour), Late)
+	same(t, "beyond the bound", r.planTick(p, 3*time.Hour, 2*time.Hour), Late)
+	same(t, "a missed tick", r.planTick(p, 3*time.Hour, 24*time.Hour), PutIn)
+	same(t, "one before it", r.planTick(p, 4*time.Hour-time.Second, 24*time.Hour), Taken)
+	same(t, "the next one", r.planTick(p, 2*time.Hour, 24*time.Hour), PutIn)
+	same(t, "without a plan", r.tick("e", time.Now().Add(-time.Hour), "x"), Late)
+	same(t, "in time, with a small bound", r.planTick(p, time.Second, 0), PutIn)
+}
+
+// One plan of an entry is in force at a time: the one that was new last. A scheduler that starts again with an older one changes nothing.
+func testPlans(t *testing.T, r *rig) {
+	older, newer, other := NewPlan("e", "@daily"), NewPlan("e", "@hourly"), NewPlan("f", "@daily")
+	same(t, "the first one", r.planned(older)[0].InForce, true)
+	same(t, "a tick", r.planTick(older, time.Second, 0), PutIn)
+	got := r.planned(newer, other)
+	same(t, "a newer one", got[0].InForce, true)
+	same(t, "that of another entry", got[1].InForce, true)
+	if now, err := r.Now(bg); err != nil || now.Sub(got[0].Since) > time.Minute {
+		t.Errorf("the newer one counts since %v", got[0].Since)
+	}
+	same(t, "the older one, again", r.planned(older)[0].InForce, false)
+	same(t, "a tick of the older one", r.planTick(older, 0, 0), Superseded)
+	same(t, "a tick without a plan", r.tick("e", time.Now().Add(-time.Millisecond), NewID()), PutIn)
+	same(t, "a tick of the newer one", r.planTick(newer, 0, 0), PutIn)
+	for i := range 9 {
+		p := NewPlan("e", strings.Repeat("x", i))
+		same(t, "one more", r.planned(p)[0].InForce, true)
+	}
+	if text, err := r.rdb.HGet(bg, r.keys.cron, "plan e").Result(); err != nil || len(text) > 450 {
+		t.Errorf("%d bytes of plans: %s", len(text), text)
+	}
+}
+
+// A plan that no scheduler registers any more gives way to one that is. Ticks since then are missed ticks of the other. A plan that nobody
+// had for as long is a new one. But if all schedulers were away, the plan in force stays.
+func testPlanEnds(t *testing.T, r *rig) {
+	older, newer := NewPlan("e", "@daily"), NewPlan("e", "@hourly")
+	r.planned(older)
+	r.planned(newer)
+	r.since("e", time.Hour, NoticePatience-time.Minute)
+	same(t, "while it is there", r.planned(older)[0].InForce, false)
+	r.since("e", time.Hour, NoticePatience+time.Minute)
+	now, err := r.Now(bg)
+	r.must(err)
+	own := r.planned(newer)[0]
+	same(t, "after all were away", own.InForce, true)
+	if age := now.Sub(own.Since); age < time.Hour-time.Minute {
+		t.Errorf("it counts since %v ago", age)
+	}
+	same(t, "the older one is there no more, and is new again", r.planned(older)[0].InForce, true)
+	same(t, "so the other one is older", r.planned(newer)[0].InForce, false)
+
+	seen := now.Add(-NoticePatience - time.Minute).UnixMicro()
+	r.must(r.rdb.HSet(bg, r.keys.cron, "plan e", fmt.Sprintf("%s %d %d,%s %d %d", newer.Digest, now.UnixMicro(), seen, older.Digest, now.Add(-time.Hour).UnixMicro(), now.UnixMicro())).Err())
+	back := r.planned(older)[0]
+	same(t, "the newer one has gone", back.InForce, true)
+	same(t, "ticks are its own since then", back.Since.UnixMicro(), seen)
+}
+
+// Ticks that passed while their entry was paused are not made up for, also if no scheduler saw them pass.
+func testPlanAfterAPause(t *testing.T, r *rig) {
+	p := NewPlan("e", "@daily")
+	r.must(r.Announce(bg, []Notice{notice("e", "@daily", "1")}))
+	r.planned(p)
+	r.since("e", 24*time.Hour, 0)
+	if v, err := r.PauseEntry(bg, "e"); v != EntryChanged || err != nil {
+		t.Fatal(v, err)
+	}
+	if v, err := r.ResumeEntry(bg, "e"); v != EntryChanged || err != nil {
+		t.Fatal(v, err)
+	}
+	same(t, "in force", r.planned(p)[0].InForce, true)
+	same(t, "a tick from before", r.planTick(p, time.Hour, 24*time.Hour), Late)
+}
+
+// Tools see the version of an entry whose plan is in force, whichever was described last.
+func testDescriptionOfAPlan(t *testing.T, r *rig) {
+	version := func(spec string) (Plan, Notice) {
+		p := NewPlan("e", spec)
+		return p, NewNotice(p, Description{Spec: spec, Zone: "UTC", Missed: "once"}, &signalbox.Job{Kind: "k"}, false)
+	}
+	remind := func(n Notice) []string {
+		lacking, err := r.Remind(bg, []Notice{n})
+		r.must(err)
+		return lacking
+	}
+	older, olderNotice := version("@daily")
+	newer, newerNotice := version("@hourly")
+	r.planned(older)
+	r.must(r.Announce(bg, []Notice{olderNotice}))
+	same(t, "described", r.entry("e").Spec, "@daily")
+	same(t, "missed", r.entry("e").Missed, "once")
+	r.planned(newer)
+	equal(t, "the newer one must be described", remind(newerNotice), []string{"e"})
+	r.must(r.Announce(bg, []Notice{newerNotice}))
+	same(t, "the newer one", r.entry("e").Spec, "@hourly")
+	r.planned(older)
+	r.must(r.Announce(bg, []Notice{olderNotice}))
+	same(t, "after the older one has begun again", r.entry("e").Spec, "@hourly")
+	same(t, "which needn't be described", len(remind(olderNotice)), 0)
+	same(t, "nor the newer one", len(remind(newerNotice)), 0)
 }

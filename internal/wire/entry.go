@@ -11,6 +11,8 @@ type Entry struct {
 	Kind string // of its jobs
 	Spec string // when they are enqueued, as package scheduler describes it
 	Zone string // of the spec's times, if the spec itself names none
+	// Missed says in words what happens to missed ticks.
+	Missed string
 }
 
 // The fields of an Entry.
@@ -18,6 +20,8 @@ const (
 	entryKind protowire.Number = 1 // string
 	entrySpec protowire.Number = 2 // string
 	entryZone protowire.Number = 3 // string
+
+	entryMissed protowire.Number = 4 // string; "" is left out
 )
 
 // Append appends the entry's message.
@@ -25,7 +29,10 @@ func (e *Entry) Append(b []byte) []byte {
 	for _, f := range []struct {
 		num   protowire.Number
 		value string
-	}{{entryKind, e.Kind}, {entrySpec, e.Spec}, {entryZone, e.Zone}} {
+	}{{entryKind, e.Kind}, {entrySpec, e.Spec}, {entryZone, e.Zone}, {entryMissed, e.Missed}} {
+		if f.num == entryMissed && f.value == "" {
+			continue
+		}
 		b = protowire.AppendTag(b, f.num, protowire.BytesType)
 		b = protowire.AppendString(b, f.value)
 	}
@@ -46,6 +53,8 @@ func DecodeEntry(b []byte) (Entry, error) {
 			e.Spec = string(value)
 		case entryZone:
 			e.Zone = string(value)
+		case entryMissed:
+			e.Missed = string(value)
 		}
 	})
 	if err == nil && (e.Kind == "" || e.Spec == "") {

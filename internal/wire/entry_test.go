@@ -14,10 +14,17 @@ func TestEntry(t *testing.T) {
 	if got, want := hex.EncodeToString(b), "0a06646967657374120b302039202a202a20312d351a0d4575726f70652f4265726c696e"; got != want {
 		t.Errorf("encoded %s, want %s", got, want)
 	}
-	for _, more := range []string{"", "\x22\x01x", "\x28\x07", "\x0d1234"} {
+	for _, more := range []string{"", "\x2a\x01x", "\x28\x07", "\x0d1234"} {
 		if got, err := DecodeEntry(append(b, more...)); err != nil || got != e {
 			t.Errorf("with %q behind it: %+v, %v", more, got, err)
 		}
+	}
+	e.Missed = "once"
+	if got, want := hex.EncodeToString(e.Append(nil)), hex.EncodeToString(b)+"22046f6e6365"; got != want {
+		t.Errorf("encoded %s, want %s", got, want)
+	}
+	if got, err := DecodeEntry(e.Append(nil)); err != nil || got != e {
+		t.Errorf("decoded %+v, %v", got, err)
 	}
 	for _, bad := range []string{"", "garbage", "\x0a", "\x0a\x01k", "\x12\x01s"} {
 		if got, err := DecodeEntry([]byte(bad)); !errors.Is(err, ErrCorrupt) || got != (Entry{}) {

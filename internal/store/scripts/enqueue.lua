@@ -9,14 +9,15 @@
 --       Then for each job, 1 to 1000 of them: id, class, when, envelope
 --       class: '0' high, '1' normal, '2' low; then '!' if the job must never replace another one; then, if the job has
 --       extras, '+', a byte of flags that isn't 0, and up to 1000 bytes of extras
---       when: '' now, '+us' after that delay, '@us' at that time, '=us entry' for the tick of that cron entry at that time;
+--       when: '' now, '+us' after that delay, '@us' at that time, '=us entry' for the tick of that cron entry at that time,
+--       '=us entry plan bound' if the tick is of that plan (see plan.lua), and may be late by bound (us) if it is made up for;
 --       us in decimal digits
 -- Reply: {'ok', time in us, outcomes}: a list with an outcome for each job, or with one outcome if it is the same for all:
 --          put in: '1' new, 'D' replaced a dead job, 'C' replaced a cancelled job,
 --          'r' replaced the last tick of its entry, which was in the future
 --          left out because the job with this ID is: '0' ready or running, 's' scheduled, 'd' dead, 'c' cancelled
 --          left out because its tick: 't' was enqueued before, 'e' is in the future of this server, 'l' is more than 5 s ago,
---          'p' passes without a job, since its entry is paused
+--          'p' passes without a job, since its entry is paused, 'x' is of another plan than the one in force
 --        {'stale'}  a later call of this lane was seen; nothing was done
 -- Errors, all before the first write: those of Redis, 'ERR signalbox: ...', 'NOPERM signalbox: ...', and
 --         'LAYOUT n signalbox: ...' if n, the layout of the queue, is newer than the protocol

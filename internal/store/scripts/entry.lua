@@ -14,7 +14,7 @@ local entry, verb, patience = unpack(ARGV)
 
 -- include: clock, digits, holder
 
-local last = redis.call('HGET', CRON, entry)
+local last, plans = unpack(redis.call('HMGET', CRON, entry, 'plan ' .. entry))
 local known, seen, quiet = unpack(redis.call('HMGET', ENTRIES, 'spec:' .. entry, 'seen:' .. entry, 'quiet:' .. entry))
 local paused = redis.call('HGET', SETTINGS, 'cron:' .. entry)
 local now = clock()
@@ -29,7 +29,7 @@ if verb == 'forget' then
   end
   redis.call('HDEL', ENTRIES, 'spec:' .. entry, 'job:' .. entry, 'seen:' .. entry, 'quiet:' .. entry)
   redis.call('HDEL', SETTINGS, 'cron:' .. entry)
-  redis.call('HDEL', CRON, entry)
+  redis.call('HDEL', CRON, entry, 'plan ' .. entry)
   return {'ok', 1}
 end
 if (verb == 'pause') == (paused and true or false) then
@@ -47,6 +47,9 @@ if verb == 'pause' then
   redis.call('HSET', SETTINGS, 'cron:' .. entry, digits(now))
 else
   redis.call('HDEL', SETTINGS, 'cron:' .. entry)
+  if plans then -- ticks from before the end of the pause are never made up for, also if no scheduler saw them pass
+    redis.call('HSET', CRON, 'plan ' .. entry, (string.gsub(plans, '^(%x+) %d+', '%1 ' .. digits(now))))
+  end
   if last and last ~= from then
     redis.call('HSET', ENTRIES, 'quiet:' .. entry, (from or '') .. ' ' .. last)
   else

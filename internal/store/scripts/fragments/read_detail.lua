@@ -12,8 +12,9 @@ if when ~= '' then
   timed = true
   local sign, us, entry = string.match(when, '^([+@=])(%d+)(.*)$')
   if sign == '=' then
-    detail.entry = string.match(entry, '^ ([!-z|~]+)$')
-    if not detail.entry or #detail.entry > 200 then
+    local name, plan, late = string.match(entry, '^ ([!-z|~]+) ?(%x*) ?(%d*)$')
+    detail.entry, detail.plan, detail.bound = name, plan ~= '' and plan, tonumber(late)
+    if not name or #name > 200 or (plan == '') ~= (late == '') then
       us = nil
     else
       entries = entries or {}

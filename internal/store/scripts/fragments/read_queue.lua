@@ -12,17 +12,23 @@ else
 end
 redis.call('ZCARD', IDLE)
 local earliest = timed and redis.call('ZRANGE', DUE, 0, 0, 'WITHSCORES')
-local marks, paused -- the last tick of each entry, and since when it is paused
+local marks, plans, paused -- of each entry: its last tick, the plan in force and since when, and since when it is paused
 if entries then
-  marks, paused = {}, {}
+  marks, plans, paused = {}, {}, {}
   local found = redis.call('HMGET', CRON, unpack(entries))
   local fields = {}
+  for i = 1, #entries do
+    fields[i] = 'plan ' .. entries[i]
+  end
+  local planned = redis.call('HMGET', CRON, unpack(fields))
   for i = 1, #entries do
     fields[i] = 'cron:' .. entries[i]
   end
   local pauses = redis.call('HMGET', SETTINGS, unpack(fields))
   for i = 1, #entries do
     paused[entries[i]] = pauses[i]
+    local plan, since = string.match(planned[i] or '', '^(%x+) (%d+) ')
+    plans[entries[i]] = {plan, tonumber(since)}
     local mark = found[i] and tonumber(found[i])
     if found[i] and not mark then
       return invalid('the last tick of a cron entry is no number: is another program writing to this queue?')
