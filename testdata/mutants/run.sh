@@ -14,7 +14,7 @@
 # and how many were not; the exit status is 0 only if all were. Each patch's line says how
 # many seconds it took to build, and to fail.
 #
-# MUTANT_JOBS is how many are tried at a time: by default two for each core, since a test
+# MUTANT_JOBS is how many are tried at a time: by default three for each core, since a test
 # mostly waits. Each has a copy of the tree of its own, so that it builds only what its
 # patch changes. What passes without a patch is built once, for all.
 set -euo pipefail
@@ -23,7 +23,7 @@ export LC_ALL=C # of numbers
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 filter=${1:-}
 patches=$PWD/testdata/mutants
-jobs=${MUTANT_JOBS:-$(($(nproc 2>/dev/null || echo 2) * 2))}
+jobs=${MUTANT_JOBS:-$(($(nproc 2>/dev/null || echo 2) * 3))}
 work=$(mktemp -d)
 export GIT_CEILING_DIRECTORIES=$work # the copies are no repositories, whatever is above them
 trap 'kill $(jobs -p) 2>/dev/null || true; rm -rf "$work"' EXIT
