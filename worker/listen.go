@@ -232,6 +232,7 @@ func (l *listener) heard(e *ear, m store.Message) {
 	l.mu.Unlock()
 	switch {
 	case q != nil && m.Kind == store.Look:
+		q.look()
 		q.hint(true)
 	case s == nil:
 	case m.Kind == store.Subscribed:
@@ -270,6 +271,7 @@ func (q *queue) listening(s *session, address string) {
 	}
 	q.mu.Unlock()
 	if address != "" {
+		q.look()
 		q.hint(true)
 	}
 }
