@@ -98,17 +98,25 @@ func (a *app) printQueues(queues []inspect.Queue) error {
 		a.note("There is no queue in namespace %q. A queue is known once a producer or a worker has used it. Other namespaces: --namespace.", a.namespace())
 		return nil
 	}
-	t := a.table(
-		column{name: "QUEUE"}, column{name: "STATE"}, column{name: "READY", right: true}, column{name: "SCHEDULED", right: true},
-		column{name: "RUNNING", right: true}, column{name: "DEAD", right: true}, column{name: "CANCELLED", right: true, drop: 3},
-		column{name: "COMPLETED", right: true, drop: 5},
-		column{name: "OLDEST", right: true, drop: 4}, column{name: "WORKERS", right: true, drop: 2}, column{name: "SLOTS", right: true, drop: 1},
-	)
+	keeps := slices.ContainsFunc(queues, func(q inspect.Queue) bool { return q.Completed > 0 || q.CompletedRetention != (signalbox.Retention{}) })
+	columns := []column{
+		{name: "QUEUE"},
+		{name: "STATE"},
+		{name: "READY", right: true},
+		{name: "SCHEDULED", right: true},
+		{name: "RUNNING", right: true},
+		{name: "DEAD", right: true},
+		{name: "CANCELLED", right: true, drop: 3},
+		{name: "OLDEST", right: true, drop: 4},
+		{name: "WORKERS", right: true, drop: 2},
+		{name: "SLOTS", right: true, drop: 1},
+	}
+	if keeps { // most keep none
+		columns = append(columns, column{name: "COMPLETED", right: true, drop: 1})
+	}
+	t := a.table(columns...)
 	for _, q := range queues {
-		state, completed, oldest, slots := "active", "", "", ""
-		if q.Completed > 0 || q.CompletedRetention != (signalbox.Retention{}) {
-			completed = number(q.Completed)
-		}
+		state, oldest, slots := "active", "", ""
 		if q.Paused {
 			state = "paused"
 		}
@@ -128,7 +136,11 @@ func (a *app) printQueues(queues []inspect.Queue) error {
 		if quiet > 0 {
 			workers += fmt.Sprintf(" (%d quiet)", quiet)
 		}
-		t.row(q.Name, state, number(q.Ready), number(q.Scheduled), number(q.Running), number(q.Dead), number(q.Cancelled), completed, oldest, workers, slots)
+		row := []string{q.Name, state, number(q.Ready), number(q.Scheduled), number(q.Running), number(q.Dead), number(q.Cancelled), oldest, workers, slots}
+		if keeps {
+			row = append(row, number(q.Completed))
+		}
+		t.row(row...)
 	}
 	t.flush()
 	return nil
@@ -270,7 +282,7 @@ func (a *app) queueSet() *cobra.Command {
 			if q, err = ins.Queue(ctx, args[0]); err != nil {
 				return err
 			}
-			return a.printSettings(q)
+			return a.printSettings(q, completed.given(changed))
 		})
 	c.Long = `Change a queue's settings. Workers that run heed them at once, and those that
 start later as well.
@@ -352,7 +364,8 @@ func (f *completedFlags) of(r signalbox.Retention, changed func(string) bool) si
 	return r
 }
 
-func (a *app) printSettings(q inspect.Queue) error {
+// printSettings prints the settings. Those of completed jobs are among them if some are kept, or if said asks for them.
+func (a *app) printSettings(q inspect.Queue, said bool) error {
 	if a.json() {
 		return a.document(struct {
 			Queue         string         `json:"queue"`
@@ -373,9 +386,9 @@ func (a *app) printSettings(q inspect.Queue) error {
 		or(q.Retention.Bytes > 0, size(q.Retention.Bytes), "256 MiB"),
 		or(q.Retention.Age > 0, span(q.Retention.Age), "30d"))
 	if r := q.CompletedRetention; r != (signalbox.Retention{}) {
-		fmt.Fprintf(a.out, "completed ones: keeps %s jobs, %s, for %s\n", number(r.Jobs), size(r.Bytes), span(r.Age))
-	} else {
-		fmt.Fprintln(a.out, "completed ones: none are kept")
+		fmt.Fprintf(a.out, "queue %s: keeps %s completed jobs, %s, for %s\n", q.Name, number(r.Jobs), size(r.Bytes), span(r.Age))
+	} else if said {
+		fmt.Fprintf(a.out, "queue %s: keeps no completed jobs\n", q.Name)
 	}
 	return nil
 }
