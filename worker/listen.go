@@ -271,7 +271,6 @@ func (q *queue) listening(s *session, address string) {
 	}
 	q.mu.Unlock()
 	if address != "" {
-		q.look()
 		q.hint(true)
 	}
 }
