@@ -527,6 +527,10 @@ func Example_inspect() {
 				fmt.Println(a.Number, a.At, a.Ran, a.Worker, a.Error, a.TraceID, a.Stack)
 			}
 		}
+		err = ins.SetCompletedRetention(ctx, "mail", signalbox.Retention{Age: 24 * time.Hour, Jobs: 10_000})
+		if err != nil {
+			return err
+		}
 		return nil
 	})
 	// Output: mail ready: 1 running: 0 dead: 0 paused: true

@@ -2,8 +2,9 @@ package signalbox
 
 import "time"
 
-// A Retention limits the dead jobs and the cancelled jobs that a queue keeps. It holds for each of the two separately.
-// Beyond a limit, the oldest jobs are dropped. A field that is 0 means its default.
+// A Retention limits the jobs of a queue that have ended and are kept. It holds for dead jobs and for cancelled jobs separately. Another one
+// is for completed jobs, of which a queue keeps none unless that is set. Beyond a limit, the oldest jobs are dropped. A field that is 0 means its
+// default.
 type Retention struct {
 	// Jobs limits the number of jobs, up to 10^15-1. Default 100,000.
 	Jobs int64

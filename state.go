@@ -8,7 +8,7 @@ const (
 	StateScheduled State = "scheduled" // waits for its time: At, After, a retry or a snooze
 	StateReady     State = "ready"     // waits for a worker
 	StateRunning   State = "running"   // a worker has it
-	StateCompleted State = "completed" // done; its record is deleted, so its ID is free
+	StateCompleted State = "completed" // done; its record is deleted, unless the queue keeps completed jobs
 	StateDead      State = "dead"      // failed for good; its record is kept for a while
 	StateCancelled State = "cancelled" // ended by Cancel, or cancelled from outside; its record is kept for a while
 )

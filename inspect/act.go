@@ -60,8 +60,9 @@ func (a Cancel) act(ctx context.Context, q *store.Queue, ids []string, states ..
 func (a Cancel) done(job *Job) bool                 { return job.Cancelling }
 func (a Cancel) about() (string, []signalbox.State) { return "Cancel", a.store().States() }
 
-// Retry makes a job ready now that is scheduled, dead or cancelled. One that is dead or cancelled begins anew: its attempts and crashes count
-// from 0. Its last error stays until the next one. For a job that is ready already there is nothing to do.
+// Retry makes a job ready now that is scheduled, dead, cancelled or completed. One that has ended begins anew: its attempts and crashes count
+// from 0. Its last error stays until the next one. For a job that is ready already there is nothing to do. A completed job has the same effect
+// key when it runs again: if its handler records its effect, the effect doesn't happen twice.
 type Retry struct{}
 
 func (Retry) store() store.Act { return store.RunJobs(time.Time{}) }
@@ -72,8 +73,7 @@ func (a Retry) act(ctx context.Context, q *store.Queue, ids []string, states ...
 func (Retry) done(_ *Job) bool                     { return false }
 func (a Retry) about() (string, []signalbox.State) { return "Retry", a.store().States() }
 
-// Reschedule gives a job another time that is scheduled, ready, dead or cancelled. One that is dead or cancelled begins anew, as with
-// [Retry].
+// Reschedule gives a job another time that isn't running. One that has ended begins anew, as with [Retry].
 type Reschedule struct {
 	At time.Time // by the clock of Redis, until 2255; a time that has passed makes the job ready
 }
@@ -102,7 +102,7 @@ func (a Reschedule) done(job *Job) bool {
 }
 func (a Reschedule) about() (string, []signalbox.State) { return "Reschedule", a.store().States() }
 
-// Delete deletes a job that is scheduled, ready, dead or cancelled, with all that Redis has of it. A job that runs must be cancelled first.
+// Delete deletes a job that isn't running, with all that Redis has of it. A job that runs must be cancelled first.
 type Delete struct{}
 
 func (Delete) store() store.Act { return store.DeleteJobs() }

@@ -95,7 +95,7 @@ func TestDoInVain(t *testing.T) {
 		{"mial", "dead1", inspect.Retry{}, inspect.ErrNoQueue, `"mial"`},
 		{s.Name(), "dead1", nil, signalbox.ErrInvalid, "it is nil"},
 		{"{}", "dead1", inspect.Retry{}, signalbox.ErrInvalid, "queue"},
-		{s.Name(), "running1", inspect.Retry{}, inspect.ErrState, "is running, and Retry is for jobs that are scheduled, ready, dead or cancelled; cancel it, or wait"},
+		{s.Name(), "running1", inspect.Retry{}, inspect.ErrState, "is running, and Retry is for jobs that are scheduled, ready, dead, cancelled or completed; cancel it, or wait"},
 		{s.Name(), "running1", inspect.Edit{MaxAttempts: 1}, inspect.ErrState, "is running, and Edit is for"},
 		{s.Name(), "dead1", inspect.Cancel{}, inspect.ErrState, "is dead, and Cancel is for jobs that are scheduled, ready, running or cancelled; retry it first"},
 		{s.Name(), "dead1", inspect.Prioritise{}, inspect.ErrState, "scheduled or ready; retry it first"},

@@ -27,6 +27,7 @@ func TestDoAllActsOnce(t *testing.T) {
 		{"dead, by age", signalbox.StateDead, store.Dead, "boom", inspect.Filter{NewerThan: time.Hour}, inspect.Retry{}},
 		{"dead, edited", signalbox.StateDead, store.Dead, "boom", inspect.Filter{}, inspect.Edit{MaxAttempts: 7, Run: true}},
 		{"cancelled", signalbox.StateCancelled, store.Cancelled, "boom", inspect.Filter{}, inspect.Retry{}},
+		{"completed", signalbox.StateCompleted, store.Completed, "", inspect.Filter{}, inspect.Retry{}},
 		{"scheduled", signalbox.StateScheduled, store.Retry, "boom", inspect.Filter{}, inspect.Retry{}},
 		{"scheduled, snoozed", signalbox.StateScheduled, store.Delay, "", inspect.Filter{}, inspect.Retry{}},
 		{"scheduled, rescheduled", signalbox.StateScheduled, store.Retry, "boom", inspect.Filter{}, inspect.Reschedule{At: time.Unix(1, 0)}},
@@ -36,6 +37,7 @@ func TestDoAllActsOnce(t *testing.T) {
 			t.Parallel()
 			s := newStage(t, redistest.Start(t).Client())
 			const n = 600 // some pages
+			s.must(s.SetCompleted(t.Context(), signalbox.Retention{Jobs: n}))
 			for first := 0; first < n; first += 200 {
 				s.puts(numbered("j", n)[first : first+200]...)
 				s.end(c.outcome, c.lastError, s.claim(200)...)

@@ -41,7 +41,7 @@ const maxBulk = 200
 // few milliseconds. A job that leaves the filter's state before its turn is left as it is, and counted as moved. A job that comes into that
 // state meanwhile may be acted on.
 //
-// No job is acted on twice, also if it runs meanwhile and comes back into the filter's state. Dead and cancelled jobs are those that had ended
+// No job is acted on twice, also if it runs meanwhile and comes back into the filter's state. Dead, cancelled and completed jobs are those that had ended
 // when DoAll began, by the clock of Redis. Of scheduled and ready ones DoAll remembers those that it has retried, rescheduled or edited: this
 // takes up to 40 bytes of memory for each. Otherwise it needs little memory, however many jobs there are.
 //

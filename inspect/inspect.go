@@ -106,12 +106,15 @@ type Queue struct {
 	Workers []string
 	// Retention is what the queue keeps, as far as that was set. A field that is 0 has its default.
 	Retention signalbox.Retention
+	// CompletedRetention is what the queue keeps of its completed jobs. It is zero if it keeps none.
+	CompletedRetention signalbox.Retention
 
 	Ready     int64 // jobs that wait for a worker
 	Scheduled int64 // jobs that wait for their time
 	Running   int64 // jobs that workers have
 	Dead      int64 // jobs that failed for good and are kept
 	Cancelled int64 // jobs that were cancelled and are kept
+	Completed int64 // jobs that completed and are kept: see CompletedRetention
 	// Oldest is how long the oldest job that could run has waited. 0 if there is none.
 	Oldest time.Duration
 }
@@ -184,6 +187,23 @@ func (i *Inspector) SetRetention(ctx context.Context, queue string, r signalbox.
 	}
 	if _, err := i.store(queue).SetRetention(ctx, r); err != nil {
 		return fmt.Errorf("inspect: retention of queue %s: %w", queue, err)
+	}
+	return nil
+}
+
+// SetCompletedRetention sets what a queue keeps of its completed jobs, in place of what was set before, also by a worker's Config. A field that
+// is 0 gets its default. If all are 0, the queue keeps none, and workers drop those that it has within the next minutes. Workers heed it
+// within a second, or within a minute or so if they miss the message. The error wraps [signalbox.ErrInvalid] if the queue can't have r, and [ErrNoQueue] if
+// nobody has used the queue.
+func (i *Inspector) SetCompletedRetention(ctx context.Context, queue string, r signalbox.Retention) error {
+	if err := store.ValidateRetention(r); err != nil {
+		return fmt.Errorf("inspect: %w", err)
+	}
+	if err := i.listed(ctx, queue); err != nil {
+		return err
+	}
+	if err := i.store(queue).SetCompleted(ctx, r); err != nil {
+		return fmt.Errorf("inspect: retention of completed jobs of queue %s: %w", queue, err)
 	}
 	return nil
 }
@@ -326,8 +346,8 @@ func (i *Inspector) read(ctx context.Context, name string) (Queue, error) {
 		return Queue{}, fmt.Errorf("inspect: queue %s: %w", name, err)
 	}
 	return Queue{
-		Name: name, Paused: settings.Paused, PausedSince: settings.PausedSince, Retention: settings.Retention,
+		Name: name, Paused: settings.Paused, PausedSince: settings.PausedSince, Retention: settings.Retention, CompletedRetention: settings.Completed,
 		Slots: settings.Slots, Quiet: settings.Quiet, Workers: workers,
-		Ready: d.Ready, Scheduled: d.Scheduled, Running: d.Running, Dead: d.Dead, Cancelled: d.Cancelled, Oldest: d.Oldest,
+		Ready: d.Ready, Scheduled: d.Scheduled, Running: d.Running, Dead: d.Dead, Cancelled: d.Cancelled, Completed: d.Completed, Oldest: d.Oldest,
 	}, nil
 }

@@ -240,6 +240,31 @@ func TestSetRetention(t *testing.T) {
 	}
 }
 
+// Completed jobs have a retention of their own, and no other changes with it. A zero one ends it.
+func TestSetCompletedRetention(t *testing.T) {
+	t.Parallel()
+	rdb := redistest.Start(t).Client()
+	namespace := redistest.Name(t)
+	q := known(t, rdb, namespace)
+	ins := inspector(t, rdb, namespace)
+	for _, want := range []signalbox.Retention{{Jobs: 10, Bytes: 256 << 20, Age: time.Hour}, {}} {
+		set := want
+		set.Bytes = 0
+		if err := ins.SetCompletedRetention(t.Context(), q.Name(), set); err != nil {
+			t.Fatal(err)
+		}
+		if got, err := ins.Queue(t.Context(), q.Name()); err != nil || got.CompletedRetention != want || got.Retention != (signalbox.Retention{}) {
+			t.Errorf("%+v, %v", got, err)
+		}
+	}
+	if err := ins.SetCompletedRetention(t.Context(), "other", signalbox.Retention{}); !errors.Is(err, inspect.ErrNoQueue) {
+		t.Errorf("of a queue that isn't there: %v", err)
+	}
+	if err := ins.SetCompletedRetention(t.Context(), q.Name(), signalbox.Retention{Age: -1}); !errors.Is(err, signalbox.ErrInvalid) {
+		t.Errorf("of no retention: %v", err)
+	}
+}
+
 // A changed queue is listed, even if no producer has listed it yet.
 func TestChangedQueueIsListed(t *testing.T) {
 	t.Parallel()
@@ -247,6 +272,9 @@ func TestChangedQueueIsListed(t *testing.T) {
 	for name, change := range map[string]func(ins *inspect.Inspector, queue string) error{
 		"Pause":  func(ins *inspect.Inspector, q string) error { _, err := ins.Pause(t.Context(), q); return err },
 		"Resume": func(ins *inspect.Inspector, q string) error { _, err := ins.Resume(t.Context(), q); return err },
+		"SetCompletedRetention": func(ins *inspect.Inspector, q string) error {
+			return ins.SetCompletedRetention(t.Context(), q, signalbox.Retention{})
+		},
 		"SetRetention": func(ins *inspect.Inspector, q string) error {
 			return ins.SetRetention(t.Context(), q, signalbox.Retention{})
 		},

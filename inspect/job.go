@@ -33,13 +33,15 @@ type Job struct {
 
 	EnqueuedAt time.Time
 	DueAt      time.Time // when it is due, or was: its schedule, the end of a retry's delay, or EnqueuedAt
-	EndedAt    time.Time // when it ended, if it is dead or cancelled; else zero
+	EndedAt    time.Time // when it ended, if it is dead, cancelled or completed; else zero
 
 	// EffectKey is the key under which the job's effect is recorded: see [signalbox.Job.EffectKey].
 	EffectKey string
 	LastError string // the message of the latest failed attempt, or ""
 	// Attempts are the last ten that failed, oldest first.
 	Attempts []Attempt
+	// Success is the attempt that completed the job, if it is completed; else nil.
+	Success *Attempt
 
 	// Worker is the ID of the worker that has the job, if it is running; else "".
 	Worker string
@@ -68,7 +70,7 @@ type Job struct {
 	Err error
 }
 
-// An Attempt is one that failed.
+// An Attempt is one that failed, or the one that completed the job.
 type Attempt struct {
 	Number int           // from 1
 	At     time.Time     // when a worker got the job for it, by the clock of Redis
@@ -116,14 +118,18 @@ func jobOf(v *store.View, s *store.Situation) Job {
 	switch v.State {
 	case signalbox.StateScheduled:
 		job.DueAt = v.At
-	case signalbox.StateDead, signalbox.StateCancelled:
+	case signalbox.StateDead, signalbox.StateCancelled, signalbox.StateCompleted:
 		job.EndedAt = v.At
 	case signalbox.StateRunning:
 		job.Worker, job.Token, job.Since, job.Cancelling = v.Worker(), r.Token, r.ClaimedAt, cancelling(v.Flags)
-	case signalbox.StateReady, signalbox.StateCompleted:
+	case signalbox.StateReady:
 	}
 	for _, a := range v.Attempts {
 		job.Attempts = append(job.Attempts, Attempt(a))
+	}
+	if v.Success != nil {
+		success := Attempt(*v.Success)
+		job.Success = &success
 	}
 	job.TraceID, job.SpanID = spanOf(r.Headers["traceparent"])
 	job.RunTraceID, job.RunSpanID = spanOf(v.Note)

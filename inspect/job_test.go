@@ -29,7 +29,7 @@ func TestJob(t *testing.T) {
 	each(t, func(t *testing.T, s *stage) {
 		s.states()
 		for id, state := range map[string]signalbox.State{
-			"dead1": signalbox.StateDead, "cancelled1": signalbox.StateCancelled, "running1": signalbox.StateRunning,
+			"dead1": signalbox.StateDead, "cancelled1": signalbox.StateCancelled, "completed1": signalbox.StateCompleted, "running1": signalbox.StateRunning,
 			"normal1": signalbox.StateReady, "retried": signalbox.StateScheduled,
 		} {
 			job := s.one(id, state)
@@ -41,6 +41,9 @@ func TestJob(t *testing.T) {
 			}
 			if ended := !job.EndedAt.IsZero(); ended == state.Live() {
 				t.Errorf("job %s, which is %s, ended at %v", id, state, job.EndedAt)
+			}
+			if completed := job.Success != nil && job.Success.Worker == me; completed != (state == signalbox.StateCompleted) {
+				t.Errorf("job %s, which is %s, was completed by %+v", id, state, job.Success)
 			}
 			if runs := job.Worker == me && job.Token > 0 && !job.Since.IsZero(); runs != (state == signalbox.StateRunning) {
 				t.Errorf("job %s, which is %s: worker %q, token %d, since %v", id, state, job.Worker, job.Token, job.Since)

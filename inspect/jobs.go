@@ -14,12 +14,12 @@ import (
 
 // A Filter says which jobs [Inspector.Jobs] yields: those that all of its fields fit. A field at its zero value fits all jobs, but for State.
 type Filter struct {
-	State    signalbox.State // required: scheduled, ready, running, dead or cancelled
+	State    signalbox.State // required
 	Kind     string
 	IDPrefix string
 	Error    string // part of LastError, in this spelling
 	// OlderThan and NewerThan bound the age of the job in its state, both inclusive, by the clock of Redis when the listing begins. The
-	// age is the time since the job ended (dead, cancelled), since it was due (ready), or since a worker got it (running). For a scheduled
+	// age is the time since the job ended (dead, cancelled, completed), since it was due (ready), or since a worker got it (running). For a scheduled
 	// job it is the time that is left until it is due.
 	OlderThan, NewerThan time.Duration
 	// After is the Cursor of a job of an earlier listing of the same queue and state: the listing goes on behind it, also when the job is
@@ -46,7 +46,7 @@ func (f *Filter) validate() error {
 	return errors.Join(errs...)
 }
 
-// Jobs yields the jobs of a queue that a filter names. Scheduled ones come in the order of their times, dead and cancelled ones in the order in which
+// Jobs yields the jobs of a queue that a filter names. Scheduled ones come in the order of their times, dead, cancelled and completed ones in the order in which
 // they ended. Ready ones come priority by priority, and within one in the order in which workers take them. Running ones come session by session,
 // and within one in the order in which the worker got them.
 //
@@ -109,9 +109,9 @@ func (f *Filter) listing(now time.Time) store.Listing {
 	switch f.State {
 	case signalbox.StateScheduled: // time that is left
 		l.From, l.To = bound(now, f.OlderThan), bound(now, f.NewerThan)
-	case signalbox.StateDead, signalbox.StateCancelled:
+	case signalbox.StateDead, signalbox.StateCancelled, signalbox.StateCompleted:
 		l.From, l.To = bound(now, -f.NewerThan), bound(now, -f.OlderThan)
-	case signalbox.StateReady, signalbox.StateRunning, signalbox.StateCompleted:
+	case signalbox.StateReady, signalbox.StateRunning:
 	}
 	return l
 }

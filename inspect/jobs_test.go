@@ -108,6 +108,9 @@ func (s *stage) end(outcome store.Outcome, lastError string, deliveries ...store
 		var settle []store.Settlement
 		for _, d := range some {
 			one := store.Settlement{ID: d.Job.ID, Token: d.Job.Token, Outcome: outcome, Prio: d.Job.Priority, Delay: time.Hour, Suspect: d.Job.Crashes >= store.SuspectAt}
+			if outcome == store.Completed { // it is kept if the queue's settings say so
+				one.Keep = store.Kept(&store.Attempt{Number: d.Job.Attempt, Worker: me})
+			}
 			if lastError != "" {
 				record, err := d.Failed(d.Job.Attempt, lastError)
 				s.must(err)
@@ -163,6 +166,9 @@ func (s *stage) states() {
 	s.end(store.Cancelled, "not wanted", got[2])
 	s.end(store.Cancelled, "not needed", got[3])
 	s.end(store.Retry, "not yet", got[4])
+	s.must(s.SetCompleted(s.t.Context(), signalbox.Retention{Jobs: 10_000}))
+	s.puts("completed1", "completed2")
+	s.end(store.Completed, "", s.claim(2)...)
 	s.puts("running1", "running2")
 	s.claim(2)
 	s.put(signalbox.Job{ID: "low", Priority: signalbox.PriorityLow}, store.When{})
@@ -193,6 +199,7 @@ func TestJobs(t *testing.T) {
 		s.states()
 		s.lists("dead", inspect.Filter{State: signalbox.StateDead}, "dead1", "dead2")
 		s.lists("cancelled", inspect.Filter{State: signalbox.StateCancelled}, "cancelled1", "cancelled2")
+		s.lists("completed", inspect.Filter{State: signalbox.StateCompleted}, "completed1", "completed2")
 		s.lists("ready", inspect.Filter{State: signalbox.StateReady}, "high", "normal1", "normal2", "low")
 		s.lists("scheduled", inspect.Filter{State: signalbox.StateScheduled}, "in30m", "retried", "in2h")
 		s.lists("running", inspect.Filter{State: signalbox.StateRunning}, "running1", "running2")
@@ -208,7 +215,7 @@ func TestJobs(t *testing.T) {
 		s.lists("due later than in an hour", inspect.Filter{State: signalbox.StateScheduled, OlderThan: 61 * time.Minute}, "in2h")
 		s.lists("due within 31 minutes", inspect.Filter{State: signalbox.StateScheduled, NewerThan: 31 * time.Minute}, "in30m")
 		s.lists("due in between", inspect.Filter{State: signalbox.StateScheduled, OlderThan: 31 * time.Minute, NewerThan: 61 * time.Minute}, "retried")
-		for _, state := range []signalbox.State{signalbox.StateDead, signalbox.StateCancelled, signalbox.StateReady, signalbox.StateRunning} {
+		for _, state := range []signalbox.State{signalbox.StateDead, signalbox.StateCancelled, signalbox.StateCompleted, signalbox.StateReady, signalbox.StateRunning} {
 			s.lists("old "+string(state), inspect.Filter{State: state, OlderThan: time.Hour})
 			if got, all := s.list(inspect.Filter{State: state, NewerThan: time.Hour}), s.list(inspect.Filter{State: state}); len(got) != len(all) {
 				t.Errorf("new %s: %v of %v", state, ids(got), ids(all))
@@ -223,7 +230,7 @@ func TestCursors(t *testing.T) {
 	each(t, func(t *testing.T, s *stage) {
 		s.states()
 		for _, state := range []signalbox.State{
-			signalbox.StateDead, signalbox.StateCancelled, signalbox.StateReady, signalbox.StateRunning, signalbox.StateScheduled,
+			signalbox.StateDead, signalbox.StateCancelled, signalbox.StateCompleted, signalbox.StateReady, signalbox.StateRunning, signalbox.StateScheduled,
 		} {
 			all := ids(s.list(inspect.Filter{State: state}))
 			for limit := 1; limit <= len(all); limit++ {
@@ -284,12 +291,11 @@ func TestWrongFilters(t *testing.T) {
 	t.Parallel()
 	s := newStage(t, redistest.Start(t).Client())
 	for what, f := range map[string]inspect.Filter{
-		`state ""`:          {},
-		`state "completed"`: {State: signalbox.StateCompleted},
-		"Filter.OlderThan":  {State: signalbox.StateDead, OlderThan: -1},
-		"Filter.NewerThan":  {State: signalbox.StateDead, NewerThan: -1},
-		"Filter.Limit":      {State: signalbox.StateDead, Limit: -1},
-		"no job is both":    {State: signalbox.StateDead, OlderThan: 2, NewerThan: 1},
+		`state ""`:         {},
+		"Filter.OlderThan": {State: signalbox.StateDead, OlderThan: -1},
+		"Filter.NewerThan": {State: signalbox.StateDead, NewerThan: -1},
+		"Filter.Limit":     {State: signalbox.StateDead, Limit: -1},
+		"no job is both":   {State: signalbox.StateDead, OlderThan: 2, NewerThan: 1},
 	} {
 		n := 0
 		for _, err := range s.ins.Jobs(t.Context(), s.Name(), f) {

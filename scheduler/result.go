@@ -18,11 +18,11 @@ type Result struct {
 	ID string
 	// New reports whether the job was enqueued. If it is false and there was no error, another job has the ID.
 	New bool
-	// State is the state of that other job: scheduled, ready or running, and with [IfAbsent] also dead or cancelled.
+	// State is the state of that other job: scheduled, ready or running, and with [IfAbsent] also dead, cancelled or completed.
 	// Whether it is ready or running is read a moment after the call. The job may have moved on by then. State is ""
 	// if New is true, or if the state couldn't be read.
 	State signalbox.State
-	// Replaced is the state of the job that this one replaced: dead or cancelled. It is "" if there was none.
+	// Replaced is the state of the job that this one replaced: dead, cancelled or completed. It is "" if there was none.
 	Replaced signalbox.State
 	// Err says why this job is not enqueued, or may not be. Only [Scheduler.EnqueueMany] sets it.
 	Err error
@@ -37,12 +37,16 @@ func (r *Result) take(f store.Fate) (live bool) {
 		r.Replaced = signalbox.StateDead
 	case store.ReplacedCancelled:
 		r.Replaced = signalbox.StateCancelled
+	case store.ReplacedCompleted:
+		r.Replaced = signalbox.StateCompleted
 	case store.MetScheduled:
 		r.State = signalbox.StateScheduled
 	case store.MetDead:
 		r.State = signalbox.StateDead
 	case store.MetCancelled:
 		r.State = signalbox.StateCancelled
+	case store.MetCompleted:
+		r.State = signalbox.StateCompleted
 	}
 	return f == store.MetLive
 }

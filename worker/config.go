@@ -107,6 +107,12 @@ type Queue struct {
 	//
 	// [inspect.Inspector.SetRetention]: https://pkg.go.dev/github.com/signalbox-go/signalbox/inspect#Inspector.SetRetention
 	Retention signalbox.Retention
+	// CompletedRetention is what the queue keeps of its completed jobs, if nobody has set that, neither another worker's Config nor
+	// [inspect.Inspector.SetCompletedRetention], which changes it later. Its fields that are 0 have the defaults of [signalbox.Retention]. If all are 0, the
+	// default, this worker sets nothing: a queue keeps no completed jobs unless somebody has set it.
+	//
+	// [inspect.Inspector.SetCompletedRetention]: https://pkg.go.dev/github.com/signalbox-go/signalbox/inspect#Inspector.SetCompletedRetention
+	CompletedRetention signalbox.Retention
 }
 
 // filled returns the config with its defaults, or every mistake in it.
@@ -144,6 +150,9 @@ func (c Config) filled() (Config, error) {
 		}
 		if err := store.ValidateRetention(q.Retention); err != nil {
 			errs = append(errs, fmt.Errorf("worker.Config.Queues[%q]: %w", name, err))
+		}
+		if err := store.ValidateRetention(q.CompletedRetention); err != nil {
+			errs = append(errs, fmt.Errorf("worker.Config.Queues[%q].CompletedRetention: %w", name, err))
 		}
 		c.Queues[name] = q
 	}

@@ -48,6 +48,9 @@ func (d *delivery) settlement(job *signalbox.Job) store.Settlement {
 // conclude decides what becomes of the job, and ends the delivery's context.
 func (q *queue) conclude(r *store.Settlement, d *delivery, job *signalbox.Job, err error) {
 	q.judgeAny(r, d, job, err)
+	if r.Outcome == store.Completed && q.keeps.Load() {
+		q.keepCompleted(r, d, job)
+	}
 	q.announce(r, d, job, err)
 	d.settling(r, err)
 	d.own.End(nil) // nothing that the handler has left behind goes on under it
@@ -220,9 +223,12 @@ func (q *queue) record(d *delivery, job *signalbox.Job, attempts int, err error)
 	return record
 }
 
-// attempt returns what a record keeps of an attempt that has failed.
+// attempt returns what a record keeps of an attempt that has failed, or of one that has completed the job if err is nil.
 func (q *queue) attempt(d *delivery, job *signalbox.Job, err error) *store.Attempt {
-	a := &store.Attempt{Number: job.Attempt, At: job.ClaimedAt, Ran: time.Since(d.started), Worker: q.w.id, Error: err.Error()}
+	a := &store.Attempt{Number: job.Attempt, At: job.ClaimedAt, Ran: time.Since(d.started), Worker: q.w.id}
+	if err != nil {
+		a.Error = err.Error()
+	}
 	if panicked, ok := errors.AsType[*signalbox.PanicError](err); ok {
 		a.Stack = string(fromPanic(panicked.Stack))
 	}
@@ -278,7 +284,7 @@ func (q *queue) finish(d *delivery, r store.Settlement) {
 		q.setStuck(d, false)
 		q.tellStuck()
 	}
-	if r.Outcome == store.Completed {
+	if r.Outcome == store.Completed && r.Keep == nil {
 		s.completed = append(s.completed, r)
 	} else {
 		s.others = append(s.others, r)

@@ -101,6 +101,51 @@ func TestRetentionOfConfig(t *testing.T) {
 	}
 }
 
+// A worker writes its Config's retention of completed jobs to a queue where nobody has set one. It logs once if the queue has another one, and
+// heeds that.
+func TestCompletedRetentionIsSeeded(t *testing.T) {
+	t.Parallel()
+	rdb := redistest.Start(t).Client()
+	s := store.New(rdb, "", redistest.Name(t))
+	var said strings.Builder
+	start := func(r signalbox.Retention) bool {
+		t.Helper()
+		w, err := New(rdb, Config{Queues: Queues{s.Name(): {CompletedRetention: r}}, Logger: slog.New(slog.NewTextHandler(&said, nil))})
+		if err != nil {
+			t.Fatal(err)
+		}
+		q := newQueue(w, s, s, 1, nil)
+		for range 2 {
+			q.swept = time.Time{}
+			q.sweep(t.Context())
+		}
+		return q.keeps.Load()
+	}
+	if start(signalbox.Retention{}) {
+		t.Error("completed jobs are kept, and nobody has asked for it")
+	}
+	if !start(signalbox.Retention{Jobs: 2}) || !start(signalbox.Retention{}) {
+		t.Error("completed jobs aren't kept, as a Config asks for")
+	}
+	if said.Len() > 0 {
+		t.Errorf("the log has %s", said.String())
+	}
+	start(signalbox.Retention{Jobs: 3})
+	if got := said.String(); strings.Count(got, "another retention of completed jobs") != 1 || !strings.Contains(got, "jobs=2") {
+		t.Errorf("the log has %s", got)
+	}
+	if err := s.SetCompleted(t.Context(), signalbox.Retention{}); err != nil {
+		t.Fatal(err)
+	}
+	if start(signalbox.Retention{Jobs: 3}) {
+		t.Error("completed jobs are kept, and an operator has ended it")
+	}
+	_, err := New(rdb, Config{Queues: Queues{"q": {CompletedRetention: signalbox.Retention{Jobs: -1}}}})
+	if !errors.Is(err, signalbox.ErrInvalid) || !strings.Contains(err.Error(), `Queues["q"].CompletedRetention: `) {
+		t.Errorf("New = %v", err)
+	}
+}
+
 // A sweep continues until all surplus jobs are gone.
 func TestSweepDropsAll(t *testing.T) {
 	t.Parallel()

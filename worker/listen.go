@@ -232,6 +232,7 @@ func (l *listener) heard(e *ear, m store.Message) {
 	l.mu.Unlock()
 	switch {
 	case q != nil && m.Kind == store.Look:
+		q.look()
 		q.hint(true)
 	case s == nil:
 	case m.Kind == store.Subscribed:

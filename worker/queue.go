@@ -58,25 +58,28 @@ type queue struct {
 	marked    chan struct{}    // the keeper looks which of the jobs that run were cancelled
 	stuckNews chan struct{}    // the keeper writes which handlers are stuck
 
-	vacant    chan struct{}        // the session is over: the keeper opens another
-	expired   chan []string        // sessions to reclaim
-	outage    time.Time            // when Redis was last known not to be there in time
-	forgotten time.Time            // when Redis gave the latest of the answers that it has forgotten, by its clock; zero: none is known
-	missed    time.Time            // when the latest loss was seen, by Redis's clock
-	spares    [][]store.Settlement // empty: their room is for those that come; each lane gives one back while it fills another
-	away      atomic.Bool          // the last call was not served
-	born      time.Time            // what heardAt and waits count from, in ns
-	heardAt   atomic.Int64         // when a call was last answered
-	waits     [lanes + 1]wait
-	begun     bool                // it had a session; the keeper's
-	swept     time.Time           // when terminal jobs were last swept out; the keeper's
-	looked    bool                // whether anybody uses the queue was looked at; the keeper's
-	kept      signalbox.Retention // what its settings said last; the keeper's
-	listener  *listener
-	asked     uint64               // calls that wanted jobs
-	stoodBy   uint64               // what asked was when another worker was last woken
-	onCall    bool                 // a timer looks whether that one made a call
-	throttled map[string]time.Time // warnings by what they are about
+	vacant        chan struct{}        // the session is over: the keeper opens another
+	expired       chan []string        // sessions to reclaim
+	outage        time.Time            // when Redis was last known not to be there in time
+	forgotten     time.Time            // when Redis gave the latest of the answers that it has forgotten, by its clock; zero: none is known
+	missed        time.Time            // when the latest loss was seen, by Redis's clock
+	spares        [][]store.Settlement // empty: their room is for those that come; each lane gives one back while it fills another
+	away          atomic.Bool          // the last call was not served
+	born          time.Time            // what heardAt and waits count from, in ns
+	heardAt       atomic.Int64         // when a call was last answered
+	waits         [lanes + 1]wait
+	begun         bool                // it had a session; the keeper's
+	swept         time.Time           // when terminal jobs were last swept out; the keeper's
+	looked        bool                // whether anybody uses the queue was looked at; the keeper's
+	kept          signalbox.Retention // what its settings said last; the keeper's
+	settingsNews  chan struct{}       // the keeper reads whether completed jobs are kept
+	keeps         atomic.Bool         // they are
+	keptCompleted signalbox.Retention // how many, by the settings; the keeper's, and only for its log
+	listener      *listener
+	asked         uint64               // calls that wanted jobs
+	stoodBy       uint64               // what asked was when another worker was last woken
+	onCall        bool                 // a timer looks whether that one made a call
+	throttled     map[string]time.Time // warnings by what they are about
 
 	waited, ran store.Histogram // times of deliveries that are in no batch yet; guarded by mu
 	times       *store.Times    // the batch that was sent, until Redis has confirmed it; the keeper's
@@ -86,16 +89,17 @@ type queue struct {
 func newQueue(w *Worker, s, own *store.Queue, concurrency int, b *bound) *queue {
 	q := &queue{
 		w: w, store: s, own: own, configured: concurrency,
-		log:       w.log.With("queue", s.Name()),
-		draining:  make(chan struct{}),
-		born:      time.Now(),
-		early:     make(map[string]int64),
-		marked:    make(chan struct{}, 1),
-		stuckNews: make(chan struct{}, 1),
-		vacant:    make(chan struct{}, 1),
-		expired:   make(chan []string, 1),
-		throttled: make(map[string]time.Time),
-		timesLane: s.NewLane(),
+		log:          w.log.With("queue", s.Name()),
+		draining:     make(chan struct{}),
+		born:         time.Now(),
+		early:        make(map[string]int64),
+		marked:       make(chan struct{}, 1),
+		stuckNews:    make(chan struct{}, 1),
+		vacant:       make(chan struct{}, 1),
+		settingsNews: make(chan struct{}, 1),
+		expired:      make(chan []string, 1),
+		throttled:    make(map[string]time.Time),
+		timesLane:    s.NewLane(),
 	}
 	q.slots = newSlots(concurrency, q.deliver)
 	q.dispatch = newDispatch(&q.mu, q.slots, b)

@@ -85,6 +85,9 @@ func (q *queue) keep(ctx context.Context) {
 		case <-q.stuckNews:
 			q.writeAllStuck(ctx)
 			continue
+		case <-q.settingsNews:
+			q.readCompleted(ctx)
+			continue
 		case <-q.vacant:
 		case <-timer.C:
 		}
@@ -188,6 +191,9 @@ func (s *session) over() bool { return s.validity.Err() != nil }
 // open opens a new session.
 func (q *queue) open(ctx context.Context, ttl time.Duration) bool {
 	s := &session{queue: q, id: store.NewSession(q.w.id), validity: lease.NewValidity(q.base)}
+	if !q.begun {
+		q.readCompleted(ctx) // before the first job completes
+	}
 	start, began := lease.Now(), time.Now()
 	q.waits[lanes].begin(q, began)
 	alive, hints, err := q.own.Taking(q.takeTimes()).Open(ctx, s.id, ttl)
@@ -329,7 +335,7 @@ func (q *queue) sweep(ctx context.Context) {
 	if !first { // open has just done it
 		_ = q.own.Register(ctx)
 	}
-	if !q.seed(ctx) {
+	if !q.seed(ctx) || !q.seedCompleted(ctx) {
 		return
 	}
 	for range maxSweeps {

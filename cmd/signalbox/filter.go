@@ -13,6 +13,7 @@ import (
 // states are those that jobs can be listed in, in the order in which a listing without --state has them.
 var states = []signalbox.State{
 	signalbox.StateRunning, signalbox.StateReady, signalbox.StateScheduled, signalbox.StateDead, signalbox.StateCancelled,
+	signalbox.StateCompleted,
 }
 
 // filterFlags name jobs of a queue.
@@ -26,7 +27,7 @@ type filterFlags struct {
 
 func (f *filterFlags) register(c *cobra.Command) {
 	flags := c.Flags()
-	flags.StringSliceVarP(&f.states, "state", "s", nil, "jobs in this `state`: running, ready, scheduled, dead or cancelled")
+	flags.StringSliceVarP(&f.states, "state", "s", nil, "jobs in this `state`: running, ready, scheduled, dead, cancelled or completed")
 	flags.StringVar(&f.kind, "kind", "", "jobs of this kind")
 	flags.StringVar(&f.prefix, "id-prefix", "", "jobs whose ID begins so")
 	flags.StringVar(&f.err, "error", "", "jobs whose last error has this `text` in it")

@@ -57,7 +57,8 @@ func (a *app) jobLs() *cobra.Command {
 		return err
 	})
 	c.Long = `List the jobs of a queue, or of all queues. Flags narrow the list. Running
-jobs come first, then ready, scheduled, dead and cancelled ones.
+jobs come first, then ready, scheduled, dead, cancelled and completed ones.
+Completed jobs are kept only where "signalbox queue set" says so.
 
 A table has 50 jobs at most unless --limit says otherwise. With -o json each
 line is one job, and all jobs come unless --limit is given. The arguments of a
@@ -188,7 +189,7 @@ func when(j *inspect.Job, now time.Time) string {
 		return "now"
 	case signalbox.StateReady:
 		return "for " + span(max(0, now.Sub(j.DueAt)))
-	case signalbox.StateDead, signalbox.StateCancelled:
+	case signalbox.StateDead, signalbox.StateCancelled, signalbox.StateCompleted:
 		return span(max(0, now.Sub(j.EndedAt))) + " ago"
 	}
 	return ""

@@ -45,19 +45,21 @@ func (a *app) queueLs() *cobra.Command {
 
 // queueJSON is a queue for programs. docs/cli.md has its fields.
 type queueJSON struct {
-	Queue         string        `json:"queue"`
-	Paused        bool          `json:"paused"`
-	PausedSince   *string       `json:"paused_since"`
-	Ready         int64         `json:"ready"`
-	Scheduled     int64         `json:"scheduled"`
-	Running       int64         `json:"running"`
-	Dead          int64         `json:"dead"`
-	Cancelled     int64         `json:"cancelled"`
-	OldestSeconds float64       `json:"oldest_seconds"`
-	Slots         int           `json:"slots"`
-	Retention     retentionJSON `json:"retention"`
-	Workers       []string      `json:"workers"`
-	Quiet         []string      `json:"quiet"`
+	Queue         string         `json:"queue"`
+	Paused        bool           `json:"paused"`
+	PausedSince   *string        `json:"paused_since"`
+	Ready         int64          `json:"ready"`
+	Scheduled     int64          `json:"scheduled"`
+	Running       int64          `json:"running"`
+	Dead          int64          `json:"dead"`
+	Cancelled     int64          `json:"cancelled"`
+	Completed     int64          `json:"completed"`
+	OldestSeconds float64        `json:"oldest_seconds"`
+	Slots         int            `json:"slots"`
+	Retention     retentionJSON  `json:"retention"`
+	KeepCompleted *retentionJSON `json:"retention_completed"`
+	Workers       []string       `json:"workers"`
+	Quiet         []string       `json:"quiet"`
 }
 
 type retentionJSON struct {
@@ -66,15 +68,28 @@ type retentionJSON struct {
 	AgeSeconds float64 `json:"age_seconds"`
 }
 
+func retentionOf(r signalbox.Retention) retentionJSON {
+	return retentionJSON{r.Jobs, r.Bytes, seconds(r.Age)}
+}
+
+// completedOf returns what a queue keeps of its completed jobs, or nil if it keeps none.
+func completedOf(q *inspect.Queue) *retentionJSON {
+	if q.CompletedRetention == (signalbox.Retention{}) {
+		return nil
+	}
+	r := retentionOf(q.CompletedRetention)
+	return &r
+}
+
 func (a *app) printQueues(queues []inspect.Queue) error {
 	if a.json() {
 		list := make([]queueJSON, len(queues))
 		for i, q := range queues {
 			list[i] = queueJSON{
 				Queue: q.Name, Paused: q.Paused, PausedSince: timestamp(q.PausedSince), Ready: q.Ready, Scheduled: q.Scheduled, Running: q.Running,
-				Dead: q.Dead, Cancelled: q.Cancelled, OldestSeconds: seconds(q.Oldest), Slots: q.Slots,
-				Retention: retentionJSON{q.Retention.Jobs, q.Retention.Bytes, seconds(q.Retention.Age)},
-				Workers:   nonNil(q.Workers), Quiet: nonNil(q.Quiet),
+				Dead: q.Dead, Cancelled: q.Cancelled, Completed: q.Completed, OldestSeconds: seconds(q.Oldest), Slots: q.Slots,
+				Retention: retentionOf(q.Retention), KeepCompleted: completedOf(&q),
+				Workers: nonNil(q.Workers), Quiet: nonNil(q.Quiet),
 			}
 		}
 		return a.document(map[string]any{"queues": list})
@@ -83,11 +98,23 @@ func (a *app) printQueues(queues []inspect.Queue) error {
 		a.note("There is no queue in namespace %q. A queue is known once a producer or a worker has used it. Other namespaces: --namespace.", a.namespace())
 		return nil
 	}
-	t := a.table(
-		column{name: "QUEUE"}, column{name: "STATE"}, column{name: "READY", right: true}, column{name: "SCHEDULED", right: true},
-		column{name: "RUNNING", right: true}, column{name: "DEAD", right: true}, column{name: "CANCELLED", right: true, drop: 3},
-		column{name: "OLDEST", right: true, drop: 4}, column{name: "WORKERS", right: true, drop: 2}, column{name: "SLOTS", right: true, drop: 1},
-	)
+	keeps := slices.ContainsFunc(queues, func(q inspect.Queue) bool { return q.Completed > 0 || q.CompletedRetention != (signalbox.Retention{}) })
+	columns := []column{
+		{name: "QUEUE"},
+		{name: "STATE"},
+		{name: "READY", right: true},
+		{name: "SCHEDULED", right: true},
+		{name: "RUNNING", right: true},
+		{name: "DEAD", right: true},
+		{name: "CANCELLED", right: true, drop: 3},
+		{name: "OLDEST", right: true, drop: 4},
+		{name: "WORKERS", right: true, drop: 2},
+		{name: "SLOTS", right: true, drop: 1},
+	}
+	if keeps { // most keep none
+		columns = append(columns, column{name: "COMPLETED", right: true, drop: 1})
+	}
+	t := a.table(columns...)
 	for _, q := range queues {
 		state, oldest, slots := "active", "", ""
 		if q.Paused {
@@ -109,7 +136,11 @@ func (a *app) printQueues(queues []inspect.Queue) error {
 		if quiet > 0 {
 			workers += fmt.Sprintf(" (%d quiet)", quiet)
 		}
-		t.row(q.Name, state, number(q.Ready), number(q.Scheduled), number(q.Running), number(q.Dead), number(q.Cancelled), oldest, workers, slots)
+		row := []string{q.Name, state, number(q.Ready), number(q.Scheduled), number(q.Running), number(q.Dead), number(q.Cancelled), oldest, workers, slots}
+		if keeps {
+			row = append(row, number(q.Completed))
+		}
+		t.row(row...)
 	}
 	t.flush()
 	return nil
@@ -203,13 +234,17 @@ func (a *app) queueSet() *cobra.Command {
 	var keep signalbox.Retention
 	var age spanFlag
 	var most bytesFlag
+	var completed completedFlags
 	var c *cobra.Command
 	c = a.command("set QUEUE [flags]", "Change settings: slots of workers, what is kept of ended jobs", cobra.ExactArgs(1),
 		func(ctx context.Context, args []string) error {
 			changed := c.Flags().Changed
 			retention := changed("keep-jobs") || changed("keep-bytes") || changed("keep-age")
-			if !retention && !changed("slots") {
-				return usage("nothing to set; want one of --slots, --keep-jobs, --keep-bytes, --keep-age")
+			if !retention && !changed("slots") && !completed.given(changed) {
+				return usage("nothing to set; want one of --slots, --keep-jobs, --keep-bytes, --keep-age, --keep-completed")
+			}
+			if err := completed.check(changed); err != nil {
+				return err
 			}
 			ins, err := a.inspector(ctx)
 			if err != nil {
@@ -234,6 +269,11 @@ func (a *app) queueSet() *cobra.Command {
 					return err
 				}
 			}
+			if completed.given(changed) {
+				if err := ins.SetCompletedRetention(ctx, args[0], completed.of(q.CompletedRetention, changed)); err != nil {
+					return err
+				}
+			}
 			if changed("slots") {
 				if err := ins.SetSlots(ctx, args[0], slots); err != nil {
 					return err
@@ -242,7 +282,7 @@ func (a *app) queueSet() *cobra.Command {
 			if q, err = ins.Queue(ctx, args[0]); err != nil {
 				return err
 			}
-			return a.printSettings(q)
+			return a.printSettings(q, completed.given(changed))
 		})
 	c.Long = `Change a queue's settings. Workers that run heed them at once, and those that
 start later as well.
@@ -251,24 +291,88 @@ start later as well.
 The --keep flags say what is kept of the dead jobs, and likewise of the
 cancelled ones. What is beyond is dropped, the oldest first. 0 sets a value
 back: --slots to that of each worker's configuration, a --keep flag to its
-default.`
+default.
+
+Completed jobs are deleted unless --keep-completed is set. They have limits of
+their own, and each of those flags has them kept. --keep-completed=false ends
+it, and drops those that were kept.`
 	c.Example = `  signalbox queue set mail --slots 5
-  signalbox queue set mail --keep-age 7d --keep-jobs 10000`
+  signalbox queue set mail --keep-age 7d --keep-jobs 10000
+  signalbox queue set mail --keep-completed-age 24h
+  signalbox queue set mail --keep-completed=false`
 	c.Flags().IntVar(&slots, "slots", 0, "slots of each worker, 1 to 100,000; 0: as each worker is configured")
 	c.Flags().Int64Var(&keep.Jobs, "keep-jobs", 0, "how many dead jobs are kept, and how many cancelled ones; 0: 100,000")
 	c.Flags().Var(&most, "keep-bytes", "how many bytes of each, such as 64MiB; 0: 256MiB")
 	c.Flags().Var(&age, "keep-age", "for how long, such as 12h or 30d; 0s: 30d")
+	completed.register(c)
 	c.ValidArgsFunction = a.completeQueues(1)
 	return c
 }
 
-func (a *app) printSettings(q inspect.Queue) error {
+// defaultKept is the default of signalbox.Retention.Jobs.
+const defaultKept = 100_000
+
+// completedFlags say which completed jobs a queue keeps.
+type completedFlags struct {
+	on   bool
+	jobs int64
+	most bytesFlag
+	age  spanFlag
+}
+
+func (f *completedFlags) register(c *cobra.Command) {
+	c.Flags().BoolVar(&f.on, "keep-completed", false, "keep completed jobs; =false: delete them")
+	c.Flags().Int64Var(&f.jobs, "keep-completed-jobs", 0, "how many of them; 0: 100,000")
+	c.Flags().Var(&f.most, "keep-completed-bytes", "how many bytes of them, such as 64MiB; 0: 256MiB")
+	c.Flags().Var(&f.age, "keep-completed-age", "for how long, such as 12h or 30d; 0s: 30d")
+}
+
+// limited reports whether a limit is given.
+func (f *completedFlags) limited(changed func(string) bool) bool {
+	return changed("keep-completed-jobs") || changed("keep-completed-bytes") || changed("keep-completed-age")
+}
+
+// given reports whether the flags say anything.
+func (f *completedFlags) given(changed func(string) bool) bool {
+	return changed("keep-completed") || f.limited(changed)
+}
+
+func (f *completedFlags) check(changed func(string) bool) error {
+	if changed("keep-completed") && !f.on && f.limited(changed) {
+		return usage("--keep-completed=false and a limit of what is kept: want one of them")
+	}
+	return nil
+}
+
+// of returns the retention that the flags make of another. What no flag names stays as it is.
+func (f *completedFlags) of(r signalbox.Retention, changed func(string) bool) signalbox.Retention {
+	if changed("keep-completed") && !f.on {
+		return signalbox.Retention{}
+	}
+	if changed("keep-completed-jobs") {
+		r.Jobs = f.jobs
+	}
+	if changed("keep-completed-bytes") {
+		r.Bytes = f.most.n
+	}
+	if changed("keep-completed-age") {
+		r.Age = f.age.d
+	}
+	if r == (signalbox.Retention{}) {
+		r.Jobs = defaultKept // the others have their defaults, too
+	}
+	return r
+}
+
+// printSettings prints the settings. Those of completed jobs are among them if some are kept, or if said asks for them.
+func (a *app) printSettings(q inspect.Queue, said bool) error {
 	if a.json() {
 		return a.document(struct {
-			Queue     string        `json:"queue"`
-			Slots     int           `json:"slots"`
-			Retention retentionJSON `json:"retention"`
-		}{q.Name, q.Slots, retentionJSON{q.Retention.Jobs, q.Retention.Bytes, seconds(q.Retention.Age)}})
+			Queue         string         `json:"queue"`
+			Slots         int            `json:"slots"`
+			Retention     retentionJSON  `json:"retention"`
+			KeepCompleted *retentionJSON `json:"retention_completed"`
+		}{q.Name, q.Slots, retentionOf(q.Retention), completedOf(&q)})
 	}
 	or := func(set bool, text, otherwise string) string {
 		if set {
@@ -281,5 +385,10 @@ func (a *app) printSettings(q inspect.Queue) error {
 		or(q.Retention.Jobs > 0, number(q.Retention.Jobs), "100000"),
 		or(q.Retention.Bytes > 0, size(q.Retention.Bytes), "256 MiB"),
 		or(q.Retention.Age > 0, span(q.Retention.Age), "30d"))
+	if r := q.CompletedRetention; r != (signalbox.Retention{}) {
+		fmt.Fprintf(a.out, "queue %s: keeps %s completed jobs, %s, for %s\n", q.Name, number(r.Jobs), size(r.Bytes), span(r.Age))
+	} else if said {
+		fmt.Fprintf(a.out, "queue %s: keeps no completed jobs\n", q.Name)
+	}
 	return nil
 }

@@ -5,8 +5,12 @@ import (
 	"log/slog"
 	"strings"
 	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
 
 	"github.com/signalbox-go/signalbox/internal/redistest"
+	"github.com/signalbox-go/signalbox/internal/store"
 )
 
 var discard = slog.New(slog.DiscardHandler)
@@ -54,7 +58,7 @@ func TestQueueJSON(t *testing.T) {
 	sh.ok("enqueue", "mail", "{}", "--queue", "mail", "--after", "1h")
 	same(t, sh.ok("queue", "ls", "-o", "json"),
 		`{"queues":[{"queue":"mail","paused":false,"paused_since":null,"ready":0,"scheduled":1,"running":0,"dead":0,"cancelled":0,`+
-			`"oldest_seconds":0,"slots":0,"retention":{"jobs":0,"bytes":0,"age_seconds":0},"workers":[],"quiet":[]}]}`)
+			`"completed":0,"oldest_seconds":0,"slots":0,"retention":{"jobs":0,"bytes":0,"age_seconds":0},"retention_completed":null,"workers":[],"quiet":[]}]}`)
 	same(t, sh.ok("queue", "pause", "mail", "-o", "json"), `{"queue":"mail","paused":true,"changed":true}`)
 	same(t, sh.ok("queue", "pause", "mail", "-o", "json"), `{"queue":"mail","paused":true,"changed":false}`)
 	var got struct{ Queues []queueJSON }
@@ -62,7 +66,10 @@ func TestQueueJSON(t *testing.T) {
 		t.Errorf("%+v", got)
 	}
 	same(t, sh.ok("queue", "set", "mail", "--slots", "3", "--keep-age", "7d", "-o", "json"),
-		`{"queue":"mail","slots":3,"retention":{"jobs":100000,"bytes":268435456,"age_seconds":604800}}`)
+		`{"queue":"mail","slots":3,"retention":{"jobs":100000,"bytes":268435456,"age_seconds":604800},"retention_completed":null}`)
+	same(t, sh.ok("queue", "set", "mail", "--keep-completed-age", "1d", "-o", "json"),
+		`{"queue":"mail","slots":3,"retention":{"jobs":100000,"bytes":268435456,"age_seconds":604800},`+
+			`"retention_completed":{"jobs":100000,"bytes":268435456,"age_seconds":86400}}`)
 	same(t, sh.ok("queue", "resume", "mail", "-o", "json"), `{"queue":"mail","paused":false,"changed":true}`)
 }
 
@@ -83,6 +90,42 @@ func TestQueuePauseAndSet(t *testing.T) {
 	sh.fails(exitUsage, []string{"slots"}, "queue", "set", "mail", "--slots", "-1")
 	sh.fails(exitUsage, []string{"30d"}, "queue", "set", "mail", "--keep-age", "soon")
 	sh.fails(exitUsage, []string{"64MiB"}, "queue", "set", "mail", "--keep-bytes", "much")
+}
+
+// Completed jobs are kept if a flag says so, listed and shown, and not kept any more if another does.
+func TestQueueKeepsCompleted(t *testing.T) {
+	t.Parallel()
+	srv := redistest.Start(t)
+	sh := newShell(t, srv)
+	sh.ok("enqueue", "mail", "--queue", "mail", "--id", "a")
+	before := sh.ok("queue", "ls", "mail")
+	if strings.Contains(before, "COMPLETED") {
+		t.Errorf("a column of nothing:\n%s", before)
+	}
+	slots := "queue mail: slots as each worker is configured, keeps 100000 jobs, 256 MiB, for 30d\n"
+	same(t, sh.ok("queue", "set", "mail", "--keep-completed"), slots+"queue mail: keeps 100000 completed jobs, 256 MiB, for 30d")
+	same(t, sh.ok("queue", "set", "mail", "--keep-completed-jobs", "5", "--keep-completed-age", "2h"), slots+"queue mail: keeps 5 completed jobs, 256 MiB, for 2h")
+	same(t, sh.ok("queue", "set", "mail", "--keep-completed-bytes", "1MiB"), slots+"queue mail: keeps 5 completed jobs, 1 MiB, for 2h")
+	sh.complete("mail")
+	if got := sh.ok("queue", "ls", "mail"); !strings.Contains(got, "COMPLETED") {
+		t.Errorf("no column of completed jobs:\n%s", got)
+	}
+	var listed jobJSON
+	if sh.into(&listed, "job", "ls", "mail", "--state", "completed"); listed.ID != "a" || listed.State != "completed" || listed.EndedAt == nil {
+		t.Errorf("listed: %+v", listed)
+	}
+	var shown showJSON
+	if sh.into(&shown, "job", "show", "mail", "a"); shown.Success == nil || shown.Success.Worker != "w1" || shown.Success.Number != 1 || shown.Success.RanSeconds != 2 {
+		t.Errorf("shown: %+v", shown.Success)
+	}
+	if got := sh.ok("job", "show", "mail", "a"); !strings.Contains(got, "completed  attempt 1, ran 2s on w1") {
+		t.Errorf("shown:\n%s", got)
+	}
+	same(t, sh.ok("job", "retry", "mail", "a"), "job a was completed: retried")
+	sh.complete("mail")
+	same(t, sh.ok("job", "rm", "mail", "--state", "completed", "--yes"), "1 job of queue mail deleted")
+	sh.fails(exitUsage, []string{"--keep-completed=false"}, "queue", "set", "mail", "--keep-completed=false", "--keep-completed-jobs", "5")
+	same(t, sh.ok("queue", "set", "mail", "--keep-completed=false"), slots+"queue mail: keeps no completed jobs")
 }
 
 func TestEnqueue(t *testing.T) {
@@ -119,5 +162,36 @@ func TestEnqueueListsTheQueue(t *testing.T) {
 		if listed, err := rdb.SIsMember(t.Context(), "signalbox:{"+sh.namespace+":}:queues", queue).Result(); err != nil || !listed {
 			t.Fatalf("%s: %v, %v", queue, listed, err)
 		}
+	}
+}
+
+// complete has a worker complete the job of a queue that is ready.
+func (s *shell) complete(queue string) {
+	s.t.Helper()
+	options, err := redis.ParseURL(s.env["REDIS_URL"])
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	rdb := redis.NewClient(options)
+	defer rdb.Close()
+	q := store.New(rdb, s.namespace, queue)
+	ctx, session, lane := s.t.Context(), store.NewSession("w1"), q.NewLane()
+	if _, _, err := q.Open(ctx, session, time.Minute); err != nil {
+		s.t.Fatal(err)
+	}
+	lane.Next()
+	reply, err := q.Claim(ctx, lane, &store.ClaimRequest{Session: session, Want: 1})
+	if err != nil || len(reply.Deliveries) != 1 {
+		s.t.Fatalf("%+v, %v", reply, err)
+	}
+	job := reply.Deliveries[0].Job
+	success := &store.Attempt{Number: job.Attempt, At: job.ClaimedAt, Ran: 2 * time.Second, Worker: "w1"}
+	lane.Next()
+	done := store.Settlement{ID: job.ID, Token: job.Token, Outcome: store.Completed, Keep: store.Kept(success)}
+	if _, err := q.Claim(ctx, lane, &store.ClaimRequest{Session: session, Settle: []store.Settlement{done}}); err != nil {
+		s.t.Fatal(err)
+	}
+	if _, err := q.Close(ctx, session, false, lane); err != nil {
+		s.t.Fatal(err)
 	}
 }

@@ -48,6 +48,7 @@ type showJSON struct {
 	Payload       json.RawMessage   `json:"payload"`
 	PayloadBase64 *string           `json:"payload_base64"`
 	Attempts      []attemptJSON     `json:"attempts"`
+	Success       *attemptJSON      `json:"success"`
 }
 
 type attemptJSON struct {
@@ -61,6 +62,10 @@ type attemptJSON struct {
 	SpanID     string  `json:"span_id"`
 }
 
+func attemptOf(at *inspect.Attempt) attemptJSON {
+	return attemptJSON{at.Number, timestamp(at.At), seconds(at.Ran), at.Worker, at.Error, at.Stack, at.TraceID, at.SpanID}
+}
+
 func showOf(j *inspect.Job) showJSON {
 	out := showJSON{jobJSON: jobOf(j), Nowhere: j.Nowhere, EffectKey: j.EffectKey, Headers: j.Headers, Attempts: make([]attemptJSON, len(j.Attempts))}
 	if out.Headers == nil {
@@ -72,8 +77,12 @@ func showOf(j *inspect.Job) showJSON {
 		text := base64.StdEncoding.EncodeToString(j.Payload)
 		out.PayloadBase64 = &text
 	}
-	for i, at := range j.Attempts {
-		out.Attempts[i] = attemptJSON{at.Number, timestamp(at.At), seconds(at.Ran), at.Worker, at.Error, at.Stack, at.TraceID, at.SpanID}
+	for i := range j.Attempts {
+		out.Attempts[i] = attemptOf(&j.Attempts[i])
+	}
+	if j.Success != nil {
+		success := attemptOf(j.Success)
+		out.Success = &success
 	}
 	return out
 }
@@ -120,6 +129,9 @@ func (a *app) show(j *inspect.Job, now time.Time) {
 	}
 	if !j.EndedAt.IsZero() {
 		line("ended", "%s", ago(j.EndedAt))
+	}
+	if at := j.Success; at != nil {
+		line("completed", "attempt %d, ran %v on %s", at.Number, at.Ran, at.Worker)
 	}
 	line("priority", "%s", j.Priority)
 	if j.Timeout > 0 {

@@ -12,7 +12,7 @@ import (
 func (a *app) jobRetry() *cobra.Command {
 	return a.actCommand(verb{
 		name: "retry", short: "Run jobs again, or now", past: "retried", already: signalbox.StateReady,
-		long: "Make dead, cancelled or scheduled jobs ready now. Attempts of a job that had\nended count from 0 again.",
+		long: "Make dead, cancelled, completed or scheduled jobs ready now. Attempts of a job\nthat had ended count from 0 again.",
 		example: `  signalbox job retry mail order-17
   signalbox job retry mail --state dead --kind email.welcome --error "connection refused"
   signalbox job retry mail --state dead --newer-than 1d --yes`,
@@ -47,7 +47,7 @@ handler has returned. Cancelled jobs are kept for a while, and can be retried.`,
 func (a *app) jobRm() *cobra.Command {
 	return a.actCommand(verb{
 		name: "rm", short: "Delete jobs for good", past: "deleted", destroys: true,
-		long: "Delete scheduled, ready, dead or cancelled jobs with their arguments. This can't\nbe undone. A running job is to be cancelled first.",
+		long: "Delete jobs with their arguments, in any state but running. This can't be\nundone. A running job is to be cancelled first.",
 		example: `  signalbox job rm mail order-17
   signalbox job rm mail --state dead --older-than 7d --dry-run`,
 		action: always(inspect.Delete{}),
@@ -59,7 +59,7 @@ func (a *app) jobReschedule() *cobra.Command {
 	var after spanFlag
 	return a.actCommand(verb{
 		name: "reschedule", short: "Change when jobs are due", past: "rescheduled",
-		long: "Change when scheduled, ready, dead or cancelled jobs are due. Attempts of a job\nthat had ended count from 0 again.",
+		long: "Change when jobs are due that aren't running. Attempts of a job that had ended\ncount from 0 again.",
 		example: `  signalbox job reschedule mail order-17 --at 2026-01-31T09:00:00Z
   signalbox job reschedule mail --state ready --kind newsletter --after 6h`,
 		action: func(changed func(string) bool) (func(context.Context) inspect.Action, error) {

@@ -29,7 +29,7 @@ type Act struct {
 // waiting and resting are the states of jobs that no worker has.
 var (
 	waiting = []signalbox.State{signalbox.StateScheduled, signalbox.StateReady}
-	resting = append(slices.Clone(waiting), signalbox.StateDead, signalbox.StateCancelled)
+	resting = append(slices.Clone(waiting), signalbox.StateDead, signalbox.StateCancelled, signalbox.StateCompleted)
 )
 
 // CancelJobs ends jobs as cancelled. One that runs is marked: it ends so, whatever its handler returns. For one that is cancelled

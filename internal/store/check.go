@@ -14,8 +14,8 @@ const maxViolations = 20
 
 // Check reports what is wrong with the queue, as an error with a line for each violation:
 //
-//   - each ID is in exactly one state: in one ready list, due, in flight in one session, dead or
-//     cancelled; it has a record, and each record has a state
+//   - each ID is in exactly one state: in one ready list, due, in flight in one session, dead,
+//     cancelled or completed; it has a record, and each record has a state
 //   - a job waits in the list of its class, and is due at the time in its record
 //   - a session with deliveries is registered; a suspect that a single crash is left to has no other
 //     beside it; no token is larger than the fence, none was granted twice

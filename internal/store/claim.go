@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 	"unsafe"
 
@@ -17,7 +18,7 @@ type Outcome string
 
 // The outcomes.
 const (
-	Completed Outcome = "completed" // the job is deleted
+	Completed Outcome = "completed" // the job is deleted, or kept: see Settlement.Keep
 	Retry     Outcome = "retry"     // runs again after the delay, as the settled job says
 	Delay     Outcome = "delay"     // runs again after the delay, its record unchanged
 	Return    Outcome = "return"    // runs again at once, before others, its record unchanged
@@ -35,6 +36,8 @@ type Settlement struct {
 	Prio    signalbox.Priority
 	// Record replaces the job's record, unless it is nil. It is ignored for Completed.
 	Record []byte
+	// Keep asks to keep the job, if it completed and the queue's settings say so. It is appended to the job's record. nil: the job is deleted.
+	Keep []byte
 	// Span is the span context of the attempt, if the job runs again: the next delivery has it.
 	Span string
 	// Size is the size of the job's record in bytes, as Delivery.Size has it.
@@ -67,6 +70,9 @@ func (d *Delivery) FailedAttempt(lastError string, attempt *Attempt) ([]byte, er
 	return wire.FailAttempt(d.record, lastError, attempt)
 }
 
+// Kept returns what asks to keep a completed job, for Settlement.Keep. The job keeps the attempt.
+func Kept(attempt *Attempt) []byte { return wire.AppendSuccess(nil, attempt) }
+
 func (s *Settlement) class() string {
 	if s.Suspect {
 		return "s"
@@ -90,6 +96,13 @@ type ClaimRequest struct {
 	Leaving bool
 	// Hold is for how long a suspect that runs keeps others out of the session; 0: for as long as it runs.
 	Hold time.Duration
+	// Keeps says that the queue is known to keep completed jobs. It counts only for what Redis learns of its own records: see Settlement.Keep.
+	Keeps bool
+}
+
+// keeps reports whether the call may keep completed jobs.
+func (r *ClaimRequest) keeps() bool {
+	return r.Keeps || slices.ContainsFunc(r.Settle, func(s Settlement) bool { return s.Keep != nil })
 }
 
 // MaxBytes bounds the records in a call, in either direction, in bytes: they are read within a second
@@ -116,10 +129,21 @@ func Fit(settle []Settlement) int {
 	return len(settle)
 }
 
+// deleted reports whether the settlement deletes the job.
+func (s *Settlement) deleted() bool { return s.Outcome == Completed && s.Keep == nil }
+
+// change returns what the settlement does to the record: what is appended to that of a completed job, or what replaces another.
+func (s *Settlement) change() []byte {
+	if s.Outcome == Completed {
+		return s.Keep
+	}
+	return s.Record
+}
+
 // load returns the number of arguments that the settlement takes in a call, and the bytes of records that it sends,
 // or has Redis read and write. A deleted record counts for a fraction of its size: it costs Redis less.
 func (s *Settlement) load() (args, bytes int) {
-	if s.Outcome == Completed {
+	if s.deleted() {
 		return 2, s.Size / 64
 	}
 	args = 6
@@ -127,6 +151,8 @@ func (s *Settlement) load() (args, bytes int) {
 		args += 3
 	}
 	switch {
+	case s.Outcome == Completed:
+		bytes = s.Size + len(s.Keep)
 	case s.Record != nil:
 		bytes = len(s.Record)
 	case s.Outcome == Retry || s.Outcome == Delay:
@@ -196,6 +222,9 @@ func (q *Queue) Claim(ctx context.Context, lane *Lane, req *ClaimRequest) (*Clai
 			signalbox.ErrInvalid, len(req.Settle), len(req.Notes), req.Want, Fit(req.Settle), MaxNotes, MaxBatch)
 	}
 	keys := claimScript.keys(&q.keys, lane.key, q.keys.inflight(req.Session))
+	if !req.keeps() {
+		keys = keys[:len(keys)-1] // without COMPLETED: most queues keep no completed jobs
+	}
 	r, err := run(ctx, q.rdb, claimScript, keys, claimArgs(lane, req, q.kept, q.room, q.worker))
 	if err != nil {
 		return nil, err
@@ -254,7 +283,7 @@ const longest = 100 * 365 * 24 * time.Hour
 
 func claimArgs(lane *Lane, req *ClaimRequest, kept retention, room int, worker string) []any {
 	completed := 0
-	for completed < len(req.Settle) && req.Settle[completed].Outcome == Completed {
+	for completed < len(req.Settle) && req.Settle[completed].deleted() {
 		completed++
 	}
 	notes := len(req.Notes)
@@ -288,7 +317,7 @@ func claimArgs(lane *Lane, req *ClaimRequest, kept retention, room int, worker s
 	}
 	for i := range req.Settle[completed:] {
 		s := &req.Settle[completed+i]
-		args = append(args, s.ID, s.Token, string(s.Outcome), s.class(), min(max(s.Delay, 0), longest).Microseconds(), s.Record)
+		args = append(args, s.ID, s.Token, string(s.Outcome), s.class(), min(max(s.Delay, 0), longest).Microseconds(), s.change())
 	}
 	return args
 }

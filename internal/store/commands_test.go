@@ -115,7 +115,7 @@ func TestCommandsSuffice(t *testing.T) {
 					t.Errorf("a job as %s: %v", name, err)
 				}
 				for _, state := range []signalbox.State{
-					signalbox.StateScheduled, signalbox.StateReady, signalbox.StateRunning, signalbox.StateDead, signalbox.StateCancelled,
+					signalbox.StateScheduled, signalbox.StateReady, signalbox.StateRunning, signalbox.StateDead, signalbox.StateCancelled, signalbox.StateCompleted,
 				} {
 					for _, err := range r.Jobs(bg, Listing{State: state}) {
 						if err != nil {

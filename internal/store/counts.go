@@ -18,6 +18,7 @@ type Counts struct {
 	Running   int64 // in flight
 	Dead      int64 // kept
 	Cancelled int64 // kept
+	Completed int64 // kept
 
 	// Since the queue began.
 	Total Totals
@@ -50,12 +51,12 @@ func (q *Queue) Counts(ctx context.Context) (Counts, error) {
 	for _, id := range sessions {
 		running = append(running, tx.HLen(ctx, k.inflight(id)))
 	}
-	due, dead, cancelled := tx.ZCard(ctx, k.due), tx.ZCard(ctx, k.dead), tx.ZCard(ctx, k.cancelled)
+	due, dead, cancelled, completed := tx.ZCard(ctx, k.due), tx.ZCard(ctx, k.dead), tx.ZCard(ctx, k.cancelled), tx.ZCard(ctx, k.completed)
 	stats := tx.HGetAll(ctx, k.stats)
 	if _, err := tx.Exec(ctx); err != nil {
 		return Counts{}, err
 	}
-	c := Counts{Ready: sum(ready...), Running: sum(running...), Due: sum(due), Dead: sum(dead), Cancelled: sum(cancelled)}
+	c := Counts{Ready: sum(ready...), Running: sum(running...), Due: sum(due), Dead: sum(dead), Cancelled: sum(cancelled), Completed: sum(completed)}
 	c.Total, err = parseTotals(stats.Val())
 	return c, err
 }

@@ -40,7 +40,7 @@ func TestDeniedCommand(t *testing.T) {
 		now, err := r.Now(bg)
 		r.must(err)
 		items := []Item{
-			r.item("dead2", When{}, signalbox.PriorityHigh), r.item("cancelled2", When{After: time.Hour}, 0), r.item("ready1", When{}, 0),
+			r.item("dead2", When{}, signalbox.PriorityHigh), r.item("cancelled2", When{After: time.Hour}, 0), r.item("ready1", When{}, 0), r.item("completed2", When{}, 0),
 			r.item("low", When{}, signalbox.PriorityLow), r.item("normal", When{}, 0), r.item("tick", When{At: now, Entry: "entry"}, 0),
 		}
 		_, err = user.Enqueue(bg, lane, items)
@@ -54,7 +54,7 @@ func TestDeniedCommand(t *testing.T) {
 		r.unchanged("a call without "+command, before)
 		allow("+" + strings.ToLower(command))
 		fates, err := user.Enqueue(bg, lane, items)
-		if err != nil || fates.list != "DC0111" {
+		if err != nil || fates.list != "DC0F111" {
 			t.Errorf("with %s again: %q, %v", command, fates.list, err)
 		}
 	}

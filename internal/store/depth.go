@@ -18,6 +18,7 @@ type Depths struct {
 	Running   int64 // in flight
 	Dead      int64 // dead jobs that are kept
 	Cancelled int64 // cancelled jobs that are kept
+	Completed int64 // completed jobs that are kept
 	// Oldest is how long the oldest job that could run has waited since it was last due. It is 0 if there is no such job.
 	Oldest time.Duration
 }
@@ -87,7 +88,7 @@ func parseDepths(r *reply) (Depths, error) {
 	if err := r.status("ok"); err != nil {
 		return Depths{}, err
 	}
-	d := Depths{Ready: r.int(2), Scheduled: r.int(3), Running: r.int(4), Dead: r.int(5), Cancelled: r.int(6)}
+	d := Depths{Ready: r.int(2), Scheduled: r.int(3), Running: r.int(4), Dead: r.int(5), Cancelled: r.int(6), Completed: r.int(8)}
 	now, since := r.int(1), r.int(7)
 	if r.err != nil {
 		return Depths{}, r.err

@@ -96,9 +96,9 @@ func testOneReports(t *testing.T, r *rig) {
 
 func TestStrangeDepths(t *testing.T) {
 	t.Parallel()
-	good := []any{"ok", int64(10), int64(1), int64(2), int64(3), int64(4), int64(5), int64(4)}
+	good := []any{"ok", int64(10), int64(1), int64(2), int64(3), int64(4), int64(5), int64(4), int64(7)}
 	d, err := parseDepths(&reply{list: good})
-	if err != nil || d != (Depths{Ready: 1, Scheduled: 2, Running: 3, Dead: 4, Cancelled: 5, Oldest: 6 * time.Microsecond}) {
+	if err != nil || d != (Depths{Ready: 1, Scheduled: 2, Running: 3, Dead: 4, Cancelled: 5, Completed: 7, Oldest: 6 * time.Microsecond}) {
 		t.Fatalf("%+v, %v", d, err)
 	}
 	for i := range good {

@@ -299,7 +299,7 @@ func behind(ids, before []string) int {
 
 // sets goes through what is due, what has ended, and what is kept of jobs that run.
 func (d *doctor) sets(ctx context.Context) error {
-	for _, name := range []string{"due", "dead", "cancelled", "notes", "cancels"} {
+	for _, name := range []string{"due", "dead", "cancelled", "completed", "notes", "cancels"} {
 		if err := d.each(ctx, origin{name: name}, func(e *examination, f *facts) { d.consider(f, e.around) }); err != nil {
 			return err
 		}

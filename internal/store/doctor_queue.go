@@ -16,7 +16,7 @@ import (
 // keyTypes are the types of keys, by the scripts' names for them.
 var keyTypes = map[string]string{
 	"JOBS": "hash", "DUE": "zset", "IDLE": "zset", "STATS": "hash", "CRON": "hash", "SESSIONS": "zset", "FENCE": "string",
-	"DEAD": "zset", "CANCELLED": "zset", "HIGH": "list", "NORMAL": "list", "LOW": "list", "SUSPECT": "list",
+	"DEAD": "zset", "CANCELLED": "zset", "COMPLETED": "zset", "HIGH": "list", "NORMAL": "list", "LOW": "list", "SUSPECT": "list",
 	"NOTES": "hash", "CANCELS": "hash", "REPORTER": "string", "SETTINGS": "hash", "HISTORY": "hash", "ENTRIES": "hash",
 }
 
@@ -99,7 +99,8 @@ func (d *doctor) types(ctx context.Context) error {
 var settingForms = map[string]*regexp.Regexp{
 	"layout": regexp.MustCompile(`^\d{1,3}$`), "paused": regexp.MustCompile(`^\d{1,18}$`), "quiet": regexp.MustCompile(`^(stop )?\d{1,18}$`), "cron": regexp.MustCompile(`^\d{1,18}$`),
 	"keep_jobs": regexp.MustCompile(`^[1-9]\d{0,14}$`), "keep_bytes": regexp.MustCompile(`^[1-9]\d{0,14}$`), "keep_us": regexp.MustCompile(`^[1-9]\d{0,14}$`),
-	"slots": regexp.MustCompile(`^[1-9]\d{0,5}$`),
+	"keep_completed": regexp.MustCompile(`^(off|[1-9]\d{0,14} [1-9]\d{0,14} [1-9]\d{0,14})$`),
+	"slots":          regexp.MustCompile(`^[1-9]\d{0,5}$`),
 }
 
 // settings looks for settings that can't be read.

@@ -79,7 +79,7 @@ func (it *Item) ID() string { return it.id }
 // Size returns approximately how many bytes the item takes in a call.
 func (it *Item) Size() int { return len(it.id) + len(it.envelope) }
 
-// IfAbsent leaves the job out if there is any record of its ID. Without it, the job replaces a dead or cancelled one.
+// IfAbsent leaves the job out if there is any record of its ID. Without it, the job replaces one that has ended.
 func (it *Item) IfAbsent() { it.class = cautious[it.class[0]] }
 
 // A Fate is the outcome for one job of a call.
@@ -90,6 +90,7 @@ const (
 	PutIn             Fate = '1' // it is new
 	ReplacedDead      Fate = 'D' // it is new, and replaced a dead job
 	ReplacedCancelled Fate = 'C' // it is new, and replaced a cancelled job
+	ReplacedCompleted Fate = 'F' // it is new, and replaced a completed job
 	PutInAnew         Fate = 'r' // it is new, and replaced a last tick of its entry that was in the future
 
 	// It was left out, since there is a job with its ID.
@@ -97,6 +98,7 @@ const (
 	MetScheduled Fate = 's'
 	MetDead      Fate = 'd'
 	MetCancelled Fate = 'c'
+	MetCompleted Fate = 'f'
 
 	// It was left out because of its tick.
 	Taken Fate = 't' // the tick, or a later one of the entry, had been enqueued before
@@ -110,7 +112,7 @@ const (
 
 // In reports whether the call put the job in.
 func (f Fate) In() bool {
-	return f == PutIn || f == ReplacedDead || f == ReplacedCancelled || f == PutInAnew
+	return f == PutIn || f == ReplacedDead || f == ReplacedCancelled || f == ReplacedCompleted || f == PutInAnew
 }
 
 // Fates are the outcomes for a call's jobs, in the order of the jobs.

@@ -62,7 +62,7 @@ func operations() []operation {
 				return err
 			},
 			unread: func(r *rig) []string {
-				return []string{r.keys.cron, r.keys.readyHigh, r.keys.readyLow, r.keys.dead, r.keys.cancelled, r.keys.notes}
+				return []string{r.keys.cron, r.keys.readyHigh, r.keys.readyLow, r.keys.dead, r.keys.cancelled, r.keys.completed, r.keys.notes}
 			},
 		},
 		{
@@ -76,16 +76,16 @@ func operations() []operation {
 				return err
 			},
 			unread: func(r *rig) []string {
-				return []string{r.keys.readyHigh, r.keys.dead, r.keys.cancelled, r.keys.notes}
+				return []string{r.keys.readyHigh, r.keys.dead, r.keys.cancelled, r.keys.completed, r.keys.notes}
 			},
 		},
 		{name: "replace", call: func(r *rig, _ []Delivery) error {
 			tick := When{At: time.Now().Add(-time.Second), Entry: "entry"}
 			fates, err := r.Enqueue(bg, r.producer, []Item{
-				r.item("dead2", When{}, signalbox.PriorityHigh), r.item("cancelled2", When{After: time.Hour}, 0), r.item("ready1", When{}, 0),
+				r.item("dead2", When{}, signalbox.PriorityHigh), r.item("cancelled2", When{After: time.Hour}, 0), r.item("ready1", When{}, 0), r.item("completed2", When{}, 0),
 				r.item("low", When{}, signalbox.PriorityLow), r.item("normal", When{}, 0), r.item("tick", tick, 0),
 			})
-			if err == nil && fates.list != "DC0111" {
+			if err == nil && fates.list != "DC0F111" {
 				return fmt.Errorf("got %q", fates.list)
 			}
 			return err
@@ -95,6 +95,13 @@ func operations() []operation {
 			reply, err := r.Claim(bg, r.lane, &ClaimRequest{Session: r.session, Settle: all, Want: 2, Suspects: true, Address: r.address()})
 			if err == nil && (!reply.Alive || len(reply.Deliveries) != 2 || len(reply.Refused) > 0) {
 				return fmt.Errorf("it claimed %v, refused %v", ids(reply.Deliveries), reply.Refused)
+			}
+			return err
+		}},
+		{name: "keep a completed job", unread: marks, call: func(r *rig, got []Delivery) error {
+			reply, err := r.Claim(bg, r.lane, &ClaimRequest{Session: r.session, Settle: []Settlement{kept(got[0])}})
+			if err == nil && len(reply.Refused) > 0 {
+				return errors.New("it was refused")
 			}
 			return err
 		}},
@@ -217,6 +224,7 @@ func operations() []operation {
 		act("cancel a job that runs", CancelJobs("why"), "f1", signalbox.StateRunning, signalbox.StateRunning),
 		act("run a dead job", RunJobs(time.Time{}), "dead2", signalbox.StateDead, signalbox.StateReady),
 		act("run a job later", RunJobs(time.Now().Add(time.Hour)), "ready3", signalbox.StateReady, signalbox.StateScheduled),
+		act("run a completed job", RunJobs(time.Time{}), "completed2", signalbox.StateCompleted, signalbox.StateReady),
 		act("give another priority", PrioritiseJobs(signalbox.PriorityLow), "due", signalbox.StateScheduled, signalbox.StateScheduled),
 		act("delete a job", DeleteJobs(), "cancelled2", signalbox.StateCancelled, ""),
 		{name: "mend", call: func(r *rig, _ []Delivery) error {
@@ -281,7 +289,7 @@ func views() []operation {
 				page, _, err := r.sorted(Listing{State: signalbox.StateDead}, nil).next(bg)
 				return found(page, err, "dead1", "dead2")
 			},
-			unread: func(r *rig) []string { return []string{r.keys.due, r.keys.cancelled} },
+			unread: func(r *rig) []string { return []string{r.keys.due, r.keys.cancelled, r.keys.completed} },
 		},
 		{
 			name: "list",
@@ -316,7 +324,7 @@ func views() []operation {
 				}
 				return err
 			},
-			unread: func(r *rig) []string { return []string{r.keys.cancelled} },
+			unread: func(r *rig) []string { return []string{r.keys.cancelled, r.keys.completed} },
 		},
 		{name: "held", call: func(r *rig, _ []Delivery) error {
 			pager := &heldPager{q: r.Queue, session: r.session}
@@ -364,6 +372,9 @@ func (r *rig) furnish() []Delivery {
 
 	r.bury(Dead, "dead1", "dead2")
 	r.bury(Cancelled, "cancelled1", "cancelled2")
+	r.must(r.SetCompleted(bg, signalbox.Retention{Jobs: 100}))
+	r.buryCompleted("completed1", "completed2")
+	r.age(r.keys.completed, "completed1", 40*24*time.Hour)
 	r.age(r.keys.dead, "dead1", 40*24*time.Hour)
 	r.age(r.keys.cancelled, "cancelled1", 40*24*time.Hour)
 	r.put("f1", "f2", "ready1", "ready2", "ready3")

@@ -108,7 +108,7 @@ func parseFacts(r *reply, searched bool) (f facts, ok bool) {
 			p.class, p.us = t[1], int64(parseScore(t[2]))
 		case "running":
 			p.session, p.value, p.registered = t[1], t[2], t[3] == "1"
-		case "dead", "cancelled":
+		case "dead", "cancelled", "completed":
 		default:
 			return facts{}, false
 		}

@@ -12,9 +12,9 @@ import (
 
 // A Listing says which jobs Jobs returns.
 type Listing struct {
-	State  signalbox.State // any but completed
-	Prefix string          // of the IDs
-	// Bounds of View.At, both inclusive, for jobs that are scheduled, dead or cancelled. Zero: none.
+	State  signalbox.State
+	Prefix string // of the IDs
+	// Bounds of View.At, both inclusive, for jobs that are scheduled or have ended. Zero: none.
 	From, To time.Time
 	After    string // the Cursor of a View
 }
@@ -64,15 +64,14 @@ func (q *Queue) pager(l Listing) (pager, error) {
 		after = &c
 	}
 	switch l.State {
-	case signalbox.StateScheduled, signalbox.StateDead, signalbox.StateCancelled:
+	case signalbox.StateScheduled, signalbox.StateDead, signalbox.StateCancelled, signalbox.StateCompleted:
 		return q.sorted(l, after), nil
 	case signalbox.StateReady:
 		return q.waiting(l, after)
 	case signalbox.StateRunning:
 		return q.running(l, after)
-	case signalbox.StateCompleted:
 	}
-	return nil, fmt.Errorf("%w state %q: jobs are scheduled, ready, running, dead or cancelled; a completed one is not kept", signalbox.ErrInvalid, l.State)
+	return nil, fmt.Errorf("%w state %q: jobs are scheduled, ready, running, dead, cancelled or completed", signalbox.ErrInvalid, l.State)
 }
 
 // view returns what is known of a job by its place.
@@ -80,7 +79,7 @@ func (q *Queue) view(id string, state signalbox.State) View {
 	return View{Job: signalbox.Job{ID: id, Queue: q.name, Namespace: q.namespace}, State: state}
 }
 
-// A sortedPager reads a sorted set: scheduled, dead or cancelled jobs.
+// A sortedPager reads a sorted set: jobs that are scheduled or have ended.
 type sortedPager struct {
 	q      *Queue
 	state  signalbox.State

@@ -69,6 +69,7 @@ type keys struct {
 	jobs, due, idle, stats           string
 	history, cron, entries           string
 	sessions, fence, dead, cancelled string
+	completed                        string
 	readyHigh, readyNormal, readyLow string
 	readySuspect, notes, reporter    string
 	cancels                          string
@@ -96,6 +97,7 @@ func newKeys(namespace, queue string) keys {
 		fence:        p + "fence",                             // string: last token granted
 		dead:         p + "dead",                              // zset: id, by time in us
 		cancelled:    p + "cancelled",                         // zset: id, by time in us
+		completed:    p + "completed",                         // zset: id, by time in us
 		readyHigh:    p + "ready:high",                        // list: ids, first in first out
 		readyNormal:  p + "ready:normal",                      // list
 		readyLow:     p + "ready:low",                         // list
@@ -107,7 +109,7 @@ func newKeys(namespace, queue string) keys {
 	}
 	k.named = map[string]string{
 		"JOBS": k.jobs, "DUE": k.due, "IDLE": k.idle, "STATS": k.stats, "HISTORY": k.history, "CRON": k.cron, "ENTRIES": k.entries,
-		"SESSIONS": k.sessions, "FENCE": k.fence, "DEAD": k.dead, "CANCELLED": k.cancelled,
+		"SESSIONS": k.sessions, "FENCE": k.fence, "DEAD": k.dead, "CANCELLED": k.cancelled, "COMPLETED": k.completed,
 		"HIGH": k.readyHigh, "NORMAL": k.readyNormal, "LOW": k.readyLow, "SUSPECT": k.readySuspect,
 		"NOTES": k.notes, "CANCELS": k.cancels, "REPORTER": k.reporter, "SETTINGS": k.settings,
 	}

@@ -153,7 +153,7 @@ func (f *facts) keep(a around) int {
 			return 3
 		case p.kind == "due":
 			return 2
-		case p.kind == string(Cancelled):
+		case p.kind == string(Cancelled), p.kind == string(Completed):
 			return 1
 		case p.kind == string(Dead):
 			return 0

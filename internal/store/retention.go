@@ -6,12 +6,15 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
+	"strings"
 	"time"
+
+	"github.com/redis/go-redis/v9"
 
 	"github.com/signalbox-go/signalbox"
 )
 
-// retention limits the terminal jobs that are kept. It counts dead and cancelled jobs separately.
+// retention limits the terminal jobs that are kept. It counts each state separately.
 type retention struct {
 	count int
 	bytes int64
@@ -46,11 +49,7 @@ func ValidateRetention(r signalbox.Retention) error {
 // SetRetention sets what the queue keeps. It sets all fields, also where r has the default. It returns what is set after that.
 // ValidateRetention must accept r.
 func (q *Queue) SetRetention(ctx context.Context, r signalbox.Retention) (signalbox.Retention, error) {
-	return q.keep(ctx, true, signalbox.Retention{
-		Jobs:  cmp.Or(r.Jobs, int64(defaultRetention.count)),
-		Bytes: cmp.Or(r.Bytes, defaultRetention.bytes),
-		Age:   cmp.Or(r.Age, defaultRetention.age),
-	})
+	return q.keep(ctx, true, Filled(r))
 }
 
 // SeedRetention sets those fields of r that are not 0 and that are not set yet. It returns what is set after that. An unset field is 0.
@@ -67,6 +66,63 @@ func (q *Queue) keep(ctx context.Context, all bool, kept signalbox.Retention) (s
 	}
 	now := retentionOf(r.str(0), r.str(1), r.str(2))
 	return now, r.err
+}
+
+// completedField is the setting that says how many completed jobs are kept: their number, their bytes and how long in us, or keepsNone.
+const (
+	completedField = "keep_completed"
+	keepsNone      = "off"
+)
+
+// Filled returns the retention with its defaults, as the settings hold it: in whole microseconds.
+func Filled(r signalbox.Retention) signalbox.Retention {
+	return signalbox.Retention{
+		Jobs:  cmp.Or(r.Jobs, int64(defaultRetention.count)),
+		Bytes: cmp.Or(r.Bytes, defaultRetention.bytes),
+		Age:   cmp.Or(r.Age, defaultRetention.age).Truncate(time.Microsecond),
+	}
+}
+
+// SetCompleted sets which completed jobs the queue keeps: none if r is zero. A field that is 0 gets its default. ValidateRetention must
+// accept r.
+func (q *Queue) SetCompleted(ctx context.Context, r signalbox.Retention) error {
+	_, err := q.set(ctx, completedField, completedText(r))
+	return err
+}
+
+// SeedCompleted does the same if nobody has set it before.
+func (q *Queue) SeedCompleted(ctx context.Context, r signalbox.Retention) error {
+	_, err := q.change(ctx, completedField, completedText(r), true)
+	return err
+}
+
+// Completed returns which completed jobs the queue keeps. It is zero if it keeps none.
+func (q *Queue) Completed(ctx context.Context) (signalbox.Retention, error) {
+	text, err := q.rdb.HGet(ctx, q.keys.settings, completedField).Result()
+	if errors.Is(err, redis.Nil) {
+		err = nil
+	}
+	return completedOf(text), err
+}
+
+// completedText returns the setting for r.
+func completedText(r signalbox.Retention) string {
+	if r == (signalbox.Retention{}) {
+		return keepsNone
+	}
+	r = Filled(r)
+	return fmt.Sprintf("%d %d %d", r.Jobs, r.Bytes, r.Age.Microseconds())
+}
+
+// completedOf reads the setting as scripts do. It is zero if they keep nothing.
+func completedOf(text string) signalbox.Retention {
+	jobs, rest, _ := strings.Cut(text, " ")
+	bytes, us, _ := strings.Cut(rest, " ")
+	r := retentionOf(jobs, bytes, us)
+	if r.Jobs == 0 || r.Bytes == 0 || r.Age == 0 {
+		return signalbox.Retention{}
+	}
+	return r
 }
 
 // number returns n in digits, or "" for 0.

@@ -121,16 +121,14 @@ func arguments(s string) (args []string) {
 	return append(args, strings.TrimSpace(s[start:]))
 }
 
-// What the server sees: each operation touches keys that it declared, and no others.
-func TestOnlyDeclaredKeysAreTouched(t *testing.T) {
-	t.Parallel()
-	srv := redistest.New(t)
-	rdb := srv.Client()
-	conn, err := net.Dial("tcp", srv.Addr())
+// monitor returns what a server runs from now on, a command a line.
+func monitor(t *testing.T, addr string) *bufio.Scanner {
+	t.Helper()
+	conn, err := net.Dial("tcp", addr)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer conn.Close()
+	t.Cleanup(func() { _ = conn.Close() })
 	if _, err := io.WriteString(conn, "MONITOR\r\n"); err != nil {
 		t.Fatal(err)
 	}
@@ -139,6 +137,15 @@ func TestOnlyDeclaredKeysAreTouched(t *testing.T) {
 	if !log.Scan() || log.Text() != "+OK" {
 		t.Fatalf("MONITOR: %q, %v", log.Text(), log.Err())
 	}
+	return log
+}
+
+// What the server sees: each operation touches keys that it declared, and no others.
+func TestOnlyDeclaredKeysAreTouched(t *testing.T) {
+	t.Parallel()
+	srv := redistest.New(t)
+	rdb := srv.Client()
+	log := monitor(t, srv.Addr())
 	for _, op := range slices.Concat(operations(), views()) {
 		r := newQueue(t, rdb)
 		got := r.furnish()
@@ -177,7 +184,7 @@ func TestConstantsAgree(t *testing.T) {
 // keyOrder is the order of KEYS in every script. A script leaves out those that it doesn't use.
 var keyOrder = []string{
 	"LANE", "INFLIGHT", "SESSIONS", "FENCE", "JOBS", "DUE", "IDLE", "STATS", "HISTORY", "CRON", "ENTRIES", "HIGH", "NORMAL", "LOW", "SUSPECT",
-	"DEAD", "CANCELLED", "NOTES", "CANCELS", "SETTINGS", "REPORTER",
+	"DEAD", "CANCELLED", "NOTES", "CANCELS", "SETTINGS", "COMPLETED", "REPORTER",
 }
 
 func TestKeysHaveOneOrder(t *testing.T) {

@@ -26,11 +26,12 @@ func ValidateSlots(n int) error {
 // Settings are those of a queue that people change.
 type Settings struct {
 	Paused      bool
-	PausedSince time.Time // by the server's clock; zero if it isn't known, or the queue isn't paused
-	Slots       int       // that each worker is to have; 0: as its Config says
-	Quiet       []string  // IDs of workers that take no jobs
-	Stopping    []string  // IDs of those of them that are to end
-	Retention   signalbox.Retention
+	PausedSince time.Time           // by the server's clock; zero if it isn't known, or the queue isn't paused
+	Slots       int                 // that each worker is to have; 0: as its Config says
+	Quiet       []string            // IDs of workers that take no jobs
+	Stopping    []string            // IDs of those of them that are to end
+	Retention   signalbox.Retention // of dead and cancelled jobs
+	Completed   signalbox.Retention // of completed jobs; zero if none are kept
 }
 
 // Settings reads the queue's settings.
@@ -44,7 +45,7 @@ func (q *Queue) Settings(ctx context.Context) (Settings, error) {
 
 // settingsOf reads the fields of the settings.
 func settingsOf(fields map[string]string) Settings {
-	s := Settings{Retention: retentionOf(fields["keep_jobs"], fields["keep_bytes"], fields["keep_us"])}
+	s := Settings{Retention: retentionOf(fields["keep_jobs"], fields["keep_bytes"], fields["keep_us"]), Completed: completedOf(fields["keep_completed"])}
 	if n, err := strconv.Atoi(fields["slots"]); err == nil && ValidateSlots(n) == nil {
 		s.Slots = n
 	}
@@ -173,8 +174,13 @@ func (q *Queue) Workers(ctx context.Context) ([]string, error) {
 
 // set changes a field of the queue's settings, and has all its workers look at them.
 func (q *Queue) set(ctx context.Context, field, value string) (changed bool, err error) {
+	return q.change(ctx, field, value, false)
+}
+
+// change sets a field of the queue's settings; with seed only if it isn't set. Workers look at the settings then.
+func (q *Queue) change(ctx context.Context, field, value string, seed bool) (changed bool, err error) {
 	r, err := run(ctx, q.rdb, setScript, setScript.keys(&q.keys), setScript.args(0,
-		arg{"field", field}, arg{"value", value}, arg{"channel", q.keys.control()}))
+		arg{"field", field}, arg{"value", value}, arg{"seed", flag(seed)}, arg{"channel", q.keys.control()}))
 	if err != nil {
 		return false, err
 	}

@@ -9,8 +9,9 @@ type terminalState struct {
 	replaced Fate    // the fate of a job that replaced a job in this state
 }
 
-// terminalStates are all these states. A completed job is not kept.
+// terminalStates are all these states. Completed jobs are kept if the queue's settings say so.
 var terminalStates = []terminalState{
 	{outcome: Dead, key: "DEAD", bytes: "dead_bytes", met: MetDead, replaced: ReplacedDead},
 	{outcome: Cancelled, key: "CANCELLED", bytes: "cancelled_bytes", met: MetCancelled, replaced: ReplacedCancelled},
+	{outcome: Completed, key: "COMPLETED", bytes: "completed_bytes", met: MetCompleted, replaced: ReplacedCompleted},
 }

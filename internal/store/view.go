@@ -21,8 +21,9 @@ type View struct {
 	Job      signalbox.Job
 	Err      error     // why the record can't be read; it is errNoRecord if there is none
 	Attempts []Attempt // those that failed and are kept, oldest first
+	Success  *Attempt  // the one that completed the job, if it is completed and its record says so; else nil
 	State    signalbox.State
-	At       time.Time // when the job ended, if it is dead or cancelled; when it is due, if it is scheduled; else zero
+	At       time.Time // when the job ended, if it has ended; when it is due, if it is scheduled; else zero
 	// Unlisted says that the job has a record and a state of ready, but no place in the queue. Jobs has no such job.
 	Unlisted bool
 	// Of a running job: its session, and the flags behind its token.
@@ -68,6 +69,9 @@ func (v *View) read(record any) {
 	}
 	raw := []byte(text)
 	v.Err, v.Attempts = wire.Decode(raw, &v.Job), wire.Attempts(raw)
+	if v.State == signalbox.StateCompleted {
+		v.Success = wire.Success(raw)
+	}
 }
 
 // A Situation is what decides how a queue's jobs go on.

@@ -51,8 +51,8 @@ func TestWireDocEnqueues(t *testing.T) {
 	r := onShared(t)
 	r.open()
 	prefix := "signalbox:{default:" + r.Name() + "}:"
-	args := []any{"EVAL", block(t, "lua", "Puts jobs in"), 13}
-	for _, key := range []string{"lane:4f1x", "jobs", "due", "idle", "stats", "cron", "ready:high", "ready:normal", "ready:low", "dead", "cancelled", "notes", "settings"} {
+	args := []any{"EVAL", block(t, "lua", "Puts jobs in"), 14}
+	for _, key := range []string{"lane:4f1x", "jobs", "due", "idle", "stats", "cron", "ready:high", "ready:normal", "ready:low", "dead", "cancelled", "notes", "settings", "completed"} {
 		args = append(args, prefix+key)
 	}
 	args = append(args, "1 1",
@@ -147,7 +147,7 @@ func TestEvalRefusesNonsense(t *testing.T) {
 	} {
 		err := r.rdb.Eval(bg, source("enqueue"), []string{
 			k.lane("other"), k.jobs, k.due, k.idle, k.stats, k.cron, k.readyHigh, k.readyNormal, k.readyLow,
-			k.dead, k.cancelled, k.notes, k.settings,
+			k.dead, k.cancelled, k.notes, k.settings, k.completed,
 		}, args...).Err()
 		if err == nil {
 			t.Errorf("%.60q is accepted", fmt.Sprint(args))

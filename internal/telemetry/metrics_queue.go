@@ -15,7 +15,7 @@ import (
 type Depth struct {
 	Queue string
 	// Jobs by state. Scheduled jobs wait for their time.
-	Ready, Scheduled, Running, Dead, Cancelled int64
+	Ready, Scheduled, Running, Dead, Cancelled, Completed int64
 	// Oldest is how long the oldest job that could run has been waiting; 0: there is none.
 	Oldest time.Duration
 }
@@ -139,7 +139,12 @@ func (d *Depth) observe(o metric.Observer, depth metric.Int64Observable, oldest 
 		state string
 		n     int64
 	}{
-		{"ready", d.Ready}, {"scheduled", d.Scheduled}, {"running", d.Running}, {"dead", d.Dead}, {"cancelled", d.Cancelled},
+		{"ready", d.Ready},
+		{"scheduled", d.Scheduled},
+		{"running", d.Running},
+		{"dead", d.Dead},
+		{"cancelled", d.Cancelled},
+		{"completed", d.Completed},
 	} {
 		o.ObserveInt64(depth, s.n, metric.WithAttributeSet(attribute.NewSet(system, queue, queueState.String(s.state))))
 	}

@@ -8,7 +8,7 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 )
 
-// An Attempt is one that failed, as a record keeps it.
+// An Attempt is one that failed, or the one that completed the job, as a record keeps it.
 type Attempt struct {
 	Number          int           // from 1
 	At              time.Time     // when it was claimed
@@ -103,6 +103,32 @@ func Attempts(record []byte) (all []Attempt) {
 		}
 	})
 	return all
+}
+
+// AppendSuccess appends the attempt that has completed a job, as it is appended to the record of one that is kept. Of several in a record the
+// last one counts.
+func AppendSuccess(b []byte, a *Attempt) []byte {
+	b = protowire.AppendTag(b, fieldSuccess, protowire.BytesType)
+	return protowire.AppendBytes(b, a.append(nil))
+}
+
+// Success returns the attempt that has completed a job, as its record says, or nil if that says nothing of it, or can't be read.
+func Success(record []byte) (a *Attempt) {
+	if len(record) < headerLen || record[0] != version {
+		return nil
+	}
+	start, err := envelopeAt(record)
+	if err != nil {
+		return nil
+	}
+	_ = eachField(record[start:], func(num protowire.Number, typ protowire.Type, _, value []byte) {
+		if num == fieldSuccess && typ == protowire.BytesType {
+			if one, err := decodeAttempt(value); err == nil {
+				a = &one
+			}
+		}
+	})
+	return a
 }
 
 // decodeAttempt reads an attempt's message.

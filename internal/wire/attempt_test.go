@@ -98,3 +98,36 @@ func TestStrangeAttempts(t *testing.T) {
 		Attempts(next[:n])
 	}
 }
+
+// The attempt that completed a job is appended to its record, and the last one counts. All else of the record stays.
+func TestSuccess(t *testing.T) {
+	t.Parallel()
+	record := AppendRecord(nil, &signalbox.Job{Kind: "k", Payload: []byte("x")})
+	if Success(record) != nil {
+		t.Error("a job that has not completed says that it has")
+	}
+	last := Attempt{Number: 2, At: time.UnixMicro(1_750_000_000_000_000), Ran: time.Second, Worker: "w2"}
+	done := AppendSuccess(AppendSuccess(record, &Attempt{Number: 1, Worker: "w1"}), &last)
+	if got := Success(done); got == nil || *got != last {
+		t.Errorf("got %+v, want %+v", got, last)
+	}
+	failed, err := FailAttempt(done, "boom", &Attempt{Number: 3, Error: "boom"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := Success(failed); got == nil || *got != last {
+		t.Errorf("after a failed attempt: %+v", got)
+	}
+	if got := Attempts(failed); len(got) != 1 || got[0].Number != 3 {
+		t.Errorf("its failed attempts are %+v", got)
+	}
+	var job signalbox.Job
+	if err := Decode(done, &job); err != nil || job.Kind != "k" || string(job.Payload) != "x" {
+		t.Errorf("%+v, %v", job, err)
+	}
+	for n := range record {
+		if Success(record[:n]) != nil {
+			t.Errorf("%d bytes of a record say that the job has completed", n)
+		}
+	}
+}

@@ -56,6 +56,7 @@ const (
 	fieldIncarnation protowire.Number = 9  // fixed64: differs between jobs that use an ID one after the other
 	fieldAttempt     protowire.Number = 10 // repeated Attempt: the latest failed attempts, oldest first
 	fieldFinished    protowire.Number = 11 // bool: the handler had returned nil when the job ended cancelled
+	fieldSuccess     protowire.Number = 12 // Attempt: the one that completed the job; of jobs that are kept
 
 	// The fields of a header, that is of an entry of the map.
 	headerName  protowire.Number = 1

@@ -16,8 +16,8 @@
 --        {'again'}  there is a session that isn't in KEYS; nothing was done
 -- Errors: those of Redis, and 'NOPERM signalbox: ...', or 'LAYOUT n signalbox: ...' as in enqueue.lua; before the first write.
 
-local SESSIONS, JOBS, DUE, IDLE, STATS, HIGH, NORMAL, LOW, SUSPECT, DEAD, CANCELLED, NOTES, CANCELS, SETTINGS = unpack(KEYS)
-local first_session = 15 -- of KEYS
+local SESSIONS, JOBS, DUE, IDLE, STATS, HIGH, NORMAL, LOW, SUSPECT, DEAD, CANCELLED, NOTES, CANCELS, SETTINGS, COMPLETED = unpack(KEYS)
+local first_session = 16 -- of KEYS
 local fixed = 13 -- arguments before those of the jobs
 local protocol, verb, states, due, class, why, mark, keep_jobs, keep_bytes, keep_us, inflight, channels, budget = unpack(ARGV, 1, fixed)
 

@@ -1,6 +1,6 @@
 -- Settles a batch of deliveries, then claims ready jobs for a session.
 --
--- KEYS, ARGV: as named below; INFLIGHT is inflight:<session>
+-- KEYS, ARGV: as named below; INFLIGHT is inflight:<session>; COMPLETED is left out if the queue keeps no completed jobs
 --       seq: number of the call in its lane; want: how many jobs are wanted;
 --       hold: '0' if no suspect may be among them, else for how long a suspect that runs keeps others out of the session (us),
 --       keep_jobs, keep_bytes, keep_us: how many terminal jobs of each state are kept, how many bytes of them, and for how
@@ -12,7 +12,8 @@
 --       then c times: id, token,
 --       then m times: id, token, span context of a delivery that runs on or will run again,
 --       then for each other delivery: id, token, outcome, class, delay (us), record or ''
---       to keep the one that is there
+--       to keep the one that is there. For 'completed' it is what is appended to the record, and the job is kept if the settings
+--       say so; or '' to delete the job
 --       outcome: 'retry' and 'delay' (run again after the delay), 'return' (run again at
 --       once, before others), 'dead', 'cancelled', 'completed'; class: '0', '1', '2' or
 --       's' (suspect)
@@ -36,7 +37,7 @@
 --        {'stale'}  a later call of this lane was seen; nothing was done
 -- Errors: those of Redis, and 'ERR signalbox: ...', before the first write.
 
-local LANE, INFLIGHT, SESSIONS, FENCE, JOBS, DUE, IDLE, STATS, HIGH, NORMAL, LOW, SUSPECT, DEAD, CANCELLED, NOTES, CANCELS, SETTINGS = unpack(KEYS)
+local LANE, INFLIGHT, SESSIONS, FENCE, JOBS, DUE, IDLE, STATS, HIGH, NORMAL, LOW, SUSPECT, DEAD, CANCELLED, NOTES, CANCELS, SETTINGS, COMPLETED = unpack(KEYS)
 local fixed = 15 -- arguments before those of the deliveries
 local protocol, seq, session, want, hold, keep_jobs, keep_bytes, keep_us, answered, completed, notes, room, address, leaving, worker = unpack(ARGV, 1, fixed)
 seq, want, hold, room = tonumber(seq), tonumber(want), tonumber(hold), tonumber(room)
@@ -80,12 +81,13 @@ local promotable = redis.call('ZRANGEBYSCORE', DUE, '-inf', digits(now), 'LIMIT'
 redis.call('ZCARD', IDLE)
 -- No job that isn't terminal has a larger record, if that is known.
 local largest = tonumber((string.match(redis.call('HGET', STATS, 'largest') or '', '^%d+$')))
-local terminal = redis.call('ZCARD', DEAD) + redis.call('ZCARD', CANCELLED)
+local terminal = redis.call('ZCARD', DEAD) + redis.call('ZCARD', CANCELLED) + (COMPLETED and redis.call('ZCARD', COMPLETED) or 0)
 local noted = redis.call('HLEN', NOTES) > 0 or notes > 0
-local limits
+local limits, bounds -- bounds: of completed jobs
 if others <= #ARGV then
-  -- include: retention
+  -- include: retention, keeps
   limits = retention(SETTINGS, {tonumber(keep_jobs), tonumber(keep_bytes), tonumber(keep_us)})
+  bounds = COMPLETED and keeps(SETTINGS)
 end
 local lists = {['0'] = HIGH, ['1'] = NORMAL, ['2'] = LOW, ['s'] = SUSPECT}
 local waiting = {} -- the length of each ready list, by its key

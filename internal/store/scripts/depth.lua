@@ -1,13 +1,13 @@
 -- Counts the queue's jobs by state, and finds the job that has waited longest. It writes nothing.
 --
 -- KEYS: as named below, then inflight:<session> of each session
--- Reply: {'ok', time in us, ready, due, running, dead, cancelled, since}
+-- Reply: {'ok', time in us, ready, due, running, dead, cancelled, since, completed}
 --        since: since when (us) the longest waiting job could run; -1 if there is none. It looks only at the first job of each
 --        ready list and at the first of due
 -- Errors: those of Redis.
 
-local JOBS, DUE, HIGH, NORMAL, LOW, SUSPECT, DEAD, CANCELLED = unpack(KEYS)
-local first_session = 9 -- of KEYS
+local JOBS, DUE, HIGH, NORMAL, LOW, SUSPECT, DEAD, CANCELLED, COMPLETED = unpack(KEYS)
+local first_session = 10 -- of KEYS
 
 -- include: clock, has_header
 
@@ -47,4 +47,5 @@ end
 local terminal
 -- include: terminal_states
 return {'ok', now, in_lists, redis.call('ZCARD', DUE), running,
-  redis.call('ZCARD', terminal.dead.set), redis.call('ZCARD', terminal.cancelled.set), since}
+  redis.call('ZCARD', terminal.dead.set), redis.call('ZCARD', terminal.cancelled.set), since,
+  redis.call('ZCARD', terminal.completed.set)}

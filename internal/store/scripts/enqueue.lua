@@ -1,5 +1,5 @@
 -- Puts jobs in. A live job is one that is ready, scheduled or running. If a live job has the ID of a new one, the new one is left out.
--- If a dead or cancelled job has it, the new one replaces it. The job of a cron entry's tick is put in only if nobody enqueued that
+-- If a job has it that has ended and is kept, the new one replaces it. The job of a cron entry's tick is put in only if nobody enqueued that
 -- tick, or a later one of the entry, before, and if the entry isn't paused.
 --
 -- KEYS: as named below; HIGH, NORMAL and LOW are the lists ready:high, ready:normal, ready:low
@@ -13,16 +13,16 @@
 --       '=us entry plan bound' if the tick is of that plan (see plan.lua), and may be late by bound (us) if it is made up for;
 --       us in decimal digits
 -- Reply: {'ok', time in us, outcomes}: a list with an outcome for each job, or with one outcome if it is the same for all:
---          put in: '1' new, 'D' replaced a dead job, 'C' replaced a cancelled job,
+--          put in: '1' new, 'D' replaced a dead job, 'C' replaced a cancelled job, 'F' replaced a completed job,
 --          'r' replaced the last tick of its entry, which was in the future
---          left out because the job with this ID is: '0' ready or running, 's' scheduled, 'd' dead, 'c' cancelled
+--          left out because the job with this ID is: '0' ready or running, 's' scheduled, 'd' dead, 'c' cancelled, 'f' completed
 --          left out because its tick: 't' was enqueued before, 'e' is in the future of this server, 'l' is more than 5 s ago,
 --          'p' passes without a job, since its entry is paused, 'x' is of another plan than the one in force
 --        {'stale'}  a later call of this lane was seen; nothing was done
 -- Errors, all before the first write: those of Redis, 'ERR signalbox: ...', 'NOPERM signalbox: ...', and
 --         'LAYOUT n signalbox: ...' if n, the layout of the queue, is newer than the protocol
 
-local LANE, JOBS, DUE, IDLE, STATS, CRON, HIGH, NORMAL, LOW, DEAD, CANCELLED, NOTES, SETTINGS = unpack(KEYS)
+local LANE, JOBS, DUE, IDLE, STATS, CRON, HIGH, NORMAL, LOW, DEAD, CANCELLED, NOTES, SETTINGS, COMPLETED = unpack(KEYS)
 local fixed = 1 -- the number of arguments before those of the jobs
 local call = unpack(ARGV, 1, fixed)
 
@@ -60,10 +60,10 @@ else
     {'RPUSH', HIGH, ''}, {'RPUSH', NORMAL, ''}, {'RPUSH', LOW, ''}, {'ZADD', DUE, '0', ''},
     {'HSET', JOBS, '', ''}, {'HSET', STATS, '', ''}, {'HSET', CRON, '', ''}, {'HINCRBY', STATS, '', '1'},
     {'LPUSH', HIGH, ''}, {'ZREM', IDLE, ''}, {'ZRANGE', IDLE, '0', '0'}, {'PUBLISH', IDLE, ''}, {'SPUBLISH', IDLE, ''},
-    {'SET', LANE, ''}, {'ZREM', DEAD, ''}, {'ZREM', CANCELLED, ''}, {'HDEL', NOTES, ''},
+    {'SET', LANE, ''}, {'ZREM', DEAD, ''}, {'ZREM', CANCELLED, ''}, {'ZREM', COMPLETED, ''}, {'HDEL', NOTES, ''},
     {'HMGET', JOBS, ''}, {'HMGET', CRON, ''}, {'HGET', STATS, ''}, {'HEXISTS', JOBS, ''}, {'HSTRLEN', JOBS, ''},
     {'HLEN', JOBS}, {'HLEN', NOTES}, {'ZCARD', IDLE}, {'LLEN', HIGH}, {'LLEN', NORMAL}, {'LLEN', LOW},
-    {'HMGET', SETTINGS, ''}, {'TIME'}, {'ZRANGE', DUE, '0', '0'}, {'ZSCORE', DUE, ''}, {'ZSCORE', DEAD, ''}, {'ZSCORE', CANCELLED, ''},
+    {'HMGET', SETTINGS, ''}, {'TIME'}, {'ZRANGE', DUE, '0', '0'}, {'ZSCORE', DUE, ''}, {'ZSCORE', DEAD, ''}, {'ZSCORE', CANCELLED, ''}, {'ZSCORE', COMPLETED, ''},
   })
   if denied then
     return redis.error_reply('NOPERM signalbox: the Redis user may not run ' .. denied .. ', which an enqueue needs')

@@ -2,7 +2,7 @@
 --
 -- KEYS: as named below, then inflight:<session> of each session
 -- ARGV: inflight, channels: what stands before a session in the name of its key and of its channel
---       source: where the IDs come from. 'ids': they follow. 'jobs', 'due', 'dead', 'cancelled', 'notes', 'cancels', 'session': a page
+--       source: where the IDs come from. 'ids': they follow. 'jobs', 'due', 'dead', 'cancelled', 'completed', 'notes', 'cancels', 'session': a page
 --       of that key. 'ready': a part of a list. 'idle': it looks at the addresses of idle sessions instead
 --       of: for 'ready' the class of the list, for 'session' the session
 --       cursor, count: as for HSCAN; for 'ready' the first and the last place in the list
@@ -17,8 +17,8 @@
 --        {'again'}  there is a session that isn't in KEYS; nothing was looked at
 -- Errors: those of Redis.
 
-local SESSIONS, FENCE, JOBS, DUE, IDLE, STATS, HIGH, NORMAL, LOW, SUSPECT, DEAD, CANCELLED, NOTES, CANCELS = unpack(KEYS)
-local first_session = 15 -- of KEYS
+local SESSIONS, FENCE, JOBS, DUE, IDLE, STATS, HIGH, NORMAL, LOW, SUSPECT, DEAD, CANCELLED, NOTES, CANCELS, COMPLETED = unpack(KEYS)
+local first_session = 16 -- of KEYS
 local fixed = 8 -- arguments before the IDs
 local inflight, channels, source, of, cursor, count, search, budget = unpack(ARGV, 1, fixed)
 
@@ -40,7 +40,7 @@ for _, id in ipairs(ids) do
   else
     local facts, looked = facts_of(id)
     jobs[#jobs + 1] = facts
-    cost = cost + 30 * (15 + #KEYS - first_session) + looked
+    cost = cost + 30 * (16 + #KEYS - first_session) + looked
   end
 end
 return {'ok', clock(), following, redis.call('GET', FENCE) or '', redis.call('HGET', STATS, 'largest') or '', jobs, left, records}

@@ -1,7 +1,7 @@
 -- Reads a page of the jobs in a sorted set: those behind an element, which may be gone. It writes nothing.
 --
 -- KEYS: as named below
--- ARGV: state: whose set is read, 'scheduled', 'dead' or 'cancelled'; score, member: the element; a score of '-inf' and the
+-- ARGV: state: whose set is read, 'scheduled', 'dead', 'cancelled' or 'completed'; score, member: the element; a score of '-inf' and the
 --       member '' stand before all; count: how many elements are looked at, at most; room: most bytes of records to
 --       return; the first may have more; prefix: of the IDs that are wanted
 -- Reply: {'ok', time in us, looked, elements, ids, records}
@@ -10,9 +10,9 @@
 --        same order; a record is missing where there is none
 -- Errors: those of Redis.
 
-local JOBS, DUE, DEAD, CANCELLED = unpack(KEYS)
+local JOBS, DUE, DEAD, CANCELLED, COMPLETED = unpack(KEYS)
 local state, score, member, count, room, prefix = unpack(ARGV)
-local list = ({scheduled = DUE, dead = DEAD, cancelled = CANCELLED})[state]
+local list = ({scheduled = DUE, dead = DEAD, cancelled = CANCELLED, completed = COMPLETED})[state]
 
 -- include: clock, sorts_before, read_records
 

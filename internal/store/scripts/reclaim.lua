@@ -20,7 +20,7 @@
 --        {'newer'}  the queue's layout is newer than the protocol; nothing was done
 -- Errors: those of Redis, and 'NOPERM signalbox: ...', before the first write.
 
-local INFLIGHT, SESSIONS, JOBS, IDLE, STATS, HIGH, NORMAL, LOW, SUSPECT, DEAD, CANCELLED, NOTES, CANCELS, SETTINGS = unpack(KEYS)
+local INFLIGHT, SESSIONS, JOBS, IDLE, STATS, HIGH, NORMAL, LOW, SUSPECT, DEAD, CANCELLED, NOTES, CANCELS, SETTINGS, COMPLETED = unpack(KEYS)
 local fixed = 10 -- arguments before those of the jobs
 local protocol, session, crash_limit, last_error, keep_jobs, keep_bytes, keep_us, room, details, channel = unpack(ARGV, 1, fixed)
 
@@ -52,6 +52,7 @@ redis.call('ZCARD', IDLE)
 redis.call('HLEN', STATS)
 redis.call('ZCARD', DEAD)
 redis.call('ZCARD', CANCELLED)
+redis.call('ZCARD', COMPLETED)
 redis.call('HLEN', CANCELS)
 local lists = {['0'] = HIGH, ['1'] = NORMAL, ['2'] = LOW, ['s'] = SUSPECT}
 for _, list in pairs(lists) do

@@ -3,12 +3,13 @@
 -- KEYS, ARGV: as named below
 --       value: '' removes the field; 'now' sets it to the time in us, but only if the field isn't set; 'stop' sets it to 'stop ' and the
 --       time, unless it is such a text already; 'loud' removes it, unless it is such a text
+--       seed: '1' to set it only if the field isn't set
 --       channel: the queue's control channel
 -- Reply: 1 if the field was changed; 2 if value is 'loud' and the field stays, since it is a stop; else 0
 -- Errors: those of Redis, before the first write.
 
 local SETTINGS = unpack(KEYS)
-local field, value, channel = unpack(ARGV)
+local field, value, seed, channel = unpack(ARGV)
 
 -- include: clock, digits, send
 
@@ -21,6 +22,8 @@ elseif value == 'stop' then
   after = stopping and before or 'stop ' .. digits(clock())
 elseif value == 'loud' then
   after = stopping and before or ''
+elseif seed == '1' and before ~= '' then
+  after = before
 end
 -- When Redis is out of memory it still permits this write, and then all that follows.
 redis.call('HDEL', SETTINGS, '')
@@ -29,5 +32,7 @@ if after == '' then
 elseif after ~= before then
   redis.call('HSET', SETTINGS, field, after)
 end
-send('p' .. channel, 'look') -- also if nothing has changed: a worker may have missed that it did
+if after ~= before or seed ~= '1' then
+  send('p' .. channel, 'look') -- also if nothing has changed: a worker may have missed that it did
+end
 return after ~= before and 1 or value == 'loud' and stopping and 2 or 0

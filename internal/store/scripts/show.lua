@@ -3,7 +3,7 @@
 -- KEYS: as named below, then inflight:<session> of each session that the caller knows
 -- ARGV: id
 -- Reply: {'ok', time in us, there, record, state, score, session, held, note, sessions, settings, unlisted}
---        there: 1 if the job has a record; state: 'scheduled', 'running', 'dead', 'cancelled', or 'ready' if it is in none of these
+--        there: 1 if the job has a record; state: 'scheduled', 'running', 'dead', 'cancelled', 'completed', or 'ready' if it is in none of these
 --        places; score: that of the job where it is in a sorted set, else ''; session: of a running job the position, from 1, of its
 --        session among those of the call, else 0; held: what the session holds of it, else ''; note: the note of the job, else '';
 --        sessions: all that are registered. If the state is 'ready' and one of these was not in the call, the job may be running
@@ -11,8 +11,8 @@
 --        jobs together aren't searched: then it is 0
 -- Errors: those of Redis.
 
-local SESSIONS, JOBS, DUE, HIGH, NORMAL, LOW, SUSPECT, DEAD, CANCELLED, NOTES, SETTINGS = unpack(KEYS)
-local first_session = 12 -- of KEYS
+local SESSIONS, JOBS, DUE, HIGH, NORMAL, LOW, SUSPECT, DEAD, CANCELLED, NOTES, SETTINGS, COMPLETED = unpack(KEYS)
+local first_session = 13 -- of KEYS
 local id = unpack(ARGV)
 
 -- include: clock

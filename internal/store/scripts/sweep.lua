@@ -1,4 +1,5 @@
--- Drops terminal jobs beyond the limits of the queue, at most 500 of each state in one call.
+-- Drops terminal jobs beyond the limits of the queue, at most 500 of each state in one call. If the queue keeps no completed jobs, all of
+-- those go that it kept before.
 --
 -- KEYS, ARGV: as named below
 --       keep_jobs, keep_bytes, keep_us: the limits if the settings have none: the number of jobs of each state, their bytes, and how
@@ -6,10 +7,10 @@
 -- Reply: the number of jobs dropped; 0 if the queue's layout is newer than the protocol
 -- Errors: those of Redis, before the first write.
 
-local JOBS, STATS, DEAD, CANCELLED, SETTINGS = unpack(KEYS)
+local JOBS, STATS, DEAD, CANCELLED, SETTINGS, COMPLETED = unpack(KEYS)
 local protocol, keep_jobs, keep_bytes, keep_us = unpack(ARGV)
 
--- include: clock, standing, retention, trim
+-- include: clock, standing, retention, keeps, trim
 
 local held_back = standing(SETTINGS, protocol)
 if tonumber(held_back) then
@@ -20,11 +21,13 @@ local limits = retention(SETTINGS, {tonumber(keep_jobs), tonumber(keep_bytes), t
 redis.call('HLEN', JOBS)
 redis.call('ZCARD', DEAD)
 redis.call('ZCARD', CANCELLED)
+redis.call('ZCARD', COMPLETED)
 local terminal
 -- include: terminal_states
 local dropped = 0
-for _, state in pairs(terminal) do
+for name, state in pairs(terminal) do
+  local bounds = name == 'completed' and (keeps(SETTINGS) or {0, 0, 0}) or limits
   local bytes = tonumber(redis.call('HGET', STATS, state.bytes) or '0') or 0
-  dropped = dropped + trim(state, bytes, limits, now, 500)
+  dropped = dropped + trim(state, bytes, bounds, now, 500)
 end
 return dropped

@@ -109,7 +109,7 @@ func unknown(t *testing.T, expr string) (names []string) {
 
 // values are those of labels that have few.
 var values = map[string][]string{
-	labelState:   {"ready", "scheduled", "running", "dead", "cancelled"},
+	labelState:   {"ready", "scheduled", "running", "dead", "cancelled", "completed"},
 	labelOutcome: {"completed", "retried", "snoozed", "returned", "dead", "cancelled"},
 	labelTick:    {"fired", "skipped", "missed", "paused"},
 	labelLock:    {"acquired", "held", "error", "taken", "expired"},

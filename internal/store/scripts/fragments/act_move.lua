@@ -1,5 +1,5 @@
 -- A step of act.lua: cancels a job that waits, deletes one, or changes its record, its place or both.
-local ended = state == 'dead' or state == 'cancelled'
+local ended = state == 'dead' or state == 'cancelled' or state == 'completed'
 local again, us, stays = edited ~= '' and edited or record, due, verb == 'edit'
 if verb == 'run' then
   stays = state == 'ready' and due <= now

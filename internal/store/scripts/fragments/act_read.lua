@@ -20,6 +20,7 @@ redis.call('ZCARD', DUE)
 redis.call('ZCARD', IDLE)
 redis.call('ZCARD', DEAD)
 redis.call('ZCARD', CANCELLED)
+redis.call('ZCARD', COMPLETED)
 redis.call('HLEN', CANCELS)
 local largest = tonumber((string.match(redis.call('HGET', STATS, 'largest') or '', '^%d+$')))
 local noted = redis.call('HLEN', NOTES) > 0

@@ -3,7 +3,7 @@
 -- Returns what there is of a job, and what it has cost to find out. The first is a list of texts: a digest of those behind it, the ID,
 -- the first 20 bytes of the record, its size ('' if there is none), the note and the mark ('' if there is none, else behind '+').
 -- Then four for each place: 'ready', class, how many times it is in the list, '', if the lists are searched; 'due', class, score, '';
--- 'running', session, what the session holds, '1' if the session is registered; or 'dead' or 'cancelled', score, '', ''.
+-- 'running', session, what the session holds, '1' if the session is registered; or 'dead', 'cancelled' or 'completed', score, '', ''.
 local function facts_of(id)
   local record = redis.call('HGET', JOBS, id)
   local note, mark = redis.call('HGET', NOTES, id), redis.call('HGET', CANCELS, id)
@@ -39,7 +39,7 @@ local function facts_of(id)
   end
   local terminal
   -- include: terminal_states
-  for _, name in ipairs({'dead', 'cancelled'}) do
+  for _, name in ipairs({'dead', 'cancelled', 'completed'}) do
     local state = terminal[name]
     local us = redis.call('ZSCORE', state.set, id)
     if us then

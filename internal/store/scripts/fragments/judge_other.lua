@@ -14,7 +14,7 @@ if outcome == '1' then
   elseif present[j] then
     -- include: judge_present
   end
-  if outcome == '1' or outcome == 'D' or outcome == 'C' then
+  if outcome == '1' or outcome == 'D' or outcome == 'C' or outcome == 'F' then
     -- include: make_record
     if later then
       due[#due + 1] = digits(us)

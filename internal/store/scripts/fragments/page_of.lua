@@ -15,8 +15,8 @@ elseif source == 'idle' then
       left[#left + 1] = address
     end
   end
-elseif source == 'due' or source == 'dead' or source == 'cancelled' then
-  local list = ({due = DUE, dead = DEAD, cancelled = CANCELLED})[source]
+elseif source == 'due' or source == 'dead' or source == 'cancelled' or source == 'completed' then
+  local list = ({due = DUE, dead = DEAD, cancelled = CANCELLED, completed = COMPLETED})[source]
   page = redis.call('ZSCAN', list, cursor, 'COUNT', count)
 elseif source == 'session' then
   local k = sessions[of] -- nil if the call doesn't know the session: the page is empty

@@ -21,7 +21,7 @@ for i = others, #ARGV, 6 do
     if outcome ~= 'cancelled' then
       overruled[#overruled + 1] = j
     end
-    finish_marked(id, marks[id], outcome == 'completed', record ~= '' and record or nil)
+    finish_marked(id, marks[id], outcome == 'completed', outcome ~= 'completed' and record ~= '' and record or nil)
     redis.call('HDEL', INFLIGHT, id)
   else
     ended[id] = true
@@ -51,6 +51,8 @@ for i = others, #ARGV, 6 do
       waiting[list] = length
       suspects_ready = suspects_ready or class == 's'
       note(outcome, 1)
+    elseif outcome == 'completed' and record then
+      -- include: settle_kept
     else
       finish(there and outcome or 'completed', {id}, record)
     end
