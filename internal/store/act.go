@@ -64,12 +64,13 @@ type Acted int
 
 // What became of it. But for Done nothing was changed.
 const (
-	Done    Acted = iota
-	Gone          // there is no such job
-	Wrong         // the act isn't for the job's state
-	Changed       // its record is another than that which was read
-	Lost          // it has a record, and is in no state
-	Failed        // its record can't be changed so
+	Done     Acted = iota
+	Gone           // there is no such job
+	Wrong          // the act isn't for the job's state
+	Changed        // its record is another than that which was read
+	Lost           // it has a record, and is in no state
+	Failed         // its record can't be changed so
+	Occupied       // another job has its ID where it should go
 )
 
 // An Answer says what became of one job, and in which state it was.

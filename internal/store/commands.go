@@ -24,7 +24,7 @@ var roleScripts = map[Role][]string{
 	Producer: {"enqueue", "plan", "announce", "permits"},
 	Worker:   {"claim", "renew", "reclaim", "close", "sweep", "report", "depth", "keep", "permits"},
 	Reporter: {"report", "depth", "permits"},
-	Operator: {"depth", "show", "page", "list", "latest", "held", "history", "set", "keep", "act", "entry", "enqueue", "examine", "sum", "mend", "permits"},
+	Operator: {"depth", "show", "page", "list", "latest", "held", "history", "set", "keep", "act", "put", "entry", "enqueue", "examine", "sum", "mend", "permits"},
 	Viewer:   {"depth", "show", "page", "list", "latest", "held", "history", "examine", "sum"},
 }
 

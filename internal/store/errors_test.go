@@ -14,6 +14,7 @@ import (
 
 	"github.com/signalbox-go/signalbox"
 	"github.com/signalbox-go/signalbox/internal/redistest"
+	"github.com/signalbox-go/signalbox/internal/wire"
 )
 
 // An operation is a call of each kind, made to a queue that has jobs in every state, with
@@ -227,6 +228,14 @@ func operations() []operation {
 		act("run a completed job", RunJobs(time.Time{}), "completed2", signalbox.StateCompleted, signalbox.StateReady),
 		act("give another priority", PrioritiseJobs(signalbox.PriorityLow), "due", signalbox.StateScheduled, signalbox.StateScheduled),
 		act("delete a job", DeleteJobs(), "cancelled2", signalbox.StateCancelled, ""),
+		{name: "put", call: func(r *rig, _ []Delivery) error {
+			record := wire.AppendRecord(nil, &signalbox.Job{Kind: "k", EnqueuedAt: time.UnixMicro(1), ScheduledAt: time.UnixMicro(2)})
+			answers, err := r.putRecords(bg, []placement{{id: "put1", state: signalbox.StateReady, record: record}, {id: "put2", state: signalbox.StateDead, at: time.Now(), record: record}}, false)
+			if err == nil && answers[0].Acted != Done && answers[0].Acted != Occupied {
+				return fmt.Errorf("got %+v", answers)
+			}
+			return err
+		}},
 		{name: "mend", call: func(r *rig, _ []Delivery) error {
 			sessions, err := r.sessionsOf(bg, nil)
 			if err != nil {
@@ -546,7 +555,7 @@ func TestOutOfMemory(t *testing.T) {
 		before := r.dump()
 		r.must(rdb.ConfigSet(bg, "maxmemory", "1").Err())
 		err := op.call(r, got)
-		if goesIn := op.name == "enqueue" || op.name == "tick" || op.name == "replace" || op.name == "plan" || op.name == "announce"; goesIn {
+		if goesIn := op.name == "enqueue" || op.name == "tick" || op.name == "replace" || op.name == "plan" || op.name == "announce" || op.name == "put"; goesIn {
 			if !redis.IsOOMError(err) {
 				t.Errorf("%s out of memory: %v", op.name, err)
 			}

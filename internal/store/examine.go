@@ -109,6 +109,7 @@ func parseFacts(r *reply, searched bool) (f facts, ok bool) {
 		case "running":
 			p.session, p.value, p.registered = t[1], t[2], t[3] == "1"
 		case "dead", "cancelled", "completed":
+			p.us = int64(parseScore(t[1]))
 		default:
 			return facts{}, false
 		}

@@ -144,3 +144,8 @@ func retentionOf(jobs, bytes, us string) signalbox.Retention {
 	}
 	return signalbox.Retention{Jobs: read(jobs), Bytes: read(bytes), Age: time.Duration(read(us)) * time.Microsecond}
 }
+
+// RetentionOf returns what such settings keep.
+func RetentionOf(jobs, bytes, us int64) signalbox.Retention {
+	return signalbox.Retention{Jobs: jobs, Bytes: bytes, Age: time.Duration(us) * time.Microsecond}
+}

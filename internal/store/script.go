@@ -33,6 +33,7 @@ var (
 	listScript    = load("list")
 	heldScript    = load("held")
 	latestScript  = load("latest")
+	putScript     = load("put")
 	historyScript = load("history")
 
 	planScript     = load("plan")

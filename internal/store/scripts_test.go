@@ -21,7 +21,7 @@ var (
 	helperCall = regexp.MustCompile(`\b(wake_one|count|upcoming|standing|retention|totals_of|sample)\(([^\n]*)`)
 	helperHead = regexp.MustCompile(`local function (\w+)\(([^)]*)\)`)
 	// What may stand where a key is expected: one of KEYS, a list that has them, or the set of a terminal state.
-	aKey = regexp.MustCompile(`^(KEYS\[k\]|lists\[[\w.(), ]+\]|list|state\.set|terminal\.\w+\.set)$`)
+	aKey = regexp.MustCompile(`^(KEYS\[k\]|lists\[[\w.(), ]+\]|list|state\.set|place\.set|terminal\.\w+\.set)$`)
 )
 
 // helperKeys are the positions of keys among the arguments of those functions.

@@ -30,6 +30,8 @@ type View struct {
 	Session, Flags string
 	Note           string // of a job that runs, or has run: the span context of the last attempt that is known; Jobs has it of running ones
 	Cursor         string // where Jobs goes on behind the job; Show has none
+	Held           *Held  // of a job that is being moved; nil of others
+	raw            string // the record
 }
 
 // errNoRecord: an ID has a place in the queue, and no record.
@@ -67,10 +69,16 @@ func (v *View) read(record any) {
 		v.Err = errNoRecord
 		return
 	}
+	v.raw = text
 	raw := []byte(text)
 	v.Err, v.Attempts = wire.Decode(raw, &v.Job), wire.Attempts(raw)
 	if v.State == signalbox.StateCompleted {
 		v.Success = wire.Success(raw)
+	}
+	if v.Job.ScheduledAt.Equal(wire.HeldUntil) {
+		if h, held := wire.HeldOf(raw); held {
+			v.Held = &h
+		}
 	}
 }
 

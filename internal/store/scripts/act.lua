@@ -1,7 +1,8 @@
 -- Does one thing to each of some jobs, if the job is in a state that the thing can be done to.
 --
 -- KEYS, ARGV: as named below, then in KEYS inflight:<session> of each session
---       verb: 'cancel', 'delete', 'run' (at the time due), 'class' (change the priority), 'edit' (the record alone)
+--       verb: 'cancel', 'delete', 'run' (at the time due), 'class' (change the priority), 'edit' (the record alone), 'hold' (the job is
+--       being moved to another queue: it waits in DUE at the time due, held_until, and its record says in which state it was)
 --       states: for which the call is, each with a space before and behind it
 --       due: time in us, '' for now; class: '0', '1', '2', for 'class'
 --       why, mark: for 'cancel': bytes to append to the record of a job that waits; of one that runs, what CANCELS has behind the
@@ -18,6 +19,7 @@
 
 local SESSIONS, JOBS, DUE, IDLE, STATS, HIGH, NORMAL, LOW, SUSPECT, DEAD, CANCELLED, NOTES, CANCELS, SETTINGS, COMPLETED = unpack(KEYS)
 local first_session = 16 -- of KEYS
+local held_until = 9007199254740992 -- when a job is due that is held: its state is 'held' here
 local fixed = 13 -- arguments before those of the jobs
 local protocol, verb, states, due, class, why, mark, keep_jobs, keep_bytes, keep_us, inflight, channels, budget = unpack(ARGV, 1, fixed)
 
@@ -40,6 +42,9 @@ for i = fixed + 1, #ARGV, 3 do
   local record, answer = redis.call('HGET', JOBS, id), 'gone'
   if record then
     local state, place, held = place_of(id, class_of(record))
+    if state == 'scheduled' and held == held_until then
+      state = 'held'
+    end
     answer = 'done ' .. state
     if not string.find(states, ' ' .. state .. ' ', 1, true) then
       answer = 'not ' .. state

@@ -1,4 +1,5 @@
--- A step of act.lua: cancels a job that waits, deletes one, or changes its record, its place or both.
+-- A step of act.lua: cancels a job that waits, deletes one, or changes its record, its place or both. The record of one that is to be held
+-- gets a field 101 (docs/wire.md): its state, a space, and when it ended (us), or 0.
 local ended = state == 'dead' or state == 'cancelled' or state == 'completed'
 local again, us, stays = edited ~= '' and edited or record, due, verb == 'edit'
 if verb == 'run' then
@@ -8,6 +9,9 @@ elseif verb == 'class' then
   again = string.sub(record, 1, 1) .. class .. string.sub(record, 3)
   us = state == 'scheduled' and held or 0
   stays = class_of(again) == class_of(record) -- as a suspect's is
+elseif verb == 'hold' then
+  local was = state .. ' ' .. (ended and digits(tonumber(redis.call('ZSCORE', place.set, id))) or '0')
+  again = redue(again .. '\170\6' .. string.char(#was) .. was, due)
 end
 if stays then
   redis.call('HSET', JOBS, id, again)
@@ -27,7 +31,7 @@ else
     finish('deleted', {id})
   else
     -- include: act_enter
-    if ended then
+    if ended and verb ~= 'hold' then
       note('revived', 1)
     end
   end

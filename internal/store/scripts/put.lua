@@ -1,0 +1,52 @@
+-- Puts jobs into a queue with their records as they are: those of a file, or of another queue. Or takes jobs that are held to another
+-- place. A job that is held is due at held_until, which no other job is: no worker gets it.
+--
+-- KEYS, ARGV: as named below
+--       dry: '1': nothing is changed, and the answers are those of a call that changes
+--       keep_jobs, keep_bytes, keep_us: as in claim.lua
+--       then for each job: id, digest, state, us, record
+--       digest: '' for a new job, whose ID must be free. Else the job must be held, and its record must have this SHA-1
+--       state: 'ready', 'scheduled', 'dead', 'cancelled', 'held', or 'gone' to delete the job
+--       us: when it is due, or has ended; the record has the time when it is due, too
+-- Reply: {'ok', time in us, answers}: an answer for each job. 'done'; 'taken', if the ID isn't free; 'gone', if there is no such job;
+--        'changed', if it isn't held, or has another record. But for 'done' nothing was changed
+-- Errors: those of Redis, and 'NOPERM signalbox: ...', or 'LAYOUT n signalbox: ...' as in enqueue.lua; before the first write.
+
+local SESSIONS, JOBS, DUE, IDLE, STATS, HIGH, NORMAL, LOW, SUSPECT, DEAD, CANCELLED, NOTES, SETTINGS, COMPLETED = unpack(KEYS)
+local held_until = 9007199254740992 -- 2^53; enqueue.lua allows one less
+local fixed = 5 -- arguments before those of the jobs
+local protocol, dry, keep_jobs, keep_bytes, keep_us = unpack(ARGV, 1, fixed)
+
+-- include: clock, digits, standing, denied_command, retention, wake_one
+
+local held_back = standing(SETTINGS, protocol)
+if tonumber(held_back) then
+  return redis.error_reply('LAYOUT ' .. held_back .. ' signalbox: the layout of the queue is newer than protocol ' .. protocol)
+end
+-- include: put_read
+-- include: note, retain, finish, ready, class_of
+
+local answers, judged = {}, {}
+for i = fixed + 1, #ARGV, 5 do
+  local id, digest, state, us, record = unpack(ARGV, i, i + 4)
+  local old, answer = redis.call('HGET', JOBS, id), 'done'
+  if digest == '' then
+    answer = (old or judged[id]) and 'taken' or 'done'
+  elseif not old then
+    answer = 'gone'
+  elseif digest ~= redis.sha1hex(old) or tonumber(redis.call('ZSCORE', DUE, class_of(old) .. id) or 0) ~= held_until then
+    answer = 'changed'
+  end
+  judged[id] = true
+  answers[#answers + 1] = answer
+  if answer == 'done' and dry ~= '1' then
+    -- include: put_place
+  end
+end
+if largest and grown > largest then
+  redis.call('HSET', STATS, 'largest', grown)
+end
+if woken then
+  wake_one(IDLE)
+end
+return {'ok', now, answers}

@@ -1,0 +1,233 @@
+package store
+
+import (
+	"context"
+	"fmt"
+	"iter"
+	"strings"
+	"time"
+
+	"github.com/signalbox-go/signalbox"
+	"github.com/signalbox-go/signalbox/internal/wire"
+)
+
+// A Stored is a job as it can be put into a queue again.
+type Stored struct {
+	ID      string
+	State   signalbox.State // not running: one that runs is ready, or cancelled if it was asked to end
+	Ran     bool            // it was running
+	Ended   time.Time       // if it has; else zero
+	Record  []byte
+	Whole   Whole // what the record says
+	Exact   bool  // it says no more than that
+	Err     error // why the record can't be read
+	Effects string
+}
+
+// Whole is all that a record says.
+type Whole = wire.Whole
+
+// read reads the record.
+func (s *Stored) read(q *Queue) {
+	job := signalbox.Job{ID: s.ID, Queue: q.name, Namespace: q.namespace}
+	s.Whole, s.Exact, s.Err = wire.DecodeWhole(s.Record, &job)
+	if s.Err == nil {
+		s.Effects = job.EffectKey()
+	}
+}
+
+// All yields all jobs of the queue but those that have completed and are kept, in no order. One that is there from the begin to the end is among them, however often its state changes
+// meanwhile. Each is as it was at one moment. One may come twice. An error is the last that is yielded.
+//
+// A job that is held, since it is being moved, comes from the queue that it leaves, as what it was.
+func (q *Queue) All(ctx context.Context) iter.Seq2[Stored, error] {
+	return func(yield func(Stored, error) bool) {
+		if err := q.all(ctx, func(s Stored) bool { return yield(s, nil) }); err != nil {
+			yield(Stored{}, err)
+		}
+	}
+}
+
+func (q *Queue) all(ctx context.Context, yield func(Stored) bool) error {
+	cursor, each := "0", 10e3
+	var sessions []string
+	for tries := 0; ; {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		var err error
+		if sessions == nil {
+			if sessions, err = q.sessionsOf(ctx, nil); err != nil {
+				return err
+			}
+		}
+		e, again, err := q.examine(ctx, sessions, origin{name: "jobs", cursor: cursor, count: max(1, min(maxLook, int(pageBytes/each)))})
+		switch {
+		case err != nil:
+			return err
+		case again: // a session was opened meanwhile
+			if tries++; tries == maxTries {
+				return errMoving
+			}
+			sessions = nil
+			continue
+		}
+		tries, cursor = 0, e.next
+		records, bytes := make(map[string]string, len(e.records)/2), 0
+		for i := 0; i+1 < len(e.records); i += 2 {
+			records[e.records[i]] = e.records[i+1]
+			bytes += len(e.records[i+1])
+		}
+		each = max(each*0.9, float64(bytes)/float64(max(1, len(records))), 100)
+		for i := range e.jobs {
+			if s, ok := q.storedOf(&e.jobs[i], records[e.jobs[i].id], e.now); ok && !yield(s) {
+				return nil
+			}
+		}
+		for _, id := range e.left {
+			view, situation, found, err := q.Show(ctx, id)
+			if err != nil {
+				return err
+			}
+			if !found || view.raw == "" {
+				continue
+			}
+			f := facts{id: id, there: true}
+			switch view.State {
+			case signalbox.StateRunning:
+				f.places = []place{{kind: "running", value: "1 " + view.Flags}}
+			case signalbox.StateDead, signalbox.StateCancelled:
+				f.places = []place{{kind: string(view.State), us: view.At.UnixMicro()}}
+			case signalbox.StateScheduled:
+				f.places = []place{{kind: "due"}}
+			case signalbox.StateCompleted:
+				f.places = []place{{kind: "completed"}}
+			case signalbox.StateReady:
+			}
+			if s, ok := q.storedOf(&f, view.raw, situation.At.UnixMicro()); ok && !yield(s) {
+				return nil
+			}
+		}
+		if cursor == "0" {
+			return nil
+		}
+	}
+}
+
+// storedOf returns the job of these facts. ok is false for a job that isn't to be returned.
+func (q *Queue) storedOf(f *facts, record string, now int64) (s Stored, ok bool) {
+	if !f.there {
+		return Stored{}, false
+	}
+	s = Stored{ID: f.id, State: signalbox.StateReady, Record: []byte(record)}
+	for _, p := range f.places {
+		switch p.kind {
+		case "due":
+			s.State = signalbox.StateScheduled
+		case "running":
+			s.Ran = true
+			if p.flagged() {
+				s.State, s.Ended = signalbox.StateCancelled, time.UnixMicro(now)
+			}
+		case "ready":
+		case "completed":
+			return Stored{}, false
+		default:
+			s.State, s.Ended = signalbox.State(p.kind), time.UnixMicro(p.us)
+		}
+	}
+	if h, held := wire.HeldOf(s.Record); held {
+		if h.Copy {
+			return Stored{}, false
+		}
+		s.State, s.Ended = signalbox.State(h.State), h.Ended
+		s.Record, _ = wire.Unhold(s.Record, h) // it can be read
+	}
+	s.read(q)
+	return s, true
+}
+
+// maxStored is the most bytes of a record that is put in: an envelope, what failed attempts add to it, and a last error.
+const maxStored = wire.MaxRecord + wire.MaxAttemptBytes + 256<<10
+
+// Prepare checks a job that is to be put in, and makes its Record of its Whole unless it has one. The error wraps signalbox.ErrInvalid, and has none of
+// the record's contents.
+func (q *Queue) Prepare(s *Stored) error {
+	if err := ValidateID(s.ID); err != nil {
+		return err
+	}
+	switch s.State {
+	case signalbox.StateScheduled, signalbox.StateReady, signalbox.StateDead, signalbox.StateCancelled:
+	case signalbox.StateRunning, signalbox.StateCompleted:
+		fallthrough
+	default:
+		return fmt.Errorf("%w state: jobs can be put in as scheduled, ready, dead or cancelled", signalbox.ErrInvalid)
+	}
+	effects := s.Effects
+	if s.Record == nil {
+		w := &s.Whole
+		if err := ValidateKind(w.Job.Kind); err != nil {
+			return err
+		}
+		if len(w.Extras) > wire.MaxExtras || w.Flags == 0 && len(w.Extras) > 0 {
+			return fmt.Errorf("%w extras: %d bytes; at most %d are allowed, and none without flags", signalbox.ErrInvalid, len(w.Extras), wire.MaxExtras)
+		}
+		for _, at := range []time.Time{w.Job.EnqueuedAt, w.Job.ScheduledAt, s.Ended} {
+			if !at.IsZero() && (!at.Before(wire.HeldUntil) || at.UnixMicro() < 0) {
+				return fmt.Errorf("%w time: it is before 1970 or after 2255", signalbox.ErrInvalid)
+			}
+		}
+		s.Record = w.Record()
+	}
+	if len(s.Record) > maxStored {
+		return fmt.Errorf("%w job: it takes %d bytes, at most %d are allowed", signalbox.ErrInvalid, len(s.Record), maxStored)
+	}
+	s.read(q)
+	if !s.Whole.Job.ScheduledAt.Before(wire.HeldUntil) { // no worker would get it
+		return fmt.Errorf("%w time: it is due after 2255", signalbox.ErrInvalid)
+	}
+	if s.Err != nil || effects == "" || effects == s.Effects {
+		return nil // what can't be read is kept as it is
+	}
+	if len(effects) > maxEffect || strings.Trim(effects, printable) != "" {
+		return fmt.Errorf("%w effect key: at most %d bytes of printable ASCII without spaces are allowed", signalbox.ErrInvalid, maxEffect)
+	}
+	var err error
+	if s.Record, err = wire.WithEffect(s.Record, effects); err != nil {
+		return err
+	}
+	s.read(q)
+	return nil
+}
+
+// maxEffect is the longest effect key that a job can have.
+const maxEffect = 622
+
+// printable are the characters of effect keys.
+var printable = func() string {
+	var all []byte
+	for c := byte('!'); c <= '~'; c++ {
+		all = append(all, c)
+	}
+	return string(all)
+}()
+
+// PutStored puts jobs in that Prepare has accepted: Done, or Occupied if the queue has a job of the ID. Ready ones are put in as due at the time when they were,
+// so workers get them in the order of these times. With dry set nothing is changed. It may be called again.
+func (q *Queue) PutStored(ctx context.Context, jobs []Stored, dry bool) ([]Answer, error) {
+	all := make([]placement, len(jobs))
+	for i := range jobs {
+		s := &jobs[i]
+		p := placement{id: s.ID, state: s.State, record: s.Record, at: s.Whole.Job.ScheduledAt}
+		switch {
+		case !s.State.Live():
+			p.at = s.Ended
+		case s.Err != nil && s.Whole.Job.EnqueuedAt.IsZero(): // it has no header, and so no time
+			p.state = signalbox.StateReady
+		default:
+			p.state = signalbox.StateScheduled
+		}
+		all[i] = p
+	}
+	return q.putRecords(ctx, all, dry)
+}
