@@ -16,7 +16,7 @@ import (
 // Nothing was changed.
 var ErrState = errors.New("inspect: not in this state")
 
-// An Action is what can be done to a job: [Cancel], [Retry], [Reschedule], [Delete], [Prioritise] or [Edit]. Each is for jobs in some states
+// An Action is what can be done to a job: [Cancel], [Retry], [Reschedule], [Delete], [Prioritise], [Edit] or [Move]. Each is for jobs in some states
 // only. Redis looks at the state and acts in one step, so a job that moves meanwhile is never changed in a state that the action isn't for.
 type Action interface {
 	// validate returns an error that wraps signalbox.ErrInvalid.
@@ -235,6 +235,9 @@ func (i *Inspector) Do(ctx context.Context, queue, id string, a Action) (was sig
 	if err := errors.Join(store.ValidateQueue(queue), a.validate()); err != nil {
 		return "", fmt.Errorf("inspect: %w", err)
 	}
+	if err := i.reaches(ctx, queue, a); err != nil {
+		return "", err
+	}
 	name, states := a.about()
 	answers, err := a.act(ctx, i.store(queue), []string{id})
 	if err != nil {
@@ -251,15 +254,18 @@ func (i *Inspector) Do(ctx context.Context, queue, id string, a Action) (was sig
 		return was, fmt.Errorf("%w: job %s of queue %s is %s, and %s is for jobs that are %s; %s", ErrState, id, queue, was, name, words(states), instead(was))
 	case store.Lost:
 		return was, fmt.Errorf("inspect: job %s of queue %s has a record, and is in no list: another program has changed the queue", id, queue)
-	case store.Done, store.Changed, store.Failed: // that has an error
+	case store.Done, store.Changed, store.Failed, store.Occupied: // those have an error
 	}
 	return was, nil
 }
 
 // instead says what can be done with a job that the action isn't for.
 func instead(state signalbox.State) string {
-	if state == signalbox.StateRunning {
+	switch {
+	case state == signalbox.StateRunning:
 		return "cancel it, or wait until it has ended"
+	case state == store.StateHeld:
+		return "it is being moved: look at it to see whereto, and move it there once more"
 	}
 	return "retry it first, or leave it"
 }

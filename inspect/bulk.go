@@ -27,7 +27,8 @@ type Progress struct {
 	Done    int64 // the action was done to them; with DryRun 0
 	// Moved counts those that had left the state meanwhile, or are gone. Nothing was changed for them.
 	Moved int64
-	// Failed counts those whose record the action can't change: it can't be read, say. Nothing was changed for them.
+	// Failed counts those whose record the action can't change: it can't be read, say. It also counts those whose ID is taken in the queue of a
+	// [Move]. Nothing was changed for them.
 	Failed int64
 }
 
@@ -64,6 +65,9 @@ func (i *Inspector) DoAll(ctx context.Context, queue string, f Filter, a Action,
 	if err != nil {
 		return p, fmt.Errorf("inspect: %w", err)
 	}
+	if err := i.reaches(ctx, queue, a); err != nil {
+		return p, err
+	}
 	report := func() {
 		if b.Progress != nil {
 			b.Progress(p)
@@ -79,7 +83,7 @@ func (i *Inspector) DoAll(ctx context.Context, queue string, f Filter, a Action,
 			switch answer.Acted {
 			case store.Done:
 				p.Done++
-			case store.Failed:
+			case store.Failed, store.Occupied:
 				p.Failed++
 			case store.Gone, store.Wrong, store.Changed, store.Lost:
 				p.Moved++
@@ -96,7 +100,7 @@ func (i *Inspector) DoAll(ctx context.Context, queue string, f Filter, a Action,
 	}
 	looked := f
 	looked.Kind, looked.Error, looked.Limit = "", "", 0 // those are counted that differ in these
-	for job, err := range i.list(ctx, queue, looked, true) {
+	for job, err := range i.found(ctx, queue, looked, a) {
 		if err != nil {
 			return p, err
 		}

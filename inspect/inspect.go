@@ -43,7 +43,12 @@
 //	dead := inspect.Filter{State: signalbox.StateDead, Kind: "receipt"}
 //	n, err := ins.DoAll(ctx, "mail", dead, inspect.Retry{}, inspect.Bulk{})
 //
+//	was, err = ins.Do(ctx, "mail", id, inspect.Move{To: "mail-slow"}) // to another queue
+//	n, err = ins.Drain(ctx, "mail", inspect.Draining{})               // deletes what waits
+//
 // An [Action] is for jobs in some states. Redis looks at the state and acts in one step. So a job that moves meanwhile is left as it is.
+//
+// A queue is written to a file and read again by [Inspector.Export] and [Inspector.Import].
 package inspect
 
 import (

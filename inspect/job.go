@@ -66,6 +66,8 @@ type Job struct {
 	Waits string
 	// Cursor is where a listing goes on behind the job: see [Filter]. A job of [Inspector.Job] has none.
 	Cursor string
+	held   bool // it is being moved
+
 	// Err says why the job's record can't be read. The other fields are as far as known then. It is nil for a sound record.
 	Err error
 }
@@ -135,6 +137,9 @@ func jobOf(v *store.View, s *store.Situation) Job {
 	job.RunTraceID, job.RunSpanID = spanOf(v.Note)
 	job.Nowhere = v.Unlisted
 	job.Waits = waits(&job, s)
+	if v.Held != nil {
+		job.held, job.Waits = true, heldFor(v.Held)
+	}
 	return job
 }
 

@@ -1,0 +1,59 @@
+package inspect
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/signalbox-go/signalbox"
+	"github.com/signalbox-go/signalbox/internal/store"
+)
+
+// Draining says how [Inspector.Drain] goes about it. The zero value deletes the ready jobs.
+type Draining struct {
+	// Scheduled has the scheduled jobs deleted as well: those that wait for their time, and those that wait for their next attempt.
+	Scheduled bool
+	Bulk
+}
+
+// Drain deletes the jobs of a queue that wait to run: those that are ready, and with Scheduled those that are scheduled. Jobs that run go on. Dead and cancelled jobs stay: [Delete]
+// deletes these. It deletes no more jobs than were waiting when it began, so it ends also beside producers. To have a queue run empty instead, stop its producers and let the workers go on; to have it give out
+// no more jobs, [Inspector.Pause] it.
+//
+// The jobs can't be had back: look first with DryRun, or [Inspector.Export] the queue. It may be called again after an error. The error wraps [ErrNoQueue] if nobody has used the queue.
+func (i *Inspector) Drain(ctx context.Context, queue string, d Draining) (p Progress, err error) {
+	if err := store.ValidateQueue(queue); err != nil {
+		return p, fmt.Errorf("inspect: %w", err)
+	}
+	q, err := i.Queue(ctx, queue)
+	if err != nil {
+		return p, err
+	}
+	if d.Progress != nil {
+		defer func() { d.Progress(p) }()
+	}
+	for _, part := range []struct {
+		state signalbox.State
+		jobs  int64
+		want  bool
+	}{{signalbox.StateReady, q.Ready, true}, {signalbox.StateScheduled, q.Scheduled, d.Scheduled}} {
+		if !part.want || part.jobs == 0 {
+			continue
+		}
+		before := p
+		b := Bulk{DryRun: d.DryRun}
+		if d.Progress != nil {
+			b.Progress = func(now Progress) { d.Progress(before.plus(now)) }
+		}
+		now, err := i.DoAll(ctx, queue, Filter{State: part.state, Limit: int(part.jobs)}, Delete{}, b)
+		p = before.plus(now)
+		if err != nil {
+			return p, err
+		}
+	}
+	return p, nil
+}
+
+// plus returns the sum.
+func (p Progress) plus(o Progress) Progress {
+	return Progress{p.Seen + o.Seen, p.Matched + o.Matched, p.Done + o.Done, p.Moved + o.Moved, p.Failed + o.Failed}
+}

@@ -1,0 +1,79 @@
+package inspect
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+
+	"github.com/signalbox-go/signalbox"
+	"github.com/signalbox-go/signalbox/internal/store"
+)
+
+// An Exported counts what Export has written.
+type Exported struct {
+	Jobs    int64 // in the file
+	Running int64 // of these: they were running
+}
+
+// Export writes all jobs of a queue to w, and its settings: as lines of JSON, which docs/cli.md describes. [Inspector.Import] reads them. It needs little memory for any number of jobs. progress is called
+// from time to time, unless it is nil.
+//
+// It may run beside workers and producers. A job that is in the queue from the begin to the end is in the file, however often its state changes
+// meanwhile, as it was at one moment. So the file isn't the queue at one moment: jobs that come or go meanwhile may be in it or not. A job may be in it twice. For a file
+// of one moment, pause the queue, wait until no job runs, and have the producers wait.
+//
+// A job that runs is in the file as ready: as it would be if it were given back. If it was asked to end, it is there as cancelled. If its worker goes on with it, it
+// runs again once it is imported, with the same effect key. Jobs that are held by a [Move] are in the file of the queue that they leave, as what they were. Completed jobs, cron entries, statistics, and which workers are quiet aren't in the file.
+//
+// The file has the arguments of all jobs, so keep it as you keep these. After an error it has no last line, and Import says that it was cut off.
+func (i *Inspector) Export(ctx context.Context, queue string, w io.Writer, progress func(Exported)) (done Exported, err error) {
+	if err := i.known(ctx, queue); err != nil {
+		return done, err
+	}
+	failed := func(err error) (Exported, error) {
+		return done, fmt.Errorf("inspect: export of queue %s: %w", queue, err)
+	}
+	q := i.store(queue)
+	situation, err := q.Situation(ctx)
+	if err != nil {
+		return failed(err)
+	}
+	settings := situation.Settings
+	out := json.NewEncoder(w)
+	out.SetEscapeHTML(false)
+	err = out.Encode(fileHead{
+		Signalbox: "export", Format: fileFormat, Namespace: i.cfg.Namespace, Queue: queue, At: fileTime(situation.At),
+		Settings: fileSettings{settings.Paused, settings.Slots, settings.Retention.Jobs, settings.Retention.Bytes, settings.Retention.Age.Microseconds()},
+	})
+	if err != nil {
+		return failed(err)
+	}
+	for s, err := range q.All(ctx) {
+		if err != nil {
+			return failed(err)
+		}
+		if err := out.Encode(lineOf(&s)); err != nil {
+			return failed(err)
+		}
+		done.Jobs++
+		if s.Ran {
+			done.Running++
+		}
+		if progress != nil && done.Jobs%reportEvery == 0 {
+			progress(done)
+		}
+	}
+	if err := out.Encode(fileEnd{true, done.Jobs, done.Running}); err != nil {
+		return failed(err)
+	}
+	if progress != nil {
+		progress(done)
+	}
+	return done, nil
+}
+
+// retention returns what the settings of a file keep.
+func (s *fileSettings) retention() signalbox.Retention {
+	return store.RetentionOf(s.KeepJobs, s.KeepBytes, s.KeepMicros)
+}

@@ -1,0 +1,212 @@
+package inspect
+
+import (
+	"bytes"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/signalbox-go/signalbox"
+	"github.com/signalbox-go/signalbox/internal/store"
+)
+
+// fileFormat is the version of the files of Export. docs/cli.md has the format.
+const fileFormat = 1
+
+// A fileHead is the first line of a file.
+type fileHead struct {
+	Signalbox string       `json:"signalbox"` // "export"
+	Format    int          `json:"format"`
+	Namespace string       `json:"namespace"`
+	Queue     string       `json:"queue"`
+	At        string       `json:"at"`
+	Settings  fileSettings `json:"settings"`
+}
+
+type fileSettings struct {
+	Paused     bool  `json:"paused"`
+	Slots      int   `json:"slots"`
+	KeepJobs   int64 `json:"keep_jobs"`
+	KeepBytes  int64 `json:"keep_bytes"`
+	KeepMicros int64 `json:"keep_us"`
+}
+
+// A fileEnd is the last line.
+type fileEnd struct {
+	End     bool  `json:"end"`
+	Jobs    int64 `json:"jobs"`
+	Running int64 `json:"running"`
+}
+
+// A fileJob is a line between them.
+type fileJob struct {
+	ID       string          `json:"id"`
+	State    signalbox.State `json:"state"`
+	Ran      bool            `json:"was_running,omitempty"`
+	Kind     string          `json:"kind,omitempty"`
+	Priority string          `json:"priority,omitempty"`
+
+	Payload       json.RawMessage   `json:"payload,omitempty"`
+	PayloadBase64 []byte            `json:"payload_base64,omitempty"`
+	Headers       map[string]string `json:"headers,omitempty"`
+	EffectKey     string            `json:"effect_key,omitempty"`
+
+	EnqueuedAt string `json:"enqueued_at,omitempty"`
+	DueAt      string `json:"due_at,omitempty"`
+	EndedAt    string `json:"ended_at,omitempty"`
+
+	Failed      int           `json:"failed,omitempty"`
+	MaxAttempts int           `json:"max_attempts,omitempty"`
+	Crashes     int           `json:"crashes,omitempty"`
+	Timeout     int64         `json:"timeout_us,omitempty"`
+	LastError   string        `json:"last_error,omitempty"`
+	Finished    bool          `json:"finished,omitempty"`
+	Attempts    []fileAttempt `json:"attempts,omitempty"`
+
+	Flags  uint8  `json:"flags,omitempty"`
+	Extras []byte `json:"extras_base64,omitempty"`
+	Record []byte `json:"record_base64,omitempty"`
+}
+
+type fileAttempt struct {
+	Number  int    `json:"number"`
+	At      string `json:"at"`
+	Ran     int64  `json:"ran_us"`
+	Worker  string `json:"worker"`
+	Error   string `json:"error"`
+	Stack   string `json:"stack,omitempty"`
+	TraceID string `json:"trace_id,omitempty"`
+	SpanID  string `json:"span_id,omitempty"`
+}
+
+// lineOf returns the line of a job.
+func lineOf(s *store.Stored) fileJob {
+	j := &s.Whole.Job
+	line := fileJob{
+		ID: s.ID, State: s.State, Ran: s.Ran, Kind: j.Kind, Priority: j.Priority.String(), Headers: j.Headers, EffectKey: s.Effects,
+		EnqueuedAt: fileTime(j.EnqueuedAt), DueAt: fileTime(j.ScheduledAt), EndedAt: fileTime(s.Ended), Failed: max(j.Attempt-1, 0),
+		MaxAttempts: j.MaxAttempts, Crashes: j.Crashes, Timeout: j.Timeout.Microseconds(), LastError: j.LastError, Finished: j.Finished,
+		Flags: s.Whole.Flags, Extras: s.Whole.Extras,
+	}
+	if plainJSON(j.Payload) {
+		line.Payload = j.Payload
+	} else {
+		line.PayloadBase64 = j.Payload
+	}
+	for _, a := range s.Whole.Attempts {
+		line.Attempts = append(line.Attempts, fileAttempt{a.Number, fileTime(a.At), a.Ran.Microseconds(), a.Worker, a.Error, a.Stack, a.TraceID, a.SpanID})
+	}
+	if !s.Exact {
+		return fileJob{ID: s.ID, State: s.State, Ran: s.Ran, Kind: strings.ToValidUTF8(j.Kind, "\uFFFD"), EffectKey: s.Effects, EndedAt: line.EndedAt, Record: s.Record}
+	}
+	return line
+}
+
+// plainJSON reports whether a payload can stand in a line as it is: it is JSON, without spaces between its parts.
+func plainJSON(payload []byte) bool {
+	var b bytes.Buffer
+	return utf8.Valid(payload) && json.Compact(&b, payload) == nil && bytes.Equal(b.Bytes(), payload)
+}
+
+// stored returns the job of a line. Its errors have nothing of the line but the names of fields.
+func (line *fileJob) stored() (store.Stored, error) {
+	s := store.Stored{ID: line.ID, State: line.State, Effects: line.EffectKey, Record: line.Record}
+	var errs []error
+	read := func(name, text string) time.Time {
+		if text == "" {
+			return time.Time{}
+		}
+		t, err := time.Parse(time.RFC3339Nano, text)
+		if err != nil {
+			errs = append(errs, fmt.Errorf("%w %s: want a time in RFC 3339", signalbox.ErrInvalid, name))
+		}
+		return t.UTC().Truncate(time.Microsecond)
+	}
+	s.Ended = read("ended_at", line.EndedAt)
+	if !s.State.Live() && s.Ended.IsZero() {
+		errs = append(errs, fmt.Errorf("%w ended_at: it is missing", signalbox.ErrInvalid))
+	}
+	if line.Record != nil {
+		return s, errors.Join(errs...)
+	}
+	j := &s.Whole.Job
+	j.Kind, j.Headers, j.Payload, j.MaxAttempts, j.Crashes = line.Kind, line.Headers, line.PayloadBase64, line.MaxAttempts, line.Crashes
+	if line.Payload != nil {
+		j.Payload = line.Payload
+	}
+	j.Attempt, j.LastError, j.Finished = line.Failed+1, line.LastError, line.Finished
+	j.Timeout = time.Duration(line.Timeout) * time.Microsecond
+	j.EnqueuedAt, j.ScheduledAt = read("enqueued_at", line.EnqueuedAt), read("due_at", line.DueAt)
+	s.Whole.Flags, s.Whole.Extras = line.Flags, line.Extras
+	for _, field := range []struct {
+		name        string
+		value, most int64
+	}{
+		{"failed", int64(line.Failed), 1<<31 - 2},
+		{"max_attempts", int64(line.MaxAttempts), 1<<31 - 1},
+		{"crashes", int64(line.Crashes), 255},
+		{"timeout_us", line.Timeout, 1 << 53},
+	} {
+		if field.value < 0 || field.value > field.most {
+			errs = append(errs, fmt.Errorf("%w %s: it is out of bounds", signalbox.ErrInvalid, field.name))
+		}
+	}
+	for name, missing := range map[string]bool{"enqueued_at": j.EnqueuedAt.IsZero(), "due_at": j.ScheduledAt.IsZero()} {
+		if missing && len(errs) == 0 {
+			errs = append(errs, fmt.Errorf("%w %s: it is missing", signalbox.ErrInvalid, name))
+		}
+	}
+	switch line.Priority {
+	case signalbox.PriorityHigh.String():
+		j.Priority = signalbox.PriorityHigh
+	case signalbox.PriorityLow.String():
+		j.Priority = signalbox.PriorityLow
+	case signalbox.PriorityNormal.String(), "":
+	default:
+		errs = append(errs, fmt.Errorf("%w priority: want high, normal or low", signalbox.ErrInvalid))
+	}
+	for _, a := range line.Attempts {
+		s.Whole.Attempts = append(s.Whole.Attempts, store.Attempt{
+			Number: a.Number, At: read("attempts.at", a.At), Ran: time.Duration(a.Ran) * time.Microsecond, Worker: a.Worker, Error: a.Error, Stack: a.Stack,
+			TraceID: a.TraceID, SpanID: a.SpanID,
+		})
+	}
+	return s, errors.Join(errs...)
+}
+
+func fileTime(t time.Time) string {
+	if t.IsZero() {
+		return ""
+	}
+	return t.UTC().Format(time.RFC3339Nano)
+}
+
+// decodeLine reads a line. Its errors have nothing of the line but the names of fields.
+func decodeLine(line []byte, v any) error {
+	d := json.NewDecoder(bytes.NewReader(line))
+	d.DisallowUnknownFields()
+	err := d.Decode(v)
+	var syntax *json.SyntaxError
+	var kind *json.UnmarshalTypeError
+	var coded base64.CorruptInputError
+	switch {
+	case err == nil && len(bytes.TrimSpace(line[d.InputOffset():])) == 0:
+		return nil
+	case err == nil:
+		return fmt.Errorf("%w line: there is more behind the JSON", signalbox.ErrInvalid)
+	case errors.As(err, &syntax):
+		return fmt.Errorf("%w line: it is no JSON: there is a mistake at byte %d of %d", signalbox.ErrInvalid, syntax.Offset, len(line))
+	case errors.As(err, &kind):
+		field, _, _ := strings.Cut(kind.Field, ".")
+		return fmt.Errorf("%w line: field %.40q has a value of another type", signalbox.ErrInvalid, field)
+	case errors.As(err, &coded):
+		return fmt.Errorf("%w line: a field is no base64", signalbox.ErrInvalid)
+	case strings.Contains(err.Error(), "unknown field"):
+		return fmt.Errorf("%w line: it has a field that this release doesn't know", signalbox.ErrInvalid)
+	}
+	return fmt.Errorf("%w line: it is no JSON", signalbox.ErrInvalid)
+}

@@ -1,0 +1,242 @@
+package inspect
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/signalbox-go/signalbox"
+	"github.com/signalbox-go/signalbox/internal/store"
+)
+
+// Importing says how [Inspector.Import] goes about it. The zero value puts the jobs in, and leaves the queue's settings as they are.
+type Importing struct {
+	// DryRun checks all lines and counts the jobs, and changes nothing.
+	DryRun bool
+	// Settings sets the queue's settings to those of the file, before any job is put in: whether it is paused, slots, and what is kept.
+	Settings bool
+	// Progress is called from time to time, and at the end. It may be nil.
+	Progress func(Imported)
+}
+
+// Imported counts the jobs of a file.
+type Imported struct {
+	Jobs  int64 // lines with a job that could be read
+	Done  int64 // were put in; with DryRun, would be
+	There int64 // were left out: the queue has a job of this ID, in any state
+	Bad   int64 // lines that are no job. They were left out
+}
+
+// ErrFile is wrapped by the error of an Import whose file has lines that are no jobs, or was cut off.
+var ErrFile = errors.New("inspect: the file is not in order")
+
+const (
+	maxLine = 12 << 20 // bytes of a line
+	// maxImport is the most jobs, and maxImportBytes about the most bytes, that are put in at a time.
+	maxImport, maxImportBytes = 200, 1 << 20
+)
+
+// Import puts the jobs of a file of [Inspector.Export] into a queue, which may have another name, another namespace, or another Redis. It may have jobs: one
+// whose ID the queue has already, in any state, is left out and counted. So Import may be called again, with the same file, after any error. A job that has
+// completed meanwhile has left no trace: it is put in again. So import a file to its end before the queue is worked: pause it first.
+//
+// Jobs keep what they have in the file: the ID, the state, the effect key, all times and errors. Ready jobs come in as due at the time when they
+// were due: so workers get them in that order, and those of one time in the order of their IDs. They count as scheduled until a worker looks. Dead and cancelled jobs that are older than the queue keeps, or too many, are dropped as usual.
+//
+// It needs little memory for any number of jobs. A line that is no job is left out, and counted. After such lines, and if the last line is missing, the
+// error at the end wraps [ErrFile] and has the numbers of the first few lines, but nothing of their contents. A first line that isn't one of a file ends the
+// import at once: then nothing was done.
+func (i *Inspector) Import(ctx context.Context, queue string, r io.Reader, o Importing) (done Imported, err error) {
+	if err := store.ValidateQueue(queue); err != nil {
+		return done, fmt.Errorf("inspect: %w", err)
+	}
+	im := &importer{q: i.store(queue), o: o, lines: lines{r: bufio.NewReaderSize(r, 64<<10)}}
+	if o.Progress != nil {
+		defer func() { o.Progress(im.done) }()
+	}
+	if err := im.run(ctx); err != nil {
+		return im.done, fmt.Errorf("inspect: import into queue %s: %w", queue, err)
+	}
+	return im.done, nil
+}
+
+// An importer reads a file.
+type importer struct {
+	q     *store.Queue
+	o     Importing
+	lines lines
+	done  Imported
+	jobs  []store.Stored // that are still to be put in
+	bytes int
+	ended bool
+	wrong failures
+}
+
+func (im *importer) run(ctx context.Context) error {
+	if err := im.head(ctx); err != nil {
+		return err
+	}
+	for {
+		line, err := im.lines.next()
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil && !errors.Is(err, errLong) {
+			return errors.Join(err, im.flush(ctx))
+		}
+		if err == nil {
+			err = im.line(line)
+		}
+		if err != nil {
+			im.done.Bad++
+			im.wrong.add(fmt.Errorf("line %d: %w", im.lines.n, err))
+		}
+		if len(im.jobs) >= maxImport || im.bytes >= maxImportBytes {
+			if err := im.flush(ctx); err != nil {
+				return err
+			}
+		}
+	}
+	if err := im.flush(ctx); err != nil {
+		return err
+	}
+	switch {
+	case im.done.Bad > 0:
+		return fmt.Errorf("%w: %d of its lines are no jobs, the first: %w", ErrFile, im.done.Bad, im.wrong)
+	case !im.ended:
+		return fmt.Errorf("%w: its last line is missing: it was cut off behind line %d", ErrFile, im.lines.n)
+	}
+	return nil
+}
+
+// head reads the first line, and sets the settings.
+func (im *importer) head(ctx context.Context) error {
+	line, err := im.lines.next()
+	if err != nil && !errors.Is(err, io.EOF) && !errors.Is(err, errLong) {
+		return err
+	}
+	var head fileHead
+	if err != nil || decodeLine(line, &head) != nil || head.Signalbox != "export" {
+		return fmt.Errorf("%w file: its first line is not that of an export", signalbox.ErrInvalid)
+	}
+	if head.Format != fileFormat {
+		return fmt.Errorf("%w file: it has format %d, and this release reads format %d", signalbox.ErrInvalid, head.Format, fileFormat)
+	}
+	if im.o.Settings {
+		if err := errors.Join(store.ValidateSlots(head.Settings.Slots), store.ValidateRetention(head.Settings.retention())); err != nil {
+			return err
+		}
+	}
+	if im.o.DryRun {
+		return nil
+	}
+	if err := im.q.Register(ctx); err != nil {
+		return err
+	}
+	if !im.o.Settings {
+		return nil
+	}
+	pause := im.q.Resume
+	if head.Settings.Paused {
+		pause = im.q.Pause
+	}
+	if _, err := pause(ctx); err != nil {
+		return err
+	}
+	if _, err := im.q.SetSlots(ctx, head.Settings.Slots); err != nil {
+		return err
+	}
+	_, err = im.q.SetRetention(ctx, head.Settings.retention())
+	return err
+}
+
+// line reads one line of the others.
+func (im *importer) line(line []byte) error {
+	if len(bytes.TrimSpace(line)) == 0 {
+		return nil
+	}
+	if im.ended {
+		return fmt.Errorf("%w line: it stands behind the last one", signalbox.ErrInvalid)
+	}
+	var end fileEnd
+	if bytes.HasPrefix(line, []byte(`{"end"`)) && decodeLine(line, &end) == nil && end.End {
+		im.ended = true
+		return nil
+	}
+	var job fileJob
+	if err := decodeLine(line, &job); err != nil {
+		return err
+	}
+	s, err := job.stored()
+	if err == nil {
+		err = im.q.Prepare(&s)
+	}
+	if err != nil {
+		return err
+	}
+	im.done.Jobs++
+	im.jobs = append(im.jobs, s)
+	im.bytes += len(s.Record)
+	return nil
+}
+
+// flush puts in the jobs that were read.
+func (im *importer) flush(ctx context.Context) error {
+	if len(im.jobs) == 0 {
+		return nil
+	}
+	answers, err := im.q.PutStored(ctx, im.jobs, im.o.DryRun)
+	for _, answer := range answers {
+		if answer.Acted == store.Done {
+			im.done.Done++
+		} else {
+			im.done.There++
+		}
+	}
+	im.jobs, im.bytes = im.jobs[:0], 0
+	if im.o.Progress != nil {
+		im.o.Progress(im.done)
+	}
+	return err
+}
+
+// lines reads a file line by line.
+type lines struct {
+	r   *bufio.Reader
+	n   int // the number of the last line
+	buf []byte
+}
+
+// errLong is the error of a line that is too long.
+var errLong = fmt.Errorf("%w line: it is longer than %d MiB", signalbox.ErrInvalid, maxLine>>20)
+
+// next returns the next line, which is valid until the next call. After errLong it goes on behind that line.
+func (l *lines) next() ([]byte, error) {
+	l.buf = l.buf[:0]
+	long := false
+	for {
+		part, err := l.r.ReadSlice('\n')
+		if len(l.buf)+len(part) > maxLine {
+			long, l.buf = true, l.buf[:0]
+		}
+		if !long {
+			l.buf = append(l.buf, part...)
+		}
+		switch {
+		case errors.Is(err, bufio.ErrBufferFull):
+			continue
+		case errors.Is(err, io.EOF) && len(l.buf) == 0 && !long:
+			return nil, io.EOF
+		case err != nil && !errors.Is(err, io.EOF):
+			return nil, err
+		}
+		l.n++
+		if long {
+			return nil, errLong
+		}
+		return l.buf, nil
+	}
+}
