@@ -201,8 +201,11 @@ func (a *app) printBulk(v verb, queue string, p inspect.Progress, dry bool) erro
 
 // title is the verb at the begin of a question.
 func (v verb) title() string {
-	if v.name == "rm" {
+	switch v.name {
+	case "rm":
 		return "Delete"
+	case "mv":
+		return "Move"
 	}
 	return strings.ToUpper(v.name[:1]) + v.name[1:]
 }

@@ -107,6 +107,7 @@ func TestExamples(t *testing.T) {
 	visit = func(c *cobra.Command) {
 		for line := range strings.SplitSeq(c.Example, "\n") {
 			_, line, _ = strings.Cut(line, "signalbox ")
+			line = regexp.MustCompile(` [<>|].*`).ReplaceAllString(line, "")
 			if line == "" {
 				continue
 			}

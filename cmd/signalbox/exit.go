@@ -56,13 +56,15 @@ func (a *app) explain(err error) (code int, text string) {
 		return exitFindings, text
 	case errors.As(err, &lost):
 		return exitAway, text
+	case errors.Is(err, inspect.ErrFile): // the error of a line in it may be one of usage
+		return exitFailure, text
 	case errors.As(err, &wrong), errors.Is(err, signalbox.ErrInvalid):
 		return exitUsage, text
 	case !a.began:
 		return exitUsage, text + "; see signalbox --help"
 	case errors.Is(err, inspect.ErrNoQueue), errors.Is(err, inspect.ErrNoJob), errors.Is(err, inspect.ErrNoWorker), errors.Is(err, inspect.ErrNoEntry):
 		return exitNotFound, text
-	case errors.Is(err, inspect.ErrState):
+	case errors.Is(err, inspect.ErrState), errors.Is(err, inspect.ErrTaken):
 		return exitState, text
 	case away(err):
 		return exitAway, said + a.connection.away(err).Error()

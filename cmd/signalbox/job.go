@@ -13,7 +13,7 @@ import (
 
 func (a *app) jobCommand() *cobra.Command {
 	return a.group("job", "List jobs, look at one, and act on them", a.jobLs(), a.jobShow(), a.jobRetry(), a.jobEdit(), a.jobCancel(), a.jobReschedule(),
-		a.jobPrioritise(), a.jobRm())
+		a.jobPrioritise(), a.jobMv(), a.jobRm())
 }
 
 // tableLimit is how many jobs a table shows if --limit says nothing else. Programs get all of them.

@@ -42,12 +42,15 @@ func TestRights(t *testing.T) {
 	for _, args := range look {
 		sh.ok(args...)
 	}
+	file := sh.ok("export", "mail")
 	sh.fails(exitFailure, []string{"docs/operations.md"}, "queue", "pause", "mail")
 	sh.fails(exitFailure, []string{"docs/operations.md"}, "cron", "pause", "digest")
 	as("operator")
 	for _, args := range append(look, []string{"queue", "pause", "mail"}, []string{"queue", "resume", "mail"},
 		[]string{"cron", "pause", "digest"}, []string{"cron", "run", "digest"}, []string{"cron", "resume", "digest"},
-		[]string{"queue", "set", "mail", "--slots", "1", "--keep-jobs", "1"}, []string{"doctor", "--repair", "--yes"}) {
+		[]string{"queue", "set", "mail", "--slots", "1", "--keep-jobs", "1"}, []string{"doctor", "--repair", "--yes"},
+		[]string{"import", "other"}, []string{"queue", "drain", "other", "--yes", "--scheduled"}, []string{"job", "mv", "mail", "j1", "--to", "other"}) {
+		sh.in = file
 		sh.ok(args...)
 	}
 	as("producer")

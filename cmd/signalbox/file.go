@@ -1,0 +1,100 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"github.com/signalbox-go/signalbox/inspect"
+)
+
+func (a *app) exportCommand() *cobra.Command {
+	c := a.command("export QUEUE", "Write all jobs of a queue to the standard output, as a file", cobra.ExactArgs(1), func(ctx context.Context, args []string) error {
+		ins, err := a.inspector(ctx)
+		if err != nil {
+			return err
+		}
+		p := a.progress("")
+		done, err := ins.Export(ctx, args[0], a.out, func(now inspect.Exported) {
+			p.print(func() string { return "exported: " + count(now.Jobs) })
+		})
+		p.end()
+		if err != nil {
+			return err
+		}
+		running := ""
+		if done.Running > 0 {
+			running = fmt.Sprintf("; %s of them ran, and will be ready if the file is imported", count(done.Running))
+		}
+		a.note("exported %s of queue %s%s", count(done.Jobs), args[0], running)
+		return nil
+	})
+	c.Long = `Write all jobs of a queue, and its settings, to the standard output: a line of
+JSON for each. The file has the arguments of all jobs. "signalbox import" reads
+it. Workers may run meanwhile: then each job is as it was at one moment, and the
+file isn't the queue at one moment. For that, pause the queue with --wait, and
+let the producers wait.`
+	c.Example = `  signalbox export mail > mail.jsonl
+  signalbox export mail | gzip > mail.jsonl.gz`
+	c.ValidArgsFunction = a.completeQueues(1)
+	return c
+}
+
+// importedJSON is what became of a file. docs/cli.md has its fields.
+type importedJSON struct {
+	Queue  string `json:"queue"`
+	DryRun bool   `json:"dry_run"`
+	Jobs   int64  `json:"jobs"`
+	Done   int64  `json:"done"`
+	There  int64  `json:"there"`
+	Bad    int64  `json:"bad"`
+}
+
+func (a *app) importCommand() *cobra.Command {
+	var o inspect.Importing
+	c := a.command("import QUEUE [flags]", "Put the jobs of a file into a queue", cobra.ExactArgs(1), func(ctx context.Context, args []string) error {
+		queue := args[0]
+		ins, err := a.inspector(ctx)
+		if err != nil {
+			return err
+		}
+		p := a.progress("")
+		o.Progress = func(now inspect.Imported) {
+			p.print(func() string { return fmt.Sprintf("imported: %s of %d", count(now.Done), now.Jobs) })
+		}
+		done, err := ins.Import(ctx, queue, a.in, o)
+		p.end()
+		if err != nil && !errors.Is(err, inspect.ErrFile) {
+			if done.Done > 0 && !o.DryRun {
+				err = &partError{fmt.Sprintf("at least %s imported, the call may be repeated", count(done.Done)), err}
+			}
+			return err
+		}
+		if a.json() {
+			return errors.Join(a.document(importedJSON{queue, o.DryRun, done.Jobs, done.Done, done.There, done.Bad}), err)
+		}
+		would := ""
+		if o.DryRun {
+			would = "would be "
+		}
+		fmt.Fprintf(a.out, "%s %simported into queue %s\n", count(done.Done), would, queue)
+		if done.There > 0 {
+			fmt.Fprintf(a.out, "%s left out: the queue has jobs of these IDs\n", count(done.There))
+		}
+		return err
+	})
+	c.Long = `Read a file of "signalbox export" from the standard input, and put its jobs into
+a queue, which may be new, or have another name. A job whose ID the queue has is
+left out, so the call may be repeated. Workers take the jobs at once: pause the
+queue before, if it has workers and the file is to be in first.
+
+A line that is no job is left out. The error at the end names it by its number.`
+	c.Example = `  signalbox import mail --dry-run < mail.jsonl
+  signalbox import mail-old --settings < mail.jsonl`
+	c.Flags().BoolVar(&o.DryRun, "dry-run", false, "check the file and count its jobs, and put none in")
+	c.Flags().BoolVar(&o.Settings, "settings", false, "set the queue's settings to those of the file: paused or not, slots, what is kept")
+	c.ValidArgsFunction = a.completeQueues(1)
+	return c
+}

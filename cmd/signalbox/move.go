@@ -1,0 +1,112 @@
+package main
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"github.com/signalbox-go/signalbox/inspect"
+)
+
+func (a *app) jobMv() *cobra.Command {
+	var to string
+	return a.actCommand(verb{
+		name: "mv", short: "Move jobs to another queue", past: "moved",
+		long: `Move scheduled, ready, dead or cancelled jobs to another queue of the namespace.
+They keep their IDs, states, effect keys, and all else. A dead job stays dead:
+retry it there to run it. A job is left where it is if the other queue has one
+of its ID. If the call is interrupted, jobs may be held in both queues, and no
+worker gets them: make the same call again, and it ends what was begun.`,
+		example: `  signalbox job mv mail order-17 --to mail-slow
+  signalbox job mv mail --state ready --kind newsletter --to mail-slow`,
+		action: func(changed func(string) bool) (func(context.Context) inspect.Action, error) {
+			if !changed("to") || to == "" {
+				return nil, usage("want the other queue: --to QUEUE")
+			}
+			return func(context.Context) inspect.Action { return inspect.Move{To: to} }, nil
+		},
+	}, func(c *cobra.Command) {
+		c.Flags().StringVar(&to, "to", "", "the `queue` that they are moved to")
+		_ = c.RegisterFlagCompletionFunc("to", a.completeQueues(-1))
+	})
+}
+
+func (a *app) queueDrain() *cobra.Command {
+	var d inspect.Draining
+	var yes bool
+	c := a.command("drain QUEUE [flags]", "Delete the jobs of a queue that wait to run", cobra.ExactArgs(1), func(ctx context.Context, args []string) error {
+		return a.drain(ctx, args[0], d, yes)
+	})
+	c.Long = `Delete the ready jobs of a queue, and with --scheduled those that wait for their
+time or for their next attempt. This can't be undone. Jobs that run go on. Dead
+and cancelled jobs stay: "signalbox job rm" deletes these. No more jobs are
+deleted than are there when the command begins.
+
+This is not what a worker does when it drains: a worker ends the jobs that it
+has. To make a queue give out no jobs, and keep them, use "signalbox queue pause
+--wait". To have a copy of the jobs, use "signalbox export" before.`
+	c.Example = `  signalbox queue drain mail --dry-run
+  signalbox queue drain mail --scheduled --yes`
+	c.Flags().BoolVar(&d.Scheduled, "scheduled", false, "delete the scheduled jobs, too")
+	c.Flags().BoolVar(&d.DryRun, "dry-run", false, "count the jobs, and delete none")
+	c.Flags().BoolVarP(&yes, "yes", "y", false, "don't ask")
+	c.ValidArgsFunction = a.completeQueues(1)
+	return c
+}
+
+func (a *app) drain(ctx context.Context, queue string, d inspect.Draining, yes bool) error {
+	if !yes && !d.DryRun && !a.canAsk() {
+		return usage("there is no terminal to ask: want --yes, or --dry-run to count the jobs")
+	}
+	ins, err := a.inspector(ctx)
+	if err != nil {
+		return err
+	}
+	which := "ready"
+	if d.Scheduled {
+		which = "ready and scheduled"
+	}
+	var counted inspect.Progress
+	if !yes {
+		p := a.progress("counting")
+		look := d
+		look.DryRun, look.Progress = true, p.show
+		counted, err = ins.Drain(ctx, queue, look)
+		p.end()
+		if err != nil || d.DryRun {
+			if err == nil {
+				err = a.printDrained(queue, which, counted, true)
+			}
+			return err
+		}
+		if counted.Matched == 0 {
+			a.note("There is no such job.")
+			return nil
+		}
+		if err := a.confirm("Delete %s of queue %s that are %s?", count(counted.Matched), queue, which); err != nil {
+			return err
+		}
+	}
+	p := a.progress("deleted")
+	p.total = counted.Matched
+	d.Progress = p.show
+	done, err := ins.Drain(ctx, queue, d)
+	p.end()
+	if err != nil {
+		return &partError{fmt.Sprintf("at least %s deleted, the call may be repeated", count(done.Done)), err}
+	}
+	return a.printDrained(queue, which, done, false)
+}
+
+func (a *app) printDrained(queue, which string, p inspect.Progress, dry bool) error {
+	if a.json() {
+		return a.document(bulkJSON{queue, dry, p.Seen, p.Matched, p.Done, p.Moved})
+	}
+	if dry {
+		fmt.Fprintf(a.out, "%s of queue %s would be deleted: those that are %s\n", count(p.Matched), queue, which)
+		return nil
+	}
+	fmt.Fprintf(a.out, "%s of queue %s deleted: those that were %s\n", count(p.Done), queue, which)
+	return nil
+}

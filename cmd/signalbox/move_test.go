@@ -1,0 +1,87 @@
+package main
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/signalbox-go/signalbox/internal/redistest"
+)
+
+func TestMv(t *testing.T) {
+	t.Parallel()
+	srv := redistest.Start(t)
+	sh := newShell(t, srv)
+	for _, id := range []string{"a", "b", "c"} {
+		sh.ok("enqueue", "email.welcome", "-q", "mail", "--id", id)
+	}
+	sh.ok("enqueue", "email.welcome", "-q", "slow", "--id", "c")
+	same(t, sh.ok("job", "mv", "mail", "a", "--to", "slow"), "job a was ready: moved")
+	same(t, sh.ok("job", "mv", "mail", "--state", "ready", "--to", "slow", "--dry-run"), "2 jobs of queue mail would be moved")
+	sh.fails(exitState, []string{"queue slow has a job of this ID"}, "job", "mv", "mail", "c", "--to", "slow")
+	sh.fails(exitState, []string{"at least 1 job moved, 1 failed", "job c"}, "job", "mv", "mail", "--state", "ready", "--to", "slow", "--yes")
+	sh.fails(exitNotFound, []string{"no such job"}, "job", "mv", "mail", "a", "--to", "slow")
+	sh.fails(exitNotFound, []string{"no such queue", "solw"}, "job", "mv", "mail", "c", "--to", "solw")
+	sh.fails(exitUsage, []string{"--to QUEUE"}, "job", "mv", "mail", "c")
+	sh.fails(exitUsage, []string{"already"}, "job", "mv", "mail", "c", "--to", "mail")
+	if out := sh.ok("job", "ls", "slow", "-o", "json"); strings.Count(out, "\n") != 3 {
+		t.Error(out)
+	}
+	sh.in, sh.terminal = "y\n", true
+	_, errs, _ := sh.run("job", "mv", "slow", "--state", "ready", "--to", "mail")
+	if !strings.Contains(errs, "Move 3 jobs of queue slow, in state ready? [y/N]") {
+		t.Error(errs)
+	}
+}
+
+func TestDrain(t *testing.T) {
+	t.Parallel()
+	sh := newShell(t, redistest.Start(t))
+	sh.ok("enqueue", "email.welcome", "-q", "mail", "--id", "r1")
+	sh.ok("enqueue", "email.welcome", "-q", "mail", "--id", "s1", "--after", "1h")
+	sh.fails(exitUsage, []string{"--yes", "--dry-run"}, "queue", "drain", "mail")
+	same(t, sh.ok("queue", "drain", "mail", "--dry-run"), "1 job of queue mail would be deleted: those that are ready")
+	same(t, sh.ok("queue", "drain", "mail", "--dry-run", "--scheduled", "-o", "json"), `{"queue":"mail","dry_run":true,"seen":2,"matched":2,"done":0,"moved":0}`)
+	sh.terminal, sh.in = true, "n\n"
+	out, errs, code := sh.run("queue", "drain", "mail", "--scheduled")
+	if code != exitFailure || out != "" || !strings.Contains(errs, "Delete 2 jobs of queue mail that are ready and scheduled? [y/N]") || !strings.Contains(errs, "nothing was done") {
+		t.Errorf("%d, %q, %q", code, out, errs)
+	}
+	if sh.state("r1") != "ready" || sh.state("s1") != "scheduled" {
+		t.Error("a job is gone")
+	}
+	sh.terminal = false
+	same(t, sh.ok("queue", "drain", "mail", "--yes"), "1 job of queue mail deleted: those that were ready")
+	if sh.state("r1") != "" || sh.state("s1") != "scheduled" {
+		t.Error("what is scheduled is gone, or what is ready isn't")
+	}
+	same(t, sh.ok("queue", "drain", "mail", "--scheduled", "--yes"), "1 job of queue mail deleted: those that were ready and scheduled")
+	sh.fails(exitNotFound, []string{"no such queue"}, "queue", "drain", "mial", "--yes")
+}
+
+func TestFile(t *testing.T) {
+	t.Parallel()
+	srv := redistest.Start(t)
+	sh := newShell(t, srv)
+	sh.ended(srv, "d1")
+	sh.ok("enqueue", "email.welcome", `{"to":"SECRET"}`, "-q", "mail", "--id", "r1")
+	file := sh.ok("export", "mail")
+	if strings.Count(file, "\n") != 5 || !strings.HasPrefix(file, `{"signalbox":"export","format":1,`) || !strings.HasSuffix(file, `{"end":true,"jobs":3,"running":0}`+"\n") {
+		t.Fatal(file)
+	}
+	sh.in = file
+	same(t, sh.ok("import", "other", "--dry-run"), "3 jobs would be imported into queue other")
+	same(t, sh.ok("import", "other", "--settings"), "3 jobs imported into queue other")
+	same(t, sh.ok("import", "other"), "0 jobs imported into queue other\n3 jobs left out: the queue has jobs of these IDs")
+	same(t, sh.ok("import", "other", "-o", "json"), `{"queue":"other","dry_run":false,"jobs":3,"done":0,"there":3,"bad":0}`)
+	if out := sh.ok("queue", "ls", "other", "-o", "json"); !strings.Contains(out, `"paused":true`) || !strings.Contains(out, `"dead":1`) {
+		t.Error(out)
+	}
+	sh.in = strings.Replace(file, `"priority":"normal"`, `"priority":"SECRET"`, 1)
+	out, errs, code := sh.run("import", "third")
+	if code != exitFailure || out != "2 jobs imported into queue third\n" || !strings.Contains(errs, "line ") || strings.Contains(errs, "SECRET") {
+		t.Errorf("%d, %q, %q", code, out, errs)
+	}
+	sh.in = "SECRET"
+	sh.fails(exitUsage, []string{"its first line"}, "import", "third")
+	sh.fails(exitNotFound, []string{"no such queue"}, "export", "mial")
+}
