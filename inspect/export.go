@@ -24,7 +24,7 @@ type Exported struct {
 // of one moment, pause the queue, wait until no job runs, and have the producers wait.
 //
 // A job that runs is in the file as ready: as it would be if it were given back. If it was asked to end, it is there as cancelled. If its worker goes on with it, it
-// runs again once it is imported, with the same effect key. Jobs that are held by a [Move] are in the file of the queue that they leave, as what they were. Completed jobs, cron entries, statistics, and which workers are quiet aren't in the file.
+// runs again once it is imported, with the same effect key. Jobs that are held by a [Move] are in the file of the queue that they leave, as what they were. Completed jobs aren't in the file, also if the queue keeps them. Cron entries, statistics, and which workers are quiet aren't either.
 //
 // The file has the arguments of all jobs, so keep it as you keep these. After an error it has no last line, and Import says that it was cut off.
 func (i *Inspector) Export(ctx context.Context, queue string, w io.Writer, progress func(Exported)) (done Exported, err error) {
@@ -44,7 +44,10 @@ func (i *Inspector) Export(ctx context.Context, queue string, w io.Writer, progr
 	out.SetEscapeHTML(false)
 	err = out.Encode(fileHead{
 		Signalbox: "export", Format: fileFormat, Namespace: i.cfg.Namespace, Queue: queue, At: fileTime(situation.At),
-		Settings: fileSettings{settings.Paused, settings.Slots, settings.Retention.Jobs, settings.Retention.Bytes, settings.Retention.Age.Microseconds()},
+		Settings: fileSettings{
+			settings.Paused, settings.Slots, settings.Retention.Jobs, settings.Retention.Bytes, settings.Retention.Age.Microseconds(),
+			settings.Completed.Jobs, settings.Completed.Bytes, settings.Completed.Age.Microseconds(),
+		},
 	})
 	if err != nil {
 		return failed(err)
@@ -76,4 +79,9 @@ func (i *Inspector) Export(ctx context.Context, queue string, w io.Writer, progr
 // retention returns what the settings of a file keep.
 func (s *fileSettings) retention() signalbox.Retention {
 	return store.RetentionOf(s.KeepJobs, s.KeepBytes, s.KeepMicros)
+}
+
+// completed returns what the settings of a file keep of completed jobs.
+func (s *fileSettings) completed() signalbox.Retention {
+	return store.RetentionOf(s.KeepCompleted, s.KeepCompletedBytes, s.KeepCompletedMicros)
 }

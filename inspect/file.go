@@ -33,6 +33,10 @@ type fileSettings struct {
 	KeepJobs   int64 `json:"keep_jobs"`
 	KeepBytes  int64 `json:"keep_bytes"`
 	KeepMicros int64 `json:"keep_us"`
+	// What is kept of completed jobs; 0: nothing.
+	KeepCompleted       int64 `json:"keep_completed_jobs"`
+	KeepCompletedBytes  int64 `json:"keep_completed_bytes"`
+	KeepCompletedMicros int64 `json:"keep_completed_us"`
 }
 
 // A fileEnd is the last line.

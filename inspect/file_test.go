@@ -117,6 +117,47 @@ func TestExportAndImport(t *testing.T) {
 	})
 }
 
+// Completed jobs that are kept are neither exported nor moved, and keep their IDs.
+func TestCompletedStay(t *testing.T) {
+	t.Parallel()
+	s := newStage(t, redistest.Start(t).Client())
+	to := s.beside()
+	for _, q := range []*stage{s, to} {
+		s.must(s.ins.SetCompletedRetention(t.Context(), q.Name(), signalbox.Retention{Jobs: 5, Bytes: 1 << 20, Age: time.Hour}))
+	}
+	s.puts("a", "b")
+	file := s.exported()
+	for _, q := range []*stage{s, to} {
+		if q == to {
+			q.puts("a")
+		}
+		got := q.claim(1)[0]
+		q.claim(0, store.Settlement{ID: got.Job.ID, Token: got.Job.Token, Outcome: store.Completed, Record: store.Kept(&store.Attempt{Number: 1, Worker: "w"})})
+		q.one("a", signalbox.StateCompleted)
+	}
+	if after := s.exported(); strings.Contains(after, `{"id":"a"`) || !strings.Contains(after, `{"id":"b"`) || !strings.Contains(after, `"keep_completed_jobs":5,"keep_completed_bytes":1048576,"keep_completed_us":3600000000`) {
+		t.Errorf("the file: %s", after)
+	}
+	if done := to.imports(file, inspect.Importing{Settings: true}); done != (inspect.Imported{Jobs: 2, Done: 1, There: 1}) {
+		t.Errorf("import: %+v", done)
+	}
+	third := s.beside()
+	third.imports(file, inspect.Importing{Settings: true})
+	if q, err := s.ins.Queue(t.Context(), third.Name()); err != nil || q.CompletedRetention != (signalbox.Retention{Jobs: 5, Bytes: 1 << 20, Age: time.Hour}) {
+		t.Errorf("settings: %+v, %v", q, err)
+	}
+	if _, err := s.ins.Do(t.Context(), s.Name(), "a", inspect.Move{To: third.Name()}); !errors.Is(err, inspect.ErrTaken) {
+		t.Errorf("a move to where the ID is: %v", err)
+	}
+	fourth := s.beside()
+	if _, err := s.ins.Do(t.Context(), s.Name(), "a", inspect.Move{To: fourth.Name()}); !errors.Is(err, inspect.ErrState) {
+		t.Errorf("a move: %v", err)
+	}
+	if _, err := third.ins.Do(t.Context(), third.Name(), "a", inspect.Move{To: to.Name()}); !errors.Is(err, inspect.ErrTaken) {
+		t.Errorf("a move onto a completed job: %v", err)
+	}
+}
+
 // A job that changes its state all the time is in each file.
 func TestExportBesideWorkers(t *testing.T) {
 	t.Parallel()

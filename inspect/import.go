@@ -41,7 +41,7 @@ const (
 
 // Import puts the jobs of a file of [Inspector.Export] into a queue, which may have another name, another namespace, or another Redis. It may have jobs: one
 // whose ID the queue has already, in any state, is left out and counted. So Import may be called again, with the same file, after any error. A job that has
-// completed meanwhile has left no trace: it is put in again. So import a file to its end before the queue is worked: pause it first.
+// completed meanwhile has left no trace, unless the queue keeps completed jobs: it is put in again. So import a file to its end before the queue is worked: pause it first.
 //
 // Jobs keep what they have in the file: the ID, the state, the effect key, all times and errors. Ready jobs come in as due at the time when they
 // were due: so workers get them in that order, and those of one time in the order of their IDs. They count as scheduled until a worker looks. Dead and cancelled jobs that are older than the queue keeps, or too many, are dropped as usual.
@@ -126,7 +126,7 @@ func (im *importer) head(ctx context.Context) error {
 		return fmt.Errorf("%w file: it has format %d, and this release reads format %d", signalbox.ErrInvalid, head.Format, fileFormat)
 	}
 	if im.o.Settings {
-		if err := errors.Join(store.ValidateSlots(head.Settings.Slots), store.ValidateRetention(head.Settings.retention())); err != nil {
+		if err := errors.Join(store.ValidateSlots(head.Settings.Slots), store.ValidateRetention(head.Settings.retention()), store.ValidateRetention(head.Settings.completed())); err != nil {
 			return err
 		}
 	}
@@ -149,8 +149,10 @@ func (im *importer) head(ctx context.Context) error {
 	if _, err := im.q.SetSlots(ctx, head.Settings.Slots); err != nil {
 		return err
 	}
-	_, err = im.q.SetRetention(ctx, head.Settings.retention())
-	return err
+	if _, err := im.q.SetRetention(ctx, head.Settings.retention()); err != nil {
+		return err
+	}
+	return im.q.SetCompleted(ctx, head.Settings.completed())
 }
 
 // line reads one line of the others.

@@ -14,7 +14,7 @@ import (
 var ErrTaken = errors.New("inspect: the ID is taken")
 
 // Move moves a job that is scheduled, ready, dead or cancelled to another queue of the namespace. A job that runs isn't moved: cancel it, or
-// wait.
+// wait. One that has completed, and is kept, isn't either.
 //
 // The job keeps its ID, its state, and all that its record says: arguments, headers, priority, attempts, crashes, errors and times. A ready job goes
 // behind those that are ready there. A dead one stays dead, with the time of its end: retry it there to run it. The effect key goes along: it is the one
@@ -29,7 +29,7 @@ var ErrTaken = errors.New("inspect: the ID is taken")
 //
 // [Inspector.DoAll] first ends the moves to the same queue of jobs in the filter's state that were not finished, whatever their ages.
 //
-// The error wraps [ErrTaken] if the other queue has a job of the same ID, also one that is dead, and [ErrNoQueue] if nobody has used the other queue.
+// The error wraps [ErrTaken] if the other queue has a job of the same ID, also one that has ended and is kept, and [ErrNoQueue] if nobody has used the other queue.
 type Move struct {
 	To string // the other queue
 }
