@@ -79,6 +79,7 @@ type ticking struct {
 	paused    bool      // the last tick of which this process knows passed without a job
 	era       int       // the loop's era when next was chosen
 	owed      time.Time // ticks up to this time are made up for, however late they are
+	born      time.Time // when the plan was new, as Redis said at its first registration
 	dormant   bool      // another plan of the entry is in force; its ticks are not in the agenda
 }
 
@@ -221,9 +222,9 @@ func (l *loop) ask(ctx context.Context, now time.Time) time.Duration {
 	some := (*list)[:n:n]
 	fresh := list == &l.fresh
 	*list = (*list)[n:]
-	plans := make([]store.Plan, n)
+	plans := make([]store.Registration, n)
 	for i, e := range some {
-		plans[i] = e.plan
+		plans[i] = store.Registration{Plan: e.plan, Born: e.born}
 	}
 	l.call(ctx, func(ctx context.Context) func() {
 		planned, err := l.server.RegisterPlans(ctx, plans)
@@ -243,6 +244,9 @@ func (l *loop) ask(ctx context.Context, now time.Time) time.Duration {
 			}
 			l.missed.begin()
 			for i, e := range some {
+				if fresh {
+					e.born = planned[i].Born
+				}
 				if fresh || e.dormant {
 					l.begin(e, planned[i], l.clock.now(got))
 				}

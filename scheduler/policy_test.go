@@ -271,6 +271,12 @@ func TestTwoVersions(t *testing.T) {
 		want(t, older, "a newer version of the entry is in force", 1)
 		want(t, again, "a newer version of the entry is in force", 1)
 		want(t, newer, "level=", 0)
+		f.set(func() {
+			plan := newer.cron0().plan
+			if got, since := f.born[plan], f.since[plan]; !slices.Equal(got, []time.Time{{}, since, since}) {
+				t.Errorf("the newer version was registered as new at %v, want the zero time, and %v twice", got, since)
+			}
+		})
 
 		f.set(func() { f.inForce["e"] = older.cron0().plan.Digest }) // the newer ones have gone
 		at := time.Now()

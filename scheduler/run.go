@@ -52,7 +52,7 @@ type tickServer interface {
 	// Now returns the server's time.
 	Now(ctx context.Context) (time.Time, error)
 	// RegisterPlans says that this process has entries with these plans. It returns the last tick of each entry.
-	RegisterPlans(ctx context.Context, plans []store.Plan) ([]store.Planned, error)
+	RegisterPlans(ctx context.Context, plans []store.Registration) ([]store.Planned, error)
 	// NewLane returns a lane for calls of EnqueueTicks.
 	NewLane() *store.Lane
 	// EnqueueTicks enqueues the jobs of ticks. It returns what happened to each, and the server's time.

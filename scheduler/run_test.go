@@ -29,13 +29,14 @@ type fakeServer struct {
 	delay         time.Duration // of every call
 	hold          time.Duration // how late calls for ticks come to it
 	last          map[string]time.Time
-	since         map[store.Plan]time.Time // since when it counts
-	inForce       map[string]string        // the plan of each entry
-	paused        map[string]bool          // entries
-	indescribable string                   // an entry that can't be announced
-	noted         error                    // of calls about entries
-	told          []string                 // what such calls said of entries
-	lacks         map[string]bool          // entries that must be announced
+	since         map[store.Plan]time.Time   // since when it counts
+	inForce       map[string]string          // the plan of each entry
+	born          map[store.Plan][]time.Time // when callers said that it was new
+	paused        map[string]bool            // entries
+	indescribable string                     // an entry that can't be announced
+	noted         error                      // of calls about entries
+	told          []string                   // what such calls said of entries
+	lacks         map[string]bool            // entries that must be announced
 	fired         []time.Time
 	names         []string // of the entries of those ticks
 	calls         int      // for ticks
@@ -52,7 +53,7 @@ type fakeCall struct {
 func newFakeServer() *fakeServer {
 	return &fakeServer{
 		last: make(map[string]time.Time), paused: make(map[string]bool), lacks: make(map[string]bool), lanes: make(map[*store.Lane]fakeCall),
-		since: make(map[store.Plan]time.Time), inForce: make(map[string]string),
+		since: make(map[store.Plan]time.Time), inForce: make(map[string]string), born: make(map[store.Plan][]time.Time),
 	}
 }
 
@@ -89,7 +90,7 @@ func (f *fakeServer) Now(ctx context.Context) (time.Time, error) {
 
 // RegisterPlans does the same as the script, but for what the script knows of older plans: it forgets a plan that another
 // one has replaced.
-func (f *fakeServer) RegisterPlans(ctx context.Context, plans []store.Plan) ([]store.Planned, error) {
+func (f *fakeServer) RegisterPlans(ctx context.Context, plans []store.Registration) ([]store.Planned, error) {
 	if err := f.wait(ctx); err != nil {
 		return nil, err
 	}
@@ -99,11 +100,13 @@ func (f *fakeServer) RegisterPlans(ctx context.Context, plans []store.Plan) ([]s
 		return nil, f.noLast
 	}
 	planned := make([]store.Planned, len(plans))
-	for i, p := range plans {
+	for i, r := range plans {
+		p := r.Plan
+		f.born[p] = append(f.born[p], r.Born)
 		if _, ok := f.since[p]; !ok {
 			f.since[p], f.inForce[p.Entry] = time.Now().Add(f.skew), p.Digest
 		}
-		planned[i] = store.Planned{Last: f.last[p.Entry], Since: f.since[p], InForce: f.inForce[p.Entry] == p.Digest}
+		planned[i] = store.Planned{Last: f.last[p.Entry], Since: f.since[p], InForce: f.inForce[p.Entry] == p.Digest, Born: f.since[p]}
 	}
 	return planned, nil
 }

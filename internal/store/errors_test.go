@@ -184,7 +184,7 @@ func operations() []operation {
 			return err
 		}},
 		{name: "plan", call: func(r *rig, _ []Delivery) error {
-			planned, err := r.RegisterPlans(bg, []Plan{NewPlan("planned", "@daily")})
+			planned, err := r.RegisterPlans(bg, []Registration{{Plan: NewPlan("planned", "@daily")}})
 			if err == nil && (!planned[0].InForce || planned[0].Since.IsZero()) {
 				return fmt.Errorf("%+v", planned)
 			}

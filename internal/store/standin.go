@@ -252,7 +252,7 @@ func (s *StandIn) plan(cmd *redis.Cmd, cron string, args []any) error {
 	defer s.mu.Unlock()
 	q := s.queue(strings.TrimSuffix(cron, "cron") + "jobs")
 	var list []any
-	for ; len(args) >= 2; args = args[2:] {
+	for ; len(args) >= 3; args = args[3:] {
 		name, last := fmt.Sprint(args[0]), ""
 		if us, ok := q.marks[name]; ok {
 			last = strconv.FormatInt(us, 10)
@@ -260,7 +260,8 @@ func (s *StandIn) plan(cmd *redis.Cmd, cron string, args []any) error {
 		if q.since[name] == 0 {
 			q.since[name] = time.Now().UnixMicro()
 		}
-		list = append(list, last, strconv.FormatInt(q.since[name], 10), "1")
+		since := strconv.FormatInt(q.since[name], 10)
+		list = append(list, last, since, "1", since)
 	}
 	cmd.SetVal([]any{"ok", list})
 	return nil

@@ -112,7 +112,10 @@ func TestStandIn(t *testing.T) {
 		t.Errorf("a reminder: %v, %v", lacking, err)
 	}
 
-	plans := []Plan{NewPlan("e"), NewPlan("f"), NewPlan("g"), NewPlan("h"), NewPlan("nobodys")}
+	var plans []Registration
+	for _, name := range []string{"e", "f", "g", "h", "nobodys"} {
+		plans = append(plans, Registration{Plan: NewPlan(name)})
+	}
 	want, err := r.RegisterPlans(bg, plans)
 	r.must(err)
 	got, err := q.RegisterPlans(bg, plans)
@@ -121,7 +124,7 @@ func TestStandIn(t *testing.T) {
 		if apart := got[i].Since.Sub(want[i].Since); apart.Abs() > time.Minute {
 			t.Errorf("entry %s has its plan since %v, and on a server since %v", plans[i].Entry, got[i].Since, want[i].Since)
 		}
-		got[i].Since = want[i].Since
+		got[i].Since, got[i].Born = want[i].Since, want[i].Born
 	}
 	equal(t, "last ticks", got, want)
 

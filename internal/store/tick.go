@@ -38,11 +38,18 @@ func NewPlan(entry string, says ...string) Plan {
 	return Plan{entry, hex.EncodeToString(sum[:8])}
 }
 
+// A Registration says that a scheduler has an entry with this plan.
+type Registration struct {
+	Plan
+	Born time.Time // as of the Planned of the caller's first registration; zero: this is the first
+}
+
 // A Planned is the state of an entry whose plan was registered.
 type Planned struct {
 	Last    time.Time // its last tick that was enqueued, or that passed while the entry was paused; zero: there was none
 	Since   time.Time // since when the plan counts. Earlier ticks are never made up for
 	InForce bool      // if not, another plan is in force, and a tick of this one is Superseded
+	Born    time.Time // when the plan was new
 }
 
 // MaxPlans is the most plans in one call.
@@ -50,10 +57,14 @@ const MaxPlans = 1000
 
 // RegisterPlans says that the caller has entries with these plans, at most MaxPlans of them. A plan that nobody else has comes into force.
 // Callers repeat it every NoticeEvery: after NoticePatience without, a plan gives way to another one.
-func (q *Queue) RegisterPlans(ctx context.Context, plans []Plan) ([]Planned, error) {
-	args := planScript.args(2*len(plans), arg{"protocol", Protocol}, arg{"patience", NoticePatience.Microseconds()})
+func (q *Queue) RegisterPlans(ctx context.Context, plans []Registration) ([]Planned, error) {
+	args := planScript.args(3*len(plans), arg{"protocol", Protocol}, arg{"patience", NoticePatience.Microseconds()})
 	for _, p := range plans {
-		args = append(args, p.Entry, p.Digest)
+		born := ""
+		if !p.Born.IsZero() {
+			born = strconv.FormatInt(p.Born.UnixMicro(), 10)
+		}
+		args = append(args, p.Entry, p.Digest, born)
 	}
 	r, err := run(ctx, q.rdb, planScript, planScript.keys(&q.keys), args)
 	if err != nil {
@@ -63,7 +74,7 @@ func (q *Queue) RegisterPlans(ctx context.Context, plans []Plan) ([]Planned, err
 		return nil, err
 	}
 	list := r.strs(1)
-	if r.err == nil && len(list) != 3*len(plans) {
+	if r.err == nil && len(list) != 4*len(plans) {
 		r.fail(1, fmt.Sprintf("a list of %d, for %d entries", len(list), len(plans)))
 	}
 	if r.err != nil {
@@ -71,7 +82,8 @@ func (q *Queue) RegisterPlans(ctx context.Context, plans []Plan) ([]Planned, err
 	}
 	planned := make([]Planned, len(plans))
 	for i := range planned {
-		planned[i] = Planned{Last: microTime(list[3*i]), Since: microTime(list[3*i+1]), InForce: list[3*i+2] == "1"}
+		l := list[4*i:]
+		planned[i] = Planned{Last: microTime(l[0]), Since: microTime(l[1]), InForce: l[2] == "1", Born: microTime(l[3])}
 	}
 	return planned, nil
 }

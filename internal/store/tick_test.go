@@ -7,6 +7,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/redis/go-redis/v9"
+
 	"github.com/signalbox-go/signalbox"
 )
 
@@ -22,6 +24,7 @@ var tickTests = []storeTest{
 	{"MissedTicks", testMissedTick},
 	{"PlansInTurn", testPlans},
 	{"PlanThatEnds", testPlanEnds},
+	{"PlansComeBack", testPlansComeBack},
 	{"PlanAfterAPause", testPlanAfterAPause},
 	{"DescriptionOfAPlan", testDescriptionOfAPlan},
 }
@@ -207,9 +210,21 @@ func testMarkAhead(t *testing.T, r *rig) {
 // planned registers plans.
 func (r *rig) planned(plans ...Plan) []Planned {
 	r.t.Helper()
-	planned, err := r.RegisterPlans(bg, plans)
+	begins := make([]Registration, len(plans))
+	for i, p := range plans {
+		begins[i].Plan = p
+	}
+	planned, err := r.RegisterPlans(bg, begins)
 	r.must(err)
 	return planned
+}
+
+// again registers a plan that was new at a time, as a scheduler does that has begun before.
+func (r *rig) again(p Plan, born time.Time) Planned {
+	r.t.Helper()
+	planned, err := r.RegisterPlans(bg, []Registration{{p, born}})
+	r.must(err)
+	return planned[0]
 }
 
 // since changes since when the plan in force counts, and when it and all others were registered last.
@@ -226,7 +241,7 @@ func (r *rig) since(entry string, since, seen time.Duration) {
 		if i == 0 {
 			f[1] = at(since)
 		}
-		list[i] = f[0] + " " + f[1] + " " + at(seen)
+		list[i] = f[0] + " " + f[1] + " " + at(seen) + " " + f[3]
 	}
 	r.must(r.rdb.HSet(bg, r.keys.cron, "plan "+entry, strings.Join(list, ",")).Err())
 }
@@ -279,7 +294,7 @@ func testPlans(t *testing.T, r *rig) {
 		p := NewPlan("e", strings.Repeat("x", i))
 		same(t, "one more", r.planned(p)[0].InForce, true)
 	}
-	if text, err := r.rdb.HGet(bg, r.keys.cron, "plan e").Result(); err != nil || len(text) > 450 {
+	if text, err := r.rdb.HGet(bg, r.keys.cron, "plan e").Result(); err != nil || len(text) > 8*(16+3*17)+7 {
 		t.Errorf("%d bytes of plans: %s", len(text), text)
 	}
 }
@@ -304,10 +319,58 @@ func testPlanEnds(t *testing.T, r *rig) {
 	same(t, "so the other one is older", r.planned(newer)[0].InForce, false)
 
 	seen := now.Add(-NoticePatience - time.Minute).UnixMicro()
-	r.must(r.rdb.HSet(bg, r.keys.cron, "plan e", fmt.Sprintf("%s %d %d,%s %d %d", newer.Digest, now.UnixMicro(), seen, older.Digest, now.Add(-time.Hour).UnixMicro(), now.UnixMicro())).Err())
+	r.must(r.rdb.HSet(bg, r.keys.cron, "plan e", fmt.Sprintf("%s %d %d 2,%s %d %d 1", newer.Digest, now.Add(-time.Hour).UnixMicro(), seen, older.Digest, now.Add(-2*time.Hour).UnixMicro(), now.UnixMicro())).Err())
 	back := r.planned(older)[0]
 	same(t, "the newer one has gone", back.InForce, true)
 	same(t, "ticks are its own since then", back.Since.UnixMicro(), seen)
+	resumed := now.Add(-time.Second).UnixMicro()
+	r.must(r.rdb.HSet(bg, r.keys.cron, "plan e", fmt.Sprintf("%s %d %d 2,%s 0 %d 1", newer.Digest, resumed, seen, older.Digest, now.UnixMicro())).Err())
+	same(t, "those of a pause are nobody's", r.planned(older)[0].Since.UnixMicro(), resumed)
+}
+
+// A scheduler that was away isn't taken for one with a new plan, and a Redis that lost its memory, or whose clock was wrong, gets
+// the plans back in their order.
+func testPlansComeBack(t *testing.T, r *rig) {
+	older, newer := NewPlan("e", "@daily"), NewPlan("e", "@hourly")
+	first := r.planned(older)[0].Born
+	second := r.planned(newer)[0].Born
+	if !second.After(first) {
+		t.Fatalf("the plans are of %v and %v", first, second)
+	}
+	field := func() *redis.IntCmd { return r.rdb.HDel(bg, r.keys.cron, "plan e") }
+
+	r.must(field().Err())
+	same(t, "Redis lost all, the older one comes back first", r.again(older, first).InForce, true)
+	same(t, "then the newer one", r.again(newer, second).InForce, true)
+	same(t, "the older one, again", r.again(older, first).InForce, false)
+
+	r.must(field().Err())
+	same(t, "Redis lost all, the newer one comes back first", r.again(newer, second).InForce, true)
+	back := r.again(older, first)
+	same(t, "then the older one, which was away", back.InForce, false)
+	same(t, "it was new at the same time", back.Born.Equal(first), true)
+	same(t, "a tick of the newer one", r.planTick(newer, 0, 0), PutIn)
+
+	r.since("e", time.Hour, NoticePatience+time.Minute)
+	same(t, "all were away, the older one comes back first", r.again(older, first).InForce, false)
+	same(t, "the newer one stayed away", r.again(older, first).InForce, true)
+	same(t, "it comes back after all", r.again(newer, second).InForce, true)
+
+	r.since("e", 0, -time.Hour)
+	same(t, "the clock was ahead", r.again(older, first).InForce, false)
+	text, err := r.rdb.HGet(bg, r.keys.cron, "plan e").Result()
+	r.must(err)
+	now, err := r.Now(bg)
+	r.must(err)
+	if seen := microTime(strings.Fields(text)[2]); seen.After(now) {
+		t.Errorf("the newer one is there until %v", seen.Add(NoticePatience))
+	}
+	same(t, "for all", r.again(newer, second).InForce, true)
+
+	for i := range 9 {
+		r.planned(NewPlan("e", strings.Repeat("x", i)))
+	}
+	same(t, "one of too many", r.again(older, first).InForce, false)
 }
 
 // Ticks that passed while their entry was paused are not made up for, also if no scheduler saw them pass.

@@ -1,12 +1,14 @@
 -- Registers the plans of cron entries. A plan is what the times of an entry's ticks depend on, as a digest. At any moment one plan is in
 -- force for an entry: of those that a scheduler has registered within patience, the one that was new last. A scheduler registers the
 -- plans of its entries when it begins, and again and again. An enqueue refuses a tick of another plan than the one in force.
+-- A scheduler knows when its plan was new, and says so when it registers the plan again. So a Redis that forgot plans gets them back in
+-- their order, and a scheduler that was away for long isn't taken for one with a new plan.
 --
 -- KEYS: as named below
 -- ARGV: protocol; patience (us): a plan that no scheduler has registered for so long gives way to any other;
---       then for each entry: name, plan
--- Reply: {'ok', list}: three values for each entry: its last tick in us or '', since when this plan counts in us, and 1 if it is in
---        force, else 0. Ticks from before that time are never made up for
+--       then for each entry: name, plan, when the plan was new in us: '' if the scheduler begins
+-- Reply: {'ok', list}: four values for each entry: its last tick in us or ''; since when this plan counts in us: earlier ticks are never
+--        made up for; 1 if it is in force, else 0; when it was new in us
 -- A caller that is too old for the queue changes nothing, and is told that its plans are in force: an enqueue tells it the truth.
 -- Errors: those of Redis, before the first write.
 
@@ -20,40 +22,53 @@ patience = tonumber(patience)
 local outdated = tonumber((standing(SETTINGS, protocol)))
 local now = clock()
 local fields, list = {}, {}
-for i = fixed + 1, #ARGV, 2 do
-  local name, mine = unpack(ARGV, i, i + 1)
+for i = fixed + 1, #ARGV, 3 do
+  local name, mine, born = unpack(ARGV, i, i + 2)
+  born = tonumber(born)
   local last, text = unpack(redis.call('HMGET', CRON, name, 'plan ' .. name))
-  -- The field 'plan <entry>' holds plans, the newest first: the plan, since when it counts, and when it was last registered.
+  -- The field 'plan <entry>' holds plans, the newest first: the plan, since when it counts, when it was last registered, and when it
+  -- was new.
+  local oldest = now - patience
+  local before = tonumber(string.match(text or '', mine .. ' %d+ (%d+)'))
+  if born and before and before < oldest then -- this scheduler was away: the others may have been, too, and come back
+    oldest = before - patience
+  end
   local plans, own, lapsed, first = {}, nil, nil, true
-  for plan, since, seen in string.gmatch(text or '', '(%x+) (%d+) (%d+)') do
-    local lives = math.abs(now - tonumber(seen)) <= patience
-    if lives or first and plan == mine then
+  for plan, since, seen, new in string.gmatch(text or '', '(%x+) (%d+) (%d+) (%d+)') do
+    seen = math.min(tonumber(seen), now) -- a wrong clock may have written it
+    if seen >= oldest or first and plan == mine then
       if lapsed then
         since = math.max(tonumber(since), lapsed) -- the ticks since then are nobody else's
         lapsed = nil
       end
-      local p = {plan, tonumber(since), tonumber(seen)}
+      local p = {plan, tonumber(since), seen, tonumber(new)}
       plans[#plans + 1] = p
       own = plan == mine and p or own
     elseif first then
-      lapsed = tonumber(seen)
+      lapsed = math.max(seen, math.min(tonumber(since), now)) -- it may have been paused since it was last registered
     end
     first = false
   end
   if not own then
-    own = {mine, now}
-    table.insert(plans, 1, own)
+    own = {mine, now, now, born or now}
+    local at = 1
+    while born and plans[at] and plans[at][4] > born do
+      at = at + 1
+    end
+    table.insert(plans, at, own)
   end
   own[3] = now
   local kept = math.min(#plans, 8)
   for j = 1, kept do
-    plans[j] = plans[j][1] .. ' ' .. digits(plans[j][2]) .. ' ' .. digits(plans[j][3])
+    local p = plans[j]
+    plans[j] = p[1] .. ' ' .. digits(p[2]) .. ' ' .. digits(p[3]) .. ' ' .. digits(p[4])
   end
   fields[#fields + 1] = 'plan ' .. name
   fields[#fields + 1] = table.concat(plans, ',', 1, kept)
   list[#list + 1] = last or ''
   list[#list + 1] = digits(own[2])
   list[#list + 1] = (outdated or string.find(plans[1], mine .. ' ', 1, true) == 1) and '1' or '0'
+  list[#list + 1] = digits(own[4])
 end
 if not outdated and #fields > 0 then
   redis.call('HSET', CRON, unpack(fields))
