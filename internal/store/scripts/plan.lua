@@ -29,7 +29,7 @@ for i = fixed + 1, #ARGV, 3 do
   -- The field 'plan <entry>' holds plans, the newest first: the plan, since when it counts, when it was last registered, and when it
   -- was new.
   local oldest = now - patience
-  local before = tonumber(string.match(text or '', mine .. ' %d+ (%d+)'))
+  local before = tonumber((string.match(text or '', mine .. ' %d+ (%d+)')))
   if born and before and before < oldest then -- this scheduler was away: the others may have been, too, and come back
     oldest = before - patience
   end
@@ -50,7 +50,7 @@ for i = fixed + 1, #ARGV, 3 do
     first = false
   end
   if not own then
-    own = {mine, now, now, born or now}
+    own = {mine, now, now, born or math.max(now, plans[1] and plans[1][4] + 1 or 0)}
     local at = 1
     while born and plans[at] and plans[at][4] > born do
       at = at + 1
