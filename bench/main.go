@@ -25,6 +25,7 @@ type flags struct {
 	runs     int
 	contests []contest
 	redis    string
+	soak     int    // jobs; 0: no soak
 	against  string // a commit; "": the peers
 }
 
@@ -75,6 +76,7 @@ func parse(args []string, stderr io.Writer) (flags, error) {
 	only := fs.String("case", "", "run only these cases, separated by commas: "+strings.Join(names(contests()), ","))
 	fs.StringVar(&f.redis, "redis", "", "use the Redis at this address, which must be on loopback and empty: it is flushed; default: start one")
 	fs.StringVar(&f.against, "against", "", "compare this tree with the commit of this name instead of the peers, each with its own bench")
+	fs.IntVar(&f.soak, "soak", 0, "put so many jobs through one queue with retention and statistics instead, and write to the working directory how much memory that takes: soak.csv and soak.svg")
 	err := fs.Parse(args)
 	if err != nil {
 		return f, err
@@ -82,6 +84,8 @@ func parse(args []string, stderr io.Writer) (flags, error) {
 	switch {
 	case fs.NArg() > 0:
 		err = fmt.Errorf("unexpected argument %q", fs.Arg(0))
+	case f.soak < 0:
+		err = fmt.Errorf("-soak %d; want 1 or more", f.soak)
 	case f.runs < 0:
 		err = fmt.Errorf("-runs %d; want 1 or more", f.runs)
 	default:
@@ -109,6 +113,9 @@ func run(ctx context.Context, f flags, stdout, stderr io.Writer) (err error) {
 	}
 	defer func() { err = errors.Join(err, srv.close()) }()
 
+	if f.soak > 0 {
+		return soak(ctx, srv, f.soak, ".", stderr)
+	}
 	m, err := describe(ctx, srv, f)
 	if err != nil {
 		return err
