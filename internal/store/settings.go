@@ -75,7 +75,7 @@ const quietField = "quiet:"
 // stopValue is what the value of that field begins with for a worker that is to end. A space and the time follow.
 const stopValue = "stop"
 
-// ErrStopping: a worker was asked to end, so it can't be made to take jobs again.
+// ErrStopping says that a worker was asked to end, so it can't be made to take jobs again.
 var ErrStopping = errors.New("store: the worker was asked to stop")
 
 // Pause makes the queue give out no jobs: once it has returned, none is claimed until Resume. It reports whether that is new.

@@ -367,6 +367,15 @@ func testPlansComeBack(t *testing.T, r *rig) {
 	}
 	same(t, "for all", r.again(newer, second).InForce, true)
 
+	// It was ahead also when the newer one was new. A third one is newer still, and comes back as such.
+	r.must(r.rdb.HSet(bg, r.keys.cron, "plan e", fmt.Sprintf("%s 0 %d %d", newer.Digest, now.UnixMicro(), now.Add(time.Hour).UnixMicro())).Err())
+	third := NewPlan("e", "@weekly")
+	latest := r.planned(third)[0].Born
+	r.must(field().Err())
+	same(t, "the one from the future comes back first", r.again(newer, now.Add(time.Hour)).InForce, true)
+	same(t, "then the third one", r.again(third, latest).InForce, true)
+	r.must(field().Err())
+
 	for i := range 9 {
 		r.planned(NewPlan("e", strings.Repeat("x", i)))
 	}
