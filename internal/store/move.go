@@ -24,9 +24,17 @@ import (
 //  5. delete: the job that is held is deleted.
 //
 // Each step looks at the records of both queues, and changes one of them if that is still as it was. So Move may end after any step, and
-// another Move goes on from there. A copy is let go only while its original says so, by name, and a name is used for copies only before it
-// is committed, by the call that drew it. So a job that has gone on in the other queue is never put there a second time: not by a
-// call that was made again, and not by another that is late.
+// another Move goes on from there. Nothing is lost, and nothing runs twice, by these rules:
+//
+//   - A name is drawn each time a call holds a job or takes it over from another call, and never again. Only the call that drew it makes
+//     copies of that name, and commits them.
+//   - The other queue is read first. So a call that replaces a copy has seen afterwards that its own name holds the job: the name of the
+//     copy is over, and nobody can commit it any more.
+//   - The job that is held is deleted only if the other queue was read after it was seen committed, and has no copy of that name: it was
+//     let go.
+//
+// So a job that has gone on in the other queue is never put there a second time: not by a call that was made again, and not by another
+// that is late.
 
 // Sibling returns another queue of the same namespace and client.
 func (q *Queue) Sibling(name string) *Queue { return New(q.rdb, q.namespace, name) }
@@ -47,8 +55,9 @@ func holdJobs(states []signalbox.State) Act {
 // A moving is a job that a mover moves.
 type moving struct {
 	id        string
-	mine      bool // this call has held it
-	committed bool // it was seen committed
+	name      string // under which this call holds it, or tries to
+	mine      bool   // this call has held it
+	committed string // the name under which it was seen committed, in an earlier round
 	was       signalbox.State
 	answer    *Answer // nil: it goes on
 }
@@ -61,7 +70,6 @@ func (m *moving) end(acted Acted, state signalbox.State) {
 // A mover moves jobs from one queue to another.
 type mover struct {
 	from, to *Queue
-	name     string // of this try
 	states   []signalbox.State
 }
 
@@ -77,7 +85,7 @@ func (q *Queue) Move(ctx context.Context, to string, ids []string, states ...sig
 	if len(states) == 0 {
 		states = movable()
 	}
-	m := &mover{from: q, to: q.Sibling(to), name: NewID(), states: states}
+	m := &mover{from: q, to: q.Sibling(to), states: states}
 	answers := make([]Answer, 0, len(ids))
 	for len(answers) < len(ids) {
 		part, err := m.sized(ctx, ids[len(answers):])
@@ -166,12 +174,12 @@ func (m *mover) rounds(ctx context.Context, jobs []*moving) error {
 	return errMoving
 }
 
-// read returns the records of jobs in both queues; nil where there is none.
+// read returns the records of jobs in both queues, those of the other queue first; nil where there is none.
 func (m *mover) read(ctx context.Context, jobs []*moving) (here, there [][]byte, err error) {
-	if here, err = m.from.recordsOf(ctx, jobs); err != nil {
+	if there, err = m.to.recordsOf(ctx, jobs); err != nil {
 		return nil, nil, err
 	}
-	there, err = m.to.recordsOf(ctx, jobs)
+	here, err = m.from.recordsOf(ctx, jobs)
 	return here, there, err
 }
 
@@ -213,14 +221,15 @@ func (m *mover) step(job *moving, here, there []byte, p *plan) {
 	switch {
 	case here == nil && copied: // left by a call that was late: the job has gone on, or was there no more
 		p.there = append(p.there, placement{id: job.id, digest: digestOf(there), state: gone})
-	case here == nil && (job.committed || job.mine):
+	case here == nil && (job.committed != "" || job.mine):
 		job.end(Done, job.was)
 	case here == nil:
 		job.end(Gone, "")
 	case !held && there != nil && !copied:
 		job.end(Occupied, "")
 	case !held:
-		record, err := wire.Hold(here, wire.Held{Peer: m.to.name, Move: m.name})
+		job.name = NewID()
+		record, err := wire.Hold(here, wire.Held{Peer: m.to.name, Move: job.name})
 		if err != nil {
 			job.end(Failed, "")
 			return
@@ -232,8 +241,11 @@ func (m *mover) step(job *moving, here, there []byte, p *plan) {
 	case !h.Committed && !slices.Contains(m.states, signalbox.State(h.State)):
 		job.end(Wrong, signalbox.State(h.State))
 	default:
-		job.was, job.committed, job.mine = signalbox.State(h.State), h.Committed, h.Move == m.name
 		m.carry(job, here, there, h, copied && c.Move == h.Move, copied, p)
+		job.was, job.mine = signalbox.State(h.State), h.Move == job.name
+		if h.Committed {
+			job.committed = h.Move
+		}
 	}
 }
 
@@ -248,10 +260,12 @@ func (m *mover) carry(job *moving, here, there []byte, h wire.Held, same, copied
 	switch {
 	case h.Committed && same:
 		p.there = append(p.there, m.free(job.id, there, h))
-	case h.Committed:
+	case h.Committed && h.Move == job.committed:
 		p.here = append(p.here, placement{id: job.id, digest: digestOf(here), state: gone})
-	case h.Move != m.name: // of another call, which may have ended: this one takes it over
-		p.here = append(p.here, placement{id: job.id, digest: digestOf(here), state: StateHeld, at: wire.HeldUntil, record: again(func(h *wire.Held) { h.Move = m.name })})
+	case h.Committed: // since the other queue was read, maybe
+	case h.Move != job.name: // of another call, which may have ended: this one takes it over
+		job.name = NewID()
+		p.here = append(p.here, placement{id: job.id, digest: digestOf(here), state: StateHeld, at: wire.HeldUntil, record: again(func(h *wire.Held) { h.Move = job.name })})
 	case same:
 		p.here = append(p.here, placement{id: job.id, digest: digestOf(here), state: StateHeld, at: wire.HeldUntil, record: again(func(h *wire.Held) { h.Committed = true })})
 	case there == nil || copied:
@@ -329,29 +343,33 @@ func (m *mover) undo(ctx context.Context, jobs []*moving) {
 		return
 	}
 	var free []placement
+	var held []*moving // in the order of free
 	for i, job := range left {
-		if h, held := wire.HeldOf(here[i]); held && h.Move == m.name && !h.Committed {
-			free = append(free, m.free(job.id, here[i], h))
+		if h, ok := wire.HeldOf(here[i]); ok && h.Move == job.name && !h.Committed {
+			free, held = append(free, m.free(job.id, here[i], h)), append(held, job)
 		}
 	}
-	if _, err := m.from.putRecords(ctx, free, false); err != nil {
+	acted, _ := m.from.putRecords(ctx, free, false) // also if it fails, it says which it has let go
+	let := held[:0] // those that were let go: no copy of them can be committed any more
+	for i, job := range held {
+		if i < len(acted) && acted[i].Acted == Done {
+			let = append(let, job)
+		}
+	}
+	if len(let) == 0 {
 		return
 	}
-	there, err := m.to.recordsOf(ctx, left)
+	there, err := m.to.recordsOf(ctx, let)
 	if err != nil {
 		return
 	}
 	var drop []placement
-	for i, job := range left {
-		if h, held := wire.HeldOf(there[i]); held && h.Copy && h.Move == m.name && wasFree(free, job.id) {
+	for i, job := range let {
+		if h, ok := wire.HeldOf(there[i]); ok && h.Copy && h.Move == job.name {
 			drop = append(drop, placement{id: job.id, digest: digestOf(there[i]), state: gone})
 		}
 	}
 	_, _ = m.to.putRecords(ctx, drop, false) // a copy that stays runs nowhere, and the next Move replaces it
-}
-
-func wasFree(free []placement, id string) bool {
-	return slices.ContainsFunc(free, func(p placement) bool { return p.id == id })
 }
 
 // Unmoved yields the jobs of the queue that are held since a Move of theirs to another queue wasn't finished: those that were in a state.

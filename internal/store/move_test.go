@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"reflect"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -22,6 +23,7 @@ var moveTests = []storeTest{
 	{"MoveStops", testMoveStops},
 	{"MoveMeetsAnother", testMoveMeetsAnother},
 	{"MoveByMany", testMoveByMany},
+	{"MoveInAnyOrder", testMoveInAnyOrder},
 	{"MoveFails", testMoveFails},
 	{"HeldIsLeft", testHeldIsLeft},
 	{"MoveOfMany", testMoveOfMany},
@@ -373,6 +375,103 @@ func testMoveByMany(t *testing.T, r *rig) {
 	}
 	for _, id := range ids {
 		same(t, id+" ran", ran[id], 1)
+	}
+}
+
+// A gated is a client of a mover that makes each call when it is told to. One call fails, and comes to Redis later. The mover dies then,
+// or goes on.
+type gated struct {
+	redis.UniversalClient
+	turn     chan struct{} // a token is one call
+	here     chan struct{} // it wants to make a call, or is at its end
+	fails    int           // how many calls are left until that one
+	survives bool
+	late     func() // the call that failed
+}
+
+// may waits for the mover's turn to make a call. If the call fails, send makes it later; nil if it isn't to be made.
+func (g *gated) may(send func()) bool {
+	if g.fails == 0 && !g.survives {
+		return false
+	}
+	g.here <- struct{}{}
+	<-g.turn
+	if g.fails--; g.fails == 0 {
+		g.late = send
+		return false
+	}
+	return true
+}
+
+func (g *gated) EvalSha(ctx context.Context, sha string, keys []string, args ...any) *redis.Cmd {
+	if !g.may(func() { g.UniversalClient.EvalSha(bg, sha, keys, args...) }) {
+		cmd := redis.NewCmd(ctx)
+		cmd.SetErr(errDied)
+		return cmd
+	}
+	return g.UniversalClient.EvalSha(ctx, sha, keys, args...)
+}
+
+func (g *gated) HMGet(ctx context.Context, key string, fields ...string) *redis.SliceCmd {
+	if !g.may(nil) {
+		cmd := redis.NewSliceCmd(ctx)
+		cmd.SetErr(errDied)
+		return cmd
+	}
+	return g.UniversalClient.HMGet(ctx, key, fields...)
+}
+
+// Movers move one job while workers run what they find. All calls come to Redis in an order drawn at random, and those of movers that died
+// come late. The job runs once.
+func testMoveInAnyOrder(t *testing.T, r *rig) {
+	r.open()
+	to := r.other()
+	r.put("first") // the scripts are known to all servers
+	r.moved(to, "first")
+	same(t, "ran", r.runs()+to.runs(), 1)
+	for seed := range uint64(150) {
+		draw := rand.New(rand.NewPCG(seed, 0))
+		id := fmt.Sprintf("j%d", seed)
+		r.put(id)
+		waiting := make([]*gated, 2+draw.IntN(2))
+		for i := range waiting {
+			g := &gated{UniversalClient: r.rdb, turn: make(chan struct{}), here: make(chan struct{}), fails: 4 + draw.IntN(30), survives: draw.IntN(2) == 0}
+			waiting[i] = g
+			q := *r.Queue
+			q.rdb = g
+			go func() {
+				defer close(g.here)
+				_, _ = q.Move(bg, to.Name(), []string{id}) // its error is that it died, or met too many others
+			}()
+			<-g.here
+		}
+		var late []func()
+		ran := 0
+		for len(waiting)+len(late) > 0 {
+			switch n := draw.IntN(len(waiting) + len(late) + 1); {
+			case n < len(waiting):
+				g := waiting[n]
+				g.turn <- struct{}{}
+				_, ok := <-g.here
+				if g.late != nil {
+					late = append(late, g.late)
+					g.late = nil
+				}
+				if !ok {
+					waiting = slices.Delete(waiting, n, n+1)
+				}
+			case n < len(waiting)+len(late):
+				n -= len(waiting)
+				late[n]()
+				late = slices.Delete(late, n, n+1)
+			case draw.IntN(4) == 0:
+				ran += r.runs() + to.runs()
+			}
+		}
+		r.moved(to, id)
+		ran += r.runs() + to.runs()
+		same(t, fmt.Sprintf("%s ran", id), ran, 1)
+		same(t, id+" is left", r.rdb.HExists(bg, r.keys.jobs, id).Val() || to.rdb.HExists(bg, to.keys.jobs, id).Val(), false)
 	}
 }
 
