@@ -421,7 +421,7 @@ func (g *gated) HMGet(ctx context.Context, key string, fields ...string) *redis.
 	return g.UniversalClient.HMGet(ctx, key, fields...)
 }
 
-// Movers move one job while workers run what they find. All calls come to Redis in an order drawn at random, and those of movers that died
+// Movers move one job, there and back, while workers run what they find. All calls come to Redis in an order drawn at random, and those of movers that died
 // come late. The job runs once.
 func testMoveInAnyOrder(t *testing.T, r *rig) {
 	r.open()
@@ -437,11 +437,14 @@ func testMoveInAnyOrder(t *testing.T, r *rig) {
 		for i := range waiting {
 			g := &gated{UniversalClient: r.rdb, turn: make(chan struct{}), here: make(chan struct{}), fails: 4 + draw.IntN(30), survives: draw.IntN(2) == 0}
 			waiting[i] = g
-			q := *r.Queue
-			q.rdb = g
+			from, into := *r.Queue, to.Name()
+			if draw.IntN(4) == 0 { // the other way
+				from, into = *to.Queue, r.Name()
+			}
+			from.rdb = g
 			go func() {
 				defer close(g.here)
-				_, _ = q.Move(bg, to.Name(), []string{id}) // its error is that it died, or met too many others
+				_, _ = from.Move(bg, into, []string{id}) // its error is that it died, or met too many others
 			}()
 			<-g.here
 		}
@@ -468,6 +471,7 @@ func testMoveInAnyOrder(t *testing.T, r *rig) {
 				ran += r.runs() + to.runs()
 			}
 		}
+		to.moved(r, id)
 		r.moved(to, id)
 		ran += r.runs() + to.runs()
 		same(t, fmt.Sprintf("%s ran", id), ran, 1)
