@@ -97,4 +97,3 @@ func TestMovesUnderLoad(t *testing.T) {
 		t.Error("jobs were moved in one direction only")
 	}
 }
-

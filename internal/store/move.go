@@ -350,7 +350,7 @@ func (m *mover) undo(ctx context.Context, jobs []*moving) {
 		}
 	}
 	acted, _ := m.from.putRecords(ctx, free, false) // also if it fails, it says which it has let go
-	let := held[:0] // those that were let go: no copy of them can be committed any more
+	let := held[:0]                                 // those that were let go: no copy of them can be committed any more
 	for i, job := range held {
 		if i < len(acted) && acted[i].Acted == Done {
 			let = append(let, job)
