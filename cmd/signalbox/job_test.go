@@ -212,7 +212,7 @@ func TestJobJSON(t *testing.T) {
 		t.Errorf("a listing shows arguments: %s", line)
 	}
 	same(t, ages(sh.ok("job", "show", "default", "j1", "-o", "json")), "{"+common+
-		`"cursor":"","record_error":"","nowhere":false,"effect_key":"k","headers":{"tenant":"acme"},"payload":{"to":"\u003cx\u003e"},"payload_base64":null,"attempts":[]}`)
+		`"cursor":"","record_error":"","nowhere":false,"effect_key":"k","headers":{"tenant":"acme"},"payload":{"to":"\u003cx\u003e"},"payload_base64":null,"attempts":[],"success":null}`)
 }
 
 // The output is JSON and UTF-8, whatever the arguments are.
@@ -475,7 +475,7 @@ func TestCompletion(t *testing.T) {
 		"queue ls mail ":        "mail other",
 		"job ls ":               "mail other",
 		"job show mail ":        "",
-		"job ls mail --state ":  "running ready scheduled dead cancelled",
+		"job ls mail --state ":  "running ready scheduled dead cancelled completed",
 		"enqueue k {} --queue ": "mail other",
 		"queue ls --output ":    "table json",
 		"worker quiet ":         p.w.ID(),
