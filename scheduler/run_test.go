@@ -265,9 +265,9 @@ func startFakeWith(t *testing.T, ctx context.Context, servers map[string]*fakeSe
 	return p
 }
 
-func (p *process) cron(t *testing.T, name, spec, queue string) {
+func (p *process) cron(t *testing.T, name, spec, queue string, opts ...CronOption) {
 	t.Helper()
-	if err := p.Cron(name, spec, note{}, Queue(queue)); err != nil {
+	if err := p.Cron(name, spec, note{}, append(opts, Queue(queue))...); err != nil {
 		t.Fatal(err)
 	}
 }
