@@ -1,6 +1,7 @@
 package store
 
 import (
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -14,6 +15,7 @@ var keptTests = []storeTest{
 	{"CompletedAreKept", testCompletedAreKept},
 	{"CompletedKeptByLimits", testCompletedKeptByLimits},
 	{"CompletedKeptNoMore", testCompletedKeptNoMore},
+	{"CompletedDroppedInParts", testCompletedDroppedInParts},
 	{"CompletedWithoutARecord", testCompletedWithoutARecord},
 	{"CompletedKeptTwice", testCompletedKeptTwice},
 	{"CompletedAreReplaced", testCompletedAreReplaced},
@@ -114,6 +116,36 @@ func testCompletedKeptByLimits(t *testing.T, r *rig) {
 	same(t, "swept", r.sweep(), 1)
 	equal(t, "by age", r.buried(r.keys.completed), []string{"e", "f"})
 	same(t, "records", r.rdb.HLen(bg, r.keys.jobs).Val(), 3)
+}
+
+// After its limits were lowered, a queue has many jobs too many. One call drops a bounded number of them, however many jobs it settles.
+func testCompletedDroppedInParts(t *testing.T, r *rig) {
+	r.open()
+	r.keepCompleted(signalbox.Retention{Jobs: 100_000})
+	const old, batch = 2_000, 30
+	ids := numbered("old", old)
+	for some := range slices.Chunk(ids, 500) {
+		r.put(some...)
+		var settle []Settlement
+		for _, d := range r.claim(len(some)) {
+			settle = append(settle, kept(d))
+		}
+		r.settled(settle...)
+	}
+	r.keepCompleted(signalbox.Retention{Jobs: 10})
+	r.put(numbered("new", batch)...)
+	var settle []Settlement
+	for _, d := range r.claim(batch) {
+		settle = append(settle, kept(d))
+	}
+	r.settled(settle...)
+	left := int(r.rdb.ZCard(bg, r.keys.completed).Val())
+	if dropped := old + batch - left; dropped < 500 || dropped > 700 {
+		t.Errorf("a call that settles %d jobs drops %d", batch, dropped)
+	}
+	for r.sweep() > 0 {
+	}
+	equal(t, "left", r.buried(r.keys.completed), numbered("new", batch)[batch-10:])
 }
 
 // The settings decide: a worker that has not heard yet that none are kept deletes its jobs all the same, and a sweep drops the others.
