@@ -134,7 +134,7 @@ func (line *fileJob) stored() (store.Stored, error) {
 	if !s.State.Live() && s.Ended.IsZero() {
 		errs = append(errs, fmt.Errorf("%w ended_at: it is missing", signalbox.ErrInvalid))
 	}
-	if line.Record != nil {
+	if len(line.Record) > 0 {
 		return s, errors.Join(errs...)
 	}
 	j := &s.Whole.Job

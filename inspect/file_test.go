@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"context"
+	"encoding/base64"
 	"errors"
 	"fmt"
 	"io"
@@ -17,6 +18,7 @@ import (
 	"github.com/signalbox-go/signalbox/inspect"
 	"github.com/signalbox-go/signalbox/internal/redistest"
 	"github.com/signalbox-go/signalbox/internal/store"
+	"github.com/signalbox-go/signalbox/internal/wire"
 )
 
 // exported returns the file of a queue.
@@ -204,6 +206,44 @@ func TestExportBesideWorkers(t *testing.T) {
 	t.Logf("%d were running", ran)
 }
 
+// heldRecord returns the record of a job that is held.
+func heldRecord(t *testing.T) []byte {
+	t.Helper()
+	record := wire.AppendRecord(nil, &signalbox.Job{Kind: "k", EnqueuedAt: time.Now(), ScheduledAt: time.Now()})
+	due := bytes.Clone(record[12:20])
+	record, err := wire.Hold(record, wire.Held{Peer: "q", Move: "m", State: "ready"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	copy(record[12:], due)
+	return record
+}
+
+// A queue that was paused for the import gives out no jobs before all of them are in, whatever the settings of the file.
+func TestImportSettingsResumeAtTheEnd(t *testing.T) {
+	t.Parallel()
+	s := newStage(t, redistest.Start(t).Client())
+	s.puts(numbered("j", 450)...)
+	file := s.exported()
+	to := s.beside()
+	paused := func() bool {
+		q, err := s.ins.Queue(t.Context(), to.Name())
+		s.must(err)
+		return q.Paused
+	}
+	_, err := s.ins.Pause(t.Context(), to.Name())
+	s.must(err)
+	if _, err := s.ins.Import(t.Context(), to.Name(), strings.NewReader(file[:len(file)-5]), inspect.Importing{Settings: true}); !errors.Is(err, inspect.ErrFile) || !paused() {
+		t.Errorf("a file that was cut off: %v; paused: %v", err, paused())
+	}
+	var during []bool
+	_, err = s.ins.Import(t.Context(), to.Name(), strings.NewReader(file), inspect.Importing{Settings: true, Progress: func(inspect.Imported) { during = append(during, paused()) }})
+	s.must(err)
+	if len(during) != 4 || slices.Contains(during[:3], false) || paused() {
+		t.Errorf("it was paused while jobs were put in: %v, and at the end: %v", during, paused())
+	}
+}
+
 // Lines that are no jobs are named by their numbers. Nothing of them is in the error, and the others come in.
 func TestImportOfGarbage(t *testing.T) {
 	t.Parallel()
@@ -223,10 +263,11 @@ func TestImportOfGarbage(t *testing.T) {
 		{job[:len(job)-20], "no JSON"},
 		{job + job, "more behind the JSON"},
 		{change(`"id":"a"`, `"id":7`), `field "id" has a value of another type`},
-		{change(`"id":"a"`, `"id":""`), "job ID: it is empty"},
+		{change(`"id":"a"`, `"id":""`), "id: want 1 to"},
+		{change(`"id":"a"`, `"id":"the SECRET"`), "id: want 1 to"},
 		{change(`"state":"ready"`, `"state":"running"`), "state: jobs can be put in as scheduled, ready, dead or cancelled"},
 		{change(`"state":"ready"`, `"state":"dead"`), "ended_at: it is missing"},
-		{change(`"kind":"k"`, `"kind":"a b"`), "kind"},
+		{change(`"kind":"k"`, `"kind":"the SECRET"`), "kind: want 1 to"},
 		{change(`"priority":"normal"`, `"priority":"SECRET"`), "priority: want high"},
 		{change(`"max_attempts":25`, `"max_attempts":-1`), "max_attempts: it is out of bounds"},
 		{change(`"max_attempts":25`, `"max_attempts":25,"crashes":300`), "crashes: it is out of bounds"},
@@ -237,6 +278,8 @@ func TestImportOfGarbage(t *testing.T) {
 		{change(`"effect_key":"`, `"effect_key":"SECRET `), "effect key: at most"},
 		{change(`"max_attempts":25`, `"max_attempts":25,"extras_base64":"U0VDUkVU"`), "extras"},
 		{change(`"max_attempts":25`, `"max_attempts":25,"record_base64":"SECRET!"`), "base64"},
+		{change(`"kind":"k"`, `"record_base64":""`), "kind: want 1 to"},
+		{change(`"kind":"k"`, `"record_base64":"`+base64.StdEncoding.EncodeToString(heldRecord(t))+`"`), "record_base64: it is of a job that is being moved"},
 		{change(`"SECRET"`, `"`+strings.Repeat("SECRET", 300_000)+`"`), "bytes, at most"},
 		{change(`"SECRET"`, `"`+strings.Repeat("SECRET", 3_000_000)+`"`), "longer than 12 MiB"},
 		{end + "\n" + job, "line 3: signalbox: invalid line: it stands behind the last one"},

@@ -16,7 +16,8 @@ import (
 type Importing struct {
 	// DryRun checks all lines and counts the jobs, and changes nothing.
 	DryRun bool
-	// Settings sets the queue's settings to those of the file, before any job is put in: whether it is paused, slots, and what is kept.
+	// Settings sets the queue's settings to those of the file: slots and what is kept before any job is put in, and the pause, too, if the file's queue was paused. If it
+	// was not, the queue is resumed when all jobs are in. After an error a paused queue stays paused.
 	Settings bool
 	// Progress is called from time to time, and at the end. It may be nil.
 	Progress func(Imported)
@@ -72,7 +73,9 @@ type importer struct {
 	jobs  []store.Stored // that are still to be put in
 	bytes int
 	ended bool
-	wrong failures
+	// resume is whether the queue is resumed at the end.
+	resume bool
+	wrong  failures
 }
 
 func (im *importer) run(ctx context.Context) error {
@@ -109,6 +112,10 @@ func (im *importer) run(ctx context.Context) error {
 	case !im.ended:
 		return fmt.Errorf("%w: its last line is missing: it was cut off behind line %d", ErrFile, im.lines.n)
 	}
+	if im.resume {
+		_, err := im.q.Resume(ctx)
+		return err
+	}
 	return nil
 }
 
@@ -139,12 +146,10 @@ func (im *importer) head(ctx context.Context) error {
 	if !im.o.Settings {
 		return nil
 	}
-	pause := im.q.Resume
-	if head.Settings.Paused {
-		pause = im.q.Pause
-	}
-	if _, err := pause(ctx); err != nil {
-		return err
+	if im.resume = !head.Settings.Paused; !im.resume {
+		if _, err := im.q.Pause(ctx); err != nil {
+			return err
+		}
 	}
 	if _, err := im.q.SetSlots(ctx, head.Settings.Slots); err != nil {
 		return err

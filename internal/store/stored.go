@@ -153,8 +153,8 @@ const maxStored = wire.MaxRecord + wire.MaxAttemptBytes + 256<<10
 // Prepare checks a job that is to be put in, and makes its Record of its Whole unless it has one. The error wraps signalbox.ErrInvalid, and has none of
 // the record's contents.
 func (q *Queue) Prepare(s *Stored) error {
-	if err := ValidateID(s.ID); err != nil {
-		return err
+	if ValidateID(s.ID) != nil {
+		return errName("id")
 	}
 	switch s.State {
 	case signalbox.StateScheduled, signalbox.StateReady, signalbox.StateDead, signalbox.StateCancelled:
@@ -164,10 +164,13 @@ func (q *Queue) Prepare(s *Stored) error {
 		return fmt.Errorf("%w state: jobs can be put in as scheduled, ready, dead or cancelled", signalbox.ErrInvalid)
 	}
 	effects := s.Effects
-	if s.Record == nil {
+	if _, held := wire.HeldOf(s.Record); held { // it would seem to be held, where it is not
+		return fmt.Errorf("%w record_base64: it is of a job that is being moved", signalbox.ErrInvalid)
+	}
+	if len(s.Record) == 0 {
 		w := &s.Whole
-		if err := ValidateKind(w.Job.Kind); err != nil {
-			return err
+		if ValidateKind(w.Job.Kind) != nil {
+			return errName("kind")
 		}
 		if len(w.Extras) > wire.MaxExtras || w.Flags == 0 && len(w.Extras) > 0 {
 			return fmt.Errorf("%w extras: %d bytes; at most %d are allowed, and none without flags", signalbox.ErrInvalid, len(w.Extras), wire.MaxExtras)
@@ -198,6 +201,11 @@ func (q *Queue) Prepare(s *Stored) error {
 	}
 	s.read(q)
 	return nil
+}
+
+// errName says that a job's ID or kind is wrong, and not what it is.
+func errName(what string) error {
+	return fmt.Errorf("%w %s: want 1 to %d characters of printable ASCII, without spaces and braces", signalbox.ErrInvalid, what, MaxName)
 }
 
 // maxEffect is the longest effect key that a job can have.
