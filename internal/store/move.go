@@ -56,10 +56,21 @@ func holdJobs(states []signalbox.State) Act {
 type moving struct {
 	id        string
 	name      string // under which this call holds it, or tries to
+	other     string // the name under which another call holds it
+	looks     int    // in how many rounds it did
 	mine      bool   // this call has held it
 	committed string // the name under which it was seen committed, in an earlier round
 	was       signalbox.State
 	answer    *Answer // nil: it goes on
+}
+
+// looked returns in how many rounds another call has held the job under a name, this one among them.
+func (m *moving) looked(name string) int {
+	if name != m.other {
+		m.other, m.looks = name, 0
+	}
+	m.looks++
+	return m.looks
 }
 
 // end sets the answer.
@@ -75,6 +86,15 @@ type mover struct {
 
 // maxRounds bounds the rounds of a mover: five are the rule, and more if others change the jobs.
 const maxRounds = 40
+
+const (
+	// takeOverAt is in which round a mover takes over a job that another one holds and doesn't go on with. That one needs two rounds to commit it.
+	// If movers were quicker, they could take a job from each other for ever.
+	takeOverAt = 4
+	// A mover pauses before it looks at such a job again: for firstPause at first, then each time for twice as long, up to maxPause.
+	firstPause = 200 * time.Microsecond
+	maxPause   = 100 * time.Millisecond
+)
 
 // Move moves jobs to another queue of the namespace, of these states only if there are any. It returns what became of each: Occupied, if the other
 // queue has a job of that ID. If it fails, it has moved those that it returns; others may be held, in either queue, until it is called again.
@@ -154,6 +174,7 @@ func open(jobs []*moving) []*moving {
 
 // rounds does a step for each job until all have an answer.
 func (m *mover) rounds(ctx context.Context, jobs []*moving) error {
+	pause := firstPause
 	for range maxRounds {
 		left := open(jobs)
 		if len(left) == 0 {
@@ -170,6 +191,15 @@ func (m *mover) rounds(ctx context.Context, jobs []*moving) error {
 		if err := m.do(ctx, &p); err != nil {
 			return err
 		}
+		if !p.waits {
+			continue
+		}
+		select {
+		case <-time.After(pause):
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+		pause = min(2*pause, maxPause)
 	}
 	return errMoving
 }
@@ -211,6 +241,7 @@ type plan struct {
 	holding []*moving
 	here    []placement // in the queue that they leave
 	there   []placement // in the other
+	waits   bool        // for another mover
 }
 
 // step adds to the plan what is next for a job with these records, or ends it.
@@ -263,6 +294,8 @@ func (m *mover) carry(job *moving, here, there []byte, h wire.Held, same, copied
 	case h.Committed && h.Move == job.committed:
 		p.here = append(p.here, placement{id: job.id, digest: digestOf(here), state: gone})
 	case h.Committed: // since the other queue was read, maybe
+	case h.Move != job.name && job.looked(h.Move) < takeOverAt: // of another call, which may go on with it
+		p.waits = true
 	case h.Move != job.name: // of another call, which may have ended: this one takes it over
 		job.name = NewID()
 		p.here = append(p.here, placement{id: job.id, digest: digestOf(here), state: StateHeld, at: wire.HeldUntil, record: again(func(h *wire.Held) { h.Move = job.name })})

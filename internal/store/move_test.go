@@ -24,6 +24,7 @@ var moveTests = []storeTest{
 	{"MoveMeetsAnother", testMoveMeetsAnother},
 	{"MoveByMany", testMoveByMany},
 	{"MoveInAnyOrder", testMoveInAnyOrder},
+	{"MoveInTurns", testMoveInTurns},
 	{"MoveFails", testMoveFails},
 	{"HeldIsLeft", testHeldIsLeft},
 	{"MoveOfMany", testMoveOfMany},
@@ -477,6 +478,45 @@ func testMoveInAnyOrder(t *testing.T, r *rig) {
 		same(t, fmt.Sprintf("%s ran", id), ran, 1)
 		same(t, id+" is left", r.rdb.HExists(bg, r.keys.jobs, id).Val() || to.rdb.HExists(bg, to.keys.jobs, id).Val(), false)
 	}
+}
+
+// Two movers of the same jobs that make their calls in turns don't take the jobs from each other for ever.
+func testMoveInTurns(t *testing.T, r *rig) {
+	r.open()
+	to := r.other()
+	r.put("first") // the scripts are known to all servers
+	r.moved(to, "first")
+	ids := numbered("j", 5)
+	r.put(ids...)
+	var waiting []*gated
+	ended := make(chan error, 2)
+	for range 2 {
+		g := &gated{UniversalClient: r.rdb, turn: make(chan struct{}), here: make(chan struct{}), fails: -1}
+		q := *r.Queue
+		q.rdb = g
+		go func() {
+			defer close(g.here)
+			_, err := q.Move(bg, to.Name(), ids)
+			ended <- err
+		}()
+		<-g.here
+		waiting = append(waiting, g)
+	}
+	for len(waiting) > 0 {
+		waiting = slices.DeleteFunc(waiting, func(g *gated) bool {
+			g.turn <- struct{}{}
+			_, ok := <-g.here
+			return !ok
+		})
+	}
+	for range 2 {
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	}
+	there := to.rdb.LRange(bg, to.keys.readyNormal, 1, -1).Val()
+	slices.Sort(there)
+	equal(t, "there", there, ids)
 }
 
 // A move that can't put a job into the other queue lets it go.
