@@ -17,7 +17,8 @@ var ErrTaken = errors.New("inspect: the ID is taken")
 // wait. One that has completed, and is kept, isn't either.
 //
 // The job keeps its ID, its state, and all that its record says: arguments, headers, priority, attempts, crashes, errors and times. A ready job goes
-// behind those that are ready there. A dead one stays dead, with the time of its end: retry it there to run it. The effect key goes along: it is the one
+// behind those that are ready there. A dead one stays dead, with the time of its end: retry it there to run it. It is dropped there if it
+// ended before the time that the queue keeps such jobs for. The effect key goes along: it is the one
 // that the job had in its first queue, so an effect that was recorded isn't had again. The fencing tokens don't: those of the other queue are a sequence of
 // their own. They are larger than the job's earlier ones unless that queue's Redis has a clock that is behind. The span of the last attempt is forgotten.
 // In the statistics the job counts as deleted here, and as enqueued there.

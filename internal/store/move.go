@@ -294,7 +294,7 @@ func (m *mover) carry(job *moving, here, there []byte, h wire.Held, same, copied
 	case h.Committed && h.Move == job.committed:
 		p.here = append(p.here, placement{id: job.id, digest: digestOf(here), state: gone})
 	case h.Committed: // since the other queue was read, maybe
-	case h.Move != job.name && job.looked(h.Move) < takeOverAt: // of another call, which may go on with it
+	case h.Move != job.name && job.looked(h.Move) < m.from.patience: // of another call, which may go on with it
 		p.waits = true
 	case h.Move != job.name: // of another call, which may have ended: this one takes it over
 		job.name = NewID()

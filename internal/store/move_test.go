@@ -442,7 +442,7 @@ func testMoveInAnyOrder(t *testing.T, r *rig) {
 			if draw.IntN(4) == 0 { // the other way
 				from, into = *to.Queue, r.Name()
 			}
-			from.rdb = g
+			from.rdb, from.patience = g, 1 // at once: that is where jobs could be lost
 			go func() {
 				defer close(g.here)
 				_, _ = from.Move(bg, into, []string{id}) // its error is that it died, or met too many others

@@ -37,6 +37,7 @@ type Queue struct {
 	kept      retention // what the settings don't say; replaced by tests only
 	room      int       // bytes of records that a call returns; replaced by tests only
 	looked    int       // IDs that a call of Jobs looks at; replaced by tests only
+	patience  int       // in which round Move takes over a job from another mover; replaced by tests only
 	worker    string    // that makes the calls; ""
 	crashes   int       // at which a job is dead
 	times     *Times    // that its renewals take along; nil: none
@@ -47,7 +48,7 @@ func New(rdb redis.UniversalClient, namespace, name string) *Queue {
 	if namespace == DefaultNamespace {
 		namespace = ""
 	}
-	return &Queue{rdb: rdb, namespace: namespace, name: name, keys: newKeys(namespace, name), kept: defaultRetention, room: MaxBytes, looked: maxLooked, crashes: CrashLimit}
+	return &Queue{rdb: rdb, namespace: namespace, name: name, keys: newKeys(namespace, name), kept: defaultRetention, room: MaxBytes, looked: maxLooked, patience: takeOverAt, crashes: CrashLimit}
 }
 
 // As returns the queue for calls of the worker of that ID. What the queue's settings say of the worker holds for them.
