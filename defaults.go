@@ -13,6 +13,8 @@ type Defaults struct {
 	MaxAttempts int
 	// Timeout bounds each attempt, with a resolution of 1 µs. 0 is no bound.
 	Timeout time.Duration
+	// Retain is how long a job is kept after it has ended, as for scheduler.Retain. [RetainNone] keeps none. 0 leaves it to the queue.
+	Retain time.Duration
 	// TraceMode says how the deliveries are connected with the span that enqueues the job. The zero value is
 	// [TraceAuto].
 	TraceMode TraceMode

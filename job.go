@@ -50,6 +50,8 @@ type Job struct {
 	MaxAttempts int           // if this attempt fails, the job is dead
 	Crashes     int           // deliveries whose worker died or lost its lease
 	Timeout     time.Duration // bound of one attempt; 0 is none
+	// Retain is how long the job is kept after it has ended, or [RetainNone]. 0 leaves that to the queue.
+	Retain time.Duration
 
 	EnqueuedAt  time.Time // by the clock of Redis, as are the next two times
 	ScheduledAt time.Time // when it was due: its schedule, the end of a retry's delay, or EnqueuedAt

@@ -2,6 +2,9 @@ package signalbox
 
 import "time"
 
+// RetainNone is how long a job is kept after it has ended that is not to be kept at all: for scheduler.Retain, and [Defaults].
+const RetainNone time.Duration = -1
+
 // A Retention limits the jobs of a queue that have ended and are kept. It holds for dead jobs and for cancelled jobs separately. Another one
 // is for completed jobs, of which a queue keeps none unless that is set. Beyond a limit, the oldest jobs are dropped. A field that is 0 means its
 // default.

@@ -36,7 +36,8 @@ type Settlement struct {
 	Prio    signalbox.Priority
 	// Record replaces the job's record, unless it is nil. It is ignored for Completed.
 	Record []byte
-	// Keep asks to keep the job, if it completed and the queue's settings say so. It is appended to the job's record. nil: the job is deleted.
+	// Keep asks to keep the job, if it completed and its record or the queue's settings say so. It is appended to the job's record. nil: the job is
+	// deleted.
 	Keep []byte
 	// Span is the span context of the attempt, if the job runs again: the next delivery has it.
 	Span string
@@ -96,7 +97,7 @@ type ClaimRequest struct {
 	Leaving bool
 	// Hold is for how long a suspect that runs keeps others out of the session; 0: for as long as it runs.
 	Hold time.Duration
-	// Keeps says that the queue is known to keep completed jobs. It counts only for what Redis learns of its own records: see Settlement.Keep.
+	// Keeps says that the queue is known to keep completed jobs, whatever their records say. It counts only for what Redis learns of its own records: see Settlement.Keep.
 	Keeps bool
 }
 

@@ -50,10 +50,13 @@ func (w When) arg() string {
 // An Item is a job to put in.
 type Item struct {
 	id       string
-	class    string
+	class    string // then '!' of one that replaces no other, then '+', flags and extras of one that has such
 	when     string
 	envelope []byte
 }
+
+// MaxRetain is the longest time for which a job can be kept after it has ended by what its record says.
+const MaxRetain = wire.MaxRetain
 
 var (
 	classes  = [256]string{'0': "0", '1': "1", '2': "2"}
@@ -70,7 +73,16 @@ func NewItem(job *signalbox.Job, when When) (Item, error) {
 		return Item{}, fmt.Errorf("%w payload: the job takes %d bytes, at most %d are allowed; store the large part elsewhere and enqueue its name",
 			signalbox.ErrInvalid, len(envelope), wire.MaxEnvelope)
 	}
-	return Item{id: job.ID, class: classes[wire.Class(job.Priority)], when: when.arg(), envelope: envelope}, nil
+	it := Item{id: job.ID, class: classes[wire.Class(job.Priority)], when: when.arg(), envelope: envelope}
+	if flags, extras := wire.Extras(job); flags != 0 {
+		it.class = withExtras(it.class, flags, extras)
+	}
+	return it, nil
+}
+
+// withExtras returns the class of a job that has these extras.
+func withExtras(class string, flags byte, extras []byte) string {
+	return class + string(append([]byte{'+', flags}, extras...))
 }
 
 // ID returns the job's ID.
@@ -80,7 +92,7 @@ func (it *Item) ID() string { return it.id }
 func (it *Item) Size() int { return len(it.id) + len(it.envelope) }
 
 // IfAbsent leaves the job out if there is any record of its ID. Without it, the job replaces one that has ended.
-func (it *Item) IfAbsent() { it.class = cautious[it.class[0]] }
+func (it *Item) IfAbsent() { it.class = cautious[it.class[0]] + it.class[1:] }
 
 // A Fate is the outcome for one job of a call.
 type Fate byte

@@ -2,6 +2,7 @@ package store
 
 import (
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"maps"
@@ -19,7 +20,7 @@ import (
 // The fields of the hash entries: one of these, and an entry's name.
 const (
 	specField  = "spec:"  // kind, spec and time zone: a wire.Entry
-	jobField   = "job:"   // class and envelope of its jobs
+	jobField   = "job:"   // class, extras and envelope of its jobs
 	seenField  = "seen:"  // when a scheduler last said that it has the entry, in us, and the digest of the description
 	quietTicks = "quiet:" // see entry.lua
 )
@@ -202,6 +203,30 @@ type UnsureError struct{ err error }
 func (e *UnsureError) Error() string { return e.err.Error() }
 func (e *UnsureError) Unwrap() error { return e.err }
 
+// appendTemplate appends what the field of an entry has of its jobs behind the class: of jobs with extras '+', their flags, the length of the
+// extras in 2 bytes, big endian, and the extras; then the envelope. No envelope begins with '+'.
+func appendTemplate(b []byte, job *signalbox.Job) []byte {
+	if flags, extras := wire.Extras(job); flags != 0 {
+		b = binary.BigEndian.AppendUint16(append(b, '+', flags), uint16(len(extras)))
+		b = append(b, extras...)
+	}
+	return wire.AppendEnvelope(b, job)
+}
+
+// readTemplate reads the field of an entry, which isn't empty: the class of its jobs, as that of an Item, and their envelope.
+func readTemplate(text string) (class string, envelope []byte) {
+	class, rest := text[:1], []byte(text[1:])
+	const head = 4
+	if len(rest) < head || rest[0] != '+' || rest[1] == 0 {
+		return class, rest
+	}
+	end := head + int(binary.BigEndian.Uint16(rest[2:]))
+	if len(rest) < end {
+		return class, rest
+	}
+	return withExtras(class, rest[1], rest[head:end]), rest[end:]
+}
+
 // RunEntry enqueues a job as a tick of the entry would, with the ID, due now. Its effect key is made from the ID. The entry's last tick
 // stays as it is. known is false if no scheduler has described the entry. The error wraps ErrSealed if Redis doesn't have the job, and is
 // an UnsureError if the job may be enqueued.
@@ -217,7 +242,7 @@ func (q *Queue) RunEntry(ctx context.Context, name, id string) (known bool, err 
 	if text == "" {
 		return true, ErrSealed
 	}
-	class, envelope := text[:1], []byte(text[1:])
+	class, envelope := readTemplate(text)
 	job := &signalbox.Job{ID: id, Namespace: q.namespace, Queue: q.name}
 	if err := wire.Decode(newRecord(class, 0, 0, envelope), job); err != nil {
 		return true, fmt.Errorf("field %s of key %s holds no job: %w; is another program writing to it?", jobField+name, q.keys.entries, err)

@@ -28,7 +28,8 @@ type pager interface {
 	next(ctx context.Context) (page []View, more bool, err error)
 }
 
-// Jobs yields the queue's jobs of a state: oldest first, but ready ones class by class and running ones session by session. It reads
+// Jobs yields the queue's jobs of a state: oldest first, but ready ones class by class and running ones session by session. Jobs that have ended
+// and whose records say how long they are kept come before the others, in the order in which they are dropped. It reads
 // them in calls of bounded size, while they move. One that stays in its place is yielded. One that moves may be missing, or be there twice.
 // What it needs of memory doesn't grow with the number of jobs, but for those that one session runs. An error is the last that it yields.
 func (q *Queue) Jobs(ctx context.Context, l Listing) iter.Seq2[View, error] {
@@ -86,21 +87,32 @@ type sortedPager struct {
 	prefix string
 	score  float64 // the place: behind the member of that score
 	member string
+	from   float64
 	to     float64
 }
 
 func (q *Queue) sorted(l Listing, after *cursor) *sortedPager {
-	s := &sortedPager{q: q, state: l.State, prefix: l.Prefix, score: math.Inf(-1), to: math.Inf(1)}
+	s := &sortedPager{q: q, state: l.State, prefix: l.Prefix, score: math.Inf(-1), from: math.Inf(-1), to: math.Inf(1)}
 	if after != nil {
 		s.score, s.member = after.score, after.member
 	}
-	if from := float64(l.From.UnixMicro()); !l.From.IsZero() && from > s.score {
-		s.score, s.member = from, ""
+	if !l.From.IsZero() {
+		s.from = float64(l.From.UnixMicro())
+	}
+	if s.state.Live() {
+		s.skip()
 	}
 	if !l.To.IsZero() {
 		s.to = float64(l.To.UnixMicro())
 	}
 	return s
+}
+
+// skip goes on to the first score that is wanted.
+func (s *sortedPager) skip() {
+	if s.from > s.score {
+		s.score, s.member = s.from, ""
+	}
 }
 
 func (s *sortedPager) next(ctx context.Context) (page []View, more bool, err error) {
@@ -115,22 +127,30 @@ func (s *sortedPager) next(ctx context.Context) (page []View, more bool, err err
 	if err != nil {
 		return nil, false, err
 	}
+	n := 0 // records that were passed
 	for i := range looked {
 		member, score := elements[2*i], parseScore(elements[2*i+1])
-		if score > s.to {
+		own := score < 0 && !s.state.Live() // it isn't the time when the job ended: see endOf
+		switch {
+		case score > s.to && !own:
 			return page, false, nil
+		case score < s.from && !own && s.score < s.from:
+			s.skip()
+			return page, true, nil
 		}
 		s.score, s.member = score, member
 		id := member
 		if s.state == signalbox.StateScheduled && id != "" {
 			id = id[1:] // without the class
 		}
-		if n := len(page); n < len(ids) && ids[n] == id {
+		if n < len(ids) && ids[n] == id {
 			view := q.view(id, s.state)
-			view.At = timeOf(score)
-			view.read(records[n])
+			view.placed(elements[2*i+1], records[n])
 			view.Cursor = q.cursorText(cursor{state: s.state, score: score, member: member})
-			page = append(page, view)
+			if at := float64(view.At.UnixMicro()); !own || s.from <= at && at <= s.to {
+				page = append(page, view)
+			}
+			n++
 		}
 	}
 	return page, looked > 0, nil

@@ -2,6 +2,7 @@ package store
 
 import (
 	"context"
+	"slices"
 
 	"github.com/signalbox-go/signalbox"
 )
@@ -14,7 +15,7 @@ const (
 )
 
 // Latest returns the n jobs of a state, dead or cancelled, that ended last: the last one first. It returns fewer if their records are
-// large. It makes one call.
+// large. Of jobs whose records say how long they are kept, it looks at the n that are dropped last. It makes one call.
 func (q *Queue) Latest(ctx context.Context, state signalbox.State, n int) ([]View, error) {
 	r, err := run(ctx, q.rdb, latestScript, latestScript.keys(&q.keys), latestScript.args(0,
 		arg{"state", string(state)}, arg{"count", n}, arg{"room", min(q.room, latestRoom)}))
@@ -28,8 +29,8 @@ func (q *Queue) Latest(ctx context.Context, state signalbox.State, n int) ([]Vie
 	views := make([]View, len(ids))
 	for i, id := range ids {
 		views[i] = q.view(id, state)
-		views[i].At = timeOf(parseScore(elements[2*i+1]))
-		views[i].read(records[i])
+		views[i].placed(elements[2*i+1], records[i])
 	}
-	return views, nil
+	slices.SortStableFunc(views, func(a, b View) int { return b.At.Compare(a.At) })
+	return views[:min(n, len(views))], nil
 }

@@ -39,7 +39,7 @@ func NewNotice(plan Plan, d Description, job *signalbox.Job, sealed bool) Notice
 	e := wire.Entry{Kind: job.Kind, Spec: d.Spec, Zone: d.Zone, Missed: d.Missed}
 	n := Notice{plan: plan, description: e.Append(nil)}
 	if !sealed {
-		n.job = wire.AppendEnvelope([]byte{wire.Class(job.Priority)}, job)
+		n.job = append([]byte{wire.Class(job.Priority)}, appendTemplate(nil, job)...)
 	}
 	sum := sha1.New()
 	sum.Write(n.description)

@@ -38,16 +38,20 @@ type standInQueue struct {
 	since           map[string]int64 // since when the plan of each cron entry counts, in us
 }
 
-// A standInJob is a job that is there: live, dead or cancelled.
+// A standInJob is a job that is there: live, or kept after it has ended.
 type standInJob struct {
 	job   *signalbox.Job // as the next delivery has it
 	turn  int            // its place among those that are ready
 	state signalbox.State
+	ended time.Time // if it has
 }
 
-// live reports whether the job is neither dead nor cancelled.
-func (j *standInJob) live() bool {
-	return j.state != signalbox.StateDead && j.state != signalbox.StateCancelled
+// live reports whether the job has not ended.
+func (j *standInJob) live() bool { return j.state.Live() }
+
+// over reports whether the job has ended, and the time is over for which it says that it is kept.
+func (j *standInJob) over(now time.Time) bool {
+	return !j.live() && j.job.Retain > 0 && !now.Before(j.ended.Add(j.job.Retain))
 }
 
 // NewStandIn returns a StandIn without jobs.
@@ -160,11 +164,18 @@ func (s *StandIn) Settle(namespace, queue, id string, outcome signalbox.Outcome,
 	if q == nil || q.jobs[id] == nil {
 		return
 	}
-	if next == nil {
+	j := q.jobs[id]
+	completed := next == nil
+	retain := j.job.Retain
+	if completed && retain <= 0 || retain < 0 && (outcome == signalbox.OutcomeDead || outcome == signalbox.OutcomeCancelled) {
 		delete(q.jobs, id)
 		return
 	}
-	j := q.jobs[id]
+	j.ended = time.Now()
+	if completed { // it says how long it is kept: see scheduler.Retain
+		j.state = signalbox.StateCompleted
+		return
+	}
 	j.job = copies([]*signalbox.Job{next})[0]
 	switch outcome {
 	case signalbox.OutcomeDead:
@@ -352,7 +363,7 @@ func (s *StandIn) judge(q *standInQueue, now time.Time, reckoned int64, known bo
 		q.marks[entry] = due
 	}
 	cautious := strings.Contains(class, "!")
-	if met := q.jobs[id]; met != nil {
+	if met := q.jobs[id]; met != nil && !met.over(now) {
 		switch {
 		case entry != "":
 			return Taken, nil
@@ -360,10 +371,14 @@ func (s *StandIn) judge(q *standInQueue, now time.Time, reckoned int64, known bo
 			fate = ReplacedDead
 		case met.state == signalbox.StateCancelled && !cautious:
 			fate = ReplacedCancelled
+		case met.state == signalbox.StateCompleted && !cautious:
+			fate = ReplacedCompleted
 		case met.state == signalbox.StateDead:
 			return MetDead, nil
 		case met.state == signalbox.StateCancelled:
 			return MetCancelled, nil
+		case met.state == signalbox.StateCompleted:
+			return MetCompleted, nil
 		case met.job.ScheduledAt.After(now):
 			return MetScheduled, nil
 		default:

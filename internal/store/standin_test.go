@@ -46,8 +46,13 @@ func TestStandIn(t *testing.T) {
 			t.Fatalf("job %s was not claimed", id)
 		}
 		delete(held, id)
-		r.settled(settlement(d, o))
+		s := settlement(d, o)
+		if o == Completed && d.Job.Retain > 0 {
+			s = kept(d)
+		}
+		r.settled(s)
 		next := d.Job
+		next.Token, next.ClaimedAt = 0, time.Time{} // as in a record
 		if o == Completed {
 			next = nil
 		}
@@ -55,6 +60,11 @@ func TestStandIn(t *testing.T) {
 	}
 	high, normal, low := signalbox.PriorityHigh, signalbox.PriorityNormal, signalbox.PriorityLow
 	absent := func(it Item) Item { it.IfAbsent(); return it }
+	keeps := func(id string, d time.Duration) Item {
+		it, err := NewItem(&signalbox.Job{ID: id, Kind: "k", Retain: d}, When{})
+		r.must(err)
+		return it
+	}
 	full, err := NewItem(&signalbox.Job{
 		ID: "full", Kind: "k", Payload: []byte{0, 255, '"'}, Headers: map[string]string{"a": "b", "": "c"}, Priority: high,
 		MaxAttempts: 3, Timeout: time.Second, Effect: "order-7", Incarnation: 7,
@@ -77,6 +87,25 @@ func TestStandIn(t *testing.T) {
 			end("b", Dead, signalbox.OutcomeDead)
 			end("c", Cancelled, signalbox.OutcomeCancelled)
 		}, items: []Item{absent(r.item("b", When{}, low)), absent(r.item("c", When{}, low)), r.item("a", When{}, low), r.item("b", When{}, low), r.item("c", When{}, low)}, want: "dc1DC"},
+		{name: "kept for a time", items: []Item{
+			keeps("k1", signalbox.RetainNone), keeps("k2", signalbox.RetainNone), keeps("k3", time.Hour), keeps("k4", time.Hour), keeps("k5", time.Hour),
+			keeps("k6", time.Millisecond), keeps("k7", signalbox.RetainNone),
+		}, want: "1111111"},
+		{name: "kept for a time, ended", before: func() {
+			end("k1", Dead, signalbox.OutcomeDead)
+			end("k2", Cancelled, signalbox.OutcomeCancelled)
+			end("k3", Completed, signalbox.OutcomeCompleted)
+			end("k4", Completed, signalbox.OutcomeCompleted)
+			end("k5", Dead, signalbox.OutcomeDead)
+			end("k6", Dead, signalbox.OutcomeDead)
+			end("k7", Retry, signalbox.OutcomeRetried)
+			r.passed(r.keys.dead, time.Second, "k6")
+			standIn.queue(r.keys.jobs).jobs["k6"].ended = now.Add(-time.Second)
+			r.sweep()
+		}, items: []Item{
+			absent(keeps("k1", time.Hour)), absent(keeps("k2", 0)), absent(keeps("k3", 0)), keeps("k4", 0), absent(keeps("k5", 0)), absent(keeps("k6", 0)),
+			absent(keeps("k7", 0)),
+		}, want: "11fFd10"},
 		{name: "ticks", items: []Item{
 			r.item("t1", When{At: now.Add(-time.Second), Entry: "e"}, normal), r.item("t2", When{At: now.Add(-time.Second), Entry: "e"}, normal),
 			r.item("t3", When{At: now, Entry: "e"}, normal), r.item("t4", When{At: now.Add(time.Hour), Entry: "e"}, normal),
@@ -134,10 +163,13 @@ func TestStandIn(t *testing.T) {
 	for _, job := range standIn.Waiting() {
 		waiting[job.ID] = job
 	}
-	same(t, "jobs that are there", len(waiting), len(records))
+	same(t, "jobs that are there", len(waiting), len(records)-2)
 	for id, record := range records {
 		job := &signalbox.Job{ID: id, Queue: r.Name()}
 		r.must(wire.Decode([]byte(record), job))
+		if id == "k3" || id == "k5" { // it has ended
+			continue
+		}
 		got := waiting[id]
 		if got == nil {
 			t.Errorf("job %s isn't there", id)

@@ -133,7 +133,7 @@ func (q *Queue) storedOf(f *facts, record string, now int64) (s Stored, ok bool)
 		case "completed":
 			return Stored{}, false
 		default:
-			s.State, s.Ended = signalbox.State(p.kind), time.UnixMicro(p.us)
+			s.State, s.Ended = signalbox.State(p.kind), endOf(float64(p.us), record)
 		}
 	}
 	if h, held := wire.HeldOf(s.Record); held {

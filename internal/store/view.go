@@ -62,6 +62,18 @@ func (v *View) runs(session, held string) {
 	v.Job.ClaimedAt = time.UnixMicro(v.Job.Token) // but where tokens were ahead of the clock
 }
 
+// placed notes the score of the job, or "" for a job without one, and what the record says. It is nil if there is none.
+func (v *View) placed(score string, record any) {
+	v.read(record)
+	switch {
+	case score == "":
+	case v.State.Live():
+		v.At = timeOf(parseScore(score))
+	default:
+		v.At = endOf(parseScore(score), v.raw)
+	}
+}
+
 // read notes what the record says. It is nil if there is none.
 func (v *View) read(record any) {
 	text, ok := record.(string)
@@ -142,14 +154,13 @@ func (q *Queue) parseShow(r *reply, id string, sessions []string) (v View, s Sit
 		return View{}, Situation{}, false, r.err
 	case k > 0:
 		v.runs(sessions[k-1], held)
-	case score != "":
-		v.At = timeOf(parseScore(score))
+		score = ""
 	}
 	if !there {
-		v.read(nil)
+		v.placed(score, nil)
 		return v, s, v.State != signalbox.StateReady, nil
 	}
-	v.read(record)
+	v.placed(score, record)
 	return v, s, true, nil
 }
 
@@ -215,4 +226,17 @@ func parseScore(text string) float64 {
 // timeOf returns the time that a score stands for: microseconds. It is bounded by what a record can hold.
 func timeOf(score float64) time.Time {
 	return time.UnixMicro(int64(min(max(score, 0), 1<<53)))
+}
+
+// ownEnds is what a score has less than the time when a job is dropped, if its record says how long it is kept: 2^52 µs. See the fragment
+// retain of the scripts.
+const ownEnds = 1 << 52
+
+// endOf returns when a job ended that has this score in the set of its state.
+func endOf(score float64, record string) time.Time {
+	if score < 0 {
+		own := max(wire.RetainOf([]byte(record)), 0)
+		score += ownEnds - float64(own.Microseconds())
+	}
+	return timeOf(score)
 }

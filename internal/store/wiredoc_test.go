@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/signalbox-go/signalbox"
 	"github.com/signalbox-go/signalbox/internal/redistest"
@@ -57,7 +58,8 @@ func TestWireDocEnqueues(t *testing.T) {
 	}
 	args = append(args, "1 1",
 		"user-42-welcome", "1", "", "\x0a\x0demail.welcome\x12\x0d{\"UserID\":42}",
-		"user-42-survey", "2", "+86400000000", "\x0a\x06survey\x1a\x06\x0a\x01k\x12\x01v\x28\x03")
+		"user-42-survey", "2", "+86400000000", "\x0a\x06survey\x1a\x06\x0a\x01k\x12\x01v\x28\x03",
+		"user-42-hour", "1+\x02\x00\x00\x00\x00\xd6\x93\xa4\x00", "", "\x0a\x06survey")
 	for range 2 { // the second time as after a lost reply
 		reply, err := r.rdb.Do(bg, args...).Slice()
 		r.must(err)
@@ -65,11 +67,14 @@ func TestWireDocEnqueues(t *testing.T) {
 			t.Fatalf("reply %v", reply)
 		}
 	}
-	job := r.one().Job
+	job := r.claim(1)[0].Job
 	same(t, "ID", job.ID, "user-42-welcome")
 	same(t, "kind", job.Kind, "email.welcome")
 	same(t, "payload", string(job.Payload), `{"UserID":42}`)
 	same(t, "max attempts", job.MaxAttempts, signalbox.DefaultMaxAttempts)
+	job = r.one().Job
+	same(t, "ID", job.ID, "user-42-hour")
+	same(t, "kept for", job.Retain, time.Hour)
 	r.makeDue("2user-42-survey")
 	job = r.one().Job
 	same(t, "kind", job.Kind, "survey")

@@ -31,12 +31,13 @@ type described struct {
 	Headers     map[string]string `json:"headers,omitempty"`
 	Priority    string            `json:"priority"`
 	Crashes     int               `json:"crashes,omitempty"`
-	Extras      bool              `json:"extras,omitempty"` // which no job has yet
+	Extras      bool              `json:"extras,omitempty"` // of a later release
 	Enqueued    int64             `json:"enqueued_us"`
 	Due         int64             `json:"due_us"`
 	Failed      int               `json:"failed,omitempty"`
 	MaxAttempts int               `json:"max_attempts"`
 	Timeout     int64             `json:"timeout_us,omitempty"`
+	Retain      int64             `json:"retain_us,omitempty"` // -1: it isn't kept at all
 	LastError   string            `json:"last_error,omitempty"`
 	Effect      string            `json:"effect_key,omitempty"`
 	Incarnation string            `json:"incarnation,omitempty"`
@@ -83,6 +84,10 @@ func (d described) job(t testing.TB) signalbox.Job {
 			t.Fatal(err)
 		}
 	}
+	retain := time.Duration(d.Retain) * time.Microsecond
+	if d.Retain < 0 {
+		retain = signalbox.RetainNone
+	}
 	priorities := map[string]signalbox.Priority{
 		"high": signalbox.PriorityHigh, "normal": signalbox.PriorityNormal, "low": signalbox.PriorityLow,
 	}
@@ -90,7 +95,7 @@ func (d described) job(t testing.TB) signalbox.Job {
 		Kind: d.Kind, Payload: payload, Headers: d.Headers, Priority: priorities[d.Priority], Crashes: d.Crashes,
 		EnqueuedAt: fromMicros(uint64(d.Enqueued)), ScheduledAt: fromMicros(uint64(d.Due)),
 		Attempt: d.Failed + 1, MaxAttempts: d.MaxAttempts, Timeout: time.Duration(d.Timeout) * time.Microsecond, LastError: d.LastError,
-		Effect: d.Effect, Incarnation: incarnation, Finished: d.Finished,
+		Effect: d.Effect, Incarnation: incarnation, Finished: d.Finished, Retain: retain,
 	}
 }
 

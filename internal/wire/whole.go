@@ -1,7 +1,6 @@
 package wire
 
 import (
-	"encoding/binary"
 	"reflect"
 	"unicode/utf8"
 
@@ -68,14 +67,7 @@ func (w *Whole) same() bool {
 
 // Record returns a record.
 func (w *Whole) Record() []byte {
-	head := AppendRecord(nil, &w.Job)
-	out := append(make([]byte, 0, len(head)+len(w.Extras)+2), head[:headerLen]...)
-	if w.Flags != 0 {
-		out[flagsAt] = w.Flags
-		out = binary.BigEndian.AppendUint16(out, uint16(len(w.Extras)))
-		out = append(out, w.Extras...)
-	}
-	out = append(out, head[headerLen:]...)
+	out := AppendEnvelope(appendHead(nil, &w.Job, w.Flags, w.Extras), &w.Job)
 	var messages [][]byte
 	for i := range w.Attempts {
 		messages = append(messages, w.Attempts[i].append(nil))

@@ -8,7 +8,7 @@
 //	0       1     version, 0x01
 //	1       1     class: '0' high, '1' normal, '2' low priority
 //	2       1     crashes, 0 to 255
-//	3       1     flags: which extras there are; 0 is none, and is all that this release writes
+//	3       1     flags: which extras there are; 0 is none. See extras.go
 //	4       8     enqueued, microseconds since the Unix epoch, big endian
 //	12      8     due, likewise
 //	20      2     length of the extras, big endian; not there if the flags are 0
@@ -96,10 +96,20 @@ func priority(class byte) (signalbox.Priority, bool) {
 
 // AppendRecord appends the job's record: the header, then the envelope.
 func AppendRecord(b []byte, job *signalbox.Job) []byte {
-	b = append(b, version, Class(job.Priority), byte(min(max(job.Crashes, 0), 255)), 0)
+	flags, extras := Extras(job)
+	return AppendEnvelope(appendHead(b, job, flags, extras), job)
+}
+
+// appendHead appends the header, and the extras if there are flags.
+func appendHead(b []byte, job *signalbox.Job, flags byte, extras []byte) []byte {
+	b = append(b, version, Class(job.Priority), byte(min(max(job.Crashes, 0), 255)), flags)
 	b = binary.BigEndian.AppendUint64(b, micros(job.EnqueuedAt))
 	b = binary.BigEndian.AppendUint64(b, micros(job.ScheduledAt))
-	return AppendEnvelope(b, job)
+	if flags != 0 {
+		b = binary.BigEndian.AppendUint16(b, uint16(len(extras)))
+		b = append(b, extras...)
+	}
+	return b
 }
 
 // AppendEnvelope appends the job's envelope. Fields at their default are left out.
@@ -229,6 +239,7 @@ func decodeHead(record []byte, job *signalbox.Job) error {
 	job.Crashes = int(record[2])
 	job.EnqueuedAt = fromMicros(binary.BigEndian.Uint64(record[4:]))
 	job.ScheduledAt = fromMicros(binary.BigEndian.Uint64(record[12:]))
+	job.Retain = RetainOf(record)
 	return nil
 }
 

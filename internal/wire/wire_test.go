@@ -32,6 +32,7 @@ func random(r *rand.Rand) *signalbox.Job {
 		EnqueuedAt:  time.UnixMicro(1 + r.Int64N(1<<53)),
 		ScheduledAt: time.UnixMicro(1 + r.Int64N(1<<53)),
 		LastError:   text(50),
+		Retain:      []time.Duration{0, signalbox.RetainNone, time.Duration(1+r.Int64N(1e12)) * time.Microsecond, MaxRetain}[r.IntN(4)],
 	}
 	if len(job.Payload) == 0 {
 		job.Payload = nil

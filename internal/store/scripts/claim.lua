@@ -13,7 +13,7 @@
 --       then m times: id, token, span context of a delivery that runs on or will run again,
 --       then for each other delivery: id, token, outcome, class, delay (us), record or ''
 --       to keep the one that is there. For 'completed' it is what is appended to the record, and the job is kept if the settings
---       say so; or '' to delete the job
+--       or its record say so; or '' to delete the job
 --       outcome: 'retry' and 'delay' (run again after the delay), 'return' (run again at
 --       once, before others), 'dead', 'cancelled', 'completed'; class: '0', '1', '2' or
 --       's' (suspect)

@@ -1,9 +1,10 @@
--- Reads the jobs that ended last, the last one first. It writes nothing.
+-- Reads the jobs that ended last, the last one first. If records say how long their jobs are kept, it reads as many of these jobs besides: those
+-- that are dropped last. It writes nothing.
 --
 -- KEYS: as named below
 -- ARGV: state: 'dead' or 'cancelled'; count: how many, at most; room: most bytes of records to return; the first may have more
 -- Reply: {'ok', time in us, looked, elements, ids, records}
---        as of page.lua, but the elements are in the other order
+--        as of page.lua, but in another order: one whose record says how long it is kept stands behind each of the others
 -- Errors: those of Redis.
 
 local JOBS, DEAD, CANCELLED = unpack(KEYS)
@@ -12,12 +13,17 @@ local list = ({dead = DEAD, cancelled = CANCELLED})[state]
 
 -- include: clock, read_records
 
-local last = redis.call('ZRANGE', list, -tonumber(count), -1, 'WITHSCORES')
+local last = redis.call('ZRANGE', list, '+inf', 0, 'BYSCORE', 'REV', 'LIMIT', 0, count, 'WITHSCORES')
+local own = redis.call('ZRANGE', list, '(0', '-inf', 'BYSCORE', 'REV', 'LIMIT', 0, count, 'WITHSCORES')
 local elements, all = {}, {}
-for i = #last - 1, 1, -2 do
-  elements[#elements + 1] = last[i]
-  elements[#elements + 1] = last[i + 1]
-  all[#all + 1] = last[i]
+for i = 1, math.max(#last, #own), 2 do
+  for _, some in ipairs({last, own}) do
+    if some[i] then
+      elements[#elements + 1] = some[i]
+      elements[#elements + 1] = some[i + 1]
+      all[#all + 1] = some[i]
+    end
+  end
 end
 local looked, ids, records = read_records(all, tonumber(room), '')
 return {'ok', clock(), looked, elements, ids, records}

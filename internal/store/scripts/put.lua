@@ -24,7 +24,7 @@ if tonumber(held_back) then
   return redis.error_reply('LAYOUT ' .. held_back .. ' signalbox: the layout of the queue is newer than protocol ' .. protocol)
 end
 -- include: put_read
--- include: note, retain, finish, ready, class_of
+-- include: note, own_age, retain, finish, ready, class_of
 
 local answers, judged = {}, {}
 for i = fixed + 1, #ARGV, 5 do

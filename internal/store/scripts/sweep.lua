@@ -1,5 +1,5 @@
--- Drops terminal jobs beyond the limits of the queue, at most 500 of each state in one call. If the queue keeps no completed jobs, all of
--- those go that it kept before.
+-- Drops terminal jobs beyond the limits of the queue, and those whose own time has come, at most 500 of each state in one call. If the queue
+-- keeps no completed jobs, all of those go that it kept before. Those with a time of their own stay, up to keep_jobs and keep_bytes.
 --
 -- KEYS, ARGV: as named below
 --       keep_jobs, keep_bytes, keep_us: the limits if the settings have none: the number of jobs of each state, their bytes, and how
@@ -26,7 +26,7 @@ local terminal
 -- include: terminal_states
 local dropped = 0
 for name, state in pairs(terminal) do
-  local bounds = name == 'completed' and (keeps(SETTINGS) or {0, 0, 0}) or limits
+  local bounds = name == 'completed' and (keeps(SETTINGS) or {tonumber(keep_jobs), tonumber(keep_bytes), -math.huge}) or limits
   local bytes = tonumber(redis.call('HGET', STATS, state.bytes) or '0') or 0
   dropped = dropped + trim(state, bytes, bounds, now, 500)
 end

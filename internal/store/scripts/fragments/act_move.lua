@@ -10,7 +10,8 @@ elseif verb == 'class' then
   us = state == 'scheduled' and held or 0
   stays = class_of(again) == class_of(record) -- as a suspect's is
 elseif verb == 'hold' then
-  local was = state .. ' ' .. (ended and digits(tonumber(redis.call('ZSCORE', place.set, id))) or '0')
+  -- include: ended_at
+  local was = state .. ' ' .. (ended and digits(ended_at(tonumber(redis.call('ZSCORE', place.set, id)), record)) or '0')
   again = redue(again .. '\170\6' .. string.char(#was) .. was, due)
 end
 if stays then

@@ -7,7 +7,7 @@ end
 if state == 'gone' then
   finish('deleted', {id})
 elseif terminal[state] then
-  retain(terminal[state], id, record, limits, math.min(us, now))
+  retain(terminal[state], id, record, own_age(record), limits, math.min(us, now))
 else
   if state == 'ready' then
     woken = ready(lists[class] or NORMAL, {id}, false, held_back) or woken

@@ -1,0 +1,93 @@
+package wire
+
+import (
+	"bytes"
+	"math"
+	"reflect"
+	"testing"
+	"time"
+
+	"github.com/signalbox-go/signalbox"
+)
+
+func TestRetain(t *testing.T) {
+	t.Parallel()
+	for given, want := range map[time.Duration]time.Duration{
+		0:                    0,
+		signalbox.RetainNone: signalbox.RetainNone,
+		-time.Hour:           signalbox.RetainNone,
+		1:                    time.Microsecond, // not none
+		time.Hour + 1:        time.Hour,
+		MaxRetain:            MaxRetain,
+		math.MaxInt64:        MaxRetain,
+	} {
+		job := signalbox.Job{Kind: "k", Payload: []byte("p"), Retain: given}
+		record := AppendRecord(nil, &job)
+		var got signalbox.Job
+		if err := Decode(record, &got); err != nil || got.Retain != want || string(got.Payload) != "p" {
+			t.Errorf("%v: %v for %q, %v; want %v", given, got.Retain, got.Payload, err, want)
+		}
+		if given == 0 && (record[flagsAt] != 0 || len(record) != headerLen+len(AppendEnvelope(nil, &job))) {
+			t.Errorf("a plain record has extras: %x", record)
+		}
+		if whole, exact, err := DecodeWhole(record, &got); err != nil || !exact || !bytes.Equal(whole.Record(), AppendRecord(nil, &got)) {
+			t.Errorf("%v: the whole record is %+v, %v, %v", given, whole, exact, err)
+		}
+		for what, change := range map[string]func([]byte) ([]byte, error){
+			"failed": func(b []byte) ([]byte, error) { return Fail(b, 2, "e") },
+			"edited": Edit{Payload: []byte("q")}.Apply,
+			"held":   func(b []byte) ([]byte, error) { return Hold(b, Held{Peer: "q", State: "ready"}) },
+		} {
+			if changed, err := change(record); err != nil || RetainOf(changed) != want {
+				t.Errorf("%v: %v once it is %s, %v; want %v", given, RetainOf(changed), what, err, want)
+			}
+		}
+	}
+}
+
+// The reader passes over a part that a later release puts before, and takes nothing for a time that is cut off.
+func TestRetainOf(t *testing.T) {
+	t.Parallel()
+	hour := "\x00\x00\x00\x00\xd6\x93\xa4\x00"
+	for name, c := range map[string]struct {
+		flags  byte
+		extras string
+		want   time.Duration
+	}{
+		"alone":                 {2, hour, time.Hour},
+		"before others":         {2 | 4, hour + "more", time.Hour},
+		"none":                  {2, hour[:4] + "\x00\x00\x00\x00", signalbox.RetainNone},
+		"behind a group":        {1 | 2, "\x05g:abc" + hour, time.Hour},
+		"behind an empty group": {1 | 2, "\x00" + hour, time.Hour},
+		"no flag":               {4, hour, 0},
+		"cut off":               {2, hour[:7], 0},
+		"cut off by the group":  {1 | 2, "\x01g" + hour[:7], 0},
+		"inside the group":      {1 | 2, "\xffg" + hour, 0},
+		"nothing":               {1 | 2, "", 0},
+		"too long":              {2, "\xff\xff\xff\xff\xff\xff\xff\xff", MaxRetain},
+	} {
+		for _, version := range []byte{1, 0x1f} {
+			record := appendHead(nil, &signalbox.Job{}, c.flags, []byte(c.extras))
+			record[0] = version
+			if got := RetainOf(append(record, "envelope"...)); got != c.want {
+				t.Errorf("%s, version %d: %v, want %v", name, version, got, c.want)
+			}
+		}
+	}
+	good := AppendRecord(nil, &signalbox.Job{Kind: "k", Retain: time.Hour})
+	for i := range headerLen + 2 + retainLen {
+		if got := RetainOf(good[:i]); got != 0 {
+			t.Errorf("the first %d bytes: %v", i, got)
+		}
+	}
+	for i, odd := range map[int]byte{0: 0x20, 1: '3'} {
+		bad := bytes.Clone(good)
+		if bad[i] = odd; RetainOf(bad) != 0 {
+			t.Errorf("%x has no header, and %v", bad, RetainOf(bad))
+		}
+	}
+	var job signalbox.Job
+	if err := Decode(append(good, 0xff), &job); err == nil || job.Retain != time.Hour || !reflect.DeepEqual(job.Payload, []byte(nil)) {
+		t.Errorf("of a corrupt envelope: %v, %v", job.Retain, err)
+	}
+}
