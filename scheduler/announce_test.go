@@ -283,7 +283,7 @@ func TestEntriesAreDescribed(t *testing.T) {
 		if sealed {
 			s.codec = func(_, id string, payload []byte) ([]byte, error) { return append([]byte(id), payload...), nil }
 		}
-		for name, opts := range map[string][]CronOption{"plain": nil, "berlin": {In(berlin), MaxAttempts(3), Header("tenant", "acme")}} {
+		for name, opts := range map[string][]CronOption{"plain": nil, "berlin": {In(berlin), MaxAttempts(3), Header("tenant", "acme"), Retain(time.Hour)}} {
 			if err := s.Cron(name, "0 9 * * *", note{7}, append(opts, Queue(q.Name()))...); err != nil {
 				t.Fatal(err)
 			}
@@ -318,7 +318,7 @@ func TestEntriesAreDescribed(t *testing.T) {
 			t.Fatalf("known %v, %v", known, err)
 		}
 		jobs := claimAll(t, q)
-		if len(jobs) != 1 || string(jobs[0].Payload) != `{"N":7}` || jobs[0].MaxAttempts != 3 || jobs[0].Headers["tenant"] != "acme" || jobs[0].Effect != "" {
+		if len(jobs) != 1 || string(jobs[0].Payload) != `{"N":7}` || jobs[0].MaxAttempts != 3 || jobs[0].Headers["tenant"] != "acme" || jobs[0].Effect != "" || jobs[0].Retain != time.Hour {
 			t.Errorf("jobs %+v", jobs)
 		}
 	}

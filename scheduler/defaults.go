@@ -69,6 +69,10 @@ func (o *options) take(k kindDefaults) {
 		wrong("Timeout", "%v; want 0 or more", k.Timeout)
 	}
 	o.timeout = k.Timeout
+	if !retainable(k.Retain) {
+		wrong("Retain", retainHelp, k.Retain)
+	}
+	o.retain = wholeMicros(k.Retain)
 	if k.TraceMode > signalbox.TraceNone {
 		wrong("TraceMode", "%d; want TraceAuto, TraceParent, TraceLink or TraceNone", k.TraceMode)
 	}

@@ -94,13 +94,16 @@ func TestDefaultsInCalls(t *testing.T) {
 		{in(signalbox.Defaults{MaxAttempts: 2, Timeout: time.Second}), []EnqueueOption{ID("item"), Timeout(time.Minute)}},
 		{in(signalbox.Defaults{MaxAttempts: 4}), []EnqueueOption{ID("other")}},
 		{note{}, []EnqueueOption{ID("none"), Queue(q.Name())}},
+		{in(signalbox.Defaults{Retain: time.Minute}), []EnqueueOption{ID("kept")}},
+		{in(signalbox.Defaults{Retain: time.Minute}), []EnqueueOption{ID("not-kept"), Retain(signalbox.RetainNone)}},
+		{in(signalbox.Defaults{Retain: time.Minute}), []EnqueueOption{ID("as-the-queue"), Retain(0)}},
 	}, Timeout(time.Hour))
 	if err := errors.Join(err1, err2); err != nil {
 		t.Fatal(err)
 	}
 	got := make(map[string]signalbox.Job)
 	for _, j := range claimAll(t, q) {
-		got[j.ID] = signalbox.Job{MaxAttempts: j.MaxAttempts, Timeout: j.Timeout, Priority: j.Priority}
+		got[j.ID] = signalbox.Job{MaxAttempts: j.MaxAttempts, Timeout: j.Timeout, Priority: j.Priority, Retain: j.Retain}
 	}
 	want := map[string]signalbox.Job{
 		"one":   {MaxAttempts: 1, Priority: signalbox.PriorityHigh},
@@ -108,6 +111,10 @@ func TestDefaultsInCalls(t *testing.T) {
 		"item":  {MaxAttempts: 2, Timeout: time.Minute},
 		"other": {MaxAttempts: 4, Timeout: time.Hour},
 		"none":  {MaxAttempts: signalbox.DefaultMaxAttempts, Timeout: time.Hour},
+
+		"kept":         {MaxAttempts: signalbox.DefaultMaxAttempts, Timeout: time.Hour, Retain: time.Minute},
+		"not-kept":     {MaxAttempts: signalbox.DefaultMaxAttempts, Timeout: time.Hour, Retain: signalbox.RetainNone},
+		"as-the-queue": {MaxAttempts: signalbox.DefaultMaxAttempts, Timeout: time.Hour},
 	}
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("got %+v\nwant %+v", got, want)
@@ -166,6 +173,7 @@ func TestWrongDefaults(t *testing.T) {
 		"Priority":    {wrong(signalbox.Defaults{Priority: 9}), []string{"Defaults of kind report", "Priority(9)"}},
 		"MaxAttempts": {wrong(signalbox.Defaults{MaxAttempts: -1}), []string{"Defaults of kind report", "MaxAttempts: -1"}},
 		"Timeout":     {wrong(signalbox.Defaults{Timeout: -1}), []string{"Defaults of kind report", "Timeout: -1ns"}},
+		"Retain":      {wrong(signalbox.Defaults{Retain: -time.Hour}), []string{"Defaults of kind report", "Retain: -1h0m0s"}},
 		"TraceMode":   {wrong(signalbox.Defaults{TraceMode: 4}), []string{"Defaults of kind report", "TraceMode: 4"}},
 		"all at once": {
 			wrong(signalbox.Defaults{Queue: "{", Priority: 9, MaxAttempts: -1, Timeout: -1, TraceMode: 9}),

@@ -101,6 +101,7 @@ func (o *options) job(id, kind string, payload []byte) signalbox.Job {
 		MaxAttempts: o.maxAttempts,
 		Timeout:     o.timeout,
 		Effect:      o.effect,
+		Retain:      o.retain,
 	}
 }
 

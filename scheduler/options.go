@@ -153,6 +153,36 @@ func Timeout(d time.Duration) Option {
 	})
 }
 
+// Retain sets how long the job is kept after it has ended: completed, dead or cancelled. d is 1 µs to 10,000 days, in whole microseconds. It counts
+// instead of the age in the queue's [signalbox.Retention], and also where the queue keeps no completed jobs. The queue's limits of number and bytes
+// hold all the same: they drop jobs without Retain first. Where the queue keeps no completed jobs, their default limits hold.
+//
+// [signalbox.RetainNone] keeps nothing, however the job ends. A dead job is counted, logged and reported to OnDead then, but nobody can look at
+// it or retry it. 0, the default, leaves it to the queue.
+func Retain(d time.Duration) Option {
+	return forAll(func(o *options) {
+		if !retainable(d) {
+			o.wrong("Retain", retainHelp, d)
+		}
+		o.retain = wholeMicros(d)
+	})
+}
+
+// wholeMicros truncates a time for which jobs are kept as their records do.
+func wholeMicros(d time.Duration) time.Duration {
+	if d == signalbox.RetainNone {
+		return d
+	}
+	return d.Truncate(time.Microsecond)
+}
+
+const retainHelp = "%v; want 1µs to 240000h (10,000 days), RetainNone, or 0 to leave it to the queue"
+
+// retainable reports whether a job can be kept for d after it has ended.
+func retainable(d time.Duration) bool {
+	return d == 0 || d == signalbox.RetainNone || d >= time.Microsecond && d <= store.MaxRetain
+}
+
 // Header adds a header, which the handler finds in [signalbox.Job.Headers]. Name and value are
 // UTF-8, and the name is not empty. All headers of a job take at most 64 KiB. The names of the trace context
 // (traceparent, tracestate, baggage, signalbox-trace-mode, signalbox-trace-since) are reserved.
@@ -269,6 +299,7 @@ type options struct {
 	maxAttempts int
 	priority    signalbox.Priority
 	timeout     time.Duration
+	retain      time.Duration
 	headers     map[string]string
 	mode        signalbox.TraceMode
 

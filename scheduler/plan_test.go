@@ -15,11 +15,11 @@ func TestResolve(t *testing.T) {
 	t.Parallel()
 	at := time.Date(2030, 1, 2, 3, 4, 5, 0, time.UTC)
 	got, err := Resolve(note{7}, Queue("mail"), ID("a"), At(at), Priority(signalbox.PriorityHigh), MaxAttempts(3), Timeout(time.Second),
-		Header("tenant", "acme"), EffectKey("order-17"), IfAbsent())
+		Header("tenant", "acme"), EffectKey("order-17"), IfAbsent(), Retain(time.Hour+time.Nanosecond))
 	want := Plan{
 		Job: signalbox.Job{
 			ID: "a", Kind: "note", Queue: "mail", Payload: []byte(`{"N":7}`), Headers: map[string]string{"tenant": "acme"},
-			Priority: signalbox.PriorityHigh, MaxAttempts: 3, Timeout: time.Second, Effect: "order-17",
+			Priority: signalbox.PriorityHigh, MaxAttempts: 3, Timeout: time.Second, Effect: "order-17", Retain: time.Hour,
 		},
 		At: at, IfAbsent: true,
 	}

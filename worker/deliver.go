@@ -48,7 +48,7 @@ func (d *delivery) settlement(job *signalbox.Job) store.Settlement {
 // conclude decides what becomes of the job, and ends the delivery's context.
 func (q *queue) conclude(r *store.Settlement, d *delivery, job *signalbox.Job, err error) {
 	q.judgeAny(r, d, job, err)
-	if r.Outcome == store.Completed && q.keeps.Load() {
+	if r.Outcome == store.Completed && (job.Retain > 0 || job.Retain == 0 && q.keeps.Load()) {
 		q.keepCompleted(r, d, job)
 	}
 	q.announce(r, d, job, err)
