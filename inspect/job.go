@@ -30,6 +30,8 @@ type Job struct {
 	MaxAttempts int           // the job is dead when so many have failed
 	Crashes     int           // deliveries whose worker died or lost its lease
 	Timeout     time.Duration // bound of one attempt; 0 is none
+	// Retain is how long the job is kept after it has ended, as its producer said, or [signalbox.RetainNone]. 0: that is up to the queue.
+	Retain time.Duration
 
 	EnqueuedAt time.Time
 	DueAt      time.Time // when it is due, or was: its schedule, the end of a retry's delay, or EnqueuedAt
@@ -109,7 +111,7 @@ func jobOf(v *store.View, s *store.Situation) Job {
 	r := &v.Job
 	job := Job{
 		Queue: r.Queue, ID: r.ID, Kind: r.Kind, State: v.State, Payload: r.Payload, Headers: r.Headers, Priority: r.Priority,
-		Failed: max(r.Attempt-1, 0), MaxAttempts: r.MaxAttempts, Crashes: r.Crashes, Timeout: r.Timeout,
+		Failed: max(r.Attempt-1, 0), MaxAttempts: r.MaxAttempts, Crashes: r.Crashes, Timeout: r.Timeout, Retain: r.Retain,
 		EnqueuedAt: r.EnqueuedAt, DueAt: r.ScheduledAt, LastError: r.LastError, Cursor: v.Cursor,
 	}
 	if v.Err != nil {

@@ -24,6 +24,7 @@ type enqueueFlags struct {
 	after, timeout    spanFlag
 	priority          string
 	attempts          int
+	retain            retainFlag
 	headers           map[string]string
 	ifAbsent          bool
 }
@@ -65,8 +66,8 @@ func (a *app) enqueueCommand() *cobra.Command {
 KIND says which handler runs it. ARGS are the arguments of the handler as JSON:
 text, @FILE to read a file, or - to read the standard input. Without ARGS they
 are {}. The handler's program decides what they mean, so they are not checked
-here. Defaults of its kind in Go (queue, priority, attempts, timeout) are
-not known here either: give it by flags.
+here. Defaults of its kind in Go (queue, priority, attempts, timeout, retain)
+are not known here either: give it by flags.
 
 Without --id the job gets a new random ID. With --id, a job of this ID that is
 scheduled, ready or running stays as it is: the output says so, and the exit
@@ -82,6 +83,7 @@ code is 0. So a script can repeat the call.`
 	flags.StringVar(&f.priority, "priority", "normal", "high, normal or low")
 	flags.IntVar(&f.attempts, "max-attempts", 0, fmt.Sprintf("how often the job is tried before it is dead (default %d)", signalbox.DefaultMaxAttempts))
 	flags.Var(&f.timeout, "job-timeout", "bound of each attempt (default none)")
+	flags.Var(&f.retain, "retain", "how long the job is kept after it has ended, such as 12h or 30d; or none (default what the queue says)")
 	flags.StringToStringVar(&f.headers, "header", nil, "a header as `name=value`; may be repeated")
 	flags.StringVar(&f.effect, "effect-key", "", "the `key` under which the handler records the job's effect (default made from queue and ID)")
 	flags.BoolVar(&f.ifAbsent, "if-absent", false, "leave a dead or cancelled job of this ID as it is, too")
@@ -119,6 +121,9 @@ func (f *enqueueFlags) options(changed func(string) bool) ([]scheduler.EnqueueOp
 	}
 	if changed("job-timeout") {
 		opts = append(opts, scheduler.Timeout(f.timeout.d))
+	}
+	if changed("retain") {
+		opts = append(opts, scheduler.Retain(f.retain.d))
 	}
 	if changed("effect-key") {
 		opts = append(opts, scheduler.EffectKey(f.effect))

@@ -197,30 +197,31 @@ func when(j *inspect.Job, now time.Time) string {
 
 // jobJSON is a job of a listing for programs. docs/cli.md has its fields.
 type jobJSON struct {
-	Queue          string  `json:"queue"`
-	ID             string  `json:"id"`
-	Kind           string  `json:"kind"`
-	State          string  `json:"state"`
-	Priority       string  `json:"priority"`
-	Failed         int     `json:"failed"`
-	MaxAttempts    int     `json:"max_attempts"`
-	Crashes        int     `json:"crashes"`
-	TimeoutSeconds float64 `json:"timeout_seconds"`
-	EnqueuedAt     *string `json:"enqueued_at"`
-	DueAt          *string `json:"due_at"`
-	EndedAt        *string `json:"ended_at"`
-	LastError      string  `json:"last_error"`
-	Waits          string  `json:"waits"`
-	Worker         string  `json:"worker"`
-	Token          int64   `json:"token"`
-	Since          *string `json:"since"`
-	Cancelling     bool    `json:"cancelling"`
-	TraceID        string  `json:"trace_id"`
-	SpanID         string  `json:"span_id"`
-	RunTraceID     string  `json:"run_trace_id"`
-	RunSpanID      string  `json:"run_span_id"`
-	Cursor         string  `json:"cursor"`
-	RecordError    string  `json:"record_error"`
+	Queue          string   `json:"queue"`
+	ID             string   `json:"id"`
+	Kind           string   `json:"kind"`
+	State          string   `json:"state"`
+	Priority       string   `json:"priority"`
+	Failed         int      `json:"failed"`
+	MaxAttempts    int      `json:"max_attempts"`
+	Crashes        int      `json:"crashes"`
+	TimeoutSeconds float64  `json:"timeout_seconds"`
+	RetainSeconds  *float64 `json:"retain_seconds"`
+	EnqueuedAt     *string  `json:"enqueued_at"`
+	DueAt          *string  `json:"due_at"`
+	EndedAt        *string  `json:"ended_at"`
+	LastError      string   `json:"last_error"`
+	Waits          string   `json:"waits"`
+	Worker         string   `json:"worker"`
+	Token          int64    `json:"token"`
+	Since          *string  `json:"since"`
+	Cancelling     bool     `json:"cancelling"`
+	TraceID        string   `json:"trace_id"`
+	SpanID         string   `json:"span_id"`
+	RunTraceID     string   `json:"run_trace_id"`
+	RunSpanID      string   `json:"run_span_id"`
+	Cursor         string   `json:"cursor"`
+	RecordError    string   `json:"record_error"`
 }
 
 func jobOf(j *inspect.Job) jobJSON {
@@ -230,6 +231,10 @@ func jobOf(j *inspect.Job) jobJSON {
 		DueAt: timestamp(j.DueAt), EndedAt: timestamp(j.EndedAt), LastError: j.LastError, Waits: j.Waits, Worker: j.Worker, Token: j.Token,
 		Since: timestamp(j.Since), Cancelling: j.Cancelling, TraceID: j.TraceID, SpanID: j.SpanID, RunTraceID: j.RunTraceID,
 		RunSpanID: j.RunSpanID, Cursor: j.Cursor,
+	}
+	if j.Retain != 0 {
+		kept := seconds(max(j.Retain, 0))
+		out.RetainSeconds = &kept
 	}
 	if j.Err != nil {
 		out.RecordError = j.Err.Error()

@@ -200,11 +200,11 @@ func TestJobLsGoesOn(t *testing.T) {
 func TestJobJSON(t *testing.T) {
 	t.Parallel()
 	sh := newShell(t, redistest.Start(t))
-	sh.ok("enqueue", "mail", `{"to": "<x>"}`, "--id", "j1", "--at", "2200-01-01T00:00:00Z", "--priority", "high", "--job-timeout", "90s", "--effect-key", "k",
+	sh.ok("enqueue", "mail", `{"to": "<x>"}`, "--id", "j1", "--at", "2200-01-01T00:00:00Z", "--priority", "high", "--job-timeout", "90s", "--retain", "1d", "--effect-key", "k",
 		"--header", "tenant=acme", "--max-attempts", "3")
 	line := sh.ok("job", "ls", "default", "-o", "json")
 	cursor := regexp.MustCompile(`"cursor":"[^"]+"`)
-	common := `"queue":"default","id":"j1","kind":"mail","state":"scheduled","priority":"high","failed":0,"max_attempts":3,"crashes":0,"timeout_seconds":90,` +
+	common := `"queue":"default","id":"j1","kind":"mail","state":"scheduled","priority":"high","failed":0,"max_attempts":3,"crashes":0,"timeout_seconds":90,"retain_seconds":86400,` +
 		`"enqueued_at":"TIME","due_at":"TIME","ended_at":null,"last_error":"","waits":"until 2200-01-01 00:00:00 UTC","worker":"","token":0,"since":null,` +
 		`"cancelling":false,"trace_id":"","span_id":"","run_trace_id":"","run_span_id":"",`
 	same(t, ages(cursor.ReplaceAllString(line, `"cursor":"C"`)), "{"+common+`"cursor":"C","record_error":""}`)
@@ -237,8 +237,8 @@ func TestJobShow(t *testing.T) {
 	t.Parallel()
 	srv := redistest.Start(t)
 	sh := newShell(t, srv)
-	sh.ok("enqueue", "email.welcome", `{"do":"die","to":["a","b"]}`, "-q", "mail", "--id", "d1", "--max-attempts", "1", "--header", "tenant=acme", "--effect-key", "k")
-	sh.ok("enqueue", "email.welcome", `{"do":"hold"}`, "-q", "mail", "--id", "r1", "--job-timeout", "1h", "--priority", "low")
+	sh.ok("enqueue", "email.welcome", `{"do":"die","to":["a","b"]}`, "-q", "mail", "--id", "d1", "--max-attempts", "1", "--header", "tenant=acme", "--effect-key", "k", "--retain", "12h")
+	sh.ok("enqueue", "email.welcome", `{"do":"hold"}`, "-q", "mail", "--id", "r1", "--job-timeout", "1h", "--priority", "low", "--retain", "none")
 	sh.works(srv)
 	sh.settled(1, 0)
 	got := ages(sh.ok("job", "show", "mail", "d1"))
@@ -253,6 +253,7 @@ func TestJobShow(t *testing.T) {
 		enqueued   TIME (SPAN ago)
 		ended      TIME (SPAN ago)
 		priority   normal
+		kept       for SPAN after its end, until TIME
 		effect key k
 		header     tenant: acme
 
@@ -265,7 +266,7 @@ func TestJobShow(t *testing.T) {
 		    ]
 		  }`)
 	running := sh.ok("job", "show", "mail", "r1")
-	for _, want := range []string{"running, for ", "timeout    1h0m0s for each attempt", "priority   low", ", token "} {
+	for _, want := range []string{"running, for ", "timeout    1h0m0s for each attempt", "priority   low", "kept       not after its end", ", token "} {
 		if !strings.Contains(running, want) {
 			t.Errorf("%q is not in\n%s", want, running)
 		}

@@ -137,6 +137,14 @@ func (a *app) show(j *inspect.Job, now time.Time) {
 	if j.Timeout > 0 {
 		line("timeout", "%v for each attempt", j.Timeout)
 	}
+	switch {
+	case j.Retain > 0 && !j.EndedAt.IsZero():
+		line("kept", "for %v after its end, until %s", j.Retain, stamp(j.EndedAt.Add(j.Retain)))
+	case j.Retain > 0:
+		line("kept", "for %v after its end", j.Retain)
+	case j.Retain < 0:
+		line("kept", "not after its end")
+	}
 	if j.EffectKey != "" {
 		line("effect key", "%s", j.EffectKey)
 	}

@@ -6,6 +6,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/signalbox-go/signalbox"
 )
 
 const day = 24 * time.Hour
@@ -79,6 +81,30 @@ func (f *spanFlag) Set(s string) error {
 	}
 	f.d, f.set = d, true
 	return nil
+}
+
+// A retainFlag is a flag that says how long a job is kept after it has ended: a duration, or none.
+type retainFlag struct{ spanFlag }
+
+// noneKept is the flag's value for signalbox.RetainNone.
+const noneKept = "none"
+
+func (f *retainFlag) String() string {
+	if f.d == signalbox.RetainNone {
+		return noneKept
+	}
+	return f.spanFlag.String()
+}
+
+func (f *retainFlag) Set(s string) error {
+	if s == noneKept {
+		f.d, f.set = signalbox.RetainNone, true
+		return nil
+	}
+	if err := f.spanFlag.Set(s); err != nil || f.d > 0 {
+		return err
+	}
+	return fmt.Errorf("want a duration such as 12h or 30d, or none")
 }
 
 func parseSpan(s string) (time.Duration, error) {
