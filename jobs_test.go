@@ -172,6 +172,20 @@ func sendReceipt(ctx context.Context, _ *signalbox.Job, in Receipt) error {
 	return err // nil completes the job; any other error is a failed attempt
 }
 
+// A receipt is kept for longer than other jobs of its queue.
+func Example_retain() {
+	onRedis(func(ctx context.Context, rdb *redis.Client) error {
+		s, err := scheduler.New(rdb, scheduler.Config{Logger: quiet})
+		if err != nil {
+			return err
+		}
+		res, err := s.Enqueue(ctx, Receipt{Order: 17}, scheduler.Retain(90*24*time.Hour))
+		fmt.Println(res.New)
+		return err
+	})
+	// Output: true
+}
+
 // An ID names one live job. The narrowest option counts.
 func Example_options() {
 	onRedis(func(ctx context.Context, rdb *redis.Client) error {

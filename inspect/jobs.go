@@ -47,7 +47,7 @@ func (f *Filter) validate() error {
 }
 
 // Jobs yields the jobs of a queue that a filter names. Scheduled ones come in the order of their times, dead, cancelled and completed ones in the order in which
-// they ended. Ready ones come priority by priority, and within one in the order in which workers take them. Running ones come session by session,
+// they ended; but those with a Retain come first, in the order in which they are dropped. Ready ones come priority by priority, and within one in the order in which workers take them. Running ones come session by session,
 // and within one in the order in which the worker got them.
 //
 // It may run while the queue is in use: it makes short calls, and needs little memory however many jobs there are. A job that stays in its state

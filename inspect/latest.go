@@ -13,7 +13,7 @@ const MaxLatest = store.MaxLatest
 
 // Latest returns the n jobs of a state that ended last, the last one first. The state is dead or cancelled, and n is 1 to [MaxLatest]. It makes one call,
 // which reads at most some 256 KiB of records: if they are large, it returns fewer jobs, but at least one if there is any. [Inspector.Jobs]
-// lists all of them, the oldest first.
+// lists all of them, the oldest first. Of jobs with a Retain it looks at the n that are dropped last.
 //
 // The error wraps [ErrNoQueue] if nobody has used the queue, and [signalbox.ErrInvalid] if the state or n is wrong. A job whose record can't be
 // read is no error: it is returned with its Err.

@@ -78,11 +78,11 @@ func TestWhatIsEnqueued(t *testing.T) {
 		r := newRig(t)
 		at := time.Now().Add(time.Hour)
 		res := r.enqueue(t, note{7}, scheduler.Queue("mail"), scheduler.At(at), scheduler.Priority(signalbox.PriorityHigh), scheduler.MaxAttempts(3),
-			scheduler.Timeout(time.Second), scheduler.Header("tenant", "a"), scheduler.EffectKey("order-7"))
+			scheduler.Timeout(time.Second), scheduler.Retain(time.Hour), scheduler.Header("tenant", "a"), scheduler.EffectKey("order-7"))
 		r.enqueue(t, Welcome{1})
 		job := signalboxtest.One[note](r.jobs)
 		if job.Args.N != 7 || job.ID != res.ID || job.Queue != "mail" || !job.ScheduledAt.Equal(at) || !job.EnqueuedAt.Equal(time.Now()) ||
-			job.Priority != signalbox.PriorityHigh || job.MaxAttempts != 3 || job.Timeout != time.Second || job.Headers["tenant"] != "a" ||
+			job.Priority != signalbox.PriorityHigh || job.MaxAttempts != 3 || job.Timeout != time.Second || job.Retain != time.Hour || job.Headers["tenant"] != "a" ||
 			job.EffectKey() != "order-7" || job.Attempt != 1 {
 			t.Errorf("job %+v", job.Job)
 		}

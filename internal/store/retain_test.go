@@ -170,11 +170,25 @@ func testRetainNone(t *testing.T, r *rig) {
 		same(t, "counted", got, want)
 		r.check()
 	}
-	r.must(r.rdb.HSet(bg, r.keys.stats, "dead_bytes", 0).Err())
+	same(t, "bytes", r.rdb.HGet(bg, r.keys.stats, "dead_bytes").Val(), "")
 	r.retained(signalbox.RetainNone, "again")
 	r.settled(settlement(r.one(), Dead))
-	same(t, "bytes", r.rdb.HGet(bg, r.keys.stats, "dead_bytes").Val(), "0")
 	equal(t, "the ID is free", r.put("again"), []bool{true})
+	r.settled(settlement(r.one(), Completed))
+
+	// It goes at once, also if more jobs are due than one call drops.
+	ids := numbered("due", 150)
+	r.retained(time.Hour, ids...)
+	var ended []Settlement
+	for _, d := range r.claim(len(ids)) {
+		ended = append(ended, settlement(d, Dead))
+	}
+	r.settled(ended...)
+	r.passed(r.keys.dead, 2*time.Hour, ids...)
+	r.retained(signalbox.RetainNone, "j")
+	r.settled(settlement(r.one(), Dead))
+	same(t, "its record", r.rdb.HExists(bg, r.keys.jobs, "j").Val(), false)
+	same(t, "swept", r.sweep(), 150)
 }
 
 // A job goes when its time is over, whatever the queue's age, and not before.
