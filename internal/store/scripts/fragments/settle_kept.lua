@@ -4,7 +4,8 @@
 local old = COMPLETED and redis.call('HGET', JOBS, id)
 local most = bounds
 if old and not most and own_age(old) then
-  most = {tonumber(keep_jobs), tonumber(keep_bytes), math.huge}
+  most = limits.own or {tonumber(keep_jobs), tonumber(keep_bytes), math.huge}
+  limits.own = most -- one for the call: retain counts in it
 end
 if old and most then
   finish('completed', {id}, has_header(old) and old .. record or old, most)
