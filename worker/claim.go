@@ -245,6 +245,7 @@ func (q *queue) apply(c *call, reply *store.ClaimReply) {
 		delete(q.refusals, "claim")
 	}
 	over := q.finished(c)
+	copies := q.copier.on
 	q.dispatch.summon()
 	q.mu.Unlock()
 
@@ -254,6 +255,9 @@ func (q *queue) apply(c *call, reply *store.ClaimReply) {
 	q.offer(reply.Expired)
 	q.overruled(c.Settle, reply.Overruled)
 	q.tellSettled(c.Settle, reply.Refused, reply.Overruled, false)
+	if copies {
+		q.diedOf(c.Settle)
+	}
 	if over {
 		q.closeSession(s, false)
 	}

@@ -113,6 +113,12 @@ type Queue struct {
 	//
 	// [inspect.Inspector.SetCompletedRetention]: https://pkg.go.dev/github.com/signalbox-go/signalbox/inspect#Inspector.SetCompletedRetention
 	CompletedRetention signalbox.Retention
+	// CopyDead is another queue of the namespace: each job that dies is copied to it, and stays here as a dead job all the same. It is set if nobody
+	// has set one, neither another worker's Config nor [inspect.Inspector.SetCopyDead], which changes it later. Default: this worker sets
+	// nothing, and dead jobs aren't copied unless somebody has set it. docs/jobs.md says what a copy is.
+	//
+	// [inspect.Inspector.SetCopyDead]: https://pkg.go.dev/github.com/signalbox-go/signalbox/inspect#Inspector.SetCopyDead
+	CopyDead string
 }
 
 // filled returns the config with its defaults, or every mistake in it.
@@ -153,6 +159,9 @@ func (c Config) filled() (Config, error) {
 		}
 		if err := store.ValidateRetention(q.CompletedRetention); err != nil {
 			errs = append(errs, fmt.Errorf("worker.Config.Queues[%q].CompletedRetention: %w", name, err))
+		}
+		if err := store.ValidateCopies(name, q.CopyDead); err != nil {
+			errs = append(errs, fmt.Errorf("worker.Config.Queues[%q].CopyDead: %w", name, err))
 		}
 		c.Queues[name] = q
 	}

@@ -7,7 +7,7 @@ import (
 	"github.com/signalbox-go/signalbox/internal/store"
 )
 
-// look has the keeper read whether the queue keeps completed jobs. It doesn't block.
+// look has the keeper read what becomes of jobs that have ended. It doesn't block.
 func (q *queue) look() {
 	select {
 	case q.settingsNews <- struct{}{}:
@@ -15,13 +15,16 @@ func (q *queue) look() {
 	}
 }
 
-// readCompleted notes which completed jobs the queue keeps, as its settings say. If they can't be read, what is known stays: a sweep
-// tries again within a minute. Only the keeper calls it.
-func (q *queue) readCompleted(ctx context.Context) {
-	now, err := q.own.Completed(ctx)
+// readEnding notes which completed jobs the queue keeps, and whether its dead jobs are copied, as its settings say. If they can't be
+// read, what is known stays: a sweep tries again within a minute. Only the keeper calls it.
+func (q *queue) readEnding(ctx context.Context) {
+	ending, err := q.own.Ending(ctx)
 	if err != nil {
 		return
 	}
+	q.copyAll(ending.Copies != "")
+	q.sayCopies(ending.Copies)
+	now := ending.Completed
 	q.keeps.Store(now != signalbox.Retention{})
 	want := q.w.cfg.Queues[q.store.Name()].CompletedRetention
 	if want == (signalbox.Retention{}) || now == q.keptCompleted {
@@ -34,17 +37,35 @@ func (q *queue) readCompleted(ctx context.Context) {
 	}
 }
 
-// seedCompleted gives the queue the retention of completed jobs of this worker's Config, if nobody has set one. It returns false if a sweep
-// might drop more than Config says.
-func (q *queue) seedCompleted(ctx context.Context) bool {
+// seedEnding gives the queue the retention of completed jobs of this worker's Config, and the queue that gets copies of dead jobs, if nobody
+// has set them. It returns false if a sweep might drop more than Config says.
+func (q *queue) seedEnding(ctx context.Context) bool {
 	want := q.w.cfg.Queues[q.store.Name()].CompletedRetention
-	if want != (signalbox.Retention{}) {
-		if err := q.own.SeedCompleted(ctx, want); err != nil {
-			return false
-		}
+	seeded := want == (signalbox.Retention{}) || q.own.SeedCompleted(ctx, want) == nil
+	q.seedCopies(ctx)
+	q.readEnding(ctx)
+	return seeded
+}
+
+// seedCopies gives the queue the other queue of this worker's Config that gets copies of dead jobs, if nobody has set one. If it fails, a
+// sweep tries again.
+func (q *queue) seedCopies(ctx context.Context) {
+	if to := q.w.cfg.Queues[q.store.Name()].CopyDead; to != "" {
+		_ = q.own.SeedCopies(ctx, to)
 	}
-	q.readCompleted(ctx)
-	return true
+}
+
+// sayCopies logs that dead jobs are copied elsewhere than this worker's Config says: once for each queue that gets them. Only the keeper
+// calls it.
+func (q *queue) sayCopies(to string) {
+	want := q.w.cfg.Queues[q.store.Name()].CopyDead
+	if want == "" || q.copiesTo == to {
+		return
+	}
+	q.copiesTo = to
+	if to != want {
+		q.log.Info("signalbox: the queue's settings say another queue for copies of dead jobs than this worker's Config, and count; inspect.SetCopyDead changes it", "to", to)
+	}
 }
 
 // keepCompleted asks Redis to keep the job with the attempt that has completed it.

@@ -72,9 +72,11 @@ type queue struct {
 	swept         time.Time           // when terminal jobs were last swept out; the keeper's
 	looked        bool                // whether anybody uses the queue was looked at; the keeper's
 	kept          signalbox.Retention // what its settings said last; the keeper's
-	settingsNews  chan struct{}       // the keeper reads whether completed jobs are kept
-	keeps         atomic.Bool         // they are
+	settingsNews  chan struct{}       // the keeper reads what becomes of jobs that have ended
+	keeps         atomic.Bool         // completed jobs are kept
 	keptCompleted signalbox.Retention // how many, by the settings; the keeper's, and only for its log
+	copier        copier
+	copiesTo      string // the queue that gets copies of dead jobs, by the settings; the keeper's, and only for its log
 	listener      *listener
 	asked         uint64               // calls that wanted jobs
 	stoodBy       uint64               // what asked was when another worker was last woken
@@ -100,6 +102,8 @@ func newQueue(w *Worker, s, own *store.Queue, concurrency int, b *bound) *queue 
 		expired:      make(chan []string, 1),
 		throttled:    make(map[string]time.Time),
 		timesLane:    s.NewLane(),
+		copier:       newCopier(),
+		copiesTo:     w.cfg.Queues[s.Name()].CopyDead,
 	}
 	q.slots = newSlots(concurrency, q.deliver)
 	q.dispatch = newDispatch(&q.mu, q.slots, b)
@@ -130,6 +134,7 @@ func (q *queue) run(ctx, halted context.Context) error {
 	}
 	wg.Go(func() { q.keep(calls) })
 	wg.Go(func() { q.reclaim(calls) })
+	wg.Go(func() { q.copyDead(calls) })
 
 	<-ctx.Done()
 	err := q.drain(halted)

@@ -113,6 +113,7 @@ func (q *queue) reclaimed(r *store.Reclaimed, began, ended time.Time) {
 		about = append(about, telemetry.LogAttrs(span)...)
 		q.log.Error("signalbox: a job is dead: its worker died too often", about...)
 		q.announceCrash(job)
+		q.died(job.ID)
 	}
 	for i := range r.Cancelled {
 		d := &r.Cancelled[i]

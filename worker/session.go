@@ -86,7 +86,7 @@ func (q *queue) keep(ctx context.Context) {
 			q.writeAllStuck(ctx)
 			continue
 		case <-q.settingsNews:
-			q.readCompleted(ctx)
+			q.readEnding(ctx)
 			continue
 		case <-q.vacant:
 		case <-timer.C:
@@ -192,7 +192,8 @@ func (s *session) over() bool { return s.validity.Err() != nil }
 func (q *queue) open(ctx context.Context, ttl time.Duration) bool {
 	s := &session{queue: q, id: store.NewSession(q.w.id), validity: lease.NewValidity(q.base)}
 	if !q.begun {
-		q.readCompleted(ctx) // before the first job completes
+		q.seedCopies(ctx) // before the first job dies
+		q.readEnding(ctx) // before the first job completes
 	}
 	start, began := lease.Now(), time.Now()
 	q.waits[lanes].begin(q, began)
@@ -335,7 +336,7 @@ func (q *queue) sweep(ctx context.Context) {
 	if !first { // open has just done it
 		_ = q.own.Register(ctx)
 	}
-	if !q.seed(ctx) || !q.seedCompleted(ctx) {
+	if !q.seed(ctx) || !q.seedEnding(ctx) {
 		return
 	}
 	for range maxSweeps {

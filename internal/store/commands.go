@@ -22,9 +22,9 @@ const (
 // roleScripts are the scripts that a role runs.
 var roleScripts = map[Role][]string{
 	Producer: {"enqueue", "plan", "announce", "permits"},
-	Worker:   {"claim", "renew", "reclaim", "close", "sweep", "report", "depth", "keep", "permits"},
+	Worker:   {"claim", "renew", "reclaim", "close", "sweep", "report", "depth", "keep", "permits", "deaths", "copied", "enqueue"},
 	Reporter: {"report", "depth", "permits"},
-	Operator: {"depth", "show", "page", "list", "latest", "held", "history", "set", "keep", "act", "put", "entry", "enqueue", "examine", "sum", "mend", "permits"},
+	Operator: {"depth", "show", "page", "list", "latest", "held", "history", "set", "keep", "act", "put", "entry", "enqueue", "examine", "sum", "mend", "permits", "copied"},
 	Viewer:   {"depth", "show", "page", "list", "latest", "held", "history", "examine", "sum"},
 }
 

@@ -100,6 +100,7 @@ var settingForms = map[string]*regexp.Regexp{
 	"layout": regexp.MustCompile(`^\d{1,3}$`), "paused": regexp.MustCompile(`^\d{1,18}$`), "quiet": regexp.MustCompile(`^(stop )?\d{1,18}$`), "cron": regexp.MustCompile(`^\d{1,18}$`),
 	"keep_jobs": regexp.MustCompile(`^[1-9]\d{0,14}$`), "keep_bytes": regexp.MustCompile(`^[1-9]\d{0,14}$`), "keep_us": regexp.MustCompile(`^[1-9]\d{0,14}$`),
 	"keep_completed": regexp.MustCompile(`^(off|[1-9]\d{0,14} [1-9]\d{0,14} [1-9]\d{0,14})$`),
+	"copy_dead":      regexp.MustCompile(`^(\{off\}|[!-z|~]{1,200})$`),
 	"slots":          regexp.MustCompile(`^[1-9]\d{0,5}$`),
 }
 

@@ -166,8 +166,9 @@ func testCompletedKeptNoMore(t *testing.T, r *rig) {
 		r.must(r.rdb.HSet(bg, r.keys.settings, "keep_completed", strange).Err())
 		r.buryCompleted("d")
 		equal(t, "with the setting "+strange, r.buried(r.keys.completed), nil)
-		got, err := r.Completed(bg)
+		ending, err := r.Ending(bg)
 		r.must(err)
+		got := ending.Completed
 		same(t, "the setting "+strange, got, signalbox.Retention{})
 	}
 }
@@ -258,8 +259,9 @@ func testCompletedAndCancelled(t *testing.T, r *rig) {
 func testCompletedSettings(t *testing.T, r *rig) {
 	is := func(want signalbox.Retention) {
 		t.Helper()
-		got, err := r.Completed(bg)
+		ending, err := r.Ending(bg)
 		r.must(err)
+		got := ending.Completed
 		same(t, "kept", got, want)
 		s, err := r.Settings(bg)
 		r.must(err)

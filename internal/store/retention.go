@@ -9,8 +9,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/redis/go-redis/v9"
-
 	"github.com/signalbox-go/signalbox"
 )
 
@@ -96,13 +94,21 @@ func (q *Queue) SeedCompleted(ctx context.Context, r signalbox.Retention) error 
 	return err
 }
 
-// Completed returns which completed jobs the queue keeps. It is zero if it keeps none.
-func (q *Queue) Completed(ctx context.Context) (signalbox.Retention, error) {
-	text, err := q.rdb.HGet(ctx, q.keys.settings, completedField).Result()
-	if errors.Is(err, redis.Nil) {
-		err = nil
+// An Ending is what becomes of jobs that have ended, as far as their worker must know it.
+type Ending struct {
+	Completed signalbox.Retention // of completed jobs; zero if none are kept
+	Copies    string              // the queue that gets copies of dead jobs; "" if there is none
+}
+
+// Ending reads it from the settings.
+func (q *Queue) Ending(ctx context.Context) (Ending, error) {
+	values, err := q.rdb.HMGet(ctx, q.keys.settings, completedField, copyField).Result()
+	if err != nil {
+		return Ending{}, err
 	}
-	return completedOf(text), err
+	completed, _ := values[0].(string)
+	copies, _ := values[1].(string)
+	return Ending{completedOf(completed), copiesOf(copies)}, nil
 }
 
 // completedText returns the setting for r.

@@ -35,6 +35,8 @@ var (
 	latestScript  = load("latest")
 	putScript     = load("put")
 	historyScript = load("history")
+	deathsScript  = load("deaths")
+	copiedScript  = load("copied")
 
 	planScript     = load("plan")
 	announceScript = load("announce")

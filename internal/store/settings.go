@@ -32,6 +32,7 @@ type Settings struct {
 	Stopping    []string            // IDs of those of them that are to end
 	Retention   signalbox.Retention // of dead and cancelled jobs
 	Completed   signalbox.Retention // of completed jobs; zero if none are kept
+	Copies      string              // the queue that gets copies of dead jobs; "" if there is none
 }
 
 // Settings reads the queue's settings.
@@ -45,7 +46,10 @@ func (q *Queue) Settings(ctx context.Context) (Settings, error) {
 
 // settingsOf reads the fields of the settings.
 func settingsOf(fields map[string]string) Settings {
-	s := Settings{Retention: retentionOf(fields["keep_jobs"], fields["keep_bytes"], fields["keep_us"]), Completed: completedOf(fields["keep_completed"])}
+	s := Settings{
+		Retention: retentionOf(fields["keep_jobs"], fields["keep_bytes"], fields["keep_us"]),
+		Completed: completedOf(fields[completedField]), Copies: copiesOf(fields[copyField]),
+	}
 	if n, err := strconv.Atoi(fields["slots"]); err == nil && ValidateSlots(n) == nil {
 		s.Slots = n
 	}

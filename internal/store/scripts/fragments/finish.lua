@@ -19,8 +19,11 @@ local function finish(state, ids, record, bounds)
     dropped = own
   else
     local terminal
-    -- include: terminal_states, retain
+    -- include: terminal_states, retain, digits
     dropped = retain(terminal[state], ids[1], record, own, bounds or limits, now)
+    if state == 'dead' and limits[4] then
+      redis.call('HSET', NOTES, 'dead ' .. ids[1], digits(now)) -- until a worker has copied the job
+    end
   end
   if noted then
     redis.call('HDEL', NOTES, unpack(ids))

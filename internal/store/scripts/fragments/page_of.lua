@@ -29,7 +29,9 @@ if page then
   following = page[1]
   for i = 1, #page[2], 2 do
     local id = page[2][i]
-    if source ~= 'due' then
+    if source == 'notes' and string.find(id, ' ', 1, true) then
+      -- The note of a death is about no job that is there.
+    elseif source ~= 'due' then
       ids[#ids + 1] = id
     elseif #id > 1 and lists[string.sub(id, 1, 1)] then
       ids[#ids + 1] = string.sub(id, 2) -- without the class

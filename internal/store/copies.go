@@ -1,0 +1,311 @@
+package store
+
+import (
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"maps"
+	"strconv"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/signalbox-go/signalbox"
+	"github.com/signalbox-go/signalbox/internal/wire"
+)
+
+// copyField is the setting that names the queue which gets a copy of each dead job. copiesNone says that none does; no queue has that name.
+const (
+	copyField  = "copy_dead"
+	copiesNone = "{off}"
+)
+
+// deathNote is before a job's ID in the name of the note that says when it died. No ID has a space.
+const deathNote = "dead "
+
+// ValidateCopies returns an error that wraps signalbox.ErrInvalid if the dead jobs of a queue can't be copied to the queue to. "" is no queue.
+func ValidateCopies(queue, to string) error {
+	if to == "" {
+		return nil
+	}
+	if err := ValidateQueue(to); err != nil {
+		return fmt.Errorf("copies of dead jobs: %w", err)
+	}
+	if to == queue {
+		return fmt.Errorf("%w copies of dead jobs: queue %s would get those of its own; name another queue", signalbox.ErrInvalid, queue)
+	}
+	return nil
+}
+
+// SetCopies has the jobs that die from now on copied to the queue to, which ValidateCopies accepts. With "" none are, and those that
+// have died and aren't copied yet are not copied any more.
+func (q *Queue) SetCopies(ctx context.Context, to string) error {
+	if to != "" {
+		_, err := q.set(ctx, copyField, to)
+		return err
+	}
+	if _, err := q.set(ctx, copyField, copiesNone); err != nil {
+		return err
+	}
+	c := q.NewCopier()
+	for cursor, begun := uint64(0), false; !begun || cursor != 0; begun = true {
+		ids, next, err := c.Noted(ctx, cursor)
+		if err != nil {
+			return err
+		}
+		cursor = next
+		if len(ids) == 0 {
+			continue
+		}
+		fields := make([]string, len(ids))
+		for i, id := range ids {
+			fields[i] = deathNote + id
+		}
+		times, err := q.rdb.HMGet(ctx, q.keys.notes, fields...).Result()
+		if err != nil {
+			return err
+		}
+		var gone []any
+		for i, at := range times {
+			if at, ok := at.(string); ok {
+				gone = append(gone, ids[i], at)
+			}
+		}
+		if err := c.forget(ctx, gone); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// SeedCopies does the same as SetCopies if nobody has set it before, not even to none.
+func (q *Queue) SeedCopies(ctx context.Context, to string) error {
+	_, err := q.change(ctx, copyField, to, true)
+	return err
+}
+
+// copiesOf reads the setting: "" if there are no copies.
+func copiesOf(text string) string {
+	if text == copiesNone {
+		return ""
+	}
+	return text
+}
+
+// MaxCopies is how many IDs go in one call of Copy.
+const MaxCopies = 500
+
+// A Copier copies dead jobs of a queue to the queue that the settings name. Each copy is a new job. It has the kind, the payload, the headers, the
+// priority, the attempts and the timeout of the dead job, and headers that say where it comes from. Its ID follows from the death. So a
+// death that is copied twice has one copy, for as long as that is there. A Copier makes one call at a time.
+type Copier struct {
+	q      *Queue
+	to     *Queue // the queue of the last copies; nil: there were none
+	lane   *Lane  // of to
+	listed bool   // to was registered
+}
+
+// NewCopier returns a Copier. It calls nothing.
+func (q *Queue) NewCopier() *Copier { return &Copier{q: q} }
+
+// Noted returns a page of the IDs of jobs that died and are to be copied, and the cursor of the next page: 0 behind the last one. The
+// first page has the cursor 0. An ID may come twice.
+func (c *Copier) Noted(ctx context.Context, cursor uint64) (ids []string, next uint64, err error) {
+	fields, next, err := c.q.rdb.HScan(ctx, c.q.keys.notes, cursor, deathNote+"*", MaxCopies).Result()
+	if err != nil {
+		return nil, 0, err
+	}
+	for i := 0; i < len(fields); i += 2 {
+		ids = append(ids, strings.TrimPrefix(fields[i], deathNote))
+	}
+	return ids, next, nil
+}
+
+// Copied is what became of some deaths.
+type Copied struct {
+	To    string // the queue that gets the copies; "": there is none
+	Jobs  int    // copies that are there now
+	Unfit []Unfit
+}
+
+// An Unfit job can't be copied: its record can't be read, or the copy would be too large. It stays a dead job.
+type Unfit struct {
+	ID  string
+	Err error
+}
+
+// A CopyError says that Redis refused copies, or didn't answer.
+type CopyError struct {
+	To  string // the queue that was to get them
+	Err error
+}
+
+func (e *CopyError) Error() string { return fmt.Sprintf("copy to queue %s: %v", e.To, e.Err) }
+
+// Unwrap returns the cause.
+func (e *CopyError) Unwrap() error { return e.Err }
+
+// Copy copies those of the jobs whose deaths are noted, and then removes the notes. A job that isn't dead any more, and one that is a copy itself,
+// loses its note without a copy. The note of a job that couldn't be copied now stays. The error is a *CopyError if the other queue is its cause.
+func (c *Copier) Copy(ctx context.Context, ids []string) (Copied, error) {
+	var done Copied
+	for len(ids) > 0 {
+		some := ids[:min(len(ids), MaxCopies)]
+		deaths, to, looked, err := c.read(ctx, some)
+		if err != nil {
+			return done, err
+		}
+		if to == "" || ValidateCopies(c.q.name, to) != nil { // another program wrote such a name; the doctor finds it
+			return done, nil
+		}
+		done.To = to
+		gone, err := c.put(ctx, to, deaths, &done)
+		if err == nil {
+			err = c.forget(ctx, gone)
+		}
+		if err != nil {
+			return done, err
+		}
+		ids = ids[looked:]
+	}
+	return done, nil
+}
+
+// A death is one of a job that is to be copied.
+type death struct {
+	id     string
+	at     string // in us, as the note says it
+	record string // "" if the job isn't dead any more
+}
+
+// read returns the deaths of the first of the jobs, of how many, and the queue that gets the copies.
+func (c *Copier) read(ctx context.Context, ids []string) (deaths []death, to string, looked int, err error) {
+	args := deathsScript.args(len(ids), arg{"room", c.q.room})
+	for _, id := range ids {
+		args = append(args, id)
+	}
+	r, err := run(ctx, c.q.rdb, deathsScript, deathsScript.keys(&c.q.keys), args)
+	if err != nil {
+		return nil, "", 0, err
+	}
+	if err := r.status("ok"); err != nil {
+		return nil, "", 0, err
+	}
+	to = copiesOf(r.str(1))
+	times, records := r.strs(2), r.strs(3)
+	if r.err == nil && (len(times) == 0 || len(times) > len(ids) || len(records) != len(times)) {
+		r.fail(2, fmt.Sprintf("%d times and %d records of %d jobs", len(times), len(records), len(ids)))
+	}
+	if r.err != nil {
+		return nil, "", 0, r.err
+	}
+	for i, at := range times {
+		if at != "" {
+			deaths = append(deaths, death{ids[i], at, records[i]})
+		}
+	}
+	return deaths, to, len(times), nil
+}
+
+// put puts the copies in. It returns the notes that are to go: each an ID and a time.
+func (c *Copier) put(ctx context.Context, to string, deaths []death, done *Copied) (gone []any, err error) {
+	if c.to == nil || c.to.name != to {
+		c.to = New(c.q.rdb, c.q.namespace, to)
+		c.lane, c.listed = c.to.NewLane(), false
+	}
+	items := make([]Item, 0, len(deaths))
+	for _, d := range deaths {
+		item, fit, err := c.copyOf(d)
+		switch {
+		case errors.Is(err, wire.ErrVersion):
+			continue // a newer worker copies it
+		case err != nil:
+			done.Unfit = append(done.Unfit, Unfit{d.id, err})
+		case fit:
+			items = append(items, item)
+		}
+		gone = append(gone, d.id, d.at)
+	}
+	if len(items) == 0 {
+		return gone, nil
+	}
+	if !c.listed {
+		c.listed = c.to.Register(ctx) == nil // for tools; a user may lack the right
+	}
+	// A call whose reply is lost is not made again in its lane: the same jobs in a new call meet the first copies.
+	c.lane.Next()
+	if _, err := c.to.Enqueue(ctx, c.lane, items); err != nil {
+		return nil, &CopyError{to, err}
+	}
+	done.Jobs += len(items)
+	return gone, nil
+}
+
+// copyOf returns the copy of a dead job. fit is false if there is to be none.
+func (c *Copier) copyOf(d death) (item Item, fit bool, err error) {
+	if d.record == "" {
+		return Item{}, false, nil
+	}
+	var dead signalbox.Job
+	if err := wire.Decode([]byte(d.record), &dead); err != nil {
+		return Item{}, false, err
+	}
+	if _, copied := dead.Headers[signalbox.HeaderDeadID]; copied {
+		return Item{}, false, nil // two queues that copy to each other would go on for ever
+	}
+	job := signalbox.Job{
+		ID: c.id(d), Kind: dead.Kind, Payload: dead.Payload, Priority: dead.Priority, MaxAttempts: dead.MaxAttempts, Timeout: dead.Timeout,
+		Headers: maps.Clone(dead.Headers),
+	}
+	if job.Headers == nil {
+		job.Headers = make(map[string]string)
+	}
+	job.Headers[signalbox.HeaderDeadQueue] = c.q.name
+	job.Headers[signalbox.HeaderDeadID] = d.id
+	if us, err := strconv.ParseInt(d.at, 10, 64); err == nil {
+		job.Headers[signalbox.HeaderDeadAt] = time.UnixMicro(us).UTC().Format("2006-01-02T15:04:05.000000Z")
+	}
+	if dead.LastError != "" {
+		job.Headers[signalbox.HeaderDeadError] = cutText(dead.LastError, maxDeadError)
+	}
+	item, err = NewItem(&job, When{})
+	if err != nil {
+		return Item{}, false, err
+	}
+	item.IfAbsent()
+	return item, true, nil
+}
+
+// maxDeadError is how many bytes of the last error a copy has.
+const maxDeadError = 512
+
+// cutText returns the first bytes of a text, at most n, without a part of a character.
+func cutText(text string, n int) string {
+	if len(text) <= n {
+		return text
+	}
+	for n > 0 && !utf8.RuneStart(text[n]) {
+		n--
+	}
+	return text[:n]
+}
+
+// id returns the ID of a death's copy.
+func (c *Copier) id(d death) string {
+	namespace := cmp.Or(c.q.namespace, DefaultNamespace)
+	sum := sha256.Sum256([]byte(namespace + "\x00" + c.q.name + "\x00" + d.id + "\x00" + d.at))
+	return "dead-" + hex.EncodeToString(sum[:16])
+}
+
+// forget removes notes: each an ID and a time.
+func (c *Copier) forget(ctx context.Context, notes []any) error {
+	if len(notes) == 0 {
+		return nil
+	}
+	args := append(copiedScript.args(len(notes), arg{"notes", len(notes) / 2}), notes...)
+	_, err := run(ctx, c.q.rdb, copiedScript, copiedScript.keys(&c.q.keys), args)
+	return err
+}

@@ -1,0 +1,28 @@
+-- Reads dead jobs that are to be copied to another queue. It writes nothing.
+--
+-- KEYS: as named below
+-- ARGV: room: most bytes of records to return; the first may have more; then the IDs
+-- Reply: {'ok', to, times, records}
+--        to: the queue that gets copies, as the settings say, '' if they say none; times: when the jobs died, in us, as the notes say, for as
+--        many of the IDs as the room allows; '' without a note; records: theirs; '' without a note, and for a job that isn't dead any more
+-- Errors: those of Redis.
+
+local JOBS, DEAD, NOTES, SETTINGS = unpack(KEYS)
+local fixed = 1 -- arguments before the IDs
+local room = unpack(ARGV, 1, fixed)
+
+room = tonumber(room)
+local times, records, got = {}, {}, false
+for i = fixed + 1, #ARGV do
+  local id = ARGV[i]
+  local time, record = redis.call('HGET', NOTES, 'dead ' .. id) or '', ''
+  if time ~= '' and redis.call('ZSCORE', DEAD, id) then
+    room = room - redis.call('HSTRLEN', JOBS, id)
+    if room < 0 and got then
+      break
+    end
+    record, got = redis.call('HGET', JOBS, id) or '', true
+  end
+  times[#times + 1], records[#records + 1] = time, record
+end
+return {'ok', redis.call('HGET', SETTINGS, 'copy_dead') or '', times, records}

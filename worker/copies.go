@@ -1,0 +1,131 @@
+package worker
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/signalbox-go/signalbox/internal/store"
+)
+
+// A copier copies jobs that died to the queue that the settings name. Its goroutine waits for nobody but Redis, and nobody waits for it. What it
+// doesn't copy now, it or another worker copies within a minute or two: Redis has a note of each death until then.
+type copier struct {
+	news chan struct{} // there is something to do
+	on   bool          // the settings name a queue; guarded by the queue's mu, as are the next two
+	dead []string      // jobs that died, as far as they were heard of
+	all  bool          // it looks for all notes
+}
+
+func newCopier() copier { return copier{news: make(chan struct{}, 1)} }
+
+// maxHeard is how many deaths are kept until they are copied. If there are more, all notes are looked for.
+const maxHeard = 10_000
+
+// died has jobs copied that are dead now, if the queue's dead jobs are copied. It doesn't block.
+func (q *queue) died(ids ...string) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	c := &q.copier
+	if !c.on || len(ids) == 0 {
+		return
+	}
+	if c.all = c.all || len(c.dead)+len(ids) > maxHeard; !c.all {
+		c.dead = append(c.dead, ids...)
+	}
+	c.begin()
+}
+
+// diedOf has the jobs of settlements copied that Redis was asked to bury. The notes say which of them have died.
+func (q *queue) diedOf(batch []store.Settlement) {
+	var ids []string
+	for i := range batch {
+		if batch[i].Outcome == store.Dead {
+			ids = append(ids, batch[i].ID)
+		}
+	}
+	if len(ids) > 0 {
+		q.died(ids...)
+	}
+}
+
+// copyAll has all jobs copied whose deaths are noted: those that a worker left when it was killed, or when a call failed.
+func (q *queue) copyAll(on bool) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.copier.on = on; on {
+		q.copier.all = true
+		q.copier.begin()
+	}
+}
+
+// begin wakes the goroutine. The queue's mu is held.
+func (c *copier) begin() {
+	select {
+	case c.news <- struct{}{}:
+	default: // it is about to look
+	}
+}
+
+// copyDead copies jobs that died, until ctx ends.
+func (q *queue) copyDead(ctx context.Context) {
+	from := q.store.NewCopier()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-q.copier.news:
+		}
+		q.mu.Lock()
+		dead, all := q.copier.dead, q.copier.all
+		q.copier.dead, q.copier.all = nil, false
+		q.mu.Unlock()
+		var err error
+		began := time.Now()
+		if all {
+			err = q.copyNoted(ctx, from)
+		} else {
+			err = q.copySome(ctx, from, dead)
+		}
+		if err != nil && ctx.Err() == nil {
+			q.notCopied(began, err)
+		}
+	}
+}
+
+// copyNoted copies all jobs whose deaths are noted.
+func (q *queue) copyNoted(ctx context.Context, from *store.Copier) error {
+	for cursor, begun := uint64(0), false; !begun || cursor != 0; begun = true {
+		ids, next, err := from.Noted(ctx, cursor)
+		if err == nil {
+			err = q.copySome(ctx, from, ids)
+		}
+		if err != nil {
+			return err
+		}
+		cursor = next
+	}
+	return nil
+}
+
+func (q *queue) copySome(ctx context.Context, from *store.Copier, ids []string) error {
+	done, err := from.Copy(ctx, ids)
+	if done.Jobs > 0 {
+		q.log.Debug("signalbox: dead jobs were copied", "to", done.To, "jobs", done.Jobs)
+	}
+	for _, u := range done.Unfit {
+		q.log.Error("signalbox: a dead job can't be copied, and stays where it is", "to", done.To, "job", u.ID, "error", brief(u.Err))
+	}
+	return err
+}
+
+// notCopied says why dead jobs are not copied yet. They are tried again within a minute or so.
+func (q *queue) notCopied(began time.Time, err error) {
+	refused, theirs := errors.AsType[*store.CopyError](err)
+	if !theirs {
+		q.failed("copy", began, err)
+		q.hint(true) // a lane's call says when Redis is back
+		return
+	}
+	q.warn("copy:"+refused.To+":"+errorKind(err), "signalbox: dead jobs can't be copied, and are tried again; they stay where they are", "to", refused.To, "error", refused.Err)
+}
