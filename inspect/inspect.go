@@ -25,6 +25,7 @@
 //	changed, err := ins.Pause(ctx, "mail") // no worker gets a job of it from now on
 //	changed, err = ins.Resume(ctx, "mail")
 //	err = ins.SetRetention(ctx, "mail", signalbox.Retention{Jobs: 1000}) // dead ones, and cancelled ones
+//	err = ins.SetCopyDead(ctx, "mail", "mail-dead") // each job that dies is copied to that queue
 //	err = ins.SetSlots(ctx, "mail", 5)     // for each of its workers
 //	changed, err = ins.Quiet(ctx, "web-3:4711:k2x9q") // that worker takes no more jobs
 //	changed, err = ins.Stop(ctx, "web-3:4711:k2x9q")  // that worker ends
@@ -113,6 +114,8 @@ type Queue struct {
 	Retention signalbox.Retention
 	// CompletedRetention is what the queue keeps of its completed jobs. It is zero if it keeps none.
 	CompletedRetention signalbox.Retention
+	// CopyDead is the queue that gets a copy of each job that dies. "" if there is none.
+	CopyDead string
 
 	Ready     int64 // jobs that wait for a worker
 	Scheduled int64 // jobs that wait for their time
@@ -209,6 +212,23 @@ func (i *Inspector) SetCompletedRetention(ctx context.Context, queue string, r s
 	}
 	if err := i.store(queue).SetCompleted(ctx, r); err != nil {
 		return fmt.Errorf("inspect: retention of completed jobs of queue %s: %w", queue, err)
+	}
+	return nil
+}
+
+// SetCopyDead has each job of a queue that dies from now on copied to the queue to, in place of what was set before, also by a worker's
+// Config. The dead job stays where it is. The queue to need not exist yet. With "" for to, nothing is copied any more, not even jobs that died before
+// and whose copies are still to be made. The queue's workers make the copies: docs/jobs.md says what a copy is, and when it is there. The error wraps
+// [signalbox.ErrInvalid] if to can't be the name of a queue, or is the queue itself, and [ErrNoQueue] if nobody has used the queue.
+func (i *Inspector) SetCopyDead(ctx context.Context, queue, to string) error {
+	if err := store.ValidateCopies(queue, to); err != nil {
+		return fmt.Errorf("inspect: %w", err)
+	}
+	if err := i.listed(ctx, queue); err != nil {
+		return err
+	}
+	if err := i.store(queue).SetCopies(ctx, to); err != nil {
+		return fmt.Errorf("inspect: copies of dead jobs of queue %s: %w", queue, err)
 	}
 	return nil
 }
@@ -351,7 +371,7 @@ func (i *Inspector) read(ctx context.Context, name string) (Queue, error) {
 		return Queue{}, fmt.Errorf("inspect: queue %s: %w", name, err)
 	}
 	return Queue{
-		Name: name, Paused: settings.Paused, PausedSince: settings.PausedSince, Retention: settings.Retention, CompletedRetention: settings.Completed,
+		Name: name, Paused: settings.Paused, PausedSince: settings.PausedSince, Retention: settings.Retention, CompletedRetention: settings.Completed, CopyDead: settings.Copies,
 		Slots: settings.Slots, Quiet: settings.Quiet, Workers: workers,
 		Ready: d.Ready, Scheduled: d.Scheduled, Running: d.Running, Dead: d.Dead, Cancelled: d.Cancelled, Completed: d.Completed, Oldest: d.Oldest,
 	}, nil

@@ -265,6 +265,31 @@ func TestSetCompletedRetention(t *testing.T) {
 	}
 }
 
+// Dead jobs are copied to another queue, which need not be there. The empty name ends that.
+func TestSetCopyDead(t *testing.T) {
+	t.Parallel()
+	rdb := redistest.Start(t).Client()
+	namespace := redistest.Name(t)
+	q := known(t, rdb, namespace)
+	ins := inspector(t, rdb, namespace)
+	for _, to := range []string{"graves", "other", ""} {
+		if err := ins.SetCopyDead(t.Context(), q.Name(), to); err != nil {
+			t.Fatal(err)
+		}
+		if got, err := ins.Queue(t.Context(), q.Name()); err != nil || got.CopyDead != to || got.CompletedRetention != (signalbox.Retention{}) {
+			t.Errorf("%+v, %v", got, err)
+		}
+	}
+	if err := ins.SetCopyDead(t.Context(), "other", "graves"); !errors.Is(err, inspect.ErrNoQueue) {
+		t.Errorf("of a queue that isn't there: %v", err)
+	}
+	for _, wrong := range []string{q.Name(), "a b", "{off}"} {
+		if err := ins.SetCopyDead(t.Context(), q.Name(), wrong); !errors.Is(err, signalbox.ErrInvalid) {
+			t.Errorf("to %q: %v", wrong, err)
+		}
+	}
+}
+
 // A changed queue is listed, even if no producer has listed it yet.
 func TestChangedQueueIsListed(t *testing.T) {
 	t.Parallel()
@@ -275,6 +300,7 @@ func TestChangedQueueIsListed(t *testing.T) {
 		"SetCompletedRetention": func(ins *inspect.Inspector, q string) error {
 			return ins.SetCompletedRetention(t.Context(), q, signalbox.Retention{})
 		},
+		"SetCopyDead": func(ins *inspect.Inspector, q string) error { return ins.SetCopyDead(t.Context(), q, "graves") },
 		"SetRetention": func(ins *inspect.Inspector, q string) error {
 			return ins.SetRetention(t.Context(), q, signalbox.Retention{})
 		},

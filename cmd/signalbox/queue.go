@@ -58,6 +58,7 @@ type queueJSON struct {
 	Slots         int            `json:"slots"`
 	Retention     retentionJSON  `json:"retention"`
 	KeepCompleted *retentionJSON `json:"retention_completed"`
+	CopyDead      string         `json:"copy_dead"`
 	Workers       []string       `json:"workers"`
 	Quiet         []string       `json:"quiet"`
 }
@@ -88,7 +89,7 @@ func (a *app) printQueues(queues []inspect.Queue) error {
 			list[i] = queueJSON{
 				Queue: q.Name, Paused: q.Paused, PausedSince: timestamp(q.PausedSince), Ready: q.Ready, Scheduled: q.Scheduled, Running: q.Running,
 				Dead: q.Dead, Cancelled: q.Cancelled, Completed: q.Completed, OldestSeconds: seconds(q.Oldest), Slots: q.Slots,
-				Retention: retentionOf(q.Retention), KeepCompleted: completedOf(&q),
+				Retention: retentionOf(q.Retention), KeepCompleted: completedOf(&q), CopyDead: q.CopyDead,
 				Workers: nonNil(q.Workers), Quiet: nonNil(q.Quiet),
 			}
 		}
@@ -235,13 +236,14 @@ func (a *app) queueSet() *cobra.Command {
 	var age spanFlag
 	var most bytesFlag
 	var completed completedFlags
+	var copyDead string
 	var c *cobra.Command
 	c = a.command("set QUEUE [flags]", "Change settings: slots of workers, what is kept of ended jobs", cobra.ExactArgs(1),
 		func(ctx context.Context, args []string) error {
 			changed := c.Flags().Changed
 			retention := changed("keep-jobs") || changed("keep-bytes") || changed("keep-age")
-			if !retention && !changed("slots") && !completed.given(changed) {
-				return usage("nothing to set; want one of --slots, --keep-jobs, --keep-bytes, --keep-age, --keep-completed")
+			if !retention && !changed("slots") && !completed.given(changed) && !changed("copy-dead") {
+				return usage("nothing to set; want one of --slots, --keep-jobs, --keep-bytes, --keep-age, --keep-completed, --copy-dead")
 			}
 			if err := completed.check(changed); err != nil {
 				return err
@@ -274,6 +276,11 @@ func (a *app) queueSet() *cobra.Command {
 					return err
 				}
 			}
+			if changed("copy-dead") {
+				if err := ins.SetCopyDead(ctx, args[0], copyDead); err != nil {
+					return err
+				}
+			}
 			if changed("slots") {
 				if err := ins.SetSlots(ctx, args[0], slots); err != nil {
 					return err
@@ -282,7 +289,7 @@ func (a *app) queueSet() *cobra.Command {
 			if q, err = ins.Queue(ctx, args[0]); err != nil {
 				return err
 			}
-			return a.printSettings(q, completed.given(changed))
+			return a.printSettings(q, completed.given(changed), changed("copy-dead"))
 		})
 	c.Long = `Change a queue's settings. Workers that run heed them at once, and those that
 start later as well.
@@ -295,16 +302,22 @@ default.
 
 Completed jobs are deleted unless --keep-completed is set. They have limits of
 their own, and each of those flags has them kept. --keep-completed=false ends
-it, and drops those that were kept.`
+it, and drops those that were kept.
+
+--copy-dead names another queue: each job that dies from now on is copied to
+it, and the dead job stays where it is. An empty name ends it.`
 	c.Example = `  signalbox queue set mail --slots 5
   signalbox queue set mail --keep-age 7d --keep-jobs 10000
   signalbox queue set mail --keep-completed-age 24h
-  signalbox queue set mail --keep-completed=false`
+  signalbox queue set mail --keep-completed=false
+  signalbox queue set mail --copy-dead mail-dead`
 	c.Flags().IntVar(&slots, "slots", 0, "slots of each worker, 1 to 100,000; 0: as each worker is configured")
 	c.Flags().Int64Var(&keep.Jobs, "keep-jobs", 0, "how many dead jobs are kept, and how many cancelled ones; 0: 100,000")
 	c.Flags().Var(&most, "keep-bytes", "how many bytes of each, such as 64MiB; 0: 256MiB")
 	c.Flags().Var(&age, "keep-age", "for how long, such as 12h or 30d; 0s: 30d")
 	completed.register(c)
+	c.Flags().StringVar(&copyDead, "copy-dead", "", `queue that gets a copy of each dead job; "": none`)
+	_ = c.RegisterFlagCompletionFunc("copy-dead", a.completeQueues(-1))
 	c.ValidArgsFunction = a.completeQueues(1)
 	return c
 }
@@ -364,15 +377,17 @@ func (f *completedFlags) of(r signalbox.Retention, changed func(string) bool) si
 	return r
 }
 
-// printSettings prints the settings. Those of completed jobs are among them if some are kept, or if said asks for them.
-func (a *app) printSettings(q inspect.Queue, said bool) error {
+// printSettings prints the settings. Those of completed jobs are among them if some are kept, or if said asks for them, and where dead jobs are copied
+// to if they are, or if copies asks for it.
+func (a *app) printSettings(q inspect.Queue, said, copies bool) error {
 	if a.json() {
 		return a.document(struct {
 			Queue         string         `json:"queue"`
 			Slots         int            `json:"slots"`
 			Retention     retentionJSON  `json:"retention"`
 			KeepCompleted *retentionJSON `json:"retention_completed"`
-		}{q.Name, q.Slots, retentionOf(q.Retention), completedOf(&q)})
+			CopyDead      string         `json:"copy_dead"`
+		}{q.Name, q.Slots, retentionOf(q.Retention), completedOf(&q), q.CopyDead})
 	}
 	or := func(set bool, text, otherwise string) string {
 		if set {
@@ -389,6 +404,11 @@ func (a *app) printSettings(q inspect.Queue, said bool) error {
 		fmt.Fprintf(a.out, "queue %s: keeps %s completed jobs, %s, for %s\n", q.Name, number(r.Jobs), size(r.Bytes), span(r.Age))
 	} else if said {
 		fmt.Fprintf(a.out, "queue %s: keeps no completed jobs\n", q.Name)
+	}
+	if q.CopyDead != "" {
+		fmt.Fprintf(a.out, "queue %s: copies its dead jobs to queue %s\n", q.Name, q.CopyDead)
+	} else if copies {
+		fmt.Fprintf(a.out, "queue %s: copies no dead jobs\n", q.Name)
 	}
 	return nil
 }

@@ -58,7 +58,7 @@ func TestQueueJSON(t *testing.T) {
 	sh.ok("enqueue", "mail", "{}", "--queue", "mail", "--after", "1h")
 	same(t, sh.ok("queue", "ls", "-o", "json"),
 		`{"queues":[{"queue":"mail","paused":false,"paused_since":null,"ready":0,"scheduled":1,"running":0,"dead":0,"cancelled":0,`+
-			`"completed":0,"oldest_seconds":0,"slots":0,"retention":{"jobs":0,"bytes":0,"age_seconds":0},"retention_completed":null,"workers":[],"quiet":[]}]}`)
+			`"completed":0,"oldest_seconds":0,"slots":0,"retention":{"jobs":0,"bytes":0,"age_seconds":0},"retention_completed":null,"copy_dead":"","workers":[],"quiet":[]}]}`)
 	same(t, sh.ok("queue", "pause", "mail", "-o", "json"), `{"queue":"mail","paused":true,"changed":true}`)
 	same(t, sh.ok("queue", "pause", "mail", "-o", "json"), `{"queue":"mail","paused":true,"changed":false}`)
 	var got struct{ Queues []queueJSON }
@@ -66,10 +66,10 @@ func TestQueueJSON(t *testing.T) {
 		t.Errorf("%+v", got)
 	}
 	same(t, sh.ok("queue", "set", "mail", "--slots", "3", "--keep-age", "7d", "-o", "json"),
-		`{"queue":"mail","slots":3,"retention":{"jobs":100000,"bytes":268435456,"age_seconds":604800},"retention_completed":null}`)
+		`{"queue":"mail","slots":3,"retention":{"jobs":100000,"bytes":268435456,"age_seconds":604800},"retention_completed":null,"copy_dead":""}`)
 	same(t, sh.ok("queue", "set", "mail", "--keep-completed-age", "1d", "-o", "json"),
 		`{"queue":"mail","slots":3,"retention":{"jobs":100000,"bytes":268435456,"age_seconds":604800},`+
-			`"retention_completed":{"jobs":100000,"bytes":268435456,"age_seconds":86400}}`)
+			`"retention_completed":{"jobs":100000,"bytes":268435456,"age_seconds":86400},"copy_dead":""}`)
 	same(t, sh.ok("queue", "resume", "mail", "-o", "json"), `{"queue":"mail","paused":false,"changed":true}`)
 }
 
@@ -126,6 +126,27 @@ func TestQueueKeepsCompleted(t *testing.T) {
 	same(t, sh.ok("job", "rm", "mail", "--state", "completed", "--yes"), "1 job of queue mail deleted")
 	sh.fails(exitUsage, []string{"--keep-completed=false"}, "queue", "set", "mail", "--keep-completed=false", "--keep-completed-jobs", "5")
 	same(t, sh.ok("queue", "set", "mail", "--keep-completed=false"), slots+"queue mail: keeps no completed jobs")
+}
+
+// Dead jobs are copied to another queue, until a flag ends that.
+func TestQueueCopiesDead(t *testing.T) {
+	t.Parallel()
+	sh := newShell(t, redistest.Start(t))
+	sh.ok("enqueue", "mail", "--queue", "mail", "--after", "1h")
+	slots := "queue mail: slots as each worker is configured, keeps 100000 jobs, 256 MiB, for 30d\n"
+	copies := "queue mail: copies its dead jobs to queue graves"
+	same(t, sh.ok("queue", "set", "mail", "--copy-dead", "graves"), slots+copies)
+	same(t, sh.ok("queue", "set", "mail", "--keep-jobs", "0"), slots+copies)
+	if set := sh.ok("queue", "set", "mail", "--slots", "0", "-o", "json"); !strings.Contains(set, `"copy_dead":"graves"`) {
+		t.Errorf("set: %s", set)
+	}
+	var listed struct{ Queues []queueJSON }
+	if sh.into(&listed, "queue", "ls", "mail"); len(listed.Queues) != 1 || listed.Queues[0].CopyDead != "graves" {
+		t.Errorf("%+v", listed)
+	}
+	sh.fails(exitUsage, []string{"mail", "another queue"}, "queue", "set", "mail", "--copy-dead", "mail")
+	sh.fails(exitUsage, []string{"a b"}, "queue", "set", "mail", "--copy-dead", "a b")
+	same(t, sh.ok("queue", "set", "mail", "--copy-dead", ""), slots+"queue mail: copies no dead jobs")
 }
 
 func TestEnqueue(t *testing.T) {

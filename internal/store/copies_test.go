@@ -24,6 +24,7 @@ var copiesTests = []storeTest{
 	{"CopiesInPages", testCopiesInPages},
 	{"CopiesRefused", testCopiesRefused},
 	{"CopyCompletedMeanwhile", testCopyCompletedMeanwhile},
+	{"CopyDeadMeanwhile", testCopyDeadMeanwhile},
 }
 
 // noted returns what is noted of deaths: the times by the jobs' IDs.
@@ -380,4 +381,18 @@ func testCopyCompletedMeanwhile(t *testing.T, r *rig) {
 	if err := ValidateID(want); err != nil || !strings.HasPrefix(want, "dead-") || len(want) != 37 {
 		t.Errorf("ID %q: %v", want, err)
 	}
+}
+
+// A copy that has died before the note was removed stays dead: it is not replaced by a second one.
+func testCopyDeadMeanwhile(t *testing.T, r *rig) {
+	to := r.copyTo()
+	r.bury(Dead, "a")
+	_, err := r.mover(&mortal{calls: 2}).NewCopier().Copy(bg, []string{"a"})
+	if !errors.Is(err, errDied) {
+		t.Fatal(err)
+	}
+	to.settled(settlement(to.one(), Dead))
+	r.copyAll(r.NewCopier())
+	same(t, "the other queue", to.counts(), Counts{Dead: 1, Total: Totals{Enqueued: 1, Dead: 1}})
+	same(t, "notes", len(r.noted()), 0)
 }

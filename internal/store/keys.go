@@ -104,7 +104,7 @@ func newKeys(namespace, queue string) keys {
 		readySuspect: p + "ready:suspect",                     // list: ids of jobs that crashed twice
 		reporter:     p + "reporter",                          // string: client that reports the depths
 		settings:     p + "settings",                          // hash: what holds for all who use the queue
-		notes:        p + "notes",                             // hash: id -> token and span context of the last attempt that is known
+		notes:        p + "notes",                             // hash: id -> token and span context of the last attempt that is known; "dead " and id -> when it died in us
 		cancels:      p + "cancels",                           // hash: id of a running job that is cancelled -> its mark
 	}
 	k.named = map[string]string{
