@@ -52,31 +52,14 @@ func (q *Queue) SetCopies(ctx context.Context, to string) error {
 	}
 	c := q.NewCopier()
 	for cursor, begun := uint64(0), false; !begun || cursor != 0; begun = true {
-		ids, next, err := c.Noted(ctx, cursor)
+		notes, next, err := c.notes(ctx, cursor)
+		if err == nil {
+			err = c.forget(ctx, notes)
+		}
 		if err != nil {
 			return err
 		}
 		cursor = next
-		if len(ids) == 0 {
-			continue
-		}
-		fields := make([]string, len(ids))
-		for i, id := range ids {
-			fields[i] = deathNote + id
-		}
-		times, err := q.rdb.HMGet(ctx, q.keys.notes, fields...).Result()
-		if err != nil {
-			return err
-		}
-		var gone []any
-		for i, at := range times {
-			if at, ok := at.(string); ok {
-				gone = append(gone, ids[i], at)
-			}
-		}
-		if err := c.forget(ctx, gone); err != nil {
-			return err
-		}
 	}
 	return nil
 }
@@ -114,14 +97,23 @@ func (q *Queue) NewCopier() *Copier { return &Copier{q: q} }
 // Noted returns a page of the IDs of jobs that died and are to be copied, and the cursor of the next page: 0 behind the last one. The
 // first page has the cursor 0. An ID may come twice.
 func (c *Copier) Noted(ctx context.Context, cursor uint64) (ids []string, next uint64, err error) {
-	fields, next, err := c.q.rdb.HScan(ctx, c.q.keys.notes, cursor, deathNote+"*", MaxCopies).Result()
+	notes, next, err := c.notes(ctx, cursor)
+	for i := 0; i < len(notes); i += 2 {
+		ids = append(ids, notes[i].(string))
+	}
+	return ids, next, err
+}
+
+// notes returns the notes of a page: of each the ID and the time.
+func (c *Copier) notes(ctx context.Context, cursor uint64) (notes []any, next uint64, err error) {
+	page, next, err := c.q.rdb.HScan(ctx, c.q.keys.notes, cursor, deathNote+"*", MaxCopies).Result()
 	if err != nil {
 		return nil, 0, err
 	}
-	for i := 0; i < len(fields); i += 2 {
-		ids = append(ids, strings.TrimPrefix(fields[i], deathNote))
+	for i := 0; i+1 < len(page); i += 2 {
+		notes = append(notes, strings.TrimPrefix(page[i], deathNote), page[i+1])
 	}
-	return ids, next, nil
+	return notes, next, nil
 }
 
 // Copied is what became of some deaths.

@@ -8,7 +8,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/redis/go-redis/v9"
+
 	"github.com/signalbox-go/signalbox"
+	"github.com/signalbox-go/signalbox/internal/redistest"
 	"github.com/signalbox-go/signalbox/internal/wire"
 )
 
@@ -395,4 +398,25 @@ func testCopyDeadMeanwhile(t *testing.T, r *rig) {
 	r.copyAll(r.NewCopier())
 	same(t, "the other queue", to.counts(), Counts{Dead: 1, Total: Totals{Enqueued: 1, Dead: 1}})
 	same(t, "notes", len(r.noted()), 0)
+}
+
+// A user needs the keys and channels of both queues. Without those of the other one the notes stay. It can do without the registry.
+func TestCopiesNeedRights(t *testing.T) {
+	t.Parallel()
+	srv := redistest.New(t)
+	r := newQueue(t, srv.Client())
+	to := r.copyTo()
+	r.bury(Dead, "a")
+	r.must(r.rdb.Do(bg, "ACL", "SETUSER", "narrow", "on", ">secret", "+@all", "~"+r.keys.prefix+"*", "&"+r.keys.prefix+"*").Err())
+	narrow := srv.ClientWith(func(o *redis.UniversalOptions) { o.Username, o.Password = "narrow", "secret" })
+	c := New(narrow, "", r.Name()).NewCopier()
+	_, err := c.Copy(bg, []string{"a"})
+	if refused, ok := errors.AsType[*CopyError](err); !ok || refused.To != to.Name() || !strings.Contains(err.Error(), "NOPERM") {
+		t.Errorf("without the other queue's keys: %v", err)
+	}
+	same(t, "notes", len(r.noted()), 1)
+	r.must(r.rdb.Do(bg, "ACL", "SETUSER", "narrow", "~"+to.keys.prefix+"*", "&"+to.keys.prefix+"*").Err())
+	same(t, "copies", r.copyAll(c).Jobs, 1)
+	same(t, "notes", len(r.noted()), 0)
+	to.settled(settlement(to.one(), Completed))
 }
