@@ -17,7 +17,7 @@ import (
 // halfway. When all moves have been ended, each job has completed once, in one of the queues.
 func TestMovesUnderLoad(t *testing.T) {
 	t.Parallel()
-	const slots, n = 10, 400
+	const slots = 10
 	queues := []*rig{newRig(t), newRig(t)}
 	ins := queues[0].inspector()
 	start := func(i int) *child { return queues[i%2].child(slots, 2*time.Second) }
@@ -25,10 +25,24 @@ func TestMovesUnderLoad(t *testing.T) {
 	for i := range children {
 		children[i] = start(i)
 	}
+	var mu sync.Mutex
 	var ids []string
-	for _, q := range queues {
-		ids = append(ids, q.orders(n/2, order{Do: "sleep", MS: 200})...)
+	more := func() { // jobs wait in both queues, however long it takes to move some
+		for _, q := range queues {
+			if q.counts().Ready < 50 {
+				some := q.orders(100, order{Do: "sleep", MS: 200})
+				mu.Lock()
+				ids = append(ids, some...)
+				mu.Unlock()
+			}
+		}
 	}
+	some := func() string { // one of the last ones
+		mu.Lock()
+		defer mu.Unlock()
+		return ids[len(ids)-1-rand.N(min(len(ids), 200))]
+	}
+	more()
 	move := func(ctx context.Context, id string, from int) (moved bool) {
 		to := inspect.Move{To: queues[1-from].name()}
 		_, err := ins.Do(ctx, queues[from].name(), id, to)
@@ -41,7 +55,6 @@ func TestMovesUnderLoad(t *testing.T) {
 		get(t, c.lines, "a job runs")
 	}
 	var movers sync.WaitGroup
-	var mu sync.Mutex
 	moved, killed := 0, make(chan struct{})
 	for range 3 {
 		movers.Go(func() {
@@ -55,7 +68,7 @@ func TestMovesUnderLoad(t *testing.T) {
 				if rand.N(2) == 0 {
 					ctx, cancel = context.WithTimeout(ctx, rand.N(10*time.Millisecond))
 				}
-				if move(ctx, ids[rand.N(n)], rand.N(2)) {
+				if move(ctx, some(), rand.N(2)) {
 					mu.Lock()
 					moved++
 					mu.Unlock()
@@ -66,6 +79,7 @@ func TestMovesUnderLoad(t *testing.T) {
 	}
 	for i := range children {
 		redistest.Eventually(t, func() bool {
+			more()
 			mu.Lock()
 			defer mu.Unlock()
 			return moved >= 10*(i+1)
@@ -84,8 +98,8 @@ func TestMovesUnderLoad(t *testing.T) {
 	for i, q := range queues {
 		q.until("all jobs have ended", func(c store.Counts) bool { done[i] = c; return c.Ready+c.Due+c.Running == 0 })
 	}
-	if sum := done[0].Total.Completed + done[1].Total.Completed; sum != n {
-		t.Errorf("%d jobs have completed, want %d: %+v", sum, n, done)
+	if sum := done[0].Total.Completed + done[1].Total.Completed; sum != int64(len(ids)) {
+		t.Errorf("%d jobs have completed, want %d: %+v", sum, len(ids), done)
 	}
 	for i, q := range queues {
 		if left := q.rdb.HLen(t.Context(), q.key("jobs")).Val(); left != 0 {
