@@ -156,7 +156,7 @@ func (a *app) payload(arg string) (json.RawMessage, error) {
 	text := []byte(arg)
 	var err error
 	if arg == "-" {
-		if text, err = io.ReadAll(a.in); err != nil {
+		if text, err = io.ReadAll(a.input()); err != nil {
 			return nil, fmt.Errorf("read the standard input: %w", err)
 		}
 	} else if file, ok := strings.CutPrefix(arg, "@"); ok {

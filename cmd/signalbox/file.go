@@ -64,7 +64,7 @@ func (a *app) importCommand() *cobra.Command {
 		o.Progress = func(now inspect.Imported) {
 			p.print(func() string { return fmt.Sprintf("imported: %s of %d", count(now.Done), now.Jobs) })
 		}
-		done, err := ins.Import(ctx, queue, a.in, o)
+		done, err := ins.Import(ctx, queue, a.input(), o)
 		p.end()
 		if err != nil && !errors.Is(err, inspect.ErrFile) {
 			if done.Done > 0 && !o.DryRun {
