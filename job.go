@@ -66,7 +66,8 @@ type Job struct {
 	// Incarnation differs between jobs that use the same ID one after the other. It is 0 if the producer drew the ID at
 	// random. It is part of [Job.EffectKey].
 	Incarnation uint64
-	// LastError is the message of the latest failed attempt, or "".
+	// LastError is the message of the latest failed attempt, or "". Before the first one it may say that a worker had no handler for the
+	// kind, and put the job back.
 	LastError string
 	// Finished says that an earlier delivery's handler had returned nil, but the job was cancelled before that, and ended so.
 	// Somebody has retried it since.

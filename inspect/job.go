@@ -39,7 +39,9 @@ type Job struct {
 
 	// EffectKey is the key under which the job's effect is recorded: see [signalbox.Job.EffectKey].
 	EffectKey string
-	LastError string // the message of the latest failed attempt, or ""
+	// LastError is the message of the latest failed attempt, or "". Before the first one it may say that a worker had no handler for the
+	// kind, and put the job back.
+	LastError string
 	// Attempts are the last ten that failed, oldest first.
 	Attempts []Attempt
 	// Success is the attempt that completed the job, if it is completed; else nil.

@@ -3,6 +3,7 @@ package worker_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -94,6 +95,26 @@ func TestUnknownKindComesBackSoon(t *testing.T) {
 	r.start(w)
 	get(t, ran, "the job runs") // if it waits as long as before, this takes half a minute or more
 	r.completed(1)
+}
+
+// A job whose kind no handler has says so itself, and has used no attempt. An error that it has stays.
+func TestUnknownKindIsSaidByItsJob(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	id := r.addOne(signalbox.Job{Kind: "tsak", Payload: []byte(`"SECRET"`)})
+	failed := r.addFailed(2, signalbox.Job{Kind: "tsak"})
+	w := r.worker(2)
+	w.HandleKind("other", signalbox.HandlerFunc(func(context.Context, *signalbox.Job) error { return nil }))
+	r.start(w)
+	r.until("both were put back", func(c store.Counts) bool { return c.Total.Delayed > 1 && c.Due == 2 })
+	job := r.job(id)
+	want := fmt.Sprintf("put back: worker %s has no handler for kind \"tsak\"", w.ID())
+	if job.LastError != want || job.Attempt != 1 || string(job.Payload) != `"SECRET"` {
+		t.Errorf("attempt %d, payload %s, %q; want 1 and %q", job.Attempt, job.Payload, job.LastError, want)
+	}
+	if job := r.job(failed); job.LastError != "of another reason" || job.Attempt != 3 {
+		t.Errorf("attempt %d, %q; want 3, and the error that it had", job.Attempt, job.LastError)
+	}
 }
 
 // A process that works no queue reports depths as well.

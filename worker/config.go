@@ -146,13 +146,13 @@ func (c Config) filled() (Config, error) {
 			q.Concurrency = DefaultConcurrency
 		}
 		if q.Concurrency < 0 || q.Concurrency > maxConcurrency {
-			invalid("Queues[%q].Concurrency: %d; 1 to %d is allowed", name, q.Concurrency, maxConcurrency)
+			invalid("Queues[%q].Concurrency: %d; 1 to %d is allowed, and 0 for the default", name, q.Concurrency, maxConcurrency)
 		}
 		if q.CrashLimit == 0 {
 			q.CrashLimit = store.CrashLimit
 		}
 		if q.CrashLimit < 0 || q.CrashLimit > store.MaxCrashLimit {
-			invalid("Queues[%q].CrashLimit: %d; 1 to %d is allowed", name, q.CrashLimit, store.MaxCrashLimit)
+			invalid("Queues[%q].CrashLimit: %d; 1 to %d is allowed, and 0 for the default", name, q.CrashLimit, store.MaxCrashLimit)
 		}
 		if err := store.ValidateRetention(q.Retention); err != nil {
 			errs = append(errs, fmt.Errorf("worker.Config.Queues[%q]: %w", name, err))

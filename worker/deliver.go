@@ -123,6 +123,9 @@ func (q *queue) judge(r *store.Settlement, d *delivery, job *signalbox.Job, err 
 		q.log.Error("signalbox: a job is dead: its record can't be read; it is kept as it is", "job", job.ID, "token", job.Token, "error", brief(err))
 	case err == errPutBack:
 		r.Outcome, r.Delay = store.Delay, putBackSoon(job)
+		if job.LastError == "" { // the job says once why it doesn't run
+			r.Record = q.record(d, job, job.Attempt-1, fmt.Errorf("put back: worker %s has no handler for kind %q", q.w.id, job.Kind))
+		}
 		q.warn("kind:"+job.Kind, "signalbox: no handler is registered for a kind; its jobs are put back until a worker of the queue has one",
 			d.about(job, "next_try", r.Delay.String(), "kinds", q.w.kindNames())...)
 	case snoozed:
@@ -211,7 +214,7 @@ func putBackSoon(job *signalbox.Job) time.Duration {
 func (q *queue) record(d *delivery, job *signalbox.Job, attempts int, err error) []byte {
 	var record []byte
 	var failed error
-	if attempts < job.Attempt { // it was cancelled
+	if attempts < job.Attempt { // it was cancelled, or put back
 		record, failed = d.claimed.Failed(attempts, brief(err))
 	} else {
 		record, failed = d.claimed.FailedAttempt(brief(err), q.attempt(d, job, err))

@@ -44,9 +44,18 @@ func (q *queue) drain(halted context.Context) error {
 	q.drained = true
 	q.dispatch.changed.Broadcast()
 	if q.abandoned > 0 {
-		return fmt.Errorf("worker: queue %q: Redis was not there to hear of %d finished jobs; they run again", q.store.Name(), q.abandoned)
+		return unheard(q.store.Name(), q.abandoned)
 	}
 	return nil
+}
+
+// unheard returns the error of a queue with so many deliveries whose end never reached Redis.
+func unheard(queue string, n int) error {
+	what, again := "the delivery of 1 job", "it runs"
+	if n != 1 {
+		what, again = fmt.Sprintf("the deliveries of %d jobs", n), "they run"
+	}
+	return fmt.Errorf("worker: queue %q: Redis didn't answer when %s ended; %s again", queue, what, again)
 }
 
 // busy reports whether handlers run or calls are under way. q.mu is held.

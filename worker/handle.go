@@ -3,6 +3,7 @@ package worker
 import (
 	"context"
 	"fmt"
+	"reflect"
 	"slices"
 	"time"
 
@@ -226,12 +227,20 @@ func (w *Worker) who() telemetry.Who {
 	return telemetry.Who{Address: host, Port: port, ClientID: w.id}
 }
 
+// insteadOf returns what to do about a type whose zero value can't name a kind.
+func insteadOf[T signalbox.Args]() string {
+	if t := reflect.TypeFor[T](); t.Kind() == reflect.Pointer {
+		return fmt.Sprintf("have the handler take %v, not a pointer", t.Elem())
+	}
+	return "it must return a constant"
+}
+
 // kindOf returns the kind that the zero value of T names. That is a nil pointer if T is a pointer.
 func kindOf[T signalbox.Args]() string {
 	var zero T
 	defer func() {
 		if p := recover(); p != nil {
-			panic(fmt.Sprintf("worker: Handle: Kind of a zero %T panicked (%v); it must return a constant", zero, p))
+			panic(fmt.Sprintf("worker: Handle: Kind of a zero %T panicked (%v); %s", zero, p, insteadOf[T]()))
 		}
 	}()
 	return zero.Kind()

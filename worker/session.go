@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/cenkalti/backoff/v4"
+	"github.com/redis/go-redis/v9"
 
 	"github.com/signalbox-go/signalbox"
 	"github.com/signalbox-go/signalbox/internal/lease"
@@ -279,6 +280,9 @@ func (q *queue) lose(s *session) {
 // end ends the contexts of the session's handlers.
 func (s *session) end(cause error) { s.validity.End(cause) }
 
+// errSilent is the error of a call that was given up at the end of a drain.
+var errSilent = errors.New("no answer from Redis before the end of the drain")
+
 // closeSession ends a session that has no deliveries left, here and in Redis. ends says that the worker ends. Then the call takes the last
 // times along. It is made again if a batch is left after it: one that was sent before, and then the times since.
 func (q *queue) closeSession(s *session, ends bool, lanes ...*store.Lane) {
@@ -292,6 +296,9 @@ func (q *queue) closeSession(s *session, ends bool, lanes ...*store.Lane) {
 	}
 	for {
 		_, err := q.own.Taking(times).Close(ctx, s.id, ends, lanes...)
+		if errors.Is(err, redis.ErrClosed) { // hurry has closed the worker's own client
+			err = errSilent
+		}
 		if err != nil {
 			q.log.Warn("signalbox: a session was not closed, and ends with its TTL", "error", err)
 		}

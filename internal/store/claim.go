@@ -20,7 +20,7 @@ type Outcome string
 const (
 	Completed Outcome = "completed" // the job is deleted, or kept: see Settlement.Keep
 	Retry     Outcome = "retry"     // runs again after the delay, as the settled job says
-	Delay     Outcome = "delay"     // runs again after the delay, its record unchanged
+	Delay     Outcome = "delay"     // runs again after the delay; no attempt has failed
 	Return    Outcome = "return"    // runs again at once, before others, its record unchanged
 	Dead      Outcome = "dead"      // terminal
 	Cancelled Outcome = "cancelled" // terminal
