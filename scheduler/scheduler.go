@@ -21,8 +21,9 @@
 // An ID names one live job of its queue. What an enqueue does depends on the job that has the same [ID]:
 //
 //   - It is scheduled, ready or running: the enqueue leaves it as it is and returns its state.
-//   - It is dead or cancelled: the new job takes its place, and the result says so. With [IfAbsent] the old one stays.
-//   - It has completed: its record is deleted, so the ID is free.
+//   - It is dead or cancelled, or has completed and is kept: the new job takes its place, and the result says so. With
+//     [IfAbsent] the old one stays.
+//   - It has completed and isn't kept, as by default: its record is deleted, so the ID is free.
 //
 // So an ID prevents two equal jobs that wait at the same time. It doesn't prevent the same work later. To have an
 // effect only once, record [signalbox.Job.EffectKey] with the effect.

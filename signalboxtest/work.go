@@ -57,7 +57,8 @@ func (v Verdict) String() string {
 // The values of ctx are those of the handler's context. The end of ctx is the shutdown of the worker: [signalbox.Draining] is closed
 // then, and the handler's context ends after the worker's DrainTimeout.
 //
-// Work ends the test if w doesn't work the job's queue, or works it in another namespace.
+// Work ends the test if w doesn't work the job's queue. It also does if the job waits in these Jobs in a namespace other than that of w. A job of
+// [Jobs.NewJob] has no namespace: any w takes it.
 func (j *Jobs) Work(ctx context.Context, w *worker.Worker, job *signalbox.Job) Verdict {
 	j.t.Helper()
 	namespace, works := testseam.Works(w, job.Queue)
