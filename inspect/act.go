@@ -201,7 +201,13 @@ func (f failures) err() error {
 	return f
 }
 
-func (f failures) Error() string   { return errors.Join(f...).Error() }
+func (f failures) Error() string {
+	texts := make([]string, len(f))
+	for i, err := range f {
+		texts[i] = err.Error()
+	}
+	return strings.Join(texts, "; ")
+}
 func (f failures) Unwrap() []error { return f }
 
 // do is the act of actions that are the same for all jobs.
@@ -251,7 +257,7 @@ func (i *Inspector) Do(ctx context.Context, queue, id string, a Action) (was sig
 		}
 		return "", fmt.Errorf("%w: %q in queue %q: it is completed, or was dropped, or its ID is misspelt", ErrNoJob, id, queue)
 	case store.Wrong:
-		return was, fmt.Errorf("%w: job %s of queue %s is %s, and %s is for jobs that are %s; %s", ErrState, id, queue, was, name, words(states), instead(was))
+		return was, fmt.Errorf("%w: job %s of queue %s is %s, and %s is for jobs that are %s; %s", ErrState, id, queue, was, name, words(states), instead(a, was))
 	case store.Lost:
 		return was, fmt.Errorf("inspect: job %s of queue %s has a record, and is in no list: another program has changed the queue", id, queue)
 	case store.Done, store.Changed, store.Failed, store.Occupied: // those have an error
@@ -260,8 +266,11 @@ func (i *Inspector) Do(ctx context.Context, queue, id string, a Action) (was sig
 }
 
 // instead says what can be done with a job that the action isn't for.
-func instead(state signalbox.State) string {
+func instead(a Action, state signalbox.State) string {
+	_, cancel := a.(Cancel)
 	switch {
+	case cancel && !state.Live() && state != store.StateHeld:
+		return "it has ended, and doesn't run again by itself; delete it, or leave it"
 	case state == signalbox.StateRunning:
 		return "cancel it, or wait until it has ended"
 	case state == store.StateHeld:

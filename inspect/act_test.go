@@ -97,7 +97,7 @@ func TestDoInVain(t *testing.T) {
 		{"{}", "dead1", inspect.Retry{}, signalbox.ErrInvalid, "queue"},
 		{s.Name(), "running1", inspect.Retry{}, inspect.ErrState, "is running, and Retry is for jobs that are scheduled, ready, dead, cancelled or completed; cancel it, or wait"},
 		{s.Name(), "running1", inspect.Edit{MaxAttempts: 1}, inspect.ErrState, "is running, and Edit is for"},
-		{s.Name(), "dead1", inspect.Cancel{}, inspect.ErrState, "is dead, and Cancel is for jobs that are scheduled, ready, running or cancelled; retry it first"},
+		{s.Name(), "dead1", inspect.Cancel{}, inspect.ErrState, "is dead, and Cancel is for jobs that are scheduled, ready, running or cancelled; it has ended, and doesn't run again by itself; delete it"},
 		{s.Name(), "dead1", inspect.Prioritise{}, inspect.ErrState, "scheduled or ready; retry it first"},
 		{s.Name(), "dead1", inspect.Prioritise{To: 9}, signalbox.ErrInvalid, "Prioritise.To"},
 		{s.Name(), "dead1", inspect.Reschedule{}, signalbox.ErrInvalid, "Reschedule.At: it is zero"},

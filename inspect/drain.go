@@ -10,12 +10,12 @@ import (
 
 // Draining says how [Inspector.Drain] goes about it. The zero value deletes the ready jobs.
 type Draining struct {
-	// Scheduled has the scheduled jobs deleted as well: those that wait for their time, and those that wait for their next attempt.
+	// Scheduled has all scheduled jobs deleted as well: those that wait for their time, and those that wait for their next attempt.
 	Scheduled bool
 	Bulk
 }
 
-// Drain deletes the jobs of a queue that wait to run: those that are ready, and with Scheduled those that are scheduled. Jobs that run go on. Dead and cancelled jobs stay: [Delete]
+// Drain deletes the jobs of a queue that wait to run: those that are ready, those whose time has come though no worker has looked at them yet, and with Scheduled all that are scheduled. Jobs that run go on. Dead and cancelled jobs stay: [Delete]
 // deletes these. It deletes no more jobs than were waiting when it began, so it ends also beside producers. To have a queue run empty instead, stop its producers and let the workers go on; to have it give out
 // no more jobs, [Inspector.Pause] it.
 //
@@ -31,12 +31,12 @@ func (i *Inspector) Drain(ctx context.Context, queue string, d Draining) (p Prog
 	if d.Progress != nil {
 		defer func() { d.Progress(p) }()
 	}
-	for _, part := range []struct {
-		state signalbox.State
-		jobs  int64
-		want  bool
-	}{{signalbox.StateReady, q.Ready, true}, {signalbox.StateScheduled, q.Scheduled, d.Scheduled}} {
-		if !part.want || part.jobs == 0 {
+	scheduled := Filter{State: signalbox.StateScheduled, Limit: int(q.Scheduled)}
+	if !d.Scheduled {
+		scheduled.NewerThan = 1 // due now
+	}
+	for _, f := range []Filter{{State: signalbox.StateReady, Limit: int(q.Ready)}, scheduled} {
+		if f.Limit == 0 {
 			continue
 		}
 		before := p
@@ -44,7 +44,7 @@ func (i *Inspector) Drain(ctx context.Context, queue string, d Draining) (p Prog
 		if d.Progress != nil {
 			b.Progress = func(now Progress) { d.Progress(before.plus(now)) }
 		}
-		now, err := i.DoAll(ctx, queue, Filter{State: part.state, Limit: int(part.jobs)}, Delete{}, b)
+		now, err := i.DoAll(ctx, queue, f, Delete{}, b)
 		p = before.plus(now)
 		if err != nil {
 			return p, err

@@ -141,8 +141,8 @@ func (i *Inspector) changeEntry(ctx context.Context, queue, name, verb string, c
 	case store.EntryUnknown:
 		return false, i.noEntry(ctx, queue, name)
 	case store.EntryLives:
-		return false, fmt.Errorf("%w: cron entry %s of queue %s: a scheduler has it, or had it in the last %v, or it ticked in that time; to stop it, pause it, or deploy without it",
-			ErrState, name, queue, store.NoticePatience)
+		return false, fmt.Errorf("%w: cron entry %s of queue %s: a scheduler has it, or had it in the last %d minutes, or it ticked in that time; to stop it, pause it, or deploy without it",
+			ErrState, name, queue, int(store.NoticePatience.Minutes()))
 	case store.EntryAsItWas, store.EntryChanged:
 	}
 	return verdict == store.EntryChanged, nil

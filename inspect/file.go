@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"regexp"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -189,6 +190,9 @@ func fileTime(t time.Time) string {
 	return t.UTC().Format(time.RFC3339Nano)
 }
 
+// unknownField fits the error of a field whose name is spelt like those of a file. Other names may be data of somebody's job.
+var unknownField = regexp.MustCompile(`unknown field "([a-z_]{1,40})"$`)
+
 // decodeLine reads a line. Its errors have nothing of the line but the names of fields.
 func decodeLine(line []byte, v any) error {
 	d := json.NewDecoder(bytes.NewReader(line))
@@ -210,6 +214,9 @@ func decodeLine(line []byte, v any) error {
 	case errors.As(err, &coded):
 		return fmt.Errorf("%w line: a field is no base64", signalbox.ErrInvalid)
 	case strings.Contains(err.Error(), "unknown field"):
+		if name := unknownField.FindStringSubmatch(err.Error()); name != nil {
+			return fmt.Errorf("%w line: it has a field that this release doesn't know: %q", signalbox.ErrInvalid, name[1])
+		}
 		return fmt.Errorf("%w line: it has a field that this release doesn't know", signalbox.ErrInvalid)
 	}
 	return fmt.Errorf("%w line: it is no JSON", signalbox.ErrInvalid)

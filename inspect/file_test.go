@@ -272,6 +272,7 @@ func TestImportOfGarbage(t *testing.T) {
 		{change(`"max_attempts":25`, `"max_attempts":-1`), "max_attempts: it is out of bounds"},
 		{change(`"max_attempts":25`, `"max_attempts":25,"crashes":300`), "crashes: it is out of bounds"},
 		{change(`"max_attempts":25`, `"max_attempts":25,"SECRET":300`), "a field that this release doesn't know"},
+		{change(`"max_attempts":25`, `"max_attempts":25,"job":300`), `a field that this release doesn't know: "job"`},
 		{change(`"due_at":"2`, `"due_at":"SECRET 2`), "due_at: want a time in RFC 3339"},
 		{change(`"due_at":"2`, `"due_at":"9`), "2255"},
 		{change(`"enqueued_at":"2`, `"enqueued_at":"1`), "1970"},
@@ -299,6 +300,10 @@ func TestImportOfGarbage(t *testing.T) {
 		}
 	}
 	to := s.beside()
+	_, err := s.ins.Import(t.Context(), to.Name(), strings.NewReader(strings.Join([]string{head, "x", "y", end}, "\n")), inspect.Importing{})
+	if err == nil || !strings.Contains(err.Error(), "2 of its lines are no jobs: line 2: ") || !strings.Contains(err.Error(), "; line 3: ") || strings.Contains(err.Error(), "\n") {
+		t.Errorf("of two bad lines: %v", err)
+	}
 	for what, c := range map[string]struct {
 		file string
 		want error

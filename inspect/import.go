@@ -108,7 +108,7 @@ func (im *importer) run(ctx context.Context) error {
 	}
 	switch {
 	case im.done.Bad > 0:
-		return fmt.Errorf("%w: %d of its lines are no jobs, the first: %w", ErrFile, im.done.Bad, im.wrong)
+		return fmt.Errorf("%w: %d of its lines are no jobs: %w", ErrFile, im.done.Bad, im.wrong)
 	case !im.ended:
 		return fmt.Errorf("%w: its last line is missing: it was cut off behind line %d", ErrFile, im.lines.n)
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -15,9 +16,10 @@ import (
 // A verb is something that can be done to jobs: to those with some IDs, or to all that a filter names.
 type verb struct {
 	name, short, long, example string
-	past                       string          // "retried"
-	already                    signalbox.State // for which there is nothing to do
-	destroys                   bool            // asks before it acts on IDs, too
+	past                       string            // "retried"
+	states                     []signalbox.State // that it is for
+	already                    signalbox.State   // for which there is nothing to do
+	destroys                   bool              // asks before it acts on IDs, too
 	// action checks the verb's own flags and returns what makes the action, once Redis is reached.
 	action func(changed func(string) bool) (func(ctx context.Context) inspect.Action, error)
 }
@@ -45,16 +47,23 @@ func (a *app) actCommand(v verb, flags func(c *cobra.Command)) *cobra.Command {
 		if err != nil {
 			return err
 		}
+		if state := filters[0].State; !slices.Contains(v.states, state) {
+			return usage("--state %s: job %s is for jobs that are %s", state, v.name, either(v.states))
+		}
 		filters[0].Limit = f.limit
 		return a.actOnAll(ctx, v, act, queue, filters[0], yes, dry)
 	})
+	asks := "What acts on\nall that flags name asks first; in a script it wants --yes."
+	if v.destroys {
+		asks = "It asks\nfirst; in a script it wants --yes."
+	}
 	c.Long = v.long + `
 
-Give the IDs of jobs, or --state and other flags that name them. What acts on
-all that flags name asks first; in a script it wants --yes. A job that has left
-its state meanwhile is left as it is, and counted. The call may be repeated.`
+Give the IDs of jobs, or --state and other flags that name them. ` + asks + `
+A job that has left its state meanwhile is left as it is, and counted. The call
+may be repeated.`
 	c.Example = v.example
-	f.register(c)
+	f.register(c, v.states)
 	c.Flags().IntVar(&f.limit, "limit", 0, "at most so many jobs; 0: all")
 	c.Flags().BoolVarP(&yes, "yes", "y", false, "don't ask")
 	c.Flags().BoolVar(&dry, "dry-run", false, "count the jobs that the flags name, and change nothing")
@@ -75,7 +84,18 @@ type actedJSON struct {
 
 // actOn acts on the jobs with some IDs. It goes on after a failure.
 func (a *app) actOn(ctx context.Context, v verb, act func(context.Context) inspect.Action, queue string, ids []string, yes bool) error {
-	if v.destroys && !yes {
+	ask := v.destroys && !yes
+	if ask && !a.canAsk() {
+		return errNobody
+	}
+	ins, err := a.inspector(ctx)
+	if err != nil {
+		return err
+	}
+	if ask {
+		if err := there(ctx, ins, queue, ids); err != nil {
+			return err
+		}
 		which := count(int64(len(ids)))
 		if len(ids) == 1 {
 			which = "job " + ids[0]
@@ -83,10 +103,6 @@ func (a *app) actOn(ctx context.Context, v verb, act func(context.Context) inspe
 		if err := a.confirm("%s %s of queue %s?", v.title(), which, queue); err != nil {
 			return err
 		}
-	}
-	ins, err := a.inspector(ctx)
-	if err != nil {
-		return err
 	}
 	action := act(ctx)
 	var failed []error
@@ -114,6 +130,21 @@ func (a *app) actOn(ctx context.Context, v verb, act func(context.Context) inspe
 		return fmt.Errorf("%d of %d jobs were not %s; the first: %w", len(failed), len(ids), v.past, failed[0])
 	}
 	return errors.Join(failed...)
+}
+
+// there returns an error if the queue has none of the jobs.
+func there(ctx context.Context, ins *inspect.Inspector, queue string, ids []string) error {
+	var first error
+	for _, id := range ids {
+		_, err := ins.Job(ctx, queue, id)
+		if !errors.Is(err, inspect.ErrNoJob) {
+			return err
+		}
+		if first == nil {
+			first = err
+		}
+	}
+	return first
 }
 
 // said says what became of one job.
@@ -179,7 +210,7 @@ func (a *app) actOnAll(ctx context.Context, v verb, act func(context.Context) in
 		if done.Failed > 0 {
 			failed = fmt.Sprintf(", %d failed", done.Failed)
 		}
-		return &partError{fmt.Sprintf("at least %s %s%s, the call may be repeated", count(done.Done), v.past, failed), err}
+		return partly(done, fmt.Sprintf("%s%s", v.past, failed), err)
 	}
 	return a.printBulk(v, queue, done, false)
 }
@@ -197,6 +228,14 @@ func (a *app) printBulk(v verb, queue string, p inspect.Progress, dry bool) erro
 		fmt.Fprintf(a.out, "%s had left the state meanwhile: left as is\n", count(p.Moved))
 	}
 	return nil
+}
+
+// partly says how far bulk work came before an error.
+func partly(done inspect.Progress, past string, err error) error {
+	if done.Done+done.Failed == 0 && (errors.Is(err, signalbox.ErrInvalid) || errors.Is(err, inspect.ErrNoQueue)) {
+		return err // nothing was begun
+	}
+	return &partError{fmt.Sprintf("at least %s %s, the call may be repeated", count(done.Done), past), err}
 }
 
 // title is the verb at the begin of a question.
@@ -218,10 +257,12 @@ func count(n int64) string {
 	return fmt.Sprintf("%d jobs", n)
 }
 
+var errNobody = usage("there is no terminal to ask: want --yes")
+
 // confirm returns nil if the person at the terminal says yes.
 func (a *app) confirm(format string, args ...any) error {
 	if !a.canAsk() {
-		return usage("there is no terminal to ask: want --yes")
+		return errNobody
 	}
 	yes, err := a.ask(format, args...)
 	if err != nil || yes {

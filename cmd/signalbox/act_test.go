@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/signalbox-go/signalbox"
 	"github.com/signalbox-go/signalbox/inspect"
 	"github.com/signalbox-go/signalbox/internal/redistest"
 )
@@ -133,27 +134,29 @@ func TestAsk(t *testing.T) {
 func TestInterruptedQuestion(t *testing.T) {
 	t.Parallel()
 	sh := newShell(t, redistest.Start(t))
+	sh.ok("enqueue", "email.welcome", "-q", "mail", "--id", "d1")
 	ctx, stop := context.WithCancel(t.Context())
 	read, write, err := os.Pipe()
 	if err != nil {
 		t.Fatal(err)
 	}
 	var errs strings.Builder
-	a := &app{in: read, out: &errs, err: stopper{&errs, stop}, env: func(name string) string { return sh.env[name] }, inTerminal: true, errTerminal: true}
+	a := &app{in: read, out: &errs, err: stopper{&errs, stop, "[y/N]"}, env: func(name string) string { return sh.env[name] }, inTerminal: true, errTerminal: true}
 	if code := a.run(ctx, []string{"job", "rm", "mail", "d1"}); code != exitInterrupted {
 		t.Errorf("%d, %s", code, errs.String())
 	}
 	_ = write.Close() // ends the read
 }
 
-// A stopper calls stop when a question is asked.
+// A stopper calls stop when a text is written.
 type stopper struct {
 	to   *strings.Builder
 	stop func()
+	at   string
 }
 
 func (s stopper) Write(p []byte) (int, error) {
-	if strings.Contains(string(p), "[y/N]") {
+	if strings.Contains(string(p), s.at) {
 		s.stop()
 	}
 	return s.to.Write(p)
@@ -191,7 +194,62 @@ func TestBulk(t *testing.T) {
 	sh.fails(exitUsage, []string{"--limit"}, "job", "rm", "mail", "--state", "dead", "--limit", "-1", "--yes")
 	sh.fails(exitNotFound, []string{"no such queue"}, "job", "rm", "mial", "--state", "dead", "--yes")
 	// An action that isn't for the state is a mistake.
-	sh.fails(exitUsage, []string{"running"}, "job", "rm", "mail", "--state", "running", "--yes")
+	sh.fails(exitUsage, []string{"--state running: job rm is for jobs that are ready, scheduled, dead, cancelled or completed"}, "job", "rm", "mail", "--state", "running", "--yes")
+	// Nothing was begun: it isn't said how far that came.
+	_, errs, _ := sh.run("job", "rm", "mial", "--state", "dead", "--yes")
+	if !strings.HasPrefix(errs, "signalbox: no such queue") {
+		t.Error(errs)
+	}
+}
+
+// The states that the help of a verb has are those that its action is for.
+func TestStatesOfVerbs(t *testing.T) {
+	t.Parallel()
+	srv := redistest.Start(t)
+	sh := newShell(t, srv)
+	sh.ok("enqueue", "email.welcome", "-q", "mail")
+	ins, err := inspect.New(srv.Client(), inspect.Config{Namespace: sh.namespace})
+	if err != nil {
+		t.Fatal(err)
+	}
+	sh.ok("enqueue", "email.welcome", "-q", "other")
+	for name, tc := range map[string]struct {
+		action inspect.Action
+		flags  []string
+	}{
+		"retry":      {inspect.Retry{}, nil},
+		"cancel":     {inspect.Cancel{}, nil},
+		"rm":         {inspect.Delete{}, nil},
+		"reschedule": {inspect.Reschedule{At: time.Now()}, []string{"--after", "1h"}},
+		"prioritise": {inspect.Prioritise{To: signalbox.PriorityHigh}, []string{"--to", "high"}},
+		"mv":         {inspect.Move{To: "other"}, []string{"--to", "other"}},
+	} {
+		help := strings.Join(strings.Fields(sh.ok("job", name, "--help")), " ") // its lines end anywhere
+		_, help, _ = strings.Cut(help, "jobs in this state: ")
+		help, _, _ = strings.Cut(help, "--")
+		for _, state := range states {
+			_, err := ins.DoAll(t.Context(), "mail", inspect.Filter{State: state}, tc.action, inspect.Bulk{DryRun: true})
+			is := err == nil
+			if said := strings.Contains(help, string(state)); said != is {
+				t.Errorf("job %s is for %s jobs: %v; its help says %v", name, state, is, said)
+			}
+			if _, errs, code := sh.run(append([]string{"job", name, "mail", "--state", string(state), "--dry-run"}, tc.flags...)...); (code == exitOK) != is {
+				t.Errorf("job %s --state %s: status %d, %s", name, state, code, errs)
+			}
+		}
+	}
+}
+
+// A command that asks before it deletes looks first whether there is something to delete.
+func TestRmOfNone(t *testing.T) {
+	t.Parallel()
+	sh := newShell(t, redistest.Start(t))
+	sh.ok("enqueue", "email.welcome", "-q", "mail", "--id", "a")
+	sh.terminal, sh.in = true, "n\n"
+	sh.fails(exitNotFound, []string{"no such job", "b"}, "job", "rm", "mail", "b", "c")
+	if _, errs, _ := sh.run("job", "rm", "mail", "b", "a"); !strings.Contains(errs, "Delete 2 jobs of queue mail? [y/N]") {
+		t.Error(errs)
+	}
 }
 
 // Bulk work that is interrupted, or loses Redis, says how far it came.
@@ -293,7 +351,7 @@ func TestEditByHand(t *testing.T) {
 	if sh.into(&j, "job", "show", "mail", "d1"); string(j.Payload) != `{"do":"rest"}` {
 		t.Errorf("%s", j.Payload)
 	}
-	for script, want := range map[string]string{"": "nothing was changed", "exit 3": "nothing was changed", `echo '{"s3cret' >"$1"`: "no JSON"} {
+	for script, want := range map[string]string{"": "to run the job as it is: signalbox job retry mail d1", "exit 3": "nothing was changed", `echo '{"s3cret' >"$1"`: "no JSON"} {
 		edit(script)
 		out, errs, code := sh.run("job", "edit", "mail", "d1")
 		if code == 0 || out != "" || !strings.Contains(errs, want) || strings.Contains(errs, "s3cret") {

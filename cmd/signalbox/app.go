@@ -2,11 +2,13 @@ package main
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"os"
+	"runtime/debug"
 	"strings"
 	"sync/atomic"
 
@@ -69,9 +71,15 @@ func (a *app) root() *cobra.Command {
 on them.
 
 It talks to the Redis of --redis or REDIS_URL, in the namespace of --namespace
-or SIGNALBOX_NAMESPACE. Tables are for people. Programs read -o json.
-docs/cli.md has the JSON and the exit codes.`,
+or SIGNALBOX_NAMESPACE. User and password are those of the URL, or else
+REDIS_USERNAME and REDIS_PASSWORD. Tables are for people. Programs read -o json.
+
+Exit codes: 0 done, or nothing was to do; 1 it failed; 2 a mistake in flags or
+arguments; 3 no such queue, job, worker or entry; 4 not in this state; 5 Redis
+doesn't answer; 6 the doctor has findings; 130 interrupted. The fields of the
+JSON: ` + guide + `cli.md`,
 		Example:       rootExample,
+		Version:       version(),
 		SilenceErrors: true,
 		SilenceUsage:  true,
 		Args:          a.noSubcommand,
@@ -84,6 +92,10 @@ docs/cli.md has the JSON and the exit codes.`,
 		},
 	}
 	root.SetUsageTemplate(usageTemplate)
+	root.SetVersionTemplate("signalbox {{.Version}}\n")
+	root.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
+		return usage("%s; see %s --help", flagError(err), c.CommandPath())
+	})
 	flags := root.PersistentFlags()
 	flags.StringVarP(&a.output, "output", "o", "table", "table for people, json for programs")
 	a.connection.register(flags)
@@ -92,11 +104,44 @@ docs/cli.md has the JSON and the exit codes.`,
 	return root
 }
 
+// guide is where the docs are for somebody who has this program alone.
+const guide = "https://github.com/signalbox-go/signalbox/blob/main/docs/"
+
 const rootExample = `  signalbox queue ls
   signalbox job ls mail --state dead
   signalbox job show mail order-17
   signalbox job edit mail order-17 --run
   signalbox queue pause mail`
+
+// version returns the version of this program, as far as Go has noted it.
+func version() string {
+	info, ok := debug.ReadBuildInfo()
+	if !ok {
+		return "of an unknown version"
+	}
+	text := cmp.Or(info.Main.Version, "(devel)")
+	for _, s := range info.Settings {
+		if s.Key == "vcs.revision" {
+			text += ", commit " + s.Value
+		}
+	}
+	return text + ", " + info.GoVersion
+}
+
+// flagError returns what is wrong with a flag, in place of what a function of Go says about its value.
+func flagError(err error) string {
+	text := err.Error()
+	for _, of := range []struct{ sign, want string }{
+		{"strconv.ParseBool: ", "want true or false"},
+		{"strconv.", "want a whole number"},
+		{"time: ", "want a duration such as 90s or 12h"},
+	} {
+		if at := strings.LastIndex(text, ": "+of.sign); at >= 0 {
+			return text[:at] + ": " + of.want
+		}
+	}
+	return text
+}
 
 // group returns a command that has commands below it, and does nothing by itself.
 func (a *app) group(use, short string, commands ...*cobra.Command) *cobra.Command {

@@ -18,11 +18,15 @@ func (a *app) cronCommand() *cobra.Command {
 }
 
 func (a *app) cronLs() *cobra.Command {
-	c := a.command("ls [QUEUE...]", "List cron entries: last and next tick, whether they are paused", cobra.ArbitraryArgs,
+	var only string
+	c := a.command("ls [QUEUE...] [flags]", "List cron entries: last and next tick, whether they are paused", cobra.ArbitraryArgs,
 		func(ctx context.Context, queues []string) error {
 			ins, err := a.inspector(ctx)
 			if err != nil {
 				return err
+			}
+			if only != "" {
+				queues = append(queues, only)
 			}
 			for _, queue := range queues {
 				if _, err := ins.Queue(ctx, queue); err != nil {
@@ -35,6 +39,14 @@ func (a *app) cronLs() *cobra.Command {
 			}
 			if a.json() {
 				return errors.Join(a.document(map[string]any{"entries": entriesOf(entries)}), err)
+			}
+			if len(entries) == 0 && err == nil && len(queues) == 1 {
+				a.note("Queue %s has no cron entry.", queues[0])
+				return nil
+			}
+			if len(entries) == 0 && err == nil && len(queues) > 1 {
+				a.note("Queues %s have no cron entry.", strings.Join(queues, ", "))
+				return nil
 			}
 			if len(entries) == 0 && err == nil {
 				a.note("There is no cron entry in namespace %q. An entry is known once a scheduler has run with it. Other namespaces: --namespace.", a.namespace())
@@ -55,6 +67,8 @@ MISSED is what happens to ticks that no scheduler enqueued in time:
   once    the latest one is made up for
   all     the latest ones are, up to a number
   default once if the next tick is more than an hour after it, else skip`
+	c.Flags().StringVarP(&only, "queue", "q", "", "list those of this queue, as if it were an argument")
+	_ = c.RegisterFlagCompletionFunc("queue", a.completeQueues(-1))
 	c.ValidArgsFunction = a.completeQueues(-1)
 	return c
 }
@@ -152,8 +166,8 @@ func (a *app) cronNext() *cobra.Command {
 			return a.printTicks(&e, ticks, now)
 		})
 	c.Long = `Show the next ticks of a cron entry, in its time zone, by the clock of Redis. At
-the beginning and the end of daylight saving time they follow the rules of
-docs/guarantees.md.`
+the beginning and the end of daylight saving time they follow these rules:
+` + guide + "guarantees.md"
 	c.Example = `  signalbox cron next digest
   signalbox cron next digest --limit 20 --queue mail`
 	c.Flags().IntVar(&n, "limit", 5, "how many")
@@ -327,7 +341,11 @@ func (a *app) queueOf(ctx context.Context, ins *inspect.Inspector, entry string)
 	if n := len(names) - maxNamed; n > 0 {
 		names, more = names[:maxNamed], fmt.Sprintf(" and %d more", n)
 	}
-	return "", fmt.Errorf("%w: %q: there are %s%s", inspect.ErrNoEntry, entry, strings.Join(names, ", "), more)
+	are := "are"
+	if len(names) == 1 {
+		are = "is"
+	}
+	return "", fmt.Errorf("%w: %q: there %s %s%s", inspect.ErrNoEntry, entry, are, strings.Join(names, ", "), more)
 }
 
 // maxNamed bounds the entries that an error names.

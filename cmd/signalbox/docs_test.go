@@ -72,7 +72,7 @@ func TestDocsCommands(t *testing.T) {
 	t.Parallel()
 	text := page(t)
 	root := (&app{}).root()
-	flags := map[string]bool{"--help": true}
+	flags := map[string]bool{"--help": true, "--version": true}
 	var visit func(c *cobra.Command)
 	visit = func(c *cobra.Command) {
 		for _, f := range regexp.MustCompile(`(?m)^ .*?(--[a-z][a-z-]*)`).FindAllStringSubmatch(c.Flags().FlagUsages()+c.PersistentFlags().FlagUsages(), -1) {

@@ -32,6 +32,9 @@ func (a *app) doctorCommand() *cobra.Command {
 				if err != nil {
 					return err
 				}
+				if len(all) == 0 {
+					a.noQueue()
+				}
 				for i := range all {
 					queues = append(queues, all[i].Name)
 				}
@@ -42,8 +45,9 @@ func (a *app) doctorCommand() *cobra.Command {
 exactly one state, and that all counts and marks agree with the jobs. What it
 finds was so at one moment; it never takes a job that moves for a lost one.
 
-With --repair it looks, asks, and repairs what is still wrong. docs/doctor.md
-has each finding and its repair. The status is 6 if findings are left.`
+With --repair it looks, asks, and repairs what is still wrong. The status is 6
+if findings are left. Each finding and its repair:
+` + guide + "doctor.md"
 	c.Example = `  signalbox doctor
   signalbox doctor mail -o json
   signalbox doctor mail --repair`
@@ -195,7 +199,7 @@ type findingsError struct{ found, repaired int64 }
 
 func (e *findingsError) Error() string {
 	if e.repaired > 0 {
-		return fmt.Sprintf("%s, %d repaired; docs/doctor.md says what to do about the others", findings(e.found), e.repaired)
+		return fmt.Sprintf("%s, %d repaired; %sdoctor.md says what to do about the others", findings(e.found), e.repaired, guide)
 	}
-	return findings(e.found) + "; docs/doctor.md says what each means"
+	return findings(e.found) + "; " + guide + "doctor.md says what each means"
 }

@@ -36,7 +36,7 @@ func TestDoctor(t *testing.T) {
 	var got doctorJSON
 	decode(t, out, &got)
 	want := findingJSON{Queue: "mail", Fault: "no_place", Job: "j1", Text: `job "j1" has a record and no state`, Repair: "put the job where it waits"}
-	if code != exitFindings || len(got.Findings) != 1 || got.Findings[0] != want || errs != "signalbox: 1 finding; docs/doctor.md says what each means\n" {
+	if code != exitFindings || len(got.Findings) != 1 || got.Findings[0] != want || errs != "signalbox: 1 finding; "+guide+"doctor.md says what each means\n" {
 		t.Errorf("%d, %q, %+v", code, errs, got)
 	}
 	out, _, code = sh.run("doctor", "mail")

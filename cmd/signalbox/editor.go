@@ -5,7 +5,6 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -54,7 +53,7 @@ func (a *app) editPayload(ctx context.Context, ins *inspect.Inspector, queue, id
 		return nil, err
 	}
 	if bytes.Equal(changed, text.Bytes()) {
-		return nil, errors.New("nothing was changed")
+		return nil, &unchangedError{queue, id}
 	}
 	if err := validJSON(changed); err != nil {
 		kept = true
@@ -71,6 +70,13 @@ func (a *app) editPayload(ctx context.Context, ins *inspect.Inspector, queue, id
 	var compact bytes.Buffer
 	err = json.Compact(&compact, changed)
 	return compact.Bytes(), err
+}
+
+// An unchangedError says that somebody left an editor without a change.
+type unchangedError struct{ queue, id string }
+
+func (e *unchangedError) Error() string {
+	return "nothing was changed; to run the job as it is: signalbox job retry " + e.queue + " " + e.id
 }
 
 func (a *app) printEdited(queue, id, was string, ran bool) error {

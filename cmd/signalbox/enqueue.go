@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -10,6 +11,7 @@ import (
 	"os"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/spf13/cobra"
 
@@ -86,7 +88,7 @@ code is 0. So a script can repeat the call.`
 	flags.Var(&f.retain, "retain", "how long the job is kept after it has ended, such as 12h or 30d; or none (default what the queue says)")
 	flags.StringToStringVar(&f.headers, "header", nil, "a header as `name=value`; may be repeated")
 	flags.StringVar(&f.effect, "effect-key", "", "the `key` under which the handler records the job's effect (default made from queue and ID)")
-	flags.BoolVar(&f.ifAbsent, "if-absent", false, "leave a dead or cancelled job of this ID as it is, too")
+	flags.BoolVar(&f.ifAbsent, "if-absent", false, "leave a dead, cancelled or completed job of this ID as it is, too")
 	c.ValidArgsFunction = cobra.NoFileCompletions
 	_ = c.RegisterFlagCompletionFunc("queue", a.completeQueues(-1))
 	_ = c.RegisterFlagCompletionFunc("priority", priorities)
@@ -175,7 +177,10 @@ func validJSON(text []byte) error {
 	case err == nil:
 		return nil
 	case errors.As(err, &syntax):
-		return usage("the arguments are no JSON: there is a mistake at byte %d of %d", syntax.Offset, len(text))
+		before := text[:max(0, min(int(syntax.Offset)-1, len(text)))]
+		line := bytes.Count(before, []byte("\n")) + 1
+		column := utf8.RuneCount(before[bytes.LastIndexByte(before, '\n')+1:]) + 1
+		return usage("the arguments are no JSON: there is a mistake at line %d, column %d", line, column)
 	}
 	return usage("the arguments are no JSON")
 }

@@ -144,7 +144,7 @@ func short(err error) string {
 	return err.Error()
 }
 
-const rights = "; docs/operations.md has the rights that a user needs"
+const rights = "; " + guide + "operations.md has the rights that a user needs"
 
 // hint returns what to do about an error of Redis, if that is known.
 func hint(err error) string {
@@ -152,7 +152,7 @@ func hint(err error) string {
 	for _, h := range []struct{ sign, do string }{
 		{"cluster support disabled", "; this Redis is no Cluster: leave --cluster out"},
 		{"NOAUTH", "; give REDIS_URL a user and a password, or set REDIS_PASSWORD"},
-		{"WRONGPASS", "; look at the user and password of REDIS_URL, REDIS_USERNAME and REDIS_PASSWORD"},
+		{"WRONGPASS", "; look at the user and password of --redis, or of REDIS_URL, REDIS_USERNAME and REDIS_PASSWORD"},
 		{"NOPERM", rights},
 		{"The user executing the script can't", rights},
 		{"ACL failure in script", rights},

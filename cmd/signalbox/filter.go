@@ -25,15 +25,16 @@ type filterFlags struct {
 	limit        int
 }
 
-func (f *filterFlags) register(c *cobra.Command) {
+// register adds the flags. in are the states that --state can name.
+func (f *filterFlags) register(c *cobra.Command, in []signalbox.State) {
 	flags := c.Flags()
-	flags.StringSliceVarP(&f.states, "state", "s", nil, "jobs in this `state`: running, ready, scheduled, dead, cancelled or completed")
+	flags.StringSliceVarP(&f.states, "state", "s", nil, "jobs in this `state`: "+either(in))
 	flags.StringVar(&f.kind, "kind", "", "jobs of this kind")
 	flags.StringVar(&f.prefix, "id-prefix", "", "jobs whose ID begins so")
 	flags.StringVar(&f.err, "error", "", "jobs whose last error has this `text` in it")
 	flags.Var(&f.older, "older-than", "jobs that are in their state for so long, such as 90s, 12h or 30d; scheduled ones: that are due so much later")
 	flags.Var(&f.newer, "newer-than", "jobs that are in their state for less; scheduled ones: that are due within this time")
-	_ = c.RegisterFlagCompletionFunc("state", cobra.FixedCompletions(names(states), cobra.ShellCompDirectiveNoFileComp))
+	_ = c.RegisterFlagCompletionFunc("state", cobra.FixedCompletions(names(in), cobra.ShellCompDirectiveNoFileComp))
 }
 
 // names returns states as text.
@@ -43,6 +44,13 @@ func names(list []signalbox.State) []string {
 		texts[i] = string(s)
 	}
 	return texts
+}
+
+// either returns "ready, scheduled or dead".
+func either(list []signalbox.State) string {
+	texts := names(list)
+	last := len(texts) - 1
+	return strings.Join(texts[:last], ", ") + " or " + texts[last]
 }
 
 // given reports whether the flags name jobs at all.

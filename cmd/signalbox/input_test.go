@@ -6,6 +6,7 @@ import (
 	"io"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/signalbox-go/signalbox/internal/redistest"
 )
@@ -24,7 +25,12 @@ func TestInterruptedInput(t *testing.T) {
 				in: &reading{Reader: in, began: cancel}, out: &out, err: &errs, env: func(name string) string { return sh.env[name] },
 				inTerminal: terminal, errTerminal: terminal,
 			}
+			late := time.AfterFunc(15*time.Second, func() {
+				t.Errorf("%q waits for its input", args)
+				_ = more.Close()
+			})
 			code := a.run(ctx, args)
+			late.Stop()
 			if code != exitInterrupted || out.Len() > 0 || !strings.HasSuffix(errs.String(), "signalbox: interrupted\n") {
 				t.Errorf("%q: status %d, %q, %q", args, code, out.String(), errs.String())
 			}

@@ -47,6 +47,10 @@ func (a *app) jobLs() *cobra.Command {
 			if err != nil {
 				return err
 			}
+			if len(all) == 0 {
+				a.noQueue()
+				return nil
+			}
 			for _, q := range all {
 				queues = append(queues, q.Name)
 			}
@@ -58,7 +62,12 @@ func (a *app) jobLs() *cobra.Command {
 	})
 	c.Long = `List the jobs of a queue, or of all queues. Flags narrow the list. Running
 jobs come first, then ready, scheduled, dead, cancelled and completed ones.
-Completed jobs are kept only where "signalbox queue set" says so.
+Completed jobs are kept only where "signalbox queue set" says so. FAILED is how
+many attempts have failed, of how many make the job dead.
+
+Dead, cancelled and completed jobs come in the order in which they ended, the
+oldest first: --newer-than 10m has those of the last ten minutes. A job whose
+time has come is scheduled until a worker of its queue looks: WHEN is "now".
 
 A table has 50 jobs at most unless --limit says otherwise. With -o json each
 line is one job, and all jobs come unless --limit is given. The arguments of a
@@ -66,9 +75,9 @@ job are shown by "signalbox job show" only.`
 	c.Example = `  signalbox job ls mail
   signalbox job ls --state dead
   signalbox job ls mail --state dead --kind email.welcome --error "connection refused" --newer-than 1d`
-	f.register(c)
+	f.register(c, states)
 	c.Flags().IntVar(&f.limit, "limit", 0, "at most so many jobs; 0: all (default 50 in a table, all with -o json)")
-	c.Flags().StringVar(&after, "after", "", "go on behind the job with this `cursor`, from an earlier listing of the same queue and state")
+	c.Flags().StringVar(&after, "after", "", "go on behind the job with this `cursor`: the last line of a table that was cut has it, and each job of -o json")
 	c.ValidArgsFunction = a.completeQueues(1)
 	return c
 }
@@ -92,7 +101,7 @@ func (a *app) listing(queues bool, limit int, now time.Time) *listing {
 		{name: "KIND", cut: 8, drop: 3},
 		{name: "STATE"},
 		{name: "WHEN"},
-		{name: "TRIES", right: true, drop: 1},
+		{name: "FAILED", right: true, drop: 1},
 		{name: "ERROR", cut: 16, drop: 2},
 	}
 	if queues {

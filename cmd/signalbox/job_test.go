@@ -129,7 +129,7 @@ func TestJobLs(t *testing.T) {
 	sh.ok("enqueue", "report", "-q", "other", "--id", "s2", "--after", "3d")
 
 	same(t, regexp.MustCompile(` {2,}`).ReplaceAllString(ages(sh.ok("job", "ls", "mail")), "  "), `
-		ID  KIND  STATE  WHEN  TRIES  ERROR
+		ID  KIND  STATE  WHEN  FAILED  ERROR
 		r1  email.welcome  running  for SPAN  0/25  -
 		w1  email.welcome  ready  for SPAN  0/7  -
 		s1  report  scheduled  in SPAN  0/25  -

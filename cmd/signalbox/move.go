@@ -3,9 +3,11 @@ package main
 import (
 	"context"
 	"fmt"
+	"strings"
 
 	"github.com/spf13/cobra"
 
+	"github.com/signalbox-go/signalbox"
 	"github.com/signalbox-go/signalbox/inspect"
 )
 
@@ -13,6 +15,7 @@ func (a *app) jobMv() *cobra.Command {
 	var to string
 	return a.actCommand(verb{
 		name: "mv", short: "Move jobs to another queue", past: "moved",
+		states: []signalbox.State{signalbox.StateReady, signalbox.StateScheduled, signalbox.StateDead, signalbox.StateCancelled},
 		long: `Move scheduled, ready, dead or cancelled jobs to another queue of the namespace.
 They keep their IDs, states, effect keys, and all else. A dead job stays dead:
 retry it there to run it. A job is left where it is if the other queue has one
@@ -27,7 +30,7 @@ worker gets them: make the same call again, and it ends what was begun.`,
 			return func(context.Context) inspect.Action { return inspect.Move{To: to} }, nil
 		},
 	}, func(c *cobra.Command) {
-		c.Flags().StringVar(&to, "to", "", "the `queue` that they are moved to")
+		c.Flags().StringVar(&to, "to", "", "the `queue` that they are moved to; it must be known: a worker or a job was there once")
 		_ = c.RegisterFlagCompletionFunc("to", a.completeQueues(-1))
 	})
 }
@@ -39,9 +42,10 @@ func (a *app) queueDrain() *cobra.Command {
 		return a.drain(ctx, args[0], d, yes)
 	})
 	c.Long = `Delete the ready jobs of a queue, and with --scheduled those that wait for their
-time or for their next attempt. This can't be undone. Jobs that run go on. Dead
-and cancelled jobs stay: "signalbox job rm" deletes these. No more jobs are
-deleted than are there when the command begins.
+time or for their next attempt. A job whose time has come counts as ready here,
+also if no worker has looked at it yet. This can't be undone. Jobs that run go
+on. Dead and cancelled jobs stay: "signalbox job rm" deletes these. No more jobs
+are deleted than are there when the command begins.
 
 This is not what a worker does when it drains: a worker ends the jobs that it
 has. To make a queue give out no jobs, and keep them, use "signalbox queue pause
@@ -65,7 +69,7 @@ func (a *app) drain(ctx context.Context, queue string, d inspect.Draining, yes b
 	}
 	which := "ready"
 	if d.Scheduled {
-		which = "ready and scheduled"
+		which = "ready or scheduled"
 	}
 	var counted inspect.Progress
 	if !yes {
@@ -75,16 +79,18 @@ func (a *app) drain(ctx context.Context, queue string, d inspect.Draining, yes b
 		counted, err = ins.Drain(ctx, queue, look)
 		p.end()
 		if err != nil || d.DryRun {
+			if err == nil && counted.Matched == 0 && !a.json() {
+				return a.nothingToDrain(ctx, ins, queue, which)
+			}
 			if err == nil {
 				err = a.printDrained(queue, which, counted, true)
 			}
 			return err
 		}
 		if counted.Matched == 0 {
-			a.note("There is no such job.")
-			return nil
+			return a.nothingToDrain(ctx, ins, queue, which)
 		}
-		if err := a.confirm("Delete %s of queue %s that are %s?", count(counted.Matched), queue, which); err != nil {
+		if err := a.confirm("Delete %s of queue %s?", countOf(counted.Matched, which), queue); err != nil {
 			return err
 		}
 	}
@@ -94,7 +100,10 @@ func (a *app) drain(ctx context.Context, queue string, d inspect.Draining, yes b
 	done, err := ins.Drain(ctx, queue, d)
 	p.end()
 	if err != nil {
-		return &partError{fmt.Sprintf("at least %s deleted, the call may be repeated", count(done.Done)), err}
+		return partly(done, "deleted", err)
+	}
+	if done.Done == 0 && !a.json() {
+		return a.nothingToDrain(ctx, ins, queue, which)
 	}
 	return a.printDrained(queue, which, done, false)
 }
@@ -104,9 +113,33 @@ func (a *app) printDrained(queue, which string, p inspect.Progress, dry bool) er
 		return a.document(bulkJSON{queue, dry, p.Seen, p.Matched, p.Done, p.Moved})
 	}
 	if dry {
-		fmt.Fprintf(a.out, "%s of queue %s would be deleted: those that are %s\n", count(p.Matched), queue, which)
+		fmt.Fprintf(a.out, "%s of queue %s would be deleted\n", countOf(p.Matched, which), queue)
 		return nil
 	}
-	fmt.Fprintf(a.out, "%s of queue %s deleted: those that were %s\n", count(p.Done), queue, which)
+	fmt.Fprintf(a.out, "%s of queue %s deleted\n", countOf(p.Done, which), queue)
 	return nil
+}
+
+// nothingToDrain says that no job was there to delete, and what is left.
+func (a *app) nothingToDrain(ctx context.Context, ins *inspect.Inspector, queue, which string) error {
+	q, err := ins.Queue(ctx, queue)
+	if err != nil {
+		return err
+	}
+	left := ""
+	if q.Scheduled > 0 && which == "ready" {
+		them := "them"
+		if q.Scheduled == 1 {
+			them = "it"
+		}
+		left = fmt.Sprintf(" %d scheduled: --scheduled deletes %s, too.", q.Scheduled, them)
+	}
+	a.note("No job of queue %s is %s.%s", queue, which, left)
+	return nil
+}
+
+// countOf returns "1 ready job" or "2 ready jobs".
+func countOf(n int64, which string) string {
+	number, jobs, _ := strings.Cut(count(n), " ")
+	return number + " " + which + " " + jobs
 }

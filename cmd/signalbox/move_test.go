@@ -39,23 +39,46 @@ func TestDrain(t *testing.T) {
 	sh.ok("enqueue", "email.welcome", "-q", "mail", "--id", "r1")
 	sh.ok("enqueue", "email.welcome", "-q", "mail", "--id", "s1", "--after", "1h")
 	sh.fails(exitUsage, []string{"--yes", "--dry-run"}, "queue", "drain", "mail")
-	same(t, sh.ok("queue", "drain", "mail", "--dry-run"), "1 job of queue mail would be deleted: those that are ready")
+	same(t, sh.ok("queue", "drain", "mail", "--dry-run"), "1 ready job of queue mail would be deleted")
 	same(t, sh.ok("queue", "drain", "mail", "--dry-run", "--scheduled", "-o", "json"), `{"queue":"mail","dry_run":true,"seen":2,"matched":2,"done":0,"moved":0}`)
 	sh.terminal, sh.in = true, "n\n"
 	out, errs, code := sh.run("queue", "drain", "mail", "--scheduled")
-	if code != exitFailure || out != "" || !strings.Contains(errs, "Delete 2 jobs of queue mail that are ready and scheduled? [y/N]") || !strings.Contains(errs, "nothing was done") {
+	if code != exitFailure || out != "" || !strings.Contains(errs, "Delete 2 ready or scheduled jobs of queue mail? [y/N]") || !strings.Contains(errs, "nothing was done") {
 		t.Errorf("%d, %q, %q", code, out, errs)
 	}
 	if sh.state("r1") != "ready" || sh.state("s1") != "scheduled" {
 		t.Error("a job is gone")
 	}
 	sh.terminal = false
-	same(t, sh.ok("queue", "drain", "mail", "--yes"), "1 job of queue mail deleted: those that were ready")
+	same(t, sh.ok("queue", "drain", "mail", "--yes"), "1 ready job of queue mail deleted")
 	if sh.state("r1") != "" || sh.state("s1") != "scheduled" {
 		t.Error("what is scheduled is gone, or what is ready isn't")
 	}
-	same(t, sh.ok("queue", "drain", "mail", "--scheduled", "--yes"), "1 job of queue mail deleted: those that were ready and scheduled")
+	for _, args := range [][]string{{"--yes"}, {"--dry-run"}} {
+		out, errs, code := sh.run(append([]string{"queue", "drain", "mail"}, args...)...)
+		if code != exitOK || out != "" || errs != "No job of queue mail is ready. 1 scheduled: --scheduled deletes it, too.\n" {
+			t.Errorf("%q of no ready job: %d, %q, %q", args, code, out, errs)
+		}
+	}
+	same(t, sh.ok("queue", "drain", "mail", "--scheduled", "--yes"), "1 ready or scheduled job of queue mail deleted")
 	sh.fails(exitNotFound, []string{"no such queue"}, "queue", "drain", "mial", "--yes")
+}
+
+// A job whose time has come is drained, too: of a queue that no worker works it counts as scheduled.
+func TestDrainOfImportedJobs(t *testing.T) {
+	t.Parallel()
+	sh := newShell(t, redistest.Start(t))
+	sh.ok("enqueue", "email.welcome", "-q", "mail", "--id", "r1")
+	sh.ok("enqueue", "email.welcome", "-q", "mail", "--id", "s1", "--after", "1h")
+	sh.in = sh.ok("export", "mail")
+	sh.ok("import", "mail-old")
+	if out := sh.ok("job", "ls", "mail-old", "--state", "scheduled", "-o", "json"); strings.Count(out, "\n") != 2 {
+		t.Fatalf("want both jobs scheduled: %s", out)
+	}
+	same(t, sh.ok("queue", "drain", "mail-old", "--yes"), "1 ready job of queue mail-old deleted")
+	if out := sh.ok("job", "ls", "mail-old", "-o", "json"); strings.Count(out, "\n") != 1 || !strings.Contains(out, `"s1"`) {
+		t.Errorf("want s1 left: %s", out)
+	}
 }
 
 func TestFile(t *testing.T) {

@@ -39,6 +39,12 @@ func (a *app) queueLs() *cobra.Command {
 			}
 			return a.printQueues(queues)
 		})
+	c.Long = `List the queues of the namespace, or some of them.
+
+OLDEST is how long the oldest job that could run has waited. WORKERS is how many
+work the queue. SLOTS is how many jobs of it each worker runs at a time, as
+"signalbox queue set" says; "-": as each worker is configured. Completed jobs
+are shown where they are kept.`
 	c.ValidArgsFunction = a.completeQueues(-1)
 	return c
 }
@@ -96,7 +102,7 @@ func (a *app) printQueues(queues []inspect.Queue) error {
 		return a.document(map[string]any{"queues": list})
 	}
 	if len(queues) == 0 {
-		a.note("There is no queue in namespace %q. A queue is known once a producer or a worker has used it. Other namespaces: --namespace.", a.namespace())
+		a.noQueue()
 		return nil
 	}
 	keeps := slices.ContainsFunc(queues, func(q inspect.Queue) bool { return q.Completed > 0 || q.CompletedRetention != (signalbox.Retention{}) })
@@ -108,13 +114,15 @@ func (a *app) printQueues(queues []inspect.Queue) error {
 		{name: "RUNNING", right: true},
 		{name: "DEAD", right: true},
 		{name: "CANCELLED", right: true, drop: 3},
-		{name: "OLDEST", right: true, drop: 4},
-		{name: "WORKERS", right: true, drop: 2},
-		{name: "SLOTS", right: true, drop: 1},
 	}
 	if keeps { // most keep none
 		columns = append(columns, column{name: "COMPLETED", right: true, drop: 1})
 	}
+	columns = append(columns,
+		column{name: "OLDEST", right: true, drop: 4},
+		column{name: "WORKERS", right: true, drop: 2},
+		column{name: "SLOTS", right: true, drop: 1},
+	)
 	t := a.table(columns...)
 	for _, q := range queues {
 		state, oldest, slots := "active", "", ""
@@ -137,14 +145,19 @@ func (a *app) printQueues(queues []inspect.Queue) error {
 		if quiet > 0 {
 			workers += fmt.Sprintf(" (%d quiet)", quiet)
 		}
-		row := []string{q.Name, state, number(q.Ready), number(q.Scheduled), number(q.Running), number(q.Dead), number(q.Cancelled), oldest, workers, slots}
+		row := []string{q.Name, state, number(q.Ready), number(q.Scheduled), number(q.Running), number(q.Dead), number(q.Cancelled)}
 		if keeps {
 			row = append(row, number(q.Completed))
 		}
-		t.row(row...)
+		t.row(append(row, oldest, workers, slots)...)
 	}
 	t.flush()
 	return nil
+}
+
+// noQueue says that the namespace has no queue.
+func (a *app) noQueue() {
+	a.note("There is no queue in namespace %q. A queue is known once a producer or a worker has used it. Other namespaces: --namespace.", a.namespace())
 }
 
 func (a *app) queuePause() *cobra.Command {
@@ -172,13 +185,17 @@ func (a *app) idle(ctx context.Context, ins *inspect.Inspector, queue string) er
 	}
 	look := time.NewTicker(lookEvery)
 	defer look.Stop()
-	for {
+	for said := false; ; {
 		q, err := ins.Queue(ctx, queue)
 		if err != nil {
 			return paused(err)
 		}
 		if q.Running == 0 {
 			return nil
+		}
+		if !said {
+			said = true
+			a.note("queue %s is paused; waiting for %s (Ctrl-C leaves it paused)", queue, countOf(q.Running, "running"))
 		}
 		select {
 		case <-look.C:

@@ -43,8 +43,8 @@ func TestRights(t *testing.T) {
 		sh.ok(args...)
 	}
 	file := sh.ok("export", "mail")
-	sh.fails(exitFailure, []string{"docs/operations.md"}, "queue", "pause", "mail")
-	sh.fails(exitFailure, []string{"docs/operations.md"}, "cron", "pause", "digest")
+	sh.fails(exitFailure, []string{"/docs/operations.md"}, "queue", "pause", "mail")
+	sh.fails(exitFailure, []string{"/docs/operations.md"}, "cron", "pause", "digest")
 	as("operator")
 	for _, args := range append(look, []string{"queue", "pause", "mail"}, []string{"queue", "resume", "mail"},
 		[]string{"cron", "pause", "digest"}, []string{"cron", "run", "digest"}, []string{"cron", "resume", "digest"},

@@ -169,7 +169,10 @@ func (a *app) showAttempts(j *inspect.Job) {
 		return
 	}
 	fmt.Fprintf(a.out, "\nattempts that failed\n")
-	for _, at := range j.Attempts {
+	for i, at := range j.Attempts {
+		if i > 0 && at.Number <= j.Attempts[i-1].Number {
+			fmt.Fprintf(a.out, "  the job was run again, and its attempts count from 1\n")
+		}
 		trace := ""
 		if at.TraceID != "" {
 			trace = ", trace " + at.TraceID

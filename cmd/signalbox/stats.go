@@ -44,7 +44,17 @@ and how long they waited and ran.
 The bars go from the past to now. The highest bar of a row is the largest number
 in it. It is blank where nothing is known. WAIT is from when a job was due until
 a worker got it, RUN until its handler had returned. P95 is a time that 95 % of
-them didn't exceed, rounded up to a power of two.`
+them didn't exceed, rounded up to a power of two.
+
+Of the rows, enqueued, completed and cancelled are jobs. The others are
+  retried   attempts that failed, after which the job runs again
+  dead      jobs that failed for good
+  delayed   deliveries that were snoozed, or put back since the worker has no
+            handler for the kind
+  returned  deliveries that a worker gave back, as at its shutdown
+  crashed   deliveries whose worker died
+  deleted   jobs that an operator deleted
+  revived   jobs that had ended and that an operator ran again`
 	c.Example = `  signalbox queue stats mail
   signalbox queue stats mail --by hour -o json`
 	c.Flags().StringVar(&by, "by", "minute", "minute: of the last three hours; hour: of the last thirty days")

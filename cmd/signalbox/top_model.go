@@ -112,9 +112,11 @@ func (m *topModel) found(l topLook) tea.Cmd {
 
 // press does what a key is for.
 func (m *topModel) press(key string) tea.Cmd {
-	if m.help && key != "q" && key != "ctrl+c" {
+	if m.help {
 		m.help = false
-		return nil
+		if key == "?" || key == "h" || key == "esc" {
+			return nil
+		}
 	}
 	o, sorts := &m.orders[m.view], len(sortNames[m.view])
 	switch key {
@@ -234,8 +236,12 @@ func (m *topModel) said() string {
 // tabs is the line of the views. The one that is shown is highlighted.
 func (m *topModel) tabs() string {
 	var b strings.Builder
+	form := " [%d] %s "
+	if m.width < 50 {
+		form = " %d %s "
+	}
 	for v, name := range topNames {
-		label := fmt.Sprintf(" %d %s ", v+1, name)
+		label := fmt.Sprintf(form, v+1, name)
 		if topView(v) == m.view {
 			label = reverse(label)
 		}

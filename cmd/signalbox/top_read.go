@@ -214,7 +214,7 @@ var topColumns = [topViews][]column{
 		{name: "ID", cut: 12},
 		{name: "KIND", cut: 8, drop: 1},
 		{name: "DIED", right: true},
-		{name: "TRIES", right: true, drop: 2},
+		{name: "FAILED", right: true, drop: 2},
 		{name: "ERROR", cut: 16},
 	},
 }
@@ -269,7 +269,7 @@ func (d *topData) summary(view topView) string {
 	}
 	s := some(plural(len(d.queues), "queue"), part{paused, "paused"}) + fmt.Sprintf(": %d ready", ready)
 	if oldest > 0 {
-		s += " for " + span(oldest)
+		s += ", the oldest for " + span(oldest)
 	}
 	return s + fmt.Sprintf(", %d running, %d dead, %d scheduled", running, dead, scheduled)
 }

@@ -147,7 +147,7 @@ func TestTopViews(t *testing.T) {
 	g := newGlass(t, 160, 24)
 	g.shows("looking ...")
 	g.sees(0, madeTop(g.clock), nil)
-	g.shows("2 queues, 1 paused: 1234574 ready for 3m, 2 running, 4 dead, 1234567 scheduled", "DONE/S", "3.2", "0.1", "▄▆█", "03:00:00Z every 1s", "sorted by name")
+	g.shows("2 queues, 1 paused: 1234574 ready, the oldest for 3m, 2 running, 4 dead, 1234567 scheduled", "DONE/S", "3.2", "0.1", "▄▆█", "03:00:00Z every 1s", "sorted by name", "[1] queues  [2] workers  [3] running  [4] dead")
 	queues := func(first string) {
 		t.Helper()
 		if line := strings.Split(g.text(), "\n")[4]; !strings.HasPrefix(line, first) {
@@ -171,7 +171,7 @@ func TestTopViews(t *testing.T) {
 	g.press("tab")
 	g.shows("order-17  stuck        1h  w1", "order-18  cancelling   1m  w1")
 	g.press("tab")
-	g.shows("4 jobs dead; the latest 60", "order-00  email.welcome  0ms ago   1/25  smtp: 451", "sorted by latest; 1 to 19 of 60")
+	g.shows("4 jobs dead; the latest 60", "order-00  email.welcome  0ms ago    1/25  smtp: 451", "sorted by latest; 1 to 19 of 60")
 	g.press("down", "down", "pgdown")
 	g.shows("22 to 40 of 60")
 	g.press("end")
@@ -185,8 +185,10 @@ func TestTopViews(t *testing.T) {
 	g.shows("1 to 7 of 60")
 	g.press("?")
 	g.shows("tab, shift+tab", "the next view, the one before")
-	g.press("s")
-	g.shows("sorted by latest") // it only ended the help
+	g.press("?")
+	g.shows("order-00", "sorted by latest")
+	g.press("?", "s") // another key does what it is for
+	g.shows("order-00", "sorted by queue")
 	g.press("shift+tab", "shift+tab", "shift+tab")
 	g.shows("sorted by fail/s")
 	want := []topView{topWorkers, topRunning, topDead, topRunning, topWorkers, topQueues}

@@ -11,7 +11,7 @@ import (
 
 func (a *app) jobRetry() *cobra.Command {
 	return a.actCommand(verb{
-		name: "retry", short: "Run jobs again, or now", past: "retried", already: signalbox.StateReady,
+		name: "retry", short: "Run jobs again, or now", past: "retried", already: signalbox.StateReady, states: resting,
 		long: "Make dead, cancelled, completed or scheduled jobs ready now. Attempts of a job\nthat had ended count from 0 again.",
 		example: `  signalbox job retry mail order-17
   signalbox job retry mail --state dead --kind email.welcome --error "connection refused"
@@ -19,6 +19,9 @@ func (a *app) jobRetry() *cobra.Command {
 		action: always(inspect.Retry{}),
 	}, nil)
 }
+
+// resting are the states of jobs that don't run.
+var resting = states[1:]
 
 // always returns the action of a verb that has no flags of its own.
 func always(act inspect.Action) func(func(string) bool) (func(context.Context) inspect.Action, error) {
@@ -31,6 +34,7 @@ func (a *app) jobCancel() *cobra.Command {
 	var why string
 	return a.actCommand(verb{
 		name: "cancel", short: "End jobs before they are done, also while they run", past: "cancelled", already: signalbox.StateCancelled,
+		states: []signalbox.State{signalbox.StateRunning, signalbox.StateReady, signalbox.StateScheduled, signalbox.StateCancelled},
 		long: `Cancel scheduled, ready or running jobs: they end cancelled and are not retried.
 A running job's handler is asked to end, by its context. The job ends when the
 handler has returned. Cancelled jobs are kept for a while, and can be retried.`,
@@ -46,7 +50,7 @@ handler has returned. Cancelled jobs are kept for a while, and can be retried.`,
 
 func (a *app) jobRm() *cobra.Command {
 	return a.actCommand(verb{
-		name: "rm", short: "Delete jobs for good", past: "deleted", destroys: true,
+		name: "rm", short: "Delete jobs for good", past: "deleted", destroys: true, states: resting,
 		long: "Delete jobs with their arguments, in any state but running. This can't be\nundone. A running job is to be cancelled first.",
 		example: `  signalbox job rm mail order-17
   signalbox job rm mail --state dead --older-than 7d --dry-run`,
@@ -58,7 +62,7 @@ func (a *app) jobReschedule() *cobra.Command {
 	var at string
 	var after spanFlag
 	return a.actCommand(verb{
-		name: "reschedule", short: "Change when jobs are due", past: "rescheduled",
+		name: "reschedule", short: "Change when jobs are due", past: "rescheduled", states: resting,
 		long: "Change when jobs are due that aren't running. Attempts of a job that had ended\ncount from 0 again.",
 		example: `  signalbox job reschedule mail order-17 --at 2026-01-31T09:00:00Z
   signalbox job reschedule mail --state ready --kind newsletter --after 6h`,
@@ -81,7 +85,7 @@ func (a *app) jobReschedule() *cobra.Command {
 func (a *app) jobPrioritise() *cobra.Command {
 	var to string
 	return a.actCommand(verb{
-		name: "prioritise", short: "Change the priority of jobs", past: "changed",
+		name: "prioritise", short: "Change the priority of jobs", past: "changed", states: []signalbox.State{signalbox.StateReady, signalbox.StateScheduled},
 		long: "Change the priority of scheduled or ready jobs within their queue.",
 		example: `  signalbox job prioritise mail order-17 --to high
   signalbox job prioritise mail --state ready --kind newsletter --to low`,
