@@ -6,7 +6,11 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -14,6 +18,7 @@ import (
 
 	"github.com/signalbox-go/signalbox"
 	"github.com/signalbox-go/signalbox/embedded"
+	"github.com/signalbox-go/signalbox/health"
 	"github.com/signalbox-go/signalbox/inspect"
 	"github.com/signalbox-go/signalbox/lock"
 	"github.com/signalbox-go/signalbox/middleware"
@@ -561,6 +566,47 @@ func Example_testing() {
 	// receipt 7
 	// <nil>
 	// images 8 1m0s <nil>
+}
+
+// A gate is a part of the process that is ready until it is closed.
+type gate struct{ closed atomic.Bool }
+
+// Health is asked by health.Ready.
+func (g *gate) Health() health.Report {
+	if !g.closed.Load() {
+		return health.Report{}
+	}
+	return health.Report{Problems: []health.Problem{{
+		Part: "service", Code: health.Draining, Severity: health.Unready, Detail: "the process is about to end",
+	}}}
+}
+
+func TestGate(t *testing.T) {
+	t.Parallel()
+	jobs := signalboxtest.New(t)
+	w, err := worker.New(jobs.Client(), worker.Config{Logger: quiet})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := scheduler.New(jobs.Client(), scheduler.Config{Logger: quiet})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var mux http.ServeMux
+	stopping := &gate{}
+	mux.Handle("/readyz", health.Ready(w, s, stopping)) // stopping.closed.Store(true) begins the end
+	says := func() string {
+		answer := httptest.NewRecorder()
+		mux.ServeHTTP(answer, httptest.NewRequest(http.MethodGet, "/readyz", nil))
+		return answer.Body.String()
+	}
+	const ends = "the process is about to end"
+	if text := says(); strings.Contains(text, ends) {
+		t.Error(text)
+	}
+	if stopping.closed.Store(true); !strings.Contains(says(), ends) {
+		t.Error(says())
+	}
 }
 
 var errCardExpired = errors.New("the card has expired")
