@@ -155,7 +155,10 @@ func TestOutcomes(t *testing.T) {
 			name: "refused by Validate", job: func(j *signalbox.Job) { j.Payload, j.Attempt = []byte(`{"N":-1}`), 5 }, want: signalbox.OutcomeDead,
 			attempt: 6, lastError: "the job's arguments are not valid: N is negative", asRefusal: true,
 		},
-		{name: "unknown kind", job: func(j *signalbox.Job) { j.Kind = "nobodys" }, want: signalbox.OutcomeReturned, least: 500 * time.Millisecond, most: time.Second, attempt: 1},
+		{
+			name: "unknown kind", job: func(j *signalbox.Job) { j.Kind = "nobodys" }, want: signalbox.OutcomeReturned, least: 500 * time.Millisecond, most: time.Second, attempt: 1,
+			lastError: "put back: worker ITS-ID has no handler for kind \"nobodys\"",
+		},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
@@ -177,7 +180,7 @@ func TestOutcomes(t *testing.T) {
 			if (v.Next == nil) != (c.attempt == none) {
 				t.Fatalf("next %+v", v.Next)
 			}
-			if v.Next != nil && (v.Next.Attempt != c.attempt || v.Next.LastError != c.lastError || v.Next.ID != job.ID || v.Next.Kind != job.Kind || string(v.Next.Payload) != string(job.Payload)) {
+			if v.Next != nil && (v.Next.Attempt != c.attempt || v.Next.LastError != strings.ReplaceAll(c.lastError, "ITS-ID", r.w.ID()) || v.Next.ID != job.ID || v.Next.Kind != job.Kind || string(v.Next.Payload) != string(job.Payload)) {
 				t.Errorf("next %+v", v.Next)
 			}
 			if c.least > 0 && (v.Next.ScheduledAt.Sub(began) < v.Delay-time.Microsecond || v.Next.ScheduledAt.Sub(began) > v.Delay+time.Minute) {

@@ -134,7 +134,7 @@ func TestAbortWithoutRedis(t *testing.T) {
 	proxy.Pause()
 	defer proxy.Resume()
 	w.Abort()
-	if err := run.wait(); err == nil || !strings.Contains(err.Error(), "1 finished jobs") {
+	if err := run.wait(); err == nil || !strings.Contains(err.Error(), "the delivery of 1 job ended") {
 		t.Errorf("Run = %v, want an error that says what was not delivered", err)
 	}
 }
@@ -221,7 +221,7 @@ func TestDrainWithoutRedisIsBounded(t *testing.T) {
 			get(t, began, "the job runs")
 			away(proxy)
 			run.cancel()
-			if err := run.wait(); err == nil || !strings.Contains(err.Error(), "1 finished jobs") {
+			if err := run.wait(); err == nil || !strings.Contains(err.Error(), "the delivery of 1 job ended") {
 				t.Errorf("Run = %v, want an error that says what was not delivered", err)
 			}
 			proxy.Resume()
@@ -256,7 +256,7 @@ func TestDrainWaitsForTheCallUnderWay(t *testing.T) {
 	get(t, held, "the worker reports the job")
 	run.cancel()
 	err := run.wait()
-	if took := time.Since(start); took < readTimeout || err == nil || !strings.Contains(err.Error(), "1 finished jobs") {
+	if took := time.Since(start); took < readTimeout || err == nil || !strings.Contains(err.Error(), "the delivery of 1 job ended") {
 		t.Errorf("Run = %v after %v, want an error after %v or more", err, took, readTimeout)
 	}
 }

@@ -293,7 +293,7 @@ func TestDrainWithoutRedis(t *testing.T) {
 	proxy.Sever()
 	run.cancel()
 	err := run.wait()
-	if err == nil || !strings.Contains(err.Error(), r.name()) || !strings.Contains(err.Error(), "4 finished jobs") {
+	if err == nil || !strings.Contains(err.Error(), r.name()) || !strings.Contains(err.Error(), "the deliveries of 4 jobs ended") {
 		t.Errorf("Run = %v, want an error that names the queue and 4 jobs", err)
 	}
 
