@@ -30,7 +30,9 @@ func TestInterruptedInput(t *testing.T) {
 				_ = more.Close()
 			})
 			code := a.run(ctx, args)
-			late.Stop()
+			if !late.Stop() {
+				return
+			}
 			if code != exitInterrupted || out.Len() > 0 || !strings.HasSuffix(errs.String(), "signalbox: interrupted\n") {
 				t.Errorf("%q: status %d, %q, %q", args, code, out.String(), errs.String())
 			}
