@@ -96,7 +96,7 @@ func After(d time.Duration) EnqueueManyOption {
 // ID sets the job's ID: 1 to 200 bytes of printable ASCII without spaces and braces. The default is a new random ID.
 //
 // An ID names one live job of its queue. While a job with this ID is scheduled, ready or running, an enqueue leaves it
-// as it is, and the [Result] says so. When the job has completed, the ID is free, unless the queue keeps completed jobs. A dead or cancelled
+// as it is, and the [Result] says so. When the job has completed, the ID is free, unless the queue or its [Retain] keeps it. A dead or cancelled
 // job, or a completed one that is kept, is replaced by the new one, except with [IfAbsent]. So an ID doesn't prevent that the same work is enqueued again later. To have
 // an effect only once, record [signalbox.Job.EffectKey].
 func ID(id string) EnqueueOption {
@@ -107,7 +107,7 @@ func ID(id string) EnqueueOption {
 }
 
 // IfAbsent enqueues the job only if Redis has no record with its ID. That includes the records of dead and cancelled
-// jobs, which are kept for 30 days by default, and those of completed jobs where the queue keeps them. Without IfAbsent the job replaces such a
+// jobs, which are kept for 30 days by default, and those of completed jobs that are kept. Without IfAbsent the job replaces such a
 // one.
 func IfAbsent() EnqueueManyOption {
 	return forMany(func(o *options) { o.cautious = true })

@@ -50,7 +50,9 @@ func TestNewRefusesClients(t *testing.T) {
 	t.Parallel()
 	ring := redis.NewRing(&redis.RingOptions{Addrs: map[string]string{"a": "redis-1:1"}})
 	defer ring.Close()
-	for name, rdb := range map[string]redis.UniversalClient{"Ring": ring, "AutoPipeliner": &redis.AutoPipeliner{}} {
+	replicas := redis.NewClusterClient(&redis.ClusterOptions{Addrs: []string{"redis-1:1"}, RouteByLatency: true})
+	defer replicas.Close()
+	for name, rdb := range map[string]redis.UniversalClient{"Ring": ring, "AutoPipeliner": &redis.AutoPipeliner{}, "replicas": replicas} {
 		_, err := New(rdb, Config{EnqueueTimeout: -1})
 		if !errors.Is(err, signalbox.ErrInvalid) || !strings.Contains(err.Error(), name) || !strings.Contains(err.Error(), "EnqueueTimeout") {
 			t.Errorf("New with a %s: %v; want an error that names it, and the other mistake", name, err)

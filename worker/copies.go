@@ -85,7 +85,7 @@ func (q *queue) copyDead(ctx context.Context) {
 		if all {
 			err = q.copyNoted(ctx, from)
 		} else {
-			err = q.copySome(ctx, from, dead)
+			err = q.copySome(ctx, from, dead, nil)
 		}
 		if err != nil && ctx.Err() == nil {
 			q.notCopied(began, err)
@@ -93,23 +93,32 @@ func (q *queue) copyDead(ctx context.Context) {
 	}
 }
 
-// copyNoted copies all jobs whose deaths are noted.
+// copyNoted copies all jobs whose deaths are noted. Once the other queue refuses copies, it only removes the notes of jobs that need none.
 func (q *queue) copyNoted(ctx context.Context, from *store.Copier) error {
+	var refused *store.CopyError
 	for cursor, begun := uint64(0), false; !begun || cursor != 0; begun = true {
 		ids, next, err := from.Noted(ctx, cursor)
 		if err == nil {
-			err = q.copySome(ctx, from, ids)
+			err = q.copySome(ctx, from, ids, refused)
 		}
-		if err != nil {
+		if err != nil && !errors.As(err, &refused) || ctx.Err() != nil {
 			return err
 		}
 		cursor = next
 	}
+	if refused != nil {
+		return refused
+	}
 	return nil
 }
 
-func (q *queue) copySome(ctx context.Context, from *store.Copier, ids []string) error {
-	done, err := from.Copy(ctx, ids)
+// copySome copies some jobs whose deaths are noted, unless the other queue has refused copies.
+func (q *queue) copySome(ctx context.Context, from *store.Copier, ids []string, refused *store.CopyError) error {
+	copyThem := from.Copy
+	if refused != nil {
+		copyThem = func(ctx context.Context, ids []string) (store.Copied, error) { return from.Tidy(ctx, ids, refused) }
+	}
+	done, err := copyThem(ctx, ids)
 	if done.Jobs > 0 {
 		q.log.Debug("signalbox: dead jobs were copied", "to", done.To, "jobs", done.Jobs)
 	}

@@ -88,6 +88,9 @@ func (a *app) drain(ctx context.Context, queue string, d inspect.Draining, yes b
 			return err
 		}
 		if counted.Matched == 0 {
+			if a.json() {
+				return a.printDrained(queue, which, counted, false)
+			}
 			return a.nothingToDrain(ctx, ins, queue, which)
 		}
 		if err := a.confirm("Delete %s of queue %s?", countOf(counted.Matched, which), queue); err != nil {

@@ -14,11 +14,15 @@ func CheckClient(rdb redis.UniversalClient) error {
 	if IsNil(rdb) {
 		return fmt.Errorf("%w rdb: it is nil; pass a client of go-redis", signalbox.ErrInvalid)
 	}
-	switch rdb.(type) {
+	switch c := rdb.(type) {
 	case *redis.Ring:
 		return fmt.Errorf("%w rdb: it is a Ring, whose servers know nothing of each other: when one is away, its queues begin anew on another; pass a *redis.Client or a *redis.ClusterClient", signalbox.ErrInvalid)
 	case *redis.AutoPipeliner:
 		return fmt.Errorf("%w rdb: it is an AutoPipeliner, in which calls wait behind others; pass the client that it was made from", signalbox.ErrInvalid)
+	case *redis.ClusterClient:
+		if c.Options().ReadOnly { // RouteByLatency and RouteRandomly set it, too
+			return fmt.Errorf("%w rdb: it reads from replicas, which may be behind: jobs could be lost; leave out ReadOnly, RouteByLatency and RouteRandomly", signalbox.ErrInvalid)
+		}
 	}
 	return nil
 }

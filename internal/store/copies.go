@@ -141,9 +141,19 @@ func (e *CopyError) Error() string { return fmt.Sprintf("copy to queue %s: %v", 
 func (e *CopyError) Unwrap() error { return e.Err }
 
 // Copy copies those of the jobs whose deaths are noted, and then removes the notes. A job that isn't dead any more, and one that is a copy itself,
-// loses its note without a copy. The note of a job that couldn't be copied now stays. The error is a *CopyError if the other queue is its cause.
+// loses its note without a copy. The note of a job that couldn't be copied now stays. The error is a *CopyError if the other queue is its cause:
+// then Copy has done all that can be done without that queue.
 func (c *Copier) Copy(ctx context.Context, ids []string) (Copied, error) {
-	var done Copied
+	return c.work(ctx, ids, nil)
+}
+
+// Tidy is Copy after the other queue has refused copies, with that error: it makes none, and removes the notes of jobs that need none. So there are
+// no more notes than dead jobs, however long the queue refuses copies.
+func (c *Copier) Tidy(ctx context.Context, ids []string, refused *CopyError) (Copied, error) {
+	return c.work(ctx, ids, refused)
+}
+
+func (c *Copier) work(ctx context.Context, ids []string, refused *CopyError) (done Copied, err error) {
 	for len(ids) > 0 {
 		some := ids[:min(len(ids), MaxCopies)]
 		deaths, to, looked, err := c.read(ctx, some)
@@ -154,14 +164,22 @@ func (c *Copier) Copy(ctx context.Context, ids []string) (Copied, error) {
 			return done, nil
 		}
 		done.To = to
-		gone, err := c.put(ctx, to, deaths, &done)
-		if err == nil {
-			err = c.forget(ctx, gone)
+		items, copied, gone := c.sort(deaths, &done)
+		if len(items) > 0 && refused == nil {
+			if err := c.put(ctx, to, items); err != nil {
+				refused = &CopyError{to, err}
+			} else {
+				done.Jobs += len(items)
+				gone = append(gone, copied...)
+			}
 		}
-		if err != nil {
+		if err := c.forget(ctx, gone); err != nil {
 			return done, err
 		}
 		ids = ids[looked:]
+	}
+	if refused != nil {
+		return done, refused
 	}
 	return done, nil
 }
@@ -202,13 +220,8 @@ func (c *Copier) read(ctx context.Context, ids []string) (deaths []death, to str
 	return deaths, to, len(times), nil
 }
 
-// put puts the copies in. It returns the notes that are to go: each an ID and a time.
-func (c *Copier) put(ctx context.Context, to string, deaths []death, done *Copied) (gone []any, err error) {
-	if c.to == nil || c.to.name != to {
-		c.to = New(c.q.rdb, c.q.namespace, to)
-		c.lane, c.listed = c.to.NewLane(), false
-	}
-	items := make([]Item, 0, len(deaths))
+// sort makes the copies of deaths. It returns their notes, and those that are to go in any case: each an ID and a time.
+func (c *Copier) sort(deaths []death, done *Copied) (items []Item, copied, gone []any) {
 	for _, d := range deaths {
 		item, fit, err := c.copyOf(d)
 		switch {
@@ -217,23 +230,27 @@ func (c *Copier) put(ctx context.Context, to string, deaths []death, done *Copie
 		case err != nil:
 			done.Unfit = append(done.Unfit, Unfit{d.id, err})
 		case fit:
-			items = append(items, item)
+			items, copied = append(items, item), append(copied, d.id, d.at)
+			continue
 		}
 		gone = append(gone, d.id, d.at)
 	}
-	if len(items) == 0 {
-		return gone, nil
+	return items, copied, gone
+}
+
+// put puts copies into the queue to.
+func (c *Copier) put(ctx context.Context, to string, items []Item) error {
+	if c.to == nil || c.to.name != to {
+		c.to = New(c.q.rdb, c.q.namespace, to)
+		c.lane, c.listed = c.to.NewLane(), false
 	}
 	if !c.listed {
 		c.listed = c.to.Register(ctx) == nil // for tools; a user may lack the right
 	}
 	// A call whose reply is lost is not made again in its lane: the same jobs in a new call meet the first copies.
 	c.lane.Next()
-	if _, err := c.to.Enqueue(ctx, c.lane, items); err != nil {
-		return nil, &CopyError{to, err}
-	}
-	done.Jobs += len(items)
-	return gone, nil
+	_, err := c.to.Enqueue(ctx, c.lane, items)
+	return err
 }
 
 // copyOf returns the copy of a dead job. fit is false if there is to be none.

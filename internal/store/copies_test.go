@@ -284,11 +284,11 @@ func testCopiesSettings(t *testing.T, r *rig) {
 	}
 	r.must(errors.Join(ValidateCopies(r.Name(), ""), ValidateCopies(r.Name(), "other")))
 
-	// Another program can write anything. Nothing is copied then, and the doctor says so.
+	// Another program can write anything. Nothing is copied then, or noted, and the doctor says so.
 	r.must(r.rdb.HSet(bg, r.keys.settings, "copy_dead", "a b").Err())
 	r.bury(Dead, "c")
 	same(t, "a strange setting", r.copyAll(r.NewCopier()).Jobs, 0)
-	same(t, "notes", len(r.noted()), 1)
+	same(t, "notes", len(r.noted()), 0)
 	found, _ := r.findings(false)
 	if len(found) != 1 || found[0].Fault != BadSetting {
 		t.Errorf("the doctor finds %+v", found)
@@ -359,6 +359,22 @@ func testCopiesRefused(t *testing.T, r *rig) {
 		t.Errorf("it is refused with %v", err)
 	}
 	same(t, "notes", len(r.noted()), 1)
+
+	// Meanwhile jobs that need no copy any more lose their notes: there are no more notes than dead jobs.
+	r.bury(Dead, "b", "c", "d")
+	r.did(DeleteJobs(), "b")
+	if _, err = c.Copy(bg, []string{"a", "b", "c"}); !errors.As(err, &refused) {
+		t.Errorf("again: %v", err)
+	}
+	same(t, "notes of a, c and d", len(r.noted()), 3)
+	r.did(DeleteJobs(), "c")
+	calls := to.counts()
+	if done, err := c.Tidy(bg, []string{"a", "c", "d"}, refused); err != error(refused) || done.Jobs != 0 {
+		t.Errorf("%+v, %v", done, err)
+	}
+	same(t, "notes of a and d", len(r.noted()), 2)
+	same(t, "the other queue", to.counts(), calls)
+	r.did(DeleteJobs(), "d")
 	r.must(to.rdb.HDel(bg, to.keys.settings, "layout").Err())
 	same(t, "copies then", r.copyAll(c).Jobs, 1)
 	same(t, "notes", len(r.noted()), 0)

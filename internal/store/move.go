@@ -59,6 +59,7 @@ type moving struct {
 	other     string // the name under which another call holds it
 	looks     int    // in how many rounds it did
 	mine      bool   // this call has held it
+	freed     bool   // it was let go here, since the ID was taken there
 	committed string // the name under which it was seen committed, in an earlier round
 	was       signalbox.State
 	answer    *Answer // nil: it goes on
@@ -172,6 +173,9 @@ func open(jobs []*moving) []*moving {
 	return slices.DeleteFunc(slices.Clone(jobs), func(m *moving) bool { return m.answer != nil })
 }
 
+// errCrowded: other movers changed the jobs in each round.
+var errCrowded = errors.New("store: others move the same jobs; do it again")
+
 // rounds does a step for each job until all have an answer.
 func (m *mover) rounds(ctx context.Context, jobs []*moving) error {
 	pause := firstPause
@@ -201,7 +205,7 @@ func (m *mover) rounds(ctx context.Context, jobs []*moving) error {
 		}
 		pause = min(2*pause, maxPause)
 	}
-	return errMoving
+	return errCrowded
 }
 
 // read returns the records of jobs in both queues, those of the other queue first; nil where there is none.
@@ -252,7 +256,7 @@ func (m *mover) step(job *moving, here, there []byte, p *plan) {
 	switch {
 	case here == nil && copied: // left by a call that was late: the job has gone on, or was there no more
 		p.there = append(p.there, placement{id: job.id, digest: digestOf(there), state: gone})
-	case here == nil && (job.committed != "" || job.mine):
+	case here == nil && (job.committed != "" || job.mine && !job.freed):
 		job.end(Done, job.was)
 	case here == nil:
 		job.end(Gone, "")
@@ -308,6 +312,7 @@ func (m *mover) carry(job *moving, here, there []byte, h wire.Held, same, copied
 		}
 		p.there = append(p.there, next)
 	default: // the ID was taken meanwhile
+		job.freed = true
 		p.here = append(p.here, m.free(job.id, here, h))
 	}
 }

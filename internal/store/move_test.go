@@ -350,7 +350,7 @@ func testMoveByMany(t *testing.T, r *rig) {
 			for range 25 {
 				q := r.mover(&mortal{calls: 1 + rand.IntN(6), lost: rand.IntN(2) == 0})
 				some := []string{ids[rand.IntN(len(ids))], ids[rand.IntN(len(ids))]}
-				if _, err := q.Move(bg, to.Name(), some); err != nil && !errors.Is(err, errDied) && !errors.Is(err, errMoving) {
+				if _, err := q.Move(bg, to.Name(), some); err != nil && !errors.Is(err, errDied) && !errors.Is(err, errCrowded) {
 					ended <- err
 					return
 				}

@@ -7,6 +7,6 @@ local function retention(settings, limits)
     local known = set[i] and #set[i] <= 15 and string.find(set[i], '^[1-9]%d*$')
     set[i] = known and tonumber(set[i]) or limits[i]
   end
-  set[4] = set[4] and set[4] ~= '{off}'
+  set[4] = set[4] and #set[4] <= 200 and string.find(set[4], '^[!-z|~]+$') ~= nil -- '{off}' is no name
   return set
 end
