@@ -85,7 +85,7 @@ func (a Reschedule) store() store.Act { return store.RunJobs(a.At) }
 
 func (a Reschedule) validate() error {
 	if a.At.IsZero() {
-		return fmt.Errorf("%w Reschedule.At: it is zero; name a time, or use Retry for now", signalbox.ErrInvalid)
+		return fmt.Errorf("%w Reschedule.At: it is zero; name a time; Retry has the job run at once", signalbox.ErrInvalid)
 	}
 	if a.At.After(latest) {
 		return fmt.Errorf("%w Reschedule.At: it is after %s, the last time that Redis can hold", signalbox.ErrInvalid, latest.Format(time.DateOnly))

@@ -48,6 +48,7 @@ func (r *rig) keepCompleted(limits signalbox.Retention) {
 	r.must(r.SetCompleted(bg, limits))
 }
 
+// shown returns what the queue has of a job.
 func (r *rig) shown(id string) View {
 	r.t.Helper()
 	v, _, found, err := r.Show(bg, id)

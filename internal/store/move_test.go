@@ -154,10 +154,10 @@ func testMoveEachState(t *testing.T, r *rig) {
 	for _, state := range []signalbox.State{signalbox.StateScheduled, signalbox.StateReady, signalbox.StateDead, signalbox.StateCancelled} {
 		id := "j-" + string(state)
 		r.into(id, state)
-		was, want := r.view1(id), r.stored(id)
+		was, want := r.shown(id), r.stored(id)
 		enqueued := to.counts().Total.Enqueued
 		same(t, id, r.moved(to, id), Answer{Done, state})
-		got, after := to.view1(id), to.stored(id)
+		got, after := to.shown(id), to.stored(id)
 		if got.State != state || !got.At.Equal(was.At) {
 			t.Errorf("%s: it is %s, %v; it was %s, %v", id, got.State, got.At, was.State, was.At)
 		}
@@ -189,17 +189,6 @@ func testMoveEachState(t *testing.T, r *rig) {
 	}
 	same(t, "a suspect", r.moved(to, "crashed"), Answer{Done, signalbox.StateReady})
 	same(t, "a suspect", to.states()["crashed"], "ready in list s")
-}
-
-// view1 returns what the queue has of a job.
-func (r *rig) view1(id string) View {
-	r.t.Helper()
-	v, _, found, err := r.Show(bg, id)
-	r.must(err)
-	if !found {
-		r.t.Fatalf("there is no job %s", id)
-	}
-	return v
 }
 
 func testMoveInVain(t *testing.T, r *rig) {
@@ -277,7 +266,7 @@ func testMoveStops(t *testing.T, r *rig) {
 					if answer != (Answer{Done, state}) && answer.Acted != Gone {
 						t.Errorf("%s: %+v", id, answer)
 					}
-					same(t, id+" afterwards", to.view1(id).State, state)
+					same(t, id+" afterwards", to.shown(id).State, state)
 				}
 				same(t, id+" is held", r.holds(id) || to.holds(id), false)
 				same(t, id+" is there still", r.rdb.HExists(bg, r.keys.jobs, id).Val(), false)

@@ -4,7 +4,7 @@
 --       verb: 'cancel', 'delete', 'run' (at the time due), 'class' (change the priority), 'edit' (the record alone), 'hold' (the job is
 --       being moved to another queue: it waits in DUE at the time due, held_until, and its record says in which state it was)
 --       states: for which the call is, each with a space before and behind it
---       due: time in us, '' for now; class: '0', '1', '2', for 'class'
+--       due: time in us, '' means the present; class: '0', '1', '2', for 'class'
 --       why, mark: for 'cancel': bytes to append to the record of a job that waits; of one that runs, what CANCELS has behind the
 --       token
 --       keep_jobs, keep_bytes, keep_us: as in claim.lua; inflight, channels: what stands before a session in the name of its key

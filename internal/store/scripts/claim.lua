@@ -8,7 +8,7 @@
 --       answered: number of a call of this lane that was answered, for the same session, less than an hour ago; 0 for none
 --       completed: number c of completed deliveries; notes: number m of notes,
 --       room: most bytes of records to return; the first job may have more,
---       address: where the session waits for wake-ups, '' for nowhere; leaving: '1' if it needs no more of them,
+--       address: where the session waits for wake-ups, '' if it doesn't; leaving: '1' if it needs no more of them,
 --       then c times: id, token,
 --       then m times: id, token, span context of a delivery that runs on or will run again,
 --       then for each other delivery: id, token, outcome, class, delay (us), record or ''

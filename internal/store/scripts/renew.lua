@@ -2,7 +2,7 @@
 --
 -- KEYS, ARGV: as named below; LANE is of the batches of times
 --       ttl: how long the session lives from now (us); open: '1' to open it if it is unknown;
---       address: where it waits for wake-ups, '' for nowhere
+--       address: where it waits for wake-ups, '' if it doesn't
 --       seq, waited, ran: a batch of times of deliveries, see sample
 -- Reply: {'ok', time in us, alive, more, next, expired, held, slots, heard, idle, cancels}
 --        alive: 0 if the session is unknown or over; it is not revived
