@@ -47,6 +47,7 @@ func (i *Inspector) Export(ctx context.Context, queue string, w io.Writer, progr
 		Settings: fileSettings{
 			settings.Paused, settings.Slots, settings.Retention.Jobs, settings.Retention.Bytes, settings.Retention.Age.Microseconds(),
 			settings.Completed.Jobs, settings.Completed.Bytes, settings.Completed.Age.Microseconds(),
+			settings.Copies,
 		},
 	})
 	if err != nil {

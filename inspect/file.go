@@ -38,6 +38,8 @@ type fileSettings struct {
 	KeepCompleted       int64 `json:"keep_completed_jobs"`
 	KeepCompletedBytes  int64 `json:"keep_completed_bytes"`
 	KeepCompletedMicros int64 `json:"keep_completed_us"`
+	// CopyDead is the queue that gets copies of dead jobs; "": there is none.
+	CopyDead string `json:"copy_dead"`
 }
 
 // A fileEnd is the last line.

@@ -58,12 +58,17 @@ func TestExportAndImport(t *testing.T) {
 		s.must(err)
 		s.must(s.ins.SetSlots(t.Context(), s.Name(), 7))
 		s.must(s.ins.SetRetention(t.Context(), s.Name(), signalbox.Retention{Jobs: 17, Bytes: 1 << 30, Age: time.Hour}))
+		to := s.beside()
+		s.must(s.ins.SetCopyDead(t.Context(), s.Name(), to.Name()))
+		if _, err := s.ins.Import(t.Context(), to.Name(), strings.NewReader(s.exported()), inspect.Importing{Settings: true}); !errors.Is(err, signalbox.ErrInvalid) || !strings.Contains(err.Error(), to.Name()) {
+			t.Errorf("into the queue that gets the copies: %v", err)
+		}
+		s.must(s.ins.SetCopyDead(t.Context(), s.Name(), "graves"))
 
 		file := s.exported()
 		if n := strings.Count(file, "\n"); n != 17+2 || strings.Count(file, `"was_running":true`) != 2 {
 			t.Fatalf("%d lines:\n%s", n, file)
 		}
-		to := s.beside()
 		if done := to.imports(file, inspect.Importing{DryRun: true, Settings: true}); done != (inspect.Imported{Jobs: 17, Done: 17}) {
 			t.Errorf("dry: %+v", done)
 		}
@@ -74,7 +79,7 @@ func TestExportAndImport(t *testing.T) {
 			t.Errorf("import: %+v", done)
 		}
 		q, err := s.ins.Queue(t.Context(), to.Name())
-		if want := (signalbox.Retention{Jobs: 17, Bytes: 1 << 30, Age: time.Hour}); err != nil || !q.Paused || q.Slots != 7 || q.Retention != want {
+		if want := (signalbox.Retention{Jobs: 17, Bytes: 1 << 30, Age: time.Hour}); err != nil || !q.Paused || q.Slots != 7 || q.Retention != want || q.CopyDead != "graves" {
 			t.Errorf("settings: %+v, %v", q, err)
 		}
 		if done := to.imports(file, inspect.Importing{}); done != (inspect.Imported{Jobs: 17, There: 17}) {

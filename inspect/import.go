@@ -16,7 +16,7 @@ import (
 type Importing struct {
 	// DryRun checks all lines and counts the jobs, and changes nothing.
 	DryRun bool
-	// Settings sets the queue's settings to those of the file: slots and what is kept before any job is put in, and the pause, too, if the file's queue was paused. If it
+	// Settings sets the queue's settings to those of the file: slots, what is kept, and where dead jobs are copied to, before any job is put in, and the pause, too, if the file's queue was paused. If it
 	// was not, the queue is resumed when all jobs are in. After an error a paused queue stays paused.
 	Settings bool
 	// Progress is called from time to time, and at the end. It may be nil.
@@ -133,7 +133,8 @@ func (im *importer) head(ctx context.Context) error {
 		return fmt.Errorf("%w file: it has format %d, and this release reads format %d", signalbox.ErrInvalid, head.Format, fileFormat)
 	}
 	if im.o.Settings {
-		if err := errors.Join(store.ValidateSlots(head.Settings.Slots), store.ValidateRetention(head.Settings.retention()), store.ValidateRetention(head.Settings.completed())); err != nil {
+		if err := errors.Join(store.ValidateSlots(head.Settings.Slots), store.ValidateRetention(head.Settings.retention()), store.ValidateRetention(head.Settings.completed()),
+			store.ValidateCopies(im.q.Name(), head.Settings.CopyDead)); err != nil {
 			return err
 		}
 	}
@@ -157,7 +158,10 @@ func (im *importer) head(ctx context.Context) error {
 	if _, err := im.q.SetRetention(ctx, head.Settings.retention()); err != nil {
 		return err
 	}
-	return im.q.SetCompleted(ctx, head.Settings.completed())
+	if err := im.q.SetCompleted(ctx, head.Settings.completed()); err != nil {
+		return err
+	}
+	return im.q.SetCopies(ctx, head.Settings.CopyDead)
 }
 
 // line reads one line of the others.
