@@ -13,9 +13,11 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/redis/go-redis/v9"
 	"github.com/spf13/cobra"
 
 	"github.com/signalbox-go/signalbox"
+	"github.com/signalbox-go/signalbox/inspect"
 	"github.com/signalbox-go/signalbox/scheduler"
 )
 
@@ -61,7 +63,11 @@ func (a *app) enqueueCommand() *cobra.Command {
 			return a.enqueueError(err, r.ID)
 		}
 		a.hook.registered(ctx)
-		return a.printEnqueued(f.queue, r)
+		if err := a.printEnqueued(f.queue, r); err != nil {
+			return err
+		}
+		a.warnOfNobody(ctx, rdb, f.queue)
+		return nil
 	})
 	c.Long = `Put a job into a queue: now, at a time, or after a while.
 
@@ -134,6 +140,20 @@ func (f *enqueueFlags) options(changed func(string) bool) ([]scheduler.EnqueueOp
 		opts = append(opts, scheduler.IfAbsent())
 	}
 	return opts, nil
+}
+
+// warnOfNobody says so if no worker works a queue: its name may be wrong. A user who may only enqueue isn't told.
+func (a *app) warnOfNobody(ctx context.Context, rdb redis.UniversalClient, queue string) {
+	if a.json() {
+		return // the note would not be shown
+	}
+	ins, err := inspect.New(rdb, inspect.Config{Namespace: a.namespace()})
+	if err != nil {
+		return
+	}
+	if q, err := ins.Queue(ctx, queue); err == nil && len(q.Workers) == 0 {
+		a.note("no worker works queue %s now; \"signalbox queue ls\" lists the queues that there are", queue)
+	}
 }
 
 func parseTime(flag, s string) (time.Time, error) {

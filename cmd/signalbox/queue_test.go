@@ -186,6 +186,25 @@ func TestEnqueueListsTheQueue(t *testing.T) {
 	}
 }
 
+// A job for a queue that nobody works is put in, and the queue's name may be wrong.
+func TestEnqueueForNobody(t *testing.T) {
+	t.Parallel()
+	srv := redistest.Start(t)
+	sh := newShell(t, srv)
+	sh.ok("enqueue", "email.welcome", `{"do":"hold"}`, "-q", "mail")
+	p := sh.works(srv)
+	<-p.started
+	for queue, warned := range map[string]bool{"mail": false, "maill": true} {
+		_, errs, code := sh.run("enqueue", "mail", "--queue", queue, "--after", "1h")
+		if code != 0 || strings.Contains(errs, "no worker works queue "+queue) != warned {
+			t.Errorf("%s: status %d, %q", queue, code, errs)
+		}
+	}
+	if _, errs, _ := sh.run("enqueue", "mail", "--queue", "maill", "--after", "1h", "-o", "json"); errs != "" {
+		t.Errorf("JSON: %q", errs)
+	}
+}
+
 // complete has a worker complete the job of a queue that is ready.
 func (s *shell) complete(queue string) {
 	s.t.Helper()
