@@ -77,6 +77,22 @@ func TestLastAttempt(t *testing.T) {
 	}
 }
 
+func TestDeath(t *testing.T) {
+	jobs := signalboxtest.New(t)
+	var dead []string
+	w, err := worker.New(jobs.Client(), worker.Config{
+		OnDead: func(_ context.Context, f worker.Failure) { dead = append(dead, f.Job.Kind+": "+f.Err.Error()) },
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	register(w)
+	v := jobs.Work(t.Context(), w, jobs.NewJob(Welcome{UserID: 42}, scheduler.MaxAttempts(1)))
+	if v.Outcome != signalbox.OutcomeDead || len(dead) != 1 {
+		t.Error(v, dead)
+	}
+}
+
 func TestOldPayload(t *testing.T) {
 	jobs := signalboxtest.New(t)
 	w := newWorker(t, jobs)
@@ -86,6 +102,30 @@ func TestOldPayload(t *testing.T) {
 	if _, refused := errors.AsType[*signalbox.PayloadError](v.Err); !refused {
 		t.Error(v)
 	}
+}
+
+func TestMissedTicks(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		jobs := signalboxtest.New(t)
+		s, err := scheduler.New(jobs.Client(), scheduler.Config{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := s.Cron("daily", "0 9 * * *", Welcome{UserID: 7}, scheduler.Missed(scheduler.RunOnce)); err != nil {
+			t.Fatal(err)
+		}
+		runs := func(d time.Duration) {
+			ctx, stop := context.WithTimeout(t.Context(), d)
+			defer stop()
+			_ = s.Run(ctx)
+		}
+		runs(12 * time.Hour) // one tick
+		time.Sleep(3 * 24 * time.Hour)
+		runs(time.Minute) // of the three that were missed, the last one is made up for
+		if ticks := signalboxtest.All[Welcome](jobs); len(ticks) != 2 || ticks[1].ScheduledAt.UTC().Day() != 4 {
+			t.Errorf("%d ticks: %+v", len(ticks), ticks)
+		}
+	})
 }
 
 func TestWeekly(t *testing.T) {
