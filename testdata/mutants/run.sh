@@ -12,7 +12,8 @@
 # The test must pass without the patch. With it, the package must still build, and the
 # test must fail, in one of six runs. The last line says how many patches were found (killed)
 # and how many were not; the exit status is 0 only if all were. Each patch's line says how
-# many seconds it took to build, and to fail.
+# many seconds it took to build, and to fail. A patch that changes nothing but Lua needs no build:
+# its test runs in a binary that reads the scripts from the tree instead of embedding them.
 #
 # MUTANT_JOBS is how many are tried at a time: by default three for each core, since a test
 # mostly waits. Each has a copy of the tree of its own, so that it builds only what its
@@ -47,7 +48,7 @@ build() {
 runs() {
 	local binary=$1 package=$2 test=$3
 	shift 3
-	(cd "$package" && "$binary" -test.run "$test" -test.timeout 90s -test.failfast "$@") >"$out" 2>&1 </dev/null
+	(SCRIPTS=$PWD && export SCRIPTS && cd "$package" && "$binary" -test.run "$test" -test.timeout 90s -test.failfast "$@") >"$out" 2>&1 </dev/null
 }
 
 since() { awk -v a="$1" -v b="$EPOCHREALTIME" 'BEGIN { printf "%.1f", b - a }'; }
@@ -58,25 +59,30 @@ complain() {
 	if [[ -n ${3:-} ]]; then sed 's/^/    /' "$3" | tail -n 40; fi
 }
 
-# checks NAME PACKAGE TEST: the test passes on the tree without a patch, and is there.
+# checks NAME BINARY PACKAGE TEST: the test passes on the tree without a patch, and is there.
 checks() {
-	local seen
-	seen=$work/sound/$(printf '%s' "$2 $3" | cksum | tr -d ' ')
+	local name=$1 binary=$2 seen
+	shift
+	seen=$work/sound/$(printf '%s' "$*" | cksum | tr -d ' ')
+	shift
 	if [[ -e $seen ]]; then return 0; fi
-	if ! runs "$work/bin/${2##*/}.test" "$2" "$3"; then
-		complain "$1" "go test $2 -run '$3' fails without the patch" "$out"
+	if ! runs "$binary" "$1" "$2"; then
+		complain "$name" "go test $1 -run '$2' fails without the patch" "$out"
 		return 1
 	fi
 	if grep -q 'no tests to run' "$out"; then
-		complain "$1" "go test $2 -run '$3' runs no test" "$out"
+		complain "$name" "go test $1 -run '$2' runs no test" "$out"
 		return 1
 	fi
 	touch "$seen"
 }
 
+# only_lua PATCH says whether the patch changes nothing but scripts.
+only_lua() { ! grep -E '^(\+\+\+|---) [ab]/' "$1" | grep -qv '\.lua$'; }
+
 # try PATCH seeds one bug in the tree where we are.
 try() {
-	local patch=$1 name test why package run start built
+	local patch=$1 binary=$binary name test why package run start built sound lua=
 	name=$(basename "$patch" .patch)
 	test=$(field "$patch" test) why=$(field "$patch" why)
 	if [[ ! $test =~ ^(\./[a-z/]+)\ -run\ \'([^\']+)\'$ || -z $why ]]; then
@@ -84,14 +90,16 @@ try() {
 		return
 	fi
 	package=${BASH_REMATCH[1]} run=${BASH_REMATCH[2]}
-	checks "$name" "$package" "$run" || return 0
+	sound=$work/bin/${package##*/}.test
+	if only_lua "$patch"; then lua=yes sound=$work/disk/${package##*/}.test binary=$sound; fi
+	checks "$name" "$sound" "$package" "$run" || return 0
 	if ! git apply --check -p1 "$patch" >"$out" 2>&1; then
 		complain "$name" 'the patch does not apply: bring it up to date' "$out"
 		return
 	fi
 	git apply -p1 "$patch"
 	start=$EPOCHREALTIME
-	if ! build "$binary" "$package"; then
+	if [[ -z $lua ]] && ! build "$binary" "$package"; then
 		complain "$name" 'the package does not build with the patch' "$out"
 	else
 		built=$(since "$start") start=$EPOCHREALTIME
@@ -126,7 +134,7 @@ if ((${#chosen[@]} == 0)); then
 fi
 
 # What git would commit, as it is now.
-mkdir "$work"/{bin,taken,sound,killed,compiled}
+mkdir "$work"/{bin,disk,taken,sound,killed,compiled}
 go build -o "$work/compile" ./testdata/mutants/compile
 git ls-files -z --cached --others --exclude-standard |
 	while IFS= read -r -d '' file; do
@@ -152,6 +160,27 @@ if ! build "$work/bin/" "${packages[@]}"; then
 	echo 'the tests do not build without a patch' >&2
 	exit 1
 fi
+
+# The binaries for patches of Lua: their tree reads the scripts under $SCRIPTS when a test begins.
+mapfile -t packages < <(for patch in "${chosen[@]}"; do
+	if only_lua "$patch"; then sed -nE 's|^# test: *(\./[a-z/]+) .*|\1|p' "$patch"; fi
+done | sort -u)
+if ((${#packages[@]} > 0)); then
+	files=(internal/store/script.go lock/scripts.go lock/redlock/scripts.go)
+	mkdir "$work/kept"
+	tar --extract --file="$work/tree.tar" --directory="$work/kept" "${files[@]}"
+	for file in "${files[@]}"; do
+		sed -i -e '/^\/\/go:embed /d' -e 's|^\t"embed"$|\t"io/fs"; "os"|' \
+			-e "s|^var scripts embed.FS\$|var scripts = os.DirFS(os.Getenv(\"SCRIPTS\") + \"/${file%/*}\").(interface { fs.ReadDirFS; fs.ReadFileFS })|" "$file"
+	done
+	if ! build "$work/disk/" "${packages[@]}"; then
+		cat "$out"
+		echo 'the tests do not build with scripts from the disk' >&2
+		exit 1
+	fi
+	cp -r "$work/kept/." .
+fi
+
 for ((job = 0; job < jobs; job++)); do take "$job" & done
 wait
 
