@@ -1,6 +1,7 @@
 package inspect
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -36,8 +37,11 @@ type Session struct {
 // A RunningJob is a job that a worker has.
 type RunningJob struct {
 	Queue, ID string
-	Token     int64     // the fencing token of the delivery
-	Since     time.Time // when the worker got the job, by the clock of Redis: see [Job]
+	// Kind is the job's kind. It is "" if the job's record is gone, or if another program has written the record with the kind behind
+	// other fields.
+	Kind  string
+	Token int64     // the fencing token of the delivery
+	Since time.Time // when the worker got the job, by the clock of Redis: see [Job]
 	// Cancelling says that the job was asked to end.
 	Cancelling bool
 	// Stuck is not nil if the job's handler goes on though its context has ended, for longer than worker.Config.StuckAfter.
@@ -47,8 +51,6 @@ type RunningJob struct {
 // Stuck is what a worker says of a handler that goes on though its context has ended. The worker writes it within a second, and again when
 // it renews its lease. It does so for up to 100 handlers of a session, those that are stuck for longest.
 type Stuck struct {
-	// Kind is the job's kind. It is "" if the worker is of an older release.
-	Kind string
 	// Since is when the end of the context was seen, by the clock of Redis.
 	Since time.Time
 	// Stack is that of the handler's goroutine, at the time when it was first reported. It has at most 2,048 bytes, and no arguments of calls. 16
@@ -58,8 +60,8 @@ type Stuck struct {
 	SlotFreed bool
 }
 
-// Workers returns the workers of the namespace, sorted by ID, and the jobs that they have: without what only a job's record says. It makes some
-// calls for each queue and each session. A queue that can't be read has its name in the error, and is left out.
+// Workers returns the workers of the namespace, sorted by ID, and the jobs that they have: of what a job's record says, only the
+// kind. It makes some calls for each queue and each session, and one for each 20 jobs. A queue that can't be read has its name in the error, and is left out.
 func (i *Inspector) Workers(ctx context.Context) ([]Worker, error) {
 	names, err := store.Queues(ctx, i.rdb, i.cfg.Namespace)
 	if err != nil {
@@ -112,10 +114,11 @@ func (i *Inspector) addWorkers(ctx context.Context, queue string, workers map[st
 			return err
 		}
 		for _, v := range held {
-			r := RunningJob{Queue: queue, ID: v.Job.ID, Token: v.Job.Token, Since: v.Job.ClaimedAt, Cancelling: cancelling(v.Flags)}
+			r := RunningJob{Queue: queue, ID: v.Job.ID, Kind: v.Job.Kind, Token: v.Job.Token, Since: v.Job.ClaimedAt, Cancelling: cancelling(v.Flags)}
 			for _, s := range stuck {
 				if s.ID == r.ID && s.Token == r.Token {
-					r.Stuck = &Stuck{Kind: s.Kind, Since: s.Since, Stack: s.Stack, SlotFreed: s.Freed}
+					r.Kind = cmp.Or(r.Kind, s.Kind)
+					r.Stuck = &Stuck{Since: s.Since, Stack: s.Stack, SlotFreed: s.Freed}
 				}
 			}
 			w.Running = append(w.Running, r)

@@ -36,7 +36,7 @@ func TestWorkers(t *testing.T) {
 			t.Fatalf("it runs %+v, want %+v", w.Running, running)
 		}
 		for i, r := range w.Running {
-			if want := running[i]; r.ID != want.ID || r.Queue != s.Name() || r.Token != want.Token || !r.Since.Equal(want.Since) || r.Cancelling {
+			if want := running[i]; r.ID != want.ID || r.Kind == "" || r.Kind != want.Kind || r.Queue != s.Name() || r.Token != want.Token || !r.Since.Equal(want.Since) || r.Cancelling {
 				t.Errorf("it runs %+v, want %+v", r, want)
 			}
 		}
@@ -97,15 +97,19 @@ func TestStuck(t *testing.T) {
 			{ID: running[0].ID, Kind: "charge", Token: running[0].Token, Since: since, Stack: "main.go:7", Freed: true},
 			{ID: running[1].ID, Token: running[1].Token - 1, Since: since},
 		}))
+		record, err := s.rdb.HGet(t.Context(), s.keys+"jobs", running[0].ID).Result()
+		s.must(err)
+		s.must(s.rdb.HDel(t.Context(), s.keys+"jobs", running[0].ID).Err()) // then its worker knows its kind
 		all, err = s.ins.Workers(t.Context())
 		s.must(err)
 		for _, r := range all[0].Running {
 			switch {
-			case r.ID == running[0].ID && (r.Stuck == nil || *r.Stuck != inspect.Stuck{Kind: "charge", Since: since, Stack: "main.go:7", SlotFreed: true}):
+			case r.ID == running[0].ID && (r.Kind != "charge" || r.Stuck == nil || *r.Stuck != inspect.Stuck{Since: since, Stack: "main.go:7", SlotFreed: true}):
 				t.Errorf("%+v", r)
 			case r.ID == running[1].ID && r.Stuck != nil:
 				t.Errorf("%+v", r)
 			}
 		}
+		s.must(s.rdb.HSet(t.Context(), s.keys+"jobs", running[0].ID, record).Err())
 	})
 }

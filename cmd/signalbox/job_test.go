@@ -361,7 +361,7 @@ func TestWorkers(t *testing.T) {
 	if fields := strings.Fields(strings.Split(sh.ok("worker", "ls"), "\n")[1]); len(fields) != 6 || fields[0] != id || fields[1] != "active" || fields[2] != "1" || fields[5] != "mail" {
 		t.Error(fields)
 	}
-	if fields := strings.Fields(strings.Split(sh.ok("worker", "ls", "--running"), "\n")[1]); len(fields) != 6 || fields[0] != "mail" || fields[1] != "r1" || fields[5] != id {
+	if fields := strings.Fields(strings.Split(sh.ok("worker", "ls", "--running"), "\n")[1]); len(fields) != 7 || fields[0] != "mail" || fields[1] != "r1" || fields[2] == "" || fields[6] != id {
 		t.Error(fields)
 	}
 	same(t, sh.ok("worker", "quiet", id), "worker "+id+" takes no more jobs; those that it has go on")
@@ -399,10 +399,10 @@ func TestStuckWorkers(t *testing.T) {
 		sh.into(&got, "worker", "ls")
 		return len(got.Workers) == 1 && len(got.Workers[0].Running) == 1 && got.Workers[0].Running[0].StuckSince != nil && got.Workers[0].Running[0].Stack != ""
 	}, "it is stuck")
-	if kind := got.Workers[0].Running[0].StuckKind; kind != "email.welcome" {
+	if kind := got.Workers[0].Running[0].Kind; kind != "email.welcome" {
 		t.Errorf("it is of the kind %q", kind)
 	}
-	if fields := strings.Fields(strings.Split(sh.ok("worker", "ls", "--running"), "\n")[1]); fields[2] != "stuck" {
+	if fields := strings.Fields(strings.Split(sh.ok("worker", "ls", "--running"), "\n")[1]); fields[2] != "email.welcome" || fields[3] != "stuck" {
 		t.Error(fields)
 	}
 	if out := sh.ok("worker", "ls", "--stuck"); !strings.HasPrefix(out, "mail r1 (email.welcome): stuck for ") || !strings.Contains(out, ", keeps its slot, in worker "+id+"\n  goroutine ") ||

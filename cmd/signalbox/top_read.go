@@ -208,7 +208,14 @@ var topColumns = [topViews][]column{
 		{name: "LEASE", right: true, drop: 3},
 		{name: "QUEUES", cut: 10, drop: 4},
 	},
-	{{name: "QUEUE", cut: 8, drop: 2}, {name: "ID", cut: 12}, {name: "STATE"}, {name: "FOR", right: true}, {name: "WORKER", cut: 10, drop: 1}},
+	{
+		{name: "QUEUE", cut: 8, drop: 3},
+		{name: "ID", cut: 12},
+		{name: "KIND", cut: 8, drop: 2},
+		{name: "STATE"},
+		{name: "FOR", right: true},
+		{name: "WORKER", cut: 10, drop: 1},
+	},
 	{
 		{name: "QUEUE", cut: 8, drop: 3},
 		{name: "ID", cut: 12},
@@ -380,6 +387,7 @@ var (
 		{"longest", func(a, b *heldJob) int { return a.Since.Compare(b.Since) }},
 		up("queue", func(j *heldJob) string { return j.Queue }),
 		up("id", func(j *heldJob) string { return j.ID }),
+		up("kind", func(j *heldJob) string { return j.Kind }),
 		up("worker", func(j *heldJob) string { return j.worker }),
 	}
 	deadSortings = []sorting[inspect.Job]{
@@ -499,7 +507,7 @@ func (d *topData) runningRows(o order) (rows []topRow) {
 		if j.Stuck != nil {
 			state, row.alarm = "stuck", alarming
 		}
-		row.cells = []string{j.Queue, j.ID, state, span(max(0, d.at.Sub(j.Since))), j.worker}
+		row.cells = []string{j.Queue, j.ID, j.Kind, state, span(max(0, d.at.Sub(j.Since))), j.worker}
 		rows = append(rows, row)
 	}
 	return rows

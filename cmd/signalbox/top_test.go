@@ -91,8 +91,8 @@ func madeTop(now time.Time) *topData {
 		{Name: "a-queue-with-a-rather-long-name", Ready: 1234567, Scheduled: 1234567, Dead: 1, Paused: true, Slots: 5},
 	}
 	held := []inspect.RunningJob{
-		{Queue: "mail", ID: "order-17", Since: now.Add(-time.Hour), Stuck: &inspect.Stuck{Since: now}},
-		{Queue: "mail", ID: "order-18", Since: now.Add(-time.Minute), Cancelling: true},
+		{Queue: "mail", ID: "order-17", Kind: "email.welcome", Since: now.Add(-time.Hour), Stuck: &inspect.Stuck{Since: now}},
+		{Queue: "mail", ID: "order-18", Kind: "email.digest", Since: now.Add(-time.Minute), Cancelling: true},
 	}
 	d.workers = []inspect.Worker{
 		{ID: "w1", Sessions: []inspect.Session{{Queue: "mail", Left: 20 * time.Second}}, Running: held},
@@ -169,7 +169,7 @@ func TestTopViews(t *testing.T) {
 	g.press("2")
 	g.shows("2 workers, 2 jobs running, 1 quiet, 1 stuck", "w1      active        2      1       1h    20s  mail", "w2      quiet         0      0        -    -1s  mail")
 	g.press("tab")
-	g.shows("order-17  stuck        1h  w1", "order-18  cancelling   1m  w1")
+	g.shows("order-17  email.welcome  stuck        1h  w1", "order-18  email.digest   cancelling   1m  w1")
 	g.press("tab")
 	g.shows("4 jobs dead; the latest 60", "order-00  email.welcome  0ms ago    1/25  smtp: 451", "sorted by latest; 1 to 19 of 60")
 	g.press("down", "down", "pgdown")

@@ -70,11 +70,11 @@ type sessionJSON struct {
 type runningJSON struct {
 	Queue      string  `json:"queue"`
 	ID         string  `json:"id"`
+	Kind       string  `json:"kind"`
 	Token      int64   `json:"token"`
 	Since      *string `json:"since"`
 	Cancelling bool    `json:"cancelling"`
 	StuckSince *string `json:"stuck_since"`
-	StuckKind  string  `json:"stuck_kind"`
 	SlotFreed  bool    `json:"slot_freed"`
 	Stack      string  `json:"stack"`
 }
@@ -87,10 +87,10 @@ func workersOf(workers []inspect.Worker) []workerJSON {
 			list[i].Sessions[k] = sessionJSON{s.Queue, timestamp(s.Until), seconds(s.Left), s.Quiet}
 		}
 		for k, r := range w.Running {
-			list[i].Running[k] = runningJSON{Queue: r.Queue, ID: r.ID, Token: r.Token, Since: timestamp(r.Since), Cancelling: r.Cancelling}
+			list[i].Running[k] = runningJSON{Queue: r.Queue, ID: r.ID, Kind: r.Kind, Token: r.Token, Since: timestamp(r.Since), Cancelling: r.Cancelling}
 			if r.Stuck != nil {
 				j := &list[i].Running[k]
-				j.StuckSince, j.StuckKind, j.SlotFreed, j.Stack = timestamp(r.Stuck.Since), r.Stuck.Kind, r.Stuck.SlotFreed, r.Stuck.Stack
+				j.StuckSince, j.SlotFreed, j.Stack = timestamp(r.Stuck.Since), r.Stuck.SlotFreed, r.Stuck.Stack
 			}
 		}
 	}
@@ -145,7 +145,7 @@ func (a *app) printRunning(workers []inspect.Worker, now time.Time) {
 		a.note("No worker has a job.")
 		return
 	}
-	t := a.table(column{name: "QUEUE"}, column{name: "ID"}, column{name: "STATE"}, column{name: "WHEN"}, column{name: "WORKER", cut: 10})
+	t := a.table(column{name: "QUEUE"}, column{name: "ID"}, column{name: "KIND", cut: 10, drop: 1}, column{name: "STATE"}, column{name: "WHEN"}, column{name: "WORKER", cut: 10})
 	for _, j := range jobs {
 		state := "running"
 		if j.Cancelling {
@@ -154,7 +154,7 @@ func (a *app) printRunning(workers []inspect.Worker, now time.Time) {
 		if j.Stuck != nil {
 			state = "stuck"
 		}
-		t.row(j.Queue, j.ID, state, "for "+span(max(0, now.Sub(j.Since))), j.worker)
+		t.row(j.Queue, j.ID, j.Kind, state, "for "+span(max(0, now.Sub(j.Since))), j.worker)
 	}
 	t.flush()
 }
@@ -176,8 +176,8 @@ func (a *app) printStuck(workers []inspect.Worker, now time.Time) {
 				slot = "its slot is free"
 			}
 			kind := ""
-			if r.Stuck.Kind != "" {
-				kind = " (" + r.Stuck.Kind + ")"
+			if r.Kind != "" {
+				kind = " (" + r.Kind + ")"
 			}
 			fmt.Fprintf(a.out, "%s %s%s: stuck for %s, %s, in worker %s\n", clean(r.Queue), clean(r.ID), clean(kind), span(max(0, now.Sub(r.Stuck.Since))), slot, clean(w.ID))
 			if r.Stuck.Stack != "" {

@@ -24,8 +24,8 @@ var roleScripts = map[Role][]string{
 	Producer: {"enqueue", "plan", "announce", "permits"},
 	Worker:   {"claim", "renew", "reclaim", "close", "sweep", "report", "depth", "keep", "permits", "deaths", "copied", "enqueue"},
 	Reporter: {"report", "depth", "permits"},
-	Operator: {"depth", "show", "page", "list", "latest", "held", "history", "set", "keep", "act", "put", "entry", "enqueue", "examine", "sum", "mend", "permits", "copied"},
-	Viewer:   {"depth", "show", "page", "list", "latest", "held", "history", "examine", "sum"},
+	Operator: {"depth", "show", "page", "list", "latest", "held", "kinds", "history", "set", "keep", "act", "put", "entry", "enqueue", "examine", "sum", "mend", "permits", "copied"},
+	Viewer:   {"depth", "show", "page", "list", "latest", "held", "kinds", "history", "examine", "sum"},
 }
 
 // roleCalls are the commands that a role calls outside of scripts.

@@ -310,6 +310,17 @@ func views() []operation {
 			unread: func(r *rig) []string { return []string{r.keys.readyHigh, r.keys.readyLow, r.keys.readySuspect} },
 		},
 		{
+			name: "kinds",
+			call: func(r *rig, _ []Delivery) error {
+				views := []View{r.view("f1", signalbox.StateRunning), r.view("gone", signalbox.StateRunning)}
+				err := r.readKinds(bg, views)
+				if err == nil && (views[0].Job.Kind == "" || views[1].Job.Kind != "") {
+					return fmt.Errorf("got %+v", views)
+				}
+				return err
+			},
+		},
+		{
 			name: "examine",
 			call: func(r *rig, _ []Delivery) error {
 				sessions, err := r.sessionsOf(bg, nil)

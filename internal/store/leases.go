@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/signalbox-go/signalbox"
+	"github.com/signalbox-go/signalbox/internal/wire"
 )
 
 // A Lease is that of a session on the queue.
@@ -31,7 +32,8 @@ func (q *Queue) Leases(ctx context.Context) ([]Lease, error) {
 	return leases, nil
 }
 
-// Held returns what a session runs, in the order of the tokens, without the records.
+// Held returns what a session runs, in the order of the tokens: of the records it reads the kinds only. A job has no kind if its record
+// is gone, or doesn't begin with the kind.
 func (q *Queue) Held(ctx context.Context, session string) ([]View, error) {
 	all, err := q.held(ctx, session)
 	views := make([]View, len(all))
@@ -39,7 +41,42 @@ func (q *Queue) Held(ctx context.Context, session string) ([]View, error) {
 		views[i] = q.view(h.id, signalbox.StateRunning)
 		views[i].runs(session, h.value)
 	}
+	for some := range slices.Chunk(views, kindsRead) {
+		if err == nil {
+			err = q.readKinds(ctx, some)
+		}
+	}
 	return views, err
+}
+
+// kindsRead is of how many jobs a call reads the kinds. Their records are up to 1 MiB each.
+const kindsRead = 20
+
+func (q *Queue) readKinds(ctx context.Context, views []View) error {
+	args := make([]any, len(views))
+	for i := range views {
+		args[i] = views[i].Job.ID
+	}
+	r, err := run(ctx, q.rdb, kindsScript, kindsScript.keys(&q.keys), args)
+	if err != nil {
+		return err
+	}
+	if err := r.status("ok"); err != nil {
+		return err
+	}
+	heads := r.array(1)
+	if r.err == nil && len(heads) != len(views) {
+		r.fail(1, fmt.Sprintf("%d kinds of %d jobs", len(heads), len(views)))
+	}
+	if r.err != nil {
+		return r.err
+	}
+	for i, head := range heads {
+		if text, ok := head.(string); ok {
+			views[i].Job.Kind = wire.KindAt([]byte(text))
+		}
+	}
+	return nil
 }
 
 // Workers returns the IDs of the workers that have a session with the queue, sorted.

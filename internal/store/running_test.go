@@ -1,12 +1,15 @@
 package store
 
 import (
+	"bytes"
 	"context"
+	"fmt"
 	"testing"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/signalbox-go/signalbox"
 	"github.com/signalbox-go/signalbox/internal/redistest"
 )
 
@@ -97,5 +100,30 @@ func TestTickEffect(t *testing.T) {
 			t.Fatalf("%d after %d others", n, len(seen))
 		}
 		seen[n] = true
+	}
+}
+
+// What a session runs has its kind, with extras before it or without, however long the payload is.
+func TestHeldHasKinds(t *testing.T) {
+	t.Parallel()
+	r := newQueue(t, redistest.New(t).Client())
+	r.open()
+	items := make([]Item, 2*kindsRead+1)
+	for i := range items {
+		job := &signalbox.Job{ID: fmt.Sprintf("j%02d", i), Kind: fmt.Sprint("kind", i), Payload: bytes.Repeat([]byte("p"), 500*i)}
+		if i%2 == 1 {
+			job.Retain = time.Hour
+		}
+		it, err := NewItem(job, When{})
+		r.must(err)
+		items[i] = it
+	}
+	r.enqueued(items...)
+	same(t, "claimed", len(r.claim(len(items))), len(items))
+	all, err := r.Held(bg, r.session)
+	r.must(err)
+	same(t, "held", len(all), len(items))
+	for i, v := range all {
+		same(t, v.Job.ID, v.Job.Kind, fmt.Sprint("kind", i))
 	}
 }

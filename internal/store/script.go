@@ -32,6 +32,7 @@ var (
 	pageScript    = load("page")
 	listScript    = load("list")
 	heldScript    = load("held")
+	kindsScript   = load("kinds")
 	latestScript  = load("latest")
 	putScript     = load("put")
 	historyScript = load("history")

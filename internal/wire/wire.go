@@ -316,6 +316,20 @@ func decodeEnvelope(b []byte, job *signalbox.Job) error {
 	return nil
 }
 
+// KindAt returns the kind of an envelope from the envelope's first bytes. It returns "" if the kind isn't there as a whole: Signalbox
+// writes it first, other producers may not.
+func KindAt(head []byte) string {
+	num, _, n := protowire.ConsumeTag(head)
+	if n < 0 || num != fieldKind {
+		return ""
+	}
+	kind, n := protowire.ConsumeBytes(head[n:])
+	if n < 0 {
+		return ""
+	}
+	return string(kind)
+}
+
 func decodeHeader(b []byte, job *signalbox.Job) error {
 	var key, value string
 	for len(b) > 0 {
