@@ -53,9 +53,9 @@ func (q *Queue) Held(ctx context.Context, session string) ([]View, error) {
 const kindsRead = 20
 
 func (q *Queue) readKinds(ctx context.Context, views []View) error {
-	args := make([]any, len(views))
+	args := kindsScript.args(len(views), arg{"most", MaxName + 10}) // the kind, and what stands before it
 	for i := range views {
-		args[i] = views[i].Job.ID
+		args = append(args, views[i].Job.ID)
 	}
 	r, err := run(ctx, q.rdb, kindsScript, kindsScript.keys(&q.keys), args)
 	if err != nil {
