@@ -80,7 +80,7 @@ func (r *rig) must(err error) {
 
 func (r *rig) open() {
 	r.t.Helper()
-	alive, _, err := r.Open(bg, r.session, time.Minute)
+	alive, _, err := r.Open(bg, r.session, time.Hour)
 	r.must(err)
 	if !alive {
 		r.t.Fatalf("session %s is over when it is opened", r.session)
