@@ -195,12 +195,17 @@ func testQuiet(t *testing.T, queues int) {
 	for name := range cfg.Queues {
 		redistest.Eventually(t, func() bool { return r.rdb.ZCard(context.Background(), "signalbox:{default:"+name+"}:idle").Val() == 1 }, "queue %s is idle", name)
 	}
-	before := proxy.Count(isCall)
-	<-time.After(window)
-	calls := float64(proxy.Count(isCall)-before) / window.Seconds() / float64(queues)
-	t.Logf("%.2f calls per second and queue in %v", calls, window)
-	if calls > 0.3 {
-		t.Errorf("an idle worker makes %.2f calls per second and queue, want 0.3 at the most", calls)
+	for last := range 2 { // a call of the start may come late, and is in the first window then
+		before := proxy.Count(isCall)
+		<-time.After(window)
+		calls := float64(proxy.Count(isCall)-before) / window.Seconds() / float64(queues)
+		t.Logf("%.2f calls per second and queue in %v", calls, window)
+		if calls <= 0.3 {
+			break
+		}
+		if last == 1 {
+			t.Errorf("an idle worker makes %.2f calls per second and queue, want 0.3 at the most", calls)
+		}
 	}
 	if n := listeners(t, r.rdb); n != 1 {
 		t.Errorf("%d connections listen for %d queues, want 1", n, queues)
