@@ -37,8 +37,8 @@ type Session struct {
 // A RunningJob is a job that a worker has.
 type RunningJob struct {
 	Queue, ID string
-	// Kind is the job's kind. It is "" if the job's record is gone, or if another program has written the record with the kind behind
-	// other fields.
+	// Kind is the job's kind. It is "" if the job's record is gone or has more than 32 KiB, or if another program has written the record with
+	// the kind behind other fields. Those of jobs that are stuck are known all the same.
 	Kind  string
 	Token int64     // the fencing token of the delivery
 	Since time.Time // when the worker got the job, by the clock of Redis: see [Job]

@@ -195,7 +195,9 @@ func testQuiet(t *testing.T, queues int) {
 	for name := range cfg.Queues {
 		redistest.Eventually(t, func() bool { return r.rdb.ZCard(context.Background(), "signalbox:{default:"+name+"}:idle").Val() == 1 }, "queue %s is idle", name)
 	}
-	for last := range 2 { // a call of the start may come late, and is in the first window then
+	// On a loaded machine the last calls of the start come late: a sweep, and a claim once wake-ups are heard. They are in the first window then.
+	// A worker that polls has calls in both.
+	for last := range 2 {
 		before := proxy.Count(isCall)
 		<-time.After(window)
 		calls := float64(proxy.Count(isCall)-before) / window.Seconds() / float64(queues)

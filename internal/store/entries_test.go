@@ -96,7 +96,7 @@ func testAnnounce(t *testing.T, r *rig) {
 		t.Error("a queue that has only cron entries is not registered")
 	}
 
-	r.passes()
+	r.later()
 	lacking, err := r.Remind(bg, []Notice{b, a, notice("c", "@daily", "")})
 	r.must(err)
 	equal(t, "lacking", lacking, []string{"c"})

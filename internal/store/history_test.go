@@ -146,17 +146,6 @@ func testCloseTakesTimes(t *testing.T, r *rig) {
 	}
 }
 
-// passes waits until the server's clock goes on: that of the embedded Redis stands still for some milliseconds. A period takes time.
-func (r *rig) passes() {
-	r.t.Helper()
-	at, err := r.Now(bg)
-	r.must(err)
-	redistest.Eventually(r.t, func() bool {
-		now, err := r.Now(bg)
-		return err == nil && now.After(at)
-	}, "the clock goes on")
-}
-
 // nowIn returns the number of the server's minute.
 func (r *rig) nowIn() int64 { return r.rdb.Time(bg).Val().Unix() / 60 }
 
@@ -202,7 +191,7 @@ func testHistoryOfGarbage(t *testing.T, r *rig) {
 	r.must(r.rdb.Set(bg, lane.key, "garbage", 0).Err())
 	r.notes(r.batch(lane, time.Second))
 	r.notes(r.batch(lane, time.Second))
-	r.passes()
+	r.later() // a period takes time
 	h, err := r.History(bg, Minutes)
 	if err == nil || !strings.Contains(err.Error(), "field "+far) || !strings.Contains(err.Error(), "HDEL") || strings.Contains(err.Error(), "since") || strings.Contains(err.Error(), "last") {
 		t.Errorf("History: %v", err)

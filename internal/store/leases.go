@@ -33,7 +33,7 @@ func (q *Queue) Leases(ctx context.Context) ([]Lease, error) {
 }
 
 // Held returns what a session runs, in the order of the tokens: of the records it reads the kinds only. A job has no kind if its record
-// is gone, or doesn't begin with the kind.
+// is gone, has more than MaxKindRecord bytes, or doesn't begin with the kind.
 func (q *Queue) Held(ctx context.Context, session string) ([]View, error) {
 	all, err := q.held(ctx, session)
 	views := make([]View, len(all))
@@ -49,11 +49,14 @@ func (q *Queue) Held(ctx context.Context, session string) ([]View, error) {
 	return views, err
 }
 
-// kindsRead is of how many jobs a call reads the kinds. Their records are up to 1 MiB each.
+// MaxKindRecord is the largest record of which Held reads the kind, in bytes. A script takes some 5 ms to read a MiB.
+const MaxKindRecord = 32 << 10
+
+// kindsRead is of how many jobs a call reads the kinds.
 const kindsRead = 20
 
 func (q *Queue) readKinds(ctx context.Context, views []View) error {
-	args := kindsScript.args(len(views), arg{"most", MaxName + 10}) // the kind, and what stands before it
+	args := kindsScript.args(len(views), arg{"most", MaxName + 10}, arg{"largest", MaxKindRecord}) // the kind, and what stands before it
 	for i := range views {
 		args = append(args, views[i].Job.ID)
 	}
