@@ -3,10 +3,12 @@ package worker_test
 import (
 	"context"
 	"errors"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/signalbox-go/signalbox"
+	"github.com/signalbox-go/signalbox/internal/redistest"
 	"github.com/signalbox-go/signalbox/internal/store"
 	"github.com/signalbox-go/signalbox/worker"
 )
@@ -52,6 +54,33 @@ func TestCompletedJobsAreKept(t *testing.T) {
 	if len(view.Attempts) != 1 || view.Attempts[0].Error != "boom" {
 		t.Errorf("its failed attempts: %+v", view.Attempts)
 	}
+	run.stop()
+}
+
+// What is set before a worker's subscription stands, it learns when the subscription does: nobody says it again.
+func TestSettingsBeforeTheSubscription(t *testing.T) {
+	t.Parallel()
+	server := redistest.New(t)
+	r := newRigOn(t, server.Client())
+	proxy := redistest.NewProxy(t, server.Addr())
+	held, let := proxy.HoldRequests(func(cmd []string) bool { return strings.EqualFold(cmd[0], "SUBSCRIBE") })
+	defer let()
+	w := r.workerOn(proxy.Client(), r.config(1))
+	worker.Handle(w, func(context.Context, *signalbox.Job, task) error { return nil })
+	r.addOne(signalbox.Job{})
+	run := r.start(w)
+	get(t, held, "the worker subscribes")
+	r.completed(1) // it knows of no retention by now
+	if err := r.queue.SetCompleted(t.Context(), signalbox.Retention{Jobs: 1000}); err != nil {
+		t.Fatal(err)
+	}
+	let()
+	r.until("the worker keeps completed jobs", func(c store.Counts) bool {
+		if c.Completed == 0 {
+			r.addOne(signalbox.Job{})
+		}
+		return c.Completed > 0
+	})
 	run.stop()
 }
 

@@ -234,6 +234,8 @@ func (l *listener) heard(e *ear, m store.Message) {
 	case q != nil && m.Kind == store.Look:
 		q.look()
 		q.hint(true)
+	case q != nil && m.Kind == store.Subscribed:
+		q.look() // a message may have been missed before
 	case s == nil:
 	case m.Kind == store.Subscribed:
 		s.queue.listening(s, s.queue.store.Address(s.id, l.sharded))
