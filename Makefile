@@ -6,6 +6,7 @@ SHELL := /bin/bash
 TOOL := go tool -modfile=tools/go.mod
 
 FUZZTIME ?= 20s
+STEPS    ?= 100000
 MUTANT   ?=
 
 .PHONY: help
@@ -33,7 +34,7 @@ bench: ## measure against its peers: five interleaved runs of every case
 	cd bench && go run .
 
 .PHONY: bench-quick
-bench-quick: ## the same within two minutes (RUNS=1 for one run of each case)
+bench-quick: ## the same within three minutes (RUNS=1 for one run of each case)
 	cd bench && go run . -quick -runs $(or $(RUNS),3)
 
 .PHONY: mutants
@@ -48,6 +49,14 @@ engines: ## run the suite on Redis and on Valkey, which is installed from Debian
 chaos: ## 100,000 jobs through worker processes that are killed every second
 	go test ./worker -run 'TestChaos' -chaos.jobs=100000 -chaos.duration=60s -timeout 20m -count=1 -v
 
+.PHONY: lines
+lines: ## 100,000 jobs of 1,000 serial groups through processes of which one is killed each second, on one Redis and on a Cluster; what is used of a rate
+	set -o pipefail; go test ./worker -run 'TestLinesUnderKills|TestRatesAreUsed' -proof.jobs=100000 -proof.lines=1000 -proof.rate=2000 -parallel 1 -timeout 30m -count=1 -v | grep -Ev '^ *(=== |child_test|time=)'
+
+.PHONY: walk
+walk: ## 100,000 random transitions of queues with groups, and what they leave checked (STEPS=n for n)
+	set -o pipefail; go test ./internal/store -run 'TestGroupWalk$$' -walk.steps=$(STEPS) -parallel 4 -timeout 60m -count=1 -v | grep -Ev '^ *(=== |--- PASS)'
+
 .PHONY: lock-proof
 lock-proof: ## model, scenarios and histories under faults of the locks, ten minutes, kept in docs/reliability (QUICK=1: three, more on a busy machine, not kept)
 	cd lock/proof && go run . $(if $(QUICK),-quick,-out ../../docs/reliability/lock-proof.txt)
@@ -57,9 +66,10 @@ restarts: ## 1,000 restarts of Redlock's servers with older memories (snapshots,
 	set -o pipefail; go test ./lock/redlock -run 'TestTokensRiseOverRestarts$$' -restarts.count=1040 -timeout 15m -count=1 -v | tee /dev/stderr | grep -o 'restarts: .*' | tail -n 1
 
 .PHONY: cron
-cron: ## ten scheduler processes run one entry for 30 s, one killed and one started on the way; 20,000 entries due at once
+cron: ## ten scheduler processes run one entry for 30 s, one killed and one started on the way; 20,000 entries due at once; ten run 200 for a minute, with kills, stops and restarts of Redis
 	go test ./scheduler -run TestTenProcesses -cron.duration=30s -count=1 -v
 	go test ./scheduler -run TestCrowdOnRedis -cron.entries=20000 -count=1 -v
+	go test ./scheduler -run TestEveryTickOnce -cron.proof=60s -count=1 -v
 
 .PHONY: model
 model: ## check the model of the lock and the token with spin (LONG=1: larger bounds too, up to ten minutes, kept in docs/reliability)

@@ -7,4 +7,6 @@ const (
 	HeaderDeadID    = "signalbox-dead-id"    // its ID
 	HeaderDeadAt    = "signalbox-dead-at"    // when it died, by the clock of Redis, as in 2026-01-31T03:00:00.000001Z
 	HeaderDeadError = "signalbox-dead-error" // the first 512 bytes of its last error; left out if there is none
+	// HeaderDeadEffect is its effect key, for [Job.PayloadKey]. Only copies whose payload isn't JSON have it.
+	HeaderDeadEffect = "signalbox-dead-effect"
 )

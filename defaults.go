@@ -15,6 +15,14 @@ type Defaults struct {
 	Timeout time.Duration
 	// Retain is how long a job is kept after it has ended, as for scheduler.Retain. [RetainNone] keeps none. 0 leaves it to the queue.
 	Retain time.Duration
+	// Group is the key of a group of all jobs of the kind, as for scheduler.Group, and Serial that of a serial one, as for scheduler.Serial: 1 to 200
+	// bytes of printable ASCII without spaces and braces. "" is none. One of them can be set. With a group of its own a kind can have limits of its own:
+	// see LimitsOf of a worker's Queue.
+	Group, Serial string
+	// YieldOnRetry lets the next job of a serial group run while this one waits for its retry, as scheduler.YieldOnRetry does.
+	YieldOnRetry bool
+	// ExpireAfter is how long after it is due a job expires if it hasn't started, as for scheduler.ExpireAfter. 0 is no bound.
+	ExpireAfter time.Duration
 	// TraceMode says how the deliveries are connected with the span that enqueues the job. The zero value is
 	// [TraceAuto].
 	TraceMode TraceMode

@@ -41,3 +41,13 @@ func (j *Job) EffectKey() string {
 	}
 	return string(key)
 }
+
+// PayloadKey returns the name of the job for which the payload was encoded: its effect key, or in the copy of a dead job the effect key of
+// that one. It is the same wherever the job is moved. A [Codec] can bind a payload to it and to the kind, so that the
+// payload of one job can't be put into another one.
+func (j *Job) PayloadKey() string {
+	if key := j.Headers[HeaderDeadEffect]; key != "" && j.Encoding != "" {
+		return key
+	}
+	return j.EffectKey()
+}

@@ -13,6 +13,9 @@ var (
 	// ErrOutdated is wrapped by the error of a call to a queue whose layout is newer than this release knows.
 	// Nothing was changed. Update the program.
 	ErrOutdated = errors.New("signalbox: this release is too old for the queue")
+	// ErrQueueFull is wrapped by the error of a job that was refused since its queue has as many jobs as it may have. The job is not
+	// enqueued. See [QueueFullError].
+	ErrQueueFull = errors.New("signalbox: the queue is full")
 	// ErrShutdown is the cause of a handler's context that ended because the worker's drain timeout was over.
 	// The job is given back and no attempt is used.
 	ErrShutdown = errors.New("signalbox: worker is shutting down")
@@ -20,10 +23,26 @@ var (
 	ErrTimeout = errors.New("signalbox: job timed out")
 	// ErrCrashed is wrapped by the error of a job that is dead because its workers died, or lost their leases, too often.
 	ErrCrashed = errors.New("signalbox: the process running the job died, or lost its lease")
+	// ErrExpired is wrapped by the error of a job that is dead because it had not started in time: see scheduler.ExpireAfter.
+	ErrExpired = errors.New("signalbox: the job had not started in time")
 	// ErrCancelled is the cause of a handler's context whose job was cancelled while it runs. The job ends cancelled, and never
 	// runs again, whatever the handler returns.
 	ErrCancelled = errors.New("signalbox: job was cancelled")
 )
+
+// QueueFullError is the error of a job that was refused since its queue was full. The job is not enqueued. It wraps [ErrQueueFull].
+type QueueFullError struct {
+	Queue  string
+	Length int // jobs of the queue that hadn't ended: those that wait, for whatever reason, and those that run
+	Max    int // how many there may be. Ticks, and what operators do, can bring Length above it
+}
+
+func (e *QueueFullError) Error() string {
+	return fmt.Sprintf("%v: queue %s has %d jobs that haven't ended, and may have %d", ErrQueueFull, e.Queue, e.Length, e.Max)
+}
+
+// Unwrap returns [ErrQueueFull].
+func (e *QueueFullError) Unwrap() error { return ErrQueueFull }
 
 // CancelError ends a job for good: it is not retried. Make one with [Cancel].
 type CancelError struct {
@@ -66,18 +85,30 @@ func (e *DeadError) Unwrap() error { return e.Err }
 type RetryAfterError struct {
 	Delay time.Duration
 	Err   error
+	All   bool // the job's whole group, or its queue, is held back as long: see [RetryAllAfter]
 }
 
 // RetryAfter returns the error of a failed attempt whose job runs again after d, in the place of what the kind's retry policy says: for
 // an HTTP server that said so with status 429 or 503. d is at most 24 h; a longer one counts as 24 h. 0 or less says nothing: then the
 // policy decides. err says why the attempt failed.
 //
-// Any error in the chain that has a method RetryAfter() time.Duration does the same.
+// Any error in the chain that has a method RetryAfter() time.Duration does the same. Other jobs aren't concerned: what one call was told need not hold
+// for all. If it does, return [RetryAllAfter], or give the kind the option worker.RetryAllAfter.
 func RetryAfter(d time.Duration, err error) error {
 	if err == nil {
 		err = errors.New("the attempt failed")
 	}
 	return &RetryAfterError{Delay: d, Err: err}
+}
+
+// RetryAllAfter is [RetryAfter] for what holds for other jobs, too, such as a limit of the account that all of them use: until the job runs
+// again, no job of its group starts, or none of its queue if it has no group. It holds them back as [HoldBack] does, before the attempt ends.
+// They are also held back if the job isn't retried, since its attempts are used up.
+func RetryAllAfter(d time.Duration, err error) error {
+	if err == nil {
+		err = errors.New("the attempt failed")
+	}
+	return &RetryAfterError{Delay: d, Err: err, All: true}
 }
 
 func (e *RetryAfterError) Error() string { return e.Err.Error() }

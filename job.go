@@ -42,7 +42,8 @@ type Job struct {
 	Queue string // the queue it was taken from
 	// Namespace is the namespace of the queue, as in worker.Config. It is "" for the default namespace.
 	Namespace string
-	Payload   []byte            // the encoded arguments (JSON)
+	Payload   []byte            // the encoded arguments: JSON, unless Encoding says otherwise
+	Encoding  string            // how Payload is encoded: the name of a [Codec]; "" is JSON
 	Headers   map[string]string // the caller's metadata and the trace context; may be nil
 	Priority  Priority
 
@@ -52,6 +53,14 @@ type Job struct {
 	Timeout     time.Duration // bound of one attempt; 0 is none
 	// Retain is how long the job is kept after it has ended, or [RetainNone]. 0 leaves that to the queue.
 	Retain time.Duration
+	// ExpireAfter is how long after ScheduledAt the job expires if it hasn't started. 0 means never. A handler finds 0: its job has started.
+	ExpireAfter time.Duration
+	// Group is the key of the job's group, as scheduler.Group or scheduler.Serial set it; "" is none.
+	Group string
+	// Serial says that one job of the group runs at a time. Without a Group it has no effect.
+	Serial bool
+	// YieldOnRetry says that the next job of a Serial group may run while this one waits for its retry, or is snoozed. Without Serial it has no effect.
+	YieldOnRetry bool
 
 	EnqueuedAt  time.Time // by the clock of Redis, as are the next two times
 	ScheduledAt time.Time // when it was due: its schedule, the end of a retry's delay, or EnqueuedAt

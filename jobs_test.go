@@ -1,8 +1,10 @@
 package signalbox_test
 
 import (
+	"bytes"
 	"context"
 	"database/sql"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -76,11 +78,47 @@ type Export struct {
 // Kind names the work.
 func (Export) Kind() string { return "catalogue.export" }
 
+// All exports are one group, and all letters another.
+func (Export) Defaults() signalbox.Defaults { return signalbox.Defaults{Group: "exports"} }
+func (Letter) Defaults() signalbox.Defaults { return signalbox.Defaults{Group: "letters"} }
+
+// A Letter is one of many.
+type Letter struct{ To string }
+
+// Kind names the work.
+func (Letter) Kind() string { return "mail.letter" }
+
 // A Digest is the mail of every working day.
 type Digest struct{}
 
 // Kind names the work.
 func (Digest) Kind() string { return "mail.digest" }
+
+// A DayReport is about one day.
+type DayReport struct{ Day string }
+
+func (DayReport) Kind() string { return "report" }
+
+// A Sync is the job of an entry that ticks often.
+type Sync struct{}
+
+func (Sync) Kind() string { return "sync" }
+
+// This is only compiled: its file isn't there.
+var _ = func(ctx context.Context, s *scheduler.Scheduler, berlin *time.Location) (err error) {
+	err = s.Cron("yesterday", "0 1 * * *", DayReport{}, scheduler.In(berlin), scheduler.ArgsAt(func(tick time.Time) signalbox.Args {
+		return DayReport{Day: tick.AddDate(0, 0, -1).Format(time.DateOnly)}
+	}))
+	if err != nil {
+		return err
+	}
+	err = s.Cron("sync", "@every 1m", Sync{}, scheduler.Overlap(scheduler.SkipIfRunning))
+	if err != nil {
+		return err
+	}
+	err = s.CronFrom(ctx, scheduler.CronFile("/etc/app/cron.json"), 10*time.Second)
+	return err
+}
 
 // onRedis calls f with a client of a Redis for development.
 func onRedis(f func(ctx context.Context, rdb *redis.Client) error) {
@@ -102,6 +140,54 @@ func onRedis(f func(ctx context.Context, rdb *redis.Client) error) {
 func makeThumbnail(_ context.Context, job *signalbox.Job, in Thumbnail) error {
 	fmt.Println(in.Image, in.Width, "attempt", job.Attempt, "of", job.MaxAttempts)
 	return nil
+}
+
+// While a job has a unique key, others of its kind are left out.
+func Example_unique() {
+	onRedis(func(ctx context.Context, rdb *redis.Client) error {
+		s, err := scheduler.New(rdb, scheduler.Config{Logger: quiet})
+		if err != nil {
+			return err
+		}
+		if _, err := s.Enqueue(ctx, Thumbnail{Image: "cat.png", Width: 100}, scheduler.ID("first"), scheduler.Unique("cat.png", scheduler.UntilEnded)); err != nil {
+			return err
+		}
+		res, err := s.Enqueue(ctx, Thumbnail{Image: "cat.png", Width: 200}, scheduler.Unique("cat.png", scheduler.UntilEnded))
+		if err != nil {
+			return err
+		}
+		if !res.New {
+			fmt.Println("job", res.Existing, "makes it already:", res.State)
+		}
+		for range 2 {
+			res, err := s.Enqueue(ctx, Thumbnail{Image: "dog.png", Width: 300},
+				scheduler.Unique("dog.png", scheduler.UntilStarted), scheduler.After(time.Minute), scheduler.Replace())
+			if err != nil {
+				return err
+			}
+			fmt.Println("new:", res.New, "updated:", res.Updated)
+		}
+		res, err = s.Enqueue(ctx, Thumbnail{Image: "dog.png", Width: 400}, scheduler.Debounce("dog.png", 10*time.Second, time.Minute))
+		if err != nil {
+			return err
+		}
+		fmt.Println("new:", res.New, "updated:", res.Updated)
+		for _, width := range []int{500, 600} {
+			res, err = s.Enqueue(ctx, Thumbnail{Image: "owl.png", Width: width}, scheduler.Throttle("owl.png", time.Minute))
+			if err != nil {
+				return err
+			}
+			fmt.Println("new:", res.New, "updated:", res.Updated)
+		}
+		return nil
+	})
+	// Output:
+	// job first makes it already: ready
+	// new: true updated: false
+	// new: false updated: true
+	// new: false updated: true
+	// new: true updated: false
+	// new: false updated: true
 }
 
 // A worker has two queues, and a handler for each kind of their jobs.
@@ -191,6 +277,132 @@ func Example_retain() {
 	// Output: true
 }
 
+// A receipt that is late is of no use.
+func Example_expireAfter() {
+	onRedis(func(ctx context.Context, rdb *redis.Client) error {
+		s, err := scheduler.New(rdb, scheduler.Config{Logger: quiet})
+		if err != nil {
+			return err
+		}
+		res, err := s.Enqueue(ctx, Receipt{Order: 18}, scheduler.ExpireAfter(5*time.Minute))
+		fmt.Println(res.New)
+		return err
+	})
+	// Output: true
+}
+
+// Jobs of a tenant take turns with those of others. Jobs of an account run one at a time.
+func Example_groups() {
+	onRedis(func(ctx context.Context, rdb *redis.Client) error {
+		s, err := scheduler.New(rdb, scheduler.Config{Logger: quiet})
+		if err != nil {
+			return err
+		}
+		tenant := func() error {
+			_, err := s.Enqueue(ctx, Thumbnail{Image: "cat.png", Width: 100}, scheduler.Group("tenant-42")) // takes turns with other tenants
+			if err == nil {
+				_, err = s.Enqueue(ctx, Receipt{Order: 8}, scheduler.Serial("account-7")) // one at a time, in order
+			}
+			return err
+		}
+		yields := func() error {
+			_, err = s.Enqueue(ctx, Receipt{Order: 9}, scheduler.Serial("account-7"), scheduler.YieldOnRetry())
+			return err
+		}
+		fmt.Println(tenant(), yields())
+		return nil
+	})
+	// Output: <nil> <nil>
+}
+
+// A queue and its groups have limits, and an operator changes them while workers run.
+func Example_limits() {
+	onRedis(func(ctx context.Context, rdb *redis.Client) error {
+		ctx, stop := context.WithCancel(ctx)
+		defer stop()
+		s, err := scheduler.New(rdb, scheduler.Config{Logger: quiet})
+		if err != nil {
+			return err
+		}
+		if _, err := s.Enqueue(ctx, Receipt{Order: 9}, scheduler.Queue("mail"), scheduler.Group("tenant-42")); err != nil {
+			return err
+		}
+		ins, err := inspect.New(rdb, inspect.Config{})
+		if err != nil {
+			return err
+		}
+
+		cfg := worker.Config{Logger: quiet}
+		cfg.Queues = worker.Queues{"mail": {
+			Limits:      signalbox.Limits{Rate: signalbox.Rate{Jobs: 100, Per: time.Second, Burst: 10}}, // what the mail server allows
+			GroupLimits: signalbox.Limits{Running: 2},                                                   // of each tenant
+		}}
+		w, err := worker.New(rdb, cfg)
+		if err != nil {
+			return err
+		}
+		w.Use(func(next signalbox.Handler) signalbox.Handler {
+			return signalbox.HandlerFunc(func(ctx context.Context, job *signalbox.Job) error {
+				defer stop()
+				return next.Handle(ctx, job)
+			})
+		})
+		worker.Handle(w, sendReceipt)
+		if err := w.Run(ctx); err != nil {
+			return err
+		}
+
+		ctx = context.WithoutCancel(ctx)
+		err = ins.SetLimits(ctx, "mail", signalbox.Limits{Running: 20}) // later, while it runs
+		if err != nil {
+			return err
+		}
+		err = ins.SetLimitsOf(ctx, "mail", "tenant-42", &signalbox.Limits{Running: 5}) // one tenant may have more
+		return err
+	})
+	// Output: receipt 9
+}
+
+// A full queue refuses jobs, or has callers wait.
+func Example_maxLength() {
+	onRedis(func(ctx context.Context, rdb *redis.Client) error {
+		s, err := scheduler.New(rdb, scheduler.Config{Logger: quiet})
+		if err != nil {
+			return err
+		}
+		for order := range int64(2) {
+			if _, err := s.Enqueue(ctx, Receipt{Order: order}, scheduler.Queue("mail")); err != nil {
+				return err
+			}
+		}
+		ins, err := inspect.New(rdb, inspect.Config{})
+		if err != nil {
+			return err
+		}
+
+		cfg := worker.Config{Logger: quiet}
+		cfg.Queues = worker.Queues{"mail": {MaxLength: 100_000}} // a worker seeds it
+		if _, err := worker.New(rdb, cfg); err != nil {
+			return err
+		}
+		err = ins.SetMaxLength(ctx, "mail", 2) // later, while it runs
+		if err != nil {
+			return err
+		}
+
+		_, err = s.Enqueue(ctx, Receipt{Order: 9}, scheduler.Queue("mail"))
+		if full, ok := errors.AsType[*signalbox.QueueFullError](err); ok {
+			fmt.Printf("%d of %d jobs: try again later\n", full.Length, full.Max)
+		}
+
+		raised := make(chan error, 1)
+		go func() { raised <- ins.SetMaxLength(ctx, "mail", 3) }()
+		_, err = s.Enqueue(ctx, Receipt{Order: 9}, scheduler.Queue("mail"), scheduler.WaitForRoom())
+		return errors.Join(err, <-raised)
+	})
+	// Output: 2 of 2 jobs: try again later
+}
+
 // An ID names one live job. The narrowest option counts.
 func Example_options() {
 	onRedis(func(ctx context.Context, rdb *redis.Client) error {
@@ -227,6 +439,113 @@ func Example_options() {
 	// new=false state="scheduled"
 	// item 2 is not in: signalbox: invalid args of kind image.thumbnail: a thumbnail needs an image and a width above 0
 	// scheduler: 1 of 3 jobs failed; the first of them, item 2: signalbox: invalid args of kind image.thumbnail: a thumbnail needs an image and a width above 0
+}
+
+// A job that must survive the loss of the master. It is compiled and not run: the embedded Redis has no replicas.
+func Example_waitReplicas() {
+	_ = func(ctx context.Context, s *scheduler.Scheduler) error {
+		res, err := s.Enqueue(ctx, Receipt{Order: 17}, scheduler.WaitReplicas(1, time.Second))
+		var notYet *scheduler.NotDurableError
+		if errors.As(err, &notYet) {
+			// The job is in, and runs. It may be on no replica yet.
+			res, err = s.Enqueue(ctx, Receipt{Order: 17}, scheduler.WaitReplicas(1, time.Second), notYet.Again())
+		}
+		fmt.Println(res.New)
+		return err
+	}
+}
+
+// A scheduler and a worker with a codec. The package of the codecs is a module of its own, examples/codecs.
+func Example_codec() {
+	onRedis(func(ctx context.Context, rdb *redis.Client) error {
+		var codec signalbox.Codec = rot13{}
+		s, err := scheduler.New(rdb, scheduler.Config{Codec: codec}) // encodes all of its jobs
+		if err != nil {
+			return err
+		}
+		w, err := worker.New(rdb, worker.Config{Codecs: []signalbox.Codec{codec}}) // decodes those jobs, and JSON
+		if err != nil {
+			return err
+		}
+		ctx, stop := context.WithCancel(ctx)
+		defer stop()
+		worker.Handle(w, func(_ context.Context, job *signalbox.Job, in Thumbnail) error {
+			defer stop()
+			fmt.Println(in.Image, "from", string(job.Payload))
+			return nil
+		})
+		if _, err := s.Enqueue(ctx, Thumbnail{Image: "cat.png", Width: 200}, scheduler.Queue(signalbox.DefaultQueue)); err != nil {
+			return err
+		}
+		return w.Run(ctx)
+	})
+	// Output:
+	// cat.png from {"vzntr":"png.cat","jvqgu":200}
+}
+
+// rot13 is a codec to look at: it hides nothing.
+type rot13 struct{}
+
+func (rot13) Encoding() string { return "rot13+json" }
+
+func (rot13) Encode(_ *signalbox.Job, args any) ([]byte, error) {
+	data, err := json.Marshal(args)
+	return bytes.Map(rotate, data), err
+}
+
+func (rot13) Decode(_ *signalbox.Job, payload []byte, args any) error {
+	return json.Unmarshal(bytes.Map(rotate, payload), args)
+}
+
+func rotate(r rune) rune {
+	if r >= 'a' && r <= 'z' {
+		return 'a' + (r-'a'+13)%26
+	}
+	return r
+}
+
+// Rows of an import become jobs. A run that died goes on where it was.
+func Example_import() {
+	onRedis(func(ctx context.Context, rdb *redis.Client) error {
+		s, err := scheduler.New(rdb, scheduler.Config{Logger: quiet})
+		if err != nil {
+			return err
+		}
+		saved := -1
+		run := func(first, until int) error {
+			rows := func(yield func(scheduler.Item) bool) { // a query, a file, a channel that is full
+				for n := first; n < 2500; n++ {
+					row := fmt.Sprint("import-7-row-", n)
+					if !yield(scheduler.Item{
+						Args:    Thumbnail{Image: row, Width: 200},
+						Options: []scheduler.EnqueueOption{scheduler.ID(row), scheduler.EffectKey(row), scheduler.IfAbsent()},
+					}) {
+						return
+					}
+				}
+			}
+			for i, r := range s.EnqueueSeq(ctx, rows, scheduler.Priority(signalbox.PriorityLow)) {
+				if r.Err != nil {
+					return fmt.Errorf("row %d: %w", first+i, r.Err)
+				}
+				saved = first + i // where the next run goes on, if this one dies
+				if saved == until {
+					return nil
+				}
+			}
+			return nil
+		}
+		if err := run(saved+1, 1500); err != nil {
+			return err
+		}
+		fmt.Println("the first run saved row", saved)
+		err = run(saved+1, 2500)
+		fmt.Println("the second one ended with row", saved)
+		return err
+	})
+	// Output:
+	// the first run saved row 1500
+	// the second one ended with row 2499
 }
 
 // A handler that takes long saves what it has when its worker drains.
@@ -640,4 +959,28 @@ func Example_failures() {
 	// retried in 1m0s after attempt 1 of 25: 429 Too Many Requests
 	// dead: card.charge charge: the card has expired
 	// dead after attempt 2 of 25: charge: the card has expired
+}
+
+func _(cfg worker.Config) {
+	cfg.Queues = worker.Queues{"default": {LimitsOf: map[string]signalbox.Limits{
+		"exports": {Running: 5},                                                   // at a time
+		"letters": {Rate: signalbox.Rate{Jobs: 100, Per: time.Second, Burst: 10}}, // start each second
+	}}}
+}
+
+// tooMany is a 429 of an API.
+type tooMany struct {
+	error
+	wait time.Duration
+}
+
+func _(w *worker.Worker, charge func(context.Context, Charge) error, sendReceipt func(context.Context, *signalbox.Job, Receipt) error) {
+	worker.Handle(w, func(ctx context.Context, _ *signalbox.Job, in Charge) error {
+		err := charge(ctx, in)
+		if limited, ok := errors.AsType[*tooMany](err); ok { // a 429
+			return signalbox.RetryAllAfter(limited.wait, err) // no job of the group starts until then
+		}
+		return err
+	})
+	worker.Handle(w, sendReceipt, worker.RetryAllAfter()) // each error that says RetryAfter does the same
 }

@@ -4,7 +4,6 @@ package signalbox
 // worker, for a kind of job and for one job. The setting of the job overrides that of the kind, and both override that
 // of the worker. TraceAuto for a job or a kind means that the next one decides. The jobs of a bulk are always linked,
 // unless their mode is TraceNone.
-// their mode is TraceNone.
 type TraceMode uint8
 
 // The modes.

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"sync/atomic"
 	"time"
 
 	"github.com/hibiken/asynq"
@@ -81,6 +82,24 @@ func asynqEnqueue(ctx context.Context, srv *server, n int) ([][]float64, error) 
 		return nil, err
 	}
 	return rate(n, took), asynqPending(srv, n)
+}
+
+// asynqUnique enqueues one task at a time in each of 16 goroutines. asynq makes a key of the payload, so each
+// task has another one.
+func asynqUnique(ctx context.Context, srv *server, n int) (samples [][]float64, err error) {
+	client := asynq.NewClient(asynqRedis(srv))
+	defer func() { err = errors.Join(err, client.Close()) }()
+	var count atomic.Int64
+	begin := time.Now()
+	err = produce(n, func() error {
+		text := fmt.Appendf(nil, "%0100d", count.Add(1)) // as long as the other payloads
+		_, err := client.EnqueueContext(ctx, asynq.NewTask(payload.Kind(), text), asynq.Unique(time.Hour))
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return rate(n, time.Since(begin)), asynqPending(srv, n)
 }
 
 // asynqPending checks that n tasks are in the queue.

@@ -90,8 +90,10 @@ func TestRatio(t *testing.T) {
 func TestCases(t *testing.T) {
 	t.Parallel()
 	want := []string{
-		"process-c100", "process-c10", "enqueue-16", "enqueue-bulk",
+		"process-c100", "process-c10", "enqueue-16", "unique-enqueue", "enqueue-bulk", "unique-bulk", "groups-bulk", "enqueue-seq",
 		"latency-idle-p50", "latency-idle-p99", "cancel-p99", "latency-floor", "memory-pending", "ceiling", "cluster-60-queues",
+		"groups-100", "groups-10000", "groups-100000", "groups-cpu", "groups-flood", "serial-throughput",
+		"rate-accuracy", "rate-accuracy-groups", "cron-lag-p99", "delayed-lateness-p99", "delayed-crowd-script",
 		"trace-off", "trace-removed", "trace-noop", "trace-on", "trace-on-service",
 		"lock-c1", "lock-c64", "lock-contended-16", "lock-contended-16-p99",
 		"lock-contended-16-processes", "lock-contended-16-processes-p99", "lock-contended-16-processes-jain",
@@ -101,7 +103,14 @@ func TestCases(t *testing.T) {
 		t.Errorf("cases are %v, want %v", got, want)
 	}
 	for _, c := range contests() {
-		for _, s := range []side{c.ours, c.theirs} {
+		sides := []side{c.ours, c.theirs}
+		if c.peer == "" {
+			sides = sides[:1]
+			if c.theirs.measure != nil || c.cases[0].bound == 0 {
+				t.Errorf("%s: it has no peer, and so needs a bound", c.cases[0].name)
+			}
+		}
+		for _, s := range sides {
 			if s.measure == nil || s.quick < 1 || s.full < s.quick {
 				t.Errorf("%s: %d jobs, quick %d", c.cases[0].name, s.full, s.quick)
 			}
@@ -209,16 +218,20 @@ func TestTable(t *testing.T) {
 			compare(testCase{name: "process-c100", unit: "jobs/s", target: 12}, "asynq", 140_123, 10_200),
 			compare(testCase{name: "memory-pending", unit: "bytes", less: true, target: 2.37, bound: 280}, "asynq", 268, 627),
 			compare(testCase{name: "fairness", unit: "index", bound: 0.95}, "redislock", 1, 0.5),
+			alone(testCase{name: "accuracy", unit: "share", bound: 0.91}, 0.92),
 		},
 	}
 	var out bytes.Buffer
 	if err := r.table(&out); err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{"medians of 3 runs", "quick:", "140,123", "13.7x", "2.37x", "<= 280", ">= 0.95"} {
+	for _, want := range []string{"medians of 3 runs", "quick:", "140,123", "13.7x", "2.37x", "<= 280", ">= 0.95", ">= 0.91"} {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("no %q in the table:\n%s", want, out.String())
 		}
+	}
+	if strings.Contains(out.String(), "0.00") {
+		t.Errorf("a case without a peer has a figure of one:\n%s", out.String())
 	}
 }
 

@@ -36,8 +36,8 @@ type side struct {
 
 // A contest runs both sides, for one case or for several figures of the same runs.
 type contest struct {
-	peer     string
-	programs *pair // that the sides run; nil: they run in this one
+	peer     string // "" if there is none to compare with: then theirs has no measure
+	programs *pair  // that the sides run; nil: they run in this one
 	ours     side
 	theirs   side
 	cases    []testCase
@@ -68,12 +68,37 @@ func contests() []contest {
 			cases:  []testCase{{name: "enqueue-16", unit: "jobs/s", target: 2.5}},
 		},
 		{
+			peer:   "asynq",
+			ours:   side{ourUnique, 100_000, 40_000},
+			theirs: side{asynqUnique, 60_000, 20_000},
+			cases:  []testCase{{name: "unique-enqueue", unit: "jobs/s", target: 2}},
+		},
+		{
 			// asynq has no bulk call. The project's target is 8 times River, which inserted
 			// 36,000 to 50,000 jobs/s where asynq enqueued 43,000 to 56,000: 7 times asynq.
 			peer:   "asynq, 16 producers",
 			ours:   side{ourBulk, 500_000, 200_000},
 			theirs: side{asynqEnqueue, 60_000, 20_000},
 			cases:  []testCase{{name: "enqueue-bulk", unit: "jobs/s", target: 7}},
+		},
+		{
+			peer:   "asynq, 16 producers",
+			ours:   side{ourBulkWith(uniqueKey), 300_000, 100_000},
+			theirs: side{asynqEnqueue, 60_000, 20_000},
+			cases:  []testCase{{name: "unique-bulk", unit: "jobs/s", target: 4}},
+		},
+		{
+			peer:   "asynq, 16 producers",
+			ours:   side{ourBulkWith(oneOf100), 300_000, 100_000},
+			theirs: side{asynqEnqueue, 60_000, 20_000},
+			cases:  []testCase{{name: "groups-bulk", unit: "jobs/s", target: 4}},
+		},
+		{
+			// One chunk is in flight at a time, so that a crash repeats no more than that.
+			peer:   "asynq, 16 producers",
+			ours:   side{ourSeq, 1_000_000, 200_000},
+			theirs: side{asynqEnqueue, 60_000, 20_000},
+			cases:  []testCase{{name: "enqueue-seq", unit: "jobs/s", target: 4}},
 		},
 		{
 			peer:   "asynq",
@@ -114,6 +139,69 @@ func contests() []contest {
 			ours:   side{queuesInCluster, 2000, 400},
 			theirs: side{queuesOnOne, 2000, 400},
 			cases:  []testCase{{name: "cluster-60-queues", unit: "ms", less: true, quantile: 0.99, bound: 50}},
+		},
+		{
+			// Each group has at most one job at a time. With fewer jobs than groups each job has a group of its own.
+			peer:   "asynq, no groups",
+			ours:   side{groupedProcess(100), 200_000, 60_000},
+			theirs: side{asynqProcess(100), 20_000, 8_000},
+			cases:  []testCase{{name: "groups-100", unit: "jobs/s", target: 4}},
+		},
+		{
+			peer:   "asynq, no groups",
+			ours:   side{groupedProcess(10_000), 200_000, 60_000},
+			theirs: side{asynqProcess(100), 20_000, 8_000},
+			cases:  []testCase{{name: "groups-10000", unit: "jobs/s", target: 4}},
+		},
+		{
+			peer:   "asynq, no groups",
+			ours:   side{groupedProcess(100_000), 200_000, 60_000},
+			theirs: side{asynqProcess(100), 20_000, 8_000},
+			cases:  []testCase{{name: "groups-100000", unit: "jobs/s", target: 4}},
+		},
+		{
+			// The server's processor time for a job, from its enqueue to its end: at most 3 times that of a plain one.
+			peer:   "plain jobs",
+			ours:   side{groupedProcess(10_000), 200_000, 60_000},
+			theirs: side{groupedProcess(0), 200_000, 60_000},
+			cases:  []testCase{{name: "groups-cpu", unit: "us/job", less: true, series: serverCPU, target: 0.333}},
+		},
+		{
+			// At most twice as long as beside a tenant whose jobs run at the same rate, and don't pile up.
+			peer:   "1,000 pending",
+			ours:   side{quietBeside(0), 1_000_000, 50_000},
+			theirs: side{quietBeside(1000), 1_000_000, 50_000},
+			cases:  []testCase{{name: "groups-flood", unit: "ms", less: true, quantile: 0.99, target: 0.5}},
+		},
+		{
+			peer:   "asynq, no order",
+			ours:   side{serialProcess, 200_000, 60_000},
+			theirs: side{asynqProcess(100), 20_000, 8_000},
+			cases:  []testCase{{name: "serial-throughput", unit: "jobs/s", target: 4}},
+		},
+		{
+			ours:  side{rateAccuracy(1), 10_000, 2_000},
+			cases: []testCase{{name: "rate-accuracy", unit: "share", bound: 0.95}},
+		},
+		{
+			ours:  side{rateAccuracy(20), 10_000, 2_000},
+			cases: []testCase{{name: "rate-accuracy-groups", unit: "share", bound: 0.95}},
+		},
+		{
+			peer:   "asynq",
+			ours:   side{ourTicks, 2000, 400},
+			theirs: side{asynqTicks, 2000, 400},
+			cases:  []testCase{{name: "cron-lag-p99", unit: "ms", less: true, quantile: 0.99, bound: 50}},
+		},
+		{
+			peer:   "asynq",
+			ours:   side{ourDelayed, 2000, 400},
+			theirs: side{asynqDelayed, 2000, 400},
+			cases:  []testCase{{name: "delayed-lateness-p99", unit: "ms", less: true, quantile: 0.99, bound: 10}},
+		},
+		{
+			ours:  side{delayedCrowd, 200_000, 40_000},
+			cases: []testCase{{name: "delayed-crowd-script", unit: "ms", less: true, quantile: 1, bound: 5}},
 		},
 		{
 			// Both sides are the same: what the bench can't see are differences of this size.

@@ -26,6 +26,7 @@ type flags struct {
 	contests []contest
 	redis    string
 	soak     int    // jobs; 0: no soak
+	scale    int    // jobs; 0: no scale
 	against  string // a commit; "": the peers
 }
 
@@ -70,13 +71,14 @@ func parse(args []string, stderr io.Writer) (flags, error) {
 	var f flags
 	fs := flag.NewFlagSet("bench", flag.ContinueOnError)
 	fs.SetOutput(stderr)
-	fs.BoolVar(&f.quick, "quick", false, "fewer runs of fewer jobs: rough figures within two minutes")
+	fs.BoolVar(&f.quick, "quick", false, "fewer runs of fewer jobs: rough figures within three minutes")
 	fs.BoolVar(&f.json, "json", false, "print one JSON object instead of the table")
 	fs.IntVar(&f.runs, "runs", 0, "how often each side runs; the median counts (default 5, with -quick 3, with -against 9)")
 	only := fs.String("case", "", "run only these cases, separated by commas: "+strings.Join(names(contests()), ","))
 	fs.StringVar(&f.redis, "redis", "", "use the Redis at this address, which must be on loopback and empty: it is flushed; default: start one")
 	fs.StringVar(&f.against, "against", "", "compare this tree with the commit of this name instead of the peers, each with its own bench")
 	fs.IntVar(&f.soak, "soak", 0, "put so many jobs through one queue with retention and statistics instead, and write to the working directory how much memory that takes: soak.csv and soak.svg")
+	fs.IntVar(&f.scale, "scale", 0, "put so many jobs into one line of a group, and into as many lines, work with them in all ways, and print the processor time of each script instead; needs Linux")
 	err := fs.Parse(args)
 	if err != nil {
 		return f, err
@@ -86,6 +88,8 @@ func parse(args []string, stderr io.Writer) (flags, error) {
 		err = fmt.Errorf("unexpected argument %q", fs.Arg(0))
 	case f.soak < 0:
 		err = fmt.Errorf("-soak %d; want 1 or more", f.soak)
+	case f.scale < 0:
+		err = fmt.Errorf("-scale %d; want 1 or more", f.scale)
 	case f.runs < 0:
 		err = fmt.Errorf("-runs %d; want 1 or more", f.runs)
 	default:
@@ -115,6 +119,9 @@ func run(ctx context.Context, f flags, stdout, stderr io.Writer) (err error) {
 
 	if f.soak > 0 {
 		return soak(ctx, srv, f.soak, ".", stderr)
+	}
+	if f.scale > 0 {
+		return scale(ctx, srv, f.scale, stdout, stderr)
 	}
 	m, err := describe(ctx, srv, f)
 	if err != nil {

@@ -223,3 +223,35 @@ func (s *server) memory(ctx context.Context) (float64, error) {
 	}
 	return 0, errors.New("the memory that Redis uses does not settle: is somebody else using it?")
 }
+
+// cpu returns how much processor time the server has used.
+func (s *server) cpu(ctx context.Context) (time.Duration, error) {
+	info, err := s.info(ctx, "cpu")
+	if err != nil {
+		return 0, err
+	}
+	user, err1 := strconv.ParseFloat(info["used_cpu_user"], 64)
+	system, err2 := strconv.ParseFloat(info["used_cpu_sys"], 64)
+	return time.Duration((user + system) * float64(time.Second)), errors.Join(err1, err2)
+}
+
+// watchScripts has the server keep calls that take least or longer, from now on. It forgets those that it kept before.
+func (s *server) watchScripts(ctx context.Context, least time.Duration) error {
+	return errors.Join(
+		s.rdb.ConfigSet(ctx, "slowlog-log-slower-than", strconv.FormatInt(least.Microseconds(), 10)).Err(),
+		s.rdb.ConfigSet(ctx, "slowlog-max-len", "100000").Err(),
+		s.rdb.Do(ctx, "SLOWLOG", "RESET").Err(),
+	)
+}
+
+// slowScripts returns how long the scripts took that the server kept.
+func (s *server) slowScripts(ctx context.Context) ([]time.Duration, error) {
+	calls, err := s.rdb.SlowLogGet(ctx, -1).Result()
+	var took []time.Duration
+	for _, call := range calls {
+		if len(call.Args) > 0 && strings.HasPrefix(strings.ToUpper(call.Args[0]), "EVAL") {
+			took = append(took, call.Duration)
+		}
+	}
+	return took, err
+}

@@ -44,7 +44,7 @@ type result struct {
 	Case   string  `json:"case"`
 	Unit   string  `json:"unit"`
 	Ours   float64 `json:"ours"`
-	Peer   string  `json:"peer"`
+	Peer   string  `json:"peer"` // "" if there is none; then theirs and ratio are 0
 	Theirs float64 `json:"theirs"`
 	Ratio  float64 `json:"ratio"`          // more is better, whatever the unit
 	Noise  float64 `json:"noise,omitzero"` // with -against: the ratio of this tree to itself; else 0
@@ -132,8 +132,12 @@ func (r *report) table(w io.Writer) error {
 		if x.limit != "" {
 			within = yes(x.within)
 		}
-		row(figure(x.Ratio)+"x", figure(x.Noise)+"x",
-			[]string{x.Case, x.Unit, figure(x.Ours), x.Peer, figure(x.Theirs)}, []string{target, met, x.limit, within})
+		theirs, ratio := figure(x.Theirs), figure(x.Ratio)+"x"
+		if x.Peer == "" {
+			theirs, ratio = "", ""
+		}
+		row(ratio, figure(x.Noise)+"x",
+			[]string{x.Case, x.Unit, figure(x.Ours), x.Peer, theirs}, []string{target, met, x.limit, within})
 	}
 	return tw.Flush()
 }

@@ -5,7 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"strconv"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -85,15 +87,22 @@ func slots(concurrency int) worker.Config {
 
 // work runs a worker until stop is called, or it fails: then the context that it returns ends.
 func work(ctx context.Context, rdb *redis.Client, c worker.Config, handler func()) (running context.Context, stop func() error, err error) {
+	return workWith(ctx, rdb, c, func(w *worker.Worker) {
+		worker.Handle(w, func(context.Context, *signalbox.Job, task) error {
+			handler()
+			return nil
+		})
+	})
+}
+
+// workWith is work with handlers of all kinds.
+func workWith(ctx context.Context, rdb *redis.Client, c worker.Config, register func(*worker.Worker)) (running context.Context, stop func() error, err error) {
 	c.Logger = silent
 	w, err := worker.New(rdb, c)
 	if err != nil {
 		return nil, nil, err
 	}
-	worker.Handle(w, func(context.Context, *signalbox.Job, task) error {
-		handler()
-		return nil
-	})
+	register(w)
 	running, end := context.WithCancelCause(ctx)
 	ended := make(chan error, 1)
 	go func() {
@@ -154,6 +163,26 @@ func ourEnqueue(ctx context.Context, srv *server, n int) ([][]float64, error) {
 	return rate(n, time.Since(begin)), err
 }
 
+// ourUnique enqueues one job at a time in each of 16 goroutines. Each has a unique key of its own.
+func ourUnique(ctx context.Context, srv *server, n int) ([][]float64, error) {
+	rdb, s, err := ours(srv)
+	if err != nil {
+		return nil, err
+	}
+	defer rdb.Close()
+	var count atomic.Int64
+	begin := time.Now()
+	err = produce(n, func() error {
+		key := strconv.FormatInt(count.Add(1), 10)
+		r, err := s.Enqueue(ctx, payload, scheduler.Unique(key, scheduler.UntilEnded))
+		if err == nil && !r.New {
+			return fmt.Errorf("job %s met %s", r.ID, r.Existing)
+		}
+		return err
+	})
+	return rate(n, time.Since(begin)), err
+}
+
 // ourBulk enqueues in bulk, 10,000 jobs a call.
 func ourBulk(ctx context.Context, srv *server, n int) ([][]float64, error) {
 	rdb, s, err := ours(srv)
@@ -164,6 +193,62 @@ func ourBulk(ctx context.Context, srv *server, n int) ([][]float64, error) {
 	begin := time.Now()
 	err = fill(ctx, s, n)
 	return rate(n, time.Since(begin)), err
+}
+
+// ourBulkWith enqueues in bulk, 10,000 jobs a call. Job i has the option for i.
+func ourBulkWith(option func(i int) scheduler.EnqueueOption) measure {
+	return func(ctx context.Context, srv *server, n int) ([][]float64, error) {
+		rdb, s, err := ours(srv)
+		if err != nil {
+			return nil, err
+		}
+		defer rdb.Close()
+		begin := time.Now()
+		items := jobs(min(n, 10_000))
+		for in := 0; in < n; in += len(items) {
+			items = items[:min(n-in, len(items))]
+			for i := range items {
+				items[i].Options = []scheduler.EnqueueOption{option(in + i)}
+			}
+			if err := enqueueMany(ctx, s, items); err != nil {
+				return nil, err
+			}
+		}
+		return rate(n, time.Since(begin)), nil
+	}
+}
+
+// uniqueKey gives each job a unique key of its own.
+func uniqueKey(i int) scheduler.EnqueueOption {
+	return scheduler.Unique(strconv.Itoa(i), scheduler.UntilEnded)
+}
+
+// oneOf100 puts jobs into 100 groups in turn.
+func oneOf100(i int) scheduler.EnqueueOption { return scheduler.Group(strconv.Itoa(i % 100)) }
+
+// ourSeq enqueues the jobs of an iterator.
+func ourSeq(ctx context.Context, srv *server, n int) ([][]float64, error) {
+	rdb, s, err := ours(srv)
+	if err != nil {
+		return nil, err
+	}
+	defer rdb.Close()
+	items := func(yield func(scheduler.Item) bool) {
+		for i := 0; i < n && yield(scheduler.Item{Args: payload}); i++ {
+		}
+	}
+	in := 0
+	begin := time.Now()
+	for i, r := range s.EnqueueSeq(ctx, items) {
+		if r.Err != nil || !r.New {
+			return nil, fmt.Errorf("job %d: %+v", i, r)
+		}
+		in++
+	}
+	if in != n {
+		return nil, fmt.Errorf("%d results of %d jobs", in, n)
+	}
+	return rate(n, time.Since(begin)), nil
 }
 
 // The time between two jobs that an idle worker gets.

@@ -2,6 +2,7 @@ package embedded
 
 import (
 	"net"
+	"slices"
 	"sync"
 	"time"
 
@@ -30,8 +31,22 @@ type clock struct {
 	redis *miniredis.Miniredis
 	mu    sync.Mutex
 	now   time.Time // with the monotonic reading: a step of the wall clock ends no TTL
-	cost  time.Duration
+	pace  pace
 	every time.Duration
+}
+
+// A pace says how often the clock moves. It has what the last moves took, in a ring. One that had to wait for a script, or for the processor, took
+// longer than it costs. So the shortest counts: a TTL that begins between two moves ends too early by the time since the first.
+type pace struct {
+	took [16]time.Duration
+	n    int
+}
+
+// next adds what a move took, and returns how long it is to the next one.
+func (p *pace) next(took time.Duration) time.Duration {
+	p.took[p.n%len(p.took)] = took
+	p.n++
+	return min(max(share*slices.Min(p.took[:]), finest), coarsest)
 }
 
 func newClock(m *miniredis.Miniredis) *clock {
@@ -53,12 +68,7 @@ func (c *clock) advance() {
 	c.now = now
 	c.redis.SetTime(now)
 	c.redis.DB(0) // any access deletes the keys whose TTL has ended
-
-	// One measurement can include the wait for a script. So the smaller one of two is the
-	// cost.
-	before := c.cost
-	c.cost = time.Since(now)
-	c.every = min(max(share*min(c.cost, before), finest), coarsest)
+	c.every = c.pace.next(time.Since(now))
 }
 
 // timedConn is a client's connection. Each request that comes in moves the clock.

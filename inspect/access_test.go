@@ -13,26 +13,69 @@ import (
 	"github.com/signalbox-go/signalbox"
 	"github.com/signalbox-go/signalbox/inspect"
 	"github.com/signalbox-go/signalbox/internal/redistest"
+	"github.com/signalbox-go/signalbox/internal/store"
 	"github.com/signalbox-go/signalbox/lock"
 )
 
 // viewerRule returns the ACL rule for a user that only looks, from docs/operations.md.
-func viewerRule(t *testing.T) []any {
+func viewerRule(t *testing.T) []any { return ruleOf(t, "viewer") }
+
+// ruleOf returns the ACL rule for a user, from docs/operations.md.
+func ruleOf(t *testing.T, user string) []any {
 	t.Helper()
 	page, err := os.ReadFile(filepath.Join("..", "docs", "operations.md"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, rule, found := strings.Cut(string(page), "\nACL SETUSER viewer ")
+	_, rule, found := strings.Cut(string(page), "\nACL SETUSER "+user+" ")
 	if !found {
-		t.Fatal("docs/operations.md has no rule for a viewer")
+		t.Fatalf("docs/operations.md has no rule for %s", user)
 	}
 	rule, _, _ = strings.Cut(rule, "\n")
-	words := []any{"ACL", "SETUSER", "viewer"}
+	words := []any{"ACL", "SETUSER", user}
 	for _, word := range strings.Fields(rule) {
 		words = append(words, word)
 	}
 	return words
+}
+
+// A scheduler whose entries cancel other jobs needs two rights besides those of a producer. docs/operations.md says so.
+func TestSchedulerThatCancels(t *testing.T) {
+	t.Parallel()
+	srv := redistest.New(t)
+	admin, ctx := srv.Client(), t.Context()
+	s := newStage(t, admin)
+	s.must(admin.Do(ctx, ruleOf(t, "producer")...).Err())
+	rdb := srv.ClientWith(func(o *redis.UniversalOptions) { o.Username, o.Password = "producer", "CHANGE-ME" })
+	q := store.New(rdb, s.namespace, s.Name())
+	enqueue := func(id string) {
+		t.Helper()
+		now, err := q.Now(ctx)
+		s.must(err)
+		when := store.When{At: now, Entry: "e", Plan: "abc", Late: time.Hour, Overlap: store.OverlapCancel}
+		item, err := store.NewItem(&signalbox.Job{ID: id, Kind: "task"}, when)
+		s.must(err)
+		lane := q.NewLane()
+		lane.Next()
+		if fates, err := q.Enqueue(ctx, lane, []store.Item{item}); err != nil || !fates.Of(0).In() {
+			t.Fatal(fates, err)
+		}
+	}
+	enqueue("first")
+	begin, err := q.Now(ctx)
+	s.must(err)
+	redistest.Eventually(t, func() bool { now, err := q.Now(ctx); return err == nil && now.After(begin) }, "the clock goes on")
+	enqueue("second")
+	if _, err := q.CancelOverlapped(ctx, "e"); err == nil || !strings.Contains(err.Error(), "NOPERM") {
+		t.Errorf("without the rights: %v", err)
+	}
+	s.one("first", signalbox.StateReady)
+	s.must(admin.Do(ctx, "ACL", "SETUSER", "producer", "+lpos", "+lrem").Err())
+	if n, err := q.CancelOverlapped(ctx, "e"); n != 1 || err != nil {
+		t.Errorf("with them: %d, %v", n, err)
+	}
+	s.one("first", signalbox.StateCancelled)
+	s.one("second", signalbox.StateReady)
 }
 
 // A user with the viewer's rights can look at everything and change nothing.

@@ -16,6 +16,9 @@ import (
 // Nothing was changed.
 var ErrState = errors.New("inspect: not in this state")
 
+// ErrKeyTaken is wrapped by the error of a call that would have a job run again, or move it, while another job has its unique key. Nothing was changed.
+var ErrKeyTaken = errors.New("inspect: another job has its unique key")
+
 // An Action is what can be done to a job: [Cancel], [Retry], [Reschedule], [Delete], [Prioritise], [Edit] or [Move]. Each is for jobs in some states
 // only. Redis looks at the state and acts in one step, so a job that moves meanwhile is never changed in a state that the action isn't for.
 type Action interface {
@@ -61,8 +64,9 @@ func (a Cancel) done(job *Job) bool                 { return job.Cancelling }
 func (a Cancel) about() (string, []signalbox.State) { return "Cancel", a.store().States() }
 
 // Retry makes a job ready now that is scheduled, dead, cancelled or completed. One that has ended begins anew: its attempts and crashes count
-// from 0. Its last error stays until the next one. For a job that is ready already there is nothing to do. A completed job has the same effect
-// key when it runs again: if its handler records its effect, the effect doesn't happen twice.
+// from 0. It takes its unique key again, if that wasn't a window's: while another job has the key, the error wraps [ErrKeyTaken]. Its last error stays until
+// the next one. For a job that is ready already there is nothing to do. A completed job has the same effect key when it runs again: if its handler records
+// its effect, the effect doesn't happen twice.
 type Retry struct{}
 
 func (Retry) store() store.Act { return store.RunJobs(time.Time{}) }
@@ -171,6 +175,9 @@ func (a Edit) act(ctx context.Context, q *store.Queue, ids []string, states ...s
 			}
 			failed.add(err)
 		}
+		if answer.Acted == store.KeyTaken {
+			failed.add(keyTaken(id))
+		}
 		answers = append(answers, answer)
 	}
 	return answers, failed.err()
@@ -183,6 +190,9 @@ func (a Edit) done(job *Job) bool {
 		(a.Timeout == 0 || max(a.Timeout.Truncate(time.Microsecond), time.Microsecond) == job.Timeout)
 }
 func (a Edit) about() (string, []signalbox.State) { return "Edit", store.DeleteJobs().States() }
+
+// keyTaken returns the error of a job that can't run again, since another one has its unique key.
+func keyTaken(id string) error { return fmt.Errorf("job %s: %w", id, ErrKeyTaken) }
 
 // failures are the errors of single jobs: the first few.
 type failures []error
@@ -224,6 +234,9 @@ func do(ctx context.Context, q *store.Queue, a store.Act, ids []string, states [
 		if answer.Acted == store.Failed {
 			failed.add(fmt.Errorf("job %s: its record can't be read", ids[i]))
 		}
+		if answer.Acted == store.KeyTaken {
+			failed.add(keyTaken(ids[i]))
+		}
 	}
 	return answers, failed.err()
 }
@@ -260,7 +273,7 @@ func (i *Inspector) Do(ctx context.Context, queue, id string, a Action) (was sig
 		return was, fmt.Errorf("%w: job %s of queue %s is %s, and %s is for jobs that are %s; %s", ErrState, id, queue, was, name, words(states), instead(a, was))
 	case store.Lost:
 		return was, fmt.Errorf("inspect: job %s of queue %s has a record, and is in no list: another program has changed the queue", id, queue)
-	case store.Done, store.Changed, store.Failed, store.Occupied: // those have an error
+	case store.Done, store.Changed, store.Failed, store.Occupied, store.KeyTaken: // those have an error
 	}
 	return was, nil
 }

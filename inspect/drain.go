@@ -15,9 +15,10 @@ type Draining struct {
 	Bulk
 }
 
-// Drain deletes the jobs of a queue that wait to run: those that are ready, those whose time has come though no worker has looked at them yet, and with Scheduled all that are scheduled. Jobs that run go on. Dead and cancelled jobs stay: [Delete]
-// deletes these. It deletes no more jobs than were waiting when it began, so it ends also beside producers. To have a queue run empty instead, stop its producers and let the workers go on; to have it give out
-// no more jobs, [Inspector.Pause] it.
+// Drain deletes the jobs of a queue that wait to run: those that are ready, those whose time has come though no worker has looked at them yet, and with
+// Scheduled all that are scheduled. Jobs that run go on. Dead and cancelled jobs stay: [Delete] deletes these. It deletes no more jobs than were waiting when
+// it began, so it ends also beside producers. To have a queue run empty instead, stop its producers and let the workers go on; to have it give out no more
+// jobs, [Inspector.Pause] it.
 //
 // The jobs can't be had back: look first with DryRun, or [Inspector.Export] the queue. It may be called again after an error. The error wraps [ErrNoQueue] if nobody has used the queue.
 func (i *Inspector) Drain(ctx context.Context, queue string, d Draining) (p Progress, err error) {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"strings"
 	"time"
 
 	"github.com/signalbox-go/signalbox/internal/schedule"
@@ -29,10 +30,20 @@ type Entry struct {
 	// Missed says what happens to missed ticks: "default", "skip", "once", "all, up to 10", and then perhaps
 	// ", within 6h0m0s". See scheduler.Missed. It is "" if a scheduler of an older release described the entry.
 	Missed string
+	// Overlap says what a tick does while a job of the entry is live: "skip", "queue", "cancel", or "" if its job is enqueued beside the other. See
+	// scheduler.Overlap.
+	Overlap string
+	// Jitter is by how much the ticks are delayed at most. Next and Ticks have the delays.
+	Jitter time.Duration
+	// Start is the time before which no tick comes. It is zero if there is no such time.
+	Start time.Time
+	// End is the time after which no tick comes. It is zero if there is no such time.
+	End time.Time
 
-	// Last is the last tick whose job was enqueued. It is zero if there was none. A [Inspector.RunEntry] is no tick.
+	// Last is the last tick whose job was enqueued, or left out since a job of the entry was live. It is zero if there was none. A [Inspector.RunEntry] is no tick.
 	Last time.Time
-	// Next is the next tick. It fires if a scheduler has the entry then, and the entry isn't paused. It is zero if Err is set.
+	// Next is the next tick. It fires if a scheduler has the entry then, and the entry isn't paused. It is zero if Err is set, or if the entry
+	// has ended.
 	Next time.Time
 	// Paused says that the ticks of the entry pass without jobs.
 	Paused bool
@@ -48,8 +59,8 @@ type Entry struct {
 	schedule schedule.Schedule
 }
 
-// Ticks returns the ticks of the entry after a time, the earliest first, in the entry's time zone. They never end, unless Err is set:
-// then there are none.
+// Ticks returns the ticks of the entry after a time, the earliest first, in the entry's time zone. They end with the entry's End, if it has
+// one. If Err is set, there are none.
 func (e *Entry) Ticks(after time.Time) iter.Seq[time.Time] {
 	return func(yield func(time.Time) bool) {
 		if e.schedule == nil {
@@ -152,6 +163,9 @@ func (i *Inspector) changeEntry(ctx context.Context, queue, name, verb string, c
 // The job has the kind, the arguments and the options of the entry. It is no tick: the entry's last tick stays, its next tick comes as
 // usual, and the job has an ID and an effect key of its own. An entry that is paused can be run.
 //
+// The policy of the entry for jobs that overlap counts (see scheduler.Overlap). If it leaves the job out since another one of the entry is live, the error
+// wraps [ErrState] and names that one. If it cancels others, they are cancelled. Later ticks treat the job as one of theirs.
+//
 // A second call is a second job. If the reply was lost, the job may be enqueued or not. Only such an error comes with the ID: look for
 // the job with [Inspector.Job] before you call again. With any other error nothing was enqueued, and the ID is "".
 //
@@ -163,7 +177,11 @@ func (i *Inspector) RunEntry(ctx context.Context, queue, name string) (id string
 	id = store.NewID()
 	known, err := i.store(queue).RunEntry(ctx, name, id)
 	var unsure *store.UnsureError
+	var live *store.LiveError
 	switch {
+	case errors.As(err, &live):
+		return "", fmt.Errorf("%w: cron entry %s of queue %s has a live job, and leaves out others until it has ended: %s; wait, or cancel that job first",
+			ErrState, name, queue, strings.Join(live.IDs, ", "))
 	case errors.Is(err, store.ErrSealed):
 		return "", fmt.Errorf("inspect: run cron entry %s of queue %s: its schedulers encode the arguments of each job, so only they can enqueue one", name, queue)
 	case errors.As(err, &unsure):
@@ -209,26 +227,36 @@ func (i *Inspector) entries(ctx context.Context, queue string, names []string) (
 	entries := make([]Entry, len(found))
 	for k, f := range found {
 		e := Entry{
-			Queue: queue, Name: f.Name, Kind: f.Kind, Spec: f.Spec, Zone: f.Zone, Missed: f.Missed, Last: f.Last,
+			Queue: queue, Name: f.Name, Kind: f.Kind, Spec: f.Spec, Zone: f.Zone, Missed: f.Missed, Overlap: f.Overlap, Last: f.Last,
 			Paused: f.Paused, PausedSince: f.PausedSince, Seen: f.Seen, Gone: now.Sub(f.Seen).Abs() > store.NoticePatience, Err: f.Err,
 		}
 		if e.Err == nil {
-			e.read(now)
+			e.read(now, f)
 		}
 		entries[k] = e
 	}
 	return entries, nil
 }
 
-// read parses the spec of the entry.
-func (e *Entry) read(now time.Time) {
+// read parses the spec of the entry, and what changes its ticks.
+func (e *Entry) read(now time.Time, f store.Entry) {
 	zone, err := schedule.LoadZone(e.Zone)
 	if err == nil {
 		e.schedule, err = schedule.Parse(e.Spec, zone, now)
+	}
+	if err == nil && f.Jitter != "" {
+		e.Jitter, err = time.ParseDuration(f.Jitter)
+	}
+	if err == nil && f.Start != "" {
+		e.Start, err = time.Parse(time.RFC3339Nano, f.Start)
+	}
+	if err == nil && f.End != "" {
+		e.End, err = time.Parse(time.RFC3339Nano, f.End)
 	}
 	if err != nil {
 		e.schedule, e.Err = nil, fmt.Errorf("inspect: the next tick of cron entry %s: %w", e.Name, err)
 		return
 	}
+	e.schedule = schedule.Vary(e.schedule, schedule.Variation{Start: e.Start, End: e.End, Jitter: e.Jitter, Seed: schedule.Seed(e.Queue, e.Name)})
 	e.Next = e.schedule.Next(now)
 }

@@ -131,6 +131,59 @@ func TestEntryTicks(t *testing.T) {
 	}
 }
 
+// The ticks of an entry with a jitter, a start and an end are those that a scheduler enqueues, and run-now follows its policy.
+func TestEntryOptions(t *testing.T) {
+	t.Parallel()
+	s := newStage(t, redistest.Start(t).Client())
+	q := redistest.Name(t)
+	sched, err := scheduler.New(s.rdb, scheduler.Config{Namespace: s.namespace, Logger: slog.New(slog.DiscardHandler)})
+	s.must(err)
+	now, err := s.Now(t.Context())
+	s.must(err)
+	end := now.Add(4 * time.Second).Truncate(time.Microsecond)
+	s.must(sched.Cron("e", "@every 1s", task{}, scheduler.Queue(q), scheduler.Jitter(800*time.Millisecond), scheduler.Starting(now), scheduler.Ending(end)))
+	s.must(sched.Cron("cancels", "@yearly", task{}, scheduler.Queue(q), scheduler.Overlap(scheduler.CancelOther)))
+	ctx, stop := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- sched.Run(ctx) }()
+	var e inspect.Entry
+	redistest.Eventually(t, func() bool {
+		e, err = s.ins.Entry(t.Context(), q, "e")
+		return err == nil && e.Next.IsZero() && !e.Last.IsZero()
+	}, "the entry has ended")
+	stop()
+	s.must(<-ended)
+	if e.Jitter != 800*time.Millisecond || !e.Start.Equal(now) || !e.End.Equal(end) || e.Overlap != "" || e.Err != nil {
+		t.Errorf("the entry is %+v", e)
+	}
+	want := make(map[int64]bool) // an early one may have been before the scheduler was there
+	for at := range e.Ticks(now.Add(-time.Second)) {
+		want[at.UnixMicro()] = true
+	}
+	n := 0
+	for job, err := range s.ins.Jobs(t.Context(), q, inspect.Filter{State: signalbox.StateReady}) {
+		s.must(err)
+		if n++; !want[job.DueAt.UnixMicro()] {
+			t.Errorf("a tick at %v, the ticks are %v", job.DueAt, want)
+		}
+	}
+	if n == 0 || len(want) > 5 {
+		t.Errorf("%d jobs, of %d ticks", n, len(want))
+	}
+
+	first, err := s.ins.RunEntry(t.Context(), q, "cancels")
+	s.must(err)
+	if _, err := s.ins.RunEntry(t.Context(), q, "cancels"); err != nil {
+		t.Error(err)
+	}
+	if job, err := s.ins.Job(t.Context(), q, first); err != nil || job.State != signalbox.StateCancelled || !strings.Contains(job.LastError, "a later job of the cron entry cancels") {
+		t.Errorf("the first job is %+v, %v", job, err)
+	}
+	if e, err := s.ins.Entry(t.Context(), q, "cancels"); err != nil || e.Overlap != "cancel" {
+		t.Errorf("%+v, %v", e, err)
+	}
+}
+
 // An entry that no scheduler has any more is told apart, and can be forgotten. One that a scheduler has can't.
 func TestGoneEntry(t *testing.T) {
 	t.Parallel()

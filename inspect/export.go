@@ -16,15 +16,16 @@ type Exported struct {
 	Running int64 // of these: they were running
 }
 
-// Export writes all jobs of a queue to w, and its settings: as lines of JSON, which docs/cli.md describes. [Inspector.Import] reads them. It needs little memory for any number of jobs. progress is called
-// from time to time, unless it is nil.
+// Export writes all jobs of a queue to w, and its settings: as lines of JSON, which docs/cli.md describes. [Inspector.Import] reads them. It needs little
+// memory for any number of jobs. progress is called from time to time, unless it is nil.
 //
 // It may run beside workers and producers. A job that is in the queue from the begin to the end is in the file, however often its state changes
 // meanwhile, as it was at one moment. So the file isn't the queue at one moment: jobs that come or go meanwhile may be in it or not. A job may be in it twice. For a file
 // of one moment, pause the queue, wait until no job runs, and have the producers wait.
 //
 // A job that runs is in the file as ready: as it would be if it were given back. If it was asked to end, it is there as cancelled. If its worker goes on with it, it
-// runs again once it is imported, with the same effect key. Jobs that are held by a [Move] are in the file of the queue that they leave, as what they were. Completed jobs aren't in the file, also if the queue keeps them. Cron entries, statistics, and which workers are quiet aren't either.
+// runs again once it is imported, with the same effect key. Jobs that are held by a [Move] are in the file of the queue that they leave, as what they were.
+// Completed jobs aren't in the file, also if the queue keeps them. Cron entries, statistics, and which workers are quiet aren't either.
 //
 // The file has the arguments of all jobs, so keep it as you keep these. After an error it has no last line, and Import says that it was cut off.
 func (i *Inspector) Export(ctx context.Context, queue string, w io.Writer, progress func(Exported)) (done Exported, err error) {
@@ -40,6 +41,14 @@ func (i *Inspector) Export(ctx context.Context, queue string, w io.Writer, progr
 		return failed(err)
 	}
 	settings := situation.Settings
+	own, err := q.GroupLimits(ctx)
+	if err != nil {
+		return failed(err)
+	}
+	limitsOf := make(map[string]fileLimits, len(own))
+	for group, l := range own {
+		limitsOf[group] = limitsToFile(l)
+	}
 	out := json.NewEncoder(w)
 	out.SetEscapeHTML(false)
 	err = out.Encode(fileHead{
@@ -47,7 +56,7 @@ func (i *Inspector) Export(ctx context.Context, queue string, w io.Writer, progr
 		Settings: fileSettings{
 			settings.Paused, settings.Slots, settings.Retention.Jobs, settings.Retention.Bytes, settings.Retention.Age.Microseconds(),
 			settings.Completed.Jobs, settings.Completed.Bytes, settings.Completed.Age.Microseconds(),
-			settings.Copies,
+			settings.Copies, limitsToFile(settings.Limits), limitsToFile(settings.GroupLimits), limitsOf, settings.MaxLength,
 		},
 	})
 	if err != nil {

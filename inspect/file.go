@@ -2,11 +2,14 @@ package inspect
 
 import (
 	"bytes"
+	"context"
 	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"regexp"
+	"slices"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -40,6 +43,57 @@ type fileSettings struct {
 	KeepCompletedMicros int64 `json:"keep_completed_us"`
 	// CopyDead is the queue that gets copies of dead jobs; "": there is none.
 	CopyDead string `json:"copy_dead"`
+	// The limits of the queue, of its groups, and of groups with limits of their own.
+	Limits      fileLimits            `json:"limits"`
+	GroupLimits fileLimits            `json:"group_limits"`
+	LimitsOf    map[string]fileLimits `json:"limits_of,omitempty"`
+	// MaxLength is how many jobs the queue may have that haven't ended; 0: any number.
+	MaxLength int `json:"max_length,omitempty"`
+}
+
+// fileLimits are limits. 0 for none.
+type fileLimits struct {
+	Running int   `json:"running"`
+	Jobs    int   `json:"jobs"` // that start in each PerUS
+	PerUS   int64 `json:"per_us"`
+	Burst   int   `json:"burst"`
+}
+
+func limitsToFile(l signalbox.Limits) fileLimits {
+	return fileLimits{l.Running, l.Rate.Jobs, l.Rate.Per.Microseconds(), l.Rate.Burst}
+}
+
+func (l fileLimits) limits() signalbox.Limits {
+	// One that is too long for a duration isn't valid either way.
+	per := time.Duration(min(max(l.PerUS, -1), int64(48*time.Hour/time.Microsecond))) * time.Microsecond
+	return signalbox.Limits{Running: l.Running, Rate: signalbox.Rate{Jobs: l.Jobs, Per: per, Burst: l.Burst}}
+}
+
+// setLimits gives a queue the limits of the file. Groups that have limits of their own, and aren't in the file, keep them.
+func (s *fileSettings) setLimits(ctx context.Context, q *store.Queue) error {
+	if _, err := q.SetLimits(ctx, s.Limits.limits()); err != nil {
+		return err
+	}
+	if _, err := q.SetGroupLimits(ctx, s.GroupLimits.limits()); err != nil {
+		return err
+	}
+	for _, group := range slices.Sorted(maps.Keys(s.LimitsOf)) {
+		l := s.LimitsOf[group].limits()
+		if _, err := q.SetLimitsOf(ctx, group, &l); err != nil {
+			return err
+		}
+	}
+	_, err := q.SetMaxLength(ctx, s.MaxLength)
+	return err
+}
+
+// checkLimits returns an error for limits that can't be.
+func (s *fileSettings) checkLimits() error {
+	errs := []error{store.ValidateMaxLength(s.MaxLength), store.ValidateLimits(s.Limits.limits()), store.ValidateLimits(s.GroupLimits.limits())}
+	for group, l := range s.LimitsOf {
+		errs = append(errs, store.ValidateGroup(group), store.ValidateLimits(l.limits()))
+	}
+	return errors.Join(errs...)
 }
 
 // A fileEnd is the last line.
@@ -59,6 +113,7 @@ type fileJob struct {
 
 	Payload       json.RawMessage   `json:"payload,omitempty"`
 	PayloadBase64 []byte            `json:"payload_base64,omitempty"`
+	Encoding      string            `json:"encoding,omitempty"`
 	Headers       map[string]string `json:"headers,omitempty"`
 	EffectKey     string            `json:"effect_key,omitempty"`
 
@@ -99,7 +154,7 @@ func lineOf(s *store.Stored) fileJob {
 		MaxAttempts: j.MaxAttempts, Crashes: j.Crashes, Timeout: j.Timeout.Microseconds(), LastError: j.LastError, Finished: j.Finished,
 		Flags: s.Whole.Flags, Extras: s.Whole.Extras,
 	}
-	if plainJSON(j.Payload) {
+	if line.Encoding = j.Encoding; plainJSON(j.Payload) {
 		line.Payload = j.Payload
 	} else {
 		line.PayloadBase64 = j.Payload
@@ -142,6 +197,7 @@ func (line *fileJob) stored() (store.Stored, error) {
 	}
 	j := &s.Whole.Job
 	j.Kind, j.Headers, j.Payload, j.MaxAttempts, j.Crashes = line.Kind, line.Headers, line.PayloadBase64, line.MaxAttempts, line.Crashes
+	j.Encoding = line.Encoding
 	if line.Payload != nil {
 		j.Payload = line.Payload
 	}

@@ -49,7 +49,7 @@ func TestExportAndImport(t *testing.T) {
 		}, store.When{})
 		s.put(signalbox.Job{ID: "spaced", Payload: []byte(`{ "a": 1 }`), Effect: "order-17"}, store.When{})
 		s.put(signalbox.Job{ID: "null", Payload: []byte(`null`)}, store.When{})
-		s.put(signalbox.Job{ID: "bytes", Payload: []byte("\x00\xff")}, store.When{})
+		s.put(signalbox.Job{ID: "bytes", Payload: []byte("\x00\xff"), Encoding: "zstd+json"}, store.When{})
 		s.must(s.rdb.HSet(t.Context(), s.keys+"jobs", "dead2", "no record").Err())
 		unknown := s.rdb.HGet(t.Context(), s.keys+"jobs", "in2h").Val() + "\xaa\x09\x03new" // a field of a later release
 		s.must(s.rdb.HSet(t.Context(), s.keys+"jobs", "in2h", unknown).Err())

@@ -16,8 +16,8 @@ import (
 type Importing struct {
 	// DryRun checks all lines and counts the jobs, and changes nothing.
 	DryRun bool
-	// Settings sets the queue's settings to those of the file: slots, what is kept, and where dead jobs are copied to, before any job is put in, and the pause, too, if the file's queue was paused. If it
-	// was not, the queue is resumed when all jobs are in. After an error a paused queue stays paused.
+	// Settings sets the queue's settings to those of the file: slots, what is kept, and where dead jobs are copied to, before any job is put in, and the
+	// pause, too, if the file's queue was paused. If it was not, the queue is resumed when all jobs are in. After an error a paused queue stays paused.
 	Settings bool
 	// Progress is called from time to time, and at the end. It may be nil.
 	Progress func(Imported)
@@ -27,7 +27,7 @@ type Importing struct {
 type Imported struct {
 	Jobs  int64 // lines with a job that could be read
 	Done  int64 // were put in; with DryRun, would be
-	There int64 // were left out: the queue has a job of this ID, in any state
+	There int64 // were left out: the queue has a job of this ID, in any state, or another job that has the unique key until its end
 	Bad   int64 // lines that are no job. They were left out
 }
 
@@ -45,7 +45,10 @@ const (
 // completed meanwhile has left no trace, unless the queue keeps completed jobs: it is put in again. So import a file to its end before the queue is worked: pause it first.
 //
 // Jobs keep what they have in the file: the ID, the state, the effect key, all times and errors. Ready jobs come in as due at the time when they
-// were due: so workers get them in that order, and those of one time in the order of their IDs. They count as scheduled until a worker looks. Dead and cancelled jobs that are older than the queue keeps, or too many, are dropped as usual.
+// were due: so workers get them in that order, and those of one time in the order of their IDs. They count as scheduled until a worker looks. Dead and
+// cancelled jobs that are older than the queue keeps, or too many, are dropped as usual.
+//
+// Jobs of groups come into their lines at the places of these times, also those that waited for a retry: the next one of a serial group doesn't wait for them.
 //
 // It needs little memory for any number of jobs. A line that is no job is left out, and counted. After such lines, and if the last line is missing, the
 // error at the end wraps [ErrFile] and has the numbers of the first few lines, but nothing of their contents. A first line that isn't one of a file ends the
@@ -134,7 +137,7 @@ func (im *importer) head(ctx context.Context) error {
 	}
 	if im.o.Settings {
 		if err := errors.Join(store.ValidateSlots(head.Settings.Slots), store.ValidateRetention(head.Settings.retention()), store.ValidateRetention(head.Settings.completed()),
-			store.ValidateCopies(im.q.Name(), head.Settings.CopyDead)); err != nil {
+			store.ValidateCopies(im.q.Name(), head.Settings.CopyDead), head.Settings.checkLimits()); err != nil {
 			return err
 		}
 	}
@@ -159,6 +162,9 @@ func (im *importer) head(ctx context.Context) error {
 		return err
 	}
 	if err := im.q.SetCompleted(ctx, head.Settings.completed()); err != nil {
+		return err
+	}
+	if err := head.Settings.setLimits(ctx, im.q); err != nil {
 		return err
 	}
 	return im.q.SetCopies(ctx, head.Settings.CopyDead)

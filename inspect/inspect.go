@@ -53,6 +53,7 @@
 package inspect
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -116,6 +117,10 @@ type Queue struct {
 	CompletedRetention signalbox.Retention
 	// CopyDead is the queue that gets a copy of each job that dies. "" if there is none.
 	CopyDead string
+	// Limits bound what runs of the queue, and GroupLimits what runs of each of its groups without limits of its own. They are zero if there are none.
+	Limits, GroupLimits signalbox.Limits
+	// MaxLength is how many jobs the queue may have that haven't ended: Ready, Scheduled and Running together. 0 if there is no maximum.
+	MaxLength int
 
 	Ready     int64 // jobs that wait for a worker
 	Scheduled int64 // jobs that wait for their time
@@ -126,6 +131,9 @@ type Queue struct {
 	// Oldest is how long the oldest job that could run has waited. 0 if there is none.
 	Oldest time.Duration
 }
+
+// Length returns how many jobs of the queue haven't ended: those that count for MaxLength.
+func (q *Queue) Length() int64 { return q.Ready + q.Scheduled + q.Running }
 
 // Queues returns the state of every queue of the namespace that a producer or a worker has used, sorted by name. It makes a few
 // calls for each. A queue whose state can't be read has its name in the error, and is left out. A queue that is new may be missing for
@@ -233,6 +241,171 @@ func (i *Inspector) SetCopyDead(ctx context.Context, queue, to string) error {
 	return nil
 }
 
+// SetLimits sets what runs of a queue at most, across all workers, in place of what was set before, also by a worker's Config. The zero value is no
+// limit. It counts from the next claim on: jobs that run go on. The error wraps [signalbox.ErrInvalid] if a queue can't have l, and [ErrNoQueue]
+// if nobody has used the queue.
+func (i *Inspector) SetLimits(ctx context.Context, queue string, l signalbox.Limits) error {
+	return i.limit(ctx, queue, l, "limits of queue %s: %w", func(q *store.Queue) error { _, err := q.SetLimits(ctx, l); return err })
+}
+
+// SetGroupLimits sets what runs of each group of a queue at most, if it has no limits of its own: see [Inspector.SetLimitsOf]. Otherwise it is as
+// [Inspector.SetLimits]. A serial group has one job at a time, whatever Running says.
+func (i *Inspector) SetGroupLimits(ctx context.Context, queue string, l signalbox.Limits) error {
+	return i.limit(ctx, queue, l, "limits of the groups of queue %s: %w", func(q *store.Queue) error { _, err := q.SetGroupLimits(ctx, l); return err })
+}
+
+// SetLimitsOf sets what runs of one group of a queue at most. With nil the group has the limits of all groups again. The zero value is no limit, whatever
+// those are. group is the key of a scheduler.Group or of a scheduler.Serial: the limits are for both groups, each by itself. Of a serial group the rate
+// counts: one job of it runs at a time, whatever Running says. Otherwise it is as [Inspector.SetLimits].
+func (i *Inspector) SetLimitsOf(ctx context.Context, queue, group string, l *signalbox.Limits) error {
+	if err := store.ValidateGroup(group); err != nil {
+		return fmt.Errorf("inspect: %w", err)
+	}
+	var valid signalbox.Limits
+	if l != nil {
+		valid = *l
+	}
+	return i.limit(ctx, queue, valid, "limits of a group of queue %s: %w", func(q *store.Queue) error { _, err := q.SetLimitsOf(ctx, group, l); return err })
+}
+
+// LimitsOf returns the limits of the groups of a queue that have limits of their own, by their keys, as [Inspector.SetLimitsOf] sets them.
+func (i *Inspector) LimitsOf(ctx context.Context, queue string) (map[string]signalbox.Limits, error) {
+	if err := i.known(ctx, queue); err != nil {
+		return nil, err
+	}
+	all, err := i.store(queue).GroupLimits(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("inspect: limits of the groups of queue %s: %w", queue, err)
+	}
+	return all, nil
+}
+
+// SetMaxLength sets how many jobs a queue may have that haven't ended, in place of what was set before, also by a worker's Config: those that wait, for
+// whatever reason, and those that run. An enqueue that would make it more is refused with a [signalbox.QueueFullError], or waits: see
+// scheduler.WaitForRoom. The jobs that are there stay, however many they are. n is 1 to 1,000,000,000; 0 is no maximum. The first maximum raises the
+// layout of the queue: workers and producers of older releases can't use it from then on. The error wraps [signalbox.ErrInvalid] if a
+// queue can't have n, and [ErrNoQueue] if nobody has used the queue.
+func (i *Inspector) SetMaxLength(ctx context.Context, queue string, n int) error {
+	if err := store.ValidateMaxLength(n); err != nil {
+		return fmt.Errorf("inspect: %w", err)
+	}
+	if err := i.listed(ctx, queue); err != nil {
+		return err
+	}
+	if _, err := i.store(queue).SetMaxLength(ctx, n); err != nil {
+		return fmt.Errorf("inspect: maximum length of queue %s: %w", queue, err)
+	}
+	return nil
+}
+
+// HoldBack keeps the jobs of a queue from starting for a time, or those of one group, as [signalbox.HoldBack] does: jobs that run go on. group is the key of a
+// scheduler.Group or a scheduler.Serial: if the queue has both with that key, both are held back. "" is for the whole queue. [Inspector.Holds] lists what is held
+// back. d is at most 24 h. An end that is earlier than one that was set before changes nothing, but 0 ends what was set. It returns until when jobs are held
+// back, by the clock of Redis; zero if they aren't.
+func (i *Inspector) HoldBack(ctx context.Context, queue, group string, d time.Duration) (until time.Time, err error) {
+	if d < 0 || d > 24*time.Hour || d > 0 && d < time.Microsecond {
+		return until, fmt.Errorf("inspect: %w time: %v; 1µs to 24h is allowed, and 0 to end it", signalbox.ErrInvalid, d)
+	}
+	if group != "" {
+		if err := store.ValidateGroup(group); err != nil {
+			return until, fmt.Errorf("inspect: %w", err)
+		}
+	}
+	if err := i.listed(ctx, queue); err != nil {
+		return until, err
+	}
+	keys := []string{""}
+	if group != "" {
+		keys = []string{"g" + group, "s" + group} // Group and Serial
+	}
+	for _, key := range keys {
+		if until, err = i.store(queue).HoldBack(ctx, key, "", d); err != nil {
+			return until, fmt.Errorf("inspect: hold back jobs of queue %s: %w", queue, err)
+		}
+	}
+	return until, nil
+}
+
+// A Hold says that jobs are held back: those of a queue, or of one of its groups. See [Inspector.HoldBack].
+type Hold struct {
+	// Group is the key of the group, "" for the whole queue. Serial says that it is one of scheduler.Serial.
+	Group  string
+	Serial bool
+	// Until is when jobs may start again, by the clock of Redis.
+	Until time.Time
+	// Job is the ID of the job whose handler or error asked for it, "" if that was an operator.
+	Job string
+}
+
+// Holds returns what is held back of a queue: the queue as a whole first, then its groups by their keys.
+func (i *Inspector) Holds(ctx context.Context, queue string) ([]Hold, error) {
+	if err := i.known(ctx, queue); err != nil {
+		return nil, err
+	}
+	all, err := i.store(queue).Holds(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("inspect: what is held back of queue %s: %w", queue, err)
+	}
+	holds := make([]Hold, len(all))
+	for n, h := range all {
+		holds[n] = Hold{Until: h.Until, Job: h.By}
+		if h.Group != "" {
+			holds[n].Group, holds[n].Serial = h.Group[1:], h.Group[0] == 's'
+		}
+	}
+	slices.SortStableFunc(holds, func(a, b Hold) int { return cmp.Compare(a.Group, b.Group) })
+	return holds, nil
+}
+
+// A Group is a group of jobs that is in use: see scheduler.Group.
+type Group struct {
+	// Key is its key. Serial says that it is one of scheduler.Serial.
+	Key    string
+	Serial bool
+	// Running is how many jobs hold the group: those that run, and those that come to run again without waiting in the line, such as a job of a serial group
+	// that waits for its retry.
+	Running int64
+	// Waiting is how many jobs wait in the group's lines. Scheduled jobs aren't among them.
+	Waiting int64
+	// HeldUntil is when jobs of the group may start again, by the clock of Redis, if it is held back; else zero.
+	HeldUntil time.Time
+	// Limits are the limits of the group: its own, or those of all groups of the queue. A serial group has one job at a time.
+	Limits signalbox.Limits
+}
+
+// Groups returns the largest groups of a queue, at most so many: those with the most jobs that run or wait first. more reports whether the queue has others. It looks
+// at some 10,000 groups, so of a queue with more of them it may miss some that are larger.
+func (i *Inspector) Groups(ctx context.Context, queue string, most int) (groups []Group, more bool, err error) {
+	if most < 1 {
+		return nil, false, fmt.Errorf("inspect: %w number of groups: %d; want 1 or more", signalbox.ErrInvalid, most)
+	}
+	if err := i.known(ctx, queue); err != nil {
+		return nil, false, err
+	}
+	all, more, err := i.store(queue).GroupsInUse(ctx, most)
+	if err != nil {
+		return nil, false, fmt.Errorf("inspect: groups of queue %s: %w", queue, err)
+	}
+	groups = make([]Group, len(all))
+	for n, g := range all {
+		groups[n] = Group{Key: g.Key[1:], Serial: g.Key[0] == 's', Running: g.Holding, Waiting: g.Waiting, HeldUntil: g.Until, Limits: g.Limits}
+	}
+	return groups, more, nil
+}
+
+func (i *Inspector) limit(ctx context.Context, queue string, l signalbox.Limits, format string, set func(*store.Queue) error) error {
+	if err := store.ValidateLimits(l); err != nil {
+		return fmt.Errorf("inspect: %w", err)
+	}
+	if err := i.listed(ctx, queue); err != nil {
+		return err
+	}
+	if err := set(i.store(queue)); err != nil {
+		return fmt.Errorf("inspect: "+format, queue, err)
+	}
+	return nil
+}
+
 // SetSlots gives each worker of a queue n slots: so many of its handlers run at the same time in each. n is 1 to 100,000; 0 leaves it to
 // each worker's Config. Workers that run change at once, and those that start later have n, too. Jobs that run go on: a worker that
 // has more of them than slots takes no others meanwhile. The error wraps [signalbox.ErrInvalid] if n is out of bounds, and [ErrNoQueue]
@@ -268,8 +441,8 @@ func (i *Inspector) Unquiet(ctx context.Context, worker string) (changed bool, e
 // lease. Stop doesn't wait for the end: the worker is in [Inspector.Workers] until then. What the process does when Run has returned is up to its program.
 // Most programs exit, with status 0. What starts them again, such as a Kubernetes Deployment, starts a worker with another ID.
 //
-// A stop is final: nothing takes it back. changed is false if the worker was asked to stop already. The error wraps [ErrNoWorker] if no queue of the namespace has a worker of that ID. A worker that is too old for a queue
-// doesn't hear of it there.
+// A stop is final: nothing takes it back. changed is false if the worker was asked to stop already. The error wraps [ErrNoWorker] if no queue of the
+// namespace has a worker of that ID. A worker that is too old for a queue doesn't hear of it there.
 func (i *Inspector) Stop(ctx context.Context, worker string) (changed bool, err error) {
 	return i.tell(ctx, worker, (*store.Queue).Stop)
 }
@@ -372,6 +545,7 @@ func (i *Inspector) read(ctx context.Context, name string) (Queue, error) {
 	}
 	return Queue{
 		Name: name, Paused: settings.Paused, PausedSince: settings.PausedSince, Retention: settings.Retention, CompletedRetention: settings.Completed, CopyDead: settings.Copies,
+		Limits: settings.Limits, GroupLimits: settings.GroupLimits, MaxLength: settings.MaxLength,
 		Slots: settings.Slots, Quiet: settings.Quiet, Workers: workers,
 		Ready: d.Ready, Scheduled: d.Scheduled, Running: d.Running, Dead: d.Dead, Cancelled: d.Cancelled, Completed: d.Completed, Oldest: d.Oldest,
 	}, nil

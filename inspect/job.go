@@ -21,8 +21,9 @@ type Job struct {
 	ID    string // names one live job of its queue
 	Kind  string // which handler runs it
 	State signalbox.State
-	// Payload is the encoded arguments (JSON).
+	// Payload is the encoded arguments: JSON, unless Encoding says otherwise.
 	Payload  []byte
+	Encoding string            // how Payload is encoded: the name of a [signalbox.Codec]; "" is JSON
 	Headers  map[string]string // the producer's metadata and the trace context; may be nil
 	Priority signalbox.Priority
 
@@ -32,10 +33,25 @@ type Job struct {
 	Timeout     time.Duration // bound of one attempt; 0 is none
 	// Retain is how long the job is kept after it has ended, as its producer said, or [signalbox.RetainNone]. 0: that is up to the queue.
 	Retain time.Duration
+	// ExpiresAt is when the job expires if it hasn't started by then, of a job that is scheduled or ready; else zero: see scheduler.ExpireAfter.
+	ExpiresAt time.Time
 
 	EnqueuedAt time.Time
 	DueAt      time.Time // when it is due, or was: its schedule, the end of a retry's delay, or EnqueuedAt
 	EndedAt    time.Time // when it ended, if it is dead, cancelled or completed; else zero
+
+	// Group is the key of the job's group, or "". Serial says that one job of the group runs at a time, and YieldOnRetry that others of it may run while
+	// this one waits for its retry.
+	Group        string
+	Serial       bool
+	YieldOnRetry bool
+
+	// UniqueKey is the job's unique key, or "": that of scheduler.Unique, or a digest of the arguments of scheduler.UniqueBy.
+	UniqueKey string
+	// UniqueUntil says until when the job has the key, in words: "started", "ended", or for how long from its enqueue on, such as "1h0m0s". Of a throttled
+	// job it is "started, then 1h0m0s". It is ""
+	// without a key.
+	UniqueUntil string
 
 	// EffectKey is the key under which the job's effect is recorded: see [signalbox.Job.EffectKey].
 	EffectKey string
@@ -66,7 +82,8 @@ type Job struct {
 	// Nowhere says that the job has a record, but no place in the queue, so that it never runs: another program has changed the queue.
 	// State is ready then. [Inspector.Doctor] repairs it. It is false if more than 100,000 jobs are ready: then nobody has looked.
 	Nowhere bool
-	// Waits says why the job isn't running, in words, if it is scheduled or ready; else "".
+	// Waits says why the job isn't running, in words, if it is scheduled or ready; else "". [Inspector.Jobs] doesn't know whether a job
+	// waits for others of its group, for the group's limits, or since the group is held back.
 	Waits string
 	// Cursor is where a listing goes on behind the job: see [Filter]. A job of [Inspector.Job] has none.
 	Cursor string
@@ -112,9 +129,14 @@ func (i *Inspector) Job(ctx context.Context, queue, id string) (Job, error) {
 func jobOf(v *store.View, s *store.Situation) Job {
 	r := &v.Job
 	job := Job{
-		Queue: r.Queue, ID: r.ID, Kind: r.Kind, State: v.State, Payload: r.Payload, Headers: r.Headers, Priority: r.Priority,
+		Queue: r.Queue, ID: r.ID, Kind: r.Kind, State: v.State, Payload: r.Payload, Encoding: r.Encoding, Headers: r.Headers, Priority: r.Priority,
 		Failed: max(r.Attempt-1, 0), MaxAttempts: r.MaxAttempts, Crashes: r.Crashes, Timeout: r.Timeout, Retain: r.Retain,
 		EnqueuedAt: r.EnqueuedAt, DueAt: r.ScheduledAt, LastError: r.LastError, Cursor: v.Cursor,
+		Group: r.Group, Serial: r.Serial, YieldOnRetry: r.YieldOnRetry,
+	}
+	if v.Unique.Scope != 0 {
+		job.UniqueKey, _ = v.Unique.Name()
+		job.UniqueUntil = v.Unique.Until()
 	}
 	if v.Err != nil {
 		job.Err = fmt.Errorf("inspect: the record of job %s can't be read: %w", r.ID, v.Err)
@@ -130,6 +152,9 @@ func jobOf(v *store.View, s *store.Situation) Job {
 		job.Worker, job.Token, job.Since, job.Cancelling = v.Worker(), r.Token, r.ClaimedAt, cancelling(v.Flags)
 	case signalbox.StateReady:
 	}
+	if r.ExpireAfter > 0 && !v.Job.ScheduledAt.Equal(store.HeldUntil) && (v.State == signalbox.StateScheduled || v.State == signalbox.StateReady) {
+		job.ExpiresAt = r.ScheduledAt.Add(r.ExpireAfter)
+	}
 	for _, a := range v.Attempts {
 		job.Attempts = append(job.Attempts, Attempt(a))
 	}
@@ -140,7 +165,7 @@ func jobOf(v *store.View, s *store.Situation) Job {
 	job.TraceID, job.SpanID = spanOf(r.Headers["traceparent"])
 	job.RunTraceID, job.RunSpanID = spanOf(v.Note)
 	job.Nowhere = v.Unlisted
-	job.Waits = waits(&job, s)
+	job.Waits = waits(&job, v, s)
 	if v.Held != nil {
 		job.held, job.Waits = true, heldFor(v.Held)
 	}
@@ -151,12 +176,12 @@ func jobOf(v *store.View, s *store.Situation) Job {
 func cancelling(flags string) bool { return strings.Contains(flags, "c") }
 
 // waits says why a job isn't running.
-func waits(job *Job, s *store.Situation) string {
+func waits(job *Job, v *store.View, s *store.Situation) string {
 	later := ""
 	switch job.State {
 	case signalbox.StateScheduled:
 		if job.DueAt.After(s.At) {
-			return "until " + job.DueAt.UTC().Format("2006-01-02 15:04:05 MST")
+			return "until " + clock(job.DueAt)
 		}
 		later = "its time has come; "
 	case signalbox.StateReady:
@@ -175,11 +200,41 @@ func waits(job *Job, s *store.Situation) string {
 		return later + "no worker works the queue"
 	case len(workers) > 0 && !loud:
 		return later + "all workers of the queue are quiet"
+	}
+	if text := braked(&s.Queue, "the queue"); text != "" {
+		return later + text
+	}
+	if text := braked(&v.Brakes, "its group"); text != "" {
+		return text
+	}
+	switch {
+	case v.Blocked:
+		return "for the jobs of its group that run, or wait for a retry"
+	case v.Lined && job.Group != "":
+		return "for a free slot, and the turn of its group"
 	case job.Crashes >= store.SuspectAt:
 		return later + fmt.Sprintf("for a worker that may try a job which has crashed %d times", job.Crashes)
 	}
 	return later + "for a free slot"
 }
+
+// braked says how a job is kept from starting by holds and limits of its queue or of its group, or returns "".
+func braked(b *store.Brakes, whose string) string {
+	switch r := b.Limits.Rate; {
+	case !b.Held.IsZero():
+		return whose + " is held back until " + clock(b.Held)
+	case b.Full && b.Limits.Running == 1:
+		return "for " + whose + "'s limit of 1 running job"
+	case b.Full:
+		return fmt.Sprintf("for %s's limit of %d running jobs", whose, b.Limits.Running)
+	case !b.Allowed.IsZero():
+		return fmt.Sprintf("for %s's rate, %d per %v: the next job may start at %s", whose, r.Jobs, r.Per, clock(b.Allowed))
+	}
+	return ""
+}
+
+// clock returns a time as Waits has it.
+func clock(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05 MST") }
 
 // spanOf returns the trace ID and the span ID of a traceparent, or "" and "".
 func spanOf(traceparent string) (trace, span string) {

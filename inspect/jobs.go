@@ -18,6 +18,7 @@ type Filter struct {
 	Kind     string
 	IDPrefix string
 	Error    string // part of LastError, in this spelling
+	Group    string // the key of the job's group, serial or not
 	// OlderThan and NewerThan bound the age of the job in its state, both inclusive, by the clock of Redis when the listing begins. The
 	// age is the time since the job ended (dead, cancelled, completed), since it was due (ready), or since a worker got it (running). For a scheduled
 	// job it is the time that is left until it is due.
@@ -47,8 +48,8 @@ func (f *Filter) validate() error {
 }
 
 // Jobs yields the jobs of a queue that a filter names. Scheduled ones come in the order of their times, dead, cancelled and completed ones in the order in which
-// they ended; but those with a Retain come first, in the order in which they are dropped. Ready ones come priority by priority, and within one in the order in which workers take them. Running ones come session by session,
-// and within one in the order in which the worker got them.
+// they ended; but those with a Retain come first, in the order in which they are dropped. Ready ones come priority by priority, and within one in the order
+// in which workers take them. Running ones come session by session, and within one in the order in which the worker got them.
 //
 // It may run while the queue is in use: it makes short calls, and needs little memory however many jobs there are. A job that stays in its state
 // is yielded. One that changes its state meanwhile may be missing, or be there twice. Each job is as it was at the moment of its call.
@@ -126,7 +127,7 @@ func bound(now time.Time, d time.Duration) time.Time {
 
 // fits reports whether the filter names the job, as far as the store has not looked at that.
 func (f *Filter) fits(job *Job, now time.Time) bool {
-	if f.Kind != "" && job.Kind != f.Kind || !strings.Contains(job.LastError, f.Error) {
+	if f.Kind != "" && job.Kind != f.Kind || f.Group != "" && job.Group != f.Group || !strings.Contains(job.LastError, f.Error) {
 		return false
 	}
 	var since time.Time

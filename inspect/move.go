@@ -21,6 +21,7 @@ var ErrTaken = errors.New("inspect: the ID is taken")
 // ended before the time that the queue keeps such jobs for. The effect key goes along: it is the one
 // that the job had in its first queue, so an effect that was recorded isn't had again. The fencing tokens don't: those of the other queue are a sequence of
 // their own. They are larger than the job's earlier ones unless that queue's Redis has a clock that is behind. The span of the last attempt is forgotten.
+// A job of a group doesn't hold it any more, and waits in the line of its group there, at the place of the time when it was due.
 // In the statistics the job counts as deleted here, and as enqueued there.
 //
 // The queues may be on two servers of a Cluster, so a move has several steps. Between them the job is held in both queues: no worker gets
@@ -30,7 +31,8 @@ var ErrTaken = errors.New("inspect: the ID is taken")
 //
 // [Inspector.DoAll] first ends the moves to the same queue of jobs in the filter's state that were not finished, whatever their ages.
 //
-// The error wraps [ErrTaken] if the other queue has a job of the same ID, also one that has ended and is kept, and [ErrNoQueue] if nobody has used the other queue.
+// The error wraps [ErrKeyTaken] if another job of the other queue has the job's unique key, [ErrTaken] if the other queue has a job of the same ID, also one
+// that has ended and is kept, and [ErrNoQueue] if nobody has used the other queue.
 type Move struct {
 	To string // the other queue
 }
@@ -54,6 +56,8 @@ func (a Move) act(ctx context.Context, q *store.Queue, ids []string, states ...s
 			failed.add(fmt.Errorf("job %s: its record can't be read", ids[i]))
 		case store.Occupied:
 			failed.add(fmt.Errorf("job %s: %w: queue %s has a job of this ID", ids[i], ErrTaken, a.To))
+		case store.KeyTaken:
+			failed.add(fmt.Errorf("job %s: %w in queue %s", ids[i], ErrKeyTaken, a.To))
 		case store.Done, store.Gone, store.Wrong, store.Changed, store.Lost:
 		}
 	}

@@ -80,6 +80,7 @@ type Counts struct {
 	Crashed   int64 // deliveries whose worker died, or lost its lease
 	Deleted   int64 // jobs that an operator deleted
 	Revived   int64 // dead and cancelled jobs that an operator made to run again
+	Expired   int64 // of the dead ones, those that had not started in time: see scheduler.ExpireAfter
 }
 
 // A Histogram counts durations by their length. Its buckets grow by powers of two: up to 1 ms, 2 ms, 4 ms and so on to 2^22 ms (about 70

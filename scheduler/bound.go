@@ -58,7 +58,11 @@ func (c *combiner) expire() {
 		}
 		for _, r := range l.requests {
 			if over(r) {
-				r.err = c.late(c.leave(r))
+				if l.in {
+					l.quit(r)
+				} else {
+					r.err = c.late(c.leave(r))
+				}
 				r.done <- struct{}{}
 			}
 		}

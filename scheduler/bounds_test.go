@@ -2,6 +2,8 @@ package scheduler
 
 import (
 	"context"
+	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -127,6 +129,36 @@ func TestCallsAreBounded(t *testing.T) {
 			t.Errorf("%d jobs", n)
 		}
 	})
+}
+
+// Jobs with groups or unique keys take Redis longer, so a call has at most 512 of them.
+func TestCallsOfSpecialJobsAreBounded(t *testing.T) {
+	t.Parallel()
+	_, q := setup(t)
+	rdb := redistest.Start(t).Client()
+	spy := &callSpy{}
+	rdb.AddHook(spy)
+	s := newScheduler(t, rdb)
+	items := many(1200)
+	if _, err := s.EnqueueMany(context.Background(), items, Queue(q.Name()), Group("g")); err != nil {
+		t.Fatal(err)
+	}
+	for _, r := range s.EnqueueSeq(context.Background(), slices.Values(items), Queue(q.Name()), Serial("s")) {
+		if r.Err != nil {
+			t.Fatal(r.Err)
+		}
+	}
+	for i := range items {
+		items[i].Options = []EnqueueOption{Unique(strconv.Itoa(i), UntilEnded)}
+	}
+	if _, err := s.EnqueueMany(context.Background(), items, Queue(q.Name())); err != nil {
+		t.Fatal(err)
+	}
+	for _, n := range spy.args {
+		if jobs := (n - 20) / 4; jobs > 520 {
+			t.Errorf("a call of some %d jobs", jobs)
+		}
+	}
 }
 
 // TestTicksOfALargeEntry: if Cron accepts an entry, its ticks can be enqueued. The effect key that each

@@ -2,7 +2,9 @@ package scheduler
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
+	"fmt"
 	"strings"
 	"sync"
 	"testing"
@@ -11,44 +13,46 @@ import (
 	"github.com/signalbox-go/signalbox"
 )
 
-// A recordingCodec puts the ID in front of each payload, and records its calls.
-type recordingCodec struct {
+// A boundCodec writes the kind and the payload key before the JSON, and counts its calls.
+type boundCodec struct {
 	mu    sync.Mutex
-	asked []string
+	calls int
+	err   error
 }
 
-func (c *recordingCodec) encode(kind, id string, payload []byte) ([]byte, error) {
+func (c *boundCodec) Encoding() string { return "bound" }
+
+func (c *boundCodec) Encode(job *signalbox.Job, args any) ([]byte, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.asked = append(c.asked, kind+" "+id+" "+string(payload))
-	return []byte(`{"id":"` + id + `","was":` + string(payload) + `}`), nil
+	c.calls++
+	data, err := json.Marshal(args)
+	return fmt.Appendf(nil, "%s %s %s", job.Kind, job.PayloadKey(), data), errors.Join(err, c.err)
 }
 
-// The codec comes last: it gets the bytes of the args and the final ID, once for each job.
+func (c *boundCodec) Decode(*signalbox.Job, []byte, any) error { return errors.ErrUnsupported }
+
+// The codec comes last: it gets the args and the final effect key, once for each job. That is the key with which the job is delivered.
 func TestCodecComesLast(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	s, q := setup(t)
-	c := &recordingCodec{}
-	s.codec = c.encode
+	c := &boundCodec{}
+	s.codec = c
 	u := &UncertainError{ID: "again", Err: ErrUncertain, incarnation: 7}
-	res, err1 := s.Enqueue(ctx, note{1}, Queue(q.Name()))
-	_, err2 := s.Enqueue(ctx, note{2}, Queue(q.Name()), ID("chosen"))
+	_, err1 := s.Enqueue(ctx, note{1}, Queue(q.Name()))
+	_, err2 := s.Enqueue(ctx, note{2}, Queue(q.Name()), ID("chosen"), Retain(time.Hour))
 	_, err3 := s.Enqueue(ctx, note{3}, Queue(q.Name()), u.Again())
-	results, err4 := s.EnqueueMany(ctx, []Item{{note{4}, nil}, {note{5}, []EnqueueOption{ID("many")}}}, Queue(q.Name()))
+	_, err4 := s.EnqueueMany(ctx, []Item{{note{4}, nil}, {note{5}, []EnqueueOption{ID("many"), EffectKey("own")}}}, Queue(q.Name()))
 	if err := errors.Join(err1, err2, err3, err4); err != nil {
 		t.Fatal(err)
 	}
-	want := []string{"note " + res.ID + ` {"N":1}`, `note chosen {"N":2}`, `note again {"N":3}`, "note " + results[0].ID + ` {"N":4}`, `note many {"N":5}`}
-	if got := strings.Join(c.asked, "\n"); got != strings.Join(want, "\n") {
-		t.Errorf("it was asked\n%s\nwant\n%s", got, strings.Join(want, "\n"))
+	if jobs := claimAll(t, q); len(jobs) != 5 || c.calls != 5 {
+		t.Errorf("%d jobs, %d calls", len(jobs), c.calls)
+	} else {
+		checkBound(t, jobs)
 	}
-	jobs := claimAll(t, q)
-	if len(jobs) != 5 {
-		t.Errorf("%d jobs", len(jobs))
-	}
-	checkEncoded(t, jobs)
 
 	if err := s.Cron("e", "@every 1s", note{6}, Queue(q.Name())); err != nil {
 		t.Fatal(err)
@@ -66,14 +70,27 @@ func TestCodecComesLast(t *testing.T) {
 	if len(ticks) < 2 || ticks[0].ID == ticks[1].ID {
 		t.Errorf("ticks: %v", ticks)
 	}
-	checkEncoded(t, ticks)
+	checkBound(t, ticks)
 }
 
-func checkEncoded(t *testing.T, jobs []*signalbox.Job) {
+func checkBound(t *testing.T, jobs []*signalbox.Job) {
 	t.Helper()
 	for _, j := range jobs {
-		if !strings.HasPrefix(string(j.Payload), `{"id":"`+j.ID+`","was":{"N":`) {
-			t.Errorf("job %s has payload %s", j.ID, j.Payload)
+		if want := "note " + j.EffectKey() + ` {"N":`; !strings.HasPrefix(string(j.Payload), want) || j.Encoding != "bound" || j.PayloadKey() != j.EffectKey() {
+			t.Errorf("job %s has payload %s in encoding %q, want %s", j.ID, j.Payload, j.Encoding, want)
+		}
+	}
+}
+
+// The codec gets the key that a worker will see, in each namespace.
+func TestCodecNamespace(t *testing.T) {
+	t.Parallel()
+	for namespace, want := range map[string]string{"": "note {q}x {", "default": "note {q}x {", "shop": "note {shop:q}x {"} {
+		s := offline(t)
+		s.namespace, s.codec = namespace, &boundCodec{}
+		job := signalbox.Job{Kind: "note", ID: "x", Queue: "q"}
+		if err := s.encode(&job, note{1}); err != nil || !strings.HasPrefix(string(job.Payload), want) {
+			t.Errorf("namespace %q: %s, %v", namespace, job.Payload, err)
 		}
 	}
 }
@@ -83,15 +100,46 @@ func TestCodecFails(t *testing.T) {
 	t.Parallel()
 	s := offline(t)
 	broken := errors.New("no key")
-	s.codec = func(string, string, []byte) ([]byte, error) { return nil, broken }
+	s.codec = &boundCodec{err: broken}
 	_, err1 := s.Enqueue(context.Background(), note{})
 	results, err2 := s.EnqueueMany(context.Background(), many(1))
 	for _, err := range []error{err1, err2, results[0].Err, s.Cron("e", "@daily", note{})} {
-		if !errors.Is(err, broken) || errors.Is(err, ErrUncertain) || !strings.Contains(err.Error(), "kind note") {
+		if !errors.Is(err, broken) || !errors.Is(err, signalbox.ErrInvalid) || errors.Is(err, ErrUncertain) || !strings.Contains(err.Error(), "kind note") {
 			t.Errorf("got %v", err)
 		}
 	}
 	if plan, err := Resolve(note{7}); err != nil || string(plan.Job.Payload) != `{"N":7}` {
 		t.Errorf("got %+v, %v", plan, err)
+	}
+	s.codec = panickingCodec{}
+	if _, err := s.Enqueue(context.Background(), note{}); !errors.Is(err, signalbox.ErrInvalid) || strings.Contains(err.Error(), "secret") {
+		t.Errorf("got %v", err)
+	}
+}
+
+type panickingCodec struct{ signalbox.JSON }
+
+func (panickingCodec) Encoding() string                           { return "panics" }
+func (panickingCodec) Encode(*signalbox.Job, any) ([]byte, error) { panic("secret") }
+
+type misnamed struct {
+	signalbox.JSON
+	name string
+}
+
+func (m misnamed) Encoding() string { return m.name }
+
+// JSON as the codec is no codec: the records are the same, byte for byte. Another codec can't have its name.
+func TestCodecNames(t *testing.T) {
+	t.Parallel()
+	rdb := offline(t).rdb
+	s, err := New(rdb, Config{Codec: signalbox.JSON{}})
+	if err != nil || s.codec != nil {
+		t.Error(s, err)
+	}
+	for _, name := range []string{"json", "", "a b", "{a}", strings.Repeat("x", 201)} {
+		if _, err := New(rdb, Config{Codec: misnamed{name: name}}); !errors.Is(err, signalbox.ErrInvalid) || !strings.Contains(err.Error(), "Config.Codec") {
+			t.Errorf("%q: %v", name, err)
+		}
 	}
 }

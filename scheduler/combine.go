@@ -2,6 +2,7 @@ package scheduler
 
 import (
 	"context"
+	"fmt"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -25,7 +26,9 @@ const (
 // to send. So an idle queue has none, and a lone request doesn't wait for others.
 type combiner struct {
 	queue   *store.Queue
-	timeout time.Duration // of requests without another bound
+	timeout time.Duration    // of requests without another bound
+	durable store.Durability // what its calls wait for; nothing, but for callers that have asked for it
+	fit     atomic.Bool      // the server can do that
 
 	mu     sync.Mutex
 	first  *request // waiting, in order
@@ -48,6 +51,8 @@ type request struct {
 	items []store.Item // at most store.MaxBatch
 	bytes int
 	fates []store.Fate
+	met   []met        // jobs that have the unique keys of items; nil if there are none
+	full  store.Length // of the queue, if it had no room for an item
 	err   error
 	done  chan struct{} // takes one value
 
@@ -62,17 +67,34 @@ type request struct {
 	singleFate [1]store.Fate
 }
 
+// A destination is a queue, and what calls to it wait for.
+type destination struct {
+	queue   string
+	durable store.Durability
+	waits   bool // for room. Both kinds of jobs share calls
+}
+
+// met is a job that has the unique key of an item.
+type met struct {
+	item int
+	store.Met
+}
+
 // lanes returns the combiner of a queue.
-func (s *Scheduler) lanes(queue string) *combiner {
+func (s *Scheduler) lanes(queue string) *combiner { return s.to(destination{queue: queue}) }
+
+// to returns the combiner of a destination. Calls that wait for replicas have lanes of their own, so that others don't wait with them.
+func (s *Scheduler) to(d destination) *combiner {
+	d.waits = false
 	s.mu.RLock()
-	c := s.queues[queue]
+	c := s.queues[d]
 	s.mu.RUnlock()
 	if c != nil {
 		return c
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if c = s.queues[queue]; c != nil {
+	if c = s.queues[d]; c != nil {
 		return c
 	}
 	if len(s.queues) >= maxQueues {
@@ -81,8 +103,8 @@ func (s *Scheduler) lanes(queue string) *combiner {
 			break
 		}
 	}
-	c = &combiner{queue: store.New(s.rdb, s.namespace, queue), timeout: s.timeout}
-	s.queues[queue] = c
+	c = &combiner{queue: store.New(s.rdb, s.namespace, d.queue), timeout: s.timeout + d.durable.Timeout, durable: d.durable}
+	s.queues[d] = c
 	s.unseen.add(c.queue)
 	return c
 }
@@ -134,6 +156,10 @@ func (c *combiner) wait(ctx context.Context, r *request) (done, maybe bool) {
 	switch {
 	case r.lane == nil:
 		c.remove(r)
+	case r.lane.in:
+		r.lane.quit(r)
+		r.err = fmt.Errorf("%w: %w", r.err, ended(ctx))
+		return true, false
 	case !r.lane.busy: // the outcome is certain to come, without the lock
 		<-r.done
 		return true, false
@@ -154,6 +180,11 @@ func (c *combiner) leave(r *request) bool {
 		sent = l.Stop() || sent
 	}
 	return sent
+}
+
+// refused returns the error of the jobs of a request for which the queue had no room.
+func (c *combiner) refused(r *request) error {
+	return fmt.Errorf(notEnqueued+"%w", c.queue.FullError(r.full))
 }
 
 // push adds a request to the end of the queue of requests.

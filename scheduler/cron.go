@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/signalbox-go/signalbox"
@@ -15,30 +16,45 @@ import (
 // crontab holds the entries until Run takes them.
 type crontab struct {
 	mu      sync.Mutex
-	names   map[string]bool
-	entries []*entry
+	names   map[string]*entry
+	entries []*entry // those that weren't removed, by their numbers
+	last    int      // the highest number of an entry
+	drops   int      // how many entries were removed
+	sources []*source
+	former  map[place]former // entries that were replaced or removed lately
 	running bool
 	since   time.Time     // when running last changed, or the first entry was registered
 	runner  *runner       // of the Run that is under way; nil until Redis has answered
 	ran     bool          // Run was called
 	alarm   *time.Timer   // warns if Run is not called; set by the first entry
-	added   chan struct{} // takes one value: there are new entries
+	added   chan struct{} // takes one value: entries or sources were added or removed
 }
 
-// An entry is one registered Cron call. It doesn't change.
+// An entry is one registered Cron call. It doesn't change, except that it can be removed.
 type entry struct {
+	number   int // in the order of all entries of the scheduler
+	gone     atomic.Bool
+	source   *source       // that has it; nil: none
+	made     time.Time     // by the scheduler's clock
+	set      bool          // it takes the place of another plan
+	newest   *atomic.Int64 // when the newest plan that this process has registered under this name and queue was new, in µs; 0: none was registered
 	name     string
+	spec     string
+	template store.Item // of job, to compare entries by
 	schedule schedule.Schedule
 	job      signalbox.Job // the template of each tick's job, without ID and trace
+	args     signalbox.Args
 	mode     signalbox.TraceMode
 	notice   store.Notice
 	plan     store.Plan
 	policy   MissedPolicy
 	lateness time.Duration // of a tick that is made up for
+	overlap  store.Overlap
+	argsAt   func(tick time.Time) signalbox.Args // nil: all jobs have the payload of job
 }
 
 func newCrontab() crontab {
-	return crontab{names: make(map[string]bool), added: make(chan struct{}, 1)}
+	return crontab{names: make(map[string]*entry), former: make(map[place]former), added: make(chan struct{}, 1)}
 }
 
 // Cron registers an entry: while [Scheduler.Run] runs, a job is enqueued at each tick of spec. Cron may be called
@@ -62,11 +78,14 @@ func newCrontab() crontab {
 // of two equal hours. Any other spec fires once for each time of day that it names. If that time comes twice, it
 // fires the first time. If that time doesn't exist, it fires right after the gap.
 //
-// args are encoded now, and are the same for every tick. [signalbox.Job.ScheduledAt] is the time of the tick.
+// "@every d offset o" ticks at the time o after these multiples. o is whole ms, and less than d.
+//
+// args are encoded now, and are the same for every tick, unless [ArgsAt] is given; [Config].Codec encodes them for each tick. [signalbox.Job.ScheduledAt] is the time of the tick. What
+// happens if a tick comes while the job of an earlier one is live is said by [Overlap].
 // The name has 1 to 200 bytes of printable ASCII without spaces and braces.
 //
 // The error wraps [signalbox.ErrInvalid] and names every mistake: a bad spec, a spec whose date never comes, a name
-// that is already registered in this scheduler, args that can't be encoded, a wrong option.
+// that is already registered in this scheduler, args that can't be encoded, a wrong option. [Scheduler.SetCron] replaces an entry.
 func (s *Scheduler) Cron(name, spec string, args signalbox.Args, opts ...CronOption) error {
 	e, err := s.newEntry(name, spec, args, opts)
 	if err == nil {
@@ -79,23 +98,38 @@ func (s *Scheduler) Cron(name, spec string, args signalbox.Args, opts ...CronOpt
 }
 
 func (s *Scheduler) newEntry(name, spec string, args signalbox.Args, opts []CronOption) (*entry, error) {
-	k, kind, payload, argsErr := marshal(args)
+	k, kind, payload, argsErr := marshal(args, s.codec)
 	o, optErr := ofEntry(k, s.trace.reserved, opts)
+	optErr = errors.Join(optErr, o.queueUp(name))
 	now := time.Now()
 	sched, specErr := schedule.Parse(spec, o.loc, now)
 	if err := errors.Join(store.ValidateEntry(name), specErr, argsErr, optErr); err != nil {
 		return nil, err
 	}
+	zone := schedule.ZoneName(sched.Zone(), now)
+	o.vary.Seed = schedule.Seed(o.queue, name)
+	sched = schedule.Vary(sched, o.vary)
+	o.vary.Seed = ""
 	e := &entry{
-		name: name, schedule: sched, job: o.job(store.NewID(), kind, payload), mode: o.mode, policy: o.missed, lateness: o.lateness,
+		name: name, spec: spec, schedule: sched, job: o.job("template", kind, payload), args: args, mode: o.mode, policy: o.missed, lateness: o.lateness,
+		overlap: o.overlap, argsAt: o.argsAt, made: s.now(), newest: new(atomic.Int64),
 	}
 	e.job.Headers, e.job.Namespace = o.headers, s.namespace
-	zone := schedule.ZoneName(sched.Zone(), now)
-	e.plan = store.NewPlan(name, spec, zone, strconv.Itoa(int(o.missed)), o.lateness.String())
-	e.notice = store.NewNotice(e.plan, store.Description{Spec: spec, Zone: zone, Missed: o.policy()}, &e.job, s.codec != nil)
+	e.plan = store.NewPlan(name, append([]string{spec, zone, strconv.Itoa(int(o.missed)), o.lateness.String()}, o.says()...)...)
+	e.notice = store.NewNotice(e.plan, o.describe(store.Description{Spec: spec, Zone: zone, Missed: o.policy()}), &e.job, s.codec != nil || e.argsAt != nil)
 	sample := e.job
+	var err error
+	if e.template, err = store.NewItem(&sample, store.When{}); err != nil {
+		return nil, err
+	}
+	e.job.ID = store.NewID()
 	sample.Effect = store.TickEffect(sample.Namespace, sample.Queue, name, now) // each tick has an effect key
-	_, err := s.pack(&sample, store.When{})                                     // checks the size
+	if next := sched.Next(now); !next.IsZero() {
+		if args, sample.Payload, err = e.argsOf(next, s.codec); err != nil {
+			return nil, err
+		}
+	}
+	_, err = s.pack(&sample, args, store.When{}) // checks the size
 	return e, err
 }
 
@@ -117,29 +151,12 @@ func (s *Scheduler) warnUnlessRun() {
 func (c *crontab) add(e *entry, late func()) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.names[e.name] {
+	if c.names[e.name] != nil {
 		return fmt.Errorf("%w name: there is an entry of this name already", signalbox.ErrInvalid)
 	}
-	if len(c.entries) == 0 && !c.running {
-		c.since = time.Now()
-	}
-	c.names[e.name] = true
-	c.entries = append(c.entries, e)
-	if !c.ran && c.alarm == nil {
-		c.alarm = time.AfterFunc(runPatience, late)
-	}
-	select {
-	case c.added <- struct{}{}:
-	default:
-	}
+	c.put(e, late)
+	c.signal()
 	return nil
-}
-
-// from returns all entries except the first n.
-func (c *crontab) from(n int) []*entry {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.entries[n:len(c.entries):len(c.entries)]
 }
 
 func (c *crontab) start() bool {

@@ -48,7 +48,7 @@ func TestCronOnRedis(t *testing.T) {
 	start := func(rate float64) func() {
 		s := newScheduler(t, srv.Client())
 		s.now = func() time.Time { return base.Add(time.Duration(rate * float64(time.Since(base)))) }
-		if err := s.Cron("e", "@every 1s", note{5}, Queue(q.Name()), Header("k", "v"), MaxAttempts(2), Retain(signalbox.RetainNone)); err != nil {
+		if err := s.Cron("e", "@every 1s", note{5}, Queue(q.Name()), Header("k", "v"), MaxAttempts(2), Retain(signalbox.RetainNone), Group("a")); err != nil {
 			t.Fatal(err)
 		}
 		return run(t, s)
@@ -70,7 +70,7 @@ func TestCronOnRedis(t *testing.T) {
 		if j.ScheduledAt.Nanosecond() != 0 || j.EnqueuedAt.Before(j.ScheduledAt) || j.EnqueuedAt.Sub(j.ScheduledAt) > Grace {
 			t.Errorf("tick %v was enqueued at %v", j.ScheduledAt, j.EnqueuedAt)
 		}
-		if string(j.Payload) != `{"N":5}` || j.Headers["k"] != "v" || j.MaxAttempts != 2 || j.Retain != signalbox.RetainNone {
+		if string(j.Payload) != `{"N":5}` || j.Headers["k"] != "v" || j.MaxAttempts != 2 || j.Retain != signalbox.RetainNone || j.Group != "a" || j.Serial {
 			t.Errorf("got %+v", j)
 		}
 	}

@@ -5,6 +5,7 @@ import (
 	"reflect"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/signalbox-go/signalbox"
 	"github.com/signalbox-go/signalbox/internal/store"
@@ -73,10 +74,35 @@ func (o *options) take(k kindDefaults) {
 		wrong("Retain", retainHelp, k.Retain)
 	}
 	o.retain = wholeMicros(k.Retain)
+	o.takeGroup(k, wrong)
+	if !expirable(k.ExpireAfter) {
+		wrong("ExpireAfter", expireHelp, k.ExpireAfter)
+	}
+	o.expire = k.ExpireAfter.Truncate(time.Microsecond)
 	if k.TraceMode > signalbox.TraceNone {
 		wrong("TraceMode", "%d; want TraceAuto, TraceParent, TraceLink or TraceNone", k.TraceMode)
 	}
 	o.mode = k.TraceMode
+}
+
+// takeGroup sets the group that is the default of a kind.
+func (o *options) takeGroup(k kindDefaults, wrong func(field, format string, args ...any)) {
+	o.yields = k.YieldOnRetry
+	if k.Group != "" && k.Serial != "" {
+		wrong("Group", "it is given together with Serial; want one of them")
+	}
+	for _, group := range []struct {
+		field, key string
+		serial     bool
+	}{{"Group", k.Group, false}, {"Serial", k.Serial, true}} {
+		if group.key == "" {
+			continue
+		}
+		if err := store.ValidateGroup(group.key); err != nil {
+			wrong(group.field, "%s", strings.TrimPrefix(err.Error(), signalbox.ErrInvalid.Error()+" "))
+		}
+		o.group, o.serial = group.key, group.serial
+	}
 }
 
 // ofKind returns the options of all jobs of a kind in the bulk: the kind's defaults, changed by

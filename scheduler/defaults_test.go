@@ -62,6 +62,21 @@ func TestDefaultsOfAKind(t *testing.T) {
 			[]EnqueueOption{ID("a")},
 			signalbox.Job{ID: "a", Queue: "default", MaxAttempts: signalbox.DefaultMaxAttempts, Timeout: time.Second},
 		},
+		"a group": {
+			report{with: &signalbox.Defaults{Group: "reports"}},
+			nil,
+			signalbox.Job{Queue: "default", MaxAttempts: signalbox.DefaultMaxAttempts, Group: "reports"},
+		},
+		"a serial group": {
+			report{with: &signalbox.Defaults{Serial: "reports", YieldOnRetry: true}},
+			nil,
+			signalbox.Job{Queue: "default", MaxAttempts: signalbox.DefaultMaxAttempts, Group: "reports", Serial: true, YieldOnRetry: true},
+		},
+		"another group": {
+			report{with: &signalbox.Defaults{Serial: "reports", YieldOnRetry: true}},
+			[]EnqueueOption{Group("acme")},
+			signalbox.Job{Queue: "default", MaxAttempts: signalbox.DefaultMaxAttempts, Group: "acme"},
+		},
 		"none": {
 			report{with: &signalbox.Defaults{}},
 			nil,
@@ -173,6 +188,10 @@ func TestWrongDefaults(t *testing.T) {
 		"Priority":    {wrong(signalbox.Defaults{Priority: 9}), []string{"Defaults of kind report", "Priority(9)"}},
 		"MaxAttempts": {wrong(signalbox.Defaults{MaxAttempts: -1}), []string{"Defaults of kind report", "MaxAttempts: -1"}},
 		"Timeout":     {wrong(signalbox.Defaults{Timeout: -1}), []string{"Defaults of kind report", "Timeout: -1ns"}},
+		"Group":       {wrong(signalbox.Defaults{Group: "a b"}), []string{"Defaults of kind report", "Group", "a b"}},
+		"Serial":      {wrong(signalbox.Defaults{Serial: "a b"}), []string{"Defaults of kind report", "Serial", "a b"}},
+		"two groups":  {wrong(signalbox.Defaults{Group: "a", Serial: "b"}), []string{"Defaults of kind report", "Group: it is given together with Serial"}},
+		"ExpireAfter": {wrong(signalbox.Defaults{ExpireAfter: -time.Hour}), []string{"Defaults of kind report", "ExpireAfter: -1h0m0s"}},
 		"Retain":      {wrong(signalbox.Defaults{Retain: -time.Hour}), []string{"Defaults of kind report", "Retain: -1h0m0s"}},
 		"TraceMode":   {wrong(signalbox.Defaults{TraceMode: 4}), []string{"Defaults of kind report", "TraceMode: 4"}},
 		"all at once": {

@@ -10,9 +10,9 @@ import (
 	"github.com/signalbox-go/signalbox/internal/store"
 )
 
-// marshal returns the kind of args, their defaults, and their JSON. The error wraps signalbox.ErrInvalid. Its
-// text contains nothing of the payload.
-func marshal(args signalbox.Args) (k kindDefaults, kind string, payload []byte, err error) {
+// marshal returns the kind of args, their defaults, and their JSON, if there is no codec. The error wraps
+// signalbox.ErrInvalid. Its text contains nothing of the payload.
+func marshal(args signalbox.Args, codec signalbox.Codec) (k kindDefaults, kind string, payload []byte, err error) {
 	if args == nil {
 		return k, "", nil, fmt.Errorf("%w args: nil", signalbox.ErrInvalid)
 	}
@@ -34,11 +34,28 @@ func marshal(args signalbox.Args) (k kindDefaults, kind string, payload []byte, 
 	if err != nil {
 		return k, "", nil, err
 	}
+	if codec != nil {
+		return k, kind, nil, nil
+	}
 	payload, err = json.Marshal(args)
 	if err != nil {
 		return k, "", nil, &encodeError{"payload of kind " + kind + ": " + unencodable(err), err}
 	}
 	return k, kind, payload, nil
+}
+
+// encodeJSON returns the JSON of args that a codec encodes. The error wraps signalbox.ErrInvalid.
+func encodeJSON(kind string, args signalbox.Args) (payload []byte, err error) {
+	defer func() {
+		if v := recover(); v != nil {
+			err = &encodeError{fmt.Sprintf("args: %T panicked", args), panicked(v)}
+		}
+	}()
+	payload, err = json.Marshal(args)
+	if err != nil {
+		return nil, &encodeError{"UniqueBy of kind " + kind + ": " + unencodable(err), err}
+	}
+	return payload, nil
 }
 
 // encodeError keeps the encoder's error for errors.As. Its text leaves that error out, since it can quote the

@@ -20,7 +20,7 @@ import (
 // If a job with the same ID is scheduled, ready or running, Enqueue leaves it as it is: New is false, and State says
 // which. A dead or cancelled one is replaced; see [ID] and [IfAbsent].
 func (s *Scheduler) Enqueue(ctx context.Context, args signalbox.Args, opts ...EnqueueOption) (Result, error) {
-	k, kind, payload, err := marshal(args)
+	k, kind, payload, err := marshal(args, s.codec)
 	o, optErr := resolve(k, s.trace.reserved, opts)
 	if err != nil || optErr != nil {
 		return Result{}, fmt.Errorf("scheduler: enqueue: %w", o.settle(errors.Join(optErr, err), o.id, o.incarnation))
@@ -32,46 +32,59 @@ func (s *Scheduler) Enqueue(ctx context.Context, args signalbox.Args, opts ...En
 	incarnation := o.incarnationOf()
 	ctx, span := s.trace.start(ctx, id, kind, o)
 	watch := s.watch()
-	fate, err := s.enqueue(ctx, id, kind, incarnation, payload, o)
+	fate, other, err := s.enqueue(ctx, id, kind, incarnation, args, payload, o)
 	watch.sent(ctx, o.queue, kind, 1, err)
 	watch.took(ctx, o.queue, err)
 	end(span, err)
-	if err != nil {
+	if err != nil && !errors.Is(err, ErrNotDurable) {
 		return Result{ID: id}, fmt.Errorf("scheduler: enqueue in queue %s, job ID %s: %w", o.queue, id, o.settle(err, id, incarnation))
 	}
 	res := Result{ID: id}
-	if res.take(fate) {
+	if res.take(fate, other) {
 		s.lookUp(ctx, o.queue, &res)
+	}
+	if err != nil {
+		return res, fmt.Errorf("scheduler: enqueue in queue %s, job ID %s: %w", o.queue, id, o.settle(err, id, incarnation))
 	}
 	return res, nil
 }
 
 // lookUp sets the state of the job that was met. It is a separate function so that Enqueue's result stays on the stack.
 func (s *Scheduler) lookUp(ctx context.Context, queue string, res *Result) {
-	met := *res
-	lookUp(ctx, s.lanes(queue).queue, []*Result{&met})
-	res.State = met.State
+	found := *res
+	lookUp(ctx, s.lanes(queue).queue, []*Result{&found})
+	res.State = found.State
 }
 
-func (s *Scheduler) enqueue(ctx context.Context, id, kind string, incarnation uint64, payload []byte, o *options) (store.Fate, error) {
+func (s *Scheduler) enqueue(ctx context.Context, id, kind string, incarnation uint64, args signalbox.Args, payload []byte, o *options) (store.Fate, store.Met, error) {
 	if ctx.Err() != nil {
-		return 0, notSent(ctx)
+		return 0, store.Met{}, notSent(ctx)
 	}
 	job := o.job(id, kind, payload)
 	job.Incarnation = incarnation
 	job.Headers = s.trace.inject(ctx, o.headers, o.mode)
-	item, err := s.pack(&job, o.when)
+	item, err := s.item(&job, args, o)
 	if err != nil {
-		return 0, err
+		return 0, store.Met{}, err
 	}
-	if o.cautious {
-		item.IfAbsent()
+	c := s.to(destination{queue: o.queue, durable: o.durable})
+	fate, other, err := s.put(ctx, c, item)
+	if o.waits && errors.Is(err, signalbox.ErrQueueFull) {
+		err = s.awaitRoom(ctx, c.queue, err, func() (err error) {
+			fate, other, err = s.put(ctx, c, item)
+			return err
+		})
 	}
+	return fate, other, err
+}
+
+// put sends one job. If the queue is full, the error says so.
+func (s *Scheduler) put(ctx context.Context, c *combiner, item store.Item) (store.Fate, store.Met, error) {
 	r := s.singles.Get().(*request)
 	r.single[0] = item
 	r.items, r.fates, r.bytes = r.single[:], r.singleFate[:], item.Size()
-	c := s.lanes(o.queue)
 	c.submit(ctx, r)
+	var err error
 	switch done, maybe := c.wait(ctx, r); {
 	case done:
 		err = r.err
@@ -80,12 +93,18 @@ func (s *Scheduler) enqueue(ctx context.Context, id, kind string, incarnation ui
 	default:
 		err = c.blame(notSent(ctx))
 	}
-	fate := r.singleFate[0]
+	fate, other := r.singleFate[0], store.Met{}
+	if fate == store.Full && (err == nil || errors.Is(err, ErrNotDurable)) {
+		err = c.refused(r)
+	}
+	if len(r.met) > 0 {
+		other = r.met[0].Met
+	}
 	if !r.left { // otherwise the call owns it
-		r.single[0], r.err, r.lane, r.until = store.Item{}, nil, nil, time.Time{}
+		r.single[0], r.met, r.err, r.lane, r.until = store.Item{}, nil, nil, nil, time.Time{}
 		s.singles.Put(r)
 	}
-	return fate, err
+	return fate, other, err
 }
 
 // newSingle returns a request of one job for Scheduler.singles.
@@ -102,6 +121,11 @@ func (o *options) job(id, kind string, payload []byte) signalbox.Job {
 		Timeout:     o.timeout,
 		Effect:      o.effect,
 		Retain:      o.retain,
+		ExpireAfter: o.expire,
+		Group:       o.group,
+		Serial:      o.serial,
+
+		YieldOnRetry: o.yields && o.serial,
 	}
 }
 

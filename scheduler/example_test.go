@@ -6,12 +6,14 @@ import (
 	"fmt"
 	"log"
 	"log/slog"
+	"sync"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 
 	"github.com/signalbox-go/signalbox"
 	"github.com/signalbox-go/signalbox/embedded"
+	"github.com/signalbox-go/signalbox/inspect"
 	"github.com/signalbox-go/signalbox/scheduler"
 )
 
@@ -25,16 +27,22 @@ func (Digest) Kind() string { return "email.digest" }
 
 // example returns a scheduler on an embedded Redis. In your program, give scheduler.New your own client.
 func example() (s *scheduler.Scheduler, end func()) {
+	s, _, end = exampleClient()
+	return s, end
+}
+
+// exampleClient also returns the client.
+func exampleClient() (s *scheduler.Scheduler, rdb *redis.Client, end func()) {
 	srv, err := embedded.Start(embedded.Logger(slog.New(slog.DiscardHandler)))
 	if err != nil {
 		log.Fatal(err)
 	}
-	rdb := redis.NewClient(&redis.Options{Addr: srv.Addr()})
+	rdb = redis.NewClient(&redis.Options{Addr: srv.Addr()})
 	s, err = scheduler.New(rdb, scheduler.Config{})
 	if err != nil {
 		log.Fatal(err)
 	}
-	return s, func() {
+	return s, rdb, func() {
 		if err := errors.Join(rdb.Close(), srv.Close()); err != nil {
 			log.Fatal(err)
 		}
@@ -103,6 +111,41 @@ func ExampleScheduler_EnqueueMany() {
 	// true
 }
 
+// A queue with a maximum length refuses jobs. A call with WaitForRoom waits instead, until its context ends.
+func ExampleWaitForRoom() {
+	s, rdb, end := exampleClient()
+	defer end()
+	ctx := context.Background()
+	if _, err := s.Enqueue(ctx, Welcome{UserID: 1}); err != nil {
+		log.Fatal(err)
+	}
+	ins, err := inspect.New(rdb, inspect.Config{})
+	if err != nil {
+		log.Fatal(err)
+	}
+	if err := ins.SetMaxLength(ctx, "default", 1); err != nil { // or MaxLength in a worker's Config
+		log.Fatal(err)
+	}
+
+	_, err = s.Enqueue(ctx, Welcome{UserID: 2})
+	if full, ok := errors.AsType[*signalbox.QueueFullError](err); ok {
+		fmt.Printf("full: %d of %d jobs\n", full.Length, full.Max)
+	}
+
+	var raised sync.WaitGroup
+	raised.Go(func() { // a job that ends does it as well
+		if err := ins.SetMaxLength(ctx, "default", 2); err != nil {
+			log.Print(err)
+		}
+	})
+	res, err := s.Enqueue(ctx, Welcome{UserID: 2}, scheduler.WaitForRoom())
+	raised.Wait()
+	fmt.Println(res.New, err)
+	// Output:
+	// full: 1 of 1 jobs
+	// true <nil>
+}
+
 // Every process registers the entry and runs it. Each tick is enqueued once.
 func ExampleScheduler_Cron() {
 	s, end := example()
@@ -157,4 +200,35 @@ func ExampleResolve() {
 	}
 	enqueue(Welcome{UserID: 42}, scheduler.Queue("mail"), scheduler.After(time.Hour))
 	// Output: mail {"UserID":42} 1h0m0s <nil>
+}
+
+// A Report is about one day.
+type Report struct{ Day string }
+
+func (Report) Kind() string { return "report" }
+
+// An entry that skips ticks while its job is live, one whose args follow from the time of the tick, and entries of a file that is watched.
+func ExampleScheduler_CronFrom() {
+	s, end := example()
+	defer end()
+	day := func(tick time.Time) signalbox.Args { return Report{tick.AddDate(0, 0, -1).Format(time.DateOnly)} }
+	err := errors.Join(
+		s.Cron("sync", "@every 1m", Digest{}, scheduler.Overlap(scheduler.SkipIfRunning), scheduler.Jitter(20*time.Second)),
+		s.Cron("report", "0 1 * * *", Report{}, scheduler.ArgsAt(day)),
+		s.CronFrom(context.Background(), scheduler.CronFile("testdata/cron.json"), 10*time.Second),
+	)
+	if err != nil {
+		log.Fatal(err)
+	}
+	changed, err := s.SetCron("sync", "@every 2m offset 30s", Digest{}, scheduler.Overlap(scheduler.CancelOther))
+	fmt.Println(changed, err)
+	fmt.Println(s.RemoveCron("report"))
+	for _, e := range s.CronEntries() {
+		fmt.Println(e.Name, e.Spec)
+	}
+	// Output:
+	// true <nil>
+	// true
+	// digest 0 9 * * 1-5
+	// sync @every 2m offset 30s
 }

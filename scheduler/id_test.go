@@ -57,7 +57,7 @@ func wanted(id signalbox.State, ifAbsent bool) Result {
 	case !id.Live() && !ifAbsent:
 		res.New, res.Replaced = true, id
 	default:
-		res.State = id
+		res.Existing, res.State = string(id), id
 	}
 	return res
 }
@@ -117,7 +117,7 @@ func TestStateIsUnknown(t *testing.T) {
 	states(t, s, q)
 	p.Reply(func(cmd []string) bool { return cmd[0] == "zrange" }, "-NOPERM this user has no permissions to run the 'zrange' command", -1)
 	for _, id := range []signalbox.State{signalbox.StateReady, signalbox.StateRunning} {
-		if res, err := s.Enqueue(context.Background(), note{}, Queue(q.Name()), ID(string(id))); err != nil || res != (Result{ID: string(id)}) {
+		if res, err := s.Enqueue(context.Background(), note{}, Queue(q.Name()), ID(string(id))); err != nil || res != (Result{ID: string(id), Existing: string(id)}) {
 			t.Errorf("got %+v, %v", res, err)
 		}
 	}

@@ -19,12 +19,14 @@ type lane struct {
 	*store.Lane
 	requests []*request   // in the call in flight
 	items    []store.Item // the items of all requests; unused if there is only one request
+	deadline time.Time    // until when the call waits to be durable; zero before
 
 	// Guarded by the combiner's lock.
 	busy    bool // a call is in flight, and its outcome isn't known
 	trying  bool // the client has the call; false in the pause between two tries
 	doubt   bool // an earlier try may have been run, or may still be run
 	awaited int  // requests of the call whose callers still wait
+	in      bool // the outcome is known, and the call waits until it is durable
 }
 
 // drain makes calls until no request waits.
@@ -36,22 +38,41 @@ func (c *combiner) drain(l *lane) {
 			return
 		}
 		fates, err := c.call(l, items)
-		next := 0
+		ran := err == nil || errors.Is(err, ErrNotDurable)
+		if ran {
+			l.handOver(fates)
+		}
 		for _, r := range l.requests {
-			n := len(r.items)
 			if !r.left {
-				for i := range n {
-					if err == nil {
-						r.fates[i] = fates.Of(next + i)
-					}
-				}
 				r.err = err
 				r.done <- struct{}{} // the caller owns it from here on
 			}
-			next += n
 		}
-		if err == nil {
+		if ran {
 			c.list()
+		}
+	}
+}
+
+// handOver gives the requests of the lane's call their outcomes, but for those whose callers have left.
+func (l *lane) handOver(fates store.Fates) {
+	next, others := 0, fates.Met()
+	for _, r := range l.requests {
+		if !r.left {
+			r.met, r.full = nil, fates.Full()
+		}
+		for i := range r.items {
+			fate := fates.Of(next)
+			next++
+			if !r.left {
+				r.fates[i] = fate
+			}
+			if fate == store.MetKey || fate == store.Updated {
+				if !r.left {
+					r.met = append(r.met, met{i, others[0]})
+				}
+				others = others[1:]
+			}
 		}
 	}
 }
@@ -140,9 +161,19 @@ func (l *lane) compose() []store.Item {
 // callers have left. While its outcome is unknown it is repeated, as the same call of the lane. If the outcome stays
 // unknown, the lane's next call keeps Redis from running this one later.
 func (c *combiner) call(l *lane, items []store.Item) (store.Fates, error) {
+	l.deadline = time.Time{}
+	if err := c.refusal(); err != nil {
+		c.mu.Lock()
+		l.busy, l.trying = false, false
+		c.mu.Unlock()
+		return store.Fates{}, err
+	}
 	for n := 0; ; n++ {
 		fates, err := c.queue.Enqueue(context.Background(), l.Lane, items)
-		final, err := c.tried(l, err)
+		final, err := c.tried(l, fates, err)
+		if final && err == nil && c.durable != (store.Durability{}) {
+			final, err = c.confirm(l)
+		}
 		if final {
 			return fates, err
 		}
@@ -154,7 +185,7 @@ func (c *combiner) call(l *lane, items []store.Item) (store.Fates, error) {
 }
 
 // tried records the outcome of a try. It reports whether the outcome is final. Then the error is for the callers.
-func (c *combiner) tried(l *lane, err error) (final bool, _ error) {
+func (c *combiner) tried(l *lane, fates store.Fates, err error) (final bool, _ error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if !errors.Is(err, store.ErrStopped) {
@@ -163,7 +194,9 @@ func (c *combiner) tried(l *lane, err error) (final bool, _ error) {
 	}
 	l.trying = false
 	if err == nil {
-		l.busy = false
+		if l.busy = c.durable != (store.Durability{}); l.busy {
+			l.enter(fates, &undurable{asked: c.durable})
+		}
 		return true, nil
 	}
 	verdict := judge(err)

@@ -31,6 +31,7 @@ type loop struct {
 
 	mu    sync.Mutex
 	given []*entry      // not yet taken over
+	stale bool          // entries were removed
 	added chan struct{} // takes one value: there are new entries
 
 	done   chan func() // takes a function for the outcome of each call
@@ -43,22 +44,23 @@ type loop struct {
 	retries  int       // failed readings in a row
 	retryAt  time.Time // earliest next reading, by our clock
 
-	fresh   []*ticking // entries whose last tick is not known yet
-	all     []*ticking // entries that were fresh before
-	due     []*ticking // those of them whose plans are still to be registered in this round
-	round   time.Time  // when the next round begins, by our clock
-	asking  bool       // a call that registers plans is in flight
-	asked   int        // failed calls of that kind in a row
-	askAt   time.Time  // earliest next such call, by our clock
-	agenda  agenda
-	notices notices
-	era     int         // changes when the reckoning is set back
-	turns   int64       // ticks that were enqueued by any process
-	calls   int         // calls for ticks that are in flight or to be repeated
-	again   []*tickCall // to be repeated
-	lanes   []*store.Lane
-	missed  missedReport
-	reset   time.Time // when the log last said that a new reckoning was replaced
+	fresh    []*ticking // entries whose last tick is not known yet
+	all      []*ticking // entries that were fresh before
+	due      []*ticking // those of them whose plans are still to be registered in this round
+	round    time.Time  // when the next round begins, by our clock
+	asking   bool       // a call that registers plans is in flight
+	asked    int        // failed calls of that kind in a row
+	askAt    time.Time  // earliest next such call, by our clock
+	agenda   agenda
+	notices  notices
+	clearing clearing
+	era      int         // changes when the reckoning is set back
+	turns    int64       // ticks that were enqueued by any process
+	calls    int         // calls for ticks that are in flight or to be repeated
+	again    []*tickCall // to be repeated
+	lanes    []*store.Lane
+	missed   missedReport
+	reset    time.Time // when the log last said that a new reckoning was replaced
 
 	outdated bool      // the log has said that this scheduler is too old for the queue
 	waits    time.Time // since when fresh has entries; zero: it has none
@@ -70,17 +72,18 @@ type loop struct {
 // ticking is an entry with the state of its next tick.
 type ticking struct {
 	*entry
-	next      time.Time // the next tick, by the server's clock
-	notBefore time.Time // earliest next try, by the server's clock
-	tick      *tick     // the job of that tick; nil before the first try
-	served    int64     // the value of loop.turns after any process enqueued the entry's last tick
-	refusals  int       // tries that Redis ran without a decision
-	missed    int       // ticks skipped since any process enqueued one
-	paused    bool      // the last tick of which this process knows passed without a job
-	era       int       // the loop's era when next was chosen
-	owed      time.Time // ticks up to this time are made up for, however late they are
-	born      time.Time // when the plan was new, as Redis said at its first registration
-	dormant   bool      // another plan of the entry is in force; its ticks are not in the agenda
+	next       time.Time // the next tick, by the server's clock
+	notBefore  time.Time // earliest next try, by the server's clock
+	tick       *tick     // the job of that tick; nil before the first try
+	served     int64     // the value of loop.turns after any process enqueued the entry's last tick
+	refusals   int       // tries that Redis ran without a decision
+	missed     int       // ticks skipped since any process enqueued one
+	paused     bool      // the last tick of which this process knows passed without a job
+	overlapped bool      // so it did, since a job of the entry was live
+	era        int       // the loop's era when next was chosen
+	owed       time.Time // ticks up to this time are made up for, however late they are
+	born       time.Time // when the plan was new, as Redis said at its first registration
+	dormant    bool      // another plan of the entry is in force; its ticks are not in the agenda
 }
 
 func newLoop(s *Scheduler, queue string, server tickServer, o *outage) *loop {
@@ -92,10 +95,11 @@ func newLoop(s *Scheduler, queue string, server tickServer, o *outage) *loop {
 	return l
 }
 
-// give hands entries to the loop.
+// give hands entries to the loop. None means that some were removed.
 func (l *loop) give(entries []*entry) {
 	l.mu.Lock()
 	l.given = append(l.given, entries...)
+	l.stale = l.stale || len(entries) == 0
 	l.mu.Unlock()
 	select {
 	case l.added <- struct{}{}:
@@ -135,9 +139,12 @@ func (l *loop) run(ctx context.Context) {
 // ticks first.
 func (l *loop) adopt() {
 	l.mu.Lock()
-	given := l.given
-	l.given = nil
+	given, stale := l.given, l.stale
+	l.given, l.stale = nil, false
 	l.mu.Unlock()
+	if stale {
+		l.purge()
+	}
 	for _, e := range given {
 		l.fresh = append(l.fresh, &ticking{entry: e, served: -rand.Int64()})
 	}
@@ -158,7 +165,7 @@ func (l *loop) step(ctx context.Context) time.Duration {
 		return wait
 	}
 	l.missed.begin()
-	wait = min(wait, l.ask(ctx, now), l.repeat(ctx, now), l.fire(ctx, now), l.announce(ctx, now))
+	wait = min(wait, l.ask(ctx, now), l.repeat(ctx, now), l.fire(ctx, now), l.announce(ctx, now), l.clear(ctx, now))
 	l.missed.flush()
 	return wait
 }
@@ -224,7 +231,7 @@ func (l *loop) ask(ctx context.Context, now time.Time) time.Duration {
 	*list = (*list)[n:]
 	plans := make([]store.Registration, n)
 	for i, e := range some {
-		plans[i] = store.Registration{Plan: e.plan, Born: e.born}
+		plans[i] = e.registration(&l.clock)
 	}
 	l.call(ctx, func(ctx context.Context) func() {
 		planned, err := l.server.RegisterPlans(ctx, plans)
@@ -236,15 +243,17 @@ func (l *loop) ask(ctx context.Context, now time.Time) time.Duration {
 				return
 			}
 			l.asked = 0
-			if fresh {
-				l.all = append(l.all, some...)
-				for _, e := range some {
-					l.notices.add(e.notice)
-				}
-			}
 			l.missed.begin()
 			for i, e := range some {
+				e.newest.Store(max(e.newest.Load(), planned[i].Born.UnixMicro()))
+				if e.gone.Load() {
+					continue
+				}
 				if fresh {
+					l.all = append(l.all, e)
+					l.notices.add(e.notice)
+				}
+				if fresh || planned[i].Born.After(e.born) { // another process may have set the plan again
 					e.born = planned[i].Born
 				}
 				if fresh || e.dormant {
@@ -266,10 +275,10 @@ func (l *loop) unplanned(some []*ticking, fresh bool, at time.Time, err error) {
 	l.askAt = at.Add(backoff(l.asked))
 	l.asked++
 	if fresh {
-		l.fresh = append(l.fresh, some...)
+		l.fresh = append(l.fresh, withoutGone(some)...)
 		l.doubt(at)
 	} else {
-		l.due = slices.Concat(some, l.due)
+		l.due = slices.Concat(withoutGone(some), l.due)
 	}
 }
 
@@ -335,6 +344,7 @@ func (l *loop) begin(e *ticking, p store.Planned, server time.Time) {
 		l.s.log.Info("scheduler: cron: no scheduler has the newer version of the entry any more; this one enqueues its ticks again",
 			"entry", e.name, "queue", l.queue)
 	}
+	l.replaced(e)                                                        // a scheduler may have ended after it enqueued the last tick
 	if p.Since.After(p.Last) && p.Since.Sub(server) <= store.TickAhead { // else a wrong clock wrote it
 		p.Last = p.Since
 	}
@@ -389,9 +399,9 @@ func (l *loop) advance(e *ticking, server time.Time) {
 	}
 }
 
-// place puts an entry into the agenda, unless it has no next tick.
+// place puts an entry into the agenda, unless it has no next tick, or was removed.
 func (l *loop) place(e *ticking) {
-	if !e.next.IsZero() {
+	if !e.next.IsZero() && !e.gone.Load() {
 		l.agenda.push(e)
 	}
 }

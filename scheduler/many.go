@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 
+	"go.opentelemetry.io/otel/trace"
+
 	"github.com/signalbox-go/signalbox"
 	"github.com/signalbox-go/signalbox/internal/store"
 )
@@ -20,15 +22,16 @@ const (
 	firstChunk = 128
 )
 
-// An Item is one job of [Scheduler.EnqueueMany].
+// An Item is one job of [Scheduler.EnqueueMany] or [Scheduler.EnqueueSeq].
 type Item struct {
 	Args    signalbox.Args
 	Options []EnqueueOption // override those of the call and the kind's defaults; headers add up
 }
 
 // EnqueueMany enqueues many jobs, each with opts and its own options. It returns one result for each item, in the same
-// order. The jobs go in chunks of at most 950 jobs and about 1 MiB, several at a time. Jobs of different chunks have no
-// order. Redis runs a chunk completely or not at all.
+// order. The jobs go in chunks of at most 950 jobs (512 that have a group or a unique key) and about 1 MiB, several at a time. Jobs of different chunks have no
+// order. Redis runs a chunk completely or not at all. But if the queue has its maximum length, the first jobs of the chunk that fit go in, in their
+// order, and the others fail with a [signalbox.QueueFullError], or wait: see [WaitForRoom].
 //
 // If a job fails, its result has the error, and the others go on. But after a chunk has failed, no more jobs are sent
 // to its queue. The returned error is nil if no job failed. Otherwise it says how many failed, and wraps the error of
@@ -38,36 +41,44 @@ type Item struct {
 // In a trace each job has a span "create {queue}". Its deliveries link to that span. Each queue has one span "enqueue
 // {queue}", which is a sibling of the "create" spans and links to the first 128 of them.
 func (s *Scheduler) EnqueueMany(ctx context.Context, items []Item, opts ...EnqueueManyOption) ([]Result, error) {
-	b := bulk{
-		s: s, ctx: ctx, results: make([]Result, len(items)), queues: make(map[string]*bulkQueue),
-		traced: !s.trace.silent(), measured: !s.metrics.Silent(),
-	}
-	if !b.traced { // the caller may still be part of a trace
-		b.headers = s.trace.inject(ctx, nil, signalbox.TraceLink)
-	}
-	b.opts = singly(opts)
-	var err error
-	b.base, err = defaults.with(s.trace.reserved, b.opts)
+	b, err := s.newBulk(ctx, opts)
+	b.results, b.ramps = make([]Result, 0, len(items)), len(items) >= rampFrom
 	if err != nil {
-		for i, it := range items {
+		for _, it := range items {
 			o, _ := b.base.with(s.trace.reserved, it.Options)
-			b.results[i].Err = o.settle(err, o.id, o.incarnation)
+			b.results = append(b.results, Result{Err: o.settle(err, o.id, o.incarnation)})
 		}
 		return b.results, fmt.Errorf("scheduler: none of %d jobs enqueued: %w", len(items), err)
 	}
 	for i := range items {
-		b.add(i, &items[i])
+		b.add(&items[i])
 	}
 	b.flush()
 	return b.results, b.err()
 }
 
-// bulk is an EnqueueMany in progress.
+// newBulk returns a bulk without jobs. The error says what is wrong with the options.
+func (s *Scheduler) newBulk(ctx context.Context, opts []EnqueueManyOption) (*bulk, error) {
+	b := &bulk{
+		s: s, ctx: ctx, queues: make(map[destination]*bulkQueue), opts: singly(opts),
+		traced: !s.trace.silent(), measured: !s.metrics.Silent(),
+	}
+	if !b.traced { // the caller may still be part of a trace
+		b.headers = s.trace.inject(ctx, nil, signalbox.TraceLink)
+	}
+	var err error
+	b.base, err = defaults.with(s.trace.reserved, b.opts)
+	return b, err
+}
+
+// bulk is an EnqueueMany in progress, or an EnqueueSeq.
 type bulk struct {
 	s        *Scheduler
 	ctx      context.Context
-	results  []Result
-	queues   map[string]*bulkQueue
+	results  []Result // of the items that were added
+	ramps    bool     // the first chunks are small
+	stream   *stream  // of an EnqueueSeq; otherwise nil
+	queues   map[destination]*bulkQueue
 	current  *bulkQueue // queue of the last item
 	inFlight []*chunk   // oldest first
 	spare    []*chunk
@@ -81,7 +92,8 @@ type bulk struct {
 
 // bulkQueue is the part of a bulk that goes to one queue.
 type bulkQueue struct {
-	name   string
+	name string
+	destination
 	lanes  *combiner
 	chunk  *chunk    // the chunk that is being filled, or nil
 	count  int       // jobs sent
@@ -95,10 +107,13 @@ type bulkQueue struct {
 // A chunk is a request, with the places of its results.
 type chunk struct {
 	request
-	queue *bulkQueue
-	index []int
-	kinds kinds // set only if there are metrics
-	drawn []drawn
+	queue   *bulkQueue
+	into    []Result // the results that index means
+	index   []int
+	kinds   kinds    // set only if there are metrics
+	names   []string // the kind of each job; likewise
+	refusal error    // of the jobs for which there was no room; nil: that
+	drawn   []drawn
 }
 
 // drawn are the options of an item that has an incarnation or is made again.
@@ -108,79 +123,110 @@ type drawn struct {
 	options     *options
 }
 
-// add puts an item into its queue's chunk.
-func (b *bulk) add(i int, it *Item) {
-	k, kind, payload, argsErr := marshal(it.Args)
+// encoded is an item with all that is sent of it.
+type encoded struct {
+	store.Item
+	id, kind    string
+	incarnation uint64
+	options     *options
+	created     trace.SpanContext // of the span of its creation, if it has one
+}
+
+// add puts an item into its queue's chunk. Its result is the next of the results.
+func (b *bulk) add(it *Item) {
+	j, err := b.encode(it)
+	if err == nil {
+		b.makeRoom(&j)
+	}
+	i := len(b.results)
+	b.results = append(b.results, Result{ID: j.id})
+	if err != nil {
+		b.results[i].Err = j.options.settle(err, j.options.id, j.options.incarnation)
+		return
+	}
+	b.put(i, &j)
+}
+
+// encode makes an item's record. If it can't, the result has the options all the same.
+func (b *bulk) encode(it *Item) (j encoded, err error) {
+	k, kind, payload, argsErr := marshal(it.Args, b.s.codec)
 	base, kindErr := b.ofKind(k)
 	o, err := base.with(b.s.trace.reserved, it.Options)
+	j.options, j.kind = o, kind
 	if argsErr != nil || kindErr != nil {
 		err = errors.Join(kindErr, err, argsErr)
 	}
-	if err == nil {
-		err = b.put(i, kind, payload, o)
-	}
 	if err != nil {
-		b.results[i].Err = o.settle(err, o.id, o.incarnation)
+		return j, err
+	}
+	if j.id = o.id; j.id == "" {
+		j.id = store.NewID()
+	}
+	if q := b.queue(o); q.err != nil {
+		return j, q.skipped(b.ctx)
+	}
+	job := o.job(j.id, kind, payload)
+	job.Incarnation = o.incarnationOf()
+	j.incarnation = job.Incarnation
+	j.Item, j.created, err = b.create(&job, it.Args, o)
+	return j, err
+}
+
+// makeRoom sends what must go before the job.
+func (b *bulk) makeRoom(j *encoded) {
+	if b.stream != nil {
+		b.stream.makeRoom(j.Size())
+		return
+	}
+	q := b.queue(j.options)
+	if c := q.chunk; c != nil && c.bytes+j.Size() > maxCallBytes {
+		b.send(q)
 	}
 }
 
-// put puts a job into its queue's chunk.
-func (b *bulk) put(i int, kind string, payload []byte, o *options) error {
-	res := &b.results[i]
-	res.ID = o.id
-	if res.ID == "" {
-		res.ID = store.NewID()
-	}
-	q := b.queue(o.queue)
-	if q.err != nil {
-		return q.skipped(b.ctx)
-	}
-	job := o.job(res.ID, kind, payload)
-	job.Incarnation = o.incarnationOf()
-	item, err := b.create(q, &job, o)
-	if err != nil {
-		return err
-	}
-	if o.cautious {
-		item.IfAbsent()
-	}
-	if c := q.chunk; c != nil && c.bytes+item.Size() > maxCallBytes {
-		b.send(q)
+// put puts a job into its queue's chunk. Its result has place i.
+func (b *bulk) put(i int, j *encoded) {
+	q := b.queue(j.options)
+	if j.created.IsValid() && len(q.links) < maxLinks {
+		q.links = append(q.links, trace.Link{SpanContext: j.created})
 	}
 	c := b.fill(q)
-	c.items = append(c.items, item)
+	c.items = append(c.items, j.Item)
 	c.index = append(c.index, i)
-	c.bytes += item.Size()
-	if job.Incarnation != 0 || o.drawn {
-		c.drawn = append(c.drawn, drawn{i, job.Incarnation, o})
+	c.bytes += j.Size()
+	if j.incarnation != 0 || j.options.drawn {
+		c.drawn = append(c.drawn, drawn{i, j.incarnation, j.options})
 	}
 	if b.measured {
-		c.kinds = c.kinds.add(kind)
+		c.kinds, c.names = c.kinds.add(j.kind), append(c.names, j.kind)
 	}
-	if len(c.items) == b.room(q) {
+	if b.stream == nil && len(c.items) == b.room(q) {
 		b.send(q)
 	}
-	return nil
 }
 
 // room returns how many jobs the queue's chunk may have. The chunks of a large bulk begin small, so that Redis works on
 // the first jobs while the next ones are encoded. Encoding a job takes about half as long as enqueuing it. So each
 // chunk is ready before Redis has finished the one before.
 func (b *bulk) room(q *bulkQueue) int {
-	if len(b.results) < rampFrom {
+	if !b.ramps {
 		return store.MaxBatch
 	}
-	return min(firstChunk<<min(q.chunks, 8), store.MaxBatch)
+	return rampOf(q.chunks)
 }
 
-func (b *bulk) queue(name string) *bulkQueue {
-	if q := b.current; q != nil && q.name == name {
+// rampOf returns how many jobs the next chunk of a large bulk may have, after so many chunks.
+func rampOf(chunks int) int { return min(firstChunk<<min(chunks, 8), store.MaxBatch) }
+
+func (b *bulk) queue(o *options) *bulkQueue {
+	to := destination{o.queue, o.durable, o.waits}
+	if q := b.current; q != nil && q.destination == to {
 		return q
 	}
-	q := b.queues[name]
+	q := b.queues[to]
 	if q == nil {
-		q = &bulkQueue{name: name, lanes: b.s.lanes(name)}
-		b.queues[name] = q
+		q = &bulkQueue{name: o.queue, destination: to, lanes: b.s.to(to)}
+		b.queues[to] = q
 	}
 	b.current = q
 	return q
@@ -205,7 +251,7 @@ func (b *bulk) send(q *bulkQueue) {
 		b.settle()
 	}
 	c := q.chunk
-	q.chunk = nil
+	c.into, q.chunk = b.results, nil
 	q.chunks++
 	b.begin(q, len(c.items))
 	switch {
@@ -240,37 +286,66 @@ func (b *bulk) settle() {
 	default:
 		err = notSent(b.ctx)
 	}
-	c.measure(err)
+	ran := err == nil || errors.Is(err, ErrNotDurable)
+	if ran && c.queue.waits && c.full() {
+		c.refusal = b.await(c)
+	}
+	if !ran || !c.full() {
+		c.measure(err)
+	}
 	switch {
 	case err != nil:
 		b.fail(c, err)
+		if ran {
+			b.take(c)
+		}
 		if c.left {
 			return // the call owns the chunk
 		}
 	default:
-		for j, i := range c.index {
-			if res := &b.results[i]; res.take(c.fates[j]) {
-				c.queue.met = append(c.queue.met, res)
-			}
-		}
+		b.take(c)
 	}
 	clear(c.items)
-	*c = chunk{request: request{items: c.items[:0], fates: c.fates, done: c.done}, index: c.index[:0], kinds: c.kinds[:0], drawn: c.drawn[:0]}
+	*c = chunk{request: request{items: c.items[:0], fates: c.fates, done: c.done}, index: c.index[:0], kinds: c.kinds[:0], names: c.names[:0], drawn: c.drawn[:0]}
 	b.spare = append(b.spare, c)
+}
+
+// take sets the results of a chunk that Redis has run.
+func (b *bulk) take(c *chunk) {
+	others := c.met
+	for j, i := range c.index {
+		other := store.Met{}
+		if len(others) > 0 && others[0].item == j {
+			other, others = others[0].Met, others[1:]
+		}
+		if res := &c.into[i]; res.take(c.fates[j], other) {
+			c.queue.met = append(c.queue.met, res)
+		}
+	}
+	if c.full() {
+		b.refuse(c)
+	}
 }
 
 // fail sets the error of a chunk's jobs, and of all later jobs for its queue.
 func (b *bulk) fail(c *chunk, err error) {
+	c.failAll(err, func(int) bool { return true })
+	if c.queue.err == nil {
+		c.queue.err = err
+	}
+}
+
+// failAll sets the error of those jobs of a chunk that failed reports, by their places in it.
+func (c *chunk) failAll(err error, failed func(j int) bool) {
 	drawn := c.drawn
-	for _, i := range c.index {
+	for j, i := range c.index {
 		o, incarnation := &defaults, uint64(0)
 		if len(drawn) > 0 && drawn[0].item == i {
 			o, incarnation, drawn = drawn[0].options, drawn[0].incarnation, drawn[1:]
 		}
-		b.results[i].Err = o.settle(err, b.results[i].ID, incarnation)
-	}
-	if c.queue.err == nil {
-		c.queue.err = err
+		if failed(j) {
+			c.into[i].Err = o.settle(err, c.into[i].ID, incarnation)
+		}
 	}
 }
 
@@ -281,10 +356,15 @@ func (b *bulk) flush() {
 			b.send(q)
 		}
 	}
+	b.finish(b.queues)
+}
+
+// finish waits for all chunks in flight. They are of these queues.
+func (b *bulk) finish(queues map[destination]*bulkQueue) {
 	for len(b.inFlight) > 0 {
 		b.settle()
 	}
-	for _, q := range b.queues {
+	for _, q := range queues {
 		q.end()
 		if len(q.met) > 0 {
 			lookUp(b.ctx, q.lanes.queue, q.met)
@@ -314,7 +394,7 @@ func (q *bulkQueue) skipped(ctx context.Context) error {
 	switch {
 	case ctx.Err() != nil:
 		return notSent(ctx)
-	case errors.Is(q.err, ErrUncertain):
+	case errors.Is(q.err, ErrUncertain), errors.Is(q.err, ErrNotDurable):
 		return fmt.Errorf(notEnqueued+"an earlier chunk to queue %s failed: %v", q.name, q.err)
 	}
 	return fmt.Errorf(notEnqueued+"an earlier chunk to queue %s failed: %w", q.name, q.err)

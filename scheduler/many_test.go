@@ -126,7 +126,7 @@ func TestChunksGrow(t *testing.T) {
 		{rampFrom - 1, []int{store.MaxBatch, store.MaxBatch}},
 		{rampFrom, []int{128, 256, 512, store.MaxBatch, store.MaxBatch}},
 	} {
-		b := bulk{results: make([]Result, tc.jobs)}
+		b := bulk{ramps: tc.jobs >= rampFrom}
 		q := &bulkQueue{}
 		for i, want := range tc.want {
 			if got := b.room(q); got != want {
@@ -149,14 +149,14 @@ func TestChunkOfACallIsNotUsedAgain(t *testing.T) {
 	defer let()
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
-	b := bulk{s: s, ctx: ctx, results: make([]Result, 3), queues: make(map[string]*bulkQueue)}
+	b := bulk{s: s, ctx: ctx, queues: make(map[destination]*bulkQueue)}
 	var err error
 	if b.base, err = defaults.with(s.trace.reserved, []EnqueueOption{Queue(q.Name())}); err != nil {
 		t.Fatal(err)
 	}
 	items := many(3)
 	for i := range items {
-		b.add(i, &items[i])
+		b.add(&items[i])
 	}
 	b.send(b.current)
 	c := b.inFlight[0]

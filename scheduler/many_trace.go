@@ -25,7 +25,7 @@ type sending struct {
 }
 
 // create encodes a job, in a span if there is tracing.
-func (b *bulk) create(q *bulkQueue, job *signalbox.Job, o *options) (store.Item, error) {
+func (b *bulk) create(job *signalbox.Job, args signalbox.Args, o *options) (store.Item, trace.SpanContext, error) {
 	mode := signalbox.TraceLink
 	if o.mode == signalbox.TraceNone {
 		mode = signalbox.TraceNone
@@ -34,16 +34,14 @@ func (b *bulk) create(q *bulkQueue, job *signalbox.Job, o *options) (store.Item,
 		if job.Headers = b.headers; o.headers != nil || mode != signalbox.TraceLink {
 			job.Headers = b.s.trace.inject(b.ctx, o.headers, mode)
 		}
-		return b.s.pack(job, o.when)
+		item, err := b.s.item(job, args, o)
+		return item, trace.SpanContext{}, err
 	}
 	ctx, span := b.s.trace.spans.StartCreate(b.ctx, about(job))
 	job.Headers = b.s.trace.inject(ctx, o.headers, mode)
-	item, err := b.s.pack(job, o.when)
+	item, err := b.s.item(job, args, o)
 	end(span, err)
-	if sc := span.SpanContext(); err == nil && sc.IsValid() && len(q.links) < maxLinks {
-		q.links = append(q.links, trace.Link{SpanContext: sc})
-	}
-	return item, err
+	return item, span.SpanContext(), err
 }
 
 // begin starts the span and the clock of the queue's sending, with the first chunk, of n jobs. For later

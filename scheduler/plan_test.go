@@ -15,11 +15,11 @@ func TestResolve(t *testing.T) {
 	t.Parallel()
 	at := time.Date(2030, 1, 2, 3, 4, 5, 0, time.UTC)
 	got, err := Resolve(note{7}, Queue("mail"), ID("a"), At(at), Priority(signalbox.PriorityHigh), MaxAttempts(3), Timeout(time.Second),
-		Header("tenant", "acme"), EffectKey("order-17"), IfAbsent(), Retain(time.Hour+time.Nanosecond))
+		Header("tenant", "acme"), EffectKey("order-17"), IfAbsent(), Retain(time.Hour+time.Nanosecond), Serial("a"), YieldOnRetry(), ExpireAfter(time.Minute+time.Nanosecond))
 	want := Plan{
 		Job: signalbox.Job{
 			ID: "a", Kind: "note", Queue: "mail", Payload: []byte(`{"N":7}`), Headers: map[string]string{"tenant": "acme"},
-			Priority: signalbox.PriorityHigh, MaxAttempts: 3, Timeout: time.Second, Effect: "order-17", Retain: time.Hour,
+			Priority: signalbox.PriorityHigh, MaxAttempts: 3, Timeout: time.Second, Effect: "order-17", Retain: time.Hour, ExpireAfter: time.Minute, Group: "a", Serial: true, YieldOnRetry: true,
 		},
 		At: at, IfAbsent: true,
 	}
@@ -33,6 +33,17 @@ func TestResolve(t *testing.T) {
 	}
 	if err != nil || !reflect.DeepEqual(got, want) {
 		t.Errorf("got %+v, %v; want %+v", got, err, want)
+	}
+}
+
+// A kind's defaults say when its jobs expire, and the call has the last word.
+func TestExpireAfterOfAKind(t *testing.T) {
+	t.Parallel()
+	args := report{with: &signalbox.Defaults{ExpireAfter: time.Minute + 1}}
+	for want, opts := range map[time.Duration][]EnqueueOption{time.Minute: nil, time.Hour: {ExpireAfter(time.Hour)}, 0: {ExpireAfter(0)}} {
+		if got, err := Resolve(args, opts...); err != nil || got.Job.ExpireAfter != want {
+			t.Errorf("got %v, %v; want %v", got.Job.ExpireAfter, err, want)
+		}
 	}
 }
 
@@ -51,6 +62,8 @@ func TestResolveRefuses(t *testing.T) {
 		{note{}, []EnqueueOption{EffectKey("{default}x")}},
 		{note{}, []EnqueueOption{EffectKey(strings.Repeat("x", 201))}},
 		{note{}, []EnqueueOption{Header("traceparent", "x")}},
+		{note{}, []EnqueueOption{Group("a b")}},
+		{note{}, []EnqueueOption{Group("a"), Serial("a")}},
 	} {
 		_, err := Resolve(tc.args, tc.opts...)
 		_, other := s.Enqueue(context.Background(), tc.args, tc.opts...)

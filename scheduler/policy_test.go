@@ -294,7 +294,7 @@ func TestTwoVersions(t *testing.T) {
 }
 
 // cron0 returns the first entry.
-func (p *process) cron0() *entry { return p.Scheduler.cron.from(0)[0] }
+func (p *process) cron0() *entry { return p.Scheduler.cron.entries[0] }
 
 func TestMissedOptions(t *testing.T) {
 	t.Parallel()

@@ -53,7 +53,8 @@ func (r *runner) preflight(ctx context.Context, queues []*store.Queue) (*store.F
 func (r *runner) stores() []*store.Queue {
 	seen := make(map[string]bool)
 	var queues []*store.Queue
-	for _, e := range r.s.cron.from(0) {
+	entries, _, _ := r.s.cron.after(0, 0)
+	for _, e := range entries {
 		if q := e.job.Queue; !seen[q] {
 			seen[q] = true
 			queues = append(queues, store.New(r.s.rdb, r.s.namespace, q))

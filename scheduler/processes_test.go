@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -18,8 +19,7 @@ import (
 
 var cronDuration = flag.Duration("cron.duration", 6*time.Second, "how long the processes of TestTenProcesses run")
 
-// childEnv is set for a process that a test starts from its own binary. Its value is the address and
-// the queue.
+// childEnv is set for a process that a test starts from its own binary. Its value is the address, the queue, and perhaps how many entries it has.
 const childEnv = "SIGNALBOX_TEST_SCHEDULER"
 
 // beScheduler is the main function of such a process. It ends when its standard input is closed.
@@ -33,8 +33,15 @@ func beScheduler(where string) int {
 		stop()
 	}()
 	s, err := New(rdb, Config{})
-	if err == nil {
-		err = s.Cron("e", "@every 1s", note{}, Queue(queue))
+	queue, count, many := strings.Cut(queue, " ")
+	if !many {
+		count = "1"
+	}
+	n, _ := strconv.Atoi(count)
+	for i := range n {
+		if err == nil {
+			err = s.Cron(fmt.Sprint("e", i), "@every 1s", note{i}, Queue(queue), Missed(RunAll(maxRunAll)))
+		}
 	}
 	if err == nil {
 		err = s.Run(ctx)

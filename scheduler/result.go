@@ -16,22 +16,29 @@ const maxLookUp = time.Second
 type Result struct {
 	// ID is the job's ID. It may be "" if an argument or an option was wrong.
 	ID string
-	// New reports whether the job was enqueued. If it is false and there was no error, another job has the ID.
+	// New reports whether the job was enqueued. If it is false and there was no error, Existing has the ID, or the unique key.
 	New bool
-	// State is the state of that other job: scheduled, ready or running, and with [IfAbsent] also dead, cancelled or completed.
+	// Existing is the ID of the job because of which this one wasn't enqueued. It is ID if that job has the ID, and mostly another one if it has the
+	// unique key (see [Unique]). It is "" if New is true.
+	Existing string
+	// State is the state of the job Existing: scheduled, ready or running, and with [IfAbsent] or a [Window] also dead, cancelled or completed.
 	// Whether it is ready or running is read a moment after the call. The job may have moved on by then. State is ""
-	// if New is true, or if the state couldn't be read.
+	// if New is true, if the state couldn't be read, or if nothing is left of the job, and only its window lasts.
 	State signalbox.State
+	// Updated reports whether the job Existing has got what this one has: see [Replace]. Then New is false.
+	Updated bool
 	// Replaced is the state of the job that this one replaced: dead, cancelled or completed. It is "" if there was none.
 	Replaced signalbox.State
-	// Err says why this job is not enqueued, or may not be. Only [Scheduler.EnqueueMany] sets it.
+	// Err says why this job is not enqueued, or may not be. Only [Scheduler.EnqueueMany] and [Scheduler.EnqueueSeq] set it.
 	Err error
 }
 
-// take sets the result from f. It reports whether the job met a live one that is ready or running. lookUp finds out
-// which of the two.
-func (r *Result) take(f store.Fate) (live bool) {
-	r.New = f.In()
+// take sets the result from f, and from the job that has the unique key if f says so. It reports whether the job met a live one that is ready or
+// running. lookUp finds out which of the two.
+func (r *Result) take(f store.Fate, other store.Met) (live bool) {
+	if r.New = f.In(); !r.New && f != store.Full {
+		r.Existing = r.ID
+	}
 	switch f {
 	case store.ReplacedDead:
 		r.Replaced = signalbox.StateDead
@@ -48,7 +55,11 @@ func (r *Result) take(f store.Fate) (live bool) {
 	case store.MetCompleted:
 		r.State = signalbox.StateCompleted
 	}
-	return f == store.MetLive
+	r.Updated = f == store.Updated
+	if f == store.MetKey || r.Updated {
+		r.Existing, r.State = other.ID, other.State
+	}
+	return f == store.MetLive || other.Live
 }
 
 // lookUp sets whether the jobs that were met are ready or running. If Redis doesn't answer within maxLookUp, their
@@ -58,7 +69,7 @@ func lookUp(ctx context.Context, q *store.Queue, met []*Result) {
 	defer cancel()
 	ids := make([]string, len(met))
 	for i, r := range met {
-		ids[i] = r.ID
+		ids[i] = r.Existing
 	}
 	answers := make(chan []bool, len(ids)/store.MaxBatch+1) // room for all: the goroutine must never block
 	go func() {                                             // since the client may not heed ctx

@@ -57,6 +57,8 @@ type tickServer interface {
 	NewLane() *store.Lane
 	// EnqueueTicks enqueues the jobs of ticks. It returns what happened to each, and the server's time.
 	EnqueueTicks(ctx context.Context, lane *store.Lane, items []store.Item, r store.Reckoning) (store.Fates, error)
+	// CancelOverlapped cancels the jobs of an entry except the newest. It returns how many were live.
+	CancelOverlapped(ctx context.Context, entry string) (live int, err error)
 	// Announce describes entries to tools.
 	Announce(ctx context.Context, notices []store.Notice) error
 	// Remind says that this process still has the entries. It returns the names of those that must be announced.
@@ -67,7 +69,9 @@ type tickServer interface {
 type runner struct {
 	s       *Scheduler
 	open    func(queue string) tickServer
-	adopted int // entries that have been given to their loops
+	adopted int // the number of the last entry that was given to its loop
+	sources int // how many sources are watched
+	drops   int // how many entries had been removed when the loops last heard of it
 	mu      sync.Mutex
 	loops   map[string]*loop // guarded by mu
 	outage  *outage
@@ -94,9 +98,14 @@ func (r *runner) run(ctx context.Context) {
 // adopt gives new entries to the loops of their queues.
 func (r *runner) adopt(ctx context.Context) {
 	added := make(map[string][]*entry)
-	for _, e := range r.s.cron.from(r.adopted) {
+	entries, sources, drops := r.s.cron.after(r.adopted, r.sources)
+	for _, e := range entries {
 		added[e.job.Queue] = append(added[e.job.Queue], e)
-		r.adopted++
+		r.adopted = e.number
+	}
+	for _, src := range sources {
+		r.sources++
+		r.running.Go(func() { r.s.follow(ctx, src) })
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -108,5 +117,11 @@ func (r *runner) adopt(ctx context.Context) {
 			r.running.Go(func() { l.run(ctx) })
 		}
 		l.give(entries)
+	}
+	if drops != r.drops {
+		r.drops = drops
+		for _, l := range r.loops {
+			l.give(nil)
+		}
 	}
 }

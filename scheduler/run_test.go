@@ -31,6 +31,7 @@ type fakeServer struct {
 	last          map[string]time.Time
 	since         map[store.Plan]time.Time   // since when it counts
 	inForce       map[string]string          // the plan of each entry
+	newest        map[string]time.Time       // when the plan of each entry was new
 	born          map[store.Plan][]time.Time // when callers said that it was new
 	paused        map[string]bool            // entries
 	indescribable string                     // an entry that can't be announced
@@ -38,9 +39,12 @@ type fakeServer struct {
 	told          []string                   // what such calls said of entries
 	lacks         map[string]bool            // entries that must be announced
 	fired         []time.Time
-	names         []string // of the entries of those ticks
-	calls         int      // for ticks
-	most          int      // the most ticks in one call
+	names         []string        // of the entries of those ticks
+	live          map[string]bool // entries of which a job is live
+	cleared       []string        // entries whose jobs were to be cancelled
+	payloads      []string        // of the jobs that were put in
+	calls         int             // for ticks
+	most          int             // the most ticks in one call
 	lanes         map[*store.Lane]fakeCall
 }
 
@@ -53,7 +57,7 @@ type fakeCall struct {
 func newFakeServer() *fakeServer {
 	return &fakeServer{
 		last: make(map[string]time.Time), paused: make(map[string]bool), lacks: make(map[string]bool), lanes: make(map[*store.Lane]fakeCall),
-		since: make(map[store.Plan]time.Time), inForce: make(map[string]string), born: make(map[store.Plan][]time.Time),
+		newest: make(map[string]time.Time), since: make(map[store.Plan]time.Time), inForce: make(map[string]string), born: make(map[store.Plan][]time.Time),
 	}
 }
 
@@ -103,8 +107,14 @@ func (f *fakeServer) RegisterPlans(ctx context.Context, plans []store.Registrati
 	for i, r := range plans {
 		p := r.Plan
 		f.born[p] = append(f.born[p], r.Born)
-		if _, ok := f.since[p]; !ok {
-			f.since[p], f.inForce[p.Entry] = time.Now().Add(f.skew), p.Digest
+		now := time.Now().Add(f.skew)
+		if _, ok := f.since[p]; !ok && !r.Set {
+			f.since[p], f.inForce[p.Entry], f.newest[p.Entry] = now, p.Digest, now
+		}
+		if r.Set && r.Born.After(f.newest[p.Entry]) {
+			if f.newest[p.Entry] = r.Born; f.inForce[p.Entry] != p.Digest {
+				f.since[p], f.inForce[p.Entry] = now, p.Digest
+			}
 		}
 		planned[i] = store.Planned{Last: f.last[p.Entry], Since: f.since[p], InForce: f.inForce[p.Entry] == p.Digest, Born: f.since[p]}
 	}
@@ -132,7 +142,10 @@ func (f *fakeServer) EnqueueTicks(ctx context.Context, lane *store.Lane, items [
 		for i := range items {
 			tick, entry := items[i].Tick()
 			plan, late := items[i].Terms()
-			call.fates = append(call.fates, f.tick(store.Plan{Entry: entry, Digest: plan}, tick, now.Add(r.Skew+f.hold), r.Known, late))
+			fate := f.tick(store.Plan{Entry: entry, Digest: plan}, tick, now.Add(r.Skew+f.hold), r.Known, late, items[i].Overlap())
+			if call.fates = append(call.fates, fate); fate.In() {
+				f.payloads = append(f.payloads, items[i].Payload())
+			}
 		}
 		f.lanes[lane] = call
 	}
@@ -143,7 +156,7 @@ func (f *fakeServer) EnqueueTicks(ctx context.Context, lane *store.Lane, items [
 	return store.NewFates(now, call.fates...), nil
 }
 
-func (f *fakeServer) tick(plan store.Plan, tick, now time.Time, known bool, late time.Duration) store.Fate {
+func (f *fakeServer) tick(plan store.Plan, tick, now time.Time, known bool, late time.Duration, overlap store.Overlap) store.Fate {
 	entry := plan.Entry
 	last := f.last[entry]
 	ahead := known && last.Sub(now) > store.TickAhead
@@ -165,12 +178,29 @@ func (f *fakeServer) tick(plan store.Plan, tick, now time.Time, known bool, late
 	if f.paused[entry] {
 		return store.Passed
 	}
+	if overlap == store.OverlapSkip && f.live[entry] {
+		return store.Overlapped
+	}
 	f.fired = append(f.fired, tick)
 	f.names = append(f.names, entry)
 	if ahead {
 		return store.PutInAnew
 	}
 	return store.PutIn
+}
+
+// CancelOverlapped notes the call.
+func (f *fakeServer) CancelOverlapped(ctx context.Context, entry string) (int, error) {
+	if err := f.wait(ctx); err != nil {
+		return 0, err
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.noted != nil {
+		return 0, f.noted
+	}
+	f.cleared = append(f.cleared, entry)
+	return 1, nil
 }
 
 func (f *fakeServer) Announce(ctx context.Context, notices []store.Notice) error {

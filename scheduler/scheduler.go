@@ -1,17 +1,18 @@
 // Package scheduler puts jobs into queues: now, later, or on a cron.
 //
 // Make one [Scheduler] for each process, with your Redis client. [Scheduler.Enqueue] enqueues one job,
-// [Scheduler.EnqueueMany] many. Any number of goroutines may call both. They don't need [Scheduler.Run].
+// [Scheduler.EnqueueMany] many, and [Scheduler.EnqueueSeq] those of an iterator. Any number of goroutines may call them. They
+// don't need [Scheduler.Run].
 // [Scheduler.Cron] registers an entry, which Run fires. The scheduler never closes the client.
 //
 // # Enqueuing
 //
 // A job is its args, encoded as JSON, and its options. An option that has no meaning in a call doesn't compile there:
 //
-//	an Option             goes into every call: Queue, Priority, Timeout ...
-//	an EnqueueManyOption  into Enqueue and EnqueueMany: At, After, IfAbsent
-//	an EnqueueOption      into Enqueue, or an Item of EnqueueMany: ID, EffectKey, Again
-//	a CronOption          into Cron: In, Missed, Lateness
+//	an Option             goes into every call: Queue, Priority, Timeout, Group ...
+//	an EnqueueManyOption  into Enqueue, EnqueueMany and EnqueueSeq: At, After, IfAbsent, Unique, UniqueBy, Replace, Debounce, Throttle, WaitForRoom, WaitReplicas, WaitAOF
+//	an EnqueueOption      into Enqueue, or an Item of the others: ID, EffectKey, Again
+//	a CronOption          into Cron: In, Missed, Lateness, Overlap, Jitter, Starting, Ending, ArgsAt
 //
 // Defaults for all jobs of a kind belong to the type of their args: see [signalbox.Defaults]. If an option is given in
 // several places, the item's counts first, then the call's, then the kind's.
@@ -36,12 +37,14 @@
 //
 // # When it fails
 //
-// An error is one of three kinds:
+// With [WaitReplicas] or [WaitAOF], a [*NotDurableError] says that the job is enqueued, and not on as many replicas or disks as asked. Any other
+// error is one of four kinds:
 //
 //   - [signalbox.ErrInvalid]: an argument or an option is wrong. The error names every mistake, and nothing was
 //     enqueued.
 //   - [ErrUncertain]: the job was sent to Redis, and no answer came. It may be enqueued, now or a little later.
 //     The error is an [*UncertainError]. To make the call again, add the option that its Again returns.
+//   - [signalbox.ErrQueueFull]: the job is not enqueued, since the queue has its maximum length. See [WaitForRoom].
 //   - any other: the job is not enqueued. It was refused, or never sent: a refused connection, no
 //     free connection in the client's pool, a closed client.
 //
@@ -72,7 +75,7 @@
 //   - An Enqueue has a PRODUCER span "enqueue {queue}". If a propagator is set, the span's context goes into the
 //     job's headers, and the worker's spans become part of the trace. [TraceMode] says how.
 //   - Each job of an EnqueueMany has its own span "create {queue}". Each queue has one span "enqueue {queue}",
-//     which links to them.
+//     which links to them. An EnqueueSeq has such spans for each of its chunks.
 //   - A tick of a cron entry is the root of a trace, "tick {entry}". It comes from the process that enqueued the tick,
 //     or from one that tried to and gave up.
 //
@@ -107,10 +110,13 @@ type Config struct {
 	Namespace string
 	// Logger gets the scheduler's log records. The default is [slog.Default].
 	Logger *slog.Logger
-	// EnqueueTimeout bounds a call whose context has no deadline: an Enqueue, and each chunk of an EnqueueMany. It is 1
+	// EnqueueTimeout bounds a call whose context has no deadline: an Enqueue, and each chunk of an EnqueueMany or EnqueueSeq. It is 1
 	// ms to 1 h. The default, 0, is 5 s. It should be longer than the client's read timeout. Otherwise the call gives
 	// up before a slow reply comes.
 	EnqueueTimeout time.Duration
+	// Codec encodes the args of all jobs of this scheduler. Workers need it in their Config first. The default is JSON.
+	// The args of a cron entry are encoded for each tick, so nobody may change what they point to.
+	Codec signalbox.Codec
 	// TracerProvider makes the spans. The default is the global one.
 	TracerProvider trace.TracerProvider
 	// MeterProvider takes the metrics. The default is the global one.
@@ -133,14 +139,17 @@ type Scheduler struct {
 	metrics   *telemetry.ProducerMetrics
 	timeout   time.Duration    // of calls whose context has no deadline
 	now       func() time.Time // use only differences of its times
-	codec     codec            // nil: payloads are stored unchanged
+	codec     signalbox.Codec  // nil: JSON
 
 	mu     sync.RWMutex
-	queues map[string]*combiner
+	queues map[destination]*combiner
 
 	// singles pools requests of one job. Each scheduler has a pool of its own: a channel that was made in a bubble of
 	// testing/synctest can't be used in another.
 	singles sync.Pool
+
+	rooms    rooms
+	roomLook time.Duration // how often a call that waits for room looks without being told
 
 	cron   crontab
 	unseen lookout
@@ -156,6 +165,14 @@ func New(rdb redis.UniversalClient, config Config) (*Scheduler, error) {
 	}
 	if nsErr := store.ValidateNamespace(config.Namespace); nsErr != nil {
 		err = errors.Join(err, fmt.Errorf("Config.Namespace: %w", nsErr))
+	}
+	if codec := config.Codec; codec != nil {
+		if codecErr := store.ValidateCodec(codec); codecErr != nil {
+			err = errors.Join(err, fmt.Errorf("Config.Codec: %w", codecErr))
+		}
+		if codec == signalbox.Codec(signalbox.JSON{}) {
+			config.Codec = nil
+		}
 	}
 	if config.Logger == nil {
 		config.Logger = slog.Default()
@@ -173,10 +190,12 @@ func New(rdb redis.UniversalClient, config Config) (*Scheduler, error) {
 		trace:     tracing,
 		metrics:   telemetry.NewProducerMetrics(config.MeterProvider, who),
 		timeout:   cmp.Or(config.EnqueueTimeout, defaultEnqueueTimeout),
+		codec:     config.Codec,
 		now:       monotonic(),
-		queues:    make(map[string]*combiner),
+		queues:    make(map[destination]*combiner),
 		singles:   sync.Pool{New: newSingle},
 		cron:      newCrontab(),
 		unseen:    newLookout(config.Logger),
+		roomLook:  roomLook,
 	}, nil
 }

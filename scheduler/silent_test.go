@@ -110,7 +110,6 @@ func TestOffCost(t *testing.T) {
 			s := offlineWith(t, config)
 			ctx := context.Background()
 			b := &bulk{s: s, ctx: ctx, traced: !s.trace.silent(), measured: !s.metrics.Silent()}
-			q := &bulkQueue{name: "q"}
 			job := defaults.job(store.NewID(), "note", []byte(`{"N":1}`))
 			encoding := testing.AllocsPerRun(100, func() {
 				if _, err := store.NewItem(&job, store.When{}); err != nil {
@@ -118,7 +117,7 @@ func TestOffCost(t *testing.T) {
 				}
 			})
 			all := testing.AllocsPerRun(100, func() {
-				if _, err := b.create(q, &job, &defaults); err != nil {
+				if _, _, err := b.create(&job, nil, &defaults); err != nil {
 					t.Fatal(err)
 				}
 			})

@@ -46,6 +46,11 @@ func (l *loop) gather(ctx context.Context, server time.Time) *tickCall {
 		if e == nil || e.at().After(server) {
 			break
 		}
+		if e.gone.Load() { // the loop is told soon
+			l.agenda.pop()
+			l.giveUp(e, nil)
+			continue
+		}
 		if server.Sub(e.next) > Grace && !e.owes() {
 			l.agenda.pop()
 			l.giveUp(e, nil)
@@ -91,13 +96,18 @@ func (l *loop) prepare(ctx context.Context, e *ticking) bool {
 	job.ID = store.NewID()
 	job.Effect = store.TickEffect(job.Namespace, job.Queue, e.name, e.next)
 	ctx = baggage.ContextWithoutBaggage(ctx) // the baggage belongs to Run
+	var item store.Item
+	args, payload, err := e.argsOf(e.next, l.s.codec)
+	job.Payload = payload
 	ctx, spans := l.s.trace.startTick(ctx, e.name, e.next, e.missed, &job)
 	job.Headers = l.s.trace.inject(ctx, job.Headers, e.mode)
-	when := store.When{At: e.next, Entry: e.name, Plan: e.plan.Digest}
+	when := store.When{At: e.next, Entry: e.name, Plan: e.plan.Digest, Overlap: e.overlap}
 	if e.owes() {
 		when.Late = e.lateness
 	}
-	item, err := l.s.pack(&job, when)
+	if err == nil {
+		item, err = l.s.pack(&job, args, when)
+	}
 	e.tick = &tick{item: item, ctx: ctx, spans: spans, err: err}
 	if err != nil {
 		l.s.log.Error("scheduler: cron: tick skipped", "entry", e.name, "queue", l.queue, "tick", e.next, "error", err)
@@ -228,6 +238,7 @@ func (l *loop) settle(c *tickCall, fates store.Fates, got time.Time, watch stopw
 			}
 			l.fired(e, fates.Now.Add(skew), fate == store.PutInAnew)
 			l.served(e)
+			l.replaced(e)
 			l.advance(e, server)
 		case fate == store.Early || apart:
 			if e.era != l.era { // next is the time of a clock that was set back
@@ -242,6 +253,16 @@ func (l *loop) settle(c *tickCall, fates store.Fates, got time.Time, watch stopw
 			if !e.paused {
 				e.paused = true
 				l.s.log.Info("scheduler: cron: the entry is paused; its ticks pass without jobs until it is resumed",
+					"entry", e.name, "queue", l.queue, "tick", e.next)
+			}
+			e.missed = 0
+			l.served(e)
+			l.advance(e, server)
+		case fate == store.Overlapped:
+			l.s.metrics.Tick(context.Background(), l.queue, telemetry.OutcomeOverlapped, 1)
+			if !e.overlapped {
+				e.overlapped = true
+				l.s.log.Info("scheduler: cron: a job of the entry is live; its ticks pass without jobs until it has ended",
 					"entry", e.name, "queue", l.queue, "tick", e.next)
 			}
 			e.missed = 0
@@ -266,6 +287,7 @@ func (l *loop) settle(c *tickCall, fates store.Fates, got time.Time, watch stopw
 			l.s.metrics.Tick(context.Background(), l.queue, telemetry.OutcomeSkipped, 1)
 			e.missed = 0
 			l.served(e)
+			l.replaced(e)
 			l.advance(e, server)
 		}
 		l.place(e)
@@ -287,6 +309,7 @@ func (l *loop) fired(e *ticking, server time.Time, anew bool) {
 		e.paused = false
 		l.s.log.Info("scheduler: cron: the entry is paused no more", "entry", e.name, "queue", l.queue, "tick", e.next)
 	}
+	e.overlapped = false
 	e.tick.spans.end(late)
 	ctx := e.tick.ctx
 	if m := l.s.metrics; !m.Silent() {

@@ -40,6 +40,9 @@ func (e *UncertainError) Unwrap() error { return e.Err }
 // in the result is false. If the job has completed meanwhile, it is enqueued again. Its [signalbox.Job.EffectKey] is
 // the same, so its effect doesn't happen twice.
 //
+// With [Replace] or [Debounce] that isn't so: if the first call updated a job that was there, and that job has started since, the second call
+// enqueues another one, with another effect key.
+//
 // Every error of a call with this option is an UncertainError, since the first call may have enqueued the job. That is
 // so even if the second call was not sent, if Redis refused it, or if its arguments are wrong. The error wraps the
 // reason.
@@ -52,6 +55,9 @@ func (e *UncertainError) Again() EnqueueOption {
 // settle returns err, or an UncertainError that wraps it if the job may be enqueued. After a call with Again every
 // error is such a one.
 func (o *options) settle(err error, id string, incarnation uint64) error {
+	if bad := (*undurable)(nil); errors.As(err, &bad) {
+		return &NotDurableError{ID: id, Replicas: bad.reached.Replicas, Local: bad.reached.Local, Err: err, incarnation: incarnation}
+	}
 	if o.drawn && !errors.Is(err, ErrUncertain) {
 		err = repeatedError{err}
 	}

@@ -36,6 +36,7 @@ type Jobs struct {
 	standIn *store.StandIn
 	rdb     *redis.Client
 	locks   locks
+	codecs  []signalbox.Codec
 }
 
 // New returns the jobs of a test: none. Its client is closed when the test ends. Make one for each test and subtest: it costs
@@ -45,6 +46,21 @@ func New(t testing.TB) *Jobs {
 	j := &Jobs{t: t, standIn: s, rdb: newClient(s)}
 	t.Cleanup(func() { _ = j.rdb.Close() })
 	return j
+}
+
+// Codecs says how [One] and [All] decode the payloads of jobs whose scheduler has a codec.
+func (j *Jobs) Codecs(codecs ...signalbox.Codec) { j.codecs = codecs }
+
+func (j *Jobs) decode(job *signalbox.Job, args any) error {
+	if job.Encoding == "" {
+		return json.Unmarshal(job.Payload, args)
+	}
+	for _, codec := range j.codecs {
+		if codec.Encoding() == job.Encoding {
+			return codec.Decode(job, job.Payload, args)
+		}
+	}
+	return fmt.Errorf("%w %q: name its codec by Jobs.Codecs", signalbox.ErrUnknownEncoding, job.Encoding)
 }
 
 // Client returns the client for scheduler.New and worker.New. It has no server: it answers what schedulers call, and fails what
@@ -90,7 +106,7 @@ func All[T signalbox.Args](j *Jobs) []Enqueued[T] {
 			continue
 		}
 		e := Enqueued[T]{Job: job}
-		if err := json.Unmarshal(job.Payload, &e.Args); err != nil {
+		if err := j.decode(job, &e.Args); err != nil {
 			j.t.Fatalf("signalboxtest: the payload of job %s can't be decoded into a %T: %v", job.ID, zero, err)
 		}
 		all = append(all, e)

@@ -78,11 +78,11 @@ func TestWhatIsEnqueued(t *testing.T) {
 		r := newRig(t)
 		at := time.Now().Add(time.Hour)
 		res := r.enqueue(t, note{7}, scheduler.Queue("mail"), scheduler.At(at), scheduler.Priority(signalbox.PriorityHigh), scheduler.MaxAttempts(3),
-			scheduler.Timeout(time.Second), scheduler.Retain(time.Hour), scheduler.Header("tenant", "a"), scheduler.EffectKey("order-7"))
+			scheduler.Timeout(time.Second), scheduler.Retain(time.Hour), scheduler.Serial("a"), scheduler.Header("tenant", "a"), scheduler.EffectKey("order-7"))
 		r.enqueue(t, Welcome{1})
 		job := signalboxtest.One[note](r.jobs)
 		if job.Args.N != 7 || job.ID != res.ID || job.Queue != "mail" || !job.ScheduledAt.Equal(at) || !job.EnqueuedAt.Equal(time.Now()) ||
-			job.Priority != signalbox.PriorityHigh || job.MaxAttempts != 3 || job.Timeout != time.Second || job.Retain != time.Hour || job.Headers["tenant"] != "a" ||
+			job.Priority != signalbox.PriorityHigh || job.MaxAttempts != 3 || job.Timeout != time.Second || job.Retain != time.Hour || job.Group != "a" || !job.Serial || job.Headers["tenant"] != "a" ||
 			job.EffectKey() != "order-7" || job.Attempt != 1 {
 			t.Errorf("job %+v", job.Job)
 		}
@@ -340,9 +340,9 @@ func TestIDs(t *testing.T) {
 		keep  scheduler.Result // of one with IfAbsent
 	}{
 		{nil, scheduler.Result{ID: "one", New: true}, scheduler.Result{ID: "one", New: true}},
-		{signalbox.Cancel(nil), scheduler.Result{ID: "one", New: true, Replaced: signalbox.StateCancelled}, scheduler.Result{ID: "one", State: signalbox.StateCancelled}},
-		{errAway, scheduler.Result{ID: "one", New: true, Replaced: signalbox.StateDead}, scheduler.Result{ID: "one", State: signalbox.StateDead}},
-		{signalbox.Snooze(time.Hour), scheduler.Result{ID: "one", State: signalbox.StateScheduled}, scheduler.Result{ID: "one", State: signalbox.StateScheduled}},
+		{signalbox.Cancel(nil), scheduler.Result{ID: "one", New: true, Replaced: signalbox.StateCancelled}, scheduler.Result{ID: "one", Existing: "one", State: signalbox.StateCancelled}},
+		{errAway, scheduler.Result{ID: "one", New: true, Replaced: signalbox.StateDead}, scheduler.Result{ID: "one", Existing: "one", State: signalbox.StateDead}},
+		{signalbox.Snooze(time.Hour), scheduler.Result{ID: "one", Existing: "one", State: signalbox.StateScheduled}, scheduler.Result{ID: "one", Existing: "one", State: signalbox.StateScheduled}},
 	} {
 		for _, absent := range []bool{false, true} {
 			r.jobs.Clear()
@@ -361,6 +361,66 @@ func TestIDs(t *testing.T) {
 			}
 		}
 	}
+}
+
+// TestUnique: a unique key keeps others out until its scope has ended, as in Redis.
+func TestUnique(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		var inside []scheduler.Result // what the handler's enqueues of the same keys get
+		worker.Handle(r.w, func(context.Context, *signalbox.Job, note) error {
+			inside = append(inside,
+				r.enqueue(t, note{2}, scheduler.ID("ended"), scheduler.Unique("e", scheduler.UntilEnded)),
+				r.enqueue(t, note{2}, scheduler.ID("started"), scheduler.Unique("s", scheduler.UntilStarted), scheduler.After(time.Hour)))
+			return nil
+		})
+		r.enqueue(t, note{1}, scheduler.ID("a"), scheduler.Unique("e", scheduler.UntilEnded))
+		if res := r.enqueue(t, note{1}, scheduler.ID("b"), scheduler.Unique("e", scheduler.UntilEnded)); res != (scheduler.Result{ID: "b", Existing: "a", State: signalbox.StateReady}) {
+			t.Errorf("beside the first: %+v", res)
+		}
+		r.jobs.Drain(t.Context(), r.w)
+		if inside[0] != (scheduler.Result{ID: "ended", Existing: "a", State: signalbox.StateReady}) || !inside[1].New {
+			t.Errorf("while it runs: %+v", inside)
+		}
+		if res := r.enqueue(t, note{1}, scheduler.ID("c"), scheduler.Unique("s", scheduler.UntilEnded)); res != (scheduler.Result{ID: "c", Existing: "started", State: signalbox.StateScheduled}) {
+			t.Errorf("beside the scheduled one: %+v", res)
+		}
+		if res := r.enqueue(t, note{1}, scheduler.ID("d"), scheduler.Unique("e", scheduler.Window(time.Minute))); !res.New {
+			t.Errorf("after the end: %+v", res)
+		}
+		r.jobs.Drain(t.Context(), r.w)
+		if res := r.enqueue(t, note{1}, scheduler.ID("f"), scheduler.Unique("e", scheduler.UntilEnded)); res != (scheduler.Result{ID: "f", Existing: "d"}) {
+			t.Errorf("in the window: %+v", res)
+		}
+		time.Sleep(time.Minute)
+		if res := r.enqueue(t, note{1}, scheduler.ID("f"), scheduler.Unique("e", scheduler.UntilEnded)); !res.New {
+			t.Errorf("after the window: %+v", res)
+		}
+		r.jobs.Clear()
+		for n := range 3 {
+			r.enqueue(t, note{n}, scheduler.Debounce("d", time.Minute, 90*time.Second))
+			time.Sleep(40 * time.Second)
+		}
+		if waiting := r.jobs.Waiting(); len(waiting) != 1 || string(waiting[0].Payload) != `{"N":2}` || waiting[0].ScheduledAt.Sub(waiting[0].EnqueuedAt) != 90*time.Second {
+			t.Errorf("after three calls: %+v", waiting)
+		}
+		r.jobs.Clear()
+		throttle := scheduler.Throttle("t", time.Minute)
+		r.enqueue(t, note{3}, scheduler.ID("now"), throttle)
+		r.jobs.Drain(t.Context(), r.w)
+		began := time.Now()
+		time.Sleep(time.Second)
+		r.enqueue(t, note{4}, scheduler.ID("next"), throttle)
+		if res := r.enqueue(t, note{5}, scheduler.ID("g"), throttle); res != (scheduler.Result{ID: "g", Existing: "next", State: signalbox.StateScheduled, Updated: true}) {
+			t.Errorf("throttled: %+v", res)
+		}
+		for _, job := range r.jobs.Waiting() {
+			if job.ID == "next" && (string(job.Payload) != `{"N":5}` || !job.ScheduledAt.Equal(began.Add(time.Minute))) {
+				t.Errorf("the throttled job: %+v", job)
+			}
+		}
+	})
 }
 
 // TestCron: a scheduler that runs in a bubble fires its entries by the bubble's clock, and each tick once.

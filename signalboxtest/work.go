@@ -80,6 +80,7 @@ func (j *Jobs) work(ctx context.Context, w *worker.Worker, namespace string, job
 	delivered.ClaimedAt = time.Now()
 	delivered.Token = job.Token + 1
 	got := delivered
+	j.standIn.Start(namespace, job.Queue, job.ID)
 	v := testseam.Work(ctx, w, &delivered)
 	j.standIn.Settle(namespace, job.Queue, job.ID, v.Outcome, v.Next)
 	return Verdict{Job: &got, Outcome: v.Outcome, Err: v.Err, Delay: v.Delay, Next: v.Next}

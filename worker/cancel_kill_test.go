@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -117,6 +118,16 @@ func TestActionsUnderLoad(t *testing.T) {
 			}
 		})
 	}
+	redistest.Eventually(t, func() bool {
+		for job, err := range ins.Jobs(ctx, r.name(), inspect.Filter{State: signalbox.StateRunning}) {
+			if i := slices.Index(all, job.ID); err == nil && i%4 == 0 {
+				act(i)
+			}
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		return did[string(signalbox.StateRunning)] > 0
+	}, "a job that runs is cancelled")
 	for i := range 4 {
 		get(t, children[i%processes].lines, "jobs run")
 		children[i%processes].kill()

@@ -242,7 +242,7 @@ func TestCancelInADeadWorker(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	proxy := redistest.NewProxy(t, redistest.Start(t).Addr())
-	id, ended, _ := r.waiter(proxy.Client(), r.short(1), r.ready)
+	id, ended, first := r.waiter(proxy.Client(), r.short(1), r.ready)
 	other := r.worker(1)
 	ran := r.reporter(other)
 	proxy.Pause() // and nothing that its handler returns comes through
@@ -253,11 +253,13 @@ func TestCancelInADeadWorker(t *testing.T) {
 	if err := get(t, ended, "the context ends"); err == nil {
 		t.Error("the context ended without a cause")
 	}
+	redistest.Eventually(t, func() bool { return r.log.count("a job is cancelled", "its worker has died", id) == 1 }, "the log says so")
+	proxy.Resume()
+	first.stop() // its settlement is refused
+	r.works(ran, "another job runs")
 	if n := r.log.count("a job is cancelled", "its worker has died", id); n != 1 {
 		t.Errorf("%d log lines of the job", n)
 	}
-	proxy.Resume() // its settlement is refused
-	r.works(ran, "another job runs")
 	if job := r.job(id); job.Crashes != 0 || job.Finished {
 		t.Errorf("the job's record: %+v", job)
 	}

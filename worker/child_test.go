@@ -39,7 +39,8 @@ type childConfig struct {
 	Ledger      string   // a file to append to; "": standard output
 	Enqueue     []string // the IDs of orders to enqueue: the child enqueues them and ends
 	Do          string   // what these orders say
-	Binary      string   `json:"-"` // another build of these tests; "": this one
+	Proof       *proofConfig
+	Binary      string `json:"-"` // another build of these tests; "": this one
 }
 
 // An order is a job that tells its handler in a child process what to do.
@@ -59,6 +60,17 @@ func beChild() int {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
+	go func() { // the test holds the other end
+		_, _ = io.Copy(io.Discard, os.Stdin)
+		os.Exit(1)
+	}()
+	if cfg.Proof != nil {
+		if err := cfg.Proof.main(); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			return 1
+		}
+		return 0
+	}
 	ledger := os.Stdout
 	if cfg.Ledger != "" {
 		f, err := os.OpenFile(cfg.Ledger, os.O_APPEND|os.O_WRONLY, 0)
@@ -68,10 +80,6 @@ func beChild() int {
 		}
 		ledger = f
 	}
-	go func() { // the test holds the other end
-		_, _ = io.Copy(io.Discard, os.Stdin)
-		os.Exit(1)
-	}()
 	rdb := redis.NewClient(&redis.Options{Addr: cfg.Addr})
 	defer rdb.Close()
 	if cfg.Enqueue != nil {

@@ -253,6 +253,9 @@ func (q *queue) apply(c *call, reply *store.ClaimReply) {
 		q.slots.start(&deliveries[i])
 	}
 	q.offer(reply.Expired)
+	if len(reply.Late) > 0 {
+		q.tooLate(reply.Late)
+	}
 	q.overruled(c.Settle, reply.Overruled)
 	q.tellSettled(c.Settle, reply.Refused, reply.Overruled, false)
 	if copies {

@@ -59,6 +59,10 @@ type Config struct {
 	// Strict refuses payloads with fields that the arguments' type doesn't have, for all kinds that
 	// are registered by [Handle]; see [Strict]. Default: such fields are ignored.
 	Strict bool
+	// Codecs decode the payloads of jobs whose producers don't use JSON, each those of its encoding. A job whose encoding none of them has is
+	// put back for another worker, and uses no attempt. [Handle] decodes by them. A handler of [Worker.HandleKind] gets the payload as it
+	// is. Default: none but JSON, which every worker decodes.
+	Codecs []signalbox.Codec
 	// ErrorHandler sees the error of each failed attempt, and can change what becomes of the job. Default: nobody does.
 	ErrorHandler ErrorHandler
 	// OnRetry is called after an attempt has failed and Redis has confirmed that the job runs again. OnDead is called after a job has
@@ -119,6 +123,22 @@ type Queue struct {
 	//
 	// [inspect.Inspector.SetCopyDead]: https://pkg.go.dev/github.com/signalbox-go/signalbox/inspect#Inspector.SetCopyDead
 	CopyDead string
+	// Limits bound what runs of the queue, across all workers, and GroupLimits what runs of each of its groups. They are set if nobody has set
+	// any, neither another worker's Config nor [inspect.Inspector.SetLimits] and its neighbours, which change them later. Default: this worker sets
+	// nothing, and there is no limit unless somebody has set one. So another value in a later deploy changes nothing: the worker warns at its start. docs/jobs.md says what limits count.
+	//
+	// [inspect.Inspector.SetLimits]: https://pkg.go.dev/github.com/signalbox-go/signalbox/inspect#Inspector.SetLimits
+	Limits, GroupLimits signalbox.Limits
+	// LimitsOf bounds what runs of single groups, in place of GroupLimits: by the key of scheduler.Group, or of the Group in the Defaults of a kind, which has
+	// limits of its own that way. The limits are also those of the group of scheduler.Serial with that key: its rate counts, and one job of it runs at
+	// a time, whatever Running says. Each is set if nobody has set any for that key. The zero value of Limits is no limit, whatever GroupLimits says.
+	LimitsOf map[string]signalbox.Limits
+	// MaxLength is how many jobs the queue may have that haven't ended: see [inspect.Inspector.SetMaxLength]. It is set if nobody has set one, neither
+	// another worker's Config nor that method, which changes it later. Choose it larger than the number of jobs that run at a time. Default: this
+	// worker sets nothing, and there is no maximum unless somebody has set one.
+	//
+	// [inspect.Inspector.SetMaxLength]: https://pkg.go.dev/github.com/signalbox-go/signalbox/inspect#Inspector.SetMaxLength
+	MaxLength int
 }
 
 // filled returns the config with its defaults, or every mistake in it.
@@ -163,7 +183,32 @@ func (c Config) filled() (Config, error) {
 		if err := store.ValidateCopies(name, q.CopyDead); err != nil {
 			errs = append(errs, fmt.Errorf("worker.Config.Queues[%q].CopyDead: %w", name, err))
 		}
+		if err := store.ValidateLimits(q.Limits); err != nil {
+			errs = append(errs, fmt.Errorf("worker.Config.Queues[%q].Limits: %w", name, err))
+		}
+		if err := store.ValidateMaxLength(q.MaxLength); err != nil {
+			errs = append(errs, fmt.Errorf("worker.Config.Queues[%q].MaxLength: %w", name, err))
+		}
+		if err := store.ValidateLimits(q.GroupLimits); err != nil {
+			errs = append(errs, fmt.Errorf("worker.Config.Queues[%q].GroupLimits: %w", name, err))
+		}
+		for _, group := range slices.Sorted(maps.Keys(q.LimitsOf)) {
+			if err := errors.Join(store.ValidateGroup(group), store.ValidateLimits(q.LimitsOf[group])); err != nil {
+				errs = append(errs, fmt.Errorf("worker.Config.Queues[%q].LimitsOf[%q]: %w", name, group, err))
+			}
+		}
+		q.LimitsOf = maps.Clone(q.LimitsOf)
 		c.Queues[name] = q
+	}
+	names := make(map[string]bool)
+	for i, codec := range c.Codecs {
+		if err := store.ValidateCodec(codec); err != nil {
+			errs = append(errs, fmt.Errorf("worker.Config.Codecs[%d]: %w", i, err))
+		} else if name := codec.Encoding(); names[name] {
+			invalid("Codecs[%d]: the encoding %s is there twice", i, name)
+		} else {
+			names[name] = true
+		}
 	}
 	if c.Concurrency < 0 || c.Concurrency > maxConcurrency {
 		invalid("Concurrency: %d; 1 to %d is allowed, and 0 for no bound", c.Concurrency, maxConcurrency)

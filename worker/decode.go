@@ -17,6 +17,7 @@ type typed[T signalbox.Args] struct {
 	fn     func(ctx context.Context, job *signalbox.Job, args T) error
 	strict bool // unknown fields are errors
 	early  bool // LockBy decodes the payload, before this handler is called
+	codecs map[string]signalbox.Codec
 
 	members   bool // T is a struct with fields, so null is an error
 	validates bool // T or *T has a method Validate
@@ -39,7 +40,7 @@ func (h *typed[T]) Handle(ctx context.Context, job *signalbox.Job) error {
 			return h.fn(ctx, job, d.args)
 		}
 	}
-	args, err := h.decode(job.Payload)
+	args, err := h.decodeJob(job)
 	if err != nil {
 		return err
 	}
@@ -60,14 +61,33 @@ func (h *typed[T]) decodeEarly(ctx context.Context, job *signalbox.Job) (context
 	if d, ok := ctx.Value(decodedKey{}).(*decoded[T]); ok && d.job == job {
 		return ctx, d.args, nil
 	}
-	args, err := h.decode(job.Payload)
+	args, err := h.decodeJob(job)
 	if err != nil {
 		return ctx, args, err
 	}
 	return context.WithValue(ctx, decodedKey{}, &decoded[T]{job, args}), args, nil
 }
 
-// decode returns the arguments in a payload, or a *signalbox.PayloadError.
+// decodeJob returns the arguments of a job. The error is a *signalbox.PayloadError, or wraps signalbox.ErrUnknownEncoding.
+func (h *typed[T]) decodeJob(job *signalbox.Job) (args T, err error) {
+	if job.Encoding == "" {
+		return h.decode(job.Payload)
+	}
+	codec := h.codecs[job.Encoding]
+	if codec == nil {
+		return args, fmt.Errorf("%w: %q", signalbox.ErrUnknownEncoding, job.Encoding)
+	}
+	if err := codec.Decode(job, job.Payload, &args); err != nil {
+		err = fmt.Errorf("decode the job's arguments: encoding %s: %w", job.Encoding, err)
+		if errors.Is(err, signalbox.ErrUnknownEncoding) {
+			return args, err
+		}
+		return args, &signalbox.PayloadError{Err: err}
+	}
+	return args, h.validate(&args)
+}
+
+// decode returns the arguments in JSON, or a *signalbox.PayloadError.
 func (h *typed[T]) decode(payload []byte) (T, error) {
 	var args T
 	if h.members && isNull(payload) {
@@ -76,16 +96,21 @@ func (h *typed[T]) decode(payload []byte) (T, error) {
 	if err := unmarshal(payload, &args, h.strict); err != nil {
 		return args, &signalbox.PayloadError{Err: misfitError(reflect.TypeFor[T](), payload, h.strict)}
 	}
+	return args, h.validate(&args)
+}
+
+// validate calls the method Validate of the arguments, if they have one. Its error becomes a *signalbox.PayloadError.
+func (h *typed[T]) validate(args *T) error {
 	if h.validates {
-		v, ok := any(&args).(validator)
+		v, ok := any(args).(validator)
 		if !ok {
-			v = any(args).(validator)
+			v = any(*args).(validator)
 		}
 		if err := v.Validate(); err != nil {
-			return args, &signalbox.PayloadError{Err: fmt.Errorf("the job's arguments are not valid: %w", err)}
+			return &signalbox.PayloadError{Err: fmt.Errorf("the job's arguments are not valid: %w", err)}
 		}
 	}
-	return args, nil
+	return nil
 }
 
 // unmarshal decodes JSON. If strict is true, a field that the Go type doesn't have is an error.

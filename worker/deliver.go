@@ -48,6 +48,9 @@ func (d *delivery) settlement(job *signalbox.Job) store.Settlement {
 // conclude decides what becomes of the job, and ends the delivery's context.
 func (q *queue) conclude(r *store.Settlement, d *delivery, job *signalbox.Job, err error) {
 	q.judgeAny(r, d, job, err)
+	if r.Outcome == store.Retry || r.Outcome == store.Dead {
+		q.holdBackAfter(d, job, err)
+	}
 	if r.Outcome == store.Completed && (job.Retain > 0 || job.Retain == 0 && q.keeps.Load()) {
 		q.keepCompleted(r, d, job)
 	}
@@ -61,6 +64,9 @@ var errGoexit = errors.New("the handler called runtime.Goexit")
 
 // errPutBack says that the job goes back to due: it is not for this worker.
 var errPutBack = errors.New("no handler for this kind")
+
+// errNoCodec says the same of a job whose payload this worker can't decode.
+var errNoCodec = fmt.Errorf("no codec for this encoding: %w", signalbox.ErrUnknownEncoding)
 
 // handle calls the handler with a context that has the lease. Recover is inside of what traces and measures, which look at the
 // handler's error: its methods may panic.
@@ -78,6 +84,10 @@ func (q *queue) handle(d *delivery) (err error) {
 	if k == nil {
 		q.countUnhandled(d)
 		return errPutBack
+	}
+	if encoding := d.claimed.Job.Encoding; encoding != "" && q.w.codecs[encoding] == nil {
+		q.countUnhandled(d)
+		return errNoCodec
 	}
 	if k.begunTooLate(d.claimed.Job) {
 		q.countUnhandled(d)
@@ -149,6 +159,13 @@ func (q *queue) judge(r *store.Settlement, d *delivery, job *signalbox.Job, err 
 	case d.Err() != nil:
 		r.Outcome = store.Return
 		q.log.Info("signalbox: a job is given back", d.about(job, "cause", context.Cause(d))...)
+	case errors.Is(err, signalbox.ErrUnknownEncoding):
+		r.Outcome, r.Delay = store.Delay, putBackSoon(job)
+		if job.LastError == "" {
+			r.Record = q.record(d, job, job.Attempt-1, fmt.Errorf("put back: worker %s can't decode the payload, encoding %q", q.w.id, job.Encoding))
+		}
+		q.warn("encoding:"+job.Kind+" "+job.Encoding, "signalbox: a payload can't be decoded here; its job is put back until a worker of the queue has the codec and its keys",
+			d.about(job, "next_try", r.Delay.String(), "encoding", job.Encoding, "error", brief(err))...)
 	case job.Attempt >= payloadAttempts && job.Attempt < job.MaxAttempts && isRefused(err):
 		r.Outcome = store.Dead
 		r.Record = q.record(d, job, job.Attempt, err)
@@ -265,7 +282,7 @@ func (q *queue) retryIn(d *delivery, job *signalbox.Job, err error) (in time.Dur
 	if isRefused(err) {
 		return payloadRetry(job.Attempt, err)
 	}
-	if in = retryAfter(err); in > 0 {
+	if in, _ = retryAfter(err); in > 0 {
 		return in
 	}
 	return max(q.w.kinds[job.Kind].retry(job.Attempt, err), 0)

@@ -86,7 +86,7 @@ func onFailure(f ErrorHandler) signalbox.Middleware {
 func isDecision(err error) bool {
 	_, snoozed := errors.AsType[*signalbox.SnoozeError](err)
 	_, cancelled := errors.AsType[*signalbox.CancelError](err)
-	return snoozed || cancelled
+	return snoozed || cancelled || errors.Is(err, signalbox.ErrUnknownEncoding)
 }
 
 // isDead reports whether an error ends the job as dead.
@@ -98,15 +98,22 @@ func isDead(err error) bool {
 // longestRetryAfter bounds what an error can ask for.
 const longestRetryAfter = 24 * time.Hour
 
-// retryAfter returns the delay that an error asks for, or 0.
-func retryAfter(err error) time.Duration {
+// RetryAllAfter holds back other jobs when an attempt of this kind fails with an error that has a method RetryAfter() time.Duration: until then no job of the
+// job's group starts, or none of its queue if it has no group, as after [signalbox.RetryAllAfter]. Use it if such an error, like a 429 of an API, speaks for
+// all of them. Without it only the job waits: the queue may have jobs that don't use that API at all.
+func RetryAllAfter() Option { return func(k *kind) { k.retryAll = true } }
+
+// retryAfter returns the delay that an error asks for, or 0, and whether it asks so for other jobs, too.
+func retryAfter(err error) (in time.Duration, all bool) {
 	if e, ok := errors.AsType[interface {
 		error
 		RetryAfter() time.Duration
 	}](err); ok {
-		return min(max(e.RetryAfter(), 0), longestRetryAfter)
+		in = min(max(e.RetryAfter(), 0), longestRetryAfter)
+		ours, _ := e.(*signalbox.RetryAfterError)
+		return in, in > 0 && ours != nil && ours.All
 	}
-	return 0
+	return 0, false
 }
 
 // errRetryOver is the error of an attempt that is not made: the time to retry the job was over before a worker had it.

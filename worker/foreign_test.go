@@ -29,7 +29,7 @@ func TestMetricsOfForeignJobs(t *testing.T) {
 	broken := r.addOne(signalbox.Job{Kind: "stranger-3"})
 	r.put(broken, strings.Replace(r.record(broken), "stranger-3", "stranger-\xff", 1))
 	newer := r.addOne(signalbox.Job{})
-	r.put(newer, "\x02"+r.record(newer)[1:])
+	r.put(newer, "\x03"+r.record(newer)[1:])
 	for _, kind := range []string{"task", "stranger-4"} {
 		cut := r.addOne(signalbox.Job{Kind: kind})
 		r.put(cut, r.record(cut)+"\xff") // its kind is at the beginning and can be read

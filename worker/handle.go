@@ -23,6 +23,7 @@ type kind struct {
 	trace      signalbox.TraceMode // TraceAuto: the worker's
 	retryFor   time.Duration       // 0: no bound
 	terminal   []func(error) bool
+	retryAll   bool         // an error with RetryAfter holds back other jobs
 	whenStuck  *StuckPolicy // nil: the worker's
 	strict     bool         // refuse fields that the arguments' type doesn't have
 
@@ -55,7 +56,7 @@ func Retry(p RetryPolicy) Option { return func(k *kind) { k.retry = p } }
 func Strict() Option { return func(k *kind) { k.strict = true } }
 
 // Handle registers fn for the jobs of T's kind. Their arguments are decoded from JSON, as by
-// [json.Unmarshal]. A payload of null is refused if T is a struct with fields. If T or *T has a
+// [json.Unmarshal], or by one of Config.Codecs if the job's producer uses another encoding. A payload of null is refused if T is a struct with fields. If T or *T has a
 // method Validate() error, it is called then, and an error of it refuses the arguments.
 //
 // fn is not called with arguments that are refused. That is a failed attempt with a
@@ -71,7 +72,7 @@ func Handle[T signalbox.Args](w *Worker, fn func(ctx context.Context, job *signa
 	}
 	h := newTyped(fn)
 	k := w.register(kindOf[T](), h, opts)
-	h.strict = k.strict || w.cfg.Strict
+	h.strict, h.codecs = k.strict || w.cfg.Strict, w.codecs
 }
 
 // HandleKind registers a handler that reads the payload by itself. It panics as [Handle] does. A

@@ -4,10 +4,12 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"sync"
 	"testing"
 	"time"
 
 	"github.com/signalbox-go/signalbox/health"
+	"github.com/signalbox-go/signalbox/internal/redistest"
 )
 
 // The report comes while a log handler takes its time.
@@ -38,6 +40,34 @@ func TestHealthWhileTheLogIsSlow(t *testing.T) {
 		}
 		slow.goOn <- struct{}{}
 		<-ended
+	}
+}
+
+// A call succeeds while another one's failure is logged. Then Redis hangs, which is reported.
+func TestHangAfterAnAnswerMeanwhile(t *testing.T) {
+	t.Parallel()
+	q := still(t, 1)
+	slow := slowLog{Handler: slog.DiscardHandler, hit: make(chan struct{}), goOn: make(chan struct{})}
+	begin := time.Now()
+	q.failed("claim", begin, errors.New("one error"))
+	q.w.log = slog.New(slow)
+	var calls sync.WaitGroup
+	calls.Go(func() { q.failed("renew", begin, errors.New("another one")) })
+	<-slow.hit
+	calls.Go(func() { q.answered(begin) })
+	redistest.Eventually(t, func() bool { return !q.away.Load() }, "the answer is noted")
+	slow.goOn <- struct{}{}
+	<-slow.hit // Redis is back
+	slow.goOn <- struct{}{}
+	calls.Wait()
+	if got := found(q, health.RedisAway, time.Now()); got != health.OK {
+		t.Fatalf("after an answer: %v", got)
+	}
+	q.w.log = slog.New(slog.DiscardHandler)
+	q.waits[0].begin(q, time.Now())
+	q.reportHang(0)
+	if got := found(q, health.RedisAway, time.Now()); got != health.Unready {
+		t.Errorf("while a call hangs: %v", got)
 	}
 }
 

@@ -102,7 +102,8 @@ func TestHealthWithoutRedis(t *testing.T) {
 	server := redistest.New(t)
 	r := newRigOn(t, server.Client())
 	proxy := redistest.NewProxy(t, server.Addr())
-	w := r.workerOn(proxy.Client(), r.short(1))
+	// The client is patient: its own timeout would give the outage another name.
+	w := r.workerOn(proxy.ClientWith(func(o *redis.UniversalOptions) { o.ReadTimeout = time.Minute }), r.short(1))
 	worker.Handle(w, func(context.Context, *signalbox.Job, task) error { return nil })
 	r.start(w)
 	r.well(w)

@@ -2,6 +2,10 @@ package worker
 
 import (
 	"context"
+	"maps"
+	"slices"
+	"strconv"
+	"time"
 
 	"github.com/signalbox-go/signalbox"
 	"github.com/signalbox-go/signalbox/internal/store"
@@ -53,6 +57,65 @@ func (q *queue) seedCopies(ctx context.Context) {
 	if to := q.w.cfg.Queues[q.store.Name()].CopyDead; to != "" {
 		_ = q.own.SeedCopies(ctx, to)
 	}
+}
+
+// seedLimits gives the queue the limits and the maximum length of this worker's Config, if nobody has set any. It reports whether it has.
+func (q *queue) seedLimits(ctx context.Context) bool {
+	cfg, began := q.w.cfg.Queues[q.store.Name()], time.Now()
+	err := q.own.SeedLimits(ctx, cfg.Limits, cfg.GroupLimits, cfg.LimitsOf)
+	if err == nil {
+		err = q.own.SeedMaxLength(ctx, cfg.MaxLength)
+	}
+	if err != nil {
+		if ctx.Err() == nil {
+			q.failed("open", began, err)
+		}
+		return false
+	}
+	if !q.limitsSaid {
+		q.limitsSaid = q.sayLimits(ctx, &cfg)
+	}
+	return true
+}
+
+// sayLimits logs each limit that the queue has and that this worker's Config says otherwise. It returns false if the queue's limits can't be read.
+func (q *queue) sayLimits(ctx context.Context, cfg *Queue) bool {
+	if cfg.MaxLength == 0 && cfg.Limits == (signalbox.Limits{}) && cfg.GroupLimits == (signalbox.Limits{}) && len(cfg.LimitsOf) == 0 {
+		return true
+	}
+	now, err := q.own.Settings(ctx)
+	if err != nil {
+		return false
+	}
+	say := func(field, config, queue string) {
+		q.log.Warn("signalbox: the queue has another limit than this worker's Config, and it counts; signalbox queue limit or package inspect changes it",
+			"field", field, "config", config, "queue_has", queue)
+	}
+	compare := func(field string, config, queue signalbox.Limits) {
+		if !store.SameLimits(config, queue) {
+			say(field, store.LimitsWords(config), store.LimitsWords(queue))
+		}
+	}
+	if cfg.Limits != (signalbox.Limits{}) {
+		compare("Limits", cfg.Limits, now.Limits)
+	}
+	if cfg.GroupLimits != (signalbox.Limits{}) {
+		compare("GroupLimits", cfg.GroupLimits, now.GroupLimits)
+	}
+	if n := cfg.MaxLength; n > 0 && n != now.MaxLength {
+		say("MaxLength", strconv.Itoa(n), strconv.Itoa(now.MaxLength))
+	}
+	if len(cfg.LimitsOf) == 0 {
+		return true
+	}
+	of, err := q.own.GroupLimits(ctx)
+	if err != nil {
+		return false
+	}
+	for _, group := range slices.Sorted(maps.Keys(cfg.LimitsOf)) {
+		compare("LimitsOf["+strconv.Quote(group)+"]", cfg.LimitsOf[group], of[group])
+	}
+	return true
 }
 
 // sayCopies logs that dead jobs are copied elsewhere than this worker's Config says: once for each queue that gets them. Only the keeper

@@ -64,7 +64,7 @@ func testUnknownKind(r *rig) {
 
 func testNewerRecord(r *rig) {
 	id := r.addOne(signalbox.Job{ID: "from-the-future"})
-	raw := "\x02" + r.record(id)[1:] + "what only a newer release can read"
+	raw := "\x03" + r.record(id)[1:] + "what only a newer release can read"
 	r.put(id, raw)
 	w := r.worker(2)
 	worker.Handle(w, func(context.Context, *signalbox.Job, task) error {

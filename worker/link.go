@@ -46,18 +46,21 @@ func (l *link) absence(q *queue) (since time.Time, why string, gone bool) {
 	return a.since, a.why, gone
 }
 
-// miss notes since when a queue is not served. mu is held.
+// miss notes since when a queue is not served. mu is held. The queue's flag changes in the same step: if it stayed behind, an answer could
+// end the outage in between, and the flag would say for good that a hang was reported.
 func (l *link) miss(q *queue, a absence) {
 	l.show.Lock()
 	defer l.show.Unlock()
 	l.away[q] = a
+	q.away.Store(true)
 }
 
-// serves notes that a queue is served. mu is held.
+// serves notes that a queue is served. mu is held. The queue's flag changes in the same step, as in miss.
 func (l *link) serves(q *queue) {
 	l.show.Lock()
 	defer l.show.Unlock()
 	delete(l.away, q)
+	q.away.Store(false)
 }
 
 // open notes that a queue has its first session.

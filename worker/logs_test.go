@@ -40,7 +40,7 @@ func TestLogOfWhatHasNoHandler(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	newer := r.addOne(signalbox.Job{})
-	r.put(newer, "\x02"+r.record(newer)[1:]+"what only a newer release can read")
+	r.put(newer, "\x03"+r.record(newer)[1:]+"what only a newer release can read")
 	corrupt := r.addOne(signalbox.Job{})
 	r.put(corrupt, r.record(corrupt)+"\xff")
 	unknown := r.addOne(signalbox.Job{Kind: "unknown"})

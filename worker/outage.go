@@ -32,7 +32,6 @@ func (q *queue) failed(what string, began time.Time, err error) {
 // gone notes that the queue is not served since the given time.
 func (q *queue) gone(what string, since time.Time, err error) {
 	q.w.link.lost(q, what, since, err)
-	q.away.Store(true)
 }
 
 // closed ends the worker because its client was closed. At the end of a drain, calls of the worker's own client end the same way.

@@ -76,6 +76,7 @@ type queue struct {
 	keeps         atomic.Bool         // completed jobs are kept
 	keptCompleted signalbox.Retention // how many, by the settings; the keeper's, and only for its log
 	copier        copier
+	limitsSaid    bool   // where the queue's limits aren't those of this worker's Config, the log has said so; the keeper's
 	copiesTo      string // the queue that gets copies of dead jobs, by the settings; the keeper's, and only for its log
 	listener      *listener
 	asked         uint64               // calls that wanted jobs
@@ -117,7 +118,7 @@ func (q *queue) run(ctx, halted context.Context) error {
 	// Calls go on after ctx has ended, to report outcomes. Handlers run in the trace of their job and have its
 	// baggage, not Run's own.
 	base := trace.ContextWithSpanContext(baggage.ContextWithoutBaggage(context.WithoutCancel(ctx)), trace.SpanContext{})
-	q.base = signalbox.WithDraining(base, q.draining)
+	q.base = signalbox.WithHoldBack(signalbox.WithDraining(base, q.draining), q.holdBack)
 	q.labels = newLabels(q.base, q.store.Name(), q.w.kinds)
 	calls, stop := context.WithCancel(q.base)
 	defer stop()

@@ -38,7 +38,7 @@ func (w *Worker) rehearse(ctx context.Context, job *signalbox.Job) testseam.Verd
 	s := store.New(w.rdb, w.cfg.Namespace, job.Queue)
 	q := newQueue(w, s, s, 1, nil)
 	base := trace.ContextWithSpanContext(baggage.ContextWithoutBaggage(context.WithoutCancel(ctx)), trace.SpanContext{})
-	q.base = signalbox.WithDraining(base, q.draining)
+	q.base = signalbox.WithHoldBack(signalbox.WithDraining(base, q.draining), func(context.Context, time.Time) error { return nil })
 	held := &session{queue: q, validity: lease.NewValidity(q.base)}
 	held.validity.Extend(lease.Now(), rehearsalLease)
 	defer held.end(context.Canceled)
@@ -59,7 +59,7 @@ func (w *Worker) rehearse(ctx context.Context, job *signalbox.Job) testseam.Verd
 	}()
 	err = q.handle(d)
 	q.conclude(&result, d, &claimed, err)
-	v := testseam.Verdict{Outcome: outcomeOf(&result, d.claimed.Err == nil && err != errPutBack), Err: err, Delay: result.Delay}
+	v := testseam.Verdict{Outcome: outcomeOf(&result, d.claimed.Err == nil && err != errPutBack && err != errNoCodec), Err: err, Delay: result.Delay}
 	if result.Outcome != store.Completed {
 		v.Next = d.claimed.Next(claimed, &result, time.Now())
 	}

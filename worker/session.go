@@ -196,6 +196,9 @@ func (q *queue) open(ctx context.Context, ttl time.Duration) bool {
 		q.seedCopies(ctx) // before the first job dies
 		q.readEnding(ctx) // before the first job completes
 	}
+	if !q.seedLimits(ctx) { // before the first job starts, also after Redis has lost them
+		return false
+	}
 	start, began := lease.Now(), time.Now()
 	q.waits[lanes].begin(q, began)
 	alive, hints, err := q.own.Taking(q.takeTimes()).Open(ctx, s.id, ttl)

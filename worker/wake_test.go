@@ -168,12 +168,24 @@ func TestIdleWorkerIsQuiet(t *testing.T) {
 	for _, queues := range []int{1, 8} {
 		t.Run(fmt.Sprint(queues, " queues"), func(t *testing.T) {
 			t.Parallel()
-			testQuiet(t, queues)
+			testQuiet(t, queues, worker.Queue{})
+		})
+	}
+	// With limits a claim asks for more than may start.
+	for name, l := range map[string]signalbox.Limits{
+		"running": {Running: 2},
+		"rate":    {Rate: signalbox.Rate{Jobs: 100, Per: time.Second, Burst: 2}},
+		"both":    {Running: 3, Rate: signalbox.Rate{Jobs: 100, Per: time.Second, Burst: 2}},
+	} {
+		t.Run("limit of "+name, func(t *testing.T) {
+			t.Parallel()
+			testQuiet(t, 1, worker.Queue{Limits: l, GroupLimits: l})
 		})
 	}
 }
 
-func testQuiet(t *testing.T, queues int) {
+// testQuiet counts the calls of a worker with empty queues like this one.
+func testQuiet(t *testing.T, queues int, queue worker.Queue) {
 	window := 3 * time.Second
 	if *long {
 		window = 40 * time.Second
@@ -184,6 +196,10 @@ func testQuiet(t *testing.T, queues int) {
 	cfg := r.patient(5)
 	for range queues - 1 {
 		cfg.Queues[redistest.Name(t)] = worker.Queue{}
+	}
+	for name, q := range cfg.Queues {
+		q.Limits, q.GroupLimits = queue.Limits, queue.GroupLimits
+		cfg.Queues[name] = q
 	}
 	w := r.workerOn(proxy.Client(), cfg)
 	worker.Handle(w, func(context.Context, *signalbox.Job, task) error { return nil })

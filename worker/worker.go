@@ -70,7 +70,8 @@ type Worker struct {
 	started    bool
 	middleware []signalbox.Middleware
 	kinds      map[string]*kind
-	middlemen  bool // there is middleware of the user's, which may trace or measure, since Run
+	codecs     map[string]signalbox.Codec // by encoding, without JSON's
+	middlemen  bool                       // there is middleware of the user's, which may trace or measure, since Run
 
 	id       string // of the worker, for people
 	spans    *telemetry.Messaging
@@ -94,7 +95,10 @@ func New(rdb redis.UniversalClient, cfg Config) (*Worker, error) {
 	if err != nil {
 		return nil, err
 	}
-	w := &Worker{rdb: rdb, cfg: cfg, log: cfg.Logger, kinds: make(map[string]*kind), id: workerID()}
+	w := &Worker{rdb: rdb, cfg: cfg, log: cfg.Logger, kinds: make(map[string]*kind), codecs: make(map[string]signalbox.Codec), id: workerID()}
+	for _, codec := range cfg.Codecs {
+		w.codecs[codec.Encoding()] = codec
+	}
 	w.life.since = time.Now()
 	w.hooks.log = cfg.Logger
 	w.spans = telemetry.NewMessaging(cfg.TracerProvider, w.who())
@@ -232,7 +236,7 @@ func (w *Worker) Run(ctx context.Context) (err error) {
 	bound := newBound(w.cfg.Concurrency)
 	queues, owned := make([]*queue, 0, len(stores)), make([]*store.Queue, 0, len(stores))
 	for _, s := range stores {
-		o := store.New(own, w.cfg.Namespace, s.Name()).As(w.id)
+		o := s.On(own)
 		queues, owned = append(queues, newQueue(w, s, o, w.cfg.Queues[s.Name()].Concurrency, bound)), append(owned, o)
 	}
 	w.checkPool(ctx, stores)

@@ -84,11 +84,11 @@ JSON: ` + guide + `cli.md`,
 		SilenceUsage:  true,
 		Args:          a.noSubcommand,
 		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
-		PersistentPreRunE: func(*cobra.Command, []string) error {
+		PersistentPreRunE: func(c *cobra.Command, _ []string) error {
 			if a.output != "table" && a.output != "json" {
 				return usage("--output %q: want table or json", a.output)
 			}
-			return nil
+			return checkEmpty(c)
 		},
 	}
 	root.SetUsageTemplate(usageTemplate)

@@ -66,7 +66,13 @@ MISSED is what happens to ticks that no scheduler enqueued in time:
   skip    they are left out
   once    the latest one is made up for
   all     the latest ones are, up to a number
-  default once if the next tick is more than an hour after it, else skip`
+  default once if the next tick is more than an hour after it, else skip
+OVERLAP is what a tick does while a job of the entry is live:
+  allow   its job is enqueued beside the other
+  skip    it passes without a job
+  queue   its job waits until the other has ended; if one waits, it passes
+  cancel  its job is enqueued, and the other one is cancelled
+NEXT includes the entry's jitter, start and end, which --output json shows`
 	c.Flags().StringVarP(&only, "queue", "q", "", "list those of this queue, as if it were an argument")
 	_ = c.RegisterFlagCompletionFunc("queue", a.completeQueues(-1))
 	c.ValidArgsFunction = a.completeQueues(-1)
@@ -81,6 +87,10 @@ type entryJSON struct {
 	Spec        string  `json:"spec"`
 	Zone        string  `json:"zone"`
 	Missed      string  `json:"missed"`
+	Overlap     string  `json:"overlap"`
+	Jitter      float64 `json:"jitter_seconds"`
+	Start       *string `json:"start"`
+	End         *string `json:"end"`
 	Last        *string `json:"last"`
 	Next        *string `json:"next"`
 	Paused      bool    `json:"paused"`
@@ -94,7 +104,8 @@ func entriesOf(entries []inspect.Entry) []entryJSON {
 	list := make([]entryJSON, len(entries))
 	for i, e := range entries {
 		list[i] = entryJSON{
-			Queue: e.Queue, Entry: e.Name, Kind: e.Kind, Spec: e.Spec, Zone: e.Zone, Missed: e.Missed, Last: timestamp(e.Last), Next: timestamp(e.Next),
+			Queue: e.Queue, Entry: e.Name, Kind: e.Kind, Spec: e.Spec, Zone: e.Zone, Missed: e.Missed,
+			Overlap: e.Overlap, Jitter: e.Jitter.Seconds(), Start: timestamp(e.Start), End: timestamp(e.End), Last: timestamp(e.Last), Next: timestamp(e.Next),
 			Paused: e.Paused, PausedSince: timestamp(e.PausedSince), Seen: timestamp(e.Seen), Gone: e.Gone,
 		}
 		if e.Err != nil {
@@ -106,7 +117,8 @@ func entriesOf(entries []inspect.Entry) []entryJSON {
 
 func (a *app) printEntries(entries []inspect.Entry, now time.Time) {
 	t := a.table(column{name: "QUEUE"}, column{name: "ENTRY"}, column{name: "STATE"}, column{name: "SPEC", cut: 9}, column{name: "ZONE", drop: 2},
-		column{name: "LAST"}, column{name: "NEXT"}, column{name: "SEEN", drop: 1}, column{name: "MISSED", drop: 4}, column{name: "KIND", drop: 3})
+		column{name: "LAST"}, column{name: "NEXT"}, column{name: "SEEN", drop: 1}, column{name: "MISSED", drop: 5}, column{name: "OVERLAP", drop: 4},
+		column{name: "KIND", drop: 3})
 	ago := func(t time.Time) string {
 		if t.IsZero() {
 			return ""
@@ -119,7 +131,7 @@ func (a *app) printEntries(entries []inspect.Entry, now time.Time) {
 		if !e.Next.IsZero() && !e.Gone {
 			next = "in " + span(max(0, e.Next.Sub(now)))
 		}
-		t.row(e.Queue, e.Name, entryState(e), e.Spec, e.Zone, ago(e.Last), next, ago(e.Seen), e.Missed, e.Kind)
+		t.row(e.Queue, e.Name, entryState(e), e.Spec, e.Zone, ago(e.Last), next, ago(e.Seen), e.Missed, overlapOf(e), e.Kind)
 	}
 	t.flush()
 	for i := range entries {
@@ -127,6 +139,14 @@ func (a *app) printEntries(entries []inspect.Entry, now time.Time) {
 			a.note("%s", oneLine(fmt.Sprintf("cron entry %s of queue %s: %s", e.Name, e.Queue, packages.Replace(e.Err.Error()))))
 		}
 	}
+}
+
+// overlapOf returns the policy of an entry for jobs that overlap.
+func overlapOf(e *inspect.Entry) string {
+	if e.Overlap == "" && e.Missed != "" { // else the scheduler knows no policies
+		return "allow"
+	}
+	return e.Overlap
 }
 
 func entryState(e *inspect.Entry) string {
@@ -226,7 +246,11 @@ func (a *app) cronRun() *cobra.Command {
 		})
 	c.Long = `Enqueue a job as a tick of a cron entry would: with its kind, arguments and
 options. It is no tick: the next one comes as usual. No scheduler needs to run,
-and the entry may be paused. Each call is another job.`
+and the entry may be paused. Each call is another job.
+
+The entry's policy for jobs that overlap counts: see cron ls. An entry that
+skips ticks is not run while a job of it is live, and one that queues not while
+another one waits.`
 	c.Example = `  signalbox cron run digest
   signalbox cron run digest --queue mail`
 	return c

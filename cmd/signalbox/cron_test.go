@@ -16,11 +16,11 @@ import (
 )
 
 // declares runs a scheduler with a cron entry until the entry is listed.
-func (s *shell) declares(rdb redis.UniversalClient, queue, entry, spec string) {
+func (s *shell) declares(rdb redis.UniversalClient, queue, entry, spec string, opts ...scheduler.CronOption) {
 	s.t.Helper()
 	sched, err := scheduler.New(rdb, scheduler.Config{Namespace: s.namespace, Logger: discard})
 	if err == nil {
-		err = sched.Cron(entry, spec, mail{To: "ann@example.org"}, scheduler.Queue(queue))
+		err = sched.Cron(entry, spec, mail{To: "ann@example.org"}, append(opts, scheduler.Queue(queue))...)
 	}
 	if err != nil {
 		s.t.Fatal(err)
@@ -62,6 +62,28 @@ func (s *shell) leaves(rdb redis.UniversalClient, queue, entry string) {
 	}
 }
 
+// TestCronThatSkips: cron ls shows the options of an entry, and cron run follows its policy.
+func TestCronThatSkips(t *testing.T) {
+	t.Parallel()
+	srv := redistest.Start(t)
+	sh := newShell(t, srv)
+	start := time.Date(2026, time.July, 1, 0, 0, 0, 0, time.UTC)
+	sh.declares(srv.Client(), "mail", "sync", "0 9 * * *", scheduler.Overlap(scheduler.SkipIfRunning), scheduler.Jitter(90*time.Second),
+		scheduler.Starting(start), scheduler.Ending(start.AddDate(30, 0, 0)))
+	if out := sh.ok("cron", "ls"); !strings.Contains(out, "OVERLAP") || !strings.Contains(out, "  skip  ") {
+		t.Errorf("cron ls:\n%s", out)
+	}
+	e := sh.entry("mail", "sync")
+	if e.Overlap != "skip" || e.Jitter != 90 || e.Start == nil || *e.Start != "2026-07-01T00:00:00Z" || e.End == nil || *e.End != "2056-07-01T00:00:00Z" || e.Error != "" {
+		t.Errorf("cron ls shows %+v", e)
+	}
+	out := sh.ok("cron", "run", "sync")
+	id := strings.Fields(out)[1]
+	sh.fails(exitState, []string{"cron entry sync of queue mail has a live job", id}, "cron", "run", "sync")
+	sh.ok("job", "cancel", "mail", id)
+	sh.ok("cron", "run", "sync")
+}
+
 func TestCron(t *testing.T) {
 	t.Parallel()
 	srv := redistest.Start(t)
@@ -86,7 +108,7 @@ func TestCron(t *testing.T) {
 	}
 	for _, part := range []string{
 		"QUEUE    ENTRY   STATE   SPEC", "mail     digest  paused  CRON_TZ=Europe/Berlin 0 9 29 2 *  Europe/Berlin  -", "mail     old     gone ", "reports  digest  active",
-		"default  email.welcome", "MISSED",
+		"default  allow    email.welcome", "MISSED",
 	} {
 		if !strings.Contains(out, part) {
 			t.Errorf("cron ls has no %q:\n%s", part, out)
@@ -219,7 +241,7 @@ func TestCronJSON(t *testing.T) {
 	sh.declares(rdb, "mail", "digest", "0 0 29 2 *")
 	out := sh.ok("cron", "ls", "-o", "json")
 	e := sh.entry("mail", "digest")
-	want := fmt.Sprintf(`{"entries":[{"queue":"mail","entry":"digest","kind":"email.welcome","spec":"0 0 29 2 *","zone":"UTC","missed":"default","last":null,"next":%q,`+
+	want := fmt.Sprintf(`{"entries":[{"queue":"mail","entry":"digest","kind":"email.welcome","spec":"0 0 29 2 *","zone":"UTC","missed":"default","overlap":"","jitter_seconds":0,"start":null,"end":null,"last":null,"next":%q,`+
 		`"paused":false,"paused_since":null,"seen":%q,"gone":false,"error":""}]}`, *e.Next, *e.Seen)
 	same(t, out, want)
 	if !strings.HasSuffix(*e.Next, "-02-29T00:00:00Z") {

@@ -20,6 +20,9 @@ func (a *app) editPayload(ctx context.Context, ins *inspect.Inspector, queue, id
 	if err != nil {
 		return nil, err
 	}
+	if j.Encoding != "" {
+		return nil, usage("the arguments of job %s have the encoding %s, and only a program with its codec can make others: enqueue the job anew", id, j.Encoding)
+	}
 	var text bytes.Buffer
 	if err := json.Indent(&text, j.Payload, "", "  "); err != nil {
 		return nil, usage("the arguments of job %s are no JSON, and can't be changed in an editor: want --args", id)

@@ -24,8 +24,11 @@ import (
 // enqueueFlags are the options of a job that a shell enqueues.
 type enqueueFlags struct {
 	queue, id, effect string
+	group, serial     string
+	yields            bool
 	at                string
 	after, timeout    spanFlag
+	expire            spanFlag
 	priority          string
 	attempts          int
 	retain            retainFlag
@@ -74,8 +77,8 @@ func (a *app) enqueueCommand() *cobra.Command {
 KIND says which handler runs it. ARGS are the arguments of the handler as JSON:
 text, @FILE to read a file, or - to read the standard input. Without ARGS they
 are {}. The handler's program decides what they mean, so they are not checked
-here. Defaults of its kind in Go (queue, priority, attempts, timeout, retain)
-are not known here either: give it by flags.
+here. Defaults of its kind in Go (queue, priority, attempts, timeout, retain,
+expire after) are not known here either: give it by flags.
 
 Without --id the job gets a new random ID. With --id, a job of this ID that is
 scheduled, ready or running stays as it is: the output says so, and the exit
@@ -92,7 +95,11 @@ code is 0. So a script can repeat the call.`
 	flags.IntVar(&f.attempts, "max-attempts", 0, fmt.Sprintf("how often the job is tried before it is dead (default %d)", signalbox.DefaultMaxAttempts))
 	flags.Var(&f.timeout, "job-timeout", "bound of each attempt (default none)")
 	flags.Var(&f.retain, "retain", "how long the job is kept after it has ended, such as 12h or 30d; or none (default what the queue says)")
+	flags.Var(&f.expire, "expire-after", "the job ends as dead if it hasn't started so long after it is due, such as 5m (default never)")
 	flags.StringToStringVar(&f.headers, "header", nil, "a header as `name=value`; may be repeated")
+	flags.StringVar(&f.group, "group", "", "the `key` of a group whose jobs take turns with those of others")
+	flags.BoolVar(&f.yields, "yield-on-retry", false, "with --serial: others go on while this job waits for its retry")
+	flags.StringVar(&f.serial, "serial", "", "the `key` of a group whose jobs run one at a time, in order")
 	flags.StringVar(&f.effect, "effect-key", "", "the `key` under which the handler records the job's effect (default made from queue and ID)")
 	flags.BoolVar(&f.ifAbsent, "if-absent", false, "leave a dead, cancelled or completed job of this ID as it is, too")
 	c.ValidArgsFunction = cobra.NoFileCompletions
@@ -132,6 +139,18 @@ func (f *enqueueFlags) options(changed func(string) bool) ([]scheduler.EnqueueOp
 	}
 	if changed("retain") {
 		opts = append(opts, scheduler.Retain(f.retain.d))
+	}
+	if changed("expire-after") {
+		opts = append(opts, scheduler.ExpireAfter(f.expire.d))
+	}
+	if changed("group") {
+		opts = append(opts, scheduler.Group(f.group))
+	}
+	if f.yields {
+		opts = append(opts, scheduler.YieldOnRetry())
+	}
+	if changed("serial") {
+		opts = append(opts, scheduler.Serial(f.serial))
 	}
 	if changed("effect-key") {
 		opts = append(opts, scheduler.EffectKey(f.effect))

@@ -20,7 +20,7 @@ var states = []signalbox.State{
 type filterFlags struct {
 	states       []string
 	kind, prefix string
-	err          string
+	err, group   string
 	older, newer spanFlag
 	limit        int
 }
@@ -32,6 +32,7 @@ func (f *filterFlags) register(c *cobra.Command, in []signalbox.State) {
 	flags.StringVar(&f.kind, "kind", "", "jobs of this kind")
 	flags.StringVar(&f.prefix, "id-prefix", "", "jobs whose ID begins so")
 	flags.StringVar(&f.err, "error", "", "jobs whose last error has this `text` in it")
+	flags.StringVar(&f.group, "group", "", "jobs of the group with this `key`")
 	flags.Var(&f.older, "older-than", "jobs that are in their state for so long, such as 90s, 12h or 30d; scheduled ones: that are due so much later")
 	flags.Var(&f.newer, "newer-than", "jobs that are in their state for less; scheduled ones: that are due within this time")
 	_ = c.RegisterFlagCompletionFunc("state", cobra.FixedCompletions(names(in), cobra.ShellCompDirectiveNoFileComp))
@@ -55,7 +56,7 @@ func either(list []signalbox.State) string {
 
 // given reports whether the flags name jobs at all.
 func (f *filterFlags) given() bool {
-	return len(f.states) > 0 || f.kind != "" || f.prefix != "" || f.err != "" || f.older.set || f.newer.set || f.limit != 0
+	return len(f.states) > 0 || f.kind != "" || f.prefix != "" || f.err != "" || f.group != "" || f.older.set || f.newer.set || f.limit != 0
 }
 
 // filters returns one filter for each state.
@@ -73,7 +74,7 @@ func (f *filterFlags) filters() ([]inspect.Filter, error) {
 			return nil, usage("--state %q: want one of %s", s, strings.Join(names(states), ", "))
 		}
 		filters[i] = inspect.Filter{
-			State: signalbox.State(s), Kind: f.kind, IDPrefix: f.prefix, Error: f.err, OlderThan: f.older.d, NewerThan: f.newer.d,
+			State: signalbox.State(s), Kind: f.kind, IDPrefix: f.prefix, Error: f.err, Group: f.group, OlderThan: f.older.d, NewerThan: f.newer.d,
 		}
 	}
 	return filters, nil

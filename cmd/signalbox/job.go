@@ -63,7 +63,8 @@ func (a *app) jobLs() *cobra.Command {
 	c.Long = `List the jobs of a queue, or of all queues. Flags narrow the list. Running
 jobs come first, then ready, scheduled, dead, cancelled and completed ones.
 Completed jobs are kept only where "signalbox queue set" says so. FAILED is how
-many attempts have failed, of how many make the job dead.
+many attempts have failed, of how many make the job dead. GROUP is shown where
+jobs have groups.
 
 Dead, cancelled and completed jobs come in the order in which they ended, the
 oldest first: --newer-than 10m has those of the last ten minutes. A job whose
@@ -98,7 +99,8 @@ type listing struct {
 func (a *app) listing(queues bool, limit int, now time.Time) *listing {
 	columns := []column{
 		{name: "ID"},
-		{name: "KIND", cut: 8, drop: 3},
+		{name: "KIND", cut: 8, drop: 4},
+		{name: "GROUP", cut: 8, drop: 3, hide: true},
 		{name: "STATE"},
 		{name: "WHEN"},
 		{name: "FAILED", right: true, drop: 1},
@@ -144,7 +146,7 @@ func (l *listing) job(j *inspect.Job) error {
 	if j.Err != nil {
 		said = j.Err.Error()
 	}
-	row := []string{j.ID, j.Kind, stateOf(j), when(j, l.now), fmt.Sprintf("%d/%d", j.Failed, j.MaxAttempts), said}
+	row := []string{j.ID, j.Kind, j.Group, stateOf(j), when(j, l.now), fmt.Sprintf("%d/%d", j.Failed, j.MaxAttempts), said}
 	if l.queues {
 		row = append([]string{j.Queue}, row...)
 	}
@@ -216,6 +218,12 @@ type jobJSON struct {
 	Crashes        int      `json:"crashes"`
 	TimeoutSeconds float64  `json:"timeout_seconds"`
 	RetainSeconds  *float64 `json:"retain_seconds"`
+	ExpiresAt      *string  `json:"expires_at"`
+	Group          string   `json:"group"`
+	Serial         bool     `json:"serial"`
+	YieldOnRetry   bool     `json:"yield_on_retry"`
+	UniqueKey      string   `json:"unique_key"`
+	UniqueUntil    string   `json:"unique_until"`
 	EnqueuedAt     *string  `json:"enqueued_at"`
 	DueAt          *string  `json:"due_at"`
 	EndedAt        *string  `json:"ended_at"`
@@ -236,10 +244,10 @@ type jobJSON struct {
 func jobOf(j *inspect.Job) jobJSON {
 	out := jobJSON{
 		Queue: j.Queue, ID: j.ID, Kind: j.Kind, State: string(j.State), Priority: j.Priority.String(), Failed: j.Failed,
-		MaxAttempts: j.MaxAttempts, Crashes: j.Crashes, TimeoutSeconds: seconds(j.Timeout), EnqueuedAt: timestamp(j.EnqueuedAt),
-		DueAt: timestamp(j.DueAt), EndedAt: timestamp(j.EndedAt), LastError: j.LastError, Waits: j.Waits, Worker: j.Worker, Token: j.Token,
+		MaxAttempts: j.MaxAttempts, Crashes: j.Crashes, TimeoutSeconds: seconds(j.Timeout), Group: j.Group, Serial: j.Serial, YieldOnRetry: j.YieldOnRetry, EnqueuedAt: timestamp(j.EnqueuedAt),
+		DueAt: timestamp(j.DueAt), EndedAt: timestamp(j.EndedAt), ExpiresAt: timestamp(j.ExpiresAt), LastError: j.LastError, Waits: j.Waits, Worker: j.Worker, Token: j.Token,
 		Since: timestamp(j.Since), Cancelling: j.Cancelling, TraceID: j.TraceID, SpanID: j.SpanID, RunTraceID: j.RunTraceID,
-		RunSpanID: j.RunSpanID, Cursor: j.Cursor,
+		RunSpanID: j.RunSpanID, Cursor: j.Cursor, UniqueKey: j.UniqueKey, UniqueUntil: j.UniqueUntil,
 	}
 	if j.Retain != 0 {
 		kept := seconds(max(j.Retain, 0))

@@ -200,11 +200,11 @@ func TestJobLsGoesOn(t *testing.T) {
 func TestJobJSON(t *testing.T) {
 	t.Parallel()
 	sh := newShell(t, redistest.Start(t))
-	sh.ok("enqueue", "mail", `{"to": "<x>"}`, "--id", "j1", "--at", "2200-01-01T00:00:00Z", "--priority", "high", "--job-timeout", "90s", "--retain", "1d", "--effect-key", "k",
-		"--header", "tenant=acme", "--max-attempts", "3")
+	sh.ok("enqueue", "mail", `{"to": "<x>"}`, "--id", "j1", "--at", "2200-01-01T00:00:00Z", "--priority", "high", "--job-timeout", "90s", "--retain", "1d", "--expire-after", "1h", "--effect-key", "k",
+		"--serial", "s1", "--header", "tenant=acme", "--max-attempts", "3")
 	line := sh.ok("job", "ls", "default", "-o", "json")
 	cursor := regexp.MustCompile(`"cursor":"[^"]+"`)
-	common := `"queue":"default","id":"j1","kind":"mail","state":"scheduled","priority":"high","failed":0,"max_attempts":3,"crashes":0,"timeout_seconds":90,"retain_seconds":86400,` +
+	common := `"queue":"default","id":"j1","kind":"mail","state":"scheduled","priority":"high","failed":0,"max_attempts":3,"crashes":0,"timeout_seconds":90,"retain_seconds":86400,"expires_at":"TIME","group":"s1","serial":true,"yield_on_retry":false,"unique_key":"","unique_until":"",` +
 		`"enqueued_at":"TIME","due_at":"TIME","ended_at":null,"last_error":"","waits":"until 2200-01-01 00:00:00 UTC","worker":"","token":0,"since":null,` +
 		`"cancelling":false,"trace_id":"","span_id":"","run_trace_id":"","run_span_id":"",`
 	same(t, ages(cursor.ReplaceAllString(line, `"cursor":"C"`)), "{"+common+`"cursor":"C","record_error":""}`)
@@ -212,7 +212,28 @@ func TestJobJSON(t *testing.T) {
 		t.Errorf("a listing shows arguments: %s", line)
 	}
 	same(t, ages(sh.ok("job", "show", "default", "j1", "-o", "json")), "{"+common+
-		`"cursor":"","record_error":"","nowhere":false,"effect_key":"k","headers":{"tenant":"acme"},"payload":{"to":"\u003cx\u003e"},"payload_base64":null,"attempts":[],"success":null}`)
+		`"cursor":"","record_error":"","nowhere":false,"effect_key":"k","headers":{"tenant":"acme"},"payload":{"to":"\u003cx\u003e"},"payload_base64":null,"encoding":"","attempts":[],"success":null}`)
+}
+
+// Arguments that aren't JSON are named by their encoding, and not printed.
+func TestShowEncoding(t *testing.T) {
+	t.Parallel()
+	var out strings.Builder
+	a := &app{out: &out}
+	j := &inspect.Job{Kind: "k", Payload: []byte("\x28\xb5"), Encoding: "zstd+json"}
+	a.show(j, time.Now())
+	for _, want := range []string{"encoding   zstd+json\n", "2 bytes, which only programs with the codec can read"} {
+		if !strings.Contains(out.String(), want) {
+			t.Errorf("no %q in\n%s", want, out.String())
+		}
+	}
+	if strings.Contains(out.String(), "\xb5") {
+		t.Errorf("it prints the payload:\n%s", out.String())
+	}
+	out.Reset()
+	if err := a.document(showOf(j)); err != nil || !strings.Contains(out.String(), `"payload_base64":"KLU=","encoding":"zstd+json"`) {
+		t.Errorf("%v, %s", err, out.String())
+	}
 }
 
 // The output is JSON and UTF-8, whatever the arguments are.
@@ -238,7 +259,7 @@ func TestJobShow(t *testing.T) {
 	srv := redistest.Start(t)
 	sh := newShell(t, srv)
 	sh.ok("enqueue", "email.welcome", `{"do":"die","to":["a","b"]}`, "-q", "mail", "--id", "d1", "--max-attempts", "1", "--header", "tenant=acme", "--effect-key", "k", "--retain", "12h")
-	sh.ok("enqueue", "email.welcome", `{"do":"hold"}`, "-q", "mail", "--id", "r1", "--job-timeout", "1h", "--priority", "low", "--retain", "none")
+	sh.ok("enqueue", "email.welcome", `{"do":"hold"}`, "-q", "mail", "--id", "r1", "--job-timeout", "1h", "--priority", "low", "--retain", "none", "--group", "g1")
 	sh.works(srv)
 	sh.settled(1, 0)
 	got := ages(sh.ok("job", "show", "mail", "d1"))
@@ -266,11 +287,15 @@ func TestJobShow(t *testing.T) {
 		    ]
 		  }`)
 	running := sh.ok("job", "show", "mail", "r1")
-	for _, want := range []string{"running, for ", "timeout    1h0m0s for each attempt", "priority   low", "kept       not after its end", ", token "} {
+	for _, want := range []string{"running, for ", "timeout    1h0m0s for each attempt", "priority   low", "kept       not after its end", "group      g1", ", token "} {
 		if !strings.Contains(running, want) {
 			t.Errorf("%q is not in\n%s", want, running)
 		}
 	}
+	if of := sh.ok("job", "ls", "mail", "--group", "g1"); !strings.Contains(of, "r1") || strings.Contains(of, "d1") {
+		t.Errorf("the jobs of a group: %s", of)
+	}
+	sh.fails(exitUsage, []string{"Group", "Serial"}, "enqueue", "k", "--group", "a", "--serial", "a")
 	sh.fails(exitNotFound, []string{"no such job", "d2"}, "job", "show", "mail", "d2")
 	sh.fails(exitNotFound, []string{"no such queue", "mial"}, "job", "show", "mial", "d1")
 	sh.fails(exitUsage, []string{"job show QUEUE ID"}, "job", "show", "d1")

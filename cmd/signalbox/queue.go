@@ -15,7 +15,7 @@ import (
 )
 
 func (a *app) queueCommand() *cobra.Command {
-	return a.group("queue", "List queues and their statistics, pause them, change settings", a.queueLs(), a.queueStats(), a.queuePause(), a.queueResume(), a.queueDrain(), a.queueSet())
+	return a.group("queue", "List queues and their statistics, pause them, change settings", a.queueLs(), a.queueStats(), a.queuePause(), a.queueResume(), a.queueDrain(), a.queueSet(), a.queueLimit(), a.queueHold(), a.queueGroups())
 }
 
 func (a *app) queueLs() *cobra.Command {
@@ -65,6 +65,7 @@ type queueJSON struct {
 	Retention     retentionJSON  `json:"retention"`
 	KeepCompleted *retentionJSON `json:"retention_completed"`
 	CopyDead      string         `json:"copy_dead"`
+	MaxLength     int            `json:"max_length"`
 	Workers       []string       `json:"workers"`
 	Quiet         []string       `json:"quiet"`
 }
@@ -95,7 +96,7 @@ func (a *app) printQueues(queues []inspect.Queue) error {
 			list[i] = queueJSON{
 				Queue: q.Name, Paused: q.Paused, PausedSince: timestamp(q.PausedSince), Ready: q.Ready, Scheduled: q.Scheduled, Running: q.Running,
 				Dead: q.Dead, Cancelled: q.Cancelled, Completed: q.Completed, OldestSeconds: seconds(q.Oldest), Slots: q.Slots,
-				Retention: retentionOf(q.Retention), KeepCompleted: completedOf(&q), CopyDead: q.CopyDead,
+				Retention: retentionOf(q.Retention), KeepCompleted: completedOf(&q), CopyDead: q.CopyDead, MaxLength: q.MaxLength,
 				Workers: nonNil(q.Workers), Quiet: nonNil(q.Quiet),
 			}
 		}
@@ -334,6 +335,7 @@ it, and the dead job stays where it is. An empty name ends it.`
 	c.Flags().Var(&age, "keep-age", "for how long, such as 12h or 30d; 0s: 30d")
 	completed.register(c)
 	c.Flags().StringVar(&copyDead, "copy-dead", "", `queue that gets a copy of each dead job; "": none`)
+	allowEmpty(c, "copy-dead")
 	_ = c.RegisterFlagCompletionFunc("copy-dead", a.completeQueues(-1))
 	c.ValidArgsFunction = a.completeQueues(1)
 	return c

@@ -19,7 +19,7 @@ func TestRights(t *testing.T) {
 	srv := redistest.New(t)
 	rdb := srv.Client()
 	sh := newShell(t, srv)
-	sh.ok("enqueue", "mail", "--id", "j1", "--queue", "mail")
+	sh.ok("enqueue", "mail", "--id", "j1", "--queue", "mail", "--group", "acme")
 	as := func(role string) {
 		t.Helper()
 		_, rule, ok := strings.Cut(string(page), "\nACL SETUSER "+role+" ")
@@ -36,7 +36,7 @@ func TestRights(t *testing.T) {
 		}
 		sh.env["REDIS_URL"] = "redis://" + role + ":CHANGE-ME@" + srv.Addr()
 	}
-	look := [][]string{{"queue", "ls"}, {"queue", "ls", "mail"}, {"job", "ls"}, {"job", "ls", "mail"}, {"job", "show", "mail", "j1"}, {"worker", "ls"}, {"cron", "ls"}, {"cron", "next", "digest"}, {"doctor"}}
+	look := [][]string{{"queue", "ls"}, {"queue", "ls", "mail"}, {"queue", "groups", "mail"}, {"queue", "hold", "mail"}, {"job", "ls"}, {"job", "ls", "mail"}, {"job", "show", "mail", "j1"}, {"worker", "ls"}, {"cron", "ls"}, {"cron", "next", "digest"}, {"doctor"}}
 	sh.declares(rdb, "mail", "digest", "0 9 29 2 *")
 	as("viewer")
 	for _, args := range look {
@@ -46,7 +46,7 @@ func TestRights(t *testing.T) {
 	sh.fails(exitFailure, []string{"/docs/operations.md"}, "queue", "pause", "mail")
 	sh.fails(exitFailure, []string{"/docs/operations.md"}, "cron", "pause", "digest")
 	as("operator")
-	for _, args := range append(look, []string{"queue", "pause", "mail"}, []string{"queue", "resume", "mail"},
+	for _, args := range append(look, []string{"queue", "pause", "mail"}, []string{"queue", "resume", "mail"}, []string{"queue", "hold", "mail", "--for", "1s"}, []string{"queue", "hold", "mail", "--lift"},
 		[]string{"cron", "pause", "digest"}, []string{"cron", "run", "digest"}, []string{"cron", "resume", "digest"},
 		[]string{"queue", "set", "mail", "--slots", "1", "--keep-jobs", "1"}, []string{"doctor", "--repair", "--yes"},
 		[]string{"import", "other"}, []string{"queue", "drain", "other", "--yes", "--scheduled"}, []string{"job", "mv", "mail", "j1", "--to", "other"}) {

@@ -47,6 +47,7 @@ type showJSON struct {
 	Headers       map[string]string `json:"headers"`
 	Payload       json.RawMessage   `json:"payload"`
 	PayloadBase64 *string           `json:"payload_base64"`
+	Encoding      string            `json:"encoding"`
 	Attempts      []attemptJSON     `json:"attempts"`
 	Success       *attemptJSON      `json:"success"`
 }
@@ -67,7 +68,7 @@ func attemptOf(at *inspect.Attempt) attemptJSON {
 }
 
 func showOf(j *inspect.Job) showJSON {
-	out := showJSON{jobJSON: jobOf(j), Nowhere: j.Nowhere, EffectKey: j.EffectKey, Headers: j.Headers, Attempts: make([]attemptJSON, len(j.Attempts))}
+	out := showJSON{jobJSON: jobOf(j), Nowhere: j.Nowhere, EffectKey: j.EffectKey, Headers: j.Headers, Encoding: j.Encoding, Attempts: make([]attemptJSON, len(j.Attempts))}
 	if out.Headers == nil {
 		out.Headers = map[string]string{}
 	}
@@ -145,6 +146,24 @@ func (a *app) show(j *inspect.Job, now time.Time) {
 	case j.Retain < 0:
 		line("kept", "not after its end")
 	}
+	if !j.ExpiresAt.IsZero() {
+		line("expires", "%s, if it hasn't started by then", stamp(j.ExpiresAt))
+	}
+	switch {
+	case j.YieldOnRetry:
+		line("group", "%s, one job at a time; others go on while this one waits for a retry", j.Group)
+	case j.Serial:
+		line("group", "%s, one job at a time", j.Group)
+	case j.Group != "":
+		line("group", "%s", j.Group)
+	}
+	switch j.UniqueUntil {
+	case "":
+	case "started", "ended":
+		line("unique", "%s, until the job has %s", j.UniqueKey, j.UniqueUntil)
+	default:
+		line("unique", "%s, for %s after the enqueue", j.UniqueKey, j.UniqueUntil)
+	}
 	if j.EffectKey != "" {
 		line("effect key", "%s", j.EffectKey)
 	}
@@ -157,7 +176,12 @@ func (a *app) show(j *inspect.Job, now time.Time) {
 	for _, name := range slices.Sorted(maps.Keys(j.Headers)) {
 		line("header", "%s: %s", name, j.Headers[name])
 	}
-	fmt.Fprintf(a.out, "\narguments\n%s\n", indent(readable(j.Payload)))
+	if j.Encoding != "" {
+		line("encoding", "%s", j.Encoding)
+		fmt.Fprintf(a.out, "\narguments\n%s\n", indent(fmt.Sprintf("%d bytes, which only programs with the codec can read", len(j.Payload))))
+	} else {
+		fmt.Fprintf(a.out, "\narguments\n%s\n", indent(readable(j.Payload)))
+	}
 	a.showAttempts(j)
 	if a.errTerminal && (j.State == signalbox.StateDead || j.State == signalbox.StateCancelled) {
 		a.note("\nTo run it again: signalbox job retry %s %s\nWith other arguments: signalbox job edit %s %s --run", j.Queue, j.ID, j.Queue, j.ID)

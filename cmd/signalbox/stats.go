@@ -54,7 +54,8 @@ Of the rows, enqueued, completed and cancelled are jobs. The others are
   returned  deliveries that a worker gave back, as at its shutdown
   crashed   deliveries whose worker died
   deleted   jobs that an operator deleted
-  revived   jobs that had ended and that an operator ran again`
+  revived   jobs that had ended and that an operator ran again
+  expired   dead jobs that had not started in time`
 	c.Example = `  signalbox queue stats mail
   signalbox queue stats mail --by hour -o json`
 	c.Flags().StringVar(&by, "by", "minute", "minute: of the last three hours; hour: of the last thirty days")
@@ -91,6 +92,7 @@ type countsJSON struct {
 	Crashed   int64 `json:"crashed"`
 	Deleted   int64 `json:"deleted"`
 	Revived   int64 `json:"revived"`
+	Expired   int64 `json:"expired"`
 }
 
 type timesJSON struct {
@@ -146,6 +148,7 @@ var statRows = []struct {
 	{"crashed", func(c *inspect.Counts) int64 { return c.Crashed }, true},
 	{"deleted", func(c *inspect.Counts) int64 { return c.Deleted }, true},
 	{"revived", func(c *inspect.Counts) int64 { return c.Revived }, true},
+	{"expired", func(c *inspect.Counts) int64 { return c.Expired }, true},
 }
 
 // printStats prints the statistics for people.

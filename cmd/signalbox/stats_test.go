@@ -149,8 +149,8 @@ func TestStatsJSON(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := `{"queue":"mail","at":"2026-01-31T03:00:00Z","by":"minute","total":{"enqueued":0,"completed":0,"retried":0,"delayed":0,"returned":0,"dead":0,"cancelled":0,"crashed":0,"deleted":0,"revived":0},` +
-		`"buckets":[{"start":"2026-01-31T01:00:00Z","duration_seconds":60,"enqueued":0,"completed":0,"retried":60,"delayed":0,"returned":0,"dead":0,"cancelled":0,"crashed":0,"deleted":0,"revived":0,` +
+	want := `{"queue":"mail","at":"2026-01-31T03:00:00Z","by":"minute","total":{"enqueued":0,"completed":0,"retried":0,"delayed":0,"returned":0,"dead":0,"cancelled":0,"crashed":0,"deleted":0,"revived":0,"expired":0},` +
+		`"buckets":[{"start":"2026-01-31T01:00:00Z","duration_seconds":60,"enqueued":0,"completed":0,"retried":60,"delayed":0,"returned":0,"dead":0,"cancelled":0,"crashed":0,"deleted":0,"revived":0,"expired":0,` +
 		`"wait":{"count":0,"p50_seconds":0,"p95_seconds":0,"p99_seconds":0,"histogram":[]},"run":{"count":0,"p50_seconds":0,"p95_seconds":0,"p99_seconds":0,"histogram":[]}},`
 	if !strings.HasPrefix(string(text), want) {
 		t.Errorf("got\n%.900s\nwant\n%s", text, want)

@@ -18,6 +18,7 @@ type column struct {
 	right bool // numbers
 	cut   int  // where there is no room, its texts are cut to as few cells as this. 0: never
 	drop  int  // where there still is no room, columns are left out in the order 1, 2, ... 0: never
+	hide  bool // it is left out if no row of the first page has a text there
 }
 
 // pageRows bounds the rows that a table holds back to find out how wide its columns are.
@@ -34,10 +35,11 @@ type table struct {
 	begun   bool
 	note    func(format string, args ...any) // writes the line beside the table that names columns without room; nil: nobody reads it
 	left    []bool                           // columns that were left out of some page
+	hidden  []bool                           // columns that are left out of all pages
 }
 
 func (a *app) table(columns ...column) *table {
-	return &table{out: a.out, width: a.width, columns: columns, widths: make([]int, len(columns)), left: make([]bool, len(columns)), note: a.note}
+	return &table{out: a.out, width: a.width, columns: columns, widths: make([]int, len(columns)), left: make([]bool, len(columns)), hidden: make([]bool, len(columns)), note: a.note}
 }
 
 // row adds a row of one text for each column.
@@ -76,6 +78,13 @@ func (t *table) page() {
 			t.widths[i] = max(t.widths[i], cells(row[i]))
 		}
 	}
+	for i, c := range t.columns {
+		texts := slices.ContainsFunc(t.rows, func(row []string) bool { return row[i] != "-" })
+		if c.hide && !t.begun && !texts {
+			t.hidden[i] = true
+		}
+		t.left[i] = t.left[i] || t.hidden[i] && texts
+	}
 	widths := t.fit()
 	if !t.begun {
 		t.begun = true
@@ -103,6 +112,11 @@ const gap = "  "
 // fit returns the widths to print. Columns that are left out have -1.
 func (t *table) fit() []int {
 	widths := append([]int(nil), t.widths...)
+	for i, hidden := range t.hidden {
+		if hidden {
+			widths[i] = -1
+		}
+	}
 	if t.width <= 0 {
 		return widths
 	}

@@ -45,6 +45,7 @@ handler has returned. Cancelled jobs are kept for a while, and can be retried.`,
 		},
 	}, func(c *cobra.Command) {
 		c.Flags().StringVar(&why, "why", "", "the reason, for whoever looks at the job")
+		allowEmpty(c, "why")
 	})
 }
 

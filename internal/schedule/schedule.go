@@ -26,7 +26,7 @@ const (
 )
 
 const specForms = `want "[second] minute hour day-of-month month day-of-week", ` +
-	`a descriptor (@hourly, @daily, @weekly, @monthly, @yearly) or "@every 1m30s", ` +
+	`a descriptor (@hourly, @daily, @weekly, @monthly, @yearly), "@every 1m30s" or "@every 6h offset 90m", ` +
 	`optionally after "CRON_TZ=Area/City "`
 
 // A Schedule has the ticks of a cron entry.
@@ -55,7 +55,7 @@ var parser = cron.NewParser(cron.SecondOptional | cron.Minute | cron.Hour |
 //     hour it fires at the first occurrence. If the time does not exist, it fires at the first
 //     instant after the gap. Several such times share that one tick.
 //   - "@every d" doesn't use the wall clock. It ticks at multiples of d since the Unix epoch.
-//     So all processes agree without communication.
+//     So all processes agree without communication. "@every d offset o" ticks at the time o after each multiple.
 func Parse(spec string, loc *time.Location, now time.Time) (Schedule, error) {
 	s, err := parseSpec(spec, loc)
 	if err != nil {
@@ -153,18 +153,45 @@ func cutZone(spec string, loc *time.Location) (*time.Location, string, error) {
 	return loc, rest, nil
 }
 
-func parseEvery(period string) (Schedule, error) {
-	d, err := time.ParseDuration(period)
+// parseEvery parses what follows "@every".
+func parseEvery(text string) (Schedule, error) {
+	period, offset, shifted := strings.Cut(text, " ")
+	d, err := everyPart(period, "period", minEvery)
 	if err != nil {
-		return nil, fmt.Errorf(`%w; want a period such as "@every 1m30s"`, err)
+		return nil, err
 	}
-	if d < minEvery {
-		return nil, fmt.Errorf("period %v is too short; want at least %v", d, minEvery)
+	s := everySchedule{period: int64(d / everyUnit)}
+	if !shifted {
+		return s, nil
+	}
+	offset, named := strings.CutPrefix(strings.TrimSpace(offset), "offset ")
+	if !named {
+		return nil, errors.New(`after the period comes nothing, or an offset such as in "@every 6h offset 90m"`)
+	}
+	o, err := everyPart(strings.TrimSpace(offset), "offset", 0)
+	if err != nil {
+		return nil, err
+	}
+	if o >= d {
+		return nil, fmt.Errorf("offset %v is too long; want less than the period %v", o, d)
+	}
+	s.offset = int64(o / everyUnit)
+	return s, nil
+}
+
+// everyPart parses a duration of an @every, which is at least the given one.
+func everyPart(text, what string, least time.Duration) (time.Duration, error) {
+	d, err := time.ParseDuration(text)
+	if err != nil {
+		return 0, fmt.Errorf(`%w; want a period such as "@every 1m30s"`, err)
+	}
+	if d < least {
+		return 0, fmt.Errorf("%s %v is too short; want at least %v", what, d, least)
 	}
 	if d%everyUnit != 0 {
-		return nil, fmt.Errorf("period %v is too fine; want whole milliseconds", d)
+		return 0, fmt.Errorf("%s %v is too fine; want whole milliseconds", what, d)
 	}
-	return everySchedule(d / everyUnit), nil
+	return d, nil
 }
 
 // hourIsWildcard reports whether a schedule follows elapsed time. It does if its hour
@@ -185,13 +212,13 @@ func hourIsWildcard(spec string, hours uint64) bool {
 	return hour[0] == '*' || hour[0] == '?'
 }
 
-// everySchedule ticks at the multiples of its period, in ms, since the Unix epoch.
-type everySchedule int64
+// everySchedule ticks at a time after the multiples of its period since the Unix epoch. Both are in ms, and the offset is
+// less than the period.
+type everySchedule struct{ period, offset int64 }
 
 func (s everySchedule) Next(after time.Time) time.Time {
-	period := int64(s)
-	ms := after.UnixMilli()
-	return time.UnixMilli(ms - (ms%period+period)%period + period).UTC()
+	ms := after.UnixMilli() - s.offset
+	return time.UnixMilli(ms - (ms%s.period+s.period)%s.period + s.period + s.offset).UTC()
 }
 
 func (s everySchedule) Zone() *time.Location { return time.UTC }

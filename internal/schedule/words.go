@@ -14,7 +14,13 @@ func Words(s Schedule) string {
 	var c wallClock
 	switch s := s.(type) {
 	case everySchedule:
-		return "every " + (time.Duration(s) * everyUnit).String()
+		text := "every " + (time.Duration(s.period) * everyUnit).String()
+		if s.offset != 0 {
+			text += ", " + (time.Duration(s.offset) * everyUnit).String() + " after each multiple"
+		}
+		return text
+	case varied:
+		return s.words()
 	case elapsedSchedule:
 		c = s.wallClock
 	case fixedSchedule:

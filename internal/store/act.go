@@ -71,6 +71,7 @@ const (
 	Lost           // it has a record, and is in no state
 	Failed         // its record can't be changed so
 	Occupied       // another job has its ID where it should go
+	KeyTaken       // another job has its unique key
 )
 
 // An Answer says what became of one job, and in which state it was.
@@ -215,7 +216,7 @@ func parseActed(r *reply, n int) ([]Answer, error) {
 	answers := make([]Answer, len(words))
 	for i, word := range words {
 		what, state, _ := strings.Cut(word, " ")
-		acted := slices.Index([]string{"done", "gone", "not", "changed", "lost", "failed"}, what)
+		acted := slices.Index([]string{"done", "gone", "not", "changed", "lost", "failed", "occupied", "unique"}, what)
 		if acted < 0 {
 			r.fail(2, fmt.Sprintf("%.40q", word))
 		}

@@ -208,6 +208,9 @@ type ClaimReply struct {
 	// Overruled are the indices in Settle whose jobs ended cancelled, though another outcome was asked for: they were cancelled while
 	// they ran.
 	Overruled []int
+	// Late are jobs that the call ended, as they hadn't started in time: see scheduler.ExpireAfter. Err says so of one whose record didn't fit into
+	// the reply.
+	Late []Delivery
 	Hints
 	// Forgot is when Redis, by its clock, answered a call of the lane that it does not know any more, though it can't
 	// have expired. It is zero if there is none. Redis has lost memory then.
@@ -222,11 +225,11 @@ func (q *Queue) Claim(ctx context.Context, lane *Lane, req *ClaimRequest) (*Clai
 		return nil, fmt.Errorf("%w claim: %d settlements, %d notes and %d jobs wanted; in one call go %d of these settlements, at most %d notes and %d jobs",
 			signalbox.ErrInvalid, len(req.Settle), len(req.Notes), req.Want, Fit(req.Settle), MaxNotes, MaxBatch)
 	}
-	keys := claimScript.keys(&q.keys, lane.key, q.keys.inflight(req.Session))
-	if !req.keeps() {
-		keys = keys[:len(keys)-1] // without COMPLETED: most queues keep no completed jobs
+	r, err := q.claim(ctx, lane, req, q.special.Load())
+	if err == nil && r.str(0) == "keys" { // nothing was done: the same call is made again
+		q.special.Store(true)
+		r, err = q.claim(ctx, lane, req, true)
 	}
-	r, err := run(ctx, q.rdb, claimScript, keys, claimArgs(lane, req, q.kept, q.room, q.worker))
 	if err != nil {
 		return nil, err
 	}
@@ -239,6 +242,18 @@ func (q *Queue) Claim(ctx context.Context, lane *Lane, req *ClaimRequest) (*Clai
 		lane.remember(req.Session, reply.known, reply.At)
 	}
 	return reply, err
+}
+
+// claim makes the call. Without special it is for a queue that has no groups and no unique keys, which is cheaper. If the queue has some, the reply is "keys".
+func (q *Queue) claim(ctx context.Context, lane *Lane, req *ClaimRequest, special bool) (*reply, error) {
+	protocol, keys := Protocol, claimScript.keys(&q.keys, lane.key, q.keys.inflight(req.Session))
+	if !special {
+		protocol, keys = plainProtocol, keys[:len(keys)-claimKeys]
+		if !req.keeps() {
+			keys = keys[:len(keys)-1] // without COMPLETED: most queues keep no completed jobs
+		}
+	}
+	return run(ctx, q.rdb, claimScript, keys, claimArgs(protocol, lane, req, q.kept, q.room, q.worker))
 }
 
 func parseClaim(r *reply, queue string, settled int) (*ClaimReply, error) {
@@ -276,13 +291,32 @@ func parseClaim(r *reply, queue string, settled int) (*ClaimReply, error) {
 		}
 		reply.Deliveries = append(reply.Deliveries, d)
 	}
-	return reply, nil
+	if len(r.list) > 16 {
+		reply.Late = r.late(16, queue)
+	}
+	return reply, r.err
+}
+
+// errNotRead: a record that the reply had no room for.
+var errNotRead = errors.New("store: its record was not read")
+
+// late reads jobs that have expired: IDs and records.
+func (r *reply) late(i int, queue string) (list []Delivery) {
+	texts := r.strs(i)
+	for ; len(texts) > 1; texts = texts[2:] {
+		d := Delivery{Job: &signalbox.Job{ID: texts[0], Queue: queue}, Err: errNotRead, record: []byte(texts[1])}
+		if texts[1] != "" {
+			d.Err = wire.Decode(d.record, d.Job)
+		}
+		list = append(list, d)
+	}
+	return list
 }
 
 // longest bounds a delay, so that the time it leads to is one that a double holds.
 const longest = 100 * 365 * 24 * time.Hour
 
-func claimArgs(lane *Lane, req *ClaimRequest, kept retention, room int, worker string) []any {
+func claimArgs(protocol int, lane *Lane, req *ClaimRequest, kept retention, room int, worker string) []any {
 	completed := 0
 	for completed < len(req.Settle) && req.Settle[completed].deleted() {
 		completed++
@@ -301,7 +335,7 @@ func claimArgs(lane *Lane, req *ClaimRequest, kept retention, room int, worker s
 		}
 	}
 	args := claimScript.args(2*completed+3*notes+6*(len(req.Settle)-completed),
-		arg{"protocol", Protocol}, arg{"seq", lane.seq}, arg{"session", req.Session}, arg{"want", req.Want}, arg{"hold", hold},
+		arg{"protocol", protocol}, arg{"seq", lane.seq}, arg{"session", req.Session}, arg{"want", req.Want}, arg{"hold", hold},
 		arg{"keep_jobs", kept.count}, arg{"keep_bytes", kept.bytes}, arg{"keep_us", kept.age.Microseconds()},
 		arg{"answered", lane.known(req.Session)}, arg{"completed", completed}, arg{"notes", notes}, arg{"room", room},
 		arg{"address", req.Address}, arg{"leaving", flag(req.Leaving)}, arg{"worker", worker})

@@ -120,7 +120,7 @@ func testNewerRecord(t *testing.T, r *rig) {
 	r.open()
 	r.put("new")
 	record := r.rdb.HGet(bg, r.keys.jobs, "new").Val()
-	newer := "\x02" + record[1:] + "something else"
+	newer := "\x03" + record[1:] + "something else"
 	r.must(r.rdb.HSet(bg, r.keys.jobs, "new", newer).Err())
 	d := r.one()
 	if !d.Newer() || !errors.Is(d.Err, wire.ErrVersion) {

@@ -22,10 +22,10 @@ const (
 // roleScripts are the scripts that a role runs.
 var roleScripts = map[Role][]string{
 	Producer: {"enqueue", "plan", "announce", "permits"},
-	Worker:   {"claim", "renew", "reclaim", "close", "sweep", "report", "depth", "keep", "permits", "deaths", "copied", "enqueue"},
+	Worker:   {"claim", "renew", "reclaim", "close", "sweep", "report", "depth", "keep", "limit", "hold", "permits", "deaths", "copied", "enqueue"},
 	Reporter: {"report", "depth", "permits"},
-	Operator: {"depth", "show", "page", "list", "latest", "held", "kinds", "history", "set", "keep", "act", "put", "entry", "enqueue", "examine", "sum", "mend", "permits", "copied"},
-	Viewer:   {"depth", "show", "page", "list", "latest", "held", "kinds", "history", "examine", "sum"},
+	Operator: {"depth", "show", "page", "list", "latest", "held", "kinds", "history", "set", "keep", "limit", "hold", "act", "put", "entry", "enqueue", "examine", "sum", "lined", "groups", "running", "mend", "permits", "copied"},
+	Viewer:   {"depth", "show", "page", "list", "latest", "held", "kinds", "history", "examine", "sum", "lined", "groups", "running"},
 }
 
 // roleCalls are the commands that a role calls outside of scripts.
@@ -39,7 +39,7 @@ var roleCalls = map[Role][]string{
 
 // viewerCalls are those of package inspect where it reads.
 var viewerCalls = []string{
-	"EVALSHA", "EVAL", "EXISTS", "GET", "HGET", "HGETALL", "HLEN", "HMGET", "HSCAN", "LLEN", "LRANGE", "SCAN", "SISMEMBER", "SMEMBERS", "TIME", "TYPE", "ZRANGE",
+	"EVALSHA", "EVAL", "EXISTS", "GET", "HGET", "HGETALL", "HLEN", "HMGET", "HSCAN", "LLEN", "LRANGE", "SCAN", "SISMEMBER", "SMEMBERS", "TIME", "TYPE", "ZLEXCOUNT", "ZRANGE", "ZSCAN", "ZSCORE",
 }
 
 // Commands returns the Redis commands that a queue's clients of these roles call, inside and outside of

@@ -82,7 +82,7 @@ func copiesOf(text string) string {
 const MaxCopies = 500
 
 // A Copier copies dead jobs of a queue to the queue that the settings name. Each copy is a new job. It has the kind, the payload, the headers, the
-// priority, the attempts and the timeout of the dead job, and headers that say where it comes from. Its ID follows from the death. So a
+// priority, the attempts and the timeout of the dead job, but not its group, and headers that say where it comes from. Its ID follows from the death. So a
 // death that is copied twice has one copy, for as long as that is there. A Copier makes one call at a time.
 type Copier struct {
 	q      *Queue
@@ -249,7 +249,10 @@ func (c *Copier) put(ctx context.Context, to string, items []Item) error {
 	}
 	// A call whose reply is lost is not made again in its lane: the same jobs in a new call meet the first copies.
 	c.lane.Next()
-	_, err := c.to.Enqueue(ctx, c.lane, items)
+	fates, err := c.to.Enqueue(ctx, c.lane, items)
+	if err == nil && fates.Full() != (Length{}) {
+		err = c.to.FullError(fates.Full()) // the copies that are in are met when all are enqueued again
+	}
 	return err
 }
 
@@ -258,7 +261,7 @@ func (c *Copier) copyOf(d death) (item Item, fit bool, err error) {
 	if d.record == "" {
 		return Item{}, false, nil
 	}
-	var dead signalbox.Job
+	dead := signalbox.Job{ID: d.id, Queue: c.q.name, Namespace: c.q.namespace}
 	if err := wire.Decode([]byte(d.record), &dead); err != nil {
 		return Item{}, false, err
 	}
@@ -267,7 +270,7 @@ func (c *Copier) copyOf(d death) (item Item, fit bool, err error) {
 	}
 	job := signalbox.Job{
 		ID: c.id(d), Kind: dead.Kind, Payload: dead.Payload, Priority: dead.Priority, MaxAttempts: dead.MaxAttempts, Timeout: dead.Timeout,
-		Headers: maps.Clone(dead.Headers),
+		Headers: maps.Clone(dead.Headers), Encoding: dead.Encoding,
 	}
 	if job.Headers == nil {
 		job.Headers = make(map[string]string)
@@ -276,6 +279,9 @@ func (c *Copier) copyOf(d death) (item Item, fit bool, err error) {
 	job.Headers[signalbox.HeaderDeadID] = d.id
 	if us, err := strconv.ParseInt(d.at, 10, 64); err == nil {
 		job.Headers[signalbox.HeaderDeadAt] = time.UnixMicro(us).UTC().Format("2006-01-02T15:04:05.000000Z")
+	}
+	if dead.Encoding != "" {
+		job.Headers[signalbox.HeaderDeadEffect] = dead.EffectKey()
 	}
 	if dead.LastError != "" {
 		job.Headers[signalbox.HeaderDeadError] = cutText(dead.LastError, maxDeadError)

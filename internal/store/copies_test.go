@@ -28,6 +28,43 @@ var copiesTests = []storeTest{
 	{"CopiesRefused", testCopiesRefused},
 	{"CopyCompletedMeanwhile", testCopyCompletedMeanwhile},
 	{"CopyDeadMeanwhile", testCopyDeadMeanwhile},
+	{"CopyOfEncoded", testCopyOfEncoded},
+}
+
+// A payload that isn't JSON stays as it is, and keeps the key that it may be bound to: when the job is edited, moved, and copied.
+func testCopyOfEncoded(t *testing.T, r *rig) {
+	to := r.copyTo()
+	sealed := signalbox.Job{ID: "a", Kind: "charge", Payload: []byte("sealed"), Encoding: "aead", Incarnation: 7, Queue: r.Name(), Retain: time.Hour}
+	item, err := NewItem(&sealed, When{})
+	r.must(err)
+	item.IfAbsent()
+	r.enqueued(item)
+	key := sealed.EffectKey()
+	raw := r.rdb.HGet(bg, r.keys.jobs, "a").Val()
+	if !strings.HasPrefix(raw, "\x021\x00\x02") {
+		t.Errorf("the record begins with %x", raw[:min(4, len(raw))])
+	}
+	if _, err := (wire.Edit{Payload: []byte("{}")}).Apply([]byte(raw)); !errors.Is(err, signalbox.ErrInvalid) {
+		t.Errorf("the payload is edited: %v", err)
+	}
+	moved := r.other()
+	_, err = r.Move(bg, moved.Name(), []string{"a"})
+	r.must(err)
+	got := moved.claim(1)[0].Job
+	if got.PayloadKey() != key || got.Encoding != "aead" || string(got.Payload) != "sealed" {
+		t.Errorf("moved: %+v, key %s, want %s", got, got.PayloadKey(), key)
+	}
+
+	sealed.ID, sealed.Retain = "b", 0
+	item, err = NewItem(&sealed, When{})
+	r.must(err)
+	r.enqueued(item)
+	r.settled(r.fails(r.one(), "no"))
+	same(t, "copies", r.copyAll(r.NewCopier()).Jobs, 1)
+	got = to.claim(1)[0].Job
+	if got.PayloadKey() != sealed.EffectKey() || got.EffectKey() == sealed.EffectKey() || got.Encoding != "aead" || string(got.Payload) != "sealed" {
+		t.Errorf("the copy: %+v, key %s, want %s", got, got.PayloadKey(), sealed.EffectKey())
+	}
 }
 
 // noted returns what is noted of deaths: the times by the jobs' IDs.
@@ -310,7 +347,7 @@ func testCopiesOfUnfitJobs(t *testing.T, r *rig) {
 	}
 	record, err := r.rdb.HGet(bg, r.keys.jobs, "newer").Bytes()
 	r.must(err)
-	record[0] = 2
+	record[0] = 3
 	write("newer", record)
 	write("strange", []byte("strange"))
 	done := r.copyAll(r.NewCopier())

@@ -26,7 +26,7 @@ type Counts struct {
 
 // Totals count transitions of jobs.
 type Totals struct {
-	Enqueued, Completed, Retried, Delayed, Returned, Dead, Cancelled, Crashed, Deleted, Revived int64
+	Enqueued, Completed, Retried, Delayed, Returned, Dead, Cancelled, Crashed, Deleted, Revived, Expired int64
 }
 
 // Counts returns the queue's counts. All are of one moment, except Running: sessions that
@@ -51,6 +51,7 @@ func (q *Queue) Counts(ctx context.Context) (Counts, error) {
 	for _, id := range sessions {
 		running = append(running, tx.HLen(ctx, k.inflight(id)))
 	}
+	ready = append(ready, tx.ZCard(ctx, k.lined))
 	due, dead, cancelled, completed := tx.ZCard(ctx, k.due), tx.ZCard(ctx, k.dead), tx.ZCard(ctx, k.cancelled), tx.ZCard(ctx, k.completed)
 	stats := tx.HGetAll(ctx, k.stats)
 	if _, err := tx.Exec(ctx); err != nil {
@@ -66,7 +67,7 @@ func parseTotals(stats map[string]string) (t Totals, err error) {
 	for field, total := range map[string]*int64{
 		"enqueued": &t.Enqueued, string(Completed): &t.Completed, string(Retry): &t.Retried,
 		string(Delay): &t.Delayed, string(Return): &t.Returned, string(Dead): &t.Dead,
-		string(Cancelled): &t.Cancelled, "crashed": &t.Crashed, "deleted": &t.Deleted, "revived": &t.Revived,
+		string(Cancelled): &t.Cancelled, "crashed": &t.Crashed, "deleted": &t.Deleted, "revived": &t.Revived, "expired": &t.Expired,
 	} {
 		if v, ok := stats[field]; ok {
 			*total, err = strconv.ParseInt(v, 10, 64)

@@ -87,7 +87,7 @@ func (q *Queue) Doctor(ctx context.Context, c Checkup) (Checked, error) {
 	}
 	d.began = now.UnixMicro()
 	for _, stage := range []func(context.Context) error{
-		d.keys, d.settings, d.idle, d.ready, d.sets, d.running, d.records, d.settle, d.unregistered, d.sums,
+		d.keys, d.settings, d.idle, d.ready, d.sets, d.running, d.records, d.settle, d.groups, d.unique, d.unregistered, d.counts, d.sums,
 	} {
 		if err := stage(ctx); errors.Is(err, errUnfit) {
 			break
@@ -299,12 +299,33 @@ func behind(ids, before []string) int {
 
 // sets goes through what is due, what has ended, and what is kept of jobs that run.
 func (d *doctor) sets(ctx context.Context) error {
-	for _, name := range []string{"due", "dead", "cancelled", "completed", "notes", "cancels"} {
+	for _, name := range []string{"due", "dead", "cancelled", "completed", "expires", "notes", "cancels"} {
 		if err := d.each(ctx, origin{name: name}, func(e *examination, f *facts) { d.consider(f, e.around) }); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// unique goes through the unique keys. Each page is judged by the script that reads it.
+func (d *doctor) unique(ctx context.Context) error {
+	for cursor := "0"; ; {
+		e, err := d.look(ctx, origin{name: "unique", cursor: cursor, count: maxLook})
+		if err != nil {
+			return err
+		}
+		for i := 0; i < min(len(e.left), len(e.records)); i++ {
+			key, value := e.left[i], e.records[i]
+			done, err := d.mend(ctx, nil, step{"unkey", key, value})
+			if err != nil {
+				return err
+			}
+			d.find(StrayUnique, "", fmt.Sprintf("the unique key %.402q has %.220q, and no such job may have it", key, value), done)
+		}
+		if cursor = e.next; cursor == "0" {
+			return nil
+		}
+	}
 }
 
 // odd is about a member of due that names no job.

@@ -18,6 +18,8 @@ var keyTypes = map[string]string{
 	"JOBS": "hash", "DUE": "zset", "IDLE": "zset", "STATS": "hash", "CRON": "hash", "SESSIONS": "zset", "FENCE": "string",
 	"DEAD": "zset", "CANCELLED": "zset", "COMPLETED": "zset", "HIGH": "list", "NORMAL": "list", "LOW": "list", "SUSPECT": "list",
 	"NOTES": "hash", "CANCELS": "hash", "REPORTER": "string", "SETTINGS": "hash", "HISTORY": "hash", "ENTRIES": "hash",
+	"LINED": "zset", "TURNS": "zset", "GROUPS": "hash", "RUNNING": "hash", "LIMITS": "hash", "RATES": "zset", "PARKED": "zset",
+	"UNIQUE": "hash", "WINDOWS": "zset", "EXPIRES": "zset",
 }
 
 // keys looks for keys that a queue doesn't have, and for keys of another type. It finds the sessions that have deliveries.
@@ -56,7 +58,7 @@ func (d *doctor) keys(ctx context.Context) error {
 
 // types reports keys that have another type than they should. It returns errUnfit if the doctor's scripts read one of them: they would fail.
 func (d *doctor) types(ctx context.Context) error {
-	needed := slices.Concat(examineScript.keyNames, mendScript.keyNames, sumScript.keyNames)
+	needed := slices.Concat(examineScript.keyNames, mendScript.keyNames, sumScript.keyNames, groupsScript.keyNames, runningScript.keyNames)
 	want, beside := make(map[string]string), make(map[string]bool)
 	for name, key := range d.q.keys.named {
 		if keyTypes[name] != "" {
@@ -101,6 +103,9 @@ var settingForms = map[string]*regexp.Regexp{
 	"keep_jobs": regexp.MustCompile(`^[1-9]\d{0,14}$`), "keep_bytes": regexp.MustCompile(`^[1-9]\d{0,14}$`), "keep_us": regexp.MustCompile(`^[1-9]\d{0,14}$`),
 	"keep_completed": regexp.MustCompile(`^(off|[1-9]\d{0,14} [1-9]\d{0,14} [1-9]\d{0,14})$`),
 	"copy_dead":      regexp.MustCompile(`^(\{off\}|[!-z|~]{1,200})$`),
+	"limits":         regexp.MustCompile(`^\d{1,7} \d{1,7} \d{1,11} \d{1,7}$`),
+	"group_limits":   regexp.MustCompile(`^\d{1,7} \d{1,7} \d{1,11} \d{1,7}$`),
+	"max_length":     regexp.MustCompile(`^(0|[1-9]\d{0,8}|1000000000)$`),
 	"slots":          regexp.MustCompile(`^[1-9]\d{0,5}$`),
 }
 

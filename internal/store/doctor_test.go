@@ -23,6 +23,8 @@ var doctorJobs = cli.Int("doctor.jobs", 5_000, "dead jobs, and others, of TestDo
 var doctorTests = []storeTest{
 	{"DoctorOfSound", testDoctorOfSound},
 	{"DoctorRepairs", testDoctorRepairs},
+	{"DoctorRepairsGroups", testDoctorRepairsGroups},
+	{"DoctorRepairsLimits", testDoctorRepairsLimits},
 	{"DoctorBesideLoad", testDoctorBesideLoad},
 	{"DoctorLooksAgain", testDoctorLooksAgain},
 }
@@ -240,12 +242,15 @@ func (r *rig) days(n int64) int64 {
 }
 
 // Each planted fault is found, repaired or only reported, and nothing else is touched.
-func testDoctorRepairs(t *testing.T, all *rig) {
-	for _, p := range plantedFaults() {
+func testDoctorRepairs(t *testing.T, all *rig) { testPlanted(t, all, plantedFaults(), (*rig).sound) }
+
+// testPlanted plants each of the faults in a queue that sound has furnished.
+func testPlanted(t *testing.T, all *rig, faults []planted, sound func(r *rig)) {
+	for _, p := range faults {
 		t.Run(p.name, func(t *testing.T) {
 			t.Parallel()
 			r := unchecked(t, all.rdb)
-			r.sound()
+			sound(r)
 			r.check()
 			sound := r.dump()
 			r.must(p.spoil(r))
@@ -451,8 +456,12 @@ func testDoctorBesideLoad(t *testing.T, r *rig) {
 		})
 	}
 	for range 8 {
-		if found, _ := r.findings(false); len(found) > 0 {
-			t.Errorf("%+v", found)
+		c, err := r.Doctor(bg, Checkup{Pause: -1, Found: func(f Finding) { t.Errorf("%+v", f) }})
+		r.must(err)
+		for _, text := range c.Unproved {
+			if !strings.HasPrefix(text, "how many jobs hold ") { // jobs are put off and given back all the time
+				t.Errorf("unproved: %s", text)
+			}
 		}
 	}
 	close(stop)
@@ -467,7 +476,8 @@ func (r *rig) move(rnd *rand.Rand, who, round, n int) {
 		if rnd.IntN(4) == 0 {
 			when.After = time.Duration(rnd.IntN(20)) * time.Millisecond
 		}
-		r.enqueued(r.item(id(), when, signalbox.Priority(rnd.IntN(3))))
+		key := []string{"", "", "", "sa", "sb", "sc", "ga", "gb"}[rnd.IntN(8)]
+		r.enqueued(r.made(signalbox.Job{ID: id(), Priority: signalbox.Priority(rnd.IntN(3))}, key, when))
 	}
 	var settle []Settlement
 	for _, d := range r.claim(30) {

@@ -1,6 +1,7 @@
 package store
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -29,6 +30,8 @@ type When struct {
 	Plan string
 	// Late is how late a tick with a Plan may be. It has no effect below TickGrace.
 	Late time.Duration
+	// Overlap is the policy of an entry with a Plan for a tick that comes while a job of the entry is live.
+	Overlap Overlap
 }
 
 func (w When) arg() string {
@@ -37,6 +40,9 @@ func (w When) arg() string {
 		tick := "=" + strconv.FormatInt(max(w.At.UnixMicro(), 0), 10) + " " + w.Entry
 		if w.Plan != "" {
 			tick += " " + w.Plan + " " + strconv.FormatInt(w.Late.Microseconds(), 10)
+			if w.Overlap != OverlapAllow {
+				tick += " " + string(w.Overlap)
+			}
 		}
 		return tick
 	case !w.At.IsZero():
@@ -47,16 +53,26 @@ func (w When) arg() string {
 	return ""
 }
 
+// specialKeys is how many keys an enqueue has only if a job has a group or a unique key, or may expire. They are the last ones.
+const specialKeys = 6
+
 // An Item is a job to put in.
 type Item struct {
 	id       string
-	class    string // then '!' of one that replaces no other, then '+', flags and extras of one that has such
+	class    string // then '!' of one that replaces no other, '~' of one whose payload isn't JSON, '*' of one that updates another, and '+', flags and extras of one that has such
 	when     string
+	special  bool // it has a group or a unique key
 	envelope []byte
 }
 
 // MaxRetain is the longest time for which a job can be kept after it has ended by what its record says.
 const MaxRetain = wire.MaxRetain
+
+// MaxExpires is the longest time in which a job can have to start.
+const MaxExpires = wire.MaxExpires
+
+// HeldUntil is when a job is due that is being moved to another queue.
+var HeldUntil = wire.HeldUntil
 
 var (
 	classes  = [256]string{'0': "0", '1': "1", '2': "2"}
@@ -68,16 +84,31 @@ func NewItem(job *signalbox.Job, when When) (Item, error) {
 	if err := errors.Join(ValidateID(job.ID), ValidateKind(job.Kind)); err != nil {
 		return Item{}, err
 	}
+	if job.Group != "" {
+		if err := ValidateGroup(job.Group); err != nil {
+			return Item{}, err
+		}
+	}
 	envelope := wire.AppendEnvelope(make([]byte, 0, len(job.Payload)+len(job.Kind)+32), job)
 	if len(envelope) > wire.MaxEnvelope {
 		return Item{}, fmt.Errorf("%w payload: the job takes %d bytes, at most %d are allowed; store the large part elsewhere and enqueue its name",
 			signalbox.ErrInvalid, len(envelope), wire.MaxEnvelope)
 	}
 	it := Item{id: job.ID, class: classes[wire.Class(job.Priority)], when: when.arg(), envelope: envelope}
+	if job.Encoding != "" {
+		it.class += "~"
+	}
 	if flags, extras := wire.Extras(job); flags != 0 {
 		it.class = withExtras(it.class, flags, extras)
+		it.special = isGrouped(it.class)
 	}
 	return it, nil
+}
+
+// isGrouped reports whether the class of a job has a group among its extras.
+func isGrouped(class string) bool {
+	_, extras, _ := strings.Cut(class, "+")
+	return extras != "" && extras[0]&wire.FlagGroup != 0
 }
 
 // withExtras returns the class of a job that has these extras.
@@ -88,11 +119,66 @@ func withExtras(class string, flags byte, extras []byte) string {
 // ID returns the job's ID.
 func (it *Item) ID() string { return it.id }
 
-// Size returns approximately how many bytes the item takes in a call.
-func (it *Item) Size() int { return len(it.id) + len(it.envelope) }
+// specialSize is what a job counts for at least that has a group or a unique key: a call with 1 MiB has at most 512 of them. Such a job takes
+// Redis several times as long as a plain one.
+const specialSize = 2 << 10
+
+// Size returns approximately how many bytes the item takes in a call, or specialSize if that is more and the item is special.
+func (it *Item) Size() int {
+	n := len(it.id) + len(it.envelope)
+	if it.special {
+		return max(n, specialSize)
+	}
+	return n
+}
+
+// Equal reports whether two items are the same job, due at the same time.
+func (it *Item) Equal(o *Item) bool {
+	return it.id == o.id && it.class == o.class && it.when == o.when && bytes.Equal(it.envelope, o.envelope)
+}
 
 // IfAbsent leaves the job out if there is any record of its ID. Without it, the job replaces one that has ended.
 func (it *Item) IfAbsent() { it.class = cautious[it.class[0]] + it.class[1:] }
+
+// A Unique is a key that one job has at a time, of those of its kind and queue.
+type Unique = wire.Unique
+
+// The scopes of a unique key: until when its job has it.
+const (
+	UntilStarted = wire.UntilStarted // until a worker first gets the job
+	UntilEnded   = wire.UntilEnded   // until the job has ended
+	ForWindow    = wire.ForWindow    // for a time from the enqueue on, whatever becomes of the job
+	Throttled    = wire.Throttled    // until a worker first gets the job, and then for a time; others that come in that time are due at its end
+)
+
+// UniqueKey returns a key for jobs of a kind: of a name that a producer chose, or of a digest of arguments.
+func UniqueKey(kind, name string, digest bool) string { return wire.UniqueKey(kind, name, digest) }
+
+// Unique gives the job a unique key. While another job has it, the job is left out. It is called before IfAbsent, and last of those that give extras.
+func (it *Item) Unique(u Unique) {
+	marks, extras, _ := strings.Cut(it.class, "+")
+	flags := byte(0)
+	if extras != "" {
+		flags, extras = extras[0], extras[1:]
+	}
+	expires := ""
+	if flags&wire.FlagExpires != 0 { // its part stands behind that of the key
+		extras, expires = extras[:len(extras)-wire.ExpiresLen], extras[len(extras)-wire.ExpiresLen:]
+	}
+	it.class = withExtras(marks, flags|wire.FlagUnique, append(wire.AppendUnique([]byte(extras), u), expires...))
+	it.special = true
+}
+
+// Update has a job that has the unique key, and waits for its start, get what this one has. It is due then at most so long after its own enqueue; 0: at any
+// time. It is called after Unique, and before IfAbsent.
+func (it *Item) Update(most time.Duration) {
+	mark := "*"
+	if most > 0 {
+		mark += strconv.FormatInt(most.Microseconds(), 10)
+	}
+	marks, extras, _ := strings.Cut(it.class, "+")
+	it.class = marks + mark + "+" + extras
+}
 
 // A Fate is the outcome for one job of a call.
 type Fate byte
@@ -112,6 +198,11 @@ const (
 	MetCancelled Fate = 'c'
 	MetCompleted Fate = 'f'
 
+	// MetKey is the fate of a job that was left out since another one has its unique key: see Fates.Met.
+	MetKey Fate = 'u'
+	// Updated is the fate of a job that was left out, while the one that has its unique key has got what it has: see Fates.Met.
+	Updated Fate = 'U'
+
 	// It was left out because of its tick.
 	Taken Fate = 't' // the tick, or a later one of the entry, had been enqueued before
 	Early Fate = 'e' // the tick is in the server's future
@@ -120,6 +211,10 @@ const (
 	Passed Fate = 'p'
 	// Superseded is the fate of a tick whose plan is not the one in force for its entry.
 	Superseded Fate = 'x'
+	// Full is the fate of a job that was left out since the queue has as many jobs as it may have: see Fates.Full.
+	Full Fate = 'n'
+	// Overlapped is the fate of a job of an entry that leaves it out while another one is live. Its tick passes without a job.
+	Overlapped Fate = 'o'
 )
 
 // In reports whether the call put the job in.
@@ -131,7 +226,25 @@ func (f Fate) In() bool {
 type Fates struct {
 	Now  time.Time // the server's clock
 	list string
+	met  []Met
+	full Length
 }
+
+// A Length says how many jobs a queue has that haven't ended, and how many it may have.
+type Length struct{ Jobs, Max int }
+
+// A Met is a job that has the unique key of one that was left out.
+type Met struct {
+	ID    string
+	State signalbox.State // "" if it is gone. Of one that is ready or running it is not known which
+	Live  bool            // it is ready or running
+}
+
+// Met returns the jobs that have the keys of the jobs with the fates MetKey and Updated, in the order of these.
+func (f Fates) Met() []Met { return f.met }
+
+// Full returns the length of the queue behind the call. It is zero unless jobs have the fate Full.
+func (f Fates) Full() Length { return f.full }
 
 // Len returns the number of jobs.
 func (f Fates) Len() int { return len(f.list) }
@@ -160,6 +273,9 @@ func (q *Queue) enqueue(ctx context.Context, lane *Lane, items []Item, by Reckon
 		args = append(args, it.id, it.class, it.when, it.envelope)
 	}
 	keys := enqueueScript.keys(&q.keys, lane.key)
+	if !anySpecial(items) {
+		keys = keys[:len(keys)-specialKeys]
+	}
 	cmd := enqueueScript.EvalSha(ctx, q.rdb, keys, args...)
 	if redis.HasErrorPrefix(cmd.Err(), "NOSCRIPT") {
 		lane.writes.Add(-1) // Redis did not run this try
@@ -172,15 +288,67 @@ func (q *Queue) enqueue(ctx context.Context, lane *Lane, items []Item, by Reckon
 	return parseEnqueue(r, len(items))
 }
 
+// anySpecial reports whether one of the items has a group or a unique key.
+func anySpecial(items []Item) bool {
+	for i := range items {
+		if items[i].special {
+			return true
+		}
+	}
+	return false
+}
+
 func parseEnqueue(r *reply, n int) (Fates, error) {
 	if err := r.status("ok"); err != nil {
 		return Fates{}, err
 	}
 	now, list := time.UnixMicro(r.int(1)), r.outcomes(2, n)
+	met, full := r.met(3, strings.IndexByte(list, byte(Full)) >= 0)
+	if r.err == nil && len(met) != strings.Count(list, string(rune(MetKey)))+strings.Count(list, string(rune(Updated))) {
+		r.fail(3, fmt.Sprintf("a list of %d jobs", len(met)))
+	}
 	if r.err != nil {
 		return Fates{}, r.err
 	}
-	return Fates{Now: now, list: list}, nil
+	return Fates{Now: now, list: list, met: met, full: full}, nil
+}
+
+// met reads the jobs that have the keys of others. Behind them stands the queue's length if it is full. The field is there only if there are any of these.
+func (r *reply) met(i int, isFull bool) (_ []Met, full Length) {
+	if len(r.list) <= i && !isFull {
+		return nil, full
+	}
+	words := r.strs(i)
+	if isFull {
+		last := ""
+		if len(words) > 0 {
+			last, words = words[len(words)-1], words[:len(words)-1]
+		}
+		if n, err := fmt.Sscanf(last, "n%d/%d", &full.Jobs, &full.Max); n != 2 || err != nil {
+			r.fail(i, "a list without the queue's length")
+		}
+	}
+	all := make([]Met, len(words))
+	for j, word := range words {
+		if word == "" {
+			r.fail(i, "a list with an empty text")
+			continue
+		}
+		all[j].ID = word[1:]
+		switch Fate(word[0]) {
+		case MetLive:
+			all[j].Live = true
+		case MetScheduled:
+			all[j].State = signalbox.StateScheduled
+		case MetDead:
+			all[j].State = signalbox.StateDead
+		case MetCancelled:
+			all[j].State = signalbox.StateCancelled
+		case MetCompleted:
+			all[j].State = signalbox.StateCompleted
+		}
+	}
+	return all, full
 }
 
 // outcomes reads a list of outcomes. The list has one for each of n jobs, or one for all of them. It returns a string with a byte for

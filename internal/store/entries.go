@@ -33,6 +33,9 @@ type Entry struct {
 	Name             string
 	Kind, Spec, Zone string
 	Missed           string    // what happens to missed ticks, in words
+	Overlap          string    // what happens to a tick while a job of the entry is live: "", "skip", "queue", "cancel"
+	Jitter           string    // by how much its ticks are delayed at most, as a duration of Go; "": they aren't
+	Start, End       string    // the bounds of its ticks in RFC 3339; "": there is none
 	Last             time.Time // the last tick whose job was enqueued; zero: there was none
 	Paused           bool
 	PausedSince      time.Time
@@ -115,6 +118,7 @@ func (q *Queue) entryOf(name string, described []any, last, paused any) (e Entry
 		bad(q.keys.entries, specField+name, err.Error())
 	} else {
 		e.Kind, e.Spec, e.Zone, e.Missed = d.Kind, d.Spec, d.Zone, d.Missed
+		e.Overlap, e.Jitter, e.Start, e.End = d.Overlap, d.Jitter, d.Start, d.End
 	}
 	number := func(key, field, text string) time.Time {
 		us, err := strconv.ParseInt(text, 10, 64)
@@ -228,8 +232,8 @@ func readTemplate(text string) (class string, envelope []byte) {
 }
 
 // RunEntry enqueues a job as a tick of the entry would, with the ID, due now. Its effect key is made from the ID. The entry's last tick
-// stays as it is. known is false if no scheduler has described the entry. The error wraps ErrSealed if Redis doesn't have the job, and is
-// an UnsureError if the job may be enqueued.
+// stays as it is, and its policy for jobs that overlap counts. known is false if no scheduler has described the entry. The error wraps
+// ErrSealed if Redis doesn't have the job. It is a LiveError if the policy leaves the job out, and an UnsureError if the job may be enqueued.
 func (q *Queue) RunEntry(ctx context.Context, name, id string) (known bool, err error) {
 	fields, err := q.rdb.HMGet(ctx, q.keys.entries, specField+name, jobField+name).Result()
 	if err != nil {
@@ -247,11 +251,29 @@ func (q *Queue) RunEntry(ctx context.Context, name, id string) (known bool, err 
 	if err := wire.Decode(newRecord(class, 0, 0, envelope), job); err != nil {
 		return true, fmt.Errorf("field %s of key %s holds no job: %w; is another program writing to it?", jobField+name, q.keys.entries, err)
 	}
+	item, overlap := Item{id: id, class: class, envelope: envelope, special: isGrouped(class)}, OverlapAllow
+	if spec, ok := fields[0].(string); ok {
+		if d, err := wire.DecodeEntry([]byte(spec)); err == nil {
+			overlap = overlapOf(d.Overlap)
+		}
+	}
+	if overlap != OverlapAllow {
+		item.when = "&" + name + " " + string(overlap)
+	}
 	lane := q.NewLane()
 	lane.Next()
-	fates, err := q.Enqueue(ctx, lane, []Item{{id: id, class: class, envelope: envelope}})
+	fates, err := q.Enqueue(ctx, lane, []Item{item})
 	var refused redis.Error // before the first write, as this is the lane's first call
 	switch {
+	case err == nil && fates.Of(0) == Overlapped:
+		live, _ := q.EntryJobs(ctx, name) // they are for the error's text
+		err = &LiveError{live}
+	case err == nil && fates.Of(0) == Full:
+		err = q.FullError(fates.Full())
+	case err == nil && overlap == OverlapCancel:
+		if _, err = q.CancelOverlapped(ctx, name); err != nil {
+			err = &UnsureError{err}
+		}
 	case err == nil && !fates.Of(0).In():
 		err = fmt.Errorf("store: there is a job %s already", id)
 	case err != nil && (lane.Writes() > 1 || lane.Writes() == 1 && !errors.As(err, &refused)):

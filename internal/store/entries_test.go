@@ -72,7 +72,7 @@ func testAnnounce(t *testing.T, r *rig) {
 	names, err := r.EntryNames(bg)
 	r.must(err)
 	same(t, "entries of a new queue", len(names), 0)
-	b, a := notice("b", "@daily", "1"), NewNotice(Plan{Entry: "a"}, Description{"0 9 * * *", "Europe/Berlin", "once"}, &signalbox.Job{Kind: "report"}, false)
+	b, a := notice("b", "@daily", "1"), NewNotice(Plan{Entry: "a"}, Description{Spec: "0 9 * * *", Zone: "Europe/Berlin", Missed: "once"}, &signalbox.Job{Kind: "report"}, false)
 	r.must(r.Announce(bg, []Notice{b, a}))
 	names, err = r.EntryNames(bg)
 	r.must(err)

@@ -80,6 +80,24 @@ func operations() []operation {
 				return []string{r.keys.readyHigh, r.keys.dead, r.keys.cancelled, r.keys.completed, r.keys.notes}
 			},
 		},
+		{
+			name: "enqueue of groups",
+			call: func(r *rig, _ []Delivery) error {
+				_, err := r.Enqueue(bg, r.producer, []Item{r.grouped("g1", "ga", When{}, 0), r.grouped("g2", "sa", When{After: time.Hour}, 0)})
+				return err
+			},
+			unread: func(r *rig) []string {
+				return []string{r.keys.cron, r.keys.readyHigh, r.keys.readyNormal, r.keys.readyLow, r.keys.dead, r.keys.cancelled, r.keys.completed, r.keys.notes, r.keys.unique, r.keys.windows}
+			},
+		},
+		{
+			name: "claim of groups", unread: marks,
+			call: func(r *rig, got []Delivery) error {
+				r.Queue.special.Store(true)
+				_, err := r.Claim(bg, r.lane, &ClaimRequest{Session: r.session, Want: 2, Settle: []Settlement{settlement(got[0], Completed)}})
+				return err
+			},
+		},
 		{name: "replace", call: func(r *rig, _ []Delivery) error {
 			tick := When{At: time.Now().Add(-time.Second), Entry: "entry"}
 			fates, err := r.Enqueue(bg, r.producer, []Item{
@@ -281,7 +299,7 @@ func views() []operation {
 				return err
 			},
 			unread: func(r *rig) []string {
-				return []string{r.keys.readyHigh, r.keys.readyNormal, r.keys.readyLow, r.keys.readySuspect}
+				return []string{r.keys.readyHigh, r.keys.readyNormal, r.keys.readyLow, r.keys.readySuspect, r.keys.lined, r.keys.groups}
 			},
 		},
 		{
@@ -298,7 +316,7 @@ func views() []operation {
 				page, _, err := r.sorted(Listing{State: signalbox.StateDead}, nil).next(bg)
 				return found(page, err, "dead1", "dead2")
 			},
-			unread: func(r *rig) []string { return []string{r.keys.due, r.keys.cancelled, r.keys.completed} },
+			unread: func(r *rig) []string { return []string{r.keys.due, r.keys.cancelled, r.keys.completed, r.keys.lined} },
 		},
 		{
 			name: "list",
@@ -566,7 +584,7 @@ func TestOutOfMemory(t *testing.T) {
 		before := r.dump()
 		r.must(rdb.ConfigSet(bg, "maxmemory", "1").Err())
 		err := op.call(r, got)
-		if goesIn := op.name == "enqueue" || op.name == "tick" || op.name == "replace" || op.name == "plan" || op.name == "announce" || op.name == "put"; goesIn {
+		if goesIn := strings.HasPrefix(op.name, "enqueue") || op.name == "tick" || op.name == "replace" || op.name == "plan" || op.name == "announce" || op.name == "put"; goesIn {
 			if !redis.IsOOMError(err) {
 				t.Errorf("%s out of memory: %v", op.name, err)
 			}

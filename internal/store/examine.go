@@ -99,17 +99,26 @@ func parseFacts(r *reply, searched bool) (f facts, ok bool) {
 		f.mark = texts[5][1:]
 	}
 	for t := range slices.Chunk(texts[firstPlace:], placeTexts) {
+		if t[0] == "unique" {
+			f.scope, f.key, f.holder = t[1], t[2], t[3]
+			continue
+		}
 		p := place{kind: t[0]}
 		switch t[0] {
 		case "ready":
 			p.class = t[1]
 			p.times, _ = strconv.Atoi(t[2])
+		case "lined":
+			p.class = t[1]
 		case "due":
 			p.class, p.us = t[1], int64(parseScore(t[2]))
 		case "running":
 			p.session, p.value, p.registered = t[1], t[2], t[3] == "1"
 		case "dead", "cancelled", "completed":
 			p.us = int64(parseScore(t[1]))
+		case "expires":
+			f.expires, f.expiry = int64(parseScore(t[1])), int64(parseScore(t[2]))
+			continue
 		default:
 			return facts{}, false
 		}

@@ -116,10 +116,10 @@ func parseSample(text string) (s sample, err error) {
 	counters, histograms, times := strings.Cut(text, ";")
 	numbers := strings.Split(counters, " ")
 	all := append([]*int64{&s.us}, s.totals.all()...)
-	if len(numbers) < len(all) {
+	if len(numbers) < 11 { // there is no count of expired jobs in an old one
 		return sample{}, errNoSample
 	}
-	for i, n := range all {
+	for i, n := range all[:min(len(all), len(numbers))] {
 		if *n, err = strconv.ParseInt(numbers[i], 10, 64); err != nil || *n < 0 {
 			return sample{}, errNoSample
 		}
@@ -184,6 +184,7 @@ func periods(samples []sample, live sample, step Step) []Period {
 func (t *Totals) all() []*int64 {
 	return []*int64{
 		&t.Enqueued, &t.Completed, &t.Retried, &t.Delayed, &t.Returned, &t.Dead, &t.Cancelled, &t.Crashed, &t.Deleted, &t.Revived,
+		&t.Expired,
 	}
 }
 

@@ -80,7 +80,7 @@ func (q *Queue) view(id string, state signalbox.State) View {
 	return View{Job: signalbox.Job{ID: id, Queue: q.name, Namespace: q.namespace}, State: state}
 }
 
-// A sortedPager reads a sorted set: jobs that are scheduled or have ended.
+// A sortedPager reads a sorted set: jobs that are scheduled or have ended, or ready ones in the lines of groups.
 type sortedPager struct {
 	q      *Queue
 	state  signalbox.State
@@ -140,13 +140,24 @@ func (s *sortedPager) next(ctx context.Context) (page []View, more bool, err err
 		}
 		s.score, s.member = score, member
 		id := member
-		if s.state == signalbox.StateScheduled && id != "" {
+		switch {
+		case s.state == signalbox.StateScheduled && id != "":
 			id = id[1:] // without the class
+		case s.state == signalbox.StateReady:
+			if _, _, waiting, ok := parseLine(member); ok {
+				id = waiting
+			}
 		}
 		if n < len(ids) && ids[n] == id {
 			view := q.view(id, s.state)
-			view.placed(elements[2*i+1], records[n])
-			view.Cursor = q.cursorText(cursor{state: s.state, score: score, member: member})
+			c := cursor{state: s.state, score: score, member: member}
+			if s.state == signalbox.StateReady {
+				view.read(records[n])
+				c.member, view.Lined = inLine+member, true
+			} else {
+				view.placed(elements[2*i+1], records[n])
+			}
+			view.Cursor = q.cursorText(c)
 			if at := float64(view.At.UnixMicro()); !own || s.from <= at && at <= s.to {
 				page = append(page, view)
 			}

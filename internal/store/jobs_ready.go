@@ -4,9 +4,30 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/signalbox-go/signalbox"
 )
+
+// inLine is before the member of a job in the line of its group, in a cursor.
+const inLine = "line "
+
+// A readyPager reads the ready lists, then the lines of groups.
+type readyPager struct {
+	lists *listPager // nil when they have been read
+	lines *sortedPager
+}
+
+func (s *readyPager) next(ctx context.Context) (page []View, more bool, err error) {
+	if s.lists == nil {
+		return s.lines.next(ctx)
+	}
+	page, more, err = s.lists.next(ctx)
+	if err == nil && !more {
+		s.lists = nil
+	}
+	return page, true, err
+}
 
 // readyClasses are the classes of the ready lists, in the order in which Jobs reads them.
 var readyClasses = []string{"0", "1", "2", "s"}
@@ -32,17 +53,24 @@ type listPager struct {
 	far     []anchor // of pages before, the nearest first; the first was still in the list when the last page was read
 }
 
-func (q *Queue) waiting(l Listing, after *cursor) (*listPager, error) {
+func (q *Queue) waiting(l Listing, after *cursor) (*readyPager, error) {
+	all := &readyPager{lines: q.sorted(Listing{State: l.State, Prefix: l.Prefix}, nil)}
 	s := &listPager{q: q, prefix: l.Prefix, classes: readyClasses}
 	if after == nil {
-		return s, nil
+		all.lists = s
+		return all, nil
+	}
+	if member, ok := strings.CutPrefix(after.member, inLine); ok {
+		all.lines.score, all.lines.member = 0, member
+		return all, nil
 	}
 	i := slices.Index(readyClasses, after.member)
 	if i < 0 || after.number < 0 || after.number > 1<<40 {
 		return nil, fmt.Errorf("%w cursor: it is none", signalbox.ErrInvalid)
 	}
 	s.classes, s.at, s.near = readyClasses[i:], int(after.number), after.anchors
-	return s, nil
+	all.lists = s
+	return all, nil
 }
 
 func (s *listPager) next(ctx context.Context) (page []View, more bool, err error) {

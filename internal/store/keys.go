@@ -37,11 +37,29 @@ func ValidateID(id string) error { return validateName("job ID", id) }
 // ValidateKind returns an error that wraps signalbox.ErrInvalid unless kind can be a job's kind.
 func ValidateKind(kind string) error { return validateName("kind", kind) }
 
+// ValidateCodec returns an error that wraps signalbox.ErrInvalid unless codec has an encoding that can stand in a record.
+func ValidateCodec(codec signalbox.Codec) error {
+	if codec == nil {
+		return fmt.Errorf("%w codec: it is nil", signalbox.ErrInvalid)
+	}
+	name := codec.Encoding()
+	if _, plain := codec.(signalbox.JSON); name == (signalbox.JSON{}).Encoding() && !plain {
+		return fmt.Errorf("%w encoding: json is that of signalbox.JSON; %T needs another name", signalbox.ErrInvalid, codec)
+	}
+	return validateName("encoding", name)
+}
+
 // ValidateEntry returns an error that wraps signalbox.ErrInvalid unless name can name a cron entry.
 func ValidateEntry(name string) error { return validateName("entry name", name) }
 
 // ValidateEffectKey returns an error that wraps signalbox.ErrInvalid unless key can be a caller's effect key.
 func ValidateEffectKey(key string) error { return validateName("effect key", key) }
+
+// ValidateGroup returns an error that wraps signalbox.ErrInvalid unless key can be that of a group.
+func ValidateGroup(key string) error { return validateName("group", key) }
+
+// ValidateUnique returns an error that wraps signalbox.ErrInvalid unless key can be a caller's unique key.
+func ValidateUnique(key string) error { return validateName("unique key", key) }
 
 // A name is printable ASCII without space and braces: it stands in keys, logs and hash tags.
 func validateName(what, name string) error {
@@ -73,7 +91,10 @@ type keys struct {
 	readyHigh, readyNormal, readyLow string
 	readySuspect, notes, reporter    string
 	cancels                          string
-	settings                         string
+	lined, turns, groups             string
+	running, limits, rates, parked   string
+	expires, settings                string
+	unique, windows                  string
 
 	named map[string]string // the queue's own keys by the names that the scripts give them
 }
@@ -106,12 +127,26 @@ func newKeys(namespace, queue string) keys {
 		settings:     p + "settings",                          // hash: what holds for all who use the queue
 		notes:        p + "notes",                             // hash: id -> token and span context of the last attempt that is known; "dead " and id -> when it died in us
 		cancels:      p + "cancels",                           // hash: id of a running job that is cancelled -> its mark
+		unique:       p + "unique",                            // hash: unique key -> scope, or the end of its window in us, and id
+		windows:      p + "windows",                           // zset: unique key, by the end of its window in us
 	}
+	k.lined = p + "lined"     // zset, scores 0: class, group, place and id of jobs that wait in the line of a group
+	k.turns = p + "turns"     // zset: class and group of a line that may go on, by class and turn
+	k.groups = p + "groups"   // hash: group -> states of its lines, and how many jobs hold it
+	k.running = p + "running" // hash: session -> how many jobs it runs, if the queue has a limit of those
+	k.limits = p + "limits"   // hash: group -> its limits, of those that have limits of their own; "h" and group -> by which job it is held back
+	k.rates = p + "rates"     // zset: group, or "" for the queue, by the time when its next job would start if jobs came evenly, in us
+	k.parked = p + "parked"   // zset: class and group of a line that waits for the group's rate, by the time when it may go on in us
+	k.expires = p + "expires" // zset: id of a job that hasn't started, by the time when it expires in us
 	k.named = map[string]string{
+		"EXPIRES": k.expires,
+		"RUNNING": k.running, "LIMITS": k.limits, "RATES": k.rates, "PARKED": k.parked,
+		"LINED": k.lined, "TURNS": k.turns, "GROUPS": k.groups,
 		"JOBS": k.jobs, "DUE": k.due, "IDLE": k.idle, "STATS": k.stats, "HISTORY": k.history, "CRON": k.cron, "ENTRIES": k.entries,
 		"SESSIONS": k.sessions, "FENCE": k.fence, "DEAD": k.dead, "CANCELLED": k.cancelled, "COMPLETED": k.completed,
 		"HIGH": k.readyHigh, "NORMAL": k.readyNormal, "LOW": k.readyLow, "SUSPECT": k.readySuspect,
 		"NOTES": k.notes, "CANCELS": k.cancels, "REPORTER": k.reporter, "SETTINGS": k.settings,
+		"UNIQUE": k.unique, "WINDOWS": k.windows,
 	}
 	return k
 }

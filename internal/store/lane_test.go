@@ -134,9 +134,15 @@ func testLostMemory(t *testing.T, r *rig) {
 	r.must(r.rdb.RPush(bg, r.keys.readyNormal, "b").Err())
 	r.check()
 
-	reply := r.call(ClaimRequest{Settle: []Settlement{settlement(b, Completed)}, Want: 1})
+	answered, served := r.lane.answered, r.lane.served
+	req := ClaimRequest{Session: r.session, Settle: []Settlement{settlement(b, Completed)}, Want: 1}
+	reply := r.call(req)
 	same(t, "alive", reply.Alive, false)
 	same(t, "forgot", reply.Forgot, b.Job.ClaimedAt)
+	r.lane.answered, r.lane.served = answered, served // as if the reply had been lost
+	again, err := r.Claim(bg, r.lane, &req)
+	r.must(err)
+	same(t, "alive, when the call is made again", again.Alive, false)
 	same(t, "claimed", len(reply.Deliveries), 0)
 	equal(t, "refused, since its claim is lost", reply.Refused, []int{0})
 	r.crash() // nothing renews it

@@ -213,7 +213,8 @@ func (r *rig) counts() Counts {
 	return c
 }
 
-// later returns when the server's clock shows a later time. The clock of the embedded Redis changes only every millisecond.
+// later returns when the server's clock shows a later time. The clock of the embedded Redis changes every
+// millisecond, and only every 100 ms if many keys make that expensive.
 func (r *rig) later() {
 	r.t.Helper()
 	begin := r.rdb.Time(bg).Val()
@@ -260,25 +261,42 @@ func (r *rig) dump() map[string]string {
 	r.t.Helper()
 	keys, err := r.scan(bg)
 	r.must(err)
-	out := make(map[string]string, len(keys))
-	for _, key := range keys {
-		kind, err := r.rdb.Type(bg, key).Result()
-		r.must(err)
-		var v any
-		switch kind {
-		case "string":
-			v, err = r.rdb.Get(bg, key).Result()
-		case "hash":
-			v, err = r.rdb.HGetAll(bg, key).Result() // fmt prints maps in order
-		case "list":
-			v, err = r.rdb.LRange(bg, key, 0, -1).Result()
-		case "zset":
-			v, err = r.rdb.ZRangeWithScores(bg, key, 0, -1).Result()
-		case "set":
-			v, err = r.rdb.SMembers(bg, key).Result()
+	types, values := make([]*redis.StatusCmd, len(keys)), make([]func() any, len(keys))
+	_, err = r.rdb.Pipelined(bg, func(p redis.Pipeliner) error {
+		for i, key := range keys {
+			types[i] = p.Type(bg, key)
 		}
-		r.must(err)
-		out[key[len(r.keys.prefix):]] = fmt.Sprintf("%s %q", kind, fmt.Sprint(v))
+		return nil
+	})
+	r.must(err)
+	_, err = r.rdb.Pipelined(bg, func(p redis.Pipeliner) error {
+		for i, key := range keys {
+			switch types[i].Val() {
+			case "string":
+				cmd := p.Get(bg, key)
+				values[i] = func() any { return cmd.Val() }
+			case "hash":
+				cmd := p.HGetAll(bg, key)
+				values[i] = func() any { return cmd.Val() } // fmt prints maps in order
+			case "list":
+				cmd := p.LRange(bg, key, 0, -1)
+				values[i] = func() any { return cmd.Val() }
+			case "zset":
+				cmd := p.ZRangeWithScores(bg, key, 0, -1)
+				values[i] = func() any { return cmd.Val() }
+			case "set":
+				cmd := p.SMembers(bg, key)
+				values[i] = func() any { return cmd.Val() }
+			default:
+				values[i] = func() any { return nil }
+			}
+		}
+		return nil
+	})
+	r.must(err)
+	out := make(map[string]string, len(keys))
+	for i, key := range keys {
+		out[key[len(r.keys.prefix):]] = fmt.Sprintf("%s %q", types[i].Val(), fmt.Sprint(values[i]()))
 	}
 	return out
 }

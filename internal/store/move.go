@@ -59,7 +59,8 @@ type moving struct {
 	other     string // the name under which another call holds it
 	looks     int    // in how many rounds it did
 	mine      bool   // this call has held it
-	freed     bool   // it was let go here, since the ID was taken there
+	freed     bool   // it was let go here, since the ID or the unique key was taken there
+	barred    bool   // the unique key was
 	committed string // the name under which it was seen committed, in an earlier round
 	was       signalbox.State
 	answer    *Answer // nil: it goes on
@@ -243,9 +244,10 @@ func (q *Queue) recordsOf(ctx context.Context, jobs []*moving) ([][]byte, error)
 type plan struct {
 	hold    []target // jobs that are held in their queue
 	holding []*moving
-	here    []placement // in the queue that they leave
-	there   []placement // in the other
-	waits   bool        // for another mover
+	here    []placement        // in the queue that they leave
+	there   []placement        // in the other
+	copies  map[string]*moving // those of which there has copies
+	waits   bool               // for another mover
 }
 
 // step adds to the plan what is next for a job with these records, or ends it.
@@ -262,6 +264,8 @@ func (m *mover) step(job *moving, here, there []byte, p *plan) {
 		job.end(Gone, "")
 	case !held && there != nil && !copied:
 		job.end(Occupied, "")
+	case !held && job.barred:
+		job.end(KeyTaken, job.was)
 	case !held:
 		job.name = NewID()
 		record, err := wire.Hold(here, wire.Held{Peer: m.to.name, Move: job.name})
@@ -305,12 +309,21 @@ func (m *mover) carry(job *moving, here, there []byte, h wire.Held, same, copied
 		p.here = append(p.here, placement{id: job.id, digest: digestOf(here), state: StateHeld, at: wire.HeldUntil, record: again(func(h *wire.Held) { h.Move = job.name })})
 	case same:
 		p.here = append(p.here, placement{id: job.id, digest: digestOf(here), state: StateHeld, at: wire.HeldUntil, record: again(func(h *wire.Held) { h.Committed = true })})
+	case job.barred: // another job has its unique key there
+		job.freed = true
+		p.here = append(p.here, m.free(job.id, here, h))
 	case there == nil || copied:
 		next := placement{id: job.id, state: StateHeld, at: wire.HeldUntil, record: m.copyOf(job.id, here, h)}
+		if signalbox.State(h.State).Live() {
+			next.state = waits
+		}
 		if copied {
 			next.digest = digestOf(there)
 		}
-		p.there = append(p.there, next)
+		if p.copies == nil {
+			p.copies = make(map[string]*moving)
+		}
+		p.there, p.copies[job.id] = append(p.there, next), job
 	default: // the ID was taken meanwhile
 		job.freed = true
 		p.here = append(p.here, m.free(job.id, here, h))
@@ -356,7 +369,13 @@ func (m *mover) do(ctx context.Context, p *plan) error {
 		}
 	}
 	if len(p.there) > 0 {
-		if _, err := m.to.putRecords(ctx, p.there, false); err != nil {
+		answers, err := m.to.putRecords(ctx, p.there, false)
+		for i, answer := range answers {
+			if answer.Acted == KeyTaken {
+				p.copies[p.there[i].id].barred = true
+			}
+		}
+		if err != nil {
 			return err
 		}
 	}

@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"reflect"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -412,7 +413,7 @@ func (g *gated) HMGet(ctx context.Context, key string, fields ...string) *redis.
 }
 
 // Movers move one job, there and back, while workers run what they find. All calls come to Redis in an order drawn at random, and those of movers that died
-// come late. The job runs once.
+// come late. The job runs once. If it has a unique key, updates of it come as well.
 func testMoveInAnyOrder(t *testing.T, r *rig) {
 	r.open()
 	to := r.other()
@@ -422,7 +423,12 @@ func testMoveInAnyOrder(t *testing.T, r *rig) {
 	for seed := range uint64(150) {
 		draw := rand.New(rand.NewPCG(seed, 0))
 		id := fmt.Sprintf("j%d", seed)
-		r.put(id)
+		unique := seed%2 == 1
+		if unique {
+			same(t, id, r.fates(r.update(id, 0, 0, 0)), "1")
+		} else {
+			r.put(id)
+		}
 		waiting := make([]*gated, 2+draw.IntN(2))
 		for i := range waiting {
 			g := &gated{UniversalClient: r.rdb, turn: make(chan struct{}), here: make(chan struct{}), fails: 4 + draw.IntN(30), survives: draw.IntN(2) == 0}
@@ -439,7 +445,7 @@ func testMoveInAnyOrder(t *testing.T, r *rig) {
 			<-g.here
 		}
 		var late []func()
-		ran := 0
+		ran, want := 0, 1
 		for len(waiting)+len(late) > 0 {
 			switch n := draw.IntN(len(waiting) + len(late) + 1); {
 			case n < len(waiting):
@@ -459,12 +465,15 @@ func testMoveInAnyOrder(t *testing.T, r *rig) {
 				late = slices.Delete(late, n, n+1)
 			case draw.IntN(4) == 0:
 				ran += r.runs() + to.runs()
+			case unique: // it is to update the job, or waits as well if that has no key there
+				q := []*rig{r, to}[draw.IntN(2)]
+				want += strings.Count(q.fates(q.update(fmt.Sprintf("%s-%d", id, want), 0, 0, 0)), "1")
 			}
 		}
 		to.moved(r, id)
 		r.moved(to, id)
 		ran += r.runs() + to.runs()
-		same(t, fmt.Sprintf("%s ran", id), ran, 1)
+		same(t, fmt.Sprintf("%s ran, and those that came", id), ran, want)
 		same(t, id+" is left", r.rdb.HExists(bg, r.keys.jobs, id).Val() || to.rdb.HExists(bg, to.keys.jobs, id).Val(), false)
 	}
 }

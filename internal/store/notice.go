@@ -31,12 +31,14 @@ type Description struct {
 	Spec   string
 	Zone   string // the name of the time zone of Spec
 	Missed string // the policy for missed ticks, in words
+	// The rest is "" for an entry without it, and of the form that Entry has.
+	Overlap, Jitter, Start, End string
 }
 
 // NewNotice returns the notice of the entry with a plan. job is the template of the jobs of its ticks, which NewItem accepts. It is left
 // out of the description if sealed is set: then a job for one tick can't be made by others.
 func NewNotice(plan Plan, d Description, job *signalbox.Job, sealed bool) Notice {
-	e := wire.Entry{Kind: job.Kind, Spec: d.Spec, Zone: d.Zone, Missed: d.Missed}
+	e := wire.Entry{Kind: job.Kind, Spec: d.Spec, Zone: d.Zone, Missed: d.Missed, Overlap: d.Overlap, Jitter: d.Jitter, Start: d.Start, End: d.End}
 	n := Notice{plan: plan, description: e.Append(nil)}
 	if !sealed {
 		n.job = append([]byte{wire.Class(job.Priority)}, appendTemplate(nil, job)...)
@@ -50,6 +52,9 @@ func NewNotice(plan Plan, d Description, job *signalbox.Job, sealed bool) Notice
 
 // Name returns the entry's name.
 func (n *Notice) Name() string { return n.plan.Entry }
+
+// Digest returns a digest of the name, the plan and the description.
+func (n *Notice) Digest() string { return n.plan.Entry + " " + n.plan.Digest + " " + n.digest }
 
 // Size returns approximately how many bytes the notice takes in a call.
 func (n *Notice) Size() int {

@@ -15,6 +15,7 @@ import (
 // StateHeld and gone are places of put.lua beside the states of jobs.
 const (
 	StateHeld signalbox.State = "held"
+	waits     signalbox.State = "waits" // held, and it has its unique key
 	gone      signalbox.State = "gone"
 )
 
@@ -36,7 +37,7 @@ func digestOf(record []byte) string {
 // maxPlaced is the most jobs of a call of put.lua.
 const maxPlaced = 250
 
-// putRecords places jobs, each by itself. It returns an answer for each: Done, Occupied, Gone or Changed. If it fails, it has placed those that it returns,
+// putRecords places jobs, each by itself. It returns an answer for each: Done, Occupied, KeyTaken, Gone or Changed. If it fails, it has placed those that it returns,
 // and may be called again.
 func (q *Queue) putRecords(ctx context.Context, jobs []placement, dry bool) ([]Answer, error) {
 	answers := make([]Answer, 0, len(jobs))
@@ -66,12 +67,12 @@ func (q *Queue) putRecords(ctx context.Context, jobs []placement, dry bool) ([]A
 			r.fail(2, fmt.Sprintf("%d answers for %d jobs", len(words), len(part)))
 		}
 		for _, word := range words {
-			acted := slices.Index([]string{"done", "gone", "changed", "taken"}, word)
+			acted := slices.Index([]string{"done", "gone", "changed", "taken", "unique"}, word)
 			if acted < 0 {
 				r.fail(2, fmt.Sprintf("%.40q", word))
 				break
 			}
-			answers = append(answers, Answer{Acted: []Acted{Done, Gone, Changed, Occupied}[acted]})
+			answers = append(answers, Answer{Acted: []Acted{Done, Gone, Changed, Occupied, KeyTaken}[acted]})
 		}
 		if r.err != nil {
 			return answers, r.err

@@ -24,6 +24,12 @@ var Remedies = map[Fault]string{
 	StrayMark:    "flag the delivery, or remove the mark",
 	NoMark:       "write the mark",
 	StrayAddress: "remove the address",
+	WrongTurn:    "give the line its turn, or take it",
+	WrongHolders: "correct the count",
+	WrongRunning: "correct the count",
+	NoKey:        "give it to the job, if nobody has it",
+	StrayUnique:  "free the key",
+	WrongExpiry:  "use the time of the record, or remove the entry",
 }
 
 // steps returns what mends the job, and leaves it in one place. It is what docs/doctor.md has. now is the server's clock, in us.
@@ -46,6 +52,8 @@ func (f *facts) steps(a around, now int64) (all []step) {
 			do("undue", p.class)
 		case "running":
 			do("unhold", p.session)
+		case "lined":
+			do("unline")
 		default:
 			do("unend", p.kind)
 		}
@@ -64,7 +72,12 @@ func (f *facts) steps(a around, now int64) (all []step) {
 	switch {
 	case !f.there:
 	case kept < 0 && due > now:
+		if groupOf(f.head) != "" {
+			class = f.laterClass()
+		}
 		do("due", class, strconv.FormatInt(due, 10))
+	case kept < 0 && groupOf(f.head) != "":
+		do("line")
 	case kept < 0:
 		do("list", class)
 	default:
@@ -78,10 +91,14 @@ func (f *facts) steps(a around, now int64) (all []step) {
 				do("unlist", p.class, strconv.Itoa(1-p.times))
 			}
 		case "due":
+			if p.later() && readable {
+				class = f.laterClass()
+			}
 			if readable && (p.class != class || p.us != due) {
 				leave(p)
 				do("due", class, strconv.FormatInt(due, 10))
 			}
+		case "lined":
 		case "running":
 			all = append(all, f.hold(p, a, class)...)
 		default:
@@ -93,6 +110,20 @@ func (f *facts) steps(a around, now int64) (all []step) {
 	}
 	if f.noted && (!f.there || ended) {
 		do("unnote")
+	}
+	if f.lacksKey() && f.holder == "" && !ended {
+		do("key", f.scope, f.key)
+	}
+	want := f.expiry
+	if !f.there || kept >= 0 && f.places[kept].kind != "ready" && f.places[kept].kind != "due" && f.places[kept].kind != "lined" {
+		want = 0
+	}
+	if f.expires != want {
+		at := ""
+		if want > 0 {
+			at = strconv.FormatInt(want, 10)
+		}
+		do("expires", at)
 	}
 	if largest, err := strconv.ParseInt(a.largest, 10, 64); err == nil && f.there && !ended && f.size > largest {
 		do("largest", strconv.FormatInt(f.size, 10))
@@ -106,7 +137,7 @@ func (f *facts) hold(p place, a around, class string) (all []step) {
 	mark, _, _ := strings.Cut(f.mark, " ")
 	if !ok {
 		if _, _, usable := a.token(place{value: mark}); f.marked && usable { // it is cancelled, and doesn't run again
-			return []step{{"hold", p.session, mark + " c"}}
+			return []step{{"hold", p.session, delivery(mark, "c", groupOf(f.head))}}
 		}
 		all = []step{{"unhold", p.session, ""}, {"list", class, "head"}}
 		if f.marked {
@@ -121,15 +152,19 @@ func (f *facts) hold(p place, a around, class string) (all []step) {
 	case f.marked && mark != digits && !p.flagged():
 		all = append(all, step{verb: "unmark"})
 	case f.marked && !p.flagged():
-		value := p.value
-		if !strings.Contains(value, " ") {
-			value += " "
-		}
-		all = append(all, step{"hold", p.session, value + "c"})
+		all = append(all, step{"hold", p.session, delivery(digits, p.flags()+"c", p.held())})
 	case p.flagged() && (!f.marked || mark != digits):
 		all = append(all, step{verb: "mark", a: digits + " " + string(markOf(""))})
 	}
 	return all
+}
+
+// delivery returns what a session holds of a job: a token, flags, and the key of the group that the job holds.
+func delivery(token, flags, group string) string {
+	if group != "" {
+		flags += " " + group
+	}
+	return token + " " + flags
 }
 
 // markOf returns what stands behind the token in a mark.
@@ -146,6 +181,8 @@ func (f *facts) keep(a around) int {
 	rank := func(p place) int {
 		switch {
 		case p.kind == "running" && p.registered:
+			return 6
+		case p.kind == "lined": // a job that doesn't hold its group runs beside no other
 			return 5
 		case p.kind == "ready" && p.class == class:
 			return 4

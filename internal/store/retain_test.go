@@ -388,14 +388,14 @@ func testRetainAgain(t *testing.T, r *rig) {
 func testRetainOfAnEntry(t *testing.T, r *rig) {
 	r.open()
 	for _, d := range []time.Duration{0, time.Hour, signalbox.RetainNone} {
-		job := &signalbox.Job{Kind: "k", Payload: []byte(`{"a":1}`), Priority: signalbox.PriorityHigh, Retain: d}
+		job := &signalbox.Job{Kind: "k", Payload: []byte(`{"a":1}`), Priority: signalbox.PriorityHigh, Retain: d, Group: "a", Serial: d > 0}
 		n := NewNotice(NewPlan("e", "plan"), Description{Spec: "@daily", Zone: "UTC"}, job, false)
 		r.must(r.Announce(bg, []Notice{n}))
 		known, err := r.RunEntry(bg, "e", fmt.Sprint("run", d))
 		r.must(err)
 		same(t, "known", known, true)
 		got := r.one().Job
-		if got.Retain != d || got.Kind != "k" || string(got.Payload) != `{"a":1}` || got.Priority != signalbox.PriorityHigh {
+		if got.Retain != d || got.Kind != "k" || string(got.Payload) != `{"a":1}` || got.Priority != signalbox.PriorityHigh || got.Group != "a" || got.Serial != (d > 0) {
 			t.Errorf("with %v it is %+v", d, got)
 		}
 	}

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/signalbox-go/signalbox/internal/wire"
 )
 
 // A Fault is what can be wrong with a queue. Its text is its name in JSON.
@@ -18,7 +20,7 @@ const (
 	NoRecord     Fault = "no_record"    // a place of a job without a record
 	WrongClass   Fault = "wrong_class"  // a job waits in another class than its record says
 	WrongTime    Fault = "wrong_time"   // a job is due at another time than its record says
-	BadMember    Fault = "bad_member"   // something is due that names no job
+	BadMember    Fault = "bad_member"   // something is due, or in a line, that names no job
 	NoSession    Fault = "no_session"   // a session that isn't registered has deliveries
 	BadToken     Fault = "bad_token"    // a delivery has no token
 	BeyondFence  Fault = "beyond_fence" // a token is larger than the last that was granted
@@ -30,6 +32,12 @@ const (
 	StrayMark    Fault = "cancel_mark"  // a job is marked as cancelled, and no delivery says so
 	NoMark       Fault = "cancel_flag"  // a delivery says that its job is cancelled, and there is no mark
 	StrayAddress Fault = "idle_address" // an address without a session waits for wake-ups
+	WrongTurn    Fault = "turn"         // a line of a group has another state, or another turn, than its jobs need
+	WrongHolders Fault = "holders"      // another number of jobs holds a group than is counted
+	WrongRunning Fault = "running"      // a session is counted wrong for the queue's limit of running jobs
+	NoKey        Fault = "no_key"       // a job that hasn't ended hasn't its unique key
+	StrayUnique  Fault = "stray_unique" // a unique key is held by no job that may have it
+	WrongExpiry  Fault = "expiry"       // a job that waits for its start expires at another time than its record says, or an entry is of no such job
 	Unreadable   Fault = "unreadable"   // a record can't be decoded
 	StrayKey     Fault = "stray_key"    // a key that a queue doesn't have
 	BadSetting   Fault = "bad_setting"  // a setting that can't be read
@@ -40,7 +48,7 @@ const (
 // Faults are all of them.
 var Faults = []Fault{
 	TwoPlaces, NoPlace, NoRecord, WrongClass, WrongTime, BadMember, NoSession, BadToken, BeyondFence, SameToken, Together, WrongBytes,
-	WrongLargest, StrayNote, StrayMark, NoMark, StrayAddress, Unreadable, StrayKey, BadSetting, BadFence, WrongType,
+	WrongLargest, StrayNote, StrayMark, NoMark, StrayAddress, WrongTurn, WrongHolders, WrongRunning, NoKey, StrayUnique, WrongExpiry, Unreadable, StrayKey, BadSetting, BadFence, WrongType,
 }
 
 // A violation is one thing that is wrong.
@@ -54,13 +62,19 @@ type facts struct {
 	id       string
 	digest   string // of all that follows, as facts_of.lua makes it
 	there    bool   // it has a record
-	head     string // the begin of the record, at least the header
+	head     string // the begin of the record, at least the header and the key of a group
 	size     int64  // of the record
 	noted    bool   // a span is kept
 	marked   bool
 	mark     string // that of a job that is cancelled while it runs
 	places   []place
 	searched bool // the ready lists were searched
+
+	scope, key string // of a unique key that isn't for a window, as the record has it
+	holder     string // what UNIQUE has for that key
+
+	expires int64 // when it expires by EXPIRES, in us; 0: never
+	expiry  int64 // the same by its record
 }
 
 // A place is where a job is. In facts the order is: ready, due, running, ended.
@@ -79,11 +93,24 @@ func (p place) String() string {
 	switch p.kind {
 	case "ready":
 		return "ready in list " + p.class
+	case "lined":
+		return "ready in the line of its group"
 	case "running":
 		return fmt.Sprintf("in flight in %.200s", p.session)
 	}
 	return p.kind
 }
+
+// waitsAs returns the class of a job that is due. That of one that comes into its group's line then is written in another way.
+func (p place) waitsAs() string {
+	if p.later() {
+		return string(p.class[0] - 'a' + '0')
+	}
+	return p.class
+}
+
+// later reports whether the place is of a job that comes into its group's line when it is due.
+func (p place) later() bool { return p.kind == "due" && p.class >= "a" && p.class <= "c" }
 
 // token returns what stands for the token in what the session holds, and whether it can be one.
 func (p place) token() (digits string, n int64, ok bool) {
@@ -107,16 +134,43 @@ func parseToken(digits string) (n int64, ok bool) {
 	return n, true
 }
 
+// flags returns what stands behind the token in what the session holds, without the keys of a group and of a unique job.
+func (p place) flags() string {
+	_, rest, _ := strings.Cut(p.value, " ")
+	flags, _, _ := strings.Cut(rest, " ")
+	return flags
+}
+
+// held returns what stands behind the flags in what the session holds: the key of a group, then a space and a unique key if there is one.
+func (p place) held() string {
+	if words := strings.SplitN(p.value, " ", 3); p.kind == "running" && len(words) == 3 {
+		return words[2]
+	}
+	return ""
+}
+
+// group returns the key of the group that a delivery holds, or "".
+func (p place) group() string {
+	key, _, _ := strings.Cut(p.held(), " ")
+	return key
+}
+
+// uniqueKey returns the unique key that a delivery has, or "".
+func (p place) uniqueKey() string {
+	if _, key, ok := strings.Cut(p.held(), " "); ok {
+		return key
+	}
+	return ""
+}
+
 // flagged reports whether the session holds that the job is cancelled.
 func (p place) flagged() bool {
-	_, flags, _ := strings.Cut(p.value, " ")
-	return strings.HasSuffix(flags, "c")
+	return strings.HasSuffix(p.flags(), "c")
 }
 
 // suspect returns how many crashes the flag of a suspect says, and whether there is one.
 func (p place) suspect() (crashes string, ok bool) {
-	_, flags, _ := strings.Cut(p.value, " ")
-	return strings.CutPrefix(strings.TrimSuffix(flags, "c"), "s")
+	return strings.CutPrefix(strings.TrimSuffix(p.flags(), "c"), "s")
 }
 
 // header returns the class that the record waits in, and its times. ok is false if there is no header: then nothing can be compared.
@@ -132,6 +186,12 @@ func (f *facts) header() (class string, enqueued, due int64, ok bool) {
 	at := func(i int) int64 { return int64(binary.BigEndian.Uint64([]byte(h[i:i+8])) & (1<<63 - 1)) }
 	return class, at(4), at(12), true
 }
+
+// line returns the class of the line in which the job waits, if it is of a group. The record has a header.
+func (f *facts) line() string { return f.head[1:2] }
+
+// laterClass returns what stands for the class of a job that is due, and comes into its group's line then.
+func (f *facts) laterClass() string { return string(f.head[1] - '0' + 'a') }
 
 // around is what the rules about one job compare it with.
 type around struct {
@@ -179,12 +239,18 @@ func (f *facts) judge(a around) (wrong []violation) {
 			}
 		case "due":
 			waits = true
-			if f.there && readable && p.class != class {
+			want := class
+			if p.later() {
+				want = f.line()
+			}
+			if f.there && readable && p.waitsAs() != want {
 				add(WrongClass, "job %.200q of class %s is due in class %s", f.id, class, p.class)
 			}
 			if f.there && readable && p.us != due {
 				add(WrongTime, "job %.200q is due at %d us, its record says %d", f.id, p.us, due)
 			}
+		case "lined":
+			waits = true
 		case "running":
 			waits = true
 			f.judgeDelivery(p, a, add)
@@ -203,10 +269,38 @@ func (f *facts) judge(a around) (wrong []violation) {
 		add(StrayNote, "a span of job %.200q is kept, which is %q", f.id, state)
 	}
 	f.judgeMark(add)
+	if f.lacksKey() && waits && !ended {
+		add(NoKey, "job %.200q hasn't its unique key %.402q; that has %.220q", f.id, f.key, f.holder)
+	}
+	if want := f.wantedExpiry(); f.expires != want && (want == 0 || f.searched || waits) {
+		add(WrongExpiry, "job %.200q expires at %d us (0: never), it should at %d", f.id, f.expires, want)
+	}
 	if largest, err := strconv.ParseInt(a.largest, 10, 64); err == nil && f.there && !ended && f.size > largest {
 		add(WrongLargest, "job %.200q has a record of %d bytes, the largest is said to have %d", f.id, f.size, largest)
 	}
 	return wrong
+}
+
+// lacksKey reports whether another job than this one has its unique key, or none, until the end of the job. One that is being moved may be a copy of a
+// job that has ended.
+func (f *facts) lacksKey() bool {
+	_, _, due, _ := f.header()
+	return f.there && f.scope == string(wire.UntilEnded) && f.holder != f.scope+" "+f.id && due != wire.HeldUntil.UnixMicro()
+}
+
+// wantedExpiry returns when the job should expire: a job that waits does so when its record says.
+func (f *facts) wantedExpiry() int64 {
+	for _, p := range f.places {
+		switch p.kind {
+		case "ready", "due", "lined":
+		default:
+			return 0
+		}
+	}
+	if !f.there {
+		return 0
+	}
+	return f.expiry
 }
 
 func (f *facts) judgeDelivery(p place, a around, add func(Fault, string, ...any)) {

@@ -35,6 +35,8 @@ var (
 	kindsScript   = load("kinds")
 	latestScript  = load("latest")
 	putScript     = load("put")
+	limitScript   = load("limit")
+	holdScript    = load("hold")
 	historyScript = load("history")
 	deathsScript  = load("deaths")
 	copiedScript  = load("copied")
@@ -46,6 +48,9 @@ var (
 	examineScript = load("examine")
 	mendScript    = load("mend")
 	sumScript     = load("sum")
+	linedScript   = load("lined")
+	groupsScript  = load("groups")
+	runningScript = load("running")
 )
 
 // A script is one of the scripts, with the names that the lines on top of it give to keys and to arguments:
@@ -105,6 +110,21 @@ func (s *script) args(more int, values ...arg) []any {
 		panic(fmt.Sprintf("store: %d arguments of the script's %d", len(values), len(list)))
 	}
 	return list
+}
+
+// Sources returns the texts of all scripts by their names, as Redis gets them.
+func Sources() map[string]string {
+	files, err := scripts.ReadDir("scripts")
+	if err != nil {
+		panic(err) // they are embedded
+	}
+	texts := make(map[string]string)
+	for _, f := range files {
+		if name, found := strings.CutSuffix(f.Name(), ".lua"); found {
+			texts[name] = source(name)
+		}
+	}
+	return texts
 }
 
 // source returns the text of a script. A line

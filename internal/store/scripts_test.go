@@ -26,7 +26,7 @@ var (
 
 // helperKeys are the positions of keys among the arguments of those functions.
 var helperKeys = map[string][]int{
-	"wake_one": {0}, "count": {0}, "upcoming": {0, 1}, "standing": {0}, "retention": {0}, "totals_of": {0}, "sample": {0, 1, 2},
+	"wake_one": {0}, "count": {0}, "upcoming": {0, 1, 3, 4}, "standing": {0}, "retention": {0}, "totals_of": {0}, "sample": {0, 1, 2},
 }
 
 // luaFiles returns the names of the scripts, or of the fragments.
@@ -184,7 +184,8 @@ func TestConstantsAgree(t *testing.T) {
 // keyOrder is the order of KEYS in every script. A script leaves out those that it doesn't use.
 var keyOrder = []string{
 	"LANE", "INFLIGHT", "SESSIONS", "FENCE", "JOBS", "DUE", "IDLE", "STATS", "HISTORY", "CRON", "ENTRIES", "HIGH", "NORMAL", "LOW", "SUSPECT",
-	"DEAD", "CANCELLED", "NOTES", "CANCELS", "SETTINGS", "COMPLETED", "REPORTER",
+	"DEAD", "CANCELLED", "NOTES", "CANCELS", "SETTINGS", "COMPLETED", "REPORTER", "LINED", "TURNS", "GROUPS", "RUNNING", "LIMITS",
+	"RATES", "PARKED", "UNIQUE", "WINDOWS", "EXPIRES",
 }
 
 func TestKeysHaveOneOrder(t *testing.T) {

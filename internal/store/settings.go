@@ -32,6 +32,9 @@ type Settings struct {
 	Stopping    []string            // IDs of those of them that are to end
 	Retention   signalbox.Retention // of dead and cancelled jobs
 	Completed   signalbox.Retention // of completed jobs; zero if none are kept
+	Limits      signalbox.Limits    // of the queue
+	GroupLimits signalbox.Limits    // of its groups without limits of their own
+	MaxLength   int                 // jobs that it may have that haven't ended; 0: any number
 	Copies      string              // the queue that gets copies of dead jobs; "" if there is none
 }
 
@@ -49,6 +52,7 @@ func settingsOf(fields map[string]string) Settings {
 	s := Settings{
 		Retention: retentionOf(fields["keep_jobs"], fields["keep_bytes"], fields["keep_us"]),
 		Completed: completedOf(fields[completedField]), Copies: copiesOf(fields[copyField]),
+		Limits: limitsOf(fields[limitsField]), GroupLimits: limitsOf(fields[groupLimitsField]), MaxLength: lengthOf(fields[lengthField]),
 	}
 	if n, err := strconv.Atoi(fields["slots"]); err == nil && ValidateSlots(n) == nil {
 		s.Slots = n

@@ -268,12 +268,12 @@ func testExtras(t *testing.T, r *rig) {
 	whole := func(what string) {
 		t.Helper()
 		got := record()
-		if len(got) < 22 || got[3] != '\x05' || !strings.HasPrefix(got[20:], "\x00\x09"+extras) {
+		if len(got) < 22 || got[3] != '\x30' || !strings.HasPrefix(got[20:], "\x00\x09"+extras) {
 			t.Errorf("%s the record is %q", what, got)
 		}
 	}
 	most := strings.Repeat("\xff", wire.MaxExtras)
-	same(t, "fates", r.fates(special("a", "1+\x05"+extras, When{}), special("later", "0!+\xff"+most, When{After: time.Hour}), special("plain", "1", When{})), "111")
+	same(t, "fates", r.fates(special("a", "1+\x30"+extras, When{}), special("later", "0!+\xf0"+most, When{After: time.Hour}), special("plain", "1", When{})), "111")
 	whole("when it is new,")
 	d := r.claim(1)[0]
 	r.must(d.Err)

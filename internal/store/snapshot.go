@@ -9,6 +9,8 @@ import (
 	"sync"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/signalbox-go/signalbox"
 )
 
 // A snapshot is all that a queue has in Redis, at one moment.
@@ -25,6 +27,15 @@ type snapshot struct {
 	idle     []string // addresses
 	spans    []string // ids
 	cancels  map[string]string
+	expires  []redis.Z
+	lined    []string
+	parked   []string
+	counted  map[string]string // what RUNNING has
+	limits   signalbox.Limits  // of the queue
+	turns    []redis.Z
+	groups   map[string]string
+	unique   map[string]string
+	windows  []redis.Z
 	stray    []string // keys that no queue has
 }
 
@@ -121,6 +132,10 @@ func (q *Queue) readAll(ctx context.Context, sessions []string) (*snapshot, erro
 	now, jobs, stats := tx.Time(ctx), tx.HGetAll(ctx, k.jobs), tx.HGetAll(ctx, k.stats)
 	fence, idle, spans := tx.Get(ctx, k.fence), tx.ZRange(ctx, k.idle, 0, -1), tx.HKeys(ctx, k.notes)
 	cancels := tx.HGetAll(ctx, k.cancels)
+	lined, turns, groups := tx.ZRange(ctx, k.lined, 0, -1), tx.ZRangeWithScores(ctx, k.turns, 0, -1), tx.HGetAll(ctx, k.groups)
+	counted, settings, parked := tx.HGetAll(ctx, k.running), tx.HGetAll(ctx, k.settings), tx.ZRange(ctx, k.parked, 0, -1)
+	unique, windows := tx.HGetAll(ctx, k.unique), tx.ZRangeWithScores(ctx, k.windows, 0, -1)
+	expires := tx.ZRangeWithScores(ctx, k.expires, 0, -1)
 	due, live := tx.ZRangeWithScores(ctx, k.due, 0, -1), tx.ZRangeWithScores(ctx, k.sessions, 0, -1)
 	ended := make(map[Outcome]*redis.ZSliceCmd)
 	for _, state := range terminalStates {
@@ -150,6 +165,10 @@ func (q *Queue) readAll(ctx context.Context, sessions []string) (*snapshot, erro
 		due: due.Val(), sessions: live.Val(), ended: make(map[Outcome][]redis.Z),
 		ready: make(map[string][]string), inflight: make(map[string]map[string]string),
 	}
+	s.expires = expires.Val()
+	s.lined, s.turns, s.groups = lined.Val(), turns.Val(), groups.Val()
+	s.counted, s.parked, s.limits = counted.Val(), parked.Val(), limitsOf(settings.Val()[limitsField])
+	s.unique, s.windows = unique.Val(), windows.Val()
 	for state, cmd := range ended {
 		s.ended[state] = cmd.Val()
 	}

@@ -27,6 +27,7 @@ import (
 type StandIn struct {
 	mu     sync.Mutex
 	queues map[string]*standInQueue // by the prefix of their keys
+	lanes  map[string]string        // what the keys of lanes have
 	put    []*signalbox.Job         // all that were put in, in order
 	turns  int
 }
@@ -34,8 +35,51 @@ type StandIn struct {
 type standInQueue struct {
 	namespace, name string
 	jobs            map[string]*standInJob
-	marks           map[string]int64 // the last tick of each cron entry, in us
-	since           map[string]int64 // since when the plan of each cron entry counts, in us
+	marks           map[string]int64      // the last tick of each cron entry, in us
+	since           map[string]int64      // since when the plan of each cron entry counts, in us
+	latest          map[string]string     // the ID of the newest job of each cron entry that has a policy for jobs that overlap
+	keys            map[string]standInKey // by unique key
+}
+
+// A standInKey is the job that has a unique key.
+type standInKey struct {
+	id     string
+	scope  byte
+	window time.Duration
+	until  time.Time // of a window that has begun
+}
+
+// holds reports whether the key keeps other jobs out.
+func (q *standInQueue) holds(k standInKey, now time.Time) bool {
+	if !k.until.IsZero() {
+		return now.Before(k.until)
+	}
+	return k.id != "" && q.jobs[k.id] != nil && q.jobs[k.id].live()
+}
+
+// free frees the keys of a job that have one of these scopes.
+func (q *standInQueue) free(id string, scopes ...byte) {
+	maps.DeleteFunc(q.keys, func(_ string, k standInKey) bool { return k.id == id && slices.Contains(scopes, k.scope) })
+}
+
+// met is what a reply has of the job that has a unique key.
+func (q *standInQueue) met(id string, now time.Time) string {
+	j := q.jobs[id]
+	fate := Fate('g')
+	switch {
+	case j == nil || j.over(now):
+	case j.state == signalbox.StateDead:
+		fate = MetDead
+	case j.state == signalbox.StateCancelled:
+		fate = MetCancelled
+	case j.state == signalbox.StateCompleted:
+		fate = MetCompleted
+	case j.job.ScheduledAt.After(now):
+		fate = MetScheduled
+	default:
+		fate = MetLive
+	}
+	return string(rune(fate)) + id
 }
 
 // A standInJob is a job that is there: live, or kept after it has ended.
@@ -54,8 +98,29 @@ func (j *standInJob) over(now time.Time) bool {
 	return !j.live() && j.job.Retain > 0 && !now.Before(j.ended.Add(j.job.Retain))
 }
 
+// expire ends live jobs whose time to start is over. mu is held.
+func (s *StandIn) expire(now time.Time) {
+	for _, q := range s.queues {
+		for id, j := range q.jobs {
+			if !j.live() || j.job.ExpireAfter == 0 || now.Before(j.job.ScheduledAt.Add(j.job.ExpireAfter)) {
+				continue
+			}
+			if j.job.Retain < 0 {
+				delete(q.jobs, id)
+				continue
+			}
+			j.state, j.ended, j.job.LastError = signalbox.StateDead, now, expiredError
+		}
+	}
+}
+
+// expiredError is the last error of a job that has expired. The fragment expire of the scripts has the same.
+const expiredError = "expired: it had not started in time"
+
 // NewStandIn returns a StandIn without jobs.
-func NewStandIn() *StandIn { return &StandIn{queues: make(map[string]*standInQueue)} }
+func NewStandIn() *StandIn {
+	return &StandIn{queues: make(map[string]*standInQueue), lanes: make(map[string]string)}
+}
 
 // Clear forgets all jobs, and the ticks of cron entries.
 func (s *StandIn) Clear() {
@@ -77,6 +142,7 @@ func (s *StandIn) Put() []*signalbox.Job {
 func (s *StandIn) Waiting() []*signalbox.Job {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.expire(time.Now())
 	var all []*standInJob
 	for _, q := range s.queues {
 		for _, j := range q.jobs {
@@ -98,6 +164,7 @@ func (s *StandIn) Waiting() []*signalbox.Job {
 func (s *StandIn) Due(works func(namespace, queue string) bool) *signalbox.Job {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.expire(time.Now())
 	now := time.Now()
 	var first *standInJob
 	for _, q := range s.queues {
@@ -113,6 +180,7 @@ func (s *StandIn) Due(works func(namespace, queue string) bool) *signalbox.Job {
 	if first == nil {
 		return nil
 	}
+	first.job.ExpireAfter = 0 // it has started
 	return copies([]*signalbox.Job{first.job})[0]
 }
 
@@ -151,6 +219,7 @@ func copies(jobs []*signalbox.Job) []*signalbox.Job {
 func (s *StandIn) Has(namespace, queue, id string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.expire(time.Now())
 	q := s.queues[newKeys(namespace, queue).prefix]
 	return q != nil && q.jobs[id] != nil && q.jobs[id].live()
 }
@@ -165,6 +234,9 @@ func (s *StandIn) Settle(namespace, queue, id string, outcome signalbox.Outcome,
 		return
 	}
 	j := q.jobs[id]
+	if outcome == signalbox.OutcomeCompleted || outcome == signalbox.OutcomeDead || outcome == signalbox.OutcomeCancelled {
+		q.free(id, wire.UntilStarted, wire.UntilEnded)
+	}
 	completed := next == nil
 	retain := j.job.Retain
 	if completed && retain <= 0 || retain < 0 && (outcome == signalbox.OutcomeDead || outcome == signalbox.OutcomeCancelled) {
@@ -189,6 +261,21 @@ func (s *StandIn) Settle(namespace, queue, id string, outcome signalbox.Outcome,
 	}
 }
 
+// Start notes that a worker has got a job.
+func (s *StandIn) Start(namespace, queue, id string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if q := s.queues[newKeys(namespace, queue).prefix]; q != nil {
+		q.free(id, wire.UntilStarted)
+		for key, k := range q.keys {
+			if k.id == id && k.scope == wire.Throttled && k.until.IsZero() {
+				k.until = time.Now().Add(k.window)
+				q.keys[key] = k
+			}
+		}
+	}
+}
+
 // ErrNotStoodIn is wrapped by the error of a command that a StandIn doesn't know.
 var ErrNotStoodIn = errors.New("signalboxtest: this stand-in for Redis answers schedulers only")
 
@@ -209,7 +296,24 @@ func (s *StandIn) answer(cmd redis.Cmder) error {
 	case *redis.TimeCmd:
 		c.SetVal(time.Now())
 		return nil
+	case *redis.BoolCmd:
+		if c.Name() == "pexpire" {
+			c.SetVal(true)
+			return nil
+		}
+	case *redis.IntSliceCmd:
+		if c.Name() == "waitaof" { // all that is asked for is on disk
+			local, _ := c.Args()[1].(int)
+			replicas, _ := c.Args()[2].(int)
+			c.SetVal([]int64{int64(local), int64(replicas)})
+			return nil
+		}
 	case *redis.IntCmd:
+		if c.Name() == "wait" {
+			replicas, _ := c.Args()[1].(int)
+			c.SetVal(int64(replicas))
+			return nil
+		}
 		if n := c.Name(); n == "sadd" || n == "hlen" { // of the registry; of the jobs, so that nobody is warned of a queue without workers
 			c.SetVal(0)
 			return nil
@@ -224,7 +328,13 @@ func (s *StandIn) answer(cmd redis.Cmder) error {
 		case "info":
 			c.SetVal("redis_version:7.4.0\r\nredis_mode:standalone\r\nrole:master\r\naof_enabled:1\r\nmaxmemory:0\r\nmaxmemory_policy:noeviction\r\n")
 			return nil
-		case "get": // the last token: none
+		case "get":
+			if last, ok := s.lastCall(fmt.Sprint(c.Args()[1])); ok {
+				c.SetVal(last)
+				return nil
+			}
+			return redis.Nil // the last token: none
+		case "hget": // the jobs that a cron entry replaces: none
 			return redis.Nil
 		}
 	}
@@ -242,7 +352,7 @@ func (s *StandIn) script(cmd *redis.Cmd) error {
 	is := func(s *script) bool { return call[1] == s.Hash() }
 	switch {
 	case is(enqueueScript) && len(args) > keys && keys > 1:
-		return s.enqueue(cmd, fmt.Sprint(args[1]), args[keys:])
+		return s.enqueue(cmd, fmt.Sprint(args[0]), fmt.Sprint(args[1]), args[keys:])
 	case is(planScript) && keys > 0 && len(args) > keys+2:
 		return s.plan(cmd, fmt.Sprint(args[0]), args[keys+2:])
 	case is(announceScript): // of cron entries, for tools
@@ -278,8 +388,16 @@ func (s *StandIn) plan(cmd *redis.Cmd, cron string, args []any) error {
 	return nil
 }
 
-// enqueue is enqueue.lua. jobs is the key of the queue's jobs.
-func (s *StandIn) enqueue(cmd *redis.Cmd, jobs string, argv []any) error {
+// lastCall returns what the key of a lane has.
+func (s *StandIn) lastCall(lane string) (string, bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	last, ok := s.lanes[lane]
+	return last, ok
+}
+
+// enqueue is enqueue.lua. lane is the key of the lane, jobs that of the queue's jobs.
+func (s *StandIn) enqueue(cmd *redis.Cmd, lane, jobs string, argv []any) error {
 	call, ok := argv[0].(encoding.BinaryMarshaler)
 	if !ok {
 		return errors.New("ERR signalbox: the call has no number")
@@ -292,14 +410,16 @@ func (s *StandIn) enqueue(cmd *redis.Cmd, jobs string, argv []any) error {
 	defer s.mu.Unlock()
 	q := s.queue(jobs)
 	now := time.Now().Truncate(time.Microsecond)
+	s.expire(now)
 	reckoned := now.UnixMicro()
 	parts := strings.Split(string(head), " ")
+	s.lanes[lane] = parts[1] + " "
 	known := len(parts) > 2
 	if known {
 		skew, _ := strconv.ParseInt(parts[2], 10, 64)
 		reckoned += skew
 	}
-	var outcomes []any
+	var outcomes, met []any
 	for args := argv[1:]; len(args) >= 4; args = args[4:] {
 		envelope, _ := args[3].([]byte)
 		fate, err := s.judge(q, now, reckoned, known, fmt.Sprint(args[0]), fmt.Sprint(args[1]), fmt.Sprint(args[2]), envelope)
@@ -307,8 +427,15 @@ func (s *StandIn) enqueue(cmd *redis.Cmd, jobs string, argv []any) error {
 			return err
 		}
 		outcomes = append(outcomes, string(rune(fate)))
+		if fate == MetKey || fate == Updated {
+			met = append(met, q.met(q.keys[uniqueOf(fmt.Sprint(args[1])).Key].id, now))
+		}
 	}
-	cmd.SetVal([]any{"ok", now.UnixMicro(), outcomes})
+	reply := []any{"ok", now.UnixMicro(), outcomes}
+	if met != nil {
+		reply = append(reply, met)
+	}
+	cmd.SetVal(reply)
 	return nil
 }
 
@@ -318,7 +445,7 @@ func (s *StandIn) queue(jobs string) *standInQueue {
 	q := s.queues[prefix]
 	if q == nil {
 		tag := strings.TrimSuffix(strings.TrimPrefix(prefix, "signalbox:{"), "}:")
-		q = &standInQueue{jobs: make(map[string]*standInJob), marks: make(map[string]int64), since: make(map[string]int64)}
+		q = &standInQueue{jobs: make(map[string]*standInJob), marks: make(map[string]int64), since: make(map[string]int64), latest: make(map[string]string), keys: make(map[string]standInKey)}
 		q.namespace, q.name, _ = strings.Cut(tag, ":")
 		if q.namespace == DefaultNamespace {
 			q.namespace = ""
@@ -330,7 +457,7 @@ func (s *StandIn) queue(jobs string) *standInQueue {
 
 // judge puts a job in, or says why it stays out.
 func (s *StandIn) judge(q *standInQueue, now time.Time, reckoned int64, known bool, id, class, when string, envelope []byte) (Fate, error) {
-	due, entry, bound := now.UnixMicro(), "", TickGrace.Microseconds()
+	due, entry, bound, overlap := now.UnixMicro(), "", TickGrace.Microseconds(), OverlapAllow
 	if when != "" {
 		t, err := parseTick(when[1:])
 		us := t.At.UnixMicro()
@@ -343,7 +470,7 @@ func (s *StandIn) judge(q *standInQueue, now time.Time, reckoned int64, known bo
 		case '@':
 			due = max(us, due)
 		case '=':
-			due, entry, bound = us, t.Entry, max(t.Late, TickGrace).Microseconds()
+			due, entry, bound, overlap = us, t.Entry, max(t.Late, TickGrace).Microseconds(), t.Overlap
 		}
 	}
 	fate := PutIn
@@ -362,7 +489,18 @@ func (s *StandIn) judge(q *standInQueue, now time.Time, reckoned int64, known bo
 		}
 		q.marks[entry] = due
 	}
-	cautious := strings.Contains(class, "!")
+	if overlap != OverlapAllow {
+		other := q.jobs[q.latest[entry]]
+		switch live := other != nil && other.live(); {
+		case live && overlap != OverlapCancel: // a job that a test runs is taken for one that waits
+			return Overlapped, nil
+		case live: // it is cancelled at once
+			other.state, other.ended = signalbox.StateCancelled, now
+		}
+		q.latest[entry] = id
+	}
+	marks, _, _ := strings.Cut(class, "+")
+	cautious := strings.HasPrefix(marks[1:], "!")
 	if met := q.jobs[id]; met != nil && !met.over(now) {
 		switch {
 		case entry != "":
@@ -385,6 +523,26 @@ func (s *StandIn) judge(q *standInQueue, now time.Time, reckoned int64, known bo
 			return MetLive, nil
 		}
 	}
+	unique := uniqueOf(class)
+	if unique.Scope != 0 {
+		switch k := q.keys[unique.Key]; {
+		case !q.holds(k, now):
+		case unique.Scope == wire.Throttled && !k.until.IsZero():
+			due = k.until.UnixMicro()
+		case strings.Contains(marks, "*") && k.until.IsZero() && k.scope == unique.Scope && k.scope != wire.UntilEnded:
+			if k.scope == wire.Throttled {
+				due = q.jobs[k.id].job.ScheduledAt.UnixMicro()
+			}
+			return Updated, s.update(q.jobs[k.id], now, due, class, envelope)
+		default:
+			return MetKey, nil
+		}
+		k := standInKey{id: id, scope: unique.Scope, window: unique.Window}
+		if k.scope == wire.ForWindow {
+			k.until = now.Add(k.window)
+		}
+		q.keys[unique.Key] = k
+	}
 	job := &signalbox.Job{ID: id, Namespace: q.namespace, Queue: q.name}
 	if err := wire.Decode(newRecord(class, now.UnixMicro(), due, envelope), job); err != nil {
 		return 0, err
@@ -395,12 +553,38 @@ func (s *StandIn) judge(q *standInQueue, now time.Time, reckoned int64, known bo
 	return fate, nil
 }
 
+// uniqueOf returns the unique key of a job that goes in. class is that of the call.
+func uniqueOf(class string) Unique { return wire.UniqueOf(newRecord(class, 0, 0, nil)) }
+
+// update gives a job that waits what another one has.
+func (s *StandIn) update(j *standInJob, now time.Time, due int64, class string, envelope []byte) error {
+	enqueued := j.job.EnqueuedAt.UnixMicro()
+	digits, _, _ := strings.Cut(class[strings.IndexByte(class, '*')+1:], "+")
+	if most, err := strconv.ParseInt(digits, 10, 64); err == nil {
+		due = min(due, max(enqueued+most, now.UnixMicro()))
+	}
+	if !j.job.ScheduledAt.After(now) { // it stays where it is
+		due = j.job.ScheduledAt.UnixMicro()
+		class = string(wire.Class(j.job.Priority)) + class[1:]
+	}
+	job := &signalbox.Job{ID: j.job.ID, Namespace: j.job.Namespace, Queue: j.job.Queue}
+	if err := wire.Decode(newRecord(class, enqueued, due, envelope), job); err != nil {
+		return err
+	}
+	j.job = job
+	return nil
+}
+
 // newRecord returns the record of a job that goes in. class is that of the call.
 func newRecord(class string, enqueued, due int64, envelope []byte) []byte {
 	record := []byte{1, class[0], 0, 0}
 	record = binary.BigEndian.AppendUint64(record, uint64(enqueued))
 	record = binary.BigEndian.AppendUint64(record, uint64(due))
-	if _, extras, ok := strings.Cut(class, "+"); ok && extras != "" {
+	mark, extras, ok := strings.Cut(class, "+")
+	if strings.Contains(mark, "~") {
+		record[0] = 2
+	}
+	if ok && extras != "" {
 		record[3] = extras[0]
 		record = binary.BigEndian.AppendUint16(record, uint16(len(extras)-1))
 		record = append(record, extras[1:]...)

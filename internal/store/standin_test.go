@@ -71,6 +71,10 @@ func TestStandIn(t *testing.T) {
 	}, When{})
 	r.must(err)
 	now := time.Now()
+	overlaps := func(id, entry string, at time.Duration, how Overlap) Item {
+		return r.item(id, When{At: now.Add(at), Entry: entry, Plan: "abc", Late: time.Hour, Overlap: how}, normal)
+	}
+	tick := func(id, entry string, at time.Duration) Item { return overlaps(id, entry, at, OverlapAllow) } // is never late, however slow the test is
 	for _, c := range []struct {
 		name   string
 		before func()
@@ -106,14 +110,21 @@ func TestStandIn(t *testing.T) {
 			absent(keeps("k1", time.Hour)), absent(keeps("k2", 0)), absent(keeps("k3", 0)), keeps("k4", 0), absent(keeps("k5", 0)), absent(keeps("k6", 0)),
 			absent(keeps("k7", 0)),
 		}, want: "11fFd10"},
+		{name: "a group with a mark in its key", items: []Item{r.made(signalbox.Job{ID: "m1"}, "ga!", When{})}, want: "1"},
+		{name: "a group with a mark in its key, ended", before: func() { end("m1", Dead, signalbox.OutcomeDead) }, items: []Item{
+			absent(r.made(signalbox.Job{ID: "m1"}, "ga!", When{})), r.made(signalbox.Job{ID: "m1"}, "ga!", When{}),
+		}, want: "dD"},
 		{name: "ticks", items: []Item{
-			r.item("t1", When{At: now.Add(-time.Second), Entry: "e"}, normal), r.item("t2", When{At: now.Add(-time.Second), Entry: "e"}, normal),
-			r.item("t3", When{At: now, Entry: "e"}, normal), r.item("t4", When{At: now.Add(time.Hour), Entry: "e"}, normal),
-			r.item("t5", When{At: now.Add(-time.Hour), Entry: "f"}, normal), r.item("t1", When{At: now, Entry: "g"}, normal),
+			tick("t1", "e", -time.Second), tick("t2", "e", -time.Second), tick("t3", "e", 0), tick("t4", "e", time.Hour),
+			r.item("t5", When{At: now.Add(-time.Hour), Entry: "f"}, normal), tick("t1", "g", 0),
 		}, want: "1t1elt"},
 		{name: "ticks by a reckoning", by: Reckoning{Known: true, Skew: -time.Hour}, items: []Item{
-			r.item("t6", When{At: now.Add(-time.Hour), Entry: "e"}, normal), r.item("t7", When{At: now.Add(-time.Hour), Entry: "h"}, normal), r.item("t8", When{At: now, Entry: "h"}, normal),
+			tick("t6", "e", -time.Hour), tick("t7", "h", -time.Hour), tick("t8", "h", 0),
 		}, want: "r1e"},
+		{name: "ticks that overlap", items: []Item{
+			overlaps("o1", "o", -2*time.Second, OverlapSkip), overlaps("o2", "o", -time.Second, OverlapSkip), overlaps("o3", "o", -time.Second, OverlapSkip),
+			overlaps("c1", "c", -2*time.Second, OverlapCancel), overlaps("c2", "c", -time.Second, OverlapCancel),
+		}, want: "1ot11"},
 	} {
 		if c.before != nil {
 			c.before()
@@ -141,6 +152,11 @@ func TestStandIn(t *testing.T) {
 		t.Errorf("a reminder: %v, %v", lacking, err)
 	}
 
+	for _, on := range []*Queue{q, r.Queue} {
+		_, err := on.CancelOverlapped(bg, "c")
+		r.must(err)
+	}
+
 	var plans []Registration
 	for _, name := range []string{"e", "f", "g", "h", "nobodys"} {
 		plans = append(plans, Registration{Plan: NewPlan(name)})
@@ -163,11 +179,11 @@ func TestStandIn(t *testing.T) {
 	for _, job := range standIn.Waiting() {
 		waiting[job.ID] = job
 	}
-	same(t, "jobs that are there", len(waiting), len(records)-2)
+	same(t, "jobs that are there", len(waiting), len(records)-3)
 	for id, record := range records {
 		job := &signalbox.Job{ID: id, Queue: r.Name()}
 		r.must(wire.Decode([]byte(record), job))
-		if id == "k3" || id == "k5" { // it has ended
+		if id == "k3" || id == "k5" || id == "c1" { // it has ended
 			continue
 		}
 		got := waiting[id]

@@ -13,7 +13,13 @@ import (
 // Protocol is the number of this release's protocol: the way in which its calls use a queue. Each queue has a layout, the lowest
 // protocol that may use it. The layout is 1 unless the queue's settings have another. It rises when the queue first uses a feature
 // that older releases don't know.
-const Protocol = 1
+const Protocol = 2
+
+// plainProtocol is the protocol of a claim for a queue that has no groups and no unique keys, as far as the caller knows.
+const plainProtocol = 1
+
+// claimKeys is how many keys a claim has only if the queue has groups, unique keys or jobs that expire. They are the last ones.
+const claimKeys = 10
 
 // Standing says whether a queue gives jobs to a caller, and if not, why. The zero value means that it does.
 type Standing struct {
@@ -39,7 +45,7 @@ func (r *reply) standing(i int) Standing {
 		return Standing{Quiet: true, Stop: true}
 	default:
 		layout, err := strconv.Atoi(s)
-		if (err != nil || layout <= Protocol) && r.err == nil {
+		if (err != nil || layout <= plainProtocol) && r.err == nil {
 			r.fail(i, fmt.Sprintf("%.40q, not a layout", s))
 		}
 		return Standing{Layout: layout}

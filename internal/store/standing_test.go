@@ -143,7 +143,7 @@ func testNewerLayout(t *testing.T, r *rig) {
 	r.must(err)
 	r.layout(Protocol + 1)
 
-	if again, err := r.Enqueue(bg, r.producer, items); err != nil || again != fates && again.list != fates.list {
+	if again, err := r.Enqueue(bg, r.producer, items); err != nil || again.list != fates.list {
 		t.Errorf("a call that had been run is made again: %v, %v", again, err)
 	}
 	before := r.dump()

@@ -11,6 +11,7 @@ import (
 	"crypto/rand"
 	"encoding/binary"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -34,13 +35,14 @@ type Queue struct {
 	namespace string // "" for DefaultNamespace
 	name      string
 	keys      keys
-	kept      retention // what the settings don't say; replaced by tests only
-	room      int       // bytes of records that a call returns; replaced by tests only
-	looked    int       // IDs that a call of Jobs looks at; replaced by tests only
-	patience  int       // in which round Move takes over a job from another mover; replaced by tests only
-	worker    string    // that makes the calls; ""
-	crashes   int       // at which a job is dead
-	times     *Times    // that its renewals take along; nil: none
+	kept      retention    // what the settings don't say; replaced by tests only
+	room      int          // bytes of records that a call returns; replaced by tests only
+	looked    int          // IDs that a call of Jobs looks at; replaced by tests only
+	patience  int          // in which round Move takes over a job from another mover; replaced by tests only
+	worker    string       // that makes the calls; ""
+	crashes   int          // at which a job is dead
+	times     *Times       // that its renewals take along; nil: none
+	special   *atomic.Bool // the queue is known to have groups or unique keys: claims need more of it
 }
 
 // New returns the queue of that name, which ValidateQueue accepts, in a namespace that ValidateNamespace accepts.
@@ -48,7 +50,14 @@ func New(rdb redis.UniversalClient, namespace, name string) *Queue {
 	if namespace == DefaultNamespace {
 		namespace = ""
 	}
-	return &Queue{rdb: rdb, namespace: namespace, name: name, keys: newKeys(namespace, name), kept: defaultRetention, room: MaxBytes, looked: maxLooked, patience: takeOverAt, crashes: CrashLimit}
+	return &Queue{rdb: rdb, namespace: namespace, name: name, keys: newKeys(namespace, name), kept: defaultRetention, room: MaxBytes, looked: maxLooked, patience: takeOverAt, crashes: CrashLimit, special: new(atomic.Bool)}
+}
+
+// On returns the queue for calls over another client.
+func (q *Queue) On(rdb redis.UniversalClient) *Queue {
+	other := *q
+	other.rdb = rdb
+	return &other
 }
 
 // As returns the queue for calls of the worker of that ID. What the queue's settings say of the worker holds for them.

@@ -129,7 +129,7 @@ func (q *Queue) storedOf(f *facts, record string, now int64) (s Stored, ok bool)
 			if p.flagged() {
 				s.State, s.Ended = signalbox.StateCancelled, time.UnixMicro(now)
 			}
-		case "ready":
+		case "ready", "lined":
 		case "completed":
 			return Stored{}, false
 		default:
@@ -184,6 +184,9 @@ func (q *Queue) Prepare(s *Stored) error {
 	}
 	if len(s.Record) > maxStored {
 		return fmt.Errorf("%w job: it takes %d bytes, at most %d are allowed", signalbox.ErrInvalid, len(s.Record), maxStored)
+	}
+	if err := validateGroupOf(s.Record); err != nil {
+		return err
 	}
 	s.read(q)
 	if !s.Whole.Job.ScheduledAt.Before(wire.HeldUntil) { // no worker would get it

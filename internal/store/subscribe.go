@@ -22,6 +22,7 @@ const (
 	Work                   // there may be work, and no other worker was woken for it
 	StandBy                // another worker was woken: look a little later whether it was there
 	Look                   // the queue's settings may have changed
+	Room                   // a queue that was full may have room
 	Cancel                 // jobs that the session runs were cancelled: see Deliveries
 )
 
@@ -61,6 +62,9 @@ func (q *Queue) Server(ctx context.Context, sharded bool) (name string, rdb redi
 
 // Control returns the channel on which all workers of the queue hear that its settings have changed.
 func (q *Queue) Control() string { return q.keys.control() }
+
+// RoomChannel returns the channel on which producers hear that the queue may have room again. It has the name of the settings' key.
+func (q *Queue) RoomChannel() string { return q.keys.settings }
 
 // Channel returns the channel of one session, on which it is woken.
 func (q *Queue) Channel(session string) string { return q.keys.channel(session) }
@@ -168,6 +172,8 @@ func kindOf(payload string) Kind {
 		return StandBy
 	case "look":
 		return Look
+	case "room":
+		return Room
 	}
 	return Nothing
 }

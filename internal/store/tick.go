@@ -8,6 +8,9 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/signalbox-go/signalbox"
+	"github.com/signalbox-go/signalbox/internal/wire"
 )
 
 const (
@@ -42,6 +45,7 @@ func NewPlan(entry string, says ...string) Plan {
 type Registration struct {
 	Plan
 	Born time.Time // as of the Planned of the caller's first registration; zero: this is the first
+	Set  bool      // the caller has set the plan at Born, by its reckoning of the server's clock, in place of another one that it had registered
 }
 
 // A Planned is the state of an entry whose plan was registered.
@@ -55,7 +59,8 @@ type Planned struct {
 // MaxPlans is the most plans in one call.
 const MaxPlans = 1000
 
-// RegisterPlans says that the caller has entries with these plans, at most MaxPlans of them. A plan that nobody else has comes into force.
+// RegisterPlans says that the caller has entries with these plans, at most MaxPlans of them. A plan that nobody else has comes into force. So
+// does one that was set after all others were new.
 // Callers repeat it every NoticeEvery: after NoticePatience without, a plan gives way to another one.
 func (q *Queue) RegisterPlans(ctx context.Context, plans []Registration) ([]Planned, error) {
 	args := planScript.args(3*len(plans), arg{"protocol", Protocol}, arg{"patience", NoticePatience.Microseconds()})
@@ -63,6 +68,9 @@ func (q *Queue) RegisterPlans(ctx context.Context, plans []Registration) ([]Plan
 		born := ""
 		if !p.Born.IsZero() {
 			born = strconv.FormatInt(p.Born.UnixMicro(), 10)
+			if p.Set {
+				born = "=" + born
+			}
 		}
 		args = append(args, p.Entry, p.Digest, born)
 	}
@@ -118,6 +126,21 @@ func (it *Item) Terms() (plan string, late time.Duration) {
 	return t.Plan, t.Late
 }
 
+// Overlap returns the policy of the item's entry for jobs that overlap.
+func (it *Item) Overlap() Overlap {
+	t, _ := parseTick(it.when)
+	return t.Overlap
+}
+
+// Payload returns the payload of an item's job, or why it can't be read. It is for tests of callers.
+func (it *Item) Payload() string {
+	var job signalbox.Job
+	if err := wire.Decode(newRecord(it.class, 0, 0, it.envelope), &job); err != nil {
+		return err.Error()
+	}
+	return string(job.Payload)
+}
+
 // parseTick reads what When.arg has written for a tick.
 func parseTick(arg string) (When, error) {
 	parts := strings.Split(strings.TrimPrefix(arg, "="), " ")
@@ -130,6 +153,9 @@ func parseTick(arg string) (When, error) {
 		w.Plan = parts[2]
 		us, err = strconv.ParseInt(parts[3], 10, 64)
 		w.Late = time.Duration(us) * time.Microsecond
+	}
+	if len(parts) > 4 {
+		w.Overlap = Overlap(parts[4][0])
 	}
 	return w, err
 }

@@ -25,6 +25,7 @@ var tickTests = []storeTest{
 	{"PlansInTurn", testPlans},
 	{"PlanThatEnds", testPlanEnds},
 	{"PlansComeBack", testPlansComeBack},
+	{"PlanIsSet", testPlanIsSet},
 	{"PlanAfterAPause", testPlanAfterAPause},
 	{"DescriptionOfAPlan", testDescriptionOfAPlan},
 }
@@ -222,7 +223,7 @@ func (r *rig) planned(plans ...Plan) []Planned {
 // again registers a plan that was new at a time, as a scheduler does that has begun before.
 func (r *rig) again(p Plan, born time.Time) Planned {
 	r.t.Helper()
-	planned, err := r.RegisterPlans(bg, []Registration{{p, born}})
+	planned, err := r.RegisterPlans(bg, []Registration{{Plan: p, Born: born}})
 	r.must(err)
 	return planned[0]
 }
@@ -326,6 +327,53 @@ func testPlanEnds(t *testing.T, r *rig) {
 	resumed := now.Add(-time.Second).UnixMicro()
 	r.must(r.rdb.HSet(bg, r.keys.cron, "plan e", fmt.Sprintf("%s %d %d 2,%s 0 %d 1", newer.Digest, resumed, seen, older.Digest, now.UnixMicro())).Err())
 	same(t, "those of a pause are nobody's", r.planned(older)[0].Since.UnixMicro(), resumed)
+}
+
+// set registers a plan that was set at a time while the program ran.
+func (r *rig) set(p Plan, at time.Time) Planned {
+	r.t.Helper()
+	planned, err := r.RegisterPlans(bg, []Registration{{Plan: p, Born: at, Set: true}})
+	r.must(err)
+	return planned[0]
+}
+
+// A plan that is set at run time counts as new, also if it was there before. In whatever order and however often Redis gets the calls, that which
+// was set last is in force. A program that begins with it, or goes on with it, changes nothing.
+func testPlanIsSet(t *testing.T, r *rig) {
+	older, newer := NewPlan("e", "@daily"), NewPlan("e", "@hourly")
+	r.planned(older)
+	r.since("e", time.Hour, 0)
+	born := r.planned(newer)[0].Born
+	same(t, "a program begins with the older one", r.planned(older)[0].InForce, false)
+	at := func(n int) time.Time { return born.Add(time.Duration(n) * time.Microsecond) }
+	now, err := r.Now(bg)
+	r.must(err)
+	back := r.set(older, at(1))
+	same(t, "it is set back", back.InForce, true)
+	same(t, "it was new then", back.Born.Equal(at(1)), true)
+	if back.Since.Before(now) {
+		t.Errorf("it counts since %v, from before it was set", back.Since)
+	}
+	since := back.Since
+	same(t, "a tick of it", r.planTick(older, 0, 0), PutIn)
+	same(t, "a program goes on with the newer one", r.again(newer, born).InForce, false)
+	same(t, "the call comes again", r.set(older, at(1)).Since.Equal(since), true)
+	same(t, "another process sets it", r.set(older, at(4)).Since.Equal(since), true)
+	same(t, "a call that was under way sets the newer one", r.set(newer, at(2)).InForce, false)
+	same(t, "it stays", r.again(older, at(1)).InForce, true)
+	third := NewPlan("e", "@weekly")
+	same(t, "so does one that sets a third one", r.set(third, at(3)).InForce, false)
+	same(t, "one that is set later", r.set(third, at(5)).InForce, true)
+
+	// A wrong clock.
+	now, err = r.Now(bg)
+	r.must(err)
+	ahead := r.set(newer, now.Add(time.Hour))
+	same(t, "one that is set in the future", ahead.InForce, true)
+	same(t, "is of now", ahead.Born.Sub(now) < time.Minute, true)
+	r.must(r.rdb.HSet(bg, r.keys.cron, "plan e", fmt.Sprintf("%s 0 %d %d", newer.Digest, now.UnixMicro(), now.Add(time.Hour).UnixMicro())).Err())
+	same(t, "one that is newer than one of the future", r.set(older, now).InForce, true)
+	same(t, "which goes on", r.again(newer, now.Add(time.Hour)).InForce, false)
 }
 
 // A scheduler that was away isn't taken for one with a new plan, and a Redis that lost its memory, or whose clock was wrong, gets

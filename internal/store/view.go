@@ -26,6 +26,10 @@ type View struct {
 	At       time.Time // when the job ended, if it has ended; when it is due, if it is scheduled; else zero
 	// Unlisted says that the job has a record and a state of ready, but no place in the queue. Jobs has no such job.
 	Unlisted bool
+	// Lined says that the job waits in the line of its group. Blocked, of Show, says that the line waits for jobs that hold the group.
+	Lined, Blocked bool
+	Brakes         Brakes // of Show: those of the job's group, if it waits in the line of it
+	Unique         Unique // the job's unique key; of scope 0 if it has none
 	// Of a running job: its session, and the flags behind its token.
 	Session, Flags string
 	Note           string // of a job that runs, or has run: the span context of the last attempt that is known; Jobs has it of running ones
@@ -56,8 +60,7 @@ func workerOf(session string) string {
 
 // runs notes what a session holds of the job: a token, and flags behind a space.
 func (v *View) runs(session, held string) {
-	_, flags, _ := strings.Cut(held, " ")
-	v.State, v.Session, v.Flags, v.Unlisted = signalbox.StateRunning, session, flags, false
+	v.State, v.Session, v.Flags, v.Unlisted = signalbox.StateRunning, session, place{value: held}.flags(), false
 	v.Job.Token = tokenOf(held)
 	v.Job.ClaimedAt = time.UnixMicro(v.Job.Token) // but where tokens were ahead of the clock
 }
@@ -83,6 +86,7 @@ func (v *View) read(record any) {
 	}
 	v.raw = text
 	raw := []byte(text)
+	v.Unique = wire.UniqueOf(raw)
 	v.Err, v.Attempts = wire.Decode(raw, &v.Job), wire.Attempts(raw)
 	if v.State == signalbox.StateCompleted {
 		v.Success = wire.Success(raw)
@@ -99,9 +103,11 @@ type Situation struct {
 	At       time.Time // by the server's clock
 	Settings Settings
 	Sessions []string // that are registered
+	Queue    Brakes   // those of the queue
 }
 
-// Show returns what the queue has of one job at one moment, and the queue's situation then. found is false if it has no such job.
+// Show returns what the queue has of one job at one moment, and the queue's situation then. Brakes are read a moment later. found is false if it has
+// no such job.
 func (q *Queue) Show(ctx context.Context, id string) (v View, s Situation, found bool, err error) {
 	for range 10 {
 		sessions, err := q.rdb.ZRange(ctx, q.keys.sessions, 0, -1).Result()
@@ -114,7 +120,7 @@ func (q *Queue) Show(ctx context.Context, id string) (v View, s Situation, found
 		}
 		unseen := func(session string) bool { return !slices.Contains(sessions, session) }
 		if !found || v.State != signalbox.StateReady || !slices.ContainsFunc(s.Sessions, unseen) {
-			return v, s, found, nil
+			return v, s, found, q.readBrakes(ctx, &v, &s)
 		}
 	}
 	return View{}, Situation{}, false, errMoving
@@ -161,6 +167,9 @@ func (q *Queue) parseShow(r *reply, id string, sessions []string) (v View, s Sit
 		return v, s, v.State != signalbox.StateReady, nil
 	}
 	v.placed(score, record)
+	if state, ok := parseGroup(r.str(12)); ok {
+		v.Lined, v.Blocked = true, state.states[record[1]-'0'] == 'b'
+	}
 	return v, s, true, nil
 }
 
@@ -206,12 +215,16 @@ func (q *Queue) Situation(ctx context.Context) (Situation, error) {
 	if err != nil {
 		return Situation{}, err
 	}
-	sessions, err := q.rdb.ZRange(ctx, q.keys.sessions, 0, -1).Result()
+	now, err := q.Now(ctx)
 	if err != nil {
 		return Situation{}, err
 	}
-	now, err := q.Now(ctx)
-	return Situation{At: now, Settings: settings, Sessions: sessions}, err
+	var sessions *redis.StringSliceCmd
+	brakes, err := q.queueBrakes(ctx, settings.Limits, now, func(p redis.Pipeliner) { sessions = p.ZRange(ctx, q.keys.sessions, 0, -1) })
+	if err != nil {
+		return Situation{}, err
+	}
+	return Situation{At: now, Settings: settings, Sessions: sessions.Val(), Queue: brakes}, nil
 }
 
 // parseScore reads the score of a sorted set, which Redis has checked. It is 0 for anything else.

@@ -306,6 +306,8 @@ func dissect(m metricdata.Metrics) (kind string, points []attribute.Set) {
 var unplayed = map[string]string{
 	"missed": telemetry.OutcomeMissed, // no process ran the entry for more than five seconds
 	"paused": telemetry.OutcomePaused, // somebody paused the entry
+
+	"overlapped": telemetry.OutcomeOverlapped, // the entry has a policy for jobs that overlap
 }
 
 // goType matches an error.type that is the Go type of an error, of the user or of a library.

@@ -176,6 +176,9 @@ const (
 	settleUnknown    = "unknown"
 )
 
+// settleExpired is what became of a job that had not started in time. It is the end of no delivery.
+const settleExpired = "expired"
+
 // settleOperation is the name of the messaging operation that asks for an outcome.
 func settleOperation(outcome string) string {
 	switch outcome {

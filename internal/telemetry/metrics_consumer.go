@@ -99,6 +99,13 @@ func (p *Processing) Settled(asked, outcome string, took time.Duration) {
 	p.metrics.Settled(p.ctx, p.queue, p.kind, asked, outcome, took)
 }
 
+// Expired counts a job that ended because it had not started in time. The kind is "" if the job's record can't be read.
+func (c *ConsumerMetrics) Expired(ctx context.Context, queue, kind string) {
+	if m := c.made.on(); m != nil {
+		m.settled.Add(ctx, 1, c.points.of(point{queue: queue, kind: kind, outcome: settleExpired, about: jobOutcome}).add...)
+	}
+}
+
 // Settled records the settlement of a delivery. asked and outcome are each a signalbox.Outcome: what Redis was asked
 // for, and what happened. took is the time since the handler returned. The kind is "" if the job's record can't be
 // read.

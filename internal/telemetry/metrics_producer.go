@@ -13,6 +13,8 @@ const (
 	OutcomeSkipped = "skipped" // another process enqueued it first
 	OutcomeMissed  = "missed"  // as far as this process knows, no process enqueued its job in time
 	OutcomePaused  = "paused"  // it passed without a job, since its entry is paused; one process counts it
+	// OutcomeOverlapped is that of a tick that passed without a job, since a job of its entry was live. One process counts it.
+	OutcomeOverlapped = "overlapped"
 )
 
 // ProducerMetrics measure enqueuing and cron.

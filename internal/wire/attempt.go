@@ -88,7 +88,7 @@ func clip(text string, n int) string {
 
 // Attempts returns the attempts that a record keeps, oldest first. One that can't be read is left out, as are all of a record that can't.
 func Attempts(record []byte) (all []Attempt) {
-	if len(record) < headerLen || record[0] != version {
+	if len(record) < headerLen || !known(record[0]) {
 		return nil
 	}
 	start, err := envelopeAt(record)
@@ -114,7 +114,7 @@ func AppendSuccess(b []byte, a *Attempt) []byte {
 
 // Success returns the attempt that has completed a job, as its record says, or nil if that says nothing of it, or can't be read.
 func Success(record []byte) (a *Attempt) {
-	if len(record) < headerLen || record[0] != version {
+	if len(record) < headerLen || !known(record[0]) {
 		return nil
 	}
 	start, err := envelopeAt(record)

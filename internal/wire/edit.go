@@ -19,8 +19,11 @@ type Edit struct {
 // Apply returns a copy of the record with the changes. All else stays as it is, fields that this release doesn't know included. The
 // error wraps ErrCorrupt, or signalbox.ErrInvalid if the job is too large then.
 func (e Edit) Apply(record []byte) ([]byte, error) {
-	if len(record) < headerLen || record[0] != version {
-		return nil, fmt.Errorf("%w: no record of version %d", ErrCorrupt, version)
+	if len(record) < headerLen || !known(record[0]) {
+		return nil, fmt.Errorf("%w: no record of a version that is known", ErrCorrupt)
+	}
+	if e.Payload != nil && record[0] == encoded {
+		return nil, fmt.Errorf("%w payload: that of the job isn't JSON, and only a program with its codec can make another one; enqueue the job anew", signalbox.ErrInvalid)
 	}
 	start, err := envelopeAt(record)
 	if err != nil {

@@ -13,6 +13,12 @@ type Entry struct {
 	Zone string // of the spec's times, if the spec itself names none
 	// Missed says in words what happens to missed ticks.
 	Missed string
+	// Overlap says what happens to a tick while a job of the entry is live: "skip", "queue" or "cancel". "" is none of them.
+	Overlap string
+	// Jitter is by how much the ticks are delayed at most, as a duration of Go. "": they aren't.
+	Jitter string
+	// Start and End are the times of the first and the last tick that may come, in RFC 3339. "" is no bound.
+	Start, End string
 }
 
 // The fields of an Entry.
@@ -21,7 +27,12 @@ const (
 	entrySpec protowire.Number = 2 // string
 	entryZone protowire.Number = 3 // string
 
-	entryMissed protowire.Number = 4 // string; "" is left out
+	// These are strings, and left out if they are "".
+	entryMissed  protowire.Number = 4
+	entryOverlap protowire.Number = 5
+	entryJitter  protowire.Number = 6
+	entryStart   protowire.Number = 7
+	entryEnd     protowire.Number = 8
 )
 
 // Append appends the entry's message.
@@ -29,8 +40,8 @@ func (e *Entry) Append(b []byte) []byte {
 	for _, f := range []struct {
 		num   protowire.Number
 		value string
-	}{{entryKind, e.Kind}, {entrySpec, e.Spec}, {entryZone, e.Zone}, {entryMissed, e.Missed}} {
-		if f.num == entryMissed && f.value == "" {
+	}{{entryKind, e.Kind}, {entrySpec, e.Spec}, {entryZone, e.Zone}, {entryMissed, e.Missed}, {entryOverlap, e.Overlap}, {entryJitter, e.Jitter}, {entryStart, e.Start}, {entryEnd, e.End}} {
+		if f.num >= entryMissed && f.value == "" {
 			continue
 		}
 		b = protowire.AppendTag(b, f.num, protowire.BytesType)
@@ -55,6 +66,14 @@ func DecodeEntry(b []byte) (Entry, error) {
 			e.Zone = string(value)
 		case entryMissed:
 			e.Missed = string(value)
+		case entryOverlap:
+			e.Overlap = string(value)
+		case entryJitter:
+			e.Jitter = string(value)
+		case entryStart:
+			e.Start = string(value)
+		case entryEnd:
+			e.End = string(value)
 		}
 	})
 	if err == nil && (e.Kind == "" || e.Spec == "") {

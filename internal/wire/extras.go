@@ -9,47 +9,137 @@ import (
 
 // The flags of a record. Each stands for a part of the extras. The parts follow one another in the order of the flags' values.
 const (
-	// flagGroup is for a later release: a byte with a length, and so many bytes.
-	flagGroup byte = 1
+	// FlagGroup is the group of the job: a byte with a length, and so many bytes. The first of them is 's' if the group is serial, else 'g'. Its
+	// key follows.
+	FlagGroup byte = 1
 	// flagRetain is how long the job is kept after it has ended: 8 bytes, in microseconds, big endian. 0: not at all.
 	flagRetain byte = 2
+	// FlagUnique is the job's unique key: two bytes with a length, big endian, and a Unique of that length.
+	FlagUnique byte = 4
+	// FlagExpires is how long after it is due the job expires if it hasn't started: 8 bytes, in microseconds, big endian. 0: it has started. Such a job
+	// has a group: one without a group of its own has that of Unstarted.
+	FlagExpires byte = 8
+	// flagYield says that a job of a serial group leaves it while it waits for its retry. It has no part in the extras.
+	flagYield byte = 16
 
 	retainLen = 8
+	// ExpiresLen is how long the part of FlagExpires is.
+	ExpiresLen = 8
 )
+
+// Unstarted is the key of the group of jobs that expire and have no other group. No caller can choose it.
+const Unstarted = "{}"
+
+// MaxExpires is the longest time in which a job can have to start.
+const MaxExpires = 10_000 * 24 * time.Hour
 
 // MaxRetain is the longest time for which a record can say that its job is kept. A longer one counts as this one. The fragment own_age
 // of the scripts has the same bound.
 const MaxRetain = 10_000 * 24 * time.Hour
 
-// Extras returns the flags and the extras of the job's record.
+// The first byte of a group's key says whether the group is serial.
+const (
+	serialKey = 's'
+	groupKey  = 'g'
+)
+
+// Extras returns the flags and the extras of the job's record. The key of a group has at most 200 bytes.
 func Extras(job *signalbox.Job) (flags byte, extras []byte) {
+	group := job.Group
+	if group == "" && job.ExpireAfter > 0 {
+		group = Unstarted
+	}
+	if group != "" {
+		kind := byte(groupKey)
+		if job.Serial {
+			kind = serialKey
+		}
+		flags, extras = FlagGroup, append(extras, byte(len(group)+1), kind)
+		extras = append(extras, group...)
+		if job.Serial && job.YieldOnRetry {
+			flags |= flagYield
+		}
+	}
 	switch {
 	case job.Retain < 0:
-		return flagRetain, make([]byte, retainLen)
+		flags, extras = flags|flagRetain, append(extras, make([]byte, retainLen)...)
 	case job.Retain > 0:
 		us := max(min(job.Retain, MaxRetain).Microseconds(), 1)
-		return flagRetain, binary.BigEndian.AppendUint64(nil, uint64(us))
+		flags, extras = flags|flagRetain, binary.BigEndian.AppendUint64(extras, uint64(us))
 	}
-	return 0, nil
+	if job.ExpireAfter > 0 {
+		us := max(min(job.ExpireAfter, MaxExpires).Microseconds(), 1)
+		flags, extras = flags|FlagExpires, binary.BigEndian.AppendUint64(extras, uint64(us))
+	}
+	return flags, extras
+}
+
+// ExpiresOf returns how long after it is due the job expires if it hasn't started, as its record says, or 0 if it never does: it has started, or its
+// producer didn't say so. It reads records of every version.
+func ExpiresOf(record []byte) time.Duration {
+	extras, ok := extrasOf(record, FlagExpires)
+	if !ok {
+		return 0
+	}
+	flags := record[flagsAt]
+	extras = behindGroup(flags, extras)
+	if flags&flagRetain != 0 {
+		extras = extras[min(retainLen, len(extras)):]
+	}
+	if flags&FlagUnique != 0 && len(extras) > 1 {
+		extras = extras[min(2+int(binary.BigEndian.Uint16(extras)), len(extras)):]
+	}
+	if len(extras) < ExpiresLen {
+		return 0
+	}
+	return time.Duration(min(binary.BigEndian.Uint64(extras), uint64(MaxExpires.Microseconds()))) * time.Microsecond
+}
+
+// GroupOf returns the key of the job's group, as its record says, or "" if it says none. It reads records of every version.
+func GroupOf(record []byte) (key string, serial bool) {
+	extras, ok := extrasOf(record, FlagGroup)
+	if !ok || len(extras) < 3 || len(extras) < 1+int(extras[0]) {
+		return "", false
+	}
+	name := extras[1 : 1+int(extras[0])]
+	if len(name) < 2 || name[0] != serialKey && name[0] != groupKey {
+		return "", false
+	}
+	if string(name) == string(groupKey)+Unstarted {
+		return "", false
+	}
+	return string(name[1:]), name[0] == serialKey
+}
+
+// YieldsOf reports whether the job's record says that it leaves its serial group while it waits for its retry.
+func YieldsOf(record []byte) bool {
+	_, ok := extrasOf(record, flagYield)
+	return ok
+}
+
+// extrasOf returns the extras of a record that has the flag.
+func extrasOf(record []byte, flag byte) (extras []byte, ok bool) {
+	if len(record) < headerLen || record[0] < version || record[0] >= 0x20 || record[flagsAt]&flag == 0 {
+		return nil, false
+	}
+	if _, known := priority(record[1]); !known {
+		return nil, false
+	}
+	start, err := envelopeAt(record)
+	if err != nil {
+		return nil, false
+	}
+	return record[headerLen+2 : start], true
 }
 
 // RetainOf returns how long the job is kept after it has ended, as its record says: signalbox.RetainNone, or 0 if the record doesn't say
 // it. It reads records of every version.
 func RetainOf(record []byte) time.Duration {
-	if len(record) < headerLen || record[0] < version || record[0] >= 0x20 || record[flagsAt]&flagRetain == 0 {
+	extras, ok := extrasOf(record, flagRetain)
+	if !ok {
 		return 0
 	}
-	if _, known := priority(record[1]); !known {
-		return 0
-	}
-	start, err := envelopeAt(record)
-	if err != nil {
-		return 0
-	}
-	extras := record[headerLen+2 : start]
-	if record[flagsAt]&flagGroup != 0 && len(extras) > 0 {
-		extras = extras[min(1+int(extras[0]), len(extras)):]
-	}
+	extras = behindGroup(record[flagsAt], extras)
 	if len(extras) < retainLen {
 		return 0
 	}
@@ -58,4 +148,12 @@ func RetainOf(record []byte) time.Duration {
 		return signalbox.RetainNone
 	}
 	return time.Duration(us) * time.Microsecond
+}
+
+// behindGroup returns the extras without the part of FlagGroup.
+func behindGroup(flags byte, extras []byte) []byte {
+	if flags&FlagGroup != 0 && len(extras) > 0 {
+		return extras[min(1+int(extras[0]), len(extras)):]
+	}
+	return extras
 }

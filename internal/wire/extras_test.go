@@ -45,6 +45,32 @@ func TestRetain(t *testing.T) {
 	}
 }
 
+// A record says which group its job is of. What is no key of a group says none.
+func TestGroupOf(t *testing.T) {
+	t.Parallel()
+	for _, job := range []signalbox.Job{
+		{Kind: "k", Group: "a"},
+		{Kind: "k", Group: "a", Serial: true},
+		{Kind: "k", Group: "a", Serial: true, YieldOnRetry: true, Retain: time.Hour},
+		{Kind: "k", Group: "s:!+", Retain: time.Hour},
+		{Kind: "k", Group: string(bytes.Repeat([]byte("g"), 200)), Serial: true, Retain: signalbox.RetainNone},
+	} {
+		var got signalbox.Job
+		if err := Decode(AppendRecord(nil, &job), &got); err != nil || got.Group != job.Group || got.Serial != job.Serial || got.YieldOnRetry != job.YieldOnRetry || got.Retain != job.Retain {
+			t.Errorf("%+v of %+v, %v", got, job, err)
+		}
+	}
+	for _, extras := range []string{"", "\x00", "\x01g", "\x02g", "\x03ga", "\x02ha", "\xffga"} {
+		record := appendHead(nil, &signalbox.Job{}, FlagGroup, []byte(extras))
+		if key, serial := GroupOf(record); key != "" || serial {
+			t.Errorf("%q is of group %q, serial %v", extras, key, serial)
+		}
+	}
+	if record := AppendRecord(nil, &signalbox.Job{Kind: "k", Serial: true}); record[flagsAt] != 0 {
+		t.Errorf("a job without a group: %x", record)
+	}
+}
+
 // The reader passes over a part that a later release puts before, and takes nothing for a time that is cut off.
 func TestRetainOf(t *testing.T) {
 	t.Parallel()

@@ -18,8 +18,8 @@ func FailAttempt(record []byte, lastError string, attempt *Attempt) ([]byte, err
 }
 
 func fail(record []byte, failed int, lastError string, attempt *Attempt) ([]byte, error) {
-	if len(record) < headerLen || record[0] != version {
-		return nil, fmt.Errorf("%w: no record of version %d", ErrCorrupt, version)
+	if len(record) < headerLen || !known(record[0]) {
+		return nil, fmt.Errorf("%w: no record of a version that is known", ErrCorrupt)
 	}
 	start, err := envelopeAt(record)
 	if err != nil {

@@ -28,6 +28,7 @@ type described struct {
 	Kind        string            `json:"kind"`
 	Payload     string            `json:"payload,omitempty"`
 	PayloadHex  string            `json:"payload_hex,omitempty"`
+	Encoding    string            `json:"encoding,omitempty"`
 	Headers     map[string]string `json:"headers,omitempty"`
 	Priority    string            `json:"priority"`
 	Crashes     int               `json:"crashes,omitempty"`
@@ -38,6 +39,10 @@ type described struct {
 	MaxAttempts int               `json:"max_attempts"`
 	Timeout     int64             `json:"timeout_us,omitempty"`
 	Retain      int64             `json:"retain_us,omitempty"` // -1: it isn't kept at all
+	Expire      int64             `json:"expire_us,omitempty"`
+	Group       string            `json:"group,omitempty"`
+	Serial      bool              `json:"serial,omitempty"`
+	Yields      bool              `json:"yield_on_retry,omitempty"`
 	LastError   string            `json:"last_error,omitempty"`
 	Effect      string            `json:"effect_key,omitempty"`
 	Incarnation string            `json:"incarnation,omitempty"`
@@ -92,10 +97,10 @@ func (d described) job(t testing.TB) signalbox.Job {
 		"high": signalbox.PriorityHigh, "normal": signalbox.PriorityNormal, "low": signalbox.PriorityLow,
 	}
 	return signalbox.Job{
-		Kind: d.Kind, Payload: payload, Headers: d.Headers, Priority: priorities[d.Priority], Crashes: d.Crashes,
+		Kind: d.Kind, Payload: payload, Encoding: d.Encoding, Headers: d.Headers, Priority: priorities[d.Priority], Crashes: d.Crashes,
 		EnqueuedAt: fromMicros(uint64(d.Enqueued)), ScheduledAt: fromMicros(uint64(d.Due)),
-		Attempt: d.Failed + 1, MaxAttempts: d.MaxAttempts, Timeout: time.Duration(d.Timeout) * time.Microsecond, LastError: d.LastError,
-		Effect: d.Effect, Incarnation: incarnation, Finished: d.Finished, Retain: retain,
+		Attempt: d.Failed + 1, MaxAttempts: d.MaxAttempts, Timeout: time.Duration(d.Timeout) * time.Microsecond, ExpireAfter: time.Duration(d.Expire) * time.Microsecond, LastError: d.LastError,
+		Effect: d.Effect, Incarnation: incarnation, Finished: d.Finished, Retain: retain, Group: d.Group, Serial: d.Serial, YieldOnRetry: d.Yields,
 	}
 }
 

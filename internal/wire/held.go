@@ -37,7 +37,7 @@ const (
 
 // HeldOf returns what the record of a job that is held says. ok is false for another one.
 func HeldOf(record []byte) (h Held, ok bool) {
-	if len(record) < headerLen || record[0] != version {
+	if len(record) < headerLen || !known(record[0]) {
 		return Held{}, false
 	}
 	start, err := envelopeAt(record)
@@ -143,8 +143,8 @@ func WithEffect(record []byte, key string) ([]byte, error) {
 
 // without returns a copy of the record without some fields. All else stays as it is. The error wraps ErrCorrupt.
 func without(record []byte, fields ...protowire.Number) ([]byte, error) {
-	if len(record) < headerLen || record[0] != version {
-		return nil, fmt.Errorf("%w: no record of version %d", ErrCorrupt, version)
+	if len(record) < headerLen || !known(record[0]) {
+		return nil, fmt.Errorf("%w: no record of a version that is known", ErrCorrupt)
 	}
 	start, err := envelopeAt(record)
 	if err != nil {

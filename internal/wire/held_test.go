@@ -43,7 +43,7 @@ func TestHeld(t *testing.T) {
 			HeldOf(again[:n])
 		}
 	}
-	for what, record := range map[string][]byte{"nothing": nil, "no record": []byte("no record"), "a newer version": append([]byte{2}, make([]byte, 30)...)} {
+	for what, record := range map[string][]byte{"nothing": nil, "no record": []byte("no record"), "a newer version": append([]byte{3}, make([]byte, 30)...)} {
 		if _, err := Hold(record, Held{}); !errors.Is(err, ErrCorrupt) {
 			t.Errorf("%s: %v", what, err)
 		}

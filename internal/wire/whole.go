@@ -38,14 +38,14 @@ func DecodeWhole(record []byte, job *signalbox.Job) (w Whole, exact bool, err er
 func (w *Whole) known(envelope []byte) bool {
 	known, attempts := true, 0
 	_ = eachField(envelope, func(num protowire.Number, _ protowire.Type, _, value []byte) {
-		known = known && num <= fieldFinished
+		known = known && (num <= fieldFinished || num == fieldEncoding)
 		if num == fieldAttempt {
 			attempts++
 			_ = eachField(value, func(num protowire.Number, _ protowire.Type, _, _ []byte) { known = known && num <= attemptSpan })
 		}
 	})
 	j := &w.Job
-	texts := []string{j.Kind, j.LastError, j.Effect}
+	texts := []string{j.Kind, j.LastError, j.Effect, j.Encoding}
 	for name, value := range j.Headers {
 		texts = append(texts, name, value)
 	}

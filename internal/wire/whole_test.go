@@ -16,7 +16,7 @@ func TestWhole(t *testing.T) {
 	for _, v := range vectors(t) {
 		var job signalbox.Job
 		w, exact, err := DecodeWhole(v.record, &job)
-		if err != nil || !exact || len(w.Attempts) != len(v.kept) || (v.extras || v.job.Retain != 0) != (w.Flags != 0) {
+		if err != nil || !exact || len(w.Attempts) != len(v.kept) || (v.extras || v.job.Retain != 0 || v.job.ExpireAfter != 0 || v.job.Group != "") != (w.Flags != 0) {
 			t.Errorf("%s: %+v, exact %v, %v", v.name, w, exact, err)
 		}
 		if record := w.Record(); !bytes.Equal(record, v.record) {

@@ -5,7 +5,7 @@
 // byte. testdata/golden.txt has examples that must never change.
 //
 //	offset  size  content
-//	0       1     version, 0x01
+//	0       1     version: 0x01, or 0x02 if the payload has another encoding than JSON
 //	1       1     class: '0' high, '1' normal, '2' low priority
 //	2       1     crashes, 0 to 255
 //	3       1     flags: which extras there are; 0 is none. See extras.go
@@ -31,6 +31,7 @@ import (
 
 const (
 	version   = 0x01
+	encoded   = 0x02 // the version of a record whose payload isn't JSON: releases that know no encodings put it back
 	headerLen = 20
 	flagsAt   = 3
 
@@ -57,6 +58,7 @@ const (
 	fieldAttempt     protowire.Number = 10 // repeated Attempt: the latest failed attempts, oldest first
 	fieldFinished    protowire.Number = 11 // bool: the handler had returned nil when the job ended cancelled
 	fieldSuccess     protowire.Number = 12 // Attempt: the one that completed the job; of jobs that are kept
+	fieldEncoding    protowire.Number = 13 // string: how the payload is encoded, if it isn't JSON
 
 	// The fields of a header, that is of an entry of the map.
 	headerName  protowire.Number = 1
@@ -102,7 +104,7 @@ func AppendRecord(b []byte, job *signalbox.Job) []byte {
 
 // appendHead appends the header, and the extras if there are flags.
 func appendHead(b []byte, job *signalbox.Job, flags byte, extras []byte) []byte {
-	b = append(b, version, Class(job.Priority), byte(min(max(job.Crashes, 0), 255)), flags)
+	b = append(b, Version(job), Class(job.Priority), byte(min(max(job.Crashes, 0), 255)), flags)
 	b = binary.BigEndian.AppendUint64(b, micros(job.EnqueuedAt))
 	b = binary.BigEndian.AppendUint64(b, micros(job.ScheduledAt))
 	if flags != 0 {
@@ -111,6 +113,17 @@ func appendHead(b []byte, job *signalbox.Job, flags byte, extras []byte) []byte 
 	}
 	return b
 }
+
+// Version returns the version of the job's record.
+func Version(job *signalbox.Job) byte {
+	if job.Encoding != "" {
+		return encoded
+	}
+	return version
+}
+
+// known reports whether this release knows records of that version.
+func known(v byte) bool { return v == version || v == encoded }
 
 // AppendEnvelope appends the job's envelope. Fields at their default are left out.
 func AppendEnvelope(b []byte, job *signalbox.Job) []byte {
@@ -151,6 +164,10 @@ func AppendEnvelope(b []byte, job *signalbox.Job) []byte {
 	}
 	if job.Finished {
 		b = appendUint(b, fieldFinished, 1)
+	}
+	if job.Encoding != "" {
+		b = protowire.AppendTag(b, fieldEncoding, protowire.BytesType)
+		b = protowire.AppendString(b, job.Encoding)
 	}
 	return b
 }
@@ -193,8 +210,8 @@ func Decode(record []byte, job *signalbox.Job) error {
 		return fmt.Errorf("%w: it starts with byte 0x%02x", ErrCorrupt, v)
 	}
 	err := decodeHead(record, job)
-	if v > version {
-		return fmt.Errorf("%w: version %d, this release reads up to %d: update the workers before the producers", ErrVersion, v, version)
+	if v > encoded {
+		return fmt.Errorf("%w: version %d, this release reads up to %d: update the workers before the producers", ErrVersion, v, encoded)
 	}
 	if err != nil {
 		return err
@@ -239,7 +256,9 @@ func decodeHead(record []byte, job *signalbox.Job) error {
 	job.Crashes = int(record[2])
 	job.EnqueuedAt = fromMicros(binary.BigEndian.Uint64(record[4:]))
 	job.ScheduledAt = fromMicros(binary.BigEndian.Uint64(record[12:]))
-	job.Retain = RetainOf(record)
+	job.Retain, job.ExpireAfter = RetainOf(record), ExpiresOf(record)
+	job.Group, job.Serial = GroupOf(record)
+	job.YieldOnRetry = job.Serial && YieldsOf(record)
 	return nil
 }
 
@@ -252,7 +271,7 @@ func decodeEnvelope(b []byte, job *signalbox.Job) error {
 		}
 		b = b[n:]
 		switch {
-		case typ == protowire.BytesType && (num <= fieldHeader || num == fieldLastError || num == fieldEffect):
+		case typ == protowire.BytesType && (num <= fieldHeader || num == fieldLastError || num == fieldEffect || num == fieldEncoding):
 			v, n := protowire.ConsumeBytes(b)
 			if n < 0 {
 				return corrupt("a field's length", n)
@@ -271,6 +290,8 @@ func decodeEnvelope(b []byte, job *signalbox.Job) error {
 				job.LastError = string(v)
 			case fieldEffect:
 				job.Effect = string(v)
+			case fieldEncoding:
+				job.Encoding = string(v)
 			}
 		case typ == protowire.VarintType && fieldFailed <= num && num <= fieldTimeout:
 			v, n := protowire.ConsumeVarint(b)

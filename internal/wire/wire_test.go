@@ -34,6 +34,9 @@ func random(r *rand.Rand) *signalbox.Job {
 		LastError:   text(50),
 		Retain:      []time.Duration{0, signalbox.RetainNone, time.Duration(1+r.Int64N(1e12)) * time.Microsecond, MaxRetain}[r.IntN(4)],
 	}
+	if r.IntN(2) == 0 {
+		job.Group, job.Serial = "g"+strings.Repeat("a", r.IntN(200)), r.IntN(2) == 0
+	}
 	if len(job.Payload) == 0 {
 		job.Payload = nil
 	}
@@ -121,8 +124,8 @@ func TestVersions(t *testing.T) {
 		record[0] = byte(v)
 		var want error
 		switch {
-		case v == 1:
-		case v > 1 && v < 0x20:
+		case v == 1 || v == 2:
+		case v > 2 && v < 0x20:
 			want = ErrVersion
 		default:
 			want = ErrCorrupt
@@ -135,7 +138,7 @@ func TestVersions(t *testing.T) {
 			t.Errorf("version byte 0x%02x: the header says %v and %d crashes", v, job.Priority, job.Crashes)
 		}
 	}
-	for _, record := range []string{"\x02", "\x02x", "\x1f" + strings.Repeat("\xff", 40)} {
+	for _, record := range []string{"\x03", "\x03x", "\x1f" + strings.Repeat("\xff", 40)} {
 		if err := Decode([]byte(record), &signalbox.Job{}); !errors.Is(err, ErrVersion) {
 			t.Errorf("%q: %v", record, err)
 		}
@@ -254,7 +257,7 @@ func TestFail(t *testing.T) {
 		}
 		record = next
 	}
-	for _, bad := range []string{"", "garbage that is long enough", "\x02" + string(record[1:]), string(record) + "\xff"} {
+	for _, bad := range []string{"", "garbage that is long enough", "\x03" + string(record[1:]), string(record) + "\xff"} {
 		if _, err := Fail([]byte(bad), 1, "e"); !errors.Is(err, ErrCorrupt) {
 			t.Errorf("%q: %v", bad, err)
 		}

@@ -22,6 +22,9 @@ func calls(ctx context.Context, s *scheduler.Scheduler, again *scheduler.Uncerta
 	_ = s.Cron("e", "@daily", args{}, scheduler.Queue("q"), scheduler.MaxAttempts(1), scheduler.Priority(0), scheduler.Timeout(0))
 	_ = s.Cron("e", "@daily", args{}, scheduler.Header("a", "b"), scheduler.Headers(nil), scheduler.TraceMode(signalbox.TraceAuto))
 	_, _ = scheduler.Resolve(args{}, scheduler.Queue("q"), scheduler.Header("a", "b"))
+	_, _ = s.Enqueue(ctx, args{}, scheduler.Group("a"), scheduler.Retain(0), scheduler.ExpireAfter(0))
+	_, _ = s.EnqueueMany(ctx, nil, scheduler.Serial("a"))
+	_ = s.Cron("e", "@daily", args{}, scheduler.Serial("a"))
 
 	// What a spec says goes into no entry.
 	_, _ = s.Enqueue(ctx, args{}, scheduler.At(time.Time{}), scheduler.After(0), scheduler.IfAbsent())

@@ -1,6 +1,7 @@
 -- Settles a batch of deliveries, then claims ready jobs for a session.
 --
--- KEYS, ARGV: as named below; INFLIGHT is inflight:<session>; COMPLETED is left out if the queue keeps no completed jobs
+-- KEYS, ARGV: as named below; INFLIGHT is inflight:<session>; those from LINED on are there if protocol is 2 or more, and COMPLETED if they are, or
+--       if the queue keeps completed jobs
 --       seq: number of the call in its lane; want: how many jobs are wanted;
 --       hold: '0' if no suspect may be among them, else for how long a suspect that runs keeps others out of the session (us),
 --       keep_jobs, keep_bytes, keep_us: how many terminal jobs of each state are kept, how many bytes of them, and for how
@@ -18,7 +19,7 @@
 --       once, before others), 'dead', 'cancelled', 'completed'; class: '0', '1', '2' or
 --       's' (suspect)
 -- Reply: {'ok', time in us, refused, alive, first token, more, next, expired, ids, records,
---         spans, known, held, slots, full, overruled}
+--         spans, known, held, slots, full, overruled, late}
 --        refused: positions, from 1, of deliveries that were superseded: nothing was
 --        changed for them; alive: 0 if the session is unknown, over, or can't be
 --        trusted, then nothing is claimed; more: 1 if ready jobs remain that the call, had it
@@ -34,10 +35,13 @@
 --        that it wanted. If full and more are 0, the session is registered to be woken; overruled:
 --        positions of deliveries whose jobs ended cancelled, though another outcome was asked for: they were cancelled while
 --        they ran
+--        late: only if there is any: of each job that the call ended since it hadn't started in time its id, and its record as it was, or '' of one
+--        that there was no room for
 --        {'stale'}  a later call of this lane was seen; nothing was done
+--        {'keys'}  the queue's layout is 2 or more and the call hasn't the keys from LINED on; nothing was done: the same call can be made again with them
 -- Errors: those of Redis, and 'ERR signalbox: ...', before the first write.
 
-local LANE, INFLIGHT, SESSIONS, FENCE, JOBS, DUE, IDLE, STATS, HIGH, NORMAL, LOW, SUSPECT, DEAD, CANCELLED, NOTES, CANCELS, SETTINGS, COMPLETED = unpack(KEYS)
+local LANE, INFLIGHT, SESSIONS, FENCE, JOBS, DUE, IDLE, STATS, HIGH, NORMAL, LOW, SUSPECT, DEAD, CANCELLED, NOTES, CANCELS, SETTINGS, COMPLETED, LINED, TURNS, GROUPS, RUNNING, LIMITS, RATES, PARKED, UNIQUE, WINDOWS, EXPIRES = unpack(KEYS)
 local fixed = 15 -- arguments before those of the deliveries
 local protocol, seq, session, want, hold, keep_jobs, keep_bytes, keep_us, answered, completed, notes, room, address, leaving, worker = unpack(ARGV, 1, fixed)
 seq, want, hold, room = tonumber(seq), tonumber(want), tonumber(hold), tonumber(room)
@@ -61,11 +65,16 @@ end
 -- Every key is read before the first write, so that one of the wrong type changes nothing.
 local held_back, slots = standing(SETTINGS, protocol, worker)
 local newer, quiet = tonumber(held_back) ~= nil, held_back == 'quiet' or held_back == 'stop'
+if newer and not LINED then
+  return {'keys'}
+end
 local expiry = redis.call('ZSCORE', SESSIONS, session)
 local alive = expiry and tonumber(expiry) > now
 -- Redis has lost a call that was answered, in a failover: it may count jobs as running here that
 -- were settled then. Nobody would ever take them back from a session that lives. So it ends.
-if answered > 0 and (not lseq or lseq < answered) then
+-- If the reply to that is lost, the call that is made again says so, too: the lane has 2 as the first token, which is none.
+local forgot = answered > 0 and (not lseq or lseq < answered) or lseq == seq and lfirst == '2'
+if forgot then
   alive = false
 end
 local fence = redis.call('GET', FENCE) or '0'
@@ -88,6 +97,34 @@ if others <= #ARGV then
   -- include: retention, keeps
   limits = retention(SETTINGS, {tonumber(keep_jobs), tonumber(keep_bytes), tonumber(keep_us)})
   bounds = COMPLETED and keeps(SETTINGS)
+end
+local g, queue, queue_at, queue_held -- groups; limits of the queue, when its next job may start, and for how long it is held back; nil for a queue without
+local maximum, no_room -- how many jobs the queue may have that haven't ended, nil if there is no maximum; it has as many, or more
+local over, behind = {}, false -- ids of jobs that should have started by now; whether there may be more
+local late, told = nil, 0 -- what the reply says of jobs that have expired: ids and records; how long these records were
+local asked, drawn, spare, pause = want, 0, math.huge, 0 -- spare: how many more jobs may start; pause: us until its rate allows one
+if LINED then
+  -- include: limits_of, group_limits, lines
+  local of_queue, of_groups, most = unpack(redis.call('HMGET', SETTINGS, 'limits', 'group_limits', 'max_length'))
+  maximum = most and tonumber((string.match(most, '^[1-9]%d*$')))
+  no_room = maximum and kept - terminal >= maximum
+  g = lines((of_groups or redis.call('HLEN', LIMITS) + redis.call('ZCARD', RATES) > 0) and group_limits(limits_of(of_groups)) or nil)
+  local held_until
+  queue_at, held_until = unpack(redis.call('ZMSCORE', RATES, '', 'h'))
+  queue_held = (tonumber(held_until or nil) or 0) - now
+  queue = (of_queue or queue_held > 0) and limits_of(of_queue)
+  redis.call('HLEN', RUNNING)
+  redis.call('ZCARD', PARKED)
+  redis.call('ZCARD', LINED)
+  redis.call('ZCARD', TURNS)
+  redis.call('HLEN', GROUPS)
+  over = redis.call('ZRANGEBYSCORE', EXPIRES, '-inf', digits(now), 'LIMIT', 0, newer and 0 or 100)
+end
+local u -- unique keys; nil for a queue without
+if UNIQUE then
+  redis.call('HLEN', UNIQUE)
+  redis.call('ZCARD', WINDOWS)
+  u = {keys = {}, ids = {}} -- those that the call's new deliveries free
 end
 local lists = {['0'] = HIGH, ['1'] = NORMAL, ['2'] = LOW, ['s'] = SUSPECT}
 local waiting = {} -- the length of each ready list, by its key
@@ -117,19 +154,45 @@ if again then
   cut = #ids >= want
 else
   -- include: settle, promote
+  if #over > 0 then
+    -- include: expire_late
+    if behind then
+      want = math.min(want, 100) -- those that are drawn may have expired as well
+    end
+  end
+  if g then
+    g.save()
+  end
+  if u then
+    -- include: settle_unique
+  end
   if alive and held_back == '' then
+    if g then
+      -- include: unpark
+    end
+    if queue then
+      -- include: queue_room
+    end
     -- include: draw
-    cut = full or #popped == want
+    drawn = #popped
+    cut = full or behind or drawn == asked
     if #popped > 0 then
       -- include: grant
     end
+    if g and g.save() then
+      cut = true -- a line that was blocked may go on
+    end
+  end
+  if queue then
+    -- include: queue_count
+    cut = cut or asked > want and drawn == want and spare > 0 -- ids were drawn that are no jobs
   end
   if largest and grown > largest then
     redis.call('HSET', STATS, 'largest', grown)
   elseif largest and kept == terminal and large(all_room) then
     redis.call('HSET', STATS, 'largest', 4096) -- the large ones are gone
   end
-  redis.call('SET', LANE, digits(seq) .. ' ' .. digits(first) .. ' ' .. digits(first + #ids - 1) .. ' ' .. table.concat(refused, ',')
+  redis.call('SET', LANE, digits(seq) .. ' ' .. digits(forgot and 2 or first) .. ' ' .. digits(first + #ids - 1) .. ' ' .. table.concat(refused, ',')
     .. (overruled[1] and ' ' .. table.concat(overruled, ',') or ''), 'PX', 3600000)
 end
 
@@ -141,16 +204,22 @@ if was_idle then
   redis.call('ZREM', IDLE, address)
 end
 local more, wake = 0, false
+local ahead = waiting[HIGH] + waiting[NORMAL] + waiting[LOW] + (g and redis.call('ZCARD', TURNS) or 0)
+if spare <= 0 then
+  if ahead == 0 then
+    pause = 0
+  end
+  ahead, crowded, suspects_ready = 0, false, false -- nobody may start one
+end
 if newer then
   wake = true -- whatever it is for: this call can't know
 elseif held_back == 'paused' then
   wake = false -- resuming has all workers look
-elseif (again or not alive or cut or quiet) and waiting[HIGH] + waiting[NORMAL] + waiting[LOW] > 0
-    or crowded then
+elseif (again or not alive or cut or quiet) and ahead > 0 or crowded then
   more, wake = quiet and 0 or 1, true
 else
   -- For a session that may take a suspect, or one that sets its timer.
-  wake = suspects_ready and waiting[SUSPECT] > 0 or was_idle and redis.call('ZCARD', DUE) > 0
+  wake = suspects_ready and waiting[SUSPECT] > 0 or was_idle and (redis.call('ZCARD', DUE) > 0 or pause > 0 or g and redis.call('ZCARD', PARKED) > 0)
 end
 if wake then
   wake_one(IDLE, address)
@@ -162,7 +231,14 @@ end
 
 local following, expired = -1, {}
 if not newer then
-  following, expired = upcoming(DUE, SESSIONS, now)
+  following, expired = upcoming(DUE, SESSIONS, now, PARKED, EXPIRES, held_back == '')
+  if pause > 0 and (following < 0 or pause < following) then
+    following = pause
+  end
+end
+if no_room then
+  -- include: tell_room
+  tell_room(maximum)
 end
 local spans = {}
 if noted and #ids > 0 then
@@ -172,4 +248,4 @@ if noted and #ids > 0 then
   end
 end
 return {'ok', now, refused, alive and 1 or 0, first, more, following, expired, ids, bodies, spans, lseq or 0,
-  held_back, slots, cut and 1 or 0, overruled}
+  held_back, slots, cut and 1 or 0, overruled, late}

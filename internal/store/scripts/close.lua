@@ -8,23 +8,25 @@
 -- Reply: the number of deliveries left; the session ends only if it is 0
 -- Errors: those of Redis, before the first write.
 
-local LANE, INFLIGHT, SESSIONS, DUE, IDLE, STATS, HISTORY, HIGH, NORMAL, LOW, SUSPECT, SETTINGS = unpack(KEYS)
+local LANE, INFLIGHT, SESSIONS, DUE, IDLE, STATS, HISTORY, HIGH, NORMAL, LOW, SUSPECT, SETTINGS, TURNS, RUNNING, PARKED, EXPIRES = unpack(KEYS)
 local session, channel, worker, seq, waited, ran = unpack(ARGV)
-local first_lane = 13 -- of KEYS
+local first_lane = 17 -- of KEYS
 
 -- include: clock, wake_one, sample
 
 local left = redis.call('HLEN', INFLIGHT)
-local waiting = redis.call('ZCARD', DUE)
+local waiting = redis.call('ZCARD', DUE) + redis.call('ZCARD', TURNS) + redis.call('ZCARD', PARKED) + redis.call('ZCARD', EXPIRES)
 for _, list in ipairs({HIGH, NORMAL, LOW, SUSPECT}) do
   waiting = waiting + redis.call('LLEN', list)
 end
 redis.call('ZCARD', IDLE)
 redis.call('HLEN', SETTINGS)
 redis.call('ZCARD', SESSIONS)
+redis.call('HLEN', RUNNING)
 -- All writes that follow are permitted when Redis is out of memory.
 if left == 0 then
   redis.call('ZREM', SESSIONS, session)
+  redis.call('HDEL', RUNNING, session)
   redis.call('ZREM', IDLE, 'p' .. channel, 's' .. channel)
   if worker ~= '' then
     redis.call('HDEL', SETTINGS, 'quiet:' .. worker)

@@ -3,29 +3,17 @@
 -- KEYS: as named below, then inflight:<session> of each session
 -- Reply: {'ok', time in us, ready, due, running, dead, cancelled, since, completed}
 --        since: since when (us) the longest waiting job could run; -1 if there is none. It looks only at the first job of each
---        ready list and at the first of due
+--        ready list, at the first of due, and at the first of each line of a group, of 200 lines at most
 -- Errors: those of Redis.
 
-local JOBS, DUE, HIGH, NORMAL, LOW, SUSPECT, DEAD, CANCELLED, COMPLETED = unpack(KEYS)
-local first_session = 10 -- of KEYS
+local JOBS, DUE, HIGH, NORMAL, LOW, SUSPECT, DEAD, CANCELLED, COMPLETED, LINED = unpack(KEYS)
+local first_session = 11 -- of KEYS
 
--- include: clock, has_header
+-- include: clock, has_header, due_of
 
 local now = clock()
 
--- Returns the time at which a record was last due, or nil.
-local function due_at(record)
-  if not record or not has_header(record) then
-    return nil
-  end
-  local us = 0
-  for i = 13, 20 do
-    us = us * 256 + string.byte(record, i)
-  end
-  return us
-end
-
-local in_lists, since = 0, -1
+local in_lists, since = redis.call('ZCARD', LINED), -1
 local function waiting(us)
   if us and us <= now and (since < 0 or us < since) then
     since = us
@@ -35,8 +23,19 @@ for _, list in ipairs({HIGH, NORMAL, LOW, SUSPECT}) do
   in_lists = in_lists + redis.call('LLEN', list)
   local id = redis.call('LINDEX', list, 0)
   if id then
-    waiting(due_at(redis.call('HGET', JOBS, id)))
+    local record = redis.call('HGET', JOBS, id)
+    waiting(record and has_header(record) and due_of(record) or nil)
   end
+end
+local after = '-'
+for _ = 1, 200 do
+  local first = redis.call('ZRANGE', LINED, after, '+', 'BYLEX', 'LIMIT', 0, 1)[1]
+  local line, place = string.match(first or '', '^([^\1]+)\1(' .. string.rep('%d', 16) .. ')')
+  if not line then
+    break
+  end
+  waiting(tonumber(place))
+  after = '(' .. line .. '\2'
 end
 local head = redis.call('ZRANGE', DUE, 0, 0, 'WITHSCORES')
 waiting(tonumber(head[2]))

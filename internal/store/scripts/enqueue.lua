@@ -1,28 +1,42 @@
 -- Puts jobs in. A live job is one that is ready, scheduled or running. If a live job has the ID of a new one, the new one is left out.
 -- If a job has it that has ended and is kept, the new one replaces it. The job of a cron entry's tick is put in only if nobody enqueued that
--- tick, or a later one of the entry, before, and if the entry isn't paused.
+-- tick, or a later one of the entry, before, and if the entry isn't paused. The job of an entry that has a policy for jobs that overlap is
+-- put in only if the policy allows it.
 --
--- KEYS: as named below; HIGH, NORMAL and LOW are the lists ready:high, ready:normal, ready:low
+-- KEYS: as named below; HIGH, NORMAL and LOW are the lists ready:high, ready:normal, ready:low. The last six are there if a job of the
+--       call has a group or a unique key, or may expire; then the protocol is 2 or more
 -- ARGV: 1 call: protocol, ' ', sequence number of the call in its lane. A caller that knows this server's clock may add ' ' and
 --       how far its own reckoning of the time is ahead of that clock (us, with '-' in front if it is behind). Then ticks go by the
 --       caller's reckoning, and an entry's last tick that is more than 10 s ahead of it is ignored.
 --       Then for each job, 1 to 1000 of them: id, class, when, envelope
---       class: '0' high, '1' normal, '2' low; then '!' if the job must never replace another one; then, if the job has
---       extras, '+', a byte of flags that isn't 0, and up to 1000 bytes of extras
+--       class: '0' high, '1' normal, '2' low; then '!' if the job must never replace another one; then '~' if its payload isn't
+--       JSON, so that its record is of version 2; then '*' if a job that has the unique key, and waits for its start, is to get what this one
+--       has, and how late after its enqueue it is due then at most (us, in decimal digits; if it isn't there, any time will do); then, if the
+--       job has extras, '+', a byte of flags that isn't 0, and up to 1000 bytes of extras. If the flags are odd the job is of a group, and the
+--       extras begin with a byte, the length of its key, and the key: 's' for a serial one, 'g' for another, and its name. If the flags have 4,
+--       the job has a unique key: see unique_part
 --       when: '' now, '+us' after that delay, '@us' at that time, '=us entry' for the tick of that cron entry at that time,
 --       '=us entry plan bound' if the tick is of that plan (see plan.lua), and may be late by bound (us) if it is made up for;
+--       '=us entry plan bound overlap' if the entry has a policy for a job that comes while another of the entry is live: 's' leaves it
+--       out, 'q' leaves it out if another one waits, and needs a serial group, 'c' puts it in, and the caller cancels the others; '&entry overlap' for a job of the entry now, which belongs to no tick;
 --       us in decimal digits
--- Reply: {'ok', time in us, outcomes}: a list with an outcome for each job, or with one outcome if it is the same for all:
+-- Reply: {'ok', time in us, outcomes, met}: outcomes is a list with an outcome for each job, or with one outcome if it is the same for all:
 --          put in: '1' new, 'D' replaced a dead job, 'C' replaced a cancelled job, 'F' replaced a completed job,
 --          'r' replaced the last tick of its entry, which was in the future
 --          left out because the job with this ID is: '0' ready or running, 's' scheduled, 'd' dead, 'c' cancelled, 'f' completed
 --          left out because its tick: 't' was enqueued before, 'e' is in the future of this server, 'l' is more than 5 s ago,
 --          'p' passes without a job, since its entry is paused, 'x' is of another plan than the one in force
+--          'o' left out since a job of its entry is live; its tick, if it has one, passes without a job
+--          left out because another job has its unique key: 'u'; 'U' if that one has got what this one has
+--          left out because the queue has as many jobs as it may have that haven't ended: 'n'. The job of a
+--          tick is put in all the same
+--        met: for each 'u' and 'U' the state of that other job, as the outcomes above have it, or 'g' if it is gone; then its ID. If there are outcomes 'n',
+--          last: 'n', how many jobs of the queue haven't ended, '/', how many there may be. Not there if there are none of these
 --        {'stale'}  a later call of this lane was seen; nothing was done
 -- Errors, all before the first write: those of Redis, 'ERR signalbox: ...', 'NOPERM signalbox: ...', and
 --         'LAYOUT n signalbox: ...' if n, the layout of the queue, is newer than the protocol
 
-local LANE, JOBS, DUE, IDLE, STATS, CRON, HIGH, NORMAL, LOW, DEAD, CANCELLED, NOTES, SETTINGS, COMPLETED = unpack(KEYS)
+local LANE, JOBS, DUE, IDLE, STATS, CRON, HIGH, NORMAL, LOW, DEAD, CANCELLED, NOTES, SETTINGS, COMPLETED, LINED, TURNS, GROUPS, UNIQUE, WINDOWS, EXPIRES = unpack(KEYS)
 local fixed = 1 -- the number of arguments before those of the jobs
 local call = unpack(ARGV, 1, fixed)
 
@@ -44,13 +58,18 @@ local last = redis.pcall('GET', LANE)
 if type(last) == 'table' then
   return last -- an error of Redis; nothing was done
 elseif last then
-  local lseq, outcomes = string.match(last, '^(%d+) (%w*)$')
+  local lseq, outcomes, others = string.match(last, '^(%d+) (%w*) ?(.*)$')
   lseq = tonumber(lseq)
   if lseq and seq < lseq then
     return {'stale'}
   elseif seq == lseq then
     -- include: outcome_list
-    return {'ok', clock(), outcome_list(outcomes)}
+    local found
+    for other in string.gmatch(others, '[^ ]+') do
+      found = found or {}
+      found[#found + 1] = other
+    end
+    return {'ok', clock(), outcome_list(outcomes), found}
   end
 else
   -- A lane's first call checks that the user may run all commands. Otherwise a command could be denied between two writes. Servers other
@@ -63,14 +82,14 @@ else
     {'SET', LANE, ''}, {'ZREM', DEAD, ''}, {'ZREM', CANCELLED, ''}, {'ZREM', COMPLETED, ''}, {'HDEL', NOTES, ''},
     {'HMGET', JOBS, ''}, {'HMGET', CRON, ''}, {'HGET', STATS, ''}, {'HEXISTS', JOBS, ''}, {'HSTRLEN', JOBS, ''},
     {'HLEN', JOBS}, {'HLEN', NOTES}, {'ZCARD', IDLE}, {'LLEN', HIGH}, {'LLEN', NORMAL}, {'LLEN', LOW},
-    {'HMGET', SETTINGS, ''}, {'TIME'}, {'ZRANGE', DUE, '0', '0'}, {'ZSCORE', DUE, ''}, {'ZSCORE', DEAD, ''}, {'ZSCORE', CANCELLED, ''}, {'ZSCORE', COMPLETED, ''},
+    {'HMGET', SETTINGS, ''}, {'TIME'}, {'ZRANGE', DUE, '0', '0'}, {'ZSCORE', DUE, ''}, {'ZSCORE', DEAD, ''}, {'ZSCORE', CANCELLED, ''}, {'ZSCORE', COMPLETED, ''}, {'ZMSCORE', DUE, ''},
   })
   if denied then
     return redis.error_reply('NOPERM signalbox: the Redis user may not run ' .. denied .. ', which an enqueue needs')
   end
 end
 
-local held_back = standing(SETTINGS, protocol)
+local held_back, _, maximum = standing(SETTINGS, protocol)
 if tonumber(held_back) then
   return redis.error_reply('LAYOUT ' .. held_back .. ' signalbox: the layout of the queue is newer than protocol ' .. protocol)
 end
@@ -81,7 +100,21 @@ local lists = {['0'] = HIGH, ['1'] = NORMAL, ['2'] = LOW}
 local args = ARGV -- a local is read faster
 local ready_now = {['0'] = {}, ['1'] = {}, ['2'] = {}} -- ids, by class
 
--- include: read_jobs, read_queue, judge
+local lined -- for jobs of groups that are ready: members of LINED and their keys; nil if the call has no groups
+local place -- the last one in the lines
+local uniques -- the unique keys of jobs; nil if the call has none
+local keys_held, keys_taken, windows, cut_short -- the values of these in UNIQUE; those that the call takes; their windows; those whose windows go on
+local holders, moving, met, updated -- the states of jobs that have keys; those that are being moved; those that are met; those of them that get what others have
+
+-- include: read_jobs, read_queue
+
+local room = math.huge -- how many jobs may be put in
+if maximum then
+  -- include: queue_length
+  room = maximum - queue_length()
+end
+
+-- include: judge
 
 for class, list in pairs(ready_now) do
   if #list > 0 then
@@ -94,12 +127,19 @@ end
 if fresh > 0 then
   -- include: put_in
 end
+if updated then
+  -- include: update_waiting
+end
 if marked then
   redis.call('HSET', CRON, unpack(marked))
 end
 local outcome = table.concat(outcomes)
+if refused then
+  met = met or {}
+  met[#met + 1] = 'n' .. digits(maximum - room + fresh) .. '/' .. digits(maximum)
+end
 if string.find(outcome, '[^e]') then -- if all are 'e', nothing was done: the call can be made again later
-  redis.call('SET', LANE, digits(seq) .. ' ' .. outcome, 'PX', 3600000)
+  redis.call('SET', LANE, digits(seq) .. ' ' .. outcome .. (met and ' ' .. table.concat(met, ' ') or ''), 'PX', 3600000)
 end
 local alike = n == 1 or outcome == string.rep(outcomes[1], n)
-return {'ok', now, alike and {outcomes[1]} or outcomes}
+return {'ok', now, alike and {outcomes[1]} or outcomes, met}

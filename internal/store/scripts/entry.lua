@@ -29,7 +29,7 @@ if verb == 'forget' then
   end
   redis.call('HDEL', ENTRIES, 'spec:' .. entry, 'job:' .. entry, 'seen:' .. entry, 'quiet:' .. entry)
   redis.call('HDEL', SETTINGS, 'cron:' .. entry)
-  redis.call('HDEL', CRON, entry, 'plan ' .. entry)
+  redis.call('HDEL', CRON, entry, 'plan ' .. entry, 'jobs ' .. entry)
   return {'ok', 1}
 end
 if (verb == 'pause') == (paused and true or false) then

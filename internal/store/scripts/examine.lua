@@ -2,7 +2,7 @@
 --
 -- KEYS: as named below, then inflight:<session> of each session
 -- ARGV: inflight, channels: what stands before a session in the name of its key and of its channel
---       source: where the IDs come from. 'ids': they follow. 'jobs', 'due', 'dead', 'cancelled', 'completed', 'notes', 'cancels', 'session': a page
+--       source: where the IDs come from. 'ids': they follow. 'jobs', 'due', 'dead', 'cancelled', 'completed', 'expires', 'notes', 'cancels', 'session': a page
 --       of that key. 'ready': a part of a list. 'idle': it looks at the addresses of idle sessions instead
 --       of: for 'ready' the class of the list, for 'session' the session
 --       cursor, count: as for HSCAN; for 'ready' the first and the last place in the list
@@ -12,13 +12,13 @@
 -- Reply: {'ok', time in us, next, fence, largest, jobs, left, records}
 --        next: the cursor to go on with, '0' at the end; for 'ready' the length of the list, for 'idle' the number of addresses; fence, largest: what the keys have, '' for
 --        nothing; jobs: what facts_of returns for each; left: IDs of the page that the call didn't get to, for 'idle' addresses without
---        a session; records: for 'jobs' each ID of the page, and its
---        record; for 'due' members that have no class or no ID
+--        a session, for 'unique' keys that are no longer so; records: for 'jobs' each ID of the page, and its
+--        record; for 'due' members that have no class or no ID; for 'unique' what UNIQUE has for each of left
 --        {'again'}  there is a session that isn't in KEYS; nothing was looked at
 -- Errors: those of Redis.
 
-local SESSIONS, FENCE, JOBS, DUE, IDLE, STATS, HIGH, NORMAL, LOW, SUSPECT, DEAD, CANCELLED, NOTES, CANCELS, COMPLETED = unpack(KEYS)
-local first_session = 16 -- of KEYS
+local SESSIONS, FENCE, JOBS, DUE, IDLE, STATS, HIGH, NORMAL, LOW, SUSPECT, DEAD, CANCELLED, NOTES, CANCELS, COMPLETED, LINED, UNIQUE, WINDOWS, EXPIRES = unpack(KEYS)
+local first_session = 20 -- of KEYS
 local fixed = 8 -- arguments before the IDs
 local inflight, channels, source, of, cursor, count, search, budget = unpack(ARGV, 1, fixed)
 
@@ -30,6 +30,10 @@ local sessions, all = session_keys()
 if not all then
   return {'again'}
 end
+redis.call('ZCARD', LINED)
+redis.call('HLEN', UNIQUE)
+redis.call('ZCARD', WINDOWS)
+redis.call('ZCARD', EXPIRES)
 local following, ids, left, records = '0', {}, {}, {}
 -- include: page_of
 

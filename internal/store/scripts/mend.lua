@@ -8,16 +8,16 @@
 --        {'again'}  there is a session that isn't in KEYS; nothing was done
 -- Errors: those of Redis, and 'NOPERM signalbox: ...', or 'LAYOUT n signalbox: ...' as in enqueue.lua; before the first write.
 
-local SESSIONS, FENCE, JOBS, DUE, IDLE, STATS, HIGH, NORMAL, LOW, SUSPECT, DEAD, CANCELLED, NOTES, CANCELS, SETTINGS, COMPLETED = unpack(KEYS)
-local first_session = 17 -- of KEYS
+local SESSIONS, FENCE, JOBS, DUE, IDLE, STATS, HIGH, NORMAL, LOW, SUSPECT, DEAD, CANCELLED, NOTES, CANCELS, SETTINGS, COMPLETED, LINED, TURNS, GROUPS, RUNNING, PARKED, UNIQUE, WINDOWS, EXPIRES = unpack(KEYS)
+local first_session = 25 -- of KEYS
 local fixed = 6 -- arguments before the steps
 local protocol, inflight, channels, search, id, digest = unpack(ARGV, 1, fixed)
 
 local lists = {['0'] = HIGH, ['1'] = NORMAL, ['2'] = LOW, ['s'] = SUSPECT}
 
--- include: clock, digits, standing, denied_command, session_keys, facts_of, wake_one, ready, count, forget
+-- include: clock, digits, standing, denied_command, session_keys, facts_of, wake_one, ready, count, forget, key_fault, recount
 
-local held_back = standing(SETTINGS, protocol)
+local held_back, _, maximum = standing(SETTINGS, protocol)
 if tonumber(held_back) then
   return redis.error_reply('LAYOUT ' .. held_back .. ' signalbox: the layout of the queue is newer than protocol ' .. protocol)
 end
@@ -37,6 +37,14 @@ end
 local terminal
 -- include: terminal_states
 redis.call('ZCARD', IDLE)
+redis.call('ZCARD', LINED)
+redis.call('ZCARD', TURNS)
+redis.call('HLEN', GROUPS)
+redis.call('HLEN', UNIQUE)
+redis.call('ZCARD', WINDOWS)
+redis.call('ZCARD', EXPIRES)
+redis.call('ZCARD', PARKED)
+redis.call('HLEN', RUNNING)
 local largest, fence = redis.call('HGET', STATS, 'largest'), redis.call('GET', FENCE)
 for k = first_session, #KEYS do
   redis.call('HLEN', KEYS[k])
@@ -45,6 +53,8 @@ for _, list in pairs(lists) do
   redis.call('LLEN', list)
 end
 local facts = facts_of(id)
+-- include: queue_length
+local no_room = maximum and queue_length() >= maximum -- the queue has as many jobs as it may have, or more
 if digest ~= '' and digest ~= facts[1] then
   return {'ok', now, 0}
 end
@@ -53,13 +63,21 @@ end
 redis.call('ZREM', SESSIONS, '')
 
 local done, woken = 0, false
+local g -- groups, once a step needs them
 for i = fixed + 1, #ARGV, 3 do
   local verb, a, b = unpack(ARGV, i, i + 2)
   local did = true
   -- include: mend_step
   done = done + (did and 1 or 0)
 end
+if g then
+  woken = g.save() and held_back == '' or woken
+end
 if woken then
   wake_one(IDLE)
+end
+if no_room then
+  -- include: tell_room
+  tell_room(maximum)
 end
 return {'ok', now, done}

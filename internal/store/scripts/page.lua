@@ -1,7 +1,7 @@
 -- Reads a page of the jobs in a sorted set: those behind an element, which may be gone. It writes nothing.
 --
 -- KEYS: as named below
--- ARGV: state: whose set is read, 'scheduled', 'dead', 'cancelled' or 'completed'; score, member: the element; a score of '-inf' and the
+-- ARGV: state: whose set is read, 'scheduled', 'dead', 'cancelled', 'completed', or 'ready' for the lines of groups; score, member: the element; a score of '-inf' and the
 --       member '' stand before all; count: how many elements are looked at, at most; room: most bytes of records to
 --       return; the first may have more; prefix: of the IDs that are wanted
 -- Reply: {'ok', time in us, looked, elements, ids, records}
@@ -10,9 +10,9 @@
 --        same order; a record is missing where there is none
 -- Errors: those of Redis.
 
-local JOBS, DUE, DEAD, CANCELLED, COMPLETED = unpack(KEYS)
+local JOBS, DUE, DEAD, CANCELLED, COMPLETED, LINED = unpack(KEYS)
 local state, score, member, count, room, prefix = unpack(ARGV)
-local list = ({scheduled = DUE, dead = DEAD, cancelled = CANCELLED, completed = COMPLETED})[state]
+local list = ({scheduled = DUE, dead = DEAD, cancelled = CANCELLED, completed = COMPLETED, ready = LINED})[state]
 
 -- include: clock, sorts_before, read_records
 
@@ -29,7 +29,13 @@ end
 local elements = redis.call('ZRANGE', list, low, low + tonumber(count) - 1, 'WITHSCORES')
 local all = {}
 for i = 1, #elements, 2 do
-  all[#all + 1] = state == 'scheduled' and string.sub(elements[i], 2) or elements[i] -- without the class
+  local id = elements[i]
+  if state == 'scheduled' then
+    id = string.sub(id, 2) -- without the class
+  elseif state == 'ready' then
+    id = string.match(id, '^[^\1]+\1' .. string.rep('%d', 16) .. '(.+)$') or id -- without class, group and place
+  end
+  all[#all + 1] = id
 end
 local looked, ids, records = read_records(all, tonumber(room), prefix)
 return {'ok', clock(), looked, elements, ids, records}

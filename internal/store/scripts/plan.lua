@@ -3,10 +3,12 @@
 -- plans of its entries when it begins, and again and again. An enqueue refuses a tick of another plan than the one in force.
 -- A scheduler knows when its plan was new, and says so when it registers the plan again. So a Redis that forgot plans gets them back in
 -- their order, and a scheduler that was away for long isn't taken for one with a new plan.
+-- A plan that is set at run time, in place of another one, is new at that time. The scheduler says when that was, so it doesn't matter in
+-- which order the calls of several schedulers come, or whether one is repeated.
 --
 -- KEYS: as named below
 -- ARGV: protocol; patience (us): a plan that no scheduler has registered for so long gives way to any other;
---       then for each entry: name, plan, when the plan was new in us: '' if the scheduler begins
+--       then for each entry: name, plan, when the plan was new in us: '' if the scheduler begins; with '=' in front if it was set then
 -- Reply: {'ok', list}: four values for each entry: its last tick in us or ''; since when this plan counts in us: earlier ticks are never
 --        made up for; 1 if it is in force, else 0; when it was new in us
 -- A caller that is too old for the queue changes nothing, and is told that its plans are in force: an enqueue tells it the truth.
@@ -24,13 +26,14 @@ local now = clock()
 local fields, list = {}, {}
 for i = fixed + 1, #ARGV, 3 do
   local name, mine, born = unpack(ARGV, i, i + 2)
-  born = tonumber(born)
+  local set = string.sub(born, 1, 1) == '='
+  born = tonumber(set and string.sub(born, 2) or born)
   local last, text = unpack(redis.call('HMGET', CRON, name, 'plan ' .. name))
   -- The field 'plan <entry>' holds plans, the newest first: the plan, since when it counts, when it was last registered, and when it
   -- was new.
   local oldest = now - patience
   local before = tonumber((string.match(text or '', mine .. ' %d+ (%d+)')))
-  if born and before and before < oldest then -- this scheduler was away: the others may have been, too, and come back
+  if born and not set and before and before < oldest then -- this scheduler was away: the others may have been, too, and come back
     oldest = before - patience
   end
   local plans, own, lapsed, first = {}, nil, nil, true
@@ -49,8 +52,23 @@ for i = fixed + 1, #ARGV, 3 do
     end
     first = false
   end
+  local newest = plans[1] and plans[1][4] or 0
+  if set then
+    born = newest > now and newest + 1 or math.min(born, now) -- a plan of the future is one of a wrong clock
+  end
+  local was_first = own and own == plans[1]
+  if was_first then
+    own[4] = math.max(own[4], born or 0)
+  elseif own and born and born > own[4] then -- it is newer than Redis knows
+    for j = #plans, 1, -1 do
+      if plans[j] == own then
+        table.remove(plans, j)
+      end
+    end
+    own = nil
+  end
   if not own then
-    own = {mine, now, now, born or math.max(now, plans[1] and plans[1][4] + 1 or 0)}
+    own = {mine, now, now, born or math.max(now, newest + 1)}
     local at = 1
     while born and plans[at] and plans[at][4] > born do
       at = at + 1

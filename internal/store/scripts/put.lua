@@ -6,35 +6,41 @@
 --       keep_jobs, keep_bytes, keep_us: as in claim.lua
 --       then for each job: id, digest, state, us, record
 --       digest: '' for a new job, whose ID must be free. Else the job must be held, and its record must have this SHA-1
---       state: 'ready', 'scheduled', 'dead', 'cancelled', 'held', or 'gone' to delete the job
+--       state: 'ready', 'scheduled', 'dead', 'cancelled', 'held', 'waits' for one that is held and hadn't ended, or 'gone' to delete the job
 --       us: when it is due, or has ended; the record has the time when it is due, too
 -- Reply: {'ok', time in us, answers}: an answer for each job. 'done'; 'taken', if the ID isn't free; 'gone', if there is no such job;
---        'changed', if it isn't held, or has another record. But for 'done' nothing was changed
+--        'changed', if it isn't held, or has another record; 'unique', if another job has the unique key that a new one must have. But for 'done'
+--        nothing was changed
 -- Errors: those of Redis, and 'NOPERM signalbox: ...', or 'LAYOUT n signalbox: ...' as in enqueue.lua; before the first write.
 
-local SESSIONS, JOBS, DUE, IDLE, STATS, HIGH, NORMAL, LOW, SUSPECT, DEAD, CANCELLED, NOTES, SETTINGS, COMPLETED = unpack(KEYS)
+local SESSIONS, JOBS, DUE, IDLE, STATS, HIGH, NORMAL, LOW, SUSPECT, DEAD, CANCELLED, NOTES, SETTINGS, COMPLETED, LINED, TURNS, GROUPS, UNIQUE, WINDOWS, EXPIRES = unpack(KEYS)
 local held_until = 9007199254740992 -- 2^53; enqueue.lua allows one less
 local fixed = 5 -- arguments before those of the jobs
 local protocol, dry, keep_jobs, keep_bytes, keep_us = unpack(ARGV, 1, fixed)
 
 -- include: clock, digits, standing, denied_command, retention, wake_one
 
-local held_back = standing(SETTINGS, protocol)
+local held_back, _, maximum = standing(SETTINGS, protocol)
 if tonumber(held_back) then
   return redis.error_reply('LAYOUT ' .. held_back .. ' signalbox: the layout of the queue is newer than protocol ' .. protocol)
 end
--- include: put_read
--- include: note, own_age, retain, finish, ready, class_of
+-- include: put_read, queue_length
+local no_room = maximum and queue_length() >= maximum -- the queue has as many jobs as it may have, or more
+-- include: note, own_age, retain, finish, ready, due_member, key_taken, free_key_of
 
 local answers, judged = {}, {}
+local g -- groups, once a job has one
 for i = fixed + 1, #ARGV, 5 do
   local id, digest, state, us, record = unpack(ARGV, i, i + 4)
   local old, answer = redis.call('HGET', JOBS, id), 'done'
   if digest == '' then
     answer = (old or judged[id]) and 'taken' or 'done'
+    if answer == 'done' and (state == 'ready' or state == 'scheduled' or state == 'waits') then
+      -- include: put_key
+    end
   elseif not old then
     answer = 'gone'
-  elseif digest ~= redis.sha1hex(old) or tonumber(redis.call('ZSCORE', DUE, class_of(old) .. id) or 0) ~= held_until then
+  elseif digest ~= redis.sha1hex(old) or tonumber(redis.call('ZSCORE', DUE, due_member(old, id)) or 0) ~= held_until then
     answer = 'changed'
   end
   judged[id] = true
@@ -46,7 +52,14 @@ end
 if largest and grown > largest then
   redis.call('HSET', STATS, 'largest', grown)
 end
+if g then
+  g.save()
+end
 if woken then
   wake_one(IDLE)
+end
+if no_room then
+  -- include: tell_room
+  tell_room(maximum)
 end
 return {'ok', now, answers}

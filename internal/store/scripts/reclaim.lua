@@ -20,7 +20,7 @@
 --        {'newer'}  the queue's layout is newer than the protocol; nothing was done
 -- Errors: those of Redis, and 'NOPERM signalbox: ...', before the first write.
 
-local INFLIGHT, SESSIONS, JOBS, IDLE, STATS, HIGH, NORMAL, LOW, SUSPECT, DEAD, CANCELLED, NOTES, CANCELS, SETTINGS, COMPLETED = unpack(KEYS)
+local INFLIGHT, SESSIONS, JOBS, IDLE, STATS, HIGH, NORMAL, LOW, SUSPECT, DEAD, CANCELLED, NOTES, CANCELS, SETTINGS, COMPLETED, LINED, TURNS, GROUPS, RUNNING, UNIQUE = unpack(KEYS)
 local fixed = 10 -- arguments before those of the jobs
 local protocol, session, crash_limit, last_error, keep_jobs, keep_bytes, keep_us, room, details, channel = unpack(ARGV, 1, fixed)
 
@@ -31,7 +31,7 @@ local expiry = redis.call('ZSCORE', SESSIONS, session)
 if expiry and tonumber(expiry) > now then
   return {'alive'}
 end
-local held_back = standing(SETTINGS, protocol)
+local held_back, _, maximum = standing(SETTINGS, protocol)
 if tonumber(held_back) then
   return {'newer'}
 end
@@ -54,11 +54,18 @@ redis.call('ZCARD', DEAD)
 redis.call('ZCARD', CANCELLED)
 redis.call('ZCARD', COMPLETED)
 redis.call('HLEN', CANCELS)
+local counted = redis.call('HEXISTS', RUNNING, session) == 1
+redis.call('ZCARD', LINED)
+redis.call('ZCARD', TURNS)
+redis.call('HLEN', GROUPS)
+redis.call('HLEN', UNIQUE)
 local lists = {['0'] = HIGH, ['1'] = NORMAL, ['2'] = LOW, ['s'] = SUSPECT}
 for _, list in pairs(lists) do
   redis.call('LLEN', list)
 end
 local limits = retention(SETTINGS, {tonumber(keep_jobs), tonumber(keep_bytes), tonumber(keep_us)})
+-- include: queue_length
+local no_room = maximum and queue_length() >= maximum -- the queue has as many jobs as it may have, or more
 -- It would count a crash each time it is tried again.
 local denied = redis.acl_check_cmd and denied_command({
   {'HDEL', INFLIGHT, ''}, {'HSET', JOBS, '', ''}, {'LPUSH', HIGH, ''}, {'HINCRBY', STATS, '', '1'},
@@ -69,7 +76,7 @@ if denied then
   return redis.error_reply('NOPERM signalbox: the Redis user may not run ' .. denied .. ', which a reclaim needs')
 end
 
--- include: note, finish, ready, is_marked, finish_marked
+-- include: note, finish, ready, is_marked, finish_marked, group_held
 
 -- When Redis is out of memory it still permits this, and with it all that follows.
 redis.call('HDEL', INFLIGHT, '')
@@ -79,6 +86,7 @@ room = most
 local done, crashed = 0, 0
 local reclaimed, dead, lost, cancelled = {}, {}, {}, {}
 local records, gone, missing, dropped, pushed = {}, {}, {}, {}, {}
+local left_groups = {} -- the groups that jobs don't hold any more
 
 local function tell(list, id, token, record, span)
   list[#list + 1] = id
@@ -103,13 +111,16 @@ for i, id in ipairs(ids) do
       span = ''
     end
     local record = redis.call('HGET', JOBS, id)
+    local group = group_held(held[i])
     if is_marked(held[i]) then
       finish_marked(id, redis.call('HGET', CANCELS, id) or '', false, record)
       if record then
         tell(cancelled, id, token, record, span)
       end
+      left_groups[#left_groups + 1] = group
     elseif not record then
       missing[#missing + 1] = id
+      left_groups[#left_groups + 1] = group
     else
       local crashes
       record, crashes = crash(record)
@@ -117,6 +128,7 @@ for i, id in ipairs(ids) do
       if crashes and crashes >= tonumber(crash_limit) then
         finish('dead', {id}, record .. last_error)
         tell(dead, id, token, record, span)
+        left_groups[#left_groups + 1] = group
       else
         if crashes then
           records[#records + 1] = id
@@ -157,12 +169,29 @@ end
 if #gone > 0 then
   redis.call('HDEL', INFLIGHT, unpack(gone))
 end
+if #left_groups > 0 then
+  -- include: lines
+  local g = lines()
+  g.leave(left_groups)
+  woken = g.save() and held_back == '' or woken
+end
+-- include: reclaim_unique
 local left = redis.call('HLEN', INFLIGHT)
 if left == 0 then
   redis.call('ZREM', SESSIONS, session)
+  redis.call('HDEL', RUNNING, session)
+elseif counted then
+  redis.call('HSET', RUNNING, session, left)
+end
+if counted and #gone > 0 and held_back == '' then
+  woken = true -- a job that waits may run in the place of one that was cancelled or is dead
 end
 redis.call('ZREM', IDLE, 'p' .. channel, 's' .. channel) -- nobody may be there to hear
 if woken then
   wake_one(IDLE)
+end
+if no_room then
+  -- include: tell_room
+  tell_room(maximum)
 end
 return {'ok', left, now, done, reclaimed, dead, lost, cancelled}

@@ -11,7 +11,7 @@
 --        cancels: how many jobs of the queue were cancelled and still run
 -- Errors: those of Redis, before the first write.
 
-local LANE, SESSIONS, DUE, IDLE, STATS, HISTORY, HIGH, NORMAL, LOW, SUSPECT, CANCELS, SETTINGS = unpack(KEYS)
+local LANE, SESSIONS, DUE, IDLE, STATS, HISTORY, HIGH, NORMAL, LOW, SUSPECT, CANCELS, SETTINGS, TURNS, PARKED, EXPIRES = unpack(KEYS)
 local protocol, session, ttl, open, address, worker, seq, waited, ran = unpack(ARGV)
 
 -- include: clock, digits, standing, upcoming, send
@@ -20,9 +20,11 @@ local now = clock()
 local expiry = redis.call('ZSCORE', SESSIONS, session)
 local held_back, slots = standing(SETTINGS, protocol, worker)
 redis.call('ZCARD', DUE)
+redis.call('ZCARD', PARKED)
+redis.call('ZCARD', EXPIRES)
 local cancels = redis.call('HLEN', CANCELS)
 local idle = redis.call('ZSCORE', IDLE, address)
-local more = 0
+local more = redis.call('ZCARD', TURNS)
 for _, list in ipairs({HIGH, NORMAL, LOW, SUSPECT}) do
   more = more + redis.call('LLEN', list)
 end
@@ -42,7 +44,7 @@ if held_back ~= '' then
 end
 local following, expired = -1, {}
 if not tonumber(held_back) then
-  following, expired = upcoming(DUE, SESSIONS, now)
+  following, expired = upcoming(DUE, SESSIONS, now, PARKED, EXPIRES, held_back == '')
 end
 local heard = address == '' or send(address, 'renewed') ~= 0
 return {'ok', now, alive, more > 0 and 1 or 0, following, expired, held_back, slots, heard and 1 or 0, idle and 1 or 0, cancels}

@@ -2,23 +2,24 @@
 --
 -- KEYS: as named below, then inflight:<session> of each session that the caller knows
 -- ARGV: id
--- Reply: {'ok', time in us, there, record, state, score, session, held, note, sessions, settings, unlisted}
+-- Reply: {'ok', time in us, there, record, state, score, session, held, note, sessions, settings, unlisted, lined}
 --        there: 1 if the job has a record; state: 'scheduled', 'running', 'dead', 'cancelled', 'completed', or 'ready' if it is in none of these
 --        places; score: that of the job where it is in a sorted set, else ''; session: of a running job the position, from 1, of its
 --        session among those of the call, else 0; held: what the session holds of it, else ''; note: the note of the job, else '';
 --        sessions: all that are registered. If the state is 'ready' and one of these was not in the call, the job may be running
---        there; settings: fields and values; unlisted: 1 if the state is 'ready' and no ready list has the job. Lists of more than 100,000
---        jobs together aren't searched: then it is 0
+--        there; settings: fields and values; unlisted: 1 if the state is 'ready' and no ready list and no line has the job. Lists of more
+--        than 100,000 jobs together aren't searched: then it is 0; lined: where the job is in the line of its group, what GROUPS has for
+--        that, else ''
 -- Errors: those of Redis.
 
-local SESSIONS, JOBS, DUE, HIGH, NORMAL, LOW, SUSPECT, DEAD, CANCELLED, NOTES, SETTINGS, COMPLETED = unpack(KEYS)
-local first_session = 13 -- of KEYS
+local SESSIONS, JOBS, DUE, HIGH, NORMAL, LOW, SUSPECT, DEAD, CANCELLED, NOTES, SETTINGS, COMPLETED, LINED, GROUPS = unpack(KEYS)
+local first_session = 15 -- of KEYS
 local id = unpack(ARGV)
 
--- include: clock
+-- include: clock, group_of, line_of
 
 local where, score, session, held = 'ready', '', 0, ''
-for _, class in ipairs({'0', '1', '2', 's'}) do
+for _, class in ipairs({'0', '1', '2', 's', 'a', 'b', 'c'}) do
   local at = redis.call('ZSCORE', DUE, class .. id)
   if at then
     where, score = 'scheduled', at
@@ -39,8 +40,11 @@ for name, state in pairs(terminal) do
   end
 end
 local record = redis.call('HGET', JOBS, id)
-local unlisted = 0
-if record and where == 'ready' then
+local unlisted, lined = 0, ''
+local group = record and group_of(record)
+if group and redis.call('ZSCORE', LINED, line_of(record, group, id)) then
+  lined = redis.call('HGET', GROUPS, group) or ''
+elseif record and where == 'ready' then
   unlisted = 1
   local left = 100000 -- entries to search: some 3 ms
   for _, list in ipairs({HIGH, NORMAL, LOW, SUSPECT}) do
@@ -52,4 +56,4 @@ if record and where == 'ready' then
   end
 end
 return {'ok', clock(), record and 1 or 0, record or '', where, score, session, held, redis.call('HGET', NOTES, id) or '',
-  redis.call('ZRANGE', SESSIONS, 0, -1), redis.call('HGETALL', SETTINGS), unlisted}
+  redis.call('ZRANGE', SESSIONS, 0, -1), redis.call('HGETALL', SETTINGS), unlisted, lined}

@@ -1,5 +1,6 @@
 -- Drops terminal jobs beyond the limits of the queue, and those whose own time has come, at most 500 of each state in one call. If the queue
--- keeps no completed jobs, all of those go that it kept before. Those with a time of their own stay, up to keep_jobs and keep_bytes.
+-- keeps no completed jobs, all of those go that it kept before. Those with a time of their own stay, up to keep_jobs and keep_bytes. Also drops
+-- windows of unique keys that are over, at most 500.
 --
 -- KEYS, ARGV: as named below
 --       keep_jobs, keep_bytes, keep_us: the limits if the settings have none: the number of jobs of each state, their bytes, and how
@@ -7,10 +8,10 @@
 -- Reply: the number of jobs dropped; 0 if the queue's layout is newer than the protocol
 -- Errors: those of Redis, before the first write.
 
-local JOBS, STATS, DEAD, CANCELLED, SETTINGS, COMPLETED = unpack(KEYS)
+local JOBS, STATS, DEAD, CANCELLED, SETTINGS, COMPLETED, UNIQUE, WINDOWS = unpack(KEYS)
 local protocol, keep_jobs, keep_bytes, keep_us = unpack(ARGV)
 
--- include: clock, standing, retention, keeps, trim
+-- include: clock, standing, retention, keeps, trim, drop_windows
 
 local held_back = standing(SETTINGS, protocol)
 if tonumber(held_back) then
@@ -22,6 +23,8 @@ redis.call('HLEN', JOBS)
 redis.call('ZCARD', DEAD)
 redis.call('ZCARD', CANCELLED)
 redis.call('ZCARD', COMPLETED)
+redis.call('HLEN', UNIQUE)
+redis.call('ZCARD', WINDOWS)
 local terminal
 -- include: terminal_states
 local dropped = 0
@@ -30,4 +33,5 @@ for name, state in pairs(terminal) do
   local bytes = tonumber(redis.call('HGET', STATS, state.bytes) or '0') or 0
   dropped = dropped + trim(state, bytes, bounds, now, 500)
 end
+drop_windows(now, 500)
 return dropped

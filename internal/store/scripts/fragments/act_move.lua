@@ -27,12 +27,19 @@ else
     answer = 'lost ' .. state
   elseif verb == 'cancel' then
     local dropped = finish('cancelled', {id}, has_header(record) and record .. why or nil)
+    free_key_of(id, record)
     cost = cost + 250 * dropped
   elseif verb == 'delete' then
     finish('deleted', {id})
+    free_key_of(id, record, true)
   else
     -- include: act_enter
     if ended and verb ~= 'hold' then
+      local _, scope, key = key_taken(id, again)
+      if scope then
+        raise_layout()
+        redis.call('HSET', UNIQUE, key, scope .. ' ' .. id)
+      end
       note('revived', 1)
     end
   end

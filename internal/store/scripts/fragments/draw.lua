@@ -2,6 +2,7 @@
 local popped = {}
 local full = false -- some were left since their records have no room in the reply
 local flags = {} -- of the first ones, which are suspects
+local from = {} -- by number: the group of one that was drawn from its line
 local function pop(list, n)
   local ids = redis.call('LPOP', list, n)
   waiting[list] = waiting[list] - #ids
@@ -23,8 +24,11 @@ if hold > 0 and want > 0 and waiting[SUSPECT] > 0 then
 end
 -- No record is read before its size is known to be within bounds.
 local measure = large(room)
-for _, list in ipairs({HIGH, NORMAL, LOW}) do
+for c, list in ipairs({HIGH, NORMAL, LOW}) do
   local n = math.min(want - #popped, waiting[list])
+  if g and not full then
+    -- include: draw_class
+  end
   if n > 0 and not full then
     if measure then
       -- include: fitting

@@ -2,13 +2,29 @@
 local records = redis.call('HMGET', JOBS, unpack(popped))
 local busy = redis.call('HMGET', INFLIGHT, unpack(popped))
 local grants, seen, n = {}, {}, 0
+if g and g.rated then
+  -- include: pay_rates
+end
 first = math.max(fence + 1, now)
 for i = 1, #popped do
   local id = popped[i]
-  if records[i] and not busy[i] and not seen[id] then
+  local there = records[i] and not busy[i] and not seen[id]
+  if g and there and (string.byte(records[i], 4) or 0) % 16 >= 8 then
+    -- include: grant_expiring
+  end
+  if g and there and from[i] then
+    -- include: grant_suspect
+  end
+  if there then
     seen[id] = true
     grants[2 * n + 1] = id
     grants[2 * n + 2] = flags[i] and digits(first + n) .. flags[i] or digits(first + n)
+    if g then
+      -- include: grant_group
+    end
+    if u then
+      -- include: grant_unique
+    end
     n = n + 1
     ids[n], bodies[n] = id, records[i]
     if #records[i] > grown then
@@ -27,4 +43,12 @@ if n > 0 then
     redis.call('HDEL', INFLIGHT, '')
   end
   redis.call('SET', FENCE, digits(first + n - 1))
+  if u and #u.keys > 0 then
+    -- include: free_keys
+    redis.call('HSET', JOBS, unpack(u.begun))
+    free_keys(u.keys, u.ids)
+  end
+  if u and u.throttled then
+    -- include: begin_windows
+  end
 end

@@ -15,7 +15,7 @@ if ended and not detail.cautious and not entry then
   replaced = replaced or {}
   replaced[#replaced + 1] = {id, ended, redis.call('HSTRLEN', JOBS, id)}
 elseif not ended then
-  for _, class in ipairs({'0', '1', '2', 's'}) do
+  for _, class in ipairs({'0', '1', '2', 's', 'a', 'b', 'c'}) do
     if redis.call('ZSCORE', DUE, class .. id) then
       outcome = 's'
       break

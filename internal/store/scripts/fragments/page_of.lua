@@ -15,8 +15,18 @@ elseif source == 'idle' then
       left[#left + 1] = address
     end
   end
-elseif source == 'due' or source == 'dead' or source == 'cancelled' or source == 'completed' then
-  local list = ({due = DUE, dead = DEAD, cancelled = CANCELLED, completed = COMPLETED})[source]
+elseif source == 'unique' then
+  -- include: key_fault
+  local found = redis.call('HSCAN', UNIQUE, cursor, 'COUNT', count)
+  following = found[1]
+  for i = 1, #found[2], 2 do
+    if key_fault(found[2][i], found[2][i + 1]) then
+      left[#left + 1] = found[2][i]
+      records[#records + 1] = found[2][i + 1]
+    end
+  end
+elseif source == 'due' or source == 'dead' or source == 'cancelled' or source == 'completed' or source == 'expires' then
+  local list = ({due = DUE, dead = DEAD, cancelled = CANCELLED, completed = COMPLETED, expires = EXPIRES})[source]
   page = redis.call('ZSCAN', list, cursor, 'COUNT', count)
 elseif source == 'session' then
   local k = sessions[of] -- nil if the call doesn't know the session: the page is empty
@@ -33,7 +43,7 @@ if page then
       -- The note of a death is about no job that is there.
     elseif source ~= 'due' then
       ids[#ids + 1] = id
-    elseif #id > 1 and lists[string.sub(id, 1, 1)] then
+    elseif string.find(id, '^[012sabc].') then
       ids[#ids + 1] = string.sub(id, 2) -- without the class
     else
       records[#records + 1] = id

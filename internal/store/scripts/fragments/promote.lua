@@ -1,6 +1,9 @@
 -- A step of claim.lua: moves jobs that have become due to the ready lists of their classes.
 if #promotable > 0 then
   local moved = {}
+  if g then
+    -- include: promote_lined
+  end
   for _, member in ipairs(promotable) do
     local class = string.sub(member, 1, 1)
     moved[class] = moved[class] or {}
@@ -12,5 +15,7 @@ if #promotable > 0 then
     waiting[list] = length
     suspects_ready = suspects_ready or class == 's'
   end
-  redis.call('ZREM', DUE, unpack(promotable))
+  if #promotable > 0 then
+    redis.call('ZREM', DUE, unpack(promotable))
+  end
 end

@@ -8,10 +8,17 @@ for class, list in pairs(ready_now) do
     woken = ready(lists[class], list, false, held_back)
   end
 end
+if lined then
+  -- include: put_in_line
+end
 if #due > 0 then
   redis.call('ZADD', DUE, unpack(due))
   local head = redis.call('ZRANGE', DUE, 0, 0, 'WITHSCORES')
   woken = woken or not earliest[2] or tonumber(head[2]) < tonumber(earliest[2])
+end
+if expires then
+  redis.call('ZADD', EXPIRES, unpack(expires))
+  woken = woken or seen[redis.call('ZRANGE', EXPIRES, 0, 0)[1]] ~= nil -- somebody must know the time
 end
 if replaced then
   -- include: forget
@@ -20,6 +27,9 @@ if replaced then
     forget(state, id, bytes)
     redis.call('HDEL', NOTES, id)
   end
+end
+if keys_taken then
+  -- include: put_unique
 end
 redis.call('HSET', JOBS, unpack(records))
 if woken then

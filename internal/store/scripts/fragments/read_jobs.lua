@@ -1,11 +1,16 @@
 -- A step of enqueue.lua: reads and checks the arguments of all n jobs. details has the arguments that a plain job doesn't have.
 local ids, classes, details = {}, {}, {}
 local entries, timed -- entries: the cron entries of ticks; timed: whether any job has a time
+local overlaps -- whether any of these entries has a policy for jobs that overlap
+-- include: unique_part
 for j = 1, n do
   local i = fixed + 4 * j - 3
   local id, class, when = args[i], args[i + 1], args[i + 2]
   if not ready_now[class] or when ~= '' then
-    local detail = {}
+    local detail = { -- with all fields, so that Lua makes room for them once
+      cautious = false, version = false, replaces = false, most = false, extras = false, group = false, expires = false, scope = false, unique = false,
+      window = false, us = false, delayed = false,
+    }
     -- include: read_detail
     details[j] = detail
   end

@@ -11,8 +11,25 @@ else
   present = redis.call('HMGET', JOBS, unpack(ids))
 end
 redis.call('ZCARD', IDLE)
+if lined then
+  redis.call('ZCARD', LINED)
+  redis.call('ZCARD', TURNS)
+  redis.call('HLEN', GROUPS)
+  place = tonumber((string.match(redis.call('HGET', STATS, 'place') or '', '^%d+$'))) or 0
+end
+if uniques then
+  keys_held = {}
+  redis.call('ZCARD', WINDOWS)
+  for i, value in ipairs(redis.call('HMGET', UNIQUE, unpack(uniques))) do
+    keys_held[uniques[i]] = value or nil
+  end
+end
+if EXPIRES then
+  redis.call('ZCARD', EXPIRES)
+end
 local earliest = timed and redis.call('ZRANGE', DUE, 0, 0, 'WITHSCORES')
 local marks, plans, paused -- of each entry: its last tick, the plan in force and since when, and since when it is paused
+local jobs_of -- of each entry: its newest jobs, if overlaps is set
 if entries then
   marks, plans, paused = {}, {}, {}
   local found = redis.call('HMGET', CRON, unpack(entries))
@@ -34,5 +51,8 @@ if entries then
       return invalid('the last tick of a cron entry is no number: is another program writing to this queue?')
     end
     marks[entries[i]] = mark or -1
+  end
+  if overlaps then
+    -- include: read_overlaps
   end
 end

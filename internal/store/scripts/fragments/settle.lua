@@ -1,6 +1,7 @@
 -- A step of claim.lua: settles the deliveries of the call, and keeps the notes of those that run on or will run again.
 local settled, n = {}, 0 -- ids that completed
 local marked -- ids of jobs that were cancelled while they ran
+local left = {} -- the groups that the jobs of the call don't hold any more
 for j = 1, completed do
   local i = fixed - 1 + 2 * j
   local token = ARGV[i + 1]
@@ -10,7 +11,8 @@ for j = 1, completed do
   elseif not owns(j, token) then
     refused[#refused + 1] = j
   else
-    -- include: is_marked
+    -- include: is_marked, group_held
+    left[#left + 1] = group_held(held[j])
     if is_marked(held[j]) then
       marked = marked or {}
       marked[#marked + 1] = ARGV[i]
@@ -52,4 +54,7 @@ if notes > 0 then
 end
 if others <= #ARGV then
   -- include: settle_others
+end
+if g and #left > 0 then
+  g.leave(left)
 end

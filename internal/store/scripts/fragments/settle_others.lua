@@ -16,7 +16,8 @@ for i = others, #ARGV, 6 do
   if ended[id] or not owns(j, token) then
     refused[#refused + 1] = j
   elseif marks and marks[id] then
-    -- include: finish_marked
+    -- include: finish_marked, group_held
+    left[#left + 1] = group_held(held[j])
     ended[id] = true
     if outcome ~= 'cancelled' then
       overruled[#overruled + 1] = j
@@ -27,6 +28,11 @@ for i = others, #ARGV, 6 do
     ended[id] = true
     local again = outcome == 'retry' or outcome == 'delay'
     local there = true
+    local group -- that it holds
+    if g then
+      -- include: group_held
+      group = group_held(held[j])
+    end
     if record == '' then -- it is read only if it changes: it may be large
       if again then
         record = redis.call('HGET', JOBS, id)
@@ -37,6 +43,9 @@ for i = others, #ARGV, 6 do
       end
     end
     if there and again then
+      if group then
+        -- include: put_off
+      end
       local at = now + delay
       redis.call('HSET', JOBS, id, redue(record, at))
       grown = math.max(grown, #record)
@@ -53,8 +62,10 @@ for i = others, #ARGV, 6 do
       note(outcome, 1)
     elseif outcome == 'completed' and record then
       -- include: settle_kept
+      left[#left + 1] = group
     else
       finish(there and outcome or 'completed', {id}, record)
+      left[#left + 1] = group
     end
     redis.call('HDEL', INFLIGHT, id)
   end

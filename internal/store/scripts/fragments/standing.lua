@@ -1,4 +1,5 @@
--- Returns what the queue's settings allow to a call of a protocol, and how many slots each worker should have ('' if that isn't set).
+-- Returns what the queue's settings allow to a call of a protocol; how many slots each worker should have ('' if that isn't set); and to a caller that is
+-- no worker how many jobs the queue may have that haven't ended (nil if there is no maximum).
 -- The first is one of:
 --   '': the call may add and take jobs
 --   'paused': nobody may take jobs
@@ -7,12 +8,15 @@
 --   the queue's layout, if it is newer than the protocol: the call may only settle jobs that were taken before
 -- worker is nil if the caller is no worker.
 local function standing(settings, protocol, worker)
-  local layout, paused, slots, quiet = unpack(redis.call('HMGET', settings, 'layout', 'paused', 'slots', 'quiet:' .. (worker or '')))
+  local layout, paused, slots, own = unpack(redis.call('HMGET', settings, 'layout', 'paused', 'slots', worker and 'quiet:' .. worker or 'max_length'))
   if layout and not string.find(layout, '^%d%d?%d?$') then
     layout = '999' -- another program wrote it, which knows more than this call
   end
   if layout and tonumber(layout) > tonumber(protocol) then
     return layout, ''
   end
-  return quiet and string.sub(quiet, 1, 4) == 'stop' and 'stop' or paused and 'paused' or quiet and 'quiet' or '', slots or ''
+  if not worker then
+    return paused and 'paused' or '', slots or '', own and tonumber((string.match(own, '^[1-9]%d*$'))) or nil
+  end
+  return own and string.sub(own, 1, 4) == 'stop' and 'stop' or paused and 'paused' or own and 'quiet' or '', slots or ''
 end

@@ -2,11 +2,11 @@
 -- holds no such number counts as 0. If stats can't be read, returns nil and the error.
 local function totals_of(stats)
   local totals = redis.pcall('HMGET', stats, 'enqueued', 'completed', 'retry', 'delay', 'return', 'dead', 'cancelled', 'crashed',
-    'deleted', 'revived')
+    'deleted', 'revived', 'expired')
   if totals.err then
     return nil, totals
   end
-  for i = 1, 10 do
+  for i = 1, 11 do
     local n = totals[i]
     if not n or #n > 16 or not string.find(n, '^%d+$') then
       totals[i] = '0'

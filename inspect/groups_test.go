@@ -1,0 +1,104 @@
+package inspect_test
+
+import (
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/signalbox-go/signalbox"
+	"github.com/signalbox-go/signalbox/inspect"
+	"github.com/signalbox-go/signalbox/internal/redistest"
+	"github.com/signalbox-go/signalbox/internal/store"
+)
+
+// lines enqueues jobs of a group.
+func (s *stage) lines(key string, serial bool, when store.When, ids ...string) {
+	s.t.Helper()
+	for _, id := range ids {
+		item, err := store.NewItem(&signalbox.Job{ID: id, Kind: "k", Group: key, Serial: serial}, when)
+		s.must(err)
+		s.enqueue.Next()
+		_, err = s.Enqueue(s.t.Context(), s.enqueue, []store.Item{item})
+		s.must(err)
+	}
+}
+
+// Jobs say which group they are of, and what they wait for.
+func TestGroupsAreShown(t *testing.T) {
+	t.Parallel()
+	s := newStage(t, redistest.Start(t).Client())
+	s.lines("a", true, store.When{}, "a1", "a2")
+	s.lines("b", false, store.When{}, "b1")
+	s.puts("plain")
+	s.claim(3)
+	s.lines("b", false, store.When{}, "b2")
+	for id, want := range map[string]inspect.Job{
+		"a1":    {State: signalbox.StateRunning, Group: "a", Serial: true},
+		"a2":    {State: signalbox.StateReady, Group: "a", Serial: true, Waits: "for the jobs of its group that run, or wait for a retry"},
+		"b2":    {State: signalbox.StateReady, Group: "b", Waits: "for a free slot, and the turn of its group"},
+		"plain": {State: signalbox.StateRunning},
+	} {
+		got := s.one(id, want.State)
+		if got = (inspect.Job{State: got.State, Group: got.Group, Serial: got.Serial, Waits: got.Waits, Nowhere: got.Nowhere, Cancelling: got.Cancelling}); !reflect.DeepEqual(got, want) {
+			t.Errorf("job %s is\n%+v, want\n%+v", id, got, want)
+		}
+	}
+	for i, job := range s.list(inspect.Filter{State: signalbox.StateReady}) {
+		if want := []string{"b2", "a2"}[i]; job.ID != want || job.Group != want[:1] || job.Waits != "for a free slot, and the turn of its group" {
+			t.Errorf("job %d that is listed: %+v", i, job)
+		}
+	}
+	if jobs := s.list(inspect.Filter{State: signalbox.StateReady, Group: "b"}); len(jobs) != 1 || jobs[0].ID != "b2" {
+		t.Errorf("of one group: %+v", jobs)
+	}
+	redistest.Eventually(t, func() bool { // the clock of the embedded Redis moves every millisecond
+		q, err := s.ins.Queue(t.Context(), s.Name())
+		if s.must(err); q.Ready != 2 {
+			t.Fatalf("%d are ready", q.Ready)
+		}
+		return q.Oldest > 0
+	}, "the oldest waits for some time")
+}
+
+// The jobs of a file come into the lines of their groups, where one of a serial group runs at a time. Drain empties lines.
+func TestGroupsInFiles(t *testing.T) {
+	t.Parallel()
+	s := newStage(t, redistest.Start(t).Client())
+	s.lines("a", true, store.When{}, "a1", "a2", "a3")
+	s.lines("b", false, store.When{After: time.Hour}, "b1")
+	s.claim(1)
+	file := s.exported()
+	to := s.beside()
+	if done := to.imports(file, inspect.Importing{}); done.Done != 4 {
+		t.Fatalf("import: %+v", done)
+	}
+	if q, err := s.ins.Queue(t.Context(), to.Name()); err != nil || q.Scheduled != 4 {
+		t.Errorf("%+v, %v", q, err)
+	}
+	to.claim(0) // promotes them
+	q, err := s.ins.Queue(t.Context(), to.Name())
+	if s.must(err); q.Ready != 3 || q.Scheduled != 1 {
+		t.Errorf("%d are ready, %d scheduled", q.Ready, q.Scheduled)
+	}
+	if got := to.claim(1); got[0].Job.ID != "a1" {
+		t.Errorf("%s runs first", got[0].Job.ID)
+	}
+	if job := to.one("a2", signalbox.StateReady); job.Group != "a" || !strings.Contains(job.Waits, "its group") {
+		t.Errorf("the next: %+v", job)
+	}
+	p, err := s.ins.Drain(t.Context(), to.Name(), inspect.Draining{Scheduled: true})
+	if s.must(err); p.Done != 3 {
+		t.Errorf("drained: %+v", p)
+	}
+	s.must(to.Check(t.Context()))
+	bad := strings.ReplaceAll(file, `"extras_base64":"AnNh"`, `"extras_base64":"AnhhAA=="`)
+	if bad == file {
+		t.Fatal(file)
+	}
+	other := s.beside()
+	if _, err := s.ins.Import(t.Context(), other.Name(), strings.NewReader(bad), inspect.Importing{}); err == nil || !strings.Contains(err.Error(), "they name no group") {
+		t.Errorf("a file with a group that can't be: %v", err)
+	}
+	s.must(other.Check(t.Context()))
+}

@@ -1,0 +1,116 @@
+package store
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/signalbox-go/signalbox"
+	"github.com/signalbox-go/signalbox/internal/wire"
+)
+
+// A GroupInUse says what there is of a group.
+type GroupInUse struct {
+	Key     string           // with its first byte
+	Holding int64            // jobs that hold it: those that run, and those that come to run again without waiting in the line
+	Waiting int64            // jobs in its lines
+	Until   time.Time        // it is held back until then; zero if it isn't
+	Limits  signalbox.Limits // its own, or those of all groups
+}
+
+// groupsRead is at how many groups GroupsInUse looks.
+const groupsRead = 10_000
+
+// GroupsInUse returns the largest groups that jobs hold or wait in: those with the most jobs first. It looks at some 10,000 groups at most; more reports whether there are
+// others than those that it returns.
+func (q *Queue) GroupsInUse(ctx context.Context, most int) (groups []GroupInUse, more bool, err error) {
+	if groups, more, err = q.someGroups(ctx); err != nil {
+		return nil, false, err
+	}
+	for page := range slices.Chunk(groups, 500) {
+		if err := q.countLines(ctx, page); err != nil {
+			return nil, false, err
+		}
+	}
+	slices.SortFunc(groups, func(a, b GroupInUse) int {
+		return cmp.Or(cmp.Compare(b.Holding+b.Waiting, a.Holding+a.Waiting), cmp.Compare(a.Key, b.Key))
+	})
+	if len(groups) > most {
+		groups, more = groups[:most], true
+	}
+	return groups, more, q.boundsOf(ctx, groups)
+}
+
+// someGroups returns groups that are in use, and how many jobs hold them.
+func (q *Queue) someGroups(ctx context.Context) (groups []GroupInUse, more bool, err error) {
+	seen := make(map[string]bool)
+	for next := uint64(0); ; {
+		fields, cursor, err := q.rdb.HScan(ctx, q.keys.groups, next, "", 1000).Result()
+		if err != nil {
+			return nil, false, err
+		}
+		for i := 0; i+1 < len(fields); i += 2 {
+			if g, ok := parseGroup(fields[i+1]); ok && !seen[fields[i]] && fields[i] != "g"+wire.Unstarted { // a scan may return one twice
+				seen[fields[i]] = true
+				groups = append(groups, GroupInUse{Key: fields[i], Holding: int64(g.held)})
+			}
+		}
+		if next = cursor; next == 0 || len(groups) >= groupsRead {
+			return groups, next != 0, nil
+		}
+	}
+}
+
+// countLines counts the jobs that wait in the lines of some groups.
+func (q *Queue) countLines(ctx context.Context, groups []GroupInUse) error {
+	counts, err := q.rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
+		for i := range groups {
+			for _, class := range []string{"0", "1", "2"} {
+				line := class + groups[i].Key
+				p.ZLexCount(ctx, q.keys.lined, "["+line+"\x01", "("+line+"\x02")
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	for i, count := range counts {
+		groups[i/3].Waiting += count.(*redis.IntCmd).Val()
+	}
+	return nil
+}
+
+// boundsOf fills in what bounds some groups.
+func (q *Queue) boundsOf(ctx context.Context, groups []GroupInUse) error {
+	settings, err := q.Settings(ctx)
+	if err != nil {
+		return err
+	}
+	own, err := q.GroupLimits(ctx)
+	if err != nil {
+		return err
+	}
+	holds, err := q.Holds(ctx)
+	if err != nil {
+		return err
+	}
+	until := make(map[string]time.Time, len(holds))
+	for _, h := range holds {
+		until[h.Group] = h.Until
+	}
+	for i := range groups {
+		g := &groups[i]
+		g.Until, g.Limits = until[g.Key], settings.GroupLimits
+		if l, ok := own[g.Key[1:]]; ok {
+			g.Limits = l
+		}
+		if g.Key[0] == 's' {
+			g.Limits.Running = 1
+		}
+	}
+	return nil
+}

@@ -1,0 +1,117 @@
+package store
+
+import (
+	"errors"
+	"fmt"
+	"hash/maphash"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/signalbox-go/signalbox"
+)
+
+// soundGroups fills a queue with jobs of groups. Of serial groups s1 runs, r1 waits for its retry, t1 was returned, and one job of each waits for
+// them. Jobs of two other groups have turns.
+func (r *rig) soundGroups() {
+	r.t.Helper()
+	r.open()
+	for _, put := range []struct {
+		key string
+		o   Outcome
+	}{{"sr", Delay}, {"st", Return}, {"ss", ""}} {
+		id := put.key[1:]
+		r.putIn(put.key, id+"1", id+"2")
+		got := r.call(ClaimRequest{Want: 1}).Deliveries
+		equal(r.t, "claimed", ids(got), []string{id + "1"})
+		if put.o == "" {
+			break
+		}
+		s := settlement(got[0], put.o)
+		s.Delay = time.Hour
+		r.settled(s)
+		if put.o == Return { // it waits at the head of its list; the next claims are for others
+			r.must(r.rdb.RPopLPush(bg, r.keys.readyNormal, r.keys.prefix+"aside").Err())
+		}
+	}
+	r.must(r.rdb.RPopLPush(bg, r.keys.prefix+"aside", r.keys.readyNormal).Err())
+	r.putIn("ga", "a1", "a2")
+	r.enqueued(r.grouped("b1", "gb", When{}, signalbox.PriorityLow))
+	r.put("plain")
+}
+
+func testDoctorRepairsGroups(t *testing.T, all *rig) {
+	set := func(key, value string) func(r *rig) error {
+		return func(r *rig) error { return r.rdb.HSet(bg, r.keys.groups, key, value).Err() }
+	}
+	turn := func(score float64, line string) func(r *rig) error {
+		return func(r *rig) error { return r.rdb.ZAdd(bg, r.keys.turns, redis.Z{Score: score, Member: line}).Err() }
+	}
+	const classes = 1 << 50
+	testPlanted(t, all, []planted{
+		{name: "no turn", want: []Fault{WrongTurn}, differ: []string{"turns"}, spoil: func(r *rig) error {
+			return r.rdb.ZRem(bg, r.keys.turns, "1ga").Err()
+		}},
+		{name: "a turn of an empty line", want: []Fault{WrongTurn}, spoil: turn(classes+7, "1gc")},
+		{name: "a turn of a blocked line", want: []Fault{WrongTurn}, spoil: turn(classes+7, "1ss")},
+		{name: "a turn of another class", want: []Fault{WrongTurn}, differ: []string{"turns"}, spoil: turn(7, "1ga")},
+		{name: "no state", want: []Fault{WrongTurn}, spoil: func(r *rig) error { return r.rdb.HDel(bg, r.keys.groups, "ga").Err() }},
+		{name: "no state of one that is held", want: []Fault{WrongTurn, WrongHolders}, spoil: func(r *rig) error { return r.rdb.HDel(bg, r.keys.groups, "ss").Err() }},
+		{name: "a state that can't be read", want: []Fault{WrongTurn, WrongHolders}, spoil: set("ss", "x")},
+		{name: "kept for nothing", want: []Fault{WrongTurn}, spoil: set("gz", "...0")},
+		{name: "blocked, and held by nobody", want: []Fault{WrongTurn}, spoil: func(r *rig) error {
+			return errors.Join(r.rdb.ZRem(bg, r.keys.turns, "1ga").Err(), r.rdb.HSet(bg, r.keys.groups, "ga", ".b.0").Err())
+		}, differ: []string{"turns"}},
+		{name: "held by more than there are", want: []Fault{WrongHolders}, spoil: set("ss", ".b.2")},
+		{name: "held by fewer than there are", want: []Fault{WrongHolders}, spoil: set("ga", ".t.3")},
+		{name: "the holder runs", want: []Fault{WrongTurn, WrongHolders}, spoil: set("ss", ".b.0")},
+		{name: "the holder is due", want: []Fault{WrongTurn, WrongHolders}, spoil: set("sr", ".b.0")},
+		{name: "the holder is ready", want: []Fault{WrongTurn, WrongHolders}, spoil: set("st", ".b.0")},
+		{name: "the holder is gone", want: []Fault{WrongHolders}, differ: []string{"groups", "turns", "inflight:s1", "jobs"}, spoil: func(r *rig) error {
+			return errors.Join(r.rdb.HDel(bg, r.keys.inflight("s1"), "s1").Err(), r.rdb.HDel(bg, r.keys.jobs, "s1").Err())
+		}},
+		{name: "a place without a record", want: []Fault{BadMember}, spoil: func(r *rig) error {
+			return r.rdb.ZAdd(bg, r.keys.lined, redis.Z{Member: fmt.Sprintf("1ga\x01%016d%s", 7, "nobody")}).Err()
+		}},
+		{name: "another place of a job", want: []Fault{BadMember}, spoil: func(r *rig) error {
+			return r.rdb.ZAdd(bg, r.keys.lined, redis.Z{Member: fmt.Sprintf("1ga\x01%016d%s", 7, "a1")}).Err()
+		}},
+		{name: "no places, lines and groups", want: []Fault{BadMember, BadMember, BadMember}, spoil: func(r *rig) error {
+			return errors.Join(r.rdb.ZAdd(bg, r.keys.lined, redis.Z{Member: "x"}).Err(), turn(7, "3ga")(r), set("x", "...1")(r))
+		}},
+	}, (*rig).soundGroups)
+}
+
+// A count of holders that is too high counts only if no job has begun to wait since the jobs that wait were looked for.
+func TestDoctorOfHoldersThatMove(t *testing.T) {
+	t.Parallel()
+	r := onShared(t)
+	r.soundGroups()
+	d := &doctor{q: r.Queue, Checkup: Checkup{Pause: -1, Found: func(f Finding) { t.Errorf("%+v", f) }}, told: make(map[uint64]struct{}), seed: maphash.MakeSeed()}
+	keys := []string{"sr", "ss", "st"}
+	_, moved, err := d.lookAtGroups(bg, nil, nil)
+	r.must(err)
+	waiting, err := d.holders(bg, keys)
+	r.must(err)
+	if len(waiting) != 2 || len(waiting["sr"]) != 1 || len(waiting["st"]) != 1 {
+		t.Fatalf("waiting: %v", waiting)
+	}
+	delete(waiting, "sr") // as one that was seen nowhere
+	surplus := make(map[string]int)
+	for range 3 {
+		left, err := d.compare(bg, keys, waiting, "another", surplus)
+		r.must(err)
+		equal(t, "to be looked at again", left, []string{"sr"})
+	}
+	left, err := d.compare(bg, keys, waiting, moved, surplus)
+	r.must(err)
+	equal(t, "after one round", left, []string{"sr"})
+	found := 0
+	d.Checkup.Found = func(f Finding) { found++ }
+	left, err = d.compare(bg, left, waiting, moved, surplus)
+	r.must(err)
+	if found != 1 || len(left) > 0 {
+		t.Errorf("after two rounds: %d, %v", found, left)
+	}
+}

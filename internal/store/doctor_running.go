@@ -1,0 +1,41 @@
+package store
+
+import (
+	"context"
+	"fmt"
+)
+
+// counts compares how many jobs each session is counted to run, for the queue's limit of running jobs, with what it runs. One script reads
+// both.
+func (d *doctor) counts(ctx context.Context) error {
+	var wrong []string
+	err := d.with(ctx, func(sessions []string) (again bool, err error) {
+		keys := runningScript.keys(&d.q.keys)
+		for _, session := range sessions {
+			keys = append(keys, d.q.keys.inflight(session))
+		}
+		r, err := run(ctx, d.q.rdb, runningScript, keys, runningScript.args(0, arg{"inflight", d.q.keys.inflight("")}))
+		if err != nil {
+			return false, err
+		}
+		if err := r.status("ok", "again"); err != nil || r.str(0) == "again" {
+			return err == nil, err
+		}
+		wrong = r.strs(1)
+		return false, r.err
+	})
+	for ; err == nil && len(wrong) >= 3; wrong = wrong[3:] {
+		err = d.miscounted(ctx, wrong[0], wrong[1], wrong[2])
+	}
+	return err
+}
+
+func (d *doctor) miscounted(ctx context.Context, session, has, right string) error {
+	done, err := d.mend(ctx, nil, step{verb: "count", a: session})
+	if err != nil {
+		return err
+	}
+	text := fmt.Sprintf("session %.200q counts as running %.40q jobs for the queue's limit, it should be %q", session, has, right)
+	d.find(WrongRunning, "", text, done)
+	return nil
+}

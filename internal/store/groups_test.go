@@ -1,0 +1,446 @@
+package store
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/signalbox-go/signalbox"
+	"github.com/signalbox-go/signalbox/internal/redistest"
+)
+
+// grouped returns a job of a group of normal priority. A key that begins with 's' is serial.
+func (r *rig) grouped(id, key string, when When, p signalbox.Priority) Item {
+	r.t.Helper()
+	return r.made(signalbox.Job{ID: id, Priority: p}, key, when)
+}
+
+// made returns an item with a payload for a job of a group, or of none if the key is "".
+func (r *rig) made(job signalbox.Job, key string, when When) Item {
+	r.t.Helper()
+	job.Kind, job.Payload = "k", []byte(`"`+job.ID+`"`)
+	if key != "" {
+		job.Group, job.Serial = key[1:], key[0] == 's'
+	}
+	it, err := NewItem(&job, when)
+	r.must(err)
+	return it
+}
+
+// putIn enqueues jobs of one group that are ready.
+func (r *rig) putIn(key string, ids ...string) {
+	r.t.Helper()
+	items := make([]Item, len(ids))
+	for i, id := range ids {
+		items[i] = r.grouped(id, key, When{}, signalbox.PriorityNormal)
+	}
+	r.enqueued(items...)
+}
+
+// Groups take turns.
+func TestGroupsTakeTurns(t *testing.T) {
+	t.Parallel()
+	r := onShared(t)
+	r.open()
+	r.putIn("ga", "a1", "a2", "a3", "a4")
+	r.putIn("gb", "b1")
+	r.putIn("gc", "c1", "c2")
+	equal(t, "the first round", ids(r.claim(3)), []string{"a1", "b1", "c1"})
+	r.putIn("gb", "b2")
+	equal(t, "one at a time", ids(r.claim(1)), []string{"a2"})
+	equal(t, "one at a time", ids(r.claim(1)), []string{"c2"})
+	equal(t, "the rest", ids(r.claim(9)), []string{"b2", "a3", "a4"})
+}
+
+// One job of a serial group runs at a time, also while it waits for its retry.
+func TestSerial(t *testing.T) {
+	t.Parallel()
+	r := onShared(t)
+	r.open()
+	r.putIn("sa", "a1", "a2", "a3")
+	a1 := r.one()
+	same(t, "the first", a1.Job.ID, "a1")
+	reply := r.call(ClaimRequest{Want: 5})
+	if len(reply.Deliveries) > 0 || reply.More || reply.Full {
+		t.Errorf("while it runs: %v, %+v", ids(reply.Deliveries), reply.Hints)
+	}
+	s := settlement(a1, Delay)
+	s.Delay = time.Hour
+	r.settled(s)
+	equal(t, "while it waits", ids(r.claim(5)), []string{})
+	r.check()
+	r.must(r.rdb.ZAddXX(bg, r.keys.due, z(1, "1a1")).Err())
+	a1 = r.one()
+	same(t, "again", a1.Job.ID, "a1")
+	reply = r.call(ClaimRequest{Settle: []Settlement{settlement(a1, Completed)}, Want: 5})
+	equal(t, "the next", ids(reply.Deliveries), []string{"a2"})
+	r.crash()
+	equal(t, "after a crash", ids(r.claim(5)), []string{"a2"})
+}
+
+// A job of a serial group that yields lets the next one run while it waits for its retry, and then stands in the line at the place of that time. No two run at a
+// time, also after a crash and a call that is made again.
+func TestSerialYields(t *testing.T) {
+	t.Parallel()
+	r := onShared(t)
+	r.open()
+	var items []Item
+	for _, id := range []string{"a1", "a2", "a3", "a4"} {
+		items = append(items, r.made(signalbox.Job{ID: id, Priority: signalbox.PriorityNormal, YieldOnRetry: id < "a3"}, "sa", When{}))
+	}
+	r.enqueued(items...)
+	a1 := r.one()
+	same(t, "the first", a1.Job.ID, "a1")
+	same(t, "it says so", a1.Job.YieldOnRetry, true)
+	retry := settlement(a1, Retry)
+	retry.Delay = time.Hour
+	retry.Record, _ = a1.Failed(1, "x")
+	req := ClaimRequest{Settle: []Settlement{retry}, Want: 5}
+	reply := r.call(req)
+	equal(t, "while it waits for its retry", ids(reply.Deliveries), []string{"a2"})
+	equal(t, "none beside it", ids(r.claim(5)), []string{})
+	r.check()
+	r.must(r.rdb.ZAddXX(bg, r.keys.due, z(1, "ba1")).Err()) // its time has come; its place is an hour ahead
+	equal(t, "while another one runs", ids(r.claim(5)), []string{})
+	r.check()
+	r.crash()
+	a2 := r.one()
+	same(t, "after a crash", a2.Job.ID, "a2")
+	snooze := settlement(a2, Delay) // for no time: it goes behind those that came before
+	reply = r.call(ClaimRequest{Settle: []Settlement{snooze}, Want: 5})
+	equal(t, "behind one that is snoozed", ids(reply.Deliveries), []string{"a3"})
+	r.check()
+	again := settlement(reply.Deliveries[0], Delay)
+	again.Delay = time.Hour
+	r.settled(again)
+	equal(t, "a3 doesn't yield", ids(r.claim(5)), []string{})
+	r.must(r.rdb.ZAddXX(bg, r.keys.due, z(1, "1a3")).Err())
+	order := []string{}
+	for range 4 {
+		d := r.one()
+		order = append(order, d.Job.ID)
+		equal(t, "none beside it", ids(r.claim(5)), []string{})
+		r.settled(settlement(d, Completed))
+	}
+	equal(t, "the others by their times", order, []string{"a3", "a4", "a2", "a1"})
+}
+
+func z(us float64, member string) redis.Z { return redis.Z{Score: us, Member: member} }
+
+// Jobs in lines are listed as ready, from any place on. Each is listed once.
+func TestLinesAreListed(t *testing.T) {
+	t.Parallel()
+	r := onShared(t)
+	r.put("plain")
+	r.putIn("ga", numbered("a", 3)...)
+	r.putIn("sb", numbered("b", 2)...)
+	want := []string{"plain", "a0000", "a0001", "a0002", "b0000", "b0001"}
+	r.looked = 2 // in a page
+	for from := range len(want) + 1 {
+		cursor, got := "", []string{}
+		for view, err := range r.Jobs(bg, Listing{State: signalbox.StateReady}) {
+			r.must(err)
+			if len(got) == from {
+				break
+			}
+			same(t, "state", view.State, signalbox.StateReady)
+			got, cursor = append(got, view.Job.ID), view.Cursor
+		}
+		for view, err := range r.Jobs(bg, Listing{State: signalbox.StateReady, After: cursor}) {
+			r.must(err)
+			got = append(got, view.Job.ID)
+		}
+		if cursor == "" {
+			got = got[:len(want)] // from the begin
+		}
+		equal(t, fmt.Sprintf("behind %d", from), got, want)
+	}
+	d, err := r.Depths(bg)
+	r.must(err)
+	same(t, "ready", d.Ready, int64(len(want)))
+}
+
+// What an operator does to jobs of groups: the line and who holds the group go along.
+func TestActOnGroups(t *testing.T) {
+	t.Parallel()
+	r := onShared(t)
+	r.open()
+	r.putIn("sa", "a1", "a2", "a3", "a4")
+	a1 := r.one()
+	do := func(a Act, id string, want Acted) {
+		t.Helper()
+		answers, err := r.Do(bg, a, []string{id})
+		r.must(err)
+		same(t, a.verb+" of "+id, answers[0].Acted, want)
+		r.check()
+	}
+	s := settlement(a1, Delay)
+	s.Delay = time.Hour
+	r.settled(s)
+	do(CancelJobs("why"), "a2", Done)
+	equal(t, "while the first waits for its retry", ids(r.claim(5)), []string{})
+	do(RunJobs(time.Time{}), "a1", Done)
+	a1 = r.one()
+	same(t, "it runs first", a1.Job.ID, "a1")
+	r.settled(func() Settlement { s := settlement(a1, Delay); s.Delay = time.Hour; return s }())
+	r.listen()
+	r.dropWake()
+	do(CancelJobs("why"), "a1", Done)
+	same(t, "wake-ups", r.wakes(), 1)
+	a3 := r.one()
+	same(t, "the next", a3.Job.ID, "a3")
+	do(PrioritiseJobs(signalbox.PriorityHigh), "a4", Done)
+	do(RunJobs(time.Now().Add(time.Hour)), "a4", Done)
+	do(RunJobs(time.Time{}), "a2", Done) // it was cancelled
+	do(DeleteJobs(), "a2", Done)
+	do(CancelJobs("why"), "a3", Done)
+	reply := r.call(ClaimRequest{Settle: []Settlement{settlement(a3, Completed)}, Want: 5})
+	equal(t, "overruled", reply.Overruled, []int{0})
+	r.check()
+	do(DeleteJobs(), "a4", Done)
+	r.putIn("gb", "b1")
+	do(CancelJobs("why"), "b1", Done) // the last of a line that has a turn
+	if n := r.rdb.Exists(bg, r.keys.lined, r.keys.turns, r.keys.groups).Val(); n > 0 {
+		t.Errorf("%d keys are left", n)
+	}
+}
+
+// A queue gets its layout with its first group. A claim that was made for a queue without groups is made again.
+func TestGroupsRaiseTheLayout(t *testing.T) {
+	t.Parallel()
+	r := onShared(t)
+	r.open()
+	r.put("plain")
+	same(t, "the layout", r.rdb.HGet(bg, r.keys.settings, "layout").Val(), "")
+	d := r.one()
+	r.putIn("ga", "a1")
+	same(t, "the layout with groups", r.rdb.HGet(bg, r.keys.settings, "layout").Val(), "2")
+	same(t, "known to have groups", r.Queue.special.Load(), false)
+	reply := r.call(ClaimRequest{Want: 5, Settle: []Settlement{settlement(d, Completed)}})
+	equal(t, "refused", reply.Refused, nil)
+	equal(t, "claimed", ids(reply.Deliveries), []string{"a1"})
+	same(t, "known to have groups", r.Queue.special.Load(), true)
+
+	// Another client of the same session may not know it. Its settlements release the group all the same.
+	other := New(r.rdb, "", r.Name())
+	lane := other.NewLane()
+	lane.Next()
+	reply, err := other.Claim(bg, lane, &ClaimRequest{Session: r.session, Settle: []Settlement{settlement(reply.Deliveries[0], Completed)}})
+	r.must(err)
+	equal(t, "refused", reply.Refused, nil)
+	same(t, "groups in use", r.rdb.Exists(bg, r.keys.groups).Val(), 0)
+}
+
+// Jobs of groups and others get half of what is wanted each, and what the others leave.
+func TestGroupsShareWithOthers(t *testing.T) {
+	t.Parallel()
+	r := onShared(t)
+	r.open()
+	r.putIn("ga", numbered("a", 4)...)
+	r.put(numbered("p", 8)...)
+	equal(t, "half of each", ids(r.claim(4)), []string{"a0000", "a0001", "p0000", "p0001"})
+	one, two := r.claim(1), r.claim(1)
+	if (one[0].Job.ID[0] == 'a') == (two[0].Job.ID[0] == 'a') {
+		t.Errorf("claimed %v, then %v", ids(one), ids(two))
+	}
+	equal(t, "the rest", ids(r.claim(20)), []string{"a0003", "p0003", "p0004", "p0005", "p0006", "p0007"})
+}
+
+// A job whose crashes kill it leaves its group, and the next one runs.
+func TestDeathLeavesTheGroup(t *testing.T) {
+	t.Parallel()
+	r := onShared(t)
+	r.open()
+	r.putIn("sa", "a1", "a2")
+	for range CrashLimit {
+		same(t, "while it lives", r.one().Job.ID, "a1")
+		r.crash()
+	}
+	same(t, "dead", r.counts().Dead, 1)
+	same(t, "the next", r.one().Job.ID, "a2")
+}
+
+// A job of a group that isn't serial leaves it when it is put off, and comes into its line again when it is due.
+func TestRetryLeavesTheGroup(t *testing.T) {
+	t.Parallel()
+	r := onShared(t)
+	r.open()
+	r.putIn("ga", "a1", "a2")
+	s := settlement(r.claim(1)[0], Delay)
+	s.Delay = time.Hour
+	r.settled(s)
+	same(t, "what is kept of the group", r.rdb.HGet(bg, r.keys.groups, "ga").Val(), ".t.0")
+	r.check()
+	r.must(r.rdb.ZAddXX(bg, r.keys.due, z(1, "ba1")).Err())
+	equal(t, "in the order of the times when they are due", ids(r.claim(5)), []string{"a2", "a1"})
+}
+
+// Jobs of one call stand in its order, whatever their IDs.
+func TestPlacesCountUp(t *testing.T) {
+	t.Parallel()
+	r := onShared(t)
+	r.open()
+	want := []string{"c", "a", "d", "b"}
+	r.putIn("ga", want...)
+	equal(t, "claimed", ids(r.claim(5)), want)
+}
+
+// The doctor knows lines: it finds nothing where nothing is wrong, and puts a job of a group back into its line.
+func TestDoctorKnowsLines(t *testing.T) {
+	t.Parallel()
+	r := onShared(t)
+	r.open()
+	r.putIn("sa", "a1", "a2", "a3", "a4")
+	r.enqueued(r.grouped("later", "ga", When{After: time.Hour}, signalbox.PriorityLow))
+	a1 := r.one()
+	look := func(repair bool) (found []string) {
+		t.Helper()
+		_, err := r.Doctor(bg, Checkup{Repair: repair, Pause: -1, Found: func(f Finding) {
+			found = append(found, fmt.Sprintf("%s %s %v", f.Fault, f.Job, f.Mended))
+		}})
+		r.must(err)
+		return found
+	}
+	equal(t, "of a queue that is well", look(true), nil)
+	lost := lineOf(r.rdb.HGet(bg, r.keys.jobs, "a2").Val(), "a2")
+	r.must(r.rdb.ZRem(bg, r.keys.lined, lost).Err())
+	r.must(r.rdb.RPush(bg, r.keys.readyNormal, "a4").Err())
+	found := look(true)
+	slices.Sort(found)
+	equal(t, "findings", found, []string{"no_place a2 true", "two_places a4 true"})
+	equal(t, "the line", r.rdb.ZRange(bg, r.keys.lined, 0, 0).Val(), []string{lost})
+	equal(t, "of the queue that was repaired", look(true), nil)
+	// A delivery keeps its group when it gets a flag.
+	r.must(r.rdb.HSet(bg, r.keys.cancels, "a1", fmt.Sprintf("%d %s", a1.Job.Token, markOf(""))).Err())
+	equal(t, "of a mark without a flag", look(true), []string{"cancel_mark a1 true"})
+	same(t, "what the session holds", r.rdb.HGet(bg, r.keys.inflight(r.session), "a1").Val(), fmt.Sprintf("%d c sa", a1.Job.Token))
+}
+
+// A job of a group is moved without its hold: the group goes on in its queue. In the other one the job waits in the line of its group there.
+func TestMoveOfGroups(t *testing.T) {
+	t.Parallel()
+	r := onShared(t)
+	to := newQueue(t, r.rdb)
+	r.open()
+	to.open()
+	move := func(ids ...string) {
+		t.Helper()
+		answers, err := r.Move(bg, to.Name(), ids)
+		r.must(err)
+		for i, answer := range answers {
+			same(t, "move of "+ids[i], answer.Acted, Done)
+		}
+		r.check()
+		to.check()
+	}
+	to.putIn("sa", "b1")
+	b1 := to.one()
+	r.putIn("sa", "a1", "a2", "a3")
+	r.putIn("gb", "c1")
+	s := settlement(r.claim(1)[0], Delay)
+	s.Delay = time.Hour
+	r.settled(s) // it holds the group until its retry
+	equal(t, "others than those that wait", ids(r.claim(5)), []string{"c1"})
+	move("a3", "a1")
+	a2 := r.one()
+	same(t, "the group goes on", a2.Job.ID, "a2")
+	equal(t, "while one of the group runs there", ids(to.claim(5)), []string{})
+	to.settled(settlement(b1, Completed))
+	a3 := to.one()
+	same(t, "the next there", a3.Job.ID, "a3")
+	to.settled(settlement(a3, Completed))
+	same(t, "in the line when it is due", to.rdb.ZScore(bg, to.keys.due, "ba1").Val() > 0, true)
+	same(t, "the layout there", to.rdb.HGet(bg, to.keys.settings, "layout").Val(), "2")
+}
+
+// A suspect of a group that comes in from another queue waits for its turn, and then for a session that may have it.
+func TestSuspectInALine(t *testing.T) {
+	t.Parallel()
+	r := onShared(t)
+	to := newQueue(t, r.rdb)
+	r.open()
+	to.open()
+	r.putIn("sa", "a1")
+	for range SuspectAt {
+		r.one()
+		r.crash()
+	}
+	same(t, "suspects", r.rdb.LLen(bg, r.keys.readySuspect).Val(), 1)
+	to.putIn("sa", "b1", "b2")
+	b1 := to.one()
+	_, err := r.Move(bg, to.Name(), []string{"a1"})
+	r.must(err)
+	r.check()
+	same(t, "what is kept of the group that has gone", r.rdb.Exists(bg, r.keys.groups).Val(), 0)
+	equal(t, "while another runs", ids(to.claim(5)), []string{})
+	reply := to.call(ClaimRequest{Want: 1, Settle: []Settlement{settlement(b1, Completed)}}) // a session that takes no suspects
+	equal(t, "its turn comes", ids(reply.Deliveries), []string{})
+	same(t, "there is more", reply.More, true)
+	to.check()
+	reply = to.call(ClaimRequest{Want: 5})
+	equal(t, "it holds its group", ids(reply.Deliveries), []string{})
+	same(t, "there is no more", reply.More, false)
+	a1 := to.one()
+	same(t, "it runs", a1.Job.ID, "a1")
+	same(t, "what the session holds", to.rdb.HGet(bg, to.keys.inflight(to.session), "a1").Val(), fmt.Sprintf("%d s2 sa", a1.Job.Token))
+	to.settled(settlement(a1, Completed))
+	same(t, "the next", to.one().Job.ID, "b2")
+}
+
+// A job that completes and is kept leaves its group, and comes into its line when it is run again.
+func TestKeptJobsLeaveTheGroup(t *testing.T) {
+	t.Parallel()
+	r := onShared(t)
+	r.open()
+	r.must(r.SetCompleted(bg, signalbox.Retention{Jobs: 5, Bytes: 1 << 20, Age: time.Hour}))
+	r.putIn("sa", "a1", "a2", "a3")
+	s := settlement(r.one(), Completed)
+	s.Keep = Kept(&Attempt{Number: 1})
+	r.settled(s)
+	same(t, "kept", r.counts().Completed, 1)
+	a2 := r.one()
+	same(t, "the next", a2.Job.ID, "a2")
+	answers, err := r.Do(bg, RunJobs(time.Time{}), []string{"a1"})
+	r.must(err)
+	same(t, "run again", answers[0].Acted, Done)
+	r.settled(settlement(a2, Completed))
+	equal(t, "behind those that waited", ids(r.claim(5)), []string{"a3"})
+}
+
+// A job of two that hold their group leaves it once, also if it is to run again and its record is gone.
+func TestGroupIsLeftOnce(t *testing.T) {
+	t.Parallel()
+	r := unchecked(t, onShared(t).rdb)
+	r.open()
+	r.putIn("ga", "a1", "a2")
+	got := r.claim(2)
+	r.must(r.rdb.HDel(bg, r.keys.jobs, "a1").Err())
+	s := settlement(got[0], Retry)
+	s.Delay = time.Hour
+	r.settled(s)
+	same(t, "what is kept of the group", r.rdb.HGet(bg, r.keys.groups, "ga").Val(), "...1")
+}
+
+// Two claims of a client that doesn't know of the queue's groups yet: while one is under way, the other finds them.
+func TestGroupsAreFoundByTwoClaims(t *testing.T) {
+	t.Parallel()
+	srv := redistest.Start(t)
+	r := newQueue(t, srv.Client())
+	r.open()
+	r.putIn("sa", "a1", "a2")
+	rdb := srv.ClientWith(func(*redis.UniversalOptions) {})
+	q := New(rdb, "", r.Name())
+	rdb.(*redis.Client).AddHook(hooked(func(_ redis.Cmder, call func() error) error {
+		err := call()
+		q.special.Store(true) // as the other claim does
+		return err
+	}))
+	lane := q.NewLane()
+	lane.Next()
+	reply, err := q.Claim(bg, lane, &ClaimRequest{Session: r.session, Want: 2})
+	r.must(err)
+	equal(t, "claimed", ids(reply.Deliveries), []string{"a1"})
+}

@@ -1,0 +1,288 @@
+package store
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/signalbox-go/signalbox"
+	"github.com/signalbox-go/signalbox/internal/wire"
+)
+
+const (
+	maxLimit   = 1_000_000
+	longestPer = 24 * time.Hour
+)
+
+// ValidateLimits returns an error that wraps signalbox.ErrInvalid and names each field with a value that limits can't have.
+func ValidateLimits(l signalbox.Limits) error {
+	var errs []error
+	for _, field := range []struct {
+		name  string
+		value int
+	}{{"Running", l.Running}, {"Rate.Jobs", l.Rate.Jobs}, {"Rate.Burst", l.Rate.Burst}} {
+		if field.value < 0 || field.value > maxLimit {
+			errs = append(errs, fmt.Errorf("%w Limits.%s: %d; 1 to %d is allowed, and 0", signalbox.ErrInvalid, field.name, field.value, maxLimit))
+		}
+	}
+	if p := l.Rate.Per; p != 0 && (p < time.Millisecond || p > longestPer) {
+		errs = append(errs, fmt.Errorf("%w Limits.Rate.Per: %v; 1ms to %v is allowed, and 0 for 1s", signalbox.ErrInvalid, p, longestPer))
+	}
+	if l.Rate.Jobs == 0 && (l.Rate.Per != 0 || l.Rate.Burst != 0) {
+		errs = append(errs, fmt.Errorf("%w Limits.Rate: it has Per or Burst without Jobs", signalbox.ErrInvalid))
+	}
+	return errors.Join(errs...)
+}
+
+// limitsText returns limits as the settings have them, or "" for none.
+func limitsText(l signalbox.Limits) string {
+	if l == (signalbox.Limits{}) {
+		return ""
+	}
+	r := l.Rate
+	if r.Jobs > 0 {
+		r.Per, r.Burst = cmp.Or(r.Per, time.Second), cmp.Or(r.Burst, 1)
+	}
+	return fmt.Sprintf("%d %d %d %d", l.Running, r.Jobs, r.Per.Microseconds(), r.Burst)
+}
+
+// limitsTold returns limits as they are where somebody has set them. So that there are none is a value, too: nothing is seeded over it.
+func limitsTold(l signalbox.Limits) string { return cmp.Or(limitsText(l), "0 0 0 0") }
+
+// SameLimits reports whether two limits say the same.
+func SameLimits(a, b signalbox.Limits) bool { return limitsText(a) == limitsText(b) }
+
+// LimitsWords returns limits in words, for logs.
+func LimitsWords(l signalbox.Limits) string {
+	var words []string
+	if l.Running > 0 {
+		words = append(words, fmt.Sprintf("%d running", l.Running))
+	}
+	if r := l.Rate; r.Jobs > 0 {
+		words = append(words, fmt.Sprintf("%d per %v with burst %d", r.Jobs, cmp.Or(r.Per, time.Second), max(r.Burst, 1)))
+	}
+	return cmp.Or(strings.Join(words, ", "), "none")
+}
+
+// limitsOf reads such a text. What can't be read counts as none, as it does for the scripts.
+func limitsOf(text string) (l signalbox.Limits) {
+	var running, jobs, burst int
+	var us int64
+	if n, err := fmt.Sscanf(text, "%d %d %d %d", &running, &jobs, &us, &burst); n != 4 || err != nil {
+		return l
+	}
+	l = signalbox.Limits{Running: running, Rate: signalbox.Rate{Jobs: jobs, Per: time.Duration(us) * time.Microsecond, Burst: burst}}
+	if limitsText(l) != text || ValidateLimits(l) != nil {
+		return signalbox.Limits{}
+	}
+	return l
+}
+
+// The settings that have limits: of the queue, and of groups without limits of their own.
+const (
+	limitsField      = "limits"
+	groupLimitsField = "group_limits"
+	oneGroup         = "group" // the field for limit.lua if the limits are those of one group
+)
+
+// SetLimits sets the limits of the queue. It reports whether they are others than before. ValidateLimits must accept l.
+func (q *Queue) SetLimits(ctx context.Context, l signalbox.Limits) (changed bool, err error) {
+	return q.limit(ctx, limitsField, limitsTold(l), false)
+}
+
+// SeedLimits sets the limits of the queue, those of its groups, and those of single groups, where there are none.
+func (q *Queue) SeedLimits(ctx context.Context, queue, groups signalbox.Limits, of map[string]signalbox.Limits) error {
+	for _, seed := range []struct{ field, text string }{{limitsField, limitsText(queue)}, {groupLimitsField, limitsText(groups)}} {
+		if seed.text == "" {
+			continue
+		}
+		if _, err := q.limit(ctx, seed.field, seed.text, true); err != nil {
+			return err
+		}
+	}
+	for _, group := range slices.Sorted(maps.Keys(of)) {
+		if _, err := q.limit(ctx, oneGroup, limitsTold(of[group]), true, "g"+group, "s"+group); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// SetGroupLimits sets the limits of all groups that have none of their own. Lines that may go on since get turns. It reports whether the limits are
+// others than before.
+func (q *Queue) SetGroupLimits(ctx context.Context, l signalbox.Limits) (changed bool, err error) {
+	if changed, err = q.limit(ctx, groupLimitsField, limitsTold(l), false); err != nil {
+		return changed, err
+	}
+	return changed, q.relieve(ctx)
+}
+
+// SetLimitsOf sets the limits of the group and of the serial group of a name, or removes them if l is nil: then they have those of all groups. A serial
+// group keeps the rate: one job of it runs at a time, whatever Running says. It reports whether the limits are others than before.
+func (q *Queue) SetLimitsOf(ctx context.Context, group string, l *signalbox.Limits) (changed bool, err error) {
+	text := ""
+	if l != nil {
+		text = limitsTold(*l)
+	}
+	return q.limit(ctx, oneGroup, text, false, "g"+group, "s"+group)
+}
+
+// GroupLimits returns the limits of the groups that have limits of their own, by the names of the groups.
+func (q *Queue) GroupLimits(ctx context.Context) (map[string]signalbox.Limits, error) {
+	fields, err := q.rdb.HGetAll(ctx, q.keys.limits).Result()
+	if err != nil {
+		return nil, err
+	}
+	all := make(map[string]signalbox.Limits, len(fields))
+	for key, text := range fields {
+		if name, ok := strings.CutPrefix(key, "g"); ok {
+			all[name] = limitsOf(text)
+		}
+	}
+	return all, nil
+}
+
+// relieve gives turns to all lines that wait for limits, in pages.
+func (q *Queue) relieve(ctx context.Context) error {
+	for next := uint64(0); ; {
+		fields, cursor, err := q.rdb.HScan(ctx, q.keys.groups, next, "", maxRelieved).Result()
+		if err != nil {
+			return err
+		}
+		var keys []string
+		for i := 0; i+1 < len(fields); i += 2 {
+			if g, ok := parseGroup(fields[i+1]); ok && g.waits() {
+				keys = append(keys, fields[i])
+			}
+		}
+		for len(keys) > 0 {
+			n := min(len(keys), maxRelieved)
+			if _, err := q.limit(ctx, "", "", false, keys[:n]...); err != nil {
+				return err
+			}
+			keys = keys[n:]
+		}
+		if next = cursor; next == 0 {
+			return nil
+		}
+	}
+}
+
+// maxRelieved is of how many groups a call looks at the lines.
+const maxRelieved = 500
+
+// longestHold is for how long jobs can be held back.
+const longestHold = 24 * time.Hour
+
+// HoldBack keeps the jobs of a group from starting for a time, or all of the queue. group is a key with its first byte, and "" for the queue. by is the ID of
+// the job whose handler asks for it, or "". An end that is earlier than one that was set before changes nothing. 0 ends what was set. It returns until
+// when jobs are held back, by the server's clock; zero if they aren't.
+func (q *Queue) HoldBack(ctx context.Context, group, by string, d time.Duration) (until time.Time, err error) {
+	r, err := run(ctx, q.rdb, holdScript, holdScript.keys(&q.keys), holdScript.args(0, arg{"protocol", Protocol}, arg{"group", group},
+		arg{"hold", min(d, longestHold).Microseconds()}, arg{"by", by}, arg{"channel", q.keys.control()}))
+	if err != nil {
+		return until, err
+	}
+	if err := r.status("ok"); err != nil {
+		return until, err
+	}
+	if us := r.int(1); us > 0 {
+		until = time.UnixMicro(us)
+	}
+	return until, r.err
+}
+
+// A Hold says until when jobs of a queue are held back.
+type Hold struct {
+	Group string // key of the group with its first byte; "" for the whole queue
+	Until time.Time
+	By    string // ID of the job whose handler asked for it; "" for an operator
+}
+
+// maxHolds is how many holds are looked up at a time.
+const maxHolds = 500
+
+// Holds returns which jobs are held back at the present: the queue first, then its groups by their keys.
+func (q *Queue) Holds(ctx context.Context) ([]Hold, error) {
+	fields, err := q.rdb.HGetAll(ctx, q.keys.limits).Result()
+	if err != nil {
+		return nil, err
+	}
+	var members []string
+	for field := range fields {
+		if strings.HasPrefix(field, "h") {
+			members = append(members, field)
+		}
+	}
+	if len(members) == 0 {
+		return nil, nil
+	}
+	now, err := q.Now(ctx)
+	if err != nil {
+		return nil, err
+	}
+	slices.Sort(members)
+	var holds []Hold
+	for page := range slices.Chunk(members, maxHolds) {
+		ends, err := q.rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
+			for _, member := range page {
+				p.ZScore(ctx, q.keys.rates, member)
+			}
+			return nil
+		})
+		if err != nil && !errors.Is(err, redis.Nil) {
+			return nil, err
+		}
+		for i, end := range ends {
+			if until := timeOf(end.(*redis.FloatCmd).Val()); until.After(now) { // else it has passed, and a claim forgets it soon
+				holds = append(holds, Hold{page[i][1:], until, fields[page[i]]})
+			}
+		}
+	}
+	return holds, nil
+}
+
+// Group returns the key of the group that the delivery's job is of, with its first byte: 's' if it is serial, else 'g'. "" if it is of none, also for
+// a job that expires, and waits in a line for that.
+func (d *Delivery) Group() string {
+	key := groupOf(string(d.record[:min(len(d.record), 300)]))
+	if key == "g"+wire.Unstarted {
+		return ""
+	}
+	return key
+}
+
+func (q *Queue) limit(ctx context.Context, field, value string, seed bool, groups ...string) (changed bool, err error) {
+	for {
+		sessions, err := q.sessionsOf(ctx, nil)
+		if err != nil {
+			return false, err
+		}
+		keys := limitScript.keys(&q.keys)
+		for _, session := range sessions {
+			keys = append(keys, q.keys.inflight(session))
+		}
+		args := limitScript.args(len(groups), arg{"protocol", Protocol}, arg{"inflight", q.keys.inflight("")}, arg{"channel", q.keys.control()},
+			arg{"field", field}, arg{"value", value}, arg{"seed", flag(seed)})
+		for _, key := range groups {
+			args = append(args, key)
+		}
+		r, err := run(ctx, q.rdb, limitScript, keys, args)
+		if err != nil {
+			return false, err
+		}
+		if err := r.status("ok", "again"); err != nil {
+			return false, err
+		}
+		if r.str(0) == "ok" {
+			return r.int(1) == 1, r.err
+		} // a session was opened meanwhile
+	}
+}

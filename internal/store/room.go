@@ -1,0 +1,59 @@
+package store
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+
+	"github.com/signalbox-go/signalbox"
+)
+
+// MaxLength is the largest maximum of jobs that a queue can have.
+const MaxLength = 1_000_000_000
+
+// lengthField is the setting that says how many jobs a queue may have that haven't ended.
+const lengthField = "max_length"
+
+// ValidateMaxLength returns an error that wraps signalbox.ErrInvalid if a queue can't have n as its maximum. 0 is none.
+func ValidateMaxLength(n int) error {
+	if n < 0 || n > MaxLength {
+		return fmt.Errorf("%w maximum length: %d; a queue can have 1 to %d, and 0 for none", signalbox.ErrInvalid, n, MaxLength)
+	}
+	return nil
+}
+
+// lengthText returns a maximum as the settings have it, or "" for none.
+func lengthText(n int) string {
+	if n == 0 {
+		return ""
+	}
+	return strconv.Itoa(n)
+}
+
+// lengthOf reads such a text. What can't be read counts as none, as it does for the scripts.
+func lengthOf(text string) int {
+	if n, err := strconv.Atoi(text); err == nil && lengthText(n) == text && ValidateMaxLength(n) == nil {
+		return n
+	}
+	return 0
+}
+
+// SetMaxLength sets how many jobs the queue may have that haven't ended; 0: any number. Producers that wait for room look again. It reports whether the
+// maximum is another than before.
+func (q *Queue) SetMaxLength(ctx context.Context, n int) (changed bool, err error) {
+	return q.limit(ctx, lengthField, strconv.Itoa(n), false) // 0 is a value, too: nothing is seeded over it
+}
+
+// SeedMaxLength does the same as SetMaxLength if nobody has set a maximum before. It does nothing if n is 0.
+func (q *Queue) SeedMaxLength(ctx context.Context, n int) error {
+	if n == 0 {
+		return nil
+	}
+	_, err := q.limit(ctx, lengthField, lengthText(n), true)
+	return err
+}
+
+// FullError returns the error of a job that was refused.
+func (q *Queue) FullError(l Length) error {
+	return &signalbox.QueueFullError{Queue: q.name, Length: l.Jobs, Max: l.Max}
+}

@@ -1,0 +1,47 @@
+-- include: limits_of
+
+-- Returns what lines needs to keep the limits of groups. usual are those of groups without limits of their own. Those of a name
+-- are under 'g' and the name: they are for a group and a serial group of that name. A group may also be held back:
+-- until when stands in RATES behind an 'h'.
+local function group_limits(usual)
+  local named = redis.call('HLEN', LIMITS) > 0
+  local l = {rated = named or usual.rated}
+
+  -- Reads the limits of groups into their states, and of those that have a rate when their next job may start.
+  function l.load(states, keys)
+    local own, names, times = {}, {}, {}
+    if named then
+      for i = 1, #keys do
+        names[i] = 'g' .. string.sub(keys[i], 2)
+      end
+      own = redis.call('HMGET', LIMITS, unpack(names))
+    end
+    for i = 1, #keys do
+      local s = states[keys[i]]
+      s.limits = own[i] and limits_of(own[i]) or keys[i] ~= 'g{}' and usual or limits_of() -- 'g{}' is of jobs without a group
+      times[2 * i - 1], times[2 * i] = keys[i], 'h' .. keys[i]
+    end
+    times = redis.call('ZMSCORE', RATES, unpack(times))
+    for i = 1, #keys do
+      states[keys[i]].at, states[keys[i]].held_until = times[2 * i - 1], times[2 * i]
+    end
+  end
+
+  function l.allowed(s, now)
+    local held = (tonumber(s.held_until or nil) or 0) - now
+    if held > 0 then
+      return 0, held
+    end
+    return s.limits.allowed(s.at, now)
+  end
+
+  -- Notes that n jobs of a group start.
+  function l.started(key, s, n, now)
+    if s.limits.rated then
+      s.at = s.limits.started(s.at, now, n)
+      redis.call('ZADD', RATES, s.at, key)
+    end
+  end
+
+  return l
+end

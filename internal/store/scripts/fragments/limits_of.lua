@@ -1,0 +1,40 @@
+-- include: digits
+
+-- Returns the limits that a setting has. Without a setting, or with one that can't be read, there is no limit. running is how many jobs may run
+-- at a time. The rate is kept by the generic cell rate algorithm, as virtual scheduling (ITU-T I.371). In its methods at is when the next
+-- job would start if jobs started evenly, and false or nil if none has started.
+local function limits_of(text)
+  local running, jobs, per, burst = string.match(text or '', '^(%d+) (%d+) (%d+) (%d+)$')
+  local l = {running = tonumber(running) or 0, rated = (tonumber(jobs) or 0) > 0}
+  if l.running == 0 then
+    l.running = math.huge
+  end
+  if not l.rated then
+    function l.allowed()
+      return math.huge, 0
+    end
+    return l
+  end
+  jobs, per, burst = tonumber(jobs), tonumber(per), math.max(tonumber(burst), 1)
+
+  -- How far at is ahead of now. More than is possible is from before the clock was set back.
+  local function ahead(at, now)
+    return math.min(math.max((tonumber(at or nil) or now) - now, 0), math.ceil(burst * per / jobs))
+  end
+
+  -- Returns how many jobs may start now, and if none may, how long it is until one may (us).
+  function l.allowed(at, now)
+    local left = (burst - 1) * per - ahead(at, now) * jobs
+    if left < 0 then
+      return 0, math.ceil(-left / jobs)
+    end
+    return math.floor(left / per) + 1, 0
+  end
+
+  -- Returns what at is after n jobs have started.
+  function l.started(at, now, n)
+    return digits(now + ahead(at, now) + math.ceil(n * per / jobs))
+  end
+
+  return l
+end

@@ -1,0 +1,210 @@
+-- include: digits
+
+-- Returns an object for the groups that a call is about. A group has a line of waiting jobs for each class, in LINED. GROUPS has for each
+-- group that is in use the state of its three lines and how many jobs hold it:
+--   '.': nobody waits
+--   't': jobs wait, and the line has a turn in TURNS
+--   'b': jobs wait, and as many jobs hold the group as may. The next one that leaves gives the line a turn
+--   'w': jobs wait, and the group's rate allows none yet. The line stands in PARKED with the time at which it gets a turn
+-- A turn is the member class and key. Its score is the class times 2^50 and a number that counts up. So the turns of a class are in order.
+-- A job holds its group from its claim to its end. It waits for a retry as a holder if the group is serial, else it leaves.
+--
+-- limits is that of group_limits in a claim, if there are any. Other scripts may give a turn to a line that may not go on: the claim that takes
+-- the turn blocks the line.
+local function lines(limits)
+  local g = {rated = limits and limits.rated} -- rated: groups may have rates
+  local states, order = {}, {} -- by key: [0] to [2] the states of the lines, held, drawn, changed, and what limits needs; the keys
+  local tails = {} -- by class: the score of the last turn
+  local numbers = {['0'] = 0, ['1'] = 1, ['2'] = 2, [0] = 0, [1] = 1, [2] = 2} -- of classes
+
+  -- Reads the groups with these keys. Each method below is for groups that were read.
+  function g.load(keys)
+    local missing = {}
+    for i = 1, #keys do
+      if not states[keys[i]] then
+        states[keys[i]] = {[0] = '.', '.', '.', held = 0, drawn = 0}
+        missing[#missing + 1] = keys[i]
+      end
+    end
+    if #missing > 0 then
+      local values = redis.call('HMGET', GROUPS, unpack(missing))
+      for i = 1, #missing do
+        local s = states[missing[i]]
+        order[#order + 1] = missing[i]
+        local high, normal, low, held = string.match(values[i] or '', '^([.tbw])([.tbw])([.tbw])(%d+)$')
+        if high then
+          s[0], s[1], s[2], s.held = high, normal, low, tonumber(held)
+        end
+      end
+      if limits then
+        limits.load(states, missing)
+      end
+    end
+  end
+
+  -- How many jobs may hold the group at a time.
+  local function limit(key)
+    if string.sub(key, 1, 1) == 's' then
+      return 1
+    end
+    return limits and states[key].limits.running or math.huge
+  end
+
+  -- How many more jobs may hold the group, with those that the call has drawn.
+  function g.room(key)
+    local s = states[key]
+    return limit(key) - s.held - s.drawn
+  end
+
+  -- How many jobs hold the group.
+  function g.held(key)
+    return states[key].held
+  end
+
+  -- How many more jobs of the group may start by its rate, and if none may, how long it is until one may (us).
+  function g.allowed(key, now)
+    if not limits then
+      return math.huge, 0
+    end
+    return limits.allowed(states[key], now)
+  end
+
+  -- Notes that a job which holds the group starts again. If the group's rate allows none yet, it is how long it is until one may (us), and
+  -- nothing is noted.
+  function g.again(key, now)
+    local s = states[key]
+    local allowed, pause = s.limits.allowed(s.at, now)
+    if allowed > 0 then
+      limits.started(key, s, 1, now)
+    end
+    return pause
+  end
+
+  function g.state(key, class)
+    return states[key][numbers[class]]
+  end
+
+  function g.set(key, class, state)
+    local s = states[key]
+    s[numbers[class]], s.changed = state, true
+  end
+
+  -- A turn for a line of the class, behind all others: a score and a member for ZADD.
+  function g.turn(key, class, turns)
+    if not tails[class] then
+      local base = tonumber(class) * 1125899906842624
+      local last = redis.call('ZRANGE', TURNS, '(' .. digits(base + 1125899906842624), digits(base), 'BYSCORE', 'REV', 'LIMIT', 0, 1, 'WITHSCORES')
+      tails[class] = tonumber(last[2]) or base
+    end
+    tails[class] = tails[class] + 1
+    turns[#turns + 1] = digits(tails[class])
+    turns[#turns + 1] = class .. key
+    g.set(key, class, 't')
+  end
+
+  -- Puts jobs, members of LINED, into the lines of their groups. Returns whether any of them may be drawn. Who knows the keys and the classes of the
+  -- members gives these, too.
+  function g.join(members, keys, classes)
+    local rows, turns, any = {}, {}, false
+    for i = 1, #members do
+      local class, key
+      if keys then
+        class, key = classes[i], keys[i]
+      else
+        class, key = string.match(members[i], '^(.)([^\1]+)\1')
+      end
+      rows[2 * i - 1], rows[2 * i] = '0', members[i]
+      local state = g.state(key, class)
+      if state == '.' then
+        if g.room(key) > 0 then
+          g.turn(key, class, turns)
+          any = true
+        else
+          g.set(key, class, 'b')
+        end
+      elseif state == 't' then
+        any = true
+      end
+    end
+    redis.call('ZADD', LINED, unpack(rows))
+    if #turns > 0 then
+      redis.call('ZADD', TURNS, unpack(turns))
+    end
+    return any
+  end
+
+  -- Takes a job out of its line other than by a turn. Returns whether it was there.
+  function g.quit(member)
+    if redis.call('ZREM', LINED, member) == 0 then
+      return false
+    end
+    local class, key = string.match(member, '^(.)([^\1]+)\1')
+    local line = class .. key
+    if #redis.call('ZRANGE', LINED, '[' .. line .. '\1', '(' .. line .. '\2', 'BYLEX', 'LIMIT', 0, 1) == 0 then
+      redis.call('ZREM', TURNS, line)
+      g.set(key, class, '.')
+    end
+    return true
+  end
+
+  -- A job that the call has drawn holds the group from now on.
+  function g.hold(key)
+    local s = states[key]
+    s.held, s.changed = s.held + 1, true
+  end
+
+  -- Jobs hold their groups no more. keys has a key for each of them.
+  function g.leave(keys)
+    g.load(keys)
+    for i = 1, #keys do
+      local s = states[keys[i]]
+      s.held, s.changed = math.max(s.held - 1, 0), true
+    end
+  end
+
+  -- Gives turns to the lines that may go on, and writes what has changed. Returns whether there were such lines.
+  function g.save()
+    local turns, set, gone = {}, {}, {}
+    for i = 1, #order do
+      local key = order[i]
+      local s = states[key]
+      s.drawn = 0
+      if s.changed then
+        for class = 0, 2 do
+          if s[class] == 'b' and limit(key) > s.held then
+            g.turn(key, tostring(class), turns)
+          end
+        end
+        local value = s[0] .. s[1] .. s[2] .. digits(s.held)
+        if value == '...0' then
+          gone[#gone + 1] = key
+        else
+          set[#set + 1] = key
+          set[#set + 1] = value
+        end
+        s.changed = false
+      end
+    end
+    if #turns > 0 then
+      redis.call('ZADD', TURNS, unpack(turns))
+    end
+    if #set > 0 then
+      redis.call('HSET', GROUPS, unpack(set))
+    end
+    if #gone > 0 then
+      redis.call('HDEL', GROUPS, unpack(gone))
+    end
+    return #turns > 0
+  end
+
+  -- Notes that the call has drawn n jobs of the group.
+  function g.drew(key, n, now)
+    local s = states[key]
+    s.drawn, s.changed = s.drawn + n, true
+    if limits and n > 0 then
+      limits.started(key, s, n, now)
+    end
+  end
+
+  return g
+end

@@ -1,0 +1,30 @@
+-- include: group_of, line_of
+
+-- A step of claim.lua: puts the jobs that come into their groups' lines there, and leaves the others to promote.lua. A job stays due if its
+-- record would be too much to read in this call.
+local others, done, members, keys, bytes = {}, {}, {}, {}, 0
+for _, member in ipairs(promotable) do
+  local id = string.sub(member, 2)
+  if not string.find(member, '^[abc]') then
+    others[#others + 1] = member
+  elseif bytes <= 2097152 then
+    bytes = bytes + redis.call('HSTRLEN', JOBS, id)
+    local record = (bytes <= 2097152 or #done == 0) and redis.call('HGET', JOBS, id)
+    local key = record and group_of(record)
+    if key then
+      keys[#keys + 1] = key
+      members[#members + 1] = line_of(record, key, id)
+    end
+    if record or bytes <= 2097152 then
+      done[#done + 1] = member
+    end
+  end
+end
+if #members > 0 then
+  g.load(keys)
+  g.join(members)
+end
+if #done > 0 then
+  redis.call('ZREM', DUE, unpack(done))
+end
+promotable = others

@@ -1,0 +1,75 @@
+-- Looks at groups: what is kept of each, what there is of its lines, and how many jobs hold it, all at one moment. It writes nothing.
+--
+-- KEYS: as named below, then inflight:<session> of each session
+-- ARGV: inflight: what stands before a session in the name of its key; keys: how many groups; then their keys; then IDs of jobs that wait
+--       and may hold one of the groups
+-- Reply: {'ok', moved, groups}
+--        moved: how often jobs that ran have come to wait again, as the queue counts it: a text that changes when one does; groups: for each
+--        key what GROUPS has, '' for nothing, and how many jobs hold it: those that run, and those of the IDs; then for each class '1' if
+--        jobs wait in the line, else '0', the score of the turn, and the time at which the line gets one, '' if there is none
+--        {'again'}  there is a session that isn't in KEYS; nothing was looked at
+-- Errors: those of Redis.
+
+local SESSIONS, JOBS, DUE, STATS, DEAD, CANCELLED, COMPLETED, LINED, TURNS, GROUPS, PARKED = unpack(KEYS)
+local first_session = 12 -- of KEYS
+local fixed = 2 -- arguments before the keys
+local inflight, keys = unpack(ARGV, 1, fixed)
+keys = tonumber(keys)
+
+-- include: digits, session_keys, group_held, group_of, line_of, line_facts
+
+local sessions, all = session_keys()
+if not all then
+  return {'again'}
+end
+local held, runs = {}, {}
+for _, k in pairs(sessions) do
+  local got = redis.call('HGETALL', KEYS[k])
+  for i = 1, #got, 2 do
+    runs[got[i]] = true
+    local key = group_held(got[i + 1])
+    if key then
+      held[key] = (held[key] or 0) + 1
+    end
+  end
+end
+local terminal
+-- include: terminal_states
+local function waits_in_line_or_ended(id, record, key)
+  for _, state in pairs(terminal) do
+    if redis.call('ZSCORE', state.set, id) then
+      return true
+    end
+  end
+  for _, class in ipairs({'a', 'b', 'c'}) do
+    if redis.call('ZSCORE', DUE, class .. id) then
+      return true
+    end
+  end
+  return redis.call('ZSCORE', LINED, line_of(record, key, id))
+end
+for i = fixed + keys + 1, #ARGV do
+  local id = ARGV[i]
+  local record = not runs[id] and redis.call('HGET', JOBS, id)
+  local key = record and group_of(record)
+  if key and not waits_in_line_or_ended(id, record, key) then
+    held[key] = (held[key] or 0) + 1
+  end
+end
+local groups = {}
+for i = fixed + 1, fixed + keys do
+  local key = ARGV[i]
+  local facts = {redis.call('HGET', GROUPS, key) or '', digits(held[key] or 0)}
+  for class = 0, 2 do
+    local waits, turn, parked = line_facts(class .. key)
+    facts[#facts + 1] = waits and '1' or '0'
+    facts[#facts + 1] = turn or ''
+    facts[#facts + 1] = parked or ''
+  end
+  groups[#groups + 1] = facts
+end
+local moved = redis.call('HMGET', STATS, 'retry', 'delay', 'return', 'crashed')
+for i = 1, 4 do
+  moved[i] = moved[i] or '0'
+end
+return {'ok', table.concat(moved, ' '), groups}

@@ -1,0 +1,41 @@
+-- Keeps the jobs of the queue or of one group from starting for a time, or ends that.
+--
+-- KEYS, ARGV: as named below
+--       group: key of the group, '' for the queue; hold: for how long (us), 0 to end what was set before
+--       by: ID of the job whose handler asks for it, '' for an operator
+--       channel: the queue's control channel
+-- Reply: {'ok', until}: until when jobs are held back (us), 0 if they aren't
+-- Errors: those of Redis, and 'LAYOUT n signalbox: ...' as in enqueue.lua; before the first write.
+
+local SETTINGS, LIMITS, RATES, PARKED = unpack(KEYS)
+local protocol, group, hold, by, channel = unpack(ARGV)
+
+-- include: clock, digits, standing, send, raise_layout
+
+local held_back = standing(SETTINGS, protocol)
+if tonumber(held_back) then
+  return redis.error_reply('LAYOUT ' .. held_back .. ' signalbox: the layout of the queue is newer than protocol ' .. protocol)
+end
+local now = clock()
+local before = tonumber(redis.call('ZSCORE', RATES, 'h' .. group) or 0)
+redis.call('ZCARD', PARKED)
+redis.call('HLEN', LIMITS)
+
+-- When Redis is out of memory it still permits this, and with it all that follows.
+redis.call('HDEL', SETTINGS, '')
+local till = hold == '0' and 0 or now + tonumber(hold)
+if till == 0 then
+  redis.call('ZREM', RATES, 'h' .. group)
+  redis.call('HDEL', LIMITS, 'h' .. group)
+  for class = 0, 2 do
+    redis.call('ZADD', PARKED, 'XX', digits(now), class .. group)
+  end
+  send('p' .. channel, 'look')
+elseif till > before then
+  raise_layout()
+  redis.call('ZADD', RATES, digits(till), 'h' .. group)
+  redis.call('HSET', LIMITS, 'h' .. group, by)
+else
+  till = before
+end
+return {'ok', till}

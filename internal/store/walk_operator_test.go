@@ -1,0 +1,337 @@
+package store
+
+import (
+	"encoding/binary"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/signalbox-go/signalbox"
+	"github.com/signalbox-go/signalbox/internal/wire"
+)
+
+// limit changes limits, holds jobs back, or has time pass for rates.
+func (w *walk) limit() {
+	l := signalbox.Limits{Running: w.rnd.Intn(4)}
+	if w.rnd.Intn(3) == 0 {
+		l.Rate = signalbox.Rate{Jobs: 1 + w.rnd.Intn(3), Per: time.Hour, Burst: 1 + w.rnd.Intn(3)}
+	}
+	key := walkKeys[w.rnd.Intn(len(walkKeys))]
+	group := walkKeys[3+w.rnd.Intn(4)] // one that isn't serial
+	kind := w.rnd.Intn(9)
+	repeats := 1 + w.rnd.Intn(8)/7 // also as if the reply had been lost
+	for range repeats {
+		var err error
+		w.calls++
+		switch kind {
+		case 0:
+			w.note("limits %+v", l)
+			_, err = w.SetLimits(bg, l)
+			if w.m.queue = l; l.Rate.Jobs == 0 {
+				delete(w.m.next, "")
+			}
+		case 1:
+			w.note("limits of groups %+v", l)
+			_, err = w.SetGroupLimits(bg, l)
+			w.m.groups = l
+		case 2:
+			w.note("limits of group %s %+v", group, l)
+			_, err = w.SetLimitsOf(bg, group[1:], &l)
+			w.m.own[group] = l
+		case 3:
+			w.note("no limits of group %s", group)
+			_, err = w.SetLimitsOf(bg, group[1:], nil)
+			delete(w.m.own, group)
+		case 4:
+			if w.rnd.Intn(4) == 0 {
+				key = ""
+			}
+			w.holdBack(key, time.Duration(1+w.rnd.Intn(50))*time.Minute)
+		case 5:
+			for key := range w.m.held {
+				w.holdBack(key, 0)
+				break
+			}
+		case 6:
+			if w.m.paused = w.rnd.Intn(4) == 0; w.m.paused {
+				_, err = w.Pause(bg)
+			} else {
+				_, err = w.Resume(bg)
+			}
+			w.note("paused: %v", w.m.paused)
+		default:
+			w.pass()
+		}
+		w.must(err)
+	}
+}
+
+// holdBack holds back the jobs of a group, or of the queue.
+func (w *walk) holdBack(key string, d time.Duration) {
+	w.note("hold back %q for %v", key, d)
+	w.calls++
+	until, err := w.HoldBack(bg, key, "", d)
+	w.must(err)
+	if d == 0 {
+		delete(w.m.held, key)
+	} else {
+		w.m.held[key] = max(w.m.held[key], until.UnixMicro())
+	}
+}
+
+// pass has an hour pass for rates.
+func (w *walk) pass() {
+	w.note("an hour passes")
+	for _, key := range []string{w.keys.rates, w.keys.parked} {
+		for _, score := range w.rdb.ZRangeWithScores(bg, key, 0, -1).Val() {
+			w.must(w.rdb.ZIncrBy(bg, key, -3600e6, score.Member.(string)).Err())
+		}
+	}
+	for key := range w.m.next {
+		w.m.next[key] -= 3600e6
+	}
+	for key := range w.m.held {
+		if w.m.held[key] -= 3600e6; w.m.held[key] <= w.now.UnixMicro() {
+			delete(w.m.held, key)
+		}
+	}
+}
+
+// due has some jobs become due.
+func (w *walk) due() {
+	var due []string
+	for id, f := range w.m.jobs {
+		if f.where == "due" && f.us != wire.HeldUntil.UnixMicro() {
+			due = append(due, id)
+		}
+	}
+	slices.Sort(due)
+	w.rnd.Shuffle(len(due), func(i, j int) { due[i], due[j] = due[j], due[i] })
+	if due = due[:min(len(due), 1+w.rnd.Intn(3))]; len(due) == 0 {
+		return
+	}
+	records, err := w.rdb.HMGet(bg, w.keys.jobs, due...).Result()
+	w.must(err)
+	w.note("due: %v", due)
+	p := w.rdb.Pipeline()
+	for i, id := range due {
+		f := w.m.jobs[id]
+		member := strings.Fields(f.text(id))[1] + id
+		record := []byte(records[i].(string))
+		f.us = w.now.UnixMicro() - int64(w.rnd.Intn(1e6))
+		binary.BigEndian.PutUint64(record[12:], uint64(f.us))
+		p.HSet(bg, w.keys.jobs, id, record)
+		p.ZAddXX(bg, w.keys.due, z(float64(f.us), member))
+	}
+	_, err = p.Exec(bg)
+	w.must(err)
+}
+
+// any returns up to three jobs with such IDs, in whatever state they are.
+func (w *walk) any(prefix string) []string {
+	var all []string
+	for id := range w.m.jobs {
+		if strings.HasPrefix(id, prefix) {
+			all = append(all, id)
+		}
+	}
+	slices.Sort(all)
+	w.rnd.Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
+	return all[:min(len(all), 1+w.rnd.Intn(3))]
+}
+
+// among returns a function that reports whether an ID is one of those.
+func among(some []string) func(string) bool {
+	return func(id string) bool { return slices.Contains(some, id) }
+}
+
+// act does something to some jobs.
+func (w *walk) act() {
+	acts := []Act{
+		CancelJobs("why"), DeleteJobs(), RunJobs(time.Time{}), RunJobs(w.now.Add(time.Hour)),
+		PrioritiseJobs(signalbox.PriorityHigh), PrioritiseJobs(signalbox.PriorityLow),
+	}
+	a := acts[w.rnd.Intn(len(acts))]
+	some := w.any(map[bool]string{true: "j"}[a.verb == "run"]) // a job of a cron entry that runs again doesn't count as one of it
+	if len(some) == 0 {
+		return
+	}
+	was := make(map[string]fact)
+	for _, id := range some {
+		was[id] = *w.m.jobs[id]
+	}
+	for range 1 + w.rnd.Intn(6)/5 { // also as if the reply had been lost
+		w.calls++
+		answers, err := w.Do(bg, a, some)
+		w.must(err)
+		w.note("%s %v of %v: %v", a.verb, a.due, some, answers)
+		for i, answer := range answers {
+			if answer.Acted == Lost || answer.Acted == Failed {
+				w.fail("%s of job %s: %v", a.verb, some[i], answer)
+			}
+		}
+	}
+	w.adopt(among(some))
+	for _, id := range some {
+		old, f := was[id], w.m.jobs[id]
+		if old.us == wire.HeldUntil.UnixMicro() && old.where == "due" {
+			continue // it is being moved: nobody acts on it
+		}
+		ok := true
+		switch a.verb {
+		case "cancel":
+			ok = old.ended() || f == nil && old.own == signalbox.RetainNone || f != nil && (f.where == string(Cancelled) || f.where == "running" && f.marked)
+		case "delete":
+			ok = (f == nil) == (old.where != "running")
+		case "run":
+			ok = f != nil && (f.where == "running") == (old.where == "running") && !f.ended()
+		case "class":
+			ok = f != nil && (f.where == "running") == (old.where == "running") && f.ended() == old.ended()
+		}
+		if dropped := w.m.trims && old.where == string(Completed) && f == nil; !ok && !dropped {
+			w.fail("%s made of job %s, which was %q: %v", a.verb, id, old.text(id), f)
+		}
+	}
+}
+
+// move moves some jobs to the other queue, or begins to. Or it ends what was begun, and brings back what is there.
+func (w *walk) move() {
+	if w.begun > 0 && w.rnd.Intn(2) > 0 {
+		w.bring()
+		return
+	}
+	some := w.any("j")
+	jobs := make([]*moving, len(some))
+	for i, id := range some {
+		jobs[i] = &moving{id: id}
+	}
+	m := &mover{from: w.Queue, to: w.to.Queue, states: movable()}
+	rounds := 1 + w.rnd.Intn(6)
+	w.note("move %v, %d rounds", some, rounds)
+	w.begun++
+	for range rounds {
+		left := open(jobs)
+		if len(left) == 0 {
+			break
+		}
+		here, there, err := m.read(bg, left)
+		w.must(err)
+		var p plan
+		for i, job := range left {
+			m.step(job, here[i], there[i], &p)
+		}
+		w.calls++
+		w.must(m.do(bg, &p))
+	}
+	if w.rnd.Intn(3) == 0 && len(open(jobs)) > 0 {
+		w.note("undo")
+		m.undo(bg, jobs)
+	}
+	completed := make(map[string]bool) // one that is kept may be dropped meanwhile
+	for _, id := range some {
+		completed[id] = w.m.jobs[id].where == string(Completed)
+	}
+	for _, id := range w.adopt(among(some)) {
+		if !completed[id] && !w.rdb.HExists(bg, w.to.keys.jobs, id).Val() {
+			w.fail("job %s is lost by a move", id)
+		}
+	}
+}
+
+// bring ends all moves, and brings back what is in the other queue.
+func (w *walk) bring() {
+	w.note("bring back")
+	var some, held []string
+	for id, f := range w.m.jobs {
+		if f.where == string(Dead) || f.where == "due" && f.us == wire.HeldUntil.UnixMicro() {
+			some = append(some, id)
+		}
+	}
+	some = append(some, w.rdb.HKeys(bg, w.to.keys.jobs).Val()...)
+	_, err := w.Move(bg, w.to.Name(), w.rdb.HKeys(bg, w.keys.jobs).Val(), signalbox.StateDead) // of others only those that are held
+	w.must(err)
+	// A move that was undone after it took another one over has left a copy there. It is made again.
+	for _, held := range append(w.heldJobs(), w.rdb.HKeys(bg, w.to.keys.jobs).Val()...) {
+		some = append(some, held)
+		_, err := w.Move(bg, w.to.Name(), []string{held})
+		w.must(err)
+	}
+	if held = w.heldJobs(); len(held) > 0 {
+		w.fail("%v are held after their moves", held)
+	}
+	all := w.rdb.HKeys(bg, w.to.keys.jobs).Val()
+	answers, err := w.to.Move(bg, w.Name(), all)
+	w.must(err)
+	var taken []string
+	for i, answer := range answers {
+		if answer.Acted == Occupied {
+			taken = append(taken, all[i])
+		} else if answer.Acted != Done {
+			w.fail("job %s isn't brought back: %v", all[i], answer)
+		}
+	}
+	if len(taken) > 0 {
+		_, err := w.to.Do(bg, DeleteJobs(), taken)
+		w.must(err)
+	}
+	w.begun = 0
+	if lost := w.adopt(among(some)); len(lost) > 0 {
+		w.fail("%v are lost by moves", lost)
+	}
+	if n := w.rdb.Exists(bg, w.to.keys.lined, w.to.keys.turns, w.to.keys.groups).Val(); n > 0 {
+		w.fail("the other queue has lines, %v", w.to.dump())
+	}
+}
+
+// heldJobs returns the jobs that are being moved.
+func (w *walk) heldJobs() (held []string) {
+	at := fmt.Sprint(wire.HeldUntil.UnixMicro())
+	for _, member := range w.rdb.ZRangeByScore(bg, w.keys.due, &redis.ZRangeBy{Min: at, Max: at}).Val() {
+		held = append(held, member[1:])
+	}
+	return held
+}
+
+// failover saves what Redis has, or goes back to what was saved. Workers and producers go on with what they know.
+func (w *walk) failover() {
+	if w.begun > 0 {
+		w.bring() // what is acknowledged is lost here, and a move rests on that
+	}
+	keys, err := w.scan(bg)
+	w.must(err)
+	p := w.rdb.Pipeline()
+	if w.saved == nil {
+		w.note("save")
+		values := make([]*redis.StringCmd, len(keys))
+		for i, key := range keys {
+			values[i] = p.Dump(bg, key)
+		}
+		_, err := p.Exec(bg)
+		w.must(err)
+		w.saved, w.before = make(map[string]string), w.m.clone()
+		for i, key := range keys {
+			w.saved[key] = values[i].Val()
+		}
+		return
+	}
+	w.note("failover")
+	p.Del(bg, keys...)
+	for key, value := range w.saved {
+		p.Restore(bg, key, 0, value)
+	}
+	_, err = p.Exec(bg)
+	w.must(err)
+	w.saved, w.m = nil, w.before
+	w.failovers++
+	if w.rnd.Intn(2) == 0 {
+		w.Queue.special.Store(false) // as for a process that begins
+	}
+	for session, alive := range w.m.sessions {
+		if alive && !slices.ContainsFunc(slices.Concat(w.workers, w.frozen), func(x *walker) bool { return x.session == session }) {
+			w.expire(session)
+		}
+	}
+}

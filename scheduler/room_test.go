@@ -1,0 +1,322 @@
+package scheduler
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/signalbox-go/signalbox"
+	"github.com/signalbox-go/signalbox/internal/redistest"
+	"github.com/signalbox-go/signalbox/internal/store"
+)
+
+func maximum(t *testing.T, q *store.Queue, n int) {
+	t.Helper()
+	if _, err := q.SetMaxLength(context.Background(), n); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// isFull checks that an error is that of a full queue.
+func isFull(t *testing.T, err error, q *store.Queue, length, most int) {
+	t.Helper()
+	full, ok := errors.AsType[*signalbox.QueueFullError](err)
+	if !ok || !errors.Is(err, signalbox.ErrQueueFull) || *full != (signalbox.QueueFullError{Queue: q.Name(), Length: length, Max: most}) {
+		t.Errorf("%v (%+v), want %d of %d jobs", err, full, length, most)
+	}
+}
+
+// An enqueue to a full queue fails, and says how full it is.
+func TestQueueFull(t *testing.T) {
+	t.Parallel()
+	s, q := setup(t)
+	ctx := context.Background()
+	maximum(t, q, 1)
+	first, err := s.Enqueue(ctx, note{}, Queue(q.Name()), ID("a"))
+	if err != nil || !first.New {
+		t.Fatal(first, err)
+	}
+	res, err := s.Enqueue(ctx, note{}, Queue(q.Name()), ID("b"))
+	isFull(t, err, q, 1, 1)
+	if res != (Result{ID: "b"}) || errors.Is(err, ErrUncertain) {
+		t.Errorf("%+v, %v", res, err)
+	}
+	if res, err := s.Enqueue(ctx, note{}, Queue(q.Name()), ID("a")); err != nil || res.New || res.State != signalbox.StateReady {
+		t.Errorf("a job that is there: %+v, %v", res, err)
+	}
+	u := &UncertainError{ID: "b"}
+	if _, err := s.Enqueue(ctx, note{}, Queue(q.Name()), u.Again()); !errors.Is(err, ErrUncertain) || !errors.Is(err, signalbox.ErrQueueFull) {
+		t.Errorf("a call that is made again: %v", err)
+	}
+}
+
+// Of a bulk the first jobs that fit are in, and each of the others has the error.
+func TestFullBulk(t *testing.T) {
+	t.Parallel()
+	s, q := setup(t)
+	maximum(t, q, 3)
+	items := many(2000)
+	bulk := func(items []Item, fit func(i int) bool) (in int) {
+		results, err := s.EnqueueMany(context.Background(), items, Queue(q.Name()))
+		isFull(t, err, q, 3, 3)
+		for i, res := range results {
+			if res.New {
+				in++
+			}
+			if res.New != fit(i) && fit(0) || res.New != (res.Err == nil) || !res.New && !errors.Is(res.Err, signalbox.ErrQueueFull) || !res.New && res.Existing != "" {
+				t.Fatalf("item %d: %+v", i, res)
+			}
+		}
+		return in
+	}
+	if n := bulk(items, func(int) bool { return false }); n != 3 { // several chunks, which have no order
+		t.Errorf("%d of several chunks are in", n)
+	}
+	claimAll(t, q)
+	bulk(items[:100], func(i int) bool { return i < 3 })
+	if jobs := claimAll(t, q); len(jobs) != 3 || string(jobs[2].Payload) != `{"N":2}` {
+		t.Errorf("%d jobs are in", len(jobs))
+	}
+	n := 0
+	for i, res := range s.EnqueueSeq(context.Background(), slices.Values(items[:5]), Queue(q.Name())) {
+		if res.New != (i < 3) {
+			t.Errorf("item %d of the iterator: %+v", i, res)
+		}
+		n++
+	}
+	if n != 5 {
+		t.Errorf("%d results", n)
+	}
+	claimAll(t, q)
+}
+
+// waitsFor waits until calls wait for room in the queue, with a subscription.
+func waitsFor(t *testing.T, s *Scheduler, q *store.Queue, calls int) {
+	t.Helper()
+	redistest.Eventually(t, func() bool {
+		s.rooms.mu.Lock()
+		defer s.rooms.mu.Unlock()
+		r := s.rooms.all[q.Name()]
+		return calls == 0 && r == nil || r != nil && r.waiting == calls
+	}, "%d calls wait", calls)
+}
+
+// nobodyHears waits until nobody is subscribed to the queue's channel.
+func nobodyHears(t *testing.T, rdb redis.UniversalClient, q *store.Queue) {
+	t.Helper()
+	redistest.Eventually(t, func() bool {
+		n, err := rdb.PubSubNumSub(context.Background(), q.RoomChannel()).Result()
+		return err == nil && n[q.RoomChannel()] == 0
+	}, "nobody hears the channel")
+}
+
+// A call that waits is woken by a job that ends, and by a larger maximum. It doesn't poll.
+func TestWaitForRoom(t *testing.T) {
+	t.Parallel()
+	rdb := redistest.Start(t).Client()
+	s, q := newScheduler(t, rdb), checked(t, rdb)
+	s.roomLook = time.Hour
+	ctx := t.Context()
+	maximum(t, q, 1)
+	if _, err := s.Enqueue(ctx, note{0}, Queue(q.Name()), WaitForRoom()); err != nil {
+		t.Fatal(err)
+	}
+	done := make(chan error, 2)
+	for i := range 2 {
+		go func() {
+			res, err := s.Enqueue(ctx, note{i + 1}, Queue(q.Name()), WaitForRoom())
+			if err == nil && !res.New {
+				err = fmt.Errorf("%+v", res)
+			}
+			done <- err
+		}()
+	}
+	waitsFor(t, s, q, 2)
+	if jobs := claimAll(t, q); len(jobs) == 0 {
+		t.Error("nothing was claimed")
+	}
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+	maximum(t, q, 5)
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+	waitsFor(t, s, q, 0)
+	nobodyHears(t, rdb, q)
+	claimAll(t, q)
+}
+
+// All jobs of a bulk come in, in the order of their items, though there is room for two at a time.
+func TestBulkWaitsForRoom(t *testing.T) {
+	t.Parallel()
+	s, q := setup(t)
+	s.roomLook = time.Hour
+	maximum(t, q, 2)
+	type outcome struct {
+		results []Result
+		err     error
+	}
+	done := make(chan outcome, 1)
+	go func() {
+		results, err := s.EnqueueMany(t.Context(), many(7), Queue(q.Name()), WaitForRoom())
+		done <- outcome{results, err}
+	}()
+	var got []string
+	for len(got) < 7 {
+		for _, job := range claimAll(t, q) {
+			got = append(got, string(job.Payload))
+		}
+	}
+	o := <-done
+	if o.err != nil {
+		t.Error(o.err)
+	}
+	for i, res := range o.results {
+		if !res.New || res.Err != nil || got[i] != fmt.Sprintf(`{"N":%d}`, i) {
+			t.Errorf("item %d: %+v; the job %s", i, res, got[i])
+		}
+	}
+}
+
+// A call that waits ends with its context. The job isn't in, and nothing is left of the wait.
+func TestWaitForRoomEnds(t *testing.T) {
+	t.Parallel()
+	rdb := redistest.Start(t).Client()
+	s, q := newScheduler(t, rdb), checked(t, rdb)
+	maximum(t, q, 1)
+	if _, err := s.Enqueue(t.Context(), note{}, Queue(q.Name())); err != nil {
+		t.Fatal(err)
+	}
+	gone := errors.New("the user has gone")
+	ends := func() (certain bool) {
+		ctx, cancel := context.WithCancelCause(t.Context())
+		done := make(chan error, 2)
+		go func() {
+			_, err := s.Enqueue(ctx, note{}, Queue(q.Name()), WaitForRoom())
+			done <- err
+		}()
+		go func() {
+			_, err := s.EnqueueMany(ctx, many(3), Queue(q.Name()), WaitForRoom())
+			done <- err
+		}()
+		waitsFor(t, s, q, 2)
+		cancel(gone)
+		certain = true
+		for range 2 {
+			err := <-done
+			if !errors.Is(err, context.Canceled) || !errors.Is(err, gone) {
+				t.Errorf("the error: %v", err)
+			}
+			if errors.Is(err, ErrUncertain) {
+				certain = false // its context ended while it looked
+			} else {
+				isFull(t, err, q, 1, 1)
+			}
+		}
+		waitsFor(t, s, q, 0)
+		return certain
+	}
+	for tries := 1; !ends(); tries++ {
+		if tries == 20 {
+			t.Fatal("each time it isn't known whether a job is in")
+		}
+	}
+	nobodyHears(t, rdb, q)
+	if jobs := claimAll(t, q); len(jobs) != 1 {
+		t.Errorf("%d jobs are in", len(jobs))
+	}
+}
+
+// A call that waits also looks from time to time: a message may be lost.
+func TestWaitForRoomLooks(t *testing.T) {
+	t.Parallel()
+	rdb := redistest.Start(t).Client()
+	s, q := newScheduler(t, rdb), checked(t, rdb)
+	s.roomLook = 20 * time.Millisecond
+	maximum(t, q, 1)
+	if _, err := s.Enqueue(t.Context(), note{}, Queue(q.Name())); err != nil {
+		t.Fatal(err)
+	}
+	done := make(chan error, 1)
+	go func() {
+		_, err := s.Enqueue(t.Context(), note{}, Queue(q.Name()), WaitForRoom())
+		done <- err
+	}()
+	waitsFor(t, s, q, 1)
+	if err := rdb.HDel(t.Context(), q.RoomChannel(), "max_length").Err(); err != nil { // which tells nobody
+		t.Fatal(err)
+	}
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+	claimAll(t, q)
+}
+
+// In a Cluster the call hears of room wherever the queue is.
+func TestWaitForRoomInACluster(t *testing.T) {
+	t.Parallel()
+	rdb := redistest.Cluster(t).Client()
+	s := newScheduler(t, rdb)
+	s.roomLook = time.Hour
+	for range 4 { // on any masters
+		q := checked(t, rdb)
+		maximum(t, q, 1)
+		if _, err := s.Enqueue(t.Context(), note{}, Queue(q.Name())); err != nil {
+			t.Fatal(err)
+		}
+		done := make(chan error, 1)
+		go func() {
+			_, err := s.Enqueue(t.Context(), note{}, Queue(q.Name()), WaitForRoom())
+			done <- err
+		}()
+		waitsFor(t, s, q, 1)
+		claimAll(t, q)
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+		claimAll(t, q)
+	}
+}
+
+// Room that there is before the subscription stands is seen.
+func TestRoomBeforeTheSubscription(t *testing.T) {
+	t.Parallel()
+	s, q := setup(t)
+	s.roomLook = time.Hour
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	tries := 0
+	err := s.awaitRoom(ctx, q, q.FullError(store.Length{Jobs: 1, Max: 1}), func() error { tries++; return nil })
+	if err != nil || tries != 1 {
+		t.Errorf("%v after %d tries", err, tries)
+	}
+}
+
+// Calls of a program try one after the other. Each lets the next one try.
+func TestRoomForTheNext(t *testing.T) {
+	t.Parallel()
+	s, q := setup(t)
+	s.roomLook = time.Hour
+	full := q.FullError(store.Length{Jobs: 1, Max: 1})
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	open, done := make(chan struct{}), make(chan error, 3)
+	for range 3 {
+		go func() {
+			done <- s.awaitRoom(ctx, q, full, func() error { <-open; return nil })
+		}()
+	}
+	waitsFor(t, s, q, 3)
+	close(open)
+	for range 3 {
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	}
+}
