@@ -71,6 +71,28 @@ func TestHangAfterAnAnswerMeanwhile(t *testing.T) {
 	}
 }
 
+// A call is cut by an outage, and its client tries again for long. When it gives up, another call was answered meanwhile: Redis isn't away, and
+// a hang that follows is reported as one.
+func TestLateFailureIsNoOutage(t *testing.T) {
+	t.Parallel()
+	q := still(t, 1)
+	begin := time.Now()
+	q.answered(begin)
+	q.failed("renew", begin, errors.New("connection refused"))
+	if got := found(q, health.RedisAway, time.Now()); got != health.OK {
+		t.Errorf("a call that began before the last answer fails: %v", got)
+	}
+	q.failed("renew", time.Now(), errors.New("connection refused"))
+	if got := found(q, health.RedisAway, time.Now()); got != health.Unready {
+		t.Errorf("a call that began after the last answer fails: %v", got)
+	}
+	q.answered(time.Now())
+	q.failed("renew", begin, refusal("NOREPLICAS"))
+	if got := found(q, health.RedisAway, time.Now()); got != health.Unready {
+		t.Errorf("Redis refuses an old call: %v", got)
+	}
+}
+
 // A slowLog says in hit that a record has come, and waits for goOn.
 type slowLog struct {
 	slog.Handler

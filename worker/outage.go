@@ -17,15 +17,20 @@ func (q *queue) failed(what string, began time.Time, err error) {
 		q.closed(err)
 		return
 	}
+	var answer redis.Error
+	refused := errors.As(err, &answer)
 	away := isOutage(err)
 	if away || what == "renew" || what == "open" { // if this worker can't renew, others perhaps can't either
 		q.disturbed()
 	}
-	if away {
+	// A call that gets no answer for long says nothing new if another one was answered meanwhile: an outage that was over before may have cut it.
+	if away && (refused || q.heardAt.Load() <= int64(began.Sub(q.born))) {
 		q.gone(what, began, err)
 		return
 	}
-	q.noteRefusal(what, began, err)
+	if refused {
+		q.noteRefusal(what, began, err)
+	}
 	q.warn("call:"+what+":"+errorKind(err), "signalbox: a call to Redis failed, and is made again", "call", what, "error", err)
 }
 
