@@ -97,7 +97,8 @@ end
 local now = clock()
 local reckoned = now + (reckons and tonumber(skew) or 0)
 local lists = {['0'] = HIGH, ['1'] = NORMAL, ['2'] = LOW}
-local args = ARGV -- a local is read faster
+local args, byte, sub, find = ARGV, string.byte, string.sub, string.find -- a local is read faster
+local names = {[48] = '0', [49] = '1', [50] = '2'} -- of classes, by their bytes
 local ready_now = {['0'] = {}, ['1'] = {}, ['2'] = {}} -- ids, by class
 
 local lined -- for jobs of groups that are ready: members of LINED and their keys; nil if the call has no groups

@@ -1,5 +1,9 @@
 -- A step of enqueue.lua: finds the outcome for a job of any kind.
-local class, detail = classes[j], details[j] or {}
+local class, detail = classes[j], details[j]
+if not detail then
+  local text = args[fixed + 4 * j - 2]
+  detail = {extras = (key or group) and sub(text, 2), group = group, unique = key, scope = key and sub(text, 6, 6)}
+end
 local us, entry, extras = detail.us, detail.entry, detail.extras
 local outcome, ahead, later = '1', false, false
 if entry then
@@ -31,7 +35,7 @@ if outcome == '1' then
     outcome, refused = 'n', true
   end
   if outcome == '1' or outcome == 'D' or outcome == 'C' or outcome == 'F' then
-    local group = detail.group
+    group = detail.group
     if group and not later and not entry then
       place = math.max(place + 1, now)
       us = place

@@ -114,7 +114,7 @@ local function lines(limits)
         class, key = string.match(members[i], '^(.)([^\1]+)\1')
       end
       rows[2 * i - 1], rows[2 * i] = '0', members[i]
-      local state = g.state(key, class)
+      local state = states[key][numbers[class]]
       if state == '.' then
         if g.room(key) > 0 then
           g.turn(key, class, turns)

@@ -20,8 +20,11 @@ end
 if uniques then
   keys_held = {}
   redis.call('ZCARD', WINDOWS)
-  for i, value in ipairs(redis.call('HMGET', UNIQUE, unpack(uniques))) do
-    keys_held[uniques[i]] = value or nil
+  local values = redis.call('HMGET', UNIQUE, unpack(uniques))
+  for i = 1, #uniques do
+    if values[i] then
+      keys_held[uniques[i]] = values[i]
+    end
   end
 end
 if EXPIRES then
