@@ -1,8 +1,11 @@
 package store
 
 import (
+	"bytes"
+	"encoding/binary"
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -38,6 +41,65 @@ func (r *rig) putIn(key string, ids ...string) {
 		items[i] = r.grouped(id, key, When{}, signalbox.PriorityNormal)
 	}
 	r.enqueued(items...)
+}
+
+// Jobs that have nothing but a group, or nothing but a unique key, are put in by a short way. It writes what the long one does, on which a job is that never replaces another one.
+func TestShortAndLongWay(t *testing.T) {
+	t.Parallel()
+	r := onShared(t)
+	long := strings.Repeat("x", 199)
+	n := 0
+	for _, p := range []signalbox.Priority{signalbox.PriorityHigh, signalbox.PriorityNormal, signalbox.PriorityLow} {
+		for _, key := range []string{"ga", "sa", "g" + long, "s" + long, "", "e", "s"} {
+			n++
+			var items []Item
+			for _, id := range []string{"short", "other"} {
+				job := signalbox.Job{ID: fmt.Sprint(id, n), Kind: "k", Payload: []byte("1"), Priority: p}
+				if len(key) > 1 {
+					job.Group, job.Serial = key[1:], key[0] == 's'
+				}
+				it, err := NewItem(&job, When{})
+				r.must(err)
+				if len(key) == 1 {
+					it.Unique(Unique{Key: UniqueKey("k", job.ID+long[:150], false), Scope: key[0]})
+				}
+				if id != "short" {
+					it.IfAbsent()
+				}
+				items = append(items, it)
+			}
+			same(t, "outcomes", r.fates(items...), "11")
+			records, err := r.rdb.HMGet(bg, r.keys.jobs, items[0].id, items[1].id).Result()
+			r.must(err)
+			short, other := []byte(records[0].(string)), []byte(strings.ReplaceAll(records[1].(string), "other", "short"))
+			if len(key) > 1 {
+				line := string(short[1]) + key + "\x01"
+				for i, record := range [][]byte{short, other} {
+					member := fmt.Sprintf("%s%016d%s", line, binary.BigEndian.Uint64(record[12:20]), items[i].id)
+					if _, err := r.rdb.ZScore(bg, r.keys.lined, member).Result(); err != nil {
+						t.Errorf("priority %v, key %.9q: no place %q: %v", p, key, member, err)
+					}
+				}
+				if a, b := binary.BigEndian.Uint64(short[12:20]), binary.BigEndian.Uint64(other[12:20]); b != a+1 {
+					t.Errorf("priority %v, key %.9q: places %d and %d", p, key, a, b)
+				}
+				clear(short[12:20])
+				clear(other[12:20])
+			}
+			if !bytes.Equal(short, other) {
+				t.Errorf("priority %v, key %.9q: the records are\n%q\n%q", p, key, short, other)
+			}
+			if len(key) == 1 {
+				for _, it := range items {
+					holder, err := r.rdb.HGet(bg, r.keys.unique, UniqueKey("k", it.id+long[:150], false)).Result()
+					r.must(err)
+					same(t, "who has the key", holder, key+" "+it.id)
+				}
+				same(t, "again", r.fates(r.unique("again", items[0].id+long[:150], key[0])), "u")
+			}
+		}
+	}
+	r.check()
 }
 
 // Groups take turns.
