@@ -13,6 +13,7 @@ import (
 
 	"github.com/signalbox-go/signalbox"
 	"github.com/signalbox-go/signalbox/internal/redistest"
+	"github.com/signalbox-go/signalbox/internal/wire"
 )
 
 // grouped returns a job of a group of normal priority. A key that begins with 's' is serial.
@@ -43,60 +44,70 @@ func (r *rig) putIn(key string, ids ...string) {
 	r.enqueued(items...)
 }
 
-// Jobs that have nothing but a group, or nothing but a unique key, are put in by a short way. It writes what the long one does, on which a job is that never replaces another one.
+// Jobs that have nothing but a group, or nothing but a unique key, are put in by a short way. It writes what the long one does, on which a job is that never replaces
+// another one. All come in one call, and their places pass a multiple of 1000.
 func TestShortAndLongWay(t *testing.T) {
 	t.Parallel()
 	r := onShared(t)
-	long := strings.Repeat("x", 199)
-	n := 0
+	place := uint64(9_000_000_000_000_998) // in the year 2255
+	r.must(r.rdb.HSet(bg, r.keys.stats, "place", place).Err())
+	name := strings.Repeat("x", 199)
+	var items []Item
+	var keys []string // of groups, or scopes of unique keys
 	for _, p := range []signalbox.Priority{signalbox.PriorityHigh, signalbox.PriorityNormal, signalbox.PriorityLow} {
-		for _, key := range []string{"ga", "sa", "g" + long, "s" + long, "", "e", "s"} {
-			n++
-			var items []Item
+		for _, key := range []string{"ga", "sa", "g" + name, "s" + name, "", "e", "s"} {
 			for _, id := range []string{"short", "other"} {
-				job := signalbox.Job{ID: fmt.Sprint(id, n), Kind: "k", Payload: []byte("1"), Priority: p}
+				job := signalbox.Job{ID: fmt.Sprint(id, len(items)/2), Kind: "k", Payload: []byte("1"), Priority: p}
 				if len(key) > 1 {
 					job.Group, job.Serial = key[1:], key[0] == 's'
 				}
 				it, err := NewItem(&job, When{})
 				r.must(err)
 				if len(key) == 1 {
-					it.Unique(Unique{Key: UniqueKey("k", job.ID+long[:150], false), Scope: key[0]})
+					it.Unique(Unique{Key: UniqueKey("k", job.ID+name[:len(items)], false), Scope: key[0]})
 				}
 				if id != "short" {
 					it.IfAbsent()
 				}
-				items = append(items, it)
+				items, keys = append(items, it), append(keys, key)
 			}
-			same(t, "outcomes", r.fates(items...), "11")
-			records, err := r.rdb.HMGet(bg, r.keys.jobs, items[0].id, items[1].id).Result()
+		}
+	}
+	for n, in := range r.enqueued(items...) {
+		same(t, items[n].id+" is in", in, true)
+	}
+	for n := 0; n < len(items); n += 2 {
+		key := keys[n]
+		var records [2][]byte
+		for i := range records {
+			id := items[n+i].id
+			record, err := r.rdb.HGet(bg, r.keys.jobs, id).Result()
 			r.must(err)
-			short, other := []byte(records[0].(string)), []byte(strings.ReplaceAll(records[1].(string), "other", "short"))
-			if len(key) > 1 {
-				line := string(short[1]) + key + "\x01"
-				for i, record := range [][]byte{short, other} {
-					member := fmt.Sprintf("%s%016d%s", line, binary.BigEndian.Uint64(record[12:20]), items[i].id)
-					if _, err := r.rdb.ZScore(bg, r.keys.lined, member).Result(); err != nil {
-						t.Errorf("priority %v, key %.9q: no place %q: %v", p, key, member, err)
-					}
-				}
-				if a, b := binary.BigEndian.Uint64(short[12:20]), binary.BigEndian.Uint64(other[12:20]); b != a+1 {
-					t.Errorf("priority %v, key %.9q: places %d and %d", p, key, a, b)
-				}
-				clear(short[12:20])
-				clear(other[12:20])
+			records[i] = []byte(strings.Replace(record, "other", "short", 1))
+			switch len(key) {
+			case 0:
+			case 1:
+				holder, err := r.rdb.HGet(bg, r.keys.unique, UniqueKey("k", id+name[:n+i], false)).Result()
+				r.must(err)
+				same(t, "who has the key", holder, key+" "+id)
+			default:
+				place++
+				same(t, id+": its place", binary.BigEndian.Uint64(records[i][12:20]), place)
+				clear(records[i][12:20])
+				r.must(r.rdb.ZScore(bg, r.keys.lined, fmt.Sprintf("%c%s\x01%016d%s", records[i][1], key, place, id)).Err())
 			}
-			if !bytes.Equal(short, other) {
-				t.Errorf("priority %v, key %.9q: the records are\n%q\n%q", p, key, short, other)
-			}
-			if len(key) == 1 {
-				for _, it := range items {
-					holder, err := r.rdb.HGet(bg, r.keys.unique, UniqueKey("k", it.id+long[:150], false)).Result()
-					r.must(err)
-					same(t, "who has the key", holder, key+" "+it.id)
-				}
-				same(t, "again", r.fates(r.unique("again", items[0].id+long[:150], key[0])), "u")
-			}
+		}
+		if len(key) != 1 && !bytes.Equal(records[0], records[1]) { // the names of unique keys differ in length
+			t.Errorf("%s: the records are\n%q\n%q", items[n].id, records[0], records[1])
+		}
+		if len(key) == 1 {
+			u, other := wire.UniqueOf(records[0]), wire.UniqueOf(records[1])
+			same(t, "the key", u.Key, UniqueKey("k", items[n].id+name[:n], false))
+			same(t, "the scope", u.Scope, other.Scope)
+			same(t, "what stands in front of the key", string(records[0][:20]), string(records[1][:20]))
+			same(t, "what stands behind the key", string(records[0][len(records[0])-10:]), string(records[1][len(records[1])-10:]))
+			same(t, "how long they are", len(records[1])-len(records[0]), 1)
+			same(t, "again", r.fates(r.unique("again", items[n].id+name[:n], key[0])), "u")
 		}
 	}
 	r.check()
