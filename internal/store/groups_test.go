@@ -55,7 +55,7 @@ func TestShortAndLongWay(t *testing.T) {
 	var items []Item
 	var keys []string // of groups, or scopes of unique keys
 	for _, p := range []signalbox.Priority{signalbox.PriorityHigh, signalbox.PriorityNormal, signalbox.PriorityLow} {
-		for _, key := range []string{"ga", "sa", "g" + name, "s" + name, "", "e", "s"} {
+		for _, key := range []string{"ga", "sa", "g" + name, "s" + name, "", "e", "s", "e"} {
 			for _, id := range []string{"short", "other"} {
 				job := signalbox.Job{ID: fmt.Sprint(id, len(items)/2), Kind: "k", Payload: []byte("1"), Priority: p}
 				if len(key) > 1 {
