@@ -26,6 +26,7 @@ var tickTests = []storeTest{
 	{"PlanThatEnds", testPlanEnds},
 	{"PlansComeBack", testPlansComeBack},
 	{"PlanIsSet", testPlanIsSet},
+	{"PlanIsSetAhead", testPlanIsSetAhead},
 	{"PlanAfterAPause", testPlanAfterAPause},
 	{"DescriptionOfAPlan", testDescriptionOfAPlan},
 }
@@ -374,6 +375,18 @@ func testPlanIsSet(t *testing.T, r *rig) {
 	r.must(r.rdb.HSet(bg, r.keys.cron, "plan e", fmt.Sprintf("%s 0 %d %d", newer.Digest, now.UnixMicro(), now.Add(time.Hour).UnixMicro())).Err())
 	same(t, "one that is newer than one of the future", r.set(older, now).InForce, true)
 	same(t, "which goes on", r.again(newer, now.Add(time.Hour)).InForce, false)
+}
+
+// A scheduler's estimate of Redis' clock may be a little ahead of it, or the clock may not have moved since the last call. The plan that was set last
+// is in force all the same, and each plan keeps the time when it was set.
+func testPlanIsSetAhead(t *testing.T, r *rig) {
+	older, newer := NewPlan("e", "@daily"), NewPlan("e", "@hourly")
+	ahead := r.planned(older)[0].Born.Add(500 * time.Millisecond) // if that has passed when the calls come, they are told the same
+	at := func(n int) time.Time { return ahead.Add(time.Duration(n) * time.Microsecond) }
+	same(t, "one that is set a little ahead", r.set(newer, at(1)).Born.Equal(at(1)), true)
+	same(t, "it is set back", r.set(older, at(2)).Born.Equal(at(2)), true)
+	r.later()
+	same(t, "the first call comes again", r.set(newer, at(1)).InForce, false)
 }
 
 // A scheduler that was away isn't taken for one with a new plan, and a Redis that lost its memory, or whose clock was wrong, gets

@@ -16,6 +16,7 @@
 
 local CRON, SETTINGS = unpack(KEYS)
 local fixed = 2 -- the number of arguments before those of the entries
+local ahead = 1000000 -- us by which a time may be in the future, as the scheduler's estimate of this clock may be a little ahead
 local protocol, patience = unpack(ARGV, 1, fixed)
 
 -- include: clock, digits, standing
@@ -53,8 +54,10 @@ for i = fixed + 1, #ARGV, 3 do
     first = false
   end
   local newest = plans[1] and plans[1][4] or 0
-  if set then
-    born = newest > now and newest + 1 or math.min(born, now) -- a plan of the future is one of a wrong clock
+  if set and newest > now + ahead then
+    born = newest + 1 -- a plan of the future is one of a wrong clock
+  elseif set and born > now + ahead then
+    born = math.max(now, newest + 1)
   end
   local was_first = own and own == plans[1]
   if was_first then
