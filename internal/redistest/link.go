@@ -52,8 +52,8 @@ func (l *link) copyRequests() bool {
 		rule := l.proxy.judge(cmd)
 		switch rule.do {
 		case cutRequest:
+			close(rule.fired) // before the client can notice
 			l.close()
-			close(rule.fired)
 			return false
 		case answer:
 			l.expect(rule)
@@ -138,8 +138,8 @@ func (l *link) reply(raw []byte) bool {
 	rule := l.pending[0]
 	l.pending = l.pending[1:]
 	if rule.do == cutReply {
+		close(rule.fired) // before the client can notice
 		l.close()
-		close(rule.fired)
 		return false
 	}
 	if err := l.write(l.client, raw); err != nil {

@@ -86,14 +86,14 @@ func Any(cmd []string) bool { return len(cmd) > 0 }
 
 // CutReply passes the k-th matching command from now on, counted from 1, to the server. It reads the whole
 // reply, drops it and closes the client's connection. Commands that the client sent after it on this
-// connection do not reach the server. The channel is closed when the connection was closed.
+// connection do not reach the server. The channel is closed before the client can notice that.
 func (p *Proxy) CutReply(match func(cmd []string) bool, k int) <-chan struct{} {
 	p.t.Helper()
 	return p.cut(match, k, cutReply)
 }
 
 // CutRequest closes the client's connection instead of passing the k-th matching command from now on to the
-// server. The channel is closed when that is done.
+// server. The channel is closed before the client can notice that.
 func (p *Proxy) CutRequest(match func(cmd []string) bool, k int) <-chan struct{} {
 	p.t.Helper()
 	return p.cut(match, k, cutRequest)

@@ -102,6 +102,30 @@ func TestProxyCutRequest(t *testing.T) {
 	})
 }
 
+// When the client notices the cut, the channel is closed.
+func TestProxyReportsCutsFirst(t *testing.T) {
+	both(t, func(t *testing.T, p *redistest.Proxy, _ redis.UniversalClient) {
+		key := redistest.Name(t)
+		rdb := p.ClientWith(func(o *redis.UniversalOptions) { o.MaxRetries = -1 })
+		incr := redistest.Command("INCR", key)
+		for i := range 200 {
+			cut := p.CutReply
+			if i%2 == 0 {
+				cut = p.CutRequest
+			}
+			made := cut(incr, 1)
+			if rdb.Incr(bg, key).Err() == nil {
+				t.Fatal("nothing was cut")
+			}
+			select {
+			case <-made:
+			default:
+				t.Fatal("the client notices the cut before the test")
+			}
+		}
+	})
+}
+
 // Commands after the cut command in a pipeline do not reach the server.
 func TestProxyCutInPipeline(t *testing.T) {
 	both(t, func(t *testing.T, p *redistest.Proxy, _ redis.UniversalClient) {
