@@ -175,6 +175,7 @@ func testCrowd(t *testing.T, entries int, change func(*redis.UniversalOptions)) 
 	}
 	due := now.UTC().Truncate(time.Second).Add(time.Duration(6+entries/2000) * time.Second) // when all are registered
 	var log lockedBuffer
+	late := redistest.Lag(t, srv.Client())
 	for range 3 {
 		s, err := New(srv.ClientWith(change), Config{Logger: slog.New(slog.NewTextHandler(&log, nil))})
 		if err != nil {
@@ -184,7 +185,12 @@ func testCrowd(t *testing.T, entries int, change func(*redis.UniversalOptions)) 
 		defer run(t, s)()
 	}
 	redistest.Eventually(t, func() bool {
-		if strings.Contains(log.String(), "scheduler: ") {
+		now, err := q.Now(context.Background())
+		return err == nil && now.After(due)
+	}, "the ticks are due")
+	redistest.Eventually(t, func() bool {
+		// On a busy machine calls take longer than their timeouts, and ticks are late. The log says so, and all ticks are enqueued.
+		if strings.Contains(log.String(), "scheduler: ") && late() < tickTimeout/2 {
 			t.Fatalf("log: %s", log.String())
 		}
 		counts, err := q.Counts(context.Background())
