@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -247,13 +248,16 @@ func TestRatesAreUsed(t *testing.T) {
 	for _, c := range p.crew {
 		<-c.done // all jobs are in
 	}
+	lateAt := lateness(t, srv.Client())
 	p.start("worker", 4)
 	p.run(false)
 	l := p.read()
 	p.judge(l)
 	starts := slices.SortedFunc(slices.Values(l.starts), byClaim)
 	usedBy := func(n int) float64 {
-		return float64(n) / (float64(p.cfg.Rate.Burst) + float64(p.cfg.Rate.Jobs)*starts[n-1].claimed.Sub(starts[0].claimed).Seconds())
+		begin, end := starts[0].claimed, starts[n-1].claimed
+		took := max(0, end.Sub(begin)-(lateAt(end)-lateAt(begin)))
+		return float64(n) / (float64(p.cfg.Rate.Burst) + float64(p.cfg.Rate.Jobs)*took.Seconds())
 	}
 	used, want := usedBy(len(starts)), 0.95
 	if p.cfg.Jobs < 50*p.cfg.Rate.Jobs {
@@ -267,6 +271,45 @@ func TestRatesAreUsed(t *testing.T) {
 		t.Errorf("of the rate %.1f %% are used, want %.0f %%", 100*used, 100*want)
 	}
 	t.Logf("proof: jobs=%d rate=%d/s used=%.1f%%", l.done(), p.cfg.Rate.Jobs, 100*used)
+}
+
+// lateness is redistest.Lag for many times: at returns how late the machine had been in all at some time since the call.
+func lateness(t *testing.T, rdb redis.UniversalClient) (at func(time.Time) time.Duration) {
+	type sample struct {
+		at   time.Time
+		late time.Duration
+	}
+	var mu sync.Mutex
+	var samples []sample
+	late := redistest.Lag(t, rdb)
+	done := make(chan struct{})
+	var work sync.WaitGroup
+	work.Go(func() {
+		tick := time.NewTicker(50 * time.Millisecond)
+		defer tick.Stop()
+		for {
+			mu.Lock()
+			samples = append(samples, sample{time.Now(), late()})
+			mu.Unlock()
+			select {
+			case <-tick.C:
+			case <-done:
+				return
+			}
+		}
+	})
+	t.Cleanup(func() { close(done); work.Wait() })
+	return func(x time.Time) (sum time.Duration) {
+		mu.Lock()
+		defer mu.Unlock()
+		for _, s := range samples {
+			if s.at.After(x) {
+				break
+			}
+			sum = s.late
+		}
+		return sum
+	}
 }
 
 // The ledger shows what it is for.
