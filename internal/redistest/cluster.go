@@ -45,8 +45,12 @@ func ClusterWithReplicas(t testing.TB) *ClusterServers {
 
 func newCluster(t testing.TB, replicas int) *ClusterServers {
 	t.Helper()
+	timeout := "1000"
+	if replicas == 0 {
+		timeout = "20000" // nobody takes over, and on a busy machine masters are silent for a second
+	}
 	servers := newServers(t, 3+replicas, []string{
-		"--cluster-enabled", "yes", "--cluster-node-timeout", "1000",
+		"--cluster-enabled", "yes", "--cluster-node-timeout", timeout,
 		"--cluster-allow-replica-migration", "no", "--cluster-replica-validity-factor", "0",
 		"--repl-diskless-sync-delay", "0", "--repl-ping-replica-period", "1",
 	})
