@@ -65,7 +65,8 @@ var rules = []rule{
 	{"embedded", []string{"."}, []string{miniredis}},
 	{"examples/quickstart", []string{".", "scheduler", "worker", "examples/quickstart/internal/demo"}, nil},
 	{"examples/...", []string{".", "embedded", "health", "lock", "lock/redlock", "middleware", "scheduler", "worker"}, append([]string{goRedis}, otelAPI...)},
-	{"internal/redistest", []string{"embedded"}, []string{goRedis, goleak}},
+	{"internal/redistest", []string{"embedded", "internal/servertest"}, []string{goRedis, goleak}},
+	{"internal/servertest", nil, nil}, // nothing imports it but tests
 	{pattern: "internal/archtest"},
 }
 

@@ -7,12 +7,13 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
 	"strconv"
 	"strings"
 	"sync"
 	"syscall"
 	"time"
+
+	"github.com/signalbox-go/signalbox/internal/servertest"
 )
 
 // portTaken is the message of redis-server if its port is taken.
@@ -22,14 +23,14 @@ const portTaken = "Address already in use"
 type process struct {
 	path string
 	dir  string
-	port *port  // reserved until release
+	port *servertest.Port  // reserved until release
 	conf string // "": no configuration file
 	args []string
 	env  []string // added to our environment
 
 	mu   sync.Mutex
 	cmd  *exec.Cmd
-	done chan struct{} // closed when the process has ended
+	done <-chan struct{} // closed when the process has ended
 }
 
 // startProcess starts a server on a free port and waits until it answers. If another
@@ -47,8 +48,8 @@ func startConfigured(path, dir, conf, text string, args ...string) (*process, er
 func startWith(env []string, path, dir, conf, text string, args ...string) (*process, error) {
 	var errs []error
 	for range 20 {
-		p := &process{path: path, dir: dir, port: reservePort(), conf: conf, args: args, env: env}
-		p.port.first.Close()
+		p := &process{path: path, dir: dir, port: servertest.ReservePort(), conf: conf, args: args, env: env}
+		p.port.First.Close()
 		err := p.configure(text)
 		if err == nil {
 			err = p.start()
@@ -56,7 +57,7 @@ func startWith(env []string, path, dir, conf, text string, args ...string) (*pro
 		if err == nil {
 			return p, nil
 		}
-		p.port.release()
+		p.port.Release()
 		errs = append(errs, err)
 		if !strings.Contains(err.Error(), portTaken) {
 			break
@@ -73,9 +74,9 @@ func (p *process) configure(text string) error {
 	return os.WriteFile(p.conf, []byte(text), 0o600)
 }
 
-func (p *process) addr() string { return p.port.addr() }
+func (p *process) addr() string { return p.port.Addr() }
 func (p *process) logPath() string {
-	return filepath.Join(p.dir, fmt.Sprintf("redis-%d.log", p.port.number))
+	return filepath.Join(p.dir, fmt.Sprintf("redis-%d.log", p.port.Number))
 }
 
 // start starts the server on its port and waits until it answers.
@@ -97,29 +98,14 @@ func (p *process) start() error {
 		cmd.Env = append(os.Environ(), p.env...)
 	}
 	cmd.Stdout, cmd.Stderr = log, log
-	cmd.SysProcAttr = childAttr()
-
-	// The kernel watches the thread that started the child, not the process. So this
-	// goroutine keeps its thread.
-	started := make(chan error, 1)
-	done := make(chan struct{})
-	go func() {
-		runtime.LockOSThread()
-		defer runtime.UnlockOSThread()
-		defer close(done)
-		err := cmd.Start()
-		started <- err
-		if err == nil {
-			_ = cmd.Wait() // its log says how it ended
-		}
-	}()
-	if err := <-started; err != nil {
+	done, err := servertest.Start(cmd)
+	if err != nil {
 		return err
 	}
 	p.cmd, p.done = cmd, done
 	if !poll(patience, func() bool { return p.ready() || closed(done) }) || closed(done) {
 		p.end()
-		return fmt.Errorf("redis-server on port %d did not start:\n%s", p.port.number, p.logFrom(before))
+		return fmt.Errorf("redis-server on port %d did not start:\n%s", p.port.Number, p.logFrom(before))
 	}
 	return nil
 }
@@ -131,7 +117,7 @@ func (p *process) commandLine() []string {
 		line = append(line, p.conf)
 	}
 	line = append(line,
-		"--port", strconv.Itoa(p.port.number), "--bind", "127.0.0.1", "--dir", p.dir,
+		"--port", strconv.Itoa(p.port.Number), "--bind", "127.0.0.1", "--dir", p.dir,
 		"--save", "", "--appendonly", "no", "--daemonize", "no", "--loglevel", "notice",
 	)
 	return append(line, p.args...)
@@ -182,7 +168,7 @@ func (p *process) end() {
 // drop ends the process for good.
 func (p *process) drop() {
 	p.kill()
-	p.port.release()
+	p.port.Release()
 }
 
 // restart starts the process again on the same port, with the data that it has saved. If
@@ -190,7 +176,7 @@ func (p *process) drop() {
 func (p *process) restart() error {
 	p.mu.Lock()
 	if !closed(p.done) {
-		_ = p.cmd.Process.Signal(contSignal)
+		_ = p.cmd.Process.Signal(servertest.ContSignal)
 		_ = p.cmd.Process.Signal(syscall.SIGTERM)
 		select {
 		case <-p.done:

@@ -4,15 +4,17 @@ import (
 	"net"
 	"strings"
 	"testing"
+
+	"github.com/signalbox-go/signalbox/internal/servertest"
 )
 
 // The next port is tried only if the message for a taken port is recognised.
 func TestPortIsTaken(t *testing.T) {
 	t.Parallel()
 	path := needReal(t)
-	p := &process{path: path, dir: t.TempDir(), port: reservePort()}
-	defer p.port.release()
-	defer p.port.first.Close()
+	p := &process{path: path, dir: t.TempDir(), port: servertest.ReservePort()}
+	defer p.port.Release()
+	defer p.port.First.Close()
 	if err := p.start(); err == nil || !strings.Contains(err.Error(), portTaken) {
 		t.Errorf("start on a taken port: %v", err)
 	}
@@ -43,11 +45,11 @@ func TestPortsAreKept(t *testing.T) {
 			t.Errorf("another could reserve the %s's port", name)
 		}
 	}
-	p := reservePort()
-	p.first.Close()
-	p.release()
+	p := servertest.ReservePort()
+	p.First.Close()
+	p.Release()
 	Eventually(t, func() bool {
-		mark, err := net.ListenPacket("udp", p.addr())
+		mark, err := net.ListenPacket("udp", p.Addr())
 		if err != nil {
 			return false
 		}

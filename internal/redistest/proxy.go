@@ -8,6 +8,8 @@ import (
 	"sync"
 	"syscall"
 	"testing"
+
+	"github.com/signalbox-go/signalbox/internal/servertest"
 )
 
 // A Proxy stands between clients and a server and imitates a bad network: it loses a reply, holds traffic,
@@ -19,7 +21,7 @@ import (
 // concurrently.
 type Proxy struct {
 	endpoint
-	port   *port
+	port   *servertest.Port
 	target string
 
 	mu       sync.Mutex
@@ -59,16 +61,16 @@ const (
 // NewProxy starts a proxy on loopback to the server at addr. It ends with the test.
 func NewProxy(t testing.TB, addr string) *Proxy {
 	t.Helper()
-	port := reservePort()
+	port := servertest.ReservePort()
 	p := &Proxy{
-		endpoint: endpoint{t: t, addr: port.addr()},
+		endpoint: endpoint{t: t, addr: port.Addr()},
 		port:     port,
 		target:   addr,
 		links:    map[*link]struct{}{},
 		hold:     make(chan struct{}),
 	}
 	close(p.hold)
-	p.listen(port.first)
+	p.listen(port.First)
 	t.Cleanup(p.close)
 	return p
 }
@@ -290,7 +292,7 @@ func (p *Proxy) close() {
 	p.sever()
 	p.mu.Unlock()
 	p.work.Wait()
-	p.port.release()
+	p.port.Release()
 }
 
 func (p *Proxy) add(r *rule) <-chan struct{} {

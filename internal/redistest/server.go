@@ -6,6 +6,8 @@ import (
 	"testing"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/signalbox-go/signalbox/internal/servertest"
 )
 
 // endpoint is an address for clients, as used by one test.
@@ -90,10 +92,10 @@ func (s *Server) LogPath() string { s.t.Helper(); return s.real().logPath() }
 func (s *Server) Kill() { s.t.Helper(); s.own().kill() }
 
 // Stop freezes the server by SIGSTOP: its connections stay open and it answers nothing.
-func (s *Server) Stop() { s.t.Helper(); s.signal(stopSignal) }
+func (s *Server) Stop() { s.t.Helper(); s.signal(servertest.StopSignal) }
 
 // Cont lets a stopped server continue.
-func (s *Server) Cont() { s.t.Helper(); s.signal(contSignal) }
+func (s *Server) Cont() { s.t.Helper(); s.signal(servertest.ContSignal) }
 
 // Restart starts the server again at the same address, with the same arguments and with the
 // data that it had saved. It returns when the server answers. If the server still runs, it is
