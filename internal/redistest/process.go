@@ -23,8 +23,8 @@ const portTaken = "Address already in use"
 type process struct {
 	path string
 	dir  string
-	port *servertest.Port  // reserved until release
-	conf string // "": no configuration file
+	port *servertest.Port // reserved until release
+	conf string           // "": no configuration file
 	args []string
 	env  []string // added to our environment
 

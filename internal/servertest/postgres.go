@@ -83,7 +83,9 @@ func startPostgres(bin, dir string, settings []string) (*Server, error) {
 }
 
 // PostgresURL returns the URL of the database of a PostgreSQL at an address.
-func PostgresURL(addr string) string { return "postgres://postgres@" + addr + "/postgres?sslmode=disable" }
+func PostgresURL(addr string) string {
+	return "postgres://postgres@" + addr + "/postgres?sslmode=disable"
+}
 
 // PostgresReplica starts an asynchronous replica of a PostgreSQL. Promote it with [PromotePostgres].
 func PostgresReplica(t testing.TB, primary *Server) *Server {

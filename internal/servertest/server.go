@@ -22,11 +22,11 @@ const patience = time.Minute
 type Server struct {
 	name  string
 	port  *Port
-	dir   string              // of its own; removed by Close
-	line  func() []string     // the command line
-	user  string              // as whom root starts it; "" as root
+	dir   string               // of its own; removed by Close
+	line  func() []string      // the command line
+	user  string               // as whom root starts it; "" as root
 	ready func() (bool, error) // reports whether it answers; an error says what it still waits for
-	free  []func()            // what Close releases besides
+	free  []func()             // what Close releases besides
 
 	mu   sync.Mutex
 	cmd  *exec.Cmd
