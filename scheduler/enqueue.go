@@ -129,6 +129,13 @@ func (o *options) job(id, kind string, payload []byte) signalbox.Job {
 	}
 }
 
-func notSent(ctx context.Context) error { return fmt.Errorf(notEnqueued+"%w", ended(ctx)) }
+// An unsentError is that of a job that was not sent before the context of its call ended.
+type unsentError struct{ err error }
+
+func (e unsentError) Error() string { return notEnqueued + e.err.Error() }
+
+func (e unsentError) Unwrap() error { return e.err }
+
+func notSent(ctx context.Context) error { return unsentError{ended(ctx)} }
 
 func cut(ctx context.Context) error { return uncertain(ended(ctx)) }

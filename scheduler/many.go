@@ -392,7 +392,7 @@ func (b *bulk) err() error {
 // be uncertain. The outcome of this job is certain.
 func (q *bulkQueue) skipped(ctx context.Context) error {
 	switch {
-	case ctx.Err() != nil:
+	case ctx.Err() != nil && !errors.Is(q.err, signalbox.ErrQueueFull): // that of jobs that waited for room has the context's error as well
 		return notSent(ctx)
 	case errors.Is(q.err, ErrUncertain), errors.Is(q.err, ErrNotDurable):
 		return fmt.Errorf(notEnqueued+"an earlier chunk to queue %s failed: %v", q.name, q.err)

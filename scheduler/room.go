@@ -115,7 +115,7 @@ type room struct {
 }
 
 // awaitRoom calls try when there may be room in the queue, until it returns another error than signalbox.ErrQueueFull, or nil. It returns that error. If
-// ctx ends before, the error wraps the last one of try, which is err at first.
+// ctx ends before, also while a try isn't sent yet, the error wraps the last one of try that says how full the queue is, which is err at first.
 func (s *Scheduler) awaitRoom(ctx context.Context, queue *store.Queue, err error, try func() error) error {
 	r := s.rooms.join(s, queue)
 	defer s.rooms.leave(r)
@@ -143,9 +143,13 @@ func (s *Scheduler) awaitRoom(ctx context.Context, queue *store.Queue, err error
 		if ctx.Err() != nil {
 			return over()
 		}
-		if last := try(); !errors.Is(last, signalbox.ErrQueueFull) {
+		last := try()
+		switch _, unsent := errors.AsType[unsentError](last); {
+		case unsent: // the last try that was sent counts
+			return over()
+		case !errors.Is(last, signalbox.ErrQueueFull):
 			return last
-		} else if ctx.Err() == nil {
+		case ctx.Err() == nil:
 			err = last
 		}
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -230,6 +231,83 @@ func TestWaitForRoomEnds(t *testing.T) {
 	nobodyHears(t, rdb, q)
 	if jobs := claimAll(t, q); len(jobs) != 1 {
 		t.Errorf("%d jobs are in", len(jobs))
+	}
+}
+
+// Also if the context ends after the client was given a try and before it is sent, the error says how full the queue was.
+func TestWaitForRoomEndsBeforeATry(t *testing.T) {
+	t.Parallel()
+	for name, enqueue := range map[string]func(context.Context, *Scheduler, ...EnqueueManyOption) error{
+		"one": func(ctx context.Context, s *Scheduler, opts ...EnqueueManyOption) error {
+			_, err := s.Enqueue(ctx, note{}, singly(opts)...)
+			return err
+		},
+		"many": func(ctx context.Context, s *Scheduler, opts ...EnqueueManyOption) error {
+			_, err := s.EnqueueMany(ctx, many(3), opts...)
+			return err
+		},
+		"many chunks": func(ctx context.Context, s *Scheduler, opts ...EnqueueManyOption) error {
+			results, _ := s.EnqueueMany(ctx, many(20*store.MaxBatch), opts...)
+			for i, res := range results {
+				if res.New || !errors.Is(res.Err, context.Canceled) {
+					t.Fatalf("item %d: %+v", i, res)
+				}
+			}
+			return results[len(results)-1].Err // was never sent
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			srv := redistest.Start(t)
+			rdb := srv.Client()
+			unsent := &unsent{held: make(chan struct{}, 10), open: make(chan struct{})}
+			rdb.AddHook(unsent)
+			s, q := newScheduler(t, rdb), checked(t, srv.Client())
+			maximum(t, q, 1)
+			if _, err := s.Enqueue(t.Context(), note{}, Queue(q.Name())); err != nil {
+				t.Fatal(err)
+			}
+			gone := errors.New("the user has gone")
+			ctx, cancel := context.WithCancelCause(t.Context())
+			done := make(chan error, 1)
+			go func() { done <- enqueue(ctx, s, Queue(q.Name()), WaitForRoom()) }()
+			waitsFor(t, s, q, 1)
+			unsent.holds.Store(true)
+			s.rooms.mu.Lock()
+			s.rooms.all[q.Name()].tell()
+			s.rooms.mu.Unlock()
+			<-unsent.held
+			cancel(gone)
+			err := <-done
+			close(unsent.open)
+			if !errors.Is(err, context.Canceled) || !errors.Is(err, gone) || errors.Is(err, ErrUncertain) {
+				t.Errorf("the error: %v", err)
+			}
+			isFull(t, err, q, 1, 1)
+		})
+	}
+}
+
+// unsent holds calls of scripts before the client sends them.
+type unsent struct {
+	holds atomic.Bool
+	held  chan struct{} // takes a value for each
+	open  chan struct{} // is closed when they may go on
+}
+
+func (*unsent) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+func (*unsent) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return next
+}
+
+func (u *unsent) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		if u.holds.Load() && cmd.Name() == "evalsha" {
+			u.held <- struct{}{}
+			<-u.open
+		}
+		return next(ctx, cmd)
 	}
 }
 
