@@ -82,7 +82,7 @@ func (c *combiner) late(maybe bool) error {
 	if maybe {
 		return uncertain(fmt.Errorf("no answer from Redis within %v: %w", c.timeout, why))
 	}
-	return fmt.Errorf(notEnqueued+"it could not be sent to Redis within %v: %w", c.timeout, why)
+	return unsentError{fmt.Errorf("it could not be sent to Redis within %v: %w", c.timeout, why)}
 }
 
 // blame adds the reason of a long call to the error of a caller whose context ended, if a call to Redis failed.

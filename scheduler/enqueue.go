@@ -129,7 +129,7 @@ func (o *options) job(id, kind string, payload []byte) signalbox.Job {
 	}
 }
 
-// An unsentError is that of a job that was not sent before the context of its call ended.
+// An unsentError is that of a job that was not sent before the context of its call ended, or its time was over.
 type unsentError struct{ err error }
 
 func (e unsentError) Error() string { return notEnqueued + e.err.Error() }

@@ -114,13 +114,18 @@ type room struct {
 	cancel  context.CancelFunc
 }
 
-// awaitRoom calls try when there may be room in the queue, until it returns another error than signalbox.ErrQueueFull, or nil. It returns that error. If
-// ctx ends before, also while a try isn't sent yet, the error wraps the last one of try that says how full the queue is, which is err at first.
+// awaitRoom calls try when there may be room in the queue, until it returns another error than signalbox.ErrQueueFull or an unsentError, or
+// nil. It returns that error. If ctx ends before, the error wraps the last one of try that says how full the queue is, which is err at first.
 func (s *Scheduler) awaitRoom(ctx context.Context, queue *store.Queue, err error, try func() error) error {
 	r := s.rooms.join(s, queue)
 	defer s.rooms.leave(r)
+	var away error // why Redis couldn't be reached at the last try
 	over := func() error {
-		return fmt.Errorf("%w; the call waited for room until its context ended: %w", err, ended(ctx))
+		over := fmt.Errorf("%w; the call waited for room until its context ended: %w", err, ended(ctx))
+		if away != nil {
+			over = fmt.Errorf("%w; at the last try %w", over, away)
+		}
+		return over
 	}
 	select {
 	case r.turn <- struct{}{}: // in the order in which the calls came
@@ -144,13 +149,16 @@ func (s *Scheduler) awaitRoom(ctx context.Context, queue *store.Queue, err error
 			return over()
 		}
 		last := try()
-		switch _, unsent := errors.AsType[unsentError](last); {
-		case unsent: // the last try that was sent counts
+		switch unsent, ok := errors.AsType[unsentError](last); {
+		case ok && ctx.Err() == nil: // Redis is away. When it is back there is news
+			away = unsent.err
+			continue
+		case ok:
 			return over()
 		case !errors.Is(last, signalbox.ErrQueueFull):
 			return last
 		case ctx.Err() == nil:
-			err = last
+			err, away = last, nil
 		}
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"slices"
 	"sync/atomic"
 	"testing"
@@ -308,6 +309,77 @@ func (u *unsent) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 			<-u.open
 		}
 		return next(ctx, cmd)
+	}
+}
+
+// A call that waits goes on waiting while Redis can't be reached, for longer than a try may take.
+func TestWaitForRoomInAnOutage(t *testing.T) {
+	t.Parallel()
+	for name, enqueue := range map[string]func(*Scheduler, *store.Queue) error{
+		"one": func(s *Scheduler, q *store.Queue) error {
+			_, err := s.Enqueue(context.Background(), note{}, Queue(q.Name()), WaitForRoom())
+			return err
+		},
+		"many": func(s *Scheduler, q *store.Queue) error {
+			_, err := s.EnqueueMany(context.Background(), many(3), Queue(q.Name()), WaitForRoom())
+			return err
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			srv := redistest.Start(t)
+			p := redistest.NewProxy(t, srv.Addr())
+			q := checked(t, srv.Client())
+			s, err := New(p.ClientWith(noRetries), Config{Logger: slog.New(slog.DiscardHandler), EnqueueTimeout: 200 * time.Millisecond})
+			if err != nil {
+				t.Fatal(err)
+			}
+			s.roomLook = time.Hour
+			maximum(t, q, 1)
+			first := newScheduler(t, srv.Client())
+			if _, err := first.Enqueue(t.Context(), note{}, Queue(q.Name())); err != nil {
+				t.Fatal(err)
+			}
+			done := make(chan error, 1)
+			go func() { done <- enqueue(s, q) }()
+			waitsFor(t, s, q, 1)
+			redistest.Eventually(t, func() bool { // it has looked once, when it was subscribed
+				n, err := srv.Client().PubSubNumSub(context.Background(), q.RoomChannel()).Result()
+				stats := s.rdb.PoolStats()
+				return err == nil && n[q.RoomChannel()] == 1 && stats.IdleConns == stats.TotalConns
+			}, "the call does nothing but wait")
+			p.Refuse(true)
+			p.Sever()
+			tell := func() {
+				s.rooms.mu.Lock()
+				defer s.rooms.mu.Unlock()
+				if r := s.rooms.all[q.Name()]; r != nil {
+					r.tell()
+				}
+			}
+			for range 3 {
+				tell()
+				select {
+				case err := <-done:
+					t.Fatal(err)
+				case <-time.After(300 * time.Millisecond): // longer than a try
+				}
+			}
+			p.Refuse(false)
+			redistest.Eventually(t, func() bool {
+				claimAll(t, q)
+				select {
+				case err := <-done:
+					if err != nil {
+						t.Error(err)
+					}
+					return true
+				default:
+					return false
+				}
+			}, "the call has ended")
+			claimAll(t, q)
+		})
 	}
 }
 
