@@ -15,6 +15,11 @@
 # many seconds it took to build, and to fail. A patch that changes nothing but Lua needs no build:
 # its test runs in a binary that reads the scripts from the tree instead of embedding them.
 #
+# MUTANT_SHARE=n is for CI, which has no time for all. It tries each patch that is new or that something concerns which has
+# changed since all were last killed: the patch, a file that it changes, or a file in the folder of its test. Of the others it tries one in n,
+# drawn by HEAD's commit, so that each commit tries others. The file proven has the commit at which all were killed; a run of all,
+# on a tree without changes, writes it.
+#
 # MUTANT_JOBS is how many are tried at a time: by default three for each core, since a test
 # mostly waits. Each has a copy of the tree of its own, so that it builds only what its
 # patch changes. What passes without a patch is built once, for all.
@@ -126,11 +131,51 @@ take() {
 
 chosen=()
 for patch in "$patches"/*.patch; do
+	if [[ ! -s $patch ]]; then
+		echo "${patch##*/} is empty" >&2
+		exit 1
+	fi
 	if [[ -e $patch && $(basename "$patch" .patch) == *"$filter"* ]]; then chosen+=("$patch"); fi
 done
 if ((${#chosen[@]} == 0)); then
 	echo "no patch in testdata/mutants has \"$filter\" in its name" >&2
 	exit 1
+fi
+
+head=$(git rev-parse HEAD 2>/dev/null || echo none)
+if [[ -n ${MUTANT_SHARE:-} ]]; then
+	of=${#chosen[@]} proven=$(cat "$patches/proven" 2>/dev/null || true)
+	if changed=$(git diff --name-only "$proven" -- 2>/dev/null); then
+		# For each patch a line: its file, then what it concerns: the folder of its test, and the files that it changes.
+		mapfile -t chosen < <(
+			awk 'FNR == 1 { if (line) print line; line = FILENAME }
+				/^# test: \.\// { line = line " " substr($3, 3) "/" }
+				/^(\+\+\+ b|--- a)\// { line = line " " substr($2, 3) }
+				END { print line }' "${chosen[@]}" |
+				awk -v head="$head" -v share="$MUTANT_SHARE" -v changed="$changed"$'\n'"$(git ls-files --others --exclude-standard)" '
+				BEGIN {
+					n = split(changed, files, "\n")
+					for (i = 1; i <= n; i++) { is[files[i]] = 1; dir = files[i]; sub("[^/]*$", "", dir); is[dir] = 1 }
+					for (i = 1; i <= 7; i++) seed = seed * 16 + index("0123456789abcdef", substr(head, i, 1)) - 1
+					srand(seed)
+				}
+				{
+					take = rand() < 1 / share
+					name = $1; sub(".*/", "testdata/mutants/", name)
+					if (is[name]) take = 1
+					for (i = 2; i <= NF; i++) if (is[$i]) take = 1
+					if (take) print $1
+				}'
+		)
+	else
+		echo "mutants: the commit in testdata/mutants/proven isn't here, so all are tried"
+	fi
+	echo "mutants: ${#chosen[@]} of $of: those that changes since ${proven:0:7} concern, and one in $MUTANT_SHARE of the others"
+fi
+
+if ((${#chosen[@]} == 0)); then
+	echo 'mutants: none to try'
+	exit 0
 fi
 
 # What git would commit, as it is now.
@@ -188,3 +233,4 @@ killed=$(($(find "$work/killed" -type f | wc -l)))
 survived=$((${#chosen[@]} - killed))
 echo "mutants: $killed killed, $survived survived"
 ((survived == 0))
+if [[ -z $filter && -z ${MUTANT_SHARE:-} && -z $(git -C "$patches" status --porcelain) ]]; then echo "$head" >"$patches/proven"; fi
