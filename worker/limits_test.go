@@ -73,7 +73,7 @@ func TestRunningLimitsAreUsed(t *testing.T) {
 	const most, groups, takes = 6, 3, 100 * time.Millisecond
 	jobs, want := 120, 0.8
 	if *proofJobs >= 100_000 {
-		jobs, want = 1200, 0.95
+		jobs, want = 900, 0.95
 	}
 	for name, q := range map[string]worker.Queue{
 		"of the queue":  {Limits: signalbox.Limits{Running: most}},
