@@ -167,6 +167,26 @@ func contests() []contest {
 			cases:  []testCase{{name: "groups-cpu", unit: "us/job", less: true, series: serverCPU, target: 0.333}},
 		},
 		{
+			// The same for a job with a unique key: at most twice that of a plain one.
+			peer:   "plain jobs",
+			ours:   side{uniqueProcess, 200_000, 60_000},
+			theirs: side{groupedProcess(0), 200_000, 60_000},
+			cases:  []testCase{{name: "unique-cpu", unit: "us/job", less: true, series: serverCPU, target: 0.5}},
+		},
+		{
+			// Plain jobs, in a queue that has had a group.
+			peer:   "no groups",
+			ours:   side{besideGroups(100), 200_000, 60_000},
+			theirs: side{ourProcess(100), 200_000, 60_000},
+			cases:  []testCase{{name: "plain-beside-groups-c100", unit: "jobs/s", target: 0.91}},
+		},
+		{
+			peer:   "no groups",
+			ours:   side{besideGroups(10), 100_000, 30_000},
+			theirs: side{ourProcess(10), 100_000, 30_000},
+			cases:  []testCase{{name: "plain-beside-groups-c10", unit: "jobs/s", target: 0.8}},
+		},
+		{
 			// At most twice as long as beside a tenant whose jobs run at the same rate, and don't pile up.
 			peer:   "1,000 pending",
 			ours:   side{quietBeside(0), 1_000_000, 50_000},

@@ -103,6 +103,67 @@ func groupedProcess(groups int) measure {
 	}
 }
 
+// uniqueProcess enqueues jobs with a unique key each, and runs them at concurrency 100. Its series are those of groupedProcess.
+func uniqueProcess(ctx context.Context, srv *server, n int) ([][]float64, error) {
+	return plainProcess(ctx, srv, n, 100, func(s *scheduler.Scheduler) error {
+		items := func(yield func(scheduler.Item) bool) {
+			for i := range n {
+				if !yield(scheduler.Item{Args: payload, Options: []scheduler.EnqueueOption{uniqueKey(i)}}) {
+					return
+				}
+			}
+		}
+		for i, r := range s.EnqueueSeq(ctx, items) {
+			if r.Err != nil || !r.New {
+				return fmt.Errorf("job %d: %+v", i, r)
+			}
+		}
+		return nil
+	})
+}
+
+// besideGroups runs plain jobs that are there already, in a queue that has had a job of a group.
+func besideGroups(concurrency int) measure {
+	return func(ctx context.Context, srv *server, n int) ([][]float64, error) {
+		return plainProcess(ctx, srv, n, concurrency, func(s *scheduler.Scheduler) error {
+			if _, err := s.Enqueue(ctx, payload, scheduler.Group("one")); err != nil {
+				return err
+			}
+			return fill(ctx, s, n-1)
+		})
+	}
+}
+
+// plainProcess enqueues n jobs by a function, and runs them. Its series are those of groupedProcess.
+func plainProcess(ctx context.Context, srv *server, n, concurrency int, enqueue func(*scheduler.Scheduler) error) ([][]float64, error) {
+	rdb, s, err := ours(srv)
+	if err != nil {
+		return nil, err
+	}
+	defer rdb.Close()
+	before, err := srv.cpu(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if err := enqueue(s); err != nil {
+		return nil, err
+	}
+	done := newTally(n)
+	begin := time.Now()
+	working, stop, err := workWith(ctx, rdb, slots(concurrency), func(w *worker.Worker) {
+		worker.Handle(w, func(context.Context, *signalbox.Job, task) error { done.ran(); return nil })
+	})
+	if err != nil {
+		return nil, err
+	}
+	last, err := done.wait(working)
+	if err := errors.Join(err, stop(), done.check()); err != nil {
+		return nil, err
+	}
+	after, err := srv.cpu(ctx)
+	return [][]float64{rate(n, last.Sub(begin))[0], {(after - before).Seconds() * 1e6 / float64(n)}}, err
+}
+
 // serialLines are the serial groups of serialProcess.
 const serialLines = 1000
 

@@ -18,6 +18,8 @@ func TestGroupCases(t *testing.T) {
 	}{
 		"groups":   {groupedProcess(7), 1},
 		"plain":    {groupedProcess(0), 1},
+		"unique":   {uniqueProcess, 1},
+		"beside":   {besideGroups(10), 1},
 		"serial":   {serialProcess, 1},
 		"rate":     {rateAccuracy(1), 1},
 		"rates":    {rateAccuracy(20), 1},

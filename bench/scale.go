@@ -147,7 +147,7 @@ func scale(ctx context.Context, srv *server, n int, stdout, progress io.Writer) 
 			return err
 		}
 		q := store.New(rdb, "", signalbox.DefaultQueue)
-		st := &stage{ctx: ctx, m: m, name: shape.name, n: n, lines: shape.lines, most: max(min(store.MaxBatch, n/20), 1), s: s, ins: ins, q: q, lane: q.NewLane(), session: store.NewID(), out: progress}
+		st := &stage{ctx: ctx, m: m, name: shape.name, n: n, lines: shape.lines, most: max(min(store.MaxSpecial, n/20), 1), s: s, ins: ins, q: q, lane: q.NewLane(), session: store.NewID(), out: progress}
 		if err := st.all(); err != nil {
 			return fmt.Errorf("%s: %w", shape.name, err)
 		}

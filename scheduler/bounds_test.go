@@ -131,7 +131,7 @@ func TestCallsAreBounded(t *testing.T) {
 	})
 }
 
-// Jobs with groups or unique keys take Redis longer, so a call has at most 512 of them.
+// Jobs with groups or unique keys take Redis longer, so a call has at most 200 of them.
 func TestCallsOfSpecialJobsAreBounded(t *testing.T) {
 	t.Parallel()
 	_, q := setup(t)
@@ -155,7 +155,7 @@ func TestCallsOfSpecialJobsAreBounded(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, n := range spy.args {
-		if jobs := (n - 20) / 4; jobs > 520 {
+		if jobs := (n - 20) / 4; jobs > 206 {
 			t.Errorf("a call of some %d jobs", jobs)
 		}
 	}

@@ -41,7 +41,7 @@ func (q *queue) deliver(d *delivery) {
 // settlement returns the settlement of the delivery, without its outcome.
 func (d *delivery) settlement(job *signalbox.Job) store.Settlement {
 	return store.Settlement{
-		ID: job.ID, Kind: job.Kind, Attempt: job.Attempt, Token: job.Token, Prio: job.Priority, Suspect: job.Crashes >= store.SuspectAt, Size: d.claimed.Size(),
+		ID: job.ID, Kind: job.Kind, Attempt: job.Attempt, Token: job.Token, Prio: job.Priority, Suspect: job.Crashes >= store.SuspectAt, Size: d.claimed.Size(), Special: d.claimed.Special(),
 	}
 }
 

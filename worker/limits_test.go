@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -64,6 +65,75 @@ func TestLimits(t *testing.T) {
 		}
 	}
 	r.until("all have completed", func(c store.Counts) bool { return c.Total.Completed == jobs })
+}
+
+// TestRunningLimitsAreUsed: while jobs wait, three workers together run as many jobs as the limit of a queue, or those of its groups, allow. make lines is the long form.
+func TestRunningLimitsAreUsed(t *testing.T) {
+	t.Parallel()
+	const most, groups, takes = 6, 3, 100 * time.Millisecond
+	jobs, want := 120, 0.8
+	if *proofJobs >= 100_000 {
+		jobs, want = 900, 0.95
+	}
+	for name, q := range map[string]worker.Queue{
+		"of the queue":  {Limits: signalbox.Limits{Running: most}},
+		"of each group": {GroupLimits: signalbox.Limits{Running: most / groups}},
+		"of named ones": {LimitsOf: map[string]signalbox.Limits{"g0": {Running: 3}, "g1": {Running: 2}, "g2": {Running: 1}}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := newRig(t)
+			s, err := scheduler.New(r.rdb, scheduler.Config{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			share := []int{1, 1, 1} // of the jobs
+			if q.LimitsOf != nil {
+				share = []int{3, 2, 1}
+			}
+			var items []scheduler.Item
+			for len(items) < jobs {
+				for g, n := range share {
+					for range n {
+						items = append(items, scheduler.Item{Args: entry{"a", len(items)}, Options: []scheduler.EnqueueOption{scheduler.Group(fmt.Sprint("g", g))}})
+					}
+				}
+			}
+			if _, err := s.EnqueueMany(t.Context(), items, scheduler.Queue(r.name())); err != nil {
+				t.Fatal(err)
+			}
+			var mu sync.Mutex
+			var begun []time.Time
+			lateAt := lateness(t, r.rdb)
+			for range 3 {
+				cfg := r.config(5)
+				q.Concurrency = 5
+				cfg.Queues[r.name()] = q
+				w := r.workerWith(cfg)
+				worker.Handle(w, func(context.Context, *signalbox.Job, entry) error {
+					mu.Lock()
+					begun = append(begun, time.Now())
+					mu.Unlock()
+					<-time.After(takes)
+					return nil
+				})
+				r.start(w)
+			}
+			r.until("all have completed", func(c store.Counts) bool { return c.Total.Completed == int64(len(items)) })
+			mu.Lock()
+			defer mu.Unlock()
+			// Near the end there are too few jobs. The last ones of the limit begin when all others have had their time.
+			slices.SortFunc(begun, time.Time.Compare)
+			n := len(begun) - most
+			first, last := begun[0], begun[n]
+			took := last.Sub(first)
+			used := float64(takes) * float64(n) / most / float64(took)
+			if fair := used * float64(took) / float64(took-(lateAt(last)-lateAt(first))); fair < want {
+				t.Errorf("of the limit %.1f %% are used, %.1f %% of the time that the machine had; want %.0f %%", 100*used, 100*fair, 100*want)
+			}
+			t.Logf("proof: jobs=%d running=%d used=%.1f%% in %v", len(items), most, 100*used, took.Round(time.Millisecond))
+		})
+	}
 }
 
 // export is a kind with limits of its own: all of its jobs are in one group.

@@ -41,8 +41,9 @@ type Settlement struct {
 	Keep []byte
 	// Span is the span context of the attempt, if the job runs again: the next delivery has it.
 	Span string
-	// Size is the size of the job's record in bytes, as Delivery.Size has it.
-	Size int
+	// Size is the size of the job's record in bytes, as Delivery.Size has it. Special is what Delivery.Special says.
+	Size    int
+	Special bool
 	// Kind, Attempt and Ref are for the caller's logs and traces. Redis doesn't get them.
 	Kind    string
 	Attempt int
@@ -87,7 +88,7 @@ type ClaimRequest struct {
 	// Settle has as many settlements as Fit says, at most; it is fastest with the completed ones first.
 	Settle []Settlement
 	Notes  []Note // at most MaxNotes; one that is superseded changes nothing
-	Want   int    // at most MaxBatch; fewer come if their records are large
+	Want   int    // at most MaxBatch; fewer come if their records are large, and at most MaxSpecial of a queue with groups, unique keys or limits
 	// Suspects says that suspects may be among the jobs. The script grants those that the session's running suspects
 	// leave room for.
 	Suspects bool
@@ -122,6 +123,9 @@ func Fit(settle []Settlement) int {
 	args, bytes := 3*MaxNotes, 0
 	for i := range settle {
 		a, b := settle[i].load()
+		if settle[i].Special {
+			b = max(b, specialSize)
+		}
 		args, bytes = args+a, bytes+b
 		if i > 0 && (i == MaxBatch || args > maxArgs || bytes > MaxBytes) {
 			return i
@@ -176,6 +180,9 @@ type Delivery struct {
 
 // Size returns the size of the delivery's record in bytes.
 func (d *Delivery) Size() int { return len(d.record) }
+
+// Special reports whether the job has a group or a unique key, or may expire.
+func (d *Delivery) Special() bool { return wire.IsSpecial(d.record) }
 
 // Newer reports whether the record can't be read because a newer release wrote it.
 func (d *Delivery) Newer() bool { return errors.Is(d.Err, wire.ErrVersion) }
@@ -246,14 +253,15 @@ func (q *Queue) Claim(ctx context.Context, lane *Lane, req *ClaimRequest) (*Clai
 
 // claim makes the call. Without special it is for a queue that has no groups and no unique keys, which is cheaper. If the queue has some, the reply is "keys".
 func (q *Queue) claim(ctx context.Context, lane *Lane, req *ClaimRequest, special bool) (*reply, error) {
-	protocol, keys := Protocol, claimScript.keys(&q.keys, lane.key, q.keys.inflight(req.Session))
+	protocol, keys, want := Protocol, claimScript.keys(&q.keys, lane.key, q.keys.inflight(req.Session)), min(req.Want, MaxSpecial)
 	if !special {
+		want = req.Want
 		protocol, keys = plainProtocol, keys[:len(keys)-claimKeys]
 		if !req.keeps() {
 			keys = keys[:len(keys)-1] // without COMPLETED: most queues keep no completed jobs
 		}
 	}
-	return run(ctx, q.rdb, claimScript, keys, claimArgs(protocol, lane, req, q.kept, q.room, q.worker))
+	return run(ctx, q.rdb, claimScript, keys, claimArgs(protocol, lane, req, want, q.kept, q.room, q.worker))
 }
 
 func parseClaim(r *reply, queue string, settled int) (*ClaimReply, error) {
@@ -316,7 +324,7 @@ func (r *reply) late(i int, queue string) (list []Delivery) {
 // longest bounds a delay, so that the time it leads to is one that a double holds.
 const longest = 100 * 365 * 24 * time.Hour
 
-func claimArgs(protocol int, lane *Lane, req *ClaimRequest, kept retention, room int, worker string) []any {
+func claimArgs(protocol int, lane *Lane, req *ClaimRequest, want int, kept retention, room int, worker string) []any {
 	completed := 0
 	for completed < len(req.Settle) && req.Settle[completed].deleted() {
 		completed++
@@ -335,7 +343,7 @@ func claimArgs(protocol int, lane *Lane, req *ClaimRequest, kept retention, room
 		}
 	}
 	args := claimScript.args(2*completed+3*notes+6*(len(req.Settle)-completed),
-		arg{"protocol", protocol}, arg{"seq", lane.seq}, arg{"session", req.Session}, arg{"want", req.Want}, arg{"hold", hold},
+		arg{"protocol", protocol}, arg{"seq", lane.seq}, arg{"session", req.Session}, arg{"want", want}, arg{"hold", hold},
 		arg{"keep_jobs", kept.count}, arg{"keep_bytes", kept.bytes}, arg{"keep_us", kept.age.Microseconds()},
 		arg{"answered", lane.known(req.Session)}, arg{"completed", completed}, arg{"notes", notes}, arg{"room", room},
 		arg{"address", req.Address}, arg{"leaving", flag(req.Leaving)}, arg{"worker", worker})

@@ -119,9 +119,8 @@ func withExtras(class string, flags byte, extras []byte) string {
 // ID returns the job's ID.
 func (it *Item) ID() string { return it.id }
 
-// specialSize is what a job counts for at least that has a group or a unique key: a call with 1 MiB has at most 512 of them. Such a job takes
-// Redis several times as long as a plain one.
-const specialSize = 2 << 10
+// specialSize is what a job counts for at least that has a group or a unique key, or may expire: a call with 1 MiB has at most MaxSpecial of them.
+const specialSize = MaxBytes / MaxSpecial
 
 // Size returns approximately how many bytes the item takes in a call, or specialSize if that is more and the item is special.
 func (it *Item) Size() int {

@@ -517,3 +517,33 @@ func TestGroupsAreFoundByTwoClaims(t *testing.T) {
 	r.must(err)
 	equal(t, "claimed", ids(reply.Deliveries), []string{"a1"})
 }
+
+// A claim of a queue with groups gives and settles a part of what it could otherwise: jobs of groups take Redis longer.
+func TestClaimsOfGroupsAreBounded(t *testing.T) {
+	t.Parallel()
+	r := onShared(t)
+	r.open()
+	for i := range 2 * MaxSpecial {
+		r.putIn(fmt.Sprint("g", i), fmt.Sprint("j", i))
+	}
+	var all []Settlement
+	for _, more := range []bool{true, false} {
+		got := r.call(ClaimRequest{Want: MaxBatch})
+		if len(got.Deliveries) != MaxSpecial || got.More != more || !got.Full {
+			t.Fatalf("%d jobs, more %v, full %v", len(got.Deliveries), got.More, got.Full)
+		}
+		for i := range got.Deliveries {
+			s := settlement(got.Deliveries[i], Completed)
+			s.Special = got.Deliveries[i].Special()
+			all = append(all, s)
+		}
+	}
+	if n := Fit(all); n != MaxSpecial {
+		t.Errorf("%d settlements go in one call, want %d", n, MaxSpecial)
+	}
+	for len(all) > 0 {
+		n := Fit(all)
+		r.call(ClaimRequest{Settle: all[:n]})
+		all = all[n:]
+	}
+}

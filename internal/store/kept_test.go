@@ -312,7 +312,7 @@ func TestCompletedRetentionIsFree(t *testing.T) {
 	got = spy.keys
 	want := claimScript.keys(&r.keys, r.lane.key, r.keys.inflight(r.session))
 	equal(t, "keys", got, want[:len(want)-claimKeys-1])
-	args := claimArgs(plainProtocol, r.lane, &ClaimRequest{Session: r.session, Settle: []Settlement{settlement(d, Completed)}, Want: 1}, r.kept, r.room, "")
+	args := claimArgs(plainProtocol, r.lane, &ClaimRequest{Session: r.session, Settle: []Settlement{settlement(d, Completed)}, Want: 1}, 1, r.kept, r.room, "")
 	same(t, "arguments", len(args), len(claimScript.argNames)+2)
 	r.settled(settlement(d, Completed))
 }

@@ -21,6 +21,9 @@ const (
 	// MaxBatch is the most jobs in one call. An enqueue has four arguments a job, and some servers take
 	// less than 4,000 in a call.
 	MaxBatch = 950
+	// MaxSpecial is the most jobs in one call that have a group or a unique key, or may expire. Such a job takes Redis several times as long as a
+	// plain one.
+	MaxSpecial = 200
 	// SuspectAt is the number of crashes from which on a job is a suspect.
 	SuspectAt = 2
 	// CrashLimit is the number of crashes at which a job is dead, unless the worker that takes it back says another.

@@ -95,6 +95,12 @@ func ExpiresOf(record []byte) time.Duration {
 	return time.Duration(min(binary.BigEndian.Uint64(extras), uint64(MaxExpires.Microseconds()))) * time.Microsecond
 }
 
+// IsSpecial reports whether the job has a group or a unique key, or may expire, as its record says.
+func IsSpecial(record []byte) bool {
+	_, ok := extrasOf(record, FlagGroup|FlagUnique|FlagExpires)
+	return ok
+}
+
 // GroupOf returns the key of the job's group, as its record says, or "" if it says none. It reads records of every version.
 func GroupOf(record []byte) (key string, serial bool) {
 	extras, ok := extrasOf(record, FlagGroup)
