@@ -252,7 +252,7 @@ var scenarios = []struct {
 
 func TestProtocol(t *testing.T) {
 	t.Parallel()
-	n := 1500
+	n := 250
 	if *runs > 0 {
 		n = *runs
 	}

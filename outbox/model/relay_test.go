@@ -162,7 +162,7 @@ func (w *world) begin(r *relay, s *server) {
 func (w *world) choose(d *database, shard int) (ids []int) {
 	rows := slices.Clone(d.rows)
 	slices.SortFunc(rows, func(a, b row) int {
-		if w.pickById {
+		if w.pickByID {
 			return a.id*7919%31 - b.id*7919%31
 		}
 		return a.pos - b.pos
@@ -273,8 +273,10 @@ func (w *world) pick(r *relay, s *server) {
 func (w *world) send(r *relay) {
 	r.sends++
 	r.call = w.next()
-	c := call{relay: r.me, number: r.call, slot: w.slotOf(r.shard), lane: w.laneOf(r.db, r.shard), shard: r.shard, expect: r.expect, name: r.batch.name,
-		rows: r.rows, void: r.batch.void, again: r.batch.again}
+	c := call{
+		relay: r.me, number: r.call, slot: w.slotOf(r.shard), lane: w.laneOf(r.db, r.shard), shard: r.shard, expect: r.expect, name: r.batch.name,
+		rows: r.rows, void: r.batch.void, again: r.batch.again,
+	}
 	w.air = append(w.air, c)
 	r.pc = waiting
 }
@@ -464,7 +466,7 @@ func (w *world) decide(r *relay, s *server) {
 			for i := range d.batches {
 				if b := &d.batches[i]; b.shard == r.shard && b.name.seq < l.seq && !b.sent {
 					b.sent, b.sentAt = true, w.now
-					if n := &d.shards[w.seqOf(r.shard)]; n.lane.seq < b.name.seq {
+					if n := &d.shards[w.seqOf(r.shard)]; n.lane.seq < b.name.seq && !w.jumpKeepsLane {
 						n.lane = b.name
 					}
 				}

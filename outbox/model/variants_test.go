@@ -24,7 +24,7 @@ var variants = []struct {
 	// The first transaction.
 	{"a pick without the shard's lock", rules{pickUnlocked: true}, faults{}, "twice"},
 	{"a pick from a snapshot that is older than the lock", rules{pickOldSnapshot: true}, faults{}, "twice"},
-	{"a pick in the order of random ids", rules{pickById: true}, faults{}, "came behind"},
+	{"a pick in the order of random ids", rules{pickByID: true}, faults{}, "came behind"},
 	{"positions in the order in which transactions began", rules{bornOrder: true}, faults{}, "came behind"},
 	{"a floor at the last position that was picked", rules{keyset: true}, faults{}, "lost"},
 	{"a batch is sent although its commit's result is unknown", rules{sendUncertain: true}, faults{}, ""},
@@ -47,6 +47,7 @@ var variants = []struct {
 	// Looks and purges.
 	{"what was read before the lock decides", rules{lookOnce: true}, faults{}, "false alarm"},
 	{"a lane that jumped is an alarm", rules{jumpIsAlarm: true}, faults{redisBack: true}, ""},
+	{"a lane that jumped doesn't change what it must be", rules{jumpKeepsLane: true}, faults{redisBack: true}, "lost"},
 	{"a batch is purged when it is sent", rules{purgeAtOnce: true}, faults{redisBack: true}, "lost"},
 	{"a purge by the clock, while Redis is away", rules{purgeByClock: true}, faults{redisBack: true, outage: true}, "lost"},
 	{"a purge that doesn't compare again", rules{purgeUnchecked: true}, faults{redisBack: true, outage: true}, "lost"},

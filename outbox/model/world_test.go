@@ -189,11 +189,11 @@ type answer struct {
 
 // rules are the rules of the protocol that a variant leaves out.
 type rules struct {
-	lanesExpire, noLane, noNonce, noPrevious, sharedLane, oneSeqForQueues                                                                    bool
-	staleIsSent, secondAnyNonce, secondAnyBatch, secondSetsLane, noOutcomes, recompose                                                       bool
-	pickUnlocked, pickOldSnapshot, pickById, keyset, sendUncertain, sendAnyUnsent                                                            bool
-	purgeAtOnce, purgeByClock, noIdleLook, lookOnce, lossUnsaid, resendHonoursRoom                                                           bool
-	reshard, bornOrder, triesOfTransport, dropPoison, scriptRefuses, purgeUnchecked, secondAnyOrder, jumpIsAlarm, burntAlike, burntOvertaken bool
+	lanesExpire, noLane, noNonce, noPrevious, sharedLane, oneSeqForQueues                                                                                   bool
+	staleIsSent, secondAnyNonce, secondAnyBatch, secondSetsLane, noOutcomes, recompose                                                                      bool
+	pickUnlocked, pickOldSnapshot, pickByID, keyset, sendUncertain, sendAnyUnsent                                                                           bool
+	purgeAtOnce, purgeByClock, noIdleLook, lookOnce, lossUnsaid, resendHonoursRoom                                                                          bool
+	reshard, bornOrder, triesOfTransport, dropPoison, scriptRefuses, purgeUnchecked, secondAnyOrder, jumpIsAlarm, burntAlike, burntOvertaken, jumpKeepsLane bool
 }
 
 // faults say what may happen in a run besides crashes, stops, losses and repeats of calls, which always may.
@@ -266,8 +266,10 @@ func (w *world) seqOf(shard int) int {
 }
 
 func newWorld(seed uint64, r rules, f faults, tracing bool) *world {
-	w := &world{rules: r, faults: f, rng: rand.New(rand.NewPCG(seed, 14)), tracing: tracing, shards: 2, committed: map[int]bool{}, aborted: map[int]bool{},
-		poisoned: map[int]bool{}, first: map[mark]int{}, alarms: map[string]int{}}
+	w := &world{
+		rules: r, faults: f, rng: rand.New(rand.NewPCG(seed, 14)), tracing: tracing, shards: 2, committed: map[int]bool{}, aborted: map[int]bool{},
+		poisoned: map[int]bool{}, first: map[mark]int{}, alarms: map[string]int{},
+	}
 	if r.reshard {
 		w.shards = 1
 	}
