@@ -252,7 +252,7 @@ var scenarios = []struct {
 
 func TestProtocol(t *testing.T) {
 	t.Parallel()
-	n := 250
+	n := 200
 	if *runs > 0 {
 		n = *runs
 	}
