@@ -67,6 +67,7 @@ var rules = []rule{
 	{"examples/...", []string{".", "embedded", "health", "lock", "lock/redlock", "middleware", "scheduler", "worker"}, append([]string{goRedis}, otelAPI...)},
 	{"internal/redistest", []string{"embedded", "internal/servertest"}, []string{goRedis, goleak}},
 	{"internal/servertest", nil, nil}, // nothing imports it but tests
+	{pattern: "outbox/model"},         // all tests
 	{pattern: "internal/archtest"},
 }
 
