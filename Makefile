@@ -51,7 +51,7 @@ chaos: ## 100,000 jobs through worker processes that are killed every second
 
 .PHONY: lines
 lines: ## 100,000 jobs of 1,000 serial groups through processes of which one is killed each second, on one Redis and on a Cluster; what is used of a rate
-	set -o pipefail; go test ./worker -run 'TestLinesUnderKills|TestRatesAreUsed' -proof.jobs=100000 -proof.lines=1000 -proof.rate=2000 -parallel 1 -timeout 30m -count=1 -v | grep -Ev '^ *(=== |child_test|time=)'
+	set -o pipefail; go test ./worker -run 'TestLinesUnderKills|TestRatesAreUsed|TestRunningLimitsAreUsed' -proof.jobs=100000 -proof.lines=1000 -proof.rate=2000 -parallel 1 -timeout 30m -count=1 -v | grep -Ev '^ *(=== |child_test|time=)'
 
 .PHONY: walk
 walk: ## 100,000 random transitions of queues with groups, and what they leave checked (STEPS=n for n)
@@ -72,8 +72,9 @@ cron: ## ten scheduler processes run one entry for 30 s, one killed and one star
 	go test ./scheduler -run TestEveryTickOnce -cron.proof=60s -count=1 -v
 
 .PHONY: model
-model: ## check the model of the lock and the token with spin (LONG=1: larger bounds too, up to ten minutes, kept in docs/reliability)
+model: ## check the models of the lock, the token and the outbox with spin (LONG=1: larger bounds too, up to ten minutes, kept in docs/reliability)
 	lock/model/run.sh $(if $(LONG),-out docs/reliability/model.txt -long)
+	outbox/model/run.sh $(if $(LONG),-long)
 	$(if $(LONG),lock/model/quote.sh docs/reliability/model.txt docs/reliability.md)
 
 .PHONY: jaeger
