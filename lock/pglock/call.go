@@ -116,7 +116,7 @@ func (p *Locker) advise(err error) error {
 	switch answer.Code {
 	case "42P01", "3F000":
 		return fmt.Errorf("%w: there is no table %s; create it with pglock.Schema: %w", lock.ErrInvalid, p.table, err)
-	case "42703", "42P10", "42804", "42883", "23514", "22P02", "42846", "42809":
+	case "42703", "42P10", "42804", "42883", "23514", "22P02", "42846", "42809", "55000":
 		return fmt.Errorf("%w: the table %s is not that of pglock.Schema: %w", lock.ErrInvalid, p.table, err)
 	case "42501":
 		return fmt.Errorf("%w: the user needs SELECT, INSERT and UPDATE on the table %s: %w", lock.ErrInvalid, p.table, err)
