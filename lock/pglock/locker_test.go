@@ -140,7 +140,7 @@ func TestDatabaseNotReady(t *testing.T) {
 		})
 		p := locker(t, pool, pglock.Config{Table: c.table})
 		for range 2 {
-			_, err := p.Acquire(t.Context(), "not ready")
+			_, err := p.TryAcquire(t.Context(), "not ready")
 			if err == nil || errors.Is(err, lock.ErrHeld) || errors.Is(err, lock.ErrInvalid) != c.invalid || !strings.Contains(err.Error(), c.part) {
 				t.Errorf("%s: %v", name, err)
 			}
