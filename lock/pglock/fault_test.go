@@ -76,7 +76,7 @@ func brokenConnections(t *testing.T, s *servertest.Server) {
 
 // A server that stands still grants nothing to others before the holder knows that its time is over.
 func serverStopped(t *testing.T, s *servertest.Server) {
-	a := locker(t, dial(t, url(s)), pglock.Config{TTL: 2 * time.Second})
+	a := locker(t, dial(t, url(s)), pglock.Config{TTL: 4 * time.Second})
 	b := locker(t, dial(t, url(s)), pglock.Config{TTL: time.Minute})
 	l := acquire(t, a, "stopped")
 	err := lock.Hold(t.Context(), l, func(ctx context.Context) error {
@@ -109,7 +109,7 @@ func TestHolderCutOff(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			link := servertest.NewLink(t, serverOf(t))
-			a := locker(t, dial(t, url(link)), pglock.Config{TTL: 2 * time.Second})
+			a := locker(t, dial(t, url(link)), pglock.Config{TTL: 4 * time.Second})
 			b := locker(t, dial(t, sharedURL(t)), pglock.Config{TTL: time.Minute})
 			key := "cut off by " + name
 			l := acquire(t, a, key)

@@ -199,10 +199,7 @@ func TestInspect(t *testing.T) {
 func TestPoolExhausted(t *testing.T) {
 	t.Parallel()
 	pool := dial(t, sharedURL(t), func(c *pgxpool.Config) { c.MaxConns = 1 })
-	p := locker(t, pool, pglock.Config{TTL: 500 * time.Millisecond})
-	if err := acquire(t, p, "exhausted").Release(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	p := locker(t, pool, pglock.Config{TTL: 100 * time.Millisecond})
 	conn, err := pool.Acquire(t.Context())
 	if err != nil {
 		t.Fatal(err)
