@@ -32,7 +32,7 @@
 //
 // Fencing: a token is larger than all earlier tokens of its key, whatever the clock does. It is the server's clock in
 // µs or the last token plus one, whichever is larger. That rests on the row. If it is gone, tokens go on from the
-// clock. So never delete rows. A row with a short key takes some 150 bytes.
+// clock. So never delete rows. A row with a short key takes some 300 bytes with its index.
 //
 // # Caveats
 //
