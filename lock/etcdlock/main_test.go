@@ -315,6 +315,13 @@ func (p *tap) onReply(f func(method string, req, reply any)) {
 	p.after = f
 }
 
+// seen returns the number of calls of a method.
+func (p *tap) seen(method string) int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.counts[method]
+}
+
 // calls returns the number of calls, and forgets them.
 func (p *tap) calls() (n int, by map[string]int) {
 	p.mu.Lock()
@@ -345,5 +352,6 @@ var (
 	methodTxn    = etcdserverpb.KV_Txn_FullMethodName
 	methodKeep   = etcdserverpb.Lease_LeaseKeepAlive_FullMethodName
 	methodGrant  = etcdserverpb.Lease_LeaseGrant_FullMethodName
+	methodWatch  = etcdserverpb.Watch_Watch_FullMethodName
 	methodRevoke = etcdserverpb.Lease_LeaseRevoke_FullMethodName
 )
