@@ -10,50 +10,6 @@ import (
 	"github.com/signalbox-go/signalbox/lock"
 )
 
-// The lock of a process that was killed goes to the next when its lease ends.
-func TestHolderIsKilled(t *testing.T) {
-	t.Parallel()
-	addr, key := sharedEtcd(t).Addr(), newKey()
-	see := dial(t, nil, addr)
-	c := startChild(t, addr, key, 2*time.Second)
-	results := waiting(t.Context(), t, lockerOn(t, time.Minute, addr), see, key, 1)
-	if err := c.cmd.Process.Kill(); err != nil {
-		t.Fatal(err)
-	}
-	next := granted(t, results)
-	if next.Token() <= c.token {
-		t.Errorf("token %d after %d", next.Token(), c.token)
-	}
-	release(t, next)
-}
-
-// A process that was stopped for longer than its lease finds, when it goes on, that it lost the lock. It doesn't touch
-// the lock of the next.
-func TestHolderIsStopped(t *testing.T) {
-	t.Parallel()
-	addr, key := sharedEtcd(t).Addr(), newKey()
-	see := dial(t, nil, addr)
-	c := startChild(t, addr, key, 2*time.Second)
-	results := waiting(t.Context(), t, lockerOn(t, time.Minute, addr), see, key, 1)
-	if err := c.cmd.Process.Signal(servertest.StopSignal); err != nil {
-		t.Fatal(err)
-	}
-	next := granted(t, results)
-	if err := c.cmd.Process.Signal(servertest.ContSignal); err != nil {
-		t.Fatal(err)
-	}
-	if line, want := c.line(), "lost true extend true taken true"; line != want {
-		t.Errorf("the holder said %q; want %q", line, want)
-	}
-	if next.Token() <= c.token {
-		t.Errorf("token %d after %d", next.Token(), c.token)
-	}
-	if err := next.Extend(t.Context()); err != nil {
-		t.Errorf("the next holder's Extend: %v", err)
-	}
-	release(t, next)
-}
-
 // A holder that is cut off from etcd loses the lock before another can get it, whether its connections break or hang.
 func TestHolderIsPartitioned(t *testing.T) {
 	t.Parallel()
