@@ -100,7 +100,7 @@ func TestExtendOfALostLock(t *testing.T) {
 	see := dial(t, nil, addr)
 	for name, lose := range map[string]func(*heldLock) error{
 		"its key was deleted": func(l *heldLock) error { _, err := see.Delete(t.Context(), l.place.name); return err },
-		"its lease ended":     func(l *heldLock) error { _, err := see.Revoke(t.Context(), l.place.lease); return err },
+		"its lease ended":     func(l *heldLock) error { _, err := see.Revoke(t.Context(), l.place.id); return err },
 		"its key is another's": func(l *heldLock) error {
 			if _, err := see.Delete(t.Context(), l.place.name); err != nil {
 				return err

@@ -4,10 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync/atomic"
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 
+	"github.com/signalbox-go/signalbox/internal/lease"
 	"github.com/signalbox-go/signalbox/lock"
 	"github.com/signalbox-go/signalbox/lock/internal/held"
 )
@@ -23,6 +25,8 @@ type heldLock struct {
 	key   string
 	place *place
 
+	renewed atomic.Pointer[lease.Instant] // what the last renewal counts from; nil: there was none
+
 	asked bool // a release was sent; GiveUp is called by one goroutine at a time
 }
 
@@ -37,13 +41,20 @@ func (l *heldLock) Holder() string { return l.place.value }
 func (l *heldLock) Extend(ctx context.Context) error { return l.failed("extend", l.ExtendBy(ctx, l)) }
 
 // Renew is part of [held.Service].
-func (l *heldLock) Renew(ctx context.Context) error { return l.place.renew(ctx) }
+func (l *heldLock) Renew(ctx context.Context) error {
+	proven, err := l.place.renew(ctx)
+	if err == nil {
+		l.renewed.Store(&proven)
+	}
+	return err
+}
 
 func (l *heldLock) Release(ctx context.Context) error {
 	return l.failed("release", l.ReleaseBy(ctx, l))
 }
 
-// GiveUp is part of [held.Service]. It deletes the place, if it is there, and then its lease in the background.
+// GiveUp is part of [held.Service]. It deletes the place, if it is there. The lease is kept for another lock if that is
+// certain. Otherwise it is revoked in the background.
 func (l *heldLock) GiveUp(ctx context.Context, _ time.Time) error {
 	p := l.place
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), callTimeout)
@@ -55,19 +66,26 @@ func (l *heldLock) GiveUp(ctx context.Context, _ time.Time) error {
 		Then(clientv3.OpDelete(p.name)).
 		Else(p.first()).
 		Commit()
+	if err == nil && resp.Succeeded && !again {
+		if renewed := l.renewed.Load(); renewed != nil {
+			p.proven = *renewed
+		}
+		p.locker.spare(p.grant)
+		return nil
+	}
+	p.leave()
 	if err == nil && !resp.Succeeded {
 		err = lostTo(resp)
 		if again && p.wasThere(ctx) {
 			err = nil // the release before this one deleted it
 		}
 	}
-	p.leave()
 	return p.locker.answer(ctx, ctx, err)
 }
 
 // wasThere reports whether a place that is gone is known not to have expired. So it was deleted, or its lease was revoked.
 func (p *place) wasThere(ctx context.Context) bool {
-	if left, err := p.locker.client.TimeToLive(ctx, p.lease); err == nil && left.TTL > 0 {
+	if left, err := p.locker.client.TimeToLive(ctx, p.id); err == nil && left.TTL > 0 {
 		return true
 	}
 	select {

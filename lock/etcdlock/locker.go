@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -24,6 +25,9 @@ type Locker struct {
 	owner   string
 	prefix  string
 	metrics *telemetry.LockMetrics
+
+	mu     sync.Mutex
+	spares []grant
 }
 
 var _ lock.Locker = (*Locker)(nil)

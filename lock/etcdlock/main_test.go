@@ -227,7 +227,7 @@ func places(t testing.TB, see *clientv3.Client, key string) int64 {
 }
 
 // leaseOf returns the lease of a lock.
-func leaseOf(l lock.Lock) clientv3.LeaseID { return l.(*heldLock).place.lease }
+func leaseOf(l lock.Lock) clientv3.LeaseID { return l.(*heldLock).place.id }
 
 // leaderOf returns the index of the member that leads.
 func leaderOf(t testing.TB, client *clientv3.Client, members []*servertest.Server) (leader int) {

@@ -29,15 +29,14 @@ type place struct {
 	value    string // random, and the end of name; "" if the place was never asked for
 	name     string
 	revision int64 // the create revision of name
-	lease    clientv3.LeaseID
-	ttl      time.Duration // that asked for, or the lease's if that is shorter
+	grant
 
 	before string // the name of the place before this one; "" if this one is the first
 	seen   int64  // the revision at which before was read
 
-	// proven is before the last call that is known to have renewed the lease. kept is before the last that was
-	// acknowledged: a leader that was replaced acknowledges renewals, too.
-	proven, kept lease.Instant
+	// kept is before the last renewal that was acknowledged. A leader that was replaced acknowledges renewals, too: see
+	// prove.
+	kept lease.Instant
 
 	leaving *leaving
 }
@@ -67,29 +66,26 @@ func (p *place) try(ctx context.Context) error {
 // queue is empty, and returns [lock.ErrHeld] otherwise.
 func (p *place) enter(ctx context.Context, alone bool) error {
 	for n := 1; ; n++ {
-		err := p.enterOnce(ctx, alone)
+		err := p.enterOnce(ctx, alone, n > 1)
 		if !errors.Is(err, rpctypes.ErrLeaseNotFound) || n == entryTries {
 			return err
 		}
 	}
 }
 
-func (p *place) enterOnce(ctx context.Context, alone bool) error {
+func (p *place) enterOnce(ctx context.Context, alone, fresh bool) error {
 	r := p.locker
 	callCtx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
-	start := lease.Now()
-	granted, err := r.client.Grant(callCtx, seconds(r.ttl))
+	g, renewed, term, err := r.lend(callCtx, fresh)
 	if err != nil {
-		return r.answer(ctx, callCtx, err) // a lease that was granted all the same has no keys and ends by itself
+		return r.answer(ctx, callCtx, err)
 	}
 	p.value = spec.NewValue()
-	p.name, p.lease, p.leaving = p.queue+p.value, granted.ID, nil
-	p.ttl = min(r.ttl, time.Duration(granted.TTL)*time.Second)
-	p.proven, p.kept = start, start
+	p.name, p.leaving, p.grant, p.kept = p.queue+p.value, nil, g, renewed
 
 	last := clientv3.OpGet(p.queue, append(clientv3.WithLastCreate(), clientv3.WithPrefix(), clientv3.WithKeysOnly())...)
-	put := clientv3.OpPut(p.name, r.owner, clientv3.WithLease(p.lease))
+	put := clientv3.OpPut(p.name, r.owner, clientv3.WithLease(p.id))
 	txn := r.client.Txn(callCtx)
 	if alone {
 		txn = txn.If(clientv3.Compare(clientv3.CreateRevision(p.queue), "=", 0).WithPrefix())
@@ -99,8 +95,12 @@ func (p *place) enterOnce(ctx context.Context, alone bool) error {
 	case err != nil: // the key may come late: leave revokes its lease
 		p.leave()
 		return r.answer(ctx, callCtx, err)
-	case !resp.Succeeded:
-		p.leave()
+	case resp.Header.RaftTerm == term:
+		p.proven = renewed
+	}
+	if !resp.Succeeded {
+		r.spare(p.grant)
+		p.value = "" // there is nothing to leave
 		return lock.ErrHeld
 	}
 	p.revision = resp.Header.Revision
@@ -144,7 +144,7 @@ func (p *place) look(ctx context.Context) (term uint64, err error) {
 // keep renews the lease. The acknowledgement may be that of a leader that was replaced: see prove.
 func (p *place) keep(ctx context.Context) (term uint64, err error) {
 	start := lease.Now()
-	kept, err := p.locker.client.KeepAliveOnce(ctx, p.lease)
+	kept, err := p.locker.client.KeepAliveOnce(ctx, p.id)
 	if err != nil {
 		return 0, err
 	}
@@ -182,11 +182,12 @@ func (p *place) prove(ctx context.Context) error {
 	return fmt.Errorf("etcd's leader changed during each of %d renewals; try again", proofTries)
 }
 
-// renew proves the lease of a place that holds the lock.
-func (p *place) renew(ctx context.Context) error {
+// renew proves the lease of a place that holds the lock. It returns the moment that the renewal counts from.
+func (p *place) renew(ctx context.Context) (proven lease.Instant, err error) {
 	// Renewals may run at the same time, and beside a release.
-	own := place{locker: p.locker, queue: p.queue, name: p.name, revision: p.revision, lease: p.lease, ttl: p.ttl}
-	return own.prove(ctx)
+	own := place{locker: p.locker, queue: p.queue, name: p.name, revision: p.revision, grant: p.grant}
+	err = own.prove(ctx)
+	return own.proven, err
 }
 
 // leave deletes the place in the background, by revoking its lease. A key that is still on its way is refused then.
@@ -197,7 +198,7 @@ func (p *place) leave() {
 	}
 	l := &leaving{done: make(chan struct{})}
 	p.leaving = l
-	go p.locker.revoke(p.lease, p.ttl+callTimeout, l)
+	go p.locker.revoke(p.id, p.ttl+callTimeout, l)
 }
 
 func (r *Locker) revoke(id clientv3.LeaseID, patience time.Duration, l *leaving) {
