@@ -9,15 +9,18 @@ import (
 	"github.com/signalbox-go/signalbox/lock/locktest"
 )
 
+// shortest is the shortest lease that etcd grants. A shorter TTL leaves no time to a slow machine.
+var shortest = locktest.MinTTL(2 * time.Second)
+
 func TestConformance(t *testing.T) {
 	t.Parallel()
 	addr := sharedEtcd(t).Addr()
-	locktest.Run(t, func(t testing.TB, ttl time.Duration) lock.Locker { return lockerOn(t, ttl, addr) }, locktest.Processes(addr))
+	locktest.Run(t, func(t testing.TB, ttl time.Duration) lock.Locker { return lockerOn(t, ttl, addr) }, shortest, locktest.Processes(addr))
 }
 
 // The same on three members, with clients that use all of them.
 func TestConformanceOnThree(t *testing.T) {
 	t.Parallel()
 	all := addrs(servertest.Etcd(t, 3))
-	locktest.Run(t, func(t testing.TB, ttl time.Duration) lock.Locker { return lockerOn(t, ttl, all...) })
+	locktest.Run(t, func(t testing.TB, ttl time.Duration) lock.Locker { return lockerOn(t, ttl, all...) }, shortest)
 }

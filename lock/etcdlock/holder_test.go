@@ -19,7 +19,7 @@ func TestHolderIsPartitioned(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			link, key := servertest.NewLink(t, server.Addr()), newKey()
-			l := acquire(t, lockerOn(t, 2*time.Second, link.Addr()), key)
+			l := acquire(t, lockerOn(t, 3*time.Second, link.Addr()), key)
 			results := waiting(t.Context(), t, lockerOn(t, time.Minute, server.Addr()), see, key, 1)
 			at := make(chan time.Time, 1)
 			done := make(chan error, 1)

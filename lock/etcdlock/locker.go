@@ -50,8 +50,7 @@ func New(client *clientv3.Client, c Config) (*Locker, error) {
 //
 // If ctx ends first, the error wraps its cause. It also wraps [lock.ErrHeld] if the lock was seen held. If etcd fails
 // when it is first asked, Acquire returns the error at once, or after 5 s without an answer. A waiter goes on through an
-// outage as long as its place in the queue is safe, which is for the TTL after its last call that succeeded. Then it
-// returns the error. No error of a failure wraps ErrHeld.
+// outage of the TTL, or of 5 s if that is longer. Then it returns the error. No error of a failure wraps ErrHeld.
 func (r *Locker) Acquire(ctx context.Context, key string) (lock.Lock, error) {
 	return r.acquire(ctx, key, (*place).wait)
 }
@@ -104,13 +103,14 @@ func (l *heldLock) ask(ctx context.Context, ask func(*place, context.Context) er
 func (l *heldLock) granted(ctx context.Context) error {
 	l.Lock.TTL = l.place.ttl
 	l.Grant(l.place.revision)
-	for range proofTries {
-		if time.Since(l.place.proven.Time()) < l.place.ttl/2 && l.Validity.Extend(l.place.proven, l.place.ttl) {
+	for n := range proofTries {
+		soon := time.Since(l.place.proven.Time()) < l.place.ttl/2 || n == proofTries-1
+		if soon && l.Validity.Extend(l.place.proven, l.place.ttl) {
 			return nil
 		}
 		if err := l.place.prove(ctx); err != nil {
 			return err
 		}
 	}
-	return fmt.Errorf("%w: it was granted with no validity left: each call to etcd took more than half of the TTL of %v", lock.ErrLost, l.place.ttl)
+	return fmt.Errorf("%w: it was granted with no validity left: etcd takes longer for a call than the TTL of %v", lock.ErrLost, l.place.ttl)
 }

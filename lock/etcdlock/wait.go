@@ -16,6 +16,8 @@ import (
 const (
 	firstPause   = 50 * time.Millisecond
 	longestPause = time.Second
+	// shortestCall is what a renewal may take at least: etcd may be slow, and the lease longer than the TTL.
+	shortestCall = time.Second
 )
 
 // errPlaceLost means that a waiter's place is gone: its lease ended, or somebody deleted it.
@@ -35,7 +37,8 @@ func (p *place) wait(ctx context.Context) error {
 	}
 }
 
-// queued waits until the place is the first. It goes on through an outage as long as the place's lease may last.
+// queued waits until the place is the first. It goes on through an outage of the TTL or of [callTimeout], whichever is
+// longer: after that the place has ended.
 func (p *place) queued(ctx context.Context) error {
 	var failure error // the last call failed
 	for pause := firstPause; p.before != ""; {
@@ -51,8 +54,8 @@ func (p *place) queued(ctx context.Context) error {
 			continue
 		case errors.Is(err, errPlaceLost), permanent(err):
 			return err
-		case time.Since(p.kept.Time()) > p.ttl:
-			return fmt.Errorf("etcd failed for longer than the place in the queue lasts, %v: %w", p.ttl, err)
+		case time.Since(p.kept.Time()) > max(p.ttl, callTimeout):
+			return fmt.Errorf("etcd failed for longer than %v: %w", max(p.ttl, callTimeout), err)
 		}
 		failure = err
 		if !sleep(ctx, min(pause, p.ttl/10)) {
@@ -136,7 +139,7 @@ func (p *place) untilRenewal() time.Duration {
 // stay renews the lease of a waiter.
 func (p *place) stay(ctx context.Context) error {
 	// A call that hangs must leave time for another.
-	callCtx, cancel := context.WithTimeout(ctx, min(callTimeout, max(p.ttl-time.Since(p.kept.Time()), p.ttl/4)/2))
+	callCtx, cancel := context.WithTimeout(ctx, min(callTimeout, max((p.ttl-time.Since(p.kept.Time()))/2, shortestCall)))
 	defer cancel()
 	_, err := p.keep(callCtx)
 	if errors.Is(err, rpctypes.ErrLeaseNotFound) {

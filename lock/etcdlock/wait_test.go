@@ -54,7 +54,7 @@ func TestIdleWaitersMakeNoCalls(t *testing.T) {
 	for _, c := range []struct {
 		ttl, pause time.Duration
 		atMost     int
-	}{{time.Minute, 500 * time.Millisecond, 0}, {2 * time.Second, 2 * time.Second, 3}} {
+	}{{time.Minute, 500 * time.Millisecond, 0}, {6 * time.Second, 5 * time.Second, 3}} {
 		key, tap := newKey(), newTap()
 		held := acquire(t, lockerOn(t, time.Minute, addr), key)
 		results := waiting(t.Context(), t, newLocker(t, dial(t, tap.options(), addr), Config{TTL: c.ttl}), see, key, 1)
@@ -75,9 +75,9 @@ func TestWaiterOutlivesItsTTL(t *testing.T) {
 	addr, key := sharedEtcd(t).Addr(), newKey()
 	see := dial(t, nil, addr)
 	held := acquire(t, lockerOn(t, time.Minute, addr), key)
-	first := waiting(t.Context(), t, lockerOn(t, 2*time.Second, addr), see, key, 1)
+	first := waiting(t.Context(), t, lockerOn(t, 4*time.Second, addr), see, key, 1)
 	second := waiting(t.Context(), t, lockerOn(t, time.Minute, addr), see, key, 2)
-	<-time.After(5 * time.Second) // its lease, and the half second in which etcd looks for ended ones
+	<-time.After(6 * time.Second) // its lease, and the half second in which etcd looks for ended ones
 	release(t, held)
 	next := granted(t, first)
 	if left := time.Until(next.Until()); left < time.Second/2 {
