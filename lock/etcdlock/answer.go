@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
+	"time"
 
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -14,11 +16,20 @@ import (
 	"github.com/signalbox-go/signalbox/lock"
 )
 
+// early is how long before a deadline etcd may say that it has passed.
+const early = 100 * time.Millisecond
+
 var errClosed = errors.New("the etcd client is closed")
 
 // answer returns the error of a call for people: it says that the caller's ctx ended, that etcd didn't answer in the time
 // of callCtx, or what the user can do.
 func (r *Locker) answer(ctx, callCtx context.Context, err error) error {
+	if err != nil && strings.HasSuffix(err.Error(), context.DeadlineExceeded.Error()) {
+		// etcd knows the deadline, and may say that it has passed a moment before ctx does.
+		if at, ok := ctx.Deadline(); ok && time.Until(at) < early {
+			<-ctx.Done()
+		}
+	}
 	switch {
 	case err == nil, errors.Is(err, lock.ErrLost):
 		return err

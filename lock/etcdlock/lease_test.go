@@ -58,10 +58,10 @@ func TestValidityCountsFromTheSending(t *testing.T) {
 	t.Parallel()
 	const ttl, late = time.Minute, 300 * time.Millisecond
 	tap := newTap()
-	r := newLocker(t, dial(t, tap.options(), sharedEtcd(t).Addr()), Config{TTL: ttl})
+	client := dial(t, tap.options(), sharedEtcd(t).Addr())
 	for what, methods := range map[string][]string{"acquire": {methodGrant, methodTxn}, "extend": {methodKeep, methodTxn}} {
 		for _, slow := range methods {
-			key := newKey()
+			r, key := newLocker(t, client, Config{TTL: ttl}), newKey() // without a spare lease
 			var l lock.Lock
 			if what == "extend" {
 				l = acquire(t, r, key)
@@ -169,4 +169,26 @@ func TestRenewalByAFormerLeader(t *testing.T) {
 		}
 	}
 	release(t, l)
+}
+
+// An extension beside a release finds the lock held or lost, and changes nothing.
+func TestExtendBesideRelease(t *testing.T) {
+	t.Parallel()
+	addr, key := sharedEtcd(t).Addr(), newKey()
+	r := lockerOn(t, time.Minute, addr)
+	for range 20 {
+		l := acquire(t, r, key)
+		done := make(chan error, 1)
+		go func() { done <- l.Extend(t.Context()) }()
+		release(t, l)
+		if err := <-done; err != nil && !errors.Is(err, lock.ErrLost) {
+			t.Errorf("Extend: %v", err)
+		}
+		if l.Context().Err() == nil {
+			t.Error("the context goes on")
+		}
+	}
+	if n := places(t, dial(t, nil, addr), key); n != 0 {
+		t.Errorf("%d places are left", n)
+	}
 }

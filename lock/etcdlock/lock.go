@@ -66,34 +66,22 @@ func (l *heldLock) GiveUp(ctx context.Context, _ time.Time) error {
 		Then(clientv3.OpDelete(p.name)).
 		Else(p.first()).
 		Commit()
+	g := p.grant
+	if renewed := l.renewed.Load(); renewed != nil {
+		g.proven = *renewed
+	}
 	if err == nil && resp.Succeeded && !again {
-		if renewed := l.renewed.Load(); renewed != nil {
-			p.proven = *renewed
-		}
-		p.locker.spare(p.grant)
+		p.locker.spare(g)
 		return nil
 	}
 	p.leave()
 	if err == nil && !resp.Succeeded {
 		err = lostTo(resp)
-		if again && p.wasThere(ctx) {
-			err = nil // the release before this one deleted it
+		if again && time.Since(g.proven.Time()) < g.ttl {
+			err = nil // it can't have expired yet: the release before this one deleted it
 		}
 	}
 	return p.locker.answer(ctx, ctx, err)
-}
-
-// wasThere reports whether a place that is gone is known not to have expired. So it was deleted, or its lease was revoked.
-func (p *place) wasThere(ctx context.Context) bool {
-	if left, err := p.locker.client.TimeToLive(ctx, p.id); err == nil && left.TTL > 0 {
-		return true
-	}
-	select {
-	case <-p.leaving.done:
-		return p.leaving.revoked
-	case <-ctx.Done():
-		return false
-	}
 }
 
 // lostTo returns how a place was lost, by what is left of the queue.

@@ -38,13 +38,7 @@ type place struct {
 	// prove.
 	kept lease.Instant
 
-	leaving *leaving
-}
-
-// A leaving is the end of a place.
-type leaving struct {
-	done    chan struct{} // closed when etcd has answered, or when the lease must have ended
-	revoked bool          // the lease had not ended. Read it after done
+	left bool // leave was called
 }
 
 // try takes the place if the queue is empty.
@@ -82,7 +76,7 @@ func (p *place) enterOnce(ctx context.Context, alone, fresh bool) error {
 		return r.answer(ctx, callCtx, err)
 	}
 	p.value = spec.NewValue()
-	p.name, p.leaving, p.grant, p.kept = p.queue+p.value, nil, g, renewed
+	p.name, p.left, p.grant, p.kept = p.queue+p.value, false, g, renewed
 
 	last := clientv3.OpGet(p.queue, append(clientv3.WithLastCreate(), clientv3.WithPrefix(), clientv3.WithKeysOnly())...)
 	put := clientv3.OpPut(p.name, r.owner, clientv3.WithLease(p.id))
@@ -193,23 +187,20 @@ func (p *place) renew(ctx context.Context) (proven lease.Instant, err error) {
 // leave deletes the place in the background, by revoking its lease. A key that is still on its way is refused then.
 // leave tries until etcd answers, the lease must have ended, or the client is closed.
 func (p *place) leave() {
-	if p.value == "" || p.leaving != nil {
+	if p.value == "" || p.left {
 		return
 	}
-	l := &leaving{done: make(chan struct{})}
-	p.leaving = l
-	go p.locker.revoke(p.id, p.ttl+callTimeout, l)
+	p.left = true
+	go p.locker.revoke(p.id, p.ttl+callTimeout)
 }
 
-func (r *Locker) revoke(id clientv3.LeaseID, patience time.Duration, l *leaving) {
-	defer close(l.done)
+func (r *Locker) revoke(id clientv3.LeaseID, patience time.Duration) {
 	ctx, cancel := context.WithTimeout(r.client.Ctx(), patience)
 	defer cancel()
 	for pause := firstPause; ; pause = min(2*pause, longestPause) {
 		callCtx, cancelCall := context.WithTimeout(ctx, callTimeout)
 		_, err := r.client.Revoke(callCtx, id)
 		cancelCall()
-		l.revoked = err == nil
 		if err == nil || permanent(err) || !sleep(ctx, pause) {
 			return
 		}

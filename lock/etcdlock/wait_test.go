@@ -7,6 +7,8 @@ import (
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 
 	"github.com/signalbox-go/signalbox/internal/servertest"
 	"github.com/signalbox-go/signalbox/lock"
@@ -214,5 +216,23 @@ func TestCompactionWhileWaiting(t *testing.T) {
 			release(t, held)
 		}
 		release(t, granted(t, results))
+	}
+}
+
+// etcd knows a call's deadline, and may say that it has passed before ctx does. That is the end of ctx, no failure.
+func TestDeadlineThatEtcdSeesFirst(t *testing.T) {
+	t.Parallel()
+	r := newLocker(t, clientv3.NewCtxClient(t.Context()), Config{})
+	why := errors.New("waited long enough")
+	ctx, cancel := context.WithTimeoutCause(t.Context(), early/2, why)
+	defer cancel()
+	said := status.Error(codes.Unknown, context.DeadlineExceeded.Error())
+	if err := r.answer(ctx, ctx, said); !errors.Is(err, why) {
+		t.Errorf("just before the deadline: %v; want the cause %q", err, why)
+	}
+	later, cancelLater := context.WithTimeoutCause(t.Context(), time.Hour, why)
+	defer cancelLater()
+	if err := r.answer(later, later, said); !errors.Is(err, said) {
+		t.Errorf("long before the deadline: %v; want %q", err, said)
 	}
 }
