@@ -104,9 +104,17 @@ func eventually(t testing.TB, cond func() bool, what string) {
 
 func newKey() string { return "test-" + rand.Text() }
 
+// taps has the tap of each client that was made without options.
+var taps sync.Map
+
 // dial returns a client of these addresses. It is closed when the test ends.
 func dial(t testing.TB, options []grpc.DialOption, addrs ...string) *clientv3.Client {
 	t.Helper()
+	var p *tap
+	if options == nil {
+		p = newTap()
+		options = p.options()
+	}
 	client, err := clientv3.New(clientv3.Config{
 		Endpoints: addrs, DialOptions: options, Logger: zap.NewNop(),
 		DialKeepAliveTime: 2 * time.Second, DialKeepAliveTimeout: 2 * time.Second,
@@ -114,7 +122,13 @@ func dial(t testing.TB, options []grpc.DialOption, addrs ...string) *clientv3.Cl
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { client.Close() })
+	if p != nil {
+		taps.Store(client, p)
+	}
+	t.Cleanup(func() {
+		taps.Delete(client)
+		client.Close()
+	})
 	return client
 }
 
@@ -168,6 +182,9 @@ func waiting(ctx context.Context, t testing.TB, r *Locker, see *clientv3.Client,
 		results <- result{l, err}
 	}()
 	eventually(t, func() bool { return places(t, see, key) == others+1 || len(results) > 0 }, "the waiter has a place")
+	if p, ok := taps.Load(r.client); ok { // it knows of its place
+		eventually(t, func() bool { return p.(*tap).seen(methodWatch) > 0 || len(results) > 0 }, "the waiter watches")
+	}
 	return results
 }
 
