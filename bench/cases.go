@@ -48,7 +48,7 @@ type contest struct {
 // when the targets were set, over that bound; where there is no such figure, any will do.
 func contests() []contest {
 	removal := &pair{patch: removed}
-	return []contest{
+	return slices.Concat([]contest{
 		{
 			peer:   "asynq",
 			ours:   side{ourProcess(100), 200_000, 60_000},
@@ -308,19 +308,7 @@ func contests() []contest {
 			// The timeout of a node is 50 ms.
 			cases: []testCase{{name: "redlock-two-down", unit: "ms", less: true, quantile: 0.99, bound: 60}},
 		},
-		{
-			peer:   "cirello pglock",
-			ours:   side{pgCycles(ourPostgres, 1), 2_000, 300},
-			theirs: side{pgCycles(peerPostgres, 1), 2_000, 300},
-			cases:  []testCase{{name: "lock-postgres", unit: "cycles/s", target: 1}},
-		},
-		{
-			peer:   "cirello pglock",
-			ours:   side{pgCycles(ourPostgres, 64), 10_000, 2_000},
-			theirs: side{pgCycles(peerPostgres, 64), 10_000, 2_000},
-			cases:  []testCase{{name: "lock-postgres-c64", unit: "cycles/s", target: 1}},
-		},
-	}
+	}, postgresContests(), etcdContests())
 }
 
 // limit is the bound for people.

@@ -80,3 +80,21 @@ func peerPostgres(addrs []string) (grab, func() error, error) {
 		}, nil
 	}, db.Close, nil
 }
+
+// postgresContests returns the cases of locks on PostgreSQL.
+func postgresContests() []contest {
+	return []contest{
+		{
+			peer:   "cirello pglock",
+			ours:   side{pgCycles(ourPostgres, 1), 2_000, 300},
+			theirs: side{pgCycles(peerPostgres, 1), 2_000, 300},
+			cases:  []testCase{{name: "lock-postgres", unit: "cycles/s", target: 1}},
+		},
+		{
+			peer:   "cirello pglock",
+			ours:   side{pgCycles(ourPostgres, 64), 10_000, 2_000},
+			theirs: side{pgCycles(peerPostgres, 64), 10_000, 2_000},
+			cases:  []testCase{{name: "lock-postgres-c64", unit: "cycles/s", target: 1}},
+		},
+	}
+}

@@ -4,6 +4,7 @@ import (
 	"net"
 	"sync"
 	"testing"
+	"time"
 )
 
 // A Link passes bytes between clients and a server, whatever their protocol, and imitates a bad network. All methods
@@ -88,6 +89,11 @@ func (l *Link) Heal() {
 	l.open()
 	if l.listener == nil && !l.closed {
 		listener, err := net.Listen("tcp", l.port.Addr())
+		for end := time.Now().Add(10 * time.Second); err != nil && time.Now().Before(end); {
+			// A child that this process is starting has the old listener until it runs its program.
+			time.Sleep(5 * time.Millisecond)
+			listener, err = net.Listen("tcp", l.port.Addr())
+		}
 		if err != nil {
 			panic("servertest: the reserved port " + l.port.Addr() + " is taken: " + err.Error())
 		}
