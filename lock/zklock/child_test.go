@@ -1,0 +1,5 @@
+package zklock
+
+const childEnv = "ZKLOCK_TEST_CHILD"
+
+func runChild(string) {}

@@ -1,0 +1,16 @@
+package zklock
+
+import (
+	"testing"
+	"time"
+
+	"github.com/signalbox-go/signalbox/lock"
+	"github.com/signalbox-go/signalbox/lock/locktest"
+)
+
+func TestConformance(t *testing.T) {
+	t.Parallel()
+	locktest.Run(t, func(t testing.TB, ttl time.Duration) lock.Locker {
+		return locker(t, Config{TTL: ttl})
+	})
+}
