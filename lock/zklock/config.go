@@ -31,7 +31,8 @@ type Config struct {
 
 	// SessionTimeout is how long ZooKeeper keeps the session of a client that is silent: from 1 s to 1 h. The default is
 	// 10 s. The server moves it into its own range, which is 2 to 20 ticks, or 4 to 40 s, by default. A waiter that died
-	// keeps its place in the queue for this time. It also bounds each call: after it Acquire returns an error.
+	// keeps its place in the queue for this time. If ZooKeeper doesn't answer for this time, and for at least 5 s, Acquire
+	// returns an error.
 	SessionTimeout time.Duration
 
 	// Root is the path under which the keys are. The default is /signalbox/locks. All clients must name the same. It is

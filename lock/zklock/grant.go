@@ -30,7 +30,7 @@ func (l *Locker) grant(ctx context.Context, k *zkLock, v view, place string, ove
 	ops := grantOps(k, v, place, over)
 	for {
 		start := lease.Now()
-		bound, cancel := context.WithTimeoutCause(ctx, l.session.timeout, errAway)
+		bound, cancel := context.WithTimeoutCause(ctx, l.session.patience, errAway)
 		token, err := once(bound, l.session, func(c *zk.Conn) (int64, error) {
 			done, err := c.Multi(ops...)
 			if err != nil {
@@ -127,7 +127,7 @@ func (l *Locker) takeOrphan(ctx context.Context, k *zkLock, v view) error {
 		_, stat, err := c.Children(k.path + "/" + place)
 		return stat, err
 	})
-	if err == nil && time.Duration(now.Ctime-stat.Mtime)*time.Millisecond < 2*v.ttl+orphanAge {
+	if err == nil && time.Duration(now.Ctime-stat.Mtime)*time.Millisecond < 2*v.ttl+l.orphanAge {
 		err = lock.ErrHeld
 	}
 	if err == nil {

@@ -161,4 +161,3 @@ var _ interface {
 	Issuer() string
 	Holder() string
 } = (*zkLock)(nil)
-

@@ -22,13 +22,14 @@ const closeWait = time.Second
 // A Locker is a [lock.Locker] on ZooKeeper. It has one session, is safe for concurrent use, and must be closed. Use one
 // for all keys.
 type Locker struct {
-	session *session
-	sweeper sweeper
-	root    string
-	ttl     time.Duration
-	owner   []byte
-	acl     []zk.ACL
-	metrics *telemetry.LockMetrics
+	session   *session
+	sweeper   sweeper
+	root      string
+	ttl       time.Duration
+	orphanAge time.Duration
+	owner     []byte
+	acl       []zk.ACL
+	metrics   *telemetry.LockMetrics
 
 	mu     sync.Mutex
 	closed bool
@@ -47,8 +48,9 @@ func New(servers []string, c Config) (*Locker, error) {
 	}
 	l := &Locker{
 		root: c.Root, ttl: c.TTL.Truncate(time.Millisecond), owner: []byte(c.Owner), acl: c.ACL,
-		metrics: telemetry.NewLockMetrics(c.MeterProvider),
-		locks:   map[*zkLock]struct{}{},
+		metrics:   telemetry.NewLockMetrics(c.MeterProvider),
+		locks:     map[*zkLock]struct{}{},
+		orphanAge: orphanAge,
 	}
 	l.session = newSession(addrs, c, l.sessionEnded)
 	l.sweeper.locker = l
@@ -58,7 +60,8 @@ func New(servers []string, c Config) (*Locker, error) {
 // Acquire waits for the lock, in a queue that all clients of ZooKeeper share.
 //
 // If ctx ends first, the error wraps its cause. It also wraps [lock.ErrHeld] if somebody else was seen to hold the lock
-// or to wait for it, and ZooKeeper still answers. If ZooKeeper can't be reached for a session timeout, that is the error.
+// or to wait for it, and ZooKeeper still answers. If ZooKeeper doesn't answer for the
+// SessionTimeout, and for at least 5 s, that is the error.
 func (l *Locker) Acquire(ctx context.Context, key string) (lock.Lock, error) {
 	return l.acquire(ctx, key, l.wait)
 }

@@ -127,7 +127,7 @@ func (w *turn) until(ctx context.Context, watched *watch, over <-chan time.Time)
 func (l *Locker) join(ctx context.Context, k *zkLock) (string, error) {
 	prefix := k.path + "/" + queuePrefix + k.id + "-"
 	for {
-		bound, cancel := context.WithTimeoutCause(ctx, l.session.timeout, errAway)
+		bound, cancel := context.WithTimeoutCause(ctx, l.session.patience, errAway)
 		path, err := once(bound, l.session, func(c *zk.Conn) (string, error) {
 			return c.Create(prefix, nil, zk.FlagEphemeralSequential, l.acl)
 		}, func(_ string, err error) {

@@ -16,10 +16,13 @@ import (
 
 var (
 	errClosed = errors.New("zklock: the Locker is closed")
-	errAway   = errors.New("ZooKeeper has not answered for a session timeout")
+	errAway   = errors.New("ZooKeeper has not answered")
 )
 
 const (
+	// leastPatience is the least time for a call. After a lost connection the client pauses for a second before it tries
+	// the same server again.
+	leastPatience = 5 * time.Second
 	// maxCalls bounds the calls that are under way, and so the goroutines that wait for a server that hangs.
 	maxCalls = 256
 	// retryPause is between two tries of a call while the client looks for another server.
@@ -29,11 +32,12 @@ const (
 // A session is the one connection of a locker. It is made at the first call. When ZooKeeper ends the session, the client
 // begins another.
 type session struct {
-	addrs   []string
-	timeout time.Duration
-	scheme  string
-	auth    []byte
-	expired func() // ZooKeeper has ended a session; must not block
+	addrs    []string
+	timeout  time.Duration
+	patience time.Duration // how long ZooKeeper may be away before calls and waits fail
+	scheme   string
+	auth     []byte
+	expired  func() // ZooKeeper has ended a session; must not block
 
 	ctx    context.Context // ends when the locker is closed
 	cancel context.CancelFunc
@@ -56,7 +60,7 @@ type session struct {
 func newSession(addrs []string, c Config, expired func()) *session {
 	ctx, cancel := context.WithCancel(context.Background())
 	return &session{
-		addrs: addrs, timeout: c.SessionTimeout, scheme: c.AuthScheme, auth: c.Auth, expired: expired,
+		addrs: addrs, timeout: c.SessionTimeout, patience: max(c.SessionTimeout, leastPatience), scheme: c.AuthScheme, auth: c.Auth, expired: expired,
 		ctx: ctx, cancel: cancel, calls: make(chan struct{}, maxCalls),
 		away: make(chan struct{}), watches: map[string]*watch{},
 	}
@@ -132,12 +136,12 @@ func (s *session) event(e zk.Event) {
 	case zk.StateDisconnected, zk.StateConnecting:
 		if s.silent == nil && !s.closed {
 			away := s.away
-			s.silent = time.AfterFunc(s.timeout, func() { close(away) })
+			s.silent = time.AfterFunc(s.patience, func() { close(away) })
 		}
 	}
 }
 
-// gone returns a channel that is closed when there was no connection for a session timeout.
+// gone returns a channel that is closed when there has been no connection for too long.
 func (s *session) gone() <-chan struct{} {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -231,9 +235,9 @@ func once[T any](ctx context.Context, s *session, op func(*zk.Conn) (T, error), 
 	return value, err
 }
 
-// ask makes a call that may be made twice, until it is answered. It gives up after a session timeout.
+// ask makes a call that may be made twice, until it is answered. It gives up when its patience is over.
 func ask[T any](ctx context.Context, s *session, op func(*zk.Conn) (T, error)) (T, error) {
-	bound, cancel := context.WithTimeoutCause(ctx, s.timeout, errAway)
+	bound, cancel := context.WithTimeoutCause(ctx, s.patience, errAway)
 	defer cancel()
 	for {
 		v, err := once(bound, s, op, nil)
@@ -255,7 +259,7 @@ func ask[T any](ctx context.Context, s *session, op func(*zk.Conn) (T, error)) (
 
 // silence is the error of a call that nobody answered.
 func (s *session) silence() error {
-	return fmt.Errorf("%w of %v: none of its %d servers serves; see that a majority of them runs and can be reached", errAway, s.timeout, len(s.addrs))
+	return fmt.Errorf("%w for %v: none of its %d servers serves; see that a majority of them runs and can be reached", errAway, s.patience, len(s.addrs))
 }
 
 // cut reports whether a call may not have reached a server that serves, or its reply was lost: nobody knows whether it
