@@ -11,5 +11,5 @@ import (
 // Leases don't depend on sessions, so the suite needs no other TTLs than with Redis.
 func TestConformance(t *testing.T) {
 	t.Parallel()
-	locktest.Run(t, func(t testing.TB, ttl time.Duration) lock.Locker { return locker(t, Config{TTL: ttl}) })
+	locktest.Run(t, func(t testing.TB, ttl time.Duration) lock.Locker { return locker(t, Config{TTL: ttl}) }, locktest.Processes(server(t)))
 }

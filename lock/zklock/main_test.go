@@ -15,6 +15,7 @@ import (
 
 	"github.com/signalbox-go/signalbox/internal/servertest"
 	"github.com/signalbox-go/signalbox/lock"
+	"github.com/signalbox-go/signalbox/lock/locktest"
 )
 
 // patience bounds waits that take much less if all goes well.
@@ -25,6 +26,9 @@ func TestMain(m *testing.M) {
 		holdInChild()
 		return
 	}
+	locktest.Child(func(addr string, ttl time.Duration) (lock.Locker, error) {
+		return New([]string{addr}, Config{TTL: ttl, SessionTimeout: 2 * time.Second})
+	})
 	code := m.Run()
 	if shared.server != nil {
 		shared.server.Close()
