@@ -130,6 +130,29 @@ func TestClose(t *testing.T) {
 	release(t, holder)
 }
 
+// Close ends everything even if ZooKeeper hangs.
+func TestCloseWhileAway(t *testing.T) {
+	t.Parallel()
+	link := servertest.NewLink(t, server(t))
+	l := lockerOn(t, Config{TTL: 2 * time.Second}, link.Addr())
+	k := acquire(t, l, newKey())
+	link.Hold()
+	waiter := acquiring(t.Context(), l, newKey())
+	begin := time.Now()
+	if err := l.Close(); err != nil {
+		t.Error(err)
+	}
+	if took := time.Since(begin); took > 10*time.Second {
+		t.Errorf("Close took %v", took)
+	}
+	lost(t, k)
+	if r := <-waiter; r.err == nil {
+		t.Error("a closed locker granted a lock")
+	}
+	link.Heal()
+	release(t, acquire(t, locker(t, Config{}), k.Key())) // after its TTL at the latest
+}
+
 // A server that is killed and started again costs nobody a lock, if that is quicker than the TTL.
 func TestServerRestarts(t *testing.T) {
 	t.Parallel()
