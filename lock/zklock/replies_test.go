@@ -1,8 +1,12 @@
 package zklock
 
 import (
+	"errors"
 	"testing"
 	"time"
+
+	"github.com/signalbox-go/signalbox/internal/lease"
+	"github.com/signalbox-go/signalbox/lock/internal/held"
 )
 
 // If the reply to a grant is lost, the holder finds its own lease.
@@ -157,6 +161,14 @@ func TestWaitersAreIdle(t *testing.T) {
 	}
 	eventually(t, "all stand in the queue", func() bool { return len(seen(t, other, key).queue) == waiters })
 	before := settled()
+	for range 3 { // an extension wakes nobody
+		if err := holder.Extend(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if calls := settled() - before; calls > 0 {
+		t.Errorf("%d waiters made %d calls while the lock was held and extended", waiters, calls)
+	}
 	release(t, holder)
 	first := <-results
 	after := settled()
@@ -172,4 +184,23 @@ func TestWaitersAreIdle(t *testing.T) {
 		}
 		release(t, r.lock)
 	}
+}
+
+// A waiter that saw nothing of the last extension can't take the lock over.
+func TestTakeoverLosesToExtension(t *testing.T) {
+	t.Parallel()
+	l, other, key := locker(t, Config{}), locker(t, Config{}), newKey()
+	holder := acquire(t, other, key)
+	v := seen(t, l, key)
+	if err := holder.Extend(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	rival := &zkLock{Lock: held.Lock{TTL: l.ttl, Validity: lease.NewValidity(t.Context())}, locker: l, key: key, path: holder.path, id: "RIVAL"}
+	if err := l.grant(t.Context(), rival, v, "", &old{name: v.lease}); !errors.Is(err, errRaced) {
+		t.Errorf("a lease that was extended is taken over: %v", err)
+	}
+	if err := holder.Extend(t.Context()); err != nil {
+		t.Errorf("Extend of the holder: %v", err)
+	}
+	release(t, holder)
 }

@@ -25,6 +25,11 @@ func TestSessionEnds(t *testing.T) {
 	if _, err := other.TryAcquire(t.Context(), key); !errors.Is(err, lock.ErrHeld) {
 		t.Errorf("TryAcquire while the holder can't know that its session ended: %v; want ErrHeld", err)
 	}
+	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+	defer cancel()
+	if _, err := other.Acquire(ctx, key); !errors.Is(err, lock.ErrHeld) {
+		t.Errorf("Acquire at that time: %v; want ErrHeld", err)
+	}
 	if err := k.Context().Err(); err != nil {
 		t.Errorf("nobody else can have the lock, and it is said to be lost: %v", err)
 	}
@@ -44,6 +49,19 @@ func TestSessionEnds(t *testing.T) {
 		t.Error(err)
 	}
 	release(t, next)
+}
+
+// An extension shows that the session lives: without the holder's mark the lock is lost.
+func TestExtendNeedsTheSession(t *testing.T) {
+	t.Parallel()
+	l := locker(t, Config{})
+	k := acquire(t, l, newKey())
+	raw(t, l, deletion(k.markPath()))
+	if err := k.Extend(t.Context()); !errors.Is(err, lock.ErrLost) {
+		t.Errorf("Extend without the mark: %v", err)
+	}
+	lost(t, k)
+	release(t, acquire(t, l, k.Key()))
 }
 
 // A waiter whose session ended asks again at the end of the queue.
