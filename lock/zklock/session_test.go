@@ -23,12 +23,12 @@ func TestSessionEnds(t *testing.T) {
 	link.Cut()
 	eventually(t, "the session has ended", func() bool { return !seen(t, other, key).marked })
 	if _, err := other.TryAcquire(t.Context(), key); !errors.Is(err, lock.ErrHeld) {
-		t.Errorf("TryAcquire while the holder can't know that its session ended: %v; want ErrHeld", err)
+		t.Fatalf("TryAcquire while the holder can't know that its session ended: %v; want ErrHeld", err)
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
 	defer cancel()
 	if _, err := other.Acquire(ctx, key); !errors.Is(err, lock.ErrHeld) {
-		t.Errorf("Acquire at that time: %v; want ErrHeld", err)
+		t.Fatalf("Acquire at that time: %v; want ErrHeld", err)
 	}
 	if err := k.Context().Err(); err != nil {
 		t.Errorf("nobody else can have the lock, and it is said to be lost: %v", err)
@@ -58,7 +58,7 @@ func TestExtendNeedsTheSession(t *testing.T) {
 	k := acquire(t, l, newKey())
 	raw(t, l, deletion(k.markPath()))
 	if err := k.Extend(t.Context()); !errors.Is(err, lock.ErrLost) {
-		t.Errorf("Extend without the mark: %v", err)
+		t.Fatalf("Extend without the mark: %v", err)
 	}
 	lost(t, k)
 	release(t, acquire(t, l, k.Key()))
