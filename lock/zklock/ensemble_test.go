@@ -25,10 +25,34 @@ func TestEnsemble(t *testing.T) {
 	for _, s := range e.servers {
 		e.addrs = append(e.addrs, s.Addr())
 	}
+	t.Run("FollowersLag", e.followersLag)
 	t.Run("CutOffWithItsFollower", e.cutOffWithItsFollower)
 	t.Run("ServerStopped", e.serverStopped)
 	t.Run("LeaderKilled", e.leaderKilled)
 	t.Run("QuorumLost", e.quorumLost)
+}
+
+// TryAcquire knows what was granted or released before it was called, though each server may be behind the others.
+func (e *ensemble) followersLag(t *testing.T) {
+	var lockers []*Locker
+	for _, addr := range e.addrs {
+		lockers = append(lockers, lockerOn(t, Config{}, addr))
+	}
+	key, last := newKey(), int64(0)
+	for i := range 100 {
+		k, err := lockers[i%3].TryAcquire(t.Context(), key)
+		if err != nil {
+			t.Fatalf("TryAcquire %d after a release: %v", i, err)
+		}
+		if k.Token() <= last {
+			t.Errorf("token %d after %d", k.Token(), last)
+		}
+		last = k.Token()
+		if _, err := lockers[(i+1)%3].TryAcquire(t.Context(), key); !errors.Is(err, lock.ErrHeld) {
+			t.Fatalf("TryAcquire %d of a held lock: %v", i, err)
+		}
+		release(t, k)
+	}
 }
 
 type ensemble struct {

@@ -24,11 +24,11 @@ type old struct {
 // grant takes the lock, if the key is still as in the view. place is the waiter's node in the queue, or "". If the key
 // has changed the error is errRaced.
 func (l *Locker) grant(ctx context.Context, k *zkLock, v view, place string, over *old) error {
-	if err := l.add(k); err != nil {
-		return err
-	}
 	ops := grantOps(k, v, place, over)
 	for {
+		if err := l.add(k); err != nil {
+			return err
+		}
 		start := lease.Now()
 		bound, cancel := context.WithTimeoutCause(ctx, l.session.patience, errAway)
 		token, err := once(bound, l.session, func(c *zk.Conn) (int64, error) {

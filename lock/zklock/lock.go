@@ -20,6 +20,7 @@ const releaseTimeout = 5 * time.Second
 type zkLock struct {
 	held.Lock
 	locker  *Locker
+	parent  context.Context // of the lock's context
 	key     string
 	path    string      // of the key's node
 	id      string      // in the names of this acquire's nodes
@@ -78,14 +79,15 @@ func (k *zkLock) GiveUp(ctx context.Context, _ time.Time) error {
 	defer cancel()
 	lapsed := errors.Is(context.Cause(k.Validity.Context()), lock.ErrLost)
 	before := k.isDropped()
-	err := k.drop(ctx)
+	gone, err := k.drop(ctx)
 	switch {
-	case errors.Is(err, zk.ErrNoNode), err == nil && before && lapsed:
-		return k.how(ctx)
 	case err != nil:
 		k.locker.sweeper.add(k)
+		return err
+	case gone == byOther, lapsed && (before || gone == byUnknown):
+		return k.how(ctx)
 	}
-	return err
+	return nil
 }
 
 // ended gives up a lock whose validity has ended, so that the next waiter gets it at once.
@@ -96,7 +98,7 @@ func (k *zkLock) ended() {
 	k.locker.session.run(func() {
 		ctx, cancel := context.WithTimeoutCause(k.locker.session.ctx, releaseTimeout, errAway)
 		defer cancel()
-		if err := k.drop(ctx); err != nil && !errors.Is(err, zk.ErrNoNode) {
+		if _, err := k.drop(ctx); err != nil {
 			k.locker.sweeper.add(k)
 		}
 	})
@@ -108,32 +110,43 @@ func (k *zkLock) isDropped() bool {
 	return k.dropped
 }
 
-// drop deletes the lease and the mark. It returns zk.ErrNoNode if somebody else has deleted the lease.
-func (k *zkLock) drop(ctx context.Context) error {
+// How a lease went.
+type going int
+
+const (
+	byUs      going = iota
+	byUnknown       // by an earlier try whose reply was lost, or by somebody else
+	byOther
+)
+
+// drop deletes the lease and the mark, unless that is done.
+func (k *zkLock) drop(ctx context.Context) (going, error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if k.dropped {
-		return nil
+		return byUs, nil
 	}
-	unsure := k.unsure // also set by an earlier try of the same call; the call may outlive this function
-	type outcome struct{ gone, unsure bool }
-	o, err := ask(ctx, k.locker.session, func(c *zk.Conn) (outcome, error) {
-		lost, err := k.remove(c)
+	missing := byOther
+	if k.unsure {
+		missing = byUnknown
+	}
+	how, err := ask(ctx, k.locker.session, func(c *zk.Conn) (going, error) {
+		gone, err := k.remove(c)
 		if cut(err) {
-			unsure = true
+			missing = byUnknown // for the next try
 		}
-		return outcome{lost, unsure}, err
+		if gone {
+			return missing, err
+		}
+		return byUs, err
 	})
-	switch {
-	case err != nil:
+	if err != nil {
 		k.unsure = true
-		return k.locker.advise(err, "delete", k.path)
-	case o.gone && !o.unsure:
-		err = zk.ErrNoNode
+		return how, k.locker.advise(err, "delete", k.path)
 	}
 	k.dropped = true
 	k.locker.forget(k)
-	return err
+	return how, nil
 }
 
 // remove deletes the lease and the mark. It reports whether there was no lease.

@@ -77,9 +77,8 @@ func (l *Locker) acquire(ctx context.Context, key string, grant func(context.Con
 		return nil, err
 	}
 	spanCtx, asking := telemetry.StartAcquire(ctx, l.metrics)
-	k := &zkLock{Lock: held.Lock{TTL: l.ttl}, locker: l, key: key, path: path, id: spec.NewValue()}
 	// The span covers only the asking, so the lock's context has the values of the caller's ctx.
-	k.Validity = lease.NewValidity(context.WithoutCancel(ctx))
+	k := &zkLock{Lock: held.Lock{TTL: l.ttl}, locker: l, parent: context.WithoutCancel(ctx), key: key, path: path, id: spec.NewValue()}
 	if ctx.Err() != nil {
 		err = lease.Ended(ctx)
 	} else {
@@ -179,12 +178,14 @@ func (l *Locker) advise(err error, what, path string) error {
 	return err
 }
 
+// add begins a grant. If the session ends from here on, so does the validity.
 func (l *Locker) add(k *zkLock) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.closed {
 		return errClosed
 	}
+	k.Validity = lease.NewValidity(k.parent)
 	l.locks[k] = struct{}{}
 	return nil
 }
@@ -219,7 +220,7 @@ func (l *Locker) Close() error {
 	defer cancel()
 	var all sync.WaitGroup
 	for _, k := range locks {
-		all.Go(func() { _ = k.drop(ctx) })
+		all.Go(func() { _, _ = k.drop(ctx) })
 	}
 	all.Go(func() { l.sweeper.wait(ctx) })
 	all.Wait()

@@ -140,6 +140,9 @@ func TestTokenIsCzxid(t *testing.T) {
 		if stat.Czxid != k.Token() {
 			t.Errorf("token %d; the lease's czxid is %d", k.Token(), stat.Czxid)
 		}
+		if stat.EphemeralOwner != 0 { // a container is deleted when it is empty, so no session's end may delete the lease
+			t.Errorf("the lease ends with the session %d", stat.EphemeralOwner)
+		}
 		release(t, k)
 	}
 }

@@ -5,7 +5,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/signalbox-go/signalbox/internal/lease"
 	"github.com/signalbox-go/signalbox/lock/internal/held"
 )
 
@@ -195,7 +194,7 @@ func TestTakeoverLosesToExtension(t *testing.T) {
 	if err := holder.Extend(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	rival := &zkLock{Lock: held.Lock{TTL: l.ttl, Validity: lease.NewValidity(t.Context())}, locker: l, key: key, path: holder.path, id: "RIVAL"}
+	rival := &zkLock{Lock: held.Lock{TTL: l.ttl}, locker: l, parent: t.Context(), key: key, path: holder.path, id: "RIVAL"}
 	if err := l.grant(t.Context(), rival, v, "", &old{name: v.lease}); !errors.Is(err, errRaced) {
 		t.Errorf("a lease that was extended is taken over: %v", err)
 	}

@@ -82,7 +82,7 @@ func (s *session) connected() (*zk.Conn, error) {
 		return nil, errClosed
 	}
 	if conn == nil {
-		made, events, err := zk.Connect(s.addrs, s.timeout, zk.WithLogger(quiet{}), zk.WithLogInfo(false), zk.WithDialer(s.dial), zk.WithEventCallback(s.event))
+		made, events, err := zk.Connect(s.addrs, s.timeout, zk.WithLogger(quiet{}), zk.WithLogInfo(false), zk.WithHostProvider(&hosts{curr: -1, last: -1}), zk.WithDialer(s.dial), zk.WithEventCallback(s.event))
 		if err != nil {
 			return nil, err
 		}
