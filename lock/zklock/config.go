@@ -26,7 +26,8 @@ const (
 // Config says how a [Locker] works. Zero values are defaults.
 type Config struct {
 	// TTL is how long a lock lives unless it is extended: from 10 ms to 24 h, in whole ms (a fraction is cut off). The
-	// default is 30 s. The promised validity is 1 % + 2 ms shorter. It doesn't depend on SessionTimeout.
+	// default is 30 s. The promised validity is 1 % + 2 ms shorter. A waiter gets the lock of a dead holder
+	// within two TTLs. Neither depends on SessionTimeout.
 	TTL time.Duration
 
 	// SessionTimeout is how long ZooKeeper keeps the session of a client that is silent: from 1 s to 1 h. The default is

@@ -26,8 +26,8 @@
 // 1 % and 2 ms, from the moment at which it sent the last write that ZooKeeper acknowledged. A waiter takes a lease over
 // after it has seen the same version for a whole TTL by its own clock.
 //
-// A session is too weak for that. A follower that is cut off from the leader goes on answering pings, while the leader
-// ends the session. And a write that goes through a follower doesn't prolong the session at the leader.
+// A session is too weak for that. A follower that is cut off from the leader goes on answering the pings of its clients.
+// Meanwhile the leader ends their sessions.
 //
 // The exception is TryAcquire, which can't wait for a TTL. It takes over a lease whose holder's session has ended. It
 // does so only if the lease is older than twice its TTL and 10 s, by the clocks of ZooKeeper's leaders.
@@ -41,15 +41,23 @@
 // lock is held the first waiter reads once each TTL, to find a lease that nobody extends. The others make no calls. The
 // only other traffic is the session's pings.
 //
+// If the connection breaks, the client looks for another server, and a call is made again. A grant or a place in the
+// queue whose reply was lost is found again by its random ID. What an acquire leaves behind is deleted in the background.
+//
+// # What a dead holder costs
+//
+// A waiter gets its lock one to two TTLs after its last extension: the waiter reads once each TTL, and waits for a TTL from
+// the read that found the last version. SessionTimeout adds nothing to that, except for TryAcquire: see above. A holder that lives but doesn't extend its lock deletes the lease itself when its validity ends.
+//
 // A waiter whose process dies or is stopped keeps its place until its session ends. Those behind it wait as long.
 //
 // # Caveats
 //
-// A session that ended takes its locks along: their contexts end with lock.ErrLost. Locks aren't reentrant. ZooKeeper
-// must be 3.5 or later, since keys are container nodes: ZooKeeper deletes them when they are empty. If a holder dies and
-// nobody ever asks for its key again, its lease of some 100 bytes stays there.
+// A lock ends with its session: its context ends with lock.ErrLost as soon as the client learns of that. Locks aren't
+// reentrant. ZooKeeper must be 3.5 or later, since keys are container nodes, which ZooKeeper deletes when they are empty.
+// If a holder dies and nobody asks for its key again, its lease of some 100 bytes stays. To delete nodes by hand is to
+// take locks away from their holders.
 //
-// The client keeps its copy of the connection: New takes addresses and not a *zk.Conn. A *zk.Conn has one callback for
-// the events of its session, set when it is made. The locker needs it to know that the session ended or the connection is down.
-// Its timeouts also depend on how the connection was dialed.
+// New takes addresses and not a *zk.Conn. The locker must know when the session ends, and a *zk.Conn reports that only to
+// the callback that it was made with. Its dialer also bounds how long a stopped server can hold the client up.
 package zklock
