@@ -133,7 +133,7 @@ func TestWaitersAreIdle(t *testing.T) {
 	t.Parallel()
 	const waiters = 20
 	p, key := newProxy(t, server(t)), newKey()
-	l, other := lockerOn(t, Config{SessionTimeout: time.Second}, p.addr()), locker(t, Config{})
+	l, other := lockerOn(t, Config{SessionTimeout: 4 * time.Second}, p.addr()), locker(t, Config{})
 	holder := acquire(t, other, key)
 	results := make(chan result, waiters)
 	for range waiters {
@@ -149,7 +149,7 @@ func TestWaitersAreIdle(t *testing.T) {
 				if after != before {
 					return false
 				}
-				if now >= pings+3 {
+				if now >= pings+2 {
 					calls = after
 					return true
 				}

@@ -15,7 +15,7 @@ import (
 func TestSessionEnds(t *testing.T) {
 	t.Parallel()
 	link, key := servertest.NewLink(t, server(t)), newKey()
-	l, other := lockerOn(t, Config{TTL: time.Minute, SessionTimeout: time.Second}, link.Addr()), locker(t, Config{})
+	l, other := lockerOn(t, Config{TTL: time.Minute, SessionTimeout: 2 * time.Second}, link.Addr()), locker(t, Config{})
 	k := acquire(t, l, key)
 	if v := seen(t, other, key); !v.marked {
 		t.Fatal("the lock has no mark")
