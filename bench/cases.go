@@ -48,7 +48,7 @@ type contest struct {
 // when the targets were set, over that bound; where there is no such figure, any will do.
 func contests() []contest {
 	removal := &pair{patch: removed}
-	return []contest{
+	return append([]contest{
 		{
 			peer:   "asynq",
 			ours:   side{ourProcess(100), 200_000, 60_000},
@@ -288,7 +288,7 @@ func contests() []contest {
 			// The timeout of a node is 50 ms.
 			cases: []testCase{{name: "redlock-two-down", unit: "ms", less: true, quantile: 0.99, bound: 60}},
 		},
-	}
+	}, zooKeeperContests()...)
 }
 
 // limit is the bound for people.

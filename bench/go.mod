@@ -5,10 +5,12 @@ go 1.26.0
 require (
 	github.com/bsm/redislock v0.9.4
 	github.com/go-redsync/redsync/v4 v4.18.1
+	github.com/go-zookeeper/zk v1.0.4
 	github.com/hibiken/asynq v0.26.0
 	github.com/redis/go-redis/v9 v9.23.0
 	github.com/redis/rueidis v1.0.79
 	github.com/signalbox-go/signalbox v0.0.0
+	github.com/signalbox-go/signalbox/lock/zklock v0.0.0
 	go.opentelemetry.io/otel v1.47.0
 	go.opentelemetry.io/otel/metric v1.47.0
 	go.opentelemetry.io/otel/sdk v1.47.0
@@ -36,6 +38,8 @@ require (
 )
 
 replace github.com/signalbox-go/signalbox => ../
+
+replace github.com/signalbox-go/signalbox/lock/zklock => ../lock/zklock
 
 // Nothing here is built with rueidiscompat: only redsync's tests import it, and `go mod tidy` wants the
 // source of what those need. The module proxy doesn't serve that of v1.0.79, which redsync
