@@ -13,20 +13,19 @@ import (
 	"github.com/signalbox-go/signalbox/internal/servertest"
 )
 
-const childAddr, childKey = "ZKLOCK_TEST_ADDR", "ZKLOCK_TEST_KEY"
+const childAddr, childKey, childSession = "ZKLOCK_TEST_ADDR", "ZKLOCK_TEST_KEY", "ZKLOCK_TEST_SESSION"
 
-// A child is another process of this test that acquires a lock with a TTL of a second and extends it.
-// Its session lasts 4 s.
+// A child is another process of this test that acquires a lock with a TTL of 2 s and extends it.
 type child struct {
 	cmd   *exec.Cmd
 	lines *bufio.Scanner
 	ended <-chan struct{}
 }
 
-func startChild(t *testing.T, addr, key string) *child {
+func startChild(t *testing.T, addr, key string, session time.Duration) *child {
 	t.Helper()
 	cmd := exec.Command(os.Args[0])
-	cmd.Env = append(os.Environ(), childAddr+"="+addr, childKey+"="+key)
+	cmd.Env = append(os.Environ(), childAddr+"="+addr, childKey+"="+key, childSession+"="+session.String())
 	cmd.Stderr = os.Stderr
 	out, in, err := os.Pipe() // that of exec.Cmd would be closed with the child, even if it isn't read yet
 	if err != nil {
@@ -65,7 +64,12 @@ func (c *child) says(t *testing.T, word string) string {
 // holdInChild is what a child does. After each step it says what it knows.
 func holdInChild() {
 	ctx := context.Background()
-	l, err := New([]string{os.Getenv(childAddr)}, Config{TTL: time.Second, SessionTimeout: 4 * time.Second, Owner: "child"})
+	session, err := time.ParseDuration(os.Getenv(childSession))
+	if err != nil {
+		fmt.Println("error", err)
+		return
+	}
+	l, err := New([]string{os.Getenv(childAddr)}, Config{TTL: 2 * time.Second, SessionTimeout: session, Owner: "child"})
 	if err != nil {
 		fmt.Println("error", err)
 		return

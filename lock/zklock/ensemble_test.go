@@ -112,7 +112,7 @@ func (e *ensemble) cutOffWithItsFollower(t *testing.T) {
 	if now, _ := e.roles(t); now != leader {
 		t.Fatal("the leader changed while a follower was down")
 	}
-	c := Config{TTL: 8 * time.Second, SessionTimeout: 2 * time.Second}
+	c := Config{TTL: 8 * time.Second, SessionTimeout: 3 * time.Second}
 	far, near, key := lockerOn(t, c, e.addrs[followers[0]]), lockerOn(t, c, e.addrs[leader]), newKey()
 	k := acquire(t, far, key)
 	working, stop := context.WithCancel(t.Context())

@@ -123,14 +123,18 @@ func locker(t testing.TB, c Config) *Locker {
 
 func newKey() string { return "test/" + rand.Text() }
 
-// acquire must succeed.
+// acquire must succeed. A client that was cut off may need its time until it is back.
 func acquire(t testing.TB, l lock.Locker, key string) *zkLock {
 	t.Helper()
-	k := <-acquiring(t.Context(), l, key)
-	if k.err != nil {
-		t.Fatal(k.err)
+	for end := time.Now().Add(patience); ; {
+		k := <-acquiring(t.Context(), l, key)
+		if k.err == nil {
+			return k.lock
+		}
+		if !errors.Is(k.err, errAway) || time.Now().After(end) {
+			t.Fatal(k.err)
+		}
 	}
-	return k.lock
 }
 
 type result struct {

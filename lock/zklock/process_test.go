@@ -14,7 +14,7 @@ import (
 func TestHolderKilled(t *testing.T) {
 	t.Parallel()
 	key, l := newKey(), locker(t, Config{})
-	c := startChild(t, server(t), key)
+	c := startChild(t, server(t), key, 10*time.Second)
 	c.says(t, "asks")
 	token, err := strconv.ParseInt(c.says(t, "holds"), 10, 64)
 	if err != nil {
@@ -31,8 +31,8 @@ func TestHolderKilled(t *testing.T) {
 	if r.lock.Token() <= token {
 		t.Errorf("token %d after %d", r.lock.Token(), token)
 	}
-	if took := r.at.Sub(killed); took < 500*time.Millisecond || took > 3*time.Second {
-		t.Errorf("the waiter got the lock %v after the holder was killed; the TTL is 1 s", took)
+	if took := r.at.Sub(killed); took > 10*time.Second {
+		t.Errorf("the waiter got the lock %v after the holder was killed; the TTL is 2 s, and the session lasts 10 s", took)
 	}
 	release(t, r.lock)
 }
@@ -41,7 +41,7 @@ func TestHolderKilled(t *testing.T) {
 func TestHolderStopped(t *testing.T) {
 	t.Parallel()
 	key, l := newKey(), locker(t, Config{})
-	c := startChild(t, server(t), key)
+	c := startChild(t, server(t), key, 4*time.Second)
 	c.says(t, "asks")
 	c.says(t, "holds")
 	heir := acquiring(t.Context(), l, key)
@@ -75,7 +75,7 @@ func TestTryAcquireTakesOrphans(t *testing.T) {
 	t.Parallel()
 	key, l := newKey(), locker(t, Config{})
 	l.orphanAge = 3 * time.Second
-	c := startChild(t, server(t), key)
+	c := startChild(t, server(t), key, 4*time.Second)
 	c.says(t, "asks")
 	c.says(t, "holds")
 	c.kill()
@@ -87,7 +87,7 @@ func TestTryAcquireTakesOrphans(t *testing.T) {
 		return err == nil
 	})
 	if took := time.Since(killed); took < 4*time.Second {
-		t.Errorf("an orphan was taken after %v; want its age of 5 s", took)
+		t.Errorf("an orphan was taken after %v; want its age of 7 s", took)
 	}
 	release(t, k)
 	eventually(t, "nothing is left", func() bool { v := seen(t, l, key); return v.lease == "" && len(v.queue) == 0 })
@@ -98,7 +98,7 @@ func TestWaiterKilled(t *testing.T) {
 	t.Parallel()
 	key, l := newKey(), locker(t, Config{})
 	holder := acquire(t, l, key)
-	c := startChild(t, server(t), key)
+	c := startChild(t, server(t), key, 4*time.Second)
 	c.says(t, "asks")
 	eventually(t, "the child stands in the queue", func() bool { return len(seen(t, l, key).queue) == 1 })
 	behind := acquiring(t.Context(), l, key)

@@ -2,6 +2,7 @@ package zklock
 
 import (
 	"errors"
+	"fmt"
 	"testing"
 	"time"
 
@@ -133,46 +134,42 @@ func TestWaitersAreIdle(t *testing.T) {
 	t.Parallel()
 	const waiters = 20
 	p, key := newProxy(t, server(t)), newKey()
-	l, other := lockerOn(t, Config{SessionTimeout: 4 * time.Second}, p.addr()), locker(t, Config{})
+	l, other := lockerOn(t, Config{}, p.addr()), locker(t, Config{})
 	holder := acquire(t, other, key)
 	results := make(chan result, waiters)
 	for range waiters {
 		r := acquiring(t.Context(), l, key)
 		go func() { results <- <-r }()
 	}
-	settled := func() (calls int) {
-		// Several pings without a call between them: all have done what they do.
-		eventually(t, "the waiters are quiet", func() bool {
-			pings, before := p.counts()
-			for {
-				now, after := p.counts()
-				if after != before {
-					return false
-				}
-				if now >= pings+2 {
-					calls = after
-					return true
-				}
-				<-time.After(10 * time.Millisecond)
+	// settled waits until there were so many calls, and none for a second: a call that isn't made gives no signal.
+	settled := func(least int) (calls int) {
+		var since time.Time
+		eventually(t, fmt.Sprintf("there are %d calls, and then none", least), func() bool {
+			_, now := p.counts()
+			if now != calls {
+				calls, since = now, time.Now()
 			}
+			return calls >= least && time.Since(since) > time.Second
 		})
 		return calls
 	}
 	eventually(t, "all stand in the queue", func() bool { return len(seen(t, other, key).queue) == waiters })
-	before := settled()
-	for range 3 { // an extension wakes nobody
+	before := settled(4 * waiters) // each looks, joins the queue, looks again and watches
+	for range 3 {                  // an extension wakes nobody
 		if err := holder.Extend(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if calls := settled() - before; calls > 0 {
+	if calls := settled(before) - before; calls > 0 {
 		t.Errorf("%d waiters made %d calls while the lock was held and extended", waiters, calls)
 	}
 	release(t, holder)
 	first := <-results
-	after := settled()
-	// The first looks and takes the lock. The second looks, and looks at the lease.
-	if calls := after - before; calls > 8 {
+	if first.err != nil {
+		t.Fatal(first.err)
+	}
+	// The first looks and takes the lock. The second looks, and watches the lease.
+	if calls := settled(before+4) - before; calls > 8 {
 		t.Errorf("a release among %d waiters made %d calls", waiters, calls)
 	}
 	release(t, first.lock)
