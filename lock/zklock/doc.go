@@ -13,11 +13,13 @@
 //
 //   - The lease, while the lock is held. It is a persistent node. Its czxid, the number of the transaction that created
 //     it, is the fencing token. Its version counts the extensions.
+//   - The guard, an empty persistent node beside the lease. All leases of a key have the same guard.
 //   - The holder's mark, an ephemeral node. It vanishes with the holder's session.
 //   - The queue: one ephemeral sequential node for each waiter.
 //
-// A grant is one transaction. It creates the lease and the mark, and sets the key's node with the version that was read
-// when there was no lease. So of two grants at the same time ZooKeeper refuses one.
+// A grant is one transaction. It creates the lease, the guard and the mark. ZooKeeper refuses it if the guard is there. A
+// takeover deletes the old lease instead, with the version that was seen. Both set the key's node, with the version that
+// was seen: so each grant is based on the last one.
 //
 // # What is promised
 //

@@ -74,7 +74,8 @@ func (l *Locker) grant(ctx context.Context, k *zkLock, v view, place string, ove
 	}
 }
 
-// grantOps is the transaction of a grant. Its first operation fails if another grant came first.
+// grantOps is the transaction of a grant. It fails if another grant came first. If the view has a guard, the waiter needs
+// a place in the queue: then the key's node is still the one that it saw.
 func grantOps(k *zkLock, v view, place string, over *old) []any {
 	l := k.locker
 	ops := []any{&zk.SetDataRequest{Path: k.path, Version: v.version}}
@@ -87,6 +88,11 @@ func grantOps(k *zkLock, v view, place string, over *old) []any {
 	}
 	if place != "" {
 		ops = append(ops, &zk.DeleteRequest{Path: k.path + "/" + place, Version: -1})
+	}
+	if !v.guarded {
+		// The version alone is not enough: a process may be stopped between its look and its grant, while the key's node
+		// is deleted, and created again, and comes to the same version.
+		ops = append(ops, &zk.CreateRequest{Path: k.path + "/" + guardName, Acl: l.acl, Flags: zk.FlagPersistent})
 	}
 	return append(ops,
 		&zk.CreateRequest{Path: k.leasePath(), Data: l.owner, Acl: l.acl, Flags: zk.FlagPersistent},

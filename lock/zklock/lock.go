@@ -151,15 +151,23 @@ func (k *zkLock) drop(ctx context.Context) (going, error) {
 
 // remove deletes the lease and the mark. It reports whether there was no lease.
 func (k *zkLock) remove(c *zk.Conn) (gone bool, err error) {
-	deleteLease := &zk.DeleteRequest{Path: k.leasePath(), Version: -1}
-	done, err := c.Multi(deleteLease, &zk.DeleteRequest{Path: k.markPath(), Version: -1})
+	ops := dropOps(k.path, k.leasePath())
+	done, err := c.Multi(append(ops, &zk.DeleteRequest{Path: k.markPath(), Version: -1})...)
 	if errors.Is(err, zk.ErrNoNode) && len(done) > 0 && done[0].Error == nil { // the mark went with its session
-		err = c.Delete(deleteLease.Path, -1)
+		_, err = c.Multi(ops...)
 	}
 	if errors.Is(err, zk.ErrNoNode) {
 		return true, nil
 	}
 	return false, err
+}
+
+// dropOps deletes a lease and its guard, if the lease is there.
+func dropOps(path, leasePath string) []any {
+	return []any{
+		&zk.DeleteRequest{Path: leasePath, Version: -1},
+		&zk.DeleteRequest{Path: path + "/" + guardName, Version: -1},
+	}
 }
 
 func (k *zkLock) failed(what string, err error) error {

@@ -99,11 +99,11 @@ func (l *Locker) try(ctx context.Context, k *zkLock) error {
 			return err
 		}
 		switch {
-		case v.lease == "":
+		case v.lease == "" && !v.guarded:
 			if err = l.grant(ctx, k, v, "", nil); !errors.Is(err, errRaced) {
 				return err
 			}
-		case fresh && v.marked:
+		case fresh && (v.marked || v.lease == ""):
 			return lock.ErrHeld
 		case fresh:
 			return l.takeOrphan(ctx, k, v)

@@ -39,6 +39,7 @@ const (
 	leasePrefix = "lease-" // lease-ID-TTL
 	markPrefix  = "mark-"  // mark-ID
 	queuePrefix = "queue-" // queue-ID-SEQUENCE
+	guardName   = "guard"  // beside a lease, whoever holds it: of two grants only one can create it
 )
 
 func leaseName(id string, ttl time.Duration) string {
@@ -53,6 +54,7 @@ type view struct {
 	holder  string // the ID of the lease
 	ttl     time.Duration
 	marked  bool     // the holder's session lives
+	guarded bool     // there is the guard
 	queue   []waiter // in no order
 }
 
@@ -71,6 +73,10 @@ func parseView(children []string, stat *zk.Stat) (v view, err error) {
 	}
 	marks := map[string]bool{}
 	for _, name := range children {
+		if name == guardName {
+			v.guarded = true
+			continue
+		}
 		if id, ok := strings.CutPrefix(name, markPrefix); ok {
 			marks[id] = true
 			continue

@@ -19,7 +19,7 @@ func (l *Locker) wait(ctx context.Context, k *zkLock) error {
 	if err != nil {
 		return err
 	}
-	if v.lease == "" && len(v.queue) == 0 {
+	if v.lease == "" && !v.guarded && len(v.queue) == 0 {
 		if err := l.grant(ctx, k, v, "", nil); !errors.Is(err, errRaced) {
 			return err
 		}

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/signalbox-go/signalbox/lock"
 	"github.com/signalbox-go/signalbox/lock/internal/held"
 )
 
@@ -199,4 +200,44 @@ func TestTakeoverLosesToExtension(t *testing.T) {
 		t.Errorf("Extend of the holder: %v", err)
 	}
 	release(t, holder)
+}
+
+// A process that is stopped between its look and its grant doesn't get a lock that somebody else holds, even if the key's
+// node was deleted, and created again, and has the same version.
+func TestGrantAfterNodeWasMadeAgain(t *testing.T) {
+	t.Parallel()
+	l, other, key := locker(t, Config{}), locker(t, Config{}), newKey()
+	k := acquire(t, other, key)
+	release(t, k)
+	free := seen(t, l, key)
+	raw(t, other, deletion(k.path))
+	holder := acquire(t, other, key)
+	if now := seen(t, l, key); now.version != free.version {
+		t.Fatalf("the versions are %d and %d, so this shows nothing", free.version, now.version)
+	}
+	rival := &zkLock{Lock: held.Lock{TTL: l.ttl}, locker: l, parent: t.Context(), key: key, path: k.path, id: "RIVAL"}
+	if err := l.grant(t.Context(), rival, free, "", nil); !errors.Is(err, errRaced) {
+		t.Fatalf("a lock that is held is granted: %v", err)
+	}
+	if err := holder.Extend(t.Context()); err != nil {
+		t.Error(err)
+	}
+	release(t, holder)
+}
+
+// If somebody deletes a lease by hand, and not the guard beside it, waiters get the lock all the same.
+func TestGuardWithoutLease(t *testing.T) {
+	t.Parallel()
+	l, key := locker(t, Config{}), newKey()
+	k := acquire(t, l, key)
+	raw(t, l, deletion(k.leasePath()))
+	if _, err := l.TryAcquire(t.Context(), key); !errors.Is(err, lock.ErrHeld) {
+		t.Errorf("TryAcquire: %v; want ErrHeld", err)
+	}
+	next := acquire(t, l, key)
+	if err := k.Release(t.Context()); !errors.Is(err, lock.ErrTaken) {
+		t.Errorf("Release of the lock whose lease was deleted: %v", err)
+	}
+	release(t, next)
+	release(t, acquire(t, l, key))
 }

@@ -98,7 +98,13 @@ func (s *sweeper) sweep(ctx context.Context, o leftover) error {
 	}
 	for _, name := range children {
 		if err == nil && strings.Contains(name, "-"+o.id) {
-			_, err = ask(ctx, session, func(c *zk.Conn) (struct{}, error) { return struct{}{}, c.Delete(o.path+"/"+name, -1) })
+			_, err = ask(ctx, session, func(c *zk.Conn) (struct{}, error) {
+				if strings.HasPrefix(name, leasePrefix) {
+					_, err := c.Multi(dropOps(o.path, o.path+"/"+name)...)
+					return struct{}{}, err
+				}
+				return struct{}{}, c.Delete(o.path+"/"+name, -1)
+			})
 			if errors.Is(err, zk.ErrNoNode) {
 				err = nil
 			}
