@@ -36,7 +36,7 @@ func (l *Locker) Inspect(ctx context.Context, key string) (lock.Info, error) {
 func (l *Locker) inspect(ctx context.Context, key, path string) (lock.Info, error) {
 	info := lock.Info{Key: key}
 	v, err := ask(ctx, l.session, func(c *zk.Conn) (view, error) {
-		if _, err := c.Sync(path); err != nil {
+		if err := catchUp(c, path); err != nil && !errors.Is(err, zk.ErrNoNode) {
 			return view{}, err
 		}
 		children, stat, err := c.Children(path)

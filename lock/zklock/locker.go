@@ -135,10 +135,17 @@ func (l *Locker) look(ctx context.Context, path string) (view, error) {
 
 // lookNow is look by a server that has seen all writes that ended before this call.
 func (l *Locker) lookNow(ctx context.Context, path string) (view, error) {
-	if _, err := ask(ctx, l.session, func(c *zk.Conn) (string, error) { return c.Sync(path) }); err != nil {
-		return view{}, l.advise(err, "sync", path)
+	if _, err := ask(ctx, l.session, func(c *zk.Conn) (struct{}, error) { return struct{}{}, catchUp(c, path) }); err != nil && !errors.Is(err, zk.ErrNoNode) {
+		return view{}, l.advise(err, "read", path)
 	}
 	return l.look(ctx, path)
+}
+
+// catchUp makes a transaction that changes nothing. When it has ended, the server knows all transactions before it. A sync
+// isn't enough: at the leader it doesn't wait for what followers have applied already.
+func catchUp(c *zk.Conn, path string) error {
+	_, err := c.Multi(&zk.CheckVersionRequest{Path: path, Version: -1})
+	return err
 }
 
 // create creates the node of a key, and those above it.

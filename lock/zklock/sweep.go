@@ -87,7 +87,7 @@ func (s *sweeper) sweep(ctx context.Context, o leftover) error {
 	session := s.locker.session
 	children, err := ask(ctx, session, func(c *zk.Conn) ([]string, error) {
 		// The server must know what it was asked for before a connection broke.
-		if _, err := c.Sync(o.path); err != nil {
+		if err := catchUp(c, o.path); err != nil {
 			return nil, err
 		}
 		children, _, err := c.Children(o.path)
