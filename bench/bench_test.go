@@ -99,6 +99,7 @@ func TestCases(t *testing.T) {
 		"lock-contended-16-processes", "lock-contended-16-processes-p99", "lock-contended-16-processes-jain",
 		"redlock-c1", "redlock-c64", "redlock-two-down", "lock-postgres", "lock-postgres-c64",
 		"lock-etcd", "lock-etcd-c64", "lock-etcd-contended-16", "lock-etcd-contended-16-p99",
+		"lock-zookeeper", "lock-zookeeper-c64", "lock-zookeeper-contended-16", "lock-zookeeper-contended-16-p99",
 	}
 	if got := names(contests()); !slices.Equal(got, want) {
 		t.Errorf("cases are %v, want %v", got, want)

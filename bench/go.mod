@@ -6,6 +6,7 @@ require (
 	cirello.io/pglock v1.16.1
 	github.com/bsm/redislock v0.9.4
 	github.com/go-redsync/redsync/v4 v4.18.1
+	github.com/go-zookeeper/zk v1.0.4
 	github.com/hibiken/asynq v0.26.0
 	github.com/jackc/pgx/v5 v5.12.0
 	github.com/lib/pq v1.10.9
@@ -14,6 +15,7 @@ require (
 	github.com/signalbox-go/signalbox v0.0.0
 	github.com/signalbox-go/signalbox/lock/etcdlock v0.0.0
 	github.com/signalbox-go/signalbox/lock/pglock v0.0.0
+	github.com/signalbox-go/signalbox/lock/zklock v0.0.0
 	go.etcd.io/etcd/client/v3 v3.7.3
 	go.opentelemetry.io/otel v1.47.0
 	go.opentelemetry.io/otel/metric v1.47.0
@@ -64,6 +66,8 @@ require (
 replace github.com/signalbox-go/signalbox => ../
 
 replace github.com/signalbox-go/signalbox/lock/etcdlock => ../lock/etcdlock
+
+replace github.com/signalbox-go/signalbox/lock/zklock => ../lock/zklock
 
 // Nothing here is built with rueidiscompat: only redsync's tests import it, and `go mod tidy` wants the
 // source of what those need. The module proxy doesn't serve that of v1.0.79, which redsync
