@@ -102,7 +102,8 @@ func TestEnterComesBeforeTheRead(t *testing.T) {
 	eachLevel(t, func(t *testing.T, d *database, db *fence.DB) {
 		read := func(tx interface {
 			QueryRowContext(context.Context, string, ...any) *sql.Row
-		}) (balance int64) {
+		},
+		) (balance int64) {
 			if err := tx.QueryRowContext(t.Context(), "SELECT balance FROM account WHERE id = 7").Scan(&balance); err != nil {
 				t.Error(err)
 			}
