@@ -262,6 +262,18 @@ func decodeHead(record []byte, job *signalbox.Job) error {
 	return nil
 }
 
+// CheckEnvelope returns an error unless the envelope can be decoded, and has a kind.
+func CheckEnvelope(envelope []byte) error {
+	var job signalbox.Job
+	if err := decodeEnvelope(envelope, &job); err != nil {
+		return err
+	}
+	if job.Kind == "" {
+		return fmt.Errorf("wire: the envelope has no kind")
+	}
+	return nil
+}
+
 func decodeEnvelope(b []byte, job *signalbox.Job) error {
 	job.Attempt, job.MaxAttempts = 1, signalbox.DefaultMaxAttempts
 	for len(b) > 0 {
