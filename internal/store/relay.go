@@ -54,7 +54,7 @@ func (p Parcel) Item(late time.Duration) (Item, error) {
 	if len(p.Envelope) > wire.MaxEnvelope {
 		return Item{}, fmt.Errorf("%w payload: the job takes %d bytes, at most %d are allowed", signalbox.ErrInvalid, len(p.Envelope), wire.MaxEnvelope)
 	}
-	if err := wire.CheckEnvelope(p.Envelope); err != nil {
+	if _, err := wire.DecodeEnvelope(p.Envelope); err != nil {
 		return Item{}, fmt.Errorf("%w envelope: it can't be decoded", signalbox.ErrInvalid)
 	}
 	it := Item{id: p.ID, class: string(p.Class), envelope: p.Envelope}
@@ -199,4 +199,44 @@ func (q *Queue) SetOutbox(ctx context.Context, outbox, text string, ttl time.Dur
 // Outboxes returns what outboxes have published for the queue, by their IDs.
 func (q *Queue) Outboxes(ctx context.Context) (map[string]string, error) {
 	return q.rdb.HGetAll(ctx, q.keys.outboxes).Result()
+}
+
+// An OutboxState is what relays publish about an outbox for a queue, as JSON. Times are µs since the Unix epoch, by the clock of the database.
+type OutboxState struct {
+	At      int64 `json:"at"`
+	Backlog int64 `json:"backlog"`          // rows that wait
+	More    bool  `json:"more,omitempty"`   // there are more than that
+	Oldest  int64 `json:"oldest,omitempty"` // since when the oldest one waits
+	Dead    int64 `json:"dead,omitempty"`   // rows that can't be enqueued
+}
+
+// Lag returns for how long the oldest row waits, in µs.
+func (s OutboxState) Lag(now int64) int64 {
+	if s.Oldest == 0 {
+		return 0
+	}
+	return max(now-s.Oldest, 0)
+}
+
+// Has reports for each parcel whether the queue has its job: one with its ID, its kind and its incarnation, in any state.
+func (q *Queue) Has(ctx context.Context, parcels []Parcel) ([]bool, error) {
+	ids := make([]string, len(parcels))
+	for i, p := range parcels {
+		ids[i] = p.ID
+	}
+	records, err := q.rdb.HMGet(ctx, q.keys.jobs, ids...).Result()
+	if err != nil {
+		return nil, err
+	}
+	has := make([]bool, len(parcels))
+	for i, v := range records {
+		text, there := v.(string)
+		var found signalbox.Job
+		if !there || wire.Decode([]byte(text), &found) != nil {
+			continue
+		}
+		mine, err := wire.DecodeEnvelope(parcels[i].Envelope)
+		has[i] = err == nil && found.Kind == mine.Kind && found.Incarnation == mine.Incarnation && found.Effect == mine.Effect
+	}
+	return has, nil
 }

@@ -262,16 +262,15 @@ func decodeHead(record []byte, job *signalbox.Job) error {
 	return nil
 }
 
-// CheckEnvelope returns an error unless the envelope can be decoded, and has a kind.
-func CheckEnvelope(envelope []byte) error {
-	var job signalbox.Job
+// DecodeEnvelope returns what an envelope says of its job. It is an error if it has no kind.
+func DecodeEnvelope(envelope []byte) (job signalbox.Job, err error) {
 	if err := decodeEnvelope(envelope, &job); err != nil {
-		return err
+		return job, err
 	}
 	if job.Kind == "" {
-		return fmt.Errorf("wire: the envelope has no kind")
+		return job, fmt.Errorf("wire: the envelope has no kind")
 	}
-	return nil
+	return job, nil
 }
 
 func decodeEnvelope(b []byte, job *signalbox.Job) error {
