@@ -68,9 +68,10 @@ func (t dbTx) lock(ctx context.Context, s shard, wait bool) (*head, error) {
 	return &h, err
 }
 
-// step is one transaction: it notes in the database that done was sent, and takes the next batch of the shard, if take is set. floor is the place behind
+// step is one transaction: it notes in the database that done was sent, and takes the next batch of the shard. room is how many new rows it may
+// have; below 0: no batch is taken. floor is the place behind
 // which to look for rows. It returns nil if there is none, or if another relay is at it.
-func (r *Relay) step(ctx context.Context, s *shardState, done *sent, take bool, floor int64) (next *batch, err error) {
+func (r *Relay) step(ctx context.Context, s *shardState, done *sent, room int64, floor int64) (next *batch, err error) {
 	missing := false
 	err = r.inTx(ctx, func(ctx context.Context, t dbTx) error {
 		next, missing = nil, false
@@ -84,7 +85,7 @@ func (r *Relay) step(ctx context.Context, s *shardState, done *sent, take bool, 
 				return err
 			}
 		}
-		if !take {
+		if room < 0 {
 			return nil
 		}
 		if next, err = r.unsent(ctx, t, s.shard, h); err != nil || next != nil {
@@ -93,7 +94,9 @@ func (r *Relay) step(ctx context.Context, s *shardState, done *sent, take bool, 
 			}
 			return err
 		}
-		next, err = r.pick(ctx, t, s.shard, h, floor)
+		if room > 0 {
+			next, err = r.pick(ctx, t, s.shard, h, room, floor)
+		}
 		return err
 	})
 	if err != nil {
@@ -107,6 +110,13 @@ func (r *Relay) step(ctx context.Context, s *shardState, done *sent, take bool, 
 
 // settle notes that a batch was sent. It does nothing if another relay did.
 func (t dbTx) settle(ctx context.Context, s shard, h *head, done *sent) error {
+	var first sql.NullInt64
+	if err := t.scan(ctx, "SELECT MIN(seq) FROM signalbox_outbox_batch WHERE shard = ? AND sent = 0", []any{s.name}, &first); err != nil {
+		return err
+	}
+	if first.Int64 != done.place.Seq {
+		return nil // Redis went back since, so that an earlier batch is sent again: this one comes after it
+	}
 	n, err := t.exec(ctx, "UPDATE signalbox_outbox_batch SET sent = {now} WHERE shard = ? AND seq = ? AND nonce = ? AND sent = 0", s.name, done.place.Seq, done.place.Nonce)
 	if err != nil || n == 0 {
 		return err
@@ -209,8 +219,8 @@ func (t dbTx) rows(ctx context.Context, most, bytes int, where string, args ...a
 }
 
 // pick makes a batch of rows that wait, or returns nil if there are none. Rows that can't be enqueued go where they wait for nobody.
-func (r *Relay) pick(ctx context.Context, t dbTx, s shard, h *head, floor int64) (*batch, error) {
-	rows, err := t.rows(ctx, min(max(h.most, 1), maxBatchRows), batchBytes, "WHERE batch = 0 AND shard = ? AND pos > ? ORDER BY pos", s.name, floor)
+func (r *Relay) pick(ctx context.Context, t dbTx, s shard, h *head, room, floor int64) (*batch, error) {
+	rows, err := t.rows(ctx, int(min(max(int64(h.most), 1), maxBatchRows, room)), batchBytes, "WHERE batch = 0 AND shard = ? AND pos > ? ORDER BY pos", s.name, floor)
 	if err != nil || len(rows) == 0 {
 		return nil, err
 	}

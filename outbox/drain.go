@@ -21,31 +21,41 @@ func (r *Relay) drain(ctx context.Context, s *shardState) (pause time.Duration) 
 		since = time.Now()
 	)
 	for {
+		room, full := int64(maxBatchRows), false
+		if ctx.Err() == nil {
+			left, limited, err := r.queue(ctx, s.shard).Room(ctx)
+			if r.failed(ctx, "reach Redis", err) && done == nil {
+				return time.Second
+			}
+			if full = limited && left <= 0; limited {
+				room = max(min(room, left), 0)
+			}
+		}
 		if ctx.Err() != nil {
 			if done != nil { // Redis has it: the database should know
-				_, _ = r.step(context.WithoutCancel(ctx), s, done, false, 0)
+				_, _ = r.step(context.WithoutCancel(ctx), s, done, -1, 0)
 			}
 			return 0
 		}
-		b, err := r.step(ctx, s, done, pause == 0, floor)
+		b, err := r.step(ctx, s, done, room, floor)
 		if r.failed(ctx, "take rows", err) {
 			return time.Second
 		}
-		if pause > 0 {
-			return pause
-		}
-		if b == nil {
+		if done = nil; b == nil {
+			if full {
+				return fullPause
+			}
 			if floor > 0 {
-				floor, done = 0, nil
+				floor = 0
 				continue
 			}
 			return 0
 		}
-		if done, pause = r.send(ctx, s, b); done == nil && pause > 0 {
+		if done, pause = r.send(ctx, s, b); done == nil {
 			return pause
 		}
 		switch {
-		case s.strict() || done == nil || len(done.refused) > 0 || len(b.rows) == 0: // an order needs a look at all rows
+		case s.strict() || len(done.refused) > 0 || len(b.rows) == 0: // an order needs a look at all rows
 			floor = 0
 		case time.Since(since) > lookEvery:
 			floor, since = 0, time.Now()
@@ -55,7 +65,7 @@ func (r *Relay) drain(ctx context.Context, s *shardState) (pause time.Duration) 
 	}
 }
 
-// send sends a batch, and returns what to note about it; nil: the batch, or another one, is to be taken anew. Then comes for how long to leave the shard alone.
+// send sends a batch, and returns what to note about it; nil: the batch, or another one, is to be taken anew. In that case, then comes for how long to leave the shard alone.
 func (r *Relay) send(ctx context.Context, s *shardState, b *batch) (*sent, time.Duration) {
 	items, err := b.items()
 	if err != nil {
@@ -64,7 +74,7 @@ func (r *Relay) send(ctx context.Context, s *shardState, b *batch) (*sent, time.
 	q := r.queue(ctx, s.shard)
 	within, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
-	fates, err := q.Relay(within, r.box, s.number, &store.Batch{Place: b.place, After: b.after, Again: b.again, Items: items})
+	fates, err := q.Relay(within, r.box, s.number, &store.Batch{Place: b.place, After: b.after, Items: items})
 	out := (*store.OutOfStepError)(nil)
 	switch {
 	case errors.Is(err, store.ErrSent): // it was to become void, and Redis has it
@@ -76,18 +86,17 @@ func (r *Relay) send(ctx context.Context, s *shardState, b *batch) (*sent, time.
 		return r.voided(s, b), 0
 	case errors.As(err, &out):
 		r.giveBack(ctx, s.shard, b)
-		if r.failed(ctx, "repair the shard", r.mend(ctx, s.shard)) {
+		if r.failed(ctx, "repair the shard", r.attend(ctx, s.shard)) {
 			return nil, time.Second
 		}
-		return nil, 0
+		return nil, 10 * time.Millisecond
 	case isRefusal(err):
 		return nil, r.refused(ctx, s, b, err)
 	}
 	if err == nil && len(items) > 0 {
 		var done *sent
-		var pause time.Duration
-		if done, pause, err = r.sort(within, q, s, b, fates); err == nil {
-			return done, pause
+		if done, err = r.sort(within, q, s, b, fates); err == nil {
+			return done, 0
 		}
 	}
 	if err == nil {
@@ -122,7 +131,7 @@ func (b *batch) items() ([]store.Item, error) {
 }
 
 // sort sorts the rows of a batch that was sent by what became of them.
-func (r *Relay) sort(ctx context.Context, q *store.Queue, s *shardState, b *batch, fates store.Fates) (*sent, time.Duration, error) {
+func (r *Relay) sort(ctx context.Context, q *store.Queue, s *shardState, b *batch, fates store.Fates) (*sent, error) {
 	done := &sent{batch: b, dead: make(map[int64]string)}
 	var out []int // rows of a batch that was sent again, and that were left out
 	enqueued, left := 0, 0
@@ -130,8 +139,6 @@ func (r *Relay) sort(ctx context.Context, q *store.Queue, s *shardState, b *batc
 		switch fate := fates.Of(i); {
 		case fate.In() || fate == store.Updated:
 			enqueued++
-		case fate == store.Full:
-			done.refused = append(done.refused, w.pos)
 		case b.again:
 			out = append(out, i)
 		default:
@@ -146,7 +153,7 @@ func (r *Relay) sort(ctx context.Context, q *store.Queue, s *shardState, b *batc
 		}
 		own, err := q.Has(ctx, parcels)
 		if err != nil {
-			return nil, 0, err
+			return nil, err
 		}
 		for k, i := range out {
 			pos := b.rows[i].pos
@@ -161,12 +168,8 @@ func (r *Relay) sort(ctx context.Context, q *store.Queue, s *shardState, b *batc
 	}
 	r.metrics.Relayed(ctx, s.queue, telemetry.RowEnqueued, enqueued)
 	r.metrics.Relayed(ctx, s.queue, telemetry.RowLeftOut, left)
-	r.metrics.Relayed(ctx, s.queue, telemetry.RowNoRoom, len(done.refused))
 	r.died(ctx, s, done)
-	if len(done.refused) > 0 {
-		return done, fullPause, nil
-	}
-	return done, 0, nil
+	return done, nil
 }
 
 // died logs the rows that can't be enqueued.

@@ -37,7 +37,7 @@ var roleCalls = map[Role][]string{
 	Reporter: {"EVALSHA", "EVAL", "HLEN", "ZRANGE"},
 	Operator: append(viewerCalls, "SADD"),
 	Viewer:   viewerCalls,
-	Relayer:  {"EVALSHA", "EVAL", "HGETALL", "HMGET", "HSET", "MGET", "PEXPIRE", "SADD"},
+	Relayer:  {"EVALSHA", "EVAL", "HGET", "HGETALL", "HLEN", "HMGET", "HSET", "MGET", "PEXPIRE", "SADD", "ZCARD"},
 }
 
 // viewerCalls are those of package inspect where it reads.

@@ -93,7 +93,6 @@ func (p Place) String() string {
 type Batch struct {
 	Place
 	After Place  // the shard's last batch in Redis, as the caller knows it; its number is below that of the batch
-	Again bool   // Redis had lost the batch: the queue's maximum length doesn't count
 	Items []Item // none: the batch becomes void, and can't be sent any more
 }
 
@@ -111,18 +110,15 @@ func (e *OutOfStepError) Error() string {
 	return fmt.Sprintf("store: the last batch of the outbox in Redis is another one, number %d", e.Last.Seq)
 }
 
-// Relay puts the jobs of a batch in, unless that was done before: then the outcomes are those of the first call. The error may be ErrVoid, ErrSent or an
-// *OutOfStepError.
+// Relay puts the jobs of a batch in, unless that was done before: then the outcomes are those of the first call. The queue's maximum length doesn't count:
+// ask for Room before. The error may be ErrVoid, ErrSent or an *OutOfStepError.
 func (q *Queue) Relay(ctx context.Context, outbox string, shard int, b *Batch) (Fates, error) {
 	if len(b.Items) > MaxBatch {
 		return Fates{}, fmt.Errorf("%w batch: %d jobs, at most %d go in one call", signalbox.ErrInvalid, len(b.Items), MaxBatch)
 	}
 	mode := "p"
-	switch {
-	case len(b.Items) == 0:
+	if len(b.Items) == 0 {
 		mode = "v"
-	case b.Again:
-		mode = "a"
 	}
 	args := relayScript.args(4*len(b.Items), arg{"call", fmt.Sprint(Protocol, " ", b.Place, " ", b.After, " ", mode)})
 	for i := range b.Items {
@@ -158,6 +154,26 @@ func placeOf(seq int64, nonce string) Place {
 		return Place{}
 	}
 	return Place{seq, nonce}
+}
+
+// Room returns how many jobs may be put in before the queue has its maximum length. limited is false if it has none.
+func (q *Queue) Room(ctx context.Context) (room int64, limited bool, err error) {
+	var setting *redis.StringCmd
+	var jobs, dead, cancelled, completed *redis.IntCmd
+	_, err = q.rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
+		k := &q.keys
+		setting, jobs = p.HGet(ctx, k.settings, "max_length"), p.HLen(ctx, k.jobs)
+		dead, cancelled, completed = p.ZCard(ctx, k.dead), p.ZCard(ctx, k.cancelled), p.ZCard(ctx, k.completed)
+		return nil
+	})
+	if err != nil && !errors.Is(err, redis.Nil) {
+		return 0, false, err
+	}
+	most, bad := strconv.ParseInt(setting.Val(), 10, 64)
+	if bad != nil || most <= 0 {
+		return 0, false, nil
+	}
+	return most - (jobs.Val() - dead.Val() - cancelled.Val() - completed.Val()), true, nil
 }
 
 // Relayed returns the last batch that Redis has of each of these shards of an outbox.

@@ -121,22 +121,24 @@ func TestRelayVoid(t *testing.T) {
 	r.must(err)
 }
 
-// In a full queue those that don't fit are left out, and the lane knows which. Jobs that Redis lost are put in all the same.
+// A batch is put in as a whole, whatever the queue's length. The relay asks for room before.
 func TestRelayFull(t *testing.T) {
 	t.Parallel()
 	r := onShared(t)
-	r.must(r.rdb.HSet(bg, r.keys.settings, "max_length", "2").Err())
-	for range 2 {
-		fates, err := r.Relay(bg, "box", 3, &Batch{Place: Place{1, "a"}, Items: r.parcels(1, "a", "x", "y", "z").Items})
-		r.must(err)
-		same(t, "outcomes", fates.list, "11n")
-		same(t, "length", fates.Full(), Length{Jobs: 2, Max: 2})
+	if _, limited, err := r.Room(bg); limited || err != nil {
+		t.Errorf("a queue without a maximum is limited: %v, %v", limited, err)
 	}
-	again := r.parcels(2, "b", "z")
-	again.Again = true
-	got, err := r.relay(again)
+	r.must(r.rdb.HSet(bg, r.keys.settings, "max_length", "3").Err())
+	r.put("a")
+	if room, limited, err := r.Room(bg); room != 2 || !limited || err != nil {
+		t.Errorf("room %d, %v, %v", room, limited, err)
+	}
+	got, err := r.relay(r.parcels(1, "a", "x", "y", "z"))
 	r.must(err)
-	same(t, "outcome", got, "1")
+	same(t, "outcomes", got, "111")
+	if room, limited, err := r.Room(bg); room != -1 || !limited || err != nil {
+		t.Errorf("room %d, %v, %v", room, limited, err)
+	}
 }
 
 // The order of batches is the order of a group's jobs.
@@ -174,7 +176,7 @@ func TestRelayRefuses(t *testing.T) {
 	keys := relayScript.keys(&r.keys, r.keys.outbox("box", 3))
 	job := []any{"id", "1", "", "\x0a\x01k"}
 	for _, call := range []string{
-		"", "1", "1 1", "1 1 a", "1 1 a 0 0", "1 1 a 0 0 x", "1 1 a 1 a p", "1 1 a 2 b p", "1 1 A 0 0 p", "1 1 a! 0 0 p", "1 1  0 0 p", "1 1 a 0 0 v", "1 x a 0 0 p", "1 1e3 a 0 0 p",
+		"", "1", "1 1", "1 1 a", "1 1 a 0 0", "1 1 a 0 0 x", "1 1 a 0 0 a", "1 1 a 1 a p", "1 1 a 2 b p", "1 1 A 0 0 p", "1 1 a! 0 0 p", "1 1  0 0 p", "1 1 a 0 0 v", "1 x a 0 0 p", "1 1e3 a 0 0 p",
 		"1 1234567890123456 a 0 0 p", "1000 1 a 0 0 p", "1 1 " + strings.Repeat("a", 65) + " 0 0 p", "1 1 a 0 " + strings.Repeat("a", 65) + " p",
 	} {
 		if _, err := r.rdb.Eval(bg, source("relay"), keys, append([]any{call}, job...)...).Result(); err == nil || !strings.Contains(err.Error(), "ERR signalbox: ") {

@@ -14,7 +14,6 @@ import (
 const (
 	RowEnqueued = "enqueued"
 	RowLeftOut  = "left_out" // another job has its ID or its unique key
-	RowNoRoom   = "no_room"  // it waits, since the queue is full
 	RowDead     = "dead"     // it can't be enqueued
 )
 

@@ -5,9 +5,9 @@
 -- KEYS: those of enqueue.lua; LANE is the outbox's. All of them, in every call
 -- ARGV: 1 call: protocol, ' ', number of the batch, ' ', its nonce, ' ', number of the last batch, ' ', its nonce, ' ', mode.
 --       A nonce has 1 to 64 of the characters 0-9a-z, and is drawn anew for each batch. '0 0' stands for no batch: the lane is missing. The mode is one of
---       'p' puts the jobs in
---       'a' puts them in again, after Redis lost them: the queue's maximum length doesn't count
---       'v' makes the batch void: there are no jobs, and a later call with 'p' or 'a' for it puts none in
+--       'p' puts the jobs in. The queue's maximum length doesn't count: else the outcomes could differ from those that the database knows, if the batch is
+--           sent again after Redis lost it. Relays look for room before they make a batch
+--       'v' makes the batch void: there are no jobs, and a later call with 'p' for it puts none in
 --       Then for each job, 1 to 1000 of them, what enqueue.lua has. None if the mode is 'v'
 -- Reply: {'ok', time in us, outcomes, met}: as of enqueue.lua; also if the same call was made before. Outcomes is empty for 'v'
 --        {'void'}  the batch was made void before, and this call isn't to make it so
@@ -26,13 +26,13 @@ local function invalid(what)
 end
 
 local n = (#ARGV - fixed) / 4
-local protocol, seq, nonce, before, bnonce, mode = string.match(call or '', '^(%d+) (%d+) ([0-9a-z]+) (%d+) ([0-9a-z]+) ([pav])$')
+local protocol, seq, nonce, before, bnonce, mode = string.match(call or '', '^(%d+) (%d+) ([0-9a-z]+) (%d+) ([0-9a-z]+) ([pv])$')
 local void = mode == 'v'
 if not seq or #seq > 15 or #before > 15 or #protocol > 3 or #nonce > 64 or #bnonce > 64 or tonumber(before) >= tonumber(seq) or n ~= math.floor(n) or n > 1000 or void ~= (n == 0) then
   return invalid('the arguments are not those of a batch of 1 to 1000 jobs')
 end
 seq, before = tonumber(seq), tonumber(before)
-local boundless, reckons, skew = mode == 'a', false, ''
+local boundless, reckons, skew = true, false, ''
 
 local last = redis.pcall('GET', LANE)
 if type(last) == 'table' then
@@ -71,10 +71,6 @@ end
 
 -- include: enqueue_jobs
 local outcome = table.concat(outcomes)
-if refused then
-  met = met or {}
-  met[#met + 1] = 'n' .. digits(maximum - room + fresh) .. '/' .. digits(maximum)
-end
 redis.call('SET', LANE, digits(seq) .. ' ' .. nonce .. ' p' .. outcome .. (met and ' ' .. table.concat(met, ' ') or ''))
 local alike = n == 1 or outcome == string.rep(outcomes[1], n)
 return {'ok', now, alike and {outcomes[1]} or outcomes, met}
