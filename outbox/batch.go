@@ -114,20 +114,23 @@ func (t dbTx) settle(ctx context.Context, s shard, h *head, done *sent) error {
 	if err := t.scan(ctx, "SELECT MIN(seq) FROM signalbox_outbox_batch WHERE shard = ? AND sent = 0", []any{s.name}, &first); err != nil {
 		return err
 	}
-	if first.Int64 != done.place.Seq {
+	if first.Int64 != done.place.Seq || done.place.Seq <= h.lane.Seq {
 		return nil // Redis went back since, so that an earlier batch is sent again: this one comes after it
 	}
-	n, err := t.exec(ctx, "UPDATE signalbox_outbox_batch SET sent = {now} WHERE shard = ? AND seq = ? AND nonce = ? AND sent = 0", s.name, done.place.Seq, done.place.Nonce)
+	place, most := done.place, min(2*h.most, maxBatchRows)
+	if done.void {
+		place, most = place.Void(), max(len(done.rows)/2, 1)
+	}
+	n, err := t.exec(ctx, "UPDATE signalbox_outbox_batch SET sent = {now}, void = 0, nonce = ? WHERE shard = ? AND seq = ? AND nonce = ? AND sent = 0", place.Nonce, s.name, place.Seq, done.place.Nonce)
 	if err != nil || n == 0 {
 		return err
 	}
-	if done.place.Seq <= h.lane.Seq {
-		return fmt.Errorf("outbox: shard %s: batch %d comes before the last one, %d: is another program writing to the tables?", s.name, done.place.Seq, h.lane.Seq)
-	}
-	h.lane = done.place
-	most := min(2*h.most, maxBatchRows)
+	h.lane = place
 	if done.void {
-		most = max(len(done.rows)/2, 1)
+		// Later batches, which there are only after Redis went back, expect this one as it was.
+		if err := t.requeue(ctx, s, "seq > ?", place.Seq); err != nil {
+			return err
+		}
 		if len(done.dead) == 0 {
 			if _, err := t.exec(ctx, "UPDATE signalbox_outbox SET batch = 0 WHERE shard = ? AND batch = ?", s.name, done.place.Seq); err != nil {
 				return err
@@ -181,7 +184,7 @@ func (r *Relay) unsent(ctx context.Context, t dbTx, s shard, h *head) (*batch, e
 	if err != nil {
 		return nil, err
 	}
-	if until > h.now {
+	if until > h.now && until <= h.now+maxTakeOver.Microseconds() { // else the clock went back
 		return &batch{}, nil
 	}
 	b.again, b.void = again != 0, void != 0
@@ -278,7 +281,7 @@ func (r *Relay) waiting(ctx context.Context) (names []string, err error) {
 		last = name.String
 		names, seen[last] = append(names, last), true
 	}
-	err = t.each(ctx, "SELECT DISTINCT shard FROM signalbox_outbox_batch WHERE sent = 0 AND until <= {now}", nil, func(scan func(...any) error) (bool, error) {
+	err = t.each(ctx, fmt.Sprintf("SELECT DISTINCT shard FROM signalbox_outbox_batch WHERE sent = 0 AND (until <= {now} OR until > {now} + %d)", maxTakeOver.Microseconds()), nil, func(scan func(...any) error) (bool, error) {
 		var name string
 		err := scan(&name)
 		if err == nil && !seen[name] {

@@ -60,7 +60,7 @@ func (d Dialect) sql(text string) string {
 	case PostgreSQL:
 		now = "CAST(EXTRACT(EPOCH FROM clock_timestamp()) * 1000000 AS bigint)"
 	case MariaDB:
-		now = "CAST(UNIX_TIMESTAMP(NOW(6)) * 1000000 AS SIGNED)"
+		now = "TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))"
 	case SQLite: // its transactions exclude each other
 		now, lock, skip = "CAST((julianday('now') - 2440587.5) * 86400000 AS INTEGER) * 1000", "", ""
 	}

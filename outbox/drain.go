@@ -200,9 +200,9 @@ func isRefusal(err error) bool {
 // refused notes that Redis refuses a batch. After some tries the batch is to become void: only then it is certain that Redis will never have it.
 func (r *Relay) refused(ctx context.Context, s *shardState, b *batch, err error) time.Duration {
 	s.refusal = err.Error()
-	query := "UPDATE signalbox_outbox_batch SET until = 0 WHERE shard = ? AND seq = ? AND nonce = ?"
+	query := "UPDATE signalbox_outbox_batch SET until = 0 WHERE shard = ? AND seq = ? AND nonce = ? AND sent = 0"
 	if b.tries >= maxTries {
-		query = "UPDATE signalbox_outbox_batch SET until = 0, void = 1 WHERE shard = ? AND seq = ? AND nonce = ?"
+		query = "UPDATE signalbox_outbox_batch SET until = 0, void = 1 WHERE shard = ? AND seq = ? AND nonce = ? AND sent = 0"
 	}
 	_, dbErr := r.plain().exec(ctx, query, s.name, b.place.Seq, b.place.Nonce)
 	r.failed(ctx, "note a refusal", dbErr)

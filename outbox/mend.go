@@ -78,7 +78,7 @@ func (r *Relay) attend(ctx context.Context, s shard) error {
 		}
 		if found != nil {
 			level := slog.LevelError
-			if found.reason == telemetry.RepairRedis {
+			if found.reason == telemetry.RepairRedis && !found.all {
 				level = slog.LevelWarn
 			}
 			r.metrics.Repaired(ctx, s.queue, found.reason)
@@ -91,57 +91,53 @@ func (r *Relay) attend(ctx context.Context, s shard) error {
 }
 
 // A repair is what mend did.
-type repair struct{ reason, text string }
+type repair struct {
+	reason, text string
+	all          bool // Redis has no batch
+}
 
 // mend repairs what the database has of a shard. last is the shard's last batch in Redis. It returns nil if nothing is wrong.
 func (t dbTx) mend(ctx context.Context, s shard, h *head, last store.Place) (*repair, error) {
 	if last == h.lane {
 		return nil, nil
 	}
-	// In the order of numbers: what Redis has of this one, all before it were put in before.
-	var nonce string
+	var own store.Place // the batch of that number in the database
 	var sent int64
-	err := t.scan(ctx, "SELECT nonce, sent FROM signalbox_outbox_batch WHERE shard = ? AND seq = ?", []any{s.name, last.Seq}, &nonce, &sent)
+	err := t.scan(ctx, "SELECT seq, nonce, sent FROM signalbox_outbox_batch WHERE shard = ? AND seq = ?", []any{s.name, last.Seq}, &own.Seq, &own.Nonce, &sent)
 	if err != nil && !errors.Is(err, sql.ErrNoRows) {
 		return nil, err
 	}
-	known := err == nil && nonce == last.Nonce
-	if known && sent == 0 { // it is sent once more, which notes it
-		_, err := t.exec(ctx, "UPDATE signalbox_outbox_batch SET sent = {now} WHERE shard = ? AND seq < ? AND sent = 0", s.name, last.Seq)
-		return nil, err
+	known := err == nil && own == last
+	voided := err == nil && own.Void() == last
+	if (known || voided) && sent == 0 {
+		// It is sent once more, which notes what became of it. Late calls have put in all before it.
+		return nil, t.sentBefore(ctx, s, last.Seq)
 	}
 	var found repair
-	var requeue string // which batches have numbers that stand for something else in Redis
+	requeue := "" // of which batches the rows are to wait again: what they expect in Redis can't come
 	switch {
+	case known || last == h.floor:
+		found = repair{reason: telemetry.RepairRedis, text: fmt.Sprintf("Redis has lost batches %d to %d: they are sent again", last.Seq+1, h.lane.Seq)}
+		if last.Seq == 0 {
+			found = repair{reason: telemetry.RepairRedis, text: fmt.Sprintf("Redis has no batch, and it had %d: has it lost everything, or is it another one? What the database still has is sent again", h.lane.Seq), all: true}
+		}
+	case voided:
+		requeue = "seq >= ?"
+		found = repair{reason: telemetry.RepairRedis, text: fmt.Sprintf("Redis has lost batches %d to %d: their jobs are enqueued again", last.Seq, h.lane.Seq)}
+	case err == nil && last.Void() == own:
+		found = repair{reason: telemetry.RepairFork, text: fmt.Sprintf("Redis went back, and a late call has put batch %d in, whose jobs were enqueued in other ones: jobs may be enqueued twice", last.Seq)}
+	case last.Seq <= h.floor.Seq:
+		found = repair{reason: telemetry.RepairLost, text: fmt.Sprintf("Redis has lost batches %d to %d: those up to %d are lost, as they were sent longer ago than the window; the others are sent again", last.Seq+1, h.lane.Seq, h.floor.Seq)}
 	case last.Seq > h.lane.Seq:
 		requeue = "seq <= ? AND sent = 0"
-		found = repair{telemetry.RepairDatabase, fmt.Sprintf("the database went back: its last batch is %d, and that of Redis is %d; jobs may be enqueued twice, and those of transactions that the database lost are in Redis", h.lane.Seq, last.Seq)}
-	case known || last == h.floor:
-		found = repair{telemetry.RepairRedis, fmt.Sprintf("Redis has lost batches %d to %d: they are sent again", last.Seq+1, h.lane.Seq)}
-	case last.Seq < h.floor.Seq:
-		found = repair{telemetry.RepairLost, fmt.Sprintf("Redis has lost batches %d to %d: those up to %d are lost, as they were sent longer ago than the window; the others are sent again", last.Seq+1, h.lane.Seq, h.floor.Seq)}
+		found = repair{reason: telemetry.RepairDatabase, text: fmt.Sprintf("the database went back: its last batch is %d, and that of Redis is %d; jobs may be enqueued twice, and those of transactions that the database lost are in Redis", h.lane.Seq, last.Seq)}
 	default:
 		requeue = "seq <= ?"
-		found = repair{telemetry.RepairFork, fmt.Sprintf("the database and Redis went back: Redis has a batch %d that the database doesn't know; what was sent lately is enqueued again, and jobs may be enqueued twice", last.Seq)}
+		found = repair{reason: telemetry.RepairFork, text: fmt.Sprintf("the database and Redis went back: Redis has a batch %d that the database doesn't know; what was sent in the window is enqueued again, so that jobs may be enqueued twice; what is older may be lost", last.Seq)}
 	}
 	if requeue != "" {
-		var seqs []int64
-		err := t.each(ctx, "SELECT seq FROM signalbox_outbox_batch WHERE shard = ? AND "+requeue, []any{s.name, last.Seq}, func(scan func(...any) error) (bool, error) {
-			var seq int64
-			err := scan(&seq)
-			seqs = append(seqs, seq)
-			return true, err
-		})
-		if err != nil {
+		if err := t.requeue(ctx, s, requeue, last.Seq); err != nil {
 			return nil, err
-		}
-		if len(seqs) > 0 {
-			if _, err := t.exec(ctx, "UPDATE signalbox_outbox SET batch = 0 WHERE shard = ? AND batch IN "+list(seqs), s.name); err != nil {
-				return nil, err
-			}
-			if _, err := t.exec(ctx, "DELETE FROM signalbox_outbox_batch WHERE shard = ? AND seq IN "+list(seqs), s.name); err != nil {
-				return nil, err
-			}
 		}
 	}
 	if _, err := t.exec(ctx, "UPDATE signalbox_outbox_batch SET sent = 0, again = 1, tries = 0, until = 0 WHERE shard = ? AND seq > ? AND sent > 0", s.name, last.Seq); err != nil {
@@ -149,6 +145,42 @@ func (t dbTx) mend(ctx context.Context, s shard, h *head, last store.Place) (*re
 	}
 	_, err = t.exec(ctx, "UPDATE signalbox_outbox_shard SET lane_seq = ?, lane_nonce = ?, seq = ? WHERE shard = ?", last.Seq, last.Nonce, max(h.seq, last.Seq), s.name)
 	return &found, err
+}
+
+// sentBefore notes that all batches below a number are in Redis. The lane that the database knows is never below a batch that it notes as sent.
+func (t dbTx) sentBefore(ctx context.Context, s shard, seq int64) error {
+	var p store.Place
+	err := t.scan(ctx, "SELECT seq, nonce FROM signalbox_outbox_batch WHERE shard = ? AND seq < ? AND sent = 0 ORDER BY seq DESC LIMIT 1", []any{s.name, seq}, &p.Seq, &p.Nonce)
+	if errors.Is(err, sql.ErrNoRows) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	if _, err := t.exec(ctx, "UPDATE signalbox_outbox_batch SET sent = {now}, void = 0 WHERE shard = ? AND seq < ? AND sent = 0", s.name, seq); err != nil {
+		return err
+	}
+	_, err = t.exec(ctx, "UPDATE signalbox_outbox_shard SET lane_seq = ?, lane_nonce = ? WHERE shard = ?", p.Seq, p.Nonce, s.name)
+	return err
+}
+
+// requeue has the rows of batches wait again, and deletes these batches. which is a condition on them.
+func (t dbTx) requeue(ctx context.Context, s shard, which string, seq int64) error {
+	var seqs []int64
+	err := t.each(ctx, "SELECT seq FROM signalbox_outbox_batch WHERE shard = ? AND "+which, []any{s.name, seq}, func(scan func(...any) error) (bool, error) {
+		var seq int64
+		err := scan(&seq)
+		seqs = append(seqs, seq)
+		return true, err
+	})
+	if err != nil || len(seqs) == 0 {
+		return err
+	}
+	if _, err := t.exec(ctx, "UPDATE signalbox_outbox SET batch = 0 WHERE shard = ? AND batch IN "+list(seqs), s.name); err != nil {
+		return err
+	}
+	_, err = t.exec(ctx, "DELETE FROM signalbox_outbox_batch WHERE shard = ? AND seq IN "+list(seqs), s.name)
+	return err
 }
 
 // purged is how many batches a transaction deletes.

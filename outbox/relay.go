@@ -38,6 +38,7 @@ const (
 	maxTries     = 5                // after so many refusals a batch is split
 	fullPause    = 250 * time.Millisecond
 	maxBatchRows = 500
+	maxTakeOver  = time.Minute
 )
 
 // A Waker says when there may be rows to relay, so that they don't wait for the next look. Package outbox/pgnotify has one for PostgreSQL.
@@ -106,7 +107,7 @@ func NewRelay(db *sql.DB, rdb redis.UniversalClient, c RelayConfig) (*Relay, err
 	}
 	within("Poll", &c.Poll, 10*time.Millisecond, time.Minute, DefaultPoll)
 	within("Window", &c.Window, time.Second, 24*time.Hour, DefaultWindow)
-	within("TakeOver", &c.TakeOver, 100*time.Millisecond, time.Minute, DefaultTakeOver)
+	within("TakeOver", &c.TakeOver, 100*time.Millisecond, maxTakeOver, DefaultTakeOver)
 	if c.Concurrency = cmp.Or(c.Concurrency, DefaultConcurrency); c.Concurrency < 1 || c.Concurrency > 64 {
 		errs = append(errs, fmt.Errorf("%w Concurrency: %d; want 1 to 64", signalbox.ErrInvalid, c.Concurrency))
 	}

@@ -52,6 +52,7 @@ func (s *Scheduler) writeParcel(ctx context.Context, id, kind string, args signa
 	} else {
 		absolute.when.After = 0
 	}
+	absolute.cautious = o.cautious || o.id == "" // if Redis has the ID, it has this job
 	item, err := s.item(&job, args, &absolute)
 	if err != nil {
 		return err

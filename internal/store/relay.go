@@ -75,12 +75,15 @@ func (p Parcel) Item(late time.Duration) (Item, error) {
 	return it, nil
 }
 
-// A Place is the number of a batch in its shard, from 1, and its nonce: 1 to 64 of the characters 0-9 and a-z, drawn anew for each batch. The zero value
-// stands for no batch.
+// A Place is the number of a batch in its shard, from 1, and its nonce: 1 to 64 of the characters 0-9 and a-z, without a v at the end, drawn anew for each
+// batch. The zero value stands for no batch.
 type Place struct {
 	Seq   int64
 	Nonce string
 }
+
+// Void returns the place of the batch after it has become void.
+func (p Place) Void() Place { return Place{p.Seq, p.Nonce + "v"} }
 
 func (p Place) String() string {
 	if p.Seq == 0 {

@@ -112,6 +112,9 @@ func TestRelayVoid(t *testing.T) {
 	same(t, "jobs", r.rdb.HLen(bg, r.keys.jobs).Val(), 0)
 	second := r.parcels(2, "b", "y")
 	_, err := r.relay(second)
+	r.outOfStep(err, Place{1, "av"})
+	second.After = first.Void()
+	_, err = r.relay(second)
 	r.must(err)
 	second.Items = nil
 	if _, err := r.relay(second); !errors.Is(err, ErrSent) {
@@ -176,8 +179,8 @@ func TestRelayRefuses(t *testing.T) {
 	keys := relayScript.keys(&r.keys, r.keys.outbox("box", 3))
 	job := []any{"id", "1", "", "\x0a\x01k"}
 	for _, call := range []string{
-		"", "1", "1 1", "1 1 a", "1 1 a 0 0", "1 1 a 0 0 x", "1 1 a 0 0 a", "1 1 a 1 a p", "1 1 a 2 b p", "1 1 A 0 0 p", "1 1 a! 0 0 p", "1 1  0 0 p", "1 1 a 0 0 v", "1 x a 0 0 p", "1 1e3 a 0 0 p",
-		"1 1234567890123456 a 0 0 p", "1000 1 a 0 0 p", "1 1 " + strings.Repeat("a", 65) + " 0 0 p", "1 1 a 0 " + strings.Repeat("a", 65) + " p",
+		"", "1", "1 1", "1 1 a", "1 1 a 0 0", "1 1 a 0 0 x", "1 1 a 0 0 a", "1 1 av 0 0 p", "1 1 a 1 a p", "1 1 a 2 b p", "1 1 A 0 0 p", "1 1 a! 0 0 p", "1 1  0 0 p", "1 1 a 0 0 v", "1 x a 0 0 p", "1 1e3 a 0 0 p",
+		"1 1234567890123456 a 0 0 p", "1000 1 a 0 0 p", "1 1 " + strings.Repeat("a", 65) + " 0 0 p", "1 1 a 0 " + strings.Repeat("a", 66) + " p",
 	} {
 		if _, err := r.rdb.Eval(bg, source("relay"), keys, append([]any{call}, job...)...).Result(); err == nil || !strings.Contains(err.Error(), "ERR signalbox: ") {
 			t.Errorf("%q: %v", call, err)

@@ -198,8 +198,12 @@ func empty(t testing.TB, d outbox.Dialect) *database {
 	if b.db, err = sql.Open(b.driver, b.dsn); err != nil {
 		t.Fatal(err)
 	}
-	b.db.SetMaxOpenConns(32)
-	b.db.SetMaxIdleConns(32)
+	conns := 32
+	if d == outbox.SQLite { // its transactions exclude each other: waiting here is fair
+		conns = 4
+	}
+	b.db.SetMaxOpenConns(conns)
+	b.db.SetMaxIdleConns(conns)
 	t.Cleanup(func() { _ = b.db.Close() })
 	return b
 }

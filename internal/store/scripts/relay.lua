@@ -7,7 +7,8 @@
 --       A nonce has 1 to 64 of the characters 0-9a-z, and is drawn anew for each batch. '0 0' stands for no batch: the lane is missing. The mode is one of
 --       'p' puts the jobs in. The queue's maximum length doesn't count: else the outcomes could differ from those that the database knows, if the batch is
 --           sent again after Redis lost it. Relays look for room before they make a batch
---       'v' makes the batch void: there are no jobs, and a later call with 'p' for it puts none in
+--       'v' makes the batch void: there are no jobs, and a later call with 'p' for it puts none in. In the lane, and as the last batch of a later call, its
+--           nonce has a 'v' at the end then. So nonces of batches don't end with 'v'
 --       Then for each job, 1 to 1000 of them, what enqueue.lua has. None if the mode is 'v'
 -- Reply: {'ok', time in us, outcomes, met}: as of enqueue.lua; also if the same call was made before. Outcomes is empty for 'v'
 --        {'void'}  the batch was made void before, and this call isn't to make it so
@@ -28,7 +29,7 @@ end
 local n = (#ARGV - fixed) / 4
 local protocol, seq, nonce, before, bnonce, mode = string.match(call or '', '^(%d+) (%d+) ([0-9a-z]+) (%d+) ([0-9a-z]+) ([pv])$')
 local void = mode == 'v'
-if not seq or #seq > 15 or #before > 15 or #protocol > 3 or #nonce > 64 or #bnonce > 64 or tonumber(before) >= tonumber(seq) or n ~= math.floor(n) or n > 1000 or void ~= (n == 0) then
+if not seq or #seq > 15 or #before > 15 or #protocol > 3 or #nonce > 64 or #bnonce > 65 or string.find(nonce, 'v$') or tonumber(before) >= tonumber(seq) or n ~= math.floor(n) or n > 1000 or void ~= (n == 0) then
   return invalid('the arguments are not those of a batch of 1 to 1000 jobs')
 end
 seq, before = tonumber(seq), tonumber(before)
@@ -45,7 +46,7 @@ if last then
     return invalid('the lane of the outbox has a text that is not its own: is another program writing to this queue?')
   end
   lseq, lnonce = tonumber(number), name
-  if seq == lseq and nonce == lnonce then
+  if seq == lseq and (lnonce == nonce or lnonce == nonce .. 'v') then
     if kind == 'v' then
       return void and {'ok', clock(), {}} or {'void'}
     elseif void then
@@ -65,7 +66,7 @@ if lseq ~= before or lnonce ~= bnonce then
 end
 -- include: enqueue_denied
 if void then
-  redis.call('SET', LANE, digits(seq) .. ' ' .. nonce .. ' v')
+  redis.call('SET', LANE, digits(seq) .. ' ' .. nonce .. 'v v')
   return {'ok', clock(), {}}
 end
 
