@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"fmt"
 	"time"
 )
 
@@ -30,7 +31,7 @@ func (t dbTx) exec(ctx context.Context, query string, args ...any) (int, error) 
 	return int(n), err
 }
 
-// do runs statements without arguments of their own, all with the same ones, until one fails.
+// scan reads one row.
 func (t dbTx) scan(ctx context.Context, query string, args []any, into ...any) error {
 	return t.QueryRowContext(ctx, t.d.sql(query), args...).Scan(into...)
 }
@@ -57,18 +58,6 @@ func (r *Relay) plain() dbTx { return dbTx{r.db, r.cfg.Dialect} }
 func (r *Relay) inTx(ctx context.Context, fn func(context.Context, dbTx) error) (err error) {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
-	if r.cfg.Dialect != SQLite {
-		tx, err := r.db.BeginTx(ctx, &sql.TxOptions{Isolation: sql.LevelReadCommitted})
-		if err != nil {
-			return err
-		}
-		if err := fn(ctx, dbTx{tx, r.cfg.Dialect}); err != nil {
-			_ = tx.Rollback()
-			return err
-		}
-		return tx.Commit()
-	}
-	// A transaction of SQLite that begins with a read can't become a writer if another one has written since.
 	conn, err := r.db.Conn(ctx)
 	if err != nil {
 		return err
@@ -78,6 +67,10 @@ func (r *Relay) inTx(ctx context.Context, fn func(context.Context, dbTx) error) 
 			err = closeErr
 		}
 	}()
+	if r.cfg.Dialect != SQLite {
+		return r.onServer(ctx, conn, fn)
+	}
+	// A transaction of SQLite that begins with a read can't become a writer if another one has written since.
 	if _, err := conn.ExecContext(ctx, "BEGIN IMMEDIATE"); err != nil {
 		return err
 	}
@@ -100,4 +93,37 @@ func (r *Relay) inTx(ctx context.Context, fn func(context.Context, dbTx) error) 
 		return err
 	}
 	return nil
+}
+
+// onServer runs fn in a transaction of PostgreSQL or MariaDB. If this process is stopped in it, the server ends the transaction, so that its locks don't stop
+// the other relays.
+func (r *Relay) onServer(ctx context.Context, conn *sql.Conn, fn func(context.Context, dbTx) error) error {
+	idle := max(2*r.cfg.TakeOver, time.Second).Round(time.Second)
+	if r.cfg.Dialect == MariaDB { // it has no SET for one transaction
+		if _, err := conn.ExecContext(ctx, fmt.Sprintf("SET SESSION idle_transaction_timeout = %d", int(idle/time.Second))); err != nil {
+			return err
+		}
+		defer func() {
+			ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
+			defer cancel()
+			if _, err := conn.ExecContext(ctx, "SET SESSION idle_transaction_timeout = DEFAULT"); err != nil {
+				_ = conn.Raw(func(any) error { return errBad })
+			}
+		}()
+	}
+	tx, err := conn.BeginTx(ctx, &sql.TxOptions{Isolation: sql.LevelReadCommitted})
+	if err != nil {
+		return err
+	}
+	if r.cfg.Dialect == PostgreSQL {
+		_, err = tx.ExecContext(ctx, fmt.Sprintf("SET LOCAL idle_in_transaction_session_timeout = %d", idle.Milliseconds()))
+	}
+	if err == nil {
+		err = fn(ctx, dbTx{tx, r.cfg.Dialect})
+	}
+	if err != nil {
+		_ = tx.Rollback()
+		return err
+	}
+	return tx.Commit()
 }
