@@ -194,7 +194,7 @@ func (r *Relay) voided(s *shardState, b *batch) *sent {
 
 // isRefusal reports whether an error of Redis is about the jobs of the call.
 func isRefusal(err error) bool {
-	return redis.HasErrorPrefix(err, "ERR signalbox") || redis.HasErrorPrefix(err, "ERR user_script") || redis.HasErrorPrefix(err, "ERR Error running script")
+	return redis.HasErrorPrefix(err, "signalbox: ") || redis.HasErrorPrefix(err, "user_script") || redis.HasErrorPrefix(err, "Error running script") // go-redis takes ERR away
 }
 
 // refused notes that Redis refuses a batch. After some tries the batch is to become void: only then it is certain that Redis will never have it.

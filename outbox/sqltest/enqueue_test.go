@@ -324,20 +324,25 @@ func TestState(t *testing.T) {
 		srv := redistest.New(t)
 		rdb := srv.Client()
 		q := store.New(rdb, "", "default")
+		box := b.box(outbox.Config{})
+		add := func(n int) {
+			b.in(func(tx *sql.Tx) error {
+				for i := range n {
+					if _, err := box.Enqueue(bg, tx, note{N: i}); err != nil {
+						return err
+					}
+				}
+				return nil
+			})
+		}
+		add(1)
+		b.exec("UPDATE signalbox_outbox SET class = '9'")
+		stop := b.relay(rdb, outbox.RelayConfig{Logger: quiet})
+		redistest.Eventually(t, func() bool { return b.number("SELECT COUNT(*) FROM signalbox_outbox_dead") == 1 }, "not dead")
 		if err := rdb.HSet(bg, "signalbox:{default:default}:settings", "max_length", "2").Err(); err != nil {
 			t.Fatal(err)
 		}
-		box := b.box(outbox.Config{})
-		b.in(func(tx *sql.Tx) error {
-			for i := range 10 {
-				if _, err := box.Enqueue(bg, tx, note{N: i}); err != nil {
-					return err
-				}
-			}
-			return nil
-		})
-		b.exec("UPDATE signalbox_outbox SET class = '9' WHERE pos = (SELECT pos FROM (SELECT MIN(pos) AS pos FROM signalbox_outbox) AS first)")
-		stop := b.relay(rdb, outbox.RelayConfig{Logger: quiet})
+		add(9)
 		redistest.Eventually(t, func() bool { return enqueued(t, rdb, "default") >= 2 }, "not enqueued")
 		stop() // the next relay publishes at once
 		if err := rdb.Del(bg, "signalbox:{default:default}:outboxes").Err(); err != nil {
