@@ -264,3 +264,17 @@ func TestParcelIsChecked(t *testing.T) {
 		}
 	}
 }
+
+func TestIfAbsentTwice(t *testing.T) {
+	t.Parallel()
+	once, err := NewItem(&signalbox.Job{ID: "a", Kind: "k", Group: "g"}, When{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	once.IfAbsent()
+	twice := once
+	twice.IfAbsent()
+	if !twice.Equal(&once) {
+		t.Errorf("%q, and said twice %q", once.class, twice.class)
+	}
+}
