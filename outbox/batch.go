@@ -8,6 +8,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/signalbox-go/signalbox/internal/store"
@@ -121,7 +122,7 @@ func (t dbTx) settle(ctx context.Context, s shard, h *head, done *sent) error {
 	if done.void {
 		place, most = place.Void(), max(len(done.rows)/2, 1)
 	}
-	n, err := t.exec(ctx, "UPDATE signalbox_outbox_batch SET sent = {now}, void = 0, nonce = ? WHERE shard = ? AND seq = ? AND nonce = ? AND sent = 0", place.Nonce, s.name, place.Seq, done.place.Nonce)
+	n, err := t.exec(ctx, "UPDATE signalbox_outbox_batch SET sent = {now}, void = 0, nonce = ? WHERE shard = ? AND seq = ? AND nonce IN (?, ?) AND sent = 0", place.Nonce, s.name, place.Seq, done.place.Nonce, done.place.Void().Nonce)
 	if err != nil || n == 0 {
 		return err
 	}
@@ -187,7 +188,9 @@ func (r *Relay) unsent(ctx context.Context, t dbTx, s shard, h *head) (*batch, e
 	if until > h.now && until <= h.now+maxTakeOver.Microseconds() { // else the clock went back
 		return &batch{}, nil
 	}
-	b.again, b.void = again != 0, void != 0
+	name, voided := strings.CutSuffix(b.place.Nonce, "v") // it is void, and Redis has lost that
+	b.place.Nonce = name
+	b.again, b.void = again != 0, void != 0 || voided
 	b.tries++
 	if _, err := t.exec(ctx, "UPDATE signalbox_outbox_batch SET tries = tries + 1, until = ? WHERE shard = ? AND seq = ?", h.now+r.cfg.TakeOver.Microseconds(), s.name, b.place.Seq); err != nil {
 		return nil, err

@@ -200,11 +200,11 @@ func isRefusal(err error) bool {
 // refused notes that Redis refuses a batch. After some tries the batch is to become void: only then it is certain that Redis will never have it.
 func (r *Relay) refused(ctx context.Context, s *shardState, b *batch, err error) time.Duration {
 	s.refusal = err.Error()
-	query := "UPDATE signalbox_outbox_batch SET until = 0 WHERE shard = ? AND seq = ? AND nonce = ? AND sent = 0"
+	query := "UPDATE signalbox_outbox_batch SET until = 0 WHERE shard = ? AND seq = ? AND nonce IN (?, ?) AND sent = 0"
 	if b.tries >= maxTries {
-		query = "UPDATE signalbox_outbox_batch SET until = 0, void = 1 WHERE shard = ? AND seq = ? AND nonce = ? AND sent = 0"
+		query = "UPDATE signalbox_outbox_batch SET until = 0, void = 1 WHERE shard = ? AND seq = ? AND nonce IN (?, ?) AND sent = 0"
 	}
-	_, dbErr := r.plain().exec(ctx, query, s.name, b.place.Seq, b.place.Nonce)
+	_, dbErr := r.plain().exec(ctx, query, s.name, b.place.Seq, b.place.Nonce, b.place.Void().Nonce)
 	r.failed(ctx, "note a refusal", dbErr)
 	r.failed(ctx, fmt.Sprintf("enqueue a batch of %d rows of shard %s", len(b.rows), s.name), err)
 	return 50 * time.Millisecond
@@ -214,6 +214,6 @@ func (r *Relay) refused(ctx context.Context, s *shardState, b *batch, err error)
 func (r *Relay) giveBack(ctx context.Context, s shard, b *batch) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
 	defer cancel()
-	_, err := r.plain().exec(ctx, "UPDATE signalbox_outbox_batch SET until = 0, tries = tries - 1 WHERE shard = ? AND seq = ? AND nonce = ? AND sent = 0 AND tries > 0", s.name, b.place.Seq, b.place.Nonce)
+	_, err := r.plain().exec(ctx, "UPDATE signalbox_outbox_batch SET until = 0, tries = tries - 1 WHERE shard = ? AND seq = ? AND nonce IN (?, ?) AND sent = 0 AND tries > 0", s.name, b.place.Seq, b.place.Nonce, b.place.Void().Nonce)
 	r.failed(ctx, "give a batch back", err)
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/signalbox-go/signalbox/internal/redistest"
 	"github.com/signalbox-go/signalbox/internal/store"
 	"github.com/signalbox-go/signalbox/outbox"
+	"github.com/signalbox-go/signalbox/scheduler"
 )
 
 // A log keeps the messages of warnings and errors.
@@ -206,6 +207,37 @@ func TestPoison(t *testing.T) {
 	if !said.has("ERROR", "signalbox_outbox_dead") {
 		t.Errorf("said %q", said.said)
 	}
+}
+
+// A batch that had become void, and that Redis lost, holds up nobody.
+func TestVoidGoesBack(t *testing.T) {
+	t.Parallel()
+	b := open(t, outbox.SQLite)
+	srv := redistest.New(t)
+	rdb := srv.Client()
+	stop := b.relay(rdb, outbox.RelayConfig{Logger: quiet})
+	ids := b.add(20)
+	if err := rdb.Save(bg).Err(); err != nil {
+		t.Fatal(err)
+	}
+	stop()
+	box := b.box(outbox.Config{})
+	b.in(func(tx *sql.Tx) error {
+		for range 8 {
+			if _, err := box.Enqueue(bg, tx, note{}, scheduler.ID("poison")); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	b.exec("UPDATE signalbox_outbox SET class = x'312b0402ff' WHERE id = 'poison'")
+	stop = b.relay(rdb, outbox.RelayConfig{Logger: quiet})
+	redistest.Eventually(t, func() bool { return b.number("SELECT COUNT(*) FROM signalbox_outbox_dead") == 8 && settled(b, 0) }, "not dead")
+	srv.Kill()
+	srv.Restart()
+	ids = append(ids, b.add(20)...)
+	redistest.Eventually(t, func() bool { return there(rdb, ids) == 40 && settled(b, 0) }, "the shards stand still")
+	stop()
 }
 
 // A million rows drain with flat memory, and how fast is said.
