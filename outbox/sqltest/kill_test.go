@@ -23,7 +23,7 @@ import (
 
 var (
 	killRows  = flag.Int("kill.rows", 2000, "rows of TestRelaysAreKilled, per database")
-	drainRows = flag.Int("drain.rows", 0, "rows of TestDrain; 0: the test is not run")
+	drainRows = flag.Int("drain.rows", 2000, "rows of TestDrain, per database")
 )
 
 const (
