@@ -165,7 +165,11 @@ func TestRelaysAreKilled(t *testing.T) {
 		rdb := srv.Client()
 		stopRuns := runJobs(t, rdb)
 
-		stopped := b.process(srv.Addr(), relayProcess{StopAt: 2, TakeOver: 200 * time.Millisecond})
+		stopAt := 2
+		if b.dialect == outbox.SQLite {
+			stopAt = 0 // another of its goroutines may be in a transaction: a writer of SQLite that is stopped there stops all others, for good
+		}
+		stopped := b.process(srv.Addr(), relayProcess{StopAt: stopAt, TakeOver: 200 * time.Millisecond})
 		kills, ended := 0, make(chan struct{})
 		var killer sync.WaitGroup
 		killer.Go(func() {
