@@ -163,6 +163,27 @@ func New(rdb redis.UniversalClient, config Config) (*Scheduler, error) {
 	if t := config.EnqueueTimeout; t != 0 && (t < time.Millisecond || t > time.Hour) {
 		err = errors.Join(err, fmt.Errorf("%w EnqueueTimeout: %v; want 1ms to 1h, or 0 for %v", signalbox.ErrInvalid, t, defaultEnqueueTimeout))
 	}
+	host, port := store.Address(rdb)
+	who := telemetry.Who{Address: host, Port: port}
+	s, encErr := encoder(config, who)
+	if err := errors.Join(err, encErr); err != nil {
+		return nil, fmt.Errorf("scheduler: %w", err)
+	}
+	s.rdb = rdb
+	s.metrics = telemetry.NewProducerMetrics(config.MeterProvider, who)
+	s.timeout = cmp.Or(config.EnqueueTimeout, defaultEnqueueTimeout)
+	s.now = monotonic()
+	s.queues = make(map[destination]*combiner)
+	s.singles.New = newSingle
+	s.cron = newCrontab()
+	s.unseen = newLookout(s.log)
+	s.roomLook = roomLook
+	return s, nil
+}
+
+// encoder returns a scheduler that only makes jobs. The error names every wrong field that this needs.
+func encoder(config Config, who telemetry.Who) (*Scheduler, error) {
+	var err error
 	if nsErr := store.ValidateNamespace(config.Namespace); nsErr != nil {
 		err = errors.Join(err, fmt.Errorf("Config.Namespace: %w", nsErr))
 	}
@@ -177,25 +198,9 @@ func New(rdb redis.UniversalClient, config Config) (*Scheduler, error) {
 	if config.Logger == nil {
 		config.Logger = slog.Default()
 	}
-	host, port := store.Address(rdb)
-	who := telemetry.Who{Address: host, Port: port}
 	tracing, traceErr := newTracing(config, who)
 	if err := errors.Join(err, traceErr); err != nil {
-		return nil, fmt.Errorf("scheduler: %w", err)
+		return nil, err
 	}
-	return &Scheduler{
-		rdb:       rdb,
-		namespace: config.Namespace,
-		log:       config.Logger,
-		trace:     tracing,
-		metrics:   telemetry.NewProducerMetrics(config.MeterProvider, who),
-		timeout:   cmp.Or(config.EnqueueTimeout, defaultEnqueueTimeout),
-		codec:     config.Codec,
-		now:       monotonic(),
-		queues:    make(map[destination]*combiner),
-		singles:   sync.Pool{New: newSingle},
-		cron:      newCrontab(),
-		unseen:    newLookout(config.Logger),
-		roomLook:  roomLook,
-	}, nil
+	return &Scheduler{namespace: config.Namespace, log: config.Logger, trace: tracing, codec: config.Codec}, nil
 }

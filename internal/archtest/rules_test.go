@@ -58,9 +58,11 @@ var rules = []rule{
 	{"lock/fence", []string{".", "lock"}, []string{goRedis}},
 	{"middleware", []string{".", "lock", "internal/lease", "internal/telemetry"}, append([]string{backoff}, otelAPI...)},
 	{"health", nil, nil}, // the standard library only: programs without Redis can use it
-	{"scheduler", []string{".", "health", "internal/schedule", "internal/store", "internal/telemetry"}, append([]string{goRedis, unix}, otelAPI...)},
+	{"scheduler", []string{".", "health", "internal/parcelseam", "internal/schedule", "internal/store", "internal/telemetry"}, append([]string{goRedis, unix}, otelAPI...)},
 	{"worker", []string{".", "health", "lock", "middleware", "internal/lease", "internal/store", "internal/telemetry", "internal/testseam"}, append([]string{goRedis, backoff}, otelAPI...)},
-	{"internal/testseam", []string{"."}, nil}, // not worker: worker imports this
+	{"internal/testseam", []string{"."}, nil},                     // not worker: worker imports this
+	{"internal/parcelseam", []string{".", "internal/store"}, nil}, // not scheduler: scheduler imports this
+	{"outbox", []string{".", "scheduler", "internal/parcelseam", "internal/store", "internal/telemetry"}, append([]string{goRedis}, otelAPI...)},
 	{"signalboxtest", []string{".", "lock", "scheduler", "worker", "internal/store", "internal/testseam"}, []string{goRedis}}, // nothing imports it but tests
 	{"inspect", []string{".", "internal/schedule", "internal/store", "lock"}, []string{goRedis}},                              // lock: who holds one
 	{"embedded", []string{"."}, []string{miniredis}},

@@ -17,6 +17,7 @@ const (
 	Reporter             // reports depths
 	Operator             // looks at queues, changes their settings, and acts on jobs
 	Viewer               // looks at queues, jobs and workers, and changes nothing
+	Relayer              // enqueues the jobs of outboxes
 )
 
 // roleScripts are the scripts that a role runs.
@@ -26,6 +27,7 @@ var roleScripts = map[Role][]string{
 	Reporter: {"report", "depth", "permits"},
 	Operator: {"depth", "show", "page", "list", "latest", "held", "kinds", "history", "set", "keep", "limit", "hold", "act", "put", "entry", "enqueue", "examine", "sum", "lined", "groups", "running", "mend", "permits", "copied"},
 	Viewer:   {"depth", "show", "page", "list", "latest", "held", "kinds", "history", "examine", "sum", "lined", "groups", "running"},
+	Relayer:  {"relay"},
 }
 
 // roleCalls are the commands that a role calls outside of scripts.
@@ -35,6 +37,7 @@ var roleCalls = map[Role][]string{
 	Reporter: {"EVALSHA", "EVAL", "HLEN", "ZRANGE"},
 	Operator: append(viewerCalls, "SADD"),
 	Viewer:   viewerCalls,
+	Relayer:  {"EVALSHA", "EVAL", "HGET", "HGETALL", "HLEN", "HMGET", "HSET", "MGET", "PEXPIRE", "SADD", "ZCARD"},
 }
 
 // viewerCalls are those of package inspect where it reads.

@@ -22,7 +22,7 @@ func TestCommandsAreFound(t *testing.T) {
 		if calls, found := strings.Count(lua, "redis.call")+strings.Count(lua, "redis.pcall"), len(luaCall.FindAllString(lua, -1)); calls != found {
 			t.Errorf("%s.lua: the commands of %d calls of %d are known", name, found, calls)
 		}
-		if !slices.Contains(slices.Concat(roleScripts[Producer], roleScripts[Worker], roleScripts[Operator]), name) {
+		if !slices.Contains(slices.Concat(roleScripts[Producer], roleScripts[Worker], roleScripts[Operator], roleScripts[Relayer]), name) {
 			t.Errorf("%s.lua is run by no role", name)
 		}
 	}
@@ -40,6 +40,8 @@ func roleOf(op operation) Role {
 	switch op.name {
 	case "enqueue", "tick", "replace", "plan", "announce":
 		return Producer
+	case "relay":
+		return Relayer
 	case "pause", "resume", "slots", "keep", "pause an entry", "resume an entry", "forget an entry", "mend":
 		return Operator
 	case "show", "page", "list", "latest", "held", "kinds", "history", "examine", "sum":
@@ -53,7 +55,7 @@ func TestCommandsSuffice(t *testing.T) {
 	t.Parallel()
 	srv := redistest.New(t)
 	admin := srv.Client()
-	for name, role := range map[string]Role{"producer": Producer, "worker": Worker, "reporter": Reporter, "operator": Operator, "viewer": Viewer} {
+	for name, role := range map[string]Role{"producer": Producer, "worker": Worker, "reporter": Reporter, "operator": Operator, "viewer": Viewer, "relayer": Relayer} {
 		rules := []any{"ACL", "SETUSER", name, "on", ">secret", "~*", "&signalbox:*", "+hello", "+client", "+ping"}
 		for _, command := range Commands(role) {
 			rules = append(rules, "+"+strings.ToLower(command))

@@ -137,7 +137,11 @@ func (it *Item) Equal(o *Item) bool {
 }
 
 // IfAbsent leaves the job out if there is any record of its ID. Without it, the job replaces one that has ended.
-func (it *Item) IfAbsent() { it.class = cautious[it.class[0]] + it.class[1:] }
+func (it *Item) IfAbsent() {
+	if len(it.class) == 1 || it.class[1] != '!' {
+		it.class = cautious[it.class[0]] + it.class[1:]
+	}
+}
 
 // A Unique is a key that one job has at a time, of those of its kind and queue.
 type Unique = wire.Unique

@@ -67,6 +67,17 @@ func operations() []operation {
 			},
 		},
 		{
+			name: "relay",
+			call: func(r *rig, _ []Delivery) error {
+				items := []Item{r.item("new", When{}, 0), r.item("later", When{After: time.Hour}, 0), r.grouped("g1", "ga", When{}, 0), r.grouped("g2", "sa", When{After: time.Hour}, 0)}
+				_, err := r.Relay(bg, "box", 1, &Batch{Place: Place{1, "n1"}, Items: items})
+				return err
+			},
+			unread: func(r *rig) []string {
+				return []string{r.keys.cron, r.keys.readyHigh, r.keys.readyLow, r.keys.dead, r.keys.cancelled, r.keys.completed, r.keys.notes, r.keys.unique, r.keys.windows}
+			},
+		},
+		{
 			name: "tick",
 			call: func(r *rig, _ []Delivery) error {
 				tick := When{At: time.Now().Add(-time.Second), Entry: "entry"}

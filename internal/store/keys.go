@@ -95,6 +95,7 @@ type keys struct {
 	running, limits, rates, parked   string
 	expires, settings                string
 	unique, windows                  string
+	outboxes                         string
 
 	named map[string]string // the queue's own keys by the names that the scripts give them
 }
@@ -130,14 +131,15 @@ func newKeys(namespace, queue string) keys {
 		unique:       p + "unique",                            // hash: unique key -> scope, or the end of its window in us, and id
 		windows:      p + "windows",                           // zset: unique key, by the end of its window in us
 	}
-	k.lined = p + "lined"     // zset, scores 0: class, group, place and id of jobs that wait in the line of a group
-	k.turns = p + "turns"     // zset: class and group of a line that may go on, by class and turn
-	k.groups = p + "groups"   // hash: group -> states of its lines, and how many jobs hold it
-	k.running = p + "running" // hash: session -> how many jobs it runs, if the queue has a limit of those
-	k.limits = p + "limits"   // hash: group -> its limits, of those that have limits of their own; "h" and group -> by which job it is held back
-	k.rates = p + "rates"     // zset: group, or "" for the queue, by the time when its next job would start if jobs came evenly, in us
-	k.parked = p + "parked"   // zset: class and group of a line that waits for the group's rate, by the time when it may go on in us
-	k.expires = p + "expires" // zset: id of a job that hasn't started, by the time when it expires in us
+	k.lined = p + "lined"       // zset, scores 0: class, group, place and id of jobs that wait in the line of a group
+	k.turns = p + "turns"       // zset: class and group of a line that may go on, by class and turn
+	k.groups = p + "groups"     // hash: group -> states of its lines, and how many jobs hold it
+	k.running = p + "running"   // hash: session -> how many jobs it runs, if the queue has a limit of those
+	k.limits = p + "limits"     // hash: group -> its limits, of those that have limits of their own; "h" and group -> by which job it is held back
+	k.rates = p + "rates"       // zset: group, or "" for the queue, by the time when its next job would start if jobs came evenly, in us
+	k.parked = p + "parked"     // zset: class and group of a line that waits for the group's rate, by the time when it may go on in us
+	k.expires = p + "expires"   // zset: id of a job that hasn't started, by the time when it expires in us
+	k.outboxes = p + "outboxes" // hash: ID of an outbox -> what its relays say of it, as JSON
 	k.named = map[string]string{
 		"EXPIRES": k.expires,
 		"RUNNING": k.running, "LIMITS": k.limits, "RATES": k.rates, "PARKED": k.parked,
@@ -154,6 +156,9 @@ func newKeys(namespace, queue string) keys {
 func (k keys) inflight(session string) string { return k.prefix + "inflight:" + session } // hash: id -> token
 func (k keys) stuck(session string) string    { return k.prefix + "stuck:" + session }    // string: stuck handlers of a session, as JSON
 func (k keys) lane(id string) string          { return k.prefix + "lane:" + id }          // string: last call and its outcome
+func (k keys) outbox(id string, shard int) string { // string: last batch of a shard of an outbox, and its outcome
+	return fmt.Sprintf("%soutbox:%s:%d", k.prefix, id, shard)
+}
 
 // control is the channel of what concerns all workers of the queue; channel is that of one session, for wake-ups.
 func (k keys) control() string               { return k.prefix + "control" }

@@ -359,9 +359,9 @@ func (q *Queue) kindOf(key string) (kind, session string) {
 	switch {
 	case kind == "inflight" && id != "":
 		return kind, id
-	case q.keys.fixed()[key]:
+	case q.keys.fixed()[key], key == q.keys.outboxes:
 		return "fixed", ""
-	case kind == "lane" && id != "", kind == "bell" && id != "", kind == "stuck" && id != "":
+	case kind == "lane" && id != "", kind == "bell" && id != "", kind == "stuck" && id != "", kind == "outbox" && id != "":
 		return kind, ""
 	}
 	return "", ""

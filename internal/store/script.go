@@ -17,6 +17,7 @@ var scripts embed.FS
 
 var (
 	enqueueScript = load("enqueue")
+	relayScript   = load("relay")
 	claimScript   = load("claim")
 	renewScript   = load("renew")
 	reclaimScript = load("reclaim")

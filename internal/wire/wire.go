@@ -267,6 +267,17 @@ func decodeHead(record []byte, job *signalbox.Job) error {
 	return nil
 }
 
+// DecodeEnvelope returns what an envelope says of its job. It is an error if it has no kind.
+func DecodeEnvelope(envelope []byte) (job signalbox.Job, err error) {
+	if err := decodeEnvelope(envelope, &job); err != nil {
+		return job, err
+	}
+	if job.Kind == "" {
+		return job, fmt.Errorf("wire: the envelope has no kind")
+	}
+	return job, nil
+}
+
 func decodeEnvelope(b []byte, job *signalbox.Job) error {
 	job.Attempt, job.MaxAttempts = 1, signalbox.DefaultMaxAttempts
 	for len(b) > 0 {

@@ -53,6 +53,7 @@ if n < 1 or n > 1000 or n ~= math.floor(n) or not seq or #seq > 15 or #protocol 
   return invalid('the arguments are not those of an enqueue of 1 to 1000 jobs')
 end
 seq = tonumber(seq)
+local boundless -- a maximum of the queue counts
 
 local last = redis.pcall('GET', LANE)
 if type(last) == 'table' then
@@ -74,66 +75,10 @@ elseif last then
 else
   -- A lane's first call checks that the user may run all commands. Otherwise a command could be denied between two writes. Servers other
   -- than Redis may not offer the check.
-  -- include: denied_command
-  local denied = redis.acl_check_cmd and denied_command({
-    {'RPUSH', HIGH, ''}, {'RPUSH', NORMAL, ''}, {'RPUSH', LOW, ''}, {'ZADD', DUE, '0', ''},
-    {'HSET', JOBS, '', ''}, {'HSET', STATS, '', ''}, {'HSET', CRON, '', ''}, {'HINCRBY', STATS, '', '1'},
-    {'LPUSH', HIGH, ''}, {'ZREM', IDLE, ''}, {'ZRANGE', IDLE, '0', '0'}, {'PUBLISH', IDLE, ''}, {'SPUBLISH', IDLE, ''},
-    {'SET', LANE, ''}, {'ZREM', DEAD, ''}, {'ZREM', CANCELLED, ''}, {'ZREM', COMPLETED, ''}, {'HDEL', NOTES, ''},
-    {'HMGET', JOBS, ''}, {'HMGET', CRON, ''}, {'HGET', STATS, ''}, {'HEXISTS', JOBS, ''}, {'HSTRLEN', JOBS, ''},
-    {'HLEN', JOBS}, {'HLEN', NOTES}, {'ZCARD', IDLE}, {'LLEN', HIGH}, {'LLEN', NORMAL}, {'LLEN', LOW},
-    {'HMGET', SETTINGS, ''}, {'TIME'}, {'ZRANGE', DUE, '0', '0'}, {'ZSCORE', DUE, ''}, {'ZSCORE', DEAD, ''}, {'ZSCORE', CANCELLED, ''}, {'ZSCORE', COMPLETED, ''}, {'ZMSCORE', DUE, ''},
-  })
-  if denied then
-    return redis.error_reply('NOPERM signalbox: the Redis user may not run ' .. denied .. ', which an enqueue needs')
-  end
+  -- include: enqueue_denied
 end
 
-local held_back, _, maximum = standing(SETTINGS, protocol)
-if tonumber(held_back) then
-  return redis.error_reply('LAYOUT ' .. held_back .. ' signalbox: the layout of the queue is newer than protocol ' .. protocol)
-end
-
-local now = clock()
-local reckoned = now + (reckons and tonumber(skew) or 0)
-local lists = {['0'] = HIGH, ['1'] = NORMAL, ['2'] = LOW}
-local args, byte, sub, find = ARGV, string.byte, string.sub, string.find -- a local is read faster
-local names = {[48] = '0', [49] = '1', [50] = '2'} -- of classes, by their bytes
-local ready_now = {['0'] = {}, ['1'] = {}, ['2'] = {}} -- ids, by class
-
-local lined -- for jobs of groups that are ready: members of LINED and their keys; nil if the call has no groups
-local place -- the last one in the lines
-local uniques -- the unique keys of jobs; nil if the call has none
-local keys_held, keys_taken, windows, cut_short -- the values of these in UNIQUE; those that the call takes; their windows; those whose windows go on
-local holders, moving, met, updated -- the states of jobs that have keys; those that are being moved; those that are met; those of them that get what others have
-
--- include: read_jobs, read_queue
-
-local room = math.huge -- how many jobs may be put in
-if maximum then
-  -- include: queue_length
-  room = maximum - queue_length()
-end
-
--- include: judge
-
-for class, list in pairs(ready_now) do
-  if #list > 0 then
-    redis.call('LLEN', lists[class])
-  end
-end
-if replaced then
-  redis.call('HLEN', NOTES)
-end
-if fresh > 0 then
-  -- include: put_in
-end
-if updated then
-  -- include: update_waiting
-end
-if marked then
-  redis.call('HSET', CRON, unpack(marked))
-end
+-- include: enqueue_jobs
 local outcome = table.concat(outcomes)
 if refused then
   met = met or {}

@@ -1,0 +1,261 @@
+package store
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/signalbox-go/signalbox"
+	"github.com/signalbox-go/signalbox/internal/wire"
+)
+
+// A Parcel is a job as an outbox keeps it, until a relay puts it in.
+type Parcel struct {
+	ID       string
+	Class    []byte    // the class of the call, with marks, flags and extras; at most maxClass bytes
+	Due      time.Time // zero: at once
+	Envelope []byte
+}
+
+// maxClass is the most bytes of a class: its marks, and the extras.
+const maxClass = 24 + wire.MaxExtras
+
+// Parcel returns the item for an outbox. It has no delay and no tick: its time is absolute.
+func (it *Item) Parcel() (Parcel, error) {
+	p := Parcel{ID: it.id, Class: []byte(it.class), Envelope: it.envelope}
+	if it.when == "" {
+		return p, nil
+	}
+	us, err := strconv.ParseInt(strings.TrimPrefix(it.when, "@"), 10, 64)
+	if err != nil || it.when[0] != '@' {
+		return Parcel{}, fmt.Errorf("%w time: an outbox takes a job that is due at once or at a time", signalbox.ErrInvalid)
+	}
+	p.Due = time.UnixMicro(us)
+	return p, nil
+}
+
+// Item returns the parcel as an item. late is how long ago it should have been put in, or 0: a job that expires has that much less time. The error says
+// what is wrong with the parcel. It wraps signalbox.ErrInvalid, and has none of the parcel's bytes.
+func (p Parcel) Item(late time.Duration) (Item, error) {
+	if err := ValidateID(p.ID); err != nil {
+		return Item{}, fmt.Errorf("%w job ID: it is no name of 1 to %d bytes", signalbox.ErrInvalid, MaxName)
+	}
+	marks, extras, _ := bytes.Cut(p.Class, []byte("+"))
+	if len(p.Class) == 0 || len(p.Class) > maxClass || bytes.Trim(marks[1:], "!~*0123456789") != nil || marks[0] < '0' || marks[0] > '2' {
+		return Item{}, fmt.Errorf("%w class: it is not that of an enqueue", signalbox.ErrInvalid)
+	}
+	if len(p.Envelope) > wire.MaxEnvelope {
+		return Item{}, fmt.Errorf("%w payload: the job takes %d bytes, at most %d are allowed", signalbox.ErrInvalid, len(p.Envelope), wire.MaxEnvelope)
+	}
+	if _, err := wire.DecodeEnvelope(p.Envelope); err != nil {
+		return Item{}, fmt.Errorf("%w envelope: it can't be decoded", signalbox.ErrInvalid)
+	}
+	it := Item{id: p.ID, class: string(p.Class), envelope: p.Envelope}
+	if len(extras) > 0 {
+		flags := extras[0]
+		it.special = flags&(wire.FlagGroup|wire.FlagUnique) != 0
+		if flags&wire.FlagExpires != 0 && len(extras) > wire.ExpiresLen && late > 0 {
+			class := []byte(it.class)
+			at := class[len(class)-wire.ExpiresLen:]
+			us := binary.BigEndian.Uint64(at)
+			binary.BigEndian.PutUint64(at, us-min(uint64(late.Microseconds()), max(us, 1)-1)) // 1 µs at least: 0 is never
+			it.class = string(class)
+		}
+	}
+	if !p.Due.IsZero() {
+		it.when = When{At: p.Due}.arg()
+	}
+	return it, nil
+}
+
+// A Place is the number of a batch in its shard, from 1, and its nonce: 1 to 64 of the characters 0-9 and a-z, without a v at the end, drawn anew for each
+// batch. The zero value stands for no batch.
+type Place struct {
+	Seq   int64
+	Nonce string
+}
+
+// Void returns the place of the batch after it has become void.
+func (p Place) Void() Place { return Place{p.Seq, p.Nonce + "v"} }
+
+func (p Place) String() string {
+	if p.Seq == 0 {
+		return "0 0"
+	}
+	return strconv.FormatInt(p.Seq, 10) + " " + p.Nonce
+}
+
+// A Batch is what a shard of an outbox sends in one call.
+type Batch struct {
+	Place
+	After Place  // the shard's last batch in Redis, as the caller knows it; its number is below that of the batch
+	Items []Item // none: the batch becomes void, and can't be sent any more
+}
+
+var (
+	// ErrVoid says that a batch had been made void. Its jobs are not put in, and never will be.
+	ErrVoid = errors.New("store: the batch is void")
+	// ErrSent says that a batch can't become void, since its jobs were put in before.
+	ErrSent = errors.New("store: the batch was sent before")
+)
+
+// An OutOfStepError says that the shard's last batch in Redis is another one than the call says. The call changed nothing.
+type OutOfStepError struct{ Last Place }
+
+func (e *OutOfStepError) Error() string {
+	return fmt.Sprintf("store: the last batch of the outbox in Redis is another one, number %d", e.Last.Seq)
+}
+
+// Relay puts the jobs of a batch in, unless that was done before: then the outcomes are those of the first call. The queue's maximum length doesn't count:
+// ask for Room before. The error may be ErrVoid, ErrSent or an *OutOfStepError.
+func (q *Queue) Relay(ctx context.Context, outbox string, shard int, b *Batch) (Fates, error) {
+	if len(b.Items) > MaxBatch {
+		return Fates{}, fmt.Errorf("%w batch: %d jobs, at most %d go in one call", signalbox.ErrInvalid, len(b.Items), MaxBatch)
+	}
+	mode := "p"
+	if len(b.Items) == 0 {
+		mode = "v"
+	}
+	args := relayScript.args(4*len(b.Items), arg{"call", fmt.Sprint(Protocol, " ", b.Place, " ", b.After, " ", mode)})
+	for i := range b.Items {
+		it := &b.Items[i]
+		args = append(args, it.id, it.class, it.when, it.envelope)
+	}
+	r, err := run(ctx, q.rdb, relayScript, relayScript.keys(&q.keys, q.keys.outbox(outbox, shard)), args)
+	if err != nil {
+		return Fates{}, err
+	}
+	switch word := r.str(0); {
+	case r.err != nil:
+		return Fates{}, r.err
+	case word == "void":
+		return Fates{}, ErrVoid
+	case word == "done":
+		return Fates{}, ErrSent
+	case word == "other":
+		err := &OutOfStepError{Last: placeOf(r.int(1), r.str(2))}
+		if r.err != nil {
+			return Fates{}, r.err
+		}
+		return Fates{}, err
+	}
+	if len(b.Items) == 0 {
+		return Fates{Now: time.UnixMicro(r.int(1))}, r.status("ok")
+	}
+	return parseEnqueue(r, len(b.Items))
+}
+
+func placeOf(seq int64, nonce string) Place {
+	if seq == 0 {
+		return Place{}
+	}
+	return Place{seq, nonce}
+}
+
+// Room returns how many jobs may be put in before the queue has its maximum length. limited is false if it has none.
+func (q *Queue) Room(ctx context.Context) (room int64, limited bool, err error) {
+	var setting *redis.StringCmd
+	var jobs, dead, cancelled, completed *redis.IntCmd
+	_, err = q.rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
+		k := &q.keys
+		setting, jobs = p.HGet(ctx, k.settings, "max_length"), p.HLen(ctx, k.jobs)
+		dead, cancelled, completed = p.ZCard(ctx, k.dead), p.ZCard(ctx, k.cancelled), p.ZCard(ctx, k.completed)
+		return nil
+	})
+	if err != nil && !errors.Is(err, redis.Nil) {
+		return 0, false, err
+	}
+	most, bad := strconv.ParseInt(setting.Val(), 10, 64)
+	if bad != nil || most <= 0 {
+		return 0, false, nil
+	}
+	return most - (jobs.Val() - dead.Val() - cancelled.Val() - completed.Val()), true, nil
+}
+
+// Relayed returns the last batch that Redis has of each of these shards of an outbox.
+func (q *Queue) Relayed(ctx context.Context, outbox string, shards ...int) ([]Place, error) {
+	keys := make([]string, len(shards))
+	for i, shard := range shards {
+		keys[i] = q.keys.outbox(outbox, shard)
+	}
+	values, err := q.rdb.MGet(ctx, keys...).Result()
+	if err != nil {
+		return nil, err
+	}
+	last := make([]Place, len(shards))
+	for i, v := range values {
+		text, there := v.(string)
+		if !there {
+			continue
+		}
+		words := strings.SplitN(text, " ", 3)
+		seq, err := strconv.ParseInt(words[0], 10, 64)
+		if err != nil || len(words) != 3 {
+			return nil, fmt.Errorf("store: the lane of shard %d of the outbox has a text that is not its own: is another program writing to this queue's keys?", shards[i])
+		}
+		last[i] = placeOf(seq, words[1])
+	}
+	return last, nil
+}
+
+// SetOutbox publishes what an outbox has for the queue, as text, for so long.
+func (q *Queue) SetOutbox(ctx context.Context, outbox, text string, ttl time.Duration) error {
+	_, err := q.rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
+		p.HSet(ctx, q.keys.outboxes, outbox, text)
+		p.PExpire(ctx, q.keys.outboxes, ttl)
+		return nil
+	})
+	return err
+}
+
+// Outboxes returns what outboxes have published for the queue, by their IDs.
+func (q *Queue) Outboxes(ctx context.Context) (map[string]string, error) {
+	return q.rdb.HGetAll(ctx, q.keys.outboxes).Result()
+}
+
+// An OutboxState is what relays publish about an outbox for a queue, as JSON. Times are µs since the Unix epoch, by the clock of the database.
+type OutboxState struct {
+	At      int64 `json:"at"`
+	Backlog int64 `json:"backlog"`          // rows that wait
+	More    bool  `json:"more,omitempty"`   // there are more than that
+	Oldest  int64 `json:"oldest,omitempty"` // since when the oldest one waits
+	Dead    int64 `json:"dead,omitempty"`   // rows that can't be enqueued
+}
+
+// Lag returns for how long the oldest row waits, in µs.
+func (s OutboxState) Lag(now int64) int64 {
+	if s.Oldest == 0 {
+		return 0
+	}
+	return max(now-s.Oldest, 0)
+}
+
+// Has reports for each parcel whether the queue has its job: one with its ID, its kind and its incarnation, in any state.
+func (q *Queue) Has(ctx context.Context, parcels []Parcel) ([]bool, error) {
+	ids := make([]string, len(parcels))
+	for i, p := range parcels {
+		ids[i] = p.ID
+	}
+	records, err := q.rdb.HMGet(ctx, q.keys.jobs, ids...).Result()
+	if err != nil {
+		return nil, err
+	}
+	has := make([]bool, len(parcels))
+	for i, v := range records {
+		text, there := v.(string)
+		var found signalbox.Job
+		if !there || wire.Decode([]byte(text), &found) != nil {
+			continue
+		}
+		mine, err := wire.DecodeEnvelope(parcels[i].Envelope)
+		has[i] = err == nil && found.Kind == mine.Kind && found.Incarnation == mine.Incarnation && found.Effect == mine.Effect
+	}
+	return has, nil
+}

@@ -1,0 +1,77 @@
+-- Puts the jobs of an outbox's batch in. Each shard of an outbox numbers its batches, and has a lane for them, whose key never expires: it says
+-- which batch was the last one. The call says which one must be. So each batch is put in once, whoever sends it how often, and never after a batch that
+-- the caller doesn't know.
+--
+-- KEYS: those of enqueue.lua; LANE is the outbox's. All of them, in every call
+-- ARGV: 1 call: protocol, ' ', number of the batch, ' ', its nonce, ' ', number of the last batch, ' ', its nonce, ' ', mode.
+--       A nonce has 1 to 64 of the characters 0-9a-z, and is drawn anew for each batch. '0 0' stands for no batch: the lane is missing. The mode is one of
+--       'p' puts the jobs in. The queue's maximum length doesn't count: else the outcomes could differ from those that the database knows, if the batch is
+--           sent again after Redis lost it. Relays look for room before they make a batch
+--       'v' makes the batch void: there are no jobs, and a later call with 'p' for it puts none in. In the lane, and as the last batch of a later call, its
+--           nonce has a 'v' at the end then. So nonces of batches don't end with 'v'
+--       Then for each job, 1 to 1000 of them, what enqueue.lua has. None if the mode is 'v'
+-- Reply: {'ok', time in us, outcomes, met}: as of enqueue.lua; also if the same call was made before. Outcomes is empty for 'v'
+--        {'void'}  the batch was made void before, and this call isn't to make it so
+--        {'done'}  this call is to make the batch void, but its jobs were put in before
+--        {'other', last, nonce}  the lane has another last batch; 0 and '0' if it is missing. Nothing was done
+-- Errors: those of enqueue.lua
+
+local LANE, JOBS, DUE, IDLE, STATS, CRON, HIGH, NORMAL, LOW, DEAD, CANCELLED, NOTES, SETTINGS, COMPLETED, LINED, TURNS, GROUPS, UNIQUE, WINDOWS, EXPIRES = unpack(KEYS)
+local fixed = 1 -- the number of arguments before those of the jobs
+local call = unpack(ARGV, 1, fixed)
+
+-- include: clock, digits, stamp, standing
+
+local function invalid(what)
+  return redis.error_reply('ERR signalbox: ' .. what)
+end
+
+local n = math.floor((#ARGV - fixed) / 4)
+local protocol, seq, nonce, before, bnonce, mode = string.match(call or '', '^(%d+) (%d+) ([0-9a-z]+) (%d+) ([0-9a-z]+) ([pv])$')
+local void = mode == 'v'
+if not seq or #seq > 15 or #before > 15 or #protocol > 3 or #nonce > 64 or #bnonce > 65 or string.find(nonce, 'v$') or tonumber(before) >= tonumber(seq) or #ARGV ~= fixed + 4 * n or n > 1000 or void ~= (n == 0) then
+  return invalid('the arguments are not those of a batch of 1 to 1000 jobs')
+end
+seq, before = tonumber(seq), tonumber(before)
+local boundless, reckons, skew = true, false, ''
+
+local last = redis.pcall('GET', LANE)
+if type(last) == 'table' then
+  return last -- an error of Redis; nothing was done
+end
+local lseq, lnonce = 0, '0'
+if last then
+  local number, name, kind, outcomes, others = string.match(last, '^(%d+) ([0-9a-z]+) ([pv])(%w*) ?(.*)$')
+  if not number or #number > 15 then
+    return invalid('the lane of the outbox has a text that is not its own: is another program writing to this queue?')
+  end
+  lseq, lnonce = tonumber(number), name
+  if seq == lseq and (lnonce == nonce or lnonce == nonce .. 'v') then
+    if kind == 'v' then
+      return void and {'ok', clock(), {}} or {'void'}
+    elseif void then
+      return {'done'}
+    end
+    -- include: outcome_list
+    local found
+    for other in string.gmatch(others, '[^ ]+') do
+      found = found or {}
+      found[#found + 1] = other
+    end
+    return {'ok', clock(), outcome_list(outcomes), found}
+  end
+end
+if lseq ~= before or lnonce ~= bnonce then
+  return {'other', lseq, lnonce}
+end
+-- include: enqueue_denied
+if void then
+  redis.call('SET', LANE, digits(seq) .. ' ' .. nonce .. 'v v')
+  return {'ok', clock(), {}}
+end
+
+-- include: enqueue_jobs
+local outcome = table.concat(outcomes)
+redis.call('SET', LANE, digits(seq) .. ' ' .. nonce .. ' p' .. outcome .. (met and ' ' .. table.concat(met, ' ') or ''))
+local alike = n == 1 or outcome == string.rep(outcomes[1], n)
+return {'ok', now, alike and {outcomes[1]} or outcomes, met}

@@ -1,0 +1,37 @@
+package outbox
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+)
+
+// ErrSchema says that the database's tables are missing, or not those of this version: run the statements of [Schema].
+var ErrSchema = errors.New("the tables of the outbox are missing, or not those of this version")
+
+// explain adds to a database's error what to do about it, where that is known.
+func explain(d Dialect, err error) error {
+	if err == nil {
+		return nil
+	}
+	text := strings.ToLower(err.Error())
+	has := func(parts ...string) bool {
+		for _, part := range parts {
+			if strings.Contains(text, part) {
+				return true
+			}
+		}
+		return false
+	}
+	switch {
+	case has("signalbox_outbox", "unknown column") && has("does not exist", "doesn't exist", "no such table", "no such column", "has no column", "unknown column"):
+		return fmt.Errorf("%w: run the statements of outbox.Schema for %s: %w", ErrSchema, d, err)
+	case has("25p02", "current transaction is aborted"):
+		return fmt.Errorf("the transaction had failed before: roll it back, and begin again: %w", err)
+	case has("no such table", "no such column"):
+		return fmt.Errorf("%w: run the statements of outbox.Schema for %s: %w", ErrSchema, d, err)
+	case has("syntax"):
+		return fmt.Errorf("is the database really %s? %w", d, err)
+	}
+	return err
+}

@@ -1,0 +1,176 @@
+// Package outbox enqueues a job if and only if a database transaction commits.
+//
+// [Outbox.Enqueue] writes the job into a table, in the caller's transaction. A [Relay] moves committed rows to Redis. Any number of processes may run
+// one: there is no leader.
+//
+//	box, err := outbox.New(outbox.PostgreSQL, outbox.Config{})
+//	...
+//	tx, err := db.BeginTx(ctx, nil)
+//	// change what there is to change
+//	id, err := box.Enqueue(ctx, tx, Welcome{UserID: 42}, scheduler.Queue("mail"))
+//	err = tx.Commit()
+//
+// The tables are those of [Schema]. docs/effects.md is the guide, with pgx and gorm.
+//
+// # What is promised
+//
+// The job of each transaction that commits is enqueued, and no other. While the database and Redis keep their memory it is enqueued once, also if relays
+// are killed or stopped at any point. Relays number their batches, and Redis keeps the number of the last one beside the jobs, in the same script.
+//
+// If Redis loses what it knew (a restart from an old file, a failover), the relays see it within a second or so and send again what they sent in the last
+// [RelayConfig].Window. Jobs of these batches that had completed run again, with the same [signalbox.Job.EffectKey]. What Redis lost from before that, and a database
+// that went back, are reported: as an error in the log and in the metric signalbox.outbox.repairs. After the latter, jobs may be enqueued twice.
+//
+// # Order
+//
+// Rows have no order by default: transactions don't commit in the order in which they write. With [Config].Ordered, the jobs of a group ([scheduler.Group],
+// [scheduler.Serial]) are enqueued in the order in which their transactions commit. For that, such transactions wait for each other from Enqueue on until they end.
+package outbox
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"hash/fnv"
+	"math/rand/v2"
+	"strconv"
+	"strings"
+	"time"
+
+	"go.opentelemetry.io/otel/propagation"
+	"go.opentelemetry.io/otel/trace"
+
+	"github.com/signalbox-go/signalbox"
+	"github.com/signalbox-go/signalbox/internal/parcelseam"
+	"github.com/signalbox-go/signalbox/internal/store"
+	"github.com/signalbox-go/signalbox/scheduler"
+)
+
+// An Execer is the caller's transaction: a *sql.Tx, or a *sql.Conn with a transaction begun, gorm's Statement.ConnPool, or a few lines around a pgx.Tx.
+type Execer interface {
+	ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error)
+}
+
+// Config configures an [Outbox]. The zero value is usable. The fields that scheduler.Config also has mean the same here.
+type Config struct {
+	// Namespace is that of the queues. Default "default".
+	Namespace string
+	// Codec encodes the args. The default is JSON.
+	Codec signalbox.Codec
+	// Ordered says that jobs of a group are enqueued in the order in which their transactions commit. It makes Enqueue of a job with a group wait until
+	// other transactions have ended that enqueued jobs of the group, or of one of the groups that share its lock: there are 1,024 locks.
+	Ordered bool
+	// TracerProvider makes the spans. The default is the global one.
+	TracerProvider trace.TracerProvider
+	// Propagator writes the trace context into the jobs' headers. The default is the global one.
+	Propagator propagation.TextMapPropagator
+	// Baggage names the members of the baggage that travel with the jobs of a trace. The default is none.
+	Baggage []string
+}
+
+// An Outbox writes jobs into transactions. It is safe for concurrent use.
+type Outbox struct {
+	dialect       Dialect
+	make          parcelseam.Maker
+	ordered       bool
+	insert, order string
+}
+
+// The shards of a queue. The first ones are for jobs without an order. A change of these numbers needs a new version of the tables.
+const (
+	loose  = 4
+	strict = 4
+	slots  = 1024
+)
+
+// New returns an outbox for a kind of database. The error names every wrong argument and field, and wraps [signalbox.ErrInvalid].
+func New(d Dialect, c Config) (*Outbox, error) {
+	maker, err := parcelseam.New(scheduler.Config{
+		Namespace: c.Namespace, Codec: c.Codec, TracerProvider: c.TracerProvider, Propagator: c.Propagator, Baggage: c.Baggage,
+	})
+	if err := errors.Join(d.validate(), err); err != nil {
+		return nil, fmt.Errorf("outbox: %w", err)
+	}
+	order := "INSERT INTO signalbox_outbox_order (slot, n) VALUES (?, 1) ON CONFLICT (slot) DO UPDATE SET n = signalbox_outbox_order.n + 1"
+	if d == MariaDB {
+		order = "INSERT INTO signalbox_outbox_order (slot, n) VALUES (?, 1) ON DUPLICATE KEY UPDATE n = n + 1"
+	}
+	return &Outbox{
+		dialect: d, make: maker, ordered: c.Ordered, order: d.sql(order),
+		insert: d.sql("INSERT INTO signalbox_outbox (shard, id, class, due, born, envelope) VALUES (?, ?, ?, ?, ?, ?)"),
+	}, nil
+}
+
+// Enqueue writes a job into the transaction tx, and returns the job's ID. The job is enqueued soon after tx commits. If tx is rolled back, it never is.
+//
+// args and opts are those of [scheduler.Scheduler.Enqueue]. The times of After, Debounce and ExpireAfter count from this call on, by this process's clock.
+// WaitReplicas and WaitAOF are errors. WaitForRoom has no effect: a row waits until the queue has room.
+// A job that Redis leaves out, since another one has its ID or its unique key, is gone; the metric signalbox.outbox.relayed counts it.
+//
+// Enqueue never commits tx and never rolls it back. If an argument is wrong, the error wraps [signalbox.ErrInvalid] and tx is untouched. After any other error
+// roll tx back: most databases refuse to commit it, and MariaDB may have rolled it back already. [ErrSchema] says that the tables are missing or of another version.
+func (b *Outbox) Enqueue(ctx context.Context, tx Execer, args signalbox.Args, opts ...scheduler.EnqueueOption) (id string, err error) {
+	if tx == nil {
+		return "", fmt.Errorf("outbox: enqueue: %w tx: it is nil; want a transaction", signalbox.ErrInvalid)
+	}
+	now := time.Now()
+	id, err = b.make(ctx, args, opts, now, func(ctx context.Context, m parcelseam.Made) error {
+		number := rand.IntN(loose)
+		if b.ordered && m.Group != "" {
+			h := hash(m.Namespace, m.Queue, m.Group)
+			number = loose + int(h%strict)
+			if _, err := tx.ExecContext(ctx, b.order, int64(h/strict%slots)); err != nil {
+				return explain(b.dialect, err)
+			}
+		}
+		due := int64(0)
+		if !m.Parcel.Due.IsZero() {
+			due = max(m.Parcel.Due.UnixMicro(), 1)
+		}
+		_, err := tx.ExecContext(ctx, b.insert, shardName(m.Namespace, m.Queue, number), m.Parcel.ID, m.Parcel.Class, due, now.UnixMicro(), m.Parcel.Envelope)
+		return explain(b.dialect, err)
+	})
+	if err != nil {
+		return "", fmt.Errorf("outbox: enqueue: %w", err)
+	}
+	return id, nil
+}
+
+func hash(namespace, queue, group string) uint32 {
+	h := fnv.New32a()
+	for _, s := range []string{namespace, queue, group} {
+		_, _ = h.Write([]byte(s))
+		_, _ = h.Write([]byte{0})
+	}
+	return h.Sum32()
+}
+
+// shardName returns the name of a shard, as the tables have it.
+func shardName(namespace, queue string, number int) string {
+	if namespace == "" {
+		namespace = store.DefaultNamespace
+	}
+	return namespace + ":" + queue + "/" + strconv.Itoa(number)
+}
+
+// A shard is a part of the rows of a queue.
+type shard struct {
+	name             string
+	namespace, queue string
+	number           int
+}
+
+// parseShard returns the shard of that name. ok is false if it is none.
+func parseShard(name string) (s shard, ok bool) {
+	namespace, rest, _ := strings.Cut(name, ":")
+	i := strings.LastIndexByte(rest, '/')
+	if i < 0 {
+		return s, false
+	}
+	number, err := strconv.Atoi(rest[i+1:])
+	s = shard{name: name, namespace: namespace, queue: rest[:i], number: number}
+	return s, err == nil && store.ValidateNamespace(namespace) == nil && store.ValidateQueue(s.queue) == nil && s == (shard{shardName(namespace, s.queue, number), namespace, s.queue, number})
+}
+
+func (s shard) strict() bool { return s.number >= loose }

@@ -1,0 +1,139 @@
+package outbox
+
+import (
+	"context"
+	"database/sql"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/signalbox-go/signalbox/internal/store"
+	"github.com/signalbox-go/signalbox/internal/telemetry"
+)
+
+// publish counts what waits, and writes it into Redis for tools, once for all relays in statsEvery.
+func (r *Relay) publish(ctx context.Context) error {
+	t := r.plain()
+	type numbers struct {
+		shard
+		store.OutboxState
+	}
+	queues := make(map[string]*numbers)
+	of := func(name string) *numbers {
+		s, ok := parseShard(name)
+		if !ok {
+			return nil
+		}
+		key := s.namespace + ":" + s.queue
+		if queues[key] == nil {
+			queues[key] = &numbers{shard: s}
+		}
+		return queues[key]
+	}
+	var now int64
+	err := t.each(ctx, "SELECT shard, {now} FROM signalbox_outbox_shard", nil, func(scan func(...any) error) (bool, error) {
+		var name string
+		err := scan(&name, &now)
+		if err == nil {
+			of(name)
+		}
+		return true, err
+	})
+	if err != nil {
+		return err
+	}
+	fresh := make(map[string]store.OutboxState)
+	for key, n := range queues {
+		all, err := r.queue(ctx, n.shard).Outboxes(ctx)
+		if err != nil {
+			return err
+		}
+		var said store.OutboxState
+		if json.Unmarshal([]byte(all[r.box]), &said) == nil && said.At > now-statsEvery.Microseconds()*4/5 && said.At <= now {
+			fresh[key] = said
+		}
+	}
+	if len(fresh) < len(queues) || len(queues) == 0 {
+		if err := r.count(ctx, t, now, func(name string) *store.OutboxState {
+			if n := of(name); n != nil {
+				return &n.OutboxState
+			}
+			return nil
+		}); err != nil {
+			return err
+		}
+	}
+	depths := make(map[string]telemetry.OutboxDepth)
+	for key, n := range queues {
+		state, known := fresh[key]
+		if !known {
+			state = n.OutboxState
+			state.At = now
+			text, err := json.Marshal(state)
+			if err != nil {
+				return err
+			}
+			if err := r.queue(ctx, n.shard).SetOutbox(ctx, r.box, string(text), statsTTL); err != nil {
+				return err
+			}
+		}
+		depths[key] = telemetry.OutboxDepth{Queue: n.queue, Backlog: state.Backlog, Dead: state.Dead, Lag: time.Duration(state.Lag(now)) * time.Microsecond}
+	}
+	r.mu.Lock()
+	r.depths = depths
+	r.mu.Unlock()
+	return nil
+}
+
+// count counts the rows that wait and those that are dead, by shard.
+func (r *Relay) count(ctx context.Context, t dbTx, now int64, of func(shard string) *store.OutboxState) error {
+	for last := ""; ; {
+		var name sql.NullString
+		if err := t.scan(ctx, "SELECT MIN(shard) FROM signalbox_outbox WHERE batch = 0 AND shard > ?", []any{last}, &name); err != nil {
+			return err
+		}
+		if !name.Valid {
+			break
+		}
+		last = name.String
+		to := of(last)
+		if to == nil {
+			continue
+		}
+		var n, born int64
+		err := t.scan(ctx, fmt.Sprintf("SELECT COUNT(*) FROM (SELECT 1 FROM signalbox_outbox WHERE batch = 0 AND shard = ? LIMIT %d) AS waiting", countedMost), []any{last}, &n)
+		if err != nil {
+			return err
+		}
+		to.Backlog += n
+		to.More = to.More || n == countedMost
+		err = t.scan(ctx, "SELECT born FROM signalbox_outbox WHERE batch = 0 AND shard = ? ORDER BY pos LIMIT 1", []any{last}, &born)
+		if err != nil && !errors.Is(err, sql.ErrNoRows) {
+			return err
+		}
+		if err == nil && (to.Oldest == 0 || born < to.Oldest) {
+			to.Oldest = min(born, now)
+		}
+	}
+	return t.each(ctx, "SELECT shard, COUNT(*) FROM signalbox_outbox_dead GROUP BY shard", nil, func(scan func(...any) error) (bool, error) {
+		var name string
+		var n int64
+		err := scan(&name, &n)
+		if to := of(name); err == nil && to != nil {
+			to.Dead += n
+		}
+		return true, err
+	})
+}
+
+// observed returns the numbers for the metrics.
+func (r *Relay) observed() []telemetry.OutboxDepth {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	all := make([]telemetry.OutboxDepth, 0, len(r.depths))
+	for _, d := range r.depths {
+		all = append(all, d)
+	}
+	return all
+}
