@@ -73,11 +73,13 @@ func OnSettled(ctx context.Context, f func(Settled)) bool {
 	}
 }
 
-// A DeliveryContext is the context of one delivery, which [OnSettled] looks for. A worker makes it. A test of a
-// middleware can make one too: it sets Context, calls the handler with it, then calls Seal, and then the function that
+// A DeliveryContext is the context of one delivery, which [OnSettled] and [FromContext] look for. A worker makes it. A
+// test of a middleware can make one too: it sets Context, and Job if that is needed, calls the handler with it, then calls Seal, and then the function that
 // Seal returned.
 type DeliveryContext struct {
 	context.Context
+	// Job is what [FromContext] returns, or nil.
+	Job *Job
 
 	last atomic.Pointer[settledFunc] // nil: no function; sealed: OnSettled comes too late
 }
@@ -98,6 +100,16 @@ func (d *DeliveryContext) Value(key any) any {
 		return d
 	}
 	return d.Context.Value(key)
+}
+
+// FromContext returns the job whose handler ctx belongs to. ctx is the handler's context, or one that was made from it.
+// It is the *Job that the handler got. For any other context ok is false.
+func FromContext(ctx context.Context) (job *Job, ok bool) {
+	d, _ := ctx.Value(deliveryKey{}).(*DeliveryContext)
+	if d == nil || d.Job == nil {
+		return nil, false
+	}
+	return d.Job, true
 }
 
 // Seal is called when the outermost middleware has returned. Later calls of [OnSettled] return false. Seal returns nil

@@ -86,6 +86,18 @@ type Lease interface {
 	Until() time.Time
 }
 
+// An Origin is a [Lease] that says where its token comes from. Package lock/fence needs that: tokens can be
+// compared only if they come from the same counter. All locks of this project are Origins, and so are the leases of
+// jobs.
+type Origin interface {
+	// Issuer names the counter that the token comes from, such as "redis" or "etcd". Tokens of different issuers
+	// can't be compared. It has 1 to 64 bytes of printable ASCII.
+	Issuer() string
+	// Holder is the grant's own value. It is different for every grant, so it tells two holders of an equal token
+	// apart. It has at most 255 bytes of printable ASCII.
+	Holder() string
+}
+
 // A Lock is a lease that its holder can extend and must release.
 type Lock interface {
 	Lease

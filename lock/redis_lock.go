@@ -28,6 +28,19 @@ type redisLock struct {
 
 func (l *redisLock) Key() string { return joinKeys(l.places) }
 
+// Keys returns the sorted keys of a lock of several keys, and the key of any other lock.
+func (l *redisLock) Keys() []string {
+	keys := make([]string, len(l.places))
+	for i, p := range l.places {
+		keys[i] = p.lock
+	}
+	return keys
+}
+
+// Issuer and Holder implement [Origin]. The holder is the value that the key has in Redis.
+func (l *redisLock) Issuer() string { return "redis" }
+func (l *redisLock) Holder() string { return l.value }
+
 // granted fills in a grant. Its TTL began after start.
 func (l *redisLock) granted(ctx context.Context, start lease.Instant, ttl time.Duration, value string, token int64, row row) error {
 	l.value, l.row = value, row

@@ -3,6 +3,7 @@ package signalboxtest
 import (
 	"context"
 	"fmt"
+	"strconv"
 	"sync"
 	"time"
 
@@ -84,6 +85,8 @@ func (l *heldLock) Key() string              { return l.key }
 func (l *heldLock) Token() int64             { return l.token }
 func (l *heldLock) Until() time.Time         { return l.until }
 func (l *heldLock) Context() context.Context { return l.ctx }
+func (l *heldLock) Issuer() string           { return "signalboxtest" }
+func (l *heldLock) Holder() string           { return strconv.FormatInt(l.token, 10) }
 
 // Extend does nothing to a lock that is held.
 func (l *heldLock) Extend(context.Context) error {

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/signalbox-go/signalbox"
+	"github.com/signalbox-go/signalbox/lock"
 	"github.com/signalbox-go/signalbox/scheduler"
 	"github.com/signalbox-go/signalbox/signalboxtest"
 	"github.com/signalbox-go/signalbox/worker"
@@ -219,6 +220,13 @@ func TestWholeChain(t *testing.T) {
 	r.w.Use(named("use"))
 	worker.Handle(r.w, func(ctx context.Context, job *signalbox.Job, args note) error {
 		way = append(way, fmt.Sprint("handler of ", ctx.Value(key{}), " token ", job.Token))
+		l, _ := lock.FromContext(ctx)
+		if o, ok := l.(lock.Origin); !ok || o.Issuer() == "" || o.Holder() == "" {
+			t.Errorf("the lease %T has no origin", l)
+		}
+		if found, ok := signalbox.FromContext(ctx); !ok || found != job {
+			t.Errorf("the context has the job %v, %v", found, ok)
+		}
 		return nil
 	}, worker.With(named("with")))
 	r.enqueue(t, note{1})

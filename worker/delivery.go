@@ -2,6 +2,7 @@ package worker
 
 import (
 	"context"
+	"strconv"
 	"sync/atomic"
 	"time"
 
@@ -42,6 +43,7 @@ func (d *delivery) begin(s *session, sl *slot, claimed store.Delivery, at time.T
 	d.own.Begin(s.validity.Context())
 	d.Context = &d.own
 	d.claimed = claimed
+	d.Job = claimed.Job
 	d.id, d.kind, d.token = claimed.Job.ID, claimed.Job.Kind, claimed.Job.Token
 	d.session, d.slot, d.started = s, sl, at
 }
@@ -65,9 +67,19 @@ func (d *delivery) Value(key any) any {
 }
 
 // Key, Token and Until implement [lock.Lease] for the handlers.
-func (d *delivery) Key() string      { return d.session.queue.store.Name() + "/" + d.id }
+func (d *delivery) Key() string {
+	q := d.session.queue
+	if namespace := q.w.namespace(); namespace != "" {
+		return namespace + ":" + q.store.Name() + "/" + d.id
+	}
+	return q.store.Name() + "/" + d.id
+}
 func (d *delivery) Token() int64     { return d.token }
 func (d *delivery) Until() time.Time { return d.session.validity.Until() }
+
+// Issuer and Holder implement [lock.Origin]. Tokens of jobs come from one counter of each queue. A session grants no token twice.
+func (d *delivery) Issuer() string { return "redis-queue" }
+func (d *delivery) Holder() string { return d.session.id + "." + strconv.FormatInt(d.token, 10) }
 
 // LockDown implements [telemetry.LockLog] for the handlers.
 func (d *delivery) LockDown(called bool, err error) {

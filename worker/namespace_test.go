@@ -10,6 +10,7 @@ import (
 	"github.com/signalbox-go/signalbox"
 	"github.com/signalbox-go/signalbox/internal/redistest"
 	"github.com/signalbox-go/signalbox/internal/store"
+	"github.com/signalbox-go/signalbox/lock"
 	"github.com/signalbox-go/signalbox/scheduler"
 	"github.com/signalbox-go/signalbox/worker"
 )
@@ -40,7 +41,10 @@ func TestNamespaces(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	worker.Handle(w, func(_ context.Context, job *signalbox.Job, args tenant) error {
+	worker.Handle(w, func(ctx context.Context, job *signalbox.Job, args tenant) error {
+		if l, _ := lock.FromContext(ctx); l.Key() != prod+":"+queue+"/"+job.ID {
+			t.Errorf("the lease of job %s has the key %q", job.ID, l.Key())
+		}
 		if args.Name != prod || job.Namespace != prod {
 			t.Errorf("a worker of prod ran %s of %s, in namespace %q", job.ID, args.Name, job.Namespace)
 		}

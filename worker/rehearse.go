@@ -39,7 +39,7 @@ func (w *Worker) rehearse(ctx context.Context, job *signalbox.Job) testseam.Verd
 	q := newQueue(w, s, s, 1, nil)
 	base := trace.ContextWithSpanContext(baggage.ContextWithoutBaggage(context.WithoutCancel(ctx)), trace.SpanContext{})
 	q.base = signalbox.WithHoldBack(signalbox.WithDraining(base, q.draining), func(context.Context, time.Time) error { return nil })
-	held := &session{queue: q, validity: lease.NewValidity(q.base)}
+	held := &session{queue: q, id: store.NewSession(w.id), validity: lease.NewValidity(q.base)}
 	held.validity.Extend(lease.Now(), rehearsalLease)
 	defer held.end(context.Canceled)
 	defer q.rehearseShutdown(ctx, held)()

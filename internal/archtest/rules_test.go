@@ -55,6 +55,7 @@ var rules = []rule{
 	{"lock/internal/...", nil, []string{goRedis}}, // not lock: every locker imports these
 	{"lock/redlock", []string{"lock", "internal/lease", "internal/telemetry", "lock/internal/..."}, append([]string{goRedis, backoff}, otelAPI...)},
 	{"lock/locktest", []string{"lock"}, nil},
+	{"lock/fence", []string{".", "lock"}, []string{goRedis}},
 	{"middleware", []string{".", "lock", "internal/lease", "internal/telemetry"}, append([]string{backoff}, otelAPI...)},
 	{"health", nil, nil}, // the standard library only: programs without Redis can use it
 	{"scheduler", []string{".", "health", "internal/schedule", "internal/store", "internal/telemetry"}, append([]string{goRedis, unix}, otelAPI...)},

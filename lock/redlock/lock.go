@@ -19,6 +19,10 @@ type heldLock struct {
 
 func (l *heldLock) Key() string { return l.key }
 
+// Issuer and Holder implement [lock.Origin]. The holder is the value that the key has on the nodes.
+func (l *heldLock) Issuer() string { return "redlock" }
+func (l *heldLock) Holder() string { return l.claim.valueArg.(string) }
+
 func (l *heldLock) Extend(ctx context.Context) error { return l.failed("extend", l.ExtendBy(ctx, l)) }
 
 // Renew is part of [held.Service].
