@@ -1,0 +1,5 @@
+package etcdlock
+
+const childEnv = "SIGNALBOX_ETCDLOCK_CHILD"
+
+func childMain(string) {}

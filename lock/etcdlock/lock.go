@@ -1,0 +1,92 @@
+package etcdlock
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/signalbox-go/signalbox/lock"
+	"github.com/signalbox-go/signalbox/lock/internal/held"
+)
+
+// heldLock is the lock that a [Locker] grants.
+type heldLock struct {
+	held.Lock
+	key   string
+	place *place
+
+	asked bool // a release was sent; GiveUp is called by one goroutine at a time
+}
+
+func (l *heldLock) Key() string { return l.key }
+
+// Issuer names the counter that tokens come from: the revisions of an etcd.
+func (l *heldLock) Issuer() string { return "etcd" }
+
+// Holder returns the random value of this grant. It is the end of the name of the holder's key in etcd.
+func (l *heldLock) Holder() string { return l.place.value }
+
+func (l *heldLock) Extend(ctx context.Context) error { return l.failed("extend", l.ExtendBy(ctx, l)) }
+
+// Renew is part of [held.Service].
+func (l *heldLock) Renew(ctx context.Context) error { return l.place.renew(ctx) }
+
+func (l *heldLock) Release(ctx context.Context) error {
+	return l.failed("release", l.ReleaseBy(ctx, l))
+}
+
+// GiveUp is part of [held.Service]. It deletes the place, if it is there, and then its lease in the background.
+func (l *heldLock) GiveUp(ctx context.Context, _ time.Time) error {
+	p := l.place
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), callTimeout)
+	defer cancel()
+	again := l.asked
+	l.asked = true
+	resp, err := p.locker.client.Txn(ctx).
+		If(p.mine()).
+		Then(clientv3.OpDelete(p.name)).
+		Else(p.first()).
+		Commit()
+	if err == nil && !resp.Succeeded {
+		err = lostTo(resp)
+		if again && p.wasThere(ctx) {
+			err = nil // the release before this one deleted it
+		}
+	}
+	p.leave()
+	return p.locker.answer(ctx, ctx, err)
+}
+
+// wasThere reports whether a place that is gone is known not to have expired. So it was deleted, or its lease was revoked.
+func (p *place) wasThere(ctx context.Context) bool {
+	if left, err := p.locker.client.TimeToLive(ctx, p.lease); err == nil && left.TTL > 0 {
+		return true
+	}
+	select {
+	case <-p.leaving.done:
+		return p.leaving.revoked
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// lostTo returns how a place was lost, by what is left of the queue.
+func lostTo(resp *clientv3.TxnResponse) error {
+	if len(resp.Responses[0].GetResponseRange().Kvs) > 0 {
+		return lock.ErrTaken
+	}
+	return lock.ErrExpired
+}
+
+func (l *heldLock) failed(what string, err error) error {
+	if err == nil {
+		return nil
+	}
+	if errors.Is(err, lock.ErrInvalid) {
+		return err
+	}
+	return fmt.Errorf("lock: %s %q: %w", what, l.key, err)
+}
