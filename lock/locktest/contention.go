@@ -11,16 +11,16 @@ import (
 )
 
 // All of many goroutines get the lock, one at a time, and the tokens grow with the grants.
-func contention(s *suite) { s.contend(longTTL, 4, 4, 5, 0) }
+func contention(s *suite) { s.contend(s.long, 4, 4, 5, 0) }
 
 // The same is true if some holders never release the lock.
-func contentionWithDeadHolders(s *suite) { s.contend(shortTTL, 2, 3, 1, 2) }
+func contentionWithDeadHolders(s *suite) { s.contend(s.short, 2, 3, 1, 2) }
 
 // contend starts some lockers with some goroutines each. Every goroutine acquires the lock
 // some times. The first dead holders don't release it.
 func (s *suite) contend(ttl time.Duration, lockers, goroutines, times, dead int) {
 	s.Helper()
-	key, r := newKey(), &roster{dead: dead}
+	key, r := newKey(), &roster{dead: dead, patience: s.patience}
 	var all sync.WaitGroup
 	for range lockers {
 		locker := s.locker(ttl)
@@ -32,7 +32,7 @@ func (s *suite) contend(ttl time.Duration, lockers, goroutines, times, dead int)
 			})
 		}
 	}
-	s.within(2*patience, "one of many", all.Wait)
+	s.within(2*s.patience, "one of many", all.Wait)
 	if err := errors.Join(r.wrong...); err != nil {
 		s.Error(err)
 	}
@@ -48,12 +48,14 @@ type roster struct {
 	grants int
 	token  int64
 	dead   int // number of first holders that won't release
-	wrong  []error
+	// patience bounds the wait of one goroutine.
+	patience time.Duration
+	wrong    []error
 }
 
 // visit acquires the lock, holds it for a moment and releases it.
 func (r *roster) visit(ctx context.Context, locker lock.Locker, key string) {
-	ctx, cancel := context.WithTimeout(ctx, patience)
+	ctx, cancel := context.WithTimeout(ctx, r.patience)
 	defer cancel()
 	l, err := locker.Acquire(ctx, key)
 	if err != nil || l == nil {

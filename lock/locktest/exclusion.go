@@ -9,7 +9,7 @@ import (
 
 // A held lock is refused to all, including the locker that granted it.
 func oneHolder(s *suite) {
-	a, b, key := s.locker(longTTL), s.locker(longTTL), newKey()
+	a, b, key := s.locker(s.long), s.locker(s.long), newKey()
 	first := s.grant(a, key)
 	if first.Key() != key {
 		s.Errorf("Key = %q; want %q", first.Key(), key)
@@ -26,7 +26,7 @@ func oneHolder(s *suite) {
 // be split, possibly none gets the lock.
 func oneWinner(s *suite) {
 	const rounds, each = 5, 8
-	lockers := []lock.Locker{s.locker(longTTL), s.locker(longTTL), s.locker(longTTL), s.locker(longTTL)}
+	lockers := []lock.Locker{s.locker(s.long), s.locker(s.long), s.locker(s.long), s.locker(s.long)}
 	for range rounds {
 		key, start := newKey(), make(chan struct{})
 		results := make(chan result, len(lockers)*each)
@@ -41,7 +41,7 @@ func oneWinner(s *suite) {
 			}
 		}
 		close(start)
-		s.within(slack, "TryAcquire by many", all.Wait)
+		s.within(s.slack, "TryAcquire by many", all.Wait)
 		close(results)
 		var won []lock.Lock
 		for r := range results {
@@ -65,7 +65,7 @@ func oneWinner(s *suite) {
 
 // Locks of different keys are independent, even if the names are similar.
 func keysAreIndependent(s *suite) {
-	a, b, key := s.locker(longTTL), s.locker(longTTL), newKey()
+	a, b, key := s.locker(s.long), s.locker(s.long), newKey()
 	first := s.grant(a, key)
 	for _, other := range []string{newKey(), key + "-", key[:len(key)-1]} {
 		l, err := s.try(s.Context(), b, other)
@@ -80,12 +80,12 @@ func keysAreIndependent(s *suite) {
 
 // An empty key is refused, with another error than a held lock.
 func invalidKey(s *suite) {
-	locker := s.locker(longTTL)
+	locker := s.locker(s.long)
 	l, err := s.try(s.Context(), locker, "")
 	if l != nil || !errors.Is(err, lock.ErrInvalid) || errors.Is(err, lock.ErrHeld) {
 		s.Errorf("TryAcquire of an empty key = %v, %v; want ErrInvalid", told(l), err)
 	}
-	s.within(slack, "Acquire", func() { l, err = locker.Acquire(s.Context(), "") })
+	s.within(s.slack, "Acquire", func() { l, err = locker.Acquire(s.Context(), "") })
 	if l != nil || !errors.Is(err, lock.ErrInvalid) || errors.Is(err, lock.ErrHeld) {
 		s.Errorf("Acquire of an empty key = %v, %v; want ErrInvalid", told(l), err)
 	}

@@ -10,7 +10,7 @@ import (
 
 // The validity ends in the future, and not later than the TTL allows.
 func untilIsWithinTheTTL(s *suite) {
-	l := s.grant(s.locker(longTTL), newKey())
+	l := s.grant(s.locker(s.long), newKey())
 	s.untilFits(l, "when granted")
 	first := l.Until()
 	pause(time.Millisecond) // otherwise the clock may not have advanced
@@ -25,15 +25,15 @@ func untilIsWithinTheTTL(s *suite) {
 
 func (s *suite) untilFits(l lock.Lock, when string) {
 	s.Helper()
-	if left := time.Until(l.Until()); left <= 0 || left > longTTL {
-		s.Errorf("%s: Until is in %v; want from 0 to the TTL of %v", when, left, longTTL)
+	if left := time.Until(l.Until()); left <= 0 || left > s.long {
+		s.Errorf("%s: Until is in %v; want from 0 to the TTL of %v", when, left, s.long)
 	}
 }
 
 // The context lasts as long as the validity. Its Err reports the end without a timer, and Done
 // is closed soon after.
 func contextEndsBeforeTheTTL(s *suite) {
-	l := s.grant(s.locker(shortTTL), newKey())
+	l := s.grant(s.locker(s.short), newKey())
 	ctx, until := l.Context(), l.Until()
 	pause(time.Until(until) / 2)
 	if err := ctx.Err(); err != nil && time.Now().Before(until) {
@@ -48,7 +48,7 @@ func contextEndsBeforeTheTTL(s *suite) {
 
 // The context that is passed to Acquire doesn't bound the holding.
 func contextOutlivesThatOfAcquire(s *suite) {
-	a, b := s.locker(longTTL), s.locker(longTTL)
+	a, b := s.locker(s.long), s.locker(s.long)
 	ctx, cancel := context.WithCancel(s.Context())
 	acquired := s.grantWith(ctx, a, newKey())
 	tried, err := s.try(ctx, a, newKey())
@@ -63,7 +63,7 @@ func contextOutlivesThatOfAcquire(s *suite) {
 // The values of that context, such as a trace, are available while the lock is held.
 func contextKeepsValues(s *suite) {
 	type name struct{}
-	locker, ctx := s.locker(longTTL), context.WithValue(s.Context(), name{}, "value")
+	locker, ctx := s.locker(s.long), context.WithValue(s.Context(), name{}, "value")
 	acquired := s.grantWith(ctx, locker, newKey())
 	tried, err := s.try(ctx, locker, newKey())
 	if err != nil || tried == nil {
@@ -78,10 +78,10 @@ func contextKeepsValues(s *suite) {
 
 // A lock that is extended outlives its TTL.
 func extendKeepsTheLock(s *suite) {
-	a, b, key := s.locker(heldTTL), s.locker(heldTTL), newKey()
+	a, b, key := s.locker(s.held), s.locker(s.held), newKey()
 	l := s.grant(a, key)
-	for end := time.Now().Add(heldTTL * 6 / 5); time.Now().Before(end); {
-		pause(heldTTL / 5)
+	for end := time.Now().Add(s.held * 6 / 5); time.Now().Before(end); {
+		pause(s.held / 5)
 		s.holds(l, b, "while it is extended")
 	}
 	s.release(l)
@@ -89,10 +89,10 @@ func extendKeepsTheLock(s *suite) {
 
 // A lease that has ended can't be extended, and the attempt keeps nobody out.
 func extendNeverResurrects(s *suite) {
-	a, b, key := s.locker(shortTTL), s.locker(longTTL), newKey()
+	a, b, key := s.locker(s.short), s.locker(s.long), newKey()
 	dead := s.grant(a, key)
 	s.lost(dead)
-	ctx, cancel := context.WithTimeout(s.Context(), slack)
+	ctx, cancel := context.WithTimeout(s.Context(), s.slack)
 	defer cancel()
 	results := acquiring(ctx, b, key)
 	var heir result
@@ -100,7 +100,7 @@ func extendNeverResurrects(s *suite) {
 		s.refusesToExtend(dead)
 		select {
 		case heir = <-results:
-		case <-time.After(shortTTL / 20):
+		case <-time.After(moment / 20):
 		}
 	}
 	if heir.err != nil || heir.lock == nil {
@@ -114,7 +114,7 @@ func extendNeverResurrects(s *suite) {
 
 // A lock that was released can't be extended.
 func extendAfterRelease(s *suite) {
-	a, b, key := s.locker(longTTL), s.locker(longTTL), newKey()
+	a, b, key := s.locker(s.long), s.locker(s.long), newKey()
 	old := s.grant(a, key)
 	s.release(old)
 	s.refusesToExtend(old)

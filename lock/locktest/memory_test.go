@@ -2,8 +2,11 @@ package locktest
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -19,6 +22,8 @@ type service struct {
 	mu     sync.Mutex
 	keys   map[string]*entry
 	grants int64
+	// waiting has, for each key, the processes of those that wait for it. Only one flaw uses it.
+	waiting map[string][]*gate
 }
 
 // An entry has the service's data about a key.
@@ -30,7 +35,8 @@ type entry struct {
 
 type memory struct {
 	*service
-	ttl time.Duration
+	ttl  time.Duration
+	gate *gate // of the process that it is part of; nil: of the test's
 }
 
 func (m *memory) Acquire(ctx context.Context, key string) (lock.Lock, error) {
@@ -45,14 +51,34 @@ func (m *memory) acquire(ctx context.Context, key string, wait bool) (lock.Lock,
 	if key == "" && m.flaw != "takes an empty key" {
 		return nil, fmt.Errorf("%w: empty", lock.ErrInvalid)
 	}
-	if m.flaw == "forgets the key's end" {
-		key = key[:min(len(key), 20)]
+	switch {
+	case m.flaw == "refuses a slash" && strings.Contains(key, "/"):
+		return nil, fmt.Errorf("%w: slash", lock.ErrInvalid)
+	case m.flaw == "fails with odd keys" && strings.ContainsAny(key, "{}"):
+		return nil, errors.New("syntax error")
+	case m.flaw == "Acquire refuses odd keys late" && wait && strings.ContainsAny(key, "{}"):
+		return nil, lock.ErrHeld
 	}
+	name := key
+	switch m.flaw {
+	case "forgets the key's end":
+		key = key[:min(len(key), 20)]
+	case "folds case":
+		key = strings.ToLower(key)
+	case "a slash ends the key":
+		key, _, _ = strings.Cut(key, "/")
+	case "a zero byte ends the key":
+		key, _, _ = strings.Cut(key, "\x00")
+	}
+	defer m.queue(key)()
 	for {
+		if err := m.gate.pass(); err != nil {
+			return nil, err
+		}
 		if ctx.Err() != nil && m.flaw != "takes a context that has ended" {
 			return nil, context.Cause(ctx)
 		}
-		l, left, changed := m.try(ctx, key)
+		l, left, changed := m.try(ctx, name, key)
 		if l != nil {
 			return l, nil
 		}
@@ -67,6 +93,28 @@ func (m *memory) acquire(ctx context.Context, key string, wait bool) (lock.Lock,
 		if err := m.wait(ctx, left, changed); err != nil {
 			return nil, err
 		}
+	}
+}
+
+// queue puts a caller into the queue of a key, until the returned function is called.
+func (m *memory) queue(key string) (leave func()) {
+	if m.flaw != "waits for dead waiters" {
+		return func() {}
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.waiting == nil {
+		m.waiting = map[string][]*gate{}
+	}
+	m.waiting[key] = append(m.waiting[key], m.gate)
+	return func() {
+		if m.gate.pass() != nil {
+			return // it was killed, so it can't leave
+		}
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		i := slices.Index(m.waiting[key], m.gate)
+		m.waiting[key] = slices.Delete(m.waiting[key], i, i+1)
 	}
 }
 
@@ -100,13 +148,19 @@ func (m *memory) wait(ctx context.Context, left time.Duration, changed chan stru
 
 // try asks the service for the lock. If it is held, try returns for how long, and a channel that
 // is closed if it ends earlier.
-func (m *memory) try(ctx context.Context, key string) (*memoryLock, time.Duration, chan struct{}) {
+func (m *memory) try(ctx context.Context, name, key string) (*memoryLock, time.Duration, chan struct{}) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.keys == nil {
 		m.keys = map[string]*entry{}
 	}
 	e := m.keys[key]
+	if m.flaw == "waits for dead waiters" && m.waiting[key][0] != m.gate {
+		return nil, time.Second, nil
+	}
+	if e != nil && m.flaw == "a dead process keeps its lock" && e.holder.gate != nil {
+		return nil, time.Hour, e.changed
+	}
 	if e != nil && time.Until(e.end) > 0 && m.flaw != "excludes nobody" &&
 		(m.flaw != "is reentrant" || e.holder.memory != m) {
 		return nil, time.Until(e.end), e.changed
@@ -119,7 +173,7 @@ func (m *memory) try(ctx context.Context, key string) (*memoryLock, time.Duratio
 	case "the lock forgets values":
 		parent = context.Background()
 	}
-	l := &memoryLock{memory: m, key: key, term: newTerm(parent)}
+	l := &memoryLock{memory: m, name: name, key: key, term: newTerm(parent), holder: rand.Text()}
 	l.token.Store(m.grants)
 	switch {
 	case m.flaw == "tokens are all the same":
@@ -150,8 +204,10 @@ func (m *memory) promised() time.Duration {
 // A memoryLock is a lock that a memory granted.
 type memoryLock struct {
 	*memory
-	key   string
-	token atomic.Int64
+	name   string // for the holder
+	key    string
+	token  atomic.Int64
+	holder string
 
 	term     *term
 	mu       sync.Mutex
@@ -164,7 +220,22 @@ func (l *memoryLock) Key() string {
 	if l.flaw == "the lock has no name" {
 		return ""
 	}
-	return l.key
+	return l.name
+}
+
+// Issuer and Holder implement [lock.Origin].
+func (l *memoryLock) Issuer() string {
+	if l.flaw == "each locker is an issuer" {
+		return fmt.Sprintf("%p", l.memory)
+	}
+	return "memory"
+}
+
+func (l *memoryLock) Holder() string {
+	if l.flaw == "all holders are one" {
+		return "holder"
+	}
+	return l.holder
 }
 
 func (l *memoryLock) Token() int64             { return l.token.Load() }
@@ -196,6 +267,9 @@ func (l *memoryLock) mine() *entry {
 }
 
 func (l *memoryLock) Extend(ctx context.Context) error {
+	if err := l.gate.pass(); err != nil {
+		return err
+	}
 	l.service.mu.Lock()
 	defer l.service.mu.Unlock()
 	e := l.mine()
@@ -229,6 +303,9 @@ func (l *memoryLock) Extend(ctx context.Context) error {
 }
 
 func (l *memoryLock) Release(ctx context.Context) error {
+	if err := l.gate.pass(); err != nil {
+		return err
+	}
 	l.service.mu.Lock()
 	defer l.service.mu.Unlock()
 	if ctx.Err() != nil && l.flaw == "Release needs a context" {

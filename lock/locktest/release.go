@@ -10,9 +10,9 @@ import (
 
 // The context of a lock ends when the lock is released.
 func releaseEndsTheContext(s *suite) {
-	l := s.grant(s.locker(longTTL), newKey())
+	l := s.grant(s.locker(s.long), newKey())
 	s.release(l)
-	s.ends(l, slack, "that was released")
+	s.ends(l, s.slack, "that was released")
 	if ctx := l.Context(); ctx.Err() == nil || context.Cause(ctx) != context.Canceled {
 		s.Errorf("the context of a released lock: Err %v, cause %v; want the cause context.Canceled", ctx.Err(), context.Cause(ctx))
 	}
@@ -20,14 +20,14 @@ func releaseEndsTheContext(s *suite) {
 
 // A lock may be released a second time. A later holder keeps it.
 func releaseIsIdempotent(s *suite) {
-	a, b, key := s.locker(longTTL), s.locker(longTTL), newKey()
+	a, b, key := s.locker(s.long), s.locker(s.long), newKey()
 	l := s.grant(a, key)
 	errs := make(chan error, 8)
 	var all sync.WaitGroup
 	for range cap(errs) {
 		all.Go(func() { errs <- l.Release(s.Context()) })
 	}
-	s.within(slack, "Release by many", all.Wait)
+	s.within(s.slack, "Release by many", all.Wait)
 	close(errs)
 	for err := range errs {
 		if err != nil {
@@ -41,7 +41,7 @@ func releaseIsIdempotent(s *suite) {
 
 // Release works even if the caller's context has ended.
 func releaseWorksAfterCancel(s *suite) {
-	a, b, key := s.locker(longTTL), s.locker(longTTL), newKey()
+	a, b, key := s.locker(s.long), s.locker(s.long), newKey()
 	ctx, cancel := context.WithCancel(s.Context())
 	l := s.grantWith(ctx, a, key)
 	cancel()
@@ -54,7 +54,7 @@ func releaseWorksAfterCancel(s *suite) {
 // A release that comes too late returns ErrLost each time. The lock stays with its
 // holder.
 func lateReleaseTouchesNobody(s *suite) {
-	a, b, key := s.locker(shortTTL), s.locker(longTTL), newKey()
+	a, b, key := s.locker(s.short), s.locker(s.long), newKey()
 	forgotten, dead := s.grant(a, newKey()), s.grant(a, key)
 	s.lost(forgotten)
 	heir := s.grant(b, key)

@@ -15,7 +15,9 @@ import (
 // can watch the subtests fail.
 type suite struct {
 	testing.TB
+	times
 	newLocker Maker
+	spawn     func(*suite, order) process
 }
 
 func (s *suite) locker(ttl time.Duration) lock.Locker {
@@ -91,14 +93,14 @@ func (s *suite) grant(locker lock.Locker, key string) lock.Lock {
 
 func (s *suite) grantWith(ctx context.Context, locker lock.Locker, key string) lock.Lock {
 	s.Helper()
-	l, _ := s.granted(acquiring(ctx, locker, key), shortTTL+slack, "a lock that is free")
+	l, _ := s.granted(acquiring(ctx, locker, key), s.short+s.slack, "a lock that is free")
 	return l
 }
 
 // try calls TryAcquire, which must return at once.
 func (s *suite) try(ctx context.Context, locker lock.Locker, key string) (l lock.Lock, err error) {
 	s.Helper()
-	s.within(slack, "TryAcquire", func() { l, err = locker.TryAcquire(ctx, key) })
+	s.within(s.slack, "TryAcquire", func() { l, err = locker.TryAcquire(ctx, key) })
 	if err == nil && l != nil {
 		s.tidy(l)
 	}
@@ -122,13 +124,13 @@ func (s *suite) release(l lock.Lock) {
 
 func (s *suite) releaseWith(ctx context.Context, l lock.Lock) (err error) {
 	s.Helper()
-	s.within(slack, "Release", func() { err = l.Release(ctx) })
+	s.within(s.slack, "Release", func() { err = l.Release(ctx) })
 	return err
 }
 
 func (s *suite) extend(l lock.Lock) (err error) {
 	s.Helper()
-	s.within(slack, "Extend", func() { err = l.Extend(s.Context()) })
+	s.within(s.slack, "Extend", func() { err = l.Extend(s.Context()) })
 	return err
 }
 
@@ -148,7 +150,7 @@ func (s *suite) holds(l lock.Lock, other lock.Locker, when string) {
 // lost waits until a lease ends by itself.
 func (s *suite) lost(l lock.Lock) {
 	s.Helper()
-	s.ends(l, shortTTL+slack, "that nobody extends")
+	s.ends(l, s.short+s.slack, "that nobody extends")
 	s.saysLost(l)
 }
 

@@ -13,7 +13,7 @@ var errWork = errors.New("locktest: the work failed")
 
 // lock.Do runs the function under the lock. It releases the lock in any case.
 func doRunsUnderTheLock(s *suite) {
-	a, b, key := s.locker(longTTL), s.locker(longTTL), newKey()
+	a, b, key := s.locker(s.long), s.locker(s.long), newKey()
 	for name, work := range map[string]func(){"returns": func() {}, "panics": func() { panic(errWork) }} {
 		ran := false
 		err := s.do(name, func() error {
@@ -34,7 +34,7 @@ func doRunsUnderTheLock(s *suite) {
 	}
 
 	holder := s.grant(b, key)
-	ctx, cancel := context.WithTimeout(s.Context(), 3*shortTTL/2)
+	ctx, cancel := context.WithTimeout(s.Context(), 3*moment/2)
 	defer cancel()
 	err := s.do("that waits in vain", func() error {
 		return lock.Do(ctx, a, key, func(context.Context) error {
@@ -50,11 +50,11 @@ func doRunsUnderTheLock(s *suite) {
 
 // The lock is renewed while the function runs.
 func doOutlivesTheTTL(s *suite) {
-	a, b, key := s.locker(heldTTL), s.locker(heldTTL), newKey()
+	a, b, key := s.locker(s.held), s.locker(s.held), newKey()
 	err := s.do("outlives the TTL", func() error {
 		return lock.Do(s.Context(), a, key, func(ctx context.Context) error {
-			for end := time.Now().Add(heldTTL * 6 / 5); time.Now().Before(end); {
-				pause(heldTTL / 5)
+			for end := time.Now().Add(s.held * 6 / 5); time.Now().Before(end); {
+				pause(s.held / 5)
 				s.refused(b, key, "while the function runs")
 			}
 			return ctx.Err()
@@ -67,7 +67,7 @@ func doOutlivesTheTTL(s *suite) {
 
 // lock.Hold does the same with a lock that is already acquired.
 func holdReleases(s *suite) {
-	a, b, key := s.locker(longTTL), s.locker(longTTL), newKey()
+	a, b, key := s.locker(s.long), s.locker(s.long), newKey()
 	l := s.grant(a, key)
 	err := s.do("is held", func() error {
 		return lock.Hold(s.Context(), l, func(ctx context.Context) error {
@@ -99,7 +99,7 @@ func (s *suite) do(name string, f func() error) (err error) {
 		default:
 			s.Errorf("the function that %s: panic: %v\n%s", name, p, debug.Stack())
 		}
-		if took := time.Since(start); took > heldTTL*6/5+slack {
+		if took := time.Since(start); took > s.held*6/5+s.slack {
 			s.Errorf("the function that %s: took %v", name, took)
 		}
 	}()

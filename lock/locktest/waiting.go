@@ -11,7 +11,7 @@ import (
 
 // A waiter gets the lock when it is released, and not earlier.
 func acquireWaitsForRelease(s *suite) {
-	a, b := s.locker(longTTL), s.locker(longTTL)
+	a, b := s.locker(s.long), s.locker(s.long)
 	for name, other := range map[string]lock.Locker{"another locker": b, "the same locker": a} {
 		key := newKey()
 		l := s.grant(a, key)
@@ -23,10 +23,10 @@ func acquireWaitsForRelease(s *suite) {
 			early = !released.Load()
 			results <- result{lock: l, err: err}
 		}()
-		pause(shortTTL / 5) // by now some of them wait; the test also works if none does
+		pause(moment / 5) // by now some of them wait; the test also works if none does
 		released.Store(true)
 		s.release(l)
-		s.granted(results, slack, name)
+		s.granted(results, s.slack, name)
 		if early {
 			s.Errorf("%s: the lock was granted before its holder released it", name)
 		}
@@ -36,9 +36,9 @@ func acquireWaitsForRelease(s *suite) {
 // A holder that never releases the lock keeps it for its TTL. Its context ends before another client
 // gets the lock.
 func acquireWaitsForExpiry(s *suite) {
-	a, b, key := s.locker(shortTTL), s.locker(shortTTL), newKey()
+	a, b, key := s.locker(s.short), s.locker(s.short), newKey()
 	dead := s.grant(a, key)
-	_, at := s.granted(acquiring(s.Context(), b, key), shortTTL+slack, "a lock whose holder is dead")
+	_, at := s.granted(acquiring(s.Context(), b, key), s.short+s.slack, "a lock whose holder is dead")
 	s.saysLost(dead)
 	if at.Before(dead.Until()) {
 		s.Errorf("the lock was granted %v before the validity of its last holder ended", dead.Until().Sub(at))
@@ -49,13 +49,13 @@ func acquireWaitsForExpiry(s *suite) {
 // another waiter of its process. The error says what was waited for and why the wait ended. Nothing
 // of the waiter is left.
 func acquireEndsWithItsContext(s *suite) {
-	a, b, key := s.locker(longTTL), s.locker(longTTL), newKey()
+	a, b, key := s.locker(s.long), s.locker(s.long), newKey()
 	l := s.grant(a, key)
 	why := errors.New("locktest: waited long enough")
 	var waiters []<-chan result
-	for i, locker := range []lock.Locker{a, b, s.locker(longTTL), a, b, s.locker(longTTL), a, b} {
+	for i, locker := range []lock.Locker{a, b, s.locker(s.long), a, b, s.locker(s.long), a, b} {
 		// Long enough that each has seen the held lock, even on a slow machine.
-		end := 3*shortTTL/2 + time.Duration(i)*shortTTL/40
+		end := 3*moment/2 + time.Duration(i)*moment/40
 		timeout, cancel := context.WithTimeoutCause(s.Context(), end, why)
 		defer cancel()
 		cancelled, cancelCause := context.WithCancelCause(s.Context())
@@ -65,19 +65,19 @@ func acquireEndsWithItsContext(s *suite) {
 	}
 	for i, results := range waiters {
 		var r result
-		s.within(3*shortTTL+slack, "Acquire under a context that ends", func() { r = <-results })
+		s.within(3*moment+s.slack, "Acquire under a context that ends", func() { r = <-results })
 		if r.lock != nil || !errors.Is(r.err, lock.ErrHeld) || !errors.Is(r.err, why) {
 			s.Errorf("waiter %d: Acquire = %v, %v; want ErrHeld and the cause %q", i, told(r.lock), r.err, why)
 		}
 	}
 	s.holds(l, b, "after the waiters left")
 	s.release(l)
-	s.release(s.grant(s.locker(longTTL), key)) // the lock wasn't given to a waiter that has left
+	s.release(s.grant(s.locker(s.long), key)) // the lock wasn't given to a waiter that has left
 }
 
 // If the context has ended already, the error is its cause and nothing else.
 func endedContextGivesItsCause(s *suite) {
-	a, b, key := s.locker(longTTL), s.locker(longTTL), newKey()
+	a, b, key := s.locker(s.long), s.locker(s.long), newKey()
 	why := errors.New("locktest: ended before")
 	ctx, cancel := context.WithCancelCause(s.Context())
 	cancel(why)
@@ -86,7 +86,7 @@ func endedContextGivesItsCause(s *suite) {
 	} {
 		var l lock.Lock
 		var err error
-		s.within(slack, name, func() { l, err = acquire(ctx, key) })
+		s.within(s.slack, name, func() { l, err = acquire(ctx, key) })
 		if l != nil || !errors.Is(err, why) || errors.Is(err, lock.ErrHeld) {
 			s.Errorf("%s with a context that has ended = %v, %v; want its cause %q", name, told(l), err, why)
 		}
