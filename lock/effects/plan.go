@@ -1,0 +1,95 @@
+package main
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"time"
+)
+
+// An increment is what a process is asked to do.
+type increment struct {
+	ID      string
+	Guarded bool
+	Born    time.Time     // when it was first asked for
+	Work    time.Duration // the moment that each of its steps takes
+}
+
+// A phase is a step of an increment that a process reports. A fault waits for one.
+type phase string
+
+const (
+	asked phase = "asked" // about to ask for the lock
+	held  phase = "held"  // has the lock, and has not read
+	read  phase = "read"  // has read the counter, and has not written
+	wrote phase = "wrote" // the write is committed, and the lock not released
+	done  phase = "done"  // the acknowledgement
+	retry phase = "retry" // it failed, and begins again
+)
+
+// A fault happens to the process that reports a phase of an increment.
+type fault struct {
+	kill    bool // else it is stopped
+	at      phase
+	guarded bool // which of the two counters the increment is of
+}
+
+// faults are the kinds. A plan has as many of each, or one more.
+var faults = []fault{
+	{at: read},                             // the twin's write comes late, and undoes those of others
+	{at: held, guarded: true},              // superseded before it enters: the guard must refuse it
+	{kill: true, at: wrote, guarded: true}, // nobody hears of the commit: another process tries again
+	{at: wrote, guarded: true},             // the lock is lost after the commit
+	{at: read, guarded: true},              // an open transaction, which the database ends
+	{kill: true, at: read, guarded: true},  // a transaction that nobody ends
+	{at: asked, guarded: true},             // a waiter in the queue
+	{kill: true, at: read},                 //
+	{kill: true, at: asked, guarded: true}, // a waiter in the queue
+	{at: read},                             //
+	{kill: true, at: held, guarded: true},  //
+	{kill: true, at: wrote, guarded: true}, //
+}
+
+const (
+	// usual is how long the steps of an increment take.
+	usual = 2 * time.Millisecond
+	// aimed is how long they take where a fault waits: long enough to be hit on a busy machine.
+	aimed = 100 * time.Millisecond
+)
+
+// A plan is what the processes are asked to do, in this order, and the faults.
+type plan struct {
+	increments []increment
+	faults     map[string]fault // by the increment's ID
+}
+
+// makePlan spreads the faults evenly over the increments. Guarded and unguarded ones alternate.
+func makePlan(s size, seed uint64) plan {
+	r := rand.New(rand.NewPCG(seed, 0))
+	p := plan{faults: map[string]fault{}}
+	for i := range s.increments {
+		for _, guarded := range []bool{true, false} {
+			p.increments = append(p.increments, increment{ID: incrementID(i, guarded), Guarded: guarded, Work: usual})
+		}
+	}
+	order := r.Perm(s.faults)
+	// The last increments have no faults: a stop lasts until others have gone on.
+	stripe := (s.increments - s.increments/10) / max(s.faults, 1)
+	for i, n := range order {
+		f := faults[n%len(faults)]
+		at := i*stripe + r.IntN(max(stripe, 1))
+		inc := &p.increments[2*at]
+		if !f.guarded {
+			inc = &p.increments[2*at+1]
+		}
+		inc.Work = aimed
+		p.faults[inc.ID] = f
+	}
+	return p
+}
+
+func incrementID(i int, guarded bool) string {
+	if guarded {
+		return fmt.Sprintf("g%d", i)
+	}
+	return fmt.Sprintf("u%d", i)
+}
