@@ -10,6 +10,7 @@ require (
 	github.com/signalbox-go/signalbox/lock/etcdlock v0.0.0
 	github.com/signalbox-go/signalbox/lock/zklock v0.0.0
 	go.etcd.io/etcd/client/v3 v3.7.3
+	go.uber.org/goleak v1.3.0
 	go.uber.org/zap v1.27.1
 	modernc.org/sqlite v1.62.0
 )
