@@ -1,6 +1,8 @@
 package lock_test
 
 import (
+	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -12,13 +14,43 @@ import (
 	"github.com/signalbox-go/signalbox/lock/redlock"
 )
 
+func TestMain(m *testing.M) {
+	locktest.Child(another)
+	redistest.Main(m)
+}
+
+// another makes a locker in another process: arg is the kind of servers, and their addresses.
+func another(arg string, ttl time.Duration) (lock.Locker, error) {
+	kind, addrs, _ := strings.Cut(arg, " ")
+	o := &redis.UniversalOptions{Addrs: strings.Split(addrs, " ")}
+	switch kind {
+	case "single":
+		return lock.New(redis.NewClient(o.Simple()), lock.Config{TTL: ttl})
+	case "cluster":
+		return lock.New(redis.NewClusterClient(o.Cluster()), lock.Config{TTL: ttl})
+	case "masters":
+		var nodes []*redis.Options
+		for _, addr := range o.Addrs {
+			nodes = append(nodes, &redis.Options{Addr: addr})
+		}
+		return redlock.New(nodes, quick(ttl))
+	}
+	return nil, fmt.Errorf("unknown kind %q", kind)
+}
+
+// quick is the configuration of Redlocks whose servers are fresh, on a busy machine.
+func quick(ttl time.Duration) redlock.Config {
+	return redlock.Config{TTL: ttl, NodeTimeout: min(ttl*2/5, 2*time.Second), NoRestartDelay: true}
+}
+
 // Every locker keeps the same promises. Each that the suite asks for has clients of its own, as
 // each process has.
 func TestConformance(t *testing.T) {
 	t.Parallel()
 	t.Run("Redis", func(t *testing.T) {
 		t.Parallel()
-		locktest.Run(t, single(redistest.Start(t).Client))
+		s := redistest.Start(t)
+		locktest.Run(t, single(s.Client), locktest.Processes("single "+s.Addr()))
 	})
 	t.Run("RedisThatHeedsDeadlines", func(t *testing.T) {
 		t.Parallel()
@@ -29,11 +61,16 @@ func TestConformance(t *testing.T) {
 	})
 	t.Run("Cluster", func(t *testing.T) {
 		t.Parallel()
-		locktest.Run(t, single(redistest.Cluster(t).Client))
+		s := redistest.Cluster(t)
+		locktest.Run(t, single(s.Client), locktest.Processes("cluster "+s.Masters()[0].Addr()))
 	})
 	t.Run("Redlock", func(t *testing.T) {
 		t.Parallel()
-		locktest.Run(t, majority(masters(t, 5)))
+		servers, arg := masters(t, 5), "masters"
+		for _, s := range servers {
+			arg += " " + s.Addr()
+		}
+		locktest.Run(t, majority(servers), locktest.Processes(arg))
 	})
 }
 
@@ -46,9 +83,6 @@ func single(client func() redis.UniversalClient) locktest.Maker {
 func majority(servers []*redistest.Server) locktest.Maker {
 	return func(t testing.TB, ttl time.Duration) lock.Locker {
 		t.Helper()
-		return redlockOn(t, servers, redlock.Config{
-			TTL:         ttl,
-			NodeTimeout: min(ttl*2/5, 2*time.Second), // other tests keep this machine busy
-		})
+		return redlockOn(t, servers, quick(ttl))
 	}
 }

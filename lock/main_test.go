@@ -10,11 +10,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 	"github.com/redis/go-redis/v9/maintnotifications"
-
-	"github.com/signalbox-go/signalbox/internal/redistest"
 )
-
-func TestMain(m *testing.M) { redistest.Main(m) }
 
 // fakeRedis runs no scripts but a function, so that it can be used where time is not
 // real, and can answer what no Redis would.

@@ -1,0 +1,148 @@
+package pglock
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/signalbox-go/signalbox/internal/lease"
+	"github.com/signalbox-go/signalbox/lock"
+)
+
+const (
+	// grace is how long a call goes on after its caller left. A call that is cut costs a connection.
+	grace = 100 * time.Millisecond
+	// conflicts bounds how often a statement is run again since the server rolled it back.
+	conflicts = 10
+)
+
+// An answer is what a call returns.
+type answer[T any] struct {
+	row T
+	err error
+}
+
+// call runs one statement outside of any transaction, and reads its one row. It returns when ctx ends, while the
+// statement goes on. late gets the answer if nobody waits for it, or if nobody knows whether the statement ran; it may be
+// nil.
+//
+// A connection that was broken before, as after a restart of the server, costs a second try. So every statement
+// must give the same answer when it is run again.
+func call[T any](ctx context.Context, p *Locker, timeout time.Duration, sql string, args []any, late func(T, error)) (T, error) {
+	var none T
+	if ctx.Err() != nil {
+		return none, lease.Ended(ctx)
+	}
+	answers := make(chan answer[T])
+	left := make(chan struct{})
+	go func() {
+		run, cancel := context.WithTimeout(context.WithoutCancel(ctx), timeout)
+		defer cancel()
+		defer context.AfterFunc(ctx, func() { time.AfterFunc(grace, cancel) })()
+		row, err := query[T](run, p, sql, args)
+		if err != nil && run.Err() != nil && !isAnswer(err) {
+			err = fmt.Errorf("PostgreSQL has not answered within %v, or all connections of the pool were in use: %w", timeout, err)
+		}
+		if err != nil && !isAnswer(err) && !errors.Is(err, pgx.ErrNoRows) && late != nil {
+			select {
+			case answers <- answer[T]{row, err}:
+			case <-left:
+			}
+			late(row, err)
+			return
+		}
+		select {
+		case answers <- answer[T]{row, err}:
+		case <-left:
+			if late != nil {
+				late(row, err)
+			}
+		}
+	}()
+	select {
+	case a := <-answers:
+		return a.row, p.advise(a.err)
+	case <-ctx.Done():
+		close(left)
+		return none, lease.Ended(ctx)
+	}
+}
+
+// query runs a statement, again if the connection was broken or the server rolled it back.
+func query[T any](ctx context.Context, p *Locker, sql string, args []any) (T, error) {
+	broken := false
+	for n := 1; ; n++ {
+		rows, err := p.pool.Query(ctx, sql, args...)
+		var row T
+		if err == nil {
+			row, err = pgx.CollectExactlyOneRow(rows, pgx.RowToStructByPos[T])
+		}
+		switch {
+		case err == nil, ctx.Err() != nil, errors.Is(err, pgx.ErrNoRows):
+			return row, err
+		case isConflict(err) && n < conflicts:
+		case !isAnswer(err) && !broken:
+			broken = true
+		default:
+			return row, err
+		}
+	}
+}
+
+// isAnswer reports whether an error is an answer of the server itself, which then changed nothing. A server that shuts
+// down may have committed.
+func isAnswer(err error) bool {
+	var answer *pgconn.PgError
+	return errors.As(err, &answer) && answer.Code[:2] != "57" && answer.Code[:2] != "08"
+}
+
+// isConflict reports whether the server rolled a statement back that may succeed the next time. That happens if
+// sessions run at REPEATABLE READ or above by default.
+func isConflict(err error) bool {
+	var answer *pgconn.PgError
+	return errors.As(err, &answer) && (answer.Code == "40001" || answer.Code == "40P01")
+}
+
+// advise says what to do about an error.
+func (p *Locker) advise(err error) error {
+	var answer *pgconn.PgError
+	if err == nil || !errors.As(err, &answer) {
+		return err
+	}
+	switch answer.Code {
+	case "42P01", "3F000":
+		return fmt.Errorf("%w: there is no table %s; create it with pglock.Schema: %w", lock.ErrInvalid, p.table, err)
+	case "42703", "42P10", "42804", "42883", "23514", "22P02", "42846", "42809":
+		return fmt.Errorf("%w: the table %s is not that of pglock.Schema: %w", lock.ErrInvalid, p.table, err)
+	case "42501":
+		return fmt.Errorf("%w: the user needs SELECT, INSERT and UPDATE on the table %s: %w", lock.ErrInvalid, p.table, err)
+	case "25006":
+		return fmt.Errorf("the server takes no writes: it is a replica, or transactions are read-only by default: %w", err)
+	}
+	return err
+}
+
+// A fitness is the row of preflight.sql.
+type fitness struct{ Forgets, Unlogged bool }
+
+// preflight checks once that the server keeps what it has granted.
+func (p *Locker) preflight(ctx context.Context) error {
+	if p.checked.Load() {
+		return nil
+	}
+	f, err := call[fitness](ctx, p, p.askTimeout, p.sql.preflight, []any{quoted(p.table)}, nil)
+	switch {
+	case err != nil:
+		return err
+	case f.Forgets:
+		return fmt.Errorf("%w: synchronous_commit is off for this user or database, so a crash could forget a lock that was granted; set it to local or on", lock.ErrInvalid)
+	case f.Unlogged:
+		return fmt.Errorf("%w: the table %s is unlogged or temporary, so a crash would empty it; use ALTER TABLE ... SET LOGGED", lock.ErrInvalid, p.table)
+	}
+	p.checked.Store(true)
+	return nil
+}

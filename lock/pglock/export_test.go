@@ -1,0 +1,11 @@
+package pglock
+
+// Waiting returns how many wait for a key in this process.
+func Waiting(p *Locker, key string) int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if l := p.lines[key]; l != nil {
+		return len(l.waiters)
+	}
+	return 0
+}
