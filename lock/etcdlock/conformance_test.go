@@ -12,7 +12,7 @@ import (
 func TestConformance(t *testing.T) {
 	t.Parallel()
 	addr := sharedEtcd(t).Addr()
-	locktest.Run(t, func(t testing.TB, ttl time.Duration) lock.Locker { return lockerOn(t, ttl, addr) })
+	locktest.Run(t, func(t testing.TB, ttl time.Duration) lock.Locker { return lockerOn(t, ttl, addr) }, locktest.Processes(addr))
 }
 
 // The same on three members, with clients that use all of them.

@@ -12,6 +12,11 @@ import (
 	"github.com/signalbox-go/signalbox/lock/internal/held"
 )
 
+var (
+	_ held.Service = (*heldLock)(nil)
+	_ lock.Origin  = (*heldLock)(nil)
+)
+
 // heldLock is the lock that a [Locker] grants.
 type heldLock struct {
 	held.Lock

@@ -11,7 +11,6 @@ import (
 	"github.com/signalbox-go/signalbox/internal/lease"
 	"github.com/signalbox-go/signalbox/internal/telemetry"
 	"github.com/signalbox-go/signalbox/lock"
-	"github.com/signalbox-go/signalbox/lock/internal/held"
 )
 
 // callTimeout bounds one call, so that an etcd that hangs holds nobody up.
@@ -111,5 +110,3 @@ func (l *heldLock) granted(ctx context.Context) error {
 	}
 	return fmt.Errorf("%w: it was granted with no validity left: each call to etcd took more than half of the TTL of %v", lock.ErrLost, l.place.ttl)
 }
-
-var _ held.Service = (*heldLock)(nil)

@@ -7,6 +7,7 @@ import (
 	"flag"
 	"fmt"
 	"os"
+	"os/exec"
 	"sync"
 	"testing"
 	"time"
@@ -19,6 +20,7 @@ import (
 
 	"github.com/signalbox-go/signalbox/internal/servertest"
 	"github.com/signalbox-go/signalbox/lock"
+	"github.com/signalbox-go/signalbox/lock/locktest"
 )
 
 // patience bounds every wait for something that must come. It is long since a machine under load is slow.
@@ -49,15 +51,21 @@ func sharedEtcd(t testing.TB) *servertest.Server {
 }
 
 func TestMain(m *testing.M) {
-	if addr := os.Getenv(childEnv); addr != "" {
-		childMain(addr)
-		return
-	}
+	locktest.Child(func(addr string, ttl time.Duration) (lock.Locker, error) {
+		client, err := clientv3.New(clientv3.Config{Endpoints: []string{addr}, Logger: zap.NewNop()})
+		if err != nil {
+			return nil, err
+		}
+		return New(client, Config{TTL: ttl})
+	})
 	flag.Parse()
 	parallel := false
 	flag.Visit(func(f *flag.Flag) { parallel = parallel || f.Name == "test.parallel" })
 	if !parallel {
 		_ = flag.Set("test.parallel", "16") // the tests mostly wait, for leases to end and for servers
+	}
+	if _, err := exec.LookPath("etcd"); err != nil && os.Getenv("SIGNALBOX_TEST_REDIS") != "required" {
+		_ = flag.Set("test.skip", "^Example") // an example can't skip itself
 	}
 	code := m.Run()
 	if shared.server != nil {
@@ -315,6 +323,13 @@ func (p *tap) onReply(f func(method string, req, reply any)) {
 	p.after = f
 }
 
+// seen returns the number of calls of a method.
+func (p *tap) seen(method string) int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.counts[method]
+}
+
 // calls returns the number of calls, and forgets them.
 func (p *tap) calls() (n int, by map[string]int) {
 	p.mu.Lock()
@@ -345,5 +360,6 @@ var (
 	methodTxn    = etcdserverpb.KV_Txn_FullMethodName
 	methodKeep   = etcdserverpb.Lease_LeaseKeepAlive_FullMethodName
 	methodGrant  = etcdserverpb.Lease_LeaseGrant_FullMethodName
+	methodWatch  = etcdserverpb.Watch_Watch_FullMethodName
 	methodRevoke = etcdserverpb.Lease_LeaseRevoke_FullMethodName
 )

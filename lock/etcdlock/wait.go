@@ -96,13 +96,18 @@ func (p *place) await(ctx context.Context) error {
 	// A member without a leader ends the watch instead of staying silent.
 	watchCtx, cancel := context.WithCancel(clientv3.WithRequireLeader(ctx))
 	defer cancel()
-	gone := p.locker.client.Watch(watchCtx, p.before, clientv3.WithRev(p.seen+1), clientv3.WithFilterPut())
+	made := make(chan clientv3.WatchChan, 1)
+	go func() { // Watch returns when etcd has confirmed it, or when its context ends
+		made <- p.locker.client.Watch(watchCtx, p.before, clientv3.WithRev(p.seen+1), clientv3.WithFilterPut())
+	}()
+	var gone clientv3.WatchChan
 	renewal := time.NewTimer(p.untilRenewal())
 	defer renewal.Stop()
 	for {
 		select {
 		case <-ctx.Done():
 			return lease.Ended(ctx)
+		case gone = <-made:
 		case resp, ok := <-gone:
 			switch {
 			case !ok:

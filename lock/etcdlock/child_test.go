@@ -1,5 +1,0 @@
-package etcdlock
-
-const childEnv = "SIGNALBOX_ETCDLOCK_CHILD"
-
-func childMain(string) {}
