@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"context"
 	"fmt"
-	"io"
 	"os"
 	"os/exec"
 	"strings"
@@ -21,7 +20,6 @@ const childAddr, childKey = "ZKLOCK_TEST_ADDR", "ZKLOCK_TEST_KEY"
 type child struct {
 	cmd   *exec.Cmd
 	lines *bufio.Scanner
-	input io.Closer
 	ended <-chan struct{}
 }
 
@@ -30,11 +28,14 @@ func startChild(t *testing.T, addr, key string) *child {
 	cmd := exec.Command(os.Args[0])
 	cmd.Env = append(os.Environ(), childAddr+"="+addr, childKey+"="+key)
 	cmd.Stderr = os.Stderr
-	out, err := cmd.StdoutPipe()
+	out, in, err := os.Pipe() // that of exec.Cmd would be closed with the child, even if it isn't read yet
 	if err != nil {
 		t.Fatal(err)
 	}
+	t.Cleanup(func() { out.Close() })
+	cmd.Stdout = in
 	ended, err := servertest.Start(cmd)
+	in.Close()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/rand"
 	"errors"
+	"flag"
 	"fmt"
 	"os"
 	"sync"
@@ -29,6 +30,15 @@ func TestMain(m *testing.M) {
 	locktest.Child(func(addr string, ttl time.Duration) (lock.Locker, error) {
 		return New([]string{addr}, Config{TTL: ttl, SessionTimeout: 2 * time.Second})
 	})
+	flag.Parse()
+	parallel := false
+	flag.Visit(func(f *flag.Flag) { parallel = parallel || f.Name == "test.parallel" })
+	if !parallel {
+		_ = flag.Set("test.parallel", "16") // a test mostly waits
+	}
+	if _, err := start(); missing(err) {
+		_ = flag.Set("test.skip", "^Example") // examples can't skip themselves
+	}
 	code := m.Run()
 	if shared.server != nil {
 		shared.server.Close()
@@ -47,22 +57,45 @@ var shared struct {
 	err    error
 }
 
-// server returns the address of the shared server.
-func server(t testing.TB) string {
-	t.Helper()
+// start returns the address of the shared server, and starts it first.
+func start() (addr string, err error) {
 	shared.once.Do(func() {
 		servers, err := servertest.NewZooKeeper(1, "tickTime=500")
 		if shared.err = err; err == nil {
 			shared.server = servers[0]
 		}
 	})
-	if missing := (servertest.ErrMissing{}); errors.As(shared.err, &missing) && os.Getenv("SIGNALBOX_TEST_REDIS") != "required" {
-		t.Skip(shared.err)
-	}
 	if shared.err != nil {
-		t.Fatal(shared.err)
+		return "", shared.err
 	}
-	return shared.server.Addr()
+	return shared.server.Addr(), nil
+}
+
+// missing reports whether ZooKeeper isn't installed, and need not be.
+func missing(err error) bool {
+	return errors.As(err, new(servertest.ErrMissing)) && os.Getenv("SIGNALBOX_TEST_REDIS") != "required"
+}
+
+// server returns the address of the shared server. Without one the test is skipped.
+func server(t testing.TB) string {
+	t.Helper()
+	addr, err := start()
+	if missing(err) {
+		t.Skip(err)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return addr
+}
+
+// ServersOfExamples returns the address of the shared server.
+func ServersOfExamples() []string {
+	addr, err := start()
+	if err != nil {
+		panic(err)
+	}
+	return []string{addr}
 }
 
 // lockerOn returns a locker that is closed with the test.
@@ -163,7 +196,7 @@ func raw[T any](t testing.TB, l *Locker, op func(*zk.Conn) (T, error)) T {
 	return v
 }
 
-// lostBy fails the test unless the context ends with cause lock.ErrLost.
+// lost fails the test unless the context ends with cause lock.ErrLost.
 func lost(t testing.TB, k lock.Lock) {
 	t.Helper()
 	select {

@@ -27,7 +27,7 @@ func (l *Locker) wait(ctx context.Context, k *zkLock) error {
 	w := turn{Locker: l, lock: k}
 	if err = w.await(ctx); err != nil {
 		l.sweeper.add(k) // its place
-		if w.waited && ctx.Err() != nil && !errors.Is(err, errAway) {
+		if w.waited && ctx.Err() != nil && l.session.up() {
 			return fmt.Errorf("%w: %w", lock.ErrHeld, err)
 		}
 	}

@@ -141,6 +141,13 @@ func (s *session) event(e zk.Event) {
 	}
 }
 
+// up reports whether there is a connection, as far as the client knows.
+func (s *session) up() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.silent == nil
+}
+
 // gone returns a channel that is closed when there has been no connection for too long.
 func (s *session) gone() <-chan struct{} {
 	s.mu.Lock()
