@@ -9,12 +9,14 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
 	"time"
 
 	"github.com/signalbox-go/signalbox/internal/servertest"
+	"github.com/signalbox-go/signalbox/lock/fence"
 )
 
 const (
@@ -23,7 +25,8 @@ const (
 	// overtaken is how many increments of the same counter others make before a stopped process continues. Some of
 	// them may have been under way before the stop.
 	overtaken = 4
-	// longestStop bounds a stop if others don't get on.
+	// longestStop bounds a stop if others don't get on. In SQLite it is three TTLs: there nobody ends the transaction
+	// of a stopped process, for which all others wait.
 	longestStop = 15 * time.Second
 	// ending bounds the time in which a process ends when it has nothing to do.
 	ending = 30 * time.Second
@@ -31,8 +34,9 @@ const (
 
 // A crew has the processes of the run on one locker.
 type crew struct {
-	task   string // as JSON
-	ttl    time.Duration
+	task   string        // as JSON
+	ttl    time.Duration // of the lock
+	bound  time.Duration // of a stop
 	ledger *ledger
 	work   sync.WaitGroup // one for each place
 	fail   func(error)
@@ -41,7 +45,7 @@ type crew struct {
 	over    bool // no process is started any more
 	members map[*member]struct{}
 	stopped []stopped
-	tally   result // stops, kills, refused, repeated, other
+	tally   result // stops, kills, refused, repeated, retries
 }
 
 // A member is one process.
@@ -59,7 +63,7 @@ type member struct {
 // A stopped process continues when the lock's TTL is over and others have overtaken it.
 type stopped struct {
 	member   *member
-	guarded  bool
+	fault    fault
 	acked    int // then
 	earliest time.Time
 	latest   time.Time
@@ -70,9 +74,13 @@ func newCrew(t task, l *ledger, fail func(error)) (*crew, error) {
 	if err != nil {
 		return nil, err
 	}
+	bound := longestStop
+	if t.Database.Dialect == fence.SQLite {
+		bound = 3 * t.Service.TTL
+	}
 	return &crew{
-		task: string(text), ttl: t.Service.TTL, ledger: l, fail: fail, members: map[*member]struct{}{},
-		tally: result{locker: t.Service.Locker, other: map[string]int{}},
+		task: string(text), ttl: t.Service.TTL, bound: bound, ledger: l, fail: fail, members: map[*member]struct{}{},
+		tally: result{locker: t.Service.Locker, retries: map[string]int{}},
 	}, nil
 }
 
@@ -153,9 +161,7 @@ func (c *crew) read(m *member) error {
 		id, note, _ := strings.Cut(rest, " ")
 		if f, ok := c.ledger.fault(id, phase(at)); ok {
 			c.strike(m, f)
-			if f.kill {
-				continue
-			}
+			continue
 		}
 		if err := c.hear(m, phase(at), id, note); err != nil {
 			return err
@@ -170,6 +176,8 @@ func (c *crew) read(m *member) error {
 // hear notes a report.
 func (c *crew) hear(m *member, at phase, id, note string) error {
 	switch at {
+	case held: // only guarded increments have this phase
+		c.race()
 	case done:
 		if note == repeated {
 			c.mu.Lock()
@@ -185,7 +193,11 @@ func (c *crew) hear(m *member, at phase, id, note string) error {
 		if note == stale {
 			c.tally.refused++
 		}
-		c.tally.other[note]++
+		kind, text, other := strings.Cut(note, ": ")
+		c.tally.retries[kind]++
+		if other {
+			c.tally.errs = append(c.tally.errs, text)
+		}
 		c.mu.Unlock()
 	}
 	return nil
@@ -215,7 +227,7 @@ func (c *crew) strike(m *member, f fault) {
 	c.tally.stops++
 	_ = m.cmd.Process.Signal(syscall.SIGSTOP)
 	now := time.Now()
-	c.stopped = append(c.stopped, stopped{m, f.guarded, c.ledger.count(f.guarded), now.Add(c.ttl), now.Add(longestStop)})
+	c.stopped = append(c.stopped, stopped{m, f, c.ledger.count(f.guarded), now.Add(c.ttl), now.Add(c.bound)})
 }
 
 // wake lets stopped processes continue whose stop is over.
@@ -225,7 +237,7 @@ func (c *crew) wake(now time.Time) {
 	alone := c.ledger.waitingFor() == len(c.stopped) // nobody is left who could overtake them
 	var still []stopped
 	for _, s := range c.stopped {
-		passed := c.ledger.count(s.guarded) >= s.acked+overtaken && now.After(s.earliest)
+		passed := c.ledger.count(s.fault.guarded) >= s.acked+overtaken && now.After(s.earliest)
 		if alone || passed || now.After(s.latest) {
 			_ = s.member.cmd.Process.Signal(syscall.SIGCONT)
 			continue
@@ -233,6 +245,18 @@ func (c *crew) wake(now time.Time) {
 		still = append(still, s)
 	}
 	c.stopped = still
+}
+
+// race lets those continue whose stop ends when another process has the lock for a guarded increment.
+func (c *crew) race() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.stopped = slices.DeleteFunc(c.stopped, func(s stopped) bool {
+		if s.fault.race {
+			_ = s.member.cmd.Process.Signal(syscall.SIGCONT)
+		}
+		return s.fault.race
+	})
 }
 
 // end ends all processes, at once if the run failed.

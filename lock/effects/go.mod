@@ -8,6 +8,7 @@ require (
 	github.com/redis/go-redis/v9 v9.23.0
 	github.com/signalbox-go/signalbox v0.0.0
 	github.com/signalbox-go/signalbox/lock/etcdlock v0.0.0
+	github.com/signalbox-go/signalbox/lock/pglock v0.0.0
 	github.com/signalbox-go/signalbox/lock/zklock v0.0.0
 	go.etcd.io/etcd/client/v3 v3.7.3
 	go.uber.org/goleak v1.3.0

@@ -51,7 +51,7 @@ func (l *ledger) lose(id string) {
 	defer l.mu.Unlock()
 	if inc, ok := l.open[id]; ok {
 		delete(l.open, id)
-		inc.Work = usual // its fault has happened
+		inc.Slow = "" // its fault has happened
 		l.again = append(l.again, inc)
 	}
 }

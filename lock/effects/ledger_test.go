@@ -115,7 +115,7 @@ func TestPlan(t *testing.T) {
 			kinds := map[fault]int{}
 			for i, inc := range p.increments {
 				f, ok := p.faults[inc.ID]
-				if ok != (inc.Work == aimed) || ok && f.guarded != inc.Guarded {
+				if ok != (inc.Slow != "") || ok && (f.guarded != inc.Guarded || f.at != inc.Slow) {
 					t.Errorf("%+v has the fault %+v", inc, f)
 				}
 				if ok {

@@ -18,9 +18,9 @@
 // increments it asked for and which were acknowledged. An acknowledged increment that the counter doesn't have is lost.
 // One that it has twice is doubled. No guarded one may be either.
 //
-// On every locker the faults must make the unguarded counter lose some, make the guard refuse a stale holder, and make
-// an increment be tried again after it was had. Otherwise they were too weak, and the run is invalid. The last line is
-// the result:
+// On every locker the faults must make the unguarded counter lose some. Somewhere the guard must have refused a stale
+// holder, and an increment must have been tried again after it was had. Otherwise the faults were too weak, and the run
+// is invalid. The last line is the result:
 //
 //	effects: lockers=5 increments=N lost=0 doubled=0 unguarded_lost=N
 //
@@ -86,9 +86,10 @@ type choices struct {
 
 // A size is how much is done on each locker.
 type size struct {
-	increments int // of each of the two counters
-	faults     int // a multiple of the number of kinds of faults spreads them evenly
-	members    int // servers of etcd and of ZooKeeper
+	increments int           // of each of the two counters
+	faults     int           // a multiple of the number of kinds of faults spreads them evenly
+	members    int           // servers of etcd and of ZooKeeper
+	ttl        time.Duration // of Redis' and PostgreSQL's locks; 0 is a second
 }
 
 var (

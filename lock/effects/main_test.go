@@ -5,6 +5,7 @@ import (
 	"errors"
 	"os"
 	"testing"
+	"time"
 
 	"github.com/redis/go-redis/v9/logging"
 	"go.uber.org/goleak"
@@ -23,13 +24,13 @@ func TestMain(m *testing.M) {
 }
 
 // small has each kind of fault once.
-var small = size{increments: 40, faults: 12, members: 1}
+var small = size{increments: 40, faults: 12, members: 1, ttl: 400 * time.Millisecond}
 
-// runSmall runs a small form on one locker, and returns what it found.
-func runSmall(t *testing.T, locker, database string) result {
+// runSmall runs a small form on one Redis, and returns what it found.
+func runSmall(t *testing.T, database string) total {
 	t.Helper()
 	var out bytes.Buffer
-	c := choices{lockers: []string{locker}, database: database, seed: 1, size: small}
+	c := choices{lockers: []string{"single"}, database: database, seed: 1, size: small}
 	tot, err := run(t.Context(), c, &out)
 	var missing servertest.ErrMissing
 	if errors.As(err, &missing) && os.Getenv("SIGNALBOX_TEST_REDIS") != "required" {
@@ -39,13 +40,13 @@ func runSmall(t *testing.T, locker, database string) result {
 		t.Fatal(err)
 	}
 	t.Log(out.String())
-	return tot.results[0]
+	return tot
 }
 
 // The guard loses and doubles nothing under faults that make the twin lose. The long form of this is make effects.
 func TestGuarded(t *testing.T) {
 	t.Parallel()
-	if err := runSmall(t, "single", "postgres").problem(); err != nil {
+	if err := runSmall(t, "postgres").problem(); err != nil {
 		t.Error(err)
 	}
 }
@@ -56,7 +57,7 @@ func TestDatabases(t *testing.T) {
 	for _, database := range []string{"mariadb", "sqlite"} {
 		t.Run(database, func(t *testing.T) {
 			t.Parallel()
-			if err := runSmall(t, "single", database).problem(); err != nil {
+			if err := runSmall(t, database).problem(); err != nil {
 				t.Error(err)
 			}
 		})

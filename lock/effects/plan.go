@@ -12,6 +12,7 @@ type increment struct {
 	Guarded bool
 	Born    time.Time     // when it was first asked for
 	Work    time.Duration // the moment that each of its steps takes
+	Slow    phase         // the step that takes longer, since a fault waits there; "" for none
 }
 
 // A phase is a step of an increment that a process reports. A fault waits for one.
@@ -28,9 +29,10 @@ const (
 
 // A fault happens to the process that reports a phase of an increment.
 type fault struct {
-	kill    bool // else it is stopped
+	kill    bool // else it is stopped, until others have overtaken it
 	at      phase
 	guarded bool // which of the two counters the increment is of
+	race    bool // the stop ends already when the next holder of the lock has got it, and has not entered
 }
 
 // faults are the kinds. A plan has as many of each, or one more.
@@ -40,20 +42,22 @@ var faults = []fault{
 	{kill: true, at: wrote, guarded: true}, // nobody hears of the commit: another process tries again
 	{at: wrote, guarded: true},             // the lock is lost after the commit
 	{at: read, guarded: true},              // an open transaction, which the database ends
-	{kill: true, at: read, guarded: true},  // a transaction that nobody ends
+	{kill: true, at: read, guarded: true},  // an open transaction, which ends with its connection
 	{at: asked, guarded: true},             // a waiter in the queue
-	{kill: true, at: read},                 //
-	{kill: true, at: asked, guarded: true}, // a waiter in the queue
-	{at: read},                             //
-	{kill: true, at: held, guarded: true},  //
-	{kill: true, at: wrote, guarded: true}, //
+	{kill: true, at: read},
+	{kill: true, at: asked, guarded: true},
+	{at: read},
+	{kill: true, at: held, guarded: true},
+	{at: held, guarded: true, race: true}, // two holders that have not entered: each must read what the other wrote
 }
 
 const (
 	// usual is how long the steps of an increment take.
 	usual = 2 * time.Millisecond
-	// aimed is how long they take where a fault waits: long enough to be hit on a busy machine.
-	aimed = 100 * time.Millisecond
+	// slower is how long those of the next holders take where a fault is a race.
+	slower = 30 * time.Millisecond
+	// aimed is how long a step takes where a fault waits: long enough to be hit on a busy machine.
+	aimed = 200 * time.Millisecond
 )
 
 // A plan is what the processes are asked to do, in this order, and the faults.
@@ -81,7 +85,12 @@ func makePlan(s size, seed uint64) plan {
 		if !f.guarded {
 			inc = &p.increments[2*at+1]
 		}
-		inc.Work = aimed
+		inc.Slow = f.at
+		if f.race {
+			for next := 2 * at; next < min(2*(at+processes), len(p.increments)); next += 2 {
+				p.increments[next].Work = slower
+			}
+		}
 		p.faults[inc.ID] = f
 	}
 	return p

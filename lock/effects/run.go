@@ -57,7 +57,7 @@ func runLocker(ctx context.Context, locker string, c choices, db database) (resu
 			return result{}, err
 		}
 	}
-	service, stop, err := startService(locker, c.size.members)
+	service, stop, err := startService(ctx, locker, c.size)
 	defer stop()
 	if err != nil {
 		return result{}, err

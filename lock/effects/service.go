@@ -1,11 +1,13 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"strings"
 	"time"
 
+	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/redis/go-redis/v9"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
@@ -13,11 +15,12 @@ import (
 	"github.com/signalbox-go/signalbox/internal/servertest"
 	"github.com/signalbox-go/signalbox/lock"
 	"github.com/signalbox-go/signalbox/lock/etcdlock"
+	"github.com/signalbox-go/signalbox/lock/pglock"
 	"github.com/signalbox-go/signalbox/lock/redlock"
 	"github.com/signalbox-go/signalbox/lock/zklock"
 )
 
-var lockers = []string{"single", "redlock", "etcd", "zookeeper"}
+var lockers = []string{"single", "redlock", "etcd", "zookeeper", "postgres"}
 
 // A service is the servers of a lock, as the processes need to know them.
 type service struct {
@@ -28,8 +31,11 @@ type service struct {
 }
 
 // startService starts the servers of a locker. Stop them, even after an error.
-func startService(locker string, members int) (s service, stop func(), err error) {
+func startService(ctx context.Context, locker string, how size) (s service, stop func(), err error) {
 	s = service{Locker: locker, TTL: time.Second, Key: "counter:" + locker}
+	if how.ttl > 0 {
+		s.TTL = how.ttl
+	}
 	var servers []*servertest.Server
 	switch locker {
 	case "single":
@@ -38,9 +44,16 @@ func startService(locker string, members int) (s service, stop func(), err error
 		return startRedis(s, 3)
 	case "etcd":
 		s.TTL = 2 * time.Second // etcd grants no shorter lease
-		servers, err = servertest.NewEtcd(members, "--logger=zap", "--log-level=error")
+		servers, err = servertest.NewEtcd(how.members, "--logger=zap", "--log-level=error")
 	case "zookeeper":
-		servers, err = servertest.NewZooKeeper(members, fmt.Sprintf("tickTime=%d", zkSession.Milliseconds()/2))
+		servers, err = servertest.NewZooKeeper(how.members, fmt.Sprintf("tickTime=%d", zkSession.Milliseconds()/2))
+	case "postgres":
+		server, err := servertest.NewPostgreSQL("fsync=off", "max_connections=200")
+		if err != nil {
+			return s, func() {}, err
+		}
+		s.Addrs = []string{servertest.PostgresURL(server.Addr())}
+		return s, server.Close, createLocks(ctx, s.Addrs[0])
 	default:
 		err = fmt.Errorf("the locker %q; want one of %s", locker, strings.Join(lockers, ", "))
 	}
@@ -52,6 +65,21 @@ func startService(locker string, members int) (s service, stop func(), err error
 			server.Close()
 		}
 	}, err
+}
+
+// createLocks makes the table of locks.
+func createLocks(ctx context.Context, url string) error {
+	pool, err := pgxpool.New(ctx, url)
+	if err != nil {
+		return err
+	}
+	defer pool.Close()
+	schema, err := pglock.Schema(pglock.DefaultTable)
+	if err != nil {
+		return err
+	}
+	_, err = pool.Exec(ctx, schema)
+	return err
 }
 
 // zkSession is the session's timeout. A waiter that died keeps its place in the queue for so long.
@@ -90,6 +118,17 @@ func (s service) newLocker() (lock.Locker, func(), error) {
 			return nil, nil, err
 		}
 		return l, func() { _ = l.Close() }, nil
+	case "postgres":
+		pool, err := pgxpool.New(context.Background(), s.Addrs[0])
+		if err != nil {
+			return nil, nil, err
+		}
+		l, err := pglock.New(pool, pglock.Config{TTL: s.TTL})
+		if err != nil {
+			pool.Close()
+			return nil, nil, err
+		}
+		return l, pool.Close, nil
 	}
 	return nil, nil, fmt.Errorf("the locker %q; want one of %s", s.Locker, strings.Join(lockers, ", "))
 }

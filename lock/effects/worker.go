@@ -10,6 +10,7 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"strings"
 	"time"
 
 	"github.com/redis/go-redis/v9/logging"
@@ -180,6 +181,10 @@ func (w *worker) step(at phase, inc increment) error {
 	if err := w.say(at, inc, ""); err != nil {
 		return err
 	}
+	if at == inc.Slow {
+		time.Sleep(aimed)
+		return nil
+	}
 	time.Sleep(inc.Work)
 	return nil
 }
@@ -190,7 +195,7 @@ func (w *worker) say(at phase, inc increment, note string) error {
 	return err
 }
 
-// reason returns the kind of an error, as one word.
+// reason returns the kind of an error, in one line.
 func reason(err error) string {
 	switch {
 	case errors.Is(err, fence.ErrStale):
@@ -202,7 +207,7 @@ func reason(err error) string {
 	case errors.Is(err, lock.ErrHeld):
 		return "held"
 	}
-	return "other"
+	return "other: " + strings.ReplaceAll(err.Error(), "\n", " ")
 }
 
 // stale is the reason of an increment that the guard refused.
