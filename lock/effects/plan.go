@@ -54,7 +54,7 @@ var faults = []fault{
 const (
 	// usual is how long the steps of an increment take.
 	usual = 2 * time.Millisecond
-	// slower is how long those of the next holders take where a fault is a race.
+	// slower is how long those of the next holders may take where a fault is a race.
 	slower = 30 * time.Millisecond
 	// aimed is how long a step takes where a fault waits: long enough to be hit on a busy machine.
 	aimed = 200 * time.Millisecond
@@ -87,7 +87,7 @@ func makePlan(s size, seed uint64) plan {
 		}
 		inc.Slow = f.at
 		if f.race {
-			for next := 2 * at; next < min(2*(at+processes), len(p.increments)); next += 2 {
+			for next := max(2*(at-processes), 0); next < min(2*(at+processes), len(p.increments)); next += 2 {
 				p.increments[next].Work = slower
 			}
 		}
