@@ -39,7 +39,7 @@ func startDatabase(ctx context.Context, kind string) (db database, stop func(), 
 			return db, stop, err
 		}
 		stop = s.Close
-		db = database{"pgx", servertest.PostgresURL(s.Addr()) + "&lock_timeout=3000&idle_in_transaction_session_timeout=1000", fence.PostgreSQL}
+		db = postgres(servertest.PostgresURL(s.Addr()))
 	case "mariadb":
 		s, err := servertest.NewMariaDB("--innodb-flush-log-at-trx-commit=0", "--max-connections=300")
 		if err != nil {
@@ -62,6 +62,11 @@ func startDatabase(ctx context.Context, kind string) (db database, stop func(), 
 		return db, func() {}, err
 	}
 	return db, stop, nil
+}
+
+// postgres returns a database of PostgreSQL.
+func postgres(url string) database {
+	return database{"pgx", url + "&lock_timeout=3000&idle_in_transaction_session_timeout=1000", fence.PostgreSQL}
 }
 
 // prepare makes the tables of the guards and of the counters.

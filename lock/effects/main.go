@@ -89,6 +89,7 @@ type size struct {
 	increments int           // of each of the two counters
 	faults     int           // a multiple of the number of kinds of faults spreads them evenly
 	members    int           // servers of etcd and of ZooKeeper
+	kinds      []fault       // of faults; nil is all of them
 	ttl        time.Duration // of Redis' and PostgreSQL's locks; 0 is a second
 }
 

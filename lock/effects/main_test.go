@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"os"
+	"strings"
 	"testing"
 	"time"
 
@@ -59,6 +60,41 @@ func TestDatabases(t *testing.T) {
 			t.Parallel()
 			if err := runSmall(t, database).problem(); err != nil {
 				t.Error(err)
+			}
+		})
+	}
+}
+
+// What each kind of fault does to the twin, it doesn't do to a guarded increment. Seeded bugs are found here.
+func TestKinds(t *testing.T) {
+	t.Parallel()
+	server := servertest.PostgreSQL(t, "fsync=off")
+	for name, kind := range map[string]fault{
+		"stale":     {at: held, guarded: true},
+		"race":      {at: held, guarded: true, race: true},
+		"uncertain": {kill: true, at: wrote, guarded: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			admin, err := postgres(servertest.PostgresURL(server.Addr())).open(1)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer admin.Close()
+			if _, err := admin.ExecContext(t.Context(), "CREATE DATABASE "+name); err != nil {
+				t.Fatal(err)
+			}
+			db := postgres(strings.Replace(servertest.PostgresURL(server.Addr()), "/postgres?", "/"+name+"?", 1))
+			if err := db.prepare(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			s := size{increments: 30, faults: 2, kinds: []fault{kind}, ttl: 400 * time.Millisecond}
+			r, err := runLocker(t.Context(), "single", choices{size: s, seed: 1}, db)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if r.guarded != (verdict{acked: s.increments}) || r.stops+r.kills != s.faults {
+				t.Errorf("guarded: %+v after %d stops and %d kills", r.guarded, r.stops, r.kills)
 			}
 		})
 	}

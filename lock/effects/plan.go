@@ -75,11 +75,15 @@ func makePlan(s size, seed uint64) plan {
 			p.increments = append(p.increments, increment{ID: incrementID(i, guarded), Guarded: guarded, Work: usual})
 		}
 	}
+	kinds := s.kinds
+	if kinds == nil {
+		kinds = faults
+	}
 	order := r.Perm(s.faults)
 	// The last increments have no faults: a stop lasts until others have gone on.
 	stripe := (s.increments - s.increments/10) / max(s.faults, 1)
 	for i, n := range order {
-		f := faults[n%len(faults)]
+		f := kinds[n%len(kinds)]
 		at := i*stripe + r.IntN(max(stripe, 1))
 		inc := &p.increments[2*at]
 		if !f.guarded {

@@ -75,7 +75,7 @@ func TestParse(t *testing.T) {
 		if (err == nil) != (c.want == "") || !strings.Contains(out.String(), c.want) {
 			t.Errorf("parse(%q) = %v, %q; want %q", c.args, err, &out, c.want)
 		}
-		if err == nil && (len(got.lockers) != 5 || got.size != long) && len(c.args) == 0 {
+		if err == nil && (len(got.lockers) != 5 || got.size.increments != long.increments) && len(c.args) == 0 {
 			t.Errorf("by default: %+v", got)
 		}
 	}
