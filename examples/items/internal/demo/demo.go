@@ -50,6 +50,9 @@ type Lock struct {
 	Name string
 	// Works says that the lock keeps the limit: a run that exceeds it fails.
 	Works bool
+	// Prepare, which may be nil, is called once before the servers start, without Settings.Redis. undo is called at the
+	// end, unless the program has killed a node.
+	Prepare func(context.Context, Settings) (undo func(context.Context) error, err error)
 	// New makes the guard. close, which may be nil, stops everything that New has started.
 	New func(Settings) (g Guard, close func() error, err error)
 	// Nodes are the lock's own servers. It is nil if it has none.

@@ -49,6 +49,11 @@ func (s settings) environ() []string {
 		envNodes+"="+string(nodes), envRedis+"="+s.redisURL)
 }
 
+// shared returns what a lock may see of the settings.
+func (s settings) shared(rdb *redis.Client) Settings {
+	return Settings{Redis: rdb, Key: s.prefix + "create_item", Nodes: s.nodes}
+}
+
 // IsChild reports whether this process is a server that the program has started.
 func IsChild() bool { return os.Getenv(envRole) != "" }
 
@@ -71,7 +76,7 @@ func runChild(locks []Lock) (err error) {
 	}
 	rdb := redis.NewClient(FarAway(opt))
 	defer rdb.Close()
-	guard, closeGuard, err := l.New(Settings{Redis: rdb, Key: s.prefix + "create_item", Nodes: s.nodes})
+	guard, closeGuard, err := l.New(s.shared(rdb))
 	if err != nil {
 		return err
 	}

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"strings"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 
@@ -64,6 +65,20 @@ func run(ctx context.Context, c choices, redisURL string, out io.Writer) (sum Su
 	}
 	if err != nil {
 		return Summary{}, err
+	}
+
+	if c.lock.Prepare != nil {
+		undo, err1 := c.lock.Prepare(ctx, s.shared(nil))
+		if err1 != nil {
+			return Summary{}, fmt.Errorf("the lock can't be prepared: %w", err1)
+		}
+		defer func() {
+			if c.kill == 0 {
+				ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+				defer cancel()
+				err = errors.Join(err, undo(ctx))
+			}
+		}()
 	}
 
 	// The servers, each a process.
