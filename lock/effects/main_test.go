@@ -9,8 +9,8 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9/logging"
-	"go.uber.org/goleak"
 
+	"github.com/signalbox-go/signalbox/internal/redistest"
 	"github.com/signalbox-go/signalbox/internal/servertest"
 )
 
@@ -21,7 +21,7 @@ func TestMain(m *testing.M) {
 		return
 	}
 	logging.Disable()
-	goleak.VerifyTestMain(m)
+	redistest.Main(m)
 }
 
 // small has each kind of fault once.
