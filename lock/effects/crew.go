@@ -195,7 +195,7 @@ func (c *crew) hear(m *member, at phase, id, note string) error {
 		}
 		kind, text, other := strings.Cut(note, ": ")
 		c.tally.retries[kind]++
-		if other {
+		if other && !slices.Contains(c.tally.errs, text) {
 			c.tally.errs = append(c.tally.errs, text)
 		}
 		c.mu.Unlock()

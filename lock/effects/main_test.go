@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"os"
+	"os/exec"
 	"strings"
 	"testing"
 	"time"
@@ -14,9 +15,12 @@ import (
 	"github.com/signalbox-go/signalbox/internal/servertest"
 )
 
+// envProgram is set if the test binary must act as the program.
+const envProgram = "LOCK_EFFECTS_TEST_PROGRAM"
+
 // TestMain is also the main function of the processes that the tests start.
 func TestMain(m *testing.M) {
-	if _, ok := os.LookupEnv(envTask); ok {
+	if _, ok := os.LookupEnv(envTask); ok || os.Getenv(envProgram) != "" {
 		main()
 		return
 	}
@@ -95,6 +99,41 @@ func TestKinds(t *testing.T) {
 			}
 			if r.guarded != (verdict{acked: s.increments}) || r.stops+r.kills != s.faults {
 				t.Errorf("guarded: %+v after %d stops and %d kills", r.guarded, r.stops, r.kills)
+			}
+		})
+	}
+}
+
+// A run that can't be done says why, and its status is not 0.
+func TestExit(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		args   []string
+		env    string
+		status int
+		stdout string // its end
+		stderr string // part of it
+	}{
+		"help":        {[]string{"-h"}, "", 0, "", "-quick"},
+		"wrong":       {[]string{"-lock", "two"}, "", 2, "", "-lock=two: want one of"},
+		"no database": {[]string{"-quick", "-database", "mariadb"}, "PATH=", 1, "effects: FAILED lockers=0 increments=0 lost=0 doubled=0 unguarded_lost=0\n", "Debian's package is mariadb-server"},
+		"no servers":  {[]string{"-quick", "-database", "sqlite", "-lock", "etcd"}, "PATH=", 1, "effects: FAILED lockers=0 increments=0 lost=0 doubled=0 unguarded_lost=0\n", "the run is invalid: 0 of 1 lockers were tried"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			path, err := os.Executable()
+			if err != nil {
+				t.Fatal(err)
+			}
+			cmd := exec.CommandContext(t.Context(), path, c.args...)
+			cmd.Env = append(os.Environ(), envProgram+"=1", c.env)
+			var stdout, stderr bytes.Buffer
+			cmd.Stdout, cmd.Stderr = &stdout, &stderr
+			if err := cmd.Run(); cmd.ProcessState == nil {
+				t.Fatal(err)
+			}
+			if status := cmd.ProcessState.ExitCode(); status != c.status || !strings.HasSuffix(stdout.String(), c.stdout) || !strings.Contains(stderr.String(), c.stderr) {
+				t.Errorf("exit status %d, want %d; want %q and %q in:\n%s\n%s", status, c.status, c.stdout, c.stderr, &stdout, &stderr)
 			}
 		})
 	}

@@ -15,7 +15,7 @@ type result struct {
 	refused            int            // increments that the guard refused, since a newer holder had entered
 	repeated           int            // increments that were tried again after they were had
 	retries            map[string]int // by the kind of error
-	errs               []string       // of the kind "other"
+	errs               []string       // different ones of the kind "other"
 	took               time.Duration
 }
 
