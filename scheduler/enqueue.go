@@ -61,7 +61,7 @@ func (s *Scheduler) enqueue(ctx context.Context, id, kind string, incarnation ui
 		return 0, store.Met{}, notSent(ctx)
 	}
 	job := o.job(id, kind, payload)
-	job.Incarnation = incarnation
+	job.Incarnation, job.Born = incarnation, o.born()
 	job.Headers = s.trace.inject(ctx, o.headers, o.mode)
 	item, err := s.item(&job, args, o)
 	if err != nil {
@@ -127,6 +127,17 @@ func (o *options) job(id, kind string, payload []byte) signalbox.Job {
 
 		YieldOnRetry: o.yields && o.serial,
 	}
+}
+
+// born returns when the job is to run first, or the zero time if that is now.
+func (o *options) born() time.Time {
+	switch {
+	case o.when.After > 0:
+		return time.Now().Add(o.when.After).Truncate(time.Microsecond)
+	case !o.when.At.IsZero() && o.when.At.After(time.Now()):
+		return o.when.At.Truncate(time.Microsecond)
+	}
+	return time.Time{}
 }
 
 func notSent(ctx context.Context) error { return fmt.Errorf(notEnqueued+"%w", ended(ctx)) }

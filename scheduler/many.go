@@ -166,7 +166,7 @@ func (b *bulk) encode(it *Item) (j encoded, err error) {
 		return j, q.skipped(b.ctx)
 	}
 	job := o.job(j.id, kind, payload)
-	job.Incarnation = o.incarnationOf()
+	job.Incarnation, job.Born = o.incarnationOf(), o.born()
 	j.incarnation = job.Incarnation
 	j.Item, j.created, err = b.create(&job, it.Args, o)
 	return j, err

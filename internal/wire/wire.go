@@ -59,6 +59,7 @@ const (
 	fieldFinished    protowire.Number = 11 // bool: the handler had returned nil when the job ended cancelled
 	fieldSuccess     protowire.Number = 12 // Attempt: the one that completed the job; of jobs that are kept
 	fieldEncoding    protowire.Number = 13 // string: how the payload is encoded, if it isn't JSON
+	fieldBorn        protowire.Number = 14 // fixed64: when the job was to run first, in microseconds, if its producer gave a time
 
 	// The fields of a header, that is of an entry of the map.
 	headerName  protowire.Number = 1
@@ -168,6 +169,10 @@ func AppendEnvelope(b []byte, job *signalbox.Job) []byte {
 	if job.Encoding != "" {
 		b = protowire.AppendTag(b, fieldEncoding, protowire.BytesType)
 		b = protowire.AppendString(b, job.Encoding)
+	}
+	if us := micros(job.Born); us != 0 {
+		b = protowire.AppendTag(b, fieldBorn, protowire.Fixed64Type)
+		b = protowire.AppendFixed64(b, us)
 	}
 	return b
 }
@@ -309,13 +314,17 @@ func decodeEnvelope(b []byte, job *signalbox.Job) error {
 			case fieldTimeout:
 				job.Timeout = time.Duration(min(v, 1<<53)) * time.Microsecond
 			}
-		case num == fieldIncarnation && typ == protowire.Fixed64Type:
+		case (num == fieldIncarnation || num == fieldBorn) && typ == protowire.Fixed64Type:
 			v, n := protowire.ConsumeFixed64(b)
 			if n < 0 {
 				return corrupt("a number", n)
 			}
 			b = b[n:]
-			job.Incarnation = v
+			if num == fieldBorn {
+				job.Born = fromMicros(v)
+			} else {
+				job.Incarnation = v
+			}
 		case num == fieldFinished && typ == protowire.VarintType:
 			v, n := protowire.ConsumeVarint(b)
 			if n < 0 {

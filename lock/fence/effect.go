@@ -40,8 +40,13 @@ func effectOf(ctx context.Context) (Effect, error) {
 	return e, e.check()
 }
 
-// bornOf returns when the job was enqueued. It is the same in each delivery.
-func bornOf(job *signalbox.Job) time.Time { return job.EnqueuedAt }
+// bornOf returns when the job was to run first: a job that waits for a month isn't old when it begins. It is the same in each delivery.
+func bornOf(job *signalbox.Job) time.Time {
+	if !job.Born.IsZero() {
+		return job.Born
+	}
+	return job.EnqueuedAt
+}
 
 // Bounds of an effect's names, in bytes.
 const (

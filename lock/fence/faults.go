@@ -1,7 +1,6 @@
 package fence
 
 import (
-	"context"
 	"database/sql"
 	"errors"
 	"fmt"
@@ -127,13 +126,4 @@ func (d Dialect) explain(doing string, err error) error {
 		return fmt.Errorf("fence: %s: an earlier error has ended the transaction; roll it back and begin another: %w", doing, err)
 	}
 	return fmt.Errorf("fence: %s: %w", doing, err)
-}
-
-// replay reports whether the whole transaction should be run again.
-func (d Dialect) replay(ctx context.Context, err error) bool {
-	if ctx.Err() != nil {
-		return false
-	}
-	f := d.faultOf(err)
-	return f == faultReplay || f == faultBusy
 }

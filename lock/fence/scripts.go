@@ -2,7 +2,6 @@ package fence
 
 import (
 	"embed"
-	"io/fs"
 	"strings"
 )
 
@@ -11,7 +10,7 @@ var scripts embed.FS
 
 // guarded returns a script that checks the token, then runs the effect, which is a script of its own.
 func guarded(effect string) string {
-	check, err := fs.ReadFile(scripts, "scripts/check.lua")
+	check, err := scripts.ReadFile("scripts/check.lua")
 	if err != nil {
 		panic(err) // it is embedded
 	}

@@ -166,7 +166,7 @@ mapfile -t packages < <(for patch in "${chosen[@]}"; do
 	if only_lua "$patch"; then sed -nE 's|^# test: *(\./[a-z/]+) .*|\1|p' "$patch"; fi
 done | sort -u)
 if ((${#packages[@]} > 0)); then
-	files=(internal/store/script.go lock/scripts.go lock/redlock/scripts.go)
+	files=(internal/store/script.go lock/scripts.go lock/redlock/scripts.go lock/fence/scripts.go)
 	mkdir "$work/kept"
 	tar --extract --file="$work/tree.tar" --directory="$work/kept" "${files[@]}"
 	for file in "${files[@]}"; do
