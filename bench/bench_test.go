@@ -97,7 +97,7 @@ func TestCases(t *testing.T) {
 		"trace-off", "trace-removed", "trace-noop", "trace-on", "trace-on-service",
 		"lock-c1", "lock-c64", "lock-contended-16", "lock-contended-16-p99",
 		"lock-contended-16-processes", "lock-contended-16-processes-p99", "lock-contended-16-processes-jain",
-		"redlock-c1", "redlock-c64", "redlock-two-down",
+		"redlock-c1", "redlock-c64", "redlock-two-down", "lock-postgres", "lock-postgres-c64",
 	}
 	if got := names(contests()); !slices.Equal(got, want) {
 		t.Errorf("cases are %v, want %v", got, want)

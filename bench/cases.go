@@ -288,6 +288,18 @@ func contests() []contest {
 			// The timeout of a node is 50 ms.
 			cases: []testCase{{name: "redlock-two-down", unit: "ms", less: true, quantile: 0.99, bound: 60}},
 		},
+		{
+			peer:   "cirello pglock",
+			ours:   side{pgCycles(ourPostgres, 1), 2_000, 300},
+			theirs: side{pgCycles(peerPostgres, 1), 2_000, 300},
+			cases:  []testCase{{name: "lock-postgres", unit: "cycles/s", target: 1}},
+		},
+		{
+			peer:   "cirello pglock",
+			ours:   side{pgCycles(ourPostgres, 64), 10_000, 2_000},
+			theirs: side{pgCycles(peerPostgres, 64), 10_000, 2_000},
+			cases:  []testCase{{name: "lock-postgres-c64", unit: "cycles/s", target: 1}},
+		},
 	}
 }
 

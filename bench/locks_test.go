@@ -99,6 +99,8 @@ func TestLockMeasures(t *testing.T) {
 		"redlock, redsync":             redlockCycles(redsyncs, 4),
 		"redlock two down, signalbox":  redlockTwoDown(ourRedlock),
 		"redlock two down, redsync":    redlockTwoDown(redsyncsFailingFast),
+		"postgres, signalbox":          pgCycles(ourPostgres, 4),
+		"postgres, cirello pglock":     pgCycles(peerPostgres, 4),
 		"processes, signalbox":         contendedProcesses("signalbox"),
 		"processes, redislock":         contendedProcesses("redislock"),
 		"16 goroutines of rueidislock": contended(rueidislocks),

@@ -53,7 +53,7 @@ func TestModules(t *testing.T) {
 
 // TestBench: bench is a module of its own, so that only bench requires the libraries that we
 // compare with. Of this module it may import what users may, and internal/store, to measure the
-// ceiling. Its tests may also start servers.
+// ceiling, and internal/servertest, to start databases. Its tests may also start a Redis.
 func TestBench(t *testing.T) {
 	t.Parallel()
 	files, err := filepath.Glob(filepath.Join(root, "bench", "*.go"))

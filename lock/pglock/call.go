@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -16,8 +17,9 @@ import (
 const (
 	// grace is how long a call goes on after its caller left. A call that is cut costs a connection.
 	grace = 100 * time.Millisecond
-	// conflicts bounds how often a statement is run again since the server rolled it back.
-	conflicts = 10
+	// conflictPause bounds the pause before a statement is run again that the server rolled back. It begins with 1 ms, and
+	// doubles.
+	conflictPause = 64 * time.Millisecond
 )
 
 // An answer is what a call returns.
@@ -74,8 +76,8 @@ func call[T any](ctx context.Context, p *Locker, timeout time.Duration, sql stri
 
 // query runs a statement, again if the connection was broken or the server rolled it back.
 func query[T any](ctx context.Context, p *Locker, sql string, args []any) (T, error) {
-	broken := false
-	for n := 1; ; n++ {
+	broken, pause := false, time.Millisecond
+	for {
 		rows, err := p.pool.Query(ctx, sql, args...)
 		var row T
 		if err == nil {
@@ -84,7 +86,15 @@ func query[T any](ctx context.Context, p *Locker, sql string, args []any) (T, er
 		switch {
 		case err == nil, ctx.Err() != nil, errors.Is(err, pgx.ErrNoRows):
 			return row, err
-		case isConflict(err) && n < conflicts:
+		case isConflict(err):
+			timer := time.NewTimer(rand.N(pause))
+			select {
+			case <-timer.C:
+			case <-ctx.Done():
+				timer.Stop()
+				return row, err
+			}
+			pause = min(2*pause, conflictPause)
 		case !isAnswer(err) && !broken:
 			broken = true
 		default:
@@ -116,7 +126,7 @@ func (p *Locker) advise(err error) error {
 	switch answer.Code {
 	case "42P01", "3F000":
 		return fmt.Errorf("%w: there is no table %s; create it with pglock.Schema: %w", lock.ErrInvalid, p.table, err)
-	case "42703", "42P10", "42804", "42883", "23514", "22P02", "42846", "42809":
+	case "42703", "42P10", "42804", "42883", "23514", "22P02", "42846", "42809", "55000":
 		return fmt.Errorf("%w: the table %s is not that of pglock.Schema: %w", lock.ErrInvalid, p.table, err)
 	case "42501":
 		return fmt.Errorf("%w: the user needs SELECT, INSERT and UPDATE on the table %s: %w", lock.ErrInvalid, p.table, err)

@@ -15,7 +15,7 @@ import (
 // The locker keeps the promises of all lockers. Each has a pool of its own, as each process has.
 func TestConformance(t *testing.T) {
 	t.Parallel()
-	locktest.Run(t, maker(sharedURL(t)), locktest.Processes(sharedURL(t)))
+	locktest.Run(t, maker(sharedURL(t)), locktest.Processes(sharedURL(t)), busy)
 }
 
 // It keeps them in any session: without prepared statements, as some poolers need it, and where transactions are
@@ -28,8 +28,11 @@ func TestConformanceOfSessions(t *testing.T) {
 	simple := func(c *pgxpool.Config) {
 		c.ConnConfig.DefaultQueryExecMode = pgx.QueryExecModeSimpleProtocol
 	}
-	locktest.Run(t, maker(sharedURL(t), serializable, simple))
+	locktest.Run(t, maker(sharedURL(t), serializable, simple), busy)
 }
+
+// busy makes the shortest lease last longer than a commit takes, and a new connection, where many tests share the machine.
+var busy = locktest.MinTTL(3 * time.Second)
 
 func maker(url string, change ...func(*pgxpool.Config)) locktest.Maker {
 	return func(t testing.TB, ttl time.Duration) lock.Locker {

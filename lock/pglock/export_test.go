@@ -9,3 +9,9 @@ func Waiting(p *Locker, key string) int {
 	}
 	return 0
 }
+
+// Statements returns the statements that acquire, extend and release a lock of the default table.
+func Statements() (acquire, extend, release string) {
+	s := statementsFor(DefaultTable)
+	return s.acquire, s.extend, s.release
+}

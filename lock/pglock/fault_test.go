@@ -13,10 +13,25 @@ import (
 	"github.com/signalbox-go/signalbox/lock/pglock"
 )
 
-// A server that crashes and comes back has kept the locks: they still exclude others, and their holders go on.
-func TestServerKilledAndRestarted(t *testing.T) {
+// The subtests break one server, one after the other.
+func TestServerFails(t *testing.T) {
 	t.Parallel()
 	s := own(t)
+	for _, c := range []struct {
+		name string
+		test func(*testing.T, *servertest.Server)
+	}{
+		{"KilledAndRestarted", killedAndRestarted},
+		{"BrokenConnectionsCostNoFailure", brokenConnections},
+		{"Stopped", serverStopped},
+		{"FailureReachesAllWaiters", failureReachesAllWaiters},
+	} {
+		t.Run(c.name, func(t *testing.T) { c.test(t, s) })
+	}
+}
+
+// A server that crashes and comes back has kept the locks: they still exclude others, and their holders go on.
+func killedAndRestarted(t *testing.T, s *servertest.Server) {
 	a := locker(t, dial(t, url(s)), pglock.Config{TTL: time.Minute})
 	b := locker(t, dial(t, url(s)), pglock.Config{TTL: time.Minute})
 	l := acquire(t, a, "restart")
@@ -45,9 +60,7 @@ func TestServerKilledAndRestarted(t *testing.T) {
 }
 
 // A pool whose connections were all broken by a restart works at once.
-func TestBrokenConnectionsCostNoFailure(t *testing.T) {
-	t.Parallel()
-	s := own(t)
+func brokenConnections(t *testing.T, s *servertest.Server) {
 	p := locker(t, dial(t, url(s)), pglock.Config{})
 	for range 3 {
 		l := acquire(t, p, "broken")
@@ -62,10 +75,8 @@ func TestBrokenConnectionsCostNoFailure(t *testing.T) {
 }
 
 // A server that stands still grants nothing to others before the holder knows that its time is over.
-func TestServerStopped(t *testing.T) {
-	t.Parallel()
-	s := own(t)
-	a := locker(t, dial(t, url(s)), pglock.Config{TTL: 2 * time.Second})
+func serverStopped(t *testing.T, s *servertest.Server) {
+	a := locker(t, dial(t, url(s)), pglock.Config{TTL: 4 * time.Second})
 	b := locker(t, dial(t, url(s)), pglock.Config{TTL: time.Minute})
 	l := acquire(t, a, "stopped")
 	err := lock.Hold(t.Context(), l, func(ctx context.Context) error {
@@ -98,7 +109,7 @@ func TestHolderCutOff(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			link := servertest.NewLink(t, serverOf(t))
-			a := locker(t, dial(t, url(link)), pglock.Config{TTL: 2 * time.Second})
+			a := locker(t, dial(t, url(link)), pglock.Config{TTL: 4 * time.Second})
 			b := locker(t, dial(t, sharedURL(t)), pglock.Config{TTL: time.Minute})
 			key := "cut off by " + name
 			l := acquire(t, a, key)
@@ -118,13 +129,13 @@ func TestHolderCutOff(t *testing.T) {
 				if cause := context.Cause(ctx); !errors.Is(cause, lock.ErrLost) {
 					t.Errorf("the cause is %v; want ErrLost", cause)
 				}
+				if <-overlap {
+					t.Error("another got the lock while the holder believed in it")
+				}
+				link.Heal()
 				return nil
 			})
-			if <-overlap {
-				t.Error("another got the lock while the holder believed in it")
-			}
 			heir := <-granted
-			link.Heal()
 			if err := l.Extend(t.Context()); !errors.Is(err, lock.ErrLost) {
 				t.Errorf("extended after the cut: %v; want ErrLost", err)
 			}
@@ -387,5 +398,32 @@ func TestFailoverToAnAsynchronousReplica(t *testing.T) {
 	}
 	if second := acquire(t, c, "ahead"); second.Token() > ahead.Token() {
 		t.Errorf("token %d is after %d: documentation says that it is not", second.Token(), ahead.Token())
+	}
+}
+
+// If the server fails, all that wait in a process learn it at once, and the error isn't ErrHeld.
+func failureReachesAllWaiters(t *testing.T, s *servertest.Server) {
+	a := locker(t, dial(t, url(s)), pglock.Config{TTL: time.Minute})
+	b := locker(t, dial(t, url(s)), pglock.Config{TTL: time.Minute})
+	acquire(t, a, "failure")
+	const waiters = 5
+	errs := make(chan error, waiters)
+	for range waiters {
+		go func() {
+			_, err := b.Acquire(t.Context(), "failure")
+			errs <- err
+		}()
+	}
+	eventually(t, "they wait", func() bool { return pglock.Waiting(b, "failure") == waiters })
+	s.Kill()
+	for range waiters {
+		select {
+		case err := <-errs:
+			if err == nil || errors.Is(err, lock.ErrHeld) {
+				t.Errorf("a waiter: %v", err)
+			}
+		case <-time.After(patience):
+			t.Fatal("a waiter waits on")
+		}
 	}
 }

@@ -61,13 +61,17 @@ var common struct {
 	server *servertest.Server
 }
 
+// noFlush makes servers of tests quick where many tests use the disk. They crash, but the machine doesn't, so nothing is
+// lost.
+const noFlush = "fsync=off"
+
 // sharedURL returns the URL of the server that tests share. It has the default table.
 func sharedURL(t testing.TB) string {
 	t.Helper()
 	common.Lock()
 	defer common.Unlock()
 	if common.server == nil {
-		s, err := servertest.NewPostgreSQL("max_connections=400")
+		s, err := servertest.NewPostgreSQL("max_connections=400", noFlush)
 		if err != nil {
 			servertest.PostgreSQL(t) // skips the test, or says why there is none
 			t.Fatal(err)
@@ -81,7 +85,7 @@ func sharedURL(t testing.TB) string {
 // own starts a server for this test alone, with the default table.
 func own(t testing.TB, settings ...string) *servertest.Server {
 	t.Helper()
-	s := servertest.PostgreSQL(t, settings...)
+	s := servertest.PostgreSQL(t, append(settings, noFlush)...)
 	migrate(t, url(s))
 	return s
 }

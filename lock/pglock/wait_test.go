@@ -125,32 +125,3 @@ func TestReleaseNotifiesOnlyWaiters(t *testing.T) {
 		t.Errorf("a notification %v, %v, though nobody waited", n, err)
 	}
 }
-
-// If the server fails, all that wait in a process learn it at once, and the error isn't ErrHeld.
-func TestFailureReachesAllWaiters(t *testing.T) {
-	t.Parallel()
-	s := own(t)
-	a := locker(t, dial(t, url(s)), pglock.Config{TTL: time.Minute})
-	b := locker(t, dial(t, url(s)), pglock.Config{TTL: time.Minute})
-	acquire(t, a, "failure")
-	const waiters = 5
-	errs := make(chan error, waiters)
-	for range waiters {
-		go func() {
-			_, err := b.Acquire(t.Context(), "failure")
-			errs <- err
-		}()
-	}
-	eventually(t, "they wait", func() bool { return pglock.Waiting(b, "failure") == waiters })
-	s.Kill()
-	for range waiters {
-		select {
-		case err := <-errs:
-			if err == nil || errors.Is(err, lock.ErrHeld) {
-				t.Errorf("a waiter: %v", err)
-			}
-		case <-time.After(patience):
-			t.Fatal("a waiter waits on")
-		}
-	}
-}
