@@ -25,8 +25,7 @@ const (
 	// overtaken is how many increments of the same counter others make before a stopped process continues. Some of
 	// them may have been under way before the stop.
 	overtaken = 4
-	// longestStop bounds a stop if others don't get on. In SQLite it is three TTLs: there nobody ends the transaction
-	// of a stopped process, for which all others wait.
+	// longestStop bounds a stop if others don't get on.
 	longestStop = 15 * time.Second
 	// ending bounds the time in which a process ends when it has nothing to do.
 	ending = 30 * time.Second
@@ -36,7 +35,7 @@ const (
 type crew struct {
 	task   string        // as JSON
 	ttl    time.Duration // of the lock
-	bound  time.Duration // of a stop
+	sqlite bool
 	ledger *ledger
 	work   sync.WaitGroup // one for each place
 	fail   func(error)
@@ -74,12 +73,8 @@ func newCrew(t task, l *ledger, fail func(error)) (*crew, error) {
 	if err != nil {
 		return nil, err
 	}
-	bound := longestStop
-	if t.Database.Dialect == fence.SQLite {
-		bound = 3 * t.Service.TTL
-	}
 	return &crew{
-		task: string(text), ttl: t.Service.TTL, bound: bound, ledger: l, fail: fail, members: map[*member]struct{}{},
+		task: string(text), ttl: t.Service.TTL, sqlite: t.Database.Dialect == fence.SQLite, ledger: l, fail: fail, members: map[*member]struct{}{},
 		tally: result{locker: t.Service.Locker, retries: map[string]int{}},
 	}, nil
 }
@@ -226,8 +221,12 @@ func (c *crew) strike(m *member, f fault) {
 	}
 	c.tally.stops++
 	_ = m.cmd.Process.Signal(syscall.SIGSTOP)
+	longest := longestStop
+	if c.sqlite && f.guarded && f.at == read {
+		longest = 3 * c.ttl // nobody ends the transaction of a stopped process, for which all others wait
+	}
 	now := time.Now()
-	c.stopped = append(c.stopped, stopped{m, f, c.ledger.count(f.guarded), now.Add(c.ttl), now.Add(c.bound)})
+	c.stopped = append(c.stopped, stopped{m, f, c.ledger.count(f.guarded), now.Add(c.ttl), now.Add(longest)})
 }
 
 // wake lets stopped processes continue whose stop is over.

@@ -48,12 +48,28 @@ func runSmall(t *testing.T, database string) total {
 	return tot
 }
 
+// check runs a small form. Guarded increments must be right in each run. On a busy machine the faults may be too weak, so
+// there are three runs.
+func check(t *testing.T, database string) {
+	t.Helper()
+	for range 3 {
+		tot := runSmall(t, database)
+		if r := tot.results[0]; r.guarded != (verdict{acked: small.increments}) {
+			t.Fatalf("guarded: %+v", r.guarded)
+		}
+		err := tot.problem()
+		if err == nil {
+			return
+		}
+		t.Log(err)
+	}
+	t.Error("no run was valid")
+}
+
 // The guard loses and doubles nothing under faults that make the twin lose. The long form of this is make effects.
 func TestGuarded(t *testing.T) {
 	t.Parallel()
-	if err := runSmall(t, "postgres").problem(); err != nil {
-		t.Error(err)
-	}
+	check(t, "postgres")
 }
 
 // The counters may be in another database.
@@ -62,9 +78,7 @@ func TestDatabases(t *testing.T) {
 	for _, database := range []string{"mariadb", "sqlite"} {
 		t.Run(database, func(t *testing.T) {
 			t.Parallel()
-			if err := runSmall(t, database).problem(); err != nil {
-				t.Error(err)
-			}
+			check(t, database)
 		})
 	}
 }

@@ -42,13 +42,20 @@ func TestMiddleware(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer closeLocker()
-			useInWorker(t, l, stop)
+			// Under load nobody may be quick enough to extend the other lock, which is held for the whole test.
+			s.TTL = patience
+			other, closeOther, err := s.newLocker()
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer closeOther()
+			useInWorker(t, l, other, stop)
 		})
 	}
 }
 
-// useInWorker uses the locker in a worker. down ends its servers.
-func useInWorker(t *testing.T, l lock.Locker, down func()) {
+// useInWorker uses the locker in a worker. other is on the same servers, which down ends.
+func useInWorker(t *testing.T, l, other lock.Locker, down func()) {
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	rdb, queue := redistest.Start(t).Client(), redistest.Name(t)
@@ -100,7 +107,7 @@ func useInWorker(t *testing.T, l lock.Locker, down func()) {
 		}
 	}
 
-	holder, err := l.Acquire(ctx, "held")
+	holder, err := other.Acquire(ctx, "held")
 	if err != nil {
 		t.Fatal(err)
 	}
