@@ -56,14 +56,14 @@ type total struct {
 
 func (t total) problem() error {
 	var errs []error
-	if len(t.results) != len(t.lockers) {
-		errs = append(errs, fmt.Errorf("the run is invalid: %d of %d lockers were tried", len(t.results), len(t.lockers)))
-	}
 	refused, repeated := 0, 0
 	for _, r := range t.results {
 		errs = append(errs, r.problem())
 		refused += r.refused
 		repeated += r.repeated
+	}
+	if len(t.results) != len(t.lockers) {
+		return errors.Join(append(errs, fmt.Errorf("the run is invalid: %d of %d lockers were tried", len(t.results), len(t.lockers)))...)
 	}
 	if refused == 0 {
 		errs = append(errs, errors.New("the run is invalid: the faults were too weak: the guard refused no stale holder"))
