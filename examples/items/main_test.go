@@ -1,22 +1,19 @@
 package main
 
 import (
-	"bufio"
 	"bytes"
 	"context"
 	"errors"
-	"io"
 	"net"
-	"net/http/httptest"
 	"os"
 	"os/exec"
 	"regexp"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
 
-	"github.com/redis/go-redis/v9"
-
+	"github.com/signalbox-go/signalbox/examples/items/internal/demo"
 	"github.com/signalbox-go/signalbox/internal/redistest"
 )
 
@@ -25,7 +22,7 @@ const envProgram = "ITEMS_TEST_PROGRAM"
 
 // TestMain is also the main function of the processes that the tests start.
 func TestMain(m *testing.M) {
-	if isChild() || os.Getenv(envProgram) != "" {
+	if demo.IsChild() || os.Getenv(envProgram) != "" {
 		main()
 		return
 	}
@@ -40,7 +37,7 @@ func program(t *testing.T, args ...string) *exec.Cmd {
 		t.Fatal(err)
 	}
 	cmd := exec.CommandContext(t.Context(), path, args...)
-	cmd.Env = append(os.Environ(), envProgram+"=1", envRedis+"=")
+	cmd.Env = append(os.Environ(), envProgram+"=1", "REDIS_URL=")
 	return cmd
 }
 
@@ -67,18 +64,18 @@ func (b *buffer) String() string {
 }
 
 // runOn runs the program on a Redis. It checks the output, and that nothing is left.
-func runOn(t *testing.T, c choices, url string) summary {
+func runOn(t *testing.T, url string, args ...string) demo.Summary {
 	t.Helper()
 	var out buffer
-	sum, err := run(t.Context(), c, url, &out)
+	sum, err := demo.Run(t.Context(), locks, args, url, &out)
 	if err != nil {
 		t.Fatalf("%v\n%s", err, &out)
 	}
-	if err := sum.problem(); err != nil {
+	if err := sum.Problem(); err != nil {
 		t.Errorf("%v\n%s%s", err, &out, sum)
 	}
-	if n := strings.Count(out.String(), "\n  server "); n != servers {
-		t.Errorf("%d answers are shown, want %d:\n%s", n, servers, &out)
+	if n := strings.Count(out.String(), "\n  server "); n != demo.Servers {
+		t.Errorf("%d answers are shown, want %d:\n%s", n, demo.Servers, &out)
 	}
 	nothingLeft(t, url, out.String())
 	return sum
@@ -120,8 +117,8 @@ func TestRace(t *testing.T) {
 		t.Run(lock, func(t *testing.T) {
 			t.Parallel()
 			for range 10 {
-				sum := runOn(t, choices{lock: lock}, "")
-				if sum.created > limit {
+				sum := runOn(t, "", "-lock", lock)
+				if sum.Created > demo.Limit {
 					return
 				}
 				t.Log("no race:", sum)
@@ -136,7 +133,7 @@ func TestSingle(t *testing.T) {
 	for name, url := range map[string]string{"embedded": "", "REDIS_URL": "redis://" + redistest.Start(t).Addr()} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			sum := runOn(t, choices{lock: "single"}, url)
+			sum := runOn(t, url, "-lock", "single")
 			if line, want := sum.String(), "items: lock=single created=3 rejected=2 limit=3"; line != want {
 				t.Errorf("last line %q, want %q", line, want)
 			}
@@ -162,7 +159,7 @@ func TestRedlock(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			sum := runOn(t, choices{lock: "redlock", masters: 5, kill: c.kill}, "redis://"+srv.Addr())
+			sum := runOn(t, "redis://"+srv.Addr(), "-lock", "redlock", "-kill", strconv.Itoa(c.kill))
 			if line := sum.String(); line != c.want {
 				t.Errorf("last line %q, want %q", line, c.want)
 			}
@@ -182,7 +179,7 @@ func TestInterrupted(t *testing.T) {
 				cancel(interrupted)
 			}
 		}}
-		if _, err := run(ctx, choices{lock: "single"}, url, &out); !errors.Is(err, interrupted) {
+		if _, err := demo.Run(ctx, locks, []string{"-lock", "single"}, url, &out); !errors.Is(err, interrupted) {
 			t.Errorf("at %q: run = %v, want %v", at, err, interrupted)
 		}
 		cancel(nil)
@@ -194,29 +191,10 @@ func TestWithoutRedis(t *testing.T) {
 	t.Parallel()
 	for _, url := range []string{"redis://user:secret word@127.0.0.1:1", "ftp://user:secret@127.0.0.1:1", "redis://user:secret@127.0.0.1:1/0?max_retries=-1"} {
 		var out buffer
-		_, err := run(t.Context(), choices{lock: "single"}, url, &out)
+		_, err := demo.Run(t.Context(), locks, []string{"-lock", "single"}, url, &out)
 		if err == nil || strings.Contains(err.Error()+out.String(), "secret") {
 			t.Errorf("run on %q = %v, %q", url, err, &out)
 		}
-	}
-}
-
-// A server must not outlive its parent, even if the parent is killed.
-func TestServerEndsWithItsParent(t *testing.T) {
-	t.Parallel()
-	cmd := program(t)
-	cmd.Env = settings{redisURL: "redis://" + redistest.Start(t).Addr(), lock: "single", prefix: redistest.Name(t)}.environ()
-	stdin, err1 := cmd.StdinPipe()
-	stdout, err2 := cmd.StdoutPipe()
-	if err := errors.Join(err1, err2, cmd.Start()); err != nil {
-		t.Fatal(err)
-	}
-	url, err := bufio.NewReader(stdout).ReadString('\n')
-	if err != nil || !strings.HasPrefix(url, "http://127.0.0.1:") {
-		t.Errorf("it says it serves on %q, %v", url, err)
-	}
-	if err := errors.Join(stdin.Close(), cmd.Wait()); err != nil {
-		t.Error(err)
 	}
 }
 
@@ -239,7 +217,7 @@ func TestExit(t *testing.T) {
 		"without use":    {[]string{"-lock", "naive", "-kill", "1"}, "", 2, "", "-kill is for -lock=redlock only"},
 		"unknown flag":   {[]string{"-unlock"}, "", 2, "", "Usage"},
 		"no redis":       {[]string{"-lock", "redlock"}, "PATH=", 1, "", "redis-server must be on the PATH"},
-		"store is no db": {[]string{"-lock", "single"}, envRedis + "=redis://127.0.0.1:1", 1, "", "the store does not answer"},
+		"store is no db": {[]string{"-lock", "single"}, "REDIS_URL=redis://127.0.0.1:1", 1, "", "the store does not answer"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -257,65 +235,5 @@ func TestExit(t *testing.T) {
 				t.Errorf("want %q and %q in:\n%s\n%s", c.stdout, c.stderr, &stdout, &stderr)
 			}
 		})
-	}
-}
-
-func TestSummary(t *testing.T) {
-	t.Parallel()
-	redlock := choices{lock: "redlock", masters: 5}
-	for name, c := range map[string]struct {
-		sum  summary
-		line string
-		ok   bool
-	}{
-		"race":          {summary{choices: choices{lock: "none"}, created: 5, stored: 5}, "items: lock=none created=5 rejected=0 limit=3", true},
-		"lucky":         {summary{choices: choices{lock: "naive"}, created: 3, rejected: 2, stored: 3}, "items: lock=naive created=3 rejected=2 limit=3", true},
-		"no lock":       {summary{choices: choices{lock: "single"}, created: 4, rejected: 1, stored: 4}, "items: lock=single created=4 rejected=1 limit=3", false},
-		"not there":     {summary{choices: redlock, created: 3, rejected: 2, stored: 2}, "items: lock=redlock created=3 rejected=2 limit=3", false},
-		"broken":        {summary{choices: choices{lock: "none"}, created: 4, other: 1, stored: 4}, "items: lock=none created=4 rejected=0 limit=3", false},
-		"one without":   {summary{choices: redlock, created: 3, rejected: 1, unavailable: 1, stored: 3}, "items: lock=redlock created=3 rejected=1 unavailable=1 limit=3", false},
-		"none of seven": {summary{choices: choices{lock: "redlock", masters: 7, kill: 4}, unavailable: 5}, "items: lock=redlock created=0 rejected=0 unavailable=5 limit=3", true},
-		"three of six":  {summary{choices: choices{lock: "redlock", masters: 6, kill: 3}, created: 3, rejected: 2, stored: 3}, "items: lock=redlock created=3 rejected=2 limit=3", false},
-	} {
-		if line := c.sum.String(); line != c.line {
-			t.Errorf("%s: %q, want %q", name, line, c.line)
-		}
-		if err := c.sum.problem(); (err == nil) != c.ok {
-			t.Errorf("%s: problem = %v", name, err)
-		}
-	}
-}
-
-// A client's mistake and a lock that is refused have their own replies.
-func TestService(t *testing.T) {
-	t.Parallel()
-	rdb := redis.NewClient(&redis.Options{Addr: redistest.Start(t).Addr()})
-	defer rdb.Close()
-	key := redistest.Name(t)
-	defer rdb.Del(t.Context(), key)
-	open := func(ctx context.Context, fn func(context.Context) error) error { return fn(ctx) }
-	shut := func(context.Context, func(context.Context) error) error { return errors.New("no lock today") }
-	for _, c := range []struct {
-		guard        guard
-		method, body string
-		status       int
-		answer       string
-	}{
-		{open, "POST", `{"name":"a"}`, 201, `{"items":["a"],"total":1}` + "\n"},
-		{open, "POST", `{"name":"b"}`, 201, `{"items":["a","b"],"total":2}` + "\n"},
-		{shut, "POST", `{"name":"c"}`, 503, `{"detail":"The lock can't be had: no lock today"}` + "\n"},
-		{open, "POST", `{"name":"c"}`, 201, `{"items":["a","b","c"],"total":3}` + "\n"},
-		{open, "POST", `{"name":"d"}`, 400, `{"detail":"Cannot create more than 3 items."}` + "\n"},
-		{open, "POST", `{}`, 422, `{"detail":"want an item with a name"}` + "\n"},
-		{open, "POST", `a`, 422, `{"detail":"want an item with a name"}` + "\n"},
-		{open, "GET", ``, 405, "Method Not Allowed\n"},
-	} {
-		w := httptest.NewRecorder()
-		r := httptest.NewRequestWithContext(t.Context(), c.method, "/items", strings.NewReader(c.body))
-		(&service{store{rdb, key}, c.guard}).handler().ServeHTTP(w, r)
-		body, err := io.ReadAll(w.Result().Body)
-		if err != nil || w.Code != c.status || string(body) != c.answer {
-			t.Errorf("%s %s: %d %s, %v; want %d %s", c.method, c.body, w.Code, body, err, c.status, c.answer)
-		}
 	}
 }

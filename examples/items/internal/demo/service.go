@@ -1,4 +1,4 @@
-package main
+package demo
 
 import (
 	"context"
@@ -15,7 +15,7 @@ const patience = 10 * time.Second
 // A service answers POST /items.
 type service struct {
 	items store
-	guard guard
+	guard Guard
 }
 
 func (s *service) handler() http.Handler {
@@ -45,7 +45,7 @@ func (s *service) create(w http.ResponseWriter, r *http.Request) {
 	case err == nil:
 		answer(w, http.StatusCreated, created{names, len(names)})
 	case errors.Is(err, errFull):
-		answer(w, http.StatusBadRequest, detail{fmt.Sprintf("Cannot create more than %d items.", limit)})
+		answer(w, http.StatusBadRequest, detail{fmt.Sprintf("Cannot create more than %d items.", Limit)})
 	case !entered: // nothing has happened: the client may try again
 		answer(w, http.StatusServiceUnavailable, detail{"The lock can't be had: " + err.Error()})
 	default:

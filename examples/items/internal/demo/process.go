@@ -1,8 +1,9 @@
-package main
+package demo
 
 import (
 	"bufio"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -21,11 +22,11 @@ import (
 // The environment tells a process its role. The URL of Redis is not in a command line, where
 // all users of the machine could read its password.
 const (
-	envRole    = "ITEMS_ROLE"
-	envLock    = "ITEMS_LOCK"
-	envPrefix  = "ITEMS_PREFIX"
-	envMasters = "ITEMS_MASTERS"
-	envRedis   = "REDIS_URL"
+	envRole   = "ITEMS_ROLE"
+	envLock   = "ITEMS_LOCK"
+	envPrefix = "ITEMS_PREFIX"
+	envNodes  = "ITEMS_NODES" // as JSON
+	envRedis  = "REDIS_URL"
 )
 
 // stopTimeout is how long a process may take to end before it is killed.
@@ -36,36 +37,52 @@ type settings struct {
 	redisURL string
 	lock     string
 	prefix   string // of all keys of this run
-	masters  []string
+	nodes    []string
 }
 
 func (s settings) environ() []string {
+	nodes, err := json.Marshal(s.nodes)
+	if err != nil {
+		panic(err) // strings can be encoded
+	}
 	return append(os.Environ(), envRole+"=server", envLock+"="+s.lock, envPrefix+"="+s.prefix,
-		envMasters+"="+strings.Join(s.masters, " "), envRedis+"="+s.redisURL)
+		envNodes+"="+string(nodes), envRedis+"="+s.redisURL)
 }
 
-func isChild() bool { return os.Getenv(envRole) != "" }
+// shared returns what a lock may see of the settings.
+func (s settings) shared(rdb *redis.Client) Settings {
+	return Settings{Redis: rdb, Key: s.prefix + "create_item", Nodes: s.nodes}
+}
+
+// IsChild reports whether this process is a server that the program has started.
+func IsChild() bool { return os.Getenv(envRole) != "" }
 
 // runChild is the main function of a server process. It serves on a free port, which it writes
 // to its standard output, until its standard input ends. The parent closes that, or has ended.
-func runChild() (err error) {
+func runChild(locks []Lock) (err error) {
 	signal.Ignore(os.Interrupt) // Ctrl-C reaches all processes of a terminal; the parent handles it
 	logging.Disable()           // go-redis logs each call to a dead master; the replies say more about it
-	s := settings{
-		redisURL: os.Getenv(envRedis), lock: os.Getenv(envLock), prefix: os.Getenv(envPrefix),
-		masters: strings.Fields(os.Getenv(envMasters)),
+	s := settings{redisURL: os.Getenv(envRedis), lock: os.Getenv(envLock), prefix: os.Getenv(envPrefix)}
+	if err := json.Unmarshal([]byte(os.Getenv(envNodes)), &s.nodes); err != nil {
+		return errors.New(envNodes + " can't be read; want a list of addresses as JSON")
+	}
+	l := find(locks, s.lock)
+	if l == nil {
+		return fmt.Errorf("%s=%q: want one of %q", envLock, s.lock, names(locks))
 	}
 	opt, err := parseURL(s.redisURL)
 	if err != nil {
 		return err
 	}
-	rdb := redis.NewClient(farAway(opt))
+	rdb := redis.NewClient(FarAway(opt))
 	defer rdb.Close()
-	guard, closeGuard, err := newGuard(s, rdb)
+	guard, closeGuard, err := l.New(s.shared(rdb))
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, closeGuard()) }()
+	if closeGuard != nil {
+		defer func() { err = errors.Join(err, closeGuard()) }()
+	}
 	items := store{rdb, s.prefix + "items"}
 	if _, err := items.count(context.Background()); err != nil { // now it has a connection
 		return err

@@ -1,4 +1,4 @@
-package main
+package demo
 
 import (
 	"context"
@@ -9,8 +9,8 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// limit is the largest number of items.
-const limit = 3
+// Limit is the largest number of items.
+const Limit = 3
 
 // work is how long a request takes between counting the items and adding its own. It stands for
 // the work of a real service. The longer it is, the more certain is the race.
@@ -36,7 +36,7 @@ func (s store) add(ctx context.Context, name string) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	if n >= limit {
+	if n >= Limit {
 		return nil, errFull
 	}
 	select {

@@ -1,4 +1,4 @@
-package main
+package demo
 
 import (
 	"bytes"
@@ -18,7 +18,7 @@ import (
 // portTaken is the message of redis-server if its port is taken.
 const portTaken = "Address already in use"
 
-// masters are the redis-servers that this process started. They keep nothing on disk.
+// masters are the redis-servers that this process started. They keep nothing on disk. They are Nodes.
 type masters []*master
 
 type master struct {
@@ -28,12 +28,12 @@ type master struct {
 	done chan struct{} // closed when it has ended
 }
 
-// startMasters starts masters and returns when they answer. Even after an error the returned
-// masters must be killed.
-func startMasters(ctx context.Context, n int) (masters, error) {
+// StartMasters starts n Redis servers for Redlock, and returns when they answer. Even after an error
+// the returned ones must be closed.
+func StartMasters(ctx context.Context, n int) (Nodes, error) {
 	path, err := exec.LookPath("redis-server")
 	if err != nil {
-		return nil, fmt.Errorf("redlock needs masters, so redis-server must be on the PATH (the other locks don't need it): %w", err)
+		return masters(nil), fmt.Errorf("redlock needs masters, so redis-server must be on the PATH (the other locks don't need it): %w", err)
 	}
 	var all masters
 	for range n {
@@ -124,7 +124,8 @@ func (m *master) ready(ctx context.Context) error {
 	}
 }
 
-func (m masters) addrs() []string {
+// Addrs returns their addresses.
+func (m masters) Addrs() []string {
 	var addrs []string
 	for _, master := range m {
 		addrs = append(addrs, master.addr)
@@ -132,12 +133,15 @@ func (m masters) addrs() []string {
 	return addrs
 }
 
-// kill ends the first n like a crash.
-func (m masters) kill(n int) {
+// Kill ends the first n like a crash.
+func (m masters) Kill(n int) {
 	for _, master := range m[:n] {
 		master.kill()
 	}
 }
+
+// Close ends all of them.
+func (m masters) Close() { m.Kill(len(m)) }
 
 func (m *master) kill() {
 	_ = m.cmd.Process.Kill() // SIGKILL; an error means that it has ended already

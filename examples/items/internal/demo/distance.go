@@ -1,4 +1,4 @@
-package main
+package demo
 
 import (
 	"context"
@@ -13,8 +13,8 @@ import (
 // only work if they are quick fail most often.
 const distance = 5 * time.Millisecond
 
-// farAway delays the calls of a client by distance.
-func farAway(opt *redis.Options) *redis.Options {
+// FarAway delays the calls of a client to Redis by 5 ms. It changes opt and returns it.
+func FarAway(opt *redis.Options) *redis.Options {
 	dial := redis.NewDialer(opt)
 	opt.Dialer = func(ctx context.Context, network, addr string) (net.Conn, error) {
 		conn, err := dial(ctx, network, addr)
