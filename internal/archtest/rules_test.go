@@ -70,7 +70,7 @@ var rules = []rule{
 	{"examples/items", []string{"lock", "lock/redlock", "examples/items/internal/demo"}, []string{goRedis}},
 	{"examples/...", []string{".", "embedded", "health", "lock", "lock/redlock", "middleware", "scheduler", "worker"}, append([]string{goRedis}, otelAPI...)},
 	{"internal/redistest", []string{"embedded", "internal/servertest"}, []string{goRedis, goleak}},
-	{"internal/servertest", nil, nil}, // nothing imports it but tests and bench
+	{"internal/servertest", nil, nil}, // nothing of this module imports it but tests
 	{pattern: "outbox/model"},         // all tests
 	{pattern: "internal/archtest"},
 }
