@@ -160,6 +160,9 @@ func (w *walk) call(x *walker, lane *Lane, req *ClaimRequest, heard bool) (alive
 		if !slices.Equal(ids(reply.Deliveries), append([]string{}, want...)) {
 			w.fail("a claim that is made again gets %v, and should get %v", ids(reply.Deliveries), want)
 		}
+		if len(reply.Late) > 0 {
+			w.fail("a claim that is made again has %v expire", late(reply))
+		}
 	} else {
 		w.judge(lane, req, reply, now)
 		m.lanes[lane.key].forgot = forgot
@@ -209,6 +212,11 @@ func (w *walk) judge(lane *Lane, req *ClaimRequest, reply *ClaimReply, now int64
 		w.fail("of what a claim settles %v are refused, and %v should be", reply.Refused, refused)
 	}
 	m.promote(now)
+	if over := m.expire(now); !slices.Equal(late(reply), over) {
+		w.fail("%v expire, and %v should", late(reply), over)
+	} else if len(over) > 0 {
+		w.note("%v have expired", over)
+	}
 	if len(reply.Deliveries) > 0 && (!reply.Alive || m.paused) {
 		w.fail("%v were given to a session that is alive: %v, in a queue that is paused: %v", ids(reply.Deliveries), reply.Alive, m.paused)
 	}
@@ -249,7 +257,7 @@ func (w *walk) judge(lane *Lane, req *ClaimRequest, reply *ClaimReply, now int64
 			m.started(f.key, now)
 		}
 		m.started("", now)
-		w.token = d.Job.Token
+		w.token, f.life = d.Job.Token, 0 // what has started never expires
 		f.where, f.session, f.token, f.holds, f.marked = "running", req.Session, d.Job.Token, f.key != "", false
 		granted = append(granted, grant{id: id, token: d.Job.Token})
 	}
@@ -257,6 +265,9 @@ func (w *walk) judge(lane *Lane, req *ClaimRequest, reply *ClaimReply, now int64
 	w.follow(now, suspects)
 	if reply.Full && len(reply.Deliveries) < req.Want && !m.waiting() {
 		w.fail("%d of %d were given and nobody waits, but the session wasn't registered to be woken", len(reply.Deliveries), req.Want)
+	}
+	if next := m.upcoming(); next > 0 && (reply.Next < 0 || reply.Next > time.Duration(next-now)*time.Microsecond) {
+		w.fail("a job expires in %d us, and a claim is asked for another one in %v", next-now, reply.Next)
 	}
 	if reply.Alive && m.paused && reply.Next == 0 && !m.overdue(now) {
 		w.fail("a claim in a queue that is paused is asked for another one at once")

@@ -21,7 +21,7 @@ var (
 	walkSeed  = stdflag.Int64("walk.seed", 0, "seed of TestGroupWalk; 0 for one from the clock")
 )
 
-// A walk makes random calls to a queue with groups, limits and cron entries. A model knows what each call must answer and change. Calls are made
+// A walk makes random calls to a queue with groups, limits, a maximum of jobs, jobs that expire and cron entries. A model knows what each call must answer and change. Calls are made
 // again, come late, or lose their replies. Sessions end with jobs, and go on to settle them. The queue goes back to what it was before, as in a
 // failover to a replica that is behind, while its workers know of what came later.
 type walk struct {
@@ -88,8 +88,8 @@ func (w *walk) verify() {
 
 func (w *walk) some() *walker { return w.workers[w.rnd.Intn(len(w.workers))] }
 
-// TestGroupWalk: whatever happens to jobs of groups, each is in one place, limits and rates are kept, lines keep their order, nobody waits who may
-// go on, each call is answered as the model says, and in the end nothing is left. make walk is the long form.
+// TestGroupWalk: whatever happens to jobs of groups, each is in one place, limits and rates are kept, lines keep their order, jobs expire in time, a full
+// queue takes no more, nobody waits who may go on, each call is answered as the model says, and in the end nothing is left. make walk is the long form.
 func TestGroupWalk(t *testing.T) {
 	t.Parallel()
 	rdb := redistest.New(t).Client()
@@ -136,6 +136,9 @@ func (w *walk) run() {
 		if how == OverlapQueue {
 			e.group = "Q"
 		}
+		if how != OverlapCancel {
+			e.expires = time.Hour
+		}
 		w.entries = append(w.entries, e)
 	}
 	slices.SortFunc(w.entries, func(a, b *metronome) int { return strings.Compare(a.plan.Entry, b.plan.Entry) })
@@ -146,7 +149,7 @@ func (w *walk) run() {
 	}
 	w.producer = w.NewLane()
 	for range walkLength {
-		switch k := w.rnd.Intn(60); {
+		switch k := w.rnd.Intn(63); {
 		case k < 11:
 			w.enqueue()
 		case k < 13:
@@ -174,6 +177,8 @@ func (w *walk) run() {
 		case k < 55:
 			w.tick()
 		case k < 58:
+			w.lapse()
+		case k < 61:
 			if n := len(w.past); n > 0 {
 				call := w.past[w.rnd.Intn(n)]
 				call()
@@ -200,8 +205,10 @@ func (w *walk) finish() {
 		_, err = w.SetLimitsOf(bg, key[1:], nil)
 		w.must(err)
 	}
+	_, err = w.SetMaxLength(bg, 0)
+	w.must(err)
 	w.pass() // nothing is held back
-	w.m.paused, w.m.queue, w.m.groups = false, signalbox.Limits{}, signalbox.Limits{}
+	w.m.paused, w.m.most, w.m.queue, w.m.groups = false, 0, signalbox.Limits{}, signalbox.Limits{}
 	clear(w.m.own)
 	delete(w.m.next, "")
 	for len(w.frozen) > 0 {
@@ -250,7 +257,7 @@ func (w *walk) finish() {
 		}
 	}
 	for key := range w.dump() {
-		if slices.Contains([]string{"lined", "turns", "groups", "limits", "running", "rates", "parked", "sessions", "cancels"}, key) || strings.HasPrefix(key, "inflight") {
+		if slices.Contains([]string{"lined", "turns", "groups", "limits", "running", "rates", "parked", "expires", "sessions", "cancels"}, key) || strings.HasPrefix(key, "inflight") {
 			w.fail("key %s is left", key)
 		}
 	}
