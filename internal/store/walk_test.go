@@ -15,10 +15,10 @@ import (
 )
 
 var (
-	walkSteps = stdflag.Int("walk.steps", 1_500, "transitions of TestGroupWalk, about")
+	walkSteps = stdflag.Int("walk.steps", 1_500, "transitions of each walk, about")
 	walkEvery = stdflag.Int("walk.every", 8, "the whole queue is checked after that many transitions; 1 finds the one that went wrong")
 	walkLog   = stdflag.Int("walk.log", 12, "how many of the last calls a failure tells")
-	walkSeed  = stdflag.Int64("walk.seed", 0, "seed of TestGroupWalk; 0 for one from the clock")
+	walkSeed  = stdflag.Int64("walk.seed", 0, "seed of each walk; 0 for one from the clock")
 )
 
 // A walk makes random calls to a queue with groups, limits, a maximum of jobs, jobs that expire and cron entries. A model knows what each call must answer and change. Calls are made
@@ -115,7 +115,7 @@ func TestGroupWalk(t *testing.T) {
 // walkLength is how many things a walk does before it comes to its end, which takes some more. Then it has some walkCalls transitions.
 const (
 	walkLength = 400
-	walkCalls  = 500
+	walkCalls  = 420
 )
 
 // run makes the transitions.
