@@ -262,8 +262,8 @@ func (w *walk) judge(lane *Lane, req *ClaimRequest, reply *ClaimReply, now int64
 		granted = append(granted, grant{id: id, token: d.Job.Token})
 	}
 	m.lanes[lane.key] = &answer{seq: lane.seq, granted: granted}
-	w.follow(now, suspects)
-	if reply.Full && len(reply.Deliveries) < req.Want && !m.waiting() {
+	off := w.follow(now, suspects) // it has drawn these jobs, too
+	if reply.Full && len(reply.Deliveries)+off < req.Want && !m.waiting() {
 		w.fail("%d of %d were given and nobody waits, but the session wasn't registered to be woken", len(reply.Deliveries), req.Want)
 	}
 	if next := m.upcoming(); next > 0 && (reply.Next < 0 || reply.Next > time.Duration(next-now)*time.Microsecond) {
@@ -280,8 +280,8 @@ func (w *walk) judge(lane *Lane, req *ClaimRequest, reply *ClaimReply, now int64
 }
 
 // follow has the model follow what a claim did beside what it gave. It puts suspects that it draws from lines among the others, and puts off jobs that hold
-// their groups, if the rates of those allow none yet.
-func (w *walk) follow(now int64, suspects bool) {
+// their groups, if the rates of those allow none yet. It returns how many are put off.
+func (w *walk) follow(now int64, suspects bool) (off int) {
 	w.t.Helper()
 	drawn, may := make(map[string]bool), make(map[string]bool)
 	if suspects {
@@ -302,10 +302,12 @@ func (w *walk) follow(now int64, suspects bool) {
 		if !may[id] || f.where == "ready" {
 			continue
 		}
-		if off := float64(f.us-now) - w.m.unpaid(f.key, now); f.where != "due" || !f.holds || math.Abs(off) > walkSlack {
-			w.fail("job %s, which waits for the rate of its group %s, is %q, %.0f us from where it should be", id, f.key, f.text(id), off)
+		off++
+		if by := float64(f.us-now) - w.m.unpaid(f.key, now); f.where != "due" || !f.holds || math.Abs(by) > walkSlack {
+			w.fail("job %s, which waits for the rate of its group %s, is %q, %.0f us from where it should be", id, f.key, f.text(id), by)
 		}
 	}
+	return off
 }
 
 // crash ends a worker's session. Its jobs are taken back at once or later. Some workers go on without knowing.
