@@ -216,6 +216,7 @@ func (w *walk) judge(lane *Lane, req *ClaimRequest, reply *ClaimReply, now int64
 		w.fail("%v expire, and %v should", late(reply), over)
 	} else if len(over) > 0 {
 		w.note("%v have expired", over)
+		w.expired += len(over)
 	}
 	if len(reply.Deliveries) > 0 && (!reply.Alive || m.paused) {
 		w.fail("%v were given to a session that is alive: %v, in a queue that is paused: %v", ids(reply.Deliveries), reply.Alive, m.paused)

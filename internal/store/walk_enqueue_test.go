@@ -107,6 +107,7 @@ func (w *walk) put(lane *Lane, items []Item) {
 		}
 		if fate.In() && n >= room {
 			fate = Full
+			w.refused++
 		} else if fate.In() {
 			n++
 		}

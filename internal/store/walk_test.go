@@ -31,6 +31,8 @@ type walk struct {
 	now       time.Time // of the server, at the last call that said it
 	steps     int       // things done so far
 	calls     int       // transitions so far: calls of scripts that change the queue, or would
+	expired   int       // jobs so far that have expired
+	refused   int       // jobs so far that a full queue has refused
 	n         int       // jobs so far
 	workers   []*walker
 	frozen    []*walker // workers that go on though their sessions have expired
@@ -97,10 +99,10 @@ func TestGroupWalk(t *testing.T) {
 	if first == 0 {
 		first = time.Now().UnixNano() % 1e9
 	}
-	var total atomic.Int64
+	var total, expired, refused atomic.Int64
 	begin := time.Now()
 	t.Cleanup(func() {
-		t.Logf("walk: %d transitions in %v, seeds from %d", total.Load(), time.Since(begin).Round(time.Second/10), first)
+		t.Logf("walk: %d transitions in %v, %d jobs expired, %d refused, seeds from %d", total.Load(), time.Since(begin).Round(time.Second/10), expired.Load(), refused.Load(), first)
 	})
 	for i := range max(1, *walkSteps/walkCalls) {
 		t.Run(fmt.Sprint("seed=", first+int64(i)), func(t *testing.T) {
@@ -108,6 +110,8 @@ func TestGroupWalk(t *testing.T) {
 			w := &walk{rig: unchecked(t, rdb), to: unchecked(t, rdb), m: newModel(), rnd: rand.New(rand.NewSource(first + int64(i)))}
 			w.run()
 			total.Add(int64(w.calls))
+			expired.Add(int64(w.expired))
+			refused.Add(int64(w.refused))
 		})
 	}
 }
