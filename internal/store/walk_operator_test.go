@@ -21,7 +21,7 @@ func (w *walk) limit() {
 	}
 	key := walkKeys[w.rnd.Intn(len(walkKeys))]
 	group := walkKeys[3+w.rnd.Intn(4)] // one that isn't serial
-	most := max(0, w.rnd.Intn(40)-10)
+	most := max(0, w.rnd.Intn(60)-20)
 	kind := w.rnd.Intn(11)
 	repeats := 1 + w.rnd.Intn(8)/7 // also as if the reply had been lost
 	for range repeats {
