@@ -43,7 +43,7 @@ func TestPitfalls(t *testing.T) {
 		if want := fmt.Sprint(i + 1); len(cells) != 5 || cells[0] != want {
 			t.Fatalf("pitfall %s: %q", want, cells)
 		}
-		offered := cells[2] != "not offered" && cells[2] != "no etcd locker yet"
+		offered := cells[2] != "not offered"
 		if offered != quotedTest.MatchString(cells[3]) || offered != quotedName.MatchString(cells[4]) {
 			t.Errorf("pitfall %s has no test or no seeded bug, or is not offered and has: %q", cells[0], cells)
 		}

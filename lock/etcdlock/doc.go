@@ -37,11 +37,13 @@
 //     lease of 2 s. The holder believes in its TTL or the lease, whichever is shorter. So the lock of a dead holder lives
 //     until the lease ends. The server looks for ended leases twice a second. After a change of leader and after a restart
 //     every lease begins again with its full time.
-//   - A leader that was paused and has been replaced may end leases that were renewed meanwhile (etcd's issues 15247 and
-//     16822). Releases before 3.4.30, 3.5.13 and 3.6 have no remedy, and Debian 12 has 3.4.23. The holder learns of it
-//     when it next extends the lock; another may have it by then. The tokens tell them apart.
+//   - A leader that was paused and has been replaced may end leases that were renewed meanwhile (etcd's issue 15247).
+//     etcd has a remedy since 3.4.31, 3.5.13 and 3.6 (its change 16822). Debian 12 has 3.4.23, without it. The holder
+//     learns of it when it next extends the lock; another may have it by then. The tokens tell them apart.
+//   - Releases before 3.4.42, 3.5.28 and 3.6.9 may answer a read with old data after a member was paused (etcd's issue
+//     20418). An extension rests on such a read, so it may count though the lease has ended.
 //   - After a restore from a snapshot revisions begin again at that of the snapshot, and so do tokens. Stop all holders first, and
-//     restore with etcdutl's --bump-revision and --mark-compacted, which etcd has from 3.6 (3.5.9 in 3.5). Without them
+//     restore with etcdutl's --bump-revision and --mark-compacted, which etcd has since 3.5.10 and 3.6. Without them
 //     a store that has seen later tokens refuses all holders until the tokens have passed those.
 //   - A member that hangs with its connections open is left only if the client has DialKeepAliveTime and
 //     DialKeepAliveTimeout set, and several endpoints.
