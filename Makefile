@@ -54,12 +54,25 @@ lines: ## 100,000 jobs of 1,000 serial groups through processes of which one is 
 	set -o pipefail; go test ./worker -run 'TestLinesUnderKills|TestRatesAreUsed|TestRunningLimitsAreUsed' -proof.jobs=100000 -proof.lines=1000 -proof.rate=2000 -parallel 1 -timeout 30m -count=1 -v | grep -Ev '^ *(=== |child_test|time=)'
 
 .PHONY: walk
-walk: ## 100,000 random transitions of queues with groups, and what they leave checked (STEPS=n for n)
-	set -o pipefail; go test ./internal/store -run 'TestGroupWalk$$' -walk.steps=$(STEPS) -parallel 4 -timeout 60m -count=1 -v | grep -Ev '^ *(=== |--- PASS)'
+walk: ## 100,000 random transitions of queues with groups, and as many with unique keys, and what they leave checked (STEPS=n for n)
+	set -o pipefail; go test ./internal/store -run 'TestGroupWalk$$|TestUniqueWalk$$' -walk.steps=$(STEPS) -parallel 4 -timeout 60m -count=1 -v | grep -Ev '^ *(=== |--- PASS)'
 
 .PHONY: lock-proof
 lock-proof: ## model, scenarios and histories under faults of the locks, ten minutes, kept in docs/reliability (QUICK=1: three, more on a busy machine, not kept)
 	cd lock/proof && go run . $(if $(QUICK),-quick,-out ../../docs/reliability/lock-proof.txt)
+
+.PHONY: effects
+effects: ## 1,000 guarded increments on each of five lockers under SIGSTOPs and SIGKILLs, and a twin without a guard that loses some; three minutes (QUICK=1: half a minute)
+	cd lock/effects && go run . $(if $(QUICK),-quick)
+
+.PHONY: outbox
+outbox: ## 100,000 rows from 8 writers, relays killed each second, on PostgreSQL; a million rows of backlog
+	cd outbox/sqltest && go test -count=1 -timeout 60m -run 'TestRelaysAreKilled/postgresql' -v . -kill.rows 100000
+	cd outbox/sqltest && go test -count=1 -timeout 60m -run 'TestDrain/postgresql' -v . -drain.rows 1000000
+
+.PHONY: transfer
+transfer: ## move money by jobs from an outbox, while every process is killed
+	cd examples/transfer && go run .
 
 .PHONY: restarts
 restarts: ## 1,000 restarts of Redlock's servers with older memories (snapshots, append-only files): tokens only rise; four minutes

@@ -36,8 +36,9 @@ type side struct {
 
 // A contest runs both sides, for one case or for several figures of the same runs.
 type contest struct {
-	peer     string // "" if there is none to compare with: then theirs has no measure
-	programs *pair  // that the sides run; nil: they run in this one
+	peer     string       // "" if there is none to compare with: then theirs has no measure
+	missing  func() error // returns why the peer can't run on this machine, or nil if it can; nil: it always can
+	programs *pair        // that the sides run; nil: they run in this one
 	ours     side
 	theirs   side
 	cases    []testCase
@@ -72,6 +73,13 @@ func contests() []contest {
 			ours:   side{ourUnique, 100_000, 40_000},
 			theirs: side{asynqUnique, 60_000, 20_000},
 			cases:  []testCase{{name: "unique-enqueue", unit: "jobs/s", target: 2}},
+		},
+		{
+			peer:    "River",
+			missing: missingPostgres,
+			ours:    side{ourUnique, 100_000, 40_000},
+			theirs:  side{riverUnique, 20_000, 6_000},
+			cases:   []testCase{{name: "unique-enqueue-river", unit: "jobs/s", target: 3}},
 		},
 		{
 			// asynq has no bulk call. The project's target is 8 times River, which inserted

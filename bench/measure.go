@@ -32,6 +32,12 @@ func (c *contest) run(ctx context.Context, srv *server, f flags, deadline time.T
 			return nil, fmt.Errorf("%s: %w", c.cases[0].name, err)
 		}
 	}
+	if c.missing != nil {
+		if why := c.missing(); why != nil {
+			fmt.Fprintf(progress, "%s: without %s, as %v\n", c.cases[0].name, c.peer, why)
+			c = c.alone()
+		}
+	}
 	nOurs, nTheirs := c.ours.full, c.theirs.full
 	if f.quick {
 		nOurs, nTheirs = c.ours.quick, c.theirs.quick
@@ -71,6 +77,16 @@ func (c *contest) run(ctx context.Context, srv *server, f flags, deadline time.T
 		results[j] = compare(tc, c.peer, median(ours[j]), median(theirs[j]))
 	}
 	return results, nil
+}
+
+// alone returns the contest without its peer. Nothing is measured of that, and no case has a target.
+func (c *contest) alone() *contest {
+	one := *c
+	one.peer, one.theirs, one.cases = "", side{}, slices.Clone(c.cases)
+	for i := range one.cases {
+		one.cases[i].target = 0
+	}
+	return &one
 }
 
 // round runs each side once.

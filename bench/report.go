@@ -35,6 +35,7 @@ type machine struct {
 	Redislock string `json:"redislock"`
 	Redsync   string `json:"redsync"`
 	Rueidis   string `json:"rueidis"` // has rueidislock
+	River     string `json:"river"`
 	Quick     bool   `json:"quick"`
 	Runs      int    `json:"runs"` // of each side; at most so many if Quick
 }
@@ -65,6 +66,7 @@ func describe(ctx context.Context, srv *server, f flags) (machine, error) {
 		Redis: info["redis_version"], Client: version("github.com/redis/go-redis/v9"),
 		Asynq: version("github.com/hibiken/asynq"), Redislock: version("github.com/bsm/redislock"),
 		Redsync: version("github.com/go-redsync/redsync/v4"), Rueidis: version("github.com/redis/rueidis"),
+		River: version("github.com/riverqueue/river"),
 		Quick: f.quick, Runs: f.runs,
 	}, nil
 }
@@ -107,7 +109,7 @@ func (r *report) json(w io.Writer) error {
 func (r *report) table(w io.Writer) error {
 	m := &r.Machine
 	fmt.Fprintf(w, "%s/%s, %d CPUs %s, %s, Redis %s, go-redis %s\n", m.OS, m.Arch, m.CPUs, m.CPU, m.Go, m.Redis, m.Client)
-	fmt.Fprintf(w, "asynq %s, redislock %s, redsync %s, rueidis %s\n", m.Asynq, m.Redislock, m.Redsync, m.Rueidis)
+	fmt.Fprintf(w, "asynq %s, River %s, redislock %s, redsync %s, rueidis %s\n", m.Asynq, m.River, m.Redislock, m.Redsync, m.Rueidis)
 	fmt.Fprintf(w, "medians of %s, in turn; more is better in every ratio\n", plural(m.Runs, "run"))
 	if m.Quick {
 		fmt.Fprintln(w, "quick: short runs, and fewer on a slow machine, so the figures are rough")

@@ -45,12 +45,16 @@ func (s *Scheduler) parcel(ctx context.Context, args signalbox.Args, opts any, n
 func (s *Scheduler) writeParcel(ctx context.Context, id, kind string, args signalbox.Args, payload []byte, o *options, now time.Time, write func(context.Context, parcelseam.Made) error) error {
 	job := o.job(id, kind, payload)
 	job.Incarnation = o.incarnationOf()
+	job.Born = now.Truncate(time.Microsecond) // a relay may send the row again, after Redis went back: then EnqueuedAt is later
 	job.Headers = s.trace.inject(ctx, o.headers, o.mode)
 	absolute := *o
 	if o.when.At.IsZero() && o.when.After > 0 {
 		absolute.when = store.When{At: now.Add(o.when.After)}
 	} else {
 		absolute.when.After = 0
+	}
+	if absolute.when.At.After(now) {
+		job.Born = absolute.when.At.Truncate(time.Microsecond)
 	}
 	absolute.cautious = o.cautious || o.id == "" // if Redis has the ID, it has this job
 	item, err := s.item(&job, args, &absolute)

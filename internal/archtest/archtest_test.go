@@ -68,7 +68,7 @@ func TestBench(t *testing.T) {
 	for _, file := range files {
 		report(t, checkBench(file, importsOf(t, file)))
 	}
-	if len(checkBench("planted", []string{module + "/internal/wire"})) != 1 || len(checkBench("planted", []string{module + "/lock", module + "/internal/store"})) != 0 ||
+	if len(checkBench("planted", []string{module + "/internal/wire"})) != 1 || len(checkBench("planted", []string{module + "/lock", module + "/internal/store", module + "/internal/servertest"})) != 0 ||
 		len(checkBench("planted.go", []string{module + "/internal/redistest"})) != 1 || len(checkBench("planted_test.go", []string{module + "/internal/redistest"})) != 0 {
 		t.Error("a planted import of internal/wire or internal/redistest is not found, or an allowed one is")
 	}

@@ -6,8 +6,8 @@
 //   - A [Link] stands between clients and a server. It cuts, refuses and holds traffic.
 //   - [ReservePort] reserves a port, and [Start] starts a child that ends with this process.
 //
-// Servers listen on loopback only and end with the test. Package redistest does the same for Redis. Only tests and
-// the benchmarks may import this package.
+// Servers listen on loopback only and end with the test. Package redistest does the same for Redis. Only tests may
+// import this package, and programs in modules of their own that prove, measure or show something.
 //
 // Without the binary a test is skipped, with the name of Debian's package. If SIGNALBOX_TEST_REDIS is "required", as in
 // CI, the test fails.

@@ -41,6 +41,12 @@ func NewPostgreSQL(settings ...string) (*Server, error) {
 	return startPostgres(bin, dir, settings)
 }
 
+// HasPostgreSQL returns an [ErrMissing] if PostgreSQL isn't installed.
+func HasPostgreSQL() error {
+	_, err := postgresBin()
+	return err
+}
+
 // postgresBin returns the folder of PostgreSQL's programs, of which PATH has only some.
 func postgresBin() (string, error) {
 	initdb, err := find("initdb", "postgresql", "/usr/lib/postgresql/*/bin/initdb")

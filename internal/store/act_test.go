@@ -61,6 +61,7 @@ func (r *rig) states() map[string]string {
 	r.must(err)
 	c := &checker{snapshot: s, jobs: make(map[string]*facts)}
 	c.waiting()
+	c.lines()
 	c.running()
 	for _, state := range terminalStates {
 		c.terminal(state)

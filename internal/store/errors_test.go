@@ -595,7 +595,7 @@ func TestOutOfMemory(t *testing.T) {
 		before := r.dump()
 		r.must(rdb.ConfigSet(bg, "maxmemory", "1").Err())
 		err := op.call(r, got)
-		if goesIn := strings.HasPrefix(op.name, "enqueue") || op.name == "tick" || op.name == "replace" || op.name == "plan" || op.name == "announce" || op.name == "put"; goesIn {
+		if goesIn := strings.HasPrefix(op.name, "enqueue") || op.name == "tick" || op.name == "replace" || op.name == "plan" || op.name == "announce" || op.name == "put" || op.name == "relay"; goesIn {
 			if !redis.IsOOMError(err) {
 				t.Errorf("%s out of memory: %v", op.name, err)
 			}

@@ -26,7 +26,8 @@ type metronome struct {
 	how  Overlap
 	at   time.Time
 
-	group string // serial; "": none
+	group   string        // serial; "": none
+	expires time.Duration // after its tick; 0: never
 }
 
 func (r *rig) metronome(entry string, how Overlap) *metronome {
@@ -49,7 +50,7 @@ func (m *metronome) item(id string) Item {
 // again returns a job of the same tick.
 func (m *metronome) again(id string) Item {
 	m.r.t.Helper()
-	it, err := NewItem(&signalbox.Job{ID: id, Kind: "k", Group: m.group, Serial: m.group != ""},
+	it, err := NewItem(&signalbox.Job{ID: id, Kind: "k", Group: m.group, Serial: m.group != "", ExpireAfter: m.expires},
 		When{At: m.at, Entry: m.plan.Entry, Plan: m.plan.Digest, Late: TickGrace, Overlap: m.how})
 	m.r.must(err)
 	return it

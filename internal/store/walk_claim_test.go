@@ -160,6 +160,9 @@ func (w *walk) call(x *walker, lane *Lane, req *ClaimRequest, heard bool) (alive
 		if !slices.Equal(ids(reply.Deliveries), append([]string{}, want...)) {
 			w.fail("a claim that is made again gets %v, and should get %v", ids(reply.Deliveries), want)
 		}
+		if len(reply.Late) > 0 {
+			w.fail("a claim that is made again has %v expire", late(reply))
+		}
 	} else {
 		w.judge(lane, req, reply, now)
 		m.lanes[lane.key].forgot = forgot
@@ -209,6 +212,12 @@ func (w *walk) judge(lane *Lane, req *ClaimRequest, reply *ClaimReply, now int64
 		w.fail("of what a claim settles %v are refused, and %v should be", reply.Refused, refused)
 	}
 	m.promote(now)
+	if over := m.expire(now); !slices.Equal(late(reply), over) {
+		w.fail("%v expire, and %v should", late(reply), over)
+	} else if len(over) > 0 {
+		w.note("%v have expired", over)
+		w.expired += len(over)
+	}
 	if len(reply.Deliveries) > 0 && (!reply.Alive || m.paused) {
 		w.fail("%v were given to a session that is alive: %v, in a queue that is paused: %v", ids(reply.Deliveries), reply.Alive, m.paused)
 	}
@@ -249,14 +258,17 @@ func (w *walk) judge(lane *Lane, req *ClaimRequest, reply *ClaimReply, now int64
 			m.started(f.key, now)
 		}
 		m.started("", now)
-		w.token = d.Job.Token
+		w.token, f.life = d.Job.Token, 0 // what has started never expires
 		f.where, f.session, f.token, f.holds, f.marked = "running", req.Session, d.Job.Token, f.key != "", false
 		granted = append(granted, grant{id: id, token: d.Job.Token})
 	}
 	m.lanes[lane.key] = &answer{seq: lane.seq, granted: granted}
-	w.follow(now, suspects)
-	if reply.Full && len(reply.Deliveries) < req.Want && !m.waiting() {
+	off := w.follow(now, suspects) // it has drawn these jobs, too
+	if reply.Full && len(reply.Deliveries)+off < req.Want && !m.waiting() {
 		w.fail("%d of %d were given and nobody waits, but the session wasn't registered to be woken", len(reply.Deliveries), req.Want)
+	}
+	if next := m.upcoming(); next > 0 && (reply.Next < 0 || reply.Next > time.Duration(next-now)*time.Microsecond) {
+		w.fail("a job expires in %d us, and a claim is asked for another one in %v", next-now, reply.Next)
 	}
 	if reply.Alive && m.paused && reply.Next == 0 && !m.overdue(now) {
 		w.fail("a claim in a queue that is paused is asked for another one at once")
@@ -269,8 +281,8 @@ func (w *walk) judge(lane *Lane, req *ClaimRequest, reply *ClaimReply, now int64
 }
 
 // follow has the model follow what a claim did beside what it gave. It puts suspects that it draws from lines among the others, and puts off jobs that hold
-// their groups, if the rates of those allow none yet.
-func (w *walk) follow(now int64, suspects bool) {
+// their groups, if the rates of those allow none yet. It returns how many are put off.
+func (w *walk) follow(now int64, suspects bool) (off int) {
 	w.t.Helper()
 	drawn, may := make(map[string]bool), make(map[string]bool)
 	if suspects {
@@ -291,10 +303,12 @@ func (w *walk) follow(now int64, suspects bool) {
 		if !may[id] || f.where == "ready" {
 			continue
 		}
-		if off := float64(f.us-now) - w.m.unpaid(f.key, now); f.where != "due" || !f.holds || math.Abs(off) > walkSlack {
-			w.fail("job %s, which waits for the rate of its group %s, is %q, %.0f us from where it should be", id, f.key, f.text(id), off)
+		off++
+		if by := float64(f.us-now) - w.m.unpaid(f.key, now); f.where != "due" || !f.holds || math.Abs(by) > walkSlack {
+			w.fail("job %s, which waits for the rate of its group %s, is %q, %.0f us from where it should be", id, f.key, f.text(id), by)
 		}
 	}
+	return off
 }
 
 // crash ends a worker's session. Its jobs are taken back at once or later. Some workers go on without knowing.

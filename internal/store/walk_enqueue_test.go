@@ -31,6 +31,9 @@ func (w *walk) enqueue() {
 		if w.rnd.Intn(6) == 0 {
 			job.Retain = []time.Duration{signalbox.RetainNone, time.Hour}[w.rnd.Intn(2)]
 		}
+		if w.rnd.Intn(3) == 0 {
+			job.ExpireAfter = []time.Duration{brief, time.Hour, 3 * time.Hour}[w.rnd.Intn(3)]
+		}
 		it := w.made(job, key, when)
 		if w.rnd.Intn(8) == 0 {
 			it.IfAbsent()
@@ -86,19 +89,30 @@ func (w *walk) put(lane *Lane, items []Item) {
 		if got.list != last.fates {
 			w.fail("an enqueue that is made again is answered %s, it was %s", got.list, last.fates)
 		}
+		if got.Full() != last.full {
+			w.fail("an enqueue that is made again says %+v of the queue, it was %+v", got.Full(), last.full)
+		}
 		return
 	}
 	var what, fresh []string
 	before := make(map[string]Fate)
 	want := make([]byte, len(items))
+	length, room, n := w.m.length(), w.m.room(), 0
+	var full Length
 	for i := range items {
 		it := &items[i]
 		fate := w.m.fate(it, before)
-		if f := w.m.jobs[it.id]; w.m.trims && f != nil && f.where == string(Completed) && got.Of(i) == PutIn {
+		if f := w.m.jobs[it.id]; w.m.trims && f != nil && f.where == string(Completed) && (got.Of(i) == PutIn || got.Of(i) == Full) {
 			fate = PutIn // it was dropped
 		}
+		if fate.In() && n >= room {
+			fate = Full
+			w.refused++
+		} else if fate.In() {
+			n++
+		}
 		want[i] = byte(fate)
-		f := &fact{where: "ready", class: it.class[0], us: got.Now.UnixMicro(), key: keyOf(it), own: retainOf(it), yields: yields(it)}
+		f := &fact{where: "ready", class: it.class[0], us: got.Now.UnixMicro(), key: keyOf(it), own: retainOf(it), life: lifeOf(it), yields: yields(it)}
 		if fate.In() {
 			before[it.id] = MetLive
 			switch {
@@ -116,14 +130,22 @@ func (w *walk) put(lane *Lane, items []Item) {
 	if got.list != string(want) {
 		w.fail("an enqueue is answered %s, and should be %s", got.list, want)
 	}
-	w.m.lanes[lane.key] = &answer{seq: lane.seq, fates: got.list}
+	if slices.Contains(want, byte(Full)) {
+		full = Length{length + n, w.m.most}
+	}
+	if got.Full() != full {
+		w.fail("an enqueue says %+v of the queue, and should say %+v", got.Full(), full)
+	}
+	w.m.lanes[lane.key] = &answer{seq: lane.seq, fates: got.list, full: full}
 	w.places(fresh)
 }
 
-// keyOf returns the key of an item's group, and retainOf how long its record says that it is kept.
+// keyOf returns the key of an item's group, retainOf how long its record says that it is kept, and lifeOf how long it has to start.
 func keyOf(it *Item) string { return groupOf(it.head()) }
 
 func retainOf(it *Item) time.Duration { return wire.RetainOf([]byte(it.head())) }
+
+func lifeOf(it *Item) time.Duration { return wire.ExpiresOf([]byte(it.head())) }
 
 func yields(it *Item) bool { return wire.YieldsOf([]byte(it.head())) }
 
@@ -227,7 +249,7 @@ func (w *walk) ticks(e *metronome, lane *Lane, it Item, at int64) {
 	}
 	w.m.lanes[lane.key] = &answer{seq: lane.seq, fates: got.list}
 	if fate == PutIn {
-		f := &fact{where: "ready", class: it.class[0], us: at, key: keyOf(&it)}
+		f := &fact{where: "ready", class: it.class[0], us: at, key: keyOf(&it), life: lifeOf(&it)}
 		if f.key != "" {
 			f.where = "lined"
 		}

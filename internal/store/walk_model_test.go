@@ -1,6 +1,7 @@
 package store
 
 import (
+	"cmp"
 	"encoding/binary"
 	"fmt"
 	"maps"
@@ -23,6 +24,7 @@ type model struct {
 	lanes    map[string]*answer // by the lane's key
 	paused   bool
 	trims    bool                        // the queue drops completed jobs beyond a number
+	most     int                         // how many jobs that haven't ended the queue may have; 0: any number
 	queue    signalbox.Limits            // of the queue
 	groups   signalbox.Limits            // of groups without limits of their own
 	own      map[string]signalbox.Limits // of groups, by key
@@ -36,6 +38,7 @@ type model struct {
 type answer struct {
 	seq     int64
 	fates   string  // of an enqueue
+	full    Length  // what it said of a queue that is full
 	granted []grant // by a claim
 	forgot  bool    // a claim found that Redis had forgotten one
 }
@@ -48,6 +51,7 @@ type fact struct {
 	crashes int
 	us      int64         // when it is, or was, due
 	own     time.Duration // how long its record says that it is kept
+	life    time.Duration // how long after it is due the job expires if it hasn't started; 0: never, or it has started
 	holds   bool          // its group
 	yields  bool          // it leaves its serial group while it waits for a retry
 	session string        // in which it runs
@@ -204,8 +208,8 @@ func (m *model) limits(key string) signalbox.Limits {
 	if key == "" {
 		return m.queue
 	}
-	l, own := m.own["g"+key[1:]] // also those of the serial group of that name
-	if !own {
+	l, own := m.own["g"+key[1:]]           // also those of the serial group of that name
+	if !own && key != "g"+wire.Unstarted { // that is of jobs without a group
 		l = m.groups
 	}
 	if key[0] == 's' {
@@ -301,7 +305,58 @@ func (m *model) overdue(now int64) bool {
 	return false
 }
 
-// fate returns what an enqueue of a job must be answered. before are the jobs that came before it in the call.
+// expires returns when the job expires, in us, or 0 if it doesn't: it has started, it has ended, it is being moved, or it has no time to start.
+func (f *fact) expires() int64 {
+	if f.life == 0 || f.where != "lined" && f.where != "due" || f.us == wire.HeldUntil.UnixMicro() {
+		return 0
+	}
+	return f.us + f.life.Microseconds()
+}
+
+// expire has all jobs end that haven't started in time. It returns them in the order in which that happens.
+func (m *model) expire(now int64) []string {
+	over, at := []string{}, make(map[string]int64)
+	for id, f := range m.jobs {
+		if us := f.expires(); us > 0 && us <= now {
+			over, at[id] = append(over, id), us
+		}
+	}
+	slices.SortFunc(over, func(a, b string) int { return cmp.Or(cmp.Compare(at[a], at[b]), strings.Compare(a, b)) })
+	for _, id := range over {
+		m.end(id, Dead, false)
+	}
+	return over
+}
+
+// upcoming returns when the next job expires, in us; 0: none does.
+func (m *model) upcoming() (next int64) {
+	for _, f := range m.jobs {
+		if us := f.expires(); us > 0 && (next == 0 || us < next) {
+			next = us
+		}
+	}
+	return next
+}
+
+// room returns how many jobs may be put in.
+func (m *model) room() int {
+	if m.most == 0 {
+		return math.MaxInt
+	}
+	return m.most - m.length()
+}
+
+// length returns how many jobs haven't ended.
+func (m *model) length() (n int) {
+	for _, f := range m.jobs {
+		if !f.ended() {
+			n++
+		}
+	}
+	return n
+}
+
+// fate returns what an enqueue of a job must be answered in a queue that has room. before are the jobs that came before it in the call.
 func (m *model) fate(it *Item, before map[string]Fate) Fate {
 	if fate, ok := before[it.id]; ok {
 		return fate
@@ -341,8 +396,9 @@ func (m *model) tick(entry string, how Overlap, id string) Fate {
 
 // A view is what Redis has of a queue: where each job is, and the times of limits.
 type view struct {
-	jobs  map[string]string
-	rates map[string]float64
+	jobs    map[string]string
+	rates   map[string]float64
+	expires map[string]int64 // when jobs expire, in us
 }
 
 // view reads the queue in one round trip.
@@ -350,7 +406,7 @@ func (w *walk) view() view {
 	w.t.Helper()
 	k := &w.keys
 	p := w.rdb.Pipeline()
-	lined, due, rates := p.ZRange(bg, k.lined, 0, -1), p.ZRangeWithScores(bg, k.due, 0, -1), p.ZRangeWithScores(bg, k.rates, 0, -1)
+	lined, due, rates, expires := p.ZRange(bg, k.lined, 0, -1), p.ZRangeWithScores(bg, k.due, 0, -1), p.ZRangeWithScores(bg, k.rates, 0, -1), p.ZRangeWithScores(bg, k.expires, 0, -1)
 	ready, ended, inflight := make(map[string]*redis.StringSliceCmd), make(map[Outcome]*redis.StringSliceCmd), make(map[string]*redis.MapStringStringCmd)
 	for class, list := range k.ready() {
 		ready[class] = p.LRange(bg, list, 0, -1)
@@ -363,7 +419,7 @@ func (w *walk) view() view {
 	}
 	_, err := p.Exec(bg)
 	w.must(err)
-	v := view{jobs: make(map[string]string), rates: make(map[string]float64)}
+	v := view{jobs: make(map[string]string), rates: make(map[string]float64), expires: make(map[string]int64)}
 	enter := func(id, where string) {
 		if was, there := v.jobs[id]; there {
 			w.fail("job %s is in two places: %q and %q", id, was, where)
@@ -401,6 +457,9 @@ func (w *walk) view() view {
 	for _, z := range rates.Val() {
 		v.rates[z.Member.(string)] = z.Score
 	}
+	for _, z := range expires.Val() {
+		v.expires[z.Member.(string)] = int64(z.Score)
+	}
 	return v
 }
 
@@ -423,6 +482,8 @@ func (w *walk) adopt(some func(id string) bool) (gone []string) {
 			delete(w.m.jobs, id) // the oldest are dropped
 		case where != f.text(id):
 			wrong = append(wrong, fmt.Sprintf("job %s is %q, and should be %q", id, where, f.text(id)))
+		case v.expires[id] != f.expires():
+			wrong = append(wrong, fmt.Sprintf("job %s, which is %q, expires at %d, and should at %d (0: never)", id, where, v.expires[id], f.expires()))
 		}
 	}
 	for id, where := range v.jobs {
@@ -430,6 +491,11 @@ func (w *walk) adopt(some func(id string) bool) (gone []string) {
 			take = append(take, id)
 		} else if w.m.jobs[id] == nil {
 			wrong = append(wrong, fmt.Sprintf("job %s is %q, and should not be there", id, where))
+		}
+	}
+	for id := range v.expires {
+		if _, there := v.jobs[id]; !there {
+			wrong = append(wrong, fmt.Sprintf("job %s expires, and is nowhere", id))
 		}
 	}
 	for name, at := range v.rates {
@@ -476,7 +542,7 @@ func (w *walk) read(v view, some []string) {
 		if len(record) < 20 {
 			w.fail("job %s is %q and has the record %q", id, v.jobs[id], record)
 		}
-		f := &fact{key: groupOf(record), class: record[1], crashes: int(record[2]), us: int64(binary.BigEndian.Uint64([]byte(record[12:20]))), own: wire.RetainOf([]byte(record)), yields: wire.YieldsOf([]byte(record))}
+		f := &fact{key: groupOf(record), class: record[1], crashes: int(record[2]), us: int64(binary.BigEndian.Uint64([]byte(record[12:20]))), own: wire.RetainOf([]byte(record)), life: wire.ExpiresOf([]byte(record)), yields: wire.YieldsOf([]byte(record))}
 		words := strings.SplitN(v.jobs[id], " ", 3)
 		f.where = words[0]
 		switch f.where {

@@ -13,7 +13,7 @@ import (
 	"github.com/signalbox-go/signalbox/internal/wire"
 )
 
-// limit changes limits, holds jobs back, or has time pass for rates.
+// limit changes limits and the maximum, holds jobs back, or has time pass for rates.
 func (w *walk) limit() {
 	l := signalbox.Limits{Running: w.rnd.Intn(4)}
 	if w.rnd.Intn(3) == 0 {
@@ -21,7 +21,8 @@ func (w *walk) limit() {
 	}
 	key := walkKeys[w.rnd.Intn(len(walkKeys))]
 	group := walkKeys[3+w.rnd.Intn(4)] // one that isn't serial
-	kind := w.rnd.Intn(9)
+	most := max(0, w.rnd.Intn(60)-20)
+	kind := w.rnd.Intn(11)
 	repeats := 1 + w.rnd.Intn(8)/7 // also as if the reply had been lost
 	for range repeats {
 		var err error
@@ -62,6 +63,10 @@ func (w *walk) limit() {
 				_, err = w.Resume(bg)
 			}
 			w.note("paused: %v", w.m.paused)
+		case 7, 8:
+			w.note("at most %d jobs", most)
+			_, err = w.SetMaxLength(bg, most)
+			w.m.most = most
 		default:
 			w.pass()
 		}
@@ -125,6 +130,44 @@ func (w *walk) due() {
 		binary.BigEndian.PutUint64(record[12:], uint64(f.us))
 		p.HSet(bg, w.keys.jobs, id, record)
 		p.ZAddXX(bg, w.keys.due, z(float64(f.us), member))
+		w.redate(p, id)
+	}
+	_, err = p.Exec(bg)
+	w.must(err)
+}
+
+// redate writes when the job expires.
+func (w *walk) redate(p redis.Pipeliner, id string) {
+	if at := w.m.jobs[id].expires(); at > 0 {
+		p.ZAddXX(bg, w.keys.expires, z(float64(at), id))
+	}
+}
+
+// lapse has the time to start be over for some jobs that are due and haven't started.
+func (w *walk) lapse() {
+	var some []string
+	for id, f := range w.m.jobs {
+		if at := f.expires(); at > w.now.UnixMicro() && f.us < w.now.UnixMicro() {
+			some = append(some, id)
+		}
+	}
+	slices.Sort(some)
+	w.rnd.Shuffle(len(some), func(i, j int) { some[i], some[j] = some[j], some[i] })
+	if some = some[:min(len(some), 1+w.rnd.Intn(4))]; len(some) == 0 {
+		return
+	}
+	records, err := w.rdb.HMGet(bg, w.keys.jobs, some...).Result()
+	w.must(err)
+	w.note("out of time: %v", some)
+	p := w.rdb.Pipeline()
+	for i, id := range some {
+		f := w.m.jobs[id]
+		f.life = time.Duration(1+w.rnd.Int63n(w.now.UnixMicro()-f.us)) * time.Microsecond
+		record := []byte(records[i].(string))
+		last := 22 + int(binary.BigEndian.Uint16(record[20:])) // of the extras, which end with the time to start
+		binary.BigEndian.PutUint64(record[last-wire.ExpiresLen:], uint64(f.life.Microseconds()))
+		p.HSet(bg, w.keys.jobs, id, record)
+		w.redate(p, id)
 	}
 	_, err = p.Exec(bg)
 	w.must(err)

@@ -15,13 +15,13 @@ import (
 )
 
 var (
-	walkSteps = stdflag.Int("walk.steps", 1_500, "transitions of TestGroupWalk, about")
+	walkSteps = stdflag.Int("walk.steps", 1_500, "transitions of each walk, about")
 	walkEvery = stdflag.Int("walk.every", 8, "the whole queue is checked after that many transitions; 1 finds the one that went wrong")
 	walkLog   = stdflag.Int("walk.log", 12, "how many of the last calls a failure tells")
-	walkSeed  = stdflag.Int64("walk.seed", 0, "seed of TestGroupWalk; 0 for one from the clock")
+	walkSeed  = stdflag.Int64("walk.seed", 0, "seed of each walk; 0 for one from the clock")
 )
 
-// A walk makes random calls to a queue with groups, limits and cron entries. A model knows what each call must answer and change. Calls are made
+// A walk makes random calls to a queue with groups, limits, a maximum of jobs, jobs that expire and cron entries. A model knows what each call must answer and change. Calls are made
 // again, come late, or lose their replies. Sessions end with jobs, and go on to settle them. The queue goes back to what it was before, as in a
 // failover to a replica that is behind, while its workers know of what came later.
 type walk struct {
@@ -31,6 +31,8 @@ type walk struct {
 	now       time.Time // of the server, at the last call that said it
 	steps     int       // things done so far
 	calls     int       // transitions so far: calls of scripts that change the queue, or would
+	expired   int       // jobs so far that have expired
+	refused   int       // jobs so far that a full queue has refused
 	n         int       // jobs so far
 	workers   []*walker
 	frozen    []*walker // workers that go on though their sessions have expired
@@ -88,8 +90,8 @@ func (w *walk) verify() {
 
 func (w *walk) some() *walker { return w.workers[w.rnd.Intn(len(w.workers))] }
 
-// TestGroupWalk: whatever happens to jobs of groups, each is in one place, limits and rates are kept, lines keep their order, nobody waits who may
-// go on, each call is answered as the model says, and in the end nothing is left. make walk is the long form.
+// TestGroupWalk: whatever happens to jobs of groups, each is in one place, limits and rates are kept, lines keep their order, jobs expire in time, a full
+// queue takes no more, nobody waits who may go on, each call is answered as the model says, and in the end nothing is left. make walk is the long form.
 func TestGroupWalk(t *testing.T) {
 	t.Parallel()
 	rdb := redistest.New(t).Client()
@@ -97,10 +99,10 @@ func TestGroupWalk(t *testing.T) {
 	if first == 0 {
 		first = time.Now().UnixNano() % 1e9
 	}
-	var total atomic.Int64
+	var total, expired, refused atomic.Int64
 	begin := time.Now()
 	t.Cleanup(func() {
-		t.Logf("walk: %d transitions in %v, seeds from %d", total.Load(), time.Since(begin).Round(time.Second/10), first)
+		t.Logf("walk: %d transitions in %v, %d jobs expired, %d refused, seeds from %d", total.Load(), time.Since(begin).Round(time.Second/10), expired.Load(), refused.Load(), first)
 	})
 	for i := range max(1, *walkSteps/walkCalls) {
 		t.Run(fmt.Sprint("seed=", first+int64(i)), func(t *testing.T) {
@@ -108,6 +110,8 @@ func TestGroupWalk(t *testing.T) {
 			w := &walk{rig: unchecked(t, rdb), to: unchecked(t, rdb), m: newModel(), rnd: rand.New(rand.NewSource(first + int64(i)))}
 			w.run()
 			total.Add(int64(w.calls))
+			expired.Add(int64(w.expired))
+			refused.Add(int64(w.refused))
 		})
 	}
 }
@@ -115,7 +119,7 @@ func TestGroupWalk(t *testing.T) {
 // walkLength is how many things a walk does before it comes to its end, which takes some more. Then it has some walkCalls transitions.
 const (
 	walkLength = 400
-	walkCalls  = 500
+	walkCalls  = 420
 )
 
 // run makes the transitions.
@@ -136,6 +140,9 @@ func (w *walk) run() {
 		if how == OverlapQueue {
 			e.group = "Q"
 		}
+		if how != OverlapCancel {
+			e.expires = time.Hour
+		}
 		w.entries = append(w.entries, e)
 	}
 	slices.SortFunc(w.entries, func(a, b *metronome) int { return strings.Compare(a.plan.Entry, b.plan.Entry) })
@@ -146,7 +153,7 @@ func (w *walk) run() {
 	}
 	w.producer = w.NewLane()
 	for range walkLength {
-		switch k := w.rnd.Intn(60); {
+		switch k := w.rnd.Intn(63); {
 		case k < 11:
 			w.enqueue()
 		case k < 13:
@@ -174,6 +181,8 @@ func (w *walk) run() {
 		case k < 55:
 			w.tick()
 		case k < 58:
+			w.lapse()
+		case k < 61:
 			if n := len(w.past); n > 0 {
 				call := w.past[w.rnd.Intn(n)]
 				call()
@@ -200,8 +209,10 @@ func (w *walk) finish() {
 		_, err = w.SetLimitsOf(bg, key[1:], nil)
 		w.must(err)
 	}
+	_, err = w.SetMaxLength(bg, 0)
+	w.must(err)
 	w.pass() // nothing is held back
-	w.m.paused, w.m.queue, w.m.groups = false, signalbox.Limits{}, signalbox.Limits{}
+	w.m.paused, w.m.most, w.m.queue, w.m.groups = false, 0, signalbox.Limits{}, signalbox.Limits{}
 	clear(w.m.own)
 	delete(w.m.next, "")
 	for len(w.frozen) > 0 {
@@ -250,7 +261,7 @@ func (w *walk) finish() {
 		}
 	}
 	for key := range w.dump() {
-		if slices.Contains([]string{"lined", "turns", "groups", "limits", "running", "rates", "parked", "sessions", "cancels"}, key) || strings.HasPrefix(key, "inflight") {
+		if slices.Contains([]string{"lined", "turns", "groups", "limits", "running", "rates", "parked", "expires", "sessions", "cancels"}, key) || strings.HasPrefix(key, "inflight") {
 			w.fail("key %s is left", key)
 		}
 	}

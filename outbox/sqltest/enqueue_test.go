@@ -121,6 +121,15 @@ func TestOptions(t *testing.T) {
 		if at := job("at").ScheduledAt; !at.Equal(before.Add(2 * time.Hour).Truncate(time.Microsecond)) {
 			t.Errorf("it is due at %v", at)
 		}
+		// Whenever the row is sent, the job was to run first at the same time: fence.Once relies on that.
+		if born := job("plain").Born; born.Before(before.Truncate(time.Microsecond)) || born.After(after) {
+			t.Errorf("it was to run first at %v, and was enqueued between %v and %v", born, before, after)
+		}
+		for _, id := range []string{"later", "at"} {
+			if got := job(id); !got.Born.Equal(got.ScheduledAt) {
+				t.Errorf("%s was to run first at %v, and is due at %v", id, got.Born, got.ScheduledAt)
+			}
+		}
 		if got := job("serial"); got.Group != "acme" || !got.Serial || got.ExpireAfter > time.Hour || got.ExpireAfter < 59*time.Minute {
 			t.Errorf("got %+v", got)
 		}

@@ -18,7 +18,7 @@ import (
 	"github.com/signalbox-go/signalbox/worker"
 )
 
-// The code of docs/effects.md about guards is here, so that it is compiled.
+// The calls of docs/effects.md about guards, as a program makes them.
 
 type Transfer struct{ From, To, Amount int64 }
 
