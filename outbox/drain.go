@@ -37,7 +37,11 @@ func (r *Relay) drain(ctx context.Context, s *shardState) (pause time.Duration) 
 			}
 			return 0
 		}
-		b, err := r.step(ctx, s, done, room, floor)
+		within := ctx
+		if done != nil { // Redis has it: else another relay would send it once more, after TakeOver
+			within = context.WithoutCancel(ctx)
+		}
+		b, err := r.step(within, s, done, room, floor)
 		if r.failed(ctx, "take rows", err) {
 			return time.Second
 		}

@@ -93,6 +93,7 @@ func TestAccessRulesAreComplete(t *testing.T) {
 		"reporter": store.Commands(store.Reporter),
 		"operator": store.Commands(store.Operator),
 		"viewer":   store.Commands(store.Viewer),
+		"relayer":  store.Commands(store.Relayer),
 		"locks":    slices.Concat(lockCommands(t, false), subscribes, []string{"eval", "evalsha"}),
 		"redlock":  slices.Concat(lockCommands(t, true), []string{"eval", "evalsha"}),
 
@@ -230,6 +231,40 @@ func (r *roles) reports(queue string) {
 	}
 }
 
+// relays makes all calls of a relay of an outbox as a user.
+func (r *roles) relays(user, queue string) {
+	r.Helper()
+	q := store.New(r.client(user), "", queue)
+	if err := q.Register(r.Context()); err != nil {
+		r.Error(err)
+	}
+	job := &signalbox.Job{ID: "from-an-outbox", Kind: "task", Queue: queue, MaxAttempts: 1, Payload: []byte("{}")}
+	now, errNow := store.NewItem(job, store.When{})
+	job.ID = "later"
+	later, errLater := store.NewItem(job, store.When{At: time.Now().Add(time.Hour)})
+	if err := errors.Join(errNow, errLater); err != nil {
+		r.Fatal(err)
+	}
+	parcel, err := now.Parcel()
+	if err != nil {
+		r.Fatal(err)
+	}
+	batch := &store.Batch{Place: store.Place{Seq: 1, Nonce: "a"}, Items: []store.Item{now, later}}
+	_, errRelay := q.Relay(r.Context(), "box", 0, batch)
+	_, errVoid := q.Relay(r.Context(), "box", 0, &store.Batch{Place: store.Place{Seq: 2, Nonce: "b"}, After: batch.Place})
+	if !errors.Is(errVoid, store.ErrVoid) && errVoid != nil {
+		r.Error(errVoid)
+	}
+	_, _, errRoom := q.Room(r.Context())
+	last, errLast := q.Relayed(r.Context(), "box", 0)
+	has, errHas := q.Has(r.Context(), []store.Parcel{parcel})
+	errSet := q.SetOutbox(r.Context(), "box", "{}", time.Minute)
+	_, errGet := q.Outboxes(r.Context())
+	if err := errors.Join(errRelay, errRoom, errLast, errHas, errSet, errGet); err != nil || last[0].Seq != 2 || !has[0] {
+		r.Errorf("a relay as the user %s: %v; the last batch is %v, its job is there: %v", user, err, last, has)
+	}
+}
+
 // handOver has clients of a user hold a lock, and wait for it.
 func (r *roles) handOver(user, key string) {
 	r.Helper()
@@ -273,6 +308,7 @@ func TestAccessOnOneServer(t *testing.T) {
 	r.handOver("locks", "signalbox:lock:orders")
 	r.handOver("worker-with-locks", "signalbox:lock:orders")
 	r.reports(redistest.Name(t))
+	r.relays("relayer", redistest.Name(t)+"3")
 }
 
 // TestAccessOnRedlock does so on three masters.
@@ -332,6 +368,7 @@ func TestAccessInACluster(t *testing.T) {
 	}
 	for i := range 3 { // on several masters
 		r.live("producer", "worker", fmt.Sprint(redistest.Name(t), i))
+		r.relays("relayer", fmt.Sprint(redistest.Name(t), "outbox", i))
 	}
 	r.handOver("locks", "signalbox:lock:orders")
 	r.reports(redistest.Name(t))

@@ -4,14 +4,14 @@
 //	DATABASE_URL=postgres://... go run .
 //
 // A web process writes a transfer and its job in one transaction. A relay moves the job to Redis. A worker runs it: it takes the money from one account and gives it to the other, in
-// a transaction that also records the job's effect key. So a job that runs twice moves the money once. Meanwhile the web process, the relay, the worker and Redis are killed by
+// a transaction that also notes the job's effect ([fence.Guard.Once]). So a job that runs twice moves the money once. Meanwhile the web process, the relay, the worker and Redis are killed by
 // SIGKILL, one after the other, and started again. Redis writes its file at each command (appendfsync always).
 //
 // At the end each transfer that the web process committed must have been made once, and the sum of all accounts must be what it was. The last line says so:
 //
 //	transfer: ok transfers=N lost=0 doubled=0 kills=N
 //
-// It needs redis-server on the PATH. The database is a file of SQLite, or a PostgreSQL if DATABASE_URL is set, in which it makes tables and drops them.
+// It needs redis-server on the PATH. The database is a file of SQLite, or a PostgreSQL if DATABASE_URL is set: there it makes a schema of its own, and drops it.
 //
 // roles.go has the web process, the relay and the worker: that is the application. The rest is the demonstration.
 package main
@@ -19,30 +19,28 @@ package main
 import (
 	"context"
 	"database/sql"
+	"errors"
 	"flag"
 	"fmt"
-	"net"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strconv"
 	"time"
-
-	"github.com/redis/go-redis/v9"
 )
 
 const accounts, each = 10, 1000
 
 func main() {
-	transfers := flag.Int("transfers", 200, "how many transfers to commit")
+	transfers := flag.Int("transfers", 200, "how many transfers to commit, at least")
 	role := flag.String("role", "", "used by the program itself")
 	flag.Parse()
 	ctx := context.Background()
 	var err error
 	if *role == "" {
-		err = demonstrate(ctx, *transfers)
+		err = demonstrate(ctx, *transfers, os.Getenv("DATABASE_URL"), os.Stdout)
 	} else {
-		err = run(ctx, *role)
+		err = run(ctx, *role, siteOfEnv())
 	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "transfer:", err)
@@ -60,7 +58,10 @@ type child struct {
 func (c *child) start() error {
 	c.cmd = exec.Command(c.args[0], c.args[1:]...)
 	c.cmd.Env = append(os.Environ(), c.env...)
-	return c.cmd.Start()
+	if err := c.cmd.Start(); err != nil {
+		return fmt.Errorf("start %s: %w; this needs redis-server on the PATH", c.args[0], err)
+	}
+	return nil
 }
 
 func (c *child) kill() {
@@ -70,49 +71,45 @@ func (c *child) kill() {
 	}
 }
 
-func demonstrate(ctx context.Context, transfers int) (err error) {
+// demonstrate commits transfers while everything is killed, and reports to out what became of them. The error says what is wrong.
+func demonstrate(ctx context.Context, transfers int, databaseURL string, out io.Writer) (err error) {
 	dir, err := os.MkdirTemp("", "transfer-")
 	if err != nil {
 		return err
 	}
 	defer os.RemoveAll(dir)
-	free, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return err
-	}
-	port := free.Addr().(*net.TCPAddr).Port
-	_ = free.Close()
-	addr := net.JoinHostPort("127.0.0.1", strconv.Itoa(port))
-	if os.Getenv("TRANSFER_FILE") == "" {
-		_ = os.Setenv("TRANSFER_FILE", filepath.Join(dir, "bank.db"))
-	}
-	_ = os.Setenv("TRANSFER_REDIS", addr)
+	here := site{url: databaseURL, file: filepath.Join(dir, "bank.db"), redis: filepath.Join(dir, "redis.sock"), schema: filepath.Base(dir)}
 
-	db, d, err := openBank()
+	db, d, err := here.open()
 	if err != nil {
 		return err
 	}
 	defer db.Close()
-	if err := install(ctx, db, d); err != nil {
+	defer func() { err = errors.Join(err, here.remove(context.WithoutCancel(ctx), db)) }()
+	if err := here.install(ctx, db, d); err != nil {
 		return err
 	}
-	defer func() { dropTables(ctx, db) }()
 
 	self, err := os.Executable()
 	if err != nil {
 		return err
 	}
-	server := &child{args: []string{"redis-server", "--port", strconv.Itoa(port), "--bind", "127.0.0.1", "--dir", dir, "--appendonly", "yes", "--appendfsync", "always", "--save", "", "--loglevel", "warning"}}
-	all := []*child{server, {args: []string{self, "-role", "web"}}, {args: []string{self, "-role", "relay"}}, {args: []string{self, "-role", "worker"}}}
+	server := &child{args: []string{"redis-server", "--port", "0", "--unixsocket", here.redis, "--dir", dir, "--appendonly", "yes", "--appendfsync", "always", "--save", "", "--loglevel", "warning"}}
+	all := []*child{server}
+	for _, role := range []string{"web", "relay", "worker"} {
+		all = append(all, &child{args: []string{self, "-role", role}, env: here.env()})
+	}
 	for _, c := range all {
 		if err := c.start(); err != nil {
-			return fmt.Errorf("start %s: %w; this needs redis-server on the PATH", c.args[0], err)
+			return err
 		}
 		defer c.kill()
 	}
 	kills := 0
-	for n := 0; n < transfers; {
-		time.Sleep(300 * time.Millisecond)
+	for n := 0; n < transfers || kills < len(all); {
+		if err := pause(ctx, 300*time.Millisecond); err != nil {
+			return err
+		}
 		victim := all[kills%len(all)]
 		victim.kill()
 		kills++
@@ -124,11 +121,11 @@ func demonstrate(ctx context.Context, transfers int) (err error) {
 		}
 	}
 	all[1].kill() // no more transfers
-	fmt.Printf("killed %d times; waiting for the last transfers\n", kills)
+	fmt.Fprintf(out, "killed %d times; waiting for the last transfers\n", kills)
 
-	rdb := redis.NewClient(&redis.Options{Addr: addr})
+	rdb := here.client()
 	defer rdb.Close()
-	for end := time.Now().Add(2 * time.Minute); ; time.Sleep(100 * time.Millisecond) {
+	for end := time.Now().Add(2 * time.Minute); ; {
 		left, err := count(ctx, db, "SELECT COUNT(*) FROM transfers WHERE NOT EXISTS (SELECT 1 FROM moves WHERE moves.transfer = transfers.id)")
 		if err != nil {
 			return err
@@ -137,19 +134,33 @@ func demonstrate(ctx context.Context, transfers int) (err error) {
 		if left == 0 && err == nil && jobs == 0 || time.Now().After(end) {
 			break
 		}
+		if err := pause(ctx, 100*time.Millisecond); err != nil {
+			return err
+		}
 	}
-	return judge(ctx, db, kills)
+	return judge(ctx, db, kills, out)
 }
 
-// judge compares what was committed with what was moved.
-func judge(ctx context.Context, db *sql.DB, kills int) error {
+func pause(ctx context.Context, d time.Duration) error {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// judge compares what was committed with what was moved. The error says that they differ.
+func judge(ctx context.Context, db *sql.DB, kills int, out io.Writer) error {
 	var made, lost, doubled, sum, wrong int
 	for query, into := range map[string]*int{
 		"SELECT COUNT(*) FROM transfers": &made,
 		"SELECT COUNT(*) FROM transfers WHERE NOT EXISTS (SELECT 1 FROM moves WHERE moves.transfer = transfers.id)": &lost,
 		"SELECT COUNT(*) FROM (SELECT transfer FROM moves GROUP BY transfer HAVING COUNT(*) > 1) AS twice":          &doubled,
+		"SELECT COUNT(*) FROM moves WHERE NOT EXISTS (SELECT 1 FROM transfers WHERE transfers.id = moves.transfer)": &wrong,
 		"SELECT SUM(balance) FROM accounts": &sum,
-		"SELECT COUNT(*) FROM accounts WHERE balance <> 1000 + COALESCE((SELECT SUM(amount) FROM moves WHERE payee = accounts.id), 0) - COALESCE((SELECT SUM(amount) FROM moves WHERE payer = accounts.id), 0)": &wrong,
 	} {
 		n, err := count(ctx, db, query)
 		if err != nil {
@@ -157,14 +168,20 @@ func judge(ctx context.Context, db *sql.DB, kills int) error {
 		}
 		*into = n
 	}
+	n, err := count(ctx, db, fmt.Sprintf("SELECT COUNT(*) FROM accounts WHERE balance <> %d + COALESCE((SELECT SUM(amount) FROM moves WHERE payee = accounts.id), 0) - COALESCE((SELECT SUM(amount) FROM moves WHERE payer = accounts.id), 0)", each))
+	if err != nil {
+		return err
+	}
 	word := "ok"
-	if lost+doubled+wrong > 0 || sum != accounts*each {
-		word = "failed"
+	if lost+doubled+wrong+n > 0 || sum != accounts*each {
+		word, err = "failed", errors.New("the money is not where it should be")
 	}
-	fmt.Printf("accounts: sum=%d of %d, wrong=%d\n", sum, accounts*each, wrong)
-	fmt.Printf("transfer: %s transfers=%d lost=%d doubled=%d kills=%d\n", word, made, lost, doubled, kills)
-	if word != "ok" {
-		os.Exit(1)
-	}
-	return nil
+	fmt.Fprintf(out, "accounts: sum=%d of %d, %d with a wrong balance; moves of no transfer: %d\n", sum, accounts*each, n, wrong)
+	fmt.Fprintf(out, "transfer: %s transfers=%d lost=%d doubled=%d kills=%d\n", word, made, lost, doubled, kills)
+	return err
+}
+
+func count(ctx context.Context, db *sql.DB, query string) (n int, err error) {
+	err = db.QueryRowContext(ctx, query).Scan(&n)
+	return n, err
 }

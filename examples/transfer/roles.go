@@ -6,15 +6,12 @@ import (
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
-	"os"
-	"strings"
 	"time"
 
-	_ "github.com/jackc/pgx/v5/stdlib"
 	"github.com/redis/go-redis/v9"
-	_ "modernc.org/sqlite"
 
 	"github.com/signalbox-go/signalbox"
+	"github.com/signalbox-go/signalbox/lock/fence"
 	"github.com/signalbox-go/signalbox/outbox"
 	"github.com/signalbox-go/signalbox/scheduler"
 	"github.com/signalbox-go/signalbox/worker"
@@ -32,12 +29,12 @@ type Move struct {
 func (Move) Kind() string { return "transfer.move" }
 
 // run is one of the roles, until it is killed.
-func run(ctx context.Context, role string) error {
-	db, d, err := openBank()
+func run(ctx context.Context, role string, here site) error {
+	db, d, err := here.open()
 	if err != nil {
 		return err
 	}
-	rdb := redis.NewClient(&redis.Options{Addr: os.Getenv("TRANSFER_REDIS")})
+	rdb := here.client()
 	switch role {
 	case "web":
 		return web(ctx, db, d)
@@ -48,7 +45,7 @@ func run(ctx context.Context, role string) error {
 		}
 		return relay.Run(ctx)
 	case "worker":
-		return work(ctx, db, rdb)
+		return work(ctx, db, d, rdb)
 	}
 	return fmt.Errorf("no role %q", role)
 }
@@ -81,36 +78,42 @@ func web(ctx context.Context, db *sql.DB, d outbox.Dialect) error {
 	}
 }
 
-// work makes the transfers. The effect key is recorded in their transaction: a job that runs again finds it there.
-func work(ctx context.Context, db *sql.DB, rdb redis.UniversalClient) error {
+// work makes the transfers. Once notes the effect in their transaction: a job that runs again finds it there.
+func work(ctx context.Context, db *sql.DB, d outbox.Dialect, rdb redis.UniversalClient) error {
 	w, err := worker.New(rdb, worker.Config{
 		Queues: worker.Queues{"money": {Concurrency: 4, CrashLimit: 255}}, SessionTTL: time.Second, Logger: slog.New(slog.DiscardHandler),
 	})
 	if err != nil {
 		return err
 	}
-	worker.Handle(w, func(ctx context.Context, job *signalbox.Job, m Move) error {
-		return inTx(ctx, db, func(tx *sql.Tx) error {
-			res, err := tx.ExecContext(ctx, "INSERT INTO effects (effect) VALUES ($1) ON CONFLICT DO NOTHING", job.EffectKey())
-			if err != nil {
-				return err
-			}
-			if n, err := res.RowsAffected(); err != nil || n == 0 {
-				return err // it was made before
-			}
-			for _, do := range []string{
-				fmt.Sprintf("UPDATE accounts SET balance = balance - %d WHERE id = %d", m.Amount, m.Payer),
-				fmt.Sprintf("UPDATE accounts SET balance = balance + %d WHERE id = %d", m.Amount, m.Payee),
-				fmt.Sprintf("INSERT INTO moves (transfer, payer, payee, amount) VALUES (%d, %d, %d, %d)", m.Transfer, m.Payer, m.Payee, m.Amount),
-			} {
-				if _, err := tx.ExecContext(ctx, do); err != nil {
-					return err
-				}
-			}
-			return nil
+	bank, err := fence.New(db, guards[d], fence.Config{})
+	if err != nil {
+		return err
+	}
+	worker.Handle(w, func(ctx context.Context, _ *signalbox.Job, m Move) error {
+		return bank.InTx(ctx, func(tx *fence.Tx) error {
+			return tx.Once(ctx, "move", func() error { return m.make(ctx, tx) })
 		})
 	})
 	return w.Run(ctx)
+}
+
+// make moves the money. Accounts are locked in one order, so that transfers don't wait for each other in a circle.
+func (m Move) make(ctx context.Context, tx *fence.Tx) error {
+	statements := []string{
+		fmt.Sprintf("UPDATE accounts SET balance = balance - %d WHERE id = %d", m.Amount, m.Payer),
+		fmt.Sprintf("UPDATE accounts SET balance = balance + %d WHERE id = %d", m.Amount, m.Payee),
+		fmt.Sprintf("INSERT INTO moves (transfer, payer, payee, amount) VALUES (%d, %d, %d, %d)", m.Transfer, m.Payer, m.Payee, m.Amount),
+	}
+	if m.Payee < m.Payer {
+		statements[0], statements[1] = statements[1], statements[0]
+	}
+	for _, s := range statements {
+		if _, err := tx.ExecContext(ctx, s); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func inTx(ctx context.Context, db *sql.DB, fn func(*sql.Tx) error) error {
@@ -123,48 +126,4 @@ func inTx(ctx context.Context, db *sql.DB, fn func(*sql.Tx) error) error {
 		return err
 	}
 	return tx.Commit()
-}
-
-// openBank opens the database.
-func openBank() (*sql.DB, outbox.Dialect, error) {
-	if url := os.Getenv("DATABASE_URL"); url != "" {
-		db, err := sql.Open("pgx", url)
-		return db, outbox.PostgreSQL, err
-	}
-	db, err := sql.Open("sqlite", "file:"+os.Getenv("TRANSFER_FILE")+"?_pragma=busy_timeout(10000)&_pragma=journal_mode(WAL)&_txlock=immediate")
-	if err == nil {
-		db.SetMaxOpenConns(4)
-	}
-	return db, outbox.SQLite, err
-}
-
-// install makes the tables and the accounts.
-func install(ctx context.Context, db *sql.DB, d outbox.Dialect) error {
-	statements := strings.Split(outbox.Schema(d), ";\n")
-	statements = append(statements, "CREATE TABLE accounts (id bigint PRIMARY KEY, balance bigint NOT NULL)", "CREATE TABLE transfers (id bigint PRIMARY KEY)",
-		"CREATE TABLE moves (transfer bigint, payer bigint, payee bigint, amount bigint)", "CREATE TABLE effects (effect varchar(700) PRIMARY KEY)")
-	for id := range accounts {
-		statements = append(statements, fmt.Sprintf("INSERT INTO accounts VALUES (%d, %d)", id, each))
-	}
-	for _, s := range statements {
-		if strings.TrimSpace(s) == "" {
-			continue
-		}
-		if _, err := db.ExecContext(ctx, s); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// dropTables removes what install made.
-func dropTables(ctx context.Context, db *sql.DB) {
-	for _, name := range []string{"accounts", "transfers", "moves", "effects", "signalbox_outbox", "signalbox_outbox_shard", "signalbox_outbox_batch", "signalbox_outbox_order", "signalbox_outbox_dead", "signalbox_outbox_box"} {
-		_, _ = db.ExecContext(ctx, "DROP TABLE IF EXISTS "+name)
-	}
-}
-
-func count(ctx context.Context, db *sql.DB, query string) (n int, err error) {
-	err = db.QueryRowContext(ctx, query).Scan(&n)
-	return n, err
 }

@@ -33,7 +33,8 @@ func NewMariaDB(options ...string) (*Server, error) {
 		return nil, err
 	}
 	data := filepath.Join(dir, "data")
-	cmd := exec.Command(install, "--no-defaults", "--datadir="+data, "--auth-root-authentication-method=normal", "--skip-name-resolve", "--innodb-log-file-size=16M")
+	tmp := "--tmpdir=" + dir // a server that starts deletes the temporary tables that it finds there, also those of others
+	cmd := exec.Command(install, "--no-defaults", "--datadir="+data, tmp, "--auth-root-authentication-method=normal", "--skip-name-resolve", "--innodb-log-file-size=16M")
 	cmd.Dir = dir
 	if err := runAs(cmd, "mysql", dir); err != nil {
 		return nil, err
@@ -48,7 +49,7 @@ func NewMariaDB(options ...string) (*Server, error) {
 	s.line = func() []string {
 		return append([]string{
 			mariadbd, "--no-defaults", "--datadir=" + data, "--port=" + strconv.Itoa(port.Number), "--bind-address=127.0.0.1",
-			"--socket=" + filepath.Join(dir, "sock"), "--pid-file=" + filepath.Join(dir, "pid"), "--skip-name-resolve",
+			"--socket=" + filepath.Join(dir, "sock"), "--pid-file=" + filepath.Join(dir, "pid"), "--skip-name-resolve", tmp,
 			"--innodb-buffer-pool-size=64M", "--innodb-log-file-size=16M",
 		}, options...)
 	}

@@ -140,7 +140,7 @@ func play(t *testing.T) *story {
 	t.Run("story", func(t *testing.T) {
 		for name, play := range map[string]func(*part){
 			"jobs": jobs, "locks": locks, "taken-over": takenOver, "cut-off": cutOff, "ticks": ticks, "failed-tick": failedTick, "refused": refused,
-			"failures": failures, "stuck": stuck,
+			"failures": failures, "stuck": stuck, "outbox": outbox,
 		} {
 			t.Run(name, func(t *testing.T) {
 				t.Parallel()
@@ -321,6 +321,21 @@ func succeed(context.Context, *signalbox.Job) error { return nil }
 func untilOver(ctx context.Context, _ *signalbox.Job) error {
 	<-ctx.Done()
 	return context.Cause(ctx)
+}
+
+// outbox measures what a relay does. A relay needs a driver of a database, which this module doesn't have: package outbox/sqltest checks that relays measure this.
+func outbox(p *part) {
+	m := telemetry.NewOutboxMetrics(p.mp)
+	defer m.ObserveDepths(func() []telemetry.OutboxDepth {
+		return []telemetry.OutboxDepth{{Queue: p.name, Backlog: 3, Dead: 1, Lag: time.Second}}
+	})()
+	for _, outcome := range []string{telemetry.RowEnqueued, telemetry.RowLeftOut, telemetry.RowDead} {
+		m.Relayed(p.Context(), p.name, outcome, 1)
+	}
+	for _, reason := range []string{telemetry.RepairRedis, telemetry.RepairLost, telemetry.RepairDatabase, telemetry.RepairFork} {
+		m.Repaired(p.Context(), p.name, reason)
+	}
+	p.collect(p.T)
 }
 
 // stuck has a handler that goes on after the end of its context.

@@ -66,14 +66,14 @@ func NewOutboxMetrics(mp metric.MeterProvider) *OutboxMetrics {
 // Relayed counts n rows of a queue.
 func (o *OutboxMetrics) Relayed(ctx context.Context, queue, outcome string, n int) {
 	if m := o.made.on(); m != nil && n > 0 {
-		m.relayed.Add(ctx, int64(n), metric.WithAttributes(semconv.MessagingDestinationName(queue), rowOutcome.String(outcome)))
+		m.relayed.Add(ctx, int64(n), metric.WithAttributes(semconv.MessagingSystemKey.String(system), semconv.MessagingDestinationName(queue), rowOutcome.String(outcome)))
 	}
 }
 
 // Repaired counts a repair.
 func (o *OutboxMetrics) Repaired(ctx context.Context, queue, reason string) {
 	if m := o.made.on(); m != nil {
-		m.repairs.Add(ctx, 1, metric.WithAttributes(semconv.MessagingDestinationName(queue), repairReason.String(reason)))
+		m.repairs.Add(ctx, 1, metric.WithAttributes(semconv.MessagingSystemKey.String(system), semconv.MessagingDestinationName(queue), repairReason.String(reason)))
 	}
 }
 
@@ -94,7 +94,7 @@ func (o *OutboxMetrics) ObserveDepths(read func() []OutboxDepth) (stop func()) {
 	}
 	registration, err := m.RegisterCallback(func(_ context.Context, to metric.Observer) error {
 		for _, d := range read() {
-			of := metric.WithAttributes(semconv.MessagingDestinationName(d.Queue))
+			of := metric.WithAttributes(semconv.MessagingSystemKey.String(system), semconv.MessagingDestinationName(d.Queue))
 			to.ObserveInt64(backlog, d.Backlog, of)
 			to.ObserveInt64(dead, d.Dead, of)
 			to.ObserveFloat64(lag, d.Lag.Seconds(), of)

@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	sdkmetric "go.opentelemetry.io/otel/sdk/metric"
+	"go.opentelemetry.io/otel/sdk/metric/metricdata"
 	"gorm.io/driver/postgres"
 	"gorm.io/gorm"
 	"gorm.io/gorm/logger"
@@ -326,7 +328,7 @@ func TestGorm(t *testing.T) {
 	redistest.Eventually(t, func() bool { return enqueued(t, rdb, "default") == 2 }, "not enqueued")
 }
 
-// What the relays publish says what waits, for how long, and what is dead.
+// What the relays publish and measure says what waits, for how long, and what is dead.
 func TestState(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, b *database) {
@@ -346,7 +348,9 @@ func TestState(t *testing.T) {
 		}
 		add(1)
 		b.exec("UPDATE signalbox_outbox SET class = '9'")
-		stop := b.relay(rdb, outbox.RelayConfig{Logger: quiet})
+		reader := sdkmetric.NewManualReader()
+		c := outbox.RelayConfig{Logger: quiet, MeterProvider: sdkmetric.NewMeterProvider(sdkmetric.WithReader(reader))}
+		stop := b.relay(rdb, c)
 		redistest.Eventually(t, func() bool { return b.number("SELECT COUNT(*) FROM signalbox_outbox_dead") == 1 }, "not dead")
 		if err := rdb.HSet(bg, "signalbox:{default:default}:settings", "max_length", "2").Err(); err != nil {
 			t.Fatal(err)
@@ -357,7 +361,7 @@ func TestState(t *testing.T) {
 		if err := rdb.Del(bg, "signalbox:{default:default}:outboxes").Err(); err != nil {
 			t.Fatal(err)
 		}
-		b.relay(rdb, outbox.RelayConfig{Logger: quiet})
+		b.relay(rdb, c)
 		redistest.Eventually(t, func() bool {
 			all, err := q.Outboxes(bg)
 			if err != nil {
@@ -368,6 +372,10 @@ func TestState(t *testing.T) {
 			}
 			return false
 		}, "not published")
+		redistest.Eventually(t, func() bool {
+			got := measured(t, reader)
+			return got["signalbox.outbox.dead"] == 1 && got["signalbox.outbox.backlog"] > 0 && got["signalbox.outbox.lag"] > 0
+		}, "not measured")
 		if n := b.number("SELECT COUNT(*) FROM signalbox_outbox_dead"); n != 1 {
 			t.Errorf("%d dead rows", n)
 		}
@@ -376,5 +384,35 @@ func TestState(t *testing.T) {
 			t.Fatal(err)
 		}
 		redistest.Eventually(t, func() bool { return enqueued(t, rdb, "default") == 9 }, "the others aren't enqueued")
+		redistest.Eventually(t, func() bool {
+			got := measured(t, reader)
+			return got["signalbox.outbox.relayed enqueued"] >= 9 && got["signalbox.outbox.relayed dead"] == 1
+		}, "the rows that were sent aren't counted")
 	})
+}
+
+// measured returns the values of all metrics, by name and outcome.
+func measured(t *testing.T, reader sdkmetric.Reader) map[string]float64 {
+	t.Helper()
+	var all metricdata.ResourceMetrics
+	if err := reader.Collect(bg, &all); err != nil {
+		t.Fatal(err)
+	}
+	got := make(map[string]float64)
+	for _, scope := range all.ScopeMetrics {
+		for _, m := range scope.Metrics {
+			switch d := m.Data.(type) {
+			case metricdata.Gauge[int64]:
+				got[m.Name] = float64(d.DataPoints[0].Value)
+			case metricdata.Gauge[float64]:
+				got[m.Name] = d.DataPoints[0].Value
+			case metricdata.Sum[int64]:
+				for _, p := range d.DataPoints {
+					outcome, _ := p.Attributes.Value("signalbox.outbox.outcome")
+					got[m.Name+" "+outcome.AsString()] = float64(p.Value)
+				}
+			}
+		}
+	}
+	return got
 }

@@ -137,11 +137,13 @@ func runJobs(t *testing.T, rdb redis.UniversalClient) (stop func() (runs map[str
 			}
 		}
 	}()
-	return func() (map[string]int, map[string][]string) {
+	stop = sync.OnceValues(func() (map[string]int, map[string][]string) {
 		ending.Store(true)
 		<-done
 		return runs, order
-	}
+	})
+	t.Cleanup(func() { stop() })
+	return stop
 }
 
 // settled waits until every row has been sent.
@@ -165,11 +167,8 @@ func TestRelaysAreKilled(t *testing.T) {
 		rdb := srv.Client()
 		stopRuns := runJobs(t, rdb)
 
-		stopAt := 2
-		if b.dialect == outbox.SQLite {
-			stopAt = 0 // another of its goroutines may be in a transaction: a writer of SQLite that is stopped there stops all others, for good
-		}
-		stopped := b.process(srv.Addr(), relayProcess{StopAt: stopAt, TakeOver: 200 * time.Millisecond})
+		stopped := b.process(srv.Addr(), relayProcess{StopAt: 2, TakeOver: 200 * time.Millisecond})
+		t.Cleanup(func() { _ = stopped.Process.Kill() })
 		kills, ended := 0, make(chan struct{})
 		var killer sync.WaitGroup
 		killer.Go(func() {
@@ -178,6 +177,13 @@ func TestRelaysAreKilled(t *testing.T) {
 				every = time.Second
 			}
 			relays := []*exec.Cmd{}
+			for rdb.Exists(bg, stoppedKey).Val() == 0 { // until then it is the only relay, so that it has batches to send
+				select {
+				case <-ended:
+					return
+				case <-time.After(20 * time.Millisecond):
+				}
+			}
 			for {
 				for len(relays) < 2 {
 					relays = append(relays, b.process(srv.Addr(), relayProcess{TakeOver: 200 * time.Millisecond}))
@@ -195,12 +201,19 @@ func TestRelaysAreKilled(t *testing.T) {
 				kills++
 			}
 		})
+		end := sync.OnceFunc(func() {
+			close(ended)
+			killer.Wait()
+		})
+		t.Cleanup(end)
 		committed, order := write(t, b, *killRows)
 		if !settled(b, 2*time.Minute) {
 			t.Error("not all rows are sent")
 		}
-		close(ended)
-		killer.Wait()
+		end()
+		if rdb.Exists(bg, stoppedKey).Val() == 0 {
+			t.Error("no relay was stopped between its script and its second transaction")
+		}
 		before := enqueued(t, rdb, "default")
 		_ = stopped.Process.Signal(syscall.SIGCONT) // its jobs have run: now it goes on where it was
 		b.relay(rdb, outbox.RelayConfig{})
@@ -208,7 +221,6 @@ func TestRelaysAreKilled(t *testing.T) {
 			return settled(b, time.Second)
 		}, "not settled")
 		runs, ran := stopRuns()
-		_ = stopped.Process.Kill()
 
 		if n := enqueued(t, rdb, "default"); n != int64(len(committed)) || before != n {
 			t.Errorf("%d jobs are enqueued, %d before the stopped relay went on; %d transactions were committed", n, before, len(committed))

@@ -9,6 +9,7 @@ import (
 	"net/url"
 	"os"
 	"os/exec"
+	"os/signal"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -38,7 +39,7 @@ type relayProcess struct {
 	Driver, DSN string
 	Dialect     outbox.Dialect
 	Redis       string
-	StopAt      int           // it stops itself by SIGSTOP after so many calls that put jobs in, before it knows their replies; 0: never
+	StopAt      int           // it stops itself by SIGSTOP after so many calls that put jobs in, before it knows the last one's reply; 0: never
 	TakeOver    time.Duration // of its config
 	Window      time.Duration
 }
@@ -79,7 +80,7 @@ func (p *relayProcess) run() error {
 	}
 	rdb := redis.NewClient(&redis.Options{Addr: p.Redis, MaxRetries: 1})
 	if p.StopAt > 0 {
-		rdb.AddHook(&stopHook{at: int64(p.StopAt)})
+		rdb.AddHook(&stopHook{at: int64(p.StopAt), rdb: redis.NewClient(&redis.Options{Addr: p.Redis}), alone: p.Dialect == outbox.SQLite})
 	}
 	r, err := outbox.NewRelay(db, rdb, outbox.RelayConfig{
 		Dialect: p.Dialect, TakeOver: p.TakeOver, Window: p.Window, Poll: 20 * time.Millisecond,
@@ -91,10 +92,30 @@ func (p *relayProcess) run() error {
 	return r.Run(bg)
 }
 
-// A stopHook stops the process between the script and the second transaction.
+// stoppedKey is set in Redis when a process is about to stop itself.
+const stoppedKey = "stopped"
+
+// A stopHook stops the process between the script and the second transaction, until SIGCONT.
+//
+// On SQLite it stops only the goroutine that waits for the reply. Another goroutine of the process may be in a transaction. If that were stopped, the file would
+// stay locked, and nobody could write any more. The servers end such a transaction.
 type stopHook struct {
 	at    int64
 	calls atomic.Int64
+	rdb   *redis.Client
+	alone bool
+}
+
+func (h *stopHook) stop(ctx context.Context) {
+	goOn := make(chan os.Signal, 1)
+	signal.Notify(goOn, syscall.SIGCONT)
+	if err := h.rdb.Set(ctx, stoppedKey, 1, 0).Err(); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+	}
+	if !h.alone {
+		_ = syscall.Kill(os.Getpid(), syscall.SIGSTOP) // it may return before the process stops
+	}
+	<-goOn
 }
 
 func (h *stopHook) DialHook(next redis.DialHook) redis.DialHook { return next }
@@ -107,7 +128,7 @@ func (h *stopHook) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	return func(ctx context.Context, cmd redis.Cmder) error {
 		err := next(ctx, cmd)
 		if name := strings.ToLower(cmd.Name()); err == nil && (name == "evalsha" || name == "eval") && h.calls.Add(1) == h.at {
-			_ = syscall.Kill(os.Getpid(), syscall.SIGSTOP)
+			h.stop(ctx)
 		}
 		return err
 	}
