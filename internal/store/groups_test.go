@@ -359,6 +359,14 @@ func TestPlacesCountUp(t *testing.T) {
 	want := []string{"c", "a", "d", "b"}
 	r.putIn("ga", want...)
 	equal(t, "claimed", ids(r.claim(5)), want)
+	want = []string{"g", "e", "h", "f"} // these take the long way
+	items := make([]Item, len(want))
+	for i, id := range want {
+		items[i] = r.grouped(id, "ga", When{}, signalbox.PriorityNormal)
+		items[i].IfAbsent()
+	}
+	r.enqueued(items...)
+	equal(t, "claimed of the others", ids(r.claim(5)), want)
 }
 
 // The doctor knows lines: it finds nothing where nothing is wrong, and puts a job of a group back into its line.
