@@ -70,14 +70,15 @@ func (r *Relay) inTx(ctx context.Context, fn func(context.Context, dbTx) error) 
 	if r.cfg.Dialect != SQLite {
 		return r.onServer(ctx, conn, fn)
 	}
-	// A transaction of SQLite that begins with a read can't become a writer if another one has written since.
-	if _, err := conn.ExecContext(ctx, "BEGIN IMMEDIATE"); err != nil {
-		return err
-	}
 	end := func(word string) error {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
 		defer cancel()
 		_, err := conn.ExecContext(ctx, word)
+		return err
+	}
+	// A transaction of SQLite that begins with a read can't become a writer if another one has written since.
+	if _, err := conn.ExecContext(ctx, "BEGIN IMMEDIATE"); err != nil {
+		_ = end("ROLLBACK") // if ctx has ended meanwhile, the driver may say so though the transaction is open
 		return err
 	}
 	if err := fn(ctx, dbTx{conn, SQLite}); err != nil {

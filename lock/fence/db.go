@@ -155,6 +155,8 @@ func (db *DB) begin(ctx context.Context) (*Tx, error) {
 		return nil, fmt.Errorf("fence: begin: %w", err)
 	}
 	if _, err := conn.ExecContext(ctx, "BEGIN IMMEDIATE"); err != nil {
+		// If ctx has ended meanwhile, the driver may say so though the transaction is open. Without one this is an error and changes nothing.
+		_, _ = conn.ExecContext(context.WithoutCancel(ctx), "ROLLBACK")
 		return nil, errors.Join(fmt.Errorf("fence: begin: %w", err), conn.Close())
 	}
 	rollback := func() {

@@ -123,7 +123,7 @@ token = IF(issuer = VALUES(issuer) AND token < VALUES(token), VALUES(token), tok
 		result:  `UPDATE signalbox_once SET result = ? WHERE namespace = ? AND effect = ? AND step = ?`,
 		lift:    `UPDATE signalbox_horizon SET born = GREATEST(born, ?) WHERE id = 1`,
 		sweep:   `DELETE FROM signalbox_once WHERE born < ? LIMIT 10000`,
-		clock:   `SELECT CAST(UNIX_TIMESTAMP(NOW(6)) * 1000000 AS SIGNED)`,
+		clock:   `SELECT TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))`,
 	}
 
 	// Each guard begins with a write, which takes the lock of the database. A read before it could fail with 517. One writer at a time

@@ -40,9 +40,11 @@ func SQL(tx *sql.Tx, d Dialect) *Guard {
 }
 
 // Pgx returns a guard for a transaction of pgx, version 4 or later: fence.Pgx(tx), where tx is a pgx.Tx. The compiler infers the types.
+// It refuses a pool and a connection: there each statement would commit by itself, and a record of [Guard.Once] could stay without its effect.
 func Pgx[Tag interface{ RowsAffected() int64 }, Row interface{ Scan(dest ...any) error }](tx interface {
 	Exec(ctx context.Context, query string, args ...any) (Tag, error)
 	QueryRow(ctx context.Context, query string, args ...any) Row
+	Commit(ctx context.Context) error // never called: only transactions have it
 },
 ) *Guard {
 	g := &Guard{dialect: PostgreSQL}

@@ -41,7 +41,7 @@ type mark struct {
 // Require returns a handler that calls next with the request's grant in the context.
 //
 // Tokens are bounded: larger ones than the time in an hour, in µs since 1970, are refused with status 400. Otherwise one request with the largest
-// number would lock all others out for good.
+// number would lock all others out for good. That helps where tokens come from a clock. Those of etcd and of jobs are much smaller: there only Authorize helps.
 func (gate *Gate) Require(next http.Handler) http.Handler {
 	gate.ready()
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -113,16 +113,26 @@ func (o *once) begin(ctx context.Context) (fresh bool, err error) {
 			return false, o.known(ctx, horizon)
 		}
 	}
-	rows, err := o.g.conn.exec(ctx, o.st.record, append(o.key(), born, o.e.Token)...)
-	switch {
-	case err != nil && o.g.dialect.faultOf(err) == faultDuplicate:
-	case err != nil:
-		return false, o.explain(err)
-	case rows > 0:
-		return true, nil
+	for n := 1; ; n++ {
+		rows, err := o.g.conn.exec(ctx, o.st.record, append(o.key(), born, o.e.Token)...)
+		switch {
+		case err != nil && o.g.dialect.faultOf(err) == faultDuplicate:
+		case err != nil:
+			return false, o.explain(err)
+		case rows > 0:
+			return true, nil
+		}
+		// In PostgreSQL a sweep may delete an older job's record of the same key between the two statements.
+		if err := o.known(ctx, 0); !errors.Is(err, errNeither) || n == recordTries {
+			return false, err
+		}
 	}
-	return false, o.known(ctx, 0)
 }
+
+// recordTries bounds how often a record is written that is neither new nor there.
+const recordTries = 3
+
+var errNeither = errors.New("the record is neither new nor there; is there a trigger on signalbox_once?")
 
 // known reads the record of a step that has been done. If there is none, the effect is older than the horizon.
 func (o *once) known(ctx context.Context, horizon int64) error {
@@ -143,7 +153,7 @@ func (o *once) known(ctx context.Context, horizon int64) error {
 		return nil
 	}
 	if horizon <= o.e.Born.UnixMicro() {
-		return fmt.Errorf("fence: %s: the record is neither new nor there; is there a trigger on signalbox_once?", o.doing())
+		return fmt.Errorf("fence: %s: %w", o.doing(), errNeither)
 	}
 	return fmt.Errorf("%w: effect %s, step %q, was first asked for at %v, and records before %v may be gone", ErrForgotten, o.e.Key, o.step, timeOf(o.e.Born.UnixMicro()), timeOf(horizon))
 }

@@ -69,6 +69,8 @@ func (r *Redis) HSet(ctx context.Context, key string, fields ...any) error {
 
 // Run runs a script of the caller's, if the context's lease isn't stale. It returns what the script returns, as go-redis decodes it; nil for
 // nil. keys and args are those of the script.
+//
+// If a reply is lost, go-redis makes the call again, so the script may run twice. A script for which that does harm needs a client with MaxRetries -1, or a record of its own.
 func (r *Redis) Run(ctx context.Context, s *Script, keys []string, args ...any) (any, error) {
 	g, err := oneGrant(ctx)
 	if err != nil {

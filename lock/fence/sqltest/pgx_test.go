@@ -3,10 +3,12 @@ package sqltest
 import (
 	"context"
 	"errors"
+	"reflect"
 	"testing"
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/signalbox-go/signalbox/lock/fence"
@@ -75,4 +77,21 @@ func inOther(d *database, ctx context.Context) error {
 		_, err := fence.Result(ctx, tx.Guard, "s", func() (string, error) { return "other", d.earn(ctx, tx, "e")() })
 		return err
 	})
+}
+
+// What isn't a transaction doesn't compile: each statement would commit by itself, so that a record could stay without its effect.
+func TestPgxTakesOnlyTransactions(t *testing.T) {
+	t.Parallel()
+	takes := reflect.TypeOf(fence.Pgx[pgconn.CommandTag, pgx.Row]).In(0)
+	for of, want := range map[reflect.Type]bool{
+		reflect.TypeFor[pgx.Tx]():        true,
+		reflect.TypeFor[*pgxpool.Tx]():   true,
+		reflect.TypeFor[*pgxpool.Pool](): false,
+		reflect.TypeFor[*pgxpool.Conn](): false,
+		reflect.TypeFor[*pgx.Conn]():     false,
+	} {
+		if got := of.Implements(takes); got != want {
+			t.Errorf("%v can be passed: %v, want %v", of, got, want)
+		}
+	}
 }
