@@ -97,7 +97,7 @@ func TestCases(t *testing.T) {
 		"trace-off", "trace-removed", "trace-noop", "trace-on", "trace-on-service",
 		"lock-c1", "lock-c64", "lock-contended-16", "lock-contended-16-p99",
 		"lock-contended-16-processes", "lock-contended-16-processes-p99", "lock-contended-16-processes-jain",
-		"redlock-c1", "redlock-c64", "redlock-two-down", "lock-postgres", "lock-postgres-c64",
+		"redlock-c1", "redlock-c64", "redlock-two-down", "outbox", "lock-postgres", "lock-postgres-c64",
 		"lock-etcd", "lock-etcd-c64", "lock-etcd-contended-16", "lock-etcd-contended-16-p99",
 		"lock-zookeeper", "lock-zookeeper-c64", "lock-zookeeper-contended-16", "lock-zookeeper-contended-16-p99",
 	}

@@ -316,7 +316,7 @@ func contests() []contest {
 			// The timeout of a node is 50 ms.
 			cases: []testCase{{name: "redlock-two-down", unit: "ms", less: true, quantile: 0.99, bound: 60}},
 		},
-	}, postgresContests(), etcdContests(), zooKeeperContests())
+	}, outboxContests(), postgresContests(), etcdContests(), zooKeeperContests())
 }
 
 // limit is the bound for people.

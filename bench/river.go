@@ -25,34 +25,45 @@ func (riverJob) Kind() string { return payload.Kind() }
 // missingPostgres returns why River can't run here, or nil.
 func missingPostgres() error { return servertest.HasPostgreSQL() }
 
-// riverUnique inserts one job at a time in each of 16 goroutines. River makes a key of the arguments, so each job has others. Each run has a PostgreSQL of
-// its own, which is started and migrated before the clock starts. Its settings are PostgreSQL's own, but for those in which it
-// would be slower than it need be beside a Redis without persistence: it doesn't wait for the disk.
-func riverUnique(ctx context.Context, _ *server, n int) (samples [][]float64, err error) {
-	db, err := servertest.NewPostgreSQL("fsync=off", "synchronous_commit=off", "full_page_writes=off", "shared_buffers=256MB")
+// noDisk are the settings of a PostgreSQL beside a Redis without persistence: it doesn't wait for the disk. All others are PostgreSQL's own.
+var noDisk = []string{"fsync=off", "synchronous_commit=off", "full_page_writes=off", "shared_buffers=256MB"}
+
+// riverPool returns so many connections to a PostgreSQL, in which it has made River's tables.
+func riverPool(ctx context.Context, pg *servertest.Server, conns int32) (*pgxpool.Pool, error) {
+	config, err := pgxpool.ParseConfig(servertest.PostgresURL(pg.Addr()))
 	if err != nil {
 		return nil, err
 	}
-	defer db.Close()
-	config, err := pgxpool.ParseConfig(servertest.PostgresURL(db.Addr()))
-	if err != nil {
-		return nil, err
-	}
-	config.MaxConns = producers
+	config.MaxConns = conns
 	pool, err := pgxpool.NewWithConfig(ctx, config)
 	if err != nil {
 		return nil, err
 	}
-	defer pool.Close()
-	driver := riverpgxv5.New(pool)
-	migrator, err := rivermigrate.New(driver, nil)
+	migrator, err := rivermigrate.New(riverpgxv5.New(pool), nil)
+	if err == nil {
+		_, err = migrator.Migrate(ctx, rivermigrate.DirectionUp, nil)
+	}
+	if err != nil {
+		pool.Close()
+		return nil, err
+	}
+	return pool, nil
+}
+
+// riverUnique inserts one job at a time in each of 16 goroutines. River makes a key of the arguments, so each job has others. Each run has a PostgreSQL of
+// its own, which is started and migrated before the clock starts.
+func riverUnique(ctx context.Context, _ *server, n int) (samples [][]float64, err error) {
+	db, err := servertest.NewPostgreSQL(noDisk...)
 	if err != nil {
 		return nil, err
 	}
-	if _, err := migrator.Migrate(ctx, rivermigrate.DirectionUp, nil); err != nil {
+	defer db.Close()
+	pool, err := riverPool(ctx, db, producers)
+	if err != nil {
 		return nil, err
 	}
-	client, err := river.NewClient(driver, &river.Config{}) // it only inserts
+	defer pool.Close()
+	client, err := river.NewClient(riverpgxv5.New(pool), &river.Config{}) // it only inserts
 	if err != nil {
 		return nil, err
 	}
