@@ -77,7 +77,7 @@ func mistaken(what string) LockOption {
 // not start if its context has ended. If the job has been taken over, Redis refuses the outcome of the handler. A
 // worker wraps every handler in Lock(nil) by default. Without a locker, options are refused.
 //
-// With a locker, a [*lock.Redis] or the one of package lock/redlock, the lock is a named lock in addition to the lease.
+// With a locker, such as a [*lock.Redis] or one of lock/redlock, lock/etcdlock, lock/zklock or lock/pglock, the lock is a named lock in addition to the lease.
 // Pass it to worker.With for one handler, or to worker.Use for all. The lock is held while the handler runs, as by
 // [lock.Hold]: it is extended after each third of its validity, and released afterwards. The handler's context ends if
 // the named lock or the lease is lost. [lock.FromContext] returns the named lock. A failed release is not a failure of

@@ -163,7 +163,7 @@ func (t dbTx) settle(ctx context.Context, s shard, h *head, done *sent) error {
 // bury moves a row to those that can't be enqueued.
 func (t dbTx) bury(ctx context.Context, pos int64, reason string) error {
 	if len(reason) > 1000 {
-		reason = reason[:1000]
+		reason = strings.ToValidUTF8(reason[:1000], "") // PostgreSQL refuses half a character
 	}
 	if _, err := t.exec(ctx, `INSERT INTO signalbox_outbox_dead (pos, shard, id, class, due, born, envelope, reason, died)
 		SELECT pos, shard, id, class, due, born, envelope, ?, {now} FROM signalbox_outbox WHERE pos = ?`, reason, pos); err != nil {

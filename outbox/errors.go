@@ -9,6 +9,9 @@ import (
 // ErrSchema says that the database's tables are missing, or not those of this version: run the statements of [Schema].
 var ErrSchema = errors.New("the tables of the outbox are missing, or not those of this version")
 
+// errDialect says that the database doesn't understand the dialect.
+var errDialect = errors.New("the database refused a statement of its dialect")
+
 // explain adds to a database's error what to do about it, where that is known.
 func explain(d Dialect, err error) error {
 	if err == nil {
@@ -30,8 +33,8 @@ func explain(d Dialect, err error) error {
 		return fmt.Errorf("the transaction had failed before: roll it back, and begin again: %w", err)
 	case has("no such table", "no such column"):
 		return fmt.Errorf("%w: run the statements of outbox.Schema for %s: %w", ErrSchema, d, err)
-	case has("syntax"):
-		return fmt.Errorf("is the database really %s? %w", d, err)
+	case has("syntax", "unrecognized configuration parameter", "unknown system variable"):
+		return fmt.Errorf("%w: is it really %s? %w", errDialect, d, err)
 	}
 	return err
 }

@@ -104,6 +104,8 @@ func New(d Dialect, c Config) (*Outbox, error) {
 
 // Enqueue writes a job into the transaction tx, and returns the job's ID. The job is enqueued soon after tx commits. If tx is rolled back, it never is.
 //
+// A *sql.DB is refused. Of a *sql.Conn, or another type with the method, only you know whether it is in a transaction.
+//
 // args and opts are those of [scheduler.Scheduler.Enqueue]. The times of After, Debounce and ExpireAfter count from this call on, by this process's clock.
 // WaitReplicas and WaitAOF are errors. WaitForRoom has no effect: a row waits until the queue has room.
 // A job that Redis leaves out, since another one has its ID or its unique key, is gone; the metric signalbox.outbox.relayed counts it.
@@ -113,6 +115,9 @@ func New(d Dialect, c Config) (*Outbox, error) {
 func (b *Outbox) Enqueue(ctx context.Context, tx Execer, args signalbox.Args, opts ...scheduler.EnqueueOption) (id string, err error) {
 	if tx == nil {
 		return "", fmt.Errorf("outbox: enqueue: %w tx: it is nil; want a transaction", signalbox.ErrInvalid)
+	}
+	if _, ok := tx.(*sql.DB); ok {
+		return "", fmt.Errorf("outbox: enqueue: %w tx: it is a *sql.DB; want a transaction, since nothing can be rolled back without one", signalbox.ErrInvalid)
 	}
 	now := time.Now()
 	id, err = b.make(ctx, args, opts, now, func(ctx context.Context, m parcelseam.Made) error {

@@ -1,11 +1,14 @@
 package outbox
 
 import (
+	"database/sql"
 	"errors"
 	"strings"
 	"testing"
 
 	"go.uber.org/goleak"
+
+	"github.com/signalbox-go/signalbox"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -78,3 +81,19 @@ func TestExplain(t *testing.T) {
 		}
 	}
 }
+
+// Without a transaction a job would be enqueued whatever becomes of the caller's changes.
+func TestEnqueueWithoutATransaction(t *testing.T) {
+	t.Parallel()
+	box, err := New(SQLite, Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := box.Enqueue(t.Context(), new(sql.DB), empty{}); !errors.Is(err, signalbox.ErrInvalid) || !strings.Contains(err.Error(), "want a transaction") {
+		t.Errorf("got %v", err)
+	}
+}
+
+type empty struct{}
+
+func (empty) Kind() string { return "empty" }

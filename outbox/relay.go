@@ -125,7 +125,7 @@ func NewRelay(db *sql.DB, rdb redis.UniversalClient, c RelayConfig) (*Relay, err
 }
 
 // Run relays until ctx ends, and returns nil then. It waits for a database and for a Redis that aren't there. It returns an error that wraps [ErrSchema] if
-// the database lacks the tables. Call it once.
+// the database lacks the tables, and an error if it is no database of the Dialect. Call it once.
 func (r *Relay) Run(ctx context.Context) error {
 	if err := r.begin(ctx); err != nil || ctx.Err() != nil {
 		return err
@@ -169,17 +169,20 @@ func (r *Relay) Run(ctx context.Context) error {
 	return nil
 }
 
-// begin reads the name of the outbox.
+// begin reads the name of the outbox, and begins a transaction: only the right dialect can.
 func (r *Relay) begin(ctx context.Context) error {
 	for n := 0; ; n++ {
 		var found int64
 		err := r.db.QueryRowContext(ctx, "SELECT id, version FROM signalbox_outbox_box WHERE one = 1").Scan(&r.box, &found)
+		if err == nil {
+			err = r.inTx(ctx, func(context.Context, dbTx) error { return nil })
+		}
 		switch err = explain(r.cfg.Dialect, err); {
 		case ctx.Err() != nil:
 			return nil
 		case errors.Is(err, sql.ErrNoRows):
 			return fmt.Errorf("outbox: relay: %w: the table signalbox_outbox_box is empty; run the statements of outbox.Schema", ErrSchema)
-		case errors.Is(err, ErrSchema):
+		case errors.Is(err, ErrSchema), errors.Is(err, errDialect):
 			return fmt.Errorf("outbox: relay: %w", err)
 		case err == nil && found != version:
 			return fmt.Errorf("outbox: relay: %w: the tables are of version %d; this release needs version %d", ErrSchema, found, version)

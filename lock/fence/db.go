@@ -119,7 +119,7 @@ func replay(ctx context.Context, d Dialect, tries int, attempt func() error) err
 func (db *DB) once(ctx context.Context, fn func(tx *Tx) error) (err error) {
 	tx, err := db.begin(ctx)
 	if err != nil {
-		return err
+		return withCause(ctx, err)
 	}
 	done := false
 	defer func() {
@@ -137,9 +137,18 @@ func (db *DB) once(ctx context.Context, fn func(tx *Tx) error) (err error) {
 	}
 	done = true
 	if err := tx.commit(); err != nil {
-		return fmt.Errorf("fence: commit: %w", err)
+		return withCause(ctx, fmt.Errorf("fence: commit: %w", err))
 	}
 	return nil
+}
+
+// withCause adds to an error why ctx has ended, such as lock.ErrLost. database/sql says only that it has, or that the transaction was
+// rolled back.
+func withCause(ctx context.Context, err error) error {
+	if cause := context.Cause(ctx); cause != nil && !errors.Is(err, cause) {
+		return fmt.Errorf("%w: %w", err, cause)
+	}
+	return err
 }
 
 func (db *DB) begin(ctx context.Context) (*Tx, error) {

@@ -50,8 +50,8 @@ func WriteFile(ctx context.Context, name string, data []byte, perm fs.FileMode) 
 		return fmt.Errorf("fence: write %s: %w", name, err)
 	}
 	err = g.newest(name)
-	if errors.Is(err, ErrStale) {
-		_ = os.Remove(own) // no reader takes it
+	if errors.Is(err, ErrStale) || errors.Is(err, ErrForeign) {
+		_ = os.Remove(own) // no reader may take it: of two issuers' tokens none is the larger one
 	}
 	return err
 }

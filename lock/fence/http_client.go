@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"mime"
 	"net/http"
 	"net/url"
 	"strconv"
@@ -55,7 +56,7 @@ func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 // CheckResponse returns the error that a [Gate] or [Problem] has answered with: a [StaleError] or an [ErrForeign]. It returns nil for all other
 // responses, and leaves their bodies unread. After an error the body is closed.
 func CheckResponse(r *http.Response) error {
-	if r.StatusCode != http.StatusConflict || r.Header.Get("Content-Type") != problemType {
+	if mediaType, _, err := mime.ParseMediaType(r.Header.Get("Content-Type")); r.StatusCode != http.StatusConflict || err != nil || mediaType != problemType {
 		return nil
 	}
 	defer r.Body.Close()

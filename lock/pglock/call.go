@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -107,7 +108,7 @@ func query[T any](ctx context.Context, p *Locker, sql string, args []any) (T, er
 // down may have committed.
 func isAnswer(err error) bool {
 	var answer *pgconn.PgError
-	return errors.As(err, &answer) && answer.Code[:2] != "57" && answer.Code[:2] != "08"
+	return errors.As(err, &answer) && !strings.HasPrefix(answer.Code, "57") && !strings.HasPrefix(answer.Code, "08")
 }
 
 // isConflict reports whether the server rolled a statement back that may succeed the next time. That happens if

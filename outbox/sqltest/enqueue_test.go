@@ -416,3 +416,24 @@ func measured(t *testing.T, reader sdkmetric.Reader) map[string]float64 {
 	}
 	return got
 }
+
+// A relay of another dialect than the database's ends at once, and says so.
+func TestRelayOfAnotherDialect(t *testing.T) {
+	t.Parallel()
+	each(t, func(t *testing.T, b *database) {
+		for _, d := range []outbox.Dialect{outbox.PostgreSQL, outbox.MariaDB, outbox.SQLite} {
+			if d == b.dialect {
+				continue
+			}
+			r, err := outbox.NewRelay(b.db, redistest.New(t).Client(), outbox.RelayConfig{Dialect: d})
+			if err != nil {
+				t.Fatal(err)
+			}
+			ctx, cancel := context.WithTimeout(bg, time.Minute)
+			if err := r.Run(ctx); err == nil || !strings.Contains(err.Error(), "is it really "+string(d)+"?") {
+				t.Errorf("a relay for %s: %v", d, err)
+			}
+			cancel()
+		}
+	})
+}
