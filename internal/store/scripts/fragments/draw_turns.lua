@@ -21,7 +21,7 @@ while #popped < most and not full do
     local key = keys[i]
     local allowed, pause = g.allowed(key, now)
     local n = math.min(share, g.room(key), allowed, most - #popped)
-    local line = n > 0 and redis.call('ZRANGE', LINED, '[' .. got[i] .. '\1', '(' .. got[i] .. '\2', 'BYLEX', 'LIMIT', 0, n + 1) or {}
+    local line = n > 0 and redis.call('ZRANGE', LINED, '[' .. got[i] .. '\1', '(' .. got[i] .. '\2', 'BYLEX', 'LIMIT', '0', digits(n + 1)) or {}
     local taken = 0
     for k = 1, math.min(n, #line) do
       local id = string.sub(line[k], #got[i] + 18)

@@ -9,7 +9,8 @@ first = math.max(fence + 1, now)
 for i = 1, #popped do
   local id = popped[i]
   local there = records[i] and not busy[i] and not seen[id]
-  if g and there and (string.byte(records[i], 4) or 0) % 16 >= 8 then
+  local mark = g and there and string.byte(records[i], 4) or 0 -- the flags of the record: 1 for a group, 4 for a unique key, 8 for a job that expires
+  if mark % 16 >= 8 then
     -- include: grant_expiring
   end
   if g and there and from[i] then
@@ -19,10 +20,10 @@ for i = 1, #popped do
     seen[id] = true
     grants[2 * n + 1] = id
     grants[2 * n + 2] = flags[i] and digits(first + n) .. flags[i] or digits(first + n)
-    if g then
+    if mark % 2 == 1 or from[i] then
       -- include: grant_group
     end
-    if u then
+    if u and mark % 8 >= 4 then
       -- include: grant_unique
     end
     n = n + 1

@@ -5,6 +5,7 @@
 -- until when stands in RATES behind an 'h'.
 local function group_limits(usual)
   local named = redis.call('HLEN', LIMITS) > 0
+  local timed = redis.call('ZCARD', RATES) > 0
   local l = {rated = named or usual.rated}
 
   -- Reads the limits of groups into their states, and of those that have a rate when their next job may start.
@@ -19,11 +20,16 @@ local function group_limits(usual)
     for i = 1, #keys do
       local s = states[keys[i]]
       s.limits = own[i] and limits_of(own[i]) or keys[i] ~= 'g{}' and usual or limits_of() -- 'g{}' is of jobs without a group
-      times[2 * i - 1], times[2 * i] = keys[i], 'h' .. keys[i]
+      s.most = math.min(s.most, s.limits.running)
     end
-    times = redis.call('ZMSCORE', RATES, unpack(times))
-    for i = 1, #keys do
-      states[keys[i]].at, states[keys[i]].held_until = times[2 * i - 1], times[2 * i]
+    if timed then
+      for i = 1, #keys do
+        times[2 * i - 1], times[2 * i] = keys[i], 'h' .. keys[i]
+      end
+      times = redis.call('ZMSCORE', RATES, unpack(times))
+      for i = 1, #keys do
+        states[keys[i]].at, states[keys[i]].held_until = times[2 * i - 1], times[2 * i]
+      end
     end
   end
 

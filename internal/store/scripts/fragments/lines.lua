@@ -13,28 +13,42 @@
 -- the turn blocks the line.
 local function lines(limits)
   local g = {rated = limits and limits.rated} -- rated: groups may have rates
-  local states, order = {}, {} -- by key: [0] to [2] the states of the lines, held, drawn, changed, and what limits needs; the keys
+  local states, order = {}, {} -- by key: the states of its lines ('.', 't', 'b', 'w') in [1] to [3], and what the fields below say; the keys
+  local counts = {} -- numbers in digits
+  local parsed = {} -- values of GROUPS: the states of the lines and how many jobs hold the group
   local tails = {} -- by class: the score of the last turn
-  local numbers = {['0'] = 0, ['1'] = 1, ['2'] = 2, [0] = 0, [1] = 1, [2] = 2} -- of classes
+  local numbers = {['0'] = 1, ['1'] = 2, ['2'] = 3, [0] = 1, [1] = 2, [2] = 3} -- where a state has the line of a class
+
+  local function parse(value)
+    local high, normal, low, held = string.match(value, '^([.tbw])([.tbw])([.tbw])(%d+)$')
+    return high and {high, normal, low, tonumber(held)} or {'.', '.', '.', 0}
+  end
 
   -- Reads the groups with these keys. Each method below is for groups that were read.
   function g.load(keys)
     local missing = {}
     for i = 1, #keys do
-      if not states[keys[i]] then
-        states[keys[i]] = {[0] = '.', '.', '.', held = 0, drawn = 0}
-        missing[#missing + 1] = keys[i]
+      local key = keys[i]
+      if not states[key] then
+        states[key] = true
+        missing[#missing + 1] = key
       end
     end
     if #missing > 0 then
       local values = redis.call('HMGET', GROUPS, unpack(missing))
       for i = 1, #missing do
-        local s = states[missing[i]]
-        order[#order + 1] = missing[i]
-        local high, normal, low, held = string.match(values[i] or '', '^([.tbw])([.tbw])([.tbw])(%d+)$')
-        if high then
-          s[0], s[1], s[2], s.held = high, normal, low, tonumber(held)
+        local key, value = missing[i], values[i] or ''
+        local p = parsed[value]
+        if not p then
+          p = parse(value)
+          parsed[value] = p
         end
+        order[#order + 1] = key
+        states[key] = { -- with all fields, so that Lua makes room for them once
+          p[1], p[2], p[3], held = p[4], drawn = 0, changed = false, -- drawn: by this call, and not yet held
+          most = string.byte(key) == 115 and 1 or math.huge, -- how many jobs may hold the group at a time. 's' is for a serial one
+          limits = false, at = false, held_until = false, -- for limits
+        }
       end
       if limits then
         limits.load(states, missing)
@@ -42,18 +56,10 @@ local function lines(limits)
     end
   end
 
-  -- How many jobs may hold the group at a time.
-  local function limit(key)
-    if string.sub(key, 1, 1) == 's' then
-      return 1
-    end
-    return limits and states[key].limits.running or math.huge
-  end
-
   -- How many more jobs may hold the group, with those that the call has drawn.
   function g.room(key)
     local s = states[key]
-    return limit(key) - s.held - s.drawn
+    return s.most - s.held - s.drawn
   end
 
   -- How many jobs hold the group.
@@ -63,10 +69,11 @@ local function lines(limits)
 
   -- How many more jobs of the group may start by its rate, and if none may, how long it is until one may (us).
   function g.allowed(key, now)
-    if not limits then
+    local s = states[key]
+    if not limits or not s.limits.rated and not s.held_until then
       return math.huge, 0
     end
-    return limits.allowed(states[key], now)
+    return limits.allowed(s, now)
   end
 
   -- Notes that a job which holds the group starts again. If the group's rate allows none yet, it is how long it is until one may (us), and
@@ -170,12 +177,16 @@ local function lines(limits)
       local s = states[key]
       s.drawn = 0
       if s.changed then
-        for class = 0, 2 do
-          if s[class] == 'b' and limit(key) > s.held then
-            g.turn(key, tostring(class), turns)
+        if s.most > s.held then
+          for class = 0, 2 do
+            if s[class + 1] == 'b' then
+              g.turn(key, tostring(class), turns)
+            end
           end
         end
-        local value = s[0] .. s[1] .. s[2] .. digits(s.held)
+        local held = s.held
+        counts[held] = counts[held] or digits(held)
+        local value = s[1] .. s[2] .. s[3] .. counts[held]
         if value == '...0' then
           gone[#gone + 1] = key
         else

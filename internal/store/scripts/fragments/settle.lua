@@ -8,6 +8,13 @@ for j = 1, completed do
   if held[j] == token then
     n = n + 1
     settled[n] = ARGV[i]
+  elseif held[j] and string.find(held[j], token .. '  ', 1, true) == 1 then -- it has no flags
+    local stop = string.find(held[j], ' ', #token + 3, true) -- a unique key follows
+    n = n + 1
+    settled[n] = ARGV[i]
+    if stop ~= #token + 3 then
+      left[#left + 1] = string.sub(held[j], #token + 3, stop and stop - 1 or -1)
+    end
   elseif not owns(j, token) then
     refused[#refused + 1] = j
   else

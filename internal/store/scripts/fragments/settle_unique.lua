@@ -10,7 +10,7 @@ for k = 1, #overruled do
 end
 local keys, ids = {}, {}
 for j = 1, #held - notes do
-  local key = key_held(held[j])
+  local key = held[j] and #held[j] > 16 and key_held(held[j]) -- a token has at most 16 digits
   if key and stays[j] ~= true then
     local i = others + 6 * (j - completed - 1)
     local id = j > completed and ARGV[i] or ARGV[fixed - 1 + 2 * j]
