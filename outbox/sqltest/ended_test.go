@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/signalbox-go/signalbox/internal/redistest"
+	"github.com/signalbox-go/signalbox/lock/fence"
 	"github.com/signalbox-go/signalbox/outbox"
 	"github.com/signalbox-go/signalbox/scheduler"
 )
@@ -179,3 +180,52 @@ func TestRelayRestoresTheSession(t *testing.T) {
 		t.Errorf("idle_transaction_timeout is %d", n)
 	}
 }
+
+// A job can be enqueued in a guarded transaction. There it is enqueued if and only if that commits, whatever fn overlooks.
+func TestInGuardedTransaction(t *testing.T) {
+	t.Parallel()
+	each(t, func(t *testing.T, b *database) {
+		for statement := range strings.SplitSeq(fence.Schema(fenceDialects[b.dialect]), ";\n") {
+			if strings.TrimSpace(statement) != "" {
+				b.exec(statement)
+			}
+		}
+		db, err := fence.New(b.db, fenceDialects[b.dialect], fence.Config{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		box := b.box(outbox.Config{Ordered: true})
+		for _, end := range []error{errNo, nil} {
+			err := db.InTx(bg, func(tx *fence.Tx) error {
+				if _, err := box.Enqueue(bg, tx, note{}, scheduler.Group("g")); err != nil {
+					return err
+				}
+				return end
+			})
+			if !errors.Is(err, end) {
+				t.Errorf("got %v, want %v", err, end)
+			}
+		}
+		if n := b.number("SELECT COUNT(*) FROM signalbox_outbox"); n != 1 {
+			t.Errorf("%d jobs, want 1", n)
+		}
+		if b.dialect == outbox.PostgreSQL {
+			return
+		}
+		err = db.InTx(bg, func(tx *fence.Tx) error {
+			if _, err := tx.ExecContext(bg, "ROLLBACK"); err != nil {
+				return err
+			}
+			_, _ = box.Enqueue(bg, tx, note{})
+			return nil
+		})
+		if !errors.Is(err, fence.ErrNoTransaction) {
+			t.Errorf("after a rollback: %v", err)
+		}
+		if n := b.number("SELECT COUNT(*) FROM signalbox_outbox"); n != 1 {
+			t.Errorf("%d jobs, want 1", n)
+		}
+	})
+}
+
+var fenceDialects = map[outbox.Dialect]fence.Dialect{outbox.PostgreSQL: fence.PostgreSQL, outbox.MariaDB: fence.MariaDB, outbox.SQLite: fence.SQLite}
