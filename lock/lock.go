@@ -71,7 +71,8 @@ var (
 	// ErrTaken is an ErrLost: the lock expired or was deleted, and somebody else has it now.
 	ErrTaken = lease.ErrTaken
 	// ErrInvalid means that no lock can be made of the arguments, or of what is stored at the key.
-	// Nothing was changed. Trying again doesn't help.
+	// Nothing was changed. Trying again doesn't help. All lockers return it. It isn't signalbox.ErrInvalid, which package
+	// fence returns: this package can be used without the rest of Signalbox.
 	ErrInvalid = spec.ErrInvalid
 )
 

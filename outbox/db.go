@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"time"
+
+	"github.com/signalbox-go/signalbox/internal/litetx"
 )
 
 // A session is what a transaction's statements go through.
@@ -55,9 +57,32 @@ func (t dbTx) each(ctx context.Context, query string, args []any, add func(scan 
 func (r *Relay) plain() dbTx { return dbTx{r.db, r.cfg.Dialect} }
 
 // inTx runs fn in a transaction at READ COMMITTED. Its bound is callTimeout.
-func (r *Relay) inTx(ctx context.Context, fn func(context.Context, dbTx) error) (err error) {
+func (r *Relay) inTx(ctx context.Context, fn func(context.Context, dbTx) error) error {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
+	if r.cfg.Dialect != SQLite {
+		return r.onServer(ctx, fn)
+	}
+	tx, err := litetx.Begin(ctx, r.db)
+	if err != nil {
+		return err
+	}
+	if err := fn(ctx, dbTx{tx, SQLite}); err != nil {
+		tx.Rollback(ctx)
+		return err
+	}
+	return tx.Commit(ctx)
+}
+
+// The relay's sessions in MariaDB: it has no SET for one transaction. The value before may be that of the connection string.
+const (
+	mariadbIdle    = "SET @signalbox_idle = @@SESSION.idle_transaction_timeout, SESSION idle_transaction_timeout = %d"
+	mariadbRestore = "SET SESSION idle_transaction_timeout = @signalbox_idle"
+)
+
+// onServer runs fn in a transaction of PostgreSQL or MariaDB. If this process is stopped in it, the server ends the transaction, so that its locks don't stop
+// the other relays.
+func (r *Relay) onServer(ctx context.Context, fn func(context.Context, dbTx) error) (err error) {
 	conn, err := r.db.Conn(ctx)
 	if err != nil {
 		return err
@@ -67,48 +92,16 @@ func (r *Relay) inTx(ctx context.Context, fn func(context.Context, dbTx) error) 
 			err = closeErr
 		}
 	}()
-	if r.cfg.Dialect != SQLite {
-		return r.onServer(ctx, conn, fn)
-	}
-	end := func(word string) error {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
-		defer cancel()
-		_, err := conn.ExecContext(ctx, word)
-		return err
-	}
-	// A transaction of SQLite that begins with a read can't become a writer if another one has written since.
-	if _, err := conn.ExecContext(ctx, "BEGIN IMMEDIATE"); err != nil {
-		_ = end("ROLLBACK") // if ctx has ended meanwhile, the driver may say so though the transaction is open
-		return err
-	}
-	if err := fn(ctx, dbTx{conn, SQLite}); err != nil {
-		if end("ROLLBACK") != nil {
-			_ = conn.Raw(func(any) error { return errBad }) // the pool must not give it to anybody
-		}
-		return err
-	}
-	if err := end("COMMIT"); err != nil {
-		if end("ROLLBACK") != nil {
-			_ = conn.Raw(func(any) error { return errBad })
-		}
-		return err
-	}
-	return nil
-}
-
-// onServer runs fn in a transaction of PostgreSQL or MariaDB. If this process is stopped in it, the server ends the transaction, so that its locks don't stop
-// the other relays.
-func (r *Relay) onServer(ctx context.Context, conn *sql.Conn, fn func(context.Context, dbTx) error) error {
 	idle := max(2*r.cfg.TakeOver, time.Second).Round(time.Second)
-	if r.cfg.Dialect == MariaDB { // it has no SET for one transaction
-		if _, err := conn.ExecContext(ctx, fmt.Sprintf("SET SESSION idle_transaction_timeout = %d", int(idle/time.Second))); err != nil {
+	if r.cfg.Dialect == MariaDB {
+		if _, err := conn.ExecContext(ctx, fmt.Sprintf(mariadbIdle, int(idle/time.Second))); err != nil {
 			return err
 		}
 		defer func() {
 			ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
 			defer cancel()
-			if _, err := conn.ExecContext(ctx, "SET SESSION idle_transaction_timeout = DEFAULT"); err != nil {
-				_ = conn.Raw(func(any) error { return errBad })
+			if _, err := conn.ExecContext(ctx, mariadbRestore); err != nil {
+				_ = conn.Raw(func(any) error { return errBad }) // the pool must not give it to anybody
 			}
 		}()
 	}

@@ -16,7 +16,7 @@ type Dialect string
 const (
 	PostgreSQL Dialect = "postgresql" // 12 or later
 	MariaDB    Dialect = "mariadb"    // 10.6 or later
-	SQLite     Dialect = "sqlite"     // 3.24 or later
+	SQLite     Dialect = "sqlite"     // 3.35 or later
 )
 
 var (

@@ -42,6 +42,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/signalbox-go/signalbox"
+	"github.com/signalbox-go/signalbox/internal/litetx"
 	"github.com/signalbox-go/signalbox/internal/parcelseam"
 	"github.com/signalbox-go/signalbox/internal/store"
 	"github.com/signalbox-go/signalbox/scheduler"
@@ -96,15 +97,23 @@ func New(d Dialect, c Config) (*Outbox, error) {
 	if d == MariaDB {
 		order = "INSERT INTO signalbox_outbox_order (slot, n) VALUES (?, 1) ON DUPLICATE KEY UPDATE n = n + 1"
 	}
+	shard := "?"
+	if d == MariaDB {
+		// A deadlock ends the transaction on the server. A caller who overlooks the error would enqueue by a statement that commits by itself. So without a
+		// transaction the row has no shard, which is error 1048. INSERT ... SELECT ... WHERE would hold a lock of the table, since it may have many rows.
+		shard = "IF(@@in_transaction = 1, ?, NULL)"
+	}
 	return &Outbox{
 		dialect: d, make: maker, ordered: c.Ordered, order: d.sql(order),
-		insert: d.sql("INSERT INTO signalbox_outbox (shard, id, class, due, born, envelope) VALUES (?, ?, ?, ?, ?, ?)"),
+		insert: d.sql("INSERT INTO signalbox_outbox (shard, id, class, due, born, envelope) VALUES (" + shard + ", ?, ?, ?, ?, ?)"),
 	}, nil
 }
 
 // Enqueue writes a job into the transaction tx, and returns the job's ID. The job is enqueued soon after tx commits. If tx is rolled back, it never is.
 //
-// A *sql.DB is refused. Of a *sql.Conn, or another type with the method, only you know whether it is in a transaction.
+// A *sql.DB is refused. In MariaDB and SQLite the error is an [ErrNoTransaction] if there is no transaction, or none any more: there some errors, such as a deadlock, end
+// it on the server, and the next statement would commit by itself. PostgreSQL refuses all statements after an error. But of a *sql.Conn, or another type with the method,
+// only you know there whether it is in a transaction.
 //
 // args and opts are those of [scheduler.Scheduler.Enqueue]. The times of After, Debounce and ExpireAfter count from this call on, by this process's clock.
 // WaitReplicas and WaitAOF are errors. WaitForRoom has no effect: a row waits until the queue has room.
@@ -121,6 +130,13 @@ func (b *Outbox) Enqueue(ctx context.Context, tx Execer, args signalbox.Args, op
 	}
 	now := time.Now()
 	id, err = b.make(ctx, args, opts, now, func(ctx context.Context, m parcelseam.Made) error {
+		if b.dialect == SQLite {
+			if within, err := litetx.Within(ctx, tx); err != nil {
+				return explain(b.dialect, err)
+			} else if !within {
+				return ErrNoTransaction
+			}
+		}
 		number := rand.IntN(loose)
 		if b.ordered && m.Group != "" {
 			h := hash(m.Namespace, m.Queue, m.Group)

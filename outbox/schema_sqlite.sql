@@ -1,4 +1,4 @@
--- The tables of package outbox, for SQLite 3.24 or later. Times are microseconds since the Unix epoch.
+-- The tables of package outbox, for SQLite 3.35 or later. Times are microseconds since the Unix epoch.
 
 -- The rows: one for each job. Its place in the order is pos.
 CREATE TABLE IF NOT EXISTS signalbox_outbox (

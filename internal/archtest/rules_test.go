@@ -55,14 +55,14 @@ var rules = []rule{
 	{"lock/internal/...", nil, []string{goRedis}}, // not lock: every locker imports these
 	{"lock/redlock", []string{"lock", "internal/lease", "internal/telemetry", "lock/internal/..."}, append([]string{goRedis, backoff}, otelAPI...)},
 	{"lock/locktest", []string{"lock"}, nil},
-	{"lock/fence", []string{".", "lock"}, []string{goRedis}},
+	{"lock/fence", []string{".", "lock", "internal/litetx"}, []string{goRedis}},
 	{"middleware", []string{".", "lock", "internal/lease", "internal/telemetry"}, append([]string{backoff}, otelAPI...)},
 	{"health", nil, nil}, // the standard library only: programs without Redis can use it
 	{"scheduler", []string{".", "health", "internal/parcelseam", "internal/schedule", "internal/store", "internal/telemetry"}, append([]string{goRedis, unix}, otelAPI...)},
 	{"worker", []string{".", "health", "lock", "middleware", "internal/lease", "internal/store", "internal/telemetry", "internal/testseam"}, append([]string{goRedis, backoff}, otelAPI...)},
 	{"internal/testseam", []string{"."}, nil},                     // not worker: worker imports this
 	{"internal/parcelseam", []string{".", "internal/store"}, nil}, // not scheduler: scheduler imports this
-	{"outbox", []string{".", "scheduler", "internal/parcelseam", "internal/store", "internal/telemetry"}, append([]string{goRedis}, otelAPI...)},
+	{"outbox", []string{".", "scheduler", "internal/litetx", "internal/parcelseam", "internal/store", "internal/telemetry"}, append([]string{goRedis}, otelAPI...)},
 	{"signalboxtest", []string{".", "lock", "scheduler", "worker", "internal/store", "internal/testseam"}, []string{goRedis}}, // nothing imports it but tests
 	{"inspect", []string{".", "internal/schedule", "internal/store", "lock"}, []string{goRedis}},                              // lock: who holds one
 	{"embedded", []string{"."}, []string{miniredis}},
@@ -70,6 +70,7 @@ var rules = []rule{
 	{"examples/items", []string{"lock", "lock/redlock", "examples/items/internal/demo"}, []string{goRedis}},
 	{"examples/...", []string{".", "embedded", "health", "lock", "lock/redlock", "middleware", "scheduler", "worker"}, append([]string{goRedis}, otelAPI...)},
 	{"internal/redistest", []string{"embedded", "internal/servertest"}, []string{goRedis, goleak}},
+	{pattern: "internal/litetx"},
 	{"internal/servertest", nil, nil}, // nothing of this module imports it but tests
 	{pattern: "outbox/model"},         // all tests
 	{pattern: "internal/archtest"},

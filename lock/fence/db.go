@@ -4,10 +4,10 @@ import (
 	"cmp"
 	"context"
 	"database/sql"
-	"database/sql/driver"
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"sync/atomic"
 	"time"
 )
 
@@ -26,6 +26,7 @@ type DB struct {
 	dialect Dialect
 	cfg     Config
 	now     func() time.Time
+	limits  *atomic.Int32 // whether the database bounds waits for locks: one of the limits below
 }
 
 // New returns a DB. It makes no call. The pool stays the caller's to close. The error names every mistake, and wraps [ErrInvalid].
@@ -57,7 +58,7 @@ func New(pool *sql.DB, d Dialect, c Config) (*DB, error) {
 	if err := errors.Join(errs...); err != nil {
 		return nil, err
 	}
-	return &DB{pool: pool, dialect: d, cfg: c, now: time.Now}, nil
+	return &DB{pool: pool, dialect: d, cfg: c, now: time.Now, limits: new(atomic.Int32)}, nil
 }
 
 // InTx runs fn in a transaction and commits it. If fn or a guard returns an error, it rolls back. After a serialization failure, a deadlock or
@@ -66,10 +67,17 @@ func New(pool *sql.DB, d Dialect, c Config) (*DB, error) {
 //
 // SQLite's transactions begin with BEGIN IMMEDIATE, always.
 //
+// No statement waits for another transaction's locks without a bound. In PostgreSQL InTx sets lock_timeout to 10 s for its transaction, if the database, the role and the connection string set
+// none. It looks for that in its first transaction. In MariaDB innodb_lock_wait_timeout counts, which is 50 s by default, and in SQLite the busy timeout. A guard that has waited for longer fails with
+// [ErrBlocked]. After 10 s InTx doesn't replay what has failed by waiting.
+//
+// If the database has ended the transaction before fn returns, and fn overlooked the error, InTx returns an [ErrNoTransaction]. In MariaDB nothing of fn lands
+// then: the transaction runs without autocommit.
+//
 // The error is that of fn, of a guard or of the database. After an error of the commit nobody knows whether it was done, unless the error
 // is one of the above.
 func (db *DB) InTx(ctx context.Context, fn func(tx *Tx) error) error {
-	return replay(ctx, db.dialect, db.cfg.Tries, func() error { return db.once(ctx, fn) })
+	return replay(ctx, db.dialect, db.cfg.Tries, func() error { return db.once(ctx, db.begin, fn) })
 }
 
 // Replay runs a transaction of your own until it succeeds, or fails for another reason than those of [DB.InTx]. attempt begins, commits, and
@@ -87,7 +95,11 @@ func Replay(ctx context.Context, d Dialect, attempt func() error) error {
 	return replay(ctx, d, 10, attempt)
 }
 
+// maxWait bounds the wait for a lock, where nobody else does.
+const maxWait = 10 * time.Second
+
 func replay(ctx context.Context, d Dialect, tries int, attempt func() error) error {
+	start := time.Now()
 	for n := 1; ; n++ {
 		err := attempt()
 		if err == nil {
@@ -97,7 +109,7 @@ func replay(ctx context.Context, d Dialect, tries int, attempt func() error) err
 		if f != faultReplay && f != faultBusy || ctx.Err() != nil {
 			return err
 		}
-		if n >= tries {
+		if n >= tries || f == faultBusy && time.Since(start) >= maxWait {
 			if f == faultBusy {
 				return fmt.Errorf("%w: tried %d times: %w", ErrBlocked, n, err)
 			}
@@ -116,8 +128,8 @@ func replay(ctx context.Context, d Dialect, tries int, attempt func() error) err
 }
 
 // once runs fn in one transaction.
-func (db *DB) once(ctx context.Context, fn func(tx *Tx) error) (err error) {
-	tx, err := db.begin(ctx)
+func (db *DB) once(ctx context.Context, begin func(context.Context) (*Tx, error), fn func(tx *Tx) error) (err error) {
+	tx, err := begin(ctx)
 	if err != nil {
 		return withCause(ctx, err)
 	}
@@ -131,6 +143,9 @@ func (db *DB) once(ctx context.Context, fn func(tx *Tx) error) (err error) {
 		err = tx.Err()
 	} else if tx.Err() != nil && !errors.Is(err, tx.Err()) {
 		err = errors.Join(err, tx.Err()) // the reason may be one to replay
+	}
+	if errors.Is(err, sql.ErrTxDone) {
+		return withCause(ctx, err)
 	}
 	if err != nil {
 		return err
@@ -149,41 +164,4 @@ func withCause(ctx context.Context, err error) error {
 		return fmt.Errorf("%w: %w", err, cause)
 	}
 	return err
-}
-
-func (db *DB) begin(ctx context.Context) (*Tx, error) {
-	if db.dialect != SQLite {
-		tx, err := db.pool.BeginTx(ctx, &sql.TxOptions{Isolation: db.cfg.Isolation})
-		if err != nil {
-			return nil, fmt.Errorf("fence: begin: %w", err)
-		}
-		return &Tx{Guard: SQL(tx, db.dialect), q: tx, commit: tx.Commit, rollback: func() { _ = tx.Rollback() }}, nil
-	}
-	conn, err := db.pool.Conn(ctx)
-	if err != nil {
-		return nil, fmt.Errorf("fence: begin: %w", err)
-	}
-	if _, err := conn.ExecContext(ctx, "BEGIN IMMEDIATE"); err != nil {
-		// If ctx has ended meanwhile, the driver may say so though the transaction is open. Without one this is an error and changes nothing.
-		_, _ = conn.ExecContext(context.WithoutCancel(ctx), "ROLLBACK")
-		return nil, errors.Join(fmt.Errorf("fence: begin: %w", err), conn.Close())
-	}
-	rollback := func() {
-		if _, err := conn.ExecContext(context.WithoutCancel(ctx), "ROLLBACK"); err != nil {
-			_ = conn.Raw(func(any) error { return driver.ErrBadConn }) // the pool must not use a connection with an open transaction
-		}
-		_ = conn.Close()
-	}
-	commit := func() error {
-		if err := ctx.Err(); err != nil {
-			rollback()
-			return context.Cause(ctx)
-		}
-		if _, err := conn.ExecContext(context.WithoutCancel(ctx), "COMMIT"); err != nil {
-			rollback() // after BUSY the transaction is still open
-			return err
-		}
-		return conn.Close()
-	}
-	return &Tx{Guard: &Guard{dialect: SQLite, conn: sqlConn{conn}}, q: conn, commit: commit, rollback: rollback}, nil
 }

@@ -61,6 +61,7 @@ func Schema(d Dialect) string {
 
 // statements are the guards' queries in one dialect.
 type statements struct {
+	first   string // raise, unless the transaction has written; "" if the database can't tell
 	raise   string // raises the mark: name, issuer, holder, token
 	mark    string // reads the mark: name. In MariaDB it locks the row, and says whether a transaction runs
 	horizon string // reads the horizon, and keeps a sweep away until the transaction ends
@@ -85,6 +86,13 @@ func (d Dialect) statements() *statements {
 	return nil
 }
 
+// postgresqlRaise returns the statement that raises a mark. rows are the row to insert, or none.
+func postgresqlRaise(rows string) string {
+	return `INSERT INTO signalbox_fence AS f (name, issuer, holder, token) ` + rows + `
+ON CONFLICT (name) DO UPDATE SET holder = excluded.holder, token = excluded.token
+WHERE f.issuer = excluded.issuer AND (f.token < excluded.token OR f.token = excluded.token AND f.holder = excluded.holder)`
+}
+
 // sweepBatch is how many records one statement of a sweep deletes, so that none takes long.
 const sweepBatch = 10_000
 
@@ -92,9 +100,8 @@ var (
 	// At READ COMMITTED the upsert waits for another transaction and compares with what that one has left. Above that it fails with
 	// 40001. Reading first and writing then would let a superseded holder win.
 	postgresqlStatements = statements{
-		raise: `INSERT INTO signalbox_fence AS f (name, issuer, holder, token) VALUES ($1, $2, $3, $4)
-ON CONFLICT (name) DO UPDATE SET holder = excluded.holder, token = excluded.token
-WHERE f.issuer = excluded.issuer AND (f.token < excluded.token OR f.token = excluded.token AND f.holder = excluded.holder)`,
+		first:   postgresqlRaise("SELECT CAST($1 AS text), CAST($2 AS text), CAST($3 AS text), CAST($4 AS bigint) WHERE txid_current_if_assigned() IS NULL"),
+		raise:   postgresqlRaise("VALUES ($1, $2, $3, $4)"),
 		mark:    `SELECT issuer, holder, token, 1 FROM signalbox_fence WHERE name = $1`,
 		horizon: `SELECT born, 1 FROM signalbox_horizon WHERE id = 1 FOR SHARE`, // a plain read above READ COMMITTED would miss a sweep
 		record: `INSERT INTO signalbox_once (namespace, effect, step, born, token) VALUES ($1, $2, $3, $4, $5)

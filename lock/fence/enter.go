@@ -12,6 +12,9 @@ import (
 // the order of their keys, so that two transactions can't wait for each other. Until the transaction ends, other
 // holders' Enter waits.
 //
+// In a [Tx] an Enter that comes after another statement is an error. In a transaction of your own PostgreSQL notices only that it has written or
+// locked rows. Nothing notices that it has read.
+//
 // If a newer holder has entered and committed, the error is a [StaleError]. It is an [ErrForeign] if the mark is of another issuer. An error
 // that the database answers with for a conflict is passed on: [DB.InTx] and [Replay] run the transaction again.
 //
@@ -19,7 +22,7 @@ import (
 //
 // Keys have 1 to 1024 bytes of UTF-8 without NUL.
 func (g *Guard) Enter(ctx context.Context, leases ...lock.Lease) error {
-	if err := g.ready(); err != nil {
+	if err := g.ready(ctx); err != nil {
 		return err
 	}
 	grants, err := grantsOf(ctx, leases)
@@ -27,20 +30,29 @@ func (g *Guard) Enter(ctx context.Context, leases ...lock.Lease) error {
 		return g.fail(err)
 	}
 	if g.used {
-		return g.fail(invalid("Enter comes too late: a statement or a guard has run in this transaction. Enter first, with all leases at once"))
+		return g.fail(errLate())
 	}
 	g.used = true
-	for _, grant := range grants {
-		if err := g.enter(ctx, grant); err != nil {
+	for i, grant := range grants {
+		if err := g.enter(ctx, grant, i == 0); err != nil {
 			return g.fail(err)
 		}
 	}
 	return nil
 }
 
-func (g *Guard) enter(ctx context.Context, grant Grant) error {
+func errLate() error {
+	return invalid("Enter comes too late: a statement or a guard has run in this transaction. Enter first, with all leases at once")
+}
+
+// enter raises one mark. PostgreSQL raises the first one only if the transaction has written nothing.
+func (g *Guard) enter(ctx context.Context, grant Grant, first bool) error {
 	st, doing := g.dialect.statements(), "enter "+grant.resource
-	rows, err := g.conn.exec(ctx, st.raise, grant.resource, grant.issuer, grant.holder, grant.token)
+	raise := st.raise
+	if first && st.first != "" {
+		raise = st.first
+	}
+	rows, err := g.conn.exec(ctx, raise, grant.resource, grant.issuer, grant.holder, grant.token)
 	if err != nil {
 		return g.dialect.explain(doing, err)
 	}
@@ -50,17 +62,19 @@ func (g *Guard) enter(ctx context.Context, grant Grant) error {
 	var issuer, holder string
 	var token, within int64
 	switch err := g.conn.scan(ctx, st.mark, []any{grant.resource}, []any{&issuer, &holder, &token, &within}); {
+	case isNoRows(err) && first && g.dialect == PostgreSQL:
+		return errLate()
 	case err != nil:
 		return g.dialect.explain(doing, err)
 	case within == 0:
-		return g.dialect.explain(doing, errNoTransaction)
+		return g.dialect.explain(doing, ErrNoTransaction)
 	}
 	err = grant.judge(issuer, holder, token)
+	if err == nil && first && g.dialect == PostgreSQL {
+		return errLate()
+	}
 	if err == nil && g.dialect != MariaDB {
 		err = errors.New("fence: " + doing + ": the mark wasn't raised, though the token isn't stale; is there a trigger on signalbox_fence?")
 	}
 	return err
 }
-
-// errNoTransaction says that MariaDB has ended the transaction, because of a deadlock that the caller hasn't noticed.
-var errNoTransaction = errors.New("the server has no transaction: an earlier error, such as a deadlock, has ended it; roll it back and run all of it again")

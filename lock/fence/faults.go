@@ -25,7 +25,7 @@ const (
 // modernc.org/sqlite. That of MariaDB (go-sql-driver/mysql) has it in a field, and at the beginning of the message: "Error 1213 (40001): ". The
 // message is read, since reading the field takes reflection. The other driver of SQLite (mattn/go-sqlite3) is known by its message, too.
 func (d Dialect) faultOf(err error) fault {
-	if errors.Is(err, sql.ErrTxDone) {
+	if errors.Is(err, sql.ErrTxDone) || errors.Is(err, sql.ErrConnDone) || errors.Is(err, ErrNoTransaction) {
 		return faultAborted
 	}
 	switch d {
@@ -77,16 +77,22 @@ func postgresqlFault(state string) fault {
 	return faultOther
 }
 
-func mariadbFault(err error) fault {
+// code returns the number of an error of MariaDB, or 0.
+func code(err error) int {
 	text, ok := strings.CutPrefix(err.Error(), "Error ")
 	if !ok {
-		return faultOther
+		return 0
 	}
 	end := strings.IndexFunc(text, func(r rune) bool { return r < '0' || r > '9' })
 	if end <= 0 || text[end] != ' ' && text[end] != ':' {
-		return faultOther
+		return 0
 	}
-	switch code, _ := strconv.Atoi(text[:end]); code {
+	n, _ := strconv.Atoi(text[:end])
+	return n
+}
+
+func mariadbFault(err error) fault {
+	switch code(err) {
 	case 1213, 1020: // deadlock; record has changed since last read
 		return faultReplay
 	case 1205:

@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/signalbox-go/signalbox/lock"
 )
@@ -106,5 +108,23 @@ func TestHolderIsHashed(t *testing.T) {
 	grants, err := grantsOf(t.Context(), []lock.Lease{testLease{"k", "redis", "secret", 1}})
 	if err != nil || len(grants) != 1 || grants[0].holder != hashHolder("secret") || len(grants[0].holder) != 22 || hashHolder("secret") == hashHolder("Secret") {
 		t.Errorf("%+v, %v", grants, err)
+	}
+}
+
+// What has failed by waiting is replayed for 10 s only: in MariaDB one wait takes 50 s by default.
+func TestReplayOfWaits(t *testing.T) {
+	t.Parallel()
+	for wait, want := range map[time.Duration]int{time.Second: 10, 4 * time.Second: 3, 50 * time.Second: 1} {
+		synctest.Test(t, func(t *testing.T) {
+			tries := 0
+			err := replay(t.Context(), MariaDB, 10, func() error {
+				tries++
+				time.Sleep(wait)
+				return errors.New("Error 1205 (HY000): Lock wait timeout exceeded")
+			})
+			if !errors.Is(err, ErrBlocked) || tries != want {
+				t.Errorf("waits of %v: %d tries, want %d: %v", wait, tries, want, err)
+			}
+		})
 	}
 }

@@ -5,6 +5,8 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+
+	"github.com/signalbox-go/signalbox/internal/litetx"
 )
 
 // A Guard guards one transaction. The transaction stays its owner's: a guard never commits or rolls back. After an
@@ -15,8 +17,9 @@ import (
 type Guard struct {
 	dialect Dialect
 	conn    conn
-	used    bool  // a statement ran: it is too late for Enter
-	err     error // the first failure
+	lite    litetx.Execer // the transaction, if it is one of SQLite's: see ready
+	used    bool          // a statement ran: it is too late for Enter
+	err     error         // the first failure
 }
 
 // conn is what a guard needs of a transaction.
@@ -28,18 +31,23 @@ type conn interface {
 // SQL returns a guard for a transaction of database/sql. If you use the transaction of [DB.InTx] you don't need it.
 //
 // After a failure roll back and run the whole transaction again; see [Replay]. In MariaDB a deadlock (error 1213) ends the
-// transaction on the server, and the next statement would commit by itself: check the error of each statement.
+// transaction on the server, and in SQLite a full disk or an interrupted write may do so. The next statement then commits by itself. A guard that is called afterwards
+// returns an [ErrNoTransaction]. It can't see statements of your own: check the error of each.
 func SQL(tx *sql.Tx, d Dialect) *Guard {
 	g := &Guard{dialect: d, conn: sqlConn{tx}}
 	if err := d.check(); err != nil {
 		g.err = err
 	} else if tx == nil {
 		g.err = invalid("the transaction is nil")
+	} else if d == SQLite {
+		g.lite = tx
 	}
 	return g
 }
 
 // Pgx returns a guard for a transaction of pgx, version 4 or later: fence.Pgx(tx), where tx is a pgx.Tx. The compiler infers the types.
+// For [New], which takes a *sql.DB, make one of the pool by stdlib.OpenDBFromPool, of github.com/jackc/pgx/v5/stdlib.
+//
 // It refuses a pool and a connection: there each statement would commit by itself, and a record of [Guard.Once] could stay without its effect.
 func Pgx[Tag interface{ RowsAffected() int64 }, Row interface{ Scan(dest ...any) error }](tx interface {
 	Exec(ctx context.Context, query string, args ...any) (Tag, error)
@@ -78,10 +86,20 @@ func (g *Guard) fail(err error) error {
 	return err
 }
 
-// ready returns an error if an earlier guard has failed.
-func (g *Guard) ready() error {
+// ready returns an error if an earlier guard has failed, or if SQLite has ended the transaction.
+func (g *Guard) ready(ctx context.Context) error {
 	if g.err != nil {
 		return fmt.Errorf("fence: an earlier step of this transaction has failed; roll it back: %w", g.err)
+	}
+	if g.lite == nil {
+		return nil
+	}
+	within, err := litetx.Within(ctx, g.lite)
+	if err == nil && !within {
+		err = ErrNoTransaction
+	}
+	if err != nil {
+		return g.fail(g.dialect.explain("check the transaction", err))
 	}
 	return nil
 }

@@ -22,7 +22,7 @@ import (
 // Set the fields before the first request.
 type Gate struct {
 	// Authorize decides whether the sender of a request may use this resource. It must authenticate the sender: whoever may send any token can
-	// lock all others out. Its error is answered with status 403, and its text isn't sent. It is required.
+	// lock all others out. Its error is answered with status 403, and its text isn't sent. It is required: without it Require and OneProcess panic.
 	Authorize func(r *http.Request, g Grant) error
 	// MaxResources bounds how many resources OneProcess knows at a time, since it forgets none. More are answered with status 503. The default is 100,000,
 	// some 30 MB.

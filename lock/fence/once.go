@@ -55,7 +55,7 @@ func Result[T any](ctx context.Context, g *Guard, step string, effect func() (T,
 
 // once returns the stored result if the step has been done.
 func (g *Guard) once(ctx context.Context, step string, effect func() ([]byte, error)) (stored []byte, done bool, err error) {
-	if err := g.ready(); err != nil {
+	if err := g.ready(ctx); err != nil {
 		return nil, false, err
 	}
 	e, err := effectOf(ctx)
@@ -82,7 +82,7 @@ func (g *Guard) once(ctx context.Context, step string, effect func() ([]byte, er
 	}
 	result, err := effect()
 	if err == nil {
-		err = g.ready() // it may have ignored the error of a statement
+		err = g.ready(ctx) // it may have ignored the error of a statement
 	}
 	if err == nil && result != nil {
 		err = o.exec(ctx, o.st.result, append([]any{result}, o.key()...)...)
@@ -167,7 +167,7 @@ func (o *once) horizon(ctx context.Context) (int64, error) {
 	case err != nil:
 		return 0, o.explain(err)
 	case within == 0:
-		return 0, o.explain(errNoTransaction)
+		return 0, o.explain(ErrNoTransaction)
 	}
 	return horizon, nil
 }

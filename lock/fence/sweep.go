@@ -11,7 +11,7 @@ import (
 const maxSkew = time.Minute
 
 // Check looks whether the guards can work: the tables are there, and the database's clock agrees with this process' to within a
-// minute. Call it at the start.
+// minute. Call it at the start. It doesn't look at the database's timeouts: [DB.InTx] bounds its waits by itself.
 func (db *DB) Check(ctx context.Context) error {
 	err := db.InTx(ctx, func(tx *Tx) error {
 		var unused any
@@ -56,8 +56,8 @@ func (db *DB) clock(ctx context.Context) (time.Time, error) {
 	return before, nil
 }
 
-// Sweep forgets effects that were first asked for longer than keep ago. It returns how many records it deleted. Call it now and then, such as each
-// hour from a cron entry. It may run in several processes, and beside all handlers.
+// Sweep forgets effects that were first asked for longer than keep ago. It returns how many records it deleted. Call it now and then, such as once
+// a day from a cron entry. It may run in several processes, and beside all handlers. It waits for the transactions that call [Guard.Once] at that moment, for as long as ctx and the database's own bounds let it.
 //
 // Nothing is doubled by it: it first raises the horizon, then deletes what is older. What was born before the horizon and has no record is refused, with [ErrForgotten]. So
 // keep must be longer than a job's retries take (102 to 204 h by default), with snoozes, pauses of queues, and retries of dead jobs. A month is a good value. It is at least
@@ -80,7 +80,7 @@ func (db *DB) Sweep(ctx context.Context, keep time.Duration) (deleted int64, err
 	}
 	st := db.dialect.statements()
 	// It waits for all transactions that have read the horizon. Those that read it later refuse what is older.
-	err = db.InTx(ctx, func(tx *Tx) error {
+	err = db.patient(ctx, func(tx *Tx) error {
 		rows, err := tx.conn.exec(ctx, st.lift, before)
 		if err != nil {
 			return tx.dialect.explain("sweep", err)
@@ -95,7 +95,7 @@ func (db *DB) Sweep(ctx context.Context, keep time.Duration) (deleted int64, err
 	})
 	for err == nil {
 		var rows int64
-		err = db.InTx(ctx, func(tx *Tx) (err error) {
+		err = db.patient(ctx, func(tx *Tx) (err error) {
 			if rows, err = tx.conn.exec(ctx, st.sweep, before); err != nil {
 				return tx.dialect.explain("sweep", err)
 			}
@@ -109,6 +109,11 @@ func (db *DB) Sweep(ctx context.Context, keep time.Duration) (deleted int64, err
 		}
 	}
 	return deleted, err
+}
+
+// patient is InTx without a bound of its own on waits for locks.
+func (db *DB) patient(ctx context.Context, fn func(tx *Tx) error) error {
+	return replay(ctx, db.dialect, db.cfg.Tries, func() error { return db.once(ctx, db.beginPatient, fn) })
 }
 
 func timeOf(us int64) time.Time { return time.UnixMicro(us).UTC() }

@@ -17,7 +17,7 @@ type Tx struct {
 
 // ExecContext is that of [sql.Tx].
 func (tx *Tx) ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error) {
-	if err := tx.ready(); err != nil {
+	if err := tx.ready(ctx); err != nil {
 		return nil, err
 	}
 	tx.used = true
@@ -27,7 +27,7 @@ func (tx *Tx) ExecContext(ctx context.Context, query string, args ...any) (sql.R
 
 // QueryContext is that of [sql.Tx].
 func (tx *Tx) QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error) {
-	if err := tx.ready(); err != nil {
+	if err := tx.ready(ctx); err != nil {
 		return nil, err
 	}
 	tx.used = true
@@ -37,7 +37,7 @@ func (tx *Tx) QueryContext(ctx context.Context, query string, args ...any) (*sql
 
 // QueryRowContext is that of [sql.Tx].
 func (tx *Tx) QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row {
-	if err := tx.ready(); err != nil {
+	if err := tx.ready(ctx); err != nil {
 		return tx.q.QueryRowContext(refused{ctx, err}, query, args...)
 	}
 	tx.used = true
@@ -46,9 +46,10 @@ func (tx *Tx) QueryRowContext(ctx context.Context, query string, args ...any) *s
 	return row
 }
 
-// PrepareContext is that of [sql.Tx]. Errors of the statement itself are not seen by the Tx.
+// PrepareContext is that of [sql.Tx]. Errors of the statement itself are not seen by the Tx: check them. If you don't, [DB.InTx] still returns an [ErrNoTransaction] when one of
+// them has ended the transaction. In SQLite what the statement does after that has been committed by itself.
 func (tx *Tx) PrepareContext(ctx context.Context, query string) (*sql.Stmt, error) {
-	if err := tx.ready(); err != nil {
+	if err := tx.ready(ctx); err != nil {
 		return nil, err
 	}
 	tx.used = true

@@ -10,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/jackc/pgx/v5/stdlib"
 
 	"github.com/signalbox-go/signalbox/lock/fence"
 )
@@ -60,6 +61,28 @@ func TestPgx(t *testing.T) {
 		})
 		if err != nil || got != "other" {
 			t.Errorf("%q, %v", got, err)
+		}
+	}
+	if n := d.had(t, "e"); n != 1 {
+		t.Errorf("%d effects", n)
+	}
+}
+
+// A pool of pgx can be used by InTx.
+func TestPgxPool(t *testing.T) {
+	t.Parallel()
+	d := newDatabase(t, fence.PostgreSQL)
+	pool, err := pgxpool.New(t.Context(), d.dsn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer pool.Close()
+	d.pool = stdlib.OpenDBFromPool(pool)
+	defer d.pool.Close()
+	ctx := effect("e", time.Now())
+	for range 2 {
+		if err := d.fence(t, fence.Config{}).InTx(ctx, func(tx *fence.Tx) error { return tx.Once(ctx, "s", d.earn(ctx, tx, "e")) }); err != nil {
+			t.Error(err)
 		}
 	}
 	if n := d.had(t, "e"); n != 1 {
