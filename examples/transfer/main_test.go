@@ -12,7 +12,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	if len(os.Args) > 1 && os.Args[1] == "-role" {
+	if len(os.Args) > 1 && (os.Args[1] == "-role" || os.Args[1] == "-transfers") {
 		main()
 		return
 	}
