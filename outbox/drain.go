@@ -44,7 +44,6 @@ func (r *Relay) drain(ctx context.Context, s *shardState) (pause time.Duration) 
 			return time.Second
 		}
 		if done = nil; b == nil {
-			r.moves(ctx, s)
 			if full {
 				return fullPause
 			}

@@ -73,7 +73,8 @@ func (t *troubles) works(what string, now time.Time) (outage time.Duration, over
 	return now.Sub(t.since), len(t.last) == 0 && t.said
 }
 
-// forget forgets failures that nobody has seen for a while, since another relay does the work now. The result is that of works.
+// forget forgets failures that this relay hasn't seen for a while, since another relay does the work now. The result is that of works, but for outage: that is until the
+// last failure.
 func (t *troubles) forget(now time.Time) (outage time.Duration, over bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -82,13 +83,16 @@ func (t *troubles) forget(now time.Time) (outage time.Duration, over bool) {
 			delete(t.told, what)
 		}
 	}
-	before := len(t.last)
+	before, latest := len(t.last), t.since
 	for what, last := range t.last {
 		if now.Sub(last) >= goneAfter {
 			delete(t.last, what)
 		}
+		if last.After(latest) {
+			latest = last
+		}
 	}
-	return now.Sub(t.since), before > 0 && len(t.last) == 0 && t.said
+	return latest.Sub(t.since), before > 0 && len(t.last) == 0 && t.said
 }
 
 // failed notes whether an action failed, and logs it: a failure that goes on every 10 s, and that everything works again. It reports whether there is an error.
@@ -133,7 +137,7 @@ func (r *Relay) again(ctx context.Context, outage time.Duration) {
 
 // stands notes that a shard stands still: Redis refuses its batches, and not because of a row. It returns for how long to leave the shard alone.
 func (r *Relay) stands(ctx context.Context, s *shardState, err error) time.Duration {
-	pause := min(firstPause<<min(s.refusals, 16), longestWait)
+	pause := pauseAfter(s.refusals)
 	s.refusals++
 	if ctx.Err() == nil && r.troubles.fails("send "+s.name, time.Now()) {
 		r.log.LogAttrs(ctx, slog.LevelError, "outbox: a shard stands still: Redis refuses its rows, and none of them is the cause; the relay tries again",
@@ -142,7 +146,10 @@ func (r *Relay) stands(ctx context.Context, s *shardState, err error) time.Durat
 	return pause
 }
 
-// moves notes that a shard was sent to, or has nothing to send.
+// pauseAfter returns how long to wait if there were so many refusals before.
+func pauseAfter(refusals int) time.Duration { return min(firstPause<<min(refusals, 16), longestWait) }
+
+// moves notes that a batch of a shard was sent.
 func (r *Relay) moves(ctx context.Context, s *shardState) {
 	s.refusals = 0
 	r.recovered(ctx, "send "+s.name)

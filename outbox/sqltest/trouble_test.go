@@ -259,3 +259,66 @@ func TestRelayLog(t *testing.T) {
 		redistest.Eventually(t, func() bool { return settled(b, 0) && said.has("INFO", "works again", "outage=", "backlog=") }, "said %q", said)
 	})
 }
+
+// A stopper stops a relay in a certain moment.
+type stopper struct {
+	afterRoom bool // when it has asked for room after a script, else after the script
+	scripts   atomic.Int64
+	stop      context.CancelFunc
+}
+
+func (s *stopper) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+func (s *stopper) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return func(ctx context.Context, cmds []redis.Cmder) error {
+		err := next(ctx, cmds)
+		if s.afterRoom && s.scripts.Load() > 0 && cmds[0].Name() == "hget" {
+			s.stop()
+		}
+		return err
+	}
+}
+
+func (s *stopper) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		err := next(ctx, cmd)
+		if err == nil && strings.HasPrefix(strings.ToLower(cmd.Name()), "eval") {
+			if s.scripts.Add(1); !s.afterRoom {
+				s.stop()
+			}
+		}
+		return err
+	}
+}
+
+// A relay that is stopped when Redis has just taken a batch notes that in the database. Else another relay would send the batch again, after TakeOver.
+func TestStopAfterScript(t *testing.T) {
+	t.Parallel()
+	for name, afterRoom := range map[string]bool{"at once": false, "at the next look": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := open(t, outbox.SQLite)
+			srv := redistest.New(t)
+			box := b.box(outbox.Config{})
+			b.in(func(tx *sql.Tx) error {
+				_, err := box.Enqueue(bg, tx, note{})
+				return err
+			})
+			ctx, cancel := context.WithCancel(bg)
+			defer cancel()
+			rdb := redis.NewClient(&redis.Options{Addr: srv.Addr()})
+			t.Cleanup(func() { _ = rdb.Close() })
+			rdb.AddHook(&stopper{afterRoom: afterRoom, stop: cancel})
+			r, err := outbox.NewRelay(b.db, rdb, outbox.RelayConfig{Dialect: b.dialect, Poll: 20 * time.Millisecond, Logger: quiet})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := r.Run(ctx); err != nil {
+				t.Error(err)
+			}
+			if n, sent := enqueued(t, rdb, "default"), b.number("SELECT COUNT(*) FROM signalbox_outbox_batch WHERE sent > 0"); n != 1 || sent != 1 {
+				t.Errorf("%d jobs are enqueued, and the database knows of %d batches; want 1 each", n, sent)
+			}
+		})
+	}
+}
