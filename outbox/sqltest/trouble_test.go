@@ -3,9 +3,11 @@ package sqltest
 import (
 	"context"
 	"database/sql"
+	"database/sql/driver"
 	"fmt"
 	"log/slog"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -119,7 +121,7 @@ func TestRedisRefuses(t *testing.T) {
 				t.Fatalf("%d dead rows: %q", n, said)
 			}
 			if n := b.number("SELECT COUNT(*) FROM signalbox_outbox_batch WHERE void <> 0"); n != 0 {
-				t.Errorf("the batch is void: %q", said)
+				t.Fatalf("the batch is void: %q", said)
 			}
 			if !said.has("ERROR", "default:default/1", "stands still", fault.says) {
 				t.Errorf("said %q", said)
@@ -262,9 +264,9 @@ func TestRelayLog(t *testing.T) {
 
 // A stopper stops a relay in a certain moment.
 type stopper struct {
-	afterRoom bool // when it has asked for room after a script, else after the script
-	scripts   atomic.Int64
-	stop      context.CancelFunc
+	scripts     atomic.Int64
+	afterScript func()
+	afterRoom   func() // when the relay has asked for room after a script
 }
 
 func (s *stopper) DialHook(next redis.DialHook) redis.DialHook { return next }
@@ -272,8 +274,8 @@ func (s *stopper) DialHook(next redis.DialHook) redis.DialHook { return next }
 func (s *stopper) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
 	return func(ctx context.Context, cmds []redis.Cmder) error {
 		err := next(ctx, cmds)
-		if s.afterRoom && s.scripts.Load() > 0 && cmds[0].Name() == "hget" {
-			s.stop()
+		if s.scripts.Load() > 0 && cmds[0].Name() == "hget" {
+			s.afterRoom()
 		}
 		return err
 	}
@@ -283,9 +285,8 @@ func (s *stopper) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	return func(ctx context.Context, cmd redis.Cmder) error {
 		err := next(ctx, cmd)
 		if err == nil && strings.HasPrefix(strings.ToLower(cmd.Name()), "eval") {
-			if s.scripts.Add(1); !s.afterRoom {
-				s.stop()
-			}
+			s.scripts.Add(1)
+			s.afterScript()
 		}
 		return err
 	}
@@ -294,7 +295,7 @@ func (s *stopper) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 // A relay that is stopped when Redis has just taken a batch notes that in the database. Else another relay would send the batch again, after TakeOver.
 func TestStopAfterScript(t *testing.T) {
 	t.Parallel()
-	for name, afterRoom := range map[string]bool{"at once": false, "at the next look": true} {
+	for name, inTransaction := range map[string]bool{"at once": false, "in its transaction": true} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			b := open(t, outbox.SQLite)
@@ -308,7 +309,35 @@ func TestStopAfterScript(t *testing.T) {
 			defer cancel()
 			rdb := redis.NewClient(&redis.Options{Addr: srv.Addr()})
 			t.Cleanup(func() { _ = rdb.Close() })
-			rdb.AddHook(&stopper{afterRoom: afterRoom, stop: cancel})
+			hook := &stopper{afterScript: cancel, afterRoom: func() {}}
+			if inTransaction {
+				// The relay's transaction waits for another one, and ctx ends meanwhile.
+				other, err := b.db.Driver().Open(b.dsn)
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer other.Close()
+				run := func(query string) {
+					if _, err := other.(driver.ExecerContext).ExecContext(bg, query, nil); err != nil {
+						t.Error(err)
+					}
+				}
+				var ended sync.WaitGroup
+				defer ended.Wait()
+				hook.afterScript, hook.afterRoom = func() {}, sync.OnceFunc(func() {
+					run("BEGIN IMMEDIATE")
+					ended.Go(func() {
+						ticker := time.NewTicker(time.Millisecond)
+						defer ticker.Stop()
+						for b.db.Stats().InUse == 0 {
+							<-ticker.C
+						}
+						cancel()
+						run("ROLLBACK")
+					})
+				})
+			}
+			rdb.AddHook(hook)
 			r, err := outbox.NewRelay(b.db, rdb, outbox.RelayConfig{Dialect: b.dialect, Poll: 20 * time.Millisecond, Logger: quiet})
 			if err != nil {
 				t.Fatal(err)
