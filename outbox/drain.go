@@ -22,8 +22,10 @@ func (r *Relay) drain(ctx context.Context, s *shardState) (pause time.Duration) 
 		room, full := int64(maxBatchRows), false
 		if ctx.Err() == nil {
 			left, limited, err := r.queue(ctx, s.shard).Room(ctx)
-			if r.failed(ctx, "reach Redis", err) && done == nil {
-				return time.Second
+			if err == nil {
+				r.recovered(ctx, "reach Redis")
+			} else if pause = r.hindered(ctx, s, err); done == nil {
+				return pause
 			}
 			if full = limited && left <= 0; limited {
 				room = max(min(room, left), 0)
@@ -104,11 +106,7 @@ func (r *Relay) send(ctx context.Context, s *shardState, b *batch) (*sent, time.
 		return done, 0
 	}
 	r.giveBack(ctx, s.shard, b)
-	if answered(err) {
-		return nil, r.stands(ctx, s, err)
-	}
-	r.failed(ctx, "reach Redis", err)
-	return nil, time.Second
+	return nil, r.hindered(ctx, s, err)
 }
 
 // items returns the jobs of the batch as they are sent; none for a void one.

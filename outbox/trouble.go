@@ -135,12 +135,21 @@ func (r *Relay) again(ctx context.Context, outage time.Duration) {
 	r.log.LogAttrs(ctx, slog.LevelInfo, "outbox: the relay works again", attrs...)
 }
 
-// stands notes that a shard stands still: Redis refuses its batches, and not because of a row. It returns for how long to leave the shard alone.
+// hindered notes that a shard can't be sent to, and not because of a row. It returns for how long to leave the shard alone.
+func (r *Relay) hindered(ctx context.Context, s *shardState, err error) time.Duration {
+	if answered(err) {
+		return r.stands(ctx, s, err)
+	}
+	r.failed(ctx, "reach Redis", err)
+	return time.Second
+}
+
+// stands notes that a shard stands still: Redis refuses the calls for it, and not because of a row. It returns for how long to leave the shard alone.
 func (r *Relay) stands(ctx context.Context, s *shardState, err error) time.Duration {
 	pause := pauseAfter(s.refusals)
 	s.refusals++
 	if ctx.Err() == nil && r.troubles.fails("send "+s.name, time.Now()) {
-		r.log.LogAttrs(ctx, slog.LevelError, "outbox: a shard stands still: Redis refuses its rows, and none of them is the cause; the relay tries again",
+		r.log.LogAttrs(ctx, slog.LevelError, "outbox: a shard stands still: Redis refuses the calls for it, and no row is the cause; the relay tries again",
 			slog.String("shard", s.name), slog.String("queue", s.queue), slog.Int("tries", s.refusals), slog.Any("error", err))
 	}
 	return pause
