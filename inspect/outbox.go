@@ -24,6 +24,9 @@ type Outbox struct {
 	Lag time.Duration
 	// Dead is how many rows can't be enqueued. The table signalbox_outbox_dead has them.
 	Dead int64
+	// Strays is how many more of the dead rows of the whole outbox are of no queue, since their shard has a name that is none. It is the same for
+	// all queues of an outbox.
+	Strays int64
 }
 
 // Outboxes returns the outboxes of all queues of the namespace, sorted by queue and ID. An outbox without a relay isn't among them.
@@ -45,7 +48,7 @@ func (i *Inspector) Outboxes(ctx context.Context) ([]Outbox, error) {
 			}
 			all = append(all, Outbox{
 				Queue: name, ID: id, At: time.UnixMicro(s.At), Backlog: s.Backlog, More: s.More,
-				Lag: time.Duration(s.Lag(s.At)) * time.Microsecond, Dead: s.Dead,
+				Lag: time.Duration(s.Lag(s.At)) * time.Microsecond, Dead: s.Dead, Strays: s.Strays,
 			})
 		}
 	}

@@ -237,7 +237,7 @@ func (r *Relay) pick(ctx context.Context, t dbTx, s shard, h *head, room, floor 
 			if err := t.bury(ctx, w.pos, err.Error()); err != nil {
 				return nil, err
 			}
-			r.metrics.Relayed(ctx, s.queue, telemetry.RowDead, 1)
+			r.metrics.Relayed(ctx, s.namespace, s.queue, telemetry.RowDead, 1)
 			continue
 		}
 		b.rows, list_ = append(b.rows, w), append(list_, w.pos)
@@ -267,22 +267,35 @@ func nonce() string {
 	return hex.EncodeToString(b[:])
 }
 
+// shards calls do with the name of each shard that has rows which are in no batch.
+func (t dbTx) shards(ctx context.Context, do func(name string) error) error {
+	for last, than := "", ">="; ; than = ">" {
+		var name sql.NullString
+		if err := t.scan(ctx, "SELECT MIN(shard) FROM signalbox_outbox WHERE batch = 0 AND shard "+than+" ?", []any{last}, &name); err != nil {
+			return err
+		}
+		if !name.Valid {
+			return nil
+		}
+		last = name.String
+		if err := do(last); err != nil {
+			return err
+		}
+	}
+}
+
 // waiting returns the names of the shards that have rows or batches to send.
 func (r *Relay) waiting(ctx context.Context) (names []string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	t := r.plain()
 	seen := make(map[string]bool)
-	for last := ""; ; {
-		var name sql.NullString
-		if err := t.scan(ctx, "SELECT MIN(shard) FROM signalbox_outbox WHERE batch = 0 AND shard > ?", []any{last}, &name); err != nil {
-			return nil, err
-		}
-		if !name.Valid {
-			break
-		}
-		last = name.String
-		names, seen[last] = append(names, last), true
+	err = t.shards(ctx, func(name string) error {
+		names, seen[name] = append(names, name), true
+		return nil
+	})
+	if err != nil {
+		return nil, err
 	}
 	err = t.each(ctx, fmt.Sprintf("SELECT DISTINCT shard FROM signalbox_outbox_batch WHERE sent = 0 AND (until <= {now} OR until > {now} + %d)", maxTakeOver.Microseconds()), nil, func(scan func(...any) error) (bool, error) {
 		var name string

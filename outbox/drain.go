@@ -7,8 +7,6 @@ import (
 	"log/slog"
 	"time"
 
-	"github.com/redis/go-redis/v9"
-
 	"github.com/signalbox-go/signalbox/internal/store"
 	"github.com/signalbox-go/signalbox/internal/telemetry"
 )
@@ -24,8 +22,10 @@ func (r *Relay) drain(ctx context.Context, s *shardState) (pause time.Duration) 
 		room, full := int64(maxBatchRows), false
 		if ctx.Err() == nil {
 			left, limited, err := r.queue(ctx, s.shard).Room(ctx)
-			if r.failed(ctx, "reach Redis", err) && done == nil {
-				return time.Second
+			if err == nil {
+				r.recovered(ctx, "reach Redis")
+			} else if pause = r.hindered(ctx, s, err); done == nil {
+				return pause
 			}
 			if full = limited && left <= 0; limited {
 				room = max(min(room, left), 0)
@@ -79,7 +79,7 @@ func (r *Relay) send(ctx context.Context, s *shardState, b *batch) (*sent, time.
 	within, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	fates, err := q.Relay(within, r.box, s.number, &store.Batch{Place: b.place, After: b.after, Items: items})
-	out := (*store.OutOfStepError)(nil)
+	out, job := (*store.OutOfStepError)(nil), (*store.JobError)(nil)
 	switch {
 	case errors.Is(err, store.ErrSent): // it was to become void, and Redis has it
 		if b.void = false; len(b.rows) > 0 {
@@ -94,21 +94,19 @@ func (r *Relay) send(ctx context.Context, s *shardState, b *batch) (*sent, time.
 			return nil, time.Second
 		}
 		return nil, 10 * time.Millisecond
-	case isRefusal(err):
+	case errors.As(err, &job):
 		return nil, r.refused(ctx, s, b, err)
 	}
+	done := &sent{batch: b}
 	if err == nil && len(items) > 0 {
-		var done *sent
-		if done, err = r.sort(within, q, s, b, fates); err == nil {
-			return done, 0
-		}
+		done, err = r.sort(within, q, s, b, fates)
 	}
 	if err == nil {
-		return &sent{batch: b}, 0
+		r.moves(ctx, s)
+		return done, 0
 	}
 	r.giveBack(ctx, s.shard, b)
-	r.failed(ctx, "reach Redis", err)
-	return nil, time.Second
+	return nil, r.hindered(ctx, s, err)
 }
 
 // items returns the jobs of the batch as they are sent; none for a void one.
@@ -170,8 +168,9 @@ func (r *Relay) sort(ctx context.Context, q *store.Queue, s *shardState, b *batc
 			}
 		}
 	}
-	r.metrics.Relayed(ctx, s.queue, telemetry.RowEnqueued, enqueued)
-	r.metrics.Relayed(ctx, s.queue, telemetry.RowLeftOut, left)
+	r.enqueued.Add(int64(enqueued))
+	r.metrics.Relayed(ctx, s.namespace, s.queue, telemetry.RowEnqueued, enqueued)
+	r.metrics.Relayed(ctx, s.namespace, s.queue, telemetry.RowLeftOut, left)
 	r.died(ctx, s, done)
 	return done, nil
 }
@@ -179,7 +178,7 @@ func (r *Relay) sort(ctx context.Context, q *store.Queue, s *shardState, b *batc
 // died logs the rows that can't be enqueued.
 func (r *Relay) died(ctx context.Context, s *shardState, done *sent) {
 	for pos, reason := range done.dead {
-		r.metrics.Relayed(ctx, s.queue, telemetry.RowDead, 1)
+		r.metrics.Relayed(ctx, s.namespace, s.queue, telemetry.RowDead, 1)
 		r.log.LogAttrs(ctx, slog.LevelError, "outbox: a row can't be enqueued, and is in the table signalbox_outbox_dead now",
 			slog.String("shard", s.name), slog.Int64("pos", pos), slog.String("reason", reason))
 	}
@@ -188,22 +187,23 @@ func (r *Relay) died(ctx context.Context, s *shardState, done *sent) {
 // voided returns what to note about a batch that can't be sent any more: its rows wait again, and go in smaller batches. One that Redis refused alone is dead.
 func (r *Relay) voided(s *shardState, b *batch) *sent {
 	done := &sent{batch: b, void: true, dead: make(map[int64]string)}
-	if len(b.rows) == 1 && s.refusal != "" {
-		done.dead[b.rows[0].pos] = s.refusal
+	if len(b.rows) == 1 && s.refusal.of == b.place {
+		done.dead[b.rows[0].pos] = s.refusal.why
 		r.died(context.Background(), s, done)
 	}
-	s.refusal = ""
+	s.refusal = refusal{}
 	return done
 }
 
-// isRefusal reports whether an error of Redis is about the jobs of the call.
-func isRefusal(err error) bool {
-	return redis.HasErrorPrefix(err, "signalbox: ") || redis.HasErrorPrefix(err, "user_script") || redis.HasErrorPrefix(err, "Error running script") // go-redis takes ERR away
+// A refusal is why Redis, or this relay, refused a batch because of its rows.
+type refusal struct {
+	of  store.Place
+	why string
 }
 
-// refused notes that Redis refuses a batch. After some tries the batch is to become void: only then it is certain that Redis will never have it.
+// refused notes that a batch is refused because of one of its rows. After some tries the batch is to become void: only then it is certain that Redis will never have it.
 func (r *Relay) refused(ctx context.Context, s *shardState, b *batch, err error) time.Duration {
-	s.refusal = err.Error()
+	s.refusal = refusal{b.place, err.Error()}
 	query := "UPDATE signalbox_outbox_batch SET until = 0 WHERE shard = ? AND seq = ? AND nonce IN (?, ?) AND sent = 0"
 	if b.tries >= maxTries {
 		query = "UPDATE signalbox_outbox_batch SET until = 0, void = 1 WHERE shard = ? AND seq = ? AND nonce IN (?, ?) AND sent = 0"

@@ -49,7 +49,13 @@ func (r *Relay) look(ctx context.Context) error {
 			}
 		}
 	}
-	return errors.Join(errs...)
+	if err := errors.Join(errs...); err != nil {
+		return err
+	}
+	if len(queues) > 0 {
+		r.recovered(ctx, "reach Redis")
+	}
+	return nil
 }
 
 // attend makes the database agree with Redis about which batch of a shard was the last one, and deletes what was sent longer ago than the window. It decides
@@ -81,7 +87,7 @@ func (r *Relay) attend(ctx context.Context, s shard) error {
 			if found.reason == telemetry.RepairRedis && !found.all {
 				level = slog.LevelWarn
 			}
-			r.metrics.Repaired(ctx, s.queue, found.reason)
+			r.metrics.Repaired(ctx, s.namespace, s.queue, found.reason)
 			r.log.LogAttrs(ctx, level, "outbox: "+found.text, slog.String("shard", s.name), slog.String("queue", s.queue), slog.String("reason", found.reason))
 		}
 		if n < purged {

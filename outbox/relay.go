@@ -7,8 +7,12 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"math/rand/v2"
+	"slices"
+	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -77,20 +81,23 @@ type Relay struct {
 	metrics *telemetry.OutboxMetrics
 	box     string // the name of the outbox in Redis; set by Run
 
-	mu      sync.Mutex
-	shards  map[string]*shardState
-	queues  map[string]*store.Queue // by namespace:queue
-	listed  map[string]time.Time
-	depths  map[string]telemetry.OutboxDepth
-	failing map[string]time.Time // what was logged last, and when
+	mu     sync.Mutex
+	shards map[string]*shardState
+	queues map[string]*store.Queue // by namespace:queue
+	listed map[string]time.Time
+	depths map[string]telemetry.OutboxDepth
+
+	troubles troubles
+	enqueued atomic.Int64 // rows that this relay has enqueued
 }
 
 // shardState is what a relay remembers of a shard.
 type shardState struct {
 	shard
-	busy    bool      // a goroutine works on it
-	after   time.Time // don't work on it before
-	refusal string    // why Redis refused its current batch
+	busy     bool      // a goroutine works on it
+	after    time.Time // don't work on it before
+	refusal  refusal   // of a batch whose rows Redis refused
+	refusals int       // how often in a row Redis refused a batch whose rows are not the cause
 }
 
 // NewRelay returns a relay from db to rdb: a client of a single Redis, of Sentinel or of a Cluster. It connects to neither. The error names every wrong
@@ -120,7 +127,7 @@ func NewRelay(db *sql.DB, rdb redis.UniversalClient, c RelayConfig) (*Relay, err
 	return &Relay{
 		db: db, rdb: rdb, cfg: c, log: c.Logger, metrics: telemetry.NewOutboxMetrics(c.MeterProvider),
 		shards: make(map[string]*shardState), queues: make(map[string]*store.Queue), listed: make(map[string]time.Time),
-		depths: make(map[string]telemetry.OutboxDepth), failing: make(map[string]time.Time),
+		depths: make(map[string]telemetry.OutboxDepth),
 	}, nil
 }
 
@@ -130,6 +137,12 @@ func (r *Relay) Run(ctx context.Context) error {
 	if err := r.begin(ctx); err != nil || ctx.Err() != nil {
 		return err
 	}
+	r.says(ctx)
+	began := time.Now()
+	defer func() {
+		r.log.LogAttrs(context.WithoutCancel(ctx), slog.LevelInfo, "outbox: the relay has stopped",
+			slog.String("ran", time.Since(began).Round(time.Millisecond).String()), slog.Int64("enqueued", r.enqueued.Load()))
+	}()
 	stop := r.metrics.ObserveDepths(r.observed)
 	defer stop()
 	var helpers sync.WaitGroup
@@ -194,6 +207,29 @@ func (r *Relay) begin(ctx context.Context) error {
 	}
 }
 
+// says logs what the relay is about to do.
+func (r *Relay) says(ctx context.Context) {
+	const most = 10 // of the queues' names
+	shards, queues := 0, make(map[string]bool)
+	err := r.plain().each(ctx, "SELECT shard FROM signalbox_outbox_shard", nil, func(scan func(...any) error) (bool, error) {
+		var name string
+		err := scan(&name)
+		if s, ok := parseShard(name); ok {
+			shards++
+			queues[s.namespace+":"+s.queue] = true
+		}
+		return true, err
+	})
+	names := slices.Sorted(maps.Keys(queues))
+	text := strings.Join(names[:min(len(names), most)], " ")
+	if len(names) > most {
+		text = fmt.Sprintf("%s and %d more", text, len(names)-most)
+	}
+	r.log.LogAttrs(ctx, slog.LevelInfo, "outbox: the relay runs", slog.String("dialect", string(r.cfg.Dialect)), slog.String("table", "signalbox_outbox"), slog.String("outbox", r.box),
+		slog.Int("shards", shards), slog.String("queues", text), slog.String("window", r.cfg.Window.String()), slog.Int("concurrency", r.cfg.Concurrency))
+	r.failed(ctx, "read the shards", err)
+}
+
 // start starts goroutines for shards that have something to send. It reports whether it started any.
 func (r *Relay) start(ctx context.Context, free, idle chan struct{}) (started bool, err error) {
 	names, err := r.waiting(ctx)
@@ -202,6 +238,10 @@ func (r *Relay) start(ctx context.Context, free, idle chan struct{}) (started bo
 	}
 	rand.Shuffle(len(names), func(i, j int) { names[i], names[j] = names[j], names[i] })
 	for _, name := range names {
+		if _, ok := parseShard(name); !ok {
+			r.failed(ctx, "put away rows of no shard", r.stray(ctx, name))
+			continue
+		}
 		s := r.claim(name)
 		if s == nil {
 			continue
@@ -311,21 +351,4 @@ func (r *Relay) sleep(ctx context.Context, d time.Duration) {
 	case <-ctx.Done():
 	case <-timer.C:
 	}
-}
-
-// failed logs an error, the same action at most every 10 s. It reports whether there is one.
-func (r *Relay) failed(ctx context.Context, what string, err error) bool {
-	if err == nil || ctx.Err() != nil {
-		return err != nil
-	}
-	r.mu.Lock()
-	quiet := time.Since(r.failing[what]) < 10*time.Second
-	if !quiet {
-		r.failing[what] = time.Now()
-	}
-	r.mu.Unlock()
-	if !quiet {
-		r.log.LogAttrs(ctx, slog.LevelWarn, "outbox: the relay can't "+what+"; it tries again", slog.Any("error", err))
-	}
-	return true
 }

@@ -43,7 +43,7 @@ func (r *Relay) publish(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	fresh := make(map[string]store.OutboxState)
+	fresh, strays := make(map[string]store.OutboxState), int64(0)
 	for key, n := range queues {
 		all, err := r.queue(ctx, n.shard).Outboxes(ctx)
 		if err != nil {
@@ -51,16 +51,17 @@ func (r *Relay) publish(ctx context.Context) error {
 		}
 		var said store.OutboxState
 		if json.Unmarshal([]byte(all[r.box]), &said) == nil && said.At > now-statsEvery.Microseconds()*4/5 && said.At <= now {
-			fresh[key] = said
+			fresh[key], strays = said, said.Strays
 		}
 	}
 	if len(fresh) < len(queues) || len(queues) == 0 {
-		if err := r.count(ctx, t, now, func(name string) *store.OutboxState {
+		strays, err = r.count(ctx, t, now, func(name string) *store.OutboxState {
 			if n := of(name); n != nil {
 				return &n.OutboxState
 			}
 			return nil
-		}); err != nil {
+		})
+		if err != nil {
 			return err
 		}
 	}
@@ -69,7 +70,7 @@ func (r *Relay) publish(ctx context.Context) error {
 		state, known := fresh[key]
 		if !known {
 			state = n.OutboxState
-			state.At = now
+			state.At, state.Strays = now, strays
 			text, err := json.Marshal(state)
 			if err != nil {
 				return err
@@ -78,53 +79,78 @@ func (r *Relay) publish(ctx context.Context) error {
 				return err
 			}
 		}
-		depths[key] = telemetry.OutboxDepth{Queue: n.queue, Backlog: state.Backlog, Dead: state.Dead, Lag: time.Duration(state.Lag(now)) * time.Microsecond}
+		depths[key] = telemetry.OutboxDepth{Namespace: n.namespace, Queue: n.queue, Backlog: state.Backlog, Dead: state.Dead, Lag: time.Duration(state.Lag(now)) * time.Microsecond}
+	}
+	if strays > 0 {
+		depths[""] = telemetry.OutboxDepth{Dead: strays}
 	}
 	r.mu.Lock()
 	r.depths = depths
 	r.mu.Unlock()
+	if outage, over := r.troubles.forget(time.Now()); over {
+		r.again(ctx, outage)
+	}
 	return nil
 }
 
-// count counts the rows that wait and those that are dead, by shard.
-func (r *Relay) count(ctx context.Context, t dbTx, now int64, of func(shard string) *store.OutboxState) error {
-	for last := ""; ; {
-		var name sql.NullString
-		if err := t.scan(ctx, "SELECT MIN(shard) FROM signalbox_outbox WHERE batch = 0 AND shard > ?", []any{last}, &name); err != nil {
-			return err
-		}
-		if !name.Valid {
-			break
-		}
-		last = name.String
-		to := of(last)
+// count counts the rows that wait and those that are dead, by shard. of returns nil for a shard that is none: the dead rows of these are the strays.
+func (r *Relay) count(ctx context.Context, t dbTx, now int64, of func(shard string) *store.OutboxState) (strays int64, err error) {
+	err = t.shards(ctx, func(name string) error {
+		to := of(name)
 		if to == nil {
-			continue
+			return nil // it is about to be dead
 		}
-		var n, born int64
-		err := t.scan(ctx, fmt.Sprintf("SELECT COUNT(*) FROM (SELECT 1 FROM signalbox_outbox WHERE batch = 0 AND shard = ? LIMIT %d) AS waiting", countedMost), []any{last}, &n)
+		n, err := t.rowsOf(ctx, name)
 		if err != nil {
 			return err
 		}
 		to.Backlog += n
 		to.More = to.More || n == countedMost
-		err = t.scan(ctx, "SELECT born FROM signalbox_outbox WHERE batch = 0 AND shard = ? ORDER BY pos LIMIT 1", []any{last}, &born)
-		if err != nil && !errors.Is(err, sql.ErrNoRows) {
-			return err
-		}
+		var born int64
+		err = t.scan(ctx, "SELECT born FROM signalbox_outbox WHERE batch = 0 AND shard = ? ORDER BY pos LIMIT 1", []any{name}, &born)
 		if err == nil && (to.Oldest == 0 || born < to.Oldest) {
 			to.Oldest = min(born, now)
 		}
+		if errors.Is(err, sql.ErrNoRows) {
+			err = nil
+		}
+		return err
+	})
+	if err != nil {
+		return 0, err
 	}
-	return t.each(ctx, "SELECT shard, COUNT(*) FROM signalbox_outbox_dead GROUP BY shard", nil, func(scan func(...any) error) (bool, error) {
+	err = t.each(ctx, "SELECT shard, COUNT(*) FROM signalbox_outbox_dead GROUP BY shard", nil, func(scan func(...any) error) (bool, error) {
 		var name string
 		var n int64
 		err := scan(&name, &n)
-		if to := of(name); err == nil && to != nil {
+		if to := of(name); to != nil {
 			to.Dead += n
+		} else {
+			strays += n
 		}
 		return true, err
 	})
+	return strays, err
+}
+
+// rowsOf counts the rows of a shard that wait, up to countedMost.
+func (t dbTx) rowsOf(ctx context.Context, shard string) (n int64, err error) {
+	err = t.scan(ctx, fmt.Sprintf("SELECT COUNT(*) FROM (SELECT 1 FROM signalbox_outbox WHERE batch = 0 AND shard = ? LIMIT %d) AS waiting", countedMost), []any{shard}, &n)
+	return n, err
+}
+
+// backlog counts all rows that wait. If more is set, there are more.
+func (r *Relay) backlog(ctx context.Context) (n int64, more bool, err error) {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	t := r.plain()
+	err = t.shards(ctx, func(name string) error {
+		of, err := t.rowsOf(ctx, name)
+		n += of
+		more = more || of == countedMost
+		return err
+	})
+	return n, more, err
 }
 
 // observed returns the numbers for the metrics.

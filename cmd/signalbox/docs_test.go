@@ -6,10 +6,12 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/signalbox-go/signalbox/internal/redistest"
+	"github.com/signalbox-go/signalbox/internal/store"
 )
 
 func page(t *testing.T) string {
@@ -29,6 +31,9 @@ func TestDocsStory(t *testing.T) {
 	sh.ok("enqueue", "email.welcome", `{"order":17,"to":"ann@@example.org"}`, "-q", "mail", "--id", "order-17", "--max-attempts", "1")
 	sh.works(srv)
 	sh.settled(1, 0)
+	if err := store.New(srv.Client(), sh.namespace, "mail").SetOutbox(t.Context(), "5f0c6f0c2b8f4d1e9a7b3c5d7e9f1a2b", `{"at":90000000,"backlog":7,"oldest":15000000,"dead":2}`, time.Hour); err != nil {
+		t.Fatal(err)
+	}
 	seen := 0
 	for _, block := range regexp.MustCompile("(?s)```console\n(.*?)```").FindAllStringSubmatch(page(t), -1) {
 		for _, step := range strings.Split("\n"+block[1], "\n$ ")[1:] {

@@ -2,6 +2,8 @@ package main
 
 import (
 	"context"
+	"maps"
+	"slices"
 	"strconv"
 
 	"github.com/spf13/cobra"
@@ -26,26 +28,35 @@ func (a *app) outboxLs() *cobra.Command {
 		if a.json() {
 			list := make([]outboxJSON, 0, len(all))
 			for _, o := range all {
-				list = append(list, outboxJSON{Queue: o.Queue, Outbox: o.ID, At: timestamp(o.At), Backlog: o.Backlog, More: o.More, LagSeconds: seconds(o.Lag), Dead: o.Dead})
+				list = append(list, outboxJSON{Queue: o.Queue, Outbox: o.ID, At: timestamp(o.At), Backlog: o.Backlog, More: o.More, LagSeconds: seconds(o.Lag), Dead: o.Dead, Strays: o.Strays})
 			}
 			return a.document(list)
 		}
 		t := a.table(column{name: "QUEUE", cut: 10}, column{name: "OUTBOX", drop: 1}, column{name: "BACKLOG", right: true}, column{name: "LAG", right: true}, column{name: "DEAD", right: true})
+		strays := make(map[string]int64)
 		for _, o := range all {
 			t.row(outboxRow(o)...)
+			strays[o.ID] = max(strays[o.ID], o.Strays)
 		}
 		if len(all) == 0 {
-			a.note("No relay has said anything within a minute.")
+			a.note("No relay has reported within a minute. Rows wait in the database until one runs: outbox.NewRelay(db, rdb, config).Run(ctx), in a worker or in a process of its own, with this Redis.")
+			a.note("A relay reports a queue from the queue's first row on. If one runs: is this its Redis, and is this the namespace of outbox.Config? docs/effects.md has more.")
 		}
 		t.flushRows()
+		for _, id := range slices.Sorted(maps.Keys(strays)) {
+			if strays[id] > 0 {
+				a.note("Outbox %s has %d dead rows of no queue: in the table signalbox_outbox_dead, the shard of these rows has a name that is none.", id, strays[id])
+			}
+		}
 		return nil
 	})
 	c.Long = `List what waits in the outboxes of package outbox, by queue: how many rows,
 for how long the oldest one has been waiting, and how many can't be enqueued.
 
-The relays publish these numbers in Redis every five seconds. An outbox without
-a relay isn't listed. The dead rows are in the table signalbox_outbox_dead of
-the database, with the reason.`
+The relays publish these numbers in Redis every five seconds, for each queue that
+has ever had a row. An outbox without a relay isn't listed, however much waits in
+it. The dead rows are in the table signalbox_outbox_dead of the database, with
+the reason.`
 	c.Example = `  signalbox outbox ls
   signalbox outbox ls -o json`
 	c.ValidArgsFunction = cobra.NoFileCompletions
@@ -61,6 +72,7 @@ type outboxJSON struct {
 	More       bool    `json:"more"`
 	LagSeconds float64 `json:"lag_seconds"`
 	Dead       int64   `json:"dead"`
+	Strays     int64   `json:"strays"`
 }
 
 func outboxRow(o inspect.Outbox) []string {

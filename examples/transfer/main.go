@@ -40,6 +40,7 @@ func main() {
 	if *role == "" {
 		err = demonstrate(ctx, *transfers, os.Getenv("DATABASE_URL"), os.Stdout)
 	} else {
+		go endWithParent()
 		err = run(ctx, *role, siteOfEnv())
 	}
 	if err != nil {
@@ -48,16 +49,22 @@ func main() {
 	}
 }
 
-// A child is a process that is started again whenever it is killed.
+// A child is a process that is started again whenever it is killed. It ends with this process, also if that is killed: the standard input of the roles ends then, and
+// the kernel ends redis-server.
 type child struct {
-	args []string
-	env  []string
-	cmd  *exec.Cmd
+	args  []string
+	env   []string
+	cmd   *exec.Cmd
+	stdin io.Closer // nobody writes to it
 }
 
-func (c *child) start() error {
+func (c *child) start() (err error) {
 	c.cmd = exec.Command(c.args[0], c.args[1:]...)
 	c.cmd.Env = append(os.Environ(), c.env...)
+	c.cmd.SysProcAttr = dieWithParent()
+	if c.stdin, err = c.cmd.StdinPipe(); err != nil {
+		return err
+	}
 	if err := c.cmd.Start(); err != nil {
 		return fmt.Errorf("start %s: %w; this needs redis-server on the PATH", c.args[0], err)
 	}
@@ -69,6 +76,12 @@ func (c *child) kill() {
 		_ = c.cmd.Process.Kill()
 		_ = c.cmd.Wait()
 	}
+}
+
+// endWithParent ends this process when its parent has ended.
+func endWithParent() {
+	_, _ = io.Copy(io.Discard, os.Stdin)
+	os.Exit(1)
 }
 
 // demonstrate commits transfers while everything is killed, and reports to out what became of them. The error says what is wrong.

@@ -7,12 +7,14 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/signalbox-go/signalbox/internal/servertest"
+	"github.com/signalbox-go/signalbox/lock/fence"
 )
 
 func TestMain(m *testing.M) {
-	if len(os.Args) > 1 && os.Args[1] == "-role" {
+	if len(os.Args) > 1 && (os.Args[1] == "-role" || os.Args[1] == "-transfers") {
 		main()
 		return
 	}
@@ -81,6 +83,37 @@ func TestJudge(t *testing.T) {
 				t.Errorf("%v\n%s; want %q", err, &out, c.says)
 			}
 		})
+	}
+}
+
+// A job that runs twice moves the money once. (When TestTransfer kills the worker, a job may or may not be between its transaction and its end.)
+func TestMoveTwice(t *testing.T) {
+	t.Parallel()
+	here := site{file: t.TempDir() + "/bank.db"}
+	db, d, err := here.open()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	if err := here.install(t.Context(), db, d); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := db.ExecContext(t.Context(), "INSERT INTO transfers VALUES (1)"); err != nil {
+		t.Fatal(err)
+	}
+	bank, err := fence.New(db, guards[d], fence.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx := fence.WithEffect(t.Context(), fence.Effect{Namespace: "test", Key: "job", Born: time.Now()})
+	for range 2 {
+		if err := (Move{Transfer: 1, Payer: 3, Payee: 2, Amount: 7}).once(ctx, bank); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var out bytes.Buffer
+	if err := judge(t.Context(), db, 0, &out); err != nil {
+		t.Errorf("%v\n%s", err, &out)
 	}
 }
 

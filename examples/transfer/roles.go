@@ -90,12 +90,15 @@ func work(ctx context.Context, db *sql.DB, d outbox.Dialect, rdb redis.Universal
 	if err != nil {
 		return err
 	}
-	worker.Handle(w, func(ctx context.Context, _ *signalbox.Job, m Move) error {
-		return bank.InTx(ctx, func(tx *fence.Tx) error {
-			return tx.Once(ctx, "move", func() error { return m.make(ctx, tx) })
-		})
-	})
+	worker.Handle(w, func(ctx context.Context, _ *signalbox.Job, m Move) error { return m.once(ctx, bank) })
 	return w.Run(ctx)
+}
+
+// once makes the transfer, unless an earlier run of its job did.
+func (m Move) once(ctx context.Context, bank *fence.DB) error {
+	return bank.InTx(ctx, func(tx *fence.Tx) error {
+		return tx.Once(ctx, "move", func() error { return m.make(ctx, tx) })
+	})
 }
 
 // make moves the money. Accounts are locked in one order, so that transfers don't wait for each other in a circle.

@@ -130,7 +130,7 @@ func (q *Queue) Relay(ctx context.Context, outbox string, shard int, b *Batch) (
 	}
 	r, err := run(ctx, q.rdb, relayScript, relayScript.keys(&q.keys, q.keys.outbox(outbox, shard)), args)
 	if err != nil {
-		return Fates{}, err
+		return Fates{}, jobError(err)
 	}
 	switch word := r.str(0); {
 	case r.err != nil:
@@ -151,6 +151,28 @@ func (q *Queue) Relay(ctx context.Context, outbox string, shard int, b *Batch) (
 	}
 	return parseEnqueue(r, len(b.Items))
 }
+
+// A JobError says that relay.lua refused a batch because of one of its jobs. No other reply is about the jobs: see jobError.
+type JobError struct{ Reply error }
+
+func (e *JobError) Error() string { return e.Reply.Error() }
+
+func (e *JobError) Unwrap() error { return e.Reply }
+
+// jobError returns a *JobError if the reply of relay.lua is about a job of the call. It returns other errors unchanged. They are about Redis (OOM, READONLY, MISCONF,
+// BUSY, NOPERM), about keys of the queue (WRONGTYPE, a lane with another text), about the layout of the queue, or a bug of the script ("user_script:12: ..."): then
+// the same jobs are put in once that is mended.
+func jobError(err error) error {
+	for _, text := range jobErrors {
+		if redis.HasErrorPrefix(err, "signalbox: "+text) { // go-redis takes ERR away
+			return &JobError{err}
+		}
+	}
+	return err
+}
+
+// jobErrors are how the replies begin that are about a job. See read_jobs.lua.
+var jobErrors = []string{"the id, the class or the time of job ", "an id has other characters than printable ASCII"}
 
 func placeOf(seq int64, nonce string) Place {
 	if seq == 0 {
@@ -227,6 +249,7 @@ type OutboxState struct {
 	More    bool  `json:"more,omitempty"`   // there are more than that
 	Oldest  int64 `json:"oldest,omitempty"` // since when the oldest one waits
 	Dead    int64 `json:"dead,omitempty"`   // rows that can't be enqueued
+	Strays  int64 `json:"strays,omitempty"` // rows of the whole outbox that can't be enqueued since they are of no queue
 }
 
 // Lag returns for how long the oldest row waits, in µs.

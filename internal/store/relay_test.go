@@ -3,6 +3,8 @@ package store
 import (
 	"errors"
 	"fmt"
+	"math/rand/v2"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -200,6 +202,126 @@ func TestRelayRefuses(t *testing.T) {
 	r.must(r.rdb.Del(bg, r.keys.outbox("box", 3)).Err())
 	if _, err := r.relay(Batch{Items: make([]Item, MaxBatch+1)}); !errors.Is(err, signalbox.ErrInvalid) {
 		t.Errorf("too many jobs: %v", err)
+	}
+}
+
+// Of all that relay.lua can reply as an error, a job is the cause of what is marked here, and of nothing else.
+func TestRelayErrors(t *testing.T) {
+	t.Parallel()
+	ofJob := map[string]bool{
+		// Of the script itself. A reply that isn't here is one that somebody has to decide about.
+		"the arguments are not those of a batch of 1 to 1000 jobs":                                         false, // a bug of this package
+		"the lane of the outbox has a text that is not its own: is another program writing to this queue?": false,
+		"the id, the class or the time of job ":                                                            true,
+		"an id has other characters than printable ASCII without spaces and braces":                        true,
+		"the last tick of a cron entry is no number: is another program writing to this queue?":            false,
+		"LAYOUT ": false,
+		"NOPERM signalbox: the Redis user may not run ": false,
+	}
+	found := map[string]bool{}
+	for _, m := range regexp.MustCompile(`(?:invalid|error_reply)\('([^']*)'`).FindAllStringSubmatch(source("relay"), -1) {
+		if m[1] == "ERR signalbox: " { // of invalid itself
+			continue
+		}
+		if _, known := ofJob[m[1]]; !known {
+			t.Errorf("is %q about a job?", m[1])
+		}
+		found[m[1]] = true
+	}
+	for text := range ofJob {
+		if !found[text] {
+			t.Errorf("relay.lua doesn't reply %q", text)
+		}
+	}
+	replies := map[string]bool{
+		// Of Redis, and of Lua.
+		"OOM command not allowed when used memory > 'maxmemory'. script: abc, on @user_script:1.":               false,
+		"READONLY You can't write against a read only replica.":                                                 false,
+		"MISCONF Redis is configured to save RDB snapshots, but it's currently unable to persist to disk.":      false,
+		"WRONGTYPE Operation against a key holding the wrong kind of value script: abc, on @user_script:1.":     false,
+		"NOPERM this user has no permissions to run the 'evalsha' command":                                      false,
+		"NOAUTH Authentication required.":                                                                       false,
+		"BUSY Redis is busy running a script. You can only call SCRIPT KILL or SHUTDOWN NOSAVE.":                false,
+		"NOREPLICAS Not enough good replicas to write.":                                                         false,
+		"LOADING Redis is loading the dataset in memory":                                                        false,
+		"MASTERDOWN Link with MASTER is down and replica-serve-stale-data is set to 'no'.":                      false,
+		"CLUSTERDOWN The cluster is down":                                                                       false,
+		"CROSSSLOT Keys in request don't hash to the same slot":                                                 false,
+		"TRYAGAIN Multiple keys request during rehashing of slot":                                               false,
+		"NOSCRIPT No matching script. Please use EVAL.":                                                         false,
+		"ERR max number of clients reached":                                                                     false,
+		"ERR user_script:12: too many results to unpack script: abc, on @user_script:12.":                       false,
+		"ERR Error running script (call to f_abc): @user_script:1: user_script:1: attempt to index a nil value": false,
+		"ERR Error compiling script (new function): user_script:1: unexpected symbol":                           false,
+		"ERR Script killed by user with SCRIPT KILL... script: abc, on @user_script:1.":                         false,
+		"LAYOUT 7 signalbox: the layout of the queue is newer than protocol 5":                                  false,
+		"ERR something new that says job 3":                                                                     false,
+	}
+	for text, is := range ofJob {
+		if !strings.HasPrefix(text, "LAYOUT") && !strings.HasPrefix(text, "NOPERM") {
+			replies["ERR signalbox: "+text] = is
+			replies["signalbox: "+text] = is // go-redis may take ERR away
+		}
+	}
+	for text, want := range replies {
+		err := jobError(layoutError(anError(text)))
+		if got := (*JobError)(nil); errors.As(err, &got) != want {
+			t.Errorf("%q is about a job: %v, want %v", text, !want, want)
+		}
+	}
+}
+
+// anError is an error that Redis replies.
+type anError string
+
+func (e anError) Error() string { return string(e) }
+func (anError) RedisError()     {}
+
+// Whatever bytes a row has: what Go lets pass is put in, or relay.lua says that the job is the cause. So no row can stop the others for ever.
+func TestRelayOddRows(t *testing.T) {
+	t.Parallel()
+	r := onShared(t)
+	random := rand.New(rand.NewPCG(1, 2))
+	lane, refused, sent := Place{}, 0, 0
+	for n := range 3000 {
+		class := []byte{"012"[random.IntN(3)]}
+		for _, mark := range []string{"!", "~", "*", "12", "99999999999999999999"} {
+			if random.IntN(6) == 0 {
+				class = append(class, mark...)
+			}
+		}
+		if random.IntN(4) > 0 {
+			class = append(class, '+', byte(random.IntN(32)))
+			if random.IntN(2) == 0 { // a group, as it should be but for what comes next
+				class = append(class, 2, 's', 'a')
+			}
+			for range random.IntN(24) {
+				class = append(class, byte(random.IntN(256))>>random.IntN(8))
+			}
+		}
+		p := Parcel{ID: fmt.Sprint("id", n%100), Class: class, Envelope: []byte("\x0a\x01k")}
+		if random.IntN(3) == 0 {
+			p.Due = time.UnixMicro(random.Int64())
+		}
+		item, err := p.Item(time.Duration(random.IntN(2)) * time.Hour)
+		if err != nil {
+			continue
+		}
+		place := Place{int64(n + 1), "a"}
+		_, err = r.relay(Batch{Place: place, After: lane, Items: []Item{item}})
+		var job *JobError
+		switch {
+		case err == nil:
+			lane = place
+			sent++
+		case errors.As(err, &job):
+			refused++
+		default:
+			t.Fatalf("class %q, due %v: %v", class, p.Due, err)
+		}
+	}
+	if sent < 100 || refused < 100 {
+		t.Errorf("%d were sent, and %d refused", sent, refused)
 	}
 }
 

@@ -327,13 +327,13 @@ func untilOver(ctx context.Context, _ *signalbox.Job) error {
 func outbox(p *part) {
 	m := telemetry.NewOutboxMetrics(p.mp)
 	defer m.ObserveDepths(func() []telemetry.OutboxDepth {
-		return []telemetry.OutboxDepth{{Queue: p.name, Backlog: 3, Dead: 1, Lag: time.Second}}
+		return []telemetry.OutboxDepth{{Namespace: "default", Queue: p.name, Backlog: 3, Dead: 1, Lag: time.Second}}
 	})()
 	for _, outcome := range []string{telemetry.RowEnqueued, telemetry.RowLeftOut, telemetry.RowDead} {
-		m.Relayed(p.Context(), p.name, outcome, 1)
+		m.Relayed(p.Context(), "default", p.name, outcome, 1)
 	}
 	for _, reason := range []string{telemetry.RepairRedis, telemetry.RepairLost, telemetry.RepairDatabase, telemetry.RepairFork} {
-		m.Repaired(p.Context(), p.name, reason)
+		m.Repaired(p.Context(), "default", p.name, reason)
 	}
 	p.collect(p.T)
 }

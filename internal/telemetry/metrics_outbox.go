@@ -34,15 +34,16 @@ var (
 )
 
 const (
+	namespace    = attribute.Key("signalbox.namespace")      // of the queue
 	rowOutcome   = attribute.Key("signalbox.outbox.outcome") // RowEnqueued and the others
 	repairReason = attribute.Key("signalbox.outbox.repair")  // RepairRedis and the others
 )
 
 // An OutboxDepth is how much of an outbox waits for a queue.
 type OutboxDepth struct {
-	Queue         string
-	Backlog, Dead int64
-	Lag           time.Duration
+	Namespace, Queue string // both empty: of rows that are of no queue
+	Backlog, Dead    int64
+	Lag              time.Duration
 }
 
 // OutboxMetrics measure a relay.
@@ -63,17 +64,26 @@ func NewOutboxMetrics(mp metric.MeterProvider) *OutboxMetrics {
 	return o
 }
 
-// Relayed counts n rows of a queue.
-func (o *OutboxMetrics) Relayed(ctx context.Context, queue, outcome string, n int) {
+// of returns the attributes of a queue, and more. A relay serves queues of several namespaces. Without a queue, there are none of one.
+func of(space, queue string, more ...attribute.KeyValue) metric.MeasurementOption {
+	all := append(make([]attribute.KeyValue, 0, 4), semconv.MessagingSystemKey.String(system))
+	if queue != "" {
+		all = append(all, namespace.String(space), semconv.MessagingDestinationName(queue))
+	}
+	return metric.WithAttributes(append(all, more...)...)
+}
+
+// Relayed counts n rows of a queue. If they are of no queue, namespace and queue are empty.
+func (o *OutboxMetrics) Relayed(ctx context.Context, namespace, queue, outcome string, n int) {
 	if m := o.made.on(); m != nil && n > 0 {
-		m.relayed.Add(ctx, int64(n), metric.WithAttributes(semconv.MessagingSystemKey.String(system), semconv.MessagingDestinationName(queue), rowOutcome.String(outcome)))
+		m.relayed.Add(ctx, int64(n), of(namespace, queue, rowOutcome.String(outcome)))
 	}
 }
 
 // Repaired counts a repair.
-func (o *OutboxMetrics) Repaired(ctx context.Context, queue, reason string) {
+func (o *OutboxMetrics) Repaired(ctx context.Context, namespace, queue, reason string) {
 	if m := o.made.on(); m != nil {
-		m.repairs.Add(ctx, 1, metric.WithAttributes(semconv.MessagingSystemKey.String(system), semconv.MessagingDestinationName(queue), repairReason.String(reason)))
+		m.repairs.Add(ctx, 1, of(namespace, queue, repairReason.String(reason)))
 	}
 }
 
@@ -94,10 +104,12 @@ func (o *OutboxMetrics) ObserveDepths(read func() []OutboxDepth) (stop func()) {
 	}
 	registration, err := m.RegisterCallback(func(_ context.Context, to metric.Observer) error {
 		for _, d := range read() {
-			of := metric.WithAttributes(semconv.MessagingSystemKey.String(system), semconv.MessagingDestinationName(d.Queue))
-			to.ObserveInt64(backlog, d.Backlog, of)
+			of := of(d.Namespace, d.Queue)
 			to.ObserveInt64(dead, d.Dead, of)
-			to.ObserveFloat64(lag, d.Lag.Seconds(), of)
+			if d.Queue != "" {
+				to.ObserveInt64(backlog, d.Backlog, of)
+				to.ObserveFloat64(lag, d.Lag.Seconds(), of)
+			}
 		}
 		return nil
 	}, backlog, dead, lag)

@@ -69,11 +69,11 @@ func recordAll(t *testing.T, mp *sdkmetric.MeterProvider) {
 	lost.Lost(LostTaken)
 	lost.Lost(LostExpired) // it was lost only once
 	o := NewOutboxMetrics(mp)
-	o.Relayed(t.Context(), "mail", RowEnqueued, 5)
-	o.Relayed(t.Context(), "mail", RowDead, 0) // records nothing
-	o.Repaired(t.Context(), "mail", RepairRedis)
+	o.Relayed(t.Context(), "shop", "mail", RowEnqueued, 5)
+	o.Relayed(t.Context(), "shop", "mail", RowDead, 0) // records nothing
+	o.Repaired(t.Context(), "shop", "mail", RepairRedis)
 	t.Cleanup(o.ObserveDepths(func() []OutboxDepth {
-		return []OutboxDepth{{Queue: "mail", Backlog: 11, Dead: 2, Lag: 1500 * time.Millisecond}}
+		return []OutboxDepth{{Namespace: "shop", Queue: "mail", Backlog: 11, Dead: 2, Lag: 1500 * time.Millisecond}}
 	}))
 	t.Cleanup(ObserveDepths(mp, func(context.Context) []Depth {
 		return []Depth{{Queue: "mail", Ready: 7, Dead: 1, Oldest: 90 * time.Second}}
@@ -84,7 +84,7 @@ func TestInstruments(t *testing.T) {
 	t.Parallel()
 	mp, reader := meters()
 	recordAll(t, mp)
-	const system, queue, kind = "messaging.system", "messaging.destination.name", "signalbox.job.kind"
+	const system, space, queue, kind = "messaging.system", "signalbox.namespace", "messaging.destination.name", "signalbox.job.kind"
 	const name, typ, errorType, address, port = "messaging.operation.name", "messaging.operation.type", "error.type", "server.address", "server.port"
 	want := map[string]struct {
 		unit       string
@@ -108,11 +108,11 @@ func TestInstruments(t *testing.T) {
 		"signalbox.lock.lost":                 {"{lock}", []string{system, queue, "signalbox.lock.outcome"}, 2},
 		"signalbox.schedule.ticks":            {"{tick}", []string{system, queue, "signalbox.schedule.outcome"}, 3},
 		"signalbox.schedule.lag":              {"s", []string{system, queue}, 1},
-		"signalbox.outbox.relayed":            {"{job}", []string{system, queue, "signalbox.outbox.outcome"}, 5},
-		"signalbox.outbox.repairs":            {"{repair}", []string{system, queue, "signalbox.outbox.repair"}, 1},
-		"signalbox.outbox.backlog":            {"{job}", []string{system, queue}, 11},
-		"signalbox.outbox.dead":               {"{job}", []string{system, queue}, 2},
-		"signalbox.outbox.lag":                {"s", []string{system, queue}, 1.5},
+		"signalbox.outbox.relayed":            {"{job}", []string{system, space, queue, "signalbox.outbox.outcome"}, 5},
+		"signalbox.outbox.repairs":            {"{repair}", []string{system, space, queue, "signalbox.outbox.repair"}, 1},
+		"signalbox.outbox.backlog":            {"{job}", []string{system, space, queue}, 11},
+		"signalbox.outbox.dead":               {"{job}", []string{system, space, queue}, 2},
+		"signalbox.outbox.lag":                {"s", []string{system, space, queue}, 1.5},
 	}
 	got := collect(t, reader)
 	for name, m := range got {

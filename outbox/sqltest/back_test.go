@@ -17,13 +17,13 @@ import (
 	"github.com/signalbox-go/signalbox/scheduler"
 )
 
-// A log keeps the messages of warnings and errors.
+// A log keeps all messages but those for debugging.
 type log struct {
 	mu   sync.Mutex
 	said []string
 }
 
-func (l *log) Enabled(_ context.Context, level slog.Level) bool { return level >= slog.LevelWarn }
+func (l *log) Enabled(_ context.Context, level slog.Level) bool { return level >= slog.LevelInfo }
 func (l *log) WithAttrs([]slog.Attr) slog.Handler               { return l }
 func (l *log) WithGroup(string) slog.Handler                    { return l }
 
