@@ -269,9 +269,9 @@ func TestReleaseReplyLost(t *testing.T) {
 	b := locker(t, direct, pglock.Config{TTL: time.Minute})
 	const key = "release's reply"
 	for name, c := range map[string]struct{ taken, caller bool }{
-		"it is free":                            {false, false},
-		"another has it":                        {true, false},
-		"it is free, and the caller repeats":    {false, true},
+		"it is free":                             {false, false},
+		"another has it":                         {true, false},
+		"it is free, and the caller repeats":     {false, true},
 		"another has it, and the caller repeats": {true, true},
 	} {
 		l := acquire(t, a, key)
