@@ -35,7 +35,7 @@ func (l *heldLock) Key() string { return l.key }
 // Issuer names the counter that tokens come from: the revisions of an etcd.
 func (l *heldLock) Issuer() string { return "etcd" }
 
-// Holder returns the random value of this grant. It is the end of the name of the holder's key in etcd.
+// Holder returns the random value of this grant. It is not in etcd.
 func (l *heldLock) Holder() string { return l.place.value }
 
 func (l *heldLock) Extend(ctx context.Context) error { return l.failed("extend", l.ExtendBy(ctx, l)) }
