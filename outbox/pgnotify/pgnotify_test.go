@@ -165,7 +165,7 @@ func TestWaitOnAStuckConnection(t *testing.T) {
 		if !errors.Is(err, context.Canceled) {
 			t.Errorf("Wait = %v", err)
 		}
-	case <-time.After(10 * closeTimeout):
+	case <-time.After(8 * closeTimeout):
 		t.Fatal("Wait has not returned")
 	}
 }
@@ -188,7 +188,7 @@ func TestWaitOnASilentServer(t *testing.T) {
 		if !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("Wait = %v", err)
 		}
-	case <-time.After(time.Minute):
+	case <-time.After(10 * time.Second):
 		t.Fatal("Wait has not returned")
 	}
 	link.Heal()
