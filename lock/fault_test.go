@@ -59,6 +59,56 @@ func TestLostRepliesChangeNothing(t *testing.T) {
 	}
 }
 
+// A release whose reply is lost released the lock, whoever got in before it is sent again, and whether it has the lock
+// still. Once the TTL is over nobody knows.
+func TestReleaseReplyLostAndTaken(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	for name, c := range map[string]struct {
+		ttl        time.Duration
+		gone, late bool
+		want       error
+	}{
+		"another has it":               {ttl: time.Minute},
+		"another has had it":           {ttl: time.Minute, gone: true},
+		"another has it after the TTL": {ttl: time.Second, late: true, want: ErrTaken},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			proxy, key := redistest.NewProxy(t, s.Addr()), redistest.Name(t)
+			rdb := proxy.ClientWith(func(o *redis.UniversalOptions) { o.MaxRetries = -1 })
+			l := acquire(t, newRedis(rdb, Config{TTL: c.ttl}), key)
+			release(t, acquire(t, newRedis(rdb), key+" of a warm-up")) // the server knows the scripts
+			match := redistest.Command("EVALSHA", freeScript.Hash())
+			cut := proxy.CutReply(match, 1)
+			held, free := proxy.HoldRequests(redistest.Command("EVALSHA", releaseScript.Hash()))
+			released := make(chan error, 1)
+			go func() { released <- l.Release(t.Context()) }()
+			<-cut
+			if err := <-released; err == nil || errors.Is(err, ErrLost) {
+				t.Errorf("without a reply: %v", err)
+			}
+			heir := acquire(t, newRedis(s.Client()), key)
+			if c.gone {
+				release(t, heir)
+			}
+			<-held // the release is sent again
+			if c.late {
+				<-time.After(time.Until(l.Until()))
+			}
+			free()
+			if err := l.Release(t.Context()); !errors.Is(err, c.want) {
+				t.Errorf("the repetition: %v, want %v", err, c.want)
+			}
+			if !c.gone {
+				if err := heir.Extend(t.Context()); err != nil {
+					t.Errorf("the heir: %v", err)
+				}
+			}
+		})
+	}
+}
+
 // A repetition is answered as the first time, token and all.
 func TestRepeatedAcquireGetsTheSameToken(t *testing.T) {
 	t.Parallel()

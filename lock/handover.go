@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/signalbox-go/signalbox/internal/lease"
+	"github.com/signalbox-go/signalbox/lock/internal/held"
 	"github.com/signalbox-go/signalbox/lock/internal/lua"
 	"github.com/signalbox-go/signalbox/lock/internal/spec"
 )
@@ -33,6 +34,7 @@ type handover struct {
 	row   row       // the row that the grant was in
 	keep  time.Time // the lock stays held until then; zero: it need not
 	ttl   time.Duration
+	lock  *held.Lock // the holder's; nil: it was granted to nobody
 
 	mu        sync.Mutex
 	next      string        // the lock's new value if the script grants it to this process; only the reply carries it
@@ -41,6 +43,7 @@ type handover struct {
 	until     time.Time     // no call is sent after that
 	pause     time.Duration // before the next call
 	repeating bool          // another call is due
+	unsure    bool          // a call got no reply, so Redis may have run it
 	settled   bool          // Redis has answered
 	err       error         // the outcome, once it is settled
 }
@@ -66,12 +69,16 @@ func (h *handover) draw() {
 	}
 }
 
-// settle notes an answer. It reports whether it is the first, and returns the outcome of the first.
+// settle notes an answer. It reports whether it is the first, and returns the outcome of the first. If others have had
+// the lock since a call that got no reply, that call most likely released it.
 func (h *handover) settle(err error) (first bool, _ error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.settled {
 		return false, h.err
+	}
+	if h.unsure && h.lock != nil && errors.Is(err, ErrTaken) {
+		err = h.lock.Earlier(err)
 	}
 	h.settled, h.err = true, err
 	return true, err
@@ -142,6 +149,7 @@ func (r *Redis) free(ctx context.Context, p place, value string) (done bool, err
 func (r *Redis) repeat(h *handover) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	h.unsure = true
 	if h.settled || h.repeating || time.Now().After(h.until) {
 		return
 	}

@@ -122,6 +122,7 @@ func (l *redisLock) giveBack(ctx context.Context, keep time.Time) error {
 func (l *redisLock) handover(h *handover, p place, keep time.Time) {
 	if h.value == "" {
 		h.place, h.value, h.token, h.row, h.keep, h.ttl = p, l.value, l.Token(), l.streak(), keep, l.redis.ttl
+		h.lock = &l.Lock
 	}
 }
 

@@ -4,18 +4,17 @@ import (
 	"net"
 	"sync"
 	"testing"
-	"time"
 )
 
 // A Link passes bytes between clients and a server, whatever their protocol, and imitates a bad network. All methods
 // may be called concurrently.
 type Link struct {
-	port   *Port
+	port   *Port // its listener stays open: a port that was closed may be another's when it is wanted back
 	target string
 	work   sync.WaitGroup
 
 	mu       sync.Mutex
-	listener net.Listener // nil while connections are refused
+	cut      bool // connections are refused
 	conns    map[net.Conn]struct{}
 	up, down chan struct{} // closed when bytes to the server, and to the client, may pass
 	closed   bool
@@ -28,7 +27,7 @@ func NewLink(t testing.TB, target string) *Link {
 	open := make(chan struct{})
 	close(open)
 	l := &Link{port: port, target: target, conns: map[net.Conn]struct{}{}, up: open, down: open}
-	l.listen(port.First)
+	l.work.Go(l.accept)
 	t.Cleanup(l.close)
 	return l
 }
@@ -36,13 +35,13 @@ func NewLink(t testing.TB, target string) *Link {
 // Addr returns the address for clients as host:port.
 func (l *Link) Addr() string { return l.port.Addr() }
 
-// Cut closes all connections and refuses new ones until Heal.
+// Cut closes all connections and refuses new ones until Heal. Where a listener can't refuse them, they are closed at once.
 func (l *Link) Cut() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.listener != nil {
-		l.listener.Close()
-		l.listener = nil
+	if !l.cut {
+		l.cut = true
+		refuse(l.port.First.(*net.TCPListener))
 	}
 	for c := range l.conns {
 		c.Close()
@@ -87,17 +86,11 @@ func (l *Link) Heal() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.open()
-	if l.listener == nil && !l.closed {
-		listener, err := net.Listen("tcp", l.port.Addr())
-		for end := time.Now().Add(10 * time.Second); err != nil && time.Now().Before(end); {
-			// A child that this process is starting has the old listener until it runs its program.
-			time.Sleep(5 * time.Millisecond)
-			listener, err = net.Listen("tcp", l.port.Addr())
+	if l.cut && !l.closed {
+		l.cut = false
+		if welcome(l.port.First.(*net.TCPListener)) {
+			l.work.Go(l.accept)
 		}
-		if err != nil {
-			panic("servertest: the reserved port " + l.port.Addr() + " is taken: " + err.Error())
-		}
-		l.listen(listener)
 	}
 }
 
@@ -111,29 +104,33 @@ func (l *Link) open() {
 	}
 }
 
-func (l *Link) listen(listener net.Listener) {
-	l.listener = listener
-	l.work.Go(func() {
-		for {
-			client, err := listener.Accept()
-			if err != nil {
-				return
-			}
-			l.work.Go(func() { l.serve(client) })
+// accept serves clients until the listener refuses or is closed.
+func (l *Link) accept() {
+	for {
+		client, err := l.port.First.Accept()
+		if err != nil {
+			return
 		}
-	})
+		l.work.Go(func() { l.serve(client) })
+	}
 }
 
 // serve passes on what one client and the server say.
 func (l *Link) serve(client net.Conn) {
 	defer client.Close()
+	l.mu.Lock()
+	refused := l.cut
+	l.mu.Unlock()
+	if refused {
+		return
+	}
 	server, err := net.Dial("tcp", l.target)
 	if err != nil {
 		return
 	}
 	defer server.Close()
 	l.mu.Lock()
-	refused := l.closed || l.listener == nil
+	refused = l.closed || l.cut
 	l.conns[client], l.conns[server] = struct{}{}, struct{}{}
 	l.mu.Unlock()
 	if !refused {
@@ -177,6 +174,7 @@ func (l *Link) pass(to, from net.Conn, gate func() chan struct{}) {
 
 func (l *Link) close() {
 	l.Cut()
+	l.port.First.Close()
 	l.mu.Lock()
 	l.closed = true
 	l.open()

@@ -1,6 +1,7 @@
 package servertest
 
 import (
+	"net"
 	"os"
 	"os/exec"
 	"os/user"
@@ -93,4 +94,27 @@ func descendants(pid int) []int {
 		next = append(next, parents[next[0]]...)
 	}
 	return all
+}
+
+// refuse makes a listener refuse connections. It keeps its port. Accept returns an error.
+func refuse(l *net.TCPListener) {
+	onSocket(l, func(fd int) error { return syscall.Shutdown(fd, syscall.SHUT_RD) })
+}
+
+// welcome undoes refuse. It reports whether Accept must be called anew.
+func welcome(l *net.TCPListener) bool {
+	onSocket(l, func(fd int) error { return syscall.Listen(fd, syscall.SOMAXCONN) })
+	return true
+}
+
+func onSocket(l *net.TCPListener, f func(fd int) error) {
+	raw, err := l.SyscallConn()
+	if err == nil {
+		if e := raw.Control(func(fd uintptr) { err = f(int(fd)) }); e != nil {
+			err = e
+		}
+	}
+	if err != nil {
+		panic("servertest: " + l.Addr().String() + ": " + err.Error())
+	}
 }

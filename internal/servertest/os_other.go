@@ -3,6 +3,7 @@
 package servertest
 
 import (
+	"net"
 	"os"
 	"os/exec"
 	"syscall"
@@ -24,3 +25,9 @@ func signalAll(pid int, sig syscall.Signal) (children []int, err error) {
 }
 
 func running(int) bool { return false }
+
+// refuse does nothing: connections are accepted, and closed.
+func refuse(*net.TCPListener) {}
+
+// welcome undoes refuse. It reports whether Accept must be called anew.
+func welcome(*net.TCPListener) bool { return false }

@@ -22,8 +22,9 @@
 // the tokens of all keys of one etcd are in the order of the grants.
 //
 // The validity of a lock counts from the moment before the call that granted or renewed it, and lasts for the TTL minus
-// 1 % and 2 ms. No clock of a server is read. An acknowledged renewal counts only if a majority confirms in the same term of
-// the leader that the key is there: a leader that was paused and replaced goes on acknowledging for a moment.
+// 1 % and 2 ms. No clock of a server is read. An acknowledged renewal counts only if a majority writes in the same term of
+// the leader that the key is there: a leader that was paused and replaced goes on acknowledging for a moment. No read
+// proves a lock: after a pause some releases of etcd answer reads with old data.
 //
 // # What is promised
 //
@@ -40,8 +41,6 @@
 //   - A leader that was paused and has been replaced may end leases that were renewed meanwhile (etcd's issue 15247).
 //     etcd has a remedy since 3.4.31, 3.5.13 and 3.6 (its change 16822). Debian 12 has 3.4.23, without it. The holder
 //     learns of it when it next extends the lock; another may have it by then. The tokens tell them apart.
-//   - Releases before 3.4.42, 3.5.28 and 3.6.9 may answer a read with old data after a member was paused (etcd's issue
-//     20418). An extension rests on such a read, so it may count though the lease has ended.
 //   - After a restore from a snapshot revisions begin again at that of the snapshot, and so do tokens. Stop all holders first, and
 //     restore with etcdutl's --bump-revision and --mark-compacted, which etcd has since 3.5.10 and 3.6. Without them
 //     a store that has seen later tokens refuses all holders until the tokens have passed those.

@@ -27,7 +27,7 @@ type heldLock struct {
 
 	renewed atomic.Pointer[lease.Instant] // what the last renewal counts from; nil: there was none
 
-	asked bool // a release was sent; GiveUp is called by one goroutine at a time
+	asked bool // a release was sent whose reply never came; GiveUp is called by one goroutine at a time
 }
 
 func (l *heldLock) Key() string { return l.key }
@@ -35,7 +35,7 @@ func (l *heldLock) Key() string { return l.key }
 // Issuer names the counter that tokens come from: the revisions of an etcd.
 func (l *heldLock) Issuer() string { return "etcd" }
 
-// Holder returns the random value of this grant. It is the end of the name of the holder's key in etcd.
+// Holder returns the random value of this grant. It is not in etcd.
 func (l *heldLock) Holder() string { return l.place.value }
 
 func (l *heldLock) Extend(ctx context.Context) error { return l.failed("extend", l.ExtendBy(ctx, l)) }
@@ -76,9 +76,8 @@ func (l *heldLock) GiveUp(ctx context.Context, _ time.Time) error {
 	}
 	p.leave()
 	if err == nil && !resp.Succeeded {
-		err = lostTo(resp)
-		if again && time.Since(g.proven.Time()) < g.ttl {
-			err = nil // it can't have expired yet: the release before this one deleted it
+		if err = lostTo(resp); again {
+			err = l.Earlier(err)
 		}
 	}
 	return p.locker.answer(ctx, ctx, err)

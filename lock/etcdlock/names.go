@@ -13,7 +13,9 @@ const maxKey = 4096
 //
 //	<Prefix><the lock's key, encoded>//
 //
-// The rest of a name is the random value of one place. Neither the prefix nor an encoded key has a // inside, and an
+// The rest of a name is a random value of the lease. So locks on one key that have the same lease, one after the other,
+// have the same name; the create revision tells them apart. etcd keeps something of each name until it compacts, and a
+// look at a queue takes longer for each. Neither the prefix nor an encoded key has a // inside, and an
 // encoded key has no / at all. So no name is in two queues: those of the keys /l/a and /l/a/b have nothing in common.
 
 // queueOf returns what the names of a lock's queue begin with.

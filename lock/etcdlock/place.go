@@ -26,7 +26,7 @@ type place struct {
 	locker *Locker
 	queue  string // the names of all places of the lock begin with it
 
-	value    string // random, and the end of name; "" if the place was never asked for
+	value    string // random; "" if the place was never asked for
 	name     string
 	revision int64 // the create revision of name
 	grant
@@ -76,7 +76,7 @@ func (p *place) enterOnce(ctx context.Context, alone, fresh bool) error {
 		return r.answer(ctx, callCtx, err)
 	}
 	p.value = spec.NewValue()
-	p.name, p.left, p.grant, p.kept = p.queue+p.value, false, g, renewed
+	p.name, p.left, p.grant, p.kept = p.queue+g.name, false, g, renewed
 
 	last := clientv3.OpGet(p.queue, append(clientv3.WithLastCreate(), clientv3.WithPrefix(), clientv3.WithKeysOnly())...)
 	put := clientv3.OpPut(p.name, r.owner, clientv3.WithLease(p.id))
@@ -120,11 +120,17 @@ func (p *place) follow(resp *clientv3.TxnResponse) {
 	}
 }
 
-// look reads whether the place is still there, and which one is before it. It returns the term in which a majority
+// look finds out whether the place is still there, and which one is before it. It returns the term in which a majority
 // confirmed that. If the place is gone, the error wraps [lock.ErrLost].
-func (p *place) look(ctx context.Context) (term uint64, err error) {
+//
+// With write it writes the place anew, as it is: so it is no read. Some releases of etcd may answer a read with old data.
+func (p *place) look(ctx context.Context, write bool) (term uint64, err error) {
 	before := clientv3.OpGet(p.queue, append(clientv3.WithLastCreate(), clientv3.WithPrefix(), clientv3.WithKeysOnly(), clientv3.WithMaxCreateRev(p.revision-1))...)
-	resp, err := p.locker.client.Txn(ctx).If(p.mine()).Then(before).Else(p.first()).Commit()
+	then := []clientv3.Op{before}
+	if write {
+		then = append(then, clientv3.OpPut(p.name, p.locker.owner, clientv3.WithLease(p.id)))
+	}
+	resp, err := p.locker.client.Txn(ctx).If(p.mine()).Then(then...).Else(p.first()).Commit()
 	if err != nil {
 		return 0, err
 	}
@@ -151,7 +157,8 @@ func (p *place) keep(ctx context.Context) (term uint64, err error) {
 // paused and replaced still does, for a moment, though the new leader knows nothing of them.
 //
 // The term of the acknowledgement is read before the renewal, and that of the look after it. If they are the same, that
-// term's leader renewed the lease and was still the leader afterwards.
+// term's leader renewed the lease and was still the leader afterwards. The look writes, so that no old data can prove
+// anything.
 func (p *place) prove(ctx context.Context) error {
 	callCtx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
@@ -163,12 +170,13 @@ func (p *place) prove(ctx context.Context) error {
 		}
 		var looked uint64
 		if err == nil {
-			looked, err = p.look(callCtx)
+			looked, err = p.look(callCtx, kept != 0)
 		}
-		if err != nil {
+		switch {
+		case errors.Is(err, rpctypes.ErrLeaseNotFound): // it ended in between
+		case err != nil:
 			return p.locker.answer(ctx, callCtx, err)
-		}
-		if kept == looked {
+		case kept == looked:
 			p.proven = start
 			return nil
 		}

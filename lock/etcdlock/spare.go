@@ -7,6 +7,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/signalbox-go/signalbox/internal/lease"
+	"github.com/signalbox-go/signalbox/lock/internal/spec"
 )
 
 // maxSpares bounds the leases that a locker keeps for its next locks.
@@ -14,8 +15,9 @@ const maxSpares = 100
 
 // A grant is a lease in etcd, and what is known of its time.
 type grant struct {
-	id  clientv3.LeaseID
-	ttl time.Duration // that asked for, or the lease's if that is shorter
+	id   clientv3.LeaseID
+	ttl  time.Duration // that asked for, or the lease's if that is shorter
+	name string        // random; the end of the names of its places
 	// proven is before the last call that is known to have renewed the lease.
 	proven lease.Instant
 }
@@ -65,5 +67,5 @@ func (r *Locker) lend(ctx context.Context, fresh bool) (g grant, renewed lease.I
 	if err != nil {
 		return grant{}, start, 0, err // a lease that was granted all the same has no key and ends by itself
 	}
-	return grant{granted.ID, min(r.ttl, time.Duration(granted.TTL)*time.Second), start}, start, 0, nil
+	return grant{granted.ID, min(r.ttl, time.Duration(granted.TTL)*time.Second), spec.NewValue(), start}, start, 0, nil
 }

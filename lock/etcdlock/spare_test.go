@@ -40,6 +40,32 @@ func TestSpareLeases(t *testing.T) {
 	release(t, b)
 }
 
+// Locks on one key that follow each other have one name in etcd, and are told apart all the same. etcd keeps something of
+// each name until it compacts, and each acquire looks through that.
+func TestNamesAreUsedAgain(t *testing.T) {
+	t.Parallel()
+	r, key := lockerOn(t, time.Minute, sharedEtcd(t).Addr()), newKey()
+	names, holders := map[string]bool{}, map[string]bool{}
+	var last lock.Lock
+	for range 3 {
+		l := acquire(t, r, key)
+		names[l.(*heldLock).place.name], holders[l.(lock.Origin).Holder()] = true, true
+		if last != nil { // as a call that comes late
+			if err := last.(*heldLock).Renew(t.Context()); !errors.Is(err, lock.ErrLost) {
+				t.Errorf("a renewal of the lock before: %v", err)
+			}
+			refused(t, lockerOn(t, time.Minute, sharedEtcd(t).Addr()), key)
+		}
+		release(t, l)
+		if last == nil {
+			last = l
+		}
+	}
+	if len(names) != 1 || len(holders) != 3 {
+		t.Errorf("three locks have the names %v and the holders %v", names, holders)
+	}
+}
+
 // A spare that has ended is replaced. Nobody notices.
 func TestSpareThatHasEnded(t *testing.T) {
 	t.Parallel()

@@ -86,7 +86,7 @@ func (p *place) turn(ctx context.Context) error {
 	}
 	callCtx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
-	_, err := p.look(callCtx)
+	_, err := p.look(callCtx, false)
 	if errors.Is(err, lock.ErrLost) {
 		return errPlaceLost
 	}

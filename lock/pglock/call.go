@@ -25,8 +25,9 @@ const (
 
 // An answer is what a call returns.
 type answer[T any] struct {
-	row T
-	err error
+	row   T
+	again bool // the statement was sent twice: nobody knows whether the server ran it the first time
+	err   error
 }
 
 // call runs one statement outside of any transaction, and reads its one row. It returns when ctx ends, while the
@@ -36,9 +37,14 @@ type answer[T any] struct {
 // A connection that was broken before, as after a restart of the server, costs a second try. So every statement
 // must give the same answer when it is run again.
 func call[T any](ctx context.Context, p *Locker, timeout time.Duration, sql string, args []any, late func(T, error)) (T, error) {
-	var none T
+	a := ask(ctx, p, timeout, sql, args, late)
+	return a.row, a.err
+}
+
+// ask is call, and also returns whether the statement was sent twice.
+func ask[T any](ctx context.Context, p *Locker, timeout time.Duration, sql string, args []any, late func(T, error)) answer[T] {
 	if ctx.Err() != nil {
-		return none, lease.Ended(ctx)
+		return answer[T]{err: lease.Ended(ctx)}
 	}
 	answers := make(chan answer[T])
 	left := make(chan struct{})
@@ -46,60 +52,60 @@ func call[T any](ctx context.Context, p *Locker, timeout time.Duration, sql stri
 		run, cancel := context.WithTimeout(context.WithoutCancel(ctx), timeout)
 		defer cancel()
 		defer context.AfterFunc(ctx, func() { time.AfterFunc(grace, cancel) })()
-		row, err := query[T](run, p, sql, args)
-		if err != nil && run.Err() != nil && !isAnswer(err) {
-			err = fmt.Errorf("PostgreSQL has not answered within %v, or all connections of the pool were in use: %w", timeout, err)
+		a := query[T](run, p, sql, args)
+		if a.err != nil && run.Err() != nil && !isAnswer(a.err) {
+			a.err = fmt.Errorf("PostgreSQL has not answered within %v, or all connections of the pool were in use: %w", timeout, a.err)
 		}
-		if err != nil && !isAnswer(err) && !errors.Is(err, pgx.ErrNoRows) && late != nil {
+		if a.err != nil && !isAnswer(a.err) && !errors.Is(a.err, pgx.ErrNoRows) && late != nil {
 			select {
-			case answers <- answer[T]{row, err}:
+			case answers <- a:
 			case <-left:
 			}
-			late(row, err)
+			late(a.row, a.err)
 			return
 		}
 		select {
-		case answers <- answer[T]{row, err}:
+		case answers <- a:
 		case <-left:
 			if late != nil {
-				late(row, err)
+				late(a.row, a.err)
 			}
 		}
 	}()
 	select {
 	case a := <-answers:
-		return a.row, p.advise(a.err)
+		a.err = p.advise(a.err)
+		return a
 	case <-ctx.Done():
 		close(left)
-		return none, lease.Ended(ctx)
+		return answer[T]{err: lease.Ended(ctx)}
 	}
 }
 
 // query runs a statement, again if the connection was broken or the server rolled it back.
-func query[T any](ctx context.Context, p *Locker, sql string, args []any) (T, error) {
-	broken, pause := false, time.Millisecond
+func query[T any](ctx context.Context, p *Locker, sql string, args []any) (a answer[T]) {
+	pause := time.Millisecond
 	for {
-		rows, err := p.pool.Query(ctx, sql, args...)
-		var row T
-		if err == nil {
-			row, err = pgx.CollectExactlyOneRow(rows, pgx.RowToStructByPos[T])
+		var rows pgx.Rows
+		if rows, a.err = p.pool.Query(ctx, sql, args...); a.err == nil {
+			a.row, a.err = pgx.CollectExactlyOneRow(rows, pgx.RowToStructByPos[T])
 		}
 		switch {
-		case err == nil, ctx.Err() != nil, errors.Is(err, pgx.ErrNoRows):
-			return row, err
-		case isConflict(err):
+		case a.err == nil, ctx.Err() != nil, errors.Is(a.err, pgx.ErrNoRows):
+			return a
+		case isConflict(a.err):
 			timer := time.NewTimer(rand.N(pause))
 			select {
 			case <-timer.C:
 			case <-ctx.Done():
 				timer.Stop()
-				return row, err
+				return a
 			}
 			pause = min(2*pause, conflictPause)
-		case !isAnswer(err) && !broken:
-			broken = true
+		case !isAnswer(a.err) && !a.again:
+			a.again = true
 		default:
-			return row, err
+			return a
 		}
 	}
 }

@@ -259,8 +259,8 @@ func TestExtendReplyLost(t *testing.T) {
 	}
 }
 
-// A release whose reply is lost is repeated, and says that it released the lock. The repetition touches nobody who has
-// the lock by then.
+// A release whose reply is lost is repeated, by the locker or by the caller. It says that it released the lock, though
+// another has it by then. The repetition touches nobody.
 func TestReleaseReplyLost(t *testing.T) {
 	t.Parallel()
 	direct := dial(t, sharedURL(t))
@@ -268,7 +268,12 @@ func TestReleaseReplyLost(t *testing.T) {
 	a := locker(t, dial(t, url(link)), pglock.Config{TTL: time.Minute})
 	b := locker(t, direct, pglock.Config{TTL: time.Minute})
 	const key = "release's reply"
-	for _, taken := range []bool{false, true} {
+	for name, c := range map[string]struct{ taken, caller bool }{
+		"it is free":                             {false, false},
+		"another has it":                         {true, false},
+		"it is free, and the caller repeats":     {false, true},
+		"another has it, and the caller repeats": {true, true},
+	} {
 		l := acquire(t, a, key)
 		warm(t, a)
 		link.HoldReplies()
@@ -279,22 +284,57 @@ func TestReleaseReplyLost(t *testing.T) {
 			return time.Until(until) < 0
 		})
 		var heir lock.Lock
-		if taken {
+		if c.taken {
 			heir = acquire(t, b, key)
 		}
-		link.Drop()
-		link.Heal()
-		switch err := <-released; {
-		case !taken && err != nil:
-			t.Errorf("released: %v", err)
-		case taken && !errors.Is(err, lock.ErrTaken):
-			t.Errorf("released, and taken since: %v; want ErrTaken", err)
+		if c.caller { // both tries of the locker fail
+			link.Cut()
+			if err := <-released; err == nil || errors.Is(err, lock.ErrLost) {
+				t.Errorf("%s: released without a reply: %v", name, err)
+			}
+			link.Heal()
+			released <- l.Release(t.Context())
+		} else {
+			link.Drop()
+			link.Heal()
 		}
-		if taken {
-			if err := heir.Extend(t.Context()); err != nil {
-				t.Errorf("the heir: %v", err)
+		if err := <-released; err != nil {
+			t.Errorf("%s: released: %v", name, err)
+		}
+		if err := l.Release(t.Context()); err != nil {
+			t.Errorf("%s: released once more: %v", name, err)
+		}
+		if c.taken {
+			if err := errors.Join(heir.Extend(t.Context()), heir.Release(t.Context())); err != nil {
+				t.Errorf("%s: the heir: %v", name, err)
 			}
 		}
+	}
+}
+
+// If the TTL is over when a repeated release is answered, nobody knows whether the first one freed the lock. It says that
+// another has it.
+func TestReleaseReplyLostForATTL(t *testing.T) {
+	t.Parallel()
+	direct := dial(t, sharedURL(t))
+	link := servertest.NewLink(t, serverOf(t))
+	a := locker(t, dial(t, url(link)), pglock.Config{TTL: time.Second})
+	b := locker(t, direct, pglock.Config{TTL: time.Minute})
+	const key = "release's late reply"
+	warm(t, a)
+	l := acquire(t, a, key)
+	link.HoldReplies()
+	released := make(chan error, 1)
+	go func() { released <- l.Release(t.Context()) }()
+	heir := acquire(t, b, key)
+	<-time.After(time.Until(l.Until()))
+	link.Drop()
+	link.Heal()
+	if err := <-released; !errors.Is(err, lock.ErrTaken) {
+		t.Errorf("released: %v; want ErrTaken", err)
+	}
+	if err := heir.Extend(t.Context()); err != nil {
+		t.Errorf("the heir: %v", err)
 	}
 }
 

@@ -16,6 +16,8 @@ type pgLock struct {
 	held.Lock
 	locker     *Locker
 	key, value string
+
+	asked bool // a release was sent whose reply never came; GiveUp is called by one goroutine at a time
 }
 
 var _ lock.Origin = (*pgLock)(nil)
@@ -36,7 +38,7 @@ func (l *pgLock) granted(ctx context.Context, start lease.Instant, value string,
 	took := time.Since(start.Time())
 	return errors.Join(
 		fmt.Errorf("%w: it was granted with no validity left: PostgreSQL took %v of a TTL of %v", lock.ErrLost, took, l.TTL),
-		l.locker.giveBack(ctx, l.key, value))
+		l.locker.giveBack(ctx, l.key, value).err)
 }
 
 func (l *pgLock) Extend(ctx context.Context) error { return l.failed("extend", l.ExtendBy(ctx, l)) }
@@ -65,7 +67,13 @@ func (l *pgLock) Release(ctx context.Context) error {
 
 // GiveUp is part of [held.Service].
 func (l *pgLock) GiveUp(ctx context.Context, _ time.Time) error {
-	return l.locker.giveBack(ctx, l.key, l.value)
+	a := l.locker.giveBack(ctx, l.key, l.value)
+	again := l.asked || a.again
+	l.asked = true
+	if again && errors.Is(a.err, lock.ErrTaken) {
+		return l.Earlier(a.err)
+	}
+	return a.err
 }
 
 func (l *pgLock) failed(what string, err error) error {

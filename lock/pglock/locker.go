@@ -180,9 +180,9 @@ func (p *Locker) undo(key, value string, a asked, err error) {
 		return
 	}
 	if err != nil {
-		time.AfterFunc(undoAgain, func() { _ = p.giveBack(context.Background(), key, value) })
+		time.AfterFunc(undoAgain, func() { p.giveBack(context.Background(), key, value) })
 	}
-	_ = p.giveBack(context.Background(), key, value)
+	p.giveBack(context.Background(), key, value)
 }
 
 // A freed is the row of release.sql.
@@ -192,16 +192,16 @@ type freed struct {
 	Told  int64
 }
 
-// giveBack releases the lock of a key if it has this value.
-func (p *Locker) giveBack(ctx context.Context, key, value string) error {
-	f, err := call[freed](context.WithoutCancel(ctx), p, callTimeout, p.sql.release, []any{[]byte(key), value, p.channel, digest(key)}, nil)
+// giveBack releases the lock of a key if it has this value. The error is a loss if it had not, even if an earlier try
+// released it.
+func (p *Locker) giveBack(ctx context.Context, key, value string) answer[freed] {
+	a := ask[freed](context.WithoutCancel(ctx), p, callTimeout, p.sql.release, []any{[]byte(key), value, p.channel, digest(key)}, nil)
 	switch {
-	case err != nil:
-		return err
-	case f.Freed:
-		return nil
-	case f.Same:
-		return lock.ErrExpired
+	case a.err != nil, a.row.Freed:
+	case a.row.Same:
+		a.err = lock.ErrExpired
+	default:
+		a.err = lock.ErrTaken
 	}
-	return lock.ErrTaken
+	return a
 }

@@ -2,6 +2,7 @@ package redlock
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -15,6 +16,8 @@ type heldLock struct {
 	locker      *Locker
 	key, record string
 	claim       *claim
+
+	asked bool // a release was sent that too few nodes answered; GiveUp is called by one goroutine at a time
 }
 
 func (l *heldLock) Key() string { return l.key }
@@ -44,7 +47,12 @@ func (l *heldLock) GiveUp(ctx context.Context, keep time.Time) error {
 	if !keep.After(time.Now()) {
 		keep = time.Time{}
 	}
-	return l.claim.release(context.WithoutCancel(ctx), keep)
+	err := l.claim.release(context.WithoutCancel(ctx), keep)
+	if l.asked && errors.Is(err, lock.ErrLost) {
+		return l.Earlier(err)
+	}
+	l.asked = true
+	return err
 }
 
 func (l *heldLock) failed(what string, err error) error {

@@ -2,6 +2,7 @@ package redlock
 
 import (
 	"errors"
+	"fmt"
 	"testing"
 	"time"
 
@@ -78,4 +79,52 @@ func TestRedlockReleaseTellsWhatFailed(t *testing.T) {
 	}
 	release(t, l)
 	nothingLeft(t, servers, key)
+}
+
+// A release whose replies are lost on a majority released the lock, whoever got in before it is sent again.
+func TestRedlockReleaseRepliesLost(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		ttl  time.Duration
+		late bool
+		want error
+	}{
+		"within the TTL": {time.Minute, false, nil},
+		"after the TTL":  {3 * time.Second, true, lock.ErrLost},
+	} {
+		for _, taken := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s, taken is %v", name, taken), func(t *testing.T) {
+				t.Parallel()
+				servers, key := masters(t, 3), redistest.Name(t)
+				ps := proxies(t, servers)
+				config := roomy
+				config.TTL = c.ttl
+				l := acquire(t, redlockOn(t, ps, config), key)
+				everywhere(t, servers, func(i int, rdb redis.UniversalClient) {
+					redistest.Eventually(t, func() bool { return rdb.Exists(t.Context(), key).Val() == 1 }, "node %d has it", i)
+				})
+				for _, p := range ps[1:] {
+					p.CutReply(redistest.Command("EVALSHA", releaseScript.hash.(string)), 1)
+				}
+				names(t, l.Release(t.Context()), "release", ps[1].Addr(), ps[2].Addr())
+				var heir lock.Lock
+				if taken {
+					heir = acquire(t, redlockOn(t, servers, roomy), key)
+				}
+				if c.late {
+					<-time.After(time.Until(l.Until()))
+				}
+				for range 2 {
+					if err := l.Release(t.Context()); !errors.Is(err, c.want) {
+						t.Errorf("the repetition: %v, want %v", err, c.want)
+					}
+				}
+				if taken {
+					if err := heir.Extend(t.Context()); err != nil {
+						t.Errorf("the heir: %v", err)
+					}
+				}
+			})
+		}
+	}
 }

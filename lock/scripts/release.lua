@@ -31,7 +31,7 @@
 -- Reply    {2, token}   released, and granted to the next of the process
 --          {1, pause}   released; who wants it next should let others be first for so long, ms
 --          {0}          the lock is gone
---          {-1}         the lock is another's
+--          {-1}         the lock is another's, or has been since
 -- Errors   WRONGTYPE   somebody put another type in one of the places
 -- Message  "<value> <grants in a row> <first of them> <pause> <at> <token> <ms> <key>": whoever
 --          gets it may acquire the lock with this value, after the pause. If it has a token, the
@@ -53,7 +53,8 @@ local regranted = by == value and ARGV[12] ~= '0' and last ~= ARGV[12] + 0
 if regranted or held ~= value and not (not held and by == value and owner == '*') then
   if held == granted and by == granted then return {2, decimal(last)} end
   if held == offered or by == offered or (not held and by == value) then return {1, 0} end
-  return {held and -1 or 0}
+  local passed = by ~= value and ARGV[12] ~= '0' and last > ARGV[12] + 0
+  return {(held or passed) and -1 or 0}
 end
 
 if ARGV[8] ~= '0' then

@@ -84,7 +84,7 @@ func (k *zkLock) GiveUp(ctx context.Context, _ time.Time) error {
 	case err != nil:
 		k.locker.sweeper.add(k)
 		return err
-	case gone == byOther, lapsed && (before || gone == byUnknown):
+	case gone == byOther, lapsed && (before || gone == byUnknown), gone == byUnknown && k.Earlier(lock.ErrLost) != nil:
 		return k.how(ctx)
 	}
 	return nil

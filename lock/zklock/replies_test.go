@@ -93,6 +93,27 @@ func TestReplyOfReleaseLost(t *testing.T) {
 	release(t, next)
 }
 
+// If the TTL is over when a repeated release is answered, nobody knows whether the first one freed the lock.
+func TestReplyOfReleaseLostForATTL(t *testing.T) {
+	t.Parallel()
+	p, key := newProxy(t, server(t)), newKey()
+	l, other := lockerOn(t, Config{TTL: time.Second}, p.addr()), locker(t, Config{})
+	k := acquire(t, l, key)
+	heir := make(chan *zkLock, 1)
+	p.loseReply(opMulti, func() {
+		heir <- acquire(t, other, key)
+		<-time.After(time.Until(k.Until()))
+	})
+	if err := k.Release(t.Context()); !errors.Is(err, lock.ErrTaken) || !p.lostIt() {
+		t.Errorf("a release whose reply was lost for a TTL (%v): %v; want ErrTaken", p.lostIt(), err)
+	}
+	next := <-heir
+	if err := next.Extend(t.Context()); err != nil {
+		t.Errorf("the heir's lock: %v", err)
+	}
+	release(t, next)
+}
+
 // A call that is given up is undone when it has happened after all.
 func TestAbandonedAcquireLeavesNothing(t *testing.T) {
 	t.Parallel()

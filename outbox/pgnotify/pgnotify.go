@@ -8,6 +8,7 @@ import (
 	"context"
 	"fmt"
 	"sync"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 
@@ -16,6 +17,13 @@ import (
 
 // channel is the name of the channel.
 const channel = "signalbox_outbox"
+
+const (
+	// connectTimeout bounds the time in which a server answers that it listens.
+	connectTimeout = 10 * time.Second
+	// closeTimeout bounds the goodbye to a server. After it the connection is closed without.
+	closeTimeout = time.Second
+)
 
 // Notify has the relays look for rows when tx commits.
 func Notify(ctx context.Context, tx outbox.Execer) error {
@@ -27,7 +35,8 @@ func Notify(ctx context.Context, tx outbox.Execer) error {
 
 // A Waker listens on a connection of its own. It is an [outbox.Waker] for one relay.
 type Waker struct {
-	url string
+	url      string
+	patience time.Duration // connectTimeout
 
 	mu   sync.Mutex
 	conn *pgx.Conn // nil: none
@@ -39,32 +48,46 @@ func New(url string) (*Waker, error) {
 	if _, err := pgx.ParseConfig(url); err != nil {
 		return nil, fmt.Errorf("pgnotify: the URL can't be parsed; want postgres://user@host/database")
 	}
-	return &Waker{url: url}, nil
+	return &Waker{url: url, patience: connectTimeout}, nil
 }
 
 // Wait returns nil when a transaction with Notify has committed, and after it has connected: what came before isn't known. It returns an error if the
-// connection is lost, or if ctx has ended. The next call connects again.
+// connection is lost, if the server doesn't answer a new one within 10 s, or if ctx has ended; after that it takes up to a second. The next call connects again.
 func (w *Waker) Wait(ctx context.Context) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.conn == nil {
-		conn, err := pgx.Connect(ctx, w.url)
-		if err != nil {
-			return fmt.Errorf("pgnotify: connect: %w", err)
-		}
-		if _, err := conn.Exec(ctx, "LISTEN "+channel); err != nil {
-			_ = conn.Close(context.WithoutCancel(ctx))
-			return fmt.Errorf("pgnotify: listen: %w", err)
-		}
-		w.conn = conn
-		return nil
+		return w.listen(ctx)
 	}
 	if _, err := w.conn.WaitForNotification(ctx); err != nil {
-		_ = w.conn.Close(context.WithoutCancel(ctx))
+		bury(ctx, w.conn)
 		w.conn = nil
 		return fmt.Errorf("pgnotify: wait: %w", err)
 	}
 	return nil
+}
+
+// listen connects and listens.
+func (w *Waker) listen(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, w.patience)
+	defer cancel()
+	conn, err := pgx.Connect(ctx, w.url)
+	if err != nil {
+		return fmt.Errorf("pgnotify: connect: %w", err)
+	}
+	if _, err := conn.Exec(ctx, "LISTEN "+channel); err != nil {
+		bury(ctx, conn)
+		return fmt.Errorf("pgnotify: listen: %w", err)
+	}
+	w.conn = conn
+	return nil
+}
+
+// bury closes a connection that failed. The server may not take part in that.
+func bury(ctx context.Context, conn *pgx.Conn) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeTimeout)
+	defer cancel()
+	_ = conn.Close(ctx)
 }
 
 // Close ends the connection. Call it after the relay has ended.

@@ -3,11 +3,16 @@ package pgnotify
 import (
 	"context"
 	"database/sql"
+	"errors"
 	"log/slog"
+	"net"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5"
 	_ "github.com/jackc/pgx/v5/stdlib"
 
 	"github.com/signalbox-go/signalbox/internal/redistest"
@@ -84,5 +89,111 @@ func TestBadURL(t *testing.T) {
 	t.Parallel()
 	if _, err := New("postgres://user:secret@host:port"); err == nil || strings.Contains(err.Error(), "secret") {
 		t.Errorf("got %v", err)
+	}
+}
+
+// A stuckConn is a connection whose writes hang, once stuck is set, until their deadline or the end of the connection.
+type stuckConn struct {
+	net.Conn
+	stuck  atomic.Bool
+	closed chan struct{}
+	once   sync.Once
+
+	mu  sync.Mutex
+	end chan struct{} // closed at the deadline
+}
+
+func (c *stuckConn) Write(b []byte) (int, error) {
+	if !c.stuck.Load() {
+		return c.Conn.Write(b)
+	}
+	c.mu.Lock()
+	end := c.end
+	c.mu.Unlock()
+	select {
+	case <-end:
+	case <-c.closed:
+	}
+	return 0, errors.New("it is stuck")
+}
+
+func (c *stuckConn) SetDeadline(at time.Time) error {
+	c.mu.Lock()
+	if at.IsZero() {
+		c.end = make(chan struct{})
+	} else if !at.After(time.Now()) {
+		close(c.end)
+	}
+	c.mu.Unlock()
+	return c.Conn.SetDeadline(at)
+}
+
+func (c *stuckConn) Close() error {
+	c.once.Do(func() { close(c.closed) })
+	return c.Conn.Close()
+}
+
+// Wait returns when its context ends though the connection can't be closed in good order.
+func TestWaitOnAStuckConnection(t *testing.T) {
+	t.Parallel()
+	url := servertest.PostgresURL(servertest.PostgreSQL(t, "fsync=off").Addr())
+	var conn *stuckConn
+	config, err := pgx.ParseConfig(url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	config.DialFunc = func(ctx context.Context, network, addr string) (net.Conn, error) {
+		c, err := (&net.Dialer{}).DialContext(ctx, network, addr)
+		conn = &stuckConn{Conn: c, closed: make(chan struct{}), end: make(chan struct{})}
+		return conn, err
+	}
+	w, err := New(url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if w.conn, err = pgx.ConnectConfig(t.Context(), config); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { conn.Close() })
+	conn.stuck.Store(true)
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- w.Wait(ctx) }()
+	cancel()
+	select {
+	case err := <-done:
+		if !errors.Is(err, context.Canceled) {
+			t.Errorf("Wait = %v", err)
+		}
+	case <-time.After(8 * closeTimeout):
+		t.Fatal("Wait has not returned")
+	}
+}
+
+// Wait gives a server up that accepts connections and says nothing. The next call connects to one that serves.
+func TestWaitOnASilentServer(t *testing.T) {
+	t.Parallel()
+	link := servertest.NewLink(t, servertest.PostgreSQL(t, "fsync=off").Addr())
+	w, err := New(servertest.PostgresURL(link.Addr()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer w.Close(context.Background())
+	w.patience = 100 * time.Millisecond
+	link.Hold()
+	done := make(chan error, 1)
+	go func() { done <- w.Wait(t.Context()) }()
+	select {
+	case err := <-done:
+		if !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("Wait = %v", err)
+		}
+	case <-time.After(10 * time.Second):
+		t.Fatal("Wait has not returned")
+	}
+	link.Heal()
+	w.patience = time.Minute
+	if err := w.Wait(t.Context()); err != nil {
+		t.Errorf("Wait = %v", err)
 	}
 }

@@ -122,6 +122,16 @@ func (l *Lock) ReleaseBy(ctx context.Context, s Service) error {
 	return l.lost
 }
 
+// Earlier is for a service that says that the lock is lost, as err, after a release whose reply was lost. It returns nil
+// if the lease can't have ended by itself yet: so that release freed the lock, and another may have it since. Otherwise
+// nobody knows, and it returns err.
+func (l *Lock) Earlier(err error) error {
+	if l.Validity.Remaining() > 0 {
+		return nil
+	}
+	return err
+}
+
 // DropMinHold makes the next release free the lock at once.
 func (l *Lock) DropMinHold() {
 	l.mu.Lock()

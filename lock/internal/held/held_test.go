@@ -127,3 +127,19 @@ func TestAskedWithoutMeasuring(t *testing.T) {
 		t.Error("after a failed acquire the context goes on")
 	}
 }
+
+// A repeated release counts on the one before it as long as the lease can't have ended by itself.
+func TestEarlierRelease(t *testing.T) {
+	t.Parallel()
+	l := granted(t, 0)
+	l.Validity.End(context.Canceled) // by the release
+	if err := l.Earlier(lease.ErrTaken); err != nil {
+		t.Errorf("within the TTL: %v", err)
+	}
+	short := &Lock{TTL: time.Minute, Validity: lease.NewValidity(t.Context())}
+	short.Validity.Extend(lease.Now(), 10*time.Millisecond)
+	<-short.Context().Done()
+	if err := short.Earlier(lease.ErrTaken); !errors.Is(err, lease.ErrTaken) {
+		t.Errorf("after the TTL: %v", err)
+	}
+}
