@@ -66,8 +66,8 @@ effects: ## 1,000 guarded increments on each of five lockers under SIGSTOPs and 
 	cd lock/effects && go run . $(if $(QUICK),-quick)
 
 .PHONY: outbox
-outbox: ## 100,000 rows from 8 writers, relays killed each second, on PostgreSQL; a million rows of backlog
-	cd outbox/sqltest && go test -count=1 -timeout 60m -run 'TestRelaysAreKilled/postgresql' -v . -kill.rows 100000
+outbox: ## 100,000 rows from 8 writers, relays killed each second, on each database; a million rows of backlog on PostgreSQL
+	cd outbox/sqltest && go test -count=1 -timeout 60m -run 'TestRelaysAreKilled' -v . -kill.rows 100000
 	cd outbox/sqltest && go test -count=1 -timeout 60m -run 'TestDrain/postgresql' -v . -drain.rows 1000000
 
 .PHONY: transfer
