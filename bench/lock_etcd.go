@@ -27,7 +27,7 @@ func etcdContests() []contest {
 			peer:   "etcd's concurrency",
 			ours:   side{onEtcd(ourEtcdLocks, keysOf(1)), 2_000, 400},
 			theirs: side{onEtcd(etcdMutexes, keysOf(1)), 2_000, 400},
-			cases:  []testCase{{name: "lock-etcd", unit: "cycles/s", target: 0.6}},
+			cases:  []testCase{{name: "lock-etcd", unit: "cycles/s", target: 0.8}},
 		},
 		{
 			peer:   "etcd's concurrency",

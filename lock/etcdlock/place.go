@@ -71,10 +71,11 @@ func (p *place) enterOnce(ctx context.Context, alone, fresh bool) error {
 	r := p.locker
 	callCtx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
-	g, renewed, term, err := r.lend(callCtx, fresh)
+	g, renewed, term, err := r.lend(callCtx, p.queue, fresh)
 	if err != nil {
 		return r.answer(ctx, callCtx, err)
 	}
+	g.last = p.queue
 	p.value = spec.NewValue()
 	p.name, p.left, p.grant, p.kept = p.queue+g.name, false, g, renewed
 

@@ -2,6 +2,7 @@ package etcdlock
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -18,6 +19,7 @@ type grant struct {
 	id   clientv3.LeaseID
 	ttl  time.Duration // that asked for, or the lease's if that is shorter
 	name string        // random; the end of the names of its places
+	last string        // the queue of its last place
 	// proven is before the last call that is known to have renewed the lease.
 	proven lease.Instant
 }
@@ -35,10 +37,17 @@ func (r *Locker) spare(g grant) {
 	}
 }
 
-// takeSpare returns the lease that was spared last, unless too little of its time may be left.
-func (r *Locker) takeSpare() (g grant, ok bool) {
+// takeSpare returns the lease that was spared last by a lock of this queue, since etcd knows its name there, or else by
+// any. It returns none of which too little time may be left.
+func (r *Locker) takeSpare(queue string) (g grant, ok bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	for i, g := range slices.Backward(r.spares) {
+		if g.last == queue && time.Since(g.proven.Time()) < g.ttl/2 {
+			r.spares = slices.Delete(r.spares, i, i+1)
+			return g, true
+		}
+	}
 	if n := len(r.spares); n > 0 {
 		g, r.spares = r.spares[n-1], r.spares[:n-1]
 		ok = time.Since(g.proven.Time()) < g.ttl/2
@@ -51,10 +60,10 @@ func (r *Locker) takeSpare() (g grant, ok bool) {
 
 // lend returns a lease for a place: a spare or a new one. term is that in which an old spare was renewed, or 0. The
 // renewal counts if the place is made in the same term; see prove.
-func (r *Locker) lend(ctx context.Context, fresh bool) (g grant, renewed lease.Instant, term uint64, err error) {
+func (r *Locker) lend(ctx context.Context, queue string, fresh bool) (g grant, renewed lease.Instant, term uint64, err error) {
 	start := lease.Now()
 	if !fresh {
-		if g, ok := r.takeSpare(); ok {
+		if g, ok := r.takeSpare(queue); ok {
 			if time.Since(g.proven.Time()) < g.ttl/8 {
 				return g, g.proven, 0, nil
 			}
@@ -67,5 +76,5 @@ func (r *Locker) lend(ctx context.Context, fresh bool) (g grant, renewed lease.I
 	if err != nil {
 		return grant{}, start, 0, err // a lease that was granted all the same has no key and ends by itself
 	}
-	return grant{granted.ID, min(r.ttl, time.Duration(granted.TTL)*time.Second), spec.NewValue(), start}, start, 0, nil
+	return grant{granted.ID, min(r.ttl, time.Duration(granted.TTL)*time.Second), spec.NewValue(), queue, start}, start, 0, nil
 }

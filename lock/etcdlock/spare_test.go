@@ -40,6 +40,27 @@ func TestSpareLeases(t *testing.T) {
 	release(t, b)
 }
 
+// A lock takes the lease of the last lock on its key, though locks on other keys were released later.
+func TestLeasesStayWithTheirKeys(t *testing.T) {
+	t.Parallel()
+	r := lockerOn(t, time.Minute, sharedEtcd(t).Addr())
+	keys, names := []string{newKey(), newKey(), newKey()}, map[string]bool{}
+	for range 3 {
+		var locks []lock.Lock
+		for _, key := range keys {
+			l := acquire(t, r, key)
+			names[l.(*heldLock).place.name] = true
+			locks = append(locks, l)
+		}
+		for _, l := range locks {
+			release(t, l)
+		}
+	}
+	if len(names) != len(keys) {
+		t.Errorf("%d keys have the names %v", len(keys), names)
+	}
+}
+
 // Locks on one key that follow each other have one name in etcd, and are told apart all the same. etcd keeps something of
 // each name until it compacts, and each acquire looks through that.
 func TestNamesAreUsedAgain(t *testing.T) {

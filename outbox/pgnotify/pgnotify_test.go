@@ -189,6 +189,7 @@ func TestWaitOnASilentServer(t *testing.T) {
 			t.Errorf("Wait = %v", err)
 		}
 	case <-time.After(10 * time.Second):
+		link.Cut()
 		t.Fatal("Wait has not returned")
 	}
 	link.Heal()
