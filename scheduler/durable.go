@@ -10,6 +10,55 @@ import (
 	"github.com/signalbox-go/signalbox/internal/store"
 )
 
+// WaitReplicas makes the call return when n replicas of the Redis master have the job, 1 to 1,000. If they haven't within the timeout, 1 ms
+// to 1 h, the error is a [*NotDurableError]: the job is in Redis, and runs. The timeout begins when Redis has the job, and is added to
+// Config.EnqueueTimeout if ctx has no deadline. Its first two digits count, in whole ms: 4.987 s is 4.9 s.
+//
+// With that, a job survives the loss of the master if one of these replicas takes its place. That is likely and not certain: Redis promotes a
+// replica that is behind if it knows no better one.
+//
+// Jobs that wait go in calls of their own, so others don't wait with them. If an option [WaitAOF] is given, too, the last one counts.
+func WaitReplicas(n int, timeout time.Duration) EnqueueManyOption {
+	return forMany(func(o *options) {
+		if n < 1 || n > maxReplicas {
+			o.wrong("WaitReplicas", "%d; want 1 to %d", n, maxReplicas)
+		}
+		o.waitFor("WaitReplicas", store.Durability{Replicas: n, Timeout: timeout})
+	})
+}
+
+// WaitAOF makes the call return when the job is on the disk of the Redis master, in its append-only file, and on the disks of so many replicas, 0
+// to 1,000. The timeout and the error are those of [WaitReplicas]. The server must be Redis 7.2 or later, or Valkey, with appendonly yes. If it isn't,
+// the error wraps [signalbox.ErrInvalid], and nothing is enqueued.
+func WaitAOF(replicas int, timeout time.Duration) EnqueueManyOption {
+	return forMany(func(o *options) {
+		if replicas < 0 || replicas > maxReplicas {
+			o.wrong("WaitAOF", "%d replicas; want 0 to %d", replicas, maxReplicas)
+		}
+		o.waitFor("WaitAOF", store.Durability{Replicas: replicas, AOF: true, Timeout: timeout})
+	})
+}
+
+const maxReplicas = 1000
+
+func (o *options) waitFor(option string, d store.Durability) {
+	if d.Timeout < time.Millisecond || d.Timeout > time.Hour {
+		o.wrong(option, "a timeout of %v; want 1ms to 1h", d.Timeout)
+	}
+	d.Timeout = stepped(d.Timeout)
+	o.durable = d
+}
+
+// stepped returns a timeout in whole ms with two digits, the others 0: 4.9s for 4.987s. Calls with the same timeout share lanes. So calls that wait until a
+// deadline have a few lanes, and not one for each call.
+func stepped(d time.Duration) time.Duration {
+	step := time.Millisecond
+	for d/step >= 100 {
+		step *= 10
+	}
+	return d.Truncate(step)
+}
+
 // ErrNotDurable is wrapped by the error of an enqueue that has done its work but for [WaitReplicas] or [WaitAOF]: Redis has the job, but
 // too few replicas or disks have confirmed it. See [NotDurableError].
 var ErrNotDurable = errors.New("the job is enqueued, and not yet as durable as asked")

@@ -12,6 +12,17 @@ import (
 	"github.com/signalbox-go/signalbox/internal/store"
 )
 
+// WaitForRoom makes the call wait while the queue has its maximum length (see [signalbox.ErrQueueFull]), until there is room or ctx ends. Then the error wraps
+// ErrQueueFull and that of ctx, and the job is not enqueued. Config.EnqueueTimeout bounds each try, and not the wait: without a deadline the call waits as long as it takes.
+//
+// What makes room wakes the call: a job that ends or is deleted, and a larger maximum. It also looks every 10 s. In a program one call of those that wait tries at a time,
+// in the order in which they came; between programs, and before calls that have just come, there is no order. The Redis user needs +subscribe.
+//
+// A handler that waits for room in its own queue keeps the place of its own job. If all handlers do so, nobody makes room: give their ctx a deadline.
+func WaitForRoom() EnqueueManyOption {
+	return forMany(func(o *options) { o.waits = true })
+}
+
 // full reports whether the queue had no room for a job of a chunk that Redis has run.
 func (c *chunk) full() bool { return slices.Contains(c.fates, store.Full) }
 
