@@ -326,6 +326,10 @@ func TestReleaseReplyLostForATTL(t *testing.T) {
 	link.HoldReplies()
 	released := make(chan error, 1)
 	go func() { released <- l.Release(t.Context()) }()
+	eventually(t, "the server has released the lock", func() bool {
+		_, until, _ := state(t, direct, key)
+		return time.Until(until) < 0
+	})
 	heir := acquire(t, b, key)
 	<-time.After(time.Until(l.Until()))
 	link.Drop()
@@ -333,7 +337,7 @@ func TestReleaseReplyLostForATTL(t *testing.T) {
 	if err := <-released; !errors.Is(err, lock.ErrTaken) {
 		t.Errorf("released: %v; want ErrTaken", err)
 	}
-	if err := heir.Extend(t.Context()); err != nil {
+	if err := errors.Join(heir.Extend(t.Context()), heir.Release(t.Context())); err != nil {
 		t.Errorf("the heir: %v", err)
 	}
 }
