@@ -471,6 +471,42 @@ func TestSuspectInALine(t *testing.T) {
 	same(t, "the next", to.one().Job.ID, "b2")
 }
 
+// A suspect that waits in a line for its turn has a priority there like any other job.
+func TestPriorityOfASuspectInALine(t *testing.T) {
+	t.Parallel()
+	r := onShared(t)
+	to := newQueue(t, r.rdb)
+	r.open()
+	to.open()
+	r.putIn("sa", "a1")
+	for range SuspectAt {
+		r.one()
+		r.crash()
+	}
+	to.putIn("sa", "b1", "b2")
+	b1 := to.one()
+	_, err := r.Move(bg, to.Name(), []string{"a1"})
+	r.must(err)
+	do := func(a Act) {
+		t.Helper()
+		answers, err := to.Do(bg, a, []string{"a1"})
+		to.must(err)
+		same(t, a.verb, answers[0].Acted, Done)
+		to.check()
+	}
+	do(PrioritiseJobs(signalbox.PriorityHigh))
+	do(RunJobs(time.Now().Add(time.Hour)))
+	do(PrioritiseJobs(signalbox.PriorityLow))
+	do(RunJobs(time.Time{}))
+	do(PrioritiseJobs(signalbox.PriorityHigh))
+	to.settled(settlement(b1, Completed))
+	equal(t, "it leaves the line for the suspects", ids(to.claim(5)), []string{})
+	a1 := to.one()
+	same(t, "the first", a1.Job.ID, "a1")
+	to.settled(settlement(a1, Completed))
+	same(t, "the next", to.one().Job.ID, "b2")
+}
+
 // A job that completes and is kept leaves its group, and comes into its line when it is run again.
 func TestKeptJobsLeaveTheGroup(t *testing.T) {
 	t.Parallel()

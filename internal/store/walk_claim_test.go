@@ -225,6 +225,10 @@ func (w *walk) judge(lane *Lane, req *ClaimRequest, reply *ClaimReply, now int64
 	for _, f := range m.jobs {
 		suspects = suspects || f.where == "lined" && f.crashes >= SuspectAt
 	}
+	left := req.Want // how many the queue's limit leaves
+	if m.queue.Running > 0 {
+		left = min(left, m.queue.Running-m.running())
+	}
 	granted := make([]grant, 0, len(reply.Deliveries))
 	for _, d := range reply.Deliveries {
 		id := d.Job.ID
@@ -264,8 +268,13 @@ func (w *walk) judge(lane *Lane, req *ClaimRequest, reply *ClaimReply, now int64
 	}
 	m.lanes[lane.key] = &answer{seq: lane.seq, granted: granted}
 	off := w.follow(now, suspects) // it has drawn these jobs, too
-	if reply.Full && len(reply.Deliveries)+off < req.Want && !m.waiting() {
-		w.fail("%d of %d were given and nobody waits, but the session wasn't registered to be woken", len(reply.Deliveries), req.Want)
+	if m.queue.Rate.Jobs > 0 && off > 0 {
+		left = off // by the rate it may have been all
+	} else if off == 0 {
+		left = req.Want
+	}
+	if reply.Full && len(reply.Deliveries)+off < left && !m.waiting() {
+		w.fail("%d of %d were given and nobody waits, but the session wasn't registered to be woken", len(reply.Deliveries), left)
 	}
 	if next := m.upcoming(); next > 0 && (reply.Next < 0 || reply.Next > time.Duration(next-now)*time.Microsecond) {
 		w.fail("a job expires in %d us, and a claim is asked for another one in %v", next-now, reply.Next)

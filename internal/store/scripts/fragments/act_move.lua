@@ -8,7 +8,7 @@ if verb == 'run' then
 elseif verb == 'class' then
   again = string.sub(record, 1, 1) .. class .. string.sub(record, 3)
   us = state == 'scheduled' and held or 0
-  stays = class_of(again) == class_of(record) -- as a suspect's is
+  stays = again == record or class_of(again) == class_of(record) and not group_of(record) -- as a suspect's is, but for one in a line
 elseif verb == 'hold' then
   -- include: ended_at
   local was = state .. ' ' .. (ended and digits(ended_at(tonumber(redis.call('ZSCORE', place.set, id)), record)) or '0')
