@@ -153,7 +153,7 @@ func mariadbTx(ctx context.Context, conn *sql.Conn, std *sql.Tx) *Tx {
 	return tx
 }
 
-// goodbye is how long InTx waits for a rollback after its context has ended.
+// goodbye is how long InTx waits for a rollback after its context has ended. A COMMIT has no bound, as in database/sql.
 const goodbye = 3 * time.Second
 
 // untilAfter runs undo. It returns when undo does, or some time after ctx has ended: a server that hangs doesn't hold up the caller.
