@@ -109,6 +109,33 @@ func TestReleaseReplyLostAndTaken(t *testing.T) {
 	}
 }
 
+// A release that Redis has refused, as after a failover, released nothing. If another has the lock by the next one, it was lost.
+func TestReleaseRefusedAndTaken(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	proxy, key := redistest.NewProxy(t, s.Addr()), redistest.Name(t)
+	rdb := proxy.ClientWith(func(o *redis.UniversalOptions) { o.MaxRetries = -1 })
+	l := acquire(t, newRedis(rdb, Config{TTL: time.Minute}), key)
+	release(t, acquire(t, newRedis(rdb), key+" of a warm-up")) // the server knows the scripts
+	proxy.Reply(redistest.Command("EVALSHA", freeScript.Hash()), "-READONLY You can't write against a read only replica.", 1)
+	held, free := proxy.HoldRequests(redistest.Command("EVALSHA", releaseScript.Hash()))
+	if err := l.Release(t.Context()); err == nil || errors.Is(err, ErrLost) {
+		t.Errorf("refused: %v", err)
+	}
+	if err := s.Client().Del(t.Context(), key).Err(); err != nil { // the new master had not heard of it
+		t.Fatal(err)
+	}
+	heir := acquire(t, newRedis(s.Client()), key)
+	<-held // the release is sent again
+	free()
+	if err := l.Release(t.Context()); !errors.Is(err, ErrTaken) {
+		t.Errorf("the repetition: %v, want %v", err, ErrTaken)
+	}
+	if err := heir.Extend(t.Context()); err != nil {
+		t.Errorf("the heir: %v", err)
+	}
+}
+
 // A repetition is answered as the first time, token and all.
 func TestRepeatedAcquireGetsTheSameToken(t *testing.T) {
 	t.Parallel()

@@ -92,7 +92,7 @@ func (r *Redis) give(ctx context.Context, h *handover) error {
 	}
 	next, err := r.release(context.WithoutCancel(ctx), h)
 	if err != nil && !errors.Is(err, ErrLost) {
-		r.repeat(h)
+		r.repeat(h, !lua.IsAnswer(err))
 		return advise(err, h.place)
 	}
 	first, err := h.settle(err)
@@ -145,11 +145,11 @@ func (r *Redis) free(ctx context.Context, p place, value string) (done bool, err
 	return err == nil && reply == int64(1), err
 }
 
-// repeat sends the release again after a pause, unless a repeat is due already or the TTL is over.
-func (r *Redis) repeat(h *handover) {
+// repeat sends the release again after a pause, unless a repeat is due already or the TTL is over. unsure says that Redis may have run it.
+func (r *Redis) repeat(h *handover, unsure bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.unsure = true
+	h.unsure = h.unsure || unsure
 	if h.settled || h.repeating || time.Now().After(h.until) {
 		return
 	}

@@ -68,7 +68,7 @@ func (r *Relay) inTx(ctx context.Context, fn func(context.Context, dbTx) error) 
 		return err
 	}
 	if err := fn(ctx, dbTx{tx, SQLite}); err != nil {
-		tx.Rollback(ctx)
+		tx.Rollback()
 		return err
 	}
 	return tx.Commit(ctx)

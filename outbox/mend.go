@@ -14,6 +14,8 @@ import (
 
 // look compares the lanes of all shards with what the database has of them, and attends to those where they differ or something can be deleted.
 func (r *Relay) look(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
 	type known struct {
 		shard
 		lane, floor store.Place

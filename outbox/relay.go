@@ -319,9 +319,7 @@ func (r *Relay) every(ctx context.Context, d time.Duration, what string, do func
 	ticker := time.NewTicker(d)
 	defer ticker.Stop()
 	for ctx.Err() == nil {
-		within, cancel := context.WithTimeout(ctx, callTimeout)
-		r.failed(ctx, what, do(within))
-		cancel()
+		r.failed(ctx, what, do(ctx))
 		select {
 		case <-ctx.Done():
 		case <-ticker.C:

@@ -12,8 +12,11 @@ import (
 	"github.com/signalbox-go/signalbox/internal/telemetry"
 )
 
-// publish counts what waits, and writes it into Redis for tools, once for all relays in statsEvery.
-func (r *Relay) publish(ctx context.Context) error {
+// publish counts what waits, and writes it into Redis for tools, once for all relays in statsEvery. If Redis fails, it counts all the same: the metrics should
+// say so just then.
+func (r *Relay) publish(whole context.Context) error {
+	ctx, cancel := context.WithTimeout(whole, callTimeout)
+	defer cancel()
 	t := r.plain()
 	type numbers struct {
 		shard
@@ -44,10 +47,15 @@ func (r *Relay) publish(ctx context.Context) error {
 		return err
 	}
 	fresh, strays := make(map[string]store.OutboxState), int64(0)
+	var failed error // of Redis
 	for key, n := range queues {
 		all, err := r.queue(ctx, n.shard).Outboxes(ctx)
 		if err != nil {
-			return err
+			failed = errors.Join(failed, err)
+			if !answered(err) {
+				break // the others would have to wait as long
+			}
+			continue
 		}
 		var said store.OutboxState
 		if json.Unmarshal([]byte(all[r.box]), &said) == nil && said.At > now-statsEvery.Microseconds()*4/5 && said.At <= now {
@@ -55,7 +63,9 @@ func (r *Relay) publish(ctx context.Context) error {
 		}
 	}
 	if len(fresh) < len(queues) || len(queues) == 0 {
-		strays, err = r.count(ctx, t, now, func(name string) *store.OutboxState {
+		counting, cancel := context.WithTimeout(whole, callTimeout) // Redis may have taken all of the time
+		defer cancel()
+		strays, err = r.count(counting, t, now, func(name string) *store.OutboxState {
 			if n := of(name); n != nil {
 				return &n.OutboxState
 			}
@@ -75,8 +85,10 @@ func (r *Relay) publish(ctx context.Context) error {
 			if err != nil {
 				return err
 			}
-			if err := r.queue(ctx, n.shard).SetOutbox(ctx, r.box, string(text), statsTTL); err != nil {
-				return err
+			if failed == nil || answered(failed) {
+				if err := r.queue(ctx, n.shard).SetOutbox(ctx, r.box, string(text), statsTTL); err != nil {
+					failed = errors.Join(failed, err)
+				}
 			}
 		}
 		depths[key] = telemetry.OutboxDepth{Namespace: n.namespace, Queue: n.queue, Backlog: state.Backlog, Dead: state.Dead, Lag: time.Duration(state.Lag(now)) * time.Microsecond}
@@ -90,7 +102,7 @@ func (r *Relay) publish(ctx context.Context) error {
 	if outage, over := r.troubles.forget(time.Now()); over {
 		r.again(ctx, outage)
 	}
-	return nil
+	return failed
 }
 
 // count counts the rows that wait and those that are dead, by shard. of returns nil for a shard that is none: the dead rows of these are the strays.

@@ -19,7 +19,8 @@ type Execer interface {
 
 // A Tx is a transaction. It is for one goroutine at a time.
 type Tx struct {
-	*sql.Conn // for the statements
+	*sql.Tx // for the statements. When it ends it closes rows that were left open: a *sql.Conn would wait for them for ever
+	conn    *sql.Conn
 }
 
 // Begin begins a transaction on a connection of the pool's. Commit or Rollback must be called.
@@ -28,38 +29,53 @@ func Begin(ctx context.Context, pool *sql.DB) (*Tx, error) {
 	if err != nil {
 		return nil, err
 	}
-	tx := &Tx{conn}
-	// A transaction that begins with a read can't become a writer if another one has written since.
-	if _, err := conn.ExecContext(ctx, "BEGIN IMMEDIATE"); err != nil {
-		// If ctx has ended meanwhile, the driver may say so though the transaction is open.
-		tx.Rollback(ctx)
+	std, err := conn.BeginTx(ctx, nil)
+	if err != nil {
+		giveBack(conn) // if ctx has ended meanwhile, the driver may say so though the transaction is open
 		return nil, err
+	}
+	tx := &Tx{std, conn}
+	// A transaction that begins with a read can't become a writer if another one has written since. So the one that the driver has begun makes room for another.
+	for _, statement := range []string{"COMMIT", "BEGIN IMMEDIATE"} {
+		if _, err := tx.ExecContext(ctx, statement); err != nil {
+			tx.Rollback()
+			return nil, err
+		}
 	}
 	return tx, nil
 }
 
 // Commit commits, and gives the connection back, also if it fails. If ctx has ended it rolls back instead, and returns the context's cause.
 func (tx *Tx) Commit(ctx context.Context) error {
-	if ctx.Err() != nil {
-		tx.Rollback(ctx)
-		return context.Cause(ctx)
+	err := ctx.Err()
+	if err == nil {
+		err = tx.Tx.Commit()
 	}
-	if _, err := tx.ExecContext(context.WithoutCancel(ctx), "COMMIT"); err != nil {
-		tx.Rollback(ctx) // after BUSY the transaction is still open
+	if err != nil {
+		tx.Rollback() // after BUSY the transaction is still open
+		if ctx.Err() != nil && (errors.Is(err, ctx.Err()) || errors.Is(err, sql.ErrTxDone)) {
+			return context.Cause(ctx)
+		}
 		return err
 	}
-	if err := tx.Close(); err != nil && !errors.Is(err, sql.ErrConnDone) {
+	if err := tx.conn.Close(); err != nil && !errors.Is(err, sql.ErrConnDone) {
 		return err
 	}
 	return nil
 }
 
 // Rollback rolls back, and gives the connection back. It does so also if ctx has ended.
-func (tx *Tx) Rollback(ctx context.Context) {
-	if _, err := tx.ExecContext(context.WithoutCancel(ctx), "ROLLBACK"); err != nil && !Ended(err) {
-		_ = tx.Raw(func(any) error { return driver.ErrBadConn }) // the pool must not use a connection with an open transaction
+func (tx *Tx) Rollback() {
+	_ = tx.Tx.Rollback()
+	giveBack(tx.conn)
+}
+
+// giveBack gives a connection back without a transaction.
+func giveBack(conn *sql.Conn) {
+	if _, err := conn.ExecContext(context.Background(), "ROLLBACK"); err != nil && !Ended(err) {
+		_ = conn.Raw(func(any) error { return driver.ErrBadConn }) // the pool must not use a connection with an open transaction
 	}
-	_ = tx.Close()
+	_ = conn.Close()
 }
 
 // Within reports whether tx is in a transaction: there BEGIN is an error that changes nothing. If it isn't, that is so afterwards as well.

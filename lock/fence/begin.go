@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/signalbox-go/signalbox/internal/litetx"
 )
@@ -42,7 +43,7 @@ func (db *DB) beginPatient(ctx context.Context) (*Tx, error) {
 			}
 			return err
 		}
-		return &Tx{Guard: &Guard{dialect: SQLite, conn: sqlConn{tx}, lite: tx}, q: tx, commit: commit, rollback: func() { tx.Rollback(ctx) }}, nil
+		return &Tx{Guard: &Guard{dialect: SQLite, conn: sqlConn{tx}, lite: tx}, q: tx, commit: commit, rollback: func() { untilAfter(ctx, tx.Rollback) }}, nil
 	}
 	tx, err := db.pool.BeginTx(ctx, &sql.TxOptions{Isolation: db.cfg.Isolation})
 	if err != nil {
@@ -80,9 +81,10 @@ func (db *DB) limit(ctx context.Context, q querier) error {
 }
 
 // A deadlock ends MariaDB's transaction on the server. fn may overlook that: errors of a *sql.Stmt and of *sql.Rows aren't seen by the Tx. So the transaction runs
-// without autocommit: what comes after the deadlock is in another transaction, which the server begins by itself. It has no savepoint of that name, so the commit fails. Each block is one call.
+// without autocommit: what comes after the deadlock is in another transaction, which the server begins by itself. It has no savepoint of that name, so the commit fails. Each block is one call. database/sql has begun
+// a transaction before the first block, which ends that one.
 const (
-	mariadbBegin    = "BEGIN NOT ATOMIC SET @signalbox_autocommit = @@autocommit, autocommit = 0; SET TRANSACTION ISOLATION LEVEL %s; START TRANSACTION; SAVEPOINT signalbox_fence; END"
+	mariadbBegin    = "BEGIN NOT ATOMIC COMMIT; SET @signalbox_autocommit = @@autocommit, autocommit = 0; SET TRANSACTION ISOLATION LEVEL %s; START TRANSACTION; SAVEPOINT signalbox_fence; END"
 	mariadbCommit   = "BEGIN NOT ATOMIC RELEASE SAVEPOINT signalbox_fence; COMMIT; SET autocommit = @signalbox_autocommit; END"
 	mariadbRollback = "BEGIN NOT ATOMIC ROLLBACK; SET autocommit = @signalbox_autocommit; END"
 )
@@ -96,8 +98,13 @@ func (db *DB) beginMariaDB(ctx context.Context) (*Tx, error) {
 		if err != nil {
 			return nil, err
 		}
-		if _, err = conn.ExecContext(ctx, fmt.Sprintf(mariadbBegin, strings.ToUpper(db.cfg.Isolation.String()))); err == nil {
-			return mariadbTx(ctx, conn), nil
+		// The *sql.Tx rolls back when ctx ends, so that nobody waits for its locks, and closes rows that fn leaves open. The block ends its transaction and begins the guards'.
+		tx, err := conn.BeginTx(ctx, nil)
+		if err == nil {
+			if _, err = tx.ExecContext(ctx, fmt.Sprintf(mariadbBegin, strings.ToUpper(db.cfg.Isolation.String()))); err == nil {
+				return mariadbTx(ctx, conn, tx), nil
+			}
+			_ = tx.Rollback()
 		}
 		drop(conn)
 		if !errors.Is(err, driver.ErrBadConn) || n == badConns {
@@ -112,48 +119,59 @@ func drop(conn *sql.Conn) {
 	_ = conn.Close()
 }
 
-// mariadbTx returns the transaction that was begun on a connection. When ctx ends it is rolled back, as database/sql does, so that nobody waits for its locks.
-func mariadbTx(ctx context.Context, conn *sql.Conn) *Tx {
-	background := context.WithoutCancel(ctx)
-	early := make(chan struct{})
-	stop := context.AfterFunc(ctx, func() {
-		defer close(early)
-		_, _ = conn.ExecContext(background, "ROLLBACK")
-	})
-	settle := func() (running bool) {
-		if stop() {
-			return true
-		}
-		<-early
-		return false
-	}
+// mariadbTx returns the transaction that was begun on a connection.
+func mariadbTx(ctx context.Context, conn *sql.Conn, std *sql.Tx) *Tx {
+	tx := &Tx{Guard: &Guard{dialect: MariaDB, conn: sqlConn{std}}, q: std}
 	undo := func() {
-		if _, err := conn.ExecContext(background, mariadbRollback); err != nil {
+		_ = std.Rollback()
+		if _, err := conn.ExecContext(context.WithoutCancel(ctx), mariadbRollback); err != nil {
 			drop(conn)
 			return
 		}
 		_ = conn.Close()
 	}
-	commit := func() error {
-		if !settle() {
-			undo()
+	tx.rollback = func() { untilAfter(ctx, undo) }
+	tx.commit = func() error {
+		if ctx.Err() != nil {
+			tx.rollback()
 			return context.Cause(ctx)
 		}
-		_, err := conn.ExecContext(background, mariadbCommit)
-		if err != nil {
-			undo()
+		if tx.open != nil {
+			tx.open() // else the server's answer would stand behind the rows
+		}
+		if _, err := std.ExecContext(context.WithoutCancel(ctx), mariadbCommit); err != nil {
+			tx.rollback()
 			if code(err) == 1305 { // there is no such savepoint
 				err = fmt.Errorf("%w: %w", ErrNoTransaction, err)
 			}
 			return err
 		}
-		if err := conn.Close(); err != nil && !errors.Is(err, sql.ErrConnDone) {
-			return err
-		}
+		_ = std.Rollback() // it has ended on the server
+		_ = conn.Close()
 		return nil
 	}
-	return &Tx{
-		Guard: &Guard{dialect: MariaDB, conn: sqlConn{conn}}, q: conn,
-		commit: commit, rollback: func() { settle(); undo() },
+	return tx
+}
+
+// goodbye is how long InTx waits for a rollback after its context has ended. A COMMIT has no bound, as in database/sql.
+const goodbye = 3 * time.Second
+
+// untilAfter runs undo. It returns when undo does, or some time after ctx has ended: a server that hangs doesn't hold up the caller.
+func untilAfter(ctx context.Context, undo func()) {
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		undo()
+	}()
+	select {
+	case <-done:
+		return
+	case <-ctx.Done():
+	}
+	timer := time.NewTimer(goodbye)
+	defer timer.Stop()
+	select {
+	case <-done:
+	case <-timer.C:
 	}
 }

@@ -74,6 +74,8 @@ func New(pool *sql.DB, d Dialect, c Config) (*DB, error) {
 // If the database has ended the transaction before fn returns, and fn overlooked the error, InTx returns an [ErrNoTransaction]. In MariaDB nothing of fn lands
 // then: the transaction runs without autocommit.
 //
+// When ctx ends, the transaction is rolled back. InTx waits 3 s for that, in case the server hangs.
+//
 // The error is that of fn, of a guard or of the database. After an error of the commit nobody knows whether it was done, unless the error
 // is one of the above.
 func (db *DB) InTx(ctx context.Context, fn func(tx *Tx) error) error {

@@ -13,6 +13,7 @@ type Tx struct {
 	q        querier
 	commit   func() error
 	rollback func()
+	open     func() // closes the last rows; in MariaDB there is one result at a time
 }
 
 // ExecContext is that of [sql.Tx].
@@ -32,6 +33,9 @@ func (tx *Tx) QueryContext(ctx context.Context, query string, args ...any) (*sql
 	}
 	tx.used = true
 	rows, err := tx.q.QueryContext(ctx, query, args...)
+	if err == nil {
+		tx.open = func() { _ = rows.Close() }
+	}
 	return rows, tx.saw(err)
 }
 
@@ -42,12 +46,15 @@ func (tx *Tx) QueryRowContext(ctx context.Context, query string, args ...any) *s
 	}
 	tx.used = true
 	row := tx.q.QueryRowContext(ctx, query, args...)
+	tx.open = func() { _ = row.Scan() } // that closes it, if it is open
 	_ = tx.saw(row.Err())
 	return row
 }
 
 // PrepareContext is that of [sql.Tx]. Errors of the statement itself are not seen by the Tx: check them. If you don't, [DB.InTx] still returns an [ErrNoTransaction] when one of
 // them has ended the transaction. In SQLite what the statement does after that has been committed by itself.
+//
+// Close the statement's rows before fn returns. In MariaDB [DB.InTx] fails if they are open.
 func (tx *Tx) PrepareContext(ctx context.Context, query string) (*sql.Stmt, error) {
 	if err := tx.ready(ctx); err != nil {
 		return nil, err

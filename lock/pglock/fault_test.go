@@ -471,3 +471,33 @@ func failureReachesAllWaiters(t *testing.T, s *servertest.Server) {
 		}
 	}
 }
+
+// A release that PostgreSQL has refused, as after a failover, released nothing. If another has the lock by the next one, it was lost.
+func TestReleaseRefusedAndTaken(t *testing.T) {
+	t.Parallel()
+	direct := dial(t, sharedURL(t))
+	pool := dial(t, sharedURL(t), func(c *pgxpool.Config) { c.MaxConns = 1 })
+	a := locker(t, pool, pglock.Config{TTL: time.Minute})
+	b := locker(t, direct, pglock.Config{TTL: time.Minute})
+	const key = "refused release"
+	run := func(p *pgxpool.Pool, query string, args ...any) {
+		t.Helper()
+		if _, err := p.Exec(t.Context(), query, args...); err != nil {
+			t.Fatal(err)
+		}
+	}
+	l := acquire(t, a, key)
+	run(pool, "SET default_transaction_read_only = on")
+	if err := l.Release(t.Context()); err == nil || errors.Is(err, lock.ErrLost) {
+		t.Errorf("refused: %v", err)
+	}
+	run(direct, "UPDATE signalbox_lock SET until = 'epoch' WHERE key = $1", []byte(key)) // the new primary had not heard of it
+	heir := acquire(t, b, key)
+	run(pool, "SET default_transaction_read_only = off")
+	if err := l.Release(t.Context()); !errors.Is(err, lock.ErrTaken) {
+		t.Errorf("the repetition: %v, want %v", err, lock.ErrTaken)
+	}
+	if err := heir.Release(t.Context()); err != nil {
+		t.Errorf("the heir: %v", err)
+	}
+}

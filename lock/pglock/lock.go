@@ -17,7 +17,7 @@ type pgLock struct {
 	locker     *Locker
 	key, value string
 
-	asked bool // a release was sent whose reply never came; GiveUp is called by one goroutine at a time
+	asked bool // a release was sent whose reply never came. A refusal is a reply; GiveUp is called by one goroutine at a time
 }
 
 var _ lock.Origin = (*pgLock)(nil)
@@ -69,7 +69,7 @@ func (l *pgLock) Release(ctx context.Context) error {
 func (l *pgLock) GiveUp(ctx context.Context, _ time.Time) error {
 	a := l.locker.giveBack(ctx, l.key, l.value)
 	again := l.asked || a.again
-	l.asked = true
+	l.asked = again || a.err != nil && !isAnswer(a.err)
 	if again && errors.Is(a.err, lock.ErrTaken) {
 		return l.Earlier(a.err)
 	}

@@ -4,10 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/signalbox-go/signalbox/lock"
 	"github.com/signalbox-go/signalbox/lock/internal/held"
+	"github.com/signalbox-go/signalbox/lock/internal/lua"
 )
 
 // heldLock is the lock that a [Locker] grants.
@@ -17,7 +19,7 @@ type heldLock struct {
 	key, record string
 	claim       *claim
 
-	asked bool // a release was sent that too few nodes answered; GiveUp is called by one goroutine at a time
+	asked bool // a release was sent that too few nodes confirmed, and a node of the others gave no answer; GiveUp is called by one goroutine at a time
 }
 
 func (l *heldLock) Key() string { return l.key }
@@ -51,8 +53,17 @@ func (l *heldLock) GiveUp(ctx context.Context, keep time.Time) error {
 	if l.asked && errors.Is(err, lock.ErrLost) {
 		return l.Earlier(err)
 	}
-	l.asked = true
+	l.asked = l.asked || unanswered(err)
 	return err
+}
+
+// unanswered reports whether a node gave no answer to a release, so that it may have run it.
+func unanswered(err error) bool {
+	var q *lock.QuorumError
+	if !errors.As(err, &q) {
+		return false
+	}
+	return slices.ContainsFunc(q.Nodes, func(n lock.NodeError) bool { return n.Err != nil && !lua.IsAnswer(n.Err) })
 }
 
 func (l *heldLock) failed(what string, err error) error {

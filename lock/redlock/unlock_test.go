@@ -128,3 +128,34 @@ func TestRedlockReleaseRepliesLost(t *testing.T) {
 		}
 	}
 }
+
+// A release that a majority has refused released nothing. If others have the lock by the next one, it was lost.
+func TestRedlockReleaseRefusedAndTaken(t *testing.T) {
+	t.Parallel()
+	servers, key := masters(t, 3), redistest.Name(t)
+	ps := proxies(t, servers)
+	l := acquire(t, redlockOn(t, ps, roomy), key)
+	everywhere(t, servers, func(i int, rdb redis.UniversalClient) {
+		redistest.Eventually(t, func() bool { return rdb.Exists(t.Context(), key).Val() == 1 }, "node %d has it", i)
+	})
+	refused := redistest.Command("EVALSHA", releaseScript.hash.(string))
+	for _, p := range ps[1:] {
+		p.Reply(refused, "-READONLY You can't write against a read only replica.", -1)
+	}
+	names(t, l.Release(t.Context()), "release", ps[1].Addr(), ps[2].Addr())
+	for _, s := range servers[1:] {
+		if err := s.Client().Del(t.Context(), key).Err(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	heir := acquire(t, redlockOn(t, servers, roomy), key)
+	for _, p := range ps {
+		p.Reset()
+	}
+	if err := l.Release(t.Context()); !errors.Is(err, lock.ErrLost) {
+		t.Errorf("the repetition: %v, want %v", err, lock.ErrLost)
+	}
+	if err := heir.Extend(t.Context()); err != nil {
+		t.Errorf("the heir: %v", err)
+	}
+}

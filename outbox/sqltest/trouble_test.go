@@ -354,3 +354,34 @@ func TestStopAfterScript(t *testing.T) {
 		})
 	}
 }
+
+// While Redis is away, the metrics say how much waits and for how long.
+func TestMetricsWithoutRedis(t *testing.T) {
+	t.Parallel()
+	each(t, func(t *testing.T, b *database) {
+		srv := redistest.New(t)
+		proxy := redistest.NewProxy(t, srv.Addr())
+		rdb := proxy.ClientWith(func(o *redis.UniversalOptions) { o.MaxRetries = -1 })
+		box := b.box(outbox.Config{})
+		add := func() {
+			b.in(func(tx *sql.Tx) error {
+				_, err := box.Enqueue(bg, tx, note{})
+				return err
+			})
+		}
+		reader := sdkmetric.NewManualReader()
+		c := outbox.RelayConfig{Logger: quiet, MeterProvider: sdkmetric.NewMeterProvider(sdkmetric.WithReader(reader))}
+		stop := b.relay(rdb, c)
+		add()
+		redistest.Eventually(t, func() bool { return settled(b, 0) }, "not sent")
+		stop() // the next relay publishes at once
+		proxy.Refuse(true)
+		proxy.Sever()
+		add()
+		b.relay(rdb, c)
+		redistest.Eventually(t, func() bool {
+			got := measured(t, reader)
+			return got["signalbox.outbox.backlog"] == 1 && got["signalbox.outbox.lag"] > 0
+		}, "not measured")
+	})
+}
