@@ -49,6 +49,24 @@ build() {
 		-toolexec="$work/compile" -o "$output" "$@" >"$out" 2>&1 </dev/null
 }
 
+# binary PACKAGE is the name of its test binary, in bin or disk.
+binary() { printf '%s.test' "${1//\//-}"; }
+
+# build_all FOLDER PACKAGES... makes the test binaries of packages. go test -c names them by the last part of the path, so two with the same last part
+# are built one after the other.
+build_all() {
+	local folder=$1 package left=("${@:2}") now later
+	while ((${#left[@]} > 0)); do
+		now=() later=()
+		for package in "${left[@]}"; do
+			if [[ " ${now[*]/#*\//} " == *" ${package##*/} "* ]]; then later+=("$package"); else now+=("$package"); fi
+		done
+		build "$folder/" "${now[@]}" || return 1
+		for package in "${now[@]}"; do mv "$folder/${package##*/}.test" "$folder/$(binary "$package")"; done
+		left=("${later[@]}")
+	done
+}
+
 # runs BINARY PACKAGE TEST ARGUMENTS... runs a test as go test does; the output is in $out.
 runs() {
 	local binary=$1 package=$2 test=$3
@@ -95,8 +113,8 @@ try() {
 		return
 	fi
 	package=${BASH_REMATCH[1]} run=${BASH_REMATCH[2]}
-	sound=$work/bin/${package##*/}.test
-	if only_lua "$patch"; then lua=yes sound=$work/disk/${package##*/}.test binary=$sound; fi
+	sound=$work/bin/$(binary "$package")
+	if only_lua "$patch"; then lua=yes sound=$work/disk/$(binary "$package") binary=$sound; fi
 	checks "$name" "$sound" "$package" "$run" || return 0
 	if ! git apply --check -p1 "$patch" >"$out" 2>&1; then
 		complain "$name" 'the patch does not apply: bring it up to date' "$out"
@@ -200,7 +218,7 @@ for package in "${packages[@]}"; do
 		(cd "$work/$job/tree" && if [[ -e go.work ]]; then go work use "$package"; else go work init . "$package"; fi)
 	done
 done
-if ! build "$work/bin/" "${packages[@]}"; then
+if ! build_all "$work/bin" "${packages[@]}"; then
 	cat "$out"
 	echo 'the tests do not build without a patch' >&2
 	exit 1
@@ -218,7 +236,7 @@ if ((${#packages[@]} > 0)); then
 		sed -i -e '/^\/\/go:embed /d' -e 's|^\t"embed"$|\t"io/fs"; "os"|' \
 			-e "s|^var scripts embed.FS\$|var scripts = os.DirFS(os.Getenv(\"SCRIPTS\") + \"/${file%/*}\").(interface { fs.ReadDirFS; fs.ReadFileFS })|" "$file"
 	done
-	if ! build "$work/disk/" "${packages[@]}"; then
+	if ! build_all "$work/disk" "${packages[@]}"; then
 		cat "$out"
 		echo 'the tests do not build with scripts from the disk' >&2
 		exit 1
