@@ -46,9 +46,9 @@ func (a *app) lockLs() *cobra.Command {
 		return nil
 	})
 	c.Long = `List the locks of package lock that are held, on one Redis or in a Cluster: not
-those of Redlock, and not the leases of jobs. It covers Redis only. Locks of etcd,
-ZooKeeper and PostgreSQL aren't listed: the method Inspect of their lockers
-(packages lock/etcdlock, lock/zklock, lock/pglock) says who has a key.
+those of Redlock, and not the leases of jobs. It covers Redis only. Locks of
+etcd, ZooKeeper and PostgreSQL aren't listed: the method Inspect of their
+lockers (packages lock/etcdlock, lock/zklock, lock/pglock) says who has a key.
 
 PATTERN is as in the command KEYS of Redis: * fits any text, ? one character.
 Keys are as the programs name them; those of middleware.Lock begin with

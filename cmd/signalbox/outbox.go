@@ -53,10 +53,10 @@ func (a *app) outboxLs() *cobra.Command {
 	c.Long = `List what waits in the outboxes of package outbox, by queue: how many rows,
 for how long the oldest one has been waiting, and how many can't be enqueued.
 
-The relays publish these numbers in Redis every five seconds, for each queue that
-has ever had a row. An outbox without a relay isn't listed, however much waits in
-it. The dead rows are in the table signalbox_outbox_dead of the database, with
-the reason.`
+The relays publish these numbers in Redis every five seconds, for each queue
+that has ever had a row. An outbox without a relay isn't listed, however much
+waits in it. The dead rows are in the table signalbox_outbox_dead of the
+database, with the reason.`
 	c.Example = `  signalbox outbox ls
   signalbox outbox ls -o json`
 	c.ValidArgsFunction = cobra.NoFileCompletions
