@@ -1,12 +1,8 @@
 package zklock
 
 import (
-	native "encoding/binary"
 	"errors"
-	"os"
-	"os/exec"
-	"path/filepath"
-	"runtime"
+	"strings"
 	"testing"
 	"time"
 
@@ -19,32 +15,11 @@ import (
 // steppable starts a ZooKeeper whose wall clock can be moved. It sets the environment, so the test can't be parallel.
 func steppable(t *testing.T) (s *servertest.Server, shift func(time.Duration)) {
 	t.Helper()
-	cc, err := exec.LookPath("cc")
-	if err != nil || runtime.GOOS != "linux" {
-		if os.Getenv("SIGNALBOX_TEST_REDIS") == "required" {
-			t.Fatalf("a server's clock can be moved only on Linux with a C compiler: %v", err)
-		}
-		t.Skip("moving a server's clock needs Linux and a C compiler")
+	env, shift := servertest.Clock(t)
+	for _, e := range env {
+		name, value, _ := strings.Cut(e, "=")
+		t.Setenv(name, value)
 	}
-	dir := t.TempDir()
-	shim, offset := filepath.Join(dir, "clock.so"), filepath.Join(dir, "offset")
-	if output, err := exec.Command(cc, "-O2", "-shared", "-fPIC", "-o", shim, "../../internal/redistest/clock/clock.c").CombinedOutput(); err != nil {
-		t.Fatalf("build the shim: %v\n%s", err, output)
-	}
-	file, err := os.OpenFile(offset, os.O_CREATE|os.O_WRONLY, 0o600)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { file.Close() })
-	shift = func(d time.Duration) {
-		t.Helper()
-		if _, err := file.WriteAt(native.NativeEndian.AppendUint64(nil, uint64(d.Microseconds())), 0); err != nil {
-			t.Fatal(err)
-		}
-	}
-	shift(0)
-	t.Setenv("REDISTEST_CLOCK", offset)
-	t.Setenv("LD_PRELOAD", shim)
 	return servertest.ZooKeeper(t, 1)[0], shift
 }
 
