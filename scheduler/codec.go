@@ -58,7 +58,8 @@ func (s *Scheduler) bind(job *signalbox.Job) {
 	}
 }
 
-// encode sets the job's payload by the codec. The error wraps signalbox.ErrInvalid.
+// encode sets the job's payload by the codec. The error wraps signalbox.ErrInvalid. The codec gets a copy of the job: so the jobs of those
+// who have no codec can stay on the stack.
 func (s *Scheduler) encode(job *signalbox.Job, args signalbox.Args) (err error) {
 	defer func() {
 		if v := recover(); v != nil {
@@ -67,7 +68,8 @@ func (s *Scheduler) encode(job *signalbox.Job, args signalbox.Args) (err error) 
 	}()
 	s.bind(job)
 	job.Encoding = s.codec.Encoding()
-	job.Payload, err = s.codec.Encode(job, args)
+	own := *job
+	job.Payload, err = s.codec.Encode(&own, args)
 	if err != nil {
 		return fmt.Errorf("%w payload of kind %s: encoding %s: %w", signalbox.ErrInvalid, job.Kind, job.Encoding, err)
 	}

@@ -85,7 +85,7 @@ if refused then
   met[#met + 1] = 'n' .. digits(maximum - room + fresh) .. '/' .. digits(maximum)
 end
 if string.find(outcome, '[^e]') then -- if all are 'e', nothing was done: the call can be made again later
-  redis.call('SET', LANE, digits(seq) .. ' ' .. outcome .. (met and ' ' .. table.concat(met, ' ') or ''), 'PX', 3600000)
+  redis.call('SET', LANE, digits(seq) .. ' ' .. outcome .. (met and ' ' .. table.concat(met, ' ') or ''), 'PX', '3600000')
 end
 local alike = n == 1 or outcome == string.rep(outcomes[1], n)
 return {'ok', now, alike and {outcomes[1]} or outcomes, met}

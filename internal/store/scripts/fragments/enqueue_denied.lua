@@ -6,7 +6,7 @@ local denied = redis.acl_check_cmd and denied_command({
   {'LPUSH', HIGH, ''}, {'ZREM', IDLE, ''}, {'ZRANGE', IDLE, '0', '0'}, {'PUBLISH', IDLE, ''}, {'SPUBLISH', IDLE, ''},
   {'SET', LANE, ''}, {'ZREM', DEAD, ''}, {'ZREM', CANCELLED, ''}, {'ZREM', COMPLETED, ''}, {'HDEL', NOTES, ''},
   {'HMGET', JOBS, ''}, {'HMGET', CRON, ''}, {'HGET', STATS, ''}, {'HEXISTS', JOBS, ''}, {'HSTRLEN', JOBS, ''},
-  {'HLEN', JOBS}, {'HLEN', NOTES}, {'ZCARD', IDLE}, {'LLEN', HIGH}, {'LLEN', NORMAL}, {'LLEN', LOW},
+  {'HLEN', JOBS}, {'HLEN', NOTES}, {'ZCARD', DEAD}, {'LLEN', HIGH}, {'LLEN', NORMAL}, {'LLEN', LOW},
   {'HMGET', SETTINGS, ''}, {'TIME'}, {'ZRANGE', DUE, '0', '0'}, {'ZSCORE', DUE, ''}, {'ZSCORE', DEAD, ''}, {'ZSCORE', CANCELLED, ''}, {'ZSCORE', COMPLETED, ''}, {'ZMSCORE', DUE, ''},
 })
 if denied then

@@ -8,7 +8,7 @@ local now = clock()
 local reckoned = now + (reckons and tonumber(skew) or 0)
 local lists = {['0'] = HIGH, ['1'] = NORMAL, ['2'] = LOW}
 local args, byte, sub, find = ARGV, string.byte, string.sub, string.find -- a local is read faster
-local names = {[48] = '0', [49] = '1', [50] = '2'} -- of classes, by their bytes
+local names -- of classes, by their bytes; nil until a job needs them
 local ready_now = {['0'] = {}, ['1'] = {}, ['2'] = {}} -- ids, by class
 
 local lined -- for jobs of groups that are ready: members of LINED and their keys; nil if the call has no groups
@@ -27,9 +27,13 @@ end
 
 -- include: judge
 
+local pushes = 0
 for class, list in pairs(ready_now) do
   if #list > 0 then
-    redis.call('LLEN', lists[class])
+    pushes = pushes + 1
+    if pushes > 1 then -- the first one is the first write
+      redis.call('LLEN', lists[class])
+    end
   end
 end
 if replaced then

@@ -1,7 +1,7 @@
 -- A step of enqueue.lua: finds the outcome for each job, and collects what to write for the jobs that are put in.
 local at = stamp(now)
 local heads = {} -- the header of a plain job's record, by class
-local keyed_heads = {['0'] = {}, ['1'] = {}, ['2'] = {}} -- of a job with a unique key, by class, and by its length and scope
+local keyed_heads -- of a job with a unique key, by class, and by its length and scope
 local outcomes, records, due = {}, {}, {}
 local marked, replaced -- marked: ticks; replaced: terminal jobs that are replaced; nil if there are none
 local expires -- when jobs expire, and their ids; nil if there are none
@@ -13,8 +13,14 @@ if lined then
 end
 local stamped, stamp_head -- a time that is a multiple of 256, and its first seven bytes
 local rounded, place_head -- a place that is a multiple of 1000, and what stands in front of the last three digits of those from it on
-local ends, threes, lengths = {}, {}, {} -- by number: bytes; three digits; the lengths that stand in front of a group's key
-local grouped_head = '\0\1' .. at -- of the record of a job of a group: what follows the class
+local ends, threes, lengths -- by number: bytes; three digits; the lengths that stand in front of a group's key
+local grouped_head -- of the record of a job of a group: what follows the class
+if keyed then
+  keyed_heads = {['0'] = {}, ['1'] = {}, ['2'] = {}}
+end
+if grouped then
+  ends, threes, lengths, grouped_head = {}, {}, {}, '\0\1' .. at
+end
 if keys_held then
   -- include: read_holders
 end

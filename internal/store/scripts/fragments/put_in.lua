@@ -33,7 +33,7 @@ if keys_taken then
 end
 redis.call('HSET', JOBS, unpack(records))
 if woken then
-  wake_one(IDLE)
+  wake_one(IDLE, nil, idlers)
 end
 note('enqueued', fresh)
 if not largest and redis.call('HLEN', JOBS) > fresh then

@@ -3,6 +3,7 @@
 local common
 local digit, plus, flags, a, b, c = byte(class, 1, 6)
 if plus == 43 and when == '' then -- '+'
+  names = names or {[48] = '0', [49] = '1', [50] = '2'}
   if flags == 4 and (c == 101 or c == 115) and a * 256 + b == #class - 5 and #class > 6 and #class < 409 and UNIQUE then -- scope 'e' or 's'
     common = names[digit]
     if common then

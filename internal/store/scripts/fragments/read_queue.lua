@@ -10,7 +10,7 @@ if n > 1 and not (largest and largest <= 4096) then
 else
   present = redis.call('HMGET', JOBS, unpack(ids))
 end
-redis.call('ZCARD', IDLE)
+local idlers = redis.call('ZRANGE', IDLE, '0', '1')
 if lined then
   redis.call('ZCARD', LINED)
   redis.call('ZCARD', TURNS)

@@ -3,9 +3,11 @@
 -- Wakes the session that has been idle for longest, except the one with the address except. Sends it a message and removes its address
 -- from the idle sessions. Its worker may not act on it, for example because its process stands still. So the session that has
 -- been idle for the shortest time gets a message as well: to look for work a little later. An address without a listener is removed.
-local function wake_one(idle, except)
+-- longest is the two that have been idle for longest, of a caller that has read them.
+local function wake_one(idle, except, longest)
   for _ = 1, 1000 do
-    local first, second = unpack(redis.call('ZRANGE', idle, 0, 1))
+    local first, second = unpack(longest or redis.call('ZRANGE', idle, '0', '1'))
+    longest = nil
     local address = first == except and second or first
     if not address or address == except then
       return
