@@ -125,6 +125,10 @@ func (p *program) build(ctx context.Context) error {
 	return nil
 }
 
+// sameHeap lets a bench collect garbage when its heap has so many bytes. By default it does when the heap has doubled, and so how often it does, beside
+// Redis, is a matter of what is in the heap from the start: that is more with each peer that a bench is linked with.
+var sameHeap = []string{"GOGC=off", "GOMEMLIMIT=256MiB"}
+
 // measure runs cases once, in a process of its own, and returns our figure of each.
 func (p *program) measure(ctx context.Context, srv *server, cases []testCase, quick bool) (map[string]float64, error) {
 	var list []string
@@ -134,6 +138,7 @@ func (p *program) measure(ctx context.Context, srv *server, cases []testCase, qu
 	cmd := exec.CommandContext(ctx, p.path, "-case", strings.Join(list, ","), "-runs", "1", "-json",
 		"-quick="+strconv.FormatBool(quick), "-redis", srv.addr)
 	cmd.Dir = p.sources
+	cmd.Env = append(os.Environ(), sameHeap...)
 	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) } // so that it ends its own servers
 	cmd.WaitDelay = 10 * time.Second
 	out, err := output(cmd)
