@@ -20,7 +20,8 @@ const againstTarget = 0.98
 
 // against compares this tree with another commit. It builds both, each with its own bench, and runs a
 // case of this tree, of the commit, and of this tree again in turn: what the two runs of this tree
-// differ by is noise. Each run is a process that measures the case once, with its peer.
+// differ by is noise. Each run is a process that measures the case once, with its peer. The peer is the same in both programs: what its two
+// figures differ by isn't ours, but that of the programs, of which one is larger.
 func against(ctx context.Context, srv *server, f flags, progress io.Writer) (results []result, err error) {
 	dir, err := os.MkdirTemp("", "signalbox-bench-")
 	if err != nil {
@@ -52,14 +53,18 @@ func against(ctx context.Context, srv *server, f flags, progress io.Writer) (res
 	return results, nil
 }
 
-// figures are the rounds of one case: one figure a round of each side.
-type figures struct{ ours, theirs, again []float64 }
+// figures are the rounds of one case: one figure a round of each side. peers are those of the peer in this tree's program, and in the other one. A
+// case that has no peer has none.
+type figures struct {
+	ours, theirs, again []float64
+	peers               [2][]float64
+}
 
 // against runs the rounds of one contest. The order of the three turns with each round.
 func (c *contest) against(ctx context.Context, srv *server, f flags, this, other *program, progress io.Writer) ([]result, error) {
 	rounds := make([]figures, len(c.cases))
 	for i := range f.runs {
-		var measured [3]map[string]float64 // this tree, the commit, this tree again
+		var measured [3]map[string]result // this tree, the commit, this tree again
 		for turn := range measured {
 			side := (turn + i) % len(measured)
 			p := this
@@ -73,11 +78,13 @@ func (c *contest) against(ctx context.Context, srv *server, f flags, this, other
 		}
 		for j, tc := range c.cases {
 			r := &rounds[j]
-			r.ours = append(r.ours, measured[0][tc.name])
-			r.theirs = append(r.theirs, measured[1][tc.name])
-			r.again = append(r.again, measured[2][tc.name])
+			this, other, again := measured[0][tc.name], measured[1][tc.name], measured[2][tc.name]
+			r.ours, r.theirs, r.again = append(r.ours, this.Ours), append(r.theirs, other.Ours), append(r.again, again.Ours)
+			if this.Theirs > 0 && other.Theirs > 0 {
+				r.peers[0], r.peers[1] = append(r.peers[0], this.Theirs), append(r.peers[1], other.Theirs)
+			}
 			fmt.Fprintf(progress, "%s %d/%d: this tree %s, %s %s, this tree again %s %s\n", tc.name, i+1, f.runs,
-				figure(measured[0][tc.name]), f.against, figure(measured[1][tc.name]), figure(measured[2][tc.name]), tc.unit)
+				figure(this.Ours), f.against, figure(other.Ours), figure(again.Ours), tc.unit)
 		}
 	}
 	results := make([]result, len(c.cases))
@@ -91,9 +98,13 @@ func (c *contest) against(ctx context.Context, srv *server, f flags, this, other
 // speed drifts from round to round.
 func (r *figures) compare(tc testCase, peer string) result {
 	ratio, noise := ratios(tc, r.ours, r.theirs), ratios(tc, r.ours, r.again)
+	of := 0.0 // the peer
+	if len(r.peers[0]) > 0 {
+		of = ratios(tc, r.peers[0], r.peers[1])
+	}
 	return result{
 		Case: tc.name, Unit: tc.unit, Ours: round(median(r.ours)), Peer: peer, Theirs: round(median(r.theirs)),
-		Ratio: round(ratio), Noise: round(noise), Target: againstTarget, Met: ratio >= againstTarget,
+		Ratio: round(ratio), Noise: round(noise), OfPeer: round(of), Target: againstTarget, Met: ratio >= againstTarget,
 	}
 }
 
@@ -129,8 +140,8 @@ func (p *program) build(ctx context.Context) error {
 // Redis, is a matter of what is in the heap from the start: that is more with each peer that a bench is linked with.
 var sameHeap = []string{"GOGC=off", "GOMEMLIMIT=256MiB"}
 
-// measure runs cases once, in a process of its own, and returns our figure of each.
-func (p *program) measure(ctx context.Context, srv *server, cases []testCase, quick bool) (map[string]float64, error) {
+// measure runs cases once, in a process of its own, and returns the result of each.
+func (p *program) measure(ctx context.Context, srv *server, cases []testCase, quick bool) (map[string]result, error) {
 	var list []string
 	for _, tc := range cases {
 		list = append(list, tc.name)
@@ -149,13 +160,13 @@ func (p *program) measure(ctx context.Context, srv *server, cases []testCase, qu
 	if err := json.Unmarshal(out, &r); err != nil {
 		return nil, fmt.Errorf("%s of %s: its report: %w", strings.Join(list, ","), p.name, err)
 	}
-	found := make(map[string]float64)
+	found := make(map[string]result)
 	for _, x := range r.Results {
-		found[x.Case] = x.Ours
+		found[x.Case] = x
 	}
 	for _, name := range list {
-		if found[name] <= 0 {
-			return nil, fmt.Errorf("%s of %s: the figure is %v", name, p.name, found[name])
+		if ours := found[name].Ours; ours <= 0 {
+			return nil, fmt.Errorf("%s of %s: the figure is %v", name, p.name, ours)
 		}
 	}
 	return found, nil

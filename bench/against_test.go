@@ -24,7 +24,7 @@ func TestAgainstItself(t *testing.T) {
 	if len(results) != 1 || results[0].Case != "enqueue-16" || results[0].Peer != "HEAD" {
 		t.Fatalf("results are %+v", results)
 	}
-	if r := results[0]; r.Ours <= 0 || r.Theirs <= 0 || r.Ratio <= 0 || r.Noise <= 0 {
+	if r := results[0]; r.Ours <= 0 || r.Theirs <= 0 || r.Ratio <= 0 || r.Noise <= 0 || r.OfPeer <= 0 {
 		t.Errorf("a figure is missing: %+v", r)
 	}
 }
@@ -46,11 +46,15 @@ func TestRatios(t *testing.T) {
 	t.Parallel()
 	more, less := testCase{name: "process"}, testCase{name: "latency", less: true}
 	r := figures{ours: []float64{98, 49, 90}, theirs: []float64{100, 50, 100}, again: []float64{98, 49, 100}}
-	if got := r.compare(more, "abc"); got.Ratio != 0.98 || got.Noise != 1 || !got.Met {
+	if got := r.compare(more, "abc"); got.Ratio != 0.98 || got.Noise != 1 || got.OfPeer != 0 || !got.Met {
 		t.Errorf("more is better: %+v", got)
 	}
 	if got := r.compare(less, "abc"); got.Ratio != 1.02 || got.Noise != 1 || !got.Met {
 		t.Errorf("less is better: %+v", got)
+	}
+	r.peers = [2][]float64{{9, 4.5, 9}, {10, 5, 10}}
+	if got := r.compare(more, "abc"); got.OfPeer != 0.9 {
+		t.Errorf("the peer: %+v", got)
 	}
 	r.ours = []float64{97, 48.5, 97}
 	if got := r.compare(more, "abc"); got.Ratio != 0.97 || got.Met {

@@ -47,9 +47,10 @@ type result struct {
 	Ours   float64 `json:"ours"`
 	Peer   string  `json:"peer"` // "" if there is none; then theirs and ratio are 0
 	Theirs float64 `json:"theirs"`
-	Ratio  float64 `json:"ratio"`          // more is better, whatever the unit
-	Noise  float64 `json:"noise,omitzero"` // with -against: the ratio of this tree to itself; else 0
-	Target float64 `json:"target"`         // of the ratio
+	Ratio  float64 `json:"ratio"`            // more is better, whatever the unit
+	Noise  float64 `json:"noise,omitzero"`   // with -against: the ratio of this tree to itself; else 0
+	OfPeer float64 `json:"of_peer,omitzero"` // with -against: the ratio of the peer in this tree's program to the peer in the other one; 0 if the case has none
+	Target float64 `json:"target"`           // of the ratio
 	Met    bool    `json:"met"`
 
 	limit  string // on our figure; "": none
@@ -117,14 +118,14 @@ func (r *report) table(w io.Writer) error {
 	fmt.Fprintln(w)
 	tw := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
 	repeated := slices.ContainsFunc(r.Results, func(x result) bool { return x.Noise > 0 })
-	row := func(ratio, noise string, before, after []string) {
+	row := func(ratio, noise, ofPeer string, before, after []string) {
 		cells := append(before, ratio)
 		if repeated {
-			cells = append(cells, noise)
+			cells = append(cells, noise, ofPeer)
 		}
 		fmt.Fprintln(tw, strings.Join(append(cells, after...), "\t")+"\t")
 	}
-	row("ratio", "to itself", []string{"case", "unit", "signalbox", "peer", "theirs"}, []string{"target", "met", "our limit", "met"})
+	row("ratio", "to itself", "its peer's", []string{"case", "unit", "signalbox", "peer", "theirs"}, []string{"target", "met", "our limit", "met"})
 	for i := range r.Results {
 		x := &r.Results[i]
 		target, met, within := "", "", ""
@@ -138,7 +139,11 @@ func (r *report) table(w io.Writer) error {
 		if x.Peer == "" {
 			theirs, ratio = "", ""
 		}
-		row(ratio, figure(x.Noise)+"x",
+		ofPeer := ""
+		if x.OfPeer > 0 {
+			ofPeer = figure(x.OfPeer) + "x"
+		}
+		row(ratio, figure(x.Noise)+"x", ofPeer,
 			[]string{x.Case, x.Unit, figure(x.Ours), x.Peer, theirs}, []string{target, met, x.limit, within})
 	}
 	return tw.Flush()
