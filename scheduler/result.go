@@ -18,6 +18,8 @@ type Result struct {
 	ID string
 	// New reports whether the job was enqueued. If it is false and there was no error, Existing has the ID, or the unique key.
 	New bool
+	// Updated reports whether the job Existing has got what this one has: see [Replace]. Then New is false.
+	Updated bool
 	// Existing is the ID of the job because of which this one wasn't enqueued. It is ID if that job has the ID, and mostly another one if it has the
 	// unique key (see [Unique]). It is "" if New is true.
 	Existing string
@@ -25,8 +27,6 @@ type Result struct {
 	// Whether it is ready or running is read a moment after the call. The job may have moved on by then. State is ""
 	// if New is true, if the state couldn't be read, or if nothing is left of the job, and only its window lasts.
 	State signalbox.State
-	// Updated reports whether the job Existing has got what this one has: see [Replace]. Then New is false.
-	Updated bool
 	// Replaced is the state of the job that this one replaced: dead, cancelled or completed. It is "" if there was none.
 	Replaced signalbox.State
 	// Err says why this job is not enqueued, or may not be. Only [Scheduler.EnqueueMany] and [Scheduler.EnqueueSeq] set it.
