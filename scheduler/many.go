@@ -86,6 +86,7 @@ type bulk struct {
 	opts             []EnqueueOption           // of all jobs
 	base             *options                  // resolved, for kinds without defaults
 	kinds            map[kindDefaults]resolved // resolved, for the other kinds
+	own              options                   // of the item that was encoded last, if it has some
 	traced, measured bool
 	headers          map[string]string // for jobs without a span and headers of their own
 }
@@ -116,14 +117,14 @@ type chunk struct {
 	drawn   []drawn
 }
 
-// drawn are the options of an item that has an incarnation or is made again.
+// drawn is what the error of an item needs that has an incarnation or is made again.
 type drawn struct {
 	item        int
 	incarnation uint64
-	options     *options
+	again       bool
 }
 
-// encoded is an item with all that is sent of it.
+// encoded is an item with all that is sent of it. Its options are valid until the next item is encoded.
 type encoded struct {
 	store.Item
 	id, kind    string
@@ -151,7 +152,7 @@ func (b *bulk) add(it *Item) {
 func (b *bulk) encode(it *Item) (j encoded, err error) {
 	k, kind, payload, argsErr := marshal(it.Args, b.s.codec)
 	base, kindErr := b.ofKind(k)
-	o, err := base.with(b.s.trace.reserved, it.Options)
+	o, err := base.withIn(&b.own, b.s.trace.reserved, it.Options)
 	j.options, j.kind = o, kind
 	if argsErr != nil || kindErr != nil {
 		err = errors.Join(kindErr, err, argsErr)
@@ -195,7 +196,7 @@ func (b *bulk) put(i int, j *encoded) {
 	c.index = append(c.index, i)
 	c.bytes += j.Size()
 	if j.incarnation != 0 || j.options.drawn {
-		c.drawn = append(c.drawn, drawn{i, j.incarnation, j.options})
+		c.drawn = append(c.drawn, drawn{i, j.incarnation, j.options.drawn})
 	}
 	if b.measured {
 		c.kinds, c.names = c.kinds.add(j.kind), append(c.names, j.kind)
@@ -339,12 +340,12 @@ func (b *bulk) fail(c *chunk, err error) {
 func (c *chunk) failAll(err error, failed func(j int) bool) {
 	drawn := c.drawn
 	for j, i := range c.index {
-		o, incarnation := &defaults, uint64(0)
+		incarnation, again := uint64(0), false
 		if len(drawn) > 0 && drawn[0].item == i {
-			o, incarnation, drawn = drawn[0].options, drawn[0].incarnation, drawn[1:]
+			incarnation, again, drawn = drawn[0].incarnation, drawn[0].again, drawn[1:]
 		}
 		if failed(j) {
-			c.into[i].Err = o.settle(err, c.into[i].ID, incarnation)
+			c.into[i].Err = settle(err, c.into[i].ID, incarnation, again)
 		}
 	}
 }

@@ -103,6 +103,15 @@ func (o *options) with(reserved func() []string, opts []EnqueueOption) (*options
 	return changed, changed.apply(reserved, opts)
 }
 
+// withIn is with for one of many jobs: what it returns may be room, which the next call uses again.
+func (o *options) withIn(room *options, reserved func() []string, opts []EnqueueOption) (*options, error) {
+	if len(opts) == 0 {
+		return o, nil
+	}
+	room.start(o)
+	return room, room.apply(reserved, opts)
+}
+
 // apply changes o by the options. The error has every mistake.
 func (o *options) apply(reserved func() []string, opts []EnqueueOption) error {
 	for i, opt := range opts {
@@ -126,10 +135,16 @@ func singly(opts []EnqueueManyOption) []EnqueueOption {
 
 // begin returns a copy of o, to be changed by a list of options.
 func (o *options) begin() *options {
-	changed := *o
-	changed.at, changed.after, changed.headersAdded, changed.errs = false, false, false, nil
-	changed.isGroup, changed.isSerial = false, false
-	return &changed
+	changed := new(options)
+	changed.start(o)
+	return changed
+}
+
+// start makes o a copy of from, to be changed by a list of options.
+func (o *options) start(from *options) {
+	*o = *from
+	o.at, o.after, o.headersAdded, o.errs = false, false, false, nil
+	o.isGroup, o.isSerial = false, false
 }
 
 func (o *options) missing(i int) { o.wrong("option", "number %d of the list is nil", i+1) }

@@ -52,13 +52,18 @@ func (e *UncertainError) Again() EnqueueOption {
 	})
 }
 
+// settle is settle for a job with these options.
+func (o *options) settle(err error, id string, incarnation uint64) error {
+	return settle(err, id, incarnation, o.drawn)
+}
+
 // settle returns err, or an UncertainError that wraps it if the job may be enqueued. After a call with Again every
 // error is such a one.
-func (o *options) settle(err error, id string, incarnation uint64) error {
+func settle(err error, id string, incarnation uint64, again bool) error {
 	if bad := (*undurable)(nil); errors.As(err, &bad) {
 		return &NotDurableError{ID: id, Replicas: bad.reached.Replicas, Local: bad.reached.Local, Err: err, incarnation: incarnation}
 	}
-	if o.drawn && !errors.Is(err, ErrUncertain) {
+	if again && !errors.Is(err, ErrUncertain) {
 		err = repeatedError{err}
 	}
 	if errors.Is(err, ErrUncertain) {

@@ -113,7 +113,9 @@ func isGrouped(class string) bool {
 
 // withExtras returns the class of a job that has these extras.
 func withExtras(class string, flags byte, extras []byte) string {
-	return class + string(append([]byte{'+', flags}, extras...))
+	var room [256]byte // so that most need no other memory than the result's
+	text := append(append(room[:0], class...), '+', flags)
+	return string(append(text, extras...))
 }
 
 // ID returns the job's ID.
@@ -168,7 +170,9 @@ func (it *Item) Unique(u Unique) {
 	if flags&wire.FlagExpires != 0 { // its part stands behind that of the key
 		extras, expires = extras[:len(extras)-wire.ExpiresLen], extras[len(extras)-wire.ExpiresLen:]
 	}
-	it.class = withExtras(marks, flags|wire.FlagUnique, append(wire.AppendUnique([]byte(extras), u), expires...))
+	var room [256]byte // as in withExtras
+	all := append(wire.AppendUnique(append(room[:0], extras...), u), expires...)
+	it.class = withExtras(marks, flags|wire.FlagUnique, all)
 	it.special = true
 }
 
