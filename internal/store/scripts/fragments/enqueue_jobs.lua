@@ -14,7 +14,7 @@ local ready_now = {['0'] = {}, ['1'] = {}, ['2'] = {}} -- ids, by class
 local lined -- for jobs of groups that are ready: members of LINED and their keys; nil if the call has no groups
 local place -- the last one in the lines
 local uniques -- the unique keys of jobs; nil if the call has none
-local keys_held, keys_taken, windows, cut_short -- the values of these in UNIQUE; those that the call takes; their windows; those whose windows go on
+local keys_held, keys_taken, windows, cut_short -- the values of these in UNIQUE; those that the call takes, each with its value; their windows; those whose windows go on
 local holders, moving, met, updated -- the states of jobs that have keys; those that are being moved; those that are met; those of them that get what others have
 
 -- include: read_jobs, read_queue

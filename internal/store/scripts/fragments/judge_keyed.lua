@@ -13,9 +13,11 @@ if not head then
 end
 records[2 * fresh + 1], records[2 * fresh + 2] = id, head .. key .. envelope
 fresh, seen[id] = fresh + 1, '0'
-keys_held[key] = (scope == 101 and 'e ' or 's ') .. id
+local holder = (scope == 101 and 'e ' or 's ') .. id
+keys_held[key] = holder
 keys_taken = keys_taken or {}
-keys_taken[#keys_taken + 1] = key
+local k = #keys_taken
+keys_taken[k + 1], keys_taken[k + 2] = key, holder
 local list = ready_now[class]
 list[#list + 1] = id
 outcomes[j] = '1'

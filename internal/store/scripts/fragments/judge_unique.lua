@@ -29,7 +29,8 @@ if outcome ~= 'u' and outcome ~= 'U' and not full then
   local ends = scope == 'w' and digits(now + detail.window)
   keys_held[key] = (ends or scope) .. ' ' .. id
   keys_taken = keys_taken or {}
-  keys_taken[#keys_taken + 1] = key
+  local k = #keys_taken
+  keys_taken[k + 1], keys_taken[k + 2] = key, keys_held[key]
   if ends then
     windows = windows or {}
     windows[#windows + 1] = ends

@@ -2,11 +2,7 @@
 
 -- A step of enqueue.lua: notes which unique keys the new jobs have.
 raise_layout()
-local values = {}
-for i, key in ipairs(keys_taken) do
-  values[2 * i - 1], values[2 * i] = key, keys_held[key]
-end
-redis.call('HSET', UNIQUE, unpack(values))
+redis.call('HSET', UNIQUE, unpack(keys_taken))
 if windows then
   redis.call('ZADD', WINDOWS, unpack(windows))
   drop_windows(now, 10 + #windows)
