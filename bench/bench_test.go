@@ -90,7 +90,7 @@ func TestRatio(t *testing.T) {
 func TestCases(t *testing.T) {
 	t.Parallel()
 	want := []string{
-		"process-c100", "process-c10", "enqueue-16", "unique-enqueue", "unique-enqueue-river", "enqueue-bulk", "unique-bulk", "groups-bulk", "enqueue-seq",
+		"process-c100", "process-c10", "enqueue-16", "unique-enqueue", "unique-enqueue-river", "enqueue-bulk", "unique-bulk", "unique-bulk-both", "groups-bulk", "enqueue-seq",
 		"latency-idle-p50", "latency-idle-p99", "cancel-p99", "latency-floor", "memory-pending", "ceiling", "cluster-60-queues",
 		"groups-100", "groups-10000", "groups-100000", "groups-cpu", "unique-cpu", "plain-beside-groups-c100", "plain-beside-groups-c10", "groups-flood", "serial-throughput",
 		"rate-accuracy", "rate-accuracy-groups", "cron-lag-p99", "delayed-lateness-p99", "delayed-crowd-script",

@@ -97,6 +97,12 @@ func contests() []contest {
 		},
 		{
 			peer:   "asynq, 16 producers",
+			ours:   side{ourBulkWith(uniqueKey), 300_000, 100_000},
+			theirs: side{asynqUnique, 60_000, 20_000},
+			cases:  []testCase{{name: "unique-bulk-both", unit: "jobs/s", target: 4}},
+		},
+		{
+			peer:   "asynq, 16 producers",
 			ours:   side{ourBulkWith(oneOf100), 300_000, 100_000},
 			theirs: side{asynqEnqueue, 60_000, 20_000},
 			cases:  []testCase{{name: "groups-bulk", unit: "jobs/s", target: 4}},
