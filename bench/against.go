@@ -20,8 +20,8 @@ const againstTarget = 0.98
 
 // against compares this tree with another commit. It builds both, each with its own bench, and runs a
 // case of this tree, of the commit, and of this tree again in turn: what the two runs of this tree
-// differ by is noise. Each run is a process that measures the case once, with its peer. The peer is the same in both programs: what its two
-// figures differ by isn't ours, but that of the programs, of which one is larger.
+// differ by is noise. Each run is a process that measures the case once, with its peer. A peer that isn't ours is the same in both
+// programs: what its two figures differ by is that of the programs, of which one is larger.
 func against(ctx context.Context, srv *server, f flags, progress io.Writer) (results []result, err error) {
 	dir, err := os.MkdirTemp("", "signalbox-bench-")
 	if err != nil {
