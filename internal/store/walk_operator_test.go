@@ -309,10 +309,15 @@ func (w *walk) bring() {
 	answers, err := w.to.Move(bg, w.Name(), all)
 	w.must(err)
 	var taken []string
+	w.begun = 0
 	for i, answer := range answers {
-		if answer.Acted == Occupied {
+		job := w.m.jobs[all[i]]
+		switch {
+		case answer.Acted == Occupied:
 			taken = append(taken, all[i])
-		} else if answer.Acted != Done {
+		case answer == Answer{Acted: Wrong, State: StateHeld} && job != nil && job.where == "running":
+			w.begun++ // such a copy can't be made again while its job runs: it stays until that has ended
+		case answer.Acted != Done:
 			w.fail("job %s isn't brought back: %v", all[i], answer)
 		}
 	}
@@ -320,7 +325,6 @@ func (w *walk) bring() {
 		_, err := w.to.Do(bg, DeleteJobs(), taken)
 		w.must(err)
 	}
-	w.begun = 0
 	if lost := w.adopt(among(some)); len(lost) > 0 {
 		w.fail("%v are lost by moves", lost)
 	}

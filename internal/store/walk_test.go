@@ -245,6 +245,11 @@ func (w *walk) finish() {
 			w.fail("jobs are left: %q", left)
 		}
 	}
+	if w.begun > 0 {
+		if w.bring(); w.begun > 0 {
+			w.fail("copies are left in the other queue, though nothing runs: %v", w.to.dump())
+		}
+	}
 	for range 4 {
 		w.pass() // what is parked, and became empty, is forgotten at its time, and so are rates, which are at most three hours ahead
 	}
