@@ -24,8 +24,21 @@ local function lines(limits)
     return high and {high, normal, low, tonumber(held)} or {'.', '.', '.', 0}
   end
 
-  -- Reads the groups with these keys. Each method below is for groups that were read.
-  function g.load(keys)
+  -- Makes the state of a group from what parse returned.
+  local function state_of(key, p)
+    local s = { -- with all fields, so that Lua makes room for them once
+      p[1], p[2], p[3], held = p[4], drawn = 0, changed = false, -- drawn: by this call, and not yet held
+      most = string.byte(key) == 115 and 1 or math.huge, -- how many jobs may hold the group at a time. 's' is for a serial one
+      limits = false, at = false, held_until = false, -- for limits
+    }
+    order[#order + 1] = key
+    states[key] = s
+    return s
+  end
+
+  -- Reads the groups with these keys. Each method below is for groups that were read; if joins says so, only join and save are: a job that
+  -- joins a line that isn't empty changes nothing of its group, so most groups need no state of their own then.
+  function g.load(keys, joins)
     local missing = {}
     for i = 1, #keys do
       local key = keys[i]
@@ -43,12 +56,11 @@ local function lines(limits)
           p = parse(value)
           parsed[value] = p
         end
-        order[#order + 1] = key
-        states[key] = { -- with all fields, so that Lua makes room for them once
-          p[1], p[2], p[3], held = p[4], drawn = 0, changed = false, -- drawn: by this call, and not yet held
-          most = string.byte(key) == 115 and 1 or math.huge, -- how many jobs may hold the group at a time. 's' is for a serial one
-          limits = false, at = false, held_until = false, -- for limits
-        }
+        if joins then
+          states[key] = p
+        else
+          state_of(key, p)
+        end
       end
       if limits then
         limits.load(states, missing)
@@ -123,6 +135,9 @@ local function lines(limits)
       rows[2 * i - 1], rows[2 * i] = '0', members[i]
       local state = states[key][numbers[class]]
       if state == '.' then
+        if not states[key].held then
+          state_of(key, states[key])
+        end
         if g.room(key) > 0 then
           g.turn(key, class, turns)
           any = true

@@ -5,7 +5,7 @@ raise_layout()
 if lined.n > 0 then
   -- include: lines
   local g = lines()
-  g.load(lined.keys)
+  g.load(lined.keys, true)
   woken = g.join(lined.members, lined.keys, lined.classes) and held_back == '' or woken
   g.save()
   redis.call('HSET', STATS, 'place', digits(place))
