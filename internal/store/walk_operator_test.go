@@ -317,6 +317,8 @@ func (w *walk) bring() {
 			taken = append(taken, all[i])
 		case answer == Answer{Acted: Wrong, State: StateHeld} && job != nil && job.where == "running":
 			w.begun++ // such a copy can't be made again while its job runs: it stays until that has ended
+		case answer == Answer{Acted: Wrong, State: StateHeld} && job != nil && job.where == string(Completed):
+			// it stays until that job, which is kept, is dropped
 		case answer.Acted != Done:
 			w.fail("job %s isn't brought back: %v", all[i], answer)
 		}
