@@ -131,7 +131,7 @@ func TestCallsAreBounded(t *testing.T) {
 	})
 }
 
-// Jobs with groups or unique keys take Redis longer, so a call has at most 200 of them.
+// Jobs with groups or unique keys take Redis longer, so a call has at most 160 of them.
 func TestCallsOfSpecialJobsAreBounded(t *testing.T) {
 	t.Parallel()
 	_, q := setup(t)

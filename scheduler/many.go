@@ -29,7 +29,7 @@ type Item struct {
 }
 
 // EnqueueMany enqueues many jobs, each with opts and its own options. It returns one result for each item, in the same
-// order. The jobs go in chunks of at most 950 jobs (200 that have a group or a unique key, or may expire) and about 1 MiB, several at a time. Jobs of different chunks have no
+// order. The jobs go in chunks of at most 950 jobs (160 that have a group or a unique key, or may expire) and about 1 MiB, several at a time. Jobs of different chunks have no
 // order. Redis runs a chunk completely or not at all. But if the queue has its maximum length, the first jobs of the chunk that fit go in, in their
 // order, and the others fail with a [signalbox.QueueFullError], or wait: see [WaitForRoom].
 //

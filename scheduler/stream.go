@@ -19,7 +19,7 @@ import (
 // The loop does the work: without a loop nothing is enqueued, and a second loop over the same result enqueues
 // everything a second time.
 //
-// The jobs go in chunks of at most 950 jobs (200 that have a group or a unique key, or may expire) and about 1 MiB, as one call for each queue that a chunk has jobs for. A
+// The jobs go in chunks of at most 950 jobs (160 that have a group or a unique key, or may expire) and about 1 MiB, as one call for each queue that a chunk has jobs for. A
 // chunk is sent when the loop has had all results of the chunk before, and while it is under way the next one is
 // encoded. So:
 //

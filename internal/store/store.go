@@ -23,7 +23,7 @@ const (
 	MaxBatch = 950
 	// MaxSpecial is the most jobs in one call that have a group or a unique key, or may expire. Such a job takes Redis several times as long as a
 	// plain one.
-	MaxSpecial = 200
+	MaxSpecial = 160
 	// SuspectAt is the number of crashes from which on a job is a suspect.
 	SuspectAt = 2
 	// CrashLimit is the number of crashes at which a job is dead, unless the worker that takes it back says another.
