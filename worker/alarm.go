@@ -11,18 +11,17 @@ type alarm struct {
 	at    time.Time // when it rings; zero if it isn't set
 }
 
-// set makes the alarm ring after the duration in, counted from now. If it is set to ring earlier, nothing changes. mu is held.
-func (a *alarm) set(now time.Time, in time.Duration) {
-	at := now.Add(in)
+// set makes the alarm ring at a time, or at once if that has passed. If it is set to ring earlier, nothing changes. mu is held.
+func (a *alarm) set(at time.Time) {
 	if !a.at.IsZero() && !at.Before(a.at) {
 		return
 	}
 	a.at = at
 	if a.timer == nil {
-		a.timer = time.AfterFunc(in, a.rings)
+		a.timer = time.AfterFunc(time.Until(at), a.rings)
 		return
 	}
-	a.timer.Reset(in)
+	a.timer.Reset(time.Until(at))
 }
 
 func (a *alarm) rings() {

@@ -237,7 +237,7 @@ func (q *queue) apply(c *call, reply *store.ClaimReply) {
 		q.lose(s)
 	}
 	q.heed(reply.Hints, c.began)
-	q.armTimer(now, reply.Next)
+	q.armTimer(c.began, reply.Next)
 	if c.Want > 0 {
 		q.waiting = time.Time{}
 	}

@@ -266,7 +266,7 @@ func TestDispatchWalk(t *testing.T) {
 	}
 }
 
-// An alarm rings at the earliest of its times. It rings again when it is set again.
+// An alarm rings at the earliest of its times, at once if that has passed. It rings again when it is set again.
 func TestAlarm(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -281,7 +281,7 @@ func TestAlarm(t *testing.T) {
 		set := func(in time.Duration) {
 			mu.Lock()
 			defer mu.Unlock()
-			a.set(time.Now(), in)
+			a.set(time.Now().Add(in))
 		}
 		set(2 * time.Second)
 		set(time.Second)
@@ -289,6 +289,8 @@ func TestAlarm(t *testing.T) {
 		time.Sleep(time.Minute) // of the bubble's clock
 		set(time.Second)
 		time.Sleep(time.Minute)
+		set(-time.Second)
+		synctest.Wait()
 		set(time.Second)
 		mu.Lock()
 		a.stop()
@@ -296,7 +298,7 @@ func TestAlarm(t *testing.T) {
 		time.Sleep(time.Minute)
 		mu.Lock()
 		defer mu.Unlock()
-		if want := []time.Duration{time.Second, 61 * time.Second}; !slices.Equal(rang, want) {
+		if want := []time.Duration{time.Second, 61 * time.Second, 2 * time.Minute}; !slices.Equal(rang, want) {
 			t.Errorf("it rang after %v, want %v", rang, want)
 		}
 	})

@@ -200,3 +200,25 @@ func TestRenewalFindsWhatIsForgotten(t *testing.T) {
 		t.Error("it listens anew, and makes no claim")
 	}
 }
+
+// The time until a job is due counts from when the call was sent that said so: the next one comes to Redis when it is time, however long calls take.
+func TestNextCountsFromTheCall(t *testing.T) {
+	t.Parallel()
+	q := still(t, 1)
+	at := func() time.Time {
+		q.mu.Lock()
+		defer q.mu.Unlock()
+		return q.alarm.at
+	}
+	c := q.looks()
+	c.began = time.Now().Add(-time.Minute)
+	q.apply(c, &store.ClaimReply{Alive: true, Hints: store.Hints{Next: time.Hour}})
+	if want := c.began.Add(time.Hour); !at().Equal(want) {
+		t.Errorf("after a claim the alarm is set to %v, want %v", at(), want)
+	}
+	began := c.began.Add(-time.Minute)
+	q.follow(store.Hints{Idle: true, Next: time.Hour}, began)
+	if want := began.Add(time.Hour); !at().Equal(want) {
+		t.Errorf("after a renewal the alarm is set to %v, want %v", at(), want)
+	}
+}

@@ -173,10 +173,11 @@ func (q *queue) claimUnder(s *session) {
 	q.dispatch.open = s != nil
 }
 
-// armTimer sees to it that a lane looks again when a job is due or a session expires.
+// armTimer sees to it that a lane looks again when a job is due or a session expires: next after the time from. That is when the call was
+// sent which said so. The call that the alarm leads to needs as long to get to Redis, and so comes when it is time, not later by a round trip.
 // q.mu is held.
-func (q *queue) armTimer(now time.Time, next time.Duration) {
+func (q *queue) armTimer(from time.Time, next time.Duration) {
 	if next >= 0 && !q.dispatch.stopping {
-		q.alarm.set(now, next)
+		q.alarm.set(from.Add(next))
 	}
 }

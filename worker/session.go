@@ -322,7 +322,7 @@ func (q *queue) follow(h store.Hints, began time.Time) {
 	}
 	q.mu.Lock()
 	q.heed(h, began)
-	q.armTimer(time.Now(), h.Next)
+	q.armTimer(began, h.Next)
 	q.mu.Unlock()
 	q.offer(h.Expired)
 }
