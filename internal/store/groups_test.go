@@ -471,6 +471,20 @@ func TestSuspectInALine(t *testing.T) {
 	same(t, "the next", to.one().Job.ID, "b2")
 }
 
+// A job that is drawn from its line and isn't there doesn't hold its group: the next one starts.
+func TestNotThereInALine(t *testing.T) {
+	t.Parallel()
+	r := onShared(t)
+	r.open()
+	r.putIn("sa", "a1", "a2")
+	r.must(r.rdb.HDel(bg, r.keys.jobs, "a1").Err())
+	reply := r.call(ClaimRequest{Want: 5})
+	equal(t, "in place of the one that isn't there", ids(reply.Deliveries), []string{})
+	same(t, "there is more", reply.More, true)
+	same(t, "the next", r.one().Job.ID, "a2")
+	equal(t, "while it runs", ids(r.claim(5)), []string{})
+}
+
 // A suspect that waits in a line for its turn has a priority there like any other job.
 func TestPriorityOfASuspectInALine(t *testing.T) {
 	t.Parallel()

@@ -220,6 +220,8 @@ func TestGroupLimits(t *testing.T) {
 	r.must(err)
 	_, err = r.SetLimitsOf(bg, "c", &signalbox.Limits{})
 	r.must(err)
+	_, err = r.SetLimitsOf(bg, "d", &signalbox.Limits{Running: 3}) // a serial group has one in any case
+	r.must(err)
 	count := func(ds []Delivery) string {
 		n := make(map[byte]int)
 		for _, id := range ids(ds) {

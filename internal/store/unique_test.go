@@ -568,7 +568,11 @@ func testUniqueInAGroup(t *testing.T, all *rig) {
 			same(t, "the key has", r.holder("x"), "")
 			r.check()
 			same(t, "the next job", r.fates(item("b")), "1")
-			equal(t, "claimed", ids(r.claim(5)), []string{"b"})
+			b := r.claim(5)
+			equal(t, "claimed", ids(b), []string{"b"})
+			r.settled(settlement(b[0], Completed)) // and isn't kept
+			same(t, "then the key has", r.holder("x"), "")
+			r.check()
 		})
 	}
 }

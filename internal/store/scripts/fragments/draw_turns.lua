@@ -1,9 +1,10 @@
 -- A step of claim.lua: draws jobs from the lines of one class, up to most of them. Each turn is for one job, or for its share if there are fewer
 -- turns than jobs wanted. A line that has more jobs goes behind all others. One that may not go on is blocked, or parked until its rate allows a job.
-local looked = 0
-while #popped < most and not full do
+local looked, drawn_now = 0, #popped
+local counts = {} -- numbers in digits
+while drawn_now < most and not full do
   local base = tonumber(class) * 1125899906842624
-  local got = redis.call('ZRANGE', TURNS, digits(base), '(' .. digits(base + 1125899906842624), 'BYSCORE', 'LIMIT', 0, math.min(most - #popped, 500))
+  local got = redis.call('ZRANGE', TURNS, digits(base), '(' .. digits(base + 1125899906842624), 'BYSCORE', 'LIMIT', 0, math.min(most - drawn_now, 500))
   looked = looked + #got
   if #got == 0 then
     break
@@ -11,57 +12,62 @@ while #popped < most and not full do
     full = true -- the call has been long enough
     break
   end
-  local keys, share = {}, math.max(math.floor((most - #popped) / #got), 1)
+  local keys, share = {}, math.max(math.floor((most - drawn_now) / #got), 1)
   for i = 1, #got do
     keys[i] = string.sub(got[i], 2)
   end
   g.load(keys)
-  local rows, turns, used, parked = {}, {}, {}, {}
+  local rows, turns, used, parked, n_rows = {}, {}, {}, {}, 0
   for i = 1, #got do
-    local key = keys[i]
-    local allowed, pause = g.allowed(key, now)
-    local n = math.min(share, g.room(key), allowed, most - #popped)
-    local line = n > 0 and redis.call('ZRANGE', LINED, '[' .. got[i] .. '\1', '(' .. got[i] .. '\2', 'BYLEX', 'LIMIT', '0', digits(n + 1)) or {}
+    local key, name = keys[i], got[i]
+    local s = g.of(key)
+    local allowed, pause = math.huge, 0
+    if g.timed then
+      allowed, pause = g.allowed(s, now)
+    end
+    local n = math.min(share, s.most - s.held, allowed, most - drawn_now)
+    counts[n] = counts[n] or digits(n + 1) -- one more says whether others wait
+    local line = n > 0 and redis.call('ZRANGE', LINED, '[' .. name .. '\1', '(' .. name .. '\2', 'BYLEX', 'LIMIT', '0', counts[n]) or {}
     local taken = 0
     for k = 1, math.min(n, #line) do
-      local id = string.sub(line[k], #got[i] + 18)
+      local id = string.sub(line[k], #name + 18)
       if measure then
         local size = redis.call('HSTRLEN', JOBS, id)
-        if size > room and #popped > 0 then
+        if size > room and drawn_now > 0 then
           full = true
           break
         end
         room = room - size
       end
       taken = taken + 1
-      rows[#rows + 1] = line[k]
-      popped[#popped + 1] = id
-      from[#popped] = key
+      n_rows, drawn_now = n_rows + 1, drawn_now + 1
+      rows[n_rows] = line[k]
+      popped[drawn_now], from[drawn_now] = id, key
     end
     if full and taken == 0 then
       break -- it keeps its turn
     end
-    g.drew(key, taken, now)
-    used[#used + 1] = got[i]
+    g.hold(key, taken, now)
+    used[i] = name
     if n > 0 and #line <= taken then
       g.set(key, class, '.')
-    elseif g.room(key) <= 0 then
+    elseif s.held >= s.most then
       g.set(key, class, 'b')
     else
-      allowed, pause = g.allowed(key, now)
+      allowed, pause = g.allowed(s, now)
       if allowed > 0 then
         g.turn(key, class, turns)
       else
         g.set(key, class, 'w')
         parked[#parked + 1] = digits(now + pause)
-        parked[#parked + 1] = got[i]
+        parked[#parked + 1] = name
       end
     end
     if full then
       break
     end
   end
-  if #rows > 0 then
+  if n_rows > 0 then
     redis.call('ZREM', LINED, unpack(rows))
   end
   if #used > 0 then

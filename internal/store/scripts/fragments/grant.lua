@@ -13,8 +13,8 @@ for i = 1, #popped do
   if mark % 16 >= 8 then
     -- include: grant_expiring
   end
-  if g and there and from[i] then
-    -- include: grant_suspect
+  if g and from[i] then
+    -- include: grant_lined
   end
   if there then
     seen[id] = true

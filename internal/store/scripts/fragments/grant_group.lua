@@ -1,10 +1,8 @@
 -- include: group_of
 
--- A step of claim.lua: notes with the delivery which group it holds. A job that was drawn from a line holds it from now on.
+-- A step of claim.lua: notes with the delivery which group it holds.
 local key = from[i]
-if key then
-  g.hold(key)
-else
+if not key then
   key = group_of(records[i])
 end
 if key then

@@ -6,9 +6,10 @@
 local function group_limits(usual)
   local named = redis.call('HLEN', LIMITS) > 0
   local timed = redis.call('ZCARD', RATES) > 0
-  local l = {rated = named or usual.rated}
+  local rated = named or usual.rated
+  local l = {rated = rated, timed = timed or rated, usual = usual, none = limits_of()}
 
-  -- Reads the limits of groups into their states, and of those that have a rate when their next job may start.
+  -- Reads into the states of groups the limits that they have of their own, and of those that have a rate when their next job may start.
   function l.load(states, keys)
     local own, names, times = {}, {}, {}
     if named then
@@ -16,11 +17,13 @@ local function group_limits(usual)
         names[i] = 'g' .. string.sub(keys[i], 2)
       end
       own = redis.call('HMGET', LIMITS, unpack(names))
-    end
-    for i = 1, #keys do
-      local s = states[keys[i]]
-      s.limits = own[i] and limits_of(own[i]) or keys[i] ~= 'g{}' and usual or limits_of() -- 'g{}' is of jobs without a group
-      s.most = math.min(s.most, s.limits.running)
+      for i = 1, #keys do
+        if own[i] then
+          local s = states[keys[i]]
+          s.limits = limits_of(own[i])
+          s.most = string.byte(keys[i]) == 115 and 1 or s.limits.running
+        end
+      end
     end
     if timed then
       for i = 1, #keys do
@@ -41,12 +44,10 @@ local function group_limits(usual)
     return s.limits.allowed(s.at, now)
   end
 
-  -- Notes that n jobs of a group start.
+  -- Notes that n jobs of a group start, which has a rate.
   function l.started(key, s, n, now)
-    if s.limits.rated then
-      s.at = s.limits.started(s.at, now, n)
-      redis.call('ZADD', RATES, s.at, key)
-    end
+    s.at = s.limits.started(s.at, now, n)
+    redis.call('ZADD', RATES, s.at, key)
   end
 
   return l

@@ -12,14 +12,14 @@ if lined then
   lined.at = line_at
 end
 local stamped, stamp_head -- a time that is a multiple of 256, and its first seven bytes
-local rounded, place_head -- a place that is a multiple of 1000, and what stands in front of the last three digits of those from it on
-local ends, threes, lengths -- by number: bytes; three digits; the lengths that stand in front of a group's key
+local rounded, place_head -- a place that is a multiple of 10, and what stands in front of the last digit of those from it on
+local ends, ones, lengths -- by number: bytes; digits; the lengths that stand in front of a group's key
 local grouped_head -- of the record of a job of a group: what follows the class
 if keyed then
   keyed_heads = {['0'] = {}, ['1'] = {}, ['2'] = {}}
 end
 if grouped then
-  ends, threes, lengths, grouped_head = {}, {}, {}, '\0\1' .. at
+  ends, ones, lengths, grouped_head = {}, {[0] = '0', '1', '2', '3', '4', '5', '6', '7', '8', '9'}, {}, '\0\1' .. at
 end
 if keys_held then
   -- include: read_holders

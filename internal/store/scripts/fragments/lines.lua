@@ -12,8 +12,9 @@
 -- limits is that of group_limits in a claim, if there are any. Other scripts may give a turn to a line that may not go on: the claim that takes
 -- the turn blocks the line.
 local function lines(limits)
-  local g = {rated = limits and limits.rated} -- rated: groups may have rates
+  local g = {rated = limits and limits.rated, timed = limits and limits.timed} -- rated: groups may have rates; timed: or may be held back
   local states, order = {}, {} -- by key: the states of its lines ('.', 't', 'b', 'w') in [1] to [3], and what the fields below say; the keys
+  local byte, huge = string.byte, math.huge -- a local is read faster
   local counts = {} -- numbers in digits
   local parsed = {} -- values of GROUPS: the states of the lines and how many jobs hold the group
   local tails = {} -- by class: the score of the last turn
@@ -26,10 +27,10 @@ local function lines(limits)
 
   -- Makes the state of a group from what parse returned.
   local function state_of(key, p)
-    local s = { -- with all fields, so that Lua makes room for them once
-      p[1], p[2], p[3], held = p[4], drawn = 0, changed = false, -- drawn: by this call, and not yet held
-      most = string.byte(key) == 115 and 1 or math.huge, -- how many jobs may hold the group at a time. 's' is for a serial one
-      limits = false, at = false, held_until = false, -- for limits
+    local own = limits and (key ~= 'g{}' and limits.usual or limits.none) -- 'g{}' is of jobs without a group
+    local s = { -- with all fields that each state has, so that Lua makes room for them once
+      p[1], p[2], p[3], held = p[4], changed = false, limits = own,
+      most = byte(key) == 115 and 1 or own and own.running or huge, -- how many jobs may hold the group at a time. 's' is for a serial one
     }
     order[#order + 1] = key
     states[key] = s
@@ -39,17 +40,17 @@ local function lines(limits)
   -- Reads the groups with these keys. Each method below is for groups that were read; if joins says so, only join and save are: a job that
   -- joins a line that isn't empty changes nothing of its group, so most groups need no state of their own then.
   function g.load(keys, joins)
-    local missing = {}
+    local missing, n = {}, 0
     for i = 1, #keys do
       local key = keys[i]
       if not states[key] then
-        states[key] = true
-        missing[#missing + 1] = key
+        n = n + 1
+        states[key], missing[n] = true, key
       end
     end
-    if #missing > 0 then
+    if n > 0 then
       local values = redis.call('HMGET', GROUPS, unpack(missing))
-      for i = 1, #missing do
+      for i = 1, n do
         local key, value = missing[i], values[i] or ''
         local p = parsed[value]
         if not p then
@@ -68,10 +69,15 @@ local function lines(limits)
     end
   end
 
-  -- How many more jobs may hold the group, with those that the call has drawn.
+  -- The state of a group: in [1] to [3] those of its lines, held: how many jobs hold it, most: how many may.
+  function g.of(key)
+    return states[key]
+  end
+
+  -- How many more jobs may hold the group.
   function g.room(key)
     local s = states[key]
-    return s.most - s.held - s.drawn
+    return s.most - s.held
   end
 
   -- How many jobs hold the group.
@@ -79,9 +85,8 @@ local function lines(limits)
     return states[key].held
   end
 
-  -- How many more jobs of the group may start by its rate, and if none may, how long it is until one may (us).
-  function g.allowed(key, now)
-    local s = states[key]
+  -- How many more jobs of the group with this state may start by its rate, and if none may, how long it is until one may (us).
+  function g.allowed(s, now)
     if not limits or not s.limits.rated and not s.held_until then
       return math.huge, 0
     end
@@ -93,7 +98,7 @@ local function lines(limits)
   function g.again(key, now)
     local s = states[key]
     local allowed, pause = s.limits.allowed(s.at, now)
-    if allowed > 0 then
+    if allowed > 0 and s.limits.rated then
       limits.started(key, s, 1, now)
     end
     return pause
@@ -116,9 +121,10 @@ local function lines(limits)
       tails[class] = tonumber(last[2]) or base
     end
     tails[class] = tails[class] + 1
-    turns[#turns + 1] = digits(tails[class])
-    turns[#turns + 1] = class .. key
-    g.set(key, class, 't')
+    local n = #turns
+    turns[n + 1], turns[n + 2] = digits(tails[class]), class .. key
+    local s = states[key]
+    s[numbers[class]], s.changed = 't', true
   end
 
   -- Puts jobs, members of LINED, into the lines of their groups. Returns whether any of them may be drawn. Who knows the keys and the classes of the
@@ -169,12 +175,6 @@ local function lines(limits)
     return true
   end
 
-  -- A job that the call has drawn holds the group from now on.
-  function g.hold(key)
-    local s = states[key]
-    s.held, s.changed = s.held + 1, true
-  end
-
   -- Jobs hold their groups no more. keys has a key for each of them.
   function g.leave(keys)
     g.load(keys)
@@ -186,11 +186,10 @@ local function lines(limits)
 
   -- Gives turns to the lines that may go on, and writes what has changed. Returns whether there were such lines.
   function g.save()
-    local turns, set, gone = {}, {}, {}
+    local turns, set, gone, n = {}, {}, {}, 0
     for i = 1, #order do
       local key = order[i]
       local s = states[key]
-      s.drawn = 0
       if s.changed then
         if s.most > s.held then
           for class = 0, 2 do
@@ -205,8 +204,8 @@ local function lines(limits)
         if value == '...0' then
           gone[#gone + 1] = key
         else
-          set[#set + 1] = key
-          set[#set + 1] = value
+          set[n + 1], set[n + 2] = key, value
+          n = n + 2
         end
         s.changed = false
       end
@@ -214,7 +213,7 @@ local function lines(limits)
     if #turns > 0 then
       redis.call('ZADD', TURNS, unpack(turns))
     end
-    if #set > 0 then
+    if n > 0 then
       redis.call('HSET', GROUPS, unpack(set))
     end
     if #gone > 0 then
@@ -223,11 +222,11 @@ local function lines(limits)
     return #turns > 0
   end
 
-  -- Notes that the call has drawn n jobs of the group.
-  function g.drew(key, n, now)
+  -- Jobs that have been drawn hold the group from now on, n of them. They start at the time now, unless that is nil.
+  function g.hold(key, n, now)
     local s = states[key]
-    s.drawn, s.changed = s.drawn + n, true
-    if limits and n > 0 then
+    s.held, s.changed = s.held + n, true
+    if now and n > 0 and s.limits and s.limits.rated then
       limits.started(key, s, n, now)
     end
   end

@@ -9,9 +9,7 @@ local said, right = string.match(b, '^(%d+) (%d+)$')
 said, right = tonumber(said), tonumber(right)
 did = not said or held == said or held == right
 if did and said and held == said then
-  for _ = said + 1, right do
-    g.hold(a)
-  end
+  g.hold(a, math.max(right - said, 0))
   for _ = right + 1, said do
     g.leave({a})
   end

@@ -15,6 +15,9 @@ for j = 1, completed do
     if stop ~= #token + 3 then
       left[#left + 1] = string.sub(held[j], #token + 3, stop and stop - 1 or -1)
     end
+    if not stop then
+      held[j] = token -- so that nobody looks for its unique key
+    end
   elseif not owns(j, token) then
     refused[#refused + 1] = j
   else
