@@ -173,9 +173,9 @@ func (q *queue) claimUnder(s *session) {
 	q.dispatch.open = s != nil
 }
 
-// armTimer sees to it that a lane looks again when a job is due or a session expires: next after the time from. That is when the call was
-// sent which said so. The call that the alarm leads to needs as long to get to Redis, and so comes when it is time, not later by a round trip.
-// q.mu is held.
+// armTimer has a lane look again when next has passed since from: a job is due, or a session expires. For what a reply says, from is when its
+// call was sent. The call that the alarm leads to needs about as long to get to Redis, so it comes when it is time, not a round trip later. One that
+// comes too early is told how long it still is. q.mu is held.
 func (q *queue) armTimer(from time.Time, next time.Duration) {
 	if next >= 0 && !q.dispatch.stopping {
 		q.alarm.set(from.Add(next))

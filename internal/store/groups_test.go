@@ -3,6 +3,7 @@ package store
 import (
 	"bytes"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -45,7 +46,7 @@ func (r *rig) putIn(key string, ids ...string) {
 }
 
 // Jobs that have nothing but a group, or nothing but a unique key, are put in by a short way. It writes what the long one does, on which a job is that never replaces
-// another one. All come in one call, and their places pass a multiple of 1000.
+// another one. All come in one call, and their places pass multiples of 10 and of 1000.
 func TestShortAndLongWay(t *testing.T) {
 	t.Parallel()
 	r := onShared(t)
@@ -483,6 +484,25 @@ func TestNotThereInALine(t *testing.T) {
 	same(t, "there is more", reply.More, true)
 	same(t, "the next", r.one().Job.ID, "a2")
 	equal(t, "while it runs", ids(r.claim(5)), []string{})
+}
+
+// A job whose record is damaged while it waits in its line is given to a worker like any other, which can't read it.
+func TestGarbageInALine(t *testing.T) {
+	t.Parallel()
+	for name, record := range map[string]string{"empty": "", "short": "\x011", "long": "not a record at all, but long enough"} {
+		r := newQueue(t, onShared(t).rdb)
+		r.open()
+		r.putIn("ga", "a1", "a2")
+		r.put("b")
+		r.must(r.rdb.HSet(bg, r.keys.jobs, "a1", record).Err())
+		got := r.claim(2)
+		equal(t, name+": claimed", ids(got), []string{"a1", "b"})
+		if !errors.Is(got[0].Err, wire.ErrCorrupt) {
+			t.Errorf("%s: %v", name, got[0].Err)
+		}
+		r.settled(settlement(got[0], Dead), settlement(got[1], Completed))
+		equal(t, name+": then", ids(r.claim(2)), []string{"a2"})
+	}
 }
 
 // A suspect that waits in a line for its turn has a priority there like any other job.

@@ -1,10 +1,10 @@
 -- A step of claim.lua: draws jobs from the lines of one class, up to most of them. Each turn is for one job, or for its share if there are fewer
 -- turns than jobs wanted. A line that has more jobs goes behind all others. One that may not go on is blocked, or parked until its rate allows a job.
-local looked, drawn_now = 0, #popped
-local counts = {} -- numbers in digits
-while drawn_now < most and not full do
+local looked, n_popped = 0, #popped
+local counts = {} -- by number: one more, in digits
+while n_popped < most and not full do
   local base = tonumber(class) * 1125899906842624
-  local got = redis.call('ZRANGE', TURNS, digits(base), '(' .. digits(base + 1125899906842624), 'BYSCORE', 'LIMIT', 0, math.min(most - drawn_now, 500))
+  local got = redis.call('ZRANGE', TURNS, digits(base), '(' .. digits(base + 1125899906842624), 'BYSCORE', 'LIMIT', 0, math.min(most - n_popped, 500))
   looked = looked + #got
   if #got == 0 then
     break
@@ -12,7 +12,7 @@ while drawn_now < most and not full do
     full = true -- the call has been long enough
     break
   end
-  local keys, share = {}, math.max(math.floor((most - drawn_now) / #got), 1)
+  local keys, share = {}, math.max(math.floor((most - n_popped) / #got), 1)
   for i = 1, #got do
     keys[i] = string.sub(got[i], 2)
   end
@@ -25,7 +25,7 @@ while drawn_now < most and not full do
     if g.timed then
       allowed, pause = g.allowed(s, now)
     end
-    local n = math.min(share, s.most - s.held, allowed, most - drawn_now)
+    local n = math.min(share, s.most - s.held, allowed, most - n_popped)
     counts[n] = counts[n] or digits(n + 1) -- one more says whether others wait
     local line = n > 0 and redis.call('ZRANGE', LINED, '[' .. name .. '\1', '(' .. name .. '\2', 'BYLEX', 'LIMIT', '0', counts[n]) or {}
     local taken = 0
@@ -33,16 +33,16 @@ while drawn_now < most and not full do
       local id = string.sub(line[k], #name + 18)
       if measure then
         local size = redis.call('HSTRLEN', JOBS, id)
-        if size > room and drawn_now > 0 then
+        if size > room and n_popped > 0 then
           full = true
           break
         end
         room = room - size
       end
       taken = taken + 1
-      n_rows, drawn_now = n_rows + 1, drawn_now + 1
+      n_rows, n_popped = n_rows + 1, n_popped + 1
       rows[n_rows] = line[k]
-      popped[drawn_now], from[drawn_now] = id, key
+      popped[n_popped], from[n_popped] = id, key
     end
     if full and taken == 0 then
       break -- it keeps its turn

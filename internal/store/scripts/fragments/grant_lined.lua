@@ -4,7 +4,7 @@
 -- granted: it holds its group, and waits among the suspects.
 if not there then
   g.leave({from[i]})
-elseif string.byte(records[i], 3) >= 2 and class_of(records[i]) == 's' then
+elseif (string.byte(records[i], 3) or 0) >= 2 and class_of(records[i]) == 's' then -- the first test is quicker, and is true for few
   there, seen[id] = false, true
   local _, length = ready(SUSPECT, {id}, false, held_back)
   waiting[SUSPECT] = length

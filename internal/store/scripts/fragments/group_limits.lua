@@ -44,7 +44,7 @@ local function group_limits(usual)
     return s.limits.allowed(s.at, now)
   end
 
-  -- Notes that n jobs of a group start, which has a rate.
+  -- Notes that n jobs start, of a group that has a rate.
   function l.started(key, s, n, now)
     s.at = s.limits.started(s.at, now, n)
     redis.call('ZADD', RATES, s.at, key)

@@ -13,7 +13,7 @@
 -- the turn blocks the line.
 local function lines(limits)
   local g = {rated = limits and limits.rated, timed = limits and limits.timed} -- rated: groups may have rates; timed: or may be held back
-  local states, order = {}, {} -- by key: the states of its lines ('.', 't', 'b', 'w') in [1] to [3], and what the fields below say; the keys
+  local states, order = {}, {} -- by key: the states of its lines ('.', 't', 'b', 'w') in [1] to [3], and what state_of and group_limits say; the keys
   local byte, huge = string.byte, math.huge -- a local is read faster
   local counts = {} -- numbers in digits
   local parsed = {} -- values of GROUPS: the states of the lines and how many jobs hold the group
