@@ -63,7 +63,7 @@ func (r *rig) largeJobs(n int) {
 // timeout. Still no call fails, and the jobs run as fast as the link permits. With -long there are 500 jobs at 100 Mbit/s.
 func TestLargeJobsOverASlowLink(t *testing.T) {
 	t.Parallel()
-	jobs, rate, patient := 30, 4_000_000, 5*time.Second
+	jobs, rate, patient := 30, 8_000_000, 2500*time.Millisecond
 	if *long {
 		jobs, rate, patient = 500, 12_500_000, 3*time.Second
 	}

@@ -29,6 +29,7 @@ type proofConfig struct {
 	Ledger          string
 	Jobs, Lines     int // of all producers
 	Producers       int
+	Kills           int // of processes, after which the last fifth of each producer's jobs comes in: on a slow machine, all might have run before
 	TTL             time.Duration
 	Rate, GroupRate signalbox.Rate
 }
@@ -120,6 +121,11 @@ func (cfg *proofConfig) produce(ctx context.Context, rdb redis.UniversalClient, 
 		last += cfg.Jobs - each*cfg.Producers
 	}
 	for at < last {
+		if 5*at >= 4*last {
+			if err := cfg.killed(ctx); err != nil {
+				return err
+			}
+		}
 		var items []scheduler.Item
 		for n := at; n < min(at+batch, last); n++ {
 			e, opts := cfg.errand(n)
@@ -131,6 +137,28 @@ func (cfg *proofConfig) produce(ctx context.Context, rdb redis.UniversalClient, 
 			return err
 		}
 		fmt.Fprintf(ledger, "put %d %d\n", cfg.Number, at)
+	}
+	return nil
+}
+
+// killed waits until the ledger has as many kills as are wanted.
+func (cfg *proofConfig) killed(ctx context.Context) error {
+	tick := time.NewTicker(50 * time.Millisecond)
+	defer tick.Stop()
+	for cfg.Kills > 0 {
+		text, err := os.ReadFile(cfg.Ledger)
+		if err != nil {
+			return err
+		}
+		if bytes.Count(text, []byte("kill ")) >= cfg.Kills {
+			cfg.Kills = 0 // it needn't look again
+			return nil
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
 	}
 	return nil
 }

@@ -224,6 +224,7 @@ func (p *proof) judge(l *proofLedger) {
 // underKills is the proof with kills.
 func underKills(t *testing.T, rdb redis.UniversalClient, addrs []string, queues int) {
 	p := newProof(t, rdb, addrs, queues)
+	p.cfg.Kills = 3
 	p.start("worker", 4)
 	p.start("producer", p.cfg.Producers)
 	p.start("scheduler", 2)
