@@ -118,15 +118,15 @@ func TestReleaseRefusedAndTaken(t *testing.T) {
 	l := acquire(t, newRedis(rdb, Config{TTL: time.Minute}), key)
 	release(t, acquire(t, newRedis(rdb), key+" of a warm-up")) // the server knows the scripts
 	proxy.Reply(redistest.Command("EVALSHA", freeScript.Hash()), "-READONLY You can't write against a read only replica.", 1)
-	held, free := proxy.HoldRequests(redistest.Command("EVALSHA", releaseScript.Hash()))
+	held, free := proxy.HoldRequests(redistest.Command("EVALSHA", freeScript.Hash())) // but the first
 	if err := l.Release(t.Context()); err == nil || errors.Is(err, ErrLost) {
 		t.Errorf("refused: %v", err)
 	}
+	<-held // the release is sent again
 	if err := s.Client().Del(t.Context(), key).Err(); err != nil { // the new master had not heard of it
 		t.Fatal(err)
 	}
 	heir := acquire(t, newRedis(s.Client()), key)
-	<-held // the release is sent again
 	free()
 	if err := l.Release(t.Context()); !errors.Is(err, ErrTaken) {
 		t.Errorf("the repetition: %v, want %v", err, ErrTaken)
