@@ -92,7 +92,8 @@ func TestReleaseReplyLostAndTaken(t *testing.T) {
 			if c.gone {
 				release(t, heir)
 			}
-			<-held // the release is sent again
+			<-held // the release is sent again, and waits
+
 			if c.late {
 				<-time.After(time.Until(l.Until()))
 			}
@@ -122,7 +123,8 @@ func TestReleaseRefusedAndTaken(t *testing.T) {
 	if err := l.Release(t.Context()); err == nil || errors.Is(err, ErrLost) {
 		t.Errorf("refused: %v", err)
 	}
-	<-held // the release is sent again
+	<-held // the release is sent again, and waits
+
 	if err := s.Client().Del(t.Context(), key).Err(); err != nil { // the new master had not heard of it
 		t.Fatal(err)
 	}
