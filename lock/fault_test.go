@@ -92,8 +92,7 @@ func TestReleaseReplyLostAndTaken(t *testing.T) {
 			if c.gone {
 				release(t, heir)
 			}
-			<-held // the release is sent again, and waits
-
+			<-held // the release is sent again
 			if c.late {
 				<-time.After(time.Until(l.Until()))
 			}
