@@ -131,12 +131,21 @@ func landed(t *testing.T, servers []*redistest.Server, r *Locker, key string) fu
 	}
 }
 
+// patientRedlockOn makes a Redlock that waits a second for its nodes, but grants late requests and awaits late
+// replies for much longer than a loaded machine holds them up.
+func patientRedlockOn[S addressed](t *testing.T, servers []S) *Locker {
+	t.Helper()
+	r := redlockOn(t, servers, Config{TTL: 3 * time.Minute, NodeTimeout: time.Minute})
+	r.nodeTimeout = time.Second
+	return r
+}
+
 // A late SET lands after the DEL and leaves an orphan for a TTL (redlock-rb #3).
 func TestRedlockLateAcquireIsUndone(t *testing.T) {
 	t.Parallel()
 	servers, key := masters(t, 5), redistest.Name(t)
 	ps := proxies(t, servers)
-	r := redlockOn(t, ps, Config{TTL: time.Minute, NodeTimeout: time.Second})
+	r := patientRedlockOn(t, ps)
 	late := landed(t, servers, r, key)
 	for _, p := range ps[:3] {
 		p.Pause()
@@ -245,7 +254,7 @@ func TestRedlockReleasesWhatAnsweredLate(t *testing.T) {
 	t.Parallel()
 	servers, key := masters(t, 5), redistest.Name(t)
 	ps := proxies(t, servers)
-	r := redlockOn(t, ps, Config{TTL: time.Minute, NodeTimeout: time.Second})
+	r := patientRedlockOn(t, ps)
 	late := landed(t, servers, r, key)
 	ps[3].Pause()
 	ps[4].Pause()
