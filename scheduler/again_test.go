@@ -11,6 +11,7 @@ import (
 
 	"github.com/signalbox-go/signalbox"
 	"github.com/signalbox-go/signalbox/internal/redistest"
+	"github.com/signalbox-go/signalbox/internal/store"
 )
 
 // An asking call is an Enqueue, or an EnqueueMany with one item.
@@ -28,8 +29,8 @@ func askings(s *Scheduler, queue string) map[string]asking {
 	}
 }
 
-// lostReply makes a call that Redis runs and whose reply is lost.
-func lostReply(t *testing.T, p *redistest.Proxy, in asking, opts ...EnqueueOption) *UncertainError {
+// lostReply makes a call that ends while Redis may have run it. Redis never runs it.
+func lostReply(t *testing.T, s *Scheduler, q *store.Queue, p *redistest.Proxy, in asking, opts ...EnqueueOption) *UncertainError {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
@@ -38,12 +39,18 @@ func lostReply(t *testing.T, p *redistest.Proxy, in asking, opts ...EnqueueOptio
 			cancel()
 		}
 		return calls(cmd)
-	}, "+what is that", 1)
-	_, err := in(ctx, note{}, opts...)
+	}, "+what is that", -1)
+	res, err := in(ctx, note{}, opts...)
+	c := s.lanes(q.Name())
+	redistest.Eventually(t, func() bool { // before the caller had left, the call may have been repeated
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		return len(c.idle) == len(c.lanes)
+	}, "no call is under way")
 	p.Reset()
 	var u *UncertainError
-	if !errors.As(err, &u) {
-		t.Fatalf("the first call: %v", err)
+	if !errors.As(err, &u) || !errors.Is(err, ErrUncertain) || u.ID == "" || res.ID != u.ID {
+		t.Fatalf("the first call: %+v, %v", res, err)
 	}
 	return u
 }
@@ -78,7 +85,7 @@ func TestAgainStaysUncertain(t *testing.T) {
 		onAway, onClosed := askings(away, q.Name())[name], askings(closed, q.Name())[name]
 		for what, opts := range map[string][]EnqueueOption{"random ID": nil, "chosen ID": {ID("chosen")}} {
 			t.Run(name+", "+what, func(t *testing.T) {
-				u := lostReply(t, p, in, opts...)
+				u := lostReply(t, s, q, p, in, opts...)
 				ended, cancel := context.WithCancel(context.Background())
 				cancel()
 				fail := func(want error, in asking, ctx context.Context, args signalbox.Args, more ...EnqueueOption) {
@@ -112,7 +119,7 @@ func TestAgainStaysUncertain(t *testing.T) {
 func TestAgainInABulk(t *testing.T) {
 	t.Parallel()
 	s, q, p := proxied(t, noRetries)
-	u := lostReply(t, p, askings(s, q.Name())["Enqueue"])
+	u := lostReply(t, s, q, p, askings(s, q.Name())["Enqueue"])
 	away := withTimeout(t, offline(t), 50*time.Millisecond)
 	items := many(3000) // in several chunks: some are skipped after one has failed
 	for i := 1; i < len(items); i += 2 {

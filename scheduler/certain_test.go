@@ -198,63 +198,38 @@ func TestLeavingACallThatWasNotSent(t *testing.T) {
 func TestUncertainAgain(t *testing.T) {
 	t.Parallel()
 	s, q, p := proxied(t, noRetries)
-	queue := Queue(q.Name())
-	type try func(opts ...EnqueueOption) (Result, error)
-	calls := map[string]func(ctx context.Context) try{
-		"Enqueue": func(ctx context.Context) try {
-			return func(opts ...EnqueueOption) (Result, error) { return s.Enqueue(ctx, note{}, append(opts, queue)...) }
-		},
-		"EnqueueMany": func(ctx context.Context) try {
-			return func(opts ...EnqueueOption) (Result, error) {
-				results, err := s.EnqueueMany(ctx, []Item{{note{}, opts}}, queue)
-				return results[0], err
-			}
-		},
-	}
-	for name, in := range calls {
+	ctx := context.Background()
+	for name, in := range askings(s, q.Name()) {
 		for id, opts := range map[string][]EnqueueOption{"": nil, "chosen": {ID("chosen")}} {
-			uncertain := func() *UncertainError {
-				t.Helper()
-				ctx, cancel := context.WithCancel(context.Background())
-				p.Reply(func(cmd []string) bool { // as far as the client knows, it may have run
-					if cmd[0] == "evalsha" {
-						cancel()
-					}
-					return cmd[0] == "evalsha"
-				}, "+what is that", 1)
-				res, err := in(ctx)(opts...)
-				p.Reset()
-				var u *UncertainError
-				if !errors.As(err, &u) || !errors.Is(err, ErrUncertain) || u.ID == "" || id != "" && u.ID != id || res.ID != u.ID {
-					t.Fatalf("%s: %+v, %v", name, res, err)
-				}
-				return u
+			u := lostReply(t, s, q, p, in, opts...)
+			if id != "" && u.ID != id {
+				t.Fatalf("%s: the error is of job %s", name, u.ID)
 			}
-			u := uncertain()
-			res, err := in(context.Background())(append(opts, u.Again())...)
+			again := append(opts[:len(opts):len(opts)], u.Again())
+			res, err := in(ctx, note{}, again...)
 			if err != nil || !res.New || res.ID != u.ID {
 				t.Errorf("%s: again: %+v, %v", name, res, err)
 			}
 			redistest.Eventually(t, func() bool { // retried while Redis is too busy to report a state
-				res, err = in(context.Background())(append(opts, u.Again())...)
+				res, err = in(ctx, note{}, again...)
 				return err != nil || res.State != ""
 			}, "%s: it has a state while it waits", name)
 			if want := (Result{ID: u.ID, Existing: u.ID, State: signalbox.StateReady}); err != nil || res != want {
 				t.Errorf("%s: while it waits: %+v, %v", name, res, err)
 			}
 			key := deliver(t, q, store.Completed).EffectKey()
-			if _, err = in(context.Background())(append(opts, u.Again())...); err != nil {
+			if _, err = in(ctx, note{}, again...); err != nil {
 				t.Error(err)
 			}
 			if got := deliver(t, q, store.Dead).EffectKey(); got != key || !strings.HasPrefix(got, "{"+q.Name()+"}"+u.ID) {
 				t.Errorf("%s: effect key %s, then %s", name, key, got)
 			}
-			res, err = in(context.Background())(append(opts, u.Again())...)
+			res, err = in(ctx, note{}, again...)
 			if want := (Result{ID: u.ID, Existing: u.ID, State: signalbox.StateDead}); err != nil || res != want {
 				t.Errorf("%s: when it is dead: %+v, %v", name, res, err)
 			}
 			if id != "" {
-				if _, err = in(context.Background())(opts...); err != nil {
+				if _, err = in(ctx, note{}, opts...); err != nil {
 					t.Error(err)
 				}
 				if got := deliver(t, q, store.Completed).EffectKey(); got == key {
