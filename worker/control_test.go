@@ -6,6 +6,7 @@ import (
 	"maps"
 	"os"
 	"slices"
+	"sync"
 	"sync/atomic"
 	"syscall"
 	"testing"
@@ -116,29 +117,41 @@ func TestSlotsChangeUnderLoad(t *testing.T) {
 	cfg := r.lease(50, time.Hour)
 	cfg.DrainTimeout = -1
 	w := r.workerWith(cfg)
-	var running, ended atomic.Int64
-	var gate atomic.Pointer[chan struct{}] // when it is closed, handlers return
-	closeGate := func() {
-		next := make(chan struct{})
-		if old := gate.Swap(&next); old != nil {
-			close(*old)
-		}
+	type gate struct { // handlers wait at it until it is opened
+		opened chan struct{}
+		jobs   atomic.Int64 // that came to it and haven't ended
 	}
-	closeGate()
+	var running, ended atomic.Int64
+	var mu sync.Mutex
+	current := &gate{opened: make(chan struct{})}
+	open := func() *gate { // opens the gate; jobs that start from now on wait at another one
+		mu.Lock()
+		defer mu.Unlock()
+		old := current
+		current = &gate{opened: make(chan struct{})}
+		close(old.opened)
+		return old
+	}
 	worker.Handle(w, func(ctx context.Context, _ *signalbox.Job, _ task) error {
+		mu.Lock()
+		g := current
+		g.jobs.Add(1)
+		mu.Unlock()
 		running.Add(1)
 		select {
-		case <-*gate.Load():
+		case <-g.opened:
 		case <-ctx.Done():
 		}
 		running.Add(-1)
 		ended.Add(1)
+		g.jobs.Add(-1)
 		return nil
 	})
 	r.start(w)
 	const n = 1500
 	r.add(make([]signalbox.Job, n)...)
-	// Redis counts a delivery until it has its outcome, even after the handler has returned. So if both numbers are right, nothing moves.
+	// Redis counts a delivery until it has its outcome, even after the handler has returned. So if both numbers are right, and no job is left
+	// of a gate that was opened, nothing moves.
 	runs := func(want int64, what string) {
 		t.Helper()
 		redistest.Eventually(t, func() bool { return running.Load() == want && r.counts().Running == want && running.Load() == want },
@@ -147,7 +160,7 @@ func TestSlotsChangeUnderLoad(t *testing.T) {
 	runs(50, "by Config")
 	changes := 0
 	for _, slots := range []int{5, 200, 50, 0, 5, 0} {
-		done, before := ended.Load(), running.Load()
+		before := running.Load()
 		if err := ins.SetSlots(ctx, r.name(), slots); err != nil {
 			t.Fatal(err)
 		}
@@ -165,8 +178,8 @@ func TestSlotsChangeUnderLoad(t *testing.T) {
 		if n := running.Load(); n < before {
 			t.Errorf("%d of %d jobs that ran go on", n, before)
 		}
-		closeGate()
-		redistest.Eventually(t, func() bool { return ended.Load() > done }, "jobs end")
+		old := open()
+		redistest.Eventually(t, func() bool { return old.jobs.Load() == 0 }, "the jobs that ran end")
 		runs(want, "by the settings")
 	}
 	for _, parts := range [][]string{{"slots=200", "before=5", "the queue's settings"}, {"slots=50", "before=5", "this worker's Config"}} {
@@ -177,7 +190,7 @@ func TestSlotsChangeUnderLoad(t *testing.T) {
 	if err := ins.SetSlots(ctx, r.name(), 1000); err != nil {
 		t.Fatal(err)
 	}
-	redistest.Eventually(t, func() bool { closeGate(); return ended.Load() == n }, "all jobs run")
+	redistest.Eventually(t, func() bool { open(); return ended.Load() == n }, "all jobs run")
 	r.completed(n)
 }
 
