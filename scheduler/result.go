@@ -20,8 +20,8 @@ type Result struct {
 	New bool
 	// Updated reports whether the job Existing has got what this one has: see [Replace]. Then New is false.
 	Updated bool
-	// Existing is the ID of the job because of which this one wasn't enqueued. It is ID if that job has the ID, and mostly another one if it has the
-	// unique key (see [Unique]). It is "" if New is true.
+	// Existing is the ID of the job that kept this one out. It is the same as ID if that job has the ID. If that job has the unique key (see
+	// [Unique]), it is mostly another ID. It is "" if New is true.
 	Existing string
 	// State is the state of the job Existing: scheduled, ready or running, and with [IfAbsent] or a [Window] also dead, cancelled or completed.
 	// Whether it is ready or running is read a moment after the call. The job may have moved on by then. State is ""

@@ -59,8 +59,8 @@ type Config struct {
 	// Strict refuses payloads with fields that the arguments' type doesn't have, for all kinds that
 	// are registered by [Handle]; see [Strict]. Default: such fields are ignored.
 	Strict bool
-	// Codecs decode the payloads of jobs whose producers don't use JSON, each those of its encoding. A job whose encoding none of them has is
-	// put back for another worker, and uses no attempt. [Handle] decodes by them. A handler of [Worker.HandleKind] gets the payload as it
+	// Codecs decode the payloads of jobs whose producers don't use JSON. A Codec decodes the payloads that have its encoding. A job whose
+	// encoding none of them has is put back for another worker, and uses no attempt. [Handle] decodes by them. A handler of [Worker.HandleKind] gets the payload as it
 	// is. Default: none but JSON, which every worker decodes.
 	Codecs []signalbox.Codec
 	// ErrorHandler sees the error of each failed attempt, and can change what becomes of the job. Default: nobody does.
@@ -103,11 +103,12 @@ type Queue struct {
 	Concurrency int
 	// CrashLimit is at how many crashes a job is dead: deliveries whose worker died or lost its lease. 1 to 255; default 5. The
 	// worker that takes the job back decides, so give all workers of the queue the same. Jobs that crashed twice run apart from each
-	// other, and those that crashed four times alone, so that a job that kills its workers takes no other with it. With less than 5 that is not
-	// so: a job can be dead though another has killed the worker that both were in. With 1 no job runs again after a crash.
+	// other, and those that crashed four times alone, so that a job that kills its workers takes no other with it. Below 5 this isolation is
+	// lost: a job can be dead because another job killed the worker that both were in. With 1 no job runs again after a crash.
 	CrashLimit int
-	// Retention is what the queue keeps of its dead and cancelled jobs: each field that nobody has set, neither another worker's
-	// Config nor [inspect.Inspector.SetRetention], which changes it later. Default: that of [signalbox.Retention].
+	// Retention is what the queue keeps of its dead and cancelled jobs. A field takes effect only if it has no value in Redis yet:
+	// the first worker's Config, or [inspect.Inspector.SetRetention], sets it. SetRetention changes it later. Default: that of
+	// [signalbox.Retention].
 	//
 	// [inspect.Inspector.SetRetention]: https://pkg.go.dev/github.com/signalbox-go/signalbox/inspect#Inspector.SetRetention
 	Retention signalbox.Retention

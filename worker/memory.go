@@ -12,13 +12,12 @@ import (
 // errForgotten is the cause, a lock.ErrLost, for a session that Redis has forgotten.
 var errForgotten = fmt.Errorf("%w: Redis has lost its memory of it", lock.ErrLost)
 
-// recall checks whether a reply to a call for the session shows that Redis has lost memory. The reply to a renewal has only At, and
-// that the session is not alive. Redis has lost memory if it doesn't know something that it has answered to this worker:
+// recall checks whether a reply to a call for the session shows that Redis has lost memory. Of a reply to a renewal it looks only at
+// At and Alive. Redis has lost memory if it doesn't know something that it has answered to this worker:
 //
-// - a session: it is not alive, but it has not expired yet
+//   - a session: it is not alive, but it has not expired yet
 //   - a call of the lane
-//
-// - a delivery of a session that is alive: no other worker takes the jobs of such a session
+//   - a delivery of a session that is alive: no other worker takes the jobs of such a session
 //
 // All these times are of Redis's clock. So a worker that stood still, or whose clock is wrong, sees no loss where there is none. The
 // log reports each loss once, and at most one a minute.

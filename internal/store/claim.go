@@ -98,7 +98,8 @@ type ClaimRequest struct {
 	Leaving bool
 	// Hold is for how long a suspect that runs keeps others out of the session; 0: for as long as it runs.
 	Hold time.Duration
-	// Keeps says that the queue is known to keep completed jobs, whatever their records say. It counts only for what Redis learns of its own records: see Settlement.Keep.
+	// Keeps says that the queue keeps completed jobs, as this worker knows it. The call then passes the key that they are kept in. Whether a
+	// job is kept is decided by the script: by the setting, or by the job's own record. See Settlement.Keep.
 	Keeps bool
 }
 

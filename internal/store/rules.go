@@ -101,7 +101,7 @@ func (p place) String() string {
 	return p.kind
 }
 
-// waitsAs returns the class of a job that is due. That of one that comes into its group's line then is written in another way.
+// waitsAs returns the class of a job that is due. If the job then goes into its group's line, its member in due has the class as a letter.
 func (p place) waitsAs() string {
 	if p.later() {
 		return string(p.class[0] - 'a' + '0')
