@@ -47,5 +47,6 @@
 //   - A member that hangs with its connections open is left only if the client has DialKeepAliveTime and
 //     DialKeepAliveTimeout set, and several endpoints.
 //   - Locks aren't reentrant. Two lockers exclude each other only if they have the same Prefix.
-//   - If etcd has users, the client's needs the permission to read and write the keys with the Prefix.
+//   - If etcd has users, the client's needs the permission to read and write the keys with the Prefix. If such an
+//     etcd is older than 3.5, set [Relogin]: otherwise the first call is refused.
 package etcdlock

@@ -25,6 +25,7 @@ type Locker struct {
 	owner   string
 	prefix  string
 	metrics *telemetry.LockMetrics
+	login   loginCheck
 
 	mu     sync.Mutex
 	spares []grant
@@ -71,7 +72,7 @@ func (r *Locker) acquire(ctx context.Context, key string, ask func(*place, conte
 	l.Validity = lease.NewValidity(context.WithoutCancel(ctx))
 	if ctx.Err() != nil {
 		err = lease.Ended(ctx)
-	} else {
+	} else if err = r.login.check(spanCtx, r); err == nil {
 		err = l.ask(spanCtx, ask)
 	}
 	if l.Asked(asking, r.metrics, err); err != nil {

@@ -377,5 +377,6 @@ var (
 	methodTxn   = etcdserverpb.KV_Txn_FullMethodName
 	methodKeep  = etcdserverpb.Lease_LeaseKeepAlive_FullMethodName
 	methodGrant = etcdserverpb.Lease_LeaseGrant_FullMethodName
+	methodLogin = etcdserverpb.Auth_Authenticate_FullMethodName
 	methodWatch = etcdserverpb.Watch_Watch_FullMethodName
 )

@@ -11,8 +11,6 @@ import (
 	"time"
 
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
-	clientv3 "go.etcd.io/etcd/client/v3"
-	"go.uber.org/zap"
 
 	"github.com/signalbox-go/signalbox/internal/servertest"
 	"github.com/signalbox-go/signalbox/lock"
@@ -271,35 +269,15 @@ func chmodAll(dir string) error {
 func TestAuthentication(t *testing.T) {
 	t.Parallel()
 	addr := servertest.Etcd(t, 1)[0].Addr()
-	admin, ctx := dial(t, nil, addr), t.Context()
-	for _, do := range []func() error{
-		func() error { _, err := admin.UserAdd(ctx, "root", "secret-of-root"); return err },
-		func() error { _, err := admin.RoleAdd(ctx, "root"); return err },
-		func() error { _, err := admin.UserGrantRole(ctx, "root", "root"); return err },
-		func() error { _, err := admin.RoleAdd(ctx, "locks"); return err },
-		func() error {
-			_, err := admin.RoleGrantPermission(ctx, "locks", defaultPrefix, clientv3.GetPrefixRangeEnd(defaultPrefix), clientv3.PermissionType(clientv3.PermReadWrite))
-			return err
-		},
-		func() error { _, err := admin.UserAdd(ctx, "holder", "secret-of-holder"); return err },
-		func() error { _, err := admin.UserGrantRole(ctx, "holder", "locks"); return err },
-		func() error { _, err := admin.UserAdd(ctx, "stranger", "secret-of-stranger"); return err },
-		func() error { _, err := admin.AuthEnable(ctx); return err },
-	} {
-		if err := do(); err != nil {
-			t.Fatal(err)
-		}
+	ctx := t.Context()
+	withUsers(t, addr, "holder")
+	root := loginAs(t, "root", nil, addr)
+	if _, err := root.UserAdd(ctx, "stranger", "secret-of-stranger"); err != nil {
+		t.Fatal(err)
 	}
 	as := func(user string) *Locker {
-		c := clientv3.Config{Endpoints: []string{addr}, Logger: zap.NewNop(), Username: user}
-		if user != "" {
-			c.Password = "secret-of-" + user
-		}
-		client, err := clientv3.New(c)
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { client.Close() })
+		client := loginAs(t, user, nil, addr)
+		client.Auth = Relogin(client.Auth)
 		return newLocker(t, client, Config{TTL: time.Minute})
 	}
 	for user, c := range map[string]struct {
