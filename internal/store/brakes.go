@@ -69,8 +69,9 @@ func (q *Queue) groupBrakes(ctx context.Context, key string, usual signalbox.Lim
 // brakes reads what there is of a group, or of the queue if key is "". more adds commands to the call; limits is called behind it.
 func (q *Queue) brakes(ctx context.Context, key string, now time.Time, more func(redis.Pipeliner), limits func() signalbox.Limits) (Brakes, error) {
 	var held, at *redis.FloatCmd
+	var clock *redis.StringCmd
 	cmds, err := q.rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
-		held, at = p.ZScore(ctx, q.keys.rates, "h"+key), p.ZScore(ctx, q.keys.rates, key)
+		held, at, clock = p.ZScore(ctx, q.keys.rates, "h"+key), p.ZScore(ctx, q.keys.rates, key), p.HGet(ctx, q.keys.stats, clockField)
 		more(p)
 		return nil
 	})
@@ -83,10 +84,11 @@ func (q *Queue) brakes(ctx context.Context, key string, now time.Time, more func
 		}
 	}
 	b := Brakes{Limits: limits()}
-	if until := timeOf(held.Val()); until.After(now) {
+	ahead := limitsClock(clock.Val(), now)
+	if until := timeOf(held.Val()).Add(-ahead); until.After(now) {
 		b.Held = until
 	}
-	if pause := pauseOf(b.Limits.Rate, timeOf(at.Val()).Sub(now)); pause > 0 {
+	if pause := pauseOf(b.Limits.Rate, timeOf(at.Val()).Add(-ahead).Sub(now)); pause > 0 {
 		b.Allowed = now.Add(pause)
 	}
 	return b, nil
@@ -100,7 +102,7 @@ func pauseOf(r signalbox.Rate, ahead time.Duration) time.Duration {
 	}
 	per, burst := cmp.Or(r.Per, time.Second), max(r.Burst, 1)
 	each := float64(per) / float64(r.Jobs)
-	ahead = min(max(ahead, 0), time.Duration(float64(burst)*each)) // more is from before the clock was set back
+	ahead = min(max(ahead, 0), time.Duration(float64(burst)*each)) // more is from before the rate was changed
 	return max(ahead-time.Duration(float64(burst-1)*each), 0)
 }
 

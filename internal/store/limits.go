@@ -149,25 +149,40 @@ func (q *Queue) GroupLimits(ctx context.Context) (map[string]signalbox.Limits, e
 	return all, nil
 }
 
-// relieve gives turns to all lines that wait for limits, in pages.
+// relieve has all groups follow new limits, in pages: those with jobs that wait for limits, whose lines get turns, and those of which it is known when
+// the next job may start.
 func (q *Queue) relieve(ctx context.Context) error {
-	for next := uint64(0); ; {
+	err := q.relievePages(ctx, func(next uint64) (keys []string, cursor uint64, err error) {
 		fields, cursor, err := q.rdb.HScan(ctx, q.keys.groups, next, "", maxRelieved).Result()
-		if err != nil {
-			return err
-		}
-		var keys []string
 		for i := 0; i+1 < len(fields); i += 2 {
 			if g, ok := parseGroup(fields[i+1]); ok && g.waits() {
 				keys = append(keys, fields[i])
 			}
 		}
-		for len(keys) > 0 {
-			n := min(len(keys), maxRelieved)
-			if _, err := q.limit(ctx, "", "", false, keys[:n]...); err != nil {
+		return keys, cursor, err
+	})
+	if err != nil {
+		return err
+	}
+	return q.relievePages(ctx, func(next uint64) (keys []string, cursor uint64, err error) {
+		fields, cursor, err := q.rdb.ZScan(ctx, q.keys.rates, next, "[gs]*", maxRelieved).Result()
+		for i := 0; i+1 < len(fields); i += 2 {
+			keys = append(keys, fields[i])
+		}
+		return keys, cursor, err
+	})
+}
+
+func (q *Queue) relievePages(ctx context.Context, page func(next uint64) (keys []string, cursor uint64, err error)) error {
+	for next := uint64(0); ; {
+		keys, cursor, err := page(next)
+		if err != nil {
+			return err
+		}
+		for some := range slices.Chunk(keys, maxRelieved) {
+			if _, err := q.limit(ctx, "", "", false, some...); err != nil {
 				return err
 			}
-			keys = keys[n:]
 		}
 		if next = cursor; next == 0 {
 			return nil
@@ -175,8 +190,21 @@ func (q *Queue) relieve(ctx context.Context) error {
 	}
 }
 
-// maxRelieved is of how many groups a call looks at the lines.
+// maxRelieved is at how many groups a call looks.
 const maxRelieved = 500
+
+// limitsClock returns by how much the clock of limits is ahead of Redis' clock, which shows now. text is what the script of a claim has noted of it: see
+// the fragment limits_clock.
+func limitsClock(text string, now time.Time) time.Duration {
+	var seen, ahead int64
+	if n, err := fmt.Sscanf(text, "%d %d", &seen, &ahead); n != 2 || err != nil {
+		return 0
+	}
+	return max(time.Duration(ahead)*time.Microsecond, time.UnixMicro(seen).Sub(now))
+}
+
+// clockField is the field of the statistics that has that text.
+const clockField = "clock"
 
 // longestHold is for how long jobs can be held back.
 const longestHold = 24 * time.Hour
@@ -228,6 +256,12 @@ func (q *Queue) Holds(ctx context.Context) ([]Hold, error) {
 	if err != nil {
 		return nil, err
 	}
+	text, err := q.rdb.HMGet(ctx, q.keys.stats, clockField).Result()
+	if err != nil {
+		return nil, err
+	}
+	noted, _ := text[0].(string)
+	ahead := limitsClock(noted, now)
 	slices.Sort(members)
 	var holds []Hold
 	for page := range slices.Chunk(members, maxHolds) {
@@ -241,7 +275,7 @@ func (q *Queue) Holds(ctx context.Context) ([]Hold, error) {
 			return nil, err
 		}
 		for i, end := range ends {
-			if until := timeOf(end.(*redis.FloatCmd).Val()); until.After(now) { // else it has passed, and a claim forgets it soon
+			if until := timeOf(end.(*redis.FloatCmd).Val()).Add(-ahead); until.After(now) { // else it has passed, and a claim forgets it soon
 				holds = append(holds, Hold{page[i][1:], until, fields[page[i]]})
 			}
 		}

@@ -30,6 +30,7 @@ type model struct {
 	own      map[string]signalbox.Limits // of groups, by key
 	next     map[string]float64          // by key, "" for the queue: when the next job would start if jobs started evenly, in us
 	held     map[string]int64            // by key, "" for the queue: until when its jobs are held back, in us
+	ahead    int64                       // by how much the clock of limits, which next and held go by, is ahead of Redis' clock, in us
 	marks    map[string]int64            // by cron entry: its last tick, in us
 	ticks    map[string][]string         // by cron entry: its newest jobs that were live when the last was put in, the newest first
 }
@@ -225,7 +226,7 @@ const walkSlack = 100
 func (m *model) early(key string, now int64) float64 {
 	wait := m.unpaid(key, now)
 	if until, held := m.held[key]; held {
-		wait = max(wait, float64(until-now))
+		wait = max(wait, float64(until-now-m.ahead))
 	}
 	return wait
 }
@@ -235,25 +236,33 @@ func (m *model) unpaid(key string, now int64) float64 {
 	wait := math.Inf(-1)
 	if r := m.limits(key).Rate; r.Jobs > 0 {
 		step := float64(r.Per.Microseconds()) / float64(r.Jobs)
-		wait = m.ahead(key, r, now) - step*float64(r.Burst-1)
+		wait = m.due(key, now) - step*float64(r.Burst-1)
 	}
 	return wait
 }
 
-// ahead returns by how much the next start is ahead of now.
-func (m *model) ahead(key string, r signalbox.Rate, now int64) float64 {
-	step := float64(r.Per.Microseconds()) / float64(r.Jobs)
+// due returns how long it is until the next job would start if jobs started evenly.
+func (m *model) due(key string, now int64) float64 {
 	at, started := m.next[key]
 	if !started {
 		return 0
 	}
-	return min(max(at-float64(now), 0), math.Ceil(step*float64(r.Burst)))
+	return max(at-float64(now+m.ahead), 0)
+}
+
+// longest returns how long that can be at most, by the rate of the group. ok is false if it has none.
+func (m *model) longest(key string) (us float64, ok bool) {
+	r := m.limits(key).Rate
+	if r.Jobs == 0 {
+		return 0, false
+	}
+	return math.Ceil(float64(r.Burst) * float64(r.Per.Microseconds()) / float64(r.Jobs)), true
 }
 
 // started notes that a job has started.
 func (m *model) started(key string, now int64) {
 	if r := m.limits(key).Rate; r.Jobs > 0 {
-		m.next[key] = float64(now) + m.ahead(key, r, now) + float64(r.Per.Microseconds())/float64(r.Jobs)
+		m.next[key] = float64(now+m.ahead) + m.due(key, now) + float64(r.Per.Microseconds())/float64(r.Jobs)
 	}
 }
 
@@ -498,23 +507,24 @@ func (w *walk) adopt(some func(id string) bool) (gone []string) {
 			wrong = append(wrong, fmt.Sprintf("job %s expires, and is nowhere", id))
 		}
 	}
+	steady := float64(w.now.UnixMicro() + w.m.ahead)
 	for name, at := range v.rates {
 		key, held := strings.CutPrefix(name, "h")
 		want := w.m.next[key]
 		if held {
 			want = float64(w.m.held[key])
 		}
-		if math.Abs(at-want) > 50 && max(at, want) > float64(w.now.UnixMicro()) {
+		if math.Abs(at-want) > 50 && max(at, want) > steady {
 			wrong = append(wrong, fmt.Sprintf("the time of %q is %.0f, and should be %.0f", name, at, want))
 		}
 	}
 	for key, until := range w.m.held {
-		if _, there := v.rates["h"+key]; !there && until > w.now.UnixMicro() {
+		if _, there := v.rates["h"+key]; !there && float64(until) > steady {
 			wrong = append(wrong, fmt.Sprintf("%q is not held back", key))
 		}
 	}
 	for key, at := range w.m.next {
-		if _, there := v.rates[key]; !there && at > float64(w.now.UnixMicro()) {
+		if _, there := v.rates[key]; !there && at > steady {
 			wrong = append(wrong, fmt.Sprintf("the rate of %q is not known", key))
 		}
 	}

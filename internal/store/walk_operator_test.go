@@ -3,6 +3,7 @@ package store
 import (
 	"encoding/binary"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -22,7 +23,7 @@ func (w *walk) limit() {
 	key := walkKeys[w.rnd.Intn(len(walkKeys))]
 	group := walkKeys[3+w.rnd.Intn(4)] // one that isn't serial
 	most := max(0, w.rnd.Intn(60)-20)
-	kind := w.rnd.Intn(11)
+	kind := w.rnd.Intn(12)
 	repeats := 1 + w.rnd.Intn(8)/7 // also as if the reply had been lost
 	for range repeats {
 		var err error
@@ -30,22 +31,21 @@ func (w *walk) limit() {
 		switch kind {
 		case 0:
 			w.note("limits %+v", l)
-			_, err = w.SetLimits(bg, l)
-			if w.m.queue = l; l.Rate.Jobs == 0 {
-				delete(w.m.next, "")
-			}
+			w.m.queue = l
+			err = w.refit([]string{""}, func() error { _, err := w.SetLimits(bg, l); return err })
 		case 1:
 			w.note("limits of groups %+v", l)
-			_, err = w.SetGroupLimits(bg, l)
 			w.m.groups = l
+			err = w.refit(slices.DeleteFunc(slices.Collect(maps.Keys(w.m.next)), func(key string) bool { return key == "" }),
+				func() error { _, err := w.SetGroupLimits(bg, l); return err })
 		case 2:
 			w.note("limits of group %s %+v", group, l)
-			_, err = w.SetLimitsOf(bg, group[1:], &l)
 			w.m.own[group] = l
+			err = w.refit([]string{group, "s" + group[1:]}, func() error { _, err := w.SetLimitsOf(bg, group[1:], &l); return err })
 		case 3:
 			w.note("no limits of group %s", group)
-			_, err = w.SetLimitsOf(bg, group[1:], nil)
 			delete(w.m.own, group)
+			err = w.refit([]string{group, "s" + group[1:]}, func() error { _, err := w.SetLimitsOf(bg, group[1:], nil); return err })
 		case 4:
 			if w.rnd.Intn(4) == 0 {
 				key = ""
@@ -67,6 +67,8 @@ func (w *walk) limit() {
 			w.note("at most %d jobs", most)
 			_, err = w.SetMaxLength(bg, most)
 			w.m.most = most
+		case 9:
+			w.stepBack(time.Duration(1+w.rnd.Intn(7200)) * time.Second)
 		default:
 			w.pass()
 		}
@@ -83,8 +85,93 @@ func (w *walk) holdBack(key string, d time.Duration) {
 	if d == 0 {
 		delete(w.m.held, key)
 	} else {
-		w.m.held[key] = max(w.m.held[key], until.UnixMicro())
+		w.m.held[key] = max(w.m.held[key], until.UnixMicro()+w.m.ahead)
 	}
+}
+
+// refit changes limits, and has the model follow what that does to the times of the groups with these keys, "" for the queue: a time that is further ahead than
+// the new rate can bring it is brought to that bound, and one without a rate is forgotten.
+func (w *walk) refit(keys []string, change func() error) error {
+	w.t.Helper()
+	before, err := w.Now(bg)
+	w.must(err)
+	if err := change(); err != nil {
+		return err
+	}
+	after, err := w.Now(bg)
+	w.must(err)
+	rates := w.view().rates
+	for _, key := range keys {
+		at, there := w.m.next[key]
+		longest, rated := w.m.longest(key)
+		if !there {
+			continue
+		} else if !rated {
+			delete(w.m.next, key)
+			continue
+		}
+		earliest, latest := min(at, float64(before.UnixMicro()+w.m.ahead)+longest), min(at, float64(after.UnixMicro()+w.m.ahead)+longest)
+		if got, there := rates[key]; there && (got < earliest-50 || got > latest+50) {
+			w.fail("with new limits the time of %q is %.0f, and should be %.0f to %.0f", key, got, earliest, latest)
+		} else if there {
+			w.m.next[key] = got
+		} else {
+			w.m.next[key] = earliest // it has passed, as compare finds if it hasn't
+		}
+	}
+	return nil
+}
+
+// stepBack sets Redis' clock back, as far as limits can see: all that they go by is further ahead by d. Nothing waits longer for that.
+func (w *walk) stepBack(d time.Duration) {
+	w.t.Helper()
+	text := w.rdb.HGet(bg, w.keys.stats, clockField).Val()
+	var seen, ahead int64
+	if _, err := fmt.Sscan(text, &seen, &ahead); err != nil {
+		return // the queue has had no limits
+	}
+	w.compare()
+	w.note("Redis' clock goes back by %v", d)
+	p, us := w.rdb.Pipeline(), d.Microseconds()
+	for _, score := range w.rdb.ZRangeWithScores(bg, w.keys.parked, 0, -1).Val() {
+		p.ZIncrBy(bg, w.keys.parked, float64(us), score.Member.(string))
+	}
+	rates := w.view().rates
+	for name, at := range rates {
+		key, held := strings.CutPrefix(name, "h")
+		at += float64(us)
+		if longest, rated := w.m.longest(key); rated && !held { // what has passed since the clock was last seen isn't known
+			at = min(at, float64(seen+us)+longest)
+		}
+		p.ZAdd(bg, w.keys.rates, z(at, name))
+		if held {
+			w.m.held[key] = int64(at)
+		} else {
+			w.m.next[key] = at
+		}
+	}
+	for key := range w.m.next {
+		if _, there := rates[key]; !there {
+			delete(w.m.next, key) // it has passed, or compare would have found that
+		}
+	}
+	for key := range w.m.held {
+		if _, there := rates["h"+key]; !there {
+			delete(w.m.held, key)
+		}
+	}
+	p.HSet(bg, w.keys.stats, clockField, fmt.Sprint(seen+us, " ", ahead))
+	_, err := p.Exec(bg)
+	w.must(err)
+	was := w.m.ahead
+	_, err = w.HoldBack(bg, "gClock", "", 0)
+	w.must(err)
+	until, err := w.HoldBack(bg, "gClock", "", time.Microsecond) // so Redis notes it
+	w.must(err)
+	if _, err := fmt.Sscan(w.rdb.HGet(bg, w.keys.stats, clockField).Val(), &seen, &w.m.ahead); err != nil || w.m.ahead <= was || w.m.ahead > was+us {
+		w.fail("the clock of limits is ahead by %d us, after a step of %d us; it was by %d us (%v)", w.m.ahead, us, was, err)
+	}
+	w.m.held["gClock"] = until.UnixMicro() + w.m.ahead
 }
 
 // pass has an hour pass for rates.
@@ -99,7 +186,7 @@ func (w *walk) pass() {
 		w.m.next[key] -= 3600e6
 	}
 	for key := range w.m.held {
-		if w.m.held[key] -= 3600e6; w.m.held[key] <= w.now.UnixMicro() {
+		if w.m.held[key] -= 3600e6; w.m.held[key] <= w.now.UnixMicro()+w.m.ahead {
 			delete(w.m.held, key)
 		}
 	}

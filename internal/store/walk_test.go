@@ -201,6 +201,15 @@ func (w *walk) finish() {
 	w.bring()
 	_, err := w.Resume(bg)
 	w.must(err)
+	w.m.paused = false
+	for range 3 { // with the limits that there are: each claim gets what may start
+		w.pass()
+		w.due()
+		for _, x := range slices.Clone(w.workers) {
+			w.claim(x, 8, true)
+			w.verify()
+		}
+	}
 	_, err = w.SetLimits(bg, signalbox.Limits{})
 	w.must(err)
 	_, err = w.SetGroupLimits(bg, signalbox.Limits{})
@@ -214,7 +223,7 @@ func (w *walk) finish() {
 	w.pass() // nothing is held back
 	w.m.paused, w.m.most, w.m.queue, w.m.groups = false, 0, signalbox.Limits{}, signalbox.Limits{}
 	clear(w.m.own)
-	delete(w.m.next, "")
+	clear(w.m.next)
 	for len(w.frozen) > 0 {
 		w.leave(w.frozen[0])
 	}

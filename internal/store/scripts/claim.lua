@@ -102,19 +102,23 @@ local g, queue, queue_at, queue_held -- groups; limits of the queue, when its ne
 local maximum, no_room -- how many jobs the queue may have that haven't ended, nil if there is no maximum; it has as many, or more
 local over, behind = {}, false -- ids of jobs that should have started by now; whether there may be more
 local late, told = nil, 0 -- what the reply says of jobs that have expired: ids and records; how long these records were
+local steady, seen = now, nil -- the time by the clock of limits, if there are any, and what STATS is to have of it
 local asked, drawn, spare, pause = want, 0, math.huge, 0 -- spare: how many more jobs may start; pause: us until its rate allows one
 if LINED then
-  -- include: limits_of, group_limits, lines
+  -- include: limits_of, limits_clock, group_limits, lines
   local of_queue, of_groups, most = unpack(redis.call('HMGET', SETTINGS, 'limits', 'group_limits', 'max_length'))
   maximum = most and tonumber((string.match(most, '^[1-9]%d*$')))
   no_room = maximum and kept - terminal >= maximum
-  g = lines((of_groups or redis.call('HLEN', LIMITS) + redis.call('ZCARD', RATES) > 0) and group_limits(limits_of(of_groups)) or nil)
+  local limited = redis.call('HLEN', LIMITS) + redis.call('ZCARD', RATES) + redis.call('ZCARD', PARKED) > 0
+  if limited or of_queue or of_groups then
+    steady, seen = limits_clock(now)
+  end
+  g = lines((of_groups or limited) and group_limits(limits_of(of_groups), steady) or nil)
   local held_until
   queue_at, held_until = unpack(redis.call('ZMSCORE', RATES, '', 'h'))
-  queue_held = (tonumber(held_until or nil) or 0) - now
+  queue_held = (tonumber(held_until or nil) or 0) - steady
   queue = (of_queue or queue_held > 0) and limits_of(of_queue)
   redis.call('HLEN', RUNNING)
-  redis.call('ZCARD', PARKED)
   redis.call('ZCARD', LINED)
   redis.call('ZCARD', TURNS)
   redis.call('HLEN', GROUPS)
@@ -187,6 +191,9 @@ else
     -- include: queue_count
     cut = cut or asked > want and drawn == want and spare > 0 -- ids were drawn that are no jobs
   end
+  if seen then
+    redis.call('HSET', STATS, 'clock', seen)
+  end
   if largest and grown > largest then
     redis.call('HSET', STATS, 'largest', grown)
   elseif largest and kept == terminal and large(all_room) then
@@ -231,7 +238,7 @@ end
 
 local following, expired = -1, {}
 if not newer then
-  following, expired = upcoming(DUE, SESSIONS, now, PARKED, EXPIRES, held_back == '')
+  following, expired = upcoming(DUE, SESSIONS, now, PARKED, EXPIRES, held_back == '', steady)
   if pause > 0 and (following < 0 or pause < following) then
     following = pause
   end

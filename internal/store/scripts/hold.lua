@@ -4,38 +4,42 @@
 --       group: key of the group, '' for the queue; hold: for how long (us), 0 to end what was set before
 --       by: ID of the job whose handler asks for it, '' for an operator
 --       channel: the queue's control channel
--- Reply: {'ok', until}: until when jobs are held back (us), 0 if they aren't
+-- Reply: {'ok', until}: until when jobs are held back, by Redis' clock (us), 0 if they aren't
 -- Errors: those of Redis, and 'LAYOUT n signalbox: ...' as in enqueue.lua; before the first write.
 
-local SETTINGS, LIMITS, RATES, PARKED = unpack(KEYS)
+local SETTINGS, LIMITS, RATES, PARKED, STATS = unpack(KEYS)
 local protocol, group, hold, by, channel = unpack(ARGV)
 
--- include: clock, digits, standing, send, raise_layout
+-- include: clock, digits, standing, send, raise_layout, limits_clock
 
 local held_back = standing(SETTINGS, protocol)
 if tonumber(held_back) then
   return redis.error_reply('LAYOUT ' .. held_back .. ' signalbox: the layout of the queue is newer than protocol ' .. protocol)
 end
 local now = clock()
+local steady, seen = limits_clock(now)
 local before = tonumber(redis.call('ZSCORE', RATES, 'h' .. group) or 0)
 redis.call('ZCARD', PARKED)
 redis.call('HLEN', LIMITS)
 
 -- When Redis is out of memory it still permits this, and with it all that follows.
 redis.call('HDEL', SETTINGS, '')
-local till = hold == '0' and 0 or now + tonumber(hold)
+local till = hold == '0' and 0 or steady + tonumber(hold)
 if till == 0 then
   redis.call('ZREM', RATES, 'h' .. group)
   redis.call('HDEL', LIMITS, 'h' .. group)
   for class = 0, 2 do
-    redis.call('ZADD', PARKED, 'XX', digits(now), class .. group)
+    redis.call('ZADD', PARKED, 'XX', digits(steady), class .. group)
   end
   send('p' .. channel, 'look')
 elseif till > before then
   raise_layout()
   redis.call('ZADD', RATES, digits(till), 'h' .. group)
   redis.call('HSET', LIMITS, 'h' .. group, by)
+  if seen then
+    redis.call('HSET', STATS, 'clock', seen)
+  end
 else
   till = before
 end
-return {'ok', till}
+return {'ok', till > 0 and till - (steady - now) or 0}

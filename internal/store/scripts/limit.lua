@@ -7,22 +7,23 @@
 --       jobs that haven't ended, '' to change nothing
 --       value: as limits_of has it, or that number; '0 0 0 0' or '0' for none; '' to remove it, which is for one group; seed: '1' to set it only if there
 --       is none
---       then keys of groups whose lines are looked at, at most 500; LIMITS has the limits of 'group' under the first
+--       then keys of groups, at most 500: what is known of their rates is fitted to the limits that they have now, and their lines are looked at; LIMITS has the limits of 'group' under the first
 -- Reply: {'ok', changed}: 1 if the limits are others than before
 --        {'again'}  there is a session that isn't in KEYS; nothing was done
 -- Errors: those of Redis, and 'LAYOUT n signalbox: ...' as in enqueue.lua; before the first write.
 
-local SESSIONS, IDLE, SETTINGS, LINED, TURNS, GROUPS, RUNNING, LIMITS, RATES, PARKED = unpack(KEYS)
-local first_session = 11 -- of KEYS
+local SESSIONS, IDLE, SETTINGS, LINED, TURNS, GROUPS, RUNNING, LIMITS, RATES, PARKED, STATS = unpack(KEYS)
+local first_session = 12 -- of KEYS
 local fixed = 6 -- arguments before the groups
 local protocol, inflight, channel, field, value, seed = unpack(ARGV, 1, fixed)
 
--- include: standing, session_keys, send, limits_of, lines, raise_layout, wake_one
+-- include: clock, digits, standing, session_keys, send, limits_of, limits_clock, group_limits, lines, raise_layout, wake_one
 
 local held_back = standing(SETTINGS, protocol)
 if tonumber(held_back) then
   return redis.error_reply('LAYOUT ' .. held_back .. ' signalbox: the layout of the queue is newer than protocol ' .. protocol)
 end
+local steady, seen = limits_clock(clock())
 local sessions, all = session_keys()
 if not all then
   return {'again'}
@@ -66,23 +67,33 @@ if changed then
   end
   if field == 'limits' then
     redis.call('DEL', RUNNING)
-    if not limits_of(value).rated then
+    local queue = limits_of(value)
+    local bound = queue.bound(redis.call('ZSCORE', RATES, ''), steady)
+    if not queue.rated then
       redis.call('ZREM', RATES, '')
+    elseif bound then
+      redis.call('ZADD', RATES, bound, '')
     end
     for session, k in pairs(sessions) do
       local n = redis.call('HLEN', KEYS[k])
-      if n > 0 and limits_of(value).running < math.huge then
+      if n > 0 and queue.running < math.huge then
         redis.call('HSET', RUNNING, session, n)
       end
     end
   end
 end
-local g, keys, turns = lines(), {}, {}
+if seen and redis.call('ZCARD', RATES) > 0 then
+  redis.call('HSET', STATS, 'clock', seen)
+end
+local g, keys, turns = lines(group_limits(limits_of(redis.call('HGET', SETTINGS, 'group_limits')), steady)), {}, {}
 for i = fixed + 1, #ARGV do
   keys[#keys + 1] = ARGV[i]
 end
 g.load(keys)
 for _, key in ipairs(keys) do
+  if not g.of(key).limits.rated then
+    redis.call('ZREM', RATES, key)
+  end
   for class = 0, 2 do
     local state = g.state(key, class)
     if string.sub(key, 1, 1) == 'g' and state == 'b' or state == 'w' then

@@ -20,7 +20,11 @@ local now = clock()
 local expiry = redis.call('ZSCORE', SESSIONS, session)
 local held_back, slots = standing(SETTINGS, protocol, worker)
 redis.call('ZCARD', DUE)
-redis.call('ZCARD', PARKED)
+local steady, seen = now, nil
+if redis.call('ZCARD', PARKED) > 0 then
+  -- include: limits_clock
+  steady, seen = limits_clock(now)
+end
 redis.call('ZCARD', EXPIRES)
 local cancels = redis.call('HLEN', CANCELS)
 local idle = redis.call('ZSCORE', IDLE, address)
@@ -35,6 +39,9 @@ if expiry and tonumber(expiry) > now or not expiry and open == '1' then
   -- When Redis is out of memory it still permits this, and with it the next.
   redis.call('ZREM', SESSIONS, '')
   redis.call('ZADD', SESSIONS, digits(now + ttl), session)
+  if seen then
+    redis.call('HSET', STATS, 'clock', seen)
+  end
   -- include: sample
   sample(LANE, STATS, HISTORY, now, seq, waited, ran)
 end
@@ -44,7 +51,7 @@ if held_back ~= '' then
 end
 local following, expired = -1, {}
 if not tonumber(held_back) then
-  following, expired = upcoming(DUE, SESSIONS, now, PARKED, EXPIRES, held_back == '')
+  following, expired = upcoming(DUE, SESSIONS, now, PARKED, EXPIRES, held_back == '', steady)
 end
 local heard = address == '' or send(address, 'renewed') ~= 0
 return {'ok', now, alive, more > 0 and 1 or 0, following, expired, held_back, slots, heard and 1 or 0, idle and 1 or 0, cancels}

@@ -23,7 +23,7 @@ while n_popped < most and not full do
     local s = g.of(key)
     local allowed, pause = math.huge, 0
     if g.timed then
-      allowed, pause = g.allowed(s, now)
+      allowed, pause = g.allowed(s, steady)
     end
     local n = math.min(share, s.most - s.held, allowed, most - n_popped)
     counts[n] = counts[n] or digits(n + 1) -- one more says whether others wait
@@ -47,19 +47,19 @@ while n_popped < most and not full do
     if full and taken == 0 then
       break -- it keeps its turn
     end
-    g.hold(key, taken, now)
+    g.hold(key, taken, steady)
     used[i] = name
     if n > 0 and #line <= taken then
       g.set(key, class, '.')
     elseif s.held >= s.most then
       g.set(key, class, 'b')
     else
-      allowed, pause = g.allowed(s, now)
+      allowed, pause = g.allowed(s, steady)
       if allowed > 0 then
         g.turn(key, class, turns)
       else
         g.set(key, class, 'w')
-        parked[#parked + 1] = digits(now + pause)
+        parked[#parked + 1] = digits(steady + pause)
         parked[#parked + 1] = name
       end
     end

@@ -1,9 +1,9 @@
 -- include: limits_of
 
--- Returns what lines needs to keep the limits of groups. usual are those of groups without limits of their own. Those of a name
+-- Returns what lines needs to keep the limits of groups. now is the time by the clock of limits, as in all of lines. usual are those of groups without limits of their own. Those of a name
 -- are under 'g' and the name: they are for a group and a serial group of that name. A group may also be held back:
 -- until when stands in RATES behind an 'h'.
-local function group_limits(usual)
+local function group_limits(usual, now)
   local named = redis.call('HLEN', LIMITS) > 0
   local timed = redis.call('ZCARD', RATES) > 0
   local rated = named or usual.rated
@@ -31,7 +31,13 @@ local function group_limits(usual)
       end
       times = redis.call('ZMSCORE', RATES, unpack(times))
       for i = 1, #keys do
-        states[keys[i]].at, states[keys[i]].held_until = times[2 * i - 1], times[2 * i]
+        local s = states[keys[i]]
+        s.at, s.held_until = times[2 * i - 1], times[2 * i]
+        local bound = s.limits.bound(s.at, now)
+        if bound then
+          s.at = bound
+          redis.call('ZADD', RATES, bound, keys[i])
+        end
       end
     end
   end

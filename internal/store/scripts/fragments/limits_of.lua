@@ -13,13 +13,22 @@ local function limits_of(text)
     function l.allowed()
       return math.huge, 0
     end
+    function l.bound()
+    end
     return l
   end
   jobs, per, burst = tonumber(jobs), tonumber(per), math.max(tonumber(burst), 1)
 
-  -- How far at is ahead of now. More than is possible is from before the clock was set back.
+  -- How far at is ahead of now.
   local function ahead(at, now)
-    return math.min(math.max((tonumber(at or nil) or now) - now, 0), math.ceil(burst * per / jobs))
+    return math.max((tonumber(at or nil) or now) - now, 0)
+  end
+
+  -- Returns the time that at can be at most, if it is later: it is from before the rate was changed. It has to be written in place of at, or it
+  -- would be as far ahead at the next look.
+  function l.bound(at, now)
+    local most = now + math.ceil(burst * per / jobs)
+    return (tonumber(at or nil) or 0) > most and digits(most) or nil
   end
 
   -- Returns how many jobs may start now, and if none may, how long it is until one may (us).

@@ -13,7 +13,7 @@ if #keys > 0 then
   g.load(keys)
 end
 for i = 1, #popped do
-  local pause = owners[i] and not busy[i] and g.again(owners[i], now) or 0
+  local pause = owners[i] and not busy[i] and g.again(owners[i], steady) or 0
   if pause > 0 then
     redis.call('HSET', JOBS, popped[i], redue(records[i], now + pause))
     redis.call('ZADD', DUE, digits(now + pause), class_of(records[i]) .. popped[i])

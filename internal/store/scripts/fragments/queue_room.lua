@@ -8,10 +8,15 @@ if queue.running < math.huge then
     end
   end
 end
+local bound = queue.bound(queue_at, steady)
+if bound then
+  queue_at = bound
+  redis.call('ZADD', RATES, bound, '')
+end
 if queue_held > 0 then
   spare, pause = 0, queue_held
 else
-  spare, pause = queue.allowed(queue_at, now)
+  spare, pause = queue.allowed(queue_at, steady)
 end
 spare = math.max(math.min(spare, queue.running - others - mine), 0)
 want = math.min(want, spare)

@@ -1,5 +1,5 @@
 -- A step of claim.lua: gives turns to lines whose rates allow a job again, and forgets times that have passed.
-local parked = redis.call('ZRANGEBYSCORE', PARKED, '-inf', digits(now), 'LIMIT', 0, 500)
+local parked = redis.call('ZRANGEBYSCORE', PARKED, '-inf', digits(steady), 'LIMIT', 0, 500)
 if #parked > 0 then
   local keys, turns = {}, {}
   for i = 1, #parked do
@@ -17,7 +17,7 @@ if #parked > 0 then
     redis.call('ZADD', TURNS, unpack(turns))
   end
 end
-local passed = redis.call('ZRANGEBYSCORE', RATES, '-inf', digits(now), 'LIMIT', 0, 100) -- that is as if no job had started
+local passed = redis.call('ZRANGEBYSCORE', RATES, '-inf', digits(steady), 'LIMIT', 0, 100) -- that is as if no job had started
 if #passed > 0 then
   redis.call('ZREM', RATES, unpack(passed))
   for i = 1, #passed do

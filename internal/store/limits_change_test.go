@@ -1,0 +1,166 @@
+package store
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/signalbox-go/signalbox"
+	"github.com/signalbox-go/signalbox/internal/redistest"
+)
+
+// starts claims, by the hints of the replies, until n jobs have started in all. It returns them, and how many calls that took.
+func (r *rig) starts(n int) (all []Delivery, calls int) {
+	r.t.Helper()
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for last := time.Now().Add(30 * time.Second); len(all) < n; {
+		if time.Now().After(last) {
+			r.t.Fatalf("%d of %d jobs have started, in %d calls", len(all), n, calls)
+		}
+		<-timer.C
+		reply := r.call(ClaimRequest{Want: 10})
+		calls++
+		all = append(all, reply.Deliveries...)
+		pause := time.Millisecond
+		if !reply.More && (reply.Next < 0 || reply.Next > pause) {
+			pause = min(max(reply.Next, 0), 100*time.Millisecond)
+		}
+		timer.Reset(pause)
+	}
+	return all, calls
+}
+
+// bounded is what limits can be of: each sets them for the jobs of put.
+func bounded(r *rig) map[string]func(signalbox.Limits) {
+	return map[string]func(signalbox.Limits){
+		"queue":  func(l signalbox.Limits) { _, err := r.SetLimits(bg, l); r.must(err) },
+		"groups": func(l signalbox.Limits) { _, err := r.SetGroupLimits(bg, l); r.must(err) },
+		"group":  func(l signalbox.Limits) { _, err := r.SetLimitsOf(bg, "a", &l); r.must(err) },
+	}
+}
+
+// When a rate has been used up and is changed, jobs start by the new one.
+func TestRateIsChanged(t *testing.T) {
+	t.Parallel()
+	for _, of := range []string{"queue", "groups", "group"} {
+		for what, change := range map[string][2]signalbox.Rate{
+			"a higher one":  {{Jobs: 3, Per: 24 * time.Hour, Burst: 3}, {Jobs: 50, Burst: 3}},
+			"a quota":       {{Jobs: 1, Per: time.Hour}, {Jobs: 24 * 3600 * 40, Per: 24 * time.Hour, Burst: 3}},
+			"a lower burst": {{Jobs: 3, Per: time.Minute, Burst: 3}, {Jobs: 1, Per: 20 * time.Millisecond}},
+		} {
+			t.Run(of+"/"+what, func(t *testing.T) {
+				t.Parallel()
+				r := onShared(t)
+				r.open()
+				r.putIn("ga", numbered("j", 20)...)
+				set := bounded(r)[of]
+				set(signalbox.Limits{Rate: change[0]})
+				began := len(r.claim(10))
+				same(t, "at once", began, max(1, change[0].Burst))
+				same(t, "then none", len(r.claim(10)), 0)
+				set(signalbox.Limits{Rate: change[1]})
+				_, calls := r.starts(20 - began)
+				if calls > 80 {
+					t.Errorf("%d calls for %d jobs", calls, 20-began)
+				}
+				r.check()
+			})
+		}
+	}
+}
+
+// When Redis' clock is set back, rates go on: what waits for one waits no longer than it would have.
+func TestRatesWhenTheClockGoesBack(t *testing.T) {
+	t.Parallel()
+	for _, of := range []string{"queue", "groups", "group"} {
+		t.Run(of, func(t *testing.T) {
+			t.Parallel()
+			srv, shift := redistest.NewWithClock(t)
+			r := unchecked(t, srv.Client())
+			r.open()
+			r.putIn("ga", numbered("j", 20)...)
+			bounded(r)[of](signalbox.Limits{Rate: signalbox.Rate{Jobs: 20, Burst: 3}})
+			began, _ := r.starts(5)
+			shift(-time.Minute)
+			_, calls := r.starts(20 - len(began))
+			if calls > 80 {
+				t.Errorf("%d calls for %d jobs", calls, 20-len(began))
+			}
+		})
+	}
+}
+
+// A hold that was made while Redis' clock was an hour ahead ends at its time. So does one that was made before the clock went back.
+func TestHoldsWhenTheClockGoesBack(t *testing.T) {
+	t.Parallel()
+	for _, group := range []string{"", "ga"} {
+		t.Run(fmt.Sprintf("%q", group), func(t *testing.T) {
+			t.Parallel()
+			srv, shift := redistest.NewWithClock(t)
+			r := unchecked(t, srv.Client())
+			shift(time.Hour)
+			r.open()
+			r.putIn("ga", "a1", "a2")
+			until, err := r.HoldBack(bg, group, "", 2*time.Second)
+			r.must(err)
+			same(t, "claimed", len(r.claim(5)), 0)
+			shift(0)
+			now, err := r.Now(bg)
+			r.must(err)
+			if left := until.Add(-time.Hour).Sub(now); left > 2*time.Second {
+				t.Errorf("it was to end in %v", left)
+			}
+			holds, err := r.Holds(bg)
+			r.must(err)
+			if len(holds) != 1 || holds[0].Until.Sub(now) > 20*time.Second || holds[0].Until.Before(now) {
+				t.Errorf("it is now %v, and held back are %+v", now, holds)
+			}
+			r.starts(2)
+		})
+	}
+}
+
+// A rate counts from when it was changed, also for a queue or a group at which nobody looks until later.
+func TestRateIsChangedUnseen(t *testing.T) {
+	t.Parallel()
+	for _, of := range []string{"queue", "groups", "group"} {
+		t.Run(of, func(t *testing.T) {
+			t.Parallel()
+			r := onShared(t)
+			r.open()
+			set := bounded(r)[of]
+			set(signalbox.Limits{Rate: signalbox.Rate{Jobs: 1, Per: 24 * time.Hour}})
+			r.putIn("ga", "j1")
+			same(t, "claimed", len(r.claim(5)), 1)
+			member := map[string]string{"queue": ""}[of]
+			if of != "queue" {
+				member = "ga"
+			}
+			set(signalbox.Limits{Rate: signalbox.Rate{Jobs: 1, Per: time.Hour}})
+			now, err := r.Now(bg)
+			r.must(err)
+			at := timeOf(r.rdb.ZScore(bg, r.keys.rates, member).Val())
+			if wait := at.Sub(now); wait > time.Hour || wait < 59*time.Minute {
+				t.Errorf("the next job may start in %v", wait)
+			}
+		})
+	}
+}
+
+// A time that is further ahead than the rate can bring it, whoever wrote it, keeps jobs from starting for no longer than the rate does.
+func TestTimesFarAhead(t *testing.T) {
+	t.Parallel()
+	for _, of := range []string{"queue", "groups", "group"} {
+		t.Run(of, func(t *testing.T) {
+			t.Parallel()
+			r := onShared(t)
+			r.open()
+			bounded(r)[of](signalbox.Limits{Rate: signalbox.Rate{Jobs: 1, Per: 10 * time.Millisecond, Burst: 2}})
+			r.must(r.rdb.ZAdd(bg, r.keys.rates, z(8e15, map[bool]string{false: "ga"}[of == "queue"])).Err())
+			r.putIn("ga", numbered("j", 5)...)
+			r.starts(5)
+			r.check()
+		})
+	}
+}
