@@ -5,8 +5,8 @@ package signalbox
 const (
 	HeaderDeadQueue = "signalbox-dead-queue" // the queue of the dead job
 	HeaderDeadID    = "signalbox-dead-id"    // its ID
-	HeaderDeadAt    = "signalbox-dead-at"    // when it died, by the clock of Redis, as in 2026-01-31T03:00:00.000001Z
 	HeaderDeadError = "signalbox-dead-error" // the first 512 bytes of its last error; left out if there is none
-	// HeaderDeadEffect is its effect key, for [Job.PayloadKey]. Only copies whose payload isn't JSON have it.
-	HeaderDeadEffect = "signalbox-dead-effect"
+	// HeaderDeadAt says when it died, by the clock of Redis, as in 2026-01-31T03:00:00.000001Z. It differs between the deaths of a job. A copy has the effect key of the
+	// dead job, so an effect that is to be had once for each death, such as an alert, needs this time in its name.
+	HeaderDeadAt = "signalbox-dead-at"
 )

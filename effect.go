@@ -10,7 +10,8 @@ import (
 // delivery had the effect: roll back. If the effect is a call of an API, pass the key as the idempotency key.
 //
 // The key is the same in every delivery of a job, after retries and after crashes. A later job with the same ID has
-// another key. The key is one of
+// another key. The copy of a dead job has the key of that job: see CopyDead of worker.Queue. The key stays the same wherever a job is moved, so a [Codec] can bind a
+// payload to it and to the kind. Then the payload of one job can't be put into another one. The key is one of
 //
 //   - the key that the producer gave with scheduler.EffectKey, as it is
 //   - {queue}id, for an ID that the producer drew at random
@@ -40,14 +41,4 @@ func (j *Job) EffectKey() string {
 		key = append(key, '}')
 	}
 	return string(key)
-}
-
-// PayloadKey returns the name of the job for which the payload was encoded: its effect key, or in the copy of a dead job the effect key of
-// that one. It is the same wherever the job is moved. A [Codec] can bind a payload to it and to the kind, so that the
-// payload of one job can't be put into another one.
-func (j *Job) PayloadKey() string {
-	if key := j.Headers[HeaderDeadEffect]; key != "" && j.Encoding != "" {
-		return key
-	}
-	return j.EffectKey()
 }

@@ -65,8 +65,8 @@ type Job struct {
 	EnqueuedAt  time.Time // by the clock of Redis, as are the next two times
 	ScheduledAt time.Time // when it was due: its schedule, the end of a retry's delay, or EnqueuedAt
 	ClaimedAt   time.Time // when this delivery was granted
-	// Born is when the job was to run first, by the producer's clock, if its producer gave a time or a delay. Otherwise it is zero. It is the same in
-	// every delivery. ScheduledAt changes with each retry.
+	// Born is when the job was to run first, by the producer's clock, if its producer gave a time or a delay. In the copy of a dead job it is
+	// when that one was to run first. Otherwise it is zero: the job was to run at EnqueuedAt. It is the same in every delivery. ScheduledAt changes with each retry.
 	Born time.Time
 
 	// Token is the fencing token of this delivery: larger than the token of every

@@ -27,7 +27,7 @@ func (c *boundCodec) Encode(job *signalbox.Job, args any) ([]byte, error) {
 	defer c.mu.Unlock()
 	c.calls++
 	data, err := json.Marshal(args)
-	return fmt.Appendf(nil, "%s %s %s", job.Kind, job.PayloadKey(), data), errors.Join(err, c.err)
+	return fmt.Appendf(nil, "%s %s %s", job.Kind, job.EffectKey(), data), errors.Join(err, c.err)
 }
 
 func (c *boundCodec) Decode(*signalbox.Job, []byte, any) error { return errors.ErrUnsupported }
@@ -76,7 +76,7 @@ func TestCodecComesLast(t *testing.T) {
 func checkBound(t *testing.T, jobs []*signalbox.Job) {
 	t.Helper()
 	for _, j := range jobs {
-		if want := "note " + j.EffectKey() + ` {"N":`; !strings.HasPrefix(string(j.Payload), want) || j.Encoding != "bound" || j.PayloadKey() != j.EffectKey() {
+		if want := "note " + j.EffectKey() + ` {"N":`; !strings.HasPrefix(string(j.Payload), want) || j.Encoding != "bound" {
 			t.Errorf("job %s has payload %s in encoding %q, want %s", j.ID, j.Payload, j.Encoding, want)
 		}
 	}

@@ -220,7 +220,7 @@ func TestUniqueWithCodec(t *testing.T) {
 		return len(jobs) == 3 || !fifth.Updated && len(jobs) == 4
 	}, "all jobs are due")
 	for _, j := range jobs {
-		if want := j.Kind + " " + j.PayloadKey() + " "; !strings.HasPrefix(string(j.Payload), want) || j.Encoding != "bound" {
+		if want := j.Kind + " " + j.EffectKey() + " "; !strings.HasPrefix(string(j.Payload), want) || j.Encoding != "bound" {
 			t.Errorf("job %s has payload %s in encoding %q, want %s", j.ID, j.Payload, j.Encoding, want)
 		}
 	}

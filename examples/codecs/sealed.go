@@ -78,5 +78,5 @@ func (s *Sealed) Decode(job *signalbox.Job, payload []byte, args any) error {
 
 // bound returns what a payload is bound to. None of the three has a zero byte but the last one.
 func bound(job *signalbox.Job, key string) []byte {
-	return []byte(job.Kind + "\x00" + job.PayloadKey() + "\x00" + key)
+	return []byte(job.Kind + "\x00" + job.EffectKey() + "\x00" + key)
 }

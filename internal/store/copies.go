@@ -82,7 +82,7 @@ func copiesOf(text string) string {
 const MaxCopies = 500
 
 // A Copier copies dead jobs of a queue to the queue that the settings name. Each copy is a new job. It has the kind, the payload, the headers, the
-// priority, the attempts and the timeout of the dead job, but not its group, and headers that say where it comes from. Its ID follows from the death. So a
+// priority, the attempts, the timeout and the effect of the dead job, but not its group, and headers that say where it comes from. Its ID follows from the death. So a
 // death that is copied twice has one copy, for as long as that is there. A Copier makes one call at a time.
 type Copier struct {
 	q      *Queue
@@ -268,9 +268,15 @@ func (c *Copier) copyOf(d death) (item Item, fit bool, err error) {
 	if _, copied := dead.Headers[signalbox.HeaderDeadID]; copied {
 		return Item{}, false, nil // two queues that copy to each other would go on for ever
 	}
+	// The two together have one effect: the copy has its key, and the time from which fence counts its age. With the time of its own enqueue it would look younger
+	// than a record that was swept.
+	born := dead.Born
+	if born.IsZero() {
+		born = dead.EnqueuedAt
+	}
 	job := signalbox.Job{
 		ID: c.id(d), Kind: dead.Kind, Payload: dead.Payload, Priority: dead.Priority, MaxAttempts: dead.MaxAttempts, Timeout: dead.Timeout,
-		Headers: maps.Clone(dead.Headers), Encoding: dead.Encoding,
+		Headers: maps.Clone(dead.Headers), Encoding: dead.Encoding, Effect: dead.EffectKey(), Born: born,
 	}
 	if job.Headers == nil {
 		job.Headers = make(map[string]string)
@@ -279,9 +285,6 @@ func (c *Copier) copyOf(d death) (item Item, fit bool, err error) {
 	job.Headers[signalbox.HeaderDeadID] = d.id
 	if us, err := strconv.ParseInt(d.at, 10, 64); err == nil {
 		job.Headers[signalbox.HeaderDeadAt] = time.UnixMicro(us).UTC().Format("2006-01-02T15:04:05.000000Z")
-	}
-	if dead.Encoding != "" {
-		job.Headers[signalbox.HeaderDeadEffect] = dead.EffectKey()
 	}
 	if dead.LastError != "" {
 		job.Headers[signalbox.HeaderDeadError] = cutText(dead.LastError, maxDeadError)

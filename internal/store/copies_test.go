@@ -29,6 +29,7 @@ var copiesTests = []storeTest{
 	{"CopyCompletedMeanwhile", testCopyCompletedMeanwhile},
 	{"CopyDeadMeanwhile", testCopyDeadMeanwhile},
 	{"CopyOfEncoded", testCopyOfEncoded},
+	{"CopyKeepsTheEffect", testCopyKeepsTheEffect},
 }
 
 // A payload that isn't JSON stays as it is, and keeps the key that it may be bound to: when the job is edited, moved, and copied.
@@ -51,8 +52,8 @@ func testCopyOfEncoded(t *testing.T, r *rig) {
 	_, err = r.Move(bg, moved.Name(), []string{"a"})
 	r.must(err)
 	got := moved.claim(1)[0].Job
-	if got.PayloadKey() != key || got.Encoding != "aead" || string(got.Payload) != "sealed" {
-		t.Errorf("moved: %+v, key %s, want %s", got, got.PayloadKey(), key)
+	if got.EffectKey() != key || got.Encoding != "aead" || string(got.Payload) != "sealed" {
+		t.Errorf("moved: %+v, key %s, want %s", got, got.EffectKey(), key)
 	}
 
 	sealed.ID, sealed.Retain = "b", 0
@@ -62,8 +63,65 @@ func testCopyOfEncoded(t *testing.T, r *rig) {
 	r.settled(r.fails(r.one(), "no"))
 	same(t, "copies", r.copyAll(r.NewCopier()).Jobs, 1)
 	got = to.claim(1)[0].Job
-	if got.PayloadKey() != sealed.EffectKey() || got.EffectKey() == sealed.EffectKey() || got.Encoding != "aead" || string(got.Payload) != "sealed" {
-		t.Errorf("the copy: %+v, key %s, want %s", got, got.PayloadKey(), sealed.EffectKey())
+	if got.EffectKey() != sealed.EffectKey() || got.Encoding != "aead" || string(got.Payload) != "sealed" {
+		t.Errorf("the copy: %+v, key %s, want %s", got, got.EffectKey(), sealed.EffectKey())
+	}
+}
+
+// A copy has the effect key of the dead job, and the time from which the age of its effect counts. So have the copies of later deaths, of a copy that was
+// made twice, and of one that an operator moves. The original keeps both when it is retried.
+func testCopyKeepsTheEffect(t *testing.T, r *rig) {
+	to := r.copyTo()
+	due := time.Now().Add(-time.Hour).Truncate(time.Microsecond)
+	for _, c := range []struct {
+		name string
+		job  signalbox.Job
+	}{
+		{"an ID that was drawn", signalbox.Job{}},
+		{"an ID that was chosen", signalbox.Job{Incarnation: 7}},
+		{"the producer's key", signalbox.Job{Effect: "order-17", Incarnation: 7}},
+		{"a tick", signalbox.Job{Effect: "{q}e{@5}", Born: due}},
+		{"a time", signalbox.Job{Born: due}},
+	} {
+		job := c.job
+		job.ID, job.Kind, job.Payload = strings.ReplaceAll(c.name, " ", "-"), "charge", []byte(`{}`)
+		item, err := NewItem(&job, When{})
+		r.must(err)
+		r.enqueued(item)
+		first := r.one()
+		key, born := first.Job.EffectKey(), first.Job.Born
+		if born.IsZero() {
+			born = first.Job.EnqueuedAt
+		}
+		r.settled(r.fails(first, "no"))
+		for death := 1; death <= 2; death++ {
+			same(t, c.name+": copies", r.copyAll(r.NewCopier()).Jobs, 1)
+			copied := to.one()
+			if death == 2 { // the key is the same wherever it goes on
+				to.settled(settlement(copied, Dead))
+				third := r.other()
+				to.moved(third, copied.Job.ID)
+				third.did(RunJobs(time.Time{}), copied.Job.ID)
+				copied = third.one()
+				third.settled(settlement(copied, Completed))
+			} else {
+				to.settled(settlement(copied, Completed))
+			}
+			same(t, c.name+": effect key", copied.Job.EffectKey(), key)
+			if !copied.Job.Born.Equal(born) {
+				t.Errorf("%s: the copy of death %d counts from %v, want %v", c.name, death, copied.Job.Born, born)
+			}
+			if copied.Job.EnqueuedAt.Before(first.Job.EnqueuedAt) || copied.Job.ID == job.ID {
+				t.Errorf("%s: the copy is %+v", c.name, copied.Job)
+			}
+			r.later()
+			r.did(RunJobs(time.Time{}), job.ID)
+			again := r.one()
+			same(t, c.name+": effect key of the original", again.Job.EffectKey(), key)
+			r.settled(settlement(again, Dead))
+		}
+		r.copyAll(r.NewCopier())
+		to.settled(settlement(to.one(), Completed))
 	}
 }
 
@@ -167,7 +225,7 @@ func testCopiesOfDeadJobs(t *testing.T, r *rig) {
 	if got.Kind != "charge" || string(got.Payload) != `{"n":1}` || got.Priority != signalbox.PriorityHigh || got.MaxAttempts != 3 || got.Timeout != time.Minute {
 		t.Errorf("the copy is %+v", got)
 	}
-	if got.Attempt != 1 || got.Crashes != 0 || got.LastError != "" || got.Effect != "" || got.Incarnation != 0 || len(wire.Attempts(copied[0].record)) != 0 {
+	if got.Attempt != 1 || got.Crashes != 0 || got.LastError != "" || got.EffectKey() != "order-17" || got.Born.IsZero() || len(wire.Attempts(copied[0].record)) != 0 {
 		t.Errorf("the copy is no new job: %+v", got)
 	}
 	if _, there := low.Headers["signalbox-dead-error"]; there || low.Priority != signalbox.PriorityLow || string(low.Payload) != `"b"` {

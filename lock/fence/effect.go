@@ -40,7 +40,7 @@ func effectOf(ctx context.Context) (Effect, error) {
 	return e, e.check()
 }
 
-// bornOf returns when the job was to run first: a job that waits for a month isn't old when it begins. It is the same in each delivery.
+// bornOf returns when the job was to run first: a job that waits for a month isn't old when it begins. It is the same in each delivery, and in copies of the job when it was dead.
 func bornOf(job *signalbox.Job) time.Time {
 	if !job.Born.IsZero() {
 		return job.Born

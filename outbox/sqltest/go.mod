@@ -15,7 +15,10 @@ require (
 	modernc.org/sqlite v1.62.0
 )
 
-require go.opentelemetry.io/otel/sdk v1.47.0 // indirect
+require (
+	github.com/cenkalti/backoff/v4 v4.3.0 // indirect
+	go.opentelemetry.io/otel/sdk v1.47.0 // indirect
+)
 
 require (
 	filippo.io/edwards25519 v1.2.0 // indirect

@@ -56,6 +56,15 @@ func TestMain(m *testing.M) {
 		}
 		return
 	}
+	if text := os.Getenv(workerEnv); text != "" {
+		var p workerProcess
+		err := json.Unmarshal([]byte(text), &p)
+		if err == nil {
+			err = p.run()
+		}
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
 	code := m.Run()
 	servers.close()
 	err := goleak.Find()
@@ -316,16 +325,23 @@ func (b *database) relay(rdb redis.UniversalClient, c outbox.RelayConfig) (stop 
 func (b *database) process(redis string, p relayProcess) *exec.Cmd {
 	b.t.Helper()
 	p.Driver, p.DSN, p.Dialect, p.Redis = b.driver, b.dsn, b.dialect, redis
-	text, err := json.Marshal(p)
+	cmd, _ := b.child(relayEnv, p)
+	return cmd
+}
+
+// child starts this program as a process of another kind, with its settings. The channel is closed when the process has ended.
+func (b *database) child(env string, settings any) (cmd *exec.Cmd, ended <-chan struct{}) {
+	b.t.Helper()
+	text, err := json.Marshal(settings)
 	if err != nil {
 		b.t.Fatal(err)
 	}
-	cmd := exec.Command(os.Args[0])
-	cmd.Env = append(os.Environ(), relayEnv+"="+string(text))
-	if _, err := servertest.Start(cmd); err != nil {
+	cmd = exec.Command(os.Args[0])
+	cmd.Env = append(os.Environ(), env+"="+string(text))
+	if ended, err = servertest.Start(cmd); err != nil {
 		b.t.Fatal(err)
 	}
-	return cmd
+	return cmd, ended
 }
 
 // enqueued returns how many jobs were ever put into a queue.
