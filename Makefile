@@ -78,6 +78,10 @@ transfer: ## move money by jobs from an outbox, while every process is killed
 restarts: ## 1,000 restarts of Redlock's servers with older memories (snapshots, append-only files): tokens only rise; four minutes
 	set -o pipefail; go test ./lock/redlock -run 'TestTokensRiseOverRestarts$$' -restarts.count=1040 -timeout 15m -count=1 -v | tee /dev/stderr | grep -o 'restarts: .*' | tail -n 1
 
+.PHONY: rolling
+rolling: ## 3 and 5 nodes of Redlock restarted one after the other, ten times, under a holder that extends and a contender: never lost, never two holders; four minutes
+	set -o pipefail; go test ./lock/redlock -run 'TestHolderOutlivesARollingRestart$$' -rolling.rounds=10 -timeout 15m -count=1 -v | tee /dev/stderr | grep -o 'rolling: .*' | tail -n 2
+
 .PHONY: cron
 cron: ## ten scheduler processes run one entry for 30 s, one killed and one started on the way; 20,000 entries due at once; ten run 200 for a minute, with kills, stops and restarts of Redis
 	go test ./scheduler -run TestTenProcesses -cron.duration=30s -count=1 -v

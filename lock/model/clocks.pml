@@ -24,6 +24,10 @@
  * The variants, each of which must be found to be broken:
  *   -DBELIEVED  a node that was rolled back goes by its register, as that of commit f1f8dd4.
  *   -DNOREST    a restarted node counts at once.
+ *   -DLOWERS    the holder of token 1 still extends its lock, and sets it again on a node that counts again: at any
+ *               moment, since the request may be late. By that the node votes for token 1, and goes by it from then on.
+ *               Without this flag a lock that is set again gets no vote, and leaves register and floor as they are: for
+ *               these nothing happens.
  */
 #ifndef SPREAD
 #define SPREAD 1
@@ -202,6 +206,17 @@ inline crash(n) {
 	}
 }
 
+#ifdef LOWERS
+inline reset(n) {
+	d_step {
+		floor[n] != 0 && rest[n] == 0 ->
+		last[n] = 1;
+		floor[n] = 0;
+		printf("time %d: node %d sets the lock of token 1 again, and goes by that\n", now, n)
+	}
+}
+#endif
+
 #define LESS(x) if :: x > 0 -> x-- :: else fi
 #define OLDER(a) if \
 	:: phase[a] == TRYING && age[a] + 1 >= REST -> phase[a] = DONE; first[a] = 0; second[a] = 0; told[a] = 0; heard[a] = 0; \
@@ -248,6 +263,9 @@ active proctype world() {
 	ATTEMPT(0)
 	ATTEMPT(1)
 	:: crash(0) :: crash(1) :: crash(2)
+#ifdef LOWERS
+	:: reset(0) :: reset(1) :: reset(2)
+#endif
 	:: tick()
 	od
 }

@@ -35,12 +35,18 @@
  *   all, and a loss takes it back to its snapshot: an RDB file, or an append-only file without
  *   its tail. So an older lock is there again. The node goes by the larger of its record and its
  *   floor, which is what its clock shows when it counts again: that is its floor, by the assumption.
+ *   A snapshot has the time when a lock ends. So a lock that has ended on the node is not there again.
+ * A lock that is set again (-DRESET). When an extension is confirmed, the holder asks the nodes that say that the
+ *   lock is gone to set it again. Such a request is in the air for ever, for every node, as all
+ *   others are. A node runs it if it counts and the lock is free there. It gives no vote, and leaves its
+ *   record as it is. The node's answer counts from the next extension on. Which nodes are asked is up
+ *   to the client: here all may be, and so those that the code asks are among them.
  * Attempts are alike, so they begin in the order of their numbers. Nodes are alike, so with -DSORT
  *   states that differ in the names of nodes are searched once. Tokens are only ever
  *   compared, so with -DRANKS they are kept as ranks, and none is left out.
  *
  * The bounds: -DATTEMPTS, 2 or 3; two rounds an attempt, of which -DAGAIN attempts may have the
- * second; one extend an attempt; -DTOKENS, the number of different tokens, without effect from twice
+ * second; -DEXTENDS, one extend an attempt or two; -DTOKENS, the number of different tokens, without effect from twice
  * the number of attempts on; -DLOSSES. Messages have none.
  *
  * The parts, since three attempts with all of them are too many states:
@@ -54,6 +60,9 @@
  *   -DUNIQUE      no attempt has returned with this token before.
  *   -DORDER       the token is larger than those of all attempts that had returned when it began.
  *   -DEXCLUSION   no other holder is valid (needs -DTIMED).
+ *   -DSTILL       the nodes that confirm an attempt's first extension had the lock already when it was
+ *                 asked for, be it that somebody deletes it on a node (-DDROPS=n, how often). Late copies of
+ *                 acquires would set it too, so there are none: here they keep their deadline.
  *   -DREACH=...   that this is not so. It must be so in some run, else the rest says nothing.
  *                 -DBYTURNS (an attempt begins when the one before has returned) and -DSECONDONLY
  *                 (no votes in the first round) leave runs out, to find one sooner.
@@ -67,6 +76,10 @@
  *   -DBELIEVED    a record of an older memory counts as it is. Only a lost one is the clock's.
  *   -DNOREST      a node that lost its memory counts at once.
  *   Both of these: a node that is thought to keep everything, and is rolled back.
+ *   -DRESTLESS    a node that doesn't count yet sets a lock again.
+ *   -DATONCE      an extension sets the lock where it is gone, and counts that.
+ *   -DLOWERS      a node that sets a lock again votes for its token, which is below what the
+ *                 node goes by, and goes back to it.
  */
 
 #ifndef ATTEMPTS
@@ -81,6 +94,12 @@
 #ifndef AGAIN
 #define AGAIN ATTEMPTS  /* how many attempts may propose again */
 #endif
+#ifndef EXTENDS
+#define EXTENDS 1       /* extends of an attempt, 1 or 2 */
+#endif
+#ifndef DROPS
+#define DROPS 0         /* how often somebody deletes the lock on a node */
+#endif
 #define NODES 3
 #define QUORUM 2
 
@@ -94,19 +113,29 @@ byte phase[ATTEMPTS];
 byte first[ATTEMPTS];   /* the proposal of the first round, in the air; 0: none */
 byte second[ATTEMPTS];  /* and that of the second */
 byte before[ATTEMPTS];  /* the largest token that somebody had returned with when it began */
-byte extended[ATTEMPTS];/* 1: an extend is in the air; 2: a quorum has said yes in time */
-byte over[ATTEMPTS];    /* 1: the validity reckoned from the acquire is over; 2: also from the extend */
+byte extended[ATTEMPTS];/* 1: an extend is in the air; 2: a quorum has said yes in time; 3, 4: the same for the second */
+byte over[ATTEMPTS];    /* 1: the validity reckoned from the acquire is over; 2: also from the extend; 3: from the second */
 
 /* A node. Attempt a is a+1 here, and 0 is nobody. */
 byte held[NODES];       /* the lock's value */
+#if EXTENDS > 1
+byte later[NODES];      /* it was extended so often: it ends with the validity reckoned from there */
+#define TIMES 2         /* bits for that */
+#else
 bit later[NODES];       /* it was extended: it ends with the validity reckoned from there */
+#define TIMES 1
+#endif
 byte last[NODES];       /* the record: the token */
 byte by[NODES];         /* and the attempt */
 byte away[NODES];       /* a bit for each attempt whose lock it forgot: until they have ended it doesn't count */
-byte longer[NODES];     /* of those, the ones that had been extended */
+byte longer[NODES];     /* of those, how often each had been extended: TIMES bits for each attempt */
 #ifdef ROLLED
 byte old_held[NODES];   /* its snapshot */
+#if EXTENDS > 1
+byte old_later[NODES];
+#else
 bit old_later[NODES];
+#endif
 #ifdef BELIEVED
 byte old_last[NODES];
 byte old_by[NODES];
@@ -119,7 +148,14 @@ byte voted1[NODES];
 byte voted2[NODES];
 byte prolonged[NODES];
 
+#ifdef STILL
+byte had[NODES];        /* a bit for each attempt: the node had its lock when its first extend was asked for */
+#endif
+
 byte losses;
+#if DROPS > 0
+byte drops;
+#endif
 #ifdef ROLLED
 byte shots;             /* snapshots */
 #endif
@@ -141,20 +177,30 @@ byte i, tmp;            /* inside of a step only: they are 0 between two */
 
 #define BIT(a) (1 << (a))
 #define HAS(set, a) (((set) >> (a)) & 1)
+#define ASKED(a) ((extended[a] + 1) / 2)    /* which extend was asked for last; 0: none */
+#define CONFIRMED(a) (extended[a] / 2)      /* and which was confirmed */
+#define LONGER(n, a) ((longer[n] >> (TIMES*(a))) & ((1 << TIMES) - 1))
 #define COUNT(votes, a) (HAS(votes[0], a) + HAS(votes[1], a) + HAS(votes[2], a))
+
+/* Attempt a's lock ends on the node, if it was extended so often. So it ends in the snapshot, which is not younger. */
+#ifdef ROLLED
+#define ENDS_IN_SNAPSHOT(a, n, times) if :: old_held[n] == a+1 && old_later[n] <= times -> old_held[n] = 0; old_later[n] = 0 :: else fi
+#else
+#define ENDS_IN_SNAPSHOT(a, n, times) skip
+#endif
 
 /* ---- Nodes that are alike ---- */
 
 #ifdef SORT
-#define KEY(n) (((((((held[n]*2 + later[n])*8 + last[n])*4 + by[n])*8 + voted1[n])*8 + voted2[n])*8) + prolonged[n])
+#define KEY(n) (((((((held[n]*(1 << TIMES) + later[n])*8 + last[n])*4 + by[n])*8 + voted1[n])*8 + voted2[n])*8) + prolonged[n])
 #ifdef ROLLED
 #ifdef BELIEVED
-#define KEY2(n) (((((old_last[n]*4 + old_by[n])*4 + old_held[n])*2 + old_later[n])*8 + away[n])*8 + longer[n])
+#define KEY2(n) (((((old_last[n]*4 + old_by[n])*4 + old_held[n])*(1 << TIMES) + old_later[n])*8 + away[n])*64 + longer[n])
 #else
-#define KEY2(n) (((old_held[n]*2 + old_later[n])*8 + away[n])*8 + longer[n])
+#define KEY2(n) (((old_held[n]*(1 << TIMES) + old_later[n])*8 + away[n])*64 + longer[n])
 #endif
 #else
-#define KEY2(n) (away[n]*8 + longer[n])
+#define KEY2(n) (away[n]*64 + longer[n])
 #endif
 #define BEHIND(m, n) (KEY(m) > KEY(n) || KEY(m) == KEY(n) && KEY2(m) > KEY2(n))
 #define SWAP(v, m, n) tmp = v[m]; v[m] = v[n]; v[n] = tmp
@@ -269,7 +315,7 @@ inline propose_again(a, t, fresh) {
 
 #ifdef TIMED
 #define IN_TIME(a) (over[a] == 0)
-#define VALID(b) (phase[b] == HOLDS && over[b] < (extended[b] == 2 -> 2 : 1))
+#define VALID(b) (phase[b] == HOLDS && over[b] <= CONFIRMED(b))
 #else
 #define IN_TIME(a) true
 #define VALID(b) false
@@ -346,19 +392,20 @@ inline win_most(a, m, n) {
 /* The validity that the client reckons ends. */
 inline end_validity(a) {
 	d_step {
-		phase[a] != IDLE && over[a] < (extended[a] -> 2 : 1) ->
+		phase[a] != IDLE && over[a] <= ASKED(a) ->
 		over[a] = over[a] + 1;
 		if
 		:: over[a] == 1 -> printf("attempt %d: the validity from its acquire is over\n", a)
-		:: else -> printf("attempt %d: the validity from its extend is over\n", a)
+		:: else -> printf("attempt %d: the validity from its extend %d is over\n", a, over[a]-1)
 		fi;
 		i = 0;
 		do
 		:: i < NODES ->
 			if
-			:: HAS(away[i], a) && over[a] > HAS(longer[i], a) ->
+			:: HAS(away[i], a) && over[a] > LONGER(i, a) ->
+				ENDS_IN_SNAPSHOT(a, i, LONGER(i, a));
 				away[i] = away[i] & ~BIT(a);
-				longer[i] = longer[i] & ~BIT(a);
+				longer[i] = longer[i] & ~(((1 << TIMES) - 1) << (TIMES*a));
 				if :: away[i] == 0 -> printf("node %d: all that it forgot would have expired: it counts again\n", i) :: else fi
 			:: else
 			fi;
@@ -372,8 +419,16 @@ inline end_validity(a) {
 
 inline extend(a) {
 	d_step {
-		phase[a] == HOLDS && over[a] == 0 && extended[a] == 0 ->
-		extended[a] = 1;
+		phase[a] == HOLDS && over[a] <= CONFIRMED(a) && ASKED(a) == CONFIRMED(a) && ASKED(a) < EXTENDS ->
+		extended[a] = extended[a] + 1;
+#ifdef STILL
+		i = 0;
+		do
+		:: i < NODES -> if :: held[i] == a+1 && ASKED(a) == 1 -> had[i] = had[i] | BIT(a) :: else fi; i++
+		:: else -> break
+		od;
+		i = 0;
+#endif
 		printf("attempt %d asks all nodes to extend\n", a)
 	}
 }
@@ -381,8 +436,20 @@ inline extend(a) {
 /* A quorum still had the lock, and the validity has not ended meanwhile. */
 inline keep(a) {
 	d_step {
-		phase[a] == HOLDS && over[a] == 0 && extended[a] == 1 && COUNT(prolonged, a) >= QUORUM ->
-		extended[a] = 2;
+		phase[a] == HOLDS && over[a] <= CONFIRMED(a) && ASKED(a) > CONFIRMED(a) && COUNT(prolonged, a) >= QUORUM ->
+#ifdef STILL
+		if
+		:: extended[a] == 1 ->
+			i = 0;
+			do
+			:: i < NODES -> assert(!HAS(prolonged[i], a) || HAS(had[i], a)); had[i] = had[i] & ~BIT(a); i++
+			:: else -> break
+			od;
+			i = 0
+		:: else
+		fi;
+#endif
+		extended[a] = extended[a] + 1;
 		forget_answers(a);
 		printf("attempt %d is extended\n", a);
 		sort();
@@ -403,6 +470,12 @@ inline release(a) {
 }
 
 /* ---- What a node does with what it is told, each as one script ---- */
+
+#ifdef STILL
+#define ARRIVES(a) (phase[a] == TRYING)     /* later the deadline of an acquire is over */
+#else
+#define ARRIVES(a) (phase[a] != IDLE)
+#endif
 
 /* Does the register let the node vote? */
 #ifdef NOCOMPARE
@@ -430,9 +503,9 @@ inline release(a) {
 inline vote1(a, n) {
 	d_step {
 #ifdef NOREGISTER
-		phase[a] != IDLE && MAY_TAKE(a, n) ->
+		ARRIVES(a) && MAY_TAKE(a, n) ->
 #else
-		phase[a] != IDLE && MAY_TAKE(a, n) && MORE(a, n, first[a]) ->
+		ARRIVES(a) && MAY_TAKE(a, n) && MORE(a, n, first[a]) ->
 		last[n] = first[a];
 		by[n] = a+1;
 #endif
@@ -446,7 +519,7 @@ inline vote1(a, n) {
 /* The same where the register or the clock is against it. */
 inline take(a, n) {
 	d_step {
-		phase[a] != IDLE && away[n] == 0 && held[n] == 0 ->
+		ARRIVES(a) && away[n] == 0 && held[n] == 0 ->
 		held[n] = a+1;
 		printf("node %d gives the lock to attempt %d, but %d no vote\n", n, a, first[a]);
 		sort()
@@ -479,15 +552,44 @@ inline count(a, n) {
 #endif
 
 /* extend.lua */
+#ifdef ATONCE
+#define MAY_PROLONG(a, n) (held[n] == a+1 || held[n] == 0 && away[n] == 0)
+#else
+#define MAY_PROLONG(a, n) (held[n] == a+1)
+#endif
 inline prolong(a, n) {
 	d_step {
-		extended[a] != 0 && held[n] == a+1 ->
-		later[n] = 1;
-		if :: phase[a] == HOLDS && extended[a] == 1 -> prolonged[n] = prolonged[n] | BIT(a) :: else fi;
+		extended[a] != 0 && MAY_PROLONG(a, n) ->
+		held[n] = a+1;
+		later[n] = ASKED(a);
+		if :: phase[a] == HOLDS && ASKED(a) > CONFIRMED(a) -> prolonged[n] = prolonged[n] | BIT(a) :: else fi;
 		printf("node %d: attempt %d's lock is extended\n", n, a);
 		sort()
 	}
 }
+
+#ifdef RESET
+/* acquire.lua with ARGV[3] = 0: takes the lock if it is free, and votes for nothing. How long the node keeps it is
+ * reckoned from the first extension that was confirmed; in truth it is as long, or longer. */
+#ifdef RESTLESS
+#define MAY_RESET(n) (held[n] == 0)
+#else
+#define MAY_RESET(n) (held[n] == 0 && away[n] == 0)
+#endif
+inline reset(a, n) {
+	d_step {
+		CONFIRMED(a) > 0 && MAY_RESET(n) ->
+		held[n] = a+1;
+		later[n] = 1;
+#ifdef LOWERS
+		last[n] = first[a];
+		by[n] = a+1;
+#endif
+		printf("node %d: attempt %d's lock is set again\n", n, a);
+		sort()
+	}
+}
+#endif
 
 /* release.lua */
 #ifdef DELANY
@@ -516,11 +618,26 @@ inline expire(a, n) {
 	d_step {
 		held[n] == a+1 && ENDED(a, n) ->
 		printf("node %d: attempt %d's lock expires\n", n, a);
+		ENDS_IN_SNAPSHOT(a, n, later[n]);
 		held[n] = 0;
 		later[n] = 0;
 		sort()
 	}
 }
+
+#if DROPS > 0
+/* Somebody deletes the lock on a node. */
+inline drop(n) {
+	d_step {
+		held[n] != 0 && drops < DROPS ->
+		drops++;
+		printf("node %d: somebody deletes attempt %d's lock\n", n, held[n]-1);
+		held[n] = 0;
+		later[n] = 0;
+		sort()
+	}
+}
+#endif
 
 #ifdef ROLLED
 /* A snapshot of nothing is what a node without one goes back to. */
@@ -554,7 +671,11 @@ inline lose(n) {
 		if
 		:: held[n] != 0 ->
 			away[n] = away[n] | BIT(held[n]-1);
-			longer[n] = longer[n] | (later[n] << (held[n]-1))
+			if
+			:: LONGER(n, held[n]-1) < later[n] ->
+				longer[n] = (longer[n] & ~(((1 << TIMES) - 1) << (TIMES*(held[n]-1)))) | (later[n] << (TIMES*(held[n]-1)))
+			:: else
+			fi
 		:: else
 		fi;
 #endif
@@ -649,7 +770,11 @@ inline lose(n) {
 #define ENDS(a)
 #else
 #ifdef TIMED
+#ifdef RESET
+#define LOCKS(a, n) :: take(a, n) :: delete(a, n) :: expire(a, n) :: prolong(a, n) :: reset(a, n)
+#else
 #define LOCKS(a, n) :: take(a, n) :: delete(a, n) :: expire(a, n) :: prolong(a, n)
+#endif
 #define ENDS(a) :: release(a) :: end_validity(a) :: extend(a) :: keep(a)
 #else
 #define LOCKS(a, n) :: take(a, n) :: delete(a, n) :: expire(a, n)
@@ -666,6 +791,9 @@ active proctype world() {
 	ATTEMPT(1)
 #if ATTEMPTS > 2
 	ATTEMPT(2)
+#endif
+#if DROPS > 0
+	:: drop(0) :: drop(1) :: drop(2)
 #endif
 #if LOSSES > 0
 	:: lose(0) :: lose(1) :: lose(2)

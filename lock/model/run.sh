@@ -93,7 +93,7 @@ search() {
 		*) flags+=("$flag") ;;
 		esac
 	done
-	for flag in unique order exclusion once; do
+	for flag in unique order exclusion once still; do
 		[[ $properties != *$flag* && $properties != all ]] || flags+=("-D${flag^^}")
 	done
 	cp -p "$models/$model" model.pml
@@ -154,6 +154,10 @@ run all-3 unique,order '3 attempts, any tokens, 1 round' holds $any -DATTEMPTS=3
 run register-3 unique,order '3 attempts, 4 different tokens, 2 second rounds' holds $any -DATTEMPTS=3 -DTOKENS=4 -DAGAIN=2 -DNOLOCK
 run lock-3 exclusion '3 attempts' holds -DSORT -DATTEMPTS=3 -DNOREGISTER -DTIMED
 run lock-2-rolled exclusion '2 attempts, 1 rolled back' holds -DSORT -DNOREGISTER -DTIMED -DLOSSES=1 -DROLLED
+# A holder that extends twice, and sets its lock again where it is gone.
+run reset-2 exclusion '2 attempts, 2 extends, 2 losses' holds -DSORT -DNOREGISTER -DTIMED -DEXTENDS=2 -DRESET -DLOSSES=2
+run reset-2-rolled exclusion '2 attempts, 2 extends, 1 rolled back' holds -DSORT -DNOREGISTER -DTIMED -DEXTENDS=2 -DRESET -DLOSSES=1 -DROLLED
+run reset-2-still exclusion,still '2 attempts, 2 extends, 1 loss' holds -DNOREGISTER -DTIMED -DEXTENDS=2 -DRESET -DLOSSES=1
 # What the tokens need of clocks when a node was rolled back.
 run clocks unique,order 'clocks less than MaxTTL apart, 1 rolled back' holds @clocks -DSPREAD=1 -DREST=2 -DTICKS=2 -DCRASHES=1
 # The hand-over on one Redis. Calls are run once, or late and twice.
@@ -174,6 +178,9 @@ if [[ -n $long || -n $only ]]; then
 	run lock-3-long exclusion '3 attempts, 2 losses' holds -DSORT -DATTEMPTS=3 -DNOREGISTER -DTIMED -DLOSSES=2
 	run lock-2-rolled-long exclusion '2 attempts, 2 rolled back' holds -DSORT -DNOREGISTER -DTIMED -DLOSSES=2 -DROLLED
 	run all-2-rolled-long all '2 attempts, any tokens, 1 round, 1 rolled back' holds $any -DTOKENS=4 -DTIMED -DAGAIN=0 -DLOSSES=1 -DROLLED
+	run reset-3-long exclusion '3 attempts, 2 extends, 1 loss' holds -DSORT -DATTEMPTS=3 -DNOREGISTER -DTIMED -DEXTENDS=2 -DRESET -DLOSSES=1
+	run reset-2-rolled-long exclusion '2 attempts, 2 extends, 2 rolled back' holds -DSORT -DNOREGISTER -DTIMED -DEXTENDS=2 -DRESET -DLOSSES=2 -DROLLED
+	run reset-2-all-long all '2 attempts, any tokens, 1 round, 2 extends, 1 loss' holds $any -DTOKENS=4 -DTIMED -DAGAIN=0 -DEXTENDS=2 -DRESET -DLOSSES=1
 	run clocks-2-long unique,order 'clocks less than MaxTTL apart, 2 rolled back' holds @clocks -DSPREAD=1 -DREST=2 -DTICKS=2 -DCRASHES=2
 	run clocks-ahead-long unique,order 'votes less than MaxTTL ahead, 1 rolled back' holds @clocks -DSPREAD=2 -DREST=2 -DTICKS=2 -DCRASHES=1 -DAHEAD=1
 	run handover-release-long exclusion '2 waiters, 3 hand-overs, releases run twice' holds @handover -DGIVES=3 -DRUNS=2 -DASKRUNS=1
@@ -195,6 +202,12 @@ run forget/exclusion exclusion '2 attempts, 1 loss' broken -DFORGET -DTIMED -DTO
 run believed/unique unique '2 attempts, 1 rolled back' broken -DROLLED -DBELIEVED $any -DNOLOCK -DTOKENS=3 -DAGAIN=1 -DLOSSES=1 +DBFS
 run believed/order order '2 attempts, 1 rolled back' broken -DROLLED -DBELIEVED $any -DNOLOCK -DTOKENS=3 -DAGAIN=1 -DLOSSES=1 +DBFS
 run lasting/exclusion exclusion '2 attempts, 1 rolled back' broken -DROLLED -DBELIEVED -DNOREST -DTIMED -DTOKENS=2 -DLOSSES=1 +DBFS
+# The lock is set again: on a node that doesn't count; by the call that counts it, also after somebody has deleted it;
+# with a vote.
+run restless exclusion '2 attempts, 2 extends, 2 losses' broken -DNOREGISTER -DTIMED -DEXTENDS=2 -DRESET -DLOSSES=2 -DRESTLESS -DSORT +DBFS
+run atonce still '2 attempts, 2 deleted' broken -DNOREGISTER -DTIMED -DDROPS=2 -DATONCE +DBFS
+run lowers order '3 attempts, one after the other' broken -DTIMED -DRESET -DATTEMPTS=3 -DTOKENS=2 -DAGAIN=0 -DLOWERS -DSORT -DBYTURNS +DBFS
+run clocks-lowers order 'equal clocks, 1 rolled back' broken @clocks -DLOWERS -DSPREAD=0 -DREST=1 -DTICKS=1 -DCRASHES=1 +DBFS
 # With clocks: a record of an older memory is believed; with, besides, clients that never settle on less than
 # the clocks that they are told; a restarted node counts at once; the clocks are apart by more than MaxTTL.
 run clocks-believed order 'equal clocks, 1 rolled back' broken @clocks -DBELIEVED -DSPREAD=0 -DREST=1 -DTICKS=1 -DCRASHES=1 +DBFS
@@ -231,7 +244,7 @@ found=0
 for v in "${!variant[@]}"; do
 	[[ ${variant[$v]} == missed ]] || found=$((found + 1))
 done
-all=15 # as many as there are above
+all=19 # as many as there are above
 ((found == all && ${#variant[@]} == all)) || failed=1
 if ((failed)); then
 	echo "model: FAILED runs=$runs states=$states violations=$found/$all"

@@ -23,13 +23,18 @@ type claim struct {
 
 	mu     sync.Mutex
 	shares []share
+	over   bool // it was given up: no node is asked for it any more
 }
 
 // A share is what a claim has at one node.
 type share struct {
 	state   shareState
 	acquire *request
-	taken   bool // it was lost, and somebody else has the lock
+	asked   time.Time // when the acquire was made
+	memory  string    // the marker of the node's memory that surely had the lock; empty: none
+	wanted  time.Time // until then the node is asked to set it again
+	waits   bool      // and will be, after a pause
+	taken   bool      // it was lost, and somebody else has the lock
 }
 
 type shareState int
@@ -73,22 +78,26 @@ type vote struct {
 
 // propose asks a node for its vote for a token. It also asks for the lock, unless the claim has it there.
 func (c *claim) propose(i int, token int64, tokenArg any, until time.Time, votes chan<- *vote) {
-	r := c.locker
-	set := 0
 	k := &request{script: acquireScript, grant: true, until: until}
 	c.mu.Lock()
-	if c.shares[i].state == shareNone {
-		set = 1
-		c.shares[i] = share{state: shareAsked, acquire: k}
+	set := c.shares[i].state == shareNone
+	if set {
+		c.shares[i] = share{state: shareAsked, acquire: k, asked: time.Now()}
 	}
 	c.mu.Unlock()
-	k.args = []any{
+	k.args = c.acquireArgs(tokenArg, boolInt(set))
+	k.done = func(out outcome) { votes <- c.heard(i, token, set, out) }
+	c.locker.nodes[i].wire.send(k)
+}
+
+// acquireArgs returns the arguments of acquire.lua.
+func (c *claim) acquireArgs(tokenArg any, set int) []any {
+	r := c.locker
+	return []any{
 		scriptRoom + 11: nil, // the marker, the floor and the deadline
 		2:               3, 3: c.lockArg, 4: c.recordArg, 5: runMarkerArg,
 		6: c.valueArg, 7: r.ttlArg, 8: tokenArg, 9: r.ownerArg, 10: set,
 	}
-	k.done = func(out outcome) { votes <- c.heard(i, token, set == 1, out) }
-	r.nodes[i].wire.send(k)
 }
 
 // heard notes the outcome of a proposal, whether it comes in time or late.
@@ -108,7 +117,7 @@ func (c *claim) heard(i int, token int64, set bool, out outcome) *vote {
 	switch {
 	case !set && s.state != shareHeld: // the claim was given up meanwhile
 	case v.held:
-		s.state = shareHeld
+		s.state, s.memory = shareHeld, out.memory
 	case isUnknown(out.err):
 		if set {
 			s.state = shareUnsure
@@ -188,6 +197,7 @@ func (c *claim) releaseRequest(keep time.Time, done func(outcome)) *request {
 // many nodes were asked, how many of those had said that they have the claim, and how many nodes never had it.
 func (c *claim) giveUp(keep time.Time, rulings chan<- ruling) (asked, held, never int) {
 	c.mu.Lock()
+	c.over = true
 	requests := make([]*request, len(c.shares))
 	for i := range c.shares {
 		s := &c.shares[i]

@@ -15,7 +15,8 @@
 // # Caveats
 //
 //   - Call [Locker.Check] at the start of a program and in health checks. A majority hides what is wrong with the rest.
-//   - A node that restarted or lost its memory doesn't count for [Config.MaxTTL]. So restart one node at a time.
+//   - A node that restarted or lost its memory doesn't count for [Config.MaxTTL]. So restart one node at a time,
+//     MaxTTL and a TTL apart. A holder that extends sets its lock again on nodes that were restarted.
 //   - The nodes' clocks must agree to within MaxTTL.
 //
 // docs/locks.md explains restarts and clocks, and says what breaks a lock.

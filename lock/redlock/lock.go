@@ -31,7 +31,14 @@ func (l *heldLock) Holder() string { return l.claim.valueArg.(string) }
 func (l *heldLock) Extend(ctx context.Context) error { return l.failed("extend", l.ExtendBy(ctx, l)) }
 
 // Renew is part of [held.Service].
-func (l *heldLock) Renew(ctx context.Context) error { return l.claim.extend(ctx) }
+func (l *heldLock) Renew(ctx context.Context) error {
+	e := &extension{claim: l.claim, until: time.Now().Add(l.TTL)}
+	err := e.run(ctx)
+	if err == nil && l.Validity.Err() == nil {
+		e.confirm()
+	}
+	return err
+}
 
 func (l *heldLock) Release(ctx context.Context) error {
 	return l.failed("release", l.ReleaseBy(ctx, l))
@@ -73,8 +80,9 @@ func (l *heldLock) failed(what string, err error) error {
 	return fmt.Errorf("lock: %s %q: %w", what, l.key, err)
 }
 
-// extend asks all nodes that may have the claim to extend it.
-func (c *claim) extend(ctx context.Context) error {
+// run asks all nodes that may have the claim to extend it.
+func (e *extension) run(ctx context.Context) error {
+	c := e.claim
 	r := c.locker
 	rulings := make(chan ruling, len(r.nodes))
 	until := time.Now().Add(most * r.nodeTimeout)
@@ -85,6 +93,9 @@ func (c *claim) extend(ctx context.Context) error {
 			done: func(out outcome) {
 				status, err := parseStatus(out)
 				rulings <- ruling{i, status, err}
+				if err == nil {
+					e.answered(i, status, out.memory)
+				}
 			},
 		})
 	}

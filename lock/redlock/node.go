@@ -136,7 +136,7 @@ func (n *node) carry(batch []*request) {
 	for i, k := range batch {
 		if cmds[i] != nil {
 			reply, err := cmds[i].Result()
-			k.done(outcome{reply, err, sent})
+			k.done(outcome{reply, err, sent, terms.memory})
 		}
 	}
 	clear(cmds)
@@ -193,8 +193,9 @@ func (n *node) hangUp() {
 type terms struct {
 	refused       error // why the node is not asked; nil: it is
 	marker, floor any   // of the node's memory
-	deadline      any   // by the server's clock, µs; a request that arrives later does nothing; 0: there is none
-	due           bool  // the server is to be checked again
+	memory        string
+	deadline      any  // by the server's clock, µs; a request that arrives later does nothing; 0: there is none
+	due           bool // the server is to be checked again
 }
 
 // A deadline is the moment from which a node refuses a request, by the node's clock, µs. It is up to
@@ -218,7 +219,7 @@ func (d *deadline) atLeast(at int64) any {
 func (n *node) terms() terms {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	t := terms{refused: n.unfit, marker: n.memory.markerArg, floor: n.memory.floorArg, deadline: 0, due: time.Since(n.looked) > lookAgain}
+	t := terms{refused: n.unfit, marker: n.memory.markerArg, floor: n.memory.floorArg, memory: n.memory.marker, deadline: 0, due: time.Since(n.looked) > lookAgain}
 	if t.refused == nil {
 		t.refused = n.memory.resting()
 	}

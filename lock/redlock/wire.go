@@ -87,8 +87,9 @@ type outcome struct {
 	reply any
 	// err is one of three: the server's own answer (isAnswer), a notSent, or another error. After another error
 	// nobody knows whether the script ran or still will.
-	err  error
-	sent time.Time
+	err    error
+	sent   time.Time
+	memory string // the marker of the node's memory when the request was sent; empty: unknown
 }
 
 // notSent is the error of a request that the server surely didn't get.

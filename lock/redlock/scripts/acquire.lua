@@ -10,7 +10,7 @@
 -- KEYS     1 the lock, 2 its record, 3 the marker of the node's memory
 -- ARGV[1]  the attempt's random value
 -- ARGV[2]  the lock's TTL, ms
--- ARGV[3]  the proposed token, decimal
+-- ARGV[3]  the proposed token, decimal; 0: a lock is set again, and there is no vote
 -- ARGV[4]  the owner's name
 -- ARGV[5]  1: take the lock if it is free; 0: vote only, if it is the attempt's
 -- ARGV[6]  what the marker must be; empty: whatever

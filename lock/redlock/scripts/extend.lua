@@ -1,5 +1,6 @@
 -- Extends the lock on one of the N nodes of a Redlock if it is still the holder's. It never
--- sets a lock: one that is gone stays gone.
+-- sets a lock, so it never counts one that it has set. The holder may ask acquire.lua to set the
+-- lock where it is gone, once a majority has confirmed that it still has it: see again.go.
 --
 -- KEYS     1 the lock, 2 its record, which lives on while the lock is in use
 -- ARGV[1]  the holder's random value
