@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
+	"slices"
 
 	"github.com/signalbox-go/signalbox"
 	"github.com/signalbox-go/signalbox/internal/store"
@@ -49,6 +51,10 @@ func (i *Inspector) Export(ctx context.Context, queue string, w io.Writer, progr
 	for group, l := range own {
 		limitsOf[group] = limitsToFile(l)
 	}
+	paused, err := i.PausedGroups(ctx, queue)
+	if err != nil {
+		return done, err
+	}
 	out := json.NewEncoder(w)
 	out.SetEscapeHTML(false)
 	err = out.Encode(fileHead{
@@ -57,6 +63,7 @@ func (i *Inspector) Export(ctx context.Context, queue string, w io.Writer, progr
 			settings.Paused, settings.Slots, settings.Retention.Jobs, settings.Retention.Bytes, settings.Retention.Age.Microseconds(),
 			settings.Completed.Jobs, settings.Completed.Bytes, settings.Completed.Age.Microseconds(),
 			settings.Copies, limitsToFile(settings.Limits), limitsToFile(settings.GroupLimits), limitsOf, settings.MaxLength,
+			slices.Sorted(maps.Keys(paused)),
 		},
 	})
 	if err != nil {

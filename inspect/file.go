@@ -49,6 +49,8 @@ type fileSettings struct {
 	LimitsOf    map[string]fileLimits `json:"limits_of,omitempty"`
 	// MaxLength is how many jobs the queue may have that haven't ended; 0: any number.
 	MaxLength int `json:"max_length,omitempty"`
+	// PausedGroups are the keys of groups that are paused, serial or not.
+	PausedGroups []string `json:"paused_groups,omitempty"`
 }
 
 // fileLimits are limits. 0 for none.
@@ -69,7 +71,8 @@ func (l fileLimits) limits() signalbox.Limits {
 	return signalbox.Limits{Running: l.Running, Rate: signalbox.Rate{Jobs: l.Jobs, Per: per, Burst: l.Burst}}
 }
 
-// setLimits gives a queue the limits of the file. Groups that have limits of their own, and aren't in the file, keep them.
+// setLimits gives a queue the limits of the file, and pauses the groups that it names. Groups that have limits of their own, or are paused, and aren't in the
+// file, keep that.
 func (s *fileSettings) setLimits(ctx context.Context, q *store.Queue) error {
 	if _, err := q.SetLimits(ctx, s.Limits.limits()); err != nil {
 		return err
@@ -83,6 +86,13 @@ func (s *fileSettings) setLimits(ctx context.Context, q *store.Queue) error {
 			return err
 		}
 	}
+	for _, group := range s.PausedGroups {
+		for _, key := range groupKeys(group) {
+			if _, err := q.PauseGroup(ctx, key); err != nil {
+				return err
+			}
+		}
+	}
 	_, err := q.SetMaxLength(ctx, s.MaxLength)
 	return err
 }
@@ -92,6 +102,9 @@ func (s *fileSettings) checkLimits() error {
 	errs := []error{store.ValidateMaxLength(s.MaxLength), store.ValidateLimits(s.Limits.limits()), store.ValidateLimits(s.GroupLimits.limits())}
 	for group, l := range s.LimitsOf {
 		errs = append(errs, store.ValidateGroup(group), store.ValidateLimits(l.limits()))
+	}
+	for _, group := range s.PausedGroups {
+		errs = append(errs, store.ValidateGroup(group))
 	}
 	return errors.Join(errs...)
 }

@@ -1,6 +1,7 @@
 package inspect_test
 
 import (
+	"errors"
 	"reflect"
 	"strings"
 	"testing"
@@ -101,4 +102,62 @@ func TestGroupsInFiles(t *testing.T) {
 		t.Errorf("a file with a group that can't be: %v", err)
 	}
 	s.must(other.Check(t.Context()))
+}
+
+// A group is paused and resumed by its key, serial or not. Whoever looks can see it, also at a job that waits for its retry.
+func TestPauseGroup(t *testing.T) {
+	t.Parallel()
+	s, ctx := newStage(t, redistest.Start(t).Client()), t.Context()
+	s.lines("a", true, store.When{}, "a1")
+	s.lines("a", false, store.When{}, "a2")
+	s.lines("a", true, store.When{After: time.Hour}, "later")
+	for _, want := range []bool{true, false} {
+		changed, err := s.ins.PauseGroup(ctx, s.Name(), "a")
+		if s.must(err); changed != want {
+			t.Errorf("paused: %v", changed)
+		}
+	}
+	_, err := s.ins.PauseGroup(ctx, s.Name(), "none-of-it")
+	s.must(err)
+	paused, err := s.ins.PausedGroups(ctx, s.Name())
+	s.must(err)
+	if since := time.Since(paused["a"]); len(paused) != 2 || since < -time.Minute || since > time.Minute {
+		t.Errorf("paused groups: %v", paused)
+	}
+	groups, _, err := s.ins.Groups(ctx, s.Name(), 9)
+	s.must(err)
+	if len(groups) != 2 || !groups[0].Paused || !groups[1].Paused || groups[0].PausedSince.Before(paused["a"]) {
+		t.Errorf("groups: %+v", groups)
+	}
+	if later := s.one("later", signalbox.StateScheduled); later.Waits != "its group is paused" {
+		t.Errorf("a job that is due later waits %q", later.Waits)
+	}
+	file := s.exported()
+	to := s.beside()
+	to.imports(file, inspect.Importing{Settings: true})
+	paused, err = s.ins.PausedGroups(ctx, to.Name())
+	s.must(err)
+	if len(paused) != 2 || paused["a"].IsZero() {
+		t.Errorf("paused groups of the other queue: %v", paused)
+	}
+	for _, want := range []bool{true, false} {
+		changed, err := s.ins.ResumeGroup(ctx, s.Name(), "a")
+		if s.must(err); changed != want {
+			t.Errorf("resumed: %v", changed)
+		}
+	}
+	if got := s.one("a1", signalbox.StateReady).Waits; strings.Contains(got, "paused") {
+		t.Errorf("it waits %q", got)
+	}
+	for _, wrong := range []string{"", "a b", strings.Repeat("x", 201)} {
+		if _, err := s.ins.PauseGroup(ctx, s.Name(), wrong); !errors.Is(err, signalbox.ErrInvalid) {
+			t.Errorf("group %q: %v", wrong, err)
+		}
+	}
+	if _, err := s.ins.ResumeGroup(ctx, "mial", "a"); !errors.Is(err, inspect.ErrNoQueue) {
+		t.Errorf("an unknown queue: %v", err)
+	}
+	if _, err := s.ins.PausedGroups(ctx, "mial"); !errors.Is(err, inspect.ErrNoQueue) {
+		t.Errorf("an unknown queue: %v", err)
+	}
 }

@@ -24,6 +24,7 @@
 //
 //	changed, err := ins.Pause(ctx, "mail") // no worker gets a job of it from now on
 //	changed, err = ins.Resume(ctx, "mail")
+//	changed, err = ins.PauseGroup(ctx, "mail", "acme") // no worker gets a job of that group
 //	err = ins.SetRetention(ctx, "mail", signalbox.Retention{Jobs: 1000}) // dead ones, and cancelled ones
 //	err = ins.SetCopyDead(ctx, "mail", "mail-dead") // each job that dies is copied to that queue
 //	err = ins.SetSlots(ctx, "mail", 5)     // for each of its workers
@@ -191,6 +192,58 @@ func (i *Inspector) Resume(ctx context.Context, queue string) (changed bool, err
 	return changed, nil
 }
 
+// PauseGroup stops one group of a queue, and leaves the others alone. Once it has returned, no delivery of a job of the group begins until
+// [Inspector.ResumeGroup]: not of a job that waits, not of one that comes, and not of a retry, which a hold of [Inspector.HoldBack] lets run if the group is serial.
+// Jobs that run end as usual. group is the key of a scheduler.Group or of a scheduler.Serial: both are paused. It may have no jobs yet.
+// changed is false if the group was paused already. The error wraps [signalbox.ErrInvalid] if group can't be a key, and [ErrNoQueue] if nobody has used the queue.
+func (i *Inspector) PauseGroup(ctx context.Context, queue, group string) (changed bool, err error) {
+	return i.switchGroup(ctx, queue, group, "pause", (*store.Queue).PauseGroup)
+}
+
+// ResumeGroup ends a pause of a group, and has workers look for its jobs. Limits of the group, and what holds it back, stay. changed is false if the group was not
+// paused. The error is as that of [Inspector.PauseGroup].
+func (i *Inspector) ResumeGroup(ctx context.Context, queue, group string) (changed bool, err error) {
+	return i.switchGroup(ctx, queue, group, "resume", (*store.Queue).ResumeGroup)
+}
+
+func (i *Inspector) switchGroup(ctx context.Context, queue, group, verb string, do func(q *store.Queue, ctx context.Context, key string) (bool, error)) (changed bool, err error) {
+	if err := store.ValidateGroup(group); err != nil {
+		return false, fmt.Errorf("inspect: %w", err)
+	}
+	if err := i.listed(ctx, queue); err != nil {
+		return false, err
+	}
+	for _, key := range groupKeys(group) {
+		one, err := do(i.store(queue), ctx, key)
+		if err != nil {
+			return changed, fmt.Errorf("inspect: %s a group of queue %s: %w", verb, queue, err)
+		}
+		changed = changed || one
+	}
+	return changed, nil
+}
+
+// groupKeys returns the keys in the store of a scheduler.Group and of a scheduler.Serial.
+func groupKeys(group string) []string { return []string{"g" + group, "s" + group} }
+
+// PausedGroups returns the groups of a queue that are paused, by their keys, and since when they are, by the clock of Redis.
+func (i *Inspector) PausedGroups(ctx context.Context, queue string) (map[string]time.Time, error) {
+	if err := i.known(ctx, queue); err != nil {
+		return nil, err
+	}
+	all, err := i.store(queue).PausedGroups(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("inspect: paused groups of queue %s: %w", queue, err)
+	}
+	paused := make(map[string]time.Time, len(all))
+	for key, since := range all {
+		if before, there := paused[key[1:]]; !there || since.Before(before) {
+			paused[key[1:]] = since
+		}
+	}
+	return paused, nil
+}
+
 // SetRetention sets what a queue keeps of its dead and cancelled jobs, in place of what was set before, also by a worker's Config.
 // A field that is 0 gets its default. Workers drop what is too much within the next minutes. The error wraps
 // [signalbox.ErrInvalid] if the queue can't have r, and [ErrNoQueue] if nobody has used the queue.
@@ -316,7 +369,7 @@ func (i *Inspector) HoldBack(ctx context.Context, queue, group string, d time.Du
 	}
 	keys := []string{""}
 	if group != "" {
-		keys = []string{"g" + group, "s" + group} // Group and Serial
+		keys = groupKeys(group)
 	}
 	for _, key := range keys {
 		if until, err = i.store(queue).HoldBack(ctx, key, "", d); err != nil {
@@ -367,6 +420,10 @@ type Group struct {
 	Running int64
 	// Waiting is how many jobs wait in the group's lines. Scheduled jobs aren't among them.
 	Waiting int64
+	// Paused says that no job of the group starts until it is resumed: see [Inspector.PauseGroup].
+	Paused bool
+	// PausedSince is when the group was paused, by the clock of Redis. It is zero if the group isn't paused.
+	PausedSince time.Time
 	// HeldUntil is when jobs of the group may start again, by the clock of Redis, if it is held back; else zero.
 	HeldUntil time.Time
 	// Limits are the limits of the group: its own, or those of all groups of the queue. A serial group has one job at a time.
@@ -388,7 +445,7 @@ func (i *Inspector) Groups(ctx context.Context, queue string, most int) (groups 
 	}
 	groups = make([]Group, len(all))
 	for n, g := range all {
-		groups[n] = Group{Key: g.Key[1:], Serial: g.Key[0] == 's', Running: g.Holding, Waiting: g.Waiting, HeldUntil: g.Until, Limits: g.Limits}
+		groups[n] = Group{Key: g.Key[1:], Serial: g.Key[0] == 's', Running: g.Holding, Waiting: g.Waiting, Paused: g.Paused, PausedSince: g.Since, HeldUntil: g.Until, Limits: g.Limits}
 	}
 	return groups, more, nil
 }

@@ -180,6 +180,9 @@ func waits(job *Job, v *store.View, s *store.Situation) string {
 	later := ""
 	switch job.State {
 	case signalbox.StateScheduled:
+		if v.Brakes.Paused {
+			return "its group is paused"
+		}
 		if job.DueAt.After(s.At) {
 			return "until " + clock(job.DueAt)
 		}
@@ -196,6 +199,8 @@ func waits(job *Job, v *store.View, s *store.Situation) string {
 	switch {
 	case s.Settings.Paused:
 		return later + "the queue is paused"
+	case v.Brakes.Paused:
+		return later + "its group is paused"
 	case len(s.Sessions) == 0:
 		return later + "no worker works the queue"
 	case len(workers) > 0 && !loud:

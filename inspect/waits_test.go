@@ -48,6 +48,7 @@ func TestWaitsForHoldsAndLimits(t *testing.T) {
 		of            *signalbox.Limits // of the group a
 		holds         bool
 		hold          string // key of the group, "" for the queue
+		paused        string // group
 		want          map[string]string
 	}{
 		"nothing":           {want: but("", "")},
@@ -58,6 +59,8 @@ func TestWaitsForHoldsAndLimits(t *testing.T) {
 		"queue burst":       {queue: hour(4), want: but("", "")},
 		"group held":        {holds: true, hold: "ga", want: but("a2", "its group is held back until T")},
 		"serial held":       {holds: true, hold: "sa", want: but("serial", "its group is held back until T")},
+		"group paused":      {paused: "b", want: but("b", "its group is paused")},
+		"both paused":       {paused: "a", holds: true, hold: "ga", want: map[string]string{"plain": free, "a2": "its group is paused", "serial": "its group is paused", "b": turn, "z2": one, "soon": "its time has come; " + free}},
 		"group running":     {groups: signalbox.Limits{Running: 1}, want: but("a2", "for its group's limit of 1 running job")},
 		"group of no limit": {groups: signalbox.Limits{Running: 1}, of: &signalbox.Limits{}, want: but("", "")},
 		"group rate":        {of: ptr(hour(1)), want: but("a2", "for its group's rate"+hourly)},
@@ -88,6 +91,10 @@ func TestWaitsForHoldsAndLimits(t *testing.T) {
 			s.put(signalbox.Job{ID: "soon"}, store.When{After: time.Millisecond})
 			if c.holds {
 				_, err = s.HoldBack(ctx, c.hold, "", time.Hour)
+				s.must(err)
+			}
+			if c.paused != "" {
+				_, err = inspector(t, admin, s.namespace).PauseGroup(ctx, s.Name(), c.paused)
 				s.must(err)
 			}
 			begin := s.one("soon", signalbox.StateScheduled).DueAt

@@ -25,7 +25,7 @@ func (a *app) queueGroups() *cobra.Command {
 		if a.json() {
 			list := make([]groupJSON, len(groups))
 			for i, g := range groups {
-				list[i] = groupJSON{g.Key, g.Serial, g.Running, g.Waiting, timestamp(g.HeldUntil), limitsOf(g.Limits)}
+				list[i] = groupJSON{g.Key, g.Serial, g.Running, g.Waiting, g.Paused, timestamp(g.PausedSince), timestamp(g.HeldUntil), limitsOf(g.Limits)}
 			}
 			return a.document(struct {
 				Queue  string      `json:"queue"`
@@ -50,7 +50,10 @@ func (a *app) queueGroups() *cobra.Command {
 			if g.Limits.Rate.Jobs > 0 {
 				rate = (&rateFlag{jobs: g.Limits.Rate.Jobs, per: g.Limits.Rate.Per}).String()
 			}
-			if !g.HeldUntil.IsZero() {
+			switch {
+			case g.Paused:
+				held = "paused"
+			case !g.HeldUntil.IsZero():
 				held = "for " + span(time.Until(g.HeldUntil))
 			}
 			t.row(g.Key, order, number(g.Running), number(g.Waiting), limit, rate, held)
@@ -62,9 +65,9 @@ func (a *app) queueGroups() *cobra.Command {
 		return nil
 	})
 	c.Long = `List the groups of a queue, those with the most jobs first: how many of their
-jobs run and wait, their limits, and whether they are held back. A job of a
-serial group that waits for its retry counts as one that runs: the others wait
-for it. Scheduled jobs aren't counted.
+jobs run and wait, their limits, and whether they are held back or paused. A job
+of a serial group that waits for its retry counts as one that runs: the others
+wait for it. Scheduled jobs aren't counted.
 
 The command looks at 10,000 groups. If a queue has more, it may miss larger
 ones.`
@@ -82,6 +85,8 @@ type groupJSON struct {
 	Serial    bool       `json:"serial"`
 	Running   int64      `json:"running"`
 	Waiting   int64      `json:"waiting"`
+	Paused    bool       `json:"paused"`
+	Since     *string    `json:"paused_since"`
 	HeldUntil *string    `json:"held_until"`
 	Limits    limitsJSON `json:"limits"`
 }

@@ -2,6 +2,8 @@ package main
 
 import (
 	"context"
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -37,11 +39,12 @@ func (a *app) queueHold() *cobra.Command {
 	})
 	c.Long = `Hold back the jobs of a queue, or with --group those of one group, until the
 time of --for is over: none of them starts. Jobs that run go on. Then list what
-is held back. Without flags it only lists.
+is held back, and which groups are paused. Without flags it only lists.
 
 Handlers hold back jobs too, when another system takes nothing for a while, such
 as an API with status 429. BY is the job whose handler did so. --lift ends it at
-once, whoever set it. A time that ends earlier than what is set changes nothing.`
+once, whoever set it. A time that ends earlier than what is set changes nothing.
+A pause has no end: see "signalbox queue pause --group".`
 	c.Example = `  signalbox queue hold mail
   signalbox queue hold mail --for 10m
   signalbox queue hold mail --group acme --for 1h
@@ -61,8 +64,18 @@ type holdJSON struct {
 	Job    string  `json:"job"`
 }
 
+// pausedJSON is a paused group for programs.
+type pausedJSON struct {
+	Group string  `json:"group"`
+	Since *string `json:"since"`
+}
+
 func (a *app) printHolds(ctx context.Context, ins *inspect.Inspector, queue string) error {
 	holds, err := ins.Holds(ctx, queue)
+	if err != nil {
+		return err
+	}
+	paused, err := ins.PausedGroups(ctx, queue)
 	if err != nil {
 		return err
 	}
@@ -71,13 +84,18 @@ func (a *app) printHolds(ctx context.Context, ins *inspect.Inspector, queue stri
 		for i, h := range holds {
 			list[i] = holdJSON{h.Group, h.Serial, timestamp(h.Until), h.Job}
 		}
+		stopped := make([]pausedJSON, 0, len(paused))
+		for _, group := range slices.Sorted(maps.Keys(paused)) {
+			stopped = append(stopped, pausedJSON{group, timestamp(paused[group])})
+		}
 		return a.document(struct {
-			Queue string     `json:"queue"`
-			Held  []holdJSON `json:"held"`
-		}{queue, list})
+			Queue  string       `json:"queue"`
+			Held   []holdJSON   `json:"held"`
+			Paused []pausedJSON `json:"paused"`
+		}{queue, list, stopped})
 	}
-	if len(holds) == 0 {
-		a.note("Nothing of queue %s is held back.", queue)
+	if len(holds)+len(paused) == 0 {
+		a.note("Nothing of queue %s is held back, and no group of it is paused.", queue)
 		return nil
 	}
 	t := a.table(column{name: "HELD BACK"}, column{name: "FOR", right: true}, column{name: "UNTIL"}, column{name: "BY"})
@@ -87,6 +105,9 @@ func (a *app) printHolds(ctx context.Context, ins *inspect.Inspector, queue stri
 			by = "job " + h.Job
 		}
 		t.row(holdOf(queue, h), span(time.Until(h.Until)), h.Until.UTC().Format(time.RFC3339), by)
+	}
+	for _, group := range slices.Sorted(maps.Keys(paused)) {
+		t.row("group "+group, "", "it is resumed", "a pause since "+paused[group].UTC().Format(time.RFC3339))
 	}
 	t.flush()
 	return nil

@@ -13,8 +13,9 @@ func TestQueueHold(t *testing.T) {
 	sh := newShell(t, redistest.Start(t))
 	sh.ok("enqueue", "email.welcome", `{}`, "-q", "mail")
 	var got struct {
-		Queue string
-		Held  []holdJSON
+		Queue  string
+		Held   []holdJSON
+		Paused []pausedJSON
 	}
 	read := func(args ...string) {
 		t.Helper()

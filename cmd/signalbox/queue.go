@@ -163,40 +163,50 @@ func (a *app) noQueue() {
 
 func (a *app) queuePause() *cobra.Command {
 	var wait bool
-	pause := func(ins *inspect.Inspector, ctx context.Context, queue string) (bool, error) {
-		changed, err := ins.Pause(ctx, queue)
+	pause := func(ins *inspect.Inspector, ctx context.Context, queue, group string) (changed bool, err error) {
+		if group == "" {
+			changed, err = ins.Pause(ctx, queue)
+		} else {
+			changed, err = ins.PauseGroup(ctx, queue, group)
+		}
 		if err == nil && wait {
-			err = a.idle(ctx, ins, queue)
+			err = a.idle(ctx, ins, queue, group)
 		}
 		return changed, err
 	}
-	c := a.queueSwitch("pause QUEUE [flags]", "Pause a queue: no worker gets a job of it until it is resumed", true, pause,
-		"queue %s is paused; jobs that run go on, and new ones wait\n", "queue %s was paused already\n")
-	c.Flags().BoolVar(&wait, "wait", false, "then wait until no job of the queue runs")
+	c := a.queueSwitch("pause QUEUE [flags]", "Pause a queue or a group: no job of it starts until a resume", true, pause,
+		"%s is paused; jobs that run go on, and new ones wait\n", "%s was paused already\n")
+	c.Long = `Pause a queue, or with --group one of its groups: no delivery of a job begins
+until "signalbox queue resume", also no retry. Jobs that run go on, and new ones
+wait. "signalbox queue hold" keeps jobs from starting for a time, and lists what
+is paused.`
+	c.Example = `  signalbox queue pause mail --wait
+  signalbox queue pause mail --group acme`
+	c.Flags().BoolVar(&wait, "wait", false, "then wait until no job of it runs")
 	return c
 }
 
 // lookEvery is how often a queue is looked at that is to become idle.
 const lookEvery = 200 * time.Millisecond
 
-// idle returns when no job of a paused queue runs.
-func (a *app) idle(ctx context.Context, ins *inspect.Inspector, queue string) error {
+// idle returns when no job of a paused queue, or of a paused group of it, runs.
+func (a *app) idle(ctx context.Context, ins *inspect.Inspector, queue, group string) error {
 	paused := func(err error) error {
-		return &partError{fmt.Sprintf("queue %s is paused, and jobs of it may run", queue), err}
+		return &partError{fmt.Sprintf("%s is paused, and jobs of it may run", partOf(queue, group)), err}
 	}
 	look := time.NewTicker(lookEvery)
 	defer look.Stop()
 	for said := false; ; {
-		q, err := ins.Queue(ctx, queue)
+		running, err := runs(ctx, ins, queue, group)
 		if err != nil {
 			return paused(err)
 		}
-		if q.Running == 0 {
+		if running == 0 {
 			return nil
 		}
 		if !said {
 			said = true
-			a.note("queue %s is paused; waiting for %s (Ctrl-C leaves it paused)", queue, countOf(q.Running, "running"))
+			a.note("%s is paused; waiting for %s (Ctrl-C leaves it paused)", partOf(queue, group), countOf(running, "running"))
 		}
 		select {
 		case <-look.C:
@@ -206,19 +216,70 @@ func (a *app) idle(ctx context.Context, ins *inspect.Inspector, queue string) er
 	}
 }
 
-func (a *app) queueResume() *cobra.Command {
-	return a.queueSwitch("resume QUEUE", "Resume a queue that was paused", false, (*inspect.Inspector).Resume,
-		"queue %s is resumed\n", "queue %s was not paused\n")
+// runs returns how many jobs run, of a queue or of a group of it.
+func runs(ctx context.Context, ins *inspect.Inspector, queue, group string) (n int64, err error) {
+	if group == "" {
+		q, err := ins.Queue(ctx, queue)
+		return q.Running, err
+	}
+	for _, err := range ins.Jobs(ctx, queue, inspect.Filter{State: signalbox.StateRunning, Group: group}) {
+		if err != nil {
+			return n, err
+		}
+		n++
+	}
+	return n, nil
 }
 
-func (a *app) queueSwitch(use, short string, paused bool, do change, did, was string) *cobra.Command {
-	c := a.changeCommand(use, short, do, did, was, func(queue string, changed bool) any {
-		return struct {
-			Queue   string `json:"queue"`
-			Paused  bool   `json:"paused"`
-			Changed bool   `json:"changed"`
-		}{queue, paused, changed}
+// partOf names a queue, or a group of it.
+func partOf(queue, group string) string {
+	if group == "" {
+		return "queue " + queue
+	}
+	return "group " + group + " of queue " + queue
+}
+
+func (a *app) queueResume() *cobra.Command {
+	resume := func(ins *inspect.Inspector, ctx context.Context, queue, group string) (bool, error) {
+		if group == "" {
+			return ins.Resume(ctx, queue)
+		}
+		return ins.ResumeGroup(ctx, queue, group)
+	}
+	c := a.queueSwitch("resume QUEUE [flags]", "Resume a queue or a group that was paused", false, resume, "%s is resumed\n", "%s was not paused\n")
+	c.Example = `  signalbox queue resume mail
+  signalbox queue resume mail --group acme`
+	return c
+}
+
+// queueSwitch pauses or resumes a queue, or a group of it.
+func (a *app) queueSwitch(use, short string, paused bool, do func(ins *inspect.Inspector, ctx context.Context, queue, group string) (bool, error), did, was string) *cobra.Command {
+	var group string
+	c := a.command(use, short, cobra.ExactArgs(1), func(ctx context.Context, args []string) error {
+		ins, err := a.inspector(ctx)
+		if err != nil {
+			return err
+		}
+		changed, err := do(ins, ctx, args[0], group)
+		if err != nil {
+			return err
+		}
+		if a.json() {
+			return a.document(struct {
+				Queue   string `json:"queue"`
+				Group   string `json:"group"`
+				Paused  bool   `json:"paused"`
+				Changed bool   `json:"changed"`
+			}{args[0], group, paused, changed})
+		}
+		text := did
+		if !changed {
+			text = was
+		}
+		fmt.Fprintf(a.out, text, partOf(args[0], group))
+		return nil
 	})
+	c.Flags().StringVar(&group, "group", "", "only the group of this key, serial or not")
 	c.ValidArgsFunction = a.completeQueues(1)
 	return c
 }

@@ -59,8 +59,8 @@ func TestQueueJSON(t *testing.T) {
 	same(t, sh.ok("queue", "ls", "-o", "json"),
 		`{"queues":[{"queue":"mail","paused":false,"paused_since":null,"ready":0,"scheduled":1,"running":0,"dead":0,"cancelled":0,`+
 			`"completed":0,"oldest_seconds":0,"slots":0,"retention":{"jobs":0,"bytes":0,"age_seconds":0},"retention_completed":null,"copy_dead":"","max_length":0,"workers":[],"quiet":[]}]}`)
-	same(t, sh.ok("queue", "pause", "mail", "-o", "json"), `{"queue":"mail","paused":true,"changed":true}`)
-	same(t, sh.ok("queue", "pause", "mail", "-o", "json"), `{"queue":"mail","paused":true,"changed":false}`)
+	same(t, sh.ok("queue", "pause", "mail", "-o", "json"), `{"queue":"mail","group":"","paused":true,"changed":true}`)
+	same(t, sh.ok("queue", "pause", "mail", "-o", "json"), `{"queue":"mail","group":"","paused":true,"changed":false}`)
 	var got struct{ Queues []queueJSON }
 	if sh.into(&got, "queue", "ls"); !got.Queues[0].Paused || got.Queues[0].PausedSince == nil || !strings.HasSuffix(*got.Queues[0].PausedSince, "Z") {
 		t.Errorf("%+v", got)
@@ -70,7 +70,7 @@ func TestQueueJSON(t *testing.T) {
 	same(t, sh.ok("queue", "set", "mail", "--keep-completed-age", "1d", "-o", "json"),
 		`{"queue":"mail","slots":3,"retention":{"jobs":100000,"bytes":268435456,"age_seconds":604800},`+
 			`"retention_completed":{"jobs":100000,"bytes":268435456,"age_seconds":86400},"copy_dead":""}`)
-	same(t, sh.ok("queue", "resume", "mail", "-o", "json"), `{"queue":"mail","paused":false,"changed":true}`)
+	same(t, sh.ok("queue", "resume", "mail", "-o", "json"), `{"queue":"mail","group":"","paused":false,"changed":true}`)
 }
 
 func TestQueuePauseAndSet(t *testing.T) {

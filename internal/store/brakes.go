@@ -15,6 +15,7 @@ import (
 
 // Brakes say what keeps jobs that are ready from starting: those of a queue, or of one group of it. The zero value is none.
 type Brakes struct {
+	Paused  bool             // the group is paused; that the queue is, its settings say
 	Held    time.Time        // until when they are held back; zero if they aren't
 	Limits  signalbox.Limits // those that are in force
 	Full    bool             // as many jobs run as Limits.Running allows
@@ -46,9 +47,10 @@ func (q *Queue) queueBrakes(ctx context.Context, l signalbox.Limits, now time.Ti
 
 // groupBrakes returns those of a group, by its key with the first byte. usual are the limits of groups without limits of their own.
 func (q *Queue) groupBrakes(ctx context.Context, key string, usual signalbox.Limits, now time.Time) (Brakes, error) {
-	var own, state *redis.StringCmd
+	var own, state, paused *redis.StringCmd
 	b, err := q.brakes(ctx, key, now, func(p redis.Pipeliner) {
 		own, state = p.HGet(ctx, q.keys.limits, "g"+key[1:]), p.HGet(ctx, q.keys.groups, key)
+		paused = p.HGet(ctx, q.keys.limits, pauseField+key)
 	}, func() signalbox.Limits {
 		if text, err := own.Result(); err == nil {
 			return limitsOf(text)
@@ -58,6 +60,7 @@ func (q *Queue) groupBrakes(ctx context.Context, key string, usual signalbox.Lim
 	if err != nil {
 		return b, err
 	}
+	b.Paused = paused.Err() == nil
 	if key[0] == 's' {
 		b.Limits.Running = 0 // one job of it runs at a time, whatever that says
 	}
@@ -106,16 +109,18 @@ func pauseOf(r signalbox.Rate, ahead time.Duration) time.Duration {
 	return max(ahead-time.Duration(float64(burst-1)*each), 0)
 }
 
-// readBrakes notes what keeps the job from starting, if it waits: by its queue, and by its group if it is in the line of one.
+// readBrakes notes what keeps the job from starting, if it waits: by its queue, and by its group if it has one. Of a job that isn't in the line of its group only
+// that the group is paused keeps it.
 func (q *Queue) readBrakes(ctx context.Context, v *View, s *Situation) (err error) {
 	if v.State != signalbox.StateReady && v.State != signalbox.StateScheduled {
 		return nil
 	}
-	if s.Queue, err = q.queueBrakes(ctx, s.Settings.Limits, s.At); err != nil || !v.Lined {
+	key := groupOf(v.raw)
+	if s.Queue, err = q.queueBrakes(ctx, s.Settings.Limits, s.At); err != nil || key == "" || key == "g"+wire.Unstarted {
 		return err
 	}
-	if key := groupOf(v.raw); key != "" && key != "g"+wire.Unstarted {
-		v.Brakes, err = q.groupBrakes(ctx, key, s.Settings.GroupLimits, s.At)
+	if v.Brakes, err = q.groupBrakes(ctx, key, s.Settings.GroupLimits, s.At); !v.Lined {
+		v.Brakes = Brakes{Paused: v.Brakes.Paused}
 	}
 	return err
 }

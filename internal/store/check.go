@@ -27,7 +27,7 @@ const maxViolations = 20
 //   - a job that an attempt's span is kept of has a record, and is not terminal
 //   - a job that waits for its start and expires has an entry with that time, and no other job has one
 //   - a mark in cancels is of a running job with the flag, and has its token; each such job has one
-//   - a job of a group waits in its line; a line has a turn, or waits for jobs that hold the group; as many jobs hold a group as is counted
+//   - a job of a group waits in its line; a line has a turn, or waits for jobs that hold the group, or for the end of its pause; as many jobs hold a group as is counted
 //   - a unique key is of a job that has it in its record and hasn't ended; a job that hasn't ended has its key until it has; each window is in both keys
 //   - whoever waits for a wake-up has a session, and there is no key that a queue doesn't have
 //
@@ -237,7 +237,7 @@ func (c *checker) group(key string, held int, waits map[string]int, turns, parke
 		if waits[line] > 0 == (state == '.') || turns[line] != (state == 't') {
 			c.wrong("line %.202q has state %c, %d jobs, and a turn: %v", line, state, waits[line], turns[line])
 		}
-		if state == 'b' && g.held == 0 {
+		if state == 'b' && g.held == 0 && !c.paused[key] {
 			c.wrong("line %.202q waits for nobody", line)
 		}
 		if state == 'w' && !parked[line] {

@@ -19,6 +19,8 @@ type GroupInUse struct {
 	Waiting int64            // jobs in its lines
 	Until   time.Time        // it is held back until then; zero if it isn't
 	Limits  signalbox.Limits // its own, or those of all groups
+	Paused  bool             // none of its jobs starts
+	Since   time.Time        // it is paused; zero if it isn't, or that isn't known
 }
 
 // groupsRead is at how many groups GroupsInUse looks.
@@ -98,6 +100,14 @@ func (q *Queue) boundsOf(ctx context.Context, groups []GroupInUse) error {
 	if err != nil {
 		return err
 	}
+	keys := make([]string, len(groups))
+	for i := range groups {
+		keys[i] = groups[i].Key
+	}
+	paused, err := q.pausedAmong(ctx, keys)
+	if err != nil {
+		return err
+	}
 	until := make(map[string]time.Time, len(holds))
 	for _, h := range holds {
 		until[h.Group] = h.Until
@@ -105,6 +115,7 @@ func (q *Queue) boundsOf(ctx context.Context, groups []GroupInUse) error {
 	for i := range groups {
 		g := &groups[i]
 		g.Until, g.Limits = until[g.Key], settings.GroupLimits
+		g.Since, g.Paused = paused[g.Key]
 		if l, ok := own[g.Key[1:]]; ok {
 			g.Limits = l
 		}

@@ -167,11 +167,12 @@ func (d *doctor) holders(ctx context.Context, keys []string) (map[string][]strin
 
 // groupFacts are what a queue has of one group at one moment.
 type groupFacts struct {
-	value string // what GROUPS has
-	held  int    // how many jobs hold it, of those that were looked at
-	waits [3]bool
-	turns [3]string // scores; "" for no turn
-	until [3]string // when the line gets a turn, in us; "" for a line that doesn't wait for its rate
+	value  string // what GROUPS has
+	held   int    // how many jobs hold it, of those that were looked at
+	waits  [3]bool
+	turns  [3]string // scores; "" for no turn
+	until  [3]string // when the line gets a turn, in us; "" for a line that doesn't wait for its rate
+	paused bool
 }
 
 // lookAtGroups reads groups. ids are those of jobs that wait and may hold one of them. moved changes when a job that ran comes to wait.
@@ -204,6 +205,7 @@ func (d *doctor) lookAtGroups(ctx context.Context, keys, ids []string) (found []
 			for i := range g.waits {
 				g.waits[i], g.turns[i], g.until[i] = row.str(2+3*i) == "1", row.str(3+3*i), row.str(4+3*i)
 			}
+			g.paused = row.str(11) == "1"
 			if row.err != nil {
 				return false, row.err
 			}
@@ -303,7 +305,7 @@ func (f *groupFacts) judge(key string) string {
 			what = "has a turn, and should have none"
 		case state == 'w' && f.until[i] == "":
 			what = "waits for its rate, and nobody knows until when"
-		case state == 'b' && g.held == 0:
+		case state == 'b' && g.held == 0 && !f.paused:
 			what = "waits for jobs that hold its group, and none does"
 		case turn && int64(parseScore(f.turns[i]))>>50 != int64(i):
 			what = "has a turn among those of another priority"

@@ -38,6 +38,7 @@ var (
 	putScript     = load("put")
 	limitScript   = load("limit")
 	holdScript    = load("hold")
+	pauseScript   = load("pause")
 	historyScript = load("history")
 	deathsScript  = load("deaths")
 	copiedScript  = load("copied")

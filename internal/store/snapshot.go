@@ -34,6 +34,7 @@ type snapshot struct {
 	limits   signalbox.Limits  // of the queue
 	turns    []redis.Z
 	groups   map[string]string
+	paused   map[string]bool // keys of groups
 	unique   map[string]string
 	windows  []redis.Z
 	stray    []string // keys that no queue has
@@ -135,7 +136,7 @@ func (q *Queue) readAll(ctx context.Context, sessions []string) (*snapshot, erro
 	lined, turns, groups := tx.ZRange(ctx, k.lined, 0, -1), tx.ZRangeWithScores(ctx, k.turns, 0, -1), tx.HGetAll(ctx, k.groups)
 	counted, settings, parked := tx.HGetAll(ctx, k.running), tx.HGetAll(ctx, k.settings), tx.ZRange(ctx, k.parked, 0, -1)
 	unique, windows := tx.HGetAll(ctx, k.unique), tx.ZRangeWithScores(ctx, k.windows, 0, -1)
-	expires := tx.ZRangeWithScores(ctx, k.expires, 0, -1)
+	expires, bounds := tx.ZRangeWithScores(ctx, k.expires, 0, -1), tx.HKeys(ctx, k.limits)
 	due, live := tx.ZRangeWithScores(ctx, k.due, 0, -1), tx.ZRangeWithScores(ctx, k.sessions, 0, -1)
 	ended := make(map[Outcome]*redis.ZSliceCmd)
 	for _, state := range terminalStates {
@@ -165,7 +166,12 @@ func (q *Queue) readAll(ctx context.Context, sessions []string) (*snapshot, erro
 		due: due.Val(), sessions: live.Val(), ended: make(map[Outcome][]redis.Z),
 		ready: make(map[string][]string), inflight: make(map[string]map[string]string),
 	}
-	s.expires = expires.Val()
+	s.expires, s.paused = expires.Val(), make(map[string]bool)
+	for _, field := range bounds.Val() {
+		if key, is := strings.CutPrefix(field, pauseField); is {
+			s.paused[key] = true
+		}
+	}
 	s.lined, s.turns, s.groups = lined.Val(), turns.Val(), groups.Val()
 	s.counted, s.parked, s.limits = counted.Val(), parked.Val(), limitsOf(settings.Val()[limitsField])
 	s.unique, s.windows = unique.Val(), windows.Val()

@@ -6,12 +6,13 @@
 -- Reply: {'ok', moved, groups}
 --        moved: how often jobs that ran have come to wait again, as the queue counts it: a text that changes when one does; groups: for each
 --        key what GROUPS has, '' for nothing, and how many jobs hold it: those that run, and those of the IDs; then for each class '1' if
---        jobs wait in the line, else '0', the score of the turn, and the time at which the line gets one, '' if there is none
+--        jobs wait in the line, else '0', the score of the turn, and the time at which the line gets one, '' if there is none; at last
+--        '1' if the group is paused, else '0'
 --        {'again'}  there is a session that isn't in KEYS; nothing was looked at
 -- Errors: those of Redis.
 
-local SESSIONS, JOBS, DUE, STATS, DEAD, CANCELLED, COMPLETED, LINED, TURNS, GROUPS, PARKED = unpack(KEYS)
-local first_session = 12 -- of KEYS
+local SESSIONS, JOBS, DUE, STATS, DEAD, CANCELLED, COMPLETED, LINED, TURNS, GROUPS, PARKED, LIMITS = unpack(KEYS)
+local first_session = 13 -- of KEYS
 local fixed = 2 -- arguments before the keys
 local inflight, keys = unpack(ARGV, 1, fixed)
 keys = tonumber(keys)
@@ -66,6 +67,7 @@ for i = fixed + 1, fixed + keys do
     facts[#facts + 1] = turn or ''
     facts[#facts + 1] = parked or ''
   end
+  facts[#facts + 1] = redis.call('HGET', LIMITS, 'p' .. key) and '1' or '0'
   groups[#groups + 1] = facts
 end
 local moved = redis.call('HMGET', STATS, 'retry', 'delay', 'return', 'crashed')

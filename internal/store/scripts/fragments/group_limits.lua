@@ -2,7 +2,7 @@
 
 -- Returns what lines needs to keep the limits of groups. now is the time by the clock of limits, as in all of lines. usual are those of groups without limits of their own. Those of a name
 -- are under 'g' and the name: they are for a group and a serial group of that name. A group may also be held back:
--- until when stands in RATES behind an 'h'.
+-- until when stands in RATES behind an 'h'. Or it is paused: since when stands in LIMITS behind a 'p'. Then no job may hold it.
 local function group_limits(usual, now)
   local named = redis.call('HLEN', LIMITS) > 0
   local timed = redis.call('ZCARD', RATES) > 0
@@ -14,14 +14,18 @@ local function group_limits(usual, now)
     local own, names, times = {}, {}, {}
     if named then
       for i = 1, #keys do
-        names[i] = 'g' .. string.sub(keys[i], 2)
+        names[2 * i - 1], names[2 * i] = 'g' .. string.sub(keys[i], 2), 'p' .. keys[i]
       end
       own = redis.call('HMGET', LIMITS, unpack(names))
       for i = 1, #keys do
-        if own[i] then
-          local s = states[keys[i]]
-          s.limits = limits_of(own[i])
+        local s, limit = states[keys[i]], own[2 * i - 1]
+        if limit then
+          s.limits = limits_of(limit)
           s.most = string.byte(keys[i]) == 115 and 1 or s.limits.running
+        end
+        s.paused = own[2 * i]
+        if s.paused then
+          s.most = 0
         end
       end
     end

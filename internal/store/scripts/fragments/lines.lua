@@ -4,7 +4,7 @@
 -- group that is in use the state of its three lines and how many jobs hold it:
 --   '.': nobody waits
 --   't': jobs wait, and the line has a turn in TURNS
---   'b': jobs wait, and as many jobs hold the group as may. The next one that leaves gives the line a turn
+--   'b': jobs wait, and as many jobs hold the group as may. The next one that leaves gives the line a turn, or the call that resumes a paused group
 --   'w': jobs wait, and the group's rate allows none yet. The line stands in PARKED with the time at which it gets a turn
 -- A turn is the member class and key. Its score is the class times 2^50 and a number that counts up. So the turns of a class are in order.
 -- A job holds its group from its claim to its end. It waits for a retry as a holder if the group is serial, else it leaves.

@@ -1,0 +1,83 @@
+package store
+
+import (
+	"context"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// PauseGroup makes the queue give out no job of a group, by its key with the first byte: once it has returned, none is claimed until ResumeGroup. It
+// reports whether that is new.
+func (q *Queue) PauseGroup(ctx context.Context, key string) (changed bool, err error) {
+	return q.pauseGroup(ctx, key, true)
+}
+
+// ResumeGroup ends a pause of a group, and has workers look for its jobs. It reports whether the group was paused.
+func (q *Queue) ResumeGroup(ctx context.Context, key string) (changed bool, err error) {
+	return q.pauseGroup(ctx, key, false)
+}
+
+func (q *Queue) pauseGroup(ctx context.Context, key string, pause bool) (changed bool, err error) {
+	r, err := run(ctx, q.rdb, pauseScript, pauseScript.keys(&q.keys), pauseScript.args(0, arg{"protocol", Protocol}, arg{"group", key},
+		arg{"pause", flag(pause)}, arg{"channel", q.keys.control()}))
+	if err != nil {
+		return false, err
+	}
+	if err := r.status("ok"); err != nil {
+		return false, err
+	}
+	return r.int(1) == 1, r.err
+}
+
+// pauseField is before a group's key in the name of the field of limits that says since when the group is paused.
+const pauseField = "p"
+
+// PausedGroups returns since when groups are paused, by their keys with the first byte: by the server's clock, and zero where it can't be read.
+func (q *Queue) PausedGroups(ctx context.Context) (map[string]time.Time, error) {
+	paused := make(map[string]time.Time)
+	for next := uint64(0); ; {
+		fields, cursor, err := q.rdb.HScan(ctx, q.keys.limits, next, pauseField+"*", 1000).Result()
+		if err != nil {
+			return nil, err
+		}
+		for i := 0; i+1 < len(fields); i += 2 {
+			paused[fields[i][len(pauseField):]] = pausedSince(fields[i+1])
+		}
+		if next = cursor; next == 0 {
+			return paused, nil
+		}
+	}
+}
+
+// pausedSince reads such a field.
+func pausedSince(value string) time.Time {
+	us, _, _ := strings.Cut(value, " ")
+	n, err := strconv.ParseInt(us, 10, 64)
+	if err != nil { // another program wrote it; the group is paused all the same
+		return time.Time{}
+	}
+	return time.UnixMicro(n)
+}
+
+// pausedAmong returns which of some groups are paused, and since when.
+func (q *Queue) pausedAmong(ctx context.Context, keys []string) (map[string]time.Time, error) {
+	paused := make(map[string]time.Time)
+	for page := range slices.Chunk(keys, 500) {
+		fields := make([]string, len(page))
+		for i, key := range page {
+			fields[i] = pauseField + key
+		}
+		values, err := q.rdb.HMGet(ctx, q.keys.limits, fields...).Result()
+		if err != nil {
+			return nil, err
+		}
+		for i, value := range values {
+			if text, is := value.(string); is {
+				paused[page[i]] = pausedSince(text)
+			}
+		}
+	}
+	return paused, nil
+}

@@ -1,0 +1,59 @@
+-- Keeps the jobs of one group from starting until it is resumed, or ends that.
+--
+-- KEYS, ARGV: as named below
+--       group: key of the group; pause: '1' to pause it, '0' to resume it
+--       channel: the queue's control channel
+-- Reply: {'ok', changed}: 1 if it wasn't so already
+-- Errors: those of Redis, and 'LAYOUT n signalbox: ...' as in enqueue.lua; before the first write.
+
+local JOBS, DUE, IDLE, SETTINGS, LINED, TURNS, GROUPS, LIMITS = unpack(KEYS)
+local protocol, group, pause, channel = unpack(ARGV)
+
+-- include: clock, digits, standing, send, raise_layout, lines, class_of, group_of, redue, wake_one
+
+local held_back = standing(SETTINGS, protocol)
+if tonumber(held_back) then
+  return redis.error_reply('LAYOUT ' .. held_back .. ' signalbox: the layout of the queue is newer than protocol ' .. protocol)
+end
+local now = clock()
+local before = redis.call('HGET', LIMITS, 'p' .. group)
+local id = before and string.match(before, '^%d+ (.+)$') -- of the job that waits for this, as it holds its group: see await_resume
+local record = id and redis.call('HGET', JOBS, id)
+redis.call('ZCARD', DUE)
+redis.call('ZCARD', IDLE)
+redis.call('ZCARD', LINED)
+redis.call('ZCARD', TURNS)
+redis.call('HLEN', GROUPS)
+
+-- When Redis is out of memory it still permits this, and with it all that follows.
+redis.call('HDEL', SETTINGS, '')
+if pause == '1' then
+  if not before then
+    raise_layout()
+    redis.call('HSET', LIMITS, 'p' .. group, digits(now))
+  end
+  return {'ok', before and 0 or 1}
+end
+redis.call('HDEL', LIMITS, 'p' .. group)
+local member = record and group_of(record) == group and class_of(record) .. id
+local due = member and tonumber(redis.call('ZSCORE', DUE, member) or nil)
+if due and due > now then
+  redis.call('HSET', JOBS, id, redue(record, now))
+  redis.call('ZADD', DUE, digits(now), member)
+end
+local g, turns = lines(), {}
+g.load({group})
+for class = 0, 2 do
+  if g.state(group, class) == 'b' and g.room(group) > 0 then
+    g.turn(group, tostring(class), turns)
+  end
+end
+if #turns > 0 then
+  redis.call('ZADD', TURNS, unpack(turns))
+end
+g.save()
+send('p' .. channel, 'look')
+if held_back == '' and (due or #turns > 0) then
+  wake_one(IDLE)
+end
+return {'ok', before and 1 or 0}
