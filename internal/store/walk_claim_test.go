@@ -238,6 +238,8 @@ func (w *walk) judge(lane *Lane, req *ClaimRequest, reply *ClaimReply, now int64
 			w.fail("job %s was given, it is %v", id, f)
 		case d.Job.Token <= w.token:
 			w.fail("job %s has token %d, the one before was %d", id, d.Job.Token, w.token)
+		case m.stopped[f.key]:
+			w.fail("job %s was given, and its group %s is paused", id, f.key)
 		case m.early("", now) > walkSlack:
 			w.fail("job %s was given %.0f us too early for the queue", id, m.early("", now))
 		case m.queue.Running > 0 && m.running() >= m.queue.Running:
@@ -290,7 +292,7 @@ func (w *walk) judge(lane *Lane, req *ClaimRequest, reply *ClaimReply, now int64
 }
 
 // follow has the model follow what a claim did beside what it gave. It puts suspects that it draws from lines among the others, and puts off jobs that hold
-// their groups, if the rates of those allow none yet. It returns how many are put off.
+// their groups, if the rates of those allow none yet, or they are paused. It returns how many are put off.
 func (w *walk) follow(now int64, suspects bool) (off int) {
 	w.t.Helper()
 	drawn, may := make(map[string]bool), make(map[string]bool)
@@ -304,7 +306,7 @@ func (w *walk) follow(now int64, suspects bool) (off int) {
 		}
 	}
 	for id, f := range w.m.jobs {
-		may[id] = f.where == "ready" && f.key != "" && w.m.unpaid(f.key, now) > -walkSlack
+		may[id] = f.where == "ready" && f.key != "" && (w.m.stopped[f.key] || w.m.unpaid(f.key, now) > -walkSlack)
 	}
 	w.adopt(func(id string) bool { return drawn[id] || may[id] })
 	for id := range may {
@@ -313,6 +315,14 @@ func (w *walk) follow(now int64, suspects bool) (off int) {
 			continue
 		}
 		off++
+		if w.m.stopped[f.key] {
+			left := f.us - now
+			if serial := f.key[0] == 's'; serial && (f.where != "due" || !f.holds || left < 0 || left > 600e6) || !serial && (f.where != "lined" || f.holds) {
+				w.fail("job %s, which waits for its group %s to be resumed, is %q", id, f.key, f.text(id))
+			}
+			f.awaits = f.where == "due"
+			continue
+		}
 		if by := float64(f.us-now) - w.m.unpaid(f.key, now); f.where != "due" || !f.holds || math.Abs(by) > walkSlack {
 			w.fail("job %s, which waits for the rate of its group %s, is %q, %.0f us from where it should be", id, f.key, f.text(id), by)
 		}

@@ -29,6 +29,7 @@ type model struct {
 	groups   signalbox.Limits            // of groups without limits of their own
 	own      map[string]signalbox.Limits // of groups, by key
 	next     map[string]float64          // by key, "" for the queue: when the next job would start if jobs started evenly, in us
+	stopped  map[string]bool             // groups that are paused, by key
 	held     map[string]int64            // by key, "" for the queue: until when its jobs are held back, in us
 	ahead    int64                       // by how much the clock of limits, which next and held go by, is ahead of Redis' clock, in us
 	marks    map[string]int64            // by cron entry: its last tick, in us
@@ -58,18 +59,20 @@ type fact struct {
 	session string        // in which it runs
 	token   int64
 	marked  bool // it was cancelled while it runs
+	awaits  bool // it was put off since its serial group is paused, and waits for the end of that
 }
 
 func newModel() *model {
 	return &model{
 		jobs: make(map[string]*fact), sessions: make(map[string]bool), lanes: make(map[string]*answer), own: make(map[string]signalbox.Limits),
-		next: make(map[string]float64), held: make(map[string]int64), marks: make(map[string]int64), ticks: make(map[string][]string),
+		next: make(map[string]float64), stopped: make(map[string]bool), held: make(map[string]int64), marks: make(map[string]int64), ticks: make(map[string][]string),
 	}
 }
 
 // clone returns a copy. Answers and lists are replaced, never changed.
 func (m *model) clone() *model {
 	c := *m
+	c.stopped = maps.Clone(m.stopped)
 	c.sessions, c.lanes, c.own, c.next, c.held, c.marks, c.ticks = maps.Clone(m.sessions), maps.Clone(m.lanes), maps.Clone(m.own), maps.Clone(m.next), maps.Clone(m.held), maps.Clone(m.marks), maps.Clone(m.ticks)
 	c.jobs = make(map[string]*fact, len(m.jobs))
 	for id, f := range m.jobs {
@@ -284,6 +287,7 @@ func (m *model) idle(now int64) string {
 	}
 	for id, f := range m.jobs {
 		switch {
+		case m.stopped[f.key]:
 		case f.where == "ready" && f.crashes < SuspectAt && (f.key == "" || m.unpaid(f.key, now) <= -walkSlack):
 			return id + " is ready"
 		case f.where == "lined" && m.early(f.key, now) <= -walkSlack:

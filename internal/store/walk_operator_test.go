@@ -23,7 +23,7 @@ func (w *walk) limit() {
 	key := walkKeys[w.rnd.Intn(len(walkKeys))]
 	group := walkKeys[3+w.rnd.Intn(4)] // one that isn't serial
 	most := max(0, w.rnd.Intn(60)-20)
-	kind := w.rnd.Intn(12)
+	kind := w.rnd.Intn(15)
 	repeats := 1 + w.rnd.Intn(8)/7 // also as if the reply had been lost
 	for range repeats {
 		var err error
@@ -69,10 +69,42 @@ func (w *walk) limit() {
 			w.m.most = most
 		case 9:
 			w.stepBack(time.Duration(1+w.rnd.Intn(7200)) * time.Second)
+		case 10:
+			w.note("pause group %s", key)
+			_, err = w.PauseGroup(bg, key)
+			w.m.stopped[key] = true
+		case 11, 12:
+			for key := range w.m.stopped {
+				w.resumeGroup(key)
+				break
+			}
 		default:
 			w.pass()
 		}
 		w.must(err)
+	}
+}
+
+// resumeGroup resumes a group. The job that waits for that is due at once.
+func (w *walk) resumeGroup(key string) {
+	w.t.Helper()
+	w.note("resume group %s", key)
+	var awaits []string
+	for id, f := range w.m.jobs {
+		if f.awaits && f.key == key && f.where == "due" && f.holds {
+			awaits = append(awaits, id)
+		}
+	}
+	_, err := w.ResumeGroup(bg, key)
+	w.must(err)
+	w.now, err = w.Now(bg)
+	w.must(err)
+	delete(w.m.stopped, key)
+	w.adopt(among(awaits))
+	for _, id := range awaits {
+		if f := w.m.jobs[id]; f.us > w.now.UnixMicro() {
+			w.fail("job %s waited for its group to be resumed, and is %q", id, f.text(id))
+		}
 	}
 }
 

@@ -199,6 +199,9 @@ func (w *walk) run() {
 func (w *walk) finish() {
 	w.note("the end")
 	w.bring()
+	for key := range w.m.stopped {
+		w.resumeGroup(key)
+	}
 	_, err := w.Resume(bg)
 	w.must(err)
 	w.m.paused = false
