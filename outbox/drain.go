@@ -78,8 +78,8 @@ func (r *Relay) send(ctx context.Context, s *shardState, b *batch) (*sent, time.
 	q := r.queue(ctx, s.shard)
 	within, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
-	fates, err := q.Relay(within, r.box, s.number, &store.Batch{Place: b.place, After: b.after, Items: items})
-	out, job := (*store.OutOfStepError)(nil), (*store.JobError)(nil)
+	fates, err := q.Relay(within, r.box, s.number, &store.Batch{Place: b.place, After: b.after, Again: b.again, Items: items})
+	out, job, full := (*store.OutOfStepError)(nil), (*store.JobError)(nil), (*store.NoRoomError)(nil)
 	switch {
 	case errors.Is(err, store.ErrSent): // it was to become void, and Redis has it
 		if b.void = false; len(b.rows) > 0 {
@@ -94,6 +94,8 @@ func (r *Relay) send(ctx context.Context, s *shardState, b *batch) (*sent, time.
 			return nil, time.Second
 		}
 		return nil, 10 * time.Millisecond
+	case errors.As(err, &full):
+		return nil, r.crowded(ctx, s, b, full.Room)
 	case errors.As(err, &job):
 		return nil, r.refused(ctx, s, b, err)
 	}
@@ -212,6 +214,20 @@ func (r *Relay) refused(ctx context.Context, s *shardState, b *batch, err error)
 	r.failed(ctx, "note a refusal", dbErr)
 	r.failed(ctx, fmt.Sprintf("enqueue a batch of %d rows of shard %s", len(b.rows), s.name), err)
 	return 50 * time.Millisecond
+}
+
+// crowded is what follows if the queue has room for fewer jobs than the batch has: others have taken it since the batch was made. If it has some, the batch becomes void, and
+// its rows go in smaller ones: a large batch would never find the room that producers take one by one. If it has none, the batch waits.
+func (r *Relay) crowded(ctx context.Context, s *shardState, b *batch, room int64) time.Duration {
+	if room <= 0 {
+		r.giveBack(ctx, s.shard, b)
+		return fullPause
+	}
+	_, err := r.plain().exec(ctx, "UPDATE signalbox_outbox_batch SET until = 0, void = 1 WHERE shard = ? AND seq = ? AND nonce IN (?, ?) AND sent = 0", s.name, b.place.Seq, b.place.Nonce, b.place.Void().Nonce)
+	if r.failed(ctx, "note that a batch has no room", err) {
+		return time.Second
+	}
+	return 10 * time.Millisecond
 }
 
 // giveBack lets others send the batch at once. The try doesn't count: it says nothing about the rows.

@@ -96,6 +96,7 @@ func (p Place) String() string {
 type Batch struct {
 	Place
 	After Place  // the shard's last batch in Redis, as the caller knows it; its number is below that of the batch
+	Again bool   // Redis had the batch, and has lost it: the queue's maximum length doesn't count
 	Items []Item // none: the batch becomes void, and can't be sent any more
 }
 
@@ -106,6 +107,13 @@ var (
 	ErrSent = errors.New("store: the batch was sent before")
 )
 
+// A NoRoomError says that the queue has no room for all jobs of a batch. The call changed nothing.
+type NoRoomError struct{ Room int64 } // for how many jobs it has; 0 or less: for none
+
+func (e *NoRoomError) Error() string {
+	return fmt.Sprintf("store: the queue has room for %d jobs, fewer than the batch has", max(e.Room, 0))
+}
+
 // An OutOfStepError says that the shard's last batch in Redis is another one than the call says. The call changed nothing.
 type OutOfStepError struct{ Last Place }
 
@@ -113,15 +121,18 @@ func (e *OutOfStepError) Error() string {
 	return fmt.Sprintf("store: the last batch of the outbox in Redis is another one, number %d", e.Last.Seq)
 }
 
-// Relay puts the jobs of a batch in, unless that was done before: then the outcomes are those of the first call. The queue's maximum length doesn't count:
-// ask for Room before. The error may be ErrVoid, ErrSent or an *OutOfStepError.
+// Relay puts the jobs of a batch in, unless that was done before: then the outcomes are those of the first call. It puts in all of them or none: a batch that
+// would be in in part could not be told from one that is in as a whole. The error may be ErrVoid, ErrSent, a *NoRoomError or an *OutOfStepError.
 func (q *Queue) Relay(ctx context.Context, outbox string, shard int, b *Batch) (Fates, error) {
 	if len(b.Items) > MaxBatch {
 		return Fates{}, fmt.Errorf("%w batch: %d jobs, at most %d go in one call", signalbox.ErrInvalid, len(b.Items), MaxBatch)
 	}
 	mode := "p"
-	if len(b.Items) == 0 {
+	switch {
+	case len(b.Items) == 0:
 		mode = "v"
+	case b.Again:
+		mode = "a"
 	}
 	args := relayScript.args(4*len(b.Items), arg{"call", fmt.Sprint(Protocol, " ", b.Place, " ", b.After, " ", mode)})
 	for i := range b.Items {
@@ -139,6 +150,12 @@ func (q *Queue) Relay(ctx context.Context, outbox string, shard int, b *Batch) (
 		return Fates{}, ErrVoid
 	case word == "done":
 		return Fates{}, ErrSent
+	case word == "full":
+		err := &NoRoomError{r.int(1)}
+		if r.err != nil {
+			return Fates{}, r.err
+		}
+		return Fates{}, err
 	case word == "other":
 		err := &OutOfStepError{Last: placeOf(r.int(1), r.str(2))}
 		if r.err != nil {

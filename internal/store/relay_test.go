@@ -130,6 +130,7 @@ func TestRelayVoid(t *testing.T) {
 func TestRelayFull(t *testing.T) {
 	t.Parallel()
 	r := onShared(t)
+	r.open()
 	if _, limited, err := r.Room(bg); limited || err != nil {
 		t.Errorf("a queue without a maximum is limited: %v, %v", limited, err)
 	}
@@ -138,12 +139,37 @@ func TestRelayFull(t *testing.T) {
 	if room, limited, err := r.Room(bg); room != 2 || !limited || err != nil {
 		t.Errorf("room %d, %v, %v", room, limited, err)
 	}
-	got, err := r.relay(r.parcels(1, "a", "x", "y", "z"))
-	r.must(err)
-	same(t, "outcomes", got, "111")
-	if room, limited, err := r.Room(bg); room != -1 || !limited || err != nil {
-		t.Errorf("room %d, %v, %v", room, limited, err)
+	// A batch goes in as a whole or not at all: a call that is refused leaves nothing, not even the lane, so that the same batch may come again.
+	full := func(b Batch, room int64) {
+		t.Helper()
+		before := r.dump()
+		_, err := r.relay(b)
+		var got *NoRoomError
+		if !errors.As(err, &got) || got.Room != room {
+			t.Errorf("a batch of %d jobs: %v, want a NoRoomError of %d", len(b.Items), err, room)
+		}
+		r.unchanged("a batch that finds no room", before)
 	}
+	batch := r.parcels(1, "a", "x", "y", "z")
+	full(batch, 2)
+	if len(r.claim(1)) != 1 {
+		t.Fatal("the job isn't there")
+	}
+	full(batch, 2) // one that runs still counts
+	met := r.parcels(1, "a", "a", "x", "y")
+	got, err := r.relay(met) // two need room, and the third is there already
+	r.must(err)
+	same(t, "outcomes", got, "011")
+	got, err = r.relay(met) // as after a lost reply: the same answer, though the queue is full
+	r.must(err)
+	same(t, "outcomes", got, "011")
+	next := r.parcels(2, "b", "v", "w")
+	full(next, 0)
+	next.Again = true // Redis had it, and has lost it
+	got, err = r.relay(next)
+	r.must(err)
+	same(t, "outcomes", got, "11")
+	full(r.parcels(3, "c", "t"), -2)
 }
 
 // The order of batches is the order of a group's jobs.
@@ -181,7 +207,7 @@ func TestRelayRefuses(t *testing.T) {
 	keys := relayScript.keys(&r.keys, r.keys.outbox("box", 3))
 	job := []any{"id", "1", "", "\x0a\x01k"}
 	for _, call := range []string{
-		"", "1", "1 1", "1 1 a", "1 1 a 0 0", "1 1 a 0 0 x", "1 1 a 0 0 a", "1 1 av 0 0 p", "1 1 a 1 a p", "1 1 a 2 b p", "1 1 A 0 0 p", "1 1 a! 0 0 p", "1 1  0 0 p", "1 1 a 0 0 v", "1 x a 0 0 p", "1 1e3 a 0 0 p",
+		"", "1", "1 1", "1 1 a", "1 1 a 0 0", "1 1 a 0 0 x", "1 1 a 0 0 n", "1 1 av 0 0 p", "1 1 a 1 a p", "1 1 a 2 b p", "1 1 A 0 0 p", "1 1 a! 0 0 p", "1 1  0 0 p", "1 1 a 0 0 v", "1 x a 0 0 p", "1 1e3 a 0 0 p",
 		"1 1234567890123456 a 0 0 p", "1000 1 a 0 0 p", "1 1 " + strings.Repeat("a", 65) + " 0 0 p", "1 1 a 0 " + strings.Repeat("a", 66) + " p",
 	} {
 		if _, err := r.rdb.Eval(bg, source("relay"), keys, append([]any{call}, job...)...).Result(); err == nil || !strings.Contains(err.Error(), "ERR signalbox: ") {

@@ -169,7 +169,9 @@ func (w *world) choose(d *database, shard int) (ids []int) {
 	})
 	most := 2
 	if slot := w.slots[w.slotOf(shard)]; w.room > 0 && !w.scriptRefuses {
-		most = min(most, w.room-len(slot.jobs)) // as the last answer said
+		if room := w.room - len(slot.jobs); room <= 0 || w.rng.IntN(3) > 0 { // as the last answer said; others may have taken it since
+			most = min(most, room)
+		}
 	}
 	if most <= 0 {
 		return nil
@@ -291,6 +293,8 @@ func (w *world) settle(r *relay, s *server) {
 			return
 		}
 		r.pc = doubting
+	case "full":
+		w.crowded(r, s)
 	case "error":
 		w.refused(r, s)
 	default:
@@ -324,6 +328,17 @@ func (w *world) refused(r *relay, s *server) {
 		}
 		b.void = true
 	})
+}
+
+// crowded is what follows when the queue has no room for the whole batch. Nothing was put in by this call.
+func (w *world) crowded(r *relay, s *server) {
+	if !w.free(r, s) {
+		return
+	}
+	r.pc = idle
+	if b := s.batch(r.shard, r.batch.name); b != nil && !b.sent && r.answer.room > 0 { // else it waits
+		s.commit(func(d *database) { d.batch(r.shard, r.batch.name).void = true })
+	}
 }
 
 // second is the second transaction.

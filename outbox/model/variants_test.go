@@ -38,7 +38,8 @@ var variants = []struct {
 	{"a burnt batch looks in the lane like one that was put in", rules{burntAlike: true}, faults{redisBack: true, burns: true}, "lost", 1},
 	{"a batch that was sent stays one to burn, and its rows are overtaken", rules{burntOvertaken: true}, faults{redisBack: true, burns: true}, "came behind", 1060},
 	{"calls without an answer count against the rows", rules{triesOfTransport: true}, faults{poison: true}, "", 1570},
-	{"the script refuses rows for want of room", rules{scriptRefuses: true}, faults{redisBack: true, room: 3}, "", 1},
+	{"the script refuses rows for want of room", rules{scriptRefuses: true}, faults{redisBack: true, room: 3}, "lost", 1},
+	{"only the pick looks for room", rules{boundless: true}, faults{room: 3}, "full queue", 1},
 	// The second transaction.
 	{"stale is sent", rules{staleIsSent: true}, faults{databaseBack: true}, "lost", 1},
 	{"the second transaction for any nonce", rules{secondAnyNonce: true}, faults{databaseBack: true}, "", 1},

@@ -182,9 +182,10 @@ type call struct {
 
 // An answer is what the script said.
 type answer struct {
-	kind     string // "applied", "done", "other", "error"
+	kind     string // "applied", "done", "other", "full", "error"
 	lane     mark
 	outcomes string
+	room     int // of "full": for how many jobs
 }
 
 // rules are the rules of the protocol that a variant leaves out.
@@ -194,6 +195,7 @@ type rules struct {
 	pickUnlocked, pickOldSnapshot, pickByID, keyset, sendUncertain, sendAnyUnsent                                                                           bool
 	purgeAtOnce, purgeByClock, noIdleLook, lookOnce, lossUnsaid, resendHonoursRoom                                                                          bool
 	reshard, bornOrder, triesOfTransport, dropPoison, scriptRefuses, purgeUnchecked, secondAnyOrder, jumpIsAlarm, burntAlike, burntOvertaken, jumpKeepsLane bool
+	boundless                                                                                                                                               bool
 }
 
 // faults say what may happen in a run besides crashes, stops, losses and repeats of calls, which always may.
@@ -400,12 +402,23 @@ func (w *world) script(s *redis, c call) answer {
 	}
 	switch {
 	case same:
-		return answer{"done", l.mark, l.outcomes}
+		return answer{kind: "done", lane: l.mark, outcomes: l.outcomes}
 	case !fits:
-		return answer{"other", l.mark, ""}
+		return answer{kind: "other", lane: l.mark}
 	}
 	if !c.void && (!w.versions || c.relay == 1) && slices.ContainsFunc(c.rows, func(r row) bool { return r.poison }) {
 		return answer{kind: "error"}
+	}
+	if w.room > 0 && !w.scriptRefuses && !w.boundless && !c.void && !c.again {
+		fresh := 0
+		for _, r := range c.rows {
+			if !slices.Contains(s.jobs, r.id) {
+				fresh++
+			}
+		}
+		if room := w.room - len(s.jobs); fresh > room {
+			return answer{kind: "full", room: room}
+		}
 	}
 	var out strings.Builder
 	name := c.name
@@ -433,7 +446,7 @@ func (w *world) script(s *redis, c call) answer {
 			w.first[c.name] = w.now
 		}
 	})
-	return answer{"applied", name, out.String()}
+	return answer{kind: "applied", lane: name, outcomes: out.String()}
 }
 
 // putIn puts a job in, and checks that this may be.
@@ -445,7 +458,7 @@ func (w *world) putIn(st *state, c call, r row) {
 	}
 	if slices.ContainsFunc(st.log, func(e event) bool { return e.row == r.id }) {
 		w.alarms["doubled"]++
-		if !rolled && !(w.burns && w.redisBack) { // see README.md: a call from before the burn, after Redis went back behind it
+		if !rolled && !((w.burns || w.room > 0) && w.redisBack) { // see README.md: a call from before the burn, after Redis went back behind it
 			w.violate("row %d was put in twice", r.id)
 		}
 	} else if !rolled && r.group >= 0 {
@@ -454,6 +467,9 @@ func (w *world) putIn(st *state, c call, r row) {
 				w.violate("row %d, number %d of group %d, came behind number %d", r.id, r.n, r.group, e.n)
 			}
 		}
+	}
+	if w.room > 0 && len(st.jobs) >= w.room && !c.again {
+		w.violate("row %d was put into a full queue", r.id)
 	}
 	st.jobs = append(st.jobs, r.id)
 	st.log = append(st.log, event{r.id, db, r.group, r.n})

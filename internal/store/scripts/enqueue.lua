@@ -78,6 +78,8 @@ else
   -- include: enqueue_denied
 end
 
+-- include: judge_jobs
+
 -- include: enqueue_jobs
 local outcome = table.concat(outcomes)
 if refused then

@@ -5,14 +5,16 @@
 -- KEYS: those of enqueue.lua; LANE is the outbox's. All of them, in every call
 -- ARGV: 1 call: protocol, ' ', number of the batch, ' ', its nonce, ' ', number of the last batch, ' ', its nonce, ' ', mode.
 --       A nonce has 1 to 64 of the characters 0-9a-z, and is drawn anew for each batch. '0 0' stands for no batch: the lane is missing. The mode is one of
---       'p' puts the jobs in. The queue's maximum length doesn't count: else the outcomes could differ from those that the database knows, if the batch is
---           sent again after Redis lost it. Relays look for room before they make a batch
---       'v' makes the batch void: there are no jobs, and a later call with 'p' for it puts none in. In the lane, and as the last batch of a later call, its
+--       'p' puts the jobs in, if the queue has room for all of them. A batch is never put in in part: a batch's name stands for one list of jobs, also when a late
+--           call puts it in once more after Redis has gone back
+--       'a' puts the jobs in, and the queue's maximum length doesn't count: Redis had the batch and has lost it
+--       'v' makes the batch void: there are no jobs, and a later call with 'p' or 'a' for it puts none in. In the lane, and as the last batch of a later call, its
 --           nonce has a 'v' at the end then. So nonces of batches don't end with 'v'
 --       Then for each job, 1 to 1000 of them, what enqueue.lua has. None if the mode is 'v'
 -- Reply: {'ok', time in us, outcomes, met}: as of enqueue.lua; also if the same call was made before. Outcomes is empty for 'v'
 --        {'void'}  the batch was made void before, and this call isn't to make it so
 --        {'done'}  this call is to make the batch void, but its jobs were put in before
+--        {'full', room}  the queue has no room for all of the jobs, but for so many, which may be 0 or less. Nothing was done
 --        {'other', last, nonce}  the lane has another last batch; 0 and '0' if it is missing. Nothing was done
 -- Errors: those of enqueue.lua
 
@@ -27,13 +29,13 @@ local function invalid(what)
 end
 
 local n = math.floor((#ARGV - fixed) / 4)
-local protocol, seq, nonce, before, bnonce, mode = string.match(call or '', '^(%d+) (%d+) ([0-9a-z]+) (%d+) ([0-9a-z]+) ([pv])$')
+local protocol, seq, nonce, before, bnonce, mode = string.match(call or '', '^(%d+) (%d+) ([0-9a-z]+) (%d+) ([0-9a-z]+) ([pav])$')
 local void = mode == 'v'
 if not seq or #seq > 15 or #before > 15 or #protocol > 3 or #nonce > 64 or #bnonce > 65 or string.find(nonce, 'v$') or tonumber(before) >= tonumber(seq) or #ARGV ~= fixed + 4 * n or n > 1000 or void ~= (n == 0) then
   return invalid('the arguments are not those of a batch of 1 to 1000 jobs')
 end
 seq, before = tonumber(seq), tonumber(before)
-local boundless, reckons, skew = true, false, ''
+local boundless, reckons, skew = mode == 'a', false, ''
 
 local last = redis.pcall('GET', LANE)
 if type(last) == 'table' then
@@ -68,6 +70,11 @@ end
 if void then
   redis.call('SET', LANE, digits(seq) .. ' ' .. nonce .. 'v v')
   return {'ok', clock(), {}}
+end
+
+-- include: judge_jobs
+if refused then
+  return {'full', room}
 end
 
 -- include: enqueue_jobs
