@@ -49,7 +49,32 @@ func (db *DB) beginPatient(ctx context.Context) (*Tx, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Tx{Guard: SQL(tx, db.dialect), q: tx, commit: tx.Commit, rollback: func() { _ = tx.Rollback() }}, nil
+	return postgresqlTx(ctx, tx), nil
+}
+
+// postgresqlTx returns the transaction that was begun. If fn has ended it by a COMMIT or ROLLBACK of its own, the commit
+// fails: then it has no number any more, or another one.
+func postgresqlTx(ctx context.Context, std *sql.Tx) *Tx {
+	tx := &Tx{Guard: SQL(std, PostgreSQL), q: std, rollback: func() { _ = std.Rollback() }}
+	tx.commit = func() error {
+		if tx.xid == 0 { // no guard has written
+			return std.Commit()
+		}
+		if tx.open != nil {
+			tx.open() // else some drivers have no room for the question
+		}
+		var xid int64
+		err := std.QueryRowContext(ctx, "SELECT coalesce(txid_current_if_assigned(), 0)").Scan(&xid)
+		if err == nil && xid != tx.xid {
+			err = ErrNoTransaction
+		}
+		if err != nil {
+			tx.rollback()
+			return err
+		}
+		return std.Commit()
+	}
+	return tx
 }
 
 // The values of DB.limits.

@@ -71,8 +71,8 @@ func New(pool *sql.DB, d Dialect, c Config) (*DB, error) {
 // none. It looks for that in its first transaction. In MariaDB innodb_lock_wait_timeout counts, which is 50 s by default, and in SQLite the busy timeout. A guard that has waited for longer fails with
 // [ErrBlocked]. After 10 s InTx doesn't replay what has failed by waiting.
 //
-// If the database has ended the transaction before fn returns, and fn overlooked the error, InTx returns an [ErrNoTransaction]. In MariaDB nothing of fn lands
-// then: the transaction runs without autocommit.
+// If the transaction has ended before fn returns, InTx returns an [ErrNoTransaction]: the database has ended it and fn overlooked the error, or fn has run a COMMIT or ROLLBACK. In MariaDB nothing of fn lands
+// after that: the transaction runs without autocommit. In PostgreSQL and SQLite what fn did after it has been committed by itself. PostgreSQL is asked if a guard has written something.
 //
 // When ctx ends, the transaction is rolled back. InTx waits 3 s for that, in case the server hangs.
 //

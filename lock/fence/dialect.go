@@ -90,8 +90,12 @@ func (d Dialect) statements() *statements {
 func postgresqlRaise(rows string) string {
 	return `INSERT INTO signalbox_fence AS f (name, issuer, holder, token) ` + rows + `
 ON CONFLICT (name) DO UPDATE SET holder = excluded.holder, token = excluded.token
-WHERE f.issuer = excluded.issuer AND (f.token < excluded.token OR f.token = excluded.token AND f.holder = excluded.holder)`
+WHERE f.issuer = excluded.issuer AND (f.token < excluded.token OR f.token = excluded.token AND f.holder = excluded.holder)` + returningXID
 }
+
+// returningXID makes a statement of PostgreSQL return the number of its transaction; see [Guard.write].
+const returningXID = `
+RETURNING txid_current()`
 
 // sweepBatch is how many records one statement of a sweep deletes, so that none takes long.
 const sweepBatch = 10_000
@@ -105,7 +109,7 @@ var (
 		mark:    `SELECT issuer, holder, token, 1 FROM signalbox_fence WHERE name = $1`,
 		horizon: `SELECT born, 1 FROM signalbox_horizon WHERE id = 1 FOR SHARE`, // a plain read above READ COMMITTED would miss a sweep
 		record: `INSERT INTO signalbox_once (namespace, effect, step, born, token) VALUES ($1, $2, $3, $4, $5)
-ON CONFLICT (namespace, effect, step) DO NOTHING`,
+ON CONFLICT (namespace, effect, step) DO NOTHING` + returningXID,
 		look:   `SELECT born, result FROM signalbox_once WHERE namespace = $1 AND effect = $2 AND step = $3 FOR UPDATE`,
 		renew:  `UPDATE signalbox_once SET born = $1 WHERE namespace = $2 AND effect = $3 AND step = $4 AND born < $1`,
 		result: `UPDATE signalbox_once SET result = $1 WHERE namespace = $2 AND effect = $3 AND step = $4`,

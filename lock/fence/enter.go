@@ -13,7 +13,8 @@ import (
 // holders' Enter waits.
 //
 // In a [Tx] an Enter that comes after another statement is an error. In a transaction of your own PostgreSQL notices only that it has written or
-// locked rows. Nothing notices that it has read.
+// locked rows. Nothing notices that it has read. Nor does anything notice that you roll back to a savepoint that is older than the Enter: that undoes
+// the mark. In a [Tx] a savepoint can't be older.
 //
 // If a newer holder has entered and committed, the error is a [StaleError]. It is an [ErrForeign] if the mark is of another issuer. An error
 // that the database answers with for a conflict is passed on: [DB.InTx] and [Replay] run the transaction again.
@@ -52,7 +53,7 @@ func (g *Guard) enter(ctx context.Context, grant Grant, first bool) error {
 	if first && st.first != "" {
 		raise = st.first
 	}
-	rows, err := g.conn.exec(ctx, raise, grant.resource, grant.issuer, grant.holder, grant.token)
+	rows, err := g.write(ctx, raise, grant.resource, grant.issuer, grant.holder, grant.token)
 	if err != nil {
 		return g.dialect.explain(doing, err)
 	}

@@ -23,8 +23,8 @@ var (
 	// return signalbox.Snooze.
 	ErrBlocked = errors.New("fence: another transaction holds the resource")
 	// ErrNoTransaction means that the database has ended the transaction before its owner did: after an error that was overlooked, such as MariaDB's
-	// deadlock, or by a statement that commits, such as CREATE TABLE. Check the error of each statement.
-	ErrNoTransaction = errors.New("fence: the database has no transaction: an earlier error has rolled it back, or a statement such as CREATE TABLE has committed it")
+	// deadlock, or by a statement that commits, such as COMMIT or CREATE TABLE. Check the error of each statement.
+	ErrNoTransaction = errors.New("fence: the database has no transaction: an earlier error has rolled it back, or a statement such as COMMIT or CREATE TABLE has ended it")
 	// ErrInvalid is [signalbox.ErrInvalid]: an argument is wrong, or the context lacks something. It isn't lock.ErrInvalid, which only lockers
 	// return: they can be used without the rest of Signalbox.
 	ErrInvalid = signalbox.ErrInvalid

@@ -18,6 +18,7 @@ type Guard struct {
 	dialect Dialect
 	conn    conn
 	lite    litetx.Execer // the transaction, if it is one of SQLite's: see ready
+	xid     int64         // the number of PostgreSQL's transaction, once a guard has written in it
 	used    bool          // a statement ran: it is too late for Enter
 	err     error         // the first failure
 }
@@ -102,6 +103,25 @@ func (g *Guard) ready(ctx context.Context) error {
 		return g.fail(g.dialect.explain("check the transaction", err))
 	}
 	return nil
+}
+
+// write runs a statement that raises a mark or records a step, and returns how many rows it wrote. In PostgreSQL all of
+// them must be in one transaction: a COMMIT or ROLLBACK of the caller's own ends it, and what follows commits by itself.
+func (g *Guard) write(ctx context.Context, query string, args ...any) (rows int64, err error) {
+	if g.dialect != PostgreSQL {
+		return g.conn.exec(ctx, query, args...)
+	}
+	var xid int64
+	switch err := g.conn.scan(ctx, query, args, []any{&xid}); {
+	case isNoRows(err):
+		return 0, nil
+	case err != nil:
+		return 0, err
+	case g.xid != 0 && xid != g.xid:
+		return 0, ErrNoTransaction
+	}
+	g.xid = xid
+	return 1, nil
 }
 
 func isNoRows(err error) bool {

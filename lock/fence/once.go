@@ -114,7 +114,7 @@ func (o *once) begin(ctx context.Context) (fresh bool, err error) {
 		}
 	}
 	for n := 1; ; n++ {
-		rows, err := o.g.conn.exec(ctx, o.st.record, append(o.key(), born, o.e.Token)...)
+		rows, err := o.g.write(ctx, o.st.record, append(o.key(), born, o.e.Token)...)
 		switch {
 		case err != nil && o.g.dialect.faultOf(err) == faultDuplicate:
 		case err != nil:

@@ -17,7 +17,9 @@ type pgLock struct {
 	locker     *Locker
 	key, value string
 
-	asked bool // a release was sent whose reply never came. A refusal is a reply; GiveUp is called by one goroutine at a time
+	sending   chan struct{} // has room for one: the release on its way, of the caller or of a repetition
+	asked     bool          // a release may have freed the lock: its reply never came, or came to a repetition. Owned by who sends
+	repeating bool          // a goroutine repeats the release; GiveUp is called by one goroutine at a time
 }
 
 var _ lock.Origin = (*pgLock)(nil)
@@ -38,7 +40,7 @@ func (l *pgLock) granted(ctx context.Context, start lease.Instant, value string,
 	took := time.Since(start.Time())
 	return errors.Join(
 		fmt.Errorf("%w: it was granted with no validity left: PostgreSQL took %v of a TTL of %v", lock.ErrLost, took, l.TTL),
-		l.locker.giveBack(ctx, l.key, value).err)
+		l.locker.giveBackAtLast(ctx, l.key, value))
 }
 
 func (l *pgLock) Extend(ctx context.Context) error { return l.failed("extend", l.ExtendBy(ctx, l)) }
@@ -65,11 +67,30 @@ func (l *pgLock) Release(ctx context.Context) error {
 	return l.failed("release", l.ReleaseBy(ctx, l))
 }
 
-// GiveUp is part of [held.Service].
+// GiveUp is part of [held.Service]. A release that failed is repeated in the background.
 func (l *pgLock) GiveUp(ctx context.Context, _ time.Time) error {
-	a := l.locker.giveBack(ctx, l.key, l.value)
+	err := l.send(ctx)
+	if !l.repeating && unfreed(err) {
+		l.repeating = true
+		go l.locker.repeat(func() error { return l.send(context.Background()) })
+	}
+	return err
+}
+
+// send releases the lock, once no other release is on its way.
+func (l *pgLock) send(ctx context.Context) error {
+	end := time.Now().Add(callTimeout)
+	timer := time.NewTimer(callTimeout)
+	defer timer.Stop()
+	select {
+	case l.sending <- struct{}{}:
+		defer func() { <-l.sending }()
+	case <-timer.C:
+		return fmt.Errorf("PostgreSQL has not answered an earlier release within %v: %w", callTimeout, context.DeadlineExceeded)
+	}
+	a := l.locker.giveBack(ctx, l.key, l.value, time.Until(end))
 	again := l.asked || a.again
-	l.asked = again || a.err != nil && !isAnswer(a.err)
+	l.asked = again || !isAnswer(a.err) && !errors.Is(a.err, lock.ErrLost) // nil: a repetition has freed it
 	if again && errors.Is(a.err, lock.ErrTaken) {
 		return l.Earlier(a.err)
 	}

@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -14,6 +15,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/jackc/puddle/v2"
 
 	"github.com/signalbox-go/signalbox/internal/lease"
 	"github.com/signalbox-go/signalbox/internal/telemetry"
@@ -126,7 +128,7 @@ func (p *Locker) acquire(ctx context.Context, key string, grant func(context.Con
 		return nil, err
 	}
 	spanCtx, asking := telemetry.StartAcquire(ctx, p.metrics)
-	l := &pgLock{Lock: held.Lock{TTL: p.ttl}, locker: p, key: key}
+	l := &pgLock{Lock: held.Lock{TTL: p.ttl}, locker: p, key: key, sending: make(chan struct{}, 1)}
 	// The span covers only the asking, so the lock's context has the values of the caller's ctx.
 	l.Validity = lease.NewValidity(context.WithoutCancel(ctx))
 	err := p.preflight(spanCtx)
@@ -180,9 +182,9 @@ func (p *Locker) undo(key, value string, a asked, err error) {
 		return
 	}
 	if err != nil {
-		time.AfterFunc(undoAgain, func() { p.giveBack(context.Background(), key, value) })
+		time.AfterFunc(undoAgain, func() { _ = p.giveBackAtLast(context.Background(), key, value) })
 	}
-	p.giveBack(context.Background(), key, value)
+	_ = p.giveBackAtLast(context.Background(), key, value)
 }
 
 // A freed is the row of release.sql.
@@ -194,8 +196,8 @@ type freed struct {
 
 // giveBack releases the lock of a key if it has this value. The error is a loss if it had not, even if an earlier try
 // released it.
-func (p *Locker) giveBack(ctx context.Context, key, value string) answer[freed] {
-	a := ask[freed](context.WithoutCancel(ctx), p, callTimeout, p.sql.release, []any{[]byte(key), value, p.channel, digest(key)}, nil)
+func (p *Locker) giveBack(ctx context.Context, key, value string, timeout time.Duration) answer[freed] {
+	a := ask[freed](context.WithoutCancel(ctx), p, timeout, p.sql.release, []any{[]byte(key), value, p.channel, digest(key)}, nil)
 	switch {
 	case a.err != nil, a.row.Freed:
 	case a.row.Same:
@@ -204,4 +206,35 @@ func (p *Locker) giveBack(ctx context.Context, key, value string) answer[freed] 
 		a.err = lock.ErrTaken
 	}
 	return a
+}
+
+// giveBackAtLast is giveBack. If it fails, it is repeated in the background.
+func (p *Locker) giveBackAtLast(ctx context.Context, key, value string) error {
+	again := func() error { return p.giveBack(ctx, key, value, callTimeout).err }
+	err := again()
+	if unfreed(err) {
+		go p.repeat(again)
+	}
+	return err
+}
+
+const (
+	firstPause   = 50 * time.Millisecond
+	longestPause = time.Second
+)
+
+// repeat repeats a release until PostgreSQL has answered it, or the lock must have ended by itself.
+func (p *Locker) repeat(release func() error) {
+	end := time.Now().Add(p.ttl + callTimeout)
+	for pause := firstPause; time.Now().Before(end); pause = min(2*pause, longestPause) {
+		<-time.After(pause/2 + rand.N(pause)) // not all locks of a process at the same time
+		if !unfreed(release()) {
+			return
+		}
+	}
+}
+
+// unfreed reports whether a release failed in a way that another try may repair.
+func unfreed(err error) bool {
+	return err != nil && !errors.Is(err, lock.ErrLost) && !errors.Is(err, lock.ErrInvalid) && !errors.Is(err, puddle.ErrClosedPool)
 }

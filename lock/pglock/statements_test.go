@@ -73,6 +73,37 @@ func TestStatementsRunAgain(t *testing.T) {
 	want("extended", extended, same, true, true)
 	release("two")
 
+	// That somebody waits is kept when the acquire is run again, so that the release notifies.
+	if _, granted := ask("wanted", time.Minute); !granted {
+		t.Error("it isn't free")
+	}
+	waits := func(value string) {
+		t.Helper()
+		var token, left int64
+		var granted bool
+		if err := pool.QueryRow(context.Background(), acquireSQL, key, value, "owner", time.Minute.Microseconds(), true).Scan(&token, &granted, &left); err != nil {
+			t.Fatal(err)
+		}
+		if granted != (value == "wanted") {
+			t.Errorf("granted to %q: %v", value, granted)
+		}
+	}
+	told := func(want int64) {
+		t.Helper()
+		var freed, same bool
+		var told int64
+		if err := pool.QueryRow(context.Background(), releaseSQL, key, "wanted", "channel", "payload").Scan(&freed, &same, &told); err != nil || !freed || told != want {
+			t.Errorf("released: %v, %d notifications, %v; want %d", freed, told, err, want)
+		}
+	}
+	waits("a waiter")
+	waits("a waiter")
+	if _, granted := ask("wanted", time.Minute); !granted {
+		t.Error("the acquire that is run again is refused")
+	}
+	told(1)
+	told(0) // run again: it was freed before
+
 	if _, granted := ask("three", time.Microsecond); !granted {
 		t.Error("it isn't free")
 	}

@@ -104,6 +104,76 @@ func TestImplicitCommit(t *testing.T) {
 	}
 }
 
+// fn ends the transaction by a statement of its own: the error says so, whichever guard has run, and whatever fn does next.
+func TestEndedByHand(t *testing.T) {
+	t.Parallel()
+	for _, dialect := range []fence.Dialect{fence.PostgreSQL, fence.MariaDB, fence.SQLite} {
+		d := newDatabase(t, dialect)
+		db := d.fence(t, fence.Config{})
+		for _, end := range []string{"COMMIT", "ROLLBACK"} {
+			for next, then := range map[string]string{"nothing": "", "a write": "UPDATE account SET balance = balance + 1", "another transaction": "BEGIN"} {
+				for _, guard := range []string{"Enter", "Once"} {
+					name := strings.ReplaceAll(fmt.Sprintf("%v: %s, then %s, after %s", dialect, end, next, guard), " ", "-")
+					ctx := effect(name, time.Now())
+					err := db.InTx(ctx, func(tx *fence.Tx) error {
+						var err error
+						if guard == "Enter" {
+							err = tx.Enter(under(5))
+						} else {
+							err = tx.Once(ctx, "s", d.earn(ctx, tx, name))
+						}
+						if err != nil {
+							return err
+						}
+						if _, err := tx.ExecContext(ctx, end); err != nil {
+							return err
+						}
+						if then != "" {
+							_, _ = tx.ExecContext(ctx, then) // SQLite's Tx notices here
+						}
+						return nil
+					})
+					if !errors.Is(err, fence.ErrNoTransaction) {
+						t.Errorf("%s: %v", name, err)
+					}
+				}
+			}
+		}
+		// The connections are as they were.
+		ctx := effect("afterwards", time.Now())
+		if err := db.InTx(ctx, func(tx *fence.Tx) error {
+			return errors.Join(tx.Enter(under(6)), tx.Once(ctx, "s", d.earn(ctx, tx, "afterwards")))
+		}); err != nil || d.had(t, "afterwards") != 1 {
+			t.Errorf("%v: afterwards: %v, %d effects", dialect, err, d.had(t, "afterwards"))
+		}
+	}
+}
+
+// A guard in a transaction of PostgreSQL that isn't the one of the guard before says so.
+func TestGuardsInTwoTransactions(t *testing.T) {
+	t.Parallel()
+	d := newDatabase(t, fence.PostgreSQL)
+	ctx := effect("two", time.Now())
+	tx, err := d.pool.BeginTx(ctx, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = tx.Rollback() }()
+	g := fence.SQL(tx, fence.PostgreSQL)
+	if err := g.Enter(under(5)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := tx.Exec("ROLLBACK"); err != nil {
+		t.Fatal(err)
+	}
+	if err := g.Once(ctx, "s", d.earn(ctx, tx, "two")); !errors.Is(err, fence.ErrNoTransaction) {
+		t.Errorf("Once: %v", err)
+	}
+	if n := d.had(t, "two"); n != 0 {
+		t.Errorf("%d effects", n)
+	}
+}
+
 // InTx runs at the level that it is told, also in MariaDB, where it begins by statements of its own.
 func TestLevel(t *testing.T) {
 	t.Parallel()
