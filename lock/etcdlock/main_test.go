@@ -374,9 +374,10 @@ func (s *tappedStream) RecvMsg(m any) error {
 
 // Methods of etcd.
 var (
-	methodTxn   = etcdserverpb.KV_Txn_FullMethodName
-	methodKeep  = etcdserverpb.Lease_LeaseKeepAlive_FullMethodName
-	methodGrant = etcdserverpb.Lease_LeaseGrant_FullMethodName
-	methodLogin = etcdserverpb.Auth_Authenticate_FullMethodName
-	methodWatch = etcdserverpb.Watch_Watch_FullMethodName
+	methodTxn    = etcdserverpb.KV_Txn_FullMethodName
+	methodKeep   = etcdserverpb.Lease_LeaseKeepAlive_FullMethodName
+	methodGrant  = etcdserverpb.Lease_LeaseGrant_FullMethodName
+	methodRevoke = etcdserverpb.Lease_LeaseRevoke_FullMethodName
+	methodLogin  = etcdserverpb.Auth_Authenticate_FullMethodName
+	methodWatch  = etcdserverpb.Watch_Watch_FullMethodName
 )

@@ -3,8 +3,11 @@ package etcdlock
 import (
 	"context"
 	"errors"
+	"sync/atomic"
 	"testing"
 	"time"
+
+	"google.golang.org/grpc"
 
 	"github.com/signalbox-go/signalbox/internal/servertest"
 	"github.com/signalbox-go/signalbox/lock"
@@ -151,4 +154,68 @@ func TestReleaseThatIsNotSent(t *testing.T) {
 		t.Errorf("the repetition: %v", err)
 	}
 	release(t, next)
+}
+
+// A release that failed has begun to revoke its lease. When the caller repeats it, and that is what deletes the lock, the
+// lease is not kept for the next lock: the revocation may come late, and would delete that one.
+func TestRepeatedReleaseKeepsNoLease(t *testing.T) {
+	t.Parallel()
+	addr := sharedEtcd(t).Addr()
+	errNotSent := errors.New("not sent")
+	var refuse atomic.Bool // the next transaction
+	revokes := make(chan struct{})
+	revoked := make(chan error, 10)
+	client := dial(t, []grpc.DialOption{grpc.WithChainUnaryInterceptor(func(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
+		switch {
+		case method == methodTxn && refuse.Swap(false):
+			return errNotSent
+		case method == methodRevoke:
+			select {
+			case <-revokes:
+			case <-ctx.Done():
+			}
+			err := invoke(ctx, method, req, reply, cc, opts...)
+			revoked <- err
+			return err
+		}
+		return invoke(ctx, method, req, reply, cc, opts...)
+	})}, addr)
+	r, key := newLocker(t, client, Config{TTL: time.Minute}), newKey()
+	l := acquire(t, r, key)
+	refuse.Store(true)
+	if err := l.Release(t.Context()); !errors.Is(err, errNotSent) {
+		t.Fatalf("Release that was not sent: %v", err)
+	}
+	release(t, l)
+	next := acquire(t, r, key)
+	close(revokes)
+	if err := <-revoked; err != nil {
+		t.Fatalf("the revocation: %v", err)
+	}
+	refused(t, lockerOn(t, time.Minute, addr), key)
+	if err := next.Extend(t.Context()); err != nil {
+		t.Errorf("the next lock, after the revocation came late: %v", err)
+	}
+	release(t, next)
+}
+
+// A revocation that fails is repeated: the key of an acquire that failed is deleted long before its lease ends.
+func TestRevocationIsRepeated(t *testing.T) {
+	t.Parallel()
+	addr := sharedEtcd(t).Addr()
+	see, key, tap := dial(t, nil, addr), newKey(), newTap()
+	var refusals atomic.Int64
+	refusals.Store(3)
+	options := append(tap.options(), grpc.WithChainUnaryInterceptor(func(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
+		if method == methodRevoke && refusals.Add(-1) >= 0 {
+			return errors.New("not sent")
+		}
+		return invoke(ctx, method, req, reply, cc, opts...)
+	}))
+	r := newLocker(t, dial(t, options, addr), Config{TTL: 10 * time.Minute})
+	tap.loseNext(methodTxn, 1)
+	if l, err := r.TryAcquire(t.Context(), key); l != nil || !errors.Is(err, errReplyLost) {
+		t.Fatalf("TryAcquire: %v, %v", l, err)
+	}
+	eventually(t, func() bool { return refusals.Load() < 0 && places(t, see, key) == 0 }, "the key is deleted")
 }

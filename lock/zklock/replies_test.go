@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/signalbox-go/signalbox/internal/servertest"
 	"github.com/signalbox-go/signalbox/lock"
 	"github.com/signalbox-go/signalbox/lock/internal/held"
 )
@@ -261,4 +262,34 @@ func TestGuardWithoutLease(t *testing.T) {
 	}
 	release(t, next)
 	release(t, acquire(t, l, key))
+}
+
+// A release that failed is repeated, by the caller and in the background: whether the server did it and its reply was lost for
+// as long as a release may take, or it was never sent. The repetition says that it freed the lock, though another has it.
+func TestReleaseDuringAnOutage(t *testing.T) {
+	t.Parallel()
+	for name, fault := range map[string]func(*servertest.Link){"HoldReplies": (*servertest.Link).HoldReplies, "Cut": (*servertest.Link).Cut} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			link, key := servertest.NewLink(t, server(t)), newKey()
+			l, other := lockerOn(t, Config{TTL: time.Hour, SessionTimeout: 30 * time.Second}, link.Addr()), locker(t, Config{})
+			k := acquire(t, l, key)
+			fault(link)
+			if err := k.Release(t.Context()); err == nil || errors.Is(err, lock.ErrLost) {
+				t.Errorf("a release during the outage: %v", err)
+			}
+			if name == "Cut" {
+				link.Heal()
+			}
+			next := acquire(t, other, key) // long before the TTL is over
+			link.Heal()
+			if err := k.Release(t.Context()); err != nil {
+				t.Errorf("the repetition: %v", err)
+			}
+			if err := next.Extend(t.Context()); err != nil {
+				t.Errorf("the heir's lock: %v", err)
+			}
+			release(t, next)
+		})
+	}
 }
