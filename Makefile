@@ -49,6 +49,10 @@ engines: ## run the suite on Redis and on Valkey, which is installed from Debian
 chaos: ## 100,000 jobs through worker processes that are killed every second
 	go test ./worker -run 'TestChaos' -chaos.jobs=100000 -chaos.duration=60s -timeout 20m -count=1 -v
 
+.PHONY: suspects
+suspects: ## 200 jobs whose processes are killed twice, and 200 jobs and a bomb; three minutes
+	set -o pipefail; go test ./worker -run 'TestTwoKills|TestBombAmongInnocents' -suspects.jobs=200 -suspects.length=15s -suspects.ttl=4s -timeout 20m -count=1 -v | grep -Ev '^ *(=== |child_test|time=)'
+
 .PHONY: lines
 lines: ## 100,000 jobs of 1,000 serial groups through processes of which one is killed each second, on one Redis and on a Cluster; what is used of a rate
 	set -o pipefail; go test ./worker -run 'TestLinesUnderKills|TestRatesAreUsed|TestRunningLimitsAreUsed' -proof.jobs=100000 -proof.lines=1000 -proof.rate=2000 -parallel 1 -timeout 30m -count=1 -v | grep -Ev '^ *(=== |child_test|time=)'

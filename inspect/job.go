@@ -29,7 +29,8 @@ type Job struct {
 
 	Failed      int           // failed attempts
 	MaxAttempts int           // the job is dead when so many have failed
-	Crashes     int           // deliveries whose worker died or lost its lease
+	Crashes     int           // deliveries whose worker died or lost its lease; docs/guarantees.md says which count
+	Survived    int           // deliveries in a row since the last crash whose handler has returned, 0 to 4; with the fifth, Crashes is 0
 	Timeout     time.Duration // bound of one attempt; 0 is none
 	// Retain is how long the job is kept after it has ended, as its producer said, or [signalbox.RetainNone]. 0: that is up to the queue.
 	Retain time.Duration
@@ -130,7 +131,7 @@ func jobOf(v *store.View, s *store.Situation) Job {
 	r := &v.Job
 	job := Job{
 		Queue: r.Queue, ID: r.ID, Kind: r.Kind, State: v.State, Payload: r.Payload, Encoding: r.Encoding, Headers: r.Headers, Priority: r.Priority,
-		Failed: max(r.Attempt-1, 0), MaxAttempts: r.MaxAttempts, Crashes: r.Crashes, Timeout: r.Timeout, Retain: r.Retain,
+		Failed: max(r.Attempt-1, 0), MaxAttempts: r.MaxAttempts, Crashes: r.Crashes, Survived: v.Survived, Timeout: r.Timeout, Retain: r.Retain,
 		EnqueuedAt: r.EnqueuedAt, DueAt: r.ScheduledAt, LastError: r.LastError, Cursor: v.Cursor,
 		Group: r.Group, Serial: r.Serial, YieldOnRetry: r.YieldOnRetry,
 	}

@@ -92,7 +92,7 @@ func (q *queue) prepare() *call {
 				c.Address = s.address
 			}
 		}
-		c.Suspects, c.Hold = !s.barred && c.Want > 0, 2*q.w.cfg.SessionTTL
+		c.Suspects, c.Hold = !s.barred && c.Want > 0, store.Apart(q.w.cfg.SessionTTL)
 	}
 	if c.Want == 0 && len(c.Settle) == 0 && !d.probe {
 		return nil // the bound has no room

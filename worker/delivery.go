@@ -21,6 +21,7 @@ type delivery struct {
 	claimed  store.Delivery // its job belongs to the handlers, which may change it
 	id, kind string         // copies of the job's that nobody changes; token too
 	token    int64
+	crashes  int // of the job
 	session  *session
 	slot     *slot
 	started  time.Time    // when it was claimed
@@ -28,6 +29,7 @@ type delivery struct {
 	phase    atomic.Int32 // how far it is; kept only if the user's middleware is around its handler
 	returned bool         // the handler has returned; guarded by the queue's mu
 	handled  bool         // a handler was called; the slot's
+	called   atomic.Bool  // the user's handler was called, behind all middleware; kept only if the job has crashed
 	stuck    bool         // its handler is reported as stuck; guarded by the queue's mu
 	over     time.Time    // when the end of its handler's context was first seen while it ran; zero before that; guarded by the queue's mu
 	stack    string       // of its handler, while it is stuck; guarded by the queue's mu
@@ -45,7 +47,7 @@ func (d *delivery) begin(s *session, sl *slot, claimed store.Delivery, at time.T
 	d.claimed = claimed
 	d.Job = claimed.Job
 	d.id, d.kind, d.token = claimed.Job.ID, claimed.Job.Kind, claimed.Job.Token
-	d.session, d.slot, d.started = s, sl, at
+	d.session, d.slot, d.started, d.crashes = s, sl, at, claimed.Job.Crashes
 }
 
 // deliveryKey is the context key for the *delivery.

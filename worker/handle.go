@@ -181,15 +181,19 @@ func (w *Worker) metricKind(d *store.Delivery) string {
 }
 
 // handled is the innermost middleware: it makes the handler's own span, if the delivery is traced. It shows the guard the handler's
-// context, if that is another than the delivery's.
+// context, if that is another than the delivery's. It notes that the handler of a job that has crashed is called.
 func handled(next signalbox.Handler) signalbox.Handler {
 	return signalbox.HandlerFunc(func(ctx context.Context, job *signalbox.Job) error {
-		if _, plain := ctx.(*delivery); !plain {
-			if d, ok := ctx.Value(deliveryKey{}).(*delivery); ok {
+		d, plain := ctx.(*delivery)
+		if !plain {
+			if d, _ = ctx.Value(deliveryKey{}).(*delivery); d != nil {
 				own := ctx // ctx itself would be allocated in every delivery
 				d.inner.Store(&own)
 				defer d.inner.Store(nil)
 			}
+		}
+		if d != nil && d.crashes > 0 {
+			d.called.Store(true)
 		}
 		ctx, end := telemetry.DeliveryFrom(ctx).Handle(ctx)
 		if end == nil {

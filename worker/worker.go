@@ -219,7 +219,7 @@ func (w *Worker) Run(ctx context.Context) (err error) {
 
 	stores := make([]*store.Queue, 0, len(w.cfg.Queues))
 	for name, q := range w.cfg.Queues {
-		stores = append(stores, store.New(w.rdb, w.cfg.Namespace, name).As(w.id).WithCrashLimit(q.CrashLimit))
+		stores = append(stores, store.New(w.rdb, w.cfg.Namespace, name).As(w.id).WithCrashLimit(q.CrashLimit).WithSessionTTL(w.cfg.SessionTTL))
 	}
 	conns := w.connect(ctx)
 	defer conns.close()

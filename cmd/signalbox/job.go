@@ -216,6 +216,7 @@ type jobJSON struct {
 	Failed         int      `json:"failed"`
 	MaxAttempts    int      `json:"max_attempts"`
 	Crashes        int      `json:"crashes"`
+	Survived       int      `json:"survived"`
 	TimeoutSeconds float64  `json:"timeout_seconds"`
 	RetainSeconds  *float64 `json:"retain_seconds"`
 	ExpiresAt      *string  `json:"expires_at"`
@@ -244,7 +245,7 @@ type jobJSON struct {
 func jobOf(j *inspect.Job) jobJSON {
 	out := jobJSON{
 		Queue: j.Queue, ID: j.ID, Kind: j.Kind, State: string(j.State), Priority: j.Priority.String(), Failed: j.Failed,
-		MaxAttempts: j.MaxAttempts, Crashes: j.Crashes, TimeoutSeconds: seconds(j.Timeout), Group: j.Group, Serial: j.Serial, YieldOnRetry: j.YieldOnRetry, EnqueuedAt: timestamp(j.EnqueuedAt),
+		MaxAttempts: j.MaxAttempts, Crashes: j.Crashes, Survived: j.Survived, TimeoutSeconds: seconds(j.Timeout), Group: j.Group, Serial: j.Serial, YieldOnRetry: j.YieldOnRetry, EnqueuedAt: timestamp(j.EnqueuedAt),
 		DueAt: timestamp(j.DueAt), EndedAt: timestamp(j.EndedAt), ExpiresAt: timestamp(j.ExpiresAt), LastError: j.LastError, Waits: j.Waits, Worker: j.Worker, Token: j.Token,
 		Since: timestamp(j.Since), Cancelling: j.Cancelling, TraceID: j.TraceID, SpanID: j.SpanID, RunTraceID: j.RunTraceID,
 		RunSpanID: j.RunSpanID, Cursor: j.Cursor, UniqueKey: j.UniqueKey, UniqueUntil: j.UniqueUntil,

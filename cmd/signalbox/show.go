@@ -117,7 +117,11 @@ func (a *app) show(j *inspect.Job, now time.Time) {
 	if j.Err != nil {
 		line("record", "%v", j.Err)
 	}
-	line("attempts", "%d of %d failed, %d crashes", j.Failed, j.MaxAttempts, j.Crashes)
+	crashes := fmt.Sprintf("%d crashes", j.Crashes)
+	if j.Survived > 0 {
+		crashes += fmt.Sprintf(", and %d good deliveries since", j.Survived)
+	}
+	line("attempts", "%d of %d failed, %s", j.Failed, j.MaxAttempts, crashes)
 	if j.LastError != "" {
 		line("error", "%s", j.LastError)
 	}

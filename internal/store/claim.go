@@ -34,6 +34,8 @@ type Settlement struct {
 	Delay   time.Duration // of Retry and Delay
 	Suspect bool          // the job has crashed SuspectAt times
 	Prio    signalbox.Priority
+	// Survived says that the job has crashed before, and that its handler was called and has returned. It counts for Retry and Delay.
+	Survived bool
 	// Record replaces the job's record, unless it is nil. It is ignored for Completed.
 	Record []byte
 	// Keep asks to keep the job, if it completed and its record or the queue's settings say so. It is appended to the job's record. nil: the job is
@@ -76,10 +78,14 @@ func (d *Delivery) FailedAttempt(lastError string, attempt *Attempt) ([]byte, er
 func Kept(attempt *Attempt) []byte { return wire.AppendSuccess(nil, attempt) }
 
 func (s *Settlement) class() string {
+	class := classes[wire.Class(s.Prio)]
 	if s.Suspect {
-		return "s"
+		class = "s"
 	}
-	return classes[wire.Class(s.Prio)]
+	if s.Survived && (s.Outcome == Retry || s.Outcome == Delay) {
+		class += "g"
+	}
+	return class
 }
 
 // A ClaimRequest settles deliveries of a session, then claims up to Want jobs for it.

@@ -43,6 +43,7 @@ type Recovery struct {
 	details bool
 	read    bool
 	held    []grant // what is left to do, the newest first
+	newest  int64   // the highest token of all
 }
 
 // A grant is what a session's hash holds for a job.
@@ -73,7 +74,8 @@ func (r *Recovery) Next(ctx context.Context) (Reclaimed, error) {
 	args := reclaimScript.args(2*len(part),
 		arg{"protocol", Protocol}, arg{"session", r.session}, arg{"crash_limit", q.crashes}, arg{"last_error", why},
 		arg{"keep_jobs", q.kept.count}, arg{"keep_bytes", q.kept.bytes}, arg{"keep_us", q.kept.age.Microseconds()},
-		arg{"room", maxLost}, arg{"details", flag(r.details)}, arg{"channel", q.keys.channel(r.session)})
+		arg{"room", maxLost}, arg{"details", flag(r.details)}, arg{"channel", q.keys.channel(r.session)},
+		arg{"ttl", q.ttl.Microseconds()}, arg{"hold", Apart(q.ttl).Microseconds()}, arg{"newest", r.newest})
 	for _, g := range part {
 		args = append(args, g.id, g.value)
 	}
@@ -116,6 +118,9 @@ func (r *Recovery) readAll(ctx context.Context) error {
 	slices.SortFunc(r.held, func(a, b grant) int {
 		return cmp.Or(cmp.Compare(b.token, a.token), cmp.Compare(a.id, b.id))
 	})
+	if len(r.held) > 0 {
+		r.newest = r.held[0].token
+	}
 	return nil
 }
 

@@ -2,9 +2,12 @@ package store
 
 import (
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/redis/go-redis/v9"
 
 	"github.com/signalbox-go/signalbox"
 	"github.com/signalbox-go/signalbox/internal/wire"
@@ -18,6 +21,9 @@ var reclaimTests = []storeTest{
 	{"CrashIsNoAttempt", testCrashCounts},
 	{"SuspectsRunApart", testSuspectsApart},
 	{"SuspectAfterThreeCrashes", testThirdCrash},
+	{"SuspectOfAnotherAge", testOtherAge},
+	{"GoodDeliveriesEndCrashes", testSurvived},
+	{"TooFewGoodDeliveries", testSurvivedTooFew},
 	{"SuspectsOfTwoKinds", testMixedSuspects},
 	{"SuspectWithACrashLeft", testLastCrash},
 	{"NeighboursOfASuspect", testSuspectNeighbours},
@@ -150,23 +156,165 @@ func (r *rig) beside(session string) *rig {
 	return other
 }
 
-// Suspects with two crashes run up to eight at a time.
+// Suspects with two crashes begin up to sixteen at a time.
 func testSuspectsApart(t *testing.T, r *rig) {
 	r.open()
-	names := numbered("s", 12)
+	names := numbered("s", 20)
 	r.suspects(names...)
 	r.put("d", "e")
 	same(t, "claimed by who can't have a suspect", len(r.call(ClaimRequest{Want: 1}).Deliveries), 1)
 	got := r.claim(20)
-	equal(t, "claimed", ids(got), append(names[:8:8], "e"))
+	equal(t, "claimed", ids(got), append(names[:16:16], "e"))
 	// A session gets no more suspects than that, whatever the caller asks for.
 	equal(t, "claimed as well", ids(r.claim(10)), []string{})
 	r.check()
 
-	equal(t, "claimed by another", ids(r.beside("other").claim(2)), names[8:10])
+	equal(t, "claimed by another", ids(r.beside("other").claim(2)), names[16:18])
 	reply := r.call(ClaimRequest{Settle: []Settlement{settlement(got[0], Completed)}, Want: 5, Suspects: true})
-	equal(t, "claimed when one was settled", ids(reply.Deliveries), names[10:11])
+	equal(t, "claimed when one was settled", ids(reply.Deliveries), names[18:19])
 	same(t, "crashes of suspects", reply.Deliveries[0].Job.Crashes, SuspectAt)
+
+	// When the first has run for long enough, others follow. The reply says when that will be.
+	reply = r.call(ClaimRequest{Want: 5, Suspects: true, Hold: time.Minute})
+	equal(t, "claimed while they keep others out", ids(reply.Deliveries), []string{})
+	if reply.Next <= 50*time.Second || reply.Next > time.Minute {
+		t.Errorf("next in %v, want the time when another suspect may run", reply.Next)
+	}
+	r.later()
+	reply = r.call(ClaimRequest{Want: 5, Suspects: true, Hold: time.Microsecond})
+	equal(t, "claimed when they have run long enough", ids(reply.Deliveries), names[19:])
+	r.check()
+}
+
+// killed takes back the jobs of the session as if its process had died just after the last renewal. Until then each had run for so long.
+func (r *rig) killed(ages map[string]time.Duration) {
+	r.t.Helper()
+	now, err := r.Now(bg)
+	r.must(err)
+	ttl := 12 * time.Second
+	for id, value := range r.rdb.HGetAll(bg, r.keys.inflight(r.session)).Val() {
+		age, ok := ages[id]
+		if !ok {
+			r.t.Fatalf("%s runs, too", id)
+		}
+		_, flags, _ := strings.Cut(value, " ")
+		token := strconv.FormatInt(now.Add(-ttl-age).UnixMicro(), 10)
+		r.must(r.rdb.HSet(bg, r.keys.inflight(r.session), id, strings.TrimSpace(token+" "+flags)).Err())
+	}
+	r.must(r.rdb.ZAdd(bg, r.keys.sessions, redis.Z{Score: float64(now.UnixMicro()), Member: r.session}).Err())
+	for {
+		res, err := r.WithSessionTTL(ttl).Reclaim(r.session, false).Next(bg)
+		r.must(err)
+		if res.Left == 0 {
+			break
+		}
+	}
+	r.session = "s" + NewID()
+	r.open()
+	r.check()
+}
+
+// The crash of a suspect that had run for another time than at its last crash doesn't count, but the next one does.
+func testOtherAge(t *testing.T, r *rig) {
+	r.open()
+	at := func(crashes int, ages map[string]time.Duration) {
+		t.Helper()
+		same(t, "claimed", len(r.claim(MaxBatch)), len(ages))
+		r.killed(ages)
+		for id := range ages {
+			same(t, "crashes of "+id, r.stored(id).Crashes, crashes)
+		}
+	}
+	// The age is known to 5 s: a bomb that kills at the same age each time is never spared.
+	r.put("bomb")
+	at(1, map[string]time.Duration{"bomb": 3 * time.Second})
+	at(2, map[string]time.Duration{"bomb": 61 * time.Second})
+	at(3, map[string]time.Duration{"bomb": 64 * time.Second})
+	at(4, map[string]time.Duration{"bomb": 60 * time.Second})
+	same(t, "claimed", len(r.claim(1)), 1)
+	r.killed(map[string]time.Duration{"bomb": 57 * time.Second})
+	same(t, "dead", r.counts().Dead, 1)
+
+	r.put("long", "short")
+	at(1, map[string]time.Duration{"long": time.Hour, "short": time.Hour})
+	at(2, map[string]time.Duration{"long": 0, "short": 0})
+	same(t, "claimed", len(r.claim(2)), 2)
+	r.killed(map[string]time.Duration{"long": 30 * time.Second, "short": 0})
+	same(t, "crashes of one that had run for longer", r.stored("long").Crashes, 2)
+	same(t, "crashes of one that had just begun", r.stored("short").Crashes, 3)
+	equal(t, "those with more crashes run first", r.rdb.LRange(bg, r.keys.readySuspect, 0, -1).Val(), []string{"short", "long"})
+	r.settled(settlement(r.one(), Completed))
+
+	at(3, map[string]time.Duration{"long": time.Hour}) // only one is spared
+	at(3, map[string]time.Duration{"long": 10 * time.Minute})
+	at(4, map[string]time.Duration{"long": 10 * time.Minute})
+	at(4, map[string]time.Duration{"long": 0})
+	r.settled(settlement(r.one(), Completed))
+}
+
+// A job that crashed, and then ends by itself five times in a row, has crashed no more. Returns, and deliveries whose handler wasn't called, change
+// nothing.
+func testSurvived(t *testing.T, r *rig) {
+	r.open()
+	jobs := map[string]signalbox.Job{
+		"plain": {}, "grouped": {Group: "g", Retain: time.Hour, ExpireAfter: time.Hour, Priority: signalbox.PriorityHigh}, "kept": {Retain: time.Hour},
+		"serial": {Group: "s", Serial: true},
+	}
+	for id, job := range jobs {
+		job.ID, job.Kind = id, "k"
+		it, err := NewItem(&job, When{})
+		r.must(err)
+		it.Unique(Unique{Key: wire.UniqueKey("k", id, false), Scope: wire.UntilEnded})
+		r.enqueued(it)
+		d := r.one()
+		before, due := r.rdb.HGet(bg, r.keys.jobs, id).Val(), ""
+		for crashes := range SuspectAt {
+			r.crash()
+			d = r.one()
+			same(t, "crashes", d.Job.Crashes, crashes+1)
+		}
+		for n := range 2 * SurvivedAt {
+			s := settlement(d, Delay)
+			switch s.Delay = time.Hour; {
+			case n%2 == 1:
+				s.Survived = true
+			case n%4 == 0:
+				s.Outcome = Return
+			}
+			r.settled(s)
+			r.check()
+			record := r.rdb.HGet(bg, r.keys.jobs, id).Val()
+			same(t, "survived", wire.SurvivedOf([]byte(record)), (n+1)/2%SurvivedAt)
+			for _, due = range r.rdb.ZRange(bg, r.keys.due, 0, -1).Val() {
+				r.makeDue(due)
+			}
+			if n < 2*SurvivedAt-1 {
+				d = r.one()
+				same(t, "crashes", d.Job.Crashes, SuspectAt)
+			}
+		}
+		record := r.rdb.HGet(bg, r.keys.jobs, id).Val()
+		same(t, "the record, but for its due time", record[:12]+record[20:], before[:12]+before[20:])
+		reply := r.call(ClaimRequest{Want: 1}) // by who can't have a suspect
+		equal(t, "claimed", ids(reply.Deliveries), []string{id})
+		r.settled(settlement(reply.Deliveries[0], Completed))
+	}
+}
+
+// One good delivery between two crashes, or four, is not enough: such a job is dead at its fifth crash.
+func testSurvivedTooFew(t *testing.T, r *rig) {
+	r.open()
+	r.put("a")
+	for crashes := range CrashLimit {
+		for range SurvivedAt - 1 {
+			s := settlement(r.one(), Retry)
+			s.Survived = true
+			r.settled(s)
+		}
+		same(t, "crashes", r.one().Job.Crashes, crashes)
+		r.crash()
+	}
+	same(t, "dead", r.counts().Dead, 1)
 }
 
 // A suspect with three crashes runs without other suspects until it has run for long enough.

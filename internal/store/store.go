@@ -28,6 +28,8 @@ const (
 	SuspectAt = 2
 	// CrashLimit is the number of crashes at which a job is dead, unless the worker that takes it back says another.
 	CrashLimit = 5
+	// SurvivedAt is how many deliveries in a row that end by themselves end a job's crashes. The fragment survive of the scripts has the same number.
+	SurvivedAt = 5
 	// MaxCrashLimit is the highest number that it can say: a record counts no more crashes.
 	MaxCrashLimit = 255
 )
@@ -38,14 +40,15 @@ type Queue struct {
 	namespace string // "" for DefaultNamespace
 	name      string
 	keys      keys
-	kept      retention    // what the settings don't say; replaced by tests only
-	room      int          // bytes of records that a call returns; replaced by tests only
-	looked    int          // IDs that a call of Jobs looks at; replaced by tests only
-	patience  int          // in which round Move takes over a job from another mover; replaced by tests only
-	worker    string       // that makes the calls; ""
-	crashes   int          // at which a job is dead
-	times     *Times       // that its renewals take along; nil: none
-	special   *atomic.Bool // the queue is known to have groups or unique keys: claims need more of it
+	kept      retention     // what the settings don't say; replaced by tests only
+	room      int           // bytes of records that a call returns; replaced by tests only
+	looked    int           // IDs that a call of Jobs looks at; replaced by tests only
+	patience  int           // in which round Move takes over a job from another mover; replaced by tests only
+	worker    string        // that makes the calls; ""
+	crashes   int           // at which a job is dead
+	ttl       time.Duration // of the sessions whose jobs it takes back
+	times     *Times        // that its renewals take along; nil: none
+	special   *atomic.Bool  // the queue is known to have groups or unique keys: claims need more of it
 }
 
 // New returns the queue of that name, which ValidateQueue accepts, in a namespace that ValidateNamespace accepts.
@@ -53,7 +56,7 @@ func New(rdb redis.UniversalClient, namespace, name string) *Queue {
 	if namespace == DefaultNamespace {
 		namespace = ""
 	}
-	return &Queue{rdb: rdb, namespace: namespace, name: name, keys: newKeys(namespace, name), kept: defaultRetention, room: MaxBytes, looked: maxLooked, patience: takeOverAt, crashes: CrashLimit, special: new(atomic.Bool)}
+	return &Queue{rdb: rdb, namespace: namespace, name: name, keys: newKeys(namespace, name), kept: defaultRetention, room: MaxBytes, looked: maxLooked, patience: takeOverAt, crashes: CrashLimit, ttl: 30 * time.Second, special: new(atomic.Bool)}
 }
 
 // On returns the queue for calls over another client.
@@ -77,6 +80,17 @@ func (q *Queue) WithCrashLimit(n int) *Queue {
 	limited.crashes = n
 	return &limited
 }
+
+// WithSessionTTL returns the queue for calls that take jobs back: how long its workers' sessions live from each renewal. It says when a process died.
+func (q *Queue) WithSessionTTL(ttl time.Duration) *Queue {
+	of := *q
+	of.ttl = ttl
+	return &of
+}
+
+// Apart returns for how long a suspect that has begun keeps others out of its session, which lives for ttl from each renewal. A worker renews every third
+// of ttl. If a job has killed its process at once, Redis has last heard of that process less than this before it missed it.
+func Apart(ttl time.Duration) time.Duration { return ttl * 5 / 12 }
 
 // Name returns the queue's name.
 func (q *Queue) Name() string { return q.name }

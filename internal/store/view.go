@@ -30,6 +30,7 @@ type View struct {
 	Lined, Blocked bool
 	Brakes         Brakes // of Show: those of the job's group, if it waits in the line of it
 	Unique         Unique // the job's unique key; of scope 0 if it has none
+	Survived       int    // deliveries in a row that have ended by themselves since the job's last crash
 	// Of a running job: its session, and the flags behind its token.
 	Session, Flags string
 	Note           string // of a job that runs, or has run: the span context of the last attempt that is known; Jobs has it of running ones
@@ -86,7 +87,7 @@ func (v *View) read(record any) {
 	}
 	v.raw = text
 	raw := []byte(text)
-	v.Unique = wire.UniqueOf(raw)
+	v.Unique, v.Survived = wire.UniqueOf(raw), wire.SurvivedOf(raw)
 	v.Err, v.Attempts = wire.Decode(raw, &v.Job), wire.Attempts(raw)
 	if v.State == signalbox.StateCompleted {
 		v.Success = wire.Success(raw)

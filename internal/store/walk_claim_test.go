@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/signalbox-go/signalbox/internal/wire"
 )
 
 func (w *walk) enter(x *walker) {
@@ -79,6 +81,7 @@ func (w *walk) claim(x *walker, want int, all bool) {
 		s := settlement(d, o)
 		if o == Retry || o == Delay {
 			s.Delay = []time.Duration{0, time.Hour}[w.rnd.Intn(2)]
+			s.Survived = d.Job.Crashes > 0 && w.rnd.Intn(4) > 0
 		}
 		if o == Retry {
 			s.Record, _ = d.Failed(1, "x")
@@ -202,6 +205,9 @@ func (w *walk) judge(lane *Lane, req *ClaimRequest, reply *ClaimReply, now int64
 	for i := range req.Settle {
 		s := &req.Settle[i]
 		what += fmt.Sprintf(" %s:%s+%v", s.ID, s.Outcome, s.Delay)
+		if s.Survived {
+			what += "!"
+		}
 		if !m.settle(req.Session, s, now) {
 			refused = append(refused, i)
 		}
@@ -242,6 +248,11 @@ func (w *walk) judge(lane *Lane, req *ClaimRequest, reply *ClaimReply, now int64
 			w.fail("job %s was given, and its group %s is paused", id, f.key)
 		case m.early("", now) > walkSlack:
 			w.fail("job %s was given %.0f us too early for the queue", id, m.early("", now))
+		case d.Job.Crashes != f.crashes || int64(wire.SurvivedOf(d.record)) != f.survived || f.crashes > 0 && ranOf(string(d.record)) != f.ran:
+			w.fail("job %s has crashed %d times, survived %d since and ran for %d ms, and should have %d, %d and %d", id,
+				d.Job.Crashes, wire.SurvivedOf(d.record), ranOf(string(d.record)), f.crashes, f.survived, f.ran)
+		case f.crashes >= SuspectAt && !m.joins(req.Session, f.crashes):
+			w.fail("job %s, which has crashed %d times, was given to a session that has another suspect", id, f.crashes)
 		case m.queue.Running > 0 && m.running() >= m.queue.Running:
 			w.fail("job %s was given, though %d jobs run and %d may", id, m.running(), m.queue.Running)
 		}
@@ -379,8 +390,9 @@ func (w *walk) takeBack(session string) {
 	}
 	w.note("take back %s: %v", session, running)
 	w.calls++
+	expired := w.rdb.ZScore(bg, w.keys.sessions, session).Val()
 	res := w.reclaim(session)
-	again, dead, cancelled := w.m.takeBack(session)
+	again, dead, cancelled := w.m.takeBack(session, int64(expired))
 	for _, c := range []struct {
 		what      string
 		got, want []string

@@ -51,15 +51,18 @@ type fact struct {
 	key     string // of its group
 	class   byte
 	crashes int
-	us      int64         // when it is, or was, due
-	own     time.Duration // how long its record says that it is kept
-	life    time.Duration // how long after it is due the job expires if it hasn't started; 0: never, or it has started
-	holds   bool          // its group
-	yields  bool          // it leaves its serial group while it waits for a retry
-	session string        // in which it runs
-	token   int64
-	marked  bool // it was cancelled while it runs
-	awaits  bool // it was put off since its serial group is paused, and waits for the end of that
+	// survived is how many deliveries in a row have ended by themselves since the last crash. ran is how long the job had run at the last crash that
+	// counted, in milliseconds; 0 if that isn't known, or if a later one did not count.
+	survived, ran int64
+	us            int64         // when it is, or was, due
+	own           time.Duration // how long its record says that it is kept
+	life          time.Duration // how long after it is due the job expires if it hasn't started; 0: never, or it has started
+	holds         bool          // its group
+	yields        bool          // it leaves its serial group while it waits for a retry
+	session       string        // in which it runs
+	token         int64
+	marked        bool // it was cancelled while it runs
+	awaits        bool // it was put off since its serial group is paused, and waits for the end of that
 }
 
 func newModel() *model {
@@ -144,6 +147,11 @@ func (m *model) settle(session string, s *Settlement, now int64) (accepted bool)
 	case s.Outcome == Return:
 		f.where = "ready"
 	default:
+		if s.Survived && f.crashes > 0 {
+			if f.survived++; f.survived == SurvivedAt {
+				f.crashes, f.survived, f.ran = 0, 0, 0
+			}
+		}
 		f.where, f.us = "due", now+s.Delay.Microseconds()
 		f.holds = f.key != "" && (f.key[0] == 's' && !f.yields || f.crashes >= SuspectAt)
 	}
@@ -162,22 +170,45 @@ func (m *model) promote(now int64) {
 	}
 }
 
-// takeBack does what a reclaim of the session does. It returns the jobs that run again, those that are dead, and those that were cancelled.
-func (m *model) takeBack(session string) (again, dead, cancelled []string) {
+// walkTTL is how long the sessions of a walk's workers live from each renewal, as those believe who take their jobs back.
+const walkTTL = 120 * time.Millisecond
+
+// crash has a job crash. Its process died from earliest to latest.
+func (f *fact) crash(earliest, latest int64) {
+	apart := Apart(walkTTL).Microseconds()
+	least, most := max(earliest-f.token, 0), max(latest-f.token, 0)
+	f.survived = 0
+	if ran := 1000 * f.ran; f.crashes >= SuspectAt && ran > 0 && (least >= ran || most < ran-apart) {
+		f.ran = 0
+		return
+	}
+	f.crashes, f.ran = f.crashes+1, max(most, apart)/1000
+}
+
+// takeBack does what a reclaim of the session does, which expired at a time. It returns the jobs that run again, those that are dead, and those that were cancelled.
+func (m *model) takeBack(session string, expired int64) (again, dead, cancelled []string) {
+	earliest := expired - walkTTL.Microseconds()
+	latest := earliest + Apart(walkTTL).Microseconds()
+	for _, f := range m.jobs {
+		if f.where == "running" && f.session == session {
+			earliest = max(earliest, f.token)
+		}
+	}
+	latest = max(latest, earliest)
 	for id, f := range m.jobs {
 		if f.where != "running" || f.session != session {
 			continue
 		}
-		switch {
-		case f.marked:
+		if f.marked {
 			m.end(id, Cancelled, false)
 			cancelled = append(cancelled, id)
-		case f.crashes+1 >= CrashLimit:
-			f.crashes++
+			continue
+		}
+		if f.crash(earliest, latest); f.crashes >= CrashLimit {
 			m.end(id, Dead, false)
 			dead = append(dead, id)
-		default:
-			f.crashes, f.where = f.crashes+1, "ready"
+		} else {
+			f.where = "ready"
 			again = append(again, id)
 		}
 	}
@@ -556,7 +587,10 @@ func (w *walk) read(v view, some []string) {
 		if len(record) < 20 {
 			w.fail("job %s is %q and has the record %q", id, v.jobs[id], record)
 		}
-		f := &fact{key: groupOf(record), class: record[1], crashes: int(record[2]), us: int64(binary.BigEndian.Uint64([]byte(record[12:20]))), own: wire.RetainOf([]byte(record)), life: wire.ExpiresOf([]byte(record)), yields: wire.YieldsOf([]byte(record))}
+		f := &fact{
+			key: groupOf(record), class: record[1], crashes: int(record[2]), us: int64(binary.BigEndian.Uint64([]byte(record[12:20]))), own: wire.RetainOf([]byte(record)), life: wire.ExpiresOf([]byte(record)), yields: wire.YieldsOf([]byte(record)),
+			survived: int64(wire.SurvivedOf([]byte(record))), ran: ranOf(record),
+		}
 		words := strings.SplitN(v.jobs[id], " ", 3)
 		f.where = words[0]
 		switch f.where {
@@ -575,4 +609,26 @@ func (w *walk) read(v view, some []string) {
 			w.fail("job %s is %q, and by its record it should be %q", id, v.jobs[id], f.text(id))
 		}
 	}
+}
+
+// ranOf returns how long the job had run at its last crash that counted, in milliseconds: the last 4 bytes of the record's extras, if they say it.
+func ranOf(record string) int64 {
+	if record[3]&32 == 0 {
+		return 0
+	}
+	stop := 22 + int(binary.BigEndian.Uint16([]byte(record[20:22])))
+	return int64(binary.BigEndian.Uint32([]byte(record[stop-4 : stop])))
+}
+
+// joins reports whether a session may have a suspect with that number of crashes beside those that it runs: see suspects_welcome.
+func (m *model) joins(session string, crashes int) bool {
+	light, none := 16, true
+	for _, f := range m.jobs {
+		if f.where == "running" && f.session == session && f.crashes >= SuspectAt {
+			if none, light = false, light-1; f.crashes > SuspectAt {
+				return false
+			}
+		}
+	}
+	return none || crashes == SuspectAt && light > 0
 }

@@ -125,6 +125,7 @@ const (
 // run makes the transitions.
 func (w *walk) run() {
 	w.patience = 0 // nobody else moves jobs
+	w.Queue = w.WithSessionTTL(walkTTL)
 	var err error
 	w.now, err = w.Now(bg)
 	w.must(err)

@@ -21,6 +21,9 @@ const (
 	FlagExpires byte = 8
 	// flagYield says that a job of a serial group leaves it while it waits for its retry. It has no part in the extras.
 	flagYield byte = 16
+	// flagPast is what the scripts know of the job's crashes: a byte, how many deliveries in a row have ended by themselves since the last one, and 4
+	// bytes, big endian, how long the job had run at the last one, in milliseconds; 0 if that isn't known, or if a later one did not count.
+	flagPast byte = 32
 
 	retainLen = 8
 	// ExpiresLen is how long the part of FlagExpires is.
@@ -82,17 +85,29 @@ func ExpiresOf(record []byte) time.Duration {
 		return 0
 	}
 	flags := record[flagsAt]
-	extras = behindGroup(flags, extras)
-	if flags&flagRetain != 0 {
-		extras = extras[min(retainLen, len(extras)):]
-	}
-	if flags&FlagUnique != 0 && len(extras) > 1 {
-		extras = extras[min(2+int(binary.BigEndian.Uint16(extras)), len(extras)):]
-	}
+	extras = behindUnique(flags, extras)
 	if len(extras) < ExpiresLen {
 		return 0
 	}
 	return time.Duration(min(binary.BigEndian.Uint64(extras), uint64(MaxExpires.Microseconds()))) * time.Microsecond
+}
+
+// SurvivedOf returns how many deliveries in a row have ended by themselves since the job's last crash, as its record says. It reads records of every
+// version.
+func SurvivedOf(record []byte) int {
+	extras, ok := extrasOf(record, flagPast)
+	if !ok {
+		return 0
+	}
+	flags := record[flagsAt]
+	extras = behindUnique(flags, extras)
+	if flags&FlagExpires != 0 {
+		extras = extras[min(ExpiresLen, len(extras)):]
+	}
+	if len(extras) == 0 {
+		return 0
+	}
+	return int(extras[0])
 }
 
 // IsSpecial reports whether the job has a group or a unique key, or may expire, as its record says.
@@ -160,6 +175,18 @@ func RetainOf(record []byte) time.Duration {
 func behindGroup(flags byte, extras []byte) []byte {
 	if flags&FlagGroup != 0 && len(extras) > 0 {
 		return extras[min(1+int(extras[0]), len(extras)):]
+	}
+	return extras
+}
+
+// behindUnique returns the extras without the parts of FlagGroup, flagRetain and FlagUnique.
+func behindUnique(flags byte, extras []byte) []byte {
+	extras = behindGroup(flags, extras)
+	if flags&flagRetain != 0 {
+		extras = extras[min(retainLen, len(extras)):]
+	}
+	if flags&FlagUnique != 0 && len(extras) > 1 {
+		extras = extras[min(2+int(binary.BigEndian.Uint16(extras)), len(extras)):]
 	}
 	return extras
 }

@@ -21,6 +21,8 @@ type vector struct {
 	job    signalbox.Job
 	extras bool
 	kept   []Attempt
+	// survived is what SurvivedOf returns.
+	survived int
 }
 
 // described is a job in the form of golden.txt. Times are microseconds since the Unix epoch.
@@ -32,7 +34,8 @@ type described struct {
 	Headers     map[string]string `json:"headers,omitempty"`
 	Priority    string            `json:"priority"`
 	Crashes     int               `json:"crashes,omitempty"`
-	Extras      bool              `json:"extras,omitempty"` // of a later release
+	Survived    int               `json:"survived,omitempty"`
+	Extras      bool              `json:"extras,omitempty"` // that no producer writes
 	Enqueued    int64             `json:"enqueued_us"`
 	Due         int64             `json:"due_us"`
 	Failed      int               `json:"failed,omitempty"`
@@ -125,7 +128,7 @@ func vectors(t testing.TB) (all []vector) {
 			if err := json.Unmarshal([]byte(line), &d); err != nil {
 				t.Fatalf("%s: %v", name, err)
 			}
-			all = append(all, vector{name, record, d.job(t), d.Extras, d.attempts()})
+			all = append(all, vector{name, record, d.job(t), d.Extras, d.attempts(), d.Survived})
 		default:
 			if record, err = hex.DecodeString(strings.ReplaceAll(line, " ", "")); err != nil {
 				t.Fatalf("%s: %v", name, err)
@@ -154,6 +157,9 @@ func TestGolden(t *testing.T) {
 		}
 		if kept := Attempts(v.record); !reflect.DeepEqual(kept, v.kept) {
 			t.Errorf("%s: it keeps %+v, want %+v", v.name, kept, v.kept)
+		}
+		if n := SurvivedOf(v.record); n != v.survived {
+			t.Errorf("%s: it has survived %d deliveries, want %d", v.name, n, v.survived)
 		}
 		if again := v.encode(t); !bytes.Equal(again, v.record) && !v.extras {
 			t.Errorf("%s:\n  encodes to %x\n  want       %x", v.name, again, v.record)

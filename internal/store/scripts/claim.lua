@@ -17,14 +17,14 @@
 --       or its record say so; or '' to delete the job
 --       outcome: 'retry' and 'delay' (run again after the delay), 'return' (run again at
 --       once, before others), 'dead', 'cancelled', 'completed'; class: '0', '1', '2' or
---       's' (suspect)
+--       's' (suspect); of 'retry' and 'delay' a 'g' stands behind it if the job has crashed before, and its handler was called and returned
 -- Reply: {'ok', time in us, refused, alive, first token, more, next, expired, ids, records,
 --         spans, known, held, slots, full, overruled, late}
 --        refused: positions, from 1, of deliveries that were superseded: nothing was
 --        changed for them; alive: 0 if the session is unknown, over, or can't be
 --        trusted, then nothing is claimed; more: 1 if ready jobs remain that the call, had it
---        wanted more or more bytes, could have had; next: us until a job is due or the first
---        session expires, -1 for never, not counting those in expired; expired: up to 8
+--        wanted more or more bytes, could have had; next: us until a job is due, the session may take another suspect that waits, or
+--        the first session expires, -1 for never, not counting those in expired; expired: up to 8
 --        sessions to reclaim; records: in the order of ids, whose tokens count up from the
 --        first; an id is '' where a job of a call that is made again is gone; spans: the span
 --        contexts of the last notes of the ids, as far as there are any, or empty; known: the
@@ -140,6 +140,7 @@ local refused, overruled = {}, {}
 local grown = 0 -- the largest record that was written
 local suspects_ready = false -- a suspect became ready, or was taken from among others
 local crowded = false -- suspects were left since their records have no room in the reply
+local reopens = 0 -- us until a suspect that runs keeps others out no more
 local all_room = room -- the room that is left shrinks
 
 -- include: owns, large, note, finish, ready
@@ -241,6 +242,9 @@ if not newer then
   following, expired = upcoming(DUE, SESSIONS, now, PARKED, EXPIRES, held_back == '', steady)
   if pause > 0 and (following < 0 or pause < following) then
     following = pause
+  end
+  if reopens > 0 and not cut and waiting[SUSPECT] > 0 and (following < 0 or reopens < following) then
+    following = reopens
   end
 end
 if no_room then

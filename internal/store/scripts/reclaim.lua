@@ -1,6 +1,7 @@
 -- Takes back jobs of a session that expired, to the head of their ready lists, and counts a crash
--- for each. At two crashes a job becomes a suspect, and suspects_among says which suspects a session
--- may have together: so those that crashed for another's fault run apart from it, and complete. At
+-- for each; crash says for which suspects it doesn't. At two crashes a job becomes a suspect, and suspects_among says which suspects a session
+-- may have together: so those that crashed for another's fault run apart from it, and complete. One with two crashes goes to the tail of
+-- the suspects, so that those with more run first, and alone. At
 -- the limit a job is dead. A job that was cancelled while it ran ends.
 --
 -- KEYS, ARGV: as named below; INFLIGHT is inflight:<session>
@@ -8,6 +9,7 @@
 --       keep_jobs, keep_bytes, keep_us: as in claim.lua,
 --       room: most bytes of records to read; the first job may have more,
 --       details: '1' to return the records of jobs that run again; channel: the session's,
+--       ttl: how long the session lived from each renewal (us); hold: as in claim.lua, but never '0'; newest: the highest token that the session had,
 --       then for each job, the newest delivery first: id, what the session's hash holds for it
 -- Reply: {'ok', left, now, done, reclaimed, dead, lost, cancelled}: deliveries left in the session; the clock;
 --        how many of the jobs, from the first, are done with: those that the hash doesn't hold so
@@ -21,8 +23,8 @@
 -- Errors: those of Redis, and 'NOPERM signalbox: ...', before the first write.
 
 local INFLIGHT, SESSIONS, JOBS, IDLE, STATS, HIGH, NORMAL, LOW, SUSPECT, DEAD, CANCELLED, NOTES, CANCELS, SETTINGS, COMPLETED, LINED, TURNS, GROUPS, RUNNING, UNIQUE = unpack(KEYS)
-local fixed = 10 -- arguments before those of the jobs
-local protocol, session, crash_limit, last_error, keep_jobs, keep_bytes, keep_us, room, details, channel = unpack(ARGV, 1, fixed)
+local fixed = 13 -- arguments before those of the jobs
+local protocol, session, crash_limit, last_error, keep_jobs, keep_bytes, keep_us, room, details, channel, ttl, hold, newest = unpack(ARGV, 1, fixed)
 
 -- include: clock, standing, denied_command, wake_one, retention, crash
 
@@ -35,6 +37,11 @@ local held_back, _, maximum = standing(SETTINGS, protocol)
 if tonumber(held_back) then
   return {'newer'}
 end
+-- When the process died, at the earliest and at the latest: it renewed its session, and claimed jobs, before that, and would have renewed it again.
+hold = tonumber(hold)
+local renewed = tonumber(expiry or now) - ttl
+local earliest = math.max(renewed, tonumber(newest))
+local latest = math.max(renewed + hold, earliest)
 local ids = {}
 for i = fixed + 1, #ARGV, 2 do
   ids[#ids + 1] = ARGV[i]
@@ -47,9 +54,10 @@ else
   redis.call('HLEN', INFLIGHT)
 end
 local noted = redis.call('HLEN', NOTES) > 0
+local largest = tonumber((string.match(redis.call('HGET', STATS, 'largest') or '', '^%d+$'))) -- no job that isn't terminal has a larger record
+local grown = 0 -- the largest record that was written
 redis.call('HLEN', JOBS)
 redis.call('ZCARD', IDLE)
-redis.call('HLEN', STATS)
 redis.call('ZCARD', DEAD)
 redis.call('ZCARD', CANCELLED)
 redis.call('ZCARD', COMPLETED)
@@ -68,7 +76,7 @@ local limits = retention(SETTINGS, {tonumber(keep_jobs), tonumber(keep_bytes), t
 local no_room = maximum and queue_length() >= maximum -- the queue has as many jobs as it may have, or more
 -- It would count a crash each time it is tried again.
 local denied = redis.acl_check_cmd and denied_command({
-  {'HDEL', INFLIGHT, ''}, {'HSET', JOBS, '', ''}, {'LPUSH', HIGH, ''}, {'HINCRBY', STATS, '', '1'},
+  {'HDEL', INFLIGHT, ''}, {'HSET', JOBS, '', ''}, {'LPUSH', HIGH, ''}, {'RPUSH', HIGH, ''}, {'HINCRBY', STATS, '', '1'},
   {'ZREM', IDLE, ''}, {'ZRANGE', IDLE, '0', '0'}, {'ZADD', DEAD, '0', ''},
   {'ZRANGE', DEAD, '0', '0'}, {'ZREM', SESSIONS, ''}, {'HSTRLEN', JOBS, ''}, {'HGET', JOBS, ''},
 })
@@ -86,6 +94,7 @@ room = most
 local done, crashed = 0, 0
 local reclaimed, dead, lost, cancelled = {}, {}, {}, {}
 local records, gone, missing, dropped, pushed = {}, {}, {}, {}, {}
+local later = {} -- suspects with two crashes
 local left_groups = {} -- the groups that jobs don't hold any more
 
 local function tell(list, id, token, record, span)
@@ -123,7 +132,7 @@ for i, id in ipairs(ids) do
       left_groups[#left_groups + 1] = group
     else
       local crashes
-      record, crashes = crash(record)
+      record, crashes = crash(record, math.max(earliest - token, 0), math.max(latest - token, 0), hold)
       crashed = crashed + (crashes and 1 or 0)
       if crashes and crashes >= tonumber(crash_limit) then
         finish('dead', {id}, record .. last_error)
@@ -133,10 +142,15 @@ for i, id in ipairs(ids) do
         if crashes then
           records[#records + 1] = id
           records[#records + 1] = record
+          grown = math.max(grown, #record)
         end
         local class = crashes and crashes >= 2 and 's' or string.sub(record, 2, 2)
-        pushed[class] = pushed[class] or {}
-        table.insert(pushed[class], id)
+        if crashes == 2 then
+          table.insert(later, 1, id)
+        else
+          pushed[class] = pushed[class] or {}
+          table.insert(pushed[class], id)
+        end
         reclaimed[#reclaimed + 1] = id
         if details == '1' and size <= most then
           tell(lost, id, token, record, span)
@@ -153,7 +167,10 @@ end
 if #records > 0 then
   redis.call('HSET', JOBS, unpack(records))
 end
-local woken = false
+if largest and grown > largest then
+  redis.call('HSET', STATS, 'largest', grown)
+end
+local woken = #later > 0 and ready(SUSPECT, later, false, held_back)
 for class, members in pairs(pushed) do
   woken = ready(lists[class] or NORMAL, members, true, held_back) -- the oldest is pushed last, so that it stands first
 end

@@ -16,7 +16,7 @@ local function pop(list, n)
 end
 if hold > 0 and want > 0 and waiting[SUSPECT] > 0 then
   -- include: suspects_among
-  flags, crowded = suspects_among(math.min(want, 8))
+  flags, crowded, reopens = suspects_among(math.min(want, 16))
   if #flags > 0 then
     pop(SUSPECT, #flags)
     suspects_ready = true

@@ -43,6 +43,9 @@ for i = others, #ARGV, 6 do
       end
     end
     if there and again then
+      if #class > 1 then
+        -- include: survive
+      end
       if group then
         -- include: put_off
       end

@@ -1,17 +1,17 @@
 -- include: has_header, suspects_welcome
 
 -- Looks at the first n suspects. Returns the flags of those that the session may take; a flag stands behind the job's token. Also returns
--- true if more suspects are left out because the reply has no room.
+-- true if more suspects are left out because the reply has no room. Then how long (us) until a suspect keeps others out no more, 0 if none does.
 local function suspects_among(n)
-  local light, heavy, last = suspects_welcome()
-  local flags = {}
+  local light, heavy, last, oldest = suspects_welcome()
+  local flags, reopens = {}, oldest and math.max(oldest + hold - now, 1) or 0
   if light <= 0 and not heavy then
-    return flags, false
+    return flags, false, reopens
   end
   for i, id in ipairs(redis.call('LRANGE', SUSPECT, 0, n - 1)) do
     local size = redis.call('HSTRLEN', JOBS, id)
     if i > 1 and size > room then
-      return flags, true
+      return flags, true, 0
     end
     room = room - size
     local record = redis.call('HGET', JOBS, id)
@@ -25,5 +25,8 @@ local function suspects_among(n)
       break
     end
   end
-  return flags, false
+  if flags[1] and reopens == 0 then
+    reopens = hold
+  end
+  return flags, false, reopens
 end
