@@ -2,6 +2,7 @@ package store
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -161,6 +162,90 @@ func TestTimesFarAhead(t *testing.T) {
 			r.putIn("ga", numbered("j", 5)...)
 			r.starts(5)
 			r.check()
+		})
+	}
+}
+
+// A limit of a group that is lowered while jobs run holds for these jobs, too, when they come to run again: after a crash, or given back.
+func TestLoweredGroupLimitHoldsForItsOwn(t *testing.T) {
+	t.Parallel()
+	for _, of := range []string{"groups", "group"} {
+		for _, back := range []string{"a crash", "given back", "two crashes"} {
+			t.Run(of+"/"+back, func(t *testing.T) {
+				t.Parallel()
+				r := onShared(t)
+				r.open()
+				set := bounded(r)[of]
+				set(signalbox.Limits{Running: 4})
+				r.putIn("ga", numbered("j", 6)...)
+				got := r.claim(10)
+				same(t, "before", len(got), 4)
+				set(signalbox.Limits{Running: 1})
+				dead := r.session
+				switch back {
+				case "given back":
+					var all []Settlement
+					for _, d := range slices.Backward(got) { // the oldest last, so that it stands first
+						all = append(all, settlement(d, Return))
+					}
+					r.settled(all...)
+				default:
+					r.expire()
+					r.session = "s2"
+					r.open()
+					r.reclaim(dead)
+				}
+				if back == "two crashes" {
+					got = r.claim(10)
+					dead = r.session
+					r.expire()
+					r.session = "s3"
+					r.open()
+					r.reclaim(dead)
+				}
+				r.check()
+				var order []string
+				for len(order) < 6 { // one at a time, in order
+					got := r.call(ClaimRequest{Want: 10, Suspects: true})
+					if len(got.Deliveries) == 0 && got.More {
+						continue // a suspect was drawn from its line
+					}
+					same(t, "at a time", len(got.Deliveries), 1)
+					order = append(order, got.Deliveries[0].Job.ID)
+					same(t, "and no other", len(r.claim(10)), 0)
+					r.check()
+					r.settled(settlement(got.Deliveries[0], Completed))
+				}
+				equal(t, "in order", order, numbered("j", 6))
+			})
+		}
+	}
+}
+
+// A session that doesn't keep up its number, as one of an older release, takes no place for ever.
+func TestNumbersThatNobodyKeepsUp(t *testing.T) {
+	t.Parallel()
+	for what, registered := range map[string]bool{"of a session that runs on": true, "of one that has ended": false} {
+		t.Run(what, func(t *testing.T) {
+			t.Parallel()
+			r := unchecked(t, redistest.Start(t).Client())
+			r.open()
+			_, err := r.SetLimits(bg, signalbox.Limits{Running: 2})
+			r.must(err)
+			r.put(numbered("j", 6)...)
+			first, by := r.claim(1), r.session
+			r.session = "s2"
+			r.open()
+			if registered {
+				_, _, err = r.Open(bg, "older", time.Hour)
+				r.must(err)
+			}
+			r.must(r.rdb.HSet(bg, r.keys.running, "older", 2).Err())
+			equal(t, "beside one that runs", ids(r.claim(5)), []string{"j0001"})
+			equal(t, "and no more", ids(r.claim(5)), []string{})
+			r.call(ClaimRequest{Session: by, Settle: []Settlement{settlement(first[0], Completed)}})
+			equal(t, "in its place", ids(r.claim(5)), []string{"j0002"})
+			same(t, "its number", r.rdb.HExists(bg, r.keys.running, "older").Val(), registered)
 		})
 	}
 }

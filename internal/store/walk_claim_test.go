@@ -269,6 +269,9 @@ func (w *walk) judge(lane *Lane, req *ClaimRequest, reply *ClaimReply, now int64
 			}
 			m.started(f.key, now)
 		} else if f.key != "" {
+			if most := m.limits(f.key).Running; most > 0 && m.runningOf(f.key) >= most {
+				w.fail("job %s was given again, though %d jobs of group %s run and %d may", id, m.runningOf(f.key), f.key, most)
+			}
 			if early := m.unpaid(f.key, now); early > walkSlack {
 				w.fail("job %s was given again %.0f us too early for group %s", id, early, f.key)
 			}
@@ -303,10 +306,11 @@ func (w *walk) judge(lane *Lane, req *ClaimRequest, reply *ClaimReply, now int64
 }
 
 // follow has the model follow what a claim did beside what it gave. It puts suspects that it draws from lines among the others, and puts off jobs that hold
-// their groups, if the rates of those allow none yet, or they are paused. It returns how many are put off.
+// their groups, if the rates of those allow none yet, or they are paused; those of groups whose limits were lowered go back to their lines. It returns how many
+// that are.
 func (w *walk) follow(now int64, suspects bool) (off int) {
 	w.t.Helper()
-	drawn, may := make(map[string]bool), make(map[string]bool)
+	drawn, may, excess := make(map[string]bool), make(map[string]bool), make(map[string]int)
 	if suspects {
 		places := w.view().jobs
 		for id, f := range w.m.jobs {
@@ -317,7 +321,10 @@ func (w *walk) follow(now int64, suspects bool) (off int) {
 		}
 	}
 	for id, f := range w.m.jobs {
-		may[id] = f.where == "ready" && f.key != "" && (w.m.stopped[f.key] || w.m.unpaid(f.key, now) > -walkSlack)
+		may[id] = f.where == "ready" && f.key != "" && (w.m.stopped[f.key] || w.m.unpaid(f.key, now) > -walkSlack || w.m.excess(f.key) > 0)
+		if may[id] {
+			excess[f.key] = w.m.excess(f.key)
+		}
 	}
 	w.adopt(func(id string) bool { return drawn[id] || may[id] })
 	for id := range may {
@@ -332,6 +339,12 @@ func (w *walk) follow(now int64, suspects bool) (off int) {
 				w.fail("job %s, which waits for its group %s to be resumed, is %q", id, f.key, f.text(id))
 			}
 			f.awaits = f.where == "due"
+			continue
+		}
+		if f.where == "lined" {
+			if excess[f.key]--; excess[f.key] < 0 {
+				w.fail("job %s goes back to the line of group %s, though as many hold it as may", id, f.key)
+			}
 			continue
 		}
 		if by := float64(f.us-now) - w.m.unpaid(f.key, now); f.where != "due" || !f.holds || math.Abs(by) > walkSlack {

@@ -229,6 +229,24 @@ func (m *model) holders(key string) (n int) {
 	return n
 }
 
+// runningOf returns how many jobs of a group run, excess by how many more hold it than may, since its limit was lowered.
+func (m *model) runningOf(key string) (n int) {
+	for _, f := range m.jobs {
+		if f.where == "running" && f.key == key {
+			n++
+		}
+	}
+	return n
+}
+
+func (m *model) excess(key string) int {
+	most := m.limits(key).Running
+	if most == 0 || key[0] == 's' {
+		return 0
+	}
+	return max(m.holders(key)-most, 0)
+}
+
 func (m *model) running() (n int) {
 	for _, f := range m.jobs {
 		if f.where == "running" {
@@ -319,7 +337,7 @@ func (m *model) idle(now int64) string {
 	for id, f := range m.jobs {
 		switch {
 		case m.stopped[f.key]:
-		case f.where == "ready" && f.crashes < SuspectAt && (f.key == "" || m.unpaid(f.key, now) <= -walkSlack):
+		case f.where == "ready" && f.crashes < SuspectAt && (f.key == "" || m.unpaid(f.key, now) <= -walkSlack && m.excess(f.key) == 0):
 			return id + " is ready"
 		case f.where == "lined" && m.early(f.key, now) <= -walkSlack:
 			if most := m.limits(f.key).Running; most == 0 || m.holders(f.key) < most {

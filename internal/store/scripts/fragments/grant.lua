@@ -2,7 +2,7 @@
 local records = redis.call('HMGET', JOBS, unpack(popped))
 local busy = redis.call('HMGET', INFLIGHT, unpack(popped))
 local grants, seen, n = {}, {}, 0
-if g and g.rated then
+if g and g.bounded then
   -- include: pay_rates
 end
 first = math.max(fence + 1, now)

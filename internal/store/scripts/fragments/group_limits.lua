@@ -7,7 +7,7 @@ local function group_limits(usual, now)
   local named = redis.call('HLEN', LIMITS) > 0
   local timed = redis.call('ZCARD', RATES) > 0
   local rated = named or usual.rated
-  local l = {rated = rated, timed = timed or rated, usual = usual, none = limits_of()}
+  local l = {bounded = rated or usual.running < math.huge, timed = timed or rated, usual = usual, none = limits_of()}
 
   -- Reads into the states of groups the limits that they have of their own, and of those that have a rate when their next job may start.
   function l.load(states, keys)

@@ -12,7 +12,7 @@
 -- limits is that of group_limits in a claim, if there are any. Other scripts may give a turn to a line that may not go on: the claim that takes
 -- the turn blocks the line.
 local function lines(limits)
-  local g = {rated = limits and limits.rated, timed = limits and limits.timed} -- rated: groups may have rates; timed: or may be held back
+  local g = {bounded = limits and limits.bounded, timed = limits and limits.timed} -- bounded: groups may have limits; timed: rates, or may be held back
   local states, order = {}, {} -- by key: the states of its lines ('.', 't', 'b', 'w') in [1] to [3], and what state_of and group_limits say; the keys
   local byte, huge = string.byte, math.huge -- a local is read faster
   local counts = {} -- numbers in digits

@@ -1,26 +1,50 @@
--- include: group_of, class_of, redue
+-- include: group_of, class_of, redue, line_of
 
--- A step of claim.lua: jobs that hold their groups already, as they run again, count for the rates of those groups, too. One that a rate doesn't
--- allow yet is put off until it does. It holds its group on. None runs while its group is paused.
-local owners, keys = {}, {}
+-- A step of claim.lua: jobs that hold their groups already, as they run again, count for the limits of those groups, too. If more jobs hold a group than
+-- may, since its limit was lowered, one that the others leave no room for goes back to its line, to the place that it had, and holds the group no
+-- more. One that a rate doesn't allow yet is put off until it does. It holds its group on. A serial group has one holder, so its limit says nothing here.
+-- None runs while its group is paused.
+local owners, keys, holders = {}, {}, {} -- holders: by key, how many of the jobs that were drawn hold the group
 for i = 1, #popped do
-  if records[i] and not from[i] then
-    owners[i] = group_of(records[i])
-    keys[#keys + 1] = owners[i]
+  if records[i] and not from[i] and not busy[i] then
+    local key = group_of(records[i])
+    owners[i] = key
+    if key then
+      keys[#keys + 1] = key
+      holders[key] = (holders[key] or 0) + 1
+    end
   end
 end
 if #keys > 0 then
   g.load(keys)
 end
 for i = 1, #popped do
-  local paused = owners[i] and not busy[i] and g.of(owners[i]).paused
-  if paused then
+  local key = owners[i]
+  local s = key and g.of(key)
+  if key and s.paused then
     -- include: await_resume
-  end
-  local pause = owners[i] and not busy[i] and not paused and g.again(owners[i], steady) or 0
-  if pause > 0 then
-    redis.call('HSET', JOBS, popped[i], redue(records[i], now + pause))
-    redis.call('ZADD', DUE, digits(now + pause), class_of(records[i]) .. popped[i])
-    records[i] = false
+  elseif key then
+    local pause = 0
+    -- Of the holders those stay that come first, as many as the others leave room for.
+    if s.held > s.most and string.byte(key) == 103 then
+      s.keeps = s.keeps or math.max(s.most - (s.held - holders[key]), 0)
+      if s.keeps > 0 then
+        s.keeps = s.keeps - 1
+      else
+        pause = -1
+      end
+    end
+    if pause == 0 then
+      pause = g.again(key, steady)
+    end
+    if pause < 0 then
+      g.leave({key})
+      g.join({line_of(records[i], key, popped[i])})
+      records[i] = false
+    elseif pause > 0 then
+      redis.call('HSET', JOBS, popped[i], redue(records[i], now + pause))
+      redis.call('ZADD', DUE, digits(now + pause), class_of(records[i]) .. popped[i])
+      records[i] = false
+    end
   end
 end
