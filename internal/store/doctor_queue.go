@@ -19,7 +19,7 @@ var keyTypes = map[string]string{
 	"DEAD": "zset", "CANCELLED": "zset", "COMPLETED": "zset", "HIGH": "list", "NORMAL": "list", "LOW": "list", "SUSPECT": "list",
 	"NOTES": "hash", "CANCELS": "hash", "REPORTER": "string", "SETTINGS": "hash", "HISTORY": "hash", "ENTRIES": "hash",
 	"LINED": "zset", "TURNS": "zset", "GROUPS": "hash", "RUNNING": "hash", "LIMITS": "hash", "RATES": "zset", "PARKED": "zset",
-	"UNIQUE": "hash", "WINDOWS": "zset", "EXPIRES": "zset",
+	"UNIQUE": "hash", "WINDOWS": "zset", "EXPIRES": "zset", "RECEIPTS": "zset",
 }
 
 // keys looks for keys that a queue doesn't have, and for keys of another type. It finds the sessions that have deliveries.

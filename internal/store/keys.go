@@ -95,7 +95,7 @@ type keys struct {
 	running, limits, rates, parked   string
 	expires, settings                string
 	unique, windows                  string
-	outboxes                         string
+	outboxes, receipts               string
 
 	named map[string]string // the queue's own keys by the names that the scripts give them
 }
@@ -140,8 +140,9 @@ func newKeys(namespace, queue string) keys {
 	k.parked = p + "parked"     // zset: class and group of a line that waits for the group's rate, by the time when it may go on in us
 	k.expires = p + "expires"   // zset: id of a job that hasn't started, by the time when it expires in us
 	k.outboxes = p + "outboxes" // hash: ID of an outbox -> what its relays say of it, as JSON
+	k.receipts = p + "receipts" // zset: name of a move, by the time in us when its copy was let go here, or its original deleted
 	k.named = map[string]string{
-		"EXPIRES": k.expires,
+		"EXPIRES": k.expires, "RECEIPTS": k.receipts,
 		"RUNNING": k.running, "LIMITS": k.limits, "RATES": k.rates, "PARKED": k.parked,
 		"LINED": k.lined, "TURNS": k.turns, "GROUPS": k.groups,
 		"JOBS": k.jobs, "DUE": k.due, "IDLE": k.idle, "STATS": k.stats, "HISTORY": k.history, "CRON": k.cron, "ENTRIES": k.entries,

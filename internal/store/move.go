@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"iter"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -20,8 +21,8 @@ import (
 //     try (Held.Move).
 //  2. copy: the other queue gets a copy, held as well, with the same name.
 //  3. commit: the job that is held says that the copy may be let go.
-//  4. let go: the copy goes to the place that the job had.
-//  5. delete: the job that is held is deleted.
+//  4. let go: the copy goes to the place that the job had. The same script leaves a receipt of that name in the other queue.
+//  5. delete: the job that is held is deleted. The same script leaves a receipt of that name in its queue.
 //
 // Each step looks at the records of both queues, and changes one of them if that is still as it was. So Move may end after any step, and
 // another Move goes on from there. Nothing is lost, and nothing runs twice, by these rules:
@@ -30,11 +31,15 @@ import (
 //     copies of that name, and commits them.
 //   - The other queue is read first. So a call that replaces a copy has seen afterwards that its own name holds the job: the name of the
 //     copy is over, and nobody can commit it any more.
-//   - The job that is held is deleted only if the other queue was read after it was seen committed, and has no copy of that name: it was
-//     let go.
+//   - The job that is held is deleted only if the other queue has the receipt of its name. That a copy is not there proves nothing: the
+//     other queue's server may have failed over to a state before it had the copy.
+//   - If there is no receipt, and no copy, of a job that was seen committed before the other queue was read, then a failover has lost the copy.
+//     The job gets a new name, and is copied again.
+//   - A copy is let go if its original is committed. A copy without an original is let go if the queue of the original has the receipt of its
+//     name: a failover has lost that it was let go. Else the copy came late, and is deleted: its job has gone on, or was let go where it was.
 //
 // So a job that has gone on in the other queue is never put there a second time: not by a call that was made again, and not by another
-// that is late.
+// that is late. After a failover of one of the queues it may be, as decision 24 says. Receipts are kept for 30 days.
 
 // Sibling returns another queue of the same namespace and client.
 func (q *Queue) Sibling(name string) *Queue { return New(q.rdb, q.namespace, name) }
@@ -56,8 +61,10 @@ func holdJobs(states []signalbox.State) Act {
 type moving struct {
 	id        string
 	name      string // under which this call holds it, or tries to
-	other     string // the name under which another call holds it
-	looks     int    // in how many rounds it did
+	seen      string // the name under which it was held in the round before: its receipt is looked for in the next one
+	former    string // those before that, if calls have taken it over: the same
+	looks     int    // in how many rounds it was held under the name that was seen
+	kept      bool   // undo leaves it held: this call has committed it or taken it over, or tried to
 	mine      bool   // this call has held it
 	freed     bool   // it was let go here, since the ID or the unique key was taken there
 	barred    bool   // the unique key was
@@ -66,13 +73,21 @@ type moving struct {
 	answer    *Answer // nil: it goes on
 }
 
-// looked returns in how many rounds another call has held the job under a name, this one among them.
-func (m *moving) looked(name string) int {
-	if name != m.other {
-		m.other, m.looks = name, 0
+// look notes the names under which the job is held. It returns in how many rounds it was, with this one.
+func (m *moving) look(h wire.Held) int {
+	if h.Move != m.seen {
+		m.looks = 0
 	}
+	m.seen, m.former = h.Move, h.Former
 	m.looks++
 	return m.looks
+}
+
+// draw draws a name under which this call is to hold the job, in place of former ones.
+func (m *moving) draw(former string) string {
+	m.name = NewID()
+	m.seen, m.former, m.looks = m.name, former, 0
+	return m.name
 }
 
 // end sets the answer.
@@ -93,6 +108,8 @@ const (
 	// takeOverAt is in which round a mover takes over a job that another one holds and doesn't go on with. That one needs two rounds to commit it.
 	// If movers were quicker, they could take a job from each other for ever.
 	takeOverAt = 4
+	// maxFormer is how many former names a job that is held has. A receipt of one of them says that the job has gone on.
+	maxFormer = 8
 	// A mover pauses before it looks at such a job again: for firstPause at first, then each time for twice as long, up to maxPause.
 	firstPause = 200 * time.Microsecond
 	maxPause   = 100 * time.Millisecond
@@ -185,13 +202,13 @@ func (m *mover) rounds(ctx context.Context, jobs []*moving) error {
 		if len(left) == 0 {
 			return nil
 		}
-		here, there, err := m.read(ctx, left)
+		found, err := m.read(ctx, left)
 		if err != nil {
 			return err
 		}
 		var p plan
 		for i, job := range left {
-			m.step(job, here[i], there[i], &p)
+			m.step(job, found[i], &p)
 		}
 		if err := m.do(ctx, &p); err != nil {
 			return err
@@ -209,35 +226,85 @@ func (m *mover) rounds(ctx context.Context, jobs []*moving) error {
 	return errCrowded
 }
 
-// read returns the records of jobs in both queues, those of the other queue first; nil where there is none.
-func (m *mover) read(ctx context.Context, jobs []*moving) (here, there [][]byte, err error) {
-	if there, err = m.to.recordsOf(ctx, jobs); err != nil {
-		return nil, nil, err
-	}
-	here, err = m.from.recordsOf(ctx, jobs)
-	return here, there, err
+// A sight is what a round finds of a job.
+type sight struct {
+	here, there []byte // the records in both queues; nil where there is none
+	went        string // of the names under which the job was held in the round before, the one whose receipt the other queue has; "": it has none
+	left        bool   // the queue has the receipt of the name of the copy in the other
 }
 
-func (q *Queue) recordsOf(ctx context.Context, jobs []*moving) ([][]byte, error) {
-	ids := make([]string, len(jobs))
-	for i, job := range jobs {
-		ids[i] = job.id
+// copy returns what the record in the other queue says, if that is a copy of a job of this queue.
+func (m *mover) copy(there []byte) (c wire.Held, copied bool) {
+	c, copied = wire.HeldOf(there)
+	return c, copied && c.Copy && c.Peer == m.from.name
+}
+
+// read looks at jobs in both queues, in the other queue first.
+func (m *mover) read(ctx context.Context, jobs []*moving) ([]sight, error) {
+	var names []string
+	for _, job := range jobs {
+		names = append(append(names, job.seen), strings.Fields(job.former)...)
 	}
-	found, err := q.rdb.HMGet(ctx, q.keys.jobs, ids...).Result()
+	there, went, err := m.to.moving(ctx, jobs, names)
 	if err != nil {
-		seekMaster(ctx, q.rdb, err)
 		return nil, err
 	}
-	records := make([][]byte, len(jobs))
-	for i := range records {
-		if i >= len(found) {
-			return nil, errors.New("store: too few records came back")
+	names = names[:0]
+	for i := range jobs {
+		c, _ := m.copy(there[i])
+		names = append(names, c.Move)
+	}
+	here, left, err := m.from.moving(ctx, jobs, names)
+	if err != nil {
+		return nil, err
+	}
+	found := make([]sight, len(jobs))
+	for i, job := range jobs {
+		s := sight{here: here[i], there: there[i], left: left[names[i]]}
+		for _, name := range append(strings.Fields(job.former), job.seen) {
+			if went[name] {
+				s.went = name
+			}
 		}
-		if text, ok := found[i].(string); ok {
-			records[i] = []byte(text)
+		found[i] = s
+	}
+	return found, nil
+}
+
+// moving returns the records of jobs, nil where there is none, and those of the names of moves that have a receipt. "" is no name.
+func (q *Queue) moving(ctx context.Context, jobs []*moving, names []string) (records [][]byte, receipts map[string]bool, err error) {
+	args := movingScript.args(3*len(jobs), arg{"jobs", len(jobs)})
+	for _, job := range jobs {
+		args = append(args, job.id)
+	}
+	names = slices.DeleteFunc(slices.Clone(names), func(name string) bool { return name == "" })
+	for _, name := range names {
+		args = append(args, name)
+	}
+	r, err := run(ctx, q.rdb, movingScript, movingScript.keys(&q.keys), args)
+	if err != nil {
+		return nil, nil, err
+	}
+	if err := r.status("ok"); err != nil {
+		return nil, nil, err
+	}
+	texts, marks := r.strs(1), r.strs(2)
+	if r.err == nil && (len(texts) != len(jobs) || len(marks) != len(names)) {
+		r.fail(1, fmt.Sprintf("%d records and %d receipts for %d jobs and %d moves", len(texts), len(marks), len(jobs), len(names)))
+	}
+	if r.err != nil {
+		return nil, nil, r.err
+	}
+	records, receipts = make([][]byte, len(jobs)), make(map[string]bool)
+	for i, text := range texts {
+		if text != "" {
+			records[i] = []byte(text[1:])
 		}
 	}
-	return records, nil
+	for i, mark := range marks {
+		receipts[names[i]] = mark != ""
+	}
+	return records, receipts, nil
 }
 
 // A plan is what one round does.
@@ -245,17 +312,20 @@ type plan struct {
 	hold    []target // jobs that are held in their queue
 	holding []*moving
 	here    []placement        // in the queue that they leave
+	commits []*moving          // those of which here has commits
 	there   []placement        // in the other
 	copies  map[string]*moving // those of which there has copies
 	waits   bool               // for another mover
 }
 
-// step adds to the plan what is next for a job with these records, or ends it.
-func (m *mover) step(job *moving, here, there []byte, p *plan) {
+// step adds to the plan what is next for a job of which this was found, or ends it.
+func (m *mover) step(job *moving, found sight, p *plan) {
+	here, there := found.here, found.there
 	h, held := wire.HeldOf(here)
-	c, copied := wire.HeldOf(there)
-	copied = copied && c.Copy && c.Peer == m.from.name
+	c, copied := m.copy(there)
 	switch {
+	case copied && found.left: // a failover there has forgotten that it was let go
+		p.there = append(p.there, m.free(job.id, there, c, namesOf(c)))
 	case here == nil && copied: // left by a call that was late: the job has gone on, or was there no more
 		p.there = append(p.there, placement{id: job.id, digest: digestOf(there), state: gone})
 	case here == nil && (job.committed != "" || job.mine && !job.freed):
@@ -267,8 +337,7 @@ func (m *mover) step(job *moving, here, there []byte, p *plan) {
 	case !held && job.barred:
 		job.end(KeyTaken, job.was)
 	case !held:
-		job.name = NewID()
-		record, err := wire.Hold(here, wire.Held{Peer: m.to.name, Move: job.name})
+		record, err := wire.Hold(here, wire.Held{Peer: m.to.name, Move: job.draw("")})
 		if err != nil {
 			job.end(Failed, "")
 			return
@@ -277,43 +346,61 @@ func (m *mover) step(job *moving, here, there []byte, p *plan) {
 		p.holding = append(p.holding, job)
 	case h.Copy || h.Peer != m.to.name:
 		job.end(Wrong, StateHeld)
-	case !h.Committed && !slices.Contains(m.states, signalbox.State(h.State)):
-		job.end(Wrong, signalbox.State(h.State))
 	default:
-		m.carry(job, here, there, h, copied && c.Move == h.Move, copied, p)
-		job.was, job.mine = signalbox.State(h.State), h.Move == job.name
-		if h.Committed {
-			job.committed = h.Move
-		}
+		m.carry(job, found, h, copied && c.Move == h.Move, copied, p)
 	}
 }
 
 // carry is step for a job that is held. same says that the copy there has the same name; copied, that there is a copy.
-func (m *mover) carry(job *moving, here, there []byte, h wire.Held, same, copied bool, p *plan) {
+func (m *mover) carry(job *moving, found sight, h wire.Held, same, copied bool, p *plan) {
+	here, there := found.here, found.there
+	asked := h.Move == job.seen && h.Former == job.former // found.went is about these names
+	looks := job.look(h)
+	went := asked && found.went != ""
+	seen := job.committed == h.Move                   // committed, before the other queue was read
 	again := func(change func(h *wire.Held)) []byte { // the record that is held, with a change
 		next := h
 		change(&next)
 		record, _ := wire.Hold(here, next) // it can be read
 		return record
 	}
+	rename := func() { // nobody can commit the copy any more that was made under the old name
+		job.kept = true
+		former := strings.Fields(namesOf(h))
+		name := job.draw(strings.Join(former[max(0, len(former)-maxFormer):], " "))
+		p.here = append(p.here, placement{id: job.id, digest: digestOf(here), state: StateHeld, at: wire.HeldUntil, record: again(func(h *wire.Held) {
+			h.Move, h.Former, h.Committed = name, job.former, false
+		})})
+	}
+	if !h.Committed && !went && !slices.Contains(m.states, signalbox.State(h.State)) {
+		job.end(Wrong, signalbox.State(h.State))
+		return
+	}
+	job.was, job.mine = signalbox.State(h.State), h.Move == job.name
+	if h.Committed || went {
+		job.committed = h.Move
+	}
 	switch {
+	case went: // also if a failover here has forgotten that it was committed
+		p.here = append(p.here, placement{id: job.id, digest: digestOf(here), state: gone, move: found.went})
+	case !asked: // there may be a receipt
 	case h.Committed && same:
-		p.there = append(p.there, m.free(job.id, there, h))
-	case h.Committed && h.Move == job.committed:
-		p.here = append(p.here, placement{id: job.id, digest: digestOf(here), state: gone})
+		p.there = append(p.there, m.free(job.id, there, h, namesOf(h)))
+	case h.Committed && seen: // a failover there has lost the copy
+		rename()
 	case h.Committed: // since the other queue was read, maybe
-	case h.Move != job.name && job.looked(h.Move) < m.from.patience: // of another call, which may go on with it
+	case h.Move != job.name && looks < m.from.patience: // of another call, which may go on with it
 		p.waits = true
 	case h.Move != job.name: // of another call, which may have ended: this one takes it over
-		job.name = NewID()
-		p.here = append(p.here, placement{id: job.id, digest: digestOf(here), state: StateHeld, at: wire.HeldUntil, record: again(func(h *wire.Held) { h.Move = job.name })})
+		rename()
 	case same:
 		p.here = append(p.here, placement{id: job.id, digest: digestOf(here), state: StateHeld, at: wire.HeldUntil, record: again(func(h *wire.Held) { h.Committed = true })})
+		p.commits = append(p.commits, job)
 	case job.barred: // another job has its unique key there
 		job.freed = true
-		p.here = append(p.here, m.free(job.id, here, h))
+		p.here = append(p.here, m.free(job.id, here, h, ""))
 	case there == nil || copied:
-		next := placement{id: job.id, state: StateHeld, at: wire.HeldUntil, record: m.copyOf(job.id, here, h)}
+		next := placement{id: job.id, state: StateHeld, at: wire.HeldUntil, record: m.copyOf(job.id, here, h), move: h.Move}
 		if signalbox.State(h.State).Live() {
 			next.state = waits
 		}
@@ -326,14 +413,18 @@ func (m *mover) carry(job *moving, here, there []byte, h wire.Held, same, copied
 		p.there, p.copies[job.id] = append(p.there, next), job
 	default: // the ID was taken meanwhile
 		job.freed = true
-		p.here = append(p.here, m.free(job.id, here, h))
+		p.here = append(p.here, m.free(job.id, here, h, ""))
 	}
 }
 
-// free returns the placement that lets a job go which is held: to the place that it had.
-func (m *mover) free(id string, record []byte, h wire.Held) placement {
+// namesOf returns the names under which a job is held and was held before. Each gets a receipt when the copy is let go: a failover may make a former one
+// valid again.
+func namesOf(h wire.Held) string { return strings.TrimSpace(h.Former + " " + h.Move) }
+
+// free returns the placement that lets a job go which is held: to the place that it had. A copy leaves receipts of these names.
+func (m *mover) free(id string, record []byte, h wire.Held, move string) placement {
 	before, _ := wire.Unhold(record, h) // it can be read
-	p := placement{id: id, digest: digestOf(record), state: signalbox.State(h.State), at: h.Due, record: before}
+	p := placement{id: id, digest: digestOf(record), state: signalbox.State(h.State), at: h.Due, record: before, move: move}
 	if !p.state.Live() {
 		p.at = h.Ended
 	}
@@ -379,6 +470,9 @@ func (m *mover) do(ctx context.Context, p *plan) error {
 			return err
 		}
 	}
+	for _, job := range p.commits {
+		job.kept = true
+	}
 	if len(p.here) > 0 {
 		if _, err := m.from.putRecords(ctx, p.here, false); err != nil {
 			return err
@@ -390,12 +484,16 @@ func (m *mover) do(ctx context.Context, p *plan) error {
 // undoFor is how long a Move that fails tries to let the jobs go that it holds.
 const undoFor = 2 * time.Second
 
-// undo lets those jobs go that this call holds and hasn't committed, as far as Redis answers.
+// undo lets those jobs go that this call holds, as far as Redis answers. It leaves those that it may have committed, and those that another call may have
+// before: their copies may have been let go, also if a failover has forgotten that they were committed. The next Move goes on with these.
 func (m *mover) undo(ctx context.Context, jobs []*moving) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), undoFor)
 	defer cancel()
-	left := open(jobs)
-	here, err := m.from.recordsOf(ctx, left)
+	left := slices.DeleteFunc(open(jobs), func(m *moving) bool { return m.kept })
+	if len(left) == 0 {
+		return
+	}
+	here, _, err := m.from.moving(ctx, left, nil)
 	if err != nil {
 		return
 	}
@@ -403,7 +501,7 @@ func (m *mover) undo(ctx context.Context, jobs []*moving) {
 	var held []*moving // in the order of free
 	for i, job := range left {
 		if h, ok := wire.HeldOf(here[i]); ok && h.Move == job.name && !h.Committed {
-			free, held = append(free, m.free(job.id, here[i], h)), append(held, job)
+			free, held = append(free, m.free(job.id, here[i], h, "")), append(held, job)
 		}
 	}
 	acted, _ := m.from.putRecords(ctx, free, false) // also if it fails, it says which it has let go
@@ -416,7 +514,7 @@ func (m *mover) undo(ctx context.Context, jobs []*moving) {
 	if len(let) == 0 {
 		return
 	}
-	there, err := m.to.recordsOf(ctx, let)
+	there, _, err := m.to.moving(ctx, let, nil)
 	if err != nil {
 		return
 	}

@@ -30,6 +30,9 @@ var moveTests = []storeTest{
 	{"HeldIsLeft", testHeldIsLeft},
 	{"MoveOfMany", testMoveOfMany},
 	{"MoveWakes", testMoveWakes},
+	{"MoveFailsOver", testMoveFailsOver},
+	{"MoveFailovers", testMoveFailovers},
+	{"Receipts", testReceipts},
 }
 
 // A mortal is a client that dies: it makes some calls of scripts, and then none. With lost set, the last of them has no answer.
@@ -56,6 +59,9 @@ func (m *mortal) EvalSha(ctx context.Context, sha string, keys []string, args ..
 	if m.dead() {
 		return failed
 	}
+	if sha == movingScript.Hash() { // it only reads
+		return m.UniversalClient.EvalSha(ctx, sha, keys, args...)
+	}
 	if m.before != nil {
 		m.before(m.made)
 	}
@@ -74,6 +80,9 @@ func (m *mortal) EvalSha(ctx context.Context, sha string, keys []string, args ..
 
 func (m *mortal) Eval(ctx context.Context, script string, keys []string, args ...any) *redis.Cmd {
 	cmd := m.UniversalClient.Eval(ctx, script, keys, args...)
+	if script == source("moving") {
+		return cmd
+	}
 	m.mu.Lock()
 	m.made++
 	m.mu.Unlock()
@@ -81,15 +90,6 @@ func (m *mortal) Eval(ctx context.Context, script string, keys []string, args ..
 		cmd.SetErr(errDied)
 	}
 	return cmd
-}
-
-func (m *mortal) HMGet(ctx context.Context, key string, fields ...string) *redis.SliceCmd {
-	if m.dead() {
-		failed := redis.NewSliceCmd(ctx)
-		failed.SetErr(errDied)
-		return failed
-	}
-	return m.UniversalClient.HMGet(ctx, key, fields...)
 }
 
 func (m *mortal) Pipelined(ctx context.Context, f func(redis.Pipeliner) error) ([]redis.Cmder, error) {
@@ -369,47 +369,49 @@ func testMoveByMany(t *testing.T, r *rig) {
 	}
 }
 
-// A gated is a client of a mover that makes each call when it is told to. One call fails, and comes to Redis later. The mover dies then,
-// or goes on.
+// A gated is a client of a mover that makes each call when it is told to. One call fails, and comes to Redis later, or its reply is lost. The
+// mover dies then, or goes on.
 type gated struct {
 	redis.UniversalClient
 	turn     chan struct{} // a token is one call
 	here     chan struct{} // it wants to make a call, or is at its end
 	fails    int           // how many calls are left until that one
+	lost     bool          // it is made, and its reply is lost
 	survives bool
-	late     func() // the call that failed
+	late     func()          // the call that failed
+	key      string          // one of its keys
+	told     map[string]bool // by the key of a queue's jobs: when it was last read, it had a receipt
 }
 
-// may waits for the mover's turn to make a call. If the call fails, send makes it later; nil if it isn't to be made.
-func (g *gated) may(send func()) bool {
+// may waits for the mover's turn to make a call. If the call fails, send makes it later.
+func (g *gated) may(key string, send func()) bool {
 	if g.fails == 0 && !g.survives {
 		return false
 	}
 	g.here <- struct{}{}
 	<-g.turn
 	if g.fails--; g.fails == 0 {
-		g.late = send
+		if g.lost {
+			send()
+		} else {
+			g.late, g.key = send, key
+		}
 		return false
 	}
 	return true
 }
 
 func (g *gated) EvalSha(ctx context.Context, sha string, keys []string, args ...any) *redis.Cmd {
-	if !g.may(func() { g.UniversalClient.EvalSha(bg, sha, keys, args...) }) {
+	if !g.may(keys[0], func() { g.UniversalClient.EvalSha(bg, sha, keys, args...) }) {
 		cmd := redis.NewCmd(ctx)
 		cmd.SetErr(errDied)
 		return cmd
 	}
-	return g.UniversalClient.EvalSha(ctx, sha, keys, args...)
-}
-
-func (g *gated) HMGet(ctx context.Context, key string, fields ...string) *redis.SliceCmd {
-	if !g.may(nil) {
-		cmd := redis.NewSliceCmd(ctx)
-		cmd.SetErr(errDied)
-		return cmd
+	cmd := g.UniversalClient.EvalSha(ctx, sha, keys, args...)
+	if reply, ok := cmd.Val().([]any); ok && sha == movingScript.Hash() && g.told != nil {
+		g.told[keys[0]] = slices.Contains(reply[2].([]any), any("r"))
 	}
-	return g.UniversalClient.HMGet(ctx, key, fields...)
+	return cmd
 }
 
 // Movers move one job, there and back, while workers run what they find. All calls come to Redis in an order drawn at random, and those of movers that died

@@ -26,6 +26,7 @@ type placement struct {
 	state  signalbox.State
 	at     time.Time // when it is due, or has ended
 	record []byte
+	move   string // names the move: of a copy, and of what ends it in one of the queues, there with former names before it. "" for another step
 }
 
 // digestOf returns the digest of a record, as scripts make it.
@@ -49,11 +50,11 @@ func (q *Queue) putRecords(ctx context.Context, jobs []placement, dry bool) ([]A
 				break
 			}
 		}
-		args := putScript.args(5*len(part), arg{"protocol", Protocol}, arg{"dry", flag(dry)},
+		args := putScript.args(6*len(part), arg{"protocol", Protocol}, arg{"dry", flag(dry)},
 			arg{"keep_jobs", q.kept.count}, arg{"keep_bytes", q.kept.bytes}, arg{"keep_us", q.kept.age.Microseconds()})
 		for i := range part {
 			p := &part[i]
-			args = append(args, p.id, p.digest, string(p.state), strconv.FormatInt(max(p.at.UnixMicro(), 0), 10), p.record)
+			args = append(args, p.id, p.digest, string(p.state), strconv.FormatInt(max(p.at.UnixMicro(), 0), 10), p.record, p.move)
 		}
 		r, err := run(ctx, q.rdb, putScript, putScript.keys(&q.keys), args)
 		if err != nil {

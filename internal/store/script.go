@@ -36,6 +36,7 @@ var (
 	kindsScript   = load("kinds")
 	latestScript  = load("latest")
 	putScript     = load("put")
+	movingScript  = load("moving")
 	limitScript   = load("limit")
 	holdScript    = load("hold")
 	pauseScript   = load("pause")

@@ -185,7 +185,7 @@ func TestConstantsAgree(t *testing.T) {
 var keyOrder = []string{
 	"LANE", "INFLIGHT", "SESSIONS", "FENCE", "JOBS", "DUE", "IDLE", "STATS", "HISTORY", "CRON", "ENTRIES", "HIGH", "NORMAL", "LOW", "SUSPECT",
 	"DEAD", "CANCELLED", "NOTES", "CANCELS", "SETTINGS", "COMPLETED", "REPORTER", "LINED", "TURNS", "GROUPS", "RUNNING", "LIMITS",
-	"RATES", "PARKED", "UNIQUE", "WINDOWS", "EXPIRES",
+	"RATES", "PARKED", "UNIQUE", "WINDOWS", "EXPIRES", "RECEIPTS",
 }
 
 func TestKeysHaveOneOrder(t *testing.T) {

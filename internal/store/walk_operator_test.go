@@ -379,11 +379,11 @@ func (w *walk) move() {
 		if len(left) == 0 {
 			break
 		}
-		here, there, err := m.read(bg, left)
+		found, err := m.read(bg, left)
 		w.must(err)
 		var p plan
 		for i, job := range left {
-			m.step(job, here[i], there[i], &p)
+			m.step(job, found[i], &p)
 		}
 		w.calls++
 		w.must(m.do(bg, &p))

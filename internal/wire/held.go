@@ -19,6 +19,7 @@ type Held struct {
 	Copy      bool      // this is the copy in the queue to which the job goes
 	Committed bool      // of the job in the queue that it leaves: the copy may be let go, or has been
 	Move      string    // names one try to move the job
+	Former    string    // the names before, if other calls have taken the job over, with spaces between: the last few
 	Due       time.Time // when the job was due, as its record said
 	State     string    // that it had
 	Ended     time.Time // when it had ended, if it had; else zero
@@ -29,10 +30,11 @@ const (
 	fieldHeld  protowire.Number = 100 // Held
 	fieldState protowire.Number = 101 // string: the state, a space, when it had ended in us or 0. act.lua appends it
 
-	heldPeer  protowire.Number = 1 // string
-	heldFlags protowire.Number = 2 // uint64: 1 Copy, 2 Committed
-	heldMove  protowire.Number = 3 // string
-	heldDue   protowire.Number = 4 // uint64: microseconds
+	heldPeer   protowire.Number = 1 // string
+	heldFlags  protowire.Number = 2 // uint64: 1 Copy, 2 Committed
+	heldMove   protowire.Number = 3 // string
+	heldDue    protowire.Number = 4 // uint64: microseconds
+	heldFormer protowire.Number = 5 // string
 )
 
 // HeldOf returns what the record of a job that is held says. ok is false for another one.
@@ -79,6 +81,8 @@ func (h *Held) decode(b []byte) error {
 			h.Peer = string(value)
 		case heldMove:
 			h.Move = string(value)
+		case heldFormer:
+			h.Former = string(value)
 		}
 	})
 }
@@ -110,6 +114,10 @@ func Hold(record []byte, h Held) ([]byte, error) {
 	message = protowire.AppendTag(message, heldMove, protowire.BytesType)
 	message = protowire.AppendString(message, h.Move)
 	message = appendUint(message, heldDue, micros(h.Due))
+	if h.Former != "" {
+		message = protowire.AppendTag(message, heldFormer, protowire.BytesType)
+		message = protowire.AppendString(message, h.Former)
+	}
 	out = protowire.AppendTag(out, fieldHeld, protowire.BytesType)
 	out = protowire.AppendBytes(out, message)
 	if h.State == "" {

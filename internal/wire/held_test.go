@@ -30,7 +30,7 @@ func TestHeld(t *testing.T) {
 		if err := Decode(record, &job); err != nil || !job.ScheduledAt.Equal(HeldUntil) || job.Kind != v.job.Kind {
 			t.Errorf("%s: %+v, %v", v.name, job, err)
 		}
-		want.Copy, want.Committed, want.Move = true, true, "n"
+		want.Copy, want.Committed, want.Move, want.Former = true, true, "n", "m"
 		again, err := Hold(record, want)
 		if got, held := HeldOf(again); err != nil || !held || got != want {
 			t.Errorf("%s again: got %+v, %v, want %+v", v.name, got, err, want)

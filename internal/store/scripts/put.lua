@@ -4,16 +4,18 @@
 -- KEYS, ARGV: as named below
 --       dry: '1': nothing is changed, and the answers are those of a call that changes
 --       keep_jobs, keep_bytes, keep_us: as in claim.lua
---       then for each job: id, digest, state, us, record
+--       then for each job: id, digest, state, us, record, move
 --       digest: '' for a new job, whose ID must be free. Else the job must be held, and its record must have this SHA-1
 --       state: 'ready', 'scheduled', 'dead', 'cancelled', 'held', 'waits' for one that is held and hadn't ended, or 'gone' to delete the job
 --       us: when it is due, or has ended; the record has the time when it is due, too
+--       move: of a copy that is put in, the name of its move; of a job whose move ends here, names with spaces between: each leaves a receipt, which
+--       is kept for 30 days. Else ''
 -- Reply: {'ok', time in us, answers}: an answer for each job. 'done'; 'taken', if the ID isn't free; 'gone', if there is no such job;
---        'changed', if it isn't held, or has another record; 'unique', if another job has the unique key that a new one must have. But for 'done'
+--        'changed', if it isn't held, has another record, or is a copy whose move has a receipt; 'unique', if another job has the unique key that a new one must have. But for 'done'
 --        nothing was changed
 -- Errors: those of Redis, and 'NOPERM signalbox: ...', or 'LAYOUT n signalbox: ...' as in enqueue.lua; before the first write.
 
-local SESSIONS, JOBS, DUE, IDLE, STATS, HIGH, NORMAL, LOW, SUSPECT, DEAD, CANCELLED, NOTES, SETTINGS, COMPLETED, LINED, TURNS, GROUPS, UNIQUE, WINDOWS, EXPIRES = unpack(KEYS)
+local SESSIONS, JOBS, DUE, IDLE, STATS, HIGH, NORMAL, LOW, SUSPECT, DEAD, CANCELLED, NOTES, SETTINGS, COMPLETED, LINED, TURNS, GROUPS, UNIQUE, WINDOWS, EXPIRES, RECEIPTS = unpack(KEYS)
 local held_until = 9007199254740992 -- 2^53; enqueue.lua allows one less
 local fixed = 5 -- arguments before those of the jobs
 local protocol, dry, keep_jobs, keep_bytes, keep_us = unpack(ARGV, 1, fixed)
@@ -30,8 +32,9 @@ local no_room = maximum and queue_length() >= maximum -- the queue has as many j
 
 local answers, judged = {}, {}
 local g -- groups, once a job has one
-for i = fixed + 1, #ARGV, 5 do
-  local id, digest, state, us, record = unpack(ARGV, i, i + 4)
+local receipts = 0
+for i = fixed + 1, #ARGV, 6 do
+  local id, digest, state, us, record, move = unpack(ARGV, i, i + 5)
   local old, answer = redis.call('HGET', JOBS, id), 'done'
   if digest == '' then
     answer = (old or judged[id]) and 'taken' or 'done'
@@ -43,10 +46,20 @@ for i = fixed + 1, #ARGV, 5 do
   elseif digest ~= redis.sha1hex(old) or tonumber(redis.call('ZSCORE', DUE, due_member(old, id)) or 0) ~= held_until then
     answer = 'changed'
   end
+  local held = state == 'held' or state == 'waits'
+  if move ~= '' and held and redis.call('ZSCORE', RECEIPTS, move) then
+    answer = 'changed' -- a call that came late: the copy was let go before
+  end
   judged[id] = true
   answers[#answers + 1] = answer
   if answer == 'done' and dry ~= '1' then
     -- include: put_place
+    if move ~= '' and not held then
+      for name in string.gmatch(move, '%S+') do
+        redis.call('ZADD', RECEIPTS, digits(now), name)
+        receipts = receipts + 1
+      end
+    end
   end
 end
 if largest and grown > largest then
@@ -54,6 +67,10 @@ if largest and grown > largest then
 end
 if g then
   g.save()
+end
+if receipts > 0 then
+  -- include: drop_receipts
+  drop_receipts(now, 2 * receipts)
 end
 if woken then
   wake_one(IDLE)

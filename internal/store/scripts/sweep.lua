@@ -1,17 +1,17 @@
 -- Drops terminal jobs beyond the limits of the queue, and those whose own time has come, at most 500 of each state in one call. If the queue
 -- keeps no completed jobs, all of those go that it kept before. Those with a time of their own stay, up to keep_jobs and keep_bytes. Also drops
--- windows of unique keys that are over, at most 500.
+-- windows of unique keys that are over, and old receipts of moves, at most 500 of each.
 --
 -- KEYS, ARGV: as named below
 --       keep_jobs, keep_bytes, keep_us: the limits if the settings have none: the number of jobs of each state, their bytes, and how
 --       long they are kept (us)
--- Reply: the number of jobs dropped; 0 if the queue's layout is newer than the protocol
+-- Reply: the number of jobs and receipts dropped; 0 if the queue's layout is newer than the protocol
 -- Errors: those of Redis, before the first write.
 
-local JOBS, STATS, DEAD, CANCELLED, SETTINGS, COMPLETED, UNIQUE, WINDOWS = unpack(KEYS)
+local JOBS, STATS, DEAD, CANCELLED, SETTINGS, COMPLETED, UNIQUE, WINDOWS, RECEIPTS = unpack(KEYS)
 local protocol, keep_jobs, keep_bytes, keep_us = unpack(ARGV)
 
--- include: clock, standing, retention, keeps, trim, drop_windows
+-- include: clock, standing, retention, keeps, trim, drop_windows, drop_receipts
 
 local held_back = standing(SETTINGS, protocol)
 if tonumber(held_back) then
@@ -25,6 +25,7 @@ redis.call('ZCARD', CANCELLED)
 redis.call('ZCARD', COMPLETED)
 redis.call('HLEN', UNIQUE)
 redis.call('ZCARD', WINDOWS)
+redis.call('ZCARD', RECEIPTS)
 local terminal
 -- include: terminal_states
 local dropped = 0
@@ -34,4 +35,4 @@ for name, state in pairs(terminal) do
   dropped = dropped + trim(state, bytes, bounds, now, 500)
 end
 drop_windows(now, 500)
-return dropped
+return dropped + drop_receipts(now, 500)

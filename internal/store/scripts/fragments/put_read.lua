@@ -19,6 +19,7 @@ redis.call('HLEN', GROUPS)
 redis.call('HLEN', UNIQUE)
 redis.call('ZCARD', WINDOWS)
 redis.call('ZCARD', EXPIRES)
+redis.call('ZCARD', RECEIPTS)
 local largest = tonumber((string.match(redis.call('HGET', STATS, 'largest') or '', '^%d+$')))
 local noted = redis.call('HLEN', NOTES) > 0
 local limits = retention(SETTINGS, {tonumber(keep_jobs), tonumber(keep_bytes), tonumber(keep_us)})
@@ -32,7 +33,7 @@ if denied then
   return redis.error_reply('NOPERM signalbox: the Redis user may not run ' .. denied .. ', which putting jobs in needs')
 end
 local adds, woken, grown = false, false, 0
-for i = fixed + 1, #ARGV, 5 do
+for i = fixed + 1, #ARGV, 6 do
   local _, digest = unpack(ARGV, i, i + 1)
   adds = adds or digest == ''
 end

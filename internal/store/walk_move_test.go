@@ -1,0 +1,242 @@
+package store
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/signalbox-go/signalbox/internal/redistest"
+	"github.com/signalbox-go/signalbox/internal/wire"
+)
+
+// A moveWalk moves jobs between two queues by several calls, while workers run what they find. The calls come to Redis in an order drawn at
+// random. Some fail and come late, some lose their replies, and their movers die or let go what they hold. Once, one of the queues fails over to
+// what it was some calls before. What is called of it then, and wasn't answered, never comes.
+type moveWalk struct {
+	*rig
+	to    *rig
+	rnd   *rand.Rand
+	ids   []string
+	log   []string
+	runs  map[string]int // how often each job ran
+	back  bool           // some movers move the other way
+	calls int
+}
+
+// A moveDoubt is what a failover has made of a job.
+type moveDoubt struct {
+	lost   bool // the queue that failed over had it, and forgets that. The other hadn't, or a mover was told before that it may delete it there
+	again  bool // that queue has it as a job that waits, though it had left it
+	forgot int  // how many of its runs are forgotten
+}
+
+func (w *moveWalk) note(format string, args ...any) {
+	w.log = append(w.log, fmt.Sprintf(format, args...))
+}
+
+func (w *moveWalk) fail(format string, args ...any) {
+	w.t.Helper()
+	for _, line := range w.log {
+		w.t.Log(line)
+	}
+	w.t.Logf("here: %q", w.dump())
+	w.t.Logf("there: %q", w.to.dump())
+	w.t.Fatalf(format, args...)
+}
+
+// run has a worker of a queue run all that it finds.
+func (w *moveWalk) run(q *rig, since map[string]int) {
+	w.t.Helper()
+	for _, d := range q.claim(100) {
+		w.note("job %s runs in %s", d.Job.ID, q.Name())
+		w.runs[d.Job.ID]++
+		since[q.Name()+" "+d.Job.ID]++
+		q.settled(settlement(d, Completed))
+	}
+}
+
+// kind says what a queue has of a job: "", "waits", "original" or "copy"; and the name of its move.
+func (w *moveWalk) kind(q *rig, id string) (kind, move string) {
+	record, err := q.rdb.HGet(bg, q.keys.jobs, id).Bytes()
+	h, held := wire.HeldOf(record)
+	switch {
+	case err != nil:
+		return "", ""
+	case !held:
+		return "waits", ""
+	case h.Copy:
+		return "copy", h.Move
+	}
+	return "original", h.Move
+}
+
+// failOver has a queue fail over to what it was. It returns what that makes of each job.
+func (w *moveWalk) failOver(q *rig, m memory, since map[string]int, told bool) map[string]moveDoubt {
+	peer := w.rig
+	if q == w.rig {
+		peer = w.to
+	}
+	before := make(map[string]string)
+	for _, id := range w.ids {
+		before[id], _ = w.kind(q, id)
+	}
+	q.failOver(m)
+	doubts := make(map[string]moveDoubt)
+	for _, id := range w.ids {
+		had := before[id]
+		has, move := w.kind(q, id)
+		other, name := w.kind(peer, id)
+		d := moveDoubt{forgot: since[q.Name()+" "+id]}
+		deleted := other == "original" && told // or it may be, by a mover that was told before that the job had gone on
+		forgets := has == "" || has == "original" || has == "copy" && move != name && peer.rdb.ZScore(bg, peer.keys.receipts, move).Err() != nil
+		d.lost = had != "" && (other == "" || other == "copy" || deleted) && forgets
+		d.again = d.forgot == 0 && had != has && (has == "waits" || has == "copy" && other != "original")
+		w.note("%s fails over: job %s was %q there and %q in the other, it is %q", q.Name(), id, had, other, has)
+		doubts[id] = d
+	}
+	return doubts
+}
+
+func (w *moveWalk) walk() (failedOver bool) {
+	for i := range 1 + w.rnd.IntN(2) {
+		w.ids = append(w.ids, fmt.Sprint("j", i))
+	}
+	w.put(w.ids...)
+	var movers []*gated
+	for range 1 + w.rnd.IntN(3) {
+		g := &gated{
+			UniversalClient: w.rdb, turn: make(chan struct{}), here: make(chan struct{}), told: make(map[string]bool),
+			fails: 4 + w.rnd.IntN(40), lost: w.rnd.IntN(3) == 0, survives: w.rnd.IntN(2) == 0,
+		}
+		from, to := *w.Queue, w.to.Name()
+		if w.back && w.rnd.IntN(3) == 0 {
+			from, to = *w.to.Queue, w.Name()
+		}
+		from.rdb, from.patience = g, 1+w.rnd.IntN(3)
+		some := w.ids[:1+w.rnd.IntN(len(w.ids))]
+		go func() {
+			defer close(g.here)
+			_, _ = from.Move(bg, to, some) // its error is that it died, or met too many others
+		}()
+		<-g.here
+		movers = append(movers, g)
+	}
+	failing := []*rig{w.rig, w.to}[w.rnd.IntN(2)]
+	at := 5 + w.rnd.IntN(45)
+	saveAt := max(0, at-w.rnd.IntN(20))
+	var saved memory
+	since := make(map[string]int) // runs since then
+	doubts := make(map[string]moveDoubt)
+	type call struct {
+		key  string
+		send func()
+	}
+	var late []call
+	for ; len(movers)+len(late) > 0; w.calls++ {
+		if w.calls == saveAt {
+			w.note("what %s has is remembered", failing.Name())
+			saved = failing.remember()
+			clear(since)
+		}
+		if w.calls == at {
+			told := slices.ContainsFunc(movers, func(g *gated) bool { return g.told[failing.keys.jobs] })
+			doubts, failedOver = w.failOver(failing, saved, since, told), true
+			late = slices.DeleteFunc(late, func(c call) bool { return strings.HasPrefix(c.key, failing.keys.prefix) })
+		}
+		switch n := w.rnd.IntN(len(movers) + len(late) + 1); {
+		case n < len(movers):
+			g := movers[n]
+			g.turn <- struct{}{}
+			_, ok := <-g.here
+			if g.late != nil {
+				late = append(late, call{g.key, g.late})
+				g.late = nil
+			}
+			if !ok {
+				movers = slices.Delete(movers, n, n+1)
+			}
+		case n < len(movers)+len(late):
+			n -= len(movers)
+			late[n].send()
+			late = slices.Delete(late, n, n+1)
+		case w.rnd.IntN(5) == 0:
+			w.run(w.rig, since)
+			w.run(w.to, since)
+		}
+	}
+	for range 2 {
+		for _, id := range w.ids {
+			w.to.moved(w.rig, id)
+			w.moved(w.to, id)
+		}
+	}
+	w.run(w.rig, since)
+	w.run(w.to, since)
+	for _, id := range w.ids {
+		d, ran := doubts[id], w.runs[id]
+		for _, q := range []*rig{w.rig, w.to} {
+			if kind, _ := w.kind(q, id); kind != "" {
+				w.fail("job %s is left in %s: %q", id, q.Name(), kind)
+			}
+		}
+		if ran == 0 && !d.lost {
+			w.fail("job %s is lost", id)
+		}
+		most := 1 + d.forgot
+		if d.again {
+			most++
+		}
+		if ran > most {
+			w.fail("job %s ran %d times, %d are right", id, ran, most)
+		}
+	}
+	return failedOver
+}
+
+// TestMoveWalk: if one of two queues fails over while jobs move between them, a job is lost only if that queue alone had it and forgets it, and runs
+// again only if the queue forgets that it ran, or that it left. make walk is the long form.
+func TestMoveWalk(t *testing.T) {
+	t.Parallel()
+	rdb := redistest.New(t).Client()
+	first := *walkSeed
+	if first == 0 {
+		first = time.Now().UnixNano() % 1e9
+	}
+	warm := newQueue(t, rdb) // the scripts are known to the server
+	warm.open()
+	other := warm.other()
+	warm.put("first")
+	warm.moved(other, "first")
+	same(t, "ran", other.runs(), 1)
+	warm.reclaim("nobody")
+	var calls, failovers atomic.Int64
+	begin := time.Now()
+	t.Cleanup(func() {
+		t.Logf("walk: %d calls, %d failovers in %v, seeds from %d", calls.Load(), failovers.Load(), time.Since(begin).Round(time.Second/10), first)
+	})
+	seeds := max(1, *walkSteps/10)
+	for part := range 4 {
+		t.Run(fmt.Sprint("part=", part), func(t *testing.T) {
+			t.Parallel()
+			for i := part; i < seeds && !t.Failed(); i += 4 {
+				seed := first + int64(i)
+				r := unchecked(t, rdb)
+				r.open()
+				w := &moveWalk{rig: r, to: r.other(), rnd: rand.New(rand.NewPCG(uint64(seed), 0)), runs: make(map[string]int), back: seed%2 == 1}
+				w.note("seed %d", seed)
+				if w.walk() {
+					failovers.Add(1)
+				}
+				calls.Add(int64(w.calls))
+				w.check()
+				w.to.check()
+				w.remove()
+				w.to.remove()
+			}
+		})
+	}
+}
