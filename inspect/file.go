@@ -109,6 +109,62 @@ func (s *fileSettings) checkLimits() error {
 	return errors.Join(errs...)
 }
 
+// pastHold says of a line that jobs are held back. The others are store.PastKinds.
+const pastHold = "hold"
+
+// A filePast is a line with something that the queue knows of the past.
+type filePast struct {
+	Past  string     `json:"past"`  // "outbox", "cron", "unique", "hold" or "death"
+	Name  string     `json:"name"`  // of an outbox, a cron entry, a unique key, a group or a job
+	Shard int        `json:"shard"` // of an outbox
+	Value string     `json:"value"` // as docs/wire.md has it; not of an entry
+	Until string     `json:"until,omitempty"`
+	Entry *fileEntry `json:"entry,omitempty"`
+}
+
+// A fileEntry has the fields of a cron entry.
+type fileEntry struct {
+	Last   string `json:"last,omitempty"`
+	Plans  string `json:"plans,omitempty"`
+	Jobs   string `json:"jobs,omitempty"`
+	Paused string `json:"paused,omitempty"`
+	Spec   []byte `json:"spec_base64,omitempty"`
+	Job    []byte `json:"job_base64,omitempty"`
+	Seen   string `json:"seen,omitempty"`
+	Quiet  string `json:"quiet,omitempty"`
+}
+
+func pastToFile(p *store.Past) filePast {
+	line := filePast{Past: string(p.Kind), Name: p.Name, Shard: p.Shard, Value: p.Value}
+	if e := &p.Entry; p.Kind == store.PastCron {
+		line.Entry = &fileEntry{e.Last, e.Plans, e.Jobs, e.Paused, []byte(e.Spec), []byte(e.Job), e.Seen, e.Quiet}
+	}
+	return line
+}
+
+// past returns what a line says, of all kinds but pastHold.
+func (line *filePast) past() (store.Past, error) {
+	p := store.Past{Kind: store.PastKind(line.Past), Name: line.Name, Shard: line.Shard, Value: line.Value}
+	if e := line.Entry; e != nil {
+		p.Entry = store.EntryPast{Last: e.Last, Plans: e.Plans, Jobs: e.Jobs, Paused: e.Paused, Spec: string(e.Spec), Job: string(e.Job), Seen: e.Seen, Quiet: e.Quiet}
+	}
+	return p, p.Validate()
+}
+
+// hold returns what a line of pastHold says.
+func (line *filePast) hold() (h store.Hold, err error) {
+	if h.Until, err = time.Parse(time.RFC3339Nano, line.Until); err != nil {
+		return h, fmt.Errorf("%w until: want a time in RFC 3339", signalbox.ErrInvalid)
+	}
+	if h.Group = line.Name; h.Group != "" && (h.Group[0] != 's' && h.Group[0] != 'g' || store.ValidateGroup(h.Group[1:]) != nil) {
+		return h, fmt.Errorf("%w name: want that of a group behind g or s, or nothing", signalbox.ErrInvalid)
+	}
+	if h.By = line.Value; h.By != "" && store.ValidateID(h.By) != nil {
+		return h, fmt.Errorf("%w value: want the ID of a job, or nothing", signalbox.ErrInvalid)
+	}
+	return h, nil
+}
+
 // A fileEnd is the last line.
 type fileEnd struct {
 	End     bool  `json:"end"`

@@ -3,6 +3,7 @@ package inspect
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -29,6 +30,13 @@ type Imported struct {
 	Done  int64 // were put in; with DryRun, would be
 	There int64 // were left out: the queue has a job of this ID, in any state, or another job that has the unique key until its end
 	Bad   int64 // lines that are no job. They were left out
+	// Past counts what the file's queue knew of the past, as the last batches of outboxes and the last ticks of cron entries: was taken over; with DryRun, would be.
+	Past int64
+	// PastThere counts what was left: the queue knows the same, or something later.
+	PastThere int64
+	// PastOther counts what was left since it is of another queue: the file's queue has another name or namespace, and outboxes, cron entries and copies of dead
+	// jobs go by these.
+	PastOther int64
 }
 
 // ErrFile is wrapped by the error of an Import whose file has lines that are no jobs, or was cut off.
@@ -50,6 +58,9 @@ const (
 //
 // Jobs of groups come into their lines at the places of these times, also those that waited for a retry: the next one of a serial group doesn't wait for them.
 //
+// What the file's queue knew of the past comes in as well: see [Inspector.Export]. What this queue knows that is later stays. So relays of an outbox that
+// go on here send nothing again that is in the file or had completed, if they stood still from before the export to the end of the import.
+//
 // It needs little memory for any number of jobs. A line that is no job is left out, and counted. After such lines, and if the last line is missing, the
 // error at the end wraps [ErrFile] and has the numbers of the first few lines, but nothing of their contents. A first line that isn't one of a file ends the
 // import at once: then nothing was done.
@@ -57,7 +68,7 @@ func (i *Inspector) Import(ctx context.Context, queue string, r io.Reader, o Imp
 	if err := store.ValidateQueue(queue); err != nil {
 		return done, fmt.Errorf("inspect: %w", err)
 	}
-	im := &importer{q: i.store(queue), o: o, lines: lines{r: bufio.NewReaderSize(r, 64<<10)}}
+	im := &importer{q: i.store(queue), namespace: i.cfg.Namespace, o: o, lines: lines{r: bufio.NewReaderSize(r, 64<<10)}}
 	if o.Progress != nil {
 		defer func() { o.Progress(im.done) }()
 	}
@@ -69,12 +80,16 @@ func (i *Inspector) Import(ctx context.Context, queue string, r io.Reader, o Imp
 
 // An importer reads a file.
 type importer struct {
-	q     *store.Queue
-	o     Importing
-	lines lines
-	done  Imported
-	jobs  []store.Stored // that are still to be put in
-	bytes int
+	q         *store.Queue
+	namespace string
+	o         Importing
+	lines     lines
+	done      Imported
+	jobs      []store.Stored // that are still to be put in
+	bytes     int
+	pasts     []store.Past // the same, all of one kind. If there are any, there are no jobs
+	// own reports whether the file is of a queue of this name, and of this namespace.
+	own   bool
 	ended bool
 	// resume is whether the queue is resumed at the end.
 	resume bool
@@ -94,13 +109,16 @@ func (im *importer) run(ctx context.Context) error {
 			return errors.Join(err, im.flush(ctx))
 		}
 		if err == nil {
-			err = im.line(line)
+			err = im.line(ctx, line)
+		}
+		if failure := (*failedError)(nil); errors.As(err, &failure) {
+			return failure.err
 		}
 		if err != nil {
 			im.done.Bad++
 			im.wrong.add(fmt.Errorf("line %d: %w", im.lines.n, err))
 		}
-		if len(im.jobs) >= maxImport || im.bytes >= maxImportBytes {
+		if len(im.jobs) >= maxImport || len(im.pasts) >= maxImport || im.bytes >= maxImportBytes {
 			if err := im.flush(ctx); err != nil {
 				return err
 			}
@@ -135,6 +153,7 @@ func (im *importer) head(ctx context.Context) error {
 	if head.Format != fileFormat {
 		return fmt.Errorf("%w file: it has format %d, and this release reads format %d", signalbox.ErrInvalid, head.Format, fileFormat)
 	}
+	im.own = head.Queue == im.q.Name() && cmp.Or(head.Namespace, store.DefaultNamespace) == cmp.Or(im.namespace, store.DefaultNamespace)
 	if im.o.Settings {
 		if err := errors.Join(store.ValidateSlots(head.Settings.Slots), store.ValidateRetention(head.Settings.retention()), store.ValidateRetention(head.Settings.completed()),
 			store.ValidateCopies(im.q.Name(), head.Settings.CopyDead), head.Settings.checkLimits()); err != nil {
@@ -170,8 +189,14 @@ func (im *importer) head(ctx context.Context) error {
 	return im.q.SetCopies(ctx, head.Settings.CopyDead)
 }
 
-// line reads one line of the others.
-func (im *importer) line(line []byte) error {
+// A failedError is the error of a call of Redis, not of a line.
+type failedError struct{ err error }
+
+func (e *failedError) Error() string { return e.err.Error() }
+func (e *failedError) Unwrap() error { return e.err }
+
+// line reads one line of the others. The error is a *failedError if Redis is the cause.
+func (im *importer) line(ctx context.Context, line []byte) error {
 	if len(bytes.TrimSpace(line)) == 0 {
 		return nil
 	}
@@ -182,6 +207,9 @@ func (im *importer) line(line []byte) error {
 	if bytes.HasPrefix(line, []byte(`{"end"`)) && decodeLine(line, &end) == nil && end.End {
 		im.ended = true
 		return nil
+	}
+	if bytes.HasPrefix(line, []byte(`{"past"`)) {
+		return im.past(ctx, line)
 	}
 	var job fileJob
 	if err := decodeLine(line, &job); err != nil {
@@ -194,14 +222,71 @@ func (im *importer) line(line []byte) error {
 	if err != nil {
 		return err
 	}
+	if len(im.pasts) > 0 {
+		if err := im.flush(ctx); err != nil {
+			return &failedError{err}
+		}
+	}
 	im.done.Jobs++
 	im.jobs = append(im.jobs, s)
 	im.bytes += len(s.Record)
 	return nil
 }
 
-// flush puts in the jobs that were read.
+// past reads a line with something that the file's queue knew of the past. The jobs in front of it are put in before it.
+func (im *importer) past(ctx context.Context, line []byte) error {
+	var read filePast
+	if err := decodeLine(line, &read); err != nil {
+		return err
+	}
+	if read.Past == pastHold {
+		hold, err := read.hold()
+		if err != nil {
+			return err
+		}
+		im.done.Past++
+		if im.o.DryRun {
+			return nil
+		}
+		if err := im.q.HoldUntil(ctx, hold); err != nil {
+			return &failedError{err}
+		}
+		return nil
+	}
+	p, err := read.past()
+	if err != nil {
+		return err
+	}
+	if p.Kind != store.PastUnique && !im.own {
+		im.done.PastOther++
+		return nil
+	}
+	if len(im.jobs) > 0 || len(im.pasts) > 0 && im.pasts[0].Kind != p.Kind {
+		if err := im.flush(ctx); err != nil {
+			return &failedError{err}
+		}
+	}
+	im.pasts = append(im.pasts, p)
+	im.bytes += len(p.Value) + len(p.Entry.Job)
+	return nil
+}
+
+// flush puts in the jobs that were read, or what is known of the past.
 func (im *importer) flush(ctx context.Context) error {
+	if len(im.pasts) > 0 {
+		done, err := im.q.PutPasts(ctx, im.pasts, im.o.DryRun)
+		for _, taken := range done {
+			if taken {
+				im.done.Past++
+			} else {
+				im.done.PastThere++
+			}
+		}
+		im.pasts, im.bytes = im.pasts[:0], 0
+		if err != nil {
+			return err
+		}
+	}
 	if len(im.jobs) == 0 {
 		return nil
 	}

@@ -29,13 +29,21 @@ func (a *app) exportCommand() *cobra.Command {
 			running = fmt.Sprintf("; %s of them ran, and will be ready if the file is imported", count(done.Running))
 		}
 		a.note("exported %s of queue %s%s", count(done.Jobs), args[0], running)
+		if done.Completed > 0 {
+			a.note("not in the file: %s that the queue keeps and that have completed", count(done.Completed))
+		}
+		a.note("not in the file: statistics, what is used up of rates, the last fencing token. docs/cli.md says what follows")
 		return nil
 	})
-	c.Long = `Write all jobs of a queue, and its settings, to the standard output: a line of
-JSON for each. The file has the arguments of all jobs. "signalbox import" reads
+	c.Long = `Write all jobs of a queue, its settings, and what it knows of the past to the
+standard output: a line of JSON for each. The past is what an outbox has sent,
+the last ticks and the pauses of cron entries, windows of unique keys, and what
+is held back. The file has the arguments of all jobs. "signalbox import" reads
 it. Workers may run meanwhile: then each job is as it was at one moment, and the
 file isn't the queue at one moment. For that, pause the queue with --wait, and
-let the producers wait.`
+let producers, relays of outboxes and schedulers wait.
+
+docs/operations.md has the steps to move to another Redis.`
 	c.Example = `  signalbox export mail > mail.jsonl
   signalbox export mail | gzip > mail.jsonl.gz`
 	c.ValidArgsFunction = a.completeQueues(1)
@@ -50,6 +58,10 @@ type importedJSON struct {
 	Done   int64  `json:"done"`
 	There  int64  `json:"there"`
 	Bad    int64  `json:"bad"`
+	// Of the past of the file's queue.
+	Past      int64 `json:"past"`
+	PastThere int64 `json:"past_there"`
+	PastOther int64 `json:"past_other"`
 }
 
 func (a *app) importCommand() *cobra.Command {
@@ -73,7 +85,7 @@ func (a *app) importCommand() *cobra.Command {
 			return err
 		}
 		if a.json() {
-			return errors.Join(a.document(importedJSON{queue, o.DryRun, done.Jobs, done.Done, done.There, done.Bad}), err)
+			return errors.Join(a.document(importedJSON{queue, o.DryRun, done.Jobs, done.Done, done.There, done.Bad, done.Past, done.PastThere, done.PastOther}), err)
 		}
 		would := ""
 		if o.DryRun {
@@ -83,12 +95,28 @@ func (a *app) importCommand() *cobra.Command {
 		if done.There > 0 {
 			fmt.Fprintf(a.out, "%s left out: the queue has jobs of these IDs\n", count(done.There))
 		}
+		for _, of := range []struct {
+			n    int64
+			says string
+		}{
+			{done.Past, would + "taken over of outboxes, cron entries, unique keys and holds"},
+			{done.PastThere, "of these left: the queue knows the same, or something later"},
+			{done.PastOther, "left out: the file is of another queue, and outboxes, cron entries and copies of dead jobs go by its name and namespace"},
+		} {
+			if of.n > 0 {
+				fmt.Fprintf(a.out, "%d %s\n", of.n, of.says)
+			}
+		}
 		return err
 	})
 	c.Long = `Read a file of "signalbox export" from the standard input, and put its jobs into
 a queue, which may be new, or have another name. A job whose ID the queue has is
 left out, so the call may be repeated. Workers take the jobs at once: pause the
 queue before, if it has workers and the file is to be in first.
+
+What the file's queue knew of the past comes in, too, and what this queue knows
+that is later stays. Outboxes, cron entries and copies of dead jobs go by the
+names of the queue and the namespace: into another queue they don't come.
 
 A line that is no job is left out. The error at the end names it by its number.`
 	c.Example = `  signalbox import mail --dry-run < mail.jsonl

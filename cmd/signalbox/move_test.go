@@ -95,7 +95,7 @@ func TestFile(t *testing.T) {
 	same(t, sh.ok("import", "other", "--dry-run"), "3 jobs would be imported into queue other")
 	same(t, sh.ok("import", "other", "--settings"), "3 jobs imported into queue other")
 	same(t, sh.ok("import", "other"), "0 jobs imported into queue other\n3 jobs left out: the queue has jobs of these IDs")
-	same(t, sh.ok("import", "other", "-o", "json"), `{"queue":"other","dry_run":false,"jobs":3,"done":0,"there":3,"bad":0}`)
+	same(t, sh.ok("import", "other", "-o", "json"), `{"queue":"other","dry_run":false,"jobs":3,"done":0,"there":3,"bad":0,"past":0,"past_there":0,"past_other":0}`)
 	if out := sh.ok("queue", "ls", "other", "-o", "json"); !strings.Contains(out, `"paused":true`) || !strings.Contains(out, `"dead":1`) {
 		t.Error(out)
 	}

@@ -37,6 +37,7 @@ var (
 	latestScript  = load("latest")
 	putScript     = load("put")
 	movingScript  = load("moving")
+	pastScript    = load("past")
 	limitScript   = load("limit")
 	holdScript    = load("hold")
 	pauseScript   = load("pause")

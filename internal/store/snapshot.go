@@ -94,14 +94,19 @@ func (q *Queue) findSessions(ctx context.Context) (sessions, stray []string, err
 }
 
 // pattern is what the names of the queue's keys match.
-func (q *Queue) pattern() string {
-	return strings.NewReplacer(`\`, `\\`, `*`, `\*`, `?`, `\?`, `[`, `\[`, `]`, `\]`).Replace(q.keys.prefix) + "*"
+func (q *Queue) pattern() string { return escaped(q.keys.prefix) + "*" }
+
+// escaped returns the pattern that fits a text alone.
+func escaped(text string) string {
+	return strings.NewReplacer(`\`, `\\`, `*`, `\*`, `?`, `\?`, `[`, `\[`, `]`, `\]`).Replace(text)
 }
 
-// scan returns the names of all keys of the queue. In a Cluster it asks each master, so that
+// scan returns the names of all keys of the queue.
+func (q *Queue) scan(ctx context.Context) ([]string, error) { return q.scanFor(ctx, q.pattern()) }
+
+// scanFor returns the names of all keys that fit a pattern. In a Cluster it asks each master, so that
 // it doesn't matter which of them has the queue's slot.
-func (q *Queue) scan(ctx context.Context) ([]string, error) {
-	pattern := q.pattern()
+func (q *Queue) scanFor(ctx context.Context, pattern string) ([]string, error) {
 	var mu sync.Mutex
 	found := make(map[string]bool) // SCAN may name a key twice
 	scan := func(ctx context.Context, c redis.Cmdable) error {

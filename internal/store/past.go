@@ -1,0 +1,319 @@
+package store
+
+import (
+	"context"
+	"fmt"
+	"iter"
+	"maps"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/signalbox-go/signalbox"
+)
+
+// A PastKind says what a [Past] is of.
+type PastKind string
+
+// What a queue knows of the past, beside its jobs, its settings and its statistics.
+const (
+	PastOutbox PastKind = "outbox" // the last batch of a shard of an outbox
+	PastCron   PastKind = "cron"   // a cron entry: its last tick, its plans, its jobs, whether it is paused
+	PastUnique PastKind = "unique" // a unique key that the record of its job doesn't say all of: a window, or that of a throttled job
+	PastDeath  PastKind = "death"  // a dead job that is still to be copied to another queue
+)
+
+// A Past is one thing that a queue knows of the past: without it something would happen again.
+type Past struct {
+	Kind  PastKind
+	Name  string    // the ID of the outbox, the entry, the unique key, or the ID of the dead job
+	Shard int       // of the outbox
+	Value string    // what Redis has for it; not of an entry
+	Entry EntryPast // of an entry
+}
+
+// An EntryPast is what Redis has of a cron entry: the values of its fields, "" for those that aren't there.
+type EntryPast struct{ Last, Plans, Jobs, Paused, Spec, Job, Seen, Quiet string }
+
+func (e *EntryPast) values() []string {
+	return []string{e.Last, e.Plans, e.Jobs, e.Paused, e.Spec, e.Job, e.Seen, e.Quiet}
+}
+
+// Bounds of a Past.
+const (
+	maxLaneText  = 1 << 20  // bytes of the text of an outbox's lane
+	maxEntryText = 2 << 20  // bytes of a field of an entry: it may have an envelope
+	maxPasts     = 250      // items of a call of past.lua
+	maxPastBytes = MaxBytes // about the most bytes of a call
+)
+
+var (
+	outboxText  = regexp.MustCompile(`^[1-9][0-9]{0,14} [0-9a-z]{1,65} [pv][0-9A-Za-z]*( [!-~]+)*$`)
+	planText    = regexp.MustCompile(`^[0-9a-f]+( [0-9]+){3}(,[0-9a-f]+( [0-9]+){3})*$`)
+	seenText    = regexp.MustCompile(`^[0-9]+ [0-9a-f]{40}( [0-9a-f]*)?$`)
+	quietText   = regexp.MustCompile(`^[0-9]* [0-9]*$`)
+	listText    = regexp.MustCompile(`^[!-~]+( [!-~]+)*$`)
+	numberText  = regexp.MustCompile(`^[0-9]{1,16}$`)
+	uniqueText  = regexp.MustCompile(`^(t|[0-9]{1,16}) [!-~]{1,200}$`)
+	uniqueName  = regexp.MustCompile(`^[!-~]{1,200} [ak][!-~]{1,200}$`)
+	outboxShard = regexp.MustCompile(`^(.+):([0-9]{1,4})$`)
+)
+
+// Validate returns an error that wraps signalbox.ErrInvalid if no queue knows such a thing. The error has nothing of it but names of fields.
+func (p *Past) Validate() error {
+	ok, field := true, "value"
+	name := func(err error) bool {
+		if err != nil {
+			ok, field = false, "name"
+		}
+		return err == nil
+	}
+	switch p.Kind {
+	case PastOutbox:
+		if name(ValidateID(p.Name)) {
+			ok = p.Shard >= 0 && p.Shard < 10_000 && len(p.Value) <= maxLaneText && outboxText.MatchString(p.Value)
+		}
+	case PastCron:
+		if !name(ValidateEntry(p.Name)) {
+			break
+		}
+		e := &p.Entry
+		for _, f := range []struct {
+			name, value string
+			form        *regexp.Regexp
+		}{
+			{"last", e.Last, numberText}, {"plans", e.Plans, planText}, {"jobs", e.Jobs, listText}, {"paused", e.Paused, numberText},
+			{"spec_base64", e.Spec, nil}, {"job_base64", e.Job, nil}, {"seen", e.Seen, seenText}, {"quiet", e.Quiet, quietText},
+		} {
+			if len(f.value) > maxEntryText || f.value != "" && f.form != nil && !f.form.MatchString(f.value) {
+				ok, field = false, f.name
+			}
+		}
+		if ok && strings.Join(e.values(), "") == "" {
+			ok, field = false, "entry"
+		}
+	case PastUnique:
+		if ok = uniqueName.MatchString(p.Name); !ok {
+			field = "name"
+			break
+		}
+		ok = uniqueText.MatchString(p.Value)
+	case PastDeath:
+		if name(ValidateID(p.Name)) {
+			ok = numberText.MatchString(p.Value)
+		}
+	default:
+		ok, field = false, "past"
+	}
+	if !ok {
+		return fmt.Errorf("%w %s: it is not that of a file of this release", signalbox.ErrInvalid, field)
+	}
+	return nil
+}
+
+// Pasts yields what the queue knows of the past but for deaths, outboxes first. An error is the last that is yielded. It goes through the names of all
+// keys of the server: no key has those of the outboxes. Something that came meanwhile may be missing.
+func (q *Queue) Pasts(ctx context.Context) iter.Seq2[Past, error] {
+	return func(yield func(Past, error) bool) {
+		put := func(p Past) bool { return yield(p, nil) }
+		for _, part := range []func(context.Context, func(Past) bool) (more bool, err error){q.outboxPasts, q.cronPasts, q.uniquePasts} {
+			more, err := part(ctx, put)
+			if err != nil {
+				yield(Past{}, err)
+			}
+			if err != nil || !more {
+				return
+			}
+		}
+	}
+}
+
+func (q *Queue) outboxPasts(ctx context.Context, yield func(Past) bool) (more bool, err error) {
+	prefix := q.keys.prefix + "outbox:"
+	keys, err := q.scanFor(ctx, escaped(prefix)+"*")
+	if err != nil {
+		return false, err
+	}
+	for _, key := range keys {
+		parts := outboxShard.FindStringSubmatch(strings.TrimPrefix(key, prefix))
+		if parts == nil {
+			continue // the doctor reports it
+		}
+		text, err := q.rdb.Get(ctx, key).Result()
+		if err == redis.Nil {
+			continue
+		}
+		if err != nil {
+			return false, err
+		}
+		shard, _ := strconv.Atoi(parts[2])
+		if !yield(Past{Kind: PastOutbox, Name: parts[1], Shard: shard, Value: text}) {
+			return false, nil
+		}
+	}
+	return true, nil
+}
+
+func (q *Queue) cronPasts(ctx context.Context, yield func(Past) bool) (more bool, err error) {
+	names := make(map[string]bool)
+	for _, hash := range []struct{ key, pattern, before string }{
+		{q.keys.cron, "*", ""}, {q.keys.cron, "plan *", "plan "}, {q.keys.settings, pausedEntry + "*", pausedEntry}, {q.keys.entries, specField + "*", specField},
+	} {
+		for cursor := uint64(0); ; {
+			fields, next, err := q.rdb.HScan(ctx, hash.key, cursor, hash.pattern, 1000).Result()
+			if err != nil {
+				return false, q.badEntries(err)
+			}
+			for i := 0; i < len(fields); i += 2 { // names and values
+				if name := strings.TrimPrefix(fields[i], hash.before); !strings.Contains(name, " ") {
+					names[name] = true
+				}
+			}
+			if cursor = next; cursor == 0 {
+				break
+			}
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(names)) {
+		var ticks, paused, described *redis.SliceCmd
+		_, err := q.rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
+			ticks = p.HMGet(ctx, q.keys.cron, name, "plan "+name, "jobs "+name)
+			paused = p.HMGet(ctx, q.keys.settings, pausedEntry+name)
+			described = p.HMGet(ctx, q.keys.entries, specField+name, jobField+name, seenField+name, quietTicks+name)
+			return nil
+		})
+		if err != nil {
+			return false, q.badEntries(err)
+		}
+		var text []string
+		for _, v := range slices.Concat(ticks.Val(), paused.Val(), described.Val()) {
+			s, _ := v.(string)
+			text = append(text, s)
+		}
+		if len(text) != 8 || strings.Join(text, "") == "" {
+			continue // it was forgotten meanwhile
+		}
+		if !yield(Past{Kind: PastCron, Name: name, Entry: EntryPast{text[0], text[1], text[2], text[3], text[4], text[5], text[6], text[7]}}) {
+			return false, nil
+		}
+	}
+	return true, nil
+}
+
+func (q *Queue) uniquePasts(ctx context.Context, yield func(Past) bool) (more bool, err error) {
+	now, err := q.Now(ctx)
+	if err != nil {
+		return false, err
+	}
+	for cursor := uint64(0); ; {
+		fields, next, err := q.rdb.HScan(ctx, q.keys.unique, cursor, "", 1000).Result()
+		if err != nil {
+			return false, err
+		}
+		for i := 0; i+1 < len(fields); i += 2 {
+			scope, _, _ := strings.Cut(fields[i+1], " ")
+			if scope != "t" && micros(scope) <= now.UnixMicro() {
+				continue // the record of its job says all of it, or it is over
+			}
+			if !yield(Past{Kind: PastUnique, Name: fields[i], Value: fields[i+1]}) {
+				return false, nil
+			}
+		}
+		if cursor = next; cursor == 0 {
+			return true, nil
+		}
+	}
+}
+
+// Deaths yields the dead jobs that are still to be copied to another queue. An error is the last that is yielded. Put them in behind the jobs: a worker forgets
+// a death whose job isn't dead.
+func (q *Queue) Deaths(ctx context.Context) iter.Seq2[Past, error] {
+	return func(yield func(Past, error) bool) {
+		for cursor := uint64(0); ; {
+			notes, next, err := q.rdb.HScan(ctx, q.keys.notes, cursor, deathNote+"*", 1000).Result()
+			if err != nil {
+				yield(Past{}, err)
+				return
+			}
+			for i := 0; i+1 < len(notes); i += 2 {
+				if !yield(Past{Kind: PastDeath, Name: strings.TrimPrefix(notes[i], deathNote), Value: notes[i+1]}, nil) {
+					return
+				}
+			}
+			if cursor = next; cursor == 0 {
+				return
+			}
+		}
+	}
+}
+
+// PutPasts puts in what another queue knew, all of one kind, that Validate has accepted. It returns for each whether it was put in: false if the queue knows the same or
+// something later. If it fails, it has put in those that it returns. It may be called again. With dry set nothing is changed.
+func (q *Queue) PutPasts(ctx context.Context, pasts []Past, dry bool) (done []bool, err error) {
+	for len(done) < len(pasts) {
+		part, bytes := pasts[len(done):], 0
+		var items []any
+		for i := range part {
+			p := &part[i]
+			item := []string{p.Name, p.Value}
+			switch p.Kind {
+			case PastOutbox:
+				item = item[1:]
+			case PastCron:
+				item = append(item[:1], p.Entry.values()...)
+			case PastUnique, PastDeath:
+			}
+			for _, text := range item {
+				bytes += len(text)
+			}
+			if i > 0 && (p.Kind == PastOutbox || i == maxPasts || bytes > maxPastBytes) {
+				part = part[:i]
+				break
+			}
+			for _, text := range item {
+				items = append(items, text)
+			}
+		}
+		lane := q.keys.outbox(part[0].Name, part[0].Shard)
+		if part[0].Kind != PastOutbox {
+			lane = q.keys.jobs
+		}
+		args := append(pastScript.args(len(items), arg{"protocol", Protocol}, arg{"dry", flag(dry)}, arg{"kind", string(part[0].Kind)}), items...)
+		r, err := run(ctx, q.rdb, pastScript, pastScript.keys(&q.keys, lane), args)
+		if err == nil {
+			err = r.status("ok")
+		}
+		if err != nil {
+			return done, err
+		}
+		words := r.strs(2)
+		if r.err == nil && len(words) != len(part) {
+			r.fail(2, fmt.Sprintf("%d answers for %d items", len(words), len(part)))
+		}
+		for _, word := range words {
+			if word != "done" && word != "there" {
+				r.fail(2, fmt.Sprintf("%.40q", word))
+				break
+			}
+			done = append(done, word == "done")
+		}
+		if r.err != nil {
+			return done, r.err
+		}
+	}
+	return done, nil
+}
+
+// HoldUntil keeps jobs from starting as Holds has returned it, perhaps of another queue. One that is over changes nothing.
+func (q *Queue) HoldUntil(ctx context.Context, h Hold) error {
+	now, err := q.Now(ctx)
+	if err != nil || !h.Until.After(now) {
+		return err
+	}
+	_, err = q.HoldBack(ctx, h.Group, h.By, max(h.Until.Sub(now), time.Microsecond))
+	return err
+}

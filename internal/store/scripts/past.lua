@@ -1,0 +1,117 @@
+-- Puts in what another queue knew of the past, beside its jobs: those of a file. What this queue knows that is later stays, so the call may be made again.
+--
+-- KEYS: as named below; LANE is that of a shard of an outbox, if the kind is 'outbox'; else it is not used
+-- ARGV: as named below
+--       dry: '1': nothing is changed, and the answers are those of a call that changes
+--       kind: of what; then for each item, 1 to 250 of them:
+--       'outbox', one item: the text of the lane
+--       'cron': the entry; its last tick, its plans, and its jobs, as CRON has them; since when it is paused, as SETTINGS has it; its fields 'spec:', 'job:',
+--           'seen:' and 'quiet:' of ENTRIES. '' for what is missing
+--       'unique': a key, and what UNIQUE has for it: the end of a window, or 't'; a space; the ID of a job
+--       'death': the ID of a dead job that is to be copied, and when it died in us
+-- Reply: {'ok', time in us, answers}: an answer for each item: 'done', or 'there', if the queue knows the same or something later
+-- Errors: those of Redis, 'ERR signalbox: ...', or 'LAYOUT n signalbox: ...' as in enqueue.lua; before the first write.
+
+local LANE, JOBS, CRON, ENTRIES, NOTES, SETTINGS, UNIQUE, WINDOWS = unpack(KEYS)
+local fixed = 3 -- arguments before those of the items
+local protocol, dry, kind = unpack(ARGV, 1, fixed)
+local width = ({outbox = 1, cron = 9, unique = 2, death = 2})[kind]
+
+-- include: clock, digits, standing, unique_of, raise_layout
+
+local held_back = standing(SETTINGS, protocol)
+if tonumber(held_back) then
+  return redis.error_reply('LAYOUT ' .. held_back .. ' signalbox: the layout of the queue is newer than protocol ' .. protocol)
+end
+redis.call('HLEN', JOBS)
+redis.call('HLEN', CRON)
+redis.call('HLEN', ENTRIES)
+redis.call('HLEN', NOTES)
+redis.call('HLEN', UNIQUE)
+redis.call('ZCARD', WINDOWS)
+local now = clock()
+
+-- Puts in the last batch of an outbox's shard, unless the queue has one of this number or a later one.
+local function outbox(text)
+  local last = redis.call('GET', LANE)
+  local number = last and tonumber((string.match(last, '^(%d+) ')))
+  if last and not number then
+    return nil
+  end
+  if number and number >= tonumber((string.match(text, '^%d+'))) then
+    return 'there'
+  end
+  if dry ~= '1' then
+    redis.call('SET', LANE, text)
+  end
+  return 'done'
+end
+
+-- Puts in an entry as a whole, unless the queue has the entry, with the same last tick or a later one. An entry without ticks gives way to one with some.
+local function cron(entry, last, plans, jobs, paused, spec, job, seen, quiet)
+  local tick, plan = unpack(redis.call('HMGET', CRON, entry, 'plan ' .. entry))
+  local known = tick or plan or redis.call('HGET', ENTRIES, 'spec:' .. entry) or redis.call('HGET', SETTINGS, 'cron:' .. entry)
+  if known and (tonumber(last) or 0) <= (tonumber(tick) or 0) then
+    return 'there'
+  end
+  if dry ~= '1' then
+    for _, field in ipairs({
+      {CRON, entry, last}, {CRON, 'plan ' .. entry, plans}, {CRON, 'jobs ' .. entry, jobs}, {SETTINGS, 'cron:' .. entry, paused},
+      {ENTRIES, 'spec:' .. entry, spec}, {ENTRIES, 'job:' .. entry, job}, {ENTRIES, 'seen:' .. entry, seen}, {ENTRIES, 'quiet:' .. entry, quiet},
+    }) do
+      local list, name, value = unpack(field)
+      -- An entry whose jobs can be made by its schedulers only has an empty text for them.
+      if value ~= '' or spec ~= '' and string.sub(name, 1, 4) == 'job:' then
+        redis.call('HSET', list, name, value)
+      else
+        redis.call('HDEL', list, name)
+      end
+    end
+  end
+  return 'done'
+end
+
+-- Gives a key to a job, or to its window, unless another job has it, or a window of it is open.
+local function unique(key, value)
+  local scope, id = string.match(value, '^(%w+) (.+)$')
+  local ends, old = tonumber(scope), redis.call('HGET', UNIQUE, key)
+  local till, holder = string.match(old or '', '^(%w+) (.+)$')
+  if ends and ends <= now then
+    return 'done' -- it is over
+  elseif till and (tonumber(till) and tonumber(till) > now or not tonumber(till) and redis.call('HEXISTS', JOBS, holder) == 1) then
+    return 'there'
+  end
+  local record = not ends and redis.call('HGET', JOBS, id)
+  if record and select(2, unique_of(record)) ~= key then
+    return 'there' -- the ID is another job's here
+  end
+  if dry ~= '1' then
+    raise_layout()
+    redis.call('HSET', UNIQUE, key, value)
+    if ends then
+      redis.call('ZADD', WINDOWS, digits(ends), key)
+    end
+  end
+  return 'done'
+end
+
+-- Notes that a dead job is to be copied to another queue, unless that is noted.
+local function death(id, value)
+  if redis.call('HEXISTS', NOTES, 'dead ' .. id) == 1 then
+    return 'there'
+  end
+  if dry ~= '1' then
+    redis.call('HSET', NOTES, 'dead ' .. id, value)
+  end
+  return 'done'
+end
+
+local put, answers = ({outbox = outbox, cron = cron, unique = unique, death = death})[kind], {}
+for i = fixed + 1, #ARGV, width do
+  local answer = put(unpack(ARGV, i, i + width - 1))
+  if not answer then
+    return redis.error_reply('ERR signalbox: the lane of the outbox has a text that is not its own: is another program writing to this queue?')
+  end
+  answers[#answers + 1] = answer
+end
+return {'ok', digits(now), answers}
