@@ -86,8 +86,14 @@ func (p *Past) Validate() error {
 			name, value string
 			form        *regexp.Regexp
 		}{
-			{"last", e.Last, numberText}, {"plans", e.Plans, planText}, {"jobs", e.Jobs, listText}, {"paused", e.Paused, numberText},
-			{"spec_base64", e.Spec, nil}, {"job_base64", e.Job, nil}, {"seen", e.Seen, seenText}, {"quiet", e.Quiet, quietText},
+			{"last", e.Last, numberText},
+			{"plans", e.Plans, planText},
+			{"jobs", e.Jobs, listText},
+			{"paused", e.Paused, numberText},
+			{"spec_base64", e.Spec, nil},
+			{"job_base64", e.Job, nil},
+			{"seen", e.Seen, seenText},
+			{"quiet", e.Quiet, quietText},
 		} {
 			if len(f.value) > maxEntryText || f.value != "" && f.form != nil && !f.form.MatchString(f.value) {
 				ok, field = false, f.name
