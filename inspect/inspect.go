@@ -105,6 +105,10 @@ type Queue struct {
 	Paused bool
 	// PausedSince is when the queue was paused, by the clock of Redis. It is zero if the queue isn't paused.
 	PausedSince time.Time
+	// HeldUntil is when jobs of the queue may start again, by the clock of Redis, if it is held back as a whole: see [Inspector.HoldBack]. Else it is zero.
+	HeldUntil time.Time
+	// Limited says that jobs are ready, and that Limits allow none of them to start at that moment: as many run as may, or the rate allows the next one later.
+	Limited bool
 	// Slots is how many slots each worker has for the queue. 0: as its Config says.
 	Slots int
 	// Quiet are the IDs of workers that take no jobs of the queue, sorted.
@@ -131,6 +135,20 @@ type Queue struct {
 	Completed int64 // jobs that completed and are kept: see CompletedRetention
 	// Oldest is how long the oldest job that could run has waited. 0 if there is none.
 	Oldest time.Duration
+}
+
+// State says in a word whether workers get jobs of the queue: "paused", "held" (back until HeldUntil), "limited", or "active". It is the first of these that is so.
+// Groups of the queue may be paused, held back or limited all the same: see [Inspector.Groups].
+func (q *Queue) State() string {
+	switch {
+	case q.Paused:
+		return "paused"
+	case !q.HeldUntil.IsZero():
+		return "held"
+	case q.Limited:
+		return "limited"
+	}
+	return "active"
 }
 
 // Length returns how many jobs of the queue haven't ended: those that count for MaxLength.
@@ -603,7 +621,7 @@ func (i *Inspector) read(ctx context.Context, name string) (Queue, error) {
 	return Queue{
 		Name: name, Paused: settings.Paused, PausedSince: settings.PausedSince, Retention: settings.Retention, CompletedRetention: settings.Completed, CopyDead: settings.Copies,
 		Limits: settings.Limits, GroupLimits: settings.GroupLimits, MaxLength: settings.MaxLength,
-		Slots: settings.Slots, Quiet: settings.Quiet, Workers: workers,
+		HeldUntil: d.Held, Limited: d.Limited, Slots: settings.Slots, Quiet: settings.Quiet, Workers: workers,
 		Ready: d.Ready, Scheduled: d.Scheduled, Running: d.Running, Dead: d.Dead, Cancelled: d.Cancelled, Completed: d.Completed, Oldest: d.Oldest,
 	}, nil
 }

@@ -41,6 +41,11 @@ func (a *app) queueLs() *cobra.Command {
 		})
 	c.Long = `List the queues of the namespace, or some of them.
 
+STATE says whether jobs may start: "paused"; "held" back for a time, as
+"signalbox queue hold" lists; "limited": jobs are ready, and the limits of the
+queue let none start now; else "active". Single groups may be kept from starting
+all the same: see "signalbox queue groups".
+
 OLDEST is how long the oldest job that could run has waited. WORKERS is how many
 work the queue. SLOTS is how many jobs of it each worker runs at a time, as
 "signalbox queue set" says; "-": as each worker is configured. Completed jobs
@@ -52,8 +57,10 @@ are shown where they are kept.`
 // queueJSON is a queue for programs. docs/cli.md has its fields.
 type queueJSON struct {
 	Queue         string         `json:"queue"`
+	State         string         `json:"state"`
 	Paused        bool           `json:"paused"`
 	PausedSince   *string        `json:"paused_since"`
+	HeldUntil     *string        `json:"held_until"`
 	Ready         int64          `json:"ready"`
 	Scheduled     int64          `json:"scheduled"`
 	Running       int64          `json:"running"`
@@ -94,7 +101,7 @@ func (a *app) printQueues(queues []inspect.Queue) error {
 		list := make([]queueJSON, len(queues))
 		for i, q := range queues {
 			list[i] = queueJSON{
-				Queue: q.Name, Paused: q.Paused, PausedSince: timestamp(q.PausedSince), Ready: q.Ready, Scheduled: q.Scheduled, Running: q.Running,
+				Queue: q.Name, State: q.State(), Paused: q.Paused, PausedSince: timestamp(q.PausedSince), HeldUntil: timestamp(q.HeldUntil), Ready: q.Ready, Scheduled: q.Scheduled, Running: q.Running,
 				Dead: q.Dead, Cancelled: q.Cancelled, Completed: q.Completed, OldestSeconds: seconds(q.Oldest), Slots: q.Slots,
 				Retention: retentionOf(q.Retention), KeepCompleted: completedOf(&q), CopyDead: q.CopyDead, MaxLength: q.MaxLength,
 				Workers: nonNil(q.Workers), Quiet: nonNil(q.Quiet),
@@ -126,10 +133,7 @@ func (a *app) printQueues(queues []inspect.Queue) error {
 	)
 	t := a.table(columns...)
 	for _, q := range queues {
-		state, oldest, slots := "active", "", ""
-		if q.Paused {
-			state = "paused"
-		}
+		oldest, slots := "", ""
 		if q.Oldest > 0 {
 			oldest = span(q.Oldest)
 		}
@@ -146,7 +150,7 @@ func (a *app) printQueues(queues []inspect.Queue) error {
 		if quiet > 0 {
 			workers += fmt.Sprintf(" (%d quiet)", quiet)
 		}
-		row := []string{q.Name, state, number(q.Ready), number(q.Scheduled), number(q.Running), number(q.Dead), number(q.Cancelled)}
+		row := []string{q.Name, q.State(), number(q.Ready), number(q.Scheduled), number(q.Running), number(q.Dead), number(q.Cancelled)}
 		if keeps {
 			row = append(row, number(q.Completed))
 		}

@@ -266,15 +266,13 @@ func (d *topData) summary(view topView) string {
 		return fmt.Sprintf("%s dead; the latest %d", count(n), len(d.dead))
 	}
 	var ready, running, scheduled, dead int64
-	paused, oldest := 0, time.Duration(0)
+	states, oldest := make(map[string]int), time.Duration(0)
 	for _, q := range d.queues {
 		ready, running, scheduled, dead = ready+q.Ready, running+q.Running, scheduled+q.Scheduled, dead+q.Dead
 		oldest = max(oldest, q.Oldest)
-		if q.Paused {
-			paused++
-		}
+		states[q.State()]++
 	}
-	s := some(plural(len(d.queues), "queue"), part{paused, "paused"}) + fmt.Sprintf(": %d ready", ready)
+	s := some(plural(len(d.queues), "queue"), part{states["paused"], "paused"}, part{states["held"], "held back"}, part{states["limited"], "limited"}) + fmt.Sprintf(": %d ready", ready)
 	if oldest > 0 {
 		s += ", the oldest for " + span(oldest)
 	}
@@ -423,7 +421,7 @@ func (d *topData) queueRows(o order) (rows []topRow) {
 	}
 	for _, q := range sorted(list, queueSortings, o) {
 		row := topRow{alarm: calm}
-		state, oldest, slots, in, done, failed := "active", "", "", "", "", ""
+		oldest, slots, in, done, failed := "", "", "", "", ""
 		if q.Oldest > 0 {
 			oldest = span(q.Oldest)
 		}
@@ -433,14 +431,14 @@ func (d *topData) queueRows(o order) (rows []topRow) {
 		if q.known {
 			in, done, failed = perSecond(q.in), perSecond(q.done), perSecond(q.failed)
 		}
-		if q.Paused {
-			state, row.alarm = "paused", notable
+		if q.State() != "active" {
+			row.alarm = notable
 		}
 		if q.failed > 0 || q.Ready > 0 && len(q.Workers) == 0 && !q.Paused {
 			row.alarm = alarming
 		}
 		row.cells = []string{
-			q.Name, state, number(q.Ready), number(q.Scheduled), number(q.Running), number(q.Dead), number(q.Cancelled), oldest, in, done, failed,
+			q.Name, q.State(), number(q.Ready), number(q.Scheduled), number(q.Running), number(q.Dead), number(q.Cancelled), oldest, in, done, failed,
 			number(int64(len(q.Workers))), slots, draw(q.trend),
 		}
 		rows = append(rows, row)

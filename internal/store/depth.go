@@ -5,6 +5,8 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/signalbox-go/signalbox"
 )
 
 // ReportFor is how long a silent client remains the queue's reporter. It is longer than a minute, OpenTelemetry's period. So a client
@@ -21,6 +23,19 @@ type Depths struct {
 	Completed int64 // completed jobs that are kept
 	// Oldest is how long the oldest job that could run has waited since it was last due. It is 0 if there is no such job.
 	Oldest time.Duration
+	Paused bool      // no worker gets jobs of the queue
+	Held   time.Time // until when the queue is held back, by the server's clock; zero if it isn't
+	// Limited says that jobs are ready and the queue's limits allow none to start now.
+	Limited bool
+
+	limits signalbox.Limits
+	early  bool // the rate of limits allows no job now
+}
+
+// limited notes whether the queue's limits keep jobs from starting, once all that run are counted.
+func (d *Depths) limited() {
+	d.Limited = d.Ready > 0 && (d.early || d.limits.Running > 0 && d.Running >= int64(d.limits.Running))
+	d.limits, d.early = signalbox.Limits{}, false
 }
 
 // Report makes the client the queue's reporter for ReportFor from now, or extends that time. mine is false if another client is the
@@ -63,6 +78,7 @@ func (q *Queue) Depths(ctx context.Context) (Depths, error) {
 	}
 	d, err := parseDepths(r)
 	if err != nil || n == len(sessions) {
+		d.limited()
 		return d, err
 	}
 	others, err := q.rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
@@ -77,6 +93,7 @@ func (q *Queue) Depths(ctx context.Context) (Depths, error) {
 	for _, cmd := range others {
 		d.Running += cmd.(*redis.IntCmd).Val()
 	}
+	d.limited()
 	return d, nil
 }
 
@@ -90,6 +107,13 @@ func parseDepths(r *reply) (Depths, error) {
 	}
 	d := Depths{Ready: r.int(2), Scheduled: r.int(3), Running: r.int(4), Dead: r.int(5), Cancelled: r.int(6), Completed: r.int(8)}
 	now, since := r.int(1), r.int(7)
+	at, held := timeOf(parseScore(r.str(11))), timeOf(parseScore(r.str(12)))
+	ahead := limitsClock(r.str(13), time.UnixMicro(now))
+	d.Paused, d.limits = r.str(9) != "", limitsOf(r.str(10))
+	d.early = pauseOf(d.limits.Rate, at.Add(-ahead).Sub(time.UnixMicro(now))) > 0
+	if until := held.Add(-ahead); until.After(time.UnixMicro(now)) {
+		d.Held = until
+	}
 	if r.err != nil {
 		return Depths{}, r.err
 	}

@@ -96,7 +96,7 @@ func testOneReports(t *testing.T, r *rig) {
 
 func TestStrangeDepths(t *testing.T) {
 	t.Parallel()
-	good := []any{"ok", int64(10), int64(1), int64(2), int64(3), int64(4), int64(5), int64(4), int64(7)}
+	good := []any{"ok", int64(10), int64(1), int64(2), int64(3), int64(4), int64(5), int64(4), int64(7), "", "", "", "", ""}
 	d, err := parseDepths(&reply{list: good})
 	if err != nil || d != (Depths{Ready: 1, Scheduled: 2, Running: 3, Dead: 4, Cancelled: 5, Completed: 7, Oldest: 6 * time.Microsecond}) {
 		t.Fatalf("%+v, %v", d, err)
@@ -110,5 +110,56 @@ func TestStrangeDepths(t *testing.T) {
 		if _, err := parseDepths(&reply{list: good[:i]}); err == nil {
 			t.Errorf("a reply that ends before field %d is accepted", i)
 		}
+	}
+}
+
+// A queue says what keeps its jobs from starting: that it is paused, until when it is held back, and whether its limits let none start now.
+func TestDepthsSayWhatBlocks(t *testing.T) {
+	t.Parallel()
+	r := onShared(t)
+	r.open()
+	says := func(what string, paused, held, limited bool) {
+		t.Helper()
+		d := r.depths()
+		if d.Paused != paused || d.Held.IsZero() == held || d.Limited != limited {
+			t.Errorf("%s: %+v", what, d)
+		}
+	}
+	limit := func(l signalbox.Limits) {
+		t.Helper()
+		_, err := r.SetLimits(bg, l)
+		r.must(err)
+	}
+	limit(signalbox.Limits{Running: 1})
+	says("empty", false, false, false)
+	r.put("a", "b", "c")
+	says("room", false, false, false)
+	same(t, "claimed", len(r.claim(5)), 1)
+	says("as many as may", false, false, true)
+	limit(signalbox.Limits{Running: 2})
+	says("room again", false, false, false)
+	limit(signalbox.Limits{Rate: signalbox.Rate{Jobs: 1, Per: time.Hour}})
+	same(t, "claimed", len(r.claim(5)), 1)
+	says("the rate", false, false, true)
+	limit(signalbox.Limits{})
+	until, err := r.HoldBack(bg, "", "", time.Hour)
+	r.must(err)
+	says("held", false, true, false)
+	if d := r.depths(); d.Held.Sub(until).Abs() > time.Millisecond {
+		t.Errorf("held until %v, not %v", d.Held, until)
+	}
+	_, err = r.Pause(bg)
+	r.must(err)
+	says("both", true, true, false)
+	_, err = r.HoldBack(bg, "", "", 0)
+	r.must(err)
+	_, err = r.Resume(bg)
+	r.must(err)
+	_, err = r.HoldBack(bg, "gx", "", time.Hour)
+	r.must(err)
+	says("a group", false, false, false)
+	limit(signalbox.Limits{Running: 1})
+	for _, d := range r.claim(5) {
+		r.settled(settlement(d, Completed))
 	}
 }

@@ -18,6 +18,8 @@ type Depth struct {
 	Ready, Scheduled, Running, Dead, Cancelled, Completed int64
 	// Oldest is how long the oldest job that could run has been waiting; 0: there is none.
 	Oldest time.Duration
+	// What keeps jobs from starting, whatever the workers do: the queue is paused, or held back, or at its limits while jobs are ready.
+	Paused, Held, Limited bool
 }
 
 // depthTimeout bounds how long reading the depths delays all metrics of the program. The context of the read
@@ -50,13 +52,18 @@ func ObserveDepths(mp metric.MeterProvider, read func(context.Context) []Depth) 
 		otel.Handle(err)
 		return func() {}
 	}
+	blocked, err := m.Int64ObservableGauge(queueBlocked.name, metric.WithUnit(queueBlocked.unit), metric.WithDescription(queueBlocked.description))
+	if err != nil {
+		otel.Handle(err)
+		return func() {}
+	}
 	reader := &depthReader{read: read}
 	registration, err := m.RegisterCallback(func(ctx context.Context, o metric.Observer) error {
 		for _, d := range reader.depths(ctx) {
-			d.observe(o, depth, oldest)
+			d.observe(o, depth, oldest, blocked)
 		}
 		return nil
-	}, depth, oldest)
+	}, depth, oldest, blocked)
 	if err != nil {
 		otel.Handle(err)
 		return func() {}
@@ -133,7 +140,7 @@ func (r *depthReader) stop() {
 	}
 }
 
-func (d *Depth) observe(o metric.Observer, depth metric.Int64Observable, oldest metric.Float64Observable) {
+func (d *Depth) observe(o metric.Observer, depth metric.Int64Observable, oldest metric.Float64Observable, blocked metric.Int64Observable) {
 	system, queue := semconv.MessagingSystemKey.String(system), semconv.MessagingDestinationName(d.Queue)
 	for _, s := range []struct {
 		state string
@@ -149,4 +156,14 @@ func (d *Depth) observe(o metric.Observer, depth metric.Int64Observable, oldest 
 		o.ObserveInt64(depth, s.n, metric.WithAttributeSet(attribute.NewSet(system, queue, queueState.String(s.state))))
 	}
 	o.ObserveFloat64(oldest, d.Oldest.Seconds(), metric.WithAttributeSet(attribute.NewSet(system, queue)))
+	for _, b := range []struct {
+		by string
+		is bool
+	}{{"paused", d.Paused}, {"held", d.Held}, {"limited", d.Limited}} {
+		n := int64(0)
+		if b.is {
+			n = 1
+		}
+		o.ObserveInt64(blocked, n, metric.WithAttributeSet(attribute.NewSet(system, queue, queueBlock.String(b.by))))
+	}
 }

@@ -76,7 +76,7 @@ func recordAll(t *testing.T, mp *sdkmetric.MeterProvider) {
 		return []OutboxDepth{{Namespace: "shop", Queue: "mail", Backlog: 11, Dead: 2, Lag: 1500 * time.Millisecond}}
 	}))
 	t.Cleanup(ObserveDepths(mp, func(context.Context) []Depth {
-		return []Depth{{Queue: "mail", Ready: 7, Dead: 1, Oldest: 90 * time.Second}}
+		return []Depth{{Queue: "mail", Ready: 7, Dead: 1, Oldest: 90 * time.Second, Paused: true, Limited: true}}
 	}))
 }
 
@@ -101,6 +101,7 @@ func TestInstruments(t *testing.T) {
 		"signalbox.worker.stuck":              {"{job}", []string{system, queue, kind}, 1},
 		"signalbox.fence.rejected":            {"{write}", []string{system, queue}, 1},
 		"signalbox.queue.depth":               {"{job}", []string{system, queue, "signalbox.queue.state"}, 8},
+		"signalbox.queue.blocked":             {"{queue}", []string{system, queue, "signalbox.queue.block"}, 2},
 		"signalbox.queue.oldest_job.age":      {"s", []string{system, queue}, 90},
 		"signalbox.lock.acquire.duration":     {"s", []string{system, "signalbox.lock.outcome"}, 1},
 		"signalbox.lock.held.duration":        {"s", []string{system}, 1},
@@ -184,8 +185,8 @@ func TestDepthsOfStoppedAreGone(t *testing.T) {
 		}
 		return []Depth{{Queue: "mail", Ready: 1}}
 	})
-	if got := collect(t, reader); len(got) != 2 {
-		t.Errorf("%v, want the depth and the age", got)
+	if got := collect(t, reader); len(got) != 3 {
+		t.Errorf("%v, want the depth, the age, and what blocks the queue", got)
 	}
 	stop()
 	if got := collect(t, reader); len(got) != 0 {
@@ -260,8 +261,8 @@ func TestDepthsOfAReadThatIsCutShort(t *testing.T) {
 			return []Depth{{Queue: "mail", Ready: 1}}
 		}))
 		begin := time.Now()
-		if got := collect(t, reader); len(got) != 2 || time.Since(begin) > depthTimeout {
-			t.Errorf("%v after %v, want the depth and the age", got, time.Since(begin))
+		if got := collect(t, reader); len(got) != 3 || time.Since(begin) > depthTimeout {
+			t.Errorf("%v after %v, want the depth, the age, and what blocks the queue", got, time.Since(begin))
 		}
 	})
 }
@@ -281,8 +282,8 @@ func TestDepthsForTwoReaders(t *testing.T) {
 		var both sync.WaitGroup
 		for _, reader := range readers {
 			both.Go(func() {
-				if got := collect(t, reader); len(got) != 2 {
-					t.Errorf("%v, want the depth and the age", got)
+				if got := collect(t, reader); len(got) != 3 {
+					t.Errorf("%v, want the depth, the age, and what blocks the queue", got)
 				}
 			})
 		}
@@ -310,8 +311,8 @@ func TestDepthsAfterALateRead(t *testing.T) {
 		synctest.Wait()
 		took = depthTimeout - 1
 		got := collect(t, reader)
-		if len(got) != 2 {
-			t.Fatalf("%v, want the depth and the age", got)
+		if len(got) != 3 {
+			t.Fatalf("%v, want the depth, the age, and what blocks the queue", got)
 		}
 		if sum, _ := total(t, got["signalbox.queue.depth"]); sum != float64(took) {
 			t.Errorf("the depth is %v, want that of the second read", sum)

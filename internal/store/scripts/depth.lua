@@ -1,13 +1,15 @@
 -- Counts the queue's jobs by state, and finds the job that has waited longest. It writes nothing.
 --
 -- KEYS: as named below, then inflight:<session> of each session
--- Reply: {'ok', time in us, ready, due, running, dead, cancelled, since, completed}
+-- Reply: {'ok', time in us, ready, due, running, dead, cancelled, since, completed, paused, limits, at, held, ahead}
 --        since: since when (us) the longest waiting job could run; -1 if there is none. It looks only at the first job of each
---        ready list, at the first of due, and at the first of each line of a group, of 200 lines at most
+--        ready list, at the first of due, and at the first of each line of a group, of 200 lines at most; paused, limits: those of the settings, '' for
+--        none; at, held: when the queue's rate would have the next job start, and until when the queue is held back, as RATES has them, '' for none;
+--        ahead: clock of STATS, by which these times are, or ''
 -- Errors: those of Redis.
 
-local JOBS, DUE, HIGH, NORMAL, LOW, SUSPECT, DEAD, CANCELLED, COMPLETED, LINED = unpack(KEYS)
-local first_session = 11 -- of KEYS
+local JOBS, DUE, HIGH, NORMAL, LOW, SUSPECT, DEAD, CANCELLED, COMPLETED, LINED, SETTINGS, RATES, STATS = unpack(KEYS)
+local first_session = 14 -- of KEYS
 
 -- include: clock, has_header, due_of
 
@@ -47,4 +49,5 @@ local terminal
 -- include: terminal_states
 return {'ok', now, in_lists, redis.call('ZCARD', DUE), running,
   redis.call('ZCARD', terminal.dead.set), redis.call('ZCARD', terminal.cancelled.set), since,
-  redis.call('ZCARD', terminal.completed.set)}
+  redis.call('ZCARD', terminal.completed.set), redis.call('HGET', SETTINGS, 'paused') or '', redis.call('HGET', SETTINGS, 'limits') or '',
+  redis.call('ZSCORE', RATES, '') or '', redis.call('ZSCORE', RATES, 'h') or '', redis.call('HGET', STATS, 'clock') or ''}

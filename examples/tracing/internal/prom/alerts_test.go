@@ -6,10 +6,13 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/prometheus/common/model"
 	"github.com/prometheus/prometheus/model/rulefmt"
 	"github.com/prometheus/prometheus/promql/parser"
+
+	"github.com/signalbox-go/signalbox/internal/telemetry"
 )
 
 // docs/alerts.yml is a file of rules for Prometheus. It speaks of metrics and labels that there are, and the runbook has each alert.
@@ -71,7 +74,7 @@ func unknown(t *testing.T, expr string) (names []string) {
 		t.Fatal(err)
 	}
 	known := make(map[string]bool)
-	for _, in := range instruments {
+	for _, in := range slices.Concat(instruments, ofOutboxes) {
 		name := in.exported()
 		if in.kind == histogram {
 			known[name+"_bucket"], known[name+"_sum"], known[name+"_count"] = true, true, true
@@ -89,7 +92,7 @@ func unknown(t *testing.T, expr string) (names []string) {
 				values, closed := values[m.Name]
 				switch {
 				case m.Name == model.MetricNameLabel:
-				case !slices.Contains(allowed, m.Name):
+				case !slices.Contains(allowed, m.Name) && !slices.Contains(outboxLabels, m.Name):
 					names = append(names, m.Name)
 				case closed && !slices.ContainsFunc(values, m.Matches):
 					names = append(names, m.Value)
@@ -97,7 +100,7 @@ func unknown(t *testing.T, expr string) (names []string) {
 			}
 		case *parser.AggregateExpr:
 			for _, label := range n.Grouping {
-				if !slices.Contains(allowed, label) {
+				if !slices.Contains(allowed, label) && !slices.Contains(outboxLabels, label) {
 					names = append(names, label)
 				}
 			}
@@ -110,7 +113,44 @@ func unknown(t *testing.T, expr string) (names []string) {
 // values are those of labels that have few.
 var values = map[string][]string{
 	labelState:   {"ready", "scheduled", "running", "dead", "cancelled", "completed"},
+	labelBlock:   {"paused", "held", "limited"},
 	labelOutcome: {"completed", "retried", "snoozed", "returned", "dead", "cancelled"},
 	labelTick:    {"fired", "skipped", "missed", "paused"},
 	labelLock:    {"acquired", "held", "error", "taken", "expired"},
+}
+
+// ofOutboxes are the instruments of relays, which the alerts speak of, and outboxLabels their labels beside those of others.
+var (
+	ofOutboxes = []instrument{
+		{"signalbox.outbox.backlog", "{job}", gauge, append(ofQueue, "signalbox_namespace"), 11},
+		{"signalbox.outbox.lag", "s", gauge, append(ofQueue, "signalbox_namespace"), 90},
+		{"signalbox.outbox.dead", "{job}", gauge, append(ofQueue, "signalbox_namespace"), 2},
+		{"signalbox.outbox.relayed", "{job}", counter, append(ofQueue, "signalbox_namespace", "signalbox_outbox_outcome"), 5},
+		{"signalbox.outbox.repairs", "{repair}", counter, append(ofQueue, "signalbox_namespace", "signalbox_outbox_repair"), 1},
+	}
+	outboxLabels = []string{"signalbox_namespace", "signalbox_outbox_outcome", "signalbox_outbox_repair"}
+)
+
+// The instruments of relays are on the page of a real exporter by these names.
+func TestOutboxMetrics(t *testing.T) {
+	page := Serve(t)
+	m := telemetry.NewOutboxMetrics(page.Provider)
+	m.Relayed(t.Context(), "shop", "mail", telemetry.RowEnqueued, 5)
+	m.Repaired(t.Context(), "shop", "mail", telemetry.RepairRedis)
+	t.Cleanup(m.ObserveDepths(func() []telemetry.OutboxDepth {
+		return []telemetry.OutboxDepth{{Namespace: "shop", Queue: "mail", Backlog: 11, Dead: 2, Lag: 90 * time.Second}}
+	}))
+	families := page.mustScrape(t)
+	for _, in := range ofOutboxes {
+		f := families[in.exported()]
+		if f == nil || f.GetType() != in.kind || families.Total(in.exported(), nil) < in.min {
+			t.Errorf("%s: %v", in.exported(), f)
+			continue
+		}
+		for _, name := range in.labels {
+			if Labels(f.GetMetric()[0])[name] == "" {
+				t.Errorf("%s has no label %s", in.exported(), name)
+			}
+		}
+	}
 }
