@@ -92,8 +92,9 @@ const (
 	// CronSilent: a tick of a cron entry is overdue, and was neither enqueued nor skipped. Known 10 s after the tick. It is Broken if the scheduler has
 	// done nothing for a minute.
 	CronSilent Code = "cron-silent"
-	// EnqueueFailing: the last call of a scheduler that enqueues jobs in a queue has failed. It is over with the next one that succeeds, and after
-	// 30 s without a call: so a process that gets no requests while it isn't ready becomes ready again.
+	// EnqueueFailing: the last call of a scheduler that enqueues jobs in a queue has failed. It is over with the next one that succeeds. A process that gets no
+	// requests while it isn't ready must become ready again. So after an outage it is over as soon as Redis takes writes, for which Health asks in the background. Any other failure is forgotten
+	// 30 s after the last call.
 	EnqueueFailing Code = "enqueue-failing"
 )
 

@@ -30,17 +30,19 @@ type combiner struct {
 	durable store.Durability // what its calls wait for; nothing, but for callers that have asked for it
 	fit     atomic.Bool      // the server can do that
 
-	mu     sync.Mutex
-	first  *request // waiting, in order
-	last   *request
-	idle   []*lane
-	lanes  []*lane   // all that were opened, idle or not
-	began  time.Time // of the latest call
-	failed error     // error of the latest try; nil if it had an outcome
-	fails  lapse     // since when tries fail; zero: the latest had an outcome
-	listed time.Time // when the queue was last put into the registry
-	timer  *time.Timer
-	armed  bool // the timer runs
+	mu       sync.Mutex
+	first    *request // waiting, in order
+	last     *request
+	idle     []*lane
+	lanes    []*lane   // all that were opened, idle or not
+	began    time.Time // of the latest call
+	failed   error     // error of the latest try; nil if it had an outcome
+	fails    lapse     // since when tries fail; zero: the latest had an outcome
+	listed   time.Time // when the queue was last put into the registry
+	asking   bool      // a goroutine asks whether Redis takes writes again
+	askUntil time.Time
+	timer    *time.Timer
+	armed    bool // the timer runs
 
 	waiting atomic.Int32 // jobs that no call has taken
 }

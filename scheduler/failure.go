@@ -132,6 +132,20 @@ func errorType(err error) string {
 	return ""
 }
 
+// unwritable reports whether a call failed since Redis didn't answer, or refuses all writes. Such a failure says nothing about the call.
+func unwritable(err error) bool {
+	var reply redis.Error
+	if errors.As(err, &reply) {
+		for _, code := range []string{"LOADING", "MASTERDOWN", "CLUSTERDOWN", "TRYAGAIN", "READONLY", "OOM", "MISCONF", "NOREPLICAS", "BUSY", "ERR max number of clients"} {
+			if is(reply, code) {
+				return true
+			}
+		}
+		return false
+	}
+	return err != nil && !errors.Is(err, signalbox.ErrInvalid) && !errors.Is(err, signalbox.ErrOutdated)
+}
+
 // replyCode returns the code at the beginning of an error reply of Redis, or "reply" if it has none.
 func replyCode(reply redis.Error) string {
 	for _, h := range hints {

@@ -1,6 +1,7 @@
 package scheduler
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"strings"
@@ -23,10 +24,11 @@ const (
 	cronBrokenAfter = time.Minute
 )
 
-// Health returns what keeps the scheduler from its work: package health has the list. It calls nobody, and may be called at any time and
+// Health returns what keeps the scheduler from its work: package health has the list. It waits for nobody, and may be called at any time and
 // often. See [health.Live] and [health.Ready] for probes.
 //
-// A scheduler without cron entries needs no [Scheduler.Run]. Its health is that of the last enqueue to each queue.
+// A scheduler without cron entries needs no [Scheduler.Run]. Its health is that of the last enqueue to each queue. After one that Redis didn't answer, or refused as it refuses
+// all writes, Health asks Redis in the background, twice a second, whether it takes writes again. It ends that 10 s after the last call of Health.
 func (s *Scheduler) Health() health.Report {
 	now := time.Now()
 	r := s.cron.health()
@@ -37,6 +39,7 @@ func (s *Scheduler) Health() health.Report {
 	}
 	s.mu.RUnlock()
 	for _, c := range queues {
+		c.ask(now)
 		if p, ok := c.problem(now); ok {
 			r.Problems = append(r.Problems, p)
 		}
@@ -62,19 +65,60 @@ type lapse struct {
 	since, last time.Time
 	why         string
 	outdated    bool
+	away        bool // Redis didn't answer, or refuses all writes: see store.Queue.TakesWrites
 }
 
-// note takes the outcome of a call.
-func (f *lapse) note(err error) {
+// note takes the outcome of a call that began at a time.
+func (f *lapse) note(err error, began time.Time) {
 	if err == nil {
 		*f = lapse{}
 		return
 	}
-	f.last = time.Now()
-	if f.since.IsZero() {
-		f.since = f.last
+	if f.since.IsZero() || began.Sub(f.last) >= failureCounts { // the one before was forgotten
+		f.since = time.Now()
 	}
-	f.why, f.outdated = publicReason(err), errors.Is(err, signalbox.ErrOutdated)
+	f.last = time.Now()
+	f.why, f.outdated, f.away = publicReason(err), errors.Is(err, signalbox.ErrOutdated), unwritable(err)
+}
+
+const (
+	askEvery = 500 * time.Millisecond
+	askFor   = 10 * time.Second // the usual time between two probes
+)
+
+// ask finds out whether Redis takes writes again, while the queue's last call failed for want of that. So a process that gets no requests since it isn't ready becomes ready as soon as
+// Redis is back. It asks until then, or for askFor after the latest call of ask.
+func (c *combiner) ask(now time.Time) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !c.fails.away || now.Sub(c.fails.last) >= failureCounts {
+		return
+	}
+	c.askUntil = now.Add(askFor)
+	if !c.asking {
+		c.asking = true
+		go c.asks()
+	}
+}
+
+// asks asks until there is nothing to ask for.
+func (c *combiner) asks() {
+	for {
+		ctx, cancel := context.WithTimeout(context.Background(), enqueueHangs)
+		began := time.Now()
+		err := c.queue.TakesWrites(ctx)
+		cancel()
+		c.mu.Lock()
+		if err == nil && c.fails.away && c.fails.last.Before(began) {
+			c.fails = lapse{}
+		}
+		if c.asking = c.fails.away && time.Now().Before(c.askUntil); !c.asking {
+			c.mu.Unlock()
+			return
+		}
+		c.mu.Unlock()
+		time.Sleep(askEvery)
+	}
 }
 
 // problem returns what is wrong with enqueues to the queue.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"testing"
 	"testing/synctest"
@@ -11,6 +12,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/signalbox-go/signalbox"
 	"github.com/signalbox-go/signalbox/health"
 	"github.com/signalbox-go/signalbox/internal/redistest"
 	"github.com/signalbox-go/signalbox/internal/store"
@@ -247,6 +249,74 @@ func TestHealthOfEnqueues(t *testing.T) {
 		ails(t, s, name+", and over", "", health.OK)
 	}
 	claimAll(t, q)
+}
+
+// A process that enqueues nothing since it isn't ready becomes ready when Redis is back, and not half a minute later: a fleet would be away together for as long. That Redis answers is not
+// enough: it must take writes.
+func TestHealthKnowsThatRedisIsBack(t *testing.T) {
+	t.Parallel()
+	for name, outage := range map[string]struct{ begin, end func(p *redistest.Proxy) }{
+		"away": {func(p *redistest.Proxy) { p.Refuse(true); p.Sever() }, func(p *redistest.Proxy) { p.Refuse(false) }},
+		"a replica": {func(p *redistest.Proxy) {
+			p.Reply(redistest.Any, "-READONLY You can't write against a read only replica.", -1)
+		},
+			func(p *redistest.Proxy) { p.Reset() }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s, q, p := proxied(t, noRetries)
+			outage.begin(p)
+			short, cancel := context.WithTimeout(t.Context(), time.Second)
+			defer cancel()
+			if _, err := s.Enqueue(short, note{}, Queue(q.Name())); err == nil {
+				t.Fatal("it was enqueued")
+			}
+			redistest.Eventually(t, func() bool { return len(s.Health().Problems) > 0 }, "the try has failed")
+			asked := redistest.Command("SET")
+			if name != "away" {
+				redistest.Eventually(t, func() bool { return p.Count(asked) > 1 }, "it asks again while Redis refuses writes")
+			}
+			ails(t, s, name, health.EnqueueFailing, health.Unready)
+			outage.end(p)
+			redistest.Eventually(t, func() bool { return len(s.Health().Problems) == 0 }, "it knows that Redis is back") // 20 s; a failure is forgotten after 30
+			s.mu.RLock()
+			c := s.queues[destination{queue: q.Name()}]
+			s.mu.RUnlock()
+			redistest.Eventually(t, func() bool {
+				c.mu.Lock()
+				defer c.mu.Unlock()
+				return !c.asking
+			}, "it asks no more")
+		})
+	}
+}
+
+// An error that is about the queue, or about this program, isn't over because Redis takes writes. A failure that was forgotten has nothing to do with the next one.
+func TestLapse(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]bool{
+		"READONLY You can't write against a read only replica.": true, "LOADING Redis is loading": true, "OOM command not allowed": true, "ERR max number of clients reached": true,
+		"NOPERM no": false, "WRONGTYPE no": false, "ERR signalbox: no": false,
+	} {
+		if got := unwritable(reply(text)); got != want {
+			t.Errorf("%s: %v", text, got)
+		}
+	}
+	for err, want := range map[error]bool{io.EOF: true, context.DeadlineExceeded: true, signalbox.ErrInvalid: false, fmt.Errorf("x: %w", signalbox.ErrOutdated): false} {
+		if got := unwritable(err); got != want {
+			t.Errorf("%v: %v", err, got)
+		}
+	}
+	hour := time.Now().Add(-time.Hour)
+	f := lapse{since: hour, last: hour}
+	f.note(io.EOF, time.Now())
+	if f.since == hour {
+		t.Error("an outage begins with one that was over an hour ago")
+	}
+	f = lapse{since: hour, last: time.Now().Add(-time.Second)}
+	if f.note(io.EOF, time.Now()); f.since != hour {
+		t.Error("an outage that lasts begins anew")
+	}
 }
 
 // A failure is forgotten after 30 s without a call, and a call that hangs is one.

@@ -190,7 +190,7 @@ func (c *combiner) tried(l *lane, fates store.Fates, err error) (final bool, _ e
 	defer c.mu.Unlock()
 	if !errors.Is(err, store.ErrStopped) {
 		c.failed = err
-		c.fails.note(err)
+		c.fails.note(err, c.began)
 	}
 	l.trying = false
 	if err == nil {

@@ -10,6 +10,7 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/binary"
+	"errors"
 	"slices"
 	"sync/atomic"
 	"time"
@@ -175,6 +176,16 @@ func (l *Lane) Next() {
 
 // Number returns the number of the lane's call.
 func (l *Lane) Number() int64 { return l.seq }
+
+// TakesWrites returns nil if Redis takes writes to the queue's keys now, and else its error. It changes nothing: it sets a key only if that is there, and no lane has its name. Redis
+// refuses the command as it refuses an enqueue: as a replica, while it loads, and when it is out of memory or can't save.
+func (q *Queue) TakesWrites(ctx context.Context) error {
+	err := q.rdb.SetArgs(ctx, q.keys.lane("none"), "", redis.SetArgs{Mode: "XX"}).Err()
+	if errors.Is(err, redis.Nil) {
+		return nil
+	}
+	return err
+}
 
 // Now returns the server's clock.
 func (q *Queue) Now(ctx context.Context) (time.Time, error) { return q.rdb.Time(ctx).Result() }
