@@ -257,10 +257,12 @@ func TestHealthKnowsThatRedisIsBack(t *testing.T) {
 	t.Parallel()
 	for name, outage := range map[string]struct{ begin, end func(p *redistest.Proxy) }{
 		"away": {func(p *redistest.Proxy) { p.Refuse(true); p.Sever() }, func(p *redistest.Proxy) { p.Refuse(false) }},
-		"a replica": {func(p *redistest.Proxy) {
-			p.Reply(redistest.Any, "-READONLY You can't write against a read only replica.", -1)
+		"a replica": {
+			func(p *redistest.Proxy) {
+				p.Reply(redistest.Any, "-READONLY You can't write against a read only replica.", -1)
+			},
+			func(p *redistest.Proxy) { p.Reset() },
 		},
-			func(p *redistest.Proxy) { p.Reset() }},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -39,6 +39,7 @@ type standInQueue struct {
 	since           map[string]int64      // since when the plan of each cron entry counts, in us
 	latest          map[string]string     // the ID of the newest job of each cron entry that has a policy for jobs that overlap
 	keys            map[string]standInKey // by unique key
+	call            int                   // number of the latest call
 }
 
 // A standInKey is the job that has a unique key.
@@ -74,7 +75,7 @@ func (q *standInQueue) met(id string, now time.Time) string {
 		fate = MetCancelled
 	case j.state == signalbox.StateCompleted:
 		fate = MetCompleted
-	case j.job.ScheduledAt.After(now):
+	case q.later(j, now):
 		fate = MetScheduled
 	default:
 		fate = MetLive
@@ -88,6 +89,16 @@ type standInJob struct {
 	turn  int            // its place among those that are ready
 	state signalbox.State
 	ended time.Time // if it has
+	call  int       // the latest call that asked whether it is due later
+	later bool      // what that call was told
+}
+
+// later reports whether a job is due later than now. For the rest of a call a job that the call updates stays what it was, as in the script.
+func (q *standInQueue) later(j *standInJob, now time.Time) bool {
+	if j.call != q.call {
+		j.call, j.later = q.call, j.job.ScheduledAt.After(now)
+	}
+	return j.later
 }
 
 // live reports whether the job has not ended.
@@ -409,6 +420,7 @@ func (s *StandIn) enqueue(cmd *redis.Cmd, lane, jobs string, argv []any) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	q := s.queue(jobs)
+	q.call++
 	now := time.Now().Truncate(time.Microsecond)
 	s.expire(now)
 	reckoned := now.UnixMicro()
@@ -517,7 +529,7 @@ func (s *StandIn) judge(q *standInQueue, now time.Time, reckoned int64, known bo
 			return MetCancelled, nil
 		case met.state == signalbox.StateCompleted:
 			return MetCompleted, nil
-		case met.job.ScheduledAt.After(now):
+		case q.later(met, now):
 			return MetScheduled, nil
 		default:
 			return MetLive, nil
@@ -533,7 +545,7 @@ func (s *StandIn) judge(q *standInQueue, now time.Time, reckoned int64, known bo
 			if k.scope == wire.Throttled {
 				due = q.jobs[k.id].job.ScheduledAt.UnixMicro()
 			}
-			return Updated, s.update(q.jobs[k.id], now, due, class, envelope)
+			return Updated, q.update(q.jobs[k.id], now, due, class, envelope)
 		default:
 			return MetKey, nil
 		}
@@ -556,20 +568,20 @@ func (s *StandIn) judge(q *standInQueue, now time.Time, reckoned int64, known bo
 // uniqueOf returns the unique key of a job that goes in. class is that of the call.
 func uniqueOf(class string) Unique { return wire.UniqueOf(newRecord(class, 0, 0, nil)) }
 
-// update gives a job that waits what another one has.
-func (s *StandIn) update(j *standInJob, now time.Time, due int64, class string, envelope []byte) error {
+// update gives a job that waits what another one has: all if it is due later, and else only what is in the envelope.
+func (q *standInQueue) update(j *standInJob, now time.Time, due int64, class string, envelope []byte) error {
 	enqueued := j.job.EnqueuedAt.UnixMicro()
 	digits, _, _ := strings.Cut(class[strings.IndexByte(class, '*')+1:], "+")
 	if most, err := strconv.ParseInt(digits, 10, 64); err == nil {
 		due = min(due, max(enqueued+most, now.UnixMicro()))
 	}
-	if !j.job.ScheduledAt.After(now) { // it stays where it is
-		due = j.job.ScheduledAt.UnixMicro()
-		class = string(wire.Class(j.job.Priority)) + class[1:]
-	}
 	job := &signalbox.Job{ID: j.job.ID, Namespace: j.job.Namespace, Queue: j.job.Queue}
 	if err := wire.Decode(newRecord(class, enqueued, due, envelope), job); err != nil {
 		return err
+	}
+	if was := j.job; !q.later(j, now) { // it stays where it is, and what its header says
+		job.Priority, job.ScheduledAt, job.Retain, job.ExpireAfter = was.Priority, was.ScheduledAt, was.Retain, was.ExpireAfter
+		job.Group, job.Serial, job.YieldOnRetry = was.Group, was.Serial, was.YieldOnRetry
 	}
 	j.job = job
 	return nil

@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"reflect"
+	"strings"
 	"testing"
 	"time"
 
@@ -237,4 +239,99 @@ func TestNewDelivery(t *testing.T) {
 	}
 	next.ScheduledAt = job.ScheduledAt
 	same(t, "the next delivery's job", fmt.Sprintf("%+v", *next), fmt.Sprintf("%+v", *job))
+}
+
+// TestStandInAgrees makes random enqueues on a server and on a StandIn: of few IDs and few unique keys of all scopes, with and without groups, delays, retentions and expiries, that
+// update others or don't. Both have the same outcomes, and the same jobs in the end.
+func TestStandInAgrees(t *testing.T) {
+	t.Parallel()
+	for seed := range uint64(150) {
+		t.Run(fmt.Sprint(seed), func(t *testing.T) {
+			t.Parallel()
+			r := onShared(t)
+			rng := rand.New(rand.NewPCG(seed, 0))
+			some := func(n int) bool { return rng.IntN(n) == 0 }
+			standIn := NewStandIn()
+			rdb := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1"})
+			t.Cleanup(func() { _ = rdb.Close() })
+			rdb.AddHook(standInHook{standIn})
+			q := New(rdb, "", r.Name())
+			var said []string
+			for n := range 10 {
+				var items []Item
+				for range 1 + rng.IntN(3) {
+					job := signalbox.Job{
+						ID: fmt.Sprint("j", rng.IntN(6)), Kind: "k", Payload: fmt.Appendf(nil, `"%d"`, n), Priority: signalbox.Priority(rng.IntN(3)),
+						Retain: []time.Duration{0, 0, signalbox.RetainNone, time.Minute, time.Hour}[rng.IntN(5)], MaxAttempts: 1 + rng.IntN(3),
+					}
+					if some(3) {
+						job.Group = fmt.Sprint("g", rng.IntN(3))
+						job.Serial = some(2)
+						job.YieldOnRetry = job.Serial && some(2)
+					}
+					if some(4) {
+						job.ExpireAfter = time.Duration(1+rng.IntN(3)) * time.Hour
+					}
+					if some(4) {
+						job.Encoding = "other"
+					}
+					if some(4) {
+						job.Effect, job.Incarnation = fmt.Sprint("effect-", n), uint64(n)
+					}
+					when, updates := When{}, some(3)
+					if some(3) || updates { // a job that is made due at once is promoted by the next claim, and a StandIn has none
+						when.After = time.Duration(1+rng.IntN(5)) * time.Hour
+					}
+					it, err := NewItem(&job, when)
+					r.must(err)
+					said = append(said, fmt.Sprintf("%+v %+v", job, when))
+					if !some(4) {
+						u := Unique{Key: UniqueKey("k", fmt.Sprint(rng.IntN(3)), false), Scope: []byte{UntilStarted, UntilStarted, UntilEnded, ForWindow, Throttled}[rng.IntN(5)]}
+						if u.Scope == ForWindow || u.Scope == Throttled {
+							u.Window = time.Hour
+						}
+						it.Unique(u)
+						said[len(said)-1] += fmt.Sprintf(" %+v", u)
+						if u.Scope == Throttled || u.Scope == UntilStarted && updates {
+							most := time.Duration(0)
+							if u.Scope == UntilStarted && some(2) {
+								most = 2 * time.Hour
+							}
+							it.Update(most)
+							said[len(said)-1] += fmt.Sprint(" update ", most)
+						}
+					}
+					if some(4) {
+						it.IfAbsent()
+					}
+					items = append(items, it)
+				}
+				r.producer.Next()
+				want, err := r.Enqueue(bg, r.producer, items)
+				r.must(err)
+				lane := q.NewLane()
+				lane.Next()
+				got, err := q.Enqueue(bg, lane, items)
+				r.must(err)
+				if got.list != want.list || !reflect.DeepEqual(got.met, want.met) {
+					t.Fatalf("call %d: %s %+v, and on a server %s %+v, of\n%s", n, got.list, got.met, want.list, want.met, strings.Join(said, "\n"))
+				}
+				said = append(said, "-> "+want.list)
+			}
+			records, err := r.rdb.HGetAll(bg, r.keys.jobs).Result()
+			r.must(err)
+			waiting := standIn.Waiting()
+			same(t, "jobs", len(waiting), len(records))
+			for _, got := range waiting {
+				job := &signalbox.Job{ID: got.ID, Queue: r.Name()}
+				r.must(wire.Decode([]byte(records[got.ID]), job))
+				if got.EnqueuedAt.Sub(job.EnqueuedAt).Abs() < time.Minute && got.ScheduledAt.Sub(job.ScheduledAt).Abs() < time.Minute {
+					got.EnqueuedAt, got.ScheduledAt = job.EnqueuedAt, job.ScheduledAt
+				}
+				if !reflect.DeepEqual(got, job) {
+					t.Errorf("job %s: %+v,\nand on a server %+v, of\n%s", got.ID, got, job, strings.Join(said, "\n"))
+				}
+			}
+		})
+	}
 }
