@@ -109,6 +109,30 @@ func TestReleaseReplyLostAndTaken(t *testing.T) {
 	}
 }
 
+// The reply to a release is late, not lost. So the release was sent again, and another had the lock by then: the first copy
+// released it.
+func TestReleaseReplyLateAndTaken(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	proxy, key := redistest.NewProxy(t, s.Addr()), redistest.Name(t)
+	rdb := proxy.ClientWith(func(o *redis.UniversalOptions) { o.MaxRetries, o.ContextTimeoutEnabled = -1, true })
+	l := acquire(t, newRedis(rdb, Config{TTL: time.Minute}), key)
+	release(t, acquire(t, newRedis(rdb), key+" of a warm-up")) // the server knows the scripts
+	held, free := proxy.HoldReplies(redistest.Command("EVALSHA", freeScript.Hash()))
+	released := make(chan error, 1)
+	go func() { released <- l.Release(t.Context()) }()
+	<-held
+	<-held // its copy has run, too
+	heir := acquire(t, newRedis(s.Client()), key)
+	free()
+	if err := <-released; err != nil {
+		t.Errorf("it was in time: %v", err)
+	}
+	if err := heir.Extend(t.Context()); err != nil {
+		t.Errorf("the heir: %v", err)
+	}
+}
+
 // A release that Redis has refused, as after a failover, released nothing. If another has the lock by the next one, it was lost.
 func TestReleaseRefusedAndTaken(t *testing.T) {
 	t.Parallel()

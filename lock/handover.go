@@ -43,7 +43,7 @@ type handover struct {
 	until     time.Time     // no call is sent after that
 	pause     time.Duration // before the next call
 	repeating bool          // another call is due
-	unsure    bool          // a call got no reply, so Redis may have run it
+	unsure    bool          // a call got no reply, or none in time, so Redis may have run it
 	settled   bool          // Redis has answered
 	err       error         // the outcome, once it is settled
 }
@@ -114,18 +114,19 @@ func (r *Redis) release(ctx context.Context, h *handover) (turn, error) {
 	case r.waitedFor([]place{h.place}):
 		owner = r.ownerArg
 	case h.row.n == 0: // nobody handed it over to us, so most likely nobody waits
-		if done, err := r.free(ctx, h.place, h.value); done || err != nil {
+		if done, err := r.free(ctx, h); done || err != nil {
 			return turn{}, err
 		}
 	}
 	h.draw()
-	reply, err := r.caller.Call(ctx, callTimeout-time.Since(begin), releaseScript,
+	reply, twice, err := r.caller.CallTwice(ctx, callTimeout-time.Since(begin), releaseScript,
 		[]string{h.place.lock, h.place.fence, h.place.line},
 		[]any{
 			h.value, h.next, owner, r.ttlArg, r.offerArg,
 			h.row.n, h.row.since, max(0, (keep + time.Millisecond - 1).Milliseconds()), r.cluster,
 			h.offer, r.bell.listening(), h.token,
 		}, nil)
+	h.sent(twice)
 	if lua.IsWrongType(err) {
 		return turn{}, ErrTaken // somebody put another type at the lock's key
 	}
@@ -140,9 +141,17 @@ func (r *Redis) release(ctx context.Context, h *handover) (turn, error) {
 }
 
 // free releases a lock that nobody waits for. It reports whether it did.
-func (r *Redis) free(ctx context.Context, p place, value string) (done bool, err error) {
-	reply, err := r.caller.Call(ctx, callTimeout, freeScript, []string{p.lock, p.line}, []any{value}, nil)
+func (r *Redis) free(ctx context.Context, h *handover) (done bool, err error) {
+	reply, twice, err := r.caller.CallTwice(ctx, callTimeout, freeScript, []string{h.place.lock, h.place.line}, []any{h.value}, nil)
+	h.sent(twice)
 	return err == nil && reply == int64(1), err
+}
+
+// sent notes that a call was sent, and whether twice: then Redis may have run the first copy.
+func (h *handover) sent(twice bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.unsure = h.unsure || twice
 }
 
 // repeat sends the release again after a pause, unless a repeat is due already or the TTL is over. unsure says that Redis may have run it.

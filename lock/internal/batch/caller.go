@@ -120,9 +120,19 @@ func (c *Caller) Call(
 	ctx context.Context, timeout time.Duration, script *redis.Script, keys []string, args []any,
 	orphan func(ctx context.Context, reply any, err error),
 ) (any, error) {
+	reply, _, err := c.CallTwice(ctx, timeout, script, keys, args, orphan)
+	return reply, err
+}
+
+// CallTwice is Call. twice says that the script was sent again after a copy without a reply in time. So the reply, or the error, may be
+// that of the second run.
+func (c *Caller) CallTwice(
+	ctx context.Context, timeout time.Duration, script *redis.Script, keys []string, args []any,
+	orphan func(ctx context.Context, reply any, err error),
+) (reply any, twice bool, err error) {
 	begin := time.Now()
 	dated := len(args) > 0 && args[len(args)-1] == Due
-	reply, err := c.once(ctx, begin, timeout, script, keys, args, dated, orphan)
+	reply, twice, err = c.once(ctx, begin, timeout, script, keys, args, dated, orphan)
 	for pause := firstWait; err != nil && c.passes(err); pause = min(2*pause, mostWait) {
 		refused := err
 		timer := time.NewTimer(min(timeout-time.Since(begin), pause/2+rand.N(pause)))
@@ -130,18 +140,21 @@ func (c *Caller) Call(
 		case <-timer.C:
 		case <-ctx.Done():
 			timer.Stop()
-			return nil, fmt.Errorf("%w: %w", lease.Ended(ctx), refused)
+			return nil, twice, fmt.Errorf("%w: %w", lease.Ended(ctx), refused)
 		}
 		now := time.Now()
 		left := timeout - now.Sub(begin)
 		if left <= 0 {
 			break
 		}
-		if reply, err = c.once(ctx, now, left, script, keys, args, dated, orphan); err != nil && !lua.IsAnswer(err) {
-			return nil, fmt.Errorf("%w: %w", err, refused) // the last refusal
+		var again bool
+		reply, again, err = c.once(ctx, now, left, script, keys, args, dated, orphan)
+		twice = twice || again
+		if err != nil && !lua.IsAnswer(err) {
+			return nil, twice, fmt.Errorf("%w: %w", err, refused) // the last refusal
 		}
 	}
-	return reply, err
+	return reply, twice, err
 }
 
 // passes reports whether Redis may run the same call soon: the error says that it didn't run it now.
@@ -155,7 +168,7 @@ func (c *Caller) passes(err error) bool {
 	return c.alone && (redis.HasErrorPrefix(err, "MOVED") || redis.HasErrorPrefix(err, "ASK"))
 }
 
-// once sends a call. It returns when it has the reply, when ctx ends or after the timeout.
+// once sends a call. It returns when it has the reply, when ctx ends or after the timeout. twice says that it sent a second copy.
 //
 // By default go-redis ignores the end of a context once it has sent a command. So the command runs in a
 // flight, which ends by its own timeout. With ContextTimeoutEnabled go-redis heeds deadlines. Then a
@@ -164,15 +177,14 @@ func (c *Caller) passes(err error) bool {
 func (c *Caller) once(
 	ctx context.Context, begin time.Time, timeout time.Duration, script *redis.Script, keys []string, args []any, dated bool,
 	orphan func(ctx context.Context, reply any, err error),
-) (any, error) {
+) (reply any, twice bool, err error) {
 	if c.heeds && c.board() {
 		patience := min(timeout, selfPatience)
 		if dated {
 			args[len(args)-1] = c.due(ctx, begin.Add(patience))
 		}
-		reply, err, again := c.self(ctx, patience, patience < timeout, script, keys, args, orphan)
-		if !again {
-			return reply, err
+		if reply, err, twice = c.self(ctx, patience, patience < timeout, script, keys, args, orphan); !twice {
+			return reply, false, err
 		}
 		timeout -= patience
 	}
@@ -188,12 +200,12 @@ func (c *Caller) once(
 	for {
 		select {
 		case a := <-k.answer:
-			return a.reply, a.err
+			return a.reply, twice, a.err
 		case <-ctx.Done():
 			if a, ok := k.leave(); ok {
-				return a.reply, a.err
+				return a.reply, twice, a.err
 			}
-			return nil, lease.Ended(ctx)
+			return nil, twice, lease.Ended(ctx)
 		case <-timer.C:
 			if late < timeout {
 				c.hurry(k)
@@ -202,9 +214,9 @@ func (c *Caller) once(
 				continue
 			}
 			if a, ok := k.leave(); ok {
-				return a.reply, a.err
+				return a.reply, twice, a.err
 			}
-			return nil, NoReply(timeout)
+			return nil, twice, NoReply(timeout)
 		}
 	}
 }

@@ -33,11 +33,18 @@ type Lock struct {
 	since   time.Time                         // when it was granted
 	holding atomic.Pointer[telemetry.Holding] // a renewal may come before it is set
 
-	mu       sync.Mutex // allows one release at a time
-	early    bool       // MinHold doesn't count any more
-	released bool       // ReleaseBy was called, and the context has ended
-	lost     error      // how the lease had ended before that
-	done     bool       // the service has answered the release
+	mu       sync.Mutex
+	giving   *giving // the release that is under way
+	early    bool    // MinHold doesn't count any more
+	released bool    // ReleaseBy was called, and the context has ended
+	lost     error   // how the lease had ended before that
+	done     bool    // the service has answered the release
+}
+
+// A giving is one call of [Service.GiveUp], for all who release the lock meanwhile.
+type giving struct {
+	done chan struct{} // closed when err is set
+	err  error         // what the releases return
 }
 
 // Token returns the fencing token.
@@ -90,8 +97,29 @@ func (l *Lock) ExtendBy(ctx context.Context, s Service) error {
 	return err
 }
 
-// ReleaseBy ends the lease and gives the lock up. Once the service has answered, it returns the same each time.
+// ReleaseBy ends the lease and gives the lock up. Once the service has answered, it returns the same each time. A release
+// that meets another one waits for that, and returns the same.
 func (l *Lock) ReleaseBy(ctx context.Context, s Service) error {
+	g, first, keep := l.releasing()
+	if !first {
+		<-g.done
+		return g.err
+	}
+	answered := false
+	defer func() {
+		if !answered { // the service panics: the others must not wait for ever
+			l.gaveUp(g, errors.New("lock: the release has ended by a panic"))
+		}
+	}()
+	err := s.GiveUp(ctx, keep)
+	answered = true
+	l.holding.Load().Lost(HowLost(err))
+	return l.gaveUp(g, err)
+}
+
+// releasing begins a release. first says that the caller has to ask the service, and to keep the lock until keep.
+// Otherwise g is under way, or it is done.
+func (l *Lock) releasing() (g *giving, first bool, keep time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if !l.released {
@@ -103,23 +131,38 @@ func (l *Lock) ReleaseBy(ctx context.Context, s Service) error {
 		}
 		l.Validity.End(context.Canceled) // no work starts under the lock from here on
 	}
-	if !l.done {
-		var keep time.Time
-		if l.MinHold > 0 && !l.early {
-			keep = l.since.Add(l.MinHold)
-		}
-		err := s.GiveUp(ctx, keep)
-		l.holding.Load().Lost(HowLost(err))
-		switch {
-		case err == nil:
-			l.done = true
-		case errors.Is(err, lease.ErrLost):
-			l.done, l.lost = true, err
-		case l.lost == nil:
-			return err
-		}
+	if l.giving != nil {
+		return l.giving, false, keep
 	}
-	return l.lost
+	g = &giving{done: make(chan struct{})}
+	if l.done {
+		g.err = l.lost
+		close(g.done)
+		return g, false, keep
+	}
+	l.giving = g
+	if l.MinHold > 0 && !l.early {
+		keep = l.since.Add(l.MinHold)
+	}
+	return g, true, keep
+}
+
+// gaveUp notes how a release has ended, and returns what it returns.
+func (l *Lock) gaveUp(g *giving, err error) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	switch {
+	case err == nil:
+		l.done = true
+	case errors.Is(err, lease.ErrLost):
+		l.done, l.lost = true, err
+	}
+	if g.err = l.lost; g.err == nil {
+		g.err = err
+	}
+	l.giving = nil
+	close(g.done)
+	return g.err
 }
 
 // Earlier is for a service that says that the lock is lost, as err, after a release whose reply was lost. It returns nil

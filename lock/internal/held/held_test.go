@@ -3,7 +3,9 @@ package held
 import (
 	"context"
 	"errors"
+	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/signalbox-go/signalbox/internal/lease"
@@ -80,6 +82,58 @@ func TestRelease(t *testing.T) {
 		if len(s.keeps) != c.asked {
 			t.Errorf("%s: the service was asked %d times, want %d", name, len(s.keeps), c.asked)
 		}
+	}
+}
+
+// While the service hangs, releases don't queue up: they share one call.
+func TestReleasesAtOnce(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		l := granted(t, 0)
+		s := &hanging{for_: 5 * time.Second}
+		begun := time.Now()
+		var all sync.WaitGroup
+		for range 5 {
+			all.Go(func() {
+				if err := l.ReleaseBy(t.Context(), s); !errors.Is(err, errDown) || time.Since(begun) > 5*time.Second {
+					t.Errorf("after %v: %v", time.Since(begun), err)
+				}
+			})
+			all.Go(l.DropMinHold)
+		}
+		all.Wait()
+		if s.asked != 1 {
+			t.Errorf("the service was asked %d times at once", s.asked)
+		}
+		if err := l.ReleaseBy(t.Context(), s); !errors.Is(err, errDown) || s.asked != 2 { // nobody knows the outcome, so it asks again
+			t.Errorf("asked %d times: %v", s.asked, err)
+		}
+	})
+}
+
+// hanging is a service that doesn't answer for a time, and then fails.
+type hanging struct {
+	service
+	for_  time.Duration
+	asked int
+}
+
+func (h *hanging) GiveUp(context.Context, time.Time) error {
+	h.asked++
+	time.Sleep(h.for_) // in a bubble
+	return errDown
+}
+
+// If a service panics, those who wait for its release go on.
+func TestReleaseThatPanics(t *testing.T) {
+	t.Parallel()
+	l := granted(t, 0)
+	func() {
+		defer func() { _ = recover() }()
+		_ = l.ReleaseBy(t.Context(), nil)
+	}()
+	if err := l.ReleaseBy(t.Context(), &service{}); err != nil {
+		t.Error(err)
 	}
 }
 
