@@ -268,7 +268,7 @@ func (i *Inspector) Do(ctx context.Context, queue, id string, a Action) (was sig
 		if err := i.known(ctx, queue); err != nil {
 			return "", err
 		}
-		return "", fmt.Errorf("%w: %q in queue %q: it is completed, or was dropped, or its ID is misspelt", ErrNoJob, id, queue)
+		return "", fmt.Errorf("%w: %.200q in queue %.200q: it is completed, or was dropped, or its ID is misspelt", ErrNoJob, id, queue)
 	case store.Wrong:
 		return was, fmt.Errorf("%w: job %s of queue %s is %s, and %s is for jobs that are %s; %s", ErrState, id, queue, was, name, words(states), instead(a, was))
 	case store.Lost:

@@ -60,7 +60,7 @@ func (i *Inspector) DoAll(ctx context.Context, queue string, f Filter, a Action,
 	name, states := a.about()
 	err = errors.Join(a.validate(), f.validate())
 	if !slices.Contains(states, f.State) {
-		err = errors.Join(err, fmt.Errorf("%w Filter.State: it is %q, and %s is for jobs that are %s", signalbox.ErrInvalid, f.State, name, words(states)))
+		err = errors.Join(err, fmt.Errorf("%w Filter.State: it is %.200q, and %s is for jobs that are %s", signalbox.ErrInvalid, f.State, name, words(states)))
 	}
 	if err != nil {
 		return p, fmt.Errorf("inspect: %w", err)

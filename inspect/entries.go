@@ -210,7 +210,7 @@ func (i *Inspector) noEntry(ctx context.Context, queue, name string) error {
 	if err != nil {
 		return fmt.Errorf("inspect: the cron entries of queue %s: %w", queue, err)
 	}
-	return fmt.Errorf("%w: %q in queue %q: %s. An entry is known once a scheduler has run with it", ErrNoEntry, name, queue, list(names))
+	return fmt.Errorf("%w: %.200q in queue %.200q: %s. An entry is known once a scheduler has run with it", ErrNoEntry, name, queue, list(names))
 }
 
 // entries returns those entries of a queue that are known.

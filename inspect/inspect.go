@@ -557,7 +557,7 @@ func (i *Inspector) tell(ctx context.Context, worker string, do func(q *store.Qu
 		workers = append(workers, some...)
 	}
 	slices.Sort(workers)
-	return false, fmt.Errorf("%w: %q in namespace %q: %s", ErrNoWorker, worker, i.cfg.Namespace, list(slices.Compact(workers)))
+	return false, fmt.Errorf("%w: %.200q in namespace %q: %s", ErrNoWorker, worker, i.cfg.Namespace, list(slices.Compact(workers)))
 }
 
 func (i *Inspector) store(queue string) *store.Queue { return store.New(i.rdb, i.cfg.Namespace, queue) }
@@ -581,7 +581,7 @@ func (i *Inspector) known(ctx context.Context, queue string) error {
 	if err != nil {
 		return fmt.Errorf("inspect: the names of the queues: %w", err)
 	}
-	return fmt.Errorf("%w: %q in namespace %q: %s. A queue is known once a producer or a worker has used it", ErrNoQueue, queue, i.cfg.Namespace, list(names))
+	return fmt.Errorf("%w: %.200q in namespace %q: %s. A queue is known once a producer or a worker has used it", ErrNoQueue, queue, i.cfg.Namespace, list(names))
 }
 
 // list says which names there are.

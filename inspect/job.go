@@ -121,7 +121,7 @@ func (i *Inspector) Job(ctx context.Context, queue, id string) (Job, error) {
 		if err := i.known(ctx, queue); err != nil {
 			return Job{}, err
 		}
-		return Job{}, fmt.Errorf("%w: %q in queue %q: it is completed, or was dropped, or its ID is misspelt", ErrNoJob, id, queue)
+		return Job{}, fmt.Errorf("%w: %.200q in queue %.200q: it is completed, or was dropped, or its ID is misspelt", ErrNoJob, id, queue)
 	}
 	return jobOf(&view, &s), nil
 }

@@ -22,7 +22,7 @@ func (i *Inspector) Latest(ctx context.Context, queue string, state signalbox.St
 		return nil, fmt.Errorf("inspect: %w", err)
 	}
 	if state != signalbox.StateDead && state != signalbox.StateCancelled {
-		return nil, fmt.Errorf("inspect: %w state %q: the latest jobs are those that are dead or cancelled", signalbox.ErrInvalid, state)
+		return nil, fmt.Errorf("inspect: %w state %.200q: the latest jobs are those that are dead or cancelled", signalbox.ErrInvalid, state)
 	}
 	if n < 1 || n > MaxLatest {
 		return nil, fmt.Errorf("inspect: %w number %d of latest jobs: 1 to %d are allowed", signalbox.ErrInvalid, n, MaxLatest)

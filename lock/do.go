@@ -45,7 +45,7 @@ func Hold(ctx context.Context, l Lock, fn func(context.Context) error) (err erro
 		held.End(context.Canceled)
 		released := l.Release(ctx)
 		if lost && !errors.Is(released, ErrLost) {
-			released = errors.Join(released, fmt.Errorf("lock: %q: %w", l.Key(), ErrLost))
+			released = errors.Join(released, fmt.Errorf("lock: %.200q: %w", l.Key(), ErrLost))
 		}
 		if errors.Is(err, ErrLost) && errors.Is(released, ErrLost) && (errors.Is(err, ErrTaken) || !errors.Is(released, ErrTaken)) {
 			return // the error of fn says it already
@@ -53,7 +53,7 @@ func Hold(ctx context.Context, l Lock, fn func(context.Context) error) (err erro
 		err = errors.Join(err, released)
 	}()
 	if held.Err() != nil {
-		return fmt.Errorf("lock: %q: ended before its use: %w", l.Key(), lease.Ended(held))
+		return fmt.Errorf("lock: %.200q: ended before its use: %w", l.Key(), lease.Ended(held))
 	}
 	return fn(NewContext(held, l))
 }

@@ -41,7 +41,7 @@ func (r *Redis) Inspect(ctx context.Context, key string) (Info, error) {
 		err = parseInfo(reply, &info)
 	}
 	if err != nil {
-		return Info{}, fmt.Errorf("lock: inspect %q: %w", key, err)
+		return Info{}, fmt.Errorf("lock: inspect %.200q: %w", key, err)
 	}
 	return info, nil
 }

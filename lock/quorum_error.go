@@ -29,7 +29,7 @@ func (e *QuorumError) Error() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "lock: %s", e.Op)
 	if e.Key != "" {
-		fmt.Fprintf(&b, " %q", e.Key)
+		fmt.Fprintf(&b, " %.200q", e.Key)
 	}
 	fmt.Fprintf(&b, ": needs %d nodes, has %d", e.Need, e.Held)
 	for i, n := range e.Nodes {

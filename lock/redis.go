@@ -175,7 +175,7 @@ func placesOf(keys []string) ([]place, error) {
 			return nil, err
 		}
 		if i > 0 && key == keys[i-1] {
-			return nil, fmt.Errorf("%w: key %q is named twice", ErrInvalid, key)
+			return nil, fmt.Errorf("%w: key %.200q is named twice", ErrInvalid, key)
 		}
 		places[i] = place{lock: key, fence: fence, line: spec.WaitKey(fence)}
 	}

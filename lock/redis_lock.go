@@ -139,5 +139,5 @@ func (l *redisLock) failed(what string, err error) error {
 	if err == nil {
 		return nil
 	}
-	return fmt.Errorf("lock: %s %q: %w", what, l.Key(), err)
+	return fmt.Errorf("lock: %s %.200q: %w", what, l.Key(), err)
 }

@@ -72,7 +72,7 @@ func (q *Queue) pager(l Listing) (pager, error) {
 	case signalbox.StateRunning:
 		return q.running(l, after)
 	}
-	return nil, fmt.Errorf("%w state %q: jobs are scheduled, ready, running, dead, cancelled or completed", signalbox.ErrInvalid, l.State)
+	return nil, fmt.Errorf("%w state %.200q: jobs are scheduled, ready, running, dead, cancelled or completed", signalbox.ErrInvalid, l.State)
 }
 
 // view returns what is known of a job by its place.

@@ -18,6 +18,7 @@ const (
 	maxTTL        = spec.MaxTTL
 	defaultPrefix = "signalbox/lock/"
 	maxPrefix     = 256
+	maxOwner      = 128 // of an owner that Inspect returns
 )
 
 // Config says how a locker works. Zero values are defaults.
@@ -60,7 +61,7 @@ func (c Config) check() error {
 	}
 	if len(c.Prefix) > maxPrefix || !strings.HasSuffix(c.Prefix, "/") || strings.Contains(c.Prefix, "//") ||
 		strings.ContainsFunc(c.Prefix, func(r rune) bool { return r < ' ' || r > '~' }) {
-		err = errors.Join(err, fmt.Errorf("%w: Prefix is %q; it must be at most %d bytes of printable ASCII that end in one / and have no // inside, such as %q",
+		err = errors.Join(err, fmt.Errorf("%w: Prefix is %.300q; it must be at most %d bytes of printable ASCII that end in one / and have no // inside, such as %q",
 			lock.ErrInvalid, c.Prefix, maxPrefix, defaultPrefix))
 	}
 	return errors.Join(err, spec.Settings{TTL: spec.DefaultTTL, Owner: c.Owner}.Check())

@@ -14,6 +14,9 @@ import (
 //
 // Token is that of the holder, and 0 if the lock is free. For is in whole seconds: the lease's time left, which may be
 // longer than the holder's validity. Since is always zero, since etcd keeps no times.
+//
+// A key without a lease, which somebody else has written below the lock's name, holds the lock for ever: For is negative
+// then. It must be deleted by hand.
 func (r *Locker) Inspect(ctx context.Context, key string) (lock.Info, error) {
 	queue, err := queueOf(r.prefix, key)
 	if err != nil {
@@ -25,9 +28,11 @@ func (r *Locker) Inspect(ctx context.Context, key string) (lock.Info, error) {
 	first, err := r.client.Get(callCtx, queue, append(clientv3.WithFirstCreate(), clientv3.WithPrefix())...)
 	if err == nil && len(first.Kvs) > 0 {
 		kv := first.Kvs[0]
-		info.Held, info.Owner, info.Token = true, string(kv.Value), kv.CreateRevision
+		info.Held, info.Owner, info.Token = true, string(kv.Value[:min(len(kv.Value), maxOwner)]), kv.CreateRevision
 		var left *clientv3.LeaseTimeToLiveResponse
-		if left, err = r.client.TimeToLive(callCtx, clientv3.LeaseID(kv.Lease)); err == nil {
+		if kv.Lease == 0 {
+			info.For = -1
+		} else if left, err = r.client.TimeToLive(callCtx, clientv3.LeaseID(kv.Lease)); err == nil {
 			info.For = time.Duration(left.TTL) * time.Second
 			if left.TTL <= 0 { // it has ended since, and its key with it
 				info = lock.Info{Key: key}
@@ -35,7 +40,7 @@ func (r *Locker) Inspect(ctx context.Context, key string) (lock.Info, error) {
 		}
 	}
 	if err != nil {
-		return lock.Info{}, fmt.Errorf("lock: inspect %q: %w", key, r.answer(ctx, callCtx, err))
+		return lock.Info{}, fmt.Errorf("lock: inspect %.200q: %w", key, r.answer(ctx, callCtx, err))
 	}
 	return info, nil
 }

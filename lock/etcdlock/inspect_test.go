@@ -2,6 +2,7 @@ package etcdlock
 
 import (
 	"errors"
+	"strings"
 	"testing"
 	"time"
 
@@ -37,6 +38,21 @@ func TestInspect(t *testing.T) {
 	release(t, next)
 	if got := inspect(); got != (lock.Info{Key: key}) {
 		t.Errorf("released: %+v", got)
+	}
+	// A key without a lease, which somebody else has written, holds the lock, and for ever.
+	queue, err := queueOf(defaultPrefix, key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := client.Put(t.Context(), queue+"foreign", strings.Repeat("x", 1000)); err != nil {
+		t.Fatal(err)
+	}
+	refused(t, r, key)
+	if got := inspect(); !got.Held || got.For >= 0 || got.Owner != strings.Repeat("x", maxOwner) || got.Token == 0 {
+		t.Errorf("held by a key without a lease: %+v", got)
+	}
+	if _, err := client.Delete(t.Context(), queue+"foreign"); err != nil {
+		t.Fatal(err)
 	}
 	if _, err := r.Inspect(t.Context(), ""); !errors.Is(err, lock.ErrInvalid) {
 		t.Errorf("no key: %v", err)

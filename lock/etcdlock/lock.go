@@ -98,5 +98,5 @@ func (l *heldLock) failed(what string, err error) error {
 	if errors.Is(err, lock.ErrInvalid) {
 		return err
 	}
-	return fmt.Errorf("lock: %s %q: %w", what, l.key, err)
+	return fmt.Errorf("lock: %s %.200q: %w", what, l.key, err)
 }

@@ -26,7 +26,7 @@ func WriteFile(ctx context.Context, name string, data []byte, perm fs.FileMode) 
 		return err
 	}
 	if strings.ContainsAny(g.issuer, `/\.`) {
-		return invalid("the issuer %q can't be part of a file's name", g.issuer)
+		return invalid("the issuer %.200q can't be part of a file's name", g.issuer)
 	}
 	if err := g.newest(name); err != nil {
 		return err

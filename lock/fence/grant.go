@@ -47,13 +47,13 @@ func (g Grant) check() error {
 	case g.resource == "" || len(g.resource) > maxResource:
 		return invalid("the lease's key has %d bytes; a guard takes 1 to %d", len(g.resource), maxResource)
 	case !utf8.ValidString(g.resource) || strings.Contains(g.resource, "\x00"):
-		return invalid("the lease's key %q is no UTF-8 text, or has a NUL; databases can't keep it", g.resource)
+		return invalid("the lease's key %.200q is no UTF-8 text, or has a NUL; databases can't keep it", g.resource)
 	case !printable(g.issuer) || len(g.issuer) > maxIssuer:
-		return invalid("the issuer %q of the lease on %q; want 1 to %d bytes of printable ASCII without spaces", g.issuer, g.resource, maxIssuer)
+		return invalid("the issuer %.200q of the lease on %.200q; want 1 to %d bytes of printable ASCII without spaces", g.issuer, g.resource, maxIssuer)
 	case g.token <= 0:
-		return invalid("the token %d of the lease on %q; want a positive one", g.token, g.resource)
+		return invalid("the token %d of the lease on %.200q; want a positive one", g.token, g.resource)
 	case !printable(g.holder):
-		return invalid("the holder of the lease on %q is empty, or no printable ASCII without spaces", g.resource)
+		return invalid("the holder of the lease on %.200q is empty, or no printable ASCII without spaces", g.resource)
 	}
 	return nil
 }
@@ -89,7 +89,7 @@ func grantsOf(ctx context.Context, leases []lock.Lease) ([]Grant, error) {
 		if !ok {
 			o, ok := l.(lock.Origin)
 			if !ok {
-				return nil, invalid("the lease on %q, of type %T, doesn't say who issued its token: it is no lock.Origin", l.Key(), l)
+				return nil, invalid("the lease on %.200q, of type %T, doesn't say who issued its token: it is no lock.Origin", l.Key(), l)
 			}
 			g = Grant{issuer: o.Issuer(), token: l.Token(), resource: l.Key()}
 			if holder := o.Holder(); holder != "" {
@@ -111,7 +111,7 @@ func grantsOf(ctx context.Context, leases []lock.Lease) ([]Grant, error) {
 			return nil, err
 		}
 		if i > 0 && grants[i-1].resource == g.resource {
-			return nil, invalid("two leases on %q", g.resource)
+			return nil, invalid("two leases on %.200q", g.resource)
 		}
 	}
 	return grants, nil

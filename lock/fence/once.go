@@ -60,7 +60,7 @@ func (g *Guard) once(ctx context.Context, step string, effect func() ([]byte, er
 	}
 	e, err := effectOf(ctx)
 	if err == nil && (len(step) > maxStep || !printable(step)) {
-		err = invalid("the step %q; want 1 to %d bytes of printable ASCII without spaces", step, maxStep)
+		err = invalid("the step %.200q; want 1 to %d bytes of printable ASCII without spaces", step, maxStep)
 	}
 	if err != nil {
 		return nil, false, g.fail(err)

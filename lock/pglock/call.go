@@ -144,14 +144,21 @@ func (p *Locker) advise(err error) error {
 }
 
 // A fitness is the row of preflight.sql.
-type fitness struct{ Forgets, Unlogged bool }
+type fitness struct {
+	Forgets, Unlogged bool
+	Schemas           string
+}
 
 // preflight checks once that the server keeps what it has granted.
 func (p *Locker) preflight(ctx context.Context) error {
 	if p.checked.Load() {
 		return nil
 	}
-	f, err := call[fitness](ctx, p, p.askTimeout, p.sql.preflight, []any{quoted(p.table)}, nil)
+	name := p.table
+	if strings.Contains(name, ".") {
+		name = ""
+	}
+	f, err := call[fitness](ctx, p, p.askTimeout, p.sql.preflight, []any{quoted(p.table), name}, nil)
 	switch {
 	case err != nil:
 		return err
@@ -159,6 +166,8 @@ func (p *Locker) preflight(ctx context.Context) error {
 		return fmt.Errorf("%w: synchronous_commit is off for this user or database, so a crash could forget a lock that was granted; set it to local or on", lock.ErrInvalid)
 	case f.Unlogged:
 		return fmt.Errorf("%w: the table %s is unlogged or temporary, so a crash would empty it; use ALTER TABLE ... SET LOGGED", lock.ErrInvalid, p.table)
+	case f.Schemas != "":
+		return fmt.Errorf("%w: several schemas have a table %s: %s; users with other search_paths would lock in different tables, so name the schema in Config.Table, as schema.%s", lock.ErrInvalid, p.table, f.Schemas, p.table)
 	}
 	p.checked.Store(true)
 	return nil

@@ -22,7 +22,8 @@ type Config struct {
 	Owner string
 
 	// Table is the table of locks, as name or schema.name. Names have 1 to 63 of a-z, 0-9 and _, and don't begin with a
-	// digit. The default is [DefaultTable]. See [Schema].
+	// digit. The default is [DefaultTable]. See [Schema]. Without a schema the table is the one that the user's search_path
+	// finds. If several schemas have a table of that name, it is refused: others may find another one.
 	Table string
 
 	// Listen says how to connect for LISTEN. The default is to connect as the pool does. Set it if the pool goes through

@@ -30,7 +30,7 @@ func (p *Locker) Inspect(ctx context.Context, key string) (lock.Info, error) {
 	case errors.Is(err, pgx.ErrNoRows):
 		return info, nil
 	case err != nil:
-		return lock.Info{}, fmt.Errorf("lock: inspect %q: %w", key, err)
+		return lock.Info{}, fmt.Errorf("lock: inspect %.200q: %w", key, err)
 	}
 	info.Token = f.Token
 	if f.Left > 0 {

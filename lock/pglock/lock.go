@@ -101,5 +101,5 @@ func (l *pgLock) failed(what string, err error) error {
 	if err == nil {
 		return nil
 	}
-	return fmt.Errorf("lock: %s %q: %w", what, l.key, err)
+	return fmt.Errorf("lock: %s %.200q: %w", what, l.key, err)
 }

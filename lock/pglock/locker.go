@@ -118,7 +118,7 @@ func checkKey(key string) error {
 	case len(key) > maxKey:
 		return fmt.Errorf("%w: the key has %d bytes; at most %d are allowed", lock.ErrInvalid, len(key), maxKey)
 	case !utf8.ValidString(key) || strings.Contains(key, "\x00"):
-		return fmt.Errorf("%w: key %q is not UTF-8 without zero bytes", lock.ErrInvalid, key)
+		return fmt.Errorf("%w: key %.200q is not UTF-8 without zero bytes", lock.ErrInvalid, key)
 	}
 	return nil
 }

@@ -76,6 +76,40 @@ func TestTables(t *testing.T) {
 	}
 }
 
+// Two roles with other search_paths find different tables of one name. Neither may lock, unless it names the schema: both
+// would hold the lock.
+func TestTablesOfOneName(t *testing.T) {
+	t.Parallel()
+	base := dial(t, sharedURL(t))
+	schema, err := pglock.Schema("twin")
+	if err != nil {
+		t.Fatal(err)
+	}
+	pools := map[string]*pgxpool.Pool{}
+	for _, role := range []string{"left_", "right_"} {
+		exec(t, base, "CREATE ROLE "+role+" LOGIN")
+		exec(t, base, "CREATE SCHEMA "+role+" AUTHORIZATION "+role)
+		pools[role] = dial(t, sharedURL(t), func(c *pgxpool.Config) {
+			c.ConnConfig.User, c.ConnConfig.RuntimeParams["search_path"] = role, role
+		})
+	}
+	exec(t, pools["left_"], schema)
+	first := locker(t, pools["left_"], pglock.Config{Table: "twin"})
+	if err := acquire(t, first, "a").Release(t.Context()); err != nil {
+		t.Errorf("while there is one table: %v", err)
+	}
+	exec(t, pools["right_"], schema)
+	for role, pool := range pools {
+		_, err := locker(t, pool, pglock.Config{Table: "twin"}).TryAcquire(t.Context(), "a")
+		if !errors.Is(err, lock.ErrInvalid) || !strings.Contains(err.Error(), "left_, right_") || !strings.Contains(err.Error(), "schema.twin") {
+			t.Errorf("%s, without a schema: %v", role, err)
+		}
+		if err := acquire(t, locker(t, pool, pglock.Config{Table: role + ".twin"}), "a").Release(t.Context()); err != nil {
+			t.Errorf("%s, with its schema: %v", role, err)
+		}
+	}
+}
+
 // Keys that no row can have are refused, with their reason.
 func TestKeys(t *testing.T) {
 	t.Parallel()

@@ -77,7 +77,7 @@ func (l *heldLock) failed(what string, err error) error {
 	if _, ok := err.(*lock.QuorumError); ok || err == nil {
 		return err // it says all that is known
 	}
-	return fmt.Errorf("lock: %s %q: %w", what, l.key, err)
+	return fmt.Errorf("lock: %s %.200q: %w", what, l.key, err)
 }
 
 // run asks all nodes that may have the claim to extend it.

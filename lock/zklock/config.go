@@ -81,7 +81,7 @@ func (c Config) check() error {
 		err = errors.Join(err, fmt.Errorf("%w: SessionTimeout is %v; it must be from %v to %v", lock.ErrInvalid, c.SessionTimeout, minSession, maxSession))
 	}
 	if !validRoot(c.Root) {
-		err = errors.Join(err, fmt.Errorf("%w: Root is %q; it must be an absolute path such as %s, of printable ASCII, without empty, . or .. parts, and not in /zookeeper", lock.ErrInvalid, c.Root, defaultRoot))
+		err = errors.Join(err, fmt.Errorf("%w: Root is %.300q; it must be an absolute path such as %s, of printable ASCII, without empty, . or .. parts, and not in /zookeeper", lock.ErrInvalid, c.Root, defaultRoot))
 	}
 	if (c.AuthScheme == "") != (len(c.Auth) == 0) {
 		err = errors.Join(err, fmt.Errorf("%w: AuthScheme and Auth must be set together, such as %q and a user:password", lock.ErrInvalid, "digest"))

@@ -26,9 +26,9 @@ func (l *Locker) Inspect(ctx context.Context, key string) (lock.Info, error) {
 		}
 	}
 	if errors.Is(err, zk.ErrNoNode) { // of a lock that changes hands all the time
-		return lock.Info{}, fmt.Errorf("lock: inspect %q: it changed hands three times; try again", key)
+		return lock.Info{}, fmt.Errorf("lock: inspect %.200q: it changed hands three times; try again", key)
 	} else if err != nil {
-		return lock.Info{}, fmt.Errorf("lock: inspect %q: %w", key, l.advise(err, "read", path))
+		return lock.Info{}, fmt.Errorf("lock: inspect %.200q: %w", key, l.advise(err, "read", path))
 	}
 	return info, nil
 }

@@ -174,7 +174,7 @@ func (k *zkLock) failed(what string, err error) error {
 	if err == nil {
 		return nil
 	}
-	return fmt.Errorf("lock: %s %q: %w", what, k.key, err)
+	return fmt.Errorf("lock: %s %.200q: %w", what, k.key, err)
 }
 
 var _ interface {

@@ -182,8 +182,17 @@ func (l *Locker) advise(err error, what, path string) error {
 	case errors.Is(err, zk.ErrAuthFailed):
 		return fmt.Errorf("%w: ZooKeeper refuses Config.AuthScheme or Config.Auth", err)
 	}
+	if err != nil && err.Error() == errQuota {
+		return fmt.Errorf("ZooKeeper's quota of nodes or bytes on %s, or on a node above it, is used up, so it refuses to %s there: raise it (setquota), or let fewer keys be locked: %w", bounded(path), what, err)
+	}
 	return err
 }
+
+// errQuota is how the client calls ZooKeeper's error for a quota that is enforced (3.7 or later). It knows no name for it.
+const errQuota = "unknown error: -125"
+
+// bounded returns the beginning of a text for people.
+func bounded(s string) string { return s[:min(len(s), 300)] }
 
 // add begins a grant. If the session ends from here on, so does the validity.
 func (l *Locker) add(k *zkLock) error {

@@ -63,8 +63,15 @@ type waiter struct {
 	sequence int32
 }
 
-// before reports whether w came before o. ZooKeeper's counter goes from the largest to the smallest int32.
-func (w waiter) before(o waiter) bool { return w.sequence-o.sequence < 0 }
+// before reports whether w came before o. ZooKeeper's counter is an int32. After the largest some releases go on with the
+// smallest. Others, as 3.8, stay at the largest. From then on the names decide among those with the same number, so
+// that there is an order, though not that of their coming. A key's node counts anew when it is created again.
+func (w waiter) before(o waiter) bool {
+	if w.sequence == o.sequence {
+		return w.name < o.name
+	}
+	return w.sequence-o.sequence < 0
+}
 
 func parseView(children []string, stat *zk.Stat) (v view, err error) {
 	v.version = stat.Version

@@ -20,13 +20,13 @@ func FenceKey(key string) (string, error) {
 	case key == "":
 		return "", fmt.Errorf("%w: the key is empty", ErrInvalid)
 	case strings.HasSuffix(key, FenceSuffix), strings.HasSuffix(key, WaitSuffix):
-		return "", fmt.Errorf("%w: key %q ends as the token counters (%q) and waiting lines (%q) do", ErrInvalid, key, FenceSuffix, WaitSuffix)
+		return "", fmt.Errorf("%w: key %.200q ends as the token counters (%q) and waiting lines (%q) do", ErrInvalid, key, FenceSuffix, WaitSuffix)
 	case isTwice(key):
-		return "", fmt.Errorf("%w: key %q is one key twice, the second time as hash tag, as in the names of what is beside that one", ErrInvalid, key)
+		return "", fmt.Errorf("%w: key %.200q is one key twice, the second time as hash tag, as in the names of what is beside that one", ErrInvalid, key)
 	case hasHashTag(key):
 		return key + FenceSuffix, nil
 	case strings.ContainsAny(key, "{}"):
-		return "", fmt.Errorf("%w: key %q has a { or a } but no hash tag such as {tag}", ErrInvalid, key)
+		return "", fmt.Errorf("%w: key %.200q has a { or a } but no hash tag such as {tag}", ErrInvalid, key)
 	}
 	return key + "{" + key + "}" + FenceSuffix, nil
 }
