@@ -330,8 +330,8 @@ func (q *queue) follow(h store.Hints, began time.Time) {
 // sweepEvery is how often terminal jobs that have been kept long enough are dropped.
 const sweepEvery = time.Minute
 
-// maxSweeps bounds the calls of a sweep. Each drops up to 500 jobs of each kind.
-const maxSweeps = 20
+// maxSweeps bounds the calls of a sweep. Each drops up to 500 jobs of each kind, and up to 500 windows of unique keys.
+const maxSweeps = 200
 
 // sweep drops terminal jobs that have been kept long enough. Only the keeper calls it.
 func (q *queue) sweep(ctx context.Context) {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/signalbox-go/signalbox"
 	"github.com/signalbox-go/signalbox/internal/redistest"
 )
 
@@ -300,6 +301,20 @@ func testLeaving(t *testing.T, r *rig) {
 	leave("with a job whose time will come", 1)
 	r.put("a")
 	leave("with a job that is ready", 1)
+	r.settled(settlement(r.one(), Completed))
+	r.cancel("later")
+
+	// A job that is ready, and that nobody may start for now, expires. The session had the timer for that.
+	r.dropWake()
+	_, err := r.SetLimits(bg, signalbox.Limits{Running: 1})
+	r.must(err)
+	r.idle.hears(r.keys.control(), Look)
+	r.put("runs")
+	r.one()
+	r.enqueued(r.made(signalbox.Job{ID: "expires", ExpireAfter: time.Hour}, "", When{}))
+	leave("with a job that will expire", 1)
+	r.must(r.rdb.HSet(bg, r.keys.settings, "paused", "1").Err())
+	leave("with a job that will expire in a queue that is paused", 1)
 }
 
 // Nobody is woken for a session that was closed, or taken back.

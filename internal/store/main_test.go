@@ -90,8 +90,9 @@ func (r *rig) open() {
 // expire ends the lease of the session at once.
 func (r *rig) expire() {
 	r.t.Helper()
-	_, _, err := r.Renew(bg, r.session, 0, "")
+	_, hints, err := r.Renew(bg, r.session, 0, "")
 	r.must(err)
+	redistest.Eventually(r.t, func() bool { return !r.rdb.Time(bg).Val().Before(hints.At) }, "the server's clock has not gone back")
 }
 
 func (r *rig) item(id string, when When, p signalbox.Priority) Item {

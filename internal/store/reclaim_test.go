@@ -486,7 +486,9 @@ func testDeadTold(t *testing.T, r *rig) {
 	}
 	equal(t, "returned", res.Returned, []string{"beside"})
 	same(t, "lost", len(res.Lost), 0)
-	equal(t, "dead", ids(res.Dead), []string{"poison"})
+	if equal(t, "dead", ids(res.Dead), []string{"poison"}); len(res.Dead) != 1 {
+		t.FailNow()
+	}
 	d := res.Dead[0]
 	r.must(d.Err)
 	same(t, "kind", d.Job.Kind, "k")
@@ -508,6 +510,9 @@ func testDeadUnheard(t *testing.T, r *rig) {
 	r.expire()
 	res := r.reclaim(r.session)
 	equal(t, "dead", ids(res.Dead), []string{"poison"})
+	if len(res.Dead) != 1 {
+		t.Fatalf("a reclaim of the last crash: %+v", res)
+	}
 	same(t, "span", res.Dead[0].Span, "")
 	same(t, "token", res.Dead[0].Job.Token, last.Job.Token)
 	same(t, "spans", r.rdb.HLen(bg, r.keys.notes).Val(), 0)

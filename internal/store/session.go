@@ -61,7 +61,8 @@ func (q *Queue) Close(ctx context.Context, session string, ends bool, lanes ...*
 	return left, r.err
 }
 
-// Sweep drops terminal jobs beyond what the queue keeps, up to 500 of each kind, and returns how many.
+// Sweep drops terminal jobs beyond what the queue keeps, windows of unique keys that are over, and old receipts of moves, up to 500 of each kind. It returns how many:
+// 0 if nothing is left to drop.
 func (q *Queue) Sweep(ctx context.Context) (dropped int, err error) {
 	r, err := run(ctx, q.rdb, sweepScript, sweepScript.keys(&q.keys), sweepScript.args(0, arg{"protocol", Protocol},
 		arg{"keep_jobs", q.kept.count}, arg{"keep_bytes", q.kept.bytes}, arg{"keep_us", q.kept.age.Microseconds()}))

@@ -20,6 +20,7 @@ var uniqueTests = []storeTest{
 	{"UniqueEnds", testUniqueEnds},
 	{"UniqueLivesOn", testUniqueLivesOn},
 	{"UniqueWindow", testUniqueWindow},
+	{"UniqueWindowsAreSwept", testUniqueWindowsSwept},
 	{"UniqueAgain", testUniqueAgain},
 	{"UniqueLostReply", testUniqueLostReply},
 	{"UniqueOfTheGone", testUniqueOfTheGone},
@@ -195,6 +196,26 @@ func testUniqueWindow(t *testing.T, r *rig) {
 	same(t, "windows", r.rdb.ZCard(bg, r.keys.windows).Val(), 1) // each call dropped the one before
 	r.sweep()
 	same(t, "windows after a sweep", r.rdb.Exists(bg, r.keys.windows, r.keys.unique).Val(), 0)
+}
+
+// A sweep says of windows, too, that it has dropped some, so that it is made again while there are more.
+func testUniqueWindowsSwept(t *testing.T, r *rig) {
+	const n = 1200
+	now, err := r.Now(bg)
+	r.must(err)
+	_, err = r.rdb.Pipelined(bg, func(p redis.Pipeliner) error {
+		for i, key := range numbered("w", n) {
+			over := now.UnixMicro() - int64(n-i)
+			p.HSet(bg, r.keys.unique, wire.UniqueKey("k", key, false), strconv.FormatInt(over, 10)+" gone")
+			p.ZAdd(bg, r.keys.windows, redis.Z{Score: float64(over), Member: wire.UniqueKey("k", key, false)})
+		}
+		return nil
+	})
+	r.must(err)
+	for _, want := range []int{500, 500, 200, 0} {
+		same(t, "windows that a sweep has dropped", r.sweep(), want)
+	}
+	same(t, "windows", r.rdb.Exists(bg, r.keys.windows, r.keys.unique).Val(), 0)
 }
 
 func testUniqueAgain(t *testing.T, r *rig) {

@@ -1,6 +1,7 @@
 package store
 
 import (
+	"fmt"
 	"testing"
 	"time"
 
@@ -101,6 +102,33 @@ func testWakeForReclaimed(t *testing.T, r *rig) {
 	r.expire()
 	r.reclaim(r.session)
 	same(t, "wake-ups", r.wakes(), 1)
+
+	r.takeWake()
+	r.session = "second"
+	r.open()
+	r.claim(1)
+	r.expire()
+	r.reclaim(r.session)
+	same(t, "wake-ups for one that is a suspect now", r.wakes(), 1)
+
+	// A job of a group ends with the session. That gives nobody a turn, but the other job is ready.
+	for _, held := range []bool{false, true} {
+		r.takeWake()
+		r.session = fmt.Sprint("third", held)
+		r.open()
+		r.enqueued(r.grouped("grouped", "gg", When{}, signalbox.PriorityNormal))
+		if r.put("plain"); held { // beside a suspect
+			r.claim(5)
+		} else {
+			r.settled(settlement(r.claim(5)[0], Completed))
+		}
+		r.cancel("grouped")
+		r.dropWake()
+		r.expire()
+		res := r.reclaim(r.session)
+		equal(t, "cancelled", ids(res.Cancelled), []string{"grouped"})
+		same(t, "wake-ups for a job beside one that was cancelled", r.wakes(), 1)
+	}
 }
 
 // A worker that stops may have got a wake-up for a job that it won't claim.

@@ -205,13 +205,13 @@ else
 end
 
 -- A session that can use no wake-up passes on the one that it may have got: for a job that is ready, or for the one whose time
--- is next.
+-- is next: to run, or to expire.
 local away = newer or quiet or leaving == '1'
 local was_idle = away and address ~= ''
 if was_idle then
   redis.call('ZREM', IDLE, address)
 end
-local more, wake = 0, false
+local more, wake, expires = 0, false, was_idle and LINED and redis.call('ZCARD', EXPIRES) > 0
 local ahead = waiting[HIGH] + waiting[NORMAL] + waiting[LOW] + (g and redis.call('ZCARD', TURNS) or 0)
 if spare <= 0 then
   if ahead == 0 then
@@ -222,12 +222,12 @@ end
 if newer then
   wake = true -- whatever it is for: this call can't know
 elseif held_back == 'paused' then
-  wake = false -- resuming has all workers look
+  wake = expires -- resuming has all workers look, but jobs expire meanwhile
 elseif (again or not alive or cut or quiet) and ahead > 0 or crowded then
   more, wake = quiet and 0 or 1, true
 else
   -- For a session that may take a suspect, or one that sets its timer.
-  wake = suspects_ready and waiting[SUSPECT] > 0 or was_idle and (redis.call('ZCARD', DUE) > 0 or pause > 0 or g and redis.call('ZCARD', PARKED) > 0)
+  wake = suspects_ready and waiting[SUSPECT] > 0 or was_idle and (expires or redis.call('ZCARD', DUE) > 0 or pause > 0 or g and redis.call('ZCARD', PARKED) > 0)
 end
 if wake then
   wake_one(IDLE, address)

@@ -5,7 +5,7 @@
 -- KEYS, ARGV: as named below
 --       keep_jobs, keep_bytes, keep_us: the limits if the settings have none: the number of jobs of each state, their bytes, and how
 --       long they are kept (us)
--- Reply: the number of jobs and receipts dropped; 0 if the queue's layout is newer than the protocol
+-- Reply: the number of jobs, windows and receipts dropped; 0 if the queue's layout is newer than the protocol
 -- Errors: those of Redis, before the first write.
 
 local JOBS, STATS, DEAD, CANCELLED, SETTINGS, COMPLETED, UNIQUE, WINDOWS, RECEIPTS = unpack(KEYS)
@@ -34,5 +34,4 @@ for name, state in pairs(terminal) do
   local bytes = tonumber(redis.call('HGET', STATS, state.bytes) or '0') or 0
   dropped = dropped + trim(state, bytes, bounds, now, 500)
 end
-drop_windows(now, 500)
-return dropped + drop_receipts(now, 500)
+return dropped + drop_windows(now, 500) + drop_receipts(now, 500)

@@ -1,10 +1,10 @@
 -- include: digits
 
--- Drops windows of unique keys that are over, at most most of them.
+-- Drops windows of unique keys that are over, at most most of them. Returns how many there were.
 local function drop_windows(now, most)
   local over = redis.call('ZRANGE', WINDOWS, '-inf', digits(now), 'BYSCORE', 'LIMIT', 0, most)
   if #over == 0 then
-    return
+    return 0
   end
   local gone, values = {}, redis.call('HMGET', UNIQUE, unpack(over))
   for i = 1, #over do
@@ -17,4 +17,5 @@ local function drop_windows(now, most)
   if #gone > 0 then
     redis.call('HDEL', UNIQUE, unpack(gone))
   end
+  return #over
 end
