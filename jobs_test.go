@@ -357,7 +357,7 @@ func Example_limits() {
 		if err != nil {
 			return err
 		}
-		err = ins.SetLimitsOf(ctx, "mail", "tenant-42", &signalbox.Limits{Running: 5}) // one tenant may have more
+		err = ins.SetLimitsOf(ctx, "mail", "tenant-42", signalbox.Limits{Running: 5}) // one tenant may have more
 		return err
 	})
 	// Output: receipt 9

@@ -2,9 +2,13 @@ package signalbox
 
 import "time"
 
-// Limits bound what runs of a queue, or of each of its groups, across all workers. The zero value is no limit.
+// NoLimit says that there is no limit, in a field of [Limits] or [Rate]. A group whose own limits say so has none there, whatever those of all groups say.
+const NoLimit = -1
+
+// Limits bound what runs of a queue, or of each of its groups, across all workers. The zero value bounds nothing. In the limits of a single group a field that is
+// 0 has the value that it has for all groups, also when that changes later; see [NoLimit].
 type Limits struct {
-	// Running is how many jobs run at a time, at most: 1 to 1,000,000; 0 is no limit. A job counts from its claim until its outcome is
+	// Running is how many jobs run at a time, at most: 1 to 1,000,000; 0 and NoLimit are no limit. A job counts from its claim until its outcome is
 	// settled, or until it is taken back from a worker that died. A job of a group that isn't serial doesn't count while it waits for its retry.
 	Running int
 	// Rate is how often jobs start.
@@ -13,7 +17,7 @@ type Limits struct {
 
 // A Rate is how often jobs start, at most: a delivery counts when a worker claims it, also one that runs a job again. The zero value is no limit.
 type Rate struct {
-	// Jobs is how many start in each Per: 1 to 1,000,000; 0 is no limit.
+	// Jobs is how many start in each Per: 1 to 1,000,000; 0 and NoLimit are no limit.
 	Jobs int
 	// Per is a time of 1 ms to 24 h. 0 is 1 s.
 	Per time.Duration

@@ -208,12 +208,12 @@ func (st *stage) all() error {
 		{"reclaim", st.reclaim},
 		{"limit of 3", limits(signalbox.Limits{Running: 3})},
 		{"limit of 3, claim many", func() error { return st.claims(calls, st.most) }},
-		{"limit of one group", func() error { return st.ins.SetLimitsOf(st.ctx, queue, st.key(0), &signalbox.Limits{Running: 5}) }},
+		{"limit of one group", func() error { return st.ins.SetLimitsOf(st.ctx, queue, st.key(0), signalbox.Limits{Running: 5}) }},
 		{"rate of 1 a second", limits(signalbox.Limits{Rate: signalbox.Rate{Jobs: 1, Per: time.Second}})},
 		{"rate of 1 a second, claim many", func() error { return st.claims(calls, st.most) }},
 		{"held back for 1 ms", func() error { return st.holdBack(calls) }},
 		{"no limit", func() error {
-			return errors.Join(limits(signalbox.Limits{})(), st.ins.SetLimitsOf(st.ctx, queue, st.key(0), nil))
+			return errors.Join(limits(signalbox.Limits{})(), st.ins.SetLimitsOf(st.ctx, queue, st.key(0), signalbox.Limits{}))
 		}},
 		{"no limit, claim many", func() error { return st.claims(calls, st.most) }},
 		{"list", func() error { return st.list(ready) }},

@@ -53,7 +53,7 @@ type fileSettings struct {
 	PausedGroups []string `json:"paused_groups,omitempty"`
 }
 
-// fileLimits are limits. 0 for none.
+// fileLimits are limits. 0 for none, and in those of a single group for what all groups have: it has -1 for none.
 type fileLimits struct {
 	Running int   `json:"running"`
 	Jobs    int   `json:"jobs"` // that start in each PerUS
@@ -82,7 +82,7 @@ func (s *fileSettings) setLimits(ctx context.Context, q *store.Queue) error {
 	}
 	for _, group := range slices.Sorted(maps.Keys(s.LimitsOf)) {
 		l := s.LimitsOf[group].limits()
-		if _, err := q.SetLimitsOf(ctx, group, &l); err != nil {
+		if _, err := q.SetLimitsOf(ctx, group, l); err != nil {
 			return err
 		}
 	}

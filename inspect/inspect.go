@@ -325,21 +325,18 @@ func (i *Inspector) SetGroupLimits(ctx context.Context, queue string, l signalbo
 	return i.limit(ctx, queue, l, "limits of the groups of queue %s: %w", func(q *store.Queue) error { _, err := q.SetGroupLimits(ctx, l); return err })
 }
 
-// SetLimitsOf sets what runs of one group of a queue at most. With nil the group has the limits of all groups again. The zero value is no limit, whatever
-// those are. group is the key of a scheduler.Group or of a scheduler.Serial: the limits are for both groups, each by itself. Of a serial group the rate
+// SetLimitsOf sets what runs of one group of a queue at most, in place of what was set for it before. A field that is 0 has the value that it has for all groups, also
+// when that changes later: with the zero value the group has no limits of its own. [signalbox.NoLimit] is no limit, whatever all groups have. group is the key of a scheduler.Group or of a scheduler.Serial: the limits are for both groups, each by itself. Of a serial group the rate
 // counts: one job of it runs at a time, whatever Running says. Otherwise it is as [Inspector.SetLimits].
-func (i *Inspector) SetLimitsOf(ctx context.Context, queue, group string, l *signalbox.Limits) error {
+func (i *Inspector) SetLimitsOf(ctx context.Context, queue, group string, l signalbox.Limits) error {
 	if err := store.ValidateGroup(group); err != nil {
 		return fmt.Errorf("inspect: %w", err)
 	}
-	var valid signalbox.Limits
-	if l != nil {
-		valid = *l
-	}
-	return i.limit(ctx, queue, valid, "limits of a group of queue %s: %w", func(q *store.Queue) error { _, err := q.SetLimitsOf(ctx, group, l); return err })
+	return i.limit(ctx, queue, l, "limits of a group of queue %s: %w", func(q *store.Queue) error { _, err := q.SetLimitsOf(ctx, group, l); return err })
 }
 
-// LimitsOf returns the limits of the groups of a queue that have limits of their own, by their keys, as [Inspector.SetLimitsOf] sets them.
+// LimitsOf returns the limits of the groups of a queue that have limits of their own, by their keys, as [Inspector.SetLimitsOf] sets
+// them: a field that is 0 is as for all groups, and [signalbox.NoLimit] where there is none.
 func (i *Inspector) LimitsOf(ctx context.Context, queue string) (map[string]signalbox.Limits, error) {
 	if err := i.known(ctx, queue); err != nil {
 		return nil, err

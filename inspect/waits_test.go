@@ -45,7 +45,7 @@ func TestWaitsForHoldsAndLimits(t *testing.T) {
 	}
 	for name, c := range map[string]struct {
 		queue, groups signalbox.Limits
-		of            *signalbox.Limits // of the group a
+		of            signalbox.Limits // of the group a
 		holds         bool
 		hold          string // key of the group, "" for the queue
 		paused        string // group
@@ -62,10 +62,11 @@ func TestWaitsForHoldsAndLimits(t *testing.T) {
 		"group paused":      {paused: "b", want: but("b", "its group is paused")},
 		"both paused":       {paused: "a", holds: true, hold: "ga", want: map[string]string{"plain": free, "a2": "its group is paused", "serial": "its group is paused", "b": turn, "z2": one, "soon": "its time has come; " + free}},
 		"group running":     {groups: signalbox.Limits{Running: 1}, want: but("a2", "for its group's limit of 1 running job")},
-		"group of no limit": {groups: signalbox.Limits{Running: 1}, of: &signalbox.Limits{}, want: but("", "")},
-		"group rate":        {of: ptr(hour(1)), want: but("a2", "for its group's rate"+hourly)},
-		"group burst":       {of: ptr(hour(2)), want: but("", "")},
+		"group of no limit": {groups: signalbox.Limits{Running: 1}, of: signalbox.Limits{Running: signalbox.NoLimit}, want: but("", "")},
+		"group rate":        {of: hour(1), want: but("a2", "for its group's rate"+hourly)},
+		"group burst":       {of: hour(2), want: but("", "")},
 		"rate of groups":    {groups: hour(2), want: but("", "")},
+		"inherited limit":   {groups: signalbox.Limits{Running: 1}, of: hour(9), want: but("a2", "for its group's limit of 1 running job")},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -75,10 +76,8 @@ func TestWaitsForHoldsAndLimits(t *testing.T) {
 			s.must(err)
 			_, err = s.SetGroupLimits(ctx, c.groups)
 			s.must(err)
-			if c.of != nil {
-				_, err = s.SetLimitsOf(ctx, "a", c.of)
-				s.must(err)
-			}
+			_, err = s.SetLimitsOf(ctx, "a", c.of)
+			s.must(err)
 			s.puts("run")
 			s.lines("a", false, store.When{}, "a1")
 			s.lines("z", true, store.When{}, "z1")

@@ -91,16 +91,16 @@ func (q *queue) sayLimits(ctx context.Context, cfg *Queue) bool {
 		q.log.Warn("signalbox: the queue has another limit than this worker's Config, and it counts; signalbox queue limit or package inspect changes it",
 			"field", field, "config", config, "queue_has", queue)
 	}
-	compare := func(field string, config, queue signalbox.Limits) {
-		if !store.SameLimits(config, queue) {
+	compare := func(field string, config, queue signalbox.Limits, single bool) {
+		if !store.SameLimits(config, queue, single) {
 			say(field, store.LimitsWords(config), store.LimitsWords(queue))
 		}
 	}
 	if cfg.Limits != (signalbox.Limits{}) {
-		compare("Limits", cfg.Limits, now.Limits)
+		compare("Limits", cfg.Limits, now.Limits, false)
 	}
 	if cfg.GroupLimits != (signalbox.Limits{}) {
-		compare("GroupLimits", cfg.GroupLimits, now.GroupLimits)
+		compare("GroupLimits", cfg.GroupLimits, now.GroupLimits, false)
 	}
 	if n := cfg.MaxLength; n > 0 && n != now.MaxLength {
 		say("MaxLength", strconv.Itoa(n), strconv.Itoa(now.MaxLength))
@@ -113,7 +113,9 @@ func (q *queue) sayLimits(ctx context.Context, cfg *Queue) bool {
 		return false
 	}
 	for _, group := range slices.Sorted(maps.Keys(cfg.LimitsOf)) {
-		compare("LimitsOf["+strconv.Quote(group)+"]", cfg.LimitsOf[group], of[group])
+		if cfg.LimitsOf[group] != (signalbox.Limits{}) {
+			compare("LimitsOf["+strconv.Quote(group)+"]", cfg.LimitsOf[group], of[group], true)
+		}
 	}
 	return true
 }

@@ -53,7 +53,7 @@ func (q *Queue) groupBrakes(ctx context.Context, key string, usual signalbox.Lim
 		paused = p.HGet(ctx, q.keys.limits, pauseField+key)
 	}, func() signalbox.Limits {
 		if text, err := own.Result(); err == nil {
-			return limitsOf(text)
+			return LimitsIn(ownLimitsOf(text), usual)
 		}
 		return usual
 	})

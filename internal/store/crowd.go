@@ -117,7 +117,7 @@ func (q *Queue) boundsOf(ctx context.Context, groups []GroupInUse) error {
 		g.Until, g.Limits = until[g.Key], settings.GroupLimits
 		g.Since, g.Paused = paused[g.Key]
 		if l, ok := own[g.Key[1:]]; ok {
-			g.Limits = l
+			g.Limits = LimitsIn(l, g.Limits)
 		}
 		if g.Key[0] == 's' {
 			g.Limits.Running = 1

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -28,47 +29,85 @@ func ValidateLimits(l signalbox.Limits) error {
 		name  string
 		value int
 	}{{"Running", l.Running}, {"Rate.Jobs", l.Rate.Jobs}, {"Rate.Burst", l.Rate.Burst}} {
-		if field.value < 0 || field.value > maxLimit {
-			errs = append(errs, fmt.Errorf("%w Limits.%s: %d; 1 to %d is allowed, and 0", signalbox.ErrInvalid, field.name, field.value, maxLimit))
+		none := field.value == signalbox.NoLimit && field.name != "Rate.Burst"
+		if (field.value < 0 || field.value > maxLimit) && !none {
+			errs = append(errs, fmt.Errorf("%w Limits.%s: %d; 1 to %d is allowed, and 0%s", signalbox.ErrInvalid, field.name, field.value, maxLimit,
+				map[bool]string{true: ", and signalbox.NoLimit"}[field.name != "Rate.Burst"]))
 		}
 	}
 	if p := l.Rate.Per; p != 0 && (p < time.Millisecond || p > longestPer) {
 		errs = append(errs, fmt.Errorf("%w Limits.Rate.Per: %v; 1ms to %v is allowed, and 0 for 1s", signalbox.ErrInvalid, p, longestPer))
 	}
-	if l.Rate.Jobs == 0 && (l.Rate.Per != 0 || l.Rate.Burst != 0) {
+	if l.Rate.Jobs <= 0 && (l.Rate.Per != 0 || l.Rate.Burst != 0) {
 		errs = append(errs, fmt.Errorf("%w Limits.Rate: it has Per or Burst without Jobs", signalbox.ErrInvalid))
 	}
 	return errors.Join(errs...)
 }
 
-// limitsText returns limits as the settings have them, or "" for none.
-func limitsText(l signalbox.Limits) string {
+// limitsText returns limits as the settings have them, or "" if they say nothing. unset stands where a field says nothing: "0", and "-" in those of a single
+// group, which has there what all groups have.
+func limitsText(l signalbox.Limits, unset string) string {
 	if l == (signalbox.Limits{}) {
 		return ""
+	}
+	say := func(n int) string {
+		switch n {
+		case 0:
+			return unset
+		case signalbox.NoLimit:
+			return "0"
+		}
+		return strconv.Itoa(n)
 	}
 	r := l.Rate
 	if r.Jobs > 0 {
 		r.Per, r.Burst = cmp.Or(r.Per, time.Second), cmp.Or(r.Burst, 1)
 	}
-	return fmt.Sprintf("%d %d %d %d", l.Running, r.Jobs, r.Per.Microseconds(), r.Burst)
+	return fmt.Sprintf("%s %s %d %d", say(l.Running), say(r.Jobs), r.Per.Microseconds(), r.Burst)
 }
 
-// limitsTold returns limits as they are where somebody has set them. So that there are none is a value, too: nothing is seeded over it.
-func limitsTold(l signalbox.Limits) string { return cmp.Or(limitsText(l), "0 0 0 0") }
+// unsetOf is what stands for a field that a single group has as all groups have it.
+const unsetOf = "-"
 
-// SameLimits reports whether two limits say the same.
-func SameLimits(a, b signalbox.Limits) bool { return limitsText(a) == limitsText(b) }
+// limitsTold returns limits as they are where somebody has set them. So that there are none is a value, too: nothing is seeded over it.
+func limitsTold(l signalbox.Limits) string { return cmp.Or(limitsText(l, "0"), "0 0 0 0") }
+
+// SameLimits reports whether two limits say the same: of a queue or of all its groups, or of a single one.
+func SameLimits(a, b signalbox.Limits, single bool) bool {
+	if single {
+		return limitsText(a, unsetOf) == limitsText(b, unsetOf)
+	}
+	return limitsTold(a) == limitsTold(b)
+}
 
 // LimitsWords returns limits in words, for logs.
 func LimitsWords(l signalbox.Limits) string {
 	var words []string
 	if l.Running > 0 {
 		words = append(words, fmt.Sprintf("%d running", l.Running))
+	} else if l.Running == signalbox.NoLimit {
+		words = append(words, "any number running")
 	}
 	if r := l.Rate; r.Jobs > 0 {
 		words = append(words, fmt.Sprintf("%d per %v with burst %d", r.Jobs, cmp.Or(r.Per, time.Second), max(r.Burst, 1)))
+	} else if r.Jobs == signalbox.NoLimit {
+		words = append(words, "any rate")
 	}
 	return cmp.Or(strings.Join(words, ", "), "none")
+}
+
+// LimitsIn returns the limits that are in force for a group with limits of its own, by the limits of all groups. A field is 0 where there is none.
+func LimitsIn(own, usual signalbox.Limits) signalbox.Limits {
+	if own.Running != 0 {
+		usual.Running = max(own.Running, 0)
+	}
+	if own.Rate.Jobs != 0 {
+		usual.Rate = signalbox.Rate{}
+		if own.Rate.Jobs > 0 {
+			usual.Rate = own.Rate
+		}
+	}
+	return usual
 }
 
 // limitsOf reads such a text. What can't be read counts as none, as it does for the scripts.
@@ -79,8 +118,30 @@ func limitsOf(text string) (l signalbox.Limits) {
 		return l
 	}
 	l = signalbox.Limits{Running: running, Rate: signalbox.Rate{Jobs: jobs, Per: time.Duration(us) * time.Microsecond, Burst: burst}}
-	if limitsText(l) != text || ValidateLimits(l) != nil {
+	if limitsTold(l) != text || ValidateLimits(l) != nil {
 		return signalbox.Limits{}
+	}
+	return l
+}
+
+// ownLimitsOf reads the limits of a single group: a field is 0 where it is as for all groups, and NoLimit where there is none.
+func ownLimitsOf(text string) (l signalbox.Limits) {
+	fields := strings.Fields(text)
+	if len(fields) != 4 {
+		return signalbox.Limits{Running: signalbox.NoLimit, Rate: signalbox.Rate{Jobs: signalbox.NoLimit}} // as the scripts read it
+	}
+	inherits := [2]bool{fields[0] == unsetOf, fields[1] == unsetOf}
+	for i := range inherits {
+		if inherits[i] {
+			fields[i] = "0"
+		}
+	}
+	l = limitsOf(strings.Join(fields, " "))
+	if l.Running == 0 && !inherits[0] {
+		l.Running = signalbox.NoLimit
+	}
+	if l.Rate.Jobs == 0 && !inherits[1] {
+		l.Rate.Jobs = signalbox.NoLimit
 	}
 	return l
 }
@@ -99,7 +160,7 @@ func (q *Queue) SetLimits(ctx context.Context, l signalbox.Limits) (changed bool
 
 // SeedLimits sets the limits of the queue, those of its groups, and those of single groups, where there are none.
 func (q *Queue) SeedLimits(ctx context.Context, queue, groups signalbox.Limits, of map[string]signalbox.Limits) error {
-	for _, seed := range []struct{ field, text string }{{limitsField, limitsText(queue)}, {groupLimitsField, limitsText(groups)}} {
+	for _, seed := range []struct{ field, text string }{{limitsField, limitsText(queue, "0")}, {groupLimitsField, limitsText(groups, "0")}} {
 		if seed.text == "" {
 			continue
 		}
@@ -108,7 +169,11 @@ func (q *Queue) SeedLimits(ctx context.Context, queue, groups signalbox.Limits, 
 		}
 	}
 	for _, group := range slices.Sorted(maps.Keys(of)) {
-		if _, err := q.limit(ctx, oneGroup, limitsTold(of[group]), true, "g"+group, "s"+group); err != nil {
+		text := limitsText(of[group], unsetOf)
+		if text == "" {
+			continue // it is as all groups
+		}
+		if _, err := q.limit(ctx, oneGroup, text, true, "g"+group, "s"+group); err != nil {
 			return err
 		}
 	}
@@ -124,17 +189,13 @@ func (q *Queue) SetGroupLimits(ctx context.Context, l signalbox.Limits) (changed
 	return changed, q.relieve(ctx)
 }
 
-// SetLimitsOf sets the limits of the group and of the serial group of a name, or removes them if l is nil: then they have those of all groups. A serial
+// SetLimitsOf sets the limits of the group and of the serial group of a name. A field that is 0 is as for all groups, so the zero value removes what was set. A serial
 // group keeps the rate: one job of it runs at a time, whatever Running says. It reports whether the limits are others than before.
-func (q *Queue) SetLimitsOf(ctx context.Context, group string, l *signalbox.Limits) (changed bool, err error) {
-	text := ""
-	if l != nil {
-		text = limitsTold(*l)
-	}
-	return q.limit(ctx, oneGroup, text, false, "g"+group, "s"+group)
+func (q *Queue) SetLimitsOf(ctx context.Context, group string, l signalbox.Limits) (changed bool, err error) {
+	return q.limit(ctx, oneGroup, limitsText(l, unsetOf), false, "g"+group, "s"+group)
 }
 
-// GroupLimits returns the limits of the groups that have limits of their own, by the names of the groups.
+// GroupLimits returns the limits of the groups that have limits of their own, by the names of the groups: see SetLimitsOf.
 func (q *Queue) GroupLimits(ctx context.Context) (map[string]signalbox.Limits, error) {
 	fields, err := q.rdb.HGetAll(ctx, q.keys.limits).Result()
 	if err != nil {
@@ -143,7 +204,7 @@ func (q *Queue) GroupLimits(ctx context.Context) (map[string]signalbox.Limits, e
 	all := make(map[string]signalbox.Limits, len(fields))
 	for key, text := range fields {
 		if name, ok := strings.CutPrefix(key, "g"); ok {
-			all[name] = limitsOf(text)
+			all[name] = ownLimitsOf(text)
 		}
 	}
 	return all, nil

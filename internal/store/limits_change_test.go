@@ -1,6 +1,7 @@
 package store
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"testing"
@@ -37,7 +38,7 @@ func bounded(r *rig) map[string]func(signalbox.Limits) {
 	return map[string]func(signalbox.Limits){
 		"queue":  func(l signalbox.Limits) { _, err := r.SetLimits(bg, l); r.must(err) },
 		"groups": func(l signalbox.Limits) { _, err := r.SetGroupLimits(bg, l); r.must(err) },
-		"group":  func(l signalbox.Limits) { _, err := r.SetLimitsOf(bg, "a", &l); r.must(err) },
+		"group":  func(l signalbox.Limits) { _, err := r.SetLimitsOf(bg, "a", l); r.must(err) },
 	}
 }
 
@@ -248,4 +249,61 @@ func TestNumbersThatNobodyKeepsUp(t *testing.T) {
 			same(t, "its number", r.rdb.HExists(bg, r.keys.running, "older").Val(), registered)
 		})
 	}
+}
+
+// A group with limits of its own inherits the others of all groups, field by field, also when these change later.
+func TestGroupInheritsLimits(t *testing.T) {
+	t.Parallel()
+	r := onShared(t)
+	r.open()
+	limits := func(running, jobs int) (l signalbox.Limits) {
+		l.Running, l.Rate.Jobs = running, jobs
+		if jobs > 0 {
+			l.Rate.Per, l.Rate.Burst = 24*time.Hour, jobs
+		}
+		return l
+	}
+	all := func(l signalbox.Limits) { t.Helper(); _, err := r.SetGroupLimits(bg, l); r.must(err) }
+	of := func(l signalbox.Limits) { t.Helper(); _, err := r.SetLimitsOf(bg, "a", l); r.must(err) }
+	n := 0
+	starts := func(what string, want int) { // of ten jobs of a group that has run none
+		t.Helper()
+		n++
+		r.must(r.rdb.Del(bg, r.keys.rates, r.keys.parked).Err())
+		r.putIn("ga", numbered(fmt.Sprint("j", n, "-"), 10)...)
+		got := r.claim(10)
+		groups, _, err := r.GroupsInUse(bg, 1)
+		r.must(err)
+		if l := groups[0].Limits; want < 10 && min(cmp.Or(l.Running, 99), cmp.Or(l.Rate.Jobs, 99)) != want {
+			t.Errorf("%s: the limits in force are %+v", what, l)
+		}
+		var done []Settlement
+		for _, d := range got {
+			done = append(done, settlement(d, Completed))
+		}
+		same(t, what, len(got), want)
+		r.settled(done...)
+		_, err = r.Do(bg, DeleteJobs(), r.rdb.HKeys(bg, r.keys.jobs).Val())
+		r.must(err)
+	}
+	all(limits(9, 4))
+	starts("the limits of all", 4)
+	of(limits(3, 0))
+	starts("three at a time, and the rate of all", 3)
+	all(limits(9, 2))
+	starts("the rate of all, which is lower now", 2)
+	all(limits(0, 0))
+	starts("no rate any more", 3)
+	all(limits(6, 5))
+	of(limits(8, signalbox.NoLimit))
+	starts("no rate, whatever all have", 8)
+	of(limits(0, 7))
+	starts("six at a time as all, by a rate of its own", 6)
+	of(limits(signalbox.NoLimit, 7))
+	starts("any number at a time", 7)
+	of(unlimited)
+	starts("no limit", 10)
+	of(signalbox.Limits{})
+	starts("the limits of all again", 5)
+	same(t, "what is left", r.rdb.Exists(bg, r.keys.limits).Val(), 0)
 }

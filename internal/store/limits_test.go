@@ -216,11 +216,11 @@ func TestGroupLimits(t *testing.T) {
 	}
 	_, err := r.SetGroupLimits(bg, signalbox.Limits{Running: 2})
 	r.must(err)
-	_, err = r.SetLimitsOf(bg, "b", &signalbox.Limits{Running: 1})
+	_, err = r.SetLimitsOf(bg, "b", signalbox.Limits{Running: 1})
 	r.must(err)
-	_, err = r.SetLimitsOf(bg, "c", &signalbox.Limits{})
+	_, err = r.SetLimitsOf(bg, "c", unlimited)
 	r.must(err)
-	_, err = r.SetLimitsOf(bg, "d", &signalbox.Limits{Running: 3}) // a serial group has one in any case
+	_, err = r.SetLimitsOf(bg, "d", signalbox.Limits{Running: 3}) // a serial group has one in any case
 	r.must(err)
 	count := func(ds []Delivery) string {
 		n := make(map[byte]int)
@@ -238,7 +238,7 @@ func TestGroupLimits(t *testing.T) {
 	r.check()
 	r.listen()
 	r.dropWake()
-	_, err = r.SetLimitsOf(bg, "b", nil)
+	_, err = r.SetLimitsOf(bg, "b", signalbox.Limits{})
 	r.must(err)
 	same(t, "wake-ups", r.wakes(), 1)
 	same(t, "then it has the limit of all", count(r.claim(50)), "0 1 0 0")
@@ -258,7 +258,7 @@ func TestGroupRates(t *testing.T) {
 	r.open()
 	r.putIn("ga", numbered("a", 5)...)
 	r.putIn("gb", numbered("b", 2)...)
-	_, err := r.SetLimitsOf(bg, "a", &signalbox.Limits{Rate: signalbox.Rate{Jobs: 2, Per: 100 * time.Second, Burst: 2}})
+	_, err := r.SetLimitsOf(bg, "a", signalbox.Limits{Rate: signalbox.Rate{Jobs: 2, Per: 100 * time.Second, Burst: 2}})
 	r.must(err)
 	got := r.call(ClaimRequest{Want: 50})
 	equal(t, "claimed", ids(got.Deliveries), []string{"a0000", "a0001", "b0000", "b0001"})
@@ -289,7 +289,7 @@ func TestLimitsOfASerialGroup(t *testing.T) {
 	r.putIn("ga", numbered("g", 3)...)
 	r.putIn("sb", "b1", "b2")
 	own := signalbox.Limits{Running: 2, Rate: signalbox.Rate{Jobs: 1, Per: 100 * time.Second, Burst: 2}}
-	_, err := r.SetLimitsOf(bg, "a", &own)
+	_, err := r.SetLimitsOf(bg, "a", own)
 	r.must(err)
 	got := r.claim(50)
 	equal(t, "at once", slices.Sorted(slices.Values(ids(got))), []string{"a1", "b1", "g0000", "g0001"})
@@ -312,7 +312,7 @@ func TestLimitsOfASerialGroup(t *testing.T) {
 	}
 	r.listen()
 	r.dropWake()
-	_, err = r.SetLimitsOf(bg, "a", nil)
+	_, err = r.SetLimitsOf(bg, "a", signalbox.Limits{})
 	r.must(err)
 	same(t, "wake-ups", r.wakes(), 1)
 	equal(t, "without the rate", slices.Sorted(slices.Values(ids(r.claim(50)))), []string{"a3", "g0002"})
@@ -395,7 +395,7 @@ func TestHolds(t *testing.T) {
 	r := onShared(t)
 	r.open()
 	own := signalbox.Limits{Rate: signalbox.Rate{Jobs: 1, Per: time.Minute}}
-	_, err := r.SetLimitsOf(bg, "a", &own)
+	_, err := r.SetLimitsOf(bg, "a", own)
 	r.must(err)
 	r.putIn("ga", "a1", "a2")
 	same(t, "claimed", len(r.claim(9)), 1) // now the group has a time in rates
@@ -435,23 +435,26 @@ func TestHolds(t *testing.T) {
 	r.check()
 }
 
+// unlimited is no limit for a group, whatever all groups have.
+var unlimited = signalbox.Limits{Running: signalbox.NoLimit, Rate: signalbox.Rate{Jobs: signalbox.NoLimit}}
+
 // Limits are seeded where nobody has set any.
 func TestSeedLimits(t *testing.T) {
 	t.Parallel()
 	r := onShared(t)
 	five, two := signalbox.Limits{Running: 5}, signalbox.Limits{Running: 2}
-	_, err := r.SetLimitsOf(bg, "a", &two)
+	_, err := r.SetLimitsOf(bg, "a", two)
 	r.must(err)
 	for range 2 {
-		r.must(r.SeedLimits(bg, five, two, map[string]signalbox.Limits{"a": five, "b": five, "c": {}}))
-		_, err = r.SetLimitsOf(bg, "b", &signalbox.Limits{Running: 7}) // the second time it is there
+		r.must(r.SeedLimits(bg, five, two, map[string]signalbox.Limits{"a": five, "b": five, "c": unlimited, "d": {}}))
+		_, err = r.SetLimitsOf(bg, "b", signalbox.Limits{Running: 7}) // the second time it is there
 		r.must(err)
 	}
 	settings, err := r.Settings(bg)
 	r.must(err)
 	own, err := r.GroupLimits(bg)
 	r.must(err)
-	same(t, "limits", fmt.Sprint(settings.Limits.Running, settings.GroupLimits.Running, own["a"].Running, own["b"].Running, own["c"].Running, len(own)), "5 2 2 7 0 3")
+	same(t, "limits", fmt.Sprint(settings.Limits.Running, settings.GroupLimits.Running, own["a"].Running, own["b"].Running, own["c"].Running, len(own)), "5 2 2 7 -1 3")
 }
 
 // The largest groups in use come first, with what bounds them.
@@ -465,7 +468,7 @@ func TestGroupsInUse(t *testing.T) {
 	r.putIn("gc", "c1")
 	_, err := r.SetGroupLimits(bg, signalbox.Limits{Running: 2})
 	r.must(err)
-	_, err = r.SetLimitsOf(bg, "a", &signalbox.Limits{Running: 1})
+	_, err = r.SetLimitsOf(bg, "a", signalbox.Limits{Running: 1})
 	r.must(err)
 	until, err := r.HoldBack(bg, "gc", "", time.Hour)
 	r.must(err)

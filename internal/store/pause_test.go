@@ -219,12 +219,12 @@ func TestPauseBesideLimits(t *testing.T) {
 	r := onShared(t)
 	r.open()
 	rate := signalbox.Limits{Running: 5, Rate: signalbox.Rate{Jobs: 1, Per: time.Hour, Burst: 2}}
-	_, err := r.SetLimitsOf(bg, "a", &rate)
+	_, err := r.SetLimitsOf(bg, "a", rate)
 	r.must(err)
 	r.putIn("ga", numbered("a", 4)...)
 	same(t, "claimed", len(r.claim(1)), 1)
 	r.pauseGroup(true, "ga")
-	_, err = r.SetLimitsOf(bg, "a", &signalbox.Limits{Running: 9})
+	_, err = r.SetLimitsOf(bg, "a", signalbox.Limits{Running: 9})
 	r.must(err)
 	_, err = r.SetGroupLimits(bg, signalbox.Limits{})
 	r.must(err)
@@ -255,7 +255,7 @@ func TestPausedGroups(t *testing.T) {
 	for i := range n {
 		r.pauseGroup(true, fmt.Sprintf("gt%d", i))
 	}
-	_, err := r.SetLimitsOf(bg, "pa", &signalbox.Limits{Running: 1})
+	_, err := r.SetLimitsOf(bg, "pa", signalbox.Limits{Running: 1})
 	r.must(err)
 	paused, err := r.PausedGroups(bg)
 	r.must(err)

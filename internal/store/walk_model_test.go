@@ -261,10 +261,17 @@ func (m *model) limits(key string) signalbox.Limits {
 	if key == "" {
 		return m.queue
 	}
-	l, own := m.own["g"+key[1:]]           // also those of the serial group of that name
-	if !own && key != "g"+wire.Unstarted { // that is of jobs without a group
-		l = m.groups
+	own, l := m.own["g"+key[1:]], m.groups // own: also those of the serial group of that name
+	if key == "g"+wire.Unstarted {         // that is of jobs without a group
+		l = signalbox.Limits{}
 	}
+	if own.Running != 0 {
+		l.Running = max(own.Running, 0)
+	}
+	if own.Rate.Jobs != 0 {
+		l.Rate = own.Rate
+	}
+	l.Rate.Jobs = max(l.Rate.Jobs, 0)
 	if key[0] == 's' {
 		l.Running = 1
 	}

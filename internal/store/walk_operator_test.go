@@ -20,6 +20,13 @@ func (w *walk) limit() {
 	if w.rnd.Intn(3) == 0 {
 		l.Rate = signalbox.Rate{Jobs: 1 + w.rnd.Intn(3), Per: time.Hour, Burst: 1 + w.rnd.Intn(3)}
 	}
+	own := l // of one group: it inherits what it has no limit for, unless it says that there is none
+	if own.Running == 0 && w.rnd.Intn(2) == 0 {
+		own.Running = signalbox.NoLimit
+	}
+	if own.Rate.Jobs == 0 && w.rnd.Intn(3) == 0 {
+		own.Rate.Jobs = signalbox.NoLimit
+	}
 	key := walkKeys[w.rnd.Intn(len(walkKeys))]
 	group := walkKeys[3+w.rnd.Intn(4)] // one that isn't serial
 	most := max(0, w.rnd.Intn(60)-20)
@@ -39,13 +46,13 @@ func (w *walk) limit() {
 			err = w.refit(slices.DeleteFunc(slices.Collect(maps.Keys(w.m.next)), func(key string) bool { return key == "" }),
 				func() error { _, err := w.SetGroupLimits(bg, l); return err })
 		case 2:
-			w.note("limits of group %s %+v", group, l)
-			w.m.own[group] = l
-			err = w.refit([]string{group, "s" + group[1:]}, func() error { _, err := w.SetLimitsOf(bg, group[1:], &l); return err })
+			w.note("limits of group %s %+v", group, own)
+			w.m.own[group] = own
+			err = w.refit([]string{group, "s" + group[1:]}, func() error { _, err := w.SetLimitsOf(bg, group[1:], own); return err })
 		case 3:
 			w.note("no limits of group %s", group)
 			delete(w.m.own, group)
-			err = w.refit([]string{group, "s" + group[1:]}, func() error { _, err := w.SetLimitsOf(bg, group[1:], nil); return err })
+			err = w.refit([]string{group, "s" + group[1:]}, func() error { _, err := w.SetLimitsOf(bg, group[1:], signalbox.Limits{}); return err })
 		case 4:
 			if w.rnd.Intn(4) == 0 {
 				key = ""

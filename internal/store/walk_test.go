@@ -219,7 +219,7 @@ func (w *walk) finish() {
 	_, err = w.SetGroupLimits(bg, signalbox.Limits{})
 	w.must(err)
 	for _, key := range walkKeys[3:] {
-		_, err = w.SetLimitsOf(bg, key[1:], nil)
+		_, err = w.SetLimitsOf(bg, key[1:], signalbox.Limits{})
 		w.must(err)
 	}
 	_, err = w.SetMaxLength(bg, 0)

@@ -113,7 +113,7 @@ if LINED then
   if limited or of_queue or of_groups then
     steady, seen = limits_clock(now)
   end
-  g = lines((of_groups or limited) and group_limits(limits_of(of_groups), steady) or nil)
+  g = lines((of_groups or limited) and group_limits(of_groups, steady) or nil)
   local held_until
   queue_at, held_until = unpack(redis.call('ZMSCORE', RATES, '', 'h'))
   queue_held = (tonumber(held_until or nil) or 0) - steady

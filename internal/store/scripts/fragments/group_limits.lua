@@ -1,9 +1,10 @@
 -- include: limits_of
 
--- Returns what lines needs to keep the limits of groups. now is the time by the clock of limits, as in all of lines. usual are those of groups without limits of their own. Those of a name
+-- Returns what lines needs to keep the limits of groups. now is the time by the clock of limits, as in all of lines. text is the setting of the limits of all groups. Those of a name
 -- are under 'g' and the name: they are for a group and a serial group of that name. A group may also be held back:
 -- until when stands in RATES behind an 'h'. Or it is paused: since when stands in LIMITS behind a 'p'. Then no job may hold it.
-local function group_limits(usual, now)
+local function group_limits(text, now)
+  local usual = limits_of(text)
   local named = redis.call('HLEN', LIMITS) > 0
   local timed = redis.call('ZCARD', RATES) > 0
   local rated = named or usual.rated
@@ -20,7 +21,7 @@ local function group_limits(usual, now)
       for i = 1, #keys do
         local s, limit = states[keys[i]], own[2 * i - 1]
         if limit then
-          s.limits = limits_of(limit)
+          s.limits = limits_of(limit, text)
           s.most = string.byte(keys[i]) == 115 and 1 or s.limits.running
         end
         s.paused = own[2 * i]

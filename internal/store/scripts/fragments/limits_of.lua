@@ -1,10 +1,20 @@
 -- include: digits
 
--- Returns the limits that a setting has. Without a setting, or with one that can't be read, there is no limit. running is how many jobs may run
+-- Returns the limits that a setting has. Without a setting, or with one that can't be read, there is no limit. usual is that of all groups, for the setting of a
+-- single one: where that has '-' for how many jobs run, or for how many start, it is as usual. running is how many jobs may run
 -- at a time. The rate is kept by the generic cell rate algorithm, as virtual scheduling (ITU-T I.371). In its methods at is when the next
 -- job would start if jobs started evenly, and false or nil if none has started.
-local function limits_of(text)
-  local running, jobs, per, burst = string.match(text or '', '^(%d+) (%d+) (%d+) (%d+)$')
+local function limits_of(text, usual)
+  local running, jobs, per, burst = string.match(text or '', '^([%d-]+) ([%d-]+) (%d+) (%d+)$')
+  if running == '-' or jobs == '-' then
+    local r, j, p, b = string.match(usual or '', '^(%d+) (%d+) (%d+) (%d+)$')
+    if running == '-' then
+      running = r
+    end
+    if jobs == '-' then
+      jobs, per, burst = j, p, b
+    end
+  end
   local l = {running = tonumber(running) or 0, rated = (tonumber(jobs) or 0) > 0}
   if l.running == 0 then
     l.running = math.huge
