@@ -50,6 +50,14 @@ var _ = func() (*outbox.Outbox, error) {
 	return box, err
 }
 
+var _ = func(ctx context.Context, tx *sql.Tx, box *outbox.Outbox) error {
+	items := []scheduler.Item{{Args: Charge{Account: 7, Cents: 100}}, {Args: Charge{Account: 8, Cents: 50}}}
+	if _, err := box.EnqueueMany(ctx, tx, items, scheduler.Queue("cards")); err != nil {
+		return err
+	}
+	return nil
+}
+
 var _ = func(ctx context.Context, db *sql.DB, box *outbox.Outbox, order, account, cents int64) error {
 	tx, err := db.BeginTx(ctx, nil)
 	if err != nil {
