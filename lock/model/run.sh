@@ -179,7 +179,6 @@ if [[ -n $long || -n $only ]]; then
 	run lock-3-long exclusion '3 attempts, 2 losses' holds -DSORT -DATTEMPTS=3 -DNOREGISTER -DTIMED -DLOSSES=2
 	run lock-2-rolled-long exclusion '2 attempts, 2 rolled back' holds -DSORT -DNOREGISTER -DTIMED -DLOSSES=2 -DROLLED
 	run all-2-rolled-long all '2 attempts, any tokens, 1 round, 1 rolled back' holds $any -DTOKENS=4 -DTIMED -DAGAIN=0 -DLOSSES=1 -DROLLED
-	run reset-3-long exclusion '3 attempts, 2 extends, 1 loss' holds -DSORT -DATTEMPTS=3 -DNOREGISTER -DTIMED -DEXTENDS=2 -DRESET -DLOSSES=1
 	run reset-2-all-long all '2 attempts, any tokens, 1 round, 2 extends, 1 loss' holds $any -DTOKENS=4 -DTIMED -DAGAIN=0 -DEXTENDS=2 -DRESET -DLOSSES=1
 	run clocks-2-long unique,order 'clocks less than MaxTTL apart, 2 rolled back' holds @clocks -DSPREAD=1 -DREST=2 -DTICKS=2 -DCRASHES=2
 	run clocks-ahead-long unique,order 'votes less than MaxTTL ahead, 1 rolled back' holds @clocks -DSPREAD=2 -DREST=2 -DTICKS=2 -DCRASHES=1 -DAHEAD=1
