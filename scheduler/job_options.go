@@ -20,7 +20,9 @@ func Queue(name string) Option {
 // 2255. A call can't have both At and [After].
 func At(t time.Time) EnqueueManyOption {
 	return forMany(func(o *options) {
-		if t.IsZero() || t.After(latest) {
+		if t.IsZero() {
+			o.wrong("At", "it is the zero time, as of a field that nobody has set; leave At out for a job that is due now")
+		} else if t.After(latest) {
 			o.wrong("At", "%v; want a time before %d", t, latest.Year())
 		}
 		o.at = true

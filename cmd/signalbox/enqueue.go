@@ -212,16 +212,24 @@ func validJSON(text []byte) error {
 	var v any
 	err := json.Unmarshal(text, &v)
 	var syntax *json.SyntaxError
+	var number *json.UnmarshalTypeError
 	switch {
 	case err == nil:
 		return nil
 	case errors.As(err, &syntax):
-		before := text[:max(0, min(int(syntax.Offset)-1, len(text)))]
-		line := bytes.Count(before, []byte("\n")) + 1
-		column := utf8.RuneCount(before[bytes.LastIndexByte(before, '\n')+1:]) + 1
+		line, column := placeIn(text, syntax.Offset)
 		return usage("the arguments are no JSON: there is a mistake at line %d, column %d", line, column)
+	case errors.As(err, &number): // nothing else fails in an any
+		line, column := placeIn(text, number.Offset-1)
+		return usage("the arguments have a number that is too large for a 64-bit float, as JSON's numbers are read: it ends at line %d, column %d", line, column)
 	}
 	return usage("the arguments are no JSON")
+}
+
+// placeIn returns the line and the column of the byte that stands before an offset, both from 1.
+func placeIn(text []byte, offset int64) (line, column int) {
+	before := text[:max(0, min(int(offset)-1, len(text)))]
+	return bytes.Count(before, []byte("\n")) + 1, utf8.RuneCount(before[bytes.LastIndexByte(before, '\n')+1:]) + 1
 }
 
 // shellArgs are arguments whose kind and JSON come from a command line.
