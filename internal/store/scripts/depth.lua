@@ -8,7 +8,7 @@
 --        ahead: clock of STATS, by which these times are, or ''
 -- Errors: those of Redis.
 
-local JOBS, DUE, HIGH, NORMAL, LOW, SUSPECT, DEAD, CANCELLED, COMPLETED, LINED, SETTINGS, RATES, STATS = unpack(KEYS)
+local JOBS, DUE, STATS, HIGH, NORMAL, LOW, SUSPECT, DEAD, CANCELLED, SETTINGS, COMPLETED, LINED, RATES = unpack(KEYS)
 local first_session = 14 -- of KEYS
 
 -- include: clock, has_header, due_of

@@ -11,7 +11,7 @@
 --        {'again'}  there is a session that isn't in KEYS; nothing was looked at
 -- Errors: those of Redis.
 
-local SESSIONS, JOBS, DUE, STATS, DEAD, CANCELLED, COMPLETED, LINED, TURNS, GROUPS, PARKED, LIMITS = unpack(KEYS)
+local SESSIONS, JOBS, DUE, STATS, DEAD, CANCELLED, COMPLETED, LINED, TURNS, GROUPS, LIMITS, PARKED = unpack(KEYS)
 local first_session = 13 -- of KEYS
 local fixed = 2 -- arguments before the keys
 local inflight, keys = unpack(ARGV, 1, fixed)

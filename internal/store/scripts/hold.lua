@@ -7,7 +7,7 @@
 -- Reply: {'ok', until}: until when jobs are held back, by Redis' clock (us), 0 if they aren't
 -- Errors: those of Redis, and 'LAYOUT n signalbox: ...' as in enqueue.lua; before the first write.
 
-local SETTINGS, LIMITS, RATES, PARKED, STATS = unpack(KEYS)
+local STATS, SETTINGS, LIMITS, RATES, PARKED = unpack(KEYS)
 local protocol, group, hold, by, channel = unpack(ARGV)
 
 -- include: clock, digits, standing, send, raise_layout, limits_clock

@@ -12,7 +12,7 @@
 --        {'again'}  there is a session that isn't in KEYS; nothing was done
 -- Errors: those of Redis, and 'LAYOUT n signalbox: ...' as in enqueue.lua; before the first write.
 
-local SESSIONS, IDLE, SETTINGS, LINED, TURNS, GROUPS, RUNNING, LIMITS, RATES, PARKED, STATS = unpack(KEYS)
+local SESSIONS, IDLE, STATS, SETTINGS, LINED, TURNS, GROUPS, RUNNING, LIMITS, RATES, PARKED = unpack(KEYS)
 local first_session = 12 -- of KEYS
 local fixed = 6 -- arguments before the groups
 local protocol, inflight, channel, field, value, seed = unpack(ARGV, 1, fixed)
