@@ -186,6 +186,44 @@ func TestBulkWaitsForRoom(t *testing.T) {
 	}
 }
 
+// Of a bulk that waits for room a part is tried again: jobs that meet others then are told of those that they meet, and no other job is.
+func TestBulkMeetsKeysAtASecondTry(t *testing.T) {
+	t.Parallel()
+	s, q := setup(t)
+	s.roomLook = time.Hour
+	maximum(t, q, 1)
+	items := many(5)
+	items[3].Options, items[4].Options = []EnqueueOption{Unique("k", UntilEnded)}, []EnqueueOption{Unique("k", UntilEnded)}
+	done := make(chan []Result, 1)
+	go func() {
+		results, err := s.EnqueueMany(t.Context(), items, Queue(q.Name()), WaitForRoom())
+		if err != nil {
+			t.Error(err)
+		}
+		done <- results
+	}()
+	redistest.Eventually(t, func() bool {
+		s.rooms.mu.Lock()
+		defer s.rooms.mu.Unlock()
+		return len(s.rooms.all) > 0
+	}, "the first job is in, and the others wait")
+	if _, err := q.SetMaxLength(t.Context(), 0); err != nil {
+		t.Fatal(err)
+	}
+	results := <-done
+	for i, res := range results {
+		switch {
+		case i < 4 && (!res.New || res.Existing != "" || res.State != ""):
+			t.Errorf("item %d: %+v, want a new job", i, res)
+		case i == 4 && (res.New || res.Existing != results[3].ID || res.State != signalbox.StateReady):
+			t.Errorf("item %d: %+v, want that it met %s", i, res, results[3].ID)
+		}
+	}
+	if n := len(claimAll(t, q)); n != 4 {
+		t.Errorf("%d jobs are in", n)
+	}
+}
+
 // A call that waits ends with its context. The job isn't in, and nothing is left of the wait.
 func TestWaitForRoomEnds(t *testing.T) {
 	t.Parallel()

@@ -201,6 +201,23 @@ func (r *roles) live(producer, consumer, queue string) {
 	if text := log.String(); strings.Contains(text, "NOPERM") || strings.Contains(text, "permission") {
 		r.Errorf("somebody lacked a permission:\n%s", text)
 	}
+	r.undenied(producer, consumer)
+}
+
+// undenied fails if a server has denied one of the users something. Each denial is an entry of its ACL LOG, which people watch for attacks.
+func (r *roles) undenied(users ...string) {
+	r.Helper()
+	for _, s := range r.servers {
+		entries, err := s.Client().ACLLog(r.Context(), 100).Result()
+		if err != nil {
+			r.Fatal(err)
+		}
+		for _, e := range entries {
+			if slices.Contains(users, e.Username) {
+				r.Errorf("Redis has denied %s %d times: %s %s (%s)", e.Username, e.Count, e.Reason, e.Object, e.Context)
+			}
+		}
+	}
 }
 
 // reported reports the depths of a queue as a user, and returns whether it could, and what was logged.

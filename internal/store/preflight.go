@@ -294,6 +294,9 @@ func lack(ctx context.Context, rdb redis.UniversalClient, keys []any, roles []Ro
 	if r.err != nil {
 		return "", r.err
 	}
+	if len(denied)+len(foreign) == 0 {
+		return "", nil
+	}
 	var lacks []string
 	who := user(ctx, rdb)
 	others := func(c string) bool { return slices.Contains(toChannels, c) }
@@ -345,17 +348,24 @@ func (q *Queue) Denied(ctx context.Context, err error, role Role) error {
 // keyless are the commands that have no key of a queue.
 var keyless = []string{"TIME", "EVAL", "EVALSHA", "PUBLISH", "SPUBLISH", "SSUBSCRIBE", "SUBSCRIBE", "SUNSUBSCRIBE", "UNSUBSCRIBE"}
 
-// user returns the name of the client's user.
+// user returns the name of the client's user. It asks the server only if the client doesn't know the name: a user with the rights of the docs may not ask, and Redis notes that it did
+// in its ACL LOG.
 func user(ctx context.Context, rdb redis.UniversalClient) string {
-	if name, err := rdb.ACLWhoAmI(ctx).Result(); err == nil && name != "" {
-		return name
-	}
 	var name string
 	switch c := rdb.(type) {
 	case *redis.Client:
-		name = c.Options().Username
+		o := c.Options()
+		if name = o.Username; name == "" && o.CredentialsProvider == nil && o.CredentialsProviderContext == nil && o.StreamingCredentialsProvider == nil {
+			name = "default"
+		}
 	case *redis.ClusterClient:
-		name = c.Options().Username
+		o := c.Options()
+		if name = o.Username; name == "" && o.CredentialsProvider == nil && o.CredentialsProviderContext == nil && o.StreamingCredentialsProvider == nil {
+			name = "default"
+		}
+	}
+	if name == "" {
+		name = rdb.ACLWhoAmI(ctx).Val()
 	}
 	return cmp.Or(name, "default")
 }
