@@ -54,8 +54,8 @@ suspects: ## 200 jobs whose processes are killed twice, and 200 jobs and a bomb;
 	set -o pipefail; go test ./worker -run 'TestTwoKills|TestBombAmongInnocents' -suspects.jobs=200 -suspects.length=15s -suspects.ttl=4s -timeout 20m -count=1 -v | grep -Ev '^ *(=== |child_test|time=)'
 
 .PHONY: lines
-lines: ## 100,000 jobs of 1,000 serial groups through processes of which one is killed each second, on one Redis and on a Cluster; what is used of a rate
-	set -o pipefail; go test ./worker -run 'TestLinesUnderKills|TestRatesAreUsed|TestRunningLimitsAreUsed' -proof.jobs=100000 -proof.lines=1000 -proof.rate=2000 -parallel 1 -timeout 30m -count=1 -v | grep -Ev '^ *(=== |child_test|time=)'
+lines: ## 100,000 jobs of 1,000 serial groups through processes of which one is killed each second, on one Redis and on a Cluster; what is used of a rate, also of one that changes
+	set -o pipefail; go test ./worker -run 'TestLinesUnderKills|TestRatesAreUsed|TestRatesThatChange|TestRunningLimitsAreUsed' -proof.jobs=100000 -proof.lines=1000 -proof.rate=2000 -parallel 1 -timeout 30m -count=1 -v | grep -Ev '^ *(=== |child_test|time=)'
 
 .PHONY: walk
 walk: ## 100,000 random transitions of queues with groups, and as many with unique keys, 10,000 walks of moves with failovers, and what they leave checked (STEPS=n for n)
