@@ -347,6 +347,18 @@ var moveFailovers = []struct {
 		same(t, "answer", r.moved(to, "a"), Answer{Done, signalbox.StateReady})
 		same(t, "runs", to.runs()+r.runs(), 1)
 	}},
+	{"that it was taken over is forgotten", func(t *testing.T, r, to *rig) {
+		r.put("a")
+		first := r.tour(to, "a")
+		first.rounds(hasHeld)
+		held := r.remember()
+		same(t, "answer", r.moved(to, "a"), Answer{Done, signalbox.StateReady}) // under another name
+		same(t, "runs", to.runs(), 1)
+		r.failOver(held)
+		same(t, "answer of the first", first.end(), Answer{Done, signalbox.StateReady})
+		same(t, "answer", r.moved(to, "a"), Answer{Acted: Gone})
+		same(t, "runs again", to.runs()+r.runs(), 0)
+	}},
 	{"that it was held is forgotten", func(t *testing.T, r, to *rig) {
 		r.put("a")
 		before := r.remember()
