@@ -102,7 +102,7 @@ func (d *death) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 func TestMoveAll(t *testing.T) {
 	t.Parallel()
 	held := 0
-	for _, calls := range []int{4, 6, 9} {
+	for _, calls := range []int{12, 18, 27} {
 		srv := redistest.Start(t)
 		s := newStage(t, srv.Client())
 		to := s.beside()
@@ -151,7 +151,7 @@ func TestHeld(t *testing.T) {
 	to := s.beside()
 	s.puts("a")
 	rdb := srv.ClientWith(func(o *redis.UniversalOptions) { o.MaxRetries = -1 })
-	rdb.AddHook(dying(2))
+	rdb.AddHook(dying(6))
 	if _, err := inspector(t, rdb, s.namespace).Do(t.Context(), s.Name(), "a", inspect.Move{To: to.Name()}); !errors.Is(err, errDied) {
 		t.Fatal(err)
 	}
