@@ -3,7 +3,7 @@
 -- A step of claim.lua: jobs that hold their groups already, as they run again, count for the limits of those groups, too. If more jobs hold a group than
 -- may, since its limit was lowered, one that the others leave no room for goes back to its line, to the place that it had, and holds the group no
 -- more. One that a rate doesn't allow yet is put off until it does. It holds its group on. A serial group has one holder, so its limit says nothing here.
--- None runs while its group is paused.
+-- None runs while its group is paused: as many may hold it then as for a limit of 0, and one of a serial group is put off.
 local owners, keys, holders = {}, {}, {} -- holders: by key, how many of the jobs that were drawn hold the group
 for i = 1, #popped do
   if records[i] and not from[i] and not busy[i] then
@@ -21,7 +21,7 @@ end
 for i = 1, #popped do
   local key = owners[i]
   local s = key and g.of(key)
-  if key and s.paused then
+  if key and s.paused and string.byte(key) == 115 then
     -- include: await_resume
   elseif key then
     local pause = 0
