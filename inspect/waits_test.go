@@ -125,5 +125,3 @@ func TestWaitsForHoldsAndLimits(t *testing.T) {
 		})
 	}
 }
-
-func ptr[T any](v T) *T { return &v }

@@ -197,7 +197,7 @@ func TestLoweredGroupLimitHoldsForItsOwn(t *testing.T) {
 					r.reclaim(dead)
 				}
 				if back == "two crashes" {
-					got = r.claim(10)
+					r.claim(10)
 					dead = r.session
 					r.expire()
 					r.session = "s3"
