@@ -2,11 +2,11 @@ package signalbox
 
 import "time"
 
-// NoLimit says that there is no limit, in a field of [Limits] or [Rate]. A group whose own limits say so has none there, whatever those of all groups say.
+// NoLimit says that there is no limit: in Running of [Limits], or in Jobs of [Rate]. A group whose own limits say so has none there, whatever those of all groups say.
 const NoLimit = -1
 
-// Limits bound what runs of a queue, or of each of its groups, across all workers. The zero value bounds nothing. In the limits of a single group a field that is
-// 0 has the value that it has for all groups, also when that changes later; see [NoLimit].
+// Limits bound what runs of a queue, or of each of its groups, across all workers. The zero value bounds nothing. In the limits of a single group
+// Running has the value that it has for all groups if it is 0, and Rate, as a whole, if its Jobs is 0: also when that changes later. See [NoLimit].
 type Limits struct {
 	// Running is how many jobs run at a time, at most: 1 to 1,000,000; 0 and NoLimit are no limit. A job counts from its claim until its outcome is
 	// settled, or until it is taken back from a worker that died. A job of a group that isn't serial doesn't count while it waits for its retry.

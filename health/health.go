@@ -6,7 +6,7 @@
 // w is a worker.Worker, and s is a scheduler.Scheduler. Each is a [Source]: it has a method Health, which returns a [Report]. A report
 // is a list of [Problem] values. It is empty if there is nothing to say.
 //
-// A report calls nobody. It says what the process knows from its calls to Redis, and costs some microseconds. How fresh that is stands
+// A report waits for nobody. It says what the process knows from its calls to Redis, and costs some microseconds. How fresh that is stands
 // beside each [Code].
 package health
 

@@ -16,7 +16,7 @@ import (
 type Exported struct {
 	Jobs    int64 // in the file
 	Running int64 // of these: they were running
-	Past    int64 // things in the file that the queue knows of the past: see Export
+	Past    int64 // lines of the file with what the queue knows of the past: see Export
 	// Completed is how many completed jobs the queue keeps. They aren't in the file.
 	Completed int64
 }

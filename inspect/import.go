@@ -30,11 +30,12 @@ type Imported struct {
 	Done  int64 // were put in; with DryRun, would be
 	There int64 // were left out: the queue has a job of this ID, in any state, or another job that has the unique key until its end
 	Bad   int64 // lines that are no job. They were left out
-	// Past counts what the file's queue knew of the past, as the last batches of outboxes and the last ticks of cron entries: was taken over; with DryRun, would be.
+	// Past is how many lines with what the file's queue knew of the past were taken over, such as the last batch of an outbox or the last tick of a cron entry.
+	// With DryRun it is how many would be.
 	Past int64
-	// PastThere counts what was left: the queue knows the same, or something later.
+	// PastThere is how many such lines were left out because the queue knows the same, or something later.
 	PastThere int64
-	// PastOther counts what was left since it is of another queue: the file's queue has another name or namespace, and outboxes, cron entries and copies of dead
+	// PastOther is how many such lines were left out because the file's queue has another name or namespace: outboxes, cron entries and copies of dead
 	// jobs go by these.
 	PastOther int64
 }

@@ -245,6 +245,7 @@ func (i *Inspector) switchGroup(ctx context.Context, queue, group, verb string, 
 func groupKeys(group string) []string { return []string{"g" + group, "s" + group} }
 
 // PausedGroups returns the groups of a queue that are paused, by their keys, and since when they are, by the clock of Redis.
+// The error wraps [ErrNoQueue] if nobody has used the queue.
 func (i *Inspector) PausedGroups(ctx context.Context, queue string) (map[string]time.Time, error) {
 	if err := i.known(ctx, queue); err != nil {
 		return nil, err
@@ -325,8 +326,9 @@ func (i *Inspector) SetGroupLimits(ctx context.Context, queue string, l signalbo
 	return i.limit(ctx, queue, l, "limits of the groups of queue %s: %w", func(q *store.Queue) error { _, err := q.SetGroupLimits(ctx, l); return err })
 }
 
-// SetLimitsOf sets what runs of one group of a queue at most, in place of what was set for it before. A field that is 0 has the value that it has for all groups, also
-// when that changes later: with the zero value the group has no limits of its own. [signalbox.NoLimit] is no limit, whatever all groups have. group is the key of a scheduler.Group or of a scheduler.Serial: the limits are for both groups, each by itself. Of a serial group the rate
+// SetLimitsOf sets what runs of one group of a queue at most, in place of what was set for it before. Running if it is 0, and Rate if its Jobs is 0, are
+// as for all groups, also when that changes later: with the zero value the group has no limits of its own. [signalbox.NoLimit] is no limit, whatever all groups have.
+// group is the key of a scheduler.Group or of a scheduler.Serial: the limits are for both groups, each by itself. Of a serial group the rate
 // counts: one job of it runs at a time, whatever Running says. Otherwise it is as [Inspector.SetLimits].
 func (i *Inspector) SetLimitsOf(ctx context.Context, queue, group string, l signalbox.Limits) error {
 	if err := store.ValidateGroup(group); err != nil {

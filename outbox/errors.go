@@ -11,6 +11,7 @@ var ErrSchema = errors.New("the tables of the outbox are missing, or not those o
 
 // ErrNoTransaction says that the database has no transaction for the job, which would be enqueued whatever becomes of the caller's changes. An earlier
 // error, such as MariaDB's deadlock, has rolled it back, or a statement has committed it, or none was begun. Nothing was written. Roll back, and run all of it again.
+// In PostgreSQL it is never returned: see [Outbox.Enqueue].
 var ErrNoTransaction = errors.New("the database has no transaction: an earlier error has rolled it back, or a statement such as CREATE TABLE has committed it, or none was begun; roll it back, and begin again")
 
 // errDialect says that the database doesn't understand the dialect.

@@ -114,7 +114,8 @@ func New(d Dialect, c Config) (*Outbox, error) {
 // Enqueue writes a job into the transaction tx, and returns the job's ID. The job is enqueued soon after tx commits. If tx is rolled back, it never is.
 //
 // A *sql.DB is refused. In MariaDB and SQLite the error is an [ErrNoTransaction] if there is no transaction, or none any more: there some errors, such as a deadlock, end
-// it on the server, and the next statement would commit by itself. PostgreSQL refuses all statements after an error. But of a *sql.Conn, or another type with the method,
+// it on the server, and the next statement would commit by itself. PostgreSQL refuses all statements after an error. But after a COMMIT or ROLLBACK that was run by hand in
+// PostgreSQL, Enqueue commits by itself, without an error: end tx by its own methods. And of a *sql.Conn, or another type with the method,
 // only you know there whether it is in a transaction.
 //
 // args and opts are those of [scheduler.Scheduler.Enqueue]. The times of After, Debounce and ExpireAfter count from this call on, by this process's clock.

@@ -27,8 +27,8 @@ const (
 // Health returns what keeps the scheduler from its work: package health has the list. It waits for nobody, and may be called at any time and
 // often. See [health.Live] and [health.Ready] for probes.
 //
-// A scheduler without cron entries needs no [Scheduler.Run]. Its health is that of the last enqueue to each queue. After one that Redis didn't answer, or refused as it refuses
-// all writes, Health asks Redis in the background, twice a second, whether it takes writes again. It ends that 10 s after the last call of Health.
+// A scheduler without cron entries needs no [Scheduler.Run]. Its health is that of the last enqueue to each queue. If Redis didn't answer that one, or
+// takes no writes at all, Health asks Redis in the background, twice a second, whether it takes writes again. That ends 10 s after the last call of Health.
 func (s *Scheduler) Health() health.Report {
 	now := time.Now()
 	r := s.cron.health()

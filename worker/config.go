@@ -133,8 +133,8 @@ type Queue struct {
 	Limits, GroupLimits signalbox.Limits
 	// LimitsOf bounds what runs of single groups: by the key of scheduler.Group, or of the Group in the Defaults of a kind, which has
 	// limits of its own that way. The limits are also those of the group of scheduler.Serial with that key: its rate counts, and one job of it runs at
-	// a time, whatever Running says. Each is set if nobody has set any for that key. A field that is 0 has
-	// the value that GroupLimits has in the queue's settings, also when that changes later; signalbox.NoLimit is no limit, whatever those say.
+	// a time, whatever Running says. Each is set if nobody has set any for that key. Running if it is 0, and
+	// Rate if its Jobs is 0, are as GroupLimits in the queue's settings, also when those change later; signalbox.NoLimit is no limit, whatever those say.
 	LimitsOf map[string]signalbox.Limits
 	// MaxLength is how many jobs the queue may have that haven't ended: see [inspect.Inspector.SetMaxLength]. It is set if nobody has set one, neither
 	// another worker's Config nor that method, which changes it later. Choose it larger than the number of jobs that run at a time. Default: this

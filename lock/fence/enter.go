@@ -13,8 +13,8 @@ import (
 // holders' Enter waits.
 //
 // In a [Tx] an Enter that comes after another statement is an error. In a transaction of your own PostgreSQL notices only that it has written or
-// locked rows. Nothing notices that it has read. Nor does anything notice that you roll back to a savepoint that is older than the Enter: that undoes
-// the mark. In a [Tx] a savepoint can't be older.
+// locked rows. Nothing notices that it has read. No error comes either if you roll back to a savepoint that is older than the Enter, which
+// undoes the mark. In a [Tx] a savepoint can't be older.
 //
 // If a newer holder has entered and committed, the error is a [StaleError]. It is an [ErrForeign] if the mark is of another issuer. An error
 // that the database answers with for a conflict is passed on: [DB.InTx] and [Replay] run the transaction again.

@@ -54,7 +54,7 @@ func (tx *Tx) QueryRowContext(ctx context.Context, query string, args ...any) *s
 // PrepareContext is that of [sql.Tx]. Errors of the statement itself are not seen by the Tx: check them. If you don't, [DB.InTx] still returns an [ErrNoTransaction] when one of
 // them has ended the transaction. In SQLite what the statement does after that has been committed by itself.
 //
-// Close the statement's rows before fn returns. In MariaDB [DB.InTx] fails if they are open.
+// Close the statement's rows before fn returns. If they are open, [DB.InTx] fails in MariaDB, and with some drivers of PostgreSQL once a guard has written.
 func (tx *Tx) PrepareContext(ctx context.Context, query string) (*sql.Stmt, error) {
 	if err := tx.ready(ctx); err != nil {
 		return nil, err
