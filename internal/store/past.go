@@ -63,7 +63,7 @@ var (
 	outboxShard = regexp.MustCompile(`^(.+):([0-9]{1,4})$`)
 )
 
-// Validate returns an error that wraps signalbox.ErrInvalid if no queue knows such a thing. The error has nothing of it but names of fields.
+// Validate returns an error that wraps signalbox.ErrInvalid if no queue can know such a thing. The error names fields, and never quotes their values.
 func (p *Past) Validate() error {
 	ok, field := true, "value"
 	name := func(err error) bool {

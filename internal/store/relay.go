@@ -121,8 +121,8 @@ func (e *OutOfStepError) Error() string {
 	return fmt.Sprintf("store: the last batch of the outbox in Redis is another one, number %d", e.Last.Seq)
 }
 
-// Relay puts the jobs of a batch in, unless that was done before: then the outcomes are those of the first call. It puts in all of them or none: a batch that
-// would be in in part could not be told from one that is in as a whole. The error may be ErrVoid, ErrSent, a *NoRoomError or an *OutOfStepError.
+// Relay puts the jobs of a batch in, unless that was done before: then the outcomes are those of the first call. It puts in all of them or none: nobody
+// could tell half a batch from a whole one. The error may be ErrVoid, ErrSent, a *NoRoomError or an *OutOfStepError.
 func (q *Queue) Relay(ctx context.Context, outbox string, shard int, b *Batch) (Fates, error) {
 	if len(b.Items) > MaxBatch {
 		return Fates{}, fmt.Errorf("%w batch: %d jobs, at most %d go in one call", signalbox.ErrInvalid, len(b.Items), MaxBatch)
