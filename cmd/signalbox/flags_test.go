@@ -1,6 +1,7 @@
 package main
 
 import (
+	"encoding/json"
 	"strings"
 	"testing"
 
@@ -59,18 +60,18 @@ func TestEmptyGroupIsNotTheQueue(t *testing.T) {
 	sh := newShell(t, redistest.Start(t))
 	sh.ok("enqueue", "email.welcome", `{}`, "-q", "mail", "--id", "a")
 	for _, args := range []string{
-		"queue limit mail --running 3 --group=", "queue hold mail --for 10m --group=", "queue hold mail --lift --group=",
+		"queue limit mail --running 3 --group=", "queue hold mail --for 10m --group=", "queue hold mail --lift --group=", "queue pause mail --group=", "queue resume mail --group=",
 		"job rm mail --state ready --yes --kind=", "job rm mail --kind email.welcome --yes --state=", "job rm mail --state ready, --yes", "job ls mail --group=",
 		"cron ls --queue=", "queue ls --namespace=", "queue ls --redis=",
 	} {
 		sh.fails(exitUsage, []string{"is empty: give it a value, or leave it out"}, strings.Fields(args)...)
 	}
 	var held struct {
-		Queue string
-		Held  []holdJSON
+		Queue        string
+		Held, Paused []json.RawMessage
 	}
-	if sh.into(&held, "queue", "hold", "mail"); len(held.Held) > 0 {
-		t.Errorf("held back: %+v", held)
+	if sh.into(&held, "queue", "hold", "mail"); len(held.Held) > 0 || len(held.Paused) > 0 {
+		t.Errorf("held back: %s, paused: %s", held.Held, held.Paused)
 	}
 	if out := sh.ok("queue", "limit", "mail"); strings.Contains(out, " 3 ") {
 		t.Error(out)

@@ -54,7 +54,9 @@ func TestHolderOutlivesARollingRestart(t *testing.T) {
 			if *rollingRounds > 0 {
 				restarts = *rollingRounds * nodes
 			}
-			err := lock.Hold(ctx, l, func(held context.Context) error {
+			err := lock.Hold(t.Context(), l, func(held context.Context) error {
+				defer work.Wait() // before the lock is released
+				defer stop()
 				for i := range restarts {
 					s := servers[i%nodes]
 					s.Restart()
@@ -75,8 +77,6 @@ func TestHolderOutlivesARollingRestart(t *testing.T) {
 			if err != nil {
 				t.Error(err)
 			}
-			stop()
-			work.Wait()
 			if grants > 0 {
 				t.Errorf("the contender had the lock %d times", grants)
 			}
