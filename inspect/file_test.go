@@ -362,7 +362,7 @@ func TestExportOfHeldJobs(t *testing.T) {
 	s.puts("a")
 	s.end(store.Dead, "boom", s.claim(1)...)
 	rdb := srv.ClientWith(nil)
-	rdb.AddHook(dying(2))
+	rdb.AddHook(dying(6))
 	if _, err := inspector(t, rdb, s.namespace).Do(t.Context(), s.Name(), "a", inspect.Move{To: to.Name()}); !errors.Is(err, errDied) {
 		t.Fatal(err)
 	}

@@ -223,7 +223,7 @@ func (r *Relay) crowded(ctx context.Context, s *shardState, b *batch, room int64
 		r.giveBack(ctx, s.shard, b)
 		return fullPause
 	}
-	_, err := r.plain().exec(ctx, "UPDATE signalbox_outbox_batch SET until = 0, void = 1 WHERE shard = ? AND seq = ? AND nonce IN (?, ?) AND sent = 0", s.name, b.place.Seq, b.place.Nonce, b.place.Void().Nonce)
+	_, err := r.plain().exec(ctx, "UPDATE signalbox_outbox_batch SET until = 0, void = 1 WHERE shard = ? AND seq = ? AND nonce IN (?, ?) AND sent = 0 AND again = 0", s.name, b.place.Seq, b.place.Nonce, b.place.Void().Nonce)
 	if r.failed(ctx, "note that a batch has no room", err) {
 		return time.Second
 	}

@@ -122,7 +122,7 @@ func (q *queue) judgeAny(r *store.Settlement, d *delivery, job *signalbox.Job, e
 func (q *queue) judge(r *store.Settlement, d *delivery, job *signalbox.Job, err error) {
 	snooze, snoozed := errors.AsType[*signalbox.SnoozeError](err)
 	cancel, cancelled := errors.AsType[*signalbox.CancelError](err)
-	r.Survived = d.crashes > 0 && d.called.Load() && !isRefused(err)
+	r.Survived = d.crashes > 0 && d.called.Load() && !isRefused(err) && !errors.Is(err, signalbox.ErrUnknownEncoding)
 	switch {
 	case err == nil:
 		r.Outcome = store.Completed

@@ -213,7 +213,8 @@ func (r *roles) undenied(users ...string) {
 			r.Fatal(err)
 		}
 		for _, e := range entries {
-			if slices.Contains(users, e.Username) {
+			// go-redis tells servers its name. Those since 7.2 have the command, and the rights can't name it, since Redis 7.0 doesn't know it.
+			if slices.Contains(users, e.Username) && e.Object != "client|setinfo" {
 				r.Errorf("Redis has denied %s %d times: %s %s (%s)", e.Username, e.Count, e.Reason, e.Object, e.Context)
 			}
 		}

@@ -28,7 +28,7 @@ func TestRatesThatChange(t *testing.T) {
 	for _, of := range []string{"queue", "group"} {
 		t.Run(of, func(t *testing.T) {
 			t.Parallel()
-			r := newRig(t)
+			r := newRigOn(t, redistest.New(t).Client()) // the clock of the embedded Redis goes in steps
 			s, err := scheduler.New(r.rdb, scheduler.Config{})
 			if err != nil {
 				t.Fatal(err)

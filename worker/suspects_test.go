@@ -3,6 +3,7 @@ package worker_test
 import (
 	"context"
 	"flag"
+	"fmt"
 	"testing"
 	"time"
 
@@ -169,6 +170,34 @@ func TestRefusedPayloadIsNoGoodDelivery(t *testing.T) {
 	r.put(id, string(raw))
 	r.start(w)
 	r.until("it was refused", func(c store.Counts) bool { return c.Total.Retried == 1 })
+	if got := r.record(id)[3]; got != raw[3] {
+		t.Errorf("the record's flags are %#x, want %#x: it counts a good delivery", got, raw[3])
+	}
+}
+
+// A codec without the key of a job.
+type keyless struct{}
+
+func (keyless) Encoding() string                           { return "sealed" }
+func (keyless) Encode(*signalbox.Job, any) ([]byte, error) { return []byte("{}"), nil }
+func (keyless) Decode(*signalbox.Job, []byte, any) error {
+	return fmt.Errorf("no key: %w", signalbox.ErrUnknownEncoding)
+}
+
+// A worker that lacks the key of a job puts it back. That says nothing about what the handler does.
+func TestMissingKeyIsNoGoodDelivery(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	c := r.config(1)
+	c.Codecs = []signalbox.Codec{keyless{}}
+	w := r.workerWith(c)
+	worker.Handle(w, func(context.Context, *signalbox.Job, task) error { return nil })
+	id := r.add(signalbox.Job{Payload: []byte("{}"), Encoding: "sealed"})[0]
+	raw := []byte(r.record(id))
+	raw[2] = 1
+	r.put(id, string(raw))
+	r.start(w)
+	r.until("it was put back", func(c store.Counts) bool { return c.Total.Delayed == 1 })
 	if got := r.record(id)[3]; got != raw[3] {
 		t.Errorf("the record's flags are %#x, want %#x: it counts a good delivery", got, raw[3])
 	}

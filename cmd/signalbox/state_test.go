@@ -37,7 +37,7 @@ func TestQueueStates(t *testing.T) {
 	state("paused")
 	sh.ok("queue", "resume", "mail")
 	sh.ok("queue", "hold", "mail", "--lift")
-	sh.ok("queue", "limit", "mail", "--running", "0")
+	sh.ok("queue", "limit", "mail", "--running", "none")
 	state("active")
 	close(p.free)
 }

@@ -382,7 +382,9 @@ func (m *mover) carry(job *moving, found sight, h wire.Held, same, copied bool, 
 	}
 	switch {
 	case went: // also if a failover here has forgotten that it was committed
-		p.here = append(p.here, placement{id: job.id, digest: digestOf(here), state: gone, move: found.went})
+		names := namesOf(h) // up to the one that went: a failover there may bring back the copy of a former one
+		names = names[:strings.Index(names, found.went)+len(found.went)]
+		p.here = append(p.here, placement{id: job.id, digest: digestOf(here), state: gone, move: names})
 	case !asked: // there may be a receipt
 	case h.Committed && same:
 		p.there = append(p.there, m.free(job.id, there, h, namesOf(h)))

@@ -40,7 +40,7 @@ end
 -- When the process died, at the earliest and at the latest: it renewed its session, and claimed jobs, before that, and would have renewed it again.
 hold = tonumber(hold)
 local renewed = tonumber(expiry or now) - ttl
-local earliest = math.max(renewed, tonumber(newest))
+local earliest = math.max(renewed, tonumber(newest) or 0)
 local latest = math.max(renewed + hold, earliest)
 local ids = {}
 for i = fixed + 1, #ARGV, 2 do
@@ -132,7 +132,8 @@ for i, id in ipairs(ids) do
       left_groups[#left_groups + 1] = group
     else
       local crashes
-      record, crashes = crash(record, math.max(earliest - token, 0), math.max(latest - token, 0), hold)
+      local began = tonumber(token) or 0 -- a strange token may be no number
+      record, crashes = crash(record, math.max(earliest - began, 0), math.max(latest - began, 0), hold)
       crashed = crashed + (crashes and 1 or 0)
       if crashes and crashes >= tonumber(crash_limit) then
         finish('dead', {id}, record .. last_error)

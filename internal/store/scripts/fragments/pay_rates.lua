@@ -19,7 +19,7 @@ if #keys > 0 then
   g.load(keys)
 end
 for i = 1, #popped do
-  local key = owners[i]
+  local key = not seen[popped[i]] and owners[i] or nil
   local s = key and g.of(key)
   if key and s.paused and string.byte(key) == 115 then
     -- include: await_resume
@@ -37,6 +37,7 @@ for i = 1, #popped do
     if pause == 0 then
       pause = g.again(key, steady)
     end
+    seen[popped[i]] = pause ~= 0 -- an ID that stands twice in a list is dealt with once
     if pause < 0 then
       g.leave({key})
       g.join({line_of(records[i], key, popped[i])})
