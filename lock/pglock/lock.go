@@ -71,8 +71,7 @@ func (l *pgLock) Release(ctx context.Context) error {
 func (l *pgLock) GiveUp(ctx context.Context, _ time.Time) error {
 	err := l.send(ctx)
 	if !l.repeating && unfreed(err) {
-		l.repeating = true
-		go l.locker.repeat(func() error { return l.send(context.Background()) })
+		l.repeating = l.locker.repeat(func() error { return l.send(context.Background()) })
 	}
 	return err
 }

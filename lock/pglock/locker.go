@@ -42,6 +42,7 @@ type Locker struct {
 	channel    string
 	metrics    *telemetry.LockMetrics
 	checked    atomic.Bool // the server was found fit
+	repeats    atomic.Int32
 	ear        ear
 
 	mu    sync.Mutex
@@ -213,7 +214,7 @@ func (p *Locker) giveBackAtLast(ctx context.Context, key, value string) error {
 	again := func() error { return p.giveBack(ctx, key, value, callTimeout).err }
 	err := again()
 	if unfreed(err) {
-		go p.repeat(again)
+		p.repeat(again)
 	}
 	return err
 }
@@ -223,15 +224,27 @@ const (
 	longestPause = time.Second
 )
 
-// repeat repeats a release until PostgreSQL has answered it, or the lock must have ended by itself.
-func (p *Locker) repeat(release func() error) {
-	end := time.Now().Add(p.ttl + callTimeout)
-	for pause := firstPause; time.Now().Before(end); pause = min(2*pause, longestPause) {
-		<-time.After(pause/2 + rand.N(pause)) // not all locks of a process at the same time
-		if !unfreed(release()) {
-			return
-		}
+// maxRepeats is how many releases are repeated at a time. The locks of others end by themselves, after their TTL.
+const maxRepeats = 1024
+
+// repeat starts a goroutine that repeats a release until PostgreSQL has answered it, or the lock must have ended by itself. It returns false,
+// and starts none, if there are maxRepeats.
+func (p *Locker) repeat(release func() error) bool {
+	if p.repeats.Add(1) > maxRepeats {
+		p.repeats.Add(-1)
+		return false
 	}
+	go func() {
+		defer p.repeats.Add(-1)
+		end := time.Now().Add(p.ttl + callTimeout)
+		for pause := firstPause; time.Now().Before(end); pause = min(2*pause, longestPause) {
+			<-time.After(pause/2 + rand.N(pause)) // not all locks of a process at the same time
+			if !unfreed(release()) {
+				return
+			}
+		}
+	}()
+	return true
 }
 
 // unfreed reports whether a release failed in a way that another try may repair.
