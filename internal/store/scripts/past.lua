@@ -10,14 +10,14 @@
 --       'unique': a key, and what UNIQUE has for it: the end of a window, or 't'; a space; the ID of a job
 --       'death': the ID of a dead job that is to be copied, and when it died in us
 -- Reply: {'ok', time in us, answers}: an answer for each item: 'done', or 'there', if the queue knows the same or something later
--- Errors: those of Redis, 'ERR signalbox: ...', or 'LAYOUT n signalbox: ...' as in enqueue.lua; before the first write.
+-- Errors: those of Redis, 'NOPERM signalbox: ...', 'ERR signalbox: ...', or 'LAYOUT n signalbox: ...' as in enqueue.lua; before the first write.
 
 local LANE, JOBS, CRON, ENTRIES, NOTES, SETTINGS, UNIQUE, WINDOWS = unpack(KEYS)
 local fixed = 3 -- arguments before those of the items
 local protocol, dry, kind = unpack(ARGV, 1, fixed)
 local width = ({outbox = 1, cron = 9, unique = 2, death = 2})[kind]
 
--- include: clock, digits, standing, unique_of, raise_layout
+-- include: clock, digits, standing, denied_command, unique_of, raise_layout
 
 local held_back = standing(SETTINGS, protocol)
 if tonumber(held_back) then
@@ -30,6 +30,10 @@ redis.call('HLEN', NOTES)
 redis.call('HLEN', UNIQUE)
 redis.call('ZCARD', WINDOWS)
 local now = clock()
+local denied = redis.acl_check_cmd and denied_command({{'SET', LANE, ''}, {'HSET', CRON, '', ''}, {'HDEL', CRON, ''}, {'ZADD', WINDOWS, '0', ''}})
+if denied then
+  return redis.error_reply('NOPERM signalbox: the Redis user may not run ' .. denied .. ', which putting in the past of a queue needs')
+end
 
 -- Puts in the last batch of an outbox's shard, unless the queue has one of this number or a later one.
 local function outbox(text)
