@@ -107,7 +107,7 @@ func (r *Relay) publish(whole context.Context) error {
 
 // count counts the rows that wait and those that are dead, by shard. of returns nil for a shard that is none: the dead rows of these are the strays.
 func (r *Relay) count(ctx context.Context, t dbTx, now int64, of func(shard string) *store.OutboxState) (strays int64, err error) {
-	err = t.shards(ctx, func(name string) error {
+	err = t.waiting(ctx, func(name string) error {
 		to := of(name)
 		if to == nil {
 			return nil // it is about to be dead
@@ -116,9 +116,15 @@ func (r *Relay) count(ctx context.Context, t dbTx, now int64, of func(shard stri
 		if err != nil {
 			return err
 		}
-		to.Backlog += n
+		unsent, born, err := t.unsent(ctx, name)
+		if err != nil {
+			return err
+		}
+		if unsent > 0 && (to.Oldest == 0 || born < to.Oldest) {
+			to.Oldest = min(born, now)
+		}
+		to.Backlog += n + unsent
 		to.More = to.More || n == countedMost
-		var born int64
 		err = t.scan(ctx, "SELECT born FROM signalbox_outbox WHERE batch = 0 AND shard = ? ORDER BY pos LIMIT 1", []any{name}, &born)
 		if err == nil && (to.Oldest == 0 || born < to.Oldest) {
 			to.Oldest = min(born, now)
@@ -145,7 +151,43 @@ func (r *Relay) count(ctx context.Context, t dbTx, now int64, of func(shard stri
 	return strays, err
 }
 
-// rowsOf counts the rows of a shard that wait, up to countedMost.
+// waiting calls do for each shard that has rows that wait, or are in a batch that Redis isn't known to have.
+func (t dbTx) waiting(ctx context.Context, do func(shard string) error) error {
+	seen := make(map[string]bool)
+	once := func(name string) error {
+		if seen[name] {
+			return nil
+		}
+		seen[name] = true
+		return do(name)
+	}
+	if err := t.shards(ctx, once); err != nil {
+		return err
+	}
+	var names []string
+	err := t.each(ctx, "SELECT DISTINCT shard FROM signalbox_outbox_batch WHERE sent = 0", nil, func(scan func(...any) error) (bool, error) {
+		var name string
+		err := scan(&name)
+		names = append(names, name)
+		return true, err
+	})
+	for _, name := range names {
+		if err == nil {
+			err = once(name)
+		}
+	}
+	return err
+}
+
+// unsent counts the rows of a shard's batches that Redis isn't known to have: such a batch waits while the queue has no room. It returns when the oldest
+// row was born (us), 0 if there is none.
+func (t dbTx) unsent(ctx context.Context, shard string) (n, born int64, err error) {
+	err = t.scan(ctx, "SELECT COUNT(*), COALESCE(MIN(born), 0) FROM signalbox_outbox WHERE shard = ? AND batch IN (SELECT seq FROM signalbox_outbox_batch WHERE shard = ? AND sent = 0)",
+		[]any{shard, shard}, &n, &born)
+	return n, born, err
+}
+
+// rowsOf counts the rows of a shard that are in no batch, up to countedMost.
 func (t dbTx) rowsOf(ctx context.Context, shard string) (n int64, err error) {
 	err = t.scan(ctx, fmt.Sprintf("SELECT COUNT(*) FROM (SELECT 1 FROM signalbox_outbox WHERE batch = 0 AND shard = ? LIMIT %d) AS waiting", countedMost), []any{shard}, &n)
 	return n, err
@@ -156,9 +198,13 @@ func (r *Relay) backlog(ctx context.Context) (n int64, more bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	t := r.plain()
-	err = t.shards(ctx, func(name string) error {
+	err = t.waiting(ctx, func(name string) error {
 		of, err := t.rowsOf(ctx, name)
-		n += of
+		if err != nil {
+			return err
+		}
+		unsent, _, err := t.unsent(ctx, name)
+		n += of + unsent
 		more = more || of == countedMost
 		return err
 	})
