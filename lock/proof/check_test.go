@@ -122,6 +122,12 @@ func TestCheck(t *testing.T) {
 			verdict{expected: 1},
 		},
 		{
+			"the memory was lost, and a release that was sent twice says that all is well",
+			(&script{}).add(grant(1, 40, 42, 10, 430)).cycle(2, 60, 11).
+				add(operation{process: 1, do: release, lease: 1, call: 90, back: 91, result: done}), forgets,
+			verdict{expected: 1},
+		},
+		{
 			"the memory was lost before both",
 			(&script{}).add(grant(1, 60, 62, 10, 450)).cycle(2, 70, 11), forgets,
 			verdict{overlaps: 1, illegal: 1},

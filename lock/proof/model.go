@@ -1,6 +1,7 @@
 package main
 
 import (
+	"slices"
 	"time"
 
 	"github.com/anishathalye/porcupine"
@@ -17,6 +18,7 @@ const (
 	stepMaybe              // a grant without a reply: its token is unknown, and it may not have happened
 	stepExtend             // confirmed: the token holds the mutex
 	stepFree               // a confirmed release: the token held the mutex
+	stepGone               // a confirmed release after a loss of memory: it may have found that the lock was gone
 	stepLose               // the mutex becomes free, if the token still holds it
 	stepForget             // the mutex becomes free, whatever token holds it
 )
@@ -39,7 +41,7 @@ func (m mutex) take(in input) (bool, mutex) {
 		return m.holder == in.token, m
 	case stepFree:
 		return m.holder == in.token, mutex{m.last, 0}
-	case stepLose:
+	case stepLose, stepGone:
 		if m.holder == in.token {
 			return true, mutex{m.last, 0}
 		}
@@ -84,7 +86,11 @@ func modelHistory(ops []operation, losses []loss) []porcupine.Operation {
 		case o.do == extend && o.result == done:
 			add(o.process, o.call, o.back, stepExtend, token)
 		case o.do == release && o.result == done:
-			add(o.process, o.call, o.back, stepFree, token)
+			s := stepFree
+			if forgotten(leases, o, losses) {
+				s = stepGone
+			}
+			add(o.process, o.call, o.back, s, token)
 		}
 		if o.back != never {
 			last = max(last, o.back)
@@ -101,6 +107,17 @@ func modelHistory(ops []operation, losses []loss) []porcupine.Operation {
 		}
 	}
 	return history
+}
+
+// forgotten reports whether the server lost its memory between the grant of a lease and the end of its release. If the reply to the release was
+// late, the release was sent twice, and the answer that there is no such lock may be to the second copy. So it says that all is well, as it
+// would be without the loss.
+func forgotten(leases []lease, release operation, losses []loss) bool {
+	return slices.ContainsFunc(leases, func(l lease) bool {
+		return l.grant.process == release.process && l.grant.lease == release.lease && slices.ContainsFunc(losses, func(lost loss) bool {
+			return lost.until >= l.grant.call && lost.from <= release.back
+		})
+	})
 }
 
 // checkModel checks the history of one key with porcupine.
