@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -73,7 +74,8 @@ func TestFIFO(t *testing.T) {
 	}
 }
 
-// A run ends soon after its context, and leaves no key.
+// A run ends soon after its context, and leaves no key but the registry of queues: the scheduler writes it beside its first call, and that may come to
+// Redis after the run has ended.
 func TestRunInterrupted(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithCancelCause(t.Context())
@@ -88,7 +90,7 @@ func TestRunInterrupted(t *testing.T) {
 	if _, err := short(&out, "redis://"+srv.Addr()).run(ctx); !errors.Is(err, interrupted) {
 		t.Errorf("run = %v, want %v", err, interrupted)
 	}
-	noKeys(t, srv)
+	noKeys(t, srv, ":queues")
 }
 
 func TestWrongFlags(t *testing.T) {
@@ -195,10 +197,13 @@ func TestPicture(t *testing.T) {
 	}
 }
 
-// noKeys fails the test if a run left a key in a server.
-func noKeys(t *testing.T, srv *redistest.Server) {
+// noKeys fails the test if a run left a key in a server, but for those whose names end in one of but.
+func noKeys(t *testing.T, srv *redistest.Server, but ...string) {
 	t.Helper()
 	keys, err := srv.Client().Keys(context.Background(), "*").Result()
+	keys = slices.DeleteFunc(keys, func(key string) bool {
+		return slices.ContainsFunc(but, func(end string) bool { return strings.HasSuffix(key, end) })
+	})
 	if err != nil || len(keys) > 0 {
 		t.Errorf("left in Redis: %q, %v", keys, err)
 	}
