@@ -2,6 +2,7 @@ package pglock
 
 import (
 	"errors"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -11,9 +12,11 @@ import (
 func TestRepeatsAreBounded(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		p, away := &Locker{ttl: time.Hour}, true
+		p := &Locker{ttl: time.Hour}
+		var away atomic.Bool
+		away.Store(true)
 		release := func() error {
-			if away {
+			if away.Load() {
 				return errors.New("away")
 			}
 			return nil
@@ -28,7 +31,7 @@ func TestRepeatsAreBounded(t *testing.T) {
 		}
 		time.Sleep(time.Minute)
 		synctest.Wait()
-		away = false
+		away.Store(false)
 		time.Sleep(2 * longestPause)
 		synctest.Wait()
 		if !p.repeat(release) {
