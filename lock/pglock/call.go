@@ -10,6 +10,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/signalbox-go/signalbox/internal/lease"
 	"github.com/signalbox-go/signalbox/lock"
@@ -86,10 +87,7 @@ func ask[T any](ctx context.Context, p *Locker, timeout time.Duration, sql strin
 func query[T any](ctx context.Context, p *Locker, sql string, args []any) (a answer[T]) {
 	pause := time.Millisecond
 	for {
-		var rows pgx.Rows
-		if rows, a.err = p.pool.Query(ctx, sql, args...); a.err == nil {
-			a.row, a.err = pgx.CollectExactlyOneRow(rows, pgx.RowToStructByPos[T])
-		}
+		a.row, a.err = once[T](ctx, p, sql, args, a.again)
 		switch {
 		case a.err == nil, ctx.Err() != nil, errors.Is(a.err, pgx.ErrNoRows):
 			return a
@@ -106,6 +104,41 @@ func query[T any](ctx context.Context, p *Locker, sql string, args []any) (a ans
 			a.again = true
 		default:
 			return a
+		}
+	}
+}
+
+// once runs a statement on a connection of the pool; a second try on one that answers.
+func once[T any](ctx context.Context, p *Locker, sql string, args []any, again bool) (row T, err error) {
+	conn, err := p.pool.Acquire(ctx)
+	if err == nil && again {
+		conn, err = p.answering(ctx, conn)
+	}
+	if err != nil {
+		return row, err
+	}
+	defer conn.Release()
+	rows, err := conn.Query(ctx, sql, args...)
+	if err != nil {
+		return row, err
+	}
+	return pgx.CollectExactlyOneRow(rows, pgx.RowToStructByPos[T])
+}
+
+// answering returns a connection that answers a ping: conn, or the next ones of the pool. A restart of the server breaks all idle connections,
+// and the pool drops a broken one only when somebody has used it. The error is that of the last ping, or of a new connection.
+func (p *Locker) answering(ctx context.Context, conn *pgxpool.Conn) (*pgxpool.Conn, error) {
+	for left := p.pool.Config().MaxConns; ; left-- {
+		err := conn.Ping(ctx)
+		if err == nil {
+			return conn, nil
+		}
+		conn.Release()
+		if left == 0 || ctx.Err() != nil {
+			return nil, err
+		}
+		if conn, err = p.pool.Acquire(ctx); err != nil {
+			return nil, err
 		}
 	}
 }

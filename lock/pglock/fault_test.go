@@ -312,6 +312,42 @@ func TestReleaseReplyLost(t *testing.T) {
 	}
 }
 
+// A restart of the server breaks all idle connections of the pool, and one costs a second try. The others cost nothing more.
+func TestIdleConnectionsAreBroken(t *testing.T) {
+	t.Parallel()
+	link := servertest.NewLink(t, serverOf(t))
+	pool := dial(t, url(link))
+	a := locker(t, pool, pglock.Config{TTL: time.Minute})
+	broken := func() {
+		var conns []*pgxpool.Conn
+		for range pool.Config().MaxConns {
+			c, err := pool.Acquire(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			conns = append(conns, c)
+		}
+		for _, c := range conns {
+			c.Release()
+		}
+		link.Drop()
+	}
+	warm(t, a)
+	broken()
+	l, err := a.Acquire(t.Context(), "idle")
+	if err != nil {
+		t.Fatalf("acquired: %v", err)
+	}
+	broken()
+	if err := l.Extend(t.Context()); err != nil {
+		t.Errorf("extended: %v", err)
+	}
+	broken()
+	if err := l.Release(t.Context()); err != nil {
+		t.Errorf("released: %v", err)
+	}
+}
+
 // If the TTL is over when a repeated release is answered, nobody knows whether the first one freed the lock. It says that
 // another has it.
 func TestReleaseReplyLostForATTL(t *testing.T) {
