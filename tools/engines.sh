@@ -5,7 +5,7 @@
 #
 # usage: tools/engines.sh [packages and flags of go test; default ./...]
 #
-# ENGINES=valkey runs it on Valkey alone, where it has run on Redis before.
+# ENGINES=valkey runs it on Valkey alone, where it has run on Redis before. GO_TEST is what runs it instead of "go test".
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 tools/valkey.sh
@@ -13,6 +13,7 @@ work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 if (($# == 0)); then set -- ./...; fi
 export SIGNALBOX_TEST_REDIS=required
+read -ra go_test <<<"${GO_TEST:-go test}"
 
 version() { "$1" --version | sed -nE 's/.*v=([0-9.]+).*/\1/p'; }
 
@@ -20,7 +21,7 @@ done=
 if [[ ${ENGINES:-} != valkey ]]; then
 	redis=$(version redis-server)
 	echo "engines: go test on Redis $redis"
-	go test "$@"
+	"${go_test[@]}" "$@"
 	done="redis=$redis "
 fi
 
@@ -35,5 +36,5 @@ if ! redis-server --version | grep -qi valkey; then
 	exit 1
 fi
 echo "engines: go test on Valkey $valkey"
-go test "$@"
+"${go_test[@]}" "$@"
 echo "engines: ${done}valkey=$valkey ok"

@@ -74,6 +74,7 @@ var rules = []rule{
 	{"internal/servertest", nil, nil}, // nothing of this module imports it but tests
 	{pattern: "outbox/model"},         // all tests
 	{pattern: "internal/archtest"},
+	{pattern: "internal/luck"},
 }
 
 // testOthers is what test files may import of other modules, in addition to what a package's rule allows. Of this
