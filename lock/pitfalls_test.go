@@ -15,7 +15,7 @@ var (
 	quotedCheck = regexp.MustCompile("`([A-Z]\\w+)`") // a test or a subtest
 	quotedName  = regexp.MustCompile("`([^`]+)`")
 	testFunc    = regexp.MustCompile(`(?m)^func (Test\w+)\(`)
-	mutantRuns  = regexp.MustCompile(`(?m)^# test: \S+ -run '([^']+)'$`)
+	mutantRuns  = regexp.MustCompile(`(?m)^# test: \S+ -run '([^']+)'(?: -[a-z.]+=[0-9]+)?$`)
 )
 
 // What docs/reliability.md names is there: the tests, and the patches of testdata/mutants, each of

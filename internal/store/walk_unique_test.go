@@ -596,8 +596,12 @@ func TestUniqueWalk(t *testing.T) {
 		t.Logf("unique walk: %d transitions in %v, seeds from %d", total.Load(), time.Since(begin).Round(time.Second/10), first)
 	})
 	for i := range max(1, *walkSteps/walkCalls) {
+		walks := t
 		t.Run(fmt.Sprint("seed=", first+int64(i)), func(t *testing.T) {
 			t.Parallel()
+			if walks.Failed() {
+				return // one bug is enough
+			}
 			m := &keyModel{jobs: make(map[string]*keyed), keys: make(map[string]keyHeld), sessions: make(map[string]bool), lanes: make(map[string]int64)}
 			w := &keyWalk{rig: newQueue(t, rdb), rnd: rand.New(rand.NewSource(first + int64(i))), m: m}
 			w.run()

@@ -9,6 +9,7 @@
 #   # test: ./package -run 'TestName$'
 #   # why: what goes wrong with this bug in
 #
+# The test's line may end with a flag of the test, as -walk.steps=15000: a walk has as many steps as find the bug in all but one of ten thousand runs.
 # The test must pass without the patch. With it, the package must still build, and the
 # test must fail, in one of six runs. The last line says how many patches were found (killed)
 # and how many were not; the exit status is 0 only if all were. Each patch's line says how
@@ -67,11 +68,11 @@ build_all() {
 	done
 }
 
-# runs BINARY PACKAGE TEST ARGUMENTS... runs a test as go test does; the output is in $out.
+# runs BINARY PACKAGE TEST ARGUMENTS... runs a test, with the flag $flag if there is one, as go test does; the output is in $out.
 runs() {
 	local binary=$1 package=$2 test=$3
 	shift 3
-	(SCRIPTS=$PWD && export SCRIPTS && cd "$package" && "$binary" -test.run "$test" -test.timeout 90s -test.failfast "$@") >"$out" 2>&1 </dev/null
+	(SCRIPTS=$PWD && export SCRIPTS && cd "$package" && "$binary" -test.run "$test" -test.timeout 90s -test.failfast ${flag:+"$flag"} "$@") >"$out" 2>&1 </dev/null
 }
 
 since() { awk -v a="$1" -v b="$EPOCHREALTIME" 'BEGIN { printf "%.1f", b - a }'; }
@@ -86,7 +87,7 @@ complain() {
 checks() {
 	local name=$1 binary=$2 seen
 	shift
-	seen=$work/sound/$(printf '%s' "$*" | cksum | tr -d ' ')
+	seen=$work/sound/$(printf '%s' "$* $flag" | cksum | tr -d ' ')
 	shift
 	if [[ -e $seen ]]; then return 0; fi
 	if ! runs "$binary" "$1" "$2"; then
@@ -105,14 +106,14 @@ only_lua() { ! grep -E '^(\+\+\+|---) [ab]/' "$1" | grep -qv '\.lua$'; }
 
 # try PATCH seeds one bug in the tree where we are.
 try() {
-	local patch=$1 binary=$binary name test why package run start built sound lua=
+	local patch=$1 binary=$binary name test why package run flag start built sound lua=
 	name=$(basename "$patch" .patch)
 	test=$(field "$patch" test) why=$(field "$patch" why)
-	if [[ ! $test =~ ^(\./[a-z/]+)\ -run\ \'([^\']+)\'$ || -z $why ]]; then
+	if [[ ! $test =~ ^(\./[a-z/]+)\ -run\ \'([^\']+)\'(\ (-[a-z.]+=[0-9]+))?$ || -z $why ]]; then
 		complain "$name" "the header needs one line \"# test: ./package -run 'TestName\$'\" and a line \"# why:\""
 		return
 	fi
-	package=${BASH_REMATCH[1]} run=${BASH_REMATCH[2]}
+	package=${BASH_REMATCH[1]} run=${BASH_REMATCH[2]} flag=${BASH_REMATCH[4]:-}
 	sound=$work/bin/$(binary "$package")
 	if only_lua "$patch"; then lua=yes sound=$work/disk/$(binary "$package") binary=$sound; fi
 	checks "$name" "$sound" "$package" "$run" || return 0
