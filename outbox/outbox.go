@@ -35,7 +35,6 @@ import (
 	"hash/fnv"
 	"math/rand/v2"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -45,7 +44,6 @@ import (
 	"github.com/signalbox-go/signalbox"
 	"github.com/signalbox-go/signalbox/internal/litetx"
 	"github.com/signalbox-go/signalbox/internal/parcelseam"
-	"github.com/signalbox-go/signalbox/internal/store"
 	"github.com/signalbox-go/signalbox/scheduler"
 )
 
@@ -80,10 +78,10 @@ type Outbox struct {
 	insert, row string // the statement that writes rows, and what stands in it for each
 }
 
-// The shards of a queue. The first ones are for jobs without an order. A change of these numbers needs a new version of the tables.
+// The shards of a queue, and how many locks there are for its groups. A change of these numbers needs a new version of the tables.
 const (
-	loose  = 4
-	strict = 4
+	loose  = parcelseam.Loose
+	strict = parcelseam.Strict
 	slots  = 1024
 )
 
@@ -258,10 +256,7 @@ func hash(namespace, queue, group string) uint32 {
 
 // shardName returns the name of a shard, as the tables have it.
 func shardName(namespace, queue string, number int) string {
-	if namespace == "" {
-		namespace = store.DefaultNamespace
-	}
-	return namespace + ":" + queue + "/" + strconv.Itoa(number)
+	return parcelseam.ShardName(namespace, queue, number)
 }
 
 // A shard is a part of the rows of a queue.
@@ -273,14 +268,8 @@ type shard struct {
 
 // parseShard returns the shard of that name. ok is false if it is none.
 func parseShard(name string) (s shard, ok bool) {
-	namespace, rest, _ := strings.Cut(name, ":")
-	i := strings.LastIndexByte(rest, '/')
-	if i < 0 {
-		return s, false
-	}
-	number, err := strconv.Atoi(rest[i+1:])
-	s = shard{name: name, namespace: namespace, queue: rest[:i], number: number}
-	return s, err == nil && store.ValidateNamespace(namespace) == nil && store.ValidateQueue(s.queue) == nil && s == (shard{shardName(namespace, s.queue, number), namespace, s.queue, number})
+	namespace, queue, number, ok := parcelseam.ParseShard(name)
+	return shard{name: name, namespace: namespace, queue: queue, number: number}, ok
 }
 
 func (s shard) strict() bool { return s.number >= loose }

@@ -63,8 +63,8 @@ var rules = []rule{
 	{"internal/testseam", []string{"."}, nil},                     // not worker: worker imports this
 	{"internal/parcelseam", []string{".", "internal/store"}, nil}, // not scheduler: scheduler imports this
 	{"outbox", []string{".", "scheduler", "internal/litetx", "internal/parcelseam", "internal/store", "internal/telemetry"}, append([]string{goRedis}, otelAPI...)},
-	{"signalboxtest", []string{".", "lock", "scheduler", "worker", "internal/store", "internal/testseam"}, []string{goRedis}}, // nothing imports it but tests
-	{"inspect", []string{".", "internal/schedule", "internal/store", "lock"}, []string{goRedis}},                              // lock: who holds one
+	{"signalboxtest", []string{".", "lock", "scheduler", "worker", "internal/parcelseam", "internal/store", "internal/testseam"}, []string{goRedis}}, // nothing imports it but tests
+	{"inspect", []string{".", "internal/schedule", "internal/store", "lock"}, []string{goRedis}},                                                     // lock: who holds one
 	{"embedded", []string{"."}, []string{miniredis}},
 	{"examples/quickstart", []string{".", "scheduler", "worker", "examples/quickstart/internal/demo"}, nil},
 	{"examples/items", []string{"lock", "lock/redlock", "examples/items/internal/demo"}, []string{goRedis}},
