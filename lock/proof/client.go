@@ -25,10 +25,11 @@ const envClient = "LOCK_PROOF_CLIENT"
 
 // A task says what a client process does.
 type task struct {
-	Addrs []string // one address: lock.New; more: redlock.New
-	Seed  uint64
-	ID    int64
-	Once  bool // the Redis client doesn't repeat failed calls; a Redlock never does
+	Addrs   []string // one address: lock.New; more: redlock.New
+	Seed    uint64
+	ID      int64
+	Once    bool // the Redis client doesn't repeat failed calls; a Redlock never does
+	Rolling bool // it holds locks while the nodes are restarted; see rolling.go
 }
 
 const (
@@ -94,7 +95,12 @@ func runClient(text string, in io.Reader, out io.Writer) error {
 	errs := make([]error, clientWorkers)
 	for i := range errs {
 		workers.Go(func() {
-			errs[i] = (&worker{client: c, newcomer: i == 0, rand: rand.New(rand.NewPCG(t.Seed, uint64(i)))}).run(ctx)
+			w := &worker{client: c, newcomer: i == 0 && !t.Rolling, locker: locker, rand: rand.New(rand.NewPCG(t.Seed, uint64(i)))}
+			if t.Rolling {
+				errs[i] = w.roll(ctx, i)
+				return
+			}
+			errs[i] = w.run(ctx)
 		})
 	}
 	workers.Wait()
@@ -122,7 +128,11 @@ func (t task) newLocker() (lock.Locker, func() error, error) {
 	for _, addr := range addrs {
 		nodes = append(nodes, &redis.Options{Addr: addr})
 	}
-	r, err := redlock.New(nodes, redlock.Config{TTL: ttl, NodeTimeout: nodeTimeout})
+	config := redlock.Config{TTL: ttl, NodeTimeout: nodeTimeout}
+	if t.Rolling {
+		config = redlock.Config{TTL: rollingTTL, MaxTTL: rollingTTL, NodeTimeout: rollingTimeout}
+	}
+	r, err := redlock.New(nodes, config)
 	if err != nil {
 		return nil, nil, err
 	}

@@ -23,13 +23,12 @@ const stopTimeout = 15 * time.Second
 
 // A crew has the client processes of a run, and their operations.
 type crew struct {
-	path  string
-	addrs []string
+	path string
+	task task // of each client, but for its ID and seed
 
 	mu       sync.Mutex
 	members  []*member
 	started  int64
-	seed     uint64
 	history  []operation
 	acquired int
 	err      error // failures of the clients themselves
@@ -43,13 +42,13 @@ type member struct {
 	stderr *bytes.Buffer
 }
 
-// newCrew starts all clients. Even after an error the crew must be killed.
-func newCrew(addrs []string, seed uint64) (*crew, error) {
+// newCrew starts all clients, with this task and different seeds. Even after an error the crew must be killed.
+func newCrew(t task) (*crew, error) {
 	path, err := os.Executable()
 	if err != nil {
 		return nil, err
 	}
-	c := &crew{path: path, addrs: addrs, seed: seed, members: make([]*member, processes)}
+	c := &crew{path: path, task: t, members: make([]*member, processes)}
 	for i := range c.members {
 		if c.members[i], err = c.start(); err != nil {
 			return c, err
@@ -63,7 +62,9 @@ func (c *crew) start() (*member, error) {
 	c.started++
 	m := &member{id: c.started, stderr: &bytes.Buffer{}}
 	c.mu.Unlock()
-	text, err := json.Marshal(task{Addrs: c.addrs, Seed: c.seed<<16 + uint64(m.id), ID: m.id, Once: m.id%2 == 0})
+	t := c.task
+	t.Seed, t.ID, t.Once = t.Seed<<16+uint64(m.id), m.id, m.id%2 == 0
+	text, err := json.Marshal(t)
 	if err != nil {
 		return nil, err
 	}

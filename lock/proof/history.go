@@ -86,7 +86,7 @@ func (s setup) record(ctx context.Context, b bound, seed uint64) (h history, err
 		addrs = append(addrs, n.addr())
 	}
 	began := time.Now()
-	c, err := newCrew(addrs, seed)
+	c, err := newCrew(task{Addrs: addrs, Seed: seed})
 	if c != nil {
 		defer c.kill()
 	}

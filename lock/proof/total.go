@@ -73,6 +73,14 @@ func (t *total) prove(ctx context.Context, f flags, out io.Writer) {
 			t.fail(out, err)
 		}
 	}
+	fmt.Fprintln(out)
+	v, err := proveRolling(ctx, f.rolling(), f.seed, out)
+	t.duplicates += v.duplicates
+	t.order += v.order
+	t.unknown += v.unknown
+	if err != nil {
+		t.fail(out, err)
+	}
 	if err := enough(t.acquisitions, t.faults, needAcquisitions, needWindows); err != nil {
 		t.fail(out, fmt.Errorf("in all: %w", err))
 	}

@@ -25,7 +25,6 @@ type worker struct {
 
 // run works until ctx ends. It returns an error if it can't report an operation.
 func (w *worker) run(ctx context.Context) error {
-	w.locker = w.client.locker
 	for ctx.Err() == nil {
 		if err := w.once(ctx); err != nil {
 			return err
@@ -79,10 +78,15 @@ func (w *worker) acquire(ctx context.Context, key string) (lock.Lock, int64, err
 	}
 	ctx, cancel := context.WithTimeout(ctx, 20*time.Millisecond+w.upTo(2*ttl))
 	defer cancel()
+	return w.ask(ctx, key, ask)
+}
+
+// ask asks for a lock in the way given. If the lock wasn't granted, it returns a nil lock.
+func (w *worker) ask(ctx context.Context, key string, how func(context.Context, string) (lock.Lock, error)) (lock.Lock, int64, error) {
 	var l lock.Lock
 	e := event{Do: acquire, Key: key}
 	err := w.operation(&e, func() (err error) {
-		l, err = ask(ctx, key)
+		l, err = how(ctx, key)
 		return err
 	}, func() {
 		e.Token, e.Until = l.Token(), w.client.clocks.of(l.Until())
@@ -120,6 +124,10 @@ func (w *worker) hold(ctx context.Context, l lock.Lock, id int64) error {
 		}
 		w.wait(ctx, w.upTo(5*time.Millisecond))
 	}
+	return w.release(ctx, l, id)
+}
+
+func (w *worker) release(ctx context.Context, l lock.Lock, id int64) error {
 	e := event{Do: release, Key: l.Key(), Lease: id}
 	return w.operation(&e, func() error { return l.Release(ctx) }, nil)
 }
