@@ -128,6 +128,18 @@ func TestCheck(t *testing.T) {
 			verdict{expected: 1},
 		},
 		{
+			"the memory was lost, nobody else asked, and a release says that all is well",
+			(&script{}).add(grant(1, 40, 42, 10, 430)).
+				add(operation{process: 1, do: release, lease: 1, call: 90, back: 91, result: done}), forgets,
+			verdict{illegal: 1},
+		},
+		{
+			"the memory was lost while the lock was released, and nobody else asked",
+			(&script{}).add(grant(1, 40, 42, 10, 430)).
+				add(operation{process: 1, do: release, lease: 1, call: 45, back: 91, result: done}), forgets,
+			verdict{},
+		},
+		{
 			"the memory was lost before both",
 			(&script{}).add(grant(1, 60, 62, 10, 450)).cycle(2, 70, 11), forgets,
 			verdict{overlaps: 1, illegal: 1},

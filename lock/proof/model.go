@@ -18,7 +18,7 @@ const (
 	stepMaybe              // a grant without a reply: its token is unknown, and it may not have happened
 	stepExtend             // confirmed: the token holds the mutex
 	stepFree               // a confirmed release: the token held the mutex
-	stepGone               // a confirmed release after a loss of memory: it may have found that the lock was gone
+	stepGone               // a confirmed release after a loss of memory: it may have found another's lock
 	stepLose               // the mutex becomes free, if the token still holds it
 	stepForget             // the mutex becomes free, whatever token holds it
 )
@@ -87,7 +87,7 @@ func modelHistory(ops []operation, losses []loss) []porcupine.Operation {
 			add(o.process, o.call, o.back, stepExtend, token)
 		case o.do == release && o.result == done:
 			s := stepFree
-			if forgotten(leases, o, losses) {
+			if forgotten(ops, leases, o, losses) {
 				s = stepGone
 			}
 			add(o.process, o.call, o.back, s, token)
@@ -109,13 +109,17 @@ func modelHistory(ops []operation, losses []loss) []porcupine.Operation {
 	return history
 }
 
-// forgotten reports whether the server lost its memory between the grant of a lease and the end of its release. If the reply to the release was
-// late, the release was sent twice, and the answer that there is no such lock may be to the second copy. So it says that all is well, as it
-// would be without the loss.
-func forgotten(leases []lease, release operation, losses []loss) bool {
+// forgotten reports whether a release may say that all is well though it found another's lock: the server lost its memory after the grant, and another asked
+// for the lock after that. If the reply to a release was late, the release was sent twice. Then the answer that another has the lock may be to the second
+// copy, and the first one may have released it, as it would be without the loss. If nobody else has asked for the lock, it is only gone. Then a
+// release says that it is lost, also the second copy.
+func forgotten(ops []operation, leases []lease, release operation, losses []loss) bool {
 	return slices.ContainsFunc(leases, func(l lease) bool {
 		return l.grant.process == release.process && l.grant.lease == release.lease && slices.ContainsFunc(losses, func(lost loss) bool {
-			return lost.until >= l.grant.call && lost.from <= release.back
+			return lost.until >= l.grant.call && lost.from <= release.back && slices.ContainsFunc(ops, func(o operation) bool {
+				other := o.do == acquire && (o.process != release.process || o.lease != release.lease)
+				return other && o.call <= release.back && (o.back == never || o.back+int64(ttl) >= lost.from) // it may be run later than its client waits
+			})
 		})
 	})
 }
