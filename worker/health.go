@@ -158,7 +158,7 @@ func (q *queue) problems(link *link, now time.Time) []health.Problem {
 			since = now
 		}
 		add(health.NoLease, health.Unready, since, "the lease has ended, and there is no other one yet")
-	case now.After(s.renewedUntil.Add(-ttl / 2)):
+	case s.late(now):
 		add(health.LeaseLate, health.Degraded, s.renewedUntil.Add(-ttl/2), "no renewal for more than half of the lease's %v; %v are left",
 			ttl, s.renewedUntil.Sub(now).Round(time.Millisecond))
 	}

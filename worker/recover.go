@@ -43,21 +43,33 @@ func (q *queue) reclaim(ctx context.Context) {
 	}
 }
 
-// calm waits until Redis has been there for a renewal interval: after an outage every session
-// is over, and its worker gets the chance to give its jobs back by itself.
+// calm waits until the workers of expired sessions have had the chance to give their jobs back. It returns false if ctx ends.
+//
+// After a call has failed or taken long, Redis may have been away, or have gone back to an older state. Each worker learns of that by its next
+// renewal, so calm waits for a renewal interval. It waits once, however often calls fail meanwhile, as on a bad network: a worker that renews its own
+// lease in time may expect that others do. While it can't, perhaps no worker can. Then calm waits until an interval after the renewal.
 func (q *queue) calm(ctx context.Context) bool {
+	interval := q.w.cfg.SessionTTL / 3
+	latest := time.Now().Add(interval)
 	for {
+		now := time.Now()
 		q.mu.Lock()
-		wait := time.Until(q.outage.Add(q.w.cfg.SessionTTL / 3))
-		none := q.outage.IsZero()
+		end := q.outage.Add(interval)
+		late := q.session == nil || q.session.late(now)
 		q.mu.Unlock()
-		if none || wait <= 0 {
+		switch {
+		case late:
+			end, latest = now.Add(interval), now.Add(2*interval) // it may be renewed at any time until end
+		case end.After(latest):
+			end = latest
+		}
+		if !end.After(now) {
 			return true
 		}
 		select {
 		case <-ctx.Done():
 			return false
-		case <-time.After(wait):
+		case <-time.After(end.Sub(now)):
 		}
 	}
 }

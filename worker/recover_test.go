@@ -365,3 +365,39 @@ func TestDeadByCrashesIsLogged(t *testing.T) {
 		})
 	}
 }
+
+// Every third reply is lost, and calls go on: a dead worker's jobs run again soon.
+func TestLostRepliesDontKeepDeadJobs(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	r.add(make([]signalbox.Job, 3)...)
+	r.die(3)
+	proxy := redistest.NewProxy(t, redistest.Start(t).Addr())
+	for i := range 500 {
+		for _, call := range []func([]string) bool{r.isClaim(), r.isRenew()} {
+			proxy.CutReply(call, 2*i+1) // those that an earlier rule has cut don't count
+		}
+	}
+	w := r.workerOn(proxy.ClientWith(func(o *redis.UniversalOptions) { o.MaxRetries = -1 }), r.lease(5, 3*time.Second))
+	dead := make(chan string, 10)
+	worker.Handle(w, func(_ context.Context, job *signalbox.Job, _ task) error {
+		if job.Crashes > 0 {
+			dead <- job.ID
+		}
+		return nil
+	})
+	r.start(w)
+	ctx, end := context.WithCancel(context.Background())
+	var busy sync.WaitGroup
+	busy.Go(func() {
+		for ctx.Err() == nil {
+			r.addOne(signalbox.Job{})
+			<-time.After(50 * time.Millisecond)
+		}
+	})
+	defer busy.Wait()
+	defer end()
+	for range 3 {
+		get(t, dead, "a dead worker's job runs again")
+	}
+}

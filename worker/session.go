@@ -189,6 +189,21 @@ func (q *queue) relisten(s *session, h store.Hints, address string) {
 // over reports whether the session's promised validity has ended.
 func (s *session) over() bool { return s.validity.Err() != nil }
 
+// late reports whether the session's last renewal is more than half of its TTL ago: one is due each third of it. The queue's mu is held.
+func (s *session) late(now time.Time) bool {
+	return now.After(s.renewedUntil.Add(-s.queue.w.cfg.SessionTTL / 2))
+}
+
+// prolong notes that Redis has renewed the session just now, or has opened it. If that was late, others may have been late, too. The queue's mu is
+// held.
+func (s *session) prolong(now time.Time) {
+	q := s.queue
+	if s.late(now) && (q.opened || !q.outage.IsZero()) { // else it is the first one, at the first try
+		q.outage = now
+	}
+	s.renewedUntil = now.Add(q.w.cfg.SessionTTL)
+}
+
 // open opens a new session.
 func (q *queue) open(ctx context.Context, ttl time.Duration) bool {
 	s := &session{queue: q, id: store.NewSession(q.w.id), validity: lease.NewValidity(q.base)}
@@ -217,7 +232,7 @@ func (q *queue) open(ctx context.Context, ttl time.Duration) bool {
 	q.mu.Lock()
 	delete(q.refusals, "open")
 	delete(q.refusals, "renew") // another session is renewed from now on
-	s.renewedUntil = time.Now().Add(ttl)
+	s.prolong(time.Now())
 	s.opened, s.written = hints.At, hints.At
 	q.claimUnder(s)
 	q.sessions = append(q.sessions, s)
@@ -236,7 +251,7 @@ func (q *queue) open(ctx context.Context, ttl time.Duration) bool {
 
 func (q *queue) renewed(s *session, start lease.Instant, at time.Time, ttl time.Duration) {
 	q.mu.Lock()
-	s.renewedUntil = time.Now().Add(ttl)
+	s.prolong(time.Now())
 	s.written = at
 	s.failing, s.failure = false, nil
 	delete(q.refusals, "renew")
