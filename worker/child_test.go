@@ -45,9 +45,10 @@ type childConfig struct {
 
 // An order is a job that tells its handler in a child process what to do.
 type order struct {
-	Do string `json:"do"` // see obey
-	MS int    `json:"ms,omitempty"`
-	N  int    `json:"n,omitempty"`
+	Do  string `json:"do"` // see obey
+	MS  int    `json:"ms,omitempty"`
+	N   int    `json:"n,omitempty"`
+	Dir string `json:"dir,omitempty"`
 }
 
 func (order) Kind() string { return "order" }
@@ -97,8 +98,11 @@ func beChild() int {
 		say := func(what string, at time.Time) {
 			fmt.Fprintf(ledger, "%s %d %s %d %d %d\n", what, os.Getpid(), job.ID, job.Token, job.Crashes, at.UnixNano())
 		}
+		if o.Do == "until" {
+			say("claimed", job.ClaimedAt)
+		}
 		say("start", time.Now())
-		err := o.obey(ctx, say)
+		err := o.obey(ctx, job.ID, say)
 		say("end", time.Now())
 		return err
 	})
@@ -131,7 +135,7 @@ func produce(rdb *redis.Client, cfg childConfig, ledger io.Writer) int {
 	return 0
 }
 
-func (o order) obey(ctx context.Context, say func(what string, at time.Time)) error {
+func (o order) obey(ctx context.Context, id string, say func(what string, at time.Time)) error {
 	switch o.Do {
 	case "sleep":
 		select {
@@ -143,6 +147,19 @@ func (o order) obey(ctx context.Context, say func(what string, at time.Time)) er
 	case "wait":
 		<-ctx.Done()
 		return context.Cause(ctx)
+	case "until": // there is a file of the job's name
+		tick := time.NewTicker(5 * time.Millisecond)
+		defer tick.Stop()
+		for {
+			if _, err := os.Stat(filepath.Join(o.Dir, id)); err == nil {
+				return nil
+			}
+			select {
+			case <-tick.C:
+			case <-ctx.Done():
+				return context.Cause(ctx)
+			}
+		}
 	case "die":
 		_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)
 		select {}

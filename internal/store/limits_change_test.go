@@ -307,3 +307,94 @@ func TestGroupInheritsLimits(t *testing.T) {
 	starts("the limits of all again", 5)
 	same(t, "what is left", r.rdb.Exists(bg, r.keys.limits).Val(), 0)
 }
+
+// A job that holds its serial group and was put off for the group's rate starts when the rate is another one, or there is none. One that has been put off for
+// something else since doesn't.
+func TestPutOffForARate(t *testing.T) {
+	t.Parallel()
+	for _, of := range []string{"groups", "group"} {
+		for what, l := range map[string]signalbox.Limits{"a higher rate": {Rate: signalbox.Rate{Jobs: 50}}, "none": {}} {
+			for _, since := range []bool{false, true} {
+				t.Run(fmt.Sprint(of, "/", what, "/", since), func(t *testing.T) {
+					t.Parallel()
+					r := onShared(t)
+					r.open()
+					set := bounded(r)[of]
+					set(signalbox.Limits{Rate: signalbox.Rate{Jobs: 1, Per: 24 * time.Hour}})
+					r.putIn("sa", "a1", "a2")
+					first := r.claim(1)
+					equal(t, "at once", ids(first), []string{"a1"})
+					r.call(ClaimRequest{Settle: []Settlement{settlement(first[0], Retry)}})
+					equal(t, "for its retry the rate has no room", ids(r.claim(9)), []string{})
+					if since {
+						r.must(r.rdb.HSet(bg, r.keys.limits, "dsa", "1 a1").Err()) // it was due at another time then
+					}
+					set(l)
+					same(t, "what is known of it", r.rdb.HExists(bg, r.keys.limits, "dsa").Val(), false)
+					if since {
+						equal(t, "with the new limits", ids(r.claim(9)), []string{})
+						return
+					}
+					got, _ := r.starts(1)
+					equal(t, "with the new limits", ids(got), []string{"a1"})
+					r.check()
+				})
+			}
+		}
+	}
+}
+
+// The same job waits no longer when Redis' clock is set back.
+func TestPutOffWhenTheClockGoesBack(t *testing.T) {
+	t.Parallel()
+	srv, shift := redistest.NewWithClock(t)
+	r := unchecked(t, srv.Client())
+	r.open()
+	bounded(r)["groups"](signalbox.Limits{Rate: signalbox.Rate{Jobs: 1, Per: 500 * time.Millisecond}})
+	r.putIn("sa", "a1", "a2")
+	first := r.claim(1)
+	r.call(ClaimRequest{Want: 9, Settle: []Settlement{settlement(first[0], Retry)}})
+	same(t, "put off", r.rdb.ZCard(bg, r.keys.due).Val(), 1)
+	shift(-time.Hour)
+	got, _ := r.starts(1)
+	equal(t, "started", ids(got), []string{"a1"})
+}
+
+// Jobs of a group that come back from a worker wait for their group's rate in their line: as others do, and in order.
+func TestRatesOfJobsThatComeBack(t *testing.T) {
+	t.Parallel()
+	for _, back := range []string{"a crash", "given back"} {
+		t.Run(back, func(t *testing.T) {
+			t.Parallel()
+			r := onShared(t)
+			r.open()
+			set := bounded(r)["group"]
+			set(signalbox.Limits{Rate: signalbox.Rate{Jobs: 3, Per: 24 * time.Hour, Burst: 3}})
+			r.putIn("ga", numbered("j", 5)...)
+			got := r.claim(9)
+			same(t, "before", len(got), 3)
+			if back == "a crash" {
+				dead := r.session
+				r.expire()
+				r.session = "s2"
+				r.open()
+				r.reclaim(dead)
+			} else {
+				var all []Settlement
+				for _, d := range slices.Backward(got) {
+					all = append(all, settlement(d, Return))
+				}
+				r.settled(all...)
+			}
+			reply := r.call(ClaimRequest{Want: 9})
+			if len(reply.Deliveries) > 0 || reply.More || reply.Next < 50*time.Minute {
+				t.Errorf("the rate has no room: %v, %+v", ids(reply.Deliveries), reply.Hints)
+			}
+			r.check()
+			set(signalbox.Limits{Rate: signalbox.Rate{Jobs: 1000}})
+			got, _ = r.starts(5)
+			equal(t, "in order", ids(got), numbered("j", 5))
+			r.check()
+		})
+	}
+}

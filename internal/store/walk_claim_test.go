@@ -305,9 +305,8 @@ func (w *walk) judge(lane *Lane, req *ClaimRequest, reply *ClaimReply, now int64
 	}
 }
 
-// follow has the model follow what a claim did beside what it gave. It puts suspects that it draws from lines among the others, and puts off jobs that hold
-// their groups, if the rates of those allow none yet, or they are paused; those of groups whose limits were lowered go back to their lines. It returns how many
-// that are.
+// follow has the model follow what a claim did beside what it gave. It puts suspects that it draws from lines among the others. Jobs that hold their groups go back to
+// their lines, if the rates allow none yet, the groups are paused, or their limits were lowered; those of serial groups are put off. It returns how many that are.
 func (w *walk) follow(now int64, suspects bool) (off int) {
 	w.t.Helper()
 	drawn, may, excess := make(map[string]bool), make(map[string]bool), make(map[string]int)
@@ -326,7 +325,19 @@ func (w *walk) follow(now int64, suspects bool) (off int) {
 			excess[f.key] = w.m.excess(f.key)
 		}
 	}
-	w.adopt(func(id string) bool { return drawn[id] || may[id] })
+	late := make(map[string]int64)
+	for id, f := range w.m.jobs {
+		if f.late && f.where == "due" {
+			late[id] = f.us
+		}
+	}
+	w.adopt(func(id string) bool { return drawn[id] || may[id] || late[id] != 0 })
+	for id, us := range late {
+		f := w.m.jobs[id]
+		if f.late = f.us == us; !f.late && (f.us > now || w.m.unpaid(f.key, now) > walkSlack) {
+			w.fail("job %s, which waited for the rate of its group %s until %d, is %q", id, f.key, us, f.text(id))
+		}
+	}
 	for id := range may {
 		f := w.m.jobs[id]
 		if !may[id] || f.where == "ready" {
@@ -341,15 +352,16 @@ func (w *walk) follow(now int64, suspects bool) (off int) {
 			f.awaits = f.where == "due"
 			continue
 		}
-		if f.where == "lined" {
-			if excess[f.key]--; excess[f.key] < 0 {
-				w.fail("job %s goes back to the line of group %s, though as many hold it as may", id, f.key)
+		if f.key[0] == 'g' {
+			if excess[f.key]--; excess[f.key] < 0 && w.m.unpaid(f.key, now) < -walkSlack || f.where != "lined" || f.holds {
+				w.fail("job %s goes back to the line of group %s, which has room for it, or is elsewhere: %q", id, f.key, f.text(id))
 			}
 			continue
 		}
 		if by := float64(f.us-now) - w.m.unpaid(f.key, now); f.where != "due" || !f.holds || math.Abs(by) > walkSlack {
 			w.fail("job %s, which waits for the rate of its group %s, is %q, %.0f us from where it should be", id, f.key, f.text(id), by)
 		}
+		f.late = true
 	}
 	return off
 }

@@ -63,6 +63,7 @@ type fact struct {
 	token         int64
 	marked        bool // it was cancelled while it runs
 	awaits        bool // it was put off since its serial group is paused, and waits for the end of that
+	late          bool // it was put off since the rate of its serial group allows none yet
 }
 
 func newModel() *model {

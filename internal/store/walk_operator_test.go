@@ -129,11 +129,17 @@ func (w *walk) holdBack(key string, d time.Duration) {
 }
 
 // refit changes limits, and has the model follow what that does to the times of the groups with these keys, "" for the queue: a time that is further ahead than
-// the new rate can bring it is brought to that bound, and one without a rate is forgotten.
+// the new rate can bring it is brought to that bound, and one without a rate is forgotten. A job of a serial group that was put off for the old rate is due at once.
 func (w *walk) refit(keys []string, change func() error) error {
 	w.t.Helper()
 	before, err := w.Now(bg)
 	w.must(err)
+	var late []string
+	for id, f := range w.m.jobs {
+		if f.late && f.where == "due" && slices.Contains(keys, f.key) {
+			late = append(late, id)
+		}
+	}
 	if err := change(); err != nil {
 		return err
 	}
@@ -156,6 +162,12 @@ func (w *walk) refit(keys []string, change func() error) error {
 			w.m.next[key] = got
 		} else {
 			w.m.next[key] = earliest // it has passed, as compare finds if it hasn't
+		}
+	}
+	w.adopt(among(late))
+	for _, id := range late {
+		if f := w.m.jobs[id]; f.us > after.UnixMicro() {
+			w.fail("job %s waited for the old rate of its group, and is %q", id, f.text(id))
 		}
 	}
 	return nil

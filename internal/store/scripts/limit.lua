@@ -12,18 +12,19 @@
 --        {'again'}  there is a session that isn't in KEYS; nothing was done
 -- Errors: those of Redis, and 'LAYOUT n signalbox: ...' as in enqueue.lua; before the first write.
 
-local SESSIONS, IDLE, STATS, SETTINGS, LINED, TURNS, GROUPS, RUNNING, LIMITS, RATES, PARKED = unpack(KEYS)
-local first_session = 12 -- of KEYS
+local SESSIONS, JOBS, DUE, IDLE, STATS, SETTINGS, LINED, TURNS, GROUPS, RUNNING, LIMITS, RATES, PARKED = unpack(KEYS)
+local first_session = 14 -- of KEYS
 local fixed = 6 -- arguments before the groups
 local protocol, inflight, channel, field, value, seed = unpack(ARGV, 1, fixed)
 
--- include: clock, digits, standing, session_keys, send, limits_of, limits_clock, group_limits, lines, raise_layout, wake_one
+-- include: clock, digits, standing, session_keys, send, limits_of, limits_clock, group_limits, lines, raise_layout, put_on, wake_one
 
 local held_back = standing(SETTINGS, protocol)
 if tonumber(held_back) then
   return redis.error_reply('LAYOUT ' .. held_back .. ' signalbox: the layout of the queue is newer than protocol ' .. protocol)
 end
-local steady, seen = limits_clock(clock())
+local now = clock()
+local steady, seen = limits_clock(now)
 local sessions, all = session_keys()
 if not all then
   return {'again'}
@@ -34,6 +35,8 @@ if field == 'group' then
 elseif field ~= '' then
   before = redis.call('HGET', SETTINGS, field) or ''
 end
+redis.call('HLEN', JOBS)
+redis.call('ZCARD', DUE)
 redis.call('ZCARD', IDLE)
 redis.call('ZCARD', LINED)
 redis.call('ZCARD', TURNS)
@@ -106,13 +109,14 @@ if #turns > 0 then
   redis.call('ZADD', TURNS, unpack(turns))
 end
 g.save()
+local due = #keys > 0 and put_on(keys, now)
 if changed and seed ~= '1' then
   send('p' .. channel, 'look')
 end
 if changed and field == 'max_length' then
   send(string.format('p%s', SETTINGS), 'room') -- as tell_room does
 end
-if #turns > 0 and held_back == '' then
+if (#turns > 0 or due) and held_back == '' then
   wake_one(IDLE)
 end
 return {'ok', changed and (field == 'group' or before ~= '' or not none) and 1 or 0}

@@ -2,7 +2,7 @@
 
 -- A step of claim.lua: jobs that hold their groups already, as they run again, count for the limits of those groups, too. If more jobs hold a group than
 -- may, since its limit was lowered, one that the others leave no room for goes back to its line, to the place that it had, and holds the group no
--- more. One that a rate doesn't allow yet is put off until it does. It holds its group on. A serial group has one holder, so its limit says nothing here.
+-- more. So does one that the group's rate doesn't allow yet. One of a serial group holds it on, and is put off until the rate allows it. A serial group has one holder, so its limit says nothing here.
 -- None runs while its group is paused: as many may hold it then as for a limit of 0, and one of a serial group is put off.
 local owners, keys, holders = {}, {}, {} -- holders: by key, how many of the jobs that were drawn hold the group
 for i = 1, #popped do
@@ -38,13 +38,20 @@ for i = 1, #popped do
       pause = g.again(key, steady)
     end
     seen[popped[i]] = pause ~= 0 -- an ID that stands twice in a list is dealt with once
-    if pause < 0 then
-      g.leave({key})
-      g.join({line_of(records[i], key, popped[i])})
-      records[i] = false
-    elseif pause > 0 then
-      redis.call('HSET', JOBS, popped[i], redue(records[i], now + pause))
-      redis.call('ZADD', DUE, digits(now + pause), class_of(records[i]) .. popped[i])
+    if pause ~= 0 then
+      if string.byte(key) == 115 then
+        -- include: await_rate
+      else
+        local class, member = string.sub(records[i], 2, 2), line_of(records[i], key, popped[i])
+        g.leave({key})
+        if pause > 0 and g.state(key, class) == '.' then
+          g.set(key, class, 'w')
+          redis.call('ZADD', LINED, '0', member)
+          redis.call('ZADD', PARKED, digits(steady + pause), class .. key)
+        else
+          g.join({member})
+        end
+      end
       records[i] = false
     end
   end
