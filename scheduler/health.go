@@ -28,7 +28,8 @@ const (
 // often. See [health.Live] and [health.Ready] for probes.
 //
 // A scheduler without cron entries needs no [Scheduler.Run]. Its health is that of the last enqueue to each queue. If Redis didn't answer that one, or
-// takes no writes at all, Health asks Redis in the background, twice a second, whether it takes writes again. That ends 10 s after the last call of Health.
+// takes no writes at all, Health asks Redis in the background, twice a second, whether it takes writes again. That ends 10 s after the last call of Health. If Redis says so and the next
+// enqueue gets no answer either, writes are not what fails, and such an answer no longer counts.
 func (s *Scheduler) Health() health.Report {
 	now := time.Now()
 	r := s.cron.health()
@@ -65,10 +66,12 @@ type lapse struct {
 	since, last time.Time
 	why         string
 	outdated    bool
-	away        bool // Redis didn't answer, or refuses all writes: see store.Queue.TakesWrites
+	away        bool      // Redis didn't answer, or refuses all writes: see store.Queue.TakesWrites
+	taken       time.Time // Redis took writes again when a question was sent then, and no call has succeeded since; zero: it isn't so
+	again       bool      // the last call began after that, and Redis wasn't seen to refuse writes since: they are not what fails
 }
 
-// note takes the outcome of a call that began at a time.
+// note takes the outcome of a try that began at a time.
 func (f *lapse) note(err error, began time.Time) {
 	if err == nil {
 		*f = lapse{}
@@ -79,6 +82,18 @@ func (f *lapse) note(err error, began time.Time) {
 	}
 	f.last = time.Now()
 	f.why, f.outdated, f.away = publicReason(err), errors.Is(err, signalbox.ErrOutdated), unwritable(err)
+	f.again = !f.taken.IsZero() && began.After(f.taken)
+}
+
+// answered takes the answer to a question whether Redis takes writes, which was sent at a time. If it does, the failures of calls before are those of an
+// outage that is over. If a call fails after that, as one whose script takes too long, only a call that succeeds ends it, or an outage that is seen to end.
+func (f *lapse) answered(err error, asked time.Time) {
+	switch {
+	case err != nil:
+		f.again = false
+	case f.away && !f.again && f.last.Before(asked):
+		*f = lapse{taken: asked}
+	}
 }
 
 const (
@@ -109,9 +124,7 @@ func (c *combiner) asks() {
 		err := c.queue.TakesWrites(ctx)
 		cancel()
 		c.mu.Lock()
-		if err == nil && c.fails.away && c.fails.last.Before(began) {
-			c.fails = lapse{}
-		}
+		c.fails.answered(err, began)
 		if c.asking = c.fails.away && time.Now().Before(c.askUntil); !c.asking {
 			c.mu.Unlock()
 			return

@@ -293,6 +293,44 @@ func TestHealthKnowsThatRedisIsBack(t *testing.T) {
 	}
 }
 
+// Redis takes writes, and calls of the script get no answer: the queue isn't well each time that Redis says so. After an outage it is, also after two in a row.
+func TestSlowScriptsAreNoOutage(t *testing.T) {
+	t.Parallel()
+	s, q, p := proxied(t, func(o *redis.UniversalOptions) { o.MaxRetries, o.ReadTimeout = -1, 300*time.Millisecond })
+	fail := func() {
+		t.Helper()
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
+		defer cancel()
+		_, err := s.Enqueue(ctx, note{}, Queue(q.Name()))
+		if err == nil {
+			t.Fatal("it was enqueued")
+		}
+		s.mu.RLock()
+		c := s.queues[destination{queue: q.Name()}]
+		s.mu.RUnlock()
+		redistest.Eventually(t, func() bool {
+			c.mu.Lock()
+			defer c.mu.Unlock()
+			return !c.fails.since.IsZero() && len(c.lanes) == len(c.idle)
+		}, "the try has failed")
+	}
+	asked := redistest.Command("SET")
+	_, free := p.HoldRequests(calls)
+	fail()
+	redistest.Eventually(t, func() bool { return len(s.Health().Problems) == 0 }, "it was an outage, as it seems")
+	fail()
+	before := p.Count(asked)
+	redistest.Eventually(t, func() bool { _ = s.Health(); return p.Count(asked) > before+2 }, "Redis says that it takes writes")
+	ails(t, s, "the second try has failed, and nothing has succeeded since", health.EnqueueFailing, health.Unready)
+
+	p.Reply(redistest.Any, "-READONLY You can't write against a read only replica.", -1)
+	before = p.Count(asked)
+	redistest.Eventually(t, func() bool { _ = s.Health(); return p.Count(asked) > before+1 }, "Redis says that it takes none")
+	p.Reset()
+	free()
+	redistest.Eventually(t, func() bool { return len(s.Health().Problems) == 0 }, "it was an outage after all")
+}
+
 // An error that is about the queue, or about this program, isn't over because Redis takes writes. A failure that was forgotten has nothing to do with the next one.
 func TestLapse(t *testing.T) {
 	t.Parallel()
@@ -318,6 +356,30 @@ func TestLapse(t *testing.T) {
 	f = lapse{since: hour, last: time.Now().Add(-time.Second)}
 	if f.note(io.EOF, time.Now()); f.since != hour {
 		t.Error("an outage that lasts begins anew")
+	}
+	now := time.Now()
+	at := func(s int) time.Time { return now.Add(time.Duration(s) * time.Hour) }
+	f = lapse{}
+	f.note(io.EOF, now)
+	f.answered(nil, at(-1)) // before it failed
+	if f.since.IsZero() {
+		t.Error("an old answer ends a new failure")
+	}
+	f.answered(nil, at(1))
+	if f.note(io.EOF, at(-1)); f.again {
+		t.Error("a call that was under way during the outage is another failure")
+	}
+	f.answered(nil, at(2))
+	f.note(io.EOF, at(3))
+	f.answered(nil, at(4))
+	if f.since.IsZero() {
+		t.Error("a call fails while Redis takes writes, and an answer ends that")
+	}
+	f.note(nil, at(5))
+	f.note(io.EOF, at(6))
+	f.answered(nil, at(7))
+	if !f.since.IsZero() {
+		t.Error("the first failure after a success isn't over with an answer")
 	}
 }
 

@@ -169,8 +169,9 @@ func (c *combiner) call(l *lane, items []store.Item) (store.Fates, error) {
 		return store.Fates{}, err
 	}
 	for n := 0; ; n++ {
+		began := time.Now()
 		fates, err := c.queue.Enqueue(context.Background(), l.Lane, items)
-		final, err := c.tried(l, fates, err)
+		final, err := c.tried(l, began, fates, err)
 		if final && err == nil && c.durable != (store.Durability{}) {
 			final, err = c.confirm(l)
 		}
@@ -185,12 +186,12 @@ func (c *combiner) call(l *lane, items []store.Item) (store.Fates, error) {
 }
 
 // tried records the outcome of a try. It reports whether the outcome is final. Then the error is for the callers.
-func (c *combiner) tried(l *lane, fates store.Fates, err error) (final bool, _ error) {
+func (c *combiner) tried(l *lane, began time.Time, fates store.Fates, err error) (final bool, _ error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if !errors.Is(err, store.ErrStopped) {
 		c.failed = err
-		c.fails.note(err, c.began)
+		c.fails.note(err, began)
 	}
 	l.trying = false
 	if err == nil {

@@ -32,7 +32,7 @@ var roleScripts = map[Role][]string{
 
 // roleCalls are the commands that a role calls outside of scripts.
 var roleCalls = map[Role][]string{
-	Producer: {"EVALSHA", "EVAL", "SADD", "TIME"},
+	Producer: {"EVALSHA", "EVAL", "SADD", "SET", "TIME"},
 	Worker:   {"DEL", "EVALSHA", "EVAL", "HMGET", "HSCAN", "SADD", "SET", "SSUBSCRIBE", "SUBSCRIBE", "SUNSUBSCRIBE", "UNSUBSCRIBE", "ZRANGE"},
 	Reporter: {"EVALSHA", "EVAL", "HLEN", "ZRANGE"},
 	Operator: append(viewerCalls, "SADD"),

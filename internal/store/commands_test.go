@@ -159,6 +159,7 @@ func TestCommandsSuffice(t *testing.T) {
 			case Producer, Reporter:
 				for what, call := range map[string]func() error{
 					"the time":             func() error { _, err := r.Now(bg); return err },
+					"that it takes writes": func() error { return r.TakesWrites(bg) },
 					"what runs":            func() error { _, err := r.Running(bg, []string{"a"}); return err },
 					"whether it is served": func() error { _, err := r.Unserved(bg); return err },
 				} {
