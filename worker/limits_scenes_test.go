@@ -47,9 +47,11 @@ type stint struct {
 	job   string
 	child *child // nil: a worker of this process
 	token int64
-	at    time.Time // of the claim
-	end   time.Time // zero: the handler runs
-	done  bool      // it ended because the scene says so
+	// crashes is how often the job had crashed before.
+	crashes int
+	at      time.Time // of the claim
+	end     time.Time // zero: the handler runs
+	done    bool      // it ended because the scene says so
 }
 
 // rules are what an operator has set.
@@ -132,7 +134,7 @@ func (s *stage) handle(ctx context.Context, job *signalbox.Job, o order) error {
 	if s.stepped {
 		at = time.Now()
 	}
-	d := s.begins(&stint{job: job.ID, token: job.Token, at: at})
+	d := s.begins(&stint{job: job.ID, token: job.Token, crashes: job.Crashes, at: at})
 	if o.Do == "hold" {
 		if err := signalbox.HoldBack(ctx, time.Now().Add(time.Hour)); err != nil {
 			s.Error(err)
@@ -179,7 +181,7 @@ func (s *stage) dies(slots int) (kill func()) {
 		for l := range c.lines {
 			switch l.what {
 			case "claimed":
-				mine = append(mine, s.begins(&stint{job: l.job, child: c, token: l.token, at: l.at}))
+				mine = append(mine, s.begins(&stint{job: l.job, child: c, token: l.token, crashes: l.crashes, at: l.at}))
 			case "end":
 				for _, d := range mine {
 					if d.token == l.token {
@@ -362,8 +364,10 @@ func (s *stage) over() {
 		}
 	}
 	done, last := make(map[string]int), make(map[string]string)
-	for _, d := range s.stints {
-		if d.done {
+	for i, d := range s.stints {
+		// A process that was killed between the end of a handler and its settlement has done the job for nothing. Then a crash of it is counted.
+		again := func(other *stint) bool { return other.job == d.job && other.crashes > d.crashes }
+		if d.done && (d.child == nil || !slices.ContainsFunc(s.stints[i+1:], again)) {
 			done[d.job]++
 		}
 		if group := s.groups[d.job]; strings.HasPrefix(group, "s") {
