@@ -10,6 +10,8 @@ import (
 	"go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 
 	"github.com/signalbox-go/signalbox/lock"
 )
@@ -109,7 +111,8 @@ func (r *relogin) login(ctx context.Context, name, password string) (*clientv3.A
 // A loginCheck finds out once whether the client can log in again when its token has ended.
 type loginCheck struct{ done atomic.Bool }
 
-// check returns an error if it can't. If etcd doesn't answer properly, check leaves the error to the call that follows.
+// check returns an error if it can't. If etcd doesn't answer properly, check leaves the error to the call that follows, and asks again before
+// the next one. A server or a gateway that refuses to say its version is asked once.
 func (c *loginCheck) check(ctx context.Context, r *Locker) error {
 	if c.done.Load() {
 		return nil
@@ -121,6 +124,10 @@ func (c *loginCheck) check(ctx context.Context, r *Locker) error {
 		if err != nil {
 			if callCtx.Err() != nil {
 				return r.answer(ctx, callCtx, err)
+			}
+			switch status.Code(err) {
+			case codes.PermissionDenied, codes.Unauthenticated, codes.Unimplemented:
+				c.done.Store(true)
 			}
 			return nil
 		}

@@ -14,6 +14,8 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 
 	"github.com/signalbox-go/signalbox/internal/servertest"
 	"github.com/signalbox-go/signalbox/lock"
@@ -173,6 +175,35 @@ func TestLoginCouldNotBeRepeated(t *testing.T) {
 		if l != nil || !errors.Is(err, lock.ErrInvalid) || !strings.Contains(err.Error(), "client.Auth = etcdlock.Relogin(client.Auth)") || !strings.Contains(err.Error(), s.Version) {
 			t.Errorf("%s at etcd %s: %v, %v", name, s.Version, l, err)
 		}
+	}
+}
+
+// A gateway before etcd may refuse Status to clients. The locker asks for it once then, and not before each acquire. If the call fails for another
+// reason, the next acquire asks again.
+func TestStatusIsRefused(t *testing.T) {
+	t.Parallel()
+	server := servertest.Etcd(t, 1)[0]
+	withUsers(t, server.Addr(), "holder")
+	for code, want := range map[codes.Code]int32{codes.PermissionDenied: 1, codes.Unauthenticated: 1, codes.Unimplemented: 1, codes.Unavailable: 3} {
+		t.Run(code.String(), func(t *testing.T) {
+			t.Parallel()
+			var asked atomic.Int32
+			client := loginAs(t, "holder", []grpc.DialOption{grpc.WithChainUnaryInterceptor(
+				func(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
+					if method == "/etcdserverpb.Maintenance/Status" {
+						asked.Add(1)
+						return status.Error(code, "not here")
+					}
+					return invoke(ctx, method, req, reply, cc, opts...)
+				})}, server.Addr())
+			r := newLocker(t, client, Config{TTL: time.Minute})
+			for range 3 {
+				release(t, acquire(t, r, newKey()))
+			}
+			if n := asked.Load(); n < want || n > 1 && want == 1 { // the client may repeat a call
+				t.Errorf("three acquires asked for it %d times, want %d", n, want)
+			}
+		})
 	}
 }
 
