@@ -200,7 +200,7 @@ func (p *Locker) preflight(ctx context.Context) error {
 	case f.Unlogged:
 		return fmt.Errorf("%w: the table %s is unlogged or temporary, so a crash would empty it; use ALTER TABLE ... SET LOGGED", lock.ErrInvalid, p.table)
 	case f.Schemas != "":
-		return fmt.Errorf("%w: several schemas have a table %s: %s; users with other search_paths would lock in different tables, so name the schema in Config.Table, as schema.%s", lock.ErrInvalid, p.table, f.Schemas, p.table)
+		return fmt.Errorf("%w: several schemas in which users may find it have a table %s: %s; users with other search_paths would lock in different tables, so name the schema in Config.Table, as schema.%s", lock.ErrInvalid, p.table, f.Schemas, p.table)
 	}
 	p.checked.Store(true)
 	return nil

@@ -23,7 +23,9 @@ type Config struct {
 
 	// Table is the table of locks, as name or schema.name. Names have 1 to 63 of a-z, 0-9 and _, and don't begin with a
 	// digit. The default is [DefaultTable]. See [Schema]. Without a schema the table is the one that the user's search_path
-	// finds. If several schemas have a table of that name, it is refused: others may find another one.
+	// finds. If users may find other tables of that name in other schemas, it is refused: by the search_path of this connection, by the default one,
+	// or by one that is set for a role or the database. A schema that no such path has doesn't count. What others set when they connect isn't
+	// known. With a schema, no other table counts.
 	Table string
 
 	// Listen says how to connect for LISTEN. The default is to connect as the pool does. Set it if the pool goes through

@@ -110,6 +110,58 @@ func TestTablesOfOneName(t *testing.T) {
 	}
 }
 
+// A table of the same name in a schema that nobody's search_path has is no other table: a backup, or that of a tenant whose connections name their
+// schema. It is one as soon as the settings of a role or of the database have its schema.
+func TestTablesThatNobodyFinds(t *testing.T) {
+	t.Parallel()
+	base := dial(t, sharedURL(t))
+	schema, err := pglock.Schema("hidden_twin")
+	if err != nil {
+		t.Fatal(err)
+	}
+	in := func(schema string) *pgxpool.Pool {
+		return dial(t, sharedURL(t), func(c *pgxpool.Config) { c.ConnConfig.RuntimeParams["search_path"] = schema })
+	}
+	exec(t, base, "CREATE ROLE finder LOGIN")
+	for _, name := range []string{"hidden_one", "hidden_two"} {
+		exec(t, base, "CREATE SCHEMA "+name)
+		exec(t, in(name), schema)
+	}
+	try := func(path string) error {
+		l, err := locker(t, in(path), pglock.Config{Table: "hidden_twin"}).TryAcquire(t.Context(), "a "+path)
+		if err != nil {
+			return err
+		}
+		return l.Release(t.Context())
+	}
+	for _, path := range []string{"hidden_one", "hidden_two"} {
+		if err := try(path); err != nil {
+			t.Errorf("%s: %v", path, err)
+		}
+	}
+	for name, path := range map[string]string{"both": "hidden_two, hidden_one", "one and public": "public, hidden_two, hidden_one"} {
+		if err := try(path); !errors.Is(err, lock.ErrInvalid) || !strings.Contains(err.Error(), "hidden_one, hidden_two") {
+			t.Errorf("%s in its own search_path: %v", name, err)
+		}
+	}
+	exec(t, base, `ALTER ROLE finder SET search_path = "$user", hidden_two`)
+	if err := try("hidden_one"); !errors.Is(err, lock.ErrInvalid) || !strings.Contains(err.Error(), "hidden_one, hidden_two") {
+		t.Errorf("a role finds the other table: %v", err)
+	}
+	if err := try("hidden_two"); err != nil {
+		t.Errorf("the role finds the same table: %v", err)
+	}
+	exec(t, base, "ALTER ROLE finder RESET search_path")
+	exec(t, base, "CREATE ROLE hidden_one NOLOGIN")
+	if err := try("hidden_two"); err != nil {
+		t.Errorf("nobody can log in as the role of that name: %v", err)
+	}
+	exec(t, base, "ALTER ROLE hidden_one LOGIN")
+	if err := try("hidden_two"); !errors.Is(err, lock.ErrInvalid) {
+		t.Errorf("a role finds the table in the schema of its name: %v", err)
+	}
+}
+
 // Keys that no row can have are refused, with their reason.
 func TestKeys(t *testing.T) {
 	t.Parallel()
