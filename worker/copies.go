@@ -3,13 +3,16 @@ package worker
 import (
 	"context"
 	"errors"
+	"math/rand/v2"
 	"time"
 
+	"github.com/signalbox-go/signalbox"
 	"github.com/signalbox-go/signalbox/internal/store"
 )
 
 // A copier copies jobs that died to the queue that the settings name. Its goroutine waits for nobody but Redis, and nobody waits for it. What it
-// doesn't copy now, it or another worker copies within a minute or two: Redis has a note of each death until then.
+// doesn't copy now, it or another worker copies within a minute or two: Redis has a note of each death until then. While the other queue is full, it
+// asks more often whether there is room.
 type copier struct {
 	news chan struct{} // there is something to do
 	on   bool          // the settings name a queue; guarded by the queue's mu, as are the next two
@@ -70,11 +73,15 @@ func (c *copier) begin() {
 // copyDead copies jobs that died, until ctx ends.
 func (q *queue) copyDead(ctx context.Context) {
 	from := q.store.NewCopier()
+	var room <-chan time.Time // the other queue was full: ask again
 	for {
+		again := false
 		select {
 		case <-ctx.Done():
 			return
 		case <-q.copier.news:
+		case <-room:
+			again = true
 		}
 		q.mu.Lock()
 		dead, all := q.copier.dead, q.copier.all
@@ -82,10 +89,16 @@ func (q *queue) copyDead(ctx context.Context) {
 		q.mu.Unlock()
 		var err error
 		began := time.Now()
-		if all {
-			err = q.copyNoted(ctx, from)
+		if all || again {
+			err = q.copyNoted(ctx, from, !all)
 		} else {
 			err = q.copySome(ctx, from, dead, nil)
+		}
+		switch {
+		case errors.Is(err, signalbox.ErrQueueFull):
+			room = time.After(roomAfter())
+		case all || again: // else others may wait for room
+			room = nil
 		}
 		if err != nil && ctx.Err() == nil {
 			q.notCopied(began, err)
@@ -93,15 +106,19 @@ func (q *queue) copyDead(ctx context.Context) {
 	}
 }
 
-// copyNoted copies all jobs whose deaths are noted. Once the other queue refuses copies, it only removes the notes of jobs that need none.
-func (q *queue) copyNoted(ctx context.Context, from *store.Copier) error {
+// roomAfter returns how long after the other queue was full it is asked again: 1 to 5 s, so that many workers don't ask together.
+func roomAfter() time.Duration { return time.Second + rand.N(4*time.Second) }
+
+// copyNoted copies all jobs whose deaths are noted. Once the other queue refuses copies, it only removes the notes of jobs that need none. If it only
+// asks for room, it ends with the first refusal.
+func (q *queue) copyNoted(ctx context.Context, from *store.Copier, forRoom bool) error {
 	var refused *store.CopyError
 	for cursor, begun := uint64(0), false; !begun || cursor != 0; begun = true {
 		ids, next, err := from.Noted(ctx, cursor)
 		if err == nil {
 			err = q.copySome(ctx, from, ids, refused)
 		}
-		if err != nil && !errors.As(err, &refused) || ctx.Err() != nil {
+		if err != nil && (!errors.As(err, &refused) || forRoom) || ctx.Err() != nil {
 			return err
 		}
 		cursor = next

@@ -173,6 +173,27 @@ func TestCopiesAreTriedAgain(t *testing.T) {
 	}
 }
 
+// The other queue is full. As soon as it has room, or a few seconds later, it gets the copies.
+func TestCopiesWaitForRoom(t *testing.T) {
+	t.Parallel()
+	r, to := newRig(t), newRig(t)
+	ctx := t.Context()
+	if _, err := to.queue.SetMaxLength(ctx, 1); err != nil {
+		t.Fatal(err)
+	}
+	to.addOne(signalbox.Job{ID: "first"})
+	r.start(r.failing(r.rdb, r.copying(to)))
+	r.ready()
+	r.add(dies, dies, dies)
+	r.log.says(t, "dead jobs can't be copied, and are tried again", "WARN", "to="+to.name())
+	r.until("the jobs are dead", func(c store.Counts) bool { return c.Dead == 3 })
+	if _, err := to.queue.SetMaxLength(ctx, 4); err != nil {
+		t.Fatal(err)
+	}
+	to.until("the copies are there", func(c store.Counts) bool { return c.Ready == 4 })
+	r.noteless()
+}
+
 // The settings count more than a worker's Config, also where they say that there are to be no copies. A worker that runs hears of a change.
 func TestCopiesBySettings(t *testing.T) {
 	t.Parallel()
