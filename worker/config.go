@@ -113,21 +113,22 @@ type Queue struct {
 	//
 	// [inspect.Inspector.SetRetention]: https://pkg.go.dev/github.com/signalbox-go/signalbox/inspect#Inspector.SetRetention
 	Retention signalbox.Retention
-	// CompletedRetention is what the queue keeps of its completed jobs, if nobody has set that, neither another worker's Config nor
-	// [inspect.Inspector.SetCompletedRetention], which changes it later. Its fields that are 0 have the defaults of [signalbox.Retention]. If all are 0, the
-	// default, this worker sets nothing: a queue keeps no completed jobs unless somebody has set it.
+	// CompletedRetention is what the queue keeps of its completed jobs. It counts only if the queue has no such setting yet: the first worker's Config that
+	// has one sets it. [inspect.Inspector.SetCompletedRetention] changes it later. Fields that are 0 have the defaults of [signalbox.Retention]. Default, all
+	// fields 0: this worker sets nothing. A queue without the setting keeps no completed jobs.
 	//
 	// [inspect.Inspector.SetCompletedRetention]: https://pkg.go.dev/github.com/signalbox-go/signalbox/inspect#Inspector.SetCompletedRetention
 	CompletedRetention signalbox.Retention
-	// CopyDead is another queue of the namespace: each job that dies is copied to it, and stays here as a dead job all the same. It is set if nobody
-	// has set one, neither another worker's Config nor [inspect.Inspector.SetCopyDead], which changes it later. Default: this worker sets
-	// nothing, and dead jobs aren't copied unless somebody has set it. docs/jobs.md says what a copy is.
+	// CopyDead is another queue of the namespace. Each job that dies is copied to it, and also stays here as a dead job. It counts only if the queue has no
+	// such setting yet: the first worker's Config that has one sets it. [inspect.Inspector.SetCopyDead] changes it later. Default: this worker sets
+	// nothing. In a queue without the setting dead jobs aren't copied. docs/jobs.md says what a copy is.
 	//
 	// [inspect.Inspector.SetCopyDead]: https://pkg.go.dev/github.com/signalbox-go/signalbox/inspect#Inspector.SetCopyDead
 	CopyDead string
-	// Limits bound what runs of the queue, across all workers, and GroupLimits what runs of each of its groups. They are set if nobody has set
-	// any, neither another worker's Config nor [inspect.Inspector.SetLimits] and its neighbours, which change them later. Default: this worker sets
-	// nothing, and there is no limit unless somebody has set one. So another value in a later deploy changes nothing: the worker warns at its start. docs/jobs.md says what limits count.
+	// Limits bound what runs of the queue, across all workers. GroupLimits bound what runs of each of its groups. Each counts only if the queue has no such
+	// setting yet: the first worker's Config that has one sets it. [inspect.Inspector.SetLimits] and its neighbours change it later. So another value in a
+	// later deploy changes nothing, and the worker warns at its start. Default: this worker sets nothing. A queue without the setting has no limit.
+	// docs/jobs.md says what limits count.
 	//
 	// [inspect.Inspector.SetLimits]: https://pkg.go.dev/github.com/signalbox-go/signalbox/inspect#Inspector.SetLimits
 	Limits, GroupLimits signalbox.Limits
@@ -136,9 +137,9 @@ type Queue struct {
 	// a time, whatever Running says. Each is set if nobody has set any for that key. Running if it is 0, and
 	// Rate if its Jobs is 0, are as GroupLimits in the queue's settings, also when those change later; signalbox.NoLimit is no limit, whatever those say.
 	LimitsOf map[string]signalbox.Limits
-	// MaxLength is how many jobs the queue may have that haven't ended: see [inspect.Inspector.SetMaxLength]. It is set if nobody has set one, neither
-	// another worker's Config nor that method, which changes it later. Choose it larger than the number of jobs that run at a time. Default: this
-	// worker sets nothing, and there is no maximum unless somebody has set one.
+	// MaxLength is how many jobs the queue may have that haven't ended. It counts only if the queue has no such setting yet: the first worker's Config
+	// that has one sets it. [inspect.Inspector.SetMaxLength] changes it later. Choose it larger than the number of jobs that run at a time. Default: this
+	// worker sets nothing. A queue without the setting has no maximum.
 	//
 	// [inspect.Inspector.SetMaxLength]: https://pkg.go.dev/github.com/signalbox-go/signalbox/inspect#Inspector.SetMaxLength
 	MaxLength int

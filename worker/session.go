@@ -345,7 +345,8 @@ func (q *queue) follow(h store.Hints, began time.Time) {
 // sweepEvery is how often terminal jobs that have been kept long enough are dropped.
 const sweepEvery = time.Minute
 
-// maxSweeps bounds the calls of a sweep. Each drops up to 500 jobs of each kind, and up to 500 windows of unique keys.
+// maxSweeps is how many calls a sweep makes at most. Each call drops up to 500 jobs of each terminal state, 500 windows of unique keys that are over, and 500
+// old receipts of moves.
 const maxSweeps = 200
 
 // sweep drops terminal jobs that have been kept long enough. Only the keeper calls it.
