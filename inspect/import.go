@@ -128,6 +128,9 @@ func (im *importer) run(ctx context.Context) error {
 	if err := im.flush(ctx); err != nil {
 		return err
 	}
+	if !im.o.DryRun {
+		_ = im.q.Register(ctx) // it may have been removed since head did so
+	}
 	switch {
 	case im.done.Bad > 0:
 		return fmt.Errorf("%w: %d of its lines are no jobs: %w", ErrFile, im.done.Bad, im.wrong)

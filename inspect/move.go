@@ -46,6 +46,7 @@ func (a Move) validate() error {
 
 func (a Move) act(ctx context.Context, q *store.Queue, ids []string, states ...signalbox.State) ([]store.Answer, error) {
 	answers, err := q.Move(ctx, a.To, ids, states...)
+	_ = q.Sibling(a.To).Register(ctx) // it may have been removed since reaches did so
 	if err != nil {
 		return answers, err
 	}

@@ -100,6 +100,9 @@ func (r *Relay) send(ctx context.Context, s *shardState, b *batch) (*sent, time.
 		return nil, r.refused(ctx, s, b, err)
 	}
 	done := &sent{batch: b}
+	if err == nil && fates.Anew() {
+		_ = q.Register(within) // it may have been removed since r.queue did so
+	}
 	if err == nil && len(items) > 0 {
 		done, err = r.sort(within, q, s, b, fates)
 	}

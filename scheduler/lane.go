@@ -49,7 +49,7 @@ func (c *combiner) drain(l *lane) {
 			}
 		}
 		if ran {
-			c.list()
+			c.list(fates.Anew())
 		}
 	}
 }
@@ -83,11 +83,11 @@ const (
 	listTimeout = 2 * time.Second
 )
 
-// list writes the queue into the registry, unless that was done lately. It doesn't wait. A failure has no effect: the
-// user may lack the right to that key, and there is a next time.
-func (c *combiner) list() {
+// list writes the queue into the registry, unless that was done lately. If the queue is new, it does so in any case: an operator may have removed
+// the queue since. It doesn't wait. A failure has no effect: the user may lack the right to that key, and there is a next time.
+func (c *combiner) list(anew bool) {
 	c.mu.Lock()
-	due := c.listed.IsZero() || c.began.Sub(c.listed) > listEvery
+	due := anew || c.listed.IsZero() || c.began.Sub(c.listed) > listEvery
 	if due {
 		c.listed = c.began
 	}

@@ -64,7 +64,7 @@ func (a *app) explain(err error) (code int, text string) {
 		return exitUsage, text + "; see signalbox --help"
 	case errors.Is(err, inspect.ErrNoQueue), errors.Is(err, inspect.ErrNoJob), errors.Is(err, inspect.ErrNoWorker), errors.Is(err, inspect.ErrNoEntry):
 		return exitNotFound, text
-	case errors.Is(err, inspect.ErrState), errors.Is(err, inspect.ErrTaken):
+	case errors.Is(err, inspect.ErrState), errors.Is(err, inspect.ErrTaken), errors.Is(err, inspect.ErrInUse):
 		return exitState, text
 	case away(err):
 		return exitAway, said + a.connection.away(err).Error()

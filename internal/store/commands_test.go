@@ -42,7 +42,7 @@ func roleOf(op operation) Role {
 		return Producer
 	case "relay":
 		return Relayer
-	case "pause", "resume", "slots", "keep", "pause an entry", "resume an entry", "forget an entry", "mend":
+	case "remove", "pause", "resume", "slots", "keep", "pause an entry", "resume an entry", "forget an entry", "mend":
 		return Operator
 	case "show", "page", "list", "latest", "held", "kinds", "history", "examine", "sum":
 		return Viewer

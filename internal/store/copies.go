@@ -250,6 +250,9 @@ func (c *Copier) put(ctx context.Context, to string, items []Item) error {
 	// A call whose reply is lost is not made again in its lane: the same jobs in a new call meet the first copies.
 	c.lane.Next()
 	fates, err := c.to.Enqueue(ctx, c.lane, items)
+	if err == nil && fates.Anew() {
+		c.listed = c.to.Register(ctx) == nil // it may have been removed since
+	}
 	if err == nil && fates.Full() != (Length{}) {
 		err = c.to.FullError(fates.Full()) // the copies that are in are met when all are enqueued again
 	}

@@ -235,6 +235,7 @@ type Fates struct {
 	list string
 	met  []Met
 	full Length
+	anew bool
 }
 
 // A Length says how many jobs a queue has that haven't ended, and how many it may have.
@@ -252,6 +253,9 @@ func (f Fates) Met() []Met { return f.met }
 
 // Full returns the length of the queue behind the call. It is zero unless jobs have the fate Full.
 func (f Fates) Full() Length { return f.full }
+
+// Anew reports whether the queue may have had no job since it was made, or was removed: then it must be registered, also if the caller has done that before.
+func (f Fates) Anew() bool { return f.anew }
 
 // Len returns the number of jobs.
 func (f Fates) Len() int { return len(f.list) }
@@ -317,7 +321,7 @@ func parseEnqueue(r *reply, n int) (Fates, error) {
 	if r.err != nil {
 		return Fates{}, r.err
 	}
-	return Fates{Now: now, list: list, met: met, full: full}, nil
+	return Fates{Now: now, list: list, met: met, full: full, anew: len(r.list) > 4}, nil
 }
 
 // met reads the jobs that have the keys of others. Behind them stands the queue's length if it is full. The field is there only if there are any of these.

@@ -263,6 +263,9 @@ func (q *Queue) RunEntry(ctx context.Context, name, id string) (known bool, err 
 	lane := q.NewLane()
 	lane.Next()
 	fates, err := q.Enqueue(ctx, lane, []Item{item})
+	if err == nil && fates.Anew() {
+		_ = q.Register(ctx) // for tools; a user may lack the right
+	}
 	var refused redis.Error // before the first write, as this is the lane's first call
 	switch {
 	case err == nil && fates.Of(0) == Overlapped:

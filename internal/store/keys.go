@@ -142,7 +142,7 @@ func newKeys(namespace, queue string) keys {
 	k.outboxes = p + "outboxes" // hash: ID of an outbox -> what its relays say of it, as JSON
 	k.receipts = p + "receipts" // zset: name of a move, by the time in us when its copy was let go here, or its original deleted
 	k.named = map[string]string{
-		"EXPIRES": k.expires, "RECEIPTS": k.receipts,
+		"EXPIRES": k.expires, "RECEIPTS": k.receipts, "OUTBOXES": k.outboxes,
 		"RUNNING": k.running, "LIMITS": k.limits, "RATES": k.rates, "PARKED": k.parked,
 		"LINED": k.lined, "TURNS": k.turns, "GROUPS": k.groups,
 		"JOBS": k.jobs, "DUE": k.due, "IDLE": k.idle, "STATS": k.stats, "HISTORY": k.history, "CRON": k.cron, "ENTRIES": k.entries,

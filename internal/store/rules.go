@@ -359,7 +359,7 @@ func (q *Queue) kindOf(key string) (kind, session string) {
 	switch {
 	case kind == "inflight" && id != "":
 		return kind, id
-	case q.keys.fixed()[key], key == q.keys.outboxes:
+	case q.keys.fixed()[key]:
 		return "fixed", ""
 	case kind == "lane" && id != "", kind == "bell" && id != "", kind == "stuck" && id != "", kind == "outbox" && id != "":
 		return kind, ""

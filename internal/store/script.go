@@ -55,6 +55,9 @@ var (
 	linedScript   = load("lined")
 	groupsScript  = load("groups")
 	runningScript = load("running")
+
+	removeScript = load("remove")
+	unlistScript = load("unlist")
 )
 
 // A script is one of the scripts, with the names that the lines on top of it give to keys and to arguments:

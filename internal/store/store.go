@@ -101,9 +101,9 @@ func (q *Queue) Register(ctx context.Context) error {
 	return q.rdb.SAdd(ctx, q.keys.registry, q.name).Err()
 }
 
-// Known reports whether anybody has used the queue: a job was enqueued, a session is open, or it was registered.
+// Known reports whether anybody has used the queue: a job was enqueued, a session is open, a setting was made, or it was registered.
 func (q *Queue) Known(ctx context.Context) (bool, error) {
-	used, err := q.rdb.Exists(ctx, q.keys.stats, q.keys.sessions).Result()
+	used, err := q.rdb.Exists(ctx, q.keys.stats, q.keys.sessions, q.keys.settings).Result()
 	if err != nil || used > 0 {
 		return used > 0, err
 	}

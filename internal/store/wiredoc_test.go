@@ -63,7 +63,7 @@ func TestWireDocEnqueues(t *testing.T) {
 	for range 2 { // the second time as after a lost reply
 		reply, err := r.rdb.Do(bg, args...).Slice()
 		r.must(err)
-		if len(reply) != 3 || reply[0] != "ok" || fmt.Sprint(reply[2]) != "[1]" {
+		if len(reply) != 5 || reply[0] != "ok" || fmt.Sprint(reply[2:]) != "[[1] [] new]" {
 			t.Fatalf("reply %v", reply)
 		}
 	}
@@ -195,7 +195,7 @@ func TestWireDocShell(t *testing.T) {
 	cmd := exec.Command(bash, "-euc", example)
 	cmd.Dir = dir
 	out, err := cmd.CombinedOutput()
-	if err != nil || !strings.HasPrefix(string(out), "ok\n") || !strings.HasSuffix(string(out), "\n1\n") {
+	if err != nil || !strings.HasPrefix(string(out), "ok\n") || !strings.HasSuffix(string(out), "\n1\n\nnew\n") {
 		t.Fatalf("%v:\n%s", err, out)
 	}
 	r.open()

@@ -20,7 +20,7 @@
 --       '=us entry plan bound overlap' if the entry has a policy for a job that comes while another of the entry is live: 's' leaves it
 --       out, 'q' leaves it out if another one waits, and needs a serial group, 'c' puts it in, and the caller cancels the others; '&entry overlap' for a job of the entry now, which belongs to no tick;
 --       us in decimal digits
--- Reply: {'ok', time in us, outcomes, met}: outcomes is a list with an outcome for each job, or with one outcome if it is the same for all:
+-- Reply: {'ok', time in us, outcomes, met, new}: outcomes is a list with an outcome for each job, or with one outcome if it is the same for all:
 --          put in: '1' new, 'D' replaced a dead job, 'C' replaced a cancelled job, 'F' replaced a completed job,
 --          'r' replaced the last tick of its entry, which was in the future
 --          left out because the job with this ID is: '0' ready or running, 's' scheduled, 'd' dead, 'c' cancelled, 'f' completed
@@ -32,6 +32,8 @@
 --          tick is put in all the same
 --        met: for each 'u' and 'U' the state of that other job, as the outcomes above have it, or 'g' if it is gone; then its ID. If there are outcomes 'n',
 --          last: 'n', how many jobs of the queue haven't ended, '/', how many there may be. Not there if there are none of these
+--        new: 'new' if no job was put into the queue before, or that isn't known since the call was made before; then met is there, too. The caller registers
+--          the queue then, though it may have done so before: the queue may have been removed. Else not there
 --        {'stale'}  a later call of this lane was seen; nothing was done
 -- Errors, all before the first write: those of Redis, 'ERR signalbox: ...', 'NOPERM signalbox: ...', and
 --         'LAYOUT n signalbox: ...' if n, the layout of the queue, is newer than the protocol
@@ -70,7 +72,7 @@ elseif last then
       found = found or {}
       found[#found + 1] = other
     end
-    return {'ok', clock(), outcome_list(outcomes), found}
+    return {'ok', clock(), outcome_list(outcomes), found or {}, 'new'} -- it may have been
   end
 else
   -- A lane's first call checks that the user may run all commands. Otherwise a command could be denied between two writes. Servers other
@@ -90,4 +92,4 @@ if string.find(outcome, '[^e]') then -- if all are 'e', nothing was done: the ca
   redis.call('SET', LANE, digits(seq) .. ' ' .. outcome .. (met and ' ' .. table.concat(met, ' ') or ''), 'PX', '3600000')
 end
 local alike = n == 1 or outcome == string.rep(outcomes[1], n)
-return {'ok', now, alike and {outcomes[1]} or outcomes, met}
+return {'ok', now, alike and {outcomes[1]} or outcomes, anew and (met or {}) or met, anew and 'new' or nil}

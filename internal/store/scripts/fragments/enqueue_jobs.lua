@@ -1,5 +1,5 @@
--- A step of enqueue.lua and relay.lua: puts in the jobs whose outcomes say so.
-local pushes = 0
+-- A step of enqueue.lua and relay.lua: puts in the jobs whose outcomes say so. Sets anew if they are the first jobs of the queue.
+local pushes, anew = 0, false
 for class, list in pairs(ready_now) do
   if #list > 0 then
     pushes = pushes + 1

@@ -35,7 +35,7 @@ redis.call('HSET', JOBS, unpack(records))
 if woken then
   wake_one(IDLE, nil, idlers)
 end
-note('enqueued', fresh)
+anew = note('enqueued', fresh) == fresh -- these are the first jobs: the queue is new, or was removed
 if not largest and redis.call('HLEN', JOBS) > fresh then
   longest = math.max(longest, 1049598) -- another program put the other records in: they may have any size up to the largest allowed
 end

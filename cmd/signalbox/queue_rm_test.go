@@ -1,0 +1,54 @@
+package main
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/signalbox-go/signalbox/internal/redistest"
+)
+
+// A queue that is empty and unused is removed. Otherwise the command says what keeps it.
+func TestQueueRm(t *testing.T) {
+	t.Parallel()
+	sh := newShell(t, redistest.Start(t))
+	for _, queue := range []string{"tenant-1", "tenant-2", "mail"} {
+		sh.ok("enqueue", "email.welcome", `{}`, "-q", queue, "--id", "a")
+	}
+	if _, errs, code := sh.run("queue", "rm", "tenant-1"); code != exitState || !strings.Contains(errs, "jobs that haven't ended, 1") || !strings.Contains(errs, "signalbox queue drain tenant-1 --scheduled") {
+		t.Errorf("%d, %s", code, errs)
+	}
+	for _, queue := range []string{"tenant-1", "tenant-2"} {
+		sh.ok("job", "rm", queue, "a", "--yes")
+	}
+	sh.ok("queue", "set", "tenant-2", "--slots", "3")
+	if _, errs, code := sh.run("queue", "rm", "tenant-2"); code != exitState || !strings.Contains(errs, "settings, slots") {
+		t.Errorf("%d, %s", code, errs)
+	}
+	out, errs, code := sh.run("queue", "rm", "--matching", "tenant-*", "--dry-run")
+	if code != exitOK || !strings.Contains(out, "queue tenant-1 would be removed") || !strings.Contains(errs, "queue tenant-2 stays, because of: settings") {
+		t.Errorf("%d, %s, %s", code, out, errs)
+	}
+	var done struct {
+		Removed []string
+		Kept    []struct {
+			Queue   string
+			Reasons []string
+		}
+		Dry bool `json:"dry_run"`
+	}
+	sh.into(&done, "queue", "rm", "--matching", "tenant-*", "--settings")
+	if len(done.Removed) != 2 || len(done.Kept) != 0 || done.Dry {
+		t.Errorf("%+v", done)
+	}
+	if out := sh.ok("queue", "ls"); strings.Contains(out, "tenant") || !strings.Contains(out, "mail") {
+		t.Errorf("%s", out)
+	}
+	for _, args := range [][]string{{"queue", "rm"}, {"queue", "rm", "mail", "--matching", "*"}} {
+		if _, errs, code := sh.run(args...); code != exitUsage || !strings.Contains(errs, "--matching") {
+			t.Errorf("%v: %d, %s", args, code, errs)
+		}
+	}
+	if _, _, code := sh.run("queue", "rm", "nobody"); code != exitNotFound {
+		t.Errorf("%d", code)
+	}
+}
