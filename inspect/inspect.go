@@ -107,7 +107,7 @@ type Queue struct {
 	PausedSince time.Time
 	// HeldUntil is when jobs of the queue may start again, by the clock of Redis, if it is held back as a whole: see [Inspector.HoldBack]. Else it is zero.
 	HeldUntil time.Time
-	// Limited says that jobs are ready, and that Limits allow none of them to start at that moment: as many run as may, or the rate allows the next one later.
+	// Limited says that jobs are ready which their groups let start, and that Limits allow none of them to start at that moment: as many run as may, or the rate allows the next one later.
 	Limited bool
 	// Slots is how many slots each worker has for the queue. 0: as its Config says.
 	Slots int
@@ -127,13 +127,19 @@ type Queue struct {
 	// MaxLength is how many jobs the queue may have that haven't ended: Ready, Scheduled and Running together. 0 if there is no maximum.
 	MaxLength int
 
-	Ready     int64 // jobs that wait for a worker
+	Ready     int64 // jobs that wait for a worker, or for their group
 	Scheduled int64 // jobs that wait for their time
 	Running   int64 // jobs that workers have
 	Dead      int64 // jobs that failed for good and are kept
 	Cancelled int64 // jobs that were cancelled and are kept
 	Completed int64 // jobs that completed and are kept: see CompletedRetention
-	// Oldest is how long the oldest job that could run has waited. 0 if there is none.
+	// Blocked is how many of the Ready jobs wait for their group: it is paused, held back, or as many of its jobs run as may. So Ready - Blocked could start
+	// if workers had room, and if the queue itself isn't stopped: see State. It is an estimate if more than 1,000 lines of groups could go on.
+	Blocked int64
+	// PausedGroups is how many groups of the queue are paused: see [Inspector.PauseGroup]. Of many groups with pauses, holds or limits of their own it counts
+	// those among some 10,000.
+	PausedGroups int64
+	// Oldest is how long the oldest job that could run has waited. 0 if there is none. A job that is Blocked couldn't run.
 	Oldest time.Duration
 }
 
@@ -621,6 +627,6 @@ func (i *Inspector) read(ctx context.Context, name string) (Queue, error) {
 		Name: name, Paused: settings.Paused, PausedSince: settings.PausedSince, Retention: settings.Retention, CompletedRetention: settings.Completed, CopyDead: settings.Copies,
 		Limits: settings.Limits, GroupLimits: settings.GroupLimits, MaxLength: settings.MaxLength,
 		HeldUntil: d.Held, Limited: d.Limited, Slots: settings.Slots, Quiet: settings.Quiet, Workers: workers,
-		Ready: d.Ready, Scheduled: d.Scheduled, Running: d.Running, Dead: d.Dead, Cancelled: d.Cancelled, Completed: d.Completed, Oldest: d.Oldest,
+		Ready: d.Ready, Blocked: d.Blocked, PausedGroups: d.PausedGroups, Scheduled: d.Scheduled, Running: d.Running, Dead: d.Dead, Cancelled: d.Cancelled, Completed: d.Completed, Oldest: d.Oldest,
 	}, nil
 }

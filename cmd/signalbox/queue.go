@@ -43,8 +43,8 @@ func (a *app) queueLs() *cobra.Command {
 
 STATE says whether jobs may start: "paused"; "held" back for a time, as
 "signalbox queue hold" lists; "limited": jobs are ready, and the limits of the
-queue let none start now; else "active". Single groups may be kept from starting
-all the same: see "signalbox queue groups".
+queue let none start now; else "active". Behind that is how many groups are
+paused. Others may be held back or limited: see "signalbox queue groups".
 
 OLDEST is how long the oldest job that could run has waited. WORKERS is how many
 work the queue. SLOTS is how many jobs of it each worker runs at a time, as
@@ -61,7 +61,9 @@ type queueJSON struct {
 	Paused        bool           `json:"paused"`
 	PausedSince   *string        `json:"paused_since"`
 	HeldUntil     *string        `json:"held_until"`
+	PausedGroups  int64          `json:"paused_groups"`
 	Ready         int64          `json:"ready"`
+	Blocked       int64          `json:"blocked"`
 	Scheduled     int64          `json:"scheduled"`
 	Running       int64          `json:"running"`
 	Dead          int64          `json:"dead"`
@@ -101,7 +103,7 @@ func (a *app) printQueues(queues []inspect.Queue) error {
 		list := make([]queueJSON, len(queues))
 		for i, q := range queues {
 			list[i] = queueJSON{
-				Queue: q.Name, State: q.State(), Paused: q.Paused, PausedSince: timestamp(q.PausedSince), HeldUntil: timestamp(q.HeldUntil), Ready: q.Ready, Scheduled: q.Scheduled, Running: q.Running,
+				Queue: q.Name, State: q.State(), Paused: q.Paused, PausedSince: timestamp(q.PausedSince), HeldUntil: timestamp(q.HeldUntil), PausedGroups: q.PausedGroups, Ready: q.Ready, Blocked: q.Blocked, Scheduled: q.Scheduled, Running: q.Running,
 				Dead: q.Dead, Cancelled: q.Cancelled, Completed: q.Completed, OldestSeconds: seconds(q.Oldest), Slots: q.Slots,
 				Retention: retentionOf(q.Retention), KeepCompleted: completedOf(&q), CopyDead: q.CopyDead, MaxLength: q.MaxLength,
 				Workers: nonNil(q.Workers), Quiet: nonNil(q.Quiet),
@@ -150,7 +152,7 @@ func (a *app) printQueues(queues []inspect.Queue) error {
 		if quiet > 0 {
 			workers += fmt.Sprintf(" (%d quiet)", quiet)
 		}
-		row := []string{q.Name, q.State(), number(q.Ready), number(q.Scheduled), number(q.Running), number(q.Dead), number(q.Cancelled)}
+		row := []string{q.Name, queueState(&q), number(q.Ready), number(q.Scheduled), number(q.Running), number(q.Dead), number(q.Cancelled)}
 		if keeps {
 			row = append(row, number(q.Completed))
 		}
@@ -158,6 +160,14 @@ func (a *app) printQueues(queues []inspect.Queue) error {
 	}
 	t.flush()
 	return nil
+}
+
+// queueState says in a word whether jobs of a queue may start, and how many of its groups are paused.
+func queueState(q *inspect.Queue) string {
+	if q.PausedGroups == 0 {
+		return q.State()
+	}
+	return fmt.Sprintf("%s (%s paused)", q.State(), plural(int(q.PausedGroups), "group"))
 }
 
 // noQueue says that the namespace has no queue.

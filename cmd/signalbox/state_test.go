@@ -24,12 +24,17 @@ func TestQueueStates(t *testing.T) {
 		if q := got.Queues[0]; q.State != want || want == "held" && q.HeldUntil == nil || q.Paused != (want == "paused") {
 			t.Errorf("%+v, want %s", q, want)
 		}
-		if out := sh.ok("queue", "ls", "mail"); strings.Fields(strings.Split(out, "\n")[1])[1] != want {
+		if q := got.Queues[0]; q.PausedGroups != 1 || q.Blocked != 1 {
+			t.Errorf("a group is paused: %+v", q)
+		}
+		if out := sh.ok("queue", "ls", "mail"); !strings.Contains(out, want+" (1 group paused)") || strings.Fields(strings.Split(out, "\n")[1])[1] != want {
 			t.Errorf("%s: want %s", out, want)
 		}
 	}
 	state("active")
 	sh.ok("queue", "limit", "mail", "--running", "1")
+	state("active") // the only job that waits, waits for its group
+	sh.ok("enqueue", "email.welcome", `{}`, "-q", "mail", "--id", "w2")
 	state("limited")
 	sh.ok("queue", "hold", "mail", "--for", "1h")
 	state("held")

@@ -15,27 +15,33 @@ const ReportFor = 90 * time.Second
 
 // Depths are the numbers of a queue's jobs, by state.
 type Depths struct {
-	Ready     int64 // waiting for a worker
+	Ready     int64 // waiting for a worker, or for their group
 	Scheduled int64 // waiting for their time; also due jobs that no worker has promoted yet
 	Running   int64 // in flight
 	Dead      int64 // dead jobs that are kept
 	Cancelled int64 // cancelled jobs that are kept
 	Completed int64 // completed jobs that are kept
+	// Blocked are those of Ready whose group lets none start: it is paused, held back, or at its limits. It is an estimate if more than 1,000 lines of groups
+	// may go on.
+	Blocked int64
+	// Paused groups are counted by their names, among some 10,000 that have a pause, a hold or limits of their own.
+	PausedGroups int64
 	// Oldest is how long the oldest job that could run has waited since it was last due. It is 0 if there is no such job.
 	Oldest time.Duration
 	Paused bool      // no worker gets jobs of the queue
 	Held   time.Time // until when the queue is held back, by the server's clock; zero if it isn't
-	// Limited says that jobs are ready and the queue's limits allow none to start now.
+	// Limited says that jobs are ready which their groups let start, and that the queue's limits allow none to start now.
 	Limited bool
 
 	limits signalbox.Limits
 	early  bool // the rate of limits allows no job now
+	named  bool // groups have limits of their own, or are paused or held back
 }
 
 // limited notes whether the queue's limits keep jobs from starting, once all that run are counted.
 func (d *Depths) limited() {
-	d.Limited = d.Ready > 0 && (d.early || d.limits.Running > 0 && d.Running >= int64(d.limits.Running))
-	d.limits, d.early = signalbox.Limits{}, false
+	d.Limited = d.Ready > d.Blocked && (d.early || d.limits.Running > 0 && d.Running >= int64(d.limits.Running))
+	d.limits, d.early, d.named = signalbox.Limits{}, false, false
 }
 
 // Report makes the client the queue's reporter for ReportFor from now, or extends that time. mine is false if another client is the
@@ -60,7 +66,7 @@ func (q *Queue) report(ctx context.Context, client string, ttl time.Duration) (b
 	return mine, r.err
 }
 
-// Depths returns the queue's depths. All numbers are from one moment, except Running: it doesn't count sessions that open meanwhile.
+// Depths returns the queue's depths. All numbers are from one moment, except PausedGroups, and Running: it doesn't count sessions that open meanwhile.
 func (q *Queue) Depths(ctx context.Context) (Depths, error) {
 	k := &q.keys
 	sessions, err := q.rdb.ZRange(ctx, k.sessions, 0, -1).Result()
@@ -77,9 +83,17 @@ func (q *Queue) Depths(ctx context.Context) (Depths, error) {
 		return Depths{}, err
 	}
 	d, err := parseDepths(r)
-	if err != nil || n == len(sessions) {
+	if err != nil {
+		return Depths{}, err
+	}
+	if d.named {
+		if d.PausedGroups, err = q.countPaused(ctx); err != nil {
+			return Depths{}, err
+		}
+	}
+	if n == len(sessions) {
 		d.limited()
-		return d, err
+		return d, nil
 	}
 	others, err := q.rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
 		for _, id := range sessions[n:] {
@@ -109,6 +123,7 @@ func parseDepths(r *reply) (Depths, error) {
 	now, since := r.int(1), r.int(7)
 	at, held := timeOf(parseScore(r.str(11))), timeOf(parseScore(r.str(12)))
 	ahead := limitsClock(r.str(13), time.UnixMicro(now))
+	d.Blocked, d.named = r.int(14), r.int(15) > 0
 	d.Paused, d.limits = r.str(9) != "", limitsOf(r.str(10))
 	d.early = pauseOf(d.limits.Rate, at.Add(-ahead).Sub(time.UnixMicro(now))) > 0
 	if until := held.Add(-ahead); until.After(time.UnixMicro(now)) {

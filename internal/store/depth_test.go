@@ -1,12 +1,15 @@
 package store
 
 import (
+	"fmt"
+	"slices"
 	"testing"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 
 	"github.com/signalbox-go/signalbox"
+	"github.com/signalbox-go/signalbox/internal/redistest"
 )
 
 var depthTests = []storeTest{
@@ -96,9 +99,9 @@ func testOneReports(t *testing.T, r *rig) {
 
 func TestStrangeDepths(t *testing.T) {
 	t.Parallel()
-	good := []any{"ok", int64(10), int64(1), int64(2), int64(3), int64(4), int64(5), int64(4), int64(7), "", "", "", "", ""}
+	good := []any{"ok", int64(10), int64(1), int64(2), int64(3), int64(4), int64(5), int64(4), int64(7), "", "", "", "", "", int64(1), int64(2)}
 	d, err := parseDepths(&reply{list: good})
-	if err != nil || d != (Depths{Ready: 1, Scheduled: 2, Running: 3, Dead: 4, Cancelled: 5, Completed: 7, Oldest: 6 * time.Microsecond}) {
+	if err != nil || d != (Depths{Ready: 1, Scheduled: 2, Running: 3, Dead: 4, Cancelled: 5, Completed: 7, Oldest: 6 * time.Microsecond, Blocked: 1, named: true}) {
 		t.Fatalf("%+v, %v", d, err)
 	}
 	for i := range good {
@@ -161,5 +164,115 @@ func TestDepthsSayWhatBlocks(t *testing.T) {
 	limit(signalbox.Limits{Running: 1})
 	for _, d := range r.claim(5) {
 		r.settled(settlement(d, Completed))
+	}
+}
+
+// Jobs whose group lets none start are ready, and blocked: in lines that wait for the jobs that hold the group or for its rate, and in lines of groups that are
+// paused or held back. None of them counts as the oldest job that could run. Another one does, in whatever group.
+func TestDepthsOfGroups(t *testing.T) {
+	t.Parallel()
+	r := onShared(t)
+	r.open()
+	says := func(what string, ready, blocked, paused int64) {
+		t.Helper()
+		d := r.depths()
+		if d.Ready != ready || d.Blocked != blocked || d.PausedGroups != paused || d.Limited {
+			t.Errorf("%s: %+v", what, d)
+		}
+		if free := ready > blocked; d.Oldest > 0 != free {
+			t.Errorf("%s: the oldest that could run has waited for %v", what, d.Oldest)
+		}
+	}
+	hold := func(key string, d time.Duration) {
+		t.Helper()
+		_, err := r.HoldBack(bg, key, "", d)
+		r.must(err)
+	}
+	old := func(key string, ids ...string) { // has jobs wait, for longer than a look takes
+		t.Helper()
+		r.putIn(key, ids...)
+		r.passes(time.Millisecond)
+	}
+	old("sa", "a1", "a2", "a3")
+	says("a serial group", 3, 0, 0)
+	a1 := r.one()
+	says("whose first job runs", 2, 2, 0)
+	old("gb", "b1", "b2")
+	says("beside another group", 4, 2, 0)
+	r.pauseGroup(true, "gb", "sb")
+	says("that is paused before a claim has seen it", 4, 4, 1)
+	same(t, "claimed", len(r.claim(5)), 0)
+	says("and when one has", 4, 4, 1)
+	r.resumeGroup(true, "gb", "sb")
+	says("resumed", 4, 2, 0)
+	hold("gb", time.Hour)
+	says("held back before a claim has seen it", 4, 4, 0)
+	same(t, "claimed", len(r.claim(5)), 0)
+	says("and when one has", 4, 4, 0)
+	r.rdb.ZAdd(bg, r.keys.rates, redis.Z{Score: 1, Member: "hgb"})
+	r.rdb.ZAdd(bg, r.keys.parked, redis.Z{Score: 1, Member: "1gb"})
+	says("when the hold is over, and no worker has looked", 4, 2, 0)
+	hold("gb", 0)
+	_, err := r.SetGroupLimits(bg, signalbox.Limits{Rate: signalbox.Rate{Jobs: 1, Per: time.Hour}})
+	r.must(err)
+	equal(t, "claimed", ids(r.claim(5)), []string{"b1"})
+	says("what waits for the group's rate", 3, 3, 0)
+	_, err = r.SetGroupLimits(bg, signalbox.Limits{})
+	r.must(err)
+	r.settled(settlement(a1, Completed))
+	says("all may go on", 3, 0, 0)
+	r.put("plain")
+	r.passes(time.Millisecond)
+	r.pauseGroup(true, "sa", "gb")
+	says("a job of no group", 4, 3, 2)
+	r.resumeGroup(true, "sa", "gb")
+}
+
+// passes returns when Redis' clock has moved on by more than d.
+func (r *rig) passes(d time.Duration) {
+	r.t.Helper()
+	from, err := r.Now(bg)
+	r.must(err)
+	redistest.Eventually(r.t, func() bool {
+		now, err := r.Now(bg)
+		r.must(err)
+		return now.Sub(from) > d
+	}, "time passes")
+}
+
+// Of many lines that may go on the depths are an estimate. However many others are blocked, that changes nothing.
+func TestDepthsOfManyGroups(t *testing.T) {
+	t.Parallel()
+	r := onShared(t)
+	r.open()
+	fill := func(kind string, groups, jobs int) {
+		t.Helper()
+		items := make([]Item, 0, groups*jobs)
+		for n := range groups * jobs {
+			items = append(items, r.grouped(fmt.Sprintf("%s%d", kind, n), fmt.Sprintf("g%s%d", kind, n%groups), When{}, signalbox.PriorityNormal))
+		}
+		for some := range slices.Chunk(items, 500) {
+			r.enqueued(some...)
+		}
+	}
+	fill("p", 1500, 2)
+	for n := range 1500 {
+		r.pauseGroup(true, fmt.Sprintf("gp%d", n))
+	}
+	for range 10 {
+		same(t, "claimed of paused groups", len(r.claim(5)), 0)
+	}
+	d := r.depths()
+	if d.Ready != 3000 || d.Blocked != 3000 || d.Oldest != 0 || d.PausedGroups != 1500 {
+		t.Errorf("all are paused: %+v", d)
+	}
+	fill("f", 400, 2)
+	r.passes(time.Millisecond)
+	if d = r.depths(); d.Ready != 3800 || d.Blocked != 3000 || d.Oldest == 0 {
+		t.Errorf("800 jobs of 400 groups could run: %+v", d)
+	}
+	fill("m", 1600, 3)
+	if d = r.depths(); d.Ready != 8600 || d.Blocked < 2000 || d.Blocked > 4500 {
+		t.Errorf("5600 jobs of 2000 groups could run: %+v", d)
 	}
 }

@@ -51,6 +51,28 @@ func (q *Queue) PausedGroups(ctx context.Context) (map[string]time.Time, error) 
 	}
 }
 
+// countPaused counts the paused groups by their names, in a look at some 10,000 fields.
+func (q *Queue) countPaused(ctx context.Context) (int64, error) {
+	const page, pages = 1000, 10
+	names := make(map[string]bool) // a group and a serial group of one name are paused together
+	next := uint64(0)
+	for range pages {
+		fields, cursor, err := q.rdb.HScan(ctx, q.keys.limits, next, pauseField+"*", page).Result()
+		if err != nil {
+			return 0, err
+		}
+		for i := 0; i+1 < len(fields); i += 2 {
+			if key := fields[i][len(pauseField):]; key != "" {
+				names[key[1:]] = true
+			}
+		}
+		if next = cursor; next == 0 {
+			break
+		}
+	}
+	return int64(len(names)), nil
+}
+
 // pausedSince reads such a field.
 func pausedSince(value string) time.Time {
 	us, _, _ := strings.Cut(value, " ")

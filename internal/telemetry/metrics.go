@@ -25,6 +25,7 @@ var (
 	workerStuck       = definition{"signalbox.worker.stuck", "{job}", "Number of jobs whose handlers go on though their contexts have ended."}
 	fenceRejected     = definition{"signalbox.fence.rejected", "{write}", "Number of settlements that were refused, since the job had been taken over."}
 	queueDepth        = definition{"signalbox.queue.depth", "{job}", "Number of jobs in a queue, by state."}
+	queuePaused       = definition{"signalbox.queue.paused_groups", "{group}", "Number of groups of a queue that an operator has paused."}
 	queueBlocked      = definition{"signalbox.queue.blocked", "{queue}", "1 if an operator or a limit keeps jobs of a queue from starting, by what does so; else 0."}
 	queueOldest       = definition{"signalbox.queue.oldest_job.age", "s", "For how long the oldest job that could run has been waiting."}
 	lockAcquire       = definition{"signalbox.lock.acquire.duration", "s", "Duration of asking for a lock, with the waiting, by outcome."}

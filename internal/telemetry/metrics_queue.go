@@ -14,8 +14,11 @@ import (
 // A Depth is the number of jobs in a queue.
 type Depth struct {
 	Queue string
-	// Jobs by state. Scheduled jobs wait for their time.
-	Ready, Scheduled, Running, Dead, Cancelled, Completed int64
+	// Jobs by state. Those of Ready could start if a worker were free. Blocked ones are ready, too, but their group lets none start. Scheduled jobs wait for
+	// their time.
+	Ready, Blocked, Scheduled, Running, Dead, Cancelled, Completed int64
+	// PausedGroups is how many groups of the queue are paused.
+	PausedGroups int64
 	// Oldest is how long the oldest job that could run has been waiting; 0: there is none.
 	Oldest time.Duration
 	// What keeps jobs from starting, whatever the workers do: the queue is paused, or held back, or at its limits while jobs are ready.
@@ -57,13 +60,18 @@ func ObserveDepths(mp metric.MeterProvider, read func(context.Context) []Depth) 
 		otel.Handle(err)
 		return func() {}
 	}
+	paused, err := m.Int64ObservableGauge(queuePaused.name, metric.WithUnit(queuePaused.unit), metric.WithDescription(queuePaused.description))
+	if err != nil {
+		otel.Handle(err)
+		return func() {}
+	}
 	reader := &depthReader{read: read}
 	registration, err := m.RegisterCallback(func(ctx context.Context, o metric.Observer) error {
 		for _, d := range reader.depths(ctx) {
-			d.observe(o, depth, oldest, blocked)
+			d.observe(o, depth, oldest, blocked, paused)
 		}
 		return nil
-	}, depth, oldest, blocked)
+	}, depth, oldest, blocked, paused)
 	if err != nil {
 		otel.Handle(err)
 		return func() {}
@@ -140,13 +148,14 @@ func (r *depthReader) stop() {
 	}
 }
 
-func (d *Depth) observe(o metric.Observer, depth metric.Int64Observable, oldest metric.Float64Observable, blocked metric.Int64Observable) {
+func (d *Depth) observe(o metric.Observer, depth metric.Int64Observable, oldest metric.Float64Observable, blocked, paused metric.Int64Observable) {
 	system, queue := semconv.MessagingSystemKey.String(system), semconv.MessagingDestinationName(d.Queue)
 	for _, s := range []struct {
 		state string
 		n     int64
 	}{
 		{"ready", d.Ready},
+		{"blocked", d.Blocked},
 		{"scheduled", d.Scheduled},
 		{"running", d.Running},
 		{"dead", d.Dead},
@@ -155,6 +164,7 @@ func (d *Depth) observe(o metric.Observer, depth metric.Int64Observable, oldest 
 	} {
 		o.ObserveInt64(depth, s.n, metric.WithAttributeSet(attribute.NewSet(system, queue, queueState.String(s.state))))
 	}
+	o.ObserveInt64(paused, d.PausedGroups, metric.WithAttributeSet(attribute.NewSet(system, queue)))
 	o.ObserveFloat64(oldest, d.Oldest.Seconds(), metric.WithAttributeSet(attribute.NewSet(system, queue)))
 	for _, b := range []struct {
 		by string

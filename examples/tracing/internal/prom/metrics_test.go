@@ -71,6 +71,7 @@ var instruments = []instrument{
 	{"signalbox.jobs.settled", "{job}", counter, append(ofQueue, labelOutcome), deliveries},
 	{"signalbox.queue.depth", "{job}", gauge, append(ofQueue, labelState), 0},
 	{"signalbox.queue.blocked", "{queue}", gauge, append(ofQueue, labelBlock), 0},
+	{"signalbox.queue.paused_groups", "{group}", gauge, ofQueue, 0},
 	{"signalbox.queue.oldest_job.age", "s", gauge, ofQueue, 0},
 	{"signalbox.worker.active", "{job}", gauge, ofQueue, 0},
 	{"signalbox.worker.stuck", "{job}", gauge, append(ofQueue, labelKind), 0},
