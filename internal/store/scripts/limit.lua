@@ -5,7 +5,8 @@
 --       inflight: what the keys of sessions begin with; channel: the queue's control channel
 --       field: 'limits' for the queue, 'group_limits' for groups without limits of their own, 'group' for one group, 'max_length' for the number of
 --       jobs that haven't ended, '' to change nothing
---       value: as limits_of has it, or that number; '0 0 0 0' or '0' for none; '' to remove it, which is for one group: it is as all groups then; seed: '1' to set it only if there
+--       value: the limits as limits_of reads them, or the number; '0 0 0 0' or '0' says that there is none; '' removes the limits of one group, which
+--       then has those of all groups; seed: '1' to set it only if there
 --       is none
 --       then keys of groups, at most 500: what is known of their rates is fitted to the limits that they have now, and their lines are looked at; LIMITS has the limits of 'group' under the first
 -- Reply: {'ok', changed}: 1 if the limits are others than before

@@ -1,7 +1,7 @@
 -- include: has_header, suspects_welcome
 
--- Looks at the first n suspects. Returns the flags of those that the session may take; a flag stands behind the job's token. Also returns
--- true if more suspects are left out because the reply has no room. Then how long (us) until a suspect keeps others out no more, 0 if none does.
+-- Looks at the first n suspects. Returns three values: the flags of those that the session may take (a flag stands behind the job's token);
+-- whether suspects are left out because the reply has no room; how long (us) a suspect still keeps others out, 0 if none does.
 local function suspects_among(n)
   local light, heavy, last, oldest = suspects_welcome()
   local flags, reopens = {}, oldest and math.max(oldest + hold - now, 1) or 0
