@@ -3,6 +3,7 @@ package signalbox_test
 import (
 	"context"
 	"database/sql"
+	"errors"
 	"fmt"
 	"net/http"
 	"path/filepath"
@@ -57,6 +58,26 @@ var _ = func(ctx context.Context, tx *sql.Tx, box *outbox.Outbox) error {
 	}
 	return nil
 }
+
+var _ = func(w *worker.Worker, db *sql.DB) {
+	worker.Handle(w, func(ctx context.Context, job *signalbox.Job, in Address) error {
+		sequence, ok := outbox.Sequence(job)
+		if !ok {
+			return errors.New("the job has no sequence: was it enqueued without Ordered, or without a group?")
+		}
+		_, err := db.ExecContext(ctx, `UPDATE customers SET address = $1, sequence = $2 WHERE id = $3 AND sequence < $2`, in.Text, sequence, in.Customer)
+		return err
+	})
+}
+
+// An Address is that of a customer from now on.
+type Address struct {
+	Customer int64
+	Text     string
+}
+
+// Kind names the work.
+func (Address) Kind() string { return "customer.address" }
 
 var _ = func(ctx context.Context, db *sql.DB, box *outbox.Outbox, order, account, cents int64) error {
 	tx, err := db.BeginTx(ctx, nil)

@@ -195,15 +195,15 @@ func (r *Relay) unsent(ctx context.Context, t dbTx, s shard, h *head) (*batch, e
 	if _, err := t.exec(ctx, "UPDATE signalbox_outbox_batch SET tries = tries + 1, until = ? WHERE shard = ? AND seq = ?", h.now+r.cfg.TakeOver.Microseconds(), s.name, b.place.Seq); err != nil {
 		return nil, err
 	}
-	b.rows, err = t.rows(ctx, maxBatchRows, 0, "WHERE batch = ? AND shard = ? ORDER BY pos", b.place.Seq, s.name)
+	b.rows, err = t.rows(ctx, s, maxBatchRows, 0, "WHERE batch = ? AND shard = ? ORDER BY pos", b.place.Seq, s.name)
 	if len(b.rows) == 0 {
 		b.void = true
 	}
 	return b, err
 }
 
-// rows reads rows. They have at most so many bytes, if that isn't 0, or are one.
-func (t dbTx) rows(ctx context.Context, most, bytes int, where string, args ...any) (rows []row, err error) {
+// rows reads rows of a shard. They have at most so many bytes, if that isn't 0, or are one.
+func (t dbTx) rows(ctx context.Context, s shard, most, bytes int, where string, args ...any) (rows []row, err error) {
 	size := 0
 	err = t.each(ctx, fmt.Sprintf("SELECT pos, id, class, due, born, envelope FROM signalbox_outbox %s LIMIT %d", where, most), args, func(scan func(...any) error) (bool, error) {
 		var w row
@@ -215,6 +215,9 @@ func (t dbTx) rows(ctx context.Context, most, bytes int, where string, args ...a
 			w.parcel.Due = time.UnixMicro(due)
 		}
 		w.born = time.UnixMicro(born)
+		if s.strict() {
+			w.parcel = w.parcel.WithSequence(w.pos)
+		}
 		if size += len(w.parcel.Envelope); bytes > 0 && size > bytes && len(rows) > 0 {
 			return false, nil
 		}
@@ -226,7 +229,7 @@ func (t dbTx) rows(ctx context.Context, most, bytes int, where string, args ...a
 
 // pick makes a batch of rows that wait, or returns nil if there are none. Rows that can't be enqueued go where they wait for nobody.
 func (r *Relay) pick(ctx context.Context, t dbTx, s shard, h *head, room, floor int64) (*batch, error) {
-	rows, err := t.rows(ctx, int(min(max(int64(h.most), 1), maxBatchRows, room)), batchBytes, "WHERE batch = 0 AND shard = ? AND pos > ? ORDER BY pos", s.name, floor)
+	rows, err := t.rows(ctx, s, int(min(max(int64(h.most), 1), maxBatchRows, room)), batchBytes, "WHERE batch = 0 AND shard = ? AND pos > ? ORDER BY pos", s.name, floor)
 	if err != nil || len(rows) == 0 {
 		return nil, err
 	}

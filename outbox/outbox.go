@@ -24,7 +24,8 @@
 // # Order
 //
 // Rows have no order by default: transactions don't commit in the order in which they write. With [Config].Ordered, the jobs of a group ([scheduler.Group],
-// [scheduler.Serial]) are enqueued in the order in which their transactions commit. For that, such transactions wait for each other from Enqueue on until they end.
+// [scheduler.Serial]) are enqueued in the order in which their transactions commit. For that, such transactions wait for each other from Enqueue on until they end. [Sequence]
+// returns the number of a job in this order.
 package outbox
 
 import (
@@ -59,7 +60,7 @@ type Config struct {
 	// Codec encodes the args. The default is JSON.
 	Codec signalbox.Codec
 	// Ordered says that jobs of a group are enqueued in the order in which their transactions commit. It makes Enqueue of a job with a group wait until
-	// other transactions have ended that enqueued jobs of the group, or of one of the groups that share its lock: there are 1,024 locks.
+	// other transactions have ended that enqueued jobs of the group, or of one of the groups that share its lock: there are 1,024 locks. These jobs have a [Sequence].
 	Ordered bool
 	// TracerProvider makes the spans. The default is the global one.
 	TracerProvider trace.TracerProvider
@@ -128,6 +129,9 @@ func (b *Outbox) Enqueue(ctx context.Context, tx Execer, args signalbox.Args, op
 	}
 	now := time.Now()
 	id, err = b.make(ctx, args, opts, now, func(ctx context.Context, m parcelseam.Made) error {
+		if err := b.fits(m); err != nil {
+			return err
+		}
 		return explain(b.dialect, b.write(ctx, tx, []parcelseam.Made{m}, now))
 	})
 	if err != nil {
@@ -160,7 +164,7 @@ func (b *Outbox) EnqueueMany(ctx context.Context, tx Execer, items []scheduler.I
 		all = append(all, item.Options...)
 		id, err := b.make(ctx, item.Args, all, now, func(_ context.Context, m parcelseam.Made) error {
 			made = append(made, m)
-			return nil
+			return b.fits(m)
 		})
 		if err != nil {
 			return nil, fmt.Errorf("outbox: enqueue many: item %d: %w", i, err)
@@ -174,6 +178,17 @@ func (b *Outbox) EnqueueMany(ctx context.Context, tx Execer, items []scheduler.I
 		return nil, fmt.Errorf("outbox: enqueue many: %w", err)
 	}
 	return ids, nil
+}
+
+// inOrder reports whether a job keeps the order of its group.
+func (b *Outbox) inOrder(m *parcelseam.Made) bool { return b.ordered && m.Group != "" }
+
+// fits returns an error for a job that is too large for what the relay adds to it.
+func (b *Outbox) fits(m parcelseam.Made) error {
+	if !b.inOrder(&m) {
+		return nil
+	}
+	return m.Parcel.HasRoomForSequence()
 }
 
 // refuse returns an error for what can't be a transaction.
@@ -207,7 +222,7 @@ func (b *Outbox) write(ctx context.Context, tx Execer, made []parcelseam.Made, n
 	for i := range made {
 		m := &made[i]
 		number := rand.IntN(loose)
-		if b.ordered && m.Group != "" {
+		if b.inOrder(m) {
 			h := hash(m.Namespace, m.Queue, m.Group)
 			number = loose + int(h%strict)
 			locks = append(locks, int64(h/strict%slots))
@@ -272,4 +287,4 @@ func parseShard(name string) (s shard, ok bool) {
 	return shard{name: name, namespace: namespace, queue: queue, number: number}, ok
 }
 
-func (s shard) strict() bool { return s.number >= loose }
+func (s shard) strict() bool { return parcelseam.IsStrict(s.number) }

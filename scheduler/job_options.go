@@ -187,7 +187,7 @@ func expirable(d time.Duration) bool {
 
 // Header adds a header, which the handler finds in [signalbox.Job.Headers]. Name and value are
 // UTF-8, and the name is not empty. All headers of a job take at most 64 KiB. The names of the trace context
-// (traceparent, tracestate, baggage, signalbox-trace-mode, signalbox-trace-since) are reserved.
+// (traceparent, tracestate, baggage, signalbox-trace-mode, signalbox-trace-since) and of the outbox (signalbox-sequence) are reserved.
 func Header(name, value string) Option {
 	return forAll(func(o *options) {
 		o.addHeaders(map[string]string{name: value})

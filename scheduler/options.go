@@ -213,7 +213,7 @@ func (o *options) checkHeaders(reserved []string) {
 		case !utf8.ValidString(value):
 			o.wrong("Header", "the value of %q is not UTF-8", shorten(name))
 		case slices.ContainsFunc(reserved, func(r string) bool { return strings.EqualFold(r, name) }):
-			o.wrong("Header", "%q is reserved for the trace context", shorten(name))
+			o.wrong("Header", "%q is reserved: Signalbox sets it; want another name", shorten(name))
 		}
 	}
 	if size > maxHeaderBytes {

@@ -59,5 +59,5 @@ func Resolve(args signalbox.Args, opts ...EnqueueOption) (Plan, error) {
 
 // reservedHeaders are the headers that only the scheduler sets, with any propagator.
 func reservedHeaders() []string {
-	return []string{"traceparent", "tracestate", "baggage", telemetry.ModeHeader, telemetry.SinceHeader}
+	return []string{"traceparent", "tracestate", "baggage", telemetry.ModeHeader, telemetry.SinceHeader, store.SequenceHeader}
 }

@@ -94,12 +94,16 @@ func itemsOf(rows []row, now time.Time) ([]store.Item, error) {
 	items := make([]store.Item, len(rows))
 	for i := range rows {
 		r := &rows[i]
+		var number int
 		var ok bool
-		if r.namespace, r.queue, _, ok = parcelseam.ParseShard(r.shard); !ok {
+		if r.namespace, r.queue, number, ok = parcelseam.ParseShard(r.shard); !ok {
 			return nil, fmt.Errorf("row %d can't be enqueued: its shard is %q; want namespace:queue/number", r.pos, r.shard)
 		}
 		if r.due > 0 {
 			r.parcel.Due = time.UnixMicro(r.due)
+		}
+		if parcelseam.IsStrict(number) {
+			r.parcel = r.parcel.WithSequence(r.pos)
 		}
 		var err error
 		if items[i], err = r.parcel.Item(max(now.Sub(time.UnixMicro(max(r.born, r.due))), 0)); err != nil {

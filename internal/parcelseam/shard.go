@@ -34,3 +34,6 @@ func ParseShard(name string) (namespace, queue string, number int, ok bool) {
 	ok = err == nil && store.ValidateNamespace(namespace) == nil && store.ValidateQueue(queue) == nil && ShardName(namespace, queue, number) == name
 	return namespace, queue, number, ok
 }
+
+// IsStrict reports whether the rows of a shard have an order. Only these have a sequence: their places in the table are drawn under the lock of their group.
+func IsStrict(number int) bool { return number >= Loose }

@@ -6,6 +6,8 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"math"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -39,6 +41,27 @@ func (it *Item) Parcel() (Parcel, error) {
 	}
 	p.Due = time.UnixMicro(us)
 	return p, nil
+}
+
+// SequenceHeader is the header that has a job's sequence: the place of its row in the table of an outbox, as a decimal number.
+const SequenceHeader = "signalbox-sequence"
+
+// sequenceSize is the most bytes that the sequence takes in an envelope.
+var sequenceSize = len(wire.AppendHeader(nil, SequenceHeader, strconv.FormatInt(math.MaxInt64, 10)))
+
+// HasRoomForSequence returns an error that wraps signalbox.ErrInvalid if the envelope would be too large with a sequence.
+func (p Parcel) HasRoomForSequence() error {
+	if n := len(p.Envelope) + sequenceSize; n > wire.MaxEnvelope {
+		return fmt.Errorf("%w payload: the job takes %d bytes with its sequence, at most %d are allowed; store the large part elsewhere and enqueue its name",
+			signalbox.ErrInvalid, n, wire.MaxEnvelope)
+	}
+	return nil
+}
+
+// WithSequence returns the parcel with that sequence. It doesn't change p.
+func (p Parcel) WithSequence(n int64) Parcel {
+	p.Envelope = wire.AppendHeader(slices.Clip(p.Envelope), SequenceHeader, strconv.FormatInt(n, 10))
+	return p
 }
 
 // Item returns the parcel as an item. late is how long ago it should have been put in, or 0: a job that expires has that much less time. The error says

@@ -135,13 +135,7 @@ func AppendEnvelope(b []byte, job *signalbox.Job) []byte {
 		b = protowire.AppendBytes(b, job.Payload)
 	}
 	for _, k := range names(job.Headers) {
-		v := job.Headers[k]
-		b = protowire.AppendTag(b, fieldHeader, protowire.BytesType)
-		b = protowire.AppendVarint(b, uint64(2+protowire.SizeBytes(len(k))+protowire.SizeBytes(len(v))))
-		b = protowire.AppendTag(b, headerName, protowire.BytesType)
-		b = protowire.AppendString(b, k)
-		b = protowire.AppendTag(b, headerValue, protowire.BytesType)
-		b = protowire.AppendString(b, v)
+		b = AppendHeader(b, k, job.Headers[k])
 	}
 	if job.Attempt > 1 {
 		b = appendUint(b, fieldFailed, uint64(job.Attempt-1))
@@ -175,6 +169,16 @@ func AppendEnvelope(b []byte, job *signalbox.Job) []byte {
 		b = protowire.AppendFixed64(b, us)
 	}
 	return b
+}
+
+// AppendHeader appends a header to an envelope. It replaces an earlier one of that name: in this encoding the last entry of a map counts.
+func AppendHeader(b []byte, name, value string) []byte {
+	b = protowire.AppendTag(b, fieldHeader, protowire.BytesType)
+	b = protowire.AppendVarint(b, uint64(2+protowire.SizeBytes(len(name))+protowire.SizeBytes(len(value))))
+	b = protowire.AppendTag(b, headerName, protowire.BytesType)
+	b = protowire.AppendString(b, name)
+	b = protowire.AppendTag(b, headerValue, protowire.BytesType)
+	return protowire.AppendString(b, value)
 }
 
 // names returns the headers' names in sorted order: so a job has one encoding.
