@@ -18,7 +18,7 @@ var (
 	mutantRuns  = regexp.MustCompile(`(?m)^# test: \S+ -run '([^']+)'(?: -[a-z.]+=[0-9]+)?$`)
 )
 
-// What docs/reliability.md names is there: the tests, and the patches of testdata/mutants, each of
+// What docs/reliability.md names is there: the tests, and the bugs of testdata/mutants, each of
 // which is for a test of its row.
 func TestPitfalls(t *testing.T) {
 	t.Parallel()
@@ -54,8 +54,8 @@ func TestPitfalls(t *testing.T) {
 		for _, name := range quotedCheck.FindAllStringSubmatch(strings.Join(cells[:len(cells)-1], " "), -1) {
 			named = append(named, name[1])
 		}
-		for _, patch := range quotedName.FindAllStringSubmatch(cells[len(cells)-1], -1) {
-			if err := findsOneOf(patch[1], named); err != nil {
+		for _, bug := range quotedName.FindAllStringSubmatch(cells[len(cells)-1], -1) {
+			if err := findsOneOf(bug[1], named); err != nil {
 				t.Errorf("in the row %q: %v", cells[0], err)
 			}
 		}
@@ -83,16 +83,16 @@ func seededRows(doc string) (rows [][]string) {
 	return rows
 }
 
-// findsOneOf returns an error if the patch is not there, or is found by none of the tests. A subtest may be named
+// findsOneOf returns an error if the bug is not there, or is found by none of the tests. A subtest may be named
 // by its own name alone.
-func findsOneOf(patch string, tests []string) error {
-	text, err := os.ReadFile(filepath.Join("../testdata/mutants", patch+".patch"))
+func findsOneOf(bug string, tests []string) error {
+	text, err := os.ReadFile(filepath.Join("../testdata/mutants", bug+".bug"))
 	if err != nil {
 		return err
 	}
 	header := mutantRuns.FindSubmatch(text)
 	if header == nil {
-		return fmt.Errorf("%s names no test", patch)
+		return fmt.Errorf("%s names no test", bug)
 	}
 	for level := range strings.SplitSeq(string(header[1]), "/") {
 		for _, name := range tests {
@@ -101,7 +101,7 @@ func findsOneOf(patch string, tests []string) error {
 			}
 		}
 	}
-	return fmt.Errorf("%s is found by %s, and the row has %v", patch, header[1], tests)
+	return fmt.Errorf("%s is found by %s, and the row has %v", bug, header[1], tests)
 }
 
 // testsBelow has the names of all tests in a tree.

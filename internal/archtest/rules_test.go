@@ -75,6 +75,7 @@ var rules = []rule{
 	{pattern: "outbox/model"},         // all tests
 	{pattern: "internal/archtest"},
 	{pattern: "internal/luck"},
+	{pattern: "internal/mutants"},
 }
 
 // testOthers is what test files may import of other modules, in addition to what a package's rule allows. Of this

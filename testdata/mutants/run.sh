@@ -1,47 +1,43 @@
 #!/usr/bin/env bash
-# Applies each seeded bug of this folder to a copy of the tree and checks that the test
-# which the patch names finds it.
+# Plants each seeded bug of this folder in a copy of the tree and checks that the test
+# which it names finds it.
 #
-# usage: testdata/mutants/run.sh [part of a patch's name]
+# usage: testdata/mutants/run.sh [part of a bug's name]
 #
-# A patch is a unified diff (git apply, -p1) under a header of two kinds of lines:
+# internal/mutants/main.go says what the file of a bug looks like. The test's line may end with a flag of the test, as -walk.steps=15000: a walk has
+# as many steps as find the bug in all but one of ten thousand runs.
 #
-#   # test: ./package -run 'TestName$'
-#   # why: what goes wrong with this bug in
-#
-# The test's line may end with a flag of the test, as -walk.steps=15000: a walk has as many steps as find the bug in all but one of ten thousand runs.
-# The test must pass without the patch. With it, the package must still build, and the
-# test must fail, in one of six runs. The last line says how many patches were found (killed)
-# and how many were not; the exit status is 0 only if all were. Each patch's line says how
-# many seconds it took to build, and to fail. A patch that changes nothing but Lua needs no build:
+# The test must pass without the bug. With it, the package must still build, and the
+# test must fail, in one of six runs. The last line says how many bugs were found (killed)
+# and how many were not; the exit status is 0 only if all were. Each bug's line says how
+# many seconds it took to build, and to fail. A bug that changes nothing but Lua needs no build:
 # its test runs in a binary that reads the scripts from the tree instead of embedding them.
 #
-# MUTANT_SHARE=n is for CI, which has no time for all. It tries each patch that is new or that something concerns which has
-# changed since all were last killed: the patch, a file that it changes, or a file in the folder of its test. Of the others it tries one in n,
-# drawn by HEAD's commit, so that each commit tries others. The file proven has the commit at which all were killed; a run of all,
+# MUTANT_SHARE=n is for CI, which has no time for all. It tries each bug that is new, whose function has changed or whose test has since all were last
+# killed, and of the others one in n, others with each commit. The file proven has the commit at which all were killed; a run of all,
 # on a tree without changes, writes it.
 #
 # MUTANT_JOBS is how many are tried at a time: by default three for each core, since a test
 # mostly waits. Each has a copy of the tree of its own, so that it builds only what its
-# patch changes. What passes without a patch is built once, for all.
+# bug changes. What passes without a bug is built once, for all.
 set -euo pipefail
 export LC_ALL=C # of numbers
 
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 filter=${1:-}
-patches=$PWD/testdata/mutants
+bugs=$PWD/testdata/mutants
 jobs=${MUTANT_JOBS:-$(($(nproc 2>/dev/null || echo 2) * 3))}
 work=$(mktemp -d)
 export GIT_CEILING_DIRECTORIES=$work # the copies are no repositories, whatever is above them
 trap 'kill $(jobs -p) 2>/dev/null || true; rm -rf "$work"' EXIT
 
-# field PATCH NAME is what its header says.
+# field BUG NAME is what its header says.
 field() { sed -n "s/^# $2: *//p" "$1"; }
 
 # build OUTPUT PACKAGES... makes test binaries, as quickly as it can. Vet is for lint, and nobody debugs
 # the binaries. Each runs one test, so it isn't optimised (-N -l). The compiler collects its garbage later (GOGC).
 # It compiles the package with the bug, and what imports that only if its API has changed (see compile).
-# Without its path a copy of the tree builds only what Go's cache doesn't have: a patch that was built before, of
+# Without its path a copy of the tree builds only what Go's cache doesn't have: a bug that was built before, of
 # the same tree, isn't built again.
 build() {
 	local output=$1
@@ -83,7 +79,7 @@ complain() {
 	if [[ -n ${3:-} ]]; then sed 's/^/    /' "$3" | tail -n 40; fi
 }
 
-# checks NAME BINARY PACKAGE TEST: the test passes on the tree without a patch, and is there.
+# checks NAME BINARY PACKAGE TEST: the test passes on the tree without a bug, and is there.
 checks() {
 	local name=$1 binary=$2 seen
 	shift
@@ -91,7 +87,7 @@ checks() {
 	shift
 	if [[ -e $seen ]]; then return 0; fi
 	if ! runs "$binary" "$1" "$2"; then
-		complain "$name" "go test $1 -run '$2' fails without the patch" "$out"
+		complain "$name" "go test $1 -run '$2' fails without the bug" "$out"
 		return 1
 	fi
 	if grep -q 'no tests to run' "$out"; then
@@ -101,30 +97,29 @@ checks() {
 	touch "$seen"
 }
 
-# only_lua PATCH says whether the patch changes nothing but scripts.
-only_lua() { ! grep -E '^(\+\+\+|---) [ab]/' "$1" | grep -qv '\.lua$'; }
+# only_lua BUG says whether the bug changes nothing but scripts.
+only_lua() { ! grep '^@ ' "$1" | grep -qv '\.lua$'; }
 
-# try PATCH seeds one bug in the tree where we are.
+# try BUG seeds one bug in the tree where we are.
 try() {
-	local patch=$1 binary=$binary name test why package run flag start built sound lua=
-	name=$(basename "$patch" .patch)
-	test=$(field "$patch" test) why=$(field "$patch" why)
+	local bug=$1 binary=$binary name test why package run flag start built sound lua=
+	name=$(basename "$bug" .bug)
+	test=$(field "$bug" test) why=$(field "$bug" why)
 	if [[ ! $test =~ ^(\./[a-z/]+)\ -run\ \'([^\']+)\'(\ (-[a-z.]+=[0-9]+))?$ || -z $why ]]; then
 		complain "$name" "the header needs one line \"# test: ./package -run 'TestName\$'\" and a line \"# why:\""
 		return
 	fi
 	package=${BASH_REMATCH[1]} run=${BASH_REMATCH[2]} flag=${BASH_REMATCH[4]:-}
 	sound=$work/bin/$(binary "$package")
-	if only_lua "$patch"; then lua=yes sound=$work/disk/$(binary "$package") binary=$sound; fi
+	if only_lua "$bug"; then lua=yes sound=$work/disk/$(binary "$package") binary=$sound; fi
 	checks "$name" "$sound" "$package" "$run" || return 0
-	if ! git apply --check -p1 "$patch" >"$out" 2>&1; then
-		complain "$name" 'the patch does not apply: bring it up to date' "$out"
+	if ! "$work/mutants" seed "$kept" "$bug" >"$out" 2>&1; then
+		complain "$name" 'it cannot be planted: bring it up to date' "$out"
 		return
 	fi
-	git apply -p1 "$patch"
 	start=$EPOCHREALTIME
 	if [[ -z $lua ]] && ! build "$binary" "$package"; then
-		complain "$name" 'the package does not build with the patch' "$out"
+		complain "$name" 'the package does not build with the bug' "$out"
 	else
 		built=$(since "$start") start=$EPOCHREALTIME
 		# What goes wrong by a race may go well once: then the test has five more runs to find it.
@@ -135,57 +130,35 @@ try() {
 			printf '%-40s %4ss + %4ss  killed by %s\n' "$name" "$built" "$(since "$start")" "$test"
 		fi
 	fi
-	git apply -p1 --reverse "$patch"
+	"$work/mutants" remove "$kept"
 }
 
-# take JOB tries the patches that nobody else has taken. Each job begins elsewhere, so that it
+# take JOB tries the bugs that nobody else has taken. Each job begins elsewhere, so that it
 # first builds what the others don't.
 take() {
-	local patch out=$work/$1/out binary=$work/$1/mutant.test start=$((${#chosen[@]} * $1 / jobs))
+	local bug out=$work/$1/out kept=$work/$1/kept binary=$work/$1/mutant.test start=$((${#chosen[@]} * $1 / jobs))
 	cd "$work/$1/tree"
-	for patch in "${chosen[@]:start}" "${chosen[@]::start}"; do
-		if mkdir "$work/taken/$(basename "$patch")" 2>/dev/null; then try "$patch"; fi
+	for bug in "${chosen[@]:start}" "${chosen[@]::start}"; do
+		if mkdir "$work/taken/$(basename "$bug")" 2>/dev/null; then try "$bug"; fi
 	done
 }
 
 chosen=()
-for patch in "$patches"/*.patch; do
-	if [[ ! -s $patch ]]; then
-		echo "${patch##*/} is empty" >&2
-		exit 1
-	fi
-	if [[ -e $patch && $(basename "$patch" .patch) == *"$filter"* ]]; then chosen+=("$patch"); fi
+for bug in "$bugs"/*.bug; do
+	if [[ -e $bug && $(basename "$bug" .bug) == *"$filter"* ]]; then chosen+=("$bug"); fi
 done
 if ((${#chosen[@]} == 0)); then
-	echo "no patch in testdata/mutants has \"$filter\" in its name" >&2
+	echo "no bug in testdata/mutants has \"$filter\" in its name" >&2
 	exit 1
 fi
+go build -o "$work/mutants" ./internal/mutants
 
 head=$(git rev-parse HEAD 2>/dev/null || echo none)
 if [[ -n ${MUTANT_SHARE:-} ]]; then
-	of=${#chosen[@]} proven=$(cat "$patches/proven" 2>/dev/null || true)
-	if changed=$(git diff --name-only "$proven" -- 2>/dev/null); then
-		# For each patch a line: its file, then what it concerns: the folder of its test, and the files that it changes.
-		mapfile -t chosen < <(
-			awk 'FNR == 1 { if (line) print line; line = FILENAME }
-				/^# test: \.\// { line = line " " substr($3, 3) "/" }
-				/^(\+\+\+ b|--- a)\// { line = line " " substr($2, 3) }
-				END { print line }' "${chosen[@]}" |
-				awk -v head="$head" -v share="$MUTANT_SHARE" -v changed="$changed"$'\n'"$(git ls-files --others --exclude-standard)" '
-				BEGIN {
-					n = split(changed, files, "\n")
-					for (i = 1; i <= n; i++) { is[files[i]] = 1; dir = files[i]; sub("[^/]*$", "", dir); is[dir] = 1 }
-					for (i = 1; i <= 7; i++) seed = seed * 16 + index("0123456789abcdef", substr(head, i, 1)) - 1
-					srand(seed)
-				}
-				{
-					take = rand() < 1 / share
-					name = $1; sub(".*/", "testdata/mutants/", name)
-					if (is[name]) take = 1
-					for (i = 2; i <= NF; i++) if (is[$i]) take = 1
-					if (take) print $1
-				}'
-		)
+	of=${#chosen[@]} proven=$(cat "$bugs/proven" 2>/dev/null || true)
+	if git cat-file -e "$proven^{commit}" 2>/dev/null; then
+		"$work/mutants" choose "$proven" "$MUTANT_SHARE" "$head" "${chosen[@]}" >"$work/chosen"
+		mapfile -t chosen <"$work/chosen"
 	else
 		echo "mutants: the commit in testdata/mutants/proven isn't here, so all are tried"
 	fi
@@ -221,13 +194,13 @@ for package in "${packages[@]}"; do
 done
 if ! build_all "$work/bin" "${packages[@]}"; then
 	cat "$out"
-	echo 'the tests do not build without a patch' >&2
+	echo 'the tests do not build without a bug' >&2
 	exit 1
 fi
 
-# The binaries for patches of Lua: their tree reads the scripts under $SCRIPTS when a test begins.
-mapfile -t packages < <(for patch in "${chosen[@]}"; do
-	if only_lua "$patch"; then sed -nE 's|^# test: *(\./[a-z/]+) .*|\1|p' "$patch"; fi
+# The binaries for bugs in Lua: their tree reads the scripts under $SCRIPTS when a test begins.
+mapfile -t packages < <(for bug in "${chosen[@]}"; do
+	if only_lua "$bug"; then sed -nE 's|^# test: *(\./[a-z/]+) .*|\1|p' "$bug"; fi
 done | sort -u)
 if ((${#packages[@]} > 0)); then
 	files=(internal/store/script.go lock/scripts.go lock/redlock/scripts.go lock/fence/scripts.go)
@@ -252,4 +225,4 @@ killed=$(($(find "$work/killed" -type f | wc -l)))
 survived=$((${#chosen[@]} - killed))
 echo "mutants: $killed killed, $survived survived"
 ((survived == 0))
-if [[ -z $filter && -z ${MUTANT_SHARE:-} && -z $(git -C "$patches" status --porcelain) ]]; then echo "$head" >"$patches/proven"; fi
+if [[ -z $filter && -z ${MUTANT_SHARE:-} && -z $(git -C "$bugs" status --porcelain) ]]; then echo "$head" >"$bugs/proven"; fi
