@@ -80,7 +80,7 @@ var rules = []rule{
 
 // testOthers is what test files may import of other modules, in addition to what a package's rule allows. Of this
 // module they may import everything, since a test may cover several packages.
-var testOthers = []string{goleak, "go.opentelemetry.io/otel/sdk/..."}
+var testOthers = []string{goleak, "go.opentelemetry.io/otel/sdk/...", "github.com/yuin/gopher-lua/..."} // which the embedded Redis brings
 
 // rivals are the modules that we compare with, or that belong to a module of their own. The core go.mod must not
 // require them, so that users don't download them.
