@@ -98,7 +98,7 @@ func TestReplyOfReleaseLost(t *testing.T) {
 func TestReplyOfReleaseLostForATTL(t *testing.T) {
 	t.Parallel()
 	p, key := newProxy(t, server(t)), newKey()
-	l, other := lockerOn(t, Config{TTL: time.Second}, p.addr()), locker(t, Config{})
+	l, other := lockerOn(t, Config{TTL: 3 * time.Second}, p.addr()), locker(t, Config{})
 	k := acquire(t, l, key)
 	heir := make(chan *zkLock, 1)
 	p.loseReply(opMulti, func() {
