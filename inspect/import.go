@@ -129,7 +129,9 @@ func (im *importer) run(ctx context.Context) error {
 		return err
 	}
 	if !im.o.DryRun {
-		_ = im.q.Register(ctx) // it may have been removed since head did so
+		if err := im.q.Register(ctx); err != nil { // it may have been removed since head did so
+			return err
+		}
 	}
 	switch {
 	case im.done.Bad > 0:
