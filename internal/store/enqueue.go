@@ -339,6 +339,9 @@ func (r *reply) met(i int, isFull bool) (_ []Met, full Length) {
 			r.fail(i, "a list without the queue's length")
 		}
 	}
+	if len(words) == 0 {
+		return nil, full
+	}
 	all := make([]Met, len(words))
 	for j, word := range words {
 		if word == "" {

@@ -186,8 +186,8 @@ func TestDepthsOfStoppedAreGone(t *testing.T) {
 		}
 		return []Depth{{Queue: "mail", Ready: 1}}
 	})
-	if got := collect(t, reader); len(got) != 3 {
-		t.Errorf("%v, want the depth, the age, and what blocks the queue", got)
+	if got := collect(t, reader); len(got) != 4 {
+		t.Errorf("%v, want the depth, the age, what blocks the queue, and how many groups are paused", got)
 	}
 	stop()
 	if got := collect(t, reader); len(got) != 0 {
@@ -262,8 +262,8 @@ func TestDepthsOfAReadThatIsCutShort(t *testing.T) {
 			return []Depth{{Queue: "mail", Ready: 1}}
 		}))
 		begin := time.Now()
-		if got := collect(t, reader); len(got) != 3 || time.Since(begin) > depthTimeout {
-			t.Errorf("%v after %v, want the depth, the age, and what blocks the queue", got, time.Since(begin))
+		if got := collect(t, reader); len(got) != 4 || time.Since(begin) > depthTimeout {
+			t.Errorf("%v after %v, want the depth, the age, what blocks the queue, and how many groups are paused", got, time.Since(begin))
 		}
 	})
 }
@@ -283,8 +283,8 @@ func TestDepthsForTwoReaders(t *testing.T) {
 		var both sync.WaitGroup
 		for _, reader := range readers {
 			both.Go(func() {
-				if got := collect(t, reader); len(got) != 3 {
-					t.Errorf("%v, want the depth, the age, and what blocks the queue", got)
+				if got := collect(t, reader); len(got) != 4 {
+					t.Errorf("%v, want the depth, the age, what blocks the queue, and how many groups are paused", got)
 				}
 			})
 		}
@@ -312,8 +312,8 @@ func TestDepthsAfterALateRead(t *testing.T) {
 		synctest.Wait()
 		took = depthTimeout - 1
 		got := collect(t, reader)
-		if len(got) != 3 {
-			t.Fatalf("%v, want the depth, the age, and what blocks the queue", got)
+		if len(got) != 4 {
+			t.Fatalf("%v, want the depth, the age, what blocks the queue, and how many groups are paused", got)
 		}
 		if sum, _ := total(t, got["signalbox.queue.depth"]); sum != float64(took) {
 			t.Errorf("the depth is %v, want that of the second read", sum)
