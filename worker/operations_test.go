@@ -243,7 +243,7 @@ func (r *roles) reports(queue string) {
 			r.Errorf("depths reported by the user %s: %v; log:\n%s", user, depth, said)
 		}
 	}
-	const advice = "user producer may not call DEL, LINDEX, which a reporter calls; allow it with: ACL SETUSER producer +del +lindex"
+	const advice = "user producer may not call DEL, HSCAN, LINDEX, ZCOUNT, ZLEXCOUNT, which a reporter calls; allow it with: ACL SETUSER producer +del +hscan +lindex +zcount +zlexcount"
 	if depth, said := r.reported("producer", queue); depth || !strings.Contains(said, advice) {
 		r.Errorf("depths reported by the user producer: %v; log:\n%s", depth, said)
 	}
