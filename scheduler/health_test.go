@@ -299,7 +299,7 @@ func TestSlowScriptsAreNoOutage(t *testing.T) {
 	s, q, p := proxied(t, func(o *redis.UniversalOptions) { o.MaxRetries, o.ReadTimeout = -1, 300*time.Millisecond })
 	fail := func() {
 		t.Helper()
-		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
+		ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond) // time enough to send it
 		defer cancel()
 		_, err := s.Enqueue(ctx, note{}, Queue(q.Name()))
 		if err == nil {
