@@ -56,7 +56,7 @@ func command(args []string) error {
 	case len(args) > 1 && args[0] == "moved":
 		return moved(args[1:])
 	}
-	return errors.New("usage: mutants seed FOLDER FILE | remove FOLDER | choose COMMIT SHARE HEAD FILE... | moved FILE...")
+	return errors.New("usage: mutants seed FOLDER FILE | remove FOLDER | choose COMMIT SHARE HEAD FILE [FILE ...] | moved FILE [FILE ...]")
 }
 
 // seed seeds the bug of a file in the tree where it is called.
