@@ -123,6 +123,23 @@ func TestHoldsWhenTheClockGoesBack(t *testing.T) {
 	}
 }
 
+// A hold that an operator ends is over at once, also if Redis' clock goes back before anybody has seen the time at which it was ended.
+func TestHoldEndsBeforeTheClockGoesBack(t *testing.T) {
+	t.Parallel()
+	srv, shift := redistest.NewWithClock(t)
+	r := unchecked(t, srv.Client())
+	shift(time.Hour)
+	r.open()
+	_, err := r.HoldBack(bg, "ga", "", time.Hour)
+	r.must(err)
+	r.putIn("ga", "a1")
+	same(t, "claimed", len(r.claim(5)), 0) // the line is parked, and the time noted
+	_, err = r.HoldBack(bg, "ga", "", 0)
+	r.must(err)
+	shift(0)
+	same(t, "claimed", len(r.claim(5)), 1)
+}
+
 // A rate counts from when it was changed, also for a queue or a group at which nobody looks until later.
 func TestRateIsChangedUnseen(t *testing.T) {
 	t.Parallel()

@@ -28,8 +28,12 @@ local till = hold == '0' and 0 or steady + tonumber(hold)
 if till == 0 then
   redis.call('ZREM', RATES, 'h' .. group)
   redis.call('HDEL', LIMITS, 'h' .. group)
+  local moved = 0
   for class = 0, 2 do
-    redis.call('ZADD', PARKED, 'XX', digits(steady), class .. group)
+    moved = moved + redis.call('ZADD', PARKED, 'XX', 'CH', digits(steady), class .. group)
+  end
+  if moved > 0 then -- else these lines would wait if Redis' clock is set back before anybody notes the time
+    redis.call('HSET', STATS, 'clock', digits(steady) .. ' ' .. digits(steady - now))
   end
   send('p' .. channel, 'look')
 elseif till > before then
