@@ -58,7 +58,7 @@ lines: ## 100,000 jobs of 1,000 serial groups through processes of which one is 
 	set -o pipefail; go test ./worker -run 'TestLinesUnderKills|TestRatesAreUsed|TestRatesThatChange|TestRunningLimitsAreUsed' -proof.jobs=100000 -proof.lines=1000 -proof.rate=2000 -parallel 1 -timeout 30m -count=1 -v | grep -Ev '^ *(=== |child_test|time=)'
 
 .PHONY: walk
-walk: ## 100,000 random transitions of queues with groups, and as many with unique keys, 10,000 walks of moves and of copies of dead jobs with failovers, and what they leave checked (STEPS=n for n)
+walk: ## 100,000 random transitions of queues with groups, and as many with unique keys, 10,000 walks of moves and 2,000 of copies of dead jobs with failovers, and what they leave checked (STEPS=n for n)
 	set -o pipefail; go test ./internal/store -run 'TestGroupWalk$$|TestUniqueWalk$$|TestMoveWalk$$|TestCopyWalk$$' -walk.steps=$(STEPS) -parallel 4 -timeout 60m -count=1 -v | grep -Ev '^ *(=== |--- PASS)'
 
 .PHONY: lock-proof

@@ -63,7 +63,7 @@ func newHistory(commit string) (*history, error) {
 
 // concerns says whether a bug is new, or what it changes or its test has changed.
 func (h *history) concerns(b *bug) (bool, error) {
-	if h.changed["testdata/mutants/"+b.name+".bug"] {
+	if file := "testdata/mutants/" + b.name; h.changed[file+".bug"] && !h.changed[file+".patch"] { // what was a patch at the commit has been made a bug as it was
 		return true, nil
 	}
 	for _, p := range b.places {

@@ -132,11 +132,12 @@ func TestChoose(t *testing.T) {
 	of := func(run, place string) string { return "# test: ./a -run '" + run + "'\n# why: it is wrong\n" + place }
 	dir := write(t, map[string]string{
 		"a/a.go": code, "a/a.lua": lua, "a/a_test.go": test, "a/table_test.go": table,
-		"testdata/mutants/inA.bug":  of("TestA$", "@ a/a.go\n-\ttwo()\n"),
-		"testdata/mutants/inB.bug":  of("TestA$", "@ a/a.go\n func b() {\n-\tone()\n"),
-		"testdata/mutants/lua.bug":  of("TestOther$", "@ a/a.lua\n-  one()\n"),
-		"testdata/mutants/sub.bug":  of("TestOther$/single$/SubA$", "@ a/a.lua\n-  one()\n"),
-		"testdata/mutants/none.bug": of("TestNone$", "@ a/a.lua\n-  one()\n"),
+		"testdata/mutants/inA.bug":   of("TestA$", "@ a/a.go\n-\ttwo()\n"),
+		"testdata/mutants/inB.bug":   of("TestA$", "@ a/a.go\n func b() {\n-\tone()\n"),
+		"testdata/mutants/lua.bug":   of("TestOther$", "@ a/a.lua\n-  one()\n"),
+		"testdata/mutants/sub.bug":   of("TestOther$/single$/SubA$", "@ a/a.lua\n-  one()\n"),
+		"testdata/mutants/none.bug":  of("TestNone$", "@ a/a.lua\n-  one()\n"),
+		"testdata/mutants/was.patch": "a patch\n",
 	})
 	t.Chdir(dir)
 	git := func(args ...string) string {
@@ -196,6 +197,12 @@ func TestChoose(t *testing.T) {
 			slices.Sort(want)
 			if !slices.Equal(got, want) {
 				t.Errorf("chosen are %v, want %v", got, want)
+			}
+			if err := errors.Join(os.Rename("testdata/mutants/was.patch", "testdata/mutants/was.bug"), os.WriteFile("testdata/mutants/was.bug", []byte(of("TestA$", "@ a/a.go\n func b() {\n-\tone()\n")), 0o600)); err != nil {
+				t.Fatal(err)
+			}
+			if same, err := choose(commit, 1<<30, "head", []string{"testdata/mutants/was.bug"}); err != nil || (len(same) == 0) == slices.Contains(want, "inB") {
+				t.Errorf("of what was a patch: %v, %v", same, err)
 			}
 			if all, err := choose(commit, 1, "head", files); err != nil || len(all) != len(files) {
 				t.Errorf("of each one: %v, %v", all, err)

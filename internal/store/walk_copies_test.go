@@ -182,7 +182,7 @@ func TestCopyWalk(t *testing.T) {
 	if first == 0 {
 		first = time.Now().UnixNano() % 1e9
 	}
-	for i := range max(1, *walkSteps/10) {
+	for i := range max(1, *walkSteps/50) {
 		seed := first + int64(i)
 		r := unchecked(t, rdb)
 		r.open()
