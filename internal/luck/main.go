@@ -160,8 +160,8 @@ func read(r io.Reader) (failed []failure, other string) {
 // What is never luck, wherever it stands, and what isn't in an assertion: words by which our tests say that a promise was broken.
 var (
 	crash     = regexp.MustCompile(`(?m)DATA RACE|^panic: |^fatal error: |test timed out|race detected|goleak|goroutines? (is|are) left|^signal: |^exit status [^1]`)
-	assertion = regexp.MustCompile(`^ +\w+_test\.go:\d+: |^ +\w+\.go:\d+: `)
-	promise   = regexp.MustCompile(`(?i)\b(lost|loses?|twice|doubled?|duplicates?|two holders|second holder|both hold|holders|overlap\w*|doctor|check|findings?|violat\w*|leak\w*|more than one|again|missed|tokens?)\b`)
+	assertion = regexp.MustCompile(`^( +)\w+\.go:\d+: (log of the server at )?`)
+	promise   = regexp.MustCompile(`(?i)\b(lost|loses?|twice|doubled?|duplicates?|two holders|second holder|both hold|holders|overlap\w*|times|doctor|check|findings?|violat\w*|leak\w*|more than one|again|missed|tokens?)\b`)
 )
 
 // verdict says why the failure that go test prints thus isn't luck, or nothing.
@@ -169,15 +169,17 @@ func verdict(output string) string {
 	if m := crash.FindString(output); m != "" {
 		return fmt.Sprintf("its package's output has %q", strings.TrimSpace(m))
 	}
-	asserted, within := false, false
+	asserted := false
+	margin := "" // of the lines that go on with an assertion; a log has the margin of the assertion itself
 	for line := range strings.Lines(output) {
-		switch {
-		case assertion.MatchString(line):
-			asserted, within = true, true
-		case !strings.HasPrefix(line, "        "): // a message goes on with deeper lines
-			within = false
+		switch m := assertion.FindStringSubmatch(line); {
+		case m != nil && m[2] == "":
+			asserted, margin = true, m[1]+" "
+		case margin == "" || !strings.HasPrefix(line, margin):
+			margin = ""
+			continue
 		}
-		if m := promise.FindString(line); within && m != "" {
+		if m := promise.FindString(line); m != "" {
 			return fmt.Sprintf("an assertion has the word %q, so a promise may be broken", m)
 		}
 	}

@@ -25,6 +25,13 @@ func fail(t *testing.T, how byte) {
 		t.Errorf("waited for 3 s\n\tand more")
 	case 't':
 		t.Error("two\n\tran twice")
+	case 'l': // lines of logs before and after it
+		fmt.Fprintln(t.Output(), "a worker that died or lost its lease")
+		t.Error("waited for 3 s")
+		fmt.Fprintln(t.Output(), "a worker that died or lost its lease")
+		t.Log("log of the server at 127.0.0.1:6379:\nconnection lost")
+	case 'd':
+		t.Error("hook 32: 2 times, want 1")
 	case 'r':
 		fmt.Println("WARNING: DATA RACE")
 		t.Error("a race")
@@ -82,6 +89,8 @@ func TestLuck(t *testing.T) {
 		"one passes at its third run":          {"TestTwo=aa.", "", 1},
 		"one of a subtest":                     {"TestOne/sub=a.", "", 1},
 		"two pass at their second run":         {"TestTwo=a. TestThree=a.", "", 2},
+		"the logs have words of promises":      {"TestOne/sub=l. TestTwo=l.", "", 2},
+		"a job ran too often":                  {"TestTwo=d.", `the word "times"`, 0},
 		"one never passes":                     {"TestTwo=aaa.", "TestTwo also fails alone", 0},
 		"three fail":                           {"TestOne/sub=a. TestTwo=a. TestThree=a.", "3 tests failed", 0},
 		"a promise is broken":                  {"TestTwo=t.", `the word "twice"`, 0},

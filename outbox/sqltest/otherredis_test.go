@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"database/sql"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -52,6 +53,7 @@ type service struct {
 	letGo   chan struct{}  // closed: reports may end
 	once    sync.Once      // closes it
 	cutOff  bool           // what ends can't say so to Redis any more
+	again   []string       // which effects of the jobs that ran at the switch; they may come twice
 	mails   int
 	sent    int // hooks
 }
@@ -60,10 +62,16 @@ func newService(t *testing.T) *service {
 	return &service{database: open(t, outbox.SQLite), effects: make(map[string]int), letGo: make(chan struct{})}
 }
 
+// effectOf is the name of a job's effect.
+func effectOf(kind string, n int) string { return fmt.Sprint(kind, " ", n) }
+
+// tickOf is that of a job of a cron entry.
+func tickOf(entry string, at time.Time) string { return fmt.Sprint("tick ", entry, " ", at.Unix()) }
+
 func (s *service) effect(job *signalbox.Job, n int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.effects[fmt.Sprint(job.Kind, " ", n)]++
+	s.effects[effectOf(job.Kind, n)]++
 	if job.Kind == "hook" {
 		s.hooks = append(s.hooks, n)
 	}
@@ -109,7 +117,7 @@ func (s *service) work(rdb redis.UniversalClient) (stop func()) {
 	worker.Handle(w, func(_ context.Context, job *signalbox.Job, in tick) error {
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		s.effects[fmt.Sprint("tick ", in.Entry, " ", job.ScheduledAt.Unix())]++
+		s.effects[tickOf(in.Entry, job.ScheduledAt)]++
 		return nil
 	})
 	worker.Handle(w, func(context.Context, *signalbox.Job, broken) error { return errors.New("no such address") })
@@ -249,7 +257,8 @@ func (l *life) moved(old *life, repeats int) {
 	}, "it doesn't run on the other Redis")
 	l.mu.Lock()
 	for name, times := range l.effects {
-		if want := map[bool]int{true: repeats, false: 1}[name == "report 1"]; times != want {
+		want := map[bool]int{true: repeats, false: 1}[name == "report 1"]
+		if times != want && (times != 2 || !slices.Contains(l.again, name)) {
 			l.t.Errorf("%s: %d times, want %d", name, times, want)
 		}
 	}
@@ -356,7 +365,27 @@ func TestMoveByExport(t *testing.T) {
 	l.moved(old, 2)
 }
 
-// The steps by replication. Rows are committed, and ticks come, all the time. With a report that runs at the switch it runs again.
+// running has the names of the effects of the jobs that run, as their Redis says.
+func running(t *testing.T, ins *inspect.Inspector) (names []string) {
+	t.Helper()
+	for job, err := range ins.Jobs(bg, "default", inspect.Filter{State: signalbox.StateRunning}) {
+		var args struct {
+			N     int
+			Entry string
+		}
+		if err := errors.Join(err, json.Unmarshal(job.Payload, &args)); err != nil {
+			t.Fatal(err)
+		}
+		name := effectOf(job.Kind, args.N)
+		if job.Kind == "tick" {
+			name = tickOf(args.Entry, job.DueAt)
+		}
+		names = append(names, name)
+	}
+	return names
+}
+
+// The steps by replication. Rows are committed, and ticks come, all the time. What runs at the switch, the report for one, runs again.
 func TestMoveByReplication(t *testing.T) {
 	t.Parallel()
 	for name, wait := range map[string]bool{"after a pause": true, "while a job runs": false} {
@@ -404,6 +433,10 @@ func TestMoveByReplication(t *testing.T) {
 			}
 			redistest.Eventually(t, func() bool { return says(admin, "master_repl_offset") == says(other, "slave_repl_offset") }, "it lags")
 			replicaOf(other, "NO", "ONE")
+			s.again = running(t, s.inspector(other))
+			if wait && len(s.again) > 0 {
+				t.Fatalf("these jobs run though the queue was paused: %v", s.again)
+			}
 			follow(admin, second.Addr())
 			s.write(5)
 			old.relay()
