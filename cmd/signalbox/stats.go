@@ -16,7 +16,7 @@ import (
 
 func (a *app) queueStats() *cobra.Command {
 	var by string
-	c := a.command("stats QUEUE [flags]", "Show what happened over time: counts, waits and runs", cobra.ExactArgs(1),
+	c := a.command("stats [QUEUE] [flags]", "Show what happened over time: counts, waits and runs", cobra.MaximumNArgs(1),
 		func(ctx context.Context, args []string) error {
 			steps := map[string]inspect.Step{"minute": inspect.ByMinute, "hour": inspect.ByHour}
 			step, ok := steps[by]
@@ -26,6 +26,9 @@ func (a *app) queueStats() *cobra.Command {
 			ins, err := a.inspector(ctx)
 			if err != nil {
 				return err
+			}
+			if len(args) == 0 {
+				return a.allStats(ctx, ins, step, by)
 			}
 			s, err := ins.Stats(ctx, args[0], step)
 			switch {
@@ -39,7 +42,8 @@ func (a *app) queueStats() *cobra.Command {
 		})
 	c.Long = `Show what happened to the jobs of a queue in the last three hours, or with
 --by hour in the last thirty days: how many were enqueued, completed and so on,
-and how long they waited and ran.
+and how long they waited and ran. Without a queue it is a line for each queue of
+the namespace, and one for all of them together.
 
 The bars go from the past to now. The highest bar of a row is the largest number
 in it. It is blank where nothing is known. WAIT is from when a job was due until
@@ -56,7 +60,8 @@ Of the rows, enqueued, completed and cancelled are jobs. The others are
   deleted   jobs that an operator deleted
   revived   jobs that had ended and that an operator ran again
   expired   dead jobs that had not started in time`
-	c.Example = `  signalbox queue stats mail
+	c.Example = `  signalbox queue stats
+  signalbox queue stats mail
   signalbox queue stats mail --by hour -o json`
 	c.Flags().StringVar(&by, "by", "minute", "minute: of the last three hours; hour: of the last thirty days")
 	_ = c.RegisterFlagCompletionFunc("by", cobra.FixedCompletions([]string{"minute", "hour"}, cobra.ShellCompDirectiveNoFileComp))

@@ -60,7 +60,7 @@ func TestQueueStats(t *testing.T) {
 		}
 	}
 	sh.fails(exitUsage, []string{"--by", "day", "minute or hour"}, "queue", "stats", "mail", "--by", "day")
-	sh.fails(exitUsage, []string{"stats QUEUE"}, "queue", "stats")
+	sh.fails(exitUsage, []string{"stats [QUEUE]"}, "queue", "stats", "mail", "sms")
 
 	// What can't be read is an error. The rest is printed all the same.
 	rdb := srv.Client()
@@ -69,6 +69,91 @@ func TestQueueStats(t *testing.T) {
 	}
 	if out, errs, code := sh.run("queue", "stats", "mail", "--by", "hour"); code != exitFailure || !strings.Contains(out, "completed") || !strings.Contains(errs, "field h9") {
 		t.Errorf("with a field that can't be read: %d, %q,\n%s", code, errs, out)
+	}
+}
+
+// Without a queue, the statistics are a line for each queue and one for all, with the numbers that those of the queues have.
+func TestStatsOfAllQueues(t *testing.T) {
+	t.Parallel()
+	srv := redistest.Start(t)
+	sh := newShell(t, srv)
+	if out, errs, code := sh.run("queue", "stats"); out != "" || code != exitOK || !strings.Contains(errs, "There is no queue in namespace") {
+		t.Errorf("without a queue: %q, %q, %d", out, errs, code)
+	}
+	p := sh.works(srv)
+	for range 3 {
+		sh.ok("enqueue", "email.welcome", "{}", "-q", "mail")
+	}
+	sh.ok("enqueue", "email.welcome", `{"do":"die"}`, "-q", "mail", "--max-attempts", "1")
+	sh.ok("enqueue", "sms", "{}", "-q", "sms", "--after", "1h") // no worker notes what happens there
+	sh.settled(1, 0)
+	redistest.Eventually(t, func() bool {
+		var got statsJSON
+		sh.into(&got, "queue", "stats", "mail")
+		return got.Total.Completed == 3
+	}, "all have run")
+	p.stop()
+
+	for _, by := range []string{"minute", "hour"} {
+		var got allStatsJSON
+		sh.into(&got, "queue", "stats", "--by", by)
+		var one statsJSON
+		sh.into(&one, "queue", "stats", "mail", "--by", by)
+		want := one.Total
+		want.Enqueued = 0 // what was enqueued before the first worker noted anything is not in a bucket
+		for _, b := range one.Buckets {
+			want.Enqueued += b.Enqueued
+		}
+		if by != got.By || len(got.Queues) != 2 || got.Queues[0].Queue != "mail" || got.Queues[1].Queue != "sms" || got.Queues[1].At == nil {
+			t.Fatalf("by %s: %+v", by, got)
+		}
+		if mail := got.Queues[0]; mail.Total != (countsJSON{Enqueued: 4, Completed: 3, Dead: 1}) || mail.Recent != want || mail.Run.Count != 4 {
+			t.Errorf("by %s, mail: %+v", by, mail)
+		}
+		if sms := got.Queues[1]; sms.Total != (countsJSON{Enqueued: 1}) || sms.Recent != (countsJSON{}) || sms.Wait.Count != 0 {
+			t.Errorf("by %s, sms: %+v", by, sms)
+		}
+		if all := got.All; all.Recent != want || all.Run.Count != 4 || all.Total.Enqueued != 5 || all.Total.Dead != 1 {
+			t.Errorf("by %s, all: %+v", by, all)
+		}
+		out := sh.ok("queue", "stats", "--by", by)
+		for _, line := range []string{`mail +\d +3 +0 +1 +0 +0 +\S+ +\S+ +\S+`, `sms +0 +0 +0 +0 +0 +0 +- +- +-`, `all of 2 queues +\d +3 +0 +1 +0 +0 +\S+ +\S+ +\S+`} {
+			if !regexp.MustCompile(`(?m)^` + line + `$`).MatchString(out) {
+				t.Errorf("by %s: no line %s in\n%s", by, line, out)
+			}
+		}
+	}
+	sh.fails(exitUsage, []string{"--by", "day", "minute or hour"}, "queue", "stats", "--by", "day")
+
+	// A queue that can't be read is an error. The rest of it, and the others, are printed all the same.
+	rdb := srv.Client()
+	if err := rdb.HSet(t.Context(), "signalbox:{"+sh.namespace+":sms}:history", "h9", "x").Err(); err != nil {
+		t.Fatal(err)
+	}
+	if out, errs, code := sh.run("queue", "stats", "--by", "hour"); code != exitFailure || !strings.Contains(out, "all of 2 queues") || !strings.Contains(errs, "queue sms") || !strings.Contains(errs, "field h9") {
+		t.Errorf("with a field that can't be read: %d, %q,\n%s", code, errs, out)
+	}
+	if err := rdb.Set(t.Context(), "signalbox:{"+sh.namespace+":mail}:history", "x", 0).Err(); err != nil {
+		t.Fatal(err)
+	}
+	if out, errs, code := sh.run("queue", "stats"); code != exitFailure || strings.Contains(out, "mail") || !strings.Contains(out, "all of 1 queue ") || !strings.Contains(errs, "queue mail") {
+		t.Errorf("with a queue that can't be read: %d, %q,\n%s", code, errs, out)
+	}
+}
+
+// Every count is added up.
+func TestCountsAddUp(t *testing.T) {
+	t.Parallel()
+	var one, two inspect.Counts
+	for i := range reflect.TypeFor[inspect.Counts]().NumField() {
+		reflect.ValueOf(&one).Elem().Field(i).SetInt(int64(i + 1))
+		reflect.ValueOf(&two).Elem().Field(i).SetInt(int64(100 * (i + 1)))
+	}
+	sum := plus(one, two)
+	for i := range reflect.TypeFor[inspect.Counts]().NumField() {
+		if got := reflect.ValueOf(sum).Field(i).Int(); got != int64(101*(i+1)) {
+			t.Errorf("%s: %d", reflect.TypeFor[inspect.Counts]().Field(i).Name, got)
+		}
 	}
 }
 
@@ -155,9 +240,12 @@ func TestStatsJSON(t *testing.T) {
 	if !strings.HasPrefix(string(text), want) {
 		t.Errorf("got\n%.900s\nwant\n%s", text, want)
 	}
-	_, section, _ := strings.Cut(page(t), "`queue stats`: ")
+	_, section, _ := strings.Cut(page(t), "`queue stats QUEUE`: ")
 	section, _, _ = strings.Cut(section, "`job ls`, a line each")
-	for _, v := range []any{statsJSON{}, bucketJSON{}, countsJSON{}, timesJSON{}, timeBucketJSON{}} {
+	if _, more, ok := strings.Cut(section, "`queue stats` without a queue"); ok {
+		section += strings.NewReplacer(`"`, "`").Replace(more)
+	}
+	for _, v := range []any{statsJSON{}, bucketJSON{}, countsJSON{}, timesJSON{}, timeBucketJSON{}, allStatsJSON{}, queueSumJSON{}, sumJSON{}} {
 		typ := reflect.TypeOf(v)
 		for i := range typ.NumField() {
 			if name := typ.Field(i).Tag.Get("json"); name != "" && !strings.Contains(section, "`"+name+"`") {
