@@ -50,6 +50,9 @@ func parse(file string, text []byte) (*bug, error) {
 				return nil, wrong(`"# test: ./package -run 'TestName$'", and perhaps a flag as -walk.steps=15000`)
 			}
 			b.pkg, b.run, b.flag = m[1], m[2], m[3]
+			if name := comparing(b.run); name != "" {
+				return nil, wrong("a test that runs the code: " + name + " compares its text, and so fails with any change")
+			}
 		case field == "# why" && b.why == "" && value != "":
 			b.why = value
 		case strings.HasPrefix(l, "@ ") && fs.ValidPath(l[2:]):
@@ -70,6 +73,24 @@ func parse(file string, text []byte) (*bug, error) {
 		}
 	}
 	return b, nil
+}
+
+// comparisons are tests that compare the text of the code with another one. One that fails with a bug says nothing about the bug.
+var comparisons = []string{"TestWireDocHasTheScript", "TestContract"}
+
+// comparing returns the first of the comparisons that go test -run of this would run, or "".
+func comparing(run string) string {
+	first, _, _ := strings.Cut(run, "/")
+	re, err := regexp.Compile(first)
+	if err != nil {
+		return ""
+	}
+	for _, name := range comparisons {
+		if re.MatchString(name) {
+			return name
+		}
+	}
+	return ""
 }
 
 // side has the lines that are there before (-) or after (+).

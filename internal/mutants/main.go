@@ -16,6 +16,8 @@
 //	-a line that is there
 //	+a line that replaces it
 //
+// The test runs the code. One that compares its text with another, such as that of docs/wire.md, fails with any change, and is refused.
+//
 // There may be more lines, and more places. The lines that are there must stand one after another, and nowhere else in the file. They have no line
 // numbers, and the white space at their margins counts for nothing: so code can move within its file, to another file, and into a deeper block.
 package main

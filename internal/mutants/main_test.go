@@ -114,6 +114,36 @@ func TestSeed(t *testing.T) {
 	}
 }
 
+// A test that compares the text of the code finds no bug: it fails with any change.
+func TestComparing(t *testing.T) {
+	t.Parallel()
+	for run, want := range map[string]string{
+		"TestWireDocHasTheScript$": "TestWireDocHasTheScript",
+		"TestWireDoc":              "TestWireDocHasTheScript",
+		"TestContract$":            "TestContract",
+		"TestContractFinds$":       "",
+		"TestWireDocEnqueues$":     "",
+		"TestStore$/single$/Wire$": "",
+	} {
+		_, err := parse("x.bug", []byte("# test: ./a -run '"+run+"'\n# why: it is wrong\n@ a/a.go\n-\ttwo()\n"))
+		if (err != nil) != (want != "") || want != "" && !strings.Contains(err.Error(), want+" compares") {
+			t.Errorf("%s: %v, want an error that names %q", run, err, want)
+		}
+	}
+	files, err := filepath.Glob("../store/*_test.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range comparisons {
+		if !slices.ContainsFunc(files, func(file string) bool {
+			text, err := os.ReadFile(file)
+			return err == nil && strings.Contains(string(text), "\nfunc "+name+"(")
+		}) {
+			t.Errorf("internal/store has no test %s", name)
+		}
+	}
+}
+
 func TestMoved(t *testing.T) {
 	t.Chdir(write(t, map[string]string{"a/a.go": code, "x.bug": header + "@ gone/a.go\n-\ttwo()\n"}))
 	if err := command([]string{"moved", "x.bug"}); err != nil {
