@@ -7,7 +7,7 @@ import (
 	"github.com/signalbox-go/signalbox/internal/redistest"
 )
 
-// The list of queues, and top, say of a queue that it is paused, held back or limited.
+// The list of queues says of a queue that it is paused, held back or limited. So does top: TestTopSaysWhatBlocks.
 func TestQueueStates(t *testing.T) {
 	t.Parallel()
 	srv := redistest.Start(t)

@@ -273,7 +273,11 @@ func (d *topData) summary(view topView) string {
 		states[q.State()]++
 		groups += int(q.PausedGroups)
 	}
-	s := some(plural(len(d.queues), "queue"), part{states["paused"], "paused"}, part{states["held"], "held back"}, part{states["limited"], "limited"}, part{groups, "groups paused"}) + fmt.Sprintf(": %d ready", ready)
+	s := some(plural(len(d.queues), "queue"), part{states["paused"], "paused"}, part{states["held"], "held back"}, part{states["limited"], "limited"})
+	if groups > 0 {
+		s += ", " + plural(groups, "group") + " paused"
+	}
+	s += fmt.Sprintf(": %d ready", ready)
 	if oldest > 0 {
 		s += ", the oldest for " + span(oldest)
 	}

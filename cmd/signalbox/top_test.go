@@ -210,6 +210,36 @@ func TestTopViews(t *testing.T) {
 	}
 }
 
+// A queue that is paused, held back or limited, or has groups that are paused, is marked, and the line above the table counts them.
+func TestTopSaysWhatBlocks(t *testing.T) {
+	t.Parallel()
+	g := newGlass(t, 160, 24)
+	data := madeTop(g.clock)
+	data.queues = []inspect.Queue{
+		{Name: "all", Paused: true, HeldUntil: g.clock.Add(time.Minute), Limited: true},
+		{Name: "back", HeldUntil: g.clock.Add(time.Minute), Limited: true},
+		{Name: "free"},
+		{Name: "groups", PausedGroups: 2},
+		{Name: "most", Limited: true, PausedGroups: 1},
+	}
+	g.sees(0, data, nil)
+	g.shows("5 queues, 1 paused, 1 held back, 1 limited, 3 groups paused: 0 ready")
+	want := []struct {
+		state string
+		alarm level
+	}{{"paused", notable}, {"held", notable}, {"active", calm}, {"active (2 groups paused)", notable}, {"limited (1 group paused)", notable}}
+	for i, row := range data.rows(topQueues, order{}) {
+		if row.cells[1] != want[i].state || row.alarm != want[i].alarm {
+			t.Errorf("queue %s is %q, level %d; want %q, level %d", row.cells[0], row.cells[1], row.alarm, want[i].state, want[i].alarm)
+		}
+		g.shows(want[i].state)
+	}
+	data.queues = data.queues[4:]
+	if s := data.summary(topQueues); !strings.HasPrefix(s, "1 queue, 1 limited, 1 group paused: ") {
+		t.Error(s)
+	}
+}
+
 // Without Redis the last state stays, with its age, until Redis is back.
 func TestTopWithoutRedis(t *testing.T) {
 	t.Parallel()
