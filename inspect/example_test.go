@@ -21,6 +21,47 @@ type Invoice struct{ Order int }
 
 func (Invoice) Kind() string { return "invoice" }
 
+// A service has a queue for each of its tenants. Called each hour, with UnusedFor: 24 * time.Hour, this has those go that are empty and that nobody uses any more.
+func ExampleInspector_RemoveQueues() {
+	srv, err := embedded.Start(embedded.Logger(slog.New(slog.DiscardHandler))) // elsewhere, give New your own client
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer srv.Close()
+	rdb := redis.NewClient(&redis.Options{Addr: srv.Addr()})
+	defer rdb.Close()
+	ctx := context.Background()
+
+	s, err := scheduler.New(rdb, scheduler.Config{})
+	if err != nil {
+		log.Fatal(err)
+	}
+	ins, err := inspect.New(rdb, inspect.Config{})
+	if err != nil {
+		log.Fatal(err)
+	}
+	for _, tenant := range []string{"tenant-acme", "tenant-initech"} {
+		if _, err := s.Enqueue(ctx, Invoice{Order: 17}, scheduler.Queue(tenant), scheduler.ID("invoice-17")); err != nil {
+			log.Fatal(err)
+		}
+	}
+	if _, err := ins.Do(ctx, "tenant-acme", "invoice-17", inspect.Delete{}); err != nil {
+		log.Fatal(err)
+	}
+
+	removed, kept, err := ins.RemoveQueues(ctx, "tenant-*", inspect.Removal{})
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println("removed:", removed)
+	for _, k := range kept {
+		fmt.Println("kept:", k.Queue, "has", len(k.Reasons), "reason to stay")
+	}
+	// Output:
+	// removed: [tenant-acme]
+	// kept: tenant-initech has 1 reason to stay
+}
+
 // While a queue is paused, its jobs wait. New jobs can still be enqueued.
 func ExampleInspector_Pause() {
 	srv, err := embedded.Start(embedded.Logger(slog.New(slog.DiscardHandler))) // elsewhere, give New your own client

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -230,6 +231,15 @@ func TestImportKeepsWhatIsLater(t *testing.T) {
 	third.puts("holder")
 	if done := third.imports(file, inspect.Importing{}); done.PastThere != 1 || third.rdb.HGet(ctx, s.keys+"unique", "k kopen").Val() != "e holder" {
 		t.Errorf("a key that is held: %+v", done)
+	}
+	// A window that is over by now, by Redis' clock, opens no more. It counts as taken over: nothing of the file is missing.
+	ended := regexp.MustCompile(`"[0-9]+ gone"`).ReplaceAllString(file, fmt.Sprintf(`"%d gone"`, time.Now().Add(-time.Minute).UnixMicro()))
+	fourth := s.namesake(to.rdb)
+	if done := fourth.imports(ended, inspect.Importing{}); ended == file || done != (inspect.Imported{Jobs: 1, Done: 1, Past: 8}) {
+		t.Errorf("a window that is over: %+v", done)
+	}
+	if n := fourth.rdb.Exists(ctx, s.keys+"unique", s.keys+"windows").Val(); n != 0 {
+		t.Errorf("a window that is over is open: %q", fourth.past())
 	}
 }
 

@@ -9,7 +9,8 @@
 --           'seen:' and 'quiet:' of ENTRIES. '' for what is missing
 --       'unique': a key, and what UNIQUE has for it: the end of a window, or 't'; a space; the ID of a job
 --       'death': the ID of a dead job that is to be copied, and when it died in us
--- Reply: {'ok', time in us, answers}: an answer for each item: 'done', or 'there', if the queue knows the same or something later
+-- Reply: {'ok', time in us, answers}: an answer for each item: 'done', or 'there', if the queue knows the same or something later. A window that is over by
+--        this server's clock is 'done': nothing is to be put in
 -- Errors: those of Redis, 'NOPERM signalbox: ...', 'ERR signalbox: ...', or 'LAYOUT n signalbox: ...' as in enqueue.lua; before the first write.
 
 local LANE, JOBS, CRON, ENTRIES, NOTES, SETTINGS, UNIQUE, WINDOWS = unpack(KEYS)
@@ -81,7 +82,7 @@ local function unique(key, value)
   local ends, old = tonumber(scope), redis.call('HGET', UNIQUE, key)
   local till, holder = string.match(old or '', '^(%w+) (.+)$')
   if ends and ends <= now then
-    return 'done' -- it is over
+    return 'done' -- the window is over
   elseif till and (tonumber(till) and tonumber(till) > now or not tonumber(till) and redis.call('HEXISTS', JOBS, holder) == 1) then
     return 'there'
   end

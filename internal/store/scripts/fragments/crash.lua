@@ -16,6 +16,7 @@ local function crash(record, least, most, hold)
     return with_past(record, 0, 0), crashes
   end
   crashes = math.min(crashes + 1, 255)
+  -- A record has four bytes for the time in ms: 49 days. Of a job that runs for longer than that each time, every other crash counts.
   ms = math.min(math.floor(math.max(most, hold) / 1000), 4294967295)
   return with_past(string.sub(record, 1, 2) .. string.char(crashes) .. string.sub(record, 4), 0, ms), crashes
 end
