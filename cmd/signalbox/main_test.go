@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/signalbox-go/signalbox/internal/redistest"
 )
@@ -68,6 +69,12 @@ func (s *shell) ok(args ...string) string {
 func (s *shell) fails(code int, parts []string, args ...string) {
 	s.t.Helper()
 	out, errs, got := s.run(args...)
+	s.failed(code, parts, args, out, errs, got)
+}
+
+// failed checks what a command wrote, and its status, as fails says.
+func (s *shell) failed(code int, parts, args []string, out, errs string, got int) {
+	s.t.Helper()
 	line := strings.TrimSuffix(errs, "\n")
 	if got != code || out != "" || strings.Contains(line, "\n") || !strings.HasPrefix(line, "signalbox: ") {
 		s.t.Errorf("signalbox %s: status %d, out %q, error %q; want status %d and one line", strings.Join(args, " "), got, out, errs, code)
@@ -76,6 +83,21 @@ func (s *shell) fails(code int, parts []string, args ...string) {
 		if !strings.Contains(line, part) {
 			s.t.Errorf("signalbox %s: %q has no %q", strings.Join(args, " "), line, part)
 		}
+	}
+}
+
+// unanswered is like fails, for a command that gives up since no reply comes to a call that is held. On a loaded machine the time may be
+// over before that call is sent. Then the command has said nothing of it, and is run again with twice the time.
+func (s *shell) unanswered(held <-chan struct{}, parts []string, args ...string) {
+	s.t.Helper()
+	for timeout := 300 * time.Millisecond; ; timeout *= 2 {
+		args := append(slices.Clone(args), "--timeout", timeout.String())
+		out, errs, code := s.run(args...)
+		if len(held) == 0 && !strings.Contains(errs, parts[0]) && timeout < time.Minute {
+			continue
+		}
+		s.failed(exitAway, parts, args, out, errs, code)
+		return
 	}
 }
 
