@@ -28,6 +28,7 @@ const (
 type ear struct {
 	locker *Locker
 	config *pgx.ConnConfig // nil: as the pool
+	check  time.Duration   // earCheck
 
 	mu     sync.Mutex
 	users  int
@@ -149,7 +150,7 @@ func (e *ear) session(ctx context.Context) (worked bool) {
 		cancel()
 		switch {
 		case err == nil && n.Payload == test:
-			worked, wait = true, earCheck
+			worked, wait = true, e.check
 			e.set(ctx, true)
 			p.lookAll() // they find what a missed notification would have said, and ask to be notified
 		case err == nil:

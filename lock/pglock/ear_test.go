@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -12,6 +13,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/signalbox-go/signalbox/internal/servertest"
 	"github.com/signalbox-go/signalbox/lock"
 	"github.com/signalbox-go/signalbox/lock/pglock"
 )
@@ -94,6 +96,52 @@ func TestListensAsThePoolConnects(t *testing.T) {
 	l := acquire(t, locker(t, dial(t, sharedURL(t)), pglock.Config{TTL: 5 * time.Minute}), key)
 	got := waits(t, locker(t, pool, pglock.Config{TTL: 5 * time.Minute}), key)
 	c.settles(t) // else it would look now and then
+	if err := l.Release(t.Context()); err != nil {
+		t.Error(err)
+	}
+	if heir := <-got; heir != nil {
+		if err := heir.Release(t.Context()); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// countedConn counts what is sent on a connection.
+type countedConn struct {
+	net.Conn
+	sent *atomic.Int64
+}
+
+func (c countedConn) Write(b []byte) (int, error) {
+	c.sent.Add(1)
+	return c.Conn.Write(b)
+}
+
+// Nothing comes on the connection that listens, so it is checked now and then. If PostgreSQL answers, the connection is kept. If nothing comes back, as after a
+// firewall has forgotten the connection, waiters don't rely on it any more: they look now and then, and don't wait for the end of the holder's TTL.
+func TestQuietListeningIsChecked(t *testing.T) {
+	t.Parallel()
+	const key = "quiet"
+	link := servertest.NewLink(t, serverOf(t))
+	var dials, sent atomic.Int64
+	listen := dial(t, url(link)).Config().ConnConfig.Copy()
+	listen.DialFunc = func(ctx context.Context, network, addr string) (net.Conn, error) {
+		dials.Add(1)
+		conn, err := (&net.Dialer{}).DialContext(ctx, network, addr)
+		return countedConn{conn, &sent}, err
+	}
+	pool := dial(t, sharedURL(t))
+	b := locker(t, pool, pglock.Config{TTL: 5 * time.Minute, Listen: listen})
+	pglock.CheckEach(b, 10*time.Millisecond)
+	l := acquire(t, locker(t, pool, pglock.Config{TTL: 5 * time.Minute}), key)
+	got := waits(t, b, key)
+	eventually(t, "it listens", func() bool { return pglock.Listens(b) })
+	before := sent.Load()
+	eventually(t, "it is checked", func() bool { return sent.Load() >= before+5 })
+	if n := dials.Load(); n != 1 || !pglock.Listens(b) {
+		t.Errorf("%d connections, listens: %v; want that the first one goes on", n, pglock.Listens(b))
+	}
+	link.Hold()
 	if err := l.Release(t.Context()); err != nil {
 		t.Error(err)
 	}

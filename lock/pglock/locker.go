@@ -73,7 +73,7 @@ func New(pool *pgxpool.Pool, c Config) (*Locker, error) {
 		lines:   map[string]*line{},
 	}
 	p.askTimeout = min(p.ttl, callTimeout)
-	p.ear.locker = p
+	p.ear.locker, p.ear.check = p, earCheck
 	if c.Listen != nil {
 		p.ear.config = c.Listen.Copy()
 	}

@@ -61,7 +61,8 @@ func TestReleaseIsRepeated(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			key := "repeated " + name
 			for _, again := range []bool{false, true} {
-				l := acquire(t, locker(t, c.pool, pglock.Config{TTL: longTTL}), key)
+				a := locker(t, c.pool, pglock.Config{TTL: longTTL})
+				l := acquire(t, a, key)
 				heal := c.fault(key)
 				began := time.Now()
 				if err := l.Release(t.Context()); err == nil || errors.Is(err, lock.ErrLost) {
@@ -73,6 +74,9 @@ func TestReleaseIsRepeated(t *testing.T) {
 				if again { // it fails, too, and makes no second goroutine
 					if err := l.Release(t.Context()); err == nil || errors.Is(err, lock.ErrLost) {
 						t.Errorf("released once more during the fault: %v", err)
+					}
+					if n := pglock.Repeats(a); n != 1 {
+						t.Errorf("%d goroutines repeat the release, want 1", n)
 					}
 				}
 				heal()
