@@ -34,7 +34,7 @@ func (a *app) queueGroups() *cobra.Command {
 			}{args[0], list, more})
 		}
 		if len(groups) == 0 {
-			a.note("No job of queue %s that runs or waits has a group.", args[0])
+			a.note("No job of queue %s that is ready or runs has a group. One that is scheduled comes into its group's line when it is due.", args[0])
 			return nil
 		}
 		t := a.table(column{name: "GROUP", cut: 16}, column{name: "ORDER", drop: 1}, column{name: "RUNNING", right: true}, column{name: "WAITING", right: true},
