@@ -84,7 +84,7 @@ type Job struct {
 	// State is ready then. [Inspector.Doctor] repairs it. It is false if more than 100,000 jobs are ready: then nobody has looked.
 	Nowhere bool
 	// Waits says why the job isn't running, in words, if it is scheduled or ready; else "". [Inspector.Jobs] doesn't know whether a job
-	// waits for others of its group, for the group's limits, or since the group is held back.
+	// waits for others of its group, for the group's limits, or since the group is paused or held back: of a job with a group it says nothing but what holds for the queue.
 	Waits string
 	// Cursor is where a listing goes on behind the job: see [Filter]. A job of [Inspector.Job] has none.
 	Cursor string
@@ -217,12 +217,15 @@ func waits(job *Job, v *store.View, s *store.Situation) string {
 	case v.Blocked:
 		return "for the jobs of its group that run, or wait for a retry"
 	case v.Lined && job.Group != "":
-		return "for a free slot, and the turn of its group"
+		return freeSlot + ", and the turn of its group"
 	case job.Crashes >= store.SuspectAt:
 		return later + fmt.Sprintf("for a worker that may try a job which has crashed %d times", job.Crashes)
 	}
-	return later + "for a free slot"
+	return later + freeSlot
 }
+
+// freeSlot is what a job waits for if nothing keeps it from starting.
+const freeSlot = "for a free slot"
 
 // braked says how a job is kept from starting by holds and limits of its queue or of its group, or returns "".
 func braked(b *store.Brakes, whose string) string {

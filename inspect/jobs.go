@@ -91,6 +91,9 @@ func (i *Inspector) jobs(ctx context.Context, queue string, f Filter, ended bool
 			return fmt.Errorf("inspect: the %s jobs of queue %s: %w", f.State, queue, err)
 		}
 		job := jobOf(&view, &s)
+		if job.Group != "" && strings.Contains(job.Waits, freeSlot) {
+			job.Waits = "" // its group may let none start: see Job
+		}
 		if !f.fits(&job, s.At) {
 			continue
 		}

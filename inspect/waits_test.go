@@ -2,6 +2,7 @@ package inspect_test
 
 import (
 	"regexp"
+	"strings"
 	"testing"
 	"time"
 
@@ -113,11 +114,11 @@ func TestWaitsForHoldsAndLimits(t *testing.T) {
 				if got := timeInText.ReplaceAllString(said, "T"); got != want {
 					t.Errorf("job %s waits %q, want %q", id, got, want)
 				}
-				if id != "plain" && id != "soon" && c.queue == (signalbox.Limits{}) && (!c.holds || c.hold != "") {
-					continue // a listing doesn't know about groups
+				if id != "plain" && id != "soon" && !strings.Contains(said, "queue") {
+					said = "" // a listing doesn't know what keeps a group's jobs
 				}
 				for listed, err := range s.ins.Jobs(ctx, s.Name(), inspect.Filter{State: state, IDPrefix: id}) {
-					if s.must(err); listed.Waits != said && want != one {
+					if s.must(err); listed.Waits != said {
 						t.Errorf("job %s is listed as waiting %q, want %q", id, listed.Waits, said)
 					}
 				}
