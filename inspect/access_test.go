@@ -119,6 +119,9 @@ func TestViewer(t *testing.T) {
 	if queues, err := ins.Queues(ctx); err != nil || len(queues) != 1 {
 		t.Errorf("Queues = %+v, %v", queues, err)
 	}
+	if dead, err := ins.DeadByError(ctx, s.Name()); err != nil || dead.Looked != 2 {
+		t.Errorf("DeadByError = %+v, %v", dead, err)
+	}
 	if stats, err := ins.Stats(ctx, s.Name(), inspect.ByHour); err != nil || stats.Total.Enqueued == 0 {
 		t.Errorf("Stats = %+v, %v", stats, err)
 	}

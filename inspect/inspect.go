@@ -12,6 +12,7 @@
 //	entries, err := ins.Entries(ctx)            // of cron, with their last and next ticks
 //	for job, err := range ins.Jobs(ctx, "mail", inspect.Filter{State: signalbox.StateDead, Error: "timeout"})
 //	jobs, err := ins.Latest(ctx, "mail", signalbox.StateDead, 10) // those that died last
+//	summary, err := ins.DeadByError(ctx, "mail") // of what jobs died
 //	stats, err := ins.Stats(ctx, "mail", inspect.ByMinute) // what happened in the last three hours
 //	totals, err := ins.Totals(ctx, "mail")                 // and since the queue began
 //

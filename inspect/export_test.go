@@ -1,0 +1,4 @@
+package inspect
+
+// DeadByErrorOf is DeadByError with another bound.
+var DeadByErrorOf = (*Inspector).deadByError
