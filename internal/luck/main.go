@@ -6,8 +6,8 @@
 // twice, by itself, with the same flags. If it passes then, it was luck: its first output is kept in FOLDER, and the exit status is 0. Printing what FOLDER has
 // is for the caller.
 //
-// Some failures aren't luck, see [verdict]: all but a failed assertion, and an assertion that says that a promise was broken. The run also fails if a test has
-// luck in two steps, or if three tests have it.
+// Only a test that waited in vain, or that took too long, can have had luck: see [verdict]. Every other assertion may say that a promise is broken, and isn't tried
+// again. The run also fails if a test has luck in two steps, or if three tests have it.
 package main
 
 import (
@@ -157,14 +157,18 @@ func read(r io.Reader) (failed []failure, other string) {
 	}
 }
 
-// What is never luck, wherever it stands, and what isn't in an assertion: words by which our tests say that a promise was broken.
 var (
-	crash     = regexp.MustCompile(`(?m)DATA RACE|^panic: |^fatal error: |test timed out|race detected|goleak|goroutines? (is|are) left|^signal: |^exit status [^1]`)
+	// What is never luck, wherever it stands.
+	crash = regexp.MustCompile(`(?m)DATA RACE|^panic: |^fatal error: |test timed out|race detected|goleak|goroutines? (is|are) left|^signal: |^exit status [^1]`)
+	// An assertion, but for what a server's log is told as, which is no assertion.
 	assertion = regexp.MustCompile(`^( +)\w+\.go:\d+: (log of the server at )?`)
-	promise   = regexp.MustCompile(`(?i)\b(lost|loses?|twice|doubled?|duplicates?|two holders|second holder|both hold|holders|overlap\w*|times|doctor|check|findings?|violat\w*|leak\w*|more than one|again|missed|tokens?)\b`)
+	// The words by which our tests say that something took too long.
+	slow = regexp.MustCompile(`(?i)still not so after|not within|\btook\b|\bin time\b|\btoo (late|early|slow)\b|deadline exceeded|\btimed?[- ]?out\b|shows nothing`)
+	// Words by which they say that a promise was broken, also where something took too long.
+	promise = regexp.MustCompile(`(?i)\b(lost|loses?|twice|doubled?|duplicates?|two holders|second holder|both hold|holders|overlap\w*|times|doctor|check|findings?|violat\w*|leak\w*|more than one|again|missed|tokens?|got|want)\b`)
 )
 
-// verdict says why the failure that go test prints thus isn't luck, or nothing.
+// verdict says why the failure that go test prints thus isn't luck, or nothing. It is luck only if each assertion says that something took too long.
 func verdict(output string) string {
 	if m := crash.FindString(output); m != "" {
 		return fmt.Sprintf("its package's output has %q", strings.TrimSpace(m))
@@ -175,6 +179,9 @@ func verdict(output string) string {
 		switch m := assertion.FindStringSubmatch(line); {
 		case m != nil && m[2] == "":
 			asserted, margin = true, m[1]+" "
+			if !slow.MatchString(line) {
+				return fmt.Sprintf("an assertion doesn't say that something took too long: %q", strings.TrimSpace(line))
+			}
 		case margin == "" || !strings.HasPrefix(line, margin):
 			margin = ""
 			continue
