@@ -17,6 +17,10 @@ help: ## list the targets
 test: ## run all tests
 	go test ./...
 
+.PHONY: short
+short: ## run the tests without the long ones
+	go test -short ./...
+
 .PHONY: race
 race: ## run all tests under the race detector
 	go test -race -timeout 15m ./...

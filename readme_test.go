@@ -17,6 +17,9 @@ import (
 
 // TestREADME: the program of README.md runs its job, and a SIGTERM ends it with status 0.
 func TestREADME(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it is long")
+	}
 	t.Parallel()
 	page, err := os.ReadFile("README.md")
 	if err != nil {

@@ -57,6 +57,9 @@ func (Tick) Kind() string   { return "tick" }
 // TestTheWholeWay follows jobs from the schedulers that enqueue them to the spans that describe them:
 // through a queue, workers of which one dies, leases, a named lock and retries.
 func TestTheWholeWay(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it is long")
+	}
 	t.Parallel()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()

@@ -76,6 +76,9 @@ func TestDoAllActsOnce(t *testing.T) {
 
 // Records that can't be edited don't keep DoAll from the other jobs, and are named at the end. Another call finds them, and only them.
 func TestDoAllEditsTheOthers(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it is long")
+	}
 	t.Parallel()
 	s := newStage(t, redistest.Start(t).Client())
 	const n = 450

@@ -124,6 +124,9 @@ func (s *stage) namesake(rdb redis.UniversalClient) *stage {
 // An import that is cut off at any command, before or after Redis ran it, is ended by a second one: each job is there once, all that the file's queue knew is known, and
 // nothing runs before the end.
 func TestImportIsCutOffAnywhere(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it is long")
+	}
 	t.Parallel()
 	s := newStage(t, redistest.Start(t).Client())
 	file := s.withPast(450)

@@ -253,6 +253,9 @@ func TestCursors(t *testing.T) {
 
 // A cursor is good for its queue and its state only, and only as it was given out.
 func TestBadCursors(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it is long")
+	}
 	t.Parallel()
 	rdb := redistest.Start(t).Client()
 	s, other := newStage(t, rdb), newStage(t, rdb)

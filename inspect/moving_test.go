@@ -102,6 +102,9 @@ var deadJobs = flag.Int("inspect.jobs", 20_000, "dead jobs, and ready ones, of T
 
 // A listing needs the same memory for any number of jobs, and so does a retry of all. No call blocks Redis for long. -inspect.jobs=1000000 -v prints the figures.
 func TestLongListings(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it is long")
+	}
 	srv := redistest.New(t)
 	rdb := srv.Client()
 	s := newStage(t, rdb)

@@ -133,12 +133,18 @@ func (bulky) Kind() string { return "bulky" }
 
 // TestCrowdOnRedis: on a real Redis, entries in three schedulers are due in the same second.
 func TestCrowdOnRedis(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it is long")
+	}
 	t.Parallel()
 	testCrowd(t, *cronEntries, nil)
 }
 
 // TestCrowdFarAway: the same with round trips of 400 ms.
 func TestCrowdFarAway(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it is long")
+	}
 	t.Parallel()
 	testCrowd(t, 300, func(o *redis.UniversalOptions) {
 		o.Dialer = func(ctx context.Context, network, addr string) (net.Conn, error) {

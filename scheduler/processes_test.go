@@ -56,6 +56,9 @@ func beScheduler(where string) int {
 // TestTenProcesses: ten processes run the same entry. During the test one is killed and one is
 // started. Each second is enqueued once.
 func TestTenProcesses(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it is long")
+	}
 	t.Parallel()
 	srv := redistest.Start(t)
 	q := checked(t, srv.Client())

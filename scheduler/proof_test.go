@@ -26,6 +26,9 @@ var (
 // TestEveryTickOnce: processes run entries of one second each. Meanwhile some are killed and replaced, some are stopped and go on, and Redis
 // is killed and starts again from its append-only file. Each tick of each entry is enqueued once, and none is missed.
 func TestEveryTickOnce(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it is long")
+	}
 	t.Parallel()
 	processes, entries, lasts, every := 3, 10, 6*time.Second, 1500*time.Millisecond
 	if *proofDuration > 0 {

@@ -28,6 +28,9 @@ const (
 // TestChaos runs many jobs in three processes and kills one of them every second. All jobs complete. The tokens of a job's
 // deliveries always rise. What the history of the queue counts, period by period, adds up to what there was.
 func TestChaos(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it is long")
+	}
 	t.Parallel()
 	r := newRig(t)
 	r.begins()

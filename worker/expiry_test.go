@@ -14,6 +14,9 @@ import (
 
 // Jobs that haven't started in time end while the only slot is taken, and while the queue is paused. OnDead and the log say so.
 func TestExpireAfter(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it is long")
+	}
 	t.Parallel()
 	r := newRig(t)
 	gate, open := r.gate()

@@ -244,6 +244,9 @@ func underKills(t *testing.T, rdb redis.UniversalClient, addrs []string, queues 
 // two jobs of a group, or with a unique key, run at a time in workers that are alive. The jobs of each producer begin in their order, for each group and priority. Rates are kept. In
 // the end nothing is left.
 func TestLinesUnderKills(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it is long")
+	}
 	t.Parallel()
 	srv := redistest.New(t)
 	underKills(t, srv.Client(), []string{srv.Addr()}, 1)
@@ -251,6 +254,9 @@ func TestLinesUnderKills(t *testing.T) {
 
 // TestLinesUnderKillsInACluster is the same with three queues on a Cluster of three masters.
 func TestLinesUnderKillsInACluster(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it is long")
+	}
 	t.Parallel()
 	c := redistest.Cluster(t)
 	underKills(t, c.Client(), c.Addrs(), 3)
@@ -258,6 +264,9 @@ func TestLinesUnderKillsInACluster(t *testing.T) {
 
 // TestRatesAreUsed: without kills, and with jobs that wait, the rate of a queue is kept and used.
 func TestRatesAreUsed(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it is long")
+	}
 	t.Parallel()
 	srv := redistest.New(t)
 	p := newProof(t, srv.Client(), []string{srv.Addr()}, 1)

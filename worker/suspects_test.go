@@ -27,6 +27,9 @@ func (r *rig) innocents(n int) {
 
 // Two processes are killed from outside, and all their jobs are suspects. They have all slots again within two lengths of a job.
 func TestTwoKills(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it is long")
+	}
 	t.Parallel()
 	r := newRig(t)
 	n := *suspectJobs
@@ -62,6 +65,9 @@ func TestTwoKills(t *testing.T) {
 // A job kills its process at once, among many that do nothing wrong. It is dead at its fifth crash. No other job is, and at most sixteen come to
 // three crashes, none to four.
 func TestBombAmongInnocents(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it is long")
+	}
 	t.Parallel()
 	r := newRig(t)
 	n := *suspectJobs

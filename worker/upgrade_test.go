@@ -135,6 +135,9 @@ func (u *upgrade) renewedTwice() {
 
 // Two builds share queues, and one of them knows one more layout. It checks what docs/wire.md says about programs that are too old.
 func TestUpgrade(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it is long")
+	}
 	t.Parallel()
 	newer := newerBuild(t)
 	for name, test := range map[string]func(u *upgrade){

@@ -78,6 +78,9 @@ func goSuite(t *testing.T) {
 }
 
 func TestLuck(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it is long")
+	}
 	goSuite(t)
 	for name, c := range map[string]struct {
 		fails string
@@ -117,6 +120,9 @@ func TestLuck(t *testing.T) {
 
 // A test has luck once, and two have it in all steps together.
 func TestLuckIsBounded(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it is long")
+	}
 	goSuite(t)
 	folder := t.TempDir()
 	step := func(fails string) error {

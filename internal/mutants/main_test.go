@@ -156,6 +156,9 @@ func TestMoved(t *testing.T) {
 
 // What has changed since a commit decides which bugs are tried.
 func TestChoose(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it is long")
+	}
 	test := "package a\n\nfunc TestA(t *testing.T) {\n\ta()\n}\n\nfunc TestOther(t *testing.T) {\n\ta()\n}\n"
 	table := "package a\n\nvar tests = []test{\n\t{\"SubA\", testSubA},\n}\n\nfunc testSubA(t *testing.T) {\n\ta()\n}\n"
 	lua := "local function a()\n  one()\nend\n"

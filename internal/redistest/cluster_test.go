@@ -29,6 +29,9 @@ func TestCluster(t *testing.T) {
 }
 
 func TestClusterFailover(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it is long")
+	}
 	t.Parallel()
 	c := redistest.ClusterWithReplicas(t)
 	rdb := c.Client()

@@ -7,6 +7,9 @@ import (
 )
 
 func TestSentinelFailover(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it is long")
+	}
 	t.Parallel()
 	s := redistest.Sentinel(t)
 	rdb := s.Client()

@@ -167,6 +167,9 @@ func TestHourIsWildcard(t *testing.T) {
 // TestNextProperties compares random schedules with the brute force of dst_test.go, over
 // a few random days.
 func TestNextProperties(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it is long")
+	}
 	t.Parallel()
 	rng := rand.New(rand.NewPCG(1, 2))
 	pick := func(list ...string) string { return list[rng.IntN(len(list))] }

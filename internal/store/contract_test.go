@@ -17,6 +17,9 @@ import (
 //
 // testdata/contract.txt has what doesn't keep to it: for each file and function the names that it reads. It only ever gets shorter.
 func TestContract(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it is long")
+	}
 	t.Parallel()
 	text, err := os.ReadFile("testdata/contract.txt")
 	if err != nil {

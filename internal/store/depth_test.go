@@ -242,6 +242,9 @@ func (r *rig) passes(d time.Duration) {
 
 // Of many lines that may go on the depths are an estimate. However many others are blocked, that changes nothing.
 func TestDepthsOfManyGroups(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it is long")
+	}
 	t.Parallel()
 	r := onShared(t)
 	r.open()

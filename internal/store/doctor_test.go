@@ -503,6 +503,9 @@ func (r *rig) move(rnd *rand.Rand, who, round, n int) {
 
 // With many sessions a call looks at few jobs. The others of its page are looked at by the next calls.
 func TestDoctorOfManySessions(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it is long")
+	}
 	t.Parallel()
 	r := unchecked(t, redistest.Start(t).Client())
 	for i := range 500 {
@@ -521,6 +524,9 @@ func TestDoctorOfManySessions(t *testing.T) {
 // A queue with more jobs than a page, in a list, a session and as dead ones: each of some lost ones is found, and no call is long.
 // -doctor.jobs=50000 -v prints how long.
 func TestDoctorOfMany(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it is long")
+	}
 	t.Parallel()
 	srv := redistest.New(t)
 	r := newQueue(t, srv.Client())

@@ -529,6 +529,9 @@ func (s *keySpy) ProcessHook(redis.ProcessHook) redis.ProcessHook {
 // Each key of each script in turn holds another type: the call fails, nothing is changed, and
 // all is well when the key is.
 func TestWrongType(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it is long")
+	}
 	t.Parallel()
 	rdb := redistest.Start(t).Client()
 	covered := map[string]bool{}

@@ -135,6 +135,9 @@ func (c *crowd) seen(seed uint64, listed map[string]int) {
 
 // A ready job that stays in its list is listed, whatever happens to the other jobs meanwhile.
 func TestListOfMovingJobs(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it is long")
+	}
 	t.Parallel()
 	for seed := range uint64(8) {
 		c := newCrowd(t, seed)
@@ -160,6 +163,9 @@ func TestListOfMovingJobs(t *testing.T) {
 
 // The same holds if each page is a separate listing that continues after a cursor.
 func TestCursorsOfMovingJobs(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it is long")
+	}
 	t.Parallel()
 	for seed := range uint64(8) {
 		c := newCrowd(t, seed)
@@ -291,6 +297,9 @@ func TestLongListIsSearchedInParts(t *testing.T) {
 
 // Jobs that are due at the same time, or that ended at the same time, are each listed once, even if some leave the list meanwhile.
 func TestManyAtTheSameTime(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it is long")
+	}
 	t.Parallel()
 	at := When{At: time.Now().Add(time.Hour).Truncate(time.Microsecond)}
 	for seed := range uint64(8) {
@@ -477,6 +486,9 @@ func (s argSpy) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 
 // A reader removes most jobs while it reads them. It doesn't read the jobs again that it leaves.
 func TestListIsNotReadAgain(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it is long")
+	}
 	t.Parallel()
 	c := newCrowd(t, 0)
 	c.fill(1900, When{})
@@ -495,6 +507,9 @@ func TestListIsNotReadAgain(t *testing.T) {
 
 // The same holds if whole pages are removed and the jobs that are left stand before them.
 func TestListOfFewThatAreLeft(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it is long")
+	}
 	t.Parallel()
 	c := newCrowd(t, 0)
 	c.fill(1900, When{})

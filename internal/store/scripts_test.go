@@ -306,6 +306,9 @@ func TestOnePlace(t *testing.T) {
 
 // Each file includes the fragments whose functions it uses, and no others. A step is included in one script.
 func TestFragments(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it is long")
+	}
 	t.Parallel()
 	fragments := luaFiles(t, "scripts/fragments")
 	if len(fragments) < 30 {

@@ -168,6 +168,9 @@ func (w *copyWalk) walk() {
 // TestCopyWalk: if one of two queues fails over while dead jobs are copied, no dead job is lost, each has a copy at last unless the other queue forgets one that it was given, and
 // a job and all its copies have one effect. make walk is the long form.
 func TestCopyWalk(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it is long")
+	}
 	t.Parallel()
 	needsDump(t)
 	rdb := redistest.New(t).Client()

@@ -206,6 +206,9 @@ func (w *moveWalk) walk() (failedOver bool) {
 // TestMoveWalk: if one of two queues fails over while jobs move between them, a job is lost only if that queue alone had it and forgets it, and runs
 // again only if the queue forgets that it ran, or that it left. make walk is the long form.
 func TestMoveWalk(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it is long")
+	}
 	t.Parallel()
 	rdb := redistest.New(t).Client()
 	first := *walkSeed

@@ -93,6 +93,9 @@ func (w *walk) some() *walker { return w.workers[w.rnd.Intn(len(w.workers))] }
 // TestGroupWalk: whatever happens to jobs of groups, each is in one place, limits and rates are kept, lines keep their order, jobs expire in time, a full
 // queue takes no more, nobody waits who may go on, each call is answered as the model says, and in the end nothing is left. make walk is the long form.
 func TestGroupWalk(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it is long")
+	}
 	t.Parallel()
 	rdb := redistest.New(t).Client()
 	first := *walkSeed

@@ -584,6 +584,9 @@ func (w *keyWalk) verify() {
 // TestUniqueWalk: whatever happens to jobs with unique keys, each enqueue has the fate that the model predicts, jobs expire in time, and in the end no
 // key is left.
 func TestUniqueWalk(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it is long")
+	}
 	t.Parallel()
 	rdb := redistest.New(t).Client()
 	first := *walkSeed

@@ -74,6 +74,9 @@ type restarted struct {
 // Servers are killed and come back with an older memory, again and again, while some processes run and
 // others begin: tokens only rise. The long form is make restarts.
 func TestTokensRiseOverRestarts(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it is long")
+	}
 	t.Parallel()
 	redistest.New(t) // skips the test, not only its parts, where there is no real server
 	var all restarted
