@@ -16,6 +16,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/redis/go-redis/v9"
+
 	"github.com/signalbox-go/signalbox"
 	"github.com/signalbox-go/signalbox/internal/lease"
 	"github.com/signalbox-go/signalbox/internal/redistest"
@@ -26,7 +28,12 @@ import (
 // still returns a queue that works nothing, with a session that lasts an hour.
 func still(t *testing.T, slots int) *queue {
 	t.Helper()
-	rdb := redistest.Start(t).Client()
+	return stillOn(t, redistest.Start(t).Client(), slots)
+}
+
+// stillOn is like still, with a client that may have no server.
+func stillOn(t *testing.T, rdb redis.UniversalClient, slots int) *queue {
+	t.Helper()
 	w, err := New(rdb, Config{SessionTTL: time.Hour, Logger: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		t.Fatal(err)

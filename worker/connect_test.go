@@ -5,9 +5,11 @@ import (
 	"net"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/signalbox-go/signalbox"
 	"github.com/signalbox-go/signalbox/internal/redistest"
 )
 
@@ -79,4 +81,32 @@ func (dialTo) ProcessHook(next redis.ProcessHook) redis.ProcessHook { return nex
 
 func (dialTo) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
 	return next
+}
+
+// A worker that starts while Redis is away leaves the sessions of others alone when it is back, as those do that ran meanwhile: their workers
+// could not renew them, and give the jobs back.
+func TestStartInAnOutage(t *testing.T) {
+	t.Parallel()
+	for _, away := range []bool{false, true} {
+		r := newRig(t)
+		r.add(signalbox.Job{}, signalbox.Job{})
+		r.die(2)
+		proxy := redistest.NewProxy(t, redistest.Start(t).Addr())
+		proxy.Refuse(away)
+		w := r.workerOn(proxy.ClientWith(func(o *redis.UniversalOptions) { o.MaxRetries, o.DialerRetries = -1, 1 }), r.lease(1, time.Hour))
+		ran := r.reporter(w)
+		r.start(w)
+		if away {
+			redistest.Eventually(t, func() bool { return r.log.count("waiting for Redis") > 0 }, "the worker waits")
+			proxy.Refuse(false)
+		}
+		for range 20 { // each claim's reply tells of the session that is over
+			r.works(ran, "a job runs")
+		}
+		if !away {
+			r.log.says(t, "took back the jobs")
+		} else if n := r.log.count("took back the jobs"); n != 0 {
+			t.Error("the jobs of a session that ended in the outage were taken back at once")
+		}
+	}
 }

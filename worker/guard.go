@@ -42,7 +42,10 @@ func (q *queue) reportHang(limit time.Duration) {
 	now := time.Since(q.born)
 	for i := range q.waits {
 		began := q.waits[i].began.Load()
-		if began == 0 || now-time.Duration(began) < limit || q.heardAt.Load() > began || q.away.Load() {
+		if began == 0 || now-time.Duration(began) < limit || q.heardAt.Load() > began {
+			continue
+		}
+		if _, _, gone := q.w.link.absence(q); gone {
 			continue
 		}
 		what := "claim"

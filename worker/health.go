@@ -132,8 +132,8 @@ func (q *queue) problems(link *link, now time.Time) []health.Problem {
 	ttl := q.w.cfg.SessionTTL
 	if st := &q.stuck; st.handlers > 0 {
 		severity := health.Degraded
-		served := !gone && q.session != nil && !q.session.over() // else they may wait for Redis, which no restart brings back
-		if !st.full.IsZero() && served && now.Sub(later(st.full, q.outage)) >= brokenAfter {
+		// Handlers may wait for Redis, which no restart brings back.
+		if !st.full.IsZero() && q.served(gone) && now.Sub(st.full)-st.idle >= brokenAfter {
 			severity = health.Broken
 		}
 		add(health.HandlersStuck, severity, st.since, "%d handlers go on though their contexts have ended; %d of %d slots are free", st.handlers, q.slots.free(), q.slots.size)

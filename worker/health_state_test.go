@@ -103,7 +103,7 @@ func TestStuckHandlersBreakAWorker(t *testing.T) {
 		"both while Redis is away":   {2, brokenAfter, func(q *queue) { q.gone("renew", time.Now(), errors.New("no answer")) }, health.Degraded},
 		"both after the lease ended": {2, brokenAfter, func(q *queue) { q.session.end(lock.ErrLost) }, health.Degraded},
 		"both after it was lost":     {2, brokenAfter, func(q *queue) { q.mu.Lock(); q.lose(q.session); q.mu.Unlock() }, health.Degraded},
-		"both, and Redis is back":    {2, brokenAfter, func(q *queue) { q.outage = time.Now().Add(brokenAfter / 2) }, health.Degraded},
+		"both, and Redis was away":   {2, brokenAfter, func(q *queue) { q.stuck.idle += time.Second }, health.Degraded},
 	} {
 		q := still(t, 2)
 		getStuck(q, tc.stuck)

@@ -19,18 +19,23 @@ type link struct {
 
 	mu     sync.Mutex           // is held while a record is logged
 	opened int                  // queues that have had a session
-	away   map[*queue]absence   // queues that are not served; changed with mu and show held, read with either
+	away   map[*queue]absence   // queues that are not served, or have lost a reply; changed with mu and show held, read with either
 	since  time.Time            // when the outage began
 	said   map[string]time.Time // for each kind of error in this outage: when it was last logged
 
 	show sync.Mutex // is never held while a record is logged: reports don't wait for the log
 }
 
-// An absence is that of Redis for a queue.
+// An absence is that of Redis for a queue. If only replies were lost with their connections, it is not known yet whether Redis is away: the next
+// answer, or the next failure, says so.
 type absence struct {
 	since time.Time
-	why   string // by the last call that failed; without address and secret
+	why   string    // by the last call that failed; without address and secret
+	lost  time.Time // when the first reply was lost, if that is all; else zero
 }
+
+// outage reports whether Redis is known to be away.
+func (a absence) outage() bool { return a.lost.IsZero() }
 
 func newLink(w *Worker, found *store.Findings) *link {
 	l := &link{w: w, again: make(chan struct{}, 1), away: make(map[*queue]absence), said: make(map[string]time.Time)}
@@ -43,11 +48,21 @@ func (l *link) absence(q *queue) (since time.Time, why string, gone bool) {
 	l.show.Lock()
 	defer l.show.Unlock()
 	a, gone := l.away[q]
-	return a.since, a.why, gone
+	return a.since, a.why, gone && a.outage()
 }
 
-// miss notes since when a queue is not served. mu is held. The queue's flag changes in the same step: if it stayed behind, an answer could
-// end the outage in between, and the flag would say for good that a hang was reported.
+// outage reports whether an outage is under way. mu is held.
+func (l *link) outage() bool {
+	for _, a := range l.away {
+		if a.outage() {
+			return true
+		}
+	}
+	return false
+}
+
+// miss notes since when a queue is not served. mu is held. The queue's flag changes in the same step: an answer looks at the flag, and ends the
+// absence if it is set.
 func (l *link) miss(q *queue, a absence) {
 	l.show.Lock()
 	defer l.show.Unlock()
@@ -95,21 +110,33 @@ func orUnknown(s string) string {
 	return s
 }
 
-// lost notes that a queue is not served since a time. It always logs the beginning of an outage. It logs other kinds of errors within
+// lost notes that a queue is not served since a time: then a call began that failed. It reports whether that is an outage. It always logs the beginning of an outage. It logs other kinds of errors within
 // the outage once a minute each. The log is the user's code and may be slow. It is called under mu all the same, so that the lines are
 // in order: only failed calls wait for it, and no report of the worker's health.
-func (l *link) lost(q *queue, what string, since time.Time, err error) {
+//
+// A reply that was lost with its connection is no outage, however many calls were under way: connections break. If a call that began
+// after that fails, too, both are one.
+func (l *link) lost(q *queue, what string, since time.Time, err error) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	first := len(l.away) == 0
+	a := absence{since: since, why: publicReason(err)}
+	old, ok := l.away[q]
+	if ok {
+		a.since = old.since
+	}
+	if isCut(err) && (!ok || !old.outage() && since.Before(old.lost)) {
+		if a.lost = old.lost; !ok {
+			a.lost = time.Now()
+		}
+		l.miss(q, a)
+		return false
+	}
+	first := !l.outage()
 	if first {
 		clear(l.said)
-		l.since = since
+		l.since = a.since
 	}
-	if old, ok := l.away[q]; ok {
-		since = old.since
-	}
-	l.miss(q, absence{since, publicReason(err)})
+	l.miss(q, a)
 	again := sayAgain(l.said, errorKind(err))
 	switch {
 	case first:
@@ -118,22 +145,26 @@ func (l *link) lost(q *queue, what string, since time.Time, err error) {
 	case again:
 		l.w.log.Warn("signalbox: Redis is still away", "error", err, "queue", q.store.Name(), "call", what)
 	}
+	return true
 }
 
 // back notes that a queue is served again. The outage ends when all queues are.
 func (l *link) back(q *queue) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if _, gone := l.away[q]; !gone {
+	a, gone := l.away[q]
+	if !gone {
 		return
 	}
 	l.serves(q)
-	if len(l.away) > 0 {
-		return
+	if a.outage() {
+		if l.outage() {
+			return
+		}
+		l.w.log.Info("signalbox: Redis is back", "after", time.Since(l.since).Round(time.Millisecond).String())
 	}
-	l.w.log.Info("signalbox: Redis is back", "after", time.Since(l.since).Round(time.Millisecond).String())
 	select {
-	case l.again <- struct{}{}:
+	case l.again <- struct{}{}: // it may be another Redis, or one that was restarted
 	default: // a look at the servers is already requested
 	}
 }

@@ -3,9 +3,11 @@ package worker
 import (
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"slices"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -25,8 +27,9 @@ func (q *queue) failed(what string, began time.Time, err error) {
 	}
 	// A call that gets no answer for long says nothing new if another one was answered meanwhile: an outage that was over before may have cut it.
 	if away && (refused || q.heardAt.Load() <= int64(began.Sub(q.born))) {
-		q.gone(what, began, err)
-		return
+		if q.gone(what, began, err) {
+			return
+		}
 	}
 	if refused {
 		q.noteRefusal(what, began, err)
@@ -34,9 +37,9 @@ func (q *queue) failed(what string, began time.Time, err error) {
 	q.warn("call:"+what+":"+errorKind(err), "signalbox: a call to Redis failed, and is made again", "call", what, "error", err)
 }
 
-// gone notes that the queue is not served since the given time.
-func (q *queue) gone(what string, since time.Time, err error) {
-	q.w.link.lost(q, what, since, err)
+// gone notes that the queue is not served since the given time. It reports whether that is an outage.
+func (q *queue) gone(what string, since time.Time, err error) bool {
+	return q.w.link.lost(q, what, since, err)
 }
 
 // closed ends the worker because its client was closed. At the end of a drain, calls of the worker's own client end the same way.
@@ -60,6 +63,14 @@ func isOutage(err error) bool {
 		return true
 	}
 	return slices.ContainsFunc(outages, func(word string) bool { return redis.HasErrorPrefix(err, word) })
+}
+
+// isCut reports whether a connection broke under the call.
+func isCut(err error) bool {
+	if op, ok := errors.AsType[*net.OpError](err); ok && op.Op == "dial" {
+		return false
+	}
+	return slices.ContainsFunc([]error{io.EOF, io.ErrUnexpectedEOF, net.ErrClosed, syscall.ECONNRESET, syscall.ECONNABORTED, syscall.EPIPE}, func(cut error) bool { return errors.Is(err, cut) })
 }
 
 // answered notes that a call that began at start was answered.

@@ -18,33 +18,35 @@ import (
 const replicaPatience = 5 * time.Second
 
 // preflight waits until Redis answers. It refuses a server that would lose jobs, and one whose ACL forbids calls that a worker
-// needs.
-func preflight(ctx context.Context, rdb redis.UniversalClient, log *slog.Logger, queues []*store.Queue) (*store.Findings, error) {
+// needs. waited says that Redis was away, or was silent for the given time.
+func preflight(ctx context.Context, rdb redis.UniversalClient, log *slog.Logger, queues []*store.Queue, silent time.Duration) (found *store.Findings, waited bool, err error) {
 	b := backoff.NewExponentialBackOff(
 		backoff.WithInitialInterval(100*time.Millisecond), backoff.WithMaxInterval(5*time.Second), backoff.WithMaxElapsedTime(0))
 	start := time.Now()
 	for {
+		began := time.Now()
 		answered := store.Watch(rdb, log)
 		found, err := store.Inspect(ctx, rdb, queues, store.Worker)
 		answered()
 		wait := b.NextBackOff()
 		switch {
 		case ctx.Err() != nil:
-			return nil, ctx.Err()
+			return nil, waited, ctx.Err()
 		case errors.Is(err, redis.ErrClosed):
-			return nil, fmt.Errorf("worker: the client is closed: %w", err)
+			return nil, waited, fmt.Errorf("worker: the client is closed: %w", err)
 		case err == nil && found.Err() == nil:
-			return found, nil
+			return found, waited || time.Since(began) >= silent, nil
 		case err == nil && (!found.Passing || time.Since(start) > replicaPatience):
-			return nil, found.Err()
+			return nil, waited, found.Err()
 		case err == nil:
 			err = found.Err()
 		}
+		waited = true
 		log.WarnContext(ctx, "signalbox: waiting for Redis", "error", err, "next_try", wait.String())
 		select {
 		case <-time.After(wait):
 		case <-ctx.Done():
-			return nil, ctx.Err()
+			return nil, waited, ctx.Err()
 		}
 	}
 }

@@ -36,6 +36,9 @@ type stuckHandlers struct {
 	handlers int
 	since    time.Time // when the first of their contexts ended
 	full     time.Time // since when they keep all slots, or those of all queues all of the bound's room; zero: they don't
+
+	looked time.Time     // when the guard has last looked
+	idle   time.Duration // for how long since full they may have waited for Redis
 }
 
 // A late counts deliveries that last longer than their contexts.
@@ -68,6 +71,7 @@ func (q *queue) reportStuck() {
 	var handlers, others late
 	var fresh []*delivery
 	kept := 0
+	_, _, away := q.w.link.absence(q)
 	q.mu.Lock()
 	news := q.unstick(ended)
 	for _, d := range ended {
@@ -101,7 +105,8 @@ func (q *queue) reportStuck() {
 			}
 		}
 	}
-	q.stuck = stuckHandlers{since: now.Add(-handlers.longest)}
+	before := q.stuck
+	q.stuck = stuckHandlers{since: now.Add(-handlers.longest), looked: now}
 	for _, n := range handlers.kinds {
 		q.stuck.handlers += n
 	}
@@ -109,6 +114,7 @@ func (q *queue) reportStuck() {
 	if kept > 0 && kept == len(q.slots.all) {
 		q.stuck.full = full
 	}
+	q.stuck.idle = q.idled(&before, now, away)
 	q.mu.Unlock()
 	if len(fresh) > 0 {
 		q.takeStacks(fresh)
@@ -118,6 +124,24 @@ func (q *queue) reportStuck() {
 	}
 	q.warnStuck(&handlers, &others)
 }
+
+// idled returns for how long of the time since stuck handlers keep all slots they may have waited for Redis: it was away, or the lease had
+// ended. That is measured from one look of the guard to the next, and the time before the first look counts. before is what the guard saw last. q.mu is held.
+func (q *queue) idled(before *stuckHandlers, now time.Time, away bool) time.Duration {
+	st := &q.stuck
+	switch {
+	case st.full.IsZero():
+		return 0
+	case !st.full.Equal(before.full):
+		return now.Sub(st.full)
+	case !q.served(away):
+		return before.idle + now.Sub(before.looked)
+	}
+	return before.idle
+}
+
+// served reports whether handlers that wait for Redis would go on. away says whether it is. q.mu is held.
+func (q *queue) served(away bool) bool { return !away && q.session != nil && !q.session.over() }
 
 // unstick forgets the ends of contexts after which middleware has called the handler again with another context, that goes on. It
 // reports whether such a handler was stuck. q.mu is held.

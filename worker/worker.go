@@ -223,7 +223,7 @@ func (w *Worker) Run(ctx context.Context) (err error) {
 	}
 	conns := w.connect(ctx)
 	defer conns.close()
-	found, err := preflight(ctx, w.rdb, w.log, stores)
+	found, waited, err := preflight(ctx, w.rdb, w.log, stores, w.cfg.SessionTTL/3)
 	if err != nil {
 		if ctx.Err() != nil {
 			return nil // asked to stop before there was anything to drain
@@ -238,6 +238,11 @@ func (w *Worker) Run(ctx context.Context) (err error) {
 	for _, s := range stores {
 		o := s.On(own)
 		queues, owned = append(queues, newQueue(w, s, o, w.cfg.Queues[s.Name()].Concurrency, bound)), append(owned, o)
+	}
+	if waited { // so did other workers, whose sessions have ended meanwhile
+		for _, q := range queues {
+			q.disturbed()
+		}
 	}
 	w.checkPool(ctx, stores)
 	defer observe(ctx, w.cfg.MeterProvider, w.log, owned)()
