@@ -3,6 +3,7 @@ package scheduler
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"strconv"
 	"strings"
@@ -193,6 +194,24 @@ func TestLeavingACallThatWasNotSent(t *testing.T) {
 			t.Errorf("job %s is in, its caller was told that it is not", job.ID)
 		}
 	}
+}
+
+// Callers share a call, and one of them has left it. The others get what became of their own jobs, and the jobs that these have met; nothing is written
+// into the memory of the one that left.
+func TestOutcomesOfASharedCall(t *testing.T) {
+	t.Parallel()
+	newRequest := func(items int, left bool) *request {
+		return &request{items: make([]store.Item, items), fates: make([]store.Fate, items), left: left, met: []met{{5, store.Met{ID: "of a call before"}}}}
+	}
+	a, gone, b := newRequest(2, false), newRequest(2, true), newRequest(3, false)
+	l := &lane{requests: []*request{a, gone, b}}
+	l.handOver(store.NewFates(time.Now(), store.MetKey, store.PutIn, store.PutIn, store.MetKey, store.Taken, store.Updated, store.MetKey).
+		Meeting(store.Met{ID: "a"}, store.Met{ID: "gone"}, store.Met{ID: "b1"}, store.Met{ID: "b2"}))
+	same(t, "the first's fates", fmt.Sprint(a.fates), fmt.Sprint([]store.Fate{store.MetKey, store.PutIn}))
+	same(t, "the first's jobs met", fmt.Sprint(a.met), fmt.Sprint([]met{{0, store.Met{ID: "a"}}}))
+	same(t, "the last's fates", fmt.Sprint(b.fates), fmt.Sprint([]store.Fate{store.Taken, store.Updated, store.MetKey}))
+	same(t, "the last's jobs met", fmt.Sprint(b.met), fmt.Sprint([]met{{1, store.Met{ID: "b1"}}, {2, store.Met{ID: "b2"}}}))
+	same(t, "the fates of the one that left", fmt.Sprint(gone.fates), fmt.Sprint(make([]store.Fate, 2)))
 }
 
 // An uncertain call is made again with the option from its error. The job is enqueued once, with the same effect key.

@@ -46,6 +46,8 @@ type fakeServer struct {
 	calls         int             // for ticks
 	most          int             // the most ticks in one call
 	lanes         map[*store.Lane]fakeCall
+	overtake      bool        // another client makes a later call of the lane that makes the next call
+	overtaken     *store.Lane // whose calls it refuses since
 }
 
 // A fakeCall is what the server has stored about a lane's last call.
@@ -134,6 +136,12 @@ func (f *fakeServer) EnqueueTicks(ctx context.Context, lane *store.Lane, items [
 	f.most = max(f.most, len(items))
 	if f.refuse != nil {
 		return store.Fates{}, f.refuse
+	}
+	if f.overtake {
+		f.overtake, f.overtaken = false, lane
+	}
+	if lane == f.overtaken {
+		return store.Fates{}, store.ErrStale
 	}
 	now := time.Now().Add(f.skew)
 	call := f.lanes[lane]

@@ -229,6 +229,25 @@ func TestTickFiresAtLast(t *testing.T) {
 	}
 }
 
+// TestTicksOfALaneThatWasOvertaken: another client has made a later call of a lane, as one with a copy of this process' memory. Its calls are refused from
+// then on, so the ticks go over another lane, and none is late.
+func TestTicksOfALaneThatWasOvertaken(t *testing.T) {
+	bubble(t, func(t *testing.T, ctx context.Context) {
+		f := newFakeServer()
+		startFake(t, ctx, map[string]*fakeServer{"q": f}).cron(t, "e", "@every 1s", "q")
+		time.Sleep(2*time.Second + time.Second/2)
+		f.set(func() { f.overtake = true })
+		time.Sleep(5 * time.Second)
+		ticks := f.ticks()
+		for i := 1; i < len(ticks); i++ {
+			same(t, "time between two ticks", ticks[i].Sub(ticks[i-1]), time.Second)
+		}
+		if len(ticks) < 6 {
+			t.Errorf("%d ticks are in", len(ticks))
+		}
+	})
+}
+
 // TestTickWithoutAJob: a tick whose job can't be made is recorded.
 func TestTickWithoutAJob(t *testing.T) {
 	bubble(t, func(t *testing.T, ctx context.Context) {

@@ -114,6 +114,12 @@ func NewFates(now time.Time, fates ...Fate) Fates {
 	return Fates{Now: now, list: string(list)}
 }
 
+// Meeting returns the same fates, with the jobs that those of fate MetKey and Updated have met. It is for tests of callers.
+func (f Fates) Meeting(met ...Met) Fates {
+	f.met = met
+	return f
+}
+
 // Tick returns the tick and the entry of an item, if it has them.
 func (it *Item) Tick() (tick time.Time, entry string) {
 	t, _ := parseTick(it.when)
