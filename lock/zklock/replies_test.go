@@ -39,6 +39,33 @@ func TestReplyOfGrantLost(t *testing.T) {
 	}
 }
 
+// If the session has ended before the holder finds its lease, that lease is no lock: TryAcquire may take it over. It is deleted.
+func TestSessionEndsBeforeTheGrantIsFound(t *testing.T) {
+	t.Parallel()
+	p, key := newProxy(t, server(t)), newKey()
+	l, other := lockerOn(t, Config{}, p.addr()), locker(t, Config{})
+	p.loseReply(opMulti, func() {
+		path, _ := pathOf(other.root, key)
+		raw(t, other, deletion(path+"/"+markPrefix+seen(t, other, key).holder))
+	})
+	if got := <-acquiring(t.Context(), l, key); !errors.Is(got.err, lock.ErrLost) || !p.lostIt() {
+		t.Fatalf("a grant whose reply was lost (%v), and whose session has ended: %v, want %v", p.lostIt(), got.err, lock.ErrLost)
+	}
+	release(t, acquire(t, other, key))
+}
+
+// The mark of a holder went with its session. Its release frees the lock all the same.
+func TestReleaseWithoutTheMark(t *testing.T) {
+	t.Parallel()
+	l := locker(t, Config{})
+	k := acquire(t, l, newKey())
+	raw(t, l, deletion(k.markPath()))
+	release(t, k)
+	if v := seen(t, l, k.Key()); v.lease != "" || v.guarded {
+		t.Errorf("left of the lock: %+v", v)
+	}
+}
+
 // A waiter whose node was created without a reply finds it, and leaves no second one behind.
 func TestReplyOfQueueingLost(t *testing.T) {
 	t.Parallel()
