@@ -56,6 +56,26 @@ func TestCallsThatEndADrainAreBounded(t *testing.T) {
 	}
 }
 
+// A drain waits for handlers, for outcomes that no call has reported yet, and for calls, of each session.
+func TestDrainWaitsForWhatIsUnderWay(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		sessions []*session
+		busy     bool
+	}{
+		"no session":                     {nil, false},
+		"nothing is under way":           {[]*session{{}, {}}, false},
+		"a handler runs":                 {[]*session{{}, {running: 1}}, true},
+		"an outcome waits for a call":    {[]*session{{}, {unconfirmed: 1}}, true},
+		"a call waits for its reply":     {[]*session{{}, {calls: 1}}, true},
+		"the first session has the call": {[]*session{{calls: 1}, {}}, true},
+	} {
+		if q := (&queue{sessions: c.sessions}); q.busy() != c.busy {
+			t.Errorf("%s: busy is %v, want %v", name, q.busy(), c.busy)
+		}
+	}
+}
+
 // While a queue drains, a failed call without settlements is not repeated. One with settlements is, while its session may still live.
 func TestCallsThatAreNotMadeAgainInADrain(t *testing.T) {
 	t.Parallel()
