@@ -106,19 +106,27 @@ func TestReplyOfExtensionLost(t *testing.T) {
 // A release without a reply was a release, if nobody else could have ended the lock.
 func TestReplyOfReleaseLost(t *testing.T) {
 	t.Parallel()
-	p, key := newProxy(t, server(t)), newKey()
+	p := newProxy(t, server(t))
 	l, other := lockerOn(t, Config{}, p.addr()), locker(t, Config{})
-	k := acquire(t, l, key)
-	heir := make(chan *zkLock, 1)
-	p.loseReply(opMulti, func() { heir <- acquire(t, other, key) })
-	if err := k.Release(t.Context()); err != nil || !p.lostIt() {
-		t.Errorf("a release whose reply was lost (%v): %v", p.lostIt(), err)
+	for round := 1; ; round++ {
+		key := newKey()
+		k := acquire(t, l, key)
+		heir := make(chan *zkLock, 1)
+		p.loseReply(opMulti, func() { heir <- acquire(t, other, key) })
+		err := k.Release(t.Context())
+		next := <-heir
+		again := errors.Is(err, errAway) && round < 5 // on a slow machine the heir may take the whole time of the release
+		if err != nil && !again || !p.lostIt() {
+			t.Errorf("a release whose reply was lost (%v): %v", p.lostIt(), err)
+		}
+		if err := next.Extend(t.Context()); err != nil {
+			t.Errorf("the heir's lock: %v", err)
+		}
+		release(t, next)
+		if !again {
+			return
+		}
 	}
-	next := <-heir
-	if err := next.Extend(t.Context()); err != nil {
-		t.Errorf("the heir's lock: %v", err)
-	}
-	release(t, next)
 }
 
 // If the TTL is over when a repeated release is answered, nobody knows whether the first one freed the lock.
