@@ -83,6 +83,19 @@ func TestLogOfOutages(t *testing.T) {
 			id = get(t, ran, what+", and one of the other queue")
 		}
 	}
+	// renewed waits until a renewal of each queue has come through. The worker's own client has few connections: when as many dials have failed, it
+	// answers with the last failure for up to a second after Redis is back. That would be taken for the beginning of the next outage.
+	renewed := func() {
+		t.Helper()
+		for name := range cfg.Queues {
+			key := "signalbox:{default:" + name + "}:"
+			of := func(cmd []string) bool {
+				return len(cmd) > 4 && strings.EqualFold(cmd[0], "evalsha") && strings.HasPrefix(cmd[3], key+"lane:") && cmd[4] == key+"sessions"
+			}
+			before := proxy.Count(of)
+			redistest.Eventually(t, func() bool { return proxy.Count(of) > before }, "a renewal of %s comes through", name)
+		}
+	}
 	works("a job runs")
 	for _, outage := range []struct {
 		error      string
@@ -97,6 +110,9 @@ func TestLogOfOutages(t *testing.T) {
 		outage.begin()
 		redistest.Eventually(t, func() bool { return r.log.count("WARN", " away", outage.error) > before }, "the log says %s", outage.error)
 		outage.end()
+		if outage.error == "connection refused" {
+			renewed()
+		}
 		works("a job runs when it is over")
 		redistest.Eventually(t, func() bool { return r.log.count("Redis is away") == r.log.count("INFO", "Redis is back", "after=") }, "the log says that it is over")
 	}
