@@ -6,6 +6,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/redis/go-redis/v9"
+
 	"github.com/signalbox-go/signalbox"
 )
 
@@ -484,4 +486,63 @@ func TestGroupsInUse(t *testing.T) {
 	got, more, err = r.GroupsInUse(bg, 9)
 	r.must(err)
 	same(t, "all", fmt.Sprint(len(got), more, got[3].Waiting, got[3].Until.Equal(until)), "4 false 1 true")
+}
+
+// A renewal says that there is more to claim only if the queue's own limits, and a hold, let a job start. It says when to look again.
+func TestRenewalsOfLimitedQueues(t *testing.T) {
+	t.Parallel()
+	r := onShared(t)
+	r.open()
+	renewed := func(what string, more bool, least, most time.Duration) {
+		t.Helper()
+		_, hints, err := r.Renew(bg, r.session, time.Hour, "")
+		if r.must(err); hints.More != more || hints.Next < least || hints.Next > most {
+			t.Errorf("%s: more %v, next %v; want %v, %v to %v", what, hints.More, hints.Next, more, least, most)
+		}
+	}
+	const lease = time.Hour // when nothing else is to be done, a worker looks when the first session ends
+	limit := func(l signalbox.Limits) {
+		_, err := r.SetLimits(bg, l)
+		r.must(err)
+	}
+	r.put(numbered("j", 5)...)
+	ran := r.claim(2)
+	renewed("no limits", true, 0, lease)
+	limit(signalbox.Limits{Running: 2})
+	renewed("as many run as may", false, 50*time.Minute, lease)
+	limit(signalbox.Limits{Running: 3})
+	renewed("another one may", true, 0, lease)
+	r.must(r.rdb.HSet(bg, r.keys.running, "older", 7).Err())
+	renewed("a session that doesn't keep up its number", true, 0, lease)
+	r.must(r.rdb.HDel(bg, r.keys.running, "older").Err())
+	limit(signalbox.Limits{})
+
+	_, err := r.HoldBack(bg, "", "", 20*time.Minute)
+	r.must(err)
+	renewed("held back", false, 15*time.Minute, 20*time.Minute)
+	_, err = r.HoldBack(bg, "", "", 0)
+	r.must(err)
+	renewed("let go", true, 0, lease)
+
+	hourly := signalbox.Limits{Rate: signalbox.Rate{Jobs: 1, Per: 30 * time.Minute, Burst: 1}}
+	limit(hourly)
+	renewed("the rate allows one", true, 0, lease)
+	r.one()
+	renewed("the rate is used up", false, 25*time.Minute, 30*time.Minute)
+	limit(signalbox.Limits{Rate: signalbox.Rate{Jobs: 1, Per: time.Minute, Burst: 1}})
+	renewed("the rate is higher", false, 30*time.Second, time.Minute)
+	now, err := r.Now(bg)
+	r.must(err)
+	r.must(r.rdb.ZAdd(bg, r.keys.rates, redis.Z{Score: float64(now.Add(9 * time.Hour).UnixMicro())}).Err())
+	renewed("its time is from before a change, and a claim is to mend it", true, 0, lease)
+	r.claim(1)
+	renewed("one has", false, 30*time.Second, time.Minute)
+	limit(signalbox.Limits{Running: 3})
+	renewed("as many run as may", false, 50*time.Minute, lease)
+	r.settled(settlement(ran[0], Completed))
+	renewed("one has ended", true, 0, lease)
+	_, err = r.Pause(bg)
+	r.must(err)
+	renewed("paused", false, 50*time.Minute, lease)
+	r.check()
 }

@@ -6,12 +6,12 @@
 --       seq, waited, ran: a batch of times of deliveries, see sample
 -- Reply: {'ok', time in us, alive, more, next, expired, held, slots, heard, idle, cancels}
 --        alive: 0 if the session is unknown or over; it is not revived
---        more, next, expired, held: as in claim.lua; more counts waiting suspects too
+--        more, next, expired, held: as in claim.lua; more counts waiting suspects too, and is 0 while the queue's own limits let none start
 --        slots: as in claim.lua; heard: 0 if nobody listens at the address; idle: 1 if it is registered to be woken;
 --        cancels: how many jobs of the queue were cancelled and still run
 -- Errors: those of Redis, before the first write.
 
-local LANE, SESSIONS, DUE, IDLE, STATS, HISTORY, HIGH, NORMAL, LOW, SUSPECT, CANCELS, SETTINGS, TURNS, PARKED, EXPIRES = unpack(KEYS)
+local LANE, SESSIONS, JOBS, DUE, IDLE, STATS, HISTORY, HIGH, NORMAL, LOW, SUSPECT, DEAD, CANCELLED, CANCELS, SETTINGS, COMPLETED, LINED, TURNS, RUNNING, RATES, PARKED, EXPIRES = unpack(KEYS)
 local protocol, session, ttl, open, address, worker, seq, waited, ran = unpack(ARGV)
 
 -- include: clock, digits, standing, upcoming, send
@@ -28,9 +28,40 @@ end
 redis.call('ZCARD', EXPIRES)
 local cancels = redis.call('HLEN', CANCELS)
 local idle = redis.call('ZSCORE', IDLE, address)
-local more = redis.call('ZCARD', TURNS)
+local listed = 0
 for _, list in ipairs({HIGH, NORMAL, LOW, SUSPECT}) do
-  more = more + redis.call('LLEN', list)
+  listed = listed + redis.call('LLEN', list)
+end
+local more = redis.call('ZCARD', TURNS) + listed
+local pause = 0 -- us until the queue's rate, or the end of its hold, allows a start
+if more > 0 and held_back == '' then
+  local of_queue, at, held = redis.call('HGET', SETTINGS, 'limits'), unpack(redis.call('ZMSCORE', RATES, '', 'h'))
+  if of_queue or held then
+    -- While these let no job start, a claim would be in vain. There are two numbers of jobs that run: what the sessions say, and the jobs that wait
+    -- nowhere. If one of them is smaller than the limit, a claim looks, and mends the other.
+    -- include: limits_of, limits_clock, queue_length
+    local by_limits = limits_clock(now)
+    local queue = limits_of(of_queue)
+    local ends = (tonumber(held or nil) or 0) - by_limits
+    local spare = 0
+    if ends > 0 then
+      pause = ends
+    elseif queue.bound(at, by_limits) then
+      spare = 1 -- the rate was changed: a claim writes what at can be at most
+    else
+      spare, pause = queue.allowed(at, by_limits)
+    end
+    if spare > 0 and queue.running < math.huge then
+      local runs, said = queue_length() - redis.call('ZCARD', LINED) - redis.call('ZCARD', DUE) - listed, 0
+      for _, n in ipairs(redis.call('HVALS', RUNNING)) do
+        said = said + (tonumber(n) or 0)
+      end
+      spare = queue.running - math.min(runs, said)
+    end
+    if spare <= 0 then
+      more = 0
+    end
+  end
 end
 
 local alive = 0
@@ -52,6 +83,9 @@ end
 local following, expired = -1, {}
 if not tonumber(held_back) then
   following, expired = upcoming(DUE, SESSIONS, now, PARKED, EXPIRES, held_back == '', steady)
+  if pause > 0 and (following < 0 or pause < following) then
+    following = pause
+  end
 end
 local heard = address == '' or send(address, 'renewed') ~= 0
 return {'ok', now, alive, more > 0 and 1 or 0, following, expired, held_back, slots, heard and 1 or 0, idle and 1 or 0, cancels}
