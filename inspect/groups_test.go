@@ -161,3 +161,29 @@ func TestPauseGroup(t *testing.T) {
 		t.Errorf("an unknown queue: %v", err)
 	}
 }
+
+// A job that holds its paused serial group, as one that waits for its retry, is put off each time that it is due. It says that its group is paused, and runs when that is resumed.
+func TestPausedHolderSaysWhy(t *testing.T) {
+	t.Parallel()
+	s, ctx := newStage(t, redistest.Start(t).Client()), t.Context()
+	s.lines("a", true, store.When{}, "a1", "a2")
+	s.open()
+	s.end(store.Retry, "smtp: 451", s.claim(1)...)
+	_, err := s.ins.PauseGroup(ctx, s.Name(), "a")
+	s.must(err)
+	s.does("a1", inspect.Retry{}, signalbox.StateScheduled) // now
+	s.lane.Next()
+	reply, err := s.Claim(ctx, s.lane, &store.ClaimRequest{Session: s.session, Want: 5})
+	if s.must(err); len(reply.Deliveries) > 0 {
+		t.Errorf("jobs start while their group is paused: %v", reply.Deliveries)
+	}
+	a1 := s.one("a1", signalbox.StateScheduled)
+	if a1.Waits != "its group is paused" || time.Until(a1.DueAt) < 5*time.Minute {
+		t.Errorf("it waits %q, and is due at %v", a1.Waits, a1.DueAt)
+	}
+	_, err = s.ins.ResumeGroup(ctx, s.Name(), "a")
+	s.must(err)
+	if got := s.claim(1); got[0].Job.ID != "a1" {
+		t.Errorf("resumed: %v", got)
+	}
+}

@@ -59,7 +59,7 @@ func (n *night) passes() { n.t.Helper(); n.gone(n.put("", "--group", "other")) }
 // What operators do at 3 a.m.: each scenario says what the operator sees, and what the jobs do.
 func TestAtThreeInTheMorning(t *testing.T) {
 	t.Parallel()
-	for name, scene := range map[string]func(n *night){
+	atNight(t, map[string]func(n *night){
 		"a tenant that floods is stopped, and goes on later": func(n *night) {
 			ids := []string{n.put("", "--group", "acme"), n.put("", "--group", "acme")}
 			n.ok("queue", "pause", "mail", "--group", "acme")
@@ -277,7 +277,12 @@ func TestAtThreeInTheMorning(t *testing.T) {
 			n.p = n.works(redistest.Start(n.t))
 			n.gone(n.put("", "--group", "acme"))
 		},
-	} {
+	})
+}
+
+// atNight runs scenes side by side. Afterwards the doctor finds nothing.
+func atNight(t *testing.T, scenes map[string]func(n *night)) {
+	for name, scene := range scenes {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			n := newNight(t)
