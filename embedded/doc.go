@@ -6,7 +6,7 @@
 //		return err
 //	}
 //	defer srv.Close()
-//	rdb := redis.NewClient(&redis.Options{Addr: srv.Addr()})
+//	rdb := redis.NewClient(&redis.Options{Addr: srv.Addr(), ContextTimeoutEnabled: true})
 //
 // It is [miniredis] with a clock that runs: TTLs end by themselves, and TIME is the real time.
 // While a script runs, both stand still, as they do in Redis. The server listens on loopback.

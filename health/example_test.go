@@ -31,7 +31,7 @@ func Example() {
 		return
 	}
 	defer srv.Close()
-	rdb := redis.NewClient(&redis.Options{Addr: srv.Addr()})
+	rdb := redis.NewClient(&redis.Options{Addr: srv.Addr(), ContextTimeoutEnabled: true})
 	defer rdb.Close()
 	s, err := scheduler.New(rdb, scheduler.Config{Logger: quiet})
 	if err != nil {

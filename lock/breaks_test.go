@@ -163,7 +163,7 @@ func TestHolderIsCutOff(t *testing.T) {
 			t.Parallel()
 			s, key := redistest.Start(t), redistest.Name(t)
 			proxy := redistest.NewProxy(t, s.Addr())
-			far, near := newRedis(proxy.Client(), Config{TTL: 2 * time.Second}), newRedis(s.Client(), Config{TTL: time.Minute})
+			far, near := newRedis(proxy.ClientWith(unheeding), Config{TTL: 2 * time.Second}), newRedis(s.Client(), Config{TTL: time.Minute})
 			first := acquire(t, far, key)
 			err := Hold(t.Context(), first, func(ctx context.Context) error {
 				cut(proxy)

@@ -20,7 +20,7 @@ func connect() (rdb *redis.Client, done func()) {
 	if err != nil {
 		panic(err)
 	}
-	rdb = redis.NewClient(&redis.Options{Addr: srv.Addr()})
+	rdb = redis.NewClient(&redis.Options{Addr: srv.Addr(), ContextTimeoutEnabled: true})
 	return rdb, func() {
 		rdb.Close()
 		srv.Close()

@@ -28,7 +28,7 @@ func TestLostRepliesChangeNothing(t *testing.T) {
 	t.Parallel()
 	s, key := redistest.Start(t), redistest.Name(t)
 	proxy := redistest.NewProxy(t, s.Addr())
-	rdb, locker := s.Client(), newRedis(proxy.Client())
+	rdb, locker := s.Client(), newRedis(proxy.ClientWith(unheeding))
 	release(t, acquire(t, locker, key)) // the server knows the scripts
 
 	cut := proxy.CutReply(redistest.Command("EVALSHA", acquireScript.Hash()), 1)
@@ -76,7 +76,7 @@ func TestReleaseReplyLostAndTaken(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			proxy, key := redistest.NewProxy(t, s.Addr()), redistest.Name(t)
-			rdb := proxy.ClientWith(func(o *redis.UniversalOptions) { o.MaxRetries = -1 })
+			rdb := proxy.ClientWith(func(o *redis.UniversalOptions) { o.MaxRetries, o.ContextTimeoutEnabled = -1, false })
 			l := acquire(t, newRedis(rdb, Config{TTL: c.ttl}), key)
 			release(t, acquire(t, newRedis(rdb), key+" of a warm-up")) // the server knows the scripts
 			match := redistest.Command("EVALSHA", freeScript.Hash())
@@ -138,7 +138,7 @@ func TestReleaseRefusedAndTaken(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
 	proxy, key := redistest.NewProxy(t, s.Addr()), redistest.Name(t)
-	rdb := proxy.ClientWith(func(o *redis.UniversalOptions) { o.MaxRetries = -1 })
+	rdb := proxy.ClientWith(func(o *redis.UniversalOptions) { o.MaxRetries, o.ContextTimeoutEnabled = -1, false })
 	l := acquire(t, newRedis(rdb, Config{TTL: time.Minute}), key)
 	release(t, acquire(t, newRedis(rdb), key+" of a warm-up")) // the server knows the scripts
 	proxy.Reply(redistest.Command("EVALSHA", freeScript.Hash()), "-READONLY You can't write against a read only replica.", 1)
@@ -188,7 +188,7 @@ func TestAmbiguousAcquireIsUndone(t *testing.T) {
 	s, key := redistest.Start(t), redistest.Name(t)
 	proxy := redistest.NewProxy(t, s.Addr())
 	rdb := s.Client()
-	locker := newRedis(proxy.ClientWith(func(o *redis.UniversalOptions) { o.MaxRetries = -1 }), Config{TTL: time.Hour})
+	locker := newRedis(proxy.ClientWith(func(o *redis.UniversalOptions) { o.MaxRetries, o.ContextTimeoutEnabled = -1, false }), Config{TTL: time.Hour})
 	release(t, acquire(t, locker, key+"-other")) // the server knows the scripts
 
 	cut := proxy.CutReply(redistest.Command("EVALSHA", acquireScript.Hash()), 1)
@@ -394,7 +394,7 @@ func TestLoading(t *testing.T) {
 	t.Parallel()
 	s := redistest.New(t, "--enable-debug-command", "yes", "--key-load-delay", "10000",
 		"--loading-process-events-interval-bytes", "1024")
-	rdb := s.ClientWith(func(o *redis.UniversalOptions) { o.MaxRetries = -1 })
+	rdb := s.ClientWith(func(o *redis.UniversalOptions) { o.MaxRetries, o.ContextTimeoutEnabled = -1, false })
 	for i := range 200 {
 		do(t, rdb, "SET", i, strings.Repeat("x", 100))
 	}

@@ -24,7 +24,7 @@ func TestLostOfferToTheOwnProcess(t *testing.T) {
 			t.Parallel()
 			s, key := redistest.Start(t), redistest.Name(t)
 			proxy := redistest.NewProxy(t, s.Addr())
-			locker := newRedis(proxy.ClientWith(func(o *redis.UniversalOptions) { o.MaxRetries = retries }), Config{TTL: time.Hour})
+			locker := newRedis(proxy.ClientWith(func(o *redis.UniversalOptions) { o.MaxRetries, o.ContextTimeoutEnabled = retries, false }), Config{TTL: time.Hour})
 			if err := releaseScript.Load(t.Context(), s.Client()).Err(); err != nil { // else the reply is that it is unknown
 				t.Fatal(err)
 			}
@@ -186,7 +186,7 @@ func TestCutRepliesAmongWaiters(t *testing.T) {
 				_ = l.Release(ctx) // its reply may be lost
 			}
 			for range 2 {
-				locker := newRedis(proxy.ClientWith(func(o *redis.UniversalOptions) { o.MaxRetries = retries }), Config{TTL: time.Hour})
+				locker := newRedis(proxy.ClientWith(func(o *redis.UniversalOptions) { o.MaxRetries, o.ContextTimeoutEnabled = retries, false }), Config{TTL: time.Hour})
 				for range 4 {
 					wg.Go(func() {
 						for ctx.Err() == nil && !t.Failed() {
@@ -231,7 +231,7 @@ func TestSubscriptionsHaveTheirOwnChannels(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
 	proxy := redistest.NewProxy(t, s.Addr())
-	locker := newRedis(proxy.Client())
+	locker := newRedis(proxy.ClientWith(unheeding))
 	first := listening(t, locker)
 	proxy.Sever()
 	redistest.Eventually(t, func() bool { c := locker.bell.listening(); return c != "" && c != first }, "another channel")

@@ -56,7 +56,7 @@ func TestDeadlinesFollowASteppedClock(t *testing.T) {
 	t.Parallel()
 	s, key := redistest.Start(t), redistest.Name(t)
 	proxy := redistest.NewProxy(t, s.Addr())
-	locker := newRedis(proxy.Client())
+	locker := newRedis(proxy.ClientWith(unheeding))
 	release(t, acquire(t, locker, key)) // the server knows the scripts
 	asks := redistest.Command("EVALSHA", acquireScript.Hash())
 	locker.caller.Clock.Ahead.Add(-time.Hour.Microseconds())

@@ -66,7 +66,7 @@ func TestRotation(t *testing.T) {
 	t.Parallel()
 	s, key := redistest.Start(t), redistest.Name(t)
 	proxy := redistest.NewProxy(t, s.Addr())
-	locker := newRedis(proxy.Client())
+	locker := newRedis(proxy.ClientWith(unheeding))
 	held := acquire(t, locker, key).(*redisLock)
 	held.row = row{1, time.Now().Add(time.Hour).UnixMicro()} // no turn of others falls into this test
 	const n = 10                                             // no more than go in a row
@@ -211,7 +211,7 @@ func TestLostRotation(t *testing.T) {
 	t.Parallel()
 	s, key := redistest.Start(t), redistest.Name(t)
 	proxy := redistest.NewProxy(t, s.Addr())
-	locker := newRedis(proxy.ClientWith(func(o *redis.UniversalOptions) { o.MaxRetries = -1 }), Config{TTL: time.Hour})
+	locker := newRedis(proxy.ClientWith(func(o *redis.UniversalOptions) { o.MaxRetries, o.ContextTimeoutEnabled = -1, false }), Config{TTL: time.Hour})
 	if err := releaseScript.Load(t.Context(), s.Client()).Err(); err != nil { // else the reply is that it is unknown
 		t.Fatal(err)
 	}
@@ -471,7 +471,7 @@ func TestWaitersThatAreNotTold(t *testing.T) {
 		s, key := redistest.Start(t), redistest.Name(t)
 		proxy := redistest.NewProxy(t, s.Addr())
 		held := acquire(t, newRedis(s.Client()), key)
-		w := waitFor(t, newRedis(proxy.Client()), key)
+		w := waitFor(t, newRedis(proxy.ClientWith(unheeding)), key)
 		inLine(t, s.Client(), key, 1)
 		proxy.Refuse(true)
 		proxy.Sever()
@@ -487,7 +487,7 @@ func TestOneAsksForAll(t *testing.T) {
 	s, key := redistest.Start(t), redistest.Name(t)
 	do(t, s.Client(), "SET", key, "theirs")
 	proxy := redistest.NewProxy(t, s.Addr())
-	locker := newRedis(proxy.Client())
+	locker := newRedis(proxy.ClientWith(unheeding))
 	var waiting []<-chan granted
 	for i := range 20 {
 		waiting = append(waiting, waitFor(t, locker, key))

@@ -44,6 +44,9 @@ func bubble(t *testing.T, test func(t *testing.T)) {
 	})
 }
 
+// unheeding has the client ignore the deadlines of contexts, as go-redis does by default.
+func unheeding(o *redis.UniversalOptions) { o.ContextTimeoutEnabled = false }
+
 type valueKey struct{}
 
 // drifted is the validity that a TTL promises.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"reflect"
 	"slices"
 	"strings"
@@ -13,6 +14,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/signalbox-go/signalbox/internal/deadline"
 	"github.com/signalbox-go/signalbox/internal/lease"
 	"github.com/signalbox-go/signalbox/internal/telemetry"
 	"github.com/signalbox-go/signalbox/lock/internal/batch"
@@ -65,7 +67,8 @@ var _ Locker = (*Redis)(nil)
 // caller's to close. New makes no call to Redis. The error names every mistake in the arguments, and wraps [ErrInvalid].
 //
 // Set ContextTimeoutEnabled in the client's options. Then calls end at the deadlines of contexts, and
-// locks are quicker: a call needs no goroutine of its own to be left when it hangs.
+// locks are quicker: a call needs no goroutine of its own to be left when it hangs. New warns of a client
+// without it by [slog.Default], once in a process for each client.
 func New(rdb Client, c Config) (*Redis, error) {
 	c = c.withDefaults()
 	err := c.check()
@@ -75,6 +78,7 @@ func New(rdb Client, c Config) (*Redis, error) {
 	if err != nil {
 		return nil, err
 	}
+	deadline.Warn(rdb, slog.Default())
 	r := &Redis{
 		rdb:     rdb,
 		caller:  batch.New(rdb, callTimeout),

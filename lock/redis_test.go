@@ -1,8 +1,10 @@
 package lock
 
 import (
+	"bytes"
 	"context"
 	"errors"
+	"log/slog"
 	"slices"
 	"strings"
 	"sync"
@@ -377,4 +379,21 @@ func TestAcquireContextBoundsTheWaitingOnly(t *testing.T) {
 		t.Fatalf("%v, %v", err, l)
 	}
 	release(t, l)
+}
+
+// TestClientThatIgnoresDeadlines: New warns of it, once for each client. The test isn't parallel, as it changes the default logger.
+func TestClientThatIgnoresDeadlines(t *testing.T) {
+	var text bytes.Buffer
+	before := slog.Default()
+	slog.SetDefault(slog.New(slog.NewTextHandler(&text, nil)))
+	defer slog.SetDefault(before)
+	for _, heeds := range []bool{false, true} {
+		rdb := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1", ContextTimeoutEnabled: heeds})
+		defer func() { _ = rdb.Close() }()
+		newRedis(rdb)
+		newRedis(rdb)
+	}
+	if n := strings.Count(text.String(), "ignores the deadlines"); n != 1 || !strings.Contains(text.String(), "level=WARN") {
+		t.Errorf("%d warnings, want 1:\n%s", n, text.String())
+	}
 }

@@ -31,7 +31,7 @@ func onRedis(f func(srv *embedded.Server, rdb *redis.Client)) {
 		return
 	}
 	defer srv.Close()
-	rdb := redis.NewClient(&redis.Options{Addr: srv.Addr(), MaxRetries: -1})
+	rdb := redis.NewClient(&redis.Options{Addr: srv.Addr(), MaxRetries: -1, ContextTimeoutEnabled: true})
 	defer rdb.Close()
 	f(srv, rdb)
 }

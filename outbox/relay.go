@@ -19,6 +19,7 @@ import (
 	"go.opentelemetry.io/otel/metric"
 
 	"github.com/signalbox-go/signalbox"
+	"github.com/signalbox-go/signalbox/internal/deadline"
 	"github.com/signalbox-go/signalbox/internal/store"
 	"github.com/signalbox-go/signalbox/internal/telemetry"
 )
@@ -138,6 +139,7 @@ func (r *Relay) Run(ctx context.Context) error {
 		return err
 	}
 	r.says(ctx)
+	deadline.Warn(r.rdb, r.log)
 	began := time.Now()
 	defer func() {
 		r.log.LogAttrs(context.WithoutCancel(ctx), slog.LevelInfo, "outbox: the relay has stopped",

@@ -287,7 +287,7 @@ var _ tickServer = (*store.Queue)(nil)
 // tick by the new time.
 func TestLateCallAfterTheClockWentBack(t *testing.T) {
 	t.Parallel()
-	rdb := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1"})
+	rdb := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1", ContextTimeoutEnabled: true})
 	defer rdb.Close()
 	s := newScheduler(t, rdb)
 	f := newFakeServer()

@@ -37,7 +37,7 @@ func exampleClient() (s *scheduler.Scheduler, rdb *redis.Client, end func()) {
 	if err != nil {
 		log.Fatal(err)
 	}
-	rdb = redis.NewClient(&redis.Options{Addr: srv.Addr()})
+	rdb = redis.NewClient(&redis.Options{Addr: srv.Addr(), ContextTimeoutEnabled: true})
 	s, err = scheduler.New(rdb, scheduler.Config{})
 	if err != nil {
 		log.Fatal(err)

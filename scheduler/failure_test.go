@@ -24,7 +24,7 @@ func TestNoPassword(t *testing.T) {
 	if err := srv.Client().ConfigSet(context.Background(), "requirepass", "secret").Err(); err != nil {
 		t.Fatal(err)
 	}
-	rdb := redis.NewClient(&redis.Options{Addr: srv.Addr()})
+	rdb := redis.NewClient(&redis.Options{Addr: srv.Addr(), ContextTimeoutEnabled: true})
 	defer rdb.Close()
 	_, err := newScheduler(t, rdb).Enqueue(context.Background(), note{})
 	if err == nil || !strings.Contains(err.Error(), "needs a password") {

@@ -104,7 +104,7 @@ func TestHealthAfterALostTick(t *testing.T) {
 func TestHealthWhileTheLogIsSlow(t *testing.T) {
 	t.Parallel()
 	slow := slowLog{Handler: slog.DiscardHandler, hit: make(chan struct{}), goOn: make(chan struct{})}
-	rdb := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1"})
+	rdb := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1", ContextTimeoutEnabled: true})
 	defer rdb.Close()
 	s, err := New(rdb, Config{Logger: slog.New(slow)})
 	if err != nil {

@@ -90,7 +90,7 @@ func TestRunWasNotCalled(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T, ctx context.Context) {
 				p := &process{}
-				rdb := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1"})
+				rdb := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1", ContextTimeoutEnabled: true})
 				t.Cleanup(func() { rdb.Close() })
 				s, err := New(rdb, Config{Logger: slog.New(slog.NewTextHandler(&p.log, nil))})
 				if err != nil {

@@ -22,7 +22,7 @@ func offline(t *testing.T) *Scheduler {
 
 func offlineWith(t *testing.T, config Config) *Scheduler {
 	t.Helper()
-	rdb := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1", MaxRetries: -1})
+	rdb := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1", MaxRetries: -1, ContextTimeoutEnabled: true})
 	t.Cleanup(func() { rdb.Close() })
 	s, err := New(rdb, config)
 	if err != nil {

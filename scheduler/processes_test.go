@@ -25,7 +25,7 @@ const childEnv = "SIGNALBOX_TEST_SCHEDULER"
 // beScheduler is the main function of such a process. It ends when its standard input is closed.
 func beScheduler(where string) int {
 	addr, queue, _ := strings.Cut(where, " ")
-	rdb := redis.NewClient(&redis.Options{Addr: addr})
+	rdb := redis.NewClient(&redis.Options{Addr: addr, ContextTimeoutEnabled: true})
 	defer rdb.Close()
 	ctx, stop := context.WithCancel(context.Background())
 	go func() {

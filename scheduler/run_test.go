@@ -287,7 +287,7 @@ func startFakeWith(t *testing.T, ctx context.Context, servers map[string]*fakeSe
 		level = slog.LevelDebug
 	}
 	config.Logger = slog.New(slog.NewTextHandler(&p.log, &slog.HandlerOptions{Level: level}))
-	rdb := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1"})
+	rdb := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1", ContextTimeoutEnabled: true})
 	t.Cleanup(func() { rdb.Close() })
 	s, err := New(rdb, config)
 	if err != nil {

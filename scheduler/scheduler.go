@@ -97,6 +97,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/signalbox-go/signalbox"
+	"github.com/signalbox-go/signalbox/internal/deadline"
 	"github.com/signalbox-go/signalbox/internal/store"
 	"github.com/signalbox-go/signalbox/internal/telemetry"
 )
@@ -169,6 +170,7 @@ func New(rdb redis.UniversalClient, config Config) (*Scheduler, error) {
 	if err := errors.Join(err, encErr); err != nil {
 		return nil, fmt.Errorf("scheduler: %w", err)
 	}
+	deadline.Warn(rdb, s.log)
 	s.rdb = rdb
 	s.metrics = telemetry.NewProducerMetrics(config.MeterProvider, who)
 	s.timeout = cmp.Or(config.EnqueueTimeout, defaultEnqueueTimeout)

@@ -321,7 +321,7 @@ func beImport(where string) int {
 	if err != nil {
 		return 2
 	}
-	rdb := redis.NewClient(&redis.Options{Addr: f[0]})
+	rdb := redis.NewClient(&redis.Options{Addr: f[0], ContextTimeoutEnabled: true})
 	defer rdb.Close()
 	s, err := New(rdb, Config{})
 	if err != nil {

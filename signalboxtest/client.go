@@ -14,7 +14,7 @@ import (
 // newClient returns a client whose commands are answered by the stand-in.
 func newClient(s *store.StandIn) *redis.Client {
 	rdb := redis.NewClient(&redis.Options{
-		Addr: "signalboxtest.invalid:6379", MaxRetries: -1, PoolSize: 1, Dialer: noDial,
+		Addr: "signalboxtest.invalid:6379", MaxRetries: -1, PoolSize: 1, Dialer: noDial, ContextTimeoutEnabled: true,
 		MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}, // it would look the address up
 	})
 	rdb.AddHook(hook{s})

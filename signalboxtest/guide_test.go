@@ -204,7 +204,7 @@ func TestOnEmbedded(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer srv.Close()
-	rdb := redis.NewClient(&redis.Options{Addr: srv.Addr()})
+	rdb := redis.NewClient(&redis.Options{Addr: srv.Addr(), ContextTimeoutEnabled: true})
 	defer rdb.Close()
 	s, err := scheduler.New(rdb, scheduler.Config{})
 	if err != nil {

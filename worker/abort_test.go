@@ -165,7 +165,7 @@ func TestClosedClientEndsRun(t *testing.T) {
 	t.Run("before", func(t *testing.T) {
 		t.Parallel()
 		r := newRig(t)
-		rdb := redis.NewClient(&redis.Options{Addr: redistest.Start(t).Addr()})
+		rdb := redis.NewClient(&redis.Options{Addr: redistest.Start(t).Addr(), ContextTimeoutEnabled: true})
 		_ = rdb.Close()
 		w := r.workerOn(rdb, r.config(1))
 		worker.Handle(w, func(context.Context, *signalbox.Job, task) error { return nil })
@@ -176,7 +176,7 @@ func TestClosedClientEndsRun(t *testing.T) {
 	t.Run("while a job runs", func(t *testing.T) {
 		t.Parallel()
 		r := newRig(t)
-		rdb := redis.NewClient(&redis.Options{Addr: redistest.Start(t).Addr()})
+		rdb := redis.NewClient(&redis.Options{Addr: redistest.Start(t).Addr(), ContextTimeoutEnabled: true})
 		w := r.workerOn(rdb, r.patient(2))
 		began := make(chan struct{})
 		worker.Handle(w, func(ctx context.Context, _ *signalbox.Job, _ task) error {

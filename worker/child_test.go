@@ -81,7 +81,7 @@ func beChild() int {
 		}
 		ledger = f
 	}
-	rdb := redis.NewClient(&redis.Options{Addr: cfg.Addr})
+	rdb := redis.NewClient(&redis.Options{Addr: cfg.Addr, ContextTimeoutEnabled: true})
 	defer rdb.Close()
 	if cfg.Enqueue != nil {
 		return produce(rdb, cfg, ledger)

@@ -16,7 +16,7 @@ import (
 
 // unused returns a client that no test talks through.
 func unused(t *testing.T) *redis.Client {
-	rdb := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1"})
+	rdb := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1", ContextTimeoutEnabled: true})
 	t.Cleanup(func() { _ = rdb.Close() })
 	return rdb
 }

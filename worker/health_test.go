@@ -83,7 +83,7 @@ func TestHealthOfALife(t *testing.T) {
 func TestHealthAfterAnError(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
-	rdb := redis.NewClient(&redis.Options{Addr: redistest.Start(t).Addr()})
+	rdb := redis.NewClient(&redis.Options{Addr: redistest.Start(t).Addr(), ContextTimeoutEnabled: true})
 	w := r.workerOn(rdb, r.config(1))
 	worker.Handle(w, func(context.Context, *signalbox.Job, task) error { return nil })
 	run := r.start(w)

@@ -2,6 +2,7 @@ package worker_test
 
 import (
 	"context"
+	"log/slog"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -12,6 +13,7 @@ import (
 	"github.com/signalbox-go/signalbox"
 	"github.com/signalbox-go/signalbox/internal/redistest"
 	"github.com/signalbox-go/signalbox/internal/store"
+	"github.com/signalbox-go/signalbox/scheduler"
 	"github.com/signalbox-go/signalbox/worker"
 )
 
@@ -166,5 +168,38 @@ func TestClientThatIsRefused(t *testing.T) {
 		if _, err := worker.ReportDepths(t.Context(), rdb, worker.ReportConfig{}, "mail"); err == nil || !strings.Contains(err.Error(), name) {
 			t.Errorf("ReportDepths with a %s: %v; want an error that names it", name, err)
 		}
+	}
+}
+
+// TestClientThatIgnoresDeadlines: a worker, a scheduler and a locker on one client warn once. The worker works all the same.
+func TestClientThatIgnoresDeadlines(t *testing.T) {
+	t.Parallel()
+	const warning = "ignores the deadlines"
+	for name, heeds := range map[string]bool{"by default": false, "ContextTimeoutEnabled": true} {
+		r := newRig(t)
+		rdb := redistest.Start(t).ClientWith(func(o *redis.UniversalOptions) { o.ContextTimeoutEnabled = heeds })
+		want := 1
+		if heeds {
+			want = 0
+		}
+		for _, config := range []worker.Config{r.config(1), r.config(1)} {
+			w := r.workerOn(rdb, config)
+			ran := r.reporter(w)
+			run := r.start(w)
+			r.works(ran, "a job runs")
+			run.stop()
+		}
+		if _, err := scheduler.New(rdb, scheduler.Config{Logger: slog.New(r.log)}); err != nil {
+			t.Fatal(err)
+		}
+		if n := r.log.count("WARN", warning, "set ContextTimeoutEnabled: true"); n != want || r.log.count(warning) != want {
+			t.Errorf("%s: %d warnings, want %d", name, n, want)
+		}
+	}
+	said := &logbook{} // a program that only enqueues never calls Run
+	rdb := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1"})
+	defer func() { _ = rdb.Close() }()
+	if _, err := scheduler.New(rdb, scheduler.Config{Logger: slog.New(said)}); err != nil || said.count("WARN", warning, "server=127.0.0.1:1") != 1 {
+		t.Errorf("a scheduler says %v, %v", said, err)
 	}
 }

@@ -79,7 +79,7 @@ func (cfg *proofConfig) main() error {
 	if err != nil {
 		return err
 	}
-	rdb := redis.NewUniversalClient(&redis.UniversalOptions{Addrs: cfg.Addrs, IsClusterMode: len(cfg.Addrs) > 1})
+	rdb := redis.NewUniversalClient(&redis.UniversalOptions{Addrs: cfg.Addrs, ContextTimeoutEnabled: true, IsClusterMode: len(cfg.Addrs) > 1})
 	defer rdb.Close()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()

@@ -56,6 +56,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/signalbox-go/signalbox"
+	"github.com/signalbox-go/signalbox/internal/deadline"
 	"github.com/signalbox-go/signalbox/internal/store"
 	"github.com/signalbox-go/signalbox/internal/telemetry"
 )
@@ -245,6 +246,7 @@ func (w *Worker) Run(ctx context.Context) (err error) {
 		}
 	}
 	w.checkPool(ctx, stores)
+	deadline.Warn(w.rdb, w.log)
 	defer observe(ctx, w.cfg.MeterProvider, w.log, owned)()
 	w.life.serve(queues, w.link)
 	listener := listen(own, w.log, queues, strings.Contains(found.Mode, "cluster"))

@@ -178,6 +178,7 @@ func (p plan) connect() (rdb *redis.Client, namespace string, closeAll func() er
 	if err != nil { // without the URL, which may contain a password
 		return nil, "", nil, errors.New(envRedis + " can't be read; want redis://host:6379/0, rediss://... or unix:///path/to.sock")
 	}
+	opt.ContextTimeoutEnabled = true // else go-redis ignores the deadlines of contexts
 	rdb = redis.NewClient(opt)
 	return rdb, namespace, func() error { return errors.Join(end(), rdb.Close()) }, nil
 }

@@ -38,7 +38,7 @@ func siteOfEnv() site {
 }
 
 func (s site) client() *redis.Client {
-	return redis.NewClient(&redis.Options{Network: "unix", Addr: s.redis})
+	return redis.NewClient(&redis.Options{Network: "unix", Addr: s.redis, ContextTimeoutEnabled: true})
 }
 
 // open opens the database. The error doesn't have the URL, which may have a password.

@@ -47,9 +47,10 @@ var rules = []rule{
 	{"internal/wire", []string{"."}, []string{protowire}},
 	{"internal/store", []string{".", "internal/wire"}, []string{goRedis}},
 	{"internal/schedule", []string{"."}, []string{cron}},
-	{"internal/telemetry", nil, otelAPI},    // not the root: lock imports this
-	{"internal/lease", nil, []string{unix}}, // not lock: lock imports this
-	{"lock", []string{"internal/lease", "internal/telemetry", "lock/internal/..."}, append([]string{goRedis, backoff}, otelAPI...)}, // not the root: users can use locks alone
+	{"internal/telemetry", nil, otelAPI},          // not the root: lock imports this
+	{"internal/lease", nil, []string{unix}},       // not lock: lock imports this
+	{"internal/deadline", nil, []string{goRedis}}, // not lock: lock imports this
+	{"lock", []string{"internal/deadline", "internal/lease", "internal/telemetry", "lock/internal/..."}, append([]string{goRedis, backoff}, otelAPI...)}, // not the root: users can use locks alone
 	{"lock/internal/batch", []string{"internal/lease", "lock/internal/lua"}, []string{goRedis}},
 	{"lock/internal/held", []string{"internal/lease", "internal/telemetry", "lock/internal/spec"}, nil},
 	{"lock/internal/...", nil, []string{goRedis}}, // not lock: every locker imports these
@@ -58,11 +59,11 @@ var rules = []rule{
 	{"lock/fence", []string{".", "lock", "internal/litetx"}, []string{goRedis}},
 	{"middleware", []string{".", "lock", "internal/lease", "internal/telemetry"}, append([]string{backoff}, otelAPI...)},
 	{"health", nil, nil}, // the standard library only: programs without Redis can use it
-	{"scheduler", []string{".", "health", "internal/parcelseam", "internal/schedule", "internal/store", "internal/telemetry"}, append([]string{goRedis, unix}, otelAPI...)},
-	{"worker", []string{".", "health", "lock", "middleware", "internal/lease", "internal/store", "internal/telemetry", "internal/testseam"}, append([]string{goRedis, backoff}, otelAPI...)},
+	{"scheduler", []string{".", "health", "internal/deadline", "internal/parcelseam", "internal/schedule", "internal/store", "internal/telemetry"}, append([]string{goRedis, unix}, otelAPI...)},
+	{"worker", []string{".", "health", "lock", "middleware", "internal/deadline", "internal/lease", "internal/store", "internal/telemetry", "internal/testseam"}, append([]string{goRedis, backoff}, otelAPI...)},
 	{"internal/testseam", []string{"."}, nil},                     // not worker: worker imports this
 	{"internal/parcelseam", []string{".", "internal/store"}, nil}, // not scheduler: scheduler imports this
-	{"outbox", []string{".", "scheduler", "internal/litetx", "internal/parcelseam", "internal/store", "internal/telemetry"}, append([]string{goRedis}, otelAPI...)},
+	{"outbox", []string{".", "scheduler", "internal/deadline", "internal/litetx", "internal/parcelseam", "internal/store", "internal/telemetry"}, append([]string{goRedis}, otelAPI...)},
 	{"signalboxtest", []string{".", "lock", "scheduler", "worker", "internal/parcelseam", "internal/store", "internal/testseam"}, []string{goRedis}}, // nothing imports it but tests
 	{"inspect", []string{".", "internal/schedule", "internal/store", "lock"}, []string{goRedis}},                                                     // lock: who holds one
 	{"embedded", []string{"."}, []string{miniredis}},

@@ -19,7 +19,7 @@ type endpoint struct {
 // Addr returns the address as host:port.
 func (e endpoint) Addr() string { return e.addr }
 
-// Client returns a new client with go-redis's defaults. It is closed when the test ends.
+// Client returns a new client with go-redis's defaults, but for ContextTimeoutEnabled, which is set. It is closed when the test ends.
 func (e endpoint) Client() redis.UniversalClient { e.t.Helper(); return e.ClientWith(nil) }
 
 // ClientWith is Client with other options.
@@ -30,6 +30,7 @@ func (e endpoint) ClientWith(change func(*redis.UniversalOptions)) redis.Univers
 
 func newClient(t testing.TB, o redis.UniversalOptions, change func(*redis.UniversalOptions)) redis.UniversalClient {
 	t.Helper()
+	o.ContextTimeoutEnabled = true
 	if change != nil {
 		change(&o)
 	}

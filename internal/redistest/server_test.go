@@ -103,7 +103,7 @@ func TestRestartKeepsWhatWasSaved(t *testing.T) {
 func TestStopAndCont(t *testing.T) {
 	t.Parallel()
 	s := redistest.New(t)
-	rdb := s.ClientWith(func(o *redis.UniversalOptions) { o.ContextTimeoutEnabled = true })
+	rdb := s.Client()
 	if err := rdb.Ping(bg).Err(); err != nil {
 		t.Fatal(err)
 	}

@@ -81,7 +81,7 @@ func ExampleRedis() {
 		return
 	}
 	defer server.Close()
-	rdb := redis.NewClient(&redis.Options{Addr: server.Addr()})
+	rdb := redis.NewClient(&redis.Options{Addr: server.Addr(), ContextTimeoutEnabled: true})
 	defer rdb.Close()
 
 	guard := fence.NewRedis(rdb)

@@ -87,9 +87,9 @@ func (p *relayProcess) run() error {
 	if err != nil {
 		return err
 	}
-	rdb := redis.NewClient(&redis.Options{Addr: p.Redis, MaxRetries: 1})
+	rdb := redis.NewClient(&redis.Options{Addr: p.Redis, MaxRetries: 1, ContextTimeoutEnabled: true})
 	if p.StopAt > 0 {
-		rdb.AddHook(&stopHook{at: int64(p.StopAt), rdb: redis.NewClient(&redis.Options{Addr: p.Redis}), alone: p.Dialect == outbox.SQLite})
+		rdb.AddHook(&stopHook{at: int64(p.StopAt), rdb: redis.NewClient(&redis.Options{Addr: p.Redis, ContextTimeoutEnabled: true}), alone: p.Dialect == outbox.SQLite})
 	}
 	r, err := outbox.NewRelay(db, rdb, outbox.RelayConfig{
 		Dialect: p.Dialect, TakeOver: p.TakeOver, Window: p.Window, Poll: 20 * time.Millisecond,

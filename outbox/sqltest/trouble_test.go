@@ -245,6 +245,12 @@ func TestRelayLog(t *testing.T) {
 		}
 
 		said = &log{}
+		b.relay(srv.ClientWith(func(o *redis.UniversalOptions) { o.ContextTimeoutEnabled = false }), outbox.RelayConfig{Logger: slog.New(said)})()
+		if !said.has("WARN", "set ContextTimeoutEnabled: true") {
+			t.Errorf("said %q", said)
+		}
+
+		said = &log{}
 		b.relay(rdb, outbox.RelayConfig{Logger: slog.New(said), Window: time.Minute})
 		redistest.Eventually(t, func() bool { return said.has("INFO", "the relay runs", "default:default") }, "said %q", said)
 		if err := rdb.Save(bg).Err(); err != nil {

@@ -72,5 +72,6 @@ func parseURL(url string) (*redis.Options, error) {
 	if err != nil {
 		return nil, errors.New(envRedis + " can't be read; want redis://host:6379/0, rediss://... or unix:///path/to.sock")
 	}
+	opt.ContextTimeoutEnabled = true // else go-redis ignores the deadlines of contexts
 	return opt, nil
 }
