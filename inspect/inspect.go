@@ -137,9 +137,9 @@ type Queue struct {
 	// Blocked is how many of the Ready jobs wait for their group: it is paused, held back, or as many of its jobs run as may. So Ready - Blocked could start
 	// if workers had room, and if the queue itself isn't stopped: see State. It is an estimate if more than 1,000 lines of groups could go on.
 	Blocked int64
-	// PausedGroups is how many groups of the queue are paused: see [Inspector.PauseGroup]. Of many groups with pauses, holds or limits of their own it counts
-	// those among some 10,000.
-	PausedGroups int64
+	// PausedGroups is how many groups of the queue are paused, and HeldGroups how many are held back: see [Inspector.PauseGroup] and [Inspector.HoldBack]. Of many
+	// groups with pauses, holds or limits of their own they count those among some 10,000.
+	PausedGroups, HeldGroups int64
 	// Oldest is how long the oldest job that could run has waited. 0 if there is none. A job that is Blocked couldn't run.
 	Oldest time.Duration
 }
@@ -628,6 +628,6 @@ func (i *Inspector) read(ctx context.Context, name string) (Queue, error) {
 		Name: name, Paused: settings.Paused, PausedSince: settings.PausedSince, Retention: settings.Retention, CompletedRetention: settings.Completed, CopyDead: settings.Copies,
 		Limits: settings.Limits, GroupLimits: settings.GroupLimits, MaxLength: settings.MaxLength,
 		HeldUntil: d.Held, Limited: d.Limited, Slots: settings.Slots, Quiet: settings.Quiet, Workers: workers,
-		Ready: d.Ready, Blocked: d.Blocked, PausedGroups: d.PausedGroups, Scheduled: d.Scheduled, Running: d.Running, Dead: d.Dead, Cancelled: d.Cancelled, Completed: d.Completed, Oldest: d.Oldest,
+		Ready: d.Ready, Blocked: d.Blocked, PausedGroups: d.PausedGroups, HeldGroups: d.HeldGroups, Scheduled: d.Scheduled, Running: d.Running, Dead: d.Dead, Cancelled: d.Cancelled, Completed: d.Completed, Oldest: d.Oldest,
 	}, nil
 }

@@ -48,8 +48,9 @@ paused. Others may be held back or limited: see "signalbox queue groups".
 
 OLDEST is how long the oldest job that could run has waited. WORKERS is how many
 work the queue. SLOTS is how many jobs of it each worker runs at a time, as
-"signalbox queue set" says; "-": as each worker is configured. Completed jobs
-are shown where they are kept.`
+"signalbox queue set" says; "-": as each worker is configured. BLOCKED are jobs
+that are ready, and whose group lets none start: it is paused, held back or at
+its limits. They and completed jobs are shown where there are any.`
 	c.ValidArgsFunction = a.completeQueues(-1)
 	return c
 }
@@ -62,6 +63,7 @@ type queueJSON struct {
 	PausedSince   *string        `json:"paused_since"`
 	HeldUntil     *string        `json:"held_until"`
 	PausedGroups  int64          `json:"paused_groups"`
+	HeldGroups    int64          `json:"held_groups"`
 	Ready         int64          `json:"ready"`
 	Blocked       int64          `json:"blocked"`
 	Scheduled     int64          `json:"scheduled"`
@@ -103,7 +105,7 @@ func (a *app) printQueues(queues []inspect.Queue) error {
 		list := make([]queueJSON, len(queues))
 		for i, q := range queues {
 			list[i] = queueJSON{
-				Queue: q.Name, State: q.State(), Paused: q.Paused, PausedSince: timestamp(q.PausedSince), HeldUntil: timestamp(q.HeldUntil), PausedGroups: q.PausedGroups, Ready: q.Ready, Blocked: q.Blocked, Scheduled: q.Scheduled, Running: q.Running,
+				Queue: q.Name, State: q.State(), Paused: q.Paused, PausedSince: timestamp(q.PausedSince), HeldUntil: timestamp(q.HeldUntil), PausedGroups: q.PausedGroups, HeldGroups: q.HeldGroups, Ready: q.Ready, Blocked: q.Blocked, Scheduled: q.Scheduled, Running: q.Running,
 				Dead: q.Dead, Cancelled: q.Cancelled, Completed: q.Completed, OldestSeconds: seconds(q.Oldest), Slots: q.Slots,
 				Retention: retentionOf(q.Retention), KeepCompleted: completedOf(&q), CopyDead: q.CopyDead, MaxLength: q.MaxLength,
 				Workers: nonNil(q.Workers), Quiet: nonNil(q.Quiet),
@@ -116,15 +118,21 @@ func (a *app) printQueues(queues []inspect.Queue) error {
 		return nil
 	}
 	keeps := slices.ContainsFunc(queues, func(q inspect.Queue) bool { return q.Completed > 0 || q.CompletedRetention != (signalbox.Retention{}) })
+	blocks := slices.ContainsFunc(queues, func(q inspect.Queue) bool { return q.Blocked > 0 })
 	columns := []column{
 		{name: "QUEUE"},
 		{name: "STATE"},
 		{name: "READY", right: true},
-		{name: "SCHEDULED", right: true},
-		{name: "RUNNING", right: true},
-		{name: "DEAD", right: true},
-		{name: "CANCELLED", right: true, drop: 3},
 	}
+	if blocks { // most have no groups
+		columns = append(columns, column{name: "BLOCKED", right: true})
+	}
+	columns = append(columns,
+		column{name: "SCHEDULED", right: true},
+		column{name: "RUNNING", right: true},
+		column{name: "DEAD", right: true},
+		column{name: "CANCELLED", right: true, drop: 3},
+	)
 	if keeps { // most keep none
 		columns = append(columns, column{name: "COMPLETED", right: true, drop: 1})
 	}
@@ -152,7 +160,11 @@ func (a *app) printQueues(queues []inspect.Queue) error {
 		if quiet > 0 {
 			workers += fmt.Sprintf(" (%d quiet)", quiet)
 		}
-		row := []string{q.Name, queueState(&q), number(q.Ready), number(q.Scheduled), number(q.Running), number(q.Dead), number(q.Cancelled)}
+		row := []string{q.Name, queueState(&q), number(q.Ready - q.Blocked)}
+		if blocks {
+			row = append(row, number(q.Blocked))
+		}
+		row = append(row, number(q.Scheduled), number(q.Running), number(q.Dead), number(q.Cancelled))
 		if keeps {
 			row = append(row, number(q.Completed))
 		}
@@ -162,12 +174,25 @@ func (a *app) printQueues(queues []inspect.Queue) error {
 	return nil
 }
 
-// queueState says in a word whether jobs of a queue may start, and how many of its groups are paused.
+// queueState says in a word whether jobs of a queue may start, and how many of its groups are paused or held back.
 func queueState(q *inspect.Queue) string {
-	if q.PausedGroups == 0 {
-		return q.State()
+	if groups := stoppedGroups(q.PausedGroups, q.HeldGroups); groups != "" {
+		return fmt.Sprintf("%s (%s)", q.State(), groups)
 	}
-	return fmt.Sprintf("%s (%s paused)", q.State(), plural(int(q.PausedGroups), "group"))
+	return q.State()
+}
+
+// stoppedGroups says how many groups are paused, and held back, or nothing.
+func stoppedGroups(paused, held int64) string {
+	switch {
+	case paused > 0 && held > 0:
+		return fmt.Sprintf("%s paused, %d held", plural(int(paused), "group"), held)
+	case paused > 0:
+		return plural(int(paused), "group") + " paused"
+	case held > 0:
+		return plural(int(held), "group") + " held"
+	}
+	return ""
 }
 
 // noQueue says that the namespace has no queue.

@@ -32,6 +32,11 @@ func TestQueueStates(t *testing.T) {
 		}
 	}
 	state("active")
+	sh.ok("enqueue", "email.welcome", `{}`, "-q", "other", "--group", "acme")
+	sh.ok("queue", "hold", "other", "--group", "acme", "--for", "1h")
+	if out := sh.ok("queue", "ls", "other"); !strings.Contains(out, "active (1 group held)") || !strings.Contains(out, "READY  BLOCKED") || !strings.Contains(out, "      0        1") {
+		t.Error(out)
+	}
 	sh.ok("queue", "limit", "mail", "--running", "1")
 	state("active") // the only job that waits, waits for its group
 	sh.ok("enqueue", "email.welcome", `{}`, "-q", "mail", "--id", "w2")

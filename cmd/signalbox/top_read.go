@@ -265,21 +265,24 @@ func (d *topData) summary(view topView) string {
 		}
 		return fmt.Sprintf("%s dead; the latest %d", count(n), len(d.dead))
 	}
-	var ready, running, scheduled, dead int64
-	states, groups, oldest := make(map[string]int), 0, time.Duration(0)
+	var ready, blocked, running, scheduled, dead, paused, held int64
+	states, oldest := make(map[string]int), time.Duration(0)
 	for _, q := range d.queues {
-		ready, running, scheduled, dead = ready+q.Ready, running+q.Running, scheduled+q.Scheduled, dead+q.Dead
+		ready, blocked, running, scheduled, dead = ready+q.Ready-q.Blocked, blocked+q.Blocked, running+q.Running, scheduled+q.Scheduled, dead+q.Dead
 		oldest = max(oldest, q.Oldest)
 		states[q.State()]++
-		groups += int(q.PausedGroups)
+		paused, held = paused+q.PausedGroups, held+q.HeldGroups
 	}
 	s := some(plural(len(d.queues), "queue"), part{states["paused"], "paused"}, part{states["held"], "held back"}, part{states["limited"], "limited"})
-	if groups > 0 {
-		s += ", " + plural(groups, "group") + " paused"
+	if groups := stoppedGroups(paused, held); groups != "" {
+		s += ", " + groups
 	}
 	s += fmt.Sprintf(": %d ready", ready)
 	if oldest > 0 {
 		s += ", the oldest for " + span(oldest)
+	}
+	if blocked > 0 {
+		s += fmt.Sprintf(", %d blocked", blocked)
 	}
 	return s + fmt.Sprintf(", %d running, %d dead, %d scheduled", running, dead, scheduled)
 }
@@ -436,14 +439,14 @@ func (d *topData) queueRows(o order) (rows []topRow) {
 		if q.known {
 			in, done, failed = perSecond(q.in), perSecond(q.done), perSecond(q.failed)
 		}
-		if q.State() != "active" || q.PausedGroups > 0 {
+		if q.State() != "active" || q.PausedGroups+q.HeldGroups > 0 {
 			row.alarm = notable
 		}
 		if q.failed > 0 || q.Ready > 0 && len(q.Workers) == 0 && !q.Paused {
 			row.alarm = alarming
 		}
 		row.cells = []string{
-			q.Name, queueState(&q.Queue), number(q.Ready), number(q.Scheduled), number(q.Running), number(q.Dead), number(q.Cancelled), oldest, in, done, failed,
+			q.Name, queueState(&q.Queue), number(q.Ready - q.Blocked), number(q.Scheduled), number(q.Running), number(q.Dead), number(q.Cancelled), oldest, in, done, failed,
 			number(int64(len(q.Workers))), slots, draw(q.trend),
 		}
 		rows = append(rows, row)

@@ -219,15 +219,15 @@ func TestTopSaysWhatBlocks(t *testing.T) {
 		{Name: "all", Paused: true, HeldUntil: g.clock.Add(time.Minute), Limited: true},
 		{Name: "back", HeldUntil: g.clock.Add(time.Minute), Limited: true},
 		{Name: "free"},
-		{Name: "groups", PausedGroups: 2},
+		{Name: "groups", PausedGroups: 2, HeldGroups: 3, Ready: 9, Blocked: 5, Workers: []string{"w"}},
 		{Name: "most", Limited: true, PausedGroups: 1},
 	}
 	g.sees(0, data, nil)
-	g.shows("5 queues, 1 paused, 1 held back, 1 limited, 3 groups paused: 0 ready")
+	g.shows("5 queues, 1 paused, 1 held back, 1 limited, 3 groups paused, 3 held: 4 ready, 5 blocked")
 	want := []struct {
 		state string
 		alarm level
-	}{{"paused", notable}, {"held", notable}, {"active", calm}, {"active (2 groups paused)", notable}, {"limited (1 group paused)", notable}}
+	}{{"paused", notable}, {"held", notable}, {"active", calm}, {"active (2 groups paused, 3 held)", notable}, {"limited (1 group paused)", notable}}
 	for i, row := range data.rows(topQueues, order{}) {
 		if row.cells[1] != want[i].state || row.alarm != want[i].alarm {
 			t.Errorf("queue %s is %q, level %d; want %q, level %d", row.cells[0], row.cells[1], row.alarm, want[i].state, want[i].alarm)

@@ -24,8 +24,8 @@ type Depths struct {
 	// Blocked are those of Ready whose group lets none start: it is paused, held back, or at its limits. It is an estimate if more than 1,000 lines of groups
 	// may go on.
 	Blocked int64
-	// Paused groups are counted by their names, among some 10,000 that have a pause, a hold or limits of their own.
-	PausedGroups int64
+	// Paused groups, and those that are held back, are counted by their names, among some 10,000 that have a pause, a hold or limits of their own.
+	PausedGroups, HeldGroups int64
 	// Oldest is how long the oldest job that could run has waited since it was last due. It is 0 if there is no such job.
 	Oldest time.Duration
 	Paused bool      // no worker gets jobs of the queue
@@ -34,14 +34,15 @@ type Depths struct {
 	Limited bool
 
 	limits signalbox.Limits
-	early  bool // the rate of limits allows no job now
-	named  bool // groups have limits of their own, or are paused or held back
+	early  bool      // the rate of limits allows no job now
+	named  bool      // groups have limits of their own, or are paused or held back
+	steady time.Time // the time by the clock of limits
 }
 
 // limited notes whether the queue's limits keep jobs from starting, once all that run are counted.
 func (d *Depths) limited() {
 	d.Limited = d.Ready > d.Blocked && (d.early || d.limits.Running > 0 && d.Running >= int64(d.limits.Running))
-	d.limits, d.early, d.named = signalbox.Limits{}, false, false
+	d.limits, d.early, d.named, d.steady = signalbox.Limits{}, false, false, time.Time{}
 }
 
 // Report makes the client the queue's reporter for ReportFor from now, or extends that time. mine is false if another client is the
@@ -66,7 +67,7 @@ func (q *Queue) report(ctx context.Context, client string, ttl time.Duration) (b
 	return mine, r.err
 }
 
-// Depths returns the queue's depths. All numbers are from one moment, except PausedGroups, and Running: it doesn't count sessions that open meanwhile.
+// Depths returns the queue's depths. All numbers are from one moment, except PausedGroups, HeldGroups and Running: it doesn't count sessions that open meanwhile.
 func (q *Queue) Depths(ctx context.Context) (Depths, error) {
 	k := &q.keys
 	sessions, err := q.rdb.ZRange(ctx, k.sessions, 0, -1).Result()
@@ -87,7 +88,7 @@ func (q *Queue) Depths(ctx context.Context) (Depths, error) {
 		return Depths{}, err
 	}
 	if d.named {
-		if d.PausedGroups, err = q.countPaused(ctx); err != nil {
+		if d.PausedGroups, d.HeldGroups, err = q.countStopped(ctx, d.steady); err != nil {
 			return Depths{}, err
 		}
 	}
@@ -124,7 +125,7 @@ func parseDepths(r *reply) (Depths, error) {
 	at, held := timeOf(parseScore(r.str(11))), timeOf(parseScore(r.str(12)))
 	ahead := limitsClock(r.str(13), time.UnixMicro(now))
 	d.Blocked, d.named = r.int(14), r.int(15) > 0
-	d.Paused, d.limits = r.str(9) != "", limitsOf(r.str(10))
+	d.Paused, d.limits, d.steady = r.str(9) != "", limitsOf(r.str(10)), time.UnixMicro(now).Add(ahead)
 	d.early = pauseOf(d.limits.Rate, at.Add(-ahead).Sub(time.UnixMicro(now))) > 0
 	if until := held.Add(-ahead); until.After(time.UnixMicro(now)) {
 		d.Held = until

@@ -34,6 +34,9 @@ func (q *Queue) pauseGroup(ctx context.Context, key string, pause bool) (changed
 // pauseField is before a group's key in the name of the field of limits that says since when the group is paused.
 const pauseField = "p"
 
+// holdField is before it in the name of the field that says by which job the group is held back, and of the member of rates that says until when.
+const holdField = "h"
+
 // PausedGroups returns since when groups are paused, by their keys with the first byte: by the server's clock, and zero where it can't be read.
 func (q *Queue) PausedGroups(ctx context.Context) (map[string]time.Time, error) {
 	paused := make(map[string]time.Time)
@@ -51,26 +54,45 @@ func (q *Queue) PausedGroups(ctx context.Context) (map[string]time.Time, error) 
 	}
 }
 
-// countPaused counts the paused groups by their names, in a look at some 10,000 fields.
-func (q *Queue) countPaused(ctx context.Context) (int64, error) {
+// countStopped counts the groups that are paused, and those that are held back, by their names, in a look at some 10,000 fields. steady is the time by the clock of
+// limits.
+func (q *Queue) countStopped(ctx context.Context, steady time.Time) (paused, held int64, err error) {
 	const page, pages = 1000, 10
-	names := make(map[string]bool) // a group and a serial group of one name are paused together
+	pauses, holds := make(map[string]bool), make(map[string]bool) // a group and a serial group of one name are paused, and held back, together
 	next := uint64(0)
 	for range pages {
-		fields, cursor, err := q.rdb.HScan(ctx, q.keys.limits, next, pauseField+"*", page).Result()
+		fields, cursor, err := q.rdb.HScan(ctx, q.keys.limits, next, "["+pauseField+holdField+"]*", page).Result()
 		if err != nil {
-			return 0, err
+			return 0, 0, err
 		}
+		var members []string
 		for i := 0; i+1 < len(fields); i += 2 {
-			if key := fields[i][len(pauseField):]; key != "" {
-				names[key[1:]] = true
+			field := fields[i]
+			if len(field) < 2 { // the queue's own hold, or another program's
+				continue
+			}
+			if field[:1] == holdField {
+				members = append(members, field)
+			} else {
+				pauses[field[2:]] = true
+			}
+		}
+		if len(members) > 0 {
+			ends, err := q.rdb.ZMScore(ctx, q.keys.rates, members...).Result()
+			if err != nil {
+				return 0, 0, err
+			}
+			for i, end := range ends {
+				if timeOf(end).After(steady) { // else it has passed, and a claim forgets it soon
+					holds[members[i][2:]] = true
+				}
 			}
 		}
 		if next = cursor; next == 0 {
 			break
 		}
 	}
-	return int64(len(names)), nil
+	return int64(len(pauses)), int64(len(holds)), nil
 }
 
 // pausedSince reads such a field.

@@ -25,8 +25,8 @@ var (
 	workerStuck       = definition{"signalbox.worker.stuck", "{job}", "Number of jobs whose handlers go on though their contexts have ended."}
 	fenceRejected     = definition{"signalbox.fence.rejected", "{write}", "Number of settlements that were refused, since the job had been taken over."}
 	queueDepth        = definition{"signalbox.queue.depth", "{job}", "Number of jobs in a queue, by state."}
-	queuePaused       = definition{"signalbox.queue.paused_groups", "{group}", "Number of groups of a queue that an operator has paused."}
-	queueBlocked      = definition{"signalbox.queue.blocked", "{queue}", "1 if an operator or a limit keeps jobs of a queue from starting, by what does so; else 0."}
+	queueGroups       = definition{"signalbox.queue.stopped_groups", "{group}", "Number of groups of a queue that are paused, or held back."}
+	queueStopped      = definition{"signalbox.queue.stopped", "{queue}", "1 if an operator or a limit keeps jobs of a queue from starting, by what does so; else 0."}
 	queueOldest       = definition{"signalbox.queue.oldest_job.age", "s", "For how long the oldest job that could run has been waiting."}
 	lockAcquire       = definition{"signalbox.lock.acquire.duration", "s", "Duration of asking for a lock, with the waiting, by outcome."}
 	lockHeld          = definition{"signalbox.lock.held.duration", "s", "Time from a lock's grant until it was released or lost."}
@@ -39,7 +39,7 @@ var (
 // Attributes that only metrics have. The others are also on spans. None has a different value for
 // each job.
 const (
-	queueBlock  = attribute.Key("signalbox.queue.block")      // paused, held or limited
+	queueCause  = attribute.Key("signalbox.queue.cause")      // paused, held or limited
 	queueState  = attribute.Key("signalbox.queue.state")      // ready, scheduled, running, dead or cancelled
 	tickOutcome = attribute.Key("signalbox.schedule.outcome") // OutcomeFired and the others
 )

@@ -17,8 +17,8 @@ type Depth struct {
 	// Jobs by state. Those of Ready could start if a worker were free. Blocked ones are ready, too, but their group lets none start. Scheduled jobs wait for
 	// their time.
 	Ready, Blocked, Scheduled, Running, Dead, Cancelled, Completed int64
-	// PausedGroups is how many groups of the queue are paused.
-	PausedGroups int64
+	// How many groups of the queue are paused, and how many are held back.
+	PausedGroups, HeldGroups int64
 	// Oldest is how long the oldest job that could run has been waiting; 0: there is none.
 	Oldest time.Duration
 	// What keeps jobs from starting, whatever the workers do: the queue is paused, or held back, or at its limits while jobs are ready.
@@ -55,12 +55,12 @@ func ObserveDepths(mp metric.MeterProvider, read func(context.Context) []Depth) 
 		otel.Handle(err)
 		return func() {}
 	}
-	blocked, err := m.Int64ObservableGauge(queueBlocked.name, metric.WithUnit(queueBlocked.unit), metric.WithDescription(queueBlocked.description))
+	stopped, err := m.Int64ObservableGauge(queueStopped.name, metric.WithUnit(queueStopped.unit), metric.WithDescription(queueStopped.description))
 	if err != nil {
 		otel.Handle(err)
 		return func() {}
 	}
-	paused, err := m.Int64ObservableGauge(queuePaused.name, metric.WithUnit(queuePaused.unit), metric.WithDescription(queuePaused.description))
+	groups, err := m.Int64ObservableGauge(queueGroups.name, metric.WithUnit(queueGroups.unit), metric.WithDescription(queueGroups.description))
 	if err != nil {
 		otel.Handle(err)
 		return func() {}
@@ -68,10 +68,10 @@ func ObserveDepths(mp metric.MeterProvider, read func(context.Context) []Depth) 
 	reader := &depthReader{read: read}
 	registration, err := m.RegisterCallback(func(ctx context.Context, o metric.Observer) error {
 		for _, d := range reader.depths(ctx) {
-			d.observe(o, depth, oldest, blocked, paused)
+			d.observe(o, depth, oldest, stopped, groups)
 		}
 		return nil
-	}, depth, oldest, blocked, paused)
+	}, depth, oldest, stopped, groups)
 	if err != nil {
 		otel.Handle(err)
 		return func() {}
@@ -148,7 +148,7 @@ func (r *depthReader) stop() {
 	}
 }
 
-func (d *Depth) observe(o metric.Observer, depth metric.Int64Observable, oldest metric.Float64Observable, blocked, paused metric.Int64Observable) {
+func (d *Depth) observe(o metric.Observer, depth metric.Int64Observable, oldest metric.Float64Observable, stopped, groups metric.Int64Observable) {
 	system, queue := semconv.MessagingSystemKey.String(system), semconv.MessagingDestinationName(d.Queue)
 	for _, s := range []struct {
 		state string
@@ -164,7 +164,8 @@ func (d *Depth) observe(o metric.Observer, depth metric.Int64Observable, oldest 
 	} {
 		o.ObserveInt64(depth, s.n, metric.WithAttributeSet(attribute.NewSet(system, queue, queueState.String(s.state))))
 	}
-	o.ObserveInt64(paused, d.PausedGroups, metric.WithAttributeSet(attribute.NewSet(system, queue)))
+	o.ObserveInt64(groups, d.PausedGroups, metric.WithAttributeSet(attribute.NewSet(system, queue, queueCause.String("paused"))))
+	o.ObserveInt64(groups, d.HeldGroups, metric.WithAttributeSet(attribute.NewSet(system, queue, queueCause.String("held"))))
 	o.ObserveFloat64(oldest, d.Oldest.Seconds(), metric.WithAttributeSet(attribute.NewSet(system, queue)))
 	for _, b := range []struct {
 		by string
@@ -174,6 +175,6 @@ func (d *Depth) observe(o metric.Observer, depth metric.Int64Observable, oldest 
 		if b.is {
 			n = 1
 		}
-		o.ObserveInt64(blocked, n, metric.WithAttributeSet(attribute.NewSet(system, queue, queueBlock.String(b.by))))
+		o.ObserveInt64(stopped, n, metric.WithAttributeSet(attribute.NewSet(system, queue, queueCause.String(b.by))))
 	}
 }

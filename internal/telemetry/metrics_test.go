@@ -76,7 +76,7 @@ func recordAll(t *testing.T, mp *sdkmetric.MeterProvider) {
 		return []OutboxDepth{{Namespace: "shop", Queue: "mail", Backlog: 11, Dead: 2, Lag: 1500 * time.Millisecond}}
 	}))
 	t.Cleanup(ObserveDepths(mp, func(context.Context) []Depth {
-		return []Depth{{Queue: "mail", Ready: 7, Blocked: 4, Dead: 1, PausedGroups: 2, Oldest: 90 * time.Second, Paused: true, Limited: true}}
+		return []Depth{{Queue: "mail", Ready: 7, Blocked: 4, Dead: 1, PausedGroups: 2, HeldGroups: 3, Oldest: 90 * time.Second, Paused: true, Limited: true}}
 	}))
 }
 
@@ -101,8 +101,8 @@ func TestInstruments(t *testing.T) {
 		"signalbox.worker.stuck":              {"{job}", []string{system, queue, kind}, 1},
 		"signalbox.fence.rejected":            {"{write}", []string{system, queue}, 1},
 		"signalbox.queue.depth":               {"{job}", []string{system, queue, "signalbox.queue.state"}, 12},
-		"signalbox.queue.paused_groups":       {"{group}", []string{system, queue}, 2},
-		"signalbox.queue.blocked":             {"{queue}", []string{system, queue, "signalbox.queue.block"}, 2},
+		"signalbox.queue.stopped_groups":      {"{group}", []string{system, queue, "signalbox.queue.cause"}, 5},
+		"signalbox.queue.stopped":             {"{queue}", []string{system, queue, "signalbox.queue.cause"}, 2},
 		"signalbox.queue.oldest_job.age":      {"s", []string{system, queue}, 90},
 		"signalbox.lock.acquire.duration":     {"s", []string{system, "signalbox.lock.outcome"}, 1},
 		"signalbox.lock.held.duration":        {"s", []string{system}, 1},

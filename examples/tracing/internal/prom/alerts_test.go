@@ -113,7 +113,7 @@ func unknown(t *testing.T, expr string) (names []string) {
 // values are those of labels that have few.
 var values = map[string][]string{
 	labelState:   {"ready", "blocked", "scheduled", "running", "dead", "cancelled", "completed"},
-	labelBlock:   {"paused", "held", "limited"},
+	labelCause:   {"paused", "held", "limited"},
 	labelOutcome: {"completed", "retried", "snoozed", "returned", "dead", "cancelled"},
 	labelTick:    {"fired", "skipped", "missed", "paused"},
 	labelLock:    {"acquired", "held", "error", "taken", "expired"},

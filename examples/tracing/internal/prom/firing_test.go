@@ -69,7 +69,7 @@ func TestAlertsOnWhatIsBlocked(t *testing.T) {
 			"a group that is held back",
 			func() error { _, err := ins.HoldBack(t.Context(), "mail", "acme", time.Hour); return err },
 			func() error { _, err := ins.HoldBack(t.Context(), "mail", "acme", 0); return err },
-			nil,
+			[]string{"SignalboxGroupPaused"},
 		},
 		{
 			"a paused queue",

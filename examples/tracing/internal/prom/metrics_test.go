@@ -55,7 +55,7 @@ const (
 	labelKind        = "signalbox_job_kind"
 	labelOutcome     = "signalbox_job_outcome"
 	labelState       = "signalbox_queue_state"
-	labelBlock       = "signalbox_queue_block"
+	labelCause       = "signalbox_queue_cause"
 	labelTick        = "signalbox_schedule_outcome"
 	labelLock        = "signalbox_lock_outcome"
 )
@@ -70,8 +70,8 @@ var instruments = []instrument{
 	{"signalbox.job.wait.duration", "s", histogram, ofQueue, deliveries},
 	{"signalbox.jobs.settled", "{job}", counter, append(ofQueue, labelOutcome), deliveries},
 	{"signalbox.queue.depth", "{job}", gauge, append(ofQueue, labelState), 0},
-	{"signalbox.queue.blocked", "{queue}", gauge, append(ofQueue, labelBlock), 0},
-	{"signalbox.queue.paused_groups", "{group}", gauge, ofQueue, 0},
+	{"signalbox.queue.stopped", "{queue}", gauge, append(ofQueue, labelCause), 0},
+	{"signalbox.queue.stopped_groups", "{group}", gauge, append(ofQueue, labelCause), 0},
 	{"signalbox.queue.oldest_job.age", "s", gauge, ofQueue, 0},
 	{"signalbox.worker.active", "{job}", gauge, ofQueue, 0},
 	{"signalbox.worker.stuck", "{job}", gauge, append(ofQueue, labelKind), 0},
@@ -86,7 +86,7 @@ var instruments = []instrument{
 
 // allowed are all labels that a metric may have. Each has few values.
 var allowed = []string{
-	labelSystem, labelOperation, labelType, labelDestination, labelError, labelKind, labelOutcome, labelState, labelBlock, labelTick, labelLock,
+	labelSystem, labelOperation, labelType, labelDestination, labelError, labelKind, labelOutcome, labelState, labelCause, labelTick, labelLock,
 	"server_address", "server_port", "le",
 }
 
