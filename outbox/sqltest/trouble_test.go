@@ -245,10 +245,9 @@ func TestRelayLog(t *testing.T) {
 		}
 
 		said = &log{}
-		b.relay(srv.ClientWith(func(o *redis.UniversalOptions) { o.ContextTimeoutEnabled = false }), outbox.RelayConfig{Logger: slog.New(said)})()
-		if !said.has("WARN", "set ContextTimeoutEnabled: true") {
-			t.Errorf("said %q", said)
-		}
+		stop = b.relay(srv.ClientWith(func(o *redis.UniversalOptions) { o.ContextTimeoutEnabled = false }), outbox.RelayConfig{Logger: slog.New(said)})
+		redistest.Eventually(t, func() bool { return said.has("WARN", "set ContextTimeoutEnabled: true") }, "said %q", said)
+		stop()
 
 		said = &log{}
 		b.relay(rdb, outbox.RelayConfig{Logger: slog.New(said), Window: time.Minute})
