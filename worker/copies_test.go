@@ -108,8 +108,8 @@ func TestCopiesThatAWorkerLeft(t *testing.T) {
 			t.Parallel()
 			r, to := newRig(t), newRig(t)
 			proxy := redistest.NewProxy(t, redistest.Start(t).Addr())
-			held, free := proxy.HoldRequests(func(cmd []string) bool { // the end of a note: a script with the key of the notes alone
-				return len(cmd) > 3 && strings.HasPrefix(strings.ToUpper(cmd[0]), "EVAL") && cmd[2] == "1" && cmd[3] == r.key("notes")
+			held, free := proxy.HoldRequests(func(cmd []string) bool { // the end of a note: a script whose fourth and last key is that of the notes
+				return len(cmd) > 6 && strings.HasPrefix(strings.ToUpper(cmd[0]), "EVAL") && cmd[2] == "4" && cmd[6] == r.key("notes")
 			})
 			defer free()
 			r.start(r.failing(proxy.Client(), r.copying(to)))

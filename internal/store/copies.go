@@ -98,20 +98,27 @@ func (q *Queue) NewCopier() *Copier { return &Copier{q: q} }
 // first page has the cursor 0. An ID may come twice.
 func (c *Copier) Noted(ctx context.Context, cursor uint64) (ids []string, next uint64, err error) {
 	notes, next, err := c.notes(ctx, cursor)
-	for i := 0; i < len(notes); i += 2 {
-		ids = append(ids, notes[i].(string))
+	for _, n := range notes {
+		ids = append(ids, n.id)
 	}
 	return ids, next, err
 }
 
-// notes returns the notes of a page: of each the ID and the time.
-func (c *Copier) notes(ctx context.Context, cursor uint64) (notes []any, next uint64, err error) {
+// A note says that a job is to be copied.
+type note struct {
+	id         string
+	at         string // when it died, in us
+	unlessDead bool   // of a note that is to go: only if the job is neither dead nor held
+}
+
+// notes returns the notes of a page.
+func (c *Copier) notes(ctx context.Context, cursor uint64) (notes []note, next uint64, err error) {
 	page, next, err := c.q.rdb.HScan(ctx, c.q.keys.notes, cursor, deathNote+"*", MaxCopies).Result()
 	if err != nil {
 		return nil, 0, err
 	}
 	for i := 0; i+1 < len(page); i += 2 {
-		notes = append(notes, strings.TrimPrefix(page[i], deathNote), page[i+1])
+		notes = append(notes, note{id: strings.TrimPrefix(page[i], deathNote), at: page[i+1]})
 	}
 	return notes, next, nil
 }
@@ -141,7 +148,7 @@ func (e *CopyError) Error() string { return fmt.Sprintf("copy to queue %s: %v", 
 func (e *CopyError) Unwrap() error { return e.Err }
 
 // Copy copies those of the jobs whose deaths are noted, and then removes the notes. A job that isn't dead any more, and one that is a copy itself,
-// loses its note without a copy. The note of a job that couldn't be copied now stays. The error is a *CopyError if the other queue is its cause:
+// loses its note without a copy. A dead job that is being moved is still dead. The note of a job that couldn't be copied now stays. The error is a *CopyError if the other queue is its cause:
 // then Copy has done all that can be done without that queue.
 func (c *Copier) Copy(ctx context.Context, ids []string) (Copied, error) {
 	return c.work(ctx, ids, nil)
@@ -188,7 +195,7 @@ func (c *Copier) work(ctx context.Context, ids []string, refused *CopyError) (do
 type death struct {
 	id     string
 	at     string // in us, as the note says it
-	record string // "" if the job isn't dead any more
+	record string // "" if the job is neither dead nor held for a move
 }
 
 // read returns the deaths of the first of the jobs, of how many, and the queue that gets the copies.
@@ -220,9 +227,20 @@ func (c *Copier) read(ctx context.Context, ids []string) (deaths []death, to str
 	return deaths, to, len(times), nil
 }
 
-// sort makes the copies of deaths. It returns their notes, and those that are to go in any case: each an ID and a time.
-func (c *Copier) sort(deaths []death, done *Copied) (items []Item, copied, gone []any) {
+// buried reports whether the job was dead: in its place, or held for a move.
+func (d death) buried() bool {
+	h, held := wire.HeldOf([]byte(d.record))
+	return d.record != "" && (!held || !h.Copy && signalbox.State(h.State) == signalbox.StateDead)
+}
+
+// sort makes the copies of deaths. It returns their notes, and those that are to go in any case. That of a job which isn't dead goes only if that is still so then: it may have been
+// moved back, and a failover may make it dead again.
+func (c *Copier) sort(deaths []death, done *Copied) (items []Item, copied, gone []note) {
 	for _, d := range deaths {
+		if !d.buried() {
+			gone = append(gone, note{d.id, d.at, true})
+			continue
+		}
 		item, fit, err := c.copyOf(d)
 		switch {
 		case errors.Is(err, wire.ErrVersion):
@@ -230,10 +248,10 @@ func (c *Copier) sort(deaths []death, done *Copied) (items []Item, copied, gone 
 		case err != nil:
 			done.Unfit = append(done.Unfit, Unfit{d.id, err})
 		case fit:
-			items, copied = append(items, item), append(copied, d.id, d.at)
+			items, copied = append(items, item), append(copied, note{id: d.id, at: d.at})
 			continue
 		}
-		gone = append(gone, d.id, d.at)
+		gone = append(gone, note{id: d.id, at: d.at})
 	}
 	return items, copied, gone
 }
@@ -261,9 +279,6 @@ func (c *Copier) put(ctx context.Context, to string, items []Item) error {
 
 // copyOf returns the copy of a dead job. fit is false if there is to be none.
 func (c *Copier) copyOf(d death) (item Item, fit bool, err error) {
-	if d.record == "" {
-		return Item{}, false, nil
-	}
 	dead := signalbox.Job{ID: d.id, Queue: c.q.name, Namespace: c.q.namespace}
 	if err := wire.Decode([]byte(d.record), &dead); err != nil {
 		return Item{}, false, err
@@ -321,12 +336,19 @@ func (c *Copier) id(d death) string {
 	return "dead-" + hex.EncodeToString(sum[:16])
 }
 
-// forget removes notes: each an ID and a time.
-func (c *Copier) forget(ctx context.Context, notes []any) error {
+// forget removes notes.
+func (c *Copier) forget(ctx context.Context, notes []note) error {
 	if len(notes) == 0 {
 		return nil
 	}
-	args := append(copiedScript.args(len(notes), arg{"notes", len(notes) / 2}), notes...)
+	args := copiedScript.args(3*len(notes), arg{"notes", len(notes)})
+	for _, n := range notes {
+		unless := ""
+		if n.unlessDead {
+			unless = "1"
+		}
+		args = append(args, n.id, n.at, unless)
+	}
 	_, err := run(ctx, c.q.rdb, copiedScript, copiedScript.keys(&c.q.keys), args)
 	return err
 }

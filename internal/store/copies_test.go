@@ -19,6 +19,8 @@ var copiesTests = []storeTest{
 	{"CopiesOfDeadJobs", testCopiesOfDeadJobs},
 	{"CopyOfACrash", testCopyOfACrash},
 	{"CopierDies", testCopierDies},
+	{"CopyOfAHeldJob", testCopyOfAHeldJob},
+	{"CopyOfAJobThatIsDeadAgain", testCopyOfAJobThatIsDeadAgain},
 	{"CopiesOfEachDeath", testCopiesOfEachDeath},
 	{"NoCopyOfOthers", testNoCopyOfOthers},
 	{"NoCopyOfACopy", testNoCopyOfACopy},
@@ -299,7 +301,7 @@ func testCopiesOfEachDeath(t *testing.T, r *rig) {
 	deaths, _, _, err := first.read(bg, []string{"a"})
 	r.must(err)
 	again()
-	r.must(first.forget(bg, []any{"a", deaths[0].at}))
+	r.must(first.forget(bg, []note{{id: "a", at: deaths[0].at}}))
 	same(t, "notes", len(r.noted()), 1)
 	r.copyAll(c)
 	same(t, "copies", to.counts().Ready, 3)
@@ -321,6 +323,50 @@ func testNoCopyOfOthers(t *testing.T, r *rig) {
 	same(t, "copies", r.copyAll(r.NewCopier()).Jobs, 1)
 	same(t, "notes", len(r.noted()), 0)
 	same(t, "the copy", to.one().Job.Headers["signalbox-dead-id"], "dead")
+}
+
+// A dead job that is held for a move when its turn comes is copied: the move may be undone. One that was retried before it was held isn't, nor is the copy of a move.
+func testCopyOfAHeldJob(t *testing.T, r *rig) {
+	to := r.copyTo()
+	r.bury(Dead, "a", "b", "c")
+	held := r.tour(to, "a")
+	held.rounds(hasHeld)
+	r.did(RunJobs(time.Time{}), "b")
+	retried := r.tour(to, "b")
+	retried.rounds(hasHeld)
+	r.moved(to, "c")
+	back := to.tour(r, "c")
+	back.rounds(hasCopied)
+	same(t, "held", r.has("a")+r.has("b")+r.has("c"), "heldheldheld")
+	same(t, "copies", r.copyAll(r.NewCopier()).Jobs, 1)
+	same(t, "notes, until the others are let go", len(r.noted()), 2)
+	held.m.undo(bg, []*moving{held.moving})
+	r.must(r.rdb.ZScore(bg, r.keys.dead, "a").Err())
+	same(t, "the copy", to.one().Job.Headers["signalbox-dead-id"], "a")
+	retried.end()
+	back.end()
+	same(t, "copies of what came back", r.copyAll(r.NewCopier()).Jobs, 1)
+	same(t, "notes", len(r.noted()), 0)
+}
+
+// A copier looks at a job that isn't dead, and before it removes the note the job is dead again: by a failover, or since it was moved back. The note stays.
+func testCopyOfAJobThatIsDeadAgain(t *testing.T, r *rig) {
+	needsDump(t)
+	to := r.copyTo()
+	r.bury(Dead, "a", "b")
+	before := r.remember()
+	r.did(RunJobs(time.Time{}), "a")
+	r.moved(to, "b")
+	c := r.NewCopier()
+	deaths, _, _, err := c.read(bg, []string{"a", "b"})
+	r.must(err)
+	_, _, gone := c.sort(deaths, &Copied{})
+	same(t, "notes that are to go", len(gone), 2)
+	r.failOver(before)
+	r.must(c.forget(bg, gone))
+	same(t, "notes", len(r.noted()), 2)
+	same(t, "copies", r.copyAll(c).Jobs, 2)
+	same(t, "notes", len(r.noted()), 0)
 }
 
 // Two queues that copy to each other make one copy of a job.

@@ -381,6 +381,7 @@ type gated struct {
 	late     func()          // the call that failed
 	key      string          // one of its keys
 	told     map[string]bool // by the key of a queue's jobs: when it was last read, it had a receipt
+	put      bool            // it knows that jobs were put in: the call was answered
 }
 
 // may waits for the mover's turn to make a call. If the call fails, send makes it later.
@@ -411,6 +412,7 @@ func (g *gated) EvalSha(ctx context.Context, sha string, keys []string, args ...
 	if reply, ok := cmd.Val().([]any); ok && sha == movingScript.Hash() && g.told != nil {
 		g.told[keys[0]] = slices.Contains(reply[2].([]any), any("r"))
 	}
+	g.put = g.put || sha == enqueueScript.Hash() && cmd.Err() == nil
 	return cmd
 }
 

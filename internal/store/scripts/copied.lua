@@ -1,18 +1,21 @@
--- Removes the notes of deaths whose jobs were copied. A note that was written again stays: its job has died again.
+-- Removes the notes of deaths whose jobs were copied, or need no copy. A note that was written again stays: its job has died again.
 --
 -- KEYS: as named below
--- ARGV: notes: how many notes; then for each of them the job's ID, and the time in us that it had
+-- ARGV: notes: how many notes; then for each of them the job's ID, the time in us that it had, and '1' if it stays where the job is dead, or is held
+--       for a move, else ''
 -- Reply: how many notes were removed
 -- Errors: those of Redis, before the first write.
 
-local NOTES = unpack(KEYS)
+local JOBS, DUE, DEAD, NOTES = unpack(KEYS)
 local fixed = 1 -- arguments before the IDs
 local notes = unpack(ARGV, 1, fixed)
 
+-- include: dead_or_held
+
 local gone = {}
-for i = fixed + 1, fixed + 2 * notes, 2 do
-  local id, time = unpack(ARGV, i, i + 1)
-  if redis.call('HGET', NOTES, 'dead ' .. id) == time then
+for i = fixed + 1, fixed + 3 * notes, 3 do
+  local id, time, unless_dead = unpack(ARGV, i, i + 2)
+  if redis.call('HGET', NOTES, 'dead ' .. id) == time and not (unless_dead == '1' and dead_or_held(id, JOBS, DUE, DEAD)) then
     gone[#gone + 1] = 'dead ' .. id
   end
 end

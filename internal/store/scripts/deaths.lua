@@ -4,19 +4,22 @@
 -- ARGV: room: most bytes of records to return; the first may have more; then the IDs
 -- Reply: {'ok', to, times, records}
 --        to: the queue that gets copies, as the settings say, '' if they say none; times: when the jobs died, in us, as the notes say, for as
---        many of the IDs as the room allows; '' without a note; records: theirs; '' without a note, and for a job that isn't dead any more
+--        many of the IDs as the room allows; '' without a note; records: theirs; '' without a note, and for a job that is neither dead nor held for
+--        a move
 -- Errors: those of Redis.
 
-local JOBS, DEAD, NOTES, SETTINGS = unpack(KEYS)
+local JOBS, DUE, DEAD, NOTES, SETTINGS = unpack(KEYS)
 local fixed = 1 -- arguments before the IDs
 local room = unpack(ARGV, 1, fixed)
+
+-- include: dead_or_held
 
 room = tonumber(room)
 local times, records, got = {}, {}, false
 for i = fixed + 1, #ARGV do
   local id = ARGV[i]
   local time, record = redis.call('HGET', NOTES, 'dead ' .. id) or '', ''
-  if time ~= '' and redis.call('ZSCORE', DEAD, id) then
+  if time ~= '' and dead_or_held(id, JOBS, DUE, DEAD) then
     room = room - redis.call('HSTRLEN', JOBS, id)
     if room < 0 and got then
       break
