@@ -33,8 +33,9 @@ import (
 //     copy is over, and nobody can commit it any more.
 //   - The job that is held is deleted only if the other queue has the receipt of its name. That a copy is not there proves nothing: the
 //     other queue's server may have failed over to a state before it had the copy.
-//   - If there is no receipt, and no copy, of a job that was seen committed before the other queue was read, then a failover has lost the copy.
-//     The job gets a new name, and is copied again.
+//   - A job that is found committed, without a copy or a receipt of the name under which it was seen held before the other queue was read, has lost its copy to a failover: it
+//     gets a new name, and is copied again. It may also have been copied and committed since the other queue was read. Then a new name does no harm: the receipt of the former one
+//     is looked for, and the copy is replaced only if it is as it was read.
 //   - A copy is let go if its original is committed. A copy without an original is let go if the queue of the original has the receipt of its
 //     name: a failover has lost that it was let go. Else the copy came late, and is deleted: its job has gone on, or was let go where it was.
 //
@@ -68,7 +69,7 @@ type moving struct {
 	mine      bool   // this call has held it
 	freed     bool   // it was let go here, since the ID or the unique key was taken there
 	barred    bool   // the unique key was
-	committed string // the name under which it was seen committed, in an earlier round
+	committed bool   // it was seen committed, or gone on
 	was       signalbox.State
 	answer    *Answer // nil: it goes on
 }
@@ -328,7 +329,7 @@ func (m *mover) step(job *moving, found sight, p *plan) {
 		p.there = append(p.there, m.free(job.id, there, c, namesOf(c)))
 	case here == nil && copied: // left by a call that was late: the job has gone on, or was there no more
 		p.there = append(p.there, placement{id: job.id, digest: digestOf(there), state: gone})
-	case here == nil && (job.committed != "" || job.mine && !job.freed):
+	case here == nil && (job.committed || job.mine && !job.freed):
 		job.end(Done, job.was)
 	case here == nil:
 		job.end(Gone, "")
@@ -357,7 +358,6 @@ func (m *mover) carry(job *moving, found sight, h wire.Held, same, copied bool, 
 	asked := h.Move == job.seen && h.Former == job.former // found.went is about these names
 	looks := job.look(h)
 	went := asked && found.went != ""
-	seen := job.committed == h.Move                   // committed, before the other queue was read
 	again := func(change func(h *wire.Held)) []byte { // the record that is held, with a change
 		next := h
 		change(&next)
@@ -378,7 +378,7 @@ func (m *mover) carry(job *moving, found sight, h wire.Held, same, copied bool, 
 	}
 	job.was, job.mine = signalbox.State(h.State), h.Move == job.name
 	if h.Committed || went {
-		job.committed = h.Move
+		job.committed = true
 	}
 	switch {
 	case went: // also if a failover here has forgotten that it was committed
@@ -388,9 +388,8 @@ func (m *mover) carry(job *moving, found sight, h wire.Held, same, copied bool, 
 	case !asked: // there may be a receipt
 	case h.Committed && same:
 		p.there = append(p.there, m.free(job.id, there, h, namesOf(h)))
-	case h.Committed && seen: // a failover there has lost the copy
+	case h.Committed: // a failover there has lost the copy
 		rename()
-	case h.Committed: // since the other queue was read, maybe
 	case h.Move != job.name && looks < m.from.patience: // of another call, which may go on with it
 		p.waits = true
 	case h.Move != job.name: // of another call, which may have ended: this one takes it over

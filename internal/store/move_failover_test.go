@@ -535,7 +535,7 @@ var moveFailovers = []struct {
 		empty := third.remember()
 		r.tour(third, "a").rounds(hasCommitted)
 		third.failOver(empty)
-		same(t, "copies", r.copyAll(r.NewCopier()).Jobs, 0) // it isn't dead here
+		same(t, "copies", r.copyAll(r.NewCopier()).Jobs, 1) // it is held, and was dead: its move could still be undone
 		same(t, "answer", r.moved(third, "a"), Answer{Done, signalbox.StateDead})
 		same(t, "state", third.shown("a").State, signalbox.StateDead)
 	}},

@@ -30,7 +30,7 @@ type moveWalk struct {
 // A moveDoubt is what a failover has made of a job.
 type moveDoubt struct {
 	lost   bool // the queue that failed over had it, and forgets that. The other hadn't, or a mover was told before that it may delete it there
-	again  bool // that queue has it as a job that waits, or is held by a call that has let it go since, though it had left it
+	again  bool // that queue has it as a job that waits, or is held by a call that has let it go since, though it had left that queue
 	forgot int  // how many of its runs are forgotten
 }
 
@@ -80,13 +80,11 @@ func (w *moveWalk) failOver(q *rig, m memory, since map[string]int, told bool) m
 	if q == w.rig {
 		peer = w.to
 	}
-	before, names := make(map[string]string), make(map[string]string) // names: under which it was held, by calls that took it over from each other
+	before, held := make(map[string]string), make(map[string]wire.Held)
 	for _, id := range w.ids {
 		before[id], _ = w.kind(q, id)
 		record, _ := q.rdb.HGet(bg, q.keys.jobs, id).Bytes()
-		if h, held := wire.HeldOf(record); held {
-			names[id] = namesOf(h)
-		}
+		held[id], _ = wire.HeldOf(record)
 	}
 	q.failOver(m)
 	doubts := make(map[string]moveDoubt)
@@ -98,9 +96,21 @@ func (w *moveWalk) failOver(q *rig, m memory, since map[string]int, told bool) m
 		deleted := other == "original" && told // or it may be, by a mover that was told before that the job had gone on
 		forgets := has == "" || has == "original" || has == "copy" && move != name && peer.rdb.ZScore(bg, peer.keys.receipts, move).Err() != nil
 		d.lost = had != "" && (other == "" || other == "copy" || deleted) && forgets
+		// Only a job that has left the queue, or may leave it by a call that was told so, can go on in both.
+		var left bool
+		switch had {
+		case "", "copy": // it is in the other, or has been
+			left = true
+		case "original":
+			left = held[id].Committed
+		case "waits": // it came back, and the other hasn't deleted it yet
+			record, _ := peer.rdb.HGet(bg, peer.keys.jobs, id).Bytes()
+			h, _ := wire.HeldOf(record)
+			left = other == "original" && !slices.ContainsFunc(strings.Fields(namesOf(h)), func(name string) bool { return q.rdb.ZScore(bg, q.keys.receipts, name).Err() == nil })
+		}
 		// Held by a call that has let it go since: no receipt will name that call.
-		astray := has == "original" && !slices.Contains(strings.Fields(names[id]), move) && peer.rdb.ZScore(bg, peer.keys.receipts, move).Err() != nil
-		d.again = d.forgot == 0 && (had != has && (has == "waits" || has == "copy" && other != "original") || astray)
+		astray := has == "original" && !slices.Contains(strings.Fields(namesOf(held[id])), move) && peer.rdb.ZScore(bg, peer.keys.receipts, move).Err() != nil
+		d.again = d.forgot == 0 && left && (has == "waits" || had != has && has == "copy" && other != "original" || astray)
 		w.note("%s fails over: job %s was %q there and %q in the other, it is %q", q.Name(), id, had, other, has)
 		doubts[id] = d
 	}

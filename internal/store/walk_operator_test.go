@@ -31,6 +31,9 @@ func (w *walk) limit() {
 	group := walkKeys[3+w.rnd.Intn(4)] // one that isn't serial
 	most := max(0, w.rnd.Intn(60)-20)
 	kind := w.rnd.Intn(15)
+	if name := w.putOff(); name != "" && w.rnd.Intn(2) == 0 { // an operator helps one that waits for its rate
+		kind, group = 1+w.rnd.Intn(3), "g"+name
+	}
 	repeats := 1 + w.rnd.Intn(8)/7 // also as if the reply had been lost
 	for range repeats {
 		var err error
@@ -90,6 +93,21 @@ func (w *walk) limit() {
 		}
 		w.must(err)
 	}
+}
+
+// putOff returns the name of a group whose job was put off for its rate, or "".
+func (w *walk) putOff() string {
+	var names []string
+	for _, f := range w.m.jobs {
+		if f.late && f.where == "due" && f.key != "" {
+			names = append(names, f.key[1:])
+		}
+	}
+	slices.Sort(names)
+	if len(names) == 0 {
+		return ""
+	}
+	return names[w.rnd.Intn(len(names))]
 }
 
 // resumeGroup resumes a group. The job that waits for that is due at once.
