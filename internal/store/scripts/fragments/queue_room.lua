@@ -7,30 +7,6 @@ if queue.running < math.huge then
       others = others + (tonumber(counts[i + 1]) or 0)
     end
   end
-  if others > 0 and others + mine + want > queue.running then
-    -- No more jobs run than those that wait nowhere and haven't ended. If the numbers say more, they are wrong: a worker of an older release doesn't know them.
-    -- include: queue_length
-    local runs = queue_length() - redis.call('ZCARD', LINED) - redis.call('ZCARD', DUE)
-    for _, list in pairs(lists) do
-      runs = runs - redis.call('LLEN', list)
-    end
-    if runs < others + mine then
-      others = math.max(runs - mine, 0)
-      local names, gone = {}, {}
-      for i = 1, #counts, 2 do
-        names[#names + 1] = counts[i]
-      end
-      local registered = redis.call('ZMSCORE', SESSIONS, unpack(names))
-      for i = 1, #names do
-        if not registered[i] then
-          gone[#gone + 1] = names[i]
-        end
-      end
-      if #gone > 0 then
-        redis.call('HDEL', RUNNING, unpack(gone))
-      end
-    end
-  end
 end
 local bound = queue.bound(queue_at, steady)
 if bound then
