@@ -4,12 +4,17 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
 
+	"github.com/signalbox-go/signalbox"
 	"github.com/signalbox-go/signalbox/internal/store"
 )
+
+// ErrNoOutbox is wrapped by the error of a call that names an outbox which has sent nothing to the queue.
+var ErrNoOutbox = errors.New("inspect: no such outbox")
 
 // An Outbox is what the relays of a database say of its rows for a queue. They say it every few seconds; it stays for a minute.
 type Outbox struct {
@@ -55,3 +60,35 @@ func (i *Inspector) Outboxes(ctx context.Context) ([]Outbox, error) {
 	slices.SortFunc(all, func(a, b Outbox) int { return cmp.Or(cmp.Compare(a.Queue, b.Queue), cmp.Compare(a.ID, b.ID)) })
 	return all, nil
 }
+
+// ForgetOutbox has Redis forget what an outbox has sent to a queue, so that [Inspector.RemoveQueue] can remove the queue. It is for an outbox whose database is gone, or of
+// which no program uses the queue any more. id is the ID in the database's table signalbox_outbox_box; the error of RemoveQueue names it.
+//
+// Redis can't know whether the database has rows for the queue that weren't sent yet. Nothing goes wrong at once: what is known stays for 25 hours. If a relay sends
+// rows of the queue in that time, it stays for good, as if nothing had been forgotten. A relay that begins later sends again what it had sent in the last
+// RelayConfig.Window before its end: of these, jobs that have ended run again. It also reports all older batches as lost.
+//
+// It goes through the names of all keys of the server, and needs the rights SCAN and PEXPIRE. It may be called again. The error wraps [ErrState] if a relay has reported rows of the queue
+// within a minute, or within five if other outboxes report it; [ErrNoOutbox] if the queue knows of nothing that it has sent; and [ErrNoQueue] if nobody has used the queue.
+func (i *Inspector) ForgetOutbox(ctx context.Context, queue, id string) error {
+	if id == "" || len(id) > maxOutboxID {
+		return fmt.Errorf("inspect: %w outbox %.200q: want the ID in the table signalbox_outbox_box, 1 to %d bytes", signalbox.ErrInvalid, id, maxOutboxID)
+	}
+	if err := i.known(ctx, queue); err != nil {
+		return err
+	}
+	became, err := i.store(queue).ForgetOutbox(ctx, id)
+	if err != nil {
+		return fmt.Errorf("inspect: forget outbox %s of queue %s: %w", id, queue, err)
+	}
+	switch became {
+	case store.OutboxUnknown:
+		return fmt.Errorf("%w: %.200q has sent nothing to queue %s", ErrNoOutbox, id, queue)
+	case store.OutboxLives:
+		return fmt.Errorf("%w: outbox %s: a relay has reported rows of queue %s moments ago (signalbox outbox ls); stop the relays of this outbox, or remove the queue's rows from the table signalbox_outbox_shard, and wait for five minutes", ErrState, id, queue)
+	case store.OutboxForgotten:
+	}
+	return nil
+}
+
+const maxOutboxID = 200 // bytes

@@ -56,7 +56,7 @@ func (r Removal) validate() error {
 //   - jobs, also those that have ended and are kept;
 //   - a worker, or deliveries of one that died;
 //   - cron entries, or what is known of their last ticks: [Inspector.ForgetEntry];
-//   - an outbox that has sent jobs to it: without what is kept of the last batches, a relay would send rows again;
+//   - an outbox that has sent jobs to it: without what is kept of the last batches, a relay would send rows again: [Inspector.ForgetOutbox];
 //   - unique keys with a window that is open;
 //   - receipts of a [Move], which are kept for 30 days;
 //   - settings, unless Removal.Settings is set; a pause of the queue or of a group; what is held back; a rate that counts jobs which have started; a worker that was asked to be quiet;

@@ -79,20 +79,17 @@ func (i *Inspector) entriesReason(ctx context.Context, queue string) string {
 
 // namedReasons returns in words which of a queue's keys with names of their own keep it.
 func namedReasons(queue string, keys []store.NamedKey) (words []string) {
-	of, pattern := make(map[string][]string), "" // by the kind
+	of := make(map[string][]string) // by the kind
 	for _, k := range keys {
 		switch k.Kind {
 		case "":
 			of[""] = append(of[""], k.Key)
-		case "outbox":
-			pattern, _, _ = strings.Cut(k.Key, "}:")
-			fallthrough
 		default:
 			of[k.Kind] = append(of[k.Kind], k.Of)
 		}
 	}
 	if boxes := slices.Compact(of["outbox"]); len(boxes) > 0 {
-		words = append(words, fmt.Sprintf("outbox %s has sent jobs to the queue, and would send them again: when no program puts rows of the queue into it any more, wait for RelayConfig.Window, and delete the keys %s}:outbox:*", some(boxes), pattern))
+		words = append(words, fmt.Sprintf("outbox %s has sent jobs to the queue, and would send them again: when no program puts rows of the queue into it any more, forget it (signalbox outbox rm %s %s)", some(boxes), queue, boxes[0]))
 	}
 	if sessions := of["inflight"]; len(sessions) > 0 {
 		words = append(words, fmt.Sprintf("deliveries of session %s that weren't taken back: start a worker of the queue, or look at them (signalbox doctor %s)", some(sessions), queue))

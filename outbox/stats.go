@@ -43,6 +43,9 @@ func (r *Relay) publish(whole context.Context) error {
 		}
 		return true, err
 	})
+	if err == nil && now == 0 { // no relay has taken a row yet, and some may wait
+		err = t.scan(ctx, "SELECT {now}", nil, &now)
+	}
 	if err != nil {
 		return err
 	}

@@ -62,7 +62,7 @@ func (a *app) explain(err error) (code int, text string) {
 		return exitUsage, text
 	case !a.began:
 		return exitUsage, text + "; see signalbox --help"
-	case errors.Is(err, inspect.ErrNoQueue), errors.Is(err, inspect.ErrNoJob), errors.Is(err, inspect.ErrNoWorker), errors.Is(err, inspect.ErrNoEntry):
+	case errors.Is(err, inspect.ErrNoQueue), errors.Is(err, inspect.ErrNoJob), errors.Is(err, inspect.ErrNoWorker), errors.Is(err, inspect.ErrNoEntry), errors.Is(err, inspect.ErrNoOutbox):
 		return exitNotFound, text
 	case errors.Is(err, inspect.ErrState), errors.Is(err, inspect.ErrTaken), errors.Is(err, inspect.ErrInUse):
 		return exitState, text

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"fmt"
 	"maps"
 	"slices"
 	"strconv"
@@ -12,7 +13,55 @@ import (
 )
 
 func (a *app) outboxCommand() *cobra.Command {
-	return a.group("outbox", "Show what waits in the outboxes of databases", a.outboxLs())
+	return a.group("outbox", "Show what waits in the outboxes of databases, and forget outboxes", a.outboxLs(), a.outboxRm())
+}
+
+func (a *app) outboxRm() *cobra.Command {
+	var yes bool
+	c := a.command("rm QUEUE OUTBOX [flags]", "Forget what an outbox has sent to a queue", cobra.ExactArgs(2), func(ctx context.Context, args []string) error {
+		queue, id := args[0], args[1]
+		if !yes && !a.canAsk() {
+			return usage("there is no terminal to ask: want --yes. If a relay of outbox %s sends rows of queue %s later than 25 hours from now, it sends again what it sent last", id, queue)
+		}
+		ins, err := a.inspector(ctx)
+		if err != nil {
+			return err
+		}
+		if !yes {
+			ok, err := a.ask("Is the database of outbox %s gone, or does no program put rows of queue %s into it any more? A relay that comes back later than 25 hours from now sends again what it sent last.", id, queue)
+			if err != nil || !ok {
+				return err
+			}
+		}
+		if err := ins.ForgetOutbox(ctx, queue, id); err != nil {
+			return err
+		}
+		if a.json() {
+			return a.document(struct {
+				Queue  string `json:"queue"`
+				Outbox string `json:"outbox"`
+			}{queue, id})
+		}
+		fmt.Fprintf(a.out, "what outbox %s has sent to queue %s is forgotten in 25 hours, unless it sends more; it no longer keeps the queue\n", id, queue)
+		return nil
+	})
+	c.Long = `Forget what an outbox has sent to a queue. It is for an outbox whose database is
+gone, or of which no program uses the queue any more: queue rm names the outbox
+that keeps a queue.
+
+Redis can't know whether rows of the queue wait in the database. Look there
+first: docs/effects.md has the steps. While a relay reports the queue, nothing
+is forgotten, and the exit status is 4.
+
+What is known stays for 25 hours. If a relay sends rows of the queue in that
+time, it stays for good. One that comes back later sends again what it had sent
+in its last window (RelayConfig.Window, 10 minutes by default): of these, jobs
+that have ended run again.`
+	c.Example = `  signalbox outbox rm mail-old 5f0c6f0c2b8f4d1e9a7b3c5d7e9f1a2b
+  signalbox queue rm mail-old`
+	c.Flags().BoolVarP(&yes, "yes", "y", false, "don't ask")
+	c.ValidArgsFunction = a.completeQueues(1)
+	return c
 }
 
 func (a *app) outboxLs() *cobra.Command {

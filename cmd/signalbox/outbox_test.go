@@ -1,6 +1,8 @@
 package main
 
 import (
+	"errors"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -39,4 +41,46 @@ func TestOutboxLs(t *testing.T) {
 	if len(got) != 2 || got[0].Queue != "mail" || got[0].Outbox != "b0" || got[0].Backlog != 7 || got[0].LagSeconds != 75 || got[0].Dead != 2 || got[0].Strays != 3 || got[1].Strays != 0 || !got[1].More || got[0].At == nil {
 		t.Errorf("%+v", got)
 	}
+}
+
+// An outbox is forgotten after a question, and then no longer keeps its queue.
+func TestOutboxRm(t *testing.T) {
+	t.Parallel()
+	srv := redistest.Start(t)
+	sh := newShell(t, srv)
+	ctx := t.Context()
+	q := store.New(srv.Client(), sh.namespace, "mail")
+	_, err := q.Relay(ctx, "box", 3, &store.Batch{Place: store.Place{Seq: 1, Nonce: "n"}})
+	if err = errors.Join(err, q.Register(ctx)); err != nil {
+		t.Fatal(err)
+	}
+	sh.fails(exitState, []string{"outbox box has sent jobs", "signalbox outbox rm mail box"}, "queue", "rm", "mail")
+	sh.fails(exitUsage, []string{"want --yes", "25 hours"}, "outbox", "rm", "mail", "box")
+	sh.fails(exitNotFound, []string{"no such outbox", "has sent nothing to queue mail"}, "outbox", "rm", "mail", "bix", "-y")
+	sh.fails(exitNotFound, []string{"no such queue"}, "outbox", "rm", "mial", "box", "-y")
+	sh.fails(exitUsage, []string{"signalbox_outbox_box"}, "outbox", "rm", "mail", "", "-y")
+	if err := q.SetOutbox(ctx, "box", fmt.Sprintf(`{"at":%d}`, time.Now().UnixMicro()), time.Minute); err != nil {
+		t.Fatal(err)
+	}
+	sh.fails(exitState, []string{"a relay has reported rows of queue mail"}, "outbox", "rm", "mail", "box", "-y")
+	if err := q.SetOutbox(ctx, "box", "{}", time.Millisecond); err != nil { // as a minute later
+		t.Fatal(err)
+	}
+	redistest.Eventually(t, func() bool {
+		found, err := q.Outboxes(ctx)
+		return err == nil && len(found) == 0
+	}, "the report stays")
+	sh.terminal, sh.width, sh.in = true, 80, "n\n"
+	sh.run("outbox", "rm", "mail", "box")
+	sh.fails(exitState, []string{"outbox box has sent jobs"}, "queue", "rm", "mail")
+	sh.in = "y\n"
+	if out := sh.ok("outbox", "rm", "mail", "box"); !strings.Contains(out, "is forgotten in 25 hours") {
+		t.Errorf("%q", out)
+	}
+	var got struct{ Queue, Outbox string }
+	decode(t, sh.ok("outbox", "rm", "mail", "box", "-y", "-o", "json"), &got) // it may be repeated
+	if got.Queue != "mail" || got.Outbox != "box" {
+		t.Errorf("%+v", got)
+	}
+	sh.ok("queue", "rm", "mail")
 }

@@ -35,7 +35,7 @@ var roleCalls = map[Role][]string{
 	Producer: {"EVALSHA", "EVAL", "SADD", "SET", "TIME"},
 	Worker:   {"DEL", "EVALSHA", "EVAL", "HMGET", "HSCAN", "SADD", "SET", "SSUBSCRIBE", "SUBSCRIBE", "SUNSUBSCRIBE", "UNSUBSCRIBE", "ZRANGE"},
 	Reporter: {"EVALSHA", "EVAL", "HLEN", "HSCAN", "ZRANGE"},
-	Operator: append(viewerCalls, "SADD"),
+	Operator: append(viewerCalls, "PEXPIRE", "PTTL", "SADD"),
 	Viewer:   viewerCalls,
 	Relayer:  {"EVALSHA", "EVAL", "HGET", "HGETALL", "HLEN", "HMGET", "HSET", "MGET", "PEXPIRE", "SADD", "ZCARD"},
 }

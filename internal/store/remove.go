@@ -91,8 +91,8 @@ type NamedKey struct {
 	Of   string // the ID of the outbox, or the session
 }
 
-// Named returns the keys of queues that have the name of something in them, and that count, by the queue. They don't expire by themselves, as those of lanes and of
-// stuck handlers do. It goes through the names of all keys of the server.
+// Named returns the keys of queues that have the name of something in them, and that count, by the queue. They don't expire by themselves, as those of lanes, of
+// stuck handlers and of outboxes that were forgotten do. It goes through the names of all keys of the server.
 func Named(ctx context.Context, rdb redis.UniversalClient, namespace string, queues ...string) (map[string][]NamedKey, error) {
 	wanted := make(map[string]*Queue, len(queues))
 	for _, name := range queues {
@@ -108,6 +108,7 @@ func Named(ctx context.Context, rdb redis.UniversalClient, namespace string, que
 		return nil, err
 	}
 	found := make(map[string][]NamedKey)
+	var outboxes []NamedKey // those that are to be forgotten expire
 	for _, key := range keys {
 		name, rest, _ := strings.Cut(strings.TrimPrefix(key, head), "}:")
 		q := wanted[name]
@@ -124,10 +125,19 @@ func Named(ctx context.Context, rdb redis.UniversalClient, namespace string, que
 			if parts := outboxShard.FindStringSubmatch(named.Of); parts != nil {
 				named.Of = parts[1]
 			}
+			outboxes = append(outboxes, named)
+			continue
 		case "":
 		default:
 			continue // it is deleted, or expires
 		}
+		found[name] = append(found[name], named)
+	}
+	if outboxes, err = lasting(ctx, rdb, outboxes); err != nil {
+		return nil, err
+	}
+	for _, named := range outboxes {
+		name, _, _ := strings.Cut(strings.TrimPrefix(named.Key, head), "}:")
 		found[name] = append(found[name], named)
 	}
 	return found, nil
