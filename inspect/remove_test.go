@@ -227,18 +227,25 @@ func TestRemoveQueues(t *testing.T) {
 	}
 }
 
-// A user with the rights of an operator can remove a queue; one with those of a viewer can't.
+// A user with the rights of an operator can forget an outbox, and remove a queue; one with those of a viewer can do neither.
 func TestRemoveQueueRights(t *testing.T) {
 	t.Parallel()
 	srv := redistest.New(t)
 	admin, ctx, namespace := srv.Client(), t.Context(), redistest.Name(t)
-	unused(t, admin, namespace, "old")
+	q := unused(t, admin, namespace, "old")
+	if _, err := q.Relay(ctx, "box", 3, &store.Batch{Place: store.Place{Seq: 1, Nonce: "n"}}); err != nil {
+		t.Fatal(err)
+	}
 	for _, user := range []string{"viewer", "operator"} {
 		if err := admin.Do(ctx, ruleOf(t, user)...).Err(); err != nil {
 			t.Fatal(err)
 		}
 		ins := inspector(t, srv.ClientWith(func(o *redis.UniversalOptions) { o.Username, o.Password = user, "CHANGE-ME" }), namespace)
-		err := ins.RemoveQueue(ctx, "old", inspect.Removal{})
+		forget, remove := ins.ForgetOutbox(ctx, "old", "box"), ins.RemoveQueue(ctx, "old", inspect.Removal{})
+		if (forget == nil) != (remove == nil) {
+			t.Errorf("%s: to forget an outbox: %v; to remove the queue: %v", user, forget, remove)
+		}
+		err := forget
 		denied := err != nil && (strings.Contains(err.Error(), "can't run this command") || strings.Contains(err.Error(), "has no permissions")) // Redis's words, and Valkey's
 		if allowed := user == "operator"; allowed != (err == nil) || allowed == denied {
 			t.Errorf("%s: %v", user, err)
