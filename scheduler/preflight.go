@@ -11,17 +11,12 @@ import (
 	"github.com/signalbox-go/signalbox/internal/store"
 )
 
-// replicaPatience is how long a server may be a replica before it is refused. During a failover, behind Sentinel and in
-// a Cluster, a client can see the old role for a moment.
-const replicaPatience = 5 * time.Second
-
 // inspection bounds one check of the servers, which takes several round trips.
 const inspection = 10 * time.Second
 
-// preflight waits until Redis answers. It returns an error if the server would lose jobs, or if its ACL forbids what a
-// scheduler does. If ctx ends first, it returns nil and nil.
+// preflight waits until Redis answers, and until it is no replica: nobody knows how long a failover takes. It returns an error if the server would lose
+// jobs, or if its ACL forbids what a scheduler does. If ctx ends first, it returns nil and nil.
 func (r *runner) preflight(ctx context.Context, queues []*store.Queue) (*store.Findings, error) {
-	start := r.s.now()
 	for n := 0; ; n++ {
 		call, cancel := context.WithTimeout(ctx, inspection)
 		answered := store.Watch(r.s.rdb, r.s.log)
@@ -38,7 +33,9 @@ func (r *runner) preflight(ctx context.Context, queues []*store.Queue) (*store.F
 		case found.Err() == nil:
 			r.outage.end("", r.s.now())
 			return found, nil
-		case !found.Passing || r.s.now().Sub(start) > replicaPatience:
+		case found.Passing:
+			r.outage.begin("", r.s.now(), readOnly(found.Err().Error()))
+		default:
 			return nil, fmt.Errorf("scheduler: %w", found.Err())
 		}
 		select {
@@ -48,6 +45,14 @@ func (r *runner) preflight(ctx context.Context, queues []*store.Queue) (*store.F
 		}
 	}
 }
+
+// readOnly is the error of a replica: the one that a write would get there.
+type readOnly string
+
+func (e readOnly) Error() string { return "READONLY " + string(e) }
+
+// RedisError makes it a redis.Error.
+func (readOnly) RedisError() {}
 
 // stores returns the queues of all registered entries.
 func (r *runner) stores() []*store.Queue {

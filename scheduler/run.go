@@ -15,7 +15,7 @@ const Grace = store.TickGrace
 
 // Run enqueues the ticks of all entries that were registered by [Scheduler.Cron], before Run and while it runs. It
 // blocks until ctx ends. Then it waits for the calls in flight and returns nil. That takes a few seconds at most, if
-// the client's timeouts allow. While Redis is away, Run waits. The log says when an outage begins and when it is over.
+// the client's timeouts allow. While Redis is away, Run waits, also at its start, and also while it is a replica, as in a failover. The log says when an outage begins and when it is over.
 //
 // Run returns an error at once if it runs already. At its start it returns an error if this Redis would lose jobs (its
 // maxmemory-policy evicts), or if the Redis user lacks a right that the queues of the registered entries need. It

@@ -81,14 +81,6 @@ func TestWrongRedisIsRefused(t *testing.T) {
 			t.Errorf("the error names neither what is set nor what to set: %s", msg)
 		}
 	})
-	t.Run("replica", func(t *testing.T) {
-		t.Parallel()
-		sentinel := redistest.Sentinel(t)
-		replica := sentinel.Replica().Client()
-		if msg := newRigOn(t, sentinel.Client()).refused(replica); !strings.Contains(msg, "replica") || !strings.Contains(msg, "master") {
-			t.Errorf("the error doesn't say what is wrong: %s", msg)
-		}
-	})
 	const password = "korrekt-pferd"
 	server := redistest.New(t, "--requirepass", password)
 	right := server.ClientWith(func(o *redis.UniversalOptions) { o.Password = password })

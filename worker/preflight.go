@@ -13,16 +13,11 @@ import (
 	"github.com/signalbox-go/signalbox/internal/store"
 )
 
-// replicaPatience is how long a server may be a replica before the worker refuses it. During a failover a client may see the old
-// role for a moment, behind Sentinel and in a Cluster.
-const replicaPatience = 5 * time.Second
-
-// preflight waits until Redis answers. It refuses a server that would lose jobs, and one whose ACL forbids calls that a worker
-// needs. waited says that Redis was away, or was silent for the given time.
+// preflight waits until Redis answers, and until it is no replica: nobody knows how long a failover takes. It refuses a server that would lose jobs, and one
+// whose ACL forbids calls that a worker needs. waited says that Redis was away, or was silent for the given time.
 func preflight(ctx context.Context, rdb redis.UniversalClient, log *slog.Logger, queues []*store.Queue, silent time.Duration) (found *store.Findings, waited bool, err error) {
 	b := backoff.NewExponentialBackOff(
 		backoff.WithInitialInterval(100*time.Millisecond), backoff.WithMaxInterval(5*time.Second), backoff.WithMaxElapsedTime(0))
-	start := time.Now()
 	for {
 		began := time.Now()
 		answered := store.Watch(rdb, log)
@@ -36,7 +31,7 @@ func preflight(ctx context.Context, rdb redis.UniversalClient, log *slog.Logger,
 			return nil, waited, fmt.Errorf("worker: the client is closed: %w", err)
 		case err == nil && found.Err() == nil:
 			return found, waited || time.Since(began) >= silent, nil
-		case err == nil && (!found.Passing || time.Since(start) > replicaPatience):
+		case err == nil && !found.Passing:
 			return nil, waited, found.Err()
 		case err == nil:
 			err = found.Err()

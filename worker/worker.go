@@ -176,7 +176,7 @@ func (w *Worker) end(cause error) {
 
 // Run works the queues until ctx ends, or an operator stops the worker (inspect.Inspector.Stop), and returns nil after a clean drain. A
 // nil while ctx goes on says that it was stopped, or that [Worker.Abort] was called. It waits for a
-// Redis that isn't there yet, and returns an error at once if Redis is configured in a
+// Redis that isn't there yet, or that is a replica, as in a failover. It returns an error at once if Redis is configured in a
 // way that loses jobs, if no handler is registered, or if Run is under way already. It also returns an
 // error if the client is closed before Run has returned. Handlers'
 // contexts have the values of ctx, but end as the package's documentation says.
