@@ -90,8 +90,9 @@ func Serial(key string) Option { return inGroup(key, true) }
 
 // YieldOnRetry lets the next job of a [Serial] group run while this one waits for its retry, is snoozed, or waits for a worker that has its handler.
 // When its time has come, it stands in the line at the place of that time: behind jobs that were put in before. Still no two run at a time. Without
-// this the others wait for it. A job that comes back from a crash or a shutdown, and a suspect, don't yield. In another group, and in none, it has no effect.
-func YieldOnRetry() Option { return forAll(func(o *options) { o.yields = true }) }
+// this the others wait for it. A job that comes back from a crash or a shutdown, and a suspect, don't yield. Without a Serial, in the same list or in the
+// [signalbox.Defaults] of the kind, it is an error that wraps [signalbox.ErrInvalid]. As such a default it has no effect on jobs without one.
+func YieldOnRetry() Option { return forAll(func(o *options) { o.yields, o.isYields = true, true }) }
 
 func inGroup(key string, serial bool) Option {
 	return forAll(func(o *options) {

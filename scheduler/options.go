@@ -88,6 +88,7 @@ type options struct {
 	// Only while a list is applied.
 	at, after         bool // were given
 	isGroup, isSerial bool // were given
+	isYields          bool // was given
 	headersAdded      bool
 	errs              []error
 }
@@ -144,7 +145,7 @@ func (o *options) begin() *options {
 func (o *options) start(from *options) {
 	*o = *from
 	o.at, o.after, o.headersAdded, o.errs = false, false, false, nil
-	o.isGroup, o.isSerial = false, false
+	o.isGroup, o.isSerial, o.isYields = false, false, false
 }
 
 func (o *options) missing(i int) { o.wrong("option", "number %d of the list is nil", i+1) }
@@ -163,6 +164,9 @@ func (o *options) mistakes(reserved func() []string) error {
 	}
 	if o.isGroup && o.isSerial {
 		o.wrong("Group", "it is given together with Serial; want one of them")
+	}
+	if o.isYields && !o.serial {
+		o.wrong("YieldOnRetry", "it is given without Serial, and would have no effect; want both in one list, or neither")
 	}
 	if o.headersAdded {
 		o.checkHeaders(reserved())

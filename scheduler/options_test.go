@@ -248,4 +248,37 @@ func TestItemOptionsReplace(t *testing.T) {
 	}
 }
 
+// YieldOnRetry is for serial groups. Given without one it would have no effect, so it is an error, unless it is the default of a kind.
+func TestYieldOnRetryNeedsSerial(t *testing.T) {
+	t.Parallel()
+	serial := []EnqueueOption{Serial("a")}
+	for name, c := range map[string]struct {
+		base, opts []EnqueueOption
+		wrong      bool
+	}{
+		"alone":                      {nil, []EnqueueOption{YieldOnRetry()}, true},
+		"with a group":               {nil, []EnqueueOption{Group("a"), YieldOnRetry()}, true},
+		"with a serial group":        {nil, []EnqueueOption{YieldOnRetry(), Serial("a")}, false},
+		"the serial group is of all": {serial, []EnqueueOption{YieldOnRetry()}, false},
+		"another group than of all":  {serial, []EnqueueOption{Group("b"), YieldOnRetry()}, true},
+		"of all, not of this one":    {[]EnqueueOption{Serial("a"), YieldOnRetry()}, []EnqueueOption{Group("b")}, false},
+	} {
+		base, err := defaults.with(none, c.base)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := base.with(none, c.opts); errors.Is(err, signalbox.ErrInvalid) != c.wrong || c.wrong && !strings.Contains(err.Error(), "YieldOnRetry: it is given without Serial") {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	e := make([]CronOption, 0, 1)
+	if _, err := ofEntry(kindDefaults{}, none, append(e, YieldOnRetry())); !errors.Is(err, signalbox.ErrInvalid) {
+		t.Errorf("of a cron entry: %v", err)
+	}
+	o, err := resolve(kindDefaults{Defaults: signalbox.Defaults{YieldOnRetry: true}}, none, nil)
+	if err != nil || o.job("1", "k", nil).YieldOnRetry {
+		t.Errorf("as a default: %v", err)
+	}
+}
+
 func none() []string { return nil }

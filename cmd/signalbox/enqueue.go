@@ -166,11 +166,14 @@ func (a *app) warnOfNobody(ctx context.Context, rdb redis.UniversalClient, queue
 	if a.json() {
 		return // the note would not be shown
 	}
-	ins, err := inspect.New(rdb, inspect.Config{Namespace: a.namespace()})
-	if err != nil {
-		return
+	if ins, err := inspect.New(rdb, inspect.Config{Namespace: a.namespace()}); err == nil {
+		a.noteNobody(ctx, ins, queue)
 	}
-	if q, err := ins.Queue(ctx, queue); err == nil && len(q.Workers) == 0 {
+}
+
+// noteNobody says so if no worker works a queue, or nobody has ever used it.
+func (a *app) noteNobody(ctx context.Context, ins *inspect.Inspector, queue string) {
+	if q, err := ins.Queue(ctx, queue); err == nil && len(q.Workers) == 0 || errors.Is(err, inspect.ErrNoQueue) {
 		a.note("no worker works queue %s now; \"signalbox queue ls\" lists the queues that there are", queue)
 	}
 }

@@ -398,6 +398,9 @@ func (a *app) queueSet() *cobra.Command {
 				if err := ins.SetCopyDead(ctx, args[0], copyDead); err != nil {
 					return err
 				}
+				if copyDead != "" && !a.json() {
+					a.noteNobody(ctx, ins, copyDead)
+				}
 			}
 			if changed("slots") {
 				if err := ins.SetSlots(ctx, args[0], slots); err != nil {
@@ -423,7 +426,8 @@ their own, and each of those flags has them kept. --keep-completed=false ends
 it, and drops those that were kept.
 
 --copy-dead names another queue: each job that dies from now on is copied to
-it, and the dead job stays where it is. An empty name ends it.`
+it, and the dead job stays where it is. An empty name ends it. The command
+warns if no worker works the other queue: its name may be misspelt.`
 	c.Example = `  signalbox queue set mail --slots 5
   signalbox queue set mail --keep-age 7d --keep-jobs 10000
   signalbox queue set mail --keep-completed-age 24h

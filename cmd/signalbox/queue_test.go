@@ -204,6 +204,14 @@ func TestEnqueueForNobody(t *testing.T) {
 	if _, errs, _ := sh.run("enqueue", "mail", "--queue", "maill", "--after", "1h", "-o", "json"); errs != "" {
 		t.Errorf("JSON: %q", errs)
 	}
+	// The same is said of a queue that gets copies.
+	sh.ok("enqueue", "mail", "--queue", "maill2", "--after", "1h")
+	for queue, warned := range map[string]bool{"mail": false, "maill": true, "no-such-queue": true, "": false} {
+		_, errs, code := sh.run("queue", "set", "maill2", "--copy-dead", queue)
+		if code != 0 || strings.Contains(errs, "no worker works queue "+queue) != warned {
+			t.Errorf("copies to %q: status %d, %q", queue, code, errs)
+		}
+	}
 }
 
 // complete has a worker complete the job of a queue that is ready.
