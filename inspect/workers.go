@@ -17,7 +17,7 @@ type Worker struct {
 	ID string // see worker.Worker.ID
 	// Quiet says that the worker takes no jobs of any of its queues.
 	Quiet bool
-	// Stopping says that the worker was asked to end: see [Inspector.Stop].
+	// Stopping says that the worker was asked to end (see [Inspector.Stop]), or that it drains since its Run's context has ended, as after a SIGTERM.
 	Stopping bool
 	Sessions []Session    // sorted by queue
 	Running  []RunningJob // the jobs that it has, those that it has for longest first

@@ -22,6 +22,7 @@ func (q *queue) heed(h store.Hints, began time.Time) {
 		return
 	}
 	q.stoodSince = q.stoodAt
+	stopping := q.dispatch.stopping
 	q.mu.later(func() {
 		switch {
 		case now.Layout > 0:
@@ -37,6 +38,7 @@ func (q *queue) heed(h store.Hints, began time.Time) {
 			q.log.Info("signalbox: the queue is resumed")
 		}
 		switch {
+		case stopping: // it drains already, and its own calls have said so to Redis
 		case now.Stop && !before.Stop:
 			q.log.Info("signalbox: this worker was asked to stop: it drains, and Run returns")
 			q.w.stop()

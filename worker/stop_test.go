@@ -2,6 +2,7 @@ package worker_test
 
 import (
 	"context"
+	"slices"
 	"testing"
 
 	"github.com/signalbox-go/signalbox"
@@ -16,6 +17,45 @@ func (r *rig) stop(w *worker.Worker) {
 	r.Helper()
 	if changed, err := r.inspector().Stop(context.Background(), w.ID()); !changed || err != nil {
 		r.Fatalf("changed %v, %v", changed, err)
+	}
+}
+
+// A worker that drains, as after SIGTERM, is shown as one that stops, like one that an operator has stopped. Its log doesn't blame an operator.
+func TestDrainIsShown(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	w := r.worker(2)
+	running := make(chan struct{}, 1)
+	release, open := r.gate()
+	worker.Handle(w, func(_ context.Context, _ *signalbox.Job, a task) error {
+		if a.N == 1 {
+			running <- struct{}{}
+			<-release
+		}
+		return nil
+	})
+	run := r.start(w)
+	r.addOne(signalbox.Job{Payload: []byte(`{"n":1}`)})
+	get(t, running, "a handler runs")
+	shown := func(what string, want bool) {
+		t.Helper()
+		redistest.Eventually(t, func() bool {
+			s, err := r.queue.Settings(t.Context())
+			return err == nil && slices.Contains(s.Stopping, w.ID()) == want && slices.Contains(s.Quiet, w.ID()) == want
+		}, "%s", what)
+	}
+	shown("it isn't shown as stopping", false)
+	run.cancel()
+	shown("it is shown as stopping", true)
+	open()
+	if err := run.wait(); err != nil {
+		t.Errorf("Run = %v", err)
+	}
+	if s, err := r.queue.Settings(t.Context()); err != nil || len(s.Stopping)+len(s.Quiet) > 0 {
+		t.Errorf("after its end: %+v, %v", s, err)
+	}
+	if n := r.log.count("asked to stop") + r.log.count("is quiet"); n > 0 {
+		t.Error("the log says that somebody has stopped the worker")
 	}
 }
 

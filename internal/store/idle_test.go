@@ -149,6 +149,7 @@ var idleTests = []storeTest{
 	{"RenewTellsOfTheAddress", testRenewAddress},
 	{"QuietWorker", testQuiet},
 	{"StoppedWorker", testStop},
+	{"DrainsAreShown", testDrains},
 	{"QuietWorkersThatDied", testQuietDied},
 	{"SettingsAreTold", testSettingsTold},
 	{"SlotsOfAQueue", testSlots},
@@ -446,6 +447,60 @@ func testStop(t *testing.T, r *rig) {
 	settings, err = other.Settings(bg)
 	r.must(err)
 	same(t, "stopping after its end", len(settings.Stopping)+len(settings.Quiet), 0)
+}
+
+// A worker that drains says so with its calls, for tools. Nobody has asked it to stop: so what it said goes with its session, also if others take back its
+// jobs, and when it runs again.
+func testDrains(t *testing.T, r *rig) {
+	r.session = NewSession("me")
+	other := r.Queue
+	r.Queue = r.As("me")
+	stopping := func(what string, want ...string) {
+		t.Helper()
+		settings, err := other.Settings(bg)
+		r.must(err)
+		equal(t, "stopping "+what, settings.Stopping, want)
+		equal(t, "quiet "+what, settings.Quiet, want)
+	}
+	drains := func() []Delivery {
+		t.Helper()
+		r.open()
+		r.put("a")
+		list := r.claim(1)
+		stopping("before it drains")
+		r.call(ClaimRequest{Leaving: true})
+		stopping("while it drains", "me")
+		return list
+	}
+	d := drains()[0]
+	if changed, here, err := other.Quiet(bg, "me", false); changed || !here || !errors.Is(err, ErrStopping) {
+		t.Errorf("to take jobs again: %v, %v, %v", changed, here, err)
+	}
+	r.settled(settlement(d, Completed))
+	_, err := r.Close(bg, r.session, true)
+	r.must(err)
+	stopping("after its end")
+
+	r.session = NewSession("me")
+	drains()
+	r.expire()
+	r.reclaim(r.session)
+	stopping("after its death")
+
+	r.session = NewSession("me")
+	drains()
+	r.session = NewSession("me")
+	alive, hints, err := r.Open(bg, r.session, time.Minute)
+	r.must(err)
+	same(t, "alive", alive, true)
+	same(t, "standing of a new run", hints.Standing, Standing{})
+	stopping("in a new run")
+
+	same(t, "changed, here", must2(other.Stop(bg, "me")), [2]bool{true, true})
+	r.call(ClaimRequest{Leaving: true})
+	_, hints, err = r.Open(bg, NewSession("me"), time.Minute)
+	r.must(err)
+	same(t, "standing of one that was asked to stop", hints.Standing, Standing{Quiet: true, Stop: true})
 }
 
 func must2(a, b bool, err error) [2]bool {

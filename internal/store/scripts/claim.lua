@@ -207,6 +207,9 @@ end
 -- A session that can use no wake-up passes on the one that it may have got: for a job that is ready, or for the one whose time
 -- is next: to run, or to expire.
 local away = newer or quiet or leaving == '1'
+if leaving == '1' and alive and not newer and held_back ~= 'stop' and worker ~= '' then
+  redis.call('HSET', SETTINGS, 'quiet:' .. worker, 'stop ' .. digits(now) .. ' drains') -- so that tools don't count on it
+end
 local was_idle = away and address ~= ''
 if was_idle then
   redis.call('ZREM', IDLE, address)

@@ -19,6 +19,10 @@ local protocol, session, ttl, open, address, worker, seq, waited, ran = unpack(A
 local now = clock()
 local expiry = redis.call('ZSCORE', SESSIONS, session)
 local held_back, slots = standing(SETTINGS, protocol, worker)
+local drained = open == '1' and held_back == 'stop' and string.find(redis.call('HGET', SETTINGS, 'quiet:' .. worker), ' drains$')
+if drained then -- it has drained before, and runs again
+  held_back = redis.call('HEXISTS', SETTINGS, 'paused') == 1 and 'paused' or ''
+end
 redis.call('ZCARD', DUE)
 local steady, seen = now, nil
 if redis.call('ZCARD', PARKED) > 0 then
@@ -70,6 +74,9 @@ if expiry and tonumber(expiry) > now or not expiry and open == '1' then
   -- When Redis is out of memory it still permits this, and with it the next.
   redis.call('ZREM', SESSIONS, '')
   redis.call('ZADD', SESSIONS, digits(now + ttl), session)
+  if drained then
+    redis.call('HDEL', SETTINGS, 'quiet:' .. worker)
+  end
   if seen then
     redis.call('HSET', STATS, 'clock', seen)
   end
