@@ -71,6 +71,8 @@ type queue struct {
 	begun         bool                // it had a session; the keeper's
 	swept         time.Time           // when terminal jobs were last swept out; the keeper's
 	looked        bool                // whether anybody uses the queue was looked at; the keeper's
+	seeded        time.Time           // when its settings last had all that Config says; zero: never; the keeper's
+	missing       []string            // fields of Config that were seeded, and no log says so yet; the keeper's
 	kept          signalbox.Retention // what its settings said last; the keeper's
 	settingsNews  chan struct{}       // the keeper reads what becomes of jobs that have ended
 	keeps         atomic.Bool         // completed jobs are kept

@@ -9,7 +9,6 @@ import (
 	"github.com/cenkalti/backoff/v4"
 	"github.com/redis/go-redis/v9"
 
-	"github.com/signalbox-go/signalbox"
 	"github.com/signalbox-go/signalbox/internal/lease"
 	"github.com/signalbox-go/signalbox/internal/store"
 	"github.com/signalbox-go/signalbox/internal/telemetry"
@@ -207,11 +206,7 @@ func (s *session) prolong(now time.Time) {
 // open opens a new session.
 func (q *queue) open(ctx context.Context, ttl time.Duration) bool {
 	s := &session{queue: q, id: store.NewSession(q.w.id), validity: lease.NewValidity(q.base)}
-	if !q.begun {
-		q.seedCopies(ctx) // before the first job dies
-		q.readEnding(ctx) // before the first job completes
-	}
-	if !q.seedLimits(ctx) { // before the first job starts, also after Redis has lost them
+	if !q.seed(ctx, "open") { // before the first job starts, also after Redis has lost it
 		return false
 	}
 	start, began := lease.Now(), time.Now()
@@ -362,7 +357,8 @@ func (q *queue) sweep(ctx context.Context) {
 	if !first { // open has just done it
 		_ = q.own.Register(ctx)
 	}
-	if !q.seed(ctx) || !q.seedEnding(ctx) {
+	if !q.seed(ctx, "sweep") { // a sweep might drop more than Config says
+		q.hint(true) // a lane's call says when Redis is back
 		return
 	}
 	for range maxSweeps {
@@ -376,28 +372,6 @@ func (q *queue) sweep(ctx context.Context) {
 			return
 		}
 	}
-}
-
-// seed gives the queue the retention of this worker's Config where its settings say none, also after Redis has lost them. What
-// they say counts more, and the log says so. seed returns false if a sweep might drop more than Config says.
-func (q *queue) seed(ctx context.Context) bool {
-	want := q.w.cfg.Queues[q.store.Name()].Retention
-	if want == (signalbox.Retention{}) {
-		return true
-	}
-	now, err := q.own.SeedRetention(ctx, want)
-	if err != nil {
-		return false
-	}
-	if now == q.kept {
-		return true
-	}
-	q.kept = now
-	if want.Jobs > 0 && now.Jobs != want.Jobs || want.Bytes > 0 && now.Bytes != want.Bytes || want.Age > 0 && now.Age != want.Age.Truncate(time.Microsecond) {
-		q.log.Info("signalbox: the queue's settings say another retention than this worker's Config, and count; inspect.SetRetention changes them",
-			"jobs", now.Jobs, "bytes", now.Bytes, "age", now.Age.String())
-	}
-	return true
 }
 
 // newBackoff spaces calls that are made again: from 10 ms to a tenth of the TTL, jittered.

@@ -64,10 +64,9 @@ func (q *Queue) SetCopies(ctx context.Context, to string) error {
 	return nil
 }
 
-// SeedCopies does the same as SetCopies if nobody has set it before, not even to none.
-func (q *Queue) SeedCopies(ctx context.Context, to string) error {
-	_, err := q.change(ctx, copyField, to, true)
-	return err
+// SeedCopies does the same as SetCopies if nobody has set it before, not even to none. It reports whether it has.
+func (q *Queue) SeedCopies(ctx context.Context, to string) (changed bool, err error) {
+	return q.change(ctx, copyField, to, true)
 }
 
 // copiesOf reads the setting: "" if there are no copies.

@@ -158,26 +158,52 @@ func (q *Queue) SetLimits(ctx context.Context, l signalbox.Limits) (changed bool
 	return q.limit(ctx, limitsField, limitsTold(l), false)
 }
 
-// SeedLimits sets the limits of the queue, those of its groups, and those of single groups, where there are none.
-func (q *Queue) SeedLimits(ctx context.Context, queue, groups signalbox.Limits, of map[string]signalbox.Limits) error {
-	for _, seed := range []struct{ field, text string }{{limitsField, limitsText(queue, "0")}, {groupLimitsField, limitsText(groups, "0")}} {
-		if seed.text == "" {
-			continue
+// SeedLimits sets the limits of the queue where there are none. It reports whether it has set them. It does nothing if l is zero.
+func (q *Queue) SeedLimits(ctx context.Context, l signalbox.Limits) (changed bool, err error) {
+	return q.seedLimit(ctx, limitsField, limitsText(l, "0"))
+}
+
+// SeedGroupLimits does the same for the limits of all groups that have none of their own.
+func (q *Queue) SeedGroupLimits(ctx context.Context, l signalbox.Limits) (changed bool, err error) {
+	return q.seedLimit(ctx, groupLimitsField, limitsText(l, "0"))
+}
+
+// SeedLimitsOf does the same for the limits of single groups.
+func (q *Queue) SeedLimitsOf(ctx context.Context, of map[string]signalbox.Limits) (changed bool, err error) {
+	for names := range slices.Chunk(slices.Sorted(maps.Keys(of)), maxRelieved) {
+		fields := make([]string, len(names))
+		for i, name := range names {
+			fields[i] = "g" + name
 		}
-		if _, err := q.limit(ctx, seed.field, seed.text, true); err != nil {
-			return err
+		there, err := q.rdb.HMGet(ctx, q.keys.limits, fields...).Result()
+		if err != nil {
+			return changed, err
+		}
+		for i, name := range names {
+			text := limitsText(of[name], unsetOf)
+			if text == "" || there[i] != nil { // it is as all groups, or somebody has set it
+				continue
+			}
+			set, err := q.limit(ctx, oneGroup, text, true, "g"+name, "s"+name)
+			if err != nil {
+				return changed, err
+			}
+			changed = changed || set
 		}
 	}
-	for _, group := range slices.Sorted(maps.Keys(of)) {
-		text := limitsText(of[group], unsetOf)
-		if text == "" {
-			continue // it is as all groups
-		}
-		if _, err := q.limit(ctx, oneGroup, text, true, "g"+group, "s"+group); err != nil {
-			return err
-		}
+	return changed, nil
+}
+
+// seedLimit sets a field where it isn't set. It is called each minute, and mostly finds it set: a script that looks at each session would be a waste.
+func (q *Queue) seedLimit(ctx context.Context, field, text string) (changed bool, err error) {
+	if text == "" {
+		return false, nil
 	}
-	return nil
+	there, err := q.rdb.HMGet(ctx, q.keys.settings, field).Result()
+	if err != nil || there[0] != nil && there[0] != "" {
+		return false, err
+	}
+	return q.limit(ctx, field, text, true)
 }
 
 // SetGroupLimits sets the limits of all groups that have none of their own. Lines that may go on since get turns. It reports whether the limits are

@@ -106,7 +106,8 @@ func TestNoLimitsStay(t *testing.T) {
 		same(t, "none after none", changed, false)
 	}
 	same(t, "layout", r.rdb.HExists(bg, r.keys.settings, "layout").Val(), false)
-	r.must(r.SeedLimits(bg, seeded, seeded, nil))
+	r.seeds(r.SeedLimits(bg, seeded))
+	r.seeds(r.SeedGroupLimits(bg, seeded))
 	got, err := r.Settings(bg)
 	r.must(err)
 	same(t, "what a worker seeds", got.Limits == signalbox.Limits{} && got.GroupLimits == signalbox.Limits{}, true)
@@ -116,7 +117,8 @@ func TestNoLimitsStay(t *testing.T) {
 	changed, err = r.SetLimits(bg, signalbox.Limits{})
 	r.must(err)
 	same(t, "none after some", changed, true)
-	r.must(r.SeedLimits(bg, seeded, seeded, nil))
+	r.seeds(r.SeedLimits(bg, seeded))
+	r.seeds(r.SeedGroupLimits(bg, seeded))
 	got, err = r.Settings(bg)
 	r.must(err)
 	same(t, "what a worker seeds then", got.Limits == signalbox.Limits{}, true)
@@ -447,8 +449,10 @@ func TestSeedLimits(t *testing.T) {
 	five, two := signalbox.Limits{Running: 5}, signalbox.Limits{Running: 2}
 	_, err := r.SetLimitsOf(bg, "a", two)
 	r.must(err)
-	for range 2 {
-		r.must(r.SeedLimits(bg, five, two, map[string]signalbox.Limits{"a": five, "b": five, "c": unlimited, "d": {}}))
+	for _, first := range []bool{true, false} {
+		same(t, "the queue's limits were set", r.seeds(r.SeedLimits(bg, five)), first)
+		same(t, "those of all groups were set", r.seeds(r.SeedGroupLimits(bg, two)), first)
+		same(t, "those of single groups were set", r.seeds(r.SeedLimitsOf(bg, map[string]signalbox.Limits{"a": five, "b": five, "c": unlimited, "d": {}})), first)
 		_, err = r.SetLimitsOf(bg, "b", signalbox.Limits{Running: 7}) // the second time it is there
 		r.must(err)
 	}

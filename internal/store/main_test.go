@@ -78,6 +78,13 @@ func (r *rig) must(err error) {
 	}
 }
 
+// seeds returns what a seed reports: whether it has changed anything.
+func (r *rig) seeds(changed bool, err error) bool {
+	r.t.Helper()
+	r.must(err)
+	return changed
+}
+
 func (r *rig) open() {
 	r.t.Helper()
 	alive, _, err := r.Open(bg, r.session, time.Hour)

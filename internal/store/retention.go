@@ -47,23 +47,25 @@ func ValidateRetention(r signalbox.Retention) error {
 // SetRetention sets what the queue keeps. It sets all fields, also where r has the default. It returns what is set after that.
 // ValidateRetention must accept r.
 func (q *Queue) SetRetention(ctx context.Context, r signalbox.Retention) (signalbox.Retention, error) {
-	return q.keep(ctx, true, Filled(r))
+	now, _, err := q.keep(ctx, true, Filled(r))
+	return now, err
 }
 
-// SeedRetention sets those fields of r that are not 0 and that are not set yet. It returns what is set after that. An unset field is 0.
-func (q *Queue) SeedRetention(ctx context.Context, r signalbox.Retention) (signalbox.Retention, error) {
+// SeedRetention sets those fields of r that are not 0 and that are not set yet. It returns what is set after that, and whether it has set any. An unset
+// field is 0.
+func (q *Queue) SeedRetention(ctx context.Context, r signalbox.Retention) (now signalbox.Retention, changed bool, err error) {
 	return q.keep(ctx, false, r)
 }
 
-func (q *Queue) keep(ctx context.Context, all bool, kept signalbox.Retention) (signalbox.Retention, error) {
+func (q *Queue) keep(ctx context.Context, all bool, kept signalbox.Retention) (now signalbox.Retention, changed bool, err error) {
 	r, err := run(ctx, q.rdb, keepScript, keepScript.keys(&q.keys),
 		keepScript.args(0, arg{"all", flag(all)}, arg{"keep_jobs", number(kept.Jobs)}, arg{"keep_bytes", number(kept.Bytes)},
 			arg{"keep_us", number(kept.Age.Microseconds())}))
 	if err != nil {
-		return signalbox.Retention{}, err
+		return signalbox.Retention{}, false, err
 	}
-	now := retentionOf(r.str(0), r.str(1), r.str(2))
-	return now, r.err
+	now, changed = retentionOf(r.str(0), r.str(1), r.str(2)), r.int(3) == 1
+	return now, changed, r.err
 }
 
 // completedField is the setting that says how many completed jobs are kept: their number, their bytes and how long in us, or keepsNone.
@@ -88,10 +90,9 @@ func (q *Queue) SetCompleted(ctx context.Context, r signalbox.Retention) error {
 	return err
 }
 
-// SeedCompleted does the same if nobody has set it before.
-func (q *Queue) SeedCompleted(ctx context.Context, r signalbox.Retention) error {
-	_, err := q.change(ctx, completedField, completedText(r), true)
-	return err
+// SeedCompleted does the same if nobody has set it before. It reports whether it has.
+func (q *Queue) SeedCompleted(ctx context.Context, r signalbox.Retention) (changed bool, err error) {
+	return q.change(ctx, completedField, completedText(r), true)
 }
 
 // An Ending is what becomes of jobs that have ended, as far as their worker must know it.

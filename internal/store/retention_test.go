@@ -178,15 +178,20 @@ func testRetentionOfTheSettings(t *testing.T, r *rig) {
 }
 
 func testSeedRetention(t *testing.T, r *rig) {
-	for _, seed := range []struct{ seed, want signalbox.Retention }{
-		{signalbox.Retention{Jobs: 1}, signalbox.Retention{Jobs: 1}},
-		{signalbox.Retention{Jobs: 2, Age: time.Hour}, signalbox.Retention{Jobs: 1, Age: time.Hour}},
-		{signalbox.Retention{Bytes: 3, Age: time.Minute}, signalbox.Retention{Jobs: 1, Bytes: 3, Age: time.Hour}},
-		{signalbox.Retention{}, signalbox.Retention{Jobs: 1, Bytes: 3, Age: time.Hour}},
+	for _, seed := range []struct {
+		seed, want signalbox.Retention
+		changed    bool
+	}{
+		{signalbox.Retention{Jobs: 1}, signalbox.Retention{Jobs: 1}, true},
+		{signalbox.Retention{Jobs: 2, Age: time.Hour}, signalbox.Retention{Jobs: 1, Age: time.Hour}, true},
+		{signalbox.Retention{Bytes: 3, Age: time.Minute}, signalbox.Retention{Jobs: 1, Bytes: 3, Age: time.Hour}, true},
+		{signalbox.Retention{Jobs: 2, Bytes: 2, Age: time.Minute}, signalbox.Retention{Jobs: 1, Bytes: 3, Age: time.Hour}, false},
+		{signalbox.Retention{}, signalbox.Retention{Jobs: 1, Bytes: 3, Age: time.Hour}, false},
 	} {
-		got, err := r.SeedRetention(bg, seed.seed)
+		got, changed, err := r.SeedRetention(bg, seed.seed)
 		r.must(err)
 		same(t, "retention", got, seed.want)
+		same(t, "it was changed", changed, seed.changed)
 	}
 }
 
@@ -201,7 +206,7 @@ func testStrangeRetention(t *testing.T, r *rig) {
 		same(t, "retention for "+strange, settings.Retention, signalbox.Retention{})
 		r.bury(Dead, "a", "b", "c")
 		equal(t, "dead for "+strange, r.buried(r.keys.dead), []string{"b", "c"})
-		seeded, err := r.SeedRetention(bg, signalbox.Retention{Jobs: 1})
+		seeded, _, err := r.SeedRetention(bg, signalbox.Retention{Jobs: 1})
 		r.must(err)
 		same(t, "seeded jobs for "+strange, seeded.Jobs, 1)
 		r.kept.count = 0

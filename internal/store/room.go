@@ -45,12 +45,8 @@ func (q *Queue) SetMaxLength(ctx context.Context, n int) (changed bool, err erro
 }
 
 // SeedMaxLength does the same as SetMaxLength if nobody has set a maximum before. It does nothing if n is 0.
-func (q *Queue) SeedMaxLength(ctx context.Context, n int) error {
-	if n == 0 {
-		return nil
-	}
-	_, err := q.limit(ctx, lengthField, lengthText(n), true)
-	return err
+func (q *Queue) SeedMaxLength(ctx context.Context, n int) (changed bool, err error) {
+	return q.seedLimit(ctx, lengthField, lengthText(n))
 }
 
 // FullError returns the error of a job that was refused.

@@ -271,10 +271,10 @@ func TestMaxLengthSetting(t *testing.T) {
 		r.must(err)
 		return s.MaxLength
 	}
-	r.must(r.SeedMaxLength(bg, 0))
+	r.seeds(r.SeedMaxLength(bg, 0))
 	same(t, "layout of a queue without", r.rdb.HLen(bg, r.keys.settings).Val(), int64(0))
-	r.must(r.SeedMaxLength(bg, 5))
-	r.must(r.SeedMaxLength(bg, 7))
+	r.seeds(r.SeedMaxLength(bg, 5))
+	r.seeds(r.SeedMaxLength(bg, 7))
 	same(t, "seeded", setting(), 5)
 	same(t, "layout", r.rdb.HGet(bg, r.keys.settings, "layout").Val(), "2")
 	changed, err := r.SetMaxLength(bg, 7)
@@ -283,7 +283,7 @@ func TestMaxLengthSetting(t *testing.T) {
 	same(t, "set", setting(), 7)
 	r.noFindings()
 	r.maximum(0)
-	r.must(r.SeedMaxLength(bg, 5))
+	r.seeds(r.SeedMaxLength(bg, 5))
 	same(t, "seeded over none that was set", setting(), 0)
 	r.noFindings()
 	for _, text := range []string{"0", "-1", "many", "1e3"} {

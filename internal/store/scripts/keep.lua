@@ -3,7 +3,7 @@
 -- KEYS, ARGV: as named below
 --       all: '1' to set all values that follow, '0' to set only those that aren't set yet
 --       keep_jobs, keep_bytes, keep_us: most jobs, most bytes of them, how long they are kept (us); '' leaves a value as it is
--- Reply: {jobs, bytes, us}: the values that are set now; '' for one that isn't set
+-- Reply: {jobs, bytes, us, changed}: the values that are set now; '' for one that isn't set; changed: 1 if a value was set anew
 -- Errors: those of Redis, before the first write.
 
 local SETTINGS = unpack(KEYS)
@@ -15,13 +15,14 @@ local before = redis.call('HMGET', SETTINGS, 'keep_jobs', 'keep_bytes', 'keep_us
 local known = retention(SETTINGS, {})
 -- When Redis is out of memory it still permits this, and then all that follows. So a user can make the queue keep less.
 redis.call('HDEL', SETTINGS, '')
-local wanted = {keep_jobs, keep_bytes, keep_us}
+local wanted, changed = {keep_jobs, keep_bytes, keep_us}, 0
 for i, field in ipairs({'keep_jobs', 'keep_bytes', 'keep_us'}) do
   local new = wanted[i]
   if new ~= '' and new ~= before[i] and (all == '1' or not known[i]) then
     redis.call('HSET', SETTINGS, field, new)
-    before[i] = new
+    before[i], changed = new, 1
   end
   before[i] = before[i] or ''
 end
+before[4] = changed
 return before

@@ -1,0 +1,73 @@
+package worker_test
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/signalbox-go/signalbox"
+	"github.com/signalbox-go/signalbox/internal/redistest"
+	"github.com/signalbox-go/signalbox/internal/store"
+	"github.com/signalbox-go/signalbox/worker"
+)
+
+// seeding is a Config with all that a queue gets from it.
+func (r *rig) seeding(to string) worker.Config {
+	cfg := r.config(4)
+	cfg.Queues[r.name()] = worker.Queue{
+		Concurrency: 4, Limits: signalbox.Limits{Running: 40}, GroupLimits: signalbox.Limits{Running: 20},
+		LimitsOf: map[string]signalbox.Limits{"a": {Running: 3}}, MaxLength: 1000, CopyDead: to,
+		Retention: signalbox.Retention{Jobs: 70, Bytes: 7 << 20, Age: time.Hour}, CompletedRetention: signalbox.Retention{Jobs: 50, Bytes: 5 << 20, Age: time.Hour},
+	}
+	return cfg
+}
+
+// seeds returns what the queue has of such a Config.
+func (r *rig) seeds() map[string]string {
+	r.Helper()
+	ctx := context.Background()
+	all := r.rdb.HGetAll(ctx, r.key("settings")).Val()
+	delete(all, "layout")
+	for group, limits := range r.rdb.HGetAll(ctx, r.key("limits")).Val() {
+		all["limits of "+group] = limits
+	}
+	return all
+}
+
+// Redis loses its memory while a worker runs. All that the queue has from the worker's Config is back before the next job starts: so that job's
+// death is copied, and the next one that completes is kept. The log says once what was missing.
+func TestSettingsOfConfigComeBack(t *testing.T) {
+	t.Parallel()
+	server := redistest.New(t)
+	r := newRigOn(t, server.Client())
+	to := newRigOn(t, server.Client())
+	r.start(r.failing(r.rdb, r.seeding(to.name())))
+	r.addOne(signalbox.Job{Payload: []byte(`{"n":-1}`)})
+	r.completed(1)
+	before := r.seeds()
+	if len(before) != 9 {
+		t.Fatalf("the queue has %d settings of Config: %v", len(before), before)
+	}
+	flush(t, r, server)
+	completes := r.addOne(signalbox.Job{Payload: []byte(`{"n":-1}`)})
+	dead := r.addOne(dies)
+	r.until("both have ended", func(c store.Counts) bool { return c.Dead == 1 && c.Completed == 1 })
+	for field, want := range before {
+		if got := r.seeds()[field]; got != want {
+			t.Errorf("once the first jobs have ended, %s is %q, want %q", field, got, want)
+		}
+	}
+	if of := to.copies(1); of[dead] != 1 {
+		t.Errorf("copies %v, want one of %s", of, dead)
+	}
+	if view, _, _, err := r.queue.Show(t.Context(), completes); err != nil || view.State != signalbox.StateCompleted {
+		t.Errorf("the job that completed: %v, %v", view.State, err)
+	}
+	const back = "the queue's settings were missing in Redis"
+	redistest.Eventually(t, func() bool { return r.log.count(back) > 0 }, "the log says what was missing")
+	fields := []string{"Limits", "GroupLimits", "LimitsOf", "MaxLength", "CopyDead", "Retention", "CompletedRetention"}
+	if r.log.count(back) != 1 || r.log.count("WARN", back, strings.Join(fields, ", ")) != 1 {
+		t.Errorf("want one line with %v:\n%s", fields, r.log)
+	}
+}

@@ -1,0 +1,123 @@
+package worker
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/signalbox-go/signalbox"
+	"github.com/signalbox-go/signalbox/internal/store"
+)
+
+// seed gives the queue all that this worker's Config says of it, where nobody has set anything: before each session opens, so that no job of this worker runs
+// without it, also after Redis has lost it, and each minute. What the queue's settings say counts more, and the log says so. what is the call that waits for it. It
+// returns false if it could not seed everything. Only the keeper calls it.
+func (q *queue) seed(ctx context.Context, what string) bool {
+	began := time.Now()
+	cfg := q.w.cfg.Queues[q.store.Name()]
+	if err := q.seedFields(ctx, &cfg); err != nil {
+		if ctx.Err() == nil {
+			q.failed(what, began, err)
+		}
+		return false
+	}
+	if len(q.missing) > 0 && !q.seeded.IsZero() { // else there was no worker yet
+		q.log.Warn("signalbox: the queue's settings were missing in Redis, and are again those of this worker's Config. What was set otherwise since is gone: pauses, slots, holds, limits. "+
+			`Jobs that another worker ended meanwhile went without them: see "When Redis loses memory" in docs/operations.md`,
+			"fields", strings.Join(q.missing, ", "), "last_seen", q.seeded.UTC())
+	}
+	q.missing, q.seeded = nil, began
+	q.readEnding(ctx)
+	if !q.limitsSaid {
+		q.limitsSaid = q.sayLimits(ctx, &cfg)
+	}
+	return true
+}
+
+// seedFields seeds each field. It notes those that were missing.
+func (q *queue) seedFields(ctx context.Context, cfg *Queue) error {
+	for _, field := range []struct {
+		name string
+		told bool // Config says something
+		seed func() (changed bool, err error)
+	}{
+		{"Limits", cfg.Limits != signalbox.Limits{}, func() (bool, error) { return q.own.SeedLimits(ctx, cfg.Limits) }},
+		{"GroupLimits", cfg.GroupLimits != signalbox.Limits{}, func() (bool, error) { return q.own.SeedGroupLimits(ctx, cfg.GroupLimits) }},
+		{"LimitsOf", len(cfg.LimitsOf) > 0, func() (bool, error) { return q.own.SeedLimitsOf(ctx, cfg.LimitsOf) }},
+		{"MaxLength", cfg.MaxLength > 0, func() (bool, error) { return q.own.SeedMaxLength(ctx, cfg.MaxLength) }},
+		{"CopyDead", cfg.CopyDead != "", func() (bool, error) { return q.own.SeedCopies(ctx, cfg.CopyDead) }},
+		{"Retention", cfg.Retention != signalbox.Retention{}, func() (bool, error) { return q.seedRetention(ctx, cfg.Retention) }},
+		{"CompletedRetention", cfg.CompletedRetention != signalbox.Retention{}, func() (bool, error) { return q.own.SeedCompleted(ctx, cfg.CompletedRetention) }},
+	} {
+		if !field.told {
+			continue
+		}
+		changed, err := field.seed()
+		if err != nil {
+			return err
+		}
+		if changed {
+			q.missing = append(q.missing, field.name)
+		}
+	}
+	return nil
+}
+
+// seedRetention seeds the retention of dead and cancelled jobs. It logs once that the queue has another one.
+func (q *queue) seedRetention(ctx context.Context, want signalbox.Retention) (changed bool, err error) {
+	now, changed, err := q.own.SeedRetention(ctx, want)
+	if err != nil || now == q.kept {
+		return changed, err
+	}
+	q.kept = now
+	if want.Jobs > 0 && now.Jobs != want.Jobs || want.Bytes > 0 && now.Bytes != want.Bytes || want.Age > 0 && now.Age != want.Age.Truncate(time.Microsecond) {
+		q.log.Info("signalbox: the queue's settings say another retention than this worker's Config, and count; inspect.SetRetention changes them",
+			"jobs", now.Jobs, "bytes", now.Bytes, "age", now.Age.String())
+	}
+	return changed, nil
+}
+
+// sayLimits logs each limit that the queue has and that this worker's Config says otherwise. It returns false if the queue's limits can't be read.
+func (q *queue) sayLimits(ctx context.Context, cfg *Queue) bool {
+	if cfg.MaxLength == 0 && cfg.Limits == (signalbox.Limits{}) && cfg.GroupLimits == (signalbox.Limits{}) && len(cfg.LimitsOf) == 0 {
+		return true
+	}
+	now, err := q.own.Settings(ctx)
+	if err != nil {
+		return false
+	}
+	say := func(field, config, queue string) {
+		q.log.Warn("signalbox: the queue has another limit than this worker's Config, and it counts; signalbox queue limit or package inspect changes it",
+			"field", field, "config", config, "queue_has", queue)
+	}
+	compare := func(field string, config, queue signalbox.Limits, single bool) {
+		if !store.SameLimits(config, queue, single) {
+			say(field, store.LimitsWords(config), store.LimitsWords(queue))
+		}
+	}
+	if cfg.Limits != (signalbox.Limits{}) {
+		compare("Limits", cfg.Limits, now.Limits, false)
+	}
+	if cfg.GroupLimits != (signalbox.Limits{}) {
+		compare("GroupLimits", cfg.GroupLimits, now.GroupLimits, false)
+	}
+	if n := cfg.MaxLength; n > 0 && n != now.MaxLength {
+		say("MaxLength", strconv.Itoa(n), strconv.Itoa(now.MaxLength))
+	}
+	if len(cfg.LimitsOf) == 0 {
+		return true
+	}
+	of, err := q.own.GroupLimits(ctx)
+	if err != nil {
+		return false
+	}
+	for _, group := range slices.Sorted(maps.Keys(cfg.LimitsOf)) {
+		if cfg.LimitsOf[group] != (signalbox.Limits{}) {
+			compare("LimitsOf["+strconv.Quote(group)+"]", cfg.LimitsOf[group], of[group], true)
+		}
+	}
+	return true
+}
