@@ -77,14 +77,14 @@ func (e *Entry) Ticks(after time.Time) iter.Seq[time.Time] {
 
 // Entries returns the cron entries of the namespace that schedulers have described, sorted by queue and name, also those that no
 // scheduler has any more: see Gone. It makes a few calls for each queue, and one more for each 250 entries. A queue whose entries can't
-// be read has its name in the error, and they are left out.
+// be read has its name in the error, which wraps [ErrPartial], and they are left out.
 func (i *Inspector) Entries(ctx context.Context) ([]Entry, error) {
-	queues, err := store.Queues(ctx, i.rdb, i.cfg.Namespace)
-	if err != nil {
-		return nil, fmt.Errorf("inspect: the names of the queues: %w", err)
+	queues, err := i.names(ctx)
+	if err != nil && len(queues) == 0 {
+		return nil, err
 	}
 	var entries []Entry
-	var errs []error
+	errs := []error{err}
 	for _, queue := range queues {
 		names, err := i.store(queue).EntryNames(ctx)
 		if err == nil && len(names) > 0 {
@@ -96,7 +96,7 @@ func (i *Inspector) Entries(ctx context.Context) ([]Entry, error) {
 			errs = append(errs, fmt.Errorf("inspect: the cron entries of queue %s: %w", queue, err))
 		}
 	}
-	return entries, errors.Join(errs...)
+	return entries, partial(errs...)
 }
 
 // Entry returns one cron entry. The error wraps [ErrNoEntry] if no scheduler has described it, and [ErrNoQueue] if nobody has used the

@@ -162,15 +162,15 @@ func (q *Queue) State() string {
 func (q *Queue) Length() int64 { return q.Ready + q.Scheduled + q.Running }
 
 // Queues returns the state of every queue of the namespace that a producer or a worker has used, sorted by name. It makes a few
-// calls for each. A queue whose state can't be read has its name in the error, and is left out. A queue that is new may be missing for
-// a moment after its first job.
+// calls for each. A queue whose state can't be read has its name in the error, and is left out: the error wraps [ErrPartial] then. A queue that is new may be
+// missing for a moment after its first job.
 func (i *Inspector) Queues(ctx context.Context) ([]Queue, error) {
-	names, err := store.Queues(ctx, i.rdb, i.cfg.Namespace)
-	if err != nil {
-		return nil, fmt.Errorf("inspect: the names of the queues: %w", err)
+	names, err := i.names(ctx)
+	if err != nil && len(names) == 0 {
+		return nil, err
 	}
 	queues := make([]Queue, 0, len(names))
-	var errs []error
+	errs := []error{err}
 	for _, name := range names {
 		q, err := i.read(ctx, name)
 		if err != nil {
@@ -179,7 +179,7 @@ func (i *Inspector) Queues(ctx context.Context) ([]Queue, error) {
 		}
 		queues = append(queues, q)
 	}
-	return queues, errors.Join(errs...)
+	return queues, partial(errs...)
 }
 
 // Queue returns the state of one queue. The error wraps [ErrNoQueue] if nobody has used it.
@@ -506,7 +506,8 @@ func (i *Inspector) SetSlots(ctx context.Context, queue string, n int) error {
 
 // Quiet makes a worker take no more jobs, of none of its queues, until [Inspector.Unquiet] or until it ends. Jobs that it has go on. Workers
 // are named by their ID: see worker.Worker.ID, the log line "the worker is ready", and Workers of [Inspector.Queue]. changed is
-// false if it was quiet already. The error wraps [ErrNoWorker] if no queue of the namespace has a worker of that ID.
+// false if it was quiet already. The error wraps [ErrNoWorker] if no queue of the namespace has a worker of that ID, and [ErrPartial] if some queues couldn't be
+// told, as while a server of a Cluster is away: the others were. Call it again then.
 func (i *Inspector) Quiet(ctx context.Context, worker string) (changed bool, err error) {
 	return i.quiet(ctx, worker, true)
 }
@@ -536,10 +537,11 @@ func (i *Inspector) quiet(ctx context.Context, worker string, on bool) (changed 
 
 // tell makes a change for a worker in each queue of the namespace that has it.
 func (i *Inspector) tell(ctx context.Context, worker string, do func(q *store.Queue, ctx context.Context, worker string) (changed, here bool, err error)) (changed bool, err error) {
-	queues, err := store.Queues(ctx, i.rdb, i.cfg.Namespace)
-	if err != nil {
-		return false, fmt.Errorf("inspect: the names of the queues: %w", err)
+	queues, err := i.names(ctx)
+	if err != nil && len(queues) == 0 {
+		return false, err
 	}
+	errs := []error{err}
 	var workers []string
 	here := false
 	for _, name := range queues {
@@ -548,12 +550,12 @@ func (i *Inspector) tell(ctx context.Context, worker string, do func(q *store.Qu
 			return changed, fmt.Errorf("%w: worker %s was asked to stop, and that is final: it ends when its jobs have; start another worker", ErrState, worker)
 		}
 		if err != nil {
-			return changed, fmt.Errorf("inspect: worker %s, queue %s: %w", worker, name, err)
+			errs = append(errs, fmt.Errorf("inspect: worker %s, queue %s: %w", worker, name, err))
 		}
 		changed, here = changed || one, here || has
 	}
-	if here {
-		return changed, nil
+	if err := partial(errs...); err != nil || here {
+		return changed, err
 	}
 	for _, name := range queues {
 		some, err := i.store(name).Workers(ctx)

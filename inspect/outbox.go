@@ -34,17 +34,19 @@ type Outbox struct {
 	Strays int64
 }
 
-// Outboxes returns the outboxes of all queues of the namespace, sorted by queue and ID. An outbox without a relay isn't among them.
+// Outboxes returns the outboxes of all queues of the namespace, sorted by queue and ID. An outbox without a relay isn't among them. A queue
+// that can't be read has its name in the error, which wraps [ErrPartial], and its outboxes are left out.
 func (i *Inspector) Outboxes(ctx context.Context) ([]Outbox, error) {
-	names, err := store.Queues(ctx, i.rdb, i.cfg.Namespace)
-	if err != nil {
-		return nil, fmt.Errorf("inspect: outboxes: %w", err)
+	names, err := i.names(ctx)
+	if err != nil && len(names) == 0 {
+		return nil, err
 	}
 	var all []Outbox
+	errs := []error{err}
 	for _, name := range names {
 		found, err := i.store(name).Outboxes(ctx)
 		if err != nil {
-			return nil, fmt.Errorf("inspect: outboxes of queue %s: %w", name, err)
+			errs = append(errs, fmt.Errorf("inspect: outboxes of queue %s: %w", name, err))
 		}
 		for id, text := range found {
 			var s store.OutboxState
@@ -58,7 +60,7 @@ func (i *Inspector) Outboxes(ctx context.Context) ([]Outbox, error) {
 		}
 	}
 	slices.SortFunc(all, func(a, b Outbox) int { return cmp.Or(cmp.Compare(a.Queue, b.Queue), cmp.Compare(a.ID, b.ID)) })
-	return all, nil
+	return all, partial(errs...)
 }
 
 // ForgetOutbox has Redis forget what an outbox has sent to a queue, so that [Inspector.RemoveQueue] can remove the queue. It is for an outbox whose database is gone, or of

@@ -3,13 +3,10 @@ package inspect
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
 	"time"
-
-	"github.com/signalbox-go/signalbox/internal/store"
 )
 
 // A Worker is a worker that has a session with a queue of the namespace. One that died is among them until its sessions have ended.
@@ -61,14 +58,14 @@ type Stuck struct {
 }
 
 // Workers returns the workers of the namespace, sorted by ID, and the jobs that they have: of what a job's record says, only the
-// kind. It makes some calls for each queue and each session, and one for each 20 jobs. A queue that can't be read has its name in the error, and is left out.
+// kind. It makes some calls for each queue and each session, and one for each 20 jobs. A queue that can't be read has its name in the error, which wraps [ErrPartial], and is left out.
 func (i *Inspector) Workers(ctx context.Context) ([]Worker, error) {
-	names, err := store.Queues(ctx, i.rdb, i.cfg.Namespace)
-	if err != nil {
-		return nil, fmt.Errorf("inspect: the names of the queues: %w", err)
+	names, err := i.names(ctx)
+	if err != nil && len(names) == 0 {
+		return nil, err
 	}
 	workers := make(map[string]*Worker)
-	var errs []error
+	errs := []error{err}
 	for _, name := range names {
 		if err := i.addWorkers(ctx, name, workers); err != nil {
 			errs = append(errs, fmt.Errorf("inspect: the workers of queue %s: %w", name, err))
@@ -81,7 +78,7 @@ func (i *Inspector) Workers(ctx context.Context) ([]Worker, error) {
 		all = append(all, *w)
 	}
 	slices.SortFunc(all, func(a, b Worker) int { return strings.Compare(a.ID, b.ID) })
-	return all, errors.Join(errs...)
+	return all, partial(errs...)
 }
 
 // addWorkers adds the sessions of a queue, and what they run.

@@ -8,6 +8,7 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/pem"
+	"fmt"
 	"io"
 	"math/big"
 	"net"
@@ -170,6 +171,41 @@ func TestNamespace(t *testing.T) {
 		var got struct{ Queues []queueJSON }
 		if sh.into(&got, "queue", "ls", "-n", namespace); len(got.Queues) != 1 || got.Queues[0].Queue != want {
 			t.Errorf("%s: %+v", namespace, got)
+		}
+	}
+}
+
+// While the master is away that has the list of queues, commands show what the others have, and say that it isn't all.
+func TestClusterWithoutAMaster(t *testing.T) {
+	t.Parallel()
+	cluster := redistest.Cluster(t)
+	rdb := cluster.Client()
+	sh := newShell(t, cluster.Masters()[0])
+	master := func(queue string) int {
+		return int(min(rdb.ClusterKeySlot(t.Context(), "{"+sh.namespace+":"+queue+"}").Val()*3/16384, 2))
+	}
+	dead := master("")
+	queue := "mail"
+	for n := 0; master(queue) == dead; n++ {
+		queue = fmt.Sprint("mail", n)
+	}
+	for _, m := range cluster.Masters() {
+		if err := m.Client().ConfigSet(t.Context(), "cluster-require-full-coverage", "no").Err(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	sh.env["REDIS_URL"] = "redis://" + cluster.Masters()[master(queue)].Addr()
+	sh.ok("enqueue", "email.welcome", "-q", queue, "--id", "j1", "--cluster")
+	cluster.Masters()[dead].Kill()
+	for _, args := range [][]string{{"queue", "ls"}, {"queue", "stats"}, {"job", "ls"}, {"doctor"}, {"top", "--once", "--every", "1s"}} {
+		out, errs, code := sh.run(append(args, "--cluster")...)
+		if code != exitAway || !strings.Contains(out, queue) && args[0] != "doctor" || !strings.Contains(errs, "some queues are left out") || !strings.Contains(errs, cluster.Masters()[dead].Addr()) || strings.Contains(out+errs, "There is no") {
+			t.Errorf("%v: %d, %s\n%s", args, code, errs, out)
+		}
+	}
+	for _, args := range [][]string{{"worker", "ls"}, {"cron", "ls"}, {"outbox", "ls"}} {
+		if out, errs, code := sh.run(append(args, "--cluster")...); code != exitAway || !strings.Contains(errs, "some queues are left out") || strings.Contains(out+errs, "There is no") {
+			t.Errorf("%v: %d, %s\n%s", args, code, errs, out)
 		}
 	}
 }

@@ -27,9 +27,10 @@ func (a *app) doctorCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
+			var left error // queues that can't be read
 			if len(queues) == 0 {
 				all, err := ins.Queues(ctx)
-				if err != nil {
+				if left = err; err != nil && len(all) == 0 {
 					return err
 				}
 				if len(all) == 0 {
@@ -39,7 +40,7 @@ func (a *app) doctorCommand() *cobra.Command {
 					queues = append(queues, all[i].Name)
 				}
 			}
-			return a.doctor(ctx, ins, queues, repair, yes)
+			return errors.Join(a.doctor(ctx, ins, queues, repair, yes), left)
 		})
 	c.Long = `Check all queues, or those named, while they are in use: that each job is in
 exactly one state, and that all counts and marks agree with the jobs. What it

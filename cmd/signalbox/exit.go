@@ -66,6 +66,8 @@ func (a *app) explain(err error) (code int, text string) {
 		return exitNotFound, text
 	case errors.Is(err, inspect.ErrState), errors.Is(err, inspect.ErrTaken), errors.Is(err, inspect.ErrInUse):
 		return exitState, text
+	case away(err) && errors.Is(err, inspect.ErrPartial): // it says what is left out, and which server is away
+		return exitAway, text
 	case away(err):
 		return exitAway, said + a.connection.away(err).Error()
 	}

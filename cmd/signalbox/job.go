@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -42,9 +43,10 @@ func (a *app) jobLs() *cobra.Command {
 			return err
 		}
 		queues := args
+		var left error // queues that can't be read
 		if len(queues) == 0 {
 			all, err := ins.Queues(ctx)
-			if err != nil {
+			if left = err; err != nil && len(all) == 0 {
 				return err
 			}
 			if len(all) == 0 {
@@ -56,7 +58,7 @@ func (a *app) jobLs() *cobra.Command {
 			}
 		}
 		l := a.listing(len(args) == 0, f.limit, a.clock(ctx))
-		err = l.all(ctx, ins, queues, filters)
+		err = errors.Join(l.all(ctx, ins, queues, filters), left)
 		l.end(err == nil, len(queues) == 1 && len(filters) == 1)
 		return err
 	})

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -70,16 +71,16 @@ func (a *app) outboxLs() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		all, err := ins.Outboxes(ctx)
-		if err != nil {
-			return err
+		all, failed := ins.Outboxes(ctx)
+		if failed != nil && len(all) == 0 {
+			return failed
 		}
 		if a.json() {
 			list := make([]outboxJSON, 0, len(all))
 			for _, o := range all {
 				list = append(list, outboxJSON{Queue: o.Queue, Outbox: o.ID, At: timestamp(o.At), Backlog: o.Backlog, More: o.More, LagSeconds: seconds(o.Lag), Dead: o.Dead, Strays: o.Strays})
 			}
-			return a.document(list)
+			return errors.Join(a.document(list), failed)
 		}
 		t := a.table(column{name: "QUEUE", cut: 10}, column{name: "OUTBOX", drop: 1}, column{name: "BACKLOG", right: true}, column{name: "LAG", right: true}, column{name: "DEAD", right: true})
 		strays := make(map[string]int64)
@@ -97,7 +98,7 @@ func (a *app) outboxLs() *cobra.Command {
 				a.note("Outbox %s has %d dead rows of no queue: in the table signalbox_outbox_dead, the shard of these rows has a name that is none.", id, strays[id])
 			}
 		}
-		return nil
+		return failed
 	})
 	c.Long = `List what waits in the outboxes of package outbox, by queue: how many rows,
 for how long the oldest one has been waiting, and how many can't be enqueued.

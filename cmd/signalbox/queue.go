@@ -27,6 +27,9 @@ func (a *app) queueLs() *cobra.Command {
 			}
 			if len(names) == 0 {
 				queues, err := ins.Queues(ctx) // those that can't be read are in the error
+				if err != nil && len(queues) == 0 {
+					return err
+				}
 				return errors.Join(a.printQueues(queues), err)
 			}
 			queues := make([]inspect.Queue, 0, len(names))

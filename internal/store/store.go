@@ -11,7 +11,6 @@ import (
 	"crypto/rand"
 	"encoding/binary"
 	"errors"
-	"slices"
 	"sync/atomic"
 	"time"
 
@@ -108,13 +107,6 @@ func (q *Queue) Known(ctx context.Context) (bool, error) {
 		return used > 0, err
 	}
 	return q.rdb.SIsMember(ctx, q.keys.registry, q.name).Result()
-}
-
-// Queues returns the names of the queues that a namespace is known to have, sorted.
-func Queues(ctx context.Context, rdb redis.UniversalClient, namespace string) ([]string, error) {
-	names, err := rdb.SMembers(ctx, newKeys(namespace, "").registry).Result()
-	slices.Sort(names)
-	return names, err
 }
 
 // A Lane numbers calls, so that a call whose reply was lost can be made again: Redis
