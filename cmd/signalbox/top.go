@@ -5,10 +5,13 @@ import (
 	"errors"
 	"io"
 	"os"
+	"slices"
 	"time"
 
 	tea "charm.land/bubbletea/v2"
 	"github.com/spf13/cobra"
+
+	"github.com/signalbox-go/signalbox/inspect"
 )
 
 const (
@@ -84,7 +87,7 @@ func (a *app) watch(ctx context.Context, r *topReader, every time.Duration) erro
 
 // topOnce prints each view once.
 func (a *app) topOnce(ctx context.Context, r *topReader, every time.Duration) error {
-	if _, err := r.read(ctx, topQueues); err != nil {
+	if data, err := r.read(ctx, topQueues); err != nil && (data == nil || !errors.Is(err, inspect.ErrPartial)) {
 		return err
 	}
 	select { // rates need two looks
@@ -95,7 +98,9 @@ func (a *app) topOnce(ctx context.Context, r *topReader, every time.Duration) er
 	var errs []error
 	for v := range topViews {
 		data, err := r.read(ctx, v)
-		errs = append(errs, err)
+		if err != nil && !slices.ContainsFunc(errs, func(e error) bool { return e.Error() == err.Error() }) { // each view may say the same
+			errs = append(errs, err)
+		}
 		if data == nil {
 			break
 		}
@@ -119,7 +124,7 @@ func (a *app) topTitle() string { return clean(a.namespace() + " at " + a.connec
 
 // topError says in a line what is wrong.
 func (a *app) topError(err error) string {
-	if away(err) || errors.Is(err, context.DeadlineExceeded) {
+	if away(err) && !errors.Is(err, inspect.ErrPartial) || errors.Is(err, context.DeadlineExceeded) {
 		return "Redis doesn't answer: " + oneLine(short(err))
 	}
 	return oneLine(packages.Replace(err.Error())) + hint(err)
