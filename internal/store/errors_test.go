@@ -33,6 +33,8 @@ func operations() []operation {
 	marks := func(r *rig) []string { return []string{r.keys.cancels} }
 	// Statistics never stop a call that takes them along.
 	statistics := func(r *rig) []string { return []string{r.keys.stats, r.keys.history, r.timesLane()} }
+	// A renewal looks at the limits of the queue only if it has some.
+	renewal := func(r *rig) []string { return append(statistics(r), r.keys.running) }
 	settle := func(o Outcome) operation {
 		return operation{name: "settle " + string(o), unread: marks, call: func(r *rig, got []Delivery) error {
 			reply, err := r.Claim(bg, r.lane, &ClaimRequest{Session: r.session, Settle: []Settlement{settlement(got[0], o)}})
@@ -155,11 +157,11 @@ func operations() []operation {
 			}
 			return err
 		}},
-		{name: "open", unread: statistics, call: func(r *rig, _ []Delivery) error {
+		{name: "open", unread: renewal, call: func(r *rig, _ []Delivery) error {
 			_, _, err := r.Open(bg, "another", time.Minute)
 			return err
 		}},
-		{name: "renew", unread: statistics, call: func(r *rig, _ []Delivery) error {
+		{name: "renew", unread: renewal, call: func(r *rig, _ []Delivery) error {
 			alive, _, err := r.Renew(bg, r.session, time.Hour, "")
 			if err == nil && !alive {
 				return errors.New("it is over")

@@ -516,9 +516,6 @@ func TestRenewalsOfLimitedQueues(t *testing.T) {
 	renewed("as many run as may", false, 50*time.Minute, lease)
 	limit(signalbox.Limits{Running: 3})
 	renewed("another one may", true, 0, lease)
-	r.must(r.rdb.HSet(bg, r.keys.running, "older", 7).Err())
-	renewed("a session that doesn't keep up its number", true, 0, lease)
-	r.must(r.rdb.HDel(bg, r.keys.running, "older").Err())
 	limit(signalbox.Limits{})
 
 	_, err := r.HoldBack(bg, "", "", 20*time.Minute)

@@ -11,7 +11,7 @@
 --        cancels: how many jobs of the queue were cancelled and still run
 -- Errors: those of Redis, before the first write.
 
-local LANE, SESSIONS, JOBS, DUE, IDLE, STATS, HISTORY, HIGH, NORMAL, LOW, SUSPECT, DEAD, CANCELLED, CANCELS, SETTINGS, COMPLETED, LINED, TURNS, RUNNING, RATES, PARKED, EXPIRES = unpack(KEYS)
+local LANE, SESSIONS, DUE, IDLE, STATS, HISTORY, HIGH, NORMAL, LOW, SUSPECT, CANCELS, SETTINGS, TURNS, RUNNING, RATES, PARKED, EXPIRES = unpack(KEYS)
 local protocol, session, ttl, open, address, worker, seq, waited, ran = unpack(ARGV)
 
 -- include: clock, digits, standing, upcoming, send
@@ -32,18 +32,16 @@ end
 redis.call('ZCARD', EXPIRES)
 local cancels = redis.call('HLEN', CANCELS)
 local idle = redis.call('ZSCORE', IDLE, address)
-local listed = 0
+local more = redis.call('ZCARD', TURNS)
 for _, list in ipairs({HIGH, NORMAL, LOW, SUSPECT}) do
-  listed = listed + redis.call('LLEN', list)
+  more = more + redis.call('LLEN', list)
 end
-local more = redis.call('ZCARD', TURNS) + listed
 local pause = 0 -- us until the queue's rate, or the end of its hold, allows a start
 if more > 0 and held_back == '' then
   local of_queue, at, held = redis.call('HGET', SETTINGS, 'limits'), unpack(redis.call('ZMSCORE', RATES, '', 'h'))
   if of_queue or held then
-    -- While these let no job start, a claim would be in vain. There are two numbers of jobs that run: what the sessions say, and the jobs that wait
-    -- nowhere. If one of them is smaller than the limit, a claim looks, and mends the other.
-    -- include: limits_of, limits_clock, queue_length
+    -- While these let no job start, a claim would be in vain.
+    -- include: limits_of, limits_clock
     local by_limits = limits_clock(now)
     local queue = limits_of(of_queue)
     local ends = (tonumber(held or nil) or 0) - by_limits
@@ -56,11 +54,10 @@ if more > 0 and held_back == '' then
       spare, pause = queue.allowed(at, by_limits)
     end
     if spare > 0 and queue.running < math.huge then
-      local runs, said = queue_length() - redis.call('ZCARD', LINED) - redis.call('ZCARD', DUE) - listed, 0
+      spare = queue.running
       for _, n in ipairs(redis.call('HVALS', RUNNING)) do
-        said = said + (tonumber(n) or 0)
+        spare = spare - (tonumber(n) or 0)
       end
-      spare = queue.running - math.min(runs, said)
     end
     if spare <= 0 then
       more = 0
