@@ -8,6 +8,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/redis/go-redis/v9"
+
 	"github.com/signalbox-go/signalbox"
 	"github.com/signalbox-go/signalbox/health"
 )
@@ -125,7 +127,7 @@ func (c *combiner) asks() {
 		cancel()
 		c.mu.Lock()
 		c.fails.answered(err, began)
-		if c.asking = c.fails.away && time.Now().Before(c.askUntil); !c.asking {
+		if c.asking = c.fails.away && time.Now().Before(c.askUntil) && !errors.Is(err, redis.ErrClosed); !c.asking {
 			c.mu.Unlock()
 			return
 		}

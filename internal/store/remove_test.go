@@ -212,6 +212,15 @@ func (r *rig) receipt(age time.Duration) {
 	r.must(r.rdb.ZAdd(bg, r.keys.receipts, redis.Z{Score: float64(r.rdb.Time(bg).Val().Add(-age).UnixMicro()), Member: "m"}).Err())
 }
 
+// A job that waited for its group's rate, as it holds the group, is gone. What says so of it stays until a claim looks, and keeps no queue.
+func TestRemoveAfterAWaitForARate(t *testing.T) {
+	t.Parallel()
+	r := unchecked(t, redistest.Start(t).Client())
+	r.used()
+	r.must(r.rdb.HSet(bg, r.keys.limits, "dsa", "17 a1").Err())
+	equal(t, "reasons", r.removed(Removal{}), nil)
+}
+
 // A queue of a newer layout isn't removed: nobody knows what it has.
 func TestRemoveNewerLayout(t *testing.T) {
 	t.Parallel()

@@ -110,7 +110,7 @@ for i = 1, #limits, 2 do
     own = own + 1
   elseif kind == 'p' then
     paused = paused + 1
-  elseif kind ~= 'h' then -- by which job something is held back; RATES says whether it is
+  elseif kind ~= 'h' and kind ~= 'd' then -- by which job something is held back; RATES says whether it is. Which job waits for a rate; if it is there it counts above
     against('unknown', limits[i])
   end
 end
