@@ -57,7 +57,7 @@ local noted = redis.call('HLEN', NOTES) > 0
 local largest = tonumber((string.match(redis.call('HGET', STATS, 'largest') or '', '^%d+$'))) -- no job that isn't terminal has a larger record
 local grown = 0 -- the largest record that was written
 local drains = 'quiet:' .. (string.match(session, '@(.*)$') or '')
-drains = string.find(redis.call('HGET', SETTINGS, drains) or '', ' drains$') and drains -- nobody has asked it to stop, and it is gone
+local drained = string.find(redis.call('HGET', SETTINGS, drains) or '', ' drains$') -- nobody has asked it to stop, and it is gone
 redis.call('HLEN', JOBS)
 redis.call('ZCARD', IDLE)
 redis.call('ZCARD', DEAD)
@@ -200,7 +200,7 @@ local left = redis.call('HLEN', INFLIGHT)
 if left == 0 then
   redis.call('ZREM', SESSIONS, session)
   redis.call('HDEL', RUNNING, session)
-  if drains then
+  if drained then
     redis.call('HDEL', SETTINGS, drains)
   end
 elseif counted then
