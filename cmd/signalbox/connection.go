@@ -7,6 +7,7 @@ import (
 	"crypto/x509"
 	"net"
 	"os"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -102,6 +103,13 @@ func (c *connection) address(o *redis.UniversalOptions, env func(string) string)
 	u, err := redis.ParseURL(url)
 	if err != nil {
 		return nil, usage("%s is no URL of Redis: want redis://[user:password@]host:port[/db], rediss:// or unix://[user:password@]/path; special characters of the password as %%xx", from)
+	}
+	if u.Network == "tcp" {
+		if _, port, err := net.SplitHostPort(u.Addr); err == nil {
+			if n, err := strconv.ParseUint(port, 10, 16); err != nil || n == 0 {
+				return nil, usage("%s has port %.20s: want 1 to 65535", from, port)
+			}
+		}
 	}
 	o.Addrs, o.DB, o.Username, o.Password = []string{u.Addr}, u.DB, u.Username, u.Password
 	c.where = u.Addr

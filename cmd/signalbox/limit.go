@@ -65,6 +65,9 @@ func (a *app) queueLimit() *cobra.Command {
 			}
 		}
 		if changed("burst") {
+			if now.Rate.Jobs <= 0 && burst > 0 {
+				return usage("--burst goes with --rate: these limits have no rate of their own")
+			}
 			now.Rate.Burst = burst
 		}
 		switch {
@@ -282,8 +285,11 @@ func (f *rateFlag) Set(s string) error {
 		return errors.New(`want a number and a time, such as 100/1s or 5/1m, or "none"`)
 	}
 	f.jobs = jobs
-	if f.per, err = parseSpan(per); err == nil && f.per == 0 {
-		err = errors.New("want a time above 0, such as 100/1s")
+	if len(per) == 1 && strings.Contains("smhd", per) {
+		per = "1" + per // 100/s
 	}
-	return err
+	if f.per, err = parseSpan(per); err != nil || f.per == 0 {
+		return errors.New("want a time above 0, such as 100/1s or 5/1m")
+	}
+	return nil
 }

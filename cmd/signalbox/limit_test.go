@@ -63,7 +63,13 @@ func TestQueueLimits(t *testing.T) {
 	if read("--length", "0"); got.MaxLength != 0 {
 		t.Errorf("the length, taken back: %+v", got)
 	}
-	for _, wrong := range [][]string{{"--length", "-1"}, {"--length", "1", "--groups"}, {"--length", "1", "--group", "a"}, {"--rate", "100"}, {"--rate", "100/0s"}, {"--rate", "x/1s"}, {"--groups", "--group", "a"}, {"--inherit"}, {"--running", "-1"}, {"--running", "inherit"}, {"--rate", "inherit", "--groups"}, {"--burst", "3", "--groups"}} {
+	sh.ok("queue", "limit", "mail", "--group", "second", "--rate", "5/s")
+	if out := sh.ok("queue", "limit", "mail"); !strings.Contains(out, "5/1s") {
+		t.Error(out)
+	}
+	sh.ok("queue", "limit", "mail", "--group", "second", "--inherit")
+	sh.fails(exitUsage, []string{"--burst goes with --rate"}, "queue", "limit", "mail", "--group", "bare", "--burst", "9")
+	for _, wrong := range [][]string{{"--length", "-1"}, {"--length", "1", "--groups"}, {"--length", "1", "--group", "a"}, {"--rate", "100"}, {"--rate", "100/0s"}, {"--rate", "x/1s"}, {"--rate", "5/x"}, {"--group", "bare", "--burst", "9"}, {"--groups", "--group", "a"}, {"--inherit"}, {"--running", "-1"}, {"--running", "inherit"}, {"--rate", "inherit", "--groups"}, {"--burst", "3", "--groups"}} {
 		if _, errs, code := sh.run(append([]string{"queue", "limit", "mail"}, wrong...)...); code == 0 || errs == "" {
 			t.Errorf("%v is no mistake: %s", wrong, errs)
 		}

@@ -82,6 +82,12 @@ func TestQueuePauseAndSet(t *testing.T) {
 	same(t, sh.ok("queue", "pause", "mail"), "queue mail was paused already")
 	same(t, sh.ok("queue", "resume", "mail"), "queue mail is resumed")
 	same(t, sh.ok("queue", "resume", "mail"), "queue mail was not paused")
+	sh.ok("queue", "pause", "mail", "--group", "acme")
+	if _, errs, code := sh.run("queue", "resume", "mail"); code != 0 || !strings.Contains(errs, "signalbox queue hold mail") {
+		t.Errorf("while a group is paused: %s", errs)
+	}
+	sh.ok("queue", "resume", "mail", "--group", "acme")
+	sh.fails(exitUsage, []string{"port 99999"}, "queue", "ls", "--redis", "redis://localhost:99999")
 	same(t, sh.ok("queue", "set", "mail", "--keep-jobs", "10"), "queue mail: slots as each worker is configured, keeps 10 jobs, 256 MiB, for 30d")
 	// What no flag names stays as it was.
 	same(t, sh.ok("queue", "set", "mail", "--keep-bytes", "1536KiB", "--slots", "2"), "queue mail: slots 2, keeps 10 jobs, 1.5 MiB, for 30d")
