@@ -37,7 +37,7 @@ var silent = slog.New(slog.DiscardHandler)
 
 func connect(srv *server, c scheduler.Config) (*redis.Client, *scheduler.Scheduler, error) {
 	c.Logger = silent
-	rdb := redis.NewClient(&redis.Options{Addr: srv.addr})
+	rdb := redis.NewClient(&redis.Options{Addr: srv.addr, ContextTimeoutEnabled: true})
 	s, err := scheduler.New(rdb, c)
 	if err != nil {
 		rdb.Close()

@@ -46,7 +46,7 @@ type sample struct {
 // soak puts n jobs through one queue that keeps completed and dead jobs and has statistics, and writes to folder how much memory Redis and
 // this process used meanwhile: soak.csv and soak.svg.
 func soak(ctx context.Context, srv *server, n int, folder string, progress io.Writer) (err error) {
-	rdb := redis.NewClient(&redis.Options{Addr: srv.addr})
+	rdb := redis.NewClient(&redis.Options{Addr: srv.addr, ContextTimeoutEnabled: true})
 	defer rdb.Close()
 	s, err := scheduler.New(rdb, scheduler.Config{Logger: silent})
 	if err != nil {
