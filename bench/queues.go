@@ -38,7 +38,9 @@ var topologies = map[string]func(addrs []string) redis.UniversalClient{
 	"cluster": func(addrs []string) redis.UniversalClient {
 		return redis.NewClusterClient(&redis.ClusterOptions{Addrs: addrs, ContextTimeoutEnabled: true})
 	},
-	"single": func(addrs []string) redis.UniversalClient { return redis.NewClient(&redis.Options{Addr: addrs[0], ContextTimeoutEnabled: true}) },
+	"single": func(addrs []string) redis.UniversalClient {
+		return redis.NewClient(&redis.Options{Addr: addrs[0], ContextTimeoutEnabled: true})
+	},
 }
 
 // queuesInCluster times n jobs in 60 queues on a Cluster of three masters.
