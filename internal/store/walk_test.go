@@ -225,8 +225,8 @@ func (w *walk) finish() {
 	w.must(err)
 	_, err = w.SetGroupLimits(bg, signalbox.Limits{})
 	w.must(err)
-	for _, key := range walkKeys[3:] {
-		_, err = w.SetLimitsOf(bg, key[1:], signalbox.Limits{})
+	for group := range w.m.own { // also those of entries
+		_, err = w.SetLimitsOf(bg, group[1:], signalbox.Limits{})
 		w.must(err)
 	}
 	_, err = w.SetMaxLength(bg, 0)
