@@ -98,7 +98,7 @@ func TestEndOfReportingIsBounded(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	proxy := redistest.NewProxy(t, redistest.Start(t).Addr())
-	rdb := proxy.ClientWith(func(o *redis.UniversalOptions) { o.ReadTimeout = 2 * patience })
+	rdb := proxy.ClientWith(func(o *redis.UniversalOptions) { o.ReadTimeout, o.ContextTimeoutEnabled = 2*patience, false })
 	reader := sdkmetric.NewManualReader()
 	cfg := r.config(1)
 	cfg.DrainTimeout, cfg.MeterProvider = -1, sdkmetric.NewMeterProvider(sdkmetric.WithReader(reader))
