@@ -62,6 +62,48 @@ func TestGroupsAreShown(t *testing.T) {
 	}, "the oldest waits for some time")
 }
 
+// One group is found by its key, of either kind, while jobs hold it or wait in its lines. A hold of both kinds returns the later end.
+func TestGroupsOf(t *testing.T) {
+	t.Parallel()
+	s := newStage(t, redistest.Start(t).Client())
+	ctx := t.Context()
+	s.lines("a", true, store.When{}, "a1", "a2", "a3")
+	s.lines("a", false, store.When{}, "b1")
+	s.lines("c", false, store.When{After: time.Hour}, "c1")
+	s.claim(2)
+	s.must(s.ins.SetLimitsOf(ctx, s.Name(), "a", signalbox.Limits{Running: 7}))
+	first, err := s.HoldBack(ctx, "ga", "", 2*time.Hour)
+	s.must(err)
+	until, err := s.ins.HoldBack(ctx, s.Name(), "a", time.Hour)
+	if s.must(err); !until.Equal(first) {
+		t.Errorf("held back until %v; want %v", until, first)
+	}
+	_, err = s.ins.PauseGroup(ctx, s.Name(), "a")
+	s.must(err)
+	groups, err := s.ins.GroupsOf(ctx, s.Name(), "a")
+	if s.must(err); len(groups) != 2 {
+		t.Fatalf("%+v", groups)
+	}
+	plain, serial := groups[0], groups[1]
+	if plain.Serial || plain.Key != "a" || plain.Running != 1 || plain.Waiting != 0 || !plain.Paused || !plain.HeldUntil.Equal(first) || plain.Limits.Running != 7 {
+		t.Errorf("%+v", plain)
+	}
+	if !serial.Serial || serial.Running != 1 || serial.Waiting != 2 || serial.Limits.Running != 1 || !serial.HeldUntil.Before(first) {
+		t.Errorf("%+v", serial)
+	}
+	for _, key := range []string{"b", "c"} {
+		if groups, err := s.ins.GroupsOf(ctx, s.Name(), key); err != nil || len(groups) != 0 {
+			t.Errorf("%s: %+v, %v", key, groups, err)
+		}
+	}
+	if _, err := s.ins.GroupsOf(ctx, s.Name(), "a b"); !errors.Is(err, signalbox.ErrInvalid) {
+		t.Error(err)
+	}
+	if _, err := s.ins.GroupsOf(ctx, "mial", "a"); !errors.Is(err, inspect.ErrNoQueue) {
+		t.Error(err)
+	}
+}
+
 // The jobs of a file come into the lines of their groups, where one of a serial group runs at a time. Drain empties lines.
 func TestGroupsInFiles(t *testing.T) {
 	t.Parallel()

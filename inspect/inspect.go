@@ -378,7 +378,7 @@ func (i *Inspector) SetMaxLength(ctx context.Context, queue string, n int) error
 // HoldBack keeps the jobs of a queue from starting for a time, or those of one group, as [signalbox.HoldBack] does: jobs that run go on. group is the key of a
 // scheduler.Group or a scheduler.Serial: if the queue has both with that key, both are held back. "" is for the whole queue. [Inspector.Holds] lists what is held
 // back. d is at most 24 h. An end that is earlier than one that was set before changes nothing, but 0 ends what was set. It returns until when jobs are held
-// back, by the clock of Redis; zero if they aren't.
+// back, by the clock of Redis: of two groups with that key the later end; zero if they aren't.
 func (i *Inspector) HoldBack(ctx context.Context, queue, group string, d time.Duration) (until time.Time, err error) {
 	if d < 0 || d > 24*time.Hour || d > 0 && d < time.Microsecond {
 		return until, fmt.Errorf("inspect: %w time: %v; 1µs to 24h is allowed, and 0 to end it", signalbox.ErrInvalid, d)
@@ -396,8 +396,12 @@ func (i *Inspector) HoldBack(ctx context.Context, queue, group string, d time.Du
 		keys = groupKeys(group)
 	}
 	for _, key := range keys {
-		if until, err = i.store(queue).HoldBack(ctx, key, "", d); err != nil {
+		end, err := i.store(queue).HoldBack(ctx, key, "", d)
+		if err != nil {
 			return until, fmt.Errorf("inspect: hold back jobs of queue %s: %w", queue, err)
+		}
+		if end.After(until) {
+			until = end
 		}
 	}
 	return until, nil
@@ -469,9 +473,34 @@ func (i *Inspector) Groups(ctx context.Context, queue string, most int) (groups 
 	}
 	groups = make([]Group, len(all))
 	for n, g := range all {
-		groups[n] = Group{Key: g.Key[1:], Serial: g.Key[0] == 's', Running: g.Holding, Waiting: g.Waiting, Paused: g.Paused, PausedSince: g.Since, HeldUntil: g.Until, Limits: g.Limits}
+		groups[n] = groupOf(g)
 	}
 	return groups, more, nil
+}
+
+// GroupsOf returns the groups of a queue that have a key and are in use: that of scheduler.Group, that of scheduler.Serial, both, or none. Its cost grows with the number of groups
+// that have limits of their own, or are paused or held back, and not with that of the others. The error wraps [signalbox.ErrInvalid] if group can't be a key, and [ErrNoQueue] if nobody has used the queue.
+func (i *Inspector) GroupsOf(ctx context.Context, queue, group string) (groups []Group, err error) {
+	if err := store.ValidateGroup(group); err != nil {
+		return nil, fmt.Errorf("inspect: %w", err)
+	}
+	if err := i.known(ctx, queue); err != nil {
+		return nil, err
+	}
+	for _, key := range groupKeys(group) {
+		g, found, err := i.store(queue).GroupInUse(ctx, key)
+		if err != nil {
+			return nil, fmt.Errorf("inspect: a group of queue %s: %w", queue, err)
+		}
+		if found {
+			groups = append(groups, groupOf(g))
+		}
+	}
+	return groups, nil
+}
+
+func groupOf(g store.GroupInUse) Group {
+	return Group{Key: g.Key[1:], Serial: g.Key[0] == 's', Running: g.Holding, Waiting: g.Waiting, Paused: g.Paused, PausedSince: g.Since, HeldUntil: g.Until, Limits: g.Limits}
 }
 
 func (i *Inspector) limit(ctx context.Context, queue string, l signalbox.Limits, format string, set func(*store.Queue) error) error {

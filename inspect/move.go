@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"strings"
 
 	"github.com/signalbox-go/signalbox"
 	"github.com/signalbox-go/signalbox/internal/store"
@@ -39,7 +40,7 @@ type Move struct {
 
 func (a Move) validate() error {
 	if err := store.ValidateQueue(a.To); err != nil {
-		return fmt.Errorf("Move.To: %w", err)
+		return fmt.Errorf("%w Move.To: %s", signalbox.ErrInvalid, strings.TrimPrefix(err.Error(), signalbox.ErrInvalid.Error()+" "))
 	}
 	return nil
 }

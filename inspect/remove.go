@@ -19,7 +19,7 @@ var ErrInUse = errors.New("inspect: the queue is in use")
 // An InUseError says why a queue isn't removed. Nothing was changed. It wraps [ErrInUse].
 type InUseError struct {
 	Queue string
-	// Reasons has each thing that keeps the queue, and what to do about it, in words. There is one at least.
+	// Reasons has each thing that keeps the queue, and what to do about it, in the words of the command signalbox. There is one at least.
 	Reasons []string
 }
 

@@ -44,28 +44,48 @@ func (i *Inspector) reasons(ctx context.Context, queue string, found []store.Rea
 		case store.KeptByRate:
 			add("a rate counts jobs that have started: wait until %s", at)
 		case store.KeptBySetting:
-			settings = append(settings, r.Detail)
+			settings = append(settings, settingName(r.Detail))
 		case store.KeptByUnknown:
 			unknown = append(unknown, r.Detail)
 		case store.KeptByFence:
 			add("the last fencing token is ahead of Redis' clock: set the clock right, or wait until %s", at)
 		case store.KeptByUse:
-			add("a worker had the queue at %s, and it isn't unused for as long as UnusedFor says: wait", at)
+			add("a worker had the queue at %s, which is not long enough ago: wait, or ask for a shorter time without use", at)
 		default:
 			unknown = append(unknown, string(r.What))
 		}
 	}
 	if len(workers) > 0 {
 		slices.Sort(workers)
-		add("worker %s works the queue: stop it, or take the queue out of its Config", some(slices.Compact(workers)))
+		add("worker %s works the queue: stop it, or take the queue out of its configuration", some(slices.Compact(workers)))
 	}
 	if len(settings) > 0 {
-		add("settings, %s: remove them, too (Removal.Settings, signalbox queue rm --settings)", some(settings))
+		slices.Sort(settings)
+		add("settings, %s: remove them, too (signalbox queue rm %s --settings)", some(slices.Compact(settings)), queue)
 	}
 	if len(unknown) > 0 {
 		add("something that this release doesn't know, %s: use a newer release", some(unknown))
 	}
 	return words
+}
+
+// settingName returns in words what a field of the settings says.
+func settingName(field string) string {
+	switch field {
+	case "keep_jobs", "keep_bytes", "keep_us":
+		return "what is kept of dead and cancelled jobs"
+	case "keep_completed":
+		return "what is kept of completed jobs"
+	case "copy_dead":
+		return "copies of dead jobs"
+	case "limits":
+		return "limits of the queue"
+	case "group_limits":
+		return "limits of all groups"
+	case "max_length":
+		return "a maximum length"
+	}
+	return field // "slots", "limits of groups"
 }
 
 // entriesReason says which cron entries keep a queue.

@@ -143,7 +143,7 @@ func TestRemoveQueueSaysWhy(t *testing.T) {
 			_, err := ins.HoldBack(ctx, q.Name(), "", time.Hour)
 			return err
 		},
-		"settings, limits: remove them, too": func(ctx context.Context, ins *inspect.Inspector, q *store.Queue) error {
+		"settings, limits of the queue: remove them, too": func(ctx context.Context, ins *inspect.Inspector, q *store.Queue) error {
 			return ins.SetLimits(ctx, q.Name(), signalbox.Limits{Running: 3})
 		},
 		"jobs that haven't ended, 1": func(ctx context.Context, _ *inspect.Inspector, q *store.Queue) error {
@@ -178,7 +178,7 @@ func TestRemoveQueueSaysWhy(t *testing.T) {
 				t.Error(err)
 			}
 			loose := ins.RemoveQueue(ctx, "q", inspect.Removal{Settings: true})
-			if want == "settings, limits: remove them, too" != (loose == nil) {
+			if want == "settings, limits of the queue: remove them, too" != (loose == nil) {
 				t.Errorf("with its settings: %v", loose)
 			}
 		})

@@ -32,7 +32,8 @@ type app struct {
 	rdb        redis.UniversalClient // once it has reached Redis
 	hook       *hook
 	stopped    context.Context
-	began      bool // the flags and arguments were right; what fails from here on is no mistake of usage
+	running    *cobra.Command // once its flags and arguments were right
+	began      bool           // the flags and arguments were right; what fails from here on is no mistake of usage
 	closers    []func() error
 	editing    atomic.Bool // an editor has the terminal
 }
@@ -48,6 +49,7 @@ func (a *app) run(ctx context.Context, args []string) int {
 	root.SetIn(a.in)
 	root.SetOut(a.out)
 	root.SetErr(a.err)
+	a.refuseUnknown(root)
 	err := root.ExecuteContext(ctx)
 	for _, c := range a.closers {
 		_ = c() // nothing is lost: each command has had its replies
@@ -60,6 +62,10 @@ func (a *app) run(ctx context.Context, args []string) int {
 	}
 	code, text := a.explain(err)
 	fmt.Fprintf(a.err, "signalbox: %s\n", oneLine(text))
+	var kept *keptError
+	if errors.As(err, &kept) && !a.json() { // the document has the reasons
+		fmt.Fprint(a.err, kept.list())
+	}
 	return code
 }
 
@@ -102,6 +108,26 @@ JSON: ` + guide + `cli.md`,
 	_ = root.RegisterFlagCompletionFunc("output", cobra.FixedCompletions([]string{"table", "json"}, cobra.ShellCompDirectiveNoFileComp))
 	root.AddCommand(a.queueCommand(), a.jobCommand(), a.workerCommand(), a.cronCommand(), a.lockCommand(), a.outboxCommand(), a.enqueueCommand(), a.exportCommand(), a.importCommand(), a.doctorCommand(), a.topCommand())
 	return root
+}
+
+// refuseUnknown has the commands that cobra adds, those for completions and for help, refuse what they don't know. By themselves they print a help text then, and end as if
+// that had been asked for. It is called once the streams are set.
+func (a *app) refuseUnknown(root *cobra.Command) {
+	root.InitDefaultCompletionCmd()
+	root.InitDefaultHelpCmd()
+	for _, c := range root.Commands() {
+		switch c.Name() {
+		case "completion":
+			c.Args, c.RunE = a.noSubcommand, func(c *cobra.Command, _ []string) error { return c.Help() }
+		case "help":
+			c.Args = func(_ *cobra.Command, args []string) error {
+				if of, rest, err := root.Find(args); err == nil && of.HasAvailableSubCommands() {
+					return a.noSubcommand(of, rest)
+				}
+				return nil
+			}
+		}
+	}
 }
 
 // guide is where the docs are for somebody who has this program alone.
@@ -183,7 +209,7 @@ func (a *app) command(use, short string, args cobra.PositionalArgs, do func(ctx 
 			return nil
 		},
 		RunE: func(cmd *cobra.Command, list []string) error {
-			a.began = true
+			a.began, a.running = true, cmd
 			return do(cmd.Context(), list)
 		},
 	}

@@ -175,7 +175,7 @@ func (a *app) connect(ctx context.Context) (redis.UniversalClient, error) {
 	a.closers = append(a.closers, rdb.Close)
 	a.hook = &hook{timeout: a.connection.timeout, listed: make(chan struct{})}
 	rdb.AddHook(a.hook)
-	info, err := rdb.Info(ctx, "server").Result()
+	info, err := serverInfo(ctx, rdb)
 	switch {
 	case err != nil && strings.HasPrefix(err.Error(), "NOPERM"): // it answers
 	case err != nil && away(err) && a.stopped.Err() == nil:
@@ -187,6 +187,38 @@ func (a *app) connect(ctx context.Context) (redis.UniversalClient, error) {
 	}
 	a.rdb = rdb
 	return rdb, nil
+}
+
+// serverInfo returns what a server says of itself: of a Cluster the first master that answers. An INFO of a Cluster's client goes to one master, and fails if that is away.
+func serverInfo(ctx context.Context, rdb redis.UniversalClient) (string, error) {
+	cluster, is := rdb.(*redis.ClusterClient)
+	if !is {
+		return rdb.Info(ctx, "server").Result()
+	}
+	first, all := make(chan string, 1), make(chan error, 1)
+	go func() { // the app closes the client, and with it what is still asked
+		all <- cluster.ForEachMaster(ctx, func(ctx context.Context, c *redis.Client) error {
+			info, err := c.Info(ctx, "server").Result()
+			if err == nil {
+				select {
+				case first <- info:
+				default:
+				}
+			}
+			return err
+		})
+	}()
+	select {
+	case info := <-first:
+		return info, nil
+	case err := <-all:
+		select {
+		case info := <-first:
+			return info, nil
+		default:
+			return "", err
+		}
+	}
 }
 
 // dialer returns a dialer whose connections end when the command is interrupted. A client of go-redis doesn't look at its

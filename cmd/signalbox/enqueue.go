@@ -110,6 +110,14 @@ code is 0. So a script can repeat the call.`
 
 // options returns what the flags say that were given: a kind's own defaults are unknown here.
 func (f *enqueueFlags) options(changed func(string) bool) ([]scheduler.EnqueueOption, error) {
+	switch {
+	case changed("at") && changed("after"):
+		return nil, usage("--at and --after: want one of them")
+	case changed("group") && changed("serial"):
+		return nil, usage("--group and --serial: want one of them")
+	case f.yields && !changed("serial"):
+		return nil, usage("--yield-on-retry goes with --serial")
+	}
 	opts := []scheduler.EnqueueOption{scheduler.Queue(f.queue), scheduler.Headers(f.headers)}
 	if changed("id") {
 		opts = append(opts, scheduler.ID(f.id))
@@ -180,7 +188,7 @@ func (a *app) noteNobody(ctx context.Context, ins *inspect.Inspector, queue stri
 
 func parseTime(flag, s string) (time.Time, error) {
 	t, err := time.Parse(time.RFC3339, s)
-	if err != nil {
+	if err != nil || t.IsZero() {
 		return t, usage("%s %q: want a time in RFC 3339, such as 2026-01-31T09:00:00Z", flag, s)
 	}
 	return t, nil

@@ -58,8 +58,10 @@ func (a *app) explain(err error) (code int, text string) {
 		return exitAway, text
 	case errors.Is(err, inspect.ErrFile): // the error of a line in it may be one of usage
 		return exitFailure, text
-	case errors.As(err, &wrong), errors.Is(err, signalbox.ErrInvalid):
+	case errors.As(err, &wrong):
 		return exitUsage, text
+	case errors.Is(err, signalbox.ErrInvalid):
+		return exitUsage, inFlags(a.running, text)
 	case !a.began:
 		return exitUsage, text + "; see signalbox --help"
 	case errors.Is(err, inspect.ErrNoQueue), errors.Is(err, inspect.ErrNoJob), errors.Is(err, inspect.ErrNoWorker), errors.Is(err, inspect.ErrNoEntry), errors.Is(err, inspect.ErrNoOutbox):

@@ -72,6 +72,9 @@ func (a *app) importCommand() *cobra.Command {
 		if err != nil {
 			return err
 		}
+		if q, err := ins.Queue(ctx, queue); err == nil && len(q.Workers) > 0 && !q.Paused && !o.DryRun {
+			a.note("queue %s has %s: jobs start before the whole file is in, and if the import is repeated after an error, those that have completed start again. To prevent both: signalbox queue pause %s, before", queue, plural(len(q.Workers), "worker"), queue)
+		}
 		p := a.progress("")
 		o.Progress = func(now inspect.Imported) {
 			p.print(func() string { return fmt.Sprintf("imported: %s of %d", count(now.Done), now.Jobs) })

@@ -64,6 +64,9 @@ func (f *filterFlags) filters() ([]inspect.Filter, error) {
 	if f.limit < 0 {
 		return nil, usage("--limit %d: want 0 or more", f.limit)
 	}
+	if f.newer.d > 0 && f.older.d > f.newer.d {
+		return nil, usage("--older-than %s is more than --newer-than %s: no job is both", span(f.older.d), span(f.newer.d))
+	}
 	list := f.states
 	if len(list) == 0 {
 		list = names(states)

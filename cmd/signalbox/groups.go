@@ -6,10 +6,13 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+
+	"github.com/signalbox-go/signalbox/inspect"
 )
 
 func (a *app) queueGroups() *cobra.Command {
 	var most int
+	var group string
 	c := a.command("groups QUEUE [flags]", "List the largest groups of a queue, and what runs and waits", cobra.ExactArgs(1), func(ctx context.Context, args []string) error {
 		if most < 1 {
 			return usage("--limit: want 1 or more")
@@ -18,7 +21,13 @@ func (a *app) queueGroups() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		groups, more, err := ins.Groups(ctx, args[0], most)
+		var groups []inspect.Group
+		var more bool
+		if group == "" {
+			groups, more, err = ins.Groups(ctx, args[0], most)
+		} else {
+			groups, err = ins.GroupsOf(ctx, args[0], group)
+		}
 		if err != nil {
 			return err
 		}
@@ -32,6 +41,10 @@ func (a *app) queueGroups() *cobra.Command {
 				Groups []groupJSON `json:"groups"`
 				More   bool        `json:"more"`
 			}{args[0], list, more})
+		}
+		if len(groups) == 0 && group != "" {
+			a.note("No job of queue %s that is ready or runs is of this group. One that is scheduled comes into its group's line when it is due.", args[0])
+			return nil
 		}
 		if len(groups) == 0 {
 			a.note("No job of queue %s that is ready or runs has a group. One that is scheduled comes into its group's line when it is due.", args[0])
@@ -70,11 +83,13 @@ of a serial group that waits for its retry counts as one that runs: the others
 wait for it. Scheduled jobs aren't counted.
 
 The command looks at 10,000 groups. If a queue has more, it may miss larger
-ones.`
+ones. --group shows that one in any case.`
 	c.Example = `  signalbox queue groups mail
   signalbox queue groups mail --limit 100
+  signalbox queue groups mail --group acme
   signalbox job ls mail --group acme`
 	c.Flags().IntVar(&most, "limit", tableLimit, "at most so many groups")
+	c.Flags().StringVar(&group, "group", "", "only the group of this key, serial or not")
 	c.ValidArgsFunction = a.completeQueues(1)
 	return c
 }

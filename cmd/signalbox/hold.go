@@ -31,8 +31,12 @@ func (a *app) queueHold() *cobra.Command {
 			return err
 		}
 		if set || lift {
-			if _, err := ins.HoldBack(ctx, args[0], group, d.d); err != nil {
+			until, err := ins.HoldBack(ctx, args[0], group, d.d)
+			if err != nil {
 				return err
+			}
+			if set && until.After(a.clock(ctx).Add(d.d)) {
+				a.note("%s was held back for longer already, until %s: that counts. --lift ends it", partOf(args[0], group), until.UTC().Format(time.RFC3339))
 			}
 		}
 		return a.printHolds(ctx, ins, args[0])

@@ -3,8 +3,10 @@ package main
 import (
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/signalbox-go/signalbox/internal/redistest"
+	"github.com/signalbox-go/signalbox/internal/store"
 )
 
 // What is held back is listed with its end, and can be lifted.
@@ -52,4 +54,34 @@ func TestQueueHold(t *testing.T) {
 		}
 	}
 	sh.fails(exitNotFound, []string{"no such queue"}, "queue", "hold", "mial")
+}
+
+// A hold that ends earlier than the one that stands changes nothing, and the command says which one counts: for the queue, and for a group of either kind.
+func TestShorterHold(t *testing.T) {
+	t.Parallel()
+	srv := redistest.Start(t)
+	sh := newShell(t, srv)
+	sh.ok("enqueue", "email.welcome", `{}`, "-q", "mail")
+	const longer = "was held back for longer already, until "
+	for _, part := range []string{"", "acme"} {
+		var flags []string
+		if part != "" {
+			flags = []string{"--group", part}
+			if _, err := store.New(srv.Client(), sh.namespace, "mail").HoldBack(t.Context(), "g"+part, "", 2*time.Hour); err != nil { // as a handler does; not the serial group
+				t.Fatal(err)
+			}
+		}
+		for _, step := range []struct {
+			long string
+			says bool
+		}{{"3h", false}, {"1h", true}, {"4h", false}} {
+			if part != "" && step.long == "3h" {
+				step.long, step.says = "1h", true
+			}
+			_, errs, code := sh.run(append([]string{"queue", "hold", "mail", "--for", step.long}, flags...)...)
+			if code != exitOK || strings.Contains(errs, longer) != step.says || step.says && !strings.Contains(errs, partOf("mail", part)) {
+				t.Errorf("%s --for %s: %d, %s", part, step.long, code, errs)
+			}
+		}
+	}
 }

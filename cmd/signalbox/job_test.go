@@ -295,7 +295,7 @@ func TestJobShow(t *testing.T) {
 	if of := sh.ok("job", "ls", "mail", "--group", "g1"); !strings.Contains(of, "r1") || strings.Contains(of, "d1") {
 		t.Errorf("the jobs of a group: %s", of)
 	}
-	sh.fails(exitUsage, []string{"Group", "Serial"}, "enqueue", "k", "--group", "a", "--serial", "a")
+	sh.fails(exitUsage, []string{"--group and --serial"}, "enqueue", "k", "--group", "a", "--serial", "a")
 	sh.fails(exitNotFound, []string{"no such job", "d2"}, "job", "show", "mail", "d2")
 	sh.fails(exitNotFound, []string{"no such queue", "mial"}, "job", "show", "mial", "d1")
 	sh.fails(exitUsage, []string{"job show QUEUE ID"}, "job", "show", "d1")

@@ -108,3 +108,25 @@ func TestFile(t *testing.T) {
 	sh.fails(exitUsage, []string{"its first line"}, "import", "third")
 	sh.fails(exitNotFound, []string{"no such queue"}, "export", "mial")
 }
+
+// An import into a queue with workers says what that means, unless the queue is paused.
+func TestImportBesideWorkers(t *testing.T) {
+	t.Parallel()
+	srv := redistest.Start(t)
+	sh := newShell(t, srv)
+	sh.ok("enqueue", "email.welcome", `{}`, "-q", "mail", "--id", "a", "--after", "30d")
+	sh.in = sh.ok("export", "mail")
+	sh.works(srv)
+	redistest.Eventually(t, func() bool { return strings.Contains(sh.ok("queue", "ls", "mail", "-o", "json"), `"workers":["`) }, "the worker is there")
+	says := func(want bool, args ...string) {
+		t.Helper()
+		if _, errs, code := sh.run(append([]string{"import", "mail"}, args...)...); code != exitOK || strings.Contains(errs, "queue mail has 1 worker: jobs start before the whole file is in") != want {
+			t.Errorf("%v: %d, %s", args, code, errs)
+		}
+	}
+	says(true)
+	says(false, "--dry-run")
+	says(false, "-o", "json")
+	sh.ok("queue", "pause", "mail")
+	says(false)
+}

@@ -62,3 +62,27 @@ func TestPauseGroup(t *testing.T) {
 	sh.fails(exitUsage, []string{"group"}, "queue", "pause", "mail", "--group", "a b")
 	sh.fails(exitNotFound, []string{"no such queue"}, "queue", "resume", "mial", "--group", "acme")
 }
+
+// A group may be paused before it has jobs. Then the command says that none is there: its key may be wrong.
+func TestPauseGroupWithoutJobs(t *testing.T) {
+	t.Parallel()
+	sh := newShell(t, redistest.Start(t))
+	sh.ok("enqueue", "email.welcome", `{}`, "-q", "mail", "--id", "a", "--serial", "acme")
+	const none = "No job of this group is ready or runs now"
+	for _, c := range []struct {
+		group string
+		says  bool
+	}{{"acme", false}, {"acne", true}} {
+		for range 2 { // the second time it is paused already
+			if out, errs, code := sh.run("queue", "pause", "mail", "--group", c.group); code != exitOK || !strings.Contains(out, "paused") || strings.Contains(errs, none) != c.says {
+				t.Errorf("%s: %d, %s%s", c.group, code, out, errs)
+			}
+		}
+		out, errs, code := sh.run("queue", "groups", "mail", "--group", c.group)
+		if code != exitOK || strings.Contains(out, c.group+" serial ") == c.says && strings.Contains(strings.Join(strings.Fields(out), " "), c.group+" serial 0 1") == c.says || strings.Contains(errs, "is of this group") != c.says {
+			t.Errorf("%s: %d, %s%s", c.group, code, out, errs)
+		}
+	}
+	sh.fails(exitUsage, []string{"group"}, "queue", "groups", "mail", "--group", "a{")
+	sh.fails(exitNotFound, []string{"no such queue"}, "queue", "groups", "mial", "--group", "acme")
+}

@@ -319,6 +319,11 @@ func (a *app) queueSwitch(use, short string, paused bool, do func(ins *inspect.I
 			text = was
 		}
 		fmt.Fprintf(a.out, text, partOf(args[0], group))
+		if paused && group != "" {
+			if groups, err := ins.GroupsOf(ctx, args[0], group); err == nil && len(groups) == 0 {
+				a.note("No job of this group is ready or runs now: is the key right? One that comes, or is scheduled, will wait.")
+			}
+		}
 		if !paused && !changed && group == "" {
 			if groups, err := ins.PausedGroups(ctx, args[0]); err == nil && len(groups) > 0 {
 				a.note("Groups of it are paused: signalbox queue hold %s lists them, and --group KEY resumes one.", args[0])

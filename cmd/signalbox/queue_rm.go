@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/signalbox-go/signalbox"
 	"github.com/signalbox-go/signalbox/inspect"
 )
 
@@ -33,7 +34,9 @@ func (a *app) queueRm() *cobra.Command {
 		var kept []*inspect.InUseError
 		var errs []error
 		if len(names) == 0 {
-			removed, kept, err = ins.RemoveQueues(ctx, matching, how)
+			if removed, kept, err = ins.RemoveQueues(ctx, matching, how); errors.Is(err, signalbox.ErrInvalid) {
+				return err
+			}
 			errs = append(errs, err)
 		}
 		for _, name := range names { // one that is in use doesn't keep the others
@@ -43,12 +46,14 @@ func (a *app) queueRm() *cobra.Command {
 				removed = append(removed, name)
 			case errors.As(err, &used):
 				kept = append(kept, used)
-				errs = append(errs, err)
 			default:
 				errs = append(errs, err)
 			}
 		}
 		a.printRemoved(removed, kept, how.DryRun, len(names) == 0)
+		if len(names) > 0 && len(kept) > 0 {
+			errs = append(errs, &keptError{kept})
+		}
 		return errors.Join(errs...)
 	})
 	c.Long = `Remove queues that are empty and unused, with their statistics. A later job,
@@ -56,9 +61,9 @@ or a worker, makes a queue anew.
 
 A queue stays while it has jobs, also ended ones that are kept; workers; cron
 entries; receipts of moves; what outboxes have sent; open windows of unique
-keys; settings, a pause, or a hold. Each reason is named, with what to do about
-it, and the exit status is 4. --settings removes retention, limits, slots and
-the like with the queue.
+keys; settings, a pause, or a hold. Each reason is named in a line of its own,
+with what to do about it, and the exit status is 4. --settings removes
+retention, limits, slots and the like with the queue.
 
 --matching removes all queues that match a pattern and that nothing keeps, such
 as those of tenants that a service names at run time. Those that a worker has
@@ -73,6 +78,43 @@ it from time to time.`
 	c.Flags().BoolVar(&how.DryRun, "dry-run", false, "list the queues that would be removed, and change nothing")
 	c.ValidArgsFunction = a.completeQueues(-1)
 	return c
+}
+
+// A keptError says that queues were not removed which were named.
+type keptError struct{ kept []*inspect.InUseError }
+
+func (e *keptError) Error() string {
+	names := make([]string, len(e.kept))
+	for i, k := range e.kept {
+		names[i] = k.Queue
+	}
+	if len(names) == 1 {
+		return "queue " + names[0] + " isn't removed: it is in use"
+	}
+	return "queues " + strings.Join(names, ", ") + " aren't removed: they are in use"
+}
+
+func (e *keptError) Unwrap() error { return inspect.ErrInUse }
+
+// list returns what keeps the queues, a reason a line.
+func (e *keptError) list() string {
+	var text strings.Builder
+	for _, k := range e.kept {
+		if len(e.kept) > 1 {
+			fmt.Fprintf(&text, "queue %s:\n", clean(k.Queue))
+		}
+		text.WriteString(reasonLines(k) + "\n")
+	}
+	return text.String()
+}
+
+// reasonLines returns what keeps a queue, a reason a line.
+func reasonLines(k *inspect.InUseError) string {
+	lines := make([]string, len(k.Reasons))
+	for i, reason := range k.Reasons {
+		lines[i] = "  - " + oneLine(reason)
+	}
+	return strings.Join(lines, "\n")
 }
 
 // printRemoved prints which queues were removed, and those that were kept if they aren't in an error.
@@ -100,7 +142,7 @@ func (a *app) printRemoved(removed []string, kept []*inspect.InUseError, dry, al
 		return
 	}
 	for _, k := range kept {
-		a.note("queue %s stays, because of: %s", k.Queue, strings.Join(k.Reasons, "; "))
+		a.note("queue %s stays:\n%s", clean(k.Queue), reasonLines(k))
 	}
 	if len(removed)+len(kept) == 0 {
 		a.note("No queue matches. Other namespaces: --namespace.")

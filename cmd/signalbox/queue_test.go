@@ -173,7 +173,7 @@ func TestEnqueue(t *testing.T) {
 	sh.fails(exitUsage, []string{"too large for a 64-bit float", "line 2, column 9"}, "enqueue", "mail", "{\n\"m\":1e400}")
 	sh.fails(exitUsage, []string{"RFC 3339"}, "enqueue", "mail", "{}", "--at", "noon")
 	sh.fails(exitUsage, []string{"high, normal or low"}, "enqueue", "mail", "{}", "--priority", "urgent")
-	sh.fails(exitUsage, []string{"At", "After"}, "enqueue", "mail", "{}", "--at", "2200-01-01T00:00:00Z", "--after", "1h")
+	sh.fails(exitUsage, []string{"--at and --after"}, "enqueue", "mail", "{}", "--at", "2200-01-01T00:00:00Z", "--after", "1h")
 	sh.fails(exitUsage, []string{"enqueue KIND [ARGS]"}, "enqueue")
 	sh.fails(exitUsage, []string{"nosuchfile"}, "enqueue", "mail", "@/nosuchfile")
 }

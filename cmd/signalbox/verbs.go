@@ -113,6 +113,9 @@ func (a *app) jobEdit() *cobra.Command {
 		if changed("max-attempts") && edit.MaxAttempts < 1 {
 			return usage("--max-attempts %d: want 1 or more", edit.MaxAttempts)
 		}
+		if changed("job-timeout") && timeout.d == 0 {
+			return usage("--job-timeout 0s: want a longer time; a timeout of a job can't be taken away")
+		}
 		if changed("args") {
 			payload, err := a.payload(text)
 			if err != nil {

@@ -3,6 +3,7 @@ package store
 import (
 	"cmp"
 	"context"
+	"errors"
 	"slices"
 	"time"
 
@@ -44,6 +45,23 @@ func (q *Queue) GroupsInUse(ctx context.Context, most int) (groups []GroupInUse,
 		groups, more = groups[:most], true
 	}
 	return groups, more, q.boundsOf(ctx, groups)
+}
+
+// GroupInUse returns what there is of one group, by its key with the first byte, and whether jobs hold it or wait in its lines.
+func (q *Queue) GroupInUse(ctx context.Context, key string) (g GroupInUse, found bool, err error) {
+	value, err := q.rdb.HGet(ctx, q.keys.groups, key).Result()
+	if errors.Is(err, redis.Nil) {
+		return g, false, nil
+	}
+	known, ok := parseGroup(value)
+	if err != nil || !ok {
+		return g, false, err
+	}
+	one := []GroupInUse{{Key: key, Holding: int64(known.held)}}
+	if err := q.countLines(ctx, one); err != nil {
+		return g, false, err
+	}
+	return one[0], true, q.boundsOf(ctx, one)
 }
 
 // someGroups returns groups that are in use, and how many jobs hold them.

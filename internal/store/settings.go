@@ -18,7 +18,7 @@ const MaxSlots = 100_000
 // ValidateSlots returns an error that wraps signalbox.ErrInvalid if workers can't have n slots. 0 leaves it to them.
 func ValidateSlots(n int) error {
 	if n < 0 || n > MaxSlots {
-		return fmt.Errorf("%w slots: %d; a worker can have 1 to %d, and 0 leaves it to each worker's Config", signalbox.ErrInvalid, n, MaxSlots)
+		return fmt.Errorf("%w slots: %d; a worker can have 1 to %d, and 0 leaves it to each worker's configuration", signalbox.ErrInvalid, n, MaxSlots)
 	}
 	return nil
 }
