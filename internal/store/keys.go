@@ -140,7 +140,7 @@ func newKeys(namespace, queue string) keys {
 	k.parked = p + "parked"     // zset: class and group of a line that waits for the group's rate, by the time when it may go on in us
 	k.expires = p + "expires"   // zset: id of a job that hasn't started, by the time when it expires in us
 	k.outboxes = p + "outboxes" // hash: ID of an outbox -> what its relays say of it, as JSON
-	k.receipts = p + "receipts" // zset: name of a move, by the time in us when its copy was let go here, or its original deleted
+	k.receipts = p + "receipts" // zset: name of a move, by the time in us when its copy was let go here, or its original deleted; with a '-' before it: or it wasn't
 	k.named = map[string]string{
 		"EXPIRES": k.expires, "RECEIPTS": k.receipts, "OUTBOXES": k.outboxes,
 		"RUNNING": k.running, "LIMITS": k.limits, "RATES": k.rates, "PARKED": k.parked,

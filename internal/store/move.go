@@ -24,6 +24,8 @@ import (
 //  4. let go: the copy goes to the place that the job had. The same script leaves a receipt of that name in the other queue.
 //  5. delete: the job that is held is deleted. The same script leaves a receipt of that name in its queue.
 //
+// A job that can't be moved is let go where it was instead. The same script leaves a receipt there that says so.
+//
 // Each step looks at the records of both queues, and changes one of them if that is still as it was. So Move may end after any step, and
 // another Move goes on from there. Nothing is lost, and nothing runs twice, by these rules:
 //
@@ -37,7 +39,9 @@ import (
 //     gets a new name, and is copied again. It may also have been copied and committed since the other queue was read. Then a new name does no harm: the receipt of the former one
 //     is looked for, and the copy is replaced only if it is as it was read.
 //   - A copy is let go if its original is committed. A copy without an original is let go if the queue of the original has the receipt of its
-//     name: a failover has lost that it was let go. Else the copy came late, and is deleted: its job has gone on, or was let go where it was.
+//     name: a failover has lost that it was let go. It is deleted if that queue has the receipt that says that the job was let go there, or goes on under another name: then the copy
+//     came late. Nothing else ends a hold. So if there is neither, a failover of that queue has forgotten the hold, and perhaps the job: the copy is let go.
+//   - A copy whose original isn't held is of no use, and is deleted.
 //
 // So a job that has gone on in the other queue is never put there a second time: not by a call that was made again, and not by another
 // that is late. After a failover of one of the queues it may be, as decision 24 says. Receipts are kept for 30 days.
@@ -231,7 +235,8 @@ func (m *mover) rounds(ctx context.Context, jobs []*moving) error {
 type sight struct {
 	here, there []byte // the records in both queues; nil where there is none
 	went        string // of the names under which the job was held in the round before, the one whose receipt the other queue has; "": it has none
-	left        bool   // the queue has the receipt of the name of the copy in the other
+	left        bool   // the queue has the receipt of the name of the copy in the other: the job was deleted here
+	stayed      bool   // it has one that says that the job doesn't go on by that copy, or by one of a former name
 }
 
 // copy returns what the record in the other queue says, if that is a copy of a job of this queue.
@@ -252,8 +257,9 @@ func (m *mover) read(ctx context.Context, jobs []*moving) ([]sight, error) {
 	}
 	names = names[:0]
 	for i := range jobs {
-		c, _ := m.copy(there[i])
-		names = append(names, c.Move)
+		if c, copied := m.copy(there[i]); copied {
+			names = append(append(names, c.Move), strings.Fields(stayed(c))...)
+		}
 	}
 	here, left, err := m.from.moving(ctx, jobs, names)
 	if err != nil {
@@ -261,7 +267,11 @@ func (m *mover) read(ctx context.Context, jobs []*moving) ([]sight, error) {
 	}
 	found := make([]sight, len(jobs))
 	for i, job := range jobs {
-		s := sight{here: here[i], there: there[i], left: left[names[i]]}
+		s := sight{here: here[i], there: there[i]}
+		if c, copied := m.copy(there[i]); copied {
+			s.left = left[c.Move]
+			s.stayed = slices.ContainsFunc(strings.Fields(stayed(c)), func(name string) bool { return left[name] })
+		}
 		for _, name := range append(strings.Fields(job.former), job.seen) {
 			if went[name] {
 				s.went = name
@@ -327,13 +337,15 @@ func (m *mover) step(job *moving, found sight, p *plan) {
 	switch {
 	case copied && found.left: // a failover there has forgotten that it was let go
 		p.there = append(p.there, m.free(job.id, there, c, namesOf(c)))
-	case here == nil && copied: // left by a call that was late: the job has gone on, or was there no more
+	case here == nil && copied && !found.stayed: // a failover here has forgotten that it was held, and maybe the job: only the copy is left
+		p.there = append(p.there, m.free(job.id, there, c, namesOf(c)))
+	case !held && copied: // left by a call that was late, or whose hold is forgotten: the job has gone on, or is here
 		p.there = append(p.there, placement{id: job.id, digest: digestOf(there), state: gone})
 	case here == nil && (job.committed || job.mine && !job.freed):
 		job.end(Done, job.was)
 	case here == nil:
 		job.end(Gone, "")
-	case !held && there != nil && !copied:
+	case !held && there != nil:
 		job.end(Occupied, "")
 	case !held && job.barred:
 		job.end(KeyTaken, job.was)
@@ -367,8 +379,9 @@ func (m *mover) carry(job *moving, found sight, h wire.Held, same, copied bool, 
 	rename := func() { // nobody can commit the copy any more that was made under the old name
 		job.kept = true
 		former := strings.Fields(namesOf(h))
-		name := job.draw(strings.Join(former[max(0, len(former)-maxFormer):], " "))
-		p.here = append(p.here, placement{id: job.id, digest: digestOf(here), state: StateHeld, at: wire.HeldUntil, record: again(func(h *wire.Held) {
+		kept := max(0, len(former)-maxFormer)
+		name := job.draw(strings.Join(former[kept:], " "))
+		p.here = append(p.here, placement{id: job.id, digest: digestOf(here), state: StateHeld, at: wire.HeldUntil, move: stay(former[:kept]...), record: again(func(h *wire.Held) {
 			h.Move, h.Former, h.Committed = name, job.former, false
 		})})
 	}
@@ -382,9 +395,10 @@ func (m *mover) carry(job *moving, found sight, h wire.Held, same, copied bool, 
 	}
 	switch {
 	case went: // also if a failover here has forgotten that it was committed
-		names := namesOf(h) // up to the one that went: a failover there may bring back the copy of a former one
-		names = names[:strings.Index(names, found.went)+len(found.went)]
-		p.here = append(p.here, placement{id: job.id, digest: digestOf(here), state: gone, move: names})
+		names := strings.Fields(namesOf(h)) // up to the one that went: a failover there may bring back the copy of a former one
+		later := slices.Index(names, found.went) + 1
+		receipts := strings.TrimSpace(strings.Join(names[:later], " ") + " " + stay(names[later:]...))
+		p.here = append(p.here, placement{id: job.id, digest: digestOf(here), state: gone, move: receipts})
 	case !asked: // there may be a receipt
 	case h.Committed && same:
 		p.there = append(p.there, m.free(job.id, there, h, namesOf(h)))
@@ -399,9 +413,9 @@ func (m *mover) carry(job *moving, found sight, h wire.Held, same, copied bool, 
 		p.commits = append(p.commits, job)
 	case job.barred: // another job has its unique key there
 		job.freed = true
-		p.here = append(p.here, m.free(job.id, here, h, ""))
+		p.here = append(p.here, m.free(job.id, here, h, stayed(h)))
 	case there == nil || copied:
-		next := placement{id: job.id, state: StateHeld, at: wire.HeldUntil, record: m.copyOf(job.id, here, h), move: h.Move}
+		next := placement{id: job.id, state: StateHeld, at: wire.HeldUntil, record: m.copyOf(job.id, here, h), move: forCopy + namesOf(h)}
 		if signalbox.State(h.State).Live() {
 			next.state = waits
 		}
@@ -414,18 +428,33 @@ func (m *mover) carry(job *moving, found sight, h wire.Held, same, copied bool, 
 		p.there, p.copies[job.id] = append(p.there, next), job
 	default: // the ID was taken meanwhile
 		job.freed = true
-		p.here = append(p.here, m.free(job.id, here, h, ""))
+		p.here = append(p.here, m.free(job.id, here, h, stayed(h)))
 	}
 }
+
+// forCopy stands before the names of a copy that is put in.
+const forCopy = "?"
+
+// stay returns the receipts that say, in the queue of the original, that the job doesn't go on by copies of these names.
+func stay(names ...string) string {
+	receipts := make([]string, len(names))
+	for i, name := range names {
+		receipts[i] = "-" + name
+	}
+	return strings.Join(receipts, " ")
+}
+
+// stayed returns the receipts of a job that is let go where it was.
+func stayed(h wire.Held) string { return stay(strings.Fields(namesOf(h))...) }
 
 // namesOf returns the names under which a job is held and was held before. Each gets a receipt when the copy is let go: a failover may make a former one
 // valid again.
 func namesOf(h wire.Held) string { return strings.TrimSpace(h.Former + " " + h.Move) }
 
-// free returns the placement that lets a job go which is held: to the place that it had. A copy leaves receipts of these names.
-func (m *mover) free(id string, record []byte, h wire.Held, move string) placement {
+// free returns the placement that lets a job go which is held: to the place that it had. It leaves these receipts.
+func (m *mover) free(id string, record []byte, h wire.Held, receipts string) placement {
 	before, _ := wire.Unhold(record, h) // it can be read
-	p := placement{id: id, digest: digestOf(record), state: signalbox.State(h.State), at: h.Due, record: before, move: move}
+	p := placement{id: id, digest: digestOf(record), state: signalbox.State(h.State), at: h.Due, record: before, move: receipts}
 	if !p.state.Live() {
 		p.at = h.Ended
 	}
@@ -485,15 +514,22 @@ func (m *mover) do(ctx context.Context, p *plan) error {
 // undoFor is how long a Move that fails tries to let the jobs go that it holds.
 const undoFor = 2 * time.Second
 
-// undo lets those jobs go that this call holds, as far as Redis answers. It leaves those that it may have committed, and those that another call may have
-// before: their copies may have been let go, also if a failover has forgotten that they were committed. The next Move goes on with these.
+// undo lets those jobs go that this call holds, as far as Redis answers. It leaves those that it may have committed, and those that another call may have,
+// or has: their copies may have been let go, also if a failover has forgotten that they were committed, or taken over. The next Move goes on with these.
 func (m *mover) undo(ctx context.Context, jobs []*moving) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), undoFor)
 	defer cancel()
-	left := slices.DeleteFunc(open(jobs), func(m *moving) bool { return m.kept })
+	left := slices.DeleteFunc(open(jobs), func(m *moving) bool { return m.kept || m.committed })
 	if len(left) == 0 {
 		return
 	}
+	names := make([]string, len(left))
+	for i, job := range left {
+		names[i] = job.name
+	}
+	look, cancelLook := context.WithTimeout(ctx, undoFor/2)
+	_, went, _ := m.to.moving(look, left, names) // if it can't be read, they are let go all the same
+	cancelLook()
 	here, _, err := m.from.moving(ctx, left, nil)
 	if err != nil {
 		return
@@ -501,8 +537,8 @@ func (m *mover) undo(ctx context.Context, jobs []*moving) {
 	var free []placement
 	var held []*moving // in the order of free
 	for i, job := range left {
-		if h, ok := wire.HeldOf(here[i]); ok && h.Move == job.name && !h.Committed {
-			free, held = append(free, m.free(job.id, here[i], h, "")), append(held, job)
+		if h, ok := wire.HeldOf(here[i]); ok && h.Move == job.name && !h.Committed && !went[job.name] {
+			free, held = append(free, m.free(job.id, here[i], h, stayed(h))), append(held, job)
 		}
 	}
 	acted, _ := m.from.putRecords(ctx, free, false) // also if it fails, it says which it has let go

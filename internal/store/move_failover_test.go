@@ -10,6 +10,7 @@ import (
 
 	"github.com/signalbox-go/signalbox"
 	"github.com/signalbox-go/signalbox/internal/redistest"
+	"github.com/signalbox-go/signalbox/internal/wire"
 )
 
 // A memory is what a queue had at one moment.
@@ -195,6 +196,105 @@ var moveFailovers = []struct {
 		same(t, "runs", to.runs(), 1)
 		same(t, "here", r.has("a"), "gone")
 	}},
+	{"the queue that it leaves forgets it, while the other has the copy", func(t *testing.T, r, to *rig) {
+		empty := r.remember()
+		r.put("a")
+		c := r.tour(to, "a")
+		c.rounds(hasCopied)
+		r.failOver(empty)
+		same(t, "answer", c.end(), Answer{Done, signalbox.StateReady})
+		same(t, "runs", to.runs(), 1)
+	}},
+	{"the queue that it leaves forgets it, when the mover has seen it committed", func(t *testing.T, r, to *rig) {
+		empty := r.remember()
+		r.put("a")
+		c := r.tour(to, "a")
+		c.rounds(hasCommitted)
+		found, err := c.m.read(bg, []*moving{c.moving})
+		r.must(err)
+		var p plan
+		c.m.step(c.moving, found[0], &p) // it lets the copy go, and that doesn't arrive
+		r.failOver(empty)
+		same(t, "answer", c.end(), Answer{Done, signalbox.StateReady})
+		same(t, "runs", to.runs(), 1)
+		same(t, "answer of another call", r.moved(to, "a"), Answer{Acted: Gone})
+	}},
+	{"the queue that it leaves forgets it, and another call finds the copy", func(t *testing.T, r, to *rig) {
+		empty := r.remember()
+		r.put("a")
+		r.tour(to, "a").rounds(hasCopied)
+		r.failOver(empty)
+		same(t, "answer", r.moved(to, "a"), Answer{Acted: Gone}) // it isn't here
+		same(t, "runs", to.runs(), 1)
+	}},
+	{"the queue that it leaves forgets it, and two calls that knew it go on", func(t *testing.T, r, to *rig) {
+		empty := r.remember()
+		r.put("a")
+		one, two := r.tour(to, "a"), r.tour(to, "a")
+		one.rounds(hasCopied)
+		two.rounds(takeOverAt + 1) // its copy stands in the place of the other's
+		r.failOver(empty)
+		for range 4 {
+			one.rounds(1)
+			two.rounds(1)
+		}
+		same(t, "answer of the second", two.end(), Answer{Done, signalbox.StateReady})
+		one.end()
+		same(t, "runs", to.runs()+r.runs(), 1)
+	}},
+	{"the queue that it leaves forgets it, and a copy of another call comes late", func(t *testing.T, r, to *rig) {
+		empty := r.remember()
+		r.put("a")
+		one, two := r.tour(to, "a"), r.tour(to, "a")
+		one.rounds(hasCopied)
+		two.rounds(takeOverAt)
+		found, err := two.m.read(bg, []*moving{two.moving})
+		r.must(err)
+		var late plan
+		two.m.step(two.moving, found[0], &late) // its copy, in the place of the other's
+		late.there[0].digest = ""               // as if there had been none
+		r.failOver(empty)
+		r.moved(to, "a")
+		same(t, "runs", to.runs(), 1)
+		r.must(two.m.do(bg, &late))
+		same(t, "there", to.has("a"), "gone")
+		two.end()
+		same(t, "runs again", to.runs()+r.runs(), 0)
+	}},
+	{"the queue that it leaves forgets it, and the call fails", func(t *testing.T, r, to *rig) {
+		empty := r.remember()
+		r.put("a")
+		c := r.tour(to, "a")
+		c.rounds(hasCopied)
+		r.failOver(empty)
+		c.m.undo(bg, []*moving{c.moving})
+		same(t, "there", to.has("a"), "held")
+		r.moved(to, "a")
+		same(t, "runs", to.runs(), 1)
+	}},
+	{"the queue that it leaves forgets it, and it is enqueued again", func(t *testing.T, r, to *rig) {
+		empty := r.remember()
+		r.put("a")
+		c := r.tour(to, "a")
+		c.rounds(hasCopied)
+		r.failOver(empty)
+		r.put("a")
+		same(t, "answer", c.end(), Answer{Done, signalbox.StateReady})
+		same(t, "runs", to.runs()+r.runs(), 1)
+	}},
+	{"both queues forget it, one after the other, and it is let go again", func(t *testing.T, r, to *rig) {
+		empty := r.remember()
+		r.put("a")
+		c := r.tour(to, "a")
+		c.rounds(hasCommitted)
+		held := to.remember()
+		r.failOver(empty)
+		same(t, "answer", c.end(), Answer{Done, signalbox.StateReady})
+		to.failOver(held)
+		same(t, "there", to.has("a"), "held")
+		r.moved(to, "a")
+		same(t, "runs", to.runs()+r.runs(), 1)
+	}},
 	{"the copy is lost, and the mover goes on", func(t *testing.T, r, to *rig) {
 		r.put("a")
 		empty := to.remember()
@@ -324,6 +424,21 @@ var moveFailovers = []struct {
 		same(t, "answer", r.moved(to, "a"), Answer{Done, signalbox.StateReady})
 		same(t, "runs again", to.runs()+r.runs(), 0)
 	}},
+	{"that it was committed is forgotten, and the call fails, and can't reach the other queue", func(t *testing.T, r, to *rig) {
+		r.put("a")
+		c := r.tour(to, "a")
+		c.rounds(hasCopied)
+		held := r.remember()
+		c.rounds(hasCommitted - hasCopied)
+		r.tour(to, "a").rounds(hasLetGo - hasCommitted + 1) // another one lets the copy go
+		r.failOver(held)
+		c.m.to = r.Sibling("nowhere")
+		c.m.undo(bg, []*moving{c.moving})
+		same(t, "here", r.has("a"), "held")
+		same(t, "runs", to.runs()+r.runs(), 1)
+		same(t, "answer", r.moved(to, "a"), Answer{Done, signalbox.StateReady})
+		same(t, "runs again", to.runs()+r.runs(), 0)
+	}},
 	{"that it was committed is forgotten, and a call for other states comes", func(t *testing.T, r, to *rig) {
 		r.put("a")
 		c := r.tour(to, "a")
@@ -369,6 +484,48 @@ var moveFailovers = []struct {
 		same(t, "answer", r.moved(to, "a"), Answer{Acted: Gone})
 		same(t, "runs again", to.runs()+r.runs(), 0)
 	}},
+	{"that it was taken over is forgotten, and the first call fails", func(t *testing.T, r, to *rig) {
+		r.put("a")
+		first := r.tour(to, "a")
+		first.rounds(hasHeld)
+		held := r.remember()
+		same(t, "answer", r.moved(to, "a"), Answer{Done, signalbox.StateReady}) // under another name
+		same(t, "runs", to.runs(), 1)
+		r.failOver(held)
+		first.m.undo(bg, []*moving{first.moving})
+		same(t, "here", r.has("a"), "held")
+		same(t, "answer", r.moved(to, "a"), Answer{Done, signalbox.StateReady})
+		same(t, "runs again", to.runs()+r.runs(), 0)
+	}},
+	{"that it was taken over is forgotten, and the first call, which has seen it committed, can't reach the other queue", func(t *testing.T, r, to *rig) {
+		r.put("a")
+		first, second := r.tour(to, "a"), r.tour(to, "a")
+		first.rounds(hasHeld)
+		held := r.remember()
+		second.rounds(takeOverAt + hasCommitted - hasHeld)
+		first.rounds(2) // it lets the copy go
+		same(t, "runs", to.runs(), 1)
+		r.failOver(held)
+		first.m.to = r.Sibling("nowhere")
+		first.m.undo(bg, []*moving{first.moving})
+		same(t, "here", r.has("a"), "held")
+		same(t, "answer", r.moved(to, "a"), Answer{Done, signalbox.StateReady})
+		same(t, "runs again", to.runs()+r.runs(), 0)
+	}},
+	{"that it was taken over is forgotten, the first call fails, and the copy of the other is left", func(t *testing.T, r, to *rig) {
+		r.put("a")
+		first := r.tour(to, "a")
+		first.rounds(hasHeld)
+		held := r.remember()
+		r.tour(to, "a").rounds(takeOverAt + hasCopied - hasHeld)
+		r.failOver(held)
+		first.m.undo(bg, []*moving{first.moving})
+		same(t, "there", to.has("a"), "held")
+		same(t, "runs", r.runs(), 1)
+		same(t, "answer", r.moved(to, "a"), Answer{Acted: Gone})
+		same(t, "the copy", to.has("a"), "gone")
+		same(t, "runs again", to.runs()+r.runs(), 0)
+	}},
 	{"the other queue goes back to the copy of a call whose job was taken over", func(t *testing.T, r, to *rig) {
 		r.put("a")
 		r.tour(to, "a").rounds(hasCopied)
@@ -395,11 +552,104 @@ var moveFailovers = []struct {
 		c := r.tour(to, "a")
 		c.rounds(hasCopied)
 		r.failOver(before)
-		same(t, "runs", r.runs(), 1)
+		first := r.one()
+		r.settled(settlement(first, Completed))
 		same(t, "the copy", to.has("a"), "held")
-		same(t, "answer", c.end().Acted, Done)
+		same(t, "answer", c.end().Acted, Done) // nobody knows that the queue has had it since: it may have forgotten the job
+		second := to.one()
+		same(t, "effect key", second.Job.EffectKey(), first.Job.EffectKey())
+		to.settled(settlement(second, Completed))
+	}},
+	{"that it was held is forgotten, and it runs here", func(t *testing.T, r, to *rig) {
+		r.put("a")
+		before := r.remember()
+		r.tour(to, "a").rounds(hasCopied)
+		r.failOver(before)
+		d := r.one()
+		same(t, "answer", r.moved(to, "a"), Answer{Wrong, signalbox.StateRunning})
+		same(t, "the copy", to.has("a"), "gone")
+		r.settled(settlement(d, Completed))
+		same(t, "answer", r.moved(to, "a"), Answer{Acted: Gone})
+		same(t, "runs again", to.runs()+r.runs(), 0)
+	}},
+	{"no failover: it was let go where it was, has run, and its copy is left", func(t *testing.T, r, to *rig) {
+		r.put("a")
+		c := r.tour(to, "a")
+		c.rounds(hasCopied)
+		c.m.to = r.Sibling("nowhere") // it can't reach the other queue
+		c.m.undo(bg, []*moving{c.moving})
+		same(t, "the copy", to.has("a"), "held")
+		same(t, "runs", r.runs(), 1)
+		same(t, "answer", r.moved(to, "a"), Answer{Acted: Gone})
 		same(t, "the copy", to.has("a"), "gone")
 		same(t, "runs again", to.runs()+r.runs(), 0)
+	}},
+	{"no failover: it was let go where it was, has run, and its copy comes late", func(t *testing.T, r, to *rig) {
+		same(t, "enqueued", r.fates(r.update("a", 0, 0, 0)), "1") // with a unique key
+		c := r.tour(to, "a")
+		c.rounds(hasHeld)
+		found, err := c.m.read(bg, []*moving{c.moving})
+		r.must(err)
+		var late plan
+		c.m.step(c.moving, found[0], &late)
+		same(t, "enqueued there", to.fates(to.update("b", 0, 0, 0)), "1")
+		same(t, "answer", c.end(), Answer{KeyTaken, signalbox.StateReady})
+		same(t, "runs", r.runs()+to.runs(), 2)
+		r.must(c.m.do(bg, &late))
+		same(t, "the copy", to.has("a"), "held")
+		same(t, "answer", r.moved(to, "a"), Answer{Acted: Gone})
+		same(t, "the copy", to.has("a"), "gone")
+		same(t, "runs again", to.runs()+r.runs(), 0)
+	}},
+	{"no failover: a copy with a unique key comes late, after the job has run", func(t *testing.T, r, to *rig) {
+		same(t, "enqueued", r.fates(r.update("a", 0, 0, 0)), "1")
+		c := r.tour(to, "a")
+		c.rounds(hasHeld)
+		found, err := c.m.read(bg, []*moving{c.moving})
+		r.must(err)
+		var late plan
+		c.m.step(c.moving, found[0], &late)
+		same(t, "answer", c.end(), Answer{Done, signalbox.StateReady})
+		same(t, "runs", to.runs(), 1)
+		r.must(c.m.do(bg, &late))
+		same(t, "there", to.has("a"), "gone")
+		same(t, "unique keys", to.rdb.HLen(bg, to.keys.unique).Val(), 0)
+	}},
+	{"no failover: many calls take it over, and a copy of the first comes late", func(t *testing.T, r, to *rig) {
+		r.put("a")
+		c := r.tour(to, "a")
+		c.rounds(hasHeld)
+		found, err := c.m.read(bg, []*moving{c.moving})
+		r.must(err)
+		var late plan
+		c.m.step(c.moving, found[0], &late)
+		for range maxFormer + 1 {
+			r.tour(to, "a").rounds(takeOverAt)
+		}
+		same(t, "answer", r.moved(to, "a"), Answer{Done, signalbox.StateReady})
+		same(t, "runs", to.runs(), 1)
+		r.must(c.m.do(bg, &late))
+		r.moved(to, "a")
+		same(t, "the copy", to.has("a"), "gone")
+		same(t, "runs again", to.runs()+r.runs(), 0)
+	}},
+	{"no failover: it is taken over after its copy has gone on, and a copy of the new name comes late", func(t *testing.T, r, to *rig) {
+		r.put("a")
+		c := r.tour(to, "a")
+		c.rounds(hasCommitted)
+		other := r.tour(to, "a")
+		seen, err := other.m.read(bg, []*moving{other.moving})
+		r.must(err)
+		c.rounds(hasLetGo - hasCommitted)
+		other.moving.look(mustHeld(t, seen[0].here))
+		var p plan
+		other.m.step(other.moving, sight{here: seen[0].here}, &p) // as if it had found no copy
+		r.must(other.m.do(bg, &p))
+		same(t, "taken over", len(p.here), 1)
+		h := mustHeld(t, r.rdb.HGet(bg, r.keys.jobs, "a").Val())
+		same(t, "runs", to.runs(), 1)
+		same(t, "answer", r.moved(to, "a"), Answer{Done, signalbox.StateReady})
+		same(t, "receipt of the new name", r.rdb.ZScore(bg, r.keys.receipts, stay(h.Move)).Err(), nil)
 	}},
 	{"that it was deleted is forgotten", func(t *testing.T, r, to *rig) {
 		r.put("a")
@@ -557,6 +807,16 @@ func testMoveFailovers(t *testing.T, r *rig) {
 			}
 		})
 	}
+}
+
+// mustHeld returns what the record of a job says that is held.
+func mustHeld[T string | []byte](t *testing.T, record T) wire.Held {
+	t.Helper()
+	h, held := wire.HeldOf([]byte(record))
+	if !held {
+		t.Fatal("it isn't held")
+	}
+	return h
 }
 
 // only returns the only member of a sorted set.

@@ -380,7 +380,7 @@ type gated struct {
 	survives bool
 	late     func()          // the call that failed
 	key      string          // one of its keys
-	told     map[string]bool // by the key of a queue's jobs: when it was last read, it had a receipt
+	told     map[string]bool // by the key of a queue's jobs: when it was last read, it had the receipt of a job that has gone on
 	put      bool            // it knows that jobs were put in: the call was answered
 }
 
@@ -410,7 +410,11 @@ func (g *gated) EvalSha(ctx context.Context, sha string, keys []string, args ...
 	}
 	cmd := g.UniversalClient.EvalSha(ctx, sha, keys, args...)
 	if reply, ok := cmd.Val().([]any); ok && sha == movingScript.Hash() && g.told != nil {
-		g.told[keys[0]] = slices.Contains(reply[2].([]any), any("r"))
+		marks := reply[2].([]any)
+		g.told[keys[0]] = false
+		for i, name := range args[len(args)-len(marks):] { // those with a '-' say that the job stayed where it was
+			g.told[keys[0]] = g.told[keys[0]] || marks[i] == "r" && !strings.HasPrefix(name.(string), "-")
+		}
 	}
 	g.put = g.put || sha == enqueueScript.Hash() && cmd.Err() == nil
 	return cmd

@@ -26,7 +26,7 @@ type placement struct {
 	state  signalbox.State
 	at     time.Time // when it is due, or has ended
 	record []byte
-	move   string // names the move: of a copy, and of what ends it in one of the queues, there with former names before it. "" for another step
+	move   string // the receipts that this leaves, with spaces between; of a copy, forCopy and its names: of these the queue must have no receipt
 }
 
 // digestOf returns the digest of a record, as scripts make it.

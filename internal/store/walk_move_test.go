@@ -29,7 +29,7 @@ type moveWalk struct {
 
 // A moveDoubt is what a failover has made of a job.
 type moveDoubt struct {
-	lost   bool // the queue that failed over had it, and forgets that. The other hadn't, or a mover was told before that it may delete it there
+	lost   bool // the queue that failed over had it, and forgets that. The other has nothing of it, or a mover was told before that it may delete it there
 	again  bool // that queue has it as a job that waits, or is held by a call that has let it go since, though it had left that queue
 	forgot int  // how many of its runs are forgotten
 }
@@ -94,15 +94,16 @@ func (w *moveWalk) failOver(q *rig, m memory, since map[string]int, told bool) m
 		other, name := w.kind(peer, id)
 		d := moveDoubt{forgot: since[q.Name()+" "+id]}
 		deleted := other == "original" && told // or it may be, by a mover that was told before that the job had gone on
-		forgets := has == "" || has == "original" || has == "copy" && move != name && peer.rdb.ZScore(bg, peer.keys.receipts, move).Err() != nil
-		d.lost = had != "" && (other == "" || other == "copy" || deleted) && forgets
+		forgets := has == "" || has == "original" || has == "copy" && move != name && peer.rdb.ZScore(bg, peer.keys.receipts, stay(move)).Err() == nil
+		spare := had == "waits" && other == "copy" // its move was given up, and the copy may be deleted by a mover that saw this before
+		d.lost = had != "" && (other == "" || spare || deleted) && forgets
 		// Only a job that has left the queue, or may leave it by a call that was told so, can go on in both.
 		var left bool
 		switch had {
 		case "", "copy": // it is in the other, or has been
 			left = true
 		case "original":
-			left = held[id].Committed
+			left = held[id].Committed || has == "waits" // that it was held is forgotten: it may run there, and then by its copy
 		case "waits": // it came back, and the other hasn't deleted it yet
 			record, _ := peer.rdb.HGet(bg, peer.keys.jobs, id).Bytes()
 			h, _ := wire.HeldOf(record)
@@ -121,7 +122,19 @@ func (w *moveWalk) walk() (failedOver bool) {
 	for i := range 1 + w.rnd.IntN(2) {
 		w.ids = append(w.ids, fmt.Sprint("j", i))
 	}
-	w.put(w.ids...)
+	failing := []*rig{w.rig, w.to}[w.rnd.IntN(2)]
+	at := 5 + w.rnd.IntN(45)
+	saveAt := max(0, at-w.rnd.IntN(20))
+	var saved memory
+	early := w.rnd.IntN(3) == 0 // what is remembered is from before the last job was enqueued
+	if early {
+		saveAt = -1
+		w.put(w.ids[:len(w.ids)-1]...)
+		saved = failing.remember()
+		w.put(w.ids[len(w.ids)-1])
+	} else {
+		w.put(w.ids...)
+	}
 	var movers []*gated
 	for range 1 + w.rnd.IntN(3) {
 		g := &gated{
@@ -141,15 +154,12 @@ func (w *moveWalk) walk() (failedOver bool) {
 		<-g.here
 		movers = append(movers, g)
 	}
-	failing := []*rig{w.rig, w.to}[w.rnd.IntN(2)]
-	at := 5 + w.rnd.IntN(45)
-	saveAt := max(0, at-w.rnd.IntN(20))
-	var saved memory
 	since := make(map[string]int) // runs since then
 	doubts := make(map[string]moveDoubt)
 	type call struct {
 		key  string
 		send func()
+		told bool // its mover was told that the queue which fails over has a receipt
 	}
 	var late []call
 	for ; len(movers)+len(late) > 0; w.calls++ {
@@ -159,7 +169,7 @@ func (w *moveWalk) walk() (failedOver bool) {
 			clear(since)
 		}
 		if w.calls == at {
-			told := slices.ContainsFunc(movers, func(g *gated) bool { return g.told[failing.keys.jobs] })
+			told := slices.ContainsFunc(movers, func(g *gated) bool { return g.told[failing.keys.jobs] }) || slices.ContainsFunc(late, func(c call) bool { return c.told })
 			doubts, failedOver = w.failOver(failing, saved, since, told), true
 			late = slices.DeleteFunc(late, func(c call) bool { return strings.HasPrefix(c.key, failing.keys.prefix) })
 		}
@@ -169,7 +179,7 @@ func (w *moveWalk) walk() (failedOver bool) {
 			g.turn <- struct{}{}
 			_, ok := <-g.here
 			if g.late != nil {
-				late = append(late, call{g.key, g.late})
+				late = append(late, call{g.key, g.late, g.told[failing.keys.jobs]})
 				g.late = nil
 			}
 			if !ok {

@@ -8,8 +8,8 @@
 --       digest: '' for a new job, whose ID must be free. Else the job must be held, and its record must have this SHA-1
 --       state: 'ready', 'scheduled', 'dead', 'cancelled', 'held', 'waits' for one that is held and hadn't ended, or 'gone' to delete the job
 --       us: when it is due, or has ended; the record has the time when it is due, too
---       move: of a copy that is put in, the name of its move; of a job whose move ends here, names with spaces between: each leaves a receipt, which
---       is kept for 30 days. Else ''
+--       move: names of moves with spaces between; each leaves a receipt, which is kept for 30 days. Behind a '?', of a copy that is put in, none may
+--       have one. Else ''
 -- Reply: {'ok', time in us, answers}: an answer for each job. 'done'; 'taken', if the ID isn't free; 'gone', if there is no such job;
 --        'changed', if it isn't held, has another record, or is a copy whose move has a receipt; 'unique', if another job has the unique key that a new one must have. But for 'done'
 --        nothing was changed
@@ -36,7 +36,13 @@ local receipts = 0
 for i = fixed + 1, #ARGV, 6 do
   local id, digest, state, us, record, move = unpack(ARGV, i, i + 5)
   local old, answer = redis.call('HGET', JOBS, id), 'done'
-  if digest == '' then
+  local copies = string.match(move, '^%?(.*)')
+  for name in string.gmatch(copies or '', '%S+') do
+    answer = redis.call('ZSCORE', RECEIPTS, name) and 'changed' or answer -- a call that came late: a copy was let go before
+  end
+  if answer == 'changed' then
+    -- nothing is taken for it
+  elseif digest == '' then
     answer = (old or judged[id]) and 'taken' or 'done'
     if answer == 'done' and (state == 'ready' or state == 'scheduled' or state == 'waits') then
       -- include: put_key
@@ -46,15 +52,11 @@ for i = fixed + 1, #ARGV, 6 do
   elseif digest ~= redis.sha1hex(old) or tonumber(redis.call('ZSCORE', DUE, due_member(old, id)) or 0) ~= held_until then
     answer = 'changed'
   end
-  local held = state == 'held' or state == 'waits'
-  if move ~= '' and held and redis.call('ZSCORE', RECEIPTS, move) then
-    answer = 'changed' -- a call that came late: the copy was let go before
-  end
   judged[id] = true
   answers[#answers + 1] = answer
   if answer == 'done' and dry ~= '1' then
     -- include: put_place
-    if move ~= '' and not held then
+    if not copies then
       for name in string.gmatch(move, '%S+') do
         redis.call('ZADD', RECEIPTS, digits(now), name)
         receipts = receipts + 1
