@@ -49,7 +49,7 @@ type Job struct {
 
 	Attempt     int           // number of this attempt, from 1; snoozes and crashes don't count
 	MaxAttempts int           // if this attempt fails, the job is dead
-	Crashes     int           // deliveries whose worker died or lost its lease; five good deliveries in a row set it to 0
+	Crashes     int           // deliveries whose worker died or lost its lease; five in a row whose handler has returned set it to 0
 	Timeout     time.Duration // bound of one attempt; 0 is none
 	// Retain is how long the job is kept after it has ended, or [RetainNone]. 0 leaves that to the queue.
 	Retain time.Duration

@@ -67,7 +67,7 @@ func (i *Inspector) Export(ctx context.Context, queue string, w io.Writer, progr
 	}
 	paused, err := i.PausedGroups(ctx, queue)
 	if err != nil {
-		return done, err
+		return failed(err)
 	}
 	out := json.NewEncoder(w)
 	out.SetEscapeHTML(false)

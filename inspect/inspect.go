@@ -217,16 +217,19 @@ func (i *Inspector) Resume(ctx context.Context, queue string) (changed bool, err
 	return changed, nil
 }
 
-// PauseGroup stops one group of a queue, and leaves the others alone. Once it has returned, no delivery of a job of the group begins until
-// [Inspector.ResumeGroup]: not of a job that waits, not of one that comes, and not of a retry, which a hold of [Inspector.HoldBack] lets run if the group is serial.
-// Jobs that run end as usual. group is the key of a scheduler.Group or of a scheduler.Serial: both are paused. It may have no jobs yet.
-// changed is false if the group was paused already. The error wraps [signalbox.ErrInvalid] if group can't be a key, and [ErrNoQueue] if nobody has used the queue.
+// PauseGroup stops one group of a queue, and leaves the others alone. Once it has returned, Redis gives no job of the group to a worker until
+// [Inspector.ResumeGroup]: not one that waits, not one that comes, and no retry, which a hold of [Inspector.HoldBack] lets run if the group is serial.
+// Jobs that run end as usual. So do those that Redis gave to a worker before: if the reply to the worker's call is still on its way, a handler begins a moment after PauseGroup
+// has returned. Such a job counts as one that runs, in [Inspector.Jobs] too.
+//
+// group is the key of a scheduler.Group or of a scheduler.Serial: both are paused, by two calls, the plain group first. After an error one of them may be paused: call it again. It may have no jobs
+// yet. changed is false if both were paused already. The error wraps [signalbox.ErrInvalid] if group can't be a key, and [ErrNoQueue] if nobody has used the queue.
 func (i *Inspector) PauseGroup(ctx context.Context, queue, group string) (changed bool, err error) {
 	return i.switchGroup(ctx, queue, group, "pause", (*store.Queue).PauseGroup)
 }
 
-// ResumeGroup ends a pause of a group, and has workers look for its jobs. Limits of the group, and what holds it back, stay. changed is false if the group was not
-// paused. The error is as that of [Inspector.PauseGroup].
+// ResumeGroup ends a pause of a group, and of the serial group with the same key, and has workers look for their jobs. Limits of the group, and what holds it back, stay.
+// changed is false if neither was paused. The error is as that of [Inspector.PauseGroup].
 func (i *Inspector) ResumeGroup(ctx context.Context, queue, group string) (changed bool, err error) {
 	return i.switchGroup(ctx, queue, group, "resume", (*store.Queue).ResumeGroup)
 }

@@ -42,8 +42,8 @@ type Removal struct {
 }
 
 func (r Removal) validate() error {
-	if r.UnusedFor < 0 || r.UnusedFor > 720*time.Hour {
-		return fmt.Errorf("inspect: %w Removal.UnusedFor: %v; 0 to 720h is allowed", signalbox.ErrInvalid, r.UnusedFor)
+	if longest := ByHour.Window(); r.UnusedFor < 0 || r.UnusedFor > longest {
+		return fmt.Errorf("inspect: %w Removal.UnusedFor: %v; 0 to %.0fh is allowed", signalbox.ErrInvalid, r.UnusedFor, longest.Hours())
 	}
 	return nil
 }
@@ -51,7 +51,7 @@ func (r Removal) validate() error {
 // RemoveQueue removes a queue that is empty and unused, with its statistics. Its name is no longer among those of [Inspector.Queues]. A later enqueue or worker
 // makes the queue anew, and it is listed again.
 //
-// Nothing is removed without which work would be lost or repeated, or an operator's will be forgotten. The error is an [*InUseError] that names all of it, while the queue has one of these:
+// A queue is not removed if work would be lost or repeated without it, or a setting of an operator forgotten. The error is an [*InUseError] then, and names each reason. These are the reasons:
 //
 //   - jobs, also those that have ended and are kept;
 //   - a worker, or deliveries of one that died;
@@ -63,10 +63,10 @@ func (r Removal) validate() error {
 //   - another queue that copies its dead jobs to it: [Inspector.SetCopyDead];
 //   - anything that this release doesn't know.
 //
-// Redis decides and deletes in one step, so it does no harm beside producers and workers: whoever comes at that moment keeps the queue, or makes it anew. What expires by
-// itself within an hour stays until then. Fencing tokens of a queue that is made anew are larger than those before, unless Redis' clock was set back since.
+// Producers and workers may go on meanwhile. Redis decides and deletes in one step: a call that comes at that moment keeps the queue, or makes it anew. Keys that expire by
+// themselves within an hour stay until then. A queue that is made anew has larger fencing tokens than before, unless Redis' clock was set back since.
 //
-// It goes through the names of all keys of the server, and needs the right SCAN for that. After an error it may be called again. The error wraps
+// RemoveQueue goes through the names of all keys of the server, and needs the right SCAN for that. After an error it may be called again. The error wraps
 // [ErrNoQueue] if nobody has used the queue, and [signalbox.ErrInvalid] if the queue's name or r makes no sense.
 func (i *Inspector) RemoveQueue(ctx context.Context, queue string, r Removal) error {
 	if err := r.validate(); err != nil {

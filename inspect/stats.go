@@ -31,9 +31,9 @@ func (s Step) Duration() time.Duration {
 // Window returns how far back the buckets of a step go: three hours or thirty days.
 func (s Step) Window() time.Duration {
 	if s == ByHour {
-		return 30 * 24 * time.Hour
+		return store.Hours.Window()
 	}
-	return 3 * time.Hour
+	return store.Minutes.Window()
 }
 
 // Stats are the statistics of a queue.

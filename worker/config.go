@@ -101,11 +101,13 @@ type Queue struct {
 	// Concurrency is the number of slots: handlers that run at the same time. 1 to 100,000;
 	// default [DefaultConcurrency].
 	Concurrency int
-	// CrashLimit is at how many crashes a job is dead: deliveries whose worker died or lost its lease. 1 to 255; default 5. Five deliveries in a
-	// row in which the handler was called and has returned set the job's crashes to 0. The
-	// worker that takes the job back decides, so give all workers of the queue the same. Jobs that crashed twice run apart from each
-	// other, and those that crashed four times alone, so that a job that kills its workers takes no other with it. Below 5 this isolation is
-	// lost: a job can be dead because another job killed the worker that both were in. With 1 no job runs again after a crash.
+	// CrashLimit is the number of crashes at which a job is dead. 1 to 255; default 5. A crash is a delivery whose worker died or lost its
+	// lease. Five deliveries in a row in which the handler was called and has returned set the job's crashes to 0. The worker that takes the
+	// job back applies its own limit, so give all workers of the queue the same.
+	//
+	// Jobs that crashed twice run apart from each other, and those that crashed four times run alone. So a job that kills its workers takes no
+	// other with it. Below 5 this isolation is lost: a job can be dead because another job killed the worker that both were in. With 1 no job
+	// runs again after a crash.
 	CrashLimit int
 	// Retention is what the queue keeps of its dead and cancelled jobs. A field takes effect only if it has no value in Redis yet:
 	// the first worker's Config, or [inspect.Inspector.SetRetention], sets it. SetRetention changes it later. Default: that of

@@ -7,6 +7,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/redis/go-redis/v9"
+
 	"github.com/signalbox-go/signalbox"
 	"github.com/signalbox-go/signalbox/internal/redistest"
 	"github.com/signalbox-go/signalbox/internal/store"
@@ -14,15 +16,26 @@ import (
 )
 
 var (
-	suspectJobs   = flag.Int("suspects.jobs", 64, "how many innocent jobs TestTwoKills and TestBombAmongInnocents have, and how many slots")
-	suspectLength = flag.Duration("suspects.length", 4*time.Second, "how long each of them takes")
-	suspectTTL    = flag.Duration("suspects.ttl", time.Second, "the session's TTL")
+	suspectJobs   = flag.Int("suspects.jobs", 48, "how many innocent jobs TestTwoKills and TestBombAmongInnocents have, and how many slots")
+	suspectLength = flag.Duration("suspects.length", 3*time.Second, "how long each of them takes")
+	suspectTTL    = flag.Duration("suspects.ttl", 2*time.Second, "the session's TTL; the processes must renew it in time also on a loaded machine, and sixteen suspects begin each 5/12 of it")
 )
 
 // innocents enqueues jobs that harm nobody.
 func (r *rig) innocents(n int) {
 	r.Helper()
 	r.orders(n, order{Do: "sleep", MS: int(suspectLength.Milliseconds())})
+}
+
+// kills kills a process. Its sessions are over at once, not after their TTL.
+func (r *rig) kills(c *child) {
+	r.Helper()
+	c.kill()
+	for _, session := range r.rdb.ZRange(r.Context(), r.key("sessions"), 0, -1).Val() {
+		if err := r.rdb.ZAddXX(r.Context(), r.key("sessions"), redis.Z{Score: 1, Member: session}).Err(); err != nil {
+			r.Fatal(err)
+		}
+	}
 }
 
 // Two processes are killed from outside, and all their jobs are suspects. They have all slots again within two lengths of a job.
@@ -43,7 +56,7 @@ func TestTwoKills(t *testing.T) {
 			}
 		}
 		<-time.After(*suspectLength/3 - time.Since(first)) // they are killed while they work
-		c.kill()
+		r.kills(c)
 	}
 	killed, late := time.Now(), redistest.Lag(t, r.rdb)
 	c := r.child(n, *suspectTTL)
@@ -97,7 +110,7 @@ func TestBombAmongInnocents(t *testing.T) {
 			}
 		}
 		look.Stop()
-		c.kill()
+		r.kills(c)
 	}
 	three := 0
 	for id, most := range crashes {

@@ -22,8 +22,8 @@
 // dead after five attempts: see [Handle]. [Retry], [RetryFor] and [Terminal] say otherwise for a kind, [signalbox.RetryAfter] and
 // [signalbox.Dead] for an error, and Config.ErrorHandler for all. Jobs of a
 // kind that no handler is registered for are put back, for half a second while they are young up to a minute.
-// Jobs of a worker that died run again within its session's TTL plus a second; each counts a
-// crash, not an attempt, and a job that was there for five crashes in a row is dead: see Queue.CrashLimit.
+// Jobs of a worker that died run again within its session's TTL plus a second. For each of them that is
+// one more crash, and no attempt. A job that has crashed five times is dead: see Queue.CrashLimit.
 //
 // Every handler runs inside [middleware.Trace] and [middleware.Metrics], then
 // [middleware.Recover] and [middleware.Lock] (the job's own lease),

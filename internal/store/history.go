@@ -23,6 +23,9 @@ var (
 	Hours   = Step{"h", time.Hour, 720}
 )
 
+// Window returns how far back the periods of a step go.
+func (s Step) Window() time.Duration { return time.Duration(s.fields) * s.length }
+
 // A History is what happened to the jobs of a queue, as far back as there are periods.
 type History struct {
 	At      time.Time // by the server's clock

@@ -121,8 +121,8 @@ func (p *Past) Validate() error {
 	return nil
 }
 
-// Pasts yields what the queue knows of the past but for deaths, outboxes first. An error is the last that is yielded. It goes through the names of all
-// keys of the server: no key has those of the outboxes. Something that came meanwhile may be missing.
+// Pasts yields what the queue knows of the past: first of outboxes, then of cron entries, then of unique keys. It leaves out deaths, which [Queue.Deaths] has. An error is yielded last.
+// No key lists the outboxes of a queue, so Pasts goes through the names of all keys of the server. What is added meanwhile may be missing.
 func (q *Queue) Pasts(ctx context.Context) iter.Seq2[Past, error] {
 	return func(yield func(Past, error) bool) {
 		put := func(p Past) bool { return yield(p, nil) }

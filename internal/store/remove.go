@@ -51,7 +51,7 @@ const (
 	KeptByUse       ReasonKind = "used"    // at Time
 )
 
-// Remove removes the queue, unless there are reasons against it: all its keys but those that [Queue.Named] finds. The registry of queues keeps its name until
+// Remove removes the queue, unless there are reasons against it: all its keys but those that [Named] finds. The registry of queues keeps its name until
 // Unlist. Redis decides and deletes in one step. So a call that comes at that moment either is a reason, or makes the queue anew. It may be called again.
 func (q *Queue) Remove(ctx context.Context, r Removal) ([]Reason, error) {
 	reply, err := run(ctx, q.rdb, removeScript, removeScript.keys(&q.keys), removeScript.args(0, arg{"protocol", Protocol},

@@ -227,8 +227,10 @@ const (
 // maxRepeats is how many releases are repeated at a time. The locks of others end by themselves, after their TTL.
 const maxRepeats = 1024
 
-// repeat starts a goroutine that repeats a release until PostgreSQL has answered it, or the lock must have ended by itself. It returns false,
-// and starts none, if there are maxRepeats.
+// repeat starts a goroutine that repeats a release. It returns false, and starts none, if the locker has maxRepeats of them.
+//
+// The goroutine is the locker's. It outlives the call that failed, and nobody waits for it. It ends when PostgreSQL has answered the release, when the pool is closed, or at the latest when the lock
+// must have ended by itself: that is the TTL and callTimeout from now, and one pause and one call more.
 func (p *Locker) repeat(release func() error) bool {
 	if p.repeats.Add(1) > maxRepeats {
 		p.repeats.Add(-1)

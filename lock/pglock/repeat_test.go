@@ -93,6 +93,34 @@ func TestReleaseIsRepeated(t *testing.T) {
 	}
 }
 
+// What repeats a release ends when its lock must have ended by itself, and soon after the pool is closed, though PostgreSQL stays away.
+func TestRepeatsEnd(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		ttl   time.Duration
+		close bool
+	}{"the lock has ended": {100 * time.Millisecond, false}, "the pool is closed": {longTTL, true}} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			link := servertest.NewLink(t, serverOf(t))
+			pool := dial(t, url(link))
+			a := locker(t, pool, pglock.Config{TTL: c.ttl})
+			l := acquire(t, a, "repeats end: "+name)
+			link.Cut()
+			if err := l.Release(t.Context()); err == nil {
+				t.Error("released without PostgreSQL")
+			}
+			if n := pglock.Repeats(a); n != 1 {
+				t.Fatalf("%d goroutines repeat the release, want 1", n)
+			}
+			if c.close {
+				pool.Close()
+			}
+			eventually(t, "none repeats the release", func() bool { return pglock.Repeats(a) == 0 })
+		})
+	}
+}
+
 // A lock that was granted to a caller who had left is given back, also if that fails at first.
 func TestUndoIsRepeated(t *testing.T) {
 	t.Parallel()

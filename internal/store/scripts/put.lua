@@ -1,5 +1,5 @@
--- Puts jobs into a queue with their records as they are: those of a file, or of another queue. Or takes jobs that are held to another
--- place. A job that is held is due at held_until, which no other job is: no worker gets it.
+-- Puts jobs into a queue: those of a file, or of another queue. Their records stay as they are. It also ends a hold: a job that is held gets another
+-- place. A job that is held is due at held_until, and no other job is. So no worker gets it.
 --
 -- KEYS, ARGV: as named below
 --       dry: '1': nothing is changed, and the answers are those of a call that changes

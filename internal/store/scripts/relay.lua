@@ -1,6 +1,6 @@
--- Puts the jobs of an outbox's batch in. Each shard of an outbox numbers its batches, and has a lane for them: it says which batch was the last one.
--- The call says which one must be. So each batch is put in once, whoever sends it how often, and never after a batch that the caller doesn't know.
--- The lane has no expiry. If somebody has the outbox forgotten, it gets one; a batch that is put in before that takes it away.
+-- Puts the jobs of a batch of an outbox in. Each shard of an outbox numbers its batches. Its lane in Redis has the number of the last one.
+-- The call names the batch that must be the last one. So each batch is put in once, also if it is sent several times, and never after a batch that the caller doesn't know.
+-- The lane has no expiry. It gets one when the outbox is forgotten, and loses it when a batch is put in before that.
 --
 -- KEYS: those of enqueue.lua; LANE is the outbox's. All of them, in every call
 -- ARGV: 1 call: protocol, ' ', number of the batch, ' ', its nonce, ' ', number of the last batch, ' ', its nonce, ' ', mode.

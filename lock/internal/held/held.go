@@ -97,8 +97,8 @@ func (l *Lock) ExtendBy(ctx context.Context, s Service) error {
 	return err
 }
 
-// ReleaseBy ends the lease and gives the lock up. Once the service has answered, it returns the same each time. A release
-// that meets another one waits for that, and returns the same.
+// ReleaseBy ends the lease, and has the service give the lock up. If another release is under way, it waits for that one, and returns
+// its result. Once the service has answered, each later call returns that answer and asks no more.
 func (l *Lock) ReleaseBy(ctx context.Context, s Service) error {
 	g, first, keep := l.releasing()
 	if !first {
