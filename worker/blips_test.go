@@ -105,6 +105,13 @@ func TestALostReplyIsNoOutage(t *testing.T) {
 		"a timeout":                     {[]failure{{os.ErrDeadlineExceeded, soon}}, true},
 		"Redis refuses":                 {[]failure{{refusal("LOADING"), soon}}, true},
 		"one, and Redis refuses":        {[]failure{{io.EOF, soon}, {refusal("READONLY"), together}}, true},
+		// While Redis writes for nobody, no job starts anywhere.
+		"a replica":             {[]failure{{refusal("READONLY You can't write against a read only replica."), soon}}, true},
+		"no memory":             {[]failure{{refusal("OOM command not allowed when used memory > 'maxmemory'."), soon}}, true},
+		"no disk":               {[]failure{{refusal("MISCONF Redis is configured to save RDB snapshots, but it's currently unable to persist to disk."), soon}}, true},
+		"too few replicas":      {[]failure{{refusal("NOREPLICAS Not enough good replicas to write."), soon}}, true},
+		"a replica that is cut": {[]failure{{refusal("MASTERDOWN Link with MASTER is down and replica-serve-stale-data is set to 'no'."), soon}}, true},
+		"no slot":               {[]failure{{refusal("CLUSTERDOWN Hash slot not served"), soon}}, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
