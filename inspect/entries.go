@@ -86,7 +86,12 @@ func (i *Inspector) Entries(ctx context.Context) ([]Entry, error) {
 	var entries []Entry
 	errs := []error{err}
 	for _, queue := range queues {
-		names, err := i.store(queue).EntryNames(ctx)
+		q := i.store(queue)
+		err := q.CheckLayout(ctx)
+		var names []string
+		if err == nil {
+			names, err = q.EntryNames(ctx)
+		}
 		if err == nil && len(names) > 0 {
 			var some []Entry
 			some, err = i.entries(ctx, queue, names)
@@ -104,6 +109,9 @@ func (i *Inspector) Entries(ctx context.Context) ([]Entry, error) {
 func (i *Inspector) Entry(ctx context.Context, queue, name string) (Entry, error) {
 	if err := i.validEntry(queue, name); err != nil {
 		return Entry{}, err
+	}
+	if err := i.store(queue).CheckLayout(ctx); err != nil {
+		return Entry{}, fmt.Errorf("inspect: queue %s: %w", queue, err)
 	}
 	entries, err := i.entries(ctx, queue, []string{name})
 	if err != nil {

@@ -80,7 +80,6 @@ func (s *stage) withPast(jobs int) string {
 	till := time.Now().Add(time.Hour).UnixMicro()
 	hash("unique", "k kopen", fmt.Sprint(till, " gone"))
 	s.must(s.rdb.ZAdd(ctx, s.keys+"windows", redis.Z{Score: float64(till), Member: "k kopen"}).Err())
-	hash("settings", "layout", "2")
 	_, err := s.HoldBack(ctx, "gslow", "j000001", time.Hour)
 	s.must(err)
 	dead := s.claim(1)

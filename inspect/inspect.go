@@ -362,8 +362,7 @@ func (i *Inspector) LimitsOf(ctx context.Context, queue string) (map[string]sign
 
 // SetMaxLength sets how many jobs a queue may have that haven't ended, in place of what was set before, also by a worker's Config: those that wait, for
 // whatever reason, and those that run. An enqueue that would make it more is refused with a [signalbox.QueueFullError], or waits: see
-// scheduler.WaitForRoom. The jobs that are there stay, however many they are. n is 1 to 1,000,000,000; 0 is no maximum. The first maximum raises the
-// layout of the queue: workers and producers of older releases can't use it from then on. The error wraps [signalbox.ErrInvalid] if a
+// scheduler.WaitForRoom. The jobs that are there stay, however many they are. n is 1 to 1,000,000,000; 0 is no maximum. The error wraps [signalbox.ErrInvalid] if a
 // queue can't have n, and [ErrNoQueue] if nobody has used the queue.
 func (i *Inspector) SetMaxLength(ctx context.Context, queue string, n int) error {
 	if err := store.ValidateMaxLength(n); err != nil {

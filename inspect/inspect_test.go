@@ -208,7 +208,7 @@ func TestStrangeSettings(t *testing.T) {
 	}
 	ctx := t.Context()
 	rdb.Set(ctx, "signalbox:{"+namespace+":broken}:settings", "x", 0)
-	rdb.HSet(ctx, "signalbox:{"+namespace+":"+a.Name()+"}:settings", "paused", "yes")
+	rdb.HSet(ctx, "signalbox:{"+namespace+":"+a.Name()+"}:settings", "paused", "yes", "layout", store.Layout)
 	ins := inspector(t, rdb, namespace)
 	queues, err := ins.Queues(ctx)
 	if err == nil || !strings.Contains(err.Error(), "broken") || len(queues) != 1 || !queues[0].Paused || queues[0].PausedSince.Unix() != 0 {
@@ -306,7 +306,7 @@ func TestChangedQueueIsListed(t *testing.T) {
 		},
 	} {
 		namespace := redistest.Name(t)
-		if err := rdb.HSet(t.Context(), "signalbox:{"+namespace+":q}:stats", "enqueued", 1).Err(); err != nil {
+		if err := rdb.HSet(t.Context(), "signalbox:{"+namespace+":q}:settings", "layout", store.Layout).Err(); err != nil {
 			t.Fatal(err)
 		}
 		ins := inspector(t, rdb, namespace)

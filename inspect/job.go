@@ -113,7 +113,11 @@ func (i *Inspector) Job(ctx context.Context, queue, id string) (Job, error) {
 	if err := store.ValidateQueue(queue); err != nil {
 		return Job{}, fmt.Errorf("inspect: %w", err)
 	}
-	view, s, found, err := i.store(queue).Show(ctx, id)
+	q := i.store(queue)
+	if err := q.CheckLayout(ctx); err != nil {
+		return Job{}, fmt.Errorf("inspect: queue %s: %w", queue, err)
+	}
+	view, s, found, err := q.Show(ctx, id)
 	if err != nil {
 		return Job{}, fmt.Errorf("inspect: job %s of queue %s: %w", id, queue, err)
 	}

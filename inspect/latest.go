@@ -27,7 +27,11 @@ func (i *Inspector) Latest(ctx context.Context, queue string, state signalbox.St
 	if n < 1 || n > MaxLatest {
 		return nil, fmt.Errorf("inspect: %w number %d of latest jobs: 1 to %d are allowed", signalbox.ErrInvalid, n, MaxLatest)
 	}
-	views, err := i.store(queue).Latest(ctx, state, n)
+	q := i.store(queue)
+	if err := q.CheckLayout(ctx); err != nil {
+		return nil, fmt.Errorf("inspect: queue %s: %w", queue, err)
+	}
+	views, err := q.Latest(ctx, state, n)
 	if err != nil {
 		return nil, fmt.Errorf("inspect: the latest %s jobs of queue %s: %w", state, queue, err)
 	}

@@ -151,7 +151,11 @@ func (i *Inspector) Totals(ctx context.Context, queue string) (Totals, error) {
 	if err := store.ValidateQueue(queue); err != nil {
 		return Totals{}, fmt.Errorf("inspect: %w", err)
 	}
-	at, total, err := i.store(queue).Totals(ctx)
+	q := i.store(queue)
+	if err := q.CheckLayout(ctx); err != nil {
+		return Totals{}, fmt.Errorf("inspect: queue %s: %w", queue, err)
+	}
+	at, total, err := q.Totals(ctx)
 	if err != nil {
 		return Totals{}, fmt.Errorf("inspect: counts of queue %s: %w", queue, err)
 	}

@@ -76,8 +76,7 @@ func EffectKey(key string) EnqueueOption {
 // The jobs of a group stand in a line of their own for each priority, in the order of their times. Lines take turns. So one group's million jobs
 // delay the first job of another by one turn. Jobs without a group share the queue with the lines: each side gets half, and what the other leaves.
 //
-// A job that is retried or snoozed goes back to its line, at the place of the time when it is due. The first job with a group raises the layout of its
-// queue: workers and producers of older releases can't use the queue from then on. A call can't have both Group and [Serial].
+// A job that is retried or snoozed goes back to its line, at the place of the time when it is due. A call can't have both Group and [Serial].
 func Group(key string) Option { return inGroup(key, false) }
 
 // Serial puts the job into a group as [Group] does. One job of a serial group runs at a time, across all workers. They run in strict order within a
@@ -168,8 +167,7 @@ func retainable(d time.Duration) bool {
 // paused queue, behind a group that is blocked, and where no worker has a free slot. A worker of the queue must run: without one, the job ends when the next
 // one starts. A job that has started never expires. 0, the default, is no bound.
 //
-// A job that was run again by an operator after it had expired has d from then on. The first job that expires raises the layout of its queue, as
-// [Group] does. Jobs without a group stand in one line for each priority, which takes turns with the lines of groups.
+// A job that was run again by an operator after it had expired has d from then on. Jobs without a group stand in one line for each priority, which takes turns with the lines of groups.
 func ExpireAfter(d time.Duration) Option {
 	return forAll(func(o *options) {
 		if !expirable(d) {

@@ -21,8 +21,8 @@ const (
 	// SkipIfRunning leaves the tick out. So at most one job of the entry is live.
 	SkipIfRunning
 	// QueueOne enqueues the tick's job unless another one of the entry has not begun. The job waits until the one before it has ended. So at most
-	// one job of the entry runs, and one waits. The jobs are put into a serial group: that of the option [Serial], or one of the entry's own. The
-	// first job with a group raises the layout of its queue: see [Group]. An entry can't have both QueueOne and Group.
+	// one job of the entry runs, and one waits. The jobs are put into a serial group: that of the option [Serial], or one of the entry's own. An
+	// entry can't have both QueueOne and Group.
 	QueueOne
 	// CancelOther enqueues the tick's job and cancels all others of the entry, as inspect.Cancel does: one that runs is cancelled through its
 	// context, and ends when its handler returns. The new job doesn't wait for that.

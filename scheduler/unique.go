@@ -43,8 +43,7 @@ func Window(d time.Duration) Scope {
 // The step that ends the scope frees the key: no key is left behind by a crash, and none expires while its job runs. A dead or cancelled job has no key. If an operator
 // runs it again, it takes its key again; while another job has it, that is refused.
 //
-// If jobs with different scopes use one key, the scope of the job that has the key counts. The first job with a key raises the layout of its queue: workers and
-// producers of older releases can't use the queue from then on. Of [Unique] and [UniqueBy] the last one counts.
+// If jobs with different scopes use one key, the scope of the job that has the key counts. Of [Unique] and [UniqueBy] the last one counts.
 func Unique(key string, scope Scope) EnqueueManyOption {
 	return forMany(func(o *options) {
 		o.check(store.ValidateUnique(key))

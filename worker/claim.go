@@ -80,7 +80,6 @@ func (q *queue) prepare() *call {
 		s = q.session
 	}
 	c := &call{session: s, hints: d.hints, last: d.stopping}
-	c.Keeps = q.keeps.Load()
 	c.Session = s.id
 	c.Settle = s.take(&q.spares)
 	if s == q.session && !d.stopping {

@@ -158,7 +158,7 @@ func TestCopiesAreTriedAgain(t *testing.T) {
 	if problems := w.Health().Problems; len(problems) > 0 {
 		t.Errorf("the worker has problems: %+v", problems)
 	}
-	if err := to.rdb.HDel(ctx, to.key("settings"), "layout").Err(); err != nil {
+	if err := to.rdb.HSet(ctx, to.key("settings"), "layout", store.Protocol).Err(); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := r.queue.SetSlots(ctx, 2); err != nil { // then workers look at the settings, as they do each minute

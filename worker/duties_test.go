@@ -163,6 +163,9 @@ func TestSweepDropsAll(t *testing.T) {
 	if err := rdb.ZAdd(t.Context(), key, dead...).Err(); err != nil {
 		t.Fatal(err)
 	}
+	if err := rdb.HSet(t.Context(), "signalbox:{default:"+s.Name()+"}:settings", "layout", store.Layout).Err(); err != nil {
+		t.Fatal(err)
+	}
 	newQueue(w, s, s, 1, nil).sweep(t.Context())
 	if n := rdb.ZCard(t.Context(), key).Val(); n != 0 {
 		t.Errorf("%d are left", n)

@@ -13,6 +13,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/signalbox-go/signalbox/health"
+	"github.com/signalbox-go/signalbox/internal/store"
 )
 
 const (
@@ -166,7 +167,11 @@ func (q *queue) problems(link *link, now time.Time) []health.Problem {
 		add(health.Refused, health.Unready, r.since, "call %s: %s", call, r.why)
 	}
 	if q.standing.Layout > 0 {
-		add(health.Outdated, health.Unready, q.stoodSince, "the queue's layout is %d; update this program", q.standing.Layout)
+		text := fmt.Sprintf("the queue's layout is %d; update this program", q.standing.Layout)
+		if q.standing.Layout < store.Layout {
+			text = store.OldLayout(q.standing.Layout)
+		}
+		add(health.Outdated, health.Unready, q.stoodSince, "%s", text)
 	}
 	_, noClaim := q.refusals["claim"]
 	if since := q.waiting; !since.IsZero() && now.Sub(since) >= notClaimingAfter && q.canClaim() && !gone && !noClaim {

@@ -233,7 +233,7 @@ func TestOutdatedWorkerAfterClockWentBack(t *testing.T) {
 	}
 	r.set(ins.Resume)
 	redistest.Eventually(t, func() bool { return r.log.count("this worker is too old for the queue") == 1 }, "the worker says that it is too old")
-	if err := r.rdb.HDel(ctx, r.key("settings"), "layout").Err(); err != nil {
+	if err := r.rdb.HSet(ctx, r.key("settings"), "layout", store.Protocol).Err(); err != nil {
 		t.Fatal(err)
 	}
 	r.completed(3)

@@ -26,8 +26,11 @@ func (q *queue) heed(h store.Hints, began time.Time) {
 	q.mu.later(func() {
 		switch {
 		case now.Layout > 0:
-			q.log.Error("signalbox: this worker is too old for the queue: it settles the jobs that it has and takes no others; update it",
-				"layout", now.Layout, "known", store.Protocol)
+			text := "signalbox: this worker is too old for the queue: it settles the jobs that it has and takes no others; update it"
+			if now.Layout < store.Layout {
+				text = "signalbox: " + store.OldLayout(now.Layout)
+			}
+			q.log.Error(text, "layout", now.Layout, "known", store.Protocol)
 		case before.Layout > 0:
 			q.log.Info("signalbox: this worker is no longer too old for the queue")
 		}

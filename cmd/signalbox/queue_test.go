@@ -250,3 +250,33 @@ func (s *shell) complete(queue string) {
 		s.t.Fatal(err)
 	}
 }
+
+// Commands refuse a queue that a program from before the first release has used, and say what to do.
+func TestQueueOfAnOldLayout(t *testing.T) {
+	t.Parallel()
+	srv := redistest.Start(t)
+	sh := newShell(t, srv)
+	sh.ok("enqueue", "report", "-q", "mail", "--id", "j1")
+	key := "signalbox:{" + sh.namespace + ":mail}:settings"
+	if err := srv.Client().Del(t.Context(), key).Err(); err != nil {
+		t.Fatal(err)
+	}
+	for _, args := range [][]string{
+		{"queue", "ls"},
+		{"queue", "pause", "mail"},
+		{"job", "ls", "mail"},
+		{"job", "show", "mail", "j1"},
+		{"doctor", "mail"},
+		{"doctor", "mail", "--repair", "--yes"},
+		{"export", "mail"},
+		{"enqueue", "report", "-q", "mail"},
+		{"worker", "ls"},
+	} {
+		if out, errs, code := sh.run(args...); code == exitOK || !strings.Contains(errs, "the queue has layout 1, of a program from before the first release") {
+			t.Errorf("%v: %d, %q, %q", args, code, out, errs)
+		}
+	}
+	if n := srv.Client().Exists(t.Context(), key).Val(); n != 0 {
+		t.Error("a command has made settings")
+	}
+}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"time"
 	"unsafe"
 
@@ -104,14 +103,6 @@ type ClaimRequest struct {
 	Leaving bool
 	// Hold is for how long a suspect that runs keeps others out of the session; 0: for as long as it runs.
 	Hold time.Duration
-	// Keeps says that the queue keeps completed jobs, as this worker knows it. The call then passes the key that they are kept in. Whether a
-	// job is kept is decided by the script: by the setting, or by the job's own record. See Settlement.Keep.
-	Keeps bool
-}
-
-// keeps reports whether the call may keep completed jobs.
-func (r *ClaimRequest) keeps() bool {
-	return r.Keeps || slices.ContainsFunc(r.Settle, func(s Settlement) bool { return s.Keep != nil })
 }
 
 // MaxBytes bounds the records in a call, in either direction, in bytes: they are read within a second
@@ -239,11 +230,7 @@ func (q *Queue) Claim(ctx context.Context, lane *Lane, req *ClaimRequest) (*Clai
 		return nil, fmt.Errorf("%w claim: %d settlements, %d notes and %d jobs wanted; in one call go %d of these settlements, at most %d notes and %d jobs",
 			signalbox.ErrInvalid, len(req.Settle), len(req.Notes), req.Want, Fit(req.Settle), MaxNotes, MaxBatch)
 	}
-	r, err := q.claim(ctx, lane, req, q.special.Load())
-	if err == nil && r.str(0) == "keys" { // nothing was done: the same call is made again
-		q.special.Store(true)
-		r, err = q.claim(ctx, lane, req, true)
-	}
+	r, err := run(ctx, q.rdb, claimScript, claimScript.keys(&q.keys, lane.key, q.keys.inflight(req.Session)), q.claimArgs(lane, req))
 	if err != nil {
 		return nil, err
 	}
@@ -256,19 +243,6 @@ func (q *Queue) Claim(ctx context.Context, lane *Lane, req *ClaimRequest) (*Clai
 		lane.remember(req.Session, reply.known, reply.At)
 	}
 	return reply, err
-}
-
-// claim makes the call. Without special it is for a queue that has no groups and no unique keys, which is cheaper. If the queue has some, the reply is "keys".
-func (q *Queue) claim(ctx context.Context, lane *Lane, req *ClaimRequest, special bool) (*reply, error) {
-	protocol, keys, want := Protocol, claimScript.keys(&q.keys, lane.key, q.keys.inflight(req.Session)), min(req.Want, MaxSpecial)
-	if !special {
-		want = req.Want
-		protocol, keys = plainProtocol, keys[:len(keys)-claimKeys]
-		if !req.keeps() {
-			keys = keys[:len(keys)-1] // without COMPLETED: most queues keep no completed jobs
-		}
-	}
-	return run(ctx, q.rdb, claimScript, keys, claimArgs(protocol, lane, req, want, q.kept, q.room, q.worker))
 }
 
 func parseClaim(r *reply, queue string, settled int) (*ClaimReply, error) {
@@ -331,7 +305,7 @@ func (r *reply) late(i int, queue string) (list []Delivery) {
 // longest bounds a delay, so that the time it leads to is one that a double holds.
 const longest = 100 * 365 * 24 * time.Hour
 
-func claimArgs(protocol int, lane *Lane, req *ClaimRequest, want int, kept retention, room int, worker string) []any {
+func (q *Queue) claimArgs(lane *Lane, req *ClaimRequest) []any {
 	completed := 0
 	for completed < len(req.Settle) && req.Settle[completed].deleted() {
 		completed++
@@ -350,10 +324,10 @@ func claimArgs(protocol int, lane *Lane, req *ClaimRequest, want int, kept reten
 		}
 	}
 	args := claimScript.args(2*completed+3*notes+6*(len(req.Settle)-completed),
-		arg{"protocol", protocol}, arg{"seq", lane.seq}, arg{"session", req.Session}, arg{"want", want}, arg{"hold", hold},
-		arg{"keep_jobs", kept.count}, arg{"keep_bytes", kept.bytes}, arg{"keep_us", kept.age.Microseconds()},
-		arg{"answered", lane.known(req.Session)}, arg{"completed", completed}, arg{"notes", notes}, arg{"room", room},
-		arg{"address", req.Address}, arg{"leaving", flag(req.Leaving)}, arg{"worker", worker})
+		arg{"protocol", Protocol}, arg{"seq", lane.seq}, arg{"session", req.Session}, arg{"want", req.Want}, arg{"hold", hold},
+		arg{"keep_jobs", q.kept.count}, arg{"keep_bytes", q.kept.bytes}, arg{"keep_us", q.kept.age.Microseconds()},
+		arg{"answered", lane.known(req.Session)}, arg{"completed", completed}, arg{"notes", notes}, arg{"room", q.room},
+		arg{"address", req.Address}, arg{"leaving", flag(req.Leaving)}, arg{"worker", q.worker})
 	for i := range req.Settle[:completed] {
 		args = append(args, req.Settle[i].ID, req.Settle[i].Token)
 	}

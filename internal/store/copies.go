@@ -199,7 +199,7 @@ type death struct {
 
 // read returns the deaths of the first of the jobs, of how many, and the queue that gets the copies.
 func (c *Copier) read(ctx context.Context, ids []string) (deaths []death, to string, looked int, err error) {
-	args := deathsScript.args(len(ids), arg{"room", c.q.room})
+	args := deathsScript.args(len(ids), arg{"protocol", Protocol}, arg{"room", c.q.room})
 	for _, id := range ids {
 		args = append(args, id)
 	}

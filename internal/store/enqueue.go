@@ -53,9 +53,6 @@ func (w When) arg() string {
 	return ""
 }
 
-// specialKeys is how many keys an enqueue has only if a job has a group or a unique key, or may expire. They are the last ones.
-const specialKeys = 6
-
 // An Item is a job to put in.
 type Item struct {
 	id       string
@@ -284,9 +281,6 @@ func (q *Queue) enqueue(ctx context.Context, lane *Lane, items []Item, by Reckon
 		args = append(args, it.id, it.class, it.when, it.envelope)
 	}
 	keys := enqueueScript.keys(&q.keys, lane.key)
-	if !anySpecial(items) {
-		keys = keys[:len(keys)-specialKeys]
-	}
 	cmd := enqueueScript.EvalSha(ctx, q.rdb, keys, args...)
 	if redis.HasErrorPrefix(cmd.Err(), "NOSCRIPT") {
 		lane.writes.Add(-1) // Redis did not run this try
@@ -297,16 +291,6 @@ func (q *Queue) enqueue(ctx context.Context, lane *Lane, items []Item, by Reckon
 		return Fates{}, err
 	}
 	return parseEnqueue(r, len(items))
-}
-
-// anySpecial reports whether one of the items has a group or a unique key.
-func anySpecial(items []Item) bool {
-	for i := range items {
-		if items[i].special {
-			return true
-		}
-	}
-	return false
 }
 
 func parseEnqueue(r *reply, n int) (Fates, error) {

@@ -179,7 +179,7 @@ func (q *Queue) ForgetEntry(ctx context.Context, name string) (Verdict, error) {
 
 func (q *Queue) changeEntry(ctx context.Context, name, verb string) (Verdict, error) {
 	r, err := run(ctx, q.rdb, entryScript, entryScript.keys(&q.keys), entryScript.args(0,
-		arg{"entry", name}, arg{"verb", verb}, arg{"patience", NoticePatience.Microseconds()}))
+		arg{"protocol", Protocol}, arg{"entry", name}, arg{"verb", verb}, arg{"patience", NoticePatience.Microseconds()}))
 	if err != nil {
 		return 0, q.badEntries(err)
 	}

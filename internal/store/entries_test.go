@@ -242,7 +242,7 @@ func testForgetEntry(t *testing.T, r *rig) {
 	equal(t, "entries", names, []string{"f"})
 	same(t, "fields", r.rdb.HLen(bg, r.keys.entries).Val(), 3)
 	same(t, "last ticks", r.rdb.HLen(bg, r.keys.cron).Val(), 0)
-	same(t, "settings", r.rdb.HLen(bg, r.keys.settings).Val(), 0)
+	same(t, "settings beside the layout", r.rdb.HLen(bg, r.keys.settings).Val(), 1)
 	same(t, "its job", r.counts().Ready, 1)
 }
 
@@ -314,6 +314,7 @@ func testRunEntry(t *testing.T, r *rig) {
 }
 
 func testUnknownEntry(t *testing.T, r *rig) {
+	r.layout(Protocol)
 	before := r.dump()
 	r.verdict(EntryUnknown)(r.PauseEntry(bg, "e"))
 	r.verdict(EntryUnknown)(r.ResumeEntry(bg, "e"))

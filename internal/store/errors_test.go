@@ -23,6 +23,8 @@ type operation struct {
 	name string
 	call func(r *rig, got []Delivery) error
 	acts bool // it acts on a job
+	// groups says that the queue has groups.
+	groups bool
 	// Keys that it declares and does not read: another type is no error, or the key is
 	// deleted whatever it holds.
 	unread func(r *rig) []string
@@ -35,8 +37,14 @@ func operations() []operation {
 	statistics := func(r *rig) []string { return []string{r.keys.stats, r.keys.history, r.timesLane()} }
 	// A renewal looks at the limits of the queue only if it has some.
 	renewal := func(r *rig) []string { return append(statistics(r), r.keys.running) }
+	// Nor do they ask how many completed jobs are kept, if nothing depends on it.
+	fewer := func(r *rig) []string { return append(marks(r), r.keys.completed) }
 	settle := func(o Outcome) operation {
-		return operation{name: "settle " + string(o), unread: marks, call: func(r *rig, got []Delivery) error {
+		unread := marks
+		if o == Completed {
+			unread = fewer
+		}
+		return operation{name: "settle " + string(o), unread: unread, call: func(r *rig, got []Delivery) error {
 			reply, err := r.Claim(bg, r.lane, &ClaimRequest{Session: r.session, Settle: []Settlement{settlement(got[0], o)}})
 			if err == nil && len(reply.Refused) > 0 {
 				return errors.New("it was refused")
@@ -78,7 +86,7 @@ func operations() []operation {
 				return err
 			},
 			unread: func(r *rig) []string {
-				return []string{r.keys.cron, r.keys.readyHigh, r.keys.readyLow, r.keys.dead, r.keys.cancelled, r.keys.completed, r.keys.notes}
+				return append(special(r), r.keys.cron, r.keys.readyHigh, r.keys.readyLow, r.keys.dead, r.keys.cancelled, r.keys.completed, r.keys.notes)
 			},
 		},
 		{
@@ -103,7 +111,7 @@ func operations() []operation {
 				return err
 			},
 			unread: func(r *rig) []string {
-				return []string{r.keys.readyHigh, r.keys.dead, r.keys.cancelled, r.keys.completed, r.keys.notes}
+				return append(special(r), r.keys.readyHigh, r.keys.dead, r.keys.cancelled, r.keys.completed, r.keys.notes)
 			},
 		},
 		{
@@ -117,14 +125,13 @@ func operations() []operation {
 			},
 		},
 		{
-			name: "claim of groups", unread: marks,
+			name: "claim of groups", unread: marks, groups: true,
 			call: func(r *rig, got []Delivery) error {
-				r.Queue.special.Store(true)
 				_, err := r.Claim(bg, r.lane, &ClaimRequest{Session: r.session, Want: 2, Settle: []Settlement{settlement(got[0], Completed)}})
 				return err
 			},
 		},
-		{name: "replace", call: func(r *rig, _ []Delivery) error {
+		{name: "replace", unread: special, call: func(r *rig, _ []Delivery) error {
 			tick := When{At: time.Now().Add(-time.Second), Entry: "entry"}
 			fates, err := r.Enqueue(bg, r.producer, []Item{
 				r.item("dead2", When{}, signalbox.PriorityHigh), r.item("cancelled2", When{After: time.Hour}, 0), r.item("ready1", When{}, 0), r.item("completed2", When{}, 0),
@@ -150,7 +157,7 @@ func operations() []operation {
 			}
 			return err
 		}},
-		{name: "claim of nothing", unread: marks, call: func(r *rig, _ []Delivery) error { // but it promotes a job
+		{name: "claim of nothing", unread: fewer, call: func(r *rig, _ []Delivery) error { // but it promotes a job
 			reply, err := r.Claim(bg, r.lane, &ClaimRequest{Session: "idle"})
 			if err == nil && (!reply.Alive || !reply.More) {
 				return fmt.Errorf("got %+v", reply)
@@ -190,7 +197,7 @@ func operations() []operation {
 			}
 			return err
 		}},
-		{name: "pause", call: func(r *rig, _ []Delivery) error {
+		{name: "pause", unread: counters, call: func(r *rig, _ []Delivery) error {
 			if _, err := r.Pause(bg); err != nil {
 				return err
 			}
@@ -200,7 +207,7 @@ func operations() []operation {
 			}
 			return err
 		}},
-		{name: "resume", call: func(r *rig, _ []Delivery) error {
+		{name: "resume", unread: counters, call: func(r *rig, _ []Delivery) error {
 			if _, err := r.Pause(bg); err != nil {
 				return err
 			}
@@ -210,7 +217,7 @@ func operations() []operation {
 			}
 			return err
 		}},
-		{name: "slots", call: func(r *rig, _ []Delivery) error {
+		{name: "slots", unread: counters, call: func(r *rig, _ []Delivery) error {
 			if _, err := r.SetSlots(bg, 5); err != nil {
 				return err
 			}
@@ -220,21 +227,21 @@ func operations() []operation {
 			}
 			return err
 		}},
-		{name: "keep", call: func(r *rig, _ []Delivery) error {
+		{name: "keep", unread: counters, call: func(r *rig, _ []Delivery) error {
 			got, err := r.SetRetention(bg, signalbox.Retention{Jobs: 5})
 			if err == nil && got.Jobs != 5 {
 				return fmt.Errorf("it keeps %+v", got)
 			}
 			return err
 		}},
-		{name: "plan", call: func(r *rig, _ []Delivery) error {
+		{name: "plan", unread: counters, call: func(r *rig, _ []Delivery) error {
 			planned, err := r.RegisterPlans(bg, []Registration{{Plan: NewPlan("planned", "@daily")}})
 			if err == nil && (!planned[0].InForce || planned[0].Since.IsZero()) {
 				return fmt.Errorf("%+v", planned)
 			}
 			return err
 		}},
-		{name: "announce", call: func(r *rig, _ []Delivery) error {
+		{name: "announce", unread: counters, call: func(r *rig, _ []Delivery) error {
 			if err := r.Announce(bg, []Notice{notice("other", "@daily", "1")}); err != nil {
 				return err
 			}
@@ -244,14 +251,14 @@ func operations() []operation {
 			}
 			return err
 		}},
-		{name: "pause an entry", call: func(r *rig, _ []Delivery) error {
+		{name: "pause an entry", unread: counters, call: func(r *rig, _ []Delivery) error {
 			got, err := r.PauseEntry(bg, "old")
 			if err == nil && got == EntryUnknown {
 				return errors.New("it is unknown")
 			}
 			return err
 		}},
-		{name: "resume an entry", call: func(r *rig, _ []Delivery) error {
+		{name: "resume an entry", unread: counters, call: func(r *rig, _ []Delivery) error {
 			if _, err := r.PauseEntry(bg, "old"); err != nil {
 				return err
 			}
@@ -261,7 +268,7 @@ func operations() []operation {
 			}
 			return err
 		}},
-		{name: "forget an entry", call: func(r *rig, _ []Delivery) error {
+		{name: "forget an entry", unread: counters, call: func(r *rig, _ []Delivery) error {
 			_, err := r.ForgetEntry(bg, "old")
 			return err
 		}},
@@ -281,7 +288,7 @@ func operations() []operation {
 			return err
 		}},
 		{
-			name: "past", acts: true,
+			name: "past", acts: true, unread: counters,
 			call: func(r *rig, _ []Delivery) error {
 				for _, p := range []Past{
 					{Kind: PastOutbox, Name: "box", Shard: 7, Value: "9 abc p0"},
@@ -321,6 +328,14 @@ func operations() []operation {
 	}
 	return ops
 }
+
+// special are the keys that an enqueue of plain jobs doesn't look at.
+func special(r *rig) []string {
+	return []string{r.keys.lined, r.keys.turns, r.keys.groups, r.keys.unique, r.keys.windows, r.keys.expires}
+}
+
+// counters are looked at by calls that need none only if the queue has no layout yet.
+func counters(r *rig) []string { return []string{r.keys.stats} }
 
 // views are the scripts that only read.
 func views() []operation {
@@ -472,6 +487,15 @@ func (r *rig) furnish() []Delivery {
 	return got
 }
 
+// furnish makes the queue what the operation needs.
+func (o operation) furnish(r *rig) []Delivery {
+	got := r.furnish()
+	if o.groups {
+		r.putIn("ga", "g1")
+	}
+	return got
+}
+
 // declared are the KEYS of the script that a call runs.
 func declared(r *rig, call func() error) ([]string, error) {
 	rdb := r.rdb
@@ -543,14 +567,14 @@ func TestWrongType(t *testing.T) {
 			t.Run(op.name, func(t *testing.T) {
 				t.Parallel()
 				probe := unchecked(t, rdb)
-				got := probe.furnish()
+				got := op.furnish(probe)
 				keys, err := declared(probe, func() error { return op.call(probe, got) })
 				if !errors.Is(err, errSpied) || len(keys) == 0 {
 					t.Fatalf("%v, %v", keys, err)
 				}
 				for i := range keys {
 					r := newQueue(t, rdb)
-					got := r.furnish()
+					got := op.furnish(r)
 					keys, _ := declared(r, func() error { return op.call(r, got) })
 					key := keys[i]
 					mu.Lock()
@@ -604,7 +628,7 @@ func TestReadOnly(t *testing.T) {
 	rdb := srv.ClientWith(func(o *redis.UniversalOptions) { o.MaxRetries = -1 })
 	for _, op := range operations() {
 		r := newQueue(t, rdb)
-		got := r.furnish()
+		got := op.furnish(r)
 		before := r.dump()
 		r.must(rdb.Do(bg, "REPLICAOF", "127.0.0.1", "1").Err())
 		if err := op.call(r, got); !redis.IsReadOnlyError(err) {
@@ -625,7 +649,7 @@ func TestOutOfMemory(t *testing.T) {
 	rdb := redistest.New(t, "--maxmemory-policy", "noeviction").Client()
 	for _, op := range operations() {
 		r := newQueue(t, rdb)
-		got := r.furnish()
+		got := op.furnish(r)
 		before := r.dump()
 		r.must(rdb.ConfigSet(bg, "maxmemory", "1").Err())
 		err := op.call(r, got)
@@ -672,7 +696,7 @@ func TestNoScript(t *testing.T) {
 	rdb := redistest.New(t).Client()
 	for _, op := range operations() {
 		r := newQueue(t, rdb)
-		got := r.furnish()
+		got := op.furnish(r)
 		r.must(rdb.ScriptFlush(bg).Err())
 		if err := op.call(r, got); err != nil {
 			t.Errorf("%s after SCRIPT FLUSH: %v", op.name, err)
@@ -691,7 +715,7 @@ func TestLoading(t *testing.T) {
 			t.Parallel()
 			proxy := redistest.NewProxy(t, srv.Addr())
 			r := newQueue(t, proxy.Client())
-			got := r.furnish()
+			got := op.furnish(r)
 			before := r.dump()
 			proxy.Reply(script, loading, -1)
 			if err := op.call(r, got); !redis.IsLoadingError(err) {
@@ -714,7 +738,7 @@ func TestDroppedConnections(t *testing.T) {
 	rdb := proxy.Client()
 	for _, op := range operations() {
 		r := newQueue(t, rdb)
-		got := r.furnish()
+		got := op.furnish(r)
 		proxy.Sever()
 		if err := op.call(r, got); err != nil {
 			t.Errorf("%s on dropped connections: %v", op.name, err)

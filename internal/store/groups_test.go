@@ -13,7 +13,6 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/signalbox-go/signalbox"
-	"github.com/signalbox-go/signalbox/internal/redistest"
 	"github.com/signalbox-go/signalbox/internal/wire"
 )
 
@@ -51,6 +50,7 @@ func TestShortAndLongWay(t *testing.T) {
 	t.Parallel()
 	r := onShared(t)
 	place := uint64(9_000_000_000_000_998) // in the year 2255
+	r.layout(Protocol)
 	r.must(r.rdb.HSet(bg, r.keys.stats, "place", place).Err())
 	name := strings.Repeat("x", 199)
 	var items []Item
@@ -282,30 +282,33 @@ func TestActOnGroups(t *testing.T) {
 	}
 }
 
-// A queue gets its layout with its first group. A claim that was made for a queue without groups is made again.
-func TestGroupsRaiseTheLayout(t *testing.T) {
+// A queue that was plain gets a group.
+func TestGroupsAfterPlain(t *testing.T) {
 	t.Parallel()
 	r := onShared(t)
 	r.open()
 	r.put("plain")
-	same(t, "the layout", r.rdb.HGet(bg, r.keys.settings, "layout").Val(), "")
 	d := r.one()
 	r.putIn("ga", "a1")
-	same(t, "the layout with groups", r.rdb.HGet(bg, r.keys.settings, "layout").Val(), "2")
-	same(t, "known to have groups", r.Queue.special.Load(), false)
 	reply := r.call(ClaimRequest{Want: 5, Settle: []Settlement{settlement(d, Completed)}})
 	equal(t, "refused", reply.Refused, nil)
 	equal(t, "claimed", ids(reply.Deliveries), []string{"a1"})
-	same(t, "known to have groups", r.Queue.special.Load(), true)
-
-	// Another client of the same session may not know it. Its settlements release the group all the same.
-	other := New(r.rdb, "", r.Name())
-	lane := other.NewLane()
-	lane.Next()
-	reply, err := other.Claim(bg, lane, &ClaimRequest{Session: r.session, Settle: []Settlement{settlement(reply.Deliveries[0], Completed)}})
-	r.must(err)
-	equal(t, "refused", reply.Refused, nil)
+	r.settled(settlement(reply.Deliveries[0], Completed))
 	same(t, "groups in use", r.rdb.Exists(bg, r.keys.groups).Val(), 0)
+}
+
+// A job of a group that becomes due is the first that a queue has of groups: until then only its place among the scheduled ones says so.
+func TestFirstOfGroupsIsDue(t *testing.T) {
+	t.Parallel()
+	r := onShared(t)
+	r.open()
+	r.put("plain")
+	r.claim(1)
+	r.enqueued(r.grouped("a", "sa", When{After: time.Hour}, signalbox.PriorityNormal), r.grouped("b", "sa", When{After: time.Hour}, signalbox.PriorityNormal))
+	r.makeDue("ba")
+	r.makeDue("bb")
+	equal(t, "claimed", ids(r.claim(5)), []string{"a"})
+	same(t, "that hold the group", r.rdb.HGet(bg, r.keys.groups, "sa").Val(), ".b.1")
 }
 
 // Jobs of groups and others get half of what is wanted each, and what the others leave.
@@ -435,7 +438,7 @@ func TestMoveOfGroups(t *testing.T) {
 	same(t, "the next there", a3.Job.ID, "a3")
 	to.settled(settlement(a3, Completed))
 	same(t, "in the line when it is due", to.rdb.ZScore(bg, to.keys.due, "ba1").Val() > 0, true)
-	same(t, "the layout there", to.rdb.HGet(bg, to.keys.settings, "layout").Val(), "2")
+	same(t, "the layout there", to.rdb.HGet(bg, to.keys.settings, "layout").Val(), "3")
 }
 
 // A suspect of a group that comes in from another queue waits for its turn, and then for a session that may have it.
@@ -573,27 +576,6 @@ func TestGroupIsLeftOnce(t *testing.T) {
 	s.Delay = time.Hour
 	r.settled(s)
 	same(t, "what is kept of the group", r.rdb.HGet(bg, r.keys.groups, "ga").Val(), "...1")
-}
-
-// Two claims of a client that doesn't know of the queue's groups yet: while one is under way, the other finds them.
-func TestGroupsAreFoundByTwoClaims(t *testing.T) {
-	t.Parallel()
-	srv := redistest.Start(t)
-	r := newQueue(t, srv.Client())
-	r.open()
-	r.putIn("sa", "a1", "a2")
-	rdb := srv.ClientWith(func(*redis.UniversalOptions) {})
-	q := New(rdb, "", r.Name())
-	rdb.(*redis.Client).AddHook(hooked(func(_ redis.Cmder, call func() error) error {
-		err := call()
-		q.special.Store(true) // as the other claim does
-		return err
-	}))
-	lane := q.NewLane()
-	lane.Next()
-	reply, err := q.Claim(bg, lane, &ClaimRequest{Session: r.session, Want: 2})
-	r.must(err)
-	equal(t, "claimed", ids(reply.Deliveries), []string{"a1"})
 }
 
 // A claim of a queue with groups gives and settles a part of what it could otherwise: jobs of groups take Redis longer.

@@ -291,11 +291,11 @@ func testLargestAmongCompleted(t *testing.T, r *rig) {
 	r.must(err)
 	r.enqueued(item)
 	r.settled(kept(r.one()))
-	r.call(ClaimRequest{Want: 2, Keeps: true})
+	r.call(ClaimRequest{Want: 2})
 	same(t, "largest", r.rdb.HGet(bg, r.keys.stats, "largest").Val(), "4096")
 }
 
-// Where no completed job is kept, a claim pays nothing for those that might be: not a command, not an argument, not a key.
+// Where no completed job is kept, a claim pays nothing for those that might be: not a command, not an argument.
 func TestCompletedRetentionIsFree(t *testing.T) {
 	t.Parallel()
 	r := onShared(t)
@@ -311,8 +311,8 @@ func TestCompletedRetentionIsFree(t *testing.T) {
 	r.Queue.rdb = rdb
 	got = spy.keys
 	want := claimScript.keys(&r.keys, r.lane.key, r.keys.inflight(r.session))
-	equal(t, "keys", got, want[:len(want)-claimKeys-1])
-	args := claimArgs(plainProtocol, r.lane, &ClaimRequest{Session: r.session, Settle: []Settlement{settlement(d, Completed)}, Want: 1}, 1, r.kept, r.room, "")
+	equal(t, "keys", got, want)
+	args := r.claimArgs(r.lane, &ClaimRequest{Session: r.session, Settle: []Settlement{settlement(d, Completed)}, Want: 1})
 	same(t, "arguments", len(args), len(claimScript.argNames)+2)
 	r.settled(settlement(d, Completed))
 }

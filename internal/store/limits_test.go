@@ -105,7 +105,7 @@ func TestNoLimitsStay(t *testing.T) {
 		r.must(err)
 		same(t, "none after none", changed, false)
 	}
-	same(t, "layout", r.rdb.HExists(bg, r.keys.settings, "layout").Val(), false)
+	same(t, "layout", r.rdb.HGet(bg, r.keys.settings, "layout").Val(), "3")
 	r.seeds(r.SeedLimits(bg, seeded))
 	r.seeds(r.SeedGroupLimits(bg, seeded))
 	got, err := r.Settings(bg)

@@ -135,7 +135,7 @@ func tokenOf(value string) int64 {
 }
 
 func parseReclaim(r *reply, queue string) (res Reclaimed, done int, err error) {
-	if err := r.status("ok", "alive", "newer"); err != nil {
+	if err := r.status("ok", "alive", "other"); err != nil {
 		return Reclaimed{}, 0, err
 	}
 	if r.str(0) != "ok" {

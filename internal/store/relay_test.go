@@ -177,7 +177,6 @@ func TestRelayGroups(t *testing.T) {
 	t.Parallel()
 	r := onShared(t)
 	r.open()
-	r.Queue.special.Store(true)
 	want := []string{}
 	for seq := range int64(3) {
 		b := r.parcels(seq+1, string(rune('a'+seq)))

@@ -121,6 +121,7 @@ func TestRemoveRefused(t *testing.T) {
 			r.buryCompleted("a")
 			r.expire()
 			r.must(r.rdb.Del(bg, r.keys.settings).Err())
+			r.layout(Protocol)
 		}, want: KeptByCompleted},
 		{name: "session", do: func(r *rig) { r.open() }, want: KeptBySession, gone: func(r *rig) { r.expire() }},
 		{
@@ -413,6 +414,7 @@ func TestAnewIsListed(t *testing.T) {
 		_, err := r.Close(bg, r.session, false)
 		r.must(err)
 		r.must(r.rdb.Del(bg, r.keys.entries, r.keys.settings).Err())
+		r.layout(Protocol)
 		equal(t, "reasons", r.removed(Removal{}), nil)
 		r.must(r.Unlist(bg))
 		same(t, "listed", r.isListed(), false)

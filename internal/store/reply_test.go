@@ -50,7 +50,7 @@ func TestStrangeClaims(t *testing.T) {
 	t.Parallel()
 	for i, wrong := range map[int][]any{
 		1: {nil, "1"}, 2: {nil, int64(1), "1"}, 3: {nil, "1"}, 4: {nil, "1"}, 5: {"1"}, 6: {nil}, 7: {"s", []any{int64(1)}},
-		8: {nil, "a", []any{"b"}, []any{int64(1), "b"}, []any{nil, "b"}}, 9: {nil, "x", []any{}, []any{"x", "y", "z"}}, 10: {nil, "x", int64(1)}, 11: {nil, "1"}, 12: {nil, int64(2), "1", "0", "x"}, 13: {nil, int64(2)}, 14: {nil, "1"},
+		8: {nil, "a", []any{"b"}, []any{int64(1), "b"}, []any{nil, "b"}}, 9: {nil, "x", []any{}, []any{"x", "y", "z"}}, 10: {nil, "x", int64(1)}, 11: {nil, "1"}, 12: {nil, int64(2), "3", "0", "x"}, 13: {nil, int64(2)}, 14: {nil, "1"},
 	} {
 		for _, v := range wrong {
 			list := []any{
@@ -200,7 +200,7 @@ func TestOutcomesOfACall(t *testing.T) {
 	r := onShared(t)
 	r.put("a")
 	for _, want := range []string{"[0 1 1]", "[0 1 1]"} {
-		got, err := r.rdb.Eval(bg, source("enqueue"), enqueueScript.keys(&r.keys, r.keys.lane("raw")), many(2, "1 1", "a", "1", "", "\x0a\x01k")...).Slice()
+		got, err := r.rdb.Eval(bg, source("enqueue"), enqueueScript.keys(&r.keys, r.keys.lane("raw")), many(2, fmt.Sprint(Protocol, " 1"), "a", "1", "", "\x0a\x01k")...).Slice()
 		r.must(err)
 		same(t, "outcomes", fmt.Sprint(got[2]), want)
 	}

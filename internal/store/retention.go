@@ -59,7 +59,7 @@ func (q *Queue) SeedRetention(ctx context.Context, r signalbox.Retention) (now s
 
 func (q *Queue) keep(ctx context.Context, all bool, kept signalbox.Retention) (now signalbox.Retention, changed bool, err error) {
 	r, err := run(ctx, q.rdb, keepScript, keepScript.keys(&q.keys),
-		keepScript.args(0, arg{"all", flag(all)}, arg{"keep_jobs", number(kept.Jobs)}, arg{"keep_bytes", number(kept.Bytes)},
+		keepScript.args(0, arg{"protocol", Protocol}, arg{"all", flag(all)}, arg{"keep_jobs", number(kept.Jobs)}, arg{"keep_bytes", number(kept.Bytes)},
 			arg{"keep_us", number(kept.Age.Microseconds())}))
 	if err != nil {
 		return signalbox.Retention{}, false, err

@@ -276,7 +276,6 @@ func TestMaxLengthSetting(t *testing.T) {
 	r.seeds(r.SeedMaxLength(bg, 5))
 	r.seeds(r.SeedMaxLength(bg, 7))
 	same(t, "seeded", setting(), 5)
-	same(t, "layout", r.rdb.HGet(bg, r.keys.settings, "layout").Val(), "2")
 	changed, err := r.SetMaxLength(bg, 7)
 	r.must(err)
 	same(t, "changed", changed, true)

@@ -38,9 +38,17 @@ type Settings struct {
 	Copies      string              // the queue that gets copies of dead jobs; "" if there is none
 }
 
-// Settings reads the queue's settings.
+// Settings reads the queue's settings. It returns a *LayoutError if the queue's layout is older than Layout.
 func (q *Queue) Settings(ctx context.Context) (Settings, error) {
 	fields, err := q.rdb.HGetAll(ctx, q.keys.settings).Result()
+	if err != nil {
+		return Settings{}, err
+	}
+	if text, noted := fields["layout"]; noted {
+		err = checkLayout(text)
+	} else {
+		err = q.CheckLayout(ctx)
+	}
 	if err != nil {
 		return Settings{}, err
 	}
@@ -187,7 +195,7 @@ func (q *Queue) set(ctx context.Context, field, value string) (changed bool, err
 
 // change sets a field of the queue's settings; with seed only if it isn't set. Workers look at the settings then.
 func (q *Queue) change(ctx context.Context, field, value string, seed bool) (changed bool, err error) {
-	r, err := run(ctx, q.rdb, setScript, setScript.keys(&q.keys), setScript.args(0,
+	r, err := run(ctx, q.rdb, setScript, setScript.keys(&q.keys), setScript.args(0, arg{"protocol", Protocol},
 		arg{"field", field}, arg{"value", value}, arg{"seed", flag(seed)}, arg{"channel", q.keys.control()}))
 	if err != nil {
 		return false, err

@@ -364,8 +364,8 @@ func (s *StandIn) script(cmd *redis.Cmd) error {
 	switch {
 	case is(enqueueScript) && len(args) > keys && keys > 1:
 		return s.enqueue(cmd, fmt.Sprint(args[0]), fmt.Sprint(args[1]), args[keys:])
-	case is(planScript) && keys > 0 && len(args) > keys+2:
-		return s.plan(cmd, fmt.Sprint(args[0]), args[keys+2:])
+	case is(planScript) && keys > 1 && len(args) > keys+2:
+		return s.plan(cmd, fmt.Sprint(args[1]), args[keys+2:])
 	case is(announceScript): // of cron entries, for tools
 		cmd.SetVal([]any{"ok", []any{}})
 		return nil

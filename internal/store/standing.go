@@ -1,6 +1,7 @@
 package store
 
 import (
+	"context"
 	"fmt"
 	"strconv"
 	"strings"
@@ -10,23 +11,19 @@ import (
 	"github.com/signalbox-go/signalbox"
 )
 
-// Protocol is the number of this release's protocol: the way in which its calls use a queue. Each queue has a layout, the lowest
-// protocol that may use it. The layout is 1 unless the queue's settings have another. It rises when the queue first uses a feature
-// that older releases don't know.
-const Protocol = 2
+// Protocol is the number of this release's protocol: the way in which its calls use a queue. It is the newest layout of a queue that the release knows.
+const Protocol = 3
 
-// plainProtocol is the protocol of a claim for a queue that has no groups and no unique keys, as far as the caller knows.
-const plainProtocol = 1
-
-// claimKeys is how many keys a claim has only if the queue has groups, unique keys or jobs that expire. They are the last ones.
-const claimKeys = 10
+// Layout is that of each queue, in its settings, from the first call on that writes to it. A later release may raise it, with something that older
+// ones don't know: they only settle the jobs that they have then. A queue with an older one, or with none, is of a program from before the first release.
+const Layout = 3
 
 // Standing says whether a queue gives jobs to a caller, and if not, why. The zero value means that it does.
 type Standing struct {
 	Paused bool // the queue gives jobs to nobody
 	Quiet  bool // the queue gives none to this caller
 	Stop   bool // the caller is to end; it is quiet, too
-	Layout int  // the queue's layout if it is newer than Protocol, else 0; then this release only settles the jobs that it has
+	Layout int  // the queue's layout if it is newer than Protocol, or older than Layout; else 0. This release only settles the jobs that it has then
 }
 
 // Away reports whether only this caller gets no jobs. Then the wake-ups should go to other callers.
@@ -45,28 +42,84 @@ func (r *reply) standing(i int) Standing {
 		return Standing{Quiet: true, Stop: true}
 	default:
 		layout, err := strconv.Atoi(s)
-		if (err != nil || layout <= plainProtocol) && r.err == nil {
+		if (err != nil || layout < 1 || known(layout)) && r.err == nil {
 			r.fail(i, fmt.Sprintf("%.40q, not a layout", s))
 		}
 		return Standing{Layout: layout}
 	}
 }
 
-// A LayoutError says that a queue's layout is newer than this release, which doesn't know how the queue is used now. It wraps
-// signalbox.ErrOutdated and the error that Redis replied with.
+// known reports whether this release knows the layout.
+func known(layout int) bool { return layout >= Layout && layout <= Protocol }
+
+// A LayoutError says that a queue's layout isn't one of this release, which doesn't know how the queue is used. It wraps the error that Redis replied
+// with, and signalbox.ErrOutdated if the layout is newer.
 type LayoutError struct {
-	Layout int // the layout of the queue
-	reply  error
+	Layout int   // the layout of the queue
+	reply  error // nil if it was found by reading
 }
 
 func (e *LayoutError) Error() string {
+	if e.Layout < Layout {
+		return "signalbox: " + OldLayout(e.Layout)
+	}
 	return fmt.Sprintf("%v: its layout is %d, and this release knows layouts up to %d; update this program", signalbox.ErrOutdated, e.Layout, Protocol)
 }
 
-// Unwrap returns signalbox.ErrOutdated and the error that Redis replied with.
-func (e *LayoutError) Unwrap() []error { return []error{signalbox.ErrOutdated, e.reply} }
+// Unwrap returns signalbox.ErrOutdated if the layout is newer, and the error that Redis replied with.
+func (e *LayoutError) Unwrap() []error {
+	var all []error
+	if e.Layout > Protocol {
+		all = append(all, signalbox.ErrOutdated)
+	}
+	if e.reply != nil {
+		all = append(all, e.reply)
+	}
+	return all
+}
 
-// layoutError returns a *LayoutError if a script's error says that the layout is newer. It returns other errors unchanged.
+// OldLayout says what to do about a queue with a layout that is older than this release's.
+func OldLayout(layout int) string {
+	return fmt.Sprintf("the queue has layout %d, of a program from before the first release, and this release knows layout %d: end its jobs with that program, "+
+		"then delete its keys, or use another namespace", layout, Layout)
+}
+
+// CheckLayout returns a *LayoutError if the queue's layout is older than Layout: a program that reads the queue would misread it.
+func (q *Queue) CheckLayout(ctx context.Context) error {
+	_, err := q.begun(ctx)
+	return err
+}
+
+// begun reports whether the queue has counters or settings. It returns a *LayoutError if its layout is older than Layout.
+func (q *Queue) begun(ctx context.Context) (bool, error) {
+	for last := false; ; last = true {
+		values, err := q.rdb.HMGet(ctx, q.keys.settings, "layout").Result()
+		if err != nil {
+			return false, err
+		}
+		if text, noted := values[0].(string); noted {
+			return true, checkLayout(text)
+		}
+		if last {
+			return true, checkLayout("1")
+		}
+		used, err := q.rdb.Exists(ctx, q.keys.settings, q.keys.stats).Result()
+		if err != nil || used == 0 {
+			return false, err
+		} // else it may have begun between the two calls: then it has a layout now
+	}
+}
+
+// checkLayout returns a *LayoutError if the text, as the settings have it, is of a layout that is older than Layout. A text that is no number was written by
+// another program, which is newer.
+func checkLayout(text string) error {
+	if number, err := strconv.Atoi(text); err == nil && number < Layout {
+		return &LayoutError{Layout: max(number, 1)}
+	}
+	return nil
+}
+
+// layoutError returns a *LayoutError if a script's error says that the layout is another. It returns other errors unchanged.
 func layoutError(err error) error {
 	if !redis.HasErrorPrefix(err, "LAYOUT ") {
 		return err

@@ -2,11 +2,14 @@ package store
 
 import (
 	"errors"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/signalbox-go/signalbox"
 )
 
 var standingTests = []storeTest{
@@ -27,7 +30,7 @@ func (r *rig) pause() {
 	same(r.t, "paused anew", changed, true)
 }
 
-// layout sets the queue's layout, as a newer release does when one of its features is first used.
+// layout sets the queue's layout, as another release does.
 func (r *rig) layout(n any) {
 	r.t.Helper()
 	r.must(r.rdb.HSet(bg, r.keys.settings, "layout", n).Err())
@@ -191,13 +194,20 @@ func testNewerLayoutWake(t *testing.T, r *rig) {
 	same(t, "wake-ups for what an older worker can't see", r.wakes(), 1)
 }
 
+// A queue has the layout from the first call on that writes to it.
 func testOwnLayout(t *testing.T, r *rig) {
-	r.open()
-	for layout := range Protocol + 1 {
-		r.layout(layout)
-		r.put("a")
-		d := r.one()
-		r.settled(settlement(d, Completed))
+	for name, call := range map[string]func(r *rig){
+		"a worker":    func(r *rig) { r.open() },
+		"an enqueue":  func(r *rig) { r.put("a") },
+		"a pause":     func(r *rig) { r.pause() },
+		"a retention": func(r *rig) { _, err := r.SetRetention(bg, signalbox.Retention{Jobs: 5}); r.must(err) },
+		"a limit":     func(r *rig) { _, err := r.SetLimits(bg, signalbox.Limits{Running: 5}); r.must(err) },
+	} {
+		r := newQueue(t, r.rdb)
+		call(r)
+		if layout := r.rdb.HGet(bg, r.keys.settings, "layout").Val(); layout != strconv.Itoa(Protocol) {
+			t.Errorf("after %s the layout is %q", name, layout)
+		}
 	}
 }
 
@@ -219,7 +229,7 @@ func testNoLayout(t *testing.T, r *rig) {
 			t.Errorf("%q: renew: %v, %+v, %v", layout, alive, hints, err)
 		}
 	}
-	r.must(r.rdb.HDel(bg, r.keys.settings, "layout").Err())
+	r.layout(Protocol)
 	same(t, "the job", r.one().Job.ID, "a")
 }
 

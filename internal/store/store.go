@@ -11,7 +11,6 @@ import (
 	"crypto/rand"
 	"encoding/binary"
 	"errors"
-	"sync/atomic"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -48,7 +47,6 @@ type Queue struct {
 	crashes   int           // at which a job is dead
 	ttl       time.Duration // of the sessions whose jobs it takes back
 	times     *Times        // that its renewals take along; nil: none
-	special   *atomic.Bool  // the queue is known to have groups or unique keys: claims need more of it
 }
 
 // New returns the queue of that name, which ValidateQueue accepts, in a namespace that ValidateNamespace accepts.
@@ -56,7 +54,7 @@ func New(rdb redis.UniversalClient, namespace, name string) *Queue {
 	if namespace == DefaultNamespace {
 		namespace = ""
 	}
-	return &Queue{rdb: rdb, namespace: namespace, name: name, keys: newKeys(namespace, name), kept: defaultRetention, room: MaxBytes, looked: maxLooked, patience: takeOverAt, crashes: CrashLimit, ttl: 30 * time.Second, special: new(atomic.Bool)}
+	return &Queue{rdb: rdb, namespace: namespace, name: name, keys: newKeys(namespace, name), kept: defaultRetention, room: MaxBytes, looked: maxLooked, patience: takeOverAt, crashes: CrashLimit, ttl: 30 * time.Second}
 }
 
 // On returns the queue for calls over another client.
@@ -100,11 +98,16 @@ func (q *Queue) Register(ctx context.Context) error {
 	return q.rdb.SAdd(ctx, q.keys.registry, q.name).Err()
 }
 
-// Known reports whether anybody has used the queue: a job was enqueued, a session is open, a setting was made, or it was registered.
+// Known reports whether anybody has used the queue: a job was enqueued, a session is open, a setting was made, or it was registered. It returns a
+// *LayoutError if the queue's layout is older than Layout: what the queue has would be misread.
 func (q *Queue) Known(ctx context.Context) (bool, error) {
-	used, err := q.rdb.Exists(ctx, q.keys.stats, q.keys.sessions, q.keys.settings).Result()
-	if err != nil || used > 0 {
-		return used > 0, err
+	used, err := q.begun(ctx)
+	if err != nil || used {
+		return used, err
+	}
+	sessions, err := q.rdb.Exists(ctx, q.keys.sessions).Result()
+	if err != nil || sessions > 0 {
+		return sessions > 0, err
 	}
 	return q.rdb.SIsMember(ctx, q.keys.registry, q.name).Result()
 }

@@ -531,9 +531,6 @@ func (w *walk) failover() {
 	w.must(err)
 	w.saved, w.m = nil, w.before
 	w.failovers++
-	if w.rnd.Intn(2) == 0 {
-		w.Queue.special.Store(false) // as for a process that begins
-	}
 	for session, alive := range w.m.sessions {
 		if alive && !slices.ContainsFunc(slices.Concat(w.workers, w.frozen), func(x *walker) bool { return x.session == session }) {
 			w.expire(session)

@@ -422,9 +422,6 @@ func (w *keyWalk) failover() {
 	_, err = p.Exec(bg)
 	w.must(err)
 	w.saved, w.m = nil, w.before
-	if w.rnd.Intn(2) == 0 {
-		w.Queue.special.Store(false) // as for a process that begins
-	}
 	for session := range w.m.sessions {
 		if !slices.ContainsFunc(w.workers, func(x *keyWorker) bool { return x.session == session }) {
 			w.takeBack(session)

@@ -52,11 +52,11 @@ func TestWireDocEnqueues(t *testing.T) {
 	r := onShared(t)
 	r.open()
 	prefix := "signalbox:{default:" + r.Name() + "}:"
-	args := []any{"EVAL", block(t, "lua", "Puts jobs in"), 14}
-	for _, key := range []string{"lane:4f1x", "jobs", "due", "idle", "stats", "cron", "ready:high", "ready:normal", "ready:low", "dead", "cancelled", "notes", "settings", "completed"} {
+	args := []any{"EVAL", block(t, "lua", "Puts jobs in"), 20}
+	for _, key := range []string{"lane:4f1x", "jobs", "due", "idle", "stats", "cron", "ready:high", "ready:normal", "ready:low", "dead", "cancelled", "notes", "settings", "completed", "lined", "turns", "groups", "unique", "windows", "expires"} {
 		args = append(args, prefix+key)
 	}
-	args = append(args, "1 1",
+	args = append(args, "3 1",
 		"user-42-welcome", "1", "", "\x0a\x0demail.welcome\x12\x0d{\"UserID\":42}",
 		"user-42-survey", "2", "+86400000000", "\x0a\x06survey\x1a\x06\x0a\x01k\x12\x01v\x28\x03",
 		"user-42-hour", "1+\x02\x00\x00\x00\x00\xd6\x93\xa4\x00", "", "\x0a\x06survey")

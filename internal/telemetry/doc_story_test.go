@@ -553,7 +553,7 @@ func ticks(p *part) {
 // failedTick has a tick that Redis refuses until the scheduler stops.
 func failedTick(p *part) {
 	proxy, evalsha := redistest.NewProxy(p, p.server.Addr()), redistest.Command("EVALSHA")
-	enqueues := func(cmd []string) bool { return evalsha(cmd) && len(cmd) > 2 && cmd[2] == "14" } // an enqueue has so many keys
+	enqueues := func(cmd []string) bool { return evalsha(cmd) && len(cmd) > 2 && cmd[2] == "20" } // an enqueue has so many keys
 	proxy.Reply(enqueues, "-OOM command not allowed when used memory > 'maxmemory'.", -1)
 	p.rdb = proxy.Client()
 	sched := p.scheduler()

@@ -71,7 +71,7 @@ func TestRedisRefuses(t *testing.T) {
 		"bug of a script":    {[]any{"SAY", "ERR user_script:12: too many results to unpack script: abc, on @user_script:12."}, []any{"SAY"}, "unpack"},
 		"script of others":   {[]any{"SAY", "BUSY Redis is busy running a script. You can only call SCRIPT KILL or SHUTDOWN NOSAVE."}, []any{"SAY"}, "BUSY"},
 		"another lane":       {[]any{"SET", "LANE", "nonsense"}, []any{"DEL", "LANE"}, "not its own"},
-		"newer layout":       {[]any{"HSET", key + "settings", "layout", "99"}, []any{"HDEL", key + "settings", "layout"}, "layout"},
+		"newer layout":       {[]any{"HSET", key + "settings", "layout", "99"}, []any{"HSET", key + "settings", "layout", "3"}, "layout"},
 		"read-only replica":  {[]any{"REPLICAOF", "127.0.0.1", "1"}, []any{"REPLICAOF", "NO", "ONE"}, "READONLY"},
 		"permission missing": {[]any{"ACL", "SETUSER", "default", "-hset"}, []any{"ACL", "SETUSER", "default", "+hset"}, "NOPERM"},
 	} {

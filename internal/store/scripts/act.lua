@@ -26,13 +26,13 @@ local protocol, verb, states, due, class, why, mark, keep_jobs, keep_bytes, keep
 
 -- include: clock, digits, standing, denied_command, retention, send, wake_one
 
-local held_back, _, maximum = standing(SETTINGS, protocol)
+local held_back, _, maximum = standing(SETTINGS, STATS, protocol)
 if tonumber(held_back) then
-  return redis.error_reply('LAYOUT ' .. held_back .. ' signalbox: the layout of the queue is newer than protocol ' .. protocol)
+  return redis.error_reply('LAYOUT ' .. held_back .. ' signalbox: the layout of the queue is not one that protocol ' .. protocol .. ' knows')
 end
 -- include: act_read, queue_length
 local no_room = maximum and queue_length() >= maximum -- the queue has as many jobs as it may have, or more
--- include: note, finish, ready, count, forget, has_header, class_of, place_of, is_marked, unlist, rerun, group_of, key_taken, free_key_of, raise_layout
+-- include: note, finish, ready, count, forget, has_header, class_of, place_of, is_marked, unlist, rerun, group_of, key_taken, free_key_of
 
 -- When Redis is out of memory it still permits this, and with it all that follows.
 redis.call('ZREM', SESSIONS, '')

@@ -10,15 +10,15 @@
 --        a plan that isn't in force
 -- Errors, all before the first write: those of Redis, and 'LAYOUT n signalbox: ...' as that of an enqueue
 
-local CRON, ENTRIES, SETTINGS = unpack(KEYS)
+local STATS, CRON, ENTRIES, SETTINGS = unpack(KEYS)
 local fixed = 2 -- the number of arguments before those of the entries
 local protocol, patience = unpack(ARGV, 1, fixed)
 
--- include: clock, digits, standing, holder
+-- include: clock, digits, standing, begin, holder
 
-local held_back = standing(SETTINGS, protocol)
+local held_back, _, _, begins = standing(SETTINGS, STATS, protocol)
 if tonumber(held_back) then
-  return redis.error_reply('LAYOUT ' .. held_back .. ' signalbox: the layout of the queue is newer than protocol ' .. protocol)
+  return redis.error_reply('LAYOUT ' .. held_back .. ' signalbox: the layout of the queue is not one that protocol ' .. protocol .. ' knows')
 end
 local now = clock()
 local fields, lacking = {}, {}
@@ -41,6 +41,7 @@ for i = fixed + 1, #ARGV, 5 do
   end
 end
 if #fields > 0 then
+  begin(SETTINGS, begins)
   redis.call('HSET', ENTRIES, unpack(fields))
 end
 return {'ok', lacking}

@@ -1,7 +1,7 @@
 -- Settles a batch of deliveries, then claims ready jobs for a session.
 --
--- KEYS, ARGV: as named below; INFLIGHT is inflight:<session>; those from LINED on are there if protocol is 2 or more, and COMPLETED if they are, or
---       if the queue keeps completed jobs
+-- KEYS, ARGV: as named below; INFLIGHT is inflight:<session>. A queue is plain if none of the keys from LINED on exists, no job of a group is due, and
+-- the settings have no limits. Then these keys aren't looked at further.
 --       seq: number of the call in its lane; want: how many jobs are wanted;
 --       hold: '0' if no suspect may be among them, else for how long a suspect that runs keeps others out of the session (us),
 --       keep_jobs, keep_bytes, keep_us: how many terminal jobs of each state are kept, how many bytes of them, and for how
@@ -19,7 +19,7 @@
 --       once, before others), 'dead', 'cancelled', 'completed'; class: '0', '1', '2' or
 --       's' (suspect); of 'retry' and 'delay' a 'g' stands behind it if the job has crashed before, and its handler was called and returned
 -- Reply: {'ok', time in us, refused, alive, first token, more, next, expired, ids, records,
---         spans, known, held, slots, full, overruled, late}
+--         spans, known, held, slots, full, overruled, late}; of a queue that isn't plain a call gets at most 160 jobs
 --        refused: positions, from 1, of deliveries that were superseded: nothing was
 --        changed for them; alive: 0 if the session is unknown, over, or can't be
 --        trusted, then nothing is claimed; more: 1 if ready jobs remain that the call, had it
@@ -29,8 +29,8 @@
 --        first; an id is '' where a job of a call that is made again is gone; spans: the span
 --        contexts of the last notes of the ids, as far as there are any, or empty; known: the
 --        number of the lane's last call that Redis had before this one came, 0 if none; held:
---        why nothing was claimed: 'paused', 'quiet', 'stop', or the queue's layout if it is newer than the
---        protocol (then next and expired are for others, and told to nobody); '' if it wasn't;
+--        why nothing was claimed: 'paused', 'quiet', 'stop', or the queue's layout if it isn't one that
+--        the protocol knows (then next and expired are for others, and told to nobody); '' if it wasn't;
 --        slots: how many each worker is to have, '' if that isn't set; full: 1 if the call got all
 --        that it wanted. If full and more are 0, the session is registered to be woken; overruled:
 --        positions of deliveries whose jobs ended cancelled, though another outcome was asked for: they were cancelled while
@@ -38,8 +38,8 @@
 --        late: only if there is any: of each job that the call ended since it hadn't started in time its id, and its record as it was, or '' of one
 --        that there was no room for
 --        {'stale'}  a later call of this lane was seen; nothing was done
---        {'keys'}  the queue's layout is 2 or more and the call hasn't the keys from LINED on; nothing was done: the same call can be made again with them
--- Errors: those of Redis, and 'ERR signalbox: ...', before the first write.
+-- Errors: those of Redis, 'ERR signalbox: ...', and 'LAYOUT n signalbox: ...' as in enqueue.lua for a session that is unknown, if the layout is older; before
+--         the first write.
 
 local LANE, INFLIGHT, SESSIONS, FENCE, JOBS, DUE, IDLE, STATS, HIGH, NORMAL, LOW, SUSPECT, DEAD, CANCELLED, NOTES, CANCELS, SETTINGS, COMPLETED, LINED, TURNS, GROUPS, RUNNING, LIMITS, RATES, PARKED, UNIQUE, WINDOWS, EXPIRES = unpack(KEYS)
 local fixed = 15 -- arguments before those of the deliveries
@@ -49,7 +49,7 @@ answered, completed, notes = tonumber(answered), tonumber(completed), tonumber(n
 local first_note = fixed + 1 + 2 * completed -- of ARGV
 local others = first_note + 3 * notes -- where those that didn't complete begin
 
--- include: clock, digits, standing, wake_one, upcoming
+-- include: clock, digits, standing, wake_one, upcoming, is_later
 
 local now = clock()
 local lane = redis.call('GET', LANE)
@@ -63,13 +63,13 @@ if lane then
 end
 
 -- Every key is read before the first write, so that one of the wrong type changes nothing.
-local held_back, slots = standing(SETTINGS, protocol, worker)
-local newer, quiet = tonumber(held_back) ~= nil, held_back == 'quiet' or held_back == 'stop'
-if newer and not LINED then
-  return {'keys'}
-end
+local held_back, slots, of_queue, of_groups, most = standing(SETTINGS, STATS, protocol, worker)
+local foreign, quiet = tonumber(held_back) ~= nil, held_back == 'quiet' or held_back == 'stop'
 local expiry = redis.call('ZSCORE', SESSIONS, session)
 local alive = expiry and tonumber(expiry) > now
+if (tonumber(held_back) or 999) < tonumber(protocol) and not expiry then
+  return redis.error_reply('LAYOUT ' .. held_back .. ' signalbox: the layout of the queue is not one that protocol ' .. protocol .. ' knows')
+end
 -- Redis has lost a call that was answered, in a failover: it may count jobs as running here that
 -- were settled then. Nobody would ever take them back from a session that lives. So it ends.
 -- If the reply to that is lost, the call that is made again says so, too: the lane has 2 as the first token, which is none.
@@ -86,27 +86,38 @@ fence = tonumber(fence)
 -- include: read_tokens
 
 local kept = redis.call('HLEN', JOBS)
-local promotable = redis.call('ZRANGEBYSCORE', DUE, '-inf', digits(now), 'LIMIT', 0, newer and 0 or 500)
+local promotable = redis.call('ZRANGEBYSCORE', DUE, '-inf', digits(now), 'LIMIT', 0, foreign and 0 or 500)
+local none = '0 0 0 0' -- limits that were taken away
+local special = of_queue and of_queue ~= none or of_groups and of_groups ~= none or most and most ~= '0'
+  or redis.call('EXISTS', LINED, TURNS, GROUPS, RUNNING, LIMITS, RATES, PARKED, UNIQUE, WINDOWS, EXPIRES) > 0
+for i = 1, special and 0 or #promotable do
+  special = special or is_later(promotable[i])
+end
 redis.call('ZCARD', IDLE)
 -- No job that isn't terminal has a larger record, if that is known.
 local largest = tonumber((string.match(redis.call('HGET', STATS, 'largest') or '', '^%d+$')))
-local terminal = redis.call('ZCARD', DEAD) + redis.call('ZCARD', CANCELLED) + (COMPLETED and redis.call('ZCARD', COMPLETED) or 0)
+local terminal = redis.call('ZCARD', DEAD) + redis.call('ZCARD', CANCELLED)
+if special or others <= #ARGV or not largest or largest > 4096 then -- else nobody asks how many they are
+  terminal = terminal + redis.call('ZCARD', COMPLETED)
+end
 local noted = redis.call('HLEN', NOTES) > 0 or notes > 0
 local limits, bounds -- bounds: of completed jobs
 if others <= #ARGV then
   -- include: retention, keeps
   limits = retention(SETTINGS, {tonumber(keep_jobs), tonumber(keep_bytes), tonumber(keep_us)})
-  bounds = COMPLETED and keeps(SETTINGS)
+  bounds = keeps(SETTINGS)
 end
-local g, queue, queue_at, queue_held -- groups; limits of the queue, when its next job may start, and for how long it is held back; nil for a queue without
+local g, queue, queue_at, queue_held -- groups; limits of the queue, when its next job may start, and for how long it is held back; nil for a plain queue
 local maximum, no_room -- how many jobs the queue may have that haven't ended, nil if there is no maximum; it has as many, or more
 local over, behind = {}, false -- ids of jobs that should have started by now; whether there may be more
 local late, told = nil, 0 -- what the reply says of jobs that have expired: ids and records; how long these records were
 local steady, seen = now, nil -- the time by the clock of limits, if there are any, and what STATS is to have of it
 local asked, drawn, spare, pause = want, 0, math.huge, 0 -- spare: how many more jobs may start; pause: us until its rate allows one
-if LINED then
+local u -- unique keys; nil for a plain queue
+if special then
   -- include: limits_of, limits_clock, group_limits, lines
-  local of_queue, of_groups, most = unpack(redis.call('HMGET', SETTINGS, 'limits', 'group_limits', 'max_length'))
+  asked = math.min(asked, 160)
+  want = asked
   maximum = most and tonumber((string.match(most, '^[1-9]%d*$')))
   no_room = maximum and kept - terminal >= maximum
   local limited = redis.call('HLEN', LIMITS) + redis.call('ZCARD', RATES) + redis.call('ZCARD', PARKED) > 0
@@ -122,10 +133,7 @@ if LINED then
   redis.call('ZCARD', LINED)
   redis.call('ZCARD', TURNS)
   redis.call('HLEN', GROUPS)
-  over = redis.call('ZRANGEBYSCORE', EXPIRES, '-inf', digits(now), 'LIMIT', 0, newer and 0 or 100)
-end
-local u -- unique keys; nil for a queue without
-if UNIQUE then
+  over = redis.call('ZRANGEBYSCORE', EXPIRES, '-inf', digits(now), 'LIMIT', 0, foreign and 0 or 100)
   redis.call('HLEN', UNIQUE)
   redis.call('ZCARD', WINDOWS)
   u = {keys = {}, ids = {}} -- those that the call's new deliveries free
@@ -206,15 +214,15 @@ end
 
 -- A session that can use no wake-up passes on the one that it may have got: for a job that is ready, or for the one whose time
 -- is next: to run, or to expire.
-local away = newer or quiet or leaving == '1'
-if leaving == '1' and alive and not newer and held_back ~= 'stop' and worker ~= '' then
+local away = foreign or quiet or leaving == '1'
+if leaving == '1' and alive and not foreign and held_back ~= 'stop' and worker ~= '' then
   redis.call('HSET', SETTINGS, 'quiet:' .. worker, 'stop ' .. digits(now) .. ' drains') -- so that tools don't count on it
 end
 local was_idle = away and address ~= ''
 if was_idle then
   redis.call('ZREM', IDLE, address)
 end
-local more, wake, expires = 0, false, was_idle and LINED and redis.call('ZCARD', EXPIRES) > 0
+local more, wake, expires = 0, false, was_idle and special and redis.call('ZCARD', EXPIRES) > 0
 local ahead = waiting[HIGH] + waiting[NORMAL] + waiting[LOW] + (g and redis.call('ZCARD', TURNS) or 0)
 if spare <= 0 then
   if ahead == 0 then
@@ -222,7 +230,7 @@ if spare <= 0 then
   end
   ahead, crowded, suspects_ready = 0, false, false -- nobody may start one
 end
-if newer then
+if foreign then
   wake = true -- whatever it is for: this call can't know
 elseif held_back == 'paused' then
   wake = expires -- resuming has all workers look, but jobs expire meanwhile
@@ -241,8 +249,8 @@ if address ~= '' and alive and not away and not cut and more == 0 then
 end
 
 local following, expired = -1, {}
-if not newer then
-  following, expired = upcoming(DUE, SESSIONS, now, PARKED, EXPIRES, held_back == '', steady)
+if not foreign then
+  following, expired = upcoming(DUE, SESSIONS, now, PARKED, EXPIRES, held_back == '', steady, not special)
   if pause > 0 and (following < 0 or pause < following) then
     following = pause
   end

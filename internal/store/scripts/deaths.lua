@@ -1,19 +1,23 @@
 -- Reads dead jobs that are to be copied to another queue. It writes nothing.
 --
 -- KEYS: as named below
--- ARGV: room: most bytes of records to return; the first may have more; then the IDs
+-- ARGV: protocol; room: most bytes of records to return; the first may have more; then the IDs
 -- Reply: {'ok', to, times, records}
 --        to: the queue that gets copies, as the settings say, '' if they say none; times: when the jobs died, in us, as the notes say, for as
 --        many of the IDs as the room allows; '' without a note; records: theirs; '' without a note, and for a job that is neither dead nor held for
 --        a move
--- Errors: those of Redis.
+-- Errors: those of Redis, and 'LAYOUT n signalbox: ...' as in enqueue.lua, but only if the layout is older.
 
-local JOBS, DUE, DEAD, NOTES, SETTINGS = unpack(KEYS)
-local fixed = 1 -- arguments before the IDs
-local room = unpack(ARGV, 1, fixed)
+local JOBS, DUE, STATS, DEAD, NOTES, SETTINGS = unpack(KEYS)
+local fixed = 2 -- arguments before the IDs
+local protocol, room = unpack(ARGV, 1, fixed)
 
--- include: dead_or_held
+-- include: standing, dead_or_held
 
+local held_back = standing(SETTINGS, STATS, protocol)
+if (tonumber(held_back) or 999) < tonumber(protocol) then
+  return redis.error_reply('LAYOUT ' .. held_back .. ' signalbox: the layout of the queue is not one that protocol ' .. protocol .. ' knows')
+end
 room = tonumber(room)
 local times, records, got = {}, {}, false
 for i = fixed + 1, #ARGV do

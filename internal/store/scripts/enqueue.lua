@@ -3,8 +3,7 @@
 -- tick, or a later one of the entry, before, and if the entry isn't paused. The job of an entry that has a policy for jobs that overlap is
 -- put in only if the policy allows it.
 --
--- KEYS: as named below; HIGH, NORMAL and LOW are the lists ready:high, ready:normal, ready:low. The last six are there if a job of the
---       call has a group or a unique key, or may expire; then the protocol is 2 or more
+-- KEYS: as named below; HIGH, NORMAL and LOW are the lists ready:high, ready:normal, ready:low.
 -- ARGV: 1 call: protocol, ' ', sequence number of the call in its lane. A caller that knows this server's clock may add ' ' and
 --       how far its own reckoning of the time is ahead of that clock (us, with '-' in front if it is behind). Then ticks go by the
 --       caller's reckoning, and an entry's last tick that is more than 10 s ahead of it is ignored.
@@ -36,7 +35,7 @@
 --          the queue then, though it may have done so before: the queue may have been removed. Else not there
 --        {'stale'}  a later call of this lane was seen; nothing was done
 -- Errors, all before the first write: those of Redis, 'ERR signalbox: ...', 'NOPERM signalbox: ...', and
---         'LAYOUT n signalbox: ...' if n, the layout of the queue, is newer than the protocol
+--         'LAYOUT n signalbox: ...' if n, the layout of the queue, is newer than the protocol or older than 3: see standing
 
 local LANE, JOBS, DUE, IDLE, STATS, CRON, HIGH, NORMAL, LOW, DEAD, CANCELLED, NOTES, SETTINGS, COMPLETED, LINED, TURNS, GROUPS, UNIQUE, WINDOWS, EXPIRES = unpack(KEYS)
 local fixed = 1 -- the number of arguments before those of the jobs

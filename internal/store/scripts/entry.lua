@@ -2,18 +2,22 @@
 -- would take the tick.
 --
 -- KEYS: as named below
--- ARGV: entry; verb: 'pause', 'resume' or 'forget'; patience (us): a scheduler that hasn't said for so long that it has the entry
+-- ARGV: protocol; entry; verb: 'pause', 'resume' or 'forget'; patience (us): a scheduler that hasn't said for so long that it has the entry
 --       has it no more
 -- Reply: {'ok', changed}: 1 if something was changed, else 0
 --        {'unknown'}  no scheduler has described the entry; resume says so only if the entry isn't paused
 --        {'lives'}  a scheduler has the entry, or a tick of it has come within patience. So it can't be forgotten
--- Errors: those of Redis, before the first write.
+-- Errors: those of Redis, and 'LAYOUT n signalbox: ...' as in enqueue.lua, but only if the layout is older; before the first write.
 
-local CRON, ENTRIES, SETTINGS = unpack(KEYS)
-local entry, verb, patience = unpack(ARGV)
+local STATS, CRON, ENTRIES, SETTINGS = unpack(KEYS)
+local protocol, entry, verb, patience = unpack(ARGV)
 
--- include: clock, digits, holder
+-- include: clock, digits, standing, holder
 
+local held_back = standing(SETTINGS, STATS, protocol)
+if (tonumber(held_back) or 999) < tonumber(protocol) then
+  return redis.error_reply('LAYOUT ' .. held_back .. ' signalbox: the layout of the queue is not one that protocol ' .. protocol .. ' knows')
+end
 local last, plans = unpack(redis.call('HMGET', CRON, entry, 'plan ' .. entry))
 local known, seen, quiet = unpack(redis.call('HMGET', ENTRIES, 'spec:' .. entry, 'seen:' .. entry, 'quiet:' .. entry))
 local paused = redis.call('HGET', SETTINGS, 'cron:' .. entry)

@@ -10,11 +10,11 @@
 local STATS, SETTINGS, LIMITS, RATES, PARKED = unpack(KEYS)
 local protocol, group, hold, by, channel = unpack(ARGV)
 
--- include: clock, digits, standing, send, raise_layout, limits_clock
+-- include: clock, digits, standing, send, begin, limits_clock
 
-local held_back = standing(SETTINGS, protocol)
+local held_back, _, _, begins = standing(SETTINGS, STATS, protocol)
 if tonumber(held_back) then
-  return redis.error_reply('LAYOUT ' .. held_back .. ' signalbox: the layout of the queue is newer than protocol ' .. protocol)
+  return redis.error_reply('LAYOUT ' .. held_back .. ' signalbox: the layout of the queue is not one that protocol ' .. protocol .. ' knows')
 end
 local now = clock()
 local steady, seen = limits_clock(now)
@@ -37,7 +37,7 @@ if till == 0 then
   end
   send('p' .. channel, 'look')
 elseif till > before then
-  raise_layout()
+  begin(SETTINGS, begins)
   redis.call('ZADD', RATES, digits(till), 'h' .. group)
   redis.call('HSET', LIMITS, 'h' .. group, by)
   if seen then

@@ -4,12 +4,17 @@
 --       all: '1' to set all values that follow, '0' to set only those that aren't set yet
 --       keep_jobs, keep_bytes, keep_us: most jobs, most bytes of them, how long they are kept (us); '' leaves a value as it is
 -- Reply: {jobs, bytes, us, changed}: the values that are set now; '' for one that isn't set; changed: 1 if a value was set anew
--- Errors: those of Redis, before the first write.
+-- Errors: those of Redis, and 'LAYOUT n signalbox: ...' as in enqueue.lua, but only if the layout is older; before the first write.
 
-local SETTINGS = unpack(KEYS)
-local all, keep_jobs, keep_bytes, keep_us = unpack(ARGV)
+local STATS, SETTINGS = unpack(KEYS)
+local protocol, all, keep_jobs, keep_bytes, keep_us = unpack(ARGV)
 
--- include: retention
+-- include: standing, begin, retention
+
+local held_back, _, _, begins = standing(SETTINGS, STATS, protocol)
+if (tonumber(held_back) or 999) < tonumber(protocol) then
+  return redis.error_reply('LAYOUT ' .. held_back .. ' signalbox: the layout of the queue is not one that protocol ' .. protocol .. ' knows')
+end
 
 local before = redis.call('HMGET', SETTINGS, 'keep_jobs', 'keep_bytes', 'keep_us')
 local known = retention(SETTINGS, {})
@@ -19,6 +24,8 @@ local wanted, changed = {keep_jobs, keep_bytes, keep_us}, 0
 for i, field in ipairs({'keep_jobs', 'keep_bytes', 'keep_us'}) do
   local new = wanted[i]
   if new ~= '' and new ~= before[i] and (all == '1' or not known[i]) then
+    begin(SETTINGS, begins)
+    begins = false
     redis.call('HSET', SETTINGS, field, new)
     before[i], changed = new, 1
   end

@@ -18,11 +18,11 @@ local first_session = 14 -- of KEYS
 local fixed = 6 -- arguments before the groups
 local protocol, inflight, channel, field, value, seed = unpack(ARGV, 1, fixed)
 
--- include: clock, digits, standing, session_keys, send, limits_of, limits_clock, group_limits, lines, raise_layout, put_on, wake_one
+-- include: clock, digits, standing, session_keys, send, limits_of, limits_clock, group_limits, lines, begin, put_on, wake_one
 
-local held_back = standing(SETTINGS, protocol)
+local held_back, _, _, begins = standing(SETTINGS, STATS, protocol)
 if tonumber(held_back) then
-  return redis.error_reply('LAYOUT ' .. held_back .. ' signalbox: the layout of the queue is newer than protocol ' .. protocol)
+  return redis.error_reply('LAYOUT ' .. held_back .. ' signalbox: the layout of the queue is not one that protocol ' .. protocol .. ' knows')
 end
 local now = clock()
 local steady, seen = limits_clock(now)
@@ -55,9 +55,7 @@ redis.call('HDEL', SETTINGS, '')
 local none = value == '0 0 0 0' or value == '0' -- it keeps others from being seeded
 local changed = field ~= '' and value ~= before and not (seed == '1' and before ~= '')
 if changed then
-  if value ~= '' and (not none or field == 'group') then
-    raise_layout()
-  end
+  begin(SETTINGS, begins)
   if field == 'group' then
     redis.call('HDEL', LIMITS, ARGV[fixed + 1])
     if value ~= '' then

@@ -17,9 +17,9 @@ local lists = {['0'] = HIGH, ['1'] = NORMAL, ['2'] = LOW, ['s'] = SUSPECT}
 
 -- include: clock, digits, standing, denied_command, session_keys, facts_of, wake_one, ready, count, forget, key_fault, recount
 
-local held_back, _, maximum = standing(SETTINGS, protocol)
+local held_back, _, maximum = standing(SETTINGS, STATS, protocol)
 if tonumber(held_back) then
-  return redis.error_reply('LAYOUT ' .. held_back .. ' signalbox: the layout of the queue is newer than protocol ' .. protocol)
+  return redis.error_reply('LAYOUT ' .. held_back .. ' signalbox: the layout of the queue is not one that protocol ' .. protocol .. ' knows')
 end
 local now = clock()
 local sessions, all = session_keys()

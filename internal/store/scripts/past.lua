@@ -13,16 +13,16 @@
 --        this server's clock is 'done': nothing is to be put in
 -- Errors: those of Redis, 'NOPERM signalbox: ...', 'ERR signalbox: ...', or 'LAYOUT n signalbox: ...' as in enqueue.lua; before the first write.
 
-local LANE, JOBS, CRON, ENTRIES, NOTES, SETTINGS, UNIQUE, WINDOWS = unpack(KEYS)
+local LANE, JOBS, STATS, CRON, ENTRIES, NOTES, SETTINGS, UNIQUE, WINDOWS = unpack(KEYS)
 local fixed = 3 -- arguments before those of the items
 local protocol, dry, kind = unpack(ARGV, 1, fixed)
 local width = ({outbox = 1, cron = 9, unique = 2, death = 2})[kind]
 
--- include: clock, digits, standing, denied_command, unique_of, raise_layout
+-- include: clock, digits, standing, denied_command, unique_of, begin
 
-local held_back = standing(SETTINGS, protocol)
+local held_back, _, _, begins = standing(SETTINGS, STATS, protocol)
 if tonumber(held_back) then
-  return redis.error_reply('LAYOUT ' .. held_back .. ' signalbox: the layout of the queue is newer than protocol ' .. protocol)
+  return redis.error_reply('LAYOUT ' .. held_back .. ' signalbox: the layout of the queue is not one that protocol ' .. protocol .. ' knows')
 end
 redis.call('HLEN', JOBS)
 redis.call('HLEN', CRON)
@@ -91,7 +91,6 @@ local function unique(key, value)
     return 'there' -- the ID is another job's here
   end
   if dry ~= '1' then
-    raise_layout()
     redis.call('HSET', UNIQUE, key, value)
     if ends then
       redis.call('ZADD', WINDOWS, digits(ends), key)
@@ -111,6 +110,9 @@ local function death(id, value)
   return 'done'
 end
 
+if dry ~= '1' then
+  begin(SETTINGS, begins)
+end
 local put, answers = ({outbox = outbox, cron = cron, unique = unique, death = death})[kind], {}
 for i = fixed + 1, #ARGV, width do
   local answer = put(unpack(ARGV, i, i + width - 1))

@@ -6,14 +6,14 @@
 -- Reply: {'ok', changed}: 1 if it wasn't so already
 -- Errors: those of Redis, and 'LAYOUT n signalbox: ...' as in enqueue.lua; before the first write.
 
-local JOBS, DUE, IDLE, SETTINGS, LINED, TURNS, GROUPS, LIMITS = unpack(KEYS)
+local JOBS, DUE, IDLE, STATS, SETTINGS, LINED, TURNS, GROUPS, LIMITS = unpack(KEYS)
 local protocol, group, pause, channel = unpack(ARGV)
 
--- include: clock, digits, standing, send, raise_layout, lines, class_of, group_of, redue, wake_one
+-- include: clock, digits, standing, send, begin, lines, class_of, group_of, redue, wake_one
 
-local held_back = standing(SETTINGS, protocol)
+local held_back, _, _, begins = standing(SETTINGS, STATS, protocol)
 if tonumber(held_back) then
-  return redis.error_reply('LAYOUT ' .. held_back .. ' signalbox: the layout of the queue is newer than protocol ' .. protocol)
+  return redis.error_reply('LAYOUT ' .. held_back .. ' signalbox: the layout of the queue is not one that protocol ' .. protocol .. ' knows')
 end
 local now = clock()
 local before = redis.call('HGET', LIMITS, 'p' .. group)
@@ -29,7 +29,7 @@ redis.call('HLEN', GROUPS)
 redis.call('HDEL', SETTINGS, '')
 if pause == '1' then
   if not before then
-    raise_layout()
+    begin(SETTINGS, begins)
     redis.call('HSET', LIMITS, 'p' .. group, digits(now))
   end
   return {'ok', before and 0 or 1}

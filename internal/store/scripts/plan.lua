@@ -14,15 +14,16 @@
 -- A caller that is too old for the queue changes nothing, and is told that its plans are in force: an enqueue tells it the truth.
 -- Errors: those of Redis, before the first write.
 
-local CRON, SETTINGS = unpack(KEYS)
+local STATS, CRON, SETTINGS = unpack(KEYS)
 local fixed = 2 -- the number of arguments before those of the entries
 local ahead = 1000000 -- us by which a time may be in the future, as the scheduler's estimate of this clock may be a little ahead
 local protocol, patience = unpack(ARGV, 1, fixed)
 
--- include: clock, digits, standing
+-- include: clock, digits, standing, begin
 
 patience = tonumber(patience)
-local outdated = tonumber((standing(SETTINGS, protocol)))
+local held_back, _, _, begins = standing(SETTINGS, STATS, protocol)
+local outdated = tonumber(held_back)
 local now = clock()
 local fields, list = {}, {}
 for i = fixed + 1, #ARGV, 3 do
@@ -92,6 +93,7 @@ for i = fixed + 1, #ARGV, 3 do
   list[#list + 1] = digits(own[4])
 end
 if not outdated and #fields > 0 then
+  begin(SETTINGS, begins)
   redis.call('HSET', CRON, unpack(fields))
 end
 return {'ok', list}

@@ -20,11 +20,11 @@ local held_until = 9007199254740992 -- 2^53; enqueue.lua allows one less
 local fixed = 5 -- arguments before those of the jobs
 local protocol, dry, keep_jobs, keep_bytes, keep_us = unpack(ARGV, 1, fixed)
 
--- include: clock, digits, standing, denied_command, retention, wake_one
+-- include: clock, digits, standing, begin, denied_command, retention, wake_one
 
-local held_back, _, maximum = standing(SETTINGS, protocol)
+local held_back, _, maximum, begins = standing(SETTINGS, STATS, protocol)
 if tonumber(held_back) then
-  return redis.error_reply('LAYOUT ' .. held_back .. ' signalbox: the layout of the queue is newer than protocol ' .. protocol)
+  return redis.error_reply('LAYOUT ' .. held_back .. ' signalbox: the layout of the queue is not one that protocol ' .. protocol .. ' knows')
 end
 -- include: put_read, queue_length
 local no_room = maximum and queue_length() >= maximum -- the queue has as many jobs as it may have, or more
@@ -55,6 +55,8 @@ for i = fixed + 1, #ARGV, 6 do
   judged[id] = true
   answers[#answers + 1] = answer
   if answer == 'done' and dry ~= '1' then
+    begin(SETTINGS, begins)
+    begins = false
     -- include: put_place
     if not copies then
       for name in string.gmatch(move, '%S+') do

@@ -19,7 +19,7 @@
 --        of the delivery that was lost, or empty: one that an attempt before it left is dropped;
 --        cancelled: likewise of those that were cancelled while they ran. They end so, without a crash
 --        {'alive'}  the session was renewed; nothing was done
---        {'newer'}  the queue's layout is newer than the protocol; nothing was done
+--        {'other'}  the queue's layout isn't one that the protocol knows; nothing was done
 -- Errors: those of Redis, and 'NOPERM signalbox: ...', before the first write.
 
 local INFLIGHT, SESSIONS, JOBS, IDLE, STATS, HIGH, NORMAL, LOW, SUSPECT, DEAD, CANCELLED, NOTES, CANCELS, SETTINGS, COMPLETED, LINED, TURNS, GROUPS, RUNNING, UNIQUE = unpack(KEYS)
@@ -33,9 +33,9 @@ local expiry = redis.call('ZSCORE', SESSIONS, session)
 if expiry and tonumber(expiry) > now then
   return {'alive'}
 end
-local held_back, _, maximum = standing(SETTINGS, protocol)
+local held_back, _, maximum = standing(SETTINGS, STATS, protocol)
 if tonumber(held_back) then
-  return {'newer'}
+  return {'other'}
 end
 -- When the process died, at the earliest and at the latest: it renewed its session, and claimed jobs, before that, and would have renewed it again.
 hold = tonumber(hold)

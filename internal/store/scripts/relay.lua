@@ -68,6 +68,10 @@ if lseq ~= before or lnonce ~= bnonce then
 end
 -- include: enqueue_denied
 if void then
+  local held_back = standing(SETTINGS, STATS, protocol)
+  if tonumber(held_back) then
+    return redis.error_reply('LAYOUT ' .. held_back .. ' signalbox: the layout of the queue is not one that protocol ' .. protocol .. ' knows')
+  end
   redis.call('SET', LANE, digits(seq) .. ' ' .. nonce .. 'v v')
   return {'ok', clock(), {}}
 end

@@ -25,9 +25,9 @@ local protocol, dry, loose, unused = unpack(ARGV)
 
 -- include: clock, digits, standing, limits_clock
 
-local held_back = standing(SETTINGS, protocol)
+local held_back = standing(SETTINGS, STATS, protocol)
 if tonumber(held_back) then
-  return redis.error_reply('LAYOUT ' .. held_back .. ' signalbox: the layout of the queue is newer than protocol ' .. protocol)
+  return redis.error_reply('LAYOUT ' .. held_back .. ' signalbox: the layout of the queue is not one that protocol ' .. protocol .. ' knows')
 end
 local now, reasons = clock(), {}
 local function against(what, detail)

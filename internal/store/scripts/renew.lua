@@ -9,16 +9,19 @@
 --        more, next, expired, held: as in claim.lua; more counts waiting suspects too, and is 0 while the queue's own limits let none start
 --        slots: as in claim.lua; heard: 0 if nobody listens at the address; idle: 1 if it is registered to be woken;
 --        cancels: how many jobs of the queue were cancelled and still run
--- Errors: those of Redis, before the first write.
+-- Errors: those of Redis, and 'LAYOUT n signalbox: ...' as in enqueue.lua for a session that is unknown, if the layout is older; before the first write.
 
 local LANE, SESSIONS, DUE, IDLE, STATS, HISTORY, HIGH, NORMAL, LOW, SUSPECT, CANCELS, SETTINGS, TURNS, RUNNING, RATES, PARKED, EXPIRES = unpack(KEYS)
 local protocol, session, ttl, open, address, worker, seq, waited, ran = unpack(ARGV)
 
--- include: clock, digits, standing, upcoming, send
+-- include: clock, digits, standing, begin, upcoming, send
 
 local now = clock()
 local expiry = redis.call('ZSCORE', SESSIONS, session)
-local held_back, slots = standing(SETTINGS, protocol, worker)
+local held_back, slots, of_queue, _, _, begins = standing(SETTINGS, STATS, protocol, worker)
+if (tonumber(held_back) or 999) < tonumber(protocol) and not expiry then
+  return redis.error_reply('LAYOUT ' .. held_back .. ' signalbox: the layout of the queue is not one that protocol ' .. protocol .. ' knows')
+end
 local drained = open == '1' and held_back == 'stop' and string.find(redis.call('HGET', SETTINGS, 'quiet:' .. worker), ' drains$')
 if drained then -- it has drained before, and runs again
   held_back = redis.call('HEXISTS', SETTINGS, 'paused') == 1 and 'paused' or ''
@@ -38,7 +41,7 @@ for _, list in ipairs({HIGH, NORMAL, LOW, SUSPECT}) do
 end
 local pause = 0 -- us until the queue's rate, or the end of its hold, allows a start
 if more > 0 and held_back == '' then
-  local of_queue, at, held = redis.call('HGET', SETTINGS, 'limits'), unpack(redis.call('ZMSCORE', RATES, '', 'h'))
+  local at, held = unpack(redis.call('ZMSCORE', RATES, '', 'h'))
   if of_queue or held then
     -- While these let no job start, a claim would be in vain.
     -- include: limits_of, limits_clock
@@ -74,6 +77,7 @@ if expiry and tonumber(expiry) > now or not expiry and open == '1' then
   if drained then
     redis.call('HDEL', SETTINGS, 'quiet:' .. worker)
   end
+  begin(SETTINGS, begins)
   if seen then
     redis.call('HSET', STATS, 'clock', seen)
   end

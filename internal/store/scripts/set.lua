@@ -6,12 +6,17 @@
 --       seed: '1' to set it only if the field isn't set
 --       channel: the queue's control channel
 -- Reply: 1 if the field was changed; 2 if value is 'loud' and the field stays, since it is a stop; else 0
--- Errors: those of Redis, before the first write.
+-- Errors: those of Redis, and 'LAYOUT n signalbox: ...' as in enqueue.lua, but only if the layout is older; before the first write.
 
-local SETTINGS = unpack(KEYS)
-local field, value, seed, channel = unpack(ARGV)
+local STATS, SETTINGS = unpack(KEYS)
+local protocol, field, value, seed, channel = unpack(ARGV)
 
--- include: clock, digits, send
+-- include: clock, digits, standing, begin, send
+
+local held_back, _, _, begins = standing(SETTINGS, STATS, protocol)
+if (tonumber(held_back) or 999) < tonumber(protocol) then
+  return redis.error_reply('LAYOUT ' .. held_back .. ' signalbox: the layout of the queue is not one that protocol ' .. protocol .. ' knows')
+end
 
 local before = redis.call('HGET', SETTINGS, field) or ''
 local stopping = string.sub(before, 1, 4) == 'stop'
@@ -30,6 +35,7 @@ redis.call('HDEL', SETTINGS, '')
 if after == '' then
   redis.call('HDEL', SETTINGS, field)
 elseif after ~= before then
+  begin(SETTINGS, begins)
   redis.call('HSET', SETTINGS, field, after)
 end
 if after ~= before or seed ~= '1' then

@@ -5,7 +5,7 @@
 -- KEYS, ARGV: as named below
 --       keep_jobs, keep_bytes, keep_us: the limits if the settings have none: the number of jobs of each state, their bytes, and how
 --       long they are kept (us)
--- Reply: the number of jobs, windows and receipts dropped; 0 if the queue's layout is newer than the protocol
+-- Reply: the number of jobs, windows and receipts dropped; 0 if the queue's layout isn't one that the protocol knows
 -- Errors: those of Redis, before the first write.
 
 local JOBS, STATS, DEAD, CANCELLED, SETTINGS, COMPLETED, UNIQUE, WINDOWS, RECEIPTS = unpack(KEYS)
@@ -13,7 +13,7 @@ local protocol, keep_jobs, keep_bytes, keep_us = unpack(ARGV)
 
 -- include: clock, standing, retention, keeps, trim, drop_windows, drop_receipts
 
-local held_back = standing(SETTINGS, protocol)
+local held_back = standing(SETTINGS, STATS, protocol)
 if tonumber(held_back) then
   return 0
 end

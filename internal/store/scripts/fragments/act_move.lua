@@ -37,7 +37,6 @@ else
     if ended and verb ~= 'hold' then
       local _, scope, key = key_taken(id, again)
       if scope then
-        raise_layout()
         redis.call('HSET', UNIQUE, key, scope .. ' ' .. id)
       end
       note('revived', 1)

@@ -11,6 +11,8 @@ end
 if replaced then
   redis.call('HLEN', NOTES)
 end
+-- include: begin
+begin(SETTINGS, begins and (fresh > 0 or marked))
 if fresh > 0 then
   -- include: put_in
 end

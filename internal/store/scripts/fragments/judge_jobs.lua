@@ -1,7 +1,7 @@
 -- A step of enqueue.lua and relay.lua: finds the outcome for each of the n jobs. It writes nothing.
-local held_back, _, maximum = standing(SETTINGS, protocol)
+local held_back, _, maximum, begins = standing(SETTINGS, STATS, protocol)
 if tonumber(held_back) then
-  return redis.error_reply('LAYOUT ' .. held_back .. ' signalbox: the layout of the queue is newer than protocol ' .. protocol)
+  return redis.error_reply('LAYOUT ' .. held_back .. ' signalbox: the layout of the queue is not one that protocol ' .. protocol .. ' knows')
 end
 
 local now = clock()

@@ -1,11 +1,11 @@
--- include: group_of, line_of
+-- include: group_of, line_of, is_later
 
 -- A step of claim.lua: puts the jobs that come into their groups' lines there, and leaves the others to promote.lua. A job stays due if its
 -- record would be too much to read in this call.
 local others, done, members, keys, bytes = {}, {}, {}, {}, 0
 for _, member in ipairs(promotable) do
   local id = string.sub(member, 2)
-  if not string.find(member, '^[abc]') then
+  if not is_later(member) then
     others[#others + 1] = member
   elseif bytes <= 2097152 then
     bytes = bytes + redis.call('HSTRLEN', JOBS, id)

@@ -1,7 +1,4 @@
--- include: raise_layout
-
 -- A step of enqueue.lua: puts jobs of groups into their lines.
-raise_layout()
 if lined.n > 0 then
   -- include: lines
   local g = lines()

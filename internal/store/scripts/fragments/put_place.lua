@@ -14,8 +14,7 @@ elseif terminal[state] then
 else
   local group = group_of(record)
   if group then
-    -- include: raise_layout, lines
-    raise_layout()
+    -- include: lines
     g = g or lines()
     g.load({group})
   end

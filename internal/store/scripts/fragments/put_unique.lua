@@ -1,7 +1,6 @@
--- include: raise_layout, drop_windows
+-- include: drop_windows
 
 -- A step of enqueue.lua: notes which unique keys the new jobs have.
-raise_layout()
 redis.call('HSET', UNIQUE, unpack(keys_taken))
 if windows then
   redis.call('ZADD', WINDOWS, unpack(windows))

@@ -23,7 +23,7 @@ if class and extras ~= '' then
     lined = lined or {n = 0, members = {}, keys = {}, classes = {}, known = {}}
     detail.expires = flags % 16 >= 8
     if not lined.known[detail.group] then
-      if not LINED or #detail.group < size or size > 201 or not string.find(detail.group, '^[sg][!-z|~]+$') and not (detail.expires and detail.group == 'g{}') then
+      if #detail.group < size or size > 201 or not string.find(detail.group, '^[sg][!-z|~]+$') and not (detail.expires and detail.group == 'g{}') then
         class = nil
       end
       lined.known[detail.group] = class -- nil if it isn't valid
@@ -36,7 +36,7 @@ if class and extras ~= '' then
     uniques = uniques or {}
     uniques[#uniques + 1] = detail.unique
     timed = timed or detail.scope == 't'
-    if not detail.unique or detail.scope == 'S' or not UNIQUE or #detail.unique > 402 then
+    if not detail.unique or detail.scope == 'S' or #detail.unique > 402 then
       class = nil
     end
   end

@@ -15,6 +15,7 @@ if lined then
   redis.call('ZCARD', LINED)
   redis.call('ZCARD', TURNS)
   redis.call('HLEN', GROUPS)
+  redis.call('ZCARD', EXPIRES) -- such a job has a group
   place = tonumber((string.match(redis.call('HGET', STATS, 'place') or '', '^%d+$'))) or 0
 end
 if uniques then
@@ -26,9 +27,6 @@ if uniques then
       keys_held[uniques[i]] = values[i]
     end
   end
-end
-if EXPIRES then
-  redis.call('ZCARD', EXPIRES)
 end
 local earliest = timed and redis.call('ZRANGE', DUE, 0, 0, 'WITHSCORES')
 local marks, plans, paused -- of each entry: its last tick, the plan in force and since when, and since when it is paused
