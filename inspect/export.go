@@ -26,7 +26,7 @@ type Exported struct {
 //
 // The file also has what the queue knows of the past, without which something would happen again: the last batches of outboxes; the last ticks, the plans and
 // the pauses of cron entries; unique keys with a [scheduler.Window], and those of throttled jobs; which jobs are held back; which dead jobs are still to be
-// copied. It was read before the jobs, so what an outbox sends meanwhile is sent again, and isn't lost. To find outboxes, Export goes through the names of all keys of
+// copied. But for dead jobs and the keys of throttled ones that wait, it was read before the jobs, so what an outbox sends meanwhile is sent again, and isn't lost. To find outboxes, Export goes through the names of all keys of
 // the server. It needs the right SCAN for that.
 //
 // It may run beside workers and producers. A job that is in the queue from the begin to the end is in the file, however often its state changes
@@ -119,7 +119,7 @@ func (i *Inspector) Export(ctx context.Context, queue string, w io.Writer, progr
 			progress(done)
 		}
 	}
-	for p, err := range q.Deaths(ctx) {
+	for p, err := range q.JobPasts(ctx) {
 		if err == nil {
 			err = past(pastToFile(&p))
 		}

@@ -31,7 +31,8 @@ type Imported struct {
 	There int64 // were left out: the queue has a job of this ID, in any state, or another job that has the unique key until its end
 	Bad   int64 // lines that are no job. They were left out
 	// Past is how many lines with what the file's queue knew of the past were taken over, such as the last batch of an outbox or the last tick of a cron entry.
-	// With DryRun it is how many would be. A window of a unique key, or a hold, that has ended meanwhile counts as taken over.
+	// With DryRun it is how many would be. A window of a unique key, or a hold, that has ended meanwhile counts as taken over, and so does
+	// the key of a throttled job that ended while the file was written.
 	Past int64
 	// PastThere is how many such lines were left out because the queue knows the same, or something later.
 	PastThere int64

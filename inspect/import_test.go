@@ -20,6 +20,7 @@ import (
 	"github.com/signalbox-go/signalbox/inspect"
 	"github.com/signalbox-go/signalbox/internal/redistest"
 	"github.com/signalbox-go/signalbox/internal/store"
+	"github.com/signalbox-go/signalbox/internal/wire"
 )
 
 // A cut is a client whose n-th command fails: before Redis got it, or after Redis ran it. All later ones fail as well.
@@ -98,7 +99,7 @@ func (s *stage) past() (all []string) {
 		s.must(err)
 		all = append(all, fmt.Sprintf("%+v", p))
 	}
-	for p, err := range s.Deaths(s.t.Context()) {
+	for p, err := range s.JobPasts(s.t.Context()) {
 		s.must(err)
 		all = append(all, fmt.Sprintf("%+v", p))
 	}
@@ -397,4 +398,59 @@ func TestImportOfAGarbledPast(t *testing.T) {
 		t.Errorf("it has %q", text)
 	}
 	s.must(other.Del(t.Context(), s.keys+"outbox:box:3").Err())
+}
+
+// runsAt writes a file, and has something done before the write of that number.
+type runsAt struct {
+	bytes.Buffer
+	n  int
+	do func()
+}
+
+func (w *runsAt) Write(p []byte) (int, error) {
+	if w.n--; w.n == 0 {
+		w.do()
+	}
+	return w.Buffer.Write(p)
+}
+
+// A throttled job starts and ends while its queue is exported, at any line of the file; or an operator deletes it; or another one comes. After the import no key is without its job, and the key of
+// a job that is there is its own; also if the file is imported again when the job has ended there.
+func TestExportBesideAThrottledJob(t *testing.T) {
+	t.Parallel()
+	rdb := redistest.Start(t).Client()
+	for what := range 3 {
+		for n := 1; ; n++ {
+			s := newStage(t, rdb)
+			s.unique("throttled", "x", wire.Throttled)
+			s.unique("window", "y", wire.ForWindow)
+			out := &runsAt{n: n, do: func() {
+				switch what {
+				case 0:
+					s.end(store.Completed, "", s.claim(1)...)
+				case 1:
+					_, err := s.ins.Do(t.Context(), s.Name(), "throttled", inspect.Delete{})
+					s.must(err)
+				case 2:
+					s.unique("late", "z", wire.Throttled)
+				}
+			}}
+			_, err := s.ins.Export(t.Context(), s.Name(), out, nil)
+			s.must(err)
+			to := s.beside()
+			first := to.imports(out.String(), inspect.Importing{})
+			s.must(to.Check(t.Context()))
+			key := to.rdb.HGet(t.Context(), to.keys+"unique", wire.UniqueKey("k", "x", false)).Val()
+			if out.n > 0 {
+				if key != "t throttled" || first.Past != 2 {
+					t.Errorf("the key of a job that waits is %q; %+v", key, first)
+				}
+				to.end(store.Dead, "boom", to.claim(2)...)
+				s.must(to.rdb.Del(t.Context(), to.keys+"unique", to.keys+"windows").Err()) // as if its window was over
+				to.imports(out.String(), inspect.Importing{})
+				s.must(to.Check(t.Context()))
+				break
+			}
+		}
+	}
 }

@@ -23,7 +23,7 @@ type PastKind string
 const (
 	PastOutbox PastKind = "outbox" // the last batch of a shard of an outbox
 	PastCron   PastKind = "cron"   // a cron entry: its last tick, its plans, its jobs, whether it is paused
-	PastUnique PastKind = "unique" // a unique key that the record of its job doesn't say all of: a window, or that of a throttled job
+	PastUnique PastKind = "unique" // a unique key that the record of its job doesn't say all of: a window, or that of a throttled job that waits
 	PastDeath  PastKind = "death"  // a dead job that is still to be copied to another queue
 )
 
@@ -121,12 +121,15 @@ func (p *Past) Validate() error {
 	return nil
 }
 
-// Pasts yields what the queue knows of the past: first of outboxes, then of cron entries, then of unique keys. It leaves out deaths, which [Queue.Deaths] has. An error is yielded last.
-// No key lists the outboxes of a queue, so Pasts goes through the names of all keys of the server. What is added meanwhile may be missing.
+// Pasts yields what the queue knows of the past: first of outboxes, then of cron entries, then of the windows of unique keys. It leaves out what is of single jobs, which [Queue.JobPasts] has.
+// An error is yielded last. No key lists the outboxes of a queue, so Pasts goes through the names of all keys of the server. What is added meanwhile may be missing.
 func (q *Queue) Pasts(ctx context.Context) iter.Seq2[Past, error] {
 	return func(yield func(Past, error) bool) {
 		put := func(p Past) bool { return yield(p, nil) }
-		for _, part := range []func(context.Context, func(Past) bool) (more bool, err error){q.outboxPasts, q.cronPasts, q.uniquePasts} {
+		windows := func(ctx context.Context, yield func(Past) bool) (more bool, err error) {
+			return q.uniquePasts(ctx, false, yield)
+		}
+		for _, part := range []func(context.Context, func(Past) bool) (more bool, err error){q.outboxPasts, q.cronPasts, windows} {
 			more, err := part(ctx, put)
 			if err != nil {
 				yield(Past{}, err)
@@ -210,7 +213,8 @@ func (q *Queue) cronPasts(ctx context.Context, yield func(Past) bool) (more bool
 	return true, nil
 }
 
-func (q *Queue) uniquePasts(ctx context.Context, yield func(Past) bool) (more bool, err error) {
+// uniquePasts yields windows that are open, or the keys of throttled jobs that wait.
+func (q *Queue) uniquePasts(ctx context.Context, throttled bool, yield func(Past) bool) (more bool, err error) {
 	now, err := q.Now(ctx)
 	if err != nil {
 		return false, err
@@ -222,7 +226,7 @@ func (q *Queue) uniquePasts(ctx context.Context, yield func(Past) bool) (more bo
 		}
 		for i := 0; i+1 < len(fields); i += 2 {
 			scope, _, _ := strings.Cut(fields[i+1], " ")
-			if scope != "t" && micros(scope) <= now.UnixMicro() {
+			if (scope == "t") != throttled || !throttled && micros(scope) <= now.UnixMicro() {
 				continue // the record of its job says all of it, or it is over
 			}
 			if !yield(Past{Kind: PastUnique, Name: fields[i], Value: fields[i+1]}) {
@@ -235,10 +239,17 @@ func (q *Queue) uniquePasts(ctx context.Context, yield func(Past) bool) (more bo
 	}
 }
 
-// Deaths yields the dead jobs that are still to be copied to another queue. An error is the last that is yielded. Put them in behind the jobs: a worker forgets
-// a death whose job isn't dead.
-func (q *Queue) Deaths(ctx context.Context) iter.Seq2[Past, error] {
+// JobPasts yields what the queue knows of the past of single jobs: the keys of throttled ones that wait, and the dead ones that are still to be copied to another
+// queue. An error is the last that is yielded. Read them behind the jobs, and put them in behind these: such a key is nobody's without its job, and a worker forgets a death whose job isn't dead.
+func (q *Queue) JobPasts(ctx context.Context) iter.Seq2[Past, error] {
 	return func(yield func(Past, error) bool) {
+		more, err := q.uniquePasts(ctx, true, func(p Past) bool { return yield(p, nil) })
+		if err != nil {
+			yield(Past{}, err)
+		}
+		if err != nil || !more {
+			return
+		}
 		for cursor := uint64(0); ; {
 			notes, next, err := q.rdb.HScan(ctx, q.keys.notes, cursor, deathNote+"*", 1000).Result()
 			if err != nil {

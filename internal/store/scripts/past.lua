@@ -7,13 +7,13 @@
 --       'outbox', one item: the text of the lane
 --       'cron': the entry; its last tick, its plans, and its jobs, as CRON has them; since when it is paused, as SETTINGS has it; its fields 'spec:', 'job:',
 --           'seen:' and 'quiet:' of ENTRIES. '' for what is missing
---       'unique': a key, and what UNIQUE has for it: the end of a window, or 't'; a space; the ID of a job
+--       'unique': a key, and what UNIQUE has for it: the end of a window, or 't', which goes to a job that is there and waits; a space; the ID of a job
 --       'death': the ID of a dead job that is to be copied, and when it died in us
 -- Reply: {'ok', time in us, answers}: an answer for each item: 'done', or 'there', if the queue knows the same or something later. A window that is over by
---        this server's clock is 'done': nothing is to be put in
+--        this server's clock is 'done', and so is a 't' whose job isn't there: nothing is to be put in
 -- Errors: those of Redis, 'NOPERM signalbox: ...', 'ERR signalbox: ...', or 'LAYOUT n signalbox: ...' as in enqueue.lua; before the first write.
 
-local LANE, JOBS, STATS, CRON, ENTRIES, NOTES, SETTINGS, UNIQUE, WINDOWS = unpack(KEYS)
+local LANE, JOBS, STATS, CRON, ENTRIES, DEAD, CANCELLED, NOTES, SETTINGS, COMPLETED, UNIQUE, WINDOWS = unpack(KEYS)
 local fixed = 3 -- arguments before those of the items
 local protocol, dry, kind = unpack(ARGV, 1, fixed)
 local width = ({outbox = 1, cron = 9, unique = 2, death = 2})[kind]
@@ -30,6 +30,9 @@ redis.call('HLEN', ENTRIES)
 redis.call('HLEN', NOTES)
 redis.call('HLEN', UNIQUE)
 redis.call('ZCARD', WINDOWS)
+redis.call('ZCARD', DEAD)
+redis.call('ZCARD', CANCELLED)
+redis.call('ZCARD', COMPLETED)
 local now = clock()
 local denied = redis.acl_check_cmd and denied_command({{'SET', LANE, ''}, {'HSET', CRON, '', ''}, {'HDEL', CRON, ''}, {'ZADD', WINDOWS, '0', ''}})
 if denied then
@@ -76,8 +79,8 @@ local function cron(entry, last, plans, jobs, paused, spec, job, seen, quiet)
   return 'done'
 end
 
--- Gives a key to a job, or to its window, unless another job has it, or a window of it is open.
-local function unique(key, value)
+-- Gives a key to a job, unless it is in one of the terminal sets, or to its window, unless another job has it, or a window of it is open.
+local function unique(key, value, terminal)
   local scope, id = string.match(value, '^(%w+) (.+)$')
   local ends, old = tonumber(scope), redis.call('HGET', UNIQUE, key)
   local till, holder = string.match(old or '', '^(%w+) (.+)$')
@@ -86,9 +89,19 @@ local function unique(key, value)
   elseif till and (tonumber(till) and tonumber(till) > now or not tonumber(till) and redis.call('HEXISTS', JOBS, holder) == 1) then
     return 'there'
   end
-  local record = not ends and redis.call('HGET', JOBS, id)
-  if record and select(2, unique_of(record)) ~= key then
-    return 'there' -- the ID is another job's here
+  if not ends then
+    local record = redis.call('HGET', JOBS, id)
+    if not record then
+      return 'done' -- it ended, or started, while the file was written
+    end
+    for _, set in ipairs(terminal) do
+      if redis.call('ZSCORE', set, id) then
+        return 'there' -- it has ended here
+      end
+    end
+    if select(2, unique_of(record)) ~= key then
+      return 'there' -- the ID is another job's here
+    end
   end
   if dry ~= '1' then
     redis.call('HSET', UNIQUE, key, value)
@@ -115,7 +128,9 @@ if dry ~= '1' then
 end
 local put, answers = ({outbox = outbox, cron = cron, unique = unique, death = death})[kind], {}
 for i = fixed + 1, #ARGV, width do
-  local answer = put(unpack(ARGV, i, i + width - 1))
+  local item = {unpack(ARGV, i, i + width - 1)}
+  item[width + 1] = {DEAD, CANCELLED, COMPLETED}
+  local answer = put(unpack(item))
   if not answer then
     return redis.error_reply('ERR signalbox: the lane of the outbox has a text that is not its own: is another program writing to this queue?')
   end
