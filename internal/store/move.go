@@ -515,7 +515,8 @@ func (m *mover) do(ctx context.Context, p *plan) error {
 const undoFor = 2 * time.Second
 
 // undo lets those jobs go that this call holds, as far as Redis answers. It leaves those that it may have committed, and those that another call may have,
-// or has: their copies may have been let go, also if a failover has forgotten that they were committed, or taken over. The next Move goes on with these.
+// or has: their copies may have been let go, also if a failover has forgotten that they were committed, or taken over. The other queue has the copy of that
+// call then, or a receipt. The next Move goes on with these.
 func (m *mover) undo(ctx context.Context, jobs []*moving) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), undoFor)
 	defer cancel()
@@ -523,21 +524,29 @@ func (m *mover) undo(ctx context.Context, jobs []*moving) {
 	if len(left) == 0 {
 		return
 	}
-	names := make([]string, len(left))
-	for i, job := range left {
-		names[i] = job.name
-	}
-	look, cancelLook := context.WithTimeout(ctx, undoFor/2)
-	_, went, _ := m.to.moving(look, left, names) // if it can't be read, they are let go all the same
-	cancelLook()
 	here, _, err := m.from.moving(ctx, left, nil)
 	if err != nil {
 		return
 	}
+	names := make([]string, len(left))
+	for i, job := range left {
+		names[i] = job.name
+	}
+	// The other queue is looked at last. If the hold under this name is what a failover has gone back to, a copy that was committed since is there by now,
+	// or its receipt.
+	look, cancelLook := context.WithTimeout(ctx, undoFor/2)
+	there, went, err := m.to.moving(look, left, names)
+	cancelLook()
+	if err != nil { // they are let go all the same
+		there = make([][]byte, len(left))
+	}
 	var free []placement
 	var held []*moving // in the order of free
 	for i, job := range left {
-		if h, ok := wire.HeldOf(here[i]); ok && h.Move == job.name && !h.Committed && !went[job.name] {
+		if c, copied := m.copy(there[i]); went[job.name] || copied && c.Move != job.name {
+			continue
+		}
+		if h, ok := wire.HeldOf(here[i]); ok && h.Move == job.name && !h.Committed {
 			free, held = append(free, m.free(job.id, here[i], h, stayed(h))), append(held, job)
 		}
 	}
@@ -551,7 +560,7 @@ func (m *mover) undo(ctx context.Context, jobs []*moving) {
 	if len(let) == 0 {
 		return
 	}
-	there, _, err := m.to.moving(ctx, let, nil)
+	there, _, err = m.to.moving(ctx, let, nil)
 	if err != nil {
 		return
 	}

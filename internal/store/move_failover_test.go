@@ -1,6 +1,7 @@
 package store
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"testing"
@@ -180,6 +181,20 @@ func testMoveFailsOver(t *testing.T, r *rig) {
 			}
 		}
 	}
+}
+
+// A between is a client that does something before one of its calls of scripts.
+type between struct {
+	redis.UniversalClient
+	calls int // that are left until that one
+	do    func()
+}
+
+func (b *between) EvalSha(ctx context.Context, sha string, keys []string, args ...any) *redis.Cmd {
+	if b.calls--; b.calls == 0 {
+		b.do()
+	}
+	return b.UniversalClient.EvalSha(ctx, sha, keys, args...)
 }
 
 // The ways in which moves meet failovers. Each returns what it has seen, and what is right.
@@ -512,6 +527,46 @@ var moveFailovers = []struct {
 		same(t, "answer", r.moved(to, "a"), Answer{Done, signalbox.StateReady})
 		same(t, "runs again", to.runs()+r.runs(), 0)
 	}},
+	{"that it was taken over is forgotten, between the two looks of the first call, which fails", func(t *testing.T, r, to *rig) {
+		r.put("a")
+		first, second := r.tour(to, "a"), r.tour(to, "a")
+		first.rounds(hasHeld)
+		held := r.remember()
+		var late plan
+		c := &between{UniversalClient: r.rdb, calls: 2, do: func() {
+			second.rounds(takeOverAt + hasCommitted - hasHeld)
+			found, err := second.m.read(bg, []*moving{second.moving})
+			r.must(err)
+			second.m.step(second.moving, found[0], &late) // it lets the copy go, and that comes late
+			r.failOver(held)
+		}}
+		from, into := *r.Queue, *to.Queue
+		from.rdb, into.rdb = c, c
+		m := &mover{from: &from, to: &into, states: first.m.states}
+		m.undo(bg, []*moving{first.moving})
+		same(t, "here", r.has("a"), "held")
+		r.must(second.m.do(bg, &late))
+		same(t, "answer", r.moved(to, "a"), Answer{Done, signalbox.StateReady})
+		same(t, "runs", to.runs()+r.runs(), 1)
+	}},
+	{"that it was taken over is forgotten, after both looks of the first call, which fails", func(t *testing.T, r, to *rig) {
+		r.put("a")
+		first, second := r.tour(to, "a"), r.tour(to, "a")
+		first.rounds(hasHeld)
+		held := r.remember()
+		c := &between{UniversalClient: r.rdb, calls: 3, do: func() { // before it is let go
+			second.rounds(takeOverAt + hasLetGo - hasHeld)
+			r.failOver(held)
+		}}
+		from, into := *r.Queue, *to.Queue
+		from.rdb, into.rdb = c, c
+		m := &mover{from: &from, to: &into, states: first.m.states}
+		m.undo(bg, []*moving{first.moving})
+		here, there := r.one(), to.one() // nothing tells this hold from the former one
+		same(t, "effect key", here.Job.EffectKey(), there.Job.EffectKey())
+		r.settled(settlement(here, Completed))
+		to.settled(settlement(there, Completed))
+	}},
 	{"that it was taken over is forgotten, the first call fails, and the copy of the other is left", func(t *testing.T, r, to *rig) {
 		r.put("a")
 		first := r.tour(to, "a")
@@ -519,6 +574,7 @@ var moveFailovers = []struct {
 		held := r.remember()
 		r.tour(to, "a").rounds(takeOverAt + hasCopied - hasHeld)
 		r.failOver(held)
+		first.m.to = r.Sibling("nowhere") // where it would find that copy
 		first.m.undo(bg, []*moving{first.moving})
 		same(t, "there", to.has("a"), "held")
 		same(t, "runs", r.runs(), 1)

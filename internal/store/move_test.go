@@ -382,6 +382,8 @@ type gated struct {
 	key      string          // one of its keys
 	told     map[string]bool // by the key of a queue's jobs: when it was last read, it had the receipt of a job that has gone on
 	put      bool            // it knows that jobs were put in: the call was answered
+	puts     []any           // the arguments of the call of put.lua that it wants to make; else nil
+	into     string          // the first key of that call
 }
 
 // may waits for the mover's turn to make a call. If the call fails, send makes it later.
@@ -403,6 +405,9 @@ func (g *gated) may(key string, send func()) bool {
 }
 
 func (g *gated) EvalSha(ctx context.Context, sha string, keys []string, args ...any) *redis.Cmd {
+	if g.puts, g.into = nil, ""; sha == putScript.Hash() {
+		g.puts, g.into = args, keys[0]
+	}
 	if !g.may(keys[0], func() { g.UniversalClient.EvalSha(bg, sha, keys, args...) }) {
 		cmd := redis.NewCmd(ctx)
 		cmd.SetErr(errDied)

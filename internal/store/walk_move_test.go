@@ -30,7 +30,7 @@ type moveWalk struct {
 // A moveDoubt is what a failover has made of a job.
 type moveDoubt struct {
 	lost   bool // the queue that failed over had it, and forgets that. The other has nothing of it, or a mover was told before that it may delete it there
-	again  bool // that queue has it as a job that waits, or is held by a call that has let it go since, though it had left that queue
+	again  bool // that queue has it as a job that waits, or is held by a call that has let it go since or is about to, though it had left that queue
 	forgot int  // how many of its runs are forgotten
 }
 
@@ -74,8 +74,24 @@ func (w *moveWalk) kind(q *rig, id string) (kind, move string) {
 	return "original", h.Move
 }
 
+// letsGo reports whether one of the movers has decided to let a job go where it is, as it is there now.
+func (w *moveWalk) letsGo(q *rig, id string, movers []*gated) bool {
+	record, _ := q.rdb.HGet(bg, q.keys.jobs, id).Bytes()
+	return slices.ContainsFunc(movers, func(g *gated) bool {
+		if !strings.HasPrefix(g.into, q.keys.prefix) {
+			return false
+		}
+		for job := range slices.Chunk(g.puts[5:], 6) { // as put.lua says
+			if state := job[2]; job[0] == id && job[1] == digestOf(record) && state != string(StateHeld) && state != string(gone) {
+				return true
+			}
+		}
+		return false
+	})
+}
+
 // failOver has a queue fail over to what it was. It returns what that makes of each job.
-func (w *moveWalk) failOver(q *rig, m memory, since map[string]int, told bool) map[string]moveDoubt {
+func (w *moveWalk) failOver(q *rig, m memory, since map[string]int, told bool, movers []*gated) map[string]moveDoubt {
 	peer := w.rig
 	if q == w.rig {
 		peer = w.to
@@ -111,7 +127,8 @@ func (w *moveWalk) failOver(q *rig, m memory, since map[string]int, told bool) m
 		}
 		// Held by a call that has let it go since: no receipt will name that call.
 		astray := has == "original" && !slices.Contains(strings.Fields(namesOf(held[id])), move) && peer.rdb.ZScore(bg, peer.keys.receipts, move).Err() != nil
-		d.again = d.forgot == 0 && left && (has == "waits" || had != has && has == "copy" && other != "original" || astray)
+		undone := has == "original" && w.letsGo(q, id, movers) // by a call that looked at both queues before another took the job over
+		d.again = d.forgot == 0 && left && (has == "waits" || had != has && has == "copy" && other != "original" || astray || undone)
 		w.note("%s fails over: job %s was %q there and %q in the other, it is %q", q.Name(), id, had, other, has)
 		doubts[id] = d
 	}
@@ -170,7 +187,7 @@ func (w *moveWalk) walk() (failedOver bool) {
 		}
 		if w.calls == at {
 			told := slices.ContainsFunc(movers, func(g *gated) bool { return g.told[failing.keys.jobs] }) || slices.ContainsFunc(late, func(c call) bool { return c.told })
-			doubts, failedOver = w.failOver(failing, saved, since, told), true
+			doubts, failedOver = w.failOver(failing, saved, since, told, movers), true
 			late = slices.DeleteFunc(late, func(c call) bool { return strings.HasPrefix(c.key, failing.keys.prefix) })
 		}
 		switch n := w.rnd.IntN(len(movers) + len(late) + 1); {
