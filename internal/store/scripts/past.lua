@@ -94,8 +94,8 @@ local function unique(key, value, terminal)
     if not record then
       return 'done' -- it ended, or started, while the file was written
     end
-    for _, set in ipairs(terminal) do
-      if redis.call('ZSCORE', set, id) then
+    for _, list in ipairs(terminal) do
+      if redis.call('ZSCORE', list, id) then
         return 'there' -- it has ended here
       end
     end
