@@ -352,7 +352,7 @@ func TestState(t *testing.T) {
 		c := outbox.RelayConfig{Logger: quiet, MeterProvider: sdkmetric.NewMeterProvider(sdkmetric.WithReader(reader))}
 		stop := b.relay(rdb, c)
 		redistest.Eventually(t, func() bool { return b.number("SELECT COUNT(*) FROM signalbox_outbox_dead") == 1 }, "not dead")
-		if err := rdb.HSet(bg, "signalbox:{default:default}:settings", "max_length", "2").Err(); err != nil {
+		if err := rdb.HSet(bg, "signalbox:{default:default}:settings", "max_length", "2", "layout", "3").Err(); err != nil {
 			t.Fatal(err)
 		}
 		add(9)

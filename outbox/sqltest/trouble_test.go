@@ -110,7 +110,7 @@ func TestRedisRefuses(t *testing.T) {
 			})
 			b.exec("UPDATE signalbox_outbox SET shard = 'default:default/1'")
 			if name == "key of the room" { // the relay looks at it only if the queue has a maximum
-				do([]any{"HSET", key + "settings", "max_length", "100"})
+				do([]any{"HSET", key + "settings", "max_length", "100", "layout", "3"})
 			}
 			do(fault.break_)
 			relays := redis.NewClient(&redis.Options{Addr: srv.Addr()})
