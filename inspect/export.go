@@ -26,8 +26,8 @@ type Exported struct {
 //
 // The file also has what the queue knows of the past, without which something would happen again: the last batches of outboxes; the last ticks, the plans and
 // the pauses of cron entries; unique keys with a [scheduler.Window], and those of throttled jobs; which jobs are held back; which dead jobs are still to be
-// copied. But for dead jobs and the keys of throttled ones that wait, it was read before the jobs, so what an outbox sends meanwhile is sent again, and isn't lost. To find outboxes, Export goes through the names of all keys of
-// the server. It needs the right SCAN for that.
+// copied. It is read before the jobs. Two things are read after them: the notes of deaths, and keys of throttled jobs that wait. So what an outbox sends meanwhile is sent again, and isn't lost. To find
+// outboxes, Export goes through the names of all keys of the server. It needs the right SCAN for that.
 //
 // It may run beside workers and producers. A job that is in the queue from the begin to the end is in the file, however often its state changes
 // meanwhile, as it was at one moment. So the file isn't the queue at one moment: jobs that come or go meanwhile may be in it or not. A job may be in it twice. For a file

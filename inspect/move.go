@@ -28,8 +28,8 @@ var ErrTaken = errors.New("inspect: the ID is taken")
 // The queues may be on two servers of a Cluster, so a move has several steps. Between them the job is held in both queues: no worker gets
 // it, nothing else can be done to it, and it counts as scheduled. If the process dies meanwhile, or Redis doesn't answer, the job may stay
 // held. Its Waits says so. Then do the same Move again: it ends what was begun, and afterwards the job is in one queue. It never runs because of both: however often and wherever a
-// Move was stopped, and also if others do the same Move at the same time. This rests on Redis keeping what it acknowledged. A failover that forgets steps
-// loses no job of which one of the queues has the job or its copy; one that forgets that the job was held may have it run in both, with the same effect key.
+// Move was stopped, and also if others do the same Move at the same time. This rests on Redis keeping what it acknowledged. A failover loses
+// no job that the first queue still knows, or that the other queue has a copy of. One that forgets that the job was held may have it run in both, with the same effect key.
 //
 // [Inspector.DoAll] first ends the moves to the same queue of jobs in the filter's state that were not finished, whatever their ages.
 //

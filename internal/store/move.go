@@ -323,9 +323,9 @@ type plan struct {
 	hold    []target // jobs that are held in their queue
 	holding []*moving
 	here    []placement        // in the queue that they leave
-	commits []*moving          // those of which here has commits
+	commits []*moving          // jobs whose commits are in here
 	there   []placement        // in the other
-	copies  map[string]*moving // those of which there has copies
+	copies  map[string]*moving // jobs whose copies are in there
 	waits   bool               // for another mover
 }
 
@@ -514,9 +514,9 @@ func (m *mover) do(ctx context.Context, p *plan) error {
 // undoFor is how long a Move that fails tries to let the jobs go that it holds.
 const undoFor = 2 * time.Second
 
-// undo lets those jobs go that this call holds, as far as Redis answers. It leaves those that it may have committed, and those that another call may have,
-// or has: their copies may have been let go, also if a failover has forgotten that they were committed, or taken over. The other queue has the copy of that
-// call then, or a receipt. The next Move goes on with these.
+// undo lets the jobs go that this call holds, if Redis answers. It leaves a job held that this call may have committed. It also leaves a job that another
+// call has taken over, or may have. The copy of such a job may have been let go, also if a failover has forgotten that the job was committed or taken over.
+// The other queue has a receipt then, or the copy of the other call. The next Move goes on with what is left.
 func (m *mover) undo(ctx context.Context, jobs []*moving) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), undoFor)
 	defer cancel()
@@ -532,7 +532,7 @@ func (m *mover) undo(ctx context.Context, jobs []*moving) {
 	for i, job := range left {
 		names[i] = job.name
 	}
-	// The other queue is looked at last. If the hold under this name is what a failover has gone back to, a copy that was committed since is there by now,
+	// The other queue is looked at last. A failover may have gone back to the hold under this name. If a copy was committed since, that copy is there by now,
 	// or its receipt.
 	look, cancelLook := context.WithTimeout(ctx, undoFor/2)
 	there, went, err := m.to.moving(look, left, names)
