@@ -167,6 +167,9 @@ func (im *importer) head(ctx context.Context) error {
 			return err
 		}
 	}
+	if err := im.q.CheckLayout(ctx); err != nil {
+		return err
+	}
 	if im.o.DryRun {
 		return nil
 	}

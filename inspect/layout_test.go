@@ -71,6 +71,14 @@ func TestOldLayout(t *testing.T) {
 	now := oldData(t, rdb, namespace)
 	before := now()
 	ins := inspector(t, rdb, namespace)
+	other := redistest.Name(t) // a namespace with a queue to export
+	if err := store.New(rdb, other, "q").Register(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	var file bytes.Buffer
+	if _, err := inspector(t, rdb, other).Export(t.Context(), "q", &file, nil); err != nil {
+		t.Fatal(err)
+	}
 	for name, call := range map[string]func(ctx context.Context) error{
 		"Queues": func(ctx context.Context) error { _, err := ins.Queues(ctx); return err },
 		"Queue":  func(ctx context.Context) error { _, err := ins.Queue(ctx, "q"); return err },
@@ -113,6 +121,28 @@ func TestOldLayout(t *testing.T) {
 		"ForgetOutbox":   func(ctx context.Context) error { return ins.ForgetOutbox(ctx, "q", "x") },
 		"SetCopyDead":    func(ctx context.Context) error { return ins.SetCopyDead(ctx, "q", "graves") },
 		"SetGroupLimits": func(ctx context.Context) error { return ins.SetGroupLimits(ctx, "q", signalbox.Limits{Running: 5}) },
+		"SetLimitsOf":    func(ctx context.Context) error { return ins.SetLimitsOf(ctx, "q", "a", signalbox.Limits{Running: 5}) },
+		"SetCompleted": func(ctx context.Context) error {
+			return ins.SetCompletedRetention(ctx, "q", signalbox.Retention{Jobs: 5})
+		},
+		"ResumeGroup": func(ctx context.Context) error { _, err := ins.ResumeGroup(ctx, "q", "a"); return err },
+		"ResumeEntry": func(ctx context.Context) error { _, err := ins.ResumeEntry(ctx, "q", "old"); return err },
+		"RemoveQueues": func(ctx context.Context) error {
+			_, _, err := ins.RemoveQueues(ctx, "q", inspect.Removal{})
+			return err
+		},
+		"Outboxes": func(ctx context.Context) error { _, err := ins.Outboxes(ctx); return err },
+		"Import": func(ctx context.Context) error {
+			_, err := ins.Import(ctx, "q", strings.NewReader(file.String()), inspect.Importing{})
+			return err
+		},
+		"Import of a trial": func(ctx context.Context) error {
+			_, err := ins.Import(ctx, "q", strings.NewReader(file.String()), inspect.Importing{DryRun: true})
+			return err
+		},
+		"Quiet":   func(ctx context.Context) error { _, err := ins.Quiet(ctx, "me"); return err },
+		"Unquiet": func(ctx context.Context) error { _, err := ins.Unquiet(ctx, "me"); return err },
+		"Stop":    func(ctx context.Context) error { _, err := ins.Stop(ctx, "me"); return err },
 	} {
 		var old *store.LayoutError
 		if err := call(t.Context()); !errors.As(err, &old) || old.Layout != 2 || errors.Is(err, signalbox.ErrOutdated) || !strings.Contains(err.Error(), "end its jobs with that program") {

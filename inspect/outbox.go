@@ -44,7 +44,12 @@ func (i *Inspector) Outboxes(ctx context.Context) ([]Outbox, error) {
 	var all []Outbox
 	errs := []error{err}
 	for _, name := range names {
-		found, err := i.store(name).Outboxes(ctx)
+		q := i.store(name)
+		err := q.CheckLayout(ctx)
+		var found map[string]string
+		if err == nil {
+			found, err = q.Outboxes(ctx)
+		}
 		if err != nil {
 			errs = append(errs, fmt.Errorf("inspect: outboxes of queue %s: %w", name, err))
 		}

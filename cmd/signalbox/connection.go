@@ -175,7 +175,7 @@ func (a *app) connect(ctx context.Context) (redis.UniversalClient, error) {
 	a.closers = append(a.closers, rdb.Close)
 	a.hook = &hook{timeout: a.connection.timeout, listed: make(chan struct{})}
 	rdb.AddHook(a.hook)
-	info, err := serverInfo(ctx, rdb)
+	info, err := serverInfo(ctx, rdb, a.connection.timeout)
 	switch {
 	case err != nil && strings.HasPrefix(err.Error(), "NOPERM"): // it answers
 	case err != nil && away(err) && a.stopped.Err() == nil:
@@ -189,12 +189,14 @@ func (a *app) connect(ctx context.Context) (redis.UniversalClient, error) {
 	return rdb, nil
 }
 
-// serverInfo returns what a server says of itself: of a Cluster the first master that answers. An INFO of a Cluster's client goes to one master, and fails if that is away.
-func serverInfo(ctx context.Context, rdb redis.UniversalClient) (string, error) {
+// serverInfo returns what a server says of itself: of a Cluster the first master that answers within the timeout. An INFO of a Cluster's client goes to one master, and fails if that is away.
+func serverInfo(ctx context.Context, rdb redis.UniversalClient, timeout time.Duration) (string, error) {
 	cluster, is := rdb.(*redis.ClusterClient)
 	if !is {
 		return rdb.Info(ctx, "server").Result()
 	}
+	ctx, cancel := context.WithTimeout(ctx, timeout) // no hook bounds how long ForEachMaster asks for the masters
+	defer cancel()
 	first, all := make(chan string, 1), make(chan error, 1)
 	go func() { // the app closes the client, and with it what is still asked
 		all <- cluster.ForEachMaster(ctx, func(ctx context.Context, c *redis.Client) error {

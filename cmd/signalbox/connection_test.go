@@ -100,6 +100,9 @@ func TestRedisIsAway(t *testing.T) {
 	sh.fails(exitAway, []string{addr, "REDIS_URL"}, "queue", "ls", "--cluster", "--redis", "redis://"+addr)
 	sh.fails(exitAway, []string{addr, "master m", "REDIS_URL"}, "queue", "ls", "--sentinel", addr, "--master", "m")
 
+	if got := short(os.ErrDeadlineExceeded); got != late { // as go-redis says it of a deadline that has passed before it reads
+		t.Error(got)
+	}
 	proxy := redistest.NewProxy(t, srv.Addr())
 	proxy.Pause()
 	silent := newShell(t, proxy)
@@ -107,6 +110,18 @@ func TestRedisIsAway(t *testing.T) {
 	silent.fails(exitAway, []string{proxy.Addr(), "no reply in time", "--timeout"}, "queue", "ls", "--timeout", "200ms")
 	if took := time.Since(begin); took > 10*time.Second {
 		t.Errorf("it took %v", took)
+	}
+	var seeds []string
+	for range 8 {
+		seed := redistest.NewProxy(t, srv.Addr())
+		seed.Pause()
+		seeds = append(seeds, seed.Addr())
+	}
+	begin = time.Now()
+	silent.fails(exitAway, []string{seeds[0], seeds[7], "no reply in time"}, "queue", "ls", "--cluster", "--timeout", "1s",
+		"--redis", "redis://"+seeds[0]+"?addr="+strings.Join(seeds[1:], "&addr="))
+	if took := time.Since(begin); took > 10*time.Second { // each seed is asked several times
+		t.Errorf("a Cluster: it took %v", took)
 	}
 	sh.fails(exitUsage, []string{"--timeout"}, "queue", "ls", "--timeout", "0s")
 }
@@ -175,20 +190,29 @@ func TestNamespace(t *testing.T) {
 	}
 }
 
-// While the master is away that has the list of queues, commands show what the others have, and say that it isn't all.
+// While the master is away that has the list of queues, commands show what the others have, and say that it isn't all. Each master is that one in turn, so one of
+// them is the first that a new client of go-redis asks where any will do.
 func TestClusterWithoutAMaster(t *testing.T) {
 	t.Parallel()
+	for dead := range 3 {
+		t.Run(fmt.Sprint(dead), func(t *testing.T) {
+			t.Parallel()
+			testClusterWithoutAMaster(t, dead)
+		})
+	}
+}
+
+func testClusterWithoutAMaster(t *testing.T, dead int) {
 	cluster := redistest.Cluster(t)
 	rdb := cluster.Client()
 	sh := newShell(t, cluster.Masters()[0])
 	master := func(queue string) int {
 		return int(min(rdb.ClusterKeySlot(t.Context(), "{"+sh.namespace+":"+queue+"}").Val()*3/16384, 2))
 	}
-	for n := 0; master("") != 1; n++ { // which a new client of go-redis asks first where any will do
+	for n := 0; master("") != dead; n++ {
 		sh.namespace = fmt.Sprint(redistest.Name(t), n)
 	}
 	sh.env["SIGNALBOX_NAMESPACE"] = sh.namespace
-	dead := master("")
 	queue := "mail"
 	for n := 0; master(queue) == dead; n++ {
 		queue = fmt.Sprint("mail", n)

@@ -135,10 +135,9 @@ const (
 // short returns what is the matter with a connection, without the addresses that the error repeats.
 func short(err error) string {
 	var op *net.OpError
+	var network net.Error // os.ErrDeadlineExceeded is one, without a net.OpError
 	switch {
-	case errors.Is(err, context.DeadlineExceeded):
-		return late
-	case errors.As(err, &op) && op.Timeout():
+	case errors.Is(err, context.DeadlineExceeded), errors.As(err, &network) && network.Timeout():
 		return late
 	case errors.As(err, &op) && op.Err != nil:
 		return op.Err.Error()
