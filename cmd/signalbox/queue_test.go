@@ -258,8 +258,13 @@ func TestQueueOfAnOldLayout(t *testing.T) {
 	sh := newShell(t, srv)
 	sh.ok("enqueue", "report", "-q", "mail", "--id", "j1")
 	key := "signalbox:{" + sh.namespace + ":mail}:settings"
-	if err := srv.Client().Del(t.Context(), key).Err(); err != nil {
-		t.Fatal(err)
+	for _, err := range []error{ // so it is as if a program from before the first release had used it
+		srv.Client().Del(t.Context(), key).Err(),
+		srv.Client().HDel(t.Context(), "signalbox:{"+sh.namespace+":mail}:stats", "layout").Err(),
+	} {
+		if err != nil {
+			t.Fatal(err)
+		}
 	}
 	for _, args := range [][]string{
 		{"queue", "ls"},

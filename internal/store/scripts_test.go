@@ -18,7 +18,7 @@ var (
 	comment = regexp.MustCompile(`--[^\n]*`)
 	// A call of Redis, and of the functions that take keys, with its arguments on the line.
 	redisCall  = regexp.MustCompile(`redis\.p?call\(([^\n]*)`)
-	helperCall = regexp.MustCompile(`\b(wake_one|dead_or_held|count|upcoming|standing|retention|totals_of|sample)\(([^\n]*)`)
+	helperCall = regexp.MustCompile(`\b(begin|wake_one|dead_or_held|count|upcoming|standing|retention|totals_of|sample)\(([^\n]*)`)
 	helperHead = regexp.MustCompile(`local function (\w+)\(([^)]*)\)`)
 	// What may stand where a key is expected: one of KEYS, a list that has them, or the set of a terminal state.
 	aKey = regexp.MustCompile(`^(KEYS\[k\]|lists\[[\w.(), ]+\]|list|state\.set|place\.set|terminal\.\w+\.set)$`)
@@ -26,7 +26,7 @@ var (
 
 // helperKeys are the positions of keys among the arguments of those functions.
 var helperKeys = map[string][]int{
-	"wake_one": {0}, "dead_or_held": {1, 2, 3}, "count": {0}, "upcoming": {0, 1, 3, 4}, "standing": {0}, "retention": {0}, "totals_of": {0}, "sample": {0, 1, 2},
+	"wake_one": {0}, "dead_or_held": {1, 2, 3}, "count": {0}, "upcoming": {0, 1, 3, 4}, "standing": {0, 1}, "begin": {0, 1}, "retention": {0}, "totals_of": {0}, "sample": {0, 1, 2},
 }
 
 // luaFiles returns the names of the scripts, or of the fragments.

@@ -90,15 +90,18 @@ func (q *Queue) CheckLayout(ctx context.Context) error {
 	return err
 }
 
-// begun reports whether the queue has counters or settings. It returns a *LayoutError if its layout is older than Layout.
+// begun reports whether the queue has counters or settings. It returns a *LayoutError if its layout is older than Layout. The counters have the layout, too: it
+// counts if the settings were deleted or evicted.
 func (q *Queue) begun(ctx context.Context) (bool, error) {
 	for last := false; ; last = true {
-		values, err := q.rdb.HMGet(ctx, q.keys.settings, "layout").Result()
-		if err != nil {
-			return false, err
-		}
-		if text, noted := values[0].(string); noted {
-			return true, checkLayout(text)
+		for _, key := range []string{q.keys.settings, q.keys.stats} {
+			values, err := q.rdb.HMGet(ctx, key, "layout").Result()
+			if err != nil {
+				return false, err
+			}
+			if text, noted := values[0].(string); noted {
+				return true, checkLayout(text)
+			}
 		}
 		if last {
 			return true, checkLayout("1")

@@ -41,7 +41,7 @@ for i = fixed + 1, #ARGV, 5 do
   end
 end
 if #fields > 0 then
-  begin(SETTINGS, begins)
+  begin(SETTINGS, STATS, begins)
   redis.call('HSET', ENTRIES, unpack(fields))
 end
 return {'ok', lacking}

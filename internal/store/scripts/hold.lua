@@ -37,7 +37,7 @@ if till == 0 then
   end
   send('p' .. channel, 'look')
 elseif till > before then
-  begin(SETTINGS, begins)
+  begin(SETTINGS, STATS, begins)
   redis.call('ZADD', RATES, digits(till), 'h' .. group)
   redis.call('HSET', LIMITS, 'h' .. group, by)
   if seen then

@@ -24,7 +24,7 @@ local wanted, changed = {keep_jobs, keep_bytes, keep_us}, 0
 for i, field in ipairs({'keep_jobs', 'keep_bytes', 'keep_us'}) do
   local new = wanted[i]
   if new ~= '' and new ~= before[i] and (all == '1' or not known[i]) then
-    begin(SETTINGS, begins)
+    begin(SETTINGS, STATS, begins)
     begins = false
     redis.call('HSET', SETTINGS, field, new)
     before[i], changed = new, 1

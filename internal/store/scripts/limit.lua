@@ -55,7 +55,7 @@ redis.call('HDEL', SETTINGS, '')
 local none = value == '0 0 0 0' or value == '0' -- it keeps others from being seeded
 local changed = field ~= '' and value ~= before and not (seed == '1' and before ~= '')
 if changed then
-  begin(SETTINGS, begins)
+  begin(SETTINGS, STATS, begins)
   if field == 'group' then
     redis.call('HDEL', LIMITS, ARGV[fixed + 1])
     if value ~= '' then

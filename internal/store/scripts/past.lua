@@ -124,7 +124,7 @@ local function death(id, value)
 end
 
 if dry ~= '1' then
-  begin(SETTINGS, begins)
+  begin(SETTINGS, STATS, begins)
 end
 local put, answers = ({outbox = outbox, cron = cron, unique = unique, death = death})[kind], {}
 for i = fixed + 1, #ARGV, width do

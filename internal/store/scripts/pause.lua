@@ -29,7 +29,7 @@ redis.call('HLEN', GROUPS)
 redis.call('HDEL', SETTINGS, '')
 if pause == '1' then
   if not before then
-    begin(SETTINGS, begins)
+    begin(SETTINGS, STATS, begins)
     redis.call('HSET', LIMITS, 'p' .. group, digits(now))
   end
   return {'ok', before and 0 or 1}

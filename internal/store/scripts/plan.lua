@@ -93,7 +93,7 @@ for i = fixed + 1, #ARGV, 3 do
   list[#list + 1] = digits(own[4])
 end
 if not outdated and #fields > 0 then
-  begin(SETTINGS, begins)
+  begin(SETTINGS, STATS, begins)
   redis.call('HSET', CRON, unpack(fields))
 end
 return {'ok', list}

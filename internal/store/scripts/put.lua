@@ -55,7 +55,7 @@ for i = fixed + 1, #ARGV, 6 do
   judged[id] = true
   answers[#answers + 1] = answer
   if answer == 'done' and dry ~= '1' then
-    begin(SETTINGS, begins)
+    begin(SETTINGS, STATS, begins)
     begins = false
     -- include: put_place
     if not copies then

@@ -77,7 +77,7 @@ if expiry and tonumber(expiry) > now or not expiry and open == '1' then
   if drained then
     redis.call('HDEL', SETTINGS, 'quiet:' .. worker)
   end
-  begin(SETTINGS, begins)
+  begin(SETTINGS, STATS, begins)
   if seen then
     redis.call('HSET', STATS, 'clock', seen)
   end

@@ -35,7 +35,7 @@ redis.call('HDEL', SETTINGS, '')
 if after == '' then
   redis.call('HDEL', SETTINGS, field)
 elseif after ~= before then
-  begin(SETTINGS, begins)
+  begin(SETTINGS, STATS, begins)
   redis.call('HSET', SETTINGS, field, after)
 end
 if after ~= before or seed ~= '1' then

@@ -12,7 +12,7 @@ if replaced then
   redis.call('HLEN', NOTES)
 end
 -- include: begin
-begin(SETTINGS, begins and (fresh > 0 or marked))
+begin(SETTINGS, STATS, begins and (fresh > 0 or marked))
 if fresh > 0 then
   -- include: put_in
 end
