@@ -453,4 +453,23 @@ func TestExportBesideAThrottledJob(t *testing.T) {
 			}
 		}
 	}
+
+	// A worker of the queue that imports gets the job before the line of its key is read: the key would be of a job that has started.
+	s := newStage(t, rdb)
+	s.unique("throttled", "x", wire.Throttled)
+	file := s.exported()
+	to := s.beside()
+	to.imports(file, inspect.Importing{})
+	s.must(to.rdb.Del(t.Context(), to.keys+"unique").Err()) // as if the line was not read yet
+	started := to.claim(1)
+	to.imports(file, inspect.Importing{})
+	if key := to.rdb.HGet(t.Context(), to.keys+"unique", wire.UniqueKey("k", "x", false)).Val(); key != "" {
+		t.Errorf("the key of a job that runs is %q", key)
+	}
+	s.must(to.Check(t.Context()))
+	if !to.unique("later", "x", wire.Throttled) {
+		t.Error("a call is lost: it met a job that runs")
+	}
+	to.end(store.Completed, "", started...)
+	s.must(to.Check(t.Context()))
 }

@@ -73,6 +73,7 @@ type moving struct {
 	mine      bool   // this call has held it
 	freed     bool   // it was let go here, since the ID or the unique key was taken there
 	barred    bool   // the unique key was
+	orphan    bool   // only its copy was left, and goes on
 	committed bool   // it was seen committed, or gone on
 	was       signalbox.State
 	answer    *Answer // nil: it goes on
@@ -93,6 +94,14 @@ func (m *moving) draw(former string) string {
 	m.name = NewID()
 	m.seen, m.former, m.looks = m.name, former, 0
 	return m.name
+}
+
+// adopt notes that the copy is let go. If it has no original, that ends the move of the job.
+func (m *moving) adopt(c wire.Held, orphan bool) {
+	if orphan && !m.committed {
+		m.was = signalbox.State(c.State)
+	}
+	m.orphan = orphan
 }
 
 // end sets the answer.
@@ -336,12 +345,14 @@ func (m *mover) step(job *moving, found sight, p *plan) {
 	c, copied := m.copy(there)
 	switch {
 	case copied && found.left: // a failover there has forgotten that it was let go
+		job.adopt(c, here == nil)
 		p.there = append(p.there, m.free(job.id, there, c, namesOf(c)))
 	case here == nil && copied && !found.stayed: // a failover here has forgotten that it was held, and maybe the job: only the copy is left
+		job.adopt(c, true)
 		p.there = append(p.there, m.free(job.id, there, c, namesOf(c)))
 	case !held && copied: // left by a call that was late, or whose hold is forgotten: the job has gone on, or is here
 		p.there = append(p.there, placement{id: job.id, digest: digestOf(there), state: gone})
-	case here == nil && (job.committed || job.mine && !job.freed):
+	case here == nil && (job.committed || job.orphan || job.mine && !job.freed):
 		job.end(Done, job.was)
 	case here == nil:
 		job.end(Gone, "")

@@ -239,7 +239,7 @@ var moveFailovers = []struct {
 		r.put("a")
 		r.tour(to, "a").rounds(hasCopied)
 		r.failOver(empty)
-		same(t, "answer", r.moved(to, "a"), Answer{Acted: Gone}) // it isn't here
+		same(t, "answer", r.moved(to, "a"), Answer{Done, signalbox.StateReady}) // it isn't here, and goes on there
 		same(t, "runs", to.runs(), 1)
 	}},
 	{"the queue that it leaves forgets it, and two calls that knew it go on", func(t *testing.T, r, to *rig) {
@@ -411,8 +411,9 @@ var moveFailovers = []struct {
 		same(t, "answer", c.end(), Answer{Done, signalbox.StateReady})
 		to.failOver(held)
 		same(t, "there", to.has("a"), "held")
-		same(t, "answer", r.moved(to, "a"), Answer{Acted: Gone})
+		same(t, "answer", r.moved(to, "a"), Answer{Done, signalbox.StateReady})
 		same(t, "runs", to.runs(), 1)
+		same(t, "answer when it has run", r.moved(to, "a"), Answer{Acted: Gone})
 	}},
 	{"the same, and the ID is in use again", func(t *testing.T, r, to *rig) {
 		r.put("a")

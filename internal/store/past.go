@@ -48,6 +48,7 @@ const (
 	maxLaneText  = 1 << 20  // bytes of the text of an outbox's lane
 	maxEntryText = 2 << 20  // bytes of a field of an entry: it may have an envelope
 	maxPasts     = 250      // items of a call of past.lua
+	maxPastLooks = 25_000   // about the most looks of a call whether a session runs a job
 	maxPastBytes = MaxBytes // about the most bytes of a call
 )
 
@@ -271,7 +272,23 @@ func (q *Queue) JobPasts(ctx context.Context) iter.Seq2[Past, error] {
 // PutPasts puts in what another queue knew, all of one kind, that Validate has accepted. It returns for each whether it was put in: false if the queue knows the same or
 // something later. If it fails, it has put in those that it returns. It may be called again. With dry set nothing is changed.
 func (q *Queue) PutPasts(ctx context.Context, pasts []Past, dry bool) (done []bool, err error) {
-	for len(done) < len(pasts) {
+	var sessions []string // those that may run a job that is to get a key
+	inflight := ""
+	look := func() (err error) {
+		inflight = q.keys.inflight("")
+		sessions, err = q.rdb.ZRange(ctx, q.keys.sessions, 0, -1).Result()
+		if err == nil && len(sessions) > maxActSessions {
+			err = fmt.Errorf("store: queue %q has %d sessions; keys can be given to its jobs with at most %d", q.name, len(sessions), maxActSessions)
+		}
+		return err
+	}
+	if slices.ContainsFunc(pasts, func(p Past) bool { return p.Kind == PastUnique && strings.HasPrefix(p.Value, "t ") }) {
+		if err := look(); err != nil {
+			return nil, err
+		}
+	}
+	for tries := 0; len(done) < len(pasts); {
+		most := min(maxPasts, max(1, maxPastLooks/max(1, len(sessions))))
 		part, bytes := pasts[len(done):], 0
 		var items []any
 		for i := range part {
@@ -287,7 +304,7 @@ func (q *Queue) PutPasts(ctx context.Context, pasts []Past, dry bool) (done []bo
 			for _, text := range item {
 				bytes += len(text)
 			}
-			if i > 0 && (p.Kind == PastOutbox || i == maxPasts || bytes > maxPastBytes) {
+			if i > 0 && (p.Kind == PastOutbox || i == most || bytes > maxPastBytes) {
 				part = part[:i]
 				break
 			}
@@ -299,14 +316,28 @@ func (q *Queue) PutPasts(ctx context.Context, pasts []Past, dry bool) (done []bo
 		if part[0].Kind != PastOutbox {
 			lane = q.keys.jobs
 		}
-		args := append(pastScript.args(len(items), arg{"protocol", Protocol}, arg{"dry", flag(dry)}, arg{"kind", string(part[0].Kind)}), items...)
-		r, err := run(ctx, q.rdb, pastScript, pastScript.keys(&q.keys, lane), args)
+		args := append(pastScript.args(len(items), arg{"protocol", Protocol}, arg{"dry", flag(dry)}, arg{"inflight", inflight}, arg{"kind", string(part[0].Kind)}), items...)
+		keys := pastScript.keys(&q.keys, lane)
+		for _, session := range sessions {
+			keys = append(keys, q.keys.inflight(session))
+		}
+		r, err := run(ctx, q.rdb, pastScript, keys, args)
 		if err == nil {
-			err = r.status("ok")
+			err = r.status("ok", "again")
 		}
 		if err != nil {
 			return done, err
 		}
+		if r.str(0) == "again" { // a session was opened meanwhile
+			if tries++; tries == maxTries {
+				return done, errMoving
+			}
+			if err := look(); err != nil {
+				return done, err
+			}
+			continue
+		}
+		tries = 0
 		words := r.strs(2)
 		if r.err == nil && len(words) != len(part) {
 			r.fail(2, fmt.Sprintf("%d answers for %d items", len(words), len(part)))

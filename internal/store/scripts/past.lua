@@ -1,8 +1,10 @@
 -- Puts in what another queue knew of the past, beside its jobs: those of a file. What this queue knows that is later stays, so the call may be made again.
 --
--- KEYS: as named below; LANE is that of a shard of an outbox, if the kind is 'outbox'; else it is not used
+-- KEYS: as named below; LANE is that of a shard of an outbox, if the kind is 'outbox'; else it is not used. Then in KEYS
+--       inflight:<session> of each session, if an item gives a key to a job
 -- ARGV: as named below
 --       dry: '1': nothing is changed, and the answers are those of a call that changes
+--       inflight: what stands before a session in the name of its key, if these keys are there; else ''
 --       kind: of what; then for each item, 1 to 250 of them:
 --       'outbox', one item: the text of the lane
 --       'cron': the entry; its last tick, its plans, and its jobs, as CRON has them; since when it is paused, as SETTINGS has it; its fields 'spec:', 'job:',
@@ -10,12 +12,14 @@
 --       'unique': a key, and what UNIQUE has for it: the end of a window, or 't', which goes to a job that is there and waits; a space; the ID of a job
 --       'death': the ID of a dead job that is to be copied, and when it died in us
 -- Reply: {'ok', time in us, answers}: an answer for each item: 'done', or 'there', if the queue knows the same or something later. A window that is over by
---        this server's clock is 'done', and so is a 't' whose job isn't there: nothing is to be put in
+--        this server's clock is 'done', and so is a 't' whose job isn't there, or runs: nothing is to be put in
+--        {'again'}  there is a session that isn't in KEYS; nothing was done
 -- Errors: those of Redis, 'NOPERM signalbox: ...', 'ERR signalbox: ...', or 'LAYOUT n signalbox: ...' as in enqueue.lua; before the first write.
 
-local LANE, JOBS, STATS, CRON, ENTRIES, DEAD, CANCELLED, NOTES, SETTINGS, COMPLETED, UNIQUE, WINDOWS = unpack(KEYS)
-local fixed = 3 -- arguments before those of the items
-local protocol, dry, kind = unpack(ARGV, 1, fixed)
+local LANE, SESSIONS, JOBS, STATS, CRON, ENTRIES, DEAD, CANCELLED, NOTES, SETTINGS, COMPLETED, UNIQUE, WINDOWS = unpack(KEYS)
+local first_session = 14 -- of KEYS
+local fixed = 4 -- arguments before those of the items
+local protocol, dry, inflight, kind = unpack(ARGV, 1, fixed)
 local width = ({outbox = 1, cron = 9, unique = 2, death = 2})[kind]
 
 -- include: clock, digits, standing, denied_command, unique_of, begin
@@ -23,6 +27,18 @@ local width = ({outbox = 1, cron = 9, unique = 2, death = 2})[kind]
 local held_back, _, _, begins = standing(SETTINGS, STATS, protocol)
 if tonumber(held_back) then
   return redis.error_reply('LAYOUT ' .. held_back .. ' signalbox: the layout of the queue is not one that protocol ' .. protocol .. ' knows')
+end
+if inflight ~= '' then
+  -- include: session_keys
+  local _, all = session_keys()
+  if not all then
+    return {'again'}
+  end
+end
+local sessions = {} -- their keys
+for k = first_session, #KEYS do
+  sessions[#sessions + 1] = KEYS[k]
+  redis.call('HLEN', KEYS[k])
 end
 redis.call('HLEN', JOBS)
 redis.call('HLEN', CRON)
@@ -79,8 +95,9 @@ local function cron(entry, last, plans, jobs, paused, spec, job, seen, quiet)
   return 'done'
 end
 
--- Gives a key to a job, unless it is in one of the terminal sets, or to its window, unless another job has it, or a window of it is open.
-local function unique(key, value, terminal)
+-- Gives a key to a job, unless it is in one of the terminal sets or in a session, or to its window, unless another job has it, or a window of it is open.
+-- A job that waits for its next delivery may get it: a call that meets it then updates what that delivery does, and with it a window begins.
+local function unique(key, value, terminal, sessions)
   local scope, id = string.match(value, '^(%w+) (.+)$')
   local ends, old = tonumber(scope), redis.call('HGET', UNIQUE, key)
   local till, holder = string.match(old or '', '^(%w+) (.+)$')
@@ -101,6 +118,11 @@ local function unique(key, value, terminal)
     end
     if select(2, unique_of(record)) ~= key then
       return 'there' -- the ID is another job's here
+    end
+    for _, session in ipairs(sessions) do
+      if redis.call('HEXISTS', session, id) == 1 then
+        return 'done' -- it has started here: a call that updates it would be lost
+      end
     end
   end
   if dry ~= '1' then
@@ -129,7 +151,7 @@ end
 local put, answers = ({outbox = outbox, cron = cron, unique = unique, death = death})[kind], {}
 for i = fixed + 1, #ARGV, width do
   local item = {unpack(ARGV, i, i + width - 1)}
-  item[width + 1] = {DEAD, CANCELLED, COMPLETED}
+  item[width + 1], item[width + 2] = {DEAD, CANCELLED, COMPLETED}, sessions
   local answer = put(unpack(item))
   if not answer then
     return redis.error_reply('ERR signalbox: the lane of the outbox has a text that is not its own: is another program writing to this queue?')
