@@ -40,6 +40,7 @@ for k = first_session, #KEYS do
   sessions[#sessions + 1] = KEYS[k]
   redis.call('HLEN', KEYS[k])
 end
+redis.call('ZCARD', SESSIONS)
 redis.call('HLEN', JOBS)
 redis.call('HLEN', CRON)
 redis.call('HLEN', ENTRIES)
@@ -119,8 +120,8 @@ local function unique(key, value, terminal, sessions)
     if select(2, unique_of(record)) ~= key then
       return 'there' -- the ID is another job's here
     end
-    for _, session in ipairs(sessions) do
-      if redis.call('HEXISTS', session, id) == 1 then
+    for _, list in ipairs(sessions) do
+      if redis.call('HEXISTS', list, id) == 1 then
         return 'done' -- it has started here: a call that updates it would be lost
       end
     end
