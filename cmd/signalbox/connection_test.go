@@ -111,6 +111,15 @@ func TestRedisIsAway(t *testing.T) {
 	if took := time.Since(begin); took > 10*time.Second {
 		t.Errorf("it took %v", took)
 	}
+	// The timeout is that of all tries of a call together.
+	once := redistest.NewProxy(t, srv.Addr())
+	_, free := once.HoldReplies(redistest.Command("info"))
+	defer free()
+	begin = time.Now()
+	newShell(t, once).fails(exitAway, []string{once.Addr(), "no reply in time", "--timeout"}, "queue", "ls", "--timeout", "3s")
+	if took := time.Since(begin); took > 10*time.Second { // four tries would take 12 s
+		t.Errorf("without a reply to INFO it took %v", took)
+	}
 	var seeds []string
 	for range 8 {
 		seed := redistest.NewProxy(t, srv.Addr())
