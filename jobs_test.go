@@ -441,6 +441,22 @@ func Example_options() {
 	// scheduler: 1 of 3 jobs failed; the first of them, item 2: signalbox: invalid args of kind image.thumbnail: a thumbnail needs an image and a width above 0
 }
 
+// What several calls have in common is one option of each.
+func Example_jobOptions() {
+	onRedis(func(ctx context.Context, rdb *redis.Client) error {
+		s, err := scheduler.New(rdb, scheduler.Config{Logger: quiet})
+		if err != nil {
+			return err
+		}
+		mails := scheduler.JobOptions{scheduler.Queue("mail"), scheduler.MaxAttempts(5), scheduler.Retain(48 * time.Hour)}
+		_, err = s.Enqueue(ctx, Receipt{Order: 7}, mails, scheduler.ID("receipt-7"))
+		_, many := s.EnqueueMany(ctx, []scheduler.Item{{Args: Receipt{Order: 8}}, {Args: Receipt{Order: 9}}}, mails, scheduler.After(time.Hour))
+		cron := s.Cron("digest", "0 7 * * *", Digest{}, mails, scheduler.Missed(scheduler.Skip))
+		return errors.Join(err, many, cron)
+	})
+	// Output:
+}
+
 // A job that must survive the loss of the master. It is compiled and not run: the embedded Redis has no replicas.
 func Example_waitReplicas() {
 	_ = func(ctx context.Context, s *scheduler.Scheduler) error {

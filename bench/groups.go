@@ -25,7 +25,7 @@ type numbered struct {
 func (numbered) Kind() string { return "numbered" }
 
 // fillLines puts n jobs into lines in turn. Those of a line come in the order of their numbers.
-func fillLines(ctx context.Context, s *scheduler.Scheduler, n, lines int, option func(line string) scheduler.Option) error {
+func fillLines(ctx context.Context, s *scheduler.Scheduler, n, lines int, option func(line string) scheduler.JobOption) error {
 	items := func(yield func(scheduler.Item) bool) {
 		for i := range n {
 			line := i % lines
@@ -219,7 +219,7 @@ func quietBeside(pending int) measure {
 			return nil, err
 		}
 		defer rdb.Close()
-		flood := func(string) scheduler.Option { return scheduler.Group("flood") }
+		flood := func(string) scheduler.JobOption { return scheduler.Group("flood") }
 		backlog := n
 		if pending > 0 {
 			backlog = pending

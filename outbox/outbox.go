@@ -149,7 +149,7 @@ func (b *Outbox) Enqueue(ctx context.Context, tx Execer, args signalbox.Args, op
 //
 // With [Config].Ordered jobs of a group keep the order of the items. The locks of the groups are taken in one order, whatever that of the items: two calls that
 // are the first of their transactions don't deadlock.
-func (b *Outbox) EnqueueMany(ctx context.Context, tx Execer, items []scheduler.Item, opts ...scheduler.EnqueueManyOption) (ids []string, err error) {
+func (b *Outbox) EnqueueMany(ctx context.Context, tx Execer, items []scheduler.Item, opts ...scheduler.BulkOption) (ids []string, err error) {
 	if err := refuse(tx); err != nil {
 		return nil, fmt.Errorf("outbox: enqueue many: %w", err)
 	}

@@ -18,8 +18,8 @@ import (
 // replica that is behind if it knows no better one.
 //
 // Jobs that wait go in calls of their own, so others don't wait with them. If an option [WaitAOF] is given, too, the last one counts.
-func WaitReplicas(n int, timeout time.Duration) EnqueueManyOption {
-	return forMany(func(o *options) {
+func WaitReplicas(n int, timeout time.Duration) BulkOption {
+	return forBulk(func(o *options) {
 		if n < 1 || n > maxReplicas {
 			o.wrong("WaitReplicas", "%d; want 1 to %d", n, maxReplicas)
 		}
@@ -30,8 +30,8 @@ func WaitReplicas(n int, timeout time.Duration) EnqueueManyOption {
 // WaitAOF makes the call return when the job is on the disk of the Redis master, in its append-only file, and on the disks of so many replicas, 0
 // to 1,000. The timeout and the error are those of [WaitReplicas]. The server must be Redis 7.2 or later, or Valkey, with appendonly yes. If it isn't,
 // the error wraps [signalbox.ErrInvalid], and nothing is enqueued.
-func WaitAOF(replicas int, timeout time.Duration) EnqueueManyOption {
-	return forMany(func(o *options) {
+func WaitAOF(replicas int, timeout time.Duration) BulkOption {
+	return forBulk(func(o *options) {
 		if replicas < 0 || replicas > maxReplicas {
 			o.wrong("WaitAOF", "%d replicas; want 0 to %d", replicas, maxReplicas)
 		}

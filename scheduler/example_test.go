@@ -111,6 +111,28 @@ func ExampleScheduler_EnqueueMany() {
 	// true
 }
 
+// What several calls have in common is kept in one place. Each call can add options of its own, and the later one counts.
+func ExampleJobOptions() {
+	s, end := example()
+	defer end()
+	ctx := context.Background()
+	mail := scheduler.JobOptions{scheduler.Queue("mail"), scheduler.MaxAttempts(5), scheduler.Retain(48 * time.Hour)}
+
+	_, err1 := s.Enqueue(ctx, Welcome{UserID: 1}, mail, scheduler.ID("welcome-1"))
+	_, err2 := s.EnqueueMany(ctx, []scheduler.Item{{Args: Welcome{UserID: 2}}, {Args: Welcome{UserID: 3}}}, mail, scheduler.After(time.Hour))
+	err3 := s.Cron("digest", "0 7 * * *", Digest{}, mail, scheduler.Missed(scheduler.Skip))
+	if err := errors.Join(err1, err2, err3); err != nil {
+		log.Fatal(err)
+	}
+
+	plan, err := scheduler.Resolve(Welcome{UserID: 4}, mail, scheduler.MaxAttempts(1))
+	fmt.Println(plan.Job.Queue, plan.Job.MaxAttempts, plan.Job.Retain, err)
+	fmt.Println(s.CronEntries()[0].Queue)
+	// Output:
+	// mail 1 48h0m0s <nil>
+	// mail
+}
+
 // A queue with a maximum length refuses jobs. A call with WaitForRoom waits instead, until its context ends.
 func ExampleWaitForRoom() {
 	s, rdb, end := exampleClient()

@@ -9,8 +9,8 @@ import (
 
 // Queue names the queue: 1 to 200 bytes of printable ASCII without spaces and braces.
 // The default is [signalbox.DefaultQueue].
-func Queue(name string) Option {
-	return forAll(func(o *options) {
+func Queue(name string) JobOption {
+	return forJob(func(o *options) {
 		o.check(store.ValidateQueue(name))
 		o.queue = name
 	})
@@ -18,8 +18,8 @@ func Queue(name string) Option {
 
 // At makes the job due at t, by the clock of Redis. If t has passed, the job is due now. t must be before the year
 // 2255. A call can't have both At and [After].
-func At(t time.Time) EnqueueManyOption {
-	return forMany(func(o *options) {
+func At(t time.Time) BulkOption {
+	return forBulk(func(o *options) {
 		if t.IsZero() {
 			o.wrong("At", "it is the zero time, as of a field that nobody has set; leave At out for a job that is due now")
 		} else if t.After(latest) {
@@ -32,8 +32,8 @@ func At(t time.Time) EnqueueManyOption {
 
 // After makes the job due when d has passed by the clock of Redis, with a resolution of
 // 1 µs. If d is 0 or negative, the job is due now. d is at most 100 years. A call can't have both After and [At].
-func After(d time.Duration) EnqueueManyOption {
-	return forMany(func(o *options) {
+func After(d time.Duration) BulkOption {
+	return forBulk(func(o *options) {
 		if d > maxDelay {
 			o.wrong("After", "%v; want at most %v", d, maxDelay)
 		}
@@ -58,8 +58,8 @@ func ID(id string) EnqueueOption {
 // IfAbsent enqueues the job only if Redis has no record with its ID. That includes the records of dead and cancelled
 // jobs, which are kept for 30 days by default, and those of completed jobs that are kept. Without IfAbsent the job replaces such a
 // one.
-func IfAbsent() EnqueueManyOption {
-	return forMany(func(o *options) { o.cautious = true })
+func IfAbsent() BulkOption {
+	return forBulk(func(o *options) { o.cautious = true })
 }
 
 // EffectKey sets the key that [signalbox.Job.EffectKey] returns. Use it for an effect that has a name of its own, such
@@ -77,7 +77,7 @@ func EffectKey(key string) EnqueueOption {
 // delay the first job of another by one turn. Jobs without a group share the queue with the lines: each side gets half, and what the other leaves.
 //
 // A job that is retried or snoozed goes back to its line, at the place of the time when it is due. A call can't have both Group and [Serial].
-func Group(key string) Option { return inGroup(key, false) }
+func Group(key string) JobOption { return inGroup(key, false) }
 
 // Serial puts the job into a group as [Group] does. One job of a serial group runs at a time, across all workers. They run in strict order within a
 // priority, also while one waits for its retry: the others wait for it until it has completed, died or was cancelled. Serial("a") and Group("a") are
@@ -85,16 +85,16 @@ func Group(key string) Option { return inGroup(key, false) }
 //
 // Jobs that are enqueued one after the other keep their order. So do the jobs of one chunk of [Scheduler.EnqueueMany]. Its chunks have no order. Jobs of a cron
 // entry come into the line at the places of their ticks.
-func Serial(key string) Option { return inGroup(key, true) }
+func Serial(key string) JobOption { return inGroup(key, true) }
 
 // YieldOnRetry lets the next job of a [Serial] group run while this one waits for its retry, is snoozed, or waits for a worker that has its handler.
 // When its time has come, it stands in the line at the place of that time: behind jobs that were put in before. Still no two run at a time. Without
 // this the others wait for it. A job that comes back from a crash or a shutdown, and a suspect, don't yield. Without a Serial, in the same list or in the
 // [signalbox.Defaults] of the kind, it is an error that wraps [signalbox.ErrInvalid]. As such a default it has no effect on jobs without one.
-func YieldOnRetry() Option { return forAll(func(o *options) { o.yields, o.isYields = true, true }) }
+func YieldOnRetry() JobOption { return forJob(func(o *options) { o.yields, o.isYields = true, true }) }
 
-func inGroup(key string, serial bool) Option {
-	return forAll(func(o *options) {
+func inGroup(key string, serial bool) JobOption {
+	return forJob(func(o *options) {
 		o.check(store.ValidateGroup(key))
 		o.group, o.serial = key, serial
 		o.isGroup, o.isSerial = o.isGroup || !serial, o.isSerial || serial
@@ -103,8 +103,8 @@ func inGroup(key string, serial bool) Option {
 
 // MaxAttempts sets how often the job is tried before it is dead: 1 to 1,000,000. The default
 // is [signalbox.DefaultMaxAttempts].
-func MaxAttempts(n int) Option {
-	return forAll(func(o *options) {
+func MaxAttempts(n int) JobOption {
+	return forJob(func(o *options) {
 		if n < 1 || n > maxAttemptsLimit {
 			o.wrong("MaxAttempts", "%d; want 1 to %d", n, maxAttemptsLimit)
 		}
@@ -113,8 +113,8 @@ func MaxAttempts(n int) Option {
 }
 
 // Priority sets the job's priority within its queue. The default is [signalbox.PriorityNormal].
-func Priority(p signalbox.Priority) Option {
-	return forAll(func(o *options) {
+func Priority(p signalbox.Priority) JobOption {
+	return forJob(func(o *options) {
 		if p > signalbox.PriorityLow {
 			o.wrong("Priority", "%v; want PriorityHigh, PriorityNormal or PriorityLow", p)
 		}
@@ -123,8 +123,8 @@ func Priority(p signalbox.Priority) Option {
 }
 
 // Timeout bounds each attempt, with a resolution of 1 µs. 0, the default, is no bound.
-func Timeout(d time.Duration) Option {
-	return forAll(func(o *options) {
+func Timeout(d time.Duration) JobOption {
+	return forJob(func(o *options) {
 		if d < 0 {
 			o.wrong("Timeout", "%v; want 0 or more", d)
 		}
@@ -138,8 +138,8 @@ func Timeout(d time.Duration) Option {
 //
 // [signalbox.RetainNone] keeps nothing, however the job ends. A dead job is counted, logged and reported to OnDead then, but nobody can look at
 // it or retry it. 0, the default, leaves it to the queue.
-func Retain(d time.Duration) Option {
-	return forAll(func(o *options) {
+func Retain(d time.Duration) JobOption {
+	return forJob(func(o *options) {
 		if !retainable(d) {
 			o.wrong("Retain", retainHelp, d)
 		}
@@ -168,8 +168,8 @@ func retainable(d time.Duration) bool {
 // one starts. A job that has started never expires. 0, the default, is no bound.
 //
 // A job that was run again by an operator after it had expired has d from then on. Jobs without a group stand in one line for each priority, which takes turns with the lines of groups.
-func ExpireAfter(d time.Duration) Option {
-	return forAll(func(o *options) {
+func ExpireAfter(d time.Duration) JobOption {
+	return forJob(func(o *options) {
 		if !expirable(d) {
 			o.wrong("ExpireAfter", expireHelp, d)
 		}
@@ -187,22 +187,22 @@ func expirable(d time.Duration) bool {
 // Header adds a header, which the handler finds in [signalbox.Job.Headers]. Name and value are
 // UTF-8, and the name is not empty. All headers of a job take at most 64 KiB. The names of the trace context
 // (traceparent, tracestate, baggage, signalbox-trace-mode, signalbox-trace-since) and of the outbox (signalbox-sequence) are reserved.
-func Header(name, value string) Option {
-	return forAll(func(o *options) {
+func Header(name, value string) JobOption {
+	return forJob(func(o *options) {
 		o.addHeaders(map[string]string{name: value})
 	})
 }
 
 // Headers adds each of the headers, as [Header] does. It copies the map.
-func Headers(headers map[string]string) Option {
-	return forAll(func(o *options) { o.addHeaders(headers) })
+func Headers(headers map[string]string) JobOption {
+	return forJob(func(o *options) { o.addHeaders(headers) })
 }
 
 // TraceMode sets how the job's deliveries are connected with the span that enqueues it. It overrides the modes of the
 // kind and of the worker. With the default, [signalbox.TraceAuto], those apply. The jobs of an [Scheduler.EnqueueMany]
 // are always linked: there, TraceParent means TraceLink. TraceMode has no effect on a job without a trace context.
-func TraceMode(m signalbox.TraceMode) Option {
-	return forAll(func(o *options) {
+func TraceMode(m signalbox.TraceMode) JobOption {
+	return forJob(func(o *options) {
 		if m > signalbox.TraceNone {
 			o.wrong("TraceMode", "%d; want TraceAuto, TraceParent, TraceLink or TraceNone", m)
 		}

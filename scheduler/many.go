@@ -40,7 +40,7 @@ type Item struct {
 //
 // In a trace each job has a span "create {queue}". Its deliveries link to that span. Each queue has one span "enqueue
 // {queue}", which is a sibling of the "create" spans and links to the first 128 of them.
-func (s *Scheduler) EnqueueMany(ctx context.Context, items []Item, opts ...EnqueueManyOption) ([]Result, error) {
+func (s *Scheduler) EnqueueMany(ctx context.Context, items []Item, opts ...BulkOption) ([]Result, error) {
 	b, err := s.newBulk(ctx, opts)
 	b.results, b.ramps = make([]Result, 0, len(items)), len(items) >= rampFrom
 	if err != nil {
@@ -58,7 +58,7 @@ func (s *Scheduler) EnqueueMany(ctx context.Context, items []Item, opts ...Enque
 }
 
 // newBulk returns a bulk without jobs. The error says what is wrong with the options.
-func (s *Scheduler) newBulk(ctx context.Context, opts []EnqueueManyOption) (*bulk, error) {
+func (s *Scheduler) newBulk(ctx context.Context, opts []BulkOption) (*bulk, error) {
 	b := &bulk{
 		s: s, ctx: ctx, queues: make(map[destination]*bulkQueue), opts: singly(opts),
 		traced: !s.trace.silent(), measured: !s.metrics.Silent(),

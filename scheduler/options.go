@@ -22,39 +22,57 @@ const (
 // latest bounds the time at which a job is due. For later times, a script can't hold the microseconds exactly.
 var latest = time.Date(2255, time.January, 1, 0, 0, 0, 0, time.UTC)
 
-// An EnqueueOption changes how one job is enqueued. [Scheduler.Enqueue], [Item] and [Resolve] take it. If an option is
-// given twice, the last one counts. Only [Header] and [Headers] add up. A mistake in an option is reported by the call
+// A JobOption says what a job is like, however it is enqueued: its queue, its priority, its timeout. Every call takes it: [Scheduler.Enqueue],
+// [Scheduler.EnqueueMany], [Scheduler.EnqueueSeq], [Scheduler.Cron], [Item] and [Resolve]. [JobOptions] passes on several of them.
+type JobOption interface {
+	BulkOption
+	CronOption
+}
+
+// A BulkOption says how one job or many jobs are enqueued, such as when they are due. [Scheduler.EnqueueMany] and [Scheduler.EnqueueSeq] take it for
+// all of their jobs, [Scheduler.Enqueue], [Item] and [Resolve] for one. A cron entry has no use for it.
+type BulkOption interface {
+	EnqueueOption
+	bulk()
+}
+
+// An EnqueueOption says how one job is enqueued. Those that are no BulkOption name the job, so each job needs its own. [Scheduler.Enqueue], [Item] and
+// [Resolve] take it. If an option is given twice, the last one counts. Only [Header] and [Headers] add up. A mistake in an option is reported by the call
 // that takes the option.
 type EnqueueOption interface{ one(*options) }
 
-// An EnqueueManyOption is an EnqueueOption that [Scheduler.EnqueueMany] takes for all of its jobs.
-type EnqueueManyOption interface {
-	EnqueueOption
-	many()
-}
-
-// An Option applies to a job, however it is enqueued. Every call takes it: [Scheduler.Enqueue],
-// [Scheduler.EnqueueMany], [Scheduler.Cron] and [Resolve].
-type Option interface {
-	EnqueueManyOption
-	CronOption
-}
+// JobOptions are a list of options that is one option. So options that several calls have in common can be kept in one place and passed on to each of
+// them, before options of the call's own. Without elements it changes nothing. A []JobOption can be converted to it.
+type JobOptions []JobOption
 
 // Each of these types implements one of the interfaces above, and no other.
 type (
 	forOne   func(*options)
-	forMany  func(*options)
-	forAll   func(*options)
+	forBulk  func(*options)
+	forJob   func(*options)
 	forEntry func(*entryOptions)
 )
 
 func (f forOne) one(o *options)          { f(o) }
-func (f forMany) one(o *options)         { f(o) }
-func (forMany) many()                    {}
-func (f forAll) one(o *options)          { f(o) }
-func (forAll) many()                     {}
-func (f forAll) entry(e *entryOptions)   { f(&e.options) }
+func (f forBulk) one(o *options)         { f(o) }
+func (forBulk) bulk()                    {}
+func (f forJob) one(o *options)          { f(o) }
+func (forJob) bulk()                     {}
+func (f forJob) entry(e *entryOptions)   { f(&e.options) }
 func (f forEntry) entry(e *entryOptions) { f(e) }
+
+func (JobOptions) bulk()                   {}
+func (l JobOptions) entry(e *entryOptions) { l.one(&e.options) }
+
+func (l JobOptions) one(o *options) {
+	for i, opt := range l {
+		if opt == nil {
+			o.wrong("JobOptions", "number %d of the list is nil", i+1)
+			continue
+		}
+		opt.one(o)
+	}
+}
 
 // options is the result of a list of options.
 type options struct {
@@ -126,7 +144,7 @@ func (o *options) apply(reserved func() []string, opts []EnqueueOption) error {
 }
 
 // singly converts the options of many jobs to options of one job.
-func singly(opts []EnqueueManyOption) []EnqueueOption {
+func singly(opts []BulkOption) []EnqueueOption {
 	one := make([]EnqueueOption, len(opts))
 	for i, opt := range opts {
 		one[i] = opt

@@ -99,6 +99,9 @@ func TestWrongOptions(t *testing.T) {
 		"Header mode":          {[]EnqueueOption{Header("Signalbox-Trace-Mode", "link")}, []string{"Header", "reserved"}},
 		"TraceMode":            {[]EnqueueOption{TraceMode(4)}, []string{"TraceMode", "4"}},
 		"Header own":           {[]EnqueueOption{Header("x-own", "x")}, []string{"Header", "reserved"}},
+		"list, nil option":     {[]EnqueueOption{JobOptions{Queue("q"), nil}}, []string{"JobOptions", "number 2"}},
+		"list, in a list":      {[]EnqueueOption{JobOptions{JobOptions{MaxAttempts(0)}}}, []string{"MaxAttempts", "0"}},
+		"list, both groups":    {[]EnqueueOption{JobOptions{Group("a")}, Serial("b")}, []string{"Group", "Serial"}},
 		"nil option":           {[]EnqueueOption{nil}, []string{"option", "number 1"}},
 		"all at once": {
 			[]EnqueueOption{Queue("{"), ID(" "), MaxAttempts(-1), Priority(7), Timeout(-1), Header("", ""), nil},

@@ -28,7 +28,7 @@ func TestModes(t *testing.T) {
 		t.Run(mode.String(), func(t *testing.T) {
 			t.Parallel()
 			ctx, s, q, _ := tracedSetup(t, nil)
-			opts := []EnqueueManyOption{Queue(q.Name()), TraceMode(mode)}
+			opts := []BulkOption{Queue(q.Name()), TraceMode(mode)}
 			_, err1 := s.Enqueue(ctx, note{}, singly(opts)...)
 			_, err2 := s.EnqueueMany(ctx, many(1), opts...)
 			_, err3 := s.EnqueueMany(ctx, []Item{{Args: note{}, Options: []EnqueueOption{TraceMode(mode)}}}, Queue(q.Name()), TraceMode(signalbox.TraceNone))
@@ -61,7 +61,7 @@ func TestNoModeWithoutATrace(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			ctx, s, q, spans := tracedSetup(t, change)
-			opts := []EnqueueManyOption{Queue(q.Name()), TraceMode(signalbox.TraceLink)}
+			opts := []BulkOption{Queue(q.Name()), TraceMode(signalbox.TraceLink)}
 			if _, err := s.Enqueue(ctx, note{}, singly(opts)...); err != nil {
 				t.Fatal(err)
 			}

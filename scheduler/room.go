@@ -19,8 +19,8 @@ import (
 // in the order in which they came; between programs, and before calls that have just come, there is no order. The Redis user needs +subscribe.
 //
 // A handler that waits for room in its own queue keeps the place of its own job. If all handlers do so, nobody makes room: give their ctx a deadline.
-func WaitForRoom() EnqueueManyOption {
-	return forMany(func(o *options) { o.waits = true })
+func WaitForRoom() BulkOption {
+	return forBulk(func(o *options) { o.waits = true })
 }
 
 // full reports whether the queue had no room for a job of a chunk that Redis has run.

@@ -276,16 +276,16 @@ func TestWaitForRoomEnds(t *testing.T) {
 // Also if the context ends after the client was given a try and before it is sent, the error says how full the queue was.
 func TestWaitForRoomEndsBeforeATry(t *testing.T) {
 	t.Parallel()
-	for name, enqueue := range map[string]func(context.Context, *Scheduler, ...EnqueueManyOption) error{
-		"one": func(ctx context.Context, s *Scheduler, opts ...EnqueueManyOption) error {
+	for name, enqueue := range map[string]func(context.Context, *Scheduler, ...BulkOption) error{
+		"one": func(ctx context.Context, s *Scheduler, opts ...BulkOption) error {
 			_, err := s.Enqueue(ctx, note{}, singly(opts)...)
 			return err
 		},
-		"many": func(ctx context.Context, s *Scheduler, opts ...EnqueueManyOption) error {
+		"many": func(ctx context.Context, s *Scheduler, opts ...BulkOption) error {
 			_, err := s.EnqueueMany(ctx, many(3), opts...)
 			return err
 		},
-		"many chunks": func(ctx context.Context, s *Scheduler, opts ...EnqueueManyOption) error {
+		"many chunks": func(ctx context.Context, s *Scheduler, opts ...BulkOption) error {
 			results, _ := s.EnqueueMany(ctx, many(20*store.MaxBatch), opts...)
 			for i, res := range results {
 				if res.New || !errors.Is(res.Err, context.Canceled) {

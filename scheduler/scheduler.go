@@ -9,10 +9,12 @@
 //
 // A job is its args, encoded as JSON, and its options. An option that has no meaning in a call doesn't compile there:
 //
-//	an Option             goes into every call: Queue, Priority, Timeout, Group ...
-//	an EnqueueManyOption  into Enqueue, EnqueueMany and EnqueueSeq: At, After, IfAbsent, Unique, UniqueBy, Replace, Debounce, Throttle, WaitForRoom, WaitReplicas, WaitAOF
-//	an EnqueueOption      into Enqueue, or an Item of the others: ID, EffectKey, Again
-//	a CronOption          into Cron: In, Missed, Lateness, Overlap, Jitter, Starting, Ending, ArgsAt
+//	a JobOption       goes into every call: Queue, Priority, Timeout, Group ...
+//	a BulkOption      into Enqueue, EnqueueMany and EnqueueSeq: At, After, IfAbsent, Unique, UniqueBy, Replace, Debounce, Throttle, WaitForRoom, WaitReplicas, WaitAOF
+//	an EnqueueOption  into Enqueue, or an Item of the others: ID, EffectKey, Again
+//	a CronOption      into Cron: In, Missed, Lateness, Overlap, Jitter, Starting, Ending, ArgsAt
+//
+// [JobOptions] is a list that is a JobOption: it passes on what several calls have in common.
 //
 // Defaults for all jobs of a kind belong to the type of their args: see [signalbox.Defaults]. If an option is given in
 // several places, the item's counts first, then the call's, then the kind's.

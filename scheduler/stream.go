@@ -38,7 +38,7 @@ import (
 //
 // A job waits until its chunk is full. So EnqueueSeq is for items that are there, not for those that come in one by one.
 // In a trace each job has a span "create {queue}", and each call a span "enqueue {queue}".
-func (s *Scheduler) EnqueueSeq(ctx context.Context, items iter.Seq[Item], opts ...EnqueueManyOption) iter.Seq2[int, Result] {
+func (s *Scheduler) EnqueueSeq(ctx context.Context, items iter.Seq[Item], opts ...BulkOption) iter.Seq2[int, Result] {
 	return func(yield func(int, Result) bool) {
 		b, err := s.newBulk(ctx, opts)
 		if err != nil {

@@ -15,10 +15,10 @@ import (
 )
 
 // Each call accepts exactly the options that have a meaning there. Others don't compile: see
-// testdata/options.go.
+// testdata/options.go.txt.
 func TestOptionsAreTyped(t *testing.T) {
 	t.Parallel()
-	const path = "testdata/options.go"
+	const path = "testdata/options.go.txt"
 	files := token.NewFileSet()
 	file, err := parser.ParseFile(files, path, nil, parser.ParseComments)
 	if err != nil {

@@ -44,8 +44,8 @@ func Window(d time.Duration) Scope {
 // runs it again, it takes its key again; while another job has it, that is refused.
 //
 // If jobs with different scopes use one key, the scope of the job that has the key counts. Of [Unique] and [UniqueBy] the last one counts.
-func Unique(key string, scope Scope) EnqueueManyOption {
-	return forMany(func(o *options) {
+func Unique(key string, scope Scope) BulkOption {
+	return forBulk(func(o *options) {
 		o.check(store.ValidateUnique(key))
 		o.setUnique("Unique", scope)
 		o.uniqueKey, o.uniqueFields = key, nil
@@ -55,9 +55,9 @@ func Unique(key string, scope Scope) EnqueueManyOption {
 // UniqueBy is [Unique] with a key made from the job's arguments: from those top-level fields of their JSON, or from all of it without fields. The values
 // of objects are compared whatever the order of their fields. A field that isn't in the JSON is an error: also one that is left out since it is empty.
 // With a codec the JSON of the arguments counts all the same, and the key is a digest of it that the codec does not encrypt.
-func UniqueBy(scope Scope, fields ...string) EnqueueManyOption {
+func UniqueBy(scope Scope, fields ...string) BulkOption {
 	fields = slices.Clone(fields)
-	return forMany(func(o *options) {
+	return forBulk(func(o *options) {
 		o.setUnique("UniqueBy", scope)
 		o.uniqueKey, o.uniqueFields = "", fields
 	})
@@ -67,16 +67,16 @@ func UniqueBy(scope Scope, fields ...string) EnqueueManyOption {
 // and, while it is scheduled, also the time, the priority and what else the options say. One that is ready gets the new arguments and stays where it is. Its
 // ID and the time of its enqueue stay. Then Updated of the [Result] is true. The scope of the unique key must be [UntilStarted]. A job that has started
 // leaves its key, so a running handler's arguments never change. [IfAbsent] is about the ID alone, and doesn't keep the job of the key from being updated.
-func Replace() EnqueueManyOption {
-	return forMany(func(o *options) { o.replace = true })
+func Replace() BulkOption {
+	return forBulk(func(o *options) { o.replace = true })
 }
 
 // Debounce enqueues one job for a series of calls. It is due when d has passed without another call of this key, and at the latest when most has passed since the first call. It
 // has the arguments of the last call. It stands for [Unique] with the scope [UntilStarted], [After] and [Replace]. d is 1 ms or more, and most is d or more.
 // Give it no [ID]: while a job has that ID, a call changes nothing.
-func Debounce(key string, d, most time.Duration) EnqueueManyOption {
+func Debounce(key string, d, most time.Duration) BulkOption {
 	unique, after := Unique(key, UntilStarted), After(d)
-	return forMany(func(o *options) {
+	return forBulk(func(o *options) {
 		unique.one(o)
 		after.one(o)
 		o.replace, o.most = true, most
@@ -92,8 +92,8 @@ func Debounce(key string, d, most time.Duration) EnqueueManyOption {
 //
 // Throttle stands for a unique key (see [Unique]) that a job has until it starts, and d after that. Retries and snoozes of a job that has started don't count:
 // they run when they are due. A call can't have both Throttle and [At] or [After]. d is 1 ms to 10,000 days, in whole microseconds.
-func Throttle(key string, d time.Duration) EnqueueManyOption {
-	return forMany(func(o *options) {
+func Throttle(key string, d time.Duration) BulkOption {
+	return forBulk(func(o *options) {
 		o.check(store.ValidateUnique(key))
 		if d < time.Millisecond || d > store.MaxRetain {
 			o.wrong("Throttle", "%v; want 1ms to 240000h (10,000 days)", d)
