@@ -104,7 +104,7 @@ func TestGroupsOf(t *testing.T) {
 	}
 }
 
-// The jobs of a file come into the lines of their groups, where one of a serial group runs at a time. Drain empties lines.
+// The jobs of a file come into the lines of their groups, where one of a serial group runs at a time. DeleteWaiting empties lines.
 func TestGroupsInFiles(t *testing.T) {
 	t.Parallel()
 	s := newStage(t, redistest.Start(t).Client())
@@ -130,9 +130,9 @@ func TestGroupsInFiles(t *testing.T) {
 	if job := to.one("a2", signalbox.StateReady); job.Group != "a" || !strings.Contains(job.Waits, "its group") {
 		t.Errorf("the next: %+v", job)
 	}
-	p, err := s.ins.Drain(t.Context(), to.Name(), inspect.Draining{Scheduled: true})
+	p, err := s.ins.DeleteWaiting(t.Context(), to.Name(), inspect.Waiting{Scheduled: true})
 	if s.must(err); p.Done != 3 {
-		t.Errorf("drained: %+v", p)
+		t.Errorf("deleted: %+v", p)
 	}
 	s.must(to.Check(t.Context()))
 	bad := strings.ReplaceAll(file, `"extras_base64":"AnNh"`, `"extras_base64":"AnhhAA=="`)

@@ -47,7 +47,7 @@
 //	n, err := ins.DoAll(ctx, "mail", dead, inspect.Retry{}, inspect.Bulk{})
 //
 //	was, err = ins.Do(ctx, "mail", id, inspect.Move{To: "mail-slow"}) // to another queue
-//	n, err = ins.Drain(ctx, "mail", inspect.Draining{})               // deletes what waits
+//	n, err = ins.DeleteWaiting(ctx, "mail", inspect.Waiting{})        // those that wait to run
 //
 // An [Action] is for jobs in some states. Redis looks at the state and acts in one step. So a job that moves meanwhile is left as it is.
 //

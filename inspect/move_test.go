@@ -175,23 +175,23 @@ func TestHeld(t *testing.T) {
 	to.one("a", signalbox.StateReady)
 }
 
-func TestDrain(t *testing.T) {
+func TestDeleteWaiting(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, s *stage) {
 		s.states()
-		p, err := s.ins.Drain(t.Context(), s.Name(), inspect.Draining{Scheduled: true, Bulk: inspect.Bulk{DryRun: true}})
+		p, err := s.ins.DeleteWaiting(t.Context(), s.Name(), inspect.Waiting{Scheduled: true, Bulk: inspect.Bulk{DryRun: true}})
 		if want := (inspect.Progress{Seen: 7, Matched: 7}); err != nil || p != want {
 			t.Errorf("dry: %+v, %v; want %+v", p, err, want)
 		}
 		var last inspect.Progress
-		p, err = s.ins.Drain(t.Context(), s.Name(), inspect.Draining{Bulk: inspect.Bulk{Progress: func(p inspect.Progress) { last = p }}})
+		p, err = s.ins.DeleteWaiting(t.Context(), s.Name(), inspect.Waiting{Bulk: inspect.Bulk{Progress: func(p inspect.Progress) { last = p }}})
 		if want := (inspect.Progress{Seen: 4, Matched: 4, Done: 4}); err != nil || p != want || last != want {
 			t.Errorf("ready: %+v, %v, reported %+v; want %+v", p, err, last, want)
 		}
 		s.lists("ready", inspect.Filter{State: signalbox.StateReady})
 		s.lists("scheduled", inspect.Filter{State: signalbox.StateScheduled}, "in30m", "retried", "in2h")
 		s.puts("new")
-		p, err = s.ins.Drain(t.Context(), s.Name(), inspect.Draining{Scheduled: true})
+		p, err = s.ins.DeleteWaiting(t.Context(), s.Name(), inspect.Waiting{Scheduled: true})
 		if want := (inspect.Progress{Seen: 4, Matched: 4, Done: 4}); err != nil || p != want {
 			t.Errorf("both: %+v, %v; want %+v", p, err, want)
 		}
@@ -199,24 +199,24 @@ func TestDrain(t *testing.T) {
 		for id, state := range map[string]signalbox.State{"dead1": signalbox.StateDead, "cancelled1": signalbox.StateCancelled, "running1": signalbox.StateRunning} {
 			s.one(id, state)
 		}
-		if _, err := s.ins.Drain(t.Context(), "mial", inspect.Draining{}); !errors.Is(err, inspect.ErrNoQueue) {
+		if _, err := s.ins.DeleteWaiting(t.Context(), "mial", inspect.Waiting{}); !errors.Is(err, inspect.ErrNoQueue) {
 			t.Errorf("a queue that isn't there: %v", err)
 		}
-		if _, err := s.ins.Drain(t.Context(), "{}", inspect.Draining{}); !errors.Is(err, signalbox.ErrInvalid) {
+		if _, err := s.ins.DeleteWaiting(t.Context(), "{}", inspect.Waiting{}); !errors.Is(err, signalbox.ErrInvalid) {
 			t.Errorf("a name that no queue has: %v", err)
 		}
 	})
 }
 
-// A producer that enqueues as fast as Drain deletes doesn't keep it from ending.
-func TestDrainEnds(t *testing.T) {
+// A producer that enqueues as fast as DeleteWaiting deletes doesn't keep it from ending.
+func TestDeleteWaitingEnds(t *testing.T) {
 	t.Parallel()
 	s := newStage(t, redistest.Start(t).Client())
 	s.puts(numbered("j", 450)...)
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	n := 0
-	p, err := s.ins.Drain(ctx, s.Name(), inspect.Draining{Bulk: inspect.Bulk{Progress: func(inspect.Progress) {
+	p, err := s.ins.DeleteWaiting(ctx, s.Name(), inspect.Waiting{Bulk: inspect.Bulk{Progress: func(inspect.Progress) {
 		if n++; n > 20 {
 			cancel() // it would never end
 		}

@@ -18,7 +18,7 @@ func (i *Inspector) reasons(ctx context.Context, queue string, found []store.Rea
 		at := r.Time.UTC().Format(time.RFC3339)
 		switch r.What {
 		case store.KeptByLive:
-			add("jobs that haven't ended, %s: wait for workers, or delete those that wait (signalbox queue drain %s --scheduled)", r.Detail, queue)
+			add("jobs that haven't ended, %s: wait for workers, or delete those that wait (signalbox queue delete-waiting %s --scheduled)", r.Detail, queue)
 		case store.KeptByDead, store.KeptByCancelled:
 			add("%s jobs, %s: retry or delete them (signalbox job rm %s --state %s)", r.What, r.Detail, queue, r.What)
 		case store.KeptByCompleted:

@@ -149,7 +149,7 @@ func TestWeekly(t *testing.T) {
 
 		w := newWorker(t, jobs)
 		for len(jobs.Waiting()) > 0 { // the first attempt fails
-			jobs.Drain(ctx, w)
+			jobs.WorkAll(ctx, w)
 			time.Sleep(time.Second)
 		}
 	})

@@ -19,13 +19,13 @@ type DB interface {
 }
 
 // Relay enqueues the jobs that were written into the tables of an outbox, and deletes their rows. It returns how many rows there were. From then on the jobs are
-// as those of a scheduler: [One], [All] and [Jobs.Enqueued] have them, in the order in which they were written, and [Jobs.Drain] works them.
+// as those of a scheduler: [One], [All] and [Jobs.Enqueued] have them, in the order in which they were written, and [Jobs.WorkAll] works them.
 //
 // db sees the rows of committed transactions, so give each test a database of its own. If db is the transaction of the code under test, Relay sees its rows before
 // they are committed, and a rollback takes them back. The jobs stay.
 //
 // Relay is for tests without an [outbox.Relay], and it does without what that one is for: batches, other relays and failures. If the code under test has handlers that enqueue through the
-// outbox, call Relay and Drain by turns until Relay returns 0.
+// outbox, call Relay and WorkAll by turns until Relay returns 0.
 //
 // Relay ends the test if the database refuses a statement, if a row is not valid, or if another program has taken rows meanwhile.
 //

@@ -2,7 +2,7 @@
 //
 // [Jobs] has a client that stands in for Redis. A *[scheduler.Scheduler] on it enqueues as it always does, and Jobs has the jobs. [One]
 // and [All] return those of a type with their arguments. [Jobs.Work] gives a job to a *[worker.Worker]: it runs in its whole middleware,
-// and a [Verdict] says what would become of it. [Jobs.Drain] does so with all jobs that are due. [Jobs.Relay] takes the jobs that were written
+// and a [Verdict] says what would become of it. [Jobs.WorkAll] does so with all jobs that are due. [Jobs.Relay] takes the jobs that were written
 // into the tables of an outbox.
 //
 // The clock is that of package time. In a bubble of [testing/synctest] it goes by at once: the test sleeps for a week, and the cron

@@ -260,11 +260,11 @@ func TestFakeClock(t *testing.T) {
 		}
 		attempts := 1
 		for v.Outcome == signalbox.OutcomeRetried {
-			if due := r.jobs.Drain(t.Context(), r.w); len(due) != 0 {
+			if due := r.jobs.WorkAll(t.Context(), r.w); len(due) != 0 {
 				t.Fatalf("ran before its time: %v", due)
 			}
 			time.Sleep(v.Delay)
-			v = r.jobs.Drain(t.Context(), r.w)[0]
+			v = r.jobs.WorkAll(t.Context(), r.w)[0]
 			attempts++
 		}
 		if attempts != 10 || v.Outcome != signalbox.OutcomeDead || len(r.jobs.Waiting()) != 0 {
@@ -300,7 +300,7 @@ func TestShutdown(t *testing.T) {
 	})
 }
 
-func TestDrain(t *testing.T) {
+func TestWorkAll(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, "default", "mail")
@@ -321,7 +321,7 @@ func TestDrain(t *testing.T) {
 		r.enqueue(t, note{3}, scheduler.Queue("others"))
 		r.enqueue(t, note{4}, scheduler.Priority(signalbox.PriorityHigh))
 		r.enqueue(t, note{5})
-		verdicts := r.jobs.Drain(t.Context(), r.w)
+		verdicts := r.jobs.WorkAll(t.Context(), r.w)
 		if fmt.Sprint(ran) != "[4 5 40 5 1]" || len(verdicts) != 5 || verdicts[1].Outcome != signalbox.OutcomeSnoozed {
 			t.Errorf("ran %v: %v", ran, verdicts)
 		}
@@ -329,7 +329,7 @@ func TestDrain(t *testing.T) {
 			t.Errorf("waiting: %v", waiting)
 		}
 		time.Sleep(time.Hour)
-		if verdicts = r.jobs.Drain(t.Context(), r.w); len(verdicts) != 1 || ran[5] != 2 {
+		if verdicts = r.jobs.WorkAll(t.Context(), r.w); len(verdicts) != 1 || ran[5] != 2 {
 			t.Errorf("ran %v: %v", ran, verdicts)
 		}
 	})
@@ -359,7 +359,7 @@ func TestIDs(t *testing.T) {
 			if res := r.enqueue(t, note{2}, id); res.New || res.State != signalbox.StateReady {
 				t.Errorf("beside a ready job: %+v", res)
 			}
-			r.jobs.Drain(t.Context(), r.w)
+			r.jobs.WorkAll(t.Context(), r.w)
 			if !absent {
 				if res := r.enqueue(t, note{3}, id); res != c.after {
 					t.Errorf("after %v: %+v", c.end, res)
@@ -387,7 +387,7 @@ func TestUnique(t *testing.T) {
 		if res := r.enqueue(t, note{1}, scheduler.ID("b"), scheduler.Unique("e", scheduler.UntilEnded)); res != (scheduler.Result{ID: "b", Existing: "a", State: signalbox.StateReady}) {
 			t.Errorf("beside the first: %+v", res)
 		}
-		r.jobs.Drain(t.Context(), r.w)
+		r.jobs.WorkAll(t.Context(), r.w)
 		if inside[0] != (scheduler.Result{ID: "ended", Existing: "a", State: signalbox.StateReady}) || !inside[1].New {
 			t.Errorf("while it runs: %+v", inside)
 		}
@@ -397,7 +397,7 @@ func TestUnique(t *testing.T) {
 		if res := r.enqueue(t, note{1}, scheduler.ID("d"), scheduler.Unique("e", scheduler.Window(time.Minute))); !res.New {
 			t.Errorf("after the end: %+v", res)
 		}
-		r.jobs.Drain(t.Context(), r.w)
+		r.jobs.WorkAll(t.Context(), r.w)
 		if res := r.enqueue(t, note{1}, scheduler.ID("f"), scheduler.Unique("e", scheduler.UntilEnded)); res != (scheduler.Result{ID: "f", Existing: "d"}) {
 			t.Errorf("in the window: %+v", res)
 		}
@@ -416,7 +416,7 @@ func TestUnique(t *testing.T) {
 		r.jobs.Clear()
 		throttle := scheduler.Throttle("t", time.Minute)
 		r.enqueue(t, note{3}, scheduler.ID("now"), throttle)
-		r.jobs.Drain(t.Context(), r.w)
+		r.jobs.WorkAll(t.Context(), r.w)
 		began := time.Now()
 		time.Sleep(time.Second)
 		r.enqueue(t, note{4}, scheduler.ID("next"), throttle)
@@ -548,14 +548,14 @@ func TestMistakes(t *testing.T) {
 		t.Error("a worker has got a job of another namespace")
 	}
 	expect(`is in namespace "staging"`)
-	if verdicts := r.jobs.Drain(t.Context(), r.w); len(verdicts) != 2 {
-		t.Errorf("drained %v", verdicts)
+	if verdicts := r.jobs.WorkAll(t.Context(), r.w); len(verdicts) != 2 {
+		t.Errorf("worked %v", verdicts)
 	}
 
 	loop := newRig(f)
 	worker.Handle(loop.w, func(context.Context, *signalbox.Job, note) error { return signalbox.Snooze(0) })
 	loop.enqueue(t, note{1})
-	loop.jobs.Drain(t.Context(), loop.w)
+	loop.jobs.WorkAll(t.Context(), loop.w)
 	expect(`10000 deliveries, and 1 jobs still wait; the next one has kind "note"`)
 }
 

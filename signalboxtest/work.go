@@ -86,15 +86,15 @@ func (j *Jobs) work(ctx context.Context, w *worker.Worker, namespace string, job
 	return Verdict{Job: &got, Outcome: v.Outcome, Err: v.Err, Delay: v.Delay, Next: v.Next}
 }
 
-// maxDrained bounds the deliveries of a Drain.
-const maxDrained = 10_000
+// maxWorked bounds the deliveries of a WorkAll.
+const maxWorked = 10_000
 
-// Drain runs the jobs that are due, one after the other, as [Jobs.Work] does, until none is or ctx ends: also those that handlers enqueue
+// WorkAll runs the jobs that are due, one after the other, as [Jobs.Work] does, until none is or ctx ends: also those that handlers enqueue
 // meanwhile, and those that are put back without a delay. Jobs of queues that w doesn't work, and jobs whose time has not come,
 // wait on. The verdicts are in the order of the deliveries.
 //
-// Drain ends the test after 10,000 deliveries: then the jobs make each other.
-func (j *Jobs) Drain(ctx context.Context, w *worker.Worker) []Verdict {
+// WorkAll ends the test after 10,000 deliveries: then the jobs make each other.
+func (j *Jobs) WorkAll(ctx context.Context, w *worker.Worker) []Verdict {
 	j.t.Helper()
 	var all []Verdict
 	for ctx.Err() == nil {
@@ -105,8 +105,8 @@ func (j *Jobs) Drain(ctx context.Context, w *worker.Worker) []Verdict {
 		if job == nil {
 			break
 		}
-		if len(all) == maxDrained {
-			j.t.Fatalf("signalboxtest: Drain: %d deliveries, and %d jobs still wait; the next one has kind %q", len(all), len(j.Waiting()), job.Kind)
+		if len(all) == maxWorked {
+			j.t.Fatalf("signalboxtest: WorkAll: %d deliveries, and %d jobs still wait; the next one has kind %q", len(all), len(j.Waiting()), job.Kind)
 			break
 		}
 		all = append(all, j.work(ctx, w, job.Namespace, job))

@@ -35,11 +35,11 @@ worker gets them: make the same call again, and it ends what was begun.`,
 	})
 }
 
-func (a *app) queueDrain() *cobra.Command {
-	var d inspect.Draining
+func (a *app) queueDeleteWaiting() *cobra.Command {
+	var d inspect.Waiting
 	var yes bool
-	c := a.command("drain QUEUE [flags]", "Delete the jobs of a queue that wait to run", cobra.ExactArgs(1), func(ctx context.Context, args []string) error {
-		return a.drain(ctx, args[0], d, yes)
+	c := a.command("delete-waiting QUEUE [flags]", "Delete the jobs of a queue that wait to run", cobra.ExactArgs(1), func(ctx context.Context, args []string) error {
+		return a.deleteWaiting(ctx, args[0], d, yes)
 	})
 	c.Long = `Delete the ready jobs of a queue, and with --scheduled those that wait for their
 time or for their next attempt. A job whose time has come counts as ready here,
@@ -47,11 +47,10 @@ also if no worker has looked at it yet. This can't be undone. Jobs that run go
 on. Dead and cancelled jobs stay: "signalbox job rm" deletes these. No more jobs
 are deleted than are there when the command begins.
 
-This is not what a worker does when it drains: a worker ends the jobs that it
-has. To make a queue give out no jobs, and keep them, use "signalbox queue pause
+To make a queue give out no jobs, and keep them, use "signalbox queue pause
 --wait". To have a copy of the jobs, use "signalbox export" before.`
-	c.Example = `  signalbox queue drain mail --dry-run
-  signalbox queue drain mail --scheduled --yes`
+	c.Example = `  signalbox queue delete-waiting mail --dry-run
+  signalbox queue delete-waiting mail --scheduled --yes`
 	c.Flags().BoolVar(&d.Scheduled, "scheduled", false, "delete the scheduled jobs, too")
 	c.Flags().BoolVar(&d.DryRun, "dry-run", false, "count the jobs, and delete none")
 	c.Flags().BoolVarP(&yes, "yes", "y", false, "don't ask")
@@ -59,7 +58,7 @@ has. To make a queue give out no jobs, and keep them, use "signalbox queue pause
 	return c
 }
 
-func (a *app) drain(ctx context.Context, queue string, d inspect.Draining, yes bool) error {
+func (a *app) deleteWaiting(ctx context.Context, queue string, d inspect.Waiting, yes bool) error {
 	if !yes && !d.DryRun && !a.canAsk() {
 		return usage("there is no terminal to ask: want --yes, or --dry-run to count the jobs")
 	}
@@ -76,22 +75,22 @@ func (a *app) drain(ctx context.Context, queue string, d inspect.Draining, yes b
 		p := a.progress("counting")
 		look := d
 		look.DryRun, look.Progress = true, p.show
-		counted, err = ins.Drain(ctx, queue, look)
+		counted, err = ins.DeleteWaiting(ctx, queue, look)
 		p.end()
 		if err != nil || d.DryRun {
 			if err == nil && counted.Matched == 0 && !a.json() {
-				return a.nothingToDrain(ctx, ins, queue, which)
+				return a.noneWaiting(ctx, ins, queue, which)
 			}
 			if err == nil {
-				err = a.printDrained(queue, which, counted, true)
+				err = a.printDeleted(queue, which, counted, true)
 			}
 			return err
 		}
 		if counted.Matched == 0 {
 			if a.json() {
-				return a.printDrained(queue, which, counted, false)
+				return a.printDeleted(queue, which, counted, false)
 			}
-			return a.nothingToDrain(ctx, ins, queue, which)
+			return a.noneWaiting(ctx, ins, queue, which)
 		}
 		if err := a.confirm("Delete %s of queue %s?", countOf(counted.Matched, which), queue); err != nil {
 			return err
@@ -100,18 +99,18 @@ func (a *app) drain(ctx context.Context, queue string, d inspect.Draining, yes b
 	p := a.progress("deleted")
 	p.total = counted.Matched
 	d.Progress = p.show
-	done, err := ins.Drain(ctx, queue, d)
+	done, err := ins.DeleteWaiting(ctx, queue, d)
 	p.end()
 	if err != nil {
 		return partly(done, "deleted", err)
 	}
 	if done.Done == 0 && !a.json() {
-		return a.nothingToDrain(ctx, ins, queue, which)
+		return a.noneWaiting(ctx, ins, queue, which)
 	}
-	return a.printDrained(queue, which, done, false)
+	return a.printDeleted(queue, which, done, false)
 }
 
-func (a *app) printDrained(queue, which string, p inspect.Progress, dry bool) error {
+func (a *app) printDeleted(queue, which string, p inspect.Progress, dry bool) error {
 	if a.json() {
 		return a.document(bulkJSON{queue, dry, p.Seen, p.Matched, p.Done, p.Moved})
 	}
@@ -123,8 +122,8 @@ func (a *app) printDrained(queue, which string, p inspect.Progress, dry bool) er
 	return nil
 }
 
-// nothingToDrain says that no job was there to delete, and what is left.
-func (a *app) nothingToDrain(ctx context.Context, ins *inspect.Inspector, queue, which string) error {
+// noneWaiting says that no job was there to delete, and what is left.
+func (a *app) noneWaiting(ctx context.Context, ins *inspect.Inspector, queue, which string) error {
 	q, err := ins.Queue(ctx, queue)
 	if err != nil {
 		return err

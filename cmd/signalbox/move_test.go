@@ -33,16 +33,16 @@ func TestMv(t *testing.T) {
 	}
 }
 
-func TestDrain(t *testing.T) {
+func TestDeleteWaiting(t *testing.T) {
 	t.Parallel()
 	sh := newShell(t, redistest.Start(t))
 	sh.ok("enqueue", "email.welcome", "-q", "mail", "--id", "r1")
 	sh.ok("enqueue", "email.welcome", "-q", "mail", "--id", "s1", "--after", "1h")
-	sh.fails(exitUsage, []string{"--yes", "--dry-run"}, "queue", "drain", "mail")
-	same(t, sh.ok("queue", "drain", "mail", "--dry-run"), "1 ready job of queue mail would be deleted")
-	same(t, sh.ok("queue", "drain", "mail", "--dry-run", "--scheduled", "-o", "json"), `{"queue":"mail","dry_run":true,"seen":2,"matched":2,"done":0,"moved":0}`)
+	sh.fails(exitUsage, []string{"--yes", "--dry-run"}, "queue", "delete-waiting", "mail")
+	same(t, sh.ok("queue", "delete-waiting", "mail", "--dry-run"), "1 ready job of queue mail would be deleted")
+	same(t, sh.ok("queue", "delete-waiting", "mail", "--dry-run", "--scheduled", "-o", "json"), `{"queue":"mail","dry_run":true,"seen":2,"matched":2,"done":0,"moved":0}`)
 	sh.terminal, sh.in = true, "n\n"
-	out, errs, code := sh.run("queue", "drain", "mail", "--scheduled")
+	out, errs, code := sh.run("queue", "delete-waiting", "mail", "--scheduled")
 	if code != exitFailure || out != "" || !strings.Contains(errs, "Delete 2 ready or scheduled jobs of queue mail? [y/N]") || !strings.Contains(errs, "nothing was done") {
 		t.Errorf("%d, %q, %q", code, out, errs)
 	}
@@ -50,22 +50,22 @@ func TestDrain(t *testing.T) {
 		t.Error("a job is gone")
 	}
 	sh.terminal = false
-	same(t, sh.ok("queue", "drain", "mail", "--yes"), "1 ready job of queue mail deleted")
+	same(t, sh.ok("queue", "delete-waiting", "mail", "--yes"), "1 ready job of queue mail deleted")
 	if sh.state("r1") != "" || sh.state("s1") != "scheduled" {
 		t.Error("what is scheduled is gone, or what is ready isn't")
 	}
 	for _, args := range [][]string{{"--yes"}, {"--dry-run"}} {
-		out, errs, code := sh.run(append([]string{"queue", "drain", "mail"}, args...)...)
+		out, errs, code := sh.run(append([]string{"queue", "delete-waiting", "mail"}, args...)...)
 		if code != exitOK || out != "" || errs != "No job of queue mail is ready. 1 scheduled: --scheduled deletes it, too.\n" {
 			t.Errorf("%q of no ready job: %d, %q, %q", args, code, out, errs)
 		}
 	}
-	same(t, sh.ok("queue", "drain", "mail", "--scheduled", "--yes"), "1 ready or scheduled job of queue mail deleted")
-	sh.fails(exitNotFound, []string{"no such queue"}, "queue", "drain", "mial", "--yes")
+	same(t, sh.ok("queue", "delete-waiting", "mail", "--scheduled", "--yes"), "1 ready or scheduled job of queue mail deleted")
+	sh.fails(exitNotFound, []string{"no such queue"}, "queue", "delete-waiting", "mial", "--yes")
 }
 
-// A job whose time has come is drained, too: of a queue that no worker works it counts as scheduled.
-func TestDrainOfImportedJobs(t *testing.T) {
+// A job whose time has come is deleted, too: of a queue that no worker works it counts as scheduled.
+func TestDeleteWaitingOfImportedJobs(t *testing.T) {
 	t.Parallel()
 	sh := newShell(t, redistest.Start(t))
 	sh.ok("enqueue", "email.welcome", "-q", "mail", "--id", "r1")
@@ -75,7 +75,7 @@ func TestDrainOfImportedJobs(t *testing.T) {
 	if out := sh.ok("job", "ls", "mail-old", "--state", "scheduled", "-o", "json"); strings.Count(out, "\n") != 2 {
 		t.Fatalf("want both jobs scheduled: %s", out)
 	}
-	same(t, sh.ok("queue", "drain", "mail-old", "--yes"), "1 ready job of queue mail-old deleted")
+	same(t, sh.ok("queue", "delete-waiting", "mail-old", "--yes"), "1 ready job of queue mail-old deleted")
 	if out := sh.ok("job", "ls", "mail-old", "-o", "json"); strings.Count(out, "\n") != 1 || !strings.Contains(out, `"s1"`) {
 		t.Errorf("want s1 left: %s", out)
 	}

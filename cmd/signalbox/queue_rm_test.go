@@ -14,7 +14,7 @@ func TestQueueRm(t *testing.T) {
 	for _, queue := range []string{"tenant-1", "tenant-2", "mail"} {
 		sh.ok("enqueue", "email.welcome", `{}`, "-q", queue, "--id", "a")
 	}
-	if _, errs, code := sh.run("queue", "rm", "tenant-1"); code != exitState || !strings.Contains(errs, "jobs that haven't ended, 1") || !strings.Contains(errs, "signalbox queue drain tenant-1 --scheduled") {
+	if _, errs, code := sh.run("queue", "rm", "tenant-1"); code != exitState || !strings.Contains(errs, "jobs that haven't ended, 1") || !strings.Contains(errs, "signalbox queue delete-waiting tenant-1 --scheduled") {
 		t.Errorf("%d, %s", code, errs)
 	}
 	for _, queue := range []string{"tenant-1", "tenant-2"} {

@@ -49,7 +49,7 @@ func TestRights(t *testing.T) {
 	for _, args := range append(look, []string{"queue", "pause", "mail"}, []string{"queue", "resume", "mail"}, []string{"queue", "hold", "mail", "--for", "1s"}, []string{"queue", "hold", "mail", "--lift"},
 		[]string{"cron", "pause", "digest"}, []string{"cron", "run", "digest"}, []string{"cron", "resume", "digest"},
 		[]string{"queue", "set", "mail", "--slots", "1", "--keep-jobs", "1"}, []string{"doctor", "--repair", "--yes"},
-		[]string{"import", "other"}, []string{"queue", "drain", "other", "--yes", "--scheduled"}, []string{"job", "mv", "mail", "j1", "--to", "other"}) {
+		[]string{"import", "other"}, []string{"queue", "delete-waiting", "other", "--yes", "--scheduled"}, []string{"job", "mv", "mail", "j1", "--to", "other"}) {
 		sh.in = file
 		sh.ok(args...)
 	}

@@ -138,7 +138,7 @@ func TestReport(t *testing.T) {
 		sells(w, req)
 	})
 	call(r.http, "POST", "/reports", february)
-	for _, v := range r.jobs.Drain(t.Context(), r.worker) {
+	for _, v := range r.jobs.WorkAll(t.Context(), r.worker) {
 		if v.Outcome != signalbox.OutcomeCompleted {
 			t.Error(v)
 		}
@@ -158,7 +158,7 @@ func TestReport(t *testing.T) {
 	if v.Outcome != signalbox.OutcomeCompleted {
 		t.Error(v)
 	}
-	r.jobs.Drain(t.Context(), r.worker)
+	r.jobs.WorkAll(t.Context(), r.worker)
 	if len(keys) != 2 || keys[1] != keys[0] {
 		t.Errorf("notices: %q", keys)
 	}

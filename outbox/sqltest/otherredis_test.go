@@ -455,8 +455,8 @@ func TestMoveByReplication(t *testing.T) {
 	}
 }
 
-// The steps by draining. The report ends on the old Redis.
-func TestMoveByDraining(t *testing.T) {
+// The steps by running it empty. The report ends on the old Redis.
+func TestMoveByRunningItEmpty(t *testing.T) {
 	t.Parallel()
 	s := newService(t)
 	old := s.begin(redistest.New(t).Client())

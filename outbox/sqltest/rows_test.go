@@ -82,7 +82,7 @@ func TestBuy(t *testing.T) {
 		t.Error(v)
 	}
 	for jobs.Relay(t.Context(), db) > 0 {
-		jobs.Drain(t.Context(), w)
+		jobs.WorkAll(t.Context(), w)
 	}
 }
 
@@ -182,7 +182,7 @@ func TestRowsOfATest(t *testing.T) {
 		})
 		done := 0
 		for jobs.Relay(bg, b.db) > 0 && done < 100 {
-			done += len(jobs.Drain(bg, w))
+			done += len(jobs.WorkAll(bg, w))
 		}
 		if done != 3+5 { // with those of before that are due, in the default namespace
 			t.Errorf("%d deliveries", done)

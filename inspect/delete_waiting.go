@@ -8,20 +8,20 @@ import (
 	"github.com/signalbox-go/signalbox/internal/store"
 )
 
-// Draining says how [Inspector.Drain] goes about it. The zero value deletes the ready jobs.
-type Draining struct {
+// Waiting says which jobs [Inspector.DeleteWaiting] deletes, and how it goes about it. The zero value deletes the ready jobs.
+type Waiting struct {
 	// Scheduled has all scheduled jobs deleted as well: those that wait for their time, and those that wait for their next attempt.
 	Scheduled bool
 	Bulk
 }
 
-// Drain deletes the jobs of a queue that wait to run: those that are ready, those whose time has come though no worker has looked at them yet, and with
+// DeleteWaiting deletes the jobs of a queue that wait to run: those that are ready, those whose time has come though no worker has looked at them yet, and with
 // Scheduled all that are scheduled. Jobs that run go on. Dead and cancelled jobs stay: [Delete] deletes these. It deletes no more jobs than were waiting when
 // it began, so it ends also beside producers. To have a queue run empty instead, stop its producers and let the workers go on; to have it give out no more
 // jobs, [Inspector.Pause] it.
 //
 // The jobs can't be had back: look first with DryRun, or [Inspector.Export] the queue. It may be called again after an error. The error wraps [ErrNoQueue] if nobody has used the queue.
-func (i *Inspector) Drain(ctx context.Context, queue string, d Draining) (p Progress, err error) {
+func (i *Inspector) DeleteWaiting(ctx context.Context, queue string, w Waiting) (p Progress, err error) {
 	if err := store.ValidateQueue(queue); err != nil {
 		return p, fmt.Errorf("inspect: %w", err)
 	}
@@ -29,11 +29,11 @@ func (i *Inspector) Drain(ctx context.Context, queue string, d Draining) (p Prog
 	if err != nil {
 		return p, err
 	}
-	if d.Progress != nil {
-		defer func() { d.Progress(p) }()
+	if w.Progress != nil {
+		defer func() { w.Progress(p) }()
 	}
 	scheduled := Filter{State: signalbox.StateScheduled, Limit: int(q.Scheduled)}
-	if !d.Scheduled {
+	if !w.Scheduled {
 		scheduled.NewerThan = 1 // due now
 	}
 	for _, f := range []Filter{{State: signalbox.StateReady, Limit: int(q.Ready)}, scheduled} {
@@ -41,9 +41,9 @@ func (i *Inspector) Drain(ctx context.Context, queue string, d Draining) (p Prog
 			continue
 		}
 		before := p
-		b := Bulk{DryRun: d.DryRun}
-		if d.Progress != nil {
-			b.Progress = func(now Progress) { d.Progress(before.plus(now)) }
+		b := Bulk{DryRun: w.DryRun}
+		if w.Progress != nil {
+			b.Progress = func(now Progress) { w.Progress(before.plus(now)) }
 		}
 		now, err := i.DoAll(ctx, queue, f, Delete{}, b)
 		p = before.plus(now)
