@@ -285,7 +285,7 @@ func TestOldFailureIsNotBlamed(t *testing.T) {
 		s := q.session
 		s.running, s.failing, s.failure = 1, true, errors.New("boom")
 		if renewed {
-			q.renewed(s, lease.Now(), time.Now(), time.Hour)
+			q.keeper.renewed(s, lease.Now(), time.Now(), time.Hour)
 		}
 		q.mu.Lock()
 		q.lose(s)

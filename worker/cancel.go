@@ -44,7 +44,7 @@ func (q *queue) cancel(tokens map[string]int64) {
 // cancelEarly ends the contexts of deliveries that a call came back with and that were cancelled before. q.mu is held.
 func (q *queue) cancelEarly(deliveries []delivery) {
 	if q.unsure {
-		q.lookForCancels()
+		q.keeper.lookForCancels()
 	}
 	if len(q.early) == 0 {
 		return
@@ -66,28 +66,28 @@ func (q *queue) forgetEarly() {
 }
 
 // lookForCancels has the keeper look which of the jobs that run were cancelled: a message may have been missed.
-func (q *queue) lookForCancels() {
+func (k *keeper) lookForCancels() {
 	select {
-	case q.marked <- struct{}{}:
+	case k.marked <- struct{}{}:
 	default: // it is about to
 	}
 }
 
 // endCancelled asks Redis which of the jobs that run were cancelled, and ends their contexts. It reports whether Redis answered.
-func (q *queue) endCancelled(ctx context.Context) bool {
+func (k *keeper) endCancelled(ctx context.Context) bool {
 	running := make(map[string]int64)
-	q.mu.Lock()
-	for d := range q.slots.running() {
+	k.q.mu.Lock()
+	for d := range k.q.slots.running() {
 		if !d.returned && d.Err() == nil {
 			running[d.id] = d.token
 		}
 	}
-	q.mu.Unlock()
+	k.q.mu.Unlock()
 	began := time.Now()
-	cancelled, err := q.own.Cancelled(ctx, running)
-	q.cancel(cancelled)
+	cancelled, err := k.q.own.Cancelled(ctx, running)
+	k.q.cancel(cancelled)
 	if err != nil && ctx.Err() == nil {
-		q.failed("look for cancelled jobs", began, err)
+		k.q.failed("look for cancelled jobs", began, err)
 	}
 	return err == nil
 }

@@ -86,7 +86,7 @@ func TestCancelEarly(t *testing.T) {
 	}
 	came("e", 5)
 	select {
-	case <-q.marked:
+	case <-q.keeper.marked:
 	default:
 		t.Error("nobody looks for marks")
 	}
@@ -99,7 +99,7 @@ func TestLookAfterSubscribing(t *testing.T) {
 	q := still(t, 1)
 	looks := func() bool {
 		select {
-		case <-q.marked:
+		case <-q.keeper.marked:
 			return true
 		default:
 			return false

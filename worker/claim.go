@@ -216,7 +216,7 @@ func (q *queue) apply(c *call, reply *store.ClaimReply) {
 	for i := range deliveries {
 		d := &deliveries[i]
 		if d.claimed.Err == nil {
-			q.waited.Add(d.claimed.Job.ClaimedAt.Sub(d.claimed.Job.ScheduledAt))
+			q.keeper.waited.Add(d.claimed.Job.ClaimedAt.Sub(d.claimed.Job.ScheduledAt))
 		}
 		d.slot.now = d
 		if watching {
@@ -261,7 +261,7 @@ func (q *queue) apply(c *call, reply *store.ClaimReply) {
 		q.diedOf(c.Settle)
 	}
 	if over {
-		q.closeSession(s, false)
+		q.keeper.closeSession(s, false)
 	}
 }
 

@@ -56,15 +56,15 @@ func since(i lease.Instant) time.Duration {
 
 // noteClock looks whether the clock of Redis was set, by the time in a reply to a call that was made between asked and heard. Only the
 // keeper calls it.
-func (q *queue) noteClock(at time.Time, asked, heard lease.Instant) {
-	q.mu.Lock()
-	by := q.clock.take(at, since(asked), since(heard))
-	q.clock.read = heard.Time()
+func (k *keeper) noteClock(at time.Time, asked, heard lease.Instant) {
+	k.q.mu.Lock()
+	by := k.clock.take(at, since(asked), since(heard))
+	k.clock.read = heard.Time()
 	if by != 0 {
-		q.clock.stepped, q.clock.by = heard.Time(), by
+		k.clock.stepped, k.clock.by = heard.Time(), by
 	}
-	q.mu.Unlock()
+	k.q.mu.Unlock()
 	if by != 0 {
-		q.log.Warn("signalbox: the clock of Redis was set, or another server has become the master: leases and scheduled jobs go by it", "by", by.Round(time.Millisecond).String())
+		k.q.log.Warn("signalbox: the clock of Redis was set, or another server has become the master: leases and scheduled jobs go by it", "by", by.Round(time.Millisecond).String())
 	}
 }

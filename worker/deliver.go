@@ -303,7 +303,7 @@ func (q *queue) finish(d *delivery, r store.Settlement) {
 	d.returned = true
 	if d.stuck {
 		q.setStuck(d, false)
-		q.tellStuck()
+		q.keeper.tellStuck()
 	}
 	if r.Outcome == store.Completed && r.Keep == nil {
 		s.completed = append(s.completed, r)
@@ -311,7 +311,7 @@ func (q *queue) finish(d *delivery, r store.Settlement) {
 		s.others = append(s.others, r)
 	}
 	if d.handled {
-		q.ran.Add(ran)
+		q.keeper.ran.Add(ran)
 	}
 	s.running--
 	s.unconfirmed++

@@ -86,7 +86,7 @@ func (q *queue) close(lanes []*store.Lane) {
 	q.claimUnder(nil)
 	q.mu.Unlock()
 	for _, s := range sessions {
-		q.closeSession(s, true, lanes...)
+		q.keeper.closeSession(s, true, lanes...)
 	}
 }
 

@@ -27,15 +27,15 @@ func TestSweepIsDueEachMinute(t *testing.T) {
 	s := store.New(rdb, "", redistest.Name(t))
 	q := newQueue(w, s, s, 1, nil)
 	for i := range 3 {
-		before := q.swept
-		if q.sweep(context.Background()); !q.swept.After(before) {
+		before := q.keeper.swept
+		if q.keeper.sweep(context.Background()); !q.keeper.swept.After(before) {
 			t.Errorf("sweep %d was not made", i+1)
 		}
-		last := q.swept
-		if q.sweep(context.Background()); q.swept != last {
+		last := q.keeper.swept
+		if q.keeper.sweep(context.Background()); q.keeper.swept != last {
 			t.Errorf("sweep %d was made twice", i+1)
 		}
-		q.swept = time.Now().Add(-sweepEvery)
+		q.keeper.swept = time.Now().Add(-sweepEvery)
 	}
 }
 
@@ -53,8 +53,8 @@ func TestRetentionOfConfig(t *testing.T) {
 		}
 		q := newQueue(w, s, s, 1, nil)
 		for range 2 {
-			q.swept = time.Time{}
-			q.sweep(t.Context())
+			q.keeper.swept = time.Time{}
+			q.keeper.sweep(t.Context())
 		}
 	}
 	want := signalbox.Retention{Jobs: 2, Bytes: 1000, Age: time.Hour + time.Nanosecond}
@@ -81,8 +81,8 @@ func TestRetentionOfConfig(t *testing.T) {
 	q := newQueue(w, s, s, 1, nil)
 	said.Reset()
 	for range 2 {
-		q.swept = time.Time{}
-		q.sweep(t.Context())
+		q.keeper.swept = time.Time{}
+		q.keeper.sweep(t.Context())
 	}
 	if n := strings.Count(said.String(), "another retention"); n != 1 {
 		t.Errorf("the log says %d times that the queue has another", n)
@@ -90,8 +90,8 @@ func TestRetentionOfConfig(t *testing.T) {
 	if err := rdb.Del(t.Context(), "signalbox:{default:"+s.Name()+"}:settings").Err(); err != nil {
 		t.Fatal(err)
 	}
-	q.swept = time.Time{}
-	q.sweep(t.Context())
+	q.keeper.swept = time.Time{}
+	q.keeper.sweep(t.Context())
 	if settings, err := s.Settings(t.Context()); err != nil || settings.Retention.Jobs != 7 {
 		t.Errorf("%+v, %v", settings, err)
 	}
@@ -116,8 +116,8 @@ func TestCompletedRetentionIsSeeded(t *testing.T) {
 		}
 		q := newQueue(w, s, s, 1, nil)
 		for range 2 {
-			q.swept = time.Time{}
-			q.sweep(t.Context())
+			q.keeper.swept = time.Time{}
+			q.keeper.sweep(t.Context())
 		}
 		return q.keeps.Load()
 	}
@@ -166,7 +166,7 @@ func TestSweepDropsAll(t *testing.T) {
 	if err := rdb.HSet(t.Context(), "signalbox:{default:"+s.Name()+"}:settings", "layout", store.Layout).Err(); err != nil {
 		t.Fatal(err)
 	}
-	newQueue(w, s, s, 1, nil).sweep(t.Context())
+	newQueue(w, s, s, 1, nil).keeper.sweep(t.Context())
 	if n := rdb.ZCard(t.Context(), key).Val(); n != 0 {
 		t.Errorf("%d are left", n)
 	}
@@ -198,8 +198,8 @@ func TestQueueThatNobodyUses(t *testing.T) {
 				}
 			}
 			for i := range 3 {
-				q.sweep(t.Context())
-				q.swept = q.swept.Add(-sweepEvery)
+				q.keeper.sweep(t.Context())
+				q.keeper.swept = q.keeper.swept.Add(-sweepEvery)
 				want := 0
 				if i > 0 && !used {
 					want = 1

@@ -139,8 +139,8 @@ func (q *queue) problems(link *link, now time.Time) []health.Problem {
 		}
 		add(health.HandlersStuck, severity, st.since, "%d handlers go on though their contexts have ended; %d of %d slots are free", st.handlers, q.slots.free(), q.slots.size)
 	}
-	if !q.clock.stepped.IsZero() && now.Sub(q.clock.stepped) < steppedFor {
-		add(health.ClockStepped, health.Degraded, q.clock.stepped, "the clock of Redis was set by %v", q.clock.by.Round(time.Millisecond))
+	if !q.keeper.clock.stepped.IsZero() && now.Sub(q.keeper.clock.stepped) < steppedFor {
+		add(health.ClockStepped, health.Degraded, q.keeper.clock.stepped, "the clock of Redis was set by %v", q.keeper.clock.by.Round(time.Millisecond))
 	}
 	if !q.stopping.IsZero() {
 		for i := range all {
@@ -149,10 +149,10 @@ func (q *queue) problems(link *link, now time.Time) []health.Problem {
 		return all
 	}
 	switch s := q.session; {
-	case s == nil && !q.opened:
+	case s == nil && !q.keeper.opened:
 		add(health.Starting, health.Unready, q.born, "no lease was granted yet")
 	case s == nil:
-		add(health.NoLease, health.Unready, q.vacated, "the lease has ended, and there is no other one yet")
+		add(health.NoLease, health.Unready, q.keeper.vacated, "the lease has ended, and there is no other one yet")
 	case s.over():
 		since := s.renewedUntil
 		if since.After(now) { // the worker trusts it for a little less time than Redis keeps it

@@ -217,11 +217,11 @@ func TestClockStepped(t *testing.T) {
 	q := still(t, 1)
 	q.log = slog.New(slog.NewTextHandler(&log, nil))
 	at := time.Now()
-	q.noteClock(at, lease.Now(), lease.Now())
+	q.keeper.noteClock(at, lease.Now(), lease.Now())
 	if got := found(q, health.ClockStepped, time.Now()); got != health.OK || log.Len() > 0 {
 		t.Errorf("nothing was set: %v, %s", got, &log)
 	}
-	q.noteClock(at.Add(time.Hour), lease.Now(), lease.Now())
+	q.keeper.noteClock(at.Add(time.Hour), lease.Now(), lease.Now())
 	now := time.Now()
 	if a, b := found(q, health.ClockStepped, now), found(q, health.ClockStepped, now.Add(steppedFor)); a != health.Degraded || b != health.OK {
 		t.Errorf("after a step: %v, and later %v", a, b)

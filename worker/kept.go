@@ -8,45 +8,45 @@ import (
 )
 
 // look has the keeper read what becomes of jobs that have ended. It doesn't block.
-func (q *queue) look() {
+func (k *keeper) look() {
 	select {
-	case q.settingsNews <- struct{}{}:
+	case k.settingsNews <- struct{}{}:
 	default: // it is about to
 	}
 }
 
 // readEnding notes which completed jobs the queue keeps, and whether its dead jobs are copied, as its settings say. If they can't be
 // read, what is known stays: a sweep tries again within a minute. Only the keeper calls it.
-func (q *queue) readEnding(ctx context.Context) {
-	ending, err := q.own.Ending(ctx)
+func (s *settings) readEnding(ctx context.Context) {
+	ending, err := s.q.own.Ending(ctx)
 	if err != nil {
 		return
 	}
-	q.copyAll(ending.Copies != "")
-	q.sayCopies(ending.Copies)
+	s.q.copyAll(ending.Copies != "")
+	s.sayCopies(ending.Copies)
 	now := ending.Completed
-	q.keeps.Store(now != signalbox.Retention{})
-	want := q.w.cfg.Queues[q.store.Name()].CompletedRetention
-	if want == (signalbox.Retention{}) || now == q.keptCompleted {
+	s.q.keeps.Store(now != signalbox.Retention{})
+	want := s.q.w.cfg.Queues[s.q.store.Name()].CompletedRetention
+	if want == (signalbox.Retention{}) || now == s.keptCompleted {
 		return
 	}
-	q.keptCompleted = now
+	s.keptCompleted = now
 	if store.Filled(want) != now {
-		q.log.Info("signalbox: the queue's settings say another retention of completed jobs than this worker's Config, and count; inspect.SetCompletedRetention changes them",
+		s.q.log.Info("signalbox: the queue's settings say another retention of completed jobs than this worker's Config, and count; inspect.SetCompletedRetention changes them",
 			"jobs", now.Jobs, "bytes", now.Bytes, "age", now.Age.String())
 	}
 }
 
 // sayCopies logs that dead jobs are copied elsewhere than this worker's Config says: once for each queue that gets them. Only the keeper
 // calls it.
-func (q *queue) sayCopies(to string) {
-	want := q.w.cfg.Queues[q.store.Name()].CopyDead
-	if want == "" || q.copiesTo == to {
+func (s *settings) sayCopies(to string) {
+	want := s.q.w.cfg.Queues[s.q.store.Name()].CopyDead
+	if want == "" || s.copiesTo == to {
 		return
 	}
-	q.copiesTo = to
+	s.copiesTo = to
 	if to != want {
-		q.log.Info("signalbox: the queue's settings say another queue for copies of dead jobs than this worker's Config, and count; inspect.SetCopyDead changes it", "to", to)
+		s.q.log.Info("signalbox: the queue's settings say another queue for copies of dead jobs than this worker's Config, and count; inspect.SetCopyDead changes it", "to", to)
 	}
 }
 

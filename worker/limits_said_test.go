@@ -24,7 +24,7 @@ func TestOtherLimitsAreSaid(t *testing.T) {
 		}
 		q := newQueue(w, s, s, 1, nil)
 		for range 2 { // as when a session is opened again
-			if !q.seed(t.Context(), "open") {
+			if !q.keeper.settings.seed(t.Context(), "open") {
 				t.Fatal("the limits aren't seeded: ", said.String())
 			}
 		}

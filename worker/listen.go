@@ -232,10 +232,10 @@ func (l *listener) heard(e *ear, m store.Message) {
 	l.mu.Unlock()
 	switch {
 	case q != nil && m.Kind == store.Look:
-		q.look()
+		q.keeper.look()
 		q.hint(true)
 	case q != nil && m.Kind == store.Subscribed:
-		q.look() // a message may have been missed before
+		q.keeper.look() // a message may have been missed before
 	case s == nil:
 	case m.Kind == store.Subscribed:
 		s.queue.listening(s, s.queue.store.Address(s.id, l.sharded))
@@ -268,7 +268,7 @@ func (q *queue) listening(s *session, address string) {
 	if address != "" {
 		q.unsure = q.dispatch.calls > 0
 		if s.running > 0 {
-			q.lookForCancels()
+			q.keeper.lookForCancels()
 		}
 	}
 	q.mu.Unlock()

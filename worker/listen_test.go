@@ -184,17 +184,17 @@ func TestRenewalFindsWhatIsForgotten(t *testing.T) {
 	c := q.looks()
 	q.apply(c, &store.ClaimReply{Alive: true, Hints: store.Hints{Next: -1}})
 	first := ear()
-	q.relisten(q.session, store.Hints{Heard: true, Idle: true}, address())
+	q.keeper.relisten(q.session, store.Hints{Heard: true, Idle: true}, address())
 	if c := q.looks(); c != nil || ear() != first {
 		t.Errorf("all is well, and it calls %+v", c)
 	}
-	q.relisten(q.session, store.Hints{Heard: true}, address())
+	q.keeper.relisten(q.session, store.Hints{Heard: true}, address())
 	if c := q.looks(); c == nil {
 		t.Error("it isn't registered, and makes no claim")
 	} else {
 		q.apply(c, &store.ClaimReply{Alive: true, Hints: store.Hints{Next: -1}})
 	}
-	q.relisten(q.session, store.Hints{Idle: true}, address())
+	q.keeper.relisten(q.session, store.Hints{Idle: true}, address())
 	redistest.Eventually(t, func() bool { return ear() != first && ear() != nil && address() != "" }, "it listens anew")
 	if c := q.looks(); c == nil {
 		t.Error("it listens anew, and makes no claim")

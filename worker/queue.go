@@ -27,8 +27,9 @@ type queue struct {
 	mu         mutex
 	settled    *sync.Cond // a delivery came to its end: the drain waits
 	slots      *slots
-	configured int           // how many, by Config
-	dispatch   *dispatch     // when a lane makes a call
+	configured int       // how many, by Config
+	dispatch   *dispatch // when a lane makes a call
+	keeper     keeper
 	alarm      alarm         // for the next due job, or the next session that may expire
 	session    *session      // the one that claims; nil while there is none
 	sessions   []*session    // all that have deliveries, or may get some
@@ -39,12 +40,9 @@ type queue struct {
 	leave      func()        // ends the calls under way
 
 	stopping   time.Time          // when it began to drain
-	opened     bool               // it had a session
-	vacated    time.Time          // when the last session that claimed was lost
 	waiting    time.Time          // since when renewals say that jobs wait which it could take, and no claim was answered; zero: it isn't so
 	refusals   map[string]refused // kinds of calls that Redis refuses
-	clock      serverClock
-	stoodSince time.Time // when Redis first said what standing is, by our clock
+	stoodSince time.Time          // when Redis first said what standing is, by our clock
 	stuck      stuckHandlers
 	labels     labels // of its handlers, for the profiler
 
@@ -53,61 +51,39 @@ type queue struct {
 	stoodAt  time.Time      // when its reply was taken, by our clock
 	noting   bool           // a timer looks for notes to send
 
-	early     map[string]int64 // cancelled deliveries that no call has come back with yet: tokens by job ID
-	unsure    bool             // a call that is under way may come back with a cancelled delivery of which no message was heard
-	marked    chan struct{}    // the keeper looks which of the jobs that run were cancelled
-	stuckNews chan struct{}    // the keeper writes which handlers are stuck
+	early  map[string]int64 // cancelled deliveries that no call has come back with yet: tokens by job ID
+	unsure bool             // a call that is under way may come back with a cancelled delivery of which no message was heard
 
-	vacant        chan struct{}        // the session is over: the keeper opens another
-	expired       chan []string        // sessions to reclaim
-	outage        time.Time            // when Redis was last known not to be there in time
-	forgotten     time.Time            // when Redis gave the latest of the answers that it has forgotten, by its clock; zero: none is known
-	missed        time.Time            // when the latest loss was seen, by Redis's clock
-	spares        [][]store.Settlement // empty: their room is for those that come; each lane gives one back while it fills another
-	away          atomic.Bool          // the last call was not served
-	born          time.Time            // what heardAt and waits count from, in ns
-	heardAt       atomic.Int64         // when a call was last answered
-	waits         [lanes + 1]wait
-	begun         bool                // it had a session; the keeper's
-	swept         time.Time           // when terminal jobs were last swept out; the keeper's
-	looked        bool                // whether anybody uses the queue was looked at; the keeper's
-	seeded        time.Time           // when its settings last had all that Config says; zero: never; the keeper's
-	missing       []string            // fields of Config that were seeded, and no log says so yet; the keeper's
-	kept          signalbox.Retention // what its settings said last; the keeper's
-	settingsNews  chan struct{}       // the keeper reads what becomes of jobs that have ended
-	keeps         atomic.Bool         // completed jobs are kept
-	keptCompleted signalbox.Retention // how many, by the settings; the keeper's, and only for its log
-	copier        copier
-	limitsSaid    bool   // where the queue's limits aren't those of this worker's Config, the log has said so; the keeper's
-	copiesTo      string // the queue that gets copies of dead jobs, by the settings; the keeper's, and only for its log
-	listener      *listener
-	asked         uint64               // calls that wanted jobs
-	stoodBy       uint64               // what asked was when another worker was last woken
-	onCall        bool                 // a timer looks whether that one made a call
-	throttled     map[string]time.Time // warnings by what they are about
-
-	waited, ran store.Histogram // times of deliveries that are in no batch yet; guarded by mu
-	times       *store.Times    // the batch that was sent, until Redis has confirmed it; the keeper's
-	timesLane   *store.Lane     // of the batches; the keeper's
+	expired   chan []string        // sessions to reclaim
+	outage    time.Time            // when Redis was last known not to be there in time
+	forgotten time.Time            // when Redis gave the latest of the answers that it has forgotten, by its clock; zero: none is known
+	missed    time.Time            // when the latest loss was seen, by Redis's clock
+	spares    [][]store.Settlement // empty: their room is for those that come; each lane gives one back while it fills another
+	away      atomic.Bool          // the last call was not served
+	born      time.Time            // what heardAt and waits count from, in ns
+	heardAt   atomic.Int64         // when a call was last answered
+	waits     [lanes + 1]wait
+	keeps     atomic.Bool // completed jobs are kept
+	copier    copier
+	listener  *listener
+	asked     uint64               // calls that wanted jobs
+	stoodBy   uint64               // what asked was when another worker was last woken
+	onCall    bool                 // a timer looks whether that one made a call
+	throttled map[string]time.Time // warnings by what they are about
 }
 
 func newQueue(w *Worker, s, own *store.Queue, concurrency int, b *bound) *queue {
 	q := &queue{
 		w: w, store: s, own: own, configured: concurrency,
-		log:          w.log.With("queue", s.Name()),
-		draining:     make(chan struct{}),
-		born:         time.Now(),
-		early:        make(map[string]int64),
-		marked:       make(chan struct{}, 1),
-		stuckNews:    make(chan struct{}, 1),
-		vacant:       make(chan struct{}, 1),
-		settingsNews: make(chan struct{}, 1),
-		expired:      make(chan []string, 1),
-		throttled:    make(map[string]time.Time),
-		timesLane:    s.NewLane(),
-		copier:       newCopier(),
-		copiesTo:     w.cfg.Queues[s.Name()].CopyDead,
+		log:       w.log.With("queue", s.Name()),
+		draining:  make(chan struct{}),
+		born:      time.Now(),
+		early:     make(map[string]int64),
+		expired:   make(chan []string, 1),
+		throttled: make(map[string]time.Time),
+		copier:    newCopier(),
 	}
+	q.keeper = newKeeper(q)
 	q.slots = newSlots(concurrency, q.deliver)
 	q.dispatch = newDispatch(&q.mu, q.slots, b)
 	q.alarm = alarm{mu: &q.mu, ring: func() { q.hint(true) }}
@@ -135,7 +111,7 @@ func (q *queue) run(ctx, halted context.Context) error {
 		laneIDs[i] = q.store.NewLane()
 		working.Go(func() { q.work(calls, laneIDs[i], &q.waits[i]) })
 	}
-	wg.Go(func() { q.keep(calls) })
+	wg.Go(func() { q.keeper.keep(calls) })
 	wg.Go(func() { q.reclaim(calls) })
 	wg.Go(func() { q.copyDead(calls) })
 
@@ -167,9 +143,9 @@ func (q *queue) idle() bool { return q.dispatch.idle() }
 // claimUnder makes s the session that claims; nil: there is none. q.mu is held.
 func (q *queue) claimUnder(s *session) {
 	if s != nil {
-		q.opened = true
+		q.keeper.opened = true
 	} else {
-		q.vacated = time.Now()
+		q.keeper.vacated = time.Now()
 	}
 	q.session = s
 	q.dispatch.open = s != nil

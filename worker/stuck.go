@@ -120,7 +120,7 @@ func (q *queue) reportStuck() {
 		q.takeStacks(fresh)
 	}
 	if news {
-		q.tellStuck()
+		q.keeper.tellStuck()
 	}
 	q.warnStuck(&handlers, &others)
 }
@@ -245,37 +245,37 @@ func (q *queue) takeStacks(deliveries []*delivery) {
 }
 
 // tellStuck has the keeper write to Redis which handlers are stuck. It doesn't wait.
-func (q *queue) tellStuck() {
+func (k *keeper) tellStuck() {
 	select {
-	case q.stuckNews <- struct{}{}:
+	case k.stuckNews <- struct{}{}:
 	default: // it is about to
 	}
 }
 
 // writeStuck writes to Redis which handlers of a session are stuck, for as long as the session lasts without another renewal. Nothing
 // depends on that: if it fails, the next renewal does it again.
-func (q *queue) writeStuck(ctx context.Context, s *session) {
-	q.mu.Lock()
+func (k *keeper) writeStuck(ctx context.Context, s *session) {
+	k.q.mu.Lock()
 	var jobs []store.Stuck
-	for d := range q.slots.running() {
+	for d := range k.q.slots.running() {
 		if d.session == s && d.stuck && !d.returned {
-			jobs = append(jobs, store.Stuck{ID: d.id, Kind: d.kind, Token: d.token, Since: q.clock.server(d.over), Stack: d.stack, Freed: d.slot.left})
+			jobs = append(jobs, store.Stuck{ID: d.id, Kind: d.kind, Token: d.token, Since: k.clock.server(d.over), Stack: d.stack, Freed: d.slot.left})
 		}
 	}
 	needed := len(jobs) > 0 || s.toldStuck
 	s.toldStuck = len(jobs) > 0
-	q.mu.Unlock()
+	k.q.mu.Unlock()
 	if needed {
-		_ = q.own.WriteStuck(ctx, s.id, q.w.cfg.SessionTTL, jobs)
+		_ = k.q.own.WriteStuck(ctx, s.id, k.q.w.cfg.SessionTTL, jobs)
 	}
 }
 
 // writeAllStuck does so for all sessions.
-func (q *queue) writeAllStuck(ctx context.Context) {
-	q.mu.Lock()
-	sessions := append([]*session(nil), q.sessions...)
-	q.mu.Unlock()
+func (k *keeper) writeAllStuck(ctx context.Context) {
+	k.q.mu.Lock()
+	sessions := append([]*session(nil), k.q.sessions...)
+	k.q.mu.Unlock()
 	for _, s := range sessions {
-		q.writeStuck(ctx, s)
+		k.writeStuck(ctx, s)
 	}
 }

@@ -7,18 +7,18 @@ import "github.com/signalbox-go/signalbox/internal/store"
 
 // takeTimes returns the batch that the next renewal takes along: the last one, if nobody knows whether Redis has it, or the times since.
 // It returns nil if there are none. Only the keeper calls it, and after the keeper's end the goroutine of run.
-func (q *queue) takeTimes() *store.Times {
-	if q.times != nil {
-		return q.times
+func (k *keeper) takeTimes() *store.Times {
+	if k.times != nil {
+		return k.times
 	}
-	q.mu.Lock()
-	wait, run := q.waited, q.ran
-	q.waited, q.ran = store.Histogram{}, store.Histogram{}
-	q.mu.Unlock()
+	k.q.mu.Lock()
+	wait, run := k.waited, k.ran
+	k.waited, k.ran = store.Histogram{}, store.Histogram{}
+	k.q.mu.Unlock()
 	if wait == (store.Histogram{}) && run == (store.Histogram{}) {
 		return nil
 	}
-	q.timesLane.Next()
-	q.times = &store.Times{Lane: q.timesLane, Wait: wait, Run: run}
-	return q.times
+	k.timesLane.Next()
+	k.times = &store.Times{Lane: k.timesLane, Wait: wait, Run: run}
+	return k.times
 }

@@ -3,13 +3,13 @@ package worker
 import "context"
 
 // lookForProducers logs, once, if nobody has ever put a job into the queue: the queue's name may be misspelt.
-func (q *queue) lookForProducers(ctx context.Context) {
-	unused, err := q.own.Unused(ctx)
+func (k *keeper) lookForProducers(ctx context.Context) {
+	unused, err := k.q.own.Unused(ctx)
 	if err != nil {
 		return // the next sweep tries again
 	}
-	q.looked = true
+	k.looked = true
 	if unused {
-		q.log.Info("signalbox: nobody has ever put a job into this queue; is the queue's name right?")
+		k.q.log.Info("signalbox: nobody has ever put a job into this queue; is the queue's name right?")
 	}
 }

@@ -1,0 +1,300 @@
+package worker
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/cenkalti/backoff/v4"
+	"github.com/redis/go-redis/v9"
+
+	"github.com/signalbox-go/signalbox/internal/lease"
+	"github.com/signalbox-go/signalbox/internal/store"
+	"github.com/signalbox-go/signalbox/internal/telemetry"
+)
+
+// A keeper keeps what a queue has in Redis for as long as the worker lives: it opens the session and renews it, and does what is to be done every
+// minute. Its goroutine is that of keep. Nobody else uses its fields, except those that the queue's mu guards, and the channels: they ask the goroutine
+// for something, have room for one request, and are never waited for. After the goroutine has ended, the one of queue.run closes the last sessions.
+type keeper struct {
+	q        *queue
+	settings settings
+
+	vacant       chan struct{} // the session is over: open another
+	marked       chan struct{} // look which of the jobs that run were cancelled
+	stuckNews    chan struct{} // write which handlers are stuck
+	settingsNews chan struct{} // read what becomes of jobs that have ended
+
+	begun     bool         // there was a session
+	swept     time.Time    // when terminal jobs were last swept out
+	looked    bool         // whether anybody uses the queue was looked at
+	times     *store.Times // the batch that was sent, until Redis has confirmed it
+	timesLane *store.Lane  // of the batches
+
+	// The queue's mu guards these.
+	clock   serverClock
+	opened  bool            // a session has claimed
+	vacated time.Time       // when the last session that claimed was lost
+	waited  store.Histogram // how long deliveries waited that are in no batch yet
+	ran     store.Histogram // how long they ran
+}
+
+func newKeeper(q *queue) keeper {
+	return keeper{
+		q:            q,
+		settings:     settings{q: q, copiesTo: q.w.cfg.Queues[q.store.Name()].CopyDead},
+		vacant:       make(chan struct{}, 1),
+		marked:       make(chan struct{}, 1),
+		stuckNews:    make(chan struct{}, 1),
+		settingsNews: make(chan struct{}, 1),
+		timesLane:    q.store.NewLane(),
+	}
+}
+
+// keep opens the queue's session, renews it every third of its TTL, and opens another when it
+// is lost. It goes on while the queue drains: handlers that ignore their end keep their jobs.
+func (k *keeper) keep(ctx context.Context) {
+	ttl := k.q.w.cfg.SessionTTL
+	retry := newBackoff(ttl)
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-k.marked:
+			if !k.endCancelled(ctx) {
+				timer.Reset(retry.NextBackOff()) // a renewal says whether there are any
+			}
+			continue
+		case <-k.stuckNews:
+			k.writeAllStuck(ctx)
+			continue
+		case <-k.settingsNews:
+			k.settings.readEnding(ctx)
+			continue
+		case <-k.vacant:
+		case <-timer.C:
+		}
+		if k.renewAll(ctx, ttl) {
+			retry.Reset()
+			timer.Reset(ttl / 3)
+		} else {
+			timer.Reset(retry.NextBackOff())
+		}
+	}
+}
+
+// renewAll renews every session that has deliveries, and opens one if none claims. It
+// reports whether all went well.
+func (k *keeper) renewAll(ctx context.Context, ttl time.Duration) bool {
+	k.q.mu.Lock()
+	sessions := append([]*session(nil), k.q.sessions...)
+	current := k.q.session
+	k.q.mu.Unlock()
+
+	ok, times := true, k.takeTimes()
+	for _, s := range sessions {
+		k.q.mu.Lock()
+		address := s.address
+		k.q.mu.Unlock()
+		start, began := lease.Now(), time.Now()
+		k.q.waits[lanes].begin(k.q, began)
+		alive, hints, err := k.q.own.Taking(times).Renew(ctx, s.id, ttl, address)
+		k.q.waits[lanes].end()
+		if err == nil && alive { // else it wrote nothing, and Redis may refuse to
+			k.q.answered(began)
+		} else {
+			k.q.slow(began, time.Now())
+		}
+		switch {
+		case err != nil:
+			if ctx.Err() == nil {
+				k.q.failed("renew", began, err)
+				k.q.mu.Lock()
+				s.failure = err
+				if !s.failing && !s.lost { // once an outage
+					s.failing = true
+					k.q.tell(telemetry.EventRenewFailed, s)
+				}
+				k.q.mu.Unlock()
+			}
+			ok = false
+		case !alive:
+			k.q.recall(s, &store.ClaimReply{Hints: hints})
+			k.q.mu.Lock()
+			k.q.lose(s)
+			k.q.mu.Unlock()
+		default:
+			k.renewed(s, start, hints.At, ttl)
+			times, k.times = nil, nil
+			k.noteClock(hints.At, start, lease.Now())
+			k.q.expect(hints.More)
+			k.q.follow(hints, began)
+			k.relisten(s, hints, address)
+			if hints.Cancels {
+				k.lookForCancels()
+			}
+			k.writeStuck(ctx, s)
+		}
+		k.q.mu.Lock()
+		if s == current && s.over() && !k.q.dispatch.stopping { // a shutdown ends it as well
+			k.q.lose(s) // Redis may still keep it for what runs under it
+		}
+		k.q.mu.Unlock()
+	}
+	k.q.mu.Lock()
+	wanted := k.q.session == nil && !k.q.dispatch.stopping
+	k.q.mu.Unlock()
+	if wanted {
+		ok = k.open(ctx, ttl) && ok
+	}
+	k.sweep(ctx)
+	return ok
+}
+
+// relisten acts on what a renewal says of the session's wake-ups, which it expects at the address: whether anybody hears them, and
+// whether it is registered for one. Redis may have forgotten either in a failover.
+func (k *keeper) relisten(s *session, h store.Hints, address string) {
+	if address == "" {
+		return
+	}
+	if !h.Heard {
+		k.q.listener.distrust(s)
+	}
+	k.q.mu.Lock()
+	forgotten := !h.Idle && k.q.idle() && s == k.q.session && !k.q.standing.Away()
+	k.q.mu.Unlock()
+	if forgotten {
+		k.q.hint(false)
+	}
+}
+
+// open opens a new session.
+func (k *keeper) open(ctx context.Context, ttl time.Duration) bool {
+	s := &session{queue: k.q, id: store.NewSession(k.q.w.id), validity: lease.NewValidity(k.q.base)}
+	if !k.settings.seed(ctx, "open") { // before the first job starts, also after Redis has lost it
+		return false
+	}
+	start, began := lease.Now(), time.Now()
+	k.q.waits[lanes].begin(k.q, began)
+	alive, hints, err := k.q.own.Taking(k.takeTimes()).Open(ctx, s.id, ttl)
+	k.q.waits[lanes].end()
+	if err != nil {
+		if ctx.Err() == nil {
+			k.q.failed("open", began, err)
+		}
+		return false
+	}
+	k.q.answered(began)
+	if !alive || !s.validity.Extend(start, ttl) {
+		return false
+	}
+	k.noteClock(hints.At, start, lease.Now())
+	k.q.mu.Lock()
+	delete(k.q.refusals, "open")
+	delete(k.q.refusals, "renew") // another session is renewed from now on
+	s.prolong(time.Now())
+	s.opened, s.written = hints.At, hints.At
+	k.q.claimUnder(s)
+	k.q.sessions = append(k.q.sessions, s)
+	k.q.mu.Unlock()
+	k.times = nil // they came with it
+	k.q.follow(hints, began)
+	k.q.hint(false)
+	k.q.listener.update()
+	if !k.begun {
+		k.begun = true
+		k.q.w.link.open()
+	}
+	_ = k.q.own.Register(ctx) // for people and their tools, also after Redis has lost its memory; a sweep tries again
+	return true
+}
+
+func (k *keeper) renewed(s *session, start lease.Instant, at time.Time, ttl time.Duration) {
+	k.q.mu.Lock()
+	s.prolong(time.Now())
+	s.written = at
+	s.failing, s.failure = false, nil
+	delete(k.q.refusals, "renew")
+	k.q.mu.Unlock()
+	s.validity.Extend(start, ttl)
+	k.q.w.leases.LeaseRenewed(k.q.base, k.q.store.Name())
+}
+
+// closeSession ends a session that has no deliveries left, here and in Redis. ends says that the worker ends. Then the call takes the last
+// times along. It is made again if a batch is left after it: one that was sent before, and then the times since.
+func (k *keeper) closeSession(s *session, ends bool, lanes ...*store.Lane) {
+	s.end(context.Canceled)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(k.q.base), 5*time.Second)
+	defer cancel()
+	k.writeStuck(ctx, s) // none
+	var times *store.Times
+	if ends {
+		times = k.takeTimes()
+	}
+	for {
+		_, err := k.q.own.Taking(times).Close(ctx, s.id, ends, lanes...)
+		if errors.Is(err, redis.ErrClosed) { // hurry has closed the worker's own client
+			err = errSilent
+		}
+		if err != nil {
+			k.q.log.Warn("signalbox: a session was not closed, and ends with its TTL", "error", err)
+		}
+		if times == nil || err != nil {
+			return
+		}
+		k.times = nil
+		if times = k.takeTimes(); times == nil {
+			return
+		}
+	}
+}
+
+// errSilent is the error of a call that was given up at the end of a drain.
+var errSilent = errors.New("no answer from Redis before the end of the drain")
+
+// sweepEvery is how often terminal jobs that have been kept long enough are dropped.
+const sweepEvery = time.Minute
+
+// maxSweeps is how many calls a sweep makes at most. Each call drops up to 500 jobs of each terminal state, 500 windows of unique keys that are over, and 500
+// old receipts of moves.
+const maxSweeps = 200
+
+// sweep drops terminal jobs that have been kept long enough. Only the keeper calls it.
+func (k *keeper) sweep(ctx context.Context) {
+	first := k.swept.IsZero()
+	if !first && time.Since(k.swept) < sweepEvery {
+		return
+	}
+	k.swept = time.Now()
+	if !first && !k.looked {
+		k.lookForProducers(ctx)
+	}
+	if !first { // open has just done it
+		_ = k.q.own.Register(ctx)
+	}
+	if !k.settings.seed(ctx, "sweep") { // a sweep might drop more than Config says
+		k.q.hint(true) // a lane's call says when Redis is back
+		return
+	}
+	for range maxSweeps {
+		began := time.Now()
+		dropped, err := k.q.own.Sweep(ctx)
+		if err != nil && ctx.Err() == nil {
+			k.q.failed("sweep", began, err)
+			k.q.hint(true) // a lane's call says when Redis is back
+		}
+		if dropped == 0 || time.Since(k.swept) > k.q.w.cfg.SessionTTL/6 { // a renewal is due
+			return
+		}
+	}
+}
+
+// newBackoff spaces calls that are made again: from 10 ms to a tenth of the TTL, jittered.
+func newBackoff(ttl time.Duration) *backoff.ExponentialBackOff {
+	return backoff.NewExponentialBackOff(
+		backoff.WithInitialInterval(10*time.Millisecond),
+		backoff.WithMaxInterval(min(ttl/10, time.Second)),
+		backoff.WithMaxElapsedTime(0))
+}
