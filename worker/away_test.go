@@ -71,8 +71,8 @@ func TestSlowCallIsAnOutage(t *testing.T) {
 	for took, want := range map[time.Duration]bool{0: false, 19 * time.Minute: false, 21 * time.Minute: true, 40 * time.Minute: true} {
 		q := still(t, 1)
 		now := time.Now()
-		q.slow(now.Add(-took), now) // of a TTL of an hour
-		if got := !q.outage.IsZero(); got != want {
+		q.contact.slow(now.Add(-took), now) // of a TTL of an hour
+		if got := !q.contact.outage.IsZero(); got != want {
 			t.Errorf("a call of %v is an outage: %v, want %v", took, got, want)
 		}
 	}
@@ -83,13 +83,13 @@ func TestLookAfterAnOutage(t *testing.T) {
 	t.Parallel()
 	q := still(t, 1)
 	hints := q.dispatch.hints
-	q.answered(time.Now())
+	q.contact.answered(time.Now())
 	if q.dispatch.hints != hints || q.dispatch.probe {
 		t.Error("an answer without an outage is a hint")
 	}
-	q.away.Store(true)
+	q.contact.away.Store(true)
 	for range 2 {
-		q.answered(time.Now())
+		q.contact.answered(time.Now())
 	}
 	if q.dispatch.hints != hints+1 || !q.dispatch.probe {
 		t.Errorf("%d hints after an outage, probe %v; want one that probes", q.dispatch.hints-hints, q.dispatch.probe)
@@ -147,18 +147,18 @@ func TestOneSlowCallIsNoHang(t *testing.T) {
 		w.link = newLink(w, &store.Findings{})
 		q := newQueue(w, store.New(nil, "", "queue"), nil, 1, nil)
 		time.Sleep(time.Second) // of the bubble's clock
-		q.waits[0].begin(q, time.Now())
+		q.contact.waits[0].begin(q, time.Now())
 		time.Sleep(time.Second)
-		q.answered(time.Now()) // another call
+		q.contact.answered(time.Now()) // another call
 		time.Sleep(hungAfter)
-		q.reportHang(hungAfter)
-		if q.away.Load() || log.Len() > 0 {
+		q.contact.reportHang(hungAfter)
+		if q.contact.away.Load() || log.Len() > 0 {
 			t.Errorf("a call took 3 s, and another was answered meanwhile: %s", &log)
 		}
-		q.waits[lanes].begin(q, time.Now())
+		q.contact.waits[lanes].begin(q, time.Now())
 		time.Sleep(hungAfter)
-		q.reportHang(hungAfter)
-		if !q.away.Load() || !strings.Contains(log.String(), "Redis is away") || !strings.Contains(log.String(), "call=renew") {
+		q.contact.reportHang(hungAfter)
+		if !q.contact.away.Load() || !strings.Contains(log.String(), "Redis is away") || !strings.Contains(log.String(), "call=renew") {
 			t.Errorf("nothing was answered for 2 s after a renewal was sent: %s", &log)
 		}
 		if strings.Contains(log.String(), "Redis is back") {
@@ -263,13 +263,13 @@ func TestLossIsOver(t *testing.T) {
 		q := still(t, 1) // with a TTL of an hour
 		s, begin := q.session, time.Now()
 		s.opened, s.written = begin, begin
-		if !q.recall(s, &store.ClaimReply{Alive: true, Refused: []int{0}, Hints: store.Hints{At: begin.Add(time.Minute)}}) {
+		if !q.memory.recall(s, &store.ClaimReply{Alive: true, Refused: []int{0}, Hints: store.Hints{At: begin.Add(time.Minute)}}) {
 			t.Fatal("a delivery of a session that is alive was refused: Redis has lost memory")
 		}
 		if renewed {
 			s.written = begin.Add(2 * time.Minute)
 		}
-		if got := q.recall(s, &store.ClaimReply{Hints: store.Hints{At: begin.Add(5 * time.Hour)}}); got != want {
+		if got := q.memory.recall(s, &store.ClaimReply{Hints: store.Hints{At: begin.Add(5 * time.Hour)}}); got != want {
 			t.Errorf("renewed after the loss: %t; that it has ended by it is %t, want %t", renewed, got, want)
 		}
 	}
@@ -309,7 +309,7 @@ func TestStuckHandlersAreCounted(t *testing.T) {
 	}
 	q.dispatch.release(q.slots.all[0])
 	s.end(lock.ErrLost)
-	q.reportStuck()
+	q.guard.reportStuck()
 	if !strings.Contains(log.String(), "handlers ignore") || !strings.Contains(log.String(), "map[task:1]") {
 		t.Errorf("one handler runs, and another has returned: %s", &log)
 	}
@@ -329,18 +329,18 @@ func TestFreshContextIsNotStuck(t *testing.T) {
 			return cancel
 		}
 		try()()
-		q.reportStuck()
+		q.guard.reportStuck()
 		d.over = d.over.Add(-time.Hour)
 		if stuck {
-			q.reportStuck()
+			q.guard.reportStuck()
 		}
 		end := try()
-		q.reportStuck()
-		if !d.over.IsZero() || d.stuck || q.stuck.handlers != 0 {
+		q.guard.reportStuck()
+		if !d.over.IsZero() || d.stuck || q.guard.stuck.handlers != 0 {
 			t.Errorf("%s: its second context goes on, and it is stuck: %v, since %v", name, d.stuck, d.over)
 		}
 		end()
-		q.reportStuck()
+		q.guard.reportStuck()
 		if d.over.IsZero() || time.Since(d.over) > DefaultStuckAfter || d.stuck {
 			t.Errorf("%s: its second context ended now, and it is stuck: %v, since %v", name, d.stuck, d.over)
 		}
@@ -372,7 +372,7 @@ func TestContextOfADeliveryEndsAlone(t *testing.T) {
 	if other.Err() != nil || q.session.over() {
 		t.Errorf("another delivery: %v; their session has ended: %v", other.Err(), q.session.over())
 	}
-	q.reportStuck()
+	q.guard.reportStuck()
 	if one.over.IsZero() || !other.over.IsZero() {
 		t.Error("the guard doesn't see which one has ended")
 	}
@@ -416,8 +416,8 @@ func TestRefusedLeaseIsAnOutage(t *testing.T) {
 	t.Parallel()
 	for call, want := range map[string]bool{"renew": true, "open": true, "claim": false, "reclaim": false} {
 		q := still(t, 1)
-		q.failed(call, time.Now(), refusal("ERR not now"))
-		if got := !q.outage.IsZero(); got != want {
+		q.contact.failed(call, time.Now(), refusal("ERR not now"))
+		if got := !q.contact.outage.IsZero(); got != want {
 			t.Errorf("a refused call %s holds others' jobs back: %v, want %v", call, got, want)
 		}
 	}

@@ -34,16 +34,16 @@ func TestStuckHandlersOnABadNetwork(t *testing.T) {
 		return func(q *queue, at time.Duration) {
 			switch at % each {
 			case 0:
-				q.failed("claim", time.Now(), refusal("LOADING"))
+				q.contact.failed("claim", time.Now(), refusal("LOADING"))
 			case of:
-				q.answered(time.Now())
+				q.contact.answered(time.Now())
 			}
 		}
 	}
 	lost := func(q *queue, at time.Duration) {
 		if at%(10*time.Second) == 0 {
-			q.failed("claim", time.Now(), io.EOF)
-			q.answered(time.Now())
+			q.contact.failed("claim", time.Now(), io.EOF)
+			q.contact.answered(time.Now())
 		}
 	}
 	for name, tc := range map[string]struct {
@@ -66,7 +66,7 @@ func TestStuckHandlersOnABadNetwork(t *testing.T) {
 					if at%time.Second == 0 {
 						tc.happens(q, at)
 					}
-					q.reportStuck()
+					q.guard.reportStuck()
 					if found(q, health.HandlersStuck, time.Now()) == health.Broken {
 						broken = at
 					}
@@ -129,13 +129,13 @@ func TestALostReplyIsNoOutage(t *testing.T) {
 						if f.after > 0 {
 							began = time.Now()
 						}
-						q.failed("claim", began.Add(min(f.after, 0)), f.err)
+						q.contact.failed("claim", began.Add(min(f.after, 0)), f.err)
 					}
 					if got := found(q, health.RedisAway, time.Now()); (got == health.Unready) != tc.outage {
 						t.Fatalf("failure %d: the report says %v", n+1, got)
 					}
 					time.Sleep(time.Second)
-					q.answered(time.Now())
+					q.contact.answered(time.Now())
 					if got := found(q, health.RedisAway, time.Now()); got != health.OK {
 						t.Fatalf("failure %d: when the call was answered, the report says %v", n+1, got)
 					}
@@ -167,15 +167,15 @@ func TestHangAfterALostReply(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		q := stillOn(t, serverless(t), 1)
-		q.failed("claim", time.Now(), errors.Join(io.EOF))
+		q.contact.failed("claim", time.Now(), errors.Join(io.EOF))
 		time.Sleep(time.Second) // of the bubble's clock
-		q.waits[0].begin(q, time.Now())
+		q.contact.waits[0].begin(q, time.Now())
 		time.Sleep(hungAfter)
-		q.reportHang(hungAfter)
+		q.contact.reportHang(hungAfter)
 		if got := found(q, health.RedisAway, time.Now()); got != health.Unready {
 			t.Errorf("the report says %v", got)
 		}
-		q.answered(time.Now())
+		q.contact.answered(time.Now())
 		if got := found(q, health.RedisAway, time.Now()); got != health.OK {
 			t.Errorf("when the call was answered, the report says %v", got)
 		}

@@ -17,12 +17,12 @@ func TestCalm(t *testing.T) {
 	const ttl, interval = 30 * time.Second, 10 * time.Second
 	cut := func(call string) func(q *queue) {
 		return func(q *queue) {
-			q.failed(call, time.Now(), errors.New("connection reset"))
-			q.answered(time.Now())
+			q.contact.failed(call, time.Now(), errors.New("connection reset"))
+			q.contact.answered(time.Now())
 		}
 	}
 	nothing := func(*queue) {}
-	served := func(q *queue) { q.answered(time.Now()) }
+	served := func(q *queue) { q.contact.answered(time.Now()) }
 	for name, c := range map[string]struct {
 		each     func(q *queue) // happens each second
 		unserved time.Duration  // from the beginning on, no renewal is answered
@@ -32,7 +32,7 @@ func TestCalm(t *testing.T) {
 		"nothing happens":              {each: nothing},
 		"replies are lost":             {each: cut("claim"), want: interval},
 		"replies to renewals are lost": {each: cut("renew"), want: interval},
-		"calls take long":              {each: func(q *queue) { q.slow(time.Now().Add(-interval), time.Now()) }, want: interval},
+		"calls take long":              {each: func(q *queue) { q.contact.slow(time.Now().Add(-interval), time.Now()) }, want: interval},
 		"the lease is late":            {each: cut("claim"), unserved: 4 * interval, want: 5 * interval},
 		"the lease is lost":            {each: served, unserved: 4 * ttl, lost: true, want: 4*ttl + interval},
 	} {
@@ -46,7 +46,7 @@ func TestCalm(t *testing.T) {
 				q.claimUnder(s)
 				if c.unserved > 0 {
 					time.Sleep(interval) // of the bubble's clock: a renewal is due
-					q.failed("renew", time.Now(), errors.New("connection reset"))
+					q.contact.failed("renew", time.Now(), errors.New("connection reset"))
 				}
 				begin, done := time.Now(), make(chan time.Duration, 1)
 				c.each(q)
@@ -77,7 +77,7 @@ func TestCalm(t *testing.T) {
 					}
 					q.mu.Unlock()
 					if since == c.unserved {
-						q.answered(time.Now())
+						q.contact.answered(time.Now())
 					}
 				}
 				t.Error("they are left alone for an hour")

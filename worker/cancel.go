@@ -87,7 +87,7 @@ func (k *keeper) endCancelled(ctx context.Context) bool {
 	cancelled, err := k.q.own.Cancelled(ctx, running)
 	k.q.cancel(cancelled)
 	if err != nil && ctx.Err() == nil {
-		k.q.failed("look for cancelled jobs", began, err)
+		k.q.contact.failed("look for cancelled jobs", began, err)
 	}
 	return err == nil
 }

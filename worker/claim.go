@@ -39,7 +39,7 @@ func (q *queue) next(over *call) *call {
 	for {
 		if !q.dispatch.callable() {
 			q.dispatch.rest()
-			if q.drained {
+			if q.drain.done {
 				return nil
 			}
 			q.dispatch.changed.Wait()
@@ -87,7 +87,7 @@ func (q *queue) prepare() *call {
 		c.Want = len(c.slots)
 		if c.Want > 0 {
 			q.asked++
-			if !q.standing.Away() {
+			if !q.standing.now.Away() {
 				c.Address = s.address
 			}
 		}
@@ -137,11 +137,11 @@ func (q *queue) claim(ctx context.Context, lane *store.Lane, wait *wait, c *call
 		reply, err := from.Claim(ctx, lane, &c.ClaimRequest)
 		wait.end()
 		if err == nil {
-			q.answered(start)
+			q.contact.answered(start)
 			return reply, nil
 		}
 		if ctx.Err() == nil {
-			q.failed("claim", start, err)
+			q.contact.failed("claim", start, err)
 		}
 		select {
 		case <-time.After(b.NextBackOff()):
@@ -181,7 +181,7 @@ func (q *queue) apply(c *call, reply *store.ClaimReply) {
 	s := c.session
 	why := "the job has been taken over"
 	if !reply.Alive || !reply.Forgot.IsZero() || len(reply.Refused) > 0 {
-		if q.recall(s, reply) {
+		if q.memory.recall(s, reply) {
 			why = "Redis has lost its memory of it"
 		}
 	}
@@ -235,13 +235,13 @@ func (q *queue) apply(c *call, reply *store.ClaimReply) {
 	if s == q.session && !reply.Alive {
 		q.lose(s)
 	}
-	q.heed(reply.Hints, c.began)
+	q.standing.heed(reply.Hints, c.began)
 	q.armTimer(c.began, reply.Next)
 	if c.Want > 0 {
 		q.waiting = time.Time{}
 	}
-	if len(q.refusals) > 0 {
-		delete(q.refusals, "claim")
+	if len(q.contact.refusals) > 0 {
+		delete(q.contact.refusals, "claim")
 	}
 	over := q.finished(c)
 	copies := q.copier.on
@@ -273,7 +273,7 @@ func (q *queue) finished(c *call) bool {
 	q.dispatch.calls--
 	q.forgetEarly()
 	s.unconfirmed -= len(c.Settle)
-	q.settled.Broadcast()
+	q.drain.settled.Broadcast()
 	if s == q.session || s.calls > 0 || s.running > 0 || s.unconfirmed > 0 {
 		return false
 	}
@@ -285,7 +285,7 @@ func (q *queue) finished(c *call) bool {
 func (q *queue) giveUp(c *call, err error) {
 	q.mu.Lock()
 	q.dispatch.release(c.slots...)
-	q.abandoned += len(c.Settle)
+	q.drain.abandoned += len(c.Settle)
 	q.finished(c)
 	q.mu.Unlock()
 	q.tellSettled(c.Settle, nil, nil, true)

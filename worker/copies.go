@@ -149,7 +149,7 @@ func (q *queue) copySome(ctx context.Context, from *store.Copier, ids []string, 
 func (q *queue) notCopied(began time.Time, err error) {
 	refused, theirs := errors.AsType[*store.CopyError](err)
 	if !theirs {
-		q.failed("copy", began, err)
+		q.contact.failed("copy", began, err)
 		q.hint(true) // a lane's call says when Redis is back
 		return
 	}

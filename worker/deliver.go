@@ -302,7 +302,7 @@ func (q *queue) finish(d *delivery, r store.Settlement) {
 	q.mu.Lock()
 	d.returned = true
 	if d.stuck {
-		q.setStuck(d, false)
+		q.guard.setStuck(d, false)
 		q.keeper.tellStuck()
 	}
 	if r.Outcome == store.Completed && r.Keep == nil {
@@ -317,7 +317,7 @@ func (q *queue) finish(d *delivery, r store.Settlement) {
 	s.unconfirmed++
 	q.dispatch.unsent++
 	if q.dispatch.stopping {
-		q.returned = time.Now()
+		q.drain.returned = time.Now()
 	}
 	q.dispatch.release(d.slot)
 	q.dispatch.summon()

@@ -3,6 +3,7 @@ package worker
 import (
 	"context"
 	"fmt"
+	"sync"
 	"time"
 
 	"github.com/signalbox-go/signalbox"
@@ -10,41 +11,59 @@ import (
 	"github.com/signalbox-go/signalbox/internal/telemetry"
 )
 
-// drain waits for running handlers, until Config.DrainTimeout has passed or halted has ended. Then it ends their contexts and
+// A drain is the end of a queue's work. It begins with the end of Run's context, in the goroutine of queue.run, and ends when no delivery is left. The
+// queue's mu guards all its fields but q and sign.
+type drain struct {
+	q    *queue
+	sign chan struct{} // closed when it begins: the handlers' sign
+
+	since     time.Time  // when it began; zero: it hasn't
+	settled   *sync.Cond // a delivery came to its end
+	done      bool       // nothing is left to settle: the lanes end
+	abandoned int        // settlements that never reached Redis
+	returned  time.Time  // when a handler last returned, since it began
+	leave     func()     // ends the calls under way
+}
+
+func newDrain(q *queue) drain {
+	return drain{q: q, sign: make(chan struct{}), settled: sync.NewCond(&q.mu)}
+}
+
+// run waits for running handlers, until Config.DrainTimeout has passed or halted has ended. Then it ends their contexts and
 // continues to wait.
-func (q *queue) drain(halted context.Context) error {
-	q.mu.Lock()
-	q.dispatch.stopping = true
-	q.stopping = time.Now()
-	q.tell(telemetry.EventShutdown, nil)
+func (dr *drain) run(halted context.Context) error {
+	dr.q.mu.Lock()
+	dr.q.dispatch.stopping = true
+	dr.since = time.Now()
+	dr.q.tell(telemetry.EventShutdown, nil)
 	running := 0
-	for _, s := range q.sessions {
+	for _, s := range dr.q.sessions {
 		running += s.running
 	}
-	q.alarm.stop()
-	if q.busy() {
-		q.dispatch.probe = true // the last call takes back the request to be woken
+	dr.q.alarm.stop()
+	if dr.q.busy() {
+		dr.q.dispatch.probe = true // the last call takes back the request to be woken
 	}
-	q.mu.Unlock()
-	close(q.draining) // not earlier: a job that a handler hands over now must not be claimed here again
-	q.dispatch.changed.Broadcast()
+	dr.q.mu.Unlock()
+	close(dr.sign) // not earlier: a job that a handler hands over now must not be claimed here again
+	dr.q.dispatch.changed.Broadcast()
 	if running > 0 {
-		q.log.Info("signalbox: stopping; handlers may end what they do", "jobs", running, "within", max(q.w.cfg.DrainTimeout, 0).String())
+		dr.q.log.Info("signalbox: stopping; handlers may end what they do", "jobs", running, "within", max(dr.q.w.cfg.DrainTimeout, 0).String())
 	}
 
-	over := time.AfterFunc(max(q.w.cfg.DrainTimeout, 0), func() { q.shutDown(signalbox.ErrShutdown) })
+	over := time.AfterFunc(max(dr.q.w.cfg.DrainTimeout, 0), func() { dr.shutDown(signalbox.ErrShutdown) })
 	defer over.Stop()
-	defer context.AfterFunc(halted, func() { q.shutDown(signalbox.ErrShutdown) })()
+	defer context.AfterFunc(halted, func() { dr.shutDown(signalbox.ErrShutdown) })()
 
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	for q.busy() {
-		q.settled.Wait()
+	dr.q.mu.Lock()
+	defer dr.q.mu.Unlock()
+	for dr.q.busy() {
+		dr.settled.Wait()
 	}
-	q.drained = true
-	q.dispatch.changed.Broadcast()
-	if q.abandoned > 0 {
-		return unheard(q.store.Name(), q.abandoned)
+	dr.done = true
+	dr.q.dispatch.changed.Broadcast()
+	if dr.abandoned > 0 {
+		return unheard(dr.q.store.Name(), dr.abandoned)
 	}
 	return nil
 }
@@ -69,10 +88,10 @@ func (q *queue) busy() bool {
 }
 
 // shutDown ends the contexts of all handlers that still run.
-func (q *queue) shutDown(cause error) {
-	q.mu.Lock()
-	sessions := append([]*session(nil), q.sessions...)
-	q.mu.Unlock()
+func (dr *drain) shutDown(cause error) {
+	dr.q.mu.Lock()
+	sessions := append([]*session(nil), dr.q.sessions...)
+	dr.q.mu.Unlock()
 	for _, s := range sessions {
 		s.end(cause)
 	}
@@ -119,7 +138,7 @@ func (w *Worker) hurry(ctx, halted context.Context, done <-chan struct{}, queues
 	}
 	for _, q := range queues {
 		q.mu.Lock()
-		leave := q.leave
+		leave := q.drain.leave
 		q.mu.Unlock()
 		if leave != nil {
 			leave()
@@ -138,8 +157,8 @@ func patience(queues []*queue) time.Duration {
 				most = hurryAfter
 			}
 		}
-		if !q.returned.IsZero() {
-			most = max(most, hurryAfter-time.Since(q.returned))
+		if !q.drain.returned.IsZero() {
+			most = max(most, hurryAfter-time.Since(q.drain.returned))
 		}
 		q.mu.Unlock()
 	}

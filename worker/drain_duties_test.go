@@ -34,7 +34,7 @@ func TestCallsThatEndADrainAreBounded(t *testing.T) {
 			w := &Worker{cfg: Config{DrainTimeout: DefaultDrainTimeout}, log: slog.New(slog.DiscardHandler)}
 			s := &session{}
 			q := newQueue(w, store.New(nil, "", "queue"), nil, 1, nil)
-			q.sessions, q.leave, q.dispatch.stopping = []*session{s}, func() { left = time.Since(begin) }, true
+			q.sessions, q.drain.leave, q.dispatch.stopping = []*session{s}, func() { left = time.Since(begin) }, true
 			ctx, stop := context.WithCancel(context.Background())
 			halted, halt := context.WithCancel(context.Background())
 			defer halt()
@@ -165,14 +165,14 @@ func TestDrainSaysWhatRuns(t *testing.T) {
 	q.session.running, lost.running = 2, 1
 	var drain sync.WaitGroup
 	drain.Go(func() {
-		if err := q.drain(t.Context()); err != nil {
+		if err := q.drain.run(t.Context()); err != nil {
 			t.Error(err)
 		}
 	})
-	<-q.draining
+	<-q.drain.sign
 	q.mu.Lock()
 	q.session.running, lost.running = 0, 0
-	q.settled.Broadcast()
+	q.drain.settled.Broadcast()
 	q.mu.Unlock()
 	drain.Wait()
 	if !strings.Contains(log.String(), "jobs=3") {

@@ -14,8 +14,14 @@ const hungAfter = 2 * time.Second
 // A wait records when the call under way of a lane, or of the keeper, began.
 type wait struct{ began atomic.Int64 } // ns since the queue's born; 0 if no call is under way
 
-func (w *wait) begin(q *queue, at time.Time) { w.began.Store(int64(at.Sub(q.born))) }
+func (w *wait) begin(q *queue, at time.Time) { w.began.Store(int64(at.Sub(q.contact.born))) }
 func (w *wait) end()                         { w.began.Store(0) }
+
+// A guard looks after one queue, in the worker's goroutine of that name. It alone finds stuck handlers; the queue's mu guards what is known of them.
+type guard struct {
+	q     *queue
+	stuck stuckHandlers
+}
 
 // guard runs until ctx ends. It notices what the goroutines that call Redis can't see while a call hangs: the hanging call itself, and
 // the end of leases and of handlers' contexts.
@@ -30,41 +36,41 @@ func (w *Worker) guard(ctx context.Context, queues []*queue) {
 		case <-tick.C:
 		}
 		for _, q := range queues {
-			q.reportHang(limit)
-			q.noticeLoss()
-			q.reportStuck()
+			q.contact.reportHang(limit)
+			q.guard.noticeLoss()
+			q.guard.reportStuck()
 		}
 	}
 }
 
 // reportHang notes that Redis is away if a call has waited for limit. A later answer to the call ends the outage.
-func (q *queue) reportHang(limit time.Duration) {
-	now := time.Since(q.born)
-	for i := range q.waits {
-		began := q.waits[i].began.Load()
-		if began == 0 || now-time.Duration(began) < limit || q.heardAt.Load() > began {
+func (ct *contact) reportHang(limit time.Duration) {
+	now := time.Since(ct.born)
+	for i := range ct.waits {
+		began := ct.waits[i].began.Load()
+		if began == 0 || now-time.Duration(began) < limit || ct.heardAt.Load() > began {
 			continue
 		}
-		if _, _, gone := q.w.link.absence(q); gone {
+		if _, _, gone := ct.q.w.link.absence(ct.q); gone {
 			continue
 		}
 		what := "claim"
 		if i == lanes {
 			what = "renew"
 		}
-		q.disturbed()
-		q.gone(what, q.born.Add(time.Duration(began)), fmt.Errorf("no answer for %v", limit))
-		if q.heardAt.Load() > began && q.away.CompareAndSwap(true, false) {
-			q.w.link.back(q) // the call was answered meanwhile
+		ct.disturbed()
+		ct.gone(what, ct.born.Add(time.Duration(began)), fmt.Errorf("no answer for %v", limit))
+		if ct.heardAt.Load() > began && ct.away.CompareAndSwap(true, false) {
+			ct.q.w.link.back(ct.q) // the call was answered meanwhile
 		}
 	}
 }
 
 // noticeLoss loses the session that claims if its validity has ended.
-func (q *queue) noticeLoss() {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	if q.session != nil && !q.dispatch.stopping && q.session.over() {
-		q.lose(q.session)
+func (g *guard) noticeLoss() {
+	g.q.mu.Lock()
+	defer g.q.mu.Unlock()
+	if g.q.session != nil && !g.q.dispatch.stopping && g.q.session.over() {
+		g.q.lose(g.q.session)
 	}
 }

@@ -109,7 +109,7 @@ func (l *life) now() stage {
 func drainingSince(queues []*queue) (since time.Time) {
 	for _, q := range queues {
 		q.mu.Lock()
-		at := q.stopping
+		at := q.drain.since
 		q.mu.Unlock()
 		if !at.IsZero() && (since.IsZero() || at.Before(since)) {
 			since = at
@@ -131,10 +131,10 @@ func (q *queue) problems(link *link, now time.Time) []health.Problem {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	ttl := q.w.cfg.SessionTTL
-	if st := &q.stuck; st.handlers > 0 {
+	if st := &q.guard.stuck; st.handlers > 0 {
 		severity := health.Degraded
 		// Handlers may wait for Redis, which no restart brings back.
-		if !st.full.IsZero() && q.served(gone) && now.Sub(st.full)-st.idle >= brokenAfter {
+		if !st.full.IsZero() && q.guard.served(gone) && now.Sub(st.full)-st.idle >= brokenAfter {
 			severity = health.Broken
 		}
 		add(health.HandlersStuck, severity, st.since, "%d handlers go on though their contexts have ended; %d of %d slots are free", st.handlers, q.slots.free(), q.slots.size)
@@ -142,7 +142,7 @@ func (q *queue) problems(link *link, now time.Time) []health.Problem {
 	if !q.keeper.clock.stepped.IsZero() && now.Sub(q.keeper.clock.stepped) < steppedFor {
 		add(health.ClockStepped, health.Degraded, q.keeper.clock.stepped, "the clock of Redis was set by %v", q.keeper.clock.by.Round(time.Millisecond))
 	}
-	if !q.stopping.IsZero() {
+	if !q.drain.since.IsZero() {
 		for i := range all {
 			all[i].Severity = min(all[i].Severity, health.Unready) // it ends anyway
 		}
@@ -150,7 +150,7 @@ func (q *queue) problems(link *link, now time.Time) []health.Problem {
 	}
 	switch s := q.session; {
 	case s == nil && !q.keeper.opened:
-		add(health.Starting, health.Unready, q.born, "no lease was granted yet")
+		add(health.Starting, health.Unready, q.contact.born, "no lease was granted yet")
 	case s == nil:
 		add(health.NoLease, health.Unready, q.keeper.vacated, "the lease has ended, and there is no other one yet")
 	case s.over():
@@ -163,17 +163,17 @@ func (q *queue) problems(link *link, now time.Time) []health.Problem {
 		add(health.LeaseLate, health.Degraded, s.renewedUntil.Add(-ttl/2), "no renewal for more than half of the lease's %v; %v are left",
 			ttl, s.renewedUntil.Sub(now).Round(time.Millisecond))
 	}
-	for call, r := range q.refusals {
+	for call, r := range q.contact.refusals {
 		add(health.Refused, health.Unready, r.since, "call %s: %s", call, r.why)
 	}
-	if q.standing.Layout > 0 {
-		text := fmt.Sprintf("the queue's layout is %d; update this program", q.standing.Layout)
-		if q.standing.Layout < store.Layout {
-			text = store.OldLayout(q.standing.Layout)
+	if q.standing.now.Layout > 0 {
+		text := fmt.Sprintf("the queue's layout is %d; update this program", q.standing.now.Layout)
+		if q.standing.now.Layout < store.Layout {
+			text = store.OldLayout(q.standing.now.Layout)
 		}
-		add(health.Outdated, health.Unready, q.stoodSince, "%s", text)
+		add(health.Outdated, health.Unready, q.standing.since, "%s", text)
 	}
-	_, noClaim := q.refusals["claim"]
+	_, noClaim := q.contact.refusals["claim"]
 	if since := q.waiting; !since.IsZero() && now.Sub(since) >= notClaimingAfter && q.canClaim() && !gone && !noClaim {
 		severity := health.Unready
 		if now.Sub(since) >= brokenAfter {
@@ -208,7 +208,7 @@ func (q *queue) expect(more bool) {
 func (q *queue) canClaim() bool {
 	d := q.dispatch
 	room := d.slots.free() > 0 && (d.bound == nil || d.bound.free() > 0)
-	return d.open && !d.stopping && (room || d.slots.reserved() > 0) && !q.standing.Paused && !q.standing.Away()
+	return d.open && !d.stopping && (room || d.slots.reserved() > 0) && !q.standing.now.Paused && !q.standing.now.Away()
 }
 
 // A refused call has Redis's answer to a kind of call, until one of the kind succeeds.
@@ -218,19 +218,19 @@ type refused struct {
 }
 
 // noteRefusal keeps that Redis refuses a kind of call which the queue can't do without.
-func (q *queue) noteRefusal(call string, since time.Time, err error) {
+func (ct *contact) noteRefusal(call string, since time.Time, err error) {
 	if !slices.Contains([]string{"claim", "renew", "open"}, call) {
 		return
 	}
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	if q.refusals == nil {
-		q.refusals = make(map[string]refused)
+	ct.q.mu.Lock()
+	defer ct.q.mu.Unlock()
+	if ct.refusals == nil {
+		ct.refusals = make(map[string]refused)
 	}
-	if old, ok := q.refusals[call]; ok {
+	if old, ok := ct.refusals[call]; ok {
 		since = old.since
 	}
-	q.refusals[call] = refused{since, publicReason(err)}
+	ct.refusals[call] = refused{since, publicReason(err)}
 }
 
 // publicReason says why a call failed, in words that have no address, no name and no secret.

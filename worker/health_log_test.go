@@ -49,13 +49,13 @@ func TestHangAfterAnAnswerMeanwhile(t *testing.T) {
 	q := still(t, 1)
 	slow := slowLog{Handler: slog.DiscardHandler, hit: make(chan struct{}), goOn: make(chan struct{})}
 	begin := time.Now()
-	q.failed("claim", begin, errors.New("one error"))
+	q.contact.failed("claim", begin, errors.New("one error"))
 	q.w.log = slog.New(slow)
 	var calls sync.WaitGroup
-	calls.Go(func() { q.failed("renew", begin, errors.New("another one")) })
+	calls.Go(func() { q.contact.failed("renew", begin, errors.New("another one")) })
 	<-slow.hit
-	calls.Go(func() { q.answered(begin) })
-	redistest.Eventually(t, func() bool { return !q.away.Load() }, "the answer is noted")
+	calls.Go(func() { q.contact.answered(begin) })
+	redistest.Eventually(t, func() bool { return !q.contact.away.Load() }, "the answer is noted")
 	slow.goOn <- struct{}{}
 	<-slow.hit // Redis is back
 	slow.goOn <- struct{}{}
@@ -64,8 +64,8 @@ func TestHangAfterAnAnswerMeanwhile(t *testing.T) {
 		t.Fatalf("after an answer: %v", got)
 	}
 	q.w.log = slog.New(slog.DiscardHandler)
-	q.waits[0].begin(q, time.Now())
-	q.reportHang(0)
+	q.contact.waits[0].begin(q, time.Now())
+	q.contact.reportHang(0)
 	if got := found(q, health.RedisAway, time.Now()); got != health.Unready {
 		t.Errorf("while a call hangs: %v", got)
 	}
@@ -77,17 +77,17 @@ func TestLateFailureIsNoOutage(t *testing.T) {
 	t.Parallel()
 	q := still(t, 1)
 	begin := time.Now()
-	q.answered(begin)
-	q.failed("renew", begin, errors.New("connection refused"))
+	q.contact.answered(begin)
+	q.contact.failed("renew", begin, errors.New("connection refused"))
 	if got := found(q, health.RedisAway, time.Now()); got != health.OK {
 		t.Errorf("a call that began before the last answer fails: %v", got)
 	}
-	q.failed("renew", time.Now(), errors.New("connection refused"))
+	q.contact.failed("renew", time.Now(), errors.New("connection refused"))
 	if got := found(q, health.RedisAway, time.Now()); got != health.Unready {
 		t.Errorf("a call that began after the last answer fails: %v", got)
 	}
-	q.answered(time.Now())
-	q.failed("renew", begin, refusal("NOREPLICAS"))
+	q.contact.answered(time.Now())
+	q.contact.failed("renew", begin, refusal("NOREPLICAS"))
 	if got := found(q, health.RedisAway, time.Now()); got != health.Unready {
 		t.Errorf("Redis refuses an old call: %v", got)
 	}

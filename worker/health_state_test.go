@@ -43,12 +43,12 @@ func TestNotClaiming(t *testing.T) {
 		"no job waits":              {false, brokenAfter, nil, health.OK},
 		"no slot is free":           {true, brokenAfter, func(q *queue) { sl := q.slots.take(1)[0]; sl.now = running(q.session, sl) }, health.OK},
 		"a claim hangs":             {true, brokenAfter, func(q *queue) { q.slots.take(1); q.expect(true) }, health.Broken},
-		"the queue is paused":       {true, brokenAfter, func(q *queue) { q.standing.Paused = true }, health.OK},
-		"the worker is quiet":       {true, brokenAfter, func(q *queue) { q.standing.Quiet = true }, health.OK},
+		"the queue is paused":       {true, brokenAfter, func(q *queue) { q.standing.now.Paused = true }, health.OK},
+		"the worker is quiet":       {true, brokenAfter, func(q *queue) { q.standing.now.Quiet = true }, health.OK},
 		"the bound has no room":     {true, brokenAfter, func(q *queue) { q.dispatch.bound = newBound(1); q.dispatch.bound.take(q.dispatch, 1, false) }, health.OK},
 		"a claim has all the room":  {true, brokenAfter, func(q *queue) { q.dispatch.bound = newBound(1); q.dispatch.reserve(); q.expect(true) }, health.Broken},
-		"Redis is away":             {true, brokenAfter, func(q *queue) { q.gone("claim", time.Now(), errors.New("no answer")) }, health.OK},
-		"Redis refuses":             {true, brokenAfter, func(q *queue) { q.failed("claim", time.Now(), refusal("NOPERM")) }, health.OK},
+		"Redis is away":             {true, brokenAfter, func(q *queue) { q.contact.gone("claim", time.Now(), errors.New("no answer")) }, health.OK},
+		"Redis refuses":             {true, brokenAfter, func(q *queue) { q.contact.failed("claim", time.Now(), refusal("NOPERM")) }, health.OK},
 		"a claim was answered":      {true, brokenAfter, func(q *queue) { answer(q, 1) }, health.OK},
 		"only others were answered": {true, brokenAfter, func(q *queue) { answer(q, 0) }, health.Broken},
 		"a renewal finds none":      {true, brokenAfter, func(q *queue) { q.expect(false) }, health.OK},
@@ -99,15 +99,15 @@ func TestStuckHandlersBreakAWorker(t *testing.T) {
 		"one of two":                 {1, time.Hour, nil, health.Degraded},
 		"both for a moment":          {2, 0, nil, health.Degraded},
 		"both for a minute":          {2, brokenAfter, nil, health.Broken},
-		"both while it drains":       {2, brokenAfter, func(q *queue) { q.stopping = time.Now() }, health.Unready},
-		"both while Redis is away":   {2, brokenAfter, func(q *queue) { q.gone("renew", time.Now(), errors.New("no answer")) }, health.Degraded},
+		"both while it drains":       {2, brokenAfter, func(q *queue) { q.drain.since = time.Now() }, health.Unready},
+		"both while Redis is away":   {2, brokenAfter, func(q *queue) { q.contact.gone("renew", time.Now(), errors.New("no answer")) }, health.Degraded},
 		"both after the lease ended": {2, brokenAfter, func(q *queue) { q.session.end(lock.ErrLost) }, health.Degraded},
 		"both after it was lost":     {2, brokenAfter, func(q *queue) { q.mu.Lock(); q.lose(q.session); q.mu.Unlock() }, health.Degraded},
-		"both, and Redis was away":   {2, brokenAfter, func(q *queue) { q.stuck.idle += time.Second }, health.Degraded},
+		"both, and Redis was away":   {2, brokenAfter, func(q *queue) { q.guard.stuck.idle += time.Second }, health.Degraded},
 	} {
 		q := still(t, 2)
 		getStuck(q, tc.stuck)
-		q.reportStuck()
+		q.guard.reportStuck()
 		if tc.but != nil {
 			tc.but(q)
 		}
@@ -130,8 +130,8 @@ func TestStuckHandlersKeepTheBound(t *testing.T) {
 	}{{0, health.Degraded}, {1, health.Degraded}, {1, health.Broken}} {
 		getStuck(other, tc.other)
 		for range 2 { // as the guard does, again and again
-			one.reportStuck()
-			other.reportStuck()
+			one.guard.reportStuck()
+			other.guard.reportStuck()
 		}
 		if got := found(one, health.HandlersStuck, time.Now().Add(brokenAfter)); got != tc.want {
 			t.Errorf("%d more: %v, want %v", tc.other, got, tc.want)
@@ -142,8 +142,8 @@ func TestStuckHandlersKeepTheBound(t *testing.T) {
 			other.dispatch.release(sl)
 		}
 	}
-	other.reportStuck()
-	one.reportStuck()
+	other.guard.reportStuck()
+	one.guard.reportStuck()
 	if got := found(one, health.HandlersStuck, time.Now().Add(brokenAfter)); got != health.Degraded {
 		t.Errorf("the handlers of another queue have returned: %v", got)
 	}
@@ -261,13 +261,13 @@ func TestProblemsOfAQueue(t *testing.T) {
 		t.Errorf("%+v", all)
 	}
 	q.mu.Lock()
-	q.heed(store.Hints{At: time.Now(), Standing: store.Standing{Layout: store.Protocol + 1}}, time.Now())
+	q.standing.heed(store.Hints{At: time.Now(), Standing: store.Standing{Layout: store.Protocol + 1}}, time.Now())
 	q.mu.Unlock()
 	all := q.problems(q.w.link, time.Now())
 	if len(all) != 1 || all[0].Code != health.Outdated || all[0].Severity != health.Unready || all[0].Since.IsZero() {
 		t.Errorf("%+v", all)
 	}
-	q.stopping = time.Now()
+	q.drain.since = time.Now()
 	if all := q.problems(q.w.link, time.Now()); slices.ContainsFunc(all, func(p health.Problem) bool { return p.Code == health.Outdated }) {
 		t.Errorf("it drains: %+v", all)
 	}

@@ -99,18 +99,18 @@ func (k *keeper) renewAll(ctx context.Context, ttl time.Duration) bool {
 		address := s.address
 		k.q.mu.Unlock()
 		start, began := lease.Now(), time.Now()
-		k.q.waits[lanes].begin(k.q, began)
+		k.q.contact.waits[lanes].begin(k.q, began)
 		alive, hints, err := k.q.own.Taking(times).Renew(ctx, s.id, ttl, address)
-		k.q.waits[lanes].end()
+		k.q.contact.waits[lanes].end()
 		if err == nil && alive { // else it wrote nothing, and Redis may refuse to
-			k.q.answered(began)
+			k.q.contact.answered(began)
 		} else {
-			k.q.slow(began, time.Now())
+			k.q.contact.slow(began, time.Now())
 		}
 		switch {
 		case err != nil:
 			if ctx.Err() == nil {
-				k.q.failed("renew", began, err)
+				k.q.contact.failed("renew", began, err)
 				k.q.mu.Lock()
 				s.failure = err
 				if !s.failing && !s.lost { // once an outage
@@ -121,7 +121,7 @@ func (k *keeper) renewAll(ctx context.Context, ttl time.Duration) bool {
 			}
 			ok = false
 		case !alive:
-			k.q.recall(s, &store.ClaimReply{Hints: hints})
+			k.q.memory.recall(s, &store.ClaimReply{Hints: hints})
 			k.q.mu.Lock()
 			k.q.lose(s)
 			k.q.mu.Unlock()
@@ -130,7 +130,7 @@ func (k *keeper) renewAll(ctx context.Context, ttl time.Duration) bool {
 			times, k.times = nil, nil
 			k.noteClock(hints.At, start, lease.Now())
 			k.q.expect(hints.More)
-			k.q.follow(hints, began)
+			k.q.keeper.follow(hints, began)
 			k.relisten(s, hints, address)
 			if hints.Cancels {
 				k.lookForCancels()
@@ -163,7 +163,7 @@ func (k *keeper) relisten(s *session, h store.Hints, address string) {
 		k.q.listener.distrust(s)
 	}
 	k.q.mu.Lock()
-	forgotten := !h.Idle && k.q.idle() && s == k.q.session && !k.q.standing.Away()
+	forgotten := !h.Idle && k.q.idle() && s == k.q.session && !k.q.standing.now.Away()
 	k.q.mu.Unlock()
 	if forgotten {
 		k.q.hint(false)
@@ -177,30 +177,30 @@ func (k *keeper) open(ctx context.Context, ttl time.Duration) bool {
 		return false
 	}
 	start, began := lease.Now(), time.Now()
-	k.q.waits[lanes].begin(k.q, began)
+	k.q.contact.waits[lanes].begin(k.q, began)
 	alive, hints, err := k.q.own.Taking(k.takeTimes()).Open(ctx, s.id, ttl)
-	k.q.waits[lanes].end()
+	k.q.contact.waits[lanes].end()
 	if err != nil {
 		if ctx.Err() == nil {
-			k.q.failed("open", began, err)
+			k.q.contact.failed("open", began, err)
 		}
 		return false
 	}
-	k.q.answered(began)
+	k.q.contact.answered(began)
 	if !alive || !s.validity.Extend(start, ttl) {
 		return false
 	}
 	k.noteClock(hints.At, start, lease.Now())
 	k.q.mu.Lock()
-	delete(k.q.refusals, "open")
-	delete(k.q.refusals, "renew") // another session is renewed from now on
+	delete(k.q.contact.refusals, "open")
+	delete(k.q.contact.refusals, "renew") // another session is renewed from now on
 	s.prolong(time.Now())
 	s.opened, s.written = hints.At, hints.At
 	k.q.claimUnder(s)
 	k.q.sessions = append(k.q.sessions, s)
 	k.q.mu.Unlock()
 	k.times = nil // they came with it
-	k.q.follow(hints, began)
+	k.q.keeper.follow(hints, began)
 	k.q.hint(false)
 	k.q.listener.update()
 	if !k.begun {
@@ -216,7 +216,7 @@ func (k *keeper) renewed(s *session, start lease.Instant, at time.Time, ttl time
 	s.prolong(time.Now())
 	s.written = at
 	s.failing, s.failure = false, nil
-	delete(k.q.refusals, "renew")
+	delete(k.q.contact.refusals, "renew")
 	k.q.mu.Unlock()
 	s.validity.Extend(start, ttl)
 	k.q.w.leases.LeaseRenewed(k.q.base, k.q.store.Name())
@@ -282,7 +282,7 @@ func (k *keeper) sweep(ctx context.Context) {
 		began := time.Now()
 		dropped, err := k.q.own.Sweep(ctx)
 		if err != nil && ctx.Err() == nil {
-			k.q.failed("sweep", began, err)
+			k.q.contact.failed("sweep", began, err)
 			k.q.hint(true) // a lane's call says when Redis is back
 		}
 		if dropped == 0 || time.Since(k.swept) > k.q.w.cfg.SessionTTL/6 { // a renewal is due
@@ -297,4 +297,16 @@ func newBackoff(ttl time.Duration) *backoff.ExponentialBackOff {
 		backoff.WithInitialInterval(10*time.Millisecond),
 		backoff.WithMaxInterval(min(ttl/10, time.Second)),
 		backoff.WithMaxElapsedTime(0))
+}
+
+// follow acts on the hints of a call's reply.
+func (k *keeper) follow(h store.Hints, began time.Time) {
+	if h.More {
+		k.q.hint(false)
+	}
+	k.q.mu.Lock()
+	k.q.standing.heed(h, began)
+	k.q.armTimer(began, h.Next)
+	k.q.mu.Unlock()
+	k.q.offer(h.Expired)
 }

@@ -67,7 +67,7 @@ func (l *link) miss(q *queue, a absence) {
 	l.show.Lock()
 	defer l.show.Unlock()
 	l.away[q] = a
-	q.away.Store(true)
+	q.contact.away.Store(true)
 }
 
 // serves notes that a queue is served. mu is held. The queue's flag changes in the same step, as in miss.
@@ -75,7 +75,7 @@ func (l *link) serves(q *queue) {
 	l.show.Lock()
 	defer l.show.Unlock()
 	delete(l.away, q)
-	q.away.Store(false)
+	q.contact.away.Store(false)
 }
 
 // open notes that a queue has its first session.

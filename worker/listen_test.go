@@ -55,7 +55,7 @@ func TestMoreSlotsAreUsed(t *testing.T) {
 	t.Parallel()
 	q := still(t, 1)
 	q.apply(q.looks(), &store.ClaimReply{Alive: true, Hints: store.Hints{Next: -1}})
-	q.follow(store.Hints{Idle: true, Next: -1, Slots: 3}, time.Now())
+	q.keeper.follow(store.Hints{Idle: true, Next: -1, Slots: 3}, time.Now())
 	if c := q.looks(); c == nil || c.Want != 3 {
 		t.Errorf("it has three slots, and claims %+v", c)
 	}
@@ -217,7 +217,7 @@ func TestNextCountsFromTheCall(t *testing.T) {
 		t.Errorf("after a claim the alarm is set to %v, want %v", at(), want)
 	}
 	began := c.began.Add(-time.Minute)
-	q.follow(store.Hints{Idle: true, Next: time.Hour}, began)
+	q.keeper.follow(store.Hints{Idle: true, Next: time.Hour}, began)
 	if want := began.Add(time.Hour); !at().Equal(want) {
 		t.Errorf("after a renewal the alarm is set to %v, want %v", at(), want)
 	}

@@ -7,44 +7,60 @@ import (
 	"net"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 )
 
+// A contact knows whether Redis answers a queue's calls. Lanes, keeper, reclaimer and copier note how their calls end, and the guard looks for calls
+// that hang.
+type contact struct {
+	q    *queue
+	born time.Time // what heardAt and waits count from, in ns
+
+	away    atomic.Bool     // the last call was not served; changed by the worker's link
+	heardAt atomic.Int64    // when a call was last answered
+	waits   [lanes + 1]wait // of each lane, and of the keeper
+
+	// The queue's mu guards these.
+	outage   time.Time          // when Redis was last known not to be there in time
+	refusals map[string]refused // kinds of calls that Redis refuses
+}
+
 // failed notes that a call did not reach Redis, or that Redis refused it. began is when the call began.
-func (q *queue) failed(what string, began time.Time, err error) {
+func (ct *contact) failed(what string, began time.Time, err error) {
 	if errors.Is(err, redis.ErrClosed) {
-		q.closed(err)
+		ct.closed(err)
 		return
 	}
 	var answer redis.Error
 	refused := errors.As(err, &answer)
 	away := isOutage(err)
 	if away || what == "renew" || what == "open" { // if this worker can't renew, others perhaps can't either
-		q.disturbed()
+		ct.disturbed()
 	}
 	// A call that gets no answer for long says nothing new if another one was answered meanwhile: an outage that was over before may have cut it.
-	if away && (refused || q.heardAt.Load() <= int64(began.Sub(q.born))) {
-		if q.gone(what, began, err) {
+	if away && (refused || ct.heardAt.Load() <= int64(began.Sub(ct.born))) {
+		if ct.gone(what, began, err) {
 			return
 		}
 	}
 	if refused {
-		q.noteRefusal(what, began, err)
+		ct.noteRefusal(what, began, err)
 	}
-	q.warn("call:"+what+":"+errorKind(err), "signalbox: a call to Redis failed, and is made again", "call", what, "error", err)
+	ct.q.warn("call:"+what+":"+errorKind(err), "signalbox: a call to Redis failed, and is made again", "call", what, "error", err)
 }
 
 // gone notes that the queue is not served since the given time. It reports whether that is an outage.
-func (q *queue) gone(what string, since time.Time, err error) bool {
-	return q.w.link.lost(q, what, since, err)
+func (ct *contact) gone(what string, since time.Time, err error) bool {
+	return ct.q.w.link.lost(ct.q, what, since, err)
 }
 
 // closed ends the worker because its client was closed. At the end of a drain, calls of the worker's own client end the same way.
-func (q *queue) closed(err error) {
-	q.w.end(fmt.Errorf("worker: the client was closed while Run was under way; end Run's context and wait for Run to return before Close: %w", err))
+func (ct *contact) closed(err error) {
+	ct.q.w.end(fmt.Errorf("worker: the client was closed while Run was under way; end Run's context and wait for Run to return before Close: %w", err))
 }
 
 // outages are the first words of Redis's errors in an outage. In an outage Redis refuses all workers for a while: it doesn't serve yet,
@@ -74,29 +90,29 @@ func isCut(err error) bool {
 }
 
 // answered notes that a call that began at start was answered.
-func (q *queue) answered(start time.Time) {
+func (ct *contact) answered(start time.Time) {
 	now := time.Now()
-	q.heardAt.Store(int64(now.Sub(q.born)))
-	if q.away.Load() && q.away.CompareAndSwap(true, false) {
-		q.disturbed() // the outage ends now for other workers as well
-		q.w.link.back(q)
-		q.hint(true) // a wake-up may have been lost with a connection
+	ct.heardAt.Store(int64(now.Sub(ct.born)))
+	if ct.away.Load() && ct.away.CompareAndSwap(true, false) {
+		ct.disturbed() // the outage ends now for other workers as well
+		ct.q.w.link.back(ct.q)
+		ct.q.hint(true) // a wake-up may have been lost with a connection
 	}
-	q.slow(start, now)
+	ct.slow(start, now)
 }
 
 // slow notes if a call took so long that renewals of other workers may have been late as well.
-func (q *queue) slow(start, end time.Time) {
-	if end.Sub(start) >= q.w.cfg.SessionTTL/3 {
-		q.disturbed()
+func (ct *contact) slow(start, end time.Time) {
+	if end.Sub(start) >= ct.q.w.cfg.SessionTTL/3 {
+		ct.disturbed()
 	}
 }
 
 // disturbed notes that other workers may have been unable to renew their sessions until now. See calm.
-func (q *queue) disturbed() {
-	q.mu.Lock()
-	q.outage = time.Now()
-	q.mu.Unlock()
+func (ct *contact) disturbed() {
+	ct.q.mu.Lock()
+	ct.outage = time.Now()
+	ct.q.mu.Unlock()
 }
 
 // errorKind returns the common part of errors with the same cause. That is the first word of Redis's reply, or the innermost error,

@@ -54,7 +54,7 @@ func (q *queue) calm(ctx context.Context) bool {
 	for {
 		now := time.Now()
 		q.mu.Lock()
-		end := q.outage.Add(interval)
+		end := q.contact.outage.Add(interval)
 		late := q.session == nil || q.session.late(now)
 		q.mu.Unlock()
 		switch {
@@ -92,7 +92,7 @@ func (q *queue) reclaimSession(ctx context.Context, id string) {
 		r, err := recovery.Next(ctx)
 		if err != nil {
 			if ctx.Err() == nil {
-				q.failed("reclaim", began, err)
+				q.contact.failed("reclaim", began, err)
 			}
 			// It is reported again by the next call.
 			q.mu.Lock()

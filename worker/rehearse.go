@@ -38,7 +38,7 @@ func (w *Worker) rehearse(ctx context.Context, job *signalbox.Job) testseam.Verd
 	s := store.New(w.rdb, w.cfg.Namespace, job.Queue)
 	q := newQueue(w, s, s, 1, nil)
 	base := trace.ContextWithSpanContext(baggage.ContextWithoutBaggage(context.WithoutCancel(ctx)), trace.SpanContext{})
-	q.base = signalbox.WithHoldBack(signalbox.WithDraining(base, q.draining), func(context.Context, time.Time) error { return nil })
+	q.base = signalbox.WithHoldBack(signalbox.WithDraining(base, q.drain.sign), func(context.Context, time.Time) error { return nil })
 	held := &session{queue: q, id: store.NewSession(w.id), validity: lease.NewValidity(q.base)}
 	held.validity.Extend(lease.Now(), rehearsalLease)
 	defer held.end(context.Canceled)
@@ -72,7 +72,7 @@ func (w *Worker) rehearse(ctx context.Context, job *signalbox.Job) testseam.Verd
 func (q *queue) rehearseShutdown(ctx context.Context, held *session) func() {
 	over := make(chan struct{})
 	stop := context.AfterFunc(ctx, func() {
-		close(q.draining)
+		close(q.drain.sign)
 		if q.w.cfg.DrainTimeout > 0 {
 			select {
 			case <-over:

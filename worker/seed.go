@@ -32,7 +32,7 @@ func (s *settings) seed(ctx context.Context, what string) bool {
 	cfg := s.q.w.cfg.Queues[s.q.store.Name()]
 	if err := s.seedFields(ctx, &cfg); err != nil {
 		if ctx.Err() == nil {
-			s.q.failed(what, began, err)
+			s.q.contact.failed(what, began, err)
 		}
 		return false
 	}

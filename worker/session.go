@@ -74,8 +74,8 @@ func (s *session) late(now time.Time) bool {
 // held.
 func (s *session) prolong(now time.Time) {
 	q := s.queue
-	if s.late(now) && (q.keeper.opened || !q.outage.IsZero()) { // else it is the first one, at the first try
-		q.outage = now
+	if s.late(now) && (q.keeper.opened || !q.contact.outage.IsZero()) { // else it is the first one, at the first try
+		q.contact.outage = now
 	}
 	s.renewedUntil = now.Add(q.w.cfg.SessionTTL)
 }
@@ -92,7 +92,7 @@ func (q *queue) lose(s *session) {
 	s.end(lock.ErrLost)
 	if s == q.session {
 		q.claimUnder(nil)
-		q.outage = time.Now() // others' sessions may have ended for the same reason
+		q.contact.outage = time.Now() // others' sessions may have ended for the same reason
 		if s.calls == 0 && s.running == 0 && s.unconfirmed == 0 {
 			q.sessions = without(q.sessions, s)
 		}
@@ -117,15 +117,3 @@ func (q *queue) lose(s *session) {
 
 // end ends the contexts of the session's handlers.
 func (s *session) end(cause error) { s.validity.End(cause) }
-
-// follow acts on the hints of a call's reply.
-func (q *queue) follow(h store.Hints, began time.Time) {
-	if h.More {
-		q.hint(false)
-	}
-	q.mu.Lock()
-	q.heed(h, began)
-	q.armTimer(began, h.Next)
-	q.mu.Unlock()
-	q.offer(h.Expired)
-}

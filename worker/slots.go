@@ -20,16 +20,17 @@ type slot struct {
 // Slots hold a queue's deliveries. Their number can change at any time. The queue's mu guards them and is held when methods are called.
 // The methods start and close are called without it.
 type slots struct {
-	run      func(*delivery)
-	size     int            // how many slots there should be
-	all      []*slot        // all slots; more than size while surplus slots still have a delivery
-	unused   []*slot        // the slots without a delivery; the last one is taken first
-	left     []*slot        // slots that were left with a delivery; others have their places
-	handlers sync.WaitGroup // counts the slots' goroutines
+	run        func(*delivery)
+	size       int            // how many slots there should be
+	configured int            // how many there should be by Config
+	all        []*slot        // all slots; more than size while surplus slots still have a delivery
+	unused     []*slot        // the slots without a delivery; the last one is taken first
+	left       []*slot        // slots that were left with a delivery; others have their places
+	handlers   sync.WaitGroup // counts the slots' goroutines
 }
 
 func newSlots(n int, run func(*delivery)) *slots {
-	s := &slots{run: run}
+	s := &slots{run: run, configured: n}
 	s.resize(n)
 	return s
 }

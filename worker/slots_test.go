@@ -168,7 +168,7 @@ func TestRoomOfALeftSlot(t *testing.T) {
 	b.take(q.dispatch, 1, false)
 	sl := q.slots.take(1)[0]
 	sl.now = running(q.session, sl)
-	if !q.freeSlot(sl) || q.slots.free() != 1 || b.free() != 1 {
+	if !q.guard.freeSlot(sl) || q.slots.free() != 1 || b.free() != 1 {
 		t.Errorf("%d slots are free, and the bound has room for %d", q.slots.free(), b.free())
 	}
 	q.dispatch.release(sl)
@@ -187,7 +187,7 @@ func TestLeftSlotsAreBounded(t *testing.T) {
 		sl := q.slots.take(1)[0]
 		sl.now = running(q.session, sl)
 		b.take(q.dispatch, 1, false)
-		return sl, q.freeSlot(sl)
+		return sl, q.guard.freeSlot(sl)
 	}
 	var left *slot
 	for i, q := range []*queue{one, other, one, other} {

@@ -6,72 +6,81 @@ import (
 	"github.com/signalbox-go/signalbox/internal/store"
 )
 
+// A standing is what Redis last said of a queue, and since when it says so. The queue's mu guards it.
+type standing struct {
+	q     *queue
+	now   store.Standing
+	at    time.Time // when Redis said it, by its clock
+	taken time.Time // when its reply was taken, by our clock
+	since time.Time // when Redis first said it, by our clock
+}
+
 // heed acts on the queue's standing in a reply: whether the queue gives jobs to this worker. It logs each change. A worker that is too
 // old for the queue doesn't wait for wake-up markers, since other workers can use them. It asks again when it renews its session.
 //
 // began is when the call began. An older reply may arrive after a newer one, and is ignored. Two clocks decide which reply is older:
-// this process's, and Redis's. One alone is not enough, since calls overlap and Redis's clock may be set back. q.mu is held.
-func (q *queue) heed(h store.Hints, began time.Time) {
-	if h.At.Before(q.stood) && began.Before(q.stoodAt) {
+// this process's, and Redis's. One alone is not enough, since calls overlap and Redis's clock may be set back. The queue's mu is held.
+func (st *standing) heed(h store.Hints, began time.Time) {
+	if h.At.Before(st.at) && began.Before(st.taken) {
 		return
 	}
-	q.resize(h.Slots)
-	before, now := q.standing, h.Standing
-	q.standing, q.stood, q.stoodAt = now, h.At, time.Now()
+	st.resize(h.Slots)
+	before, now := st.now, h.Standing
+	st.now, st.at, st.taken = now, h.At, time.Now()
 	if now == before {
 		return
 	}
-	q.stoodSince = q.stoodAt
-	stopping := q.dispatch.stopping
-	q.mu.later(func() {
+	st.since = st.taken
+	stopping := st.q.dispatch.stopping
+	st.q.mu.later(func() {
 		switch {
 		case now.Layout > 0:
 			text := "signalbox: this worker is too old for the queue: it settles the jobs that it has and takes no others; update it"
 			if now.Layout < store.Layout {
 				text = "signalbox: " + store.OldLayout(now.Layout)
 			}
-			q.log.Error(text, "layout", now.Layout, "known", store.Protocol)
+			st.q.log.Error(text, "layout", now.Layout, "known", store.Protocol)
 		case before.Layout > 0:
-			q.log.Info("signalbox: this worker is no longer too old for the queue")
+			st.q.log.Info("signalbox: this worker is no longer too old for the queue")
 		}
 		switch {
 		case now.Paused && !before.Paused:
-			q.log.Info("signalbox: the queue is paused: jobs wait until it is resumed")
+			st.q.log.Info("signalbox: the queue is paused: jobs wait until it is resumed")
 		case before.Paused && !now.Paused && now.Layout == 0:
-			q.log.Info("signalbox: the queue is resumed")
+			st.q.log.Info("signalbox: the queue is resumed")
 		}
 		switch {
 		case stopping: // it drains already, and its own calls have said so to Redis
 		case now.Stop && !before.Stop:
-			q.log.Info("signalbox: this worker was asked to stop: it drains, and Run returns")
-			q.w.stop()
+			st.q.log.Info("signalbox: this worker was asked to stop: it drains, and Run returns")
+			st.q.w.stop()
 		case now.Quiet && !before.Quiet:
-			q.log.Info("signalbox: this worker is quiet: it takes no more jobs of the queue; those that it has go on")
+			st.q.log.Info("signalbox: this worker is quiet: it takes no more jobs of the queue; those that it has go on")
 		case before.Quiet && now == (store.Standing{}):
-			q.log.Info("signalbox: this worker is no longer quiet: it takes jobs of the queue")
+			st.q.log.Info("signalbox: this worker is no longer quiet: it takes jobs of the queue")
 		}
 	})
 	if now.Away() != before.Away() {
-		q.dispatch.hint(false)
+		st.q.dispatch.hint(false)
 	}
 }
 
-// resize gives the queue as many slots as its settings say. If set is 0, the worker's Config counts. It logs a change. q.mu is held.
-func (q *queue) resize(set int) {
+// resize gives the queue as many slots as its settings say. If set is 0, the worker's Config counts. It logs a change. The queue's mu is held.
+func (st *standing) resize(set int) {
 	want := set
 	if want == 0 {
-		want = q.configured
+		want = st.q.slots.configured
 	}
-	before := q.slots.size
+	before := st.q.slots.size
 	if want == before {
 		return
 	}
-	q.slots.resize(want)
-	q.mu.later(func() {
-		q.log.Info("signalbox: the queue has another number of slots here", "slots", want, "before", before, "by", settingsOr(set))
+	st.q.slots.resize(want)
+	st.q.mu.later(func() {
+		st.q.log.Info("signalbox: the queue has another number of slots here", "slots", want, "before", before, "by", settingsOr(set))
 	})
 	if want > before {
-		q.dispatch.hint(false)
+		st.q.dispatch.hint(false)
 	}
 }
 

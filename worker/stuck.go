@@ -65,15 +65,15 @@ func (l *late) add(d *delivery, lasts time.Duration) {
 // reportStuck warns of deliveries that last longer than their contexts. It reports handlers that still run: in the log, in metrics,
 // and to Redis for package inspect. It frees their slots if the policy says so. It reports middleware
 // separately, which runs before its handler is called or after the handler has returned.
-func (q *queue) reportStuck() {
-	ended := q.ended()
+func (g *guard) reportStuck() {
+	ended := g.ended()
 	now, full := time.Now(), time.Time{}
 	var handlers, others late
 	var fresh []*delivery
 	kept := 0
-	_, _, away := q.w.link.absence(q)
-	q.mu.Lock()
-	news := q.unstick(ended)
+	_, _, away := g.q.w.link.absence(g.q)
+	g.q.mu.Lock()
+	news := g.unstick(ended)
 	for _, d := range ended {
 		if d.returned || d.slot.now != d {
 			continue
@@ -82,19 +82,19 @@ func (q *queue) reportStuck() {
 			d.over = now
 		}
 		lasts := now.Sub(d.over)
-		if lasts < q.w.cfg.StuckAfter {
+		if lasts < g.q.w.cfg.StuckAfter {
 			continue
 		}
-		k := q.w.kinds[d.kind]
-		if !d.isInside(k, q.w) {
+		k := g.q.w.kinds[d.kind]
+		if !d.isInside(k, g.q.w) {
 			others.add(d, lasts)
 			continue
 		}
 		if !d.stuck {
 			fresh, news = append(fresh, d), true
-			q.setStuck(d, true)
+			g.setStuck(d, true)
 		}
-		if !d.slot.left && q.w.whenStuck(k) == FreeSlot && q.freeSlot(d.slot) {
+		if !d.slot.left && g.q.w.whenStuck(k) == FreeSlot && g.freeSlot(d.slot) {
 			news = true
 		}
 		handlers.add(d, lasts)
@@ -105,49 +105,49 @@ func (q *queue) reportStuck() {
 			}
 		}
 	}
-	before := q.stuck
-	q.stuck = stuckHandlers{since: now.Add(-handlers.longest), looked: now}
+	before := g.stuck
+	g.stuck = stuckHandlers{since: now.Add(-handlers.longest), looked: now}
 	for _, n := range handlers.kinds {
-		q.stuck.handlers += n
+		g.stuck.handlers += n
 	}
-	q.stuck.full = q.dispatch.bound.keep(q.dispatch, keep{kept, full})
-	if kept > 0 && kept == len(q.slots.all) {
-		q.stuck.full = full
+	g.stuck.full = g.q.dispatch.bound.keep(g.q.dispatch, keep{kept, full})
+	if kept > 0 && kept == len(g.q.slots.all) {
+		g.stuck.full = full
 	}
-	q.stuck.idle = q.idled(&before, now, away)
-	q.mu.Unlock()
+	g.stuck.idle = g.idled(&before, now, away)
+	g.q.mu.Unlock()
 	if len(fresh) > 0 {
-		q.takeStacks(fresh)
+		g.takeStacks(fresh)
 	}
 	if news {
-		q.keeper.tellStuck()
+		g.q.keeper.tellStuck()
 	}
-	q.warnStuck(&handlers, &others)
+	g.warnStuck(&handlers, &others)
 }
 
 // idled returns for how long of the time since stuck handlers keep all slots they may have waited for Redis: it was away, or the lease had
-// ended. That is measured from one look of the guard to the next, and the time before the first look counts. before is what the guard saw last. q.mu is held.
-func (q *queue) idled(before *stuckHandlers, now time.Time, away bool) time.Duration {
-	st := &q.stuck
+// ended. That is measured from one look of the guard to the next, and the time before the first look counts. before is what the guard saw last. The queue's mu is held.
+func (g *guard) idled(before *stuckHandlers, now time.Time, away bool) time.Duration {
+	st := &g.stuck
 	switch {
 	case st.full.IsZero():
 		return 0
 	case !st.full.Equal(before.full):
 		return now.Sub(st.full)
-	case !q.served(away):
+	case !g.served(away):
 		return before.idle + now.Sub(before.looked)
 	}
 	return before.idle
 }
 
-// served reports whether handlers that wait for Redis would go on. away says whether it is. q.mu is held.
-func (q *queue) served(away bool) bool { return !away && q.session != nil && !q.session.over() }
+// served reports whether handlers that wait for Redis would go on. away says whether it is. The queue's mu is held.
+func (g *guard) served(away bool) bool { return !away && g.q.session != nil && !g.q.session.over() }
 
 // unstick forgets the ends of contexts after which middleware has called the handler again with another context, that goes on. It
-// reports whether such a handler was stuck. q.mu is held.
-func (q *queue) unstick(ended []*delivery) (news bool) {
+// reports whether such a handler was stuck. The queue's mu is held.
+func (g *guard) unstick(ended []*delivery) (news bool) {
 	var over map[*delivery]bool
-	for d := range q.slots.running() {
+	for d := range g.q.slots.running() {
 		if d.over.IsZero() || d.returned {
 			continue
 		}
@@ -159,18 +159,18 @@ func (q *queue) unstick(ended []*delivery) (news bool) {
 		}
 		if !over[d] {
 			news = news || d.stuck
-			q.setStuck(d, false)
+			g.setStuck(d, false)
 			d.over, d.stack = time.Time{}, ""
 		}
 	}
 	return news
 }
 
-// ended returns the running deliveries whose handlers' contexts have ended. These may be the user's: they are asked without q.mu.
-func (q *queue) ended() []*delivery {
+// ended returns the running deliveries whose handlers' contexts have ended. These may be the user's: they are asked without the queue's mu.
+func (g *guard) ended() []*delivery {
 	var over, ask []*delivery
-	q.mu.Lock()
-	for d := range q.slots.running() {
+	g.q.mu.Lock()
+	for d := range g.q.slots.running() {
 		switch {
 		case d.Err() != nil:
 			over = append(over, d)
@@ -178,7 +178,7 @@ func (q *queue) ended() []*delivery {
 			ask = append(ask, d)
 		}
 	}
-	q.mu.Unlock()
+	g.q.mu.Unlock()
 	for _, d := range ask {
 		if ctx := d.inner.Load(); ctx != nil && (*ctx).Err() != nil {
 			over = append(over, d)
@@ -193,8 +193,8 @@ func (d *delivery) isInside(k *kind, w *Worker) bool {
 	return plain || d.inner.Load() != nil || d.phase.Load() == inside
 }
 
-// setStuck notes whether the delivery's handler is stuck. q.mu is held.
-func (q *queue) setStuck(d *delivery, stuck bool) {
+// setStuck notes whether the delivery's handler is stuck. The queue's mu is held.
+func (g *guard) setStuck(d *delivery, stuck bool) {
 	if d.stuck == stuck {
 		return
 	}
@@ -203,42 +203,42 @@ func (q *queue) setStuck(d *delivery, stuck bool) {
 	if !stuck {
 		n = -1
 	}
-	q.mu.later(func() { q.w.consumer.Stuck(q.base, q.store.Name(), q.w.metricKind(&d.claimed), n) })
+	g.q.mu.later(func() { g.q.w.consumer.Stuck(g.q.base, g.q.store.Name(), g.q.w.metricKind(&d.claimed), n) })
 }
 
 // freeSlot has another job take the place of a handler that doesn't return, unless as many handlers as there are slots go on beside
-// theirs, or as many as the bound allows over all queues, or the queue drains. It reports whether it did. q.mu is held.
-func (q *queue) freeSlot(sl *slot) bool {
-	if q.dispatch.stopping || len(q.slots.left) >= q.slots.size || !q.dispatch.bound.leave() {
+// theirs, or as many as the bound allows over all queues, or the queue drains. It reports whether it did. The queue's mu is held.
+func (g *guard) freeSlot(sl *slot) bool {
+	if g.q.dispatch.stopping || len(g.q.slots.left) >= g.q.slots.size || !g.q.dispatch.bound.leave() {
 		return false
 	}
-	q.slots.leave(sl)
-	q.dispatch.putRoom(1)
-	q.dispatch.summon()
+	g.q.slots.leave(sl)
+	g.q.dispatch.putRoom(1)
+	g.q.dispatch.summon()
 	return true
 }
 
 // warnStuck logs what reportStuck has found.
-func (q *queue) warnStuck(handlers, others *late) {
+func (g *guard) warnStuck(handlers, others *late) {
 	if d := handlers.first; d != nil {
-		q.mu.Lock()
+		g.q.mu.Lock()
 		stack := d.stack
-		q.mu.Unlock()
-		q.warn("stuck", "signalbox: handlers ignore that their context has ended, and keep their slots",
+		g.q.mu.Unlock()
+		g.q.warn("stuck", "signalbox: handlers ignore that their context has ended, and keep their slots",
 			"kinds", handlers.kinds, "longest", handlers.longest.Round(time.Millisecond).String(), "freed", handlers.freed,
 			"job", d.id, "token", d.token, "stack", stack)
 	}
 	if others.first != nil {
-		q.warn("stuck:middleware", "signalbox: middleware goes on though its context has ended, and keeps slots; handlers do not run: does a named lock wait for Redis?",
+		g.q.warn("stuck:middleware", "signalbox: middleware goes on though its context has ended, and keeps slots; handlers do not run: does a named lock wait for Redis?",
 			"kinds", others.kinds, "longest", others.longest.Round(time.Millisecond).String())
 	}
 }
 
 // takeStacks keeps with the deliveries the stacks of their handlers' goroutines.
-func (q *queue) takeStacks(deliveries []*delivery) {
+func (g *guard) takeStacks(deliveries []*delivery) {
 	stacks := stacksOf(deliveries)
-	q.mu.Lock()
-	defer q.mu.Unlock()
+	g.q.mu.Lock()
+	defer g.q.mu.Unlock()
 	for _, d := range deliveries {
 		d.stack = stacks[d.slot.goroutine.Load()]
 	}

@@ -242,7 +242,7 @@ func (w *Worker) Run(ctx context.Context) (err error) {
 	}
 	if waited { // so did other workers, whose sessions have ended meanwhile
 		for _, q := range queues {
-			q.disturbed()
+			q.contact.disturbed()
 		}
 	}
 	w.checkPool(ctx, stores)
