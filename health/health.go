@@ -81,7 +81,7 @@ const (
 	// NotClaiming: a worker has free slots and jobs wait, and it takes none. It is seen by renewals, each third of SessionTTL, and reported
 	// when it has lasted for 10 s. After a minute it is Broken.
 	NotClaiming Code = "not-claiming"
-	// Outdated: the queue needs a newer release than this one. Known with the next call.
+	// Outdated: the queue has a layout that this release doesn't know. Mostly it needs a newer release. The detail says what to do. Known with the next call.
 	Outdated Code = "outdated"
 	// HandlersStuck: handlers go on though their contexts have ended. Known within half a second after worker.Config.StuckAfter. It is Broken
 	// when no slot of a queue is left for a minute.

@@ -9,7 +9,6 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/signalbox-go/signalbox"
 	"github.com/signalbox-go/signalbox/internal/store"
 )
 
@@ -85,6 +84,9 @@ func (l *loop) announce(ctx context.Context, now time.Time) time.Duration {
 				l.unannounced(some, whole, got, err)
 				return
 			}
+			if whole { // a reminder says nothing of the layout
+				l.fits()
+			}
 			n.said = n.said && len(n.fresh) > 0
 			for i := range some {
 				name := some[i].Name()
@@ -98,13 +100,15 @@ func (l *loop) announce(ctx context.Context, now time.Time) time.Duration {
 	return longestSleep
 }
 
-// unannounced handles a call about entries that failed. If Redis can't be reached, or if this scheduler is too old for the queue, the log has
+// unannounced handles a call about entries that failed. If Redis can't be reached, or if this release doesn't know the queue's layout, the log has
 // another line for it.
 func (l *loop) unannounced(some []store.Notice, whole bool, at time.Time, err error) {
 	n := &l.notices
 	var refused redis.Error
 	late := errors.Is(err, context.DeadlineExceeded) || errors.Is(err, os.ErrDeadlineExceeded)
-	if !n.said && (late || errors.As(err, &refused) && !errors.Is(err, signalbox.ErrOutdated)) {
+	if layout := misfit(err); layout != nil {
+		l.fitsNot(layout)
+	} else if !n.said && (late || errors.As(err, &refused)) {
 		n.said = true
 		l.s.log.Warn("scheduler: cron: entries could not be described to tools; it is tried again, and ticks go on",
 			"queue", l.queue, "entries", len(some), "error", explain(err))

@@ -27,7 +27,7 @@ const (
 func judge(err error) verdict {
 	var reply redis.Error
 	switch {
-	case errors.Is(err, redis.ErrClosed), errors.Is(err, store.ErrStale), errors.Is(err, signalbox.ErrOutdated):
+	case errors.Is(err, redis.ErrClosed), errors.Is(err, store.ErrStale), misfit(err) != nil:
 		return final
 	case !errors.As(err, &reply):
 		return again
@@ -38,6 +38,13 @@ func judge(err error) verdict {
 		}
 	}
 	return final
+}
+
+// misfit returns the part of the error of a call that says that the queue's layout isn't one of this release, or nil. The queue has refused the call, and
+// refuses it again until somebody acts.
+func misfit(err error) *store.LayoutError {
+	layout, _ := errors.AsType[*store.LayoutError](err)
+	return layout
 }
 
 // maybeRun reports whether a try that failed may have been run, or may still be run. writes is how often the client
@@ -143,7 +150,7 @@ func unwritable(err error) bool {
 		}
 		return false
 	}
-	return err != nil && !errors.Is(err, signalbox.ErrInvalid) && !errors.Is(err, signalbox.ErrOutdated)
+	return err != nil && !errors.Is(err, signalbox.ErrInvalid) && misfit(err) == nil
 }
 
 // replyCode returns the code at the beginning of an error reply of Redis, or "reply" if it has none.

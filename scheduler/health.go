@@ -10,7 +10,6 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/signalbox-go/signalbox"
 	"github.com/signalbox-go/signalbox/health"
 )
 
@@ -67,7 +66,7 @@ func publicReason(err error) string {
 type lapse struct {
 	since, last time.Time
 	why         string
-	outdated    bool
+	outdated    bool      // the queue's layout isn't one of this release: see misfit
 	away        bool      // Redis didn't answer, or refuses all writes: see store.Queue.TakesWrites
 	taken       time.Time // Redis took writes again when a question was sent then, and no call has succeeded since; zero: it isn't so
 	again       bool      // the last call began after that, and Redis wasn't seen to refuse writes since: they are not what fails
@@ -83,7 +82,10 @@ func (f *lapse) note(err error, began time.Time) {
 		f.since = time.Now()
 	}
 	f.last = time.Now()
-	f.why, f.outdated, f.away = publicReason(err), errors.Is(err, signalbox.ErrOutdated), unwritable(err)
+	f.why, f.outdated, f.away = publicReason(err), false, unwritable(err)
+	if layout := misfit(err); layout != nil {
+		f.why, f.outdated = layout.Reason(), true
+	}
 	f.again = !f.taken.IsZero() && began.After(f.taken)
 }
 
@@ -143,7 +145,7 @@ func (c *combiner) problem(now time.Time) (p health.Problem, ok bool) {
 	name, hangs := c.queue.Name(), len(c.lanes) > len(c.idle) && now.Sub(c.began) >= enqueueHangs
 	switch f := &c.fails; {
 	case !f.since.IsZero() && f.outdated && now.Sub(f.last) < failureCounts:
-		return problem(health.Outdated, health.Unready, name, f.since, "this release is too old for the queue; update this program"), true
+		return problem(health.Outdated, health.Unready, name, f.since, "%s", f.why), true
 	case !f.since.IsZero() && (hangs || now.Sub(f.last) < failureCounts):
 		return problem(health.EnqueueFailing, health.Unready, name, f.since, "%s", f.why), true
 	case hangs:
@@ -193,14 +195,14 @@ func (r *runner) problems(all []health.Problem) []health.Problem {
 
 // A pulse is what a loop shows of its state.
 type pulse struct {
-	mu       sync.Mutex
-	at       time.Time     // when the loop last did something; zero: it has not begun
-	due      time.Time     // the earliest tick that was not decided, by our clock; zero: none is known
-	waits    time.Time     // since when there are entries whose last tick isn't known; zero: there are none
-	fails    time.Time     // since when calls for ticks fail; zero: they don't
-	jumped   time.Duration // by how much Redis's clock is apart from that by which the ticks go
-	since    time.Time     // when that was noticed, by our clock; zero: it isn't so
-	outdated bool
+	mu     sync.Mutex
+	at     time.Time     // when the loop last did something; zero: it has not begun
+	due    time.Time     // the earliest tick that was not decided, by our clock; zero: none is known
+	waits  time.Time     // since when there are entries whose last tick isn't known; zero: there are none
+	fails  time.Time     // since when calls for ticks fail; zero: they don't
+	jumped time.Duration // by how much Redis's clock is apart from that by which the ticks go
+	since  time.Time     // when that was noticed, by our clock; zero: it isn't so
+	misfit layoutMisfit
 }
 
 // beat shows the loop's state. Its owner calls it after each step.
@@ -236,7 +238,7 @@ func (l *loop) beat() {
 	p := &l.pulse
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.at, p.waits, p.fails, p.outdated = time.Now(), l.waits, l.fails, l.outdated
+	p.at, p.waits, p.fails, p.misfit = time.Now(), l.waits, l.fails, l.misfit
 	p.due, p.since, p.jumped = time.Time{}, time.Time{}, 0
 	if l.clock.known && !first.IsZero() {
 		p.due = own.Add(first.Sub(l.clock.now(own)))
@@ -259,8 +261,8 @@ func (p *pulse) problems(all []health.Problem, queue string, own, now time.Time)
 	switch {
 	case now.Sub(p.at) >= cronBrokenAfter:
 		silent(health.Broken, p.at, "the scheduler does nothing for the entries of this queue")
-	case p.outdated:
-		all = append(all, problem(health.Outdated, health.Unready, queue, p.fails, "this release is too old for the queue; update this program"))
+	case p.misfit.is():
+		all = append(all, problem(health.Outdated, health.Unready, queue, p.misfit.since, "%s", p.misfit.err.Reason()))
 	case !p.fails.IsZero() && now.Sub(p.fails) >= cronSilentAfter:
 		silent(health.Unready, p.fails, "the calls for ticks fail")
 	case !p.waits.IsZero() && now.Sub(p.waits) >= cronSilentAfter:

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"strconv"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -21,7 +23,12 @@ import (
 // ails fails unless the report's only problem is the one given. OK: there is none.
 func ails(t *testing.T, s *Scheduler, what string, code health.Code, severity health.Severity) {
 	t.Helper()
-	r := s.Health()
+	reports(t, s.Health(), what, code, severity)
+}
+
+// reports is ails for a report.
+func reports(t *testing.T, r health.Report, what string, code health.Code, severity health.Severity) {
+	t.Helper()
 	switch {
 	case severity == health.OK && len(r.Problems) > 0:
 		t.Errorf("%s: %+v, want no problem", what, r.Problems)
@@ -240,8 +247,9 @@ func TestHealthOfEnqueues(t *testing.T) {
 			t.Fatalf("%s: it was enqueued", name)
 		}
 		cancel()
-		redistest.Eventually(t, func() bool { return len(s.Health().Problems) > 0 }, "the try has failed")
-		ails(t, s, name, health.EnqueueFailing, health.Unready)
+		var report health.Report // a later one may know that Redis takes writes
+		redistest.Eventually(t, func() bool { report = s.Health(); return len(report.Problems) > 0 }, "the try has failed")
+		reports(t, report, name, health.EnqueueFailing, health.Unready)
 		outage.end()
 		if err := enqueue(ctx); err != nil {
 			t.Fatal(err)
@@ -342,7 +350,7 @@ func TestLapse(t *testing.T) {
 			t.Errorf("%s: %v", text, got)
 		}
 	}
-	for err, want := range map[error]bool{io.EOF: true, context.DeadlineExceeded: true, signalbox.ErrInvalid: false, fmt.Errorf("x: %w", signalbox.ErrOutdated): false} {
+	for err, want := range map[error]bool{io.EOF: true, context.DeadlineExceeded: true, signalbox.ErrInvalid: false, fmt.Errorf("x: %w", &store.LayoutError{Layout: store.Protocol + 1}): false, &store.LayoutError{Layout: 1}: false} {
 		if got := unwritable(err); got != want {
 			t.Errorf("%v: %v", err, got)
 		}
@@ -424,6 +432,44 @@ func TestReasonIsPublic(t *testing.T) {
 	} {
 		if got := publicReason(err); got != want {
 			t.Errorf("%v: %q, want %q", err, got, want)
+		}
+	}
+}
+
+// A queue whose layout this release doesn't know is told as that, and not as a Redis that fails. No call is made again.
+func TestHealthOfAnotherLayout(t *testing.T) {
+	t.Parallel()
+	srv := redistest.New(t)
+	rdb := srv.Client()
+	for name, tc := range map[string]struct {
+		layout, detail string
+	}{
+		"newer":               {strconv.Itoa(store.Protocol + 1), "update this program"},
+		"of an older program": {strconv.Itoa(store.Layout - 1), "end its jobs with that program"},
+		"none":                {"", "set the field layout"},
+	} {
+		s, err := New(rdb, Config{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		queue := redistest.Name(t)
+		settings := "signalbox:{default:" + queue + "}:settings"
+		if tc.layout != "" {
+			err = rdb.HSet(t.Context(), settings, "layout", tc.layout).Err()
+		} else {
+			err = rdb.HSet(t.Context(), settings, "slots", "3").Err()
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = s.Enqueue(t.Context(), note{}, Queue(queue))
+		var layout *store.LayoutError
+		if !errors.As(err, &layout) || errors.Is(err, ErrUncertain) || !strings.Contains(err.Error(), tc.detail) {
+			t.Errorf("%s: the error is %v", name, err)
+		}
+		all := s.Health().Problems
+		if len(all) != 1 || all[0].Code != health.Outdated || all[0].Severity != health.Unready || all[0].Queue != queue || !strings.Contains(all[0].Detail, tc.detail) {
+			t.Errorf("%s: %+v", name, all)
 		}
 	}
 }

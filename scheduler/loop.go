@@ -62,11 +62,11 @@ type loop struct {
 	missed   missedReport
 	reset    time.Time // when the log last said that a new reckoning was replaced
 
-	outdated bool      // the log has said that this scheduler is too old for the queue
-	waits    time.Time // since when fresh has entries; zero: it has none
-	fails    time.Time // since when calls for ticks fail; zero: the last one had an outcome, or failed long ago and is not made again
-	failed   time.Time // when the last one failed
-	pulse    pulse
+	misfit layoutMisfit
+	waits  time.Time // since when fresh has entries; zero: it has none
+	fails  time.Time // since when calls for ticks fail; zero: the last one had an outcome, or failed long ago and is not made again
+	failed time.Time // when the last one failed
+	pulse  pulse
 }
 
 // ticking is an entry with the state of its next tick.

@@ -9,7 +9,6 @@ import (
 
 	"go.opentelemetry.io/otel/baggage"
 
-	"github.com/signalbox-go/signalbox"
 	"github.com/signalbox-go/signalbox/internal/store"
 	"github.com/signalbox-go/signalbox/internal/telemetry"
 )
@@ -137,10 +136,7 @@ func (l *loop) send(ctx context.Context, c *tickCall, now time.Time) {
 			l.fails = time.Time{}
 			l.lanes = append(l.lanes, c.lane)
 			l.hear(reading{fates.Now, sent, got})
-			if l.outdated {
-				l.outdated = false
-				l.s.log.Info("scheduler: cron: this scheduler is no longer too old for the queue", "queue", l.queue)
-			}
+			l.fits()
 			l.settle(c, fates, got, watch)
 		}
 	})
@@ -163,7 +159,8 @@ func (l *loop) lost(c *tickCall, at time.Time, err error) {
 		l.fails = time.Now()
 	}
 	l.failed = time.Now()
-	if errors.Is(err, signalbox.ErrOutdated) {
+	if layout := misfit(err); layout != nil {
+		l.fitsNot(layout)
 		l.refused(c, at, err)
 		return
 	}
@@ -189,15 +186,9 @@ func (l *loop) lost(c *tickCall, at time.Time, err error) {
 	l.again = append(l.again, c)
 }
 
-// refused gives up the ticks of a call. The queue is too new for this scheduler, and another try would end alike. The
-// log says so once, until the queue takes ticks again. Newer schedulers may enqueue these ticks. So they aren't logged
-// as missed.
+// refused gives up the ticks of a call. The queue's layout isn't one of this release, and another try would end alike. Newer schedulers may enqueue these
+// ticks. So they aren't logged as missed.
 func (l *loop) refused(c *tickCall, at time.Time, err error) {
-	if !l.outdated {
-		l.outdated = true
-		l.s.log.Error("scheduler: cron: this scheduler is too old for the queue, and enqueues none of its ticks; update this program",
-			"queue", l.queue, "error", err)
-	}
 	l.calls--
 	l.lanes = append(l.lanes, c.lane)
 	for _, e := range c.entries {

@@ -15,7 +15,8 @@ import (
 	"go.opentelemetry.io/otel/sdk/trace/tracetest"
 	"go.opentelemetry.io/otel/trace"
 
-	"github.com/signalbox-go/signalbox"
+	"github.com/signalbox-go/signalbox/health"
+	"github.com/signalbox-go/signalbox/internal/store"
 )
 
 // A replyError is an error reply of Redis.
@@ -139,34 +140,68 @@ func TestTicksFail(t *testing.T) {
 	})
 }
 
-// TestTicksOfAnOutdatedScheduler: a queue that is too new for this scheduler refuses each tick once, since another try
-// would end alike. The log says so once, and says when it is over.
+// TestTicksOfAnOutdatedScheduler: a queue whose layout this release doesn't know refuses each tick once, since another try would end alike. The log says so once,
+// and says when it is over. Health says it as long as it is so.
 func TestTicksOfAnOutdatedScheduler(t *testing.T) {
-	bubble(t, func(t *testing.T, ctx context.Context) {
-		f := startFailing(t, ctx)
-		f.cron(t, "e", "@every 10s", "q")
-		time.Sleep(15 * time.Second)
-		f.server.set(func() {
-			f.server.refuse = fmt.Errorf("%w: %w", signalbox.ErrOutdated, replyError("LAYOUT 2 is newer"))
-			f.server.calls = 0
-		})
-		time.Sleep(time.Minute)
-		f.server.set(func() { same(t, "calls for ticks while they are refused", f.server.calls, 6) })
-		want(t, f.process, "level=WARN", 0)
-		want(t, f.process, `level=ERROR msg="scheduler: cron: this scheduler is too old for the queue`, 1)
-		want(t, f.process, "queue=q error=", 1)
-		want(t, f.process, "no longer too old for the queue", 0)
-		f.server.set(func() { f.server.refuse = nil })
-		time.Sleep(20 * time.Second)
-		same(t, "ticks that were enqueued", len(f.server.ticks()), 3)
-		want(t, f.process, `level=INFO msg="scheduler: cron: this scheduler is no longer too old for the queue" queue=q`, 1)
-		want(t, f.process, "level=", 2+3) // and a debug line for each tick that was enqueued
-		same(t, "ticks that failed", len(f.end(t, "LAYOUT")), 6)
-		got := f.reader.counts(t, "signalbox.schedule.ticks", "signalbox.schedule.outcome")
-		if want := map[string]int64{"fired": 3, "missed": 6}; !maps.Equal(got, want) {
-			t.Errorf("ticks: %v, want %v", got, want)
+	for name, layout := range map[string]struct {
+		of         int
+		begin, end string // in the log
+		detail     string // of the problem
+	}{
+		"newer": {store.Protocol + 1, "this scheduler is too old for the queue", "this scheduler is no longer too old for the queue", "update this program"},
+		"older": {store.Layout - 1, "the queue has another layout than this release knows", "the queue has a layout of this release now", "end its jobs with that program"},
+	} {
+		refusal := fmt.Errorf("%w: %w", &store.LayoutError{Layout: layout.of}, replyError("LAYOUT 0 is another"))
+		outdated := func(t *testing.T, f failing, since time.Time) {
+			t.Helper()
+			all := f.Health().Problems
+			if len(all) != 1 || all[0].Code != health.Outdated || all[0].Severity != health.Unready || !strings.Contains(all[0].Detail, layout.detail) || all[0].Since.Sub(since).Abs() > time.Second {
+				t.Errorf("health: %+v, want one problem since %v", all, since)
+			}
 		}
-	})
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T, ctx context.Context) {
+				f := startFailing(t, ctx)
+				f.cron(t, "e", "@every 1m", "q")
+				time.Sleep(time.Until(time.Now().Truncate(time.Minute).Add(90 * time.Second)))
+				before := len(f.server.ticks())
+				f.server.set(func() { f.server.refuse, f.server.noted, f.server.calls = refusal, refusal, 0 })
+				time.Sleep(5*time.Minute + 20*time.Second) // 50 s after the last tick
+				outdated(t, f, time.Now().Add(-5*time.Minute+10*time.Second))
+				f.server.set(func() { same(t, "calls for ticks while they are refused", f.server.calls, 5) })
+				want(t, f.process, "level=WARN", 0)
+				want(t, f.process, `level=ERROR msg="scheduler: cron: `+layout.begin, 1)
+				want(t, f.process, "queue=q error=", 1)
+				want(t, f.process, layout.end, 0)
+				f.server.set(func() { f.server.refuse, f.server.noted = nil, nil })
+				time.Sleep(2 * time.Minute)
+				same(t, "ticks that were enqueued", len(f.server.ticks())-before, 2)
+				same(t, "problems", len(f.Health().Problems), 0)
+				want(t, f.process, `level=INFO msg="scheduler: cron: `+layout.end+`" queue=q`, 1)
+				want(t, f.process, "level=", 2+before+2) // and a debug line for each tick that was enqueued
+				same(t, "ticks that failed", len(f.end(t, "LAYOUT")), 5)
+				got := f.reader.counts(t, "signalbox.schedule.ticks", "signalbox.schedule.outcome")
+				if want := map[string]int64{"fired": int64(before) + 2, "missed": 5}; !maps.Equal(got, want) {
+					t.Errorf("ticks: %v, want %v", got, want)
+				}
+			})
+		})
+		t.Run(name+", from the beginning", func(t *testing.T) {
+			bubble(t, func(t *testing.T, ctx context.Context) {
+				f := startFailing(t, ctx)
+				f.server.refuse, f.server.noted = refusal, refusal
+				f.cron(t, "e", "0 0 1 1 *", "q") // no tick of it is due
+				time.Sleep(time.Second)
+				outdated(t, f, time.Now().Add(-time.Second))
+				want(t, f.process, `level=ERROR msg="scheduler: cron: `+layout.begin, 1)
+				f.server.set(func() { f.server.refuse, f.server.noted = nil, nil })
+				time.Sleep(noticeAgain)
+				same(t, "problems", len(f.Health().Problems), 0)
+				want(t, f.process, `level=INFO msg="scheduler: cron: `+layout.end+`" queue=q`, 1)
+				want(t, f.process, "level=", 2)
+			})
+		})
+	}
 }
 
 // TestTickFailsInOutage: after an outage of Redis, the tick that was tried is recorded. It may have been enqueued.

@@ -166,12 +166,9 @@ func (q *queue) problems(link *link, now time.Time) []health.Problem {
 	for call, r := range q.contact.refusals {
 		add(health.Refused, health.Unready, r.since, "call %s: %s", call, r.why)
 	}
-	if q.standing.now.Layout > 0 {
-		text := fmt.Sprintf("the queue's layout is %d; update this program", q.standing.now.Layout)
-		if q.standing.now.Layout < store.Layout {
-			text = store.OldLayout(q.standing.now.Layout)
-		}
-		add(health.Outdated, health.Unready, q.standing.since, "%s", text)
+	if layout := q.standing.now.Layout; layout > 0 {
+		misfit := store.LayoutError{Layout: layout}
+		add(health.Outdated, health.Unready, q.standing.since, "%s", misfit.Reason())
 	}
 	_, noClaim := q.contact.refusals["claim"]
 	if since := q.waiting; !since.IsZero() && now.Sub(since) >= notClaimingAfter && q.canClaim() && !gone && !noClaim {

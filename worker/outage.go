@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/signalbox-go/signalbox/internal/store"
 )
 
 // A contact knows whether Redis answers a queue's calls. Lanes, keeper, reclaimer and copier note how their calls end, and the guard looks for calls
@@ -33,6 +35,12 @@ type contact struct {
 func (ct *contact) failed(what string, began time.Time, err error) {
 	if errors.Is(err, redis.ErrClosed) {
 		ct.closed(err)
+		return
+	}
+	if layout, ok := errors.AsType[*store.LayoutError](err); ok {
+		ct.q.mu.Lock()
+		ct.q.standing.misfits(layout, began)
+		ct.q.mu.Unlock()
 		return
 	}
 	var answer redis.Error

@@ -4,11 +4,16 @@ import (
 	"context"
 	"errors"
 	"regexp"
+	"slices"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
+	"github.com/redis/go-redis/v9"
+
 	"github.com/signalbox-go/signalbox"
+	"github.com/signalbox-go/signalbox/health"
 	"github.com/signalbox-go/signalbox/inspect"
 	"github.com/signalbox-go/signalbox/internal/redistest"
 	"github.com/signalbox-go/signalbox/internal/store"
@@ -210,6 +215,81 @@ func TestOutdatedWorker(t *testing.T) {
 		t.Errorf("the worker says %d times that it is no longer too old", n)
 	}
 	run.stop()
+}
+
+// A queue has no layout of this release: from the beginning, since an older program has used it, or in the middle, since what has the layout was deleted. The
+// worker says so once, in its log and in its health, and not that Redis fails. When the layout is right it works again.
+func TestQueueOfAnotherLayout(t *testing.T) {
+	t.Parallel()
+	rdb := redistest.Start(t).Client()
+	ctx := context.Background()
+	scene := func(t *testing.T) (*rig, *worker.Worker) {
+		r := newRigOn(t, rdb)
+		w := r.workerWith(r.short(1))
+		worker.Handle(w, func(context.Context, *signalbox.Job, task) error { return nil })
+		return r, w
+	}
+	told := func(r *rig, w *worker.Worker, detail string) {
+		r.Helper()
+		of := func(p health.Problem) bool {
+			return p.Code == health.Outdated && p.Severity == health.Unready && strings.Contains(p.Detail, detail) && !p.Since.IsZero()
+		}
+		redistest.Eventually(r.T, func() bool { return slices.ContainsFunc(w.Health().Problems, of) }, "health says %q", detail)
+		for _, p := range w.Health().Problems {
+			if p.Code == health.Refused || p.Code == health.RedisAway {
+				r.Errorf("health: %+v", p)
+			}
+		}
+		r.log.says(r.T, "the queue has another layout than this release knows", ".*"+detail+".*")
+	}
+	well := func(r *rig, w *worker.Worker, jobs int) {
+		r.Helper()
+		r.addOne(signalbox.Job{})
+		r.completed(jobs)
+		redistest.Eventually(r.T, func() bool { return len(w.Health().Problems) == 0 }, "there is no problem")
+		for text, n := range map[string]int{
+			"the queue has another layout than this release knows": 1, "the queue has a layout of this release now": 1, "too old": 0, "a call to Redis failed": 0, "Redis is away": 0,
+		} {
+			if got := r.log.count(text); got != n {
+				r.Errorf("the log has %q %d times, want %d", text, got, n)
+			}
+		}
+	}
+	t.Run("from the beginning", func(t *testing.T) {
+		t.Parallel()
+		r, w := scene(t)
+		if err := rdb.HSet(ctx, r.key("settings"), "layout", store.Layout-1).Err(); err != nil {
+			t.Fatal(err)
+		}
+		run := r.start(w)
+		told(r, w, "end its jobs with that program")
+		if err := rdb.Del(ctx, r.key("settings")).Err(); err != nil {
+			t.Fatal(err)
+		}
+		well(r, w, 1)
+		run.stop()
+	})
+	t.Run("in the middle", func(t *testing.T) {
+		t.Parallel()
+		r, w := scene(t)
+		run := r.start(w)
+		r.addOne(signalbox.Job{})
+		r.completed(1)
+		// Both are deleted, and a job ends before any call that notes the layout.
+		if _, err := rdb.TxPipelined(ctx, func(p redis.Pipeliner) error {
+			p.Del(ctx, r.key("settings"), r.key("stats"))
+			p.HSet(ctx, r.key("stats"), "completed", 1)
+			return nil
+		}); err != nil {
+			t.Fatal(err)
+		}
+		told(r, w, "set the field layout of its settings to 3")
+		if err := rdb.HSet(ctx, r.key("settings"), "layout", store.Layout).Err(); err != nil {
+			t.Fatal(err)
+		}
+		well(r, w, 2)
+		run.stop()
+	})
 }
 
 // If Redis's clock is set back, a worker still accepts what Redis says of the queue.

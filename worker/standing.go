@@ -25,8 +25,23 @@ func (st *standing) heed(h store.Hints, began time.Time) {
 		return
 	}
 	st.resize(h.Slots)
-	before, now := st.now, h.Standing
-	st.now, st.at, st.taken = now, h.At, time.Now()
+	st.stand(h.Standing, h.At)
+}
+
+// misfits acts on a call that was refused because of the queue's layout. began is when the call began. The queue's mu is held.
+func (st *standing) misfits(err *store.LayoutError, began time.Time) {
+	if began.Before(st.taken) {
+		return
+	}
+	now := st.now
+	now.Layout = err.Layout
+	st.stand(now, time.Time{})
+}
+
+// stand notes the queue's standing, as Redis said at a time of its clock; zero: it didn't say when. The queue's mu is held.
+func (st *standing) stand(now store.Standing, at time.Time) {
+	before := st.now
+	st.now, st.at, st.taken = now, at, time.Now()
 	if now == before {
 		return
 	}
@@ -35,13 +50,16 @@ func (st *standing) heed(h store.Hints, began time.Time) {
 	st.q.mu.later(func() {
 		switch {
 		case now.Layout > 0:
-			text := "signalbox: this worker is too old for the queue: it settles the jobs that it has and takes no others; update it"
-			if now.Layout < store.Layout {
-				text = "signalbox: " + store.OldLayout(now.Layout)
+			misfit := store.LayoutError{Layout: now.Layout}
+			text := "signalbox: the queue has another layout than this release knows: the worker settles the jobs that it has and takes no others"
+			if misfit.Newer() {
+				text = "signalbox: this worker is too old for the queue: it settles the jobs that it has and takes no others; update it"
 			}
-			st.q.log.Error(text, "layout", now.Layout, "known", store.Protocol)
-		case before.Layout > 0:
+			st.q.log.Error(text, "error", misfit.Reason())
+		case before.Layout > store.Protocol:
 			st.q.log.Info("signalbox: this worker is no longer too old for the queue")
+		case before.Layout > 0:
+			st.q.log.Info("signalbox: the queue has a layout of this release now")
 		}
 		switch {
 		case now.Paused && !before.Paused:

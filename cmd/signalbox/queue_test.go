@@ -277,7 +277,7 @@ func TestQueueOfAnOldLayout(t *testing.T) {
 		{"enqueue", "report", "-q", "mail"},
 		{"worker", "ls"},
 	} {
-		if out, errs, code := sh.run(args...); code == exitOK || !strings.Contains(errs, "the queue has layout 1, of a program from before the first release") {
+		if out, errs, code := sh.run(args...); code == exitOK || !strings.Contains(errs, "the queue was used, and has no layout or layout 1") {
 			t.Errorf("%v: %d, %q, %q", args, code, out, errs)
 		}
 	}

@@ -60,16 +60,16 @@ type LayoutError struct {
 }
 
 func (e *LayoutError) Error() string {
-	if e.Layout < Layout {
-		return "signalbox: " + OldLayout(e.Layout)
+	if e.Newer() {
+		return signalbox.ErrOutdated.Error() + ": " + e.Reason()
 	}
-	return fmt.Sprintf("%v: its layout is %d, and this release knows layouts up to %d; update this program", signalbox.ErrOutdated, e.Layout, Protocol)
+	return "signalbox: " + e.Reason()
 }
 
 // Unwrap returns signalbox.ErrOutdated if the layout is newer, and the error that Redis replied with.
 func (e *LayoutError) Unwrap() []error {
 	var all []error
-	if e.Layout > Protocol {
+	if e.Newer() {
 		all = append(all, signalbox.ErrOutdated)
 	}
 	if e.reply != nil {
@@ -78,10 +78,20 @@ func (e *LayoutError) Unwrap() []error {
 	return all
 }
 
-// OldLayout says what to do about a queue with a layout that is older than this release's.
-func OldLayout(layout int) string {
-	return fmt.Sprintf("the queue has layout %d, of a program from before the first release, and this release knows layout %d: end its jobs with that program, "+
-		"then delete its keys, or use another namespace", layout, Layout)
+// Newer reports whether the layout is newer than this release knows.
+func (e *LayoutError) Newer() bool { return e.Layout > Protocol }
+
+// Reason says what the queue's layout is, and what to do. It has no address, no key and no secret.
+func (e *LayoutError) Reason() string {
+	const old = "end its jobs with that program, then delete its keys, or use another namespace"
+	switch {
+	case e.Newer():
+		return fmt.Sprintf("the queue's layout is %d, and this release knows layouts up to %d; update this program", e.Layout, Protocol)
+	case e.Layout > 1:
+		return fmt.Sprintf("the queue has layout %d, of a program from before the first release, and this release knows layout %d: %s", e.Layout, Layout, old)
+	}
+	return fmt.Sprintf("the queue was used, and has no layout or layout 1. If a program from before the first release has used it, %s. "+
+		"If only this release has, its settings and its stats were both deleted or evicted: set the field layout of its settings to %d, with HSET", old, Layout)
 }
 
 // CheckLayout returns a *LayoutError if the queue's layout is older than Layout: a program that reads the queue would misread it.
