@@ -102,16 +102,16 @@ func TestHintDuringAClaim(t *testing.T) {
 	q := still(t, 2)
 	claim := func(during func()) {
 		t.Helper()
-		c := q.prepare()
+		c := q.claimer.prepare()
 		if c == nil || c.Want != 2 {
 			t.Fatalf("there is no claim for two: %+v", c)
 		}
 		during()
-		q.apply(c, &store.ClaimReply{Alive: true, Hints: store.Hints{Next: -1}})
+		q.claimer.apply(c, &store.ClaimReply{Alive: true, Hints: store.Hints{Next: -1}})
 	}
 	claim(func() { q.hint(false) })
 	claim(func() {})
-	if c := q.prepare(); c != nil {
+	if c := q.claimer.prepare(); c != nil {
 		t.Error("a claim without a hint")
 	}
 }

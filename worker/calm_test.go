@@ -51,7 +51,7 @@ func TestCalm(t *testing.T) {
 				begin, done := time.Now(), make(chan time.Duration, 1)
 				c.each(q)
 				go func() {
-					q.calm(t.Context())
+					q.reclaimer.calm(t.Context())
 					done <- time.Since(begin)
 				}()
 				for time.Since(begin) < time.Hour {

@@ -17,51 +17,51 @@ const maxEarly = 10_000
 // yet may be in the reply of a call that is under way: they are noted until it comes.
 //
 // It is only for speed. In Redis each of these jobs has a mark, with which it ends cancelled whatever its delivery is settled with.
-func (q *queue) cancel(tokens map[string]int64) {
+func (cl *claimer) cancel(tokens map[string]int64) {
 	var cancelled []*delivery
-	q.mu.Lock()
-	for d := range q.slots.running() {
+	cl.q.mu.Lock()
+	for d := range cl.q.slots.running() {
 		if tokens[d.id] == d.token {
 			cancelled = append(cancelled, d)
 			delete(tokens, d.id)
 		}
 	}
-	if q.dispatch.calls > 0 {
+	if cl.q.dispatch.calls > 0 {
 		for id, token := range tokens {
-			q.early[id] = token
+			cl.early[id] = token
 		}
-		if len(q.early) > maxEarly {
-			clear(q.early)
-			q.unsure = true
+		if len(cl.early) > maxEarly {
+			clear(cl.early)
+			cl.unsure = true
 		}
 	}
-	q.mu.Unlock()
+	cl.q.mu.Unlock()
 	for _, d := range cancelled {
 		d.own.End(signalbox.ErrCancelled)
 	}
 }
 
-// cancelEarly ends the contexts of deliveries that a call came back with and that were cancelled before. q.mu is held.
-func (q *queue) cancelEarly(deliveries []delivery) {
-	if q.unsure {
-		q.keeper.lookForCancels()
+// cancelEarly ends the contexts of deliveries that a call came back with and that were cancelled before. The queue's mu is held.
+func (cl *claimer) cancelEarly(deliveries []delivery) {
+	if cl.unsure {
+		cl.q.keeper.lookForCancels()
 	}
-	if len(q.early) == 0 {
+	if len(cl.early) == 0 {
 		return
 	}
 	for i := range deliveries {
-		if d := &deliveries[i]; q.early[d.id] == d.token {
-			delete(q.early, d.id)
+		if d := &deliveries[i]; cl.early[d.id] == d.token {
+			delete(cl.early, d.id)
 			d.own.End(signalbox.ErrCancelled)
 		}
 	}
 }
 
-// forgetEarly forgets deliveries that no call can come back with any more. q.mu is held.
-func (q *queue) forgetEarly() {
-	if q.dispatch.calls == 0 {
-		clear(q.early)
-		q.unsure = false
+// forgetEarly forgets deliveries that no call can come back with any more. The queue's mu is held.
+func (cl *claimer) forgetEarly() {
+	if cl.q.dispatch.calls == 0 {
+		clear(cl.early)
+		cl.unsure = false
 	}
 }
 
@@ -85,7 +85,7 @@ func (k *keeper) endCancelled(ctx context.Context) bool {
 	k.q.mu.Unlock()
 	began := time.Now()
 	cancelled, err := k.q.own.Cancelled(ctx, running)
-	k.q.cancel(cancelled)
+	k.q.claimer.cancel(cancelled)
 	if err != nil && ctx.Err() == nil {
 		k.q.contact.failed("look for cancelled jobs", began, err)
 	}

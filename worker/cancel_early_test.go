@@ -20,7 +20,7 @@ func TestCancelEarly(t *testing.T) {
 		d := make([]delivery, 1)
 		d[0].begin(q.session, &slot{}, store.Delivery{Job: &signalbox.Job{ID: id, Token: token}}, time.Now())
 		q.mu.Lock()
-		q.cancelEarly(d)
+		q.claimer.cancelEarly(d)
 		q.mu.Unlock()
 		return &d[0]
 	}
@@ -31,12 +31,12 @@ func TestCancelEarly(t *testing.T) {
 		}
 		return d.Err() != nil
 	}
-	q.cancel(map[string]int64{"a": 1})
+	q.claimer.cancel(map[string]int64{"a": 1})
 	if ended(came("a", 1)) {
 		t.Error("a delivery was noted though no call is under way")
 	}
 	q.dispatch.calls = 1
-	q.cancel(map[string]int64{"a": 1, "b": 2})
+	q.claimer.cancel(map[string]int64{"a": 1, "b": 2})
 	if ended(came("a", 3)) || ended(came("c", 1)) {
 		t.Error("another delivery was ended")
 	}
@@ -46,13 +46,13 @@ func TestCancelEarly(t *testing.T) {
 	if ended(came("b", 2)) {
 		t.Error("a delivery is noted for good")
 	}
-	q.cancel(map[string]int64{"d": 4})
+	q.claimer.cancel(map[string]int64{"d": 4})
 	q.mu.Lock()
-	q.forgetEarly()
-	known := len(q.early)
+	q.claimer.forgetEarly()
+	known := len(q.claimer.early)
 	q.dispatch.calls = 0
-	q.forgetEarly()
-	left := len(q.early)
+	q.claimer.forgetEarly()
+	left := len(q.claimer.early)
 	q.mu.Unlock()
 	if known != 1 || left != 0 {
 		t.Errorf("%d are noted while a call is under way, %d afterwards", known, left)
@@ -65,11 +65,11 @@ func TestCancelEarly(t *testing.T) {
 	q.slots.all = append(q.slots.all, sl)
 	q.mu.Unlock()
 	q.dispatch.calls = 0
-	q.cancel(map[string]int64{"f": 5, "g": 6})
+	q.claimer.cancel(map[string]int64{"f": 5, "g": 6})
 	if ended(sl.now) {
 		t.Error("a later delivery was ended")
 	}
-	q.cancel(map[string]int64{"f": 6})
+	q.claimer.cancel(map[string]int64{"f": 6})
 	if !ended(sl.now) {
 		t.Error("a delivery that runs was not ended")
 	}
@@ -80,9 +80,9 @@ func TestCancelEarly(t *testing.T) {
 		many[fmt.Sprint(i)] = 1
 	}
 	q.dispatch.calls = 1
-	q.cancel(many)
-	if len(q.early) > 0 {
-		t.Errorf("%d are noted", len(q.early))
+	q.claimer.cancel(many)
+	if len(q.claimer.early) > 0 {
+		t.Errorf("%d are noted", len(q.claimer.early))
 	}
 	came("e", 5)
 	select {
@@ -115,7 +115,7 @@ func TestLookAfterSubscribing(t *testing.T) {
 		t.Error("it looks before the call has come back")
 	}
 	q.mu.Lock()
-	q.cancelEarly(nil)
+	q.claimer.cancelEarly(nil)
 	q.mu.Unlock()
 	if !looks() {
 		t.Error("it doesn't look when the call has come back")

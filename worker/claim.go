@@ -27,37 +27,53 @@ type call struct {
 	last    bool // the queue is stopping
 }
 
+// A claimer makes the calls that claim and settle. Each of its lanes is a goroutine, which is that of work, and has one call under way. The queue's mu
+// guards all its fields but q.
+type claimer struct {
+	q      *queue
+	spares [][]store.Settlement // empty: their room is for those that come; each lane gives one back while it fills another
+
+	asked   uint64    // calls that wanted jobs
+	stoodBy uint64    // what asked was when another worker was last woken
+	onCall  bool      // a timer looks whether that one made a call
+	waiting time.Time // since when renewals say that jobs wait which it could take, and no claim was answered; zero: it isn't so
+	noting  bool      // a timer looks for notes to send
+
+	early  map[string]int64 // cancelled deliveries that no call has come back with yet: tokens by job ID
+	unsure bool             // a call that is under way may come back with a cancelled delivery of which no message was heard
+}
+
 // next waits for something to settle or to claim. It returns nil when the lane may end. over is the lane's last call, which
 // nobody uses any more, or nil.
-func (q *queue) next(over *call) *call {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	if over != nil && cap(over.Settle) > 0 && len(q.spares) <= lanes {
+func (cl *claimer) next(over *call) *call {
+	cl.q.mu.Lock()
+	defer cl.q.mu.Unlock()
+	if over != nil && cap(over.Settle) > 0 && len(cl.spares) <= lanes {
 		clear(over.Settle)
-		q.spares = append(q.spares, over.Settle[:0])
+		cl.spares = append(cl.spares, over.Settle[:0])
 	}
 	for {
-		if !q.dispatch.callable() {
-			q.dispatch.rest()
-			if q.drain.done {
+		if !cl.q.dispatch.callable() {
+			cl.q.dispatch.rest()
+			if cl.q.drain.done {
 				return nil
 			}
-			q.dispatch.changed.Wait()
+			cl.q.dispatch.changed.Wait()
 			continue
 		}
 		// Let handlers that are about to return do so: their settlements go with this call.
-		q.mu.Unlock()
+		cl.q.mu.Unlock()
 		runtime.Gosched()
-		q.mu.Lock()
-		if c := q.prepare(); c != nil {
+		cl.q.mu.Lock()
+		if c := cl.prepare(); c != nil {
 			return c
 		}
 	}
 }
 
-// unsettled returns a session with settlements to send, the current one last. q.mu is held.
-func (q *queue) unsettled() *session {
-	for _, s := range q.sessions {
+// unsettled returns a session with settlements to send, the current one last. The queue's mu is held.
+func (cl *claimer) unsettled() *session {
+	for _, s := range cl.q.sessions {
 		if len(s.completed)+len(s.others) > 0 {
 			return s
 		}
@@ -66,109 +82,109 @@ func (q *queue) unsettled() *session {
 }
 
 // prepare takes what there is to settle and reserves slots. It returns nil if the other lane was first, or the bound has no
-// room. q.mu is held.
-func (q *queue) prepare() *call {
-	d := q.dispatch
-	if q.session != nil && !d.stopping && q.session.over() {
-		q.lose(q.session) // Redis may think otherwise, but nothing can run under it
+// room. The queue's mu is held.
+func (cl *claimer) prepare() *call {
+	d := cl.q.dispatch
+	if cl.q.session != nil && !d.stopping && cl.q.session.over() {
+		cl.q.lose(cl.q.session) // Redis may think otherwise, but nothing can run under it
 	}
 	if !d.callable() {
 		return nil
 	}
-	s := q.unsettled()
+	s := cl.unsettled()
 	if s == nil {
-		s = q.session
+		s = cl.q.session
 	}
 	c := &call{session: s, hints: d.hints, last: d.stopping}
 	c.Session = s.id
-	c.Settle = s.take(&q.spares)
-	if s == q.session && !d.stopping {
+	c.Settle = s.take(&cl.spares)
+	if s == cl.q.session && !d.stopping {
 		c.slots = d.reserve()
 		c.Want = len(c.slots)
 		if c.Want > 0 {
-			q.asked++
-			if !q.standing.now.Away() {
+			cl.asked++
+			if !cl.q.standing.now.Away() {
 				c.Address = s.address
 			}
 		}
-		c.Suspects, c.Hold = !s.barred && c.Want > 0, store.Apart(q.w.cfg.SessionTTL)
+		c.Suspects, c.Hold = !s.barred && c.Want > 0, store.Apart(cl.q.w.cfg.SessionTTL)
 	}
 	if c.Want == 0 && len(c.Settle) == 0 && !d.probe {
 		return nil // the bound has no room
 	}
-	if c.last && s == q.session {
+	if c.last && s == cl.q.session {
 		c.Address, c.Leaving = s.address, true
 		s.address = ""
 	}
 	if c.Notes = s.notes(); len(s.unnoted) > 0 {
-		q.noteSoon()
+		cl.noteSoon()
 	}
 	s.calls++
-	d.began(len(c.Settle), s == q.session)
+	d.began(len(c.Settle), s == cl.q.session)
 	return c
 }
 
 // work is a lane: it makes one call after another.
-func (q *queue) work(ctx context.Context, lane *store.Lane, wait *wait) {
-	for c := q.next(nil); c != nil; c = q.next(c) {
+func (cl *claimer) work(ctx context.Context, lane *store.Lane, wait *wait) {
+	for c := cl.next(nil); c != nil; c = cl.next(c) {
 		lane.Next()
-		reply, err := q.claim(ctx, lane, wait, c)
+		reply, err := cl.claim(ctx, lane, wait, c)
 		if err != nil {
-			q.giveUp(c, err)
+			cl.giveUp(c, err)
 			continue
 		}
-		q.apply(c, reply)
+		cl.apply(c, reply)
 	}
 }
 
 // claim makes the call, and makes it again until its outcome is known: Redis recognises it by the lane's number. When
 // the queue drains, claim gives up if there is nothing to settle, or if the session has ended: then the jobs belong to
 // others. A queue that stops uses the worker's own client, which is closed when the time to stop is over.
-func (q *queue) claim(ctx context.Context, lane *store.Lane, wait *wait, c *call) (*store.ClaimReply, error) {
-	b := newBackoff(q.w.cfg.SessionTTL)
-	from := q.store
+func (cl *claimer) claim(ctx context.Context, lane *store.Lane, wait *wait, c *call) (*store.ClaimReply, error) {
+	b := newBackoff(cl.q.w.cfg.SessionTTL)
+	from := cl.q.store
 	if c.last {
-		from = q.own
+		from = cl.q.own
 	}
 	for {
 		start := time.Now()
 		c.began = start
-		wait.begin(q, start)
+		wait.begin(cl.q, start)
 		reply, err := from.Claim(ctx, lane, &c.ClaimRequest)
 		wait.end()
 		if err == nil {
-			q.contact.answered(start)
+			cl.q.contact.answered(start)
 			return reply, nil
 		}
 		if ctx.Err() == nil {
-			q.contact.failed("claim", start, err)
+			cl.q.contact.failed("claim", start, err)
 		}
 		select {
 		case <-time.After(b.NextBackOff()):
 		case <-ctx.Done():
 			return nil, ctx.Err()
 		}
-		stopping, lost := q.pastSaving(&c.ClaimRequest)
+		stopping, lost := cl.pastSaving(&c.ClaimRequest)
 		if lost || errors.Is(err, redis.ErrClosed) {
 			return nil, err
 		}
 		if stopping {
-			from = q.own
+			from = cl.q.own
 		}
 	}
 }
 
 // pastSaving reports whether the queue drains, and whether making the call again is of no use then.
-func (q *queue) pastSaving(req *store.ClaimRequest) (stopping, lost bool) {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	if !q.dispatch.stopping {
+func (cl *claimer) pastSaving(req *store.ClaimRequest) (stopping, lost bool) {
+	cl.q.mu.Lock()
+	defer cl.q.mu.Unlock()
+	if !cl.q.dispatch.stopping {
 		return false, false
 	}
 	if len(req.Settle) == 0 {
 		return true, true
 	}
-	for _, s := range q.sessions {
+	for _, s := range cl.q.sessions {
 		if s.id == req.Session {
 			return true, time.Now().After(s.renewedUntil)
 		}
@@ -177,11 +193,11 @@ func (q *queue) pastSaving(req *store.ClaimRequest) (stopping, lost bool) {
 }
 
 // apply acts on what a call came back with.
-func (q *queue) apply(c *call, reply *store.ClaimReply) {
+func (cl *claimer) apply(c *call, reply *store.ClaimReply) {
 	s := c.session
 	why := "the job has been taken over"
 	if !reply.Alive || !reply.Forgot.IsZero() || len(reply.Refused) > 0 {
-		if q.memory.recall(s, reply) {
+		if cl.q.memory.recall(s, reply) {
 			why = "Redis has lost its memory of it"
 		}
 	}
@@ -194,7 +210,7 @@ func (q *queue) apply(c *call, reply *store.ClaimReply) {
 		if e, ok := d.Ref.(*delivery); ok && e.watch != nil {
 			about = append(about, telemetry.LogAttrs(e.watch.SpanContext())...)
 		}
-		q.log.Warn("signalbox: a superseded delivery was refused: "+why, about...)
+		cl.q.log.Warn("signalbox: a superseded delivery was refused: "+why, about...)
 	}
 	now, suspects := time.Now(), 0
 	deliveries := make([]delivery, min(len(reply.Deliveries), len(c.slots)))
@@ -205,9 +221,9 @@ func (q *queue) apply(c *call, reply *store.ClaimReply) {
 			suspects++
 		}
 	}
-	watching := q.w.watches()
+	watching := cl.q.w.watches()
 
-	q.mu.Lock()
+	cl.q.mu.Lock()
 	s.suspects += suspects
 	if c.Suspects {
 		s.barred = suspects == 0 && s.suspects > 0
@@ -216,80 +232,80 @@ func (q *queue) apply(c *call, reply *store.ClaimReply) {
 	for i := range deliveries {
 		d := &deliveries[i]
 		if d.claimed.Err == nil {
-			q.keeper.waited.Add(d.claimed.Job.ClaimedAt.Sub(d.claimed.Job.ScheduledAt))
+			cl.q.keeper.waited.Add(d.claimed.Job.ClaimedAt.Sub(d.claimed.Job.ScheduledAt))
 		}
 		d.slot.now = d
 		if watching {
-			q.watch(d)
-			if q.dispatch.stopping { // the call was under way when the drain began
+			cl.q.watch(d)
+			if cl.q.dispatch.stopping { // the call was under way when the drain began
 				d.watch.Event(telemetry.EventShutdown)
 			}
 		}
 	}
-	q.cancelEarly(deliveries)
-	q.dispatch.release(c.slots[len(deliveries):]...)
-	q.dispatch.answered(c.hints, reply.More, s == q.session && !reply.Full) // if not Full, Redis has registered the session to be woken for more
-	if q.dispatch.stopping && !c.last && s == q.session && c.Address != "" {
-		s.address, q.dispatch.probe = c.Address, true // another call takes that back
+	cl.cancelEarly(deliveries)
+	cl.q.dispatch.release(c.slots[len(deliveries):]...)
+	cl.q.dispatch.answered(c.hints, reply.More, s == cl.q.session && !reply.Full) // if not Full, Redis has registered the session to be woken for more
+	if cl.q.dispatch.stopping && !c.last && s == cl.q.session && c.Address != "" {
+		s.address, cl.q.dispatch.probe = c.Address, true // another call takes that back
 	}
-	if s == q.session && !reply.Alive {
-		q.lose(s)
+	if s == cl.q.session && !reply.Alive {
+		cl.q.lose(s)
 	}
-	q.standing.heed(reply.Hints, c.began)
-	q.armTimer(c.began, reply.Next)
+	cl.q.standing.heed(reply.Hints, c.began)
+	cl.q.armTimer(c.began, reply.Next)
 	if c.Want > 0 {
-		q.waiting = time.Time{}
+		cl.waiting = time.Time{}
 	}
-	if len(q.contact.refusals) > 0 {
-		delete(q.contact.refusals, "claim")
+	if len(cl.q.contact.refusals) > 0 {
+		delete(cl.q.contact.refusals, "claim")
 	}
-	over := q.finished(c)
-	copies := q.copier.on
-	q.dispatch.summon()
-	q.mu.Unlock()
+	over := cl.finished(c)
+	copies := cl.q.copier.on
+	cl.q.dispatch.summon()
+	cl.q.mu.Unlock()
 
 	for i := range deliveries {
-		q.slots.start(&deliveries[i])
+		cl.q.slots.start(&deliveries[i])
 	}
-	q.offer(reply.Expired)
+	cl.q.reclaimer.offer(reply.Expired)
 	if len(reply.Late) > 0 {
-		q.tooLate(reply.Late)
+		cl.q.tooLate(reply.Late)
 	}
-	q.overruled(c.Settle, reply.Overruled)
-	q.tellSettled(c.Settle, reply.Refused, reply.Overruled, false)
+	cl.q.overruled(c.Settle, reply.Overruled)
+	cl.q.tellSettled(c.Settle, reply.Refused, reply.Overruled, false)
 	if copies {
-		q.diedOf(c.Settle)
+		cl.q.copier.diedOf(c.Settle)
 	}
 	if over {
-		q.keeper.closeSession(s, false)
+		cl.q.keeper.closeSession(s, false)
 	}
 }
 
 // finished counts a call's settlements as confirmed. It reports whether the call's session can be closed: it no
-// longer claims, and has no deliveries and no calls left. q.mu is held.
-func (q *queue) finished(c *call) bool {
+// longer claims, and has no deliveries and no calls left. The queue's mu is held.
+func (cl *claimer) finished(c *call) bool {
 	s := c.session
 	s.calls--
-	q.dispatch.calls--
-	q.forgetEarly()
+	cl.q.dispatch.calls--
+	cl.forgetEarly()
 	s.unconfirmed -= len(c.Settle)
-	q.drain.settled.Broadcast()
-	if s == q.session || s.calls > 0 || s.running > 0 || s.unconfirmed > 0 {
+	cl.q.drain.settled.Broadcast()
+	if s == cl.q.session || s.calls > 0 || s.running > 0 || s.unconfirmed > 0 {
 		return false
 	}
-	q.sessions = slices.DeleteFunc(q.sessions, func(x *session) bool { return x == s })
+	cl.q.sessions = slices.DeleteFunc(cl.q.sessions, func(x *session) bool { return x == s })
 	return true
 }
 
 // giveUp forgets a call whose outcome will stay unknown.
-func (q *queue) giveUp(c *call, err error) {
-	q.mu.Lock()
-	q.dispatch.release(c.slots...)
-	q.drain.abandoned += len(c.Settle)
-	q.finished(c)
-	q.mu.Unlock()
-	q.tellSettled(c.Settle, nil, nil, true)
+func (cl *claimer) giveUp(c *call, err error) {
+	cl.q.mu.Lock()
+	cl.q.dispatch.release(c.slots...)
+	cl.q.drain.abandoned += len(c.Settle)
+	cl.finished(c)
+	cl.q.mu.Unlock()
+	cl.q.tellSettled(c.Settle, nil, nil, true)
 	if len(c.Settle) > 0 {
-		q.log.Error("signalbox: outcomes were not delivered; these jobs run again", "jobs", len(c.Settle), "error", err)
+		cl.q.log.Error("signalbox: outcomes were not delivered; these jobs run again", "jobs", len(c.Settle), "error", err)
 	}
 }

@@ -14,22 +14,20 @@ import (
 // doesn't copy now, it or another worker copies within a minute or two: Redis has a note of each death until then. While the other queue is full, it
 // asks more often whether there is room.
 type copier struct {
+	q    *queue
 	news chan struct{} // there is something to do
 	on   bool          // the settings name a queue; guarded by the queue's mu, as are the next two
 	dead []string      // jobs that died, as far as they were heard of
 	all  bool          // it looks for all notes
 }
 
-func newCopier() copier { return copier{news: make(chan struct{}, 1)} }
-
 // maxHeard is how many deaths are kept until they are copied. If there are more, all notes are looked for.
 const maxHeard = 10_000
 
 // died has jobs copied that are dead now, if the queue's dead jobs are copied. It doesn't block.
-func (q *queue) died(ids ...string) {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	c := &q.copier
+func (c *copier) died(ids ...string) {
+	c.q.mu.Lock()
+	defer c.q.mu.Unlock()
 	if !c.on || len(ids) == 0 {
 		return
 	}
@@ -40,7 +38,7 @@ func (q *queue) died(ids ...string) {
 }
 
 // diedOf has the jobs of settlements copied that Redis was asked to bury. The notes say which of them have died.
-func (q *queue) diedOf(batch []store.Settlement) {
+func (c *copier) diedOf(batch []store.Settlement) {
 	var ids []string
 	for i := range batch {
 		if batch[i].Outcome == store.Dead {
@@ -48,17 +46,17 @@ func (q *queue) diedOf(batch []store.Settlement) {
 		}
 	}
 	if len(ids) > 0 {
-		q.died(ids...)
+		c.died(ids...)
 	}
 }
 
 // copyAll has all jobs copied whose deaths are noted: those that a worker left when it was killed, or when a call failed.
-func (q *queue) copyAll(on bool) {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	if q.copier.on = on; on {
-		q.copier.all = true
-		q.copier.begin()
+func (c *copier) copyAll(on bool) {
+	c.q.mu.Lock()
+	defer c.q.mu.Unlock()
+	if c.on = on; on {
+		c.all = true
+		c.begin()
 	}
 }
 
@@ -70,29 +68,29 @@ func (c *copier) begin() {
 	}
 }
 
-// copyDead copies jobs that died, until ctx ends.
-func (q *queue) copyDead(ctx context.Context) {
-	from := q.store.NewCopier()
+// run copies jobs that died, until ctx ends.
+func (c *copier) run(ctx context.Context) {
+	from := c.q.store.NewCopier()
 	var room <-chan time.Time // the other queue was full: ask again
 	for {
 		again := false
 		select {
 		case <-ctx.Done():
 			return
-		case <-q.copier.news:
+		case <-c.news:
 		case <-room:
 			again = true
 		}
-		q.mu.Lock()
-		dead, all := q.copier.dead, q.copier.all
-		q.copier.dead, q.copier.all = nil, false
-		q.mu.Unlock()
+		c.q.mu.Lock()
+		dead, all := c.dead, c.all
+		c.dead, c.all = nil, false
+		c.q.mu.Unlock()
 		var err error
 		began := time.Now()
 		if all || again {
-			err = q.copyNoted(ctx, from, !all)
+			err = c.copyNoted(ctx, from, !all)
 		} else {
-			err = q.copySome(ctx, from, dead, nil)
+			err = c.copySome(ctx, from, dead, nil)
 		}
 		switch {
 		case errors.Is(err, signalbox.ErrQueueFull):
@@ -101,7 +99,7 @@ func (q *queue) copyDead(ctx context.Context) {
 			room = nil
 		}
 		if err != nil && ctx.Err() == nil {
-			q.notCopied(began, err)
+			c.notCopied(began, err)
 		}
 	}
 }
@@ -111,12 +109,12 @@ func roomAfter() time.Duration { return time.Second + rand.N(4*time.Second) }
 
 // copyNoted copies all jobs whose deaths are noted. Once the other queue refuses copies, it only removes the notes of jobs that need none. If it only
 // asks for room, it ends with the first refusal.
-func (q *queue) copyNoted(ctx context.Context, from *store.Copier, forRoom bool) error {
+func (c *copier) copyNoted(ctx context.Context, from *store.Copier, forRoom bool) error {
 	var refused *store.CopyError
 	for cursor, begun := uint64(0), false; !begun || cursor != 0; begun = true {
 		ids, next, err := from.Noted(ctx, cursor)
 		if err == nil {
-			err = q.copySome(ctx, from, ids, refused)
+			err = c.copySome(ctx, from, ids, refused)
 		}
 		if err != nil && (!errors.As(err, &refused) || forRoom) || ctx.Err() != nil {
 			return err
@@ -130,28 +128,28 @@ func (q *queue) copyNoted(ctx context.Context, from *store.Copier, forRoom bool)
 }
 
 // copySome copies some jobs whose deaths are noted, unless the other queue has refused copies.
-func (q *queue) copySome(ctx context.Context, from *store.Copier, ids []string, refused *store.CopyError) error {
+func (c *copier) copySome(ctx context.Context, from *store.Copier, ids []string, refused *store.CopyError) error {
 	copyThem := from.Copy
 	if refused != nil {
 		copyThem = func(ctx context.Context, ids []string) (store.Copied, error) { return from.Tidy(ctx, ids, refused) }
 	}
 	done, err := copyThem(ctx, ids)
 	if done.Jobs > 0 {
-		q.log.Debug("signalbox: dead jobs were copied", "to", done.To, "jobs", done.Jobs)
+		c.q.log.Debug("signalbox: dead jobs were copied", "to", done.To, "jobs", done.Jobs)
 	}
 	for _, u := range done.Unfit {
-		q.log.Error("signalbox: a dead job can't be copied, and stays where it is", "to", done.To, "job", u.ID, "error", brief(u.Err))
+		c.q.log.Error("signalbox: a dead job can't be copied, and stays where it is", "to", done.To, "job", u.ID, "error", brief(u.Err))
 	}
 	return err
 }
 
 // notCopied says why dead jobs are not copied yet. They are tried again within a minute or so.
-func (q *queue) notCopied(began time.Time, err error) {
+func (c *copier) notCopied(began time.Time, err error) {
 	refused, theirs := errors.AsType[*store.CopyError](err)
 	if !theirs {
-		q.contact.failed("copy", began, err)
-		q.hint(true) // a lane's call says when Redis is back
+		c.q.contact.failed("copy", began, err)
+		c.q.hint(true) // a lane's call says when Redis is back
 		return
 	}
-	q.warn("copy:"+refused.To+":"+errorKind(err), "signalbox: dead jobs can't be copied, and are tried again; they stay where they are", "to", refused.To, "error", refused.Err)
+	c.q.warn("copy:"+refused.To+":"+errorKind(err), "signalbox: dead jobs can't be copied, and are tried again; they stay where they are", "to", refused.To, "error", refused.Err)
 }

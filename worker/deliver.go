@@ -9,6 +9,7 @@ import (
 	"runtime/debug"
 	"runtime/pprof"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/signalbox-go/signalbox"
@@ -19,22 +20,30 @@ import (
 // maxLastError bounds the message of a failed attempt that is logged and kept with the job, in bytes.
 const maxLastError = 2048
 
+// Handlers run a queue's handlers, in the goroutines of the slots, and decide what becomes of each job. What they decide waits with the session for the
+// next call of a lane.
+type handlers struct {
+	q      *queue
+	labels labels      // for the profiler; set before the first delivery
+	keeps  atomic.Bool // completed jobs are kept; the keeper reads it from the queue's settings
+}
+
 // deliver runs the handler of one delivery.
-func (q *queue) deliver(d *delivery) {
+func (h *handlers) deliver(d *delivery) {
 	job := *d.claimed.Job // the handler may change its own
 	result := d.settlement(&job)
 	err := errGoexit
 	defer func() {
-		q.conclude(&result, d, &job, err)
-		q.finish(d, result)
+		h.conclude(&result, d, &job, err)
+		h.finish(d, result)
 	}()
-	kind := q.labels.kinds[d.kind]
+	kind := h.labels.kinds[d.kind]
 	if kind != nil {
 		pprof.SetGoroutineLabels(kind)
 	}
-	err = q.handle(d)
+	err = h.handle(d)
 	if kind != nil {
-		pprof.SetGoroutineLabels(q.labels.none)
+		pprof.SetGoroutineLabels(h.labels.none)
 	}
 }
 
@@ -46,15 +55,15 @@ func (d *delivery) settlement(job *signalbox.Job) store.Settlement {
 }
 
 // conclude decides what becomes of the job, and ends the delivery's context.
-func (q *queue) conclude(r *store.Settlement, d *delivery, job *signalbox.Job, err error) {
-	q.judgeAny(r, d, job, err)
+func (h *handlers) conclude(r *store.Settlement, d *delivery, job *signalbox.Job, err error) {
+	h.judgeAny(r, d, job, err)
 	if r.Outcome == store.Retry || r.Outcome == store.Dead {
-		q.holdBackAfter(d, job, err)
+		h.holdBackAfter(d, job, err)
 	}
-	if r.Outcome == store.Completed && (job.Retain > 0 || job.Retain == 0 && q.keeps.Load()) {
-		q.keepCompleted(r, d, job)
+	if r.Outcome == store.Completed && (job.Retain > 0 || job.Retain == 0 && h.keeps.Load()) {
+		h.keepCompleted(r, d, job)
 	}
-	q.announce(r, d, job, err)
+	h.announce(r, d, job, err)
 	d.settling(r, err)
 	d.own.End(nil) // nothing that the handler has left behind goes on under it
 }
@@ -70,27 +79,27 @@ var errNoCodec = fmt.Errorf("no codec for this encoding: %w", signalbox.ErrUnkno
 
 // handle calls the handler with a context that has the lease. Recover is inside of what traces and measures, which look at the
 // handler's error: its methods may panic.
-func (q *queue) handle(d *delivery) (err error) {
+func (h *handlers) handle(d *delivery) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			err = &signalbox.PanicError{Value: p, Stack: debug.Stack()}
 		}
 	}()
 	if d.claimed.Err != nil {
-		q.countUnhandled(d)
+		h.countUnhandled(d)
 		return d.claimed.Err
 	}
-	k := q.w.kinds[d.claimed.Job.Kind]
+	k := h.q.w.kinds[d.claimed.Job.Kind]
 	if k == nil {
-		q.countUnhandled(d)
+		h.countUnhandled(d)
 		return errPutBack
 	}
-	if encoding := d.claimed.Job.Encoding; encoding != "" && q.w.codecs[encoding] == nil {
-		q.countUnhandled(d)
+	if encoding := d.claimed.Job.Encoding; encoding != "" && h.q.w.codecs[encoding] == nil {
+		h.countUnhandled(d)
 		return errNoCodec
 	}
 	if k.begunTooLate(d.claimed.Job) {
-		q.countUnhandled(d)
+		h.countUnhandled(d)
 		return errRetryOver
 	}
 	d.handled = true
@@ -98,28 +107,28 @@ func (q *queue) handle(d *delivery) (err error) {
 }
 
 // countUnhandled counts a delivery that no handler gets.
-func (q *queue) countUnhandled(d *delivery) {
+func (h *handlers) countUnhandled(d *delivery) {
 	if d.watch != nil {
-		kind := q.w.metricKind(&d.claimed)
-		q.w.consumer.Delivered(q.base, q.store.Name(), kind)
+		kind := h.q.w.metricKind(&d.claimed)
+		h.q.w.consumer.Delivered(h.q.base, h.q.store.Name(), kind)
 		signalbox.OnSettled(d, func(s signalbox.Settled) {
-			q.w.consumer.Settled(q.base, q.store.Name(), kind, string(s.Asked), string(s.Outcome), s.Ended.Sub(s.Returned))
+			h.q.w.consumer.Settled(h.q.base, h.q.store.Name(), kind, string(s.Asked), string(s.Outcome), s.Ended.Sub(s.Returned))
 		})
 	}
 }
 
 // judgeAny calls judge. The methods of err are the user's: if one panics, the attempt counts as panicked.
-func (q *queue) judgeAny(r *store.Settlement, d *delivery, job *signalbox.Job, err error) {
+func (h *handlers) judgeAny(r *store.Settlement, d *delivery, job *signalbox.Job, err error) {
 	defer func() {
 		if p := recover(); p != nil {
-			q.judge(r, d, job, &signalbox.PanicError{Value: "the handler's error, when it was looked at", Stack: debug.Stack()})
+			h.judge(r, d, job, &signalbox.PanicError{Value: "the handler's error, when it was looked at", Stack: debug.Stack()})
 		}
 	}()
-	q.judge(r, d, job, err)
+	h.judge(r, d, job, err)
 }
 
 // judge decides what becomes of the job.
-func (q *queue) judge(r *store.Settlement, d *delivery, job *signalbox.Job, err error) {
+func (h *handlers) judge(r *store.Settlement, d *delivery, job *signalbox.Job, err error) {
 	snooze, snoozed := errors.AsType[*signalbox.SnoozeError](err)
 	cancel, cancelled := errors.AsType[*signalbox.CancelError](err)
 	r.Survived = d.crashes > 0 && d.called.Load() && !isRefused(err) && !errors.Is(err, signalbox.ErrUnknownEncoding)
@@ -128,59 +137,59 @@ func (q *queue) judge(r *store.Settlement, d *delivery, job *signalbox.Job, err 
 		r.Outcome = store.Completed
 	case d.claimed.Newer():
 		r.Outcome, r.Delay = store.Delay, putBack()
-		q.warn("newer", "signalbox: a job was written by a newer release, and is put back", "job", job.ID, "token", job.Token, "error", brief(err), "next_try", r.Delay.String())
+		h.q.warn("newer", "signalbox: a job was written by a newer release, and is put back", "job", job.ID, "token", job.Token, "error", brief(err), "next_try", r.Delay.String())
 	case d.claimed.Err != nil:
 		r.Outcome = store.Dead
-		q.log.Error("signalbox: a job is dead: its record can't be read; it is kept as it is", "job", job.ID, "token", job.Token, "error", brief(err))
+		h.q.log.Error("signalbox: a job is dead: its record can't be read; it is kept as it is", "job", job.ID, "token", job.Token, "error", brief(err))
 	case err == errPutBack:
 		r.Outcome, r.Delay = store.Delay, putBackSoon(job)
 		if job.LastError == "" { // the job says once why it doesn't run
-			r.Record = q.record(d, job, job.Attempt-1, fmt.Errorf("put back: worker %s has no handler for kind %q", q.w.id, job.Kind))
+			r.Record = h.record(d, job, job.Attempt-1, fmt.Errorf("put back: worker %s has no handler for kind %q", h.q.w.id, job.Kind))
 		}
-		q.warn("kind:"+job.Kind, "signalbox: no handler is registered for a kind; its jobs are put back until a worker of the queue has one",
-			d.about(job, "next_try", r.Delay.String(), "kinds", q.w.kindNames())...)
+		h.q.warn("kind:"+job.Kind, "signalbox: no handler is registered for a kind; its jobs are put back until a worker of the queue has one",
+			d.about(job, "next_try", r.Delay.String(), "kinds", h.q.w.kindNames())...)
 	case snoozed:
 		r.Outcome, r.Delay = store.Delay, snooze.Delay
 		if snooze.Err != nil && !errors.Is(snooze.Err, lock.ErrHeld) { // that another holds a lock is no trouble
-			q.warn("snooze:"+job.Kind, "signalbox: jobs of a kind are put back, and their handler is not called",
+			h.q.warn("snooze:"+job.Kind, "signalbox: jobs of a kind are put back, and their handler is not called",
 				d.about(job, "next_try", r.Delay.String(), "error", brief(snooze.Err))...)
 		}
 	case cancelled:
 		r.Outcome = store.Cancelled
-		r.Record = q.record(d, job, job.Attempt-1, cancel)
-		q.log.Info("signalbox: a job is cancelled", d.about(job, "error", brief(err))...)
+		r.Record = h.record(d, job, job.Attempt-1, cancel)
+		h.q.log.Info("signalbox: a job is cancelled", d.about(job, "error", brief(err))...)
 	case d.isCancelled():
 		r.Outcome = store.Return // and Redis, which has the mark, ends it
-		q.log.Info("signalbox: the handler of a job has returned whose cancel was asked for", d.about(job, "error", brief(err))...)
+		h.q.log.Info("signalbox: the handler of a job has returned whose cancel was asked for", d.about(job, "error", brief(err))...)
 	case isDead(err):
-		q.die(r, d, job, err, "signalbox: a job is dead: its error is final")
+		h.die(r, d, job, err, "signalbox: a job is dead: its error is final")
 	case err == errRetryOver:
 		r.Outcome = store.Dead // with the error of its last attempt
-		q.log.Error("signalbox: a job is dead: the time to retry it is over", d.about(job, "error", brief(err))...)
+		h.q.log.Error("signalbox: a job is dead: the time to retry it is over", d.about(job, "error", brief(err))...)
 	case d.Err() != nil:
 		r.Outcome = store.Return
-		q.log.Info("signalbox: a job is given back", d.about(job, "cause", context.Cause(d))...)
+		h.q.log.Info("signalbox: a job is given back", d.about(job, "cause", context.Cause(d))...)
 	case errors.Is(err, signalbox.ErrUnknownEncoding):
 		r.Outcome, r.Delay = store.Delay, putBackSoon(job)
 		if job.LastError == "" {
-			r.Record = q.record(d, job, job.Attempt-1, fmt.Errorf("put back: worker %s can't decode the payload, encoding %q", q.w.id, job.Encoding))
+			r.Record = h.record(d, job, job.Attempt-1, fmt.Errorf("put back: worker %s can't decode the payload, encoding %q", h.q.w.id, job.Encoding))
 		}
-		q.warn("encoding:"+job.Kind+" "+job.Encoding, "signalbox: a payload can't be decoded here; its job is put back until a worker of the queue has the codec and its keys",
+		h.q.warn("encoding:"+job.Kind+" "+job.Encoding, "signalbox: a payload can't be decoded here; its job is put back until a worker of the queue has the codec and its keys",
 			d.about(job, "next_try", r.Delay.String(), "encoding", job.Encoding, "error", brief(err))...)
 	case job.Attempt >= payloadAttempts && job.Attempt < job.MaxAttempts && isRefused(err):
 		r.Outcome = store.Dead
-		r.Record = q.record(d, job, job.Attempt, err)
-		q.log.Error("signalbox: a job is dead: its payload was refused too often; mend the producer or the handler's type, and enqueue it again",
+		r.Record = h.record(d, job, job.Attempt, err)
+		h.q.log.Error("signalbox: a job is dead: its payload was refused too often; mend the producer or the handler's type, and enqueue it again",
 			d.about(job, "error", brief(err))...)
 	case job.Attempt >= job.MaxAttempts:
-		q.die(r, d, job, err, "signalbox: a job is dead: its attempts are used up")
-	case q.outOfTime(r, d, job, err):
-		q.die(r, d, job, err, "signalbox: a job is dead: the time to retry it is over")
+		h.die(r, d, job, err, "signalbox: a job is dead: its attempts are used up")
+	case h.outOfTime(r, d, job, err):
+		h.die(r, d, job, err, "signalbox: a job is dead: the time to retry it is over")
 	default:
 		r.Outcome = store.Retry
-		r.Record = q.record(d, job, job.Attempt, err)
-		q.log.Warn("signalbox: an attempt failed",
-			append(d.about(job, "max_attempts", job.MaxAttempts, "retry_in", r.Delay.String(), "error", brief(err)), q.stackOf(job.Kind, err)...)...)
+		r.Record = h.record(d, job, job.Attempt, err)
+		h.q.log.Warn("signalbox: an attempt failed",
+			append(d.about(job, "max_attempts", job.MaxAttempts, "retry_in", r.Delay.String(), "error", brief(err)), h.stackOf(job.Kind, err)...)...)
 	}
 }
 
@@ -189,14 +198,14 @@ const maxStack = 8192
 
 // stackOf returns the log attribute with the stack of a panic: once a minute for each kind, since handlers that
 // panic do so again and again.
-func (q *queue) stackOf(kind string, err error) []any {
+func (h *handlers) stackOf(kind string, err error) []any {
 	panicked, ok := errors.AsType[*signalbox.PanicError](err)
 	if !ok {
 		return nil
 	}
-	q.mu.Lock()
-	again := sayAgain(q.throttled, "stack:"+kind)
-	q.mu.Unlock()
+	h.q.mu.Lock()
+	again := sayAgain(h.q.throttled, "stack:"+kind)
+	h.q.mu.Unlock()
 	if !again {
 		return []any{"stack", "left out: one of this kind was logged within the last minute"}
 	}
@@ -229,24 +238,24 @@ func putBackSoon(job *signalbox.Job) time.Duration {
 
 // record returns the delivery's record after that many failed attempts, or nil if there is none to write. If this one has failed, the record
 // keeps it.
-func (q *queue) record(d *delivery, job *signalbox.Job, attempts int, err error) []byte {
+func (h *handlers) record(d *delivery, job *signalbox.Job, attempts int, err error) []byte {
 	var record []byte
 	var failed error
 	if attempts < job.Attempt { // it was cancelled, or put back
 		record, failed = d.claimed.Failed(attempts, brief(err))
 	} else {
-		record, failed = d.claimed.FailedAttempt(brief(err), q.attempt(d, job, err))
+		record, failed = d.claimed.FailedAttempt(brief(err), h.attempt(d, job, err))
 	}
 	if failed != nil {
-		q.log.Error("signalbox: a record was not updated", d.about(job, "error", brief(failed))...)
+		h.q.log.Error("signalbox: a record was not updated", d.about(job, "error", brief(failed))...)
 		return nil // the old one stays
 	}
 	return record
 }
 
 // attempt returns what a record keeps of an attempt that has failed, or of one that has completed the job if err is nil.
-func (q *queue) attempt(d *delivery, job *signalbox.Job, err error) *store.Attempt {
-	a := &store.Attempt{Number: job.Attempt, At: job.ClaimedAt, Ran: time.Since(d.started), Worker: q.w.id}
+func (h *handlers) attempt(d *delivery, job *signalbox.Job, err error) *store.Attempt {
+	a := &store.Attempt{Number: job.Attempt, At: job.ClaimedAt, Ran: time.Since(d.started), Worker: h.q.w.id}
 	if err != nil {
 		a.Error = err.Error()
 	}
@@ -273,10 +282,10 @@ func fromPanic(stack []byte) []byte {
 }
 
 // retryIn asks the kind's policy. One that panics doesn't take the process down.
-func (q *queue) retryIn(d *delivery, job *signalbox.Job, err error) (in time.Duration) {
+func (h *handlers) retryIn(d *delivery, job *signalbox.Job, err error) (in time.Duration) {
 	defer func() {
 		if p := recover(); p != nil {
-			q.log.Error("signalbox: a retry policy panicked; the default is used", d.about(job, "panic", cut(fmt.Sprint(p), maxLastError))...)
+			h.q.log.Error("signalbox: a retry policy panicked; the default is used", d.about(job, "panic", cut(fmt.Sprint(p), maxLastError))...)
 			in = DefaultRetry(job.Attempt, err)
 		}
 	}()
@@ -286,7 +295,7 @@ func (q *queue) retryIn(d *delivery, job *signalbox.Job, err error) (in time.Dur
 	if in, _ = retryAfter(err); in > 0 {
 		return in
 	}
-	return max(q.w.kinds[job.Kind].retry(job.Attempt, err), 0)
+	return max(h.q.w.kinds[job.Kind].retry(job.Attempt, err), 0)
 }
 
 // isRefused reports whether the attempt failed since the payload is not what the handler takes.
@@ -296,14 +305,14 @@ func isRefused(err error) bool {
 }
 
 // finish frees the slot and leaves the settlement for the next call.
-func (q *queue) finish(d *delivery, r store.Settlement) {
+func (h *handlers) finish(d *delivery, r store.Settlement) {
 	ran := time.Since(d.started)
 	s := d.session
-	q.mu.Lock()
+	h.q.mu.Lock()
 	d.returned = true
 	if d.stuck {
-		q.guard.setStuck(d, false)
-		q.keeper.tellStuck()
+		h.q.guard.setStuck(d, false)
+		h.q.keeper.tellStuck()
 	}
 	if r.Outcome == store.Completed && r.Keep == nil {
 		s.completed = append(s.completed, r)
@@ -311,15 +320,15 @@ func (q *queue) finish(d *delivery, r store.Settlement) {
 		s.others = append(s.others, r)
 	}
 	if d.handled {
-		q.keeper.ran.Add(ran)
+		h.q.keeper.ran.Add(ran)
 	}
 	s.running--
 	s.unconfirmed++
-	q.dispatch.unsent++
-	if q.dispatch.stopping {
-		q.drain.returned = time.Now()
+	h.q.dispatch.unsent++
+	if h.q.dispatch.stopping {
+		h.q.drain.returned = time.Now()
 	}
-	q.dispatch.release(d.slot)
-	q.dispatch.summon()
-	q.mu.Unlock()
+	h.q.dispatch.release(d.slot)
+	h.q.dispatch.summon()
+	h.q.mu.Unlock()
 }

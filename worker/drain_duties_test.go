@@ -43,7 +43,9 @@ func TestCallsThatEndADrainAreBounded(t *testing.T) {
 			}
 			if c.runs > 0 {
 				s.running = 1
-				time.AfterFunc(c.runs, func() { q.finish(&delivery{session: s, slot: &slot{}}, store.Settlement{Outcome: store.Completed}) })
+				time.AfterFunc(c.runs, func() {
+					q.handlers.finish(&delivery{session: s, slot: &slot{}}, store.Settlement{Outcome: store.Completed})
+				})
 			}
 			go w.hurry(ctx, halted, make(chan struct{}), []*queue{q}, func() { released <- time.Since(begin) })
 			stop()
@@ -85,7 +87,7 @@ func TestCallsThatAreNotMadeAgainInADrain(t *testing.T) {
 	full := &store.ClaimRequest{Session: q.session.id, Settle: make([]store.Settlement, 1)}
 	check := func(what string, req *store.ClaimRequest, wantStopping, wantLost bool) {
 		t.Helper()
-		if stopping, lost := q.pastSaving(req); stopping != wantStopping || lost != wantLost {
+		if stopping, lost := q.claimer.pastSaving(req); stopping != wantStopping || lost != wantLost {
 			t.Errorf("%s: stopping %v, lost %v", what, stopping, lost)
 		}
 	}

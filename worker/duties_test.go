@@ -119,7 +119,7 @@ func TestCompletedRetentionIsSeeded(t *testing.T) {
 			q.keeper.swept = time.Time{}
 			q.keeper.sweep(t.Context())
 		}
-		return q.keeps.Load()
+		return q.handlers.keeps.Load()
 	}
 	if start(signalbox.Retention{}) {
 		t.Error("completed jobs are kept, and nobody has asked for it")
@@ -233,10 +233,10 @@ func TestLookIsNotForALostSession(t *testing.T) {
 	q.dispatch.unsent = 1
 	q.dispatch.emptied = q.dispatch.hints
 	q.dispatch.probe = true
-	if c := q.prepare(); c == nil || c.session != lost || len(c.Settle) != 1 {
+	if c := q.claimer.prepare(); c == nil || c.session != lost || len(c.Settle) != 1 {
 		t.Fatalf("there is no call for the lost session: %+v", c)
 	}
-	if c := q.prepare(); c == nil || c.session != q.session {
+	if c := q.claimer.prepare(); c == nil || c.session != q.session {
 		t.Errorf("nobody looks: %+v", c)
 	}
 }

@@ -22,6 +22,6 @@ func (q *queue) tooLate(late []store.Delivery) {
 			failure.Job.Namespace = q.w.namespace()
 			q.w.hooks.add(func() { f(q.base, failure) })
 		}
-		q.died(d.Job.ID)
+		q.copier.died(d.Job.ID)
 	}
 }

@@ -125,9 +125,9 @@ func (k *kind) begunTooLate(job *signalbox.Job) bool {
 }
 
 // outOfTime sets the delay until the next attempt, and reports whether that would begin too late.
-func (q *queue) outOfTime(r *store.Settlement, d *delivery, job *signalbox.Job, err error) bool {
-	r.Delay = q.retryIn(d, job, err)
-	most := q.w.kinds[job.Kind].retryFor
+func (h *handlers) outOfTime(r *store.Settlement, d *delivery, job *signalbox.Job, err error) bool {
+	r.Delay = h.retryIn(d, job, err)
+	most := h.q.w.kinds[job.Kind].retryFor
 	elapsed := max(job.ClaimedAt.Sub(job.EnqueuedAt), 0) + time.Since(d.started)
 	if most == 0 || r.Delay <= most-elapsed { // a sum with the delay could overflow
 		return false
@@ -137,17 +137,17 @@ func (q *queue) outOfTime(r *store.Settlement, d *delivery, job *signalbox.Job, 
 }
 
 // die makes a job dead after a failed attempt. why is the log's message.
-func (q *queue) die(r *store.Settlement, d *delivery, job *signalbox.Job, err error, why string) {
+func (h *handlers) die(r *store.Settlement, d *delivery, job *signalbox.Job, err error, why string) {
 	r.Outcome = store.Dead
-	r.Record = q.record(d, job, job.Attempt, err)
-	q.log.Error(why, append(d.about(job, "error", brief(err)), q.stackOf(job.Kind, err)...)...)
+	r.Record = h.record(d, job, job.Attempt, err)
+	h.q.log.Error(why, append(d.about(job, "error", brief(err)), h.stackOf(job.Kind, err)...)...)
 }
 
 // announce has OnRetry or OnDead called when Redis has confirmed the settlement.
-func (q *queue) announce(r *store.Settlement, d *delivery, job *signalbox.Job, err error) {
-	f := q.w.cfg.OnDead
+func (h *handlers) announce(r *store.Settlement, d *delivery, job *signalbox.Job, err error) {
+	f := h.q.w.cfg.OnDead
 	if r.Outcome == store.Retry {
-		f = q.w.cfg.OnRetry
+		f = h.q.w.cfg.OnRetry
 	} else if r.Outcome != store.Dead {
 		return
 	}
@@ -157,7 +157,7 @@ func (q *queue) announce(r *store.Settlement, d *delivery, job *signalbox.Job, e
 	failure := Failure{Job: *job, Err: err, RetryIn: r.Delay}
 	signalbox.OnSettled(d, func(s signalbox.Settled) {
 		if s.Outcome == s.Asked {
-			q.w.hooks.add(func() { f(q.base, failure) })
+			h.q.w.hooks.add(func() { f(h.q.base, failure) })
 		}
 	})
 }

@@ -171,7 +171,7 @@ func (q *queue) problems(link *link, now time.Time) []health.Problem {
 		add(health.Outdated, health.Unready, q.standing.since, "%s", misfit.Reason())
 	}
 	_, noClaim := q.contact.refusals["claim"]
-	if since := q.waiting; !since.IsZero() && now.Sub(since) >= notClaimingAfter && q.canClaim() && !gone && !noClaim {
+	if since := q.claimer.waiting; !since.IsZero() && now.Sub(since) >= notClaimingAfter && q.claimer.canClaim() && !gone && !noClaim {
 		severity := health.Unready
 		if now.Sub(since) >= brokenAfter {
 			severity = health.Broken
@@ -189,23 +189,23 @@ func later(a, b time.Time) time.Time {
 	return a
 }
 
-// expect notes whether a renewal says that jobs wait, which this queue could take. q.mu is not held.
-func (q *queue) expect(more bool) {
-	q.mu.Lock()
-	defer q.mu.Unlock()
+// expect notes whether a renewal says that jobs wait, which this queue could take. The queue's mu is not held.
+func (cl *claimer) expect(more bool) {
+	cl.q.mu.Lock()
+	defer cl.q.mu.Unlock()
 	switch {
-	case !more || !q.canClaim():
-		q.waiting = time.Time{}
-	case q.waiting.IsZero():
-		q.waiting = time.Now()
+	case !more || !cl.canClaim():
+		cl.waiting = time.Time{}
+	case cl.waiting.IsZero():
+		cl.waiting = time.Now()
 	}
 }
 
-// canClaim reports whether nothing keeps the queue from claiming a job, or a claim is under way, which may hang. q.mu is held.
-func (q *queue) canClaim() bool {
-	d := q.dispatch
+// canClaim reports whether nothing keeps the queue from claiming a job, or a claim is under way, which may hang. The queue's mu is held.
+func (cl *claimer) canClaim() bool {
+	d := cl.q.dispatch
 	room := d.slots.free() > 0 && (d.bound == nil || d.bound.free() > 0)
-	return d.open && !d.stopping && (room || d.slots.reserved() > 0) && !q.standing.now.Paused && !q.standing.now.Away()
+	return d.open && !d.stopping && (room || d.slots.reserved() > 0) && !cl.q.standing.now.Paused && !cl.q.standing.now.Away()
 }
 
 // A refused call has Redis's answer to a kind of call, until one of the kind succeeds.

@@ -42,20 +42,20 @@ func TestNotClaiming(t *testing.T) {
 		"for long":                  {true, brokenAfter, nil, health.Broken},
 		"no job waits":              {false, brokenAfter, nil, health.OK},
 		"no slot is free":           {true, brokenAfter, func(q *queue) { sl := q.slots.take(1)[0]; sl.now = running(q.session, sl) }, health.OK},
-		"a claim hangs":             {true, brokenAfter, func(q *queue) { q.slots.take(1); q.expect(true) }, health.Broken},
+		"a claim hangs":             {true, brokenAfter, func(q *queue) { q.slots.take(1); q.claimer.expect(true) }, health.Broken},
 		"the queue is paused":       {true, brokenAfter, func(q *queue) { q.standing.now.Paused = true }, health.OK},
 		"the worker is quiet":       {true, brokenAfter, func(q *queue) { q.standing.now.Quiet = true }, health.OK},
 		"the bound has no room":     {true, brokenAfter, func(q *queue) { q.dispatch.bound = newBound(1); q.dispatch.bound.take(q.dispatch, 1, false) }, health.OK},
-		"a claim has all the room":  {true, brokenAfter, func(q *queue) { q.dispatch.bound = newBound(1); q.dispatch.reserve(); q.expect(true) }, health.Broken},
+		"a claim has all the room":  {true, brokenAfter, func(q *queue) { q.dispatch.bound = newBound(1); q.dispatch.reserve(); q.claimer.expect(true) }, health.Broken},
 		"Redis is away":             {true, brokenAfter, func(q *queue) { q.contact.gone("claim", time.Now(), errors.New("no answer")) }, health.OK},
 		"Redis refuses":             {true, brokenAfter, func(q *queue) { q.contact.failed("claim", time.Now(), refusal("NOPERM")) }, health.OK},
 		"a claim was answered":      {true, brokenAfter, func(q *queue) { answer(q, 1) }, health.OK},
 		"only others were answered": {true, brokenAfter, func(q *queue) { answer(q, 0) }, health.Broken},
-		"a renewal finds none":      {true, brokenAfter, func(q *queue) { q.expect(false) }, health.OK},
-		"a renewal finds some":      {true, brokenAfter, func(q *queue) { q.expect(true) }, health.Broken},
+		"a renewal finds none":      {true, brokenAfter, func(q *queue) { q.claimer.expect(false) }, health.OK},
+		"a renewal finds some":      {true, brokenAfter, func(q *queue) { q.claimer.expect(true) }, health.Broken},
 	} {
 		q := still(t, 1)
-		q.expect(tc.more)
+		q.claimer.expect(tc.more)
 		since := time.Now()
 		if tc.but != nil {
 			tc.but(q)
@@ -74,7 +74,7 @@ func answer(q *queue, want int) {
 	q.session.calls++
 	q.dispatch.calls++
 	q.mu.Unlock()
-	q.apply(c, &store.ClaimReply{Alive: true, Hints: store.Hints{Next: -1}})
+	q.claimer.apply(c, &store.ClaimReply{Alive: true, Hints: store.Hints{Next: -1}})
 }
 
 // getStuck starts handlers that have been stuck for a while in n of the queue's slots.

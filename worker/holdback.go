@@ -10,7 +10,7 @@ import (
 )
 
 // holdBack is what [signalbox.HoldBack] does for the handlers of the queue.
-func (q *queue) holdBack(ctx context.Context, until time.Time) error {
+func (h *handlers) holdBack(ctx context.Context, until time.Time) error {
 	d, _ := ctx.Value(deliveryKey{}).(*delivery)
 	if d == nil {
 		return errors.New("signalbox: HoldBack: the context is not that of a handler")
@@ -19,7 +19,7 @@ func (q *queue) holdBack(ctx context.Context, until time.Time) error {
 	if left <= 0 {
 		return nil
 	}
-	if _, err := q.own.HoldBack(ctx, d.claimed.Group(), d.id, max(left, time.Microsecond)); err != nil {
+	if _, err := h.q.own.HoldBack(ctx, d.claimed.Group(), d.id, max(left, time.Microsecond)); err != nil {
 		return fmt.Errorf("signalbox: HoldBack: %w", err)
 	}
 	return nil
@@ -30,26 +30,26 @@ const holdPatience = 5 * time.Second
 
 // holdBackAfter holds back other jobs after a failed attempt, if its error or the job's kind asks for it. They are held back before the attempt is settled, so the
 // job itself is due after that.
-func (q *queue) holdBackAfter(d *delivery, job *signalbox.Job, err error) {
-	k := q.w.kinds[job.Kind]
+func (h *handlers) holdBackAfter(d *delivery, job *signalbox.Job, err error) {
+	k := h.q.w.kinds[job.Kind]
 	if k == nil || d.Err() != nil {
 		return
 	}
-	in, all := q.askedFor(err)
+	in, all := h.askedFor(err)
 	if in <= 0 || !all && !k.retryAll {
 		return
 	}
 	ctx, cancel := context.WithTimeout(d, holdPatience)
 	defer cancel()
 	if err := signalbox.HoldBack(ctx, time.Now().Add(in)); err != nil {
-		q.warn("hold:"+job.Kind, "signalbox: other jobs are not held back, though a failed attempt asks for it", d.about(job, "for", in.String(), "error", brief(err))...)
+		h.q.warn("hold:"+job.Kind, "signalbox: other jobs are not held back, though a failed attempt asks for it", d.about(job, "for", in.String(), "error", brief(err))...)
 		return
 	}
-	q.warn("held:"+job.Kind, "signalbox: jobs are held back, as a failed attempt asks for it", d.about(job, "group", job.Group, "for", in.String())...)
+	h.q.warn("held:"+job.Kind, "signalbox: jobs are held back, as a failed attempt asks for it", d.about(job, "group", job.Group, "for", in.String())...)
 }
 
 // askedFor is retryAfter of an error whose methods may panic. Refused arguments ask for nothing.
-func (q *queue) askedFor(err error) (in time.Duration, all bool) {
+func (h *handlers) askedFor(err error) (in time.Duration, all bool) {
 	defer func() { _ = recover() }() // judge has counted the panic
 	if isRefused(err) {
 		return 0, false

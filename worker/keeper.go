@@ -129,7 +129,7 @@ func (k *keeper) renewAll(ctx context.Context, ttl time.Duration) bool {
 			k.renewed(s, start, hints.At, ttl)
 			times, k.times = nil, nil
 			k.noteClock(hints.At, start, lease.Now())
-			k.q.expect(hints.More)
+			k.q.claimer.expect(hints.More)
 			k.q.keeper.follow(hints, began)
 			k.relisten(s, hints, address)
 			if hints.Cancels {
@@ -308,5 +308,5 @@ func (k *keeper) follow(h store.Hints, began time.Time) {
 	k.q.standing.heed(h, began)
 	k.q.armTimer(began, h.Next)
 	k.q.mu.Unlock()
-	k.q.offer(h.Expired)
+	k.q.reclaimer.offer(h.Expired)
 }

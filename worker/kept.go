@@ -22,10 +22,10 @@ func (s *settings) readEnding(ctx context.Context) {
 	if err != nil {
 		return
 	}
-	s.q.copyAll(ending.Copies != "")
+	s.q.copier.copyAll(ending.Copies != "")
 	s.sayCopies(ending.Copies)
 	now := ending.Completed
-	s.q.keeps.Store(now != signalbox.Retention{})
+	s.q.handlers.keeps.Store(now != signalbox.Retention{})
 	want := s.q.w.cfg.Queues[s.q.store.Name()].CompletedRetention
 	if want == (signalbox.Retention{}) || now == s.keptCompleted {
 		return
@@ -51,6 +51,6 @@ func (s *settings) sayCopies(to string) {
 }
 
 // keepCompleted asks Redis to keep the job with the attempt that has completed it.
-func (q *queue) keepCompleted(r *store.Settlement, d *delivery, job *signalbox.Job) {
-	r.Keep = store.Kept(q.attempt(d, job, nil))
+func (h *handlers) keepCompleted(r *store.Settlement, d *delivery, job *signalbox.Job) {
+	r.Keep = store.Kept(h.attempt(d, job, nil))
 }

@@ -242,9 +242,9 @@ func (l *listener) heard(e *ear, m store.Message) {
 	case m.Kind == store.Work:
 		s.queue.hint(true)
 	case m.Kind == store.Cancel:
-		s.queue.cancel(m.Deliveries())
+		s.queue.claimer.cancel(m.Deliveries())
 	case m.Kind == store.StandBy:
-		s.queue.standBy()
+		s.queue.claimer.standBy()
 	}
 }
 
@@ -266,7 +266,7 @@ func (q *queue) listening(s *session, address string) {
 	q.mu.Lock()
 	s.address = address
 	if address != "" {
-		q.unsure = q.dispatch.calls > 0
+		q.claimer.unsure = q.dispatch.calls > 0
 		if s.running > 0 {
 			q.keeper.lookForCancels()
 		}
@@ -281,21 +281,21 @@ func (q *queue) listening(s *session, address string) {
 const standByFor = 750 * time.Millisecond
 
 // standBy makes a call after standByFor, unless a lane makes one before: another worker was woken, and may have been stopped.
-func (q *queue) standBy() {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	q.stoodBy = q.asked
-	if q.onCall || q.dispatch.stopping {
+func (cl *claimer) standBy() {
+	cl.q.mu.Lock()
+	defer cl.q.mu.Unlock()
+	cl.stoodBy = cl.asked
+	if cl.onCall || cl.q.dispatch.stopping {
 		return
 	}
-	q.onCall = true
+	cl.onCall = true
 	time.AfterFunc(standByFor, func() {
-		q.mu.Lock()
-		q.onCall = false
-		look := q.asked == q.stoodBy
-		q.mu.Unlock()
+		cl.q.mu.Lock()
+		cl.onCall = false
+		look := cl.asked == cl.stoodBy
+		cl.q.mu.Unlock()
 		if look {
-			q.hint(false)
+			cl.q.hint(false)
 		}
 	})
 }

@@ -15,7 +15,7 @@ import (
 func (q *queue) looks() *call {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	return q.prepare()
+	return q.claimer.prepare()
 }
 
 // A claim that got everything it wanted was not registered to be woken. So the queue asks again when it has room.
@@ -26,12 +26,12 @@ func TestFullClaimIsNoEnd(t *testing.T) {
 	if c == nil {
 		t.Fatal("there is no first claim")
 	}
-	q.apply(c, &store.ClaimReply{Alive: true, Full: true, Hints: store.Hints{Next: -1}}) // ids without records
+	q.claimer.apply(c, &store.ClaimReply{Alive: true, Full: true, Hints: store.Hints{Next: -1}}) // ids without records
 	c = q.looks()
 	if c == nil || c.Want != 2 {
 		t.Fatalf("nobody asks for more: %+v", c)
 	}
-	q.apply(c, &store.ClaimReply{Alive: true, Hints: store.Hints{Next: -1}})
+	q.claimer.apply(c, &store.ClaimReply{Alive: true, Hints: store.Hints{Next: -1}})
 	if c := q.looks(); c != nil {
 		t.Errorf("a claim for nothing: %+v", c)
 	}
@@ -44,7 +44,7 @@ func TestEndedSuspectLetsOthersIn(t *testing.T) {
 	d := &delivery{}
 	d.begin(q.session, q.slots.take(1)[0], store.Delivery{Job: &signalbox.Job{ID: "id", Kind: "kind", Crashes: store.SuspectAt}}, time.Now())
 	q.session.running, q.session.suspects, q.session.barred = 1, 1, true
-	q.deliver(d)
+	q.handlers.deliver(d)
 	if c := q.looks(); c == nil || len(c.Settle) != 1 || !c.Suspects {
 		t.Errorf("the suspect has ended, and the next call is %+v", c)
 	}
@@ -54,7 +54,7 @@ func TestEndedSuspectLetsOthersIn(t *testing.T) {
 func TestMoreSlotsAreUsed(t *testing.T) {
 	t.Parallel()
 	q := still(t, 1)
-	q.apply(q.looks(), &store.ClaimReply{Alive: true, Hints: store.Hints{Next: -1}})
+	q.claimer.apply(q.looks(), &store.ClaimReply{Alive: true, Hints: store.Hints{Next: -1}})
 	q.keeper.follow(store.Hints{Idle: true, Next: -1, Slots: 3}, time.Now())
 	if c := q.looks(); c == nil || c.Want != 3 {
 		t.Errorf("it has three slots, and claims %+v", c)
@@ -73,7 +73,7 @@ func TestClaimsSayWhereTheyAreWoken(t *testing.T) {
 		if c == nil || c.Address != want || c.Leaving {
 			t.Fatalf("%s: %+v; want address %q", what, c, want)
 		}
-		q.apply(c, &store.ClaimReply{Alive: true, Hints: h})
+		q.claimer.apply(c, &store.ClaimReply{Alive: true, Hints: h})
 	}
 	quiet := next
 	quiet.Standing = store.Standing{Quiet: true}
@@ -102,13 +102,13 @@ func TestStoppingQueueLeaves(t *testing.T) {
 		if c == nil || c.Address != "here" || !c.Leaving || c.Want != 0 {
 			t.Fatalf("%s: %+v", what, c)
 		}
-		q.apply(c, &store.ClaimReply{Alive: true, Full: true, Hints: store.Hints{Next: -1}})
+		q.claimer.apply(c, &store.ClaimReply{Alive: true, Full: true, Hints: store.Hints{Next: -1}})
 		if c := q.looks(); c != nil {
 			t.Errorf("%s it leaves twice: %+v", what, c)
 		}
 	}
 	leaves("while a claim is under way")
-	q.apply(under, &store.ClaimReply{Alive: true, Hints: store.Hints{Next: -1}})
+	q.claimer.apply(under, &store.ClaimReply{Alive: true, Hints: store.Hints{Next: -1}})
 	leaves("after it")
 }
 
@@ -119,7 +119,7 @@ func TestStandBy(t *testing.T) {
 	done := func() {
 		t.Helper()
 		if c := q.looks(); c != nil {
-			q.apply(c, &store.ClaimReply{Alive: true, Hints: store.Hints{Next: -1}})
+			q.claimer.apply(c, &store.ClaimReply{Alive: true, Hints: store.Hints{Next: -1}})
 		}
 	}
 	done()
@@ -131,17 +131,17 @@ func TestStandBy(t *testing.T) {
 	over := func() bool {
 		q.mu.Lock()
 		defer q.mu.Unlock()
-		return !q.onCall
+		return !q.claimer.onCall
 	}
 	before, begin := hints(), time.Now()
 	for range 3 {
-		q.standBy()
+		q.claimer.standBy()
 	}
 	redistest.Eventually(t, over, "the time is over")
 	if n := hints() - before; n != 1 || time.Since(begin) < standByFor {
 		t.Errorf("%d looks after %v", n, time.Since(begin))
 	}
-	q.standBy() // a claim begins after it
+	q.claimer.standBy() // a claim begins after it
 	done()
 	before = hints()
 	redistest.Eventually(t, over, "the time is over")
@@ -149,9 +149,9 @@ func TestStandBy(t *testing.T) {
 		t.Errorf("%d looks, though there was a claim", n)
 	}
 	q.hint(false)
-	q.standBy()
+	q.claimer.standBy()
 	done()
-	q.standBy() // for another wake-up, after the claim
+	q.claimer.standBy() // for another wake-up, after the claim
 	before = hints()
 	redistest.Eventually(t, over, "the time is over")
 	if n := hints() - before; n != 1 {
@@ -182,7 +182,7 @@ func TestRenewalFindsWhatIsForgotten(t *testing.T) {
 	q.listener.update()
 	redistest.Eventually(t, func() bool { return address() != "" }, "the session is heard")
 	c := q.looks()
-	q.apply(c, &store.ClaimReply{Alive: true, Hints: store.Hints{Next: -1}})
+	q.claimer.apply(c, &store.ClaimReply{Alive: true, Hints: store.Hints{Next: -1}})
 	first := ear()
 	q.keeper.relisten(q.session, store.Hints{Heard: true, Idle: true}, address())
 	if c := q.looks(); c != nil || ear() != first {
@@ -192,7 +192,7 @@ func TestRenewalFindsWhatIsForgotten(t *testing.T) {
 	if c := q.looks(); c == nil {
 		t.Error("it isn't registered, and makes no claim")
 	} else {
-		q.apply(c, &store.ClaimReply{Alive: true, Hints: store.Hints{Next: -1}})
+		q.claimer.apply(c, &store.ClaimReply{Alive: true, Hints: store.Hints{Next: -1}})
 	}
 	q.keeper.relisten(q.session, store.Hints{Idle: true}, address())
 	redistest.Eventually(t, func() bool { return ear() != first && ear() != nil && address() != "" }, "it listens anew")
@@ -212,7 +212,7 @@ func TestNextCountsFromTheCall(t *testing.T) {
 	}
 	c := q.looks()
 	c.began = time.Now().Add(-time.Minute)
-	q.apply(c, &store.ClaimReply{Alive: true, Hints: store.Hints{Next: time.Hour}})
+	q.claimer.apply(c, &store.ClaimReply{Alive: true, Hints: store.Hints{Next: time.Hour}})
 	if want := c.began.Add(time.Hour); !at().Equal(want) {
 		t.Errorf("after a claim the alarm is set to %v, want %v", at(), want)
 	}

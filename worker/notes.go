@@ -27,25 +27,25 @@ func (d *delivery) note(at time.Time) (now, later bool) {
 	return true, false
 }
 
-// noteSoon makes a lane call Redis after noteBy, if there are still notes to send then. q.mu is held.
-func (q *queue) noteSoon() {
-	if q.noting {
+// noteSoon makes a lane call Redis after noteBy, if there are still notes to send then. The queue's mu is held.
+func (cl *claimer) noteSoon() {
+	if cl.noting {
 		return
 	}
-	q.noting = true
+	cl.noting = true
 	time.AfterFunc(noteBy, func() {
-		q.mu.Lock()
-		defer q.mu.Unlock()
-		q.noting = false
+		cl.q.mu.Lock()
+		defer cl.q.mu.Unlock()
+		cl.noting = false
 		at := time.Now()
-		for _, s := range q.sessions {
+		for _, s := range cl.q.sessions {
 			for _, d := range s.unnoted {
 				switch now, later := d.note(at); {
 				case now:
-					q.dispatch.probeNow()
+					cl.q.dispatch.probeNow()
 					return
 				case later:
-					q.noteSoon()
+					cl.noteSoon()
 				}
 			}
 		}

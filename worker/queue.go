@@ -4,7 +4,6 @@ import (
 	"context"
 	"log/slog"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"go.opentelemetry.io/otel/baggage"
@@ -14,64 +13,66 @@ import (
 	"github.com/signalbox-go/signalbox/internal/store"
 )
 
-// A queue works one queue. Its state is guarded by mu; goroutines of their own call Redis:
-// the lanes claim and settle, the keeper renews the session, the reclaimer takes back the
-// jobs of others' sessions. Each handler runs in a goroutine of its own, one a slot.
+// A queue works one queue. It has the state that its parts share, which mu guards, and the parts:
+//
+//	part       its goroutine          what it owns
+//	claimer    the lanes, two         calls that claim and settle
+//	handlers   the slots'             runs handlers, and decides what becomes of each job
+//	keeper     one                    opens the session and renews it; sweeps; the settings
+//	reclaimer  one                    takes back the jobs of others' sessions
+//	copier     one                    copies dead jobs to another queue
+//	guard      one for all queues     finds stuck handlers
+//	drain      that of run            the end of the work
+//	contact    of all that call       whether Redis answers
+//	standing   the same               what Redis last said of the queue
+//	memory     the same               what Redis has forgotten
+//
+// Each part says which of its fields mu guards. The others belong to its goroutine. Slots, dispatch and alarm know nothing of the queue, and are called
+// with mu held.
 type queue struct {
-	w     *Worker
-	store *store.Queue // on the caller's client
-	own   *store.Queue // on the worker's, whose connections no claim keeps busy
-	log   *slog.Logger
-	base  context.Context // Run's, without its end
+	w        *Worker
+	store    *store.Queue // on the caller's client
+	own      *store.Queue // on the worker's, whose connections no claim keeps busy
+	log      *slog.Logger
+	base     context.Context // Run's, without its end
+	listener *listener       // the worker's
 
-	mu       mutex
-	slots    *slots
-	dispatch *dispatch // when a lane makes a call
-	keeper   keeper
-	drain    drain
-	contact  contact
-	standing standing
-	memory   memory
-	guard    guard
-	alarm    alarm      // for the next due job, or the next session that may expire
-	session  *session   // the one that claims; nil while there is none
-	sessions []*session // all that have deliveries, or may get some
-
-	waiting time.Time // since when renewals say that jobs wait which it could take, and no claim was answered; zero: it isn't so
-	labels  labels    // of its handlers, for the profiler
-
-	noting bool // a timer looks for notes to send
-
-	early  map[string]int64 // cancelled deliveries that no call has come back with yet: tokens by job ID
-	unsure bool             // a call that is under way may come back with a cancelled delivery of which no message was heard
-
-	expired   chan []string        // sessions to reclaim
-	spares    [][]store.Settlement // empty: their room is for those that come; each lane gives one back while it fills another
-	keeps     atomic.Bool          // completed jobs are kept
-	copier    copier
-	listener  *listener
-	asked     uint64               // calls that wanted jobs
-	stoodBy   uint64               // what asked was when another worker was last woken
-	onCall    bool                 // a timer looks whether that one made a call
+	mu        mutex
+	slots     *slots               // the deliveries
+	dispatch  *dispatch            // when a lane makes a call
+	alarm     alarm                // for the next due job, or the next session that may expire
+	session   *session             // the one that claims; nil while there is none
+	sessions  []*session           // all that have deliveries, or may get some
 	throttled map[string]time.Time // warnings by what they are about
+
+	claimer   claimer
+	handlers  handlers
+	keeper    keeper
+	reclaimer reclaimer
+	copier    copier
+	guard     guard
+	drain     drain
+	contact   contact
+	standing  standing
+	memory    memory
 }
 
 func newQueue(w *Worker, s, own *store.Queue, concurrency int, b *bound) *queue {
-	q := &queue{
-		w: w, store: s, own: own,
-		log:       w.log.With("queue", s.Name()),
-		early:     make(map[string]int64),
-		expired:   make(chan []string, 1),
-		throttled: make(map[string]time.Time),
-		copier:    newCopier(),
-	}
-	q.keeper = newKeeper(q)
-	q.drain = newDrain(q)
-	q.contact = contact{q: q, born: time.Now()}
-	q.standing, q.memory, q.guard = standing{q: q}, memory{q: q}, guard{q: q}
-	q.slots = newSlots(concurrency, q.deliver)
+	q := &queue{w: w, store: s, own: own, log: w.log.With("queue", s.Name()), throttled: make(map[string]time.Time)}
+	q.slots = newSlots(concurrency, q.handlers.deliver)
 	q.dispatch = newDispatch(&q.mu, q.slots, b)
 	q.alarm = alarm{mu: &q.mu, ring: func() { q.hint(true) }}
+
+	q.claimer = claimer{q: q, early: make(map[string]int64)}
+	q.handlers = handlers{q: q}
+	q.keeper = newKeeper(q)
+	q.reclaimer = reclaimer{q: q, expired: make(chan []string, 1)}
+	q.copier = copier{q: q, news: make(chan struct{}, 1)}
+	q.guard = guard{q: q}
+	q.drain = newDrain(q)
+	q.contact = contact{q: q, born: time.Now()}
+	q.standing = standing{q: q}
+	q.memory = memory{q: q}
 	return q
 }
 
@@ -80,8 +81,8 @@ func (q *queue) run(ctx, halted context.Context) error {
 	// Calls go on after ctx has ended, to report outcomes. Handlers run in the trace of their job and have its
 	// baggage, not Run's own.
 	base := trace.ContextWithSpanContext(baggage.ContextWithoutBaggage(context.WithoutCancel(ctx)), trace.SpanContext{})
-	q.base = signalbox.WithHoldBack(signalbox.WithDraining(base, q.drain.sign), q.holdBack)
-	q.labels = newLabels(q.base, q.store.Name(), q.w.kinds)
+	q.base = signalbox.WithHoldBack(signalbox.WithDraining(base, q.drain.sign), q.handlers.holdBack)
+	q.handlers.labels = newLabels(q.base, q.store.Name(), q.w.kinds)
 	calls, stop := context.WithCancel(q.base)
 	defer stop()
 	q.mu.Lock()
@@ -93,11 +94,11 @@ func (q *queue) run(ctx, halted context.Context) error {
 	var working sync.WaitGroup
 	for i := range laneIDs {
 		laneIDs[i] = q.store.NewLane()
-		working.Go(func() { q.work(calls, laneIDs[i], &q.contact.waits[i]) })
+		working.Go(func() { q.claimer.work(calls, laneIDs[i], &q.contact.waits[i]) })
 	}
 	wg.Go(func() { q.keeper.keep(calls) })
-	wg.Go(func() { q.reclaim(calls) })
-	wg.Go(func() { q.copyDead(calls) })
+	wg.Go(func() { q.reclaimer.run(calls) })
+	wg.Go(func() { q.copier.run(calls) })
 
 	<-ctx.Done()
 	err := q.drain.run(halted)

@@ -54,11 +54,11 @@ func (w *Worker) rehearse(ctx context.Context, job *signalbox.Job) testseam.Verd
 	err := errGoexit
 	defer func() {
 		if err == errGoexit { // the test has ended in the handler, by t.FailNow
-			q.conclude(&result, d, &claimed, err)
+			q.handlers.conclude(&result, d, &claimed, err)
 		}
 	}()
-	err = q.handle(d)
-	q.conclude(&result, d, &claimed, err)
+	err = q.handlers.handle(d)
+	q.handlers.conclude(&result, d, &claimed, err)
 	v := testseam.Verdict{Outcome: outcomeOf(&result, d.claimed.Err == nil && err != errPutBack && err != errNoCodec), Err: err, Delay: result.Delay}
 	if result.Outcome != store.Completed {
 		v.Next = d.claimed.Next(claimed, &result, time.Now())

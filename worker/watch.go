@@ -41,7 +41,7 @@ func (q *queue) watch(d *delivery) {
 	d.watch.Previous = telemetry.ParseSpan(d.claimed.Span)
 	if q.w.traces() && d.claimed.Err == nil && q.w.kinds[d.kind] != nil {
 		d.session.unnoted = append(d.session.unnoted, d)
-		q.noteSoon()
+		q.claimer.noteSoon()
 	}
 }
 

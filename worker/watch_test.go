@@ -88,7 +88,7 @@ func TestNotesGoWithoutAnotherCall(t *testing.T) {
 			d.watch.Trace(span, untold{})
 			q.mu.Lock()
 			q.session.unnoted = append(q.session.unnoted, d)
-			q.noteSoon()
+			q.claimer.noteSoon()
 			q.mu.Unlock()
 			time.Sleep(noteBy) // of the bubble's clock
 			synctest.Wait()
