@@ -43,7 +43,7 @@ func stillOn(t *testing.T, rdb redis.UniversalClient, slots int) *queue {
 	q := newQueue(w, s, s, slots, nil)
 	listen(rdb, w.log, []*queue{q}, false)
 	q.base = t.Context()
-	q.claimUnder(&session{queue: q, id: store.NewID(), validity: lease.NewValidity(q.base)})
+	q.keeper.claimUnder(&session{queue: q, id: store.NewID(), validity: lease.NewValidity(q.base)})
 	q.session.validity.Extend(lease.Now(), time.Hour)
 	q.sessions = []*session{q.session}
 	return q
@@ -288,7 +288,7 @@ func TestOldFailureIsNotBlamed(t *testing.T) {
 			q.keeper.renewed(s, lease.Now(), time.Now(), time.Hour)
 		}
 		q.mu.Lock()
-		q.lose(s)
+		q.keeper.lose(s)
 		q.mu.Unlock()
 		if !strings.Contains(log.String(), want) {
 			t.Errorf("renewed after it had failed: %t; the log does not say %s: %s", renewed, want, &log)

@@ -43,7 +43,7 @@ func TestCalm(t *testing.T) {
 				w.link = newLink(w, &store.Findings{})
 				q := newQueue(w, store.New(nil, "", "queue"), nil, 1, nil)
 				s := &session{queue: q, renewedUntil: time.Now().Add(ttl)}
-				q.claimUnder(s)
+				q.keeper.claimUnder(s)
 				if c.unserved > 0 {
 					time.Sleep(interval) // of the bubble's clock: a renewal is due
 					q.contact.failed("renew", time.Now(), errors.New("connection reset"))
@@ -70,10 +70,10 @@ func TestCalm(t *testing.T) {
 					q.mu.Lock()
 					switch {
 					case c.lost && since < c.unserved:
-						q.claimUnder(nil)
+						q.keeper.claimUnder(nil)
 					case since >= c.unserved && since%interval == 0:
 						s.prolong(time.Now())
-						q.claimUnder(s)
+						q.keeper.claimUnder(s)
 					}
 					q.mu.Unlock()
 					if since == c.unserved {

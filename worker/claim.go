@@ -86,7 +86,7 @@ func (cl *claimer) unsettled() *session {
 func (cl *claimer) prepare() *call {
 	d := cl.q.dispatch
 	if cl.q.session != nil && !d.stopping && cl.q.session.over() {
-		cl.q.lose(cl.q.session) // Redis may think otherwise, but nothing can run under it
+		cl.q.keeper.lose(cl.q.session) // Redis may think otherwise, but nothing can run under it
 	}
 	if !d.callable() {
 		return nil
@@ -249,16 +249,14 @@ func (cl *claimer) apply(c *call, reply *store.ClaimReply) {
 		s.address, cl.q.dispatch.probe = c.Address, true // another call takes that back
 	}
 	if s == cl.q.session && !reply.Alive {
-		cl.q.lose(s)
+		cl.q.keeper.lose(s)
 	}
 	cl.q.standing.heed(reply.Hints, c.began)
 	cl.q.armTimer(c.began, reply.Next)
 	if c.Want > 0 {
 		cl.waiting = time.Time{}
 	}
-	if len(cl.q.contact.refusals) > 0 {
-		delete(cl.q.contact.refusals, "claim")
-	}
+	cl.q.contact.accepted("claim")
 	over := cl.finished(c)
 	copies := cl.q.copier.on
 	cl.q.dispatch.summon()

@@ -102,7 +102,7 @@ func (q *queue) close(lanes []*store.Lane) {
 	q.mu.Lock()
 	sessions := q.sessions
 	q.sessions = nil
-	q.claimUnder(nil)
+	q.keeper.claimUnder(nil)
 	q.mu.Unlock()
 	for _, s := range sessions {
 		q.keeper.closeSession(s, true, lanes...)

@@ -121,7 +121,7 @@ func TestUnknownKindWaitsByItsAge(t *testing.T) {
 func TestDrainingIsSaidWhenNothingIsClaimed(t *testing.T) {
 	t.Parallel()
 	q := still(t, 1)
-	q.claimUnder(nil)
+	q.keeper.claimUnder(nil)
 	q.sessions = nil // it opens its own
 	ctx, cancel := context.WithCancel(context.Background())
 	var running sync.WaitGroup

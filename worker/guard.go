@@ -71,6 +71,6 @@ func (g *guard) noticeLoss() {
 	g.q.mu.Lock()
 	defer g.q.mu.Unlock()
 	if g.q.session != nil && !g.q.dispatch.stopping && g.q.session.over() {
-		g.q.lose(g.q.session)
+		g.q.keeper.lose(g.q.session)
 	}
 }

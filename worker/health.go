@@ -130,29 +130,54 @@ func (q *queue) problems(link *link, now time.Time) []health.Problem {
 	}
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	ttl := q.w.cfg.SessionTTL
-	if st := &q.guard.stuck; st.handlers > 0 {
-		severity := health.Degraded
-		// Handlers may wait for Redis, which no restart brings back.
-		if !st.full.IsZero() && q.guard.served(gone) && now.Sub(st.full)-st.idle >= brokenAfter {
-			severity = health.Broken
-		}
-		add(health.HandlersStuck, severity, st.since, "%d handlers go on though their contexts have ended; %d of %d slots are free", st.handlers, q.slots.free(), q.slots.size)
-	}
-	if !q.keeper.clock.stepped.IsZero() && now.Sub(q.keeper.clock.stepped) < steppedFor {
-		add(health.ClockStepped, health.Degraded, q.keeper.clock.stepped, "the clock of Redis was set by %v", q.keeper.clock.by.Round(time.Millisecond))
-	}
+	q.guard.report(add, now, gone)
+	q.keeper.clock.report(add, now)
 	if !q.drain.since.IsZero() {
 		for i := range all {
 			all[i].Severity = min(all[i].Severity, health.Unready) // it ends anyway
 		}
 		return all
 	}
-	switch s := q.session; {
-	case s == nil && !q.keeper.opened:
-		add(health.Starting, health.Unready, q.contact.born, "no lease was granted yet")
+	q.keeper.report(add, now)
+	q.contact.report(add)
+	q.standing.report(add)
+	if !gone {
+		q.claimer.report(add, now)
+	}
+	return all
+}
+
+// An adder adds a problem to a report.
+type adder func(code health.Code, s health.Severity, since time.Time, format string, args ...any)
+
+// report reports stuck handlers. gone says that Redis is away. The queue's mu is held.
+func (g *guard) report(add adder, now time.Time, gone bool) {
+	st := &g.stuck
+	if st.handlers == 0 {
+		return
+	}
+	severity := health.Degraded
+	// Handlers may wait for Redis, which no restart brings back.
+	if !st.full.IsZero() && g.served(gone) && now.Sub(st.full)-st.idle >= brokenAfter {
+		severity = health.Broken
+	}
+	add(health.HandlersStuck, severity, st.since, "%d handlers go on though their contexts have ended; %d of %d slots are free", st.handlers, g.q.slots.free(), g.q.slots.size)
+}
+
+// report reports that the clock was set. The queue's mu is held.
+func (c *serverClock) report(add adder, now time.Time) {
+	if !c.stepped.IsZero() && now.Sub(c.stepped) < steppedFor {
+		add(health.ClockStepped, health.Degraded, c.stepped, "the clock of Redis was set by %v", c.by.Round(time.Millisecond))
+	}
+}
+
+// report reports that there is no lease, or one that is late. The queue's mu is held.
+func (k *keeper) report(add adder, now time.Time) {
+	switch s := k.q.session; {
+	case s == nil && !k.opened:
+		add(health.Starting, health.Unready, k.q.contact.born, "no lease was granted yet")
 	case s == nil:
-		add(health.NoLease, health.Unready, q.keeper.vacated, "the lease has ended, and there is no other one yet")
+		add(health.NoLease, health.Unready, k.vacated, "the lease has ended, and there is no other one yet")
 	case s.over():
 		since := s.renewedUntil
 		if since.After(now) { // the worker trusts it for a little less time than Redis keeps it
@@ -160,25 +185,38 @@ func (q *queue) problems(link *link, now time.Time) []health.Problem {
 		}
 		add(health.NoLease, health.Unready, since, "the lease has ended, and there is no other one yet")
 	case s.late(now):
+		ttl := k.q.w.cfg.SessionTTL
 		add(health.LeaseLate, health.Degraded, s.renewedUntil.Add(-ttl/2), "no renewal for more than half of the lease's %v; %v are left",
 			ttl, s.renewedUntil.Sub(now).Round(time.Millisecond))
 	}
-	for call, r := range q.contact.refusals {
+}
+
+// report reports the kinds of calls that Redis refuses. The queue's mu is held.
+func (ct *contact) report(add adder) {
+	for call, r := range ct.refusals {
 		add(health.Refused, health.Unready, r.since, "call %s: %s", call, r.why)
 	}
-	if layout := q.standing.now.Layout; layout > 0 {
+}
+
+// report reports that the queue's layout is none of this release. The queue's mu is held.
+func (st *standing) report(add adder) {
+	if layout := st.now.Layout; layout > 0 {
 		misfit := store.LayoutError{Layout: layout}
-		add(health.Outdated, health.Unready, q.standing.since, "%s", misfit.Reason())
+		add(health.Outdated, health.Unready, st.since, "%s", misfit.Reason())
 	}
-	_, noClaim := q.contact.refusals["claim"]
-	if since := q.claimer.waiting; !since.IsZero() && now.Sub(since) >= notClaimingAfter && q.claimer.canClaim() && !gone && !noClaim {
-		severity := health.Unready
-		if now.Sub(since) >= brokenAfter {
-			severity = health.Broken
-		}
-		add(health.NotClaiming, severity, since, "jobs wait and %d slots are free, and no claim was answered: does the client's pool have a free connection?", q.slots.free()+q.slots.reserved())
+}
+
+// report reports that no claim is answered though jobs wait. It is called if Redis isn't away. The queue's mu is held.
+func (cl *claimer) report(add adder, now time.Time) {
+	since := cl.waiting
+	if since.IsZero() || now.Sub(since) < notClaimingAfter || !cl.canClaim() || cl.q.contact.refuses("claim") {
+		return
 	}
-	return all
+	severity := health.Unready
+	if now.Sub(since) >= brokenAfter {
+		severity = health.Broken
+	}
+	add(health.NotClaiming, severity, since, "jobs wait and %d slots are free, and no claim was answered: does the client's pool have a free connection?", cl.q.slots.free()+cl.q.slots.reserved())
 }
 
 // later returns the later one of two times.
@@ -228,6 +266,19 @@ func (ct *contact) noteRefusal(call string, since time.Time, err error) {
 		since = old.since
 	}
 	ct.refusals[call] = refused{since, publicReason(err)}
+}
+
+// accepted forgets that Redis refused a kind of call. The queue's mu is held.
+func (ct *contact) accepted(call string) {
+	if len(ct.refusals) > 0 {
+		delete(ct.refusals, call)
+	}
+}
+
+// refuses reports whether Redis refuses a kind of call. The queue's mu is held.
+func (ct *contact) refuses(call string) bool {
+	_, ok := ct.refusals[call]
+	return ok
 }
 
 // publicReason says why a call failed, in words that have no address, no name and no secret.

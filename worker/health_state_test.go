@@ -102,7 +102,7 @@ func TestStuckHandlersBreakAWorker(t *testing.T) {
 		"both while it drains":       {2, brokenAfter, func(q *queue) { q.drain.since = time.Now() }, health.Unready},
 		"both while Redis is away":   {2, brokenAfter, func(q *queue) { q.contact.gone("renew", time.Now(), errors.New("no answer")) }, health.Degraded},
 		"both after the lease ended": {2, brokenAfter, func(q *queue) { q.session.end(lock.ErrLost) }, health.Degraded},
-		"both after it was lost":     {2, brokenAfter, func(q *queue) { q.mu.Lock(); q.lose(q.session); q.mu.Unlock() }, health.Degraded},
+		"both after it was lost":     {2, brokenAfter, func(q *queue) { q.mu.Lock(); q.keeper.lose(q.session); q.mu.Unlock() }, health.Degraded},
 		"both, and Redis was away":   {2, brokenAfter, func(q *queue) { q.guard.stuck.idle += time.Second }, health.Degraded},
 	} {
 		q := still(t, 2)
@@ -171,7 +171,7 @@ func TestLeaseInTrouble(t *testing.T) {
 		t.Errorf("the lease has ended: %v", none)
 	}
 	q.mu.Lock()
-	q.lose(q.session)
+	q.keeper.lose(q.session)
 	q.mu.Unlock()
 	if none, starting := found(q, health.NoLease, now), found(q, health.Starting, now); none != health.Unready || starting != health.OK {
 		t.Errorf("the lease is lost: %v, %v", none, starting)

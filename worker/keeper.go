@@ -1,6 +1,7 @@
 package worker
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"time"
@@ -11,6 +12,7 @@ import (
 	"github.com/signalbox-go/signalbox/internal/lease"
 	"github.com/signalbox-go/signalbox/internal/store"
 	"github.com/signalbox-go/signalbox/internal/telemetry"
+	"github.com/signalbox-go/signalbox/lock"
 )
 
 // A keeper keeps what a queue has in Redis for as long as the worker lives: it opens the session and renews it, and does what is to be done every
@@ -123,7 +125,7 @@ func (k *keeper) renewAll(ctx context.Context, ttl time.Duration) bool {
 		case !alive:
 			k.q.memory.recall(s, &store.ClaimReply{Hints: hints})
 			k.q.mu.Lock()
-			k.q.lose(s)
+			k.q.keeper.lose(s)
 			k.q.mu.Unlock()
 		default:
 			k.renewed(s, start, hints.At, ttl)
@@ -139,7 +141,7 @@ func (k *keeper) renewAll(ctx context.Context, ttl time.Duration) bool {
 		}
 		k.q.mu.Lock()
 		if s == current && s.over() && !k.q.dispatch.stopping { // a shutdown ends it as well
-			k.q.lose(s) // Redis may still keep it for what runs under it
+			k.q.keeper.lose(s) // Redis may still keep it for what runs under it
 		}
 		k.q.mu.Unlock()
 	}
@@ -192,11 +194,11 @@ func (k *keeper) open(ctx context.Context, ttl time.Duration) bool {
 	}
 	k.noteClock(hints.At, start, lease.Now())
 	k.q.mu.Lock()
-	delete(k.q.contact.refusals, "open")
-	delete(k.q.contact.refusals, "renew") // another session is renewed from now on
+	k.q.contact.accepted("open")
+	k.q.contact.accepted("renew") // another session is renewed from now on
 	s.prolong(time.Now())
 	s.opened, s.written = hints.At, hints.At
-	k.q.claimUnder(s)
+	k.q.keeper.claimUnder(s)
 	k.q.sessions = append(k.q.sessions, s)
 	k.q.mu.Unlock()
 	k.times = nil // they came with it
@@ -216,7 +218,7 @@ func (k *keeper) renewed(s *session, start lease.Instant, at time.Time, ttl time
 	s.prolong(time.Now())
 	s.written = at
 	s.failing, s.failure = false, nil
-	delete(k.q.contact.refusals, "renew")
+	k.q.contact.accepted("renew")
 	k.q.mu.Unlock()
 	s.validity.Extend(start, ttl)
 	k.q.w.leases.LeaseRenewed(k.q.base, k.q.store.Name())
@@ -309,4 +311,50 @@ func (k *keeper) follow(h store.Hints, began time.Time) {
 	k.q.armTimer(began, h.Next)
 	k.q.mu.Unlock()
 	k.q.reclaimer.offer(h.Expired)
+}
+
+// claimUnder makes s the session that claims; nil: there is none. The queue's mu is held.
+func (k *keeper) claimUnder(s *session) {
+	if s != nil {
+		k.opened = true
+	} else {
+		k.vacated = time.Now()
+	}
+	k.q.session = s
+	k.q.dispatch.open = s != nil
+}
+
+// errSessionOver says that Redis refused to renew a session.
+var errSessionOver = errors.New("the session is over in Redis, or unknown to it")
+
+// errNotRenewed says that a session has ended by the worker's clock.
+var errNotRenewed = errors.New("no renewal was answered in time")
+
+// lose ends the contexts of the session's handlers, and says so in traces, metrics and the log, once. If the session is the one that
+// claims, lose has another one opened. The queue's mu is held.
+func (k *keeper) lose(s *session) {
+	s.end(lock.ErrLost)
+	if s == k.q.session {
+		k.claimUnder(nil)
+		k.q.contact.outage = time.Now() // others' sessions may have ended for the same reason
+		if s.calls == 0 && s.running == 0 && s.unconfirmed == 0 {
+			k.q.sessions = without(k.q.sessions, s)
+		}
+		select {
+		case k.vacant <- struct{}{}:
+		default: // the keeper knows
+		}
+	}
+	if s.lost {
+		return
+	}
+	s.lost = true
+	k.q.tell(telemetry.EventLeaseLost, s)
+	jobs, cause := s.running, cmp.Or(s.failure, errNotRenewed)
+	k.q.mu.later(func() {
+		k.q.w.leases.LeaseLost(k.q.base, k.q.store.Name(), telemetry.LostExpired)
+		if jobs > 0 {
+			k.q.log.Warn("signalbox: the lease was lost; the handlers' contexts have ended", "jobs", jobs, "cause", cause)
+		}
+	})
 }

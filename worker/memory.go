@@ -59,7 +59,7 @@ func (m *memory) recall(s *session, r *store.ClaimReply) (forgotten bool) {
 			s.failure = errForgotten
 			s.end(errForgotten)
 			if slices.Contains(m.q.sessions, s) {
-				m.q.lose(s) // now, since handlers are about to return
+				m.q.keeper.lose(s) // now, since handlers are about to return
 			}
 		}
 	}

@@ -125,17 +125,6 @@ func (q *queue) hint(probe bool) {
 // idle reports whether the queue waits to be woken. q.mu is held.
 func (q *queue) idle() bool { return q.dispatch.idle() }
 
-// claimUnder makes s the session that claims; nil: there is none. q.mu is held.
-func (q *queue) claimUnder(s *session) {
-	if s != nil {
-		q.keeper.opened = true
-	} else {
-		q.keeper.vacated = time.Now()
-	}
-	q.session = s
-	q.dispatch.open = s != nil
-}
-
 // armTimer has a lane look again when next has passed since from: a job is due, or a session expires. For what a reply says, from is when its
 // call was sent. The call that the alarm leads to needs about as long to get to Redis, so it comes when it is time, not a round trip later. One that
 // comes too early is told how long it still is. q.mu is held.

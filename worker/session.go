@@ -1,14 +1,10 @@
 package worker
 
 import (
-	"cmp"
-	"errors"
 	"time"
 
 	"github.com/signalbox-go/signalbox/internal/lease"
 	"github.com/signalbox-go/signalbox/internal/store"
-	"github.com/signalbox-go/signalbox/internal/telemetry"
-	"github.com/signalbox-go/signalbox/lock"
 )
 
 // A session is the lease under which a worker holds the jobs of a queue. The queue's mu guards all fields but queue, id
@@ -78,41 +74,6 @@ func (s *session) prolong(now time.Time) {
 		q.contact.outage = now
 	}
 	s.renewedUntil = now.Add(q.w.cfg.SessionTTL)
-}
-
-// errSessionOver says that Redis refused to renew a session.
-var errSessionOver = errors.New("the session is over in Redis, or unknown to it")
-
-// errNotRenewed says that a session has ended by the worker's clock.
-var errNotRenewed = errors.New("no renewal was answered in time")
-
-// lose ends the contexts of the session's handlers, and says so in traces, metrics and the log, once. If the session is the one that
-// claims, lose has another one opened. q.mu is held.
-func (q *queue) lose(s *session) {
-	s.end(lock.ErrLost)
-	if s == q.session {
-		q.claimUnder(nil)
-		q.contact.outage = time.Now() // others' sessions may have ended for the same reason
-		if s.calls == 0 && s.running == 0 && s.unconfirmed == 0 {
-			q.sessions = without(q.sessions, s)
-		}
-		select {
-		case q.keeper.vacant <- struct{}{}:
-		default: // the keeper knows
-		}
-	}
-	if s.lost {
-		return
-	}
-	s.lost = true
-	q.tell(telemetry.EventLeaseLost, s)
-	jobs, cause := s.running, cmp.Or(s.failure, errNotRenewed)
-	q.mu.later(func() {
-		q.w.leases.LeaseLost(q.base, q.store.Name(), telemetry.LostExpired)
-		if jobs > 0 {
-			q.log.Warn("signalbox: the lease was lost; the handlers' contexts have ended", "jobs", jobs, "cause", cause)
-		}
-	})
 }
 
 // end ends the contexts of the session's handlers.

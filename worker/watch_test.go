@@ -81,7 +81,7 @@ func TestNotesGoWithoutAnotherCall(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := &Worker{log: slog.New(slog.DiscardHandler)}
 		q := newQueue(w, store.New(nil, "", "queue"), nil, 1, nil)
-		q.claimUnder(&session{})
+		q.keeper.claimUnder(&session{})
 		q.sessions = []*session{q.session}
 		for n := range 3 {
 			d := &delivery{id: "job", started: time.Now(), watch: &watch{}}
