@@ -1,6 +1,10 @@
 package signalbox
 
-import "context"
+import (
+	"context"
+
+	"github.com/signalbox-go/signalbox/internal/handlerctx"
+)
 
 // Draining returns a channel that is closed when the worker begins to shut down. From then on the worker claims nothing
 // more from the handler's queue. The handler's context goes on until the worker's drain timeout is over. A handler that
@@ -9,14 +13,5 @@ import "context"
 // ctx is the handler's context, or one that was made from it. For any other context Draining returns nil, a channel
 // that is never ready.
 func Draining(ctx context.Context) <-chan struct{} {
-	done, _ := ctx.Value(drainingKey{}).(<-chan struct{})
-	return done
+	return handlerctx.Draining(ctx)
 }
-
-// WithDraining returns a context for which [Draining] returns done. Workers pass it to handlers. A test of a handler
-// can do the same.
-func WithDraining(ctx context.Context, done <-chan struct{}) context.Context {
-	return context.WithValue(ctx, drainingKey{}, done)
-}
-
-type drainingKey struct{}

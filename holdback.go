@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"time"
+
+	"github.com/signalbox-go/signalbox/internal/handlerctx"
 )
 
 // HoldBack keeps jobs from starting until then, by the clock of Redis: those of the group of the handler's job, or all of its queue if the job has no
@@ -18,16 +20,9 @@ import (
 //
 // ctx is the handler's context, or one that was made from it. The error says why Redis doesn't know of it: then jobs start as before.
 func HoldBack(ctx context.Context, until time.Time) error {
-	hold, _ := ctx.Value(holdKey{}).(func(context.Context, time.Time) error)
+	hold := handlerctx.HoldOf(ctx)
 	if hold == nil {
 		return errors.New("signalbox: HoldBack: the context is not that of a handler")
 	}
 	return hold(ctx, until)
 }
-
-// WithHoldBack returns a context for which [HoldBack] calls hold. Workers pass it to handlers. A test of a handler can do the same.
-func WithHoldBack(ctx context.Context, hold func(ctx context.Context, until time.Time) error) context.Context {
-	return context.WithValue(ctx, holdKey{}, hold)
-}
-
-type holdKey struct{}

@@ -2,10 +2,9 @@ package signalbox
 
 import (
 	"context"
-	"errors"
-	"runtime/debug"
-	"sync/atomic"
 	"time"
+
+	"github.com/signalbox-go/signalbox/internal/handlerctx"
 )
 
 // An Outcome says how a delivery ended.
@@ -58,43 +57,21 @@ type Settled struct {
 // between two calls to Redis. Until f returns, the worker claims less from the queue. So f must not block. The context
 // of the delivery has ended by then: f must not use it for its own calls. A panic of f is logged.
 func OnSettled(ctx context.Context, f func(Settled)) bool {
-	d, _ := ctx.Value(deliveryKey{}).(*DeliveryContext)
-	if d == nil {
-		return false
-	}
-	for {
-		before := d.last.Load()
-		if before == sealed {
-			return false
-		}
-		if d.last.CompareAndSwap(before, &settledFunc{f, before}) {
-			return true
-		}
-	}
+	end, _ := ctx.Value(handlerctx.EndKey{}).(*handlerctx.End)
+	return end != nil && end.Add(f)
 }
 
-// A DeliveryContext is the context of one delivery, which [OnSettled] and [FromContext] look for. A worker makes it. A
-// test of a middleware can make one too: it sets Context, and Job if that is needed, calls the handler with it, then calls Seal, and then the function that
-// Seal returned.
+// A DeliveryContext is the context of one delivery, where [FromContext] finds its job. A worker makes it. A test of a function that calls
+// FromContext can make one, too: it sets Context and Job. Package signalboxtest has all that a worker does: it is for tests of handlers and of middleware.
 type DeliveryContext struct {
 	context.Context
 	// Job is what [FromContext] returns, or nil.
 	Job *Job
-
-	last atomic.Pointer[settledFunc] // nil: no function; sealed: OnSettled comes too late
 }
-
-// A settledFunc is a function that was passed to OnSettled. It links to the one before it.
-type settledFunc struct {
-	f      func(Settled)
-	before *settledFunc
-}
-
-var sealed = &settledFunc{}
 
 type deliveryKey struct{}
 
-// Value returns d for the key of [OnSettled], and the values of Context for other keys.
+// Value returns d for the key of [FromContext], and the values of Context for other keys.
 func (d *DeliveryContext) Value(key any) any {
 	if key == (deliveryKey{}) {
 		return d
@@ -110,38 +87,4 @@ func FromContext(ctx context.Context) (job *Job, ok bool) {
 		return nil, false
 	}
 	return d.Job, true
-}
-
-// Seal is called when the outermost middleware has returned. Later calls of [OnSettled] return false. Seal returns nil
-// if OnSettled was never called. Otherwise it returns a function that calls all registered functions with the end of
-// the delivery. That function's error wraps a [*PanicError] for each of them that panicked.
-func (d *DeliveryContext) Seal() (settle func(Settled) error) {
-	last := d.last.Swap(sealed)
-	if last == nil || last == sealed {
-		return nil
-	}
-	var first *settledFunc // the list in the order of the calls
-	for last != nil {
-		last, last.before, first = last.before, first, last
-	}
-	return func(s Settled) error {
-		var panics []error
-		for w := first; w != nil; w = w.before {
-			if err := call(w.f, s); err != nil {
-				panics = append(panics, err)
-			}
-		}
-		return errors.Join(panics...)
-	}
-}
-
-// call calls f. It returns the panic of f as an error, or nil.
-func call(f func(Settled), s Settled) (err error) {
-	defer func() {
-		if p := recover(); p != nil {
-			err = &PanicError{Value: p, Stack: debug.Stack()}
-		}
-	}()
-	f(s)
-	return nil
 }

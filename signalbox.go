@@ -16,7 +16,7 @@
 //
 // The guide is docs/jobs.md.
 //
-// This package imports nothing but the standard library.
+// This package needs nothing but the standard library.
 package signalbox
 
 import "context"

@@ -33,8 +33,8 @@ type Action interface {
 	about() (name string, states []signalbox.State)
 }
 
-// MaxWhy is the longest reason of a [Cancel], in bytes.
-const MaxWhy = 500
+// maxWhy is the longest reason of a [Cancel], in bytes.
+const maxWhy = 500
 
 // Cancel ends a job that is scheduled, ready or running. It ends cancelled, and doesn't run again.
 //
@@ -45,14 +45,14 @@ const MaxWhy = 500
 // returned, whatever that returns, or when its worker has died. If the handler returns nil, the job's last error says that it had finished.
 // For a job that is cancelled already there is nothing to do.
 type Cancel struct {
-	Why string // the job's last error says so; at most [MaxWhy] bytes; may be ""
+	Why string // the job's last error says so; at most 500 bytes; may be ""
 }
 
 func (a Cancel) store() store.Act { return store.CancelJobs(a.Why) }
 
 func (a Cancel) validate() error {
-	if len(a.Why) > MaxWhy {
-		return fmt.Errorf("%w Cancel.Why: %d bytes; at most %d are allowed", signalbox.ErrInvalid, len(a.Why), MaxWhy)
+	if len(a.Why) > maxWhy {
+		return fmt.Errorf("%w Cancel.Why: %d bytes; at most %d are allowed", signalbox.ErrInvalid, len(a.Why), maxWhy)
 	}
 	return nil
 }

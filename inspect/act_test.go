@@ -107,7 +107,7 @@ func TestDoInVain(t *testing.T) {
 		{s.Name(), "dead1", inspect.Edit{MaxAttempts: -1, Timeout: -1}, signalbox.ErrInvalid, "Edit.Timeout"},
 		{s.Name(), "dead1", inspect.Edit{MaxAttempts: -1, Timeout: -1}, signalbox.ErrInvalid, "Edit.MaxAttempts"},
 		{s.Name(), "dead1", inspect.Edit{Payload: make([]byte, 2<<20)}, signalbox.ErrInvalid, "payload"},
-		{s.Name(), "high", inspect.Cancel{Why: strings.Repeat("x", inspect.MaxWhy+1)}, signalbox.ErrInvalid, "Cancel.Why"},
+		{s.Name(), "high", inspect.Cancel{Why: strings.Repeat("x", 501)}, signalbox.ErrInvalid, "Cancel.Why"},
 	} {
 		was, err := s.ins.Do(t.Context(), c.queue, c.id, c.a)
 		if !errors.Is(err, c.want) || !strings.Contains(err.Error(), c.says) {

@@ -11,14 +11,14 @@ import (
 	"github.com/signalbox-go/signalbox/internal/store"
 )
 
-// MaxDeadLooked is the most dead jobs that [Inspector.DeadByError] looks at.
-const MaxDeadLooked = 10_000
+// maxDeadLooked is the most dead jobs that [Inspector.DeadByError] looks at.
+const maxDeadLooked = 10_000
 
 // A DeadSummary says of what the dead jobs of a queue died.
 type DeadSummary struct {
 	Queue string
 	Dead  int64 // how many jobs are dead
-	// Looked is how many of them were looked at, [MaxDeadLooked] at most: if there are more, those that died last. Of the jobs with a Retain, those that are
+	// Looked is how many of them were looked at, 10,000 at most: if there are more, those that died last. Of the jobs with a Retain, those that are
 	// dropped last were looked at, and they are no more than half of all if there are enough others.
 	Looked int64
 	// Unreadable is how many of those have a record that can't be read. They are in no group.
@@ -43,12 +43,12 @@ type ErrorGroup struct {
 }
 
 // DeadByError groups the dead jobs of a queue by their kind and their last error, so that one sees of what most died, and what died lately. It reads the records of
-// [MaxDeadLooked] jobs at most, in short calls, and writes nothing. Payloads are not in the result. Texts of errors are: the handlers wrote them.
+// 10,000 jobs at most, in short calls, and writes nothing. Payloads are not in the result. Texts of errors are: the handlers wrote them.
 //
 // Jobs that die or are deleted meanwhile may be missing. The error wraps [ErrNoQueue] if nobody has used the queue, and [signalbox.ErrInvalid] if a queue can't have
 // that name.
 func (i *Inspector) DeadByError(ctx context.Context, queue string) (DeadSummary, error) {
-	return i.deadByError(ctx, queue, MaxDeadLooked)
+	return i.deadByError(ctx, queue, maxDeadLooked)
 }
 
 func (i *Inspector) deadByError(ctx context.Context, queue string, most int) (DeadSummary, error) {

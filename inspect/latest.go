@@ -8,10 +8,7 @@ import (
 	"github.com/signalbox-go/signalbox/internal/store"
 )
 
-// MaxLatest is the most jobs that [Inspector.Latest] returns.
-const MaxLatest = store.MaxLatest
-
-// Latest returns the n jobs of a state that ended last, the last one first. The state is dead or cancelled, and n is 1 to [MaxLatest]. It makes one call,
+// Latest returns the n jobs of a state that ended last, the last one first. The state is dead or cancelled, and n is 1 to 250. It makes one call,
 // which reads at most some 256 KiB of records: if they are large, it returns fewer jobs, but at least one if there is any. [Inspector.Jobs]
 // lists all of them, the oldest first. Of jobs with a Retain it looks at the n that are dropped last.
 //
@@ -24,8 +21,8 @@ func (i *Inspector) Latest(ctx context.Context, queue string, state signalbox.St
 	if state != signalbox.StateDead && state != signalbox.StateCancelled {
 		return nil, fmt.Errorf("inspect: %w state %.200q: the latest jobs are those that are dead or cancelled", signalbox.ErrInvalid, state)
 	}
-	if n < 1 || n > MaxLatest {
-		return nil, fmt.Errorf("inspect: %w number %d of latest jobs: 1 to %d are allowed", signalbox.ErrInvalid, n, MaxLatest)
+	if n < 1 || n > store.MaxLatest {
+		return nil, fmt.Errorf("inspect: %w number %d of latest jobs: 1 to %d are allowed", signalbox.ErrInvalid, n, store.MaxLatest)
 	}
 	q := i.store(queue)
 	if err := q.CheckLayout(ctx); err != nil {

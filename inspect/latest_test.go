@@ -39,7 +39,7 @@ func TestLatest(t *testing.T) {
 		for _, wrong := range []struct {
 			state signalbox.State
 			n     int
-		}{{signalbox.StateReady, 1}, {"", 1}, {signalbox.StateDead, 0}, {signalbox.StateDead, inspect.MaxLatest + 1}} {
+		}{{signalbox.StateReady, 1}, {"", 1}, {signalbox.StateDead, 0}, {signalbox.StateDead, store.MaxLatest + 1}} {
 			if _, err := s.ins.Latest(t.Context(), s.Name(), wrong.state, wrong.n); !errors.Is(err, signalbox.ErrInvalid) {
 				t.Errorf("%+v: %v", wrong, err)
 			}

@@ -12,6 +12,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/signalbox-go/signalbox"
+	"github.com/signalbox-go/signalbox/internal/handlerctx"
 	"github.com/signalbox-go/signalbox/internal/telemetry"
 	"github.com/signalbox-go/signalbox/middleware"
 )
@@ -37,19 +38,19 @@ func BenchmarkTraced(b *testing.B) {
 				end(nil)
 				return nil
 			})
+			who := telemetry.Who{Address: "127.0.0.1", Port: 6379, ClientID: "bench:1:1"}
 			chain := signalbox.Chain(
-				middleware.Trace(middleware.WithTracerProvider(tp), middleware.WithClient("127.0.0.1", 6379, "bench:1:1")),
-				middleware.Metrics(middleware.WithMeterProvider(mp), middleware.WithServer("127.0.0.1", 6379)))(handler)
+				middleware.Trace(middleware.WithTracerProvider(tp), func(c *telemetry.TraceConfig) { c.Who = who }),
+				middleware.Metrics(middleware.WithMeterProvider(mp), func(c *telemetry.MetricsConfig) { c.Who = who }))(handler)
 			return func() {
-				d := &signalbox.DeliveryContext{Context: context.WithValue(context.Background(), telemetry.DeliveryKey{}, &telemetry.Delivery{})}
-				if err := chain.Handle(d, job); err != nil {
+				var end handlerctx.End
+				ctx := context.WithValue(context.WithValue(context.Background(), telemetry.DeliveryKey{}, &telemetry.Delivery{}), handlerctx.EndKey{}, &end)
+				if err := chain.Handle(ctx, job); err != nil {
 					b.Error(err)
 				}
 				now := time.Now()
-				if err := d.Seal()(signalbox.Settled{
-					Asked: signalbox.OutcomeCompleted, Outcome: signalbox.OutcomeCompleted, Returned: now, Ended: now,
-				}); err != nil {
-					b.Error(err)
+				for w := end.Seal(); w != nil; w = w.Next {
+					w.F.(func(signalbox.Settled))(signalbox.Settled{Asked: signalbox.OutcomeCompleted, Outcome: signalbox.OutcomeCompleted, Returned: now, Ended: now})
 				}
 			}
 		})

@@ -10,23 +10,12 @@ import (
 )
 
 // A MetricsOption changes how [Metrics] measures.
-type MetricsOption func(*metricsConfig)
-
-type metricsConfig struct {
-	provider metric.MeterProvider
-	who      telemetry.Who
-}
+type MetricsOption func(*telemetry.MetricsConfig)
 
 // WithMeterProvider sets the provider of the metrics. The default is OpenTelemetry's global
 // provider. The caller still has to flush it and to shut it down.
 func WithMeterProvider(mp metric.MeterProvider) MetricsOption {
-	return func(c *metricsConfig) { c.provider = mp }
-}
-
-// WithServer sets the server that the metrics name: the Redis server's host or socket, and its
-// port (0: none). A worker sets it by itself.
-func WithServer(server string, port int) MetricsOption {
-	return func(c *metricsConfig) { c.who.Address, c.who.Port = server, port }
+	return func(c *telemetry.MetricsConfig) { c.Provider = mp }
 }
 
 // Metrics measures deliveries. A worker runs it around every handler by itself, with the global
@@ -50,14 +39,14 @@ func WithServer(server string, port int) MetricsOption {
 // The attributes are the queue, the kind, the outcome, the server and error.type, as on the
 // spans of [Trace]. No ID, payload, header or lock key is in a metric.
 func Metrics(opts ...MetricsOption) signalbox.Middleware {
-	var c metricsConfig
+	var c telemetry.MetricsConfig
 	for _, opt := range opts {
 		opt(&c)
 	}
-	metrics := telemetry.NewConsumerMetrics(c.provider, c.who)
+	metrics := telemetry.NewConsumerMetrics(c.Provider, c.Who)
 	return func(next signalbox.Handler) signalbox.Handler {
 		return signalbox.HandlerFunc(func(ctx context.Context, job *signalbox.Job) error {
-			if telemetry.MetricsSilent(c.provider) {
+			if telemetry.MetricsSilent(c.Provider) {
 				return next.Handle(ctx, job)
 			}
 			return measure(ctx, metrics, next, job)

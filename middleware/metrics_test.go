@@ -15,6 +15,7 @@ import (
 	"go.opentelemetry.io/otel/sdk/metric/metricdata"
 
 	"github.com/signalbox-go/signalbox"
+	"github.com/signalbox-go/signalbox/internal/telemetry"
 	"github.com/signalbox-go/signalbox/lock"
 )
 
@@ -131,13 +132,13 @@ func TestMetricsOfADelivery(t *testing.T) {
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			mp, read := meters()
-			ctx := &signalbox.DeliveryContext{Context: t.Context()}
+			ctx, end := delivered(t.Context())
 			before := []string{
 				"messaging.client.consumed.messages 1 process process",
 				"signalbox.job.wait.duration 1 of 1.500s",
 			}
 			// The outer middleware measures. The inner one passes calls through.
-			mw := signalbox.Chain(Recover(), Metrics(WithMeterProvider(mp), WithServer("redis.test", 6379)), Metrics(WithMeterProvider(mp)))
+			mw := signalbox.Chain(Recover(), Metrics(WithMeterProvider(mp), onServer), Metrics(WithMeterProvider(mp)))
 			err := run(ctx, measuredJob(), mw, func(context.Context, *signalbox.Job) error {
 				wantPoints(t, c.name+", while it runs", read(t), append(before, "signalbox.worker.active 1")...)
 				time.Sleep(2 * time.Second)
@@ -150,11 +151,14 @@ func TestMetricsOfADelivery(t *testing.T) {
 			wantPoints(t, c.name+", before it is settled", read(t), before...)
 			returned := time.Now()
 			time.Sleep(time.Second)
-			settle(t, ctx, signalbox.Settled{Asked: c.asked, Outcome: c.outcome, Returned: returned, Ended: time.Now()})
+			settle(t, end, signalbox.Settled{Asked: c.asked, Outcome: c.outcome, Returned: returned, Ended: time.Now()})
 			wantPoints(t, c.name, read(t), append(before, c.want...)...)
 		})
 	}
 }
+
+// onServer is what a worker says of its Redis.
+func onServer(c *telemetry.MetricsConfig) { c.Who = telemetry.Who{Address: "redis.test", Port: 6379} }
 
 // Without a worker a delivery ends when its handler ends, in whatever way.
 func TestMetricsWithoutAWorker(t *testing.T) {
@@ -171,7 +175,7 @@ func TestMetricsWithoutAWorker(t *testing.T) {
 		"stopped": {func(context.Context, *signalbox.Job) error { return signalbox.ErrShutdown }, "*errors.errorString "},
 	} {
 		mp, read := meters()
-		mw := signalbox.Chain(Recover(), Metrics(WithMeterProvider(mp), WithServer("redis.test", 6379)))
+		mw := signalbox.Chain(Recover(), Metrics(WithMeterProvider(mp), onServer))
 		synctest.Test(t, func(t *testing.T) { _ = run(t.Context(), measuredJob(), mw, c.h) })
 		wantPoints(t, name, read(t),
 			"messaging.client.consumed.messages 1 process process",
@@ -185,14 +189,14 @@ func TestMetricsWithoutAWorker(t *testing.T) {
 // Without a provider the middleware adds nothing. A middleware of the user's with a provider
 // measures.
 func TestMetricsOff(t *testing.T) {
-	ctx := &signalbox.DeliveryContext{Context: t.Context()}
+	ctx, _ := delivered(t.Context())
 	mp, read := meters()
 	job := measuredJob()
 	h := Metrics()(signalbox.HandlerFunc(func(context.Context, *signalbox.Job) error { return nil }))
 	if n := testing.AllocsPerRun(100, func() { _ = h.Handle(ctx, job) }); n != 0 {
 		t.Errorf("%v allocations", n)
 	}
-	mw := signalbox.Chain(Metrics(), Metrics(WithMeterProvider(mp), WithServer("redis.test", 6379)))
+	mw := signalbox.Chain(Metrics(), Metrics(WithMeterProvider(mp), onServer))
 	_ = run(ctx, job, mw, func(context.Context, *signalbox.Job) error { return nil })
 	if got := read(t); len(got) != 3 {
 		t.Errorf("the inner one, the only one with a provider, measured %v", got)

@@ -14,15 +14,7 @@ import (
 )
 
 // A TraceOption changes how [Trace] traces.
-type TraceOption func(*traceConfig)
-
-type traceConfig struct {
-	provider   trace.TracerProvider
-	propagator propagation.TextMapPropagator
-	mode       signalbox.TraceMode
-	parentFor  time.Duration
-	who        telemetry.Who
-}
+type TraceOption func(*telemetry.TraceConfig)
 
 // DefaultParentFor is the default of [WithParentFor]: 15 minutes. In mode [signalbox.TraceAuto], a delivery that
 // begins within this time after its job was enqueued is part of the trace of the enqueuer. If a handler enqueued the
@@ -32,30 +24,24 @@ const DefaultParentFor = 15 * time.Minute
 // WithTracerProvider sets the provider of the spans. The default is OpenTelemetry's global provider. The caller
 // still has to flush it and to shut it down.
 func WithTracerProvider(tp trace.TracerProvider) TraceOption {
-	return func(c *traceConfig) { c.provider = tp }
+	return func(c *telemetry.TraceConfig) { c.Provider = tp }
 }
 
 // WithPropagator sets how the trace context is read from a job's headers. The default is OpenTelemetry's global
 // propagator, which reads nothing until the program sets it.
 func WithPropagator(p propagation.TextMapPropagator) TraceOption {
-	return func(c *traceConfig) { c.propagator = p }
+	return func(c *telemetry.TraceConfig) { c.Propagator = p }
 }
 
 // WithTraceMode sets how deliveries are connected with the span that enqueued the job. A job's own mode overrides
 // it. The default is [signalbox.TraceAuto].
 func WithTraceMode(m signalbox.TraceMode) TraceOption {
-	return func(c *traceConfig) { c.mode = m }
+	return func(c *telemetry.TraceConfig) { c.Mode = m.String() }
 }
 
 // WithParentFor replaces [DefaultParentFor]. With 0 or less a delivery is never part of the enqueuer's trace.
 func WithParentFor(d time.Duration) TraceOption {
-	return func(c *traceConfig) { c.parentFor = d }
-}
-
-// WithClient sets the server and the worker that spans name: the Redis server's host or socket, its port (0: none),
-// and the worker's name. A worker sets it by itself.
-func WithClient(server string, port int, worker string) TraceOption {
-	return func(c *traceConfig) { c.who = telemetry.Who{Address: server, Port: port, ClientID: worker} }
+	return func(c *telemetry.TraceConfig) { c.ParentFor = d }
 }
 
 // Trace makes the spans of a delivery. A worker runs it around every handler by itself, with the global provider
@@ -72,24 +58,24 @@ func WithClient(server string, port int, worker string) TraceOption {
 // header or lock key is in a span, with one exception: the error's message is recorded as the handler returned it,
 // and the error of a named lock that couldn't be had names the key.
 func Trace(opts ...TraceOption) signalbox.Middleware {
-	c := traceConfig{parentFor: DefaultParentFor}
+	c := telemetry.TraceConfig{ParentFor: DefaultParentFor, Mode: signalbox.TraceAuto.String()}
 	for _, opt := range opts {
 		opt(&c)
 	}
 	return func(next signalbox.Handler) signalbox.Handler {
-		t := &tracer{traceConfig: c, spans: telemetry.NewMessaging(c.provider, c.who), next: next}
+		t := &tracer{TraceConfig: c, spans: telemetry.NewMessaging(c.Provider, c.Who), next: next}
 		return signalbox.HandlerFunc(t.handle)
 	}
 }
 
 type tracer struct {
-	traceConfig
+	telemetry.TraceConfig
 	spans *telemetry.Messaging
 	next  signalbox.Handler
 }
 
 func (t *tracer) handle(ctx context.Context, job *signalbox.Job) error {
-	silent := telemetry.Silent(t.provider)
+	silent := telemetry.Silent(t.Provider)
 	if silent && len(job.Headers) == 0 {
 		return t.next.Handle(ctx, job)
 	}
@@ -98,8 +84,8 @@ func (t *tracer) handle(ctx context.Context, job *signalbox.Job) error {
 		return t.next.Handle(ctx, job)
 	}
 	since := telemetry.Since(job.Headers, job.EnqueuedAt)
-	ctx, links := telemetry.Creator(ctx, telemetry.Propagator(t.propagator), job.Headers,
-		t.mode.String(), t.parentFor > 0 && job.ClaimedAt.Sub(since) <= t.parentFor)
+	ctx, links := telemetry.Creator(ctx, telemetry.Propagator(t.Propagator), job.Headers,
+		t.Mode, t.ParentFor > 0 && job.ClaimedAt.Sub(since) <= t.ParentFor)
 	creator := trace.SpanContextFromContext(ctx)
 	if silent { // the handler may still pass the trace context on
 		if creator.IsValid() {

@@ -18,6 +18,7 @@ import (
 	"go.opentelemetry.io/otel/trace/noop"
 
 	"github.com/signalbox-go/signalbox"
+	"github.com/signalbox-go/signalbox/internal/handlerctx"
 	"github.com/signalbox-go/signalbox/internal/telemetry"
 	"github.com/signalbox-go/signalbox/lock"
 )
@@ -38,9 +39,9 @@ func traced(t *testing.T, ctx context.Context, job *signalbox.Job, h signalbox.H
 		})
 	}
 	mw := signalbox.Chain(Trace(WithTracerProvider(tp), WithPropagator(propagation.TraceContext{})), Recover(), inner)
-	delivery := &signalbox.DeliveryContext{Context: context.WithValue(ctx, telemetry.DeliveryKey{}, d)}
-	_ = run(delivery, job, mw, h)
-	settle(t, delivery, signalbox.Settled{Outcome: signalbox.OutcomeCompleted, Asked: signalbox.OutcomeCompleted, Returned: time.Now()})
+	ctx, end := delivered(context.WithValue(ctx, telemetry.DeliveryKey{}, d))
+	_ = run(ctx, job, mw, h)
+	settle(t, end, signalbox.Settled{Outcome: signalbox.OutcomeCompleted, Asked: signalbox.OutcomeCompleted, Returned: time.Now()})
 	spans := make(map[string]tracetest.SpanStub)
 	for _, s := range exporter.GetSpans() {
 		word, _, _ := strings.Cut(s.Name, " ")
@@ -55,15 +56,21 @@ func traced(t *testing.T, ctx context.Context, job *signalbox.Job, h signalbox.H
 	return spans
 }
 
+// delivered returns the context of a delivery, as a worker makes it, and its end.
+func delivered(ctx context.Context) (context.Context, *handlerctx.End) {
+	end := new(handlerctx.End)
+	return context.WithValue(ctx, handlerctx.EndKey{}, end), end
+}
+
 // settle ends a delivery as a worker does.
-func settle(t *testing.T, delivery *signalbox.DeliveryContext, s signalbox.Settled) {
+func settle(t *testing.T, end *handlerctx.End, s signalbox.Settled) {
 	t.Helper()
-	settle := delivery.Seal()
-	if settle == nil {
+	first := end.Seal()
+	if first == nil {
 		t.Fatal("nobody waits for the end of the delivery")
 	}
-	if err := settle(s); err != nil {
-		t.Error(err)
+	for w := first; w != nil; w = w.Next {
+		w.F.(func(signalbox.Settled))(s)
 	}
 }
 
@@ -221,9 +228,9 @@ func TestTraceOfAShutdownOfTheMiddlewares(t *testing.T) {
 		})
 	}
 	mw := signalbox.Chain(Trace(WithTracerProvider(tp)), stops)
-	delivery := &signalbox.DeliveryContext{Context: context.WithValue(t.Context(), telemetry.DeliveryKey{}, d)}
-	_ = run(delivery, &signalbox.Job{}, mw, func(ctx context.Context, _ *signalbox.Job) error { return context.Cause(ctx) })
-	settle(t, delivery, signalbox.Settled{Outcome: signalbox.OutcomeRetried, Asked: signalbox.OutcomeRetried, Returned: time.Now()})
+	ctx, end := delivered(context.WithValue(t.Context(), telemetry.DeliveryKey{}, d))
+	_ = run(ctx, &signalbox.Job{}, mw, func(ctx context.Context, _ *signalbox.Job) error { return context.Cause(ctx) })
+	settle(t, end, signalbox.Settled{Outcome: signalbox.OutcomeRetried, Asked: signalbox.OutcomeRetried, Returned: time.Now()})
 	for _, s := range exporter.GetSpans() {
 		if s.Name != "retry " && s.Status.Code != codes.Error {
 			t.Errorf("%q: status %v", s.Name, s.Status)

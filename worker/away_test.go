@@ -9,6 +9,7 @@ import (
 	"maps"
 	"net"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -19,6 +20,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/signalbox-go/signalbox"
+	"github.com/signalbox-go/signalbox/internal/handlerctx"
 	"github.com/signalbox-go/signalbox/internal/lease"
 	"github.com/signalbox-go/signalbox/internal/redistest"
 	"github.com/signalbox-go/signalbox/internal/store"
@@ -430,7 +432,7 @@ func TestSupersededAmongOthers(t *testing.T) {
 	told := make(map[string]signalbox.Outcome)
 	heard := func(id string) store.Settlement {
 		d := &delivery{id: id, end: &signalbox.Settled{Asked: signalbox.OutcomeCompleted}}
-		d.settle = func(s signalbox.Settled) error { told[id] = s.Outcome; return nil }
+		d.waiters = &handlerctx.Waiter{F: func(s signalbox.Settled) { told[id] = s.Outcome }}
 		return store.Settlement{ID: id, Ref: d}
 	}
 	batch := []store.Settlement{{ID: "a"}, heard("b"), {ID: "c", Ref: &delivery{}}, heard("d"), heard("e")}
@@ -438,6 +440,29 @@ func TestSupersededAmongOthers(t *testing.T) {
 	want := map[string]signalbox.Outcome{"b": signalbox.OutcomeCompleted, "d": signalbox.OutcomeSuperseded, "e": signalbox.OutcomeCancelled}
 	if !maps.Equal(told, want) {
 		t.Errorf("told %v, want %v", told, want)
+	}
+}
+
+// Each function that waits for an end is called once, in order, also after one that panics. The error has all panics.
+func TestPanicsOfThoseThatWait(t *testing.T) {
+	t.Parallel()
+	var d delivery
+	var heard []string
+	for i := range 4 {
+		d.ends.Add(func(s signalbox.Settled) {
+			heard = append(heard, fmt.Sprint(i, " ", s.Outcome))
+			if i%2 == 1 {
+				panic(i)
+			}
+		})
+	}
+	err := tell(d.ends.Seal(), signalbox.Settled{Outcome: signalbox.OutcomeDead})
+	if want := []string{"0 dead", "1 dead", "2 dead", "3 dead"}; !slices.Equal(heard, want) {
+		t.Errorf("heard %q, want %q", heard, want)
+	}
+	p, ok := errors.AsType[*signalbox.PanicError](err)
+	if !ok || p.Value != 1 || len(p.Stack) == 0 || len(err.(interface{ Unwrap() []error }).Unwrap()) != 2 {
+		t.Errorf("the error is %v, want both panics", err)
 	}
 }
 

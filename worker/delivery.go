@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/signalbox-go/signalbox"
+	"github.com/signalbox-go/signalbox/internal/handlerctx"
 	"github.com/signalbox-go/signalbox/internal/lease"
 	"github.com/signalbox-go/signalbox/internal/store"
 	"github.com/signalbox-go/signalbox/internal/telemetry"
@@ -36,8 +37,9 @@ type delivery struct {
 
 	inner atomic.Pointer[context.Context] // the context of its handler while that runs; nil if it is the delivery's own
 
-	settle func(signalbox.Settled) error // reports the end to everything that waits for it; nil if nothing does
-	end    *signalbox.Settled            // the end that settle reports
+	ends    handlerctx.End     // what waits for its end
+	waiters *handlerctx.Waiter // what is to hear of its end, once its handler has returned; nil if nothing is
+	end     *signalbox.Settled // what waiters are to hear
 }
 
 // begin fills in d, which is zero, for a claimed job, its session and its slot.
@@ -54,7 +56,7 @@ func (d *delivery) begin(s *session, sl *slot, claimed store.Delivery, at time.T
 type deliveryKey struct{}
 
 // Value returns the delivery for its own key, and for those of the handler's lease and the log of its locks. For telemetry's key it
-// returns the data for traces.
+// returns the data for traces, and for that of the end what waits for it.
 func (d *delivery) Value(key any) any {
 	switch key.(type) {
 	case deliveryKey, lease.ContextKey, telemetry.LockLogKey:
@@ -64,6 +66,8 @@ func (d *delivery) Value(key any) any {
 			return nil
 		}
 		return &d.watch.Delivery
+	case handlerctx.EndKey:
+		return &d.ends
 	}
 	return d.DeliveryContext.Value(key)
 }

@@ -144,8 +144,8 @@ func (w *Worker) build() {
 			middleware.Trace(
 				middleware.WithTracerProvider(w.cfg.TracerProvider), middleware.WithPropagator(w.cfg.Propagator),
 				middleware.WithTraceMode(w.traceMode(k)), middleware.WithParentFor(w.cfg.ParentFor),
-				middleware.WithClient(who.Address, who.Port, who.ClientID)),
-			middleware.Metrics(middleware.WithMeterProvider(w.cfg.MeterProvider), middleware.WithServer(who.Address, who.Port)),
+				func(c *telemetry.TraceConfig) { c.Who = who }),
+			middleware.Metrics(middleware.WithMeterProvider(w.cfg.MeterProvider), func(c *telemetry.MetricsConfig) { c.Who.Address, c.Who.Port = who.Address, who.Port }),
 		}
 		mw = append(mw, w.policed(k)...)
 		mw = append(mw, middleware.Recover(), middleware.Lock(nil))

@@ -9,7 +9,7 @@ import (
 	"go.opentelemetry.io/otel/baggage"
 	"go.opentelemetry.io/otel/trace"
 
-	"github.com/signalbox-go/signalbox"
+	"github.com/signalbox-go/signalbox/internal/handlerctx"
 	"github.com/signalbox-go/signalbox/internal/store"
 )
 
@@ -81,7 +81,7 @@ func (q *queue) run(ctx, halted context.Context) error {
 	// Calls go on after ctx has ended, to report outcomes. Handlers run in the trace of their job and have its
 	// baggage, not Run's own.
 	base := trace.ContextWithSpanContext(baggage.ContextWithoutBaggage(context.WithoutCancel(ctx)), trace.SpanContext{})
-	q.base = signalbox.WithHoldBack(signalbox.WithDraining(base, q.drain.sign), q.handlers.holdBack)
+	q.base = handlerctx.WithHold(handlerctx.WithDraining(base, q.drain.sign), q.handlers.holdBack)
 	q.handlers.labels = newLabels(q.base, q.store.Name(), q.w.kinds)
 	calls, stop := context.WithCancel(q.base)
 	defer stop()

@@ -8,6 +8,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/signalbox-go/signalbox"
+	"github.com/signalbox-go/signalbox/internal/handlerctx"
 	"github.com/signalbox-go/signalbox/internal/lease"
 	"github.com/signalbox-go/signalbox/internal/store"
 	"github.com/signalbox-go/signalbox/internal/testseam"
@@ -38,7 +39,7 @@ func (w *Worker) rehearse(ctx context.Context, job *signalbox.Job) testseam.Verd
 	s := store.New(w.rdb, w.cfg.Namespace, job.Queue)
 	q := newQueue(w, s, s, 1, nil)
 	base := trace.ContextWithSpanContext(baggage.ContextWithoutBaggage(context.WithoutCancel(ctx)), trace.SpanContext{})
-	q.base = signalbox.WithHoldBack(signalbox.WithDraining(base, q.drain.sign), func(context.Context, time.Time) error { return nil })
+	q.base = handlerctx.WithHold(handlerctx.WithDraining(base, q.drain.sign), func(context.Context, time.Time) error { return nil })
 	held := &session{queue: q, id: store.NewSession(w.id), validity: lease.NewValidity(q.base)}
 	held.validity.Extend(lease.Now(), rehearsalLease)
 	defer held.end(context.Canceled)

@@ -1,9 +1,12 @@
 package worker
 
 import (
+	"errors"
+	"runtime/debug"
 	"time"
 
 	"github.com/signalbox-go/signalbox"
+	"github.com/signalbox-go/signalbox/internal/handlerctx"
 	"github.com/signalbox-go/signalbox/internal/store"
 )
 
@@ -11,12 +14,12 @@ import (
 // outermost middleware returned.
 func (d *delivery) settling(r *store.Settlement, err error) {
 	d.watch.settling(d, r)
-	d.settle = d.Seal()
-	if d.settle == nil && d.watch == nil {
+	d.waiters = d.ends.Seal()
+	if d.waiters == nil && d.watch == nil {
 		return
 	}
 	r.Ref = d
-	if d.settle == nil {
+	if d.waiters == nil {
 		return
 	}
 	d.end = &signalbox.Settled{Err: err, Started: d.started, Returned: time.Now()}
@@ -59,7 +62,7 @@ func (q *queue) tellSettled(batch []store.Settlement, refused, overruled []int, 
 			overruled = overruled[1:]
 		}
 		d, ok := batch[i].Ref.(*delivery)
-		if !ok || d.settle == nil {
+		if !ok || d.waiters == nil {
 			continue
 		}
 		if now.IsZero() {
@@ -74,9 +77,31 @@ func (q *queue) tellSettled(batch []store.Settlement, refused, overruled []int, 
 		case cancelled:
 			d.end.Outcome, d.end.Next = signalbox.OutcomeCancelled, time.Time{}
 		}
-		if err := d.settle(*d.end); err != nil {
+		if err := tell(d.waiters, *d.end); err != nil {
 			q.warn("settled", "signalbox: a function panicked that was called at the end of a delivery", "job", d.id, "token", d.token, "error", brief(err))
 		}
-		d.settle, d.end = nil, nil // the delivery may be kept for as long as others of its call run
+		d.waiters, d.end = nil, nil // the delivery may be kept for as long as others of its call run
 	}
+}
+
+// tell calls each function that waits for an end. The error wraps a [*signalbox.PanicError] for each of them that panicked.
+func tell(first *handlerctx.Waiter, s signalbox.Settled) error {
+	var panics []error
+	for w := first; w != nil; w = w.Next {
+		if err := hear(w.F.(func(signalbox.Settled)), s); err != nil {
+			panics = append(panics, err)
+		}
+	}
+	return errors.Join(panics...)
+}
+
+// hear calls f. It returns the panic of f as an error, or nil.
+func hear(f func(signalbox.Settled), s signalbox.Settled) (err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = &signalbox.PanicError{Value: p, Stack: debug.Stack()}
+		}
+	}()
+	f(s)
+	return nil
 }

@@ -43,7 +43,8 @@ var otelAPI = []string{
 // rules is the whole table. The first rule whose pattern matches counts. Packages of other modules (bench, cmd/signalbox,
 // tools) have no rule: their go.mod is the rule.
 var rules = []rule{
-	{pattern: "."}, // the vocabulary: standard library only
+	{".", []string{"internal/handlerctx"}, nil}, // the vocabulary: standard library only
+	{pattern: "internal/handlerctx"},            // not the root: the root imports this
 	{"internal/wire", []string{"."}, []string{protowire}},
 	{"internal/store", []string{".", "internal/wire"}, []string{goRedis}},
 	{"internal/schedule", []string{"."}, []string{cron}},
@@ -60,7 +61,7 @@ var rules = []rule{
 	{"middleware", []string{".", "lock", "internal/lease", "internal/telemetry"}, append([]string{backoff}, otelAPI...)},
 	{"health", nil, nil}, // the standard library only: programs without Redis can use it
 	{"scheduler", []string{".", "health", "internal/deadline", "internal/parcelseam", "internal/schedule", "internal/store", "internal/telemetry"}, append([]string{goRedis, unix}, otelAPI...)},
-	{"worker", []string{".", "health", "lock", "middleware", "internal/deadline", "internal/lease", "internal/store", "internal/telemetry", "internal/testseam"}, append([]string{goRedis, backoff}, otelAPI...)},
+	{"worker", []string{".", "health", "lock", "middleware", "internal/deadline", "internal/handlerctx", "internal/lease", "internal/store", "internal/telemetry", "internal/testseam"}, append([]string{goRedis, backoff}, otelAPI...)},
 	{"internal/testseam", []string{"."}, nil},                     // not worker: worker imports this
 	{"internal/parcelseam", []string{".", "internal/store"}, nil}, // not scheduler: scheduler imports this
 	{"outbox", []string{".", "scheduler", "internal/deadline", "internal/litetx", "internal/parcelseam", "internal/store", "internal/telemetry"}, append([]string{goRedis}, otelAPI...)},
