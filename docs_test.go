@@ -1,13 +1,16 @@
 package signalbox_test
 
 import (
+	"bufio"
 	"context"
 	"errors"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -35,11 +38,18 @@ func unindented(s string) string {
 	return strings.Join(lines, "\n")
 }
 
-// TestDocsJobs checks that each piece of Go code in docs/jobs.md and docs/scheduling.md is also in jobs_test.go, where it is compiled. A
+// TestDocsJobs checks that each piece of Go code in docs/jobs.md and docs/scheduling.md is also in a file example_*_test.go, where it is compiled. A
 // line "// ..." in the page stands for code that the page leaves out.
 func TestDocsJobs(t *testing.T) {
 	t.Parallel()
-	code := "\n" + unindented(readText(t, "jobs_test.go")) + "\n"
+	files, err := filepath.Glob("example_*_test.go")
+	if err != nil || len(files) < 4 {
+		t.Fatalf("files with examples: %v, %v", files, err)
+	}
+	code := "\n"
+	for _, file := range files {
+		code += unindented(readText(t, file)) + "\n"
+	}
 	for page, least := range map[string]int{"jobs.md": 15, "scheduling.md": 3} {
 		blocks := regexp.MustCompile("(?s)```go\n(.*?)```").FindAllStringSubmatch(readText(t, filepath.Join("docs", page)), -1)
 		if len(blocks) < least {
@@ -48,8 +58,28 @@ func TestDocsJobs(t *testing.T) {
 		for _, b := range blocks {
 			for piece := range strings.SplitSeq(b[1], "// ...\n") {
 				if !strings.Contains(code, "\n"+unindented(piece)+"\n") {
-					t.Errorf("this code of docs/%s is not in jobs_test.go:\n%s", page, piece)
+					t.Errorf("this code of docs/%s is in no file example_*_test.go:\n%s", page, piece)
 				}
+			}
+		}
+	}
+}
+
+// TestDocsEffects checks that each piece of Go code in docs/effects.md is also in a file that is compiled.
+func TestDocsEffects(t *testing.T) {
+	t.Parallel()
+	code := "\n"
+	for _, file := range []string{"example_effects_test.go", "outbox/sqltest/docs_test.go", "outbox/sqltest/enqueue_test.go"} {
+		code += unindented(readText(t, file)) + "\n"
+	}
+	blocks := regexp.MustCompile("(?s)```go\n(.*?)```").FindAllStringSubmatch(readText(t, filepath.Join("docs", "effects.md")), -1)
+	if len(blocks) < 15 {
+		t.Errorf("docs/effects.md has %d blocks of Go code; are the others not seen?", len(blocks))
+	}
+	for _, b := range blocks {
+		for piece := range strings.SplitSeq(b[1], "// ...\n") {
+			if !strings.Contains(code, "\n"+unindented(piece)+"\n") {
+				t.Errorf("this code of docs/effects.md is compiled nowhere:\n%s", piece)
 			}
 		}
 	}
@@ -142,5 +172,205 @@ func TestDocsJobsCommands(t *testing.T) {
 		if err != nil || !found {
 			t.Errorf("%s: %v, %v; want one job, or something", c[1], reply, err)
 		}
+	}
+}
+
+// The columns of the tables of faults in docs/choosing-a-lock.md, and the sections with the tests of each column.
+var lockers = []string{"one Redis", "Redlock", "etcd", "ZooKeeper", "PostgreSQL"}
+
+var (
+	fenced     = regexp.MustCompile("(?s)```.*?```")
+	quoted     = regexp.MustCompile("`([^`]+)`")
+	quotedTest = regexp.MustCompile(`^(?:(\S+) )?((?:Test|Fuzz|Example)[A-Z]\w*)((?:/\w+)*)$`)
+	testsAreIn = regexp.MustCompile("(?m)^Tests are in `([^`]+)`")
+)
+
+// TestDocsChoosingALock checks that each cell of the table of faults is backed by tests, and that the sections with
+// the tests say the same as the table. TestDocsNameTests checks that the tests exist.
+func TestDocsChoosingALock(t *testing.T) {
+	t.Parallel()
+	page := readText(t, filepath.Join("docs", "choosing-a-lock.md"))
+	faults := tableOf(t, page, "| fault | one Redis |")
+	if len(faults) != 9 {
+		t.Errorf("there are %d faults; are the others not seen?", len(faults))
+	}
+	for i, locker := range lockers {
+		section := sectionOf(t, page, "### The tests: "+locker)
+		rows := tableOf(t, section, "| fault | alone |")
+		if len(rows) != len(faults) {
+			t.Fatalf("%s: tests of %d faults; want %d", locker, len(rows), len(faults))
+		}
+		for n, row := range rows {
+			fault, cell := faults[n][0], faults[n][i+1]
+			if row[0] != fault || row[1]+" → "+row[3] != cell {
+				t.Errorf("%s: the tests are for %q: %s → %s; the table has %q: %s", locker, row[0], row[1], row[3], fault, cell)
+			}
+			for _, shown := range [][2]string{{row[1], row[2]}, {row[3], row[4]}} {
+				switch verdict, tests := shown[0], shown[1]; {
+				case !strings.Contains("|safe|late write|two holders|clocks|**unsafe**|", "|"+verdict+"|"):
+					t.Errorf("%s, %s: what is %q?", locker, fault, verdict)
+				case len(testsNamed(tests)) == 0:
+					t.Errorf("%s, %s: %q is shown by no test: %s", locker, fault, verdict, tests)
+				}
+			}
+		}
+	}
+}
+
+// TestDocsNameTests checks that each test which these pages name exists. A name is a path of a package, a space, the test
+// and perhaps a subtest. Without a path it is in the package that the section names.
+func TestDocsNameTests(t *testing.T) {
+	t.Parallel()
+	for page, least := range map[string]int{"choosing-a-lock.md": 100, "lockers.md": 20, "effects.md": 20} {
+		n := 0
+		for section := range strings.SplitSeq(fenced.ReplaceAllString(readText(t, filepath.Join("docs", page)), ""), "\n#") {
+			in := ""
+			if m := testsAreIn.FindStringSubmatch(section); m != nil {
+				in = m[1]
+			}
+			for _, test := range testsNamed(section) {
+				n++
+				dir := test[1]
+				switch {
+				case strings.HasPrefix(test[2], "TestDocs"):
+					dir = "."
+				case dir == "":
+					dir = in
+				}
+				if err := testExists(dir, test[2], test[3]); err != "" {
+					t.Errorf("docs/%s names %s: %s", page, test[0], err)
+				}
+			}
+		}
+		if n < least {
+			t.Errorf("docs/%s names %d tests; are the others not seen?", page, n)
+		}
+	}
+}
+
+// testsNamed returns the tests that a text names: the whole, the path or "", the test, and "" or its subtest as /name.
+func testsNamed(text string) (tests [][]string) {
+	for _, q := range quoted.FindAllStringSubmatch(text, -1) {
+		if m := quotedTest.FindStringSubmatch(q[1]); m != nil {
+			tests = append(tests, m)
+		}
+	}
+	return tests
+}
+
+// testExists returns what is wrong with a test's name, or "". The names of subtests must be texts in the package's tests,
+// or in those of package locktest that all lockers share, or in the package itself.
+func testExists(dir, name, sub string) string {
+	if dir == "" {
+		return "in which package?"
+	}
+	files, err := filepath.Glob(filepath.Join(dir, "*.go"))
+	if err != nil || len(files) == 0 {
+		return "there is no package " + dir
+	}
+	suite, err := filepath.Glob("lock/locktest/*.go")
+	if err != nil {
+		return err.Error()
+	}
+	var tests, all strings.Builder
+	for _, file := range append(files, suite...) {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			return err.Error()
+		}
+		all.Write(text)
+		if strings.HasSuffix(file, "_test.go") && filepath.Dir(file) == filepath.Clean(dir) {
+			tests.Write(text)
+		}
+	}
+	if !strings.Contains(tests.String(), "\nfunc "+name+"(") {
+		return "there is no such test in " + dir
+	}
+	for part := range strings.SplitSeq(strings.TrimPrefix(sub, "/"), "/") {
+		if part != "" && !strings.Contains(all.String(), `"`+part+`"`) {
+			return "there is no subtest " + part
+		}
+	}
+	return ""
+}
+
+// sectionOf returns what is below a heading, up to the next one.
+func sectionOf(t *testing.T, page, heading string) string {
+	t.Helper()
+	_, rest, ok := strings.Cut(page, "\n"+heading+"\n")
+	if !ok {
+		t.Fatalf("there is no %q", heading)
+	}
+	section, _, _ := strings.Cut(rest, "\n#")
+	return section
+}
+
+// tableOf returns the rows of the table whose head begins so, as their cells.
+func tableOf(t *testing.T, text, head string) (rows [][]string) {
+	t.Helper()
+	_, rest, ok := strings.Cut(text, "\n"+head)
+	if !ok {
+		t.Fatalf("there is no table %q", head)
+	}
+	table, _, _ := strings.Cut(rest, "\n\n")
+	lines := strings.Split(table, "\n")
+	for _, line := range lines[2:] {
+		if line == "" {
+			continue
+		}
+		cells := strings.Split(strings.Trim(line, "| "), "|")
+		for i := range cells {
+			cells[i] = strings.TrimSpace(cells[i])
+		}
+		rows = append(rows, cells)
+	}
+	return rows
+}
+
+// TestREADME: the program of README.md runs its job, and a SIGTERM ends it with status 0.
+func TestREADME(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it is long")
+	}
+	t.Parallel()
+	page, err := os.ReadFile("README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	code := regexp.MustCompile("(?s)```go\n(package main\n.*?)```").FindSubmatch(page)
+	if code == nil {
+		t.Fatal("README.md has no program")
+	}
+	srv := redistest.New(t)
+	dir := t.TempDir()
+	source, program := filepath.Join(dir, "main.go"), filepath.Join(dir, "program")
+	text := strings.ReplaceAll(string(code[1]), "localhost:6379", srv.Addr())
+	if err := os.WriteFile(source, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if out, err := exec.Command("go", "build", "-o", program, source).CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, program)
+	said, err := cmd.StderrPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	var log strings.Builder
+	for lines := bufio.NewScanner(said); lines.Scan(); {
+		log.WriteString(lines.Text() + "\n")
+		if strings.HasSuffix(lines.Text(), "welcome, user 42") {
+			if err := cmd.Process.Signal(syscall.SIGTERM); err != nil {
+				t.Error(err)
+			}
+		}
+	}
+	if err := cmd.Wait(); err != nil || !strings.Contains(log.String(), "welcome, user 42") {
+		t.Errorf("%v\n%s", err, log.String())
 	}
 }

@@ -1,6 +1,8 @@
 package signalbox
 
 import (
+	"encoding/binary"
+	"encoding/hex"
 	"fmt"
 	"time"
 )
@@ -85,3 +87,100 @@ type Job struct {
 	// Somebody has retried it since.
 	Finished bool
 }
+
+// EffectKey returns the key under which to record the effect of the job, so that the effect happens once. Insert the
+// key in the transaction of the effect, into a column with a unique index. If the key is there already, an earlier
+// delivery had the effect: roll back. If the effect is a call of an API, pass the key as the idempotency key.
+//
+// The key is the same in every delivery of a job, after retries and after crashes. A later job with the same ID has
+// another key. The copy of a dead job has the key of that job: see CopyDead of worker.Queue. The key stays the same wherever a job is moved, so a [Codec] can bind a
+// payload to it and to the kind. Then the payload of one job can't be put into another one. The key is one of
+//
+//   - the key that the producer gave with scheduler.EffectKey, as it is
+//   - {queue}id, for an ID that the producer drew at random
+//   - {queue}id{incarnation}, for an ID that the caller chose: 16 hexadecimal digits, drawn once for each Enqueue
+//   - {queue}entry{@time}, for the tick of a cron entry: µs since the Unix epoch
+//
+// In a namespace other than the default one, {namespace:queue} replaces {queue}.
+//
+// The key has 1 to 622 bytes of printable ASCII without spaces. Keys that Signalbox makes begin with a brace. Keys of
+// callers have no braces.
+func (j *Job) EffectKey() string {
+	if j.Effect != "" {
+		return j.Effect
+	}
+	key := make([]byte, 0, len(j.Namespace)+len(j.Queue)+len(j.ID)+21)
+	key = append(key, '{')
+	if j.Namespace != "" {
+		key = append(key, j.Namespace...)
+		key = append(key, ':')
+	}
+	key = append(key, j.Queue...)
+	key = append(key, '}')
+	key = append(key, j.ID...)
+	if j.Incarnation != 0 {
+		key = append(key, '{')
+		key = hex.AppendEncode(key, binary.BigEndian.AppendUint64(nil, j.Incarnation))
+		key = append(key, '}')
+	}
+	return string(key)
+}
+
+// A State says where a job is in its life. The zero value "" means that it is not known.
+type State string
+
+// The states.
+const (
+	StateScheduled State = "scheduled" // waits for its time: At, After, a retry or a snooze
+	StateReady     State = "ready"     // waits for a worker
+	StateRunning   State = "running"   // a worker has it
+	StateCompleted State = "completed" // done; its record is deleted, unless the queue keeps completed jobs
+	StateDead      State = "dead"      // failed for good; its record is kept for a while
+	StateCancelled State = "cancelled" // ended by Cancel, or cancelled from outside; its record is kept for a while
+)
+
+// Live reports whether the job is not over yet: scheduled, ready or running.
+func (s State) Live() bool {
+	return s == StateScheduled || s == StateReady || s == StateRunning
+}
+
+// A TraceMode says how the spans of a delivery are connected with the span that enqueued the job. It can be set for a
+// worker, for a kind of job and for one job. The setting of the job overrides that of the kind, and both override that
+// of the worker. TraceAuto for a job or a kind means that the next one decides. The jobs of a bulk are always linked,
+// unless their mode is TraceNone.
+type TraceMode uint8
+
+// The modes.
+const (
+	// TraceAuto is TraceParent for a job that was enqueued alone and not long ago, and TraceLink for all others. So one
+	// job reads as one trace, and no trace grows without end. If handlers enqueue one job after the other, the age of
+	// the first one counts.
+	TraceAuto TraceMode = iota
+	// TraceParent makes deliveries children of the span that enqueued the job.
+	TraceParent
+	// TraceLink makes each delivery the root of a trace of its own, with a link to the span that enqueued the job.
+	TraceLink
+	// TraceNone makes each delivery the root of a trace of its own, without a link.
+	TraceNone
+)
+
+var traceModes = [...]string{"auto", "parent", "link", "none"}
+
+// String returns "auto", "parent", "link" or "none".
+func (m TraceMode) String() string {
+	if int(m) < len(traceModes) {
+		return traceModes[m]
+	}
+	return "invalid"
+}
+
+// The headers of a copy of a dead job. A queue can have its dead jobs copied to another queue: see CopyDead of worker.Queue. They say of which
+// job it is a copy. A job that has [HeaderDeadID] is not copied when it dies.
+const (
+	HeaderDeadQueue = "signalbox-dead-queue" // the queue of the dead job
+	HeaderDeadID    = "signalbox-dead-id"    // its ID
+	HeaderDeadError = "signalbox-dead-error" // the first 512 bytes of its last error; left out if there is none
+	// HeaderDeadAt says when it died, by the clock of Redis, as in 2026-01-31T03:00:00.000001Z. It differs between the deaths of a job. A copy has the effect key of the
+	// dead job, so an effect that is to be had once for each death, such as an alert, needs this time in its name.
+	HeaderDeadAt = "signalbox-dead-at"
+)

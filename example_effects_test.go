@@ -6,10 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"path/filepath"
-	"regexp"
-	"strings"
-	"testing"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -25,26 +21,6 @@ import (
 
 // The Go code of docs/effects.md is from this file, or from outbox/sqltest if it needs pgx or gorm: TestDocsEffects
 // compares them. It is only compiled. The tests of outbox/sqltest and lock/fence/sqltest run the same calls.
-
-// TestDocsEffects checks that each piece of Go code in docs/effects.md is also in a file that is compiled.
-func TestDocsEffects(t *testing.T) {
-	t.Parallel()
-	code := "\n"
-	for _, file := range []string{"effects_doc_test.go", "outbox/sqltest/docs_test.go", "outbox/sqltest/enqueue_test.go"} {
-		code += unindented(readText(t, file)) + "\n"
-	}
-	blocks := regexp.MustCompile("(?s)```go\n(.*?)```").FindAllStringSubmatch(readText(t, filepath.Join("docs", "effects.md")), -1)
-	if len(blocks) < 15 {
-		t.Errorf("docs/effects.md has %d blocks of Go code; are the others not seen?", len(blocks))
-	}
-	for _, b := range blocks {
-		for piece := range strings.SplitSeq(b[1], "// ...\n") {
-			if !strings.Contains(code, "\n"+unindented(piece)+"\n") {
-				t.Errorf("this code of docs/effects.md is compiled nowhere:\n%s", piece)
-			}
-		}
-	}
-}
 
 var _ = func() (*outbox.Outbox, error) {
 	box, err := outbox.New(outbox.PostgreSQL, outbox.Config{}) // one for the whole program

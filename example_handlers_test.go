@@ -1,0 +1,298 @@
+package signalbox_test
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/signalbox-go/signalbox"
+	"github.com/signalbox-go/signalbox/health"
+	"github.com/signalbox-go/signalbox/lock"
+	"github.com/signalbox-go/signalbox/middleware"
+	"github.com/signalbox-go/signalbox/scheduler"
+	"github.com/signalbox-go/signalbox/signalboxtest"
+	"github.com/signalbox-go/signalbox/worker"
+)
+
+// Handlers, how jobs end, and what stands around handlers.
+
+var mail mailer
+
+type mailer struct{}
+
+func (mailer) send(_ context.Context, in Receipt) error {
+	fmt.Println("receipt", in.Order)
+	return nil
+}
+
+func sendReceipt(ctx context.Context, _ *signalbox.Job, in Receipt) error {
+	err := mail.send(ctx, in)
+	switch {
+	case errors.Is(err, errMaintenance):
+		return signalbox.Snooze(10 * time.Minute) // put it back; no attempt is used
+	case errors.Is(err, errNoSuchPerson):
+		return signalbox.Cancel(err) // another attempt would not help
+	}
+	return err // nil completes the job; any other error is a failed attempt
+}
+
+// A handler that takes long saves what it has when its worker drains.
+func Example_draining() {
+	onRedis(func(ctx context.Context, rdb *redis.Client) error {
+		s, err := scheduler.New(rdb, scheduler.Config{Logger: quiet})
+		if err != nil {
+			return err
+		}
+		if _, err := s.Enqueue(ctx, Export{Catalogue: 3}); err != nil {
+			return err
+		}
+		var progress pages
+		const last = 3
+		// Two workers, one after the other. The first is asked to stop while it writes the second page.
+		for _, name := range []string{"first", "second"} {
+			ctx, stop := context.WithCancel(ctx)
+			writePage := func(ctx context.Context, page int) error {
+				fmt.Println(name, "worker, page", page)
+				if page == 2 {
+					stop()
+					<-signalbox.Draining(ctx)
+				}
+				return nil
+			}
+			w, err := worker.New(rdb, worker.Config{Concurrency: 1, Logger: quiet}) // so no call is under way that could bring the job back here
+			if err != nil {
+				return err
+			}
+			worker.Handle(w, func(ctx context.Context, _ *signalbox.Job, in Export) error {
+				for page := progress.of(in) + 1; page <= last; page++ {
+					if err := writePage(ctx, page); err != nil {
+						return err
+					}
+					progress.save(in, page) // in a store of yours
+					select {
+					case <-signalbox.Draining(ctx):
+						return signalbox.Snooze(0) // another worker goes on
+					default:
+					}
+				}
+				stop()
+				return nil
+			})
+			if err := w.Run(ctx); err != nil {
+				return err
+			}
+			stop()
+		}
+		return nil
+	})
+	// Output:
+	// first worker, page 1
+	// first worker, page 2
+	// second worker, page 3
+}
+
+// pages says how far exports are.
+type pages struct{ done map[int64]int }
+
+func (p *pages) of(e Export) int { return p.done[e.Catalogue] }
+
+func (p *pages) save(e Export, page int) {
+	if p.done == nil {
+		p.done = make(map[int64]int)
+	}
+	p.done[e.Catalogue] = page
+}
+
+// An effect in a database happens once, however often the job is delivered.
+func Example_effect() {
+	var db *sql.DB // yours
+	charge := func(ctx context.Context, job *signalbox.Job, in Charge) error {
+		tx, err := db.BeginTx(ctx, nil)
+		if err != nil {
+			return err
+		}
+		defer tx.Rollback()
+		r, err := tx.ExecContext(ctx, `INSERT INTO done (effect_key) VALUES ($1) ON CONFLICT DO NOTHING`, job.EffectKey())
+		if err != nil {
+			return err
+		}
+		if n, err := r.RowsAffected(); err != nil || n == 0 {
+			return err // nil: an earlier delivery did it
+		}
+		if _, err := tx.ExecContext(ctx, `UPDATE accounts SET cents = cents - $1 WHERE id = $2`, in.Cents, in.Account); err != nil {
+			return err
+		}
+		return tx.Commit()
+	}
+	var w *worker.Worker
+	worker.Handle(w, charge)
+}
+
+// tenantKey is where the tenant of a job is in the context.
+type tenantKey struct{}
+
+// tenant is a middleware. It hands a header on to the handlers.
+func tenant(next signalbox.Handler) signalbox.Handler {
+	return signalbox.HandlerFunc(func(ctx context.Context, job *signalbox.Job) error {
+		ctx = context.WithValue(ctx, tenantKey{}, job.Headers["tenant"])
+		return next.Handle(ctx, job)
+	})
+}
+
+// Middleware wraps all handlers of a worker, or one.
+func Example_middleware() {
+	onRedis(func(ctx context.Context, rdb *redis.Client) error {
+		ctx, stop := context.WithCancel(ctx)
+		defer stop()
+		s, err := scheduler.New(rdb, scheduler.Config{Logger: quiet})
+		if err != nil {
+			return err
+		}
+		_, err = s.Enqueue(ctx, Receipt{Order: 7}, scheduler.Header("tenant", "north"))
+		if err != nil {
+			return err
+		}
+		w, err := worker.New(rdb, worker.Config{Logger: quiet})
+		if err != nil {
+			return err
+		}
+		w.Use(middleware.Log(quiet), tenant)
+		worker.Handle(w, func(ctx context.Context, _ *signalbox.Job, in Receipt) error {
+			fmt.Println("order", in.Order, "of", ctx.Value(tenantKey{}))
+			stop()
+			return nil
+		})
+		return w.Run(ctx)
+	})
+	// Output: order 7 of north
+}
+
+// Locks keep jobs apart that must not run at the same time.
+func Example_locks() {
+	var (
+		w           *worker.Worker
+		locker      lock.Locker // of package lock
+		charge      func(context.Context, *signalbox.Job, Charge) error
+		buildDigest func(context.Context, *signalbox.Job, Digest) error
+	)
+	// Charges of one account run one after the other, and those of others beside them.
+	worker.Handle(w, charge, worker.LockBy(locker, func(in Charge) string {
+		return fmt.Sprintf("account:%d", in.Account)
+	}))
+	// One digest at a time. A second one is not run at all.
+	worker.Handle(w, buildDigest, worker.With(
+		middleware.Lock(locker, middleware.LockName("digest"), middleware.WhenHeld(middleware.PolicyDrop))))
+}
+
+// A handler is a function, and what a call would enqueue can be looked at without Redis.
+func Example_testing() {
+	err := sendReceipt(context.Background(), &signalbox.Job{ID: "7", Attempt: 1}, Receipt{Order: 7})
+	fmt.Println(err)
+
+	plan, err := scheduler.Resolve(Thumbnail{Image: "cat.png", Width: 200}, scheduler.After(time.Minute))
+	fmt.Println(plan.Job.Queue, plan.Job.MaxAttempts, plan.After, err)
+	// Output:
+	// receipt 7
+	// <nil>
+	// images 8 1m0s <nil>
+}
+
+// A gate is a part of the process that is ready until it is closed.
+type gate struct{ closed atomic.Bool }
+
+// Health is asked by health.Ready.
+func (g *gate) Health() health.Report {
+	if !g.closed.Load() {
+		return health.Report{}
+	}
+	return health.Report{Problems: []health.Problem{{
+		Part: "service", Code: health.Draining, Severity: health.Unready, Detail: "the process is about to end",
+	}}}
+}
+
+func TestGate(t *testing.T) {
+	t.Parallel()
+	jobs := signalboxtest.New(t)
+	w, err := worker.New(jobs.Client(), worker.Config{Logger: quiet})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := scheduler.New(jobs.Client(), scheduler.Config{Logger: quiet})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var mux http.ServeMux
+	stopping := &gate{}
+	mux.Handle("/readyz", health.Ready(w, s, stopping)) // stopping.closed.Store(true) begins the end
+	says := func() string {
+		answer := httptest.NewRecorder()
+		mux.ServeHTTP(answer, httptest.NewRequest(http.MethodGet, "/readyz", nil))
+		return answer.Body.String()
+	}
+	const ends = "the process is about to end"
+	if text := says(); strings.Contains(text, ends) {
+		t.Error(text)
+	}
+	if stopping.closed.Store(true); !strings.Contains(says(), ends) {
+		t.Error(says())
+	}
+}
+
+var errCardExpired = errors.New("the card has expired")
+
+func Example_failures() {
+	jobs := signalboxtest.New(&testing.T{})
+	w, err := worker.New(jobs.Client(), worker.Config{
+		Logger: quiet,
+		OnDead: func(_ context.Context, f worker.Failure) { fmt.Println("dead:", f.Job.Kind, f.Err) },
+	})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	chargeCard := func(_ context.Context, job *signalbox.Job, _ Charge) error {
+		if job.Attempt == 1 {
+			return signalbox.RetryAfter(time.Minute, errors.New("429 Too Many Requests"))
+		}
+		return fmt.Errorf("charge: %w", errCardExpired)
+	}
+	worker.Handle(w, chargeCard,
+		worker.Retry(worker.ExponentialFullJitter(time.Second, time.Hour)),
+		worker.RetryFor(3*24*time.Hour),
+		worker.Terminal(func(err error) bool { return errors.Is(err, errCardExpired) }))
+
+	v := jobs.Work(context.Background(), w, jobs.NewJob(Charge{Account: 7, Cents: 100}))
+	fmt.Println(v)
+	v = jobs.Work(context.Background(), w, v.Next)
+	fmt.Println(v)
+	// Output:
+	// retried in 1m0s after attempt 1 of 25: 429 Too Many Requests
+	// dead: card.charge charge: the card has expired
+	// dead after attempt 2 of 25: charge: the card has expired
+}
+
+// tooMany is a 429 of an API.
+type tooMany struct {
+	error
+	wait time.Duration
+}
+
+func _(w *worker.Worker, charge func(context.Context, Charge) error, sendReceipt func(context.Context, *signalbox.Job, Receipt) error) {
+	worker.Handle(w, func(ctx context.Context, _ *signalbox.Job, in Charge) error {
+		err := charge(ctx, in)
+		if limited, ok := errors.AsType[*tooMany](err); ok { // a 429
+			return signalbox.RetryAllAfter(limited.wait, err) // no job of the group starts until then
+		}
+		return err
+	})
+	worker.Handle(w, sendReceipt, worker.RetryAllAfter()) // each error that says RetryAfter does the same
+}
