@@ -168,6 +168,7 @@ func (h *handlers) judge(r *store.Settlement, d *delivery, job *signalbox.Job, e
 		h.q.log.Error("signalbox: a job is dead: the time to retry it is over", d.about(job, "error", brief(err))...)
 	case d.Err() != nil:
 		r.Outcome = store.Return
+		h.q.guard.noticeLoss() // while all whose contexts it ended are counted as running
 		h.q.log.Info("signalbox: a job is given back", d.about(job, "cause", context.Cause(d))...)
 	case errors.Is(err, signalbox.ErrUnknownEncoding):
 		r.Outcome, r.Delay = store.Delay, putBackSoon(job)

@@ -5,11 +5,18 @@ import (
 	"fmt"
 	"sync/atomic"
 	"time"
+
+	"github.com/signalbox-go/signalbox/internal/lease"
 )
 
 // hungAfter is how long a call may wait for its answer before the log says that Redis is away. An answer to another call of the queue
 // meanwhile prevents that. If the session TTL is shorter, the TTL counts instead.
 const hungAfter = 2 * time.Second
+
+func hangLimit(ttl time.Duration) time.Duration { return min(ttl, hungAfter) }
+
+// guardRounds is how often the guard looks in the time that a call may wait.
+const guardRounds = 4
 
 // A wait records when the call under way of a lane, or of the keeper, began.
 type wait struct{ began atomic.Int64 } // ns since the queue's born; 0 if no call is under way
@@ -26,8 +33,8 @@ type guard struct {
 // guard runs until ctx ends. It notices what the goroutines that call Redis can't see while a call hangs: the hanging call itself, and
 // the end of leases and of handlers' contexts.
 func (w *Worker) guard(ctx context.Context, queues []*queue) {
-	limit := min(w.cfg.SessionTTL, hungAfter)
-	tick := time.NewTicker(limit / 4)
+	limit := hangLimit(w.cfg.SessionTTL)
+	tick := time.NewTicker(w.pace.usual)
 	defer tick.Stop()
 	for {
 		select {
@@ -35,11 +42,13 @@ func (w *Worker) guard(ctx context.Context, queues []*queue) {
 			return
 		case <-tick.C:
 		}
+		w.pace.guarded(lease.Now(), true)
 		for _, q := range queues {
 			q.contact.reportHang(limit)
 			q.guard.noticeLoss()
 			q.guard.reportStuck()
 		}
+		w.pace.guarded(lease.Now(), false)
 	}
 }
 
@@ -48,7 +57,11 @@ func (ct *contact) reportHang(limit time.Duration) {
 	now := time.Since(ct.born)
 	for i := range ct.waits {
 		began := ct.waits[i].began.Load()
-		if began == 0 || now-time.Duration(began) < limit || ct.heardAt.Load() > began {
+		if began == 0 {
+			continue
+		}
+		began = int64(ct.q.w.pace.awake(ct.born.Add(time.Duration(began))).Sub(ct.born)) // nobody read an answer before
+		if now-time.Duration(began) < limit || ct.heardAt.Load() > began {
 			continue
 		}
 		if _, _, gone := ct.q.w.link.absence(ct.q); gone {

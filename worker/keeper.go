@@ -351,6 +351,10 @@ func (k *keeper) lose(s *session) {
 	s.lost = true
 	k.q.tell(telemetry.EventLeaseLost, s)
 	jobs, cause := s.running, cmp.Or(s.failure, errNotRenewed)
+	ttl := k.q.w.cfg.SessionTTL
+	if d := k.q.w.pace.stoodSince(s.renewedUntil.Add(-ttl)); d >= ttl/2 { // else it was something else for longer
+		cause = errStoodStill(d)
+	}
 	k.q.mu.later(func() {
 		k.q.w.leases.LeaseLost(k.q.base, k.q.store.Name(), telemetry.LostExpired)
 		if jobs > 0 {

@@ -49,6 +49,9 @@ func (ct *contact) failed(what string, began time.Time, err error) {
 	if away || what == "renew" || what == "open" { // if this worker can't renew, others perhaps can't either
 		ct.disturbed()
 	}
+	if away && !refused && ct.q.w.pace.stoodSince(began) > 0 { // an answer may have come, and the time to read it was over: the next call shows it
+		return
+	}
 	// A call that gets no answer for long says nothing new if another one was answered meanwhile: an outage that was over before may have cut it.
 	if away && (refused || ct.heardAt.Load() <= int64(began.Sub(ct.born))) {
 		if ct.gone(what, began, err) {

@@ -79,6 +79,7 @@ type Worker struct {
 	leases   *telemetry.LockMetrics     // of the sessions
 	consumer *telemetry.ConsumerMetrics // of what gets to no handler
 	hooks    hooks
+	pace     pace
 
 	running atomic.Bool
 	life    life
@@ -101,6 +102,7 @@ func New(rdb redis.UniversalClient, cfg Config) (*Worker, error) {
 		w.codecs[codec.Encoding()] = codec
 	}
 	w.life.since = time.Now()
+	w.pace.usual = hangLimit(cfg.SessionTTL) / guardRounds
 	w.hooks.log = cfg.Logger
 	w.spans = telemetry.NewMessaging(cfg.TracerProvider, w.who())
 	w.consumer = telemetry.NewConsumerMetrics(cfg.MeterProvider, w.who())

@@ -17,6 +17,9 @@ func Now() Instant { return Instant{mono: time.Now(), boot: boottime()} }
 // Time returns the moment with its monotonic reading. For the zero Instant it returns the zero time.
 func (i Instant) Time() time.Time { return i.mono }
 
+// Add returns the moment d later on both clocks.
+func (i Instant) Add(d time.Duration) Instant { return Instant{i.mono.Add(d), i.boot + d} }
+
 // SleptSince returns how long the machine was suspended between an earlier moment and this one.
 func (i Instant) SleptSince(earlier Instant) time.Duration {
 	return i.boot - earlier.boot - i.mono.Sub(earlier.mono)
