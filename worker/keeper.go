@@ -225,7 +225,8 @@ func (k *keeper) renewed(s *session, start lease.Instant, at time.Time, ttl time
 }
 
 // closeSession ends a session that has no deliveries left, here and in Redis. ends says that the worker ends. Then the call takes the last
-// times along. It is made again if a batch is left after it: one that was sent before, and then the times since.
+// times along. It is made again if a batch is left after it: one that was sent before, and then the times since. Lanes call closeSession while the worker
+// goes on, and the goroutine of queue.run when it ends.
 func (k *keeper) closeSession(s *session, ends bool, lanes ...*store.Lane) {
 	s.end(context.Canceled)
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(k.q.base), 5*time.Second)

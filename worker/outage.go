@@ -22,7 +22,7 @@ type contact struct {
 	q    *queue
 	born time.Time // what heardAt and waits count from, in ns
 
-	away    atomic.Bool     // the last call was not served; changed by the worker's link
+	away    atomic.Bool     // the last call was not served; set by the worker's link
 	heardAt atomic.Int64    // when a call was last answered
 	waits   [lanes + 1]wait // of each lane, and of the keeper
 
