@@ -146,6 +146,7 @@ func (cl *claimer) claim(ctx context.Context, lane *store.Lane, wait *wait, c *c
 	if c.last {
 		from = cl.q.own
 	}
+	why := errSilent // or why the last try failed
 	for {
 		start := time.Now()
 		c.began = start
@@ -158,15 +159,16 @@ func (cl *claimer) claim(ctx context.Context, lane *store.Lane, wait *wait, c *c
 		}
 		if ctx.Err() == nil {
 			cl.q.contact.failed("claim", start, err)
+			why = err
 		}
 		select {
 		case <-time.After(b.NextBackOff()):
 		case <-ctx.Done():
-			return nil, ctx.Err()
+			return nil, why
 		}
 		stopping, lost := cl.pastSaving(&c.ClaimRequest)
 		if lost || errors.Is(err, redis.ErrClosed) {
-			return nil, err
+			return nil, why
 		}
 		if stopping {
 			from = cl.q.own
@@ -299,7 +301,10 @@ func (cl *claimer) finished(c *call) bool {
 func (cl *claimer) giveUp(c *call, err error) {
 	cl.q.mu.Lock()
 	cl.q.dispatch.release(c.slots...)
-	cl.q.drain.abandoned += len(c.Settle)
+	if len(c.Settle) > 0 {
+		cl.q.drain.abandoned += len(c.Settle)
+		cl.q.drain.failure = err
+	}
 	cl.finished(c)
 	cl.q.mu.Unlock()
 	cl.q.tellSettled(c.Settle, nil, nil, true)

@@ -1,6 +1,7 @@
 package worker
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"sync"
@@ -21,6 +22,7 @@ type drain struct {
 	settled   *sync.Cond // a delivery came to its end
 	done      bool       // nothing is left to settle: the lanes end
 	abandoned int        // settlements that never reached Redis
+	failure   error      // why the latest of them didn't
 	returned  time.Time  // when a handler last returned, since it began
 	leave     func()     // ends the calls under way
 }
@@ -63,18 +65,25 @@ func (dr *drain) run(halted context.Context) error {
 	dr.done = true
 	dr.q.dispatch.changed.Broadcast()
 	if dr.abandoned > 0 {
-		return unheard(dr.q.store.Name(), dr.abandoned)
+		return unheard(dr.q.store.Name(), dr.abandoned, dr.failure)
 	}
 	return nil
 }
 
-// unheard returns the error of a queue with so many deliveries whose end never reached Redis.
-func unheard(queue string, n int) error {
+// unheard returns the error of a queue with so many deliveries whose end never reached Redis, and why.
+func unheard(queue string, n int, why error) error {
 	what, again := "the delivery of 1 job", "it runs"
 	if n != 1 {
 		what, again = fmt.Sprintf("the deliveries of %d jobs", n), "they run"
 	}
-	return fmt.Errorf("worker: queue %q: Redis didn't answer when %s ended; %s again", queue, what, again)
+	return fmt.Errorf("worker: queue %q: Redis was not told how %s ended, and %s again: %w", queue, what, again, why)
+}
+
+// why returns why the calls at the end of the drain failed.
+func (dr *drain) why() error {
+	dr.q.mu.Lock()
+	defer dr.q.mu.Unlock()
+	return cmp.Or(dr.failure, errSilent)
 }
 
 // busy reports whether handlers run or calls are under way. q.mu is held.

@@ -239,7 +239,7 @@ func (k *keeper) closeSession(s *session, ends bool, lanes ...*store.Lane) {
 	for {
 		_, err := k.q.own.Taking(times).Close(ctx, s.id, ends, lanes...)
 		if errors.Is(err, redis.ErrClosed) { // hurry has closed the worker's own client
-			err = errSilent
+			err = k.q.drain.why()
 		}
 		if err != nil {
 			k.q.log.Warn("signalbox: a session was not closed, and ends with its TTL", "error", err)

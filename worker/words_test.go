@@ -2,6 +2,7 @@ package worker
 
 import (
 	"context"
+	"errors"
 	"strings"
 	"testing"
 
@@ -12,10 +13,10 @@ import (
 func TestUnheard(t *testing.T) {
 	t.Parallel()
 	for n, want := range map[int]string{
-		1: `worker: queue "mail": Redis didn't answer when the delivery of 1 job ended; it runs again`,
-		2: `worker: queue "mail": Redis didn't answer when the deliveries of 2 jobs ended; they run again`,
+		1: `worker: queue "mail": Redis was not told how the delivery of 1 job ended, and it runs again: no answer`,
+		2: `worker: queue "mail": Redis was not told how the deliveries of 2 jobs ended, and they run again: no answer`,
 	} {
-		if got := unheard("mail", n).Error(); got != want {
+		if got := unheard("mail", n, errors.New("no answer")).Error(); got != want {
 			t.Errorf("%q, want %q", got, want)
 		}
 	}
