@@ -292,11 +292,12 @@ func TestRedisStaysAway(t *testing.T) {
 // withTimeout returns a scheduler over the same client with another EnqueueTimeout.
 func withTimeout(t testing.TB, s *Scheduler, d time.Duration) *Scheduler {
 	t.Helper()
-	s, err := New(s.rdb, Config{Logger: s.log, EnqueueTimeout: d})
+	own, err := New(s.rdb, Config{Logger: s.log, EnqueueTimeout: d})
 	if err != nil {
 		t.Fatal(err)
 	}
-	return s
+	own.lookUpFor = s.lookUpFor
+	return own
 }
 
 // Each caller without a deadline has the whole EnqueueTimeout and no more, whatever other callers wait.

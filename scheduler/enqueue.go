@@ -52,7 +52,7 @@ func (s *Scheduler) Enqueue(ctx context.Context, args signalbox.Args, opts ...En
 // lookUp sets the state of the job that was met. It is a separate function so that Enqueue's result stays on the stack.
 func (s *Scheduler) lookUp(ctx context.Context, queue string, res *Result) {
 	found := *res
-	lookUp(ctx, s.lanes(queue).queue, []*Result{&found})
+	lookUp(ctx, s.lanes(queue).queue, []*Result{&found}, s.lookUpFor)
 	res.State = found.State
 }
 

@@ -368,7 +368,7 @@ func (b *bulk) finish(queues map[destination]*bulkQueue) {
 	for _, q := range queues {
 		q.end()
 		if len(q.met) > 0 {
-			lookUp(b.ctx, q.lanes.queue, q.met)
+			lookUp(b.ctx, q.lanes.queue, q.met, b.s.lookUpFor)
 		}
 	}
 }

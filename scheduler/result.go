@@ -62,10 +62,10 @@ func (r *Result) take(f store.Fate, other store.Met) (live bool) {
 	return f == store.MetLive || other.Live
 }
 
-// lookUp sets whether the jobs that were met are ready or running. If Redis doesn't answer within maxLookUp, their
+// lookUp sets whether the jobs that were met are ready or running. If Redis doesn't answer within that time, their
 // state stays "": the enqueue itself has succeeded.
-func lookUp(ctx context.Context, q *store.Queue, met []*Result) {
-	ctx, cancel := context.WithTimeout(ctx, maxLookUp)
+func lookUp(ctx context.Context, q *store.Queue, met []*Result, within time.Duration) {
+	ctx, cancel := context.WithTimeout(ctx, within)
 	defer cancel()
 	ids := make([]string, len(met))
 	for i, r := range met {

@@ -142,6 +142,7 @@ type Scheduler struct {
 	metrics   *telemetry.ProducerMetrics
 	timeout   time.Duration    // of calls whose context has no deadline
 	now       func() time.Time // use only differences of its times
+	lookUpFor time.Duration    // at most, for the states of jobs that were met
 	codec     signalbox.Codec  // nil: JSON
 
 	mu     sync.RWMutex
@@ -182,6 +183,7 @@ func New(rdb redis.UniversalClient, config Config) (*Scheduler, error) {
 	s.cron = newCrontab()
 	s.unseen = newLookout(s.log)
 	s.roomLook = roomLook
+	s.lookUpFor = maxLookUp
 	return s, nil
 }
 

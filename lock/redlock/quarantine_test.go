@@ -33,10 +33,10 @@ func quarantined(t *testing.T, r *Locker, nodes int) {
 	redistest.Eventually(t, func() bool {
 		q = nil
 		l, err := r.TryAcquire(t.Context(), key)
-		if !errors.As(err, &q) || len(q.Nodes) != nodes || errors.Is(err, lock.ErrHeld) {
+		if !errors.As(err, &q) || len(q.Nodes) < nodes || errors.Is(err, lock.ErrHeld) {
 			t.Fatalf("%v, %v", l, err)
 		}
-		return !errors.Is(err, io.EOF)
+		return len(q.Nodes) == nodes && !errors.Is(err, io.EOF) // on a busy machine others, too, may answer too late
 	}, "each node is asked")
 	// The first time the node itself says so; from then on we know.
 	for _, n := range q.Nodes {
@@ -52,8 +52,10 @@ func TestRestartDelay(t *testing.T) {
 	t.Parallel()
 	servers, key := masters(t, 5), redistest.Name(t)
 	r := delayedRedlockOn(t, servers, shortDelay)
-	quarantined(t, r, 5) // all new
-	if d := counts(t, r); d < shortDelay.MaxTTL-300*time.Millisecond {
+	begun := time.Now() // nobody has asked them before
+	quarantined(t, r, 5)
+	counts(t, r)
+	if d := time.Since(begun); d < shortDelay.MaxTTL {
 		t.Errorf("new nodes count after %v", d)
 	}
 	release(t, acquire(t, r, key))
