@@ -48,6 +48,13 @@ func ExampleInspector_RemoveQueues() {
 	if _, err := ins.Do(ctx, "tenant-acme", "invoice-17", inspect.Delete{}); err != nil {
 		log.Fatal(err)
 	}
+	for listed := 0; listed < 2; { // a queue is listed a moment after its first job
+		queues, err := ins.Queues(ctx)
+		if err != nil {
+			log.Fatal(err)
+		}
+		listed = len(queues)
+	}
 
 	removed, kept, err := ins.RemoveQueues(ctx, "tenant-*", inspect.Removal{})
 	if err != nil {
