@@ -114,6 +114,10 @@ quickstart: ## run the example of the README
 fuzz: ## run every fuzz target for FUZZTIME
 	tools/fuzz.sh $(FUZZTIME)
 
+.PHONY: wire
+wire: ## write docs/enqueue.lua, the script that producers in other languages send
+	go test ./internal/store -run 'TestWireDocHasTheScript$$' -count=1 -update
+
 .PHONY: docs
 docs: ## run the commands that README.md and docs/ tell to run
 	tools/docs.sh

@@ -59,7 +59,7 @@ func maybeRun(err error, writes int) bool {
 		return true
 	}
 	// A command was denied in the middle of the script. The commands before it were run.
-	return is(err, "NOPERM") && strings.Contains(err.Error(), "@user_script")
+	return is(err, "NOPERM") && strings.Contains(reply.Error(), "@user_script")
 }
 
 // doubtful reports whether a call that failed may have been run, or may still be run. It is for calls of which the

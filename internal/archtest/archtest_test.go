@@ -133,7 +133,7 @@ func TestLua(t *testing.T) {
 // TestLuaNumbers: a reply of a script never contains a number with a fraction.
 func TestLuaNumbers(t *testing.T) {
 	t.Parallel()
-	for _, home := range []string{"internal/store/scripts", "internal/store/scripts/fragments", "lock/scripts", "lock/redlock/scripts", "lock/internal/lua"} {
+	for _, home := range []string{"internal/store/scripts", "internal/store/scripts/chapters", "lock/scripts", "lock/redlock/scripts", "lock/internal/lua"} {
 		files, err := filepath.Glob(filepath.Join(root, home, "*.lua"))
 		if err != nil || len(files) == 0 {
 			t.Fatalf("no scripts in %s: %v", home, err)

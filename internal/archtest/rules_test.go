@@ -246,7 +246,7 @@ var fractions = map[string]string{
 	// It is compared with its own floor: only a whole number is used as a number of jobs.
 	"internal/store/scripts/enqueue.lua": `local n = (#ARGV - fixed) / 4`,
 	// It is computed from the bytes of a string.
-	"internal/store/scripts/fragments/stamp.lua": `us = (us - b[i]) / 256`,
+	"internal/store/scripts/chapters/time.lua": `us = (us - b[i]) / 256`,
 }
 
 // scripting are the names in go-redis that send Lua to a server.

@@ -200,7 +200,7 @@ func (p place) where(tree string) (path string, at int, err error) {
 			return err
 		}
 		if d.IsDir() {
-			if d.Name() == ".git" || d.Name() == "testdata" {
+			if d.Name() == ".git" || d.Name() == "testdata" || d.Name() == "docs" { // docs has copies of code
 				return fs.SkipDir
 			}
 			return nil

@@ -65,7 +65,7 @@ var (
 	luaCall    = regexp.MustCompile(`redis\.p?call\('(\w+)'`)
 )
 
-// scriptCommands returns the commands that each script calls, itself or in its fragments, by the script's name. Each command's
+// scriptCommands returns the commands that each script calls, itself or in its functions, by the script's name. Each command's
 // name is written out where it is called. The scripts are read once in a process, as that takes some milliseconds.
 var scriptCommands = sync.OnceValue(func() map[string][]string {
 	commands := make(map[string][]string)

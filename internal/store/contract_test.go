@@ -12,8 +12,8 @@ import (
 	"github.com/yuin/gopher-lua/parse"
 )
 
-// The contract of the scripts: a function reads its parameters, its locals, what is constant, and other functions. A file that is included
-// reads nothing of the script that includes it but functions. No script has a global.
+// The contract of the scripts: a function reads its parameters, its locals, what is constant (also the names of keys), and functions that stand before it. No script has
+// a global.
 //
 // testdata/contract.txt has what doesn't keep to it: for each file and function the names that it reads. It only ever gets shorter.
 func TestContract(t *testing.T) {
@@ -52,8 +52,20 @@ func TestContract(t *testing.T) {
 			t.Errorf("%s.lua, as it is sent, has the globals %v", name, globals)
 		}
 	}
-	for _, name := range luaFiles(t, "scripts/fragments") {
-		breaches("fragments/"+name, readsOf(t, name))
+	before := make(map[string]bool)
+	for _, p := range passages() {
+		for _, name := range readsOf(t, p.chapter+"."+p.name, p.text) {
+			breaches(p.chapter+"."+p.name, []string{name})
+		}
+		for _, name := range freeNames(parsed(t, p.name, p.text)) {
+			if defined(name) && !before[name] {
+				t.Errorf("chapter %s: %s reads %s, which stands behind it", p.chapter, p.name, name)
+			}
+		}
+		if before[p.name] {
+			t.Errorf("chapter %s: there is another %s", p.chapter, p.name)
+		}
+		before[p.name] = true
 	}
 	for l := range listed {
 		if !seen[l] {
@@ -71,18 +83,22 @@ type reading struct {
 	reads []string
 }
 
-// readsOf returns what a fragment reads that it doesn't declare, but for functions of other fragments.
-func readsOf(t *testing.T, fragment string) []string {
+// readsOf returns what a piece of a script reads that it doesn't declare, but for keys, and for functions and constants of chapters.
+func readsOf(t *testing.T, name, text string) []string {
 	t.Helper()
-	return slices.DeleteFunc(freeNames(parsed(t, fragment, read("fragments/"+fragment))), func(name string) bool {
-		return slices.Contains(library, name) && name != "KEYS" && name != "ARGV" || defined(name)
+	return slices.DeleteFunc(freeNames(parsed(t, name, text)), func(name string) bool {
+		return slices.Contains(library, name) && name != "ARGV" || defined(name) || isKey(name)
 	})
 }
 
-// defined reports whether a fragment defines this function.
+// isKey reports whether a name is that of a key: such a name is a constant of each script.
+func isKey(name string) bool {
+	return name != "ARGV" && strings.ToUpper(name) == name
+}
+
+// defined reports whether a chapter has this function, or constant.
 func defined(function string) bool {
-	_, err := scripts.ReadFile("scripts/fragments/" + function + ".lua")
-	return err == nil && isFunction(function)
+	return slices.ContainsFunc(passages(), func(p passage) bool { return p.name == function })
 }
 
 // globalsOf returns the names that a whole script reads or writes, and doesn't declare.
@@ -117,7 +133,7 @@ func functionsOf(t *testing.T, name string) []reading {
 		}
 		var names []string
 		for _, free := range freeNames([]ast.Stmt{l}) {
-			if !slices.Contains(library, free) && !defined(free) && !(steady[free] && counts[free] == 1) {
+			if !slices.Contains(library, free) && !defined(free) && !isKey(free) && !(steady[free] && counts[free] == 1) {
 				names = append(names, free)
 			}
 		}

@@ -286,7 +286,7 @@ func (q *Queue) enqueue(ctx context.Context, lane *Lane, items []Item, by Reckon
 		lane.writes.Add(-1) // Redis did not run this try
 		cmd = enqueueScript.Eval(ctx, q.rdb, keys, args...)
 	}
-	r, err := ran(ctx, q.rdb, cmd)
+	r, err := enqueueScript.ran(ctx, q.rdb, cmd)
 	if err != nil {
 		return Fates{}, err
 	}

@@ -288,10 +288,16 @@ func operations() []operation {
 			return err
 		}},
 		{
-			name: "past", acts: true, unread: counters,
+			name: "past of an outbox", acts: true,
+			call: func(r *rig, _ []Delivery) error {
+				_, err := r.PutPasts(bg, []Past{{Kind: PastOutbox, Name: "box", Shard: 7, Value: "9 abc p0"}}, false)
+				return err
+			},
+		},
+		{
+			name: "past", acts: true,
 			call: func(r *rig, _ []Delivery) error {
 				for _, p := range []Past{
-					{Kind: PastOutbox, Name: "box", Shard: 7, Value: "9 abc p0"},
 					{Kind: PastCron, Name: "moved", Entry: EntryPast{Last: "17", Plans: "ab 1 2 3", Jobs: "a b", Paused: "9", Spec: "s", Job: "j", Seen: "1 x", Quiet: " 3"}},
 					{Kind: PastUnique, Name: "k kmoved", Value: "8999999999999999 a"},
 					{Kind: PastDeath, Name: "moved", Value: "17"},
@@ -653,7 +659,7 @@ func TestOutOfMemory(t *testing.T) {
 		before := r.dump()
 		r.must(rdb.ConfigSet(bg, "maxmemory", "1").Err())
 		err := op.call(r, got)
-		if goesIn := strings.HasPrefix(op.name, "enqueue") || op.name == "tick" || op.name == "replace" || op.name == "plan" || op.name == "announce" || op.name == "put" || op.name == "past" || op.name == "relay"; goesIn {
+		if goesIn := strings.HasPrefix(op.name, "enqueue") || op.name == "tick" || op.name == "replace" || op.name == "plan" || op.name == "announce" || op.name == "put" || strings.HasPrefix(op.name, "past") || op.name == "relay"; goesIn {
 			if !redis.IsOOMError(err) {
 				t.Errorf("%s out of memory: %v", op.name, err)
 			}

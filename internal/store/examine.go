@@ -127,7 +127,7 @@ func parseFacts(r *reply, searched bool) (f facts, ok bool) {
 	return f, true
 }
 
-// A step is one change of a repair, as fragments/mend_step.lua has it.
+// A step is one change of a repair, as steps_of in chapters/repairs.lua has it.
 type step struct{ verb, a, b string }
 
 // mend does steps for a job that is as facts say, or for the queue if f is nil. done is false if it isn't so any more: nothing was

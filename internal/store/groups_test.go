@@ -112,6 +112,18 @@ func TestShortAndLongWay(t *testing.T) {
 		}
 	}
 	r.check()
+	// A run of jobs that go the short way has places that differ in more than the last digit.
+	var run []Item
+	for n := range 12 {
+		it, err := NewItem(&signalbox.Job{ID: fmt.Sprint("run", n), Kind: "k", Group: "a"}, When{})
+		r.must(err)
+		run = append(run, it)
+	}
+	r.enqueued(run...)
+	for n := range run {
+		place++
+		r.must(r.rdb.ZScore(bg, r.keys.lined, fmt.Sprintf("1ga\x01%016d%s", place, run[n].id)).Err())
+	}
 }
 
 // Groups take turns.

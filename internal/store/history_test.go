@@ -417,13 +417,13 @@ func TestPeriods(t *testing.T) {
 // Go and the scripts have the same fields, buckets and counters.
 func TestHistoryAgrees(t *testing.T) {
 	t.Parallel()
-	lua := read("fragments/sample")
+	lua := read("chapters/statistics")
 	for _, part := range []string{
 		fmt.Sprintf("{'m', %d, %d, ", Minutes.length.Microseconds(), Minutes.fields), fmt.Sprintf("{'h', %d, %d, ", Hours.length.Microseconds(), Hours.fields),
 		fmt.Sprintf("for bucket = 0, %d do", len(Histogram{})-1),
 	} {
 		if !strings.Contains(lua, part) {
-			t.Errorf("sample.lua has no %s", part)
+			t.Errorf("statistics.lua has no %s", part)
 		}
 	}
 }

@@ -100,6 +100,17 @@ type keys struct {
 	named map[string]string // the queue's own keys by the names that the scripts give them
 }
 
+// keyReads are the commands by which check_keys reads the keys, which have these names in the scripts. They cost little, and fail if the key is of
+// another type.
+var keyReads = map[string]string{
+	"JOBS": "HLEN", "STATS": "HLEN", "HISTORY": "HLEN", "CRON": "HLEN", "ENTRIES": "HLEN", "NOTES": "HLEN", "CANCELS": "HLEN", "SETTINGS": "HLEN",
+	"GROUPS": "HLEN", "RUNNING": "HLEN", "LIMITS": "HLEN", "UNIQUE": "HLEN", "OUTBOXES": "HLEN", "INFLIGHT": "HLEN",
+	"SESSIONS": "ZCARD", "DUE": "ZCARD", "IDLE": "ZCARD", "DEAD": "ZCARD", "CANCELLED": "ZCARD", "COMPLETED": "ZCARD", "LINED": "ZCARD", "TURNS": "ZCARD",
+	"RATES": "ZCARD", "PARKED": "ZCARD", "WINDOWS": "ZCARD", "EXPIRES": "ZCARD", "RECEIPTS": "ZCARD",
+	"HIGH": "LLEN", "NORMAL": "LLEN", "LOW": "LLEN", "SUSPECT": "LLEN",
+	"FENCE": "GET", "REPORTER": "GET", "LANE": "GET",
+}
+
 func newKeys(namespace, queue string) keys {
 	if namespace == "" {
 		namespace = DefaultNamespace

@@ -314,7 +314,7 @@ func (q *Queue) PutPasts(ctx context.Context, pasts []Past, dry bool) (done []bo
 		}
 		lane := q.keys.outbox(part[0].Name, part[0].Shard)
 		if part[0].Kind != PastOutbox {
-			lane = q.keys.jobs
+			lane = q.keys.lane("past")
 		}
 		args := append(pastScript.args(len(items), arg{"protocol", Protocol}, arg{"dry", flag(dry)}, arg{"inflight", inflight}, arg{"kind", string(part[0].Kind)}), items...)
 		keys := pastScript.keys(&q.keys, lane)

@@ -211,7 +211,7 @@ func jobError(err error) error {
 	return err
 }
 
-// jobErrors are how the replies begin that are about a job. See read_jobs.lua.
+// jobErrors are how the replies begin that are about a job. See read_request in the chapter calls.
 var jobErrors = []string{"the id, the class or the time of job ", "an id has other characters than printable ASCII"}
 
 func placeOf(seq int64, nonce string) Place {

@@ -5,14 +5,14 @@ import (
 	"embed"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/redis/go-redis/v9"
 )
 
-//go:embed scripts/*.lua scripts/fragments/*.lua
+//go:embed scripts/*.lua scripts/chapters/*.lua
 var scripts embed.FS
 
 var (
@@ -69,13 +69,18 @@ var (
 // those of each job, stand behind the others.
 type script struct {
 	*redis.Script
-	keyNames []string
-	argNames []string
+	name      string
+	keyNames  []string
+	argNames  []string
+	positions func() []position // of its lines; they are read when an error names one
 }
 
 func load(name string) *script {
 	text := read(name)
-	return &script{Script: redis.NewScript(source(name)), keyNames: unpacked(text, "KEYS"), argNames: unpacked(text, "ARGV")}
+	return &script{
+		Script: redis.NewScript(source(name)), name: name, keyNames: unpacked(text, "KEYS"), argNames: unpacked(text, "ARGV"),
+		positions: sync.OnceValue(func() []position { return positionsOf(name) }),
+	}
 }
 
 // unpacked returns the names that a script gives to the elements of a list, or nil if it gives none.
@@ -134,58 +139,10 @@ func Sources() map[string]string {
 	return texts
 }
 
-// source returns the text of a script. A line
-//
-//	-- include: clock, digits
-//
-// stands for the text of those fragments, each a file in scripts/fragments, and they may include others. A fragment that
-// defines a function has the function's name; where the function is there already, it is not put in again. The others are
-// steps: code that stands for itself, in the scope of the line. So a fragment costs no more than its text in that place would.
+// source returns the text of a script, as Redis gets it: with the functions of chapters that it needs, see pick.
 func source(name string) string {
-	return expand(read(name), make(map[string]bool))
+	return pick(read(name))
 }
-
-// expand puts fragments in the place of the lines that include them. there are the functions that the text has before.
-func expand(text string, there map[string]bool) string {
-	var out strings.Builder
-	for line := range strings.Lines(text) {
-		indent, list, found := strings.Cut(strings.TrimSuffix(line, "\n"), includes)
-		if !found {
-			out.WriteString(line)
-			continue
-		}
-		inner := there
-		if indent != "" { // the functions are there until the block ends
-			inner = maps.Clone(there)
-		}
-		first := true
-		for name := range strings.SplitSeq(list, ", ") {
-			if inner[name] {
-				continue
-			}
-			inner[name] = isFunction(name)
-			if !first {
-				out.WriteString("\n")
-			}
-			first = false
-			for line := range strings.Lines(expand(read("fragments/"+name), inner)) {
-				if line != "\n" {
-					out.WriteString(indent)
-				}
-				out.WriteString(line)
-			}
-		}
-	}
-	return out.String()
-}
-
-// isFunction reports whether a fragment defines a function.
-func isFunction(name string) bool {
-	return strings.Contains(read("fragments/"+name), "local function "+name+"(")
-}
-
-// includes begins a line that stands for fragments.
-const includes = "-- include: "
 
 func read(name string) string {
 	b, err := scripts.ReadFile("scripts/" + name + ".lua")
@@ -197,15 +154,15 @@ func read(name string) string {
 
 // run runs a script and returns its reply, which is read with the methods of reply.
 func run(ctx context.Context, rdb redis.Scripter, s *script, keys []string, args []any) (*reply, error) {
-	return ran(ctx, rdb, s.Run(ctx, rdb, keys, args...))
+	return s.ran(ctx, rdb, s.Run(ctx, rdb, keys, args...))
 }
 
-// ran returns the reply of a script's call.
-func ran(ctx context.Context, rdb redis.Scripter, cmd *redis.Cmd) (*reply, error) {
+// ran returns the reply of a call of the script.
+func (s *script) ran(ctx context.Context, rdb redis.Scripter, cmd *redis.Cmd) (*reply, error) {
 	v, err := cmd.Result()
 	if err != nil {
 		seekMaster(ctx, rdb, err)
-		return nil, layoutError(err)
+		return nil, layoutError(s.located(err))
 	}
 	list, ok := v.([]any)
 	if !ok {

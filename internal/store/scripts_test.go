@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"io"
 	"net"
-	"path"
 	"regexp"
 	"slices"
 	"strconv"
@@ -18,18 +17,18 @@ var (
 	comment = regexp.MustCompile(`--[^\n]*`)
 	// A call of Redis, and of the functions that take keys, with its arguments on the line.
 	redisCall  = regexp.MustCompile(`redis\.p?call\(([^\n]*)`)
-	helperCall = regexp.MustCompile(`\b(begin|wake_one|dead_or_held|count|upcoming|standing|retention|totals_of|sample)\(([^\n]*)`)
+	helperCall = regexp.MustCompile(`\b(begin|wake_one|dead_or_held|count_up|upcoming|standing|retention|totals_of|sample)\(([^\n]*)`)
 	helperHead = regexp.MustCompile(`local function (\w+)\(([^)]*)\)`)
 	// What may stand where a key is expected: one of KEYS, a list that has them, or the set of a terminal state.
-	aKey = regexp.MustCompile(`^(KEYS\[k\]|lists\[[\w.(), ]+\]|list|state\.set|place\.set|terminal\.\w+\.set)$`)
+	aKey = regexp.MustCompile(`^(KEYS\[k\]|(?:ready_)?lists\[[\w.(), ]+\]|list|state\.set|place\.set|terminal\.\w+\.set)$`)
 )
 
 // helperKeys are the positions of keys among the arguments of those functions.
 var helperKeys = map[string][]int{
-	"wake_one": {0}, "dead_or_held": {1, 2, 3}, "count": {0}, "upcoming": {0, 1, 3, 4}, "standing": {0, 1}, "begin": {0, 1}, "retention": {0}, "totals_of": {0}, "sample": {0, 1, 2},
+	"wake_one": {0}, "dead_or_held": {1, 2, 3}, "count_up": {0}, "upcoming": {0, 1, 3, 4}, "standing": {0, 1}, "begin": {0, 1}, "retention": {0}, "totals_of": {0}, "sample": {0, 1, 2},
 }
 
-// luaFiles returns the names of the scripts, or of the fragments.
+// luaFiles returns the names of the scripts, or of the chapters.
 func luaFiles(t *testing.T, dir string) (all []string) {
 	t.Helper()
 	files, err := scripts.ReadDir(dir)
@@ -51,7 +50,7 @@ func TestKeysAreDeclared(t *testing.T) {
 	t.Parallel()
 	calls, q := 0, newKeys("", "q")
 	for _, name := range luaFiles(t, "scripts") {
-		lua := comment.ReplaceAllString(source(name), "")
+		lua := comment.ReplaceAllString(asWritten(name), "")
 		params, names := []string{}, unpacked(read(name), "KEYS")
 		for _, head := range helperHead.FindAllStringSubmatch(lua, -1) {
 			list := strings.Split(head[2], ", ")
@@ -97,6 +96,17 @@ func TestKeysAreDeclared(t *testing.T) {
 	if calls < 150 {
 		t.Errorf("only %d uses of keys were found", calls)
 	}
+}
+
+// asWritten returns what a script has, as it stands in its files.
+func asWritten(name string) string {
+	text := read(name)
+	for _, p := range piecesOf(read(name)) {
+		if p.passage != nil {
+			text += p.passage.in(read(name))
+		}
+	}
+	return text
 }
 
 // arguments splits at the commas that are not in parentheses, up to the closing one.
@@ -176,8 +186,8 @@ func TestOnlyDeclaredKeysAreTouched(t *testing.T) {
 // What the Go side and the scripts both know.
 func TestConstantsAgree(t *testing.T) {
 	t.Parallel()
-	if lua := read("reclaim"); !strings.Contains(lua, "crashes >= 2 and") || SuspectAt != 2 {
-		t.Error("reclaim.lua and SuspectAt disagree on who is a suspect")
+	if lua := read("chapters/crashes"); !strings.Contains(lua, "crashes >= 2 and 's'") || SuspectAt != 2 {
+		t.Error("the chapter crashes and SuspectAt disagree on who is a suspect")
 	}
 }
 
@@ -261,7 +271,7 @@ func TestArguments(t *testing.T) {
 func TestTerminalStatesAgree(t *testing.T) {
 	t.Parallel()
 	row := regexp.MustCompile(`(\w+) = \{set = (\w+), bytes = '(\w+)', met = '(\w)'\},\n`)
-	lua := read("fragments/terminal_states")
+	lua := read("chapters/places")
 	rows := row.FindAllStringSubmatch(lua, -1)
 	if n := strings.Count(lua, "set = "); len(rows) != n || n != len(terminalStates) {
 		t.Fatalf("the script has %d states, of which %d can be read, and Go has %d", n, len(rows), len(terminalStates))
@@ -284,87 +294,28 @@ func TestTerminalStatesAgree(t *testing.T) {
 // Jobs end, become ready and change their state in one place each.
 func TestOnePlace(t *testing.T) {
 	t.Parallel()
-	for pattern, places := range map[string][]string{
-		`'[LR]PUSH', (list|lists|HIGH|NORMAL|LOW|SUSPECT)\b`: {"fragments/ready"},
-		`'HDEL', JOBS,`: {"fragments/finish", "fragments/trim"},
-		`'Z(ADD|REM)', (state\.set|DEAD|CANCELLED)\b`: {"fragments/forget", "fragments/retain"},
-		`'S?PUBLISH'`: {"fragments/send"},
-		`\bcount\(STATS, ('?(enqueued|completed|outcome|dead|cancelled|crashed|deleted|revived)\b|change)`: {"fragments/note"},
-	} {
-		var found []string
-		for _, dir := range []string{"", "fragments/"} {
-			for _, name := range luaFiles(t, path.Join("scripts", dir)) {
-				calls := regexp.MustCompile(`(?m)^.*`+pattern).FindAllString(comment.ReplaceAllString(read(dir+name), ""), -1)
-				if slices.ContainsFunc(calls, func(line string) bool { return !strings.HasPrefix(strings.TrimSpace(line), "{'") }) { // those are for the ACL
-					found = append(found, dir+name)
-				}
-			}
-		}
-		equal(t, "places of "+pattern, found, places)
-	}
-}
-
-// Each file includes the fragments whose functions it uses, and no others. A step is included in one script.
-func TestFragments(t *testing.T) {
-	if testing.Short() {
-		t.Skip("it is long")
-	}
-	t.Parallel()
-	fragments := luaFiles(t, "scripts/fragments")
-	if len(fragments) < 30 {
-		t.Fatalf("only %d fragments were found", len(fragments))
-	}
-	included := make(map[string]int)
-	check := func(name, text string) {
-		code := comment.ReplaceAllString(text, "")
-		var list []string
-		for line := range strings.Lines(text) {
-			if _, names, ok := strings.Cut(strings.TrimSuffix(line, "\n"), includes); ok {
-				list = append(list, strings.Split(names, ", ")...)
-			}
-		}
-		for _, fragment := range list {
-			included[fragment]++
-			if !slices.Contains(fragments, fragment) {
-				t.Errorf("%s.lua: there is no fragment %s", name, fragment)
-			}
-			// A step may use what its script includes.
-			if isFunction(fragment) && !regexp.MustCompile(`\b`+fragment+`\(`).MatchString(comment.ReplaceAllString(expand(text, map[string]bool{fragment: true}), "")) {
-				t.Errorf("%s.lua: %s is included, and not used", name, fragment)
-			}
-		}
-		step, _ := strings.CutPrefix(name, "fragments/")
-		if step != name && !isFunction(step) {
-			return
-		}
-		for _, fragment := range fragments {
-			if isFunction(fragment) && step != fragment && !slices.Contains(list, fragment) && regexp.MustCompile(`\b`+fragment+`\(`).MatchString(code) {
-				t.Errorf("%s.lua: %s is used, and not included", name, fragment)
-			}
-		}
+	texts := make(map[string]string)
+	for _, p := range passages() {
+		texts[p.name] = p.text
 	}
 	for _, name := range luaFiles(t, "scripts") {
-		check(name, read(name))
-		text := source(name)
-		if strings.Contains(text, includes) {
-			t.Errorf("%s.lua: a line of includes is left", name)
-		}
-		for _, fragment := range fragments {
-			define := regexp.MustCompile(`(?m)^( *)local function `+fragment+`\(`).FindAllStringSubmatch(text, -1)
-			if len(define) > 1 && define[0][1] == "" {
-				t.Errorf("%s.lua has %s %d times", name, fragment, len(define))
-			}
-			if used := regexp.MustCompile(`\b` + fragment + `\(`).MatchString(comment.ReplaceAllString(text, "")); used && define == nil && isFunction(fragment) {
-				t.Errorf("%s.lua uses %s, which is not there", name, fragment)
-			}
-		}
+		texts[name] = read(name)
 	}
-	for _, name := range fragments {
-		check("fragments/"+name, read("fragments/"+name))
-	}
-	for _, name := range fragments {
-		if n := included[name]; n == 0 || n > 1 && !isFunction(name) && name != "terminal_states" && name != "enqueue_denied" && name != "judge_jobs" && name != "enqueue_jobs" { // the last three are of all scripts that enqueue
-			t.Errorf("%d files include %s", n, name)
+	for pattern, places := range map[string][]string{
+		`'[LR]PUSH', (list|lists|HIGH|NORMAL|LOW|SUSPECT)\b`: {"make_ready"},
+		`'HDEL', JOBS,`: {"finish", "trim"},
+		`'Z(ADD|REM)', (state\.set|DEAD|CANCELLED)\b`: {"forget", "retain"},
+		`'S?PUBLISH'`: {"send"},
+		`\bcount_up\(STATS, ('?(enqueued|completed|outcome|dead|cancelled|crashed|deleted|revived)\b|change)`: {"note_change"},
+	} {
+		var found []string
+		for name, text := range texts {
+			calls := regexp.MustCompile(`(?m)^.*`+pattern).FindAllString(comment.ReplaceAllString(text, ""), -1)
+			if slices.ContainsFunc(calls, func(line string) bool { return !strings.HasPrefix(strings.TrimSpace(line), "{'") }) { // those are for the ACL
+				found = append(found, name)
+			}
 		}
+		slices.Sort(found)
+		equal(t, "places of "+pattern, found, places)
 	}
 }

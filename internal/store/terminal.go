@@ -1,6 +1,6 @@
 package store
 
-// A terminalState is a state of jobs that have ended and are kept. The same list is in scripts/fragments/terminal_states.lua.
+// A terminalState is a state of jobs that have ended and are kept. The same list is in terminal_states, in scripts/chapters/places.lua.
 type terminalState struct {
 	outcome  Outcome // the outcome that leads to it; it is the name of the state as well
 	key      string  // the scripts' name for the key with the set of its IDs

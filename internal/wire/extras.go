@@ -28,6 +28,7 @@ const (
 	retainLen = 8
 	// ExpiresLen is how long the part of FlagExpires is.
 	ExpiresLen = 8
+	pastLen    = 5
 )
 
 // Unstarted is the key of the group of jobs that expire and have no other group. No caller can choose it.
@@ -104,7 +105,7 @@ func SurvivedOf(record []byte) int {
 	if flags&FlagExpires != 0 {
 		extras = extras[min(ExpiresLen, len(extras)):]
 	}
-	if len(extras) == 0 {
+	if len(extras) < pastLen {
 		return 0
 	}
 	return int(extras[0])

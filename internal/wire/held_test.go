@@ -56,7 +56,7 @@ func TestHeld(t *testing.T) {
 	}
 }
 
-// act.lua appends the state with a tag of its own making, and leaves the due time to itself.
+// hold_job (scripts/chapters/acts.lua) appends the state with a tag of its own making, and leaves the due time to itself.
 func TestHeldByAScript(t *testing.T) {
 	t.Parallel()
 	record, err := Hold(vectors(t)[0].record, Held{Peer: "other", Move: "m"})
@@ -67,7 +67,7 @@ func TestHeldByAScript(t *testing.T) {
 		t.Error("it is held without a state")
 	}
 	if tag := string(protowire.AppendTag(nil, fieldState, protowire.BytesType)); tag != "\xaa\x06" {
-		t.Errorf("the tag of the state is %q; act_move.lua has \\170\\6", tag)
+		t.Errorf("the tag of the state is %q; hold_job has \\170\\6", tag)
 	}
 	record = append(record, "\xaa\x06\x07ready 0"...)
 	h, held := HeldOf(record)

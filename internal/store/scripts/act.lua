@@ -2,7 +2,7 @@
 --
 -- KEYS, ARGV: as named below, then in KEYS inflight:<session> of each session
 --       verb: 'cancel', 'delete', 'run' (at the time due), 'class' (change the priority), 'edit' (the record alone), 'hold' (the job is
---       being moved to another queue: it waits in DUE at the time due, held_until, and its record says in which state it was)
+--       being moved to another queue: it waits in DUE at the time due, due_when_held, and its record says in which state it was)
 --       states: for which the call is, each with a space before and behind it
 --       due: time in us, '' means the present; class: '0', '1', '2', for 'class'
 --       why, mark: for 'cancel': bytes to append to the record of a job that waits; of one that runs, what CANCELS has behind the
@@ -20,69 +20,84 @@
 
 local SESSIONS, JOBS, DUE, IDLE, STATS, HIGH, NORMAL, LOW, SUSPECT, DEAD, CANCELLED, NOTES, CANCELS, SETTINGS, COMPLETED, LINED, TURNS, GROUPS, UNIQUE, WINDOWS, EXPIRES = unpack(KEYS)
 local first_session = 22 -- of KEYS
-local held_until = 9007199254740992 -- when a job is due that is held: its state is 'held' here
 local fixed = 13 -- arguments before those of the jobs
 local protocol, verb, states, due, class, why, mark, keep_jobs, keep_bytes, keep_us, inflight, channels, budget = unpack(ARGV, 1, fixed)
 
--- include: clock, digits, standing, denied_command, retention, send, wake_one
+-- Returns 'done' if a verb may do its work on a job, else the word of the answer.
+local function verdict(job, verb, states, digest, now)
+  if not string.find(states, ' ' .. job.state .. ' ', 1, true) then
+    return 'not'
+  elseif digest ~= '' and digest ~= redis.sha1hex(job.record) then
+    return 'changed'
+  elseif verb == 'class' and not has_header(job.record) then
+    return 'failed'
+  elseif verb == 'run' and job.ended and key_taken(job.id, job.record, now) then
+    return 'unique'
+  end
+  return 'done'
+end
 
 local held_back, _, maximum = standing(SETTINGS, STATS, protocol)
 if tonumber(held_back) then
-  return redis.error_reply('LAYOUT ' .. held_back .. ' signalbox: the layout of the queue is not one that protocol ' .. protocol .. ' knows')
+  return other_layout(held_back, protocol)
 end
--- include: act_read, queue_length
+check_keys()
+local _, all = session_keys(first_session, inflight)
+if not all then
+  return {'again'}
+end
+-- A user who lacks one of these rights would lose jobs between two places.
+local denied = redis.acl_check_cmd and denied_command({
+  {'ZREM', SESSIONS, ''}, {'HGET', JOBS, ''}, {'HSET', JOBS, '', ''}, {'HDEL', JOBS, ''}, {'HSTRLEN', JOBS, ''}, {'ZSCORE', DUE, ''},
+  {'ZADD', DUE, '0', ''}, {'ZRANGE', DUE, '0', '0'}, {'HINCRBY', STATS, '', '1'}, {'LPOS', HIGH, ''}, {'LREM', HIGH, '1', ''},
+  {'RPUSH', HIGH, ''}, {'HSET', CANCELS, '', ''}, {'ZADD', CANCELLED, '0', ''}, {'ZREM', DEAD, ''}, {'HDEL', NOTES, ''},
+})
+if denied then
+  return redis.error_reply('NOPERM signalbox: the Redis user may not run ' .. denied .. ', which acting on jobs needs')
+end
+local now = clock()
+due = tonumber(due) or now
+local acts = new_acts(now, held_back, new_ends(now, false, keep_jobs, keep_bytes, keep_us))
 local no_room = maximum and queue_length() >= maximum -- the queue has as many jobs as it may have, or more
--- include: note, finish, ready, count, forget, has_header, class_of, place_of, is_marked, unlist, rerun, group_of, key_taken, free_key_of
 
 -- When Redis is out of memory it still permits this, and with it all that follows.
 redis.call('ZREM', SESSIONS, '')
 
-local answers, told = {}, {} -- told: for the workers of jobs that run, by the number of the session's key
-local woken, grown, cost = false, 0, 0
-local g -- groups, once a job has one
+local answers = {}
 for i = fixed + 1, #ARGV, 3 do
   local id, digest, edited = unpack(ARGV, i, i + 2)
-  local record, answer = redis.call('HGET', JOBS, id), 'gone'
-  if record then
-    local state, place, held = place_of(id, class_of(record))
-    if state == 'scheduled' and held == held_until then
-      state = 'held'
+  local job, answer = find_job(id, first_session), 'gone'
+  if job then
+    local word, found = verdict(job, verb, states, digest, now), true
+    local record = edited ~= '' and edited or job.record
+    if word == 'done' then
+      if verb == 'cancel' then
+        found = cancel_job(acts, job, why, mark)
+      elseif verb == 'delete' then
+        found = delete_job(acts, job)
+      elseif verb == 'edit' then
+        rewrite(acts, job, record)
+      elseif verb == 'run' then
+        found = run_job(acts, job, record, due)
+      elseif verb == 'class' then
+        found = prioritise(acts, job, class)
+      else
+        found = hold_job(acts, job, record, due)
+      end
     end
-    answer = 'done ' .. state
-    if not string.find(states, ' ' .. state .. ' ', 1, true) then
-      answer = 'not ' .. state
-    elseif digest ~= '' and digest ~= redis.sha1hex(record) then
-      answer = 'changed ' .. state
-    elseif verb == 'class' and not has_header(record) then
-      answer = 'failed ' .. state
-    elseif verb == 'run' and string.find(' dead cancelled completed ', ' ' .. state .. ' ', 1, true) and key_taken(id, record) then
-      answer = 'unique ' .. state
-    elseif verb == 'cancel' and state == 'running' then
-      -- include: act_mark
-    elseif not (verb == 'cancel' and state == 'cancelled') then -- else it is so
-      -- include: act_move
-    end
-    cost = cost + 1500 + math.floor(#record / 64) + 25 * (#KEYS - first_session)
+    answer = (found and word or 'lost') .. ' ' .. job.state
+    acts.cost = acts.cost + 1500 + math.floor(#job.record / 64) + 25 * (#KEYS - first_session)
   end
   answers[#answers + 1] = answer
-  cost = cost + 20
-  if cost > tonumber(budget) then
+  acts.cost = acts.cost + 20
+  if acts.cost > tonumber(budget) then
     break
   end
 end
 
-if largest and grown > largest then
-  redis.call('HSET', STATS, 'largest', grown)
-end
-if g then
-  woken = g.save() and held_back == '' or woken
-end
-if woken then
-  wake_one(IDLE)
-end
--- include: act_tell
+end_acts(acts)
+tell_cancelled(acts, inflight, channels)
 if no_room then
-  -- include: tell_room
   tell_room(maximum)
 end
 return {'ok', now, answers}

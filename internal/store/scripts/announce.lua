@@ -14,11 +14,9 @@ local STATS, CRON, ENTRIES, SETTINGS = unpack(KEYS)
 local fixed = 2 -- the number of arguments before those of the entries
 local protocol, patience = unpack(ARGV, 1, fixed)
 
--- include: clock, digits, standing, begin, holder
-
 local held_back, _, _, begins = standing(SETTINGS, STATS, protocol)
 if tonumber(held_back) then
-  return redis.error_reply('LAYOUT ' .. held_back .. ' signalbox: the layout of the queue is not one that protocol ' .. protocol .. ' knows')
+  return other_layout(held_back, protocol)
 end
 local now = clock()
 local fields, lacking = {}, {}
@@ -27,7 +25,7 @@ for i = fixed + 1, #ARGV, 5 do
   local in_force = string.match(redis.call('HGET', CRON, 'plan ' .. name) or '', '^%x+')
   local counts = plan == '' or not in_force or plan == in_force
   local seen, has = unpack(redis.call('HMGET', ENTRIES, 'seen:' .. name, 'spec:' .. name))
-  local other, lives, described = holder(seen, now, tonumber(patience))
+  local other, lives, described = holder_of(seen, now, tonumber(patience))
   local mine = has and other == digest
   if description ~= '' and counts then
     fields[#fields + 1], fields[#fields + 2] = 'spec:' .. name, description

@@ -19,7 +19,7 @@
 --       once, before others), 'dead', 'cancelled', 'completed'; class: '0', '1', '2' or
 --       's' (suspect); of 'retry' and 'delay' a 'g' stands behind it if the job has crashed before, and its handler was called and returned
 -- Reply: {'ok', time in us, refused, alive, first token, more, next, expired, ids, records,
---         spans, known, held, slots, full, overruled, late}; of a queue that isn't plain a call gets at most 160 jobs
+--         spans, known, held, slots, full, overruled, ends.late}; of a queue that isn't plain a call gets at most 160 jobs
 --        refused: positions, from 1, of deliveries that were superseded: nothing was
 --        changed for them; alive: 0 if the session is unknown, over, or can't be
 --        trusted, then nothing is claimed; more: 1 if ready jobs remain that the call, had it
@@ -44,172 +44,119 @@
 local LANE, INFLIGHT, SESSIONS, FENCE, JOBS, DUE, IDLE, STATS, HIGH, NORMAL, LOW, SUSPECT, DEAD, CANCELLED, NOTES, CANCELS, SETTINGS, COMPLETED, LINED, TURNS, GROUPS, RUNNING, LIMITS, RATES, PARKED, UNIQUE, WINDOWS, EXPIRES = unpack(KEYS)
 local fixed = 15 -- arguments before those of the deliveries
 local protocol, seq, session, want, hold, keep_jobs, keep_bytes, keep_us, answered, completed, notes, room, address, leaving, worker = unpack(ARGV, 1, fixed)
-seq, want, hold, room = tonumber(seq), tonumber(want), tonumber(hold), tonumber(room)
-answered, completed, notes = tonumber(answered), tonumber(completed), tonumber(notes)
-local first_note = fixed + 1 + 2 * completed -- of ARGV
-local others = first_note + 3 * notes -- where those that didn't complete begin
-
--- include: clock, digits, standing, wake_one, upcoming, is_later
+seq, want, hold, room, answered, notes = tonumber(seq), tonumber(want), tonumber(hold), tonumber(room), tonumber(answered), tonumber(notes)
 
 local now = clock()
-local lane = redis.call('GET', LANE)
-local lseq, lfirst, llast, lrefused, loverruled
-if lane then
-  lseq, lfirst, llast, lrefused, loverruled = string.match(lane, '^(%d+) (%d+) (%d+) ([%d,]*) ?([%d,]*)$')
-  lseq = tonumber(lseq)
-  if lseq and seq < lseq then
-    return {'stale'}
-  end
+local lseq, lfirst, llast, lrefused, loverruled = string.match(redis.call('GET', LANE) or '', '^(%d+) (%d+) (%d+) ([%d,]*) ?([%d,]*)$')
+lseq = tonumber(lseq)
+if lseq and seq < lseq then
+  return {'stale'}
 end
 
 -- Every key is read before the first write, so that one of the wrong type changes nothing.
 local held_back, slots, of_queue, of_groups, most = standing(SETTINGS, STATS, protocol, worker)
 local foreign, quiet = tonumber(held_back) ~= nil, held_back == 'quiet' or held_back == 'stop'
 local expiry = redis.call('ZSCORE', SESSIONS, session)
-local alive = expiry and tonumber(expiry) > now
-if (tonumber(held_back) or 999) < tonumber(protocol) and not expiry then
-  return redis.error_reply('LAYOUT ' .. held_back .. ' signalbox: the layout of the queue is not one that protocol ' .. protocol .. ' knows')
+if not expiry and (tonumber(held_back) or 999) < tonumber(protocol) then
+  return other_layout(held_back, protocol)
 end
 -- Redis has lost a call that was answered, in a failover: it may count jobs as running here that
 -- were settled then. Nobody would ever take them back from a session that lives. So it ends.
 -- If the reply to that is lost, the call that is made again says so, too: the lane has 2 as the first token, which is none.
 local forgot = answered > 0 and (not lseq or lseq < answered) or lseq == seq and lfirst == '2'
-if forgot then
-  alive = false
-end
-local fence = redis.call('GET', FENCE) or '0'
-if not string.match(fence, '^%d+$') or #fence > 16 or tonumber(fence) > 9007199254000000 then
+local alive = expiry and tonumber(expiry) > now and not forgot
+local fence = last_token()
+if not fence then
   return redis.error_reply('ERR signalbox: the fence key holds no token: set it to the server\'s time in microseconds, or higher if it was higher')
 end
-fence = tonumber(fence)
-
--- include: read_tokens
-
+local batch = new_batch(ARGV, fixed + 1, tonumber(completed), notes)
 local kept = redis.call('HLEN', JOBS)
 local promotable = redis.call('ZRANGEBYSCORE', DUE, '-inf', digits(now), 'LIMIT', 0, foreign and 0 or 500)
-local none = '0 0 0 0' -- limits that were taken away
-local special = of_queue and of_queue ~= none or of_groups and of_groups ~= none or most and most ~= '0'
-  or redis.call('EXISTS', LINED, TURNS, GROUPS, RUNNING, LIMITS, RATES, PARKED, UNIQUE, WINDOWS, EXPIRES) > 0
-for i = 1, special and 0 or #promotable do
-  special = special or is_later(promotable[i])
-end
+local special = is_special(of_queue, of_groups, most, promotable) -- then what look_closer returns
 redis.call('ZCARD', IDLE)
 -- No job that isn't terminal has a larger record, if that is known.
 local largest = tonumber((string.match(redis.call('HGET', STATS, 'largest') or '', '^%d+$')))
 local terminal = redis.call('ZCARD', DEAD) + redis.call('ZCARD', CANCELLED)
-if special or others <= #ARGV or not largest or largest > 4096 then -- else nobody asks how many they are
+if special or batch.others <= #ARGV or not largest or largest > 4096 then -- else nobody asks how many they are
   terminal = terminal + redis.call('ZCARD', COMPLETED)
 end
-local noted = redis.call('HLEN', NOTES) > 0 or notes > 0
-local limits, bounds -- bounds: of completed jobs
-if others <= #ARGV then
-  -- include: retention, keeps
-  limits = retention(SETTINGS, {tonumber(keep_jobs), tonumber(keep_bytes), tonumber(keep_us)})
-  bounds = keeps(SETTINGS)
-end
-local g, queue, queue_at, queue_held -- groups; limits of the queue, when its next job may start, and for how long it is held back; nil for a plain queue
-local maximum, no_room -- how many jobs the queue may have that haven't ended, nil if there is no maximum; it has as many, or more
-local over, behind = {}, false -- ids of jobs that should have started by now; whether there may be more
-local late, told = nil, 0 -- what the reply says of jobs that have expired: ids and records; how long these records were
-local steady, seen = now, nil -- the time by the clock of limits, if there are any, and what STATS is to have of it
-local asked, drawn, spare, pause = want, 0, math.huge, 0 -- spare: how many more jobs may start; pause: us until its rate allows one
-local u -- unique keys; nil for a plain queue
+local ends = new_ends(now, notes > 0, keep_jobs, keep_bytes, keep_us)
+local maximum = most and tonumber((string.match(most, '^[1-9]%d*$'))) -- how many jobs the queue may have that haven't ended
+local no_room = maximum and kept - terminal >= maximum
+local groups, queue
 if special then
-  -- include: limits_of, limits_clock, group_limits, lines
-  asked = math.min(asked, 160)
-  want = asked
-  maximum = most and tonumber((string.match(most, '^[1-9]%d*$')))
-  no_room = maximum and kept - terminal >= maximum
-  local limited = redis.call('HLEN', LIMITS) + redis.call('ZCARD', RATES) + redis.call('ZCARD', PARKED) > 0
-  if limited or of_queue or of_groups then
-    steady, seen = limits_clock(now)
-  end
-  g = lines((of_groups or limited) and group_limits(of_groups, steady) or nil)
-  local held_until
-  queue_at, held_until = unpack(redis.call('ZMSCORE', RATES, '', 'h'))
-  queue_held = (tonumber(held_until or nil) or 0) - steady
-  queue = (of_queue or queue_held > 0) and limits_of(of_queue)
-  redis.call('HLEN', RUNNING)
-  redis.call('ZCARD', LINED)
-  redis.call('ZCARD', TURNS)
-  redis.call('HLEN', GROUPS)
-  over = redis.call('ZRANGEBYSCORE', EXPIRES, '-inf', digits(now), 'LIMIT', 0, foreign and 0 or 100)
-  redis.call('HLEN', UNIQUE)
-  redis.call('ZCARD', WINDOWS)
-  u = {keys = {}, ids = {}} -- those that the call's new deliveries free
+  special = look_closer(of_queue, of_groups, now, foreign and 0 or 100)
+  groups, queue = special.groups, special.queue
+  want = math.min(want, 160)
 end
-local lists = {['0'] = HIGH, ['1'] = NORMAL, ['2'] = LOW, ['s'] = SUSPECT}
-local waiting = {} -- the length of each ready list, by its key
-for _, list in pairs(lists) do
-  waiting[list] = redis.call('LLEN', list)
-end
-
-local refused, overruled = {}, {}
-local grown = 0 -- the largest record that was written
-local suspects_ready = false -- a suspect became ready, or was taken from among others
-local crowded = false -- suspects were left since their records have no room in the reply
-local reopens = 0 -- us until a suspect that runs keeps others out no more
-local all_room = room -- the room that is left shrinks
-
--- include: owns, large, note, finish, ready
+local ready = new_ready(held_back)
 
 local first, ids, bodies, cut = 1, {}, {}, want == 0
+local crowded, reopens = false, 0 -- suspects were left that another call could have; us until a suspect that runs keeps others out no more
 local again = lseq == seq
 if again then
   redis.call('HDEL', INFLIGHT, '') -- permitted out of memory, as in settle: ZADD may follow
-  for position in string.gmatch(lrefused, '%d+') do
-    refused[#refused + 1] = tonumber(position)
-  end
-  for position in string.gmatch(loverruled, '%d+') do
-    overruled[#overruled + 1] = tonumber(position)
-  end
-  -- include: claimed_before
+  batch.refused, batch.overruled = positions(lrefused), positions(loverruled)
+  first = tonumber(lfirst)
+  ids, bodies = granted_before(first, tonumber(llast))
   cut = #ids >= want
 else
-  -- include: settle, promote
-  if #over > 0 then
-    -- include: expire_late
+  local asked, drawn, behind = want, 0, false -- behind: more jobs may have expired
+  settle(batch, ready, ends, groups, promotable)
+  if special then
+    groups.leave(batch.left)
+    promotable = promote_lined(promotable, groups)
+  end
+  if #promotable > 0 then
+    promote(promotable, ready)
+  end
+  if special then
+    behind = expire_late(special.over, ends, groups)
     if behind then
       want = math.min(want, 100) -- those that are drawn may have expired as well
     end
-  end
-  if g then
-    g.save()
-  end
-  if u then
-    -- include: settle_unique
+    groups.save()
+    free_keys_of(batch)
   end
   if alive and held_back == '' then
-    if g then
-      -- include: unpark
+    if special then
+      unpark(groups, now, special.steady)
     end
     if queue then
-      -- include: queue_room
+      want = queue_room(queue, session, want)
     end
-    -- include: draw
-    drawn = #popped
-    cut = full or behind or drawn == asked
-    if #popped > 0 then
-      -- include: grant
+    -- No record is read before its size is known to be within bounds.
+    local draw = new_draw(want, room, large(want, largest, room), ready.lengths, seq)
+    if hold > 0 and want > 0 and ready.lengths[SUSPECT] > 0 then
+      reopens = draw_suspects(draw, hold, now)
+      ready.suspects = ready.suspects or #draw.popped > 0
     end
-    if g and g.save() then
-      cut = true -- a line that was blocked may go on
+    draw_class(draw, groups, '0', HIGH, special and special.steady)
+    draw_class(draw, groups, '1', NORMAL, special and special.steady)
+    draw_class(draw, groups, '2', LOW, special and special.steady)
+    drawn = #draw.popped
+    cut = draw.full or behind or drawn == asked
+    if drawn > 0 then
+      first = math.max(fence + 1, now)
+      ids, bodies = grant(draw, ready, ends, special, first)
     end
+    crowded = draw.crowded
+    cut = special and groups.save() or cut -- a line that was blocked may go on
   end
   if queue then
-    -- include: queue_count
-    cut = cut or asked > want and drawn == want and spare > 0 -- ids were drawn that are no jobs
+    queue_count(queue, session, #ids)
+    cut = cut or asked > want and drawn == want and queue.spare > 0 -- ids were drawn that are no jobs
   end
-  if seen then
-    redis.call('HSET', STATS, 'clock', seen)
+  if special and special.seen then
+    redis.call('HSET', STATS, 'clock', special.seen)
   end
-  if largest and grown > largest then
-    redis.call('HSET', STATS, 'largest', grown)
-  elseif largest and kept == terminal and large(all_room) then
+  if largest and ready.grown > largest then
+    redis.call('HSET', STATS, 'largest', ready.grown)
+  elseif largest and kept == terminal and large(want, largest, room) then
     redis.call('HSET', STATS, 'largest', 4096) -- the large ones are gone
   end
-  redis.call('SET', LANE, digits(seq) .. ' ' .. digits(forgot and 2 or first) .. ' ' .. digits(first + #ids - 1) .. ' ' .. table.concat(refused, ',')
-    .. (overruled[1] and ' ' .. table.concat(overruled, ',') or ''), 'PX', 3600000)
+  redis.call('SET', LANE, digits(seq) .. ' ' .. digits(forgot and 2 or first) .. ' ' .. digits(first + #ids - 1) .. ' ' .. table.concat(batch.refused, ',')
+    .. (batch.overruled[1] and ' ' .. table.concat(batch.overruled, ',') or ''), 'PX', 3600000)
 end
 
 -- A session that can use no wake-up passes on the one that it may have got: for a job that is ready, or for the one whose time
@@ -222,13 +169,12 @@ local was_idle = away and address ~= ''
 if was_idle then
   redis.call('ZREM', IDLE, address)
 end
+local pause = queue and queue.pause or 0 -- us until the queue's rate allows a job
 local more, wake, expires = 0, false, was_idle and special and redis.call('ZCARD', EXPIRES) > 0
-local ahead = waiting[HIGH] + waiting[NORMAL] + waiting[LOW] + (g and redis.call('ZCARD', TURNS) or 0)
-if spare <= 0 then
-  if ahead == 0 then
-    pause = 0
-  end
-  ahead, crowded, suspects_ready = 0, false, false -- nobody may start one
+local ahead = ready.lengths[HIGH] + ready.lengths[NORMAL] + ready.lengths[LOW] + (special and redis.call('ZCARD', TURNS) or 0)
+if queue and queue.spare <= 0 then
+  pause = ahead > 0 and pause or 0
+  ahead, crowded, ready.suspects = 0, false, false -- nobody may start one
 end
 if foreign then
   wake = true -- whatever it is for: this call can't know
@@ -238,7 +184,7 @@ elseif (again or not alive or cut or quiet) and ahead > 0 or crowded then
   more, wake = quiet and 0 or 1, true
 else
   -- For a session that may take a suspect, or one that sets its timer.
-  wake = suspects_ready and waiting[SUSPECT] > 0 or was_idle and (expires or redis.call('ZCARD', DUE) > 0 or pause > 0 or g and redis.call('ZCARD', PARKED) > 0)
+  wake = ready.suspects and ready.lengths[SUSPECT] > 0 or was_idle and (expires or redis.call('ZCARD', DUE) > 0 or pause > 0 or special and redis.call('ZCARD', PARKED) > 0)
 end
 if wake then
   wake_one(IDLE, address)
@@ -250,24 +196,23 @@ end
 
 local following, expired = -1, {}
 if not foreign then
-  following, expired = upcoming(DUE, SESSIONS, now, PARKED, EXPIRES, held_back == '', steady, not special)
+  following, expired = upcoming(DUE, SESSIONS, now, PARKED, EXPIRES, held_back == '', special and special.steady or now, not special)
   if pause > 0 and (following < 0 or pause < following) then
     following = pause
   end
-  if reopens > 0 and not cut and waiting[SUSPECT] > 0 and (following < 0 or reopens < following) then
+  if reopens > 0 and not cut and ready.lengths[SUSPECT] > 0 and (following < 0 or reopens < following) then
     following = reopens
   end
 end
 if no_room then
-  -- include: tell_room
   tell_room(maximum)
 end
 local spans = {}
-if noted and #ids > 0 then
+if ends.noted and #ids > 0 then
   spans = redis.call('HMGET', NOTES, unpack(ids))
   for i = 1, #ids do
     spans[i] = spans[i] and string.match(spans[i], '^%d+ (.*)$') or false
   end
 end
-return {'ok', now, refused, alive and 1 or 0, first, more, following, expired, ids, bodies, spans, lseq or 0,
-  held_back, slots, cut and 1 or 0, overruled, late}
+return {'ok', now, batch.refused, alive and 1 or 0, first, more, following, expired, ids, bodies, spans, lseq or 0,
+  held_back, slots, cut and 1 or 0, batch.overruled, ends.late}

@@ -12,8 +12,6 @@ local LANE, INFLIGHT, SESSIONS, DUE, IDLE, STATS, HISTORY, HIGH, NORMAL, LOW, SU
 local session, channel, worker, seq, waited, ran = unpack(ARGV)
 local first_lane = 17 -- of KEYS
 
--- include: clock, wake_one, sample
-
 local left = redis.call('HLEN', INFLIGHT)
 local waiting = redis.call('ZCARD', DUE) + redis.call('ZCARD', TURNS) + redis.call('ZCARD', PARKED) + redis.call('ZCARD', EXPIRES)
 for _, list in ipairs({HIGH, NORMAL, LOW, SUSPECT}) do

@@ -10,8 +10,6 @@ local JOBS, DUE, DEAD, NOTES = unpack(KEYS)
 local fixed = 1 -- arguments before the IDs
 local notes = unpack(ARGV, 1, fixed)
 
--- include: dead_or_held
-
 local gone = {}
 for i = fixed + 1, fixed + 3 * notes, 3 do
   local id, time, unless_dead = unpack(ARGV, i, i + 2)

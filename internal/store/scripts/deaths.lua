@@ -12,11 +12,9 @@ local JOBS, DUE, STATS, DEAD, NOTES, SETTINGS = unpack(KEYS)
 local fixed = 2 -- arguments before the IDs
 local protocol, room = unpack(ARGV, 1, fixed)
 
--- include: standing, dead_or_held
-
 local held_back = standing(SETTINGS, STATS, protocol)
 if (tonumber(held_back) or 999) < tonumber(protocol) then
-  return redis.error_reply('LAYOUT ' .. held_back .. ' signalbox: the layout of the queue is not one that protocol ' .. protocol .. ' knows')
+  return other_layout(held_back, protocol)
 end
 room = tonumber(room)
 local times, records, got = {}, {}, false

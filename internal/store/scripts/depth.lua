@@ -12,36 +12,28 @@
 local JOBS, DUE, STATS, HIGH, NORMAL, LOW, SUSPECT, DEAD, CANCELLED, SETTINGS, COMPLETED, LINED, TURNS, LIMITS, RATES, PARKED = unpack(KEYS)
 local first_session = 17 -- of KEYS
 
--- include: clock, has_header, due_of
-
 local now = clock()
 
 local lined, since = redis.call('ZCARD', LINED), -1
 local in_lists, blocked = lined, 0
-local function waiting(us)
-  if us and us <= now and (since < 0 or us < since) then
-    since = us
-  end
-end
 for _, list in ipairs({HIGH, NORMAL, LOW, SUSPECT}) do
   in_lists = in_lists + redis.call('LLEN', list)
   local id = redis.call('LINDEX', list, 0)
   if id then
     local record = redis.call('HGET', JOBS, id)
-    waiting(record and has_header(record) and due_of(record) or nil)
+    since = earlier(since, record and has_header(record) and due_of(record) or nil, now)
   end
 end
 if lined > 0 then
-  -- include: free_lines
+  blocked, since = blocked_in_lines(lined, since, now)
 end
 local head = redis.call('ZRANGE', DUE, 0, 0, 'WITHSCORES')
-waiting(tonumber(head[2]))
+since = earlier(since, tonumber(head[2]), now)
 local running = 0
 for k = first_session, #KEYS do
   running = running + redis.call('HLEN', KEYS[k])
 end
-local terminal
--- include: terminal_states
+local terminal = terminal_states()
 return {'ok', now, in_lists, redis.call('ZCARD', DUE), running,
   redis.call('ZCARD', terminal.dead.set), redis.call('ZCARD', terminal.cancelled.set), since,
   redis.call('ZCARD', terminal.completed.set), redis.call('HGET', SETTINGS, 'paused') or '', redis.call('HGET', SETTINGS, 'limits') or '',

@@ -41,20 +41,12 @@ local LANE, JOBS, DUE, IDLE, STATS, CRON, HIGH, NORMAL, LOW, DEAD, CANCELLED, NO
 local fixed = 1 -- the number of arguments before those of the jobs
 local call = unpack(ARGV, 1, fixed)
 
--- include: clock, digits, stamp, standing
-
-local function invalid(what)
-  return redis.error_reply('ERR signalbox: ' .. what)
-end
-
 local n = (#ARGV - fixed) / 4
 local protocol, seq, skew = string.match(call or '', '^(%d+) (%d+) ?(.*)$')
-local reckons = skew ~= ''
-if n < 1 or n > 1000 or n ~= math.floor(n) or not seq or #seq > 15 or #protocol > 3 or (reckons and not string.find(skew, '^-?%d+$')) then
+if n < 1 or n > 1000 or n ~= math.floor(n) or not seq or #seq > 15 or #protocol > 3 or (skew ~= '' and not string.find(skew, '^-?%d+$')) then
   return invalid('the arguments are not those of an enqueue of 1 to 1000 jobs')
 end
 seq = tonumber(seq)
-local boundless -- a maximum of the queue counts
 
 local last = redis.pcall('GET', LANE)
 if type(last) == 'table' then
@@ -65,30 +57,31 @@ elseif last then
   if lseq and seq < lseq then
     return {'stale'}
   elseif seq == lseq then
-    -- include: outcome_list
-    local found
-    for other in string.gmatch(others, '[^ ]+') do
-      found = found or {}
-      found[#found + 1] = other
-    end
-    return {'ok', clock(), outcome_list(outcomes), found or {}, 'new'} -- it may have been
+    return reply_again(outcomes, others)
   end
 else
   -- A lane's first call checks that the user may run all commands. Otherwise a command could be denied between two writes. Servers other
   -- than Redis may not offer the check.
-  -- include: enqueue_denied
+  local denied = denied_enqueue()
+  if denied then
+    return denied
+  end
 end
 
--- include: judge_jobs
-
--- include: enqueue_jobs
+local intake, found, special = judge_call(ARGV, n, protocol, true, tonumber(skew))
+if not intake then
+  return found -- an error
+end
+local outcomes = intake.outcomes
 local outcome = table.concat(outcomes)
-if refused then
+local anew = write_call(found, intake, special)
+local met = special and special.uniques and special.uniques.met or nil
+if string.find(outcome, 'n', 1, true) then
   met = met or {}
-  met[#met + 1] = 'n' .. digits(maximum - room + fresh) .. '/' .. digits(maximum)
+  met[#met + 1] = 'n' .. digits(found.maximum - found.room + intake.fresh) .. '/' .. digits(found.maximum)
 end
 if string.find(outcome, '[^e]') then -- if all are 'e', nothing was done: the call can be made again later
   redis.call('SET', LANE, digits(seq) .. ' ' .. outcome .. (met and ' ' .. table.concat(met, ' ') or ''), 'PX', '3600000')
 end
 local alike = n == 1 or outcome == string.rep(outcomes[1], n)
-return {'ok', now, alike and {outcomes[1]} or outcomes, anew and (met or {}) or met, anew and 'new' or nil}
+return {'ok', intake.now, alike and {outcomes[1]} or outcomes, anew and (met or {}) or met, anew and 'new' or nil}

@@ -12,11 +12,9 @@
 local STATS, CRON, ENTRIES, SETTINGS = unpack(KEYS)
 local protocol, entry, verb, patience = unpack(ARGV)
 
--- include: clock, digits, standing, holder
-
 local held_back = standing(SETTINGS, STATS, protocol)
 if (tonumber(held_back) or 999) < tonumber(protocol) then
-  return redis.error_reply('LAYOUT ' .. held_back .. ' signalbox: the layout of the queue is not one that protocol ' .. protocol .. ' knows')
+  return other_layout(held_back, protocol)
 end
 local last, plans = unpack(redis.call('HMGET', CRON, entry, 'plan ' .. entry))
 local known, seen, quiet = unpack(redis.call('HMGET', ENTRIES, 'spec:' .. entry, 'seen:' .. entry, 'quiet:' .. entry))
@@ -27,7 +25,7 @@ if not known and not (paused and verb ~= 'pause') then
 end
 if verb == 'forget' then
   -- A scheduler that can't describe its entries still enqueues their ticks. Without the last one, another scheduler would enqueue it again.
-  local _, lives = holder(seen, now, tonumber(patience))
+  local _, lives = holder_of(seen, now, tonumber(patience))
   if known and lives or tonumber(last) and math.abs(now - tonumber(last)) <= tonumber(patience) then
     return {'lives'}
   end

@@ -22,11 +22,7 @@ local first_session = 20 -- of KEYS
 local fixed = 8 -- arguments before the IDs
 local inflight, channels, source, of, cursor, count, search, budget = unpack(ARGV, 1, fixed)
 
-local lists = {['0'] = HIGH, ['1'] = NORMAL, ['2'] = LOW, ['s'] = SUSPECT}
-
--- include: clock, session_keys, facts_of
-
-local sessions, all = session_keys()
+local sessions, all = session_keys(first_session, inflight)
 if not all then
   return {'again'}
 end
@@ -35,14 +31,29 @@ redis.call('HLEN', UNIQUE)
 redis.call('ZCARD', WINDOWS)
 redis.call('ZCARD', EXPIRES)
 local following, ids, left, records = '0', {}, {}, {}
--- include: page_of
+if source == 'ids' then
+  for i = fixed + 1, #ARGV do
+    ids[#ids + 1] = ARGV[i]
+  end
+elseif source == 'ready' then
+  local list = ready_lists[of]
+  ids, following = redis.call('LRANGE', list, cursor, count), digits(redis.call('LLEN', list))
+elseif source == 'idle' then
+  left, following = strange_addresses(channels, count)
+elseif source == 'unique' then
+  following, left, records = wrong_keys(cursor, count, first_session)
+elseif source ~= 'session' then
+  following, ids, records = page_of(source, cursor, count)
+elseif sessions[of] then -- else the page is empty
+  following, ids = page_of_session(sessions[of], cursor, count)
+end
 
 local jobs, cost = {}, 0
 for _, id in ipairs(ids) do
   if cost > tonumber(budget) then
     left[#left + 1] = id
   else
-    local facts, looked = facts_of(id)
+    local facts, looked = facts_of(id, first_session, inflight, search == '1')
     jobs[#jobs + 1] = facts
     cost = cost + 30 * (16 + #KEYS - first_session) + looked
   end

@@ -17,9 +17,7 @@ local fixed = 2 -- arguments before the keys
 local inflight, keys = unpack(ARGV, 1, fixed)
 keys = tonumber(keys)
 
--- include: digits, session_keys, group_held, group_of, line_of, line_facts
-
-local sessions, all = session_keys()
+local sessions, all = session_keys(first_session, inflight)
 if not all then
   return {'again'}
 end
@@ -34,26 +32,11 @@ for _, k in pairs(sessions) do
     end
   end
 end
-local terminal
--- include: terminal_states
-local function waits_in_line_or_ended(id, record, key)
-  for _, state in pairs(terminal) do
-    if redis.call('ZSCORE', state.set, id) then
-      return true
-    end
-  end
-  for _, class in ipairs({'a', 'b', 'c'}) do
-    if redis.call('ZSCORE', DUE, class .. id) then
-      return true
-    end
-  end
-  return redis.call('ZSCORE', LINED, line_of(record, key, id))
-end
 for i = fixed + keys + 1, #ARGV do
   local id = ARGV[i]
   local record = not runs[id] and redis.call('HGET', JOBS, id)
   local key = record and group_of(record)
-  if key and not waits_in_line_or_ended(id, record, key) then
+  if key and not is_terminal(id) and not waits_for_group(id, record, key) then
     held[key] = (held[key] or 0) + 1
   end
 end

@@ -11,8 +11,6 @@ local INFLIGHT, JOBS, NOTES = unpack(KEYS)
 local fixed = 1 -- arguments before the IDs
 local room = unpack(ARGV, 1, fixed)
 
--- include: clock, read_records
-
 local all = {}
 for i = fixed + 1, #ARGV do
   all[#all + 1] = ARGV[i]

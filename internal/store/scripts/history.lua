@@ -9,8 +9,6 @@
 local STATS, HISTORY = unpack(KEYS)
 local letter, fields = unpack(ARGV)
 
--- include: clock, totals_of
-
 local totals, err = totals_of(STATS)
 if not totals then
   return err

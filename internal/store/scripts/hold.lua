@@ -10,17 +10,14 @@
 local STATS, SETTINGS, LIMITS, RATES, PARKED = unpack(KEYS)
 local protocol, group, hold, by, channel = unpack(ARGV)
 
--- include: clock, digits, standing, send, begin, limits_clock
-
 local held_back, _, _, begins = standing(SETTINGS, STATS, protocol)
 if tonumber(held_back) then
-  return redis.error_reply('LAYOUT ' .. held_back .. ' signalbox: the layout of the queue is not one that protocol ' .. protocol .. ' knows')
+  return other_layout(held_back, protocol)
 end
+check_keys()
 local now = clock()
 local steady, seen = limits_clock(now)
 local before = tonumber(redis.call('ZSCORE', RATES, 'h' .. group) or 0)
-redis.call('ZCARD', PARKED)
-redis.call('HLEN', LIMITS)
 
 -- When Redis is out of memory it still permits this, and with it all that follows.
 redis.call('HDEL', SETTINGS, '')

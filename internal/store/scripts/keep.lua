@@ -9,11 +9,9 @@
 local STATS, SETTINGS = unpack(KEYS)
 local protocol, all, keep_jobs, keep_bytes, keep_us = unpack(ARGV)
 
--- include: standing, begin, retention
-
 local held_back, _, _, begins = standing(SETTINGS, STATS, protocol)
 if (tonumber(held_back) or 999) < tonumber(protocol) then
-  return redis.error_reply('LAYOUT ' .. held_back .. ' signalbox: the layout of the queue is not one that protocol ' .. protocol .. ' knows')
+  return other_layout(held_back, protocol)
 end
 
 local before = redis.call('HMGET', SETTINGS, 'keep_jobs', 'keep_bytes', 'keep_us')

@@ -18,15 +18,14 @@ local first_session = 14 -- of KEYS
 local fixed = 6 -- arguments before the groups
 local protocol, inflight, channel, field, value, seed = unpack(ARGV, 1, fixed)
 
--- include: clock, digits, standing, session_keys, send, limits_of, limits_clock, group_limits, lines, begin, put_on, wake_one
-
 local held_back, _, _, begins = standing(SETTINGS, STATS, protocol)
 if tonumber(held_back) then
-  return redis.error_reply('LAYOUT ' .. held_back .. ' signalbox: the layout of the queue is not one that protocol ' .. protocol .. ' knows')
+  return other_layout(held_back, protocol)
 end
+check_keys()
 local now = clock()
 local steady, seen = limits_clock(now)
-local sessions, all = session_keys()
+local sessions, all = session_keys(first_session, inflight)
 if not all then
   return {'again'}
 end
@@ -35,19 +34,6 @@ if field == 'group' then
   before = redis.call('HGET', LIMITS, ARGV[fixed + 1]) or ''
 elseif field ~= '' then
   before = redis.call('HGET', SETTINGS, field) or ''
-end
-redis.call('HLEN', JOBS)
-redis.call('ZCARD', DUE)
-redis.call('ZCARD', IDLE)
-redis.call('ZCARD', LINED)
-redis.call('ZCARD', TURNS)
-redis.call('HLEN', GROUPS)
-redis.call('HLEN', RUNNING)
-redis.call('ZCARD', RATES)
-redis.call('HLEN', LIMITS)
-redis.call('ZCARD', PARKED)
-for k = first_session, #KEYS do
-  redis.call('HLEN', KEYS[k])
 end
 
 -- When Redis is out of memory it still permits this, and with it all that follows.
@@ -68,46 +54,17 @@ if changed then
     end
   end
   if field == 'limits' then
-    redis.call('DEL', RUNNING)
-    local queue = limits_of(value)
-    local bound = queue.bound(redis.call('ZSCORE', RATES, ''), steady)
-    if not queue.rated then
-      redis.call('ZREM', RATES, '')
-    elseif bound then
-      redis.call('ZADD', RATES, bound, '')
-    end
-    for session, k in pairs(sessions) do
-      local n = redis.call('HLEN', KEYS[k])
-      if n > 0 and queue.running < math.huge then
-        redis.call('HSET', RUNNING, session, n)
-      end
-    end
+    limit_queue(limits_of(value), sessions, steady)
   end
 end
 if seen and redis.call('ZCARD', RATES) > 0 then
   redis.call('HSET', STATS, 'clock', seen)
 end
-local g, keys, turns = lines(group_limits(redis.call('HGET', SETTINGS, 'group_limits'), steady)), {}, {}
+local keys = {}
 for i = fixed + 1, #ARGV do
   keys[#keys + 1] = ARGV[i]
 end
-g.load(keys)
-for _, key in ipairs(keys) do
-  if not g.of(key).limits.rated then
-    redis.call('ZREM', RATES, key)
-  end
-  for class = 0, 2 do
-    local state = g.state(key, class)
-    if string.sub(key, 1, 1) == 'g' and state == 'b' or state == 'w' then
-      g.turn(key, tostring(class), turns)
-      redis.call('ZREM', PARKED, class .. key)
-    end
-  end
-end
-if #turns > 0 then
-  redis.call('ZADD', TURNS, unpack(turns))
-end
-g.save()
+local turns = limit_groups(keys, limits_of_groups(redis.call('HGET', SETTINGS, 'group_limits'), steady))
 local due = #keys > 0 and put_on(keys, now)
 if changed and seed ~= '1' then
   send('p' .. channel, 'look')
@@ -115,7 +72,7 @@ end
 if changed and field == 'max_length' then
   send(string.format('p%s', SETTINGS), 'room') -- as tell_room does
 end
-if (#turns > 0 or due) and held_back == '' then
+if (turns or due) and held_back == '' then
   wake_one(IDLE)
 end
 return {'ok', changed and (field == 'group' or before ~= '' or not none) and 1 or 0}

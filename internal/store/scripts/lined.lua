@@ -10,8 +10,6 @@
 local JOBS, LINED = unpack(KEYS)
 local cursor, count = unpack(ARGV)
 
--- include: stray_in_line
-
 local page = redis.call('ZSCAN', LINED, cursor, 'COUNT', count)
 local keys, seen, strays = {}, {}, {}
 for i = 1, #page[2], 2 do

@@ -18,8 +18,6 @@ local fixed = 5 -- arguments before the anchors
 local class, first, last, room, prefix = unpack(ARGV, 1, fixed)
 local list = ({['0'] = HIGH, ['1'] = NORMAL, ['2'] = LOW, ['s'] = SUSPECT})[class]
 
--- include: clock, read_records
-
 local function stamp_of(id)
   return string.sub(redis.call('HGET', JOBS, id) or '', 5, 20)
 end

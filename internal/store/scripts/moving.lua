@@ -10,8 +10,7 @@ local JOBS, RECEIPTS = unpack(KEYS)
 local fixed = 1 -- arguments before the IDs
 local jobs = unpack(ARGV, 1, fixed)
 
-redis.call('HLEN', JOBS)
-redis.call('ZCARD', RECEIPTS)
+check_keys()
 local records, receipts = {}, {}
 for i = fixed + 1, #ARGV do
   local text = ARGV[i]

@@ -14,8 +14,6 @@ local JOBS, DUE, DEAD, CANCELLED, COMPLETED, LINED = unpack(KEYS)
 local state, score, member, count, room, prefix = unpack(ARGV)
 local list = ({scheduled = DUE, dead = DEAD, cancelled = CANCELLED, completed = COMPLETED, ready = LINED})[state]
 
--- include: clock, sorts_before, read_records
-
 -- Millions of jobs may have the same score. So the place among them is searched for by halves.
 local low, high = redis.call('ZCOUNT', list, '-inf', '(' .. score), redis.call('ZCOUNT', list, '-inf', score)
 while low < high do

@@ -22,42 +22,32 @@ local fixed = 4 -- arguments before those of the items
 local protocol, dry, inflight, kind = unpack(ARGV, 1, fixed)
 local width = ({outbox = 1, cron = 9, unique = 2, death = 2})[kind]
 
--- include: clock, digits, standing, denied_command, unique_of, begin
-
 local held_back, _, _, begins = standing(SETTINGS, STATS, protocol)
 if tonumber(held_back) then
-  return redis.error_reply('LAYOUT ' .. held_back .. ' signalbox: the layout of the queue is not one that protocol ' .. protocol .. ' knows')
+  return other_layout(held_back, protocol)
 end
 if inflight ~= '' then
-  -- include: session_keys
-  local _, all = session_keys()
+  local _, all = session_keys(first_session, inflight)
   if not all then
     return {'again'}
   end
 end
+check_keys()
 local sessions = {} -- their keys
 for k = first_session, #KEYS do
   sessions[#sessions + 1] = KEYS[k]
   redis.call('HLEN', KEYS[k])
 end
-redis.call('ZCARD', SESSIONS)
-redis.call('HLEN', JOBS)
-redis.call('HLEN', CRON)
-redis.call('HLEN', ENTRIES)
-redis.call('HLEN', NOTES)
-redis.call('HLEN', UNIQUE)
-redis.call('ZCARD', WINDOWS)
-redis.call('ZCARD', DEAD)
-redis.call('ZCARD', CANCELLED)
-redis.call('ZCARD', COMPLETED)
 local now = clock()
 local denied = redis.acl_check_cmd and denied_command({{'SET', LANE, ''}, {'HSET', CRON, '', ''}, {'HDEL', CRON, ''}, {'ZADD', WINDOWS, '0', ''}})
 if denied then
   return redis.error_reply('NOPERM signalbox: the Redis user may not run ' .. denied .. ', which putting in the past of a queue needs')
 end
 
--- Puts in the last batch of an outbox's shard, unless the queue has one of this number or a later one.
-local function outbox(text)
+-- The functions below are for the kinds. Each returns the answer for an item, or nil, and changes nothing unless writes is set.
+
+-- Puts in the last batch of an outbox's shard, unless the queue has one of this number or a later one. Returns nil if the lane can't be read.
+local function outbox(writes, _, _, text)
   local last = redis.call('GET', LANE)
   local number = last and tonumber((string.match(last, '^(%d+) ')))
   if last and not number then
@@ -66,20 +56,20 @@ local function outbox(text)
   if number and number >= tonumber((string.match(text, '^%d+'))) then
     return 'there'
   end
-  if dry ~= '1' then
+  if writes then
     redis.call('SET', LANE, text)
   end
   return 'done'
 end
 
 -- Puts in an entry as a whole, unless the queue has the entry, with the same last tick or a later one. An entry without ticks gives way to one with some.
-local function cron(entry, last, plans, jobs, paused, spec, job, seen, quiet)
+local function cron(writes, _, _, entry, last, plans, jobs, paused, spec, job, seen, quiet)
   local tick, plan = unpack(redis.call('HMGET', CRON, entry, 'plan ' .. entry))
   local known = tick or plan or redis.call('HGET', ENTRIES, 'spec:' .. entry) or redis.call('HGET', SETTINGS, 'cron:' .. entry)
   if known and (tonumber(last) or 0) <= (tonumber(tick) or 0) then
     return 'there'
   end
-  if dry ~= '1' then
+  if writes then
     for _, field in ipairs({
       {CRON, entry, last}, {CRON, 'plan ' .. entry, plans}, {CRON, 'jobs ' .. entry, jobs}, {SETTINGS, 'cron:' .. entry, paused},
       {ENTRIES, 'spec:' .. entry, spec}, {ENTRIES, 'job:' .. entry, job}, {ENTRIES, 'seen:' .. entry, seen}, {ENTRIES, 'quiet:' .. entry, quiet},
@@ -98,7 +88,7 @@ end
 
 -- Gives a key to a job, unless it is in one of the terminal sets or in a session, or to its window, unless another job has it, or a window of it is open.
 -- A job that waits for its next delivery may get it: a call that meets it then updates what that delivery does, and with it a window begins.
-local function unique(key, value, terminal, sessions)
+local function unique(writes, now, sessions, key, value)
   local scope, id = string.match(value, '^(%w+) (.+)$')
   local ends, old = tonumber(scope), redis.call('HGET', UNIQUE, key)
   local till, holder = string.match(old or '', '^(%w+) (.+)$')
@@ -112,13 +102,8 @@ local function unique(key, value, terminal, sessions)
     if not record then
       return 'done' -- it ended, or started, while the file was written
     end
-    for _, list in ipairs(terminal) do
-      if redis.call('ZSCORE', list, id) then
-        return 'there' -- it has ended here
-      end
-    end
-    if select(2, unique_of(record)) ~= key then
-      return 'there' -- the ID is another job's here
+    if is_terminal(id) or select(2, unique_of(record)) ~= key then
+      return 'there' -- it has ended here, or the ID is another job's
     end
     for _, list in ipairs(sessions) do
       if redis.call('HEXISTS', list, id) == 1 then
@@ -126,7 +111,7 @@ local function unique(key, value, terminal, sessions)
       end
     end
   end
-  if dry ~= '1' then
+  if writes then
     redis.call('HSET', UNIQUE, key, value)
     if ends then
       redis.call('ZADD', WINDOWS, digits(ends), key)
@@ -136,24 +121,23 @@ local function unique(key, value, terminal, sessions)
 end
 
 -- Notes that a dead job is to be copied to another queue, unless that is noted.
-local function death(id, value)
+local function death(writes, _, _, id, value)
   if redis.call('HEXISTS', NOTES, 'dead ' .. id) == 1 then
     return 'there'
   end
-  if dry ~= '1' then
+  if writes then
     redis.call('HSET', NOTES, 'dead ' .. id, value)
   end
   return 'done'
 end
 
-if dry ~= '1' then
+local writes = dry ~= '1'
+if writes then
   begin(SETTINGS, STATS, begins)
 end
 local put, answers = ({outbox = outbox, cron = cron, unique = unique, death = death})[kind], {}
 for i = fixed + 1, #ARGV, width do
-  local item = {unpack(ARGV, i, i + width - 1)}
-  item[width + 1], item[width + 2] = {DEAD, CANCELLED, COMPLETED}, sessions
-  local answer = put(unpack(item))
+  local answer = put(writes, now, sessions, unpack(ARGV, i, i + width - 1))
   if not answer then
     return redis.error_reply('ERR signalbox: the lane of the outbox has a text that is not its own: is another program writing to this queue?')
   end

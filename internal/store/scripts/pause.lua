@@ -9,21 +9,15 @@
 local JOBS, DUE, IDLE, STATS, SETTINGS, LINED, TURNS, GROUPS, LIMITS = unpack(KEYS)
 local protocol, group, pause, channel = unpack(ARGV)
 
--- include: clock, digits, standing, send, begin, lines, class_of, group_of, redue, wake_one
-
 local held_back, _, _, begins = standing(SETTINGS, STATS, protocol)
 if tonumber(held_back) then
-  return redis.error_reply('LAYOUT ' .. held_back .. ' signalbox: the layout of the queue is not one that protocol ' .. protocol .. ' knows')
+  return other_layout(held_back, protocol)
 end
+check_keys()
 local now = clock()
 local before = redis.call('HGET', LIMITS, 'p' .. group)
 local id = before and string.match(before, '^%d+ (.+)$') -- of the job that waits for this, as it holds its group: see await_resume
 local record = id and redis.call('HGET', JOBS, id)
-redis.call('ZCARD', DUE)
-redis.call('ZCARD', IDLE)
-redis.call('ZCARD', LINED)
-redis.call('ZCARD', TURNS)
-redis.call('HLEN', GROUPS)
 
 -- When Redis is out of memory it still permits this, and with it all that follows.
 redis.call('HDEL', SETTINGS, '')
@@ -41,7 +35,7 @@ if due and due > now then
   redis.call('HSET', JOBS, id, redue(record, now))
   redis.call('ZADD', DUE, digits(now), member)
 end
-local g, turns = lines(), {}
+local g, turns = lines_of_groups(), {}
 g.load({group})
 for class = 0, 2 do
   if g.state(group, class) == 'b' and g.room(group) > 0 then

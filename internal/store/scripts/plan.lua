@@ -19,8 +19,6 @@ local fixed = 2 -- the number of arguments before those of the entries
 local ahead = 1000000 -- us by which a time may be in the future, as the scheduler's estimate of this clock may be a little ahead
 local protocol, patience = unpack(ARGV, 1, fixed)
 
--- include: clock, digits, standing, begin
-
 patience = tonumber(patience)
 local held_back, _, _, begins = standing(SETTINGS, STATS, protocol)
 local outdated = tonumber(held_back)

@@ -1,5 +1,5 @@
--- Puts jobs into a queue: those of a file, or of another queue. Their records stay as they are. It also ends a hold: a job that is held gets another
--- place. A job that is held is due at held_until, and no other job is. So no worker gets it.
+-- Puts jobs into a queue with their records as they are: those of a file, or of another queue. Or takes jobs that are held to another
+-- place. A job that is held is due at due_when_held, which no other job is: no worker gets it.
 --
 -- KEYS, ARGV: as named below
 --       dry: '1': nothing is changed, and the answers are those of a call that changes
@@ -16,22 +16,37 @@
 -- Errors: those of Redis, and 'NOPERM signalbox: ...', or 'LAYOUT n signalbox: ...' as in enqueue.lua; before the first write.
 
 local SESSIONS, JOBS, DUE, IDLE, STATS, HIGH, NORMAL, LOW, SUSPECT, DEAD, CANCELLED, NOTES, SETTINGS, COMPLETED, LINED, TURNS, GROUPS, UNIQUE, WINDOWS, EXPIRES, RECEIPTS = unpack(KEYS)
-local held_until = 9007199254740992 -- 2^53; enqueue.lua allows one less
 local fixed = 5 -- arguments before those of the jobs
 local protocol, dry, keep_jobs, keep_bytes, keep_us = unpack(ARGV, 1, fixed)
 
--- include: clock, digits, standing, begin, denied_command, retention, wake_one
-
 local held_back, _, maximum, begins = standing(SETTINGS, STATS, protocol)
 if tonumber(held_back) then
-  return redis.error_reply('LAYOUT ' .. held_back .. ' signalbox: the layout of the queue is not one that protocol ' .. protocol .. ' knows')
+  return other_layout(held_back, protocol)
 end
--- include: put_read, queue_length
+check_keys()
+-- A user who lacks one of these rights would lose jobs between two places.
+local denied = redis.acl_check_cmd and denied_command({
+  {'ZREM', SESSIONS, ''}, {'HGET', JOBS, ''}, {'HSET', JOBS, '', ''}, {'HDEL', JOBS, ''}, {'HSTRLEN', JOBS, ''}, {'ZSCORE', DUE, ''},
+  {'ZADD', DUE, '0', ''}, {'ZREM', DUE, ''}, {'ZRANGE', DUE, '0', '0'}, {'HINCRBY', STATS, '', '1'}, {'RPUSH', HIGH, ''},
+  {'ZADD', DEAD, '0', ''}, {'ZADD', CANCELLED, '0', ''}, {'HDEL', NOTES, ''},
+})
+if denied then
+  return redis.error_reply('NOPERM signalbox: the Redis user may not run ' .. denied .. ', which putting jobs in needs')
+end
+local now = clock()
+local acts = new_acts(now, held_back, new_ends(now, false, keep_jobs, keep_bytes, keep_us))
 local no_room = maximum and queue_length() >= maximum -- the queue has as many jobs as it may have, or more
--- include: note, own_age, retain, finish, ready, due_member, key_taken, free_key_of
+local adds = false
+for i = fixed + 1, #ARGV, 6 do
+  local _, digest = unpack(ARGV, i, i + 1)
+  adds = adds or digest == ''
+end
+if not adds and dry ~= '1' then
+  -- When Redis is out of memory it still permits this, and with it all that follows.
+  redis.call('ZREM', SESSIONS, '')
+end
 
 local answers, judged = {}, {}
-local g -- groups, once a job has one
 local receipts = 0
 for i = fixed + 1, #ARGV, 6 do
   local id, digest, state, us, record, move = unpack(ARGV, i, i + 5)
@@ -44,12 +59,12 @@ for i = fixed + 1, #ARGV, 6 do
     -- nothing is taken for it
   elseif digest == '' then
     answer = (old or judged[id]) and 'taken' or 'done'
-    if answer == 'done' and (state == 'ready' or state == 'scheduled' or state == 'waits') then
-      -- include: put_key
+    if answer == 'done' and (state == 'ready' or state == 'scheduled' or state == 'waits') and not give_key(id, record, now, dry == '1') then
+      answer = 'unique'
     end
   elseif not old then
     answer = 'gone'
-  elseif digest ~= redis.sha1hex(old) or tonumber(redis.call('ZSCORE', DUE, due_member(old, id)) or 0) ~= held_until then
+  elseif digest ~= redis.sha1hex(old) or tonumber(redis.call('ZSCORE', DUE, due_member(old, id)) or 0) ~= due_when_held then
     answer = 'changed'
   end
   judged[id] = true
@@ -57,7 +72,7 @@ for i = fixed + 1, #ARGV, 6 do
   if answer == 'done' and dry ~= '1' then
     begin(SETTINGS, STATS, begins)
     begins = false
-    -- include: put_place
+    place_job(acts, id, old, state, tonumber(us), record)
     if not copies then
       for name in string.gmatch(move, '%S+') do
         redis.call('ZADD', RECEIPTS, digits(now), name)
@@ -66,21 +81,11 @@ for i = fixed + 1, #ARGV, 6 do
     end
   end
 end
-if largest and grown > largest then
-  redis.call('HSET', STATS, 'largest', grown)
-end
-if g then
-  g.save()
-end
+end_acts(acts)
 if receipts > 0 then
-  -- include: drop_receipts
   drop_receipts(now, 2 * receipts)
 end
-if woken then
-  wake_one(IDLE)
-end
 if no_room then
-  -- include: tell_room
   tell_room(maximum)
 end
 return {'ok', now, answers}

@@ -22,12 +22,6 @@ local LANE, JOBS, DUE, IDLE, STATS, CRON, HIGH, NORMAL, LOW, DEAD, CANCELLED, NO
 local fixed = 1 -- the number of arguments before those of the jobs
 local call = unpack(ARGV, 1, fixed)
 
--- include: clock, digits, stamp, standing
-
-local function invalid(what)
-  return redis.error_reply('ERR signalbox: ' .. what)
-end
-
 local n = math.floor((#ARGV - fixed) / 4)
 local protocol, seq, nonce, before, bnonce, mode = string.match(call or '', '^(%d+) (%d+) ([0-9a-z]+) (%d+) ([0-9a-z]+) ([pav])$')
 local void = mode == 'v'
@@ -35,7 +29,6 @@ if not seq or #seq > 15 or #before > 15 or #protocol > 3 or #nonce > 64 or #bnon
   return invalid('the arguments are not those of a batch of 1 to 1000 jobs')
 end
 seq, before = tonumber(seq), tonumber(before)
-local boundless, reckons, skew = mode == 'a', false, ''
 
 local last = redis.pcall('GET', LANE)
 if type(last) == 'table' then
@@ -54,35 +47,36 @@ if last then
     elseif void then
       return {'done'}
     end
-    -- include: outcome_list
-    local found
-    for other in string.gmatch(others, '[^ ]+') do
-      found = found or {}
-      found[#found + 1] = other
-    end
-    return {'ok', clock(), outcome_list(outcomes), found or {}, 'new'} -- it may have been
+    return reply_again(outcomes, others)
   end
 end
 if lseq ~= before or lnonce ~= bnonce then
   return {'other', lseq, lnonce}
 end
--- include: enqueue_denied
+local denied = denied_enqueue()
+if denied then
+  return denied
+end
 if void then
   local held_back = standing(SETTINGS, STATS, protocol)
   if tonumber(held_back) then
-    return redis.error_reply('LAYOUT ' .. held_back .. ' signalbox: the layout of the queue is not one that protocol ' .. protocol .. ' knows')
+    return other_layout(held_back, protocol)
   end
   redis.call('SET', LANE, digits(seq) .. ' ' .. nonce .. 'v v')
   return {'ok', clock(), {}}
 end
 
--- include: judge_jobs
-if refused then
-  return {'full', room}
+local intake, found, special = judge_call(ARGV, n, protocol, mode == 'p')
+if not intake then
+  return found -- an error
 end
-
--- include: enqueue_jobs
+local outcomes = intake.outcomes
 local outcome = table.concat(outcomes)
+if string.find(outcome, 'n', 1, true) then
+  return {'full', found.room}
+end
+local anew = write_call(found, intake, special)
+local met = special and special.uniques and special.uniques.met or nil
 redis.call('SET', LANE, digits(seq) .. ' ' .. nonce .. ' p' .. outcome .. (met and ' ' .. table.concat(met, ' ') or ''))
 local alike = n == 1 or outcome == string.rep(outcomes[1], n)
-return {'ok', now, alike and {outcomes[1]} or outcomes, anew and (met or {}) or met, anew and 'new' or nil}
+return {'ok', intake.now, alike and {outcomes[1]} or outcomes, anew and (met or {}) or met, anew and 'new' or nil}

@@ -14,13 +14,11 @@
 local LANE, SESSIONS, DUE, IDLE, STATS, HISTORY, HIGH, NORMAL, LOW, SUSPECT, CANCELS, SETTINGS, TURNS, RUNNING, RATES, PARKED, EXPIRES = unpack(KEYS)
 local protocol, session, ttl, open, address, worker, seq, waited, ran = unpack(ARGV)
 
--- include: clock, digits, standing, begin, upcoming, send
-
 local now = clock()
 local expiry = redis.call('ZSCORE', SESSIONS, session)
 local held_back, slots, of_queue, _, _, begins = standing(SETTINGS, STATS, protocol, worker)
 if (tonumber(held_back) or 999) < tonumber(protocol) and not expiry then
-  return redis.error_reply('LAYOUT ' .. held_back .. ' signalbox: the layout of the queue is not one that protocol ' .. protocol .. ' knows')
+  return other_layout(held_back, protocol)
 end
 local drained = open == '1' and held_back == 'stop' and string.find(redis.call('HGET', SETTINGS, 'quiet:' .. worker), ' drains$')
 if drained then -- it has drained before, and runs again
@@ -29,7 +27,6 @@ end
 redis.call('ZCARD', DUE)
 local steady, seen = now, nil
 if redis.call('ZCARD', PARKED) > 0 then
-  -- include: limits_clock
   steady, seen = limits_clock(now)
 end
 redis.call('ZCARD', EXPIRES)
@@ -44,7 +41,6 @@ if more > 0 and held_back == '' then
   local at, held = unpack(redis.call('ZMSCORE', RATES, '', 'h'))
   if of_queue or held then
     -- While these let no job start, a claim would be in vain.
-    -- include: limits_of, limits_clock
     local by_limits = limits_clock(now)
     local queue = limits_of(of_queue)
     local ends = (tonumber(held or nil) or 0) - by_limits
@@ -81,7 +77,6 @@ if expiry and tonumber(expiry) > now or not expiry and open == '1' then
   if seen then
     redis.call('HSET', STATS, 'clock', seen)
   end
-  -- include: sample
   sample(LANE, STATS, HISTORY, now, seq, waited, ran)
 end
 

@@ -10,28 +10,27 @@ local SESSIONS, SETTINGS, RUNNING = unpack(KEYS)
 local first_session = 4 -- of KEYS
 local inflight = unpack(ARGV)
 
--- include: session_keys, count_of
-
-local sessions, all = session_keys()
+local sessions, all = session_keys(first_session, inflight)
 if not all then
   return {'again'}
 end
-local wrong = {}
-local function look(session)
-  local has, right = count_of(session, sessions)
-  if has ~= right then
-    wrong[#wrong + 1] = session
-    wrong[#wrong + 1] = has or ''
-    wrong[#wrong + 1] = right or ''
-  end
-end
+local names = {}
 for session in pairs(sessions) do
-  look(session)
+  names[#names + 1] = session
 end
 local counted = redis.call('HGETALL', RUNNING)
 for i = 1, #counted, 2 do
   if not sessions[counted[i]] then
-    look(counted[i])
+    names[#names + 1] = counted[i]
+  end
+end
+local wrong, limited = {}, is_limited()
+for _, session in ipairs(names) do
+  local has, right = count_of(session, sessions, limited)
+  if has ~= right then
+    wrong[#wrong + 1] = session
+    wrong[#wrong + 1] = has or ''
+    wrong[#wrong + 1] = right or ''
   end
 end
 return {'ok', wrong}

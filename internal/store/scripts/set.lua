@@ -11,11 +11,9 @@
 local STATS, SETTINGS = unpack(KEYS)
 local protocol, field, value, seed, channel = unpack(ARGV)
 
--- include: clock, digits, standing, begin, send
-
 local held_back, _, _, begins = standing(SETTINGS, STATS, protocol)
 if (tonumber(held_back) or 999) < tonumber(protocol) then
-  return redis.error_reply('LAYOUT ' .. held_back .. ' signalbox: the layout of the queue is not one that protocol ' .. protocol .. ' knows')
+  return other_layout(held_back, protocol)
 end
 
 local before = redis.call('HGET', SETTINGS, field) or ''

@@ -16,8 +16,6 @@ local SESSIONS, JOBS, DUE, HIGH, NORMAL, LOW, SUSPECT, DEAD, CANCELLED, NOTES, S
 local first_session = 15 -- of KEYS
 local id = unpack(ARGV)
 
--- include: clock, group_of, line_of
-
 local where, score, session, held = 'ready', '', 0, ''
 for _, class in ipairs({'0', '1', '2', 's', 'a', 'b', 'c'}) do
   local at = redis.call('ZSCORE', DUE, class .. id)
@@ -31,8 +29,7 @@ for k = first_session, #KEYS do
     where, session, held = 'running', k - first_session + 1, value
   end
 end
-local terminal
--- include: terminal_states
+local terminal = terminal_states()
 for name, state in pairs(terminal) do
   local at = redis.call('ZSCORE', state.set, id)
   if at then

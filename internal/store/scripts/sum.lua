@@ -11,8 +11,7 @@
 local JOBS, STATS, DEAD, CANCELLED, COMPLETED = unpack(KEYS)
 local name, first, last = unpack(ARGV)
 
-local terminal
--- include: terminal_states
+local terminal = terminal_states()
 local state = terminal[name]
 local sizes, bytes = redis.call('ZRANGE', state.set, first, last), 0
 for i = 1, #sizes do

@@ -11,23 +11,14 @@
 local JOBS, STATS, DEAD, CANCELLED, SETTINGS, COMPLETED, UNIQUE, WINDOWS, RECEIPTS = unpack(KEYS)
 local protocol, keep_jobs, keep_bytes, keep_us = unpack(ARGV)
 
--- include: clock, standing, retention, keeps, trim, drop_windows, drop_receipts
-
 local held_back = standing(SETTINGS, STATS, protocol)
 if tonumber(held_back) then
   return 0
 end
+check_keys()
 local now = clock()
 local limits = retention(SETTINGS, {tonumber(keep_jobs), tonumber(keep_bytes), tonumber(keep_us)})
-redis.call('HLEN', JOBS)
-redis.call('ZCARD', DEAD)
-redis.call('ZCARD', CANCELLED)
-redis.call('ZCARD', COMPLETED)
-redis.call('HLEN', UNIQUE)
-redis.call('ZCARD', WINDOWS)
-redis.call('ZCARD', RECEIPTS)
-local terminal
--- include: terminal_states
+local terminal = terminal_states()
 local dropped = 0
 for name, state in pairs(terminal) do
   local bounds = name == 'completed' and (keeps(SETTINGS) or {tonumber(keep_jobs), tonumber(keep_bytes), -math.huge}) or limits

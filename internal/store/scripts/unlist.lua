@@ -8,8 +8,6 @@
 local REGISTRY = unpack(KEYS)
 local queue, most = unpack(ARGV)
 
--- include: clock
-
 local now = clock()
 if now > tonumber(most) then
   return {'late', now}

@@ -1,0 +1,268 @@
+package store
+
+import (
+	"fmt"
+	"maps"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+)
+
+// chapters are the files of scripts/chapters, in their order. They have functions, and constants. A function reads its parameters, keys,
+// constants of its chapter, and functions that stand before it: in its chapter, or in one that comes before.
+var chapters = []string{
+	"keys", "time", "lanes", "statistics", "settings", "wake", "upcoming", "ready",
+	"record", "places", "retention", "sessions", "uniques", "limits", "groups",
+	"endings", "late", "outcomes", "promotion", "special", "claims", "acts", "cron", "call_uniques", "call_groups", "requests", "judging", "arrivals", "calls", "looks", "crashes", "repairs", "removal",
+}
+
+// seldom are the chapters of what only some jobs need. Redis makes the functions of a script anew in each call, which takes some 0.1 us for each. So
+// those of such a chapter are made when one of them is called, unless the script has but a few of them.
+var seldom = []string{
+	"lanes", "wake", "record", "places", "retention", "sessions", "uniques", "limits", "groups", "late", "outcomes", "promotion", "special", "acts", "cron", "call_uniques", "call_groups", "requests", "judging", "arrivals", "looks", "crashes", "repairs", "removal",
+}
+
+// few is how many functions a script may have that only some jobs need, and that are made all the same.
+const few = 12
+
+// A passage is a function of a chapter, or a constant, with the comment in front of it.
+type passage struct {
+	chapter string
+	line    int // where it begins in the file, from 1
+	name    string
+	text    string
+	words   map[string]bool // of its code
+}
+
+// passageHead is what a passage begins with, at the margin. A passage of more than one line ends with a line that begins with end or with a
+// brace, at the margin.
+var passageHead = regexp.MustCompile(`^local (?:function )?(\w+)`)
+
+// passages are those of all chapters, in their order. They are read once in a process.
+var passages = sync.OnceValue(func() (all []passage) {
+	for _, chapter := range chapters {
+		all = append(all, passagesOf(chapter, read("chapters/"+chapter))...)
+	}
+	return all
+})
+
+// passagesOf returns the passages of a chapter. What stands before the first empty line says what the chapter is about.
+func passagesOf(chapter, text string) (all []passage) {
+	lines := strings.Split(text, "\n")
+	begin := slices.Index(lines, "") + 1
+	for i := begin; i < len(lines); i++ {
+		switch found := passageHead.FindStringSubmatch(lines[i]); {
+		case found != nil:
+			if strings.HasPrefix(lines[i], "local function ") || strings.HasSuffix(lines[i], "{") {
+				for lines[i] != "end" && lines[i] != "}" {
+					i++
+				}
+			}
+			all = append(all, passage{chapter: chapter, line: begin + 1, name: found[1], text: strings.Join(lines[begin:i+1], "\n") + "\n"})
+			begin = i + 1
+		case lines[i] == "":
+			begin = i + 1
+		}
+	}
+	for i := range all {
+		all[i].words = wordsOf(all[i].text)
+	}
+	return all
+}
+
+// A word of Lua's code: neither in a string or a comment, nor a field.
+var luaWord = regexp.MustCompile(`'(?:[^'\\\n]|\\.)*'|--[^\n]*|\.\.|[.:]\s*\w+|\b[A-Za-z_]\w*\b`)
+
+func wordsOf(lua string) map[string]bool {
+	words := make(map[string]bool)
+	for _, word := range luaWord.FindAllString(lua, -1) {
+		if c := word[0]; c != '\'' && c != '-' && c != '.' && c != ':' {
+			words[word] = true
+		}
+	}
+	return words
+}
+
+// pick returns the text of a script as Redis gets it: its first lines up to the names of its keys, then the functions of chapters that it reaches, each
+// once and in the order of the chapters, then the rest of it. What is picked is found by names: a passage is taken if its name is a word of what has been
+// taken. A test with a parser shows that what is picked is what is reached. What only some jobs need is made when it is called, see seldom. Lines of
+// comments are left out, but for those in the script's own code.
+func pick(text string) string {
+	var out strings.Builder
+	for _, p := range piecesOf(text) {
+		out.WriteString(p.text)
+	}
+	return out.String()
+}
+
+// A piece is a part of a script as Redis gets it, of whole lines.
+type piece struct {
+	text    string
+	passage *passage // nil if it isn't one
+	line    int      // of the script's own text, from 1; 0 if it isn't of that
+}
+
+// piecesOf returns the pieces of a script that has this text.
+func piecesOf(text string) (all []piece) {
+	often, late := pickedFor(text)
+	numbers := make(map[string]int)
+	for i, name := range unpacked(text, "KEYS") {
+		numbers[name] = i + 1
+	}
+	written := func(text string) { all = append(all, piece{text: text}) }
+	comment, head := commentOf(text), headOf(text)
+	all = append(all, piece{text: text[comment:head], line: strings.Count(text[:comment], "\n") + 1})
+	if len(late) > 0 {
+		written(seldomHead)
+	}
+	for _, p := range often {
+		all = append(all, piece{text: byNumber(whenCalled(p.in(text), "", late), numbers), passage: p})
+	}
+	if len(late) > 0 {
+		written(seldomBegins)
+		for _, chapter := range chapters {
+			own := slices.DeleteFunc(slices.Clone(late), func(p *passage) bool { return p.chapter != chapter })
+			if len(own) == 0 {
+				continue
+			}
+			written(fmt.Sprintf("if chapter == '%s' then\n", chapter))
+			for _, p := range own {
+				if !p.isFunction() {
+					all = append(all, piece{text: byNumber(whenCalled(p.in(text), chapter, late), numbers), passage: p})
+				}
+			}
+			written("functions = {\n")
+			for _, p := range own {
+				if p.isFunction() {
+					lua := strings.TrimPrefix(p.in(text), "local function "+p.name)
+					lua = byNumber(whenCalled(lua, chapter, late), numbers)
+					all = append(all, piece{text: p.name + " = function" + strings.TrimSuffix(lua, "end\n") + "end,\n", passage: p})
+				}
+			}
+			written("}\nend\n")
+		}
+		written(seldomEnds)
+	}
+	return append(all, piece{text: whenCalled(text[head:], "", late), line: strings.Count(text[:head], "\n") + 1})
+}
+
+// pickedFor returns the passages that a script with this text needs, in the order of the chapters: those that are always made, and those that are made
+// when one of their chapter is called. A constant that others than its chapter read is always made.
+func pickedFor(text string) (often, late []*passage) {
+	all := passages()
+	words, called := wordsOf(text), wordsOf(text) // called: of what is always made
+	outside := wordsOf(text)                      // of the script, and of other chapters than the one that comes next
+	chapter := make(map[string]bool)              // words of that one
+	var reached []*passage
+	for i := len(all) - 1; i >= 0; i-- {
+		p := &all[i]
+		if i+1 < len(all) && all[i+1].chapter != p.chapter {
+			maps.Copy(outside, chapter)
+			clear(chapter)
+		}
+		if !words[p.name] {
+			continue
+		}
+		reached = append(reached, p)
+		maps.Copy(words, p.words)
+		maps.Copy(chapter, p.words)
+		if called[p.name] && !slices.Contains(seldom, p.chapter) || !p.isFunction() && outside[p.name] {
+			often = append(often, p)
+			maps.Copy(called, p.words)
+		} else {
+			late = append(late, p)
+		}
+	}
+	if len(late) < few {
+		often, late = reached, nil
+	}
+	slices.Reverse(often)
+	slices.Reverse(late)
+	return often, late
+}
+
+// What makes the functions that only some jobs need: it returns those of a chapter. They stand in made as well.
+const (
+	seldomHead   = "local made, seldom = {}, nil\n"
+	seldomBegins = "seldom = function(chapter)\nlocal functions = made[chapter]\nif functions then\nreturn functions\nend\n"
+	seldomEnds   = "made[chapter] = functions\nreturn functions\nend\n"
+)
+
+// whenCalled returns a text of a chapter, or of none, whose calls of late functions have them made first: free_keys(x) becomes
+// seldom('uniques').free_keys(x), and in what is late itself made.uniques.free_keys(x) in that chapter, and
+// (made.uniques or seldom('uniques')).free_keys(x) in others, which is quicker, but for where a statement begins: there Lua takes a parenthesis for the
+// arguments of a call in the line before.
+func whenCalled(text, chapter string, late []*passage) string {
+	var out strings.Builder
+	at := 0
+	for _, found := range luaWord.FindAllStringIndex(text, -1) {
+		word := text[found[0]:found[1]]
+		i := slices.IndexFunc(late, func(p *passage) bool { return p.name == word && p.isFunction() })
+		if i < 0 {
+			continue
+		}
+		out.WriteString(text[at:found[0]])
+		at = found[1]
+		own := late[i].chapter
+		line := text[strings.LastIndexByte(text[:found[0]], '\n')+1 : found[0]]
+		switch {
+		case own == chapter:
+			fmt.Fprintf(&out, "made.%s.%s", own, word)
+		case chapter == "" || strings.TrimSpace(line) == "":
+			fmt.Fprintf(&out, "seldom('%s').%s", own, word)
+		default:
+			fmt.Fprintf(&out, "(made.%s or seldom('%s')).%s", own, own, word)
+		}
+	}
+	return out.String() + text[at:]
+}
+
+func (p *passage) isFunction() bool { return strings.Contains(p.text, "local function "+p.name+"(") }
+
+// byNumber returns a text in which keys are called by their numbers: KEYS[2] for JOBS. A function that reads a local of the script has to search for it
+// when it is made, which takes longer than to find an element of a list when it is called.
+func byNumber(text string, numbers map[string]int) string {
+	return luaWord.ReplaceAllStringFunc(text, func(word string) string {
+		if n := numbers[word]; n > 0 {
+			return fmt.Sprintf("KEYS[%d]", n)
+		}
+		return word
+	})
+}
+
+// commentLine is a line that has nothing but a comment.
+var commentLine = regexp.MustCompile(`(?m)^ *--.*\n`)
+
+// in returns the text of a passage in a script, without lines of comments. That of check_keys has a line for each key that the script names, and one for those of sessions behind them.
+func (p *passage) in(script string) string {
+	if p.name != "check_keys" {
+		return commentLine.ReplaceAllString(p.text, "")
+	}
+	names := unpacked(script, "KEYS")
+	var reads strings.Builder
+	for _, name := range names {
+		fmt.Fprintf(&reads, "  redis.call('%s', %s)\n", keyReads[name], name)
+	}
+	if strings.Contains(script, "local first_session = ") {
+		fmt.Fprintf(&reads, "  for k = %d, #KEYS do\n    redis.call('HLEN', KEYS[k])\n  end\n", len(names)+1)
+	}
+	before, after, _ := strings.Cut(p.text[commentOf(p.text):], "  -- has a line for each key")
+	return before + reads.String() + after[strings.Index(after, "\n")+1:]
+}
+
+// commentOf returns the length of the comment in front of a text.
+func commentOf(text string) (n int) {
+	for strings.HasPrefix(text[n:], "--") {
+		n += strings.Index(text[n:], "\n") + 1
+	}
+	return n
+}
+
+// headOf returns the length of a script's first lines: its comment, and the line with the names of its keys, if there is one.
+func headOf(text string) int {
+	if at := strings.Index(text, " = unpack(KEYS"); at >= 0 {
+		return at + strings.Index(text[at:], "\n") + 1
+	}
+	return strings.Index(text, "\n\n") + 1
+}

@@ -1,0 +1,294 @@
+package store
+
+import (
+	"maps"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/yuin/gopher-lua/ast"
+)
+
+// What pick takes is what a script reaches: nothing is missing, nothing is there in vain, and nothing twice.
+func TestPicked(t *testing.T) {
+	t.Parallel()
+	used := make(map[string]bool)
+	for _, name := range luaFiles(t, "scripts") {
+		picked := make(map[string]bool)
+		for _, piece := range piecesOf(read(name)) {
+			if p := piece.passage; p != nil {
+				picked[p.name], used[p.name] = true, true
+			}
+		}
+		defined := make(map[string]int)
+		walkLua(reflect.ValueOf(parsed(t, name, source(name))), func(node any) bool {
+			switch n := node.(type) {
+			case *ast.LocalAssignStmt:
+				if len(n.Exprs) == 1 && is[*ast.FunctionExpr](n.Exprs[0]) {
+					defined[n.Names[0]]++
+				}
+			case *ast.Field:
+				if key, ok := n.Key.(*ast.StringExpr); ok && is[*ast.FunctionExpr](n.Value) {
+					defined[key.Value]++
+				}
+			}
+			return true
+		})
+		for f := range picked {
+			if defined[f] > 1 {
+				t.Errorf("%s.lua has %s %d times", name, f, defined[f])
+			}
+		}
+		if reached := reachedBy(t, name); !maps.Equal(picked, reached) {
+			t.Errorf("%s.lua has %v, and reaches %v", name, slices.Sorted(maps.Keys(picked)), slices.Sorted(maps.Keys(reached)))
+		}
+	}
+	for _, p := range passages() {
+		if !used[p.name] {
+			t.Errorf("chapter %s: no script uses %s", p.chapter, p.name)
+		}
+	}
+}
+
+// is reports whether a part of a syntax tree is of this kind.
+func is[T any](node any) bool {
+	_, ok := node.(T)
+	return ok
+}
+
+// reachedBy returns the functions and constants of chapters that a script's own text reads, and those that these read, by the syntax trees.
+func reachedBy(t *testing.T, name string) map[string]bool {
+	t.Helper()
+	reads := make(map[string][]string)
+	for _, p := range passages() {
+		reads[p.name] = freeNames(parsed(t, p.name, p.text))
+	}
+	reached := make(map[string]bool)
+	var visit func(names []string)
+	visit = func(names []string) {
+		for _, n := range names {
+			if _, ok := reads[n]; ok && !reached[n] {
+				reached[n] = true
+				visit(reads[n])
+			}
+		}
+	}
+	visit(freeNames(parsed(t, name, read(name))))
+	return reached
+}
+
+// The files of chapters are those that are named, and each is one that a person reads in a sitting.
+func TestChapters(t *testing.T) {
+	t.Parallel()
+	files := luaFiles(t, "scripts/chapters")
+	if named := slices.Sorted(slices.Values(chapters)); !slices.Equal(files, named) {
+		t.Errorf("the files are %v, and the chapters %v", files, named)
+	}
+	for _, chapter := range files {
+		text := read("chapters/" + chapter)
+		declared := 0
+		for _, stmt := range parsed(t, chapter, text) {
+			if l, ok := stmt.(*ast.LocalAssignStmt); !ok || len(l.Names) != 1 {
+				t.Errorf("chapter %s, line %d: want only functions and constants, one a statement", chapter, stmt.Line())
+			}
+			declared++
+		}
+		found := 0
+		for _, p := range passagesOf(chapter, text) {
+			found++
+			if at := strings.Split(text, "\n")[p.line-1]; !strings.HasPrefix(p.text, at+"\n") {
+				t.Errorf("chapter %s: %s begins in line %d, %q", chapter, p.name, p.line, at)
+			}
+			if strings.HasPrefix(p.text, "local function ") {
+				t.Errorf("chapter %s: %s has no comment", chapter, p.name)
+			}
+		}
+		if found != declared {
+			t.Errorf("chapter %s: %d passages are read, and %d are there", chapter, found, declared)
+		}
+	}
+}
+
+// What is read at once is short: a chapter, a function, a transition, and what Redis gets.
+func TestSizes(t *testing.T) {
+	t.Parallel()
+	above := func(limits exceptions, name string, size, limit int) {
+		e, excepted := limits[name]
+		switch {
+		case excepted && size <= limit:
+			t.Errorf("%s has %d lines, and may have %d: take it off the list", name, size, limit)
+		case excepted && size > e.lines:
+			t.Errorf("%s has %d lines, more than the %d that the list lets it have: %s", name, size, e.lines, e.reason)
+		case !excepted && size > limit:
+			t.Errorf("%s has %d lines, want at most %d", name, size, limit)
+		}
+	}
+	seen := make(map[string]bool)
+	functions := func(where, text string) {
+		for name, lines := range functionLines(t, where, text) {
+			seen[name] = true
+			above(longFunctions, name, lines, 60)
+		}
+	}
+	for _, chapter := range chapters {
+		text := read("chapters/" + chapter)
+		above(nil, "the chapter "+chapter, strings.Count(text, "\n"), 400)
+		functions(chapter, text)
+	}
+	for _, name := range luaFiles(t, "scripts") {
+		seen[name] = true
+		text := read(name)
+		functions(name, text)
+		above(longTransitions, name, codeLines(text), 120)
+		limit := 1000
+		switch name {
+		case "claim":
+			limit = 1900
+		case "enqueue", "relay":
+			limit = 1450
+		}
+		above(longScripts, name, strings.Count(source(name), "\n"), limit)
+	}
+	for _, list := range []exceptions{longFunctions, longTransitions, longScripts} {
+		for name, e := range list {
+			if !seen[name] || e.reason == "" {
+				t.Errorf("the list has %s, which isn't there, or has no reason", name)
+			}
+		}
+	}
+}
+
+// exceptions are what may be longer than TestSizes wants, for a reason: up to so many lines. The lists only ever get shorter.
+type exceptions map[string]struct {
+	lines  int
+	reason string
+}
+
+// longFunctions are functions, by chapter and name.
+var longFunctions = exceptions{
+	"special.draw_turns": {66, "the loop of a claim that takes jobs of groups"},
+}
+
+// longTransitions have more lines of code.
+var longTransitions = exceptions{
+	"claim": {160, "each function of it would cost each claim some 0.1 us: it settles, draws, grants, wakes, and says when to come again"},
+}
+
+// longScripts are longer as Redis gets them.
+var longScripts = exceptions{
+	"act":   {1026, "it takes jobs out of any place and puts them into any"},
+	"claim": {1912, "it is what jobs of each kind need of a claim and a settlement"},
+}
+
+// functionLines returns how many lines each function of a text has, from its head to its end, by the names of the text and of the functions that it
+// stands in. The lines of a function in it are counted for that one only: so a constructor is as long as what is around its functions.
+func functionLines(t *testing.T, where, text string) map[string]int {
+	t.Helper()
+	lines := make(map[string]int)
+	var count func(v reflect.Value, where string) int
+	count = func(v reflect.Value, where string) (all int) {
+		name := ""
+		walkLua(v, func(node any) bool {
+			switch n := node.(type) {
+			case *ast.LocalAssignStmt:
+				name = n.Names[0]
+			case *ast.FuncDefStmt: // function object.name()
+				name = n.Name.Func.(*ast.AttrGetExpr).Key.(*ast.StringExpr).Value
+			case *ast.FunctionExpr:
+				path, own := where+"."+name, n.LastLine()-n.Line()+1
+				lines[path] += own - count(reflect.ValueOf(n.Stmts), path)
+				all += own
+				return false
+			}
+			return true
+		})
+		return all
+	}
+	count(reflect.ValueOf(parsed(t, where, text)), where)
+	return lines
+}
+
+// codeLines returns how many lines of a script have code.
+func codeLines(text string) (n int) {
+	for line := range strings.Lines(text) {
+		if line = strings.TrimSpace(line); line != "" && !strings.HasPrefix(line, "--") {
+			n++
+		}
+	}
+	return n
+}
+
+func TestFunctionLines(t *testing.T) {
+	t.Parallel()
+	lines := functionLines(t, "x", `
+local function new(a)
+  local o = {}
+
+  -- Adds.
+  function o.add(b)
+    return a + b
+  end
+
+  return o
+end
+local f = function() end
+`)
+	if want := map[string]int{"x.new": 7, "x.new.add": 3, "x.f": 1}; !maps.Equal(lines, want) {
+		t.Errorf("%v, want %v", lines, want)
+	}
+}
+
+func TestWordsOf(t *testing.T) {
+	t.Parallel()
+	for lua, want := range map[string]string{
+		"local a = b.c .. d":              "a b d local",
+		"x = 'count it''s' -- ready":      "x",
+		"f('-- no comment', g) -- 'h'":    "f g",
+		"a..b":                            "a b",
+		"redis.call('HGET', JOBS, '\\'')": "JOBS redis",
+		"t[count] = {note = 1}":           "count note t",
+		"o:method(p)":                     "o p",
+	} {
+		same(t, lua, strings.Join(slices.Sorted(maps.Keys(wordsOf(lua))), " "), want)
+	}
+}
+
+// No local variable or parameter has the name of a function of a chapter: what is picked is found by names.
+func TestNamesOfFunctions(t *testing.T) {
+	t.Parallel()
+	functions := make(map[string]bool)
+	for _, p := range passages() {
+		functions[p.name] = p.isFunction()
+	}
+	check := func(where, text string) {
+		own := func(line int, names ...string) {
+			for _, name := range names {
+				if functions[name] {
+					t.Errorf("%s, line %d: %s is the name of a function of a chapter", where, line, name)
+				}
+			}
+		}
+		walkLua(reflect.ValueOf(parsed(t, where, text)), func(node any) bool {
+			switch n := node.(type) {
+			case *ast.LocalAssignStmt:
+				if len(n.Exprs) != 1 || !is[*ast.FunctionExpr](n.Exprs[0]) || len(n.Names) != 1 || !strings.Contains("\n"+text, "\nlocal function "+n.Names[0]+"(") {
+					own(n.Line(), n.Names...)
+				}
+			case *ast.FunctionExpr:
+				own(n.Line(), n.ParList.Names...)
+			case *ast.NumberForStmt:
+				own(n.Line(), n.Name)
+			case *ast.GenericForStmt:
+				own(n.Line(), n.Names...)
+			}
+			return true
+		})
+	}
+	for _, chapter := range chapters {
+		check("chapter "+chapter, read("chapters/"+chapter))
+	}
+	for _, name := range luaFiles(t, "scripts") {
+		check("script "+name, read(name))
+	}
+}

@@ -1,0 +1,46 @@
+-- A job ends.
+
+-- Returns what finish needs to know, as it says. noted says whether there are notes that NOTES hasn't yet. The limits are texts: those for what the settings don't have.
+local function new_ends(now, noted, keep_jobs, keep_bytes, keep_us)
+  local usual = {tonumber(keep_jobs), tonumber(keep_bytes), tonumber(keep_us)}
+  return {now = now, noted = redis.call('HLEN', NOTES) > 0 or noted, usual = usual}
+end
+
+-- Ends jobs, in the one place where jobs end. ends is what a call knows of it:
+--   now: the time (us)
+--   usual: the retention if the queue's settings have none, as retention is given it
+--   limits: what retention_of returns, once it was needed
+--   kept: what keeps returns, or false; it is read when it is needed
+--   own: bounds of completed jobs that say themselves how long they are kept, if the queue keeps none
+--   noted: whether notes may be kept of jobs
+--   late, told: what expire adds for the reply: ids and records of jobs that have expired; how long these records were
+-- Completed ones are deleted, and those that somebody deletes. For another state ids has one id: the job is kept, with its record replaced by another
+-- unless that is nil. So is a completed one for which bounds says how many of them are kept. A job whose record says that it isn't to be kept is deleted
+-- in any state. A job whose record is missing ends as completed,
+-- and is not counted. Returns how many older jobs were dropped for it, or nil.
+-- Take the ids out of INFLIGHT afterwards: a user who isn't permitted a command loses no job then.
+local function finish(ends, state, ids, record, bounds)
+  local n, dropped = 1, nil
+  local gone, own = state == 'completed' and not bounds or state == 'deleted', nil
+  if not gone then
+    own = own_age(record or redis.call('HGET', JOBS, ids[1]) or '')
+  end
+  if gone or own == 0 then
+    n = redis.call('HDEL', JOBS, unpack(ids))
+    dropped = own
+  else
+    local limits = bounds or retention_of(ends)
+    dropped = retain(terminal_states()[state], ids[1], record, own, limits, ends.now)
+    if state == 'dead' and limits[4] then
+      redis.call('HSET', NOTES, 'dead ' .. ids[1], digits(ends.now)) -- until a worker has copied the job
+    end
+  end
+  if ends.noted then
+    redis.call('HDEL', NOTES, unpack(ids))
+  end
+  if n > 0 then
+    note_change(state, n)
+  end
+  return dropped
+end
+

@@ -1,0 +1,93 @@
+-- What sessions hold, and the suspects that they may take.
+
+-- Returns the numbers of the sessions' keys, which begin with first_session and have inflight before the session, by the names of the sessions, and whether all sessions that are registered are in KEYS.
+local function session_keys(first_session, inflight)
+  local keys, all = {}, true
+  for k = first_session, #KEYS do
+    keys[string.sub(KEYS[k], #inflight + 1)] = k
+  end
+  for _, session in ipairs(redis.call('ZRANGE', SESSIONS, 0, -1)) do
+    all = all and keys[session]
+  end
+  return keys, all
+end
+
+-- Reports whether what a session holds for a delivery has this token. In the hash, flags stand behind
+-- a token and a space: of a suspect an 's' and the number of its crashes, then a 'c' if its job was cancelled meanwhile.
+local function owns(held, token)
+  return held == token or held and string.match(held, '^(%d+) ') == token
+end
+
+-- Reports whether what a session holds for a delivery says that its job was cancelled while it runs: with the flag 'c'. CANCELS has the mark
+-- then.
+local function is_marked(value)
+  return value and string.find(value, '^%d+ %w*c') ~= nil
+end
+
+-- Returns the unique key that a delivery has, from what the session's hash has for it, or nil. It stands behind the token, the flags and the
+-- group, each of which ends with a space.
+local function key_held(value)
+  return value and string.match(value, '^%d+ %w* [^ ]* (.+)$')
+end
+
+-- Returns the key of the group that a delivery holds, from what the session's hash has for it, or nil. The key stands behind the flags. A unique key may follow.
+local function group_held(value)
+  return value and string.match(value, '^%d+ %w* ([^ ]+)')
+end
+
+-- Returns which suspects the session may still take, given those that it has: how many with two crashes, whether one with more crashes,
+-- and whether one whose next crash is the last that it may have. Then the token of the first that keeps others out for now, or nil.
+--
+-- When a session crashes, each of its jobs may get a crash. So suspects with two crashes begin at most sixteen at a time, and suspects
+-- with three alone. A suspect keeps others out only for a limited time (hold). A suspect on its last crash is different: no
+-- other suspect ever runs beside it. So no suspect dies because of another one.
+local function suspects_welcome(hold, now)
+  local light, heavy, last, oldest = 16, true, true, nil
+  for _, value in ipairs(redis.call('HVALS', INFLIGHT)) do
+    local token, crashes = string.match(value, '^(%d+) s(%d*)')
+    if token then
+      token, crashes = tonumber(token), tonumber(crashes) or 4
+      last = false
+      if crashes >= 4 then
+        return 0, false, false, nil
+      elseif now - token < hold then
+        heavy = false
+        light = crashes == 2 and light - 1 or 0
+        oldest = math.min(oldest or token, token)
+      end
+    end
+  end
+  return light, heavy, last, oldest
+end
+
+-- Looks at the first n suspects, whose records have room bytes in the reply. Returns four values: the flags of those that the session may take (a flag stands behind the job's token);
+-- whether suspects are left out because the reply has no room; how long (us) a suspect still keeps others out, 0 if none does;
+-- how many bytes the reply has room for behind these.
+local function suspects_among(n, hold, now, room)
+  local light, heavy, last, oldest = suspects_welcome(hold, now)
+  local flags, reopens = {}, oldest and math.max(oldest + hold - now, 1) or 0
+  if light <= 0 and not heavy then
+    return flags, false, reopens, room
+  end
+  for i, id in ipairs(redis.call('LRANGE', SUSPECT, 0, n - 1)) do
+    local size = redis.call('HSTRLEN', JOBS, id)
+    if i > 1 and size > room then
+      return flags, true, 0, room
+    end
+    room = room - size
+    local record = redis.call('HGET', JOBS, id)
+    local crashes = record and has_header(record) and math.max(string.byte(record, 3), 2) or 2
+    if not record then
+      flags[i] = '' -- it is taken from the list, and that is all
+    elseif crashes == 2 and light > 0 or crashes == 3 and heavy or crashes > 3 and last then
+      flags[i] = ' s' .. crashes
+      light, heavy, last = crashes == 2 and light - 1 or 0, false, false
+    else
+      break
+    end
+  end
+  if flags[1] and reopens == 0 then
+    reopens = hold
+  end
+  return flags, false, reopens, room
+end
