@@ -97,15 +97,9 @@ func NewItem(job *signalbox.Job, when When) (Item, error) {
 	}
 	if flags, extras := wire.Extras(job); flags != 0 {
 		it.class = withExtras(it.class, flags, extras)
-		it.special = isGrouped(it.class)
+		it.special = flags&wire.FlagGroup != 0
 	}
 	return it, nil
-}
-
-// isGrouped reports whether the class of a job has a group among its extras.
-func isGrouped(class string) bool {
-	_, extras, _ := strings.Cut(class, "+")
-	return extras != "" && extras[0]&wire.FlagGroup != 0
 }
 
 // withExtras returns the class of a job that has these extras.

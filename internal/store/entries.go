@@ -251,7 +251,7 @@ func (q *Queue) RunEntry(ctx context.Context, name, id string) (known bool, err 
 	if err := wire.Decode(newRecord(class, 0, 0, envelope), job); err != nil {
 		return true, fmt.Errorf("field %s of key %s holds no job: %w; is another program writing to it?", jobField+name, q.keys.entries, err)
 	}
-	item, overlap := Item{id: id, class: class, envelope: envelope, special: isGrouped(class)}, OverlapAllow
+	item, overlap := Item{id: id, class: class, envelope: envelope}, OverlapAllow
 	if spec, ok := fields[0].(string); ok {
 		if d, err := wire.DecodeEntry([]byte(spec)); err == nil {
 			overlap = overlapOf(d.Overlap)
