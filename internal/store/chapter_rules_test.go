@@ -120,8 +120,15 @@ func TestChapterStatistics(t *testing.T) {
 		n    string
 		want string
 	}{
-		{"5", "3", "8"}, {"5", "-7", "-2"}, {"5", "0 - 0", "5"}, {"x", "3", "3"}, {"", "3", "3"}, {"1.5", "3", "3"}, {"9223372036854775807", "3", "3"},
-		{"9007199254740990", "1", "9007199254740991"}, {"99999999999999999999", "4", "4"},
+		{"5", "3", "8"},
+		{"5", "-7", "-2"},
+		{"5", "0 - 0", "5"},
+		{"x", "3", "3"},
+		{"", "3", "3"},
+		{"1.5", "3", "3"},
+		{"9223372036854775807", "3", "3"},
+		{"9007199254740990", "1", "9007199254740991"},
+		{"99999999999999999999", "4", "4"},
 	} {
 		if s.had == "9223372036854775807" && !redistest.Start(t).Real() {
 			continue // the embedded Redis goes on from the other end
@@ -161,11 +168,18 @@ func TestChapterUniques(t *testing.T) {
 	for _, s := range []struct {
 		value, code, want string
 	}{
-		{"e a", "free_keys({'k'}, {'a'})", "{}"}, {"s a", "free_keys({'k'}, {'a'})", "{}"}, {"e b", "free_keys({'k'}, {'a'})", `{"k"}`},
-		{"x a", "free_keys({'k'}, {'a'})", `{"k"}`}, {"9 a", "free_keys({'k'}, {'a'})", `{"k"}`}, {"e a", "free_keys({'other'}, {'a'})", `{"k"}`},
-		{"e a", "free_key_of('a', " + record('e', "k") + ")", "{}"}, {"e b", "free_key_of('a', " + record('e', "k") + ")", `{"k"}`},
-		{"9 a", "free_key_of('a', " + record('w', "k") + ")", `{"k"}`}, {"9 a", "free_key_of('a', " + record('w', "k") + ", true)", "{}"},
-		{"9 b", "free_key_of('a', " + record('w', "k") + ", true)", `{"k"}`}, {"t a", "free_key_of('a', " + record('t', "k") + ")", "{}"},
+		{"e a", "free_keys({'k'}, {'a'})", "{}"},
+		{"s a", "free_keys({'k'}, {'a'})", "{}"},
+		{"e b", "free_keys({'k'}, {'a'})", `{"k"}`},
+		{"x a", "free_keys({'k'}, {'a'})", `{"k"}`},
+		{"9 a", "free_keys({'k'}, {'a'})", `{"k"}`},
+		{"e a", "free_keys({'other'}, {'a'})", `{"k"}`},
+		{"e a", "free_key_of('a', " + record('e', "k") + ")", "{}"},
+		{"e b", "free_key_of('a', " + record('e', "k") + ")", `{"k"}`},
+		{"9 a", "free_key_of('a', " + record('w', "k") + ")", `{"k"}`},
+		{"9 a", "free_key_of('a', " + record('w', "k") + ", true)", "{}"},
+		{"9 b", "free_key_of('a', " + record('w', "k") + ", true)", `{"k"}`},
+		{"t a", "free_key_of('a', " + record('t', "k") + ")", "{}"},
 		{"e a", "free_key_of('a', 'no record')", `{"k"}`},
 	} {
 		set("k", s.value)

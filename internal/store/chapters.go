@@ -33,6 +33,7 @@ type passage struct {
 	name    string
 	text    string
 	words   map[string]bool // of its code
+	code    bool            // whether it is a function
 }
 
 // passageHead is what a passage begins with, at the margin. A passage of more than one line ends with a line that begins with end or with a
@@ -67,6 +68,7 @@ func passagesOf(chapter, text string) (all []passage) {
 	}
 	for i := range all {
 		all[i].words = wordsOf(all[i].text)
+		all[i].code = strings.Contains(all[i].text, "local function "+all[i].name+"(")
 	}
 	return all
 }
@@ -110,6 +112,12 @@ func piecesOf(text string) (all []piece) {
 	for i, name := range unpacked(text, "KEYS") {
 		numbers[name] = i + 1
 	}
+	homes := make(map[string]string) // of late functions, by their names
+	for _, p := range late {
+		if p.isFunction() {
+			homes[p.name] = p.chapter
+		}
+	}
 	written := func(text string) { all = append(all, piece{text: text}) }
 	comment, head := commentOf(text), headOf(text)
 	all = append(all, piece{text: text[comment:head], line: strings.Count(text[:comment], "\n") + 1})
@@ -117,7 +125,7 @@ func piecesOf(text string) (all []piece) {
 		written(seldomHead)
 	}
 	for _, p := range often {
-		all = append(all, piece{text: byNumber(whenCalled(p.in(text), "", late), numbers), passage: p})
+		all = append(all, piece{text: byNumber(whenCalled(p.in(text), "", homes), numbers), passage: p})
 	}
 	if len(late) > 0 {
 		written(seldomBegins)
@@ -129,14 +137,14 @@ func piecesOf(text string) (all []piece) {
 			written(fmt.Sprintf("if chapter == '%s' then\n", chapter))
 			for _, p := range own {
 				if !p.isFunction() {
-					all = append(all, piece{text: byNumber(whenCalled(p.in(text), chapter, late), numbers), passage: p})
+					all = append(all, piece{text: byNumber(whenCalled(p.in(text), chapter, homes), numbers), passage: p})
 				}
 			}
 			written("functions = {\n")
 			for _, p := range own {
 				if p.isFunction() {
 					lua := strings.TrimPrefix(p.in(text), "local function "+p.name)
-					lua = byNumber(whenCalled(lua, chapter, late), numbers)
+					lua = byNumber(whenCalled(lua, chapter, homes), numbers)
 					all = append(all, piece{text: p.name + " = function" + strings.TrimSuffix(lua, "end\n") + "end,\n", passage: p})
 				}
 			}
@@ -144,7 +152,7 @@ func piecesOf(text string) (all []piece) {
 		}
 		written(seldomEnds)
 	}
-	return append(all, piece{text: whenCalled(text[head:], "", late), line: strings.Count(text[:head], "\n") + 1})
+	return append(all, piece{text: whenCalled(text[head:], "", homes), line: strings.Count(text[:head], "\n") + 1})
 }
 
 // pickedFor returns the passages that a script with this text needs, in the order of the chapters: those that are always made, and those that are made
@@ -193,18 +201,20 @@ const (
 // seldom('uniques').free_keys(x), and in what is late itself made.uniques.free_keys(x) in that chapter, and
 // (made.uniques or seldom('uniques')).free_keys(x) in others, which is quicker, but for where a statement begins: there Lua takes a parenthesis for the
 // arguments of a call in the line before.
-func whenCalled(text, chapter string, late []*passage) string {
+func whenCalled(text, chapter string, homes map[string]string) string {
+	if len(homes) == 0 {
+		return text
+	}
 	var out strings.Builder
 	at := 0
 	for _, found := range luaWord.FindAllStringIndex(text, -1) {
 		word := text[found[0]:found[1]]
-		i := slices.IndexFunc(late, func(p *passage) bool { return p.name == word && p.isFunction() })
-		if i < 0 {
+		own := homes[word]
+		if own == "" {
 			continue
 		}
 		out.WriteString(text[at:found[0]])
 		at = found[1]
-		own := late[i].chapter
 		line := text[strings.LastIndexByte(text[:found[0]], '\n')+1 : found[0]]
 		switch {
 		case own == chapter:
@@ -218,7 +228,7 @@ func whenCalled(text, chapter string, late []*passage) string {
 	return out.String() + text[at:]
 }
 
-func (p *passage) isFunction() bool { return strings.Contains(p.text, "local function "+p.name+"(") }
+func (p *passage) isFunction() bool { return p.code }
 
 // byNumber returns a text in which keys are called by their numbers: KEYS[2] for JOBS. A function that reads a local of the script has to search for it
 // when it is made, which takes longer than to find an element of a list when it is called.

@@ -275,10 +275,10 @@ func (q *Queue) enqueue(ctx context.Context, lane *Lane, items []Item, by Reckon
 		args = append(args, it.id, it.class, it.when, it.envelope)
 	}
 	keys := enqueueScript.keys(&q.keys, lane.key)
-	cmd := enqueueScript.EvalSha(ctx, q.rdb, keys, args...)
+	cmd := enqueueScript.lua().EvalSha(ctx, q.rdb, keys, args...)
 	if redis.HasErrorPrefix(cmd.Err(), "NOSCRIPT") {
 		lane.writes.Add(-1) // Redis did not run this try
-		cmd = enqueueScript.Eval(ctx, q.rdb, keys, args...)
+		cmd = enqueueScript.lua().Eval(ctx, q.rdb, keys, args...)
 	}
 	r, err := enqueueScript.ran(ctx, q.rdb, cmd)
 	if err != nil {

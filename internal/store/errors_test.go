@@ -25,6 +25,8 @@ type operation struct {
 	acts bool // it acts on a job
 	// groups says that the queue has groups.
 	groups bool
+	// limited says that the queue's settings have limits of its groups.
+	limited bool
 	// Keys that it declares and does not read: another type is no error, or the key is
 	// deleted whatever it holds.
 	unread func(r *rig) []string
@@ -126,6 +128,13 @@ func operations() []operation {
 		},
 		{
 			name: "claim of groups", unread: marks, groups: true,
+			call: func(r *rig, got []Delivery) error {
+				_, err := r.Claim(bg, r.lane, &ClaimRequest{Session: r.session, Want: 2, Settle: []Settlement{settlement(got[0], Completed)}})
+				return err
+			},
+		},
+		{
+			name: "claim of limited groups", unread: marks, limited: true,
 			call: func(r *rig, got []Delivery) error {
 				_, err := r.Claim(bg, r.lane, &ClaimRequest{Session: r.session, Want: 2, Settle: []Settlement{settlement(got[0], Completed)}})
 				return err
@@ -498,6 +507,10 @@ func (o operation) furnish(r *rig) []Delivery {
 	got := r.furnish()
 	if o.groups {
 		r.putIn("ga", "g1")
+	}
+	if o.limited {
+		_, err := r.SetGroupLimits(bg, signalbox.Limits{Running: 3})
+		r.must(err)
 	}
 	return got
 }

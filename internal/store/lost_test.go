@@ -120,7 +120,7 @@ func TestLostReplies(t *testing.T) {
 	t.Parallel()
 	rdb := redistest.Start(t).Client()
 	for _, s := range []*script{enqueueScript, claimScript, renewScript, reclaimScript, closeScript, sweepScript} {
-		if err := s.Load(bg, rdb).Err(); err != nil {
+		if err := s.lua().Load(bg, rdb).Err(); err != nil {
 			t.Fatal(err) // so that each call is one command
 		}
 	}

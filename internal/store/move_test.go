@@ -59,7 +59,7 @@ func (m *mortal) EvalSha(ctx context.Context, sha string, keys []string, args ..
 	if m.dead() {
 		return failed
 	}
-	if sha == movingScript.Hash() { // it only reads
+	if sha == movingScript.lua().Hash() { // it only reads
 		return m.UniversalClient.EvalSha(ctx, sha, keys, args...)
 	}
 	if m.before != nil {
@@ -405,7 +405,7 @@ func (g *gated) may(key string, send func()) bool {
 }
 
 func (g *gated) EvalSha(ctx context.Context, sha string, keys []string, args ...any) *redis.Cmd {
-	if g.puts, g.into = nil, ""; sha == putScript.Hash() {
+	if g.puts, g.into = nil, ""; sha == putScript.lua().Hash() {
 		g.puts, g.into = args, keys[0]
 	}
 	if !g.may(keys[0], func() { g.UniversalClient.EvalSha(bg, sha, keys, args...) }) {
@@ -414,14 +414,14 @@ func (g *gated) EvalSha(ctx context.Context, sha string, keys []string, args ...
 		return cmd
 	}
 	cmd := g.UniversalClient.EvalSha(ctx, sha, keys, args...)
-	if reply, ok := cmd.Val().([]any); ok && sha == movingScript.Hash() && g.told != nil {
+	if reply, ok := cmd.Val().([]any); ok && sha == movingScript.lua().Hash() && g.told != nil {
 		marks := reply[2].([]any)
 		g.told[keys[0]] = false
 		for i, name := range args[len(args)-len(marks):] { // those with a '-' say that the job stayed where it was
 			g.told[keys[0]] = g.told[keys[0]] || marks[i] == "r" && !strings.HasPrefix(name.(string), "-")
 		}
 	}
-	g.put = g.put || sha == enqueueScript.Hash() && cmd.Err() == nil
+	g.put = g.put || sha == enqueueScript.lua().Hash() && cmd.Err() == nil
 	return cmd
 }
 

@@ -361,7 +361,7 @@ func TestUnlistLostReply(t *testing.T) {
 			r.producer.Next()
 			_, err := r.Enqueue(bg, r.producer, []Item{r.item("a", When{}, 0)})
 			err = errors.Join(err, r.Register(bg))
-			copied <- errors.Join(err, unlistScript.Run(bg, rdb, []string{r.keys.registry}, r.Name(), most.text).Err())
+			copied <- errors.Join(err, unlistScript.lua().Run(bg, rdb, []string{r.keys.registry}, r.Name(), most.text).Err())
 		})
 		return err
 	}))

@@ -68,8 +68,8 @@ var (
 // Keys of a call of one's own (LANE, INFLIGHT) stand first, or behind all that have a name. Arguments without a name, such as
 // those of each job, stand behind the others.
 type script struct {
-	*redis.Script
 	name      string
+	lua       func() *redis.Script // put together when it is first called: most programs use a few scripts
 	keyNames  []string
 	argNames  []string
 	positions func() []position // of its lines; they are read when an error names one
@@ -78,7 +78,7 @@ type script struct {
 func load(name string) *script {
 	text := read(name)
 	return &script{
-		Script: redis.NewScript(source(name)), name: name, keyNames: unpacked(text, "KEYS"), argNames: unpacked(text, "ARGV"),
+		name: name, lua: sync.OnceValue(func() *redis.Script { return redis.NewScript(source(name)) }), keyNames: unpacked(text, "KEYS"), argNames: unpacked(text, "ARGV"),
 		positions: sync.OnceValue(func() []position { return positionsOf(name) }),
 	}
 }
@@ -154,7 +154,7 @@ func read(name string) string {
 
 // run runs a script and returns its reply, which is read with the methods of reply.
 func run(ctx context.Context, rdb redis.Scripter, s *script, keys []string, args []any) (*reply, error) {
-	return s.ran(ctx, rdb, s.Run(ctx, rdb, keys, args...))
+	return s.ran(ctx, rdb, s.lua().Run(ctx, rdb, keys, args...))
 }
 
 // ran returns the reply of a call of the script.

@@ -360,7 +360,7 @@ func (s *StandIn) script(cmd *redis.Cmd) error {
 	}
 	keys, _ := strconv.Atoi(fmt.Sprint(call[2]))
 	args := call[3:]
-	is := func(s *script) bool { return call[1] == s.Hash() }
+	is := func(s *script) bool { return call[1] == s.lua().Hash() }
 	switch {
 	case is(enqueueScript) && len(args) > keys && keys > 1:
 		return s.enqueue(cmd, fmt.Sprint(args[0]), fmt.Sprint(args[1]), args[keys:])

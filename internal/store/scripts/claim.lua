@@ -19,7 +19,7 @@
 --       once, before others), 'dead', 'cancelled', 'completed'; class: '0', '1', '2' or
 --       's' (suspect); of 'retry' and 'delay' a 'g' stands behind it if the job has crashed before, and its handler was called and returned
 -- Reply: {'ok', time in us, refused, alive, first token, more, next, expired, ids, records,
---         spans, known, held, slots, full, overruled, ends.late}; of a queue that isn't plain a call gets at most 160 jobs
+--         spans, known, held, slots, full, overruled, late}; of a queue that isn't plain a call gets at most 160 jobs
 --        refused: positions, from 1, of deliveries that were superseded: nothing was
 --        changed for them; alive: 0 if the session is unknown, over, or can't be
 --        trusted, then nothing is claimed; more: 1 if ready jobs remain that the call, had it

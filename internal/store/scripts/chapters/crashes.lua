@@ -93,7 +93,7 @@ local function put_back(taken, ends, largest, held_back)
   if #taken.missing > 0 then
     finish(ends, 'completed', taken.missing)
   end
-  local crashed = #records / 2 + #taken.dead / 4
+  local crashed = math.floor(#records / 2) + math.floor(#taken.dead / 4)
   if crashed > 0 then
     note_change('crashed', crashed)
   end

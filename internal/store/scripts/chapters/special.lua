@@ -333,7 +333,7 @@ end
 --   over: the IDs of jobs that should have started by now
 local function look_closer(of_queue, of_groups, now, most_late)
   local steady, seen = now, nil
-  local limited = of_groups or redis.call('HLEN', LIMITS) + redis.call('ZCARD', RATES) + redis.call('ZCARD', PARKED) > 0
+  local limited = redis.call('HLEN', LIMITS) + redis.call('ZCARD', RATES) + redis.call('ZCARD', PARKED) > 0 or of_groups -- all are read
   if limited or of_queue then
     steady, seen = limits_clock(now)
   end
