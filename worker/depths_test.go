@@ -72,7 +72,7 @@ func TestDepthsOfASilentRedis(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			server := redistest.New(t)
-			r := newRigOn(t, server.ClientWith(func(o *redis.UniversalOptions) { o.ReadTimeout = time.Minute }))
+			r := newRigOn(t, server.ClientWith(func(o *redis.UniversalOptions) { o.ReadTimeout, o.ContextTimeoutEnabled = time.Minute, false }))
 			collect := begin(t, r)
 			if depth, _ := collect(); !depth {
 				t.Error("no depth")

@@ -373,7 +373,7 @@ func (s *StandIn) script(cmd *redis.Cmd) error {
 		cmd.SetVal([]any{"unknown"})
 		return nil
 	case is(permitsScript): // a worker's; this error ends its Run
-		return fmt.Errorf("%w: give jobs to the worker with Jobs.Work or Jobs.Drain, or run it on package embedded: %w", ErrNotStoodIn, redis.ErrClosed)
+		return fmt.Errorf("%w: give jobs to the worker with Jobs.Work or Jobs.WorkAll, or run it on package embedded: %w", ErrNotStoodIn, redis.ErrClosed)
 	}
 	return fmt.Errorf("%w, and runs no other scripts than theirs; package embedded is a Redis for tests of all else", ErrNotStoodIn)
 }
