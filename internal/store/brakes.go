@@ -98,7 +98,7 @@ func (q *Queue) brakes(ctx context.Context, key string, now time.Time, more func
 }
 
 // pauseOf returns how long it is until a rate allows a start. ahead is how far the time of the next start is ahead, if jobs started evenly. It is
-// allowed of the fragment limits_of of the scripts.
+// allowed of the function limits_of of the scripts.
 func pauseOf(r signalbox.Rate, ahead time.Duration) time.Duration {
 	if r.Jobs == 0 {
 		return 0

@@ -10,7 +10,7 @@ import (
 )
 
 // chapters are the files of scripts/chapters, in their order. They have functions, and constants. A function reads its parameters, keys,
-// constants of its chapter, and functions that stand before it: in its chapter, or in one that comes before.
+// constants, and functions that stand before it: in its chapter, or in one that comes before.
 var chapters = []string{
 	"keys", "time", "lanes", "statistics", "settings", "wake", "upcoming", "ready",
 	"record", "places", "retention", "sessions", "uniques", "limits", "groups",

@@ -281,7 +281,7 @@ func (q *Queue) relievePages(ctx context.Context, page func(next uint64) (keys [
 const maxRelieved = 500
 
 // limitsClock returns by how much the clock of limits is ahead of Redis' clock, which shows now. text is what the script of a claim has noted of it: see
-// the fragment limits_clock.
+// the function limits_clock.
 func limitsClock(text string, now time.Time) time.Duration {
 	var seen, ahead int64
 	if n, err := fmt.Sscanf(text, "%d %d", &seen, &ahead); n != 2 || err != nil {

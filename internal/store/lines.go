@@ -44,7 +44,7 @@ func validateGroupOf(record []byte) error {
 	return ValidateGroup(key[1:])
 }
 
-// expiryOf returns when a job with this record expires if it hasn't started by then, in us, or 0 if it never does. It is the fragment expiry_of of the scripts.
+// expiryOf returns when a job with this record expires if it hasn't started by then, in us, or 0 if it never does. It is the function expiry_of of the scripts.
 func expiryOf(record string) int64 {
 	expires := wire.ExpiresOf([]byte(record)).Microseconds()
 	if expires == 0 {

@@ -125,7 +125,7 @@ func (s *StandIn) expire(now time.Time) {
 	}
 }
 
-// expiredError is the last error of a job that has expired. The fragment expire of the scripts has the same.
+// expiredError is the last error of a job that has expired. The function expire of the scripts has the same.
 const expiredError = "expired: it had not started in time"
 
 // NewStandIn returns a StandIn without jobs.

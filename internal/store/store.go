@@ -27,7 +27,7 @@ const (
 	SuspectAt = 2
 	// CrashLimit is the number of crashes at which a job is dead, unless the worker that takes it back says another.
 	CrashLimit = 5
-	// SurvivedAt is how many deliveries in a row that end by themselves end a job's crashes. The fragment survive of the scripts has the same number.
+	// SurvivedAt is how many deliveries in a row that end by themselves end a job's crashes. The function survived of the scripts has the same number.
 	SurvivedAt = 5
 	// MaxCrashLimit is the highest number that it can say: a record counts no more crashes.
 	MaxCrashLimit = 255

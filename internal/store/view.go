@@ -242,7 +242,7 @@ func timeOf(score float64) time.Time {
 	return time.UnixMicro(int64(min(max(score, 0), 1<<53)))
 }
 
-// ownEnds is what a score has less than the time when a job is dropped, if its record says how long it is kept: 2^52 µs. See the fragment
+// ownEnds is what a score has less than the time when a job is dropped, if its record says how long it is kept: 2^52 µs. See the function
 // retain of the scripts.
 const ownEnds = 1 << 52
 

@@ -37,7 +37,7 @@ const Unstarted = "{}"
 // MaxExpires is the longest time in which a job can have to start.
 const MaxExpires = 10_000 * 24 * time.Hour
 
-// MaxRetain is the longest time for which a record can say that its job is kept. A longer one counts as this one. The fragment own_age
+// MaxRetain is the longest time for which a record can say that its job is kept. A longer one counts as this one. The function own_age
 // of the scripts has the same bound.
 const MaxRetain = 10_000 * 24 * time.Hour
 

@@ -13,9 +13,9 @@
 --       has, and how late after its enqueue it is due then at most (us, in decimal digits; if it isn't there, any time will do); then, if the
 --       job has extras, '+', a byte of flags that isn't 0, and up to 1000 bytes of extras. If the flags are odd the job is of a group, and the
 --       extras begin with a byte, the length of its key, and the key: 's' for a serial one, 'g' for another, and its name. If the flags have 4,
---       the job has a unique key: see unique_part
+--       the job has a unique key: see docs/wire.md, "Unique keys"
 --       when: '' now, '+us' after that delay, '@us' at that time, '=us entry' for the tick of that cron entry at that time,
---       '=us entry plan bound' if the tick is of that plan (see plan.lua), and may be late by bound (us) if it is made up for;
+--       '=us entry plan bound' if the tick is of that plan (see docs/wire.md, "Plans"), and may be late by bound (us) if it is made up for;
 --       '=us entry plan bound overlap' if the entry has a policy for a job that comes while another of the entry is live: 's' leaves it
 --       out, 'q' leaves it out if another one waits, and needs a serial group, 'c' puts it in, and the caller cancels the others; '&entry overlap' for a job of the entry now, which belongs to no tick;
 --       us in decimal digits
@@ -35,7 +35,7 @@
 --          the queue then, though it may have done so before: the queue may have been removed. Else not there
 --        {'stale'}  a later call of this lane was seen; nothing was done
 -- Errors, all before the first write: those of Redis, 'ERR signalbox: ...', 'NOPERM signalbox: ...', and
---         'LAYOUT n signalbox: ...' if n, the layout of the queue, is newer than the protocol or older than 3: see standing
+--         'LAYOUT n signalbox: ...' if n, the layout of the queue, is newer than the protocol or older than 3
 
 local LANE, JOBS, DUE, IDLE, STATS, CRON, HIGH, NORMAL, LOW, DEAD, CANCELLED, NOTES, SETTINGS, COMPLETED, LINED, TURNS, GROUPS, UNIQUE, WINDOWS, EXPIRES = unpack(KEYS)
 local fixed = 1 -- the number of arguments before those of the jobs

@@ -8,7 +8,7 @@ local function appended(list, a, b)
   return list
 end
 
--- When a job is due that is held, since it is being moved (us). No other job is due then: enqueue.lua allows one less.
+-- When a job is due that is held, since it is being moved (us). No other job is due then: read_time allows one less.
 local due_when_held = 9007199254740992
 
 -- Reports whether a record begins with a header, of any version. A record without one is kept as it is.
