@@ -29,7 +29,7 @@ func (c *chapterTest) run(code string, args ...any) []string {
 	words := wordsOf(code)
 	often, late := pickedFor(code)
 	for _, p := range slices.Concat(often, late) {
-		maps.Copy(words, p.words)
+		maps.Copy(words, wordsOf(p.text))
 	}
 	var names, keys []string
 	for _, name := range slices.Sorted(maps.Keys(c.keys.named)) {

@@ -2,7 +2,6 @@ package store
 
 import (
 	"fmt"
-	"maps"
 	"regexp"
 	"slices"
 	"strings"
@@ -32,8 +31,9 @@ type passage struct {
 	line    int // where it begins in the file, from 1
 	name    string
 	text    string
-	words   map[string]bool // of its code
-	code    bool            // whether it is a function
+	sent    string   // the text without lines of comments
+	calls   []string // the names of passages among the words of its code
+	code    bool     // whether it is a function
 }
 
 // passageHead is what a passage begins with, at the margin. A passage of more than one line ends with a line that begins with end or with a
@@ -45,6 +45,18 @@ var passages = sync.OnceValue(func() (all []passage) {
 	for _, chapter := range chapters {
 		all = append(all, passagesOf(chapter, read("chapters/"+chapter))...)
 	}
+	names := make(map[string]bool, len(all))
+	for i := range all {
+		names[all[i].name] = true
+	}
+	for i := range all {
+		p := &all[i]
+		eachWord(p.text, func(from, to int) {
+			if word := p.text[from:to]; names[word] && !slices.Contains(p.calls, word) {
+				p.calls = append(p.calls, word)
+			}
+		})
+	}
 	return all
 })
 
@@ -53,36 +65,72 @@ func passagesOf(chapter, text string) (all []passage) {
 	lines := strings.Split(text, "\n")
 	begin := slices.Index(lines, "") + 1
 	for i := begin; i < len(lines); i++ {
-		switch found := passageHead.FindStringSubmatch(lines[i]); {
-		case found != nil:
+		switch {
+		case strings.HasPrefix(lines[i], "local "):
+			name := passageHead.FindStringSubmatch(lines[i])[1]
 			if strings.HasPrefix(lines[i], "local function ") || strings.HasSuffix(lines[i], "{") {
 				for lines[i] != "end" && lines[i] != "}" {
 					i++
 				}
 			}
-			all = append(all, passage{chapter: chapter, line: begin + 1, name: found[1], text: strings.Join(lines[begin:i+1], "\n") + "\n"})
+			all = append(all, passage{chapter: chapter, line: begin + 1, name: name, text: strings.Join(lines[begin:i+1], "\n") + "\n"})
 			begin = i + 1
 		case lines[i] == "":
 			begin = i + 1
 		}
 	}
 	for i := range all {
-		all[i].words = wordsOf(all[i].text)
+		all[i].sent = withoutComments(all[i].text)
 		all[i].code = strings.Contains(all[i].text, "local function "+all[i].name+"(")
 	}
 	return all
 }
 
-// A word of Lua's code: neither in a string or a comment, nor a field.
-var luaWord = regexp.MustCompile(`'(?:[^'\\\n]|\\.)*'|--[^\n]*|\.\.|[.:]\s*\w+|\b[A-Za-z_]\w*\b`)
+// eachWord calls f with the place of each word of Lua's code: not those in strings in single quotes and in comments, nor fields. It reads by the byte:
+// a program that starts has no time for more.
+func eachWord(lua string, f func(from, to int)) {
+	isWord := func(i int) bool {
+		return i < len(lua) && (lua[i] == '_' || lua[i] >= '0' && lua[i] <= '9' || lua[i] >= 'a' && lua[i] <= 'z' || lua[i] >= 'A' && lua[i] <= 'Z')
+	}
+	behind := func(i int) int {
+		for isWord(i) {
+			i++
+		}
+		return i
+	}
+	for i := 0; i < len(lua); {
+		switch c := lua[i]; {
+		case c == '\'':
+			for i++; i < len(lua) && lua[i] != '\'' && lua[i] != '\n'; i++ {
+				if lua[i] == '\\' {
+					i++
+				}
+			}
+			i++
+		case c == '-' && strings.HasPrefix(lua[i:], "--"):
+			for i < len(lua) && lua[i] != '\n' {
+				i++
+			}
+		case c == '.' && strings.HasPrefix(lua[i:], ".."):
+			i += 2
+		case c == '.' || c == ':':
+			for i++; i < len(lua) && lua[i] == ' '; i++ {
+			}
+			i = behind(i)
+		case isWord(i):
+			from := i
+			if i = behind(i); c < '0' || c > '9' {
+				f(from, i)
+			}
+		default:
+			i++
+		}
+	}
+}
 
 func wordsOf(lua string) map[string]bool {
 	words := make(map[string]bool)
-	for _, word := range luaWord.FindAllString(lua, -1) {
-		if c := word[0]; c != '\'' && c != '-' && c != '.' && c != ':' {
-			words[word] = true
-		}
-	}
+	eachWord(lua, func(from, to int) { words[lua[from:to]] = true })
 	return words
 }
 
@@ -118,41 +166,41 @@ func piecesOf(text string) (all []piece) {
 			homes[p.name] = p.chapter
 		}
 	}
-	written := func(text string) { all = append(all, piece{text: text}) }
+	add := func(text string) { all = append(all, piece{text: text}) }
 	comment, head := commentOf(text), headOf(text)
 	all = append(all, piece{text: text[comment:head], line: strings.Count(text[:comment], "\n") + 1})
 	if len(late) > 0 {
-		written(seldomHead)
+		add(seldomHead)
 	}
 	for _, p := range often {
-		all = append(all, piece{text: byNumber(whenCalled(p.in(text), "", homes), numbers), passage: p})
+		all = append(all, piece{text: written(p.in(text), "", homes, numbers), passage: p})
 	}
 	if len(late) > 0 {
-		written(seldomBegins)
+		add(seldomBegins)
 		for _, chapter := range chapters {
 			own := slices.DeleteFunc(slices.Clone(late), func(p *passage) bool { return p.chapter != chapter })
 			if len(own) == 0 {
 				continue
 			}
-			written(fmt.Sprintf("if chapter == '%s' then\n", chapter))
+			add(fmt.Sprintf("if chapter == '%s' then\n", chapter))
 			for _, p := range own {
 				if !p.isFunction() {
-					all = append(all, piece{text: byNumber(whenCalled(p.in(text), chapter, homes), numbers), passage: p})
+					all = append(all, piece{text: written(p.in(text), chapter, homes, numbers), passage: p})
 				}
 			}
-			written("functions = {\n")
+			add("functions = {\n")
 			for _, p := range own {
 				if p.isFunction() {
 					lua := strings.TrimPrefix(p.in(text), "local function "+p.name)
-					lua = byNumber(whenCalled(lua, chapter, homes), numbers)
+					lua = written(lua, chapter, homes, numbers)
 					all = append(all, piece{text: p.name + " = function" + strings.TrimSuffix(lua, "end\n") + "end,\n", passage: p})
 				}
 			}
-			written("}\nend\n")
+			add("}\nend\n")
 		}
-		written(seldomEnds)
+		add(seldomEnds)
 	}
-	return append(all, piece{text: whenCalled(text[head:], "", homes), line: strings.Count(text[:head], "\n") + 1})
+	return append(all, piece{text: written(text[head:], "", homes, nil), line: strings.Count(text[:head], "\n") + 1})
 }
 
 // pickedFor returns the passages that a script with this text needs, in the order of the chapters: those that are always made, and those that are made
@@ -166,18 +214,23 @@ func pickedFor(text string) (often, late []*passage) {
 	for i := len(all) - 1; i >= 0; i-- {
 		p := &all[i]
 		if i+1 < len(all) && all[i+1].chapter != p.chapter {
-			maps.Copy(outside, chapter)
+			for name := range chapter {
+				outside[name] = true
+			}
 			clear(chapter)
 		}
 		if !words[p.name] {
 			continue
 		}
 		reached = append(reached, p)
-		maps.Copy(words, p.words)
-		maps.Copy(chapter, p.words)
+		for _, name := range p.calls {
+			words[name], chapter[name] = true, true
+		}
 		if called[p.name] && !slices.Contains(seldom, p.chapter) || !p.isFunction() && outside[p.name] {
 			often = append(often, p)
-			maps.Copy(called, p.words)
+			for _, name := range p.calls {
+				called[name] = true
+			}
 		} else {
 			late = append(late, p)
 		}
@@ -197,26 +250,30 @@ const (
 	seldomEnds   = "made[chapter] = functions\nreturn functions\nend\n"
 )
 
-// whenCalled returns a text of a chapter, or of none, whose calls of late functions have them made first: free_keys(x) becomes
+// written returns a text of a chapter, or of none, as it stands in a script. Calls of late functions have them made first: free_keys(x) becomes
 // seldom('uniques').free_keys(x), and in what is late itself made.uniques.free_keys(x) in that chapter, and
 // (made.uniques or seldom('uniques')).free_keys(x) in others, which is quicker, but for where a statement begins: there Lua takes a parenthesis for the
-// arguments of a call in the line before.
-func whenCalled(text, chapter string, homes map[string]string) string {
-	if len(homes) == 0 {
+// arguments of a call in the line before. homes has the chapters of late functions by their names. Keys that have numbers are called by them: KEYS[2] for
+// JOBS. A function that reads a local of the script has to search for it when it is made, which takes longer than to find an element of a list when it is
+// called.
+func written(text, chapter string, homes map[string]string, numbers map[string]int) string {
+	if len(homes)+len(numbers) == 0 {
 		return text
 	}
 	var out strings.Builder
 	at := 0
-	for _, found := range luaWord.FindAllStringIndex(text, -1) {
-		word := text[found[0]:found[1]]
-		own := homes[word]
-		if own == "" {
-			continue
+	eachWord(text, func(from, to int) {
+		word := text[from:to]
+		own, number := homes[word], numbers[word]
+		if own == "" && number == 0 {
+			return
 		}
-		out.WriteString(text[at:found[0]])
-		at = found[1]
-		line := text[strings.LastIndexByte(text[:found[0]], '\n')+1 : found[0]]
+		out.WriteString(text[at:from])
+		at = to
+		line := text[strings.LastIndexByte(text[:from], '\n')+1 : from]
 		switch {
+		case number > 0:
+			fmt.Fprintf(&out, "KEYS[%d]", number)
 		case own == chapter:
 			fmt.Fprintf(&out, "made.%s.%s", own, word)
 		case chapter == "" || strings.TrimSpace(line) == "":
@@ -224,30 +281,29 @@ func whenCalled(text, chapter string, homes map[string]string) string {
 		default:
 			fmt.Fprintf(&out, "(made.%s or seldom('%s')).%s", own, own, word)
 		}
-	}
+	})
 	return out.String() + text[at:]
 }
 
 func (p *passage) isFunction() bool { return p.code }
 
-// byNumber returns a text in which keys are called by their numbers: KEYS[2] for JOBS. A function that reads a local of the script has to search for it
-// when it is made, which takes longer than to find an element of a list when it is called.
-func byNumber(text string, numbers map[string]int) string {
-	return luaWord.ReplaceAllStringFunc(text, func(word string) string {
-		if n := numbers[word]; n > 0 {
-			return fmt.Sprintf("KEYS[%d]", n)
+// withoutComments returns a text without the lines that have nothing but a comment.
+func withoutComments(text string) string {
+	var out strings.Builder
+	for line := range strings.Lines(text) {
+		if !isComment(line) {
+			out.WriteString(line)
 		}
-		return word
-	})
+	}
+	return out.String()
 }
 
-// commentLine is a line that has nothing but a comment.
-var commentLine = regexp.MustCompile(`(?m)^ *--.*\n`)
+func isComment(line string) bool { return strings.HasPrefix(strings.TrimLeft(line, " "), "--") }
 
 // in returns the text of a passage in a script, without lines of comments. That of check_keys has a line for each key that the script names, and one for those of sessions behind them.
 func (p *passage) in(script string) string {
 	if p.name != "check_keys" {
-		return commentLine.ReplaceAllString(p.text, "")
+		return p.sent
 	}
 	names := unpacked(script, "KEYS")
 	var reads strings.Builder

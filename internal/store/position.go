@@ -40,7 +40,7 @@ func (p *passage) positions(script string) (all []position) {
 	own, sent := strings.Split(p.text, "\n"), strings.Split(p.in(script), "\n")
 	line := strings.Count(p.text[:commentOf(p.text)], "\n")
 	for i := range len(sent) - 1 {
-		for sent[i] != own[line] && p.name != "check_keys" && commentLine.MatchString(own[line]+"\n") {
+		for sent[i] != own[line] && p.name != "check_keys" && isComment(own[line]) {
 			line++
 		}
 		at := position{kind: "chapter", name: p.chapter, line: p.line + line}
