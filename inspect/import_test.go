@@ -81,7 +81,8 @@ func (s *stage) withPast(jobs int) string {
 	till := time.Now().Add(time.Hour).UnixMicro()
 	hash("unique", "k kopen", fmt.Sprint(till, " gone"))
 	s.must(s.rdb.ZAdd(ctx, s.keys+"windows", redis.Z{Score: float64(till), Member: "k kopen"}).Err())
-	_, err := s.HoldBack(ctx, "gslow", "j000001", time.Hour)
+	// Until a whole second: the times of servers whose clocks differ by less than half of one are the same then, rounded.
+	_, err := s.HoldBack(ctx, "gslow", "j000001", time.Until(time.Now().Truncate(time.Second).Add(time.Hour)))
 	s.must(err)
 	dead := s.claim(1)
 	s.end(store.Dead, "boom", dead...)
