@@ -146,7 +146,7 @@ func newKeys(namespace, queue string) keys {
 	k.turns = p + "turns"       // zset: class and group of a line that may go on, by class and turn
 	k.groups = p + "groups"     // hash: group -> states of its lines, and how many jobs hold it
 	k.running = p + "running"   // hash: session -> how many jobs it runs, if the queue has a limit of those
-	k.limits = p + "limits"     // hash: group -> its limits, of those that have limits of their own; "h" and group -> by which job it is held back; "p" and group -> since when it is paused, and the job that waits for its end; "d" and group -> when the job is due that holds it and waits for its rate, and its id
+	k.limits = p + "limits"     // hash: group -> its limits, of those that have limits of their own; "h" and group -> by which job it is held back; "p" and group -> since when it is paused, and when the job is due that waits for its end, and its id; "d" and group -> when the job is due that holds it and waits for its rate, and its id
 	k.rates = p + "rates"       // zset: group, or "" for the queue, by the time when its next job would start if jobs came evenly, in us
 	k.parked = p + "parked"     // zset: class and group of a line that waits for the group's rate, by the time when it may go on in us
 	k.expires = p + "expires"   // zset: id of a job that hasn't started, by the time when it expires in us

@@ -191,6 +191,11 @@ func TestPausedHolderIsActedOn(t *testing.T) {
 			r.check()
 		}
 		r.resumeGroup(true, "sa")
+		if what == "later" { // whoever asked for that didn't ask for the end of the pause
+			equal(t, what+", resumed", ids(r.claim(5)), []string{})
+			r.check()
+			r.makeDue("1a1")
+		}
 		first := r.one().Job.ID
 		same(t, what+", resumed", first, map[bool]string{true: "a2", false: "a1"}[what == "cancelled" || what == "deleted"])
 		r.check()

@@ -325,16 +325,11 @@ func (w *walk) follow(now int64, suspects bool) (off int) {
 			excess[f.key] = w.m.excess(f.key)
 		}
 	}
-	late := make(map[string]int64)
-	for id, f := range w.m.jobs {
-		if f.late && f.where == "due" {
-			late[id] = f.us
-		}
-	}
+	late := w.m.late()
 	w.adopt(func(id string) bool { return drawn[id] || may[id] || late[id] != 0 })
 	for id, us := range late {
 		f := w.m.jobs[id]
-		if f.late = f.us == us; !f.late && (f.us > now || w.m.unpaid(f.key, now) > walkSlack) {
+		if f.us != us && (f.us > now || w.m.unpaid(f.key, now) > walkSlack) {
 			w.fail("job %s, which waited for the rate of its group %s until %d, is %q", id, f.key, us, f.text(id))
 		}
 	}
@@ -349,7 +344,9 @@ func (w *walk) follow(now int64, suspects bool) (off int) {
 			if serial := f.key[0] == 's'; serial && (f.where != "due" || !f.holds || left < 0 || left > 600e6) || !serial && (f.where != "lined" || f.holds) {
 				w.fail("job %s, which waits for its group %s to be resumed, is %q", id, f.key, f.text(id))
 			}
-			f.awaits = f.where == "due"
+			if f.where == "due" {
+				w.m.awaits[f.key] = putOff{id, f.us}
+			}
 			continue
 		}
 		if f.key[0] == 'g' {
@@ -361,7 +358,7 @@ func (w *walk) follow(now int64, suspects bool) (off int) {
 		if by := float64(f.us-now) - w.m.unpaid(f.key, now); f.where != "due" || !f.holds || math.Abs(by) > walkSlack {
 			w.fail("job %s, which waits for the rate of its group %s, is %q, %.0f us from where it should be", id, f.key, f.text(id), by)
 		}
-		f.late = true
+		w.m.off[f.key] = putOff{id, f.us}
 	}
 	return off
 }

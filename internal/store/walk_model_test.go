@@ -30,6 +30,8 @@ type model struct {
 	own      map[string]signalbox.Limits // of groups, by key
 	next     map[string]float64          // by key, "" for the queue: when the next job would start if jobs started evenly, in us
 	stopped  map[string]bool             // groups that are paused, by key
+	off      map[string]putOff           // by key: for the rate, as it was last noted
+	awaits   map[string]putOff           // by key: for the end of the pause
 	held     map[string]int64            // by key, "" for the queue: until when its jobs are held back, in us
 	ahead    int64                       // by how much the clock of limits, which next and held go by, is ahead of Redis' clock, in us
 	marks    map[string]int64            // by cron entry: its last tick, in us
@@ -62,21 +64,26 @@ type fact struct {
 	session       string        // in which it runs
 	token         int64
 	marked        bool // it was cancelled while it runs
-	awaits        bool // it was put off since its serial group is paused, and waits for the end of that
-	late          bool // it was put off since the rate of its serial group allows none yet
+}
+
+// A putOff is what was noted of a job that was put off since the rate of its serial group allows none yet, or since that group is paused.
+type putOff struct {
+	id string
+	us int64 // when it is due
 }
 
 func newModel() *model {
 	return &model{
 		jobs: make(map[string]*fact), sessions: make(map[string]bool), lanes: make(map[string]*answer), own: make(map[string]signalbox.Limits),
 		next: make(map[string]float64), stopped: make(map[string]bool), held: make(map[string]int64), marks: make(map[string]int64), ticks: make(map[string][]string),
+		off: make(map[string]putOff), awaits: make(map[string]putOff),
 	}
 }
 
 // clone returns a copy. Answers and lists are replaced, never changed.
 func (m *model) clone() *model {
 	c := *m
-	c.stopped = maps.Clone(m.stopped)
+	c.stopped, c.off, c.awaits = maps.Clone(m.stopped), maps.Clone(m.off), maps.Clone(m.awaits)
 	c.sessions, c.lanes, c.own, c.next, c.held, c.marks, c.ticks = maps.Clone(m.sessions), maps.Clone(m.lanes), maps.Clone(m.own), maps.Clone(m.next), maps.Clone(m.held), maps.Clone(m.marks), maps.Clone(m.ticks)
 	c.jobs = make(map[string]*fact, len(m.jobs))
 	for id, f := range m.jobs {
@@ -324,6 +331,23 @@ func (m *model) started(key string, now int64) {
 	if r := m.limits(key).Rate; r.Jobs > 0 {
 		m.next[key] = float64(now+m.ahead) + m.due(key, now) + float64(r.Per.Microseconds())/float64(r.Jobs)
 	}
+}
+
+// late returns the jobs that wait for the rates of their serial groups, and when they are due. One that has been put off for something else since isn't one of them.
+func (m *model) late() map[string]int64 {
+	late := make(map[string]int64)
+	for key, off := range m.off {
+		if m.isPutOff(key, off) {
+			late[off.id] = off.us
+		}
+	}
+	return late
+}
+
+// isPutOff reports whether the job still waits for what it was put off for.
+func (m *model) isPutOff(key string, off putOff) bool {
+	f := m.jobs[off.id]
+	return f != nil && f.where == "due" && f.holds && f.key == key && f.us == off.us
 }
 
 // line returns the jobs of a line in order.

@@ -98,10 +98,8 @@ func (w *walk) limit() {
 // putOff returns the name of a group whose job was put off for its rate, or "".
 func (w *walk) putOff() string {
 	var names []string
-	for _, f := range w.m.jobs {
-		if f.late && f.where == "due" && f.key != "" {
-			names = append(names, f.key[1:])
-		}
+	for id := range w.m.late() {
+		names = append(names, w.m.jobs[id].key[1:])
 	}
 	slices.Sort(names)
 	if len(names) == 0 {
@@ -115,16 +113,15 @@ func (w *walk) resumeGroup(key string) {
 	w.t.Helper()
 	w.note("resume group %s", key)
 	var awaits []string
-	for id, f := range w.m.jobs {
-		if f.awaits && f.key == key && f.where == "due" && f.holds {
-			awaits = append(awaits, id)
-		}
+	if off := w.m.awaits[key]; w.m.isPutOff(key, off) {
+		awaits = append(awaits, off.id)
 	}
 	_, err := w.ResumeGroup(bg, key)
 	w.must(err)
 	w.now, err = w.Now(bg)
 	w.must(err)
 	delete(w.m.stopped, key)
+	delete(w.m.awaits, key)
 	w.adopt(among(awaits))
 	for _, id := range awaits {
 		if f := w.m.jobs[id]; f.us > w.now.UnixMicro() {
@@ -153,8 +150,8 @@ func (w *walk) refit(keys []string, change func() error) error {
 	before, err := w.Now(bg)
 	w.must(err)
 	var late []string
-	for id, f := range w.m.jobs {
-		if f.late && f.where == "due" && slices.Contains(keys, f.key) {
+	for id := range w.m.late() {
+		if slices.Contains(keys, w.m.jobs[id].key) {
 			late = append(late, id)
 		}
 	}

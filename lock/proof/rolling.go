@@ -25,6 +25,8 @@ const (
 	contenderPause = 200 * time.Millisecond
 	// A holder is late if the next extension begins later than this after the last one. lock.Do extends after a third of the TTL.
 	lateAfter = rollingTTL * 2 / 3
+	// bareFor is for how long a new lock may be on a bare majority of the nodes: for two tries of contenders to end on a busy machine.
+	bareFor = rollingTTL / 4
 	// overRestarts is the least number of restarts under one holding that counts. Of three nodes, the second restart in a row takes the majority
 	// of a lock that is not set again.
 	overRestarts = rollingNodes/2 + 1
@@ -166,7 +168,8 @@ type holdings struct {
 }
 
 // checkHoldings checks that no lock was lost in a rolling restart. A lock that is extended may be lost only if a restart began before restartPause
-// had passed since the one before, or if the holder was late: it began an extension too late, or waited for an answer for as long as a
+// had passed since the one before; if one came right after it was acquired, since it may have no more than a majority for a moment, if another try had a
+// node; or if the holder was late: it began an extension too late, or waited for an answer for as long as a
 // node may take. Else the process, or a majority of the nodes, had no time to run.
 func checkHoldings(ops []operation, windows []window) (h holdings) {
 	byKey := map[string][]operation{}
@@ -206,7 +209,7 @@ func (h *holdings) check(key string, own []operation, windows []window) {
 	case i < 0 && len(under) >= overRestarts:
 		h.kept++
 	case i < 0:
-	case late(own) || tooSoon(under):
+	case late(own) || tooSoon(under) || i == 1 && len(under) > 0 && under[0].begin < grant.back+int64(bareFor):
 		h.excused++
 	default:
 		h.lost++

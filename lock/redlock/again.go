@@ -25,7 +25,7 @@ const againPause = 50 * time.Millisecond
 //   - A lock that went within one memory of a node isn't set again: somebody has deleted it.
 //
 // If the node doesn't count yet, or another try has the lock there, the node is asked again, until the extension's validity
-// is over. By then there is another extension, or the lock is lost.
+// is over. By then there is another extension, or the lock is lost. So it is after an acquire, where another try had the lock: see complete.
 type extension struct {
 	claim *claim
 
@@ -94,6 +94,23 @@ func (c *claim) setAgain(i int, memory string, until time.Time) {
 		c.askAgain(i)
 	case had && memory != "":
 		c.locker.nodes[i].doubt() // or it was flushed, and has another memory by now
+	}
+}
+
+// complete is called when the lock is granted, until that moment. Where another try had it, which fails now, it is set after a pause. Until then
+// it may have no more than a majority, and would be lost with one node.
+func (c *claim) complete(until time.Time) {
+	for i := range c.shares {
+		c.mu.Lock()
+		s := &c.shares[i]
+		if s.state != shareHeld {
+			s.wanted = until
+		}
+		ask := s.refused
+		c.mu.Unlock()
+		if ask {
+			c.later(i)
+		}
 	}
 }
 

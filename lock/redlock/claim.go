@@ -34,6 +34,7 @@ type share struct {
 	memory  string    // the marker of the node's memory that surely had the lock; empty: none
 	wanted  time.Time // until then the node is asked to set it again
 	waits   bool      // and will be, after a pause
+	refused bool      // somebody else had the lock
 	taken   bool      // it was lost, and somebody else has the lock
 }
 
@@ -86,7 +87,13 @@ func (c *claim) propose(i int, token int64, tokenArg any, until time.Time, votes
 	}
 	c.mu.Unlock()
 	k.args = c.acquireArgs(tokenArg, boolInt(set))
-	k.done = func(out outcome) { votes <- c.heard(i, token, set, out) }
+	k.done = func(out outcome) {
+		v := c.heard(i, token, set, out)
+		if v.other {
+			c.later(i) // if the others have granted the lock meanwhile
+		}
+		votes <- v
+	}
 	c.locker.nodes[i].wire.send(k)
 }
 
@@ -123,7 +130,7 @@ func (c *claim) heard(i int, token int64, set bool, out outcome) *vote {
 			s.state = shareUnsure
 		}
 	case v.other || set:
-		s.state = shareNone
+		s.state, s.refused = shareNone, v.other
 	}
 	return &v
 }

@@ -205,6 +205,30 @@ func TestLostLockIsNotSetAgain(t *testing.T) {
 	}
 }
 
+// A lock that is granted while another try has a node is set there when that try has failed, and needs no extension for that: also if the node
+// refused it after the others had granted it. A release undoes that.
+func TestSetWhereAnotherTryWas(t *testing.T) {
+	t.Parallel()
+	servers, key := masters(t, 3), redistest.Name(t)
+	ps := proxies(t, servers)
+	r := delayedRedlockOn(t, ps, shortDelay)
+	counts(t, r)
+	for _, late := range []bool{false, true} {
+		do(t, servers[0].Client(), "SET", key, "another")
+		answer := func() {}
+		if late {
+			_, answer = ps[0].HoldReplies(redistest.Command("EVALSHA", acquireScript.hash.(string)))
+		}
+		l := acquire(t, r, key)
+		answer()
+		do(t, servers[0].Client(), "DEL", key)
+		hasIt(t, servers[0], l)
+		idle(t, r.nodes[0])
+		release(t, l)
+		nothingLeft(t, servers, key)
+	}
+}
+
 // A node that never had the lock, since another held it there or it didn't count yet, gets it by the next extension.
 func TestSetOnANodeThatNeverHadIt(t *testing.T) {
 	t.Parallel()

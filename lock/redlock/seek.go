@@ -43,6 +43,8 @@ func (r *Locker) try(ctx context.Context, l *heldLock) error {
 		l.Grant(token)
 		if !l.Validity.Extend(start, r.ttl) {
 			err = fmt.Errorf("%w: it was granted with no validity left: the nodes took %v of a TTL of %v", lock.ErrLost, time.Since(start.Time()), r.ttl)
+		} else {
+			c.complete(start.Time().Add(r.ttl))
 		}
 	}
 	if err != nil {

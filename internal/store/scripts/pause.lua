@@ -16,7 +16,7 @@ end
 check_keys()
 local now = clock()
 local before = redis.call('HGET', LIMITS, 'p' .. group)
-local id = before and string.match(before, '^%d+ (.+)$') -- of the job that waits for this, as it holds its group: see await_resume
+local at, id = string.match(before or '', '^%d* (%d+) (.+)$') -- of the job that waits for this, as it holds its group: see await_resume
 local record = id and redis.call('HGET', JOBS, id)
 
 -- When Redis is out of memory it still permits this, and with it all that follows.
@@ -31,7 +31,7 @@ end
 redis.call('HDEL', LIMITS, 'p' .. group)
 local member = record and group_of(record) == group and class_of(record) .. id
 local due = member and tonumber(redis.call('ZSCORE', DUE, member) or nil)
-if due and due > now then
+if due and due == tonumber(at) and due > now then
   redis.call('HSET', JOBS, id, redue(record, now))
   redis.call('ZADD', DUE, digits(now), member)
 end

@@ -147,12 +147,12 @@ local function await_rate(id, record, key, pause, now, steady)
 end
 
 -- Puts off a job that holds its paused serial group and comes to run again. It holds the group on, since the others are to wait for it. It is due again
--- after 10 minutes, and LIMITS has its ID: resuming the group makes it due at once. paused is what LIMITS has for the pause.
+-- after 10 minutes, which LIMITS has with its ID: resuming the group makes it due at once, if nobody has given it another time since. paused is what LIMITS has for the pause.
 local function await_resume(id, record, key, paused, now)
   local at = now + 600000000
   redis.call('HSET', JOBS, id, redue(record, at))
   redis.call('ZADD', DUE, digits(at), class_of(record) .. id)
-  redis.call('HSET', LIMITS, 'p' .. key, string.match(paused, '^%d*') .. ' ' .. id)
+  redis.call('HSET', LIMITS, 'p' .. key, string.match(paused, '^%d*') .. ' ' .. digits(at) .. ' ' .. id)
 end
 
 -- Puts a job that held its group back into its line, to the place that it had. It holds the group no more. If pause (us) is above 0, the line gets its
