@@ -157,13 +157,9 @@ func (it *Item) Unique(u Unique) {
 	if extras != "" {
 		flags, extras = extras[0], extras[1:]
 	}
-	expires := ""
-	if flags&wire.FlagExpires != 0 { // its part stands behind that of the key
-		extras, expires = extras[:len(extras)-wire.ExpiresLen], extras[len(extras)-wire.ExpiresLen:]
-	}
 	var room [256]byte // as in withExtras
-	all := append(wire.AppendUnique(append(room[:0], extras...), u), expires...)
-	it.class = withExtras(marks, flags|wire.FlagUnique, all)
+	flags, all := wire.WithUnique(room[:0], flags, []byte(extras), u)
+	it.class = withExtras(marks, flags, all)
 	it.special = true
 }
 

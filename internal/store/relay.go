@@ -3,7 +3,6 @@ package store
 import (
 	"bytes"
 	"context"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"math"
@@ -82,14 +81,11 @@ func (p Parcel) Item(late time.Duration) (Item, error) {
 	}
 	it := Item{id: p.ID, class: string(p.Class), envelope: p.Envelope}
 	if len(extras) > 0 {
-		flags := extras[0]
+		flags, all := extras[0], bytes.Clone(extras[1:])
 		it.special = flags&(wire.FlagGroup|wire.FlagUnique) != 0
-		if flags&wire.FlagExpires != 0 && len(extras) > wire.ExpiresLen && late > 0 {
-			class := []byte(it.class)
-			at := class[len(class)-wire.ExpiresLen:]
-			us := binary.BigEndian.Uint64(at)
-			binary.BigEndian.PutUint64(at, us-min(uint64(late.Microseconds()), max(us, 1)-1)) // 1 µs at least: 0 is never
-			it.class = string(class)
+		if late > 0 {
+			wire.Shorten(flags, all, late)
+			it.class = withExtras(string(marks), flags, all)
 		}
 	}
 	if !p.Due.IsZero() {

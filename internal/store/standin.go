@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"encoding"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"maps"
@@ -589,19 +588,12 @@ func (q *standInQueue) update(j *standInJob, now time.Time, due int64, class str
 
 // newRecord returns the record of a job that goes in. class is that of the call.
 func newRecord(class string, enqueued, due int64, envelope []byte) []byte {
-	record := []byte{1, class[0], 0, 0}
-	record = binary.BigEndian.AppendUint64(record, uint64(enqueued))
-	record = binary.BigEndian.AppendUint64(record, uint64(due))
-	mark, extras, ok := strings.Cut(class, "+")
-	if strings.Contains(mark, "~") {
-		record[0] = 2
+	marks, extras, _ := strings.Cut(class, "+")
+	head := wire.Head{Encoded: strings.Contains(marks, "~"), Class: class[0], Enqueued: uint64(enqueued), Due: uint64(due)}
+	if extras != "" {
+		head.Flags, head.Extras = extras[0], []byte(extras[1:])
 	}
-	if ok && extras != "" {
-		record[3] = extras[0]
-		record = binary.BigEndian.AppendUint16(record, uint16(len(extras)-1))
-		record = append(record, extras[1:]...)
-	}
-	return append(record, envelope...)
+	return append(head.Append(nil), envelope...)
 }
 
 // NewDelivery returns the delivery of a job as a claim returns it: what its record says. The job's Namespace, Queue, ID, Token and

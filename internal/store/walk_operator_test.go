@@ -318,7 +318,7 @@ func (w *walk) lapse() {
 		f.life = time.Duration(1+w.rnd.Int63n(w.now.UnixMicro()-f.us)) * time.Microsecond
 		record := []byte(records[i].(string))
 		last := 22 + int(binary.BigEndian.Uint16(record[20:])) // of the extras, which end with the time to start
-		binary.BigEndian.PutUint64(record[last-wire.ExpiresLen:], uint64(f.life.Microseconds()))
+		binary.BigEndian.PutUint64(record[last-8:], uint64(f.life.Microseconds()))
 		p.HSet(bg, w.keys.jobs, id, record)
 		w.redate(p, id)
 	}

@@ -25,9 +25,8 @@ const (
 	// bytes, big endian, how long the job had run at the last one, in milliseconds; 0 if that isn't known, or if a later one did not count.
 	flagPast byte = 32
 
-	retainLen = 8
-	// ExpiresLen is how long the part of FlagExpires is.
-	ExpiresLen = 8
+	retainLen  = 8
+	expiresLen = 8
 	pastLen    = 5
 )
 
@@ -78,6 +77,25 @@ func Extras(job *signalbox.Job) (flags byte, extras []byte) {
 	return flags, extras
 }
 
+// WithUnique returns the flags and the extras of a new record with a unique key, too. They have none. The extras are appended to dst.
+func WithUnique(dst []byte, flags byte, extras []byte, u Unique) (byte, []byte) {
+	before := len(extras)
+	if flags&FlagExpires != 0 { // the only part of a new record that stands behind that of the key
+		before -= expiresLen
+	}
+	return flags | FlagUnique, append(appendUnique(append(dst, extras[:before]...), u), extras[before:]...)
+}
+
+// Shorten takes a time off the time in which the job of a new record has to start, in its extras. 1 µs is left at least: 0 is never.
+func Shorten(flags byte, extras []byte, by time.Duration) {
+	if flags&FlagExpires == 0 || len(extras) < expiresLen || by <= 0 {
+		return
+	}
+	at := extras[len(extras)-expiresLen:]
+	us := binary.BigEndian.Uint64(at)
+	binary.BigEndian.PutUint64(at, us-min(uint64(by.Microseconds()), max(us, 1)-1))
+}
+
 // ExpiresOf returns how long after it is due the job expires if it hasn't started, as its record says, or 0 if it never does: it has started, or its
 // producer didn't say so. It reads records of every version.
 func ExpiresOf(record []byte) time.Duration {
@@ -87,7 +105,7 @@ func ExpiresOf(record []byte) time.Duration {
 	}
 	flags := record[flagsAt]
 	extras = behindUnique(flags, extras)
-	if len(extras) < ExpiresLen {
+	if len(extras) < expiresLen {
 		return 0
 	}
 	return time.Duration(min(binary.BigEndian.Uint64(extras), uint64(MaxExpires.Microseconds()))) * time.Microsecond
@@ -103,7 +121,7 @@ func SurvivedOf(record []byte) int {
 	flags := record[flagsAt]
 	extras = behindUnique(flags, extras)
 	if flags&FlagExpires != 0 {
-		extras = extras[min(ExpiresLen, len(extras)):]
+		extras = extras[min(expiresLen, len(extras)):]
 	}
 	if len(extras) < pastLen {
 		return 0

@@ -41,8 +41,8 @@ func (u Unique) Name() (name string, digest bool) {
 	return name[1:], name[0] == 'a'
 }
 
-// AppendUnique appends the part of the extras for the key.
-func AppendUnique(dst []byte, u Unique) []byte {
+// appendUnique appends the part of the extras for the key.
+func appendUnique(dst []byte, u Unique) []byte {
 	size := 1 + len(u.Key)
 	timed := u.Scope == ForWindow || u.Scope == Throttled
 	if timed {
@@ -69,7 +69,7 @@ func UniqueOf(record []byte) Unique {
 	return ParseUnique(part)
 }
 
-// ParseUnique reads a part that AppendUnique has made. More may follow.
+// ParseUnique reads a part that appendUnique has made. More may follow.
 func ParseUnique(part []byte) Unique {
 	if len(part) < 2 {
 		return Unique{}

@@ -103,24 +103,37 @@ func AppendRecord(b []byte, job *signalbox.Job) []byte {
 	return AppendEnvelope(appendHead(b, job, flags, extras), job)
 }
 
-// appendHead appends the header, and the extras if there are flags.
 func appendHead(b []byte, job *signalbox.Job, flags byte, extras []byte) []byte {
-	b = append(b, Version(job), Class(job.Priority), byte(min(max(job.Crashes, 0), 255)), flags)
-	b = binary.BigEndian.AppendUint64(b, micros(job.EnqueuedAt))
-	b = binary.BigEndian.AppendUint64(b, micros(job.ScheduledAt))
-	if flags != 0 {
-		b = binary.BigEndian.AppendUint16(b, uint16(len(extras)))
-		b = append(b, extras...)
-	}
-	return b
+	return Head{
+		Encoded: job.Encoding != "", Class: Class(job.Priority), Crashes: byte(min(max(job.Crashes, 0), 255)), Flags: flags,
+		Enqueued: micros(job.EnqueuedAt), Due: micros(job.ScheduledAt), Extras: extras,
+	}.Append(b)
 }
 
-// Version returns the version of the job's record.
-func Version(job *signalbox.Job) byte {
-	if job.Encoding != "" {
-		return encoded
+// A Head is what a record has before its envelope.
+type Head struct {
+	Encoded       bool // the payload isn't JSON
+	Class         byte
+	Crashes       byte
+	Flags         byte
+	Enqueued, Due uint64 // µs
+	Extras        []byte // left out without flags
+}
+
+// Append appends the header, and the extras if there are flags.
+func (h Head) Append(b []byte) []byte {
+	v := byte(version)
+	if h.Encoded {
+		v = encoded
 	}
-	return version
+	b = append(b, v, h.Class, h.Crashes, h.Flags)
+	b = binary.BigEndian.AppendUint64(b, h.Enqueued)
+	b = binary.BigEndian.AppendUint64(b, h.Due)
+	if h.Flags != 0 {
+		b = binary.BigEndian.AppendUint16(b, uint16(len(h.Extras)))
+		b = append(b, h.Extras...)
+	}
+	return b
 }
 
 // known reports whether this release knows records of that version.
