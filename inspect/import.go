@@ -187,7 +187,7 @@ func (im *importer) head(ctx context.Context) error {
 	if _, err := im.q.SetSlots(ctx, head.Settings.Slots); err != nil {
 		return err
 	}
-	if _, err := im.q.SetRetention(ctx, head.Settings.retention()); err != nil {
+	if err := im.q.SetRetention(ctx, head.Settings.retention()); err != nil {
 		return err
 	}
 	if err := im.q.SetCompleted(ctx, head.Settings.completed()); err != nil {

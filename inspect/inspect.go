@@ -283,7 +283,7 @@ func (i *Inspector) SetRetention(ctx context.Context, queue string, r signalbox.
 	if err := i.listed(ctx, queue); err != nil {
 		return err
 	}
-	if _, err := i.store(queue).SetRetention(ctx, r); err != nil {
+	if err := i.store(queue).SetRetention(ctx, r); err != nil {
 		return fmt.Errorf("inspect: retention of queue %s: %w", queue, err)
 	}
 	return nil

@@ -72,7 +72,7 @@ func (i *Inspector) reasons(ctx context.Context, queue string, found []store.Rea
 // settingName returns in words what a field of the settings says.
 func settingName(field string) string {
 	switch field {
-	case "keep_jobs", "keep_bytes", "keep_us":
+	case "keep":
 		return "what is kept of dead and cancelled jobs"
 	case "keep_completed":
 		return "what is kept of completed jobs"

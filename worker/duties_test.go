@@ -61,7 +61,7 @@ func TestRetentionOfConfig(t *testing.T) {
 	start(signalbox.Retention{})
 	start(want)
 	start(want)
-	start(signalbox.Retention{Jobs: 2})
+	start(signalbox.Retention{Jobs: 2, Bytes: 1000, Age: time.Hour})
 	if said.Len() > 0 {
 		t.Errorf("the log has %s", said.String())
 	}

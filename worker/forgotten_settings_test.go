@@ -47,7 +47,7 @@ func TestSettingsOfConfigComeBack(t *testing.T) {
 	r.addOne(signalbox.Job{Payload: []byte(`{"n":-1}`)})
 	r.completed(1)
 	before := r.seeds()
-	if len(before) != 9 {
+	if len(before) != 7 {
 		t.Fatalf("the queue has %d settings of Config: %v", len(before), before)
 	}
 	flush(t, r, server)

@@ -61,7 +61,7 @@ func (s *settings) seedFields(ctx context.Context, cfg *Queue) error {
 		{"LimitsOf", len(cfg.LimitsOf) > 0, func() (bool, error) { return s.q.own.SeedLimitsOf(ctx, cfg.LimitsOf) }},
 		{"MaxLength", cfg.MaxLength > 0, func() (bool, error) { return s.q.own.SeedMaxLength(ctx, cfg.MaxLength) }},
 		{"CopyDead", cfg.CopyDead != "", func() (bool, error) { return s.q.own.SeedCopies(ctx, cfg.CopyDead) }},
-		{"Retention", cfg.Retention != signalbox.Retention{}, func() (bool, error) { return s.seedRetention(ctx, cfg.Retention) }},
+		{"Retention", cfg.Retention != signalbox.Retention{}, func() (bool, error) { return s.q.own.SeedRetention(ctx, cfg.Retention) }},
 		{"CompletedRetention", cfg.CompletedRetention != signalbox.Retention{}, func() (bool, error) { return s.q.own.SeedCompleted(ctx, cfg.CompletedRetention) }},
 	} {
 		if !field.told {
@@ -76,20 +76,6 @@ func (s *settings) seedFields(ctx context.Context, cfg *Queue) error {
 		}
 	}
 	return nil
-}
-
-// seedRetention seeds the retention of dead and cancelled jobs. It logs once that the queue has another one.
-func (s *settings) seedRetention(ctx context.Context, want signalbox.Retention) (changed bool, err error) {
-	now, changed, err := s.q.own.SeedRetention(ctx, want)
-	if err != nil || now == s.kept {
-		return changed, err
-	}
-	s.kept = now
-	if want.Jobs > 0 && now.Jobs != want.Jobs || want.Bytes > 0 && now.Bytes != want.Bytes || want.Age > 0 && now.Age != want.Age.Truncate(time.Microsecond) {
-		s.q.log.Info("signalbox: the queue's settings say another retention than this worker's Config, and count; inspect.SetRetention changes them",
-			"jobs", now.Jobs, "bytes", now.Bytes, "age", now.Age.String())
-	}
-	return changed, nil
 }
 
 // sayLimits logs each limit that the queue has and that this worker's Config says otherwise. It returns false if the queue's limits can't be read.

@@ -50,9 +50,9 @@ func TestChapterSettings(t *testing.T) {
 		want   string
 	}{
 		{[]any{"x", "y"}, "{1 2 3 false}"},
-		{[]any{"keep_jobs", 5, "keep_bytes", 6, "keep_us", 7, "copy_dead", "q"}, "{5 6 7 true}"},
-		{[]any{"keep_jobs", 0, "keep_bytes", "-6", "keep_us", "7x", "copy_dead", "{off}"}, "{1 2 3 false}"},
-		{[]any{"keep_jobs", "999999999999999", "keep_bytes", "1000000000000000", "keep_us", "", "copy_dead", ""}, "{999999999999999 2 3 false}"},
+		{[]any{"keep", "5 6 7", "copy_dead", "q"}, "{5 6 7 true}"},
+		{[]any{"keep", "5 -6 7", "copy_dead", "{off}"}, "{1 2 3 false}"},
+		{[]any{"keep", "1000000000000000 6 7", "copy_dead", ""}, "{1 2 3 false}"},
 	} {
 		set(s.fields...)
 		c.shows(retention, s.want)

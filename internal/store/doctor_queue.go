@@ -100,7 +100,7 @@ func (d *doctor) types(ctx context.Context) error {
 // settingForms are what the fields of the settings may hold. Others are those of other releases.
 var settingForms = map[string]*regexp.Regexp{
 	"layout": regexp.MustCompile(`^\d{1,3}$`), "paused": regexp.MustCompile(`^\d{1,18}$`), "quiet": regexp.MustCompile(`^(stop )?\d{1,18}$`), "cron": regexp.MustCompile(`^\d{1,18}$`),
-	"keep_jobs": regexp.MustCompile(`^[1-9]\d{0,14}$`), "keep_bytes": regexp.MustCompile(`^[1-9]\d{0,14}$`), "keep_us": regexp.MustCompile(`^[1-9]\d{0,14}$`),
+	"keep":           regexp.MustCompile(`^[1-9]\d{0,14} [1-9]\d{0,14} [1-9]\d{0,14}$`),
 	"keep_completed": regexp.MustCompile(`^(off|[1-9]\d{0,14} [1-9]\d{0,14} [1-9]\d{0,14})$`),
 	"copy_dead":      regexp.MustCompile(`^(\{off\}|[!-z|~]{1,200})$`),
 	"limits":         regexp.MustCompile(`^\d{1,7} \d{1,7} \d{1,11} \d{1,7}$`),

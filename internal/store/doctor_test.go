@@ -210,7 +210,7 @@ func plantedFaults() []planted {
 			return errors.Join(r.rdb.Set(bg, r.keys.prefix+"odd", 1, 0).Err(), r.rdb.Set(bg, r.keys.inflight(""), 1, 0).Err())
 		}},
 		{name: "settings that can't be read", want: slices.Repeat([]Fault{BadSetting}, 6), only: true, spoil: func(r *rig) error {
-			return r.rdb.HSet(bg, r.keys.settings, "slots", "many", "keep_jobs", "012", "quiet:w", "yes", "cron:e", "yes", "paused", "", "layout", "1.0").Err()
+			return r.rdb.HSet(bg, r.keys.settings, "slots", "many", "keep", "012 1 1", "quiet:w", "yes", "cron:e", "yes", "paused", "", "layout", "1.0").Err()
 		}},
 		{name: "no fence", want: []Fault{BadFence}, only: true, spoil: func(r *rig) error {
 			return r.rdb.Set(bg, r.keys.fence, "x", 0).Err()

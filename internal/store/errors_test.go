@@ -237,9 +237,12 @@ func operations() []operation {
 			return err
 		}},
 		{name: "keep", unread: counters, call: func(r *rig, _ []Delivery) error {
-			got, err := r.SetRetention(bg, signalbox.Retention{Jobs: 5})
-			if err == nil && got.Jobs != 5 {
-				return fmt.Errorf("it keeps %+v", got)
+			if err := r.SetRetention(bg, signalbox.Retention{Jobs: 5}); err != nil {
+				return err
+			}
+			settings, err := r.Settings(bg)
+			if err == nil && settings.Retention.Jobs != 5 {
+				return fmt.Errorf("it keeps %+v", settings.Retention)
 			}
 			return err
 		}},

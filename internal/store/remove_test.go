@@ -161,7 +161,7 @@ func TestRemoveRefused(t *testing.T) {
 		}, want: KeptByRate, gone: func(r *rig) {
 			r.must(r.rdb.ZAdd(bg, r.keys.rates, redis.Z{Score: 1, Member: ""}).Err())
 		}},
-		{name: "retention", do: func(r *rig) { _, err := r.SetRetention(bg, signalbox.Retention{Jobs: 5}); r.must(err) }, want: KeptBySetting, none: true},
+		{name: "retention", do: func(r *rig) { r.must(r.SetRetention(bg, signalbox.Retention{Jobs: 5})) }, want: KeptBySetting, none: true},
 		{name: "limits", do: func(r *rig) { _, err := r.SetLimits(bg, signalbox.Limits{Running: 2}); r.must(err) }, want: KeptBySetting, none: true},
 		{name: "no limits", do: func(r *rig) { _, err := r.SetLimits(bg, signalbox.Limits{}); r.must(err) }, want: KeptBySetting, none: true},
 		{name: "limits of groups", do: func(r *rig) { _, err := r.SetGroupLimits(bg, signalbox.Limits{Running: 2}); r.must(err) }, want: KeptBySetting, none: true},

@@ -44,32 +44,24 @@ func ValidateRetention(r signalbox.Retention) error {
 	return errors.Join(errs...)
 }
 
-// SetRetention sets what the queue keeps. It sets all fields, also where r has the default. It returns what is set after that.
-// ValidateRetention must accept r.
-func (q *Queue) SetRetention(ctx context.Context, r signalbox.Retention) (signalbox.Retention, error) {
-	now, _, err := q.keep(ctx, true, Filled(r))
-	return now, err
+// SetRetention sets what the queue keeps of its dead and cancelled jobs. A field that is 0 gets its default. ValidateRetention must accept r.
+func (q *Queue) SetRetention(ctx context.Context, r signalbox.Retention) error {
+	_, err := q.set(ctx, keepField, keptText(r))
+	return err
 }
 
-// SeedRetention sets those fields of r that are not 0 and that are not set yet. It returns what is set after that, and whether it has set any. An unset
-// field is 0.
-func (q *Queue) SeedRetention(ctx context.Context, r signalbox.Retention) (now signalbox.Retention, changed bool, err error) {
-	return q.keep(ctx, false, r)
-}
-
-func (q *Queue) keep(ctx context.Context, all bool, kept signalbox.Retention) (now signalbox.Retention, changed bool, err error) {
-	r, err := run(ctx, q.rdb, keepScript, keepScript.keys(&q.keys),
-		keepScript.args(0, arg{"protocol", Protocol}, arg{"all", flag(all)}, arg{"keep_jobs", number(kept.Jobs)}, arg{"keep_bytes", number(kept.Bytes)},
-			arg{"keep_us", number(kept.Age.Microseconds())}))
-	if err != nil {
-		return signalbox.Retention{}, false, err
+// SeedRetention does the same if nobody has set it before. It reports whether it has. It does nothing if r is zero.
+func (q *Queue) SeedRetention(ctx context.Context, r signalbox.Retention) (changed bool, err error) {
+	if r == (signalbox.Retention{}) {
+		return false, nil
 	}
-	now, changed = retentionOf(r.str(0), r.str(1), r.str(2)), r.int(3) == 1
-	return now, changed, r.err
+	return q.change(ctx, keepField, keptText(r), true)
 }
 
-// completedField is the setting that says how many completed jobs are kept: their number, their bytes and how long in us, or keepsNone.
+// The settings that say what is kept of dead and cancelled jobs, and of completed ones: their number, their bytes and how long in us. keepsNone stands for
+// no completed jobs.
 const (
+	keepField      = "keep"
 	completedField = "keep_completed"
 	keepsNone      = "off"
 )
@@ -97,19 +89,21 @@ func (q *Queue) SeedCompleted(ctx context.Context, r signalbox.Retention) (chang
 
 // An Ending is what becomes of jobs that have ended, as far as their worker must know it.
 type Ending struct {
+	Retention signalbox.Retention // of dead and cancelled jobs; zero if nobody has set it
 	Completed signalbox.Retention // of completed jobs; zero if none are kept
 	Copies    string              // the queue that gets copies of dead jobs; "" if there is none
 }
 
 // Ending reads it from the settings.
 func (q *Queue) Ending(ctx context.Context) (Ending, error) {
-	values, err := q.rdb.HMGet(ctx, q.keys.settings, completedField, copyField).Result()
+	values, err := q.rdb.HMGet(ctx, q.keys.settings, keepField, completedField, copyField).Result()
 	if err != nil {
 		return Ending{}, err
 	}
-	completed, _ := values[0].(string)
-	copies, _ := values[1].(string)
-	return Ending{completedOf(completed), copiesOf(copies)}, nil
+	keep, _ := values[0].(string)
+	completed, _ := values[1].(string)
+	copies, _ := values[2].(string)
+	return Ending{keptOf(keep), keptOf(completed), copiesOf(copies)}, nil
 }
 
 // completedText returns the setting for r.
@@ -117,39 +111,30 @@ func completedText(r signalbox.Retention) string {
 	if r == (signalbox.Retention{}) {
 		return keepsNone
 	}
+	return keptText(r)
+}
+
+// keptText returns a retention as the settings have it.
+func keptText(r signalbox.Retention) string {
 	r = Filled(r)
 	return fmt.Sprintf("%d %d %d", r.Jobs, r.Bytes, r.Age.Microseconds())
 }
 
-// completedOf reads the setting as scripts do. It is zero if they keep nothing.
-func completedOf(text string) signalbox.Retention {
-	jobs, rest, _ := strings.Cut(text, " ")
-	bytes, us, _ := strings.Cut(rest, " ")
-	r := retentionOf(jobs, bytes, us)
-	if r.Jobs == 0 || r.Bytes == 0 || r.Age == 0 {
+// keptOf reads such a text as scripts do. It is zero if they can't read it: it isn't set, it says that none are kept, or another program wrote it.
+func keptOf(text string) signalbox.Retention {
+	fields := strings.Split(text, " ")
+	var numbers [3]int64
+	if len(fields) != len(numbers) {
 		return signalbox.Retention{}
 	}
-	return r
-}
-
-// number returns n in digits, or "" for 0.
-func number(n int64) string {
-	if n == 0 {
-		return ""
-	}
-	return strconv.FormatInt(n, 10)
-}
-
-// retentionOf reads the settings. A value that scripts can't read is 0: another program wrote it.
-func retentionOf(jobs, bytes, us string) signalbox.Retention {
-	read := func(text string) int64 {
-		n, err := strconv.ParseUint(text, 10, 63)
-		if err != nil || len(text) > 15 || text[0] == '0' {
-			return 0
+	for i, field := range fields {
+		n, err := strconv.ParseUint(field, 10, 63)
+		if err != nil || len(field) > 15 || field[0] == '0' {
+			return signalbox.Retention{}
 		}
-		return int64(n)
+		numbers[i] = int64(n)
 	}
-	return signalbox.Retention{Jobs: read(jobs), Bytes: read(bytes), Age: time.Duration(read(us)) * time.Microsecond}
+	return RetentionOf(numbers[0], numbers[1], numbers[2])
 }
 
 // RetentionOf returns what such settings keep.

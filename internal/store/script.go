@@ -27,7 +27,6 @@ var (
 	depthScript   = load("depth")
 	permitsScript = load("permits")
 	setScript     = load("set")
-	keepScript    = load("keep")
 	actScript     = load("act")
 	showScript    = load("show")
 	pageScript    = load("page")

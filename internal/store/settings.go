@@ -58,8 +58,8 @@ func (q *Queue) Settings(ctx context.Context) (Settings, error) {
 // settingsOf reads the fields of the settings.
 func settingsOf(fields map[string]string) Settings {
 	s := Settings{
-		Retention: retentionOf(fields["keep_jobs"], fields["keep_bytes"], fields["keep_us"]),
-		Completed: completedOf(fields[completedField]), Copies: copiesOf(fields[copyField]),
+		Retention: keptOf(fields[keepField]),
+		Completed: keptOf(fields[completedField]), Copies: copiesOf(fields[copyField]),
 		Limits: limitsOf(fields[limitsField]), GroupLimits: limitsOf(fields[groupLimitsField]), MaxLength: lengthOf(fields[lengthField]),
 	}
 	if n, err := strconv.Atoi(fields["slots"]); err == nil && ValidateSlots(n) == nil {

@@ -200,7 +200,7 @@ func testOwnLayout(t *testing.T, r *rig) {
 		"a worker":    func(r *rig) { r.open() },
 		"an enqueue":  func(r *rig) { r.put("a") },
 		"a pause":     func(r *rig) { r.pause() },
-		"a retention": func(r *rig) { _, err := r.SetRetention(bg, signalbox.Retention{Jobs: 5}); r.must(err) },
+		"a retention": func(r *rig) { r.must(r.SetRetention(bg, signalbox.Retention{Jobs: 5})) },
 		"a limit":     func(r *rig) { _, err := r.SetLimits(bg, signalbox.Limits{Running: 5}); r.must(err) },
 	} {
 		r := newQueue(t, r.rdb)

@@ -51,7 +51,7 @@ end
 
 -- Settings that people and workers make.
 local made_settings = {
-  keep_jobs = true, keep_bytes = true, keep_us = true, keep_completed = true, copy_dead = true, limits = true, group_limits = true, max_length = true, slots = true,
+  keep = true, keep_completed = true, copy_dead = true, limits = true, group_limits = true, max_length = true, slots = true,
 }
 
 -- Adds what the settings have. Those that people and workers make count unless loose is set. Returns how many cron entries are paused.

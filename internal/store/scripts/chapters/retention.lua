@@ -1,16 +1,17 @@
 -- How long jobs are kept that have ended.
 
--- Returns how many terminal jobs of each state a queue keeps: {most jobs, most bytes, how long in us}. The limits apply to dead and to
--- cancelled jobs separately. A value that the queue's settings don't have is taken from limits, a list of the same form. The fourth value says
--- whether dead jobs are to be copied to another queue.
-local function retention(settings, limits)
-  local set = redis.call('HMGET', settings, 'keep_jobs', 'keep_bytes', 'keep_us', 'copy_dead')
-  for i = 1, 3 do
-    local known = set[i] and #set[i] <= 15 and string.find(set[i], '^[1-9]%d*$')
-    set[i] = known and tonumber(set[i]) or limits[i]
-  end
-  set[4] = set[4] and #set[4] <= 200 and string.find(set[4], '^[!-z|~]+$') ~= nil -- '{off}' is no name
-  return set
+-- Returns what a setting says is kept: {most jobs, most bytes, how long in us}, or nil if it can't be read or isn't set.
+local function kept_of(text)
+  local jobs, bytes, us = string.match(text or '', '^([1-9]%d*) ([1-9]%d*) ([1-9]%d*)$')
+  return us and #jobs <= 15 and #bytes <= 15 and #us <= 15 and {tonumber(jobs), tonumber(bytes), tonumber(us)} or nil
+end
+
+-- Returns how many terminal jobs of each state a queue keeps, in the form of kept_of. The limits apply to dead and to cancelled jobs separately. If the
+-- queue's settings don't say it, they are usual, a list of the same form. The fourth value says whether dead jobs are to be copied to another queue.
+local function retention(settings, usual)
+  local keep, copies = unpack(redis.call('HMGET', settings, 'keep', 'copy_dead'))
+  local jobs, bytes, us = unpack(kept_of(keep) or usual, 1, 3)
+  return {jobs, bytes, us, copies and #copies <= 200 and string.find(copies, '^[!-z|~]+$') ~= nil} -- '{off}' is no name
 end
 
 -- Returns the retention of a call, as retention does. ends is what new_ends returns; it is read once.
@@ -19,13 +20,9 @@ local function retention_of(ends)
   return ends.limits
 end
 
--- Returns how many completed jobs a queue keeps, in the form of retention, or nil if it keeps none.
+-- Returns how many completed jobs a queue keeps, in the form of kept_of, or nil if it keeps none.
 local function keeps(settings)
-  local set = redis.call('HGET', settings, 'keep_completed')
-  local jobs, bytes, us = string.match(set or '', '^([1-9]%d*) ([1-9]%d*) ([1-9]%d*)$')
-  if us and #jobs <= 15 and #bytes <= 15 and #us <= 15 then
-    return {tonumber(jobs), tonumber(bytes), tonumber(us)}
-  end
+  return kept_of(redis.call('HGET', settings, 'keep_completed'))
 end
 
 -- Removes an id from a terminal state, and its bytes from the state's counter. Returns how many bytes are left.
