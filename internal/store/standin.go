@@ -21,6 +21,7 @@ import (
 
 // A StandIn answers in the place of Redis what schedulers ask, from memory: for tests of those who enqueue. It reads the arguments
 // of a call as enqueue.lua does, and makes the same records of them. Workers can't work on it. It is safe for concurrent use.
+// Decision 43 says why it isn't an embedded Redis.
 //
 // Its clock is time.Now, so in a bubble of testing/synctest it is that of the bubble.
 type StandIn struct {
