@@ -36,32 +36,17 @@ func Chain(mw ...Middleware) Middleware {
 	}
 }
 
-// A DeliveryContext is the context of one delivery, where [FromContext] finds its job. A worker makes it. A test of a function that calls
-// FromContext can make one, too: it sets Context and Job. Package signalboxtest has all that a worker does: it is for tests of handlers and of middleware.
-type DeliveryContext struct {
-	context.Context
-	// Job is what [FromContext] returns, or nil.
-	Job *Job
-}
-
-type deliveryKey struct{}
-
-// Value returns d for the key of [FromContext], and the values of Context for other keys.
-func (d *DeliveryContext) Value(key any) any {
-	if key == (deliveryKey{}) {
-		return d
-	}
-	return d.Context.Value(key)
+// NewContext returns a copy of ctx in which [FromContext] finds the job. It is for tests of functions that call FromContext, or Once and its like in package
+// fence. Handlers get such a context from their worker, and package signalboxtest has all that a worker does: it is for tests of handlers and of middleware.
+func NewContext(ctx context.Context, job *Job) context.Context {
+	return context.WithValue(ctx, handlerctx.JobKey{}, job)
 }
 
 // FromContext returns the job whose handler ctx belongs to. ctx is the handler's context, or one that was made from it.
 // It is the *Job that the handler got. For any other context ok is false.
 func FromContext(ctx context.Context) (job *Job, ok bool) {
-	d, _ := ctx.Value(deliveryKey{}).(*DeliveryContext)
-	if d == nil || d.Job == nil {
-		return nil, false
-	}
-	return d.Job, true
+	job, _ = ctx.Value(handlerctx.JobKey{}).(*Job)
+	return job, job != nil
 }
 
 // Draining returns a channel that is closed when the worker begins to shut down. From then on the worker claims nothing

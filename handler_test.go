@@ -17,7 +17,7 @@ import (
 // Not parallel: it measures.
 func TestFromContext(t *testing.T) {
 	job := &signalbox.Job{ID: "7", Queue: "mail"}
-	ctx, cancel := context.WithCancel(&signalbox.DeliveryContext{Context: t.Context(), Job: job})
+	ctx, cancel := context.WithCancel(signalbox.NewContext(t.Context(), job))
 	defer cancel()
 	if got, ok := signalbox.FromContext(ctx); !ok || got != job {
 		t.Errorf("%v, %v", got, ok)
@@ -27,7 +27,7 @@ func TestFromContext(t *testing.T) {
 	}
 	for name, ctx := range map[string]context.Context{
 		"no delivery":              t.Context(),
-		"a delivery without a job": &signalbox.DeliveryContext{Context: t.Context()},
+		"a delivery without a job": signalbox.NewContext(t.Context(), nil),
 	} {
 		if got, ok := signalbox.FromContext(ctx); ok || got != nil {
 			t.Errorf("%s: %v, %v", name, got, ok)

@@ -77,6 +77,22 @@ func TestLastAttempt(t *testing.T) {
 	}
 }
 
+// origin says where a call comes from.
+func origin(ctx context.Context) string {
+	job, ok := signalbox.FromContext(ctx)
+	if !ok {
+		return "no job"
+	}
+	return fmt.Sprintf("job %s of queue %s", job.ID, job.Queue)
+}
+
+func TestOrigin(t *testing.T) {
+	ctx := signalbox.NewContext(t.Context(), &signalbox.Job{ID: "7", Queue: "mail"})
+	if got := origin(ctx); got != "job 7 of queue mail" {
+		t.Error(got)
+	}
+}
+
 func TestDeath(t *testing.T) {
 	jobs := signalboxtest.New(t)
 	var dead []string

@@ -16,8 +16,8 @@ import (
 // A delivery is one try of this worker to run a job. It has the job, its lease, the context of its handlers, its slot and its times.
 // It begins when a claim returns the job. It ends when Redis has answered its settlement.
 type delivery struct {
-	signalbox.DeliveryContext               // the context of the handlers
-	own                       lease.Context // the context that ends when the session ends, or this delivery alone
+	context.Context               // own
+	own             lease.Context // the context that ends when the session ends, or this delivery alone
 
 	claimed  store.Delivery // its job belongs to the handlers, which may change it
 	id, kind string         // copies of the job's that nobody changes; token too
@@ -47,7 +47,6 @@ func (d *delivery) begin(s *session, sl *slot, claimed store.Delivery, at time.T
 	d.own.Begin(s.validity.Context())
 	d.Context = &d.own
 	d.claimed = claimed
-	d.Job = claimed.Job
 	d.id, d.kind, d.token = claimed.Job.ID, claimed.Job.Kind, claimed.Job.Token
 	d.session, d.slot, d.started, d.crashes = s, sl, at, claimed.Job.Crashes
 }
@@ -56,7 +55,7 @@ func (d *delivery) begin(s *session, sl *slot, claimed store.Delivery, at time.T
 type deliveryKey struct{}
 
 // Value returns the delivery for its own key, and for those of the handler's lease and the log of its locks. For telemetry's key it
-// returns the data for traces, and for that of the end what waits for it.
+// returns the data for traces, for that of the end what waits for it, and for that of the job the job.
 func (d *delivery) Value(key any) any {
 	switch key.(type) {
 	case deliveryKey, lease.ContextKey, telemetry.LockLogKey:
@@ -68,8 +67,10 @@ func (d *delivery) Value(key any) any {
 		return &d.watch.Delivery
 	case handlerctx.EndKey:
 		return &d.ends
+	case handlerctx.JobKey:
+		return d.claimed.Job
 	}
-	return d.DeliveryContext.Value(key)
+	return d.Context.Value(key)
 }
 
 // Key, Token and Until implement [lock.Lease] for the handlers.

@@ -13,6 +13,9 @@ type (
 	holdKey     struct{}
 )
 
+// JobKey is the context key for the *signalbox.Job of a delivery.
+type JobKey struct{}
+
 // WithDraining returns a context for which [Draining] returns done.
 func WithDraining(ctx context.Context, done <-chan struct{}) context.Context {
 	return context.WithValue(ctx, drainingKey{}, done)

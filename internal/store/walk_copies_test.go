@@ -69,7 +69,7 @@ func (w *copyWalk) work(q *rig) {
 // effect has the effect of the job from, in a handler of it or of a copy of it.
 func (w *copyWalk) effect(job *signalbox.Job, from string) {
 	w.t.Helper()
-	err := fence.Pgx(&w.effects).Once(&signalbox.DeliveryContext{Context: bg, Job: job}, "debit", func() error {
+	err := fence.Pgx(&w.effects).Once(signalbox.NewContext(bg, job), "debit", func() error {
 		w.note("%s has its effect", job.ID)
 		w.had[from]++
 		return nil

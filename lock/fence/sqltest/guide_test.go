@@ -174,7 +174,7 @@ func TestGuide(t *testing.T) {
 	}
 	defer b.pgpool.Close()
 	job := &signalbox.Job{ID: "7", Queue: "bank", EnqueuedAt: time.Now()}
-	ctx := &signalbox.DeliveryContext{Context: under(5), Job: job}
+	ctx := signalbox.NewContext(under(5), job)
 	for range 2 {
 		receipt, err := b.charge(ctx, job, Transfer{7, 8, 100})
 		if err := errors.Join(err, b.transfer(ctx, job, Transfer{7, 8, 100}), b.interest(ctx, job, Interest{7}), b.native(ctx), b.sweep(ctx)); err != nil || receipt != "charge-1" {
@@ -184,7 +184,7 @@ func TestGuide(t *testing.T) {
 	if n := d.number(t, "SELECT balance FROM accounts WHERE id = 7") + d.number(t, "SELECT count(*) FROM bookings"); n != 909+1 {
 		t.Errorf("it makes %d", n)
 	}
-	if err := b.interest(&signalbox.DeliveryContext{Context: under(4), Job: job}, job, Interest{7}); !errors.Is(err, fence.ErrStale) {
+	if err := b.interest(signalbox.NewContext(under(4), job), job, Interest{7}); !errors.Is(err, fence.ErrStale) {
 		t.Errorf("a superseded holder: %v", err)
 	}
 }

@@ -21,7 +21,7 @@ func TestOnce(t *testing.T) {
 		job := func(change func(*signalbox.Job)) context.Context {
 			j := &signalbox.Job{ID: "7", Queue: "mail", Incarnation: 1, EnqueuedAt: time.Now(), Token: 3}
 			change(j)
-			return &signalbox.DeliveryContext{Context: t.Context(), Job: j}
+			return signalbox.NewContext(t.Context(), j)
 		}
 		first := job(func(*signalbox.Job) {})
 		deliver := func(ctx context.Context, step string, result string) (string, error) {
@@ -150,7 +150,7 @@ func TestOnceFails(t *testing.T) {
 			"no key":        effect("", time.Now()),
 			"a long key":    effect(strings.Repeat("k", 641), time.Now()),
 			"a space":       effect("a b", time.Now()),
-			"not enqueued":  &signalbox.DeliveryContext{Context: t.Context(), Job: &signalbox.Job{ID: "7", Queue: "mail"}},
+			"not enqueued":  signalbox.NewContext(t.Context(), &signalbox.Job{ID: "7", Queue: "mail"}),
 			"in no queue":   fence.WithEffect(t.Context(), fence.Effect{Namespace: "a b", Key: "e", Born: time.Now()}),
 			"the long step": context.WithValue(effect("e", time.Now()), stepKey{}, strings.Repeat("s", 129)),
 			"the step":      context.WithValue(effect("e", time.Now()), stepKey{}, ""),
