@@ -1,8 +1,10 @@
 package store
 
 import (
+	"fmt"
 	"maps"
 	"reflect"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -108,6 +110,100 @@ func TestChapters(t *testing.T) {
 			t.Errorf("chapter %s: %d passages are read, and %d are there", chapter, found, declared)
 		}
 	}
+}
+
+// The scripts are written in the Lua that eachWord and passagesOf read.
+func TestPlainLua(t *testing.T) {
+	t.Parallel()
+	for _, chapter := range chapters {
+		for _, odd := range oddities(t, "chapters/"+chapter, read("chapters/"+chapter)) {
+			t.Error(odd)
+		}
+	}
+	for _, name := range luaFiles(t, "scripts") {
+		for _, odd := range oddities(t, name, read(name)) {
+			t.Error(odd)
+		}
+	}
+	inner := passages()[len(passages())-1].name
+	for lua, want := range map[string]string{
+		"local a = 'x \\' \"'\n-- \"b\"\nlocal c = #{1, 2}":             "",
+		"local a =\n  \"JOBS\"":                                         "x.lua:2: a string in double quotes",
+		"local a = [[JOBS]]":                                            "x.lua:1: a long bracket",
+		"local a = 1 --[[JOBS\n]]":                                      "x.lua:1: a long bracket",
+		"local a = t[t[1]]":                                             "",
+		"local a = 1 local b = 2":                                       "x.lua:1: two statements",
+		"if a then\n  a = 1 b = 2\nend":                                 "x.lua:2: two statements",
+		"local function f()\n  local function " + inner + "() end\nend": "x.lua:2: " + inner + " is a function of a chapter, too",
+		"local function f(" + inner + ") end":                           "x.lua:1: " + inner + " is a function of a chapter, too",
+	} {
+		if got := strings.Join(oddities(t, "x", lua), "; "); got != want {
+			t.Errorf("%s: %q, want %q", lua, got, want)
+		}
+	}
+}
+
+// oddities returns what the pickers of functions would misread in a script or chapter: strings that aren't in single quotes, two statements in a line, and a
+// local with the name of a function of a chapter.
+func oddities(t *testing.T, file, text string) (odd []string) {
+	t.Helper()
+	say := func(line int, what string) { odd = append(odd, fmt.Sprintf("%s.lua:%d: %s", file, line, what)) }
+	code := regexp.MustCompile(`'(?:\\.|[^'\\\n])*'|--[^\[\n][^\n]*|--\n`).ReplaceAllString(text, "''")
+	for i, line := range strings.Split(code, "\n") {
+		if strings.Contains(line, `"`) {
+			say(i+1, "a string in double quotes")
+		}
+		if regexp.MustCompile(`(^|[=(,{ -])\[=*\[`).MatchString(line) {
+			say(i+1, "a long bracket")
+		}
+	}
+	chunk := parsed(t, file, text)
+	outer := make(map[string]bool) // the file's own functions
+	for _, stmt := range chunk {
+		if l, ok := stmt.(*ast.LocalAssignStmt); ok && strings.HasPrefix(file, "chapters/") {
+			outer[l.Names[0]] = true
+		}
+	}
+	own := func(line int, depth int, names ...string) {
+		for _, name := range names {
+			if defined(name) && !(depth == 0 && outer[name]) {
+				say(line, name+" is a function of a chapter, too")
+			}
+		}
+	}
+	var look func(block []ast.Stmt, depth int)
+	look = func(block []ast.Stmt, depth int) {
+		for i, stmt := range block {
+			if i > 0 && block[i-1].Line() == stmt.Line() {
+				say(stmt.Line(), "two statements")
+			}
+			walkLua(reflect.ValueOf(stmt), func(node any) bool {
+				switch n := node.(type) {
+				case *ast.LocalAssignStmt:
+					own(n.Line(), depth, n.Names...)
+				case *ast.FunctionExpr:
+					own(n.Line(), depth+1, n.ParList.Names...)
+					look(n.Stmts, depth+1)
+					return false
+				case *ast.NumberForStmt:
+					own(n.Line(), depth, n.Name)
+					look(n.Stmts, depth+1)
+					return false
+				case *ast.GenericForStmt:
+					own(n.Line(), depth, n.Names...)
+					look(n.Stmts, depth+1)
+					return false
+				case *ast.IfStmt:
+					look(n.Then, depth+1)
+					look(n.Else, depth+1)
+					return false
+				}
+				return true
+			})
+		}
+	}
+	look(chunk, 0)
+	return odd
 }
 
 // What is read at once is short: a chapter, a function, a transition, and what Redis gets.
