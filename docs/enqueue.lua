@@ -747,17 +747,17 @@ entries_of_call = function(names, overlaps, reckoned, reckons)
     end
   end
 
-  function cron.judge(tick, us)
-    local name, reckoned = tick.name, cron.reckoned
+  function cron.judge(entry, us)
+    local name, reckoned = entry.name, cron.reckoned
     local mark, plan = cron.marks[name], cron.plans[name]
     local ahead = cron.reckons and mark > reckoned + 10000000
     if us > reckoned then
       return 'e', ahead
-    elseif tick.plan and plan and tick.plan ~= plan then
+    elseif entry.plan and plan and entry.plan ~= plan then
       return 'x', ahead
     elseif us <= mark and not ahead then
       return 't', ahead
-    elseif us < reckoned - 5000000 and not (tick.plan and plan and us > cron.since[name] and us >= reckoned - tick.late) then
+    elseif us < reckoned - 5000000 and not (entry.plan and plan and us > cron.since[name] and us >= reckoned - entry.late) then
       return 'l', ahead
     end
     cron.marks[name] = us
@@ -772,24 +772,24 @@ entries_of_call = function(names, overlaps, reckoned, reckons)
       or redis.call('ZSCORE', KEYS[3], (made.record or seldom('record')).later_class(string.sub(record, 2, 2)) .. id)
   end
 
-  function cron.judge_overlap(ended, seen, tick, id, group, new)
+  function cron.judge_overlap(ended, seen, entry, id, group, new)
     local live, stays_out = {}, false
-    for other in string.gmatch(cron.jobs[tick.name], '[!-z|~]+') do
+    for other in string.gmatch(cron.jobs[entry.name], '[!-z|~]+') do
       local gone = not seen[other] and redis.call('HEXISTS', KEYS[2], other) == 0
       for _, state in pairs(ended) do
         gone = gone or redis.call('ZSCORE', state.set, other)
       end
       if not gone then
         live[#live + 1] = other
-        stays_out = stays_out or tick.overlap == 's' or tick.overlap == 'q' and (seen[other] or keeps_turn(other, group))
+        stays_out = stays_out or entry.overlap == 's' or entry.overlap == 'q' and (seen[other] or keeps_turn(other, group))
       end
     end
     if stays_out then
       return 'o'
     elseif new then
       table.insert(live, 1, id)
-      cron.jobs[tick.name] = table.concat(live, ' ', 1, math.min(#live, 8))
-      cron.marked = (made.record or seldom('record')).appended(cron.marked, 'jobs ' .. tick.name, cron.jobs[tick.name])
+      cron.jobs[entry.name] = table.concat(live, ' ', 1, math.min(#live, 8))
+      cron.marked = (made.record or seldom('record')).appended(cron.marked, 'jobs ' .. entry.name, cron.jobs[entry.name])
     end
   end
 
@@ -1072,7 +1072,7 @@ read_entry = function(request, detail, name, plan, late, overlap, run)
   if not name or #name > 200 or overlap == 'q' and string.sub(detail.group or '', 1, 1) ~= 's' then
     return false
   end
-  detail.tick = {name = name, plan = plan ~= '' and plan, late = tonumber(late), overlap = overlap ~= '' and overlap, run = run}
+  detail.entry = {name = name, plan = plan ~= '' and plan, late = tonumber(late), overlap = overlap ~= '' and overlap, run = run}
   request.entries, request.overlaps = request.entries or {}, request.overlaps or overlap ~= ''
   request.entries[#request.entries + 1] = name
   return true
@@ -1207,7 +1207,7 @@ put_job = function(request, intake, special, j, detail, us, later)
   end
 end,
 admit = function(request, found, intake, special, j, detail, full)
-  local id, now, ticks, us = request.ids[j], intake.now, detail.tick and not detail.tick.run, detail.us
+  local id, now, ticks, us = request.ids[j], intake.now, detail.entry and not detail.entry.run, detail.us
   local outcome, old = intake.seen[id], nil
   if not outcome and found.present[j] then
     outcome, old = made.judging.judge_present(special, id, not detail.cautious and not ticks)
@@ -1251,17 +1251,17 @@ details_of = function(request, j)
 end,
 judge_other = function(request, found, intake, special, j)
   local detail = made.judging.details_of(request, j)
-  local tick, outcome, ahead = detail.tick, nil, false
-  local ticks = tick and not tick.run
+  local entry, outcome, ahead = detail.entry, nil, false
+  local ticks = entry and not entry.run
   local full = intake.fresh >= found.room and not ticks -- a tick is never refused
   if ticks then
-    outcome, ahead = special.cron.judge(tick, detail.us)
-  elseif tick and full and not found.present[j] then
+    outcome, ahead = special.cron.judge(entry, detail.us)
+  elseif entry and full and not found.present[j] then
     outcome = 'n'
   end
-  if not outcome and tick and tick.overlap then
+  if not outcome and entry and entry.overlap then
     local id = request.ids[j]
-    outcome = special.cron.judge_overlap(made.judging.ended_states(special), intake.seen, tick, id, detail.group, not found.present[j] and not intake.seen[id])
+    outcome = special.cron.judge_overlap(made.judging.ended_states(special), intake.seen, entry, id, detail.group, not found.present[j] and not intake.seen[id])
   end
   if not outcome then
     outcome = made.judging.admit(request, found, intake, special, j, detail, full)

@@ -43,17 +43,17 @@ local function entries_of_call(names, overlaps, reckoned, reckons)
   -- Returns the outcome for a tick whose job is not to be put in, or nil if nobody enqueued the tick before; and whether the last tick of its entry is ahead by
   -- so much that it is ignored. Such a tick becomes the last one of its entry, also if the entry is paused: then the outcome is 'p'. A tick that is to be
   -- made up for must be of the plan in force, and come after that began.
-  function cron.judge(tick, us)
-    local name, reckoned = tick.name, cron.reckoned
+  function cron.judge(entry, us)
+    local name, reckoned = entry.name, cron.reckoned
     local mark, plan = cron.marks[name], cron.plans[name]
     local ahead = cron.reckons and mark > reckoned + 10000000
     if us > reckoned then
       return 'e', ahead
-    elseif tick.plan and plan and tick.plan ~= plan then
+    elseif entry.plan and plan and entry.plan ~= plan then
       return 'x', ahead
     elseif us <= mark and not ahead then
       return 't', ahead
-    elseif us < reckoned - 5000000 and not (tick.plan and plan and us > cron.since[name] and us >= reckoned - tick.late) then
+    elseif us < reckoned - 5000000 and not (entry.plan and plan and us > cron.since[name] and us >= reckoned - entry.late) then
       return 'l', ahead
     end
     cron.marks[name] = us
@@ -73,24 +73,24 @@ local function entries_of_call(names, overlaps, reckoned, reckons)
   -- Returns 'o' if a job of an entry is left out by the entry's policy for jobs that overlap, as others of the entry are live: with 's' if any is, with 'q'
   -- if one keeps the turn of the job's group. Else returns nil, and the job stands in front of those that are live, at most eight in all, if it is new.
   -- ended is what terminal_states returns, seen has the jobs that the call puts in.
-  function cron.judge_overlap(ended, seen, tick, id, group, new)
+  function cron.judge_overlap(ended, seen, entry, id, group, new)
     local live, stays_out = {}, false
-    for other in string.gmatch(cron.jobs[tick.name], '[!-z|~]+') do
+    for other in string.gmatch(cron.jobs[entry.name], '[!-z|~]+') do
       local gone = not seen[other] and redis.call('HEXISTS', JOBS, other) == 0
       for _, state in pairs(ended) do
         gone = gone or redis.call('ZSCORE', state.set, other)
       end
       if not gone then
         live[#live + 1] = other
-        stays_out = stays_out or tick.overlap == 's' or tick.overlap == 'q' and (seen[other] or keeps_turn(other, group))
+        stays_out = stays_out or entry.overlap == 's' or entry.overlap == 'q' and (seen[other] or keeps_turn(other, group))
       end
     end
     if stays_out then
       return 'o'
     elseif new then
       table.insert(live, 1, id)
-      cron.jobs[tick.name] = table.concat(live, ' ', 1, math.min(#live, 8))
-      cron.marked = appended(cron.marked, 'jobs ' .. tick.name, cron.jobs[tick.name])
+      cron.jobs[entry.name] = table.concat(live, ' ', 1, math.min(#live, 8))
+      cron.marked = appended(cron.marked, 'jobs ' .. entry.name, cron.jobs[entry.name])
     end
   end
 

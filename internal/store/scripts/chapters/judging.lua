@@ -61,7 +61,7 @@ end
 
 -- Puts a job in, unless its ID or its unique key keeps it out, or full says that there is no room for it. Returns the outcome.
 local function admit(request, found, intake, special, j, detail, full)
-  local id, now, ticks, us = request.ids[j], intake.now, detail.tick and not detail.tick.run, detail.us
+  local id, now, ticks, us = request.ids[j], intake.now, detail.entry and not detail.entry.run, detail.us
   local outcome, old = intake.seen[id], nil
   if not outcome and found.present[j] then
     outcome, old = judge_present(special, id, not detail.cautious and not ticks)
@@ -109,17 +109,17 @@ end
 -- Finds the outcome for job j, of any kind, and puts it in if the outcome says so.
 local function judge_other(request, found, intake, special, j)
   local detail = details_of(request, j)
-  local tick, outcome, ahead = detail.tick, nil, false
-  local ticks = tick and not tick.run
+  local entry, outcome, ahead = detail.entry, nil, false
+  local ticks = entry and not entry.run
   local full = intake.fresh >= found.room and not ticks -- a tick is never refused
   if ticks then
-    outcome, ahead = special.cron.judge(tick, detail.us)
-  elseif tick and full and not found.present[j] then
+    outcome, ahead = special.cron.judge(entry, detail.us)
+  elseif entry and full and not found.present[j] then
     outcome = 'n'
   end
-  if not outcome and tick and tick.overlap then
+  if not outcome and entry and entry.overlap then
     local id = request.ids[j]
-    outcome = special.cron.judge_overlap(ended_states(special), intake.seen, tick, id, detail.group, not found.present[j] and not intake.seen[id])
+    outcome = special.cron.judge_overlap(ended_states(special), intake.seen, entry, id, detail.group, not found.present[j] and not intake.seen[id])
   end
   if not outcome then
     outcome = admit(request, found, intake, special, j, detail, full)

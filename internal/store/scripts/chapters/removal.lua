@@ -30,7 +30,7 @@ local function sessions_against(reasons, now)
   end
 end
 
--- Adds what there is of the past but for cron entries: without it something would happen again. token is the last one that was granted.
+-- Adds what the queue knows of the past, but for cron entries: without that something would happen again. token is the last one that was granted.
 local function past_against(reasons, now, token)
   local reported = redis.call('HLEN', OUTBOXES)
   if reported > 0 then

@@ -1,6 +1,6 @@
 -- What a call asks for that puts jobs in which aren't plain, and what it needs of the queue: its arguments, read and checked. See read_request.
 
--- Begins the details of a job:
+-- Returns the details of a job of the call, of which the caller fills in what the job has:
 --   cautious: whether it must never replace another job
 --   version: that of its record
 --   update: false, or how late after its enqueue (us) a job is due at most that has the unique key, waits for its start, and is to get what this one has
@@ -9,7 +9,7 @@
 --   scope, key: of its unique key, as unique_part returns them; false if it has none
 --   window: of that key, nil if it has none
 --   us: when it is due; false if that is now
---   tick: what read_entry notes; nil if it is of no cron entry
+--   entry: what read_entry notes; nil if it is of no cron entry
 local function new_details(cautious, version, update)
   return { -- with the fields that many have, so that Lua makes room for these once: it makes it for 8, or for 16
     cautious = cautious, version = version, update = update, extras = false, group = false, scope = false, key = false, us = false,
@@ -98,7 +98,7 @@ local function read_entry(request, detail, name, plan, late, overlap, run)
   if not name or #name > 200 or overlap == 'q' and string.sub(detail.group or '', 1, 1) ~= 's' then
     return false
   end
-  detail.tick = {name = name, plan = plan ~= '' and plan, late = tonumber(late), overlap = overlap ~= '' and overlap, run = run}
+  detail.entry = {name = name, plan = plan ~= '' and plan, late = tonumber(late), overlap = overlap ~= '' and overlap, run = run}
   request.entries, request.overlaps = request.entries or {}, request.overlaps or overlap ~= ''
   request.entries[#request.entries + 1] = name
   return true
