@@ -45,6 +45,72 @@ func sendReceipt(ctx context.Context, _ *signalbox.Job, in Receipt) error {
 	return err // nil completes the job; any other error is a failed attempt
 }
 
+// A Visit is a row of a table.
+type Visit struct {
+	User int    `json:"user"`
+	Page string `json:"page"`
+}
+
+func (Visit) Kind() string { return "visit" }
+
+var visits table
+
+type table struct{}
+
+func (table) insert(_ context.Context, rows []Visit) error {
+	fmt.Println("rows:", len(rows))
+	return nil
+}
+
+func writeVisits(ctx context.Context, jobs []*worker.Each[Visit]) error {
+	var rows []Visit
+	for _, e := range jobs {
+		if e.Args.User == 0 {
+			e.Return(signalbox.Cancel(errNoSuchPerson)) // the outcome of this job alone
+			continue
+		}
+		rows = append(rows, e.Args)
+	}
+	return visits.insert(ctx, rows) // the outcome of all others
+}
+
+// Many jobs are written by one statement.
+func Example_many() {
+	onRedis(func(ctx context.Context, rdb *redis.Client) error {
+		s, err := scheduler.New(rdb, scheduler.Config{Logger: quiet})
+		if err != nil {
+			return err
+		}
+		for _, user := range []int{1, 0, 2} {
+			if _, err := s.Enqueue(ctx, Visit{User: user, Page: "/"}); err != nil {
+				return err
+			}
+		}
+		ctx, stop := context.WithCancel(ctx)
+		defer stop()
+		w, err := worker.New(rdb, worker.Config{Logger: quiet})
+		if err != nil {
+			return err
+		}
+		ended := make(chan bool, 3)
+		w.Use(func(next signalbox.Handler) signalbox.Handler {
+			return signalbox.HandlerFunc(func(ctx context.Context, job *signalbox.Job) error {
+				signalbox.OnSettled(ctx, func(signalbox.Settled) { ended <- true })
+				return next.Handle(ctx, job)
+			})
+		})
+		worker.HandleMany(w, writeVisits, worker.UpTo(3, time.Minute))
+		go func() {
+			for range 3 {
+				<-ended
+			}
+			stop()
+		}()
+		return w.Run(ctx)
+	})
+	// Output: rows: 2
+}
+
 // A handler that takes long saves what it has when its worker drains.
 func Example_draining() {
 	onRedis(func(ctx context.Context, rdb *redis.Client) error {

@@ -97,15 +97,19 @@ func (d *dispatch) callable() bool {
 	if d.probe && d.open {
 		return true
 	}
-	most := d.slots.size
-	if d.bound != nil {
-		most = min(most, d.bound.most)
-	}
 	n := d.unsent
 	if d.hungry() {
 		n = max(n, d.claimable())
 	}
-	return n > 0 && (d.calls == 0 || n >= (most+3)/4)
+	return n > 0 && (d.calls == 0 || n >= (d.widest()+3)/4)
+}
+
+// widest returns how many deliveries the queue can have at a time.
+func (d *dispatch) widest() int {
+	if d.bound != nil {
+		return min(d.slots.size, d.bound.most)
+	}
+	return d.slots.size
 }
 
 // hungry reports whether there may be work for a free slot.

@@ -368,3 +368,37 @@ func ExampleHandle_validate() {
 	})
 	// Output: scheduler: enqueue: signalbox: invalid args of kind transfer: a transfer needs an account and an amount above 0
 }
+
+// Many jobs are written by one statement. Each has an outcome of its own.
+func ExampleHandleMany() {
+	onRedis(func(ctx context.Context, rdb *redis.Client) error {
+		ctx, stop := context.WithCancel(ctx)
+		defer stop()
+		w, err := worker.New(rdb, worker.Config{Queues: worker.Queues{"mail": {Concurrency: 10}}, Logger: quiet})
+		if err != nil {
+			return err
+		}
+		worker.HandleMany(w, func(_ context.Context, jobs []*worker.Each[Welcome]) error {
+			for _, e := range jobs {
+				if e.Args.UserID == 0 {
+					e.Return(signalbox.Cancel(errors.New("no such user"))) // this one alone
+				}
+			}
+			fmt.Println("one call for", len(jobs), "jobs")
+			stop()
+			return nil // completes the others; an error would be a failed attempt of each
+		}, worker.UpTo(3, time.Minute))
+
+		s, err := scheduler.New(rdb, scheduler.Config{})
+		if err != nil {
+			return err
+		}
+		for _, user := range []int{42, 0, 43} {
+			if _, err := s.Enqueue(ctx, Welcome{UserID: user}, scheduler.Queue("mail")); err != nil {
+				return err
+			}
+		}
+		return w.Run(ctx)
+	})
+	// Output: one call for 3 jobs
+}

@@ -26,6 +26,7 @@ type kind struct {
 	retryAll   bool         // an error with RetryAfter holds back other jobs
 	whenStuck  *StuckPolicy // nil: the worker's
 	strict     bool         // refuse fields that the arguments' type doesn't have
+	many       *many        // of HandleMany
 
 	chain signalbox.Handler // the handler inside all middleware, since Run
 }
@@ -72,13 +73,23 @@ func Handle[T signalbox.Args](w *Worker, fn func(ctx context.Context, job *signa
 	}
 	h := newTyped(fn)
 	k := w.register(kindOf[T](), h, opts)
+	k.mustBeOne()
 	h.strict, h.codecs = k.strict || w.cfg.Strict, w.codecs
+}
+
+// mustBeOne panics if UpTo was given to another than HandleMany.
+func (k *kind) mustBeOne() {
+	if k.many != nil {
+		panic("worker: Handle with UpTo for kind " + k.name + "; it is for HandleMany")
+	}
 }
 
 // HandleKind registers a handler that reads the payload by itself. It panics as [Handle] does. A
 // [*signalbox.PayloadError] that it returns is treated as one of Handle.
 func (w *Worker) HandleKind(name string, h signalbox.Handler, opts ...Option) {
-	if k := w.register(name, h, opts); k.strict {
+	k := w.register(name, h, opts)
+	k.mustBeOne()
+	if k.strict {
 		panic("worker: HandleKind with Strict for kind " + name + "; its handler reads the payload by itself")
 	}
 }
@@ -103,6 +114,9 @@ func (w *Worker) register(name string, h signalbox.Handler, opts []Option) *kind
 	}
 	if k.timeout < 0 {
 		panic(fmt.Sprintf("worker: Handle with a timeout of %v for kind %s; 0 or more is allowed", k.timeout, name))
+	}
+	if k.many != nil {
+		k.many.validate(name)
 	}
 	if k.retryFor < 0 {
 		panic(fmt.Sprintf("worker: Handle with RetryFor(%v) for kind %s; 0 or more is allowed", k.retryFor, name))

@@ -131,6 +131,12 @@ func (d *DeliverySpans) StartHandle(ctx context.Context) (context.Context, trace
 	return d.m.tracer.Start(ctx, nameHandle+" "+d.job.Kind, internal, attributes(d.kv[kvOperation:d.end]))
 }
 
+// StartMany starts the span of a call that handles n jobs of one kind. It is a root, linked with the handlers' spans of its deliveries.
+func (m *Messaging) StartMany(ctx context.Context, queue, kind string, n int, links []trace.Link) (context.Context, trace.Span) {
+	kv := append(m.operation(opProcess, semconv.MessagingOperationTypeProcess, queue, 1), semconv.MessagingBatchMessageCount(n), jobKind.String(clean(kind)))
+	return m.tracer.Start(ctx, nameHandleMany+" "+kind, internal, attributes(kv), trace.WithLinks(links...), trace.WithNewRoot())
+}
+
 // StartSettle starts the span of the settlement, with began as its start time. It is a child of the process span. asked
 // is the signalbox.Outcome that Redis is asked for. next is when the job runs again. It is zero if the job doesn't, or
 // runs again at once.

@@ -21,12 +21,13 @@ const system = "signalbox"
 // Names of spans. The name of a messaging operation is followed by the queue, and the name of a handler by
 // the job's kind. Both have few values.
 const (
-	opEnqueue   = "enqueue"
-	opCreate    = "create"
-	opProcess   = "process"
-	opReclaim   = "reclaim"
-	nameHandle  = "handle"
-	nameAcquire = "lock acquire"
+	opEnqueue      = "enqueue"
+	opCreate       = "create"
+	opProcess      = "process"
+	opReclaim      = "reclaim"
+	nameHandle     = "handle"
+	nameHandleMany = "handle many"
+	nameAcquire    = "lock acquire"
 )
 
 // Signalbox's own attributes.
