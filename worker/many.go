@@ -5,7 +5,9 @@ import (
 	"fmt"
 	"runtime/debug"
 	"runtime/pprof"
+	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"go.opentelemetry.io/otel/trace"
@@ -31,7 +33,8 @@ type Each[T signalbox.Args] struct {
 func (e *Each[T]) Context() context.Context { return e.ctx }
 
 // Return ends this delivery with err, as if a handler of its own had returned it: nil completes the job, and so on. It does so at once: the
-// others may take longer. Only the first call counts. It may be called by any goroutine, also when the function has returned; then it does nothing.
+// others may take longer. The last job of a call ends with the function, which has a slot as long as it runs. Only the first Return of a job counts. It may be called
+// by any goroutine, also when the function has returned; then it does nothing.
 func (e *Each[T]) Return(err error) {
 	e.once.Do(func() {
 		e.err = err
@@ -101,13 +104,17 @@ type gatherer[T signalbox.Args] struct {
 	calls map[*queue]*shared[T] // that have not begun
 }
 
-// A shared is one call of the function. It begins once; from then on jobs doesn't change, and its goroutine ends with the function.
+// A shared is one call of the function. It begins once; from then on jobs doesn't change. Its goroutine ends with the function, and the last of its deliveries that has
+// an outcome waits for that: so a worker's Run doesn't return before.
 type shared[T signalbox.Args] struct {
 	queue *queue // nil if no worker calls the handler
 	kind  string
 	jobs  []*Each[T]
 	timer *time.Timer
 	begun bool
+	over  chan struct{} // closed when the function has ended
+
+	left atomic.Int32 // deliveries of the call that have not ended
 }
 
 // handle is the handler of one delivery.
@@ -119,6 +126,9 @@ func (g *gatherer[T]) handle(ctx context.Context, job *signalbox.Job, args T) er
 	for {
 		select {
 		case <-e.done:
+			if c.left.Add(-1) == 0 {
+				<-c.over
+			}
 			if d != nil && d.slot != nil {
 				d.slot.goroutine.Store(goroutineID())
 			}
@@ -149,7 +159,7 @@ func (g *gatherer[T]) join(e *Each[T], d *delivery) *shared[T] {
 	defer g.mu.Unlock()
 	c := g.calls[q]
 	if c == nil {
-		c = &shared[T]{queue: q, kind: e.Job.Kind}
+		c = &shared[T]{queue: q, kind: e.Job.Kind, over: make(chan struct{})}
 		c.timer = time.AfterFunc(g.gather, func() { g.begin(c) })
 		g.calls[q] = c
 	}
@@ -169,10 +179,22 @@ func (g *gatherer[T]) begin(c *shared[T]) {
 
 // run is begin; mu is held.
 func (g *gatherer[T]) run(c *shared[T]) {
-	if c.begun || len(c.jobs) == 0 {
+	if c.begun {
 		return
 	}
 	g.close(c)
+	c.left.Store(int32(len(c.jobs)))
+	c.jobs = slices.DeleteFunc(c.jobs, func(e *Each[T]) bool { // each is about to leave
+		if e.ctx.Err() == nil {
+			return false
+		}
+		e.Return(context.Cause(e.ctx))
+		return true
+	})
+	if len(c.jobs) == 0 {
+		close(c.over)
+		return
+	}
 	go c.make(g.fn)
 }
 
@@ -190,12 +212,7 @@ func (g *gatherer[T]) leave(c *shared[T], e *Each[T]) bool {
 	if c.begun {
 		return false
 	}
-	for i := range c.jobs {
-		if c.jobs[i] == e {
-			c.jobs = append(c.jobs[:i], c.jobs[i+1:]...)
-			break
-		}
-	}
+	c.jobs = slices.DeleteFunc(c.jobs, func(other *Each[T]) bool { return other == e })
 	if len(c.jobs) == 0 {
 		g.close(c)
 	}
@@ -217,8 +234,9 @@ func (c *shared[T]) make(fn func(context.Context, []*Each[T]) error) {
 		for _, e := range c.jobs {
 			e.Return(err)
 		}
+		close(c.over)
 	}()
-	err = fn(ctx, append([]*Each[T](nil), c.jobs...)) // a copy: fn may sort it
+	err = fn(ctx, slices.Clone(c.jobs)) // fn may sort it
 }
 
 // context returns the context of the call. It ends, with the cause of the last one, when those of all its deliveries have ended.

@@ -168,6 +168,49 @@ func TestReturnAtOnce(t *testing.T) {
 	})
 }
 
+// The last job of a call ends with the function, so that a worker's Run waits for that.
+func TestLastOfMany(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		over := false
+		g := newGatherer(2, time.Second, func(_ context.Context, jobs []*Each[tree]) error {
+			for _, e := range jobs {
+				e.Return(errLeft)
+			}
+			time.Sleep(time.Hour)
+			over = true
+			return nil
+		})
+		begin := time.Now()
+		errs := gather(g, 2, func(int) context.Context { return t.Context() }, at(0))
+		if !over || time.Since(begin) != time.Hour || errs[0] != errLeft || errs[1] != errLeft {
+			t.Errorf("the function is over: %v, after %v, and the outcomes are %v", over, time.Since(begin), errs)
+		}
+	})
+}
+
+// A job whose context has ended when its call begins is not in it, though it has not left yet.
+func TestEndedWhenTheCallBegins(t *testing.T) {
+	t.Parallel()
+	ended, cancel := context.WithCancelCause(t.Context())
+	cancel(errLeft)
+	for _, others := range []int{0, 1} {
+		var in []int
+		g := newGatherer(1+others, time.Minute, func(_ context.Context, jobs []*Each[tree]) error { in = numbers(jobs); return nil })
+		late := &Each[tree]{Job: &signalbox.Job{}, Args: tree{N: 7}, ctx: ended, done: make(chan struct{})}
+		c := g.join(late, nil)
+		for i := range others {
+			if err := g.handle(t.Context(), &signalbox.Job{}, tree{N: i}); err != nil {
+				t.Error(err)
+			}
+		}
+		<-late.done
+		if late.err != errLeft || len(in) != others || slices.Contains(in, 7) || !c.begun {
+			t.Errorf("beside %d others: %v, the call has %v", others, late.err, in)
+		}
+	}
+}
+
 // A job whose context ends before the call isn't in it. One whose context ends later is, and waits for its outcome. The context of the call ends with the last
 // of them.
 func TestContextsOfMany(t *testing.T) {

@@ -79,19 +79,16 @@ func Extras(job *signalbox.Job) (flags byte, extras []byte) {
 
 // WithUnique returns the flags and the extras of a new record with a unique key, too. They have none. The extras are appended to dst.
 func WithUnique(dst []byte, flags byte, extras []byte, u Unique) (byte, []byte) {
-	before := len(extras)
-	if flags&FlagExpires != 0 { // the only part of a new record that stands behind that of the key
-		before -= expiresLen
-	}
+	before := len(extras) - len(behindUnique(flags, extras))
 	return flags | FlagUnique, append(appendUnique(append(dst, extras[:before]...), u), extras[before:]...)
 }
 
 // Shorten takes a time off the time in which the job of a new record has to start, in its extras. 1 µs is left at least: 0 is never.
 func Shorten(flags byte, extras []byte, by time.Duration) {
-	if flags&FlagExpires == 0 || len(extras) < expiresLen || by <= 0 {
+	at := behindUnique(flags, extras)
+	if flags&FlagExpires == 0 || len(at) < expiresLen || by <= 0 {
 		return
 	}
-	at := extras[len(extras)-expiresLen:]
 	us := binary.BigEndian.Uint64(at)
 	binary.BigEndian.PutUint64(at, us-min(uint64(by.Microseconds()), max(us, 1)-1))
 }

@@ -117,3 +117,40 @@ func TestRetainOf(t *testing.T) {
 		t.Errorf("of a corrupt envelope: %v, %v", job.Retain, err)
 	}
 }
+
+// A key, and less time, change nothing of the parts around theirs, also of such as a later release puts behind them.
+func TestChangesOfExtras(t *testing.T) {
+	t.Parallel()
+	hour := "\x00\x00\x00\x00\xd6\x93\xa4\x00"
+	u := Unique{Key: "k a", Scope: UntilEnded}
+	part := string(appendUnique(nil, u))
+	for _, group := range []string{"", "\x02ga"} {
+		for _, retain := range []string{"", hour} {
+			for _, expires := range []string{"", hour} {
+				for _, more := range []string{"", "later"} {
+					flags := bit(group, FlagGroup) | bit(retain, flagRetain) | bit(expires, FlagExpires)
+					all, extras := WithUnique(nil, flags, []byte(group+retain+expires+more), u)
+					if want := group + retain + part + expires + more; all != flags|FlagUnique || string(extras) != want {
+						t.Errorf("%q, %q, %q, %q: flags %d, extras %q, want %q", group, retain, expires, more, all, extras, want)
+					}
+					Shorten(all, extras, time.Minute)
+					less := "\x00\x00\x00\x00\xd3\x00\x1d\x00"
+					if expires == "" {
+						less = ""
+					}
+					if want := group + retain + part + less + more; string(extras) != want {
+						t.Errorf("%q, %q, %q, %q: with less time %q, want %q", group, retain, expires, more, extras, want)
+					}
+				}
+			}
+		}
+	}
+}
+
+// bit returns the flag if the part is there.
+func bit(part string, flag byte) byte {
+	if part == "" {
+		return 0
+	}
+	return flag
+}
