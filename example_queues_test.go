@@ -171,7 +171,7 @@ func Example_maxLength() {
 		}
 
 		cfg := worker.Config{Logger: quiet}
-		cfg.Queues = worker.Queues{"mail": {MaxLength: 100_000}} // a worker seeds it
+		cfg.Queues = worker.Queues{"mail": {MaxLength: 100_000}}
 		if _, err := worker.New(rdb, cfg); err != nil {
 			return err
 		}

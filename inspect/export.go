@@ -65,6 +65,10 @@ func (i *Inspector) Export(ctx context.Context, queue string, w io.Writer, progr
 	for group, l := range own {
 		limitsOf[group] = limitsToFile(l)
 	}
+	applied, err := q.Applied(ctx)
+	if err != nil {
+		return failed(err)
+	}
 	paused, err := i.PausedGroups(ctx, queue)
 	if err != nil {
 		return failed(err)
@@ -77,7 +81,7 @@ func (i *Inspector) Export(ctx context.Context, queue string, w io.Writer, progr
 			settings.Paused, settings.Slots, settings.Retention.Jobs, settings.Retention.Bytes, settings.Retention.Age.Microseconds(),
 			settings.Completed.Jobs, settings.Completed.Bytes, settings.Completed.Age.Microseconds(),
 			settings.Copies, limitsToFile(settings.Limits), limitsToFile(settings.GroupLimits), limitsOf, settings.MaxLength,
-			slices.Sorted(maps.Keys(paused)),
+			slices.Sorted(maps.Keys(paused)), applied.Settings, applied.Groups,
 		},
 	})
 	if err != nil {
@@ -139,6 +143,11 @@ func (i *Inspector) Export(ctx context.Context, queue string, w io.Writer, progr
 // retention returns what the settings of a file keep.
 func (s *fileSettings) retention() signalbox.Retention {
 	return store.RetentionOf(s.KeepJobs, s.KeepBytes, s.KeepMicros)
+}
+
+// applied returns the values of Configs that were applied where the file comes from.
+func (s *fileSettings) applied() store.Applied {
+	return store.Applied{Settings: s.Applied, Groups: s.AppliedOf}
 }
 
 // completed returns what the settings of a file keep of completed jobs.

@@ -51,6 +51,9 @@ type fileSettings struct {
 	MaxLength int `json:"max_length,omitempty"`
 	// PausedGroups are the keys of groups that are paused, serial or not.
 	PausedGroups []string `json:"paused_groups,omitempty"`
+	// Applied are the values of workers' Configs that were applied last, by fields as docs/wire.md has them, and AppliedOf those of single groups, by their names.
+	Applied   map[string]string `json:"applied,omitempty"`
+	AppliedOf map[string]string `json:"applied_of,omitempty"`
 }
 
 // fileLimits are limits. 0 for none, and in those of a single group for what all groups have: it has -1 for none.

@@ -163,7 +163,7 @@ func (im *importer) head(ctx context.Context) error {
 	im.own = head.Queue == im.q.Name() && cmp.Or(head.Namespace, store.DefaultNamespace) == cmp.Or(im.namespace, store.DefaultNamespace)
 	if im.o.Settings {
 		if err := errors.Join(store.ValidateSlots(head.Settings.Slots), store.ValidateRetention(head.Settings.retention()), store.ValidateRetention(head.Settings.completed()),
-			store.ValidateCopies(im.q.Name(), head.Settings.CopyDead), head.Settings.checkLimits()); err != nil {
+			store.ValidateCopies(im.q.Name(), head.Settings.CopyDead), head.Settings.checkLimits(), head.Settings.applied().Validate()); err != nil {
 			return err
 		}
 	}
@@ -183,6 +183,10 @@ func (im *importer) head(ctx context.Context) error {
 		if _, err := im.q.Pause(ctx); err != nil {
 			return err
 		}
+	}
+	// First, so that what follows isn't replaced by a worker that starts meanwhile.
+	if err := im.q.Carry(ctx, head.Settings.applied()); err != nil {
+		return err
 	}
 	if _, err := im.q.SetSlots(ctx, head.Settings.Slots); err != nil {
 		return err

@@ -79,6 +79,9 @@ var ErrNoWorker = errors.New("inspect: no such worker")
 type Config struct {
 	// Namespace is the namespace whose queues are looked at. Default "default".
 	Namespace string
+	// Operator is the name of the person or the program that changes settings, for [Inspector.Changes] and for the log of a worker whose Config replaces what
+	// was set. Of at most 100 bytes; a space, and what isn't ASCII, becomes "_". Default "-".
+	Operator string
 }
 
 // An Inspector looks at the queues of one namespace, and controls them. It is safe for concurrent use.
@@ -599,7 +602,9 @@ func (i *Inspector) tell(ctx context.Context, worker string, do func(q *store.Qu
 	return false, fmt.Errorf("%w: %.200q in namespace %q: %s", ErrNoWorker, worker, i.cfg.Namespace, list(slices.Compact(workers)))
 }
 
-func (i *Inspector) store(queue string) *store.Queue { return store.New(i.rdb, i.cfg.Namespace, queue) }
+func (i *Inspector) store(queue string) *store.Queue {
+	return store.New(i.rdb, i.cfg.Namespace, queue).By(i.cfg.Operator)
+}
 
 // maxNamed bounds the queues, or workers, that an error names.
 const maxNamed = 10

@@ -109,39 +109,37 @@ type Queue struct {
 	// other with it. Below 5 this isolation is lost: a job can be dead because another job killed the worker that both were in. With 1 no job
 	// runs again after a crash.
 	CrashLimit int
-	// Retention is what the queue keeps of its dead and cancelled jobs. A field takes effect only if it has no value in Redis yet:
-	// the first worker's Config, or [inspect.Inspector.SetRetention], sets it. SetRetention changes it later. Default: that of
-	// [signalbox.Retention].
+	// Retention is what the queue keeps of its dead and cancelled jobs. Fields that are 0 have the defaults of [signalbox.Retention].
+	//
+	// This field and those below are settings of the queue, for all its workers. A value that is new is applied when the first worker with it starts. What an operator
+	// sets later, as by [inspect.Inspector.SetRetention], stays until the value here changes. The zero value says nothing: a setting is removed by an operator, not by
+	// leaving it out here. docs/operations.md has all settings in one table.
 	//
 	// [inspect.Inspector.SetRetention]: https://pkg.go.dev/github.com/signalbox-go/signalbox/inspect#Inspector.SetRetention
 	Retention signalbox.Retention
-	// CompletedRetention is what the queue keeps of its completed jobs. It counts only if the queue has no such setting yet: the first worker's Config that
-	// has one sets it. [inspect.Inspector.SetCompletedRetention] changes it later. Fields that are 0 have the defaults of [signalbox.Retention]. Default, all
-	// fields 0: this worker sets nothing. A queue without the setting keeps no completed jobs.
+	// CompletedRetention is what the queue keeps of its completed jobs. [inspect.Inspector.SetCompletedRetention] changes it. Fields that are 0 have the defaults of
+	// [signalbox.Retention]. Default, all fields 0: this worker says nothing. A queue without the setting keeps no completed jobs.
 	//
 	// [inspect.Inspector.SetCompletedRetention]: https://pkg.go.dev/github.com/signalbox-go/signalbox/inspect#Inspector.SetCompletedRetention
 	CompletedRetention signalbox.Retention
-	// CopyDead is another queue of the namespace. Each job that dies is copied to it, and also stays here as a dead job. It counts only if the queue has no
-	// such setting yet: the first worker's Config that has one sets it. [inspect.Inspector.SetCopyDead] changes it later. Default: this worker sets
-	// nothing. In a queue without the setting dead jobs aren't copied. docs/jobs.md says what a copy is.
+	// CopyDead is another queue of the namespace. Each job that dies is copied to it, and also stays here as a dead job.
+	// [inspect.Inspector.SetCopyDead] changes it. Default: this worker says nothing. In a queue without the setting dead jobs aren't copied. docs/jobs.md says what a copy is.
 	//
 	// [inspect.Inspector.SetCopyDead]: https://pkg.go.dev/github.com/signalbox-go/signalbox/inspect#Inspector.SetCopyDead
 	CopyDead string
-	// Limits bound what runs of the queue, across all workers. GroupLimits bound what runs of each of its groups. Each counts only if the queue has no such
-	// setting yet: the first worker's Config that has one sets it. [inspect.Inspector.SetLimits] and its neighbours change it later. So another value in a
-	// later deploy changes nothing, and the worker warns at its start. Default: this worker sets nothing. A queue without the setting has no limit.
+	// Limits bound what runs of the queue, across all workers. GroupLimits bound what runs of each of its groups.
+	// [inspect.Inspector.SetLimits] and its neighbours change them. Default: this worker says nothing. A queue without the setting has no limit.
 	// docs/jobs.md says what limits count.
 	//
 	// [inspect.Inspector.SetLimits]: https://pkg.go.dev/github.com/signalbox-go/signalbox/inspect#Inspector.SetLimits
 	Limits, GroupLimits signalbox.Limits
 	// LimitsOf bounds what runs of single groups: by the key of scheduler.Group, or of the Group in the Defaults of a kind, which has
 	// limits of its own that way. The limits are also those of the group of scheduler.Serial with that key: its rate counts, and one job of it runs at
-	// a time, whatever Running says. Each is set if nobody has set any for that key. Running if it is 0, and
+	// a time, whatever Running says. Of workers with unlike maps the newest map counts as a whole; of it each group is set whose limits have changed. Running if it is 0, and
 	// Rate if its Jobs is 0, are as GroupLimits in the queue's settings, also when those change later; signalbox.NoLimit is no limit, whatever those say.
 	LimitsOf map[string]signalbox.Limits
-	// MaxLength is how many jobs the queue may have that haven't ended. It counts only if the queue has no such setting yet: the first worker's Config
-	// that has one sets it. [inspect.Inspector.SetMaxLength] changes it later. Choose it larger than the number of jobs that run at a time. Default: this
-	// worker sets nothing. A queue without the setting has no maximum.
+	// MaxLength is how many jobs the queue may have that haven't ended. [inspect.Inspector.SetMaxLength] changes it. Choose it larger than the number of jobs
+	// that run at a time. Default: this worker says nothing. A queue without the setting has no maximum.
 	//
 	// [inspect.Inspector.SetMaxLength]: https://pkg.go.dev/github.com/signalbox-go/signalbox/inspect#Inspector.SetMaxLength
 	MaxLength int

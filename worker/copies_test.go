@@ -194,16 +194,19 @@ func TestCopiesWaitForRoom(t *testing.T) {
 	r.noteless()
 }
 
-// The settings count more than a worker's Config, also where they say that there are to be no copies. A worker that runs hears of a change.
+// What an operator sets counts more than a Config that was there before, also where they say that there are to be no copies. A worker that runs hears of a change.
 func TestCopiesBySettings(t *testing.T) {
 	t.Parallel()
 	r, to := newRig(t), newRig(t)
 	ctx := t.Context()
+	if _, err := r.queue.Tell(ctx, "another", store.Wanted{CopyDead: to.name()}); err != nil {
+		t.Fatal(err)
+	}
 	if err := r.queue.SetCopies(ctx, ""); err != nil {
 		t.Fatal(err)
 	}
 	r.start(r.failing(r.rdb, r.copying(to)))
-	r.log.says(t, "say another queue for copies of dead jobs", "INFO")
+	r.log.says(t, "another value than this worker's Config", "INFO", "field=CopyDead", "queue_has=none")
 	r.addOne(dies)
 	r.until("the job is dead", func(c store.Counts) bool { return c.Dead == 1 })
 	if n := r.rdb.Exists(ctx, r.key("notes")).Val(); n > 0 {

@@ -39,15 +39,15 @@ func TestSweepIsDueEachMinute(t *testing.T) {
 	}
 }
 
-// A worker writes its Config's retention to a queue that has none. It logs if the queue has another one.
+// What is kept of jobs that have ended is as the newest Config says, until an operator changes it, and is there again after Redis has lost it.
 func TestRetentionOfConfig(t *testing.T) {
 	t.Parallel()
 	rdb := redistest.Start(t).Client()
 	s := store.New(rdb, "", redistest.Name(t))
 	var said strings.Builder
-	start := func(r signalbox.Retention) {
+	start := func(cfg Queue) *queue {
 		t.Helper()
-		w, err := New(rdb, Config{Queues: Queues{s.Name(): {Retention: r}}, Logger: slog.New(slog.NewTextHandler(&said, nil))})
+		w, err := New(rdb, Config{Queues: Queues{s.Name(): cfg}, Logger: slog.New(slog.NewTextHandler(&said, nil))})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -56,93 +56,58 @@ func TestRetentionOfConfig(t *testing.T) {
 			q.keeper.swept = time.Time{}
 			q.keeper.sweep(t.Context())
 		}
+		return q
 	}
-	want := signalbox.Retention{Jobs: 2, Bytes: 1000, Age: time.Hour + time.Nanosecond}
-	start(signalbox.Retention{})
-	start(want)
-	start(want)
-	start(signalbox.Retention{Jobs: 2, Bytes: 1000, Age: time.Hour})
+	has := func(retention, completed signalbox.Retention) {
+		t.Helper()
+		settings, err := s.Settings(t.Context())
+		if err != nil || settings.Retention != retention || settings.Completed != completed {
+			t.Errorf("the queue has %+v and %+v, want %+v and %+v: %v", settings.Retention, settings.Completed, retention, completed, err)
+		}
+	}
+	two, three := signalbox.Retention{Jobs: 2, Bytes: 1000, Age: time.Hour}, signalbox.Retention{Jobs: 3, Bytes: 1000, Age: time.Hour}
+	nearly := two
+	nearly.Age += time.Nanosecond
+	if start(Queue{}).handlers.keeps.Load() {
+		t.Error("completed jobs are kept, and nobody has asked for it")
+	}
+	if !start(Queue{Retention: nearly, CompletedRetention: nearly}).handlers.keeps.Load() || !start(Queue{}).handlers.keeps.Load() {
+		t.Error("completed jobs aren't kept, as a Config asks for")
+	}
+	start(Queue{Retention: two, CompletedRetention: two})
 	if said.Len() > 0 {
 		t.Errorf("the log has %s", said.String())
 	}
-	start(signalbox.Retention{Age: time.Minute})
-	if got := said.String(); strings.Count(got, "another retention") != 1 || !strings.Contains(got, "jobs=2 bytes=1000 age=1h0m0s") {
+	has(two, two)
+	q := start(Queue{Retention: three, CompletedRetention: three})
+	has(three, three)
+	if got := said.String(); strings.Count(got, "a new setting of Config") != 2 || !strings.Contains(got, `field=Retention config="3 jobs, 1000 bytes, for 1h0m0s" queue_has="3 jobs, 1000 bytes, for 1h0m0s" before="2 jobs, 1000 bytes, for 1h0m0s"`) {
 		t.Errorf("the log has %s", got)
 	}
-	settings, err := s.Settings(t.Context())
-	if want.Age = time.Hour; err != nil || settings.Retention != want {
-		t.Errorf("%+v, %v", settings, err)
-	}
-	// A running worker writes it again if Redis has lost it, without repeating the log.
-	w, err := New(rdb, Config{Queues: Queues{s.Name(): {Retention: signalbox.Retention{Jobs: 7}}}, Logger: slog.New(slog.NewTextHandler(&said, nil))})
-	if err != nil {
+	if err := errors.Join(s.SetCompleted(t.Context(), signalbox.Retention{}), s.SetRetention(t.Context(), two)); err != nil {
 		t.Fatal(err)
 	}
-	q := newQueue(w, s, s, 1, nil)
+	if start(Queue{Retention: three, CompletedRetention: three}).handlers.keeps.Load() {
+		t.Error("completed jobs are kept, and an operator has ended it")
+	}
+	has(two, signalbox.Retention{})
+	// Redis loses it. The worker that runs notices, and says so once.
 	said.Reset()
+	if err := rdb.Del(t.Context(), "signalbox:{default:"+s.Name()+"}:settings").Err(); err != nil {
+		t.Fatal(err)
+	}
 	for range 2 {
 		q.keeper.swept = time.Time{}
 		q.keeper.sweep(t.Context())
 	}
-	if n := strings.Count(said.String(), "another retention"); n != 1 {
-		t.Errorf("the log says %d times that the queue has another", n)
-	}
-	if err := rdb.Del(t.Context(), "signalbox:{default:"+s.Name()+"}:settings").Err(); err != nil {
-		t.Fatal(err)
-	}
-	q.keeper.swept = time.Time{}
-	q.keeper.sweep(t.Context())
-	if settings, err := s.Settings(t.Context()); err != nil || settings.Retention.Jobs != 7 {
-		t.Errorf("%+v, %v", settings, err)
-	}
-	_, err = New(rdb, Config{Queues: Queues{"q": {Retention: signalbox.Retention{Jobs: -1}}}})
-	if !errors.Is(err, signalbox.ErrInvalid) || !strings.Contains(err.Error(), `worker.Config.Queues["q"]: `) {
-		t.Errorf("New = %v", err)
-	}
-}
-
-// A worker writes its Config's retention of completed jobs to a queue where nobody has set one. It logs once if the queue has another one, and
-// heeds that.
-func TestCompletedRetentionIsSeeded(t *testing.T) {
-	t.Parallel()
-	rdb := redistest.Start(t).Client()
-	s := store.New(rdb, "", redistest.Name(t))
-	var said strings.Builder
-	start := func(r signalbox.Retention) bool {
-		t.Helper()
-		w, err := New(rdb, Config{Queues: Queues{s.Name(): {CompletedRetention: r}}, Logger: slog.New(slog.NewTextHandler(&said, nil))})
-		if err != nil {
-			t.Fatal(err)
-		}
-		q := newQueue(w, s, s, 1, nil)
-		for range 2 {
-			q.keeper.swept = time.Time{}
-			q.keeper.sweep(t.Context())
-		}
-		return q.handlers.keeps.Load()
-	}
-	if start(signalbox.Retention{}) {
-		t.Error("completed jobs are kept, and nobody has asked for it")
-	}
-	if !start(signalbox.Retention{Jobs: 2}) || !start(signalbox.Retention{}) {
-		t.Error("completed jobs aren't kept, as a Config asks for")
-	}
-	if said.Len() > 0 {
-		t.Errorf("the log has %s", said.String())
-	}
-	start(signalbox.Retention{Jobs: 3})
-	if got := said.String(); strings.Count(got, "another retention of completed jobs") != 1 || !strings.Contains(got, "jobs=2") {
+	has(three, three)
+	if got := said.String(); strings.Count(got, "\n") != 1 || !strings.Contains(got, `fields="Retention, CompletedRetention"`) {
 		t.Errorf("the log has %s", got)
 	}
-	if err := s.SetCompleted(t.Context(), signalbox.Retention{}); err != nil {
-		t.Fatal(err)
-	}
-	if start(signalbox.Retention{Jobs: 3}) {
-		t.Error("completed jobs are kept, and an operator has ended it")
-	}
-	_, err := New(rdb, Config{Queues: Queues{"q": {CompletedRetention: signalbox.Retention{Jobs: -1}}}})
-	if !errors.Is(err, signalbox.ErrInvalid) || !strings.Contains(err.Error(), `Queues["q"].CompletedRetention: `) {
-		t.Errorf("New = %v", err)
+	for field, cfg := range map[string]Queue{"Retention": {Retention: signalbox.Retention{Jobs: -1}}, "CompletedRetention": {CompletedRetention: signalbox.Retention{Jobs: -1}}} {
+		if _, err := New(rdb, Config{Queues: Queues{"q": cfg}}); !errors.Is(err, signalbox.ErrInvalid) || !strings.Contains(err.Error(), `worker.Config.Queues["q"]`) {
+			t.Errorf("%s: New = %v", field, err)
+		}
 	}
 }
 

@@ -29,9 +29,15 @@ func (r *rig) seeds() map[string]string {
 	r.Helper()
 	ctx := context.Background()
 	all := r.rdb.HGetAll(ctx, r.key("settings")).Val()
-	delete(all, "layout")
-	for group, limits := range r.rdb.HGetAll(ctx, r.key("limits")).Val() {
-		all["limits of "+group] = limits
+	for field := range all {
+		if field == "layout" || field == "changes" || field == "limits_of" || strings.HasPrefix(field, "of ") { // what is remembered of them
+			delete(all, field)
+		}
+	}
+	for field, limits := range r.rdb.HGetAll(ctx, r.key("limits")).Val() {
+		if field[0] == 'g' {
+			all["limits of "+field] = limits
+		}
 	}
 	return all
 }

@@ -44,7 +44,7 @@ type keeper struct {
 func newKeeper(q *queue) keeper {
 	return keeper{
 		q:            q,
-		settings:     settings{q: q, copiesTo: q.w.cfg.Queues[q.store.Name()].CopyDead},
+		settings:     settings{q: q},
 		vacant:       make(chan struct{}, 1),
 		marked:       make(chan struct{}, 1),
 		stuckNews:    make(chan struct{}, 1),
@@ -175,7 +175,7 @@ func (k *keeper) relisten(s *session, h store.Hints, address string) {
 // open opens a new session.
 func (k *keeper) open(ctx context.Context, ttl time.Duration) bool {
 	s := &session{queue: k.q, id: store.NewSession(k.q.w.id), validity: lease.NewValidity(k.q.base)}
-	if !k.settings.seed(ctx, "open") { // before the first job starts, also after Redis has lost it
+	if !k.settings.tell(ctx, "open") { // before the first job starts, also after Redis has lost it
 		return false
 	}
 	start, began := lease.Now(), time.Now()
@@ -277,7 +277,7 @@ func (k *keeper) sweep(ctx context.Context) {
 	if !first { // open has just done it
 		_ = k.q.own.Register(ctx)
 	}
-	if !k.settings.seed(ctx, "sweep") { // a sweep might drop more than Config says
+	if !k.settings.tell(ctx, "sweep") { // a sweep might drop more than Config says
 		k.q.hint(true) // a lane's call says when Redis is back
 		return
 	}

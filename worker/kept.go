@@ -23,44 +23,7 @@ func (s *settings) readEnding(ctx context.Context) {
 		return
 	}
 	s.q.copier.copyAll(ending.Copies != "")
-	s.sayCopies(ending.Copies)
-	s.sayRetention(ending.Retention)
-	now := ending.Completed
-	s.q.handlers.keeps.Store(now != signalbox.Retention{})
-	want := s.q.w.cfg.Queues[s.q.store.Name()].CompletedRetention
-	if want == (signalbox.Retention{}) || now == s.keptCompleted {
-		return
-	}
-	s.keptCompleted = now
-	if store.Filled(want) != now {
-		s.q.log.Info("signalbox: the queue's settings say another retention of completed jobs than this worker's Config, and count; inspect.SetCompletedRetention changes them",
-			"jobs", now.Jobs, "bytes", now.Bytes, "age", now.Age.String())
-	}
-}
-
-// sayRetention logs that other dead and cancelled jobs are kept than this worker's Config says: once for each value. Only the keeper calls it.
-func (s *settings) sayRetention(now signalbox.Retention) {
-	want := s.q.w.cfg.Queues[s.q.store.Name()].Retention
-	if want == (signalbox.Retention{}) || now == s.kept {
-		return
-	}
-	if s.kept = now; store.Filled(want) != now {
-		s.q.log.Info("signalbox: the queue's settings say another retention than this worker's Config, and count; inspect.SetRetention changes them",
-			"jobs", now.Jobs, "bytes", now.Bytes, "age", now.Age.String())
-	}
-}
-
-// sayCopies logs that dead jobs are copied elsewhere than this worker's Config says: once for each queue that gets them. Only the keeper
-// calls it.
-func (s *settings) sayCopies(to string) {
-	want := s.q.w.cfg.Queues[s.q.store.Name()].CopyDead
-	if want == "" || s.copiesTo == to {
-		return
-	}
-	s.copiesTo = to
-	if to != want {
-		s.q.log.Info("signalbox: the queue's settings say another queue for copies of dead jobs than this worker's Config, and count; inspect.SetCopyDead changes it", "to", to)
-	}
+	s.q.handlers.keeps.Store(ending.Completed != signalbox.Retention{})
 }
 
 // keepCompleted asks Redis to keep the job with the attempt that has completed it.

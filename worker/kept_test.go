@@ -84,11 +84,14 @@ func TestSettingsBeforeTheSubscription(t *testing.T) {
 	run.stop()
 }
 
-// A worker that starts knows from its first job on whether completed jobs are kept, and gives a queue the retention of its Config if that has none.
+// A worker that starts knows from its first job on whether completed jobs are kept, as an operator has set it since the last Config.
 func TestCompletedRetentionOfConfig(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	ctx := t.Context()
+	if _, err := r.queue.Tell(ctx, "another", store.Wanted{Completed: signalbox.Retention{Jobs: 5}}); err != nil {
+		t.Fatal(err)
+	}
 	if err := r.queue.SetCompleted(ctx, signalbox.Retention{Jobs: 2}); err != nil {
 		t.Fatal(err)
 	}

@@ -301,21 +301,21 @@ type touchy struct{}
 func (touchy) Error() string             { return "touchy" }
 func (touchy) RetryAfter() time.Duration { panic("don't ask") }
 
-// A worker seeds the maximum length of its queue. What was set at run time stays when the next worker begins.
-func TestMaxLengthIsSeeded(t *testing.T) {
+// A worker applies the maximum length of its Config. What was set at run time stays until the next worker's Config has another one.
+func TestMaxLengthOfConfig(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
-	for i, seed := range []int{7, 9} {
+	for i, length := range []int{7, 7, 9} {
 		cfg := r.config(1)
 		q := cfg.Queues[r.name()]
-		q.MaxLength = seed
+		q.MaxLength = length
 		cfg.Queues[r.name()] = q
 		w := r.workerWith(cfg)
 		worker.Handle(w, func(context.Context, *signalbox.Job, entry) error { return nil })
 		running := r.start(w)
 		redistest.Eventually(r.T, func() bool { return r.log.count("the worker is ready") > i }, "the worker is ready")
 		settings, err := r.queue.Settings(t.Context())
-		if want := []int{7, 8}[i]; err != nil || settings.MaxLength != want {
+		if want := []int{7, 8, 9}[i]; err != nil || settings.MaxLength != want {
 			t.Errorf("the maximum is %d, want %d; %v", settings.MaxLength, want, err)
 		}
 		if _, err := r.queue.SetMaxLength(t.Context(), 8); err != nil {

@@ -251,7 +251,7 @@ func (a *app) inspector(ctx context.Context) (*inspect.Inspector, error) {
 	if err != nil {
 		return nil, err
 	}
-	return inspect.New(rdb, inspect.Config{Namespace: a.namespace()})
+	return inspect.New(rdb, inspect.Config{Namespace: a.namespace(), Operator: cmp.Or(a.env("SIGNALBOX_OPERATOR"), a.env("USER"))})
 }
 
 func (a *app) namespace() string {

@@ -20,7 +20,7 @@ func (a *app) queueLimit() *cobra.Command {
 	var burst, length int
 	var running runningFlag
 	var rate rateFlag
-	var groups, inherit bool
+	var groups, inherit, reset bool
 	var group string
 	var c *cobra.Command
 	c = a.command("limit QUEUE [flags]", "Limit what runs, how often jobs start, and how many there are", cobra.ExactArgs(1), func(ctx context.Context, args []string) error {
@@ -31,6 +31,8 @@ func (a *app) queueLimit() *cobra.Command {
 			return usage("--groups and --group: want one of them")
 		case inherit && (group == "" || set):
 			return usage("--inherit goes with --group alone")
+		case reset && (group == "" || set || inherit):
+			return usage("--reset goes with --group alone; for the queue and for all groups: signalbox queue set QUEUE --reset Limits,GroupLimits,MaxLength")
 		case group == "" && (running.n == 0 && changed("running") || rate.jobs == 0 && changed("rate")):
 			return usage("inherit goes with --group: a group inherits what all groups have")
 		case changed("length") && (groups || group != ""):
@@ -73,6 +75,8 @@ func (a *app) queueLimit() *cobra.Command {
 		switch {
 		case inherit:
 			err = ins.SetLimitsOf(ctx, args[0], group, signalbox.Limits{})
+		case reset:
+			_, err = ins.ResetLimitsOf(ctx, args[0], group)
 		case !set:
 		case groups:
 			err = ins.SetGroupLimits(ctx, args[0], now)
@@ -96,7 +100,8 @@ it only prints them. A limit counts from the next claim on: jobs that run go on.
 The limits are those of the whole queue. With --groups they are those of each
 group, and with --group those of one group. What that group has no limit of its
 own for, it inherits from --groups, also when that changes later. "inherit" has
-it inherit --running or --rate again, and --inherit both. --group is for the
+it inherit --running or --rate again, and --inherit both. --reset gives it what
+LimitsOf in the workers' Config last said of it. --group is for the
 serial group of that key as well: its rate counts, and one job of it runs at a
 time, whatever --running says.
 
@@ -112,7 +117,8 @@ that is refused, or waits if its program says so. The jobs that are there stay.`
   signalbox queue limit mail --groups --running 2
   signalbox queue limit mail --group acme --running 5
   signalbox queue limit mail --group acme --rate none
-  signalbox queue limit mail --group acme --inherit`
+  signalbox queue limit mail --group acme --inherit
+  signalbox queue limit mail --group acme --reset`
 	c.Flags().Var(&running, "running", "how many jobs run at a time, 1 to 1,000,000; none: no limit; inherit, with --group: as all groups")
 	c.Flags().Var(&rate, "rate", "how often jobs start, such as 100/1s; none: no limit; inherit, with --group: as all groups")
 	c.Flags().IntVar(&burst, "burst", 0, "how many may start at once, 1 to 1,000,000; 0: 1")
@@ -120,6 +126,7 @@ that is refused, or waits if its program says so. The jobs that are there stay.`
 	c.Flags().BoolVar(&groups, "groups", false, "the limits of each group")
 	c.Flags().StringVar(&group, "group", "", "the limits of the group of this key, and of the serial group")
 	c.Flags().BoolVar(&inherit, "inherit", false, "with --group: no limits of its own")
+	c.Flags().BoolVar(&reset, "reset", false, "with --group: the limits of the workers' Config")
 	c.ValidArgsFunction = a.completeQueues(1)
 	return c
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -15,7 +16,7 @@ import (
 )
 
 func (a *app) queueCommand() *cobra.Command {
-	return a.group("queue", "List queues and their statistics, pause them, change settings", a.queueLs(), a.queueStats(), a.queuePause(), a.queueResume(), a.queueDeleteWaiting(), a.queueRm(), a.queueSet(), a.queueLimit(), a.queueHold(), a.queueGroups())
+	return a.group("queue", "List queues and their statistics, pause them, change settings", a.queueLs(), a.queueStats(), a.queuePause(), a.queueResume(), a.queueDeleteWaiting(), a.queueRm(), a.queueSet(), a.queueSettings(), a.queueLimit(), a.queueHold(), a.queueGroups())
 }
 
 func (a *app) queueLs() *cobra.Command {
@@ -368,13 +369,19 @@ func (a *app) queueSet() *cobra.Command {
 	var most bytesFlag
 	var completed completedFlags
 	var copyDead string
+	var reset []string
 	var c *cobra.Command
 	c = a.command("set QUEUE [flags]", "Change settings: slots of workers, what is kept of ended jobs", cobra.ExactArgs(1),
 		func(ctx context.Context, args []string) error {
 			changed := c.Flags().Changed
 			retention := changed("keep-jobs") || changed("keep-bytes") || changed("keep-age")
-			if !retention && !changed("slots") && !completed.given(changed) && !changed("copy-dead") {
-				return usage("nothing to set; want one of --slots, --keep-jobs, --keep-bytes, --keep-age, --keep-completed, --copy-dead")
+			if !retention && !changed("slots") && !completed.given(changed) && !changed("copy-dead") && len(reset) == 0 {
+				return usage("nothing to set; want one of --slots, --keep-jobs, --keep-bytes, --keep-age, --keep-completed, --copy-dead, --reset")
+			}
+			for _, name := range reset {
+				if !slices.Contains(configSettings, name) {
+					return usage("--reset: want names of %s; for one group: signalbox queue limit QUEUE --group GROUP --reset", strings.Join(configSettings, ", "))
+				}
 			}
 			if err := completed.check(changed); err != nil {
 				return err
@@ -415,6 +422,11 @@ func (a *app) queueSet() *cobra.Command {
 					a.noteNobody(ctx, ins, copyDead)
 				}
 			}
+			for _, name := range reset {
+				if _, err := ins.Reset(ctx, args[0], name); err != nil {
+					return err
+				}
+			}
 			if changed("slots") {
 				if err := ins.SetSlots(ctx, args[0], slots); err != nil {
 					return err
@@ -422,6 +434,9 @@ func (a *app) queueSet() *cobra.Command {
 			}
 			if q, err = ins.Queue(ctx, args[0]); err != nil {
 				return err
+			}
+			if len(reset) > 0 && !a.json() {
+				return a.printWho(ctx, ins, args[0], reset)
 			}
 			return a.printSettings(q, completed.given(changed), changed("copy-dead"))
 		})
@@ -440,12 +455,19 @@ it, and drops those that were kept.
 
 --copy-dead names another queue: each job that dies from now on is copied to
 it, and the dead job stays where it is. An empty name ends it. The command
-warns if no worker works the other queue: its name may be misspelt.`
+warns if no worker works the other queue: its name may be misspelt.
+
+What is set here, or by signalbox queue limit, stays until the value in the
+Config of the queue's workers changes. --reset takes the Config's value again,
+or removes the setting if no worker has told one for three minutes. It is given
+names as in Config: Limits, GroupLimits, MaxLength, CopyDead, Retention,
+CompletedRetention. signalbox queue settings shows who has set what, and when.`
 	c.Example = `  signalbox queue set mail --slots 5
   signalbox queue set mail --keep-age 7d --keep-jobs 10000
   signalbox queue set mail --keep-completed-age 24h
   signalbox queue set mail --keep-completed=false
-  signalbox queue set mail --copy-dead mail-dead`
+  signalbox queue set mail --copy-dead mail-dead
+  signalbox queue set mail --reset Limits,Retention`
 	c.Flags().IntVar(&slots, "slots", 0, "slots of each worker, 1 to 100,000; 0: as each worker is configured")
 	c.Flags().Int64Var(&keep.Jobs, "keep-jobs", 0, "how many dead jobs are kept, and how many cancelled ones; 0: 100,000")
 	c.Flags().Var(&most, "keep-bytes", "how many bytes of each, such as 64MiB; 0: 256MiB")
@@ -453,6 +475,8 @@ warns if no worker works the other queue: its name may be misspelt.`
 	completed.register(c)
 	c.Flags().StringVar(&copyDead, "copy-dead", "", `queue that gets a copy of each dead job; "": none`)
 	allowEmpty(c, "copy-dead")
+	c.Flags().StringSliceVar(&reset, "reset", nil, "settings that get the value of the workers' Config again, such as Limits,Retention")
+	_ = c.RegisterFlagCompletionFunc("reset", cobra.FixedCompletions(configSettings, cobra.ShellCompDirectiveNoFileComp))
 	_ = c.RegisterFlagCompletionFunc("copy-dead", a.completeQueues(-1))
 	c.ValidArgsFunction = a.completeQueues(1)
 	return c

@@ -17,11 +17,8 @@ import (
 	"github.com/signalbox-go/signalbox/internal/wire"
 )
 
-// copyField is the setting that names the queue which gets a copy of each dead job. copiesNone says that none does; no queue has that name.
-const (
-	copyField  = "copy_dead"
-	copiesNone = "{off}"
-)
+// copyField is the setting that names the queue which gets a copy of each dead job.
+const copyField = "copy_dead"
 
 // deathNote is before a job's ID in the name of the note that says when it died. No ID has a space.
 const deathNote = "dead "
@@ -43,13 +40,14 @@ func ValidateCopies(queue, to string) error {
 // SetCopies has the jobs that die from now on copied to the queue to, which ValidateCopies accepts. With "" none are, and those that
 // have died and aren't copied yet are not copied any more.
 func (q *Queue) SetCopies(ctx context.Context, to string) error {
-	if to != "" {
-		_, err := q.set(ctx, copyField, to)
+	if _, err := q.setting(ctx, copyField, to, "set", q.operator, false); err != nil || to != "" {
 		return err
 	}
-	if _, err := q.set(ctx, copyField, copiesNone); err != nil {
-		return err
-	}
+	return q.forgetDeaths(ctx)
+}
+
+// forgetDeaths removes the notes of jobs that are still to be copied.
+func (q *Queue) forgetDeaths(ctx context.Context) error {
 	c := q.NewCopier()
 	for cursor, begun := uint64(0), false; !begun || cursor != 0; begun = true {
 		notes, next, err := c.notes(ctx, cursor)
@@ -62,19 +60,6 @@ func (q *Queue) SetCopies(ctx context.Context, to string) error {
 		cursor = next
 	}
 	return nil
-}
-
-// SeedCopies does the same as SetCopies if nobody has set it before, not even to none. It reports whether it has.
-func (q *Queue) SeedCopies(ctx context.Context, to string) (changed bool, err error) {
-	return q.change(ctx, copyField, to, true)
-}
-
-// copiesOf reads the setting: "" if there are no copies.
-func copiesOf(text string) string {
-	if text == copiesNone {
-		return ""
-	}
-	return text
 }
 
 // MaxCopies is how many IDs go in one call of Copy.
@@ -210,7 +195,7 @@ func (c *Copier) read(ctx context.Context, ids []string) (deaths []death, to str
 	if err := r.status("ok"); err != nil {
 		return nil, "", 0, err
 	}
-	to = copiesOf(r.str(1))
+	to = r.str(1)
 	times, records := r.strs(2), r.strs(3)
 	if r.err == nil && (len(times) == 0 || len(times) > len(ids) || len(records) != len(times)) {
 		r.fail(2, fmt.Sprintf("%d times and %d records of %d jobs", len(times), len(records), len(ids)))

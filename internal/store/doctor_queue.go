@@ -101,11 +101,12 @@ func (d *doctor) types(ctx context.Context) error {
 var settingForms = map[string]*regexp.Regexp{
 	"layout": regexp.MustCompile(`^\d{1,3}$`), "paused": regexp.MustCompile(`^\d{1,18}$`), "quiet": regexp.MustCompile(`^(stop )?\d{1,18}$`), "cron": regexp.MustCompile(`^\d{1,18}$`),
 	"keep":           regexp.MustCompile(`^[1-9]\d{0,14} [1-9]\d{0,14} [1-9]\d{0,14}$`),
-	"keep_completed": regexp.MustCompile(`^(off|[1-9]\d{0,14} [1-9]\d{0,14} [1-9]\d{0,14})$`),
-	"copy_dead":      regexp.MustCompile(`^(\{off\}|[!-z|~]{1,200})$`),
+	"keep_completed": regexp.MustCompile(`^[1-9]\d{0,14} [1-9]\d{0,14} [1-9]\d{0,14}$`),
+	"copy_dead":      regexp.MustCompile(`^[!-z|~]{1,200}$`),
 	"limits":         regexp.MustCompile(`^\d{1,7} \d{1,7} \d{1,11} \d{1,7}$`),
 	"group_limits":   regexp.MustCompile(`^\d{1,7} \d{1,7} \d{1,11} \d{1,7}$`),
-	"max_length":     regexp.MustCompile(`^(0|[1-9]\d{0,8}|1000000000)$`),
+	"max_length":     regexp.MustCompile(`^([1-9]\d{0,8}|1000000000)$`),
+	"limits_of":      regexp.MustCompile(`^[0-9a-f]{32}$`),
 	"slots":          regexp.MustCompile(`^[1-9]\d{0,5}$`),
 }
 

@@ -269,16 +269,16 @@ func testCompletedSettings(t *testing.T, r *rig) {
 		same(t, "in the settings", s.Completed, want)
 	}
 	is(signalbox.Retention{})
-	r.seeds(r.SeedCompleted(bg, signalbox.Retention{Jobs: 7, Age: time.Hour + time.Nanosecond}))
+	r.tells(Wanted{Completed: signalbox.Retention{Jobs: 7, Age: time.Hour + time.Nanosecond}})
 	seven := signalbox.Retention{Jobs: 7, Bytes: 256 << 20, Age: time.Hour}
 	is(seven)
-	r.seeds(r.SeedCompleted(bg, signalbox.Retention{Jobs: 8}))
+	r.tells(Wanted{Completed: signalbox.Retention{Jobs: 7, Age: time.Hour}})
 	is(seven)
 	r.keepCompleted(signalbox.Retention{Bytes: 1})
 	is(signalbox.Retention{Jobs: 100_000, Bytes: 1, Age: 30 * 24 * time.Hour})
 	r.keepCompleted(signalbox.Retention{})
 	is(signalbox.Retention{})
-	r.seeds(r.SeedCompleted(bg, signalbox.Retention{Jobs: 8})) // somebody has set that none are kept
+	r.tells(Wanted{Completed: signalbox.Retention{Jobs: 7, Age: time.Hour}}) // somebody has set that none are kept
 	is(signalbox.Retention{})
 }
 

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -69,15 +68,12 @@ func limitsText(l signalbox.Limits, unset string) string {
 // unsetOf is what stands for a field that a single group has as all groups have it.
 const unsetOf = "-"
 
-// limitsTold returns limits as they are where somebody has set them. So that there are none is a value, too: nothing is seeded over it.
-func limitsTold(l signalbox.Limits) string { return cmp.Or(limitsText(l, "0"), "0 0 0 0") }
-
 // SameLimits reports whether two limits say the same: of a queue or of all its groups, or of a single one.
 func SameLimits(a, b signalbox.Limits, single bool) bool {
 	if single {
 		return limitsText(a, unsetOf) == limitsText(b, unsetOf)
 	}
-	return limitsTold(a) == limitsTold(b)
+	return limitsText(a, "0") == limitsText(b, "0")
 }
 
 // LimitsWords returns limits in words, for logs.
@@ -118,7 +114,7 @@ func limitsOf(text string) (l signalbox.Limits) {
 		return l
 	}
 	l = signalbox.Limits{Running: running, Rate: signalbox.Rate{Jobs: jobs, Per: time.Duration(us) * time.Microsecond, Burst: burst}}
-	if limitsTold(l) != text || ValidateLimits(l) != nil {
+	if cmp.Or(limitsText(l, "0"), "0 0 0 0") != text || ValidateLimits(l) != nil {
 		return signalbox.Limits{}
 	}
 	return l
@@ -155,61 +151,22 @@ const (
 
 // SetLimits sets the limits of the queue. It reports whether they are others than before. ValidateLimits must accept l.
 func (q *Queue) SetLimits(ctx context.Context, l signalbox.Limits) (changed bool, err error) {
-	return q.limit(ctx, limitsField, limitsTold(l), false)
+	return q.setBound(ctx, limitsField, limitsText(l, "0"))
 }
 
-// SeedLimits sets the limits of the queue where there are none. It reports whether it has set them. It does nothing if l is zero.
-func (q *Queue) SeedLimits(ctx context.Context, l signalbox.Limits) (changed bool, err error) {
-	return q.seedLimit(ctx, limitsField, limitsText(l, "0"))
-}
-
-// SeedGroupLimits does the same for the limits of all groups that have none of their own.
-func (q *Queue) SeedGroupLimits(ctx context.Context, l signalbox.Limits) (changed bool, err error) {
-	return q.seedLimit(ctx, groupLimitsField, limitsText(l, "0"))
-}
-
-// SeedLimitsOf does the same for the limits of single groups.
-func (q *Queue) SeedLimitsOf(ctx context.Context, of map[string]signalbox.Limits) (changed bool, err error) {
-	for names := range slices.Chunk(slices.Sorted(maps.Keys(of)), maxRelieved) {
-		fields := make([]string, len(names))
-		for i, name := range names {
-			fields[i] = "g" + name
-		}
-		there, err := q.rdb.HMGet(ctx, q.keys.limits, fields...).Result()
-		if err != nil {
-			return changed, err
-		}
-		for i, name := range names {
-			text := limitsText(of[name], unsetOf)
-			if text == "" || there[i] != nil { // it is as all groups, or somebody has set it
-				continue
-			}
-			set, err := q.limit(ctx, oneGroup, text, true, "g"+name, "s"+name)
-			if err != nil {
-				return changed, err
-			}
-			changed = changed || set
-		}
-	}
-	return changed, nil
-}
-
-// seedLimit sets a field where it isn't set. It is called each minute, and mostly finds it set: a script that looks at each session would be a waste.
-func (q *Queue) seedLimit(ctx context.Context, field, text string) (changed bool, err error) {
-	if text == "" {
-		return false, nil
-	}
-	there, err := q.rdb.HMGet(ctx, q.keys.settings, field).Result()
-	if err != nil || there[0] != nil && there[0] != "" {
+// setBound sets a setting that bounds what runs or how many jobs there are; "" removes it. It reports whether it is another one than before.
+func (q *Queue) setBound(ctx context.Context, field, value string) (changed bool, err error) {
+	r, first, err := q.alter(ctx, field, value, "set", q.operator, true)
+	if err != nil {
 		return false, err
 	}
-	return q.limit(ctx, field, text, true)
+	return r.int(first) == 1, r.err
 }
 
 // SetGroupLimits sets the limits of all groups that have none of their own. Lines that may go on since get turns. It reports whether the limits are
 // others than before.
 func (q *Queue) SetGroupLimits(ctx context.Context, l signalbox.Limits) (changed bool, err error) {
-	if changed, err = q.limit(ctx, groupLimitsField, limitsTold(l), false); err != nil {
+	if changed, err = q.setBound(ctx, groupLimitsField, limitsText(l, "0")); err != nil {
 		return changed, err
 	}
 	return changed, q.relieve(ctx)
@@ -218,7 +175,11 @@ func (q *Queue) SetGroupLimits(ctx context.Context, l signalbox.Limits) (changed
 // SetLimitsOf sets the limits of the group and of the serial group of a name. A field that is 0 is as for all groups, so the zero value removes what was set. A serial
 // group keeps the rate: one job of it runs at a time, whatever Running says. It reports whether the limits are others than before.
 func (q *Queue) SetLimitsOf(ctx context.Context, group string, l signalbox.Limits) (changed bool, err error) {
-	return q.limit(ctx, oneGroup, limitsText(l, unsetOf), false, "g"+group, "s"+group)
+	r, err := q.limitGroup(ctx, group, limitsText(l, unsetOf), "set", q.operator, "")
+	if err != nil {
+		return false, err
+	}
+	return r.int(1) == 1, r.err
 }
 
 // GroupLimits returns the limits of the groups that have limits of their own, by the names of the groups: see SetLimitsOf.
@@ -267,7 +228,7 @@ func (q *Queue) relievePages(ctx context.Context, page func(next uint64) (keys [
 			return err
 		}
 		for some := range slices.Chunk(keys, maxRelieved) {
-			if _, err := q.limit(ctx, "", "", false, some...); err != nil {
+			if _, err := q.limit(ctx, "", "", "", q.operator, "", some...); err != nil {
 				return err
 			}
 		}
@@ -380,30 +341,36 @@ func (d *Delivery) Group() string {
 	return key
 }
 
-func (q *Queue) limit(ctx context.Context, field, value string, seed bool, groups ...string) (changed bool, err error) {
+// limitGroup changes the limits of one group, and of the serial group of that name: see limit.lua.
+func (q *Queue) limitGroup(ctx context.Context, group, value, verb, by, of string) (*reply, error) {
+	return q.limit(ctx, oneGroup, value, verb, by, of, "g"+group, "s"+group)
+}
+
+// limit changes limits: see limit.lua.
+func (q *Queue) limit(ctx context.Context, field, value, verb, by, of string, groups ...string) (*reply, error) {
 	for {
 		sessions, err := q.sessionsOf(ctx, nil)
 		if err != nil {
-			return false, err
+			return nil, err
 		}
 		keys := limitScript.keys(&q.keys)
 		for _, session := range sessions {
 			keys = append(keys, q.keys.inflight(session))
 		}
 		args := limitScript.args(len(groups), arg{"protocol", Protocol}, arg{"inflight", q.keys.inflight("")}, arg{"channel", q.keys.control()},
-			arg{"field", field}, arg{"value", value}, arg{"seed", flag(seed)})
+			arg{"field", field}, arg{"value", value}, arg{"verb", verb}, arg{"by", by}, arg{"of", of})
 		for _, key := range groups {
 			args = append(args, key)
 		}
 		r, err := run(ctx, q.rdb, limitScript, keys, args)
 		if err != nil {
-			return false, err
+			return nil, err
 		}
 		if err := r.status("ok", "again"); err != nil {
-			return false, err
+			return nil, err
 		}
 		if r.str(0) == "ok" {
-			return r.int(1) == 1, r.err
+			return r, r.err
 		} // a session was opened meanwhile
 	}
 }

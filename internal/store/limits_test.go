@@ -93,37 +93,6 @@ func TestLineThatIsReadyInAPause(t *testing.T) {
 	}
 }
 
-// What an operator sets wins over the Config of workers, also that there is no limit. It costs a queue nothing.
-func TestNoLimitsStay(t *testing.T) {
-	t.Parallel()
-	r := onShared(t)
-	seeded := signalbox.Limits{Running: 5}
-	for _, set := range []func(signalbox.Limits) (bool, error){
-		func(l signalbox.Limits) (bool, error) { return r.SetLimits(bg, l) }, func(l signalbox.Limits) (bool, error) { return r.SetGroupLimits(bg, l) },
-	} {
-		changed, err := set(signalbox.Limits{})
-		r.must(err)
-		same(t, "none after none", changed, false)
-	}
-	same(t, "layout", r.rdb.HGet(bg, r.keys.settings, "layout").Val(), "3")
-	r.seeds(r.SeedLimits(bg, seeded))
-	r.seeds(r.SeedGroupLimits(bg, seeded))
-	got, err := r.Settings(bg)
-	r.must(err)
-	same(t, "what a worker seeds", got.Limits == signalbox.Limits{} && got.GroupLimits == signalbox.Limits{}, true)
-	changed, err := r.SetLimits(bg, seeded)
-	r.must(err)
-	same(t, "some after none", changed, true)
-	changed, err = r.SetLimits(bg, signalbox.Limits{})
-	r.must(err)
-	same(t, "none after some", changed, true)
-	r.seeds(r.SeedLimits(bg, seeded))
-	r.seeds(r.SeedGroupLimits(bg, seeded))
-	got, err = r.Settings(bg)
-	r.must(err)
-	same(t, "what a worker seeds then", got.Limits == signalbox.Limits{}, true)
-}
-
 // A job that expires has no group, though it waits in a line: its handler holds back the queue.
 func TestHoldBackByAJobThatExpires(t *testing.T) {
 	t.Parallel()
@@ -435,33 +404,12 @@ func TestHolds(t *testing.T) {
 	holds("when they have passed")
 	r.claim(1)
 	fields := r.rdb.HKeys(bg, r.keys.limits).Val()
-	equal(t, "what is left of them", fields, []string{"ga"})
+	equal(t, "what is left of them", slices.Sorted(slices.Values(fields)), []string{"ga", "oa"}) // its limits, and who has set them
 	r.check()
 }
 
 // unlimited is no limit for a group, whatever all groups have.
 var unlimited = signalbox.Limits{Running: signalbox.NoLimit, Rate: signalbox.Rate{Jobs: signalbox.NoLimit}}
-
-// Limits are seeded where nobody has set any.
-func TestSeedLimits(t *testing.T) {
-	t.Parallel()
-	r := onShared(t)
-	five, two := signalbox.Limits{Running: 5}, signalbox.Limits{Running: 2}
-	_, err := r.SetLimitsOf(bg, "a", two)
-	r.must(err)
-	for _, first := range []bool{true, false} {
-		same(t, "the queue's limits were set", r.seeds(r.SeedLimits(bg, five)), first)
-		same(t, "those of all groups were set", r.seeds(r.SeedGroupLimits(bg, two)), first)
-		same(t, "those of single groups were set", r.seeds(r.SeedLimitsOf(bg, map[string]signalbox.Limits{"a": five, "b": five, "c": unlimited, "d": {}})), first)
-		_, err = r.SetLimitsOf(bg, "b", signalbox.Limits{Running: 7}) // the second time it is there
-		r.must(err)
-	}
-	settings, err := r.Settings(bg)
-	r.must(err)
-	own, err := r.GroupLimits(bg)
-	r.must(err)
-	same(t, "limits", fmt.Sprint(settings.Limits.Running, settings.GroupLimits.Running, own["a"].Running, own["b"].Running, own["c"].Running, len(own)), "5 2 2 7 -1 3")
-}
 
 // The largest groups in use come first, with what bounds them.
 func TestGroupsInUse(t *testing.T) {

@@ -79,10 +79,16 @@ func (r *rig) must(err error) {
 }
 
 // seeds returns what a seed reports: whether it has changed anything.
-func (r *rig) seeds(changed bool, err error) bool {
+// tells tells what a worker's Config says. It returns what has become of it, by the names of the fields.
+func (r *rig) tells(w Wanted) map[string]Told {
 	r.t.Helper()
+	all, err := r.Tell(bg, "w", w)
 	r.must(err)
-	return changed
+	of := make(map[string]Told)
+	for _, t := range all {
+		of[t.Setting] = t
+	}
+	return of
 }
 
 func (r *rig) open() {

@@ -161,7 +161,7 @@ func CopiesTo(ctx context.Context, rdb redis.UniversalClient, namespace string) 
 	}
 	to := make(map[string][]string)
 	for i, name := range names {
-		if text, err := settings[i].Result(); err == nil && copiesOf(text) != "" {
+		if text, err := settings[i].Result(); err == nil && text != "" {
 			to[text] = append(to[text], name)
 		} else if err != nil && !errors.Is(err, redis.Nil) {
 			return nil, fmt.Errorf("settings of queue %s: %w", name, err)

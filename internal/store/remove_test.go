@@ -163,7 +163,6 @@ func TestRemoveRefused(t *testing.T) {
 		}},
 		{name: "retention", do: func(r *rig) { r.must(r.SetRetention(bg, signalbox.Retention{Jobs: 5})) }, want: KeptBySetting, none: true},
 		{name: "limits", do: func(r *rig) { _, err := r.SetLimits(bg, signalbox.Limits{Running: 2}); r.must(err) }, want: KeptBySetting, none: true},
-		{name: "no limits", do: func(r *rig) { _, err := r.SetLimits(bg, signalbox.Limits{}); r.must(err) }, want: KeptBySetting, none: true},
 		{name: "limits of groups", do: func(r *rig) { _, err := r.SetGroupLimits(bg, signalbox.Limits{Running: 2}); r.must(err) }, want: KeptBySetting, none: true},
 		{name: "limits of a group", do: func(r *rig) { _, err := r.SetLimitsOf(bg, "x", signalbox.Limits{Running: 2}); r.must(err) }, want: KeptBySetting, none: true},
 		{name: "length", do: func(r *rig) { _, err := r.SetMaxLength(bg, 5); r.must(err) }, want: KeptBySetting, none: true},

@@ -46,24 +46,14 @@ func ValidateRetention(r signalbox.Retention) error {
 
 // SetRetention sets what the queue keeps of its dead and cancelled jobs. A field that is 0 gets its default. ValidateRetention must accept r.
 func (q *Queue) SetRetention(ctx context.Context, r signalbox.Retention) error {
-	_, err := q.set(ctx, keepField, keptText(r))
+	_, err := q.setting(ctx, keepField, keptText(r), "set", q.operator, false)
 	return err
 }
 
-// SeedRetention does the same if nobody has set it before. It reports whether it has. It does nothing if r is zero.
-func (q *Queue) SeedRetention(ctx context.Context, r signalbox.Retention) (changed bool, err error) {
-	if r == (signalbox.Retention{}) {
-		return false, nil
-	}
-	return q.change(ctx, keepField, keptText(r), true)
-}
-
-// The settings that say what is kept of dead and cancelled jobs, and of completed ones: their number, their bytes and how long in us. keepsNone stands for
-// no completed jobs.
+// The settings that say what is kept of dead and cancelled jobs, and of completed ones: their number, their bytes and how long in us.
 const (
 	keepField      = "keep"
 	completedField = "keep_completed"
-	keepsNone      = "off"
 )
 
 // Filled returns the retention with its defaults, as the settings hold it: in whole microseconds.
@@ -78,13 +68,8 @@ func Filled(r signalbox.Retention) signalbox.Retention {
 // SetCompleted sets which completed jobs the queue keeps: none if r is zero. A field that is 0 gets its default. ValidateRetention must
 // accept r.
 func (q *Queue) SetCompleted(ctx context.Context, r signalbox.Retention) error {
-	_, err := q.set(ctx, completedField, completedText(r))
+	_, err := q.setting(ctx, completedField, completedText(r), "set", q.operator, false)
 	return err
-}
-
-// SeedCompleted does the same if nobody has set it before. It reports whether it has.
-func (q *Queue) SeedCompleted(ctx context.Context, r signalbox.Retention) (changed bool, err error) {
-	return q.change(ctx, completedField, completedText(r), true)
 }
 
 // An Ending is what becomes of jobs that have ended, as far as their worker must know it.
@@ -103,13 +88,13 @@ func (q *Queue) Ending(ctx context.Context) (Ending, error) {
 	keep, _ := values[0].(string)
 	completed, _ := values[1].(string)
 	copies, _ := values[2].(string)
-	return Ending{keptOf(keep), keptOf(completed), copiesOf(copies)}, nil
+	return Ending{keptOf(keep), keptOf(completed), copies}, nil
 }
 
-// completedText returns the setting for r.
+// completedText returns the setting for r: "" if none are kept.
 func completedText(r signalbox.Retention) string {
 	if r == (signalbox.Retention{}) {
-		return keepsNone
+		return ""
 	}
 	return keptText(r)
 }
@@ -120,7 +105,7 @@ func keptText(r signalbox.Retention) string {
 	return fmt.Sprintf("%d %d %d", r.Jobs, r.Bytes, r.Age.Microseconds())
 }
 
-// keptOf reads such a text as scripts do. It is zero if they can't read it: it isn't set, it says that none are kept, or another program wrote it.
+// keptOf reads such a text as scripts do. It is zero if they can't read it: it isn't set, or another program wrote it.
 func keptOf(text string) signalbox.Retention {
 	fields := strings.Split(text, " ")
 	var numbers [3]int64
@@ -140,4 +125,12 @@ func keptOf(text string) signalbox.Retention {
 // RetentionOf returns what such settings keep.
 func RetentionOf(jobs, bytes, us int64) signalbox.Retention {
 	return signalbox.Retention{Jobs: jobs, Bytes: bytes, Age: time.Duration(us) * time.Microsecond}
+}
+
+// RetentionWords returns a retention in words, for logs.
+func RetentionWords(r signalbox.Retention) string {
+	if r == (signalbox.Retention{}) {
+		return "none"
+	}
+	return fmt.Sprintf("%d jobs, %d bytes, for %v", r.Jobs, r.Bytes, r.Age)
 }

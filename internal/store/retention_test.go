@@ -21,7 +21,6 @@ var retentionTests = []storeTest{
 	{"Sweep", testSweep},
 	{"SweepByCountAndBytes", testSweepByCountAndBytes},
 	{"RetentionOfTheSettings", testRetentionOfTheSettings},
-	{"SeedRetention", testSeedRetention},
 	{"StrangeRetention", testStrangeRetention},
 }
 
@@ -173,24 +172,6 @@ func testRetentionOfTheSettings(t *testing.T, r *rig) {
 	same(t, "dropped with the longest", r.sweep(), 0)
 	r.age(r.keys.dead, "e", 10_001*24*time.Hour)
 	same(t, "dropped after it", r.sweep(), 1)
-}
-
-func testSeedRetention(t *testing.T, r *rig) {
-	for _, seed := range []struct {
-		seed, want signalbox.Retention
-		changed    bool
-	}{
-		{signalbox.Retention{}, signalbox.Retention{}, false},
-		{signalbox.Retention{Jobs: 1}, Filled(signalbox.Retention{Jobs: 1}), true},
-		{signalbox.Retention{Jobs: 2, Age: time.Hour}, Filled(signalbox.Retention{Jobs: 1}), false},
-	} {
-		changed, err := r.SeedRetention(bg, seed.seed)
-		r.must(err)
-		settings, err := r.Settings(bg)
-		r.must(err)
-		same(t, "retention", settings.Retention, seed.want)
-		same(t, "it was changed", changed, seed.changed)
-	}
 }
 
 // If another program wrote a value there that is no number, it counts as not set.

@@ -41,12 +41,7 @@ func lengthOf(text string) int {
 // SetMaxLength sets how many jobs the queue may have that haven't ended; 0: any number. Producers that wait for room look again. It reports whether the
 // maximum is another than before.
 func (q *Queue) SetMaxLength(ctx context.Context, n int) (changed bool, err error) {
-	return q.limit(ctx, lengthField, strconv.Itoa(n), false) // 0 is a value, too: nothing is seeded over it
-}
-
-// SeedMaxLength does the same as SetMaxLength if nobody has set a maximum before. It does nothing if n is 0.
-func (q *Queue) SeedMaxLength(ctx context.Context, n int) (changed bool, err error) {
-	return q.seedLimit(ctx, lengthField, lengthText(n))
+	return q.setBound(ctx, lengthField, lengthText(n))
 }
 
 // FullError returns the error of a job that was refused.

@@ -262,7 +262,7 @@ func TestRoomIsToldByAReclaim(t *testing.T) {
 	same(t, "its place", r.tried(r.items("c")...).list, "n")
 }
 
-// A maximum is seeded if there is none. What was set stays, also none.
+// What an operator sets stays, also none.
 func TestMaxLengthSetting(t *testing.T) {
 	t.Parallel()
 	r := onShared(t)
@@ -271,19 +271,18 @@ func TestMaxLengthSetting(t *testing.T) {
 		r.must(err)
 		return s.MaxLength
 	}
-	r.seeds(r.SeedMaxLength(bg, 0))
+	r.tells(Wanted{})
 	same(t, "layout of a queue without", r.rdb.HLen(bg, r.keys.settings).Val(), int64(0))
-	r.seeds(r.SeedMaxLength(bg, 5))
-	r.seeds(r.SeedMaxLength(bg, 7))
-	same(t, "seeded", setting(), 5)
+	r.tells(Wanted{MaxLength: 5})
+	same(t, "told", setting(), 5)
 	changed, err := r.SetMaxLength(bg, 7)
 	r.must(err)
 	same(t, "changed", changed, true)
 	same(t, "set", setting(), 7)
 	r.noFindings()
 	r.maximum(0)
-	r.seeds(r.SeedMaxLength(bg, 5))
-	same(t, "seeded over none that was set", setting(), 0)
+	r.tells(Wanted{MaxLength: 5})
+	same(t, "told over none that was set", setting(), 0)
 	r.noFindings()
 	for _, text := range []string{"0", "-1", "many", "1e3"} {
 		r.must(r.rdb.HSet(bg, r.keys.settings, lengthField, text).Err())

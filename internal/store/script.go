@@ -6,8 +6,10 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 )
@@ -223,6 +225,15 @@ func (r *reply) str(i int) string {
 		r.fail(i, fmt.Sprintf("%T, not a string", r.list[i]))
 	}
 	return s
+}
+
+// micros reads a time in us that is a string.
+func (r *reply) micros(i int) time.Time {
+	us, err := strconv.ParseInt(r.str(i), 10, 64)
+	if err != nil && r.err == nil {
+		r.fail(i, fmt.Sprintf("%.40q, not a time in us", r.str(i)))
+	}
+	return time.UnixMicro(us)
 }
 
 func (r *reply) int(i int) int64 {

@@ -1,6 +1,7 @@
 package store
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -59,7 +60,7 @@ func (q *Queue) Settings(ctx context.Context) (Settings, error) {
 func settingsOf(fields map[string]string) Settings {
 	s := Settings{
 		Retention: keptOf(fields[keepField]),
-		Completed: keptOf(fields[completedField]), Copies: copiesOf(fields[copyField]),
+		Completed: keptOf(fields[completedField]), Copies: fields[copyField],
 		Limits: limitsOf(fields[limitsField]), GroupLimits: limitsOf(fields[groupLimitsField]), MaxLength: lengthOf(fields[lengthField]),
 	}
 	if n, err := strconv.Atoi(fields["slots"]); err == nil && ValidateSlots(n) == nil {
@@ -188,15 +189,27 @@ func (q *Queue) Workers(ctx context.Context) ([]string, error) {
 	return (&Situation{Sessions: sessions}).Workers(), nil
 }
 
-// set changes a field of the queue's settings, and has all its workers look at them.
-func (q *Queue) set(ctx context.Context, field, value string) (changed bool, err error) {
-	return q.change(ctx, field, value, false)
+// By returns the queue for calls of an operator: the name of a person or a program, for those who look at who has set what. What can't be part of such a name is replaced.
+func (q *Queue) By(operator string) *Queue {
+	by := *q
+	by.operator = operatorName(operator)
+	return &by
 }
 
-// change sets a field of the queue's settings; with seed only if it isn't set. Workers look at the settings then.
-func (q *Queue) change(ctx context.Context, field, value string, seed bool) (changed bool, err error) {
-	r, err := run(ctx, q.rdb, setScript, setScript.keys(&q.keys), setScript.args(0, arg{"protocol", Protocol},
-		arg{"field", field}, arg{"value", value}, arg{"seed", flag(seed)}, arg{"channel", q.keys.control()}))
+// operatorName returns who changes a setting, as scripts want it: "operator", a space and a name without spaces.
+func operatorName(name string) string {
+	name = strings.Map(func(r rune) rune {
+		if r <= ' ' || r > '~' {
+			return '_'
+		}
+		return r
+	}, cutText(name, 100))
+	return "operator " + cmp.Or(name, "-")
+}
+
+// set changes a field of the queue's settings of which nothing is remembered, and has all its workers look at them.
+func (q *Queue) set(ctx context.Context, field, value string) (changed bool, err error) {
+	r, err := q.setting(ctx, field, value, "", q.operator, false)
 	if err != nil {
 		return false, err
 	}
@@ -205,4 +218,14 @@ func (q *Queue) change(ctx context.Context, field, value string, seed bool) (cha
 		return false, ErrStopping
 	}
 	return n == 1, r.err
+}
+
+// setting changes a setting, and has all workers look at it: see set.lua.
+func (q *Queue) setting(ctx context.Context, field, value, verb, by string, bounds bool) (*reply, error) {
+	r, err := run(ctx, q.rdb, setScript, setScript.keys(&q.keys), setScript.args(0, arg{"protocol", Protocol}, arg{"field", field}, arg{"value", value},
+		arg{"verb", verb}, arg{"by", by}, arg{"bounds", flag(bounds)}, arg{"channel", q.keys.control()}))
+	if err != nil {
+		return nil, err
+	}
+	return r, r.err
 }

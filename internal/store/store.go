@@ -44,6 +44,7 @@ type Queue struct {
 	looked    int           // IDs that a call of Jobs looks at; replaced by tests only
 	patience  int           // in which round Move takes over a job from another mover; replaced by tests only
 	worker    string        // that makes the calls; ""
+	operator  string        // who sets settings, as scripts want it
 	crashes   int           // at which a job is dead
 	ttl       time.Duration // of the sessions whose jobs it takes back
 	times     *Times        // that its renewals take along; nil: none
@@ -54,7 +55,7 @@ func New(rdb redis.UniversalClient, namespace, name string) *Queue {
 	if namespace == DefaultNamespace {
 		namespace = ""
 	}
-	return &Queue{rdb: rdb, namespace: namespace, name: name, keys: newKeys(namespace, name), kept: defaultRetention, room: MaxBytes, looked: maxLooked, patience: takeOverAt, crashes: CrashLimit, ttl: 30 * time.Second}
+	return &Queue{rdb: rdb, namespace: namespace, name: name, keys: newKeys(namespace, name), kept: defaultRetention, room: MaxBytes, looked: maxLooked, patience: takeOverAt, crashes: CrashLimit, operator: operatorName(""), ttl: 30 * time.Second}
 }
 
 // On returns the queue for calls over another client.

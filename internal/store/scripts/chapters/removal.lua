@@ -73,7 +73,7 @@ local function settings_against(reasons, now, loose)
       if not loose then
         against(reasons, 'setting', field)
       end
-    elseif field ~= 'layout' then
+    elseif field ~= 'layout' and field ~= 'changes' and field ~= 'limits_of' and not string.find(field, '^of ') then -- what is remembered of settings keeps no queue
       against(reasons, 'unknown', field)
     end
   end
@@ -90,7 +90,7 @@ local function groups_against(reasons, loose)
       own = own + 1
     elseif kind == 'p' then
       paused = paused + 1
-    elseif kind ~= 'h' and kind ~= 'd' then -- by which job something is held back; RATES says whether it is. Which job waits for a rate; if it is there it counts above
+    elseif kind ~= 'h' and kind ~= 'd' and kind ~= 'o' then -- by which job something is held back; RATES says whether it is. Which job waits for a rate; if it is there it counts above
       against(reasons, 'unknown', limits[i])
     end
   end

@@ -1,0 +1,234 @@
+package store
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/signalbox-go/signalbox"
+)
+
+// Wanted is what a worker's Config says of a queue. A field that is zero says nothing.
+type Wanted struct {
+	Limits      signalbox.Limits            // of the queue
+	GroupLimits signalbox.Limits            // of its groups without limits of their own
+	MaxLength   int                         // jobs that it may have that haven't ended
+	LimitsOf    map[string]signalbox.Limits // of single groups
+	CopyDead    string                      // the queue that gets copies of dead jobs
+	Retention   signalbox.Retention         // of dead and cancelled jobs
+	Completed   signalbox.Retention         // of completed jobs
+}
+
+// A setting is one of a queue's, as its settings have it.
+type setting struct {
+	name   string // of the field of Config
+	field  string // of the settings
+	value  string // "" if Config says nothing
+	bounds bool   // it bounds what runs, or how many jobs there are
+}
+
+// settings returns what is wanted, setting by setting.
+func (w *Wanted) settings() []setting {
+	list := []setting{
+		{"Limits", limitsField, limitsText(w.Limits, "0"), true},
+		{"GroupLimits", groupLimitsField, limitsText(w.GroupLimits, "0"), true},
+		{"LimitsOf", limitsOfField, w.limitsOfText(), false},
+		{"MaxLength", lengthField, lengthText(w.MaxLength), true},
+		{"CopyDead", copyField, w.CopyDead, false},
+		{"Retention", keepField, "", false},
+		{"CompletedRetention", completedField, completedText(w.Completed), false},
+	}
+	if w.Retention != (signalbox.Retention{}) {
+		list[5].value = keptText(w.Retention)
+	}
+	return list
+}
+
+// Told is what has become of a setting whose value a worker has told.
+type Told struct {
+	Setting string    // the field of Config: "Limits"
+	Changed bool      // it has another value than before
+	Fresh   bool      // nothing was remembered of it: it is new, or Redis has lost it
+	Ours    bool      // of the values that workers tell, this worker's counts
+	Set     bool      // and is the queue's: else somebody has set another one since
+	At      time.Time // when it was set, by the server's clock
+	By      string    // "worker" or "operator", a space and a name
+	Before  string    // what it was, in the words of Value
+	HadAt   time.Time // when that was set
+	HadBy   string    // by whom, as By; "nobody -" if nobody had
+	Want    string    // the worker's value, in words
+	Value   string    // the queue's value, in words
+	Counts  string    // the value that counts of those that workers tell, in words
+}
+
+// Replaced reports whether a value was replaced that an operator had set.
+func (t *Told) Replaced() bool { return t.Changed && strings.HasPrefix(t.HadBy, "operator ") }
+
+// Tell tells what a worker's Config says of the queue. The newest value of those that workers tell is applied, unless it was applied before: see
+// docs/decisions/0044-settings.md. It returns what has become of each setting of which Config says something, also if the error isn't nil: then of those before.
+func (q *Queue) Tell(ctx context.Context, worker string, w Wanted) (all []Told, err error) {
+	for _, s := range w.settings() {
+		if s.value == "" {
+			continue
+		}
+		told, err := q.tell(ctx, s, "tell", "worker "+worker)
+		if err != nil {
+			return all, err
+		}
+		all = append(all, told)
+		if s.field == limitsOfField && told.Ours {
+			of, err := q.tellGroups(ctx, "worker "+worker, w.LimitsOf, s.value)
+			all = append(all, of...)
+			if err != nil {
+				return all, err
+			}
+		}
+	}
+	return all, nil
+}
+
+// limitsOfField is the setting that says which limits of single groups count: the digest of those of a Config. What each group has is in another hash.
+const limitsOfField = "limits_of"
+
+// limitsOfText returns that digest: "" if Config says nothing of single groups.
+func (w *Wanted) limitsOfText() string {
+	sum, some := sha256.New(), false
+	for _, group := range slices.Sorted(maps.Keys(w.LimitsOf)) {
+		if text := limitsText(w.LimitsOf[group], unsetOf); text != "" {
+			some = true
+			fmt.Fprintf(sum, "%d %s%s\n", len(group), group, text)
+		}
+	}
+	if !some {
+		return ""
+	}
+	return hex.EncodeToString(sum.Sum(nil)[:16])
+}
+
+// tellGroups applies what a Config says of single groups, whose digest is of: of each group whose limits of a Config that were applied last are others. It
+// returns what has become of the groups that it looked at closely.
+func (q *Queue) tellGroups(ctx context.Context, by string, limits map[string]signalbox.Limits, of string) (all []Told, err error) {
+	for names := range slices.Chunk(slices.Sorted(maps.Keys(limits)), maxRelieved) {
+		fields := make([]string, 0, 2*len(names))
+		for _, name := range names {
+			fields = append(fields, "g"+name, "o"+name)
+		}
+		there, err := q.rdb.HMGet(ctx, q.keys.limits, fields...).Result()
+		if err != nil {
+			return all, err
+		}
+		for i, name := range names {
+			text := limitsText(limits[name], unsetOf)
+			has, _ := there[2*i].(string)
+			known, _ := there[2*i+1].(string)
+			fields := strings.SplitN(known, " ", 4)
+			if len(fields) < 4 {
+				fields = []string{"0", "nobody", "-", ""}
+			}
+			us, _ := strconv.ParseInt(fields[0], 10, 64)
+			t := Told{
+				Setting: "LimitsOf[" + strconv.Quote(name) + "]", Ours: true, Set: has == text, At: time.UnixMicro(us), By: fields[1] + " " + fields[2],
+				Want: ownWords(text), Value: ownWords(has), Counts: ownWords(text),
+			}
+			if text != "" && fields[3] != text {
+				r, err := q.limitGroup(ctx, name, text, "tell", by, of)
+				if err != nil {
+					return all, err
+				}
+				value := r.str(3)
+				t.Changed, t.Fresh, t.Set, t.Value = r.int(1) == 1, r.int(2) == 1, value == text, ownWords(value)
+				t.At, t.By, t.Before, t.HadAt, t.HadBy = r.micros(4), r.str(5), ownWords(r.str(6)), r.micros(7), r.str(8)
+				if r.err != nil {
+					return all, r.err
+				}
+			}
+			if text != "" && (t.Changed || !t.Set) {
+				all = append(all, t)
+			}
+		}
+	}
+	return all, nil
+}
+
+// ownWords returns limits of a single group in words.
+func ownWords(text string) string {
+	if text == "" {
+		return "none"
+	}
+	return LimitsWords(ownLimitsOf(text))
+}
+
+// Reset gives a setting the value that workers tell again, or removes it if none has told one for three minutes. name is that of the field of Config: see Told.
+func (q *Queue) Reset(ctx context.Context, name string) (Told, error) {
+	for _, s := range (&Wanted{}).settings() {
+		if s.name == name {
+			return q.tell(ctx, s, "reset", q.operator)
+		}
+	}
+	return Told{}, fmt.Errorf("%w setting: %.40q; want one of Limits, GroupLimits, MaxLength, CopyDead, Retention, CompletedRetention", signalbox.ErrInvalid, name)
+}
+
+// ResetGroup gives a group the limits of a Config that were applied last, or removes its own if none were. It reports whether they are others than before.
+func (q *Queue) ResetGroup(ctx context.Context, group string) (changed bool, err error) {
+	r, err := q.limitGroup(ctx, group, "", "reset", q.operator, "")
+	if err != nil {
+		return false, err
+	}
+	return r.int(1) == 1, r.err
+}
+
+func (q *Queue) tell(ctx context.Context, s setting, verb, by string) (Told, error) {
+	r, first, err := q.alter(ctx, s.field, s.value, verb, by, s.bounds)
+	if err != nil {
+		return Told{}, err
+	}
+	words := func(i int) string { return settingWords(s.field, r.str(i)) }
+	value, counts := r.str(first+2), r.str(first+8)
+	t := Told{
+		Setting: s.name, Changed: r.int(first) == 1, Fresh: r.int(first+1) == 1, Ours: counts == s.value, Set: value == s.value,
+		At: r.micros(first + 3), By: r.str(first + 4), HadAt: r.micros(first + 6), HadBy: r.str(first + 7),
+		Want: settingWords(s.field, s.value), Value: words(first + 2), Before: words(first + 5), Counts: words(first + 8),
+	}
+	switch {
+	case r.err != nil || !t.Changed:
+		return t, r.err
+	case s.field == groupLimitsField:
+		return t, q.relieve(ctx)
+	case s.field == copyField && value == "":
+		return t, q.forgetDeaths(ctx)
+	}
+	return t, nil
+}
+
+// alter changes a setting, and what is remembered of it. It returns the reply, and the index in it of what told_reply returns.
+func (q *Queue) alter(ctx context.Context, field, value, verb, by string, bounds bool) (r *reply, first int, err error) {
+	if !bounds || verb == "tell" { // it mostly changes nothing, each minute: a script that looks at each session would be a waste
+		r, err = q.setting(ctx, field, value, verb, by, bounds)
+		if err != nil || r.int(0) != 3 {
+			return r, 0, err
+		}
+	}
+	r, err = q.limit(ctx, field, value, verb, by, "")
+	return r, 1, err
+}
+
+// settingWords returns a value of a setting in words, for logs.
+func settingWords(field, value string) string {
+	switch {
+	case value == "":
+		return "none"
+	case field == limitsOfField && len(value) > 8:
+		return "those with the digest " + value[:8]
+	case field == limitsField || field == groupLimitsField:
+		return LimitsWords(limitsOf(value))
+	case field == keepField || field == completedField:
+		return RetentionWords(keptOf(value))
+	}
+	return value
+}
