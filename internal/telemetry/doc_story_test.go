@@ -103,6 +103,8 @@ func (s *story) name(sp tracetest.SpanStub) string {
 	}
 	word, rest, _ := strings.Cut(sp.Name, " ")
 	switch {
+	case strings.HasPrefix(sp.Name, "handle many "):
+		return "handle many {kind}"
 	case word == "handle":
 		return "handle {kind}"
 	case word == "tick":
@@ -140,7 +142,7 @@ func play(t *testing.T) *story {
 	t.Run("story", func(t *testing.T) {
 		for name, play := range map[string]func(*part){
 			"jobs": jobs, "locks": locks, "taken-over": takenOver, "cut-off": cutOff, "ticks": ticks, "failed-tick": failedTick, "refused": refused,
-			"failures": failures, "stuck": stuck, "outbox": outbox,
+			"failures": failures, "stuck": stuck, "outbox": outbox, "many": many,
 		} {
 			t.Run(name, func(t *testing.T) {
 				t.Parallel()
@@ -366,6 +368,52 @@ func (p *part) measured(name string) bool {
 }
 
 // jobs has every way in which a job can end, and every outcome of its locks.
+// visit is the argument of jobs that are handled together.
+type visit struct{ Note string }
+
+func (visit) Kind() string { return "visit" }
+
+// many has a call with two jobs fail, and then complete.
+func many(p *part) {
+	w, err := worker.New(p.rdb, worker.Config{
+		Queues: worker.Queues{p.name: {Concurrency: 2}}, Logger: silent, TracerProvider: p.tp, MeterProvider: p.mp, Propagator: propagation.TraceContext{},
+	})
+	if err != nil {
+		p.Fatal(err)
+	}
+	calls := make(chan int, 10)
+	worker.HandleMany(w, func(_ context.Context, jobs []*worker.Each[visit]) error {
+		calls <- len(jobs)
+		if jobs[0].Job.Attempt == 1 {
+			return errors.New("the first time it fails")
+		}
+		return nil
+	}, worker.UpTo(2, time.Minute), worker.Retry(func(int, error) time.Duration { return time.Millisecond }))
+	for range 2 {
+		if _, err := p.sched.Enqueue(p.Context(), visit{canary}, scheduler.Queue(p.name)); err != nil {
+			p.Fatal(err)
+		}
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- w.Run(ctx) }()
+	late := time.After(20 * time.Second)
+	for range 2 {
+		select {
+		case n := <-calls:
+			if n != 2 {
+				p.Errorf("a call has %d jobs", n)
+			}
+		case <-late:
+			p.Error("there are no two calls")
+		}
+	}
+	cancel()
+	if err := <-done; err != nil {
+		p.Error(err)
+	}
+}
+
 func jobs(p *part) {
 	near := newLocker(p.rdb, lock.Config{TTL: 5 * time.Second, MeterProvider: p.mp})
 	broken := redistest.NewProxy(p, p.server.Addr())
