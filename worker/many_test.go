@@ -116,13 +116,21 @@ func TestStuckCallOfMany(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	w := r.workerWith(r.quickly(2))
+	begun := make(chan int, 1)
 	release, open := r.gate()
-	worker.HandleMany(w, func(context.Context, []*worker.Each[task]) error {
+	worker.HandleMany(w, func(_ context.Context, jobs []*worker.Each[task]) error {
+		begun <- len(jobs)
 		stubborn(release, 1)
 		return nil
-	}, worker.UpTo(2, time.Minute), worker.Timeout(time.Millisecond))
+	}, worker.UpTo(2, time.Minute))
 	ids := r.add(make([]signalbox.Job, 2)...)
 	r.start(w)
+	if n := get(t, begun, "the call begins"); n != 2 {
+		t.Fatalf("the call has %d jobs, want 2", n)
+	}
+	if _, err := r.queue.Do(context.Background(), store.CancelJobs("not needed"), ids); err != nil { // what ends a context before its call has begun takes its job out of it
+		t.Fatal(err)
+	}
 	for _, id := range ids {
 		redistest.Eventually(t, func() bool { s := r.running()[id].Stuck; return s != nil && s.Stack != "" }, "its stack is in Redis")
 		if s := r.running()[id].Stuck; !strings.Contains(s.Stack, "worker_test.stubborn(...)") {
@@ -130,7 +138,7 @@ func TestStuckCallOfMany(t *testing.T) {
 		}
 	}
 	open()
-	r.completed(2)
+	r.until("both are settled", func(c store.Counts) bool { return c.Running == 0 })
 }
 
 // The span of a call is linked with its deliveries' spans, and these with it. What the function does with its context is below it.
