@@ -145,7 +145,7 @@ func contests() []contest {
 		{
 			peer:   "scripts alone",
 			ours:   side{ourProcess(100), 200_000, 60_000},
-			theirs: side{scripts(2, 50), 300_000, 100_000},
+			theirs: side{bareScripts(2, 50), 300_000, 100_000},
 			cases:  []testCase{{name: "ceiling", unit: "jobs/s", target: 0.5}},
 		},
 		{

@@ -22,6 +22,7 @@ import (
 	"github.com/signalbox-go/signalbox"
 	"github.com/signalbox-go/signalbox/inspect"
 	"github.com/signalbox-go/signalbox/internal/store"
+	"github.com/signalbox-go/signalbox/internal/store/scripts"
 	"github.com/signalbox-go/signalbox/scheduler"
 )
 
@@ -44,7 +45,7 @@ func newMeter(ctx context.Context, srv *server) (*meter, error) {
 	}
 	pid := info["process_id"]
 	m := &meter{stat: "/proc/" + pid + "/task/" + pid + "/schedstat", names: make(map[string]string), took: make(map[[2]string][]time.Duration)}
-	for name, text := range store.Sources() {
+	for name, text := range scripts.Sources() {
 		sum := sha1.Sum([]byte(text))
 		m.names[hex.EncodeToString(sum[:])] = name
 		if err := srv.rdb.ScriptLoad(ctx, text).Err(); err != nil {

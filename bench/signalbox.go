@@ -296,9 +296,9 @@ func ourMemory(ctx context.Context, srv *server, n int) ([][]float64, error) {
 	return [][]float64{{(after - before) / float64(n)}}, err
 }
 
-// scripts runs jobs that are there already with the scripts alone: no slots and no handlers, and
+// bareScripts runs jobs that are there already with the scripts alone: no slots and no handlers, and
 // what one call claimed is completed by the next.
-func scripts(lanes, batch int) measure {
+func bareScripts(lanes, batch int) measure {
 	return func(ctx context.Context, srv *server, n int) ([][]float64, error) {
 		rdb, s, err := ours(srv)
 		if err != nil {

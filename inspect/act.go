@@ -10,6 +10,7 @@ import (
 
 	"github.com/signalbox-go/signalbox"
 	"github.com/signalbox-go/signalbox/internal/store"
+	"github.com/signalbox-go/signalbox/internal/store/layout"
 )
 
 // ErrState is wrapped by the error of a call whose action isn't for the state that the job, the cron entry or the worker is in.
@@ -251,7 +252,7 @@ func (i *Inspector) Do(ctx context.Context, queue, id string, a Action) (was sig
 	if a == nil {
 		return "", fmt.Errorf("inspect: %w", errNoAction)
 	}
-	if err := errors.Join(store.ValidateQueue(queue), a.validate()); err != nil {
+	if err := errors.Join(layout.ValidateQueue(queue), a.validate()); err != nil {
 		return "", fmt.Errorf("inspect: %w", err)
 	}
 	if err := i.reaches(ctx, queue, a); err != nil {

@@ -5,7 +5,7 @@ import (
 	"fmt"
 
 	"github.com/signalbox-go/signalbox"
-	"github.com/signalbox-go/signalbox/internal/store"
+	"github.com/signalbox-go/signalbox/internal/store/layout"
 )
 
 // Waiting says which jobs [Inspector.DeleteWaiting] deletes, and how it goes about it. The zero value deletes the ready jobs.
@@ -22,7 +22,7 @@ type Waiting struct {
 //
 // The jobs can't be had back: look first with DryRun, or [Inspector.Export] the queue. It may be called again after an error. The error wraps [ErrNoQueue] if nobody has used the queue.
 func (i *Inspector) DeleteWaiting(ctx context.Context, queue string, w Waiting) (p Progress, err error) {
-	if err := store.ValidateQueue(queue); err != nil {
+	if err := layout.ValidateQueue(queue); err != nil {
 		return p, fmt.Errorf("inspect: %w", err)
 	}
 	q, err := i.Queue(ctx, queue)

@@ -10,6 +10,7 @@ import (
 
 	"github.com/signalbox-go/signalbox/internal/schedule"
 	"github.com/signalbox-go/signalbox/internal/store"
+	"github.com/signalbox-go/signalbox/internal/store/layout"
 )
 
 // ErrNoEntry is wrapped by the error of a call that names a cron entry which no scheduler has described.
@@ -203,7 +204,7 @@ func (i *Inspector) RunEntry(ctx context.Context, queue, name string) (id string
 }
 
 func (i *Inspector) validEntry(queue, name string) error {
-	if err := errors.Join(store.ValidateQueue(queue), store.ValidateEntry(name)); err != nil {
+	if err := errors.Join(layout.ValidateQueue(queue), layout.ValidateEntry(name)); err != nil {
 		return fmt.Errorf("inspect: %w", err)
 	}
 	return nil

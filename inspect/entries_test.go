@@ -16,6 +16,7 @@ import (
 	"github.com/signalbox-go/signalbox/inspect"
 	"github.com/signalbox-go/signalbox/internal/redistest"
 	"github.com/signalbox-go/signalbox/internal/store"
+	"github.com/signalbox-go/signalbox/internal/store/layout"
 	"github.com/signalbox-go/signalbox/scheduler"
 )
 
@@ -359,9 +360,9 @@ func TestRunEntryRefused(t *testing.T) {
 	s.must(s.rdb.ConfigSet(ctx, "maxmemory", "1").Err())
 	refused("OOM", s.ins)
 	s.must(s.rdb.ConfigSet(ctx, "maxmemory", "0").Err())
-	s.must(s.rdb.HSet(ctx, s.keys+"settings", "layout", store.Protocol+1).Err())
+	s.must(s.rdb.HSet(ctx, s.keys+"settings", "layout", layout.Protocol+1).Err())
 	refused("a newer layout", s.ins)
-	s.must(s.rdb.HSet(ctx, s.keys+"settings", "layout", store.Protocol).Err())
+	s.must(s.rdb.HSet(ctx, s.keys+"settings", "layout", layout.Protocol).Err())
 	s.must(s.rdb.HSet(ctx, s.keys+"entries", "job:e", "garbage").Err())
 	refused("garbage", s.ins)
 }

@@ -16,6 +16,7 @@ import (
 
 	"github.com/signalbox-go/signalbox"
 	"github.com/signalbox-go/signalbox/internal/store"
+	"github.com/signalbox-go/signalbox/internal/store/layout"
 )
 
 // fileFormat is the version of the files of Export. docs/cli.md has the format.
@@ -104,10 +105,10 @@ func (s *fileSettings) setLimits(ctx context.Context, q *store.Queue) error {
 func (s *fileSettings) checkLimits() error {
 	errs := []error{store.ValidateMaxLength(s.MaxLength), store.ValidateLimits(s.Limits.limits()), store.ValidateLimits(s.GroupLimits.limits())}
 	for group, l := range s.LimitsOf {
-		errs = append(errs, store.ValidateGroup(group), store.ValidateLimits(l.limits()))
+		errs = append(errs, layout.ValidateGroup(group), store.ValidateLimits(l.limits()))
 	}
 	for _, group := range s.PausedGroups {
-		errs = append(errs, store.ValidateGroup(group))
+		errs = append(errs, layout.ValidateGroup(group))
 	}
 	return errors.Join(errs...)
 }
@@ -159,10 +160,10 @@ func (line *filePast) hold() (h store.Hold, err error) {
 	if h.Until, err = time.Parse(time.RFC3339Nano, line.Until); err != nil {
 		return h, fmt.Errorf("%w until: want a time in RFC 3339", signalbox.ErrInvalid)
 	}
-	if h.Group = line.Name; h.Group != "" && (h.Group[0] != 's' && h.Group[0] != 'g' || store.ValidateGroup(h.Group[1:]) != nil) {
+	if h.Group = line.Name; h.Group != "" && (h.Group[0] != 's' && h.Group[0] != 'g' || layout.ValidateGroup(h.Group[1:]) != nil) {
 		return h, fmt.Errorf("%w name: want that of a group behind g or s, or nothing", signalbox.ErrInvalid)
 	}
-	if h.By = line.Value; h.By != "" && store.ValidateID(h.By) != nil {
+	if h.By = line.Value; h.By != "" && layout.ValidateID(h.By) != nil {
 		return h, fmt.Errorf("%w value: want the ID of a job, or nothing", signalbox.ErrInvalid)
 	}
 	return h, nil

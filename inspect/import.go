@@ -11,6 +11,7 @@ import (
 
 	"github.com/signalbox-go/signalbox"
 	"github.com/signalbox-go/signalbox/internal/store"
+	"github.com/signalbox-go/signalbox/internal/store/layout"
 )
 
 // Importing says how [Inspector.Import] goes about it. The zero value puts the jobs in, and leaves the queue's settings as they are.
@@ -67,7 +68,7 @@ const (
 // error at the end wraps [ErrFile] and has the numbers of the first few lines, but nothing of their contents. A first line that isn't one of a file ends the
 // import at once: then nothing was done.
 func (i *Inspector) Import(ctx context.Context, queue string, r io.Reader, o Importing) (done Imported, err error) {
-	if err := store.ValidateQueue(queue); err != nil {
+	if err := layout.ValidateQueue(queue); err != nil {
 		return done, fmt.Errorf("inspect: %w", err)
 	}
 	im := &importer{q: i.store(queue), namespace: i.cfg.Namespace, o: o, lines: lines{r: bufio.NewReaderSize(r, 64<<10)}}
@@ -160,7 +161,7 @@ func (im *importer) head(ctx context.Context) error {
 	if head.Format != fileFormat {
 		return fmt.Errorf("%w file: it has format %d, and this release reads format %d", signalbox.ErrInvalid, head.Format, fileFormat)
 	}
-	im.own = head.Queue == im.q.Name() && cmp.Or(head.Namespace, store.DefaultNamespace) == cmp.Or(im.namespace, store.DefaultNamespace)
+	im.own = head.Queue == im.q.Name() && cmp.Or(head.Namespace, layout.DefaultNamespace) == cmp.Or(im.namespace, layout.DefaultNamespace)
 	if im.o.Settings {
 		if err := errors.Join(store.ValidateSlots(head.Settings.Slots), store.ValidateRetention(head.Settings.retention()), store.ValidateRetention(head.Settings.completed()),
 			store.ValidateCopies(im.q.Name(), head.Settings.CopyDead), head.Settings.checkLimits(), head.Settings.applied().Validate()); err != nil {

@@ -67,6 +67,8 @@ import (
 
 	"github.com/signalbox-go/signalbox"
 	"github.com/signalbox-go/signalbox/internal/store"
+	"github.com/signalbox-go/signalbox/internal/store/layout"
+	"github.com/signalbox-go/signalbox/internal/store/server"
 )
 
 // ErrNoQueue is wrapped by the error of a call that names a queue which no producer and no worker has used.
@@ -93,11 +95,11 @@ type Inspector struct {
 // New returns an Inspector. It calls nothing. The client stays the caller's to close. The error wraps
 // [signalbox.ErrInvalid] and names every mistake.
 func New(rdb redis.UniversalClient, cfg Config) (*Inspector, error) {
-	if err := errors.Join(store.CheckClient(rdb), store.ValidateNamespace(cfg.Namespace)); err != nil {
+	if err := errors.Join(server.CheckClient(rdb), layout.ValidateNamespace(cfg.Namespace)); err != nil {
 		return nil, fmt.Errorf("inspect: %w", err)
 	}
 	if cfg.Namespace == "" {
-		cfg.Namespace = store.DefaultNamespace
+		cfg.Namespace = layout.DefaultNamespace
 	}
 	return &Inspector{rdb: rdb, cfg: cfg}, nil
 }
@@ -238,7 +240,7 @@ func (i *Inspector) ResumeGroup(ctx context.Context, queue, group string) (chang
 }
 
 func (i *Inspector) switchGroup(ctx context.Context, queue, group, verb string, do func(q *store.Queue, ctx context.Context, key string) (bool, error)) (changed bool, err error) {
-	if err := store.ValidateGroup(group); err != nil {
+	if err := layout.ValidateGroup(group); err != nil {
 		return false, fmt.Errorf("inspect: %w", err)
 	}
 	if err := i.listed(ctx, queue); err != nil {
@@ -344,7 +346,7 @@ func (i *Inspector) SetGroupLimits(ctx context.Context, queue string, l signalbo
 // group is the key of a scheduler.Group or of a scheduler.Serial: the limits are for both groups, each by itself. Of a serial group the rate
 // counts: one job of it runs at a time, whatever Running says. Otherwise it is as [Inspector.SetLimits].
 func (i *Inspector) SetLimitsOf(ctx context.Context, queue, group string, l signalbox.Limits) error {
-	if err := store.ValidateGroup(group); err != nil {
+	if err := layout.ValidateGroup(group); err != nil {
 		return fmt.Errorf("inspect: %w", err)
 	}
 	return i.limit(ctx, queue, l, "limits of a group of queue %s: %w", func(q *store.Queue) error { _, err := q.SetLimitsOf(ctx, group, l); return err })
@@ -389,7 +391,7 @@ func (i *Inspector) HoldBack(ctx context.Context, queue, group string, d time.Du
 		return until, fmt.Errorf("inspect: %w time: %v; 1µs to 24h is allowed, and 0 to end it", signalbox.ErrInvalid, d)
 	}
 	if group != "" {
-		if err := store.ValidateGroup(group); err != nil {
+		if err := layout.ValidateGroup(group); err != nil {
 			return until, fmt.Errorf("inspect: %w", err)
 		}
 	}
@@ -486,7 +488,7 @@ func (i *Inspector) Groups(ctx context.Context, queue string, most int) (groups 
 // GroupsOf returns the groups of a queue that have a key and are in use: that of scheduler.Group, that of scheduler.Serial, both, or none. Its cost grows with the number of groups
 // that have limits of their own, or are paused or held back, and not with that of the others. The error wraps [signalbox.ErrInvalid] if group can't be a key, and [ErrNoQueue] if nobody has used the queue.
 func (i *Inspector) GroupsOf(ctx context.Context, queue, group string) (groups []Group, err error) {
-	if err := store.ValidateGroup(group); err != nil {
+	if err := layout.ValidateGroup(group); err != nil {
 		return nil, fmt.Errorf("inspect: %w", err)
 	}
 	if err := i.known(ctx, queue); err != nil {
@@ -611,7 +613,7 @@ const maxNamed = 10
 
 // known returns an error if nobody has used the queue: a misspelt name would seem to be paused.
 func (i *Inspector) known(ctx context.Context, queue string) error {
-	if err := store.ValidateQueue(queue); err != nil {
+	if err := layout.ValidateQueue(queue); err != nil {
 		return fmt.Errorf("inspect: %w", err)
 	}
 	known, err := i.store(queue).Known(ctx)

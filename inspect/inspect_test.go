@@ -16,6 +16,7 @@ import (
 	"github.com/signalbox-go/signalbox/inspect"
 	"github.com/signalbox-go/signalbox/internal/redistest"
 	"github.com/signalbox-go/signalbox/internal/store"
+	"github.com/signalbox-go/signalbox/internal/store/layout"
 	"github.com/signalbox-go/signalbox/scheduler"
 	"github.com/signalbox-go/signalbox/worker"
 )
@@ -208,7 +209,7 @@ func TestStrangeSettings(t *testing.T) {
 	}
 	ctx := t.Context()
 	rdb.Set(ctx, "signalbox:{"+namespace+":broken}:settings", "x", 0)
-	rdb.HSet(ctx, "signalbox:{"+namespace+":"+a.Name()+"}:settings", "paused", "yes", "layout", store.Layout)
+	rdb.HSet(ctx, "signalbox:{"+namespace+":"+a.Name()+"}:settings", "paused", "yes", "layout", layout.Number)
 	ins := inspector(t, rdb, namespace)
 	queues, err := ins.Queues(ctx)
 	if err == nil || !strings.Contains(err.Error(), "broken") || len(queues) != 1 || !queues[0].Paused || queues[0].PausedSince.Unix() != 0 {
@@ -306,7 +307,7 @@ func TestChangedQueueIsListed(t *testing.T) {
 		},
 	} {
 		namespace := redistest.Name(t)
-		if err := rdb.HSet(t.Context(), "signalbox:{"+namespace+":q}:settings", "layout", store.Layout).Err(); err != nil {
+		if err := rdb.HSet(t.Context(), "signalbox:{"+namespace+":q}:settings", "layout", layout.Number).Err(); err != nil {
 			t.Fatal(err)
 		}
 		ins := inspector(t, rdb, namespace)

@@ -10,6 +10,7 @@ import (
 
 	"github.com/signalbox-go/signalbox"
 	"github.com/signalbox-go/signalbox/internal/store"
+	"github.com/signalbox-go/signalbox/internal/store/layout"
 )
 
 // ErrNoJob is wrapped by the error of a call that names a job which isn't in the queue: it is completed, was dropped, or never was there.
@@ -110,7 +111,7 @@ type Attempt struct {
 // Job returns what a queue has of one job, at one moment. The error wraps [ErrNoJob] if the queue has no such job, and [ErrNoQueue] if nobody
 // has used the queue. A record that can't be read is no error: see Err of [Job].
 func (i *Inspector) Job(ctx context.Context, queue, id string) (Job, error) {
-	if err := store.ValidateQueue(queue); err != nil {
+	if err := layout.ValidateQueue(queue); err != nil {
 		return Job{}, fmt.Errorf("inspect: %w", err)
 	}
 	q := i.store(queue)

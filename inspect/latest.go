@@ -6,6 +6,7 @@ import (
 
 	"github.com/signalbox-go/signalbox"
 	"github.com/signalbox-go/signalbox/internal/store"
+	"github.com/signalbox-go/signalbox/internal/store/layout"
 )
 
 // Latest returns the n jobs of a state that ended last, the last one first. The state is dead or cancelled, and n is 1 to 250. It makes one call,
@@ -15,7 +16,7 @@ import (
 // The error wraps [ErrNoQueue] if nobody has used the queue, and [signalbox.ErrInvalid] if the state or n is wrong. A job whose record can't be
 // read is no error: it is returned with its Err.
 func (i *Inspector) Latest(ctx context.Context, queue string, state signalbox.State, n int) ([]Job, error) {
-	if err := store.ValidateQueue(queue); err != nil {
+	if err := layout.ValidateQueue(queue); err != nil {
 		return nil, fmt.Errorf("inspect: %w", err)
 	}
 	if state != signalbox.StateDead && state != signalbox.StateCancelled {

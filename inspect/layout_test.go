@@ -17,6 +17,7 @@ import (
 	"github.com/signalbox-go/signalbox/inspect"
 	"github.com/signalbox-go/signalbox/internal/redistest"
 	"github.com/signalbox-go/signalbox/internal/store"
+	"github.com/signalbox-go/signalbox/internal/store/layout"
 )
 
 // oldData gives a queue what a program from before the first release has written: see TestOldLayouts of the store. It returns what the queue has.
@@ -144,7 +145,7 @@ func TestOldLayout(t *testing.T) {
 		"Unquiet": func(ctx context.Context) error { _, err := ins.Unquiet(ctx, "me"); return err },
 		"Stop":    func(ctx context.Context) error { _, err := ins.Stop(ctx, "me"); return err },
 	} {
-		var old *store.LayoutError
+		var old *layout.Error
 		if err := call(t.Context()); !errors.As(err, &old) || old.Layout != 2 || errors.Is(err, signalbox.ErrOutdated) || !strings.Contains(err.Error(), "end its jobs with that program") {
 			t.Errorf("%s: %v", name, err)
 		}

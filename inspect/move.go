@@ -9,6 +9,7 @@ import (
 
 	"github.com/signalbox-go/signalbox"
 	"github.com/signalbox-go/signalbox/internal/store"
+	"github.com/signalbox-go/signalbox/internal/store/layout"
 )
 
 // ErrTaken is wrapped by the error of a [Move] to a queue that has another job of the same ID. Nothing was changed.
@@ -40,7 +41,7 @@ type Move struct {
 }
 
 func (a Move) validate() error {
-	if err := store.ValidateQueue(a.To); err != nil {
+	if err := layout.ValidateQueue(a.To); err != nil {
 		return fmt.Errorf("%w Move.To: %s", signalbox.ErrInvalid, strings.TrimPrefix(err.Error(), signalbox.ErrInvalid.Error()+" "))
 	}
 	return nil

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/signalbox-go/signalbox/internal/store"
+	"github.com/signalbox-go/signalbox/internal/store/layout"
 )
 
 // A Setter is who set a setting of a queue, and when.
@@ -91,7 +91,7 @@ func (i *Inspector) Reset(ctx context.Context, queue, name string) (changed bool
 // ResetLimitsOf gives one group of a queue the limits that a worker's Config last said of it, in place of what an operator has set. If none did, the group has no
 // limits of its own then. The error is as that of [Inspector.SetLimitsOf].
 func (i *Inspector) ResetLimitsOf(ctx context.Context, queue, group string) (changed bool, err error) {
-	if err := store.ValidateGroup(group); err != nil {
+	if err := layout.ValidateGroup(group); err != nil {
 		return false, fmt.Errorf("inspect: %w", err)
 	}
 	if err := i.listed(ctx, queue); err != nil {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/signalbox-go/signalbox"
 	"github.com/signalbox-go/signalbox/internal/store"
+	"github.com/signalbox-go/signalbox/internal/store/layout"
 )
 
 // A Step is how long the buckets of [Inspector.Stats] are.
@@ -148,7 +149,7 @@ type Totals struct {
 // of two calls is what happened between them, unless somebody has deleted the counters. The error wraps [ErrNoQueue] if nobody has used
 // the queue.
 func (i *Inspector) Totals(ctx context.Context, queue string) (Totals, error) {
-	if err := store.ValidateQueue(queue); err != nil {
+	if err := layout.ValidateQueue(queue); err != nil {
 		return Totals{}, fmt.Errorf("inspect: %w", err)
 	}
 	q := i.store(queue)

@@ -19,6 +19,7 @@ import (
 	"github.com/signalbox-go/signalbox/inspect"
 	"github.com/signalbox-go/signalbox/internal/redistest"
 	"github.com/signalbox-go/signalbox/internal/store"
+	"github.com/signalbox-go/signalbox/internal/store/scripts"
 )
 
 var errCut = errors.New("the connection was cut")
@@ -32,7 +33,7 @@ type cutOff struct {
 }
 
 func newCutOff(rdb redis.UniversalClient, script string, n int64, lost bool) *cutOff {
-	sum := sha1.Sum([]byte(store.Sources()[script]))
+	sum := sha1.Sum([]byte(scripts.Sources()[script]))
 	c := &cutOff{UniversalClient: rdb, sha: hex.EncodeToString(sum[:]), lost: lost}
 	c.left.Store(n)
 	return c

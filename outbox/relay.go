@@ -21,6 +21,7 @@ import (
 	"github.com/signalbox-go/signalbox"
 	"github.com/signalbox-go/signalbox/internal/deadline"
 	"github.com/signalbox-go/signalbox/internal/store"
+	"github.com/signalbox-go/signalbox/internal/store/server"
 	"github.com/signalbox-go/signalbox/internal/telemetry"
 )
 
@@ -104,7 +105,7 @@ type shardState struct {
 // NewRelay returns a relay from db to rdb: a client of a single Redis, of Sentinel or of a Cluster. It connects to neither. The error names every wrong
 // argument and field, and wraps [signalbox.ErrInvalid]. db must be the primary.
 func NewRelay(db *sql.DB, rdb redis.UniversalClient, c RelayConfig) (*Relay, error) {
-	errs := []error{c.Dialect.validate(), store.CheckClient(rdb)}
+	errs := []error{c.Dialect.validate(), server.CheckClient(rdb)}
 	if db == nil {
 		errs = append(errs, fmt.Errorf("%w db: it is nil", signalbox.ErrInvalid))
 	}

@@ -12,7 +12,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/signalbox-go/signalbox/internal/redistest"
-	"github.com/signalbox-go/signalbox/internal/store"
+	"github.com/signalbox-go/signalbox/internal/store/layout"
 	"github.com/signalbox-go/signalbox/internal/wire"
 )
 
@@ -166,7 +166,7 @@ func TestCallsOfSpecialJobsAreBounded(t *testing.T) {
 func TestTicksOfALargeEntry(t *testing.T) {
 	t.Parallel()
 	s := newScheduler(t, redistest.Start(t).Client())
-	name, queue := strings.Repeat("n", store.MaxName), strings.Repeat("q", store.MaxName)
+	name, queue := strings.Repeat("n", layout.MaxName), strings.Repeat("q", layout.MaxName)
 	l := newLoop(s, queue, newFakeServer(), newOutage(s))
 	taken, refused := 0, 0
 	for size := wire.MaxEnvelope - 1000; size <= wire.MaxEnvelope; size += 20 {

@@ -5,6 +5,7 @@ import (
 
 	"github.com/signalbox-go/signalbox"
 	"github.com/signalbox-go/signalbox/internal/store"
+	"github.com/signalbox-go/signalbox/internal/store/layout"
 )
 
 // pack makes a job's record. That is the last step of every enqueue, after the options are resolved and the ID is chosen: a codec may bind
@@ -53,7 +54,7 @@ func (s *Scheduler) item(job *signalbox.Job, args signalbox.Args, o *options) (s
 
 // bind sets the fields that a codec may bind a payload to, beside those that a record has.
 func (s *Scheduler) bind(job *signalbox.Job) {
-	if job.Namespace = s.namespace; job.Namespace == store.DefaultNamespace {
+	if job.Namespace = s.namespace; job.Namespace == layout.DefaultNamespace {
 		job.Namespace = ""
 	}
 }

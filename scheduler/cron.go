@@ -11,6 +11,7 @@ import (
 	"github.com/signalbox-go/signalbox"
 	"github.com/signalbox-go/signalbox/internal/schedule"
 	"github.com/signalbox-go/signalbox/internal/store"
+	"github.com/signalbox-go/signalbox/internal/store/layout"
 )
 
 // crontab holds the entries until Run takes them.
@@ -103,7 +104,7 @@ func (s *Scheduler) newEntry(name, spec string, args signalbox.Args, opts []Cron
 	optErr = errors.Join(optErr, o.queueUp(name))
 	now := time.Now()
 	sched, specErr := schedule.Parse(spec, o.loc, now)
-	if err := errors.Join(store.ValidateEntry(name), specErr, argsErr, optErr); err != nil {
+	if err := errors.Join(layout.ValidateEntry(name), specErr, argsErr, optErr); err != nil {
 		return nil, err
 	}
 	zone := schedule.ZoneName(sched.Zone(), now)

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/signalbox-go/signalbox"
-	"github.com/signalbox-go/signalbox/internal/store"
+	"github.com/signalbox-go/signalbox/internal/store/layout"
 )
 
 // kindDefaults are the defaults of a kind of jobs. The zero value has none.
@@ -51,7 +51,7 @@ func (o *options) take(k kindDefaults) {
 		o.wrong("Defaults of kind "+k.kind+", "+field, format, args...)
 	}
 	if k.Queue != "" {
-		if err := store.ValidateQueue(k.Queue); err != nil {
+		if err := layout.ValidateQueue(k.Queue); err != nil {
 			wrong("Queue", "%s", strings.TrimPrefix(err.Error(), signalbox.ErrInvalid.Error()+" "))
 		}
 		o.queue = k.Queue
@@ -98,7 +98,7 @@ func (o *options) takeGroup(k kindDefaults, wrong func(field, format string, arg
 		if group.key == "" {
 			continue
 		}
-		if err := store.ValidateGroup(group.key); err != nil {
+		if err := layout.ValidateGroup(group.key); err != nil {
 			wrong(group.field, "%s", strings.TrimPrefix(err.Error(), signalbox.ErrInvalid.Error()+" "))
 		}
 		o.group, o.serial = group.key, group.serial

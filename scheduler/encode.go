@@ -7,7 +7,7 @@ import (
 	"runtime"
 
 	"github.com/signalbox-go/signalbox"
-	"github.com/signalbox-go/signalbox/internal/store"
+	"github.com/signalbox-go/signalbox/internal/store/layout"
 )
 
 // marshal returns the kind of args, their defaults, and their JSON, if there is no codec. The error wraps
@@ -22,7 +22,7 @@ func marshal(args signalbox.Args, codec signalbox.Codec) (k kindDefaults, kind s
 		}
 	}()
 	kind = args.Kind()
-	if err := store.ValidateKind(kind); err != nil {
+	if err := layout.ValidateKind(kind); err != nil {
 		return k, "", nil, err
 	}
 	if v, ok := args.(interface{ Validate() error }); ok {

@@ -11,6 +11,8 @@ import (
 
 	"github.com/signalbox-go/signalbox"
 	"github.com/signalbox-go/signalbox/internal/store"
+	"github.com/signalbox-go/signalbox/internal/store/layout"
+	"github.com/signalbox-go/signalbox/internal/store/server"
 	"github.com/signalbox-go/signalbox/internal/telemetry"
 )
 
@@ -42,8 +44,8 @@ func judge(err error) verdict {
 
 // misfit returns the part of the error of a call that says that the queue's layout isn't one of this release, or nil. The queue has refused the call, and
 // refuses it again until somebody acts.
-func misfit(err error) *store.LayoutError {
-	layout, _ := errors.AsType[*store.LayoutError](err)
+func misfit(err error) *layout.Error {
+	layout, _ := errors.AsType[*layout.Error](err)
 	return layout
 }
 
@@ -72,7 +74,7 @@ func doubtful(err error) bool {
 // is reports whether Redis replied with an error of that code, to a command or to a command in a script.
 func is(err error, code string) bool {
 	if code == "NOPERM" {
-		return store.IsDenied(err)
+		return server.IsDenied(err)
 	}
 	text := err.Error()
 	return strings.HasPrefix(text, code) || strings.Contains(text, "-"+code+" ") || strings.Contains(text, ": "+code+" ")

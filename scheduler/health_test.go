@@ -18,6 +18,8 @@ import (
 	"github.com/signalbox-go/signalbox/health"
 	"github.com/signalbox-go/signalbox/internal/redistest"
 	"github.com/signalbox-go/signalbox/internal/store"
+	"github.com/signalbox-go/signalbox/internal/store/layout"
+	"github.com/signalbox-go/signalbox/internal/store/server"
 )
 
 // ails fails unless the report's only problem is the one given. OK: there is none.
@@ -119,7 +121,7 @@ func TestHealthWhileTheLogIsSlow(t *testing.T) {
 	}
 	s.cron.start()
 	r := newRunner(s, nil)
-	r.found.Store(&store.Findings{})
+	r.found.Store(&server.Findings{})
 	s.cron.serves(r)
 	for _, step := range []struct {
 		what string
@@ -350,7 +352,7 @@ func TestLapse(t *testing.T) {
 			t.Errorf("%s: %v", text, got)
 		}
 	}
-	for err, want := range map[error]bool{io.EOF: true, context.DeadlineExceeded: true, signalbox.ErrInvalid: false, fmt.Errorf("x: %w", &store.LayoutError{Layout: store.Protocol + 1}): false, &store.LayoutError{Layout: 1}: false} {
+	for err, want := range map[error]bool{io.EOF: true, context.DeadlineExceeded: true, signalbox.ErrInvalid: false, fmt.Errorf("x: %w", &layout.Error{Layout: layout.Protocol + 1}): false, &layout.Error{Layout: 1}: false} {
 		if got := unwritable(err); got != want {
 			t.Errorf("%v: %v", err, got)
 		}
@@ -444,8 +446,8 @@ func TestHealthOfAnotherLayout(t *testing.T) {
 	for name, tc := range map[string]struct {
 		layout, detail string
 	}{
-		"newer":               {strconv.Itoa(store.Protocol + 1), "update this program"},
-		"of an older program": {strconv.Itoa(store.Layout - 1), "end its jobs with that program"},
+		"newer":               {strconv.Itoa(layout.Protocol + 1), "update this program"},
+		"of an older program": {strconv.Itoa(layout.Number - 1), "end its jobs with that program"},
 		"none":                {"", "set the field layout"},
 	} {
 		s, err := New(rdb, Config{})
@@ -463,7 +465,7 @@ func TestHealthOfAnotherLayout(t *testing.T) {
 			t.Fatal(err)
 		}
 		_, err = s.Enqueue(t.Context(), note{}, Queue(queue))
-		var layout *store.LayoutError
+		var layout *layout.Error
 		if !errors.As(err, &layout) || errors.Is(err, ErrUncertain) || !strings.Contains(err.Error(), tc.detail) {
 			t.Errorf("%s: the error is %v", name, err)
 		}

@@ -5,13 +5,14 @@ import (
 
 	"github.com/signalbox-go/signalbox"
 	"github.com/signalbox-go/signalbox/internal/store"
+	"github.com/signalbox-go/signalbox/internal/store/layout"
 )
 
 // Queue names the queue: 1 to 200 bytes of printable ASCII without spaces and braces.
 // The default is [signalbox.DefaultQueue].
 func Queue(name string) JobOption {
 	return forJob(func(o *options) {
-		o.check(store.ValidateQueue(name))
+		o.check(layout.ValidateQueue(name))
 		o.queue = name
 	})
 }
@@ -50,7 +51,7 @@ func After(d time.Duration) BulkOption {
 // an effect only once, record [signalbox.Job.EffectKey].
 func ID(id string) EnqueueOption {
 	return forOne(func(o *options) {
-		o.check(store.ValidateID(id))
+		o.check(layout.ValidateID(id))
 		o.id, o.incarnation, o.drawn = id, 0, false
 	})
 }
@@ -67,7 +68,7 @@ func IfAbsent() BulkOption {
 // bytes of printable ASCII without spaces and braces. The default is made from the queue and the ID.
 func EffectKey(key string) EnqueueOption {
 	return forOne(func(o *options) {
-		o.check(store.ValidateEffectKey(key))
+		o.check(layout.ValidateEffectKey(key))
 		o.effect = key
 	})
 }
@@ -95,7 +96,7 @@ func YieldOnRetry() JobOption { return forJob(func(o *options) { o.yields, o.isY
 
 func inGroup(key string, serial bool) JobOption {
 	return forJob(func(o *options) {
-		o.check(store.ValidateGroup(key))
+		o.check(layout.ValidateGroup(key))
 		o.group, o.serial = key, serial
 		o.isGroup, o.isSerial = o.isGroup || !serial, o.isSerial || serial
 	})

@@ -3,19 +3,19 @@ package scheduler
 import (
 	"time"
 
-	"github.com/signalbox-go/signalbox/internal/store"
+	"github.com/signalbox-go/signalbox/internal/store/layout"
 )
 
 // A layoutMisfit says that a queue's layout isn't one of this release, which then enqueues none of its ticks. The zero value says that it is one.
 type layoutMisfit struct {
-	err   *store.LayoutError
+	err   *layout.Error
 	since time.Time
 }
 
 func (m layoutMisfit) is() bool { return m.err != nil }
 
 // fitsNot notes that the queue has refused a call because of its layout. The log says so once, until the queue takes ticks again.
-func (l *loop) fitsNot(err *store.LayoutError) {
+func (l *loop) fitsNot(err *layout.Error) {
 	if l.misfit.is() {
 		l.misfit.err = err
 		return

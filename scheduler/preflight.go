@@ -9,6 +9,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/signalbox-go/signalbox/internal/store"
+	"github.com/signalbox-go/signalbox/internal/store/server"
 )
 
 // inspection bounds one check of the servers, which takes several round trips.
@@ -16,11 +17,11 @@ const inspection = 10 * time.Second
 
 // preflight waits until Redis answers, and until it is no replica: nobody knows how long a failover takes. It returns an error if the server would lose
 // jobs, or if its ACL forbids what a scheduler does. If ctx ends first, it returns nil and nil.
-func (r *runner) preflight(ctx context.Context, queues []*store.Queue) (*store.Findings, error) {
+func (r *runner) preflight(ctx context.Context, queues []*store.Queue) (*server.Findings, error) {
 	for n := 0; ; n++ {
 		call, cancel := context.WithTimeout(ctx, inspection)
-		answered := store.Watch(r.s.rdb, r.s.log)
-		found, err := store.Inspect(call, r.s.rdb, queues, store.Producer)
+		answered := server.Watch(r.s.rdb, r.s.log)
+		found, err := server.Inspect(call, r.s.rdb, store.Keys(queues), server.Producer)
 		answered()
 		cancel()
 		switch {

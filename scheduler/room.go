@@ -10,6 +10,7 @@ import (
 
 	"github.com/signalbox-go/signalbox"
 	"github.com/signalbox-go/signalbox/internal/store"
+	"github.com/signalbox-go/signalbox/internal/store/server"
 )
 
 // WaitForRoom makes the call wait while the queue has its maximum length (see [signalbox.ErrQueueFull]), until there is room or ctx ends. Then the error wraps
@@ -217,7 +218,7 @@ func (r *room) listen(ctx context.Context) {
 	warned := false
 	for wait := roomRetry; ctx.Err() == nil; wait = min(2*wait, roomLook) {
 		err := r.hear(ctx, func() { wait = roomRetry })
-		if store.IsDenied(err) && !warned {
+		if server.IsDenied(err) && !warned {
 			warned = true
 			r.log("scheduler: the Redis user may not hear when a full queue has room, so calls that wait look every 10 s: it needs +subscribe and the channels signalbox:*",
 				"queue", r.queue.Name(), "error", err)

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/signalbox-go/signalbox/internal/store"
+	"github.com/signalbox-go/signalbox/internal/store/server"
 )
 
 // Grace is how late a tick of a cron entry may be enqueued, by the clock of Redis. A later tick is missed: see [Missed].
@@ -42,7 +43,9 @@ func (s *Scheduler) Run(ctx context.Context) error {
 	}
 	r.found.Store(found)
 	s.cron.serves(r)
-	r.running.Go(func() { store.Oversee(ctx, s.rdb, s.log, &r.found, r.outage.over, queues, store.Producer) })
+	r.running.Go(func() {
+		server.Oversee(ctx, s.rdb, s.log, &r.found, r.outage.over, store.Keys(queues), server.Producer)
+	})
 	r.run(ctx)
 	return nil
 }
@@ -75,7 +78,7 @@ type runner struct {
 	mu      sync.Mutex
 	loops   map[string]*loop // guarded by mu
 	outage  *outage
-	found   atomic.Pointer[store.Findings] // of the last inspection
+	found   atomic.Pointer[server.Findings] // of the last inspection
 	running sync.WaitGroup
 }
 

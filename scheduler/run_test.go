@@ -15,6 +15,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/signalbox-go/signalbox/internal/store"
+	"github.com/signalbox-go/signalbox/internal/store/server"
 )
 
 // A fakeServer stands for a Redis with the cron entries of one queue. It uses the time of a synctest bubble.
@@ -297,7 +298,7 @@ func startFakeWith(t *testing.T, ctx context.Context, servers map[string]*fakeSe
 	p.Scheduler = s
 	s.cron.start()
 	r := newRunner(s, func(queue string) tickServer { return servers[queue] })
-	r.found.Store(&store.Findings{})
+	r.found.Store(&server.Findings{})
 	s.cron.serves(r)
 	go r.run(ctx)
 	return p

@@ -100,7 +100,8 @@ import (
 
 	"github.com/signalbox-go/signalbox"
 	"github.com/signalbox-go/signalbox/internal/deadline"
-	"github.com/signalbox-go/signalbox/internal/store"
+	"github.com/signalbox-go/signalbox/internal/store/layout"
+	"github.com/signalbox-go/signalbox/internal/store/server"
 	"github.com/signalbox-go/signalbox/internal/telemetry"
 )
 
@@ -163,11 +164,11 @@ type Scheduler struct {
 // *redis.Ring and a *redis.AutoPipeliner are refused. New does not connect. The error names every wrong
 // argument and field, and wraps [signalbox.ErrInvalid].
 func New(rdb redis.UniversalClient, config Config) (*Scheduler, error) {
-	err := store.CheckClient(rdb)
+	err := server.CheckClient(rdb)
 	if t := config.EnqueueTimeout; t != 0 && (t < time.Millisecond || t > time.Hour) {
 		err = errors.Join(err, fmt.Errorf("%w EnqueueTimeout: %v; want 1ms to 1h, or 0 for %v", signalbox.ErrInvalid, t, defaultEnqueueTimeout))
 	}
-	host, port := store.Address(rdb)
+	host, port := server.Address(rdb)
 	who := telemetry.Who{Address: host, Port: port}
 	s, encErr := encoder(config, who)
 	if err := errors.Join(err, encErr); err != nil {
@@ -190,11 +191,11 @@ func New(rdb redis.UniversalClient, config Config) (*Scheduler, error) {
 // encoder returns a scheduler that only makes jobs. The error names every wrong field that this needs.
 func encoder(config Config, who telemetry.Who) (*Scheduler, error) {
 	var err error
-	if nsErr := store.ValidateNamespace(config.Namespace); nsErr != nil {
+	if nsErr := layout.ValidateNamespace(config.Namespace); nsErr != nil {
 		err = errors.Join(err, fmt.Errorf("Config.Namespace: %w", nsErr))
 	}
 	if codec := config.Codec; codec != nil {
-		if codecErr := store.ValidateCodec(codec); codecErr != nil {
+		if codecErr := layout.ValidateCodec(codec); codecErr != nil {
 			err = errors.Join(err, fmt.Errorf("Config.Codec: %w", codecErr))
 		}
 		if codec == signalbox.Codec(signalbox.JSON{}) {

@@ -16,7 +16,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/signalbox-go/signalbox/health"
-	"github.com/signalbox-go/signalbox/internal/store"
+	"github.com/signalbox-go/signalbox/internal/store/layout"
 )
 
 // A replyError is an error reply of Redis.
@@ -143,19 +143,19 @@ func TestTicksFail(t *testing.T) {
 // TestTicksOfAnOutdatedScheduler: a queue whose layout this release doesn't know refuses each tick once, since another try would end alike. The log says so once,
 // and says when it is over. Health says it as long as it is so.
 func TestTicksOfAnOutdatedScheduler(t *testing.T) {
-	for name, layout := range map[string]struct {
+	for name, tc := range map[string]struct {
 		of         int
 		begin, end string // in the log
 		detail     string // of the problem
 	}{
-		"newer": {store.Protocol + 1, "this scheduler is too old for the queue", "this scheduler is no longer too old for the queue", "update this program"},
-		"older": {store.Layout - 1, "the queue has another layout than this release knows", "the queue has a layout of this release now", "end its jobs with that program"},
+		"newer": {layout.Protocol + 1, "this scheduler is too old for the queue", "this scheduler is no longer too old for the queue", "update this program"},
+		"older": {layout.Number - 1, "the queue has another layout than this release knows", "the queue has a layout of this release now", "end its jobs with that program"},
 	} {
-		refusal := fmt.Errorf("%w: %w", &store.LayoutError{Layout: layout.of}, replyError("LAYOUT 0 is another"))
+		refusal := fmt.Errorf("%w: %w", &layout.Error{Layout: tc.of}, replyError("LAYOUT 0 is another"))
 		outdated := func(t *testing.T, f failing, since time.Time) {
 			t.Helper()
 			all := f.Health().Problems
-			if len(all) != 1 || all[0].Code != health.Outdated || all[0].Severity != health.Unready || !strings.Contains(all[0].Detail, layout.detail) || all[0].Since.Sub(since).Abs() > time.Second {
+			if len(all) != 1 || all[0].Code != health.Outdated || all[0].Severity != health.Unready || !strings.Contains(all[0].Detail, tc.detail) || all[0].Since.Sub(since).Abs() > time.Second {
 				t.Errorf("health: %+v, want one problem since %v", all, since)
 			}
 		}
@@ -170,14 +170,14 @@ func TestTicksOfAnOutdatedScheduler(t *testing.T) {
 				outdated(t, f, time.Now().Add(-5*time.Minute+10*time.Second))
 				f.server.set(func() { same(t, "calls for ticks while they are refused", f.server.calls, 5) })
 				want(t, f.process, "level=WARN", 0)
-				want(t, f.process, `level=ERROR msg="scheduler: cron: `+layout.begin, 1)
+				want(t, f.process, `level=ERROR msg="scheduler: cron: `+tc.begin, 1)
 				want(t, f.process, "queue=q error=", 1)
-				want(t, f.process, layout.end, 0)
+				want(t, f.process, tc.end, 0)
 				f.server.set(func() { f.server.refuse, f.server.noted = nil, nil })
 				time.Sleep(2 * time.Minute)
 				same(t, "ticks that were enqueued", len(f.server.ticks())-before, 2)
 				same(t, "problems", len(f.Health().Problems), 0)
-				want(t, f.process, `level=INFO msg="scheduler: cron: `+layout.end+`" queue=q`, 1)
+				want(t, f.process, `level=INFO msg="scheduler: cron: `+tc.end+`" queue=q`, 1)
 				want(t, f.process, "level=", 2+before+2) // and a debug line for each tick that was enqueued
 				same(t, "ticks that failed", len(f.end(t, "LAYOUT")), 5)
 				got := f.reader.counts(t, "signalbox.schedule.ticks", "signalbox.schedule.outcome")
@@ -193,11 +193,11 @@ func TestTicksOfAnOutdatedScheduler(t *testing.T) {
 				f.cron(t, "e", "0 0 1 1 *", "q") // no tick of it is due
 				time.Sleep(time.Second)
 				outdated(t, f, time.Now().Add(-time.Second))
-				want(t, f.process, `level=ERROR msg="scheduler: cron: `+layout.begin, 1)
+				want(t, f.process, `level=ERROR msg="scheduler: cron: `+tc.begin, 1)
 				f.server.set(func() { f.server.refuse, f.server.noted = nil, nil })
 				time.Sleep(noticeAgain)
 				same(t, "problems", len(f.Health().Problems), 0)
-				want(t, f.process, `level=INFO msg="scheduler: cron: `+layout.end+`" queue=q`, 1)
+				want(t, f.process, `level=INFO msg="scheduler: cron: `+tc.end+`" queue=q`, 1)
 				want(t, f.process, "level=", 2)
 			})
 		})

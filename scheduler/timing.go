@@ -9,6 +9,7 @@ import (
 	"github.com/signalbox-go/signalbox"
 	"github.com/signalbox-go/signalbox/internal/schedule"
 	"github.com/signalbox-go/signalbox/internal/store"
+	"github.com/signalbox-go/signalbox/internal/store/layout"
 )
 
 // An OverlapPolicy says what a tick of a cron entry does while a job of the entry is live: it is scheduled, ready or running. A job that waits for a
@@ -109,7 +110,7 @@ func (e *entryOptions) queueUp(entry string) error {
 		return fmt.Errorf("%w Overlap: QueueOne is given together with Group, in the call or by the kind's Defaults; want Serial, or none of them", signalbox.ErrInvalid)
 	}
 	e.group, e.serial = "cron/"+entry, true
-	if len(e.group) > store.MaxName {
+	if len(e.group) > layout.MaxName {
 		e.group = fmt.Sprintf("cron/%x", sha256.Sum256([]byte(entry)))
 	}
 	return nil

@@ -16,6 +16,7 @@ import (
 
 	"github.com/signalbox-go/signalbox/internal/redistest"
 	"github.com/signalbox-go/signalbox/internal/store"
+	"github.com/signalbox-go/signalbox/internal/store/server"
 )
 
 const modeHeader = "signalbox-trace-mode"
@@ -68,7 +69,7 @@ func spansOf(spans *tracetest.SpanRecorder, name string) []sdktrace.ReadOnlySpan
 
 // expected returns the attributes that every messaging span of a test has.
 func expected(s *Scheduler, queue, operation, opType string, more map[string]string) map[string]string {
-	host, port := store.Address(s.rdb)
+	host, port := server.Address(s.rdb)
 	m := map[string]string{
 		"messaging.system": "signalbox", "messaging.operation.name": operation, "messaging.operation.type": opType,
 		"messaging.destination.name": queue, "server.address": host, "server.port": fmt.Sprint(port),

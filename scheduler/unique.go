@@ -12,6 +12,7 @@ import (
 
 	"github.com/signalbox-go/signalbox"
 	"github.com/signalbox-go/signalbox/internal/store"
+	"github.com/signalbox-go/signalbox/internal/store/layout"
 )
 
 // A Scope says until when a unique key keeps other jobs out: [UntilEnded], [UntilStarted] or the result of [Window].
@@ -46,7 +47,7 @@ func Window(d time.Duration) Scope {
 // If jobs with different scopes use one key, the scope of the job that has the key counts. Of [Unique] and [UniqueBy] the last one counts.
 func Unique(key string, scope Scope) BulkOption {
 	return forBulk(func(o *options) {
-		o.check(store.ValidateUnique(key))
+		o.check(layout.ValidateUnique(key))
 		o.setUnique("Unique", scope)
 		o.uniqueKey, o.uniqueFields = key, nil
 	})
@@ -94,7 +95,7 @@ func Debounce(key string, d, most time.Duration) BulkOption {
 // they run when they are due. A call can't have both Throttle and [At] or [After]. d is 1 ms to 10,000 days, in whole microseconds.
 func Throttle(key string, d time.Duration) BulkOption {
 	return forBulk(func(o *options) {
-		o.check(store.ValidateUnique(key))
+		o.check(layout.ValidateUnique(key))
 		if d < time.Millisecond || d > store.MaxRetain {
 			o.wrong("Throttle", "%v; want 1ms to 240000h (10,000 days)", d)
 		}

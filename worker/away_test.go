@@ -24,6 +24,7 @@ import (
 	"github.com/signalbox-go/signalbox/internal/lease"
 	"github.com/signalbox-go/signalbox/internal/redistest"
 	"github.com/signalbox-go/signalbox/internal/store"
+	"github.com/signalbox-go/signalbox/internal/store/server"
 	"github.com/signalbox-go/signalbox/lock"
 )
 
@@ -40,7 +41,7 @@ func stillOn(t *testing.T, rdb redis.UniversalClient, slots int) *queue {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w.link = newLink(w, &store.Findings{})
+	w.link = newLink(w, &server.Findings{})
 	s := store.New(rdb, "", redistest.Name(t))
 	q := newQueue(w, s, s, slots, nil)
 	listen(rdb, w.log, []*queue{q}, false)
@@ -146,7 +147,7 @@ func TestOneSlowCallIsNoHang(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log strings.Builder
 		w := &Worker{cfg: Config{SessionTTL: DefaultSessionTTL}, log: slog.New(slog.NewTextHandler(&log, nil))}
-		w.link = newLink(w, &store.Findings{})
+		w.link = newLink(w, &server.Findings{})
 		q := newQueue(w, store.New(nil, "", "queue"), nil, 1, nil)
 		time.Sleep(time.Second) // of the bubble's clock
 		q.contact.waits[0].begin(q, time.Now())
@@ -174,7 +175,7 @@ func TestOutageLastsFromItsBeginning(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var log strings.Builder
-		l := newLink(&Worker{log: slog.New(slog.NewTextHandler(&log, nil))}, &store.Findings{})
+		l := newLink(&Worker{log: slog.New(slog.NewTextHandler(&log, nil))}, &server.Findings{})
 		one, two := &queue{store: store.New(nil, "", "one")}, &queue{store: store.New(nil, "", "two")}
 		fails := errors.New("no answer")
 		for n := range 2 { // the second outage has a beginning of its own
@@ -392,7 +393,7 @@ type phaseKey struct{}
 func TestEachOutageHasItsErrors(t *testing.T) {
 	t.Parallel()
 	var log strings.Builder
-	l := newLink(&Worker{log: slog.New(slog.NewTextHandler(&log, nil))}, &store.Findings{})
+	l := newLink(&Worker{log: slog.New(slog.NewTextHandler(&log, nil))}, &server.Findings{})
 	q := &queue{store: store.New(nil, "", "queue")}
 	for n := range 2 {
 		log.Reset()

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/signalbox-go/signalbox/internal/store"
+	"github.com/signalbox-go/signalbox/internal/store/server"
 )
 
 // Others' sessions are left alone for a renewal interval after a call has failed. However often calls fail, it is not longer while this worker's
@@ -40,7 +41,7 @@ func TestCalm(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
 				w := &Worker{cfg: Config{SessionTTL: ttl}, log: slog.New(slog.DiscardHandler)}
-				w.link = newLink(w, &store.Findings{})
+				w.link = newLink(w, &server.Findings{})
 				q := newQueue(w, store.New(nil, "", "queue"), nil, 1, nil)
 				s := &session{queue: q, renewedUntil: time.Now().Add(ttl)}
 				q.keeper.claimUnder(s)

@@ -15,6 +15,7 @@ import (
 
 	"github.com/signalbox-go/signalbox"
 	"github.com/signalbox-go/signalbox/internal/store"
+	"github.com/signalbox-go/signalbox/internal/store/layout"
 	"github.com/signalbox-go/signalbox/middleware"
 )
 
@@ -151,7 +152,7 @@ func (c Config) filled() (Config, error) {
 	invalid := func(format string, args ...any) {
 		errs = append(errs, fmt.Errorf("%w worker.Config."+format, append([]any{signalbox.ErrInvalid}, args...)...))
 	}
-	if err := store.ValidateNamespace(c.Namespace); err != nil {
+	if err := layout.ValidateNamespace(c.Namespace); err != nil {
 		errs = append(errs, fmt.Errorf("worker.Config.Namespace: %w", err))
 	}
 	if c.Queues == nil {
@@ -162,7 +163,7 @@ func (c Config) filled() (Config, error) {
 	}
 	c.Queues = maps.Clone(c.Queues)
 	for _, name := range slices.Sorted(maps.Keys(c.Queues)) {
-		if err := store.ValidateQueue(name); err != nil {
+		if err := layout.ValidateQueue(name); err != nil {
 			errs = append(errs, fmt.Errorf("worker.Config.Queues: %w", err))
 		}
 		q := c.Queues[name]
@@ -197,7 +198,7 @@ func (c Config) filled() (Config, error) {
 			errs = append(errs, fmt.Errorf("worker.Config.Queues[%q].GroupLimits: %w", name, err))
 		}
 		for _, group := range slices.Sorted(maps.Keys(q.LimitsOf)) {
-			if err := errors.Join(store.ValidateGroup(group), store.ValidateLimits(q.LimitsOf[group])); err != nil {
+			if err := errors.Join(layout.ValidateGroup(group), store.ValidateLimits(q.LimitsOf[group])); err != nil {
 				errs = append(errs, fmt.Errorf("worker.Config.Queues[%q].LimitsOf[%q]: %w", name, group, err))
 			}
 		}
@@ -206,7 +207,7 @@ func (c Config) filled() (Config, error) {
 	}
 	names := make(map[string]bool)
 	for i, codec := range c.Codecs {
-		if err := store.ValidateCodec(codec); err != nil {
+		if err := layout.ValidateCodec(codec); err != nil {
 			errs = append(errs, fmt.Errorf("worker.Config.Codecs[%d]: %w", i, err))
 		} else if name := codec.Encoding(); names[name] {
 			invalid("Codecs[%d]: the encoding %s is there twice", i, name)

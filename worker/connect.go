@@ -7,6 +7,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/signalbox-go/signalbox/internal/store"
+	"github.com/signalbox-go/signalbox/internal/store/server"
 )
 
 // maxKeepers limits the connections for renewals to each server. Each session makes one renewal, of one round trip, every third of
@@ -36,14 +37,14 @@ type ownClient struct {
 // the servers with the caller's client. Call close when the client is no longer needed.
 func (w *Worker) connect(ctx context.Context) *ownClient {
 	o := &ownClient{w: w, tried: make(chan struct{}), cancel: func() {}}
-	if o.rdb = store.Own(w.rdb, min(len(w.cfg.Queues), maxKeepers)+spare); o.rdb == nil {
+	if o.rdb = server.Own(w.rdb, min(len(w.cfg.Queues), maxKeepers)+spare); o.rdb == nil {
 		close(o.tried)
 		return o
 	}
 	ctx, o.cancel = context.WithTimeout(ctx, reachFor)
 	go func() {
 		defer close(o.tried)
-		o.err = store.Reach(ctx, o.rdb)
+		o.err = server.Reach(ctx, o.rdb)
 	}()
 	return o
 }
@@ -62,7 +63,7 @@ func (o *ownClient) client(ctx context.Context) redis.UniversalClient {
 	// The first try may have been too early, before the servers were there.
 	ctx, cancel := context.WithTimeout(ctx, reachFor)
 	defer cancel()
-	if err := store.Reach(ctx, o.rdb); err != nil && isOutage(err) && ctx.Err() == nil && store.Reach(ctx, w.rdb) == nil {
+	if err := server.Reach(ctx, o.rdb); err != nil && isOutage(err) && ctx.Err() == nil && server.Reach(ctx, w.rdb) == nil {
 		w.log.Warn("signalbox: no connection could be made with the client's settings, so renewals and subscriptions use the client itself; does a hook of it dial?", "error", err)
 		return w.rdb
 	}
@@ -90,7 +91,7 @@ func (w *Worker) checkPool(ctx context.Context, queues []*store.Queue) {
 	default:
 		return
 	}
-	if needed := lanes * store.Crowd(ctx, w.rdb, queues); size < needed {
+	if needed := lanes * server.Crowd(ctx, w.rdb, store.Keys(queues)); size < needed {
 		w.log.Warn("signalbox: the client's pool is smaller than what the queues may need at the same time, so calls may wait for each other; set PoolSize to what is needed, and more for what else uses the client",
 			"pool_size", size, "needed", needed, "queues", len(queues))
 	}

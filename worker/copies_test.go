@@ -13,6 +13,7 @@ import (
 	"github.com/signalbox-go/signalbox"
 	"github.com/signalbox-go/signalbox/internal/redistest"
 	"github.com/signalbox-go/signalbox/internal/store"
+	"github.com/signalbox-go/signalbox/internal/store/layout"
 	"github.com/signalbox-go/signalbox/worker"
 )
 
@@ -145,7 +146,7 @@ func TestCopiesAreTriedAgain(t *testing.T) {
 	t.Parallel()
 	r, to := newRig(t), newRig(t)
 	ctx := t.Context()
-	if err := to.rdb.HSet(ctx, to.key("settings"), "layout", store.Protocol+1).Err(); err != nil {
+	if err := to.rdb.HSet(ctx, to.key("settings"), "layout", layout.Protocol+1).Err(); err != nil {
 		t.Fatal(err)
 	}
 	w := r.failing(r.rdb, r.copying(to))
@@ -158,7 +159,7 @@ func TestCopiesAreTriedAgain(t *testing.T) {
 	if problems := w.Health().Problems; len(problems) > 0 {
 		t.Errorf("the worker has problems: %+v", problems)
 	}
-	if err := to.rdb.HSet(ctx, to.key("settings"), "layout", store.Protocol).Err(); err != nil {
+	if err := to.rdb.HSet(ctx, to.key("settings"), "layout", layout.Protocol).Err(); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := r.queue.SetSlots(ctx, 2); err != nil { // then workers look at the settings, as they do each minute

@@ -11,6 +11,8 @@ import (
 
 	"github.com/signalbox-go/signalbox"
 	"github.com/signalbox-go/signalbox/internal/store"
+	"github.com/signalbox-go/signalbox/internal/store/layout"
+	"github.com/signalbox-go/signalbox/internal/store/server"
 	"github.com/signalbox-go/signalbox/internal/telemetry"
 )
 
@@ -33,10 +35,10 @@ type ReportConfig struct {
 // It returns at once. stop ends the reports. It waits for a read that is under way: a second or two, or the client's ReadTimeout if
 // Redis doesn't answer. The error wraps [signalbox.ErrInvalid] and names the wrong arguments.
 func ReportDepths(ctx context.Context, rdb redis.UniversalClient, cfg ReportConfig, queues ...string) (stop func(), err error) {
-	if err := store.CheckClient(rdb); err != nil {
+	if err := server.CheckClient(rdb); err != nil {
 		return nil, err
 	}
-	if err := store.ValidateNamespace(cfg.Namespace); err != nil {
+	if err := layout.ValidateNamespace(cfg.Namespace); err != nil {
 		return nil, fmt.Errorf("worker.ReportConfig.Namespace: %w", err)
 	}
 	if len(queues) == 0 {
@@ -44,7 +46,7 @@ func ReportDepths(ctx context.Context, rdb redis.UniversalClient, cfg ReportConf
 	}
 	stores := make([]*store.Queue, 0, len(queues))
 	for _, name := range queues {
-		if err := store.ValidateQueue(name); err != nil {
+		if err := layout.ValidateQueue(name); err != nil {
 			return nil, err
 		}
 		stores = append(stores, store.New(rdb, cfg.Namespace, name))
@@ -69,7 +71,7 @@ func observe(ctx context.Context, mp metric.MeterProvider, log *slog.Logger, que
 			case err != nil && sayAgain(said, q.Name()):
 				warned[q.Name()] = true
 				log.Warn("signalbox: the depths of a queue could not be read, and are missing from the metrics",
-					"queue", q.Name(), "error", q.Denied(ctx, err, store.Reporter))
+					"queue", q.Name(), "error", q.Denied(ctx, err, server.Reporter))
 			case err == nil && mine && warned[q.Name()]:
 				delete(warned, q.Name())
 				log.Info("signalbox: the depths of a queue are read again", "queue", q.Name())

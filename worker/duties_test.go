@@ -14,6 +14,7 @@ import (
 	"github.com/signalbox-go/signalbox"
 	"github.com/signalbox-go/signalbox/internal/redistest"
 	"github.com/signalbox-go/signalbox/internal/store"
+	"github.com/signalbox-go/signalbox/internal/store/layout"
 )
 
 // A sweep is due each minute, for as long as the queue is worked.
@@ -128,7 +129,7 @@ func TestSweepDropsAll(t *testing.T) {
 	if err := rdb.ZAdd(t.Context(), key, dead...).Err(); err != nil {
 		t.Fatal(err)
 	}
-	if err := rdb.HSet(t.Context(), "signalbox:{default:"+s.Name()+"}:settings", "layout", store.Layout).Err(); err != nil {
+	if err := rdb.HSet(t.Context(), "signalbox:{default:"+s.Name()+"}:settings", "layout", layout.Number).Err(); err != nil {
 		t.Fatal(err)
 	}
 	newQueue(w, s, s, 1, nil).keeper.sweep(t.Context())

@@ -9,6 +9,8 @@ import (
 
 	"github.com/signalbox-go/signalbox"
 	"github.com/signalbox-go/signalbox/internal/store"
+	"github.com/signalbox-go/signalbox/internal/store/layout"
+	"github.com/signalbox-go/signalbox/internal/store/server"
 	"github.com/signalbox-go/signalbox/internal/telemetry"
 	"github.com/signalbox-go/signalbox/middleware"
 )
@@ -96,7 +98,7 @@ func (w *Worker) HandleKind(name string, h signalbox.Handler, opts ...Option) {
 
 // register panics on a programmer's error.
 func (w *Worker) register(name string, h signalbox.Handler, opts []Option) *kind {
-	if err := store.ValidateKind(name); err != nil {
+	if err := layout.ValidateKind(name); err != nil {
 		panic("worker: Handle: " + err.Error())
 	}
 	if h == nil {
@@ -242,7 +244,7 @@ func phased(next signalbox.Handler) signalbox.Handler {
 
 // who returns what spans and metrics say about this worker.
 func (w *Worker) who() telemetry.Who {
-	host, port := store.Address(w.rdb)
+	host, port := server.Address(w.rdb)
 	return telemetry.Who{Address: host, Port: port, ClientID: w.id}
 }
 

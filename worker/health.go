@@ -13,7 +13,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/signalbox-go/signalbox/health"
-	"github.com/signalbox-go/signalbox/internal/store"
+	"github.com/signalbox-go/signalbox/internal/store/layout"
 )
 
 const (
@@ -200,8 +200,8 @@ func (ct *contact) report(add adder) {
 
 // report reports that the queue's layout is none of this release. The queue's mu is held.
 func (st *standing) report(add adder) {
-	if layout := st.now.Layout; layout > 0 {
-		misfit := store.LayoutError{Layout: layout}
+	if number := st.now.Layout; number > 0 {
+		misfit := layout.Error{Layout: number}
 		add(health.Outdated, health.Unready, st.since, "%s", misfit.Reason())
 	}
 }

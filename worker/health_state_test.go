@@ -15,6 +15,7 @@ import (
 	"github.com/signalbox-go/signalbox/health"
 	"github.com/signalbox-go/signalbox/internal/lease"
 	"github.com/signalbox-go/signalbox/internal/store"
+	"github.com/signalbox-go/signalbox/internal/store/layout"
 	"github.com/signalbox-go/signalbox/lock"
 )
 
@@ -261,7 +262,7 @@ func TestProblemsOfAQueue(t *testing.T) {
 		t.Errorf("%+v", all)
 	}
 	q.mu.Lock()
-	q.standing.heed(store.Hints{At: time.Now(), Standing: store.Standing{Layout: store.Protocol + 1}}, time.Now())
+	q.standing.heed(store.Hints{At: time.Now(), Standing: store.Standing{Layout: layout.Protocol + 1}}, time.Now())
 	q.mu.Unlock()
 	all := q.problems(q.w.link, time.Now())
 	if len(all) != 1 || all[0].Code != health.Outdated || all[0].Severity != health.Unready || all[0].Since.IsZero() {

@@ -7,15 +7,15 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/signalbox-go/signalbox/internal/store"
+	"github.com/signalbox-go/signalbox/internal/store/server"
 )
 
 // A link logs the state of a worker's connection with Redis. It writes one line when every queue has a session, one when an outage
 // begins, and one when it ends. An outage lasts while any queue of the worker is not served.
 type link struct {
 	w     *Worker
-	found atomic.Pointer[store.Findings] // of the last look at the servers
-	again chan struct{}                  // the servers may have changed: look at them again
+	found atomic.Pointer[server.Findings] // of the last look at the servers
+	again chan struct{}                   // the servers may have changed: look at them again
 
 	mu     sync.Mutex           // is held while a record is logged
 	opened int                  // queues that have had a session
@@ -37,7 +37,7 @@ type absence struct {
 // outage reports whether Redis is known to be away.
 func (a absence) outage() bool { return a.lost.IsZero() }
 
-func newLink(w *Worker, found *store.Findings) *link {
+func newLink(w *Worker, found *server.Findings) *link {
 	l := &link{w: w, again: make(chan struct{}, 1), away: make(map[*queue]absence), said: make(map[string]time.Time)}
 	l.found.Store(found)
 	return l

@@ -9,7 +9,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/signalbox-go/signalbox/internal/redistest"
-	"github.com/signalbox-go/signalbox/internal/store"
+	"github.com/signalbox-go/signalbox/internal/store/server"
 	"github.com/signalbox-go/signalbox/scheduler"
 	"github.com/signalbox-go/signalbox/worker"
 )
@@ -131,12 +131,12 @@ func TestLogOfOutages(t *testing.T) {
 // If its Redis user lacks a command, a worker reports the command when it starts, instead of failing at each job.
 func TestACommandIsDenied(t *testing.T) {
 	t.Parallel()
-	server := redistest.New(t)
-	r := newRigOn(t, server.Client())
+	srv := redistest.New(t)
+	r := newRigOn(t, srv.Client())
 	ctx := context.Background()
 	login := func(rules ...any) redis.UniversalClient {
 		rules = append([]any{"ACL", "SETUSER", "app", "reset", "on", ">secret", "~signalbox:*", "&signalbox:*", "+hello", "+client"}, rules...)
-		for _, c := range store.Commands(store.Worker) {
+		for _, c := range server.Commands(server.Worker) {
 			if c != "HINCRBY" {
 				rules = append(rules, "+"+c)
 			}
@@ -144,7 +144,7 @@ func TestACommandIsDenied(t *testing.T) {
 		if err := r.rdb.Do(ctx, rules...).Err(); err != nil {
 			t.Fatal(err)
 		}
-		return server.ClientWith(func(o *redis.UniversalOptions) { o.Username, o.Password = "app", "secret" })
+		return srv.ClientWith(func(o *redis.UniversalOptions) { o.Username, o.Password = "app", "secret" })
 	}
 	msg := r.refused(login())
 	for _, part := range []string{"user app", "HINCRBY", "worker", "ACL SETUSER app +hincrby"} {

@@ -19,6 +19,7 @@ import (
 	"github.com/signalbox-go/signalbox"
 	"github.com/signalbox-go/signalbox/internal/redistest"
 	"github.com/signalbox-go/signalbox/internal/store"
+	"github.com/signalbox-go/signalbox/internal/store/server"
 	"github.com/signalbox-go/signalbox/lock"
 	"github.com/signalbox-go/signalbox/lock/redlock"
 	"github.com/signalbox-go/signalbox/middleware"
@@ -88,17 +89,17 @@ func TestAccessRulesAreComplete(t *testing.T) {
 	rules := aclRules(t)
 	subscribes := []string{"subscribe", "unsubscribe"}
 	for user, want := range map[string][]string{
-		"producer": store.Commands(store.Producer),
-		"worker":   store.Commands(store.Worker),
-		"reporter": store.Commands(store.Reporter),
-		"operator": store.Commands(store.Operator),
-		"viewer":   store.Commands(store.Viewer),
-		"relayer":  store.Commands(store.Relayer),
+		"producer": server.Commands(server.Producer),
+		"worker":   server.Commands(server.Worker),
+		"reporter": server.Commands(server.Reporter),
+		"operator": server.Commands(server.Operator),
+		"viewer":   server.Commands(server.Viewer),
+		"relayer":  server.Commands(server.Relayer),
 		"locks":    slices.Concat(lockCommands(t, false), subscribes, []string{"eval", "evalsha"}),
 		"redlock":  slices.Concat(lockCommands(t, true), []string{"eval", "evalsha"}),
 
-		"reporting-producer": store.Commands(store.Producer, store.Reporter),
-		"worker-with-locks":  slices.Concat(store.Commands(store.Worker), lockCommands(t, false), subscribes),
+		"reporting-producer": server.Commands(server.Producer, server.Reporter),
+		"worker-with-locks":  slices.Concat(server.Commands(server.Worker), lockCommands(t, false), subscribes),
 	} {
 		for i := range want {
 			want[i] = strings.ToLower(want[i])
@@ -116,8 +117,8 @@ func TestAccessRulesAreComplete(t *testing.T) {
 // TestWorkersMayDoMore: a worker's rule allows what a producer and a reporter call. docs/operations.md says so.
 func TestWorkersMayDoMore(t *testing.T) {
 	t.Parallel()
-	worker := store.Commands(store.Worker)
-	for _, command := range store.Commands(store.Producer, store.Reporter) {
+	worker := server.Commands(server.Worker)
+	for _, command := range server.Commands(server.Producer, server.Reporter) {
 		if !slices.Contains(worker, command) {
 			t.Errorf("a worker's rule lacks %s", command)
 		}

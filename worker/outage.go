@@ -13,7 +13,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/signalbox-go/signalbox/internal/store"
+	"github.com/signalbox-go/signalbox/internal/store/layout"
 )
 
 // A contact knows whether Redis answers a queue's calls. Lanes, keeper, reclaimer and copier note how their calls end, and the guard looks for calls
@@ -37,7 +37,7 @@ func (ct *contact) failed(what string, began time.Time, err error) {
 		ct.closed(err)
 		return
 	}
-	if layout, ok := errors.AsType[*store.LayoutError](err); ok {
+	if layout, ok := errors.AsType[*layout.Error](err); ok {
 		ct.q.mu.Lock()
 		ct.q.standing.misfits(layout, began)
 		ct.q.mu.Unlock()

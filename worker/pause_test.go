@@ -17,6 +17,7 @@ import (
 	"github.com/signalbox-go/signalbox/inspect"
 	"github.com/signalbox-go/signalbox/internal/redistest"
 	"github.com/signalbox-go/signalbox/internal/store"
+	"github.com/signalbox-go/signalbox/internal/store/layout"
 	"github.com/signalbox-go/signalbox/scheduler"
 	"github.com/signalbox-go/signalbox/worker"
 )
@@ -185,7 +186,7 @@ func TestOutdatedWorker(t *testing.T) {
 	r.until("a job runs", func(c store.Counts) bool { return c.Running == 1 })
 	r.set(ins.Pause)
 	r.add(signalbox.Job{ID: "a"}, signalbox.Job{ID: "b"})
-	if err := r.rdb.HSet(ctx, r.key("settings"), "layout", store.Protocol+1).Err(); err != nil {
+	if err := r.rdb.HSet(ctx, r.key("settings"), "layout", layout.Protocol+1).Err(); err != nil {
 		t.Fatal(err)
 	}
 	s, err := scheduler.New(r.rdb, scheduler.Config{})
@@ -207,7 +208,7 @@ func TestOutdatedWorker(t *testing.T) {
 	if c := r.counts(); c.Ready != 2 {
 		t.Errorf("%+v; two jobs should wait", c)
 	}
-	if err := r.rdb.HSet(ctx, r.key("settings"), "layout", store.Protocol).Err(); err != nil {
+	if err := r.rdb.HSet(ctx, r.key("settings"), "layout", layout.Protocol).Err(); err != nil {
 		t.Fatal(err)
 	}
 	r.completed(3)
@@ -258,7 +259,7 @@ func TestQueueOfAnotherLayout(t *testing.T) {
 	t.Run("from the beginning", func(t *testing.T) {
 		t.Parallel()
 		r, w := scene(t)
-		if err := rdb.HSet(ctx, r.key("settings"), "layout", store.Layout-1).Err(); err != nil {
+		if err := rdb.HSet(ctx, r.key("settings"), "layout", layout.Number-1).Err(); err != nil {
 			t.Fatal(err)
 		}
 		run := r.start(w)
@@ -284,7 +285,7 @@ func TestQueueOfAnotherLayout(t *testing.T) {
 			t.Fatal(err)
 		}
 		told(r, w, "set the field layout of its settings to 3")
-		if err := rdb.HSet(ctx, r.key("settings"), "layout", store.Layout).Err(); err != nil {
+		if err := rdb.HSet(ctx, r.key("settings"), "layout", layout.Number).Err(); err != nil {
 			t.Fatal(err)
 		}
 		well(r, w, 2)
@@ -308,12 +309,12 @@ func TestOutdatedWorkerAfterClockWentBack(t *testing.T) {
 	shift(-time.Minute)
 	r.set(ins.Pause)
 	r.add(signalbox.Job{}, signalbox.Job{})
-	if err := r.rdb.HSet(ctx, r.key("settings"), "layout", store.Protocol+1).Err(); err != nil {
+	if err := r.rdb.HSet(ctx, r.key("settings"), "layout", layout.Protocol+1).Err(); err != nil {
 		t.Fatal(err)
 	}
 	r.set(ins.Resume)
 	redistest.Eventually(t, func() bool { return r.log.count("this worker is too old for the queue") == 1 }, "the worker says that it is too old")
-	if err := r.rdb.HSet(ctx, r.key("settings"), "layout", store.Protocol).Err(); err != nil {
+	if err := r.rdb.HSet(ctx, r.key("settings"), "layout", layout.Protocol).Err(); err != nil {
 		t.Fatal(err)
 	}
 	r.completed(3)

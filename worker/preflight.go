@@ -11,17 +11,18 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/signalbox-go/signalbox/internal/store"
+	"github.com/signalbox-go/signalbox/internal/store/server"
 )
 
 // preflight waits until Redis answers, and until it is no replica: nobody knows how long a failover takes. It refuses a server that would lose jobs, and one
 // whose ACL forbids calls that a worker needs. waited says that Redis was away, or was silent for the given time.
-func preflight(ctx context.Context, rdb redis.UniversalClient, log *slog.Logger, queues []*store.Queue, silent time.Duration) (found *store.Findings, waited bool, err error) {
+func preflight(ctx context.Context, rdb redis.UniversalClient, log *slog.Logger, queues []*store.Queue, silent time.Duration) (found *server.Findings, waited bool, err error) {
 	b := backoff.NewExponentialBackOff(
 		backoff.WithInitialInterval(100*time.Millisecond), backoff.WithMaxInterval(5*time.Second), backoff.WithMaxElapsedTime(0))
 	for {
 		began := time.Now()
-		answered := store.Watch(rdb, log)
-		found, err := store.Inspect(ctx, rdb, queues, store.Worker)
+		answered := server.Watch(rdb, log)
+		found, err := server.Inspect(ctx, rdb, store.Keys(queues), server.Worker)
 		answered()
 		wait := b.NextBackOff()
 		switch {

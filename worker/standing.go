@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/signalbox-go/signalbox/internal/store"
+	"github.com/signalbox-go/signalbox/internal/store/layout"
 )
 
 // A standing is what Redis last said of a queue, and since when it says so. The queue's mu guards it.
@@ -29,7 +30,7 @@ func (st *standing) heed(h store.Hints, began time.Time) {
 }
 
 // misfits acts on a call that was refused because of the queue's layout. began is when the call began. The queue's mu is held.
-func (st *standing) misfits(err *store.LayoutError, began time.Time) {
+func (st *standing) misfits(err *layout.Error, began time.Time) {
 	if began.Before(st.taken) {
 		return
 	}
@@ -50,13 +51,13 @@ func (st *standing) stand(now store.Standing, at time.Time) {
 	st.q.mu.later(func() {
 		switch {
 		case now.Layout > 0:
-			misfit := store.LayoutError{Layout: now.Layout}
+			misfit := layout.Error{Layout: now.Layout}
 			text := "signalbox: the queue has another layout than this release knows: the worker settles the jobs that it has and takes no others"
 			if misfit.Newer() {
 				text = "signalbox: this worker is too old for the queue: it settles the jobs that it has and takes no others; update it"
 			}
 			st.q.log.Error(text, "error", misfit.Reason())
-		case before.Layout > store.Protocol:
+		case before.Layout > layout.Protocol:
 			st.q.log.Info("signalbox: this worker is no longer too old for the queue")
 		case before.Layout > 0:
 			st.q.log.Info("signalbox: the queue has a layout of this release now")

@@ -16,6 +16,7 @@ import (
 	"github.com/signalbox-go/signalbox"
 	"github.com/signalbox-go/signalbox/internal/redistest"
 	"github.com/signalbox-go/signalbox/internal/store"
+	"github.com/signalbox-go/signalbox/internal/store/layout"
 	"github.com/signalbox-go/signalbox/scheduler"
 	"github.com/signalbox-go/signalbox/worker"
 )
@@ -23,7 +24,7 @@ import (
 // newerBuild builds these tests with the next higher protocol, as a later release will have. It returns the path of the binary.
 func newerBuild(t *testing.T) string {
 	t.Helper()
-	source, err := filepath.Abs("../internal/store/standing.go")
+	source, err := filepath.Abs("../internal/store/layout/layout.go")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -31,7 +32,7 @@ func newerBuild(t *testing.T) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ours, theirs := fmt.Appendf(nil, "const Protocol = %d\n", store.Protocol), fmt.Appendf(nil, "const Protocol = %d\n", store.Protocol+1)
+	ours, theirs := fmt.Appendf(nil, "const Protocol = %d\n", layout.Protocol), fmt.Appendf(nil, "const Protocol = %d\n", layout.Protocol+1)
 	if bytes.Count(text, ours) != 1 {
 		t.Fatalf("%s has no line %q", source, ours)
 	}
@@ -43,7 +44,7 @@ func newerBuild(t *testing.T) string {
 		}
 		return path
 	}
-	replacement := file("standing.go", bytes.Replace(text, ours, theirs, 1))
+	replacement := file("layout.go", bytes.Replace(text, ours, theirs, 1))
 	overlay := file("overlay.json", payload(map[string]any{"Replace": map[string]string{source: replacement}}))
 	binary := filepath.Join(dir, "newer.test")
 	if out, err := exec.CommandContext(t.Context(), "go", "test", "-c", "-vet=off", "-overlay", overlay, "-o", binary, ".").CombinedOutput(); err != nil {
@@ -87,7 +88,7 @@ func (u *upgrade) enqueues(id string) error {
 // raise gives the queue the newer release's layout, as the first use of a new feature would.
 func (u *upgrade) raise() {
 	u.Helper()
-	if err := u.rdb.HSet(u.Context(), u.key("settings"), "layout", store.Protocol+1).Err(); err != nil {
+	if err := u.rdb.HSet(u.Context(), u.key("settings"), "layout", layout.Protocol+1).Err(); err != nil {
 		u.Fatal(err)
 	}
 }

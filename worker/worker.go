@@ -58,6 +58,8 @@ import (
 	"github.com/signalbox-go/signalbox"
 	"github.com/signalbox-go/signalbox/internal/deadline"
 	"github.com/signalbox-go/signalbox/internal/store"
+	"github.com/signalbox-go/signalbox/internal/store/layout"
+	"github.com/signalbox-go/signalbox/internal/store/server"
 	"github.com/signalbox-go/signalbox/internal/telemetry"
 )
 
@@ -93,7 +95,7 @@ type Worker struct {
 // [signalbox.ErrInvalid].
 func New(rdb redis.UniversalClient, cfg Config) (*Worker, error) {
 	cfg, err := cfg.filled()
-	err = errors.Join(store.CheckClient(rdb), err)
+	err = errors.Join(server.CheckClient(rdb), err)
 	if err != nil {
 		return nil, err
 	}
@@ -116,7 +118,7 @@ func (w *Worker) ID() string { return w.id }
 
 // namespace returns the worker's namespace as jobs have it: "" for the default one.
 func (w *Worker) namespace() string {
-	if w.cfg.Namespace == store.DefaultNamespace {
+	if w.cfg.Namespace == layout.DefaultNamespace {
 		return ""
 	}
 	return w.cfg.Namespace
@@ -254,7 +256,9 @@ func (w *Worker) Run(ctx context.Context) (err error) {
 	listener := listen(own, w.log, queues, strings.Contains(found.Mode, "cluster"))
 
 	var wg sync.WaitGroup
-	wg.Go(func() { store.Oversee(ctx, own, w.log, &w.link.found, w.link.again, stores, store.Worker) })
+	wg.Go(func() {
+		server.Oversee(ctx, own, w.log, &w.link.found, w.link.again, store.Keys(stores), server.Worker)
+	})
 	wg.Go(func() { listener.run(ctx) })
 	guarded, unguard := context.WithCancel(context.WithoutCancel(ctx))
 	var guarding sync.WaitGroup

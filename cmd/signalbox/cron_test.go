@@ -11,7 +11,7 @@ import (
 
 	"github.com/signalbox-go/signalbox"
 	"github.com/signalbox-go/signalbox/internal/redistest"
-	"github.com/signalbox-go/signalbox/internal/store"
+	"github.com/signalbox-go/signalbox/internal/store/layout"
 	"github.com/signalbox-go/signalbox/scheduler"
 )
 
@@ -254,7 +254,7 @@ func TestCronJSON(t *testing.T) {
 	same(t, sh.ok("cron", "resume", "digest", "-o", "json"), `{"queue":"mail","entry":"digest","paused":false,"changed":true}`)
 	same(t, sh.ok("cron", "resume", "digest", "-o", "json"), `{"queue":"mail","entry":"digest","paused":false,"changed":false}`)
 	var run struct{ Queue, Entry, ID string }
-	if sh.into(&run, "cron", "run", "digest"); run.Queue != "mail" || run.Entry != "digest" || store.ValidateID(run.ID) != nil {
+	if sh.into(&run, "cron", "run", "digest"); run.Queue != "mail" || run.Entry != "digest" || layout.ValidateID(run.ID) != nil {
 		t.Errorf("%+v", run)
 	}
 	sh.leaves(rdb, "mail", "digest")

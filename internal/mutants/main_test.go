@@ -131,9 +131,11 @@ func TestComparing(t *testing.T) {
 		}
 	}
 	files, err := filepath.Glob("../store/*_test.go")
-	if err != nil {
+	inScripts, err2 := filepath.Glob("../store/scripts/*_test.go")
+	if err := errors.Join(err, err2); err != nil {
 		t.Fatal(err)
 	}
+	files = append(files, inScripts...)
 	for _, name := range comparisons {
 		if !slices.ContainsFunc(files, func(file string) bool {
 			text, err := os.ReadFile(file)

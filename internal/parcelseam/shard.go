@@ -4,7 +4,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/signalbox-go/signalbox/internal/store"
+	"github.com/signalbox-go/signalbox/internal/store/layout"
 )
 
 // The shards of a queue. The first ones are for jobs without an order, the others for jobs whose order is that of their transactions. A change of these
@@ -17,7 +17,7 @@ const (
 // ShardName returns the name of a shard, as the tables of an outbox have it. Its number is from 0 to Loose+Strict-1.
 func ShardName(namespace, queue string, number int) string {
 	if namespace == "" {
-		namespace = store.DefaultNamespace
+		namespace = layout.DefaultNamespace
 	}
 	return namespace + ":" + queue + "/" + strconv.Itoa(number)
 }
@@ -31,7 +31,7 @@ func ParseShard(name string) (namespace, queue string, number int, ok bool) {
 	}
 	queue = rest[:i]
 	number, err := strconv.Atoi(rest[i+1:])
-	ok = err == nil && store.ValidateNamespace(namespace) == nil && store.ValidateQueue(queue) == nil && ShardName(namespace, queue, number) == name
+	ok = err == nil && layout.ValidateNamespace(namespace) == nil && layout.ValidateQueue(queue) == nil && ShardName(namespace, queue, number) == name
 	return namespace, queue, number, ok
 }
 

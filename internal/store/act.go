@@ -14,6 +14,8 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/signalbox-go/signalbox"
+	"github.com/signalbox-go/signalbox/internal/store/layout"
+	"github.com/signalbox-go/signalbox/internal/store/scripts"
 	"github.com/signalbox-go/signalbox/internal/wire"
 )
 
@@ -110,7 +112,7 @@ func (q *Queue) Edit(ctx context.Context, id string, e Edit, run bool, states ..
 		a = a.Of(states...)
 	}
 	for range maxTries {
-		record, err := q.rdb.HGet(ctx, q.keys.jobs, id).Bytes()
+		record, err := q.rdb.HGet(ctx, q.keys.Jobs, id).Bytes()
 		switch {
 		case errors.Is(err, redis.Nil):
 			return Answer{Acted: Gone}, nil
@@ -150,7 +152,7 @@ func (q *Queue) do(ctx context.Context, a Act, targets []target) ([]Answer, erro
 	for tries := 0; len(answers) < len(targets); {
 		var err error
 		if sessions == nil {
-			if sessions, err = q.rdb.ZRange(ctx, q.keys.sessions, 0, -1).Result(); err != nil {
+			if sessions, err = q.rdb.ZRange(ctx, q.keys.Sessions, 0, -1).Result(); err != nil {
 				return answers, err
 			}
 			if len(sessions) > maxActSessions {
@@ -163,7 +165,7 @@ func (q *Queue) do(ctx context.Context, a Act, targets []target) ([]Answer, erro
 		if err != nil {
 			return answers, err
 		}
-		if reply.str(0) == "again" { // a session was opened meanwhile
+		if reply.Str(0) == "again" { // a session was opened meanwhile
 			if tries++; tries == maxTries {
 				return answers, errMoving
 			}
@@ -180,10 +182,10 @@ func (q *Queue) do(ctx context.Context, a Act, targets []target) ([]Answer, erro
 }
 
 // act makes one call for jobs of a queue that has these sessions.
-func (q *Queue) act(ctx context.Context, a Act, sessions []string, targets []target) (*reply, error) {
-	keys := actScript.keys(&q.keys)
+func (q *Queue) act(ctx context.Context, a Act, sessions []string, targets []target) (*scripts.Reply, error) {
+	keys := scripts.Act.Keys(&q.keys)
 	for _, session := range sessions {
-		keys = append(keys, q.keys.inflight(session))
+		keys = append(keys, q.keys.Inflight(session))
 	}
 	due, states := "", " "
 	if !a.due.IsZero() {
@@ -193,36 +195,36 @@ func (q *Queue) act(ctx context.Context, a Act, sessions []string, targets []tar
 		states += string(s) + " "
 	}
 	why := wire.AppendCancelled(nil, a.why, false)
-	args := actScript.args(3*len(targets),
-		arg{"protocol", Protocol}, arg{"verb", a.verb}, arg{"states", states}, arg{"due", due}, arg{"class", a.class}, arg{"why", why}, arg{"mark", markOf(a.why)},
-		arg{"keep_jobs", q.kept.count}, arg{"keep_bytes", q.kept.bytes}, arg{"keep_us", q.kept.age.Microseconds()},
-		arg{"inflight", q.keys.inflight("")}, arg{"channels", q.keys.channel("")}, arg{"budget", actBudget})
+	args := scripts.Act.Args(3*len(targets),
+		scripts.Arg("protocol", layout.Protocol), scripts.Arg("verb", a.verb), scripts.Arg("states", states), scripts.Arg("due", due), scripts.Arg("class", a.class), scripts.Arg("why", why), scripts.Arg("mark", markOf(a.why)),
+		scripts.Arg("keep_jobs", q.kept.count), scripts.Arg("keep_bytes", q.kept.bytes), scripts.Arg("keep_us", q.kept.age.Microseconds()),
+		scripts.Arg("inflight", q.keys.Inflight("")), scripts.Arg("channels", q.keys.Channel("")), scripts.Arg("budget", actBudget))
 	for i := range targets {
 		args = append(args, targets[i].id, targets[i].digest, targets[i].record)
 	}
-	r, err := run(ctx, q.rdb, actScript, keys, args)
+	r, err := scripts.Act.Run(ctx, q.rdb, keys, args)
 	if err != nil {
 		return nil, err
 	}
-	return r, r.status("ok", "again")
+	return r, r.Status("ok", "again")
 }
 
 // parseActed reads the answers for the first ones of n jobs: for one of them at least.
-func parseActed(r *reply, n int) ([]Answer, error) {
-	words := r.strs(2)
-	if r.err == nil && (len(words) == 0 || len(words) > n) {
-		r.fail(2, fmt.Sprintf("%d answers for %d jobs", len(words), n))
+func parseActed(r *scripts.Reply, n int) ([]Answer, error) {
+	words := r.Strs(2)
+	if r.Err == nil && (len(words) == 0 || len(words) > n) {
+		r.Fail(2, fmt.Sprintf("%d answers for %d jobs", len(words), n))
 	}
 	answers := make([]Answer, len(words))
 	for i, word := range words {
 		what, state, _ := strings.Cut(word, " ")
 		acted := slices.Index([]string{"done", "gone", "not", "changed", "lost", "failed", "occupied", "unique"}, what)
 		if acted < 0 {
-			r.fail(2, fmt.Sprintf("%.40q", word))
+			r.Fail(2, fmt.Sprintf("%.40q", word))
 		}
 		answers[i] = Answer{Acted: Acted(acted), State: signalbox.State(state)}
 	}
-	return answers, r.err
+	return answers, r.Err
 }
 
 // maxMarks is the most marks that one call reads.
@@ -236,9 +238,9 @@ func (q *Queue) Cancelled(ctx context.Context, running map[string]int64) (map[st
 		ids = append(ids, id)
 	}
 	for some := range slices.Chunk(ids, maxMarks) {
-		marks, err := q.rdb.HMGet(ctx, q.keys.cancels, some...).Result()
+		marks, err := q.rdb.HMGet(ctx, q.keys.Cancels, some...).Result()
 		if err != nil {
-			seekMaster(ctx, q.rdb, err)
+			scripts.SeekMaster(ctx, q.rdb, err)
 			return cancelled, err
 		}
 		for i, mark := range marks {

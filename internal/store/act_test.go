@@ -78,7 +78,7 @@ func (r *rig) states() map[string]string {
 // stored is a job as its record says.
 func (r *rig) stored(id string) signalbox.Job {
 	r.t.Helper()
-	raw, err := r.rdb.HGet(bg, r.keys.jobs, id).Bytes()
+	raw, err := r.rdb.HGet(bg, r.keys.Jobs, id).Bytes()
 	r.must(err)
 	job := signalbox.Job{ID: id}
 	r.must(wire.Decode(raw, &job))
@@ -178,8 +178,8 @@ func testActOnEachState(t *testing.T, r *rig) {
 			r.tidy(id, want)
 		}
 	}
-	same(t, "left", r.rdb.HLen(bg, r.keys.jobs).Val(), int64(1)) // running, and marked, and cancelled
-	same(t, "marks", r.rdb.Exists(bg, r.keys.cancels).Val(), int64(0))
+	same(t, "left", r.rdb.HLen(bg, r.keys.Jobs).Val(), int64(1)) // running, and marked, and cancelled
+	same(t, "marks", r.rdb.Exists(bg, r.keys.Cancels).Val(), int64(0))
 }
 
 // compare looks at what an act has made of a job's record.
@@ -222,7 +222,7 @@ func (r *rig) tidy(id string, state signalbox.State) {
 		same(r.t, "delete "+id, r.did(DeleteJobs(), id), Answer{Done, state})
 		return
 	}
-	value := r.rdb.HGet(bg, r.keys.inflight(r.session), id).Val()
+	value := r.rdb.HGet(bg, r.keys.Inflight(r.session), id).Val()
 	r.settled(Settlement{ID: id, Token: tokenOf(value), Outcome: Completed})
 }
 
@@ -263,7 +263,7 @@ func testActOnSuspects(t *testing.T, r *rig) {
 	}
 	d := r.one()
 	r.cancel("a")
-	value := r.rdb.HGet(bg, r.keys.inflight(r.session), "a").Val()
+	value := r.rdb.HGet(bg, r.keys.Inflight(r.session), "a").Val()
 	same(t, "in flight", value, strconv.FormatInt(d.Job.Token, 10)+" s2c")
 	r.check()
 	returned, dead := r.crash()
@@ -288,10 +288,10 @@ func testActOnNothing(t *testing.T, r *rig) {
 
 	// One that another program has put nowhere is left as it is.
 	r.put("a", "b")
-	r.must(r.rdb.LRem(bg, r.keys.readyNormal, 1, "a").Err())
+	r.must(r.rdb.LRem(bg, r.keys.ReadyNormal, 1, "a").Err())
 	same(t, "lost", r.did(DeleteJobs(), "a"), Answer{Lost, signalbox.StateReady})
-	same(t, "its record is there", r.rdb.HExists(bg, r.keys.jobs, "a").Val(), true)
-	r.must(r.rdb.HDel(bg, r.keys.jobs, "a").Err())
+	same(t, "its record is there", r.rdb.HExists(bg, r.keys.Jobs, "a").Val(), true)
+	r.must(r.rdb.HDel(bg, r.keys.Jobs, "a").Err())
 }
 
 // A record that is no longer the one that was read is not replaced.
@@ -312,7 +312,7 @@ func testActMeetsAnotherSession(t *testing.T, r *rig) {
 	r.one()
 	reply, err := r.act(bg, DeleteJobs(), nil, []target{{id: "a"}})
 	r.must(err)
-	same(t, "without its session", reply.str(0), "again")
+	same(t, "without its session", reply.Str(0), "again")
 	same(t, "with it", r.did(DeleteJobs(), "a"), Answer{Wrong, signalbox.StateRunning})
 }
 
@@ -353,7 +353,7 @@ func testActKeepsCounts(t *testing.T, r *rig) {
 	r.into("y", signalbox.StateScheduled)
 	r.cancel("x")
 	r.cancel("y")
-	equal(t, "cancelled", r.buried(r.keys.cancelled), []string{"y"})
+	equal(t, "cancelled", r.buried(r.keys.Cancelled), []string{"y"})
 }
 
 // A job that begins anew counts for the bound of claims' replies again.
@@ -363,11 +363,11 @@ func testActRestoresLargest(t *testing.T, r *rig) {
 	r.must(err)
 	r.enqueued(item)
 	r.settled(settlement(r.one(), Dead))
-	r.must(r.rdb.HSet(bg, r.keys.stats, "largest", 4096).Err()) // as a claim sets it that finds none alive
+	r.must(r.rdb.HSet(bg, r.keys.Stats, "largest", 4096).Err()) // as a claim sets it that finds none alive
 	r.did(RunJobs(time.Time{}), "a")
-	largest, err := r.rdb.HGet(bg, r.keys.stats, "largest").Int()
+	largest, err := r.rdb.HGet(bg, r.keys.Stats, "largest").Int()
 	r.must(err)
-	if size := int(r.rdb.Do(bg, "HSTRLEN", r.keys.jobs, "a").Val().(int64)); largest < size {
+	if size := int(r.rdb.Do(bg, "HSTRLEN", r.keys.Jobs, "a").Val().(int64)); largest < size {
 		t.Errorf("largest is %d, the record has %d bytes", largest, size)
 	}
 }
@@ -376,7 +376,7 @@ func testActRestoresLargest(t *testing.T, r *rig) {
 func testEditOfARecord(t *testing.T, r *rig) {
 	r.open()
 	r.put("a")
-	r.must(r.rdb.HSet(bg, r.keys.jobs, "a", r.rdb.HGet(bg, r.keys.jobs, "a").Val()+"\xfa\x07\x01z").Err())
+	r.must(r.rdb.HSet(bg, r.keys.Jobs, "a", r.rdb.HGet(bg, r.keys.Jobs, "a").Val()+"\xfa\x07\x01z").Err())
 	before := r.stored("a")
 	got, err := r.Edit(bg, "a", wire.Edit{Timeout: time.Second}, false)
 	r.must(err)
@@ -384,7 +384,7 @@ func testEditOfARecord(t *testing.T, r *rig) {
 	after := r.stored("a")
 	before.Timeout = time.Second
 	same(t, "the job", fmt.Sprintf("%+v", after), fmt.Sprintf("%+v", before))
-	if raw := r.rdb.HGet(bg, r.keys.jobs, "a").Val(); !strings.Contains(raw, "\xfa\x07\x01z") {
+	if raw := r.rdb.HGet(bg, r.keys.Jobs, "a").Val(); !strings.Contains(raw, "\xfa\x07\x01z") {
 		t.Errorf("a field is gone: %q", raw)
 	}
 	got, err = r.Edit(bg, "a", wire.Edit{Payload: []byte{}}, false)
@@ -441,7 +441,7 @@ func testMarkedEndsCancelled(t *testing.T, r *rig) {
 	}
 	total := r.counts().Total
 	same(t, "totals", total, Totals{Enqueued: int64(len(outcomes)), Cancelled: int64(len(outcomes))})
-	same(t, "marks", r.rdb.Exists(bg, r.keys.cancels).Val(), int64(0))
+	same(t, "marks", r.rdb.Exists(bg, r.keys.Cancels).Val(), int64(0))
 }
 
 // Jobs that are settled together with cancelled ones end as asked.
@@ -484,7 +484,7 @@ func testMarkedIsSettledOnce(t *testing.T, r *rig) {
 	r.put("b")
 	d = r.one()
 	r.cancel("b")
-	r.must(r.rdb.HDel(bg, r.keys.jobs, "b").Err())
+	r.must(r.rdb.HDel(bg, r.keys.Jobs, "b").Err())
 	r.settled(settlement(d, Retry))
 	same(t, "its place", r.states()["b"], "")
 }
@@ -496,7 +496,7 @@ func testMarkedIsReclaimed(t *testing.T, r *rig) {
 	r.claim(3)
 	r.cancel("b")
 	r.cancel("c")
-	r.must(r.rdb.HDel(bg, r.keys.jobs, "c").Err())
+	r.must(r.rdb.HDel(bg, r.keys.Jobs, "c").Err())
 	r.expire()
 	res := r.reclaim(r.session)
 	equal(t, "runs again", res.Returned, []string{"a"})
@@ -507,7 +507,7 @@ func testMarkedIsReclaimed(t *testing.T, r *rig) {
 	same(t, "finished", job.Finished, false)
 	same(t, "its place", r.states()["b"], "cancelled")
 	same(t, "totals", r.counts().Total, Totals{Enqueued: 3, Crashed: 1, Cancelled: 1})
-	same(t, "marks", r.rdb.Exists(bg, r.keys.cancels).Val(), int64(0))
+	same(t, "marks", r.rdb.Exists(bg, r.keys.Cancels).Val(), int64(0))
 }
 
 // A job that is cancelled after its session was read for a reclaim, and before that: the next reclaim takes it.
@@ -535,9 +535,9 @@ func testMarkedOfTheWrongType(t *testing.T, r *rig) {
 	r.put("a", "b")
 	got := r.claim(2)
 	r.cancel("a")
-	mark := r.rdb.HGet(bg, r.keys.cancels, "a").Val()
-	r.must(r.rdb.Del(bg, r.keys.cancels).Err())
-	r.must(r.rdb.SAdd(bg, r.keys.cancels, "of another type").Err())
+	mark := r.rdb.HGet(bg, r.keys.Cancels, "a").Val()
+	r.must(r.rdb.Del(bg, r.keys.Cancels).Err())
+	r.must(r.rdb.SAdd(bg, r.keys.Cancels, "of another type").Err())
 	before := r.dump()
 	for _, outcome := range []Outcome{Completed, Retry} {
 		r.lane.Next()
@@ -547,8 +547,8 @@ func testMarkedOfTheWrongType(t *testing.T, r *rig) {
 		}
 		r.unchanged("a settlement", before)
 	}
-	r.must(r.rdb.Del(bg, r.keys.cancels).Err())
-	r.must(r.rdb.HSet(bg, r.keys.cancels, "a", mark).Err())
+	r.must(r.rdb.Del(bg, r.keys.Cancels).Err())
+	r.must(r.rdb.HSet(bg, r.keys.Cancels, "a", mark).Err())
 	r.settled(settlement(got[1], Completed), settlement(got[0], Completed))
 }
 
@@ -616,20 +616,20 @@ func testMarksAreChecked(t *testing.T, r *rig) {
 	r.claim(2)
 	r.cancel("a")
 	r.check()
-	mark := r.rdb.HGet(bg, r.keys.cancels, "a").Val()
+	mark := r.rdb.HGet(bg, r.keys.Cancels, "a").Val()
 	finds := func(what string) {
 		t.Helper()
 		if err := r.Check(bg); err == nil || !strings.Contains(err.Error(), what) {
 			t.Errorf("Check = %v, want %q", err, what)
 		}
 	}
-	r.must(r.rdb.HSet(bg, r.keys.cancels, "a", "17 0 ").Err())
+	r.must(r.rdb.HSet(bg, r.keys.Cancels, "a", "17 0 ").Err())
 	finds(`job "a" is marked as cancelled with token "17"`)
-	r.must(r.rdb.HDel(bg, r.keys.cancels, "a").Err())
+	r.must(r.rdb.HDel(bg, r.keys.Cancels, "a").Err())
 	finds(`job "a" runs with the flag`)
-	r.must(r.rdb.HSet(bg, r.keys.cancels, "a", mark, "b", mark).Err())
+	r.must(r.rdb.HSet(bg, r.keys.Cancels, "a", mark, "b", mark).Err())
 	finds(`job "b" is marked as cancelled`)
-	r.must(r.rdb.HDel(bg, r.keys.cancels, "b").Err())
+	r.must(r.rdb.HDel(bg, r.keys.Cancels, "b").Err())
 }
 
 // One call doesn't search long lists for many jobs: the next call goes on.
@@ -665,7 +665,7 @@ func TestActIsBounded(t *testing.T) {
 	}
 	reply, err = r.act(bg, DeleteJobs(), nil, []target{{id: all[300]}, {id: all[n-300]}, {id: all[301]}, {id: all[n-301]}})
 	r.must(err)
-	same(t, "jobs near the ends that a call gets to", len(reply.strs(2)), 4)
+	same(t, "jobs near the ends that a call gets to", len(reply.Strs(2)), 4)
 	redistest.Eventually(t, func() bool { return r.counts().Ready+r.counts().Due == n-424 }, "424 jobs are gone")
 }
 
@@ -674,7 +674,7 @@ func testPrioritiseWithoutHeader(t *testing.T, r *rig) {
 	r.open()
 	r.into("s", signalbox.StateScheduled)
 	r.into("r", signalbox.StateReady)
-	r.must(r.rdb.HSet(bg, r.keys.jobs, "s", "no record", "r", "no record").Err())
+	r.must(r.rdb.HSet(bg, r.keys.Jobs, "s", "no record", "r", "no record").Err())
 	before := r.dump()
 	for _, to := range []signalbox.Priority{signalbox.PriorityHigh, signalbox.PriorityNormal} {
 		same(t, "scheduled", r.did(PrioritiseJobs(to), "s"), Answer{Failed, signalbox.StateScheduled})
@@ -697,8 +697,8 @@ func testActCountsWhatItDrops(t *testing.T, r *rig) {
 	}
 	reply, err := r.act(bg, CancelJobs(""), nil, targets)
 	r.must(err)
-	dropped := old + len(reply.strs(2)) - len(r.buried(r.keys.cancelled))
-	if got := len(reply.strs(2)); got < 2 || got > 8 {
+	dropped := old + len(reply.Strs(2)) - len(r.buried(r.keys.Cancelled))
+	if got := len(reply.Strs(2)); got < 2 || got > 8 {
 		t.Errorf("a call gets to %d jobs, and drops %d", got, dropped)
 	}
 	answers, err := r.Do(bg, CancelJobs(""), numbered("j", n))

@@ -52,7 +52,7 @@ func BenchmarkEnqueueCost(b *testing.B) {
 		b.Run(kind+"/commands", func(b *testing.B) {
 			r := newQueue(b, rdb)
 			script := redis.NewScript(bare)
-			keys := []string{kind, r.keys.prefix + "bare:jobs", r.keys.prefix + "bare:unique", r.keys.prefix + "bare:lined", r.keys.prefix + "bare:ready"}
+			keys := []string{kind, r.keys.Prefix + "bare:jobs", r.keys.Prefix + "bare:unique", r.keys.Prefix + "bare:lined", r.keys.Prefix + "bare:ready"}
 			b.Cleanup(func() { r.must(rdb.Del(bg, keys...).Err()) })
 			r.must(script.Load(bg, rdb).Err())
 			computed(b, r, func(n int) {

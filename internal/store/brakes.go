@@ -27,7 +27,7 @@ func (q *Queue) queueBrakes(ctx context.Context, l signalbox.Limits, now time.Ti
 	var runs *redis.MapStringStringCmd
 	b, err := q.brakes(ctx, "", now, func(p redis.Pipeliner) {
 		if l.Running > 0 {
-			runs = p.HGetAll(ctx, q.keys.running)
+			runs = p.HGetAll(ctx, q.keys.Running)
 		}
 		for _, add := range beside {
 			add(p)
@@ -49,8 +49,8 @@ func (q *Queue) queueBrakes(ctx context.Context, l signalbox.Limits, now time.Ti
 func (q *Queue) groupBrakes(ctx context.Context, key string, usual signalbox.Limits, now time.Time) (Brakes, error) {
 	var own, state, paused *redis.StringCmd
 	b, err := q.brakes(ctx, key, now, func(p redis.Pipeliner) {
-		own, state = p.HGet(ctx, q.keys.limits, "g"+key[1:]), p.HGet(ctx, q.keys.groups, key)
-		paused = p.HGet(ctx, q.keys.limits, pauseField+key)
+		own, state = p.HGet(ctx, q.keys.Limits, "g"+key[1:]), p.HGet(ctx, q.keys.Groups, key)
+		paused = p.HGet(ctx, q.keys.Limits, pauseField+key)
 	}, func() signalbox.Limits {
 		if text, err := own.Result(); err == nil {
 			return LimitsIn(ownLimitsOf(text), usual)
@@ -74,7 +74,7 @@ func (q *Queue) brakes(ctx context.Context, key string, now time.Time, more func
 	var held, at *redis.FloatCmd
 	var clock *redis.StringCmd
 	cmds, err := q.rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
-		held, at, clock = p.ZScore(ctx, q.keys.rates, "h"+key), p.ZScore(ctx, q.keys.rates, key), p.HGet(ctx, q.keys.stats, clockField)
+		held, at, clock = p.ZScore(ctx, q.keys.Rates, "h"+key), p.ZScore(ctx, q.keys.Rates, key), p.HGet(ctx, q.keys.Stats, clockField)
 		more(p)
 		return nil
 	})

@@ -36,7 +36,7 @@ func bytesOf(ds []Delivery) (n int) {
 // largest returns the size of the largest record that claims know of.
 func (r *rig) largest() string {
 	r.t.Helper()
-	return r.rdb.HGet(bg, r.keys.stats, "largest").Val()
+	return r.rdb.HGet(bg, r.keys.Stats, "largest").Val()
 }
 
 // drained claims up to 100 jobs in each call until none is left. It returns how many jobs each call claimed. It checks that no reply is
@@ -100,21 +100,21 @@ func testClaimUnmeasured(t *testing.T, r *rig) {
 		for i := range 4 {
 			r.bigOne(fmt.Sprint("big", i), 400<<10)
 		}
-		r.must(r.rdb.HDel(bg, r.keys.stats, "largest").Err())
+		r.must(r.rdb.HDel(bg, r.keys.Stats, "largest").Err())
 		if known != "" {
-			r.must(r.rdb.HSet(bg, r.keys.stats, "largest", known).Err())
+			r.must(r.rdb.HSet(bg, r.keys.Stats, "largest", known).Err())
 		}
 		equal(t, fmt.Sprintf("claimed with the largest %q", known), r.drained(), []int{2, 2})
 	}
 
 	// The first producer that reports sizes doesn't know the sizes of the other records.
-	r.must(r.rdb.HDel(bg, r.keys.stats, "largest").Err())
+	r.must(r.rdb.HDel(bg, r.keys.Stats, "largest").Err())
 	r.put("a")
 	same(t, "the largest", r.largest(), "4096")
 	r.bigOne("big0", 400<<10)
 	r.bigOne("big1", 400<<10)
 	r.bigOne("big2", 400<<10)
-	r.must(r.rdb.HDel(bg, r.keys.stats, "largest").Err())
+	r.must(r.rdb.HDel(bg, r.keys.Stats, "largest").Err())
 	r.put("b")
 	same(t, "the largest of unknown ones", r.largest(), fmt.Sprint(wire.MaxRecord))
 	equal(t, "claimed in each call", r.drained(), []int{3, 2})
@@ -128,7 +128,7 @@ func testClaimLearns(t *testing.T, r *rig) {
 	for i := range 6 {
 		r.bigOne(fmt.Sprint("big", i), 400<<10)
 	}
-	r.must(r.rdb.HSet(bg, r.keys.stats, "largest", 4096).Err())
+	r.must(r.rdb.HSet(bg, r.keys.Stats, "largest", 4096).Err())
 	same(t, "claimed by the first", len(r.call(ClaimRequest{Want: 2}).Deliveries), 2)
 	equal(t, "claimed by each of the others", r.drained(), []int{2, 2, 1})
 }
@@ -145,7 +145,7 @@ func testClaimLargeSuspects(t *testing.T, r *rig) {
 		r.claim(10)
 		r.crash()
 	}
-	same(t, "suspects", r.rdb.LLen(bg, r.keys.readySuspect).Val(), int64(len(names)))
+	same(t, "suspects", r.rdb.LLen(bg, r.keys.ReadySuspect).Val(), int64(len(names)))
 	r.put("e")
 	equal(t, "claimed in each call", r.drained(), []int{3, 2})
 }
@@ -242,7 +242,7 @@ func TestLargeSessionIsAHash(t *testing.T) {
 	r.open()
 	r.put(numbered("j", 100)...)
 	same(t, "claimed", len(r.claim(100)), 100)
-	encoding, err := r.rdb.ObjectEncoding(bg, r.keys.inflight(r.session)).Result()
+	encoding, err := r.rdb.ObjectEncoding(bg, r.keys.Inflight(r.session)).Result()
 	r.must(err)
 	same(t, "encoding", encoding, "hashtable")
 }
@@ -297,11 +297,11 @@ func TestDepthsOfManySessions(t *testing.T) {
 	for i := range sessions {
 		sessions[i] = redis.Z{Score: 1e15 + float64(i), Member: "s" + strconv.Itoa(i)}
 		if i%1000 == 0 {
-			r.must(rdb.HSet(bg, r.keys.inflight("s"+strconv.Itoa(i)), "a", "1", "b", "2").Err())
+			r.must(rdb.HSet(bg, r.keys.Inflight("s"+strconv.Itoa(i)), "a", "1", "b", "2").Err())
 		}
 	}
 	for part := range slices.Chunk(sessions, 1000) {
-		r.must(rdb.ZAdd(bg, r.keys.sessions, part...).Err())
+		r.must(rdb.ZAdd(bg, r.keys.Sessions, part...).Err())
 	}
 	most = 0
 	if running := r.depths().Running; running != 10 || most > 3900 {

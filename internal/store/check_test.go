@@ -33,63 +33,63 @@ func TestCheck(t *testing.T) {
 	other := redis.Z{Score: 4e15, Member: "s2"}
 	for want, spoil := range map[string]func(r *rig) error{
 		`job "ready" is ready in list 1 and dead`: func(r *rig) error {
-			return rdb.ZAdd(bg, r.keys.dead, redis.Z{Score: 1, Member: "ready"}).Err()
+			return rdb.ZAdd(bg, r.keys.Dead, redis.Z{Score: 1, Member: "ready"}).Err()
 		},
 		`job "run" is ready in list 1 and in flight in s1`: func(r *rig) error {
-			return rdb.RPush(bg, r.keys.readyNormal, "run").Err()
+			return rdb.RPush(bg, r.keys.ReadyNormal, "run").Err()
 		},
 		`job "ready" is ready in list 1 and ready in list 1`: func(r *rig) error {
-			return rdb.RPush(bg, r.keys.readyNormal, "ready").Err()
+			return rdb.RPush(bg, r.keys.ReadyNormal, "ready").Err()
 		},
 		`job "x" is due and has no record`: func(r *rig) error {
-			return rdb.ZAdd(bg, r.keys.due, redis.Z{Score: 1, Member: "1x"}).Err()
+			return rdb.ZAdd(bg, r.keys.Due, redis.Z{Score: 1, Member: "1x"}).Err()
 		},
 		`job "x" has a record and no state`: func(r *rig) error {
-			return rdb.HSet(bg, r.keys.jobs, "x", "y").Err()
+			return rdb.HSet(bg, r.keys.Jobs, "x", "y").Err()
 		},
 		`job "ready" of class 1 waits in the list of class s`: func(r *rig) error {
-			return errors.Join(rdb.LRem(bg, r.keys.readyNormal, 0, "ready").Err(), rdb.RPush(bg, r.keys.readySuspect, "ready").Err())
+			return errors.Join(rdb.LRem(bg, r.keys.ReadyNormal, 0, "ready").Err(), rdb.RPush(bg, r.keys.ReadySuspect, "ready").Err())
 		},
 		`job "due" of class 1 is due in class 0`: func(r *rig) error {
-			return errors.Join(rdb.ZRem(bg, r.keys.due, "1due").Err(), rdb.ZAdd(bg, r.keys.due, redis.Z{Score: 1, Member: "0due"}).Err())
+			return errors.Join(rdb.ZRem(bg, r.keys.Due, "1due").Err(), rdb.ZAdd(bg, r.keys.Due, redis.Z{Score: 1, Member: "0due"}).Err())
 		},
 		`job "due" is due at 1 us`: func(r *rig) error {
-			return rdb.ZAdd(bg, r.keys.due, redis.Z{Score: 1, Member: "1due"}).Err()
+			return rdb.ZAdd(bg, r.keys.Due, redis.Z{Score: 1, Member: "1due"}).Err()
 		},
 		`an empty member is due`: func(r *rig) error {
-			return rdb.ZAdd(bg, r.keys.due, redis.Z{Score: 1, Member: ""}).Err()
+			return rdb.ZAdd(bg, r.keys.Due, redis.Z{Score: 1, Member: ""}).Err()
 		},
 		`session "s1" has 2 deliveries and is not registered`: func(r *rig) error {
-			return rdb.Del(bg, r.keys.sessions).Err()
+			return rdb.Del(bg, r.keys.Sessions).Err()
 		},
 		`session "s1" has 2 suspects, and to 1 of them a single crash is left`: func(r *rig) error {
-			return rdb.HSet(bg, r.keys.inflight("s1"), "run", "1 s4", "run2", "2 s2").Err()
+			return rdb.HSet(bg, r.keys.Inflight("s1"), "run", "1 s4", "run2", "2 s2").Err()
 		},
 		`job "run" has the token "x"`: func(r *rig) error {
-			return rdb.HSet(bg, r.keys.inflight("s1"), "run", "x").Err()
+			return rdb.HSet(bg, r.keys.Inflight("s1"), "run", "x").Err()
 		},
 		`have the same token 1`: func(r *rig) error {
-			return rdb.HSet(bg, r.keys.inflight("s1"), "run", "1", "run2", "1").Err()
+			return rdb.HSet(bg, r.keys.Inflight("s1"), "run", "1", "run2", "1").Err()
 		},
 		`in flight in s1 and in flight in s2`: func(r *rig) error {
-			return errors.Join(rdb.ZAdd(bg, r.keys.sessions, other).Err(), rdb.HSet(bg, r.keys.inflight("s2"), "run", "2").Err())
+			return errors.Join(rdb.ZAdd(bg, r.keys.Sessions, other).Err(), rdb.HSet(bg, r.keys.Inflight("s2"), "run", "2").Err())
 		},
-		`beyond the fence at 0`: func(r *rig) error { return rdb.Del(bg, r.keys.fence).Err() },
-		`the fence is "x"`:      func(r *rig) error { return rdb.Set(bg, r.keys.fence, "x", 0).Err() },
+		`beyond the fence at 0`: func(r *rig) error { return rdb.Del(bg, r.keys.Fence).Err() },
+		`the fence is "x"`:      func(r *rig) error { return rdb.Set(bg, r.keys.Fence, "x", 0).Err() },
 		`7 bytes of cancelled jobs are counted, there are 0`: func(r *rig) error {
-			return rdb.HSet(bg, r.keys.stats, "cancelled_bytes", 7).Err()
+			return rdb.HSet(bg, r.keys.Stats, "cancelled_bytes", 7).Err()
 		},
 		`waits for a wake-up and is of no session`: func(r *rig) error {
-			return rdb.ZAdd(bg, r.keys.idle, redis.Z{Score: 1, Member: r.Address("other", false)}).Err()
+			return rdb.ZAdd(bg, r.keys.Idle, redis.Z{Score: 1, Member: r.Address("other", false)}).Err()
 		},
-		`odd" belongs to nothing`: func(r *rig) error { return rdb.Set(bg, r.keys.prefix+"odd", "1", 0).Err() },
-		`inflight:" belongs to`:   func(r *rig) error { return rdb.Set(bg, r.keys.inflight(""), "1", 0).Err() },
+		`odd" belongs to nothing`: func(r *rig) error { return rdb.Set(bg, r.keys.Prefix+"odd", "1", 0).Err() },
+		`inflight:" belongs to`:   func(r *rig) error { return rdb.Set(bg, r.keys.Inflight(""), "1", 0).Err() },
 		`WRONGTYPE`: func(r *rig) error {
-			return errors.Join(rdb.Del(bg, r.keys.dead).Err(), rdb.Set(bg, r.keys.dead, "1", 0).Err())
+			return errors.Join(rdb.Del(bg, r.keys.Dead).Err(), rdb.Set(bg, r.keys.Dead, "1", 0).Err())
 		},
-		`and 5 more`:                   func(r *rig) error { return rdb.RPush(bg, r.keys.readyLow, toAny(numbered("x", 25))...).Err() },
-		`is inconsistent:`:             func(r *rig) error { return rdb.ZAdd(bg, r.keys.idle, redis.Z{Score: 1, Member: "x"}).Err() },
-		`is ready in list 2 and has n`: func(r *rig) error { return rdb.RPush(bg, r.keys.readyLow, "x").Err() },
+		`and 5 more`:                   func(r *rig) error { return rdb.RPush(bg, r.keys.ReadyLow, toAny(numbered("x", 25))...).Err() },
+		`is inconsistent:`:             func(r *rig) error { return rdb.ZAdd(bg, r.keys.Idle, redis.Z{Score: 1, Member: "x"}).Err() },
+		`is ready in list 2 and has n`: func(r *rig) error { return rdb.RPush(bg, r.keys.ReadyLow, "x").Err() },
 	} {
 		r := unchecked(t, rdb)
 		r.open()

@@ -8,6 +8,8 @@ import (
 	"unsafe"
 
 	"github.com/signalbox-go/signalbox"
+	"github.com/signalbox-go/signalbox/internal/store/layout"
+	"github.com/signalbox-go/signalbox/internal/store/scripts"
 	"github.com/signalbox-go/signalbox/internal/wire"
 )
 
@@ -230,7 +232,7 @@ func (q *Queue) Claim(ctx context.Context, lane *Lane, req *ClaimRequest) (*Clai
 		return nil, fmt.Errorf("%w claim: %d settlements, %d notes and %d jobs wanted; in one call go %d of these settlements, at most %d notes and %d jobs",
 			signalbox.ErrInvalid, len(req.Settle), len(req.Notes), req.Want, Fit(req.Settle), MaxNotes, MaxBatch)
 	}
-	r, err := run(ctx, q.rdb, claimScript, claimScript.keys(&q.keys, lane.key, q.keys.inflight(req.Session)), q.claimArgs(lane, req))
+	r, err := scripts.Claim.Run(ctx, q.rdb, scripts.Claim.Keys(&q.keys, lane.key, q.keys.Inflight(req.Session)), q.claimArgs(lane, req))
 	if err != nil {
 		return nil, err
 	}
@@ -245,24 +247,24 @@ func (q *Queue) Claim(ctx context.Context, lane *Lane, req *ClaimRequest) (*Clai
 	return reply, err
 }
 
-func parseClaim(r *reply, queue string, settled int) (*ClaimReply, error) {
-	if err := r.status("ok"); err != nil {
+func parseClaim(r *scripts.Reply, queue string, settled int) (*ClaimReply, error) {
+	if err := r.Status("ok"); err != nil {
 		return nil, err
 	}
-	reply := &ClaimReply{Alive: r.int(3) == 1, Hints: r.hints(5), known: r.int(11)}
-	reply.Standing, reply.Slots, reply.Full = r.standing(12), r.slots(13), r.int(14) == 1
+	reply := &ClaimReply{Alive: r.Int(3) == 1, Hints: hintsOf(r, 5), known: r.Int(11)}
+	reply.Standing, reply.Slots, reply.Full = standingOf(r, 12), slotsOf(r, 13), r.Int(14) == 1
 	now := reply.At
-	reply.Refused = r.positions(2, settled)
-	if len(r.list) > 15 {
-		reply.Overruled = r.positions(15, settled)
+	reply.Refused = readPositions(r, 2, settled)
+	if len(r.List) > 15 {
+		reply.Overruled = readPositions(r, 15, settled)
 	}
-	token := r.int(4)
-	ids, records, spans := r.strs(8), r.array(9), r.array(10)
-	if r.err == nil && len(ids) != len(records) {
-		r.fail(9, fmt.Sprintf("%d records of %d jobs", len(records), len(ids)))
+	token := r.Int(4)
+	ids, records, spans := r.Strs(8), r.Array(9), r.Array(10)
+	if r.Err == nil && len(ids) != len(records) {
+		r.Fail(9, fmt.Sprintf("%d records of %d jobs", len(records), len(ids)))
 	}
-	if r.err != nil {
-		return nil, r.err
+	if r.Err != nil {
+		return nil, r.Err
 	}
 	reply.Deliveries = make([]Delivery, 0, len(ids))
 	jobs := make([]signalbox.Job, len(ids))
@@ -280,18 +282,18 @@ func parseClaim(r *reply, queue string, settled int) (*ClaimReply, error) {
 		}
 		reply.Deliveries = append(reply.Deliveries, d)
 	}
-	if len(r.list) > 16 {
-		reply.Late = r.late(16, queue)
+	if len(r.List) > 16 {
+		reply.Late = lateOf(r, 16, queue)
 	}
-	return reply, r.err
+	return reply, r.Err
 }
 
 // errNotRead: a record that the reply had no room for.
 var errNotRead = errors.New("store: its record was not read")
 
 // late reads jobs that have expired: IDs and records.
-func (r *reply) late(i int, queue string) (list []Delivery) {
-	texts := r.strs(i)
+func lateOf(r *scripts.Reply, i int, queue string) (list []Delivery) {
+	texts := r.Strs(i)
 	for ; len(texts) > 1; texts = texts[2:] {
 		d := Delivery{Job: &signalbox.Job{ID: texts[0], Queue: queue}, Err: errNotRead, record: []byte(texts[1])}
 		if texts[1] != "" {
@@ -323,11 +325,11 @@ func (q *Queue) claimArgs(lane *Lane, req *ClaimRequest) []any {
 			hold = req.Hold.Microseconds()
 		}
 	}
-	args := claimScript.args(2*completed+3*notes+6*(len(req.Settle)-completed),
-		arg{"protocol", Protocol}, arg{"seq", lane.seq}, arg{"session", req.Session}, arg{"want", req.Want}, arg{"hold", hold},
-		arg{"keep_jobs", q.kept.count}, arg{"keep_bytes", q.kept.bytes}, arg{"keep_us", q.kept.age.Microseconds()},
-		arg{"answered", lane.known(req.Session)}, arg{"completed", completed}, arg{"notes", notes}, arg{"room", q.room},
-		arg{"address", req.Address}, arg{"leaving", flag(req.Leaving)}, arg{"worker", q.worker})
+	args := scripts.Claim.Args(2*completed+3*notes+6*(len(req.Settle)-completed),
+		scripts.Arg("protocol", layout.Protocol), scripts.Arg("seq", lane.seq), scripts.Arg("session", req.Session), scripts.Arg("want", req.Want), scripts.Arg("hold", hold),
+		scripts.Arg("keep_jobs", q.kept.count), scripts.Arg("keep_bytes", q.kept.bytes), scripts.Arg("keep_us", q.kept.age.Microseconds()),
+		scripts.Arg("answered", lane.known(req.Session)), scripts.Arg("completed", completed), scripts.Arg("notes", notes), scripts.Arg("room", q.room),
+		scripts.Arg("address", req.Address), scripts.Arg("leaving", flag(req.Leaving)), scripts.Arg("worker", q.worker))
 	for i := range req.Settle[:completed] {
 		args = append(args, req.Settle[i].ID, req.Settle[i].Token)
 	}
@@ -347,8 +349,8 @@ func (q *Queue) claimArgs(lane *Lane, req *ClaimRequest) []any {
 }
 
 // positions reads a list of positions from 1 to n, and returns them from 0.
-func (r *reply) positions(i, n int) (list []int) {
-	for _, v := range r.array(i) {
+func readPositions(r *scripts.Reply, i, n int) (list []int) {
+	for _, v := range r.Array(i) {
 		if p, ok := v.(int64); ok && p >= 1 && p <= int64(n) {
 			list = append(list, int(p)-1)
 		}
@@ -357,12 +359,12 @@ func (r *reply) positions(i, n int) (list []int) {
 }
 
 // hints reads the time, which is the second field, and what begins at field i.
-func (r *reply) hints(i int) Hints {
+func hintsOf(r *scripts.Reply, i int) Hints {
 	return Hints{
-		At:      time.UnixMicro(r.int(1)),
-		More:    r.int(i) == 1,
-		Next:    time.Duration(r.int(i+1)) * time.Microsecond,
-		Expired: r.strs(i + 2),
+		At:      time.UnixMicro(r.Int(1)),
+		More:    r.Int(i) == 1,
+		Next:    time.Duration(r.Int(i+1)) * time.Microsecond,
+		Expired: r.Strs(i + 2),
 	}
 }
 

@@ -45,7 +45,7 @@ func testTokensGrow(t *testing.T, r *rig) {
 
 func (r *rig) fence() int64 {
 	r.t.Helper()
-	n, err := r.rdb.Get(bg, r.keys.fence).Int64()
+	n, err := r.rdb.Get(bg, r.keys.Fence).Int64()
 	r.must(err)
 	return n
 }
@@ -68,28 +68,28 @@ func testWanted(t *testing.T, r *rig) {
 func testNoRecord(t *testing.T, r *rig) {
 	r.open()
 	r.put("a", "gone", "b")
-	r.must(r.rdb.HDel(bg, r.keys.jobs, "gone").Err())
-	r.must(r.rdb.RPush(bg, r.keys.readyHigh, "", "never").Err())
+	r.must(r.rdb.HDel(bg, r.keys.Jobs, "gone").Err())
+	r.must(r.rdb.RPush(bg, r.keys.ReadyHigh, "", "never").Err())
 	equal(t, "claimed", ids(r.claim(10)), []string{"a", "b"})
 	r.check()
-	r.must(r.rdb.RPush(bg, r.keys.readyHigh, "never").Err())
+	r.must(r.rdb.RPush(bg, r.keys.ReadyHigh, "never").Err())
 	equal(t, "claimed", ids(r.claim(10)), []string{})
 }
 
 func testListedTwice(t *testing.T, r *rig) {
 	r.open()
 	r.put("a", "b")
-	r.must(r.rdb.RPush(bg, r.keys.readyHigh, "b", "b").Err())
+	r.must(r.rdb.RPush(bg, r.keys.ReadyHigh, "b", "b").Err())
 	got := r.claim(3)
 	equal(t, "claimed", ids(got), []string{"b", "a"})
-	r.must(r.rdb.RPush(bg, r.keys.readyNormal, "a").Err())
+	r.must(r.rdb.RPush(bg, r.keys.ReadyNormal, "a").Err())
 	equal(t, "claimed while in flight", ids(r.claim(3)), []string{})
 }
 
 func testGarbageRecord(t *testing.T, r *rig) {
 	r.open()
 	r.put("a", "garbage", "empty", "short", "b")
-	r.must(r.rdb.HSet(bg, r.keys.jobs, "garbage", "not a record at all, but long enough", "empty", "", "short", "\x011").Err())
+	r.must(r.rdb.HSet(bg, r.keys.Jobs, "garbage", "not a record at all, but long enough", "empty", "", "short", "\x011").Err())
 	got := r.claim(10)
 	equal(t, "claimed", ids(got), []string{"a", "garbage", "empty", "short", "b"})
 	for i, d := range got {
@@ -99,7 +99,7 @@ func testGarbageRecord(t *testing.T, r *rig) {
 	}
 	// A job that is put back, crashed or buried keeps its bytes.
 	r.settled(settlement(got[1], Delay), settlement(got[2], Delay), settlement(got[3], Delay))
-	same(t, "short record after a delay", r.rdb.HGet(bg, r.keys.jobs, "short").Val(), "\x011")
+	same(t, "short record after a delay", r.rdb.HGet(bg, r.keys.Jobs, "short").Val(), "\x011")
 	got = r.claim(10)
 	same(t, "claimed again", len(got), 3)
 	_, dead := r.crash()
@@ -112,16 +112,16 @@ func testGarbageRecord(t *testing.T, r *rig) {
 		}
 	}
 	same(t, "dead", r.counts().Dead, 3)
-	same(t, "short record when dead", r.rdb.HGet(bg, r.keys.jobs, "short").Val(), "\x011")
-	same(t, "empty record when dead", r.rdb.HGet(bg, r.keys.jobs, "empty").Val(), "")
+	same(t, "short record when dead", r.rdb.HGet(bg, r.keys.Jobs, "short").Val(), "\x011")
+	same(t, "empty record when dead", r.rdb.HGet(bg, r.keys.Jobs, "empty").Val(), "")
 }
 
 func testNewerRecord(t *testing.T, r *rig) {
 	r.open()
 	r.put("new")
-	record := r.rdb.HGet(bg, r.keys.jobs, "new").Val()
+	record := r.rdb.HGet(bg, r.keys.Jobs, "new").Val()
 	newer := "\x03" + record[1:] + "something else"
-	r.must(r.rdb.HSet(bg, r.keys.jobs, "new", newer).Err())
+	r.must(r.rdb.HSet(bg, r.keys.Jobs, "new", newer).Err())
 	d := r.one()
 	if !d.Newer() || !errors.Is(d.Err, wire.ErrVersion) {
 		t.Fatalf("a record of version 2: %v", d.Err)
@@ -129,7 +129,7 @@ func testNewerRecord(t *testing.T, r *rig) {
 	s := settlement(d, Delay)
 	s.Delay = time.Hour
 	r.settled(s)
-	kept := r.rdb.HGet(bg, r.keys.jobs, "new").Val()
+	kept := r.rdb.HGet(bg, r.keys.Jobs, "new").Val()
 	same(t, "kept but for its due time", kept[:12]+kept[20:], newer[:12]+newer[20:])
 	same(t, "due", r.counts().Due, 1)
 
@@ -180,9 +180,9 @@ func TestBadFence(t *testing.T) {
 	r.open()
 	r.put("a", "b")
 	d := r.claim(1)[0]
-	good := r.rdb.Get(bg, r.keys.fence).Val()
+	good := r.rdb.Get(bg, r.keys.Fence).Val()
 	for _, bad := range []string{"", "x", "1.5", "-1", "nan", "inf", "0x10", "9007199254740991", "1e300", "99999999999999999999"} {
-		r.must(r.rdb.Set(bg, r.keys.fence, bad, 0).Err())
+		r.must(r.rdb.Set(bg, r.keys.Fence, bad, 0).Err())
 		before := r.dump()
 		r.lane.Next()
 		_, err := r.Claim(bg, r.lane, &ClaimRequest{Session: r.session, Want: 1, Settle: []Settlement{settlement(d, Completed)}})
@@ -191,7 +191,7 @@ func TestBadFence(t *testing.T) {
 		}
 		r.unchanged("a claim with fence "+bad, before)
 	}
-	r.must(r.rdb.Set(bg, r.keys.fence, good, 0).Err())
+	r.must(r.rdb.Set(bg, r.keys.Fence, good, 0).Err())
 	reply := r.call(ClaimRequest{Want: 1, Settle: []Settlement{settlement(d, Completed)}})
 	equal(t, "claimed when it is mended", ids(reply.Deliveries), []string{"b"})
 }
@@ -203,7 +203,7 @@ func TestGarbageInKeys(t *testing.T) {
 	r.open()
 	r.put("a", "b", "c")
 	d := r.claim(1)[0]
-	r.must(r.rdb.HSet(bg, r.keys.inflight(r.session), "x", "garbage", "y", "nan", "z", "", "w", "1e3s").Err())
+	r.must(r.rdb.HSet(bg, r.keys.Inflight(r.session), "x", "garbage", "y", "nan", "z", "", "w", "1e3s").Err())
 	equal(t, "claimed", ids(r.claim(1)), []string{"b"})
 	again, err := r.Claim(bg, r.lane, &ClaimRequest{Session: r.session, Want: 1}) // reads the whole hash
 	r.must(err)
@@ -216,16 +216,16 @@ func TestGarbageInKeys(t *testing.T) {
 	r.must(r.rdb.Set(bg, r.producer.key, "garbage", 0).Err())
 	equal(t, "new through a garbage lane", r.put("d"), []bool{true})
 
-	r.must(r.rdb.HSet(bg, r.keys.stats, "enqueued", "many", "completed", "", "dead_bytes", "big", "crashed", "1.5").Err())
+	r.must(r.rdb.HSet(bg, r.keys.Stats, "enqueued", "many", "completed", "", "dead_bytes", "big", "crashed", "1.5").Err())
 	equal(t, "new despite garbage counters", r.put("e"), []bool{true})
 	d = r.claim(1)[0]
 	r.settled(settlement(d, Completed))
 	d = r.claim(1)[0]
 	r.settled(settlement(d, Dead))
-	same(t, "dead bytes begin anew", r.rdb.HGet(bg, r.keys.stats, "dead_bytes").Val(),
-		strconv.Itoa(len(r.rdb.HGet(bg, r.keys.jobs, d.Job.ID).Val())))
+	same(t, "dead bytes begin anew", r.rdb.HGet(bg, r.keys.Stats, "dead_bytes").Val(),
+		strconv.Itoa(len(r.rdb.HGet(bg, r.keys.Jobs, d.Job.ID).Val())))
 
-	r.must(r.rdb.ZAdd(bg, r.keys.due, redis.Z{Score: 1, Member: ""}, redis.Z{Score: 2, Member: "?odd"}, redis.Z{Score: 3, Member: "1"}).Err())
+	r.must(r.rdb.ZAdd(bg, r.keys.Due, redis.Z{Score: 1, Member: ""}, redis.Z{Score: 2, Member: "?odd"}, redis.Z{Score: 3, Member: "1"}).Err())
 	equal(t, "claimed of garbage that is due", ids(r.claim(5)), []string{})
 	r.expire()
 	for res := r.reclaim(r.session); ; res = r.reclaim(r.session) {

@@ -11,43 +11,25 @@ import (
 
 	"github.com/signalbox-go/signalbox"
 	"github.com/signalbox-go/signalbox/internal/redistest"
+	"github.com/signalbox-go/signalbox/internal/store/server"
 )
 
-// Every call of Redis in a script names its command in place, so that Commands finds it; and each script
-// belongs to a role.
-func TestCommandsAreFound(t *testing.T) {
-	t.Parallel()
-	for _, name := range luaFiles(t, "scripts") {
-		lua := luaComment.ReplaceAllString(source(name), "")
-		if calls, found := strings.Count(lua, "redis.call")+strings.Count(lua, "redis.pcall"), len(luaCall.FindAllString(lua, -1)); calls != found {
-			t.Errorf("%s.lua: the commands of %d calls of %d are known", name, found, calls)
-		}
-		if !slices.Contains(slices.Concat(roleScripts[Producer], roleScripts[Worker], roleScripts[Operator], roleScripts[Relayer]), name) {
-			t.Errorf("%s.lua is run by no role", name)
-		}
-	}
-	if got := Commands(Producer); slices.Contains(got, "LPOP") || !slices.Contains(got, "PUBLISH") {
-		t.Errorf("a producer calls %v", got)
-	}
-	same(t, "a role twice", len(Commands(Worker, Worker)), len(Commands(Worker)))
-}
-
 // roleOf returns the role that an operation is of.
-func roleOf(op operation) Role {
+func roleOf(op operation) server.Role {
 	if op.acts {
-		return Operator
+		return server.Operator
 	}
 	switch op.name {
 	case "enqueue", "tick", "replace", "plan", "announce":
-		return Producer
+		return server.Producer
 	case "relay":
-		return Relayer
+		return server.Relayer
 	case "remove", "pause", "resume", "slots", "keep", "pause an entry", "resume an entry", "forget an entry", "mend":
-		return Operator
+		return server.Operator
 	case "show", "page", "list", "latest", "held", "kinds", "history", "examine", "sum":
-		return Viewer
+		return server.Viewer
 	}
-	return Worker
+	return server.Worker
 }
 
 // A user who may call these commands and no others can do all that the role does.
@@ -55,16 +37,16 @@ func TestCommandsSuffice(t *testing.T) {
 	t.Parallel()
 	srv := redistest.New(t)
 	admin := srv.Client()
-	for name, role := range map[string]Role{"producer": Producer, "worker": Worker, "reporter": Reporter, "operator": Operator, "viewer": Viewer, "relayer": Relayer} {
+	for name, role := range map[string]server.Role{"producer": server.Producer, "worker": server.Worker, "reporter": server.Reporter, "operator": server.Operator, "viewer": server.Viewer, "relayer": server.Relayer} {
 		rules := []any{"ACL", "SETUSER", name, "on", ">secret", "~*", "&signalbox:*", "+hello", "+client", "+ping"}
-		for _, command := range Commands(role) {
+		for _, command := range server.Commands(role) {
 			rules = append(rules, "+"+strings.ToLower(command))
 		}
 		if err := admin.Do(bg, rules...).Err(); err != nil {
 			t.Fatal(err)
 		}
 		rdb := srv.ClientWith(func(o *redis.UniversalOptions) { o.Username, o.Password = name, "secret" })
-		if role == Reporter {
+		if role == server.Reporter {
 			q := New(rdb, "", redistest.Name(t))
 			if _, err := q.Report(bg, "me"); err != nil {
 				t.Errorf("to be the one that reports: %v", err)
@@ -78,7 +60,7 @@ func TestCommandsSuffice(t *testing.T) {
 			continue
 		}
 		for _, op := range slices.Concat(operations(), views()) {
-			if is := roleOf(op); is != role && (is != Viewer || role != Operator) {
+			if is := roleOf(op); is != role && (is != server.Viewer || role != server.Operator) {
 				continue
 			}
 			r := newQueue(t, admin)
@@ -88,8 +70,8 @@ func TestCommandsSuffice(t *testing.T) {
 				t.Errorf("%s as %s: %v", op.name, name, err)
 			}
 			switch role {
-			case Operator, Viewer:
-				if got, err := r.Edit(bg, "ready1", Edit{MaxAttempts: 3}, true); role == Operator && (err != nil || got.Acted != Done) {
+			case server.Operator, server.Viewer:
+				if got, err := r.Edit(bg, "ready1", Edit{MaxAttempts: 3}, true); role == server.Operator && (err != nil || got.Acted != Done) {
 					t.Errorf("an edit as %s: %+v, %v", name, got, err)
 				}
 				if _, err := r.Depths(bg); err != nil {
@@ -101,7 +83,7 @@ func TestCommandsSuffice(t *testing.T) {
 				if _, err := New(rdb, "", redistest.Name(t)).Known(bg); err != nil {
 					t.Errorf("whether a queue is known as %s: %v", name, err)
 				}
-				if _, here, err := r.Quiet(bg, "me", true); (err != nil || !here) && role == Operator {
+				if _, here, err := r.Quiet(bg, "me", true); (err != nil || !here) && role == server.Operator {
 					t.Errorf("a quiet worker as %s: %v", name, err)
 				}
 				if names, err := r.EntryNames(bg); err != nil || len(names) == 0 && op.name != "forget an entry" {
@@ -110,7 +92,7 @@ func TestCommandsSuffice(t *testing.T) {
 				if all, err := r.Entries(bg, []string{"old"}); err != nil || len(all) == 0 && op.name != "forget an entry" {
 					t.Errorf("a cron entry as %s: %v, %v", name, all, err)
 				}
-				if known, err := r.RunEntry(bg, "old", "now"); role == Operator && (err != nil || !known && op.name != "forget an entry") {
+				if known, err := r.RunEntry(bg, "old", "now"); role == server.Operator && (err != nil || !known && op.name != "forget an entry") {
 					t.Errorf("to run a cron entry as %s: %v, %v", name, known, err)
 				}
 				if _, _, found, err := r.Show(bg, "f1"); err != nil || !found {
@@ -134,10 +116,10 @@ func TestCommandsSuffice(t *testing.T) {
 				if _, err := r.Settings(bg); err != nil {
 					t.Errorf("its settings as %s: %v", name, err)
 				}
-				if _, err := r.Doctor(bg, Checkup{Pause: -1, Repair: role == Operator}); err != nil {
+				if _, err := r.Doctor(bg, Checkup{Pause: -1, Repair: role == server.Operator}); err != nil {
 					t.Errorf("a doctor as %s: %v", name, err)
 				}
-			case Worker:
+			case server.Worker:
 				if _, err := r.Cancelled(bg, map[string]int64{"f1": 1}); err != nil {
 					t.Errorf("its cancelled jobs as %s: %v", name, err)
 				}
@@ -156,7 +138,7 @@ func TestCommandsSuffice(t *testing.T) {
 				if _, err := r.Unused(bg); err != nil {
 					t.Errorf("whether it is used as %s: %v", name, err)
 				}
-			case Producer, Reporter:
+			case server.Producer, server.Reporter:
 				for what, call := range map[string]func() error{
 					"the time":             func() error { _, err := r.Now(bg); return err },
 					"that it takes writes": func() error { return r.TakesWrites(bg) },

@@ -14,6 +14,8 @@ import (
 	"unicode/utf8"
 
 	"github.com/signalbox-go/signalbox"
+	"github.com/signalbox-go/signalbox/internal/store/layout"
+	"github.com/signalbox-go/signalbox/internal/store/scripts"
 	"github.com/signalbox-go/signalbox/internal/wire"
 )
 
@@ -28,7 +30,7 @@ func ValidateCopies(queue, to string) error {
 	if to == "" {
 		return nil
 	}
-	if err := ValidateQueue(to); err != nil {
+	if err := layout.ValidateQueue(to); err != nil {
 		return fmt.Errorf("copies of dead jobs: %w", err)
 	}
 	if to == queue {
@@ -97,7 +99,7 @@ type note struct {
 
 // notes returns the notes of a page.
 func (c *Copier) notes(ctx context.Context, cursor uint64) (notes []note, next uint64, err error) {
-	page, next, err := c.q.rdb.HScan(ctx, c.q.keys.notes, cursor, deathNote+"*", MaxCopies).Result()
+	page, next, err := c.q.rdb.HScan(ctx, c.q.keys.Notes, cursor, deathNote+"*", MaxCopies).Result()
 	if err != nil {
 		return nil, 0, err
 	}
@@ -184,24 +186,24 @@ type death struct {
 
 // read returns the deaths of the first of the jobs, of how many, and the queue that gets the copies.
 func (c *Copier) read(ctx context.Context, ids []string) (deaths []death, to string, looked int, err error) {
-	args := deathsScript.args(len(ids), arg{"protocol", Protocol}, arg{"room", c.q.room})
+	args := scripts.Deaths.Args(len(ids), scripts.Arg("protocol", layout.Protocol), scripts.Arg("room", c.q.room))
 	for _, id := range ids {
 		args = append(args, id)
 	}
-	r, err := run(ctx, c.q.rdb, deathsScript, deathsScript.keys(&c.q.keys), args)
+	r, err := scripts.Deaths.Run(ctx, c.q.rdb, scripts.Deaths.Keys(&c.q.keys), args)
 	if err != nil {
 		return nil, "", 0, err
 	}
-	if err := r.status("ok"); err != nil {
+	if err := r.Status("ok"); err != nil {
 		return nil, "", 0, err
 	}
-	to = r.str(1)
-	times, records := r.strs(2), r.strs(3)
-	if r.err == nil && (len(times) == 0 || len(times) > len(ids) || len(records) != len(times)) {
-		r.fail(2, fmt.Sprintf("%d times and %d records of %d jobs", len(times), len(records), len(ids)))
+	to = r.Str(1)
+	times, records := r.Strs(2), r.Strs(3)
+	if r.Err == nil && (len(times) == 0 || len(times) > len(ids) || len(records) != len(times)) {
+		r.Fail(2, fmt.Sprintf("%d times and %d records of %d jobs", len(times), len(records), len(ids)))
 	}
-	if r.err != nil {
-		return nil, "", 0, r.err
+	if r.Err != nil {
+		return nil, "", 0, r.Err
 	}
 	for i, at := range times {
 		if at != "" {
@@ -315,7 +317,7 @@ func cutText(text string, n int) string {
 
 // id returns the ID of a death's copy.
 func (c *Copier) id(d death) string {
-	namespace := cmp.Or(c.q.namespace, DefaultNamespace)
+	namespace := cmp.Or(c.q.namespace, layout.DefaultNamespace)
 	sum := sha256.Sum256([]byte(namespace + "\x00" + c.q.name + "\x00" + d.id + "\x00" + d.at))
 	return "dead-" + hex.EncodeToString(sum[:16])
 }
@@ -325,7 +327,7 @@ func (c *Copier) forget(ctx context.Context, notes []note) error {
 	if len(notes) == 0 {
 		return nil
 	}
-	args := copiedScript.args(3*len(notes), arg{"notes", len(notes)})
+	args := scripts.Copied.Args(3*len(notes), scripts.Arg("notes", len(notes)))
 	for _, n := range notes {
 		unless := ""
 		if n.unlessDead {
@@ -333,6 +335,6 @@ func (c *Copier) forget(ctx context.Context, notes []note) error {
 		}
 		args = append(args, n.id, n.at, unless)
 	}
-	_, err := run(ctx, c.q.rdb, copiedScript, copiedScript.keys(&c.q.keys), args)
+	_, err := scripts.Copied.Run(ctx, c.q.rdb, scripts.Copied.Keys(&c.q.keys), args)
 	return err
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/signalbox-go/signalbox"
 	"github.com/signalbox-go/signalbox/internal/redistest"
+	"github.com/signalbox-go/signalbox/internal/store/layout"
 	"github.com/signalbox-go/signalbox/internal/wire"
 )
 
@@ -43,7 +44,7 @@ func testCopyOfEncoded(t *testing.T, r *rig) {
 	item.IfAbsent()
 	r.enqueued(item)
 	key := sealed.EffectKey()
-	raw := r.rdb.HGet(bg, r.keys.jobs, "a").Val()
+	raw := r.rdb.HGet(bg, r.keys.Jobs, "a").Val()
 	if !strings.HasPrefix(raw, "\x021\x00\x02") {
 		t.Errorf("the record begins with %x", raw[:min(4, len(raw))])
 	}
@@ -130,7 +131,7 @@ func testCopyKeepsTheEffect(t *testing.T, r *rig) {
 // noted returns what is noted of deaths: the times by the jobs' IDs.
 func (r *rig) noted() map[string]string {
 	r.t.Helper()
-	all, err := r.rdb.HGetAll(bg, r.keys.notes).Result()
+	all, err := r.rdb.HGetAll(bg, r.keys.Notes).Result()
 	r.must(err)
 	noted := make(map[string]string)
 	for name, value := range all {
@@ -197,7 +198,7 @@ func testCopiesOfDeadJobs(t *testing.T, r *rig) {
 		}
 	}
 	noted := r.noted()
-	for id, score := range map[string]float64{"a": r.rdb.ZScore(bg, r.keys.dead, "a").Val(), "b": r.rdb.ZScore(bg, r.keys.dead, "b").Val()} {
+	for id, score := range map[string]float64{"a": r.rdb.ZScore(bg, r.keys.Dead, "a").Val(), "b": r.rdb.ZScore(bg, r.keys.Dead, "b").Val()} {
 		same(t, "noted of "+id, noted[id], strconv.FormatInt(int64(score), 10))
 	}
 	same(t, "noted", len(noted), 2)
@@ -210,7 +211,7 @@ func testCopiesOfDeadJobs(t *testing.T, r *rig) {
 	same(t, "copies", done.Jobs, 2)
 	same(t, "to", done.To, to.Name())
 	same(t, "notes that are left", len(r.noted()), 0)
-	equal(t, "dead jobs", r.buried(r.keys.dead), []string{"a", "b"})
+	equal(t, "dead jobs", r.buried(r.keys.Dead), []string{"a", "b"})
 	same(t, "the other queue", to.counts().Ready, 2)
 	copied := to.claim(2)
 	got, low := copied[0].Job, copied[1].Job
@@ -317,7 +318,7 @@ func testNoCopyOfOthers(t *testing.T, r *rig) {
 	r.put("replaced")
 	third := r.other()
 	r.moved(third, "moved")
-	r.age(r.keys.dead, "dropped", 31*24*time.Hour)
+	r.age(r.keys.Dead, "dropped", 31*24*time.Hour)
 	same(t, "dropped", r.sweep(), 1)
 	same(t, "notes", len(r.noted()), 6)
 	same(t, "copies", r.copyAll(r.NewCopier()).Jobs, 1)
@@ -341,7 +342,7 @@ func testCopyOfAHeldJob(t *testing.T, r *rig) {
 	same(t, "copies", r.copyAll(r.NewCopier()).Jobs, 1)
 	same(t, "notes, until the others are let go", len(r.noted()), 2)
 	held.m.undo(bg, []*moving{held.moving})
-	r.must(r.rdb.ZScore(bg, r.keys.dead, "a").Err())
+	r.must(r.rdb.ZScore(bg, r.keys.Dead, "a").Err())
 	same(t, "the copy", to.one().Job.Headers["signalbox-dead-id"], "a")
 	retried.end()
 	back.end()
@@ -395,7 +396,7 @@ func testCopiesSettings(t *testing.T, r *rig) {
 	r.open()
 	is("at first", "")
 	r.bury(Dead, "before")
-	same(t, "there are notes", r.rdb.Exists(bg, r.keys.notes).Val(), 0)
+	same(t, "there are notes", r.rdb.Exists(bg, r.keys.Notes).Val(), 0)
 	to := r.other()
 	r.tells(Wanted{CopyDead: "other"})
 	is("a Config", "other")
@@ -410,7 +411,7 @@ func testCopiesSettings(t *testing.T, r *rig) {
 	r.must(r.SetCopies(bg, ""))
 	is("none", "")
 	same(t, "notes", len(r.noted()), 0)
-	same(t, "other notes", r.rdb.HLen(bg, r.keys.notes).Val(), 1)
+	same(t, "other notes", r.rdb.HLen(bg, r.keys.Notes).Val(), 1)
 	r.tells(Wanted{CopyDead: to.Name()})
 	is("the same Config where there are to be none", "")
 	r.bury(Dead, "b")
@@ -420,7 +421,7 @@ func testCopiesSettings(t *testing.T, r *rig) {
 	if found, _ := r.findings(false); len(found) > 0 {
 		t.Errorf("the doctor finds %+v", found)
 	}
-	for _, wrong := range []string{"a b", "{x}", strings.Repeat("q", MaxName+1), r.Name()} {
+	for _, wrong := range []string{"a b", "{x}", strings.Repeat("q", layout.MaxName+1), r.Name()} {
 		if err := ValidateCopies(r.Name(), wrong); !errors.Is(err, signalbox.ErrInvalid) {
 			t.Errorf("copies to %q: %v", wrong, err)
 		}
@@ -428,7 +429,7 @@ func testCopiesSettings(t *testing.T, r *rig) {
 	r.must(errors.Join(ValidateCopies(r.Name(), ""), ValidateCopies(r.Name(), "other")))
 
 	// Another program can write anything. Nothing is copied then, or noted, and the doctor says so.
-	r.must(r.rdb.HSet(bg, r.keys.settings, "copy_dead", "a b").Err())
+	r.must(r.rdb.HSet(bg, r.keys.Settings, "copy_dead", "a b").Err())
 	r.bury(Dead, "c")
 	same(t, "a strange setting", r.copyAll(r.NewCopier()).Jobs, 0)
 	same(t, "notes", len(r.noted()), 0)
@@ -436,7 +437,7 @@ func testCopiesSettings(t *testing.T, r *rig) {
 	if len(found) != 1 || found[0].Fault != BadSetting {
 		t.Errorf("the doctor finds %+v", found)
 	}
-	r.must(r.rdb.HDel(bg, r.keys.settings, "copy_dead").Err())
+	r.must(r.rdb.HDel(bg, r.keys.Settings, "copy_dead").Err())
 }
 
 // A record that can't be read isn't copied. One of a newer release is left to a newer worker.
@@ -448,10 +449,10 @@ func testCopiesOfUnfitJobs(t *testing.T, r *rig) {
 	r.enqueued(large)
 	r.settled(settlement(r.one(), Dead))
 	write := func(id string, record []byte) {
-		r.must(r.rdb.HIncrBy(bg, r.keys.stats, "dead_bytes", int64(len(record))-r.rdb.HStrLen(bg, r.keys.jobs, id).Val()).Err())
-		r.must(r.rdb.HSet(bg, r.keys.jobs, id, record).Err())
+		r.must(r.rdb.HIncrBy(bg, r.keys.Stats, "dead_bytes", int64(len(record))-r.rdb.HStrLen(bg, r.keys.Jobs, id).Val()).Err())
+		r.must(r.rdb.HSet(bg, r.keys.Jobs, id, record).Err())
 	}
-	record, err := r.rdb.HGet(bg, r.keys.jobs, "newer").Bytes()
+	record, err := r.rdb.HGet(bg, r.keys.Jobs, "newer").Bytes()
 	r.must(err)
 	record[0] = 3
 	write("newer", record)
@@ -494,7 +495,7 @@ func testCopiesInPages(t *testing.T, r *rig) {
 func testCopiesRefused(t *testing.T, r *rig) {
 	to := r.copyTo()
 	r.bury(Dead, "a")
-	r.must(to.rdb.HSet(bg, to.keys.settings, "layout", Protocol+1).Err())
+	r.must(to.rdb.HSet(bg, to.keys.Settings, "layout", layout.Protocol+1).Err())
 	c := r.NewCopier()
 	_, err := c.Copy(bg, []string{"a"})
 	refused, ok := errors.AsType[*CopyError](err)
@@ -518,7 +519,7 @@ func testCopiesRefused(t *testing.T, r *rig) {
 	same(t, "notes of a and d", len(r.noted()), 2)
 	same(t, "the other queue", to.counts(), calls)
 	r.did(DeleteJobs(), "d")
-	r.must(to.rdb.HDel(bg, to.keys.settings, "layout").Err())
+	r.must(to.rdb.HDel(bg, to.keys.Settings, "layout").Err())
 	same(t, "copies then", r.copyAll(c).Jobs, 1)
 	same(t, "notes", len(r.noted()), 0)
 	to.settled(settlement(to.one(), Completed))
@@ -538,9 +539,9 @@ func testCopyCompletedMeanwhile(t *testing.T, r *rig) {
 	again := to.one()
 	same(t, "ID", again.Job.ID, first.Job.ID)
 	same(t, "effect key", again.Job.EffectKey(), first.Job.EffectKey())
-	want := r.NewCopier().id(death{id: "a", at: strconv.FormatInt(int64(r.rdb.ZScore(bg, r.keys.dead, "a").Val()), 10)})
+	want := r.NewCopier().id(death{id: "a", at: strconv.FormatInt(int64(r.rdb.ZScore(bg, r.keys.Dead, "a").Val()), 10)})
 	same(t, "ID", again.Job.ID, want)
-	if err := ValidateID(want); err != nil || !strings.HasPrefix(want, "dead-") || len(want) != 37 {
+	if err := layout.ValidateID(want); err != nil || !strings.HasPrefix(want, "dead-") || len(want) != 37 {
 		t.Errorf("ID %q: %v", want, err)
 	}
 }
@@ -566,7 +567,7 @@ func TestCopiesNeedRights(t *testing.T) {
 	r := newQueue(t, srv.Client())
 	to := r.copyTo()
 	r.bury(Dead, "a")
-	r.must(r.rdb.Do(bg, "ACL", "SETUSER", "narrow", "on", ">secret", "+@all", "~"+r.keys.prefix+"*", "&"+r.keys.prefix+"*").Err())
+	r.must(r.rdb.Do(bg, "ACL", "SETUSER", "narrow", "on", ">secret", "+@all", "~"+r.keys.Prefix+"*", "&"+r.keys.Prefix+"*").Err())
 	narrow := srv.ClientWith(func(o *redis.UniversalOptions) { o.Username, o.Password = "narrow", "secret" })
 	c := New(narrow, "", r.Name()).NewCopier()
 	_, err := c.Copy(bg, []string{"a"})
@@ -574,7 +575,7 @@ func TestCopiesNeedRights(t *testing.T) {
 		t.Errorf("without the other queue's keys: %v", err)
 	}
 	same(t, "notes", len(r.noted()), 1)
-	r.must(r.rdb.Do(bg, "ACL", "SETUSER", "narrow", "~"+to.keys.prefix+"*", "&"+to.keys.prefix+"*").Err())
+	r.must(r.rdb.Do(bg, "ACL", "SETUSER", "narrow", "~"+to.keys.Prefix+"*", "&"+to.keys.Prefix+"*").Err())
 	same(t, "copies", r.copyAll(c).Jobs, 1)
 	same(t, "notes", len(r.noted()), 0)
 	to.settled(settlement(to.one(), Completed))

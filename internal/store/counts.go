@@ -33,7 +33,7 @@ type Totals struct {
 // open while it is counted are missed.
 func (q *Queue) Counts(ctx context.Context) (Counts, error) {
 	k := &q.keys
-	sessions, err := q.rdb.ZRange(ctx, k.sessions, 0, -1).Result()
+	sessions, err := q.rdb.ZRange(ctx, k.Sessions, 0, -1).Result()
 	if err != nil {
 		return Counts{}, err
 	}
@@ -45,15 +45,15 @@ func (q *Queue) Counts(ctx context.Context) (Counts, error) {
 		return n
 	}
 	var ready, running []*redis.IntCmd
-	for _, class := range slices.Sorted(maps.Keys(k.ready())) {
-		ready = append(ready, tx.LLen(ctx, k.ready()[class]))
+	for _, class := range slices.Sorted(maps.Keys(k.Ready())) {
+		ready = append(ready, tx.LLen(ctx, k.Ready()[class]))
 	}
 	for _, id := range sessions {
-		running = append(running, tx.HLen(ctx, k.inflight(id)))
+		running = append(running, tx.HLen(ctx, k.Inflight(id)))
 	}
-	ready = append(ready, tx.ZCard(ctx, k.lined))
-	due, dead, cancelled, completed := tx.ZCard(ctx, k.due), tx.ZCard(ctx, k.dead), tx.ZCard(ctx, k.cancelled), tx.ZCard(ctx, k.completed)
-	stats := tx.HGetAll(ctx, k.stats)
+	ready = append(ready, tx.ZCard(ctx, k.Lined))
+	due, dead, cancelled, completed := tx.ZCard(ctx, k.Due), tx.ZCard(ctx, k.Dead), tx.ZCard(ctx, k.Cancelled), tx.ZCard(ctx, k.Completed)
+	stats := tx.HGetAll(ctx, k.Stats)
 	if _, err := tx.Exec(ctx); err != nil {
 		return Counts{}, err
 	}

@@ -49,7 +49,7 @@ func (q *Queue) GroupsInUse(ctx context.Context, most int) (groups []GroupInUse,
 
 // GroupInUse returns what there is of one group, by its key with the first byte, and whether jobs hold it or wait in its lines.
 func (q *Queue) GroupInUse(ctx context.Context, key string) (g GroupInUse, found bool, err error) {
-	value, err := q.rdb.HGet(ctx, q.keys.groups, key).Result()
+	value, err := q.rdb.HGet(ctx, q.keys.Groups, key).Result()
 	if errors.Is(err, redis.Nil) {
 		return g, false, nil
 	}
@@ -68,7 +68,7 @@ func (q *Queue) GroupInUse(ctx context.Context, key string) (g GroupInUse, found
 func (q *Queue) someGroups(ctx context.Context) (groups []GroupInUse, more bool, err error) {
 	seen := make(map[string]bool)
 	for next := uint64(0); ; {
-		fields, cursor, err := q.rdb.HScan(ctx, q.keys.groups, next, "", 1000).Result()
+		fields, cursor, err := q.rdb.HScan(ctx, q.keys.Groups, next, "", 1000).Result()
 		if err != nil {
 			return nil, false, err
 		}
@@ -90,7 +90,7 @@ func (q *Queue) countLines(ctx context.Context, groups []GroupInUse) error {
 		for i := range groups {
 			for _, class := range []string{"0", "1", "2"} {
 				line := class + groups[i].Key
-				p.ZLexCount(ctx, q.keys.lined, "["+line+"\x01", "("+line+"\x02")
+				p.ZLexCount(ctx, q.keys.Lined, "["+line+"\x01", "("+line+"\x02")
 			}
 		}
 		return nil

@@ -2,6 +2,7 @@ package store
 
 import (
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -11,6 +12,8 @@ import (
 
 	"github.com/signalbox-go/signalbox"
 	"github.com/signalbox-go/signalbox/internal/redistest"
+	"github.com/signalbox-go/signalbox/internal/store/scripts"
+	"github.com/signalbox-go/signalbox/internal/store/server"
 )
 
 // If a user lacks one of the script's commands, a lane's first call names the command, and nothing is changed.
@@ -18,7 +21,10 @@ func TestDeniedCommand(t *testing.T) {
 	t.Parallel()
 	srv := redistest.New(t)
 	admin := srv.Client()
-	commands := slices.Clone(scriptCommands()["enqueue"])
+	var commands []string
+	for _, call := range regexp.MustCompile(`redis\.call\('(\w+)'`).FindAllStringSubmatch(scripts.Sources()["enqueue"], -1) {
+		commands = append(commands, call[1])
+	}
 	slices.Sort(commands)
 	commands = slices.Compact(commands)
 	for i, command := range commands {
@@ -48,7 +54,7 @@ func TestDeniedCommand(t *testing.T) {
 		if command == "GET" { // the script begins with GET; Valkey names it
 			named = ""
 		}
-		if err == nil || !strings.Contains(err.Error(), "NOPERM") && named == command || !strings.Contains(err.Error(), named) || !IsDenied(err) {
+		if err == nil || !strings.Contains(err.Error(), "NOPERM") && named == command || !strings.Contains(err.Error(), named) || !server.IsDenied(err) {
 			t.Errorf("without %s: %v", command, err)
 		}
 		r.unchanged("a call without "+command, before)
@@ -77,7 +83,7 @@ func TestDeniedCounter(t *testing.T) {
 	r.put("d")
 	same(t, "counter", r.counts().Total.Enqueued, 3)
 	r.must(admin.Do(bg, "ACL", "SETUSER", "user", "+hincrby").Err())
-	r.must(admin.HSet(bg, r.keys.stats, "enqueued", "nonsense").Err())
+	r.must(admin.HSet(bg, r.keys.Stats, "enqueued", "nonsense").Err())
 	r.put("e")
 	same(t, "counter that held no number", r.counts().Total.Enqueued, 1)
 }

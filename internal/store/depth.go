@@ -7,6 +7,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/signalbox-go/signalbox"
+	"github.com/signalbox-go/signalbox/internal/store/scripts"
 )
 
 // ReportFor is how long a silent client remains the queue's reporter. It is longer than a minute, OpenTelemetry's period. So a client
@@ -58,28 +59,28 @@ func (q *Queue) StopReporting(ctx context.Context, client string) error {
 }
 
 func (q *Queue) report(ctx context.Context, client string, ttl time.Duration) (bool, error) {
-	r, err := run(ctx, q.rdb, reportScript, reportScript.keys(&q.keys),
-		reportScript.args(0, arg{"client", client}, arg{"ttl", ttl.Milliseconds()}))
+	r, err := scripts.Report.Run(ctx, q.rdb, scripts.Report.Keys(&q.keys),
+		scripts.Report.Args(0, scripts.Arg("client", client), scripts.Arg("ttl", ttl.Milliseconds())))
 	if err != nil {
 		return false, err
 	}
-	mine := r.int(0) == 1
-	return mine, r.err
+	mine := r.Int(0) == 1
+	return mine, r.Err
 }
 
 // Depths returns the queue's depths. All numbers are from one moment, except PausedGroups, HeldGroups and Running: it doesn't count sessions that open meanwhile.
 func (q *Queue) Depths(ctx context.Context) (Depths, error) {
 	k := &q.keys
-	sessions, err := q.rdb.ZRange(ctx, k.sessions, 0, -1).Result()
+	sessions, err := q.rdb.ZRange(ctx, k.Sessions, 0, -1).Result()
 	if err != nil {
 		return Depths{}, err
 	}
-	keys := depthScript.keys(k)
+	keys := scripts.Depth.Keys(k)
 	n := min(len(sessions), maxSessions)
 	for _, id := range sessions[:n] {
-		keys = append(keys, k.inflight(id))
+		keys = append(keys, k.Inflight(id))
 	}
-	r, err := run(ctx, q.rdb, depthScript, keys, nil)
+	r, err := scripts.Depth.Run(ctx, q.rdb, keys, nil)
 	if err != nil {
 		return Depths{}, err
 	}
@@ -98,7 +99,7 @@ func (q *Queue) Depths(ctx context.Context) (Depths, error) {
 	}
 	others, err := q.rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
 		for _, id := range sessions[n:] {
-			p.HLen(ctx, k.inflight(id))
+			p.HLen(ctx, k.Inflight(id))
 		}
 		return nil
 	})
@@ -116,22 +117,22 @@ func (q *Queue) Depths(ctx context.Context) (Depths, error) {
 // count the jobs of further sessions.
 const maxSessions = maxArgs - 100
 
-func parseDepths(r *reply) (Depths, error) {
-	if err := r.status("ok"); err != nil {
+func parseDepths(r *scripts.Reply) (Depths, error) {
+	if err := r.Status("ok"); err != nil {
 		return Depths{}, err
 	}
-	d := Depths{Ready: r.int(2), Scheduled: r.int(3), Running: r.int(4), Dead: r.int(5), Cancelled: r.int(6), Completed: r.int(8)}
-	now, since := r.int(1), r.int(7)
-	at, held := timeOf(parseScore(r.str(11))), timeOf(parseScore(r.str(12)))
-	ahead := limitsClock(r.str(13), time.UnixMicro(now))
-	d.Blocked, d.named = r.int(14), r.int(15) > 0
-	d.Paused, d.limits, d.steady = r.str(9) != "", limitsOf(r.str(10)), time.UnixMicro(now).Add(ahead)
+	d := Depths{Ready: r.Int(2), Scheduled: r.Int(3), Running: r.Int(4), Dead: r.Int(5), Cancelled: r.Int(6), Completed: r.Int(8)}
+	now, since := r.Int(1), r.Int(7)
+	at, held := timeOf(parseScore(r.Str(11))), timeOf(parseScore(r.Str(12)))
+	ahead := limitsClock(r.Str(13), time.UnixMicro(now))
+	d.Blocked, d.named = r.Int(14), r.Int(15) > 0
+	d.Paused, d.limits, d.steady = r.Str(9) != "", limitsOf(r.Str(10)), time.UnixMicro(now).Add(ahead)
 	d.early = pauseOf(d.limits.Rate, at.Add(-ahead).Sub(time.UnixMicro(now))) > 0
 	if until := held.Add(-ahead); until.After(time.UnixMicro(now)) {
 		d.Held = until
 	}
-	if r.err != nil {
-		return Depths{}, r.err
+	if r.Err != nil {
+		return Depths{}, r.Err
 	}
 	if since >= 0 {
 		d.Oldest = time.Duration(max(now-since, 0)) * time.Microsecond

@@ -10,6 +10,7 @@ import (
 
 	"github.com/signalbox-go/signalbox"
 	"github.com/signalbox-go/signalbox/internal/redistest"
+	"github.com/signalbox-go/signalbox/internal/store/scripts"
 )
 
 var depthTests = []storeTest{
@@ -55,7 +56,7 @@ func testOldestReady(t *testing.T, r *rig) {
 	now, err := r.Now(bg)
 	r.must(err)
 	// A due job that a worker will promote is waiting as well.
-	r.must(r.rdb.ZAdd(bg, r.keys.due, redis.Z{Score: float64(now.Add(-time.Minute).UnixMicro()), Member: "1later"}).Err())
+	r.must(r.rdb.ZAdd(bg, r.keys.Due, redis.Z{Score: float64(now.Add(-time.Minute).UnixMicro()), Member: "1later"}).Err())
 	if got := r.depths().Oldest; got < time.Minute || got > 2*time.Minute {
 		t.Errorf("a job that was due a minute ago waits for %v", got)
 	}
@@ -64,13 +65,13 @@ func testOldestReady(t *testing.T, r *rig) {
 		t.Errorf("with one that was late when it came, the oldest waits for %v", got)
 	}
 	// Records that can't be read, and IDs without a record, have no age.
-	r.must(r.rdb.HSet(bg, r.keys.jobs, "new", "?", "old", "").Err())
-	r.must(r.rdb.ZRem(bg, r.keys.due, "1later").Err())
+	r.must(r.rdb.HSet(bg, r.keys.Jobs, "new", "?", "old", "").Err())
+	r.must(r.rdb.ZRem(bg, r.keys.Due, "1later").Err())
 	same(t, "the age of what can't be read", r.depths().Oldest, 0)
 	for _, d := range r.claim(3) {
 		r.settled(settlement(d, Dead))
 	}
-	r.must(r.rdb.HDel(bg, r.keys.jobs, "later").Err())
+	r.must(r.rdb.HDel(bg, r.keys.Jobs, "later").Err())
 }
 
 func testOneReports(t *testing.T, r *rig) {
@@ -84,33 +85,33 @@ func testOneReports(t *testing.T, r *rig) {
 		same(t, "a reports", report("a"), true)
 		same(t, "b reports beside a", report("b"), false)
 	}
-	if ttl := r.rdb.PTTL(bg, r.keys.reporter).Val(); ttl <= ReportFor-10*time.Second || ttl > ReportFor {
+	if ttl := r.rdb.PTTL(bg, r.keys.Reporter).Val(); ttl <= ReportFor-10*time.Second || ttl > ReportFor {
 		t.Errorf("a reports for %v, want %v", ttl, ReportFor)
 	}
 	r.must(r.StopReporting(bg, "b"))
 	same(t, "b reports after it stopped", report("b"), false)
 	r.must(r.StopReporting(bg, "a"))
 	same(t, "b reports after a stopped", report("b"), true)
-	r.must(r.rdb.PExpire(bg, r.keys.reporter, 0).Err()) // b has not reported for too long
+	r.must(r.rdb.PExpire(bg, r.keys.Reporter, 0).Err()) // b has not reported for too long
 	same(t, "a reports after b fell silent", report("a"), true)
 	r.must(r.StopReporting(bg, "a"))
-	same(t, "the key", r.rdb.Exists(bg, r.keys.reporter).Val(), 0)
+	same(t, "the key", r.rdb.Exists(bg, r.keys.Reporter).Val(), 0)
 }
 
 func TestStrangeDepths(t *testing.T) {
 	t.Parallel()
 	good := []any{"ok", int64(10), int64(1), int64(2), int64(3), int64(4), int64(5), int64(4), int64(7), "", "", "", "", "", int64(1), int64(2)}
-	d, err := parseDepths(&reply{list: good})
+	d, err := parseDepths(&scripts.Reply{List: good})
 	if err != nil || d != (Depths{Ready: 1, Scheduled: 2, Running: 3, Dead: 4, Cancelled: 5, Completed: 7, Oldest: 6 * time.Microsecond, Blocked: 1, steady: time.UnixMicro(10), named: true}) {
 		t.Fatalf("%+v, %v", d, err)
 	}
 	for i := range good {
 		bad := append([]any(nil), good...)
 		bad[i] = 1.5
-		if _, err := parseDepths(&reply{list: bad}); err == nil {
+		if _, err := parseDepths(&scripts.Reply{List: bad}); err == nil {
 			t.Errorf("field %d as %v is accepted", i, bad[i])
 		}
-		if _, err := parseDepths(&reply{list: good[:i]}); err == nil {
+		if _, err := parseDepths(&scripts.Reply{List: good[:i]}); err == nil {
 			t.Errorf("a reply that ends before field %d is accepted", i)
 		}
 	}
@@ -211,8 +212,8 @@ func TestDepthsOfGroups(t *testing.T) {
 	same(t, "groups that are held back", r.depths().HeldGroups, int64(1))
 	same(t, "claimed", len(r.claim(5)), 0)
 	says("and when one has", 4, 4, 0)
-	r.rdb.ZAdd(bg, r.keys.rates, redis.Z{Score: 1, Member: "hgb"}, redis.Z{Score: 1, Member: "hsb"})
-	r.rdb.ZAdd(bg, r.keys.parked, redis.Z{Score: 1, Member: "1gb"})
+	r.rdb.ZAdd(bg, r.keys.Rates, redis.Z{Score: 1, Member: "hgb"}, redis.Z{Score: 1, Member: "hsb"})
+	r.rdb.ZAdd(bg, r.keys.Parked, redis.Z{Score: 1, Member: "1gb"})
 	says("when the hold is over, and no worker has looked", 4, 2, 0)
 	same(t, "groups whose hold is over", r.depths().HeldGroups, int64(0))
 	hold("gb", 0)

@@ -250,7 +250,7 @@ func (d *doctor) hash(id string) uint64 { return maphash.String(d.seed, id) }
 // twice rather than never. Jobs that come in at the tail meanwhile are left out.
 func (d *doctor) ready(ctx context.Context) error {
 	for _, class := range readyClasses {
-		length, err := d.q.rdb.LLen(ctx, d.q.keys.ready()[class]).Result()
+		length, err := d.q.rdb.LLen(ctx, d.q.keys.Ready()[class]).Result()
 		if err != nil {
 			return err
 		}
@@ -492,7 +492,7 @@ func (d *doctor) relist(ctx context.Context) error {
 		return nil
 	}
 	for _, class := range readyClasses {
-		key := d.q.keys.ready()[class]
+		key := d.q.keys.Ready()[class]
 		length, err := d.q.rdb.LLen(ctx, key).Result()
 		if err != nil {
 			return err
@@ -563,7 +563,7 @@ func (d *doctor) unregistered(ctx context.Context) error {
 			return err
 		}
 		if d.Repair && !done { // its jobs may have gone elsewhere
-			left, err := d.q.rdb.HLen(ctx, d.q.keys.inflight(session)).Result()
+			left, err := d.q.rdb.HLen(ctx, d.q.keys.Inflight(session)).Result()
 			if err != nil {
 				return err
 			}

@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strconv"
 	"time"
+
+	"github.com/signalbox-go/signalbox/internal/store/scripts"
 )
 
 const (
@@ -52,7 +54,7 @@ func (d *doctor) groups(ctx context.Context) error {
 func (d *doctor) groupKeys(ctx context.Context) ([]string, error) {
 	keys := make(map[string]bool)
 	err := d.scan(ctx, func(cursor uint64) (uint64, error) {
-		fields, next, err := d.q.rdb.HScan(ctx, d.q.keys.groups, cursor, "", maxScanned).Result()
+		fields, next, err := d.q.rdb.HScan(ctx, d.q.keys.Groups, cursor, "", maxScanned).Result()
 		for i := 0; i < len(fields) && err == nil; i += 2 {
 			if key := fields[i]; isGroup(key) {
 				keys[key] = true
@@ -66,7 +68,7 @@ func (d *doctor) groupKeys(ctx context.Context) ([]string, error) {
 		return nil, err
 	}
 	err = d.scan(ctx, func(cursor uint64) (uint64, error) {
-		members, next, err := d.q.rdb.ZScan(ctx, d.q.keys.turns, cursor, "", maxScanned).Result()
+		members, next, err := d.q.rdb.ZScan(ctx, d.q.keys.Turns, cursor, "", maxScanned).Result()
 		for i := 0; i < len(members) && err == nil; i += 2 {
 			if line := members[i]; line != "" && line[0] >= '0' && line[0] <= '2' && isGroup(line[1:]) {
 				keys[line[1:]] = true
@@ -80,16 +82,16 @@ func (d *doctor) groupKeys(ctx context.Context) ([]string, error) {
 		return nil, err
 	}
 	err = d.scan(ctx, func(cursor uint64) (uint64, error) {
-		r, err := run(ctx, d.q.rdb, linedScript, linedScript.keys(&d.q.keys), linedScript.args(0, arg{"cursor", cursor}, arg{"count", maxLook}))
+		r, err := scripts.Lined.Run(ctx, d.q.rdb, scripts.Lined.Keys(&d.q.keys), scripts.Lined.Args(0, scripts.Arg("cursor", cursor), scripts.Arg("count", maxLook)))
 		if err == nil {
-			err = r.status("ok")
+			err = r.Status("ok")
 		}
 		if err != nil {
 			return 0, err
 		}
-		next, found, strays := r.str(1), r.strs(2), r.strs(3)
-		if r.err != nil {
-			return 0, r.err
+		next, found, strays := r.Str(1), r.Strs(2), r.Strs(3)
+		if r.Err != nil {
+			return 0, r.Err
 		}
 		for _, key := range found {
 			keys[key] = true
@@ -148,7 +150,7 @@ func (d *doctor) holders(ctx context.Context, keys []string) (map[string][]strin
 		return nil, err
 	}
 	for _, class := range readyClasses {
-		length, err := d.q.rdb.LLen(ctx, d.q.keys.ready()[class]).Result()
+		length, err := d.q.rdb.LLen(ctx, d.q.keys.Ready()[class]).Result()
 		if err != nil {
 			return nil, err
 		}
@@ -178,43 +180,43 @@ type groupFacts struct {
 // lookAtGroups reads groups. ids are those of jobs that wait and may hold one of them. moved changes when a job that ran comes to wait.
 func (d *doctor) lookAtGroups(ctx context.Context, keys, ids []string) (found []groupFacts, moved string, err error) {
 	err = d.with(ctx, func(sessions []string) (again bool, err error) {
-		names := groupsScript.keys(&d.q.keys)
+		names := scripts.Groups.Keys(&d.q.keys)
 		for _, session := range sessions {
-			names = append(names, d.q.keys.inflight(session))
+			names = append(names, d.q.keys.Inflight(session))
 		}
-		args := groupsScript.args(len(keys)+len(ids), arg{"inflight", d.q.keys.inflight("")}, arg{"keys", len(keys)})
+		args := scripts.Groups.Args(len(keys)+len(ids), scripts.Arg("inflight", d.q.keys.Inflight("")), scripts.Arg("keys", len(keys)))
 		for _, key := range keys {
 			args = append(args, key)
 		}
 		for _, id := range ids {
 			args = append(args, id)
 		}
-		r, err := run(ctx, d.q.rdb, groupsScript, names, args)
+		r, err := scripts.Groups.Run(ctx, d.q.rdb, names, args)
 		if err != nil {
 			return false, err
 		}
-		if err := r.status("ok", "again"); err != nil || r.str(0) == "again" {
+		if err := r.Status("ok", "again"); err != nil || r.Str(0) == "again" {
 			return err == nil, err
 		}
-		found, moved = nil, r.str(1)
-		for _, one := range r.array(2) {
+		found, moved = nil, r.Str(1)
+		for _, one := range r.Array(2) {
 			list, _ := one.([]any)
-			row := &reply{list: list}
-			g := groupFacts{value: row.str(0)}
-			g.held, _ = strconv.Atoi(row.str(1))
+			row := &scripts.Reply{List: list}
+			g := groupFacts{value: row.Str(0)}
+			g.held, _ = strconv.Atoi(row.Str(1))
 			for i := range g.waits {
-				g.waits[i], g.turns[i], g.until[i] = row.str(2+3*i) == "1", row.str(3+3*i), row.str(4+3*i)
+				g.waits[i], g.turns[i], g.until[i] = row.Str(2+3*i) == "1", row.Str(3+3*i), row.Str(4+3*i)
 			}
-			g.paused = row.str(11) == "1"
-			if row.err != nil {
-				return false, row.err
+			g.paused = row.Str(11) == "1"
+			if row.Err != nil {
+				return false, row.Err
 			}
 			found = append(found, g)
 		}
-		if r.err == nil && len(found) != len(keys) {
-			r.fail(2, fmt.Sprintf("%d groups of %d", len(found), len(keys)))
+		if r.Err == nil && len(found) != len(keys) {
+			r.Fail(2, fmt.Sprintf("%d groups of %d", len(found), len(keys)))
 		}
-		return false, r.err
+		return false, r.Err
 	})
 	return found, moved, err
 }

@@ -32,10 +32,10 @@ func (r *rig) soundGroups() {
 		s.Delay = time.Hour
 		r.settled(s)
 		if put.o == Return { // it waits at the head of its list; the next claims are for others
-			r.must(r.rdb.RPopLPush(bg, r.keys.readyNormal, r.keys.prefix+"aside").Err())
+			r.must(r.rdb.RPopLPush(bg, r.keys.ReadyNormal, r.keys.Prefix+"aside").Err())
 		}
 	}
-	r.must(r.rdb.RPopLPush(bg, r.keys.prefix+"aside", r.keys.readyNormal).Err())
+	r.must(r.rdb.RPopLPush(bg, r.keys.Prefix+"aside", r.keys.ReadyNormal).Err())
 	r.putIn("ga", "a1", "a2")
 	r.enqueued(r.grouped("b1", "gb", When{}, signalbox.PriorityLow))
 	r.put("plain")
@@ -43,25 +43,25 @@ func (r *rig) soundGroups() {
 
 func testDoctorRepairsGroups(t *testing.T, all *rig) {
 	set := func(key, value string) func(r *rig) error {
-		return func(r *rig) error { return r.rdb.HSet(bg, r.keys.groups, key, value).Err() }
+		return func(r *rig) error { return r.rdb.HSet(bg, r.keys.Groups, key, value).Err() }
 	}
 	turn := func(score float64, line string) func(r *rig) error {
-		return func(r *rig) error { return r.rdb.ZAdd(bg, r.keys.turns, redis.Z{Score: score, Member: line}).Err() }
+		return func(r *rig) error { return r.rdb.ZAdd(bg, r.keys.Turns, redis.Z{Score: score, Member: line}).Err() }
 	}
 	const classes = 1 << 50
 	testPlanted(t, all, []planted{
 		{name: "no turn", want: []Fault{WrongTurn}, differ: []string{"turns"}, spoil: func(r *rig) error {
-			return r.rdb.ZRem(bg, r.keys.turns, "1ga").Err()
+			return r.rdb.ZRem(bg, r.keys.Turns, "1ga").Err()
 		}},
 		{name: "a turn of an empty line", want: []Fault{WrongTurn}, spoil: turn(classes+7, "1gc")},
 		{name: "a turn of a blocked line", want: []Fault{WrongTurn}, spoil: turn(classes+7, "1ss")},
 		{name: "a turn of another class", want: []Fault{WrongTurn}, differ: []string{"turns"}, spoil: turn(7, "1ga")},
-		{name: "no state", want: []Fault{WrongTurn}, spoil: func(r *rig) error { return r.rdb.HDel(bg, r.keys.groups, "ga").Err() }},
-		{name: "no state of one that is held", want: []Fault{WrongTurn, WrongHolders}, spoil: func(r *rig) error { return r.rdb.HDel(bg, r.keys.groups, "ss").Err() }},
+		{name: "no state", want: []Fault{WrongTurn}, spoil: func(r *rig) error { return r.rdb.HDel(bg, r.keys.Groups, "ga").Err() }},
+		{name: "no state of one that is held", want: []Fault{WrongTurn, WrongHolders}, spoil: func(r *rig) error { return r.rdb.HDel(bg, r.keys.Groups, "ss").Err() }},
 		{name: "a state that can't be read", want: []Fault{WrongTurn, WrongHolders}, spoil: set("ss", "x")},
 		{name: "kept for nothing", want: []Fault{WrongTurn}, spoil: set("gz", "...0")},
 		{name: "blocked, and held by nobody", want: []Fault{WrongTurn}, spoil: func(r *rig) error {
-			return errors.Join(r.rdb.ZRem(bg, r.keys.turns, "1ga").Err(), r.rdb.HSet(bg, r.keys.groups, "ga", ".b.0").Err())
+			return errors.Join(r.rdb.ZRem(bg, r.keys.Turns, "1ga").Err(), r.rdb.HSet(bg, r.keys.Groups, "ga", ".b.0").Err())
 		}, differ: []string{"turns"}},
 		{name: "held by more than there are", want: []Fault{WrongHolders}, spoil: set("ss", ".b.2")},
 		{name: "held by fewer than there are", want: []Fault{WrongHolders}, spoil: set("ga", ".t.3")},
@@ -69,16 +69,16 @@ func testDoctorRepairsGroups(t *testing.T, all *rig) {
 		{name: "the holder is due", want: []Fault{WrongTurn, WrongHolders}, spoil: set("sr", ".b.0")},
 		{name: "the holder is ready", want: []Fault{WrongTurn, WrongHolders}, spoil: set("st", ".b.0")},
 		{name: "the holder is gone", want: []Fault{WrongHolders}, differ: []string{"groups", "turns", "inflight:s1", "jobs"}, spoil: func(r *rig) error {
-			return errors.Join(r.rdb.HDel(bg, r.keys.inflight("s1"), "s1").Err(), r.rdb.HDel(bg, r.keys.jobs, "s1").Err())
+			return errors.Join(r.rdb.HDel(bg, r.keys.Inflight("s1"), "s1").Err(), r.rdb.HDel(bg, r.keys.Jobs, "s1").Err())
 		}},
 		{name: "a place without a record", want: []Fault{BadMember}, spoil: func(r *rig) error {
-			return r.rdb.ZAdd(bg, r.keys.lined, redis.Z{Member: fmt.Sprintf("1ga\x01%016d%s", 7, "nobody")}).Err()
+			return r.rdb.ZAdd(bg, r.keys.Lined, redis.Z{Member: fmt.Sprintf("1ga\x01%016d%s", 7, "nobody")}).Err()
 		}},
 		{name: "another place of a job", want: []Fault{BadMember}, spoil: func(r *rig) error {
-			return r.rdb.ZAdd(bg, r.keys.lined, redis.Z{Member: fmt.Sprintf("1ga\x01%016d%s", 7, "a1")}).Err()
+			return r.rdb.ZAdd(bg, r.keys.Lined, redis.Z{Member: fmt.Sprintf("1ga\x01%016d%s", 7, "a1")}).Err()
 		}},
 		{name: "no places, lines and groups", want: []Fault{BadMember, BadMember, BadMember}, spoil: func(r *rig) error {
-			return errors.Join(r.rdb.ZAdd(bg, r.keys.lined, redis.Z{Member: "x"}).Err(), turn(7, "3ga")(r), set("x", "...1")(r))
+			return errors.Join(r.rdb.ZAdd(bg, r.keys.Lined, redis.Z{Member: "x"}).Err(), turn(7, "3ga")(r), set("x", "...1")(r))
 		}},
 	}, (*rig).soundGroups)
 }

@@ -24,30 +24,30 @@ func (r *rig) soundLimits() {
 	equal(r.t, "claimed", ids(got), []string{"p1", "r1"})
 	r.settled(settlement(got[1], Completed))
 	r.claim(9)
-	equal(r.t, "states", r.rdb.HMGet(bg, r.keys.groups, "gp", "sr").Val(), []any{".w.1", ".w.0"})
+	equal(r.t, "states", r.rdb.HMGet(bg, r.keys.Groups, "gp", "sr").Val(), []any{".w.1", ".w.0"})
 	r.put("run")
 	r.claim(1)
 }
 
 func testDoctorRepairsLimits(t *testing.T, all *rig) {
 	group := func(key, value string) func(r *rig) error {
-		return func(r *rig) error { return r.rdb.HSet(bg, r.keys.groups, key, value).Err() }
+		return func(r *rig) error { return r.rdb.HSet(bg, r.keys.Groups, key, value).Err() }
 	}
 	count := func(session, n string) func(r *rig) error {
-		return func(r *rig) error { return r.rdb.HSet(bg, r.keys.running, session, n).Err() }
+		return func(r *rig) error { return r.rdb.HSet(bg, r.keys.Running, session, n).Err() }
 	}
 	testPlanted(t, all, []planted{
 		{name: "a line that waits for no time", want: []Fault{WrongTurn}, differ: []string{"groups", "turns", "parked"}, spoil: func(r *rig) error {
-			return r.rdb.ZRem(bg, r.keys.parked, "1gp").Err()
+			return r.rdb.ZRem(bg, r.keys.Parked, "1gp").Err()
 		}},
 		{name: "a serial line that waits for no time", want: []Fault{WrongTurn}, differ: []string{"groups", "turns", "parked"}, spoil: func(r *rig) error {
-			return r.rdb.ZRem(bg, r.keys.parked, "1sr").Err()
+			return r.rdb.ZRem(bg, r.keys.Parked, "1sr").Err()
 		}},
 		{name: "no line waits for a time", want: []Fault{WrongTurn, WrongTurn}, differ: []string{"groups", "turns", "parked"}, spoil: func(r *rig) error {
-			return r.rdb.Del(bg, r.keys.parked, r.keys.turns).Err()
+			return r.rdb.Del(bg, r.keys.Parked, r.keys.Turns).Err()
 		}},
 		{name: "a turn before its time", want: []Fault{WrongTurn}, spoil: func(r *rig) error {
-			return r.rdb.ZAdd(bg, r.keys.turns, redis.Z{Score: 1<<50 + 7, Member: "1gp"}).Err()
+			return r.rdb.ZAdd(bg, r.keys.Turns, redis.Z{Score: 1<<50 + 7, Member: "1gp"}).Err()
 		}},
 		{name: "held by more than there are", want: []Fault{WrongHolders}, spoil: group("gp", ".w.3")},
 		{name: "held by fewer than there are", want: []Fault{WrongHolders}, spoil: group("gp", ".w.0")},
@@ -56,10 +56,10 @@ func testDoctorRepairsLimits(t *testing.T, all *rig) {
 		{name: "no number", want: []Fault{WrongRunning}, spoil: count("s1", "x")},
 		{name: "a session that is gone", want: []Fault{WrongRunning}, spoil: count("gone", "2")},
 		{name: "a session that isn't counted", want: []Fault{WrongRunning}, spoil: func(r *rig) error {
-			return r.rdb.HDel(bg, r.keys.running, "s1").Err()
+			return r.rdb.HDel(bg, r.keys.Running, "s1").Err()
 		}},
 		{name: "a delivery without a record", want: []Fault{NoRecord}, differ: []string{"running"}, spoil: func(r *rig) error {
-			return errors.Join(r.rdb.HSet(bg, r.keys.inflight("s1"), "x", "7").Err(), count("s1", "3")(r))
+			return errors.Join(r.rdb.HSet(bg, r.keys.Inflight("s1"), "x", "7").Err(), count("s1", "3")(r))
 		}},
 	}, (*rig).soundLimits)
 }
@@ -69,14 +69,14 @@ func TestDoctorOfParkedLines(t *testing.T) {
 	t.Parallel()
 	r := onShared(t)
 	r.soundLimits()
-	r.must(r.rdb.HSet(bg, r.keys.groups, "gp", ".w.3").Err())
+	r.must(r.rdb.HSet(bg, r.keys.Groups, "gp", ".w.3").Err())
 	r.findings(true)
-	same(t, "state", r.rdb.HGet(bg, r.keys.groups, "gp").Val(), ".w.1")
-	r.must(r.rdb.Del(bg, r.keys.parked).Err())
+	same(t, "state", r.rdb.HGet(bg, r.keys.Groups, "gp").Val(), ".w.1")
+	r.must(r.rdb.Del(bg, r.keys.Parked).Err())
 	r.findings(true)
 	equal(t, "before its time", ids(r.claim(9)), []string{})
-	equal(t, "lines that wait", r.rdb.ZRange(bg, r.keys.parked, 0, -1).Val(), []string{"1gp", "1sr"})
-	for _, key := range []string{r.keys.rates, r.keys.parked} {
+	equal(t, "lines that wait", r.rdb.ZRange(bg, r.keys.Parked, 0, -1).Val(), []string{"1gp", "1sr"})
+	for _, key := range []string{r.keys.Rates, r.keys.Parked} {
 		for _, z := range r.rdb.ZRangeWithScores(bg, key, 0, -1).Val() {
 			r.must(r.rdb.ZIncrBy(bg, key, -3600e6, z.Member.(string)).Err())
 		}
@@ -92,7 +92,7 @@ func TestDoctorOfRunning(t *testing.T) {
 	r.put("a", "b")
 	_, err := r.SetLimits(bg, signalbox.Limits{Running: 2})
 	r.must(err)
-	r.must(r.rdb.HSet(bg, r.keys.running, "gone", 2).Err())
+	r.must(r.rdb.HSet(bg, r.keys.Running, "gone", 2).Err())
 	r.listen()
 	r.dropWake()
 	found, _ := r.findings(true)

@@ -66,7 +66,7 @@ func TestDoctorOfALostRegistration(t *testing.T) {
 		if !lost && slices.Contains(cmd.Args(), any("idle")) {
 			lost = true
 			r.claim(1)
-			r.must(r.rdb.Del(bg, r.keys.sessions).Err())
+			r.must(r.rdb.Del(bg, r.keys.Sessions).Err())
 			_, _, err := r.Open(bg, "s3", time.Minute)
 			r.must(err)
 		}
@@ -76,7 +76,7 @@ func TestDoctorOfALostRegistration(t *testing.T) {
 	if len(found) != 1 || found[0].Fault != NoSession || !found[0].Mended {
 		t.Errorf("%+v", found)
 	}
-	same(t, "ready jobs", r.rdb.LLen(bg, r.keys.readyNormal).Val(), 0)
+	same(t, "ready jobs", r.rdb.LLen(bg, r.keys.ReadyNormal).Val(), 0)
 }
 
 // A session that a call doesn't know has an empty page.
@@ -106,7 +106,7 @@ func TestDoctorOfALostReply(t *testing.T) {
 			twice := 0
 			q := r.hookedQueue(srv, func(cmd redis.Cmder, call func() error) error {
 				err := call()
-				if err == nil && slices.Contains(cmd.Args(), any(r.keys.settings)) && cmd.Name() != "hgetall" { // a repair
+				if err == nil && slices.Contains(cmd.Args(), any(r.keys.Settings)) && cmd.Name() != "hgetall" { // a repair
 					twice++
 					err = call()
 				}
@@ -132,13 +132,13 @@ func TestDoctorOfWhatGoesWrongMeanwhile(t *testing.T) {
 	srv := redistest.Start(t)
 	r := unchecked(t, srv.Client())
 	r.put("a")
-	r.must(r.rdb.LRem(bg, r.keys.readyNormal, 0, "a").Err())
+	r.must(r.rdb.LRem(bg, r.keys.ReadyNormal, 0, "a").Err())
 	moved := false
 	q := r.hookedQueue(srv, func(cmd redis.Cmder, call func() error) error {
 		err := call()
 		if err == nil && !moved && slices.Contains(cmd.Args(), any("list")) { // the repair
 			moved = true
-			r.must(r.rdb.RPopLPush(bg, r.keys.readyNormal, r.keys.readyLow).Err())
+			r.must(r.rdb.RPopLPush(bg, r.keys.ReadyNormal, r.keys.ReadyLow).Err())
 		}
 		return err
 	})

@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/signalbox-go/signalbox/internal/store/scripts"
 )
 
 // keyTypes are the types of keys, by the scripts' names for them.
@@ -26,7 +28,7 @@ var keyTypes = map[string]string{
 func (d *doctor) keys(ctx context.Context) error {
 	var server redis.Cmdable = d.q.rdb
 	if cluster, ok := server.(*redis.ClusterClient); ok { // all keys of the queue are on one master
-		master, err := cluster.MasterForKey(ctx, d.q.keys.jobs)
+		master, err := cluster.MasterForKey(ctx, d.q.keys.Jobs)
 		if err != nil {
 			return err
 		}
@@ -58,16 +60,16 @@ func (d *doctor) keys(ctx context.Context) error {
 
 // types reports keys that have another type than they should. It returns errUnfit if the doctor's scripts read one of them: they would fail.
 func (d *doctor) types(ctx context.Context) error {
-	needed := slices.Concat(examineScript.keyNames, mendScript.keyNames, sumScript.keyNames, groupsScript.keyNames, runningScript.keyNames)
+	needed := slices.Concat(scripts.Examine.KeyNames, scripts.Mend.KeyNames, scripts.Sum.KeyNames, scripts.Groups.KeyNames, scripts.Running.KeyNames)
 	want, beside := make(map[string]string), make(map[string]bool)
-	for name, key := range d.q.keys.named {
+	for name, key := range d.q.keys.Named {
 		if keyTypes[name] != "" {
 			want[key] = keyTypes[name]
 			beside[key] = !slices.Contains(needed, name)
 		}
 	}
 	for _, session := range d.others {
-		want[d.q.keys.inflight(session)] = "hash"
+		want[d.q.keys.Inflight(session)] = "hash"
 	}
 	wrong := false
 	for some := range slices.Chunk(slices.Sorted(maps.Keys(want)), maxScanned) {
@@ -112,7 +114,7 @@ var settingForms = map[string]*regexp.Regexp{
 
 // settings looks for settings that can't be read.
 func (d *doctor) settings(ctx context.Context) error {
-	fields, err := d.q.rdb.HGetAll(ctx, d.q.keys.settings).Result()
+	fields, err := d.q.rdb.HGetAll(ctx, d.q.keys.Settings).Result()
 	if err != nil {
 		return err
 	}
@@ -188,17 +190,17 @@ func (d *doctor) sum(ctx context.Context, state string) error {
 func (d *doctor) total(ctx context.Context, state string) (t total, still bool, err error) {
 	for first := int64(0); ; first += maxSum {
 		began := time.Now()
-		r, err := run(ctx, d.q.rdb, sumScript, sumScript.keys(&d.q.keys), sumScript.args(0,
-			arg{"name", state}, arg{"first", first}, arg{"last", first + maxSum - 1}))
+		r, err := scripts.Sum.Run(ctx, d.q.rdb, scripts.Sum.Keys(&d.q.keys), scripts.Sum.Args(0,
+			scripts.Arg("name", state), scripts.Arg("first", first), scripts.Arg("last", first+maxSum-1)))
 		if err != nil {
 			return total{}, false, err
 		}
-		if err := r.status("ok"); err != nil {
+		if err := r.Status("ok"); err != nil {
 			return total{}, false, err
 		}
-		part := total{counter: r.str(1), members: r.int(2), ended: r.str(3), bytes: t.bytes + r.int(4), digest: t.digest + r.str(5)}
-		if r.err != nil {
-			return total{}, false, r.err
+		part := total{counter: r.Str(1), members: r.Int(2), ended: r.Str(3), bytes: t.bytes + r.Int(4), digest: t.digest + r.Str(5)}
+		if r.Err != nil {
+			return total{}, false, r.Err
 		}
 		if first > 0 && (part.counter != t.counter || part.members != t.members || part.ended != t.ended) {
 			return total{}, false, nil

@@ -3,6 +3,8 @@ package store
 import (
 	"context"
 	"fmt"
+
+	"github.com/signalbox-go/signalbox/internal/store/scripts"
 )
 
 // counts compares how many jobs each session is counted to run, for the queue's limit of running jobs, with what it runs. One script reads
@@ -10,19 +12,19 @@ import (
 func (d *doctor) counts(ctx context.Context) error {
 	var wrong []string
 	err := d.with(ctx, func(sessions []string) (again bool, err error) {
-		keys := runningScript.keys(&d.q.keys)
+		keys := scripts.Running.Keys(&d.q.keys)
 		for _, session := range sessions {
-			keys = append(keys, d.q.keys.inflight(session))
+			keys = append(keys, d.q.keys.Inflight(session))
 		}
-		r, err := run(ctx, d.q.rdb, runningScript, keys, runningScript.args(0, arg{"inflight", d.q.keys.inflight("")}))
+		r, err := scripts.Running.Run(ctx, d.q.rdb, keys, scripts.Running.Args(0, scripts.Arg("inflight", d.q.keys.Inflight(""))))
 		if err != nil {
 			return false, err
 		}
-		if err := r.status("ok", "again"); err != nil || r.str(0) == "again" {
+		if err := r.Status("ok", "again"); err != nil || r.Str(0) == "again" {
 			return err == nil, err
 		}
-		wrong = r.strs(1)
-		return false, r.err
+		wrong = r.Strs(1)
+		return false, r.Err
 	})
 	for ; err == nil && len(wrong) >= 3; wrong = wrong[3:] {
 		err = d.miscounted(ctx, wrong[0], wrong[1], wrong[2])

@@ -16,6 +16,8 @@ import (
 
 	"github.com/signalbox-go/signalbox"
 	"github.com/signalbox-go/signalbox/internal/redistest"
+	"github.com/signalbox-go/signalbox/internal/store/layout"
+	"github.com/signalbox-go/signalbox/internal/store/scripts"
 )
 
 var doctorJobs = cli.Int("doctor.jobs", 5_000, "dead jobs, and others, of TestDoctorOfMany")
@@ -61,7 +63,7 @@ func testDoctorOfSound(t *testing.T, r *rig) {
 	r.furnish()
 	before := r.dump()
 	found, c := r.findings(true)
-	if len(found) > 0 || c.Jobs != r.rdb.HLen(bg, r.keys.jobs).Val() || c.Jobs < 10 {
+	if len(found) > 0 || c.Jobs != r.rdb.HLen(bg, r.keys.Jobs).Val() || c.Jobs < 10 {
 		t.Errorf("%+v, %+v", found, c)
 	}
 	r.unchanged("a doctor", before)
@@ -80,155 +82,155 @@ func plantedFaults() []planted {
 	z := func(score float64, member string) redis.Z { return redis.Z{Score: score, Member: member} }
 	return []planted{
 		{name: "twice in a list", want: []Fault{TwoPlaces}, spoil: func(r *rig) error {
-			return r.rdb.RPush(bg, r.keys.readyNormal, "ready").Err()
+			return r.rdb.RPush(bg, r.keys.ReadyNormal, "ready").Err()
 		}},
 		{name: "in two lists", want: []Fault{TwoPlaces, WrongClass}, spoil: func(r *rig) error {
-			return r.rdb.RPush(bg, r.keys.readyLow, "ready").Err()
+			return r.rdb.RPush(bg, r.keys.ReadyLow, "ready").Err()
 		}},
 		{name: "ready and dead", want: []Fault{TwoPlaces}, spoil: func(r *rig) error {
-			size := r.rdb.HStrLen(bg, r.keys.jobs, "ready").Val()
-			return errors.Join(r.rdb.ZAdd(bg, r.keys.dead, z(1, "ready")).Err(), r.rdb.HIncrBy(bg, r.keys.stats, "dead_bytes", size).Err())
+			size := r.rdb.HStrLen(bg, r.keys.Jobs, "ready").Val()
+			return errors.Join(r.rdb.ZAdd(bg, r.keys.Dead, z(1, "ready")).Err(), r.rdb.HIncrBy(bg, r.keys.Stats, "dead_bytes", size).Err())
 		}},
 		{name: "running and ready", want: []Fault{TwoPlaces}, spoil: func(r *rig) error {
-			return r.rdb.LPush(bg, r.keys.readyNormal, "run").Err()
+			return r.rdb.LPush(bg, r.keys.ReadyNormal, "run").Err()
 		}},
 		{name: "due and ready", want: []Fault{TwoPlaces, WrongTime}, spoil: func(r *rig) error {
-			return r.rdb.ZAdd(bg, r.keys.due, z(4e15, "1ready")).Err()
+			return r.rdb.ZAdd(bg, r.keys.Due, z(4e15, "1ready")).Err()
 		}},
 		{name: "in two sessions", want: []Fault{TwoPlaces}, differ: []string{"sessions"}, spoil: func(r *rig) error {
-			return errors.Join(r.rdb.ZAdd(bg, r.keys.sessions, z(4e15, "s2")).Err(), r.rdb.HSet(bg, r.keys.inflight("s2"), "run", "7").Err())
+			return errors.Join(r.rdb.ZAdd(bg, r.keys.Sessions, z(4e15, "s2")).Err(), r.rdb.HSet(bg, r.keys.Inflight("s2"), "run", "7").Err())
 		}},
 		{name: "dead and cancelled", want: []Fault{TwoPlaces}, differ: []string{"dead", "cancelled", "stats"}, spoil: func(r *rig) error {
-			size := r.rdb.HStrLen(bg, r.keys.jobs, "dead").Val()
-			return errors.Join(r.rdb.ZAdd(bg, r.keys.cancelled, z(1, "dead")).Err(), r.rdb.HIncrBy(bg, r.keys.stats, "cancelled_bytes", size).Err())
+			size := r.rdb.HStrLen(bg, r.keys.Jobs, "dead").Val()
+			return errors.Join(r.rdb.ZAdd(bg, r.keys.Cancelled, z(1, "dead")).Err(), r.rdb.HIncrBy(bg, r.keys.Stats, "cancelled_bytes", size).Err())
 		}},
 		{name: "a record without a place", want: []Fault{NoPlace}, spoil: func(r *rig) error {
-			return r.rdb.LRem(bg, r.keys.readyNormal, 1, "ready").Err()
+			return r.rdb.LRem(bg, r.keys.ReadyNormal, 1, "ready").Err()
 		}},
 		{name: "a scheduled record without a place", want: []Fault{NoPlace}, spoil: func(r *rig) error {
-			return r.rdb.ZRem(bg, r.keys.due, "1due").Err()
+			return r.rdb.ZRem(bg, r.keys.Due, "1due").Err()
 		}},
 		{name: "ready without a record", want: []Fault{NoRecord}, spoil: func(r *rig) error {
-			return r.rdb.RPush(bg, r.keys.readyLow, "x").Err()
+			return r.rdb.RPush(bg, r.keys.ReadyLow, "x").Err()
 		}},
 		{name: "due without a record", want: []Fault{NoRecord}, spoil: func(r *rig) error {
-			return r.rdb.ZAdd(bg, r.keys.due, z(1, "sx")).Err()
+			return r.rdb.ZAdd(bg, r.keys.Due, z(1, "sx")).Err()
 		}},
 		{name: "running without a record", want: []Fault{NoRecord}, spoil: func(r *rig) error {
-			return r.rdb.HSet(bg, r.keys.inflight("s1"), "x", "7").Err()
+			return r.rdb.HSet(bg, r.keys.Inflight("s1"), "x", "7").Err()
 		}},
 		{name: "dead without a record", want: []Fault{NoRecord}, spoil: func(r *rig) error {
-			return r.rdb.ZAdd(bg, r.keys.dead, z(1, "x")).Err()
+			return r.rdb.ZAdd(bg, r.keys.Dead, z(1, "x")).Err()
 		}},
 		{name: "in the list of another class", want: []Fault{WrongClass}, spoil: func(r *rig) error {
-			return errors.Join(r.rdb.LRem(bg, r.keys.readyNormal, 1, "ready").Err(), r.rdb.RPush(bg, r.keys.readySuspect, "ready").Err())
+			return errors.Join(r.rdb.LRem(bg, r.keys.ReadyNormal, 1, "ready").Err(), r.rdb.RPush(bg, r.keys.ReadySuspect, "ready").Err())
 		}},
 		{name: "due in another class", want: []Fault{WrongClass}, spoil: func(r *rig) error {
-			score := r.rdb.ZScore(bg, r.keys.due, "1due").Val()
-			return errors.Join(r.rdb.ZRem(bg, r.keys.due, "1due").Err(), r.rdb.ZAdd(bg, r.keys.due, z(score, "0due")).Err())
+			score := r.rdb.ZScore(bg, r.keys.Due, "1due").Val()
+			return errors.Join(r.rdb.ZRem(bg, r.keys.Due, "1due").Err(), r.rdb.ZAdd(bg, r.keys.Due, z(score, "0due")).Err())
 		}},
 		{name: "due at another time", want: []Fault{WrongTime}, spoil: func(r *rig) error {
-			return r.rdb.ZAdd(bg, r.keys.due, z(5, "1due")).Err()
+			return r.rdb.ZAdd(bg, r.keys.Due, z(5, "1due")).Err()
 		}},
 		{name: "an empty member", want: []Fault{BadMember}, spoil: func(r *rig) error {
-			return r.rdb.ZAdd(bg, r.keys.due, z(5, "")).Err()
+			return r.rdb.ZAdd(bg, r.keys.Due, z(5, "")).Err()
 		}},
 		{name: "a session that isn't registered", want: []Fault{NoSession}, differ: []string{"sessions", "ready:normal", "inflight:s2"}, spoil: func(r *rig) error {
-			return errors.Join(r.rdb.LRem(bg, r.keys.readyNormal, 1, "ready").Err(), r.rdb.HSet(bg, r.keys.inflight("s2"), "ready", "7").Err())
+			return errors.Join(r.rdb.LRem(bg, r.keys.ReadyNormal, 1, "ready").Err(), r.rdb.HSet(bg, r.keys.Inflight("s2"), "ready", "7").Err())
 		}},
 		{name: "no token", want: []Fault{BadToken}, differ: []string{"inflight:s1", "ready:normal"}, spoil: func(r *rig) error {
-			return r.rdb.HSet(bg, r.keys.inflight("s1"), "run", "x").Err()
+			return r.rdb.HSet(bg, r.keys.Inflight("s1"), "run", "x").Err()
 		}},
 		{name: "a negative token", want: []Fault{BadToken}, differ: []string{"inflight:s1", "ready:normal"}, spoil: func(r *rig) error {
-			return r.rdb.HSet(bg, r.keys.inflight("s1"), "run", "-5").Err()
+			return r.rdb.HSet(bg, r.keys.Inflight("s1"), "run", "-5").Err()
 		}},
 		{name: "a token with a sign", want: []Fault{BadToken}, differ: []string{"inflight:s1", "ready:normal"}, spoil: func(r *rig) error {
-			return r.rdb.HSet(bg, r.keys.inflight("s1"), "run", "+5").Err()
+			return r.rdb.HSet(bg, r.keys.Inflight("s1"), "run", "+5").Err()
 		}},
 		{name: "a token of a time far away", want: []Fault{BadToken}, differ: []string{"inflight:s1", "ready:normal"}, spoil: func(r *rig) error {
-			return r.rdb.HSet(bg, r.keys.inflight("s1"), "run", r.days(367)).Err()
+			return r.rdb.HSet(bg, r.keys.Inflight("s1"), "run", r.days(367)).Err()
 		}},
 		{name: "a token of a time far away, and cancelled", want: []Fault{BadToken}, differ: []string{"inflight:s1", "ready:normal", "cancels"}, spoil: func(r *rig) error {
 			token := fmt.Sprint(r.days(367))
-			return errors.Join(r.rdb.HSet(bg, r.keys.inflight("s1"), "run2", token+" c").Err(), r.rdb.HSet(bg, r.keys.cancels, "run2", token+" "+string(markOf(""))).Err())
+			return errors.Join(r.rdb.HSet(bg, r.keys.Inflight("s1"), "run2", token+" c").Err(), r.rdb.HSet(bg, r.keys.Cancels, "run2", token+" "+string(markOf(""))).Err())
 		}},
 		{name: "a token of a later time", want: []Fault{BeyondFence}, differ: []string{"inflight:s1", "fence"}, spoil: func(r *rig) error {
-			return r.rdb.HSet(bg, r.keys.inflight("s1"), "run", r.days(365)).Err()
+			return r.rdb.HSet(bg, r.keys.Inflight("s1"), "run", r.days(365)).Err()
 		}},
 		{name: "no token, and cancelled", want: []Fault{BadToken, StrayMark}, spoil: func(r *rig) error {
-			return r.rdb.HSet(bg, r.keys.inflight("s1"), "run2", "x c").Err()
+			return r.rdb.HSet(bg, r.keys.Inflight("s1"), "run2", "x c").Err()
 		}},
 		{name: "beyond the fence", want: []Fault{BeyondFence, BeyondFence}, spoil: func(r *rig) error {
-			return r.rdb.DecrBy(bg, r.keys.fence, 100).Err()
+			return r.rdb.DecrBy(bg, r.keys.Fence, 100).Err()
 		}},
 		{name: "a stale count", want: []Fault{WrongBytes}, spoil: func(r *rig) error {
-			return r.rdb.HSet(bg, r.keys.stats, "dead_bytes", 7).Err()
+			return r.rdb.HSet(bg, r.keys.Stats, "dead_bytes", 7).Err()
 		}},
 		{name: "a count that is none", want: []Fault{WrongBytes}, spoil: func(r *rig) error {
-			return r.rdb.HSet(bg, r.keys.stats, "cancelled_bytes", "x").Err()
+			return r.rdb.HSet(bg, r.keys.Stats, "cancelled_bytes", "x").Err()
 		}},
 		{name: "a larger record", want: []Fault{WrongLargest}, differ: []string{"stats", "jobs"}, spoil: func(r *rig) error {
-			record := r.rdb.HGet(bg, r.keys.jobs, "ready").Val()
-			return r.rdb.HSet(bg, r.keys.jobs, "ready", record+"\x12\xd8\x36"+strings.Repeat("x", 7000)).Err()
+			record := r.rdb.HGet(bg, r.keys.Jobs, "ready").Val()
+			return r.rdb.HSet(bg, r.keys.Jobs, "ready", record+"\x12\xd8\x36"+strings.Repeat("x", 7000)).Err()
 		}},
 		{name: "a span of nobody", want: []Fault{StrayNote}, spoil: func(r *rig) error {
-			return r.rdb.HSet(bg, r.keys.notes, "x", "1 span").Err()
+			return r.rdb.HSet(bg, r.keys.Notes, "x", "1 span").Err()
 		}},
 		{name: "a span of an ended job", want: []Fault{StrayNote}, spoil: func(r *rig) error {
-			return r.rdb.HSet(bg, r.keys.notes, "dead", "1 span").Err()
+			return r.rdb.HSet(bg, r.keys.Notes, "dead", "1 span").Err()
 		}},
 		{name: "a mark of a job that waits", want: []Fault{StrayMark}, spoil: func(r *rig) error {
-			return r.rdb.HSet(bg, r.keys.cancels, "ready", "1 0  ").Err()
+			return r.rdb.HSet(bg, r.keys.Cancels, "ready", "1 0  ").Err()
 		}},
 		{name: "a mark of another delivery", want: []Fault{StrayMark}, spoil: func(r *rig) error {
-			return r.rdb.HSet(bg, r.keys.cancels, "run", "1 0  ").Err()
+			return r.rdb.HSet(bg, r.keys.Cancels, "run", "1 0  ").Err()
 		}},
 		{name: "a mark without the flag", want: []Fault{StrayMark}, spoil: func(r *rig) error {
-			token := r.rdb.HGet(bg, r.keys.inflight("s1"), "run2").Val()
-			return r.rdb.HSet(bg, r.keys.inflight("s1"), "run2", strings.TrimSuffix(token, " c")).Err()
+			token := r.rdb.HGet(bg, r.keys.Inflight("s1"), "run2").Val()
+			return r.rdb.HSet(bg, r.keys.Inflight("s1"), "run2", strings.TrimSuffix(token, " c")).Err()
 		}},
 		{name: "a flag without a mark", want: []Fault{NoMark}, differ: []string{"cancels"}, spoil: func(r *rig) error {
-			return r.rdb.HDel(bg, r.keys.cancels, "run2").Err()
+			return r.rdb.HDel(bg, r.keys.Cancels, "run2").Err()
 		}},
 		{name: "an address of no session", want: []Fault{StrayAddress}, spoil: func(r *rig) error {
-			return r.rdb.ZAdd(bg, r.keys.idle, z(1, r.Address("nobody", false))).Err()
+			return r.rdb.ZAdd(bg, r.keys.Idle, z(1, r.Address("nobody", false))).Err()
 		}},
 
 		{name: "an unreadable record", want: []Fault{Unreadable}, only: true, spoil: func(r *rig) error {
-			return r.rdb.HSet(bg, r.keys.jobs, "ready", "no record").Err()
+			return r.rdb.HSet(bg, r.keys.Jobs, "ready", "no record").Err()
 		}},
 		{name: "two with one token", want: []Fault{SameToken}, only: true, spoil: func(r *rig) error {
-			token := strings.TrimSuffix(r.rdb.HGet(bg, r.keys.inflight("s1"), "run2").Val(), " c")
-			return r.rdb.HSet(bg, r.keys.inflight("s1"), "run", token).Err()
+			token := strings.TrimSuffix(r.rdb.HGet(bg, r.keys.Inflight("s1"), "run2").Val(), " c")
+			return r.rdb.HSet(bg, r.keys.Inflight("s1"), "run", token).Err()
 		}},
 		{name: "suspects together", want: []Fault{Together}, only: true, spoil: func(r *rig) error {
-			token := strings.TrimSuffix(r.rdb.HGet(bg, r.keys.inflight("s1"), "run2").Val(), " c")
-			run := r.rdb.HGet(bg, r.keys.inflight("s1"), "run").Val()
-			return r.rdb.HSet(bg, r.keys.inflight("s1"), "run", run+" s2", "run2", token+" s4c").Err()
+			token := strings.TrimSuffix(r.rdb.HGet(bg, r.keys.Inflight("s1"), "run2").Val(), " c")
+			run := r.rdb.HGet(bg, r.keys.Inflight("s1"), "run").Val()
+			return r.rdb.HSet(bg, r.keys.Inflight("s1"), "run", run+" s2", "run2", token+" s4c").Err()
 		}},
 		{name: "a stray key", want: []Fault{StrayKey, StrayKey}, only: true, spoil: func(r *rig) error {
-			return errors.Join(r.rdb.Set(bg, r.keys.prefix+"odd", 1, 0).Err(), r.rdb.Set(bg, r.keys.inflight(""), 1, 0).Err())
+			return errors.Join(r.rdb.Set(bg, r.keys.Prefix+"odd", 1, 0).Err(), r.rdb.Set(bg, r.keys.Inflight(""), 1, 0).Err())
 		}},
 		{name: "settings that can't be read", want: slices.Repeat([]Fault{BadSetting}, 6), only: true, spoil: func(r *rig) error {
-			return r.rdb.HSet(bg, r.keys.settings, "slots", "many", "keep", "012 1 1", "quiet:w", "yes", "cron:e", "yes", "paused", "", "layout", "1.0").Err()
+			return r.rdb.HSet(bg, r.keys.Settings, "slots", "many", "keep", "012 1 1", "quiet:w", "yes", "cron:e", "yes", "paused", "", "layout", "1.0").Err()
 		}},
 		{name: "no fence", want: []Fault{BadFence}, only: true, spoil: func(r *rig) error {
-			return r.rdb.Set(bg, r.keys.fence, "x", 0).Err()
+			return r.rdb.Set(bg, r.keys.Fence, "x", 0).Err()
 		}},
 		{name: "a negative fence", want: []Fault{BadFence}, only: true, spoil: func(r *rig) error {
-			return r.rdb.Set(bg, r.keys.fence, "-5", 0).Err()
+			return r.rdb.Set(bg, r.keys.Fence, "-5", 0).Err()
 		}},
 		{name: "a fence with a sign", want: []Fault{BadFence}, only: true, spoil: func(r *rig) error {
-			return r.rdb.Set(bg, r.keys.fence, "+5", 0).Err()
+			return r.rdb.Set(bg, r.keys.Fence, "+5", 0).Err()
 		}},
 		{name: "a fence that is too large", want: []Fault{BadFence}, only: true, spoil: func(r *rig) error {
-			return r.rdb.Set(bg, r.keys.fence, latestToken+1, 0).Err()
+			return r.rdb.Set(bg, r.keys.Fence, latestToken+1, 0).Err()
 		}},
 		{name: "a fence that is too long", want: []Fault{BadFence}, only: true, spoil: func(r *rig) error {
-			return r.rdb.Set(bg, r.keys.fence, "123456789012345678", 0).Err()
+			return r.rdb.Set(bg, r.keys.Fence, "123456789012345678", 0).Err()
 		}},
 		{name: "another type", want: []Fault{WrongType}, only: true, spoil: func(r *rig) error {
-			return errors.Join(r.rdb.Del(bg, r.keys.due).Err(), r.rdb.Set(bg, r.keys.due, "1", 0).Err())
+			return errors.Join(r.rdb.Del(bg, r.keys.Due).Err(), r.rdb.Set(bg, r.keys.Due, "1", 0).Err())
 		}},
 	}
 }
@@ -307,7 +309,7 @@ func TestDoctorGivesBack(t *testing.T) {
 	r.open()
 	r.put("a")
 	r.claim(1)
-	r.must(r.rdb.ZRem(bg, r.keys.sessions, "s1").Err())
+	r.must(r.rdb.ZRem(bg, r.keys.Sessions, "s1").Err())
 	r.findings(true)
 	res := r.reclaim("s1")
 	equal(t, "returned", res.Returned, []string{"a"})
@@ -320,7 +322,7 @@ func TestDoctorGivesBack(t *testing.T) {
 func testDoctorLooksAgain(t *testing.T, r *rig) {
 	r.open()
 	r.put("a")
-	r.must(r.rdb.RPush(bg, r.keys.readyLow, "a").Err())
+	r.must(r.rdb.RPush(bg, r.keys.ReadyLow, "a").Err())
 	sessions, err := r.sessionsOf(bg, nil)
 	r.must(err)
 	e, again, err := r.examine(bg, sessions, origin{ids: []string{"a"}, search: true})
@@ -328,7 +330,7 @@ func testDoctorLooksAgain(t *testing.T, r *rig) {
 	if again || len(e.jobs) != 1 || len(e.jobs[0].places) != 2 {
 		t.Fatalf("%v, %+v", again, e)
 	}
-	r.must(r.rdb.LRem(bg, r.keys.readyLow, 0, "a").Err())
+	r.must(r.rdb.LRem(bg, r.keys.ReadyLow, 0, "a").Err())
 	before := r.dump()
 	done, _, err := r.mend(bg, sessions, &e.jobs[0], e.jobs[0].steps(e.around, 0)...)
 	r.must(err)
@@ -356,7 +358,7 @@ func TestDoctorOfOneThatHides(t *testing.T) {
 	r.put("b")
 	hides := func(out bool) {
 		if out {
-			r.settled(settlement(Delivery{Job: &signalbox.Job{ID: "a", Token: tokenOf(r.rdb.HGet(bg, r.keys.inflight("s1"), "a").Val())}}, Return))
+			r.settled(settlement(Delivery{Job: &signalbox.Job{ID: "a", Token: tokenOf(r.rdb.HGet(bg, r.keys.Inflight("s1"), "a").Val())}}, Return))
 		} else {
 			equal(t, "claimed", ids(r.claim(1)), []string{"a"})
 		}
@@ -389,7 +391,7 @@ func TestDoctorOfTheSameMoment(t *testing.T) {
 	srv := redistest.Start(t)
 	r := unchecked(t, srv.Client())
 	r.put("a")
-	r.must(r.rdb.LRem(bg, r.keys.readyNormal, 0, "a").Err())
+	r.must(r.rdb.LRem(bg, r.keys.ReadyNormal, 0, "a").Err())
 	rdb := srv.ClientWith(func(*redis.UniversalOptions) {})
 	rdb.(*redis.Client).AddHook(hooked(func(cmd redis.Cmder, call func() error) error {
 		err := call()
@@ -423,8 +425,8 @@ func TestDoctorOfNewerLayout(t *testing.T) {
 	t.Parallel()
 	r := unchecked(t, redistest.Start(t).Client())
 	r.put("a")
-	r.must(r.rdb.RPush(bg, r.keys.readyLow, "x").Err())
-	r.layout(Protocol + 1)
+	r.must(r.rdb.RPush(bg, r.keys.ReadyLow, "x").Err())
+	r.layout(layout.Protocol + 1)
 	before := r.dump()
 	if found, _ := r.findings(false); len(found) != 1 {
 		t.Errorf("%+v", found)
@@ -509,11 +511,11 @@ func TestDoctorOfManySessions(t *testing.T) {
 	t.Parallel()
 	r := unchecked(t, redistest.Start(t).Client())
 	for i := range 500 {
-		r.must(r.rdb.ZAdd(bg, r.keys.sessions, redis.Z{Score: 4e15, Member: fmt.Sprint("s", i)}).Err())
+		r.must(r.rdb.ZAdd(bg, r.keys.Sessions, redis.Z{Score: 4e15, Member: fmt.Sprint("s", i)}).Err())
 	}
 	for _, id := range numbered("j", 30) {
 		r.enqueued(r.item(id, When{After: time.Hour}, 0))
-		r.must(r.rdb.ZAdd(bg, r.keys.due, redis.Z{Score: 1, Member: "1" + id}).Err())
+		r.must(r.rdb.ZAdd(bg, r.keys.Due, redis.Z{Score: 1, Member: "1" + id}).Err())
 	}
 	if found, c := r.findings(true); len(found) != 30 || c.Mended != 30 || c.Jobs != 30 {
 		t.Errorf("%d findings, %+v", len(found), c)
@@ -549,18 +551,18 @@ func TestDoctorOfMany(t *testing.T) {
 		t.Errorf("%+v, %+v", found, c)
 	}
 	var lost []any
-	for i, id := range r.rdb.LRange(bg, r.keys.readyNormal, 0, -1).Val() {
+	for i, id := range r.rdb.LRange(bg, r.keys.ReadyNormal, 0, -1).Val() {
 		if i%(n/20) == 7 {
 			lost = append(lost, id)
-			r.must(r.rdb.LRem(bg, r.keys.readyNormal, 1, id).Err())
+			r.must(r.rdb.LRem(bg, r.keys.ReadyNormal, 1, id).Err())
 		}
 	}
-	r.must(r.rdb.HIncrBy(bg, r.keys.stats, "dead_bytes", 5).Err())
+	r.must(r.rdb.HIncrBy(bg, r.keys.Stats, "dead_bytes", 5).Err())
 	found, c := r.findings(true)
 	if len(found) != len(lost)+1 || c.Mended != c.Found {
 		t.Errorf("%d findings, %d repaired; %d were lost", c.Found, c.Mended, len(lost))
 	}
-	middle := r.rdb.LIndex(bg, r.keys.readyNormal, int64(n)/3).Val()
+	middle := r.rdb.LIndex(bg, r.keys.ReadyNormal, int64(n)/3).Val()
 	for what, call := range map[string]func() error{
 		"a page of records": func() error {
 			_, _, err := r.examine(bg, []string{"s1"}, origin{name: "jobs", cursor: "0", count: maxLook})
@@ -575,7 +577,7 @@ func TestDoctorOfMany(t *testing.T) {
 			return err
 		},
 		"a part of the sum": func() error {
-			_, err := run(bg, r.rdb, sumScript, sumScript.keys(&r.keys), []any{"dead", 0, maxSum - 1})
+			_, err := scripts.Sum.Run(bg, r.rdb, scripts.Sum.Keys(&r.keys), []any{"dead", 0, maxSum - 1})
 			return err
 		},
 	} {
@@ -611,8 +613,8 @@ func TestDoctorOfTypesBeside(t *testing.T) {
 	t.Parallel()
 	r := unchecked(t, redistest.Start(t).Client())
 	r.put("a")
-	r.must(r.rdb.LRem(bg, r.keys.readyNormal, 0, "a").Err())
-	for _, key := range []string{r.keys.history, r.keys.entries, r.keys.cron, r.keys.reporter} {
+	r.must(r.rdb.LRem(bg, r.keys.ReadyNormal, 0, "a").Err())
+	for _, key := range []string{r.keys.History, r.keys.Entries, r.keys.Cron, r.keys.Reporter} {
 		r.must(r.rdb.Del(bg, key).Err())
 		r.must(r.rdb.RPush(bg, key, "x").Err())
 	}

@@ -17,16 +17,16 @@ func TestDoctorsTextIsShort(t *testing.T) {
 	r := unchecked(t, redistest.Start(t).Client())
 	r.sound()
 	long := strings.Repeat("x", 100_000)
-	r.must(r.rdb.HSet(bg, r.keys.inflight("s1"), "run", long, "run2", long+" c", long, long).Err())
-	r.must(r.rdb.HSet(bg, r.keys.inflight(long), "ready", "7").Err())
-	r.must(r.rdb.HSet(bg, r.keys.settings, "quiet:"+long, long).Err())
-	r.must(r.rdb.HSet(bg, r.keys.cancels, "first", long).Err())
-	r.must(r.rdb.HSet(bg, r.keys.stats, "dead_bytes", long).Err())
-	r.must(r.rdb.Set(bg, r.keys.prefix+long, 1, 0).Err())
-	r.must(r.rdb.Set(bg, r.keys.fence, long, 0).Err())
-	r.must(r.rdb.ZAdd(bg, r.keys.due, redis.Z{Member: long}, redis.Z{Member: "1" + long}).Err())
-	r.must(r.rdb.ZAdd(bg, r.keys.idle, redis.Z{Member: long}).Err())
-	r.must(r.rdb.RPush(bg, r.keys.readyLow, long, long).Err())
+	r.must(r.rdb.HSet(bg, r.keys.Inflight("s1"), "run", long, "run2", long+" c", long, long).Err())
+	r.must(r.rdb.HSet(bg, r.keys.Inflight(long), "ready", "7").Err())
+	r.must(r.rdb.HSet(bg, r.keys.Settings, "quiet:"+long, long).Err())
+	r.must(r.rdb.HSet(bg, r.keys.Cancels, "first", long).Err())
+	r.must(r.rdb.HSet(bg, r.keys.Stats, "dead_bytes", long).Err())
+	r.must(r.rdb.Set(bg, r.keys.Prefix+long, 1, 0).Err())
+	r.must(r.rdb.Set(bg, r.keys.Fence, long, 0).Err())
+	r.must(r.rdb.ZAdd(bg, r.keys.Due, redis.Z{Member: long}, redis.Z{Member: "1" + long}).Err())
+	r.must(r.rdb.ZAdd(bg, r.keys.Idle, redis.Z{Member: long}).Err())
+	r.must(r.rdb.RPush(bg, r.keys.ReadyLow, long, long).Err())
 	found, _ := r.findings(false)
 	if len(found) < 12 {
 		t.Errorf("%d findings", len(found))
@@ -49,12 +49,12 @@ func TestDoctorOfManyAddresses(t *testing.T) {
 	for _, address := range numbered("x", maxAddresses+1) {
 		all = append(all, redis.Z{Member: address})
 	}
-	r.must(r.rdb.ZAdd(bg, r.keys.idle, all...).Err())
+	r.must(r.rdb.ZAdd(bg, r.keys.Idle, all...).Err())
 	c, err := r.Doctor(bg, Checkup{Pause: -1})
 	if err != nil || c.Found != maxAddresses || len(c.Unproved) != 1 || !strings.Contains(c.Unproved[0], "4001") {
 		t.Errorf("%+v, %v", c, err)
 	}
-	r.must(r.rdb.ZRem(bg, r.keys.idle, "x0000", "x0001").Err())
+	r.must(r.rdb.ZRem(bg, r.keys.Idle, "x0000", "x0001").Err())
 	if _, c := r.findings(false); c.Found == 0 {
 		t.Errorf("%+v", c)
 	}

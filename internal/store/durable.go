@@ -8,6 +8,9 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/signalbox-go/signalbox/internal/store/scripts"
+	"github.com/signalbox-go/signalbox/internal/store/server"
 )
 
 // A Durability says where the writes of a call must be before the call has done its work. The zero value asks for nothing.
@@ -88,7 +91,7 @@ func (q *Queue) moved(ctx context.Context, err error) {
 		cluster.ReloadState(ctx)
 		return
 	}
-	seekMaster(ctx, q.rdb, err)
+	scripts.SeekMaster(ctx, q.rdb, err)
 }
 
 func ignoreNil(err error) error {
@@ -101,7 +104,7 @@ func ignoreNil(err error) error {
 // HasAOF returns an error if the queue's server can't wait for its disk: it has no WAITAOF, or no append-only file. An error of another kind, such as
 // that of a broken connection, is nil: it says nothing of that.
 func (q *Queue) HasAOF(ctx context.Context) error {
-	node, err := q.master(ctx, q.keys.jobs)
+	node, err := q.master(ctx, q.keys.Jobs)
 	if err != nil {
 		return nil
 	}
@@ -118,5 +121,5 @@ func waitAOF(ctx context.Context, replicas int, timeout time.Duration) *redis.In
 // CantWait reports whether an error of Confirm says that the server can't do what is asked: it has no such command, or no append-only file, or
 // the user has no right to it.
 func CantWait(err error) bool {
-	return err != nil && (strings.Contains(err.Error(), "unknown command") || strings.Contains(err.Error(), "appendonly is disabled") || IsDenied(err))
+	return err != nil && (strings.Contains(err.Error(), "unknown command") || strings.Contains(err.Error(), "appendonly is disabled") || server.IsDenied(err))
 }

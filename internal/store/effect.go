@@ -4,6 +4,8 @@ import (
 	"math/rand/v2"
 	"strconv"
 	"time"
+
+	"github.com/signalbox-go/signalbox/internal/store/layout"
 )
 
 // NewIncarnation returns a random number that identifies one job among all jobs that use its ID, before or after. It is never 0.
@@ -17,7 +19,7 @@ func NewIncarnation() uint64 {
 
 // TickEffect returns the effect key for the job of a cron entry's tick.
 func TickEffect(namespace, queue, entry string, tick time.Time) string {
-	if namespace != "" && namespace != DefaultNamespace {
+	if namespace != "" && namespace != layout.DefaultNamespace {
 		queue = namespace + ":" + queue
 	}
 	return "{" + queue + "}" + entry + "{@" + strconv.FormatInt(max(tick.UnixMicro(), 0), 10) + "}"

@@ -12,11 +12,13 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/signalbox-go/signalbox"
+	"github.com/signalbox-go/signalbox/internal/store/layout"
+	"github.com/signalbox-go/signalbox/internal/store/scripts"
 	"github.com/signalbox-go/signalbox/internal/wire"
 )
 
 // ErrStale says that Redis has seen a later call of the lane. This call changed nothing.
-var ErrStale = errors.New("store: a later call of this lane came first")
+var ErrStale = scripts.ErrStale
 
 // When says when a job is due. The zero value means now.
 type When struct {
@@ -78,11 +80,11 @@ var (
 
 // NewItem encodes a job. The error wraps signalbox.ErrInvalid.
 func NewItem(job *signalbox.Job, when When) (Item, error) {
-	if err := errors.Join(ValidateID(job.ID), ValidateKind(job.Kind)); err != nil {
+	if err := errors.Join(layout.ValidateID(job.ID), layout.ValidateKind(job.Kind)); err != nil {
 		return Item{}, err
 	}
 	if job.Group != "" {
-		if err := ValidateGroup(job.Group); err != nil {
+		if err := layout.ValidateGroup(job.Group); err != nil {
 			return Item{}, err
 		}
 	}
@@ -265,52 +267,52 @@ func (q *Queue) enqueue(ctx context.Context, lane *Lane, items []Item, by Reckon
 		return Fates{}, fmt.Errorf("%w batch: %d jobs, at most %d go in one call", signalbox.ErrInvalid, len(items), MaxBatch)
 	}
 	lane.number, lane.by = lane.seq, by
-	args := enqueueScript.args(4*len(items), arg{"call", &lane.sending})
+	args := scripts.Enqueue.Args(4*len(items), scripts.Arg("call", &lane.sending))
 	for i := range items {
 		it := &items[i]
 		args = append(args, it.id, it.class, it.when, it.envelope)
 	}
-	keys := enqueueScript.keys(&q.keys, lane.key)
-	cmd := enqueueScript.lua().EvalSha(ctx, q.rdb, keys, args...)
+	keys := scripts.Enqueue.Keys(&q.keys, lane.key)
+	cmd := scripts.Enqueue.Lua().EvalSha(ctx, q.rdb, keys, args...)
 	if redis.HasErrorPrefix(cmd.Err(), "NOSCRIPT") {
 		lane.writes.Add(-1) // Redis did not run this try
-		cmd = enqueueScript.lua().Eval(ctx, q.rdb, keys, args...)
+		cmd = scripts.Enqueue.Lua().Eval(ctx, q.rdb, keys, args...)
 	}
-	r, err := enqueueScript.ran(ctx, q.rdb, cmd)
+	r, err := scripts.Enqueue.Ran(ctx, q.rdb, cmd)
 	if err != nil {
 		return Fates{}, err
 	}
 	return parseEnqueue(r, len(items))
 }
 
-func parseEnqueue(r *reply, n int) (Fates, error) {
-	if err := r.status("ok"); err != nil {
+func parseEnqueue(r *scripts.Reply, n int) (Fates, error) {
+	if err := r.Status("ok"); err != nil {
 		return Fates{}, err
 	}
-	now, list := time.UnixMicro(r.int(1)), r.outcomes(2, n)
-	met, full := r.met(3, strings.IndexByte(list, byte(Full)) >= 0)
-	if r.err == nil && len(met) != strings.Count(list, string(rune(MetKey)))+strings.Count(list, string(rune(Updated))) {
-		r.fail(3, fmt.Sprintf("a list of %d jobs", len(met)))
+	now, list := time.UnixMicro(r.Int(1)), outcomesOf(r, 2, n)
+	met, full := metOf(r, 3, strings.IndexByte(list, byte(Full)) >= 0)
+	if r.Err == nil && len(met) != strings.Count(list, string(rune(MetKey)))+strings.Count(list, string(rune(Updated))) {
+		r.Fail(3, fmt.Sprintf("a list of %d jobs", len(met)))
 	}
-	if r.err != nil {
-		return Fates{}, r.err
+	if r.Err != nil {
+		return Fates{}, r.Err
 	}
-	return Fates{Now: now, list: list, met: met, full: full, anew: len(r.list) > 4}, nil
+	return Fates{Now: now, list: list, met: met, full: full, anew: len(r.List) > 4}, nil
 }
 
 // met reads the jobs that have the keys of others. Behind them stands the queue's length if it is full. The field is there only if there are any of these.
-func (r *reply) met(i int, isFull bool) (_ []Met, full Length) {
-	if len(r.list) <= i && !isFull {
+func metOf(r *scripts.Reply, i int, isFull bool) (_ []Met, full Length) {
+	if len(r.List) <= i && !isFull {
 		return nil, full
 	}
-	words := r.strs(i)
+	words := r.Strs(i)
 	if isFull {
 		last := ""
 		if len(words) > 0 {
 			last, words = words[len(words)-1], words[:len(words)-1]
 		}
 		if n, err := fmt.Sscanf(last, "n%d/%d", &full.Jobs, &full.Max); n != 2 || err != nil {
-			r.fail(i, "a list without the queue's length")
+			r.Fail(i, "a list without the queue's length")
 		}
 	}
 	if len(words) == 0 {
@@ -319,7 +321,7 @@ func (r *reply) met(i int, isFull bool) (_ []Met, full Length) {
 	all := make([]Met, len(words))
 	for j, word := range words {
 		if word == "" {
-			r.fail(i, "a list with an empty text")
+			r.Fail(i, "a list with an empty text")
 			continue
 		}
 		all[j].ID = word[1:]
@@ -341,17 +343,17 @@ func (r *reply) met(i int, isFull bool) (_ []Met, full Length) {
 
 // outcomes reads a list of outcomes. The list has one for each of n jobs, or one for all of them. It returns a string with a byte for
 // each job.
-func (r *reply) outcomes(i, n int) string {
-	list := r.strs(i)
-	if r.err == nil && len(list) != n && len(list) != 1 {
-		r.fail(i, fmt.Sprintf("a list of %d, for %d jobs", len(list), n))
+func outcomesOf(r *scripts.Reply, i, n int) string {
+	list := r.Strs(i)
+	if r.Err == nil && len(list) != n && len(list) != 1 {
+		r.Fail(i, fmt.Sprintf("a list of %d, for %d jobs", len(list), n))
 	}
 	for _, outcome := range list {
 		if len(outcome) != 1 {
-			r.fail(i, fmt.Sprintf("a list with %.40q, which is no outcome", outcome))
+			r.Fail(i, fmt.Sprintf("a list with %.40q, which is no outcome", outcome))
 		}
 	}
-	if r.err != nil {
+	if r.Err != nil {
 		return ""
 	}
 	if len(list) == 1 {

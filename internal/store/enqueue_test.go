@@ -12,6 +12,7 @@ import (
 
 	"github.com/signalbox-go/signalbox"
 	"github.com/signalbox-go/signalbox/internal/redistest"
+	"github.com/signalbox-go/signalbox/internal/store/layout"
 	"github.com/signalbox-go/signalbox/internal/wire"
 )
 
@@ -137,7 +138,7 @@ func testIfAbsent(t *testing.T, r *rig) {
 	same(t, "fates", r.fates(items...), "dc00")
 	after := r.dump()
 	for _, m := range []map[string]string{before, after} {
-		delete(m, strings.TrimPrefix(r.producer.key, r.keys.prefix))
+		delete(m, strings.TrimPrefix(r.producer.key, r.keys.Prefix))
 	}
 	for _, d := range differences(before, after) {
 		t.Error("changed", d)
@@ -196,20 +197,20 @@ func TestLargestRecordIsKept(t *testing.T) {
 		item, err := NewItem(&signalbox.Job{ID: id, Kind: "k", Payload: make([]byte, size)}, When{})
 		r.must(err)
 		r.enqueued(item, r.item(id+"-small", When{}, 0))
-		v, err := r.rdb.HGet(bg, r.keys.stats, "largest").Result()
+		v, err := r.rdb.HGet(bg, r.keys.Stats, "largest").Result()
 		if !errors.Is(err, redis.Nil) {
 			r.must(err)
-			same(t, id+": a record's size", r.rdb.Do(bg, "HSTRLEN", r.keys.jobs, id).Val().(int64) <= 1<<20+20, true)
+			same(t, id+": a record's size", r.rdb.Do(bg, "HSTRLEN", r.keys.Jobs, id).Val().(int64) <= 1<<20+20, true)
 		}
 		return v
 	}
 	same(t, "largest of small ones", put("a", 4000), "4096")
 	b := put("b", 5000)
-	same(t, "largest", b, fmt.Sprint(r.rdb.Do(bg, "HSTRLEN", r.keys.jobs, "b").Val()))
+	same(t, "largest", b, fmt.Sprint(r.rdb.Do(bg, "HSTRLEN", r.keys.Jobs, "b").Val()))
 	same(t, "after a smaller one", put("c", 4500), b)
 	d := put("d", 9000)
-	same(t, "after a larger one", d, fmt.Sprint(r.rdb.Do(bg, "HSTRLEN", r.keys.jobs, "d").Val()))
-	r.must(r.rdb.HSet(bg, r.keys.stats, "largest", "nonsense").Err())
+	same(t, "after a larger one", d, fmt.Sprint(r.rdb.Do(bg, "HSTRLEN", r.keys.Jobs, "d").Val()))
+	r.must(r.rdb.HSet(bg, r.keys.Stats, "largest", "nonsense").Err())
 	same(t, "after nonsense, of records that may be of any size", put("e", 9000), fmt.Sprint(wire.MaxRecord))
 	same(t, "largest of all", d, "9026")
 }
@@ -231,9 +232,9 @@ func testDue(t *testing.T, r *rig) {
 	}
 	same(t, "due", r.counts().Due, 2)
 	var job signalbox.Job
-	r.must(wire.Decode([]byte(r.rdb.HGet(bg, r.keys.jobs, "hour").Val()), &job))
+	r.must(wire.Decode([]byte(r.rdb.HGet(bg, r.keys.Jobs, "hour").Val()), &job))
 	same(t, "delay in the record", job.ScheduledAt.Sub(job.EnqueuedAt), time.Hour)
-	r.must(wire.Decode([]byte(r.rdb.HGet(bg, r.keys.jobs, "at").Val()), &job))
+	r.must(wire.Decode([]byte(r.rdb.HGet(bg, r.keys.Jobs, "at").Val()), &job))
 	same(t, "time in the record", job.ScheduledAt.UnixMicro(), now.Add(2*time.Hour).UnixMicro())
 }
 
@@ -263,13 +264,13 @@ func (r *rig) makeDue(members ...string) {
 	r.must(err)
 	for i, member := range members {
 		at := now.Add(time.Duration(i-len(members)) * time.Second).UnixMicro()
-		record, err := r.rdb.HGet(bg, r.keys.jobs, member[1:]).Bytes()
+		record, err := r.rdb.HGet(bg, r.keys.Jobs, member[1:]).Bytes()
 		r.must(err)
 		for b := range 8 {
 			record[19-b] = byte(at >> (8 * b))
 		}
-		r.must(r.rdb.HSet(bg, r.keys.jobs, member[1:], record).Err())
-		r.must(r.rdb.Do(bg, "ZADD", r.keys.due, at, member).Err())
+		r.must(r.rdb.HSet(bg, r.keys.Jobs, member[1:], record).Err())
+		r.must(r.rdb.Do(bg, "ZADD", r.keys.Due, at, member).Err())
 	}
 }
 
@@ -339,7 +340,7 @@ func testBatchLimits(t *testing.T, r *rig) {
 	if _, err := NewItem(&big, When{}); !errors.Is(err, signalbox.ErrInvalid) {
 		t.Errorf("an envelope that is too large: %v", err)
 	}
-	for _, job := range []signalbox.Job{{Kind: "k"}, {ID: "a"}, {ID: "a b", Kind: "k"}, {ID: strings.Repeat("a", MaxName+1), Kind: "k"}} {
+	for _, job := range []signalbox.Job{{Kind: "k"}, {ID: "a"}, {ID: "a b", Kind: "k"}, {ID: strings.Repeat("a", layout.MaxName+1), Kind: "k"}} {
 		if _, err := NewItem(&job, When{}); !errors.Is(err, signalbox.ErrInvalid) {
 			t.Errorf("ID %.20q, kind %q: %v", job.ID, job.Kind, err)
 		}
@@ -352,7 +353,7 @@ func testNames(t *testing.T, r *rig) {
 	q := &rig{Queue: New(r.rdb, "", name), t: t, producer: r.producer, lane: r.lane, session: "s1"}
 	q.producer, q.lane = q.NewLane(), q.NewLane()
 	q.open()
-	id := strings.Repeat(`s%1$s\"*`, MaxName/8)
+	id := strings.Repeat(`s%1$s\"*`, layout.MaxName/8)
 	q.put(id, "s", "0", "-1", "nil")
 	got := q.claim(10)
 	equal(t, "claimed", ids(got), []string{id, "s", "0", "-1", "nil"})
@@ -361,23 +362,7 @@ func testNames(t *testing.T, r *rig) {
 	q.check()
 	left, err := q.scan(bg)
 	q.must(err)
-	if !slices.Contains(left, q.keys.jobs) {
+	if !slices.Contains(left, q.keys.Jobs) {
 		t.Errorf("the queue's keys are not found: %v", left)
-	}
-}
-
-func TestValidateName(t *testing.T) {
-	t.Parallel()
-	for _, name := range []string{"a", "a:b/c.d", `*?[]\`, strings.Repeat("x", MaxName)} {
-		if err := ValidateQueue(name); err != nil {
-			t.Errorf("%q: %v", name, err)
-		}
-	}
-	for _, name := range []string{"", " ", "a b", "a{b", "a}b", "a\x00", "a\nb", "ä", "\x7f", strings.Repeat("x", MaxName+1)} {
-		for _, err := range []error{ValidateQueue(name), ValidateID(name), ValidateKind(name)} {
-			if !errors.Is(err, signalbox.ErrInvalid) {
-				t.Errorf("%q: %v", name, err)
-			}
-		}
 	}
 }

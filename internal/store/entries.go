@@ -14,6 +14,8 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/signalbox-go/signalbox"
+	"github.com/signalbox-go/signalbox/internal/store/layout"
+	"github.com/signalbox-go/signalbox/internal/store/scripts"
 	"github.com/signalbox-go/signalbox/internal/wire"
 )
 
@@ -50,7 +52,7 @@ const entriesPerCall = 250
 func (q *Queue) EntryNames(ctx context.Context) ([]string, error) {
 	names := make(map[string]bool) // a scan may return a field twice
 	for cursor := uint64(0); ; {
-		fields, next, err := q.rdb.HScan(ctx, q.keys.entries, cursor, seenField+"*", 1000).Result()
+		fields, next, err := q.rdb.HScan(ctx, q.keys.Entries, cursor, seenField+"*", 1000).Result()
 		if err != nil {
 			return nil, q.badEntries(err)
 		}
@@ -74,7 +76,7 @@ func (q *Queue) Entries(ctx context.Context, names []string) ([]Entry, error) {
 		}
 		var described, last, paused *redis.SliceCmd
 		_, err := q.rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
-			described, last, paused = p.HMGet(ctx, q.keys.entries, fields...), p.HMGet(ctx, q.keys.cron, some...), p.HMGet(ctx, q.keys.settings, pauses...)
+			described, last, paused = p.HMGet(ctx, q.keys.Entries, fields...), p.HMGet(ctx, q.keys.Cron, some...), p.HMGet(ctx, q.keys.Settings, pauses...)
 			return nil
 		})
 		if err != nil {
@@ -96,7 +98,7 @@ func (q *Queue) Entries(ctx context.Context, names []string) ([]Entry, error) {
 // badEntries adds the keys to an error of Redis.
 func (q *Queue) badEntries(err error) error {
 	if strings.Contains(err.Error(), "WRONGTYPE") {
-		return fmt.Errorf("one of the keys %s, %s and %s is no hash; is another program writing to them? %w", q.keys.entries, q.keys.cron, q.keys.settings, err)
+		return fmt.Errorf("one of the keys %s, %s and %s is no hash; is another program writing to them? %w", q.keys.Entries, q.keys.Cron, q.keys.Settings, err)
 	}
 	return err
 }
@@ -115,7 +117,7 @@ func (q *Queue) entryOf(name string, described []any, last, paused any) (e Entry
 		e.Err = errors.Join(e.Err, fmt.Errorf("field %s of key %s: %s; is another program writing to it?", field, key, what))
 	}
 	if d, err := wire.DecodeEntry([]byte(spec)); err != nil {
-		bad(q.keys.entries, specField+name, err.Error())
+		bad(q.keys.Entries, specField+name, err.Error())
 	} else {
 		e.Kind, e.Spec, e.Zone, e.Missed = d.Kind, d.Spec, d.Zone, d.Missed
 		e.Overlap, e.Jitter, e.Start, e.End = d.Overlap, d.Jitter, d.Start, d.End
@@ -129,18 +131,18 @@ func (q *Queue) entryOf(name string, described []any, last, paused any) (e Entry
 		return time.UnixMicro(us)
 	}
 	us, _, _ := strings.Cut(seen, " ")
-	e.Seen = number(q.keys.entries, seenField+name, us)
+	e.Seen = number(q.keys.Entries, seenField+name, us)
 	if text, ok := last.(string); ok {
 		from, to, _ := strings.Cut(quiet, " ")
 		switch a, b := micros(text), micros(to); {
 		case quiet == "", to == "" && paused == nil, to != "" && a > b: // its job was enqueued
-			e.Last = number(q.keys.cron, name, text)
+			e.Last = number(q.keys.Cron, name, text)
 		case from != "":
-			e.Last = number(q.keys.entries, quietTicks+name, from)
+			e.Last = number(q.keys.Entries, quietTicks+name, from)
 		}
 	}
 	if text, ok := paused.(string); ok {
-		e.Paused, e.PausedSince = true, number(q.keys.settings, pausedEntry+name, text)
+		e.Paused, e.PausedSince = true, number(q.keys.Settings, pausedEntry+name, text)
 	}
 	return e, true
 }
@@ -178,24 +180,24 @@ func (q *Queue) ForgetEntry(ctx context.Context, name string) (Verdict, error) {
 }
 
 func (q *Queue) changeEntry(ctx context.Context, name, verb string) (Verdict, error) {
-	r, err := run(ctx, q.rdb, entryScript, entryScript.keys(&q.keys), entryScript.args(0,
-		arg{"protocol", Protocol}, arg{"entry", name}, arg{"verb", verb}, arg{"patience", NoticePatience.Microseconds()}))
+	r, err := scripts.Entry.Run(ctx, q.rdb, scripts.Entry.Keys(&q.keys), scripts.Entry.Args(0,
+		scripts.Arg("protocol", layout.Protocol), scripts.Arg("entry", name), scripts.Arg("verb", verb), scripts.Arg("patience", NoticePatience.Microseconds())))
 	if err != nil {
 		return 0, q.badEntries(err)
 	}
-	if err := r.status("ok", "unknown", "lives"); err != nil {
+	if err := r.Status("ok", "unknown", "lives"); err != nil {
 		return 0, err
 	}
-	switch r.str(0) {
+	switch r.Str(0) {
 	case "unknown":
 		return EntryUnknown, nil
 	case "lives":
 		return EntryLives, nil
 	}
-	if r.int(1) == 1 {
-		return EntryChanged, r.err
+	if r.Int(1) == 1 {
+		return EntryChanged, r.Err
 	}
-	return EntryAsItWas, r.err
+	return EntryAsItWas, r.Err
 }
 
 // ErrSealed says that the jobs of a cron entry can be made by its schedulers only.
@@ -235,7 +237,7 @@ func readTemplate(text string) (class string, envelope []byte) {
 // stays as it is, and its policy for jobs that overlap counts. known is false if no scheduler has described the entry. The error wraps
 // ErrSealed if Redis doesn't have the job. It is a LiveError if the policy leaves the job out, and an UnsureError if the job may be enqueued.
 func (q *Queue) RunEntry(ctx context.Context, name, id string) (known bool, err error) {
-	fields, err := q.rdb.HMGet(ctx, q.keys.entries, specField+name, jobField+name).Result()
+	fields, err := q.rdb.HMGet(ctx, q.keys.Entries, specField+name, jobField+name).Result()
 	if err != nil {
 		return false, q.badEntries(err)
 	}
@@ -249,7 +251,7 @@ func (q *Queue) RunEntry(ctx context.Context, name, id string) (known bool, err 
 	class, envelope := readTemplate(text)
 	job := &signalbox.Job{ID: id, Namespace: q.namespace, Queue: q.name}
 	if err := wire.Decode(newRecord(class, 0, 0, envelope), job); err != nil {
-		return true, fmt.Errorf("field %s of key %s holds no job: %w; is another program writing to it?", jobField+name, q.keys.entries, err)
+		return true, fmt.Errorf("field %s of key %s holds no job: %w; is another program writing to it?", jobField+name, q.keys.Entries, err)
 	}
 	item, overlap := Item{id: id, class: class, envelope: envelope}, OverlapAllow
 	if spec, ok := fields[0].(string); ok {

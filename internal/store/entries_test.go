@@ -9,6 +9,7 @@ import (
 
 	"github.com/signalbox-go/signalbox"
 	"github.com/signalbox-go/signalbox/internal/redistest"
+	"github.com/signalbox-go/signalbox/internal/store/layout"
 )
 
 var entryTests = []storeTest{
@@ -42,12 +43,12 @@ func (r *rig) entry(name string) Entry {
 // unseen makes it so long ago that a scheduler said it had the entry.
 func (r *rig) unseen(name string, ago time.Duration) {
 	r.t.Helper()
-	value, err := r.rdb.HGet(bg, r.keys.entries, seenField+name).Result()
+	value, err := r.rdb.HGet(bg, r.keys.Entries, seenField+name).Result()
 	r.must(err)
 	_, digest, _ := strings.Cut(value, " ")
 	now, err := r.Now(bg)
 	r.must(err)
-	r.must(r.rdb.HSet(bg, r.keys.entries, seenField+name, fmt.Sprintf("%d %s", now.Add(-ago).UnixMicro(), digest)).Err())
+	r.must(r.rdb.HSet(bg, r.keys.Entries, seenField+name, fmt.Sprintf("%d %s", now.Add(-ago).UnixMicro(), digest)).Err())
 }
 
 // ticked makes it so long ago that the entry last ticked.
@@ -55,7 +56,7 @@ func (r *rig) ticked(name string, ago time.Duration) {
 	r.t.Helper()
 	now, err := r.Now(bg)
 	r.must(err)
-	r.must(r.rdb.HSet(bg, r.keys.cron, name, now.Add(-ago).UnixMicro()).Err())
+	r.must(r.rdb.HSet(bg, r.keys.Cron, name, now.Add(-ago).UnixMicro()).Err())
 }
 
 func (r *rig) verdict(want Verdict) func(Verdict, error) {
@@ -103,7 +104,7 @@ func testAnnounce(t *testing.T, r *rig) {
 	if got := r.entry("b"); !got.Seen.After(all[1].Seen) {
 		t.Errorf("after a reminder it was seen at %v", got.Seen)
 	}
-	same(t, "an entry that was not described", r.rdb.HLen(bg, r.keys.entries).Val(), 6)
+	same(t, "an entry that was not described", r.rdb.HLen(bg, r.keys.Entries).Val(), 6)
 }
 
 // The scheduler that began last describes an entry, while it has it. Then another does.
@@ -141,7 +142,7 @@ func testTwoAnnounce(t *testing.T, r *rig) {
 	remind(older)
 	same(t, "when it was seen", r.entry("e").Seen, seen)
 
-	r.must(r.rdb.Del(bg, r.keys.entries).Err()) // Redis has lost its memory
+	r.must(r.rdb.Del(bg, r.keys.Entries).Err()) // Redis has lost its memory
 	remind(older, "e")
 }
 
@@ -240,9 +241,9 @@ func testForgetEntry(t *testing.T, r *rig) {
 	names, err := r.EntryNames(bg)
 	r.must(err)
 	equal(t, "entries", names, []string{"f"})
-	same(t, "fields", r.rdb.HLen(bg, r.keys.entries).Val(), 3)
-	same(t, "last ticks", r.rdb.HLen(bg, r.keys.cron).Val(), 0)
-	same(t, "settings beside the layout", r.rdb.HLen(bg, r.keys.settings).Val(), 1)
+	same(t, "fields", r.rdb.HLen(bg, r.keys.Entries).Val(), 3)
+	same(t, "last ticks", r.rdb.HLen(bg, r.keys.Cron).Val(), 0)
+	same(t, "settings beside the layout", r.rdb.HLen(bg, r.keys.Settings).Val(), 1)
 	same(t, "its job", r.counts().Ready, 1)
 }
 
@@ -258,7 +259,7 @@ func testForgetTickingEntry(t *testing.T, r *rig) {
 		if described {
 			r.unseen("e", NoticePatience+time.Minute)
 		} else {
-			r.must(r.rdb.Del(bg, r.keys.entries).Err())
+			r.must(r.rdb.Del(bg, r.keys.Entries).Err())
 		}
 		for _, ago := range []time.Duration{0, NoticePatience - time.Minute, time.Minute - NoticePatience} {
 			r.ticked("e", ago)
@@ -281,13 +282,13 @@ func testRunEntry(t *testing.T, r *rig) {
 	r.must(err)
 	same(t, "a tick", r.tick("e", now, "e1"), PutIn)
 	r.claim(1)
-	marks := r.rdb.HGetAll(bg, r.keys.cron).Val()
+	marks := r.rdb.HGetAll(bg, r.keys.Cron).Val()
 	r.verdict(EntryChanged)(r.PauseEntry(bg, "e"))
 	known, err := r.RunEntry(bg, "e", "now1")
 	if !known || err != nil {
 		t.Fatalf("known %v, %v", known, err)
 	}
-	same(t, "last ticks", fmt.Sprint(r.rdb.HGetAll(bg, r.keys.cron).Val()), fmt.Sprint(marks))
+	same(t, "last ticks", fmt.Sprint(r.rdb.HGetAll(bg, r.keys.Cron).Val()), fmt.Sprint(marks))
 	got := r.one().Job
 	if got.ID != "now1" || got.Kind != template.Kind || string(got.Payload) != string(template.Payload) || got.Headers["tenant"] != "acme" ||
 		got.Priority != template.Priority || got.MaxAttempts != 3 || got.Timeout != time.Minute || got.EffectKey() != "{"+r.Name()+"}now1" {
@@ -314,7 +315,7 @@ func testRunEntry(t *testing.T, r *rig) {
 }
 
 func testUnknownEntry(t *testing.T, r *rig) {
-	r.layout(Protocol)
+	r.layout(layout.Protocol)
 	before := r.dump()
 	r.verdict(EntryUnknown)(r.PauseEntry(bg, "e"))
 	r.verdict(EntryUnknown)(r.ResumeEntry(bg, "e"))
@@ -323,7 +324,7 @@ func testUnknownEntry(t *testing.T, r *rig) {
 	// The description was lost, and the pause wasn't.
 	r.must(r.Announce(bg, []Notice{notice("e", "@daily", "1")}))
 	r.verdict(EntryChanged)(r.PauseEntry(bg, "e"))
-	r.must(r.rdb.Del(bg, r.keys.entries).Err())
+	r.must(r.rdb.Del(bg, r.keys.Entries).Err())
 	r.verdict(EntryChanged)(r.ResumeEntry(bg, "e"))
 	r.unchanged("a pause without a description", before)
 }
@@ -333,10 +334,10 @@ func testGarbageEntry(t *testing.T, r *rig) {
 	good := notice("good", "@daily", "1")
 	r.must(r.Announce(bg, []Notice{good}))
 	for _, c := range []struct{ key, field, value string }{
-		{r.keys.entries, specField + "e", "garbage"},
-		{r.keys.entries, seenField + "e", "garbage"},
-		{r.keys.cron, "e", "garbage"},
-		{r.keys.settings, pausedEntry + "e", "garbage"},
+		{r.keys.Entries, specField + "e", "garbage"},
+		{r.keys.Entries, seenField + "e", "garbage"},
+		{r.keys.Cron, "e", "garbage"},
+		{r.keys.Settings, pausedEntry + "e", "garbage"},
 	} {
 		r.must(r.Announce(bg, []Notice{notice("e", "@daily", "1")}))
 		r.must(r.rdb.HSet(bg, c.key, c.field, c.value).Err())
@@ -347,17 +348,17 @@ func testGarbageEntry(t *testing.T, r *rig) {
 		if err := all[0].Err; err == nil || !strings.Contains(err.Error(), c.key) || !strings.Contains(err.Error(), "field "+c.field+" ") {
 			t.Errorf("%s of %s: %v", c.field, c.key, err)
 		}
-		r.must(r.rdb.HDel(bg, r.keys.cron, "e").Err())
-		r.must(r.rdb.HDel(bg, r.keys.settings, pausedEntry+"e").Err())
+		r.must(r.rdb.HDel(bg, r.keys.Cron, "e").Err())
+		r.must(r.rdb.HDel(bg, r.keys.Settings, pausedEntry+"e").Err())
 	}
 	for _, value := range []string{"x", "1", "1garbage", "9\x0a\x01k"} {
-		r.must(r.rdb.HSet(bg, r.keys.entries, jobField+"e", value).Err())
-		if known, err := r.RunEntry(bg, "e", "now"); !known || err == nil || !strings.Contains(err.Error(), r.keys.entries) || !strings.Contains(err.Error(), "job:e") {
+		r.must(r.rdb.HSet(bg, r.keys.Entries, jobField+"e", value).Err())
+		if known, err := r.RunEntry(bg, "e", "now"); !known || err == nil || !strings.Contains(err.Error(), r.keys.Entries) || !strings.Contains(err.Error(), "job:e") {
 			t.Errorf("with the job %q: %v, %v", value, known, err)
 		}
 	}
 	same(t, "ready", r.counts().Ready, 0)
-	r.must(r.rdb.HSet(bg, r.keys.entries, quietTicks+"e", "garbage", seenField+"e", "garbage").Err())
+	r.must(r.rdb.HSet(bg, r.keys.Entries, quietTicks+"e", "garbage", seenField+"e", "garbage").Err())
 	lacking, err := r.Remind(bg, []Notice{notice("e", "@daily", "1")})
 	r.must(err)
 	equal(t, "lacking", lacking, []string{"e"})
@@ -371,7 +372,7 @@ func testGarbageEntry(t *testing.T, r *rig) {
 
 // A scheduler that is too old for the queue describes nothing: a newer one may do it in another way.
 func testAnnounceOutdated(t *testing.T, r *rig) {
-	r.must(r.rdb.HSet(bg, r.keys.settings, "layout", Protocol+1).Err())
+	r.must(r.rdb.HSet(bg, r.keys.Settings, "layout", layout.Protocol+1).Err())
 	before := r.dump()
 	notices := []Notice{notice("e", "@daily", "1")}
 	if err := r.Announce(bg, notices); !errors.Is(err, signalbox.ErrOutdated) {
@@ -381,25 +382,25 @@ func testAnnounceOutdated(t *testing.T, r *rig) {
 		t.Errorf("Remind: %v", err)
 	}
 	r.unchanged("a call that is too old", before)
-	r.must(r.rdb.HDel(bg, r.keys.settings, "layout").Err())
+	r.must(r.rdb.HDel(bg, r.keys.Settings, "layout").Err())
 }
 
 // Keys of another type are named.
 func TestEntriesOfTheWrongType(t *testing.T) {
 	t.Parallel()
 	r := onShared(t)
-	r.must(r.rdb.Set(bg, r.keys.entries, "x", 0).Err())
+	r.must(r.rdb.Set(bg, r.keys.Entries, "x", 0).Err())
 	for what, call := range map[string]func() error{
 		"names":  func() error { _, err := r.EntryNames(bg); return err },
 		"read":   func() error { _, err := r.Entries(bg, []string{"e"}); return err },
 		"pause":  func() error { _, err := r.PauseEntry(bg, "e"); return err },
 		"run it": func() error { _, err := r.RunEntry(bg, "e", "now"); return err },
 	} {
-		if err := call(); err == nil || !strings.Contains(err.Error(), "WRONGTYPE") || !strings.Contains(err.Error(), r.keys.entries) {
+		if err := call(); err == nil || !strings.Contains(err.Error(), "WRONGTYPE") || !strings.Contains(err.Error(), r.keys.Entries) {
 			t.Errorf("%s: %v", what, err)
 		}
 	}
-	r.must(r.rdb.Del(bg, r.keys.entries).Err())
+	r.must(r.rdb.Del(bg, r.keys.Entries).Err())
 }
 
 // A pause, and the description of an entry, outlive the server's restart.

@@ -34,13 +34,13 @@ type operation struct {
 
 func operations() []operation {
 	// Claims read what was cancelled only if they settle some of it: see testMarkedOfTheWrongType.
-	marks := func(r *rig) []string { return []string{r.keys.cancels} }
+	marks := func(r *rig) []string { return []string{r.keys.Cancels} }
 	// Statistics never stop a call that takes them along.
-	statistics := func(r *rig) []string { return []string{r.keys.stats, r.keys.history, r.timesLane()} }
+	statistics := func(r *rig) []string { return []string{r.keys.Stats, r.keys.History, r.timesLane()} }
 	// A renewal looks at the limits of the queue only if it has some.
-	renewal := func(r *rig) []string { return append(statistics(r), r.keys.running) }
+	renewal := func(r *rig) []string { return append(statistics(r), r.keys.Running) }
 	// Nor do they ask how many completed jobs are kept, if nothing depends on it.
-	fewer := func(r *rig) []string { return append(marks(r), r.keys.completed) }
+	fewer := func(r *rig) []string { return append(marks(r), r.keys.Completed) }
 	settle := func(o Outcome) operation {
 		unread := marks
 		if o == Completed {
@@ -78,7 +78,7 @@ func operations() []operation {
 			},
 			unread: func(r *rig) []string {
 				k := r.keys
-				return []string{k.due, k.idle, k.readyHigh, k.readyNormal, k.readyLow, k.readySuspect, k.notes, k.cancels, k.reporter, k.lined, k.turns, k.groups, k.running, k.parked, k.unique, k.expires, k.history}
+				return []string{k.Due, k.Idle, k.ReadyHigh, k.ReadyNormal, k.ReadyLow, k.ReadySuspect, k.Notes, k.Cancels, k.Reporter, k.Lined, k.Turns, k.Groups, k.Running, k.Parked, k.Unique, k.Expires, k.History}
 			},
 		},
 		{
@@ -88,7 +88,7 @@ func operations() []operation {
 				return err
 			},
 			unread: func(r *rig) []string {
-				return append(special(r), r.keys.cron, r.keys.readyHigh, r.keys.readyLow, r.keys.dead, r.keys.cancelled, r.keys.completed, r.keys.notes)
+				return append(special(r), r.keys.Cron, r.keys.ReadyHigh, r.keys.ReadyLow, r.keys.Dead, r.keys.Cancelled, r.keys.Completed, r.keys.Notes)
 			},
 		},
 		{
@@ -99,7 +99,7 @@ func operations() []operation {
 				return err
 			},
 			unread: func(r *rig) []string {
-				return []string{r.keys.cron, r.keys.readyHigh, r.keys.readyLow, r.keys.dead, r.keys.cancelled, r.keys.completed, r.keys.notes, r.keys.unique, r.keys.windows}
+				return []string{r.keys.Cron, r.keys.ReadyHigh, r.keys.ReadyLow, r.keys.Dead, r.keys.Cancelled, r.keys.Completed, r.keys.Notes, r.keys.Unique, r.keys.Windows}
 			},
 		},
 		{
@@ -113,7 +113,7 @@ func operations() []operation {
 				return err
 			},
 			unread: func(r *rig) []string {
-				return append(special(r), r.keys.readyHigh, r.keys.dead, r.keys.cancelled, r.keys.completed, r.keys.notes)
+				return append(special(r), r.keys.ReadyHigh, r.keys.Dead, r.keys.Cancelled, r.keys.Completed, r.keys.Notes)
 			},
 		},
 		{
@@ -123,7 +123,7 @@ func operations() []operation {
 				return err
 			},
 			unread: func(r *rig) []string {
-				return []string{r.keys.cron, r.keys.readyHigh, r.keys.readyNormal, r.keys.readyLow, r.keys.dead, r.keys.cancelled, r.keys.completed, r.keys.notes, r.keys.unique, r.keys.windows}
+				return []string{r.keys.Cron, r.keys.ReadyHigh, r.keys.ReadyNormal, r.keys.ReadyLow, r.keys.Dead, r.keys.Cancelled, r.keys.Completed, r.keys.Notes, r.keys.Unique, r.keys.Windows}
 			},
 		},
 		{
@@ -349,11 +349,11 @@ func operations() []operation {
 
 // special are the keys that an enqueue of plain jobs doesn't look at.
 func special(r *rig) []string {
-	return []string{r.keys.lined, r.keys.turns, r.keys.groups, r.keys.unique, r.keys.windows, r.keys.expires}
+	return []string{r.keys.Lined, r.keys.Turns, r.keys.Groups, r.keys.Unique, r.keys.Windows, r.keys.Expires}
 }
 
 // counters are looked at by calls that need none only if the queue has no layout yet.
-func counters(r *rig) []string { return []string{r.keys.stats} }
+func counters(r *rig) []string { return []string{r.keys.Stats} }
 
 // views are the scripts that only read.
 func views() []operation {
@@ -374,7 +374,7 @@ func views() []operation {
 				return err
 			},
 			unread: func(r *rig) []string {
-				return []string{r.keys.readyHigh, r.keys.readyNormal, r.keys.readyLow, r.keys.readySuspect, r.keys.lined, r.keys.groups}
+				return []string{r.keys.ReadyHigh, r.keys.ReadyNormal, r.keys.ReadyLow, r.keys.ReadySuspect, r.keys.Lined, r.keys.Groups}
 			},
 		},
 		{
@@ -383,7 +383,7 @@ func views() []operation {
 				page, err := r.Latest(bg, signalbox.StateDead, 5)
 				return found(page, err, "dead2", "dead1")
 			},
-			unread: func(r *rig) []string { return []string{r.keys.cancelled} },
+			unread: func(r *rig) []string { return []string{r.keys.Cancelled} },
 		},
 		{
 			name: "page",
@@ -391,7 +391,7 @@ func views() []operation {
 				page, _, err := r.sorted(Listing{State: signalbox.StateDead}, nil).next(bg)
 				return found(page, err, "dead1", "dead2")
 			},
-			unread: func(r *rig) []string { return []string{r.keys.due, r.keys.cancelled, r.keys.completed, r.keys.lined} },
+			unread: func(r *rig) []string { return []string{r.keys.Due, r.keys.Cancelled, r.keys.Completed, r.keys.Lined} },
 		},
 		{
 			name: "list",
@@ -400,7 +400,7 @@ func views() []operation {
 				page, _, err := pager.next(bg)
 				return found(page, err, "ready1", "ready2", "ready3")
 			},
-			unread: func(r *rig) []string { return []string{r.keys.readyHigh, r.keys.readyLow, r.keys.readySuspect} },
+			unread: func(r *rig) []string { return []string{r.keys.ReadyHigh, r.keys.ReadyLow, r.keys.ReadySuspect} },
 		},
 		{
 			name: "kinds",
@@ -426,7 +426,7 @@ func views() []operation {
 				}
 				return err
 			},
-			unread: func(r *rig) []string { return []string{r.keys.idle} },
+			unread: func(r *rig) []string { return []string{r.keys.Idle} },
 		},
 		{
 			name: "sum",
@@ -437,7 +437,7 @@ func views() []operation {
 				}
 				return err
 			},
-			unread: func(r *rig) []string { return []string{r.keys.cancelled, r.keys.completed} },
+			unread: func(r *rig) []string { return []string{r.keys.Cancelled, r.keys.Completed} },
 		},
 		{name: "held", call: func(r *rig, _ []Delivery) error {
 			pager := &heldPager{q: r.Queue, session: r.session}
@@ -487,12 +487,12 @@ func (r *rig) furnish() []Delivery {
 	r.bury(Cancelled, "cancelled1", "cancelled2")
 	r.must(r.SetCompleted(bg, signalbox.Retention{Jobs: 100}))
 	r.buryCompleted("completed1", "completed2")
-	r.age(r.keys.completed, "completed1", 40*24*time.Hour)
-	r.age(r.keys.dead, "dead1", 40*24*time.Hour)
-	r.age(r.keys.cancelled, "cancelled1", 40*24*time.Hour)
+	r.age(r.keys.Completed, "completed1", 40*24*time.Hour)
+	r.age(r.keys.Dead, "dead1", 40*24*time.Hour)
+	r.age(r.keys.Cancelled, "cancelled1", 40*24*time.Hour)
 	r.put("f1", "f2", "ready1", "ready2", "ready3")
 	r.enqueued(r.item("due", When{After: time.Hour}, 0))
-	r.must(r.rdb.HSet(bg, r.keys.cron, "entry", 1, "old", 1).Err())
+	r.must(r.rdb.HSet(bg, r.keys.Cron, "entry", 1, "old", 1).Err())
 	r.must(r.Announce(bg, []Notice{notice("old", "@daily", "1")}))
 	r.unseen("old", time.Hour)
 	got := r.claim(2)
@@ -501,7 +501,7 @@ func (r *rig) furnish() []Delivery {
 	r.makeDue("1past")
 	r.producer.Next()
 	r.lane.Next()
-	r.must(r.rdb.ZAdd(bg, r.keys.idle, redis.Z{Score: 1, Member: idle.address()}).Err())
+	r.must(r.rdb.ZAdd(bg, r.keys.Idle, redis.Z{Score: 1, Member: idle.address()}).Err())
 	return got
 }
 
@@ -521,7 +521,7 @@ func (o operation) furnish(r *rig) []Delivery {
 // declared are the KEYS of the script that a call runs.
 func declared(r *rig, call func() error) ([]string, error) {
 	rdb := r.rdb
-	spy := &keySpy{sessions: rdb.ZRange(bg, r.keys.sessions, 0, -1).Val()}
+	spy := &keySpy{sessions: rdb.ZRange(bg, r.keys.Sessions, 0, -1).Val()}
 	defer func() { r.Queue.rdb = rdb }()
 	r.Queue.rdb = spy.wrap(r.t)
 	err := call()
@@ -600,14 +600,14 @@ func TestWrongType(t *testing.T) {
 					keys, _ := declared(r, func() error { return op.call(r, got) })
 					key := keys[i]
 					mu.Lock()
-					covered[strings.SplitN(strings.TrimPrefix(key, r.keys.prefix), ":s", 2)[0]] = true
+					covered[strings.SplitN(strings.TrimPrefix(key, r.keys.Prefix), ":s", 2)[0]] = true
 					mu.Unlock()
 					wrongType(t, r, op, key, got)
 				}
 			})
 		}
 	})
-	for key := range New(rdb, "", "q").keys.fixed() {
+	for key := range New(rdb, "", "q").keys.Fixed() {
 		key = strings.SplitN(strings.TrimPrefix(key, "signalbox:{default:q}:"), ":s", 2)[0]
 		if !covered[key] {
 			t.Errorf("no script touches %s", key)
@@ -617,7 +617,7 @@ func TestWrongType(t *testing.T) {
 
 func wrongType(t *testing.T, r *rig, op operation, key string, got []Delivery) {
 	t.Helper()
-	backup := r.keys.prefix + "backup"
+	backup := r.keys.Prefix + "backup"
 	there := r.rdb.Exists(bg, key).Val() == 1
 	if there {
 		r.must(r.rdb.Rename(bg, key, backup).Err())
@@ -703,7 +703,7 @@ func TestClaimAgainOutOfMemory(t *testing.T) {
 	r.lane.Next()
 	first, err := r.Claim(bg, r.lane, request)
 	r.must(err)
-	r.must(r.rdb.Del(bg, r.keys.idle).Err())
+	r.must(r.rdb.Del(bg, r.keys.Idle).Err())
 	r.must(r.rdb.ConfigSet(bg, "maxmemory", "1").Err())
 	again, err := r.Claim(bg, r.lane, request)
 	r.must(err)

@@ -5,6 +5,9 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+
+	"github.com/signalbox-go/signalbox/internal/store/layout"
+	"github.com/signalbox-go/signalbox/internal/store/scripts"
 )
 
 // An origin says which jobs examine looks at. The zero value has no page: it is for IDs.
@@ -28,7 +31,7 @@ type examination struct {
 
 // sessionsOf returns the registered sessions, and those of others that have deliveries.
 func (q *Queue) sessionsOf(ctx context.Context, others []string) ([]string, error) {
-	sessions, err := q.rdb.ZRange(ctx, q.keys.sessions, 0, -1).Result()
+	sessions, err := q.rdb.ZRange(ctx, q.keys.Sessions, 0, -1).Result()
 	if err != nil {
 		return nil, err
 	}
@@ -46,51 +49,51 @@ func (q *Queue) examine(ctx context.Context, sessions []string, s origin) (e exa
 	if s.name == "" {
 		s.name = "ids"
 	}
-	keys := examineScript.keys(&q.keys)
+	keys := scripts.Examine.Keys(&q.keys)
 	for _, session := range sessions {
-		keys = append(keys, q.keys.inflight(session))
+		keys = append(keys, q.keys.Inflight(session))
 	}
-	args := examineScript.args(len(s.ids), arg{"inflight", q.keys.inflight("")}, arg{"channels", q.keys.channel("")},
-		arg{"source", s.name}, arg{"of", s.of}, arg{"cursor", s.cursor}, arg{"count", s.count}, arg{"search", flag(s.search)}, arg{"budget", actBudget})
+	args := scripts.Examine.Args(len(s.ids), scripts.Arg("inflight", q.keys.Inflight("")), scripts.Arg("channels", q.keys.Channel("")),
+		scripts.Arg("source", s.name), scripts.Arg("of", s.of), scripts.Arg("cursor", s.cursor), scripts.Arg("count", s.count), scripts.Arg("search", flag(s.search)), scripts.Arg("budget", actBudget))
 	for _, id := range s.ids {
 		args = append(args, id)
 	}
-	r, err := run(ctx, q.rdb, examineScript, keys, args)
+	r, err := scripts.Examine.Run(ctx, q.rdb, keys, args)
 	if err != nil {
 		return examination{}, false, err
 	}
 	return parseExamination(r, s.search)
 }
 
-func parseExamination(r *reply, searched bool) (e examination, again bool, err error) {
-	if err := r.status("ok", "again"); err != nil {
+func parseExamination(r *scripts.Reply, searched bool) (e examination, again bool, err error) {
+	if err := r.Status("ok", "again"); err != nil {
 		return examination{}, false, err
 	}
-	if r.str(0) == "again" {
+	if r.Str(0) == "again" {
 		return examination{}, true, nil
 	}
-	e = examination{around: around{now: r.int(1), fence: r.str(3), largest: r.str(4)}, next: r.str(2), left: r.strs(6), records: r.strs(7)}
-	for _, one := range r.array(5) {
+	e = examination{around: around{now: r.Int(1), fence: r.Str(3), largest: r.Str(4)}, next: r.Str(2), left: r.Strs(6), records: r.Strs(7)}
+	for _, one := range r.Array(5) {
 		list, _ := one.([]any)
-		f, ok := parseFacts((&reply{list: list}), searched)
+		f, ok := parseFacts((&scripts.Reply{List: list}), searched)
 		if !ok {
-			r.fail(5, "no list of facts")
+			r.Fail(5, "no list of facts")
 			break
 		}
 		e.jobs = append(e.jobs, f)
 	}
-	return e, false, r.err
+	return e, false, r.Err
 }
 
 // firstPlace is where the places begin in what facts_of.lua returns; each has so many texts.
 const firstPlace, placeTexts = 6, 4
 
-func parseFacts(r *reply, searched bool) (f facts, ok bool) {
-	texts := make([]string, len(r.list))
-	for i := range r.list {
-		texts[i] = r.str(i)
+func parseFacts(r *scripts.Reply, searched bool) (f facts, ok bool) {
+	texts := make([]string, len(r.List))
+	for i := range r.List {
+		texts[i] = r.Str(i)
 	}
-	if r.err != nil || len(texts) < firstPlace || (len(texts)-firstPlace)%placeTexts != 0 {
+	if r.Err != nil || len(texts) < firstPlace || (len(texts)-firstPlace)%placeTexts != 0 {
 		return facts{}, false
 	}
 	f = facts{digest: texts[0], id: texts[1], head: texts[2], there: texts[3] != "", noted: texts[4] != "", marked: texts[5] != "", searched: searched}
@@ -133,28 +136,28 @@ type step struct{ verb, a, b string }
 // mend does steps for a job that is as facts say, or for the queue if f is nil. done is false if it isn't so any more: nothing was
 // changed then.
 func (q *Queue) mend(ctx context.Context, sessions []string, f *facts, steps ...step) (done, again bool, err error) {
-	keys := mendScript.keys(&q.keys)
+	keys := scripts.Mend.Keys(&q.keys)
 	for _, session := range sessions {
-		keys = append(keys, q.keys.inflight(session))
+		keys = append(keys, q.keys.Inflight(session))
 	}
 	if f == nil {
 		f = &facts{}
 	}
-	args := mendScript.args(3*len(steps), arg{"protocol", Protocol}, arg{"inflight", q.keys.inflight("")},
-		arg{"channels", q.keys.channel("")}, arg{"search", flag(f.searched)}, arg{"id", f.id}, arg{"digest", f.digest})
+	args := scripts.Mend.Args(3*len(steps), scripts.Arg("protocol", layout.Protocol), scripts.Arg("inflight", q.keys.Inflight("")),
+		scripts.Arg("channels", q.keys.Channel("")), scripts.Arg("search", flag(f.searched)), scripts.Arg("id", f.id), scripts.Arg("digest", f.digest))
 	for _, s := range steps {
 		args = append(args, s.verb, s.a, s.b)
 	}
-	r, err := run(ctx, q.rdb, mendScript, keys, args)
+	r, err := scripts.Mend.Run(ctx, q.rdb, keys, args)
 	if err != nil {
 		return false, false, err
 	}
-	if err := r.status("ok", "again"); err != nil {
+	if err := r.Status("ok", "again"); err != nil {
 		return false, false, err
 	}
-	if r.str(0) == "again" {
+	if r.Str(0) == "again" {
 		return false, true, nil
 	}
-	done = r.int(2) > 0
-	return done, false, r.err
+	done = r.Int(2) > 0
+	return done, false, r.Err
 }

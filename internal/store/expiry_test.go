@@ -66,7 +66,7 @@ func TestExpiry(t *testing.T) {
 	if c := r.counts(); c.Total.Expired != 3 || c.Total.Dead != 3 || c.Dead != 3 {
 		t.Errorf("counted: %+v", c)
 	}
-	if n := r.rdb.ZCard(bg, r.keys.expires).Val(); n != 1 {
+	if n := r.rdb.ZCard(bg, r.keys.Expires).Val(); n != 1 {
 		t.Errorf("%d jobs expire, want that which is due later", n)
 	}
 	reply = r.call(ClaimRequest{Want: 5, Settle: []Settlement{settlement(reply.Deliveries[0], Retry)}})
@@ -84,7 +84,7 @@ func TestStartedJobsStay(t *testing.T) {
 	if d.Job.ExpireAfter != 0 || d.Job.Group != "" {
 		t.Errorf("a handler gets %+v", d.Job)
 	}
-	if got := r.rdb.HGet(bg, r.keys.jobs, "a").Val(); got != string(d.record) {
+	if got := r.rdb.HGet(bg, r.keys.Jobs, "a").Val(); got != string(d.record) {
 		t.Errorf("Redis has the record %q, the worker %q", got, d.record)
 	}
 	r.crash()
@@ -92,7 +92,7 @@ func TestStartedJobsStay(t *testing.T) {
 	same(t, "after a crash", r.one().Job.ID, "a")
 	r.crash()
 	same(t, "as a suspect", r.one().Job.ID, "a")
-	if n := r.rdb.Exists(bg, r.keys.expires).Val(); n != 0 {
+	if n := r.rdb.Exists(bg, r.keys.Expires).Val(); n != 0 {
 		t.Error("it still expires")
 	}
 }
@@ -174,7 +174,7 @@ func TestActOnExpiring(t *testing.T) {
 		r.must(err)
 		same(t, a.verb+" of "+id, answers[0].Acted, Done)
 		r.check()
-		same(t, "after "+a.verb+", "+id+" expires", r.rdb.ZScore(bg, r.keys.expires, id).Err() == nil, expires)
+		same(t, "after "+a.verb+", "+id+" expires", r.rdb.ZScore(bg, r.keys.Expires, id).Err() == nil, expires)
 	}
 	r.expiring(time.Hour, "", When{}, "a", "b", "c")
 	r.expiring(time.Hour, "sg", When{After: time.Hour}, "d")
@@ -218,8 +218,8 @@ func TestMoveOfExpiring(t *testing.T) {
 		r.check()
 		to.check()
 	}
-	same(t, "that expire here", r.rdb.ZCard(bg, r.keys.expires).Val(), 0)
-	same(t, "that expire there", r.rdb.ZCard(bg, to.keys.expires).Val(), 3)
+	same(t, "that expire here", r.rdb.ZCard(bg, r.keys.Expires).Val(), 0)
+	same(t, "that expire there", r.rdb.ZCard(bg, to.keys.Expires).Val(), 3)
 	reply := to.call(ClaimRequest{Want: 5})
 	equal(t, "granted there", ids(reply.Deliveries), []string{"a"})
 	equal(t, "expired there", late(reply), []string{"c"})
@@ -260,13 +260,13 @@ func TestExpiryFreesTheKey(t *testing.T) {
 		same(t, "the holder then", r.holder("key"), "")
 	}
 	r.enqueued(item("b", time.Hour, When{After: time.Hour}, UntilStarted))
-	before := r.rdb.ZScore(bg, r.keys.expires, "b").Val()
+	before := r.rdb.ZScore(bg, r.keys.Expires, "b").Val()
 	for _, d := range []time.Duration{2 * time.Hour, 0, time.Hour} {
 		it := item("c", d, When{After: 2 * time.Hour}, UntilStarted)
 		it.Update(0)
 		same(t, "fate", r.fates(it), "U")
 		r.check()
-		if at := r.rdb.ZScore(bg, r.keys.expires, "b").Val(); (at > before) != (d > 0) {
+		if at := r.rdb.ZScore(bg, r.keys.Expires, "b").Val(); (at > before) != (d > 0) {
 			t.Errorf("with %v, b expires at %v, before at %v", d, at, before)
 		}
 	}
@@ -290,11 +290,11 @@ func TestExpiryOfTheThrottled(t *testing.T) {
 	for _, d := range []time.Duration{time.Hour, time.Minute, 2 * time.Hour} {
 		same(t, "fate", r.fates(item("c", d)), "U")
 		same(t, "due", r.stored("b").ScheduledAt, due)
-		same(t, "b expires", r.rdb.ZScore(bg, r.keys.expires, "b").Val(), float64(due.Add(d).UnixMicro()))
+		same(t, "b expires", r.rdb.ZScore(bg, r.keys.Expires, "b").Val(), float64(due.Add(d).UnixMicro()))
 		r.check()
 	}
 	same(t, "without", r.fates(item("d", 0)), "U")
-	same(t, "jobs that expire", r.rdb.ZCard(bg, r.keys.expires).Val(), 0)
+	same(t, "jobs that expire", r.rdb.ZCard(bg, r.keys.Expires).Val(), 0)
 	r.check()
 }
 
@@ -306,9 +306,9 @@ func TestDoctorKnowsExpiry(t *testing.T) {
 	r.expiring(time.Hour, "", When{}, "a", "b")
 	r.expiring(time.Hour, "", When{After: time.Hour}, "c")
 	r.putIn("gx", "d")
-	right := r.rdb.ZScore(bg, r.keys.expires, "a").Val()
-	r.must(r.rdb.ZAdd(bg, r.keys.expires, z(1, "gone"), z(1, "a"), z(1, "d")).Err())
-	r.must(r.rdb.ZRem(bg, r.keys.expires, "b", "c").Err())
+	right := r.rdb.ZScore(bg, r.keys.Expires, "a").Val()
+	r.must(r.rdb.ZAdd(bg, r.keys.Expires, z(1, "gone"), z(1, "a"), z(1, "d")).Err())
+	r.must(r.rdb.ZRem(bg, r.keys.Expires, "b", "c").Err())
 	faults := make(map[string]bool)
 	for _, repair := range []bool{true, false} {
 		_, err := r.Doctor(bg, Checkup{Repair: repair, Pause: -1, Found: func(f Finding) {
@@ -320,6 +320,6 @@ func TestDoctorKnowsExpiry(t *testing.T) {
 		r.must(err)
 	}
 	same(t, "faults", len(faults), 5)
-	same(t, "the time of a", r.rdb.ZScore(bg, r.keys.expires, "a").Val(), right)
+	same(t, "the time of a", r.rdb.ZScore(bg, r.keys.Expires, "a").Val(), right)
 	r.check()
 }

@@ -32,13 +32,13 @@ func TestFailover(t *testing.T) {
 		c := redistest.ClusterWithReplicas(t)
 		r := newQueue(t, c.Client())
 		// In an orderly failover nothing that was answered is lost.
-		same(t, "jobs lost", r.failover(func() { c.Failover(t, r.keys.jobs) }), 0)
+		same(t, "jobs lost", r.failover(func() { c.Failover(t, r.keys.Jobs) }), 0)
 	})
 	t.Run("ClusterKill", func(t *testing.T) {
 		t.Parallel()
 		c := redistest.ClusterWithReplicas(t)
 		r := newQueue(t, c.Client())
-		lost := r.failover(func() { c.KillMaster(t, r.keys.jobs) })
+		lost := r.failover(func() { c.KillMaster(t, r.keys.Jobs) })
 		t.Logf("%d jobs lost", lost)
 	})
 }

@@ -19,7 +19,7 @@ func testFutureFence(t *testing.T, r *rig) {
 	now, err := r.Now(bg)
 	r.must(err)
 	ahead := now.Add(24 * time.Hour).UnixMicro()
-	r.must(r.rdb.Set(bg, r.keys.fence, ahead, 0).Err())
+	r.must(r.rdb.Set(bg, r.keys.Fence, ahead, 0).Err())
 	for i := range int64(3) {
 		same(t, "token", r.claim(1)[0].Job.Token, ahead+1+i)
 	}
@@ -31,7 +31,7 @@ func testLostFence(t *testing.T, r *rig) {
 	r.open()
 	r.put("a", "b")
 	old := r.claim(1)[0].Job.Token
-	r.must(r.rdb.Del(bg, r.keys.fence).Err())
+	r.must(r.rdb.Del(bg, r.keys.Fence).Err())
 	redistest.Eventually(t, func() bool { return r.rdb.Time(bg).Val().UnixMicro() > old }, "the clock moves on")
 	if token := r.claim(1)[0].Job.Token; token <= old {
 		t.Errorf("token %d after %d", token, old)

@@ -32,7 +32,7 @@ const (
 // ForgetOutbox has what the queue knows of an outbox end after ForgetAfter, unless a relay has reported the queue. A relay that sends a batch of a shard before that
 // has the shard's lane stay for good again: the script sets it without an expiry. It may be called again.
 func (q *Queue) ForgetOutbox(ctx context.Context, outbox string) (Forgotten, error) {
-	text, err := q.rdb.HGet(ctx, q.keys.outboxes, outbox).Result()
+	text, err := q.rdb.HGet(ctx, q.keys.Outboxes, outbox).Result()
 	if err != nil && !errors.Is(err, redis.Nil) {
 		return 0, err
 	}
@@ -46,7 +46,7 @@ func (q *Queue) ForgetOutbox(ctx context.Context, outbox string) (Forgotten, err
 			return OutboxLives, nil
 		}
 	}
-	prefix := q.keys.prefix + "outbox:"
+	prefix := q.keys.Prefix + "outbox:"
 	keys, err := q.scanFor(ctx, escaped(prefix+outbox)+":*")
 	if err != nil {
 		return 0, err
@@ -57,7 +57,7 @@ func (q *Queue) ForgetOutbox(ctx context.Context, outbox string) (Forgotten, err
 			return true
 		}
 		shard, err := strconv.Atoi(parts[2])
-		return err != nil || q.keys.outbox(outbox, shard) != key
+		return err != nil || q.keys.Outbox(outbox, shard) != key
 	})
 	if len(keys) == 0 {
 		return OutboxUnknown, nil

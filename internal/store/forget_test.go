@@ -30,7 +30,7 @@ func TestForgetOutbox(t *testing.T) {
 		slices.Sort(got)
 		equal(t, what, got, want)
 	}
-	ttl := func(box string, shard int) time.Duration { return r.rdb.PTTL(bg, r.keys.outbox(box, shard)).Val() }
+	ttl := func(box string, shard int) time.Duration { return r.rdb.PTTL(bg, r.keys.Outbox(box, shard)).Val() }
 	send := func(box string, shard int, seq int64, after Place) Place {
 		t.Helper()
 		p := Place{Seq: seq, Nonce: fmt.Sprint("n", seq)}

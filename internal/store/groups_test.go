@@ -13,6 +13,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/signalbox-go/signalbox"
+	"github.com/signalbox-go/signalbox/internal/store/layout"
 	"github.com/signalbox-go/signalbox/internal/wire"
 )
 
@@ -50,8 +51,8 @@ func TestShortAndLongWay(t *testing.T) {
 	t.Parallel()
 	r := onShared(t)
 	place := uint64(9_000_000_000_000_998) // in the year 2255
-	r.layout(Protocol)
-	r.must(r.rdb.HSet(bg, r.keys.stats, "place", place).Err())
+	r.layout(layout.Protocol)
+	r.must(r.rdb.HSet(bg, r.keys.Stats, "place", place).Err())
 	name := strings.Repeat("x", 199)
 	var items []Item
 	var keys []string // of groups, or scopes of unique keys
@@ -82,20 +83,20 @@ func TestShortAndLongWay(t *testing.T) {
 		var records [2][]byte
 		for i := range records {
 			id := items[n+i].id
-			record, err := r.rdb.HGet(bg, r.keys.jobs, id).Result()
+			record, err := r.rdb.HGet(bg, r.keys.Jobs, id).Result()
 			r.must(err)
 			records[i] = []byte(strings.Replace(record, "other", "short", 1))
 			switch len(key) {
 			case 0:
 			case 1:
-				holder, err := r.rdb.HGet(bg, r.keys.unique, UniqueKey("k", id+name[:n+i], false)).Result()
+				holder, err := r.rdb.HGet(bg, r.keys.Unique, UniqueKey("k", id+name[:n+i], false)).Result()
 				r.must(err)
 				same(t, "who has the key", holder, key+" "+id)
 			default:
 				place++
 				same(t, id+": its place", binary.BigEndian.Uint64(records[i][12:20]), place)
 				clear(records[i][12:20])
-				r.must(r.rdb.ZScore(bg, r.keys.lined, fmt.Sprintf("%c%s\x01%016d%s", records[i][1], key, place, id)).Err())
+				r.must(r.rdb.ZScore(bg, r.keys.Lined, fmt.Sprintf("%c%s\x01%016d%s", records[i][1], key, place, id)).Err())
 			}
 		}
 		if len(key) != 1 && !bytes.Equal(records[0], records[1]) { // the names of unique keys differ in length
@@ -122,7 +123,7 @@ func TestShortAndLongWay(t *testing.T) {
 	r.enqueued(run...)
 	for n := range run {
 		place++
-		r.must(r.rdb.ZScore(bg, r.keys.lined, fmt.Sprintf("1ga\x01%016d%s", place, run[n].id)).Err())
+		r.must(r.rdb.ZScore(bg, r.keys.Lined, fmt.Sprintf("1ga\x01%016d%s", place, run[n].id)).Err())
 	}
 }
 
@@ -158,7 +159,7 @@ func TestSerial(t *testing.T) {
 	r.settled(s)
 	equal(t, "while it waits", ids(r.claim(5)), []string{})
 	r.check()
-	r.must(r.rdb.ZAddXX(bg, r.keys.due, z(1, "1a1")).Err())
+	r.must(r.rdb.ZAddXX(bg, r.keys.Due, z(1, "1a1")).Err())
 	a1 = r.one()
 	same(t, "again", a1.Job.ID, "a1")
 	reply = r.call(ClaimRequest{Settle: []Settlement{settlement(a1, Completed)}, Want: 5})
@@ -189,7 +190,7 @@ func TestSerialYields(t *testing.T) {
 	equal(t, "while it waits for its retry", ids(reply.Deliveries), []string{"a2"})
 	equal(t, "none beside it", ids(r.claim(5)), []string{})
 	r.check()
-	r.must(r.rdb.ZAddXX(bg, r.keys.due, z(1, "ba1")).Err()) // its time has come; its place is an hour ahead
+	r.must(r.rdb.ZAddXX(bg, r.keys.Due, z(1, "ba1")).Err()) // its time has come; its place is an hour ahead
 	equal(t, "while another one runs", ids(r.claim(5)), []string{})
 	r.check()
 	r.crash()
@@ -203,7 +204,7 @@ func TestSerialYields(t *testing.T) {
 	again.Delay = time.Hour
 	r.settled(again)
 	equal(t, "a3 doesn't yield", ids(r.claim(5)), []string{})
-	r.must(r.rdb.ZAddXX(bg, r.keys.due, z(1, "1a3")).Err())
+	r.must(r.rdb.ZAddXX(bg, r.keys.Due, z(1, "1a3")).Err())
 	order := []string{}
 	for range 4 {
 		d := r.one()
@@ -289,7 +290,7 @@ func TestActOnGroups(t *testing.T) {
 	do(DeleteJobs(), "a4", Done)
 	r.putIn("gb", "b1")
 	do(CancelJobs("why"), "b1", Done) // the last of a line that has a turn
-	if n := r.rdb.Exists(bg, r.keys.lined, r.keys.turns, r.keys.groups).Val(); n > 0 {
+	if n := r.rdb.Exists(bg, r.keys.Lined, r.keys.Turns, r.keys.Groups).Val(); n > 0 {
 		t.Errorf("%d keys are left", n)
 	}
 }
@@ -306,7 +307,7 @@ func TestGroupsAfterPlain(t *testing.T) {
 	equal(t, "refused", reply.Refused, nil)
 	equal(t, "claimed", ids(reply.Deliveries), []string{"a1"})
 	r.settled(settlement(reply.Deliveries[0], Completed))
-	same(t, "groups in use", r.rdb.Exists(bg, r.keys.groups).Val(), 0)
+	same(t, "groups in use", r.rdb.Exists(bg, r.keys.Groups).Val(), 0)
 }
 
 // A job of a group that becomes due is the first that a queue has of groups: until then only its place among the scheduled ones says so.
@@ -320,7 +321,7 @@ func TestFirstOfGroupsIsDue(t *testing.T) {
 	r.makeDue("ba")
 	r.makeDue("bb")
 	equal(t, "claimed", ids(r.claim(5)), []string{"a"})
-	same(t, "that hold the group", r.rdb.HGet(bg, r.keys.groups, "sa").Val(), ".b.1")
+	same(t, "that hold the group", r.rdb.HGet(bg, r.keys.Groups, "sa").Val(), ".b.1")
 }
 
 // Jobs of groups and others get half of what is wanted each, and what the others leave.
@@ -361,9 +362,9 @@ func TestRetryLeavesTheGroup(t *testing.T) {
 	s := settlement(r.claim(1)[0], Delay)
 	s.Delay = time.Hour
 	r.settled(s)
-	same(t, "what is kept of the group", r.rdb.HGet(bg, r.keys.groups, "ga").Val(), ".t.0")
+	same(t, "what is kept of the group", r.rdb.HGet(bg, r.keys.Groups, "ga").Val(), ".t.0")
 	r.check()
-	r.must(r.rdb.ZAddXX(bg, r.keys.due, z(1, "ba1")).Err())
+	r.must(r.rdb.ZAddXX(bg, r.keys.Due, z(1, "ba1")).Err())
 	equal(t, "in the order of the times when they are due", ids(r.claim(5)), []string{"a2", "a1"})
 }
 
@@ -402,18 +403,18 @@ func TestDoctorKnowsLines(t *testing.T) {
 		return found
 	}
 	equal(t, "of a queue that is well", look(true), nil)
-	lost := lineOf(r.rdb.HGet(bg, r.keys.jobs, "a2").Val(), "a2")
-	r.must(r.rdb.ZRem(bg, r.keys.lined, lost).Err())
-	r.must(r.rdb.RPush(bg, r.keys.readyNormal, "a4").Err())
+	lost := lineOf(r.rdb.HGet(bg, r.keys.Jobs, "a2").Val(), "a2")
+	r.must(r.rdb.ZRem(bg, r.keys.Lined, lost).Err())
+	r.must(r.rdb.RPush(bg, r.keys.ReadyNormal, "a4").Err())
 	found := look(true)
 	slices.Sort(found)
 	equal(t, "findings", found, []string{"no_place a2 true", "two_places a4 true"})
-	equal(t, "the line", r.rdb.ZRange(bg, r.keys.lined, 0, 0).Val(), []string{lost})
+	equal(t, "the line", r.rdb.ZRange(bg, r.keys.Lined, 0, 0).Val(), []string{lost})
 	equal(t, "of the queue that was repaired", look(true), nil)
 	// A delivery keeps its group when it gets a flag.
-	r.must(r.rdb.HSet(bg, r.keys.cancels, "a1", fmt.Sprintf("%d %s", a1.Job.Token, markOf(""))).Err())
+	r.must(r.rdb.HSet(bg, r.keys.Cancels, "a1", fmt.Sprintf("%d %s", a1.Job.Token, markOf(""))).Err())
 	equal(t, "of a mark without a flag", look(true), []string{"cancel_mark a1 true"})
-	same(t, "what the session holds", r.rdb.HGet(bg, r.keys.inflight(r.session), "a1").Val(), fmt.Sprintf("%d c sa", a1.Job.Token))
+	same(t, "what the session holds", r.rdb.HGet(bg, r.keys.Inflight(r.session), "a1").Val(), fmt.Sprintf("%d c sa", a1.Job.Token))
 }
 
 // A job of a group is moved without its hold: the group goes on in its queue. In the other one the job waits in the line of its group there.
@@ -449,8 +450,8 @@ func TestMoveOfGroups(t *testing.T) {
 	a3 := to.one()
 	same(t, "the next there", a3.Job.ID, "a3")
 	to.settled(settlement(a3, Completed))
-	same(t, "in the line when it is due", to.rdb.ZScore(bg, to.keys.due, "ba1").Val() > 0, true)
-	same(t, "the layout there", to.rdb.HGet(bg, to.keys.settings, "layout").Val(), "3")
+	same(t, "in the line when it is due", to.rdb.ZScore(bg, to.keys.Due, "ba1").Val() > 0, true)
+	same(t, "the layout there", to.rdb.HGet(bg, to.keys.Settings, "layout").Val(), "3")
 }
 
 // A suspect of a group that comes in from another queue waits for its turn, and then for a session that may have it.
@@ -465,13 +466,13 @@ func TestSuspectInALine(t *testing.T) {
 		r.one()
 		r.crash()
 	}
-	same(t, "suspects", r.rdb.LLen(bg, r.keys.readySuspect).Val(), 1)
+	same(t, "suspects", r.rdb.LLen(bg, r.keys.ReadySuspect).Val(), 1)
 	to.putIn("sa", "b1", "b2")
 	b1 := to.one()
 	_, err := r.Move(bg, to.Name(), []string{"a1"})
 	r.must(err)
 	r.check()
-	same(t, "what is kept of the group that has gone", r.rdb.Exists(bg, r.keys.groups).Val(), 0)
+	same(t, "what is kept of the group that has gone", r.rdb.Exists(bg, r.keys.Groups).Val(), 0)
 	equal(t, "while another runs", ids(to.claim(5)), []string{})
 	reply := to.call(ClaimRequest{Want: 1, Settle: []Settlement{settlement(b1, Completed)}}) // a session that takes no suspects
 	equal(t, "its turn comes", ids(reply.Deliveries), []string{})
@@ -482,7 +483,7 @@ func TestSuspectInALine(t *testing.T) {
 	same(t, "there is no more", reply.More, false)
 	a1 := to.one()
 	same(t, "it runs", a1.Job.ID, "a1")
-	same(t, "what the session holds", to.rdb.HGet(bg, to.keys.inflight(to.session), "a1").Val(), fmt.Sprintf("%d s2 sa", a1.Job.Token))
+	same(t, "what the session holds", to.rdb.HGet(bg, to.keys.Inflight(to.session), "a1").Val(), fmt.Sprintf("%d s2 sa", a1.Job.Token))
 	to.settled(settlement(a1, Completed))
 	same(t, "the next", to.one().Job.ID, "b2")
 }
@@ -493,7 +494,7 @@ func TestNotThereInALine(t *testing.T) {
 	r := onShared(t)
 	r.open()
 	r.putIn("sa", "a1", "a2")
-	r.must(r.rdb.HDel(bg, r.keys.jobs, "a1").Err())
+	r.must(r.rdb.HDel(bg, r.keys.Jobs, "a1").Err())
 	reply := r.call(ClaimRequest{Want: 5})
 	equal(t, "in place of the one that isn't there", ids(reply.Deliveries), []string{})
 	same(t, "there is more", reply.More, true)
@@ -509,7 +510,7 @@ func TestGarbageInALine(t *testing.T) {
 		r.open()
 		r.putIn("ga", "a1", "a2")
 		r.put("b")
-		r.must(r.rdb.HSet(bg, r.keys.jobs, "a1", record).Err())
+		r.must(r.rdb.HSet(bg, r.keys.Jobs, "a1", record).Err())
 		got := r.claim(2)
 		equal(t, name+": claimed", ids(got), []string{"a1", "b"})
 		if !errors.Is(got[0].Err, wire.ErrCorrupt) {
@@ -583,11 +584,11 @@ func TestGroupIsLeftOnce(t *testing.T) {
 	r.open()
 	r.putIn("ga", "a1", "a2")
 	got := r.claim(2)
-	r.must(r.rdb.HDel(bg, r.keys.jobs, "a1").Err())
+	r.must(r.rdb.HDel(bg, r.keys.Jobs, "a1").Err())
 	s := settlement(got[0], Retry)
 	s.Delay = time.Hour
 	r.settled(s)
-	same(t, "what is kept of the group", r.rdb.HGet(bg, r.keys.groups, "ga").Val(), "...1")
+	same(t, "what is kept of the group", r.rdb.HGet(bg, r.keys.Groups, "ga").Val(), "...1")
 }
 
 // A claim of a queue with groups gives and settles a part of what it could otherwise: jobs of groups take Redis longer.

@@ -8,6 +8,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/signalbox-go/signalbox/internal/store/scripts"
 )
 
 // A Step is how long the periods of a queue's history are: a minute or an hour.
@@ -42,7 +44,7 @@ type Period struct {
 
 // History reads the queue's history. What can't be read is in the error, and the history is what the rest says.
 func (q *Queue) History(ctx context.Context, step Step) (History, error) {
-	r, err := run(ctx, q.rdb, historyScript, historyScript.keys(&q.keys), historyScript.args(0, arg{"letter", step.letter}, arg{"fields", step.fields}))
+	r, err := scripts.History.Run(ctx, q.rdb, scripts.History.Keys(&q.keys), scripts.History.Args(0, scripts.Arg("letter", step.letter), scripts.Arg("fields", step.fields)))
 	if err != nil {
 		return History{}, q.badStats(err)
 	}
@@ -61,23 +63,23 @@ func (q *Queue) Totals(ctx context.Context) (at time.Time, t Totals, err error) 
 // badStats adds the keys to an error of Redis.
 func (q *Queue) badStats(err error) error {
 	if strings.Contains(err.Error(), "WRONGTYPE") {
-		return fmt.Errorf("one of the keys %s and %s is no hash; is another program writing to them? %w", q.keys.stats, q.keys.history, err)
+		return fmt.Errorf("one of the keys %s and %s is no hash; is another program writing to them? %w", q.keys.Stats, q.keys.History, err)
 	}
 	return err
 }
 
-func parseHistory(r *reply, step Step) (History, error) {
-	if err := r.status("ok"); err != nil {
+func parseHistory(r *scripts.Reply, step Step) (History, error) {
+	if err := r.Status("ok"); err != nil {
 		return History{}, err
 	}
-	now, totals, fields := r.int(1), r.str(2), r.array(3)
-	if r.err != nil {
-		return History{}, r.err
+	now, totals, fields := r.Int(1), r.Str(2), r.Array(3)
+	if r.Err != nil {
+		return History{}, r.Err
 	}
 	live, err := parseSample(strconv.FormatInt(now, 10) + " " + totals)
 	if err != nil {
-		r.fail(2, "no list of counters")
-		return History{}, r.err
+		r.Fail(2, "no list of counters")
+		return History{}, r.Err
 	}
 	named := [...]string{"since:" + step.letter, "last", "before"}
 	var samples []sample

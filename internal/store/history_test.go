@@ -154,13 +154,13 @@ func testHistoryOldRound(t *testing.T, r *rig) {
 	minute := r.nowIn()
 	for n := minute; n < minute+3; n++ { // the minute may end now
 		old := fmt.Sprintf("%d 9 9 9 9 9 9 9 9 9 9;3:7;4:7", (n-180)*60_000_000+5)
-		r.must(r.rdb.HSet(bg, r.keys.history, fmt.Sprint("m", n%180), old).Err())
+		r.must(r.rdb.HSet(bg, r.keys.History, fmt.Sprint("m", n%180), old).Err())
 	}
 	r.open()
 	r.notes(r.batch(r.NewLane(), time.Millisecond))
 	found := 0
 	for n := minute; n < minute+3; n++ {
-		text := r.rdb.HGet(bg, r.keys.history, fmt.Sprint("m", n%180)).Val()
+		text := r.rdb.HGet(bg, r.keys.History, fmt.Sprint("m", n%180)).Val()
 		s, err := parseSample(text)
 		r.must(err)
 		if s.us/60_000_000 == n {
@@ -185,8 +185,8 @@ func testHistoryOfGarbage(t *testing.T, r *rig) {
 	for n := minute; n < minute+3; n++ {
 		fields = append(fields, fmt.Sprint("m", n%180), "1 2 3 4 5 6 7 8 9 10 11;0:1:2,,;:")
 	}
-	r.must(r.rdb.HSet(bg, r.keys.history, fields...).Err())
-	r.must(r.rdb.HSet(bg, r.keys.stats, "completed", "many", "dead", strings.Repeat("1", 18)).Err())
+	r.must(r.rdb.HSet(bg, r.keys.History, fields...).Err())
+	r.must(r.rdb.HSet(bg, r.keys.Stats, "completed", "many", "dead", strings.Repeat("1", 18)).Err())
 	lane := r.NewLane()
 	r.must(r.rdb.Set(bg, lane.key, "garbage", 0).Err())
 	r.notes(r.batch(lane, time.Second))
@@ -199,10 +199,10 @@ func testHistoryOfGarbage(t *testing.T, r *rig) {
 	same(t, "completed", h.Total.Completed, 0)
 	same(t, "dead", h.Total.Dead, 0)
 	same(t, "ran", h.sum().Run[10], 2)
-	r.must(r.rdb.HDel(bg, r.keys.history, far, "before").Err())
-	r.must(r.rdb.HDel(bg, r.keys.stats, "completed", "dead").Err())
+	r.must(r.rdb.HDel(bg, r.keys.History, far, "before").Err())
+	r.must(r.rdb.HDel(bg, r.keys.Stats, "completed", "dead").Err())
 	for n := minute + 1; n < minute+3; n++ {
-		r.must(r.rdb.HDel(bg, r.keys.history, fmt.Sprint("m", n%180)).Err())
+		r.must(r.rdb.HDel(bg, r.keys.History, fmt.Sprint("m", n%180)).Err())
 	}
 	r.history(Minutes)
 }
@@ -220,30 +220,30 @@ func testHistoryIsBounded(t *testing.T, r *rig) {
 	again.Lane.Next()
 	r.notes(&again)
 	for _, name := range []string{"enqueued", "completed", "retry", "delay", "return", "dead", "cancelled", "crashed", "deleted", "revived"} {
-		r.must(r.rdb.HSet(bg, r.keys.stats, name, strings.Repeat("9", 16)).Err())
+		r.must(r.rdb.HSet(bg, r.keys.Stats, name, strings.Repeat("9", 16)).Err())
 	}
 	r.notes(nil)
 	h := r.history(Minutes)
 	same(t, "enqueued", h.Total.Enqueued, 9999999999999999)
 	same(t, "the longest", h.sum().Run[23], 1<<53-1) // and no more
 	longest := 0
-	for _, text := range r.rdb.HGetAll(bg, r.keys.history).Val() {
+	for _, text := range r.rdb.HGetAll(bg, r.keys.History).Val() {
 		longest = max(longest, len(text))
 	}
 	if longest > 1200 || longest < 1000 {
 		t.Errorf("a field has %d bytes", longest)
 	}
-	r.must(r.rdb.Del(bg, r.keys.stats).Err())
+	r.must(r.rdb.Del(bg, r.keys.Stats).Err())
 	same(t, "periods when the counters are gone", r.history(Minutes).sum().Totals, Totals{})
 }
 
 // While nothing happens, renewals don't let the history grow.
 func testIdleQueueHasNoHistory(t *testing.T, r *rig) {
 	r.open()
-	before := r.rdb.HGetAll(bg, r.keys.history).Val()
+	before := r.rdb.HGetAll(bg, r.keys.History).Val()
 	r.later()
 	r.notes(nil)
-	after := r.rdb.HGetAll(bg, r.keys.history).Val()
+	after := r.rdb.HGetAll(bg, r.keys.History).Val()
 	if before["last"] == after["last"] {
 		t.Errorf("last is still %q", after["last"])
 	}
@@ -348,7 +348,7 @@ func TestHistoryOverTime(t *testing.T) {
 	forward(time.Second)
 	h := r.history(Minutes)
 	same(t, "since the clock was set back", h.Periods[len(h.Periods)-1].Enqueued, 1)
-	if n := r.rdb.HLen(bg, r.keys.history).Val(); n > 4+180+15 {
+	if n := r.rdb.HLen(bg, r.keys.History).Val(); n > 4+180+15 {
 		t.Errorf("%d fields", n)
 	}
 }
@@ -417,7 +417,7 @@ func TestPeriods(t *testing.T) {
 // Go and the scripts have the same fields, buckets and counters.
 func TestHistoryAgrees(t *testing.T) {
 	t.Parallel()
-	lua := read("chapters/statistics")
+	lua := fileOf(t, "chapters/statistics")
 	for _, part := range []string{
 		fmt.Sprintf("{'m', %d, %d, ", Minutes.length.Microseconds(), Minutes.fields), fmt.Sprintf("{'h', %d, %d, ", Hours.length.Microseconds(), Hours.fields),
 		fmt.Sprintf("for bucket = 0, %d do", len(Histogram{})-1),

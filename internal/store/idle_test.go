@@ -10,6 +10,7 @@ import (
 
 	"github.com/signalbox-go/signalbox"
 	"github.com/signalbox-go/signalbox/internal/redistest"
+	"github.com/signalbox-go/signalbox/internal/store/layout"
 )
 
 // An idler is a session that waits to be woken, as that of a worker without jobs.
@@ -57,13 +58,13 @@ func (i *idler) waits() {
 	i.r.later()
 	now, err := i.r.Now(bg)
 	i.r.must(err)
-	i.r.must(i.r.rdb.ZAdd(bg, i.r.keys.idle, redis.Z{Score: float64(now.UnixMicro()), Member: i.address}).Err())
+	i.r.must(i.r.rdb.ZAdd(bg, i.r.keys.Idle, redis.Z{Score: float64(now.UnixMicro()), Member: i.address}).Err())
 }
 
 // registered reports whether the session waits to be woken.
 func (i *idler) registered() bool {
 	i.r.t.Helper()
-	err := i.r.rdb.ZScore(bg, i.r.keys.idle, i.address).Err()
+	err := i.r.rdb.ZScore(bg, i.r.keys.Idle, i.address).Err()
 	if err != redis.Nil {
 		i.r.must(err)
 	}
@@ -198,7 +199,7 @@ func testGonePassedOver(t *testing.T, r *rig) {
 		return !last.registered()
 	}, "the one that listens is woken")
 	last.hears(r.Channel("last"), Work)
-	same(t, "addresses that are left", r.rdb.ZCard(bg, r.keys.idle).Val(), 0)
+	same(t, "addresses that are left", r.rdb.ZCard(bg, r.keys.Idle).Val(), 0)
 }
 
 // address returns that of the rig's session, which nobody listens at.
@@ -218,7 +219,7 @@ func testClaimRegisters(t *testing.T, r *rig) {
 	r.open()
 	register := func(what string, want bool, req ClaimRequest) {
 		t.Helper()
-		r.must(r.rdb.Del(bg, r.keys.idle).Err())
+		r.must(r.rdb.Del(bg, r.keys.Idle).Err())
 		reply := r.call(req)
 		same(t, "registered by "+what, r.registered(), want)
 		for _, d := range reply.Deliveries {
@@ -233,7 +234,7 @@ func testClaimRegisters(t *testing.T, r *rig) {
 	register("a claim of an unknown session", false, ClaimRequest{Session: "unknown", Want: 1, Address: r.address()})
 	r.pause()
 	register("a claim while the queue is paused", true, ClaimRequest{Want: 1, Address: r.address()})
-	r.layout(Protocol + 1)
+	r.layout(layout.Protocol + 1)
 	register("an older release", false, ClaimRequest{Want: 1, Address: r.address()})
 }
 
@@ -244,7 +245,7 @@ func testClaimAgainRegisters(t *testing.T, r *rig) {
 	for _, want := range []int{2, 1} {
 		req := &ClaimRequest{Session: r.session, Want: want, Address: r.address()}
 		first := r.call(*req)
-		r.must(r.rdb.Del(bg, r.keys.idle).Err())
+		r.must(r.rdb.Del(bg, r.keys.Idle).Err())
 		again, err := r.Claim(bg, r.lane, req)
 		r.must(err)
 		equal(t, "claimed again", ids(again.Deliveries), ids(first.Deliveries))
@@ -292,7 +293,7 @@ func testLeaving(t *testing.T, r *rig) {
 	leave := func(what string, wakes int) {
 		t.Helper()
 		r.dropWake()
-		r.must(r.rdb.ZAdd(bg, r.keys.idle, redis.Z{Score: 1, Member: r.address()}).Err())
+		r.must(r.rdb.ZAdd(bg, r.keys.Idle, redis.Z{Score: 1, Member: r.address()}).Err())
 		r.call(ClaimRequest{Address: r.address(), Leaving: true})
 		same(t, "registered after it left, "+what, r.registered(), false)
 		same(t, "others woken, "+what, r.wakes(), wakes)
@@ -309,12 +310,12 @@ func testLeaving(t *testing.T, r *rig) {
 	r.dropWake()
 	_, err := r.SetLimits(bg, signalbox.Limits{Running: 1})
 	r.must(err)
-	r.idle.hears(r.keys.control(), Look)
+	r.idle.hears(r.keys.Control(), Look)
 	r.put("runs")
 	r.one()
 	r.enqueued(r.made(signalbox.Job{ID: "expires", ExpireAfter: time.Hour}, "", When{}))
 	leave("with a job that will expire", 1)
-	r.must(r.rdb.HSet(bg, r.keys.settings, "paused", "1").Err())
+	r.must(r.rdb.HSet(bg, r.keys.Settings, "paused", "1").Err())
 	leave("with a job that will expire in a queue that is paused", 1)
 }
 
@@ -400,11 +401,11 @@ func testQuiet(t *testing.T, r *rig) {
 	same(t, "changed, here", must2(other.Quiet(bg, "me", true)), [2]bool{true, true})
 	_, err = r.Close(bg, r.session, true)
 	r.must(err)
-	same(t, "it is to be quiet until its session ends", r.rdb.HExists(bg, r.keys.settings, "quiet:me").Val(), true)
+	same(t, "it is to be quiet until its session ends", r.rdb.HExists(bg, r.keys.Settings, "quiet:me").Val(), true)
 	r.settled(settlement(d, Completed))
 	_, err = r.Close(bg, r.session, true)
 	r.must(err)
-	same(t, "and no longer", r.rdb.HExists(bg, r.keys.settings, "quiet:me").Val(), false)
+	same(t, "and no longer", r.rdb.HExists(bg, r.keys.Settings, "quiet:me").Val(), false)
 }
 
 // A worker that is to end gets no jobs, also of a queue that is paused, until its session ends. Nothing takes that back.
@@ -517,10 +518,10 @@ func testQuietDied(t *testing.T, r *rig) {
 	now, err := r.Now(bg)
 	r.must(err)
 	for worker, age := range map[string]time.Duration{"gone": 25 * time.Hour, "away": 23 * time.Hour, "me": 25 * time.Hour} {
-		r.must(r.rdb.HSet(bg, r.keys.settings, "quiet:"+worker, now.Add(-age).UnixMicro()).Err())
-		r.must(r.rdb.HSet(bg, r.keys.settings, "quiet:stopped-"+worker, fmt.Sprintf("stop %d", now.Add(-age).UnixMicro())).Err())
+		r.must(r.rdb.HSet(bg, r.keys.Settings, "quiet:"+worker, now.Add(-age).UnixMicro()).Err())
+		r.must(r.rdb.HSet(bg, r.keys.Settings, "quiet:stopped-"+worker, fmt.Sprintf("stop %d", now.Add(-age).UnixMicro())).Err())
 	}
-	r.must(r.rdb.HSet(bg, r.keys.settings, "quiet:odd", "x").Err())
+	r.must(r.rdb.HSet(bg, r.keys.Settings, "quiet:odd", "x").Err())
 	same(t, "changed, here", must2(r.Quiet(bg, "me", true)), [2]bool{false, true})
 	settings, err := r.Settings(bg)
 	r.must(err)
@@ -559,8 +560,8 @@ func testSlots(t *testing.T, r *rig) {
 		{func() (bool, error) { return r.SetSlots(bg, MaxSlots) }, true, MaxSlots},
 		{func() (bool, error) { return r.SetSlots(bg, 0) }, true, 0},
 		{func() (bool, error) { return r.SetSlots(bg, 0) }, false, 0},
-		{func() (bool, error) { return true, r.rdb.HSet(bg, r.keys.settings, "slots", "many").Err() }, true, 0},
-		{func() (bool, error) { return true, r.rdb.HSet(bg, r.keys.settings, "slots", MaxSlots+1).Err() }, true, 0},
+		{func() (bool, error) { return true, r.rdb.HSet(bg, r.keys.Settings, "slots", "many").Err() }, true, 0},
+		{func() (bool, error) { return true, r.rdb.HSet(bg, r.keys.Settings, "slots", MaxSlots+1).Err() }, true, 0},
 	} {
 		changed, err := c.set()
 		r.must(err)

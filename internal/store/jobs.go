@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/signalbox-go/signalbox"
+	"github.com/signalbox-go/signalbox/internal/store/scripts"
 )
 
 // A Listing says which jobs Jobs returns.
@@ -117,9 +118,9 @@ func (s *sortedPager) skip() {
 
 func (s *sortedPager) next(ctx context.Context) (page []View, more bool, err error) {
 	q := s.q
-	r, err := run(ctx, q.rdb, pageScript, pageScript.keys(&q.keys), pageScript.args(0,
-		arg{"state", string(s.state)}, arg{"score", scoreText(s.score)}, arg{"member", s.member}, arg{"count", q.looked},
-		arg{"room", q.room}, arg{"prefix", s.prefix}))
+	r, err := scripts.Page.Run(ctx, q.rdb, scripts.Page.Keys(&q.keys), scripts.Page.Args(0,
+		scripts.Arg("state", string(s.state)), scripts.Arg("score", scoreText(s.score)), scripts.Arg("member", s.member), scripts.Arg("count", q.looked),
+		scripts.Arg("room", q.room), scripts.Arg("prefix", s.prefix)))
 	if err != nil {
 		return nil, false, err
 	}
@@ -167,13 +168,13 @@ func (s *sortedPager) next(ctx context.Context) (page []View, more bool, err err
 	return page, looked > 0, nil
 }
 
-func parsePage(r *reply) (looked int, elements, ids []string, records []any, err error) {
-	if err := r.status("ok"); err != nil {
+func parsePage(r *scripts.Reply) (looked int, elements, ids []string, records []any, err error) {
+	if err := r.Status("ok"); err != nil {
 		return 0, nil, nil, nil, err
 	}
-	looked, elements, ids, records = int(r.int(2)), r.strs(3), r.strs(4), r.array(5)
-	if r.err == nil && (looked < 0 || len(elements) < 2*looked || len(ids) > looked || len(records) != len(ids)) {
-		r.fail(2, fmt.Sprintf("%d, with %d elements, %d jobs and %d records", looked, len(elements), len(ids), len(records)))
+	looked, elements, ids, records = int(r.Int(2)), r.Strs(3), r.Strs(4), r.Array(5)
+	if r.Err == nil && (looked < 0 || len(elements) < 2*looked || len(ids) > looked || len(records) != len(ids)) {
+		r.Fail(2, fmt.Sprintf("%d, with %d elements, %d jobs and %d records", looked, len(elements), len(ids), len(records)))
 	}
-	return looked, elements, ids, records, r.err
+	return looked, elements, ids, records, r.Err
 }

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/signalbox-go/signalbox"
+	"github.com/signalbox-go/signalbox/internal/store/scripts"
 )
 
 // inLine is before the member of a job in the line of its group, in a cursor.
@@ -125,26 +126,26 @@ type part struct {
 }
 
 func (s *listPager) read(ctx context.Context, first, last int, anchors []anchor) (part, error) {
-	args := listScript.args(2*len(anchors), arg{"class", s.classes[0]}, arg{"first", first}, arg{"last", last},
-		arg{"room", s.q.room}, arg{"prefix", s.prefix})
+	args := scripts.List.Args(2*len(anchors), scripts.Arg("class", s.classes[0]), scripts.Arg("first", first), scripts.Arg("last", last),
+		scripts.Arg("room", s.q.room), scripts.Arg("prefix", s.prefix))
 	for _, a := range anchors {
 		args = append(args, a.id, a.stamp)
 	}
-	r, err := run(ctx, s.q.rdb, listScript, listScript.keys(&s.q.keys), args)
+	r, err := scripts.List.Run(ctx, s.q.rdb, scripts.List.Keys(&s.q.keys), args)
 	if err != nil {
 		return part{}, err
 	}
-	if err := r.status("ok"); err != nil {
+	if err := r.Status("ok"); err != nil {
 		return part{}, err
 	}
 	p := part{
-		length: int(r.int(2)), from: int(r.int(3)), anchor: int(r.int(4)) - 1, looked: int(r.int(5)), last: anchor{r.str(6), r.str(7)},
-		ids: r.strs(8), records: r.array(9),
+		length: int(r.Int(2)), from: int(r.Int(3)), anchor: int(r.Int(4)) - 1, looked: int(r.Int(5)), last: anchor{r.Str(6), r.Str(7)},
+		ids: r.Strs(8), records: r.Array(9),
 	}
-	if r.err == nil && (p.from < 0 || p.anchor >= len(anchors) || (p.anchor < 0) != (p.from == 0) || p.looked < 0 || p.length < p.from+p.looked || len(p.ids) > p.looked || len(p.records) != len(p.ids)) {
-		r.fail(2, fmt.Sprintf("%d, with %d looked at behind %d, %d jobs and %d records", p.length, p.looked, p.from, len(p.ids), len(p.records)))
+	if r.Err == nil && (p.from < 0 || p.anchor >= len(anchors) || (p.anchor < 0) != (p.from == 0) || p.looked < 0 || p.length < p.from+p.looked || len(p.ids) > p.looked || len(p.records) != len(p.ids)) {
+		r.Fail(2, fmt.Sprintf("%d, with %d looked at behind %d, %d jobs and %d records", p.length, p.looked, p.from, len(p.ids), len(p.records)))
 	}
-	return p, r.err
+	return p, r.Err
 }
 
 // views returns the jobs of a part that begins at first, and makes them the last page.

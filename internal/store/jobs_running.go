@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/signalbox-go/signalbox"
+	"github.com/signalbox-go/signalbox/internal/store/scripts"
 )
 
 // A heldPager reads what sessions run, in the order of their names: those begin with the time when the session was opened. The deliveries of one
@@ -71,7 +72,7 @@ func (s *heldPager) next(ctx context.Context) (page []View, more bool, err error
 
 // list reads which sessions there are, from the place on.
 func (s *heldPager) list(ctx context.Context) error {
-	all, err := s.q.rdb.ZRange(ctx, s.q.keys.sessions, 0, -1).Result()
+	all, err := s.q.rdb.ZRange(ctx, s.q.keys.Sessions, 0, -1).Result()
 	if err != nil {
 		return err
 	}
@@ -92,7 +93,7 @@ func (s *heldPager) read(ctx context.Context) ([]held, error) {
 func (q *Queue) held(ctx context.Context, session string) (all []held, err error) {
 	for next := uint64(0); ; {
 		var fields []string
-		if fields, next, err = q.rdb.HScan(ctx, q.keys.inflight(session), next, "", maxScanned).Result(); err != nil {
+		if fields, next, err = q.rdb.HScan(ctx, q.keys.Inflight(session), next, "", maxScanned).Result(); err != nil {
 			return nil, err
 		}
 		for i := 0; i+1 < len(fields); i += 2 {
@@ -112,23 +113,23 @@ const maxScanned = 1000
 // views returns those of the deliveries that still run, as far as their records have room in a call, and how many it has asked for.
 func (s *heldPager) views(ctx context.Context, some []held) (page []View, n int, err error) {
 	q := s.q
-	args := heldScript.args(len(some), arg{"room", q.room})
+	args := scripts.Held.Args(len(some), scripts.Arg("room", q.room))
 	for _, h := range some {
 		args = append(args, h.id)
 	}
-	r, err := run(ctx, q.rdb, heldScript, heldScript.keys(&q.keys, q.keys.inflight(s.session)), args)
+	r, err := scripts.Held.Run(ctx, q.rdb, scripts.Held.Keys(&q.keys, q.keys.Inflight(s.session)), args)
 	if err != nil {
 		return nil, 0, err
 	}
-	if err := r.status("ok"); err != nil {
+	if err := r.Status("ok"); err != nil {
 		return nil, 0, err
 	}
-	values, records, notes := r.array(2), r.array(3), r.array(4)
-	if r.err == nil && (len(values) == 0 || len(values) > len(some) || len(records) != len(values) || len(notes) != len(values)) {
-		r.fail(2, fmt.Sprintf("%d jobs, with %d records and %d notes, of %d", len(values), len(records), len(notes), len(some)))
+	values, records, notes := r.Array(2), r.Array(3), r.Array(4)
+	if r.Err == nil && (len(values) == 0 || len(values) > len(some) || len(records) != len(values) || len(notes) != len(values)) {
+		r.Fail(2, fmt.Sprintf("%d jobs, with %d records and %d notes, of %d", len(values), len(records), len(notes), len(some)))
 	}
-	if r.err != nil {
-		return nil, 0, r.err
+	if r.Err != nil {
+		return nil, 0, r.Err
 	}
 	for i, value := range values {
 		value, runs := value.(string)

@@ -99,9 +99,9 @@ func (c *crowd) take(n int) {
 func (c *crowd) drop(id string) {
 	c.t.Helper()
 	delete(c.stays, id)
-	c.must(c.rdb.LRem(bg, c.keys.readyNormal, 1, id).Err())
-	c.must(c.rdb.ZRem(bg, c.keys.due, "1"+id).Err())
-	c.must(c.rdb.HDel(bg, c.keys.jobs, id).Err())
+	c.must(c.rdb.LRem(bg, c.keys.ReadyNormal, 1, id).Err())
+	c.must(c.rdb.ZRem(bg, c.keys.Due, "1"+id).Err())
+	c.must(c.rdb.HDel(bg, c.keys.Jobs, id).Err())
 }
 
 // move makes one random change to the queue.
@@ -203,7 +203,7 @@ func TestListAfterARetry(t *testing.T) {
 	r.later()
 	r.settled(settlement(r.claim(1)[0], Retry))
 	r.settle() // the job is promoted
-	equal(t, "the tail", r.rdb.LRange(bg, r.keys.readyNormal, -1, -1).Val(), []string{"a0000"})
+	equal(t, "the tail", r.rdb.LRange(bg, r.keys.ReadyNormal, -1, -1).Val(), []string{"a0000"})
 	var got []string
 	for view, err := range r.Jobs(bg, Listing{State: signalbox.StateReady, After: after}) {
 		r.must(err)
@@ -352,7 +352,7 @@ func TestPlaceAmongTheSameScore(t *testing.T) {
 	for i, id := range ids {
 		for _, state := range []string{"there", "gone"} {
 			if state == "gone" {
-				r.must(r.rdb.ZRem(bg, r.keys.due, "1"+id).Err())
+				r.must(r.rdb.ZRem(bg, r.keys.Due, "1"+id).Err())
 			}
 			after := r.cursorText(cursor{state: signalbox.StateScheduled, score: float64(at.At.UnixMicro()), member: "1" + id})
 			var got []string
@@ -362,7 +362,7 @@ func TestPlaceAmongTheSameScore(t *testing.T) {
 			}
 			equal(t, "behind "+id+", which is "+state, got, ids[i+1:])
 		}
-		r.must(r.rdb.ZAdd(bg, r.keys.due, redis.Z{Score: float64(at.At.UnixMicro()), Member: "1" + id}).Err())
+		r.must(r.rdb.ZAdd(bg, r.keys.Due, redis.Z{Score: float64(at.At.UnixMicro()), Member: "1" + id}).Err())
 	}
 }
 
@@ -426,13 +426,13 @@ func TestStrangeJobs(t *testing.T) {
 	r := unchecked(t, redistest.Start(t).Client())
 	r.open()
 	r.put("sound")
-	r.must(r.rdb.HSet(bg, r.keys.jobs, "garbage", "{}", "", "x", "newer", "\x03 something", "cut", "\x011").Err())
-	r.must(r.rdb.RPush(bg, r.keys.readyNormal, "garbage", "nothing", "", "cut", strings.Repeat("long", 200)).Err())
+	r.must(r.rdb.HSet(bg, r.keys.Jobs, "garbage", "{}", "", "x", "newer", "\x03 something", "cut", "\x011").Err())
+	r.must(r.rdb.RPush(bg, r.keys.ReadyNormal, "garbage", "nothing", "", "cut", strings.Repeat("long", 200)).Err())
 	for member, score := range map[string]float64{"garbage": 1.5, "nothing": -3, "": 1e300, "newer": 7} {
-		r.must(r.rdb.ZAdd(bg, r.keys.dead, redis.Z{Score: score, Member: member}).Err())
-		r.must(r.rdb.ZAdd(bg, r.keys.due, redis.Z{Score: score, Member: member}).Err())
+		r.must(r.rdb.ZAdd(bg, r.keys.Dead, redis.Z{Score: score, Member: member}).Err())
+		r.must(r.rdb.ZAdd(bg, r.keys.Due, redis.Z{Score: score, Member: member}).Err())
 	}
-	r.must(r.rdb.HSet(bg, r.keys.inflight(r.session), "garbage", "no token", "nothing", "", "newer", "12 s2c").Err())
+	r.must(r.rdb.HSet(bg, r.keys.Inflight(r.session), "garbage", "no token", "nothing", "", "newer", "12 s2c").Err())
 	for state, want := range map[signalbox.State]int{
 		signalbox.StateReady: 6, signalbox.StateDead: 4, signalbox.StateScheduled: 4, signalbox.StateRunning: 3,
 	} {
@@ -459,8 +459,8 @@ func TestStrangeJobs(t *testing.T) {
 			t.Errorf("%s: %v, %v, %+v", id, found, err, v)
 		}
 	}
-	r.must(r.rdb.Del(bg, r.keys.dead).Err())
-	r.must(r.rdb.Set(bg, r.keys.dead, "x", 0).Err())
+	r.must(r.rdb.Del(bg, r.keys.Dead).Err())
+	r.must(r.rdb.Set(bg, r.keys.Dead, "x", 0).Err())
 	for _, err := range r.Jobs(bg, Listing{State: signalbox.StateDead}) {
 		if err == nil || !strings.Contains(err.Error(), "WRONGTYPE") {
 			t.Errorf("of another type: %v", err)

@@ -9,6 +9,7 @@ import (
 
 	"github.com/signalbox-go/signalbox"
 	"github.com/signalbox-go/signalbox/internal/redistest"
+	"github.com/signalbox-go/signalbox/internal/store/scripts"
 )
 
 var keptTests = []storeTest{
@@ -94,8 +95,8 @@ func testCompletedAreKept(t *testing.T, r *rig) {
 	if page[0].Success == nil || page[0].Success.Worker != "w1" {
 		t.Errorf("a listed one was completed by %+v", page[0].Success)
 	}
-	size := r.rdb.HStrLen(bg, r.keys.jobs, "a").Val()
-	same(t, "bytes", r.rdb.HGet(bg, r.keys.stats, "completed_bytes").Val(), strconv.FormatInt(size, 10))
+	size := r.rdb.HStrLen(bg, r.keys.Jobs, "a").Val()
+	same(t, "bytes", r.rdb.HGet(bg, r.keys.Stats, "completed_bytes").Val(), strconv.FormatInt(size, 10))
 }
 
 func testCompletedKeptByLimits(t *testing.T, r *rig) {
@@ -104,19 +105,19 @@ func testCompletedKeptByLimits(t *testing.T, r *rig) {
 	r.keepCompleted(signalbox.Retention{Jobs: 2})
 	r.bury(Dead, "x", "y")
 	r.buryCompleted("a", "b", "c")
-	equal(t, "by number", r.buried(r.keys.completed), []string{"b", "c"})
-	equal(t, "dead", r.buried(r.keys.dead), []string{"y"})
-	one := r.rdb.HStrLen(bg, r.keys.jobs, "c").Val()
+	equal(t, "by number", r.buried(r.keys.Completed), []string{"b", "c"})
+	equal(t, "dead", r.buried(r.keys.Dead), []string{"y"})
+	one := r.rdb.HStrLen(bg, r.keys.Jobs, "c").Val()
 	r.keepCompleted(signalbox.Retention{Bytes: one})
 	r.buryCompleted("d")
-	equal(t, "by bytes", r.buried(r.keys.completed), []string{"d"})
+	equal(t, "by bytes", r.buried(r.keys.Completed), []string{"d"})
 	r.keepCompleted(signalbox.Retention{Age: time.Hour})
 	r.buryCompleted("e", "f")
-	r.age(r.keys.completed, "d", time.Hour+time.Minute)
-	r.age(r.keys.completed, "e", time.Hour-time.Minute)
+	r.age(r.keys.Completed, "d", time.Hour+time.Minute)
+	r.age(r.keys.Completed, "e", time.Hour-time.Minute)
 	same(t, "swept", r.sweep(), 1)
-	equal(t, "by age", r.buried(r.keys.completed), []string{"e", "f"})
-	same(t, "records", r.rdb.HLen(bg, r.keys.jobs).Val(), 3)
+	equal(t, "by age", r.buried(r.keys.Completed), []string{"e", "f"})
+	same(t, "records", r.rdb.HLen(bg, r.keys.Jobs).Val(), 3)
 }
 
 // After its limits were lowered, a queue has many jobs too many. One call drops a bounded number of them, however many jobs it settles.
@@ -140,33 +141,33 @@ func testCompletedDroppedInParts(t *testing.T, r *rig) {
 		settle = append(settle, kept(d))
 	}
 	r.settled(settle...)
-	left := int(r.rdb.ZCard(bg, r.keys.completed).Val())
+	left := int(r.rdb.ZCard(bg, r.keys.Completed).Val())
 	if dropped := old + batch - left; dropped < 500 || dropped > 700 {
 		t.Errorf("a call that settles %d jobs drops %d", batch, dropped)
 	}
 	for r.sweep() > 0 {
 	}
-	equal(t, "left", r.buried(r.keys.completed), numbered("new", batch)[batch-10:])
+	equal(t, "left", r.buried(r.keys.Completed), numbered("new", batch)[batch-10:])
 }
 
 // The settings decide: a worker that has not heard yet that none are kept deletes its jobs all the same, and a sweep drops the others.
 func testCompletedKeptNoMore(t *testing.T, r *rig) {
 	r.open()
 	r.buryCompleted("never")
-	equal(t, "where none are kept", r.buried(r.keys.completed), nil)
+	equal(t, "where none are kept", r.buried(r.keys.Completed), nil)
 	r.keepCompleted(signalbox.Retention{Jobs: 10})
 	r.buryCompleted("a", "b")
 	same(t, "a sweep drops", r.sweep(), 0)
 	r.keepCompleted(signalbox.Retention{})
 	r.buryCompleted("c")
-	equal(t, "where none are kept any more", r.buried(r.keys.completed), []string{"a", "b"})
+	equal(t, "where none are kept any more", r.buried(r.keys.Completed), []string{"a", "b"})
 	same(t, "a sweep drops", r.sweep(), 2)
-	same(t, "records", r.rdb.HLen(bg, r.keys.jobs).Val(), 0)
+	same(t, "records", r.rdb.HLen(bg, r.keys.Jobs).Val(), 0)
 	same(t, "total", r.counts().Total, Totals{Enqueued: 4, Completed: 4})
 	for _, strange := range []string{"1 2", "1 2 0", "1 2 x", "1 2 3 4", " ", "01 2 3", "1000000000000000 1 1"} {
-		r.must(r.rdb.HSet(bg, r.keys.settings, "keep_completed", strange).Err())
+		r.must(r.rdb.HSet(bg, r.keys.Settings, "keep_completed", strange).Err())
 		r.buryCompleted("d")
-		equal(t, "with the setting "+strange, r.buried(r.keys.completed), nil)
+		equal(t, "with the setting "+strange, r.buried(r.keys.Completed), nil)
 		ending, err := r.Ending(bg)
 		r.must(err)
 		got := ending.Completed
@@ -179,11 +180,11 @@ func testCompletedWithoutARecord(t *testing.T, r *rig) {
 	r.keepCompleted(signalbox.Retention{Jobs: 10})
 	r.put("a", "b")
 	got := r.claim(2)
-	r.must(r.rdb.HDel(bg, r.keys.jobs, "a").Err())
-	r.must(r.rdb.HSet(bg, r.keys.jobs, "b", "strange").Err())
+	r.must(r.rdb.HDel(bg, r.keys.Jobs, "a").Err())
+	r.must(r.rdb.HSet(bg, r.keys.Jobs, "b", "strange").Err())
 	r.settled(kept(got[0]), kept(got[1]))
-	equal(t, "completed", r.buried(r.keys.completed), []string{"b"})
-	same(t, "a record without a header", r.rdb.HGet(bg, r.keys.jobs, "b").Val(), "strange")
+	equal(t, "completed", r.buried(r.keys.Completed), []string{"b"})
+	same(t, "a record without a header", r.rdb.HGet(bg, r.keys.Jobs, "b").Val(), "strange")
 	same(t, "total", r.counts().Total, Totals{Enqueued: 2, Completed: 1})
 }
 
@@ -202,10 +203,10 @@ func testCompletedKeptTwice(t *testing.T, r *rig) {
 		r.must(err)
 		equal(t, "refused", reply.Refused, []int{3, 4})
 	}
-	equal(t, "completed", r.buried(r.keys.completed), []string{"b"})
-	equal(t, "dead", r.buried(r.keys.dead), []string{"c"})
+	equal(t, "completed", r.buried(r.keys.Completed), []string{"b"})
+	equal(t, "dead", r.buried(r.keys.Dead), []string{"c"})
 	same(t, "total", r.counts().Total, Totals{Enqueued: 4, Completed: 2, Dead: 1})
-	same(t, "appended", strings.Count(r.rdb.HGet(bg, r.keys.jobs, "b").Val(), "w1"), 1)
+	same(t, "appended", strings.Count(r.rdb.HGet(bg, r.keys.Jobs, "b").Val(), "w1"), 1)
 }
 
 // The ID of a completed job is free: another job takes it, unless the caller wants none that replaces another.
@@ -217,7 +218,7 @@ func testCompletedAreReplaced(t *testing.T, r *rig) {
 	cautious.IfAbsent()
 	tick := r.item("b", When{At: time.Now().Add(-time.Second), Entry: "e"}, 0)
 	same(t, "fates", r.fates(cautious, tick, r.item("c", When{}, 0), r.item("c", When{}, 0)), "ftF0")
-	equal(t, "completed", r.buried(r.keys.completed), []string{"a", "b"})
+	equal(t, "completed", r.buried(r.keys.Completed), []string{"a", "b"})
 	same(t, "the new one", r.one().Job.ID, "c")
 }
 
@@ -292,7 +293,7 @@ func testLargestAmongCompleted(t *testing.T, r *rig) {
 	r.enqueued(item)
 	r.settled(kept(r.one()))
 	r.call(ClaimRequest{Want: 2})
-	same(t, "largest", r.rdb.HGet(bg, r.keys.stats, "largest").Val(), "4096")
+	same(t, "largest", r.rdb.HGet(bg, r.keys.Stats, "largest").Val(), "4096")
 }
 
 // Where no completed job is kept, a claim pays nothing for those that might be: not a command, not an argument.
@@ -310,10 +311,10 @@ func TestCompletedRetentionIsFree(t *testing.T) {
 	_, _ = r.Claim(bg, r.lane, &ClaimRequest{Session: r.session, Settle: []Settlement{settlement(d, Completed)}, Want: 1})
 	r.Queue.rdb = rdb
 	got = spy.keys
-	want := claimScript.keys(&r.keys, r.lane.key, r.keys.inflight(r.session))
+	want := scripts.Claim.Keys(&r.keys, r.lane.key, r.keys.Inflight(r.session))
 	equal(t, "keys", got, want)
 	args := r.claimArgs(r.lane, &ClaimRequest{Session: r.session, Settle: []Settlement{settlement(d, Completed)}, Want: 1})
-	same(t, "arguments", len(args), len(claimScript.argNames)+2)
+	same(t, "arguments", len(args), len(scripts.Claim.ArgNames)+2)
 	r.settled(settlement(d, Completed))
 }
 

@@ -4,6 +4,8 @@ import (
 	"errors"
 	"testing"
 	"time"
+
+	"github.com/signalbox-go/signalbox/internal/store/scripts"
 )
 
 var laneTests = []storeTest{
@@ -35,10 +37,10 @@ func testEnqueueOlder(t *testing.T, r *rig) {
 	r.put("b")
 	older := &Lane{key: r.producer.key, seq: r.producer.seq - 1}
 	before := r.dump()
-	if _, err := r.Enqueue(bg, older, []Item{r.item("c", When{}, 0)}); !errors.Is(err, ErrStale) {
+	if _, err := r.Enqueue(bg, older, []Item{r.item("c", When{}, 0)}); !errors.Is(err, scripts.ErrStale) {
 		t.Errorf("an older call: %v", err)
 	}
-	if _, err := r.EnqueueTicks(bg, older, []Item{r.item("c", When{At: time.Unix(1, 0), Entry: "e"}, 0)}, Reckoning{}); !errors.Is(err, ErrStale) {
+	if _, err := r.EnqueueTicks(bg, older, []Item{r.item("c", When{At: time.Unix(1, 0), Entry: "e"}, 0)}, Reckoning{}); !errors.Is(err, scripts.ErrStale) {
 		t.Errorf("an older tick: %v", err)
 	}
 	r.unchanged("an older call", before)
@@ -77,9 +79,9 @@ func testClaimAgainReclaimed(t *testing.T, r *rig) {
 	r.open()
 	r.put("a", "b", "c", "d")
 	want := r.claim(4)
-	r.must(r.rdb.HDel(bg, r.keys.inflight(r.session), "b").Err())
-	r.must(r.rdb.RPush(bg, r.keys.readyNormal, "b").Err())
-	r.must(r.rdb.HDel(bg, r.keys.jobs, "d").Err())
+	r.must(r.rdb.HDel(bg, r.keys.Inflight(r.session), "b").Err())
+	r.must(r.rdb.RPush(bg, r.keys.ReadyNormal, "b").Err())
+	r.must(r.rdb.HDel(bg, r.keys.Jobs, "d").Err())
 	got, err := r.Claim(bg, r.lane, &ClaimRequest{Session: r.session, Want: 4})
 	r.must(err)
 	equal(t, "claimed again", ids(got.Deliveries), []string{"a", "c"})
@@ -88,7 +90,7 @@ func testClaimAgainReclaimed(t *testing.T, r *rig) {
 		same(t, "payload of "+d.Job.ID, string(d.Job.Payload), `"`+d.Job.ID+`"`)
 		same(t, "token of "+d.Job.ID, d.Job.Token, want[2*i].Job.Token)
 	}
-	r.must(r.rdb.HDel(bg, r.keys.inflight(r.session), "d").Err())
+	r.must(r.rdb.HDel(bg, r.keys.Inflight(r.session), "d").Err())
 }
 
 func testClaimOlder(t *testing.T, r *rig) {
@@ -99,7 +101,7 @@ func testClaimOlder(t *testing.T, r *rig) {
 	before := r.dump()
 	older := &Lane{key: r.lane.key, seq: r.lane.seq - 1}
 	_, err := r.Claim(bg, older, &ClaimRequest{Session: r.session, Want: 1, Settle: []Settlement{settlement(d, Completed)}})
-	if !errors.Is(err, ErrStale) {
+	if !errors.Is(err, scripts.ErrStale) {
 		t.Errorf("an older call: %v", err)
 	}
 	r.unchanged("an older call", before)
@@ -122,16 +124,16 @@ func testLostMemory(t *testing.T, r *rig) {
 	r.open()
 	r.put("a", "b")
 	a := r.claim(1)[0]
-	lane, record := r.rdb.Get(bg, r.lane.key).Val(), r.rdb.HGet(bg, r.keys.jobs, "a").Val()
+	lane, record := r.rdb.Get(bg, r.lane.key).Val(), r.rdb.HGet(bg, r.keys.Jobs, "a").Val()
 	b := r.call(ClaimRequest{Settle: []Settlement{settlement(a, Completed)}, Want: 1}).Deliveries[0]
 
 	// The state before that call.
 	r.must(r.rdb.Set(bg, r.lane.key, lane, time.Hour).Err())
-	r.must(r.rdb.HSet(bg, r.keys.jobs, "a", record).Err())
-	inflight := r.keys.inflight(r.session)
+	r.must(r.rdb.HSet(bg, r.keys.Jobs, "a", record).Err())
+	inflight := r.keys.Inflight(r.session)
 	r.must(r.rdb.Del(bg, inflight).Err())
 	r.must(r.rdb.HSet(bg, inflight, "a", a.Job.Token).Err())
-	r.must(r.rdb.RPush(bg, r.keys.readyNormal, "b").Err())
+	r.must(r.rdb.RPush(bg, r.keys.ReadyNormal, "b").Err())
 	r.check()
 
 	answered, served := r.lane.answered, r.lane.served

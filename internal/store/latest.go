@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/signalbox-go/signalbox"
+	"github.com/signalbox-go/signalbox/internal/store/scripts"
 )
 
 const (
@@ -17,8 +18,8 @@ const (
 // Latest returns the n jobs of a state, dead or cancelled, that ended last: the last one first. It returns fewer if their records are
 // large. Of jobs whose records say how long they are kept, it looks at the n that are dropped last. It makes one call.
 func (q *Queue) Latest(ctx context.Context, state signalbox.State, n int) ([]View, error) {
-	r, err := run(ctx, q.rdb, latestScript, latestScript.keys(&q.keys), latestScript.args(0,
-		arg{"state", string(state)}, arg{"count", n}, arg{"room", min(q.room, latestRoom)}))
+	r, err := scripts.Latest.Run(ctx, q.rdb, scripts.Latest.Keys(&q.keys), scripts.Latest.Args(0,
+		scripts.Arg("state", string(state)), scripts.Arg("count", n), scripts.Arg("room", min(q.room, latestRoom))))
 	if err != nil {
 		return nil, err
 	}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/signalbox-go/signalbox"
 	"github.com/signalbox-go/signalbox/internal/redistest"
+	"github.com/signalbox-go/signalbox/internal/store/layout"
 	"github.com/signalbox-go/signalbox/internal/wire"
 )
 
@@ -30,7 +31,7 @@ func (r *rig) fixture(name string) {
 			word, err = strconv.Unquote(word)
 			r.must(err)
 			if len(cmd) == 1 {
-				word = strings.TrimSuffix(r.keys.jobs, "jobs") + word
+				word = strings.TrimSuffix(r.keys.Jobs, "jobs") + word
 			}
 			cmd = append(cmd, word)
 		}
@@ -59,7 +60,7 @@ func TestOldLayouts(t *testing.T) {
 			before := r.dump()
 			refused := func(what string, err error) {
 				t.Helper()
-				var layout *LayoutError
+				var layout *layout.Error
 				if !errors.As(err, &layout) || layout.Layout != old.want || errors.Is(err, signalbox.ErrOutdated) || !strings.Contains(err.Error(), "end its jobs with that program") {
 					t.Errorf("%s: %v", what, err)
 				}
@@ -106,16 +107,16 @@ func TestSettingsAreGone(t *testing.T) {
 	r.open()
 	r.put("a", "b")
 	d := r.claim(1)[0]
-	r.must(r.rdb.Del(bg, r.keys.settings).Err())
+	r.must(r.rdb.Del(bg, r.keys.Settings).Err())
 	r.must(r.CheckLayout(bg))
 	reply := r.call(ClaimRequest{Want: 1, Settle: []Settlement{settlement(d, Completed)}})
 	equal(t, "refused", reply.Refused, nil)
 	same(t, "standing", reply.Standing, Standing{})
 	same(t, "claimed", reply.Deliveries[0].Job.ID, "b")
 	r.settled(settlement(reply.Deliveries[0], Completed))
-	same(t, "settings", r.rdb.Exists(bg, r.keys.settings).Val(), 0)
+	same(t, "settings", r.rdb.Exists(bg, r.keys.Settings).Val(), 0)
 	r.put("c")
-	same(t, "layout", r.rdb.HGet(bg, r.keys.settings, "layout").Val(), strconv.Itoa(Layout))
+	same(t, "layout", r.rdb.HGet(bg, r.keys.Settings, "layout").Val(), strconv.Itoa(layout.Number))
 	same(t, "the other job", r.one().Job.ID, "c")
 }
 
@@ -128,8 +129,8 @@ func TestLayoutComesFirst(t *testing.T) {
 		got := op.furnish(r)
 		r.remove()
 		_ = op.call(r, got) // most find nothing to do
-		used, noted := r.rdb.Exists(bg, r.keys.stats, r.keys.settings).Val() > 0, r.rdb.HGet(bg, r.keys.settings, "layout").Val()
-		if used && noted != strconv.Itoa(Layout) {
+		used, noted := r.rdb.Exists(bg, r.keys.Stats, r.keys.Settings).Val() > 0, r.rdb.HGet(bg, r.keys.Settings, "layout").Val()
+		if used && noted != strconv.Itoa(layout.Number) {
 			t.Errorf("after %s the queue has the layout %q: %v", op.name, noted, r.dump())
 		}
 	}
@@ -138,7 +139,7 @@ func TestLayoutComesFirst(t *testing.T) {
 // featureKeys are those of which a plain queue has none.
 func (r *rig) featureKeys() []string {
 	k := &r.keys
-	return []string{k.lined, k.turns, k.groups, k.running, k.limits, k.rates, k.parked, k.unique, k.windows, k.expires}
+	return []string{k.Lined, k.Turns, k.Groups, k.Running, k.Limits, k.Rates, k.Parked, k.Unique, k.Windows, k.Expires}
 }
 
 // plain reports whether claims take the queue for plain: they give more jobs than of another. It ends the jobs.
@@ -187,7 +188,7 @@ func TestPlainBecomesSpecial(t *testing.T) {
 	}
 	freed := func(r *rig, got *ClaimReply) {
 		equal(r.t, "claimed", ids(got.Deliveries), []string{"a", "b"})
-		same(r.t, "keys that are taken", r.rdb.Exists(bg, r.keys.unique).Val(), 0)
+		same(r.t, "keys that are taken", r.rdb.Exists(bg, r.keys.Unique).Val(), 0)
 		for _, d := range got.Deliveries {
 			r.settled(settlement(d, Completed))
 		}

@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/signalbox-go/signalbox"
+	"github.com/signalbox-go/signalbox/internal/store/layout"
+	"github.com/signalbox-go/signalbox/internal/store/scripts"
 	"github.com/signalbox-go/signalbox/internal/wire"
 )
 
@@ -21,7 +23,7 @@ func (l *Lease) Worker() string { return ownerOf(l.Session) }
 
 // Leases returns the sessions that are registered.
 func (q *Queue) Leases(ctx context.Context) ([]Lease, error) {
-	sessions, err := q.rdb.ZRangeWithScores(ctx, q.keys.sessions, 0, -1).Result()
+	sessions, err := q.rdb.ZRangeWithScores(ctx, q.keys.Sessions, 0, -1).Result()
 	if err != nil {
 		return nil, err
 	}
@@ -56,23 +58,23 @@ const MaxKindRecord = 32 << 10
 const kindsRead = 20
 
 func (q *Queue) readKinds(ctx context.Context, views []View) error {
-	args := kindsScript.args(len(views), arg{"most", MaxName + 10}, arg{"largest", MaxKindRecord}) // the kind, and what stands before it
+	args := scripts.Kinds.Args(len(views), scripts.Arg("most", layout.MaxName+10), scripts.Arg("largest", MaxKindRecord)) // the kind, and what stands before it
 	for i := range views {
 		args = append(args, views[i].Job.ID)
 	}
-	r, err := run(ctx, q.rdb, kindsScript, kindsScript.keys(&q.keys), args)
+	r, err := scripts.Kinds.Run(ctx, q.rdb, scripts.Kinds.Keys(&q.keys), args)
 	if err != nil {
 		return err
 	}
-	if err := r.status("ok"); err != nil {
+	if err := r.Status("ok"); err != nil {
 		return err
 	}
-	heads := r.array(1)
-	if r.err == nil && len(heads) != len(views) {
-		r.fail(1, fmt.Sprintf("%d kinds of %d jobs", len(heads), len(views)))
+	heads := r.Array(1)
+	if r.Err == nil && len(heads) != len(views) {
+		r.Fail(1, fmt.Sprintf("%d kinds of %d jobs", len(heads), len(views)))
 	}
-	if r.err != nil {
-		return r.err
+	if r.Err != nil {
+		return r.Err
 	}
 	for i, head := range heads {
 		if text, ok := head.(string); ok {

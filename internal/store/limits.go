@@ -13,6 +13,8 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/signalbox-go/signalbox"
+	"github.com/signalbox-go/signalbox/internal/store/layout"
+	"github.com/signalbox-go/signalbox/internal/store/scripts"
 	"github.com/signalbox-go/signalbox/internal/wire"
 )
 
@@ -160,7 +162,7 @@ func (q *Queue) setBound(ctx context.Context, field, value string) (changed bool
 	if err != nil {
 		return false, err
 	}
-	return r.int(first) == 1, r.err
+	return r.Int(first) == 1, r.Err
 }
 
 // SetGroupLimits sets the limits of all groups that have none of their own. Lines that may go on since get turns. It reports whether the limits are
@@ -179,12 +181,12 @@ func (q *Queue) SetLimitsOf(ctx context.Context, group string, l signalbox.Limit
 	if err != nil {
 		return false, err
 	}
-	return r.int(1) == 1, r.err
+	return r.Int(1) == 1, r.Err
 }
 
 // GroupLimits returns the limits of the groups that have limits of their own, by the names of the groups: see SetLimitsOf.
 func (q *Queue) GroupLimits(ctx context.Context) (map[string]signalbox.Limits, error) {
-	fields, err := q.rdb.HGetAll(ctx, q.keys.limits).Result()
+	fields, err := q.rdb.HGetAll(ctx, q.keys.Limits).Result()
 	if err != nil {
 		return nil, err
 	}
@@ -201,7 +203,7 @@ func (q *Queue) GroupLimits(ctx context.Context) (map[string]signalbox.Limits, e
 // the next job may start.
 func (q *Queue) relieve(ctx context.Context) error {
 	err := q.relievePages(ctx, func(next uint64) (keys []string, cursor uint64, err error) {
-		fields, cursor, err := q.rdb.HScan(ctx, q.keys.groups, next, "", maxRelieved).Result()
+		fields, cursor, err := q.rdb.HScan(ctx, q.keys.Groups, next, "", maxRelieved).Result()
 		for i := 0; i+1 < len(fields); i += 2 {
 			if g, ok := parseGroup(fields[i+1]); ok && g.waits() {
 				keys = append(keys, fields[i])
@@ -213,7 +215,7 @@ func (q *Queue) relieve(ctx context.Context) error {
 		return err
 	}
 	return q.relievePages(ctx, func(next uint64) (keys []string, cursor uint64, err error) {
-		fields, cursor, err := q.rdb.ZScan(ctx, q.keys.rates, next, "[gs]*", maxRelieved).Result()
+		fields, cursor, err := q.rdb.ZScan(ctx, q.keys.Rates, next, "[gs]*", maxRelieved).Result()
 		for i := 0; i+1 < len(fields); i += 2 {
 			keys = append(keys, fields[i])
 		}
@@ -261,18 +263,18 @@ const longestHold = 24 * time.Hour
 // the job whose handler asks for it, or "". An end that is earlier than one that was set before changes nothing. 0 ends what was set. It returns until
 // when jobs are held back, by the server's clock; zero if they aren't.
 func (q *Queue) HoldBack(ctx context.Context, group, by string, d time.Duration) (until time.Time, err error) {
-	r, err := run(ctx, q.rdb, holdScript, holdScript.keys(&q.keys), holdScript.args(0, arg{"protocol", Protocol}, arg{"group", group},
-		arg{"hold", min(d, longestHold).Microseconds()}, arg{"by", by}, arg{"channel", q.keys.control()}))
+	r, err := scripts.Hold.Run(ctx, q.rdb, scripts.Hold.Keys(&q.keys), scripts.Hold.Args(0, scripts.Arg("protocol", layout.Protocol), scripts.Arg("group", group),
+		scripts.Arg("hold", min(d, longestHold).Microseconds()), scripts.Arg("by", by), scripts.Arg("channel", q.keys.Control())))
 	if err != nil {
 		return until, err
 	}
-	if err := r.status("ok"); err != nil {
+	if err := r.Status("ok"); err != nil {
 		return until, err
 	}
-	if us := r.int(1); us > 0 {
+	if us := r.Int(1); us > 0 {
 		until = time.UnixMicro(us)
 	}
-	return until, r.err
+	return until, r.Err
 }
 
 // A Hold says until when jobs of a queue are held back.
@@ -287,7 +289,7 @@ const maxHolds = 500
 
 // Holds returns which jobs are held back at the present: the queue first, then its groups by their keys.
 func (q *Queue) Holds(ctx context.Context) ([]Hold, error) {
-	fields, err := q.rdb.HGetAll(ctx, q.keys.limits).Result()
+	fields, err := q.rdb.HGetAll(ctx, q.keys.Limits).Result()
 	if err != nil {
 		return nil, err
 	}
@@ -304,7 +306,7 @@ func (q *Queue) Holds(ctx context.Context) ([]Hold, error) {
 	if err != nil {
 		return nil, err
 	}
-	text, err := q.rdb.HMGet(ctx, q.keys.stats, clockField).Result()
+	text, err := q.rdb.HMGet(ctx, q.keys.Stats, clockField).Result()
 	if err != nil {
 		return nil, err
 	}
@@ -315,7 +317,7 @@ func (q *Queue) Holds(ctx context.Context) ([]Hold, error) {
 	for page := range slices.Chunk(members, maxHolds) {
 		ends, err := q.rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
 			for _, member := range page {
-				p.ZScore(ctx, q.keys.rates, member)
+				p.ZScore(ctx, q.keys.Rates, member)
 			}
 			return nil
 		})
@@ -342,35 +344,35 @@ func (d *Delivery) Group() string {
 }
 
 // limitGroup changes the limits of one group, and of the serial group of that name: see limit.lua.
-func (q *Queue) limitGroup(ctx context.Context, group, value, verb, by, of string) (*reply, error) {
+func (q *Queue) limitGroup(ctx context.Context, group, value, verb, by, of string) (*scripts.Reply, error) {
 	return q.limit(ctx, oneGroup, value, verb, by, of, "g"+group, "s"+group)
 }
 
 // limit changes limits: see limit.lua.
-func (q *Queue) limit(ctx context.Context, field, value, verb, by, of string, groups ...string) (*reply, error) {
+func (q *Queue) limit(ctx context.Context, field, value, verb, by, of string, groups ...string) (*scripts.Reply, error) {
 	for {
 		sessions, err := q.sessionsOf(ctx, nil)
 		if err != nil {
 			return nil, err
 		}
-		keys := limitScript.keys(&q.keys)
+		keys := scripts.Limit.Keys(&q.keys)
 		for _, session := range sessions {
-			keys = append(keys, q.keys.inflight(session))
+			keys = append(keys, q.keys.Inflight(session))
 		}
-		args := limitScript.args(len(groups), arg{"protocol", Protocol}, arg{"inflight", q.keys.inflight("")}, arg{"channel", q.keys.control()},
-			arg{"field", field}, arg{"value", value}, arg{"verb", verb}, arg{"by", by}, arg{"of", of})
+		args := scripts.Limit.Args(len(groups), scripts.Arg("protocol", layout.Protocol), scripts.Arg("inflight", q.keys.Inflight("")), scripts.Arg("channel", q.keys.Control()),
+			scripts.Arg("field", field), scripts.Arg("value", value), scripts.Arg("verb", verb), scripts.Arg("by", by), scripts.Arg("of", of))
 		for _, key := range groups {
 			args = append(args, key)
 		}
-		r, err := run(ctx, q.rdb, limitScript, keys, args)
+		r, err := scripts.Limit.Run(ctx, q.rdb, keys, args)
 		if err != nil {
 			return nil, err
 		}
-		if err := r.status("ok", "again"); err != nil {
+		if err := r.Status("ok", "again"); err != nil {
 			return nil, err
 		}
-		if r.str(0) == "ok" {
-			return r, r.err
+		if r.Str(0) == "ok" {
+			return r, r.Err
 		} // a session was opened meanwhile
 	}
 }

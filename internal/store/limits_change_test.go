@@ -159,7 +159,7 @@ func TestRateIsChangedUnseen(t *testing.T) {
 			set(signalbox.Limits{Rate: signalbox.Rate{Jobs: 1, Per: time.Hour}})
 			now, err := r.Now(bg)
 			r.must(err)
-			at := timeOf(r.rdb.ZScore(bg, r.keys.rates, member).Val())
+			at := timeOf(r.rdb.ZScore(bg, r.keys.Rates, member).Val())
 			if wait := at.Sub(now); wait > time.Hour || wait < 59*time.Minute {
 				t.Errorf("the next job may start in %v", wait)
 			}
@@ -176,7 +176,7 @@ func TestTimesFarAhead(t *testing.T) {
 			r := onShared(t)
 			r.open()
 			bounded(r)[of](signalbox.Limits{Rate: signalbox.Rate{Jobs: 1, Per: 10 * time.Millisecond, Burst: 2}})
-			r.must(r.rdb.ZAdd(bg, r.keys.rates, z(8e15, map[bool]string{false: "ga"}[of == "queue"])).Err())
+			r.must(r.rdb.ZAdd(bg, r.keys.Rates, z(8e15, map[bool]string{false: "ga"}[of == "queue"])).Err())
 			r.putIn("ga", numbered("j", 5)...)
 			r.starts(5)
 			r.check()
@@ -252,9 +252,9 @@ func TestLimitBesideIDsWithoutRecords(t *testing.T) {
 			r.must(err)
 			r.put(numbered("j", 6)...)
 			equal(t, "the first session", ids(r.claim(9)), []string{"j0000", "j0001"})
-			r.must(r.rdb.RPush(bg, r.keys.readyNormal, "x1", "x2", "x3", "x4", "x5", "x6").Err())
+			r.must(r.rdb.RPush(bg, r.keys.ReadyNormal, "x1", "x2", "x3", "x4", "x5", "x6").Err())
 			if !registered {
-				r.must(r.rdb.ZRem(bg, r.keys.sessions, r.session).Err())
+				r.must(r.rdb.ZRem(bg, r.keys.Sessions, r.session).Err())
 			}
 			first := r.session
 			r.session, r.lane = "s2", r.NewLane()
@@ -262,7 +262,7 @@ func TestLimitBesideIDsWithoutRecords(t *testing.T) {
 			for range 2 {
 				equal(t, "beside two that run", ids(r.claim(9)), []string{})
 			}
-			same(t, "their number", r.rdb.HGet(bg, r.keys.running, first).Val(), "2")
+			same(t, "their number", r.rdb.HGet(bg, r.keys.Running, first).Val(), "2")
 		})
 	}
 }
@@ -285,7 +285,7 @@ func TestGroupInheritsLimits(t *testing.T) {
 	starts := func(what string, want int) { // of ten jobs of a group that has run none
 		t.Helper()
 		n++
-		r.must(r.rdb.Del(bg, r.keys.rates, r.keys.parked).Err())
+		r.must(r.rdb.Del(bg, r.keys.Rates, r.keys.Parked).Err())
 		r.putIn("ga", numbered(fmt.Sprint("j", n, "-"), 10)...)
 		got := r.claim(10)
 		groups, _, err := r.GroupsInUse(bg, 1)
@@ -299,7 +299,7 @@ func TestGroupInheritsLimits(t *testing.T) {
 		}
 		same(t, what, len(got), want)
 		r.settled(done...)
-		_, err = r.Do(bg, DeleteJobs(), r.rdb.HKeys(bg, r.keys.jobs).Val())
+		_, err = r.Do(bg, DeleteJobs(), r.rdb.HKeys(bg, r.keys.Jobs).Val())
 		r.must(err)
 	}
 	all(limits(9, 4))
@@ -321,7 +321,7 @@ func TestGroupInheritsLimits(t *testing.T) {
 	starts("no limit", 10)
 	of(signalbox.Limits{})
 	starts("the limits of all again", 5)
-	same(t, "what is left", r.rdb.Exists(bg, r.keys.limits).Val(), 0)
+	same(t, "what is left", r.rdb.Exists(bg, r.keys.Limits).Val(), 0)
 }
 
 // A job that holds its serial group and was put off for the group's rate starts when the rate is another one, or there is none. One that has been put off for
@@ -343,10 +343,10 @@ func TestPutOffForARate(t *testing.T) {
 					r.call(ClaimRequest{Settle: []Settlement{settlement(first[0], Retry)}})
 					equal(t, "for its retry the rate has no room", ids(r.claim(9)), []string{})
 					if since {
-						r.must(r.rdb.HSet(bg, r.keys.limits, "dsa", "1 a1").Err()) // it was due at another time then
+						r.must(r.rdb.HSet(bg, r.keys.Limits, "dsa", "1 a1").Err()) // it was due at another time then
 					}
 					set(l)
-					same(t, "what is known of it", r.rdb.HExists(bg, r.keys.limits, "dsa").Val(), false)
+					same(t, "what is known of it", r.rdb.HExists(bg, r.keys.Limits, "dsa").Val(), false)
 					if since {
 						equal(t, "with the new limits", ids(r.claim(9)), []string{})
 						return
@@ -370,7 +370,7 @@ func TestPutOffWhenTheClockGoesBack(t *testing.T) {
 	r.putIn("sa", "a1", "a2")
 	first := r.claim(1)
 	r.call(ClaimRequest{Want: 9, Settle: []Settlement{settlement(first[0], Retry)}})
-	same(t, "put off", r.rdb.ZCard(bg, r.keys.due).Val(), 1)
+	same(t, "put off", r.rdb.ZCard(bg, r.keys.Due).Val(), 1)
 	shift(-time.Hour)
 	got, _ := r.starts(1)
 	equal(t, "started", ids(got), []string{"a1"})

@@ -38,7 +38,7 @@ func TestQueueLimit(t *testing.T) {
 	_, err = r.SetLimits(bg, signalbox.Limits{})
 	r.must(err)
 	equal(t, "without a limit", ids(r.claim(10)), []string{"j0004"})
-	same(t, "what is counted", r.rdb.Exists(bg, r.keys.running).Val(), 0)
+	same(t, "what is counted", r.rdb.Exists(bg, r.keys.Running).Val(), 0)
 }
 
 // A session that wants more than the limits of an empty queue allow waits for wake-ups, as one without limits does.
@@ -78,7 +78,7 @@ func TestLineThatIsReadyInAPause(t *testing.T) {
 	same(t, "claimed", len(r.claim(5)), 1)
 	_, err = r.Pause(bg)
 	r.must(err)
-	r.must(r.rdb.ZAddXX(bg, r.keys.parked, z(1, "1ga")).Err())
+	r.must(r.rdb.ZAddXX(bg, r.keys.Parked, z(1, "1ga")).Err())
 	for what, next := range map[string]time.Duration{"a claim": r.call(ClaimRequest{Want: 5}).Next, "a renewal": r.renewed().Next} {
 		if next == 0 {
 			t.Errorf("%s is asked for another call at once", what)
@@ -170,9 +170,9 @@ func TestQueueRate(t *testing.T) {
 	if got.More || got.Next < 30*time.Second || got.Next > 50*time.Second {
 		t.Errorf("the next one may start in less than a minute: %+v", got.Hints)
 	}
-	r.must(r.rdb.ZIncrBy(bg, r.keys.rates, -50e6, "").Err()) // a minute later
+	r.must(r.rdb.ZIncrBy(bg, r.keys.Rates, -50e6, "").Err()) // a minute later
 	equal(t, "then the next", ids(r.claim(10)), []string{"j0002"})
-	r.must(r.rdb.ZIncrBy(bg, r.keys.rates, 1e15, "").Err()) // the clock was set back
+	r.must(r.rdb.ZIncrBy(bg, r.keys.Rates, 1e15, "").Err()) // the clock was set back
 	got = r.call(ClaimRequest{Want: 10})
 	if got.Next > 50*time.Second {
 		t.Errorf("a rate is kept by a time that is too far ahead: %v", got.Next)
@@ -244,7 +244,7 @@ func TestGroupRates(t *testing.T) {
 	if hints.More || hints.Next < 30*time.Second || hints.Next > 50*time.Second {
 		t.Errorf("a renewal says so too: %+v", hints)
 	}
-	for _, key := range []string{r.keys.rates, r.keys.parked} { // a minute later
+	for _, key := range []string{r.keys.Rates, r.keys.Parked} { // a minute later
 		for _, z := range r.rdb.ZRangeWithScores(bg, key, 0, -1).Val() {
 			r.must(r.rdb.ZIncrBy(bg, key, -50e6, z.Member.(string)).Err())
 		}
@@ -308,8 +308,8 @@ func TestGroupRatesOfRetries(t *testing.T) {
 		t.Errorf("its retry waits for the rate: %v, %+v", ids(got.Deliveries), got.Hints)
 	}
 	r.check()
-	r.must(r.rdb.ZIncrBy(bg, r.keys.rates, -100e6, "sa").Err()) // later
-	r.must(r.rdb.ZIncrBy(bg, r.keys.due, -100e6, "1a1").Err())
+	r.must(r.rdb.ZIncrBy(bg, r.keys.Rates, -100e6, "sa").Err()) // later
+	r.must(r.rdb.ZIncrBy(bg, r.keys.Due, -100e6, "1a1").Err())
 	second := r.claim(9)
 	equal(t, "then it runs again", ids(second), []string{"a1"})
 	again = settlement(second[0], Completed)
@@ -358,7 +358,7 @@ func TestHoldBack(t *testing.T) {
 	r.put("p2")
 	hold("", 50*time.Second)
 	waits()
-	r.must(r.rdb.ZIncrBy(bg, r.keys.rates, -50e6, "h").Err()) // a minute later
+	r.must(r.rdb.ZIncrBy(bg, r.keys.Rates, -50e6, "h").Err()) // a minute later
 	equal(t, "claimed", ids(r.claim(9)), []string{"p2"})
 }
 
@@ -398,12 +398,12 @@ func TestHolds(t *testing.T) {
 	hold("sb", "j4", time.Hour)
 	hold("ga", "", 0)
 	holds("a later end, and one that is lifted", " ", "sb j4")
-	for _, z := range r.rdb.ZRangeWithScores(bg, r.keys.rates, 0, -1).Val() {
-		r.must(r.rdb.ZIncrBy(bg, r.keys.rates, -3600e6, z.Member.(string)).Err())
+	for _, z := range r.rdb.ZRangeWithScores(bg, r.keys.Rates, 0, -1).Val() {
+		r.must(r.rdb.ZIncrBy(bg, r.keys.Rates, -3600e6, z.Member.(string)).Err())
 	}
 	holds("when they have passed")
 	r.claim(1)
-	fields := r.rdb.HKeys(bg, r.keys.limits).Val()
+	fields := r.rdb.HKeys(bg, r.keys.Limits).Val()
 	equal(t, "what is left of them", slices.Sorted(slices.Values(fields)), []string{"ga", "oa"}) // its limits, and who has set them
 	r.check()
 }
@@ -482,7 +482,7 @@ func TestRenewalsOfLimitedQueues(t *testing.T) {
 	renewed("the rate is higher", false, 30*time.Second, time.Minute)
 	now, err := r.Now(bg)
 	r.must(err)
-	r.must(r.rdb.ZAdd(bg, r.keys.rates, redis.Z{Score: float64(now.Add(9 * time.Hour).UnixMicro())}).Err())
+	r.must(r.rdb.ZAdd(bg, r.keys.Rates, redis.Z{Score: float64(now.Add(9 * time.Hour).UnixMicro())}).Err())
 	renewed("its time is from before a change, and a claim is to mend it", true, 0, lease)
 	r.claim(1)
 	renewed("one has", false, 30*time.Second, time.Minute)

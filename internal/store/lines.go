@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/signalbox-go/signalbox"
+	"github.com/signalbox-go/signalbox/internal/store/layout"
 	"github.com/signalbox-go/signalbox/internal/wire"
 )
 
@@ -41,7 +42,7 @@ func validateGroupOf(record []byte) error {
 	if key == "g"+wire.Unstarted && record[flags]&wire.FlagExpires != 0 {
 		return nil
 	}
-	return ValidateGroup(key[1:])
+	return layout.ValidateGroup(key[1:])
 }
 
 // expiryOf returns when a job with this record expires if it hasn't started by then, in us, or 0 if it never does. It is the function expiry_of of the scripts.

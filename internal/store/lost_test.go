@@ -15,6 +15,7 @@ import (
 
 	"github.com/signalbox-go/signalbox"
 	"github.com/signalbox-go/signalbox/internal/redistest"
+	"github.com/signalbox-go/signalbox/internal/store/scripts"
 )
 
 // A scenario is a sequence of calls. It records what the callers learn, except what differs when a reply is lost on the way.
@@ -109,8 +110,8 @@ func sweeping(r *rig, _ time.Time, _ func(string, ...any)) {
 	r.open()
 	r.bury(Dead, "a", "b")
 	r.bury(Cancelled, "c", "d")
-	r.age(r.keys.dead, "a", 31*24*time.Hour)
-	r.age(r.keys.cancelled, "c", 31*24*time.Hour)
+	r.age(r.keys.Dead, "a", 31*24*time.Hour)
+	r.age(r.keys.Cancelled, "c", 31*24*time.Hour)
 	r.sweep()
 }
 
@@ -119,8 +120,8 @@ func sweeping(r *rig, _ time.Time, _ func(string, ...any)) {
 func TestLostReplies(t *testing.T) {
 	t.Parallel()
 	rdb := redistest.Start(t).Client()
-	for _, s := range []*script{enqueueScript, claimScript, renewScript, reclaimScript, closeScript, sweepScript} {
-		if err := s.lua().Load(bg, rdb).Err(); err != nil {
+	for _, s := range []*scripts.Script{scripts.Enqueue, scripts.Claim, scripts.Renew, scripts.Reclaim, scripts.Close, scripts.Sweep} {
+		if err := s.Lua().Load(bg, rdb).Err(); err != nil {
 			t.Fatal(err) // so that each call is one command
 		}
 	}
@@ -172,7 +173,7 @@ func play(t *testing.T, run scenario, cut func(p *redistest.Proxy, calls match) 
 	srv := redistest.Start(t)
 	proxy := redistest.NewProxy(t, srv.Addr())
 	r := newQueue(t, proxy.Client())
-	r.producer, r.lane = &Lane{key: r.keys.lane("producer")}, &Lane{key: r.keys.lane("worker")}
+	r.producer, r.lane = &Lane{key: r.keys.Lane("producer")}, &Lane{key: r.keys.Lane("worker")}
 	calls := redistest.Command("EVALSHA")
 	var fired <-chan struct{}
 	if cut != nil {
@@ -222,10 +223,10 @@ func (r *rig) normalised(start time.Time) map[string]string {
 		}
 		out["jobs"] = fmt.Sprint(jobs)
 	}
-	if last := r.rdb.HGet(bg, r.keys.history, "last").Val(); last != "" {
+	if last := r.rdb.HGet(bg, r.keys.History, "last").Val(); last != "" {
 		_, out["history"], _ = strings.Cut(last, " ") // the counters; the names of the other fields are times
 	}
-	if cron := r.rdb.HGetAll(bg, r.keys.cron).Val(); len(cron) > 0 {
+	if cron := r.rdb.HGetAll(bg, r.keys.Cron).Val(); len(cron) > 0 {
 		for entry, tick := range cron {
 			us, err := strconv.ParseInt(tick, 10, 64)
 			r.must(err)
@@ -253,7 +254,7 @@ func (r *rig) normalised(start time.Time) map[string]string {
 			}
 			add(key, words...)
 		} else if kind == "lane" {
-			add(key, strings.Split(r.rdb.Get(bg, r.keys.prefix+key).Val(), " ")...)
+			add(key, strings.Split(r.rdb.Get(bg, r.keys.Prefix+key).Val(), " ")...)
 		} else if key == "fence" {
 			add(key, s.fence)
 		}

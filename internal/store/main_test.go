@@ -310,7 +310,7 @@ func (r *rig) dump() map[string]string {
 	r.must(err)
 	out := make(map[string]string, len(keys))
 	for i, key := range keys {
-		out[key[len(r.keys.prefix):]] = fmt.Sprintf("%s %q", types[i].Val(), fmt.Sprint(values[i]()))
+		out[key[len(r.keys.Prefix):]] = fmt.Sprintf("%s %q", types[i].Val(), fmt.Sprint(values[i]()))
 	}
 	return out
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/signalbox-go/signalbox"
+	"github.com/signalbox-go/signalbox/internal/store/scripts"
 	"github.com/signalbox-go/signalbox/internal/wire"
 )
 
@@ -162,7 +163,7 @@ func (m *mover) sized(ctx context.Context, ids []string) ([]string, error) {
 	ids = ids[:min(len(ids), maxMoved)]
 	sizes, err := m.from.rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
 		for _, id := range ids {
-			p.Do(ctx, "HSTRLEN", m.from.keys.jobs, id)
+			p.Do(ctx, "HSTRLEN", m.from.keys.Jobs, id)
 		}
 		return nil
 	})
@@ -293,7 +294,7 @@ func (m *mover) read(ctx context.Context, jobs []*moving) ([]sight, error) {
 
 // moving returns the records of jobs, nil where there is none, and those of the names of moves that have a receipt. "" is no name.
 func (q *Queue) moving(ctx context.Context, jobs []*moving, names []string) (records [][]byte, receipts map[string]bool, err error) {
-	args := movingScript.args(3*len(jobs), arg{"jobs", len(jobs)})
+	args := scripts.Moving.Args(3*len(jobs), scripts.Arg("jobs", len(jobs)))
 	for _, job := range jobs {
 		args = append(args, job.id)
 	}
@@ -301,19 +302,19 @@ func (q *Queue) moving(ctx context.Context, jobs []*moving, names []string) (rec
 	for _, name := range names {
 		args = append(args, name)
 	}
-	r, err := run(ctx, q.rdb, movingScript, movingScript.keys(&q.keys), args)
+	r, err := scripts.Moving.Run(ctx, q.rdb, scripts.Moving.Keys(&q.keys), args)
 	if err != nil {
 		return nil, nil, err
 	}
-	if err := r.status("ok"); err != nil {
+	if err := r.Status("ok"); err != nil {
 		return nil, nil, err
 	}
-	texts, marks := r.strs(1), r.strs(2)
-	if r.err == nil && (len(texts) != len(jobs) || len(marks) != len(names)) {
-		r.fail(1, fmt.Sprintf("%d records and %d receipts for %d jobs and %d moves", len(texts), len(marks), len(jobs), len(names)))
+	texts, marks := r.Strs(1), r.Strs(2)
+	if r.Err == nil && (len(texts) != len(jobs) || len(marks) != len(names)) {
+		r.Fail(1, fmt.Sprintf("%d records and %d receipts for %d jobs and %d moves", len(texts), len(marks), len(jobs), len(names)))
 	}
-	if r.err != nil {
-		return nil, nil, r.err
+	if r.Err != nil {
+		return nil, nil, r.Err
 	}
 	records, receipts = make([][]byte, len(jobs)), make(map[string]bool)
 	for i, text := range texts {

@@ -44,7 +44,7 @@ func (r *rig) failOver(m memory) {
 	keys, err := r.scan(bg)
 	r.must(err)
 	_, err = r.rdb.Pipelined(bg, func(p redis.Pipeliner) error {
-		p.Del(bg, append(keys, r.keys.prefix+"none")...)
+		p.Del(bg, append(keys, r.keys.Prefix+"none")...)
 		for key, value := range m {
 			p.Restore(bg, key, 0, value)
 		}
@@ -112,7 +112,7 @@ func (r *rig) has(id string) string {
 	switch {
 	case r.holds(id):
 		return "held"
-	case r.rdb.HExists(bg, r.keys.jobs, id).Val():
+	case r.rdb.HExists(bg, r.keys.Jobs, id).Val():
 		return "there"
 	}
 	return "gone"
@@ -319,7 +319,7 @@ var moveFailovers = []struct {
 		to.failOver(empty)
 		same(t, "answer", c.end(), Answer{Done, signalbox.StateReady})
 		same(t, "the same name", c.name == first, false)
-		same(t, "receipts", r.rdb.ZCard(bg, to.keys.receipts).Val(), 2)
+		same(t, "receipts", r.rdb.ZCard(bg, to.keys.Receipts).Val(), 2)
 		same(t, "runs", to.runs(), 1)
 	}},
 	{"the copy is lost, and the ID was taken there since", func(t *testing.T, r, to *rig) {
@@ -670,7 +670,7 @@ var moveFailovers = []struct {
 		same(t, "runs", to.runs(), 1)
 		r.must(c.m.do(bg, &late))
 		same(t, "there", to.has("a"), "gone")
-		same(t, "unique keys", to.rdb.HLen(bg, to.keys.unique).Val(), 0)
+		same(t, "unique keys", to.rdb.HLen(bg, to.keys.Unique).Val(), 0)
 	}},
 	{"no failover: many calls take it over, and a copy of the first comes late", func(t *testing.T, r, to *rig) {
 		r.put("a")
@@ -703,10 +703,10 @@ var moveFailovers = []struct {
 		other.m.step(other.moving, sight{here: seen[0].here}, &p) // as if it had found no copy
 		r.must(other.m.do(bg, &p))
 		same(t, "taken over", len(p.here), 1)
-		h := mustHeld(t, r.rdb.HGet(bg, r.keys.jobs, "a").Val())
+		h := mustHeld(t, r.rdb.HGet(bg, r.keys.Jobs, "a").Val())
 		same(t, "runs", to.runs(), 1)
 		same(t, "answer", r.moved(to, "a"), Answer{Done, signalbox.StateReady})
-		same(t, "receipt of the new name", r.rdb.ZScore(bg, r.keys.receipts, stay(h.Move)).Err(), nil)
+		same(t, "receipt of the new name", r.rdb.ZScore(bg, r.keys.Receipts, stay(h.Move)).Err(), nil)
 	}},
 	{"that it was deleted is forgotten", func(t *testing.T, r, to *rig) {
 		r.put("a")
@@ -772,13 +772,13 @@ var moveFailovers = []struct {
 			same(t, ids[i], a, Answer{Done, signalbox.StateReady})
 		}
 		same(t, "runs", to.runs(), 100)
-		same(t, "here", r.rdb.HLen(bg, r.keys.jobs).Val(), 0)
+		same(t, "here", r.rdb.HLen(bg, r.keys.Jobs).Val(), 0)
 	}},
 	{"a move that is made again after its receipts are dropped", func(t *testing.T, r, to *rig) {
 		r.put("a")
 		r.tour(to, "a").rounds(hasLetGo)
 		same(t, "runs", to.runs(), 1)
-		to.age(to.keys.receipts, r.only(to.keys.receipts), 31*24*time.Hour)
+		to.age(to.keys.Receipts, r.only(to.keys.Receipts), 31*24*time.Hour)
 		same(t, "dropped", to.sweep(), 1)
 		same(t, "answer", r.moved(to, "a"), Answer{Done, signalbox.StateReady})
 		d := to.one() // nobody knows any more that it has run: it may have been lost as well
@@ -833,7 +833,7 @@ var moveFailovers = []struct {
 		to.failOver(empty)
 		same(t, "copies again", r.copyAll(r.NewCopier()).Jobs, 1)
 		same(t, "there", to.runs(), 1)
-		equal(t, "dead jobs", r.buried(r.keys.dead), []string{"a", "b"}) // b's copy is lost as any job of that queue; b isn't
+		equal(t, "dead jobs", r.buried(r.keys.Dead), []string{"a", "b"}) // b's copy is lost as any job of that queue; b isn't
 	}},
 	{"a dead job is moved while its copy waits to be made", func(t *testing.T, r, to *rig) {
 		r.must(r.SetCopies(bg, to.Name()))
@@ -895,9 +895,9 @@ func testReceipts(t *testing.T, r *rig) {
 	for i := range old {
 		old[i] = redis.Z{Score: long, Member: fmt.Sprint("old", i)}
 	}
-	r.must(to.rdb.ZAdd(bg, to.keys.receipts, old...).Err())
-	r.must(to.rdb.ZAdd(bg, to.keys.receipts, redis.Z{Score: long + 120e6, Member: "young"}).Err())
-	left := func() int64 { return to.rdb.ZCard(bg, to.keys.receipts).Val() - 1 }
+	r.must(to.rdb.ZAdd(bg, to.keys.Receipts, old...).Err())
+	r.must(to.rdb.ZAdd(bg, to.keys.Receipts, redis.Z{Score: long + 120e6, Member: "young"}).Err())
+	left := func() int64 { return to.rdb.ZCard(bg, to.keys.Receipts).Val() - 1 }
 	r.put("a")
 	r.moved(to, "a")
 	same(t, "left by a move", left(), 1200+1-2)
@@ -906,6 +906,6 @@ func testReceipts(t *testing.T, r *rig) {
 	same(t, "swept", to.sweep(), 198)
 	same(t, "swept", to.sweep(), 0)
 	same(t, "left", left(), 1)
-	same(t, "both queues have the receipt of the same move", to.rdb.ZRange(bg, to.keys.receipts, -1, -1).Val()[0], r.only(r.keys.receipts))
+	same(t, "both queues have the receipt of the same move", to.rdb.ZRange(bg, to.keys.Receipts, -1, -1).Val()[0], r.only(r.keys.Receipts))
 	same(t, "runs", to.runs(), 1)
 }

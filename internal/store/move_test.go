@@ -15,6 +15,8 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/signalbox-go/signalbox"
+	"github.com/signalbox-go/signalbox/internal/store/layout"
+	"github.com/signalbox-go/signalbox/internal/store/scripts"
 	"github.com/signalbox-go/signalbox/internal/wire"
 )
 
@@ -59,7 +61,7 @@ func (m *mortal) EvalSha(ctx context.Context, sha string, keys []string, args ..
 	if m.dead() {
 		return failed
 	}
-	if sha == movingScript.lua().Hash() { // it only reads
+	if sha == scripts.Moving.Lua().Hash() { // it only reads
 		return m.UniversalClient.EvalSha(ctx, sha, keys, args...)
 	}
 	if m.before != nil {
@@ -80,7 +82,7 @@ func (m *mortal) EvalSha(ctx context.Context, sha string, keys []string, args ..
 
 func (m *mortal) Eval(ctx context.Context, script string, keys []string, args ...any) *redis.Cmd {
 	cmd := m.UniversalClient.Eval(ctx, script, keys, args...)
-	if script == source("moving") {
+	if script == scripts.Sources()["moving"] {
 		return cmd
 	}
 	m.mu.Lock()
@@ -129,7 +131,7 @@ func (r *rig) moved(to *rig, id string, states ...signalbox.State) Answer {
 // holds reports whether the queue has a job as one that is held.
 func (r *rig) holds(id string) bool {
 	r.t.Helper()
-	record, err := r.rdb.HGet(bg, r.keys.jobs, id).Bytes()
+	record, err := r.rdb.HGet(bg, r.keys.Jobs, id).Bytes()
 	if errors.Is(err, redis.Nil) {
 		return false
 	}
@@ -167,7 +169,7 @@ func testMoveEachState(t *testing.T, r *rig) {
 		if !reflect.DeepEqual(after, want) {
 			t.Errorf("%s: got  %+v\nwant %+v", id, after, want)
 		}
-		same(t, id+" there", r.rdb.HExists(bg, r.keys.jobs, id).Val(), false)
+		same(t, id+" there", r.rdb.HExists(bg, r.keys.Jobs, id).Val(), false)
 		same(t, id+" again", r.moved(to, id), Answer{Acted: Gone})
 		same(t, "enqueued", to.counts().Total.Enqueued, enqueued+1)
 		r.check()
@@ -199,7 +201,7 @@ func testMoveInVain(t *testing.T, r *rig) {
 	r.into("dead", signalbox.StateDead)
 	r.put("here", "odd", "both")
 	to.put("both", "there")
-	r.must(r.rdb.HSet(bg, r.keys.jobs, "odd", "no record").Err())
+	r.must(r.rdb.HSet(bg, r.keys.Jobs, "odd", "no record").Err())
 	before, beforeThere := r.dump(), to.dump()
 	for _, c := range []struct {
 		id     string
@@ -220,8 +222,8 @@ func testMoveInVain(t *testing.T, r *rig) {
 	}
 	r.unchanged("a move in vain", before)
 	to.unchanged("a move in vain", beforeThere)
-	r.rdb.HDel(bg, r.keys.jobs, "odd")
-	r.rdb.LRem(bg, r.keys.readyNormal, 0, "odd")
+	r.rdb.HDel(bg, r.keys.Jobs, "odd")
+	r.rdb.LRem(bg, r.keys.ReadyNormal, 0, "odd")
 }
 
 // A mover that dies after any of its calls, answered or not, leaves a job that can run in one queue at most. The next one ends the move.
@@ -241,7 +243,7 @@ func testMoveStops(t *testing.T, r *rig) {
 				}
 				free := 0
 				for _, q := range []*rig{r, to} {
-					if q.rdb.HExists(bg, q.keys.jobs, id).Val() && !q.holds(id) {
+					if q.rdb.HExists(bg, q.keys.Jobs, id).Val() && !q.holds(id) {
 						free++
 					}
 					if q.holds(id) {
@@ -270,7 +272,7 @@ func testMoveStops(t *testing.T, r *rig) {
 					same(t, id+" afterwards", to.shown(id).State, state)
 				}
 				same(t, id+" is held", r.holds(id) || to.holds(id), false)
-				same(t, id+" is there still", r.rdb.HExists(bg, r.keys.jobs, id).Val(), false)
+				same(t, id+" is there still", r.rdb.HExists(bg, r.keys.Jobs, id).Val(), false)
 				r.check()
 				to.check()
 				if state == signalbox.StateReady {
@@ -313,7 +315,7 @@ func testMoveMeetsAnother(t *testing.T, r *rig) {
 			r.moved(to, id)
 			ran += r.runs() + to.runs()
 			same(t, id+" ran", ran, 1)
-			same(t, id+" is left", r.rdb.HExists(bg, r.keys.jobs, id).Val() || to.rdb.HExists(bg, to.keys.jobs, id).Val(), false)
+			same(t, id+" is left", r.rdb.HExists(bg, r.keys.Jobs, id).Val() || to.rdb.HExists(bg, to.keys.Jobs, id).Val(), false)
 		}
 	}
 }
@@ -405,7 +407,7 @@ func (g *gated) may(key string, send func()) bool {
 }
 
 func (g *gated) EvalSha(ctx context.Context, sha string, keys []string, args ...any) *redis.Cmd {
-	if g.puts, g.into = nil, ""; sha == putScript.lua().Hash() {
+	if g.puts, g.into = nil, ""; sha == scripts.Put.Lua().Hash() {
 		g.puts, g.into = args, keys[0]
 	}
 	if !g.may(keys[0], func() { g.UniversalClient.EvalSha(bg, sha, keys, args...) }) {
@@ -414,14 +416,14 @@ func (g *gated) EvalSha(ctx context.Context, sha string, keys []string, args ...
 		return cmd
 	}
 	cmd := g.UniversalClient.EvalSha(ctx, sha, keys, args...)
-	if reply, ok := cmd.Val().([]any); ok && sha == movingScript.lua().Hash() && g.told != nil {
+	if reply, ok := cmd.Val().([]any); ok && sha == scripts.Moving.Lua().Hash() && g.told != nil {
 		marks := reply[2].([]any)
 		g.told[keys[0]] = false
 		for i, name := range args[len(args)-len(marks):] { // those with a '-' say that the job stayed where it was
 			g.told[keys[0]] = g.told[keys[0]] || marks[i] == "r" && !strings.HasPrefix(name.(string), "-")
 		}
 	}
-	g.put = g.put || sha == enqueueScript.lua().Hash() && cmd.Err() == nil
+	g.put = g.put || sha == scripts.Enqueue.Lua().Hash() && cmd.Err() == nil
 	return cmd
 }
 
@@ -487,7 +489,7 @@ func testMoveInAnyOrder(t *testing.T, r *rig) {
 		r.moved(to, id)
 		ran += r.runs() + to.runs()
 		same(t, fmt.Sprintf("%s ran, and those that came", id), ran, want)
-		same(t, id+" is left", r.rdb.HExists(bg, r.keys.jobs, id).Val() || to.rdb.HExists(bg, to.keys.jobs, id).Val(), false)
+		same(t, id+" is left", r.rdb.HExists(bg, r.keys.Jobs, id).Val() || to.rdb.HExists(bg, to.keys.Jobs, id).Val(), false)
 	}
 }
 
@@ -525,7 +527,7 @@ func testMoveInTurns(t *testing.T, r *rig) {
 			t.Error(err)
 		}
 	}
-	there := to.rdb.LRange(bg, to.keys.readyNormal, 1, -1).Val()
+	there := to.rdb.LRange(bg, to.keys.ReadyNormal, 1, -1).Val()
 	slices.Sort(there)
 	equal(t, "there", there, ids)
 }
@@ -536,20 +538,20 @@ func testMoveFails(t *testing.T, r *rig) {
 	to := r.other()
 	r.put("a")
 	before := r.stored("a")
-	r.must(to.rdb.SAdd(bg, to.keys.due, "of another type").Err())
+	r.must(to.rdb.SAdd(bg, to.keys.Due, "of another type").Err())
 	if _, err := r.Move(bg, to.Name(), []string{"a"}); err == nil {
 		t.Error("it has moved")
 	}
-	r.must(to.rdb.Del(bg, to.keys.due).Err())
+	r.must(to.rdb.Del(bg, to.keys.Due).Err())
 	same(t, "it is", r.states()["a"], "ready in list 1")
 	if after := r.stored("a"); !reflect.DeepEqual(after, before) {
 		t.Errorf("got  %+v\nwant %+v", after, before)
 	}
-	r.must(r.rdb.HSet(bg, to.keys.settings, "layout", Protocol+1).Err())
+	r.must(r.rdb.HSet(bg, to.keys.Settings, "layout", layout.Protocol+1).Err())
 	if _, err := r.Move(bg, to.Name(), []string{"a"}); !errors.Is(err, signalbox.ErrOutdated) {
 		t.Errorf("into a queue of a newer layout: %v", err)
 	}
-	r.must(r.rdb.HDel(bg, to.keys.settings, "layout").Err())
+	r.must(r.rdb.HDel(bg, to.keys.Settings, "layout").Err())
 	same(t, "it is", r.states()["a"], "ready in list 1")
 	// The ID is taken there while the job is held here.
 	late := &mortal{calls: 50}
@@ -612,7 +614,7 @@ func testMoveOfMany(t *testing.T, r *rig) {
 		same(t, ids[i], a, Answer{Done, signalbox.StateReady})
 	}
 	same(t, "moved", len(answers), len(ids))
-	equal(t, "there", r.rdb.LRange(bg, to.keys.readyNormal, 0, -1).Val(), ids)
+	equal(t, "there", r.rdb.LRange(bg, to.keys.ReadyNormal, 0, -1).Val(), ids)
 }
 
 // A worker that waits in the other queue is woken.
@@ -622,8 +624,8 @@ func testMoveWakes(t *testing.T, r *rig) {
 	r.put("a")
 	r.into("later", signalbox.StateScheduled)
 	for _, id := range []string{"a", "later"} {
-		to.must(to.rdb.ZAdd(bg, to.keys.idle, redis.Z{Score: 1, Member: to.address()}).Err())
+		to.must(to.rdb.ZAdd(bg, to.keys.Idle, redis.Z{Score: 1, Member: to.address()}).Err())
 		r.moved(to, id)
-		same(t, id+": those that wait", to.rdb.ZCard(bg, to.keys.idle).Val(), 0)
+		same(t, id+": those that wait", to.rdb.ZCard(bg, to.keys.Idle).Val(), 0)
 	}
 }

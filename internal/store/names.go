@@ -9,13 +9,16 @@ import (
 	"sync"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/signalbox-go/signalbox/internal/store/layout"
+	"github.com/signalbox-go/signalbox/internal/store/scripts"
 )
 
 // Queues returns the names of the queues that a namespace is known to have, sorted.
 func Queues(ctx context.Context, rdb redis.UniversalClient, namespace string) ([]string, error) {
-	names, err := rdb.SMembers(ctx, newKeys(namespace, "").registry).Result()
+	names, err := rdb.SMembers(ctx, layout.KeysOf(namespace, "").Registry).Result()
 	if err != nil {
-		seekMaster(ctx, rdb, err)
+		scripts.SeekMaster(ctx, rdb, err)
 	}
 	slices.Sort(names)
 	return names, err
@@ -29,14 +32,14 @@ func QueuesThere(ctx context.Context, rdb redis.UniversalClient, namespace strin
 	if !ok || ctx.Err() != nil || refused(err) {
 		return nil, nil
 	}
-	head, _, _ := strings.Cut(newKeys(namespace, "").prefix, "}")
+	head, _, _ := strings.Cut(layout.KeysOf(namespace, "").Prefix, "}")
 	var mu sync.Mutex
 	found := make(map[string]bool)
 	add := func(key string) {
 		name, kind, ok := strings.Cut(strings.TrimPrefix(key, head), "}:")
 		switch kind {
 		case "jobs", "stats", "sessions", "settings", "entries", "outboxes": // of a queue that is removed there is none
-			if ok && ValidateQueue(name) == nil {
+			if ok && layout.ValidateQueue(name) == nil {
 				mu.Lock()
 				found[name] = true
 				mu.Unlock()

@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/signalbox-go/signalbox"
+	"github.com/signalbox-go/signalbox/internal/store/layout"
+	"github.com/signalbox-go/signalbox/internal/store/scripts"
 	"github.com/signalbox-go/signalbox/internal/wire"
 )
 
@@ -76,7 +78,7 @@ func (q *Queue) Remind(ctx context.Context, notices []Notice) (lacking []string,
 }
 
 func (q *Queue) announce(ctx context.Context, notices []Notice, whole bool) (lacking []string, err error) {
-	args := announceScript.args(5*len(notices), arg{"protocol", Protocol}, arg{"patience", NoticePatience.Microseconds()})
+	args := scripts.Announce.Args(5*len(notices), scripts.Arg("protocol", layout.Protocol), scripts.Arg("patience", NoticePatience.Microseconds()))
 	for i := range notices {
 		n := &notices[i]
 		if whole {
@@ -85,13 +87,13 @@ func (q *Queue) announce(ctx context.Context, notices []Notice, whole bool) (lac
 			args = append(args, n.plan.Entry, n.plan.Digest, n.digest, "", "")
 		}
 	}
-	r, err := run(ctx, q.rdb, announceScript, announceScript.keys(&q.keys), args)
+	r, err := scripts.Announce.Run(ctx, q.rdb, scripts.Announce.Keys(&q.keys), args)
 	if err != nil {
 		return nil, err
 	}
-	if err := r.status("ok"); err != nil {
+	if err := r.Status("ok"); err != nil {
 		return nil, err
 	}
-	lacking = r.strs(1)
-	return lacking, r.err
+	lacking = r.Strs(1)
+	return lacking, r.Err
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/signalbox-go/signalbox"
+	"github.com/signalbox-go/signalbox/internal/store/scripts"
 )
 
 // An Overlap says what happens to a job of a cron entry that comes while another job of the entry is live: it is scheduled, ready or
@@ -58,9 +59,9 @@ const entryJobs = "jobs "
 
 // EntryJobs returns the newest jobs of a cron entry that has a policy other than OverlapAllow, at most eight: the newest first. Some may have ended.
 func (q *Queue) EntryJobs(ctx context.Context, entry string) ([]string, error) {
-	list, err := q.rdb.HGet(ctx, q.keys.cron, entryJobs+entry).Result()
+	list, err := q.rdb.HGet(ctx, q.keys.Cron, entryJobs+entry).Result()
 	if err != nil && !errors.Is(err, redis.Nil) {
-		seekMaster(ctx, q.rdb, err)
+		scripts.SeekMaster(ctx, q.rdb, err)
 		return nil, err
 	}
 	return strings.Fields(list), nil

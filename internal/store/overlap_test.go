@@ -127,7 +127,7 @@ func testOverlapStates(t *testing.T, r *rig) {
 		case "dead":
 			r.settled(settlement(r.claim(1)[0], Dead))
 		case "kept":
-			r.must(r.rdb.HSet(bg, r.keys.settings, "keep_completed", "10 10000 1000000000").Err())
+			r.must(r.rdb.HSet(bg, r.keys.Settings, "keep_completed", "10 10000 1000000000").Err())
 			kept := settlement(r.claim(1)[0], Completed)
 			kept.Keep = Kept(&successOf)
 			r.settled(kept)
@@ -289,7 +289,7 @@ func testOverlapRun(t *testing.T, r *rig) {
 func testOverlapGarbage(t *testing.T, r *rig) {
 	r.open()
 	m := r.metronome("e", OverlapSkip)
-	r.must(r.rdb.HSet(bg, r.keys.cron, "jobs e", "  \x00nonsense {} ").Err())
+	r.must(r.rdb.HSet(bg, r.keys.Cron, "jobs e", "  \x00nonsense {} ").Err())
 	same(t, "with a list that says nothing", m.tick("e1"), PutIn)
 	same(t, "jobs", m.jobs(), "e1")
 	before := r.dump()

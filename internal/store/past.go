@@ -14,6 +14,8 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/signalbox-go/signalbox"
+	"github.com/signalbox-go/signalbox/internal/store/layout"
+	"github.com/signalbox-go/signalbox/internal/store/scripts"
 )
 
 // A PastKind says what a [Past] is of.
@@ -75,11 +77,11 @@ func (p *Past) Validate() error {
 	}
 	switch p.Kind {
 	case PastOutbox:
-		if name(ValidateID(p.Name)) {
+		if name(layout.ValidateID(p.Name)) {
 			ok = p.Shard >= 0 && p.Shard < 10_000 && len(p.Value) <= maxLaneText && outboxText.MatchString(p.Value)
 		}
 	case PastCron:
-		if !name(ValidateEntry(p.Name)) {
+		if !name(layout.ValidateEntry(p.Name)) {
 			break
 		}
 		e := &p.Entry
@@ -110,7 +112,7 @@ func (p *Past) Validate() error {
 		}
 		ok = uniqueText.MatchString(p.Value)
 	case PastDeath:
-		if name(ValidateID(p.Name)) {
+		if name(layout.ValidateID(p.Name)) {
 			ok = numberText.MatchString(p.Value)
 		}
 	default:
@@ -143,7 +145,7 @@ func (q *Queue) Pasts(ctx context.Context) iter.Seq2[Past, error] {
 }
 
 func (q *Queue) outboxPasts(ctx context.Context, yield func(Past) bool) (more bool, err error) {
-	prefix := q.keys.prefix + "outbox:"
+	prefix := q.keys.Prefix + "outbox:"
 	keys, err := q.scanFor(ctx, escaped(prefix)+"*")
 	if err != nil {
 		return false, err
@@ -171,7 +173,7 @@ func (q *Queue) outboxPasts(ctx context.Context, yield func(Past) bool) (more bo
 func (q *Queue) cronPasts(ctx context.Context, yield func(Past) bool) (more bool, err error) {
 	names := make(map[string]bool)
 	for _, hash := range []struct{ key, pattern, before string }{
-		{q.keys.cron, "*", ""}, {q.keys.cron, "plan *", "plan "}, {q.keys.settings, pausedEntry + "*", pausedEntry}, {q.keys.entries, specField + "*", specField},
+		{q.keys.Cron, "*", ""}, {q.keys.Cron, "plan *", "plan "}, {q.keys.Settings, pausedEntry + "*", pausedEntry}, {q.keys.Entries, specField + "*", specField},
 	} {
 		for cursor := uint64(0); ; {
 			fields, next, err := q.rdb.HScan(ctx, hash.key, cursor, hash.pattern, 1000).Result()
@@ -191,9 +193,9 @@ func (q *Queue) cronPasts(ctx context.Context, yield func(Past) bool) (more bool
 	for _, name := range slices.Sorted(maps.Keys(names)) {
 		var ticks, paused, described *redis.SliceCmd
 		_, err := q.rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
-			ticks = p.HMGet(ctx, q.keys.cron, name, "plan "+name, "jobs "+name)
-			paused = p.HMGet(ctx, q.keys.settings, pausedEntry+name)
-			described = p.HMGet(ctx, q.keys.entries, specField+name, jobField+name, seenField+name, quietTicks+name)
+			ticks = p.HMGet(ctx, q.keys.Cron, name, "plan "+name, "jobs "+name)
+			paused = p.HMGet(ctx, q.keys.Settings, pausedEntry+name)
+			described = p.HMGet(ctx, q.keys.Entries, specField+name, jobField+name, seenField+name, quietTicks+name)
 			return nil
 		})
 		if err != nil {
@@ -221,7 +223,7 @@ func (q *Queue) uniquePasts(ctx context.Context, throttled bool, yield func(Past
 		return false, err
 	}
 	for cursor := uint64(0); ; {
-		fields, next, err := q.rdb.HScan(ctx, q.keys.unique, cursor, "", 1000).Result()
+		fields, next, err := q.rdb.HScan(ctx, q.keys.Unique, cursor, "", 1000).Result()
 		if err != nil {
 			return false, err
 		}
@@ -252,7 +254,7 @@ func (q *Queue) JobPasts(ctx context.Context) iter.Seq2[Past, error] {
 			return
 		}
 		for cursor := uint64(0); ; {
-			notes, next, err := q.rdb.HScan(ctx, q.keys.notes, cursor, deathNote+"*", 1000).Result()
+			notes, next, err := q.rdb.HScan(ctx, q.keys.Notes, cursor, deathNote+"*", 1000).Result()
 			if err != nil {
 				yield(Past{}, err)
 				return
@@ -275,8 +277,8 @@ func (q *Queue) PutPasts(ctx context.Context, pasts []Past, dry bool) (done []bo
 	var sessions []string // those that may run a job that is to get a key
 	inflight := ""
 	look := func() (err error) {
-		inflight = q.keys.inflight("")
-		sessions, err = q.rdb.ZRange(ctx, q.keys.sessions, 0, -1).Result()
+		inflight = q.keys.Inflight("")
+		sessions, err = q.rdb.ZRange(ctx, q.keys.Sessions, 0, -1).Result()
 		if err == nil && len(sessions) > maxActSessions {
 			err = fmt.Errorf("store: queue %q has %d sessions; keys can be given to its jobs with at most %d", q.name, len(sessions), maxActSessions)
 		}
@@ -312,23 +314,23 @@ func (q *Queue) PutPasts(ctx context.Context, pasts []Past, dry bool) (done []bo
 				items = append(items, text)
 			}
 		}
-		lane := q.keys.outbox(part[0].Name, part[0].Shard)
+		lane := q.keys.Outbox(part[0].Name, part[0].Shard)
 		if part[0].Kind != PastOutbox {
-			lane = q.keys.lane("past")
+			lane = q.keys.Lane("past")
 		}
-		args := append(pastScript.args(len(items), arg{"protocol", Protocol}, arg{"dry", flag(dry)}, arg{"inflight", inflight}, arg{"kind", string(part[0].Kind)}), items...)
-		keys := pastScript.keys(&q.keys, lane)
+		args := append(scripts.Past.Args(len(items), scripts.Arg("protocol", layout.Protocol), scripts.Arg("dry", flag(dry)), scripts.Arg("inflight", inflight), scripts.Arg("kind", string(part[0].Kind))), items...)
+		keys := scripts.Past.Keys(&q.keys, lane)
 		for _, session := range sessions {
-			keys = append(keys, q.keys.inflight(session))
+			keys = append(keys, q.keys.Inflight(session))
 		}
-		r, err := run(ctx, q.rdb, pastScript, keys, args)
+		r, err := scripts.Past.Run(ctx, q.rdb, keys, args)
 		if err == nil {
-			err = r.status("ok", "again")
+			err = r.Status("ok", "again")
 		}
 		if err != nil {
 			return done, err
 		}
-		if r.str(0) == "again" { // a session was opened meanwhile
+		if r.Str(0) == "again" { // a session was opened meanwhile
 			if tries++; tries == maxTries {
 				return done, errMoving
 			}
@@ -338,19 +340,19 @@ func (q *Queue) PutPasts(ctx context.Context, pasts []Past, dry bool) (done []bo
 			continue
 		}
 		tries = 0
-		words := r.strs(2)
-		if r.err == nil && len(words) != len(part) {
-			r.fail(2, fmt.Sprintf("%d answers for %d items", len(words), len(part)))
+		words := r.Strs(2)
+		if r.Err == nil && len(words) != len(part) {
+			r.Fail(2, fmt.Sprintf("%d answers for %d items", len(words), len(part)))
 		}
 		for _, word := range words {
 			if word != "done" && word != "there" {
-				r.fail(2, fmt.Sprintf("%.40q", word))
+				r.Fail(2, fmt.Sprintf("%.40q", word))
 				break
 			}
 			done = append(done, word == "done")
 		}
-		if r.err != nil {
-			return done, r.err
+		if r.Err != nil {
+			return done, r.Err
 		}
 	}
 	return done, nil

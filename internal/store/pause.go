@@ -6,6 +6,9 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/signalbox-go/signalbox/internal/store/layout"
+	"github.com/signalbox-go/signalbox/internal/store/scripts"
 )
 
 // PauseGroup makes the queue give out no job of a group, by its key with the first byte: once it has returned, none is claimed until ResumeGroup. It
@@ -20,15 +23,15 @@ func (q *Queue) ResumeGroup(ctx context.Context, key string) (changed bool, err 
 }
 
 func (q *Queue) pauseGroup(ctx context.Context, key string, pause bool) (changed bool, err error) {
-	r, err := run(ctx, q.rdb, pauseScript, pauseScript.keys(&q.keys), pauseScript.args(0, arg{"protocol", Protocol}, arg{"group", key},
-		arg{"pause", flag(pause)}, arg{"channel", q.keys.control()}))
+	r, err := scripts.Pause.Run(ctx, q.rdb, scripts.Pause.Keys(&q.keys), scripts.Pause.Args(0, scripts.Arg("protocol", layout.Protocol), scripts.Arg("group", key),
+		scripts.Arg("pause", flag(pause)), scripts.Arg("channel", q.keys.Control())))
 	if err != nil {
 		return false, err
 	}
-	if err := r.status("ok"); err != nil {
+	if err := r.Status("ok"); err != nil {
 		return false, err
 	}
-	return r.int(1) == 1, r.err
+	return r.Int(1) == 1, r.Err
 }
 
 // pauseField is before a group's key in the name of the field of limits that says since when the group is paused.
@@ -41,7 +44,7 @@ const holdField = "h"
 func (q *Queue) PausedGroups(ctx context.Context) (map[string]time.Time, error) {
 	paused := make(map[string]time.Time)
 	for next := uint64(0); ; {
-		fields, cursor, err := q.rdb.HScan(ctx, q.keys.limits, next, pauseField+"*", 1000).Result()
+		fields, cursor, err := q.rdb.HScan(ctx, q.keys.Limits, next, pauseField+"*", 1000).Result()
 		if err != nil {
 			return nil, err
 		}
@@ -61,7 +64,7 @@ func (q *Queue) countStopped(ctx context.Context, steady time.Time) (paused, hel
 	pauses, holds := make(map[string]bool), make(map[string]bool) // a group and a serial group of one name are paused, and held back, together
 	next := uint64(0)
 	for range pages {
-		fields, cursor, err := q.rdb.HScan(ctx, q.keys.limits, next, "["+pauseField+holdField+"]*", page).Result()
+		fields, cursor, err := q.rdb.HScan(ctx, q.keys.Limits, next, "["+pauseField+holdField+"]*", page).Result()
 		if err != nil {
 			return 0, 0, err
 		}
@@ -78,7 +81,7 @@ func (q *Queue) countStopped(ctx context.Context, steady time.Time) (paused, hel
 			}
 		}
 		if len(members) > 0 {
-			ends, err := q.rdb.ZMScore(ctx, q.keys.rates, members...).Result()
+			ends, err := q.rdb.ZMScore(ctx, q.keys.Rates, members...).Result()
 			if err != nil {
 				return 0, 0, err
 			}
@@ -113,7 +116,7 @@ func (q *Queue) pausedAmong(ctx context.Context, keys []string) (map[string]time
 		for i, key := range page {
 			fields[i] = pauseField + key
 		}
-		values, err := q.rdb.HMGet(ctx, q.keys.limits, fields...).Result()
+		values, err := q.rdb.HMGet(ctx, q.keys.Limits, fields...).Result()
 		if err != nil {
 			return nil, err
 		}

@@ -64,7 +64,7 @@ func TestPauseGroup(t *testing.T) {
 		equal(t, "resumed", ids(r.claim(9)), want)
 		r.check()
 		r.resumeGroup(false, key)
-		same(t, "what is left of it", r.rdb.Exists(bg, r.keys.limits).Val(), 0)
+		same(t, "what is left of it", r.rdb.Exists(bg, r.keys.Limits).Val(), 0)
 	}
 }
 
@@ -80,7 +80,7 @@ func TestResumeGroupWakes(t *testing.T) {
 	equal(t, "claimed", ids(r.claim(5)), []string{})
 	r.dropWake()
 	r.resumeGroup(true, "ga")
-	r.idle.hears(r.keys.control(), Look)
+	r.idle.hears(r.keys.Control(), Look)
 	r.takeWake()
 	equal(t, "claimed", ids(r.claim(5)), []string{"a1"})
 	r.dropWake()
@@ -142,7 +142,7 @@ func TestPauseReclaimed(t *testing.T) {
 				r.session = "s" + NewID()
 				r.open()
 			}
-			sessions, err := r.rdb.ZRange(bg, r.keys.sessions, 0, -1).Result()
+			sessions, err := r.rdb.ZRange(bg, r.keys.Sessions, 0, -1).Result()
 			r.must(err)
 			r.pauseGroup(true, key)
 			for _, session := range sessions {
@@ -278,7 +278,7 @@ func TestPausedGroups(t *testing.T) {
 	same(t, "groups", fmt.Sprint(len(groups), groups[0].Paused, groups[1].Paused, groups[1].Since.Equal(paused["gt7"])), "2 false true true")
 	same(t, "why a job waits", r.shown("a1").Brakes.Paused, true)
 	same(t, "why another one does", r.shown("b1").Brakes.Paused, false)
-	r.must(r.rdb.HSet(bg, r.keys.limits, "pgx", "soon").Err())
+	r.must(r.rdb.HSet(bg, r.keys.Limits, "pgx", "soon").Err())
 	r.putIn("gx", "x1")
 	equal(t, "with a time that can't be read", ids(r.claim(9)), []string{"b1", "b2"})
 }

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/signalbox-go/signalbox"
+	"github.com/signalbox-go/signalbox/internal/store/layout"
+	"github.com/signalbox-go/signalbox/internal/store/scripts"
 )
 
 // StateHeld and gone are places of put.lua beside the states of jobs.
@@ -50,33 +52,33 @@ func (q *Queue) putRecords(ctx context.Context, jobs []placement, dry bool) ([]A
 				break
 			}
 		}
-		args := putScript.args(6*len(part), arg{"protocol", Protocol}, arg{"dry", flag(dry)},
-			arg{"keep_jobs", q.kept.count}, arg{"keep_bytes", q.kept.bytes}, arg{"keep_us", q.kept.age.Microseconds()})
+		args := scripts.Put.Args(6*len(part), scripts.Arg("protocol", layout.Protocol), scripts.Arg("dry", flag(dry)),
+			scripts.Arg("keep_jobs", q.kept.count), scripts.Arg("keep_bytes", q.kept.bytes), scripts.Arg("keep_us", q.kept.age.Microseconds()))
 		for i := range part {
 			p := &part[i]
 			args = append(args, p.id, p.digest, string(p.state), strconv.FormatInt(max(p.at.UnixMicro(), 0), 10), p.record, p.move)
 		}
-		r, err := run(ctx, q.rdb, putScript, putScript.keys(&q.keys), args)
+		r, err := scripts.Put.Run(ctx, q.rdb, scripts.Put.Keys(&q.keys), args)
 		if err != nil {
 			return answers, err
 		}
-		if err := r.status("ok"); err != nil {
+		if err := r.Status("ok"); err != nil {
 			return answers, err
 		}
-		words := r.strs(2)
-		if r.err == nil && len(words) != len(part) {
-			r.fail(2, fmt.Sprintf("%d answers for %d jobs", len(words), len(part)))
+		words := r.Strs(2)
+		if r.Err == nil && len(words) != len(part) {
+			r.Fail(2, fmt.Sprintf("%d answers for %d jobs", len(words), len(part)))
 		}
 		for _, word := range words {
 			acted := slices.Index([]string{"done", "gone", "changed", "taken", "unique"}, word)
 			if acted < 0 {
-				r.fail(2, fmt.Sprintf("%.40q", word))
+				r.Fail(2, fmt.Sprintf("%.40q", word))
 				break
 			}
 			answers = append(answers, Answer{Acted: []Acted{Done, Gone, Changed, Occupied, KeyTaken}[acted]})
 		}
-		if r.err != nil {
-			return answers, r.err
+		if r.Err != nil {
+			return answers, r.Err
 		}
 	}
 	return answers, nil

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/signalbox-go/signalbox"
+	"github.com/signalbox-go/signalbox/internal/store/layout"
+	"github.com/signalbox-go/signalbox/internal/store/scripts"
 	"github.com/signalbox-go/signalbox/internal/wire"
 )
 
@@ -71,15 +73,15 @@ func (r *Recovery) Next(ctx context.Context) (Reclaimed, error) {
 	why := wire.AppendLastError(nil, fmt.Sprintf(
 		"the process running this job died, or lost its lease, %d times", q.crashes))
 	part := r.held[:min(len(r.held), maxReclaim)]
-	args := reclaimScript.args(2*len(part),
-		arg{"protocol", Protocol}, arg{"session", r.session}, arg{"crash_limit", q.crashes}, arg{"last_error", why},
-		arg{"keep_jobs", q.kept.count}, arg{"keep_bytes", q.kept.bytes}, arg{"keep_us", q.kept.age.Microseconds()},
-		arg{"room", maxLost}, arg{"details", flag(r.details)}, arg{"channel", q.keys.channel(r.session)},
-		arg{"ttl", q.ttl.Microseconds()}, arg{"hold", Apart(q.ttl).Microseconds()}, arg{"newest", r.newest})
+	args := scripts.Reclaim.Args(2*len(part),
+		scripts.Arg("protocol", layout.Protocol), scripts.Arg("session", r.session), scripts.Arg("crash_limit", q.crashes), scripts.Arg("last_error", why),
+		scripts.Arg("keep_jobs", q.kept.count), scripts.Arg("keep_bytes", q.kept.bytes), scripts.Arg("keep_us", q.kept.age.Microseconds()),
+		scripts.Arg("room", maxLost), scripts.Arg("details", flag(r.details)), scripts.Arg("channel", q.keys.Channel(r.session)),
+		scripts.Arg("ttl", q.ttl.Microseconds()), scripts.Arg("hold", Apart(q.ttl).Microseconds()), scripts.Arg("newest", r.newest))
 	for _, g := range part {
 		args = append(args, g.id, g.value)
 	}
-	reply, err := run(ctx, q.rdb, reclaimScript, reclaimScript.keys(&q.keys, q.keys.inflight(r.session)), args)
+	reply, err := scripts.Reclaim.Run(ctx, q.rdb, scripts.Reclaim.Keys(&q.keys, q.keys.Inflight(r.session)), args)
 	if err != nil {
 		return Reclaimed{}, err
 	}
@@ -94,12 +96,12 @@ func (r *Recovery) Next(ctx context.Context) (Reclaimed, error) {
 
 // readAll reads what the session has, page by page, and sorts it.
 func (r *Recovery) readAll(ctx context.Context) error {
-	key := r.q.keys.inflight(r.session)
+	key := r.q.keys.Inflight(r.session)
 	held := make(map[string]grant) // HSCAN may name a field twice
 	for cursor := uint64(0); ; {
 		page, next, err := r.q.rdb.HScan(ctx, key, cursor, "", pageSize).Result()
 		if err != nil {
-			seekMaster(ctx, r.q.rdb, err)
+			scripts.SeekMaster(ctx, r.q.rdb, err)
 			return err
 		}
 		for pair := range slices.Chunk(page, 2) {
@@ -134,30 +136,30 @@ func tokenOf(value string) int64 {
 	return token
 }
 
-func parseReclaim(r *reply, queue string) (res Reclaimed, done int, err error) {
-	if err := r.status("ok", "alive", "other"); err != nil {
+func parseReclaim(r *scripts.Reply, queue string) (res Reclaimed, done int, err error) {
+	if err := r.Status("ok", "alive", "other"); err != nil {
 		return Reclaimed{}, 0, err
 	}
-	if r.str(0) != "ok" {
+	if r.Str(0) != "ok" {
 		return Reclaimed{}, 0, nil
 	}
-	res = Reclaimed{Left: int(r.int(1)), At: time.UnixMicro(r.int(2)), Returned: r.strs(4)}
-	done = int(r.int(3))
-	res.Dead, res.Lost = r.lost(5, queue), r.lost(6, queue)
-	if len(r.list) > 7 {
-		res.Cancelled = r.lost(7, queue)
+	res = Reclaimed{Left: int(r.Int(1)), At: time.UnixMicro(r.Int(2)), Returned: r.Strs(4)}
+	done = int(r.Int(3))
+	res.Dead, res.Lost = lostOf(r, 5, queue), lostOf(r, 6, queue)
+	if len(r.List) > 7 {
+		res.Cancelled = lostOf(r, 7, queue)
 	}
-	if r.err != nil {
-		return Reclaimed{}, 0, r.err
+	if r.Err != nil {
+		return Reclaimed{}, 0, r.Err
 	}
 	return res, done, nil
 }
 
 // lost reads a list of an ID, a token, a record and a span for each delivery.
-func (r *reply) lost(i int, queue string) []Delivery {
-	list := r.strs(i)
+func lostOf(r *scripts.Reply, i int, queue string) []Delivery {
+	list := r.Strs(i)
 	if len(list)%4 != 0 {
-		r.fail(i, fmt.Sprintf("a list of %d, not of fours", len(list)))
+		r.Fail(i, fmt.Sprintf("a list of %d, not of fours", len(list)))
 		return nil
 	}
 	ds := make([]Delivery, 0, len(list)/4)

@@ -63,7 +63,7 @@ func testReclaimChunks(t *testing.T, r *rig) {
 		same(t, "left", res.Left, left)
 		r.check()
 	}
-	same(t, "sessions", r.rdb.ZCard(bg, r.keys.sessions).Val(), 0)
+	same(t, "sessions", r.rdb.ZCard(bg, r.keys.Sessions).Val(), 0)
 	same(t, "crashed", r.counts().Total.Crashed, n)
 	r.session = "s2"
 	r.open()
@@ -142,7 +142,7 @@ func (r *rig) crashed(crashes int, ids ...string) {
 			r.crash()
 			// The jobs that crashed just now are first in the list. The others must get their turn.
 			for range claimed {
-				r.must(r.rdb.LMove(bg, r.keys.readySuspect, r.keys.readySuspect, "LEFT", "RIGHT").Err())
+				r.must(r.rdb.LMove(bg, r.keys.ReadySuspect, r.keys.ReadySuspect, "LEFT", "RIGHT").Err())
 			}
 		}
 	}
@@ -192,16 +192,16 @@ func (r *rig) killed(ages map[string]time.Duration) {
 	now, err := r.Now(bg)
 	r.must(err)
 	ttl := 12 * time.Second
-	for id, value := range r.rdb.HGetAll(bg, r.keys.inflight(r.session)).Val() {
+	for id, value := range r.rdb.HGetAll(bg, r.keys.Inflight(r.session)).Val() {
 		age, ok := ages[id]
 		if !ok {
 			r.t.Fatalf("%s runs, too", id)
 		}
 		_, flags, _ := strings.Cut(value, " ")
 		token := strconv.FormatInt(now.Add(-ttl-age).UnixMicro(), 10)
-		r.must(r.rdb.HSet(bg, r.keys.inflight(r.session), id, strings.TrimSpace(token+" "+flags)).Err())
+		r.must(r.rdb.HSet(bg, r.keys.Inflight(r.session), id, strings.TrimSpace(token+" "+flags)).Err())
 	}
-	r.must(r.rdb.ZAdd(bg, r.keys.sessions, redis.Z{Score: float64(now.UnixMicro()), Member: r.session}).Err())
+	r.must(r.rdb.ZAdd(bg, r.keys.Sessions, redis.Z{Score: float64(now.UnixMicro()), Member: r.session}).Err())
 	for {
 		res, err := r.WithSessionTTL(ttl).Reclaim(r.session, false).Next(bg)
 		r.must(err)
@@ -242,7 +242,7 @@ func testOtherAge(t *testing.T, r *rig) {
 	r.killed(map[string]time.Duration{"long": 30 * time.Second, "short": 0})
 	same(t, "crashes of one that had run for longer", r.stored("long").Crashes, 2)
 	same(t, "crashes of one that had just begun", r.stored("short").Crashes, 3)
-	equal(t, "those with more crashes run first", r.rdb.LRange(bg, r.keys.readySuspect, 0, -1).Val(), []string{"short", "long"})
+	equal(t, "those with more crashes run first", r.rdb.LRange(bg, r.keys.ReadySuspect, 0, -1).Val(), []string{"short", "long"})
 	r.settled(settlement(r.one(), Completed))
 
 	at(3, map[string]time.Duration{"long": time.Hour}) // only one is spared
@@ -267,7 +267,7 @@ func testSurvived(t *testing.T, r *rig) {
 		it.Unique(Unique{Key: wire.UniqueKey("k", id, false), Scope: wire.UntilEnded})
 		r.enqueued(it)
 		d := r.one()
-		before, due := r.rdb.HGet(bg, r.keys.jobs, id).Val(), ""
+		before, due := r.rdb.HGet(bg, r.keys.Jobs, id).Val(), ""
 		for crashes := range SuspectAt {
 			r.crash()
 			d = r.one()
@@ -283,9 +283,9 @@ func testSurvived(t *testing.T, r *rig) {
 			}
 			r.settled(s)
 			r.check()
-			record := r.rdb.HGet(bg, r.keys.jobs, id).Val()
+			record := r.rdb.HGet(bg, r.keys.Jobs, id).Val()
 			same(t, "survived", wire.SurvivedOf([]byte(record)), (n+1)/2%SurvivedAt)
-			for _, due = range r.rdb.ZRange(bg, r.keys.due, 0, -1).Val() {
+			for _, due = range r.rdb.ZRange(bg, r.keys.Due, 0, -1).Val() {
 				r.makeDue(due)
 			}
 			if n < 2*SurvivedAt-1 {
@@ -293,7 +293,7 @@ func testSurvived(t *testing.T, r *rig) {
 				same(t, "crashes", d.Job.Crashes, SuspectAt)
 			}
 		}
-		record := r.rdb.HGet(bg, r.keys.jobs, id).Val()
+		record := r.rdb.HGet(bg, r.keys.Jobs, id).Val()
 		same(t, "the record, but for its due time", record[:12]+record[20:], before[:12]+before[20:])
 		reply := r.call(ClaimRequest{Want: 1}) // by who can't have a suspect
 		equal(t, "claimed", ids(reply.Deliveries), []string{id})
@@ -348,11 +348,11 @@ func testMixedSuspects(t *testing.T, r *rig) {
 // suspects1 makes suspects with two crashes while other suspects wait. It puts them behind those.
 func (r *rig) suspects1(ids ...string) {
 	r.t.Helper()
-	waiting := r.rdb.LRange(bg, r.keys.readySuspect, 0, -1).Val()
-	r.must(r.rdb.Del(bg, r.keys.readySuspect).Err())
+	waiting := r.rdb.LRange(bg, r.keys.ReadySuspect, 0, -1).Val()
+	r.must(r.rdb.Del(bg, r.keys.ReadySuspect).Err())
 	r.suspects(ids...)
 	for _, id := range slices.Backward(waiting) {
-		r.must(r.rdb.LPush(bg, r.keys.readySuspect, id).Err())
+		r.must(r.rdb.LPush(bg, r.keys.ReadySuspect, id).Err())
 	}
 }
 
@@ -443,7 +443,7 @@ func testPoison(t *testing.T, r *rig) {
 	c := r.counts()
 	same(t, "dead", c.Dead, 1)
 	var job signalbox.Job
-	r.must(wire.Decode([]byte(r.rdb.HGet(bg, r.keys.jobs, "poison").Val()), &job))
+	r.must(wire.Decode([]byte(r.rdb.HGet(bg, r.keys.Jobs, "poison").Val()), &job))
 	same(t, "crashes", job.Crashes, CrashLimit)
 	if !strings.Contains(job.LastError, "5 times") {
 		t.Errorf("last error %q", job.LastError)
@@ -515,7 +515,7 @@ func testDeadUnheard(t *testing.T, r *rig) {
 	}
 	same(t, "span", res.Dead[0].Span, "")
 	same(t, "token", res.Dead[0].Job.Token, last.Job.Token)
-	same(t, "spans", r.rdb.HLen(bg, r.keys.notes).Val(), 0)
+	same(t, "spans", r.rdb.HLen(bg, r.keys.Notes).Val(), 0)
 }
 
 // If the records of all jobs don't fit into one call, some jobs are left for the next call.
@@ -534,7 +534,7 @@ func testLostBounded(t *testing.T, r *rig) {
 	r.expire()
 	var lost []string
 	for calls := 1; ; calls++ {
-		before := r.rdb.HLen(bg, r.keys.inflight(r.session)).Val()
+		before := r.rdb.HLen(bg, r.keys.Inflight(r.session)).Val()
 		res, err := r.Reclaim(r.session, true).Next(bg)
 		r.must(err)
 		bytes := 0
@@ -581,10 +581,10 @@ func testLostTooLarge(t *testing.T, r *rig) {
 	r.put("a", "huge", "b", "huger", "c")
 	want := ids(r.claim(10))
 	for _, id := range []string{"huge", "huger"} {
-		record := r.rdb.HGet(bg, r.keys.jobs, id).Val()
-		r.must(r.rdb.HSet(bg, r.keys.jobs, id, record+strings.Repeat("x", maxLost)).Err())
+		record := r.rdb.HGet(bg, r.keys.Jobs, id).Val()
+		r.must(r.rdb.HSet(bg, r.keys.Jobs, id, record+strings.Repeat("x", maxLost)).Err())
 	}
-	r.must(r.rdb.HSet(bg, r.keys.stats, "largest", 2*maxLost).Err())
+	r.must(r.rdb.HSet(bg, r.keys.Stats, "largest", 2*maxLost).Err())
 	r.expire()
 	var lost, returned []string
 	for calls := 1; ; calls++ {
@@ -613,7 +613,7 @@ func testLostUnasked(t *testing.T, r *rig) {
 	for range 4 {
 		r.claim(1)
 	}
-	r.must(r.rdb.HSet(bg, r.keys.jobs, "empty", "").Err())
+	r.must(r.rdb.HSet(bg, r.keys.Jobs, "empty", "").Err())
 	r.expire()
 	res := r.reclaim(r.session)
 	equal(t, "returned", res.Returned, []string{"c", "b"})
@@ -639,7 +639,7 @@ func testReclaimLate(t *testing.T, r *rig) {
 	r.must(err)
 	same(t, "returned next", len(res.Returned), 8)
 	same(t, "done", res.Done, true)
-	same(t, "sessions", r.rdb.ZCard(bg, r.keys.sessions).Val(), 0)
+	same(t, "sessions", r.rdb.ZCard(bg, r.keys.Sessions).Val(), 0)
 	same(t, "crashed", r.counts().Total.Crashed, int64(len(want)-2))
 }
 

@@ -14,6 +14,8 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/signalbox-go/signalbox"
+	"github.com/signalbox-go/signalbox/internal/store/layout"
+	"github.com/signalbox-go/signalbox/internal/store/scripts"
 	"github.com/signalbox-go/signalbox/internal/wire"
 )
 
@@ -66,8 +68,8 @@ func (p Parcel) WithSequence(n int64) Parcel {
 // Item returns the parcel as an item. late is how long ago it should have been put in, or 0: a job that expires has that much less time. The error says
 // what is wrong with the parcel. It wraps signalbox.ErrInvalid, and has none of the parcel's bytes.
 func (p Parcel) Item(late time.Duration) (Item, error) {
-	if err := ValidateID(p.ID); err != nil {
-		return Item{}, fmt.Errorf("%w job ID: it is no name of 1 to %d bytes", signalbox.ErrInvalid, MaxName)
+	if err := layout.ValidateID(p.ID); err != nil {
+		return Item{}, fmt.Errorf("%w job ID: it is no name of 1 to %d bytes", signalbox.ErrInvalid, layout.MaxName)
 	}
 	marks, extras, _ := bytes.Cut(p.Class, []byte("+"))
 	if len(p.Class) == 0 || len(p.Class) > maxClass || bytes.Trim(marks[1:], "!~*0123456789") != nil || marks[0] < '0' || marks[0] > '2' {
@@ -153,37 +155,37 @@ func (q *Queue) Relay(ctx context.Context, outbox string, shard int, b *Batch) (
 	case b.Again:
 		mode = "a"
 	}
-	args := relayScript.args(4*len(b.Items), arg{"call", fmt.Sprint(Protocol, " ", b.Place, " ", b.After, " ", mode)})
+	args := scripts.Relay.Args(4*len(b.Items), scripts.Arg("call", fmt.Sprint(layout.Protocol, " ", b.Place, " ", b.After, " ", mode)))
 	for i := range b.Items {
 		it := &b.Items[i]
 		args = append(args, it.id, it.class, it.when, it.envelope)
 	}
-	r, err := run(ctx, q.rdb, relayScript, relayScript.keys(&q.keys, q.keys.outbox(outbox, shard)), args)
+	r, err := scripts.Relay.Run(ctx, q.rdb, scripts.Relay.Keys(&q.keys, q.keys.Outbox(outbox, shard)), args)
 	if err != nil {
 		return Fates{}, jobError(err)
 	}
-	switch word := r.str(0); {
-	case r.err != nil:
-		return Fates{}, r.err
+	switch word := r.Str(0); {
+	case r.Err != nil:
+		return Fates{}, r.Err
 	case word == "void":
 		return Fates{}, ErrVoid
 	case word == "done":
 		return Fates{}, ErrSent
 	case word == "full":
-		err := &NoRoomError{r.int(1)}
-		if r.err != nil {
-			return Fates{}, r.err
+		err := &NoRoomError{r.Int(1)}
+		if r.Err != nil {
+			return Fates{}, r.Err
 		}
 		return Fates{}, err
 	case word == "other":
-		err := &OutOfStepError{Last: placeOf(r.int(1), r.str(2))}
-		if r.err != nil {
-			return Fates{}, r.err
+		err := &OutOfStepError{Last: placeOf(r.Int(1), r.Str(2))}
+		if r.Err != nil {
+			return Fates{}, r.Err
 		}
 		return Fates{}, err
 	}
 	if len(b.Items) == 0 {
-		return Fates{Now: time.UnixMicro(r.int(1))}, r.status("ok")
+		return Fates{Now: time.UnixMicro(r.Int(1))}, r.Status("ok")
 	}
 	return parseEnqueue(r, len(b.Items))
 }
@@ -223,8 +225,8 @@ func (q *Queue) Room(ctx context.Context) (room int64, limited bool, err error) 
 	var jobs, dead, cancelled, completed *redis.IntCmd
 	_, err = q.rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
 		k := &q.keys
-		setting, jobs = p.HGet(ctx, k.settings, "max_length"), p.HLen(ctx, k.jobs)
-		dead, cancelled, completed = p.ZCard(ctx, k.dead), p.ZCard(ctx, k.cancelled), p.ZCard(ctx, k.completed)
+		setting, jobs = p.HGet(ctx, k.Settings, "max_length"), p.HLen(ctx, k.Jobs)
+		dead, cancelled, completed = p.ZCard(ctx, k.Dead), p.ZCard(ctx, k.Cancelled), p.ZCard(ctx, k.Completed)
 		return nil
 	})
 	if err != nil && !errors.Is(err, redis.Nil) {
@@ -241,7 +243,7 @@ func (q *Queue) Room(ctx context.Context) (room int64, limited bool, err error) 
 func (q *Queue) Relayed(ctx context.Context, outbox string, shards ...int) ([]Place, error) {
 	keys := make([]string, len(shards))
 	for i, shard := range shards {
-		keys[i] = q.keys.outbox(outbox, shard)
+		keys[i] = q.keys.Outbox(outbox, shard)
 	}
 	values, err := q.rdb.MGet(ctx, keys...).Result()
 	if err != nil {
@@ -266,8 +268,8 @@ func (q *Queue) Relayed(ctx context.Context, outbox string, shards ...int) ([]Pl
 // SetOutbox publishes what an outbox has for the queue, as text, for so long.
 func (q *Queue) SetOutbox(ctx context.Context, outbox, text string, ttl time.Duration) error {
 	_, err := q.rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
-		p.HSet(ctx, q.keys.outboxes, outbox, text)
-		p.PExpire(ctx, q.keys.outboxes, ttl)
+		p.HSet(ctx, q.keys.Outboxes, outbox, text)
+		p.PExpire(ctx, q.keys.Outboxes, ttl)
 		return nil
 	})
 	return err
@@ -275,7 +277,7 @@ func (q *Queue) SetOutbox(ctx context.Context, outbox, text string, ttl time.Dur
 
 // Outboxes returns what outboxes have published for the queue, by their IDs.
 func (q *Queue) Outboxes(ctx context.Context) (map[string]string, error) {
-	return q.rdb.HGetAll(ctx, q.keys.outboxes).Result()
+	return q.rdb.HGetAll(ctx, q.keys.Outboxes).Result()
 }
 
 // An OutboxState is what relays publish about an outbox for a queue, as JSON. Times are µs since the Unix epoch, by the clock of the database.
@@ -302,7 +304,7 @@ func (q *Queue) Has(ctx context.Context, parcels []Parcel) ([]bool, error) {
 	for i, p := range parcels {
 		ids[i] = p.ID
 	}
-	records, err := q.rdb.HMGet(ctx, q.keys.jobs, ids...).Result()
+	records, err := q.rdb.HMGet(ctx, q.keys.Jobs, ids...).Result()
 	if err != nil {
 		return nil, err
 	}

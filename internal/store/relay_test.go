@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/signalbox-go/signalbox"
+	"github.com/signalbox-go/signalbox/internal/store/layout"
+	"github.com/signalbox-go/signalbox/internal/store/scripts"
 )
 
 // relay sends a batch, and returns the outcomes.
@@ -58,7 +60,7 @@ func TestRelayOnce(t *testing.T) {
 	same(t, "outcomes again", got, "101")
 	r.unchanged("the batch again", before)
 	same(t, "enqueued", r.counts().Total.Enqueued, 3)
-	if ttl := r.rdb.PTTL(bg, r.keys.outbox("box", 3)).Val(); ttl != -1 {
+	if ttl := r.rdb.PTTL(bg, r.keys.Outbox("box", 3)).Val(); ttl != -1 {
 		t.Errorf("the lane expires in %v", ttl)
 	}
 	last, err := r.Relayed(bg, "box", 2, 3)
@@ -111,7 +113,7 @@ func TestRelayVoid(t *testing.T) {
 	if _, err := r.relay(first); !errors.Is(err, ErrVoid) {
 		t.Errorf("a void batch: %v", err)
 	}
-	same(t, "jobs", r.rdb.HLen(bg, r.keys.jobs).Val(), 0)
+	same(t, "jobs", r.rdb.HLen(bg, r.keys.Jobs).Val(), 0)
 	second := r.parcels(2, "b", "y")
 	_, err := r.relay(second)
 	r.outOfStep(err, Place{1, "av"})
@@ -134,7 +136,7 @@ func TestRelayFull(t *testing.T) {
 	if _, limited, err := r.Room(bg); limited || err != nil {
 		t.Errorf("a queue without a maximum is limited: %v, %v", limited, err)
 	}
-	r.must(r.rdb.HSet(bg, r.keys.settings, "max_length", "3").Err())
+	r.must(r.rdb.HSet(bg, r.keys.Settings, "max_length", "3").Err())
 	r.put("a")
 	if room, limited, err := r.Room(bg); room != 2 || !limited || err != nil {
 		t.Errorf("room %d, %v, %v", room, limited, err)
@@ -203,28 +205,28 @@ func TestRelayRefuses(t *testing.T) {
 	r := onShared(t)
 	r.put("a")
 	before := r.dump()
-	keys := relayScript.keys(&r.keys, r.keys.outbox("box", 3))
+	keys := scripts.Relay.Keys(&r.keys, r.keys.Outbox("box", 3))
 	job := []any{"id", "1", "", "\x0a\x01k"}
 	for _, call := range []string{
 		"", "1", "1 1", "1 1 a", "1 1 a 0 0", "1 1 a 0 0 x", "1 1 a 0 0 n", "1 1 av 0 0 p", "1 1 a 1 a p", "1 1 a 2 b p", "1 1 A 0 0 p", "1 1 a! 0 0 p", "1 1  0 0 p", "1 1 a 0 0 v", "1 x a 0 0 p", "1 1e3 a 0 0 p",
 		"1 1234567890123456 a 0 0 p", "1000 1 a 0 0 p", "1 1 " + strings.Repeat("a", 65) + " 0 0 p", "1 1 a 0 " + strings.Repeat("a", 66) + " p",
 	} {
-		if _, err := r.rdb.Eval(bg, source("relay"), keys, append([]any{call}, job...)...).Result(); err == nil || !strings.Contains(err.Error(), "ERR signalbox: ") {
+		if _, err := r.rdb.Eval(bg, scripts.Sources()["relay"], keys, append([]any{call}, job...)...).Result(); err == nil || !strings.Contains(err.Error(), "ERR signalbox: ") {
 			t.Errorf("%q: %v", call, err)
 		}
 	}
-	if _, err := r.rdb.Eval(bg, source("relay"), keys, "1 1 a 0 0 p").Result(); err == nil {
+	if _, err := r.rdb.Eval(bg, scripts.Sources()["relay"], keys, "1 1 a 0 0 p").Result(); err == nil {
 		t.Error("a batch without jobs is put in")
 	}
 	r.unchanged("nonsense", before)
-	r.must(r.rdb.Set(bg, r.keys.outbox("box", 3), "nonsense", 0).Err())
+	r.must(r.rdb.Set(bg, r.keys.Outbox("box", 3), "nonsense", 0).Err())
 	if _, err := r.relay(r.parcels(1, "a", "x")); err == nil || !strings.Contains(err.Error(), "lane") {
 		t.Errorf("a lane with another text: %v", err)
 	}
 	if _, err := r.Relayed(bg, "box", 3); err == nil {
 		t.Error("a lane with another text can be read")
 	}
-	r.must(r.rdb.Del(bg, r.keys.outbox("box", 3)).Err())
+	r.must(r.rdb.Del(bg, r.keys.Outbox("box", 3)).Err())
 	if _, err := r.relay(Batch{Items: make([]Item, MaxBatch+1)}); !errors.Is(err, signalbox.ErrInvalid) {
 		t.Errorf("too many jobs: %v", err)
 	}
@@ -244,7 +246,7 @@ func TestRelayErrors(t *testing.T) {
 		"NOPERM signalbox: the Redis user may not run ": false,
 	}
 	found := map[string]bool{}
-	for _, m := range regexp.MustCompile(`(?:invalid|error_reply)\('([^']*)'`).FindAllStringSubmatch(source("relay"), -1) {
+	for _, m := range regexp.MustCompile(`(?:invalid|error_reply)\('([^']*)'`).FindAllStringSubmatch(scripts.Sources()["relay"], -1) {
 		if m[1] == "ERR signalbox: " { // of invalid itself
 			continue
 		}
@@ -289,7 +291,7 @@ func TestRelayErrors(t *testing.T) {
 		}
 	}
 	for text, want := range replies {
-		err := jobError(layoutError(anError(text)))
+		err := jobError(layout.ErrorOf(anError(text)))
 		if got := (*JobError)(nil); errors.As(err, &got) != want {
 			t.Errorf("%q is about a job: %v, want %v", text, !want, want)
 		}

@@ -14,6 +14,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/signalbox-go/signalbox"
+	"github.com/signalbox-go/signalbox/internal/store/layout"
 )
 
 // remembered is what is remembered of a setting: see memory_of in chapters/settings.lua.
@@ -68,7 +69,7 @@ func microsOf(digits string) time.Time {
 
 // Remembered returns each setting that a Config can say, but those of single groups: what it is, by whom and when it was set, and what the Config says that counts.
 func (q *Queue) Remembered(ctx context.Context) (all []Told, err error) {
-	fields, err := q.rdb.HGetAll(ctx, q.keys.settings).Result()
+	fields, err := q.rdb.HGetAll(ctx, q.keys.Settings).Result()
 	if err != nil {
 		return nil, err
 	}
@@ -92,7 +93,7 @@ type Change struct {
 
 // Changes returns the last changes, the newest first.
 func (q *Queue) Changes(ctx context.Context) (all []Change, err error) {
-	text, err := q.rdb.HGet(ctx, q.keys.settings, "changes").Result()
+	text, err := q.rdb.HGet(ctx, q.keys.Settings, "changes").Result()
 	if err != nil && !errors.Is(err, redis.Nil) {
 		return nil, err
 	}
@@ -112,11 +113,11 @@ type Applied struct {
 
 // Applied reads them.
 func (q *Queue) Applied(ctx context.Context) (a Applied, err error) {
-	fields, err := q.rdb.HGetAll(ctx, q.keys.settings).Result()
+	fields, err := q.rdb.HGetAll(ctx, q.keys.Settings).Result()
 	if err != nil {
 		return a, err
 	}
-	of, err := q.rdb.HGetAll(ctx, q.keys.limits).Result()
+	of, err := q.rdb.HGetAll(ctx, q.keys.Limits).Result()
 	if err != nil {
 		return a, err
 	}
@@ -151,7 +152,7 @@ func (a Applied) Validate() error {
 		}
 	}
 	for _, group := range slices.Sorted(maps.Keys(a.Groups)) {
-		if err := ValidateGroup(group); err != nil {
+		if err := layout.ValidateGroup(group); err != nil {
 			return err
 		}
 		if !ownForm.MatchString(a.Groups[group]) {
@@ -169,8 +170,8 @@ func (q *Queue) Carry(ctx context.Context, a Applied) error {
 			if err != nil {
 				return err
 			}
-			if r.err != nil {
-				return r.err
+			if r.Err != nil {
+				return r.Err
 			}
 		}
 	}

@@ -10,6 +10,9 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/signalbox-go/signalbox/internal/store/layout"
+	"github.com/signalbox-go/signalbox/internal/store/scripts"
 )
 
 // A Removal says how a queue is removed.
@@ -54,20 +57,20 @@ const (
 // Remove removes the queue, unless there are reasons against it: all its keys but those that [Named] finds. The registry of queues keeps its name until
 // Unlist. Redis decides and deletes in one step. So a call that comes at that moment either is a reason, or makes the queue anew. It may be called again.
 func (q *Queue) Remove(ctx context.Context, r Removal) ([]Reason, error) {
-	reply, err := run(ctx, q.rdb, removeScript, removeScript.keys(&q.keys), removeScript.args(0, arg{"protocol", Protocol},
-		arg{"dry", flag(r.DryRun)}, arg{"loose", flag(r.Settings)}, arg{"unused", r.Unused.Microseconds()}))
+	reply, err := scripts.Remove.Run(ctx, q.rdb, scripts.Remove.Keys(&q.keys), scripts.Remove.Args(0, scripts.Arg("protocol", layout.Protocol),
+		scripts.Arg("dry", flag(r.DryRun)), scripts.Arg("loose", flag(r.Settings)), scripts.Arg("unused", r.Unused.Microseconds())))
 	if err == nil {
-		err = reply.status("ok")
+		err = reply.Status("ok")
 	}
 	if err != nil {
 		return nil, err
 	}
-	texts := reply.strs(2)
-	if reply.err == nil && len(texts)%2 != 0 {
-		reply.fail(2, "a list of half a reason")
+	texts := reply.Strs(2)
+	if reply.Err == nil && len(texts)%2 != 0 {
+		reply.Fail(2, "a list of half a reason")
 	}
-	if reply.err != nil {
-		return nil, reply.err
+	if reply.Err != nil {
+		return nil, reply.Err
 	}
 	var reasons []Reason
 	for i := 0; i < len(texts); i += 2 {
@@ -98,7 +101,7 @@ func Named(ctx context.Context, rdb redis.UniversalClient, namespace string, que
 	for _, name := range queues {
 		wanted[name] = New(rdb, namespace, name)
 	}
-	head, _, _ := strings.Cut(newKeys(namespace, "").prefix, "}")
+	head, _, _ := strings.Cut(layout.KeysOf(namespace, "").Prefix, "}")
 	pattern := escaped(head) + "*"
 	if len(queues) == 1 {
 		pattern = wanted[queues[0]].pattern()
@@ -152,7 +155,7 @@ func CopiesTo(ctx context.Context, rdb redis.UniversalClient, namespace string) 
 	settings := make([]*redis.StringCmd, len(names))
 	_, err = rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
 		for i, name := range names {
-			settings[i] = p.HGet(ctx, newKeys(namespace, name).settings, copyField)
+			settings[i] = p.HGet(ctx, layout.KeysOf(namespace, name).Settings, copyField)
 		}
 		return nil
 	})
@@ -185,15 +188,15 @@ func (c *counted) String() string                 { return c.text }
 // Unlist takes the queue out of the registry after it was removed, and puts it in again if it is there anew. It may be called again.
 func (q *Queue) Unlist(ctx context.Context) error {
 	unlist := func(most *counted) (status string, now int64, err error) {
-		r, err := run(ctx, q.rdb, unlistScript, unlistScript.keys(&q.keys, q.keys.registry), unlistScript.args(0, arg{"queue", q.name}, arg{"most", most}))
+		r, err := scripts.Unlist.Run(ctx, q.rdb, scripts.Unlist.Keys(&q.keys, q.keys.Registry), scripts.Unlist.Args(0, scripts.Arg("queue", q.name), scripts.Arg("most", most)))
 		if err == nil {
-			err = r.status("ok", "late")
+			err = r.Status("ok", "late")
 		}
 		if err != nil {
 			return "", 0, err
 		}
-		status, now = r.str(0), r.int(1)
-		return status, now, r.err
+		status, now = r.Str(0), r.Int(1)
+		return status, now, r.Err
 	}
 	for {
 		_, now, err := unlist(&counted{text: "0"})
@@ -225,8 +228,8 @@ func (q *Queue) Unlist(ctx context.Context) error {
 
 // relist registers the queue if it has any key.
 func (q *Queue) relist(ctx context.Context) error {
-	keys := make([]string, 0, len(q.keys.named))
-	for name, key := range q.keys.named {
+	keys := make([]string, 0, len(q.keys.Named))
+	for name, key := range q.keys.Named {
 		if name != "REPORTER" { // a client that reports depths doesn't use the queue; it expires
 			keys = append(keys, key)
 		}

@@ -14,6 +14,8 @@ import (
 
 	"github.com/signalbox-go/signalbox"
 	"github.com/signalbox-go/signalbox/internal/redistest"
+	"github.com/signalbox-go/signalbox/internal/store/layout"
+	"github.com/signalbox-go/signalbox/internal/store/scripts"
 )
 
 // kinds returns what reasons there are, sorted.
@@ -47,7 +49,7 @@ func (r *rig) removed(how Removal) []string {
 // isListed reports whether the registry has the queue.
 func (r *rig) isListed() bool {
 	r.t.Helper()
-	listed, err := r.rdb.SIsMember(bg, r.keys.registry, r.Name()).Result()
+	listed, err := r.rdb.SIsMember(bg, r.keys.Registry, r.Name()).Result()
 	r.must(err)
 	return listed
 }
@@ -64,7 +66,7 @@ func TestRemove(t *testing.T) {
 		r := newQueue(t, rdb)
 		r.used()
 		r.must(r.Register(bg))
-		r.must(r.rdb.Set(bg, r.keys.reporter, "me", time.Minute).Err())
+		r.must(r.rdb.Set(bg, r.keys.Reporter, "me", time.Minute).Err())
 		before := r.dump()
 		equal(t, "a look", r.removed(Removal{DryRun: true}), nil)
 		r.unchanged("a look", before)
@@ -111,7 +113,7 @@ func TestRemoveRefused(t *testing.T) {
 		{name: "ready", do: func(r *rig) { r.put("a") }, want: KeptByLive},
 		{name: "scheduled", do: func(r *rig) { r.enqueued(r.item("a", When{After: time.Hour}, 0)) }, want: KeptByLive},
 		{name: "of a group", do: func(r *rig) { r.enqueued(r.grouped("a", "gx", When{}, 0)) }, want: KeptByLive},
-		{name: "running", do: func(r *rig) { r.open(); r.put("a"); r.one(); r.must(r.rdb.Del(bg, r.keys.sessions).Err()) }, want: KeptByLive},
+		{name: "running", do: func(r *rig) { r.open(); r.put("a"); r.one(); r.must(r.rdb.Del(bg, r.keys.Sessions).Err()) }, want: KeptByLive},
 		{name: "of a session that is over", do: func(r *rig) { r.open(); r.put("a"); r.one(); r.expire() }, want: KeptByLive},
 		{name: "dead", do: func(r *rig) { r.open(); r.bury(Dead, "a"); r.expire() }, want: KeptByDead},
 		{name: "cancelled", do: func(r *rig) { r.open(); r.bury(Cancelled, "a"); r.expire() }, want: KeptByCancelled},
@@ -120,13 +122,13 @@ func TestRemoveRefused(t *testing.T) {
 			r.open()
 			r.buryCompleted("a")
 			r.expire()
-			r.must(r.rdb.Del(bg, r.keys.settings).Err())
-			r.layout(Protocol)
+			r.must(r.rdb.Del(bg, r.keys.Settings).Err())
+			r.layout(layout.Protocol)
 		}, want: KeptByCompleted},
 		{name: "session", do: func(r *rig) { r.open() }, want: KeptBySession, gone: func(r *rig) { r.expire() }},
 		{
-			name: "tick", do: func(r *rig) { r.must(r.rdb.HSet(bg, r.keys.cron, "e", 1).Err()) }, want: KeptByEntries,
-			gone: func(r *rig) { r.must(r.rdb.Del(bg, r.keys.cron).Err()) },
+			name: "tick", do: func(r *rig) { r.must(r.rdb.HSet(bg, r.keys.Cron, "e", 1).Err()) }, want: KeptByEntries,
+			gone: func(r *rig) { r.must(r.rdb.Del(bg, r.keys.Cron).Err()) },
 		},
 		{name: "entry", do: func(r *rig) { r.must(r.Announce(bg, []Notice{notice("e", "@daily", "1")})) }, want: KeptByEntries, gone: func(r *rig) {
 			r.unseen("e", time.Hour)
@@ -150,16 +152,16 @@ func TestRemoveRefused(t *testing.T) {
 		{
 			name: "quiet", do: func(r *rig) { _, err := r.Queue.set(bg, quietField+"w", "now"); r.must(err) }, want: KeptByQuiet,
 			gone: func(r *rig) {
-				r.must(r.rdb.HSet(bg, r.keys.settings, quietField+"w", r.rdb.Time(bg).Val().Add(-day-time.Second).UnixMicro()).Err())
+				r.must(r.rdb.HSet(bg, r.keys.Settings, quietField+"w", r.rdb.Time(bg).Val().Add(-day-time.Second).UnixMicro()).Err())
 			},
 		},
 		{name: "stop", do: func(r *rig) { _, err := r.Queue.set(bg, quietField+"w", "stop"); r.must(err) }, want: KeptByQuiet},
 		{name: "hold", do: func(r *rig) { _, err := r.HoldBack(bg, "", "", time.Hour); r.must(err) }, want: KeptByHold, gone: func(r *rig) { _, err := r.HoldBack(bg, "", "", 0); r.must(err) }},
 		{name: "hold of a group", do: func(r *rig) { _, err := r.HoldBack(bg, "gx", "", time.Hour); r.must(err) }, want: KeptByHold, gone: func(r *rig) { _, err := r.HoldBack(bg, "gx", "", 0); r.must(err) }},
 		{name: "rate", do: func(r *rig) {
-			r.must(r.rdb.ZAdd(bg, r.keys.rates, redis.Z{Score: float64(r.rdb.Time(bg).Val().Add(time.Hour).UnixMicro()), Member: ""}).Err())
+			r.must(r.rdb.ZAdd(bg, r.keys.Rates, redis.Z{Score: float64(r.rdb.Time(bg).Val().Add(time.Hour).UnixMicro()), Member: ""}).Err())
 		}, want: KeptByRate, gone: func(r *rig) {
-			r.must(r.rdb.ZAdd(bg, r.keys.rates, redis.Z{Score: 1, Member: ""}).Err())
+			r.must(r.rdb.ZAdd(bg, r.keys.Rates, redis.Z{Score: 1, Member: ""}).Err())
 		}},
 		{name: "retention", do: func(r *rig) { r.must(r.SetRetention(bg, signalbox.Retention{Jobs: 5})) }, want: KeptBySetting, none: true},
 		{name: "limits", do: func(r *rig) { _, err := r.SetLimits(bg, signalbox.Limits{Running: 2}); r.must(err) }, want: KeptBySetting, none: true},
@@ -168,13 +170,13 @@ func TestRemoveRefused(t *testing.T) {
 		{name: "length", do: func(r *rig) { _, err := r.SetMaxLength(bg, 5); r.must(err) }, want: KeptBySetting, none: true},
 		{name: "slots", do: func(r *rig) { _, err := r.SetSlots(bg, 5); r.must(err) }, want: KeptBySetting, none: true},
 		{name: "copies", do: func(r *rig) { r.must(r.SetCopies(bg, "other")) }, want: KeptBySetting, none: true},
-		{name: "unknown setting", do: func(r *rig) { r.must(r.rdb.HSet(bg, r.keys.settings, "later", "1").Err()) }, want: KeptByUnknown},
-		{name: "unknown limit", do: func(r *rig) { r.must(r.rdb.HSet(bg, r.keys.limits, "z", "1").Err()) }, want: KeptByUnknown},
+		{name: "unknown setting", do: func(r *rig) { r.must(r.rdb.HSet(bg, r.keys.Settings, "later", "1").Err()) }, want: KeptByUnknown},
+		{name: "unknown limit", do: func(r *rig) { r.must(r.rdb.HSet(bg, r.keys.Limits, "z", "1").Err()) }, want: KeptByUnknown},
 		{
 			name: "fence", do: func(r *rig) {
-				r.must(r.rdb.Set(bg, r.keys.fence, r.rdb.Time(bg).Val().Add(time.Minute).UnixMicro(), 0).Err())
+				r.must(r.rdb.Set(bg, r.keys.Fence, r.rdb.Time(bg).Val().Add(time.Minute).UnixMicro(), 0).Err())
 			}, want: KeptByFence,
-			gone: func(r *rig) { r.must(r.rdb.Set(bg, r.keys.fence, 1, 0).Err()) },
+			gone: func(r *rig) { r.must(r.rdb.Set(bg, r.keys.Fence, 1, 0).Err()) },
 		},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -209,7 +211,7 @@ func (r *rig) windowed(id string, d time.Duration) Item {
 // receipt leaves the receipt of a move that ended so long ago.
 func (r *rig) receipt(age time.Duration) {
 	r.t.Helper()
-	r.must(r.rdb.ZAdd(bg, r.keys.receipts, redis.Z{Score: float64(r.rdb.Time(bg).Val().Add(-age).UnixMicro()), Member: "m"}).Err())
+	r.must(r.rdb.ZAdd(bg, r.keys.Receipts, redis.Z{Score: float64(r.rdb.Time(bg).Val().Add(-age).UnixMicro()), Member: "m"}).Err())
 }
 
 // A job that waited for its group's rate, as it holds the group, is gone. What says so of it stays until a claim looks, and keeps no queue.
@@ -217,7 +219,7 @@ func TestRemoveAfterAWaitForARate(t *testing.T) {
 	t.Parallel()
 	r := unchecked(t, redistest.Start(t).Client())
 	r.used()
-	r.must(r.rdb.HSet(bg, r.keys.limits, "dsa", "17 a1").Err())
+	r.must(r.rdb.HSet(bg, r.keys.Limits, "dsa", "17 a1").Err())
 	equal(t, "reasons", r.removed(Removal{}), nil)
 }
 
@@ -226,7 +228,7 @@ func TestRemoveNewerLayout(t *testing.T) {
 	t.Parallel()
 	r := onShared(t)
 	r.used()
-	r.must(r.rdb.HSet(bg, r.keys.settings, "layout", Protocol+1).Err())
+	r.must(r.rdb.HSet(bg, r.keys.Settings, "layout", layout.Protocol+1).Err())
 	before := r.dump()
 	if _, err := r.Remove(bg, Removal{Settings: true}); err == nil || !strings.Contains(err.Error(), "layout") {
 		t.Errorf("got %v", err)
@@ -241,9 +243,9 @@ func TestRemoveUnused(t *testing.T) {
 	r.used()
 	equal(t, "soon", r.removed(Removal{Unused: time.Hour}), []string{"used"})
 	ago := func(d time.Duration) int64 { return r.rdb.Time(bg).Val().Add(-d).UnixMicro() }
-	r.must(r.rdb.HSet(bg, r.keys.history, "last", fmt.Sprint(ago(2*time.Hour), " 1 1 0 0 0 0 0 0 0 0 0")).Err())
+	r.must(r.rdb.HSet(bg, r.keys.History, "last", fmt.Sprint(ago(2*time.Hour), " 1 1 0 0 0 0 0 0 0 0 0")).Err())
 	equal(t, "after a token", r.removed(Removal{Unused: time.Hour}), []string{"used"})
-	r.must(r.rdb.Set(bg, r.keys.fence, ago(2*time.Hour), 0).Err())
+	r.must(r.rdb.Set(bg, r.keys.Fence, ago(2*time.Hour), 0).Err())
 	equal(t, "later", r.removed(Removal{Unused: 3 * time.Hour}), []string{"used"})
 	equal(t, "much later", r.removed(Removal{Unused: time.Hour}), nil)
 }
@@ -251,19 +253,19 @@ func TestRemoveUnused(t *testing.T) {
 // Every key of a queue is known to its removal: it is deleted, or it keeps the queue, or it expires. A key that is added must be one of these.
 func TestRemoveKnowsEveryKey(t *testing.T) {
 	t.Parallel()
-	k := newKeys("", "q")
+	k := layout.KeysOf("", "q")
 	fields := reflect.ValueOf(k)
 	for i := range fields.NumField() {
 		name := fields.Type().Field(i).Name
-		if fields.Field(i).Kind() != reflect.String || name == "prefix" || name == "registry" {
+		if fields.Field(i).Kind() != reflect.String || name == "Prefix" || name == "Registry" {
 			continue
 		}
-		if key := fields.Field(i).String(); !slices.Contains(slices.Collect(maps.Values(k.named)), key) {
+		if key := fields.Field(i).String(); !slices.Contains(slices.Collect(maps.Values(k.Named)), key) {
 			t.Errorf("%s has no name for scripts: say in remove.lua whether it keeps a queue", name)
 		}
 	}
-	for name := range k.named {
-		if !slices.Contains(removeScript.keyNames, name) {
+	for name := range k.Named {
+		if !slices.Contains(scripts.Remove.KeyNames, name) {
 			t.Errorf("remove.lua doesn't delete %s: say there whether it keeps a queue", name)
 		}
 	}
@@ -274,7 +276,7 @@ func TestRemoveKnowsEveryKey(t *testing.T) {
 	_, err := r.Relay(bg, "box", 7, &Batch{Place: Place{1, "n"}, Items: []Item{r.item("boxed", When{}, 0)}})
 	r.must(err)
 	r.must(r.WriteStuck(bg, r.session, time.Minute, []Stuck{{ID: "a"}}))
-	r.must(r.rdb.Set(bg, r.keys.prefix+"later", "x", 0).Err())
+	r.must(r.rdb.Set(bg, r.keys.Prefix+"later", "x", 0).Err())
 	named, err := Named(bg, r.rdb, "", r.Name())
 	r.must(err)
 	found := make(map[string][]string)
@@ -285,8 +287,8 @@ func TestRemoveKnowsEveryKey(t *testing.T) {
 	equal(t, "sessions", found["inflight"], []string{"crashed", r.session})
 	equal(t, "others", found[""], []string{""})
 	for _, key := range slices.Sorted(maps.Keys(r.dump())) {
-		kind, _ := r.kindOf(r.keys.prefix + key)
-		ttl := r.rdb.PTTL(bg, r.keys.prefix+key).Val()
+		kind, _ := r.kindOf(r.keys.Prefix + key)
+		ttl := r.rdb.PTTL(bg, r.keys.Prefix+key).Val()
 		if expires := kind == "lane" || kind == "stuck"; expires != (ttl > 0) && key != "reporter" && key != "outboxes" {
 			t.Errorf("key %s of kind %q expires in %v", key, kind, ttl)
 		}
@@ -328,9 +330,9 @@ func TestUnlistLate(t *testing.T) {
 	r.must(r.Register(bg))
 	late := func() string {
 		t.Helper()
-		reply, err := run(bg, r.rdb, unlistScript, unlistScript.keys(&r.keys, r.keys.registry), unlistScript.args(0, arg{"queue", r.Name()}, arg{"most", r.rdb.Time(bg).Val().UnixMicro() - 1}))
+		reply, err := scripts.Unlist.Run(bg, r.rdb, scripts.Unlist.Keys(&r.keys, r.keys.Registry), scripts.Unlist.Args(0, scripts.Arg("queue", r.Name()), scripts.Arg("most", r.rdb.Time(bg).Val().UnixMicro()-1)))
 		r.must(err)
-		return reply.str(0)
+		return reply.Str(0)
 	}
 	same(t, "a late call", late(), "late")
 	same(t, "listed", r.isListed(), true)
@@ -360,7 +362,7 @@ func TestUnlistLostReply(t *testing.T) {
 			r.producer.Next()
 			_, err := r.Enqueue(bg, r.producer, []Item{r.item("a", When{}, 0)})
 			err = errors.Join(err, r.Register(bg))
-			copied <- errors.Join(err, unlistScript.lua().Run(bg, rdb, []string{r.keys.registry}, r.Name(), most.text).Err())
+			copied <- errors.Join(err, scripts.Unlist.Lua().Run(bg, rdb, []string{r.keys.Registry}, r.Name(), most.text).Err())
 		})
 		return err
 	}))
@@ -385,11 +387,11 @@ func TestRemoveLateCopies(t *testing.T) {
 	fates, err := r.Enqueue(bg, r.producer, []Item{r.item("a", When{}, 0)})
 	r.must(err)
 	same(t, "the enqueue, made again", fates.Of(0), PutIn)
-	same(t, "jobs", r.rdb.Exists(bg, r.keys.jobs).Val(), 0)
+	same(t, "jobs", r.rdb.Exists(bg, r.keys.Jobs).Val(), 0)
 	reply, err := r.Claim(bg, r.lane, &ClaimRequest{Session: r.session, Want: 1, Settle: []Settlement{settlement(d, Retry)}})
 	r.must(err)
 	same(t, "the session is there", reply.Alive, false)
-	same(t, "jobs", r.rdb.Exists(bg, r.keys.jobs).Val(), 0)
+	same(t, "jobs", r.rdb.Exists(bg, r.keys.Jobs).Val(), 0)
 
 	// Tokens go on.
 	r.session = "s" + NewID()
@@ -406,14 +408,14 @@ func TestAnewIsListed(t *testing.T) {
 	rdb := redistest.Start(t).Client()
 	gone := func(t *testing.T, r *rig) {
 		t.Helper()
-		r.must(r.rdb.SRem(bg, r.keys.registry, r.Name()).Err())
+		r.must(r.rdb.SRem(bg, r.keys.Registry, r.Name()).Err())
 		r.session = "s" + NewID()
 		r.open()
 		r.settled(settlement(r.one(), Completed))
 		_, err := r.Close(bg, r.session, false)
 		r.must(err)
-		r.must(r.rdb.Del(bg, r.keys.entries, r.keys.settings).Err())
-		r.layout(Protocol)
+		r.must(r.rdb.Del(bg, r.keys.Entries, r.keys.Settings).Err())
+		r.layout(layout.Protocol)
 		equal(t, "reasons", r.removed(Removal{}), nil)
 		r.must(r.Unlist(bg))
 		same(t, "listed", r.isListed(), false)

@@ -4,11 +4,14 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+
+	"github.com/signalbox-go/signalbox/internal/store/layout"
+	"github.com/signalbox-go/signalbox/internal/store/scripts"
 )
 
 // parseAll reads a reply in the way of each call.
 func parseAll(list []any) (errs []error) {
-	again := func() *reply { return &reply{list: list} }
+	again := func() *scripts.Reply { return &scripts.Reply{List: list} }
 	_, err := parseEnqueue(again(), 2)
 	errs = append(errs, err)
 	_, err = parseClaim(again(), "q", 3)
@@ -56,14 +59,14 @@ func TestStrangeClaims(t *testing.T) {
 			list := []any{
 				"ok", int64(1), []any{}, int64(1), int64(1), int64(0), int64(0), []any{}, []any{"a", "b"}, []any{"x", nil}, []any{}, int64(0), "", "", int64(0),
 			}
-			if _, err := parseClaim(&reply{list: list}, "q", 0); err != nil {
+			if _, err := parseClaim(&scripts.Reply{List: list}, "q", 0); err != nil {
 				t.Fatal(err)
 			}
 			list[i] = v
-			if _, err := parseClaim(&reply{list: list}, "q", 0); err == nil {
+			if _, err := parseClaim(&scripts.Reply{List: list}, "q", 0); err == nil {
 				t.Errorf("field %d as %v is accepted", i, v)
 			}
-			if _, err := parseClaim(&reply{list: list[:i]}, "q", 0); err == nil {
+			if _, err := parseClaim(&scripts.Reply{List: list[:i]}, "q", 0); err == nil {
 				t.Errorf("a reply that ends before field %d is accepted", i)
 			}
 		}
@@ -76,14 +79,14 @@ func TestStrangeReclaims(t *testing.T) {
 	for i, wrong := range map[int][]any{1: {nil, "1"}, 2: {nil, "1"}, 3: {nil, "1"}, 4: {nil, "a", []any{nil}}, 5: fours, 6: fours} {
 		for _, v := range wrong {
 			list := []any{"ok", int64(0), int64(1), int64(1), []any{"a"}, []any{"b", "1", "x", ""}, []any{"c", "one", "x", ""}}
-			if r, _, err := parseReclaim(&reply{list: list}, "q"); err != nil || len(r.Dead) != 1 || r.Dead[0].Err == nil || r.Dead[0].Job.Token != 1 || r.Lost[0].Job.Token != 0 {
+			if r, _, err := parseReclaim(&scripts.Reply{List: list}, "q"); err != nil || len(r.Dead) != 1 || r.Dead[0].Err == nil || r.Dead[0].Job.Token != 1 || r.Lost[0].Job.Token != 0 {
 				t.Fatal(r, err)
 			}
 			list[i] = v
-			if _, _, err := parseReclaim(&reply{list: list}, "q"); err == nil {
+			if _, _, err := parseReclaim(&scripts.Reply{List: list}, "q"); err == nil {
 				t.Errorf("field %d as %v is accepted", i, v)
 			}
-			if _, _, err := parseReclaim(&reply{list: list[:i]}, "q"); err == nil {
+			if _, _, err := parseReclaim(&scripts.Reply{List: list[:i]}, "q"); err == nil {
 				t.Errorf("a reply that ends before field %d is accepted", i)
 			}
 		}
@@ -106,7 +109,7 @@ func TestStrangeRefusals(t *testing.T) {
 		"",
 		int64(0),
 	}
-	reply, err := parseClaim(&reply{list: list}, "q", 3)
+	reply, err := parseClaim(&scripts.Reply{List: list}, "q", 3)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -170,7 +173,7 @@ func value(b []byte, depth int) (any, []byte) {
 func TestOutcomesOfAReply(t *testing.T) {
 	t.Parallel()
 	read := func(n int, outcomes ...any) (string, error) {
-		fates, err := parseEnqueue(&reply{list: []any{"ok", int64(1), outcomes}}, n)
+		fates, err := parseEnqueue(&scripts.Reply{List: []any{"ok", int64(1), outcomes}}, n)
 		return fates.list, err
 	}
 	for _, c := range []struct {
@@ -200,7 +203,7 @@ func TestOutcomesOfACall(t *testing.T) {
 	r := onShared(t)
 	r.put("a")
 	for _, want := range []string{"[0 1 1]", "[0 1 1]"} {
-		got, err := r.rdb.Eval(bg, source("enqueue"), enqueueScript.keys(&r.keys, r.keys.lane("raw")), many(2, fmt.Sprint(Protocol, " 1"), "a", "1", "", "\x0a\x01k")...).Slice()
+		got, err := r.rdb.Eval(bg, scripts.Sources()["enqueue"], scripts.Enqueue.Keys(&r.keys, r.keys.Lane("raw")), many(2, fmt.Sprint(layout.Protocol, " 1"), "a", "1", "", "\x0a\x01k")...).Slice()
 		r.must(err)
 		same(t, "outcomes", fmt.Sprint(got[2]), want)
 	}

@@ -66,7 +66,7 @@ func (r *rig) ends() map[string]func(id string) (string, Outcome) {
 				s.Keep = Kept(&successOf)
 			}
 			r.settled(s)
-			return r.keys.named[strings.ToUpper(string(o))], o
+			return r.keys.Named[strings.ToUpper(string(o))], o
 		}
 	}
 	return map[string]func(id string) (string, Outcome){
@@ -80,36 +80,36 @@ func (r *rig) ends() map[string]func(id string) (string, Outcome) {
 			s.Record, err = d.FailedAttempt("boom", &Attempt{Number: 1, Error: "boom"})
 			r.must(err)
 			r.settled(s)
-			return r.keys.dead, Dead
+			return r.keys.Dead, Dead
 		},
 		"crashed to death": func(string) (string, Outcome) {
 			for range CrashLimit {
 				r.one()
 				r.crash()
 			}
-			return r.keys.dead, Dead
+			return r.keys.Dead, Dead
 		},
 		"cancelled while it waits": func(id string) (string, Outcome) {
 			r.cancel(id)
-			return r.keys.cancelled, Cancelled
+			return r.keys.Cancelled, Cancelled
 		},
 		"cancelled while it runs": func(id string) (string, Outcome) {
 			d := r.one()
 			r.cancel(id)
 			r.settled(settlement(d, Retry))
-			return r.keys.cancelled, Cancelled
+			return r.keys.Cancelled, Cancelled
 		},
 		"cancelled while it runs, and completed": func(id string) (string, Outcome) {
 			d := r.one()
 			r.cancel(id)
 			r.call(ClaimRequest{Settle: []Settlement{settlement(d, Completed)}})
-			return r.keys.cancelled, Cancelled
+			return r.keys.Cancelled, Cancelled
 		},
 		"cancelled while it runs, and crashed": func(id string) (string, Outcome) {
 			r.one()
 			r.cancel(id)
 			r.crash()
-			return r.keys.cancelled, Cancelled
+			return r.keys.Cancelled, Cancelled
 		},
 	}
 }
@@ -154,8 +154,8 @@ func testRetainNone(t *testing.T, r *rig) {
 		r.retained(signalbox.RetainNone, "j")
 		set, state := end("j")
 		same(t, "the set", r.rdb.ZCard(bg, set).Val(), 0)
-		same(t, "records", r.rdb.HLen(bg, r.keys.jobs).Val(), 0)
-		same(t, "marks", r.rdb.HLen(bg, r.keys.cancels).Val(), 0)
+		same(t, "records", r.rdb.HLen(bg, r.keys.Jobs).Val(), 0)
+		same(t, "marks", r.rdb.HLen(bg, r.keys.Cancels).Val(), 0)
 		want.Enqueued++
 		switch state {
 		case Completed:
@@ -170,7 +170,7 @@ func testRetainNone(t *testing.T, r *rig) {
 		same(t, "counted", got, want)
 		r.check()
 	}
-	same(t, "bytes", r.rdb.HGet(bg, r.keys.stats, "dead_bytes").Val(), "")
+	same(t, "bytes", r.rdb.HGet(bg, r.keys.Stats, "dead_bytes").Val(), "")
 	r.retained(signalbox.RetainNone, "again")
 	r.settled(settlement(r.one(), Dead))
 	equal(t, "the ID is free", r.put("again"), []bool{true})
@@ -184,10 +184,10 @@ func testRetainNone(t *testing.T, r *rig) {
 		ended = append(ended, settlement(d, Dead))
 	}
 	r.settled(ended...)
-	r.passed(r.keys.dead, 2*time.Hour, ids...)
+	r.passed(r.keys.Dead, 2*time.Hour, ids...)
 	r.retained(signalbox.RetainNone, "j")
 	r.settled(settlement(r.one(), Dead))
-	same(t, "its record", r.rdb.HExists(bg, r.keys.jobs, "j").Val(), false)
+	same(t, "its record", r.rdb.HExists(bg, r.keys.Jobs, "j").Val(), false)
 	same(t, "swept", r.sweep(), 150)
 }
 
@@ -198,19 +198,19 @@ func testRetainUntil(t *testing.T, r *rig) {
 	r.retainedTill(Dead, time.Hour, "b", "c", "d")
 	r.retainedTill(Dead, time.Minute, "a")
 	r.bury(Dead, "x", "y")
-	equal(t, "dead", r.buried(r.keys.dead), []string{"a", "b", "c", "d", "x", "y"})
-	r.age(r.keys.dead, "x", 31*time.Minute)
-	r.passed(r.keys.dead, 31*time.Minute, "a", "b")
+	equal(t, "dead", r.buried(r.keys.Dead), []string{"a", "b", "c", "d", "x", "y"})
+	r.age(r.keys.Dead, "x", 31*time.Minute)
+	r.passed(r.keys.Dead, 31*time.Minute, "a", "b")
 	r.bury(Dead, "z")
-	equal(t, "after half an hour", r.buried(r.keys.dead), []string{"b", "c", "d", "y", "z"})
-	r.passed(r.keys.dead, 30*time.Minute, "b")
-	r.passed(r.keys.dead, 59*time.Minute, "c", "d")
+	equal(t, "after half an hour", r.buried(r.keys.Dead), []string{"b", "c", "d", "y", "z"})
+	r.passed(r.keys.Dead, 30*time.Minute, "b")
+	r.passed(r.keys.Dead, 59*time.Minute, "c", "d")
 	same(t, "swept", r.sweep(), 1)
-	equal(t, "after an hour", r.buried(r.keys.dead), []string{"c", "d", "y", "z"})
-	r.passed(r.keys.dead, time.Minute, "c", "d")
+	equal(t, "after an hour", r.buried(r.keys.Dead), []string{"c", "d", "y", "z"})
+	r.passed(r.keys.Dead, time.Minute, "c", "d")
 	same(t, "swept", r.sweep(), 2)
-	equal(t, "at the end", r.buried(r.keys.dead), []string{"y", "z"})
-	same(t, "records", r.rdb.HLen(bg, r.keys.jobs).Val(), 2)
+	equal(t, "at the end", r.buried(r.keys.Dead), []string{"y", "z"})
+	same(t, "records", r.rdb.HLen(bg, r.keys.Jobs).Val(), 2)
 }
 
 // Number and bytes drop jobs without a time of their own first.
@@ -220,15 +220,15 @@ func testRetainWithinBounds(t *testing.T, r *rig) {
 	r.bury(Cancelled, "x")
 	r.retainedTill(Cancelled, 2*time.Hour, "b")
 	r.bury(Cancelled, "y", "z")
-	equal(t, "cancelled", r.buried(r.keys.cancelled), []string{"b", "y", "z"})
+	equal(t, "cancelled", r.buried(r.keys.Cancelled), []string{"b", "y", "z"})
 	r.retainedTill(Cancelled, time.Hour, "a")
 	r.retainedTill(Cancelled, 3*time.Hour, "c")
-	equal(t, "no others are left", r.buried(r.keys.cancelled), []string{"a", "b", "c"})
+	equal(t, "no others are left", r.buried(r.keys.Cancelled), []string{"a", "b", "c"})
 	r.retainedTill(Cancelled, 4*time.Hour, "d")
-	equal(t, "the one whose time is over first", r.buried(r.keys.cancelled), []string{"b", "c", "d"})
-	r.kept.bytes = r.rdb.HStrLen(bg, r.keys.jobs, "d").Val()
+	equal(t, "the one whose time is over first", r.buried(r.keys.Cancelled), []string{"b", "c", "d"})
+	r.kept.bytes = r.rdb.HStrLen(bg, r.keys.Jobs, "d").Val()
 	same(t, "swept", r.sweep(), 2)
-	equal(t, "by bytes", r.buried(r.keys.cancelled), []string{"d"})
+	equal(t, "by bytes", r.buried(r.keys.Cancelled), []string{"d"})
 }
 
 // A queue that keeps no completed jobs keeps those whose records say so, within the default bounds.
@@ -237,32 +237,32 @@ func testRetainOfCompleted(t *testing.T, r *rig) {
 	r.kept.count = 2
 	r.retainedTill(Completed, time.Hour, "a")
 	r.buryCompleted("plain")
-	equal(t, "kept", r.buried(r.keys.completed), []string{"a"})
+	equal(t, "kept", r.buried(r.keys.Completed), []string{"a"})
 	v := r.shown("a")
 	if v.State != signalbox.StateCompleted || v.Success == nil || *v.Success != successOf {
 		t.Errorf("it is %s, completed by %+v", v.State, v.Success)
 	}
 	same(t, "swept", r.sweep(), 0)
-	r.passed(r.keys.completed, time.Minute, "a")
+	r.passed(r.keys.Completed, time.Minute, "a")
 	r.retainedTill(Completed, time.Hour, "b", "c")
-	equal(t, "the default bounds", r.buried(r.keys.completed), []string{"b", "c"})
+	equal(t, "the default bounds", r.buried(r.keys.Completed), []string{"b", "c"})
 
 	r.keepCompleted(signalbox.Retention{Jobs: 10})
 	r.buryCompleted("x")
-	equal(t, "where some are kept", r.buried(r.keys.completed), []string{"b", "c", "x"})
+	equal(t, "where some are kept", r.buried(r.keys.Completed), []string{"b", "c", "x"})
 	r.keepCompleted(signalbox.Retention{})
 	same(t, "swept where none are kept any more", r.sweep(), 1)
-	equal(t, "kept", r.buried(r.keys.completed), []string{"b", "c"})
-	r.passed(r.keys.completed, time.Hour, "b")
+	equal(t, "kept", r.buried(r.keys.Completed), []string{"b", "c"})
+	r.passed(r.keys.Completed, time.Hour, "b")
 	same(t, "swept", r.sweep(), 1)
 	same(t, "fate of the ID", r.fates(r.item("c", When{}, 0)), "F")
 	r.settled(settlement(r.one(), Completed))
-	same(t, "records", r.rdb.HLen(bg, r.keys.jobs).Val(), 0)
+	same(t, "records", r.rdb.HLen(bg, r.keys.Jobs).Val(), 0)
 
 	// A worker of an older release asks for nothing.
 	r.retained(time.Hour, "old")
 	r.settled(settlement(r.one(), Completed))
-	same(t, "records", r.rdb.HLen(bg, r.keys.jobs).Val(), 0)
+	same(t, "records", r.rdb.HLen(bg, r.keys.Jobs).Val(), 0)
 }
 
 // Listings have the time when a job ended, and look at that.
@@ -278,11 +278,11 @@ func testRetainIsListed(t *testing.T, r *rig) {
 		ended[id] = at
 		if !own {
 			r.bury(Dead, id)
-			r.must(r.rdb.ZAdd(bg, r.keys.dead, redis.Z{Score: float64(at.UnixMicro()), Member: id}).Err())
+			r.must(r.rdb.ZAdd(bg, r.keys.Dead, redis.Z{Score: float64(at.UnixMicro()), Member: id}).Err())
 			continue
 		}
 		r.retainedTill(Dead, time.Hour, id)
-		r.must(r.rdb.ZAdd(bg, r.keys.dead, redis.Z{Score: float64(at.Add(time.Hour).UnixMicro()) - ownEnds, Member: id}).Err())
+		r.must(r.rdb.ZAdd(bg, r.keys.Dead, redis.Z{Score: float64(at.Add(time.Hour).UnixMicro()) - ownEnds, Member: id}).Err())
 	}
 	list := func(l Listing) (ids []string) {
 		t.Helper()
@@ -330,11 +330,11 @@ func testRetainIsMoved(t *testing.T, r *rig) {
 	r.open()
 	to := r.other()
 	r.retainedTill(Dead, time.Hour, "a", "b")
-	r.passed(r.keys.dead, 20*time.Minute, "a", "b")
-	before, score := r.shown("a"), r.rdb.ZScore(bg, r.keys.dead, "a").Val()
+	r.passed(r.keys.Dead, 20*time.Minute, "a", "b")
+	before, score := r.shown("a"), r.rdb.ZScore(bg, r.keys.Dead, "a").Val()
 	same(t, "moved", r.moved(to, "a"), Answer{Done, signalbox.StateDead})
 	got := to.shown("a")
-	if !got.At.Equal(before.At) || got.Job.Retain != time.Hour || to.rdb.ZScore(bg, to.keys.dead, "a").Val() != score {
+	if !got.At.Equal(before.At) || got.Job.Retain != time.Hour || to.rdb.ZScore(bg, to.keys.Dead, "a").Val() != score {
 		t.Errorf("it ended at %v, and is kept for %v; want %v", got.At, got.Job.Retain, before.At)
 	}
 	for s, err := range r.All(bg) {
@@ -343,13 +343,13 @@ func testRetainIsMoved(t *testing.T, r *rig) {
 		r.must(to.Prepare(&s))
 		_, err := to.PutStored(bg, []Stored{s}, false)
 		r.must(err)
-		same(t, "of a file", to.rdb.ZScore(bg, to.keys.dead, "b").Val(), r.rdb.ZScore(bg, r.keys.dead, "b").Val())
+		same(t, "of a file", to.rdb.ZScore(bg, to.keys.Dead, "b").Val(), r.rdb.ZScore(bg, r.keys.Dead, "b").Val())
 		same(t, "of a file", to.shown("b").Job.Retain, time.Hour)
 	}
 	to.check()
-	to.passed(to.keys.dead, 39*time.Minute, "a", "b")
+	to.passed(to.keys.Dead, 39*time.Minute, "a", "b")
 	same(t, "swept", to.sweep(), 0)
-	to.passed(to.keys.dead, time.Minute, "a", "b")
+	to.passed(to.keys.Dead, time.Minute, "a", "b")
 	same(t, "swept", to.sweep(), 2)
 }
 
@@ -365,14 +365,14 @@ func testRetainAgain(t *testing.T, r *rig) {
 	d := r.one()
 	same(t, "of the delivery", d.Job.Retain, time.Hour)
 	r.settled(settlement(d, Cancelled))
-	if score := r.rdb.ZScore(bg, r.keys.cancelled, "a").Val(); score >= 0 {
+	if score := r.rdb.ZScore(bg, r.keys.Cancelled, "a").Val(); score >= 0 {
 		t.Errorf("its score is %.0f", score)
 	}
 	same(t, "fate", r.fates(r.item("a", When{}, 0)), "C")
-	equal(t, "cancelled", r.buried(r.keys.cancelled), nil)
-	same(t, "bytes", r.rdb.HGet(bg, r.keys.stats, "cancelled_bytes").Val(), "0")
+	equal(t, "cancelled", r.buried(r.keys.Cancelled), nil)
+	same(t, "bytes", r.rdb.HGet(bg, r.keys.Stats, "cancelled_bytes").Val(), "0")
 	r.settled(settlement(r.one(), Dead))
-	if score := r.rdb.ZScore(bg, r.keys.dead, "a").Val(); score < 0 {
+	if score := r.rdb.ZScore(bg, r.keys.Dead, "a").Val(); score < 0 {
 		t.Errorf("the score of the new job is %.0f", score)
 	}
 	cautious, err := NewItem(&signalbox.Job{ID: "a", Kind: "k", Retain: time.Hour}, When{})
@@ -400,7 +400,7 @@ func testRetainOfAnEntry(t *testing.T, r *rig) {
 		}
 	}
 	for _, strange := range []string{"1+", "1+\x02", "1+\x02\x00\x08", "1+\x00\x00\x00\n\x01k", "1+\x02\xff\xff\n\x01k"} {
-		r.must(r.rdb.HSet(bg, r.keys.entries, "job:e", strange).Err())
+		r.must(r.rdb.HSet(bg, r.keys.Entries, "job:e", strange).Err())
 		if _, err := r.RunEntry(bg, "e", "strange"); err == nil || !strings.Contains(err.Error(), "holds no job") {
 			t.Errorf("%q: %v", strange, err)
 		}
@@ -431,13 +431,13 @@ func TestRetainIsFree(t *testing.T) {
 		return all
 	}
 	commands("first", 0, Completed) // loads the script
-	if got := strings.Join(commands("plain", 0, Completed), "\n"); strings.Contains(got, `"HGET" "`+r.keys.jobs) || strings.Contains(got, ":completed") {
+	if got := strings.Join(commands("plain", 0, Completed), "\n"); strings.Contains(got, `"HGET" "`+r.keys.Jobs) || strings.Contains(got, ":completed") {
 		t.Errorf("the end of a plain job looks at its record:\n%s", got)
 	}
 	dead := commands("dead", 0, Dead)
 	trims := 0
 	for _, call := range dead {
-		if strings.Contains(call, `"ZRANGE" "`+r.keys.dead) {
+		if strings.Contains(call, `"ZRANGE" "`+r.keys.Dead) {
 			trims++
 		}
 	}

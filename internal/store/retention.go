@@ -81,7 +81,7 @@ type Ending struct {
 
 // Ending reads it from the settings.
 func (q *Queue) Ending(ctx context.Context) (Ending, error) {
-	values, err := q.rdb.HMGet(ctx, q.keys.settings, keepField, completedField, copyField).Result()
+	values, err := q.rdb.HMGet(ctx, q.keys.Settings, keepField, completedField, copyField).Result()
 	if err != nil {
 		return Ending{}, err
 	}

@@ -45,27 +45,27 @@ func testKeptByCount(t *testing.T, r *rig) {
 	r.open()
 	r.kept.count = 2
 	r.bury(Dead, "a", "b", "c", "d")
-	equal(t, "dead", r.buried(r.keys.dead), []string{"c", "d"})
+	equal(t, "dead", r.buried(r.keys.Dead), []string{"c", "d"})
 	r.bury(Cancelled, "e", "f", "g")
-	equal(t, "cancelled", r.buried(r.keys.cancelled), []string{"f", "g"})
-	same(t, "records", r.rdb.HLen(bg, r.keys.jobs).Val(), 4)
+	equal(t, "cancelled", r.buried(r.keys.Cancelled), []string{"f", "g"})
+	same(t, "records", r.rdb.HLen(bg, r.keys.Jobs).Val(), 4)
 	equal(t, "new: its record is gone", r.put("a"), []bool{true})
 	r.kept.count = 0
 	r.bury(Dead, "h")
-	equal(t, "dead where none is kept", r.buried(r.keys.dead), nil)
+	equal(t, "dead where none is kept", r.buried(r.keys.Dead), nil)
 }
 
 func testKeptByBytes(t *testing.T, r *rig) {
 	r.open()
 	r.bury(Dead, "a")
-	size := r.rdb.HGet(bg, r.keys.stats, "dead_bytes").Val()
-	one, err := r.rdb.HStrLen(bg, r.keys.jobs, "a").Result()
+	size := r.rdb.HGet(bg, r.keys.Stats, "dead_bytes").Val()
+	one, err := r.rdb.HStrLen(bg, r.keys.Jobs, "a").Result()
 	r.must(err)
 	same(t, "bytes", size, strconv.FormatInt(one, 10))
 	r.kept.bytes = 2 * one
 	r.bury(Dead, "b", "c", "d")
-	equal(t, "dead", r.buried(r.keys.dead), []string{"c", "d"})
-	same(t, "bytes", r.rdb.HGet(bg, r.keys.stats, "dead_bytes").Val(), strconv.FormatInt(2*one, 10))
+	equal(t, "dead", r.buried(r.keys.Dead), []string{"c", "d"})
+	same(t, "bytes", r.rdb.HGet(bg, r.keys.Stats, "dead_bytes").Val(), strconv.FormatInt(2*one, 10))
 }
 
 func (r *rig) age(set, id string, by time.Duration) {
@@ -78,10 +78,10 @@ func (r *rig) age(set, id string, by time.Duration) {
 func testKeptByAge(t *testing.T, r *rig) {
 	r.open()
 	r.bury(Dead, "a", "b", "c")
-	r.age(r.keys.dead, "a", r.kept.age+time.Second)
-	r.age(r.keys.dead, "b", r.kept.age-time.Minute)
+	r.age(r.keys.Dead, "a", r.kept.age+time.Second)
+	r.age(r.keys.Dead, "b", r.kept.age-time.Minute)
 	r.bury(Dead, "d")
-	equal(t, "dead", r.buried(r.keys.dead), []string{"b", "c", "d"})
+	equal(t, "dead", r.buried(r.keys.Dead), []string{"b", "c", "d"})
 }
 
 func testKeptAfterCrashes(t *testing.T, r *rig) {
@@ -93,7 +93,7 @@ func testKeptAfterCrashes(t *testing.T, r *rig) {
 		r.one()
 		r.crash()
 	}
-	equal(t, "dead", r.buried(r.keys.dead), []string{"b"})
+	equal(t, "dead", r.buried(r.keys.Dead), []string{"b"})
 }
 
 func testSweep(t *testing.T, r *rig) {
@@ -103,32 +103,32 @@ func testSweep(t *testing.T, r *rig) {
 	before := r.dump()
 	r.sweep()
 	r.unchanged("a sweep of nothing", before)
-	r.age(r.keys.dead, "a", r.kept.age+time.Second)
-	r.age(r.keys.cancelled, "c", r.kept.age+time.Second)
+	r.age(r.keys.Dead, "a", r.kept.age+time.Second)
+	r.age(r.keys.Cancelled, "c", r.kept.age+time.Second)
 	r.sweep()
-	equal(t, "dead", r.buried(r.keys.dead), []string{"b"})
-	equal(t, "cancelled", r.buried(r.keys.cancelled), []string{"d"})
-	same(t, "records", r.rdb.HLen(bg, r.keys.jobs).Val(), 2)
+	equal(t, "dead", r.buried(r.keys.Dead), []string{"b"})
+	equal(t, "cancelled", r.buried(r.keys.Cancelled), []string{"d"})
+	same(t, "records", r.rdb.HLen(bg, r.keys.Jobs).Val(), 2)
 }
 
 func testSweepByCountAndBytes(t *testing.T, r *rig) {
 	r.open()
 	r.bury(Dead, "a", "b", "c", "d")
 	r.bury(Cancelled, "e", "f", "g", "h")
-	one, err := r.rdb.HStrLen(bg, r.keys.jobs, "a").Result()
+	one, err := r.rdb.HStrLen(bg, r.keys.Jobs, "a").Result()
 	r.must(err)
 	r.kept.count = 3
 	same(t, "dropped", r.sweep(), 2)
-	equal(t, "dead", r.buried(r.keys.dead), []string{"b", "c", "d"})
-	equal(t, "cancelled", r.buried(r.keys.cancelled), []string{"f", "g", "h"})
+	equal(t, "dead", r.buried(r.keys.Dead), []string{"b", "c", "d"})
+	equal(t, "cancelled", r.buried(r.keys.Cancelled), []string{"f", "g", "h"})
 	r.kept.bytes = 2 * one
 	same(t, "dropped", r.sweep(), 2)
-	equal(t, "dead", r.buried(r.keys.dead), []string{"c", "d"})
-	equal(t, "cancelled", r.buried(r.keys.cancelled), []string{"g", "h"})
-	same(t, "bytes", r.rdb.HGet(bg, r.keys.stats, "dead_bytes").Val(), strconv.FormatInt(2*one, 10))
+	equal(t, "dead", r.buried(r.keys.Dead), []string{"c", "d"})
+	equal(t, "cancelled", r.buried(r.keys.Cancelled), []string{"g", "h"})
+	same(t, "bytes", r.rdb.HGet(bg, r.keys.Stats, "dead_bytes").Val(), strconv.FormatInt(2*one, 10))
 	r.kept.count = 0
 	same(t, "dropped", r.sweep(), 4)
-	same(t, "records", r.rdb.HLen(bg, r.keys.jobs).Val(), 0)
+	same(t, "records", r.rdb.HLen(bg, r.keys.Jobs).Val(), 0)
 }
 
 // Wherever a job ends, the limits in the settings count. The caller's limits don't.
@@ -146,31 +146,31 @@ func testRetentionOfTheSettings(t *testing.T, r *rig) {
 	}
 	set(signalbox.Retention{Jobs: 2})
 	r.bury(Dead, "a", "b", "c")
-	equal(t, "dead", r.buried(r.keys.dead), []string{"b", "c"})
+	equal(t, "dead", r.buried(r.keys.Dead), []string{"b", "c"})
 	r.put("d")
 	for range CrashLimit {
 		r.one()
 		r.crash()
 	}
-	equal(t, "dead after crashes", r.buried(r.keys.dead), []string{"c", "d"})
-	size := r.rdb.HStrLen(bg, r.keys.jobs, "d").Val()
+	equal(t, "dead after crashes", r.buried(r.keys.Dead), []string{"c", "d"})
+	size := r.rdb.HStrLen(bg, r.keys.Jobs, "d").Val()
 	set(signalbox.Retention{Bytes: size})
 	same(t, "dropped by bytes", r.sweep(), 1)
-	equal(t, "dead", r.buried(r.keys.dead), []string{"d"})
+	equal(t, "dead", r.buried(r.keys.Dead), []string{"d"})
 	set(signalbox.Retention{Age: time.Hour})
 	same(t, "dropped", r.sweep(), 0)
-	r.age(r.keys.dead, "d", time.Hour+time.Second)
+	r.age(r.keys.Dead, "d", time.Hour+time.Second)
 	same(t, "dropped by age", r.sweep(), 1)
 	set(signalbox.Retention{})
 	r.bury(Dead, "e")
-	r.age(r.keys.dead, "e", time.Hour+time.Second)
+	r.age(r.keys.Dead, "e", time.Hour+time.Second)
 	same(t, "dropped with the default", r.sweep(), 0)
 	longest := signalbox.Retention{Jobs: 1e15 - 1, Bytes: 1e15 - 1, Age: 10_000 * 24 * time.Hour}
 	r.must(ValidateRetention(longest))
 	set(longest)
-	r.age(r.keys.dead, "e", 9_999*24*time.Hour)
+	r.age(r.keys.Dead, "e", 9_999*24*time.Hour)
 	same(t, "dropped with the longest", r.sweep(), 0)
-	r.age(r.keys.dead, "e", 10_001*24*time.Hour)
+	r.age(r.keys.Dead, "e", 10_001*24*time.Hour)
 	same(t, "dropped after it", r.sweep(), 1)
 }
 
@@ -179,14 +179,14 @@ func testStrangeRetention(t *testing.T, r *rig) {
 	r.open()
 	r.kept.count = 2
 	for _, strange := range []string{"", "0", "01", "-1", "1e3", "1000000000000000", "one", " 1"} {
-		r.must(r.rdb.HSet(bg, r.keys.settings, "keep", strange+" "+strange+" "+strange).Err())
+		r.must(r.rdb.HSet(bg, r.keys.Settings, "keep", strange+" "+strange+" "+strange).Err())
 		settings, err := r.Settings(bg)
 		r.must(err)
 		same(t, "retention for "+strange, settings.Retention, signalbox.Retention{})
 		r.bury(Dead, "a", "b", "c")
-		equal(t, "dead for "+strange, r.buried(r.keys.dead), []string{"b", "c"})
+		equal(t, "dead for "+strange, r.buried(r.keys.Dead), []string{"b", "c"})
 		r.kept.count = 0
-		r.must(r.rdb.HDel(bg, r.keys.settings, "keep").Err())
+		r.must(r.rdb.HDel(bg, r.keys.Settings, "keep").Err())
 		r.sweep()
 		r.kept.count = 2
 	}

@@ -116,7 +116,7 @@ func TestFullNeedsNoRoom(t *testing.T) {
 	other.Unique(Unique{Scope: wire.UntilEnded, Key: UniqueKey("k", "other", false)})
 	r.maximum(2)
 	same(t, "the last place, and a free unique key", r.tried(r.items("c")[0], other).list, "1n")
-	if n := r.rdb.HLen(bg, r.keys.unique).Val(); n != 1 {
+	if n := r.rdb.HLen(bg, r.keys.Unique).Val(); n != 1 {
 		t.Errorf("%d unique keys: a job that was refused has one", n)
 	}
 	r.check()
@@ -235,7 +235,7 @@ func (r *rig) noFindings() {
 // waitingID returns the ID of a ready job.
 func (r *rig) waitingID() string {
 	r.t.Helper()
-	id, err := r.rdb.LIndex(bg, r.keys.readyNormal, 0).Result()
+	id, err := r.rdb.LIndex(bg, r.keys.ReadyNormal, 0).Result()
 	r.must(err)
 	return id
 }
@@ -272,7 +272,7 @@ func TestMaxLengthSetting(t *testing.T) {
 		return s.MaxLength
 	}
 	r.tells(Wanted{})
-	same(t, "layout of a queue without", r.rdb.HLen(bg, r.keys.settings).Val(), int64(0))
+	same(t, "layout of a queue without", r.rdb.HLen(bg, r.keys.Settings).Val(), int64(0))
 	r.tells(Wanted{MaxLength: 5})
 	same(t, "told", setting(), 5)
 	changed, err := r.SetMaxLength(bg, 7)
@@ -285,7 +285,7 @@ func TestMaxLengthSetting(t *testing.T) {
 	same(t, "told over none that was set", setting(), 0)
 	r.noFindings()
 	for _, text := range []string{"0", "-1", "many", "1e3"} {
-		r.must(r.rdb.HSet(bg, r.keys.settings, lengthField, text).Err())
+		r.must(r.rdb.HSet(bg, r.keys.Settings, lengthField, text).Err())
 		same(t, "for Go: "+text, setting(), 0)
 		same(t, "for the scripts: "+text, r.tried(r.items(NewID())...).list, "1")
 	}

@@ -355,11 +355,11 @@ func unreadableFence(fence string) bool {
 
 // kindOf returns what the name of a key of the queue says: "" for one that a queue doesn't have. session is that of "inflight".
 func (q *Queue) kindOf(key string) (kind, session string) {
-	kind, id, _ := strings.Cut(strings.TrimPrefix(key, q.keys.prefix), ":")
+	kind, id, _ := strings.Cut(strings.TrimPrefix(key, q.keys.Prefix), ":")
 	switch {
 	case kind == "inflight" && id != "":
 		return kind, id
-	case q.keys.fixed()[key]:
+	case q.keys.Fixed()[key]:
 		return "fixed", ""
 	case kind == "lane" && id != "", kind == "bell" && id != "", kind == "stuck" && id != "", kind == "outbox" && id != "":
 		return kind, ""
@@ -372,6 +372,6 @@ func (q *Queue) strayAddress(address string, registered func(session string) boo
 	if len(address) < 2 {
 		return true
 	}
-	session, ok := strings.CutPrefix(address[1:], q.keys.channel(""))
+	session, ok := strings.CutPrefix(address[1:], q.keys.Channel(""))
 	return !ok || !registered(session)
 }

@@ -14,7 +14,7 @@ const maxAsked = 20_000
 // the call. If a job moves meanwhile, either answer is possible. It uses pipelines of limited size. It begins no pipeline after ctx
 // has ended.
 func (q *Queue) Running(ctx context.Context, ids []string) ([]bool, error) {
-	sessions, err := q.rdb.ZRange(ctx, q.keys.sessions, 0, -1).Result()
+	sessions, err := q.rdb.ZRange(ctx, q.keys.Sessions, 0, -1).Result()
 	if err != nil {
 		return nil, err
 	}
@@ -39,7 +39,7 @@ func (q *Queue) runningIn(ctx context.Context, sessions, ids []string, flags []b
 	tokens := make([]*redis.SliceCmd, len(sessions))
 	_, err := q.rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
 		for i, session := range sessions {
-			tokens[i] = p.HMGet(ctx, q.keys.inflight(session), ids...)
+			tokens[i] = p.HMGet(ctx, q.keys.Inflight(session), ids...)
 		}
 		return nil
 	})

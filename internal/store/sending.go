@@ -4,6 +4,8 @@ import (
 	"errors"
 	"strconv"
 	"sync/atomic"
+
+	"github.com/signalbox-go/signalbox/internal/store/layout"
 )
 
 // ErrStopped is the error of a call that was not sent because of Lane.Stop.
@@ -31,7 +33,7 @@ func (s *sending) MarshalBinary() ([]byte, error) {
 }
 
 func (s *sending) append(text []byte) []byte {
-	text = append(strconv.AppendInt(text, Protocol, 10), ' ')
+	text = append(strconv.AppendInt(text, layout.Protocol, 10), ' ')
 	text = strconv.AppendInt(text, s.number, 10)
 	if s.by.Known {
 		text = strconv.AppendInt(append(text, ' '), s.by.Skew.Microseconds(), 10)

@@ -3,6 +3,9 @@ package store
 import (
 	"context"
 	"time"
+
+	"github.com/signalbox-go/signalbox/internal/store/layout"
+	"github.com/signalbox-go/signalbox/internal/store/scripts"
 )
 
 // Open opens a session, or renews it: it lives for ttl from now, by the server's clock.
@@ -17,25 +20,25 @@ func (q *Queue) Renew(ctx context.Context, session string, ttl time.Duration, ad
 
 func (q *Queue) renew(ctx context.Context, session string, ttl time.Duration, address string, open bool) (bool, Hints, error) {
 	seq, waited, ran := q.times.args()
-	r, err := run(ctx, q.rdb, renewScript, renewScript.keys(&q.keys, q.timesLane()), renewScript.args(0,
-		arg{"protocol", Protocol}, arg{"session", session}, arg{"ttl", ttl.Microseconds()}, arg{"open", flag(open)},
-		arg{"address", address}, arg{"worker", q.worker}, arg{"seq", seq}, arg{"waited", waited}, arg{"ran", ran}))
+	r, err := scripts.Renew.Run(ctx, q.rdb, scripts.Renew.Keys(&q.keys, q.timesLane()), scripts.Renew.Args(0,
+		scripts.Arg("protocol", layout.Protocol), scripts.Arg("session", session), scripts.Arg("ttl", ttl.Microseconds()), scripts.Arg("open", flag(open)),
+		scripts.Arg("address", address), scripts.Arg("worker", q.worker), scripts.Arg("seq", seq), scripts.Arg("waited", waited), scripts.Arg("ran", ran)))
 	if err != nil {
 		return false, Hints{}, err
 	}
 	return parseRenew(r)
 }
 
-func parseRenew(r *reply) (alive bool, hints Hints, err error) {
-	if err := r.status("ok"); err != nil {
+func parseRenew(r *scripts.Reply) (alive bool, hints Hints, err error) {
+	if err := r.Status("ok"); err != nil {
 		return false, Hints{}, err
 	}
-	alive, hints = r.int(2) == 1, r.hints(3)
-	hints.Standing, hints.Slots = r.standing(6), r.slots(7)
-	hints.Heard, hints.Idle = r.int(8) == 1, r.int(9) == 1
-	hints.Cancels = len(r.list) > 10 && r.int(10) > 0
-	if r.err != nil {
-		return false, Hints{}, r.err
+	alive, hints = r.Int(2) == 1, hintsOf(r, 3)
+	hints.Standing, hints.Slots = standingOf(r, 6), slotsOf(r, 7)
+	hints.Heard, hints.Idle = r.Int(8) == 1, r.Int(9) == 1
+	hints.Cancels = len(r.List) > 10 && r.Int(10) > 0
+	if r.Err != nil {
+		return false, Hints{}, r.Err
 	}
 	return alive, hints, nil
 }
@@ -48,27 +51,27 @@ func (q *Queue) Close(ctx context.Context, session string, ends bool, lanes ...*
 		worker = q.worker
 	}
 	seq, waited, ran := q.times.args()
-	keys := closeScript.keys(&q.keys, q.timesLane(), q.keys.inflight(session))
+	keys := scripts.Close.Keys(&q.keys, q.timesLane(), q.keys.Inflight(session))
 	for _, l := range lanes {
 		keys = append(keys, l.key)
 	}
-	r, err := run(ctx, q.rdb, closeScript, keys, closeScript.args(0, arg{"session", session}, arg{"channel", q.keys.channel(session)},
-		arg{"worker", worker}, arg{"seq", seq}, arg{"waited", waited}, arg{"ran", ran}))
+	r, err := scripts.Close.Run(ctx, q.rdb, keys, scripts.Close.Args(0, scripts.Arg("session", session), scripts.Arg("channel", q.keys.Channel(session)),
+		scripts.Arg("worker", worker), scripts.Arg("seq", seq), scripts.Arg("waited", waited), scripts.Arg("ran", ran)))
 	if err != nil {
 		return 0, err
 	}
-	left = int(r.int(0))
-	return left, r.err
+	left = int(r.Int(0))
+	return left, r.Err
 }
 
 // Sweep drops terminal jobs beyond what the queue keeps, windows of unique keys that are over, and old receipts of moves, up to 500 of each kind. It returns how many:
 // 0 if nothing is left to drop.
 func (q *Queue) Sweep(ctx context.Context) (dropped int, err error) {
-	r, err := run(ctx, q.rdb, sweepScript, sweepScript.keys(&q.keys), sweepScript.args(0, arg{"protocol", Protocol},
-		arg{"keep_jobs", q.kept.count}, arg{"keep_bytes", q.kept.bytes}, arg{"keep_us", q.kept.age.Microseconds()}))
+	r, err := scripts.Sweep.Run(ctx, q.rdb, scripts.Sweep.Keys(&q.keys), scripts.Sweep.Args(0, scripts.Arg("protocol", layout.Protocol),
+		scripts.Arg("keep_jobs", q.kept.count), scripts.Arg("keep_bytes", q.kept.bytes), scripts.Arg("keep_us", q.kept.age.Microseconds())))
 	if err != nil {
 		return 0, err
 	}
-	dropped = int(r.int(0))
-	return dropped, r.err
+	dropped = int(r.Int(0))
+	return dropped, r.Err
 }

@@ -67,7 +67,7 @@ func testRenewExtends(t *testing.T, r *rig) {
 	same(t, "alive", alive, true)
 	now, err := r.Now(bg)
 	r.must(err)
-	until := int64(r.rdb.ZScore(bg, r.keys.sessions, r.session).Val())
+	until := int64(r.rdb.ZScore(bg, r.keys.Sessions, r.session).Val())
 	if left := until - now.UnixMicro(); left < (59*time.Minute).Microseconds() || left > time.Hour.Microseconds() {
 		t.Errorf("it lives for %d us, want an hour", left)
 	}
@@ -87,7 +87,7 @@ func testClose(t *testing.T, r *rig) {
 		r.must(err)
 		same(t, "left", left, 0)
 	}
-	equal(t, "sessions", r.rdb.ZRange(bg, r.keys.sessions, 0, -1).Val(), []string{"idle"})
+	equal(t, "sessions", r.rdb.ZRange(bg, r.keys.Sessions, 0, -1).Val(), []string{"idle"})
 	same(t, "lane", r.rdb.Exists(bg, r.lane.key).Val(), 0)
 	same(t, "wake-ups, with a job ready", r.wakes(), 1)
 }

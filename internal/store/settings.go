@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/signalbox-go/signalbox"
+	"github.com/signalbox-go/signalbox/internal/store/layout"
+	"github.com/signalbox-go/signalbox/internal/store/scripts"
 )
 
 // MaxSlots is the most slots that a worker can have for a queue.
@@ -39,14 +41,14 @@ type Settings struct {
 	Copies      string              // the queue that gets copies of dead jobs; "" if there is none
 }
 
-// Settings reads the queue's settings. It returns a *LayoutError if the queue's layout is older than Layout.
+// Settings reads the queue's settings. It returns a *layout.Error if the queue's layout is older than layout.Number.
 func (q *Queue) Settings(ctx context.Context) (Settings, error) {
-	fields, err := q.rdb.HGetAll(ctx, q.keys.settings).Result()
+	fields, err := q.rdb.HGetAll(ctx, q.keys.Settings).Result()
 	if err != nil {
 		return Settings{}, err
 	}
 	if text, noted := fields["layout"]; noted {
-		err = checkLayout(text)
+		err = layout.Check(text)
 	} else {
 		err = q.CheckLayout(ctx)
 	}
@@ -157,7 +159,7 @@ const quietFor = 24 * time.Hour
 
 // forgetQuiet forgets workers that were to be quiet, or to end, and died.
 func (q *Queue) forgetQuiet(ctx context.Context, workers []string) error {
-	fields, err := q.rdb.HGetAll(ctx, q.keys.settings).Result()
+	fields, err := q.rdb.HGetAll(ctx, q.keys.Settings).Result()
 	if err != nil {
 		return err
 	}
@@ -182,7 +184,7 @@ func NewSession(worker string) string { return NewID() + "@" + worker }
 
 // Workers returns the IDs of the workers that have a session with the queue, sorted.
 func (q *Queue) Workers(ctx context.Context) ([]string, error) {
-	sessions, err := q.rdb.ZRange(ctx, q.keys.sessions, 0, -1).Result()
+	sessions, err := q.rdb.ZRange(ctx, q.keys.Sessions, 0, -1).Result()
 	if err != nil {
 		return nil, err
 	}
@@ -213,19 +215,19 @@ func (q *Queue) set(ctx context.Context, field, value string) (changed bool, err
 	if err != nil {
 		return false, err
 	}
-	n := r.int(0)
-	if n == 2 && r.err == nil {
+	n := r.Int(0)
+	if n == 2 && r.Err == nil {
 		return false, ErrStopping
 	}
-	return n == 1, r.err
+	return n == 1, r.Err
 }
 
 // setting changes a setting, and has all workers look at it: see set.lua.
-func (q *Queue) setting(ctx context.Context, field, value, verb, by string, bounds bool) (*reply, error) {
-	r, err := run(ctx, q.rdb, setScript, setScript.keys(&q.keys), setScript.args(0, arg{"protocol", Protocol}, arg{"field", field}, arg{"value", value},
-		arg{"verb", verb}, arg{"by", by}, arg{"bounds", flag(bounds)}, arg{"channel", q.keys.control()}))
+func (q *Queue) setting(ctx context.Context, field, value, verb, by string, bounds bool) (*scripts.Reply, error) {
+	r, err := scripts.Set.Run(ctx, q.rdb, scripts.Set.Keys(&q.keys), scripts.Set.Args(0, scripts.Arg("protocol", layout.Protocol), scripts.Arg("field", field), scripts.Arg("value", value),
+		scripts.Arg("verb", verb), scripts.Arg("by", by), scripts.Arg("bounds", flag(bounds)), scripts.Arg("channel", q.keys.Control())))
 	if err != nil {
 		return nil, err
 	}
-	return r, r.err
+	return r, r.Err
 }

@@ -36,7 +36,7 @@ func testCompleted(t *testing.T, r *rig) {
 	r.settled(settlement(r.one(), Completed))
 	c := r.counts()
 	same(t, "counts", c, Counts{Total: Totals{Enqueued: 1, Completed: 1}})
-	same(t, "records", r.rdb.HLen(bg, r.keys.jobs).Val(), 0)
+	same(t, "records", r.rdb.HLen(bg, r.keys.Jobs).Val(), 0)
 }
 
 // Another program deleted the record of a job. The job ends with any settlement. It isn't counted.
@@ -53,15 +53,15 @@ func testWithoutARecord(t *testing.T, r *rig) {
 		s := settlement(d, all[i])
 		s.Record = nil
 		req.Settle = append(req.Settle, s)
-		r.must(r.rdb.HDel(bg, r.keys.jobs, d.Job.ID).Err())
+		r.must(r.rdb.HDel(bg, r.keys.Jobs, d.Job.ID).Err())
 	}
-	r.must(r.rdb.HSet(bg, r.keys.notes, "job0", "1 span", "job1", "1 span", "job2", "1 span").Err())
+	r.must(r.rdb.HSet(bg, r.keys.Notes, "job0", "1 span", "job1", "1 span", "job2", "1 span").Err())
 	equal(t, "refused", r.call(req).Refused, nil)
 	c := r.counts()
 	same(t, "running", c.Running, 0)
 	same(t, "due", c.Due, 0)
 	same(t, "total", c.Total, Totals{Enqueued: int64(len(all))})
-	same(t, "spans", r.rdb.HLen(bg, r.keys.notes).Val(), 0)
+	same(t, "spans", r.rdb.HLen(bg, r.keys.Notes).Val(), 0)
 }
 
 func testRetry(t *testing.T, r *rig) {
@@ -100,7 +100,7 @@ func testDelay(t *testing.T, r *rig) {
 	now, err := r.Now(bg)
 	r.must(err)
 	var job signalbox.Job
-	r.must(wire.Decode([]byte(r.rdb.HGet(bg, r.keys.jobs, "a").Val()), &job))
+	r.must(wire.Decode([]byte(r.rdb.HGet(bg, r.keys.Jobs, "a").Val()), &job))
 	same(t, "attempt", job.Attempt, 1)
 	if in := job.ScheduledAt.Sub(now); in > time.Minute || in < 50*time.Second {
 		t.Errorf("due in %v, want a minute", in)
@@ -130,7 +130,7 @@ func testDead(t *testing.T, r *rig) {
 	r.must(err)
 	r.settled(s)
 	same(t, "counts", r.counts(), Counts{Dead: 1, Total: Totals{Enqueued: 1, Dead: 1}})
-	same(t, "record", r.rdb.HGet(bg, r.keys.jobs, "a").Val(), string(s.Record))
+	same(t, "record", r.rdb.HGet(bg, r.keys.Jobs, "a").Val(), string(s.Record))
 }
 
 func testCancelled(t *testing.T, r *rig) {
@@ -201,7 +201,7 @@ func testStaleTokens(t *testing.T, r *rig) {
 func (r *rig) unchangedBut(what string, before map[string]string, lane *Lane) {
 	r.t.Helper()
 	after := r.dump()
-	key := lane.key[len(r.keys.prefix):]
+	key := lane.key[len(r.keys.Prefix):]
 	before[key] = after[key]
 	for _, d := range differences(before, after) {
 		r.t.Errorf("%s changed %s", what, d)
@@ -264,7 +264,7 @@ func testExtras(t *testing.T, r *rig) {
 		it.class = class
 		return it
 	}
-	record := func() string { return r.rdb.HGet(bg, r.keys.jobs, "a").Val() }
+	record := func() string { return r.rdb.HGet(bg, r.keys.Jobs, "a").Val() }
 	whole := func(what string) {
 		t.Helper()
 		got := record()

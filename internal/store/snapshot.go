@@ -66,7 +66,7 @@ func (q *Queue) snapshot(ctx context.Context) (*snapshot, error) {
 // findSessions returns the sessions that are registered or have deliveries, and the keys
 // that don't belong.
 func (q *Queue) findSessions(ctx context.Context) (sessions, stray []string, err error) {
-	registered, err := q.rdb.ZRange(ctx, q.keys.sessions, 0, -1).Result()
+	registered, err := q.rdb.ZRange(ctx, q.keys.Sessions, 0, -1).Result()
 	if err != nil {
 		return nil, nil, err
 	}
@@ -94,7 +94,7 @@ func (q *Queue) findSessions(ctx context.Context) (sessions, stray []string, err
 }
 
 // pattern is what the names of the queue's keys match.
-func (q *Queue) pattern() string { return escaped(q.keys.prefix) + "*" }
+func (q *Queue) pattern() string { return escaped(q.keys.Prefix) + "*" }
 
 // escaped returns the pattern that fits a text alone.
 func escaped(text string) string {
@@ -135,25 +135,25 @@ func (q *Queue) scanFor(ctx context.Context, pattern string) ([]string, error) {
 func (q *Queue) readAll(ctx context.Context, sessions []string) (*snapshot, error) {
 	k := &q.keys
 	tx := q.rdb.TxPipeline()
-	now, jobs, stats := tx.Time(ctx), tx.HGetAll(ctx, k.jobs), tx.HGetAll(ctx, k.stats)
-	fence, idle, spans := tx.Get(ctx, k.fence), tx.ZRange(ctx, k.idle, 0, -1), tx.HKeys(ctx, k.notes)
-	cancels := tx.HGetAll(ctx, k.cancels)
-	lined, turns, groups := tx.ZRange(ctx, k.lined, 0, -1), tx.ZRangeWithScores(ctx, k.turns, 0, -1), tx.HGetAll(ctx, k.groups)
-	counted, settings, parked := tx.HGetAll(ctx, k.running), tx.HGetAll(ctx, k.settings), tx.ZRange(ctx, k.parked, 0, -1)
-	unique, windows := tx.HGetAll(ctx, k.unique), tx.ZRangeWithScores(ctx, k.windows, 0, -1)
-	expires, bounds := tx.ZRangeWithScores(ctx, k.expires, 0, -1), tx.HKeys(ctx, k.limits)
-	due, live := tx.ZRangeWithScores(ctx, k.due, 0, -1), tx.ZRangeWithScores(ctx, k.sessions, 0, -1)
+	now, jobs, stats := tx.Time(ctx), tx.HGetAll(ctx, k.Jobs), tx.HGetAll(ctx, k.Stats)
+	fence, idle, spans := tx.Get(ctx, k.Fence), tx.ZRange(ctx, k.Idle, 0, -1), tx.HKeys(ctx, k.Notes)
+	cancels := tx.HGetAll(ctx, k.Cancels)
+	lined, turns, groups := tx.ZRange(ctx, k.Lined, 0, -1), tx.ZRangeWithScores(ctx, k.Turns, 0, -1), tx.HGetAll(ctx, k.Groups)
+	counted, settings, parked := tx.HGetAll(ctx, k.Running), tx.HGetAll(ctx, k.Settings), tx.ZRange(ctx, k.Parked, 0, -1)
+	unique, windows := tx.HGetAll(ctx, k.Unique), tx.ZRangeWithScores(ctx, k.Windows, 0, -1)
+	expires, bounds := tx.ZRangeWithScores(ctx, k.Expires, 0, -1), tx.HKeys(ctx, k.Limits)
+	due, live := tx.ZRangeWithScores(ctx, k.Due, 0, -1), tx.ZRangeWithScores(ctx, k.Sessions, 0, -1)
 	ended := make(map[Outcome]*redis.ZSliceCmd)
 	for _, state := range terminalStates {
-		ended[state.outcome] = tx.ZRangeWithScores(ctx, k.named[state.key], 0, -1)
+		ended[state.outcome] = tx.ZRangeWithScores(ctx, k.Named[state.key], 0, -1)
 	}
 	ready := make(map[string]*redis.StringSliceCmd)
-	for class, key := range k.ready() {
+	for class, key := range k.Ready() {
 		ready[class] = tx.LRange(ctx, key, 0, -1)
 	}
 	inflight := make(map[string]*redis.MapStringStringCmd)
 	for _, id := range sessions {
-		inflight[id] = tx.HGetAll(ctx, k.inflight(id))
+		inflight[id] = tx.HGetAll(ctx, k.Inflight(id))
 	}
 	cmds, err := tx.Exec(ctx)
 	for _, cmd := range cmds {

@@ -90,7 +90,7 @@ func testSpanOfAnUnheardCrash(t *testing.T, r *rig) {
 		lost, next := r.lost()
 		same(t, "span of the one that was lost after one that "+what, lost.Span, "")
 		same(t, "span that the next one has after one that "+what, next.Span, "")
-		same(t, "spans", r.rdb.HLen(bg, r.keys.notes).Val(), 0)
+		same(t, "spans", r.rdb.HLen(bg, r.keys.Notes).Val(), 0)
 		r.note(next, "third")
 		lost, next = r.lost()
 		same(t, "span that was heard of", lost.Span, "third")
@@ -121,12 +121,12 @@ func testStrangeSpans(t *testing.T, r *rig) {
 	for _, strange := range []string{"", " ", "00-ab-cd-01", "12", "-1 x", "1e3 x", "\x00 \xff", "x 1", strings.Repeat("9", 1000)} {
 		r.put("a")
 		d := r.one()
-		r.must(r.rdb.HSet(bg, r.keys.notes, "a", strange).Err())
+		r.must(r.rdb.HSet(bg, r.keys.Notes, "a", strange).Err())
 		lost, next := r.lost()
 		same(t, fmt.Sprintf("span as %.40q", strange), lost.Span, "")
 		same(t, "token", lost.Job.Token, d.Job.Token)
 		same(t, "span that the next one has", next.Span, "")
-		r.must(r.rdb.HSet(bg, r.keys.notes, "a", strange).Err())
+		r.must(r.rdb.HSet(bg, r.keys.Notes, "a", strange).Err())
 		r.settled(settlement(next, Return))
 		next = r.one()
 		same(t, fmt.Sprintf("span as %.40q", strange), next.Span, "")
@@ -136,10 +136,10 @@ func testStrangeSpans(t *testing.T, r *rig) {
 	r.put("a")
 	r.one()
 	for _, strange := range []string{"", "x", "-1", strings.Repeat("9", 1000)} {
-		r.must(r.rdb.HSet(bg, r.keys.inflight(r.session), "a", strange).Err())
+		r.must(r.rdb.HSet(bg, r.keys.Inflight(r.session), "a", strange).Err())
 		lost, _ := r.lost()
 		same(t, fmt.Sprintf("token as %.40q", strange), lost.Job.Token, 0)
-		r.must(r.rdb.HSet(bg, r.keys.jobs, "a", r.uncrashed("a")).Err())
+		r.must(r.rdb.HSet(bg, r.keys.Jobs, "a", r.uncrashed("a")).Err())
 	}
 	r.check()
 }
@@ -147,7 +147,7 @@ func testStrangeSpans(t *testing.T, r *rig) {
 // uncrashed returns the record of a job without its crashes.
 func (r *rig) uncrashed(id string) string {
 	r.t.Helper()
-	record := []byte(r.rdb.HGet(bg, r.keys.jobs, id).Val())
+	record := []byte(r.rdb.HGet(bg, r.keys.Jobs, id).Val())
 	record[2] = 0
 	return string(record)
 }
@@ -158,16 +158,16 @@ func testSpansEnd(t *testing.T, r *rig) {
 		r.put(string(o))
 		d := r.one()
 		r.note(d, "running")
-		same(t, "spans", r.rdb.HLen(bg, r.keys.notes).Val(), 1)
+		same(t, "spans", r.rdb.HLen(bg, r.keys.Notes).Val(), 1)
 		r.settled(settlement(d, o))
-		same(t, "spans after "+string(o), r.rdb.HLen(bg, r.keys.notes).Val(), 0)
+		same(t, "spans after "+string(o), r.rdb.HLen(bg, r.keys.Notes).Val(), 0)
 	}
 	// A job whose record another program deleted.
 	r.put("gone")
 	r.note(r.one(), "lost")
-	r.must(r.rdb.HDel(bg, r.keys.jobs, "gone").Err())
+	r.must(r.rdb.HDel(bg, r.keys.Jobs, "gone").Err())
 	r.crash()
-	same(t, "spans of one that is gone", r.rdb.HLen(bg, r.keys.notes).Val(), 0)
+	same(t, "spans of one that is gone", r.rdb.HLen(bg, r.keys.Notes).Val(), 0)
 	// A job that crashed too often.
 	r.put("poison")
 	for range CrashLimit {
@@ -175,7 +175,7 @@ func testSpansEnd(t *testing.T, r *rig) {
 		r.crash()
 	}
 	same(t, "dead", r.counts().Dead, 2)
-	same(t, "spans", r.rdb.HLen(bg, r.keys.notes).Val(), 0)
+	same(t, "spans", r.rdb.HLen(bg, r.keys.Notes).Val(), 0)
 	r.check()
 }
 

@@ -16,6 +16,8 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/signalbox-go/signalbox"
+	"github.com/signalbox-go/signalbox/internal/store/layout"
+	"github.com/signalbox-go/signalbox/internal/store/scripts"
 	"github.com/signalbox-go/signalbox/internal/wire"
 )
 
@@ -231,7 +233,7 @@ func (s *StandIn) Has(namespace, queue, id string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.expire(time.Now())
-	q := s.queues[newKeys(namespace, queue).prefix]
+	q := s.queues[layout.KeysOf(namespace, queue).Prefix]
 	return q != nil && q.jobs[id] != nil && q.jobs[id].live()
 }
 
@@ -240,7 +242,7 @@ func (s *StandIn) Has(namespace, queue, id string) bool {
 func (s *StandIn) Settle(namespace, queue, id string, outcome signalbox.Outcome, next *signalbox.Job) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	q := s.queues[newKeys(namespace, queue).prefix]
+	q := s.queues[layout.KeysOf(namespace, queue).Prefix]
 	if q == nil || q.jobs[id] == nil {
 		return
 	}
@@ -276,7 +278,7 @@ func (s *StandIn) Settle(namespace, queue, id string, outcome signalbox.Outcome,
 func (s *StandIn) Start(namespace, queue, id string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if q := s.queues[newKeys(namespace, queue).prefix]; q != nil {
+	if q := s.queues[layout.KeysOf(namespace, queue).Prefix]; q != nil {
 		q.free(id, wire.UntilStarted)
 		for key, k := range q.keys {
 			if k.id == id && k.scope == wire.Throttled && k.until.IsZero() {
@@ -360,19 +362,19 @@ func (s *StandIn) script(cmd *redis.Cmd) error {
 	}
 	keys, _ := strconv.Atoi(fmt.Sprint(call[2]))
 	args := call[3:]
-	is := func(s *script) bool { return call[1] == s.lua().Hash() }
+	is := func(s *scripts.Script) bool { return call[1] == s.Lua().Hash() }
 	switch {
-	case is(enqueueScript) && len(args) > keys && keys > 1:
+	case is(scripts.Enqueue) && len(args) > keys && keys > 1:
 		return s.enqueue(cmd, fmt.Sprint(args[0]), fmt.Sprint(args[1]), args[keys:])
-	case is(planScript) && keys > 1 && len(args) > keys+2:
+	case is(scripts.Plan) && keys > 1 && len(args) > keys+2:
 		return s.plan(cmd, fmt.Sprint(args[1]), args[keys+2:])
-	case is(announceScript): // of cron entries, for tools
+	case is(scripts.Announce): // of cron entries, for tools
 		cmd.SetVal([]any{"ok", []any{}})
 		return nil
-	case is(permitsScript) && !slices.Contains(args, any("SSUBSCRIBE")):
+	case is(scripts.Permits) && !slices.Contains(args, any("SSUBSCRIBE")):
 		cmd.SetVal([]any{"unknown"})
 		return nil
-	case is(permitsScript): // a worker's; this error ends its Run
+	case is(scripts.Permits): // a worker's; this error ends its Run
 		return fmt.Errorf("%w: give jobs to the worker with Jobs.Work or Jobs.WorkAll, or run it on package embedded: %w", ErrNotStoodIn, redis.ErrClosed)
 	}
 	return fmt.Errorf("%w, and runs no other scripts than theirs; package embedded is a Redis for tests of all else", ErrNotStoodIn)
@@ -459,7 +461,7 @@ func (s *StandIn) queue(jobs string) *standInQueue {
 		tag := strings.TrimSuffix(strings.TrimPrefix(prefix, "signalbox:{"), "}:")
 		q = &standInQueue{jobs: make(map[string]*standInJob), marks: make(map[string]int64), since: make(map[string]int64), latest: make(map[string]string), keys: make(map[string]standInKey)}
 		q.namespace, q.name, _ = strings.Cut(tag, ":")
-		if q.namespace == DefaultNamespace {
+		if q.namespace == layout.DefaultNamespace {
 			q.namespace = ""
 		}
 		s.queues[prefix] = q

@@ -105,8 +105,8 @@ func TestStandIn(t *testing.T) {
 			end("k5", Dead, signalbox.OutcomeDead)
 			end("k6", Dead, signalbox.OutcomeDead)
 			end("k7", Retry, signalbox.OutcomeRetried)
-			r.passed(r.keys.dead, time.Second, "k6")
-			standIn.queue(r.keys.jobs).jobs["k6"].ended = now.Add(-time.Second)
+			r.passed(r.keys.Dead, time.Second, "k6")
+			standIn.queue(r.keys.Jobs).jobs["k6"].ended = now.Add(-time.Second)
 			r.sweep()
 		}, items: []Item{
 			absent(keeps("k1", time.Hour)), absent(keeps("k2", 0)), absent(keeps("k3", 0)), keeps("k4", 0), absent(keeps("k5", 0)), absent(keeps("k6", 0)),
@@ -175,7 +175,7 @@ func TestStandIn(t *testing.T) {
 	}
 	equal(t, "last ticks", got, want)
 
-	records, err := r.rdb.HGetAll(bg, r.keys.jobs).Result()
+	records, err := r.rdb.HGetAll(bg, r.keys.Jobs).Result()
 	r.must(err)
 	waiting := make(map[string]*signalbox.Job)
 	for _, job := range standIn.Waiting() {
@@ -230,7 +230,7 @@ func TestNewDelivery(t *testing.T) {
 	s.Record, s.Delay = record, time.Hour
 	next := made.Next(*claimed.Job, &s, claimed.Job.ClaimedAt)
 	r.settled(s)
-	stored, err := r.rdb.HGet(bg, r.keys.jobs, "j").Bytes()
+	stored, err := r.rdb.HGet(bg, r.keys.Jobs, "j").Bytes()
 	r.must(err)
 	job := &signalbox.Job{ID: "j", Queue: r.Name(), Token: claimed.Job.Token}
 	r.must(wire.Decode(stored, job))
@@ -318,7 +318,7 @@ func TestStandInAgrees(t *testing.T) {
 				}
 				said = append(said, "-> "+want.list)
 			}
-			records, err := r.rdb.HGetAll(bg, r.keys.jobs).Result()
+			records, err := r.rdb.HGetAll(bg, r.keys.Jobs).Result()
 			r.must(err)
 			waiting := standIn.Waiting()
 			same(t, "jobs", len(waiting), len(records))

@@ -10,6 +10,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/signalbox-go/signalbox"
+	"github.com/signalbox-go/signalbox/internal/store/layout"
 )
 
 var standingTests = []storeTest{
@@ -33,7 +34,7 @@ func (r *rig) pause() {
 // layout sets the queue's layout, as another release does.
 func (r *rig) layout(n any) {
 	r.t.Helper()
-	r.must(r.rdb.HSet(bg, r.keys.settings, "layout", n).Err())
+	r.must(r.rdb.HSet(bg, r.keys.Settings, "layout", n).Err())
 }
 
 // While a queue is paused, jobs are enqueued, become due and are settled. None is claimed.
@@ -53,7 +54,7 @@ func testPaused(t *testing.T, r *rig) {
 	same(t, "claimed", len(reply.Deliveries), 0)
 	same(t, "standing", reply.Standing, Standing{Paused: true})
 	same(t, "more", reply.More, false)
-	equal(t, "ready", r.rdb.LRange(bg, r.keys.readyNormal, 0, -1).Val(), []string{"b", "c", "d"})
+	equal(t, "ready", r.rdb.LRange(bg, r.keys.ReadyNormal, 0, -1).Val(), []string{"b", "c", "d"})
 	alive, hints, err := r.Renew(bg, r.session, time.Minute, "")
 	r.must(err)
 	same(t, "alive", alive, true)
@@ -131,7 +132,7 @@ func testResume(t *testing.T, r *rig) {
 func testNewerLayout(t *testing.T, r *rig) {
 	r.open()
 	r.bury(Dead, "old")
-	r.age(r.keys.dead, "old", 40*24*time.Hour)
+	r.age(r.keys.Dead, "old", 40*24*time.Hour)
 	r.put("a", "b", "c")
 	got := r.claim(2)
 	other := &rig{Queue: r.Queue, t: t, lane: r.NewLane(), session: "other"}
@@ -144,7 +145,7 @@ func testNewerLayout(t *testing.T, r *rig) {
 	items := []Item{r.item("p", When{}, 0)}
 	fates, err := r.Enqueue(bg, r.producer, items)
 	r.must(err)
-	r.layout(Protocol + 1)
+	r.layout(layout.Protocol + 1)
 
 	if again, err := r.Enqueue(bg, r.producer, items); err != nil || again.list != fates.list {
 		t.Errorf("a call that had been run is made again: %v, %v", again, err)
@@ -152,8 +153,8 @@ func testNewerLayout(t *testing.T, r *rig) {
 	before := r.dump()
 	r.producer.Next()
 	_, err = r.Enqueue(bg, r.producer, []Item{r.item("q", When{}, 0)})
-	var newer *LayoutError
-	if !errors.As(err, &newer) || newer.Layout != Protocol+1 || !strings.Contains(err.Error(), "update") {
+	var newer *layout.Error
+	if !errors.As(err, &newer) || newer.Layout != layout.Protocol+1 || !strings.Contains(err.Error(), "update") {
 		t.Errorf("enqueue: %v", err)
 	}
 	res, err := r.Reclaim("other", true).Next(bg)
@@ -165,14 +166,14 @@ func testNewerLayout(t *testing.T, r *rig) {
 	alive, hints, err := r.Renew(bg, r.session, time.Minute, "")
 	r.must(err)
 	same(t, "alive", alive, true)
-	same(t, "standing of a renewal", hints.Standing, Standing{Layout: Protocol + 1})
+	same(t, "standing of a renewal", hints.Standing, Standing{Layout: layout.Protocol + 1})
 	same(t, "more, next and expired of a renewal", hints.More || hints.Next >= 0 || len(hints.Expired) > 0, false)
 	reply := r.call(ClaimRequest{Settle: []Settlement{settlement(got[0], Completed), settlement(got[1], Retry)}, Want: 5, Suspects: true})
 	same(t, "refused", len(reply.Refused), 0)
 	same(t, "claimed", len(reply.Deliveries), 0)
-	same(t, "standing", reply.Standing, Standing{Layout: Protocol + 1})
+	same(t, "standing", reply.Standing, Standing{Layout: layout.Protocol + 1})
 	same(t, "more, next and expired", reply.More || reply.Next >= 0 || len(reply.Expired) > 0, false)
-	same(t, "jobs that are due", r.rdb.ZScore(bg, r.keys.due, "1due").Val() > 0, true)
+	same(t, "jobs that are due", r.rdb.ZScore(bg, r.keys.Due, "1due").Val() > 0, true)
 	left, err := r.Close(bg, r.session, false)
 	r.must(err)
 	same(t, "left", left, 0)
@@ -185,11 +186,11 @@ func testNewerLayoutWake(t *testing.T, r *rig) {
 	r.claim(1)
 	r.put("a")
 	r.takeWake()
-	r.layout(Protocol + 1)
+	r.layout(layout.Protocol + 1)
 	r.claim(1)
 	same(t, "wake-ups", r.wakes(), 1)
 	r.takeWake()
-	r.rdb.Del(bg, r.keys.readyNormal, r.keys.jobs)
+	r.rdb.Del(bg, r.keys.ReadyNormal, r.keys.Jobs)
 	r.claim(1)
 	same(t, "wake-ups for what an older worker can't see", r.wakes(), 1)
 }
@@ -205,8 +206,8 @@ func testOwnLayout(t *testing.T, r *rig) {
 	} {
 		r := newQueue(t, r.rdb)
 		call(r)
-		if layout := r.rdb.HGet(bg, r.keys.settings, "layout").Val(); layout != strconv.Itoa(Protocol) {
-			t.Errorf("after %s the layout is %q", name, layout)
+		if noted := r.rdb.HGet(bg, r.keys.Settings, "layout").Val(); noted != strconv.Itoa(layout.Protocol) {
+			t.Errorf("after %s the layout is %q", name, noted)
 		}
 	}
 }
@@ -215,29 +216,29 @@ func testOwnLayout(t *testing.T, r *rig) {
 func testNoLayout(t *testing.T, r *rig) {
 	r.open()
 	r.put("a")
-	for _, layout := range []string{"new", "2.5", "0x2", "12345678901234567890", "a\r\nb", "paused", "", "nan", "-1"} {
-		r.layout(layout)
+	for _, noted := range []string{"new", "2.5", "0x2", "12345678901234567890", "a\r\nb", "paused", "", "nan", "-1"} {
+		r.layout(noted)
 		r.producer.Next()
-		var newer *LayoutError
+		var newer *layout.Error
 		if _, err := r.Enqueue(bg, r.producer, []Item{r.item("b", When{}, 0)}); !errors.As(err, &newer) || newer.Layout != 999 {
-			t.Errorf("%q: enqueue: %v", layout, err)
+			t.Errorf("%q: enqueue: %v", noted, err)
 		}
 		if reply := r.call(ClaimRequest{Want: 1}); len(reply.Deliveries) > 0 || reply.Standing != (Standing{Layout: 999}) {
-			t.Errorf("%q: claim: %+v", layout, reply)
+			t.Errorf("%q: claim: %+v", noted, reply)
 		}
 		if alive, hints, err := r.Renew(bg, r.session, time.Minute, ""); err != nil || !alive || hints.Layout != 999 {
-			t.Errorf("%q: renew: %v, %+v, %v", layout, alive, hints, err)
+			t.Errorf("%q: renew: %v, %+v, %v", noted, alive, hints, err)
 		}
 	}
-	r.layout(Protocol)
+	r.layout(layout.Protocol)
 	same(t, "the job", r.one().Job.ID, "a")
 }
 
-// Only the error about a layout becomes a LayoutError.
+// Only the error about a layout becomes a *layout.Error.
 func TestLayoutErrors(t *testing.T) {
 	t.Parallel()
 	for _, err := range []error{nil, errors.New("LAYOUT 2 "), redis.Nil} {
-		if got := layoutError(err); got != err {
+		if got := layout.ErrorOf(err); got != err {
 			t.Errorf("%v became %v", err, got)
 		}
 	}

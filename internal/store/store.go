@@ -14,6 +14,9 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/signalbox-go/signalbox/internal/store/layout"
+	"github.com/signalbox-go/signalbox/internal/store/server"
 )
 
 const (
@@ -38,7 +41,7 @@ type Queue struct {
 	rdb       redis.UniversalClient
 	namespace string // "" for DefaultNamespace
 	name      string
-	keys      keys
+	keys      layout.Keys
 	kept      retention     // what the settings don't say; replaced by tests only
 	room      int           // bytes of records that a call returns; replaced by tests only
 	looked    int           // IDs that a call of Jobs looks at; replaced by tests only
@@ -52,10 +55,10 @@ type Queue struct {
 
 // New returns the queue of that name, which ValidateQueue accepts, in a namespace that ValidateNamespace accepts.
 func New(rdb redis.UniversalClient, namespace, name string) *Queue {
-	if namespace == DefaultNamespace {
+	if namespace == layout.DefaultNamespace {
 		namespace = ""
 	}
-	return &Queue{rdb: rdb, namespace: namespace, name: name, keys: newKeys(namespace, name), kept: defaultRetention, room: MaxBytes, looked: maxLooked, patience: takeOverAt, crashes: CrashLimit, operator: operatorName(""), ttl: 30 * time.Second}
+	return &Queue{rdb: rdb, namespace: namespace, name: name, keys: layout.KeysOf(namespace, name), kept: defaultRetention, room: MaxBytes, looked: maxLooked, patience: takeOverAt, crashes: CrashLimit, operator: operatorName(""), ttl: 30 * time.Second}
 }
 
 // On returns the queue for calls over another client.
@@ -94,23 +97,40 @@ func Apart(ttl time.Duration) time.Duration { return ttl * 5 / 12 }
 // Name returns the queue's name.
 func (q *Queue) Name() string { return q.name }
 
+// Key returns one of the queue's keys. All of them are in one slot of a Cluster.
+func (q *Queue) Key() string { return q.keys.Jobs }
+
+// Keys returns a key of each of the queues.
+func Keys(queues []*Queue) []string {
+	keys := make([]string, len(queues))
+	for i, q := range queues {
+		keys[i] = q.Key()
+	}
+	return keys
+}
+
+// Denied adds an explanation to err, the error of a call that Redis denied on the queue, as the function Denied does.
+func (q *Queue) Denied(ctx context.Context, err error, role server.Role) error {
+	return server.Denied(ctx, q.rdb, q.keys.Jobs, err, role)
+}
+
 // Register adds the queue to the queues that its namespace is known to have. It may be called again and again.
 func (q *Queue) Register(ctx context.Context) error {
-	return q.rdb.SAdd(ctx, q.keys.registry, q.name).Err()
+	return q.rdb.SAdd(ctx, q.keys.Registry, q.name).Err()
 }
 
 // Known reports whether anybody has used the queue: a job was enqueued, a session is open, a setting was made, or it was registered. It returns a
-// *LayoutError if the queue's layout is older than Layout: what the queue has would be misread.
+// *layout.Error if the queue's layout is older than layout.Number: what the queue has would be misread.
 func (q *Queue) Known(ctx context.Context) (bool, error) {
 	used, err := q.begun(ctx)
 	if err != nil || used {
 		return used, err
 	}
-	sessions, err := q.rdb.Exists(ctx, q.keys.sessions).Result()
+	sessions, err := q.rdb.Exists(ctx, q.keys.Sessions).Result()
 	if err != nil || sessions > 0 {
 		return sessions > 0, err
 	}
-	return q.rdb.SIsMember(ctx, q.keys.registry, q.name).Result()
+	return q.rdb.SIsMember(ctx, q.keys.Registry, q.name).Result()
 }
 
 // A Lane numbers calls, so that a call whose reply was lost can be made again: Redis
@@ -162,7 +182,7 @@ func (l *Lane) known(session string) int64 {
 }
 
 // NewLane returns a lane of the queue that nobody else uses.
-func (q *Queue) NewLane() *Lane { return &Lane{key: q.keys.lane(NewID())} }
+func (q *Queue) NewLane() *Lane { return &Lane{key: q.keys.Lane(NewID())} }
 
 // Next begins a new call. Until Next, a call of the lane is the same call made again.
 func (l *Lane) Next() {
@@ -176,7 +196,7 @@ func (l *Lane) Number() int64 { return l.seq }
 // TakesWrites returns nil if Redis takes writes to the queue's keys now, and else its error. It changes nothing: it sets a key only if that is there, and no lane has its name. Redis
 // refuses the command as it refuses an enqueue: as a replica, while it loads, and when it is out of memory or can't save.
 func (q *Queue) TakesWrites(ctx context.Context) error {
-	err := q.rdb.SetArgs(ctx, q.keys.lane("none"), "", redis.SetArgs{Mode: "XX"}).Err()
+	err := q.rdb.SetArgs(ctx, q.keys.Lane("none"), "", redis.SetArgs{Mode: "XX"}).Err()
 	if errors.Is(err, redis.Nil) {
 		return nil
 	}

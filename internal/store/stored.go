@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/signalbox-go/signalbox"
+	"github.com/signalbox-go/signalbox/internal/store/layout"
 	"github.com/signalbox-go/signalbox/internal/wire"
 )
 
@@ -153,7 +154,7 @@ const maxStored = wire.MaxRecord + wire.MaxAttemptBytes + 256<<10
 // Prepare checks a job that is to be put in, and makes its Record of its Whole unless it has one. The error wraps signalbox.ErrInvalid, and has none of
 // the record's contents.
 func (q *Queue) Prepare(s *Stored) error {
-	if ValidateID(s.ID) != nil {
+	if layout.ValidateID(s.ID) != nil {
 		return errName("id")
 	}
 	switch s.State {
@@ -169,7 +170,7 @@ func (q *Queue) Prepare(s *Stored) error {
 	}
 	if len(s.Record) == 0 {
 		w := &s.Whole
-		if ValidateKind(w.Job.Kind) != nil {
+		if layout.ValidateKind(w.Job.Kind) != nil {
 			return errName("kind")
 		}
 		if len(w.Extras) > wire.MaxExtras || w.Flags == 0 && len(w.Extras) > 0 {
@@ -208,7 +209,7 @@ func (q *Queue) Prepare(s *Stored) error {
 
 // errName says that a job's ID or kind is wrong, and not what it is.
 func errName(what string) error {
-	return fmt.Errorf("%w %s: want 1 to %d characters of printable ASCII, without spaces and braces", signalbox.ErrInvalid, what, MaxName)
+	return fmt.Errorf("%w %s: want 1 to %d characters of printable ASCII, without spaces and braces", signalbox.ErrInvalid, what, layout.MaxName)
 }
 
 // maxEffect is the longest effect key that a job can have.

@@ -40,7 +40,7 @@ type stuckJSON struct {
 
 // WriteStuck keeps which jobs of a session are stuck, for ttl. Without any, nothing is kept.
 func (q *Queue) WriteStuck(ctx context.Context, session string, ttl time.Duration, jobs []Stuck) error {
-	key := q.keys.stuck(session)
+	key := q.keys.Stuck(session)
 	if len(jobs) == 0 {
 		return q.rdb.Del(ctx, key).Err()
 	}
@@ -62,7 +62,7 @@ func (q *Queue) WriteStuck(ctx context.Context, session string, ttl time.Duratio
 
 // Stuck returns which jobs of a session are stuck, as its worker has last written. What it can't read counts as none.
 func (q *Queue) Stuck(ctx context.Context, session string) ([]Stuck, error) {
-	value, err := q.rdb.Get(ctx, q.keys.stuck(session)).Bytes()
+	value, err := q.rdb.Get(ctx, q.keys.Stuck(session)).Bytes()
 	if errors.Is(err, redis.Nil) {
 		return nil, nil
 	}

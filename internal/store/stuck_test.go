@@ -38,7 +38,7 @@ func TestStuck(t *testing.T) {
 			t.Errorf("%d: %+v, want %+v", i, job, want)
 		}
 	}
-	if ttl := rdb.PTTL(bg, q.keys.stuck("s")).Val(); ttl <= 0 || ttl > time.Minute {
+	if ttl := rdb.PTTL(bg, q.keys.Stuck("s")).Val(); ttl <= 0 || ttl > time.Minute {
 		t.Errorf("it expires in %v", ttl)
 	}
 	if got, err := q.Stuck(bg, "another"); got != nil || err != nil {
@@ -47,12 +47,12 @@ func TestStuck(t *testing.T) {
 	if err := q.Check(bg); err != nil {
 		t.Error(err)
 	}
-	if err := q.WriteStuck(bg, "s", time.Minute, nil); err != nil || rdb.Exists(bg, q.keys.stuck("s")).Val() != 0 {
+	if err := q.WriteStuck(bg, "s", time.Minute, nil); err != nil || rdb.Exists(bg, q.keys.Stuck("s")).Val() != 0 {
 		t.Errorf("none is stuck any more: %v", err)
 	}
-	rdb.Set(bg, q.keys.stuck("s"), "[", time.Minute)
+	rdb.Set(bg, q.keys.Stuck("s"), "[", time.Minute)
 	if got, err := q.Stuck(bg, "s"); got != nil || err != nil {
 		t.Errorf("another program has written it: %v, %v", got, err)
 	}
-	rdb.Del(bg, q.keys.stuck("s"))
+	rdb.Del(bg, q.keys.Stuck("s"))
 }

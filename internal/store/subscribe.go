@@ -49,7 +49,7 @@ func (m Message) Deliveries() map[string]int64 {
 func (q *Queue) Server(ctx context.Context, sharded bool) (name string, rdb redis.UniversalClient, err error) {
 	switch cluster, ok := q.rdb.(*redis.ClusterClient); {
 	case ok:
-		master, err := cluster.MasterForKey(ctx, q.keys.idle)
+		master, err := cluster.MasterForKey(ctx, q.keys.Idle)
 		if err != nil {
 			return "", nil, err
 		}
@@ -61,21 +61,21 @@ func (q *Queue) Server(ctx context.Context, sharded bool) (name string, rdb redi
 }
 
 // Control returns the channel on which all workers of the queue hear that its settings have changed.
-func (q *Queue) Control() string { return q.keys.control() }
+func (q *Queue) Control() string { return q.keys.Control() }
 
 // RoomChannel returns the channel on which producers hear that the queue may have room again. It has the name of the settings' key.
-func (q *Queue) RoomChannel() string { return q.keys.settings }
+func (q *Queue) RoomChannel() string { return q.keys.Settings }
 
 // Channel returns the channel of one session, on which it is woken.
-func (q *Queue) Channel(session string) string { return q.keys.channel(session) }
+func (q *Queue) Channel(session string) string { return q.keys.Channel(session) }
 
 // Address returns what a session is registered by where it waits for wake-ups on its channel. sharded says that it is a channel of
 // a slot in a Cluster.
 func (q *Queue) Address(session string, sharded bool) string {
 	if sharded {
-		return "s" + q.keys.channel(session)
+		return "s" + q.keys.Channel(session)
 	}
-	return "p" + q.keys.channel(session)
+	return "p" + q.keys.Channel(session)
 }
 
 // A Subscription hears messages of one server, over a connection of its own, until that fails or Close is called.

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/signalbox-go/signalbox"
+	"github.com/signalbox-go/signalbox/internal/store/scripts"
 )
 
 // Wanted is what a worker's Config says of a queue. A field that is zero says nothing.
@@ -119,7 +120,7 @@ func (q *Queue) tellGroups(ctx context.Context, by string, limits map[string]sig
 		for _, name := range names {
 			fields = append(fields, "g"+name, "o"+name)
 		}
-		there, err := q.rdb.HMGet(ctx, q.keys.limits, fields...).Result()
+		there, err := q.rdb.HMGet(ctx, q.keys.Limits, fields...).Result()
 		if err != nil {
 			return all, err
 		}
@@ -141,11 +142,11 @@ func (q *Queue) tellGroups(ctx context.Context, by string, limits map[string]sig
 				if err != nil {
 					return all, err
 				}
-				value := r.str(3)
-				t.Changed, t.Fresh, t.Set, t.Value = r.int(1) == 1, r.int(2) == 1, value == text, ownWords(value)
-				t.At, t.By, t.Before, t.HadAt, t.HadBy = r.micros(4), r.str(5), ownWords(r.str(6)), r.micros(7), r.str(8)
-				if r.err != nil {
-					return all, r.err
+				value := r.Str(3)
+				t.Changed, t.Fresh, t.Set, t.Value = r.Int(1) == 1, r.Int(2) == 1, value == text, ownWords(value)
+				t.At, t.By, t.Before, t.HadAt, t.HadBy = r.Micros(4), r.Str(5), ownWords(r.Str(6)), r.Micros(7), r.Str(8)
+				if r.Err != nil {
+					return all, r.Err
 				}
 			}
 			if text != "" && (t.Changed || !t.Set) {
@@ -180,7 +181,7 @@ func (q *Queue) ResetGroup(ctx context.Context, group string) (changed bool, err
 	if err != nil {
 		return false, err
 	}
-	return r.int(1) == 1, r.err
+	return r.Int(1) == 1, r.Err
 }
 
 func (q *Queue) tell(ctx context.Context, s setting, verb, by string) (Told, error) {
@@ -188,16 +189,16 @@ func (q *Queue) tell(ctx context.Context, s setting, verb, by string) (Told, err
 	if err != nil {
 		return Told{}, err
 	}
-	words := func(i int) string { return settingWords(s.field, r.str(i)) }
-	value, counts := r.str(first+2), r.str(first+8)
+	words := func(i int) string { return settingWords(s.field, r.Str(i)) }
+	value, counts := r.Str(first+2), r.Str(first+8)
 	t := Told{
-		Setting: s.name, Changed: r.int(first) == 1, Fresh: r.int(first+1) == 1, Ours: counts == s.value, Set: value == s.value,
-		At: r.micros(first + 3), By: r.str(first + 4), HadAt: r.micros(first + 6), HadBy: r.str(first + 7),
+		Setting: s.name, Changed: r.Int(first) == 1, Fresh: r.Int(first+1) == 1, Ours: counts == s.value, Set: value == s.value,
+		At: r.Micros(first + 3), By: r.Str(first + 4), HadAt: r.Micros(first + 6), HadBy: r.Str(first + 7),
 		Want: settingWords(s.field, s.value), Value: words(first + 2), Before: words(first + 5), Counts: words(first + 8),
 	}
 	switch {
-	case r.err != nil || !t.Changed:
-		return t, r.err
+	case r.Err != nil || !t.Changed:
+		return t, r.Err
 	case s.field == groupLimitsField:
 		return t, q.relieve(ctx)
 	case s.field == copyField && value == "":
@@ -207,10 +208,10 @@ func (q *Queue) tell(ctx context.Context, s setting, verb, by string) (Told, err
 }
 
 // alter changes a setting, and what is remembered of it. It returns the reply, and the index in it of what told_reply returns.
-func (q *Queue) alter(ctx context.Context, field, value, verb, by string, bounds bool) (r *reply, first int, err error) {
+func (q *Queue) alter(ctx context.Context, field, value, verb, by string, bounds bool) (r *scripts.Reply, first int, err error) {
 	if !bounds || verb == "tell" { // it mostly changes nothing, each minute: a script that looks at each session would be a waste
 		r, err = q.setting(ctx, field, value, verb, by, bounds)
-		if err != nil || r.int(0) != 3 {
+		if err != nil || r.Int(0) != 3 {
 			return r, 0, err
 		}
 	}

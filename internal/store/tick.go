@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/signalbox-go/signalbox"
+	"github.com/signalbox-go/signalbox/internal/store/layout"
+	"github.com/signalbox-go/signalbox/internal/store/scripts"
 	"github.com/signalbox-go/signalbox/internal/wire"
 )
 
@@ -63,7 +65,7 @@ const MaxPlans = 1000
 // does one that was set after all others were new.
 // Callers repeat it every NoticeEvery: after NoticePatience without, a plan gives way to another one.
 func (q *Queue) RegisterPlans(ctx context.Context, plans []Registration) ([]Planned, error) {
-	args := planScript.args(3*len(plans), arg{"protocol", Protocol}, arg{"patience", NoticePatience.Microseconds()})
+	args := scripts.Plan.Args(3*len(plans), scripts.Arg("protocol", layout.Protocol), scripts.Arg("patience", NoticePatience.Microseconds()))
 	for _, p := range plans {
 		born := ""
 		if !p.Born.IsZero() {
@@ -74,19 +76,19 @@ func (q *Queue) RegisterPlans(ctx context.Context, plans []Registration) ([]Plan
 		}
 		args = append(args, p.Entry, p.Digest, born)
 	}
-	r, err := run(ctx, q.rdb, planScript, planScript.keys(&q.keys), args)
+	r, err := scripts.Plan.Run(ctx, q.rdb, scripts.Plan.Keys(&q.keys), args)
 	if err != nil {
 		return nil, err
 	}
-	if err := r.status("ok"); err != nil {
+	if err := r.Status("ok"); err != nil {
 		return nil, err
 	}
-	list := r.strs(1)
-	if r.err == nil && len(list) != 4*len(plans) {
-		r.fail(1, fmt.Sprintf("a list of %d, for %d entries", len(list), len(plans)))
+	list := r.Strs(1)
+	if r.Err == nil && len(list) != 4*len(plans) {
+		r.Fail(1, fmt.Sprintf("a list of %d, for %d entries", len(list), len(plans)))
 	}
-	if r.err != nil {
-		return nil, r.err
+	if r.Err != nil {
+		return nil, r.Err
 	}
 	planned := make([]Planned, len(plans))
 	for i := range planned {

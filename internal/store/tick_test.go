@@ -116,10 +116,10 @@ func testTicks(t *testing.T, r *rig) {
 	r.unchanged("the same call again", before)
 	equal(t, "claimed", ids(r.claim(10)), []string{"a1", "b1", "plain", "a2", "b2"})
 	same(t, "enqueued in all", r.counts().Total.Enqueued, 6)
-	marks, err := r.rdb.HGetAll(bg, r.keys.cron).Result()
+	marks, err := r.rdb.HGetAll(bg, r.keys.Cron).Result()
 	r.must(err)
 	same(t, "marks", len(marks), 3) // a, b, d
-	r.must(r.rdb.HSet(bg, r.keys.cron, "a", "nonsense").Err())
+	r.must(r.rdb.HSet(bg, r.keys.Cron, "a", "nonsense").Err())
 	before = r.dump()
 	r.producer.Next()
 	if _, err := r.Enqueue(bg, r.producer, []Item{r.item("x", When{}, 0), tick("a", 0, "a3")}); err == nil {
@@ -195,7 +195,7 @@ func testMarkAhead(t *testing.T, r *rig) {
 	r.must(err)
 	mark := func(ahead time.Duration) {
 		t.Helper()
-		r.must(r.rdb.HSet(bg, r.keys.cron, "e", now.Add(ahead).UnixMicro()).Err())
+		r.must(r.rdb.HSet(bg, r.keys.Cron, "e", now.Add(ahead).UnixMicro()).Err())
 	}
 	mark(24 * time.Hour)
 	same(t, "to one that is new", r.tick("e", now, "e1"), Taken)
@@ -234,7 +234,7 @@ func (r *rig) since(entry string, since, seen time.Duration) {
 	r.t.Helper()
 	now, err := r.Now(bg)
 	r.must(err)
-	plans, err := r.rdb.HGet(bg, r.keys.cron, "plan "+entry).Result()
+	plans, err := r.rdb.HGet(bg, r.keys.Cron, "plan "+entry).Result()
 	r.must(err)
 	at := func(d time.Duration) string { return strconv.FormatInt(now.Add(-d).UnixMicro(), 10) }
 	list := strings.Split(plans, ",")
@@ -245,7 +245,7 @@ func (r *rig) since(entry string, since, seen time.Duration) {
 		}
 		list[i] = f[0] + " " + f[1] + " " + at(seen) + " " + f[3]
 	}
-	r.must(r.rdb.HSet(bg, r.keys.cron, "plan "+entry, strings.Join(list, ",")).Err())
+	r.must(r.rdb.HSet(bg, r.keys.Cron, "plan "+entry, strings.Join(list, ",")).Err())
 }
 
 // planTick enqueues the job of a tick of a plan.
@@ -296,7 +296,7 @@ func testPlans(t *testing.T, r *rig) {
 		p := NewPlan("e", strings.Repeat("x", i))
 		same(t, "one more", r.planned(p)[0].InForce, true)
 	}
-	if text, err := r.rdb.HGet(bg, r.keys.cron, "plan e").Result(); err != nil || len(text) > 8*(16+3*17)+7 {
+	if text, err := r.rdb.HGet(bg, r.keys.Cron, "plan e").Result(); err != nil || len(text) > 8*(16+3*17)+7 {
 		t.Errorf("%d bytes of plans: %s", len(text), text)
 	}
 }
@@ -321,12 +321,12 @@ func testPlanEnds(t *testing.T, r *rig) {
 	same(t, "so the other one is older", r.planned(newer)[0].InForce, false)
 
 	seen := now.Add(-NoticePatience - time.Minute).UnixMicro()
-	r.must(r.rdb.HSet(bg, r.keys.cron, "plan e", fmt.Sprintf("%s %d %d 2,%s %d %d 1", newer.Digest, now.Add(-time.Hour).UnixMicro(), seen, older.Digest, now.Add(-2*time.Hour).UnixMicro(), now.UnixMicro())).Err())
+	r.must(r.rdb.HSet(bg, r.keys.Cron, "plan e", fmt.Sprintf("%s %d %d 2,%s %d %d 1", newer.Digest, now.Add(-time.Hour).UnixMicro(), seen, older.Digest, now.Add(-2*time.Hour).UnixMicro(), now.UnixMicro())).Err())
 	back := r.planned(older)[0]
 	same(t, "the newer one has gone", back.InForce, true)
 	same(t, "ticks are its own since then", back.Since.UnixMicro(), seen)
 	resumed := now.Add(-time.Second).UnixMicro()
-	r.must(r.rdb.HSet(bg, r.keys.cron, "plan e", fmt.Sprintf("%s %d %d 2,%s 0 %d 1", newer.Digest, resumed, seen, older.Digest, now.UnixMicro())).Err())
+	r.must(r.rdb.HSet(bg, r.keys.Cron, "plan e", fmt.Sprintf("%s %d %d 2,%s 0 %d 1", newer.Digest, resumed, seen, older.Digest, now.UnixMicro())).Err())
 	same(t, "those of a pause are nobody's", r.planned(older)[0].Since.UnixMicro(), resumed)
 }
 
@@ -372,7 +372,7 @@ func testPlanIsSet(t *testing.T, r *rig) {
 	ahead := r.set(newer, now.Add(time.Hour))
 	same(t, "one that is set in the future", ahead.InForce, true)
 	same(t, "is of now", ahead.Born.Sub(now) < time.Minute, true)
-	r.must(r.rdb.HSet(bg, r.keys.cron, "plan e", fmt.Sprintf("%s 0 %d %d", newer.Digest, now.UnixMicro(), now.Add(time.Hour).UnixMicro())).Err())
+	r.must(r.rdb.HSet(bg, r.keys.Cron, "plan e", fmt.Sprintf("%s 0 %d %d", newer.Digest, now.UnixMicro(), now.Add(time.Hour).UnixMicro())).Err())
 	same(t, "one that is newer than one of the future", r.set(older, now).InForce, true)
 	same(t, "which goes on", r.again(newer, now.Add(time.Hour)).InForce, false)
 }
@@ -398,7 +398,7 @@ func testPlansComeBack(t *testing.T, r *rig) {
 	if !second.After(first) {
 		t.Fatalf("the plans are of %v and %v", first, second)
 	}
-	field := func() *redis.IntCmd { return r.rdb.HDel(bg, r.keys.cron, "plan e") }
+	field := func() *redis.IntCmd { return r.rdb.HDel(bg, r.keys.Cron, "plan e") }
 
 	r.must(field().Err())
 	same(t, "Redis lost all, the older one comes back first", r.again(older, first).InForce, true)
@@ -419,7 +419,7 @@ func testPlansComeBack(t *testing.T, r *rig) {
 
 	r.since("e", 0, -time.Hour)
 	same(t, "the clock was ahead", r.again(older, first).InForce, false)
-	text, err := r.rdb.HGet(bg, r.keys.cron, "plan e").Result()
+	text, err := r.rdb.HGet(bg, r.keys.Cron, "plan e").Result()
 	r.must(err)
 	now, err := r.Now(bg)
 	r.must(err)
@@ -429,7 +429,7 @@ func testPlansComeBack(t *testing.T, r *rig) {
 	same(t, "for all", r.again(newer, second).InForce, true)
 
 	// It was ahead also when the newer one was new. A third one is newer still, and comes back as such.
-	r.must(r.rdb.HSet(bg, r.keys.cron, "plan e", fmt.Sprintf("%s 0 %d %d", newer.Digest, now.UnixMicro(), now.Add(time.Hour).UnixMicro())).Err())
+	r.must(r.rdb.HSet(bg, r.keys.Cron, "plan e", fmt.Sprintf("%s 0 %d %d", newer.Digest, now.UnixMicro(), now.Add(time.Hour).UnixMicro())).Err())
 	third := NewPlan("e", "@weekly")
 	latest := r.planned(third)[0].Born
 	r.must(field().Err())

@@ -77,7 +77,7 @@ func (t *Times) args() (seq int64, waited, ran string) {
 // timesLane returns the key of the lane that batches of times go through. If there is no batch, no script uses it.
 func (q *Queue) timesLane() string {
 	if q.times == nil {
-		return q.keys.lane("none")
+		return q.keys.Lane("none")
 	}
 	return q.times.Lane.key
 }

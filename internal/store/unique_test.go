@@ -64,7 +64,7 @@ func (r *rig) meets(id, key string, scope byte) Met {
 // holder returns the job that has the key, or "".
 func (r *rig) holder(key string) string {
 	r.t.Helper()
-	value, err := r.rdb.HGet(bg, r.keys.unique, wire.UniqueKey("k", key, false)).Result()
+	value, err := r.rdb.HGet(bg, r.keys.Unique, wire.UniqueKey("k", key, false)).Result()
 	if err != nil && !errors.Is(err, redis.Nil) {
 		r.t.Fatal(err)
 	}
@@ -85,7 +85,7 @@ func testUniqueMeets(t *testing.T, r *rig) {
 	same(t, "two of one key, and one of another", r.fates(later, r.unique("e", "z", wire.UntilStarted), r.unique("f", "w", wire.UntilStarted)), "1u1")
 	same(t, "it is scheduled", r.meets("g", "z", wire.UntilEnded), Met{ID: "d", State: signalbox.StateScheduled})
 	for _, id := range []string{"b", "e", "g"} {
-		if r.rdb.HExists(bg, r.keys.jobs, id).Val() {
+		if r.rdb.HExists(bg, r.keys.Jobs, id).Val() {
 			t.Errorf("job %s is there", id)
 		}
 	}
@@ -149,7 +149,7 @@ func testUniqueLivesOn(t *testing.T, all *rig) {
 			for _, d := range r.claim(5) {
 				r.settled(settlement(d, Completed))
 			}
-			same(t, "keys", r.rdb.Exists(bg, r.keys.unique).Val(), 0)
+			same(t, "keys", r.rdb.Exists(bg, r.keys.Unique).Val(), 0)
 		})
 	}
 }
@@ -161,15 +161,15 @@ func (r *rig) shut(key string) {
 	now, err := r.Now(bg)
 	r.must(err)
 	over := now.UnixMicro() - 1
-	r.must(r.rdb.HSet(bg, r.keys.unique, field, strconv.FormatInt(over, 10)+" "+r.holder(key)).Err())
-	r.must(r.rdb.ZAdd(bg, r.keys.windows, redis.Z{Score: float64(over), Member: field}).Err())
+	r.must(r.rdb.HSet(bg, r.keys.Unique, field, strconv.FormatInt(over, 10)+" "+r.holder(key)).Err())
+	r.must(r.rdb.ZAdd(bg, r.keys.Windows, redis.Z{Score: float64(over), Member: field}).Err())
 }
 
 func testUniqueWindow(t *testing.T, r *rig) {
 	r.open()
 	same(t, "the job", r.fates(r.unique("a", "x", wire.ForWindow)), "1")
 	same(t, "it is ready", r.meets("b", "x", wire.UntilEnded), Met{ID: "a", Live: true})
-	end := r.rdb.ZScore(bg, r.keys.windows, wire.UniqueKey("k", "x", false)).Val()
+	end := r.rdb.ZScore(bg, r.keys.Windows, wire.UniqueKey("k", "x", false)).Val()
 	now, err := r.Now(bg)
 	r.must(err)
 	if left := end - float64(now.UnixMicro()); left > 3600e6 || left < 3500e6 {
@@ -186,16 +186,16 @@ func testUniqueWindow(t *testing.T, r *rig) {
 	r.shut("x")
 	same(t, "after the window", r.fates(r.unique("b", "x", wire.UntilEnded)), "1")
 	r.settled(settlement(r.one(), Completed))
-	same(t, "keys", r.rdb.HLen(bg, r.keys.unique).Val(), 0)
+	same(t, "keys", r.rdb.HLen(bg, r.keys.Unique).Val(), 0)
 
 	// Windows that are over are dropped by enqueues with windows, and by sweeps.
 	for _, key := range numbered("w", 20) {
 		r.fates(r.unique(key, key, wire.ForWindow))
 		r.shut(key)
 	}
-	same(t, "windows", r.rdb.ZCard(bg, r.keys.windows).Val(), 1) // each call dropped the one before
+	same(t, "windows", r.rdb.ZCard(bg, r.keys.Windows).Val(), 1) // each call dropped the one before
 	r.sweep()
-	same(t, "windows after a sweep", r.rdb.Exists(bg, r.keys.windows, r.keys.unique).Val(), 0)
+	same(t, "windows after a sweep", r.rdb.Exists(bg, r.keys.Windows, r.keys.Unique).Val(), 0)
 }
 
 // A sweep says of windows, too, that it has dropped some, so that it is made again while there are more.
@@ -206,8 +206,8 @@ func testUniqueWindowsSwept(t *testing.T, r *rig) {
 	_, err = r.rdb.Pipelined(bg, func(p redis.Pipeliner) error {
 		for i, key := range numbered("w", n) {
 			over := now.UnixMicro() - int64(n-i)
-			p.HSet(bg, r.keys.unique, wire.UniqueKey("k", key, false), strconv.FormatInt(over, 10)+" gone")
-			p.ZAdd(bg, r.keys.windows, redis.Z{Score: float64(over), Member: wire.UniqueKey("k", key, false)})
+			p.HSet(bg, r.keys.Unique, wire.UniqueKey("k", key, false), strconv.FormatInt(over, 10)+" gone")
+			p.ZAdd(bg, r.keys.Windows, redis.Z{Score: float64(over), Member: wire.UniqueKey("k", key, false)})
 		}
 		return nil
 	})
@@ -215,7 +215,7 @@ func testUniqueWindowsSwept(t *testing.T, r *rig) {
 	for _, want := range []int{500, 500, 200, 0} {
 		same(t, "windows that a sweep has dropped", r.sweep(), want)
 	}
-	same(t, "windows", r.rdb.Exists(bg, r.keys.windows, r.keys.unique).Val(), 0)
+	same(t, "windows", r.rdb.Exists(bg, r.keys.Windows, r.keys.Unique).Val(), 0)
 }
 
 func testUniqueAgain(t *testing.T, r *rig) {
@@ -285,22 +285,22 @@ func (r *rig) producer2(it Item) {
 func testUniqueOfTheGone(t *testing.T, r *rig) {
 	r.open()
 	r.fates(r.unique("a", "x", wire.UntilEnded))
-	r.must(r.rdb.HDel(bg, r.keys.jobs, "a").Err())
+	r.must(r.rdb.HDel(bg, r.keys.Jobs, "a").Err())
 	same(t, "the next job", r.fates(r.unique("b", "x", wire.UntilEnded)), "1")
 	equal(t, "claimed", ids(r.claim(3)), []string{"b"})
-	r.must(r.rdb.HDel(bg, r.keys.jobs, "b").Err())
+	r.must(r.rdb.HDel(bg, r.keys.Jobs, "b").Err())
 	r.crash()
 	same(t, "the key has", r.holder("x"), "")
 
 	r.fates(r.unique("c", "x", wire.UntilEnded))
 	d := r.one()
-	r.must(r.rdb.HDel(bg, r.keys.jobs, "c").Err())
+	r.must(r.rdb.HDel(bg, r.keys.Jobs, "c").Err())
 	r.settle(settlement(d, Retry))
 	same(t, "the key has", r.holder("x"), "")
 
 	r.put("dead")
 	r.settled(settlement(r.one(), Dead))
-	r.must(r.rdb.HSet(bg, r.keys.unique, wire.UniqueKey("k", "x", false), "e dead").Err())
+	r.must(r.rdb.HSet(bg, r.keys.Unique, wire.UniqueKey("k", "x", false), "e dead").Err())
 	same(t, "the next job", r.fates(r.unique("d", "x", wire.UntilEnded)), "1")
 }
 
@@ -376,7 +376,7 @@ func testUniqueIsDeleted(t *testing.T, r *rig) {
 	for _, scope := range []byte{wire.UntilEnded, wire.UntilStarted, wire.ForWindow} {
 		r.fates(r.unique("a", "x", scope))
 		same(t, "deleted", r.did(DeleteJobs(), "a").Acted, Done)
-		same(t, "keys", r.rdb.Exists(bg, r.keys.unique, r.keys.windows).Val(), 0)
+		same(t, "keys", r.rdb.Exists(bg, r.keys.Unique, r.keys.Windows).Val(), 0)
 	}
 	r.fates(r.unique("a", "x", wire.UntilEnded))
 	r.settled(settlement(r.one(), Dead))
@@ -406,28 +406,28 @@ func testUniqueDoctor(t *testing.T, all *rig) {
 		spoil func(r *rig) error
 		after string // who has the key then
 	}{
-		{"lost", wire.UntilEnded, []Fault{NoKey}, func(r *rig) error { return r.rdb.Del(bg, r.keys.unique).Err() }, "a"},
-		{"lost by one that may have started", wire.UntilStarted, nil, func(r *rig) error { return r.rdb.Del(bg, r.keys.unique).Err() }, ""},
+		{"lost", wire.UntilEnded, []Fault{NoKey}, func(r *rig) error { return r.rdb.Del(bg, r.keys.Unique).Err() }, "a"},
+		{"lost by one that may have started", wire.UntilStarted, nil, func(r *rig) error { return r.rdb.Del(bg, r.keys.Unique).Err() }, ""},
 		{"of a job that is gone", wire.UntilEnded, []Fault{NoKey, StrayUnique}, func(r *rig) error {
-			return r.rdb.HSet(bg, r.keys.unique, field, "e gone").Err()
+			return r.rdb.HSet(bg, r.keys.Unique, field, "e gone").Err()
 		}, ""},
 		{"of a job without one", wire.UntilStarted, []Fault{StrayUnique}, func(r *rig) error {
-			return r.rdb.HSet(bg, r.keys.unique, field, "s plain").Err()
+			return r.rdb.HSet(bg, r.keys.Unique, field, "s plain").Err()
 		}, ""},
 		{"of a job that runs", wire.UntilStarted, []Fault{StrayUnique}, func(r *rig) error {
 			r.claim(1)
-			return r.rdb.HSet(bg, r.keys.unique, field, "s a").Err()
+			return r.rdb.HSet(bg, r.keys.Unique, field, "s a").Err()
 		}, ""},
 		{"of a job that has started and waits again", wire.UntilStarted, []Fault{StrayUnique}, func(r *rig) error {
 			r.settled(settlement(r.claim(1)[0], Return))
-			return r.rdb.HSet(bg, r.keys.unique, field, "s a").Err()
+			return r.rdb.HSet(bg, r.keys.Unique, field, "s a").Err()
 		}, ""},
 		{"of a job that has ended", wire.UntilEnded, []Fault{StrayUnique}, func(r *rig) error {
 			r.cancel("a")
-			return r.rdb.HSet(bg, r.keys.unique, field, "e a").Err()
+			return r.rdb.HSet(bg, r.keys.Unique, field, "e a").Err()
 		}, ""},
-		{"a window without an end", wire.ForWindow, []Fault{StrayUnique}, func(r *rig) error { return r.rdb.Del(bg, r.keys.windows).Err() }, ""},
-		{"what nobody can read", wire.UntilStarted, []Fault{StrayUnique}, func(r *rig) error { return r.rdb.HSet(bg, r.keys.unique, field, "?").Err() }, ""},
+		{"a window without an end", wire.ForWindow, []Fault{StrayUnique}, func(r *rig) error { return r.rdb.Del(bg, r.keys.Windows).Err() }, ""},
+		{"what nobody can read", wire.UntilStarted, []Fault{StrayUnique}, func(r *rig) error { return r.rdb.HSet(bg, r.keys.Unique, field, "?").Err() }, ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
@@ -490,7 +490,7 @@ func testUniqueUpdates(t *testing.T, r *rig) {
 	if delay := now.ScheduledAt.Sub(was.ScheduledAt); delay < time.Hour || delay > time.Hour+time.Minute {
 		t.Errorf("it is due %v later", delay)
 	}
-	same(t, "another job", r.rdb.HExists(bg, r.keys.jobs, "b").Val(), false)
+	same(t, "another job", r.rdb.HExists(bg, r.keys.Jobs, "b").Val(), false)
 	same(t, "the key has", r.holder("x"), "a")
 
 	// It is due so long after its enqueue at most.
@@ -551,7 +551,7 @@ func testUniqueMany(t *testing.T, r *rig) {
 		r.settled(all...)
 		done += len(got)
 	}
-	same(t, "keys", r.rdb.Exists(bg, r.keys.unique).Val(), 0)
+	same(t, "keys", r.rdb.Exists(bg, r.keys.Unique).Val(), 0)
 }
 
 // A delivery has the key of its group and its unique key. Each is freed by what ends its scope.
@@ -598,7 +598,7 @@ func testUniqueInAGroup(t *testing.T, all *rig) {
 func testUniqueThrottledInAWindow(t *testing.T, r *rig) {
 	same(t, "fates", r.fates(r.unique("a", "x", wire.ForWindow), r.throttled("b")), "11")
 	same(t, "the key has", r.holder("x"), "b")
-	same(t, "windows", r.rdb.ZCard(bg, r.keys.windows).Val(), 0)
+	same(t, "windows", r.rdb.ZCard(bg, r.keys.Windows).Val(), 0)
 	r.check()
 }
 
@@ -613,7 +613,7 @@ func (r *rig) throttled(id string) Item {
 
 // windowEnd returns when the window of the key x ends.
 func (r *rig) windowEnd() time.Time {
-	return time.UnixMicro(int64(r.rdb.ZScore(bg, r.keys.windows, wire.UniqueKey("k", "x", false)).Val()))
+	return time.UnixMicro(int64(r.rdb.ZScore(bg, r.keys.Windows, wire.UniqueKey("k", "x", false)).Val()))
 }
 
 // At most one job starts in a window. One that comes in it is due at its end, with the arguments of the last one.
@@ -691,7 +691,7 @@ func testUniqueThrottledEnds(t *testing.T, r *rig) {
 	r.crash()
 	r.settled(settlement(r.one(), Dead))
 	r.did(DeleteJobs(), "d")
-	same(t, "keys", r.rdb.Exists(bg, r.keys.unique, r.keys.windows).Val(), 0)
+	same(t, "keys", r.rdb.Exists(bg, r.keys.Unique, r.keys.Windows).Val(), 0)
 }
 
 // A job that is on its way to another queue isn't updated: its copy would not be.
@@ -699,9 +699,9 @@ func testUniqueOnTheMove(t *testing.T, r *rig) {
 	r.open()
 	same(t, "the job", r.fates(r.update("a", time.Hour, 0, 0)), "1")
 	r.did(holdJobs(resting), "a")
-	was := r.rdb.HGet(bg, r.keys.jobs, "a").Val()
+	was := r.rdb.HGet(bg, r.keys.Jobs, "a").Val()
 	same(t, "it moves", r.fates(r.update("b", time.Hour, 0, 0)), "u")
-	same(t, "its record", r.rdb.HGet(bg, r.keys.jobs, "a").Val(), was)
+	same(t, "its record", r.rdb.HGet(bg, r.keys.Jobs, "a").Val(), was)
 }
 
 // A job that has started had its key until then. It doesn't take it in another queue, where an update would rewrite it: whatever it waits for, and
@@ -738,7 +738,7 @@ func testUniqueMovesOnceStarted(t *testing.T, r *rig) {
 				same(t, id, r.moved(to, id).Acted, Done)
 			} else {
 				state, _, _ := strings.Cut(r.states()[id], " ")
-				p := placement{id: id, state: signalbox.StateReady, record: []byte(r.rdb.HGet(bg, r.keys.jobs, id).Val())}
+				p := placement{id: id, state: signalbox.StateReady, record: []byte(r.rdb.HGet(bg, r.keys.Jobs, id).Val())}
 				if state == "due" {
 					p.state, p.at = signalbox.StateScheduled, r.stored(id).ScheduledAt
 				}
@@ -817,8 +817,8 @@ func testUniqueUpdateInAMove(t *testing.T, r *rig) {
 					t.Errorf("%s: fate %s, b ran %d times", name, fate, ran["b"])
 				}
 				for _, one := range []*rig{r, to} {
-					same(t, name+": jobs that are left", one.rdb.HLen(bg, one.keys.jobs).Val(), 0)
-					one.must(one.rdb.Del(bg, one.keys.unique, one.keys.windows).Err()) // the windows
+					same(t, name+": jobs that are left", one.rdb.HLen(bg, one.keys.Jobs).Val(), 0)
+					one.must(one.rdb.Del(bg, one.keys.Unique, one.keys.Windows).Err()) // the windows
 				}
 			}
 		}

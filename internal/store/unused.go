@@ -14,7 +14,7 @@ func (q *Queue) Unserved(ctx context.Context) (bool, error) {
 	var sessions *redis.StringSliceCmd
 	var token *redis.StringCmd
 	_, err := q.rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
-		jobs, sessions, token = p.HLen(ctx, k.jobs), p.ZRange(ctx, k.sessions, 0, 0), p.Get(ctx, k.fence)
+		jobs, sessions, token = p.HLen(ctx, k.Jobs), p.ZRange(ctx, k.Sessions, 0, 0), p.Get(ctx, k.Fence)
 		return nil
 	})
 	if err != nil && !errors.Is(err, redis.Nil) {
@@ -29,7 +29,7 @@ func (q *Queue) Unused(ctx context.Context) (bool, error) {
 	var jobs *redis.IntCmd
 	var enqueued *redis.BoolCmd
 	_, err := q.rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
-		jobs, enqueued = p.HLen(ctx, k.jobs), p.HExists(ctx, k.stats, "enqueued")
+		jobs, enqueued = p.HLen(ctx, k.Jobs), p.HExists(ctx, k.Stats, "enqueued")
 		return nil
 	})
 	if err != nil {

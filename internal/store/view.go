@@ -12,6 +12,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/signalbox-go/signalbox"
+	"github.com/signalbox-go/signalbox/internal/store/scripts"
 	"github.com/signalbox-go/signalbox/internal/wire"
 )
 
@@ -111,7 +112,7 @@ type Situation struct {
 // no such job.
 func (q *Queue) Show(ctx context.Context, id string) (v View, s Situation, found bool, err error) {
 	for range 10 {
-		sessions, err := q.rdb.ZRange(ctx, q.keys.sessions, 0, -1).Result()
+		sessions, err := q.rdb.ZRange(ctx, q.keys.Sessions, 0, -1).Result()
 		if err != nil {
 			return View{}, Situation{}, false, err
 		}
@@ -128,12 +129,12 @@ func (q *Queue) Show(ctx context.Context, id string) (v View, s Situation, found
 }
 
 func (q *Queue) show(ctx context.Context, id string, sessions []string) (v View, s Situation, found bool, err error) {
-	keys := showScript.keys(&q.keys)
+	keys := scripts.Show.Keys(&q.keys)
 	n := min(len(sessions), maxSessions)
 	for _, session := range sessions[:n] {
-		keys = append(keys, q.keys.inflight(session))
+		keys = append(keys, q.keys.Inflight(session))
 	}
-	r, err := run(ctx, q.rdb, showScript, keys, showScript.args(0, arg{"id", id}))
+	r, err := scripts.Show.Run(ctx, q.rdb, keys, scripts.Show.Args(0, scripts.Arg("id", id)))
 	if err != nil {
 		return View{}, Situation{}, false, err
 	}
@@ -145,20 +146,20 @@ func (q *Queue) show(ctx context.Context, id string, sessions []string) (v View,
 }
 
 // parseShow reads what show.lua returned for a call with these sessions.
-func (q *Queue) parseShow(r *reply, id string, sessions []string) (v View, s Situation, found bool, err error) {
-	if err := r.status("ok"); err != nil {
+func (q *Queue) parseShow(r *scripts.Reply, id string, sessions []string) (v View, s Situation, found bool, err error) {
+	if err := r.Status("ok"); err != nil {
 		return View{}, Situation{}, false, err
 	}
-	v = View{Job: signalbox.Job{ID: id, Queue: q.name, Namespace: q.namespace}, State: signalbox.State(r.str(4)), Note: noteOf(r.str(8))}
-	there, record, score, k, held := r.int(2) == 1, r.str(3), r.str(5), r.int(6), r.str(7)
-	s = Situation{At: time.UnixMicro(r.int(1)), Sessions: r.strs(9), Settings: settingsOf(pairs(r.strs(10)))}
-	v.Unlisted = r.int(11) == 1
+	v = View{Job: signalbox.Job{ID: id, Queue: q.name, Namespace: q.namespace}, State: signalbox.State(r.Str(4)), Note: noteOf(r.Str(8))}
+	there, record, score, k, held := r.Int(2) == 1, r.Str(3), r.Str(5), r.Int(6), r.Str(7)
+	s = Situation{At: time.UnixMicro(r.Int(1)), Sessions: r.Strs(9), Settings: settingsOf(pairs(r.Strs(10)))}
+	v.Unlisted = r.Int(11) == 1
 	switch {
-	case r.err != nil:
-		return View{}, Situation{}, false, r.err
+	case r.Err != nil:
+		return View{}, Situation{}, false, r.Err
 	case k < 0 || k > int64(len(sessions)):
-		r.fail(6, fmt.Sprintf("%d, not a session of the call", k))
-		return View{}, Situation{}, false, r.err
+		r.Fail(6, fmt.Sprintf("%d, not a session of the call", k))
+		return View{}, Situation{}, false, r.Err
 	case k > 0:
 		v.runs(sessions[k-1], held)
 		score = ""
@@ -168,7 +169,7 @@ func (q *Queue) parseShow(r *reply, id string, sessions []string) (v View, s Sit
 		return v, s, v.State != signalbox.StateReady, nil
 	}
 	v.placed(score, record)
-	if state, ok := parseGroup(r.str(12)); ok {
+	if state, ok := parseGroup(r.Str(12)); ok {
 		v.Lined, v.Blocked = true, state.states[record[1]-'0'] == 'b'
 	}
 	return v, s, true, nil
@@ -179,7 +180,7 @@ func (q *Queue) showMore(ctx context.Context, v *View, sessions []string) error 
 	for part := range slices.Chunk(sessions, maxSessions) {
 		cmds, err := q.rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
 			for _, session := range part {
-				p.HGet(ctx, q.keys.inflight(session), v.Job.ID)
+				p.HGet(ctx, q.keys.Inflight(session), v.Job.ID)
 			}
 			return nil
 		})
@@ -221,7 +222,7 @@ func (q *Queue) Situation(ctx context.Context) (Situation, error) {
 		return Situation{}, err
 	}
 	var sessions *redis.StringSliceCmd
-	brakes, err := q.queueBrakes(ctx, settings.Limits, now, func(p redis.Pipeliner) { sessions = p.ZRange(ctx, q.keys.sessions, 0, -1) })
+	brakes, err := q.queueBrakes(ctx, settings.Limits, now, func(p redis.Pipeliner) { sessions = p.ZRange(ctx, q.keys.Sessions, 0, -1) })
 	if err != nil {
 		return Situation{}, err
 	}

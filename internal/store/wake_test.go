@@ -149,7 +149,7 @@ func testMoreWithoutRecord(t *testing.T, r *rig) {
 	r.listen()
 	r.open()
 	r.put("a", "gone", "c")
-	r.must(r.rdb.HDel(bg, r.keys.jobs, "gone").Err())
+	r.must(r.rdb.HDel(bg, r.keys.Jobs, "gone").Err())
 	r.takeWake()
 	reply := r.call(ClaimRequest{Want: 2})
 	equal(t, "claimed", ids(reply.Deliveries), []string{"a"})

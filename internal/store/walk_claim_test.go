@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/signalbox-go/signalbox/internal/store/scripts"
 	"github.com/signalbox-go/signalbox/internal/wire"
 )
 
@@ -139,7 +140,7 @@ func (w *walk) call(x *walker, lane *Lane, req *ClaimRequest, heard bool) (alive
 	reply, err := w.Claim(bg, lane, req)
 	if last != nil && lane.seq < last.seq {
 		w.note("claim %d of %s comes late", lane.seq, req.Session)
-		if !errors.Is(err, ErrStale) {
+		if !errors.Is(err, scripts.ErrStale) {
 			w.fail("a claim that comes after a later one returns %v", err)
 		}
 		return true
@@ -404,15 +405,15 @@ func (w *walk) takeBack(session string) {
 	slices.Sort(running)
 	for _, id := range running {
 		if w.rnd.Intn(4) == 0 && w.m.jobs[id].crashes < SuspectAt { // its session has no others that are suspects by that
-			record := []byte(w.rdb.HGet(bg, w.keys.jobs, id).Val())
+			record := []byte(w.rdb.HGet(bg, w.keys.Jobs, id).Val())
 			record[2] = CrashLimit - 1
-			w.must(w.rdb.HSet(bg, w.keys.jobs, id, record).Err())
+			w.must(w.rdb.HSet(bg, w.keys.Jobs, id, record).Err())
 			w.m.jobs[id].crashes = CrashLimit - 1
 		}
 	}
 	w.note("take back %s: %v", session, running)
 	w.calls++
-	expired := w.rdb.ZScore(bg, w.keys.sessions, session).Val()
+	expired := w.rdb.ZScore(bg, w.keys.Sessions, session).Val()
 	res := w.reclaim(session)
 	again, dead, cancelled := w.m.takeBack(session, int64(expired))
 	for _, c := range []struct {

@@ -85,7 +85,7 @@ func (w *copyWalk) effect(job *signalbox.Job, from string) {
 // look finds out what a step has done. A note may go if its copy was made, or if its job isn't dead any more.
 func (w *copyWalk) look() {
 	w.t.Helper()
-	for id := range w.to.rdb.HGetAll(bg, w.to.Queue.keys.jobs).Val() {
+	for id := range w.to.rdb.HGetAll(bg, w.to.Queue.keys.Jobs).Val() {
 		if _, copied := w.copyOf[id]; copied {
 			w.made[id] = true
 		}
@@ -113,9 +113,9 @@ func (w *copyWalk) copyID(id, at string) string { return w.NewCopier().id(death{
 
 // isDead reports whether a job is dead in the queue whose dead jobs are copied, or was so and is held.
 func (w *copyWalk) isDead(id string) bool {
-	record, _ := w.rdb.HGet(bg, w.Queue.keys.jobs, id).Bytes()
+	record, _ := w.rdb.HGet(bg, w.Queue.keys.Jobs, id).Bytes()
 	h, held := wire.HeldOf(record)
-	return held && !h.Copy && h.State == string(Dead) || w.rdb.ZScore(bg, w.Queue.keys.dead, id).Err() == nil
+	return held && !h.Copy && h.State == string(Dead) || w.rdb.ZScore(bg, w.Queue.keys.Dead, id).Err() == nil
 }
 
 // failOver has a queue fail over to what it was. A mover may have been told before that the queue has a receipt. forgets are the jobs whose notes somebody may remove later,
@@ -228,8 +228,8 @@ func (w *copyWalk) walk() {
 			saved = failing.remember()
 		}
 		if i == at {
-			told := slices.ContainsFunc(order, func(g *gated) bool { return g.told[failing.Queue.keys.jobs] })
-			late = slices.DeleteFunc(late, func(c lateCall) bool { return strings.HasPrefix(c.key, failing.Queue.keys.prefix) })
+			told := slices.ContainsFunc(order, func(g *gated) bool { return g.told[failing.Queue.keys.Jobs] })
+			late = slices.DeleteFunc(late, func(c lateCall) bool { return strings.HasPrefix(c.key, failing.Queue.keys.Prefix) })
 			var forgets []string
 			for g, ids := range callers {
 				if g.put {

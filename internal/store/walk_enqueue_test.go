@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/signalbox-go/signalbox"
+	"github.com/signalbox-go/signalbox/internal/store/scripts"
 	"github.com/signalbox-go/signalbox/internal/wire"
 )
 
@@ -77,7 +78,7 @@ func (w *walk) put(lane *Lane, items []Item) {
 	got, err := w.Enqueue(bg, lane, items)
 	if last != nil && lane.seq < last.seq {
 		w.note("enqueue %d comes late", lane.seq)
-		if !errors.Is(err, ErrStale) {
+		if !errors.Is(err, scripts.ErrStale) {
 			w.fail("an enqueue that comes after a later one returns %v", err)
 		}
 		return
@@ -165,7 +166,7 @@ func (w *walk) places(fresh []string) {
 	if len(fresh) == 0 {
 		return
 	}
-	members, err := w.rdb.ZRange(bg, w.keys.lined, 0, -1).Result()
+	members, err := w.rdb.ZRange(bg, w.keys.Lined, 0, -1).Result()
 	w.must(err)
 	last := make(map[string]int64) // by line
 	for _, id := range fresh {

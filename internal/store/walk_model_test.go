@@ -500,16 +500,16 @@ func (w *walk) view() view {
 	w.t.Helper()
 	k := &w.keys
 	p := w.rdb.Pipeline()
-	lined, due, rates, expires := p.ZRange(bg, k.lined, 0, -1), p.ZRangeWithScores(bg, k.due, 0, -1), p.ZRangeWithScores(bg, k.rates, 0, -1), p.ZRangeWithScores(bg, k.expires, 0, -1)
+	lined, due, rates, expires := p.ZRange(bg, k.Lined, 0, -1), p.ZRangeWithScores(bg, k.Due, 0, -1), p.ZRangeWithScores(bg, k.Rates, 0, -1), p.ZRangeWithScores(bg, k.Expires, 0, -1)
 	ready, ended, inflight := make(map[string]*redis.StringSliceCmd), make(map[Outcome]*redis.StringSliceCmd), make(map[string]*redis.MapStringStringCmd)
-	for class, list := range k.ready() {
+	for class, list := range k.Ready() {
 		ready[class] = p.LRange(bg, list, 0, -1)
 	}
 	for _, state := range terminalStates {
-		ended[state.outcome] = p.ZRange(bg, k.named[state.key], 0, -1)
+		ended[state.outcome] = p.ZRange(bg, k.Named[state.key], 0, -1)
 	}
 	for session := range w.m.sessions {
-		inflight[session] = p.HGetAll(bg, k.inflight(session))
+		inflight[session] = p.HGetAll(bg, k.Inflight(session))
 	}
 	_, err := p.Exec(bg)
 	w.must(err)
@@ -630,7 +630,7 @@ func (w *walk) read(v view, some []string) {
 	if len(some) == 0 {
 		return
 	}
-	records, err := w.rdb.HMGet(bg, w.keys.jobs, some...).Result()
+	records, err := w.rdb.HMGet(bg, w.keys.Jobs, some...).Result()
 	w.must(err)
 	for i, id := range some {
 		record, _ := records[i].(string)

@@ -61,7 +61,7 @@ func (w *moveWalk) run(q *rig, since map[string]int) {
 
 // kind says what a queue has of a job: "", "waits", "original" or "copy"; and the name of its move.
 func (w *moveWalk) kind(q *rig, id string) (kind, move string) {
-	record, err := q.rdb.HGet(bg, q.keys.jobs, id).Bytes()
+	record, err := q.rdb.HGet(bg, q.keys.Jobs, id).Bytes()
 	h, held := wire.HeldOf(record)
 	switch {
 	case err != nil:
@@ -76,9 +76,9 @@ func (w *moveWalk) kind(q *rig, id string) (kind, move string) {
 
 // letsGo reports whether one of the movers has decided to let a job go where it is, as it is there now.
 func (w *moveWalk) letsGo(q *rig, id string, movers []*gated) bool {
-	record, _ := q.rdb.HGet(bg, q.keys.jobs, id).Bytes()
+	record, _ := q.rdb.HGet(bg, q.keys.Jobs, id).Bytes()
 	return slices.ContainsFunc(movers, func(g *gated) bool {
-		if !strings.HasPrefix(g.into, q.keys.prefix) {
+		if !strings.HasPrefix(g.into, q.keys.Prefix) {
 			return false
 		}
 		for job := range slices.Chunk(g.puts[5:], 6) { // as put.lua says
@@ -99,7 +99,7 @@ func (w *moveWalk) failOver(q *rig, m memory, since map[string]int, told bool, m
 	before, held := make(map[string]string), make(map[string]wire.Held)
 	for _, id := range w.ids {
 		before[id], _ = w.kind(q, id)
-		record, _ := q.rdb.HGet(bg, q.keys.jobs, id).Bytes()
+		record, _ := q.rdb.HGet(bg, q.keys.Jobs, id).Bytes()
 		held[id], _ = wire.HeldOf(record)
 	}
 	q.failOver(m)
@@ -110,7 +110,7 @@ func (w *moveWalk) failOver(q *rig, m memory, since map[string]int, told bool, m
 		other, name := w.kind(peer, id)
 		d := moveDoubt{forgot: since[q.Name()+" "+id]}
 		deleted := other == "original" && told // or it may be, by a mover that was told before that the job had gone on
-		forgets := has == "" || has == "original" || has == "copy" && move != name && peer.rdb.ZScore(bg, peer.keys.receipts, stay(move)).Err() == nil
+		forgets := has == "" || has == "original" || has == "copy" && move != name && peer.rdb.ZScore(bg, peer.keys.Receipts, stay(move)).Err() == nil
 		spare := had == "waits" && other == "copy" // its move was given up, and the copy may be deleted by a mover that saw this before
 		d.lost = had != "" && (other == "" || spare || deleted) && forgets
 		// Only a job that has left the queue, or may leave it by a call that was told so, can go on in both.
@@ -121,12 +121,12 @@ func (w *moveWalk) failOver(q *rig, m memory, since map[string]int, told bool, m
 		case "original":
 			left = held[id].Committed || has == "waits" // that it was held is forgotten: it may run there, and then by its copy
 		case "waits": // it came back, and the other hasn't deleted it yet
-			record, _ := peer.rdb.HGet(bg, peer.keys.jobs, id).Bytes()
+			record, _ := peer.rdb.HGet(bg, peer.keys.Jobs, id).Bytes()
 			h, _ := wire.HeldOf(record)
-			left = other == "original" && !slices.ContainsFunc(strings.Fields(namesOf(h)), func(name string) bool { return q.rdb.ZScore(bg, q.keys.receipts, name).Err() == nil })
+			left = other == "original" && !slices.ContainsFunc(strings.Fields(namesOf(h)), func(name string) bool { return q.rdb.ZScore(bg, q.keys.Receipts, name).Err() == nil })
 		}
 		// Held by a call that has let it go since: no receipt will name that call.
-		astray := has == "original" && !slices.Contains(strings.Fields(namesOf(held[id])), move) && peer.rdb.ZScore(bg, peer.keys.receipts, move).Err() != nil
+		astray := has == "original" && !slices.Contains(strings.Fields(namesOf(held[id])), move) && peer.rdb.ZScore(bg, peer.keys.Receipts, move).Err() != nil
 		undone := has == "original" && w.letsGo(q, id, movers) // by a call that looked at both queues before another took the job over
 		d.again = d.forgot == 0 && left && (has == "waits" || had != has && has == "copy" && other != "original" || astray || undone)
 		w.note("%s fails over: job %s was %q there and %q in the other, it is %q", q.Name(), id, had, other, has)
@@ -186,9 +186,9 @@ func (w *moveWalk) walk() (failedOver bool) {
 			clear(since)
 		}
 		if w.calls == at {
-			told := slices.ContainsFunc(movers, func(g *gated) bool { return g.told[failing.keys.jobs] }) || slices.ContainsFunc(late, func(c call) bool { return c.told })
+			told := slices.ContainsFunc(movers, func(g *gated) bool { return g.told[failing.keys.Jobs] }) || slices.ContainsFunc(late, func(c call) bool { return c.told })
 			doubts, failedOver = w.failOver(failing, saved, since, told, movers), true
-			late = slices.DeleteFunc(late, func(c call) bool { return strings.HasPrefix(c.key, failing.keys.prefix) })
+			late = slices.DeleteFunc(late, func(c call) bool { return strings.HasPrefix(c.key, failing.keys.Prefix) })
 		}
 		switch n := w.rnd.IntN(len(movers) + len(late) + 1); {
 		case n < len(movers):
@@ -196,7 +196,7 @@ func (w *moveWalk) walk() (failedOver bool) {
 			g.turn <- struct{}{}
 			_, ok := <-g.here
 			if g.late != nil {
-				late = append(late, call{g.key, g.late, g.told[failing.keys.jobs]})
+				late = append(late, call{g.key, g.late, g.told[failing.keys.Jobs]})
 				g.late = nil
 			}
 			if !ok {

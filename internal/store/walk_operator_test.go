@@ -191,7 +191,7 @@ func (w *walk) refit(keys []string, change func() error) error {
 // stepBack sets Redis' clock back, as far as limits can see: all that they go by is further ahead by d. Nothing waits longer for that.
 func (w *walk) stepBack(d time.Duration) {
 	w.t.Helper()
-	text := w.rdb.HGet(bg, w.keys.stats, clockField).Val()
+	text := w.rdb.HGet(bg, w.keys.Stats, clockField).Val()
 	var seen, ahead int64
 	if _, err := fmt.Sscan(text, &seen, &ahead); err != nil {
 		return // the queue has had no limits
@@ -199,8 +199,8 @@ func (w *walk) stepBack(d time.Duration) {
 	w.compare()
 	w.note("Redis' clock goes back by %v", d)
 	p, us := w.rdb.Pipeline(), d.Microseconds()
-	for _, score := range w.rdb.ZRangeWithScores(bg, w.keys.parked, 0, -1).Val() {
-		p.ZIncrBy(bg, w.keys.parked, float64(us), score.Member.(string))
+	for _, score := range w.rdb.ZRangeWithScores(bg, w.keys.Parked, 0, -1).Val() {
+		p.ZIncrBy(bg, w.keys.Parked, float64(us), score.Member.(string))
 	}
 	rates := w.view().rates
 	for name, at := range rates {
@@ -209,7 +209,7 @@ func (w *walk) stepBack(d time.Duration) {
 		if longest, rated := w.m.longest(key); rated && !held { // what has passed since the clock was last seen isn't known
 			at = min(at, float64(seen+us)+longest)
 		}
-		p.ZAdd(bg, w.keys.rates, z(at, name))
+		p.ZAdd(bg, w.keys.Rates, z(at, name))
 		if held {
 			w.m.held[key] = int64(at)
 		} else {
@@ -226,7 +226,7 @@ func (w *walk) stepBack(d time.Duration) {
 			delete(w.m.held, key)
 		}
 	}
-	p.HSet(bg, w.keys.stats, clockField, fmt.Sprint(seen+us, " ", ahead))
+	p.HSet(bg, w.keys.Stats, clockField, fmt.Sprint(seen+us, " ", ahead))
 	_, err := p.Exec(bg)
 	w.must(err)
 	was := w.m.ahead
@@ -234,7 +234,7 @@ func (w *walk) stepBack(d time.Duration) {
 	w.must(err)
 	until, err := w.HoldBack(bg, "gClock", "", time.Microsecond) // so Redis notes it
 	w.must(err)
-	if _, err := fmt.Sscan(w.rdb.HGet(bg, w.keys.stats, clockField).Val(), &seen, &w.m.ahead); err != nil || w.m.ahead <= was || w.m.ahead > was+us {
+	if _, err := fmt.Sscan(w.rdb.HGet(bg, w.keys.Stats, clockField).Val(), &seen, &w.m.ahead); err != nil || w.m.ahead <= was || w.m.ahead > was+us {
 		w.fail("the clock of limits is ahead by %d us, after a step of %d us; it was by %d us (%v)", w.m.ahead, us, was, err)
 	}
 	w.m.held["gClock"] = until.UnixMicro() + w.m.ahead
@@ -243,7 +243,7 @@ func (w *walk) stepBack(d time.Duration) {
 // pass has an hour pass for rates.
 func (w *walk) pass() {
 	w.note("an hour passes")
-	for _, key := range []string{w.keys.rates, w.keys.parked} {
+	for _, key := range []string{w.keys.Rates, w.keys.Parked} {
 		for _, score := range w.rdb.ZRangeWithScores(bg, key, 0, -1).Val() {
 			w.must(w.rdb.ZIncrBy(bg, key, -3600e6, score.Member.(string)).Err())
 		}
@@ -271,7 +271,7 @@ func (w *walk) due() {
 	if due = due[:min(len(due), 1+w.rnd.Intn(3))]; len(due) == 0 {
 		return
 	}
-	records, err := w.rdb.HMGet(bg, w.keys.jobs, due...).Result()
+	records, err := w.rdb.HMGet(bg, w.keys.Jobs, due...).Result()
 	w.must(err)
 	w.note("due: %v", due)
 	p := w.rdb.Pipeline()
@@ -281,8 +281,8 @@ func (w *walk) due() {
 		record := []byte(records[i].(string))
 		f.us = w.now.UnixMicro() - int64(w.rnd.Intn(1e6))
 		binary.BigEndian.PutUint64(record[12:], uint64(f.us))
-		p.HSet(bg, w.keys.jobs, id, record)
-		p.ZAddXX(bg, w.keys.due, z(float64(f.us), member))
+		p.HSet(bg, w.keys.Jobs, id, record)
+		p.ZAddXX(bg, w.keys.Due, z(float64(f.us), member))
 		w.redate(p, id)
 	}
 	_, err = p.Exec(bg)
@@ -292,7 +292,7 @@ func (w *walk) due() {
 // redate writes when the job expires.
 func (w *walk) redate(p redis.Pipeliner, id string) {
 	if at := w.m.jobs[id].expires(); at > 0 {
-		p.ZAddXX(bg, w.keys.expires, z(float64(at), id))
+		p.ZAddXX(bg, w.keys.Expires, z(float64(at), id))
 	}
 }
 
@@ -309,7 +309,7 @@ func (w *walk) lapse() {
 	if some = some[:min(len(some), 1+w.rnd.Intn(4))]; len(some) == 0 {
 		return
 	}
-	records, err := w.rdb.HMGet(bg, w.keys.jobs, some...).Result()
+	records, err := w.rdb.HMGet(bg, w.keys.Jobs, some...).Result()
 	w.must(err)
 	w.note("out of time: %v", some)
 	p := w.rdb.Pipeline()
@@ -319,7 +319,7 @@ func (w *walk) lapse() {
 		record := []byte(records[i].(string))
 		last := 22 + int(binary.BigEndian.Uint16(record[20:])) // of the extras, which end with the time to start
 		binary.BigEndian.PutUint64(record[last-8:], uint64(f.life.Microseconds()))
-		p.HSet(bg, w.keys.jobs, id, record)
+		p.HSet(bg, w.keys.Jobs, id, record)
 		w.redate(p, id)
 	}
 	_, err = p.Exec(bg)
@@ -431,7 +431,7 @@ func (w *walk) move() {
 		completed[id] = w.m.jobs[id].where == string(Completed)
 	}
 	for _, id := range w.adopt(among(some)) {
-		if !completed[id] && !w.rdb.HExists(bg, w.to.keys.jobs, id).Val() {
+		if !completed[id] && !w.rdb.HExists(bg, w.to.keys.Jobs, id).Val() {
 			w.fail("job %s is lost by a move", id)
 		}
 	}
@@ -446,11 +446,11 @@ func (w *walk) bring() {
 			some = append(some, id)
 		}
 	}
-	some = append(some, w.rdb.HKeys(bg, w.to.keys.jobs).Val()...)
-	_, err := w.Move(bg, w.to.Name(), w.rdb.HKeys(bg, w.keys.jobs).Val(), signalbox.StateDead) // of others only those that are held
+	some = append(some, w.rdb.HKeys(bg, w.to.keys.Jobs).Val()...)
+	_, err := w.Move(bg, w.to.Name(), w.rdb.HKeys(bg, w.keys.Jobs).Val(), signalbox.StateDead) // of others only those that are held
 	w.must(err)
 	// A move that was undone after it took another one over has left a copy there. It is made again.
-	for _, held := range append(w.heldJobs(), w.rdb.HKeys(bg, w.to.keys.jobs).Val()...) {
+	for _, held := range append(w.heldJobs(), w.rdb.HKeys(bg, w.to.keys.Jobs).Val()...) {
 		some = append(some, held)
 		_, err := w.Move(bg, w.to.Name(), []string{held})
 		w.must(err)
@@ -458,7 +458,7 @@ func (w *walk) bring() {
 	if held = w.heldJobs(); len(held) > 0 {
 		w.fail("%v are held after their moves", held)
 	}
-	all := w.rdb.HKeys(bg, w.to.keys.jobs).Val()
+	all := w.rdb.HKeys(bg, w.to.keys.Jobs).Val()
 	answers, err := w.to.Move(bg, w.Name(), all)
 	w.must(err)
 	var taken []string
@@ -483,7 +483,7 @@ func (w *walk) bring() {
 	if lost := w.adopt(among(some)); len(lost) > 0 {
 		w.fail("%v are lost by moves", lost)
 	}
-	if n := w.rdb.Exists(bg, w.to.keys.lined, w.to.keys.turns, w.to.keys.groups).Val(); n > 0 {
+	if n := w.rdb.Exists(bg, w.to.keys.Lined, w.to.keys.Turns, w.to.keys.Groups).Val(); n > 0 {
 		w.fail("the other queue has lines, %v", w.to.dump())
 	}
 }
@@ -491,7 +491,7 @@ func (w *walk) bring() {
 // heldJobs returns the jobs that are being moved.
 func (w *walk) heldJobs() (held []string) {
 	at := fmt.Sprint(wire.HeldUntil.UnixMicro())
-	for _, member := range w.rdb.ZRangeByScore(bg, w.keys.due, &redis.ZRangeBy{Min: at, Max: at}).Val() {
+	for _, member := range w.rdb.ZRangeByScore(bg, w.keys.Due, &redis.ZRangeBy{Min: at, Max: at}).Val() {
 		held = append(held, member[1:])
 	}
 	return held

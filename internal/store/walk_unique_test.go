@@ -511,13 +511,13 @@ func (w *keyWalk) promote() {
 // bring makes all scheduled jobs due.
 func (w *keyWalk) bring() {
 	w.note("all are due")
-	if members := w.rdb.ZRange(bg, w.Queue.keys.due, 0, -1).Val(); len(members) > 0 {
+	if members := w.rdb.ZRange(bg, w.Queue.keys.Due, 0, -1).Val(); len(members) > 0 {
 		w.makeDue(members...)
 	}
 	for id, j := range w.m.jobs {
 		if j.due = j.state == "scheduled"; j.due && j.life > 0 {
 			at := w.stored(id).ScheduledAt.Add(j.life)
-			w.must(w.rdb.ZAddXX(bg, w.Queue.keys.expires, z(float64(at.UnixMicro()), id)).Err())
+			w.must(w.rdb.ZAddXX(bg, w.Queue.keys.Expires, z(float64(at.UnixMicro()), id)).Err())
 		}
 	}
 }
@@ -548,7 +548,7 @@ func (w *keyWalk) verify() {
 	now, err := w.Now(bg)
 	w.must(err)
 	got := make(map[string]string)
-	for field, value := range w.rdb.HGetAll(bg, w.Queue.keys.unique).Val() {
+	for field, value := range w.rdb.HGetAll(bg, w.Queue.keys.Unique).Val() {
 		scope, id, _ := strings.Cut(value, " ")
 		if till, err := strconv.ParseInt(scope, 10, 64); err == nil {
 			if till <= now.UnixMicro() {
@@ -652,5 +652,5 @@ func (w *keyWalk) run() {
 	}
 	w.verify()
 	w.sweep()
-	same(w.t, "keys that are left", w.rdb.Exists(bg, w.Queue.keys.unique, w.Queue.keys.windows).Val(), 0)
+	same(w.t, "keys that are left", w.rdb.Exists(bg, w.Queue.keys.Unique, w.Queue.keys.Windows).Val(), 0)
 }

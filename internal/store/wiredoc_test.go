@@ -12,6 +12,8 @@ import (
 
 	"github.com/signalbox-go/signalbox"
 	"github.com/signalbox-go/signalbox/internal/redistest"
+	"github.com/signalbox-go/signalbox/internal/store/layout"
+	"github.com/signalbox-go/signalbox/internal/store/scripts"
 	"github.com/signalbox-go/signalbox/internal/wire"
 )
 
@@ -49,8 +51,8 @@ func scriptOfDoc(t *testing.T) string {
 
 func TestWireDocHasTheScript(t *testing.T) {
 	t.Parallel()
-	text := read("enqueue")
-	if want := text[:commentOf(text)] + source("enqueue"); *update {
+	text := fileOf(t, "enqueue")
+	if want := text[:strings.Index(text, "\n\n")+1] + scripts.Sources()["enqueue"]; *update {
 		if err := os.WriteFile(wireScript, []byte(want), 0o600); err != nil {
 			t.Fatal(err)
 		}
@@ -126,7 +128,7 @@ func TestEvalRefusesNonsense(t *testing.T) {
 		{"1 nan", "id", "1", "", envelope},
 		{"1 1234567890123456", "id", "1", "", envelope},
 		{"1 1", "", "1", "", envelope},
-		{"1 1", strings.Repeat("x", MaxName+1), "1", "", envelope},
+		{"1 1", strings.Repeat("x", layout.MaxName+1), "1", "", envelope},
 		{"1 1", "a b", "1", "", envelope},
 		{"1 1", "a{b", "1", "", envelope},
 		{"1 1", "a\x00", "1", "", envelope},
@@ -163,16 +165,16 @@ func TestEvalRefusesNonsense(t *testing.T) {
 		{"1 1", "id", "1", "=soon entry", envelope},
 		{"1 1", "id", "1", "=5 two words", envelope},
 		{"1 1", "id", "1", "=5 {e}", envelope},
-		{"1 1", "id", "1", "=5 " + strings.Repeat("x", MaxName+1), envelope},
+		{"1 1", "id", "1", "=5 " + strings.Repeat("x", layout.MaxName+1), envelope},
 		{"1 1", "good", "1", "", envelope, "id", "9", "", envelope},
 		{"1 1", "good", "1", "", envelope, "not good", "1", "", envelope},
 		many(1001, "1 1"),
 		many(2000, "1 1"),
 		many(9000, "1 1"),
 	} {
-		err := r.rdb.Eval(bg, source("enqueue"), []string{
-			k.lane("other"), k.jobs, k.due, k.idle, k.stats, k.cron, k.readyHigh, k.readyNormal, k.readyLow,
-			k.dead, k.cancelled, k.notes, k.settings, k.completed,
+		err := r.rdb.Eval(bg, scripts.Sources()["enqueue"], []string{
+			k.Lane("other"), k.Jobs, k.Due, k.Idle, k.Stats, k.Cron, k.ReadyHigh, k.ReadyNormal, k.ReadyLow,
+			k.Dead, k.Cancelled, k.Notes, k.Settings, k.Completed,
 		}, args...).Err()
 		if err == nil {
 			t.Errorf("%.60q is accepted", fmt.Sprint(args))

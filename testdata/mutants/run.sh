@@ -203,12 +203,12 @@ mapfile -t packages < <(for bug in "${chosen[@]}"; do
 	if only_lua "$bug"; then sed -nE 's|^# test: *(\./[a-z/]+) .*|\1|p' "$bug"; fi
 done | sort -u)
 if ((${#packages[@]} > 0)); then
-	files=(internal/store/script.go lock/scripts.go lock/redlock/scripts.go lock/fence/scripts.go)
+	files=(internal/store/scripts/script.go lock/scripts.go lock/redlock/scripts.go lock/fence/scripts.go)
 	mkdir "$work/kept"
 	tar --extract --file="$work/tree.tar" --directory="$work/kept" "${files[@]}"
 	for file in "${files[@]}"; do
 		sed -i -e '/^\/\/go:embed /d' -e 's|^\t"embed"$|\t"io/fs"; "os"|' \
-			-e "s|^var scripts embed.FS\$|var scripts = os.DirFS(os.Getenv(\"SCRIPTS\") + \"/${file%/*}\").(interface { fs.ReadDirFS; fs.ReadFileFS })|" "$file"
+			-e "s#^var \(scripts\|files\) embed.FS\$#var \1 = os.DirFS(os.Getenv(\"SCRIPTS\") + \"/${file%/*}\").(interface { fs.ReadDirFS; fs.ReadFileFS })#" "$file"
 	done
 	if ! build_all "$work/disk" "${packages[@]}"; then
 		cat "$out"

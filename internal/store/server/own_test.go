@@ -1,4 +1,4 @@
-package store
+package server
 
 import (
 	"context"
@@ -12,6 +12,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/signalbox-go/signalbox/internal/redistest"
+	"github.com/signalbox-go/signalbox/internal/store/layout"
 )
 
 // Checks which settings of an own client are its own. All others are the same as the caller's.
@@ -117,12 +118,12 @@ func TestOwnBehindSentinel(t *testing.T) {
 func TestCrowd(t *testing.T) {
 	t.Parallel()
 	cluster := redistest.Cluster(t)
-	var queues []*Queue
+	var keys []string
 	servers := make(map[string]int)
 	for range 12 {
-		q := New(cluster.Client(), "", redistest.Name(t))
-		queues = append(queues, q)
-		m, err := q.rdb.(*redis.ClusterClient).MasterForKey(bg, q.keys.idle)
+		of := layout.KeysOf("", redistest.Name(t))
+		keys = append(keys, of.Jobs)
+		m, err := cluster.Client().(*redis.ClusterClient).MasterForKey(bg, of.Idle)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -132,11 +133,11 @@ func TestCrowd(t *testing.T) {
 	for _, n := range servers {
 		want = max(want, n)
 	}
-	if got := Crowd(bg, cluster.Client(), queues); got != want {
+	if got := Crowd(bg, cluster.Client(), keys); got != want {
 		t.Errorf("%d queues on one server, want %d", got, want)
 	}
-	if got := Crowd(bg, cluster.Masters()[0].Client(), queues); got != len(queues) {
-		t.Errorf("%d queues on the only server, want %d", got, len(queues))
+	if got := Crowd(bg, cluster.Masters()[0].Client(), keys); got != len(keys) {
+		t.Errorf("%d queues on the only server, want %d", got, len(keys))
 	}
 }
 

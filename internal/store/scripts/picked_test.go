@@ -1,4 +1,4 @@
-package store
+package scripts
 
 import (
 	"fmt"
@@ -16,7 +16,7 @@ import (
 func TestPicked(t *testing.T) {
 	t.Parallel()
 	used := make(map[string]bool)
-	for _, name := range luaFiles(t, "scripts") {
+	for _, name := range luaFiles(t, ".") {
 		picked := make(map[string]bool)
 		for _, piece := range piecesOf(read(name)) {
 			if p := piece.passage; p != nil {
@@ -83,7 +83,7 @@ func reachedBy(t *testing.T, name string) map[string]bool {
 // The files of chapters are those that are named, and each is one that a person reads in a sitting.
 func TestChapters(t *testing.T) {
 	t.Parallel()
-	files := luaFiles(t, "scripts/chapters")
+	files := luaFiles(t, "chapters")
 	if named := slices.Sorted(slices.Values(chapters)); !slices.Equal(files, named) {
 		t.Errorf("the files are %v, and the chapters %v", files, named)
 	}
@@ -120,7 +120,7 @@ func TestPlainLua(t *testing.T) {
 			t.Error(odd)
 		}
 	}
-	for _, name := range luaFiles(t, "scripts") {
+	for _, name := range luaFiles(t, ".") {
 		for _, odd := range oddities(t, name, read(name)) {
 			t.Error(odd)
 		}
@@ -232,7 +232,7 @@ func TestSizes(t *testing.T) {
 		above(nil, "the chapter "+chapter, strings.Count(text, "\n"), 400)
 		functions(chapter, text)
 	}
-	for _, name := range luaFiles(t, "scripts") {
+	for _, name := range luaFiles(t, ".") {
 		seen[name] = true
 		text := read(name)
 		functions(name, text)
@@ -384,7 +384,7 @@ func TestNamesOfFunctions(t *testing.T) {
 	for _, chapter := range chapters {
 		check("chapter "+chapter, read("chapters/"+chapter))
 	}
-	for _, name := range luaFiles(t, "scripts") {
+	for _, name := range luaFiles(t, ".") {
 		check("script "+name, read(name))
 	}
 }

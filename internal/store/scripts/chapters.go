@@ -1,4 +1,4 @@
-package store
+package scripts
 
 import (
 	"fmt"
@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 	"sync"
+
+	"github.com/signalbox-go/signalbox/internal/store/layout"
 )
 
 // chapters are the files of scripts/chapters, in their order. They have functions, and constants. A function reads its parameters, keys,
@@ -308,7 +310,7 @@ func (p *passage) in(script string) string {
 	names := unpacked(script, "KEYS")
 	var reads strings.Builder
 	for _, name := range names {
-		fmt.Fprintf(&reads, "  redis.call('%s', %s)\n", keyReads[name], name)
+		fmt.Fprintf(&reads, "  redis.call('%s', %s)\n", layout.Reads[name], name)
 	}
 	if strings.Contains(script, "local first_session = ") {
 		fmt.Fprintf(&reads, "  for k = %d, #KEYS do\n    redis.call('HLEN', KEYS[k])\n  end\n", len(names)+1)

@@ -1,4 +1,4 @@
-package store
+package server
 
 import (
 	"context"
@@ -20,7 +20,7 @@ const overseeAgain = 5 * time.Second
 // inspection, and gets those of each later one. First Oversee logs the doubts that
 // are in found. Then it logs what has changed since the last look. It never stops its caller: a configuration can change at any time.
 // If a server is away, or is still a replica in a failover, Oversee tries again after overseeAgain.
-func Oversee(ctx context.Context, rdb redis.UniversalClient, log *slog.Logger, found *atomic.Pointer[Findings], again <-chan struct{}, queues []*Queue, roles ...Role) {
+func Oversee(ctx context.Context, rdb redis.UniversalClient, log *slog.Logger, found *atomic.Pointer[Findings], again <-chan struct{}, keys []string, roles ...Role) {
 	before := found.Load()
 	for _, doubt := range before.Doubts {
 		log.Warn("signalbox: about this Redis: " + doubt)
@@ -34,7 +34,7 @@ func Oversee(ctx context.Context, rdb redis.UniversalClient, log *slog.Logger, f
 		case <-again:
 		case <-next.C:
 		}
-		now, err := Inspect(ctx, rdb, queues, roles...)
+		now, err := Inspect(ctx, rdb, keys, roles...)
 		if err != nil || now.Passing {
 			next.Reset(overseeAgain)
 			continue // the calls that matter report it

@@ -1,10 +1,12 @@
-package store
+package server
 
 import (
 	"regexp"
 	"slices"
 	"strings"
 	"sync"
+
+	"github.com/signalbox-go/signalbox/internal/store/scripts"
 )
 
 // A Role is what a client does with a queue. It says which commands its user must be allowed to call.
@@ -19,6 +21,17 @@ const (
 	Viewer               // looks at queues, jobs and workers, and changes nothing
 	Relayer              // enqueues the jobs of outboxes
 )
+
+// String returns the name of the role.
+func (r Role) String() string {
+	switch r {
+	case Producer:
+		return "producer"
+	case Reporter:
+		return "reporter"
+	}
+	return "worker"
+}
 
 // roleScripts are the scripts that a role runs.
 var roleScripts = map[Role][]string{
@@ -68,11 +81,11 @@ var (
 // scriptCommands returns the commands that each script calls, itself or in its functions, by the script's name. Each command's
 // name is written out where it is called. The scripts are read once in a process, as that takes some milliseconds.
 var scriptCommands = sync.OnceValue(func() map[string][]string {
-	commands := make(map[string][]string)
+	texts, commands := scripts.Sources(), make(map[string][]string)
 	for _, names := range roleScripts {
 		for _, name := range names {
 			if commands[name] == nil {
-				commands[name] = calledBy(source(name))
+				commands[name] = calledBy(texts[name])
 			}
 		}
 	}

@@ -1,4 +1,4 @@
-package store
+package server
 
 import (
 	"context"
@@ -108,17 +108,17 @@ func noTimeout(d time.Duration) time.Duration {
 	return d
 }
 
-// Crowd returns how many of the queues are on the server that has the most of them. Unless rdb is a client of a Cluster, these are all
-// queues. It returns 0 if the servers of the queues are not known.
-func Crowd(ctx context.Context, rdb redis.UniversalClient, queues []*Queue) int {
+// Crowd returns how many of the keys are on the server that has the most of them. Unless rdb is a client of a Cluster, these are all
+// keys. It returns 0 if the servers of the keys are not known.
+func Crowd(ctx context.Context, rdb redis.UniversalClient, keys []string) int {
 	cluster, ok := rdb.(*redis.ClusterClient)
 	if !ok {
-		return len(queues)
+		return len(keys)
 	}
 	most := 0
 	servers := make(map[string]int)
-	for _, q := range queues {
-		master, err := cluster.MasterForKey(ctx, q.keys.jobs)
+	for _, key := range keys {
+		master, err := cluster.MasterForKey(ctx, key)
 		if err != nil {
 			return 0
 		}

@@ -1,4 +1,4 @@
-package store
+package scripts
 
 import (
 	"fmt"
@@ -9,18 +9,19 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/signalbox-go/signalbox/internal/redistest"
+	"github.com/signalbox-go/signalbox/internal/store/layout"
 )
 
 // What a queue's settings allow, also if another program has written them.
 func TestChapterSettings(t *testing.T) {
 	t.Parallel()
 	c := newChapterTest(t)
-	protocol := luaString(fmt.Sprint(Protocol))
+	protocol := luaString(fmt.Sprint(layout.Protocol))
 	standing := "show(standing(SETTINGS, STATS, " + protocol + ", %s))"
 	set := func(fields ...any) {
 		c.t.Helper()
-		c.must(c.rdb.Del(bg, c.keys.settings).Err())
-		c.must(c.rdb.HSet(bg, c.keys.settings, fields...).Err())
+		c.must(c.rdb.Del(bg, c.keys.Settings).Err())
+		c.must(c.rdb.HSet(bg, c.keys.Settings, fields...).Err())
 	}
 	c.shows(fmt.Sprintf(standing, "nil"), shown("", "", nil, true)) // nothing there
 	for _, s := range []struct {
@@ -28,13 +29,13 @@ func TestChapterSettings(t *testing.T) {
 		producer string
 		worker   string
 	}{
-		{[]any{"layout", Protocol}, shown("", "", nil, false), shown("", "", false, false, false, false)},
-		{[]any{"layout", Protocol, "paused", "1", "slots", "7"}, shown("paused", "7", nil, false), shown("paused", "7", false, false, false, false)},
-		{[]any{"layout", Protocol, "max_length", "10", "quiet:w", "quiet"}, shown("", "", 10, false), shown("quiet", "", false, false, "10", false)},
-		{[]any{"layout", Protocol, "max_length", "0"}, shown("", "", nil, false), shown("", "", false, false, "0", false)},
-		{[]any{"layout", Protocol, "max_length", "1e3", "quiet:w", "stop 1", "paused", "x"}, shown("paused", "", nil, false), shown("stop", "", false, false, "1e3", false)},
-		{[]any{"layout", Protocol, "limits", "a", "group_limits", "b"}, shown("", "", nil, false), shown("", "", "a", "b", false, false)},
-		{[]any{"layout", Protocol + 1}, shown(fmt.Sprint(Protocol+1), ""), shown(fmt.Sprint(Protocol+1), "")},
+		{[]any{"layout", layout.Protocol}, shown("", "", nil, false), shown("", "", false, false, false, false)},
+		{[]any{"layout", layout.Protocol, "paused", "1", "slots", "7"}, shown("paused", "7", nil, false), shown("paused", "7", false, false, false, false)},
+		{[]any{"layout", layout.Protocol, "max_length", "10", "quiet:w", "quiet"}, shown("", "", 10, false), shown("quiet", "", false, false, "10", false)},
+		{[]any{"layout", layout.Protocol, "max_length", "0"}, shown("", "", nil, false), shown("", "", false, false, "0", false)},
+		{[]any{"layout", layout.Protocol, "max_length", "1e3", "quiet:w", "stop 1", "paused", "x"}, shown("paused", "", nil, false), shown("stop", "", false, false, "1e3", false)},
+		{[]any{"layout", layout.Protocol, "limits", "a", "group_limits", "b"}, shown("", "", nil, false), shown("", "", "a", "b", false, false)},
+		{[]any{"layout", layout.Protocol + 1}, shown(fmt.Sprint(layout.Protocol+1), ""), shown(fmt.Sprint(layout.Protocol+1), "")},
 		{[]any{"layout", "x"}, shown("999", ""), shown("999", "")},
 		{[]any{"layout", "1234"}, shown("999", ""), shown("999", "")},
 		{[]any{"paused", "1"}, shown("1", ""), shown("1", "")},
@@ -133,18 +134,18 @@ func TestChapterStatistics(t *testing.T) {
 		if s.had == "9223372036854775807" && !redistest.Start(t).Real() {
 			continue // the embedded Redis goes on from the other end
 		}
-		c.must(c.rdb.HSet(bg, c.keys.stats, "n", s.had).Err())
+		c.must(c.rdb.HSet(bg, c.keys.Stats, "n", s.had).Err())
 		c.shows("show(count_up(STATS, 'n', "+s.n+")) show((redis.call('HGET', STATS, 'n')))", s.want, luaString(s.want))
 	}
-	c.must(c.rdb.Del(bg, c.keys.stats).Err())
+	c.must(c.rdb.Del(bg, c.keys.Stats).Err())
 	c.shows("show(note_change('dead', 2)) show(note_change('dead', 1))", 2, 3)
-	c.must(c.rdb.HSet(bg, c.keys.stats, "enqueued", "7", "completed", "x", "crashed", "99999999999999999", "expired", "1").Err())
+	c.must(c.rdb.HSet(bg, c.keys.Stats, "enqueued", "7", "completed", "x", "crashed", "99999999999999999", "expired", "1").Err())
 	c.shows("show(totals_of(STATS))", shown("7 0 0 0 0 3 0 0 0 0 1"))
-	c.must(c.rdb.Set(bg, c.keys.history, "other", 0).Err())
+	c.must(c.rdb.Set(bg, c.keys.History, "other", 0).Err())
 	c.shows("sample(nil, STATS, HISTORY, 60000000, 1, '', '') show('on')", shown("on"))
-	c.must(c.rdb.Del(bg, c.keys.history).Err())
+	c.must(c.rdb.Del(bg, c.keys.History).Err())
 	c.shows("sample(nil, STATS, HISTORY, 60000000, 1, '', '') show((redis.call('HGET', HISTORY, 'last')))", shown("60000000 7 0 0 0 0 3 0 0 0 0 1"))
-	c.must(c.rdb.Set(bg, c.keys.stats, "other", 0).Err())
+	c.must(c.rdb.Set(bg, c.keys.Stats, "other", 0).Err())
 	c.shows("show(count_up(STATS, 'n', 1))", 0) // after any other error it is unchanged
 }
 
@@ -161,8 +162,8 @@ func TestChapterUniques(t *testing.T) {
 	}
 	set := func(fields ...any) {
 		t.Helper()
-		c.must(c.rdb.Del(bg, c.keys.unique, c.keys.windows, c.keys.jobs).Err())
-		c.must(c.rdb.HSet(bg, c.keys.unique, fields...).Err())
+		c.must(c.rdb.Del(bg, c.keys.Unique, c.keys.Windows, c.keys.Jobs).Err())
+		c.must(c.rdb.HSet(bg, c.keys.Unique, fields...).Err())
 	}
 	left := "\nshow(redis.call('HKEYS', UNIQUE))"
 	for _, s := range []struct {
@@ -190,7 +191,7 @@ func TestChapterUniques(t *testing.T) {
 	c.shows(taken, shown(false, "e", "k"))
 	set("k", "e b")
 	c.shows(taken, shown(false, "e", "k")) // its job is gone
-	c.must(c.rdb.HSet(bg, c.keys.jobs, "b", "x").Err())
+	c.must(c.rdb.HSet(bg, c.keys.Jobs, "b", "x").Err())
 	c.shows(taken, shown(true, "e", "k"))
 	set("k", "11 b")
 	c.shows(taken, shown(true, "e", "k"))
@@ -219,7 +220,7 @@ func TestChapterGroups(t *testing.T) {
 	step("g.leave({'sk'}) show(g.save())", "true", shown(".t.0")+` {"1sk"} 2`)
 	step("g.leave({'sk'}) show(g.held('sk'))", "0", shown(".t.0")+` {"1sk"} 2`) // never fewer than none
 	step("g.quit(at('1', 'sk', 5, 'a')) g.quit(at('1', 'sk', 6, 'b')) g.save()", shown("")+" {} 0")
-	c.must(c.rdb.HSet(bg, c.keys.groups, "sk", "garbage").Err())
+	c.must(c.rdb.HSet(bg, c.keys.Groups, "sk", "garbage").Err())
 	step("show(g.held('sk'), g.state('sk', '2'))", shown(0, "."), shown("garbage")+" {} 0")
 	step("show(g.join({at('2', 'sk', 5, 'a')}, {'sk'}, {'2'})) g.save()", "true", shown("..t0")+` {"2sk"} 1`)
 	c.shows("show(line_facts('2sk')) show(line_facts('1sk'))", shown("true")[1:5]+` "2251799813685249" nil`, "false nil nil")
@@ -242,7 +243,7 @@ func TestChapterEndings(t *testing.T) {
 		{"{9, 99, 100}", "a 15;b nil;c nil;d nil", `{"b" "c" "d"}`}, // its own time has come
 		{"{2, 99, 100}", "a 700;b 500;c 600", `{"c" "a"}`},          // no others: in the order of their times
 	} {
-		c.must(c.rdb.Del(bg, c.keys.jobs, c.keys.dead, c.keys.stats).Err())
+		c.must(c.rdb.Del(bg, c.keys.Jobs, c.keys.Dead, c.keys.Stats).Err())
 		code, now := "local state, limits = terminal_states().dead, "+s.limits+"\n", 1000
 		for job := range strings.SplitSeq(s.keep, ";") {
 			id, own, _ := strings.Cut(job, " ")
@@ -264,9 +265,9 @@ func TestChapterWake(t *testing.T) {
 	names := []string{c.name + "-1", c.name + "-2", c.name + "-3"}
 	idle := func(n ...int) {
 		t.Helper()
-		c.must(c.rdb.Del(bg, c.keys.idle).Err())
+		c.must(c.rdb.Del(bg, c.keys.Idle).Err())
 		for _, i := range n {
-			c.must(c.rdb.ZAdd(bg, c.keys.idle, redis.Z{Score: float64(i), Member: "p" + names[i-1]}).Err())
+			c.must(c.rdb.ZAdd(bg, c.keys.Idle, redis.Z{Score: float64(i), Member: "p" + names[i-1]}).Err())
 		}
 	}
 	left := "\nshow(redis.call('ZCARD', IDLE))"

@@ -1,4 +1,4 @@
-package store
+package scripts
 
 import (
 	"fmt"
@@ -87,7 +87,7 @@ var (
 )
 
 // located returns an error that says where in the scripts' files it arose: of an error reply of the script that names a line. It returns other errors unchanged.
-func (s *script) located(err error) error {
+func (s *Script) located(err error) error {
 	text, line := err.Error(), ""
 	if found := lineBehind.FindStringSubmatch(text); found != nil {
 		text, line = found[1], found[2]
@@ -108,7 +108,7 @@ func (s *script) located(err error) error {
 }
 
 // where says in which file line n of the script stands, as Redis counts.
-func (s *script) where(n int) string {
+func (s *Script) where(n int) string {
 	positions := s.positions()
 	switch {
 	case n > len(positions) || positions[n-1].line == 0:

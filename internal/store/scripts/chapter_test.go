@@ -1,4 +1,4 @@
-package store
+package scripts
 
 import (
 	"fmt"
@@ -8,22 +8,40 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/redis/go-redis/v9"
 	"github.com/signalbox-go/signalbox/internal/redistest"
+	"github.com/signalbox-go/signalbox/internal/store/layout"
 )
 
 // A chapter test calls functions of chapters on a server. Its keys are those of a queue of its own.
 type chapterTest struct {
-	*rig
+	t    *testing.T
+	rdb  redis.UniversalClient
+	name string
+	keys layout.Keys
 }
 
 func newChapterTest(t *testing.T) *chapterTest {
 	t.Helper()
-	return &chapterTest{unchecked(t, redistest.Start(t).Client())}
+	name := redistest.Name(t)
+	c := &chapterTest{t, redistest.Start(t).Client(), name, layout.KeysOf("", name)}
+	t.Cleanup(func() { // else other tests' scans take longer
+		keys := slices.Collect(maps.Values(c.keys.Named))
+		c.must(c.rdb.Del(bg, append(keys, c.keys.Inflight("s1"))...).Err())
+	})
+	return c
+}
+
+func (c *chapterTest) must(err error) {
+	c.t.Helper()
+	if err != nil {
+		c.t.Fatal(err)
+	}
 }
 
 // run runs code as a script, which gets the functions that it names, and its keys by their names. It returns what the code has shown: show(...) adds a
 // text of all its arguments, in the form of shown.
-func (c *chapterTest) run(code string, args ...any) []string {
+func (c *chapterTest) Run(code string, args ...any) []string {
 	c.t.Helper()
 	code = "\nlocal given = ARGV\n" + luaShow + code + "\nreturn all_shown\n"
 	words := wordsOf(code)
@@ -32,16 +50,16 @@ func (c *chapterTest) run(code string, args ...any) []string {
 		maps.Copy(words, wordsOf(p.text))
 	}
 	var names, keys []string
-	for _, name := range slices.Sorted(maps.Keys(c.keys.named)) {
+	for _, name := range slices.Sorted(maps.Keys(c.keys.Named)) {
 		if words[name] {
-			names, keys = append(names, name), append(keys, c.keys.named[name])
+			names, keys = append(names, name), append(keys, c.keys.Named[name])
 		}
 	}
 	if words["INFLIGHT"] {
-		names, keys = append(names, "INFLIGHT"), append(keys, c.keys.inflight("s1"))
+		names, keys = append(names, "INFLIGHT"), append(keys, c.keys.Inflight("s1"))
 	}
 	if len(names) == 0 {
-		names, keys = []string{"NONE"}, []string{c.keys.jobs}
+		names, keys = []string{"NONE"}, []string{c.keys.Jobs}
 	}
 	// As many calls have the same code, the server compiles it once.
 	list, err := c.rdb.Eval(bg, pick("local "+strings.Join(names, ", ")+" = unpack(KEYS)\n"+code), keys, args...).StringSlice()
@@ -54,7 +72,7 @@ func (c *chapterTest) run(code string, args ...any) []string {
 // shows checks what code shows.
 func (c *chapterTest) shows(code string, want ...any) {
 	c.t.Helper()
-	got := strings.Join(c.run(code), "; ")
+	got := strings.Join(c.Run(code), "; ")
 	texts := make([]string, len(want))
 	for i, w := range want {
 		texts[i] = fmt.Sprint(w)
@@ -139,7 +157,7 @@ func TestChapterTime(t *testing.T) {
 		c.shows(fmt.Sprintf("show(eight_bytes(%d))", n), shown(want))
 	}
 	before := c.rdb.Time(bg).Val().UnixMicro()
-	at, _ := strconv.ParseInt(c.run("show(clock())")[0], 10, 64)
+	at, _ := strconv.ParseInt(c.Run("show(clock())")[0], 10, 64)
 	if after := c.rdb.Time(bg).Val().UnixMicro(); at < before || at > after {
 		t.Errorf("the clock says %d between %d and %d", at, before, after)
 	}
@@ -167,7 +185,7 @@ func TestChapterTimeLimitsClock(t *testing.T) {
 			t.Parallel()
 			r := newChapterTest(t)
 			if c.noted != nil {
-				r.must(r.rdb.HSet(bg, r.keys.stats, "clock", c.noted).Err())
+				r.must(r.rdb.HSet(bg, r.keys.Stats, "clock", c.noted).Err())
 			}
 			r.shows(fmt.Sprintf("show(limits_clock(%d))", c.now), c.want)
 		})

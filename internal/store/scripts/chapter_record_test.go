@@ -1,4 +1,4 @@
-package store
+package scripts
 
 import (
 	"encoding/hex"
@@ -34,7 +34,7 @@ type recordVector struct {
 
 func recordVectors(t *testing.T) (all []recordVector) {
 	t.Helper()
-	text, err := os.ReadFile("../wire/testdata/extras.txt")
+	text, err := os.ReadFile("../../wire/testdata/extras.txt")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -104,7 +104,7 @@ func TestRecordVectors(t *testing.T) {
 	for i, v := range all {
 		records[i] = v.record
 	}
-	for i, got := range c.run(readRecords, records...) {
+	for i, got := range c.Run(readRecords, records...) {
 		if want := all[i].shows(); got != want {
 			t.Errorf("%s: the scripts read\n %s, want\n %s", all[i].name, got, want)
 		}
@@ -169,7 +169,7 @@ func TestRecordsOfRandomBytes(t *testing.T) {
 			}
 			records[i] = string(b[:len(b)-random.IntN(1+min(len(b), random.IntN(12)))])
 		}
-		for i, got := range c.run(readRecords, records...) {
+		for i, got := range c.Run(readRecords, records...) {
 			if want := ofGo(records[i].(string), got); got != want {
 				t.Errorf("seed %d: of %x the scripts read\n %s, Go reads\n %s", seed, records[i], got, want)
 			}
@@ -189,7 +189,7 @@ func TestChapterRecordWrites(t *testing.T) {
 	for _, v := range vectors {
 		records = append(records, v.record)
 	}
-	for i, got := range c.run(`
+	for i, got := range c.Run(`
 for _, record in ipairs(given) do
   if has_header(record) and extras_of(record) then
     local with = with_past(record, 7, 4294967295)

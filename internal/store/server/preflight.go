@@ -1,4 +1,5 @@
-package store
+// Package server looks at servers and clients of Redis: whether a server would lose jobs, what a user may call, and how to reach it. It knows no job.
+package server
 
 import (
 	"cmp"
@@ -14,6 +15,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/signalbox-go/signalbox"
+	"github.com/signalbox-go/signalbox/internal/store/scripts"
 )
 
 // Findings are the results of an inspection of a client's servers. A value is "" if the servers don't report it.
@@ -64,10 +66,10 @@ func appendNew(list []string, s string) []string {
 }
 
 // Inspect looks at each master. It checks whether the server would delete jobs, whether it is a master, and whether the user may make
-// the calls of the roles on the keys of the first 100 queues. INFO, CONFIG and ACL may all be denied: what the server or an ACL hides
+// the calls of the roles on the first 100 keys: one of each queue. INFO, CONFIG and ACL may all be denied: what the server or an ACL hides
 // becomes a doubt. An error means that the server could not be asked because of the connection.
-func Inspect(ctx context.Context, rdb redis.UniversalClient, queues []*Queue, roles ...Role) (*Findings, error) {
-	f, err := inspectAll(ctx, rdb, queues, roles)
+func Inspect(ctx context.Context, rdb redis.UniversalClient, keys []string, roles ...Role) (*Findings, error) {
+	f, err := inspectAll(ctx, rdb, keys[:min(len(keys), 100)], roles)
 	if f != nil {
 		f.WrongSince = time.Now()
 		f.DoubtsSince = f.WrongSince
@@ -76,11 +78,7 @@ func Inspect(ctx context.Context, rdb redis.UniversalClient, queues []*Queue, ro
 }
 
 // inspectAll looks at each master.
-func inspectAll(ctx context.Context, rdb redis.UniversalClient, queues []*Queue, roles []Role) (*Findings, error) {
-	var keys []any
-	for _, q := range queues[:min(len(queues), 100)] {
-		keys = append(keys, q.keys.jobs)
-	}
+func inspectAll(ctx context.Context, rdb redis.UniversalClient, keys []string, roles []Role) (*Findings, error) {
 	cluster, ok := rdb.(*redis.ClusterClient)
 	if !ok {
 		return inspectServer(ctx, rdb, keys, roles)
@@ -130,7 +128,7 @@ func (f *Findings) add(o *Findings) {
 }
 
 // inspectServer looks at one server.
-func inspectServer(ctx context.Context, rdb redis.UniversalClient, keys []any, roles []Role) (*Findings, error) {
+func inspectServer(ctx context.Context, rdb redis.UniversalClient, keys []string, roles []Role) (*Findings, error) {
 	f := &Findings{}
 	info, err := rdb.Info(ctx).Result()
 	var answer redis.Error
@@ -257,7 +255,7 @@ func (f *Findings) lacksDatabase(ctx context.Context, rdb redis.UniversalClient,
 }
 
 // checkPermits finds commands that the user may not call. Only servers from Redis 7.0 on can report that.
-func (f *Findings) checkPermits(ctx context.Context, rdb redis.UniversalClient, keys []any, roles []Role) error {
+func (f *Findings) checkPermits(ctx context.Context, rdb redis.UniversalClient, keys []string, roles []Role) error {
 	if len(roles) == 0 || len(keys) == 0 {
 		return nil
 	}
@@ -270,12 +268,12 @@ func (f *Findings) checkPermits(ctx context.Context, rdb redis.UniversalClient, 
 
 // lack returns what the user may not call or use, and the rule that allows it. It returns "" if nothing is lacking, or if the server
 // can't report it.
-func lack(ctx context.Context, rdb redis.UniversalClient, keys []any, roles []Role) (string, error) {
-	args := append(permitsScript.args(len(keys), arg{"keys_asked", len(keys)}), keys...)
-	for _, c := range Commands(roles...) {
-		args = append(args, c)
+func lack(ctx context.Context, rdb redis.UniversalClient, keys []string, roles []Role) (string, error) {
+	args := scripts.Permits.Args(len(keys), scripts.Arg("keys_asked", len(keys)))
+	for _, name := range append(slices.Clone(keys), Commands(roles...)...) {
+		args = append(args, name)
 	}
-	r, err := run(ctx, rdb, permitsScript, nil, args)
+	r, err := scripts.Permits.Run(ctx, rdb, nil, args)
 	if redis.HasErrorPrefix(err, "NOPERM") {
 		who := user(ctx, rdb)
 		return fmt.Sprintf("user %s may not run scripts (%v); allow that with: ACL SETUSER %s +evalsha +eval", who, err, who), nil
@@ -287,12 +285,12 @@ func lack(ctx context.Context, rdb redis.UniversalClient, keys []any, roles []Ro
 	if err != nil {
 		return "", err
 	}
-	if r.status("ok") != nil {
+	if r.Status("ok") != nil {
 		return "", nil
 	}
-	denied, foreign := r.strs(1), r.strs(2)
-	if r.err != nil {
-		return "", r.err
+	denied, foreign := r.Strs(1), r.Strs(2)
+	if r.Err != nil {
+		return "", r.Err
 	}
 	if len(denied)+len(foreign) == 0 {
 		return "", nil
@@ -332,14 +330,14 @@ func IsDenied(err error) bool {
 		strings.Contains(text, "The user executing the script can't") || strings.Contains(text, "ACL failure in script")
 }
 
-// Denied adds an explanation to err, the error of a call that Redis denied on the queue. It names what the user lacks in this role, and
+// Denied adds an explanation to err, the error of a call that Redis denied on a key. It names what the user lacks in this role, and
 // the rule that allows it. It returns other errors unchanged.
-func (q *Queue) Denied(ctx context.Context, err error, role Role) error {
+func Denied(ctx context.Context, rdb redis.UniversalClient, key string, err error, role Role) error {
 	var answer redis.Error
 	if !errors.As(err, &answer) || !IsDenied(answer) {
 		return err
 	}
-	if lacks, _ := lack(ctx, q.rdb, []any{q.keys.jobs}, []Role{role}); lacks != "" {
+	if lacks, _ := lack(ctx, rdb, []string{key}, []Role{role}); lacks != "" {
 		return fmt.Errorf("%s: %w", lacks, err)
 	}
 	return err
@@ -377,15 +375,4 @@ func names(roles []Role) string {
 		all = append(all, r.String())
 	}
 	return strings.Join(all, " and ")
-}
-
-// String returns the name of the role.
-func (r Role) String() string {
-	switch r {
-	case Producer:
-		return "producer"
-	case Reporter:
-		return "reporter"
-	}
-	return "worker"
 }

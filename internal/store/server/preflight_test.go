@@ -1,4 +1,4 @@
-package store
+package server
 
 import (
 	"context"
@@ -11,6 +11,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/signalbox-go/signalbox/internal/redistest"
+	"github.com/signalbox-go/signalbox/internal/store/layout"
 )
 
 // Servers with something wrong, and servers with something doubtful.
@@ -18,7 +19,7 @@ func TestInspectEviction(t *testing.T) {
 	t.Parallel()
 	srv := redistest.New(t)
 	admin := srv.Client()
-	q := New(admin, "", redistest.Name(t))
+	keys := []string{layout.KeysOf("", redistest.Name(t)).Jobs}
 	for _, c := range []struct{ policy, limit, wrong, doubt string }{
 		{"noeviction", "0", "", ""},
 		{"noeviction", "100mb", "", ""},
@@ -29,7 +30,7 @@ func TestInspectEviction(t *testing.T) {
 	} {
 		admin.ConfigSet(bg, "maxmemory-policy", c.policy)
 		admin.ConfigSet(bg, "maxmemory", c.limit)
-		f, err := Inspect(bg, admin, []*Queue{q}, Worker)
+		f, err := Inspect(bg, admin, keys, Worker)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -90,14 +91,14 @@ func TestInspectWhenInfoIsDenied(t *testing.T) {
 		}
 		return srv.ClientWith(func(o *redis.UniversalOptions) { o.Username, o.Password = name, "secret" }).(*redis.Client)
 	}
-	q := []*Queue{New(admin, "", redistest.Name(t))}
-	f, err := Inspect(bg, login("plain"), q, Worker)
+	keys := []string{layout.KeysOf("", redistest.Name(t)).Jobs}
+	f, err := Inspect(bg, login("plain"), keys, Worker)
 	if err != nil || f.Err() != nil || !says(f.Doubts, "doesn't say what its maxmemory-policy is") {
 		t.Errorf("%+v, %v; want one doubt", f, err)
 	}
 	admin.ConfigSet(bg, "maxmemory-policy", "allkeys-lfu")
 	admin.ConfigSet(bg, "maxmemory", "100mb")
-	if f, err = Inspect(bg, login("reader", "+config|get"), q, Worker); err != nil || !says(f.Wrong, "allkeys-lfu") {
+	if f, err = Inspect(bg, login("reader", "+config|get"), keys, Worker); err != nil || !says(f.Wrong, "allkeys-lfu") {
 		t.Errorf("%+v, %v; want what CONFIG says", f, err)
 	}
 }
@@ -107,7 +108,7 @@ func TestInspectNamesWhatTheUserLacks(t *testing.T) {
 	t.Parallel()
 	srv := redistest.New(t)
 	admin := srv.Client()
-	q := []*Queue{New(admin, "", redistest.Name(t))}
+	keys := []string{layout.KeysOf("", redistest.Name(t)).Jobs}
 	look := func(role Role, rules ...any) *Findings {
 		t.Helper()
 		rules = append([]any{"ACL", "SETUSER", "app", "reset", "on", ">secret", "~*", "&*", "+@all"}, rules...)
@@ -115,7 +116,7 @@ func TestInspectNamesWhatTheUserLacks(t *testing.T) {
 			t.Fatal(err)
 		}
 		rdb := srv.ClientWith(func(o *redis.UniversalOptions) { o.Username, o.Password = "app", "secret" })
-		f, err := Inspect(bg, rdb, q, role)
+		f, err := Inspect(bg, rdb, keys, role)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -150,7 +151,7 @@ func TestInspectNamesWhatTheUserLacks(t *testing.T) {
 			t.Errorf("%s with its channels: %q", role, f.Wrong)
 		}
 	}
-	if f := look(Worker, "resetkeys", "~other:*"); !says(f.Wrong, "may not use the key "+q[0].keys.jobs) {
+	if f := look(Worker, "resetkeys", "~other:*"); !says(f.Wrong, "may not use the key "+keys[0]) {
 		t.Errorf("other keys: %q", f.Wrong)
 	}
 }
@@ -160,7 +161,7 @@ func TestInspectADatabase(t *testing.T) {
 	t.Parallel()
 	srv := redistest.New(t)
 	admin := srv.Client()
-	q := []*Queue{New(admin, "", redistest.Name(t))}
+	keys := []string{layout.KeysOf("", redistest.Name(t)).Jobs}
 	look := func(db int, rules ...any) *Findings {
 		t.Helper()
 		rules = append([]any{"ACL", "SETUSER", "app", "reset", "on", ">secret", "~*", "&*", "+@all"}, rules...)
@@ -169,7 +170,7 @@ func TestInspectADatabase(t *testing.T) {
 		}
 		rdb := redis.NewClient(&redis.Options{Addr: srv.Addr(), Username: "app", Password: "secret", DB: db})
 		defer rdb.Close()
-		f, err := Inspect(bg, rdb, q, Worker)
+		f, err := Inspect(bg, rdb, keys, Worker)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -198,14 +199,14 @@ func TestInspectADatabase(t *testing.T) {
 func TestInspectWithoutACLs(t *testing.T) {
 	t.Parallel()
 	proxy := redistest.NewProxy(t, redistest.Start(t).Addr())
-	q := []*Queue{New(proxy.Client(), "", redistest.Name(t))}
+	rdb, keys := proxy.Client(), []string{layout.KeysOf("", redistest.Name(t)).Jobs}
 	isScript := func(cmd []string) bool { return strings.HasPrefix(strings.ToUpper(cmd[0]), "EVAL") }
 	proxy.Reply(isScript, "-ERR user_script:9: attempt to call field 'acl_check_cmd' (a nil value)", 1)
-	if f, err := Inspect(bg, q[0].rdb, q, Worker); err != nil || f.Err() != nil {
+	if f, err := Inspect(bg, rdb, keys, Worker); err != nil || f.Err() != nil {
 		t.Errorf("%+v, %v", f, err)
 	}
 	proxy.Reply(isScript, "-LOADING Redis is loading the dataset in memory", -1)
-	if f, err := Inspect(bg, q[0].rdb, q, Worker); err == nil {
+	if f, err := Inspect(bg, rdb, keys, Worker); err == nil {
 		t.Errorf("a server that is loading: %+v, want an error", f)
 	}
 }
@@ -268,8 +269,8 @@ type overseen struct {
 func oversee(t *testing.T) *overseen {
 	t.Helper()
 	o := &overseen{admin: redistest.New(t).Client()}
-	q := []*Queue{New(o.admin, "", redistest.Name(t))}
-	before, err := Inspect(bg, o.admin, q, Worker)
+	keys := []string{layout.KeysOf("", redistest.Name(t)).Jobs}
+	before, err := Inspect(bg, o.admin, keys, Worker)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -278,7 +279,7 @@ func oversee(t *testing.T) *overseen {
 	ctx, cancel := context.WithCancel(bg)
 	go func() {
 		defer close(done)
-		Oversee(ctx, o.admin, slog.New(slog.NewTextHandler(&o.said, nil)), &o.found, again, q, Worker)
+		Oversee(ctx, o.admin, slog.New(slog.NewTextHandler(&o.said, nil)), &o.found, again, keys, Worker)
 	}()
 	o.look = func() { again <- struct{}{}; again <- struct{}{}; again <- struct{}{} } // Oversee takes the third value only after two inspections
 	o.end = func() string {

@@ -1,4 +1,4 @@
-package store
+package scripts
 
 import (
 	"fmt"
@@ -23,7 +23,7 @@ func TestContract(t *testing.T) {
 			t.Errorf("%s reads %s, which is neither a parameter nor a local of it, nor a constant, nor a function", where, name)
 		}
 	}
-	for _, name := range luaFiles(t, "scripts") {
+	for _, name := range luaFiles(t, ".") {
 		for _, f := range functionsOf(t, name) {
 			breaches(name+"."+f.name, f.reads)
 		}

@@ -1,0 +1,17 @@
+package server
+
+import (
+	"context"
+	"testing"
+
+	"go.uber.org/goleak"
+
+	"github.com/signalbox-go/signalbox/internal/redistest"
+)
+
+func TestMain(m *testing.M) {
+	// If a go-redis pool could not connect, it notices only a second later that it was closed.
+	redistest.Main(m, goleak.IgnoreAnyFunction("github.com/redis/go-redis/v9/internal/pool.(*ConnPool).tryDial"))
+}
+
+var bg = context.Background()
