@@ -3,7 +3,11 @@ package inspect_test
 import (
 	"bytes"
 	"errors"
+	"reflect"
+	"slices"
+	"strings"
 	"testing"
+	"time"
 
 	"github.com/signalbox-go/signalbox"
 	"github.com/signalbox-go/signalbox/inspect"
@@ -90,5 +94,59 @@ func TestSettingsGoAlong(t *testing.T) {
 	wrong := bytes.NewBufferString(`{"signalbox":"export","format":1,"namespace":"n","queue":"q","at":"","settings":{"paused":false,"applied":{"limits":"1\n2"}}}` + "\n")
 	if _, err := ins.Import(ctx, "c", wrong, inspect.Importing{Settings: true}); !errors.Is(err, signalbox.ErrInvalid) {
 		t.Errorf("import of a wrong value: %v", err)
+	}
+}
+
+// Each setting that a Config can say, and slots, are in a file, and what a queue has that is made from it.
+func TestEverySettingGoesAlong(t *testing.T) {
+	t.Parallel()
+	rdb := redistest.Start(t).Client()
+	namespace := redistest.Name(t)
+	ins, err := inspect.New(rdb, inspect.Config{Namespace: namespace})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx := t.Context()
+	limits, kept := signalbox.Limits{Running: 3, Rate: signalbox.Rate{Jobs: 5, Per: time.Second, Burst: 2}}, signalbox.Retention{Jobs: 5, Bytes: 6, Age: time.Hour}
+	config := store.Wanted{Limits: limits, GroupLimits: limits, MaxLength: 9, LimitsOf: map[string]signalbox.Limits{"acme": limits}, CopyDead: "copies", Retention: kept, Completed: kept}
+	for i := range reflect.TypeFor[store.Wanted]().NumField() {
+		if reflect.ValueOf(config).Field(i).IsZero() {
+			t.Errorf("the test doesn't set %s", reflect.TypeFor[store.Wanted]().Field(i).Name)
+		}
+	}
+	q := store.New(rdb, namespace, "a")
+	if _, err := q.Tell(ctx, "w-1", config); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := q.SetSlots(ctx, 7); err != nil {
+		t.Fatal(err)
+	}
+	var file bytes.Buffer
+	if _, err := ins.Export(ctx, "a", &file, nil); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := ins.Import(ctx, "b", &file, inspect.Importing{Settings: true}); err != nil {
+		t.Fatal(err)
+	}
+	settings := func(queue string) (fields []string) {
+		t.Helper()
+		all, err := rdb.HGetAll(ctx, "signalbox:{"+namespace+":"+queue+"}:settings").Result()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for field, value := range all {
+			if field != "changes" && field != "paused" && field != "limits_of" && !strings.HasPrefix(field, "of ") { // the file has what was applied, and not who told it
+				fields = append(fields, field+" "+value)
+			}
+		}
+		slices.Sort(fields)
+		return fields
+	}
+	if got, want := settings("b"), settings("a"); len(want) != 8 || !slices.Equal(got, want) { // layout, slots, and those of Wanted, of which LimitsOf is in another hash
+		t.Errorf("got %v, want %v", got, want)
+	}
+	of, err := ins.LimitsOf(ctx, "b")
+	if err != nil || of["acme"] != limits {
+		t.Errorf("limits of single groups: %+v, %v", of, err)
 	}
 }

@@ -42,7 +42,7 @@ func ValidateCopies(queue, to string) error {
 // SetCopies has the jobs that die from now on copied to the queue to, which ValidateCopies accepts. With "" none are, and those that
 // have died and aren't copied yet are not copied any more.
 func (q *Queue) SetCopies(ctx context.Context, to string) error {
-	if _, err := q.setting(ctx, copyField, to, "set", q.operator, false); err != nil || to != "" {
+	if _, err := q.change(ctx, copyField, to, "set", q.operator, false); err != nil || to != "" {
 		return err
 	}
 	return q.forgetDeaths(ctx)

@@ -4,10 +4,8 @@ import (
 	"context"
 	"fmt"
 	"maps"
-	"regexp"
 	"slices"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -99,19 +97,6 @@ func (d *doctor) types(ctx context.Context) error {
 	return nil
 }
 
-// settingForms are what the fields of the settings may hold. Others are those of other releases.
-var settingForms = map[string]*regexp.Regexp{
-	"layout": regexp.MustCompile(`^\d{1,3}$`), "paused": regexp.MustCompile(`^\d{1,18}$`), "quiet": regexp.MustCompile(`^(stop )?\d{1,18}$`), "cron": regexp.MustCompile(`^\d{1,18}$`),
-	"keep":           regexp.MustCompile(`^[1-9]\d{0,14} [1-9]\d{0,14} [1-9]\d{0,14}$`),
-	"keep_completed": regexp.MustCompile(`^[1-9]\d{0,14} [1-9]\d{0,14} [1-9]\d{0,14}$`),
-	"copy_dead":      regexp.MustCompile(`^[!-z|~]{1,200}$`),
-	"limits":         regexp.MustCompile(`^\d{1,7} \d{1,7} \d{1,11} \d{1,7}$`),
-	"group_limits":   regexp.MustCompile(`^\d{1,7} \d{1,7} \d{1,11} \d{1,7}$`),
-	"max_length":     regexp.MustCompile(`^([1-9]\d{0,8}|1000000000)$`),
-	"limits_of":      regexp.MustCompile(`^[0-9a-f]{32}$`),
-	"slots":          regexp.MustCompile(`^[1-9]\d{0,5}$`),
-}
-
 // settings looks for settings that can't be read.
 func (d *doctor) settings(ctx context.Context) error {
 	fields, err := d.q.rdb.HGetAll(ctx, d.q.keys.Settings).Result()
@@ -119,10 +104,7 @@ func (d *doctor) settings(ctx context.Context) error {
 		return err
 	}
 	for _, field := range slices.Sorted(maps.Keys(fields)) {
-		name, _, _ := strings.Cut(field, ":")
-		form, value := settingForms[name], fields[field]
-		n, _ := strconv.Atoi(value)
-		if form != nil && (!form.MatchString(value) || name == "slots" && n > MaxSlots) {
+		if s, value := settingOf(field), fields[field]; s != nil && !s.form.MatchString(value) {
 			d.find(BadSetting, "", fmt.Sprintf("the setting %.200q is %.40q, which can't be read", field, value), false)
 		}
 	}

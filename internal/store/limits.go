@@ -158,7 +158,7 @@ func (q *Queue) SetLimits(ctx context.Context, l signalbox.Limits) (changed bool
 
 // setBound sets a setting that bounds what runs or how many jobs there are; "" removes it. It reports whether it is another one than before.
 func (q *Queue) setBound(ctx context.Context, field, value string) (changed bool, err error) {
-	r, first, err := q.alter(ctx, field, value, "set", q.operator, true)
+	r, first, err := q.alter(ctx, settingOf(field), value, "set", q.operator)
 	if err != nil {
 		return false, err
 	}

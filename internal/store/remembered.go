@@ -73,12 +73,12 @@ func (q *Queue) Remembered(ctx context.Context) (all []Told, err error) {
 	if err != nil {
 		return nil, err
 	}
-	for _, s := range (&Wanted{}).settings() {
+	for _, s := range ofConfig() {
 		if s.field == limitsOfField {
 			continue
 		}
 		m := memoryOf(fields["of "+s.field])
-		all = append(all, Told{Setting: s.name, Value: settingWords(s.field, fields[s.field]), Counts: settingWords(s.field, m.counts), At: m.at, By: m.by})
+		all = append(all, Told{Setting: s.config, Value: s.inWords(fields[s.field]), Counts: s.inWords(m.counts), At: m.at, By: m.by})
 	}
 	return all, nil
 }
@@ -122,7 +122,7 @@ func (q *Queue) Applied(ctx context.Context) (a Applied, err error) {
 		return a, err
 	}
 	a = Applied{make(map[string]string), make(map[string]string)}
-	for _, s := range (&Wanted{}).settings() {
+	for _, s := range ofConfig() {
 		if value := memoryOf(fields["of "+s.field]).applied; value != "" {
 			a.Settings[s.field] = value
 		}
@@ -142,12 +142,8 @@ var ownForm = regexp.MustCompile(`^(-|\d{1,7}) (-|\d{1,7}) \d{1,11} \d{1,7}$`)
 
 // Validate returns an error that wraps signalbox.ErrInvalid if a queue can't have had them.
 func (a Applied) Validate() error {
-	known := make(map[string]bool)
-	for _, s := range (&Wanted{}).settings() {
-		known[s.field] = true
-	}
 	for _, field := range slices.Sorted(maps.Keys(a.Settings)) {
-		if !known[field] || !settingForms[field].MatchString(a.Settings[field]) {
+		if s := settingOf(field); s == nil || s.config == "" || !s.form.MatchString(a.Settings[field]) {
 			return fmt.Errorf("%w value of a Config that was applied: %.40q; want a setting of docs/wire.md in its form", signalbox.ErrInvalid, field)
 		}
 	}
@@ -164,9 +160,9 @@ func (a Applied) Validate() error {
 
 // Carry notes that they were applied here, where no worker has told another one. Validate must accept a.
 func (q *Queue) Carry(ctx context.Context, a Applied) error {
-	for _, s := range (&Wanted{}).settings() {
+	for _, s := range ofConfig() {
 		if value := a.Settings[s.field]; value != "" {
-			r, _, err := q.alter(ctx, s.field, value, "carry", q.operator, s.bounds)
+			r, _, err := q.alter(ctx, s, value, "carry", q.operator)
 			if err != nil {
 				return err
 			}

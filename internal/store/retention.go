@@ -46,7 +46,7 @@ func ValidateRetention(r signalbox.Retention) error {
 
 // SetRetention sets what the queue keeps of its dead and cancelled jobs. A field that is 0 gets its default. ValidateRetention must accept r.
 func (q *Queue) SetRetention(ctx context.Context, r signalbox.Retention) error {
-	_, err := q.setting(ctx, keepField, keptText(r), "set", q.operator, false)
+	_, err := q.change(ctx, keepField, keptText(r), "set", q.operator, false)
 	return err
 }
 
@@ -68,7 +68,7 @@ func Filled(r signalbox.Retention) signalbox.Retention {
 // SetCompleted sets which completed jobs the queue keeps: none if r is zero. A field that is 0 gets its default. ValidateRetention must
 // accept r.
 func (q *Queue) SetCompleted(ctx context.Context, r signalbox.Retention) error {
-	_, err := q.setting(ctx, completedField, completedText(r), "set", q.operator, false)
+	_, err := q.change(ctx, completedField, retentionText(r), "set", q.operator, false)
 	return err
 }
 
@@ -91,8 +91,8 @@ func (q *Queue) Ending(ctx context.Context) (Ending, error) {
 	return Ending{keptOf(keep), keptOf(completed), copies}, nil
 }
 
-// completedText returns the setting for r: "" if none are kept.
-func completedText(r signalbox.Retention) string {
+// retentionText returns the setting for r: "" if r is zero.
+func retentionText(r signalbox.Retention) string {
 	if r == (signalbox.Retention{}) {
 		return ""
 	}

@@ -65,10 +65,10 @@ func settingsOf(fields map[string]string) Settings {
 		Completed: keptOf(fields[completedField]), Copies: fields[copyField],
 		Limits: limitsOf(fields[limitsField]), GroupLimits: limitsOf(fields[groupLimitsField]), MaxLength: lengthOf(fields[lengthField]),
 	}
-	if n, err := strconv.Atoi(fields["slots"]); err == nil && ValidateSlots(n) == nil {
+	if n, err := strconv.Atoi(fields[slotsField]); err == nil && ValidateSlots(n) == nil {
 		s.Slots = n
 	}
-	if since, paused := fields["paused"]; paused {
+	if since, paused := fields[pausedField]; paused {
 		us, err := strconv.ParseInt(since, 10, 64)
 		if err != nil { // another program wrote it; the queue is paused all the same
 			us = 0
@@ -99,20 +99,20 @@ var ErrStopping = errors.New("store: the worker was asked to stop")
 
 // Pause makes the queue give out no jobs: once it has returned, none is claimed until Resume. It reports whether that is new.
 func (q *Queue) Pause(ctx context.Context) (changed bool, err error) {
-	return q.set(ctx, "paused", "now")
+	return q.set(ctx, pausedField, "now")
 }
 
 // Resume ends a pause, and has all workers look for jobs. It reports whether the queue was paused.
 func (q *Queue) Resume(ctx context.Context) (changed bool, err error) {
-	return q.set(ctx, "paused", "")
+	return q.set(ctx, pausedField, "")
 }
 
 // SetSlots gives each worker of the queue that many slots, or as many as its Config says if n is 0. It reports whether that is new.
 func (q *Queue) SetSlots(ctx context.Context, n int) (changed bool, err error) {
 	if n == 0 {
-		return q.set(ctx, "slots", "")
+		return q.set(ctx, slotsField, "")
 	}
-	return q.set(ctx, "slots", strconv.Itoa(n))
+	return q.set(ctx, slotsField, strconv.Itoa(n))
 }
 
 // Quiet makes a worker take no more jobs of the queue, or take some again. It reports whether that is new. here is false, and nothing
@@ -211,7 +211,7 @@ func operatorName(name string) string {
 
 // set changes a field of the queue's settings of which nothing is remembered, and has all its workers look at them.
 func (q *Queue) set(ctx context.Context, field, value string) (changed bool, err error) {
-	r, err := q.setting(ctx, field, value, "", q.operator, false)
+	r, err := q.change(ctx, field, value, "", q.operator, false)
 	if err != nil {
 		return false, err
 	}
@@ -222,8 +222,8 @@ func (q *Queue) set(ctx context.Context, field, value string) (changed bool, err
 	return n == 1, r.Err
 }
 
-// setting changes a setting, and has all workers look at it: see set.lua.
-func (q *Queue) setting(ctx context.Context, field, value, verb, by string, bounds bool) (*scripts.Reply, error) {
+// change changes a setting, and has all workers look at it: see set.lua.
+func (q *Queue) change(ctx context.Context, field, value, verb, by string, bounds bool) (*scripts.Reply, error) {
 	r, err := scripts.Set.Run(ctx, q.rdb, scripts.Set.Keys(&q.keys), scripts.Set.Args(0, scripts.Arg("protocol", layout.Protocol), scripts.Arg("field", field), scripts.Arg("value", value),
 		scripts.Arg("verb", verb), scripts.Arg("by", by), scripts.Arg("bounds", flag(bounds)), scripts.Arg("channel", q.keys.Control())))
 	if err != nil {

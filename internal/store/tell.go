@@ -26,31 +26,6 @@ type Wanted struct {
 	Completed   signalbox.Retention         // of completed jobs
 }
 
-// A setting is one of a queue's, as its settings have it.
-type setting struct {
-	name   string // of the field of Config
-	field  string // of the settings
-	value  string // "" if Config says nothing
-	bounds bool   // it bounds what runs, or how many jobs there are
-}
-
-// settings returns what is wanted, setting by setting.
-func (w *Wanted) settings() []setting {
-	list := []setting{
-		{"Limits", limitsField, limitsText(w.Limits, "0"), true},
-		{"GroupLimits", groupLimitsField, limitsText(w.GroupLimits, "0"), true},
-		{"LimitsOf", limitsOfField, w.limitsOfText(), false},
-		{"MaxLength", lengthField, lengthText(w.MaxLength), true},
-		{"CopyDead", copyField, w.CopyDead, false},
-		{"Retention", keepField, "", false},
-		{"CompletedRetention", completedField, completedText(w.Completed), false},
-	}
-	if w.Retention != (signalbox.Retention{}) {
-		list[5].value = keptText(w.Retention)
-	}
-	return list
-}
-
 // Told is what has become of a setting whose value a worker has told.
 type Told struct {
 	Setting string    // the field of Config: "Limits"
@@ -74,17 +49,18 @@ func (t *Told) Replaced() bool { return t.Changed && strings.HasPrefix(t.HadBy, 
 // Tell tells what a worker's Config says of the queue. The newest value of those that workers tell is applied, unless it was applied before: see
 // docs/decisions/0044-settings.md. It returns what has become of each setting of which Config says something, also if the error isn't nil: then of those before.
 func (q *Queue) Tell(ctx context.Context, worker string, w Wanted) (all []Told, err error) {
-	for _, s := range w.settings() {
-		if s.value == "" {
+	for _, s := range ofConfig() {
+		value := s.wanted(&w)
+		if value == "" {
 			continue
 		}
-		told, err := q.tell(ctx, s, "tell", "worker "+worker)
+		told, err := q.tell(ctx, s, value, "tell", "worker "+worker)
 		if err != nil {
 			return all, err
 		}
 		all = append(all, told)
 		if s.field == limitsOfField && told.Ours {
-			of, err := q.tellGroups(ctx, "worker "+worker, w.LimitsOf, s.value)
+			of, err := q.tellGroups(ctx, "worker "+worker, w.LimitsOf, value)
 			all = append(all, of...)
 			if err != nil {
 				return all, err
@@ -167,12 +143,16 @@ func ownWords(text string) string {
 
 // Reset gives a setting the value that workers tell again, or removes it if none has told one for three minutes. name is that of the field of Config: see Told.
 func (q *Queue) Reset(ctx context.Context, name string) (Told, error) {
-	for _, s := range (&Wanted{}).settings() {
-		if s.name == name {
-			return q.tell(ctx, s, "reset", q.operator)
+	var names []string
+	for _, s := range ofConfig() {
+		switch {
+		case s.config == name:
+			return q.tell(ctx, s, "", "reset", q.operator)
+		case s.keeps:
+			names = append(names, s.config)
 		}
 	}
-	return Told{}, fmt.Errorf("%w setting: %.40q; want one of Limits, GroupLimits, MaxLength, CopyDead, Retention, CompletedRetention", signalbox.ErrInvalid, name)
+	return Told{}, fmt.Errorf("%w setting: %.40q; want one of %s", signalbox.ErrInvalid, name, strings.Join(names, ", "))
 }
 
 // ResetGroup gives a group the limits of a Config that were applied last, or removes its own if none were. It reports whether they are others than before.
@@ -184,17 +164,17 @@ func (q *Queue) ResetGroup(ctx context.Context, group string) (changed bool, err
 	return r.Int(1) == 1, r.Err
 }
 
-func (q *Queue) tell(ctx context.Context, s setting, verb, by string) (Told, error) {
-	r, first, err := q.alter(ctx, s.field, s.value, verb, by, s.bounds)
+func (q *Queue) tell(ctx context.Context, s *setting, told, verb, by string) (Told, error) {
+	r, first, err := q.alter(ctx, s, told, verb, by)
 	if err != nil {
 		return Told{}, err
 	}
-	words := func(i int) string { return settingWords(s.field, r.Str(i)) }
+	words := func(i int) string { return s.inWords(r.Str(i)) }
 	value, counts := r.Str(first+2), r.Str(first+8)
 	t := Told{
-		Setting: s.name, Changed: r.Int(first) == 1, Fresh: r.Int(first+1) == 1, Ours: counts == s.value, Set: value == s.value,
+		Setting: s.config, Changed: r.Int(first) == 1, Fresh: r.Int(first+1) == 1, Ours: counts == told, Set: value == told,
 		At: r.Micros(first + 3), By: r.Str(first + 4), HadAt: r.Micros(first + 6), HadBy: r.Str(first + 7),
-		Want: settingWords(s.field, s.value), Value: words(first + 2), Before: words(first + 5), Counts: words(first + 8),
+		Want: s.inWords(told), Value: words(first + 2), Before: words(first + 5), Counts: words(first + 8),
 	}
 	switch {
 	case r.Err != nil || !t.Changed:
@@ -208,28 +188,13 @@ func (q *Queue) tell(ctx context.Context, s setting, verb, by string) (Told, err
 }
 
 // alter changes a setting, and what is remembered of it. It returns the reply, and the index in it of what told_reply returns.
-func (q *Queue) alter(ctx context.Context, field, value, verb, by string, bounds bool) (r *scripts.Reply, first int, err error) {
-	if !bounds || verb == "tell" { // it mostly changes nothing, each minute: a script that looks at each session would be a waste
-		r, err = q.setting(ctx, field, value, verb, by, bounds)
+func (q *Queue) alter(ctx context.Context, s *setting, value, verb, by string) (r *scripts.Reply, first int, err error) {
+	if !s.bounds || verb == "tell" { // it mostly changes nothing, each minute: a script that looks at each session would be a waste
+		r, err = q.change(ctx, s.field, value, verb, by, s.bounds)
 		if err != nil || r.Int(0) != 3 {
 			return r, 0, err
 		}
 	}
-	r, err = q.limit(ctx, field, value, verb, by, "")
+	r, err = q.limit(ctx, s.field, value, verb, by, "")
 	return r, 1, err
-}
-
-// settingWords returns a value of a setting in words, for logs.
-func settingWords(field, value string) string {
-	switch {
-	case value == "":
-		return "none"
-	case field == limitsOfField && len(value) > 8:
-		return "those with the digest " + value[:8]
-	case field == limitsField || field == groupLimitsField:
-		return LimitsWords(limitsOf(value))
-	case field == keepField || field == completedField:
-		return RetentionWords(keptOf(value))
-	}
-	return value
 }
