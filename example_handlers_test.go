@@ -16,6 +16,7 @@ import (
 
 	"github.com/signalbox-go/signalbox"
 	"github.com/signalbox-go/signalbox/health"
+	"github.com/signalbox-go/signalbox/inspect"
 	"github.com/signalbox-go/signalbox/lock"
 	"github.com/signalbox-go/signalbox/middleware"
 	"github.com/signalbox-go/signalbox/scheduler"
@@ -109,6 +110,69 @@ func Example_many() {
 		return w.Run(ctx)
 	})
 	// Output: rows: 2
+}
+
+// An Import loads the rows of a file.
+type Import struct {
+	File string `json:"file"`
+	Rows int    `json:"rows"`
+}
+
+func (Import) Kind() string { return "import" }
+
+func load(context.Context, string, int) error { return nil }
+
+func importRows(ctx context.Context, _ *signalbox.Job, in Import) error {
+	for at := 0; at < in.Rows; at++ {
+		if err := load(ctx, in.File, at); err != nil {
+			return err
+		}
+		signalbox.Progress(ctx, at+1, in.Rows, "rows")
+	}
+	return nil
+}
+
+// A handler says how far its job is.
+func Example_progress() {
+	onRedis(func(ctx context.Context, rdb *redis.Client) error {
+		s, err := scheduler.New(rdb, scheduler.Config{Logger: quiet})
+		if err != nil {
+			return err
+		}
+		res, err := s.Enqueue(ctx, Import{File: "parts.csv", Rows: 100_000})
+		if err != nil {
+			return err
+		}
+		ctx, stop := context.WithCancel(ctx)
+		defer stop()
+		w, err := worker.New(rdb, worker.Config{Logger: quiet})
+		if err != nil {
+			return err
+		}
+		worker.Handle(w, func(ctx context.Context, job *signalbox.Job, in Import) error {
+			defer func() { <-ctx.Done() }() // so that the job still runs
+			return importRows(ctx, job, in)
+		})
+		ins, err := inspect.New(rdb, inspect.Config{})
+		if err != nil {
+			return err
+		}
+		go func() {
+			defer stop()
+			for ctx.Err() == nil {
+				job, err := ins.Job(ctx, "default", res.ID)
+				if p := job.Progress; err == nil && p != nil && p.Done == p.Total { // it is up to a second old
+					fmt.Println(p.Done, "of", p.Total, p.Note)
+					if _, err := ins.Do(ctx, "default", res.ID, inspect.Cancel{}); err != nil {
+						fmt.Println(err)
+					}
+					return
+				}
+			}
+		}()
+		return w.Run(ctx)
+	})
+	// Output: 100000 of 100000 rows
 }
 
 // A handler that takes long saves what it has when its worker drains.

@@ -136,18 +136,18 @@ func TestDoAll(t *testing.T) {
 		}
 		s.put(signalbox.Job{ID: "other", Kind: "other"}, store.When{})
 		s.end(store.Dead, "boom 1", s.claim(1)...)
-		var last inspect.Progress
+		var last inspect.BulkCounts
 		reports := 0
-		b := inspect.Bulk{Progress: func(p inspect.Progress) {
+		b := inspect.Bulk{Progress: func(p inspect.BulkCounts) {
 			if p.Seen < last.Seen || p.Done < last.Done {
 				t.Errorf("after %+v comes %+v", last, p)
 			}
 			last = p
 			reports++
 		}}
-		do := func(f inspect.Filter, a inspect.Action, b inspect.Bulk, want inspect.Progress) {
+		do := func(f inspect.Filter, a inspect.Action, b inspect.Bulk, want inspect.BulkCounts) {
 			t.Helper()
-			last, reports = inspect.Progress{}, 0
+			last, reports = inspect.BulkCounts{}, 0
 			got, err := s.ins.DoAll(t.Context(), s.Name(), f, a, b)
 			if err != nil || got != want {
 				t.Errorf("%T: %+v, %v; want %+v", a, got, err, want)
@@ -159,11 +159,11 @@ func TestDoAll(t *testing.T) {
 		odd := inspect.Filter{State: signalbox.StateDead, Kind: "k", Error: "boom 1"}
 		dry := b
 		dry.DryRun = true
-		do(odd, inspect.Retry{}, dry, inspect.Progress{Seen: n + 1, Matched: n / 2})
+		do(odd, inspect.Retry{}, dry, inspect.BulkCounts{Seen: n + 1, Matched: n / 2})
 		if c, err := s.Counts(t.Context()); err != nil || c.Dead != n+1 {
 			t.Fatalf("a dry run: %+v, %v", c, err)
 		}
-		do(odd, inspect.Retry{}, b, inspect.Progress{Seen: n + 1, Matched: n / 2, Done: n / 2})
+		do(odd, inspect.Retry{}, b, inspect.BulkCounts{Seen: n + 1, Matched: n / 2, Done: n / 2})
 		if reports < 4 {
 			t.Errorf("%d reports", reports)
 		}
@@ -172,22 +172,22 @@ func TestDoAll(t *testing.T) {
 			t.Errorf("after that: %+v, %v", c, err)
 		}
 		ready := inspect.Filter{State: signalbox.StateReady}
-		do(inspect.Filter{State: signalbox.StateReady, Limit: 30}, inspect.Cancel{Why: "x"}, b, inspect.Progress{Seen: 30, Matched: 30, Done: 30})
+		do(inspect.Filter{State: signalbox.StateReady, Limit: 30}, inspect.Cancel{Why: "x"}, b, inspect.BulkCounts{Seen: 30, Matched: 30, Done: 30})
 		left := int64(n/2 - 30)
 		// Those that are given a lower priority come into a list that is read later: they are seen again, and left. But the last ones
 		// are given it when all were read.
-		do(ready, inspect.Prioritise{To: signalbox.PriorityLow}, b, inspect.Progress{Seen: 2*left - left%200, Matched: left, Done: left})
+		do(ready, inspect.Prioritise{To: signalbox.PriorityLow}, b, inspect.BulkCounts{Seen: 2*left - left%200, Matched: left, Done: left})
 		at := time.Now().Add(time.Hour)
-		do(ready, inspect.Reschedule{At: at}, b, inspect.Progress{Seen: left, Matched: left, Done: left})
-		do(inspect.Filter{State: signalbox.StateScheduled}, inspect.Reschedule{At: at}, b, inspect.Progress{Seen: left})
-		do(inspect.Filter{State: signalbox.StateScheduled, IDPrefix: "j0001"}, inspect.Edit{MaxAttempts: 2}, b, inspect.Progress{Seen: 50, Matched: 50, Done: 50})
-		do(inspect.Filter{State: signalbox.StateScheduled}, inspect.Delete{}, b, inspect.Progress{Seen: left, Matched: left, Done: left})
+		do(ready, inspect.Reschedule{At: at}, b, inspect.BulkCounts{Seen: left, Matched: left, Done: left})
+		do(inspect.Filter{State: signalbox.StateScheduled}, inspect.Reschedule{At: at}, b, inspect.BulkCounts{Seen: left})
+		do(inspect.Filter{State: signalbox.StateScheduled, IDPrefix: "j0001"}, inspect.Edit{MaxAttempts: 2}, b, inspect.BulkCounts{Seen: 50, Matched: 50, Done: 50})
+		do(inspect.Filter{State: signalbox.StateScheduled}, inspect.Delete{}, b, inspect.BulkCounts{Seen: left, Matched: left, Done: left})
 		s.puts("r1", "r2")
 		s.claim(2)
 		runs := inspect.Filter{State: signalbox.StateRunning}
-		do(runs, inspect.Cancel{}, inspect.Bulk{}, inspect.Progress{Seen: 2, Matched: 2, Done: 2})
-		do(runs, inspect.Cancel{}, inspect.Bulk{}, inspect.Progress{Seen: 2})
-		do(inspect.Filter{State: signalbox.StateDead}, inspect.Delete{}, b, inspect.Progress{Seen: n/2 + 1, Matched: n/2 + 1, Done: n/2 + 1})
+		do(runs, inspect.Cancel{}, inspect.Bulk{}, inspect.BulkCounts{Seen: 2, Matched: 2, Done: 2})
+		do(runs, inspect.Cancel{}, inspect.Bulk{}, inspect.BulkCounts{Seen: 2})
+		do(inspect.Filter{State: signalbox.StateDead}, inspect.Delete{}, b, inspect.BulkCounts{Seen: n/2 + 1, Matched: n/2 + 1, Done: n/2 + 1})
 		if c, err := s.Counts(t.Context()); err != nil || c.Ready+c.Due+c.Dead != 0 || c.Cancelled != 30 || c.Running != 2 {
 			t.Errorf("at the end: %+v, %v", c, err)
 		}
@@ -201,7 +201,7 @@ func TestDoAllMeetsJobsThatMove(t *testing.T) {
 	all := numbered("j", 400)
 	s.puts(all...)
 	moved := false
-	p, err := s.ins.DoAll(t.Context(), s.Name(), inspect.Filter{State: signalbox.StateReady}, inspect.Cancel{}, inspect.Bulk{Progress: func(inspect.Progress) {
+	p, err := s.ins.DoAll(t.Context(), s.Name(), inspect.Filter{State: signalbox.StateReady}, inspect.Cancel{}, inspect.Bulk{Progress: func(inspect.BulkCounts) {
 		if moved {
 			return
 		}
@@ -209,7 +209,7 @@ func TestDoAllMeetsJobsThatMove(t *testing.T) {
 		got := s.claim(2)
 		s.end(store.Completed, "", got[1])
 	}})
-	if want := (inspect.Progress{Seen: 400, Matched: 400, Done: 398, Moved: 2}); err != nil || p != want {
+	if want := (inspect.BulkCounts{Seen: 400, Matched: 400, Done: 398, Moved: 2}); err != nil || p != want {
 		t.Errorf("got %+v, %v; want %+v", p, err, want)
 	}
 	running := s.list(inspect.Filter{State: signalbox.StateRunning})
@@ -239,7 +239,7 @@ func TestDoAllInVain(t *testing.T) {
 		{"mial", dead, inspect.Retry{}, inspect.ErrNoQueue, "mial"},
 	} {
 		p, err := s.ins.DoAll(t.Context(), c.queue, c.f, c.a, inspect.Bulk{})
-		if !errors.Is(err, c.want) || !strings.Contains(err.Error(), c.says) || p != (inspect.Progress{}) {
+		if !errors.Is(err, c.want) || !strings.Contains(err.Error(), c.says) || p != (inspect.BulkCounts{}) {
 			t.Errorf("%T of %+v: %+v, %v; want %v and %q", c.a, c.f, p, err, c.want, c.says)
 		}
 	}

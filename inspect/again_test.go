@@ -46,7 +46,7 @@ func TestDoAllActsOnce(t *testing.T) {
 			defer cancel()
 			runs, ran := map[string]int{}, int64(0)
 			c.f.State = c.state
-			p, err := s.ins.DoAll(ctx, s.Name(), c.f, c.a, inspect.Bulk{Progress: func(p inspect.Progress) { // the worker
+			p, err := s.ins.DoAll(ctx, s.Name(), c.f, c.a, inspect.Bulk{Progress: func(p inspect.BulkCounts) { // the worker
 				if p.Done > ran {
 					got := s.claim(int(p.Done - ran))
 					for _, d := range got {
@@ -90,9 +90,9 @@ func TestDoAllEditsTheOthers(t *testing.T) {
 		s.must(s.rdb.HSet(t.Context(), s.keys+"jobs", id, "no record").Err())
 	}
 	f, edit := inspect.Filter{State: signalbox.StateDead}, inspect.Edit{Payload: []byte("[7]"), MaxAttempts: 3, Timeout: time.Minute}
-	var last inspect.Progress
-	p, err := s.ins.DoAll(t.Context(), s.Name(), f, edit, inspect.Bulk{Progress: func(p inspect.Progress) { last = p }})
-	want := inspect.Progress{Seen: n, Matched: n, Done: n - 5, Failed: 5}
+	var last inspect.BulkCounts
+	p, err := s.ins.DoAll(t.Context(), s.Name(), f, edit, inspect.Bulk{Progress: func(p inspect.BulkCounts) { last = p }})
+	want := inspect.BulkCounts{Seen: n, Matched: n, Done: n - 5, Failed: 5}
 	if p != want || last != want {
 		t.Errorf("got %+v, reported %+v; want %+v", p, last, want)
 	}
@@ -107,7 +107,7 @@ func TestDoAllEditsTheOthers(t *testing.T) {
 		s.must(s.rdb.HSet(t.Context(), s.keys+"jobs", id, record).Err())
 	}
 	p, err = s.ins.DoAll(t.Context(), s.Name(), f, edit, inspect.Bulk{})
-	if want := (inspect.Progress{Seen: n, Matched: 5, Done: 5}); err != nil || p != want {
+	if want := (inspect.BulkCounts{Seen: n, Matched: 5, Done: 5}); err != nil || p != want {
 		t.Errorf("another call: %+v, %v; want %+v", p, err, want)
 	}
 }
@@ -126,7 +126,7 @@ func TestPrioritiseWithoutRecord(t *testing.T) {
 	}
 	f := inspect.Filter{State: signalbox.StateScheduled}
 	p, err := s.ins.DoAll(t.Context(), s.Name(), f, high, inspect.Bulk{})
-	if want := (inspect.Progress{Seen: 2, Matched: 2, Done: 1, Failed: 1}); p != want || err == nil || !strings.Contains(err.Error(), "job a: ") {
+	if want := (inspect.BulkCounts{Seen: 2, Matched: 2, Done: 1, Failed: 1}); p != want || err == nil || !strings.Contains(err.Error(), "job a: ") {
 		t.Errorf("DoAll: %+v, %v; want %+v", p, err, want)
 	}
 	if got := len(s.list(f)); got != 2 {

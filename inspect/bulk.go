@@ -17,11 +17,11 @@ type Bulk struct {
 	// DryRun counts the jobs, and changes nothing.
 	DryRun bool
 	// Progress is called from time to time, and at the end. It may be nil.
-	Progress func(Progress)
+	Progress func(BulkCounts)
 }
 
-// Progress counts jobs.
-type Progress struct {
+// BulkCounts counts jobs of a [Bulk].
+type BulkCounts struct {
 	Seen    int64 // looked at: they are in the filter's state, and have its IDs and ages
 	Matched int64 // the filter names them, and the action isn't done to them yet
 	Done    int64 // the action was done to them; with DryRun 0
@@ -53,7 +53,7 @@ const maxBulk = 200
 //
 // To act on ready jobs other than the oldest ones, Redis looks through their list: with a million of them that takes up to 30 ms for
 // each job. To drop or to hold back a whole queue, pause it.
-func (i *Inspector) DoAll(ctx context.Context, queue string, f Filter, a Action, b Bulk) (p Progress, err error) {
+func (i *Inspector) DoAll(ctx context.Context, queue string, f Filter, a Action, b Bulk) (p BulkCounts, err error) {
 	if a == nil {
 		return p, fmt.Errorf("inspect: %w", errNoAction)
 	}

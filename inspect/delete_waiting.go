@@ -21,7 +21,7 @@ type Waiting struct {
 // jobs, [Inspector.Pause] it.
 //
 // The jobs can't be had back: look first with DryRun, or [Inspector.Export] the queue. It may be called again after an error. The error wraps [ErrNoQueue] if nobody has used the queue.
-func (i *Inspector) DeleteWaiting(ctx context.Context, queue string, w Waiting) (p Progress, err error) {
+func (i *Inspector) DeleteWaiting(ctx context.Context, queue string, w Waiting) (p BulkCounts, err error) {
 	if err := layout.ValidateQueue(queue); err != nil {
 		return p, fmt.Errorf("inspect: %w", err)
 	}
@@ -43,7 +43,7 @@ func (i *Inspector) DeleteWaiting(ctx context.Context, queue string, w Waiting) 
 		before := p
 		b := Bulk{DryRun: w.DryRun}
 		if w.Progress != nil {
-			b.Progress = func(now Progress) { w.Progress(before.plus(now)) }
+			b.Progress = func(now BulkCounts) { w.Progress(before.plus(now)) }
 		}
 		now, err := i.DoAll(ctx, queue, f, Delete{}, b)
 		p = before.plus(now)
@@ -55,6 +55,6 @@ func (i *Inspector) DeleteWaiting(ctx context.Context, queue string, w Waiting) 
 }
 
 // plus returns the sum.
-func (p Progress) plus(o Progress) Progress {
-	return Progress{p.Seen + o.Seen, p.Matched + o.Matched, p.Done + o.Done, p.Moved + o.Moved, p.Failed + o.Failed}
+func (p BulkCounts) plus(o BulkCounts) BulkCounts {
+	return BulkCounts{p.Seen + o.Seen, p.Matched + o.Matched, p.Done + o.Done, p.Moved + o.Moved, p.Failed + o.Failed}
 }

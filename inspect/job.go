@@ -74,6 +74,8 @@ type Job struct {
 	Since time.Time
 	// Cancelling says that the job is running, and was asked to end.
 	Cancelling bool
+	// Progress is how far the job is, if it is running and its handler has said so; else nil. [Inspector.Jobs] doesn't have it.
+	Progress *Progress
 
 	// TraceID and SpanID are those of the span that enqueued the job, in hexadecimal, or "".
 	TraceID, SpanID string
@@ -128,7 +130,15 @@ func (i *Inspector) Job(ctx context.Context, queue, id string) (Job, error) {
 		}
 		return Job{}, fmt.Errorf("%w: %.200q in queue %.200q: it is completed, or was dropped, or its ID is misspelt", ErrNoJob, id, queue)
 	}
-	return jobOf(&view, &s), nil
+	job := jobOf(&view, &s)
+	if view.Session != "" {
+		progress, err := q.Progress(ctx, view.Session)
+		if err != nil {
+			return Job{}, fmt.Errorf("inspect: the progress of job %s of queue %s: %w", id, queue, err)
+		}
+		job.Progress = progressOf(progress, job.ID, job.Token)
+	}
+	return job, nil
 }
 
 // jobOf returns the job of a view.

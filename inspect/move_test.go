@@ -180,19 +180,19 @@ func TestDeleteWaiting(t *testing.T) {
 	each(t, func(t *testing.T, s *stage) {
 		s.states()
 		p, err := s.ins.DeleteWaiting(t.Context(), s.Name(), inspect.Waiting{Scheduled: true, Bulk: inspect.Bulk{DryRun: true}})
-		if want := (inspect.Progress{Seen: 7, Matched: 7}); err != nil || p != want {
+		if want := (inspect.BulkCounts{Seen: 7, Matched: 7}); err != nil || p != want {
 			t.Errorf("dry: %+v, %v; want %+v", p, err, want)
 		}
-		var last inspect.Progress
-		p, err = s.ins.DeleteWaiting(t.Context(), s.Name(), inspect.Waiting{Bulk: inspect.Bulk{Progress: func(p inspect.Progress) { last = p }}})
-		if want := (inspect.Progress{Seen: 4, Matched: 4, Done: 4}); err != nil || p != want || last != want {
+		var last inspect.BulkCounts
+		p, err = s.ins.DeleteWaiting(t.Context(), s.Name(), inspect.Waiting{Bulk: inspect.Bulk{Progress: func(p inspect.BulkCounts) { last = p }}})
+		if want := (inspect.BulkCounts{Seen: 4, Matched: 4, Done: 4}); err != nil || p != want || last != want {
 			t.Errorf("ready: %+v, %v, reported %+v; want %+v", p, err, last, want)
 		}
 		s.lists("ready", inspect.Filter{State: signalbox.StateReady})
 		s.lists("scheduled", inspect.Filter{State: signalbox.StateScheduled}, "in30m", "retried", "in2h")
 		s.puts("new")
 		p, err = s.ins.DeleteWaiting(t.Context(), s.Name(), inspect.Waiting{Scheduled: true})
-		if want := (inspect.Progress{Seen: 4, Matched: 4, Done: 4}); err != nil || p != want {
+		if want := (inspect.BulkCounts{Seen: 4, Matched: 4, Done: 4}); err != nil || p != want {
 			t.Errorf("both: %+v, %v; want %+v", p, err, want)
 		}
 		s.lists("scheduled", inspect.Filter{State: signalbox.StateScheduled})
@@ -216,7 +216,7 @@ func TestDeleteWaitingEnds(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	n := 0
-	p, err := s.ins.DeleteWaiting(ctx, s.Name(), inspect.Waiting{Bulk: inspect.Bulk{Progress: func(inspect.Progress) {
+	p, err := s.ins.DeleteWaiting(ctx, s.Name(), inspect.Waiting{Bulk: inspect.Bulk{Progress: func(inspect.BulkCounts) {
 		if n++; n > 20 {
 			cancel() // it would never end
 		}

@@ -157,13 +157,13 @@ func TestLongListings(t *testing.T) {
 	}
 	retried, reports, begin := inspect.Filter{State: signalbox.StateDead, Error: "broken pipe"}, 0, time.Now()
 	base, most := heap(), uint64(0)
-	done, err := s.ins.DoAll(t.Context(), s.Name(), retried, inspect.Retry{}, inspect.Bulk{Progress: func(p inspect.Progress) {
+	done, err := s.ins.DoAll(t.Context(), s.Name(), retried, inspect.Retry{}, inspect.Bulk{Progress: func(p inspect.BulkCounts) {
 		if reports++; p.Done >= int64(n/10) && most == 0 || p.Done == int64(n) {
 			most = max(most, heap())
 		}
 	}})
 	all := int64(n)
-	if want := (inspect.Progress{Seen: all, Matched: all, Done: all}); err != nil || done != want {
+	if want := (inspect.BulkCounts{Seen: all, Matched: all, Done: all}); err != nil || done != want {
 		t.Errorf("retried: %+v, %v; want %+v", done, err, want)
 	}
 	grown := max(int64(most)-int64(base), 0)

@@ -95,8 +95,8 @@ func TestDoAllIsCutOff(t *testing.T) {
 					}
 					f := inspect.Filter{State: signalbox.StateDead}
 					flaky := inspector(t, newCutOff(s.rdb, c.script, at, lost), s.namespace)
-					var last inspect.Progress
-					p, err := flaky.DoAll(t.Context(), s.Name(), f, action, inspect.Bulk{Progress: func(now inspect.Progress) { last = now }})
+					var last inspect.BulkCounts
+					p, err := flaky.DoAll(t.Context(), s.Name(), f, action, inspect.Bulk{Progress: func(now inspect.BulkCounts) { last = now }})
 					if err != nil && (!errors.Is(err, errCut) || !strings.Contains(err.Error(), "of dead jobs of queue "+s.Name())) {
 						t.Fatalf("%+v, %v", p, err)
 					}

@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/signalbox-go/signalbox/internal/store"
 )
 
 // A Worker is a worker that has a session with a queue of the namespace. One that died is among them until its sessions have ended.
@@ -43,6 +45,25 @@ type RunningJob struct {
 	Cancelling bool
 	// Stuck is not nil if the job's handler goes on though its context has ended, for longer than worker.Config.StuckAfter.
 	Stuck *Stuck
+	// Progress is how far the job is, or nil if its handler hasn't said so.
+	Progress *Progress
+}
+
+// Progress is how far a running job is, as its handler has said by [signalbox.Progress] up to a second ago.
+type Progress struct {
+	Done, Total int64 // units of work; a total of 0 is not known
+	Note        string
+	At          time.Time // when the handler said it, by the clock of Redis
+}
+
+// progressOf returns the progress of a delivery, or nil.
+func progressOf(all []store.Progress, id string, token int64) *Progress {
+	for i := range all {
+		if p := &all[i]; p.ID == id && p.Token == token {
+			return &Progress{p.Done, p.Total, p.Note, p.At}
+		}
+	}
+	return nil
 }
 
 // Stuck is what a worker says of a handler that goes on though its context has ended. The worker writes it within a second, and again when
@@ -110,6 +131,10 @@ func (i *Inspector) addWorkers(ctx context.Context, queue string, workers map[st
 		if err != nil {
 			return err
 		}
+		progress, err := q.Progress(ctx, l.Session)
+		if err != nil {
+			return err
+		}
 		for _, v := range held {
 			r := RunningJob{Queue: queue, ID: v.Job.ID, Kind: v.Job.Kind, Token: v.Job.Token, Since: v.Job.ClaimedAt, Cancelling: cancelling(v.Flags)}
 			for _, s := range stuck {
@@ -118,6 +143,7 @@ func (i *Inspector) addWorkers(ctx context.Context, queue string, workers map[st
 					r.Stuck = &Stuck{Since: s.Since, Stack: s.Stack, SlotFreed: s.Freed}
 				}
 			}
+			r.Progress = progressOf(progress, r.ID, r.Token)
 			w.Running = append(w.Running, r)
 		}
 	}

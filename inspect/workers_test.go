@@ -113,3 +113,42 @@ func TestStuck(t *testing.T) {
 		s.must(s.rdb.HSet(t.Context(), s.keys+"jobs", running[0].ID, record).Err())
 	})
 }
+
+// A running job has the progress of its own delivery. What can't be read counts as none.
+func TestProgress(t *testing.T) {
+	t.Parallel()
+	each(t, func(t *testing.T, s *stage) {
+		s.states()
+		running := s.list(inspect.Filter{State: "running"})
+		leases, err := s.Leases(t.Context())
+		s.must(err)
+		at := time.UnixMicro(1_800_000_000_000_000)
+		s.must(s.WriteProgress(t.Context(), leases[0].Session, time.Hour, []store.Progress{
+			{ID: running[0].ID, Token: running[0].Token, Done: 3, Total: 7, Note: "pages", At: at},
+			{ID: running[1].ID, Token: running[1].Token - 1, Done: 9, At: at}, // of its last delivery
+		}))
+		look := func(want *inspect.Progress) {
+			t.Helper()
+			all, err := s.ins.Workers(t.Context())
+			s.must(err)
+			for i, r := range running {
+				job, err := s.ins.Job(t.Context(), s.Name(), r.ID)
+				s.must(err)
+				got := []*inspect.Progress{job.Progress}
+				for _, other := range all[0].Running {
+					if other.ID == r.ID {
+						got = append(got, other.Progress)
+					}
+				}
+				for _, p := range got {
+					if i == 0 && want != nil && (p == nil || *p != *want) || (i > 0 || want == nil) && p != nil {
+						t.Errorf("job %d has the progress %+v", i, p)
+					}
+				}
+			}
+		}
+		look(&inspect.Progress{Done: 3, Total: 7, Note: "pages", At: at})
+		s.must(s.rdb.Set(t.Context(), s.keys+"progress:"+leases[0].Session, "none", 0).Err())
+		look(nil)
+	})
+}

@@ -35,6 +35,8 @@ type delivery struct {
 	over     time.Time    // when the end of its handler's context was first seen while it ran; zero before that; guarded by the queue's mu
 	stack    string       // of its handler, while it is stuck; guarded by the queue's mu
 
+	progress progress // what its handler has said last
+
 	inner atomic.Pointer[context.Context] // the context of its handler while that runs; nil if it is the delivery's own
 
 	ends    handlerctx.End     // what waits for its end
@@ -54,11 +56,11 @@ func (d *delivery) begin(s *session, sl *slot, claimed store.Delivery, at time.T
 // deliveryKey is the context key for the *delivery.
 type deliveryKey struct{}
 
-// Value returns the delivery for its own key, and for those of the handler's lease and the log of its locks. For telemetry's key it
+// Value returns the delivery for its own key, and for those of the handler's lease, of its progress and of the log of its locks. For telemetry's key it
 // returns the data for traces, for that of the end what waits for it, and for that of the job the job.
 func (d *delivery) Value(key any) any {
 	switch key.(type) {
-	case deliveryKey, lease.ContextKey, telemetry.LockLogKey:
+	case deliveryKey, lease.ContextKey, telemetry.LockLogKey, handlerctx.ReporterKey:
 		return d
 	case telemetry.DeliveryKey:
 		if d.watch == nil {

@@ -25,6 +25,7 @@ type keeper struct {
 	vacant       chan struct{} // the session is over: open another
 	marked       chan struct{} // look which of the jobs that run were cancelled
 	stuckNews    chan struct{} // write which handlers are stuck
+	progressNews chan struct{} // write how far jobs are
 	settingsNews chan struct{} // read what becomes of jobs that have ended
 
 	begun     bool         // there was a session
@@ -34,11 +35,12 @@ type keeper struct {
 	timesLane *store.Lane  // of the batches
 
 	// The queue's mu guards these.
-	clock   serverClock
-	opened  bool            // a session has claimed
-	vacated time.Time       // when the last session that claimed was lost
-	waited  store.Histogram // how long deliveries waited that are in no batch yet
-	ran     store.Histogram // how long they ran
+	clock     serverClock
+	opened    bool            // a session has claimed
+	reporting bool            // progress is to be written soon
+	vacated   time.Time       // when the last session that claimed was lost
+	waited    store.Histogram // how long deliveries waited that are in no batch yet
+	ran       store.Histogram // how long they ran
 }
 
 func newKeeper(q *queue) keeper {
@@ -48,6 +50,7 @@ func newKeeper(q *queue) keeper {
 		vacant:       make(chan struct{}, 1),
 		marked:       make(chan struct{}, 1),
 		stuckNews:    make(chan struct{}, 1),
+		progressNews: make(chan struct{}, 1),
 		settingsNews: make(chan struct{}, 1),
 		timesLane:    q.store.NewLane(),
 	}
@@ -71,6 +74,9 @@ func (k *keeper) keep(ctx context.Context) {
 			continue
 		case <-k.stuckNews:
 			k.writeAllStuck(ctx)
+			continue
+		case <-k.progressNews:
+			k.writeAllProgress(ctx)
 			continue
 		case <-k.settingsNews:
 			k.settings.readEnding(ctx)
@@ -138,6 +144,7 @@ func (k *keeper) renewAll(ctx context.Context, ttl time.Duration) bool {
 				k.lookForCancels()
 			}
 			k.writeStuck(ctx, s)
+			k.keepProgress(ctx, s)
 		}
 		k.q.mu.Lock()
 		if s == current && s.over() && !k.q.dispatch.stopping { // a shutdown ends it as well
@@ -231,7 +238,8 @@ func (k *keeper) closeSession(s *session, ends bool, lanes ...*store.Lane) {
 	s.end(context.Canceled)
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(k.q.base), 5*time.Second)
 	defer cancel()
-	k.writeStuck(ctx, s) // none
+	k.writeStuck(ctx, s)    // none
+	k.writeProgress(ctx, s) // none
 	var times *store.Times
 	if ends {
 		times = k.takeTimes()

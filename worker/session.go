@@ -29,6 +29,7 @@ type session struct {
 	failure      error              // why it was not renewed, by the last call; nil: no call has failed
 
 	toldStuck bool // Redis has a list of its stuck handlers
+	progress  sessionProgress
 
 	address string      // where its wake-ups are heard; "": nowhere yet
 	unnoted []*delivery // those whose notes Redis doesn't have yet

@@ -178,7 +178,7 @@ func (a *app) actOnAll(ctx context.Context, v verb, act func(context.Context) in
 		return err
 	}
 	action := act(ctx)
-	var counted inspect.Progress
+	var counted inspect.BulkCounts
 	if !yes { // how many there are is part of the question
 		p := a.progress("counting")
 		counted, err = ins.DoAll(ctx, queue, f, action, inspect.Bulk{DryRun: true, Progress: p.show})
@@ -215,7 +215,7 @@ func (a *app) actOnAll(ctx context.Context, v verb, act func(context.Context) in
 	return a.printBulk(v, queue, done, false)
 }
 
-func (a *app) printBulk(v verb, queue string, p inspect.Progress, dry bool) error {
+func (a *app) printBulk(v verb, queue string, p inspect.BulkCounts, dry bool) error {
 	if a.json() {
 		return a.document(bulkJSON{queue, dry, p.Seen, p.Matched, p.Done, p.Moved})
 	}
@@ -231,7 +231,7 @@ func (a *app) printBulk(v verb, queue string, p inspect.Progress, dry bool) erro
 }
 
 // partly says how far bulk work came before an error.
-func partly(done inspect.Progress, past string, err error) error {
+func partly(done inspect.BulkCounts, past string, err error) error {
 	if done.Done+done.Failed == 0 && (errors.Is(err, signalbox.ErrInvalid) || errors.Is(err, inspect.ErrNoQueue)) {
 		return err // nothing was begun
 	}

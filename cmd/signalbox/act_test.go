@@ -415,10 +415,10 @@ func TestProgress(t *testing.T) {
 	var errs strings.Builder
 	p := (&app{err: &errs, errTerminal: true}).progress("deleted")
 	p.last = time.Time{}
-	p.show(inspect.Progress{Seen: 50, Matched: 40})
+	p.show(inspect.BulkCounts{Seen: 50, Matched: 40})
 	p.total, p.last = 80, time.Time{}
-	p.show(inspect.Progress{Seen: 50, Matched: 40, Done: 20})
-	p.show(inspect.Progress{Seen: 51, Matched: 41, Done: 21}) // too soon after
+	p.show(inspect.BulkCounts{Seen: 50, Matched: 40, Done: 20})
+	p.show(inspect.BulkCounts{Seen: 51, Matched: 41, Done: 21}) // too soon after
 	p.end()
 	want := "\r\x1b[Kdeleted: 40 jobs of 50\r\x1b[Kdeleted: [#####               ]  25 %  20 of 80\r\x1b[K"
 	if errs.String() != want {
@@ -427,7 +427,7 @@ func TestProgress(t *testing.T) {
 	errs.Reset()
 	p = (&app{err: &errs}).progress("deleted")
 	p.last = time.Time{}
-	p.show(inspect.Progress{Seen: 1})
+	p.show(inspect.BulkCounts{Seen: 1})
 	p.end()
 	if errs.String() != "" {
 		t.Errorf("without a terminal: %q", errs.String())

@@ -212,7 +212,7 @@ func TestJobJSON(t *testing.T) {
 		t.Errorf("a listing shows arguments: %s", line)
 	}
 	same(t, ages(sh.ok("job", "show", "default", "j1", "-o", "json")), "{"+common+
-		`"cursor":"","record_error":"","nowhere":false,"effect_key":"k","headers":{"tenant":"acme"},"payload":{"to":"\u003cx\u003e"},"payload_base64":null,"encoding":"","attempts":[],"success":null}`)
+		`"cursor":"","record_error":"","nowhere":false,"effect_key":"k","headers":{"tenant":"acme"},"payload":{"to":"\u003cx\u003e"},"payload_base64":null,"encoding":"","attempts":[],"success":null,"progress":null}`)
 }
 
 // Arguments that aren't JSON are named by their encoding, and not printed.
@@ -386,7 +386,7 @@ func TestWorkers(t *testing.T) {
 	if fields := strings.Fields(strings.Split(sh.ok("worker", "ls"), "\n")[1]); len(fields) != 6 || fields[0] != id || fields[1] != "active" || fields[2] != "1" || fields[5] != "mail" {
 		t.Error(fields)
 	}
-	if fields := strings.Fields(strings.Split(sh.ok("worker", "ls", "--running"), "\n")[1]); len(fields) != 7 || fields[0] != "mail" || fields[1] != "r1" || fields[2] == "" || fields[6] != id {
+	if fields := strings.Fields(strings.Split(sh.ok("worker", "ls", "--running"), "\n")[1]); len(fields) != 8 || fields[0] != "mail" || fields[1] != "r1" || fields[2] == "" || fields[6] != "-" || fields[7] != id {
 		t.Error(fields)
 	}
 	same(t, sh.ok("worker", "quiet", id), "worker "+id+" takes no more jobs; those that it has go on")

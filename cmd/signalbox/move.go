@@ -70,7 +70,7 @@ func (a *app) deleteWaiting(ctx context.Context, queue string, d inspect.Waiting
 	if d.Scheduled {
 		which = "ready or scheduled"
 	}
-	var counted inspect.Progress
+	var counted inspect.BulkCounts
 	if !yes {
 		p := a.progress("counting")
 		look := d
@@ -110,7 +110,7 @@ func (a *app) deleteWaiting(ctx context.Context, queue string, d inspect.Waiting
 	return a.printDeleted(queue, which, done, false)
 }
 
-func (a *app) printDeleted(queue, which string, p inspect.Progress, dry bool) error {
+func (a *app) printDeleted(queue, which string, p inspect.BulkCounts, dry bool) error {
 	if a.json() {
 		return a.document(bulkJSON{queue, dry, p.Seen, p.Matched, p.Done, p.Moved})
 	}

@@ -22,7 +22,7 @@ type progress struct {
 
 func (a *app) progress(what string) *progress { return &progress{a: a, what: what, last: time.Now()} }
 
-func (p *progress) show(now inspect.Progress) { p.print(func() string { return p.line(now) }) }
+func (p *progress) show(now inspect.BulkCounts) { p.print(func() string { return p.line(now) }) }
 
 // print shows a line, unless the last one is new.
 func (p *progress) print(line func() string) {
@@ -35,7 +35,7 @@ func (p *progress) print(line func() string) {
 
 const barWidth = 20
 
-func (p *progress) line(now inspect.Progress) string {
+func (p *progress) line(now inspect.BulkCounts) string {
 	if p.total == 0 {
 		return fmt.Sprintf("%s: %s of %d", p.what, count(max(now.Done, now.Matched)), now.Seen)
 	}

@@ -50,6 +50,7 @@ type showJSON struct {
 	Encoding      string            `json:"encoding"`
 	Attempts      []attemptJSON     `json:"attempts"`
 	Success       *attemptJSON      `json:"success"`
+	Progress      *progressJSON     `json:"progress"`
 }
 
 type attemptJSON struct {
@@ -68,7 +69,7 @@ func attemptOf(at *inspect.Attempt) attemptJSON {
 }
 
 func showOf(j *inspect.Job) showJSON {
-	out := showJSON{jobJSON: jobOf(j), Nowhere: j.Nowhere, EffectKey: j.EffectKey, Headers: j.Headers, Encoding: j.Encoding, Attempts: make([]attemptJSON, len(j.Attempts))}
+	out := showJSON{jobJSON: jobOf(j), Nowhere: j.Nowhere, EffectKey: j.EffectKey, Headers: j.Headers, Encoding: j.Encoding, Attempts: make([]attemptJSON, len(j.Attempts)), Progress: progressOf(j.Progress)}
 	if out.Headers == nil {
 		out.Headers = map[string]string{}
 	}
@@ -127,6 +128,9 @@ func (a *app) show(j *inspect.Job, now time.Time) {
 	}
 	if j.Worker != "" || j.Token != 0 {
 		line("worker", "%s, since %s, token %d", j.Worker, ago(j.Since), j.Token)
+	}
+	if j.Progress != nil {
+		line("progress", "%s, said %s", howFar(j.Progress), ago(j.Progress.At))
 	}
 	line("enqueued", "%s", ago(j.EnqueuedAt))
 	if !j.DueAt.Equal(j.EnqueuedAt) {

@@ -214,6 +214,7 @@ var topColumns = [topViews][]column{
 		{name: "KIND", cut: 8, drop: 2},
 		{name: "STATE"},
 		{name: "FOR", right: true},
+		{name: "PROGRESS", cut: 12, drop: 4},
 		{name: "WORKER", cut: 10, drop: 1},
 	},
 	{
@@ -513,7 +514,7 @@ func (d *topData) runningRows(o order) (rows []topRow) {
 		if j.Stuck != nil {
 			state, row.alarm = "stuck", alarming
 		}
-		row.cells = []string{j.Queue, j.ID, j.Kind, state, span(max(0, d.at.Sub(j.Since))), j.worker}
+		row.cells = []string{j.Queue, j.ID, j.Kind, state, span(max(0, d.at.Sub(j.Since))), howFar(j.Progress), j.worker}
 		rows = append(rows, row)
 	}
 	return rows

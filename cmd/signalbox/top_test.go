@@ -91,7 +91,7 @@ func madeTop(now time.Time) *topData {
 		{Name: "a-queue-with-a-rather-long-name", Ready: 1234567, Scheduled: 1234567, Dead: 1, Paused: true, Slots: 5},
 	}
 	held := []inspect.RunningJob{
-		{Queue: "mail", ID: "order-17", Kind: "email.welcome", Since: now.Add(-time.Hour), Stuck: &inspect.Stuck{Since: now}},
+		{Queue: "mail", ID: "order-17", Kind: "email.welcome", Since: now.Add(-time.Hour), Stuck: &inspect.Stuck{Since: now}, Progress: &inspect.Progress{Done: 412, Total: 1000, Note: "rows"}},
 		{Queue: "mail", ID: "order-18", Kind: "email.digest", Since: now.Add(-time.Minute), Cancelling: true},
 	}
 	d.workers = []inspect.Worker{
@@ -169,7 +169,7 @@ func TestTopViews(t *testing.T) {
 	g.press("2")
 	g.shows("2 workers, 2 jobs running, 1 quiet, 1 stuck", "w1      active        2      1       1h    20s  mail", "w2      quiet         0      0        -    -1s  mail")
 	g.press("tab")
-	g.shows("order-17  email.welcome  stuck        1h  w1", "order-18  email.digest   cancelling   1m  w1")
+	g.shows("order-17  email.welcome  stuck        1h  412/1000 41% rows  w1", "order-18  email.digest   cancelling   1m  -                  w1")
 	g.press("tab")
 	g.shows("4 jobs dead; the latest 60", "order-00  email.welcome  0ms ago    1/25  smtp: 451", "sorted by latest; 1 to 19 of 60")
 	g.press("down", "down", "pgdown")
@@ -371,7 +371,7 @@ func TestTopLooks(t *testing.T) {
 	}
 	for view, most := range map[topView]int64{
 		topQueues:  1 + 2*6,         // docs/cli.md says so
-		topWorkers: 1 + 2*4 + 3 + 1, // of the queues, the session, the clock
+		topWorkers: 1 + 2*4 + 4 + 1, // of the queues, the session, the clock
 		topDead:    1 + 2*4 + 2 + 1,
 	} {
 		look(view) // Redis doesn't know the scripts before

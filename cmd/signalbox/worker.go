@@ -77,6 +77,39 @@ type runningJSON struct {
 	StuckSince *string `json:"stuck_since"`
 	SlotFreed  bool    `json:"slot_freed"`
 	Stack      string  `json:"stack"`
+
+	Progress *progressJSON `json:"progress"`
+}
+
+// progressJSON is how far a running job is, for programs.
+type progressJSON struct {
+	Done  int64   `json:"done"`
+	Total int64   `json:"total"`
+	Note  string  `json:"note"`
+	At    *string `json:"at"`
+}
+
+// progressOf returns nil for nil.
+func progressOf(p *inspect.Progress) *progressJSON {
+	if p == nil {
+		return nil
+	}
+	return &progressJSON{p.Done, p.Total, p.Note, timestamp(p.At)}
+}
+
+// howFar says for people how far a job is. It is "" for nil.
+func howFar(p *inspect.Progress) string {
+	if p == nil {
+		return ""
+	}
+	text := strconv.FormatInt(p.Done, 10)
+	if p.Total > 0 {
+		text += fmt.Sprintf("/%d %d%%", p.Total, int64(float64(p.Done)/float64(p.Total)*100))
+	}
+	if p.Note != "" {
+		text += " " + p.Note
+	}
+	return text
 }
 
 func workersOf(workers []inspect.Worker) []workerJSON {
@@ -87,7 +120,7 @@ func workersOf(workers []inspect.Worker) []workerJSON {
 			list[i].Sessions[k] = sessionJSON{s.Queue, timestamp(s.Until), seconds(s.Left), s.Quiet}
 		}
 		for k, r := range w.Running {
-			list[i].Running[k] = runningJSON{Queue: r.Queue, ID: r.ID, Kind: r.Kind, Token: r.Token, Since: timestamp(r.Since), Cancelling: r.Cancelling}
+			list[i].Running[k] = runningJSON{Queue: r.Queue, ID: r.ID, Kind: r.Kind, Token: r.Token, Since: timestamp(r.Since), Cancelling: r.Cancelling, Progress: progressOf(r.Progress)}
 			if r.Stuck != nil {
 				j := &list[i].Running[k]
 				j.StuckSince, j.SlotFreed, j.Stack = timestamp(r.Stuck.Since), r.Stuck.SlotFreed, r.Stuck.Stack
@@ -145,7 +178,8 @@ func (a *app) printRunning(workers []inspect.Worker, now time.Time) {
 		a.note("No worker has a job.")
 		return
 	}
-	t := a.table(column{name: "QUEUE"}, column{name: "ID"}, column{name: "KIND", cut: 10, drop: 1}, column{name: "STATE"}, column{name: "WHEN"}, column{name: "WORKER", cut: 10})
+	t := a.table(column{name: "QUEUE"}, column{name: "ID"}, column{name: "KIND", cut: 10, drop: 1}, column{name: "STATE"}, column{name: "WHEN"}, column{name: "PROGRESS", cut: 12, drop: 2},
+		column{name: "WORKER", cut: 10})
 	for _, j := range jobs {
 		state := "running"
 		if j.Cancelling {
@@ -154,7 +188,7 @@ func (a *app) printRunning(workers []inspect.Worker, now time.Time) {
 		if j.Stuck != nil {
 			state = "stuck"
 		}
-		t.row(j.Queue, j.ID, j.Kind, state, "for "+span(max(0, now.Sub(j.Since))), j.worker)
+		t.row(j.Queue, j.ID, j.Kind, state, "for "+span(max(0, now.Sub(j.Since))), howFar(j.Progress), j.worker)
 	}
 	t.flush()
 }

@@ -82,3 +82,15 @@ func (e *End) Seal() (first *Waiter) {
 	}
 	return first
 }
+
+// ReporterKey is the context key for the [Reporter] of a delivery.
+type ReporterKey struct{}
+
+// A Reporter takes what a handler says of its progress. It doesn't wait.
+type Reporter interface{ Report(Report) }
+
+// A Report is how far a job is.
+type Report struct {
+	Done, Total int64 // not negative; a total of 0 is not known
+	Note        string
+}

@@ -129,6 +129,11 @@ func TestCommandsSuffice(t *testing.T) {
 				if err := r.WriteStuck(bg, "s", time.Minute, nil); err != nil {
 					t.Errorf("no stuck handler as %s: %v", name, err)
 				}
+				for _, jobs := range [][]Progress{{{ID: "a"}}, nil} {
+					if err := r.WriteProgress(bg, "s", time.Minute, jobs); err != nil {
+						t.Errorf("progress as %s: %v", name, err)
+					}
+				}
 				if _, err := r.Depths(bg); err != nil {
 					t.Errorf("depths as %s: %v", name, err)
 				}

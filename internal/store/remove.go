@@ -95,7 +95,7 @@ type NamedKey struct {
 }
 
 // Named returns the keys of queues that have the name of something in them, and that count, by the queue. They don't expire by themselves, as those of lanes, of
-// stuck handlers and of outboxes that were forgotten do. It goes through the names of all keys of the server.
+// stuck handlers, of progress and of outboxes that were forgotten do. It goes through the names of all keys of the server.
 func Named(ctx context.Context, rdb redis.UniversalClient, namespace string, queues ...string) (map[string][]NamedKey, error) {
 	wanted := make(map[string]*Queue, len(queues))
 	for _, name := range queues {

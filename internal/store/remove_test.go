@@ -276,6 +276,7 @@ func TestRemoveKnowsEveryKey(t *testing.T) {
 	_, err := r.Relay(bg, "box", 7, &Batch{Place: Place{1, "n"}, Items: []Item{r.item("boxed", When{}, 0)}})
 	r.must(err)
 	r.must(r.WriteStuck(bg, r.session, time.Minute, []Stuck{{ID: "a"}}))
+	r.must(r.WriteProgress(bg, r.session, time.Minute, []Progress{{ID: "a"}}))
 	r.must(r.rdb.Set(bg, r.keys.Prefix+"later", "x", 0).Err())
 	named, err := Named(bg, r.rdb, "", r.Name())
 	r.must(err)
@@ -289,7 +290,7 @@ func TestRemoveKnowsEveryKey(t *testing.T) {
 	for _, key := range slices.Sorted(maps.Keys(r.dump())) {
 		kind, _ := r.kindOf(r.keys.Prefix + key)
 		ttl := r.rdb.PTTL(bg, r.keys.Prefix+key).Val()
-		if expires := kind == "lane" || kind == "stuck"; expires != (ttl > 0) && key != "reporter" && key != "outboxes" {
+		if expires := kind == "lane" || kind == "stuck" || kind == "progress"; expires != (ttl > 0) && key != "reporter" && key != "outboxes" {
 			t.Errorf("key %s of kind %q expires in %v", key, kind, ttl)
 		}
 	}

@@ -361,7 +361,7 @@ func (q *Queue) kindOf(key string) (kind, session string) {
 		return kind, id
 	case q.keys.Fixed()[key]:
 		return "fixed", ""
-	case kind == "lane" && id != "", kind == "bell" && id != "", kind == "stuck" && id != "", kind == "outbox" && id != "":
+	case kind == "lane" && id != "", kind == "bell" && id != "", kind == "stuck" && id != "", kind == "progress" && id != "", kind == "outbox" && id != "":
 		return kind, ""
 	}
 	return "", ""

@@ -53,29 +53,42 @@ func (q *Queue) WriteStuck(ctx context.Context, session string, ttl time.Duratio
 			all[i].Stack = j.Stack
 		}
 	}
-	value, err := json.Marshal(all)
+	return q.setNote(ctx, key, ttl, all)
+}
+
+// Stuck returns which jobs of a session are stuck, as its worker has last written. What it can't read counts as none.
+func (q *Queue) Stuck(ctx context.Context, session string) ([]Stuck, error) {
+	all, err := readNote[stuckJSON](ctx, q, q.keys.Stuck(session))
+	if err != nil || all == nil {
+		return nil, err
+	}
+	jobs := make([]Stuck, len(all))
+	for i, j := range all {
+		jobs[i] = Stuck{ID: j.ID, Kind: j.Kind, Token: j.Token, Since: time.UnixMicro(j.Since), Stack: j.Stack, Freed: j.Freed}
+	}
+	return jobs, nil
+}
+
+// setNote keeps what a worker says of a session's jobs to people, for ttl.
+func (q *Queue) setNote(ctx context.Context, key string, ttl time.Duration, jobs any) error {
+	value, err := json.Marshal(jobs)
 	if err != nil {
 		return err
 	}
 	return q.rdb.Set(ctx, key, value, ttl).Err()
 }
 
-// Stuck returns which jobs of a session are stuck, as its worker has last written. What it can't read counts as none.
-func (q *Queue) Stuck(ctx context.Context, session string) ([]Stuck, error) {
-	value, err := q.rdb.Get(ctx, q.keys.Stuck(session)).Bytes()
+// readNote returns what setNote has kept. What it can't read counts as none.
+func readNote[J any](ctx context.Context, q *Queue, key string) (jobs []J, err error) {
+	value, err := q.rdb.Get(ctx, key).Bytes()
 	if errors.Is(err, redis.Nil) {
 		return nil, nil
 	}
 	if err != nil {
 		return nil, err
 	}
-	var all []stuckJSON
-	if json.Unmarshal(value, &all) != nil {
+	if json.Unmarshal(value, &jobs) != nil {
 		return nil, nil // another program wrote it
-	}
-	jobs := make([]Stuck, len(all))
-	for i, j := range all {
-		jobs[i] = Stuck{ID: j.ID, Kind: j.Kind, Token: j.Token, Since: time.UnixMicro(j.Since), Stack: j.Stack, Freed: j.Freed}
 	}
 	return jobs, nil
 }

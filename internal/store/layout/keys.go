@@ -168,6 +168,7 @@ func KeysOf(namespace, queue string) Keys {
 
 func (k Keys) Inflight(session string) string { return k.Prefix + "inflight:" + session } // hash: id -> token
 func (k Keys) Stuck(session string) string    { return k.Prefix + "stuck:" + session }    // string: stuck handlers of a session, as JSON
+func (k Keys) Progress(session string) string { return k.Prefix + "progress:" + session } // string: how far jobs of a session are, as JSON
 func (k Keys) Lane(id string) string          { return k.Prefix + "lane:" + id }          // string: last call and its outcome
 func (k Keys) Outbox(id string, shard int) string { // string: last batch of a shard of an outbox, and its outcome
 	return fmt.Sprintf("%soutbox:%s:%d", k.Prefix, id, shard)
