@@ -108,9 +108,9 @@ func (e *undurable) Error() string {
 
 func (e *undurable) Unwrap() []error { return []error{ErrNotDurable, e.err} }
 
-// refusal returns an error if the server can't do what the calls wait for. It asks once.
+// refusal returns an error if the server can't wait for its disk, as the calls are to. It asks once.
 func (c *combiner) refusal() error {
-	if !c.durable.AOF || c.fit.Load() {
+	if c.fit.Load() {
 		return nil
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)

@@ -62,44 +62,6 @@ func publicReason(err error) string {
 	return "no answer"
 }
 
-// A lapse says since when calls fail. The zero value says that none does.
-type lapse struct {
-	since, last time.Time
-	why         string
-	outdated    bool      // the queue's layout isn't one of this release: see misfit
-	away        bool      // Redis didn't answer, or refuses all writes: see store.Queue.TakesWrites
-	taken       time.Time // Redis took writes again when a question was sent then, and no call has succeeded since; zero: it isn't so
-	again       bool      // the last call began after that, and Redis wasn't seen to refuse writes since: they are not what fails
-}
-
-// note takes the outcome of a try that began at a time.
-func (f *lapse) note(err error, began time.Time) {
-	if err == nil {
-		*f = lapse{}
-		return
-	}
-	if f.since.IsZero() || began.Sub(f.last) >= failureCounts { // the one before was forgotten
-		f.since = time.Now()
-	}
-	f.last = time.Now()
-	f.why, f.outdated, f.away = publicReason(err), false, unwritable(err)
-	if layout := misfit(err); layout != nil {
-		f.why, f.outdated = layout.Reason(), true
-	}
-	f.again = !f.taken.IsZero() && began.After(f.taken)
-}
-
-// answered takes the answer to a question whether Redis takes writes, which was sent at a time. If it does, the failures of calls before are those of an
-// outage that is over. If a call fails after that, as one whose script takes too long, only a call that succeeds ends it, or an outage that is seen to end.
-func (f *lapse) answered(err error, asked time.Time) {
-	switch {
-	case err != nil:
-		f.again = false
-	case f.away && !f.again && f.last.Before(asked):
-		*f = lapse{taken: asked}
-	}
-}
-
 const (
 	askEvery = 500 * time.Millisecond
 	askFor   = 10 * time.Second // the usual time between two probes

@@ -250,3 +250,6 @@ func shorten(s string) string {
 	}
 	return s
 }
+
+// isUnique reports whether the job has a unique key.
+func (o *options) isUnique() bool { return o.unique.Scope != 0 }

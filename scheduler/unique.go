@@ -129,9 +129,6 @@ func scopeOf(u store.Unique) Scope {
 	return UntilEnded
 }
 
-// isUnique reports whether the job has a unique key.
-func (o *options) isUnique() bool { return o.unique.Scope != 0 }
-
 // uniqueOf returns the unique key of a job. payload is the JSON of its arguments, or nil if a codec encodes them.
 func (o *options) uniqueOf(kind string, args signalbox.Args, payload []byte) (store.Unique, error) {
 	u := o.unique

@@ -46,9 +46,6 @@ func (cl *claimer) cancelEarly(deliveries []delivery) {
 	if cl.unsure {
 		cl.q.keeper.lookForCancels()
 	}
-	if len(cl.early) == 0 {
-		return
-	}
 	for i := range deliveries {
 		if d := &deliveries[i]; cl.early[d.id] == d.token {
 			delete(cl.early, d.id)

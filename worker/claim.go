@@ -244,7 +244,9 @@ func (cl *claimer) apply(c *call, reply *store.ClaimReply) {
 			}
 		}
 	}
-	cl.cancelEarly(deliveries)
+	if cl.unsure || len(cl.early) > 0 {
+		cl.cancelEarly(deliveries)
+	}
 	cl.q.dispatch.release(c.slots[len(deliveries):]...)
 	cl.q.dispatch.answered(c.hints, reply.More, s == cl.q.session && !reply.Full) // if not Full, Redis has registered the session to be woken for more
 	if cl.q.dispatch.stopping && !c.last && s == cl.q.session && c.Address != "" {
@@ -267,11 +269,15 @@ func (cl *claimer) apply(c *call, reply *store.ClaimReply) {
 	for i := range deliveries {
 		cl.q.slots.start(&deliveries[i])
 	}
-	cl.q.reclaimer.offer(reply.Expired)
+	if len(reply.Expired) > 0 {
+		cl.q.reclaimer.offer(reply.Expired)
+	}
 	if len(reply.Late) > 0 {
 		cl.q.tooLate(reply.Late)
 	}
-	cl.q.overruled(c.Settle, reply.Overruled)
+	if len(reply.Overruled) > 0 {
+		cl.q.overruled(c.Settle, reply.Overruled)
+	}
 	cl.q.tellSettled(c.Settle, reply.Refused, reply.Overruled, false)
 	if copies {
 		cl.q.copier.diedOf(c.Settle)
@@ -287,7 +293,9 @@ func (cl *claimer) finished(c *call) bool {
 	s := c.session
 	s.calls--
 	cl.q.dispatch.calls--
-	cl.forgetEarly()
+	if cl.unsure || len(cl.early) > 0 {
+		cl.forgetEarly()
+	}
 	s.unconfirmed -= len(c.Settle)
 	cl.q.drain.settled.Broadcast()
 	if s == cl.q.session || s.calls > 0 || s.running > 0 || s.unconfirmed > 0 {

@@ -14,6 +14,7 @@ import (
 
 	"github.com/signalbox-go/signalbox"
 	"github.com/signalbox-go/signalbox/internal/store"
+	"github.com/signalbox-go/signalbox/internal/telemetry"
 	"github.com/signalbox-go/signalbox/lock"
 )
 
@@ -63,7 +64,9 @@ func (h *handlers) conclude(r *store.Settlement, d *delivery, job *signalbox.Job
 	if r.Outcome == store.Completed && (job.Retain > 0 || job.Retain == 0 && h.keeps.Load()) {
 		h.keepCompleted(r, d, job)
 	}
-	h.announce(r, d, job, err)
+	if r.Outcome == store.Retry || r.Outcome == store.Dead {
+		h.announce(r, d, job, err)
+	}
 	d.settling(r, err)
 	d.own.End(nil) // nothing that the handler has left behind goes on under it
 }
@@ -98,7 +101,7 @@ func (h *handlers) handle(d *delivery) (err error) {
 		h.countUnhandled(d)
 		return errNoCodec
 	}
-	if k.begunTooLate(d.claimed.Job) {
+	if k.retryFor > 0 && k.begunTooLate(d.claimed.Job) {
 		h.countUnhandled(d)
 		return errRetryOver
 	}
@@ -332,4 +335,30 @@ func (h *handlers) finish(d *delivery, r store.Settlement) {
 	h.q.dispatch.release(d.slot)
 	h.q.dispatch.summon()
 	h.q.mu.Unlock()
+}
+
+// handled is the innermost middleware: it makes the handler's own span, if the delivery is traced. It shows the guard the handler's
+// context, if that is another than the delivery's. It notes that the handler of a job that has crashed is called.
+func handled(next signalbox.Handler) signalbox.Handler {
+	return signalbox.HandlerFunc(func(ctx context.Context, job *signalbox.Job) error {
+		d, plain := ctx.(*delivery)
+		if !plain {
+			if d, _ = ctx.Value(deliveryKey{}).(*delivery); d != nil {
+				own := ctx // ctx itself would be allocated in every delivery
+				d.inner.Store(&own)
+				defer d.inner.Store(nil)
+			}
+		}
+		if d != nil && d.crashes > 0 {
+			d.called.Store(true)
+		}
+		ctx, end := telemetry.DeliveryFrom(ctx).Handle(ctx)
+		if end == nil {
+			return next.Handle(ctx, job)
+		}
+		err := telemetry.ErrPanicked // unless it returns
+		defer func() { end(err) }()
+		err = next.Handle(ctx, job)
+		return err
+	})
 }

@@ -119,9 +119,9 @@ func retryAfter(err error) (in time.Duration, all bool) {
 // errRetryOver is the error of an attempt that is not made: the time to retry the job was over before a worker had it.
 var errRetryOver = errors.New("the time to retry the job was over before a worker had it")
 
-// begunTooLate reports whether an attempt must not be made any more.
+// begunTooLate reports whether an attempt must not be made any more, of a kind that is retried for some time only.
 func (k *kind) begunTooLate(job *signalbox.Job) bool {
-	return k.retryFor > 0 && job.Attempt > 1 && job.ClaimedAt.Sub(job.EnqueuedAt) > k.retryFor
+	return job.Attempt > 1 && job.ClaimedAt.Sub(job.EnqueuedAt) > k.retryFor
 }
 
 // outOfTime sets the delay until the next attempt, and reports whether that would begin too late.
@@ -148,8 +148,6 @@ func (h *handlers) announce(r *store.Settlement, d *delivery, job *signalbox.Job
 	f := h.q.w.cfg.OnDead
 	if r.Outcome == store.Retry {
 		f = h.q.w.cfg.OnRetry
-	} else if r.Outcome != store.Dead {
-		return
 	}
 	if f == nil {
 		return

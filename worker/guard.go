@@ -3,7 +3,6 @@ package worker
 import (
 	"context"
 	"fmt"
-	"sync/atomic"
 	"time"
 
 	"github.com/signalbox-go/signalbox/internal/lease"
@@ -17,12 +16,6 @@ func hangLimit(ttl time.Duration) time.Duration { return min(ttl, hungAfter) }
 
 // guardRounds is how often the guard looks in the time that a call may wait.
 const guardRounds = 4
-
-// A wait records when the call under way of a lane, or of the keeper, began.
-type wait struct{ began atomic.Int64 } // ns since the queue's born; 0 if no call is under way
-
-func (w *wait) begin(q *queue, at time.Time) { w.began.Store(int64(at.Sub(q.contact.born))) }
-func (w *wait) end()                         { w.began.Store(0) }
 
 // A guard looks after one queue, in the worker's goroutine of that name. It alone finds stuck handlers; the queue's mu guards what is known of them.
 type guard struct {

@@ -196,32 +196,6 @@ func (w *Worker) metricKind(d *store.Delivery) string {
 	return d.Job.Kind
 }
 
-// handled is the innermost middleware: it makes the handler's own span, if the delivery is traced. It shows the guard the handler's
-// context, if that is another than the delivery's. It notes that the handler of a job that has crashed is called.
-func handled(next signalbox.Handler) signalbox.Handler {
-	return signalbox.HandlerFunc(func(ctx context.Context, job *signalbox.Job) error {
-		d, plain := ctx.(*delivery)
-		if !plain {
-			if d, _ = ctx.Value(deliveryKey{}).(*delivery); d != nil {
-				own := ctx // ctx itself would be allocated in every delivery
-				d.inner.Store(&own)
-				defer d.inner.Store(nil)
-			}
-		}
-		if d != nil && d.crashes > 0 {
-			d.called.Store(true)
-		}
-		ctx, end := telemetry.DeliveryFrom(ctx).Handle(ctx)
-		if end == nil {
-			return next.Handle(ctx, job)
-		}
-		err := telemetry.ErrPanicked // unless it returns
-		defer func() { end(err) }()
-		err = next.Handle(ctx, job)
-		return err
-	})
-}
-
 // How far a delivery is: for a report of what lasts when its context has ended.
 const (
 	before int32 = iota // in no handler yet; or there is no middleware of the user's, which may last

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -250,35 +249,6 @@ func (cl *claimer) canClaim() bool {
 type refused struct {
 	since time.Time
 	why   string
-}
-
-// noteRefusal keeps that Redis refuses a kind of call which the queue can't do without.
-func (ct *contact) noteRefusal(call string, since time.Time, err error) {
-	if !slices.Contains([]string{"claim", "renew", "open"}, call) {
-		return
-	}
-	ct.q.mu.Lock()
-	defer ct.q.mu.Unlock()
-	if ct.refusals == nil {
-		ct.refusals = make(map[string]refused)
-	}
-	if old, ok := ct.refusals[call]; ok {
-		since = old.since
-	}
-	ct.refusals[call] = refused{since, publicReason(err)}
-}
-
-// accepted forgets that Redis refused a kind of call. The queue's mu is held.
-func (ct *contact) accepted(call string) {
-	if len(ct.refusals) > 0 {
-		delete(ct.refusals, call)
-	}
-}
-
-// refuses reports whether Redis refuses a kind of call. The queue's mu is held.
-func (ct *contact) refuses(call string) bool {
-	_, ok := ct.refusals[call]
-	return ok
 }
 
 // publicReason says why a call failed, in words that have no address, no name and no secret.

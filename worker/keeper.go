@@ -6,7 +6,6 @@ import (
 	"errors"
 	"time"
 
-	"github.com/cenkalti/backoff/v4"
 	"github.com/redis/go-redis/v9"
 
 	"github.com/signalbox-go/signalbox/internal/lease"
@@ -302,14 +301,6 @@ func (k *keeper) sweep(ctx context.Context) {
 	}
 }
 
-// newBackoff spaces calls that are made again: from 10 ms to a tenth of the TTL, jittered.
-func newBackoff(ttl time.Duration) *backoff.ExponentialBackOff {
-	return backoff.NewExponentialBackOff(
-		backoff.WithInitialInterval(10*time.Millisecond),
-		backoff.WithMaxInterval(min(ttl/10, time.Second)),
-		backoff.WithMaxElapsedTime(0))
-}
-
 // follow acts on the hints of a call's reply.
 func (k *keeper) follow(h store.Hints, began time.Time) {
 	if h.More {
@@ -319,7 +310,9 @@ func (k *keeper) follow(h store.Hints, began time.Time) {
 	k.q.standing.heed(h, began)
 	k.q.armTimer(began, h.Next)
 	k.q.mu.Unlock()
-	k.q.reclaimer.offer(h.Expired)
+	if len(h.Expired) > 0 {
+		k.q.reclaimer.offer(h.Expired)
+	}
 }
 
 // claimUnder makes s the session that claims; nil: there is none. The queue's mu is held.

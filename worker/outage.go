@@ -11,6 +11,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/cenkalti/backoff/v4"
 	"github.com/redis/go-redis/v9"
 
 	"github.com/signalbox-go/signalbox/internal/store/layout"
@@ -30,6 +31,13 @@ type contact struct {
 	outage   time.Time          // when Redis was last known not to be there in time
 	refusals map[string]refused // kinds of calls that Redis refuses
 }
+
+// A wait records when the call under way of a lane, or of the keeper, began.
+type wait struct{ began atomic.Int64 } // ns since the queue's born; 0 if no call is under way
+
+func (w *wait) begin(q *queue, at time.Time) { w.began.Store(int64(at.Sub(q.contact.born))) }
+
+func (w *wait) end() { w.began.Store(0) }
 
 // failed notes that a call did not reach Redis, or that Redis refused it. began is when the call began.
 func (ct *contact) failed(what string, began time.Time, err error) {
@@ -164,4 +172,41 @@ func sayAgain(said map[string]time.Time, subject string) bool {
 	}
 	said[subject] = now
 	return true
+}
+
+// noteRefusal keeps that Redis refuses a kind of call which the queue can't do without.
+func (ct *contact) noteRefusal(call string, since time.Time, err error) {
+	if !slices.Contains([]string{"claim", "renew", "open"}, call) {
+		return
+	}
+	ct.q.mu.Lock()
+	defer ct.q.mu.Unlock()
+	if ct.refusals == nil {
+		ct.refusals = make(map[string]refused)
+	}
+	if old, ok := ct.refusals[call]; ok {
+		since = old.since
+	}
+	ct.refusals[call] = refused{since, publicReason(err)}
+}
+
+// accepted forgets that Redis refused a kind of call. The queue's mu is held.
+func (ct *contact) accepted(call string) {
+	if len(ct.refusals) > 0 {
+		delete(ct.refusals, call)
+	}
+}
+
+// refuses reports whether Redis refuses a kind of call. The queue's mu is held.
+func (ct *contact) refuses(call string) bool {
+	_, ok := ct.refusals[call]
+	return ok
+}
+
+// newBackoff spaces calls that are made again: from 10 ms to a tenth of the TTL, jittered.
+func newBackoff(ttl time.Duration) *backoff.ExponentialBackOff {
+	return backoff.NewExponentialBackOff(
+		backoff.WithInitialInterval(10*time.Millisecond),
+		backoff.WithMaxInterval(min(ttl/10, time.Second)),
+		backoff.WithMaxElapsedTime(0))
 }

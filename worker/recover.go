@@ -21,9 +21,6 @@ type reclaimer struct {
 // offer passes expired sessions to the reclaimer. It never waits: a session that isn't taken now is in the reply
 // of the next call, too.
 func (rc *reclaimer) offer(sessions []string) {
-	if len(sessions) == 0 {
-		return
-	}
 	select {
 	case rc.expired <- sessions:
 	default:

@@ -45,9 +45,11 @@ package worker
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"log/slog"
+	"os"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -280,4 +282,20 @@ func (w *Worker) Run(ctx context.Context) (err error) {
 		errs = append(errs, context.Cause(ctx)) // nobody asked it to stop
 	}
 	return errors.Join(errs...)
+}
+
+// workerID returns a name of the worker for people: the host, the process ID and some random letters. In a container each start may
+// have the same host and process ID.
+func workerID() string {
+	host, err := os.Hostname()
+	if err != nil {
+		host = "unknown"
+	}
+	printable := func(r rune) rune {
+		if r <= ' ' || r > '~' || strings.ContainsRune("{}@", r) {
+			return '_'
+		}
+		return r
+	}
+	return fmt.Sprintf("%.64s:%d:%s", strings.Map(printable, host), os.Getpid(), strings.ToLower(rand.Text()[:5]))
 }

@@ -46,9 +46,6 @@ func NewProducerMetrics(mp metric.MeterProvider, who Who) *ProducerMetrics {
 	return p
 }
 
-// Silent reports whether nothing is measured. Then no clock needs to be read.
-func (p *ProducerMetrics) Silent() bool { return MetricsSilent(p.made.provider) }
-
 // Sent counts n jobs of one kind that were sent to a queue, or that failed with err. errorType replaces
 // the type of err unless it is "".
 func (p *ProducerMetrics) Sent(ctx context.Context, queue, kind string, n int, err error, errorType string) {

@@ -54,3 +54,6 @@ func MetricsSilent(mp metric.MeterProvider) bool {
 func MetricsOff(mp metric.MeterProvider) bool {
 	return mp == nil && unsetMeters != nil && otel.GetMeterProvider() == unsetMeters
 }
+
+// Silent reports whether nothing is measured. Then no clock needs to be read.
+func (p *ProducerMetrics) Silent() bool { return MetricsSilent(p.made.provider) }
