@@ -122,6 +122,14 @@ wire: ## write docs/enqueue.lua, the script that producers in other languages se
 docs: ## run the commands that README.md and docs/ tell to run
 	tools/docs.sh
 
+.PHONY: release-check
+release-check: ## fetch, build and run the public modules of this tree as a stranger would, and those of the version before with this root
+	cd tools && go run ./release -check
+
+.PHONY: release
+release: ## commit and tag a release of all public modules, if CI passes; pushes nothing (VERSION=v0.2.0)
+	cd tools && go run ./release $(VERSION)
+
 .PHONY: tools
 tools: ## build the linters into go's cache
 	$(TOOL) staticcheck -version

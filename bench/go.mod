@@ -14,10 +14,10 @@ require (
 	github.com/redis/rueidis v1.0.79
 	github.com/riverqueue/river v0.51.2
 	github.com/riverqueue/river/riverdriver/riverpgxv5 v0.51.2
-	github.com/signalbox-go/signalbox v0.0.0
-	github.com/signalbox-go/signalbox/lock/etcdlock v0.0.0
-	github.com/signalbox-go/signalbox/lock/pglock v0.0.0
-	github.com/signalbox-go/signalbox/lock/zklock v0.0.0
+	github.com/signalbox-go/signalbox v0.1.0
+	github.com/signalbox-go/signalbox/lock/etcdlock v0.1.0
+	github.com/signalbox-go/signalbox/lock/pglock v0.1.0
+	github.com/signalbox-go/signalbox/lock/zklock v0.1.0
 	go.etcd.io/etcd/client/v3 v3.7.3
 	go.opentelemetry.io/otel v1.47.0
 	go.opentelemetry.io/otel/metric v1.47.0

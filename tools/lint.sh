@@ -13,7 +13,7 @@ fi
 
 while read -r mod; do
 	dir=$(dirname "$mod")
-	if [[ $dir == tools || $dir == tools/* ]]; then continue; fi # have no Go files
+	if [[ $dir == tools/jaeger ]]; then continue; fi # has no Go files
 	echo "lint: $dir"
 	packages=(./...)
 	if [[ $dir == . ]]; then packages+=(./testdata/mutants/compile); fi # a folder that ./... leaves out

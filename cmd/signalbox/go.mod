@@ -7,7 +7,7 @@ replace github.com/signalbox-go/signalbox => ../..
 require (
 	charm.land/bubbletea/v2 v2.1.1
 	github.com/redis/go-redis/v9 v9.23.0
-	github.com/signalbox-go/signalbox v0.0.0
+	github.com/signalbox-go/signalbox v0.1.0
 	github.com/spf13/cobra v1.10.2
 	github.com/spf13/pflag v1.0.10
 	golang.org/x/term v0.47.0

@@ -7,7 +7,7 @@ replace github.com/signalbox-go/signalbox => ../..
 require (
 	github.com/jackc/pgx/v5 v5.12.0
 	github.com/redis/go-redis/v9 v9.23.0
-	github.com/signalbox-go/signalbox v0.0.0-00010101000000-000000000000
+	github.com/signalbox-go/signalbox v0.1.0
 	modernc.org/sqlite v1.62.0
 )
 

@@ -20,9 +20,6 @@ import (
 
 var updateAPI = flag.Bool("update", false, "write what packages export into testdata/api")
 
-// released are the folders of the modules that others fetch.
-var released = []string{".", "cmd/signalbox", "lock/etcdlock", "lock/pglock", "lock/zklock", "outbox/pgnotify"}
-
 // shared are the internal packages of the root module that the other released modules import. A program may have a newer root
 // than its lockers, so what these export is kept as a public API is: see decision 46.
 var shared = []string{"internal/lease", "internal/telemetry", "lock/internal/held", "lock/internal/spec"}
@@ -37,7 +34,7 @@ const (
 func TestAPI(t *testing.T) {
 	t.Parallel()
 	got := map[string]string{}
-	for _, dir := range released {
+	for _, dir := range released(t) {
 		maps.Copy(got, apiOf(t, filepath.Join(root, dir)))
 	}
 	if len(got) < 15 {
@@ -121,11 +118,21 @@ func TestLicences(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, dir := range released {
+	for _, dir := range released(t) {
 		if got, err := os.ReadFile(filepath.Join(root, dir, "LICENSE")); err != nil || !bytes.Equal(got, want) {
 			t.Errorf("%s/LICENSE is not that of the root (%v)", dir, err)
 		}
 	}
+}
+
+// released returns the folders of the modules that others fetch.
+func released(t *testing.T) []string {
+	t.Helper()
+	text, err := os.ReadFile(root + "/tools/release/modules.txt")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return strings.Fields(string(text))
 }
 
 // apiOf returns what the public packages of the module in dir export, and the shared ones, one line for each thing. The keys are the packages'

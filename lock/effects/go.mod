@@ -6,10 +6,10 @@ require (
 	github.com/go-sql-driver/mysql v1.10.1
 	github.com/jackc/pgx/v5 v5.12.0
 	github.com/redis/go-redis/v9 v9.23.0
-	github.com/signalbox-go/signalbox v0.0.0
-	github.com/signalbox-go/signalbox/lock/etcdlock v0.0.0
-	github.com/signalbox-go/signalbox/lock/pglock v0.0.0
-	github.com/signalbox-go/signalbox/lock/zklock v0.0.0
+	github.com/signalbox-go/signalbox v0.1.0
+	github.com/signalbox-go/signalbox/lock/etcdlock v0.1.0
+	github.com/signalbox-go/signalbox/lock/pglock v0.1.0
+	github.com/signalbox-go/signalbox/lock/zklock v0.1.0
 	go.etcd.io/etcd/client/v3 v3.7.3
 	go.uber.org/zap v1.27.1
 	modernc.org/sqlite v1.62.0

@@ -3,7 +3,7 @@ module github.com/signalbox-go/signalbox/lock/etcdlock
 go 1.26.0
 
 require (
-	github.com/signalbox-go/signalbox v0.0.0
+	github.com/signalbox-go/signalbox v0.1.0
 	go.etcd.io/etcd/api/v3 v3.7.3
 	go.etcd.io/etcd/client/v3 v3.7.3
 	go.opentelemetry.io/otel v1.47.0

@@ -8,7 +8,7 @@ require (
 	github.com/Shopify/toxiproxy/v2 v2.5.0
 	github.com/anishathalye/porcupine v1.3.1
 	github.com/redis/go-redis/v9 v9.23.0
-	github.com/signalbox-go/signalbox v0.0.0
+	github.com/signalbox-go/signalbox v0.1.0
 	golang.org/x/sys v0.49.0
 )
 

@@ -4,10 +4,10 @@ go 1.26.0
 
 require (
 	github.com/jackc/pgx/v5 v5.12.0
-	github.com/signalbox-go/signalbox v0.0.0
-	github.com/signalbox-go/signalbox/lock/etcdlock v0.0.0
-	github.com/signalbox-go/signalbox/lock/pglock v0.0.0
-	github.com/signalbox-go/signalbox/lock/zklock v0.0.0
+	github.com/signalbox-go/signalbox v0.1.0
+	github.com/signalbox-go/signalbox/lock/etcdlock v0.1.0
+	github.com/signalbox-go/signalbox/lock/pglock v0.1.0
+	github.com/signalbox-go/signalbox/lock/zklock v0.1.0
 	go.etcd.io/etcd/client/v3 v3.7.3
 	go.uber.org/goleak v1.3.0
 	go.uber.org/zap v1.27.1
