@@ -286,6 +286,7 @@ func TestImportOfGarbage(t *testing.T) {
 		{change(`"max_attempts":25`, `"max_attempts":25,"record_base64":"SECRET!"`), "base64"},
 		{change(`"kind":"k"`, `"record_base64":""`), "kind: want 1 to"},
 		{change(`"kind":"k"`, `"record_base64":"`+base64.StdEncoding.EncodeToString(heldRecord(t))+`"`), "record_base64: it is of a job that is being moved"},
+		{change(`"state":"ready"`, `"state":"dead","ended_at":"1960-01-01T00:00:00Z","record_base64":"`+base64.StdEncoding.EncodeToString(wire.AppendRecord(nil, &signalbox.Job{Kind: "k", EnqueuedAt: time.Now(), ScheduledAt: time.Now()}))+`"`), "ended_at: it is before 1970 or after 2255"},
 		{change(`"SECRET"`, `"`+strings.Repeat("SECRET", 300_000)+`"`), "bytes, at most"},
 		{change(`"SECRET"`, `"`+strings.Repeat("SECRET", 3_000_000)+`"`), "longer than 12 MiB"},
 		{end + "\n" + job, "line 3: signalbox: invalid line: it stands behind the last one"},

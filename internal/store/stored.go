@@ -2,6 +2,7 @@ package store
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"iter"
 	"strings"
@@ -168,6 +169,9 @@ func (q *Queue) Prepare(s *Stored) error {
 	if _, held := wire.HeldOf(s.Record); held { // it would seem to be held, where it is not
 		return fmt.Errorf("%w record_base64: it is of a job that is being moved", signalbox.ErrInvalid)
 	}
+	if err := validateTime("ended_at", s.Ended); err != nil {
+		return err
+	}
 	if len(s.Record) == 0 {
 		w := &s.Whole
 		if layout.ValidateKind(w.Job.Kind) != nil {
@@ -176,10 +180,8 @@ func (q *Queue) Prepare(s *Stored) error {
 		if len(w.Extras) > wire.MaxExtras || w.Flags == 0 && len(w.Extras) > 0 {
 			return fmt.Errorf("%w extras: %d bytes; at most %d are allowed, and none without flags", signalbox.ErrInvalid, len(w.Extras), wire.MaxExtras)
 		}
-		for _, at := range []time.Time{w.Job.EnqueuedAt, w.Job.ScheduledAt, s.Ended} {
-			if !at.IsZero() && (!at.Before(wire.HeldUntil) || at.UnixMicro() < 0) {
-				return fmt.Errorf("%w time: it is before 1970 or after 2255", signalbox.ErrInvalid)
-			}
+		if err := errors.Join(validateTime("enqueued_at", w.Job.EnqueuedAt), validateTime("due_at", w.Job.ScheduledAt)); err != nil {
+			return err
 		}
 		s.Record = w.Record()
 	}
@@ -205,6 +207,14 @@ func (q *Queue) Prepare(s *Stored) error {
 	}
 	s.read(q)
 	return nil
+}
+
+// validateTime returns an error that names the field if a time can't be in a record. A zero one can.
+func validateTime(field string, at time.Time) error {
+	if at.IsZero() || at.Before(wire.HeldUntil) && at.UnixMicro() >= 0 {
+		return nil
+	}
+	return fmt.Errorf("%w %s: it is before 1970 or after 2255", signalbox.ErrInvalid, field)
 }
 
 // errName says that a job's ID or kind is wrong, and not what it is.
