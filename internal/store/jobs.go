@@ -131,7 +131,8 @@ func (s *sortedPager) next(ctx context.Context) (page []View, more bool, err err
 	n := 0 // records that were passed
 	for i := range looked {
 		member, score := elements[2*i], parseScore(elements[2*i+1])
-		own := score < 0 && !s.state.Live() // it isn't the time when the job ended: see endOf
+		_, own := dropTime(score)
+		own = own && !s.state.Live() // then it isn't the time when the job ended
 		switch {
 		case score > s.to && !own:
 			return page, false, nil

@@ -15,7 +15,7 @@ func (q *Queue) Newest(ctx context.Context, most int) (total int64, jobs iter.Se
 	dead := q.keys.Dead
 	var all, own *redis.IntCmd
 	_, err = q.rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
-		all, own = p.ZCard(ctx, dead), p.ZCount(ctx, dead, "-inf", "(0")
+		all, own = p.ZCard(ctx, dead), p.ZCount(ctx, dead, "-inf", "(0") // as dropTime tells them apart
 		return nil
 	})
 	if err != nil {

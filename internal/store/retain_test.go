@@ -2,6 +2,8 @@ package store
 
 import (
 	"fmt"
+	"os"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -130,7 +132,7 @@ func testRetainEachEnd(t *testing.T, r *rig) {
 		set, state := end(id)
 		after, err := r.Now(bg)
 		r.must(err)
-		drop := r.rdb.ZScore(bg, set, id).Val() + ownEnds
+		drop := r.rdb.ZScore(bg, set, id).Val() + ownShift
 		if from, to := float64(before.Add(time.Hour).UnixMicro()), float64(after.Add(time.Hour).UnixMicro()); drop < from || drop > to {
 			t.Errorf("%s: it is dropped at %.0f; want %.0f to %.0f", name, drop, from, to)
 		}
@@ -282,7 +284,7 @@ func testRetainIsListed(t *testing.T, r *rig) {
 			continue
 		}
 		r.retainedTill(Dead, time.Hour, id)
-		r.must(r.rdb.ZAdd(bg, r.keys.Dead, redis.Z{Score: float64(at.Add(time.Hour).UnixMicro()) - ownEnds, Member: id}).Err())
+		r.must(r.rdb.ZAdd(bg, r.keys.Dead, redis.Z{Score: float64(at.Add(time.Hour).UnixMicro()) - ownShift, Member: id}).Err())
 	}
 	list := func(l Listing) (ids []string) {
 		t.Helper()
@@ -442,4 +444,36 @@ func TestRetainIsFree(t *testing.T) {
 		}
 	}
 	same(t, "looks at the dead", trims, 1)
+}
+
+// Go reads the scores of jobs that have ended as testdata/ends.txt of package wire says. TestChapterRetention shows that scripts do.
+func TestEndsAreRead(t *testing.T) {
+	t.Parallel()
+	text, err := os.ReadFile("../wire/testdata/ends.txt")
+	if err != nil {
+		t.Fatal(err)
+	}
+	lines := strings.Split(strings.TrimSpace(string(text)), "\n")[1:]
+	for _, line := range lines {
+		fields := strings.Fields(line)
+		job := signalbox.Job{Kind: "k"}
+		switch us, err := strconv.ParseInt(fields[1], 10, 64); {
+		case err != nil: // it doesn't say it
+		case us == 0:
+			job.Retain = signalbox.RetainNone
+		default:
+			job.Retain = time.Duration(us) * time.Microsecond
+		}
+		score := parseScore(fields[0])
+		if got := fmt.Sprint(endOf(score, string(wire.AppendRecord(nil, &job))).UnixMicro()); got != fields[2] {
+			t.Errorf("%s: it ended at %s", line, got)
+		}
+		dropped := "-"
+		if us, own := dropTime(score); own {
+			dropped = strconv.FormatFloat(us, 'f', 0, 64)
+		}
+		if dropped != fields[3] {
+			t.Errorf("%s: it is dropped at %s", line, dropped)
+		}
+	}
 }

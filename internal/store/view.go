@@ -243,15 +243,20 @@ func timeOf(score float64) time.Time {
 	return time.UnixMicro(int64(min(max(score, 0), 1<<53)))
 }
 
-// ownEnds is what a score has less than the time when a job is dropped, if its record says how long it is kept: 2^52 µs. See the function
-// retain of the scripts.
-const ownEnds = 1 << 52
+// ownShift is what a score has less than the time when a job is dropped, if its record says how long it is kept: 2^52 µs. The chapter retention of the
+// scripts has the same number, and says what it is for.
+const ownShift = 1 << 52
+
+// dropTime returns when a job is dropped whose record says how long it is kept, in µs. own is false if the score is of another job: then it is the time when
+// the job ended.
+func dropTime(score float64) (us float64, own bool) {
+	return score + ownShift, score < 0
+}
 
 // endOf returns when a job ended that has this score in the set of its state.
 func endOf(score float64, record string) time.Time {
-	if score < 0 {
-		own := max(wire.RetainOf([]byte(record)), 0)
-		score += ownEnds - float64(own.Microseconds())
+	if drop, own := dropTime(score); own {
+		score = drop - float64(max(wire.RetainOf([]byte(record)), 0).Microseconds())
 	}
 	return timeOf(score)
 }

@@ -66,6 +66,13 @@ func TestWireDocHasTheScript(t *testing.T) {
 	if got := block(t, "", "an e-mail"); got != string(golden) {
 		t.Error("the vectors in docs/wire.md are not those of testdata/golden.txt: copy them")
 	}
+	ends, err := os.ReadFile("../wire/testdata/ends.txt")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := block(t, "", "# score"); got != string(ends) {
+		t.Error("the scores in docs/wire.md are not those of testdata/ends.txt: copy them")
+	}
 }
 
 // A program that follows only docs/wire.md enqueues jobs, and a worker finds them.

@@ -129,9 +129,9 @@ func KeysOf(namespace, queue string) Keys {
 		Entries:      p + "entries",                           // hash: descriptions of cron entries
 		Sessions:     p + "sessions",                          // zset: session, by expiry in us
 		Fence:        p + "fence",                             // string: last token granted
-		Dead:         p + "dead",                              // zset: id, by time in us
-		Cancelled:    p + "cancelled",                         // zset: id, by time in us
-		Completed:    p + "completed",                         // zset: id, by time in us
+		Dead:         p + "dead",                              // zset: id, by when it goes: see the chapter retention of the scripts
+		Cancelled:    p + "cancelled",                         // zset: id, by when it goes: see the chapter retention of the scripts
+		Completed:    p + "completed",                         // zset: id, by when it goes: see the chapter retention of the scripts
 		ReadyHigh:    p + "ready:high",                        // list: ids, first in first out
 		ReadyNormal:  p + "ready:normal",                      // list
 		ReadyLow:     p + "ready:low",                         // list

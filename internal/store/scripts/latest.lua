@@ -11,6 +11,7 @@ local JOBS, DEAD, CANCELLED = unpack(KEYS)
 local state, count, room = unpack(ARGV)
 local list = ({dead = DEAD, cancelled = CANCELLED})[state]
 
+-- The two kinds of scores are those of the chapter retention.
 local last = redis.call('ZRANGE', list, '+inf', 0, 'BYSCORE', 'REV', 'LIMIT', 0, count, 'WITHSCORES')
 local own = redis.call('ZRANGE', list, '(0', '-inf', 'BYSCORE', 'REV', 'LIMIT', 0, count, 'WITHSCORES')
 local elements, all = {}, {}

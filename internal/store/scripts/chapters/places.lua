@@ -2,7 +2,7 @@
 
 -- Returns the states of jobs that have ended and are kept, by their names. Completed ones are kept if the queue's settings
 -- say so. Each state has:
--- set, the sorted set of its ids, scored by the time of their end;
+-- set, the sorted set of its ids, in the order in which they go: the chapter retention has the scores;
 -- bytes, the field of stats that counts its bytes;
 -- met, the outcome of an enqueue that finds a job in this state.
 local function terminal_states()

@@ -1,4 +1,13 @@
 -- How long jobs are kept that have ended.
+--
+-- The set of a terminal state has its jobs in the order in which they go. A score says when, in one of two ways:
+--   a number that isn't negative is the time (us) when the job ended. The queue's limits of age, number and bytes drop it.
+--   a negative one is of a job whose record says how long it is kept, see own_age. It is the time when the job is dropped, less own_shift. Such a job stands
+--   before all of the others, so that the first of either kind is found at once. Number and bytes drop it if none of the others is left.
+-- Decision 45 says why there is no index of such jobs beside the set.
+
+-- 2^52 (us): a time less this is negative until the year 2112.
+local own_shift = 4503599627370496
 
 -- Returns what a setting says is kept: {most jobs, most bytes, how long in us}, or nil if it can't be read or isn't set.
 local function kept_of(text)
@@ -31,40 +40,43 @@ local function forget(state, id, bytes)
   return count_up(STATS, state.bytes, 0 - bytes) -- of 0 bytes -bytes is "-0", which is no integer
 end
 
--- Drops jobs of a terminal state, at most most of them: those whose own time has come, and the oldest of the others while the jobs exceed
--- limits: their number, their bytes or their age. If no others are left, number and bytes drop those with a time of their own, in the order of
--- these times. bytes is the number of bytes that all have. Returns how many jobs were dropped.
+-- Returns the job of a terminal state that goes next, and whether its time is over; or nil if there is none. Of those with a time of their own the first
+-- goes when that is over. Before it is, the others go: the oldest first, whose time is over at an age (us).
+local function next_to_go(state, age, now)
+  local first = redis.call('ZRANGE', state.set, 0, 0, 'WITHSCORES')
+  local score = tonumber(first[2])
+  local over = score and score + (score < 0 and own_shift or age) <= now
+  if score and score < 0 and not over then
+    local other = redis.call('ZRANGE', state.set, 0, '+inf', 'BYSCORE', 'LIMIT', 0, 1, 'WITHSCORES')
+    if other[1] then
+      return other[1], tonumber(other[2]) + age <= now
+    end
+  end
+  return first[1], over
+end
+
+-- Drops jobs of a terminal state, at most most of them, in the order of next_to_go: those whose time is over, and further ones while the jobs exceed limits in
+-- number or bytes. bytes is the number of bytes that all have. Returns how many jobs were dropped.
 local function trim(state, bytes, limits, now, most)
   local kept = redis.call('ZCARD', state.set)
   for dropped = 0, most - 1 do
-    local oldest = redis.call('ZRANGE', state.set, 0, 0, 'WITHSCORES')
-    local score = tonumber(oldest[2])
-    local due = score and score < 0 and score + 4503599627370496 <= now
-    if score and score < 0 and not due then -- a time of its own, which hasn't come: see retain
-      local other = redis.call('ZRANGE', state.set, 0, '+inf', 'BYSCORE', 'LIMIT', 0, 1, 'WITHSCORES')
-      if other[1] then
-        oldest, score = other, tonumber(other[2])
-      end
-    end
-    due = due or score and score >= 0 and score <= now - limits[3]
-    if not score or not due and kept <= limits[1] and bytes <= limits[2] then
+    local id, over = next_to_go(state, limits[3], now)
+    if not id or not over and kept <= limits[1] and bytes <= limits[2] then
       return dropped
     end
-    local size = redis.call('HSTRLEN', JOBS, oldest[1])
-    redis.call('HDEL', JOBS, oldest[1]) -- permitted out of memory, and with it what follows
-    bytes = forget(state, oldest[1], size)
-    kept = kept - 1
+    local size = redis.call('HSTRLEN', JOBS, id)
+    redis.call('HDEL', JOBS, id) -- permitted out of memory, and with it what follows
+    bytes, kept = forget(state, id, size), kept - 1
   end
   return most
 end
 
--- Keeps a job in a terminal state. Its id goes into the state's sorted set, scored by the time. own is what own_age returns for the job. If it
--- isn't nil, the score is the time when the job is to be dropped, less 2^52: a negative number until the year 2112. So these jobs stand before the
--- others, in the order in which they are dropped. The job's record stays in jobs; record replaces it, if there is one. Then drops the oldest jobs
--- beyond limits: at most 100, and at most 2 once a call has dropped 500 by these limits. So a call that ends many jobs takes no longer after the
+-- Keeps a job in a terminal state. Its id goes into the state's set. now (us) isn't negative, and own is what own_age returns for the job: the score
+-- follows from them, see the head of this chapter. The job's record stays in jobs; record replaces it, if there is one. Then drops jobs beyond
+-- limits: at most 100, and at most 2 once a call has dropped 500 by these limits. So a call that ends many jobs takes no longer after the
 -- limits were lowered. Returns how many were dropped.
 local function retain(state, id, record, own, limits, now)
-  redis.call('ZADD', state.set, digits(own and now + own - 4503599627370496 or now), id)
+  redis.call('ZADD', state.set, digits(own and now + own - own_shift or now), id)
   if record then
     redis.call('HSET', JOBS, id, record)
   end
@@ -75,12 +87,9 @@ local function retain(state, id, record, own, limits, now)
   return dropped
 end
 
--- Returns when a job ended (us). score is that of the job in the set of a terminal state. See retain.
+-- Returns when a job ended (us) that has this score in the set of a terminal state.
 local function ended_at(score, record)
-  if score >= 0 then
-    return score
-  end
-  return score + 4503599627370496 - (own_age(record) or 0)
+  return score >= 0 and score or score + own_shift - (own_age(record) or 0)
 end
 
 -- Drops receipts of moves that are older than 30 days, at most most of them. Returns how many.
