@@ -32,6 +32,13 @@ func check(ctx context.Context, t tree) (err error) {
 		return err
 	}
 	before := lastVersion(tags, dirs)
+	log, err := os.ReadFile(t.in("CHANGELOG.md"))
+	if err != nil {
+		return err
+	}
+	if m := section.FindSubmatch(log); m != nil && before == "" {
+		return fmt.Errorf("CHANGELOG.md has version %s, and git no tag of any: git fetch --tags, or what has become of its modules is not seen", m[1])
+	}
 	version := "v0.999.0"
 	if before != "" {
 		version = semver.Major(before) + ".999.0"
@@ -103,6 +110,9 @@ func check(ctx context.Context, t tree) (err error) {
 	fmt.Println("release: ok " + result)
 	return nil
 }
+
+// section is the head of a version in CHANGELOG.md.
+var section = regexp.MustCompile(`(?m)^## \[(\d+\.\d+\.\d+[^\]]*)\]`)
 
 // extract writes the tree of a version that was released into a folder.
 func (t tree) extract(ctx context.Context, version, to string) error {

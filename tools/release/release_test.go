@@ -260,6 +260,58 @@ func TestSkew(t *testing.T) {
 	}
 }
 
+// The whole check of the small tree, on which nothing has to be fetched.
+func TestCheck(t *testing.T) {
+	const program = `package main
+
+import (
+	"log"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"example.com/box"
+)
+
+func main() {
+	caught := make(chan os.Signal, 1)
+	signal.Notify(caught, syscall.SIGTERM)
+	log.Println("opened", box.Open(), "welcome, user 42")
+	<-caught
+}
+`
+	command := strings.Replace(small["cmd/box/main.go"], "import \"example.com/box\"\n\nfunc main() { println(box.Open()) }", `import (
+	"fmt"
+	"runtime/debug"
+
+	"example.com/box"
+)
+
+func main() {
+	info, _ := debug.ReadBuildInfo()
+	fmt.Printf("box %s, %d\n", info.Main.Version, box.Open())
+}`, 1)
+	work := newTree(t)
+	t.Setenv("GOPROXY", "off")
+	checked := func(want string, edits ...string) {
+		t.Helper()
+		for i := 0; i < len(edits); i += 2 {
+			work.write(t, edits[i], edits[i+1])
+		}
+		err := check(t.Context(), work)
+		if want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
+			t.Errorf("got %v, want an error with %q", err, want)
+		}
+	}
+	checked("the program of README.md: there is none")
+	readme := func(program string) string { return "# Box\n\n```go\n" + program + "```\n" }
+	checked("does not contain package example.com/box/gone", "README.md", readme(program), "cmd/box/main.go", command, "docs/page.md", readme("package main\n\nimport _ \"example.com/box/gone\"\n\nfunc main() {}\n"))
+	checked("its --version says", "docs/page.md", readme(program), "cmd/box/main.go", strings.Replace(command, "info.Main.Version", `info.Main.Path`, 1))
+	checked("", "cmd/box/main.go", command)
+	checked("has version 0.1.0, and git no tag", "CHANGELOG.md", "# Changelog\n\n## [Unreleased]\n\n## [0.1.0] - 2020-01-01\n\n- Old.\n")
+	checked("it should say", "CHANGELOG.md", small["CHANGELOG.md"], "README.md", readme(strings.Replace(program, "<-caught", "os.Exit(1)", 1)))
+}
+
 // newTestStranger returns a stranger who finds the small tree alone.
 func newTestStranger(ctx context.Context, t *testing.T, dir, proxy string) *stranger {
 	t.Helper()
