@@ -60,8 +60,8 @@ func TestStalePatch(t *testing.T) {
 	for name, tc := range map[string]struct{ patch, wrong string }{
 		"the lines are others": {strings.Replace(removed, "-\twatching := ", "-\twatched := ", 1), stale},
 		"the file is gone":     {strings.ReplaceAll(removed, "worker/queue.go", "worker/queues.go"), stale},
-		"without what isn't":   {strings.Replace(removed, "worker/watch.go", "worker/watches.go", 1), stale},
-		"does not compile":     {strings.Replace(removed, "# without:", "# with:", 1), "redeclared"},
+		"without what isn't":   {strings.Replace(removed, "worker/rehearse.go", "worker/rehearses.go", 1), stale},
+		"does not compile":     {strings.Replace(removed, "# without:", "# with:", 1), "undefined"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
