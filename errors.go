@@ -28,6 +28,14 @@ var (
 	// ErrCancelled is the cause of a handler's context whose job was cancelled while it runs. The job ends cancelled, and never
 	// runs again, whatever the handler returns.
 	ErrCancelled = errors.New("signalbox: job was cancelled")
+	// ErrSuperseded is wrapped by the error of a [Step] or a [Checkpoint] that was refused: the delivery is over, or another one has taken over the job. Return it.
+	ErrSuperseded = errors.New("signalbox: the delivery is over, or another one has taken over its job")
+	// ErrStepName is wrapped by the error of a [Step] whose name is that of another step of the delivery, or can't be one. Its function was not called.
+	ErrStepName = errors.New("signalbox: no name for a step")
+	// ErrStepChanged is wrapped by the error of a [Step] or a [Resume] that found a value which doesn't decode into its type: the program was changed since.
+	ErrStepChanged = errors.New("signalbox: what was saved doesn't fit the type")
+	// ErrStateSize is wrapped by the error of a [Step] or a [Checkpoint] after which a job would have saved more than [MaxSaved] bytes.
+	ErrStateSize = errors.New("signalbox: too much was saved")
 )
 
 // QueueFullError is the error of a job that was refused since its queue was full. The job is not enqueued. It wraps [ErrQueueFull].

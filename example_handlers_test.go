@@ -175,6 +175,92 @@ func Example_progress() {
 	// Output: 100000 of 100000 rows
 }
 
+// An Upload publishes a video.
+type Upload struct {
+	URL string `json:"url"`
+}
+
+func (Upload) Kind() string { return "upload" }
+
+func publish(ctx context.Context, _ *signalbox.Job, in Upload) error {
+	file, err := signalbox.Step(ctx, "download", func(ctx context.Context) (string, error) { return download(ctx, in.URL) })
+	if err != nil {
+		return err
+	}
+	at := 0
+	if _, err := signalbox.Resume(ctx, &at); err != nil { // what Checkpoint saved last; without one, at stays 0
+		return err
+	}
+	for ; at < parts; at++ {
+		if err := upload(ctx, file, at); err != nil {
+			return err
+		}
+		if err := signalbox.Checkpoint(ctx, at+1); err != nil {
+			return err
+		}
+	}
+	_, err = signalbox.Step(ctx, "announce", func(ctx context.Context) (bool, error) { return true, announce(ctx, file) })
+	return err
+}
+
+const parts = 3
+
+func download(_ context.Context, url string) (string, error) {
+	fmt.Println("download", url)
+	return "/tmp/video", nil
+}
+
+var tries atomic.Int32
+
+func upload(_ context.Context, file string, part int) error {
+	if tries.Add(1) == 3 {
+		return errors.New("the network is away")
+	}
+	fmt.Println("upload", file, "part", part)
+	return nil
+}
+
+func announce(context.Context, string) error {
+	fmt.Println("announce")
+	return nil
+}
+
+// What has finished is not done again when the job is retried.
+func Example_steps() {
+	onRedis(func(ctx context.Context, rdb *redis.Client) error {
+		s, err := scheduler.New(rdb, scheduler.Config{Logger: quiet})
+		if err != nil {
+			return err
+		}
+		if _, err := s.Enqueue(ctx, Upload{URL: "https://example.org/7"}); err != nil {
+			return err
+		}
+		ctx, stop := context.WithCancel(ctx)
+		defer stop()
+		w, err := worker.New(rdb, worker.Config{Logger: quiet})
+		if err != nil {
+			return err
+		}
+		worker.Handle(w, func(ctx context.Context, job *signalbox.Job, in Upload) error {
+			err := publish(ctx, job, in)
+			if err != nil {
+				fmt.Println("attempt", job.Attempt, "failed:", err)
+				return err
+			}
+			stop()
+			return nil
+		}, worker.Retry(worker.Constant(time.Millisecond)))
+		return w.Run(ctx)
+	})
+	// Output:
+	// download https://example.org/7
+	// upload /tmp/video part 0
+	// upload /tmp/video part 1
+	// attempt 1 failed: the network is away
+	// upload /tmp/video part 2
+	// announce
+}
+
 // A handler that takes long saves what it has when its worker drains.
 func Example_draining() {
 	onRedis(func(ctx context.Context, rdb *redis.Client) error {

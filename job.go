@@ -86,6 +86,8 @@ type Job struct {
 	// Finished says that an earlier delivery's handler had returned nil, but the job was cancelled before that, and ended so.
 	// Somebody has retried it since.
 	Finished bool
+	// Saved is what [Step] and [Checkpoint] of earlier deliveries have saved, in a form of their own. Step and [Resume] read it.
+	Saved []byte
 }
 
 // EffectKey returns the key under which to record the effect of the job, so that the effect happens once. Insert the

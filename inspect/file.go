@@ -200,6 +200,7 @@ type fileJob struct {
 	Timeout     int64         `json:"timeout_us,omitempty"`
 	LastError   string        `json:"last_error,omitempty"`
 	Finished    bool          `json:"finished,omitempty"`
+	Saved       []byte        `json:"saved_base64,omitempty"`
 	Attempts    []fileAttempt `json:"attempts,omitempty"`
 
 	Flags  uint8  `json:"flags,omitempty"`
@@ -225,7 +226,7 @@ func lineOf(s *store.Stored) fileJob {
 		ID: s.ID, State: s.State, Ran: s.Ran, Kind: j.Kind, Priority: j.Priority.String(), Headers: j.Headers, EffectKey: s.Effects,
 		EnqueuedAt: fileTime(j.EnqueuedAt), DueAt: fileTime(j.ScheduledAt), EndedAt: fileTime(s.Ended), Failed: max(j.Attempt-1, 0),
 		MaxAttempts: j.MaxAttempts, Crashes: j.Crashes, Timeout: j.Timeout.Microseconds(), LastError: j.LastError, Finished: j.Finished,
-		Flags: s.Whole.Flags, Extras: s.Whole.Extras,
+		Saved: j.Saved, Flags: s.Whole.Flags, Extras: s.Whole.Extras,
 	}
 	if line.Encoding = j.Encoding; plainJSON(j.Payload) {
 		line.Payload = j.Payload
@@ -275,6 +276,7 @@ func (line *fileJob) stored() (store.Stored, error) {
 		j.Payload = line.Payload
 	}
 	j.Attempt, j.LastError, j.Finished = line.Failed+1, line.LastError, line.Finished
+	j.Saved = line.Saved
 	j.Timeout = time.Duration(line.Timeout) * time.Microsecond
 	j.EnqueuedAt, j.ScheduledAt = read("enqueued_at", line.EnqueuedAt), read("due_at", line.DueAt)
 	s.Whole.Flags, s.Whole.Extras = line.Flags, line.Extras

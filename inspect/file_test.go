@@ -45,7 +45,7 @@ func TestExportAndImport(t *testing.T) {
 		s.states()
 		s.put(signalbox.Job{
 			ID: "full", Kind: "charge", Payload: []byte(`{"a":"<&> \u2028 ü","b":[1,2.50,null]}`), Headers: map[string]string{"tenant": "acme", "empty": ""},
-			Priority: signalbox.PriorityHigh, MaxAttempts: 3, Timeout: 1500 * time.Microsecond, Incarnation: 7,
+			Priority: signalbox.PriorityHigh, MaxAttempts: 3, Timeout: 1500 * time.Microsecond, Incarnation: 7, Saved: []byte("\x0a\x013"),
 		}, store.When{})
 		s.put(signalbox.Job{ID: "spaced", Payload: []byte(`{ "a": 1 }`), Effect: "order-17"}, store.When{})
 		s.put(signalbox.Job{ID: "null", Payload: []byte(`null`)}, store.When{})

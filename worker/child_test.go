@@ -160,6 +160,8 @@ func (o order) obey(ctx context.Context, id string, say func(what string, at tim
 				return context.Cause(ctx)
 			}
 		}
+	case "steps":
+		return o.steps(ctx)
 	case "die":
 		_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)
 		select {}

@@ -57,12 +57,16 @@ func (d *delivery) settlement(job *signalbox.Job) store.Settlement {
 
 // conclude decides what becomes of the job, and ends the delivery's context.
 func (h *handlers) conclude(r *store.Settlement, d *delivery, job *signalbox.Job, err error) {
+	saved := d.endSaves() || len(job.Saved) > 0
+	if saved {
+		r.Size = d.claimed.Size()
+	}
 	h.judgeAny(r, d, job, err)
 	if r.Outcome == store.Retry || r.Outcome == store.Dead {
 		h.holdBackAfter(d, job, err)
 	}
 	if r.Outcome == store.Completed && (job.Retain > 0 || job.Retain == 0 && h.keeps.Load()) {
-		h.keepCompleted(r, d, job)
+		h.keepCompleted(r, d, job, saved)
 	}
 	if r.Outcome == store.Retry || r.Outcome == store.Dead {
 		h.announce(r, d, job, err)

@@ -37,7 +37,7 @@ type delivery struct {
 	over     time.Time    // when the end of its handler's context was first seen while it ran; zero before that; guarded by the queue's mu
 	stack    string       // of its handler, while it is stuck; guarded by the queue's mu
 
-	progress progress // what its handler has said last
+	long longJob // what its handler says, and saves
 
 	inner atomic.Pointer[context.Context] // the context of its handler while that runs; nil if it is the delivery's own
 
@@ -69,6 +69,8 @@ func (d *delivery) Value(key any) any {
 			return nil
 		}
 		return &d.watch.Delivery
+	case handlerctx.SaverKey:
+		return d.saver()
 	case handlerctx.EndKey:
 		return &d.ends
 	case handlerctx.JobKey:

@@ -12,6 +12,12 @@ import (
 // progressEvery is how long after the first report that Redis doesn't have those of all jobs are written.
 const progressEvery = time.Second
 
+// A longJob is what a delivery has of a handler that says how far it is, and saves what later deliveries are to have. The zero value is ready.
+type longJob struct {
+	progress progress
+	saves    atomic.Pointer[saver] // nil: nobody has asked for it
+}
+
 // A progress is what a handler has said last of how far its job is, and what the worker does about it. The zero value is ready.
 type progress struct {
 	last  atomic.Pointer[report] // nil: it has said nothing
@@ -25,8 +31,8 @@ type report struct {
 
 // Report implements [handlerctx.Reporter] for the handlers. Only the first report since the last write takes a lock.
 func (d *delivery) Report(r handlerctx.Report) {
-	d.progress.last.Store(&report{r, time.Now()})
-	if d.progress.fresh.CompareAndSwap(false, true) {
+	d.long.progress.last.Store(&report{r, time.Now()})
+	if d.long.progress.fresh.CompareAndSwap(false, true) {
 		d.session.queue.keeper.reported(d.session)
 	}
 }
@@ -91,8 +97,8 @@ func (k *keeper) writeProgress(ctx context.Context, s *session) {
 		if d.session != s || d.returned {
 			continue
 		}
-		d.progress.fresh.Store(false) // before the report is read
-		if r := d.progress.last.Load(); r != nil {
+		d.long.progress.fresh.Store(false) // before the report is read
+		if r := d.long.progress.last.Load(); r != nil {
 			jobs = append(jobs, store.Progress{ID: d.id, Token: d.token, Done: r.Done, Total: r.Total, Note: r.Note, At: k.clock.server(r.at)})
 		}
 	}

@@ -94,3 +94,26 @@ type Report struct {
 	Done, Total int64 // not negative; a total of 0 is not known
 	Note        string
 }
+
+// SaverKey is the context key for the [Saver] of a delivery.
+type SaverKey struct{}
+
+// A Saver saves what later deliveries of a job are to have.
+type Saver interface {
+	// Begin begins a step. If an earlier delivery has finished it, it decodes its value into into, and done is true. Else it reserves the name, and End or Abandon follows.
+	Begin(ctx context.Context, name string, into any) (done bool, err error)
+	// End saves the value of a step: then it has finished.
+	End(ctx context.Context, name string, value any) error
+	// Abandon frees the name of a step that has failed.
+	Abandon(name string)
+	// Checkpoint saves a value in place of the last one.
+	Checkpoint(ctx context.Context, value any) error
+	// Resume decodes what Checkpoint has saved last into into.
+	Resume(into any) (found bool, err error)
+}
+
+// SaverOf returns what saves for a handler, or nil.
+func SaverOf(ctx context.Context) Saver {
+	s, _ := ctx.Value(SaverKey{}).(Saver)
+	return s
+}

@@ -78,6 +78,9 @@ func (d *Delivery) FailedAttempt(lastError string, attempt *Attempt) ([]byte, er
 // Kept returns what asks to keep a completed job, for Settlement.Keep. The job keeps the attempt.
 func Kept(attempt *Attempt) []byte { return wire.AppendSuccess(nil, attempt) }
 
+// KeptAnew is Kept for a job whose handlers have saved something: that is over.
+func KeptAnew(attempt *Attempt) []byte { return wire.AppendSaved(Kept(attempt), nil) }
+
 func (s *Settlement) class() string {
 	class := classes[wire.Class(s.Prio)]
 	if s.Suspect {

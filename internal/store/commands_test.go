@@ -12,6 +12,7 @@ import (
 	"github.com/signalbox-go/signalbox"
 	"github.com/signalbox-go/signalbox/internal/redistest"
 	"github.com/signalbox-go/signalbox/internal/store/server"
+	"github.com/signalbox-go/signalbox/internal/wire"
 )
 
 // roleOf returns the role that an operation is of.
@@ -128,6 +129,9 @@ func TestCommandsSuffice(t *testing.T) {
 				}
 				if err := r.WriteStuck(bg, "s", time.Minute, nil); err != nil {
 					t.Errorf("no stuck handler as %s: %v", name, err)
+				}
+				if err := r.Save(bg, "s", "a", 1, &Delivery{record: wire.AppendRecord(nil, &signalbox.Job{Kind: "k"})}, []byte("x")); !errors.Is(err, ErrSuperseded) {
+					t.Errorf("saving as %s: %v", name, err)
 				}
 				for _, jobs := range [][]Progress{{{ID: "a"}}, nil} {
 					if err := r.WriteProgress(bg, "s", time.Minute, jobs); err != nil {

@@ -51,6 +51,7 @@ type described struct {
 	Incarnation string            `json:"incarnation,omitempty"`
 	Finished    bool              `json:"finished,omitempty"`
 	Born        int64             `json:"born_us,omitempty"`
+	Saved       string            `json:"saved_hex,omitempty"`
 	Attempts    []struct {
 		Number  int    `json:"number"`
 		At      int64  `json:"at_us"`
@@ -93,6 +94,13 @@ func (d described) job(t testing.TB) signalbox.Job {
 			t.Fatal(err)
 		}
 	}
+	saved, err := hex.DecodeString(d.Saved)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(saved) == 0 {
+		saved = nil
+	}
 	retain := time.Duration(d.Retain) * time.Microsecond
 	if d.Retain < 0 {
 		retain = signalbox.RetainNone
@@ -104,7 +112,7 @@ func (d described) job(t testing.TB) signalbox.Job {
 		Kind: d.Kind, Payload: payload, Encoding: d.Encoding, Headers: d.Headers, Priority: priorities[d.Priority], Crashes: d.Crashes,
 		EnqueuedAt: fromMicros(uint64(d.Enqueued)), ScheduledAt: fromMicros(uint64(d.Due)),
 		Attempt: d.Failed + 1, MaxAttempts: d.MaxAttempts, Timeout: time.Duration(d.Timeout) * time.Microsecond, ExpireAfter: time.Duration(d.Expire) * time.Microsecond, LastError: d.LastError,
-		Effect: d.Effect, Born: fromMicros(uint64(d.Born)), Incarnation: incarnation, Finished: d.Finished, Retain: retain, Group: d.Group, Serial: d.Serial, YieldOnRetry: d.Yields,
+		Effect: d.Effect, Born: fromMicros(uint64(d.Born)), Incarnation: incarnation, Finished: d.Finished, Saved: saved, Retain: retain, Group: d.Group, Serial: d.Serial, YieldOnRetry: d.Yields,
 	}
 }
 

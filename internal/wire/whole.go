@@ -38,7 +38,7 @@ func DecodeWhole(record []byte, job *signalbox.Job) (w Whole, exact bool, err er
 func (w *Whole) known(envelope []byte) bool {
 	known, attempts := true, 0
 	_ = eachField(envelope, func(num protowire.Number, _ protowire.Type, _, value []byte) {
-		known = known && (num <= fieldFinished || num == fieldEncoding || num == fieldBorn)
+		known = known && (num <= fieldFinished || num == fieldEncoding || num == fieldBorn || num == fieldSaved)
 		if num == fieldAttempt {
 			attempts++
 			_ = eachField(value, func(num protowire.Number, _ protowire.Type, _, _ []byte) { known = known && num <= attemptSpan })

@@ -60,6 +60,7 @@ const (
 	fieldSuccess     protowire.Number = 12 // Attempt: the one that completed the job; of jobs that are kept
 	fieldEncoding    protowire.Number = 13 // string: how the payload is encoded, if it isn't JSON
 	fieldBorn        protowire.Number = 14 // fixed64: when the job was to run first, in microseconds, if its producer gave a time
+	fieldSaved       protowire.Number = 16 // Saved: what its handler has saved for later deliveries
 
 	// The fields of a header, that is of an entry of the map.
 	headerName  protowire.Number = 1
@@ -180,6 +181,9 @@ func AppendEnvelope(b []byte, job *signalbox.Job) []byte {
 	if us := micros(job.Born); us != 0 {
 		b = protowire.AppendTag(b, fieldBorn, protowire.Fixed64Type)
 		b = protowire.AppendFixed64(b, us)
+	}
+	if len(job.Saved) > 0 {
+		b = AppendSaved(b, job.Saved)
 	}
 	return b
 }
@@ -304,7 +308,7 @@ func decodeEnvelope(b []byte, job *signalbox.Job) error {
 		}
 		b = b[n:]
 		switch {
-		case typ == protowire.BytesType && (num <= fieldHeader || num == fieldLastError || num == fieldEffect || num == fieldEncoding):
+		case typ == protowire.BytesType && (num <= fieldHeader || num == fieldLastError || num == fieldEffect || num == fieldEncoding || num == fieldSaved):
 			v, n := protowire.ConsumeBytes(b)
 			if n < 0 {
 				return corrupt("a field's length", n)
@@ -325,6 +329,8 @@ func decodeEnvelope(b []byte, job *signalbox.Job) error {
 				job.Effect = string(v)
 			case fieldEncoding:
 				job.Encoding = string(v)
+			case fieldSaved:
+				job.Saved = append([]byte(nil), v...)
 			}
 		case typ == protowire.VarintType && fieldFailed <= num && num <= fieldTimeout:
 			v, n := protowire.ConsumeVarint(b)

@@ -45,6 +45,7 @@ var (
 	Past    = load("past")
 	Limit   = load("limit")
 	Hold    = load("hold")
+	Save    = load("save")
 	Pause   = load("pause")
 	History = load("history")
 	Deaths  = load("deaths")
