@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -228,10 +229,17 @@ func TestStepsAcrossKills(t *testing.T) {
 		}
 		return strings.Fields(string(b))
 	}
-	for i := range kills {
+	for i, place := range []string{"in it", "saved", "behind it"} {
+		stop := fmt.Sprint((i+1)*steps/(kills+1), " ", place)
+		if err := os.WriteFile(filepath.Join(dir, "stop"), []byte(stop), 0o600); err != nil {
+			t.Fatal(err)
+		}
 		c := r.child(1, time.Second)
-		redistest.Eventually(t, func() bool { return len(lines("finished")) >= (i+1)*steps/(kills+1) }, "steps finish")
+		redistest.Eventually(t, func() bool { return slices.Contains(lines("stopped"), strings.ReplaceAll(stop, " ", "-")) }, "it stands at step %s", stop)
 		c.kill()
+	}
+	if err := os.WriteFile(filepath.Join(dir, "stop"), nil, 0o600); err != nil {
+		t.Fatal(err)
 	}
 	r.child(1, time.Second)
 	r.completed(1)
@@ -246,20 +254,30 @@ func TestStepsAcrossKills(t *testing.T) {
 	}
 }
 
-// steps does so many steps as MS says. It writes down which begin, and which have finished.
+// steps does so many steps as MS says. It writes down which begin, and which have finished. It stands for ever at the place that the file stop has.
 func (o order) steps(ctx context.Context) error {
-	write := func(name string, n int) {
+	write := func(name string, what any) {
 		f, err := os.OpenFile(filepath.Join(o.Dir, name), os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
 		if err != nil {
 			panic(err)
 		}
 		defer f.Close()
-		fmt.Fprintln(f, n)
+		fmt.Fprintln(f, what)
 	}
 	finished := make(map[string]bool)
 	if b, err := os.ReadFile(filepath.Join(o.Dir, "finished")); err == nil {
 		for _, n := range strings.Fields(string(b)) {
 			finished[n] = true
+		}
+	}
+	stop, err := os.ReadFile(filepath.Join(o.Dir, "stop"))
+	if err != nil {
+		return err
+	}
+	stand := func(n int, place string) {
+		if at := fmt.Sprint(n, " ", place); at == string(stop) {
+			write("stopped", strings.ReplaceAll(at, " ", "-"))
+			select {}
 		}
 	}
 	at := 0
@@ -275,7 +293,7 @@ func (o order) steps(ctx context.Context) error {
 			if finished[fmt.Sprint(n)] {
 				write("bad", n)
 			}
-			time.Sleep(2 * time.Millisecond) // so that a kill meets a step
+			stand(n, "in it")
 			return n * n, nil
 		})
 		if err != nil {
@@ -284,11 +302,13 @@ func (o order) steps(ctx context.Context) error {
 		if value != n*n {
 			write("bad", n)
 		}
+		stand(n, "saved")
 		if n >= at {
 			if err := signalbox.Checkpoint(ctx, n+1); err != nil {
 				return err
 			}
 		}
+		stand(n, "behind it")
 		if !finished[fmt.Sprint(n)] {
 			write("finished", n)
 		}
