@@ -57,7 +57,8 @@ func (d *delivery) settlement(job *signalbox.Job) store.Settlement {
 
 // conclude decides what becomes of the job, and ends the delivery's context.
 func (h *handlers) conclude(r *store.Settlement, d *delivery, job *signalbox.Job, err error) {
-	saved := d.endSaves() || len(job.Saved) > 0
+	s := d.long.saves.Load()
+	saved := s != nil && s.end() || len(job.Saved) > 0
 	if saved {
 		r.Size = d.claimed.Size()
 	}

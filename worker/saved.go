@@ -38,17 +38,13 @@ func (d *delivery) saver() *saver {
 	return d.long.saves.Load()
 }
 
-// endSaves has the delivery save nothing more. A call that is under way ends first. It reports whether it has saved something.
-func (d *delivery) endSaves() bool {
-	s := d.long.saves.Load()
-	if s == nil {
-		return false
-	}
+// end has the delivery save nothing more. A call that is under way ends first. It reports whether it has saved something.
+func (s *saver) end() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.over = true
 	if s.dirty { // what a failed call was to save goes with the settlement, if that writes the record
-		_ = d.claimed.Keep(s.saved.Append(nil))
+		_ = s.d.claimed.Keep(s.saved.Append(nil))
 	}
 	return len(s.saved.Steps) > 0 || s.saved.Checkpoint != nil
 }
