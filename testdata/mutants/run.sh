@@ -15,7 +15,8 @@
 #
 # MUTANT_SHARE=n is for CI, which has no time for all. It tries each bug that is new, whose function has changed or whose test has since all were last
 # killed, and of the others one in n, others with each commit. The file proven has the commit at which all were killed; a run of all,
-# on a tree without changes, writes it.
+# on a tree without changes, writes it. MUTANT_MOST=n bounds how many are tried, others with each commit, and says how many were left out: a
+# change that moves or renames what most code uses concerns nearly all, until the next run of all.
 #
 # MUTANT_JOBS is how many are tried at a time: by default three for each core, since a test
 # mostly waits. Each has a copy of the tree of its own, so that it builds only what its
@@ -164,6 +165,13 @@ if [[ -n ${MUTANT_SHARE:-} ]]; then
 	fi
 	echo "mutants: ${#chosen[@]} of $of: those that changes since ${proven:0:7} concern, and one in $MUTANT_SHARE of the others"
 fi
+if [[ -n ${MUTANT_MOST:-} ]] && ((${#chosen[@]} > MUTANT_MOST)); then
+	left=$((${#chosen[@]} - MUTANT_MOST))
+	mapfile -t chosen < <(for bug in "${chosen[@]}"; do # by a digest of the commit and the name: others with each commit
+		printf '%s %s\n' "$(printf '%s %s' "$head" "${bug##*/}" | sha256sum)" "$bug"
+	done | sort | sed "${MUTANT_MOST}q" | sed 's/^[^/]*//')
+	echo "mutants: $left of them are left out for lack of time, others with each commit; make mutants tries all, and writes testdata/mutants/proven"
+fi
 
 if ((${#chosen[@]} == 0)); then
 	echo 'mutants: none to try'
@@ -225,4 +233,4 @@ killed=$(($(find "$work/killed" -type f | wc -l)))
 survived=$((${#chosen[@]} - killed))
 echo "mutants: $killed killed, $survived survived"
 ((survived == 0))
-if [[ -z $filter && -z ${MUTANT_SHARE:-} && -z $(git -C "$bugs" status --porcelain) ]]; then echo "$head" >"$bugs/proven"; fi
+if [[ -z $filter && -z ${MUTANT_SHARE:-} && -z ${MUTANT_MOST:-} && -z $(git -C "$bugs" status --porcelain) ]]; then echo "$head" >"$bugs/proven"; fi
