@@ -47,7 +47,8 @@ func newerBuild(t *testing.T) string {
 	replacement := file("layout.go", bytes.Replace(text, ours, theirs, 1))
 	overlay := file("overlay.json", payload(map[string]any{"Replace": map[string]string{source: replacement}}))
 	binary := filepath.Join(dir, "newer.test")
-	if out, err := exec.CommandContext(t.Context(), "go", "test", "-c", "-vet=off", "-overlay", overlay, "-o", binary, ".").CombinedOutput(); err != nil {
+	// Without the tree's path, a copy of the tree builds nothing that was built before.
+	if out, err := exec.CommandContext(t.Context(), "go", "test", "-c", "-vet=off", "-trimpath", "-overlay", overlay, "-o", binary, ".").CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
 	return binary
