@@ -34,6 +34,7 @@ type model struct {
 	awaits   map[string]putOff           // by key: for the end of the pause
 	held     map[string]int64            // by key, "" for the queue: until when its jobs are held back, in us
 	ahead    int64                       // by how much the clock of limits, which next and held go by, is ahead of Redis' clock, in us
+	blur     float64                     // how much longer than its rate asks for a line may wait since Redis' clock went back, as that clock is noted each 100 ms; in us
 	marks    map[string]int64            // by cron entry: its last tick, in us
 	ticks    map[string][]string         // by cron entry: its newest jobs that were live when the last was put in, the newest first
 }
@@ -371,7 +372,7 @@ func (m *model) idle(now int64) string {
 		case m.stopped[f.key]:
 		case f.where == "ready" && f.crashes < SuspectAt && (f.key == "" || m.unpaid(f.key, now) <= -walkSlack && m.excess(f.key) == 0):
 			return id + " is ready"
-		case f.where == "lined" && m.early(f.key, now) <= -walkSlack:
+		case f.where == "lined" && m.early(f.key, now) <= -walkSlack-m.blur:
 			if most := m.limits(f.key).Running; most == 0 || m.holders(f.key) < most {
 				return fmt.Sprintf("%s waits in the line %c%s, which may go on", id, f.class, f.key)
 			}

@@ -207,7 +207,11 @@ func (w *walk) stepBack(d time.Duration) {
 		key, held := strings.CutPrefix(name, "h")
 		at += float64(us)
 		if longest, rated := w.m.longest(key); rated && !held { // what has passed since the clock was last seen isn't known
-			at = min(at, float64(seen+us)+longest)
+			known := float64(seen+us) + longest
+			if w.m.blur = max(w.m.blur, at-known); w.m.blur > 100e3 {
+				w.fail("the time of %q is %.0f us further ahead than its rate allows", key, at-known)
+			}
+			at = min(at, known)
 		}
 		p.ZAdd(bg, w.keys.Rates, z(at, name))
 		if held {
