@@ -45,8 +45,8 @@ func (c *chapterTest) Run(code string, args ...any) []string {
 	c.t.Helper()
 	code = "\nlocal given = ARGV\n" + luaShow + code + "\nreturn all_shown\n"
 	words := wordsOf(code)
-	often, late := pickedFor(code)
-	for _, p := range slices.Concat(often, late) {
+	often, deferred := pickedFor(code)
+	for _, p := range slices.Concat(often, deferred) {
 		maps.Copy(words, wordsOf(p.text))
 	}
 	var names, keys []string

@@ -15,13 +15,13 @@ import (
 var chapters = []string{
 	"keys", "time", "lanes", "statistics", "settings", "wake", "upcoming", "ready",
 	"record", "places", "retention", "sessions", "uniques", "limits", "groups",
-	"endings", "late", "outcomes", "promotion", "special", "claims", "acts", "cron", "call_uniques", "call_groups", "requests", "judging", "arrivals", "calls", "looks", "crashes", "repairs", "removal",
+	"endings", "other_ends", "outcomes", "promotion", "closer", "claims", "acts", "cron", "call_uniques", "call_groups", "requests", "judging", "arrivals", "calls", "looks", "crashes", "repairs", "removal",
 }
 
 // seldom are the chapters of what only some jobs need. Redis makes the functions of a script anew in each call, which takes some 0.1 us for each. So
 // those of such a chapter are made when one of them is called, unless the script has but a few of them.
 var seldom = []string{
-	"lanes", "wake", "record", "places", "retention", "sessions", "uniques", "limits", "groups", "late", "outcomes", "promotion", "special", "acts", "cron", "call_uniques", "call_groups", "requests", "judging", "arrivals", "looks", "crashes", "repairs", "removal",
+	"lanes", "wake", "record", "places", "retention", "sessions", "uniques", "limits", "groups", "other_ends", "outcomes", "promotion", "closer", "acts", "cron", "call_uniques", "call_groups", "requests", "judging", "arrivals", "looks", "crashes", "repairs", "removal",
 }
 
 // few is how many functions a script may have that only some jobs need, and that are made all the same.
@@ -157,13 +157,13 @@ type piece struct {
 
 // piecesOf returns the pieces of a script that has this text.
 func piecesOf(text string) (all []piece) {
-	often, late := pickedFor(text)
+	often, deferred := pickedFor(text)
 	numbers := make(map[string]int)
 	for i, name := range unpacked(text, "KEYS") {
 		numbers[name] = i + 1
 	}
-	homes := make(map[string]string) // of late functions, by their names
-	for _, p := range late {
+	homes := make(map[string]string) // of deferred functions, by their names
+	for _, p := range deferred {
 		if p.isFunction() {
 			homes[p.name] = p.chapter
 		}
@@ -171,16 +171,16 @@ func piecesOf(text string) (all []piece) {
 	add := func(text string) { all = append(all, piece{text: text}) }
 	comment, head := commentOf(text), headOf(text)
 	all = append(all, piece{text: text[comment:head], line: strings.Count(text[:comment], "\n") + 1})
-	if len(late) > 0 {
+	if len(deferred) > 0 {
 		add(seldomHead)
 	}
 	for _, p := range often {
 		all = append(all, piece{text: written(p.in(text), "", homes, numbers), passage: p})
 	}
-	if len(late) > 0 {
+	if len(deferred) > 0 {
 		add(seldomBegins)
 		for _, chapter := range chapters {
-			own := slices.DeleteFunc(slices.Clone(late), func(p *passage) bool { return p.chapter != chapter })
+			own := slices.DeleteFunc(slices.Clone(deferred), func(p *passage) bool { return p.chapter != chapter })
 			if len(own) == 0 {
 				continue
 			}
@@ -207,7 +207,7 @@ func piecesOf(text string) (all []piece) {
 
 // pickedFor returns the passages that a script with this text needs, in the order of the chapters: those that are always made, and those that are made
 // when one of their chapter is called. A constant that others than its chapter read is always made.
-func pickedFor(text string) (often, late []*passage) {
+func pickedFor(text string) (often, deferred []*passage) {
 	all := passages()
 	words, called := wordsOf(text), wordsOf(text) // called: of what is always made
 	outside := wordsOf(text)                      // of the script, and of other chapters than the one that comes next
@@ -234,15 +234,15 @@ func pickedFor(text string) (often, late []*passage) {
 				called[name] = true
 			}
 		} else {
-			late = append(late, p)
+			deferred = append(deferred, p)
 		}
 	}
-	if len(late) < few {
-		often, late = reached, nil
+	if len(deferred) < few {
+		often, deferred = reached, nil
 	}
 	slices.Reverse(often)
-	slices.Reverse(late)
-	return often, late
+	slices.Reverse(deferred)
+	return often, deferred
 }
 
 // What makes the functions that only some jobs need: it returns those of a chapter. They stand in made as well.
@@ -252,10 +252,10 @@ const (
 	seldomEnds   = "made[chapter] = functions\nreturn functions\nend\n"
 )
 
-// written returns a text of a chapter, or of none, as it stands in a script. Calls of late functions have them made first: free_keys(x) becomes
-// seldom('uniques').free_keys(x), and in what is late itself made.uniques.free_keys(x) in that chapter, and
+// written returns a text of a chapter, or of none, as it stands in a script. Calls of deferred functions have them made first: free_keys(x) becomes
+// seldom('uniques').free_keys(x), and in what is deferred itself made.uniques.free_keys(x) in that chapter, and
 // (made.uniques or seldom('uniques')).free_keys(x) in others, which is quicker, but for where a statement begins: there Lua takes a parenthesis for the
-// arguments of a call in the line before. homes has the chapters of late functions by their names. Keys that have numbers are called by them: KEYS[2] for
+// arguments of a call in the line before. homes has the chapters of deferred functions by their names. Keys that have numbers are called by them: KEYS[2] for
 // JOBS. A function that reads a local of the script has to search for it when it is made, which takes longer than to find an element of a list when it is
 // called.
 func written(text, chapter string, homes map[string]string, numbers map[string]int) string {

@@ -72,21 +72,21 @@ end
 local batch = new_batch(ARGV, fixed + 1, tonumber(completed), notes)
 local kept = redis.call('HLEN', JOBS)
 local promotable = redis.call('ZRANGEBYSCORE', DUE, '-inf', digits(now), 'LIMIT', 0, foreign and 0 or 500)
-local special = is_special(of_queue, of_groups, most, promotable) -- then what look_closer returns
+local closer = needs_closer_look(of_queue, of_groups, most, promotable) -- then what look_closer returns
 redis.call('ZCARD', IDLE)
 -- No job that isn't terminal has a larger record, if that is known.
 local largest = tonumber((string.match(redis.call('HGET', STATS, 'largest') or '', '^%d+$')))
 local terminal = redis.call('ZCARD', DEAD) + redis.call('ZCARD', CANCELLED)
-if special or batch.others <= #ARGV or not largest or largest > 4096 then -- else nobody asks how many they are
+if closer or batch.others <= #ARGV or not largest or largest > 4096 then -- else nobody asks how many they are
   terminal = terminal + redis.call('ZCARD', COMPLETED)
 end
 local ends = new_ends(now, notes > 0, keep_jobs, keep_bytes, keep_us)
 local maximum = most and tonumber((string.match(most, '^[1-9]%d*$'))) -- how many jobs the queue may have that haven't ended
 local no_room = maximum and kept - terminal >= maximum
 local groups, queue
-if special then
-  special = look_closer(of_queue, of_groups, now, foreign and 0 or 100)
-  groups, queue = special.groups, special.queue
+if closer then
+  closer = look_closer(of_queue, of_groups, now, foreign and 0 or 100)
+  groups, queue = closer.groups, closer.queue
   want = math.min(want, 160)
 end
 local ready = new_ready(held_back)
@@ -103,15 +103,15 @@ if again then
 else
   local asked, drawn, behind = want, 0, false -- behind: more jobs may have expired
   settle(batch, ready, ends, groups, promotable)
-  if special then
+  if closer then
     groups.leave(batch.left)
     promotable = promote_lined(promotable, groups)
   end
   if #promotable > 0 then
     promote(promotable, ready)
   end
-  if special then
-    behind = expire_late(special.over, ends, groups)
+  if closer then
+    behind = expire_late(closer.over, ends, groups)
     if behind then
       want = math.min(want, 100) -- those that are drawn may have expired as well
     end
@@ -119,8 +119,8 @@ else
     free_keys_of(batch)
   end
   if alive and held_back == '' then
-    if special then
-      unpark(groups, now, special.steady)
+    if closer then
+      unpark(groups, now, closer.steady)
     end
     if queue then
       want = queue_room(queue, session, want)
@@ -131,24 +131,24 @@ else
       reopens = draw_suspects(draw, hold, now)
       ready.suspects = ready.suspects or #draw.popped > 0
     end
-    draw_class(draw, groups, '0', HIGH, special and special.steady)
-    draw_class(draw, groups, '1', NORMAL, special and special.steady)
-    draw_class(draw, groups, '2', LOW, special and special.steady)
+    draw_class(draw, groups, '0', HIGH, closer and closer.steady)
+    draw_class(draw, groups, '1', NORMAL, closer and closer.steady)
+    draw_class(draw, groups, '2', LOW, closer and closer.steady)
     drawn = #draw.popped
     cut = draw.full or behind or drawn == asked
     if drawn > 0 then
       first = math.max(fence + 1, now)
-      ids, bodies = grant(draw, ready, ends, special, first)
+      ids, bodies = grant(draw, ready, ends, closer, first)
     end
     crowded = draw.crowded
-    cut = special and groups.save() or cut -- a line that was blocked may go on
+    cut = closer and groups.save() or cut -- a line that was blocked may go on
   end
   if queue then
     queue_count(queue, session, #ids)
     cut = cut or asked > want and drawn == want and queue.spare > 0 -- ids were drawn that are no jobs
   end
-  if special and special.seen then
-    redis.call('HSET', STATS, 'clock', special.seen)
+  if closer and closer.seen then
+    redis.call('HSET', STATS, 'clock', closer.seen)
   end
   if largest and ready.grown > largest then
     redis.call('HSET', STATS, 'largest', ready.grown)
@@ -170,8 +170,8 @@ if was_idle then
   redis.call('ZREM', IDLE, address)
 end
 local pause = queue and queue.pause or 0 -- us until the queue's rate allows a job
-local more, wake, expires = 0, false, was_idle and special and redis.call('ZCARD', EXPIRES) > 0
-local ahead = ready.lengths[HIGH] + ready.lengths[NORMAL] + ready.lengths[LOW] + (special and redis.call('ZCARD', TURNS) or 0)
+local more, wake, expires = 0, false, was_idle and closer and redis.call('ZCARD', EXPIRES) > 0
+local ahead = ready.lengths[HIGH] + ready.lengths[NORMAL] + ready.lengths[LOW] + (closer and redis.call('ZCARD', TURNS) or 0)
 if queue and queue.spare <= 0 then
   pause = ahead > 0 and pause or 0
   ahead, crowded, ready.suspects = 0, false, false -- nobody may start one
@@ -184,7 +184,7 @@ elseif (again or not alive or cut or quiet) and ahead > 0 or crowded then
   more, wake = quiet and 0 or 1, true
 else
   -- For a session that may take a suspect, or one that sets its timer.
-  wake = ready.suspects and ready.lengths[SUSPECT] > 0 or was_idle and (expires or redis.call('ZCARD', DUE) > 0 or pause > 0 or special and redis.call('ZCARD', PARKED) > 0)
+  wake = ready.suspects and ready.lengths[SUSPECT] > 0 or was_idle and (expires or redis.call('ZCARD', DUE) > 0 or pause > 0 or closer and redis.call('ZCARD', PARKED) > 0)
 end
 if wake then
   wake_one(IDLE, address)
@@ -196,7 +196,7 @@ end
 
 local following, expired = -1, {}
 if not foreign then
-  following, expired = upcoming(DUE, SESSIONS, now, PARKED, EXPIRES, held_back == '', special and special.steady or now, not special)
+  following, expired = upcoming(DUE, SESSIONS, now, PARKED, EXPIRES, held_back == '', closer and closer.steady or now, not closer)
   if pause > 0 and (following < 0 or pause < following) then
     following = pause
   end

@@ -263,7 +263,7 @@ type exceptions map[string]struct {
 
 // longFunctions are functions, by chapter and name.
 var longFunctions = exceptions{
-	"special.draw_turns": {66, "the loop of a claim that takes jobs of groups"},
+	"closer.draw_turns": {66, "the loop of a claim that takes jobs of groups"},
 }
 
 // longTransitions have more lines of code.

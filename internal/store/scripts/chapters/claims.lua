@@ -134,23 +134,23 @@ local function draw_class(draw, g, class, list, steady)
   end
 end
 
--- Grants a token to each ID that was drawn, counting up from first. Skips IDs without a record and IDs that are in flight. special is what look_closer
+-- Grants a token to each ID that was drawn, counting up from first. Skips IDs without a record and IDs that are in flight. closer is what look_closer
 -- returns, nil for a plain queue. Returns the IDs and their records.
-local function grant(draw, ready, ends, special, first)
+local function grant(draw, ready, ends, closer, first)
   local popped, flags, from = draw.popped, draw.flags, draw.from
   local records = redis.call('HMGET', JOBS, unpack(popped))
   local busy = redis.call('HMGET', INFLIGHT, unpack(popped))
   local ids, bodies, grants, seen, n = {}, {}, {}, {}, 0
-  local unique, g = special and new_keys(), special and special.groups
+  local unique, g = closer and new_keys(), closer and closer.groups
   if g and g.bounded then
-    pay_rates(draw, g, records, busy, seen, ends.now, special.steady)
+    pay_rates(draw, g, records, busy, seen, ends.now, closer.steady)
   end
   for i = 1, #popped do
     local id = popped[i]
     local record, behind = not busy[i] and not seen[id] and records[i] or nil, nil
     local there = record
     if g then
-      record, behind = begin_special(draw, ready, ends, g, unique, id, from[i], record, flags[i])
+      record, behind = begin_delivery(draw, ready, ends, g, unique, id, from[i], record, flags[i])
     end
     if there then
       seen[id] = true
@@ -191,7 +191,7 @@ end
 
 -- Reports whether a claim has to look at more than a plain queue has: limits of the settings (of the queue, of its groups, and the most jobs), keys that a
 -- plain queue hasn't, or a job that comes into its group's line, of those that are due.
-local function is_special(of_queue, of_groups, most, promotable)
+local function needs_closer_look(of_queue, of_groups, most, promotable)
   local none = '0 0 0 0' -- limits that were taken away
   if of_queue and of_queue ~= none or of_groups and of_groups ~= none or most and most ~= '0'
     or redis.call('EXISTS', LINED, TURNS, GROUPS, RUNNING, LIMITS, RATES, PARKED, UNIQUE, WINDOWS, EXPIRES) > 0 then

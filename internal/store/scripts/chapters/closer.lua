@@ -104,7 +104,7 @@ end
 local function unpark(g, now, steady)
   local parked = redis.call('ZRANGEBYSCORE', PARKED, '-inf', digits(steady), 'LIMIT', 0, 500)
   if #parked > 0 then
-    local keys, turns, late = {}, {}, {} -- late: of jobs that were put off
+    local keys, turns, deferred = {}, {}, {} -- deferred: the keys of serial groups whose jobs were put off
     for i = 1, #parked do
       keys[i] = string.sub(parked[i], 2)
     end
@@ -112,7 +112,7 @@ local function unpark(g, now, steady)
     for i = 1, #parked do
       local class = string.sub(parked[i], 1, 1)
       if class == 'd' then
-        late[#late + 1] = keys[i]
+        deferred[#deferred + 1] = keys[i]
       elseif g.state(keys[i], class) == 'w' then -- else the line has become empty since
         g.turn(keys[i], class, turns)
       end
@@ -121,8 +121,8 @@ local function unpark(g, now, steady)
     if #turns > 0 then
       redis.call('ZADD', TURNS, unpack(turns))
     end
-    if #late > 0 then
-      put_on(late, now)
+    if #deferred > 0 then
+      put_on(deferred, now)
     end
   end
   local passed = redis.call('ZRANGEBYSCORE', RATES, '-inf', digits(steady), 'LIMIT', 0, 100) -- that is as if no job had started
@@ -299,7 +299,7 @@ end
 -- Looks at a job of a queue that isn't plain, which was drawn from the line of the group from, or from a list if that is nil. record is nil if there is
 -- none, or if the job is in flight. Returns the record if the job starts, and what stands behind the flags of its delivery: its group, and its
 -- unique key until the end. A suspect that was drawn from a line isn't granted: it holds its group, and waits among the suspects; draw.crowded says so.
-local function begin_special(draw, ready, ends, g, unique, id, from, record, flags)
+local function begin_delivery(draw, ready, ends, g, unique, id, from, record, flags)
   local mark = record and string.byte(record, 4) or 0 -- the flags of the record: 1 for a group, 4 for a unique key, 8 for a job that expires
   if mark % 16 >= 8 then
     record = begin_expiring(id, record, ends)
