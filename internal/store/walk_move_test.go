@@ -110,7 +110,9 @@ func (w *moveWalk) failOver(q *rig, m memory, since map[string]int, told bool, m
 		other, name := w.kind(peer, id)
 		d := moveDoubt{forgot: since[q.Name()+" "+id]}
 		deleted := other == "original" && told // or it may be, by a mover that was told before that the job had gone on
-		forgets := has == "" || has == "original" || has == "copy" && move != name && peer.rdb.ZScore(bg, peer.keys.Receipts, stay(move)).Err() == nil
+		// A copy of another name than the original is dropped, if a receipt says so, or if the copy is given that name before a mover deletes the original.
+		drops := has == "copy" && move != name && (deleted || peer.rdb.ZScore(bg, peer.keys.Receipts, stay(move)).Err() == nil)
+		forgets := has == "" || has == "original" || drops
 		spare := had == "waits" && other == "copy" // its move was given up, and the copy may be deleted by a mover that saw this before
 		d.lost = had != "" && (other == "" || spare || deleted) && forgets
 		// Only a job that has left the queue, or may leave it by a call that was told so, can go on in both.
