@@ -104,6 +104,8 @@ local function make_ready(list, ids, first, held_back)
   end
   return held_back == '', waiting -- no wake-up while the queue is held back: resuming it wakes a worker
 end
+local due_when_held = 9007199254740992
+local largest_possible = 1049598
 local function read_request(args, n, now)
   local ids, classes = {}, {}
   local request = {
@@ -240,7 +242,7 @@ local function write_call(found, intake, special)
     first = note_change('enqueued', fresh) == fresh -- these are the first jobs: the queue is new, or was removed
     local largest, longest = found.largest, intake.longest + 20
     if not largest and redis.call('HLEN', KEYS[2]) > fresh then
-      longest = math.max(longest, 1049598) -- another program put the other records in: they may have any size up to the largest allowed
+      longest = math.max(longest, largest_possible) -- another program put the other records in
     end
     if not largest or longest > largest then
       redis.call('HSET', KEYS[5], 'largest', digits(longest)) -- claims use it to limit their replies
@@ -333,7 +335,7 @@ end,
 }
 end
 if chapter == 'record' then
-local due_when_held = 9007199254740992
+local suspect_at = 2
 local byte_at = string.byte
 local longest_time = 864000000000000
 local wide = string.format('%016d', 4294967296) == '0000004294967296' and '%s%s\1%016d%s' or '%s%s\1%016.0f%s'
@@ -355,7 +357,7 @@ class_of = function(record)
   if not made.record.has_header(record) then
     return '1'
   end
-  return string.byte(record, 3) >= 2 and 's' or string.sub(record, 2, 2)
+  return string.byte(record, 3) >= suspect_at and 's' or string.sub(record, 2, 2)
 end,
 extras_in = function(record)
   if not made.record.has_header(record) then
@@ -510,6 +512,7 @@ end,
 }
 end
 if chapter == 'groups' then
+local turn_span = 1125899906842624
 functions = {
 lines_of_groups = function(limits)
   local g = {bounded = limits and limits.bounded, timed = limits and limits.timed} -- bounded: groups may have limits; timed: rates, or may be held back
@@ -606,8 +609,8 @@ lines_of_groups = function(limits)
 
   function g.turn(key, class, turns)
     if not tails[class] then
-      local base = tonumber(class) * 1125899906842624
-      local last = redis.call('ZRANGE', KEYS[16], '(' .. digits(base + 1125899906842624), digits(base), 'BYSCORE', 'REV', 'LIMIT', 0, 1, 'WITHSCORES')
+      local base = tonumber(class) * turn_span
+      local last = redis.call('ZRANGE', KEYS[16], '(' .. digits(base + turn_span), digits(base), 'BYSCORE', 'REV', 'LIMIT', 0, 1, 'WITHSCORES')
       tails[class] = tonumber(last[2]) or base
     end
     tails[class] = tails[class] + 1
@@ -845,7 +848,7 @@ find_holders = function(u)
     end
     for i, score in ipairs(redis.call('ZMSCORE', KEYS[3], unpack(members))) do
       if score then
-        states[left[i]], moving[left[i]] = 's', tonumber(score) > 9007199254740991 -- it is being moved: see due_when_held
+        states[left[i]], moving[left[i]] = 's', tonumber(score) >= due_when_held -- it is being moved
       end
     end
   end
@@ -1326,7 +1329,7 @@ update_waiting = function(updates, now, largest)
   end
 
   local function write_updates(jobs, ids)
-    local records, left, added, expiries, first, size = {}, {}, {}, {}, {}, largest or 1049598 -- as in write_call; first: the members that are added
+    local records, left, added, expiries, first, size = {}, {}, {}, {}, {}, largest or largest_possible -- as in write_call; first: the members that are added
     for i, id in ipairs(ids) do
       local job = jobs[id]
       records[2 * i - 1], records[2 * i] = id, job.record

@@ -20,7 +20,7 @@ const maxViolations = 20
 //   - each ID is in exactly one state: in one ready list, due, in flight in one session, dead,
 //     cancelled or completed; it has a record, and each record has a state
 //   - a job waits in the list of its class, and is due at the time in its record
-//   - a session with deliveries is registered; a suspect that a single crash is left to has no other
+//   - a session with deliveries is registered; a suspect that runs alone has no other beside it
 //     beside it; no token is larger than the fence, none was granted twice
 //   - the counted bytes of terminal jobs are those of their records, and no record of another job is larger than the largest that is
 //     known
@@ -146,8 +146,8 @@ func (c *checker) running() {
 				granted[token] = id
 			}
 		}
-		if suspects, last, wrong := crowded(held); wrong {
-			c.wrong("session %.200q has %d suspects, and to %d of them a single crash is left", session, suspects, last)
+		if suspects, alone, wrong := crowded(held); wrong {
+			c.wrong("session %.200q has %d suspects, and %d of them run alone", session, suspects, alone)
 		}
 	}
 }

@@ -62,8 +62,11 @@ func TestCheck(t *testing.T) {
 		`session "s1" has 2 deliveries and is not registered`: func(r *rig) error {
 			return rdb.Del(bg, r.keys.Sessions).Err()
 		},
-		`session "s1" has 2 suspects, and to 1 of them a single crash is left`: func(r *rig) error {
+		`session "s1" has 2 suspects, and 1 of them run alone`: func(r *rig) error {
 			return rdb.HSet(bg, r.keys.Inflight("s1"), "run", "1 s4", "run2", "2 s2").Err()
+		},
+		`session "s1" has 2 suspects, and 2 of them run alone`: func(r *rig) error {
+			return rdb.HSet(bg, r.keys.Inflight("s1"), "run", "1 s5", "run2", "2 s130").Err()
 		},
 		`job "run" has the token "x"`: func(r *rig) error {
 			return rdb.HSet(bg, r.keys.Inflight("s1"), "run", "x").Err()

@@ -294,7 +294,7 @@ func parseClaim(r *scripts.Reply, queue string, settled int) (*ClaimReply, error
 // errNotRead: a record that the reply had no room for.
 var errNotRead = errors.New("store: its record was not read")
 
-// late reads jobs that have expired: IDs and records.
+// lateOf reads jobs that have expired: IDs and records.
 func lateOf(r *scripts.Reply, i int, queue string) (list []Delivery) {
 	texts := r.Strs(i)
 	for ; len(texts) > 1; texts = texts[2:] {
@@ -351,7 +351,7 @@ func (q *Queue) claimArgs(lane *Lane, req *ClaimRequest) []any {
 	return args
 }
 
-// positions reads a list of positions from 1 to n, and returns them from 0.
+// readPositions reads a list of positions from 1 to n, and returns them from 0.
 func readPositions(r *scripts.Reply, i, n int) (list []int) {
 	for _, v := range r.Array(i) {
 		if p, ok := v.(int64); ok && p >= 1 && p <= int64(n) {
@@ -361,7 +361,7 @@ func readPositions(r *scripts.Reply, i, n int) (list []int) {
 	return list
 }
 
-// hints reads the time, which is the second field, and what begins at field i.
+// hintsOf reads the time, which is the second field, and what begins at field i.
 func hintsOf(r *scripts.Reply, i int) Hints {
 	return Hints{
 		At:      time.UnixMicro(r.Int(1)),

@@ -394,8 +394,8 @@ func (d *doctor) together(ctx context.Context, session string, ids []string) err
 			}
 		}
 	}
-	if suspects, last, wrong := crowded(held); wrong {
-		d.find(Together, "", fmt.Sprintf("session %.200q has %d suspects, and to %d of them a single crash is left", session, suspects, last), false)
+	if suspects, alone, wrong := crowded(held); wrong {
+		d.find(Together, "", fmt.Sprintf("session %.200q has %d suspects, and %d of them run alone", session, suspects, alone), false)
 	}
 	return nil
 }

@@ -208,6 +208,11 @@ func plantedFaults() []planted {
 			run := r.rdb.HGet(bg, r.keys.Inflight("s1"), "run").Val()
 			return r.rdb.HSet(bg, r.keys.Inflight("s1"), "run", run+" s2", "run2", token+" s4c").Err()
 		}},
+		{name: "suspects together, with more crashes than are usual", want: []Fault{Together}, only: true, spoil: func(r *rig) error {
+			token := strings.TrimSuffix(r.rdb.HGet(bg, r.keys.Inflight("s1"), "run2").Val(), " c")
+			run := r.rdb.HGet(bg, r.keys.Inflight("s1"), "run").Val()
+			return r.rdb.HSet(bg, r.keys.Inflight("s1"), "run", run+" s7", "run2", token+" s12c").Err()
+		}},
 		{name: "a stray key", want: []Fault{StrayKey, StrayKey}, only: true, spoil: func(r *rig) error {
 			return errors.Join(r.rdb.Set(bg, r.keys.Prefix+"odd", 1, 0).Err(), r.rdb.Set(bg, r.keys.Inflight(""), 1, 0).Err())
 		}},

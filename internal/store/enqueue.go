@@ -300,7 +300,7 @@ func parseEnqueue(r *scripts.Reply, n int) (Fates, error) {
 	return Fates{Now: now, list: list, met: met, full: full, anew: len(r.List) > 4}, nil
 }
 
-// met reads the jobs that have the keys of others. Behind them stands the queue's length if it is full. The field is there only if there are any of these.
+// metOf reads the jobs that have the keys of others. Behind them stands the queue's length if it is full. The field is there only if there are any of these.
 func metOf(r *scripts.Reply, i int, isFull bool) (_ []Met, full Length) {
 	if len(r.List) <= i && !isFull {
 		return nil, full
@@ -341,7 +341,7 @@ func metOf(r *scripts.Reply, i int, isFull bool) (_ []Met, full Length) {
 	return all, full
 }
 
-// outcomes reads a list of outcomes. The list has one for each of n jobs, or one for all of them. It returns a string with a byte for
+// outcomesOf reads a list of outcomes. The list has one for each of n jobs, or one for all of them. It returns a string with a byte for
 // each job.
 func outcomesOf(r *scripts.Reply, i, n int) string {
 	list := r.Strs(i)

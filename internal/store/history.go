@@ -185,7 +185,7 @@ func periods(samples []sample, live sample, step Step) []Period {
 	return list
 }
 
-// all returns the counters in the order of totals_of.lua.
+// all returns the counters in the order of totals_of, of the chapter statistics.
 func (t *Totals) all() []*int64 {
 	return []*int64{
 		&t.Enqueued, &t.Completed, &t.Retried, &t.Delayed, &t.Returned, &t.Dead, &t.Cancelled, &t.Crashed, &t.Deleted, &t.Revived,

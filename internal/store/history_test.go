@@ -426,6 +426,16 @@ func TestHistoryAgrees(t *testing.T) {
 			t.Errorf("statistics.lua has no %s", part)
 		}
 	}
+	r := unchecked(t, redistest.New(t).Client())
+	r.open()
+	for i, counter := range []string{"enqueued", "completed", "retry", "delay", "return", "dead", "cancelled", "crashed", "deleted", "revived", "expired"} {
+		r.must(r.rdb.HSet(bg, r.keys.Stats, counter, 100+i).Err())
+	}
+	r.notes(nil)
+	s, err := parseSample(r.rdb.HGet(bg, r.keys.History, "last").Val())
+	r.must(err)
+	same(t, "counters", s.totals, Totals{100, 101, 102, 103, 104, 105, 106, 107, 108, 109, 110})
+	same(t, "counters that are read as fields", r.counts().Total, s.totals)
 }
 
 func FuzzSample(f *testing.F) {

@@ -155,7 +155,7 @@ func parseReclaim(r *scripts.Reply, queue string) (res Reclaimed, done int, err 
 	return res, done, nil
 }
 
-// lost reads a list of an ID, a token, a record and a span for each delivery.
+// lostOf reads a list of an ID, a token, a record and a span for each delivery.
 func lostOf(r *scripts.Reply, i int, queue string) []Delivery {
 	list := r.Strs(i)
 	if len(list)%4 != 0 {

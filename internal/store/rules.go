@@ -334,17 +334,17 @@ func (f *facts) judgeMark(add func(Fault, string, ...any)) {
 	}
 }
 
-// crowded reports whether one session has suspects that may not run beside each other: to one of them a single crash is left.
-func crowded(held []place) (suspects, last int, wrong bool) {
+// crowded reports whether one session has suspects that may not run beside each other: one of them has AloneAt crashes or more.
+func crowded(held []place) (suspects, alone int, wrong bool) {
 	for _, p := range held {
 		if crashes, ok := p.suspect(); ok {
 			suspects++
-			if crashes == strconv.Itoa(CrashLimit-1) {
-				last++
+			if n, err := strconv.Atoi(crashes); err != nil || n >= AloneAt { // a flag without a number is taken as the scripts take it
+				alone++
 			}
 		}
 	}
-	return suspects, last, last > 0 && suspects > 1
+	return suspects, alone, alone > 0 && suspects > 1
 }
 
 // unreadableFence reports whether the last token can't be read.
@@ -361,7 +361,7 @@ func (q *Queue) kindOf(key string) (kind, session string) {
 		return kind, id
 	case q.keys.Fixed()[key]:
 		return "fixed", ""
-	case kind == "lane" && id != "", kind == "bell" && id != "", kind == "stuck" && id != "", kind == "progress" && id != "", kind == "outbox" && id != "":
+	case kind == "lane" && id != "", kind == "stuck" && id != "", kind == "progress" && id != "", kind == "outbox" && id != "":
 		return kind, ""
 	}
 	return "", ""

@@ -13,6 +13,7 @@ import (
 
 	"github.com/signalbox-go/signalbox/internal/redistest"
 	"github.com/signalbox-go/signalbox/internal/store/layout"
+	"github.com/signalbox-go/signalbox/internal/wire"
 )
 
 // monitor returns what a server runs from now on, a command a line.
@@ -70,8 +71,15 @@ func TestOnlyDeclaredKeysAreTouched(t *testing.T) {
 // What the Go side and the scripts both know.
 func TestConstantsAgree(t *testing.T) {
 	t.Parallel()
-	if lua := fileOf(t, "chapters/crashes"); !strings.Contains(lua, "crashes >= 2 and 's'") || SuspectAt != 2 {
-		t.Error("the chapter crashes and SuspectAt disagree on who is a suspect")
+	for name, want := range map[string]int64{
+		"record.suspect_at": SuspectAt, "record.alone_at": AloneAt, "record.survived_at": SurvivedAt, "record.largest_possible": wire.MaxRecord,
+		"record.due_when_held": wire.HeldUntil.UnixMicro(), "settings.heard_for": heard.Microseconds(), "retention.receipt_age": defaultRetention.age.Microseconds(),
+	} {
+		chapter, constant, _ := strings.Cut(name, ".")
+		found := regexp.MustCompile(`(?m)^local ` + constant + ` = (\d+)$`).FindStringSubmatch(fileOf(t, "chapters/"+chapter))
+		if found == nil || found[1] != strconv.FormatInt(want, 10) {
+			t.Errorf("%s is %q in the scripts, and %d in Go", name, found, want)
+		}
 	}
 }
 

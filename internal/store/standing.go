@@ -20,7 +20,7 @@ type Standing struct {
 // Away reports whether only this caller gets no jobs. Then the wake-ups should go to other callers.
 func (s Standing) Away() bool { return s.Quiet || s.Layout > 0 }
 
-// standing reads field i of a reply.
+// standingOf reads field i of a reply.
 func standingOf(r *scripts.Reply, i int) Standing {
 	switch s := r.Str(i); s {
 	case "":
@@ -69,7 +69,7 @@ func (q *Queue) begun(ctx context.Context) (bool, error) {
 	}
 }
 
-// slots reads field i of a reply: how many slots each worker should have. It returns 0 if that is not set.
+// slotsOf reads field i of a reply: how many slots each worker should have. It returns 0 if that is not set.
 func slotsOf(r *scripts.Reply, i int) int {
 	n, err := strconv.Atoi(r.Str(i))
 	if err != nil || n < 1 || n > MaxSlots {

@@ -26,11 +26,13 @@ const (
 	// MaxSpecial is the most jobs in one call that have a group or a unique key, or may expire. Such a job takes Redis several times as long as a
 	// plain one.
 	MaxSpecial = 160
-	// SuspectAt is the number of crashes from which on a job is a suspect.
+	// SuspectAt is the number of crashes from which on a job is a suspect. The chapter record of the scripts has this number, AloneAt and SurvivedAt, too.
 	SuspectAt = 2
+	// AloneAt is the number of crashes from which on a suspect runs beside no other one in its session: by CrashLimit, the next one would be its last.
+	AloneAt = CrashLimit - 1
 	// CrashLimit is the number of crashes at which a job is dead, unless the worker that takes it back says another.
 	CrashLimit = 5
-	// SurvivedAt is how many deliveries in a row that end by themselves end a job's crashes. The function survived of the scripts has the same number.
+	// SurvivedAt is how many deliveries in a row that end by themselves end a job's crashes.
 	SurvivedAt = 5
 	// MaxCrashLimit is the highest number that it can say: a record counts no more crashes.
 	MaxCrashLimit = 255

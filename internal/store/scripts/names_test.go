@@ -147,6 +147,9 @@ func TestKeysHaveOneOrder(t *testing.T) {
 			}
 			left = left[i+1:]
 		}
+		for _, first := range regexp.MustCompile(`(?m)^local first_(?:session|lane) = (\d+) -- of KEYS$`).FindAllStringSubmatch(read(name), -1) {
+			same(t, name+".lua: the number of the key behind those that have names", first[1], strconv.Itoa(len(keys)+1))
+		}
 	}
 }
 
@@ -214,11 +217,22 @@ func TestOnePlace(t *testing.T) {
 	for _, name := range luaFiles(t, ".") {
 		texts[name] = read(name)
 	}
+	ready, terminal := `'[LR]PUSH', (list|\w*lists|HIGH|NORMAL|LOW|SUSPECT)\b`, `'Z(ADD|REM)', (\w+\.set|terminal\.\w+\.set|DEAD|CANCELLED|COMPLETED)\b`
+	for pattern, planted := range map[string][]string{
+		ready:    {"'RPUSH', ready_lists[class], id", "'LPUSH', lists['0'], id", "'RPUSH', SUSPECT, id"},
+		terminal: {"'ZREM', COMPLETED, id", "'ZADD', place.set, 1, id", "'ZREM', terminal.dead.set, id", "'ZADD', state.set, 1, id"},
+	} {
+		for _, line := range planted {
+			if !regexp.MustCompile(pattern).MatchString(line) {
+				t.Errorf("%s isn't found by %s", line, pattern)
+			}
+		}
+	}
 	for pattern, places := range map[string][]string{
-		`'[LR]PUSH', (list|lists|HIGH|NORMAL|LOW|SUSPECT)\b`: {"make_ready"},
+		ready:           {"make_ready"},
 		`'HDEL', JOBS,`: {"finish", "trim"},
-		`'Z(ADD|REM)', (state\.set|DEAD|CANCELLED)\b`: {"forget", "retain"},
-		`'S?PUBLISH'`: {"send"},
+		terminal:        {"forget", "retain"},
+		`'S?PUBLISH'`:   {"send"},
 		`\bcount_up\(STATS, ('?(enqueued|completed|outcome|dead|cancelled|crashed|deleted|revived)\b|change)`: {"note_change"},
 	} {
 		var found []string

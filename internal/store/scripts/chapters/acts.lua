@@ -181,14 +181,12 @@ local function run_job(acts, job, record, due)
   end
   due = math.max(due, acts.now)
   record = rerun(record, due, job.ended)
-  if not transfer(acts, job, record, due, false) then
-    return false
-  end
-  if job.ended then
+  local found = transfer(acts, job, record, due, false)
+  if found and job.ended then
     give_key(job.id, record, acts.now)
     note_change('revived', 1)
   end
-  return true
+  return found
 end
 
 -- Gives a job that waits another class, '0', '1' or '2'. Returns false if it is in no place.

@@ -63,7 +63,7 @@ local function update_waiting(updates, now, largest)
 
   -- Writes jobs that have been updated, which are in order, with their IDs in ids.
   local function write_updates(jobs, ids)
-    local records, left, added, expiries, first, size = {}, {}, {}, {}, {}, largest or 1049598 -- as in write_call; first: the members that are added
+    local records, left, added, expiries, first, size = {}, {}, {}, {}, {}, largest or largest_possible -- as in write_call; first: the members that are added
     for i, id in ipairs(ids) do
       local job = jobs[id]
       records[2 * i - 1], records[2 * i] = id, job.record

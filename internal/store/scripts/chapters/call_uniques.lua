@@ -58,7 +58,7 @@ local function find_holders(u)
     end
     for i, score in ipairs(redis.call('ZMSCORE', DUE, unpack(members))) do
       if score then
-        states[left[i]], moving[left[i]] = 's', tonumber(score) > 9007199254740991 -- it is being moved: see due_when_held
+        states[left[i]], moving[left[i]] = 's', tonumber(score) >= due_when_held -- it is being moved
       end
     end
   end

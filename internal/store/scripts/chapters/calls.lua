@@ -170,7 +170,7 @@ local function write_call(found, intake, special)
     first = note_change('enqueued', fresh) == fresh -- these are the first jobs: the queue is new, or was removed
     local largest, longest = found.largest, intake.longest + 20
     if not largest and redis.call('HLEN', JOBS) > fresh then
-      longest = math.max(longest, 1049598) -- another program put the other records in: they may have any size up to the largest allowed
+      longest = math.max(longest, largest_possible) -- another program put the other records in
     end
     if not largest or longest > largest then
       redis.call('HSET', STATS, 'largest', digits(longest)) -- claims use it to limit their replies

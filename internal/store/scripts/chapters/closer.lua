@@ -34,10 +34,10 @@ end
 -- Takes jobs from the lines of one class, until most have been drawn. Each turn is for one job, or for its share if there are fewer
 -- turns than jobs wanted. A line that has more jobs goes behind all others. One that may not go on is blocked, or parked until its rate allows a job.
 local function draw_turns(draw, g, class, most, steady)
-  local looked, base = 0, tonumber(class) * 1125899906842624
+  local looked, base = 0, tonumber(class) * turn_span
   local counts = {} -- by number: one more, in digits
   while #draw.popped < most and not draw.full do
-    local got = redis.call('ZRANGE', TURNS, digits(base), '(' .. digits(base + 1125899906842624), 'BYSCORE', 'LIMIT', 0, math.min(most - #draw.popped, 500))
+    local got = redis.call('ZRANGE', TURNS, digits(base), '(' .. digits(base + turn_span), 'BYSCORE', 'LIMIT', 0, math.min(most - #draw.popped, 500))
     looked = looked + #got
     if #got == 0 then
       break
@@ -77,8 +77,7 @@ local function draw_turns(draw, g, class, most, steady)
           g.turn(key, class, turns)
         else
           g.set(key, class, 'w')
-          parked[#parked + 1] = digits(steady + pause)
-          parked[#parked + 1] = name
+          parked[#parked + 1], parked[#parked + 2] = digits(steady + pause), name
         end
       end
       if draw.full then
@@ -203,12 +202,8 @@ local function pay_rates(draw, g, records, busy, seen, now, steady)
       local pause = 0
       -- Of the holders those stay that come first, as many as the others leave room for.
       if s.held > s.most and not serial then
-        s.keeps = s.keeps or math.max(s.most - (s.held - holders[key]), 0)
-        if s.keeps > 0 then
-          s.keeps = s.keeps - 1
-        else
-          pause = -1
-        end
+        s.keeps = (s.keeps or math.max(s.most - (s.held - holders[key]), 0)) - 1
+        pause = s.keeps < 0 and -1 or 0
       end
       if pause == 0 then
         pause = g.again(key, steady)
@@ -306,7 +301,7 @@ local function begin_delivery(draw, ready, ends, g, unique, id, from, record, fl
   end
   if from and not record then
     g.leave({from}) -- it has been drawn, so it holds the group
-  elseif from and (string.byte(record, 3) or 0) >= 2 and class_of(record) == 's' then -- the first test is quicker, and is true for few
+  elseif from and (string.byte(record, 3) or 0) >= suspect_at and class_of(record) == 's' then -- the first test is quicker, and is true for few
     enter(ready, 's', {id}, false)
     draw.crowded = true -- so the call is made again
     return nil

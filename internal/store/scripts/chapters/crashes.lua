@@ -50,10 +50,10 @@ local function note_again(taken, id, record, crashes)
     local n = #taken.records
     taken.records[n + 1], taken.records[n + 2] = id, record
   end
-  if crashes == 2 then
+  if crashes == suspect_at then
     table.insert(taken.tail, 1, id)
   else
-    local class = crashes and crashes >= 2 and 's' or string.sub(record, 2, 2)
+    local class = crashes and crashes >= suspect_at and 's' or string.sub(record, 2, 2)
     taken.heads[class] = taken.heads[class] or {}
     table.insert(taken.heads[class], id)
   end

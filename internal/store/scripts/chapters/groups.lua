@@ -1,5 +1,8 @@
 -- The lines of groups, and their turns.
 
+-- What the scores of turns of one class and the next are apart: 2^50.
+local turn_span = 1125899906842624
+
 -- Returns an object for the groups that a call is about. A group has a line of waiting jobs for each class, in LINED. GROUPS has for each
 -- group that is in use the state of its three lines and how many jobs hold it:
 --   '.': nobody waits
@@ -116,8 +119,8 @@ local function lines_of_groups(limits)
   -- Gives a line of the class a turn behind all others: adds a score and a member for ZADD to turns.
   function g.turn(key, class, turns)
     if not tails[class] then
-      local base = tonumber(class) * 1125899906842624
-      local last = redis.call('ZRANGE', TURNS, '(' .. digits(base + 1125899906842624), digits(base), 'BYSCORE', 'REV', 'LIMIT', 0, 1, 'WITHSCORES')
+      local base = tonumber(class) * turn_span
+      local last = redis.call('ZRANGE', TURNS, '(' .. digits(base + turn_span), digits(base), 'BYSCORE', 'REV', 'LIMIT', 0, 1, 'WITHSCORES')
       tails[class] = tonumber(last[2]) or base
     end
     tails[class] = tails[class] + 1

@@ -23,7 +23,7 @@ local function survived(record, class)
     return record, class
   end
   local n, ms = past_of(record)
-  if n < 4 then
+  if n + 1 < survived_at then
     return with_past(record, n + 1, ms), class
   end
   return with_past(string.sub(record, 1, 2) .. '\0' .. string.sub(record, 4)), string.sub(record, 2, 2)

@@ -11,6 +11,18 @@ end
 -- When a job is due that is held, since it is being moved (us). No other job is due then: read_time allows one less.
 local due_when_held = 9007199254740992
 
+-- From how many crashes on a job is a suspect. SuspectAt has the same number.
+local suspect_at = 2
+
+-- From how many crashes on a suspect runs beside no other one. AloneAt has the same number.
+local alone_at = 4
+
+-- How many deliveries in a row that end by themselves end a job's crashes. SurvivedAt has the same number.
+local survived_at = 5
+
+-- The size of the largest record that a job can have (bytes). Other programs may have put in any.
+local largest_possible = 1049598
+
 -- Reports whether a record begins with a header, of any version. A record without one is kept as it is.
 local function has_header(record)
   return #record >= 20 and string.find(record, '^[\1-\31][012]') ~= nil
@@ -27,7 +39,7 @@ local function class_of(record)
   if not has_header(record) then
     return '1'
   end
-  return string.byte(record, 3) >= 2 and 's' or string.sub(record, 2, 2)
+  return string.byte(record, 3) >= suspect_at and 's' or string.sub(record, 2, 2)
 end
 
 -- A local is found faster than a field.
@@ -265,7 +277,7 @@ local function crash(record, least, most, hold)
   local crashes = string.byte(record, 3)
   local _, ms = past_of(record)
   local past = 1000 * ms -- it had run for at most so long, and for at least hold less
-  if crashes >= 2 and ms > 0 and (least >= past or most < past - hold) then
+  if crashes >= suspect_at and ms > 0 and (least >= past or most < past - hold) then
     return with_past(record, 0, 0), crashes
   end
   crashes = math.min(crashes + 1, 255)

@@ -41,8 +41,8 @@ local function past_against(reasons, now, token)
     against(reasons, 'unique', tonumber(window[2]))
   end
   local receipt = redis.call('ZRANGE', RECEIPTS, 0, 0, 'REV', 'WITHSCORES')
-  if receipt[2] and tonumber(receipt[2]) + 2592000000000 > now then -- as drop_receipts has it
-    against(reasons, 'receipt', tonumber(receipt[2]) + 2592000000000)
+  if receipt[2] and tonumber(receipt[2]) + receipt_age > now then -- as drop_receipts has it
+    against(reasons, 'receipt', tonumber(receipt[2]) + receipt_age)
   end
   if token > now then
     against(reasons, 'fence', math.min(token, 9007199254740991)) -- tokens would go back

@@ -44,7 +44,7 @@ local function correct_lines(g, key)
     local line = class .. key
     local waits, score, parked = line_facts(line)
     local rests = parked and g.state(key, class) == 'w' -- the group's rate allows no job yet
-    local turn = score and math.floor(tonumber(score) / 1125899906842624) == class
+    local turn = score and math.floor(tonumber(score) / turn_span) == class
     if score and (rests or not (turn and waits and g.room(key) > 0)) then
       redis.call('ZREM', TURNS, line)
       turn = false

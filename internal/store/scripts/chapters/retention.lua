@@ -9,6 +9,9 @@
 -- 2^52 (us): a time less this is negative until the year 2112.
 local own_shift = 4503599627370496
 
+-- How long receipts of moves are kept (us): 30 days.
+local receipt_age = 2592000000000
+
 -- Returns what a setting says is kept: {most jobs, most bytes, how long in us}, or nil if it can't be read or isn't set.
 local function kept_of(text)
   local jobs, bytes, us = string.match(text or '', '^([1-9]%d*) ([1-9]%d*) ([1-9]%d*)$')
@@ -94,7 +97,7 @@ end
 
 -- Drops receipts of moves that are older than 30 days, at most most of them. Returns how many.
 local function drop_receipts(now, most)
-  local old = redis.call('ZRANGE', RECEIPTS, '-inf', digits(math.max(now - 2592000000000, 0)), 'BYSCORE', 'LIMIT', 0, most)
+  local old = redis.call('ZRANGE', RECEIPTS, '-inf', digits(math.max(now - receipt_age, 0)), 'BYSCORE', 'LIMIT', 0, most)
   if #old > 0 then
     redis.call('ZREM', RECEIPTS, unpack(old))
   end

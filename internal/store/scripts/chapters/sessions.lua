@@ -36,23 +36,23 @@ local function group_held(value)
 end
 
 -- Returns which suspects the session may still take, given those that it has: how many with two crashes, whether one with more crashes,
--- and whether one whose next crash is the last that it may have. Then the token of the first that keeps others out for now, or nil.
+-- and whether one that runs beside no other. Then the token of the first that keeps others out for now, or nil.
 --
 -- When a session crashes, each of its jobs may get a crash. So suspects with two crashes begin at most sixteen at a time, and suspects
--- with three alone. A suspect keeps others out only for a limited time (hold). A suspect on its last crash is different: no
--- other suspect ever runs beside it. So no suspect dies because of another one.
+-- with three alone. A suspect keeps others out only for a limited time (hold). From alone_at crashes on no other suspect ever runs
+-- beside it: by the usual limit it would be dead at the next one. So no suspect dies because of another one.
 local function suspects_welcome(hold, now)
   local light, heavy, last, oldest = 16, true, true, nil
   for _, value in ipairs(redis.call('HVALS', INFLIGHT)) do
     local token, crashes = string.match(value, '^(%d+) s(%d*)')
     if token then
-      token, crashes = tonumber(token), tonumber(crashes) or 4
+      token, crashes = tonumber(token), tonumber(crashes) or alone_at
       last = false
-      if crashes >= 4 then
+      if crashes >= alone_at then
         return 0, false, false, nil
       elseif now - token < hold then
         heavy = false
-        light = crashes == 2 and light - 1 or 0
+        light = crashes == suspect_at and light - 1 or 0
         oldest = math.min(oldest or token, token)
       end
     end
@@ -76,12 +76,12 @@ local function suspects_among(n, hold, now, room)
     end
     room = room - size
     local record = redis.call('HGET', JOBS, id)
-    local crashes = record and has_header(record) and math.max(string.byte(record, 3), 2) or 2
+    local crashes = record and has_header(record) and math.max(string.byte(record, 3), suspect_at) or suspect_at
     if not record then
       flags[i] = '' -- it is taken from the list, and that is all
-    elseif crashes == 2 and light > 0 or crashes == 3 and heavy or crashes > 3 and last then
+    elseif crashes == suspect_at and light > 0 or crashes > suspect_at and crashes < alone_at and heavy or crashes >= alone_at and last then
       flags[i] = ' s' .. crashes
-      light, heavy, last = crashes == 2 and light - 1 or 0, false, false
+      light, heavy, last = crashes == suspect_at and light - 1 or 0, false, false
     else
       break
     end

@@ -71,10 +71,13 @@ local function memory_text(m)
   return table.concat(lines, '\n') .. '\n'
 end
 
--- Returns the value that counts of those that workers tell: the newest that was told within three minutes. nil if there is none.
+-- For how long a worker that told a value is taken to run on (us).
+local heard_for = 180000000
+
+-- Returns the value that counts of those that workers tell: the newest that was told within heard_for. nil if there is none.
 local function telling(m)
   for _, v in ipairs(m.values) do
-    if v[2] < 180000000 then
+    if v[2] < heard_for then
       return v
     end
   end
@@ -97,7 +100,7 @@ local function tell(m, value, now)
     if v[4] == value then
       mine = v
     else
-      v[2] = math.min(v[2] + passed, 180000000)
+      v[2] = math.min(v[2] + passed, heard_for)
     end
   end
   if mine and mine[2] == 0 and m.told and now >= m.told and passed < 10000000 then
@@ -142,7 +145,7 @@ local function decide(m, verb, value, by, now)
     m.values[1][3] = '*'
     return nil, true
   end
-  local counts = m.told and math.abs(now - m.told) < 180000000 and telling(m) or nil
+  local counts = m.told and math.abs(now - m.told) < heard_for and telling(m) or nil
   if not counts then
     m.values, m.told = {}, nil
   end

@@ -18,7 +18,7 @@ local function note_change(change, n)
   return count_up(STATS, change, n)
 end
 
--- Returns what the counters of stats say, as a text: the numbers in the order of Totals in counts.go, with spaces between. A counter that
+-- Returns what the counters of stats say, as a text: the numbers in the order of all() in history.go, with spaces between. A counter that
 -- holds no such number counts as 0. If stats can't be read, returns nil and the error.
 local function totals_of(stats)
   local totals = redis.pcall('HMGET', stats, 'enqueued', 'completed', 'retry', 'delay', 'return', 'dead', 'cancelled', 'crashed',
