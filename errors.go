@@ -28,7 +28,7 @@ var (
 	// ErrCancelled is the cause of a handler's context whose job was cancelled while it runs. The job ends cancelled, and never
 	// runs again, whatever the handler returns.
 	ErrCancelled = errors.New("signalbox: job was cancelled")
-	// ErrSuperseded is wrapped by the error of a [Step] or a [Checkpoint] that was refused: the delivery is over, or another one has taken over the job. Return it.
+	// ErrSuperseded is wrapped by the error of a [Step], a [Checkpoint] or a [SetResult] that was refused: the delivery is over, or another one has taken over the job. Return it.
 	ErrSuperseded = errors.New("signalbox: the delivery is over, or another one has taken over its job")
 	// ErrStepName is wrapped by the error of a [Step] whose name is that of another step of the delivery, or can't be one. Its function was not called.
 	ErrStepName = errors.New("signalbox: no name for a step")
@@ -36,6 +36,8 @@ var (
 	ErrStepChanged = errors.New("signalbox: what was saved doesn't fit the type")
 	// ErrStateSize is wrapped by the error of a [Step] or a [Checkpoint] after which a job would have saved more than [MaxSaved] bytes.
 	ErrStateSize = errors.New("signalbox: too much was saved")
+	// ErrResultSize is wrapped by the error of a [SetResult] whose value takes more than [MaxResult] bytes.
+	ErrResultSize = errors.New("signalbox: the result is too large")
 )
 
 // QueueFullError is the error of a job that was refused since its queue was full. The job is not enqueued. It wraps [ErrQueueFull].

@@ -261,6 +261,57 @@ func Example_steps() {
 	// announce
 }
 
+// A Thumbnailed is the result of a job.
+type Thumbnailed struct {
+	Name  string `json:"name"`
+	Bytes int    `json:"bytes"`
+}
+
+// resize makes a thumbnail, and says where it is.
+func resize(ctx context.Context, _ *signalbox.Job, in Thumbnail) error {
+	name := fmt.Sprintf("%d-%s", in.Width, in.Image)
+	return signalbox.SetResult(ctx, Thumbnailed{Name: name, Bytes: 8042}) // goes with the settlement
+}
+
+// A job that is kept after it has completed is kept with its result.
+func Example_result() {
+	onRedis(func(ctx context.Context, rdb *redis.Client) error {
+		s, err := scheduler.New(rdb, scheduler.Config{Logger: quiet})
+		if err != nil {
+			return err
+		}
+		res, err := s.Enqueue(ctx, Thumbnail{Image: "cat.png", Width: 200}, scheduler.Retain(time.Hour))
+		if err != nil {
+			return err
+		}
+		ctx, stop := context.WithCancel(ctx)
+		defer stop()
+		w, err := worker.New(rdb, worker.Config{Queues: worker.Queues{"images": {}}, Logger: quiet})
+		if err != nil {
+			return err
+		}
+		w.Use(func(next signalbox.Handler) signalbox.Handler {
+			return signalbox.HandlerFunc(func(ctx context.Context, job *signalbox.Job) error {
+				signalbox.OnSettled(ctx, func(signalbox.Settled) { stop() })
+				return next.Handle(ctx, job)
+			})
+		})
+		worker.Handle(w, resize)
+		if err := w.Run(ctx); err != nil {
+			return err
+		}
+
+		ins, err := inspect.New(rdb, inspect.Config{})
+		if err != nil {
+			return err
+		}
+		job, err := ins.Job(context.WithoutCancel(ctx), "images", res.ID)
+		fmt.Println(job.State, string(job.Result))
+		return err
+	})
+	// Output: completed {"name":"200-cat.png","bytes":8042}
+}
+
 // A handler that takes long saves what it has when its worker drains.
 func Example_draining() {
 	onRedis(func(ctx context.Context, rdb *redis.Client) error {

@@ -139,7 +139,7 @@ func TestCompletedStay(t *testing.T) {
 			q.puts("a")
 		}
 		got := q.claim(1)[0]
-		q.claim(0, store.Settlement{ID: got.Job.ID, Token: got.Job.Token, Outcome: store.Completed, Keep: store.Kept(&store.Attempt{Number: 1, Worker: "w"})})
+		q.claim(0, store.Settlement{ID: got.Job.ID, Token: got.Job.Token, Outcome: store.Completed, Keep: store.Kept(&store.Attempt{Number: 1, Worker: "w"}, nil)})
 		q.one("a", signalbox.StateCompleted)
 	}
 	if after := s.exported(); strings.Contains(after, `{"id":"a"`) || !strings.Contains(after, `{"id":"b"`) || !strings.Contains(after, `"keep_completed_jobs":5,"keep_completed_bytes":1048576,"keep_completed_us":3600000000`) {

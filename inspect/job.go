@@ -24,7 +24,7 @@ type Job struct {
 	State signalbox.State
 	// Payload is the encoded arguments: JSON, unless Encoding says otherwise.
 	Payload  []byte
-	Encoding string            // how Payload is encoded: the name of a [signalbox.Codec]; "" is JSON
+	Encoding string            // how Payload and Result are encoded: the name of a [signalbox.Codec]; "" is JSON
 	Headers  map[string]string // the producer's metadata and the trace context; may be nil
 	Priority signalbox.Priority
 
@@ -64,6 +64,8 @@ type Job struct {
 	Attempts []Attempt
 	// Success is the attempt that completed the job, if it is completed; else nil.
 	Success *Attempt
+	// Result is what the handler of a completed job said is its result, encoded as Payload is; nil if it said nothing: see [signalbox.SetResult].
+	Result []byte
 
 	// Worker is the ID of the worker that has the job, if it is running; else "".
 	Worker string
@@ -177,6 +179,7 @@ func jobOf(v *store.View, s *store.Situation) Job {
 	if v.Success != nil {
 		success := Attempt(*v.Success)
 		job.Success = &success
+		job.Result = v.Result
 	}
 	job.TraceID, job.SpanID = spanOf(r.Headers["traceparent"])
 	job.RunTraceID, job.RunSpanID = spanOf(v.Note)

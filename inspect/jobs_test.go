@@ -109,7 +109,7 @@ func (s *stage) end(outcome store.Outcome, lastError string, deliveries ...store
 		for _, d := range some {
 			one := store.Settlement{ID: d.Job.ID, Token: d.Job.Token, Outcome: outcome, Prio: d.Job.Priority, Delay: time.Hour, Suspect: d.Job.Crashes >= store.SuspectAt}
 			if outcome == store.Completed { // it is kept if the queue's settings say so
-				one.Keep = store.Kept(&store.Attempt{Number: d.Job.Attempt, Worker: me})
+				one.Keep = store.Kept(&store.Attempt{Number: d.Job.Attempt, Worker: me}, nil)
 			}
 			if lastError != "" {
 				record, err := d.Failed(d.Job.Attempt, lastError)

@@ -28,6 +28,17 @@ type Verdict struct {
 	// Next is the job as its next delivery has it. It is nil if the job has completed. If the job is dead or cancelled, it is as
 	// Redis keeps it.
 	Next *signalbox.Job
+
+	result func(into any) error
+}
+
+// Result decodes the result that the handler has given the job by [signalbox.SetResult] into what into points to, and reports whether there is one: only if the job
+// has completed, whether it is kept or not. The error is that of the codec: the result doesn't fit the type.
+func (v Verdict) Result(into any) (found bool, err error) {
+	if v.result == nil {
+		return false, nil
+	}
+	return true, v.result(into)
 }
 
 // String says it in a line, without anything of the payload.
@@ -83,7 +94,7 @@ func (j *Jobs) work(ctx context.Context, w *worker.Worker, namespace string, job
 	j.standIn.Start(namespace, job.Queue, job.ID)
 	v := testseam.Work(ctx, w, &delivered)
 	j.standIn.Settle(namespace, job.Queue, job.ID, v.Outcome, v.Next)
-	return Verdict{Job: &got, Outcome: v.Outcome, Err: v.Err, Delay: v.Delay, Next: v.Next}
+	return Verdict{Job: &got, Outcome: v.Outcome, Err: v.Err, Delay: v.Delay, Next: v.Next, result: v.Result}
 }
 
 // maxWorked bounds the deliveries of a WorkAll.

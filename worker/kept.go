@@ -26,11 +26,11 @@ func (s *settings) readEnding(ctx context.Context) {
 	s.q.handlers.keeps.Store(ending.Completed != signalbox.Retention{})
 }
 
-// keepCompleted asks Redis to keep the job with the attempt that has completed it, and without what was saved: if somebody runs it again, it begins anew.
+// keepCompleted asks Redis to keep the job with the attempt that has completed it and its result, and without what was saved: if somebody runs it again, it begins anew.
 func (h *handlers) keepCompleted(r *store.Settlement, d *delivery, job *signalbox.Job, saved bool) {
 	keep := store.Kept
 	if saved {
 		keep = store.KeptAnew
 	}
-	r.Keep = keep(h.attempt(d, job, nil))
+	r.Keep = keep(h.attempt(d, job, nil), d.result())
 }

@@ -64,6 +64,9 @@ func (w *Worker) rehearse(ctx context.Context, job *signalbox.Job) testseam.Verd
 	if result.Outcome != store.Completed {
 		v.Next = d.claimed.Next(claimed, &result, time.Now())
 	}
+	if result.Outcome == store.Completed && d.result() != nil {
+		v.Result = d.long.saves.Load().decodeResult
+	}
 	q.tellSettled([]store.Settlement{result}, nil, nil, false)
 	w.hooks.wait()
 	return v

@@ -27,6 +27,8 @@ type saver struct {
 	begun map[string]bool // names that this delivery has used
 	dirty bool            // Redis may not have what is saved: a call has failed
 	over  bool            // the handler has returned
+
+	result []byte // what the handler says is the job's result, encoded; nil: nothing
 }
 
 // saver returns what saves for the delivery. It is made when it is first asked for.
@@ -172,10 +174,43 @@ func (s *saver) Resume(into any) (found bool, err error) {
 	return true, nil
 }
 
+// errReturned is the error of a call that comes too late.
+var errReturned = fmt.Errorf("%w: its handler has returned", signalbox.ErrSuperseded)
+
+// SetResult keeps the result in memory: it goes with the settlement, if the job completes and is kept.
+func (s *saver) SetResult(value any) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.over {
+		return errReturned
+	}
+	_ = s.load() // for the codec's job. Whether what was saved can be read doesn't matter here
+	encoded, err := s.codec().Encode(s.job, value)
+	if err != nil {
+		return fmt.Errorf("signalbox: the result can't be encoded: %w", err)
+	}
+	if len(encoded) > signalbox.MaxResult {
+		return fmt.Errorf("%w: %d bytes, at most %d are allowed; store it elsewhere, and make its name the result", signalbox.ErrResultSize, len(encoded), signalbox.MaxResult)
+	}
+	s.result = append([]byte{}, encoded...)
+	return nil
+}
+
+// result returns what the handler has said is the job's result, or nil. The handler has returned.
+func (d *delivery) result() []byte {
+	if s := d.long.saves.Load(); s != nil {
+		return s.result
+	}
+	return nil
+}
+
+// decodeResult decodes the result that is set.
+func (s *saver) decodeResult(into any) error { return s.codec().Decode(s.job, s.result, into) }
+
 // write writes all that is saved. mu is held.
 func (s *saver) write(ctx context.Context) error {
 	if s.over {
-		return fmt.Errorf("%w: its handler has returned", signalbox.ErrSuperseded)
+		return errReturned
 	}
 	all := s.saved.Append(nil)
 	if len(all) > signalbox.MaxSaved {

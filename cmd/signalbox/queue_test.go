@@ -124,7 +124,10 @@ func TestQueueKeepsCompleted(t *testing.T) {
 	if sh.into(&shown, "job", "show", "mail", "a"); shown.Success == nil || shown.Success.Worker != "w1" || shown.Success.Number != 1 || shown.Success.RanSeconds != 2 {
 		t.Errorf("shown: %+v", shown.Success)
 	}
-	if got := sh.ok("job", "show", "mail", "a"); !strings.Contains(got, "completed  attempt 1, ran 2s on w1") {
+	if string(shown.Result) != `{"Rows":7}` || shown.ResultBase64 != nil {
+		t.Errorf("the result is %s", shown.Result)
+	}
+	if got := sh.ok("job", "show", "mail", "a"); !strings.Contains(got, "completed  attempt 1, ran 2s on w1") || !strings.Contains(got, "\nresult\n  {\n    \"Rows\": 7\n  }\n") {
 		t.Errorf("shown:\n%s", got)
 	}
 	same(t, sh.ok("job", "retry", "mail", "a"), "job a was completed: retried")
@@ -242,7 +245,7 @@ func (s *shell) complete(queue string) {
 	job := reply.Deliveries[0].Job
 	success := &store.Attempt{Number: job.Attempt, At: job.ClaimedAt, Ran: 2 * time.Second, Worker: "w1"}
 	lane.Next()
-	done := store.Settlement{ID: job.ID, Token: job.Token, Outcome: store.Completed, Keep: store.Kept(success)}
+	done := store.Settlement{ID: job.ID, Token: job.Token, Outcome: store.Completed, Keep: store.Kept(success, []byte(`{"Rows":7}`))}
 	if _, err := q.Claim(ctx, lane, &store.ClaimRequest{Session: session, Settle: []store.Settlement{done}}); err != nil {
 		s.t.Fatal(err)
 	}

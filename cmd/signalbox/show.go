@@ -50,6 +50,8 @@ type showJSON struct {
 	Encoding      string            `json:"encoding"`
 	Attempts      []attemptJSON     `json:"attempts"`
 	Success       *attemptJSON      `json:"success"`
+	Result        json.RawMessage   `json:"result"`
+	ResultBase64  *string           `json:"result_base64"`
 	Progress      *progressJSON     `json:"progress"`
 }
 
@@ -73,11 +75,9 @@ func showOf(j *inspect.Job) showJSON {
 	if out.Headers == nil {
 		out.Headers = map[string]string{}
 	}
-	if json.Valid(j.Payload) && utf8.Valid(j.Payload) {
-		out.Payload = j.Payload
-	} else {
-		text := base64.StdEncoding.EncodeToString(j.Payload)
-		out.PayloadBase64 = &text
+	out.Payload, out.PayloadBase64 = valueOf(j.Payload)
+	if j.Result != nil {
+		out.Result, out.ResultBase64 = valueOf(j.Result)
 	}
 	for i := range j.Attempts {
 		out.Attempts[i] = attemptOf(&j.Attempts[i])
@@ -87,6 +87,15 @@ func showOf(j *inspect.Job) showJSON {
 		out.Success = &success
 	}
 	return out
+}
+
+// valueOf returns a payload or a result as it is if it is JSON, else in base64.
+func valueOf(value []byte) (json.RawMessage, *string) {
+	if json.Valid(value) && utf8.Valid(value) {
+		return value, nil
+	}
+	text := base64.StdEncoding.EncodeToString(value)
+	return nil, &text
 }
 
 // show prints a job for people.
@@ -186,9 +195,17 @@ func (a *app) show(j *inspect.Job, now time.Time) {
 	}
 	if j.Encoding != "" {
 		line("encoding", "%s", j.Encoding)
-		fmt.Fprintf(a.out, "\narguments\n%s\n", indent(fmt.Sprintf("%d bytes, which only programs with the codec can read", len(j.Payload))))
-	} else {
-		fmt.Fprintf(a.out, "\narguments\n%s\n", indent(readable(j.Payload)))
+	}
+	value := func(name string, b []byte) {
+		text := readable(b)
+		if j.Encoding != "" {
+			text = fmt.Sprintf("%d bytes, which only programs with the codec can read", len(b))
+		}
+		fmt.Fprintf(a.out, "\n%s\n%s\n", name, indent(text))
+	}
+	value("arguments", j.Payload)
+	if j.Result != nil {
+		value("result", j.Result)
 	}
 	a.showAttempts(j)
 	if a.errTerminal && (j.State == signalbox.StateDead || j.State == signalbox.StateCancelled) {

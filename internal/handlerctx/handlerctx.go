@@ -110,6 +110,8 @@ type Saver interface {
 	Checkpoint(ctx context.Context, value any) error
 	// Resume decodes what Checkpoint has saved last into into.
 	Resume(into any) (found bool, err error)
+	// SetResult makes a value the job's result, in place of the last one.
+	SetResult(value any) error
 }
 
 // SaverOf returns what saves for a handler, or nil.

@@ -75,11 +75,13 @@ func (d *Delivery) FailedAttempt(lastError string, attempt *Attempt) ([]byte, er
 	return wire.FailAttempt(d.record, lastError, attempt)
 }
 
-// Kept returns what asks to keep a completed job, for Settlement.Keep. The job keeps the attempt.
-func Kept(attempt *Attempt) []byte { return wire.AppendSuccess(nil, attempt) }
+// Kept returns what asks to keep a completed job, for Settlement.Keep. The job keeps the attempt, and its result unless that is nil.
+func Kept(attempt *Attempt, result []byte) []byte { return wire.AppendSuccess(nil, attempt, result) }
 
 // KeptAnew is Kept for a job whose handlers have saved something: that is over.
-func KeptAnew(attempt *Attempt) []byte { return wire.AppendSaved(Kept(attempt), nil) }
+func KeptAnew(attempt *Attempt, result []byte) []byte {
+	return wire.AppendSaved(Kept(attempt, result), nil)
+}
 
 func (s *Settlement) class() string {
 	class := classes[wire.Class(s.Prio)]

@@ -565,7 +565,7 @@ func TestKeptJobsLeaveTheGroup(t *testing.T) {
 	r.must(r.SetCompleted(bg, signalbox.Retention{Jobs: 5, Bytes: 1 << 20, Age: time.Hour}))
 	r.putIn("sa", "a1", "a2", "a3")
 	s := settlement(r.one(), Completed)
-	s.Keep = Kept(&Attempt{Number: 1})
+	s.Keep = Kept(&Attempt{Number: 1}, nil)
 	r.settled(s)
 	same(t, "kept", r.counts().Completed, 1)
 	a2 := r.one()

@@ -31,7 +31,7 @@ var successOf = Attempt{Number: 1, At: time.UnixMicro(1_750_000_000_000_000), Ra
 // kept is the settlement of a completed job that is to be kept.
 func kept(d Delivery) Settlement {
 	s := settlement(d, Completed)
-	s.Keep = Kept(&successOf)
+	s.Keep = Kept(&successOf, []byte("7"))
 	return s
 }
 
@@ -80,6 +80,7 @@ func testCompletedAreKept(t *testing.T, r *rig) {
 	if v.Success == nil || *v.Success != successOf {
 		t.Errorf("the attempt that completed it: %+v", v.Success)
 	}
+	same(t, "result", string(v.Result), "7")
 	if len(v.Attempts) != 1 || v.Attempts[0].Worker != "w0" || v.Job.LastError != "boom" {
 		t.Errorf("its failed attempts: %+v, %q", v.Attempts, v.Job.LastError)
 	}
@@ -231,15 +232,19 @@ func testCompletedRunAgain(t *testing.T, r *rig) {
 	same(t, "cancelled", r.did(CancelJobs(""), "a"), Answer{Done, signalbox.StateReady})
 	same(t, "counts", r.counts(), Counts{Cancelled: 1, Total: Totals{Enqueued: 2, Completed: 2, Cancelled: 1, Deleted: 1, Revived: 1}})
 	r.did(RunJobs(time.Time{}), "a")
-	if v := r.shown("a"); v.Success != nil || v.State != signalbox.StateReady {
-		t.Errorf("it is %s, completed by %+v", v.State, v.Success)
+	if v := r.shown("a"); v.Success != nil || v.Result != nil || v.State != signalbox.StateReady {
+		t.Errorf("it is %s, completed by %+v, with the result %q", v.State, v.Success, v.Result)
 	}
 	d := r.one()
 	same(t, "attempt", d.Job.Attempt, 1)
 	s := settlement(d, Completed)
-	s.Keep = Kept(&Attempt{Number: 1, Worker: "w2"})
+	s.Keep = Kept(&Attempt{Number: 1, Worker: "w2"}, nil)
 	r.settled(s)
-	same(t, "completed by", r.shown("a").Success.Worker, "w2")
+	again := r.shown("a")
+	same(t, "completed by", again.Success.Worker, "w2")
+	if again.Result != nil {
+		t.Errorf("the run that set no result has that of the one before: %q", again.Result)
+	}
 	same(t, "an act that isn't for it", r.did(CancelJobs(""), "a"), Answer{Wrong, signalbox.StateCompleted})
 }
 

@@ -129,7 +129,7 @@ func testOverlapStates(t *testing.T, r *rig) {
 		case "kept":
 			r.must(r.rdb.HSet(bg, r.keys.Settings, "keep_completed", "10 10000 1000000000").Err())
 			kept := settlement(r.claim(1)[0], Completed)
-			kept.Keep = Kept(&successOf)
+			kept.Keep = Kept(&successOf, nil)
 			r.settled(kept)
 		case "deleted":
 			r.did(DeleteJobs(), id)

@@ -65,7 +65,7 @@ func (r *rig) ends() map[string]func(id string) (string, Outcome) {
 		return func(string) (string, Outcome) {
 			s := settlement(r.one(), o)
 			if o == Completed {
-				s.Keep = Kept(&successOf)
+				s.Keep = Kept(&successOf, nil)
 			}
 			r.settled(s)
 			return r.keys.Named[strings.ToUpper(string(o))], o

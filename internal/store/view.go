@@ -23,6 +23,7 @@ type View struct {
 	Err      error     // why the record can't be read; it is errNoRecord if there is none
 	Attempts []Attempt // those that failed and are kept, oldest first
 	Success  *Attempt  // the one that completed the job, if it is completed and its record says so; else nil
+	Result   []byte    // what its handler said is the job's result, if it is completed; nil: nothing
 	State    signalbox.State
 	At       time.Time // when the job ended, if it has ended; when it is due, if it is scheduled; else zero
 	// Unlisted says that the job has a record and a state of ready, but no place in the queue. Jobs has no such job.
@@ -91,7 +92,7 @@ func (v *View) read(record any) {
 	v.Unique, v.Survived = wire.UniqueOf(raw), wire.SurvivedOf(raw)
 	v.Err, v.Attempts = wire.Decode(raw, &v.Job), wire.Attempts(raw)
 	if v.State == signalbox.StateCompleted {
-		v.Success = wire.Success(raw)
+		v.Success, v.Result = wire.Success(raw)
 	}
 	if v.Job.ScheduledAt.Equal(wire.HeldUntil) {
 		if h, held := wire.HeldOf(raw); held {

@@ -93,7 +93,7 @@ func (w *walk) claim(x *walker, want int, all bool) {
 			others = append(others, old)
 		}
 		if o == Completed && w.rnd.Intn(3) == 0 {
-			s.Keep = Kept(&Attempt{Number: 1})
+			s.Keep = Kept(&Attempt{Number: 1}, nil)
 			others = append(others, s)
 		} else if o == Completed {
 			settle = append(settle, s)

@@ -14,6 +14,8 @@ type Verdict struct {
 	Err     error          // what the handler, with all middleware around it, returned
 	Delay   time.Duration  // until the job runs again
 	Next    *signalbox.Job // as the next delivery has it; as it is kept, if it is dead or cancelled; nil: completed
+	// Result decodes the result of a job that has completed; nil: it has none.
+	Result func(into any) error
 }
 
 // Work runs one delivery of a job by a *worker.Worker, in the goroutine that calls it, and returns the verdict. No Redis hears of

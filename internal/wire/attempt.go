@@ -38,6 +38,7 @@ const (
 	attemptStack  protowire.Number = 6 // string
 	attemptTrace  protowire.Number = 7 // bytes: 16
 	attemptSpan   protowire.Number = 8 // bytes: 8
+	attemptResult protowire.Number = 9 // bytes: of the attempt that completed the job, what its handler said is its result
 )
 
 // append appends the attempt's message. Fields at their default are left out.
@@ -105,30 +106,42 @@ func Attempts(record []byte) (all []Attempt) {
 	return all
 }
 
-// AppendSuccess appends the attempt that has completed a job, as it is appended to the record of one that is kept. Of several in a record the
-// last one counts.
-func AppendSuccess(b []byte, a *Attempt) []byte {
+// AppendSuccess appends the attempt that has completed a job, with its result unless that is nil, as it is appended to the record of one that is kept. Of several
+// in a record the last one counts: so a result is never that of an earlier run.
+func AppendSuccess(b []byte, a *Attempt, result []byte) []byte {
+	message := a.append(nil)
+	if result != nil {
+		message = protowire.AppendTag(message, attemptResult, protowire.BytesType)
+		message = protowire.AppendBytes(message, result)
+	}
 	b = protowire.AppendTag(b, fieldSuccess, protowire.BytesType)
-	return protowire.AppendBytes(b, a.append(nil))
+	return protowire.AppendBytes(b, message)
 }
 
-// Success returns the attempt that has completed a job, as its record says, or nil if that says nothing of it, or can't be read.
-func Success(record []byte) (a *Attempt) {
+// Success returns the attempt that has completed a job, as its record says, or nil if that says nothing of it, or can't be read. result is a copy of its
+// result, or nil if it has none.
+func Success(record []byte) (a *Attempt, result []byte) {
 	if len(record) < headerLen || !known(record[0]) {
-		return nil
+		return nil, nil
 	}
 	start, err := envelopeAt(record)
 	if err != nil {
-		return nil
+		return nil, nil
 	}
+	var last []byte // the message of a
 	_ = eachField(record[start:], func(num protowire.Number, typ protowire.Type, _, value []byte) {
 		if num == fieldSuccess && typ == protowire.BytesType {
 			if one, err := decodeAttempt(value); err == nil {
-				a = &one
+				a, last = &one, value
 			}
 		}
 	})
-	return a
+	_ = eachField(last, func(num protowire.Number, typ protowire.Type, _, value []byte) {
+		if num == attemptResult && typ == protowire.BytesType {
+			result = append([]byte{}, value...)
+		}
+	})
+	return a, result
 }
 
 // decodeAttempt reads an attempt's message.

@@ -103,20 +103,26 @@ func TestStrangeAttempts(t *testing.T) {
 func TestSuccess(t *testing.T) {
 	t.Parallel()
 	record := AppendRecord(nil, &signalbox.Job{Kind: "k", Payload: []byte("x")})
-	if Success(record) != nil {
+	if got, result := Success(record); got != nil || result != nil {
 		t.Error("a job that has not completed says that it has")
 	}
 	last := Attempt{Number: 2, At: time.UnixMicro(1_750_000_000_000_000), Ran: time.Second, Worker: "w2"}
-	done := AppendSuccess(AppendSuccess(record, &Attempt{Number: 1, Worker: "w1"}), &last)
-	if got := Success(done); got == nil || *got != last {
-		t.Errorf("got %+v, want %+v", got, last)
+	done := AppendSuccess(AppendSuccess(record, &Attempt{Number: 1, Worker: "w1"}, []byte("1")), &last, []byte("22"))
+	if got, result := Success(done); got == nil || *got != last || string(result) != "22" {
+		t.Errorf("got %+v and %q, want %+v", got, result, last)
+	}
+	if _, result := Success(AppendSuccess(done, &last, nil)); result != nil {
+		t.Errorf("a run without a result has that of an earlier one, %q", result)
+	}
+	if _, result := Success(AppendSuccess(done, &last, []byte{})); result == nil || len(result) > 0 {
+		t.Errorf("a result of no bytes is %q", result)
 	}
 	failed, err := FailAttempt(done, "boom", &Attempt{Number: 3, Error: "boom"})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := Success(failed); got == nil || *got != last {
-		t.Errorf("after a failed attempt: %+v", got)
+	if got, result := Success(failed); got == nil || *got != last || string(result) != "22" {
+		t.Errorf("after a failed attempt: %+v, %q", got, result)
 	}
 	if got := Attempts(failed); len(got) != 1 || got[0].Number != 3 {
 		t.Errorf("its failed attempts are %+v", got)
@@ -125,8 +131,8 @@ func TestSuccess(t *testing.T) {
 	if err := Decode(done, &job); err != nil || job.Kind != "k" || string(job.Payload) != "x" {
 		t.Errorf("%+v, %v", job, err)
 	}
-	for n := range record {
-		if Success(record[:n]) != nil {
+	for n := range done { // cut anywhere, there is no panic
+		if got, _ := Success(done[:n]); n < len(record) && got != nil {
 			t.Errorf("%d bytes of a record say that the job has completed", n)
 		}
 	}

@@ -21,6 +21,9 @@ type vector struct {
 	job    signalbox.Job
 	extras bool
 	kept   []Attempt
+	// success and result are what Success returns.
+	success *Attempt
+	result  []byte
 	// survived is what SurvivedOf returns.
 	survived int
 }
@@ -52,25 +55,34 @@ type described struct {
 	Finished    bool              `json:"finished,omitempty"`
 	Born        int64             `json:"born_us,omitempty"`
 	Saved       string            `json:"saved_hex,omitempty"`
-	Attempts    []struct {
-		Number  int    `json:"number"`
-		At      int64  `json:"at_us"`
-		Ran     int64  `json:"ran_us"`
-		Worker  string `json:"worker"`
-		Error   string `json:"error"`
-		Stack   string `json:"stack,omitempty"`
-		TraceID string `json:"trace_id,omitempty"`
-		SpanID  string `json:"span_id,omitempty"`
-	} `json:"attempts,omitempty"`
+	Attempts    []tried           `json:"attempts,omitempty"`
+	Success     *tried            `json:"success,omitempty"`
+	Result      string            `json:"result_hex,omitempty"` // of Success
+}
+
+// tried is an attempt in the form of golden.txt.
+type tried struct {
+	Number  int    `json:"number"`
+	At      int64  `json:"at_us"`
+	Ran     int64  `json:"ran_us"`
+	Worker  string `json:"worker"`
+	Error   string `json:"error,omitempty"`
+	Stack   string `json:"stack,omitempty"`
+	TraceID string `json:"trace_id,omitempty"`
+	SpanID  string `json:"span_id,omitempty"`
+}
+
+func (a *tried) attempt() Attempt {
+	return Attempt{
+		Number: a.Number, At: fromMicros(uint64(a.At)), Ran: time.Duration(a.Ran) * time.Microsecond, Worker: a.Worker, Error: a.Error,
+		Stack: a.Stack, TraceID: a.TraceID, SpanID: a.SpanID,
+	}
 }
 
 // attempts are those that the record keeps.
 func (d described) attempts() (all []Attempt) {
-	for _, a := range d.Attempts {
-		all = append(all, Attempt{
-			Number: a.Number, At: fromMicros(uint64(a.At)), Ran: time.Duration(a.Ran) * time.Microsecond, Worker: a.Worker, Error: a.Error,
-			Stack: a.Stack, TraceID: a.TraceID, SpanID: a.SpanID,
-		})
+	for i := range d.Attempts {
+		all = append(all, d.Attempts[i].attempt())
 	}
 	return all
 }
@@ -136,7 +148,15 @@ func vectors(t testing.TB) (all []vector) {
 			if err := json.Unmarshal([]byte(line), &d); err != nil {
 				t.Fatalf("%s: %v", name, err)
 			}
-			all = append(all, vector{name, record, d.job(t), d.Extras, d.attempts(), d.Survived})
+			v := vector{name: name, record: record, job: d.job(t), extras: d.Extras, kept: d.attempts(), survived: d.Survived}
+			if d.Success != nil {
+				success := d.Success.attempt()
+				v.success = &success
+				if v.result, err = hex.DecodeString(d.Result); err != nil {
+					t.Fatalf("%s: %v", name, err)
+				}
+			}
+			all = append(all, v)
 		default:
 			if record, err = hex.DecodeString(strings.ReplaceAll(line, " ", "")); err != nil {
 				t.Fatalf("%s: %v", name, err)
@@ -166,6 +186,9 @@ func TestGolden(t *testing.T) {
 		if kept := Attempts(v.record); !reflect.DeepEqual(kept, v.kept) {
 			t.Errorf("%s: it keeps %+v, want %+v", v.name, kept, v.kept)
 		}
+		if success, result := Success(v.record); !reflect.DeepEqual(success, v.success) || !bytes.Equal(result, v.result) {
+			t.Errorf("%s: it was completed by %+v with the result %q, want %+v and %q", v.name, success, result, v.success, v.result)
+		}
 		if n := SurvivedOf(v.record); n != v.survived {
 			t.Errorf("%s: it has survived %d deliveries, want %d", v.name, n, v.survived)
 		}
@@ -179,6 +202,9 @@ func TestGolden(t *testing.T) {
 func (v *vector) encode(t *testing.T) []byte {
 	t.Helper()
 	job := v.job
+	if v.success != nil {
+		return AppendSuccess(AppendRecord(nil, &job), v.success, v.result)
+	}
 	if len(v.kept) == 0 {
 		return AppendRecord(nil, &job)
 	}

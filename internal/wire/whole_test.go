@@ -15,6 +15,12 @@ func TestWhole(t *testing.T) {
 	t.Parallel()
 	for _, v := range vectors(t) {
 		var job signalbox.Job
+		if v.success != nil {
+			if _, exact, err := DecodeWhole(v.record, &job); err != nil || exact {
+				t.Errorf("%s: a Whole doesn't have that, and exact is %v, %v", v.name, exact, err)
+			}
+			continue
+		}
 		w, exact, err := DecodeWhole(v.record, &job)
 		if err != nil || !exact || len(w.Attempts) != len(v.kept) || (v.extras || v.job.Retain != 0 || v.job.ExpireAfter != 0 || v.job.Group != "") != (w.Flags != 0) {
 			t.Errorf("%s: %+v, exact %v, %v", v.name, w, exact, err)
