@@ -162,7 +162,7 @@ func TestRefused(t *testing.T) {
 			w.write(t, "CHANGELOG.md", "# Changelog\n\n## [Unreleased]\n\n- New.\n\n## [0.2.0] - 2020-01-01\n")
 			w.commit(t)
 		}},
-		{name: "a block without an end", version: "v0.2.0", want: "has no", before: func(w tree) { w.write(t, "docs/page.md", "<!-- until a version exists -->\nx\n"); w.commit(t) }},
+		{name: "a block without an end", version: "v0.2.0", want: "has no", before: func(w tree) { w.write(t, "docs/guide/page.md", "<!-- until a version exists -->\nx\n"); w.commit(t) }},
 		{name: "no branch", version: "v0.2.0", want: "no branch is checked out", before: func(w tree) { w.git(t, "checkout", "--quiet", "--detach") }},
 		{name: "no such module", version: "v0.2.0", want: "lock/gone/go.mod", before: func(w tree) { w.write(t, "tools/release/modules.txt", ".\nlock/gone\n"); w.commit(t) }},
 	} {

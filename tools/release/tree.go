@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 
 	"golang.org/x/mod/modfile"
@@ -136,13 +137,14 @@ const (
 
 var until = regexp.MustCompile("(?s)" + untilBegin + ".*?" + untilEnd)
 
-// dropUntil removes from README.md and docs/ what holds only until a version exists.
+// dropUntil removes from README.md, docs/ and the folders in it what holds only until a version exists.
 func (t tree) dropUntil() error {
-	pages, err := filepath.Glob(t.in("docs/*.md"))
-	if err != nil {
+	pages, err1 := filepath.Glob(t.in("docs/*.md"))
+	below, err2 := filepath.Glob(t.in("docs/*/*.md"))
+	if err := errors.Join(err1, err2); err != nil {
 		return err
 	}
-	for _, page := range append(pages, t.in("README.md")) {
+	for _, page := range append(slices.Concat(pages, below), t.in("README.md")) {
 		text, err := os.ReadFile(page)
 		if err != nil {
 			return err
