@@ -327,6 +327,56 @@ func tableOf(t *testing.T, text, head string) (rows [][]string) {
 	return rows
 }
 
+var (
+	linkTo  = regexp.MustCompile(`\]\(([^()\s]+)\)`)
+	heading = regexp.MustCompile("(?m)^#+ (.+)$")
+	noSlug  = regexp.MustCompile(`[^\p{L}\p{N}_ -]`)
+)
+
+// slugs returns the anchors that the headings of a page have on GitHub.
+func slugs(text string) (all []string) {
+	for _, h := range heading.FindAllStringSubmatch(fenced.ReplaceAllString(text, ""), -1) {
+		title := regexp.MustCompile(`\[([^]]*)\]\([^)]*\)`).ReplaceAllString(h[1], "$1")
+		all = append(all, strings.ReplaceAll(noSlug.ReplaceAllString(strings.ToLower(title), ""), " ", "-"))
+	}
+	return all
+}
+
+// TestDocsLinks: each link of a page to another file, or to a heading, leads somewhere.
+func TestDocsLinks(t *testing.T) {
+	t.Parallel()
+	var pages []string
+	for _, pattern := range []string{"*.md", ".github/*.md", "docs/*.md", "docs/*/*.md", "examples/*/*.md"} {
+		found, err := filepath.Glob(pattern)
+		if err != nil {
+			t.Fatal(err)
+		}
+		pages = append(pages, found...)
+	}
+	links := 0
+	for _, page := range pages {
+		for _, m := range linkTo.FindAllStringSubmatch(fenced.ReplaceAllString(readText(t, page), ""), -1) {
+			to, anchor, _ := strings.Cut(m[1], "#")
+			if strings.Contains(to, ":") {
+				continue // of another site
+			}
+			links++
+			file := page
+			if to != "" {
+				file = filepath.Join(filepath.Dir(page), to)
+			}
+			if _, err := os.Stat(file); err != nil {
+				t.Errorf("%s links to %s, which isn't there", page, m[1])
+			} else if strings.HasSuffix(file, ".md") && anchor != "" && !slices.Contains(slugs(readText(t, file)), anchor) {
+				t.Errorf("%s links to %s, and there is no such heading", page, m[1])
+			}
+		}
+	}
+	if links < 500 {
+		t.Errorf("there are %d links; are the others not seen?", links)
+	}
+}
+
 // TestREADME: the program of README.md runs its job, and a SIGTERM ends it with status 0.
 func TestREADME(t *testing.T) {
 	if testing.Short() {
