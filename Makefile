@@ -26,7 +26,7 @@ race: ## run all tests under the race detector
 	go test -race -timeout 15m ./...
 
 .PHONY: lint
-lint: ## check the format, vet and staticcheck
+lint: ## check the format and the workflows, vet and staticcheck
 	tools/lint.sh
 
 .PHONY: fmt
@@ -134,6 +134,7 @@ release: ## commit and tag a release of all public modules, if CI passes; pushes
 tools: ## build the linters into go's cache
 	$(TOOL) staticcheck -version
 	$(TOOL) gofumpt -version
+	$(TOOL) actionlint -version
 
 .PHONY: ci
 ci: ## what must pass before a change lands; installs what it needs

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Checks the format of all Go files, then vets and lints every module of the tree.
+# Checks the format of all Go files and the workflows, then vets and lints every module of the tree.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 modfile=$PWD/tools/go.mod
@@ -10,6 +10,9 @@ if [[ -n $unformatted ]]; then
 	printf 'not formatted, run make fmt:\n%s\n' "$unformatted" >&2
 	failed=1
 fi
+
+# Without shellcheck and pyflakes, which are there on some machines only.
+go tool -modfile="$modfile" actionlint -shellcheck= -pyflakes= .github/workflows/*.yml || failed=1
 
 while read -r mod; do
 	dir=$(dirname "$mod")
