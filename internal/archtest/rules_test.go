@@ -70,6 +70,7 @@ var rules = []rule{
 	{"outbox", []string{".", "scheduler", "internal/deadline", "internal/litetx", "internal/parcelseam", "internal/store", "internal/store/...", "internal/telemetry"}, append([]string{goRedis}, otelAPI...)},
 	{"signalboxtest", []string{".", "lock", "scheduler", "worker", "internal/parcelseam", "internal/store", "internal/store/...", "internal/testseam"}, []string{goRedis}}, // nothing imports it but tests
 	{"inspect", []string{".", "internal/schedule", "internal/store", "internal/store/...", "lock"}, []string{goRedis}},                                                     // lock: who holds one
+	{"web", []string{".", "inspect"}, nil},
 	{"embedded", []string{"."}, []string{miniredis}},
 	{"examples/quickstart", []string{".", "scheduler", "worker", "examples/quickstart/internal/demo"}, nil},
 	{"examples/items", []string{"lock", "lock/redlock", "examples/items/internal/demo"}, []string{goRedis}},
