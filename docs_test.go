@@ -221,7 +221,7 @@ func TestDocsChoosingALock(t *testing.T) {
 // and perhaps a subtest. Without a path it is in the package that the section names.
 func TestDocsNameTests(t *testing.T) {
 	t.Parallel()
-	for page, least := range map[string]int{"choosing-a-lock.md": 100, "lockers.md": 20, "effects.md": 20} {
+	for page, least := range map[string]int{"choosing-a-lock.md": 100, "lockers.md": 20, "effects.md": 20, "compare.md": 8} {
 		n := 0
 		for section := range strings.SplitSeq(fenced.ReplaceAllString(readText(t, filepath.Join("docs", page)), ""), "\n#") {
 			in := ""
@@ -325,6 +325,60 @@ func tableOf(t *testing.T, text, head string) (rows [][]string) {
 		rows = append(rows, cells)
 	}
 	return rows
+}
+
+var (
+	sourceOf = regexp.MustCompile(`\[([A-Z]\d+)\]`)
+	sourceIs = regexp.MustCompile(`(?m)^- \*\*([A-Z]\d+)\*\* `)
+	number   = regexp.MustCompile(`\d[\d,.]*\d`)
+)
+
+// TestDocsCompare checks that each cell of docs/compare.md names its source, that each source is used, and that what was measured is in
+// docs/benchmarks.md. TestDocsNameTests checks that the tests exist, TestDocsLinks that the pages do.
+func TestDocsCompare(t *testing.T) {
+	t.Parallel()
+	page := readText(t, filepath.Join("docs", "compare.md"))
+	used := make(map[string]bool)
+	sources := make(map[string]bool)
+	for _, m := range sourceIs.FindAllStringSubmatch(page, -1) {
+		if sources[m[1]] {
+			t.Errorf("there are two sources %s", m[1])
+		}
+		sources[m[1]] = true
+	}
+	for _, m := range sourceOf.FindAllStringSubmatch(page, -1) {
+		if used[m[1]] = true; !sources[m[1]] {
+			t.Errorf("there is no source %s", m[1])
+		}
+	}
+	for source := range sources {
+		if !used[source] {
+			t.Errorf("nothing has the source %s", source)
+		}
+	}
+	rows := tableOf(t, page, "| | Signalbox | asynq |")
+	for _, row := range rows {
+		if len(row) != 8 {
+			t.Errorf("%q has %d cells", row[0], len(row))
+		}
+		for i, cell := range row[1:] {
+			marks := sourceOf.FindAllStringSubmatch(cell, -1)
+			if len(marks) == 0 || marks[0][1][0] != "SARBKOT"[i] {
+				t.Errorf("%q: a cell without a source of that project: %s", row[0], cell)
+			}
+		}
+	}
+	if len(rows) < 10 {
+		t.Errorf("the table has %d rows; are the others not seen?", len(rows))
+	}
+	benchmarks := readText(t, filepath.Join("docs", "benchmarks.md"))
+	for _, row := range tableOf(t, page, "| | Signalbox | peer | source |") {
+		for _, figure := range number.FindAllString(row[1]+" "+row[2], -1) {
+			if !strings.Contains(benchmarks, figure) {
+				t.Errorf("%q: docs/benchmarks.md doesn't have %s", row[0], figure)
+			}
+		}
+	}
 }
 
 var (
