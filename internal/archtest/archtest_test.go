@@ -75,7 +75,7 @@ func TestBench(t *testing.T) {
 }
 
 // TestCommand: cmd/signalbox is a module of its own, so that what it needs for a terminal lives only there. It stands on what
-// users have: package inspect to look and act, package scheduler to enqueue.
+// users have: package inspect to look and act, package scheduler to enqueue, package web for its pages.
 func TestCommand(t *testing.T) {
 	t.Parallel()
 	files, err := filepath.Glob(filepath.Join(root, "cmd", "signalbox", "*.go"))
