@@ -273,6 +273,19 @@ func resize(ctx context.Context, _ *signalbox.Job, in Thumbnail) error {
 	return signalbox.SetResult(ctx, Thumbnailed{Name: name, Bytes: 8042}) // goes with the settlement
 }
 
+// show says how a job is that a user names by the text that the enqueue has returned.
+func show(ctx context.Context, s *scheduler.Scheduler, text string) (st scheduler.Status, err error) {
+	ref, err := scheduler.ParseRef(text)
+	if err != nil {
+		return st, err
+	}
+	st, err = s.Status(ctx, ref)
+	if errors.Is(err, scheduler.ErrNotFound) {
+		return st, fmt.Errorf("it was done long ago, or there is no such job: %w", err)
+	}
+	return st, err
+}
+
 // A job that is kept after it has completed is kept with its result.
 func Example_result() {
 	onRedis(func(ctx context.Context, rdb *redis.Client) error {
@@ -301,15 +314,18 @@ func Example_result() {
 			return err
 		}
 
-		ins, err := inspect.New(rdb, inspect.Config{})
+		st, err := show(context.WithoutCancel(ctx), s, res.Ref().String())
 		if err != nil {
 			return err
 		}
-		job, err := ins.Job(context.WithoutCancel(ctx), "images", res.ID)
-		fmt.Println(job.State, string(job.Result))
-		return err
+		thumbnail, err := scheduler.ReadResult[Thumbnailed](st)
+		if err != nil {
+			return err
+		}
+		fmt.Println(st.State, thumbnail.Name, thumbnail.Bytes)
+		return nil
 	})
-	// Output: completed {"name":"200-cat.png","bytes":8042}
+	// Output: completed 200-cat.png 8042
 }
 
 // A handler that takes long saves what it has when its worker drains.

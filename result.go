@@ -10,7 +10,7 @@ import (
 const MaxResult = 64 << 10
 
 // SetResult makes value the result of the job, in place of that of an earlier call. If the job completes and is kept, as scheduler.Retain or the retention of its queue say,
-// the result is kept with it, and read by scheduler.Scheduler.Status, package inspect and signalbox job show. It is gone with the job. Of a job that isn't kept nobody reads it.
+// the result is kept with it, and read by Scheduler.Status of package scheduler, package inspect and signalbox job show. It is gone with the job. Of a job that isn't kept nobody reads it.
 //
 // It goes with the settlement, in one act: there is no result without a completed job, and SetResult calls no Redis. Of a delivery that ends in any other way the result is
 // dropped: by an error, a snooze, a cancel, a lost lease. So is that of a job that has completed, once somebody runs it again and it completes anew: then it has the result of that run, or none.

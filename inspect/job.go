@@ -167,7 +167,7 @@ func jobOf(v *store.View, s *store.Situation) Job {
 	case signalbox.StateDead, signalbox.StateCancelled, signalbox.StateCompleted:
 		job.EndedAt = v.At
 	case signalbox.StateRunning:
-		job.Worker, job.Token, job.Since, job.Cancelling = v.Worker(), r.Token, r.ClaimedAt, cancelling(v.Flags)
+		job.Worker, job.Token, job.Since, job.Cancelling = v.Worker(), r.Token, r.ClaimedAt, v.Cancelling()
 	case signalbox.StateReady:
 	}
 	if r.ExpireAfter > 0 && !v.Job.ScheduledAt.Equal(store.HeldUntil) && (v.State == signalbox.StateScheduled || v.State == signalbox.StateReady) {
@@ -190,9 +190,6 @@ func jobOf(v *store.View, s *store.Situation) Job {
 	}
 	return job
 }
-
-// cancelling reports whether the flags behind a token say that the delivery was asked to end.
-func cancelling(flags string) bool { return strings.Contains(flags, "c") }
 
 // waits says why a job isn't running.
 func waits(job *Job, v *store.View, s *store.Situation) string {

@@ -136,7 +136,7 @@ func (i *Inspector) addWorkers(ctx context.Context, queue string, workers map[st
 			return err
 		}
 		for _, v := range held {
-			r := RunningJob{Queue: queue, ID: v.Job.ID, Kind: v.Job.Kind, Token: v.Job.Token, Since: v.Job.ClaimedAt, Cancelling: cancelling(v.Flags)}
+			r := RunningJob{Queue: queue, ID: v.Job.ID, Kind: v.Job.Kind, Token: v.Job.Token, Since: v.Job.ClaimedAt, Cancelling: v.Cancelling()}
 			for _, s := range stuck {
 				if s.ID == r.ID && s.Token == r.Token {
 					r.Kind = cmp.Or(r.Kind, s.Kind)

@@ -234,7 +234,7 @@ func TestUncertainAgain(t *testing.T) {
 				res, err = in(ctx, note{}, again...)
 				return err != nil || res.State != ""
 			}, "%s: it has a state while it waits", name)
-			if want := (Result{ID: u.ID, Existing: u.ID, State: signalbox.StateReady}); err != nil || res != want {
+			if want := (Result{ID: u.ID, Existing: u.ID, State: signalbox.StateReady}); err != nil || res.said() != want {
 				t.Errorf("%s: while it waits: %+v, %v", name, res, err)
 			}
 			key := deliver(t, q, store.Completed).EffectKey()
@@ -245,7 +245,7 @@ func TestUncertainAgain(t *testing.T) {
 				t.Errorf("%s: effect key %s, then %s", name, key, got)
 			}
 			res, err = in(ctx, note{}, again...)
-			if want := (Result{ID: u.ID, Existing: u.ID, State: signalbox.StateDead}); err != nil || res != want {
+			if want := (Result{ID: u.ID, Existing: u.ID, State: signalbox.StateDead}); err != nil || res.said() != want {
 				t.Errorf("%s: when it is dead: %+v, %v", name, res, err)
 			}
 			if id != "" {

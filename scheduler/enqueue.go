@@ -33,14 +33,14 @@ func (s *Scheduler) Enqueue(ctx context.Context, args signalbox.Args, opts ...En
 	incarnation := o.incarnationOf()
 	ctx, span := s.trace.start(ctx, id, kind, o)
 	watch := s.watch()
-	fate, other, err := s.enqueue(ctx, id, kind, incarnation, args, payload, o)
+	fate, other, q, err := s.enqueue(ctx, id, kind, incarnation, args, payload, o)
 	watch.sent(ctx, o.queue, kind, 1, err)
 	watch.took(ctx, o.queue, err)
 	end(span, err)
 	if err != nil && !errors.Is(err, ErrNotDurable) {
-		return Result{ID: id}, fmt.Errorf("scheduler: enqueue in queue %s, job ID %s: %w", o.queue, id, o.settle(err, id, incarnation))
+		return Result{ID: id, queue: q}, fmt.Errorf("scheduler: enqueue in queue %s, job ID %s: %w", o.queue, id, o.settle(err, id, incarnation))
 	}
-	res := Result{ID: id}
+	res := Result{ID: id, queue: q}
 	if res.take(fate, other) {
 		s.lookUp(ctx, o.queue, &res)
 	}
@@ -57,16 +57,16 @@ func (s *Scheduler) lookUp(ctx context.Context, queue string, res *Result) {
 	res.State = found.State
 }
 
-func (s *Scheduler) enqueue(ctx context.Context, id, kind string, incarnation uint64, args signalbox.Args, payload []byte, o *options) (store.Fate, store.Met, error) {
+func (s *Scheduler) enqueue(ctx context.Context, id, kind string, incarnation uint64, args signalbox.Args, payload []byte, o *options) (store.Fate, store.Met, *store.Queue, error) {
 	if ctx.Err() != nil {
-		return 0, store.Met{}, notSent(ctx)
+		return 0, store.Met{}, nil, notSent(ctx)
 	}
 	job := o.job(id, kind, payload)
 	job.Incarnation, job.Born = incarnation, o.born()
 	job.Headers = s.trace.inject(ctx, o.headers, o.mode)
 	item, err := s.item(&job, args, o)
 	if err != nil {
-		return 0, store.Met{}, err
+		return 0, store.Met{}, nil, err
 	}
 	c := s.to(destination{queue: o.queue, durable: o.durable})
 	fate, other, err := s.put(ctx, c, item)
@@ -76,7 +76,7 @@ func (s *Scheduler) enqueue(ctx context.Context, id, kind string, incarnation ui
 			return err
 		})
 	}
-	return fate, other, err
+	return fate, other, c.queue, err
 }
 
 // put sends one job. If the queue is full, the error says so.
@@ -174,6 +174,8 @@ type Result struct {
 	Replaced signalbox.State
 	// Err says why this job is not enqueued, or may not be. Only [Scheduler.EnqueueMany] and [Scheduler.EnqueueSeq] set it.
 	Err error
+
+	queue *store.Queue // of the job; nil: nothing was to be sent
 }
 
 // take sets the result from f, and from the job that has the unique key if f says so. It reports whether the job met a live one that is ready or

@@ -106,6 +106,12 @@ func proxied(t testing.TB, change func(*redis.UniversalOptions)) (*Scheduler, *s
 
 func noRetries(o *redis.UniversalOptions) { o.MaxRetries = -1 }
 
+// said returns what a result says of its job, without the job's queue.
+func (r Result) said() Result {
+	r.queue = nil
+	return r
+}
+
 func many(n int) []Item {
 	items := make([]Item, n)
 	for i := range items {

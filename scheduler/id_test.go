@@ -72,7 +72,7 @@ func TestIDNamesALiveJob(t *testing.T) {
 			states(t, s, q)
 			for _, id := range allStates {
 				res, err := s.Enqueue(ctx, note{1}, append(opts, Queue(q.Name()), ID(string(id)))...)
-				if want := wanted(id, opts != nil); err != nil || res != want {
+				if want := wanted(id, opts != nil); err != nil || res.said() != want {
 					t.Errorf("%s: got %+v, %v; want %+v", id, res, err, want)
 				}
 			}
@@ -85,7 +85,7 @@ func TestIDNamesALiveJob(t *testing.T) {
 			}
 			results, err := s.EnqueueMany(ctx, items, Queue(q.Name()))
 			for i, id := range allStates {
-				if want := wanted(id, opts != nil); err != nil || results[i] != want {
+				if want := wanted(id, opts != nil); err != nil || results[i].said() != want {
 					t.Errorf("of many: %s: got %+v, %v; want %+v", id, results[i], err, want)
 				}
 			}
@@ -117,7 +117,7 @@ func TestStateIsUnknown(t *testing.T) {
 	states(t, s, q)
 	p.Reply(func(cmd []string) bool { return cmd[0] == "zrange" }, "-NOPERM this user has no permissions to run the 'zrange' command", -1)
 	for _, id := range []signalbox.State{signalbox.StateReady, signalbox.StateRunning} {
-		if res, err := s.Enqueue(context.Background(), note{}, Queue(q.Name()), ID(string(id))); err != nil || res != (Result{ID: string(id), Existing: string(id)}) {
+		if res, err := s.Enqueue(context.Background(), note{}, Queue(q.Name()), ID(string(id))); err != nil || res.said() != (Result{ID: string(id), Existing: string(id)}) {
 			t.Errorf("got %+v, %v", res, err)
 		}
 	}

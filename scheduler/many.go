@@ -188,6 +188,7 @@ func (b *bulk) makeRoom(j *encoded) {
 // put puts a job into its queue's chunk. Its result has place i.
 func (b *bulk) put(i int, j *encoded) {
 	q := b.queue(j.options)
+	b.results[i].queue = q.lanes.queue
 	if j.created.IsValid() && len(q.links) < maxLinks {
 		q.links = append(q.links, trace.Link{SpanContext: j.created})
 	}

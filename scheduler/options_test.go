@@ -112,7 +112,7 @@ func TestWrongOptions(t *testing.T) {
 			t.Parallel()
 			res, err := s.Enqueue(context.Background(), note{}, tc.opts...)
 			wantInvalid(t, err, tc.want)
-			if res != (Result{}) {
+			if res.said() != (Result{}) {
 				t.Errorf("a result: %+v", res)
 			}
 			results, err := s.EnqueueMany(context.Background(), []Item{{Args: note{}, Options: tc.opts}})

@@ -45,7 +45,7 @@ func TestQueueFull(t *testing.T) {
 	}
 	res, err := s.Enqueue(ctx, note{}, Queue(q.Name()), ID("b"))
 	isFull(t, err, q, 1, 1)
-	if res != (Result{ID: "b"}) || errors.Is(err, ErrUncertain) {
+	if res.said() != (Result{ID: "b"}) || errors.Is(err, ErrUncertain) {
 		t.Errorf("%+v, %v", res, err)
 	}
 	if res, err := s.Enqueue(ctx, note{}, Queue(q.Name()), ID("a")); err != nil || res.New || res.State != signalbox.StateReady {

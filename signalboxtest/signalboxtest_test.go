@@ -361,10 +361,10 @@ func TestIDs(t *testing.T) {
 			}
 			r.jobs.WorkAll(t.Context(), r.w)
 			if !absent {
-				if res := r.enqueue(t, note{3}, id); res != c.after {
+				if res := r.enqueue(t, note{3}, id); said(res) != c.after {
 					t.Errorf("after %v: %+v", c.end, res)
 				}
-			} else if res := r.enqueue(t, note{3}, id, scheduler.IfAbsent()); res != c.keep {
+			} else if res := r.enqueue(t, note{3}, id, scheduler.IfAbsent()); said(res) != c.keep {
 				t.Errorf("after %v, with IfAbsent: %+v", c.end, res)
 			}
 		}
@@ -384,21 +384,21 @@ func TestUnique(t *testing.T) {
 			return nil
 		})
 		r.enqueue(t, note{1}, scheduler.ID("a"), scheduler.Unique("e", scheduler.UntilEnded))
-		if res := r.enqueue(t, note{1}, scheduler.ID("b"), scheduler.Unique("e", scheduler.UntilEnded)); res != (scheduler.Result{ID: "b", Existing: "a", State: signalbox.StateReady}) {
+		if res := r.enqueue(t, note{1}, scheduler.ID("b"), scheduler.Unique("e", scheduler.UntilEnded)); said(res) != (scheduler.Result{ID: "b", Existing: "a", State: signalbox.StateReady}) {
 			t.Errorf("beside the first: %+v", res)
 		}
 		r.jobs.WorkAll(t.Context(), r.w)
-		if inside[0] != (scheduler.Result{ID: "ended", Existing: "a", State: signalbox.StateReady}) || !inside[1].New {
+		if said(inside[0]) != (scheduler.Result{ID: "ended", Existing: "a", State: signalbox.StateReady}) || !inside[1].New {
 			t.Errorf("while it runs: %+v", inside)
 		}
-		if res := r.enqueue(t, note{1}, scheduler.ID("c"), scheduler.Unique("s", scheduler.UntilEnded)); res != (scheduler.Result{ID: "c", Existing: "started", State: signalbox.StateScheduled}) {
+		if res := r.enqueue(t, note{1}, scheduler.ID("c"), scheduler.Unique("s", scheduler.UntilEnded)); said(res) != (scheduler.Result{ID: "c", Existing: "started", State: signalbox.StateScheduled}) {
 			t.Errorf("beside the scheduled one: %+v", res)
 		}
 		if res := r.enqueue(t, note{1}, scheduler.ID("d"), scheduler.Unique("e", scheduler.Window(time.Minute))); !res.New {
 			t.Errorf("after the end: %+v", res)
 		}
 		r.jobs.WorkAll(t.Context(), r.w)
-		if res := r.enqueue(t, note{1}, scheduler.ID("f"), scheduler.Unique("e", scheduler.UntilEnded)); res != (scheduler.Result{ID: "f", Existing: "d"}) {
+		if res := r.enqueue(t, note{1}, scheduler.ID("f"), scheduler.Unique("e", scheduler.UntilEnded)); said(res) != (scheduler.Result{ID: "f", Existing: "d"}) {
 			t.Errorf("in the window: %+v", res)
 		}
 		time.Sleep(time.Minute)
@@ -420,7 +420,7 @@ func TestUnique(t *testing.T) {
 		began := time.Now()
 		time.Sleep(time.Second)
 		r.enqueue(t, note{4}, scheduler.ID("next"), throttle)
-		if res := r.enqueue(t, note{5}, scheduler.ID("g"), throttle); res != (scheduler.Result{ID: "g", Existing: "next", State: signalbox.StateScheduled, Updated: true}) {
+		if res := r.enqueue(t, note{5}, scheduler.ID("g"), throttle); said(res) != (scheduler.Result{ID: "g", Existing: "next", State: signalbox.StateScheduled, Updated: true}) {
 			t.Errorf("throttled: %+v", res)
 		}
 		for _, job := range r.jobs.Waiting() {
@@ -622,4 +622,9 @@ func BenchmarkWork(b *testing.B) {
 			b.Fatal(v)
 		}
 	}
+}
+
+// said returns what a result says of its job, to be compared: a result knows its queue, too.
+func said(r scheduler.Result) scheduler.Result {
+	return scheduler.Result{ID: r.ID, New: r.New, Updated: r.Updated, Existing: r.Existing, State: r.State, Replaced: r.Replaced, Err: r.Err}
 }

@@ -7,6 +7,7 @@
 package store
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/binary"
@@ -98,6 +99,9 @@ func Apart(ttl time.Duration) time.Duration { return ttl * 5 / 12 }
 
 // Name returns the queue's name.
 func (q *Queue) Name() string { return q.name }
+
+// Namespace returns the name of the queue's namespace.
+func (q *Queue) Namespace() string { return cmp.Or(q.namespace, layout.DefaultNamespace) }
 
 // Key returns one of the queue's keys. All of them are in one slot of a Cluster.
 func (q *Queue) Key() string { return q.keys.Jobs }

@@ -61,6 +61,9 @@ func workerOf(session string) string {
 	return worker
 }
 
+// Cancelling reports whether the job is running, and was asked to end.
+func (v *View) Cancelling() bool { return strings.Contains(v.Flags, "c") }
+
 // runs notes what a session holds of the job: a token, and flags behind a space.
 func (v *View) runs(session, held string) {
 	v.State, v.Session, v.Flags, v.Unlisted = signalbox.StateRunning, session, place{value: held}.flags(), false
@@ -112,6 +115,21 @@ type Situation struct {
 // Show returns what the queue has of one job at one moment, and the queue's situation then. Brakes are read a moment later. found is false if it has
 // no such job.
 func (q *Queue) Show(ctx context.Context, id string) (v View, s Situation, found bool, err error) {
+	v, s, found, err = q.showWhole(ctx, id)
+	if err != nil {
+		return View{}, Situation{}, false, err
+	}
+	return v, s, found, q.readBrakes(ctx, &v, &s)
+}
+
+// ShowJob is Show without the queue's situation.
+func (q *Queue) ShowJob(ctx context.Context, id string) (v View, found bool, err error) {
+	v, _, found, err = q.showWhole(ctx, id)
+	return v, found, err
+}
+
+// showWhole looks for the job in all sessions, those too that are opened meanwhile.
+func (q *Queue) showWhole(ctx context.Context, id string) (v View, s Situation, found bool, err error) {
 	for range 10 {
 		sessions, err := q.rdb.ZRange(ctx, q.keys.Sessions, 0, -1).Result()
 		if err != nil {
@@ -123,7 +141,7 @@ func (q *Queue) Show(ctx context.Context, id string) (v View, s Situation, found
 		}
 		unseen := func(session string) bool { return !slices.Contains(sessions, session) }
 		if !found || v.State != signalbox.StateReady || !slices.ContainsFunc(s.Sessions, unseen) {
-			return v, s, found, q.readBrakes(ctx, &v, &s)
+			return v, s, found, nil
 		}
 	}
 	return View{}, Situation{}, false, errMoving
