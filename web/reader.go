@@ -76,8 +76,13 @@ func (r *reader) run(ctx context.Context, l *look, ttl time.Duration, f func(con
 	began := time.Now()
 	l.value, l.err = f(ctx)
 	l.cancel()
+	if l.err == nil {
+		ttl = max(ttl, restful*time.Since(began))
+	} else {
+		ttl = lookTTL // Redis may be back soon
+	}
 	r.mu.Lock()
-	l.until = time.Now().Add(max(ttl, restful*time.Since(began)))
+	l.until = time.Now().Add(ttl)
 	r.mu.Unlock()
 	close(l.done)
 }

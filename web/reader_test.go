@@ -85,5 +85,9 @@ func TestReaderEndsWithItsRequests(t *testing.T) {
 		if _, err := read(t.Context(), r, "b", time.Second, look); !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("a look without end: %v", err)
 		}
+		time.Sleep(lookTTL + time.Millisecond) // an error counts for no longer, however long it took to come
+		if n, err := read(t.Context(), r, "b", time.Minute, func(context.Context) (int, error) { return 8, nil }); n != 8 || err != nil {
+			t.Errorf("after an error: %d, %v", n, err)
+		}
 	})
 }

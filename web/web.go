@@ -38,7 +38,7 @@ func (s Scope) sees(queue string) bool { return s.All || s.Queue != nil && s.Que
 
 // New returns a handler that serves the pages. The inspector stays the caller's. The error wraps signalbox.ErrInvalid if it is nil.
 //
-// The handler keeps what it read of Redis for a second, or for four times as long as the look took if that is more, and gives it to all requests that ask for the same
+// The handler keeps what it read of Redis for a second, or for four times as long as the look took if that is more, and an error for a second, and gives it to all requests that ask for the same
 // in that time. A look that several requests wait for is made once, by a goroutine that ends with it, after 10 s at the latest, or when the last
 // of these requests has gone. The last state of the queues is kept until the next look, to show it while Redis is away.
 func New(inspector *inspect.Inspector, cfg Config) (http.Handler, error) {
