@@ -579,3 +579,50 @@ func _(w *worker.Worker, charge func(context.Context, Charge) error, sendReceipt
 	})
 	worker.Handle(w, sendReceipt, worker.RetryAllAfter()) // each error that says RetryAfter does the same
 }
+
+// An Order is paid for.
+type Order struct {
+	ID int64 `json:"id"`
+}
+
+func (Order) Kind() string { return "order" }
+
+func book(_ context.Context, in Order) error {
+	fmt.Println("order", in.ID)
+	return nil
+}
+
+func takeOrder(ctx context.Context, _ *signalbox.Job, in Order) error {
+	if err := book(ctx, in); err != nil {
+		return err
+	}
+	return scheduler.Then(ctx, Receipt{Order: in.ID})
+}
+
+// A job has another one follow it: that is there when it has completed, and only then.
+func Example_then() {
+	onRedis(func(ctx context.Context, rdb *redis.Client) error {
+		s, err := scheduler.New(rdb, scheduler.Config{Logger: quiet})
+		if err != nil {
+			return err
+		}
+		if _, err := s.Enqueue(ctx, Order{ID: 7}); err != nil {
+			return err
+		}
+		ctx, stop := context.WithCancel(ctx)
+		defer stop()
+		w, err := worker.New(rdb, worker.Config{Logger: quiet})
+		if err != nil {
+			return err
+		}
+		worker.Handle(w, takeOrder)
+		worker.Handle(w, func(ctx context.Context, job *signalbox.Job, in Receipt) error {
+			defer stop()
+			return sendReceipt(ctx, job, in)
+		})
+		return w.Run(ctx)
+	})
+	// Output:
+	// order 7
+	// receipt 7
+}

@@ -65,6 +65,8 @@ func (v Verdict) String() string {
 // The job is one of [Jobs.Enqueued], [Jobs.NewJob] or [Verdict.Next], or yours. The handler gets a copy. If the job waits in these Jobs, its
 // state there changes: it is gone, or waits for its next time, or is dead or cancelled.
 //
+// If the job completes, its follow-ups ([scheduler.Then]) are enqueued, as those of a scheduler: [One], [All] and [Jobs.Enqueued] have them, and [Jobs.WorkAll] works them.
+//
 // The values of ctx are those of the handler's context. The end of ctx is the shutdown of the worker: [signalbox.Draining] is closed
 // then, and the handler's context ends after the worker's DrainTimeout.
 //
@@ -94,6 +96,12 @@ func (j *Jobs) work(ctx context.Context, w *worker.Worker, namespace string, job
 	j.standIn.Start(namespace, job.Queue, job.ID)
 	v := testseam.Work(ctx, w, &delivered)
 	j.standIn.Settle(namespace, job.Queue, job.ID, v.Outcome, v.Next)
+	if len(v.FollowUps) > 0 {
+		q := store.New(j.rdb, namespace, job.Queue)
+		if _, err := q.Enqueue(ctx, q.NewLane(), v.FollowUps); err != nil {
+			j.t.Fatalf("signalboxtest: the follow-ups of job %s of kind %q: %v", job.ID, job.Kind, err)
+		}
+	}
 	return Verdict{Job: &got, Outcome: v.Outcome, Err: v.Err, Delay: v.Delay, Next: v.Next, result: v.Result}
 }
 

@@ -162,6 +162,10 @@ func (o order) obey(ctx context.Context, id string, say func(what string, at tim
 		}
 	case "steps":
 		return o.steps(ctx)
+	case "then": // has an order that does nothing follow
+		return scheduler.Then(ctx, order{Do: "nothing"})
+	case "nothing":
+		return nil
 	case "die":
 		_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)
 		select {}

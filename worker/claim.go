@@ -25,6 +25,9 @@ type call struct {
 	hints   uint64
 	began   time.Time
 	last    bool // the queue is stopping
+
+	completion *store.Completion // the call makes it, and claims nothing; nil: it is a claim
+	fates      string            // of its follow-ups
 }
 
 // A claimer makes the calls that claim and settle. Each of its lanes is a goroutine, which is that of work, and has one call under way. The queue's mu
@@ -48,7 +51,7 @@ type claimer struct {
 func (cl *claimer) next(over *call) *call {
 	cl.q.mu.Lock()
 	defer cl.q.mu.Unlock()
-	if over != nil && cap(over.Settle) > 0 && len(cl.spares) <= lanes {
+	if over != nil && cap(over.Settle) > 0 && over.completion == nil && len(cl.spares) <= lanes {
 		clear(over.Settle)
 		cl.spares = append(cl.spares, over.Settle[:0])
 	}
@@ -74,7 +77,7 @@ func (cl *claimer) next(over *call) *call {
 // unsettled returns a session with settlements to send, the current one last. The queue's mu is held.
 func (cl *claimer) unsettled() *session {
 	for _, s := range cl.q.sessions {
-		if len(s.completed)+len(s.others) > 0 {
+		if len(s.completed)+len(s.others)+len(s.thens) > 0 {
 			return s
 		}
 	}
@@ -94,6 +97,8 @@ func (cl *claimer) prepare() *call {
 	s := cl.unsettled()
 	if s == nil {
 		s = cl.q.session
+	} else if len(s.thens) > 0 {
+		return cl.completing(s)
 	}
 	c := &call{session: s, hints: d.hints, last: d.stopping}
 	c.Session = s.id
@@ -129,11 +134,14 @@ func (cl *claimer) work(ctx context.Context, lane *store.Lane, wait *wait) {
 	for c := cl.next(nil); c != nil; c = cl.next(c) {
 		lane.Next()
 		reply, err := cl.claim(ctx, lane, wait, c)
-		if err != nil {
+		switch {
+		case c.completion != nil:
+			cl.completed(c, reply, err)
+		case err != nil:
 			cl.giveUp(c, err)
-			continue
+		default:
+			cl.apply(c, reply)
 		}
-		cl.apply(c, reply)
 	}
 }
 
@@ -151,7 +159,7 @@ func (cl *claimer) claim(ctx context.Context, lane *store.Lane, wait *wait, c *c
 		start := time.Now()
 		c.began = start
 		wait.begin(cl.q, start)
-		reply, err := from.Claim(ctx, lane, &c.ClaimRequest)
+		reply, err := c.send(ctx, from, lane)
 		wait.end()
 		if err == nil {
 			cl.q.contact.answered(start)
@@ -166,6 +174,9 @@ func (cl *claimer) claim(ctx context.Context, lane *store.Lane, wait *wait, c *c
 		case <-ctx.Done():
 			return nil, why
 		}
+		if c.completion != nil && isFinal(err) {
+			return nil, err
+		}
 		stopping, lost := cl.pastSaving(&c.ClaimRequest)
 		if lost || errors.Is(err, redis.ErrClosed) {
 			return nil, why
@@ -174,6 +185,14 @@ func (cl *claimer) claim(ctx context.Context, lane *store.Lane, wait *wait, c *c
 			from = cl.q.own
 		}
 	}
+}
+
+// send sends the call, once.
+func (c *call) send(ctx context.Context, q *store.Queue, lane *store.Lane) (*store.ClaimReply, error) {
+	if c.completion != nil {
+		return c.complete(ctx, q, lane)
+	}
+	return q.Claim(ctx, lane, &c.ClaimRequest)
 }
 
 // pastSaving reports whether the queue drains, and whether making the call again is of no use then.
@@ -197,23 +216,7 @@ func (cl *claimer) pastSaving(req *store.ClaimRequest) (stopping, lost bool) {
 // apply acts on what a call came back with.
 func (cl *claimer) apply(c *call, reply *store.ClaimReply) {
 	s := c.session
-	why := "the job has been taken over"
-	if !reply.Alive || !reply.Forgot.IsZero() || len(reply.Refused) > 0 {
-		if cl.q.memory.recall(s, reply) {
-			why = "Redis has lost its memory of it"
-		}
-	}
-	for _, i := range reply.Refused {
-		d := &c.Settle[i]
-		about := []any{"job", d.ID, "token", d.Token, "outcome", d.Outcome}
-		if d.Kind != "" { // it could be read
-			about = append(about, "kind", d.Kind, "attempt", d.Attempt)
-		}
-		if e, ok := d.Ref.(*delivery); ok && e.watch != nil {
-			about = append(about, telemetry.LogAttrs(e.watch.SpanContext())...)
-		}
-		cl.q.log.Warn("signalbox: a superseded delivery was refused: "+why, about...)
-	}
+	cl.heedLosses(c, reply)
 	now, suspects := time.Now(), 0
 	deliveries := make([]delivery, min(len(reply.Deliveries), len(c.slots)))
 	for i := range deliveries {
@@ -284,6 +287,27 @@ func (cl *claimer) apply(c *call, reply *store.ClaimReply) {
 	}
 	if over {
 		cl.q.keeper.closeSession(s, false)
+	}
+}
+
+// heedLosses looks in a reply for what Redis has forgotten, and logs which settlements were refused.
+func (cl *claimer) heedLosses(c *call, reply *store.ClaimReply) {
+	why := "the job has been taken over"
+	if !reply.Alive || !reply.Forgot.IsZero() || len(reply.Refused) > 0 {
+		if cl.q.memory.recall(c.session, reply) {
+			why = "Redis has lost its memory of it"
+		}
+	}
+	for _, i := range reply.Refused {
+		d := &c.Settle[i]
+		about := []any{"job", d.ID, "token", d.Token, "outcome", d.Outcome}
+		if d.Kind != "" { // it could be read
+			about = append(about, "kind", d.Kind, "attempt", d.Attempt)
+		}
+		if e, ok := d.Ref.(*delivery); ok && e.watch != nil {
+			about = append(about, telemetry.LogAttrs(e.watch.SpanContext())...)
+		}
+		cl.q.log.Warn("signalbox: a superseded delivery was refused: "+why, about...)
 	}
 }
 

@@ -59,6 +59,9 @@ func (d *delivery) settlement(job *signalbox.Job) store.Settlement {
 func (h *handlers) conclude(r *store.Settlement, d *delivery, job *signalbox.Job, err error) {
 	s := d.long.saves.Load()
 	saved := s != nil && s.end() || len(job.Saved) > 0
+	if f := d.long.follows.Load(); f != nil {
+		f.end()
+	}
 	if saved {
 		r.Size = d.claimed.Size()
 	}
@@ -323,7 +326,9 @@ func (h *handlers) finish(d *delivery, r store.Settlement) {
 		h.q.guard.setStuck(d, false)
 		h.q.keeper.tellStuck()
 	}
-	if r.Outcome == store.Completed && r.Keep == nil {
+	if f := d.long.follows.Load(); f != nil && r.Outcome == store.Completed && len(f.end()) > 0 {
+		s.thens = append(s.thens, store.Completion{Session: s.id, Settle: r, FollowUps: f.end()})
+	} else if r.Outcome == store.Completed && r.Keep == nil {
 		s.completed = append(s.completed, r)
 	} else {
 		s.others = append(s.others, r)

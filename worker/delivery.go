@@ -10,6 +10,7 @@ import (
 	"github.com/signalbox-go/signalbox"
 	"github.com/signalbox-go/signalbox/internal/handlerctx"
 	"github.com/signalbox-go/signalbox/internal/lease"
+	"github.com/signalbox-go/signalbox/internal/parcelseam"
 	"github.com/signalbox-go/signalbox/internal/store"
 	"github.com/signalbox-go/signalbox/internal/telemetry"
 	"github.com/signalbox-go/signalbox/lock"
@@ -71,6 +72,8 @@ func (d *delivery) Value(key any) any {
 		return &d.watch.Delivery
 	case handlerctx.SaverKey:
 		return d.saver()
+	case parcelseam.FollowerKey:
+		return d.follower()
 	case handlerctx.EndKey:
 		return &d.ends
 	case handlerctx.JobKey:

@@ -12,10 +12,11 @@ import (
 // progressEvery is how long after the first report that Redis doesn't have those of all jobs are written.
 const progressEvery = time.Second
 
-// A longJob is what a delivery has of a handler that says how far it is, and saves what later deliveries are to have. The zero value is ready.
+// A longJob is what a delivery has of a handler that says how far it is, saves what later deliveries are to have, or has jobs follow. The zero value is ready.
 type longJob struct {
 	progress progress
-	saves    atomic.Pointer[saver] // nil: nobody has asked for it
+	saves    atomic.Pointer[saver]    // nil: nobody has asked for it
+	follows  atomic.Pointer[follower] // the same
 }
 
 // A progress is what a handler has said last of how far its job is, and what the worker does about it. The zero value is ready.

@@ -63,6 +63,8 @@ func (w *Worker) rehearse(ctx context.Context, job *signalbox.Job) testseam.Verd
 	v := testseam.Verdict{Outcome: outcomeOf(&result, d.claimed.Err == nil && err != errPutBack && err != errNoCodec), Err: err, Delay: result.Delay}
 	if result.Outcome != store.Completed {
 		v.Next = d.claimed.Next(claimed, &result, time.Now())
+	} else if f := d.long.follows.Load(); f != nil {
+		v.FollowUps = f.end()
 	}
 	if result.Outcome == store.Completed && d.result() != nil {
 		v.Result = d.long.saves.Load().decodeResult

@@ -21,6 +21,7 @@ type session struct {
 	running      int                // deliveries whose handlers run
 	completed    []store.Settlement // to be sent: jobs that are done
 	others       []store.Settlement // and those that ended otherwise
+	thens        []store.Completion // and those that are done and have follow-ups
 	unconfirmed  int                // settlements that Redis hasn't confirmed, sent or not
 	calls        int                // calls under way
 	suspects     int                // suspects that run, or whose settlements were not sent yet

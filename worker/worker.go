@@ -59,6 +59,7 @@ import (
 
 	"github.com/signalbox-go/signalbox"
 	"github.com/signalbox-go/signalbox/internal/deadline"
+	"github.com/signalbox-go/signalbox/internal/parcelseam"
 	"github.com/signalbox-go/signalbox/internal/store"
 	"github.com/signalbox-go/signalbox/internal/store/layout"
 	"github.com/signalbox-go/signalbox/internal/store/server"
@@ -77,6 +78,7 @@ type Worker struct {
 	kinds      map[string]*kind
 	codecs     map[string]signalbox.Codec // by encoding, without JSON's
 	middlemen  bool                       // there is middleware of the user's, which may trace or measure, since Run
+	houses     *parcelseam.House          // of its follow-ups; nil: there were none
 
 	id       string // of the worker, for people
 	spans    *telemetry.Messaging

@@ -64,9 +64,9 @@ var rules = []rule{
 	{"middleware", []string{".", "lock", "internal/lease", "internal/telemetry"}, append([]string{backoff}, otelAPI...)},
 	{"health", nil, nil}, // the standard library only: programs without Redis can use it
 	{"scheduler", []string{".", "health", "internal/deadline", "internal/parcelseam", "internal/schedule", "internal/store", "internal/store/...", "internal/telemetry"}, append([]string{goRedis, unix}, otelAPI...)},
-	{"worker", []string{".", "health", "lock", "middleware", "internal/deadline", "internal/handlerctx", "internal/lease", "internal/store", "internal/store/...", "internal/telemetry", "internal/testseam"}, append([]string{goRedis, backoff}, otelAPI...)},
-	{"internal/testseam", []string{"."}, nil},                                           // not worker: worker imports this
-	{"internal/parcelseam", []string{".", "internal/store", "internal/store/..."}, nil}, // not scheduler: scheduler imports this
+	{"worker", []string{".", "health", "lock", "middleware", "internal/deadline", "internal/handlerctx", "internal/lease", "internal/parcelseam", "internal/store", "internal/store/...", "internal/telemetry", "internal/testseam"}, append([]string{goRedis, backoff}, otelAPI...)},
+	{"internal/testseam", []string{".", "internal/store"}, nil},                             // not worker: worker imports this
+	{"internal/parcelseam", []string{".", "internal/store", "internal/store/..."}, otelAPI}, // not scheduler: scheduler imports this
 	{"outbox", []string{".", "scheduler", "internal/deadline", "internal/litetx", "internal/parcelseam", "internal/store", "internal/store/...", "internal/telemetry"}, append([]string{goRedis}, otelAPI...)},
 	{"signalboxtest", []string{".", "lock", "scheduler", "worker", "internal/parcelseam", "internal/store", "internal/store/...", "internal/testseam"}, []string{goRedis}}, // nothing imports it but tests
 	{"inspect", []string{".", "internal/schedule", "internal/store", "internal/store/...", "lock"}, []string{goRedis}},                                                     // lock: who holds one

@@ -1,4 +1,4 @@
-// Package parcelseam is how package outbox has package scheduler make jobs, so that both take the same options and scheduler exports nothing for it.
+// Package parcelseam is how package outbox has package scheduler make jobs, and how scheduler gives follow-ups to the deliveries of package worker. So all take the same options, and scheduler and worker export nothing for it.
 package parcelseam
 
 import (

@@ -103,6 +103,17 @@ func operations() []operation {
 			},
 		},
 		{
+			name: "then",
+			call: func(r *rig, got []Delivery) error {
+				items := []Item{r.item("new", When{}, 0), r.item("later", When{After: time.Hour}, 0), r.grouped("g1", "ga", When{}, 0), r.grouped("g2", "sa", When{After: time.Hour}, 0)}
+				reply, err := r.Complete(bg, r.lane, &Completion{r.session, settlement(got[0], Completed), items})
+				if err == nil && len(reply.Refused) > 0 {
+					return errors.New("it was refused")
+				}
+				return err
+			},
+		},
+		{
 			name: "tick",
 			call: func(r *rig, _ []Delivery) error {
 				tick := When{At: time.Now().Add(-time.Second), Entry: "entry"}

@@ -41,6 +41,14 @@ func (r *rig) remember() memory {
 // what it was answered may be forgotten.
 func (r *rig) failOver(m memory) {
 	r.t.Helper()
+	r.goBack(m)
+	r.crash()
+	r.lane = r.NewLane()
+}
+
+// goBack has the queue have what it had then.
+func (r *rig) goBack(m memory) {
+	r.t.Helper()
 	keys, err := r.scan(bg)
 	r.must(err)
 	_, err = r.rdb.Pipelined(bg, func(p redis.Pipeliner) error {
@@ -51,8 +59,6 @@ func (r *rig) failOver(m memory) {
 		return nil
 	})
 	r.must(err)
-	r.crash()
-	r.lane = r.NewLane()
 }
 
 // needsDump skips a test that fails a queue over where the tests run on the embedded Redis, which dumps no hashes.

@@ -14,7 +14,7 @@ import (
 
 func (w *walk) enter(x *walker) {
 	w.t.Helper()
-	x.session, x.running, x.lost = "s"+NewID(), nil, nil
+	x.session, x.running, x.lost, x.then = "s"+NewID(), nil, nil, nil
 	for range 1 + w.rnd.Intn(2) { // also as if the reply had been lost
 		alive, _, err := w.Open(bg, x.session, time.Hour)
 		w.must(err)
@@ -60,6 +60,12 @@ func (l *Lane) numbered(seq int64, call func()) {
 
 // claim settles some deliveries, or all, and claims up to want jobs.
 func (w *walk) claim(x *walker, want int, all bool) {
+	if x.then != nil {
+		c := x.then
+		x.then = nil
+		w.complete(x, x.lane, c, true)
+		return
+	}
 	if x.lost != nil { // the call is made again
 		req := x.lost
 		x.lost = nil

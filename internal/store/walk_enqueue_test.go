@@ -13,7 +13,28 @@ import (
 )
 
 func (w *walk) enqueue() {
-	var items []Item
+	items := w.items()
+	lane := w.producer
+	lane.Next()
+	seq := lane.seq
+	w.put(lane, items)
+	switch w.rnd.Intn(12) {
+	case 0:
+		w.put(lane, items) // made again
+	case 1: // the reply is lost, and the producer makes the call again later, with Again
+		w.unsure = slices.Clone(items)
+		for i := range w.unsure {
+			if it := &w.unsure[i]; !strings.HasPrefix(it.class[1:], "!") {
+				it.IfAbsent()
+			}
+		}
+		return
+	}
+	w.late(func() { lane.numbered(seq, func() { w.put(lane, items) }) })
+}
+
+// items returns some jobs to put in.
+func (w *walk) items() (items []Item) {
 	for range 1 + w.rnd.Intn(6) {
 		w.n++
 		id := fmt.Sprint("j", w.n)
@@ -41,23 +62,7 @@ func (w *walk) enqueue() {
 		}
 		items = append(items, it)
 	}
-	lane := w.producer
-	lane.Next()
-	seq := lane.seq
-	w.put(lane, items)
-	switch w.rnd.Intn(12) {
-	case 0:
-		w.put(lane, items) // made again
-	case 1: // the reply is lost, and the producer makes the call again later, with Again
-		w.unsure = slices.Clone(items)
-		for i := range w.unsure {
-			if it := &w.unsure[i]; !strings.HasPrefix(it.class[1:], "!") {
-				it.IfAbsent()
-			}
-		}
-		return
-	}
-	w.late(func() { lane.numbered(seq, func() { w.put(lane, items) }) })
+	return items
 }
 
 // again makes an enqueue again whose reply was lost: in another call, which replaces no job.
@@ -95,15 +100,33 @@ func (w *walk) put(lane *Lane, items []Item) {
 		}
 		return
 	}
-	var what, fresh []string
-	before := make(map[string]Fate)
-	want := make([]byte, len(items))
-	length, room, n := w.m.length(), w.m.room(), 0
+	length, room := w.m.length(), w.m.room()
+	what, want, n := w.admit(items, got.list, got.Now, room)
 	var full Length
+	w.note("enqueue %d: %v", lane.seq, what)
+	if got.list != want {
+		w.fail("an enqueue is answered %s, and should be %s", got.list, want)
+	}
+	if strings.ContainsRune(want, rune(Full)) {
+		full = Length{length + n, w.m.most}
+	}
+	if got.Full() != full {
+		w.fail("an enqueue says %+v of the queue, and should say %+v", got.Full(), full)
+	}
+	w.m.lanes[lane.key] = &answer{seq: lane.seq, fates: got.list, full: full}
+}
+
+// admit has the model put jobs in, of which the queue has room for so many. got is how the call was answered, at that time. It returns what there is to note, the answer that the call must
+// have, and how many jobs were put in.
+func (w *walk) admit(items []Item, got string, now time.Time, room int) (what []string, want string, n int) {
+	w.t.Helper()
+	var fresh []string
+	before := make(map[string]Fate)
+	outcomes := make([]byte, len(items))
 	for i := range items {
 		it := &items[i]
 		fate := w.m.fate(it, before)
-		if f := w.m.jobs[it.id]; w.m.trims && f != nil && f.where == string(Completed) && (got.Of(i) == PutIn || got.Of(i) == Full) {
+		if f := w.m.jobs[it.id]; w.m.trims && f != nil && f.where == string(Completed) && (Fate(got[i]) == PutIn || Fate(got[i]) == Full) {
 			fate = PutIn // it was dropped
 		}
 		if fate.In() && n >= room {
@@ -112,8 +135,8 @@ func (w *walk) put(lane *Lane, items []Item) {
 		} else if fate.In() {
 			n++
 		}
-		want[i] = byte(fate)
-		f := &fact{where: "ready", class: it.class[0], us: got.Now.UnixMicro(), key: keyOf(it), own: retainOf(it), life: lifeOf(it), yields: yields(it)}
+		outcomes[i] = byte(fate)
+		f := &fact{where: "ready", class: it.class[0], us: now.UnixMicro(), key: keyOf(it), own: retainOf(it), life: lifeOf(it), yields: yields(it)}
 		if fate.In() {
 			before[it.id] = MetLive
 			switch {
@@ -127,18 +150,8 @@ func (w *walk) put(lane *Lane, items []Item) {
 		}
 		what = append(what, fmt.Sprintf("%s:%c%s%s=%c", it.id, f.class, f.key, it.when, fate))
 	}
-	w.note("enqueue %d: %v", lane.seq, what)
-	if got.list != string(want) {
-		w.fail("an enqueue is answered %s, and should be %s", got.list, want)
-	}
-	if slices.Contains(want, byte(Full)) {
-		full = Length{length + n, w.m.most}
-	}
-	if got.Full() != full {
-		w.fail("an enqueue says %+v of the queue, and should say %+v", got.Full(), full)
-	}
-	w.m.lanes[lane.key] = &answer{seq: lane.seq, fates: got.list, full: full}
 	w.places(fresh)
+	return what, string(outcomes), n
 }
 
 // keyOf returns the key of an item's group, retainOf how long its record says that it is kept, and lifeOf how long it has to start.

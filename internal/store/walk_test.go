@@ -55,6 +55,7 @@ type walker struct {
 	lane    *Lane
 	running []Delivery
 	lost    *ClaimRequest // its last call, if the reply was lost
+	then    *Completion   // the same, if that was a completion
 }
 
 var walkKeys = []string{"sA", "sB", "sC", "gA", "gB", "gC", "gD"}
@@ -161,13 +162,15 @@ func (w *walk) run() {
 	}
 	w.producer = w.NewLane()
 	for range walkLength {
-		switch k := w.rnd.Intn(63); {
+		switch k := w.rnd.Intn(66); {
 		case k < 11:
 			w.enqueue()
 		case k < 13:
 			w.again()
 		case k < 31:
 			w.claim(w.some(), w.rnd.Intn(8), false)
+		case k >= 63:
+			w.then(w.some())
 		case k < 33:
 			w.crash(w.some())
 		case k < 35:
@@ -176,7 +179,12 @@ func (w *walk) run() {
 			}
 		case k < 36:
 			if len(w.frozen) > 0 {
-				w.claim(w.frozen[w.rnd.Intn(len(w.frozen))], w.rnd.Intn(4), false)
+				x := w.frozen[w.rnd.Intn(len(w.frozen))]
+				if w.rnd.Intn(3) == 0 {
+					w.then(x)
+				} else {
+					w.claim(x, w.rnd.Intn(4), false)
+				}
 			}
 		case k < 40:
 			w.due()

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/signalbox-go/signalbox"
+	"github.com/signalbox-go/signalbox/internal/store"
 )
 
 // A Verdict is what became of one delivery.
@@ -16,6 +17,8 @@ type Verdict struct {
 	Next    *signalbox.Job // as the next delivery has it; as it is kept, if it is dead or cancelled; nil: completed
 	// Result decodes the result of a job that has completed; nil: it has none.
 	Result func(into any) error
+
+	FollowUps []store.Item // jobs that are put in since this one has completed
 }
 
 // Work runs one delivery of a job by a *worker.Worker, in the goroutine that calls it, and returns the verdict. No Redis hears of

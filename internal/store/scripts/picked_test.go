@@ -270,6 +270,7 @@ var longScripts = exceptions{
 	"claim":   {1912, "it is what jobs of each kind need of a claim and a settlement"},
 	"enqueue": {1450, "it is what jobs of each kind need to be put in"},
 	"relay":   {1450, "it is the same for a batch of an outbox"},
+	"then":    {1640, "it is the same for follow-ups, and how a claim ends their job"},
 }
 
 // functionLines returns how many lines each function of a text has, from its head to its end, by the names of the text and of the functions that it

@@ -46,6 +46,7 @@ var (
 	Limit   = load("limit")
 	Hold    = load("hold")
 	Save    = load("save")
+	Then    = load("then")
 	Pause   = load("pause")
 	History = load("history")
 	Deaths  = load("deaths")
