@@ -359,6 +359,22 @@ func TestScope(t *testing.T) {
 	}
 }
 
+// The page of workers has each of them on each of its queues, with what it runs.
+func TestWorkers(t *testing.T) {
+	t.Parallel()
+	s := newStage(t, redistest.Start(t).Client())
+	s.queue("mail", "busy-worker").states("k", "g", "boom", signalbox.Job{})
+	s.queue("reports", "idle-worker")
+	_, err := s.ins.Quiet(t.Context(), "idle-worker")
+	s.must(err)
+	_, _, body := get(t, s.pages(web.Config{}), "/workers")
+	for _, want := range []string{"<bdi>busy-worker</bdi>", "<bdi>idle-worker</bdi>", "takes no jobs", "./queue?name=mail", "./queue?name=reports", "./job?id=running&amp;queue=mail", "1 of 1"} {
+		if !strings.Contains(body, want) {
+			t.Errorf("it lacks %s: %s", want, body)
+		}
+	}
+}
+
 // withoutTimes returns a page without its times.
 func withoutTimes(body string) string {
 	for {

@@ -57,7 +57,7 @@ func (a *asset) serve(w http.ResponseWriter, r *http.Request) {
 func assetLink(name string) string { return link(name, "v", assets[name].version) }
 
 // templates are the pages.
-var templates = readTemplates("overview", "queue", "jobs", "job", "message")
+var templates = readTemplates("overview", "queue", "jobs", "job", "workers", "message")
 
 func readTemplates(names ...string) map[string]*template.Template {
 	all := make(map[string]*template.Template)
@@ -192,7 +192,7 @@ func (v *visit) shell(a *answer) *frame {
 		}
 		f.Queues = append(f.Queues, nav)
 	}
-	f.Pages = []navigation{{Name: "Overview", To: link("")}, {Name: "Jobs", To: link("jobs")}}
+	f.Pages = []navigation{{Name: "Overview", To: link("")}, {Name: "Jobs", To: link("jobs")}, {Name: "Workers", To: link("workers")}}
 	if dead > 0 {
 		f.Pages[1].Note = commas(dead) + " dead"
 	}

@@ -86,11 +86,12 @@ type file struct {
 
 // views are the pages, by the last element of their paths.
 var views = map[string]func(*visit) (answer, error){
-	"":       (*visit).overview,
-	"queue":  (*visit).queue,
-	"jobs":   (*visit).jobs,
-	"job":    (*visit).job,
-	"search": (*visit).search,
+	"":        (*visit).overview,
+	"queue":   (*visit).queue,
+	"jobs":    (*visit).jobs,
+	"job":     (*visit).job,
+	"search":  (*visit).search,
+	"workers": (*visit).workers,
 }
 
 // policy lets a browser load nothing but the files of the handler, and run no script of a page's text.
