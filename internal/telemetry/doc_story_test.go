@@ -438,6 +438,9 @@ func jobs(p *part) {
 			}
 			return nil
 		},
+		"has-follow-up": func(ctx context.Context, _ *signalbox.Job) error {
+			return scheduler.Then(ctx, job{"succeed", canary})
+		},
 		"locks": func(ctx context.Context, _ *signalbox.Job) error {
 			return lock.Do(ctx, near, p.lockKey+"-inner", func(context.Context) error { return nil })
 		},
@@ -467,7 +470,7 @@ func jobs(p *part) {
 		p.put(p.Context(), kind, once)
 	}
 	p.put(p.Context(), "timeout", once, scheduler.Timeout(50*time.Millisecond))
-	for _, kind := range []string{"cancel", "retry", "locks", "loses", "dropped", "snoozed", "waits", "anyway"} {
+	for _, kind := range []string{"cancel", "retry", "has-follow-up", "locks", "loses", "dropped", "snoozed", "waits", "anyway"} {
 		p.put(p.Context(), kind)
 	}
 	stop := p.work(p.rdb, 30, 5*time.Second, hs, under)
