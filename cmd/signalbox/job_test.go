@@ -212,7 +212,7 @@ func TestJobJSON(t *testing.T) {
 		t.Errorf("a listing shows arguments: %s", line)
 	}
 	same(t, ages(sh.ok("job", "show", "default", "j1", "-o", "json")), "{"+common+
-		`"cursor":"","record_error":"","nowhere":false,"effect_key":"k","headers":{"tenant":"acme"},"payload":{"to":"\u003cx\u003e"},"payload_base64":null,"encoding":"","attempts":[],"success":null,"progress":null}`)
+		`"cursor":"","record_error":"","nowhere":false,"effect_key":"k","headers":{"tenant":"acme"},"payload":{"to":"\u003cx\u003e"},"payload_base64":null,"encoding":"","attempts":[],"success":null,"result":null,"result_base64":null,"progress":null}`)
 }
 
 // Arguments that aren't JSON are named by their encoding, and not printed.
