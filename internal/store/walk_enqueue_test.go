@@ -252,7 +252,7 @@ func (w *walk) ticks(e *metronome, lane *Lane, it Item, at int64) {
 		fate = Late
 	default:
 		w.m.marks[entry] = at
-		fate = w.m.tick(entry, e.how, it.id)
+		fate = w.m.tick(entry, e.how, it.id, keyOf(&it))
 	}
 	w.note("tick %s of %s: %c", it.id, entry, fate)
 	if got.Of(0) != fate {

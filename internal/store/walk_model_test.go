@@ -471,14 +471,15 @@ func (m *model) fate(it *Item, before map[string]Fate) Fate {
 	return map[string]Fate{string(Dead): ReplacedDead, string(Cancelled): ReplacedCancelled, string(Completed): ReplacedCompleted}[f.where]
 }
 
-// tick returns what the next tick of a cron entry with a policy must be answered, and notes it.
-func (m *model) tick(entry string, how Overlap, id string) Fate {
+// tick returns what the next tick of a cron entry with a policy must be answered, and notes it. key is that of its job's group. A job that isn't in that group has an ID of the
+// entry by another way: it followed the job that had the ID.
+func (m *model) tick(entry string, how Overlap, id, key string) Fate {
 	var live []string
 	waits := false
 	for _, other := range m.ticks[entry] {
 		if f := m.jobs[other]; f != nil && !f.ended() {
 			live = append(live, other)
-			waits = waits || !f.holds && f.where != "running"
+			waits = waits || f.key != key || !f.holds && f.where != "running"
 		}
 	}
 	if how == OverlapSkip && len(live) > 0 || how == OverlapQueue && waits {
