@@ -240,6 +240,14 @@ func TestPlainBecomesSpecial(t *testing.T) {
 				r.settled(settlement(r.one(), Completed))
 			},
 		},
+		"a limit, of which Config says that there is none": {
+			change: func(r *rig) { r.must(second(r.SetLimits(bg, signalbox.Limits{Running: 1}))); r.put("a") }, next: none,
+			undo: func(r *rig) {
+				r.must(second(r.SetLimits(bg, signalbox.Limits{Running: signalbox.NoLimit})))
+				same(r.t, "the setting", r.rdb.HGet(bg, r.keys.Settings, limitsField).Val(), "0 0 0 0")
+				r.settled(settlement(r.one(), Completed))
+			},
+		},
 		"a rate": {
 			change: func(r *rig) {
 				r.must(second(r.SetLimits(bg, signalbox.Limits{Rate: signalbox.Rate{Jobs: 1, Per: time.Hour}})))
@@ -260,6 +268,15 @@ func TestPlainBecomesSpecial(t *testing.T) {
 				r.putIn("ga", "a", "b")
 			}, next: one,
 			undo: func(r *rig) { r.must(second(r.SetGroupLimits(bg, signalbox.Limits{}))) },
+		},
+		"a limit of groups, of which Config says that there is none": {
+			change: func(r *rig) {
+				r.must(second(r.SetGroupLimits(bg, signalbox.Limits{Running: 1})))
+				r.putIn("ga", "a", "b")
+			}, next: one,
+			undo: func(r *rig) {
+				r.must(second(r.SetGroupLimits(bg, signalbox.Limits{Rate: signalbox.Rate{Jobs: signalbox.NoLimit}})))
+			},
 		},
 		"a maximum": {
 			change: func(r *rig) { r.must(second(r.SetMaxLength(bg, 1000))) }, next: none, undo: func(r *rig) {

@@ -122,10 +122,14 @@ func (w *moveWalk) failOver(q *rig, m memory, since map[string]int, told bool, m
 			left = true
 		case "original":
 			left = held[id].Committed || has == "waits" // that it was held is forgotten: it may run there, and then by its copy
-		case "waits": // it came back, and the other hasn't deleted it yet
+		case "waits": // it came back, and the other hasn't deleted it yet; or it was let go here, and the other has a copy that is of no use
 			record, _ := peer.rdb.HGet(bg, peer.keys.Jobs, id).Bytes()
 			h, _ := wire.HeldOf(record)
-			left = other == "original" && !slices.ContainsFunc(strings.Fields(namesOf(h)), func(name string) bool { return q.rdb.ZScore(bg, q.keys.Receipts, name).Err() == nil })
+			known := strings.Fields(namesOf(h)) // the receipts by which the other deletes it; of a copy, those that say that its move was undone
+			if other == "copy" {
+				known = strings.Fields(stayed(h))
+			}
+			left = (other == "original" || other == "copy") && !slices.ContainsFunc(known, func(receipt string) bool { return q.rdb.ZScore(bg, q.keys.Receipts, receipt).Err() == nil })
 		}
 		// Held by a call that has let it go since: no receipt will name that call.
 		astray := has == "original" && !slices.Contains(strings.Fields(namesOf(held[id])), move) && peer.rdb.ZScore(bg, peer.keys.Receipts, move).Err() != nil

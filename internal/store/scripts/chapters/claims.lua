@@ -192,8 +192,8 @@ end
 -- Reports whether a claim has to look at more than a plain queue has: limits of the settings (of the queue, of its groups, and the most jobs), keys that a
 -- plain queue hasn't, or a job that comes into its group's line, of those that are due.
 local function needs_closer_look(of_queue, of_groups, most, promotable)
-  local none = '0 0 0 0' -- limits that were taken away
-  if of_queue and of_queue ~= none or of_groups and of_groups ~= none or most and most ~= '0'
+  local none = '0 0 0 0' -- limits that say that there are none
+  if of_queue and of_queue ~= none or of_groups and of_groups ~= none or most
     or redis.call('EXISTS', LINED, TURNS, GROUPS, RUNNING, LIMITS, RATES, PARKED, UNIQUE, WINDOWS, EXPIRES) > 0 then
     return true
   end
