@@ -14,7 +14,7 @@
 // process is paused for longer than its lease. [Job.Token] orders them. To have an
 // effect at most once, record [Job.EffectKey] in the transaction of the effect.
 //
-// The guide is docs/jobs.md.
+// The guide is docs/guide/README.md, the reference begins at docs/jobs.md.
 //
 // This package needs nothing but the standard library.
 package signalbox

@@ -38,8 +38,22 @@ func unindented(s string) string {
 	return strings.Join(lines, "\n")
 }
 
-// TestDocsJobs checks that each piece of Go code in docs/jobs.md and docs/scheduling.md is also in a file example_*_test.go, where it is compiled. A
-// line "// ..." in the page stands for code that the page leaves out.
+// theme returns the pages of a theme as one text: docs/<name>.md, and those of the folder docs/<name>.
+func theme(t *testing.T, name string) string {
+	t.Helper()
+	pages, err := filepath.Glob(filepath.Join("docs", name, "*.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	text := readText(t, filepath.Join("docs", name+".md"))
+	for _, page := range pages {
+		text += "\n" + readText(t, page)
+	}
+	return text
+}
+
+// TestDocsJobs checks that each piece of Go code in docs/jobs.md, docs/jobs and docs/scheduling.md is also in a file example_*_test.go, where it is
+// compiled. A line "// ..." in the page stands for code that the page leaves out.
 func TestDocsJobs(t *testing.T) {
 	t.Parallel()
 	files, err := filepath.Glob("example_*_test.go")
@@ -50,15 +64,15 @@ func TestDocsJobs(t *testing.T) {
 	for _, file := range files {
 		code += unindented(readText(t, file)) + "\n"
 	}
-	for page, least := range map[string]int{"jobs.md": 15, "scheduling.md": 3} {
-		blocks := regexp.MustCompile("(?s)```go\n(.*?)```").FindAllStringSubmatch(readText(t, filepath.Join("docs", page)), -1)
+	for name, least := range map[string]int{"jobs": 40, "scheduling": 3} {
+		blocks := regexp.MustCompile("(?s)```go\n(.*?)```").FindAllStringSubmatch(theme(t, name), -1)
 		if len(blocks) < least {
-			t.Errorf("docs/%s has %d blocks of Go code; are the others not seen?", page, len(blocks))
+			t.Errorf("%s: there are %d blocks of Go code; are the others not seen?", name, len(blocks))
 		}
 		for _, b := range blocks {
 			for piece := range strings.SplitSeq(b[1], "// ...\n") {
 				if !strings.Contains(code, "\n"+unindented(piece)+"\n") {
-					t.Errorf("this code of docs/%s is in no file example_*_test.go:\n%s", page, piece)
+					t.Errorf("this code on %s is in no file example_*_test.go:\n%s", name, piece)
 				}
 			}
 		}
@@ -85,14 +99,14 @@ func TestDocsEffects(t *testing.T) {
 	}
 }
 
-// TestDocsJobsLog checks that each message that docs/jobs.md explains is the beginning of a message that a worker
+// TestDocsJobsLog checks that each message that docs/jobs/logs.md explains is the beginning of a message that a worker
 // logs.
 func TestDocsJobsLog(t *testing.T) {
 	t.Parallel()
-	page := readText(t, filepath.Join("docs", "jobs.md"))
+	page := readText(t, "docs/jobs/logs.md")
 	_, table, ok := strings.Cut(page, "| message | level |")
 	if !ok {
-		t.Fatal("docs/jobs.md has no table of messages")
+		t.Fatal("docs/jobs/logs.md has no table of messages")
 	}
 	table, _, _ = strings.Cut(table, "\n\n")
 	rows := regexp.MustCompile("(?m)^\\| `(.*?)`").FindAllStringSubmatch(table, -1)
@@ -110,12 +124,12 @@ func TestDocsJobsLog(t *testing.T) {
 	}
 	for _, row := range rows {
 		if !strings.Contains(source.String(), `"signalbox: `+row[1]) {
-			t.Errorf("docs/jobs.md explains %q, which no worker logs", row[1])
+			t.Errorf("docs/jobs/logs.md explains %q, which no worker logs", row[1])
 		}
 	}
 }
 
-// TestDocsJobsCommands runs each redis-cli command of docs/jobs.md, and checks that it finds what the page
+// TestDocsJobsCommands runs each redis-cli command of docs/jobs/questions.md, and checks that it finds what the page
 // promises.
 func TestDocsJobsCommands(t *testing.T) {
 	t.Parallel()
@@ -150,9 +164,9 @@ func TestDocsJobsCommands(t *testing.T) {
 	enqueue(Digest{})
 	enqueue(Digest{}, scheduler.After(time.Hour))
 
-	commands := regexp.MustCompile("(?m)^redis-cli (.*)$").FindAllStringSubmatch(readText(t, filepath.Join("docs", "jobs.md")), -1)
+	commands := regexp.MustCompile("(?m)^redis-cli (.*)$").FindAllStringSubmatch(readText(t, "docs/jobs/questions.md"), -1)
 	if len(commands) < 5 {
-		t.Errorf("docs/jobs.md has %d commands; are the others not seen?", len(commands))
+		t.Errorf("docs/jobs/questions.md has %d commands; are the others not seen?", len(commands))
 	}
 	for _, c := range commands {
 		var args []any
@@ -429,6 +443,66 @@ func TestDocsLinks(t *testing.T) {
 	if links < 500 {
 		t.Errorf("there are %d links; are the others not seen?", links)
 	}
+}
+
+// long are the pages that may have more than 2,500 words: those for people who change Signalbox, the description of each key and byte, and those that
+// are still to be split.
+var long = []string{
+	"docs/architecture.md", "docs/reliability.md", "docs/wire.md",
+	"docs/benchmarks.md", "docs/choosing-a-lock.md", "docs/cli.md", "docs/effects.md", "docs/guarantees.md", "docs/locks.md", "docs/operations.md", "docs/testing.md", "docs/tracing.md",
+}
+
+// TestDocsWords: a page of the reference has at most 2,500 words, so that it can be read at one go. A page that has more is split: its first
+// part stays docs/<theme>.md, and the others go into the folder docs/<theme>. The README runs a service before its 3,000th word.
+func TestDocsWords(t *testing.T) {
+	t.Parallel()
+	pages := docsPages(t)
+	if len(pages) < 20 {
+		t.Errorf("there are %d pages; are the others not seen?", len(pages))
+	}
+	for _, page := range pages {
+		switch n := len(strings.Fields(readText(t, page))); {
+		case n > 2500 && !slices.Contains(long, page):
+			t.Errorf("%s has %d words; a page has at most 2,500", page, n)
+		case n <= 2500 && slices.Contains(long, page):
+			t.Errorf("%s has only %d words: it need not be among those that may be long", page, n)
+		}
+	}
+	before, _, ok := strings.Cut(readText(t, "README.md"), "\n## A hundred tenants\n") // the section behind the program
+	if n := len(strings.Fields(before)); !ok || n > 3000 {
+		t.Errorf("README.md has %d words before its service runs; it may have 3,000", n)
+	}
+}
+
+// TestDocsIndex: docs/README.md has a link to each page for users, and README.md has one to docs/README.md.
+func TestDocsIndex(t *testing.T) {
+	t.Parallel()
+	index := readText(t, "docs/README.md")
+	for _, page := range docsPages(t) {
+		link := strings.TrimPrefix(page, "docs/")
+		if strings.HasPrefix(link, "decisions/") || strings.HasPrefix(link, "guide/") || link == "README.md" {
+			continue // README.md of the guide lists its pages, and the folder of decisions is a list by itself
+		}
+		if !strings.Contains(index, "]("+link+")") {
+			t.Errorf("docs/README.md has no link to %s", link)
+		}
+	}
+	if !strings.Contains(readText(t, "README.md"), "](docs/README.md)") {
+		t.Error("README.md has no link to docs/README.md")
+	}
+}
+
+// docsPages returns all pages below docs.
+func docsPages(t *testing.T) (pages []string) {
+	t.Helper()
+	for _, pattern := range []string{"docs/*.md", "docs/*/*.md"} {
+		found, err := filepath.Glob(pattern)
+		if err != nil {
+			t.Fatal(err)
+		}
+		pages = append(pages, found...)
+	}
+	return pages
 }
 
 // TestREADME: the program of README.md runs its job, and a SIGTERM ends it with status 0.

@@ -16,7 +16,7 @@ import (
 	"github.com/signalbox-go/signalbox/worker"
 )
 
-// The Go code of docs/jobs.md and docs/scheduling.md is from the files example_*_test.go: TestDocsJobs compares them. Here is what jobs are, and how they are put in.
+// The Go code of docs/jobs.md, docs/jobs and docs/scheduling.md is from the files example_*_test.go: TestDocsJobs compares them. Here is what jobs are, and how they are put in.
 
 // A Thumbnail is the work of making one small picture.
 type Thumbnail struct {

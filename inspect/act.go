@@ -40,7 +40,7 @@ const maxWhy = 500
 // Cancel ends a job that is scheduled, ready or running. It ends cancelled, and doesn't run again.
 //
 // The context of a handler that runs ends with cause [signalbox.ErrCancelled], within a second.
-// If its worker drains, or has no subscription, the context ends at the next renewal of its session: see docs/jobs.md.
+// If its worker drains, or has no subscription, the context ends at the next renewal of its session: see docs/jobs/failures.md.
 //
 // The job ends when the handler has
 // returned, whatever that returns, or when its worker has died. If the handler returns nil, the job's last error says that it had finished.

@@ -313,7 +313,7 @@ func (i *Inspector) SetCompletedRetention(ctx context.Context, queue string, r s
 
 // SetCopyDead has each job of a queue that dies from now on copied to the queue to, in place of what was set before, also by a worker's
 // Config. The dead job stays where it is. The queue to need not exist yet. With "" for to, nothing is copied any more, not even jobs that died before
-// and whose copies are still to be made. The queue's workers make the copies: docs/jobs.md says what a copy is, and when it is there. The error wraps
+// and whose copies are still to be made. The queue's workers make the copies: docs/jobs/retention.md says what a copy is, and when it is there. The error wraps
 // [signalbox.ErrInvalid] if to can't be the name of a queue, or is the queue itself, and [ErrNoQueue] if nobody has used the queue.
 func (i *Inspector) SetCopyDead(ctx context.Context, queue, to string) error {
 	if err := store.ValidateCopies(queue, to); err != nil {

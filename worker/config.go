@@ -124,13 +124,13 @@ type Queue struct {
 	// [inspect.Inspector.SetCompletedRetention]: https://pkg.go.dev/github.com/signalbox-go/signalbox/inspect#Inspector.SetCompletedRetention
 	CompletedRetention signalbox.Retention
 	// CopyDead is another queue of the namespace. Each job that dies is copied to it, and also stays here as a dead job.
-	// [inspect.Inspector.SetCopyDead] changes it. Default: this worker says nothing. In a queue without the setting dead jobs aren't copied. docs/jobs.md says what a copy is.
+	// [inspect.Inspector.SetCopyDead] changes it. Default: this worker says nothing. In a queue without the setting dead jobs aren't copied. docs/jobs/retention.md says what a copy is.
 	//
 	// [inspect.Inspector.SetCopyDead]: https://pkg.go.dev/github.com/signalbox-go/signalbox/inspect#Inspector.SetCopyDead
 	CopyDead string
 	// Limits bound what runs of the queue, across all workers. GroupLimits bound what runs of each of its groups.
 	// [inspect.Inspector.SetLimits] and its neighbours change them. Default: this worker says nothing. A queue without the setting has no limit.
-	// docs/jobs.md says what limits count.
+	// docs/jobs/limits.md says what limits count.
 	//
 	// [inspect.Inspector.SetLimits]: https://pkg.go.dev/github.com/signalbox-go/signalbox/inspect#Inspector.SetLimits
 	Limits, GroupLimits signalbox.Limits
