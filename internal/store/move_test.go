@@ -386,6 +386,7 @@ type gated struct {
 	put      bool            // it knows that jobs were put in: the call was answered
 	puts     []any           // the arguments of the call of put.lua that it wants to make; else nil
 	into     string          // the first key of that call
+	latePuts []any           // puts, of the call that failed
 }
 
 // may waits for the mover's turn to make a call. If the call fails, send makes it later.
@@ -399,7 +400,7 @@ func (g *gated) may(key string, send func()) bool {
 		if g.lost {
 			send()
 		} else {
-			g.late, g.key = send, key
+			g.late, g.key, g.latePuts = send, key, g.puts
 		}
 		return false
 	}

@@ -123,7 +123,7 @@ func (w *copyWalk) isDead(id string) bool {
 func (w *copyWalk) failOver(q *rig, m memory, told bool, forgets []string) {
 	w.t.Helper()
 	w.ids = append(slices.Clone(w.jobs), slices.Sorted(maps.Keys(w.copyOf))...)
-	doubts := w.moveWalk.failOver(q, m, map[string]int{}, told, nil) // only of what may be lost
+	doubts := w.moveWalk.failOver(q, m, map[string]int{}, told, nil, nil) // only of what may be lost
 	w.reread()
 	for id, doubt := range doubts {
 		if !doubt.lost {

@@ -34,6 +34,14 @@ type moveDoubt struct {
 	forgot int  // how many of its runs are forgotten
 }
 
+// A lateMove is a call of a mover that comes late.
+type lateMove struct {
+	key  string
+	send func()
+	told bool  // its mover was told that the queue which fails over has a receipt
+	puts []any // the arguments, if it is one of put.lua
+}
+
 func (w *moveWalk) note(format string, args ...any) {
 	w.log = append(w.log, fmt.Sprintf(format, args...))
 }
@@ -74,24 +82,53 @@ func (w *moveWalk) kind(q *rig, id string) (kind, move string) {
 	return "original", h.Move
 }
 
+// puts returns what movers are about to put into a queue of a job: the arguments of put.lua about it, six each.
+func puts(q *rig, id string, movers []*gated, late []lateMove) (jobs [][]any) {
+	add := func(into string, args []any) {
+		if len(args) < 5 || !strings.HasPrefix(into, q.keys.Prefix) {
+			return
+		}
+		for job := range slices.Chunk(args[5:], 6) { // as put.lua says
+			if job[0] == id {
+				jobs = append(jobs, job)
+			}
+		}
+	}
+	for _, g := range movers {
+		add(g.into, g.puts)
+	}
+	for _, c := range late {
+		add(c.key, c.puts)
+	}
+	return jobs
+}
+
 // letsGo reports whether one of the movers has decided to let a job go where it is, as it is there now.
 func (w *moveWalk) letsGo(q *rig, id string, movers []*gated) bool {
 	record, _ := q.rdb.HGet(bg, q.keys.Jobs, id).Bytes()
-	return slices.ContainsFunc(movers, func(g *gated) bool {
-		if !strings.HasPrefix(g.into, q.keys.Prefix) {
-			return false
-		}
-		for job := range slices.Chunk(g.puts[5:], 6) { // as put.lua says
-			if state := job[2]; job[0] == id && job[1] == digestOf(record) && state != string(StateHeld) && state != string(gone) {
-				return true
-			}
-		}
-		return false
+	return slices.ContainsFunc(puts(q, id, movers, nil), func(job []any) bool {
+		state := job[2]
+		return job[1] == digestOf(record) && state != string(StateHeld) && state != string(gone)
 	})
 }
 
+// strays returns what the copies of a job say which a queue has, or that may still come there.
+func (w *moveWalk) strays(q *rig, id string, movers []*gated, late []lateMove) (copies []wire.Held) {
+	record, _ := q.rdb.HGet(bg, q.keys.Jobs, id).Bytes()
+	records := [][]byte{record}
+	for _, job := range puts(q, id, movers, late) {
+		records = append(records, fmt.Appendf(nil, "%s", job[4]))
+	}
+	for _, record := range records {
+		if h, held := wire.HeldOf(record); held && h.Copy {
+			copies = append(copies, h)
+		}
+	}
+	return copies
+}
+
 // failOver has a queue fail over to what it was. It returns what that makes of each job.
-func (w *moveWalk) failOver(q *rig, m memory, since map[string]int, told bool, movers []*gated) map[string]moveDoubt {
+func (w *moveWalk) failOver(q *rig, m memory, since map[string]int, told bool, movers []*gated, late []lateMove) map[string]moveDoubt {
 	peer := w.rig
 	if q == w.rig {
 		peer = w.to
@@ -122,14 +159,14 @@ func (w *moveWalk) failOver(q *rig, m memory, since map[string]int, told bool, m
 			left = true
 		case "original":
 			left = held[id].Committed || has == "waits" // that it was held is forgotten: it may run there, and then by its copy
-		case "waits": // it came back, and the other hasn't deleted it yet; or it was let go here, and the other has a copy that is of no use
+		case "waits": // it came back, and the other hasn't deleted it yet; or it was let go here, and the other has, or gets, a copy that is of no use
+			forgotten := func(receipts string) bool {
+				return !slices.ContainsFunc(strings.Fields(receipts), func(r string) bool { return q.rdb.ZScore(bg, q.keys.Receipts, r).Err() == nil })
+			}
 			record, _ := peer.rdb.HGet(bg, peer.keys.Jobs, id).Bytes()
 			h, _ := wire.HeldOf(record)
-			known := strings.Fields(namesOf(h)) // the receipts by which the other deletes it; of a copy, those that say that its move was undone
-			if other == "copy" {
-				known = strings.Fields(stayed(h))
-			}
-			left = (other == "original" || other == "copy") && !slices.ContainsFunc(known, func(receipt string) bool { return q.rdb.ZScore(bg, q.keys.Receipts, receipt).Err() == nil })
+			left = other == "original" && forgotten(namesOf(h)) ||
+				slices.ContainsFunc(w.strays(peer, id, movers, late), func(c wire.Held) bool { return forgotten(stayed(c)) })
 		}
 		// Held by a call that has let it go since: no receipt will name that call.
 		astray := has == "original" && !slices.Contains(strings.Fields(namesOf(held[id])), move) && peer.rdb.ZScore(bg, peer.keys.Receipts, move).Err() != nil
@@ -179,12 +216,7 @@ func (w *moveWalk) walk() (failedOver bool) {
 	}
 	since := make(map[string]int) // runs since then
 	doubts := make(map[string]moveDoubt)
-	type call struct {
-		key  string
-		send func()
-		told bool // its mover was told that the queue which fails over has a receipt
-	}
-	var late []call
+	var late []lateMove
 	for ; len(movers)+len(late) > 0; w.calls++ {
 		if w.calls == saveAt {
 			w.note("what %s has is remembered", failing.Name())
@@ -192,9 +224,9 @@ func (w *moveWalk) walk() (failedOver bool) {
 			clear(since)
 		}
 		if w.calls == at {
-			told := slices.ContainsFunc(movers, func(g *gated) bool { return g.told[failing.keys.Jobs] }) || slices.ContainsFunc(late, func(c call) bool { return c.told })
-			doubts, failedOver = w.failOver(failing, saved, since, told, movers), true
-			late = slices.DeleteFunc(late, func(c call) bool { return strings.HasPrefix(c.key, failing.keys.Prefix) })
+			told := slices.ContainsFunc(movers, func(g *gated) bool { return g.told[failing.keys.Jobs] }) || slices.ContainsFunc(late, func(c lateMove) bool { return c.told })
+			doubts, failedOver = w.failOver(failing, saved, since, told, movers, late), true
+			late = slices.DeleteFunc(late, func(c lateMove) bool { return strings.HasPrefix(c.key, failing.keys.Prefix) })
 		}
 		switch n := w.rnd.IntN(len(movers) + len(late) + 1); {
 		case n < len(movers):
@@ -202,7 +234,7 @@ func (w *moveWalk) walk() (failedOver bool) {
 			g.turn <- struct{}{}
 			_, ok := <-g.here
 			if g.late != nil {
-				late = append(late, call{g.key, g.late, g.told[failing.keys.Jobs]})
+				late = append(late, lateMove{g.key, g.late, g.told[failing.keys.Jobs], g.latePuts})
 				g.late = nil
 			}
 			if !ok {
