@@ -7,21 +7,21 @@ import (
 	"testing"
 )
 
-// docs/operations.md explains each code, and no other.
+// docs/operations/health.md explains each code, and no other.
 func TestDocumentedCodes(t *testing.T) {
 	t.Parallel()
 	source, err := os.ReadFile("health.go")
 	if err != nil {
 		t.Fatal(err)
 	}
-	doc, err := os.ReadFile("../docs/operations.md")
+	doc, err := os.ReadFile("../docs/operations/health.md")
 	if err != nil {
 		t.Fatal(err)
 	}
 	_, section, _ := strings.Cut(string(doc), "\n## Health\n")
 	_, table, found := strings.Cut(section, "| code |")
 	if !found {
-		t.Fatal("docs/operations.md has no table of codes")
+		t.Fatal("docs/operations/health.md has no table of codes")
 	}
 	table, _, _ = strings.Cut(table, "\n\n")
 	rows := regexp.MustCompile("(?m)^\\| `([a-z-]+)` \\|").FindAllStringSubmatch(table, -1)
@@ -35,7 +35,7 @@ func TestDocumentedCodes(t *testing.T) {
 	}
 	for _, code := range codes {
 		if !documented[code[1]] {
-			t.Errorf("docs/operations.md doesn't explain %s", code[1])
+			t.Errorf("docs/operations/health.md doesn't explain %s", code[1])
 		}
 	}
 }

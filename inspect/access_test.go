@@ -17,19 +17,19 @@ import (
 	"github.com/signalbox-go/signalbox/lock"
 )
 
-// viewerRule returns the ACL rule for a user that only looks, from docs/operations.md.
+// viewerRule returns the ACL rule for a user that only looks, from docs/operations/access.md.
 func viewerRule(t *testing.T) []any { return ruleOf(t, "viewer") }
 
-// ruleOf returns the ACL rule for a user, from docs/operations.md.
+// ruleOf returns the ACL rule for a user, from docs/operations/access.md.
 func ruleOf(t *testing.T, user string) []any {
 	t.Helper()
-	page, err := os.ReadFile(filepath.Join("..", "docs", "operations.md"))
+	page, err := os.ReadFile(filepath.Join("..", "docs", "operations", "access.md"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	_, rule, found := strings.Cut(string(page), "\nACL SETUSER "+user+" ")
 	if !found {
-		t.Fatalf("docs/operations.md has no rule for %s", user)
+		t.Fatalf("docs/operations/access.md has no rule for %s", user)
 	}
 	rule, _, _ = strings.Cut(rule, "\n")
 	words := []any{"ACL", "SETUSER", user}
@@ -39,7 +39,7 @@ func ruleOf(t *testing.T, user string) []any {
 	return words
 }
 
-// A scheduler whose entries cancel other jobs needs two rights besides those of a producer. docs/operations.md says so.
+// A scheduler whose entries cancel other jobs needs two rights besides those of a producer. docs/operations/access.md says so.
 func TestSchedulerThatCancels(t *testing.T) {
 	t.Parallel()
 	srv := redistest.New(t)

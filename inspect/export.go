@@ -21,7 +21,7 @@ type Exported struct {
 	Completed int64
 }
 
-// Export writes all jobs of a queue to w, and its settings: as lines of JSON, which docs/cli.md describes. [Inspector.Import] reads them. It needs little
+// Export writes all jobs of a queue to w, and its settings: as lines of JSON, which docs/cli/files.md describes. [Inspector.Import] reads them. It needs little
 // memory for any number of jobs. progress is called from time to time, unless it is nil.
 //
 // The file also has what the queue knows of the past, without which something would happen again: the last batches of outboxes; the last ticks, the plans and
@@ -36,7 +36,7 @@ type Exported struct {
 // A job that runs is in the file as ready: as it would be if it were given back. If it was asked to end, it is there as cancelled. If its worker goes on with it, it
 // runs again once it is imported, with the same effect key. Jobs that are held by a [Move] are in the file of the queue that they leave, as what they were.
 // Completed jobs aren't in the file, also if the queue keeps them. Statistics, how much of a rate is used up, the last fencing token, and which workers are
-// quiet aren't either: docs/cli.md says what follows.
+// quiet aren't either: docs/cli/files.md says what follows.
 //
 // The file has the arguments of all jobs, so keep it as you keep these. After an error it has no last line, and Import says that it was cut off.
 func (i *Inspector) Export(ctx context.Context, queue string, w io.Writer, progress func(Exported)) (done Exported, err error) {

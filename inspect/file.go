@@ -19,7 +19,7 @@ import (
 	"github.com/signalbox-go/signalbox/internal/store/layout"
 )
 
-// fileFormat is the version of the files of Export. docs/cli.md has the format.
+// fileFormat is the version of the files of Export. docs/cli/files.md has the format.
 const fileFormat = 1
 
 // A fileHead is the first line of a file.

@@ -16,7 +16,7 @@
 //	stats, err := ins.Stats(ctx, "mail", inspect.ByMinute) // what happened in the last three hours
 //	totals, err := ins.Totals(ctx, "mail")                 // and since the queue began
 //
-// Looking changes nothing, and needs no right to write: see docs/operations.md. A queue may have millions of jobs: a listing makes short calls, and
+// Looking changes nothing, and needs no right to write: see docs/operations/access.md. A queue may have millions of jobs: a listing makes short calls, and
 // holds about a megabyte of records at a time. It can be left, and taken up behind a job with the job's Cursor.
 //
 // Each job is as it was at the moment of its call. It may have moved when you read it.

@@ -35,7 +35,7 @@ const maxScanned = 1000
 //
 // It goes through the names of all keys of the database, or of each master of a Cluster: some milliseconds for every ten thousand, in short
 // calls. Then it asks for each lock by itself. A lock that is held all the time is yielded. A lock may be yielded twice. An error is
-// yielded last, with a zero Lock. It needs rights that the other methods don't need: see docs/operations.md.
+// yielded last, with a zero Lock. It needs rights that the other methods don't need: see docs/operations/access.md.
 func (i *Inspector) Locks(ctx context.Context, pattern string) iter.Seq2[Lock, error] {
 	return func(yield func(Lock, error) bool) {
 		if err := i.locks(ctx, pattern, func(l Lock) bool { return yield(l, nil) }); err != nil {

@@ -20,7 +20,7 @@ func advise(err error, p place) error {
 	if !isDenied(err) {
 		return err
 	}
-	return fmt.Errorf("%w (a lock needs a Redis user with the keys %.200q, %.200q and %.200q, the channels %.200q, and the commands of a lock user in docs/operations.md: "+
+	return fmt.Errorf("%w (a lock needs a Redis user with the keys %.200q, %.200q and %.200q, the channels %.200q, and the commands of a lock user in docs/operations/access.md: "+
 		"ACL SETUSER NAME ~%s* &%s* +eval +evalsha +get +set +del +pexpire +pttl +time +info +zadd +zcard +zpopmin +zrem +publish +subscribe +unsubscribe)",
 		err, p.lock, p.fence, p.line, channelPrefix+"*", p.lock, channelPrefix)
 }

@@ -84,7 +84,7 @@ var hints = []struct{ code, hint string }{
 	{"OOM", "Redis is at its maxmemory; jobs can be put in again when others are done, or with more memory"},
 	{"READONLY", "this Redis is a read-only replica, or a failover is under way; the client must reach the master"},
 	{"WRONGTYPE", "a key of this queue holds a value that is not ours; does another program write to signalbox:*?"},
-	{"NOPERM", "the client's Redis user needs EVALSHA, EVAL, the commands in the scripts, the keys and channels signalbox:*, and SELECT for another database than 0: see docs/operations.md"},
+	{"NOPERM", "the client's Redis user needs EVALSHA, EVAL, the commands in the scripts, the keys and channels signalbox:*, and SELECT for another database than 0: see docs/operations/access.md"},
 	{"NOAUTH", "the Redis client needs a password"},
 	{"ERR Protocol error: unauthenticated", "the Redis client needs a password"}, // the reply to a large command
 	{"LOADING", "Redis has just started and loads its data"},

@@ -556,7 +556,7 @@ func TestPagesNeedNoRightToWrite(t *testing.T) {
 	t.Parallel()
 	srv := redistest.New(t)
 	admin := srv.Client()
-	page, err := os.ReadFile(filepath.Join("..", "docs", "operations.md"))
+	page, err := os.ReadFile(filepath.Join("..", "docs", "operations", "access.md"))
 	if err != nil {
 		t.Fatal(err)
 	}

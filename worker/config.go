@@ -114,7 +114,7 @@ type Queue struct {
 	//
 	// This field and those below are settings of the queue, for all its workers. A value that is new is applied when the first worker with it starts. What an operator
 	// sets later, as by [inspect.Inspector.SetRetention], stays until the value here changes. The zero value says nothing: a setting is removed by an operator, not by
-	// leaving it out here. docs/operations.md has all settings in one table.
+	// leaving it out here. docs/operations/settings.md has all settings in one table.
 	//
 	// [inspect.Inspector.SetRetention]: https://pkg.go.dev/github.com/signalbox-go/signalbox/inspect#Inspector.SetRetention
 	Retention signalbox.Retention

@@ -30,7 +30,7 @@ type ReportConfig struct {
 // it the series of a queue end when its last worker stops. Only one process at a time reports a queue. Workers are counted among
 // these processes.
 //
-// The client's Redis user needs the rule of a reporter in docs/operations.md. The log names missing rights.
+// The client's Redis user needs the rule of a reporter in docs/operations/access.md. The log names missing rights.
 //
 // It returns at once. stop ends the reports. It waits for a read that is under way: a second or two, or the client's ReadTimeout if
 // Redis doesn't answer. The error wraps [signalbox.ErrInvalid] and names the wrong arguments.

@@ -27,10 +27,10 @@ import (
 	"github.com/signalbox-go/signalbox/worker"
 )
 
-// aclRules are the rules of docs/operations.md, by the name of the user.
+// aclRules are the rules of docs/operations/access.md, by the name of the user.
 func aclRules(t *testing.T) map[string][]string {
 	t.Helper()
-	page, err := os.ReadFile(filepath.Join("..", "docs", "operations.md"))
+	page, err := os.ReadFile(filepath.Join("..", "docs", "operations", "access.md"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -83,7 +83,7 @@ func lockCommands(t *testing.T, redlock bool) (commands []string) {
 	return commands
 }
 
-// TestAccessRulesAreComplete: the rules of docs/operations.md allow what the scripts call, and nothing else.
+// TestAccessRulesAreComplete: the rules of docs/operations/access.md allow what the scripts call, and nothing else.
 func TestAccessRulesAreComplete(t *testing.T) {
 	t.Parallel()
 	rules := aclRules(t)
@@ -109,12 +109,12 @@ func TestAccessRulesAreComplete(t *testing.T) {
 		want = slices.Compact(want)
 		got := slices.Sorted(slices.Values(commandsOf(rules[user])))
 		if !slices.Equal(got, want) {
-			t.Errorf("the rule of %s in docs/operations.md should end with\n\t+%s\nit has\n\t+%s", user, strings.Join(want, " +"), strings.Join(got, " +"))
+			t.Errorf("the rule of %s in docs/operations/access.md should end with\n\t+%s\nit has\n\t+%s", user, strings.Join(want, " +"), strings.Join(got, " +"))
 		}
 	}
 }
 
-// TestWorkersMayDoMore: a worker's rule allows what a producer and a reporter call. docs/operations.md says so.
+// TestWorkersMayDoMore: a worker's rule allows what a producer and a reporter call. docs/operations/access.md says so.
 func TestWorkersMayDoMore(t *testing.T) {
 	t.Parallel()
 	worker := server.Commands(server.Worker)
@@ -125,7 +125,7 @@ func TestWorkersMayDoMore(t *testing.T) {
 	}
 }
 
-// roles are a server on which the users of docs/operations.md are set up, and its clients.
+// roles are a server on which the users of docs/operations/access.md are set up, and its clients.
 type roles struct {
 	*testing.T
 	servers []*redistest.Server
@@ -316,7 +316,7 @@ func (r *roles) handOver(user, key string) {
 	}
 }
 
-// TestAccessOnOneServer: each role does its work as the user that docs/operations.md gives it.
+// TestAccessOnOneServer: each role does its work as the user that docs/operations/access.md gives it.
 func TestAccessOnOneServer(t *testing.T) {
 	t.Parallel()
 	srv := redistest.New(t)
@@ -360,19 +360,19 @@ func TestAccessOnRedlock(t *testing.T) {
 	}
 }
 
-// TestAccessInACluster adds what docs/operations.md says of a Cluster.
+// TestAccessInACluster adds what docs/operations/access.md says of a Cluster.
 func TestAccessInACluster(t *testing.T) {
 	t.Parallel()
 	cluster := redistest.Cluster(t)
 	r := &roles{T: t, servers: slices.Concat(cluster.Masters(), cluster.Replicas()), connect: cluster.ClientWith}
 	r.allow()
-	page, err := os.ReadFile(filepath.Join("..", "docs", "operations.md"))
+	page, err := os.ReadFile(filepath.Join("..", "docs", "operations", "access.md"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	more := regexp.MustCompile("In a Cluster add `([^`]*)`").FindSubmatch(page)
 	if more == nil {
-		t.Fatal("docs/operations.md doesn't say what to add in a Cluster")
+		t.Fatal("docs/operations/access.md doesn't say what to add in a Cluster")
 	}
 	for user := range aclRules(t) {
 		command := []any{"ACL", "SETUSER", user}

@@ -83,7 +83,7 @@ REDIS_USERNAME and REDIS_PASSWORD. Tables are for people. Programs read -o json.
 Exit codes: 0 done, or nothing was to do; 1 it failed; 2 a mistake in flags or
 arguments; 3 no such queue, job, worker or entry; 4 not in this state; 5 Redis
 doesn't answer; 6 the doctor has findings; 130 interrupted. The fields of the
-JSON: ` + guide + `cli.md`,
+JSON: ` + guide + `cli/json.md`,
 		Example:       rootExample,
 		Version:       version(),
 		SilenceErrors: true,

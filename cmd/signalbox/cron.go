@@ -79,7 +79,7 @@ NEXT includes the entry's jitter, start and end, which --output json shows`
 	return c
 }
 
-// entryJSON is a cron entry for programs. docs/cli.md has its fields.
+// entryJSON is a cron entry for programs. docs/cli/json.md has its fields.
 type entryJSON struct {
 	Queue       string  `json:"queue"`
 	Entry       string  `json:"entry"`

@@ -232,7 +232,7 @@ func TestCronNext(t *testing.T) {
 	sh.fails(exitFailure, []string{"Europe/Merlin", "not known on this machine"}, "cron", "next", "digest")
 }
 
-// TestCronJSON pins the fields that programs read. A change here is one of docs/cli.md.
+// TestCronJSON pins the fields that programs read. A change here is one of docs/cli/json.md.
 func TestCronJSON(t *testing.T) {
 	t.Parallel()
 	srv := redistest.Start(t)

@@ -14,16 +14,26 @@ import (
 	"github.com/signalbox-go/signalbox/internal/store"
 )
 
+// page returns docs/cli.md and the pages of the folder docs/cli, in one text.
 func page(t *testing.T) string {
 	t.Helper()
-	text, err := os.ReadFile(filepath.Join("..", "..", "docs", "cli.md"))
-	if err != nil {
-		t.Fatal(err)
+	docs := filepath.Join("..", "..", "docs")
+	more, err := filepath.Glob(filepath.Join(docs, "cli", "*.md"))
+	if err != nil || len(more) < 3 {
+		t.Fatalf("the pages of docs/cli: %v, %v", more, err)
 	}
-	return string(text)
+	var all strings.Builder
+	for _, file := range append([]string{filepath.Join(docs, "cli.md")}, more...) {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		all.Write(text)
+	}
+	return all.String()
 }
 
-// TestDocsStory: each command of the stories in docs/cli.md prints what the page shows.
+// TestDocsStory: each command of the stories in docs/cli prints what the page shows.
 func TestDocsStory(t *testing.T) {
 	t.Parallel()
 	srv := redistest.Start(t)
@@ -48,12 +58,12 @@ func TestDocsStory(t *testing.T) {
 				continue
 			}
 			if code != 0 || got != tidy(want) {
-				t.Errorf("%s: status %d, it prints\n%s\nand docs/cli.md has\n%s", line, code, got, tidy(want))
+				t.Errorf("%s: status %d, it prints\n%s\nand docs/cli has\n%s", line, code, got, tidy(want))
 			}
 		}
 	}
 	if seen < 7 {
-		t.Errorf("docs/cli.md has %d commands in its stories; are the others not seen?", seen)
+		t.Errorf("docs/cli has %d commands in its stories; are the others not seen?", seen)
 	}
 }
 
@@ -72,7 +82,7 @@ func words(line string) []string {
 	return list
 }
 
-// TestDocsCommands: docs/cli.md has every command and every flag, and no others.
+// TestDocsCommands: docs/cli.md and docs/cli have every command and every flag, and no others.
 func TestDocsCommands(t *testing.T) {
 	t.Parallel()
 	text := page(t)

@@ -147,7 +147,7 @@ func short(err error) string {
 	return err.Error()
 }
 
-const rights = "; " + guide + "operations.md has the rights that a user needs"
+const rights = "; " + guide + "operations/access.md has the rights that a user needs"
 
 // hint returns what to do about an error of Redis, if that is known.
 func hint(err error) string {

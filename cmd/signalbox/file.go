@@ -32,7 +32,7 @@ func (a *app) exportCommand() *cobra.Command {
 		if done.Completed > 0 {
 			a.note("not in the file: %s that the queue keeps and that have completed", count(done.Completed))
 		}
-		a.note("not in the file: statistics, what is used up of rates, the last fencing token. docs/cli.md says what follows")
+		a.note("not in the file: statistics, what is used up of rates, the last fencing token. docs/cli/files.md says what follows")
 		return nil
 	})
 	c.Long = `Write all jobs of a queue, its settings, and what it knows of the past to the
@@ -43,14 +43,14 @@ it. Workers may run meanwhile: then each job is as it was at one moment, and the
 file isn't the queue at one moment. For that, pause the queue with --wait, and
 let producers, relays of outboxes and schedulers wait.
 
-docs/operations.md has the steps to move to another Redis.`
+docs/operations/move.md has the steps to move to another Redis.`
 	c.Example = `  signalbox export mail > mail.jsonl
   signalbox export mail | gzip > mail.jsonl.gz`
 	c.ValidArgsFunction = a.completeQueues(1)
 	return c
 }
 
-// importedJSON is what became of a file. docs/cli.md has its fields.
+// importedJSON is what became of a file. docs/cli/json.md has its fields.
 type importedJSON struct {
 	Queue  string `json:"queue"`
 	DryRun bool   `json:"dry_run"`

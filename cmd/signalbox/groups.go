@@ -94,7 +94,7 @@ ones. --group shows that one in any case.`
 	return c
 }
 
-// groupJSON is a group for programs. docs/cli.md has its fields.
+// groupJSON is a group for programs. docs/cli/json.md has its fields.
 type groupJSON struct {
 	Group     string     `json:"group"`
 	Serial    bool       `json:"serial"`

@@ -60,7 +60,7 @@ A pause has no end: see "signalbox queue pause --group".`
 	return c
 }
 
-// holdJSON is a hold for programs. docs/cli.md has its fields.
+// holdJSON is a hold for programs. docs/cli/json.md has its fields.
 type holdJSON struct {
 	Group  string  `json:"group"`
 	Serial bool    `json:"serial"`

@@ -208,7 +208,7 @@ func when(j *inspect.Job, now time.Time) string {
 	return ""
 }
 
-// jobJSON is a job of a listing for programs. docs/cli.md has its fields.
+// jobJSON is a job of a listing for programs. docs/cli/json.md has its fields.
 type jobJSON struct {
 	Queue          string   `json:"queue"`
 	ID             string   `json:"id"`

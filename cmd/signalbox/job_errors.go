@@ -98,7 +98,7 @@ func quoted(s string) string {
 	return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"
 }
 
-// deadSummaryJSON says of what the dead jobs of a queue died. docs/cli.md has its fields.
+// deadSummaryJSON says of what the dead jobs of a queue died. docs/cli/json.md has its fields.
 type deadSummaryJSON struct {
 	Queue      string           `json:"queue"`
 	Dead       int64            `json:"dead"`

@@ -196,7 +196,7 @@ func TestJobLsGoesOn(t *testing.T) {
 	}
 }
 
-// TestJobJSON pins the fields that programs read. A change here is one of docs/cli.md.
+// TestJobJSON pins the fields that programs read. A change here is one of docs/cli/json.md.
 func TestJobJSON(t *testing.T) {
 	t.Parallel()
 	sh := newShell(t, redistest.Start(t))

@@ -131,7 +131,7 @@ that is refused, or waits if its program says so. The jobs that are there stay.`
 	return c
 }
 
-// limitsJSON are limits for programs. docs/cli.md has their fields.
+// limitsJSON are limits for programs. docs/cli/json.md has their fields.
 type limitsJSON struct {
 	Running    int     `json:"running"`
 	Rate       int     `json:"rate"`

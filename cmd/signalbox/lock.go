@@ -60,7 +60,7 @@ in short calls, so Redis goes on serving others meanwhile.`
 	return c
 }
 
-// lockJSON is a lock for programs. docs/cli.md has its fields.
+// lockJSON is a lock for programs. docs/cli/json.md has its fields.
 type lockJSON struct {
 	Key         string   `json:"key"`
 	Owner       string   `json:"owner"`

@@ -113,7 +113,7 @@ database, with the reason.`
 	return c
 }
 
-// outboxJSON is an outbox for programs. docs/cli.md has its fields.
+// outboxJSON is an outbox for programs. docs/cli/json.md has its fields.
 type outboxJSON struct {
 	Queue      string  `json:"queue"`
 	Outbox     string  `json:"outbox"`

@@ -59,7 +59,7 @@ its limits. They and completed jobs are shown where there are any.`
 	return c
 }
 
-// queueJSON is a queue for programs. docs/cli.md has its fields.
+// queueJSON is a queue for programs. docs/cli/json.md has its fields.
 type queueJSON struct {
 	Queue         string         `json:"queue"`
 	State         string         `json:"state"`

@@ -51,7 +51,7 @@ func TestQueueLs(t *testing.T) {
 	sh.fails(exitNotFound, []string{"no such queue", "mial", "mail"}, "queue", "ls", "mial")
 }
 
-// TestQueueJSON pins the fields that programs read. A change here is one of docs/cli.md.
+// TestQueueJSON pins the fields that programs read. A change here is one of docs/cli/json.md.
 func TestQueueJSON(t *testing.T) {
 	t.Parallel()
 	sh := newShell(t, redistest.Start(t))

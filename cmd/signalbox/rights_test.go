@@ -9,10 +9,10 @@ import (
 	"github.com/signalbox-go/signalbox/internal/redistest"
 )
 
-// The users of docs/operations.md have the rights that docs/cli.md says they have.
+// The users of docs/operations/access.md have the rights that docs/cli.md says they have.
 func TestRights(t *testing.T) {
 	t.Parallel()
-	page, err := os.ReadFile(filepath.Join("..", "..", "docs", "operations.md"))
+	page, err := os.ReadFile(filepath.Join("..", "..", "docs", "operations", "access.md"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -24,7 +24,7 @@ func TestRights(t *testing.T) {
 		t.Helper()
 		_, rule, ok := strings.Cut(string(page), "\nACL SETUSER "+role+" ")
 		if !ok {
-			t.Fatalf("docs/operations.md has no rule for %s", role)
+			t.Fatalf("docs/operations/access.md has no rule for %s", role)
 		}
 		rule, _, _ = strings.Cut(rule, "\n")
 		args := []any{"ACL", "SETUSER", role}
@@ -43,8 +43,8 @@ func TestRights(t *testing.T) {
 		sh.ok(args...)
 	}
 	file := sh.ok("export", "mail")
-	sh.fails(exitFailure, []string{"/docs/operations.md"}, "queue", "pause", "mail")
-	sh.fails(exitFailure, []string{"/docs/operations.md"}, "cron", "pause", "digest")
+	sh.fails(exitFailure, []string{"/docs/operations/access.md"}, "queue", "pause", "mail")
+	sh.fails(exitFailure, []string{"/docs/operations/access.md"}, "cron", "pause", "digest")
 	as("operator")
 	for _, args := range append(look, []string{"queue", "pause", "mail"}, []string{"queue", "resume", "mail"}, []string{"queue", "hold", "mail", "--for", "1s"}, []string{"queue", "hold", "mail", "--lift"},
 		[]string{"cron", "pause", "digest"}, []string{"cron", "run", "digest"}, []string{"cron", "resume", "digest"},

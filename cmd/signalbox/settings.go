@@ -41,7 +41,7 @@ An operator is named by SIGNALBOX_OPERATOR, or else by USER.`
 	return c
 }
 
-// settingJSON is a setting for programs, and changeJSON a change. docs/cli.md has their fields.
+// settingJSON is a setting for programs, and changeJSON a change. docs/cli/json.md has their fields.
 type (
 	settingJSON struct {
 		Setting string     `json:"setting"`

@@ -39,7 +39,7 @@ func (a *app) jobShow() *cobra.Command {
 	return c
 }
 
-// showJSON is all of a job, for programs. docs/cli.md has its fields.
+// showJSON is all of a job, for programs. docs/cli/json.md has its fields.
 type showJSON struct {
 	jobJSON
 	Nowhere       bool              `json:"nowhere"`

@@ -69,7 +69,7 @@ Of the rows, enqueued, completed and cancelled are jobs. The others are
 	return c
 }
 
-// statsJSON are the statistics of a queue for programs. docs/cli.md has its fields.
+// statsJSON are the statistics of a queue for programs. docs/cli/json.md has its fields.
 type statsJSON struct {
 	Queue   string       `json:"queue"`
 	At      *string      `json:"at"`

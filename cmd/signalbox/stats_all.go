@@ -106,7 +106,7 @@ func quantile(h inspect.Histogram, q float64) string {
 	return span(h.Quantile(q))
 }
 
-// allStatsJSON are the statistics of all queues for programs. docs/cli.md has its fields.
+// allStatsJSON are the statistics of all queues for programs. docs/cli/json.md has its fields.
 type allStatsJSON struct {
 	By     string         `json:"by"`
 	Queues []queueSumJSON `json:"queues"`

@@ -227,7 +227,7 @@ func TestDraw(t *testing.T) {
 	}
 }
 
-// TestStatsJSON: docs/cli.md has the fields of the statistics, and they are these.
+// TestStatsJSON: docs/cli/json.md has the fields of the statistics, and they are these.
 func TestStatsJSON(t *testing.T) {
 	t.Parallel()
 	text, err := json.Marshal(statsOf(made(), "minute"))
@@ -249,7 +249,7 @@ func TestStatsJSON(t *testing.T) {
 		typ := reflect.TypeOf(v)
 		for i := range typ.NumField() {
 			if name := typ.Field(i).Tag.Get("json"); name != "" && !strings.Contains(section, "`"+name+"`") {
-				t.Errorf("docs/cli.md doesn't have %s of queue stats", name)
+				t.Errorf("docs/cli/json.md doesn't have %s of queue stats", name)
 			}
 		}
 	}

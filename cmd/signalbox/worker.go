@@ -51,7 +51,7 @@ Redis, and others take its jobs.`
 	return c
 }
 
-// workerJSON is a worker for programs. docs/cli.md has its fields.
+// workerJSON is a worker for programs. docs/cli/json.md has its fields.
 type workerJSON struct {
 	Worker   string        `json:"worker"`
 	Quiet    bool          `json:"quiet"`

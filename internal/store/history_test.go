@@ -207,7 +207,7 @@ func testHistoryOfGarbage(t *testing.T, r *rig) {
 	r.history(Minutes)
 }
 
-// A field has a bound, whatever there is to count. docs/wire.md and docs/operations.md say what follows from it.
+// A field has a bound, whatever there is to count. docs/wire.md and docs/operations/health.md say what follows from it.
 func testHistoryIsBounded(t *testing.T, r *rig) {
 	redistest.Eventually(t, func() bool { return r.rdb.Time(bg).Val().Second() < 50 }, "a minute has begun")
 	r.open()

@@ -42,7 +42,7 @@ func (report) Kind() string { return "report" }
 func (tick) Kind() string   { return "tick" }
 func (broken) Kind() string { return "broken" }
 
-// A service uses all that keeps something in Redis: an outbox, a cron entry, a lock, unique keys, and jobs that run. The tests of the runbook of docs/operations.md
+// A service uses all that keeps something in Redis: an outbox, a cron entry, a lock, unique keys, and jobs that run. The tests of the steps in docs/operations/move.md
 // move it to another Redis.
 type service struct {
 	*database

@@ -21,7 +21,7 @@ func TestAlerts(t *testing.T) {
 	if len(errs) > 0 {
 		t.Fatal(errs)
 	}
-	runbook, err := os.ReadFile("../../../../docs/operations.md")
+	runbook, err := os.ReadFile("../../../../docs/operations/runbook.md")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -33,7 +33,7 @@ func TestAlerts(t *testing.T) {
 				t.Errorf("%s has no summary, or no severity", r.Alert)
 			}
 			if !strings.Contains(string(runbook), "`"+r.Alert+"`") {
-				t.Errorf("docs/operations.md doesn't have the alert %s", r.Alert)
+				t.Errorf("docs/operations/runbook.md doesn't have the alert %s", r.Alert)
 			}
 			checkNames(t, r.Alert, r.Expr)
 		}
