@@ -67,20 +67,20 @@ walk: ## 100,000 random transitions of queues with groups, and as many with uniq
 
 .PHONY: lock-proof
 lock-proof: ## model, scenarios and histories under faults of the locks, ten minutes, kept in docs/reliability (QUICK=1: three, more on a busy machine, not kept)
-	cd lock/proof && go run . $(if $(QUICK),-quick,-out ../../docs/reliability/lock-proof.txt)
+	cd tests/proof && go run . $(if $(QUICK),-quick,-out ../../docs/reliability/lock-proof.txt)
 
 .PHONY: effects
 effects: ## 1,000 guarded increments on each of five lockers under SIGSTOPs and SIGKILLs, and a twin without a guard that loses some; three minutes (QUICK=1: half a minute)
-	cd lock/effects && go run . $(if $(QUICK),-quick)
+	cd tests/effects && go run . $(if $(QUICK),-quick)
 
 .PHONY: outbox
 outbox: ## 100,000 rows from 8 writers, relays killed each second, on each database; a million rows of backlog on PostgreSQL
-	cd outbox/sqltest && go test -count=1 -timeout 60m -run 'TestRelaysAreKilled' -v . -kill.rows 100000
-	cd outbox/sqltest && go test -count=1 -timeout 60m -run 'TestDrain/postgresql' -v . -drain.rows 1000000
+	cd tests/outboxsql && go test -count=1 -timeout 60m -run 'TestRelaysAreKilled' -v . -kill.rows 100000
+	cd tests/outboxsql && go test -count=1 -timeout 60m -run 'TestDrain/postgresql' -v . -drain.rows 1000000
 
 .PHONY: transfer
 transfer: ## move money by jobs from an outbox, while every process is killed
-	cd examples/transfer && go run .
+	cd examples/more/transfer && go run .
 
 .PHONY: restarts
 restarts: ## 1,000 restarts of Redlock's servers with older memories (snapshots, append-only files): tokens only rise; four minutes
@@ -103,8 +103,8 @@ model: ## check the models of the lock, the token and the outbox with spin (LONG
 	$(if $(LONG),lock/model/quote.sh docs/reliability/model.txt docs/reliability.md)
 
 .PHONY: jaeger
-jaeger: ## run examples/tracing against a real Jaeger and assert on what its API says (builds Jaeger once, seven minutes)
-	examples/tracing/check.sh
+jaeger: ## run examples/more/tracing against a real Jaeger and assert on what its API says (builds Jaeger once, seven minutes)
+	examples/more/tracing/check.sh
 
 .PHONY: quickstart
 quickstart: ## run the example of the README

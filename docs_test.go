@@ -83,7 +83,7 @@ func TestDocsJobs(t *testing.T) {
 func TestDocsEffects(t *testing.T) {
 	t.Parallel()
 	code := "\n"
-	for _, file := range []string{"example_effects_test.go", "outbox/sqltest/docs_test.go", "outbox/sqltest/enqueue_test.go"} {
+	for _, file := range []string{"example_effects_test.go", "tests/outboxsql/docs_test.go", "tests/outboxsql/enqueue_test.go"} {
 		code += unindented(readText(t, file)) + "\n"
 	}
 	blocks := regexp.MustCompile("(?s)```go\n(.*?)```").FindAllStringSubmatch(readText(t, filepath.Join("docs", "effects.md")), -1)

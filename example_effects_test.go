@@ -19,8 +19,8 @@ import (
 	"github.com/signalbox-go/signalbox/worker"
 )
 
-// The Go code of docs/effects.md is from this file, or from outbox/sqltest if it needs pgx or gorm: TestDocsEffects
-// compares them. It is only compiled. The tests of outbox/sqltest and lock/fence/sqltest run the same calls.
+// The Go code of docs/effects.md is from this file, or from tests/outboxsql if it needs pgx or gorm: TestDocsEffects
+// compares them. It is only compiled. The tests of tests/outboxsql and tests/fencesql run the same calls.
 
 var _ = func() (*outbox.Outbox, error) {
 	box, err := outbox.New(outbox.PostgreSQL, outbox.Config{}) // one for the whole program

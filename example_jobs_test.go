@@ -263,7 +263,7 @@ func Example_waitReplicas() {
 	}
 }
 
-// A scheduler and a worker with a codec. The package of the codecs is a module of its own, examples/codecs.
+// A scheduler and a worker with a codec. The package of the codecs, examples/more/codecs, is in another module.
 func Example_codec() {
 	onRedis(func(ctx context.Context, rdb *redis.Client) error {
 		var codec signalbox.Codec = rot13{}

@@ -231,7 +231,7 @@ func TestOnEmbedded(t *testing.T) {
 	}
 }
 
-// TestGuide: each piece of Go code in docs/testing.md is in this file, among the examples, or in outbox/sqltest if it needs a database: there it is compiled.
+// TestGuide: each piece of Go code in docs/testing.md is in this file, among the examples, or in tests/outboxsql if it needs a database: there it is compiled.
 func TestGuide(t *testing.T) {
 	unindented := func(s string) string {
 		lines := strings.Split(strings.TrimSpace(s), "\n")
@@ -248,7 +248,7 @@ func TestGuide(t *testing.T) {
 		return string(text)
 	}
 	code := "\n" + unindented(read("guide_test.go")) + "\n" + unindented(read("example_test.go")) + "\n" +
-		unindented(read(filepath.Join("..", "outbox", "sqltest", "rows_test.go"))) + "\n"
+		unindented(read(filepath.Join("..", "tests", "outboxsql", "rows_test.go"))) + "\n"
 	blocks := regexp.MustCompile("(?s)```go\n(.*?)```").FindAllStringSubmatch(read(filepath.Join("..", "docs", "testing.md")), -1)
 	if len(blocks) < 5 {
 		t.Errorf("docs/testing.md has %d blocks of Go code; are the others not seen?", len(blocks))

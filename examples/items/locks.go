@@ -8,7 +8,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/signalbox-go/signalbox/examples/items/internal/demo"
+	"github.com/signalbox-go/signalbox/examples/internal/demo"
 	"github.com/signalbox-go/signalbox/lock"
 	"github.com/signalbox-go/signalbox/lock/redlock"
 )

@@ -15,12 +15,11 @@
 // process. With REDIS_URL it uses a real Redis, with keys of its own, which it deletes at the end.
 // For "redlock" it starts the masters itself. So redis-server must be on the PATH.
 //
-// locks.go has the locks. The rest is in internal/demo: service.go is the application, with its items
+// locks.go has the locks. The rest is in examples/internal/demo: service.go is the application, with its items
 // in store.go. The other files are the demonstration: run.go has its steps, process.go starts this
 // program again as the servers, masters.go starts the masters, client.go makes the requests.
 //
-// The same with locks in etcd, ZooKeeper and PostgreSQL is in the folder more, which is a module of
-// its own.
+// The same with locks in etcd, ZooKeeper and PostgreSQL is in examples/more/locks.
 //
 // The last line of the output counts the replies:
 //
@@ -30,6 +29,6 @@
 // masters are killed, all requests must get a 503. The exit status is 2 for a mistake in the flags.
 package main
 
-import "github.com/signalbox-go/signalbox/examples/items/internal/demo"
+import "github.com/signalbox-go/signalbox/examples/internal/demo"
 
 func main() { demo.Main(locks) }

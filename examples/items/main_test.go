@@ -13,7 +13,7 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/signalbox-go/signalbox/examples/items/internal/demo"
+	"github.com/signalbox-go/signalbox/examples/internal/demo"
 	"github.com/signalbox-go/signalbox/internal/redistest"
 )
 

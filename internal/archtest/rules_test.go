@@ -73,7 +73,7 @@ var rules = []rule{
 	{"web", []string{".", "inspect"}, nil},
 	{"embedded", []string{"."}, []string{miniredis}},
 	{"examples/quickstart", []string{".", "scheduler", "worker", "examples/quickstart/internal/demo"}, nil},
-	{"examples/items", []string{"lock", "lock/redlock", "examples/items/internal/demo"}, []string{goRedis}},
+	{"examples/items", []string{"lock", "lock/redlock", "examples/internal/demo"}, []string{goRedis}},
 	{"examples/...", []string{".", "embedded", "health", "lock", "lock/redlock", "middleware", "scheduler", "worker"}, append([]string{goRedis}, otelAPI...)},
 	{"internal/redistest", []string{"embedded", "internal/servertest"}, []string{goRedis, goleak}},
 	{pattern: "internal/litetx"},

@@ -325,7 +325,7 @@ func untilOver(ctx context.Context, _ *signalbox.Job) error {
 	return context.Cause(ctx)
 }
 
-// outbox measures what a relay does. A relay needs a driver of a database, which this module doesn't have: package outbox/sqltest checks that relays measure this.
+// outbox measures what a relay does. A relay needs a driver of a database, which this module doesn't have: package tests/outboxsql checks that relays measure this.
 func outbox(p *part) {
 	m := telemetry.NewOutboxMetrics(p.mp)
 	defer m.ObserveDepths(func() []telemetry.OutboxDepth {

@@ -194,10 +194,13 @@ cd "$work/0/tree"
 out=$work/out
 mapfile -t packages < <(sed -nE 's|^# test: *(\./[a-z/]+) .*|\1|p' "${chosen[@]}" | sort -u)
 # A package of a module of its own is built from the root, as the others are, by a workspace.
-for package in "${packages[@]}"; do
-	if [[ ! -e $package/go.mod ]]; then continue; fi
+mapfile -t modules < <(for module in "${packages[@]}"; do
+	until [[ -e $module/go.mod ]]; do module=$(dirname "$module"); done
+	if [[ $module != . ]]; then echo "$module"; fi
+done | sort -u)
+for module in "${modules[@]}"; do
 	for ((job = 0; job < jobs; job++)); do
-		(cd "$work/$job/tree" && if [[ -e go.work ]]; then go work use "$package"; else go work init . "$package"; fi)
+		(cd "$work/$job/tree" && if [[ -e go.work ]]; then go work use "$module"; else go work init . "$module"; fi)
 	done
 done
 if ! build_all "$work/bin" "${packages[@]}"; then
