@@ -49,7 +49,7 @@ func check(ctx context.Context, t tree) (err error) {
 	if err := t.copyTo(ctx, now.root); err != nil {
 		return err
 	}
-	if err := now.setVersion(version, true); err != nil {
+	if err := errors.Join(now.dropUntil(), now.setVersion(version, true)); err != nil {
 		return err
 	}
 	replaced := 0
@@ -89,6 +89,10 @@ func check(ctx context.Context, t tree) (err error) {
 			return fmt.Errorf("%s: %w", dir, err)
 		}
 		fmt.Println("release:", dir, "can be fetched and built")
+	}
+
+	if err := s.guide(ctx, now); err != nil {
+		return fmt.Errorf("the steps of docs/guide: %w", err)
 	}
 
 	skewed := 0

@@ -4,9 +4,9 @@
 //	cd tools && go run ./release -check   # what make release-check runs
 //
 // The public modules are the folders in modules.txt. A release is two commits. In the first each module requires its siblings at the version,
-// CHANGELOG.md has a section for it, and what README.md and docs/ say between "<!-- until a version exists -->" and "<!-- end -->" is gone. The modules of
-// commands have no replace lines, or go install would refuse them. So they can't be built in the tree, and the second commit has those lines again. The
-// tags are on the first one: VERSION, cmd/signalbox/VERSION and so on.
+// CHANGELOG.md has a section for it, and what README.md and docs/ say between "<!-- until a version exists -->" and "<!-- end -->" is gone; what a comment
+// "<!-- from then on" has there is text. The modules of commands have no replace lines, or go install would refuse them. So they can't be built in the
+// tree, and the second commit has those lines again. The tags are on the first one: VERSION, cmd/signalbox/VERSION and so on.
 //
 // Nothing is left half-done. The commits are made in a worktree aside, and one transaction of git makes all tags and moves the branch.
 package main

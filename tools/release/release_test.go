@@ -15,8 +15,9 @@ var small = map[string]string{
 	"box.go":                    "package box\n\nimport \"example.com/box/internal/shared\"\n\nfunc Open() int { return shared.One() }\n",
 	"internal/shared/shared.go": "package shared\n\nfunc One() int { return 1 }\n",
 	"LICENSE":                   "licence\n",
-	"README.md":                 "# Box\n\n<!-- until a version exists -->\nClone it.\n<!-- end -->\n\nUse it.\n",
+	"README.md":                 "# Box\n\n<!-- until a version exists -->\nClone it.\n<!-- end -->\n\n<!-- until a version exists -->\nBuild it.\n<!-- from then on\nInstall it.\n-->\n<!-- end -->\nUse it.\n",
 	"CHANGELOG.md":              "# Changelog\n\n## [Unreleased]\n\n- **Boxes.**\n",
+	"guide_test.go":             "package box\n\nimport \"testing\"\n\nfunc TestGuide(*testing.T) {}\n",
 	"docs/page.md":              "# Page\n",
 	"tools/release/modules.txt": ".\nlock/part\ncmd/box\n",
 	"lock/part/go.mod":          "module example.com/box/lock/part\n\ngo 1.26.0\n\nrequire example.com/box v0.1.0\n\nreplace example.com/box => ../..\n",
@@ -101,7 +102,7 @@ func TestRelease(t *testing.T) {
 	if got := work.git(t, "show", "v0.1.0:CHANGELOG.md"); !strings.Contains(got, "## [Unreleased]\n\n## [0.1.0] - 20") || !strings.HasSuffix(got, "\n\n- **Boxes.**") {
 		t.Errorf("the changelog:\n%s", got)
 	}
-	if got := work.git(t, "show", "v0.1.0:README.md"); got != "# Box\n\n\nUse it." {
+	if got := work.git(t, "show", "v0.1.0:README.md"); got != "# Box\n\n\nInstall it.\nUse it." {
 		t.Errorf("README.md: %q", got)
 	}
 	if got := work.git(t, "status", "--porcelain") + work.git(t, "branch", "--show-current"); got != "main" {
@@ -309,7 +310,8 @@ func main() {
 	checked("its --version says", "docs/page.md", readme(program), "cmd/box/main.go", strings.Replace(command, "info.Main.Version", `info.Main.Path`, 1))
 	checked("", "cmd/box/main.go", command)
 	checked("has version 0.1.0, and git no tag", "CHANGELOG.md", "# Changelog\n\n## [Unreleased]\n\n## [0.1.0] - 2020-01-01\n\n- Old.\n")
-	checked("it should say", "CHANGELOG.md", small["CHANGELOG.md"], "README.md", readme(strings.Replace(program, "<-caught", "os.Exit(1)", 1)))
+	checked("docs/guide: no test has followed them", "CHANGELOG.md", small["CHANGELOG.md"], "guide_test.go", "package box\n")
+	checked("it should say", "guide_test.go", small["guide_test.go"], "README.md", readme(strings.Replace(program, "<-caught", "os.Exit(1)", 1)))
 }
 
 // newTestStranger returns a stranger who finds the small tree alone.

@@ -199,6 +199,18 @@ func (s *stranger) readme(ctx context.Context, t tree) error {
 	return nil
 }
 
+// guide has the test of the guide follow it, as it reads in a release: nothing of the tree is used but the text.
+func (s *stranger) guide(ctx context.Context, t tree) error {
+	said, err := command(ctx, t.root, s.env, "go", "test", "-count=1", "-v", "-run", "^TestGuide$", ".")
+	if err == nil && !strings.Contains(said, "--- PASS: TestGuide ") {
+		err = errors.New("no test has followed them: " + said)
+	}
+	if err == nil {
+		fmt.Println("release: the steps of docs/guide can be followed")
+	}
+	return err
+}
+
 // redisServer starts a Redis on a free port.
 func redisServer(ctx context.Context, dir string) (addr string, stop func(), err error) {
 	for range 5 { // another process may take the port first

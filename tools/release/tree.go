@@ -135,9 +135,13 @@ const (
 	untilEnd   = "<!-- end -->\n"
 )
 
-var until = regexp.MustCompile("(?s)" + untilBegin + ".*?" + untilEnd)
+// until is what holds only until a version exists. There may be a comment in it, with what holds from then on.
+var (
+	until      = regexp.MustCompile("(?s)" + untilBegin + ".*?" + untilEnd)
+	fromThenOn = regexp.MustCompile("(?s)<!-- from then on\n(.*?)-->\n")
+)
 
-// dropUntil removes from README.md, docs/ and the folders in it what holds only until a version exists.
+// dropUntil removes from README.md, docs/ and the folders in it what holds only until a version exists, and shows what holds from then on.
 func (t tree) dropUntil() error {
 	pages, err1 := filepath.Glob(t.in("docs/*.md"))
 	below, err2 := filepath.Glob(t.in("docs/*/*.md"))
@@ -149,7 +153,12 @@ func (t tree) dropUntil() error {
 		if err != nil {
 			return err
 		}
-		after := until.ReplaceAllString(string(text), "")
+		after := until.ReplaceAllStringFunc(string(text), func(block string) string {
+			if m := fromThenOn.FindStringSubmatch(block); m != nil {
+				return m[1]
+			}
+			return ""
+		})
 		if strings.Contains(after, untilBegin) {
 			return fmt.Errorf("%s: a line %q has no %q behind it", page, strings.TrimSpace(untilBegin), strings.TrimSpace(untilEnd))
 		}
