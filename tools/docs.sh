@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Runs the commands that README.md and the files in docs/ tell the reader to run, so that
+# Runs the commands that README.md, the files in docs/ and the pages of examples tell the reader to run, so that
 # they stay true. A block of commands is run, from the root of the tree, if the line
 # before its fence is "<!-- run -->":
 #
@@ -19,7 +19,7 @@ if [[ ! -f README.md ]]; then
 	echo 'there is no README.md' >&2
 	exit 1
 fi
-mapfile -d '' files < <(find README.md docs -name '*.md' -print0 | sort -z)
+mapfile -d '' files < <(find README.md docs examples -name '*.md' -print0 | sort -z)
 # One file per block, named for the place it came from.
 awk -v dir="$work" '
 	/^<!-- run -->$/ { marked = 1; next }

@@ -23,6 +23,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/signalbox-go/signalbox"
+	"github.com/signalbox-go/signalbox/examples/internal/stage"
 	"github.com/signalbox-go/signalbox/scheduler"
 	"github.com/signalbox-go/signalbox/worker"
 )
@@ -78,7 +79,7 @@ func work(ctx context.Context, rdb redis.UniversalClient, namespace string, slot
 }
 
 func main() {
-	p := standard(newScreen(os.Stdout), os.Getenv(envRedis))
+	p := standard(newScreen(os.Stdout), os.Getenv(stage.Env))
 	flag.IntVar(&p.tenants, "tenants", p.tenants, "number of tenants, 20 or more")
 	flag.IntVar(&p.flood, "flood", p.flood, "number of jobs that the first tenant enqueues at once")
 	flag.DurationVar(&p.lasts, "for", p.lasts, "how long the other tenants enqueue, 500ms or more")

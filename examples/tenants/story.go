@@ -2,22 +2,16 @@ package main
 
 import (
 	"context"
-	"crypto/rand"
 	"errors"
 	"fmt"
 	"log/slog"
 	"os"
-	"strings"
 	"time"
 
-	"github.com/redis/go-redis/v9"
-
 	"github.com/signalbox-go/signalbox"
-	"github.com/signalbox-go/signalbox/embedded"
+	"github.com/signalbox-go/signalbox/examples/internal/stage"
 	"github.com/signalbox-go/signalbox/scheduler"
 )
-
-const envRedis = "REDIS_URL"
 
 // A plan says what a run does.
 type plan struct {
@@ -64,11 +58,12 @@ func (p plan) run(ctx context.Context) (r result, err error) {
 		log = slog.New(slog.NewTextHandler(os.Stderr, nil))
 	}
 	slog.SetDefault(log)
-	rdb, namespace, closeRedis, err := p.connect()
+	db, err := stage.Open(p.redisURL, "tenants")
 	if err != nil {
 		return r, err
 	}
-	defer func() { err = errors.Join(err, closeRedis()) }()
+	defer func() { err = errors.Join(err, db.Close()) }()
+	rdb, namespace := db.Client, db.Namespace
 	s, err := scheduler.New(rdb, scheduler.Config{Namespace: namespace})
 	if err != nil {
 		return r, err
@@ -160,38 +155,4 @@ func (l *ledger) handle(ctx context.Context, job *signalbox.Job, in Task) (err e
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
-}
-
-// connect returns a client of the Redis for the jobs, and a namespace of this run alone. The function that it returns as well deletes
-// the namespace's keys and closes both.
-func (p plan) connect() (rdb *redis.Client, namespace string, closeAll func() error, err error) {
-	namespace = "tenants-" + strings.ToLower(rand.Text()[:12])
-	url, end := p.redisURL, func() error { return clean(rdb, namespace) }
-	if url == "" {
-		srv, err := embedded.Start()
-		if err != nil {
-			return nil, "", nil, err
-		}
-		url, end = "redis://"+srv.Addr(), srv.Close
-	}
-	opt, err := redis.ParseURL(url)
-	if err != nil { // without the URL, which may contain a password
-		return nil, "", nil, errors.New(envRedis + " can't be read; want redis://host:6379/0, rediss://... or unix:///path/to.sock")
-	}
-	opt.ContextTimeoutEnabled = true // else go-redis ignores the deadlines of contexts
-	rdb = redis.NewClient(opt)
-	return rdb, namespace, func() error { return errors.Join(end(), rdb.Close()) }, nil
-}
-
-// clean deletes the keys of a namespace. docs/wire.md lists them.
-func clean(rdb *redis.Client, namespace string) error {
-	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
-	defer cancel()
-	keys := rdb.Scan(ctx, 0, "signalbox:{"+namespace+":*", 1000).Iterator()
-	for keys.Next(ctx) {
-		if err := rdb.Unlink(ctx, keys.Val()).Err(); err != nil {
-			return err
-		}
-	}
-	return keys.Err()
 }

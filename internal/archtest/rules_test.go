@@ -74,7 +74,7 @@ var rules = []rule{
 	{"embedded", []string{"."}, []string{miniredis}},
 	{"examples/quickstart", []string{".", "scheduler", "worker", "examples/quickstart/internal/demo"}, nil},
 	{"examples/items", []string{"lock", "lock/redlock", "examples/internal/demo"}, []string{goRedis}},
-	{"examples/...", []string{".", "embedded", "health", "lock", "lock/redlock", "middleware", "scheduler", "worker"}, append([]string{goRedis}, otelAPI...)},
+	{"examples/...", []string{".", "embedded", "examples/internal/stage", "health", "inspect", "lock", "lock/redlock", "middleware", "scheduler", "worker"}, append([]string{goRedis}, otelAPI...)},
 	{"internal/redistest", []string{"embedded", "internal/servertest"}, []string{goRedis, goleak}},
 	{pattern: "internal/litetx"},
 	{"internal/servertest", nil, nil}, // nothing of this module imports it but tests
