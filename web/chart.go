@@ -245,30 +245,53 @@ type event struct {
 	Class string
 }
 
-// hourEvents draws what began in the last hour. A label goes below each earlier one that reaches over it, so that no line crosses a text.
+// An eventLabel is the text of an event in the chart of the last hour. All are in per cent of its width.
+type eventLabel struct {
+	at, from, to float64
+	row          int
+}
+
+// turned is from where on a text is on the left of its line.
+const turned = 88
+
+// placeLabels gives each label a row of its own below those that it would lie over or whose line it would be crossed by. The events are in the order of time.
+func placeLabels(at time.Time, events []event) (labels []eventLabel, rows int) {
+	for _, e := range events {
+		x := e.At.Sub(at.Add(-time.Hour)).Minutes() / 60 * 100
+		l, wide := eventLabel{at: x, from: x, to: x}, float64(len(e.Text))*.62+2
+		if x > turned {
+			l.from -= wide
+		} else {
+			l.to += wide
+		}
+		labels = append(labels, l)
+	}
+	below := func(l *eventLabel, others []eventLabel) {
+		for _, o := range others {
+			if o.from <= l.to && l.from <= o.to {
+				l.row = max(l.row, o.row+1)
+			}
+		}
+		rows = max(rows, l.row+1)
+	}
+	first := len(labels) // of those on the left of their lines
+	for ; first > 0 && labels[first-1].at > turned; first-- {
+		below(&labels[first-1], labels[first:])
+	}
+	for i := range first {
+		below(&labels[i], labels[first:])
+		below(&labels[i], labels[:i])
+	}
+	return labels, rows
+}
+
+// hourEvents draws what began in the last hour.
 func hourEvents(at time.Time, events []event) template.HTML {
 	if len(events) == 0 {
 		return ""
 	}
-	type placed struct{ x, to float64 }
-	rows := make([]placed, 0, len(events))
-	row := make([]int, len(events))
-	deepest := 0
-	for i, e := range events {
-		x := e.At.Sub(at.Add(-time.Hour)).Minutes() / 60 * 100
-		p := placed{x, x + float64(len(e.Text))*.62 + 2}
-		if x > 88 {
-			p.to = x
-		} else {
-			for k, before := range rows {
-				if before.to > x && before.x <= 88 {
-					row[i] = max(row[i], row[k]+1)
-				}
-			}
-		}
-		rows, deepest = append(rows, p), max(deepest, row[i])
-	}
-	h := max(66, deepest*15+20)
+	labels, rows := placeLabels(at, events)
+	h := max(66, rows*15+5)
 	var says []string
 	for _, e := range events {
 		says = append(says, e.At.UTC().Format("15:04")+" "+e.Text)
@@ -276,9 +299,9 @@ func hourEvents(at time.Time, events []event) template.HTML {
 	var d drawing
 	d.add(`<svg class="events wide" height="%d" role="img" aria-label="%v">`, h, "What began in this hour: "+strings.Join(says, ", "))
 	for i, e := range events {
-		x, y := rows[i].x, row[i]*15+11
+		x, y := labels[i].at, labels[i].row*15+11
 		class, dx := "", 8
-		if x > 88 {
+		if x > turned {
 			class, dx = "e", -8
 		}
 		d.add(`<line class="ev" x1="%v%%" y1="%d" x2="%v%%" y2="%d"/><circle class="ev-dot %v" cx="%v%%" cy="%d" r="3.5"/><text class="%v" x="%v%%" y="%d" dx="%d">%v</text>`, x, y-5, x, h, e.Class, x, y-4, class, x, y, dx, e.Text)

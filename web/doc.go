@@ -1,4 +1,5 @@
-// Package web serves pages that show queues and jobs in a browser, over an inspect.Inspector. The pages change nothing: they only look.
+// Package web serves pages that show queues and jobs in a browser, over an inspect.Inspector. The pages change nothing, unless Config.Authorize says who
+// may act.
 //
 //	pages, err := web.New(inspector, web.Config{})
 //	...

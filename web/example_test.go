@@ -72,3 +72,27 @@ func signedIn(next http.Handler) http.Handler {
 		next.ServeHTTP(w, r)
 	})
 }
+
+// Operators may do everything, support may retry jobs of the queue of mails, and the others only look.
+func ExampleConfig_authorize() {
+	cfg := web.Config{
+		Authorize: func(r *http.Request, a web.Action) error {
+			user, _, _ := r.BasicAuth()
+			switch {
+			case user == "operator":
+				return nil
+			case user == "support" && a.What == web.Retry && a.Queue == "mail":
+				return nil
+			}
+			return fmt.Errorf("%s may not %s", user, a.What)
+		},
+		User: func(r *http.Request) string { user, _, _ := r.BasicAuth(); return user },
+	}
+	r := httptest.NewRequest(http.MethodGet, "/signalbox/", nil)
+	r.SetBasicAuth("support", "secret")
+	fmt.Println(cfg.Authorize(r, web.Action{What: web.Retry, Queue: "mail", Job: "17"}))
+	fmt.Println(cfg.Authorize(r, web.Action{What: web.Pause, Queue: "mail"}))
+	// Output:
+	// <nil>
+	// support may not pause
+}

@@ -44,6 +44,7 @@ type jobPage struct {
 	Waits      []string
 	Command    string
 	Broken     string
+	Levers     []lever
 }
 
 // A delivered is a row of the table of deliveries.
@@ -97,6 +98,7 @@ func (v *visit) job() (answer, error) {
 			p.Broken += " " + clean(j.Err.Error(), 500)
 		}
 	}
+	p.Levers = v.jobLevers(&j)
 	list := deliveries(&j)
 	p.Register = drawRegister(&j, list, p.Now)
 	for _, d := range slices.Backward(list) {

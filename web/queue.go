@@ -43,6 +43,7 @@ type queuePage struct {
 	Entries     []tick
 	Command     string
 	ChartsWrong string
+	Levers      []lever
 }
 
 // An errorRow is a group of dead jobs.
@@ -106,6 +107,7 @@ func (v *visit) queue() (answer, error) {
 		p.Periods = append(p.Periods, tab{Name: x.Text, To: link("queue", "name", own, "over", x.Key), Here: x.Key == per.Key})
 	}
 	p.Unit = per.unit
+	p.Levers = v.holdLevers(Action{Queue: own}, q.Paused, q.HeldUntil)
 	if v.away == nil {
 		v.charts(p, per)
 		v.errors(p)

@@ -98,3 +98,10 @@ func (r *reader) leave(key string, l *look) {
 		}
 	}
 }
+
+// forget has the next request for anything look again: something was changed.
+func (r *reader) forget() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	clear(r.looks)
+}

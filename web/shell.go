@@ -57,7 +57,7 @@ func (a *asset) serve(w http.ResponseWriter, r *http.Request) {
 func assetLink(name string) string { return link(name, "v", assets[name].version) }
 
 // templates are the pages.
-var templates = readTemplates("overview", "queue", "jobs", "job", "workers", "message")
+var templates = readTemplates("overview", "queue", "jobs", "job", "workers", "cron", "groups", "locks", "doctor", "act", "message")
 
 func readTemplates(names ...string) map[string]*template.Template {
 	all := make(map[string]*template.Template)
@@ -109,6 +109,8 @@ type frame struct {
 	Missing []missing
 	Status  int
 	Name    string
+	Acts    bool // the pages have levers, for those who may
+	Still   bool // it doesn't look again by itself
 	Body    any
 }
 
@@ -128,7 +130,7 @@ const mostRail = 40
 // shell returns what is around a page.
 func (v *visit) shell(a *answer) *frame {
 	s := v.state
-	f := &frame{Title: a.title, Own: v.cfg.Title, Name: a.name, Status: cmp.Or(a.status, http.StatusOK), Body: a.body, Icon: "favicon.svg"}
+	f := &frame{Title: a.title, Own: v.cfg.Title, Name: a.name, Still: a.still, Acts: v.cfg.Authorize != nil, Status: cmp.Or(a.status, http.StatusOK), Body: a.body, Icon: "favicon.svg"}
 	if c, err := v.Cookie(themeCookie); err == nil && (c.Value == "light" || c.Value == "dark") {
 		f.Theme = c.Value
 	}
@@ -192,7 +194,10 @@ func (v *visit) shell(a *answer) *frame {
 		}
 		f.Queues = append(f.Queues, nav)
 	}
-	f.Pages = []navigation{{Name: "Overview", To: link("")}, {Name: "Jobs", To: link("jobs")}, {Name: "Workers", To: link("workers")}}
+	f.Pages = []navigation{{Name: "Overview", To: link("")}, {Name: "Jobs", To: link("jobs")}, {Name: "Workers", To: link("workers")}, {Name: "Cron", To: link("cron")}, {Name: "Groups", To: link("groups")}}
+	if v.scope.All {
+		f.Pages = append(f.Pages, navigation{Name: "Locks", To: link("locks")}, navigation{Name: "Doctor", To: link("doctor")})
+	}
 	if dead > 0 {
 		f.Pages[1].Note = commas(dead) + " dead"
 	}

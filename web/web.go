@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net/http"
 	"strings"
 
@@ -20,6 +21,13 @@ type Config struct {
 	// Queues says what the user of a request may see. Nil: everything, as Scope{All: true}. It is called for each request for a page, perhaps
 	// by several goroutines at a time.
 	Queues func(r *http.Request) Scope
+	// Authorize returns nil if the user of a request may do something, and else an error, whose text the user sees. Nil: nobody may do anything, and the
+	// pages have no lever. It is called for each lever that a page could have, and again when somebody pulls it. The user sees the queue then.
+	Authorize func(r *http.Request, a Action) error
+	// User returns the name of the user of a request, for the log. Nil: the log says that it is not known.
+	User func(r *http.Request) string
+	// Logger gets a record of each action, with its user, and of each that was refused or failed. Default slog.Default.
+	Logger *slog.Logger
 	// Show reports whether the user of a request may see the arguments, the results and the headers of the jobs that they see. Nil: no user may. It is called as Queues is.
 	Show func(r *http.Request) bool
 }
@@ -54,6 +62,7 @@ type pages struct {
 	ins   *inspect.Inspector
 	looks *reader
 	last  keep
+	sent  once
 }
 
 // A visit is one request for a page.
@@ -74,6 +83,7 @@ type answer struct {
 	cur      string // which page of the list it is
 	queue    string // whose page it is
 	body     any
+	still    bool // the page doesn't look again by itself
 	redirect string
 	file     *file
 }
@@ -92,6 +102,11 @@ var views = map[string]func(*visit) (answer, error){
 	"job":     (*visit).job,
 	"search":  (*visit).search,
 	"workers": (*visit).workers,
+	"cron":    (*visit).cron,
+	"groups":  (*visit).groups,
+	"locks":   (*visit).locks,
+	"doctor":  (*visit).doctor,
+	"act":     (*visit).act,
 }
 
 // policy lets a browser load nothing but the files of the handler, and run no script of a page's text.
@@ -105,12 +120,22 @@ func (p *pages) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h.Set("X-Content-Type-Options", "nosniff")
 	h.Set("Referrer-Policy", "same-origin")
 	h.Set("Cache-Control", "no-store")
-	if r.Method != http.MethodGet && r.Method != http.MethodHead {
+	name := r.URL.Path[strings.LastIndexByte(r.URL.Path, '/')+1:]
+	switch acts := name == "act" && p.cfg.Authorize != nil; {
+	case r.Method == http.MethodGet, r.Method == http.MethodHead:
+	case r.Method == http.MethodPost && acts:
+		r.Body = http.MaxBytesReader(w, r.Body, mostForm)
+		p.serve(w, r, (*visit).do)
+		return
+	case acts:
+		h.Set("Allow", "GET, HEAD, POST")
+		http.Error(w, "want GET, HEAD or POST", http.StatusMethodNotAllowed)
+		return
+	default:
 		h.Set("Allow", "GET, HEAD")
-		http.Error(w, "the pages change nothing: want GET or HEAD", http.StatusMethodNotAllowed)
+		http.Error(w, "this page changes nothing: want GET or HEAD", http.StatusMethodNotAllowed)
 		return
 	}
-	name := r.URL.Path[strings.LastIndexByte(r.URL.Path, '/')+1:]
 	if r.URL.Path == "" {
 		// Somebody asked for the prefix itself, and http.StripPrefix took it off. Without a slash at its end the links would lead beside it.
 		if asked, _, _ := strings.Cut(r.RequestURI, "?"); asked != "" && !strings.HasSuffix(asked, "/") {
@@ -198,7 +223,10 @@ func (v *visit) failed(err error) answer {
 	m := message{Arm: "idle", Title: "There is no such page"}
 	status := http.StatusNotFound
 	var wrong mistake
+	var no *refusal
 	switch {
+	case errors.As(err, &no):
+		m, status = message{Arm: "caution", Title: no.title, Text: no.text}, no.status
 	case errors.As(err, &wrong):
 		m, status = message{Arm: "caution", Title: "The address is not right", Text: string(wrong)}, http.StatusBadRequest
 	case errors.Is(err, errNoPage):
@@ -211,11 +239,14 @@ func (v *visit) failed(err error) answer {
 	default:
 		m, status = message{Arm: "stop", Title: "Redis did not answer", Text: v.reason(err)}, http.StatusServiceUnavailable
 	}
-	return answer{status: status, name: "message", title: m.Title, body: m}
+	return answer{status: status, name: "message", title: m.Title, body: m, still: v.Method == http.MethodPost}
 }
 
 // A message is a page without a list.
-type message struct{ Arm, Title, Text string }
+type message struct {
+	Arm, Title, Text string
+	To, ToText       string // where to go on; "" for nowhere
+}
 
 // reason says what went wrong, as far as the user may know.
 func (v *visit) reason(err error) string {

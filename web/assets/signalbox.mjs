@@ -2,9 +2,9 @@
 const $ = (q, of = document) => of.querySelector(q), $$ = (q, of = document) => [...of.querySelectorAll(q)]
 const keep = { get: k => { try { return localStorage.getItem('signalbox-' + k) } catch { } }, set: (k, v) => { try { localStorage.setItem('signalbox-' + k, v) } catch { } } }
 const root = document.documentElement, set = (e, o) => { for (const k in o) e.setAttribute(k, o[k]) }
-const every = 5000, patience = 20000
+const every = 5000, patience = 20000, still = !!$('[data-still]') // a page that costs much looks when it is asked, and only then
 $$('[data-nojs]').forEach(e => { e.hidden = true })
-$$('[data-js], [data-live], [data-copy]').forEach(e => { e.hidden = false })
+$$(still ? '[data-js], [data-copy]' : '[data-js], [data-live], [data-copy]').forEach(e => { e.hidden = false })
 
 // Colours: the server sets data-theme from a cookie, so nothing flashes.
 const theme = v => {
@@ -33,7 +33,7 @@ const say = () => {
   set(button, { 'aria-pressed': !paused })
   $('span', button).textContent = paused ? 'paused' : document.hidden ? 'hidden' : wrong || 'live'
   set($('use', button), { href: paused ? '#i-play' : '#i-pause' })
-  icon.href = document.hidden || paused ? icon.dataset.idle : iconWas // a page that doesn't look mustn't say that all is clear
+  icon.href = document.hidden || paused || still ? icon.dataset.idle : iconWas // a page that doesn't look mustn't say that all is clear
 }
 const busy = e => e.matches(':hover') || e.contains(document.activeElement) || e.contains(getSelection().anchorNode) && !getSelection().isCollapsed || $('details[open]', e)
 // put replaces a part by its new state, unless somebody is at it, or something below would move under their pointer.
@@ -56,7 +56,7 @@ const take = all => {
 }
 const look = async () => {
   clearTimeout(timer)
-  if (paused || document.hidden || looking) return
+  if (still || paused || document.hidden || looking) return
   looking = new AbortController()
   const late = setTimeout(() => looking?.abort(), patience)
   try {
@@ -95,7 +95,7 @@ document.addEventListener('click', async e => {
 })
 
 // Keys. A row is gone to by its link, so that focus and Enter work as everywhere.
-const pages = { o: './', j: './jobs', w: './workers' }
+const pages = { o: './', j: './jobs', w: './workers', c: './cron', g: './groups', l: './locks', d: './doctor' }
 let g = 0
 document.addEventListener('keydown', e => {
   if (e.ctrlKey || e.metaKey || e.altKey || e.target.matches('input, select, textarea')) return
@@ -106,7 +106,7 @@ document.addEventListener('keydown', e => {
   else if (e.key === 'g') g = Date.now()
   else if (e.key === 'j' && rows.length) go(row ? rows.indexOf(row) + 1 : 0)
   else if (e.key === 'k' && rows.length) go(row ? rows.indexOf(row) - 1 : 0)
-  else if (e.key === 'p') toggle()
+  else if (e.key === 'p' && !still) toggle()
   else if (e.key === 't') theme((root.dataset.theme ?? (matchMedia('(prefers-color-scheme: dark)').matches ? 'dark' : '')) === 'dark' ? 'light' : 'dark')
   else if (e.key === '?') $('#help').togglePopover()
 })

@@ -1,0 +1,496 @@
+package web
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/signalbox-go/signalbox"
+	"github.com/signalbox-go/signalbox/inspect"
+)
+
+// An Action is something that a user wants to do by a page.
+type Action struct {
+	What  What
+	Queue string // is never empty
+	Job   string // the ID of the job; "" if it is about none
+	Group string // the key of the group; "" if it is about none
+	Entry string // the name of the cron entry; "" if it is about none
+}
+
+// A What says what an [Action] does.
+type What string
+
+// What users can do. Package inspect describes each.
+const (
+	Pause   What = "pause"   // a queue, a group or a cron entry
+	Resume  What = "resume"  // the same
+	Hold    What = "hold"    // back a queue or a group, for at most 24 h
+	Release What = "release" // end that
+	Run     What = "run"     // a cron entry now
+	Retry   What = "retry"   // a job that is scheduled, or has ended: it is ready now
+	Cancel  What = "cancel"  // a job that hasn't ended
+	Delete  What = "delete"  // a job that isn't running
+)
+
+const (
+	mostForm = 64 << 10  // bytes of a form
+	formAge  = time.Hour // how long one may be sent
+	mostSent = 10_000    // forms that are remembered
+)
+
+// holdTimes are for how long a queue or a group may be held back.
+var holdTimes = []time.Duration{time.Minute, 5 * time.Minute, 15 * time.Minute, time.Hour, 6 * time.Hour, 24 * time.Hour}
+
+// A deed is how an action looks to a user.
+type deed struct {
+	what   What
+	on     string // "queue", "group", "entry" or "job"
+	text   string // of the button
+	says   string // what happens
+	done   string // what has happened
+	risk   bool   // it can't be taken back
+	states []signalbox.State
+}
+
+var deeds = []deed{
+	{what: Pause, on: "queue", text: "Pause", says: "No worker gets a job of it until somebody resumes it. Jobs that run go on.", done: "is paused"},
+	{what: Resume, on: "queue", text: "Resume", says: "Workers get its jobs again.", done: "is resumed"},
+	{what: Hold, on: "queue", text: "Hold back", says: "None of its jobs starts for this time. Jobs that run go on.", done: "is held back"},
+	{what: Release, on: "queue", text: "End the hold", says: "Its jobs may start again at once.", done: "is not held back any more"},
+	{what: Pause, on: "group", text: "Pause", says: "No job of the group starts until somebody resumes it. Jobs that run go on.", done: "is paused"},
+	{what: Resume, on: "group", text: "Resume", says: "Jobs of the group start again.", done: "is resumed"},
+	{what: Hold, on: "group", text: "Hold back", says: "No job of the group starts for this time. Jobs that run go on.", done: "is held back"},
+	{what: Release, on: "group", text: "End the hold", says: "Jobs of the group may start again at once.", done: "is not held back any more"},
+	{what: Pause, on: "entry", text: "Pause", says: "Its ticks pass without a job until somebody resumes it. They are not made up for.", done: "is paused"},
+	{what: Resume, on: "entry", text: "Resume", says: "Its next tick enqueues a job again.", done: "is resumed"},
+	{what: Run, on: "entry", text: "Run now", says: "One job more is enqueued at once. It is no tick: the next tick comes as usual.", done: "was run"},
+	{what: Retry, on: "job", text: "Run now", says: "It is ready at once, before its time.", done: "is ready", states: []signalbox.State{signalbox.StateScheduled}},
+	{what: Retry, on: "job", text: "Retry", says: "It is ready at once, and begins anew: its attempts and crashes count from 0.", done: "is ready", states: []signalbox.State{signalbox.StateDead, signalbox.StateCancelled}},
+	{what: Retry, on: "job", text: "Run again", says: "It is ready at once, and begins anew. It has completed before.", done: "is ready", states: []signalbox.State{signalbox.StateCompleted}},
+	{what: Cancel, on: "job", text: "Cancel", says: "It ends cancelled, and doesn't run. It can be retried.", done: "is cancelled", states: []signalbox.State{signalbox.StateScheduled, signalbox.StateReady}},
+	{what: Cancel, on: "job", text: "Cancel", says: "The context of its handler ends. The job ends cancelled when the handler has returned.", done: "was told to end", states: []signalbox.State{signalbox.StateRunning}},
+	{what: Delete, on: "job", text: "Delete", says: "All that Redis has of it is deleted. That can't be taken back.", done: "is deleted", risk: true, states: []signalbox.State{signalbox.StateScheduled, signalbox.StateReady, signalbox.StateDead, signalbox.StateCancelled, signalbox.StateCompleted}},
+}
+
+// on says what an action is about, and its name.
+func (a *Action) on() (kind, name string) {
+	switch {
+	case a.Job != "":
+		return "job", a.Job
+	case a.Group != "":
+		return "group", a.Group
+	case a.Entry != "":
+		return "entry", a.Entry
+	}
+	return "queue", a.Queue
+}
+
+// link returns the address of the page that asks before the action.
+func (a *Action) link() string {
+	return link("act", "do", string(a.What), "queue", a.Queue, "job", a.Job, "group", a.Group, "entry", a.Entry)
+}
+
+// back returns the page that the action is of, and what to call it.
+func (a *Action) back() (to, text string) {
+	switch kind, _ := a.on(); kind {
+	case "job":
+		if a.What == Delete {
+			return link("queue", "name", a.Queue), "the queue"
+		}
+		return link("job", "queue", a.Queue, "id", a.Job), "the job"
+	case "group":
+		return link("groups", "queue", a.Queue), "the groups"
+	case "entry":
+		return link("cron"), "the cron entries"
+	}
+	return link("queue", "name", a.Queue), "the queue"
+}
+
+// actionOf returns the action that a form or an address says.
+func actionOf(form url.Values) (Action, error) {
+	a := Action{What: What(form.Get("do")), Queue: form.Get("queue"), Job: form.Get("job"), Group: form.Get("group"), Entry: form.Get("entry")}
+	names := 0
+	for _, name := range []string{a.Job, a.Group, a.Entry} {
+		if name != "" {
+			names++
+		}
+	}
+	kind, _ := a.on()
+	if a.Queue == "" || names > 1 || !slices.ContainsFunc(deeds, func(d deed) bool { return d.what == a.What && d.on == kind }) {
+		return a, mistake("There is no such action.")
+	}
+	return a, nil
+}
+
+// A refusal says why nothing was done, in words for the user.
+type refusal struct {
+	status      int
+	title, text string
+}
+
+func (r *refusal) Error() string { return "web: " + r.title }
+
+// may returns why the user may not do something. Whether that is there is not said then.
+func (v *visit) may(a Action) error {
+	if v.cfg.Authorize == nil {
+		return errNoPage
+	}
+	if !v.scope.sees(a.Queue) {
+		return inspect.ErrNoQueue
+	}
+	if err := v.cfg.Authorize(v.Request, a); err != nil {
+		return &refusal{http.StatusForbidden, "You may not do that", clean(err.Error(), 500)}
+	}
+	return nil
+}
+
+// A target is what an action is about, as it is now.
+type target struct {
+	deed  deed
+	seen  string // how it is: another if it has moved
+	state string // in words
+}
+
+// target reads what an action is about. The error says so if the action is not for what it is now.
+func (v *visit) target(ctx context.Context, a Action) (target, error) {
+	var t target
+	var fits []What
+	var is []any
+	var state signalbox.State
+	kind, _ := a.on()
+	held := func(paused bool, until time.Time) {
+		fits = []What{Pause, Hold}
+		if t.state = "not paused"; paused {
+			fits[0], t.state = Resume, "paused"
+		}
+		if until.After(v.now()) {
+			fits = append(fits, Release)
+			t.state += ", held back until " + until.UTC().Format("15:04:05") + " UTC"
+		}
+		is = append(is, paused, until.UnixMicro())
+	}
+	switch kind {
+	case "queue":
+		q, err := v.ins.Queue(ctx, a.Queue)
+		if err != nil {
+			return t, err
+		}
+		held(q.Paused, q.HeldUntil)
+		is = append(is, q.PausedSince.UnixMicro())
+	case "group":
+		groups, err := v.ins.GroupsOf(ctx, a.Queue, a.Group)
+		if err != nil {
+			return t, err
+		}
+		if len(groups) == 0 {
+			return t, &refusal{http.StatusNotFound, "The queue has no such group now", "None of its jobs waits or runs, and it has no limits of its own."}
+		}
+		paused, until := false, time.Time{}
+		for _, g := range groups {
+			paused = paused || g.Paused
+			if g.HeldUntil.After(until) {
+				until = g.HeldUntil
+			}
+			is = append(is, g.PausedSince.UnixMicro())
+		}
+		held(paused, until)
+	case "entry":
+		e, err := v.ins.Entry(ctx, a.Queue, a.Entry)
+		if errors.Is(err, inspect.ErrNoEntry) {
+			return t, &refusal{http.StatusNotFound, "There is no such cron entry", "No scheduler has described it, or it was forgotten."}
+		}
+		if err != nil {
+			return t, err
+		}
+		fits, t.state = []What{Pause, Run}, "ticks"
+		if e.Paused {
+			fits[0], t.state = Resume, "paused"
+		}
+		is = append(is, e.Paused, e.PausedSince.UnixMicro(), e.Spec)
+	case "job":
+		j, err := v.ins.Job(ctx, a.Queue, a.Job)
+		if err != nil {
+			return t, err
+		}
+		state, t.state = j.State, string(j.State)
+		is = append(is, j.State, j.DueAt.UnixMicro(), j.EndedAt.UnixMicro(), j.Since.UnixMicro(), j.Token, j.Failed, j.Crashes)
+	}
+	i := slices.IndexFunc(deeds, func(d deed) bool {
+		return d.what == a.What && d.on == kind && (kind != "job" && slices.Contains(fits, a.What) || slices.Contains(d.states, state))
+	})
+	if i < 0 {
+		return t, &refusal{http.StatusConflict, "That can't be done now", "It is " + t.state + "."}
+	}
+	t.deed = deeds[i]
+	sum := sha256.Sum256(fmt.Append(nil, is...))
+	t.seen = hex.EncodeToString(sum[:8])
+	return t, nil
+}
+
+// An actPage asks before something is done.
+type actPage struct {
+	Action
+	Kind, Name string
+	Button     string
+	Says       string
+	State      string
+	Risk       bool
+	Holds      []tab // times to choose, with seconds as Count
+	Seen, Once string
+	Back       string
+	BackText   string
+	Command    string
+}
+
+// act is the page that asks before an action.
+func (v *visit) act() (answer, error) {
+	if v.cfg.Authorize == nil {
+		return answer{}, errNoPage
+	}
+	a, err := actionOf(v.URL.Query())
+	if err != nil {
+		return answer{}, err
+	}
+	if err := v.may(a); err != nil {
+		return answer{}, err
+	}
+	ctx, cancel := context.WithTimeout(v.Context(), lookBound)
+	defer cancel()
+	t, err := v.target(ctx, a)
+	if err != nil {
+		return answer{}, err
+	}
+	p := &actPage{Action: a, Button: t.deed.text, Says: t.deed.says, State: t.state, Risk: t.deed.risk, Seen: t.seen, Once: newOnce(time.Now())}
+	p.Kind, p.Name = a.on()
+	if p.Kind == "entry" {
+		p.Kind = "cron entry"
+	}
+	p.Back, p.BackText = a.back()
+	if a.What == Hold {
+		for _, d := range holdTimes {
+			p.Holds = append(p.Holds, tab{Name: span(d), Count: strconv.Itoa(int(d.Seconds())), Here: d == holdTimes[1]})
+		}
+	}
+	return answer{name: "act", title: p.Button + " " + clean(p.Name, 100), queue: a.Queue, body: p, still: true}, nil
+}
+
+// do does what a form says, once.
+func (v *visit) do() (answer, error) {
+	a, err := v.form()
+	var r *refusal
+	var done deed
+	var id string
+	if err == nil {
+		done, id, err = v.perform(a)
+	}
+	what := []slog.Attr{slog.String("user", v.user()), slog.String("do", string(a.What)), slog.String("queue", a.Queue)}
+	kind, own := a.on()
+	if kind != "queue" {
+		what = append(what, slog.String(kind, own))
+	}
+	switch {
+	case err == nil:
+		v.cfg.logger().LogAttrs(v.Context(), slog.LevelInfo, "web: a user acted", what...)
+	case errors.As(err, &r):
+		v.cfg.logger().LogAttrs(v.Context(), slog.LevelWarn, "web: an action was refused", append(what, slog.String("reason", r.title))...)
+		return answer{}, err
+	default:
+		v.cfg.logger().LogAttrs(v.Context(), slog.LevelWarn, "web: an action failed", append(what, slog.String("error", err.Error()))...)
+		return answer{}, err
+	}
+	v.looks.forget()
+	m := message{Arm: "clear", Title: clean(own, 100) + " " + done.done}
+	m.To, m.ToText = a.back()
+	if a.What == Run {
+		m.To, m.ToText = link("job", "queue", a.Queue, "id", id), "the job"
+	}
+	return answer{name: "message", title: m.Title, queue: a.Queue, body: m, still: true}, nil
+}
+
+// form reads a form, and checks where it is from.
+func (v *visit) form() (Action, error) {
+	if err := http.NewCrossOriginProtection().Check(v.Request); err != nil {
+		return Action{}, &refusal{http.StatusForbidden, "Nothing was done", "The form was sent by a page of another origin."}
+	}
+	if err := v.ParseForm(); err != nil {
+		return Action{}, mistake("The form can't be read.")
+	}
+	return actionOf(v.PostForm)
+}
+
+// perform does an action: the user may, the form is sent for the first time, and what it is about has not moved since. The ID is
+// that of the job of a cron entry that was run.
+func (v *visit) perform(a Action) (done deed, id string, err error) {
+	if err := v.may(a); err != nil {
+		return done, "", err
+	}
+	ctx, cancel := context.WithTimeout(v.Context(), lookBound)
+	defer cancel()
+	t, err := v.target(ctx, a)
+	if err != nil {
+		return done, "", err
+	}
+	if t.seen != v.PostForm.Get("seen") {
+		return done, "", &refusal{http.StatusConflict, "It has changed since you looked", "It is " + t.state + " now. Nothing was done: look again."}
+	}
+	hold := time.Duration(0)
+	if a.What == Hold {
+		seconds, _ := strconv.Atoi(v.PostForm.Get("for"))
+		if hold = time.Duration(seconds) * time.Second; !slices.Contains(holdTimes, hold) {
+			return done, "", mistake("There is no such time to hold back.")
+		}
+	}
+	if err := v.sent.take(v.PostForm.Get("once"), time.Now()); err != nil {
+		return done, "", err
+	}
+	switch kind, _ := a.on(); kind + " " + string(a.What) {
+	case "queue pause":
+		_, err = v.ins.Pause(ctx, a.Queue)
+	case "queue resume":
+		_, err = v.ins.Resume(ctx, a.Queue)
+	case "group pause":
+		_, err = v.ins.PauseGroup(ctx, a.Queue, a.Group)
+	case "group resume":
+		_, err = v.ins.ResumeGroup(ctx, a.Queue, a.Group)
+	case "queue hold", "queue release", "group hold", "group release":
+		_, err = v.ins.HoldBack(ctx, a.Queue, a.Group, hold)
+	case "entry pause":
+		_, err = v.ins.PauseEntry(ctx, a.Queue, a.Entry)
+	case "entry resume":
+		_, err = v.ins.ResumeEntry(ctx, a.Queue, a.Entry)
+	case "entry run":
+		id, err = v.ins.RunEntry(ctx, a.Queue, a.Entry)
+	default:
+		_, err = v.ins.Do(ctx, a.Queue, a.Job, map[What]inspect.Action{Retry: inspect.Retry{}, Cancel: inspect.Cancel{Why: "cancelled by an operator"}, Delete: inspect.Delete{}}[a.What])
+	}
+	return t.deed, id, refused(err)
+}
+
+// refused returns the refusal that an error of inspect is.
+func refused(err error) error {
+	switch {
+	case errors.Is(err, inspect.ErrState):
+		return &refusal{http.StatusConflict, "It can't be done in this state", "It has moved meanwhile, or another job is in its way. Nothing was done: look again."}
+	case errors.Is(err, inspect.ErrKeyTaken):
+		return &refusal{http.StatusConflict, "Another job has its unique key", "Nothing was done."}
+	}
+	return err
+}
+
+// user returns the name of the user, for the log.
+func (v *visit) user() string {
+	if v.cfg.User == nil {
+		return "not known"
+	}
+	return clean(v.cfg.User(v.Request), 200)
+}
+
+// logger returns where to log.
+func (c *Config) logger() *slog.Logger {
+	if c.Logger == nil {
+		return slog.Default()
+	}
+	return c.Logger
+}
+
+// newOnce returns the mark of a form: random, with the time when it was made.
+func newOnce(at time.Time) string { return strconv.FormatInt(at.Unix(), 36) + "-" + rand.Text() }
+
+// A once remembers the forms that were sent in the last hour, so that none counts twice. Other processes don't know of them.
+type once struct {
+	mu   sync.Mutex
+	sent map[string]time.Time // until when a form is remembered
+}
+
+var errAgain = &refusal{http.StatusConflict, "That was done already", "The form was sent before. Nothing was done now: look again."}
+
+// take returns an error if the form was sent before, or is too old for that to be known.
+func (o *once) take(mark string, now time.Time) error {
+	text, random, ok := strings.Cut(mark, "-")
+	made, err := strconv.ParseInt(text, 36, 64)
+	if !ok || err != nil || len(random) < 20 || len(mark) > 100 {
+		return mistake("The form has no mark: open its page again.")
+	}
+	at := time.Unix(made, 0)
+	if now.Sub(at) > formAge || at.Sub(now) > formAge {
+		return &refusal{http.StatusConflict, "The form is too old", "Nothing was done: open its page again."}
+	}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	for m, until := range o.sent {
+		if now.After(until) {
+			delete(o.sent, m)
+		}
+	}
+	if _, sent := o.sent[mark]; sent {
+		return errAgain
+	}
+	if len(o.sent) >= mostSent {
+		return &refusal{http.StatusTooManyRequests, "Too many actions in an hour", "Nothing was done. Use the command line."}
+	}
+	if o.sent == nil {
+		o.sent = make(map[string]time.Time)
+	}
+	o.sent[mark] = at.Add(2 * formAge)
+	return nil
+}
+
+// A lever is a link to the page that asks before an action.
+type lever struct {
+	Text, To string
+	Risk     bool
+}
+
+// levers returns those of some actions that the user may do.
+func (v *visit) levers(a Action, fits ...What) []lever {
+	if v.cfg.Authorize == nil || v.away != nil {
+		return nil
+	}
+	var list []lever
+	for _, what := range fits {
+		if a.What = what; v.may(a) == nil {
+			kind, _ := a.on()
+			i := slices.IndexFunc(deeds, func(d deed) bool { return d.what == what && d.on == kind })
+			list = append(list, lever{deeds[i].text + "…", a.link(), deeds[i].risk})
+		}
+	}
+	return list
+}
+
+// holdLevers returns the levers of a queue or a group.
+func (v *visit) holdLevers(a Action, paused bool, until time.Time) []lever {
+	fits := []What{Pause, Hold}
+	if paused {
+		fits[0] = Resume
+	}
+	if until.After(v.now()) {
+		fits = append(fits, Release)
+	}
+	return v.levers(a, fits...)
+}
+
+// jobLevers returns the levers of a job.
+func (v *visit) jobLevers(j *inspect.Job) []lever {
+	var list []lever
+	for _, d := range deeds {
+		if slices.Contains(d.states, j.State) {
+			for _, l := range v.levers(Action{Queue: j.Queue, Job: j.ID}, d.what) {
+				l.Text = d.text + "…"
+				list = append(list, l)
+			}
+		}
+	}
+	return list
+}
