@@ -102,6 +102,10 @@ model: ## check the models of the lock, the token and the outbox with spin (LONG
 	outbox/model/run.sh $(if $(LONG),-long)
 	$(if $(LONG),lock/model/quote.sh docs/reliability/model.txt docs/reliability.md)
 
+.PHONY: web
+web: ## look at the web pages in a real Chromium, with axe, over a real Redis with workers: all pages, widths and colours (QUICK=1: 360 and 1,440 px, two minutes at most; PICTURES=folder for pictures)
+	cd tests && go run ./browser $(if $(QUICK),-quick) $(if $(PICTURES),-pictures $(abspath $(PICTURES)))
+
 .PHONY: jaeger
 jaeger: ## run examples/more/tracing against a real Jaeger and assert on what its API says (builds Jaeger once, seven minutes)
 	examples/more/tracing/check.sh
