@@ -79,21 +79,21 @@ func TestDocsJobs(t *testing.T) {
 	}
 }
 
-// TestDocsEffects checks that each piece of Go code in docs/effects.md is also in a file that is compiled.
+// TestDocsEffects checks that each piece of Go code in docs/effects.md and docs/effects is also in a file that is compiled.
 func TestDocsEffects(t *testing.T) {
 	t.Parallel()
 	code := "\n"
 	for _, file := range []string{"example_effects_test.go", "tests/outboxsql/docs_test.go", "tests/outboxsql/enqueue_test.go"} {
 		code += unindented(readText(t, file)) + "\n"
 	}
-	blocks := regexp.MustCompile("(?s)```go\n(.*?)```").FindAllStringSubmatch(readText(t, filepath.Join("docs", "effects.md")), -1)
+	blocks := regexp.MustCompile("(?s)```go\n(.*?)```").FindAllStringSubmatch(theme(t, "effects"), -1)
 	if len(blocks) < 15 {
-		t.Errorf("docs/effects.md has %d blocks of Go code; are the others not seen?", len(blocks))
+		t.Errorf("docs/effects has %d blocks of Go code; are the others not seen?", len(blocks))
 	}
 	for _, b := range blocks {
 		for piece := range strings.SplitSeq(b[1], "// ...\n") {
 			if !strings.Contains(code, "\n"+unindented(piece)+"\n") {
-				t.Errorf("this code of docs/effects.md is compiled nowhere:\n%s", piece)
+				t.Errorf("this code of docs/effects is compiled nowhere:\n%s", piece)
 			}
 		}
 	}
@@ -189,7 +189,7 @@ func TestDocsJobsCommands(t *testing.T) {
 	}
 }
 
-// The columns of the tables of faults in docs/choosing-a-lock.md, and the sections with the tests of each column.
+// The columns of the table of faults in docs/choosing-a-lock.md, and the sections of docs/choosing-a-lock/tests.md with the tests of each column.
 var lockers = []string{"one Redis", "Redlock", "etcd", "ZooKeeper", "PostgreSQL"}
 
 var (
@@ -203,7 +203,7 @@ var (
 // the tests say the same as the table. TestDocsNameTests checks that the tests exist.
 func TestDocsChoosingALock(t *testing.T) {
 	t.Parallel()
-	page := readText(t, filepath.Join("docs", "choosing-a-lock.md"))
+	page := theme(t, "choosing-a-lock")
 	faults := tableOf(t, page, "| fault | one Redis |")
 	if len(faults) != 9 {
 		t.Errorf("there are %d faults; are the others not seen?", len(faults))
@@ -235,9 +235,9 @@ func TestDocsChoosingALock(t *testing.T) {
 // and perhaps a subtest. Without a path it is in the package that the section names.
 func TestDocsNameTests(t *testing.T) {
 	t.Parallel()
-	for page, least := range map[string]int{"choosing-a-lock.md": 100, "lockers.md": 20, "effects.md": 20, "compare.md": 8} {
+	for name, least := range map[string]int{"choosing-a-lock": 100, "lockers": 20, "effects": 20, "compare": 8} {
 		n := 0
-		for section := range strings.SplitSeq(fenced.ReplaceAllString(readText(t, filepath.Join("docs", page)), ""), "\n#") {
+		for section := range strings.SplitSeq(fenced.ReplaceAllString(theme(t, name), ""), "\n#") {
 			in := ""
 			if m := testsAreIn.FindStringSubmatch(section); m != nil {
 				in = m[1]
@@ -252,12 +252,12 @@ func TestDocsNameTests(t *testing.T) {
 					dir = in
 				}
 				if err := testExists(dir, test[2], test[3]); err != "" {
-					t.Errorf("docs/%s names %s: %s", page, test[0], err)
+					t.Errorf("docs/%s names %s: %s", name, test[0], err)
 				}
 			}
 		}
 		if n < least {
-			t.Errorf("docs/%s names %d tests; are the others not seen?", page, n)
+			t.Errorf("docs/%s names %d tests; are the others not seen?", name, n)
 		}
 	}
 }
@@ -348,7 +348,7 @@ var (
 )
 
 // TestDocsCompare checks that each cell of docs/compare.md names its source, that each source is used, and that what was measured is in
-// docs/benchmarks.md. TestDocsNameTests checks that the tests exist, TestDocsLinks that the pages do.
+// docs/benchmarks. TestDocsNameTests checks that the tests exist, TestDocsLinks that the pages do.
 func TestDocsCompare(t *testing.T) {
 	t.Parallel()
 	page := readText(t, filepath.Join("docs", "compare.md"))
@@ -385,11 +385,11 @@ func TestDocsCompare(t *testing.T) {
 	if len(rows) < 10 {
 		t.Errorf("the table has %d rows; are the others not seen?", len(rows))
 	}
-	benchmarks := readText(t, filepath.Join("docs", "benchmarks.md"))
+	benchmarks := theme(t, "benchmarks")
 	for _, row := range tableOf(t, page, "| | Signalbox | peer | source |") {
 		for _, figure := range number.FindAllString(row[1]+" "+row[2], -1) {
 			if !strings.Contains(benchmarks, figure) {
-				t.Errorf("%q: docs/benchmarks.md doesn't have %s", row[0], figure)
+				t.Errorf("%q: docs/benchmarks doesn't have %s", row[0], figure)
 			}
 		}
 	}
@@ -445,12 +445,8 @@ func TestDocsLinks(t *testing.T) {
 	}
 }
 
-// long are the pages that may have more than 2,500 words: those for people who change Signalbox, the description of each key and byte, and those that
-// are still to be split.
-var long = []string{
-	"docs/architecture.md", "docs/reliability.md", "docs/wire.md",
-	"docs/benchmarks.md", "docs/choosing-a-lock.md", "docs/effects.md", "docs/guarantees.md", "docs/locks.md", "docs/testing.md", "docs/tracing.md",
-}
+// long are the pages that may have more than 2,500 words: those for people who change Signalbox, and the description of each key and byte.
+var long = []string{"docs/architecture.md", "docs/reliability.md", "docs/wire.md"}
 
 // TestDocsWords: a page of the reference has at most 2,500 words, so that it can be read at one go. A page that has more is split: its first
 // part stays docs/<theme>.md, and the others go into the folder docs/<theme>. The README runs a service before its 3,000th word.

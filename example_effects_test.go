@@ -19,7 +19,7 @@ import (
 	"github.com/signalbox-go/signalbox/worker"
 )
 
-// The Go code of docs/effects.md is from this file, or from tests/outboxsql if it needs pgx or gorm: TestDocsEffects
+// The Go code of docs/effects.md and docs/effects is from this file, or from tests/outboxsql if it needs pgx or gorm: TestDocsEffects
 // compares them. It is only compiled. The tests of tests/outboxsql and tests/fencesql run the same calls.
 
 var _ = func() (*outbox.Outbox, error) {

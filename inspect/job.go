@@ -30,7 +30,7 @@ type Job struct {
 
 	Failed      int           // failed attempts
 	MaxAttempts int           // the job is dead when so many have failed
-	Crashes     int           // deliveries whose worker died or lost its lease; docs/guarantees.md says which count
+	Crashes     int           // deliveries whose worker died or lost its lease; docs/guarantees/attempts.md says which count
 	Survived    int           // deliveries in a row since the last crash whose handler has returned, 0 to 4; with the fifth, Crashes is 0
 	Timeout     time.Duration // bound of one attempt; 0 is none
 	// Retain is how long the job is kept after it has ended, as its producer said, or [signalbox.RetainNone]. 0: that is up to the queue.

@@ -10,7 +10,7 @@
 //	id, err := box.Enqueue(ctx, tx, Welcome{UserID: 42}, scheduler.Queue("mail"))
 //	err = tx.Commit()
 //
-// The tables are those of [Schema]. docs/effects.md is the guide, with pgx and gorm.
+// The tables are those of [Schema]. docs/effects/outbox.md is the guide, with pgx and gorm.
 //
 // # What is promised
 //

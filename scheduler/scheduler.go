@@ -66,7 +66,7 @@
 // process ran, the tick is missed. The option [Missed] says whether it is made up for. The log says how many were not. If
 // processes have different specs for one entry, the one fires that came last. docs/scheduling.md is the guide.
 //
-// When Redis' clock jumps, ticks go by the old time until the jump has lasted 10 s. The log says so. docs/guarantees.md
+// When Redis' clock jumps, ticks go by the old time until the jump has lasted 10 s. The log says so. docs/guarantees/cron.md
 // has the whole rule.
 //
 // # Tracing
@@ -82,7 +82,7 @@
 //     or from one that tried to and gave up.
 //
 // Only the members of the baggage that [Config] names travel with a job, since headers stay in Redis as long as the job
-// does. docs/tracing.md has every span and metric.
+// does. docs/tracing has every span and metric.
 package scheduler
 
 import (

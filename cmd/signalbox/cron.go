@@ -187,7 +187,7 @@ func (a *app) cronNext() *cobra.Command {
 		})
 	c.Long = `Show the next ticks of a cron entry, in its time zone, by the clock of Redis. At
 the beginning and the end of daylight saving time they follow these rules:
-` + guide + "guarantees.md"
+` + guide + "guarantees/cron.md"
 	c.Example = `  signalbox cron next digest
   signalbox cron next digest --limit 20 --queue mail`
 	c.Flags().IntVar(&n, "limit", 5, "how many")

@@ -51,7 +51,7 @@ gone, or of which no program uses the queue any more: queue rm names the outbox
 that keeps a queue.
 
 Redis can't know whether rows of the queue wait in the database. Look there
-first: docs/effects.md has the steps. While a relay reports the queue, nothing
+first: docs/effects/outbox.md has the steps. While a relay reports the queue, nothing
 is forgotten, and the exit status is 4.
 
 What is known stays for 25 hours. If a relay sends rows of the queue in that
@@ -90,7 +90,7 @@ func (a *app) outboxLs() *cobra.Command {
 		}
 		if len(all) == 0 {
 			a.note("No relay has reported within a minute. Rows wait in the database until one runs: outbox.NewRelay(db, rdb, config).Run(ctx), in a worker or in a process of its own, with this Redis.")
-			a.note("A relay reports a queue from the queue's first row on. If one runs: is this its Redis, and is this the namespace of outbox.Config? docs/effects.md has more.")
+			a.note("A relay reports a queue from the queue's first row on. If one runs: is this its Redis, and is this the namespace of outbox.Config? docs/effects/outbox.md has more.")
 		}
 		t.flushRows()
 		for _, id := range slices.Sorted(maps.Keys(strays)) {

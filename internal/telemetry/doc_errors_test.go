@@ -57,22 +57,22 @@ func (s *story) checkErrors(t *testing.T, doc string) {
 				}
 			}
 			if !some && on != "tick" { // its cases are those of enqueue
-				t.Errorf("in docs/tracing.md, and never emitted: error.type %s on %s", v, on)
+				t.Errorf("in docs/tracing, and never emitted: error.type %s on %s", v, on)
 			}
 		}
 	}
 	for p := range emitted {
 		if known[p.value] && !documented[p] {
-			t.Errorf("emitted, and not in docs/tracing.md: error.type %s on %s", p.value, p.on)
+			t.Errorf("emitted, and not in docs/tracing: error.type %s on %s", p.value, p.on)
 		}
 	}
 	for v := range values {
 		if !known[v] && !goType.MatchString(v) {
-			t.Errorf("emitted, and not in docs/tracing.md: error.type %s", v)
+			t.Errorf("emitted, and not in docs/tracing: error.type %s", v)
 		}
 	}
 	if len(known) < 10 {
-		t.Errorf("%d values are in docs/tracing.md", len(known))
+		t.Errorf("%d values are in docs/tracing", len(known))
 	}
 }
 

@@ -96,7 +96,7 @@ func (r *recorder) OnEnd(sp sdktrace.ReadOnlySpan) {
 func (r *recorder) Shutdown(context.Context) error   { return nil }
 func (r *recorder) ForceFlush(context.Context) error { return nil }
 
-// name returns the span's name as docs/tracing.md writes it.
+// name returns the span's name as docs/tracing/spans.md writes it.
 func (s *story) name(sp tracetest.SpanStub) string {
 	if sp.InstrumentationScope.Name != telemetry.Scope {
 		return "the caller's"

@@ -18,15 +18,18 @@ import (
 	"github.com/signalbox-go/signalbox/internal/telemetry"
 )
 
-// TestDocs compares the tables of docs/tracing.md with a story in which everything happens. Whatever is
+// TestDocs compares the tables of docs/tracing with a story in which everything happens. Whatever is
 // emitted must be in the tables, and whatever is in the tables must be emitted.
 func TestDocs(t *testing.T) {
 	t.Parallel()
-	text, err := os.ReadFile("../../docs/tracing.md")
-	if err != nil {
-		t.Fatal(err)
+	var doc string
+	for _, page := range []string{"tracing.md", "tracing/spans.md", "tracing/metrics.md"} {
+		text, err := os.ReadFile("../../docs/" + page)
+		if err != nil {
+			t.Fatal(err)
+		}
+		doc += string(text) + "\n"
 	}
-	doc := string(text)
 	story := play(t)
 	if t.Failed() {
 		return // the end of the story is missing
@@ -53,12 +56,12 @@ func same(t *testing.T, emitted, documented facts) {
 	}
 	for _, line := range slices.Sorted(maps.Keys(emitted)) {
 		if !documented[line] {
-			t.Errorf("emitted, and not in docs/tracing.md: %s", line)
+			t.Errorf("emitted, and not in docs/tracing: %s", line)
 		}
 	}
 	for _, line := range slices.Sorted(maps.Keys(documented)) {
 		if !emitted[line] {
-			t.Errorf("in docs/tracing.md, and never emitted: %s", line)
+			t.Errorf("in docs/tracing, and never emitted: %s", line)
 		}
 	}
 }
@@ -68,7 +71,7 @@ func table(t *testing.T, doc, heading string, columns int) [][]string {
 	t.Helper()
 	_, body, ok := strings.Cut(doc, "\n| "+heading+" |")
 	if !ok {
-		t.Fatalf("docs/tracing.md has no table of %ss", heading)
+		t.Fatalf("docs/tracing has no table of %ss", heading)
 	}
 	body, _, _ = strings.Cut(body, "\n\n")
 	var rows [][]string
@@ -78,7 +81,7 @@ func table(t *testing.T, doc, heading string, columns int) [][]string {
 			cells[i] = strings.TrimSpace(cells[i])
 		}
 		if len(cells) != columns {
-			t.Fatalf("docs/tracing.md: %d cells, want %d: %s", len(cells), columns, line)
+			t.Fatalf("docs/tracing: %d cells, want %d: %s", len(cells), columns, line)
 		}
 		rows = append(rows, cells)
 	}
@@ -116,7 +119,7 @@ func on(t *testing.T, doc, cell string) []string {
 	named := list(rest)
 	for _, name := range named {
 		if !slices.Contains(all, name) {
-			t.Errorf("docs/tracing.md: %q is no span of the table", name)
+			t.Errorf("docs/tracing: %q is no span of the table", name)
 		}
 	}
 	if !allBut {
@@ -365,7 +368,7 @@ func (s *story) checkValues(t *testing.T, doc string) {
 		}
 		p := place{on[i], key}
 		if !documented[p][value] {
-			t.Errorf("emitted, and not in docs/tracing.md: on %s %s=%s", on[0], key, value)
+			t.Errorf("emitted, and not in docs/tracing: on %s %s=%s", on[0], key, value)
 		}
 		if p.on == onSpans && on[0] != onSpans {
 			return // a span must have it as well
@@ -396,12 +399,12 @@ func (s *story) checkValues(t *testing.T, doc string) {
 	for p, values := range documented {
 		for value := range values {
 			if !emitted[p][value] && unplayed[value] != value {
-				t.Errorf("in docs/tracing.md, and never emitted: on %s %s=%s", p.on, p.key, value)
+				t.Errorf("in docs/tracing, and never emitted: on %s %s=%s", p.on, p.key, value)
 			}
 		}
 	}
 	if len(documented) < 5 {
-		t.Errorf("%d attributes with values are in docs/tracing.md", len(documented))
+		t.Errorf("%d attributes with values are in docs/tracing", len(documented))
 	}
 	if !otherKinds || !strings.Contains(doc, "`"+telemetry.KindOther+"`") {
 		t.Errorf("%s: emitted %v", telemetry.KindOther, otherKinds)
@@ -429,7 +432,7 @@ func (s *story) checkBoundaries(t *testing.T, doc string) {
 		histograms++
 		for _, p := range h.DataPoints {
 			if !slices.Equal(p.Bounds, want) {
-				t.Fatalf("%s has the boundaries %v, docs/tracing.md has %v", m.Name, p.Bounds, want)
+				t.Fatalf("%s has the boundaries %v, docs/tracing has %v", m.Name, p.Bounds, want)
 			}
 		}
 	}

@@ -19,5 +19,5 @@
 //     MaxTTL and a TTL apart. A holder that extends sets its lock again on nodes that were restarted.
 //   - The nodes' clocks must agree to within MaxTTL.
 //
-// docs/locks.md explains restarts and clocks, and says what breaks a lock.
+// docs/locks/redlock.md explains restarts and clocks, and says what breaks a lock.
 package redlock

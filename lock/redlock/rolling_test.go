@@ -17,7 +17,7 @@ import (
 
 var rollingRounds = flag.Int("rolling.rounds", 0, "how often TestHolderOutlivesARollingRestart restarts each server, by the clock; 0: a few restarts, each when the one before is over")
 
-// The servers are restarted one after the other, as docs/locks.md says, under a holder that extends and a contender:
+// The servers are restarted one after the other, as docs/locks/redlock.md says, under a holder that extends and a contender:
 // the lock is never lost, and nobody else gets it. The long form is make rolling.
 func TestHolderOutlivesARollingRestart(t *testing.T) {
 	t.Parallel()

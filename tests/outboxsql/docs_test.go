@@ -11,7 +11,7 @@ import (
 	"github.com/signalbox-go/signalbox/outbox"
 )
 
-// The code of docs/effects.md that needs pgx or gorm is from this file, where it is compiled, and from TestPgx and
+// The code of docs/effects.md and docs/effects that needs pgx or gorm is from this file, where it is compiled, and from TestPgx and
 // TestGorm, which run it. TestDocsEffects at the root of the tree compares them.
 
 // A Charge takes money from an account.

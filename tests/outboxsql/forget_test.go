@@ -44,7 +44,7 @@ func TestRelayListsANewQueue(t *testing.T) {
 	redistest.Eventually(t, func() bool { return listed(t, rdb) }, "the queue is there again, and isn't listed")
 }
 
-// An outbox that no program uses any more is forgotten, and its queue removed, by the steps of docs/effects.md. A relay that comes back within a day repeats nothing. One that
+// An outbox that no program uses any more is forgotten, and its queue removed, by the steps of docs/effects/outbox.md. A relay that comes back within a day repeats nothing. One that
 // comes later sends again what it had sent in its last window.
 func TestForgottenOutbox(t *testing.T) {
 	t.Parallel()

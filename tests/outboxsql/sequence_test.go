@@ -209,7 +209,7 @@ func TestSequenceStays(t *testing.T) {
 			t.Fatalf("the sequences %v and %v: %+v", one, three, first)
 		}
 
-		// The dead row is mended, and sent again as docs/effects.md says: it is older than the third still.
+		// The dead row is mended, and sent again as docs/effects/outbox.md says: it is older than the third still.
 		b.exec("UPDATE signalbox_outbox_dead SET id = 'two'")
 		override := ""
 		if b.dialect == outbox.PostgreSQL {

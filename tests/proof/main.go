@@ -10,7 +10,7 @@
 //   - No two leases of a key may be promised at the same time.
 //   - The checks must find violations that are planted in a copy of the history.
 //
-// In one more history the nodes of a Redlock are restarted one after the other, as docs/locks.md says, under holders that extend. None of these
+// In one more history the nodes of a Redlock are restarted one after the other, as docs/locks/redlock.md says, under holders that extend. None of these
 // locks may be lost.
 //
 // The last line is the result:

@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// The nodes of a Redlock are restarted one after the other, as docs/locks.md says, under holders that extend and under contenders. Each
+// The nodes of a Redlock are restarted one after the other, as docs/locks/redlock.md says, under holders that extend and under contenders. Each
 // process holds one lock for several restarts. The rule that is checked: no such lock is lost.
 const (
 	rollingNodes = 3
