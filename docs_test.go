@@ -52,8 +52,8 @@ func theme(t *testing.T, name string) string {
 	return text
 }
 
-// TestDocsJobs checks that each piece of Go code in docs/jobs.md, docs/jobs and docs/scheduling.md is also in a file example_*_test.go, where it is
-// compiled. A line "// ..." in the page stands for code that the page leaves out.
+// TestDocsJobs checks that each piece of Go code in docs/jobs.md, docs/jobs, docs/scheduling.md and docs/recipes.md is also in a file
+// example_*_test.go, where it is compiled. A line "// ..." in the page stands for code that the page leaves out.
 func TestDocsJobs(t *testing.T) {
 	t.Parallel()
 	files, err := filepath.Glob("example_*_test.go")
@@ -64,7 +64,7 @@ func TestDocsJobs(t *testing.T) {
 	for _, file := range files {
 		code += unindented(readText(t, file)) + "\n"
 	}
-	for name, least := range map[string]int{"jobs": 40, "scheduling": 3} {
+	for name, least := range map[string]int{"jobs": 40, "scheduling": 3, "recipes": 12} {
 		blocks := regexp.MustCompile("(?s)```go\n(.*?)```").FindAllStringSubmatch(theme(t, name), -1)
 		if len(blocks) < least {
 			t.Errorf("%s: there are %d blocks of Go code; are the others not seen?", name, len(blocks))
