@@ -470,21 +470,35 @@ func TestDocsWords(t *testing.T) {
 	}
 }
 
-// TestDocsIndex: docs/README.md has a link to each page for users, and README.md has one to docs/README.md.
+// TestDocsIndex: README.md has a link to docs/README.md, and from there each page is at most two links away.
 func TestDocsIndex(t *testing.T) {
 	t.Parallel()
-	index := readText(t, "docs/README.md")
-	for _, page := range docsPages(t) {
-		link := strings.TrimPrefix(page, "docs/")
-		if strings.HasPrefix(link, "decisions/") || strings.HasPrefix(link, "guide/") || link == "README.md" {
-			continue // README.md of the guide lists its pages, and the folder of decisions is a list by itself
+	linked := func(page string) (to []string) {
+		for _, m := range linkTo.FindAllStringSubmatch(readText(t, page), -1) {
+			file, _, _ := strings.Cut(m[1], "#")
+			if strings.HasSuffix(file, ".md") && !strings.Contains(file, ":") {
+				to = append(to, filepath.Join(filepath.Dir(page), file))
+			}
 		}
-		if !strings.Contains(index, "]("+link+")") {
-			t.Errorf("docs/README.md has no link to %s", link)
+		return to
+	}
+	const index = "docs/README.md"
+	if !slices.Contains(linked("README.md"), index) {
+		t.Errorf("README.md has no link to %s", index)
+	}
+	near := map[string]bool{index: true}
+	for _, page := range linked(index) {
+		near[page] = true
+		if strings.HasPrefix(page, "docs/") {
+			for _, next := range linked(page) {
+				near[next] = true
+			}
 		}
 	}
-	if !strings.Contains(readText(t, "README.md"), "](docs/README.md)") {
-		t.Error("README.md has no link to docs/README.md")
+	for _, page := range docsPages(t) {
+		if !near[page] && !strings.HasPrefix(page, "docs/decisions/") { // that folder is a list by itself
+			t.Errorf("%s is further than two links from %s", page, index)
+		}
 	}
 }
 
