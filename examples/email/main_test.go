@@ -2,11 +2,9 @@ package main
 
 import (
 	"log/slog"
-	"os"
-	"strings"
 	"testing"
 
-	"github.com/signalbox-go/signalbox/examples/internal/stage"
+	"github.com/signalbox-go/signalbox/examples/internal/stage/stagetest"
 	"github.com/signalbox-go/signalbox/internal/redistest"
 )
 
@@ -18,23 +16,7 @@ func TestMain(m *testing.M) {
 // TestRun: each mail is sent once, in the time of the provider, and dead jobs are found and mended. It prints what README.md says.
 func TestRun(t *testing.T) {
 	t.Parallel()
-	readme, err := os.ReadFile("README.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for name, url := range map[string]string{"embedded": "", "REDIS_URL": "redis://" + redistest.New(t).Addr()} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			var out strings.Builder
-			r, err := stage.Run(t.Context(), &out, url, "email", run)
-			if err != nil || r.Problem() != nil {
-				t.Fatalf("%s: %v, %v\n%s", r, err, r.Problem(), &out)
-			}
-			if lines := stage.Missing(string(readme), out.String()+r.String()); lines != nil {
-				t.Errorf("README.md says that it prints %q, and it prints\n%s", lines, &out)
-			}
-		})
-	}
+	stagetest.Follows(t, "redis://"+redistest.New(t).Addr(), "email", run)
 }
 
 // A result that isn't as it should be is a problem.

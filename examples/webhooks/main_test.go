@@ -2,12 +2,10 @@ package main
 
 import (
 	"log/slog"
-	"os"
-	"strings"
 	"testing"
 	"time"
 
-	"github.com/signalbox-go/signalbox/examples/internal/stage"
+	"github.com/signalbox-go/signalbox/examples/internal/stage/stagetest"
 	"github.com/signalbox-go/signalbox/internal/redistest"
 )
 
@@ -19,23 +17,7 @@ func TestMain(m *testing.M) {
 // TestRun: each event is delivered in order, within the rate, and none during the pause. It prints what README.md says.
 func TestRun(t *testing.T) {
 	t.Parallel()
-	readme, err := os.ReadFile("README.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for name, url := range map[string]string{"embedded": "", "REDIS_URL": "redis://" + redistest.New(t).Addr()} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			var out strings.Builder
-			r, err := stage.Run(t.Context(), &out, url, "webhooks", run)
-			if err != nil || r.Problem() != nil {
-				t.Fatalf("%s: %v, %v\n%s", r, err, r.Problem(), &out)
-			}
-			if lines := stage.Missing(string(readme), out.String()+r.String()); lines != nil {
-				t.Errorf("README.md says that it prints %q, and it prints\n%s", lines, &out)
-			}
-		})
-	}
+	stagetest.Follows(t, "redis://"+redistest.New(t).Addr(), "webhooks", run)
 }
 
 // The customers' servers notice what goes wrong.
