@@ -79,7 +79,13 @@ func (v *visit) cron() (answer, error) {
 	}
 	p.Sub += fmt.Sprintf("; paused: %s; no scheduler has: %s.", commas(paused), commas(gone))
 	p.Axis = cronAxis(v.state.at)
-	return answer{name: "cron", title: "Cron", cur: "Cron", body: p}, nil
+	return answer{name: "cron", title: "Cron", cur: "Cron", body: p, sheet: func() *sheet {
+		l := &sheet{name: "cron", columns: []string{"queue", "entry", "kind", "spec", "zone", "missed", "overlap", "last", "next", "paused_since", "seen", "gone"}}
+		for _, e := range entries[:len(p.Entries)] {
+			l.add(e.Queue, e.Name, e.Kind, e.Spec, e.Zone, e.Missed, e.Overlap, e.Last, e.Next, e.PausedSince, e.Seen, e.Gone)
+		}
+		return l
+	}}, nil
 }
 
 // cronRow returns an entry as a row.

@@ -2,6 +2,7 @@ package web
 
 import (
 	"context"
+	"net/http"
 	"time"
 
 	"github.com/signalbox-go/signalbox/inspect"
@@ -88,6 +89,16 @@ func (v *visit) doctor() (answer, error) {
 		return a, nil
 	}
 	p.report(look)
+	if look.cut && form.Has("as") {
+		return answer{}, &refusal{http.StatusServiceUnavailable, "Not all was looked at", p.Says} // a file can't say so
+	}
+	a.sheet = func() *sheet {
+		l := &sheet{name: "doctor", columns: []string{"queue", "fault", "job", "text", "repair"}}
+		for _, f := range look.Findings[:len(p.Findings)] {
+			l.add(f.Queue, string(f.Fault), f.Job, f.Text, f.Repair)
+		}
+		return l
+	}
 	return a, nil
 }
 

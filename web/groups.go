@@ -114,6 +114,13 @@ func (v *visit) groups() (answer, error) {
 		p.Acts = p.Acts || len(row.Levers) > 0
 		p.Groups = append(p.Groups, row)
 	}
+	a.sheet = func() *sheet {
+		l := &sheet{name: "groups", columns: []string{"queue", "group", "serial", "running", "waiting", "paused_since", "held_until", "limit_running", "rate_jobs", "rate_seconds"}}
+		for _, g := range look.groups {
+			l.add(own, g.Key, g.Serial, g.Running, g.Waiting, g.PausedSince, g.HeldUntil, max(0, g.Limits.Running), max(0, g.Limits.Rate.Jobs), g.Limits.Rate.Per)
+		}
+		return l
+	}
 	p.places(&q)
 	p.facts(&q, look, v.now())
 	return a, nil

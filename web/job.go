@@ -101,6 +101,20 @@ func (v *visit) job() (answer, error) {
 	p.Levers = v.jobLevers(&j)
 	list := deliveries(&j)
 	p.Register = drawRegister(&j, list, p.Now)
+	deliveries := func() *sheet {
+		l := &sheet{name: "deliveries", columns: []string{"queue", "id", "number", "got_at", "ended_at", "worker", "outcome", "token", "error"}}
+		for _, d := range list {
+			row := []any{j.Queue, j.ID, nil, d.At, d.End, d.Worker, d.How, nil, d.Error}
+			if d.Number > 0 {
+				row[2] = d.Number
+			}
+			if d.Token > 0 {
+				row[7] = strconv.FormatInt(d.Token, 10) // above 2^53 a number isn't exact everywhere
+			}
+			l.add(row...)
+		}
+		return l
+	}
 	for _, d := range slices.Backward(list) {
 		p.Deliveries = append(p.Deliveries, deliveredOf(d, p.Now))
 	}
@@ -124,7 +138,7 @@ func (v *visit) job() (answer, error) {
 		p.Waits = append(p.Waits, "It was asked to end. It ends when its handler returns.")
 	}
 	p.Facts = facts(&j)
-	return answer{name: "job", title: clean(id, 100) + " of " + clean(queue, 100), cur: "Jobs", queue: queue, body: p}, nil
+	return answer{name: "job", title: clean(id, 100) + " of " + clean(queue, 100), cur: "Jobs", queue: queue, body: p, sheet: deliveries}, nil
 }
 
 // readJob returns a job, as it was a moment ago.

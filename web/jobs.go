@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"html/template"
+	"net/http"
 	"net/url"
 	"slices"
 	"strings"
@@ -152,8 +153,19 @@ func (v *visit) jobs() (answer, error) {
 	case err != nil:
 		return answer{}, err
 	}
+	if cut != nil && form.Has("as") {
+		return answer{}, &refusal{http.StatusServiceUnavailable, "Not all was looked at", p.Err} // a file can't say so
+	}
 	for i := range jobs {
 		p.Rows = append(p.Rows, rowOf(&jobs[i], p.Now))
+	}
+	a.sheet = func() *sheet {
+		l := &sheet{name: "jobs", columns: []string{"queue", "id", "kind", "state", "priority", "group", "failed", "max_attempts", "crashes", "due_at", "enqueued_at", "since", "ended_at", "worker", "last_error"}}
+		for i := range jobs {
+			j := &jobs[i]
+			l.add(j.Queue, j.ID, j.Kind, string(j.State), j.Priority.String(), j.Group, j.Failed, j.MaxAttempts, j.Crashes, j.DueAt, j.EnqueuedAt, j.Since, j.EndedAt, j.Worker, j.LastError)
+		}
+		return l
 	}
 	p.Says = counted(int64(len(p.Rows)), "job") + " on this page"
 	return a, nil

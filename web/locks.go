@@ -5,6 +5,7 @@ import (
 	"context"
 	"html/template"
 	"slices"
+	"strconv"
 	"time"
 
 	"github.com/signalbox-go/signalbox/inspect"
@@ -74,6 +75,7 @@ func (v *visit) locks() (answer, error) {
 		p.Says = "The first " + p.Says + "; there are more. Narrow the keys, or use the command below"
 	}
 	p.Says += ". The look took " + span(look.took.Round(time.Millisecond)) + "."
+	a.sheet = look.sheet
 	for _, l := range look.locks {
 		p.Locks = append(p.Locks, lockRowOf(&l, look.at))
 	}
@@ -96,4 +98,20 @@ func lockRowOf(l *inspect.Lock, at time.Time) lockRow {
 		r.Left = stamped(at.Add(l.Left), span(l.Left.Round(time.Second)))
 	}
 	return r
+}
+
+// sheet returns the locks for a file.
+func (k *locksLook) sheet() *sheet {
+	s := &sheet{name: "locks", columns: []string{"key", "owner", "token", "since", "left_seconds"}}
+	for _, l := range k.locks {
+		row := []any{l.Key, l.Owner, nil, l.Since, nil}
+		if l.Owner != "" {
+			row[2] = strconv.FormatInt(l.Token, 10) // above 2^53 a number isn't exact everywhere
+		}
+		if l.Left >= 0 {
+			row[4] = l.Left
+		}
+		s.add(row...)
+	}
+	return s
 }

@@ -139,6 +139,21 @@ func (v *visit) overview() (answer, error) {
 	if v.away == nil {
 		o.Died, o.DiedOf = v.died(v.Context())
 	}
+	if o.Empty {
+		return a, nil
+	}
+	a.sheet = func() *sheet {
+		l := &sheet{name: "queues", columns: []string{"queue", "state", "ready", "scheduled", "running", "dead", "cancelled", "completed_kept", "oldest_seconds", "in_per_second", "done_per_second", "failed_per_second", "wait_p95_at_most_seconds", "run_p95_at_most_seconds"}}
+		for i := range queues {
+			q := &queues[i]
+			row := []any{q.Name, o.Lines[i].Word, q.Ready, q.Scheduled, q.Running, q.Dead, q.Cancelled, q.Completed, q.Oldest, nil, nil, nil, nil, nil}
+			if r := s.ratesOf(q.Name); r.known {
+				row = append(row[:9], r.in, r.done, r.fail, r.wait, r.run)
+			}
+			l.add(row...)
+		}
+		return l
+	}
 	return a, nil
 }
 

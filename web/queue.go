@@ -44,6 +44,9 @@ type queuePage struct {
 	Command     string
 	ChartsWrong string
 	Levers      []lever
+
+	stats *inspect.Stats // that the charts are of; nil: they were not read
+	per   period
 }
 
 // An errorRow is a group of dead jobs.
@@ -129,7 +132,11 @@ func (v *visit) queue() (answer, error) {
 		}
 	}
 	p.Facts = p.facts(s)
-	return answer{name: "queue", title: "Queue " + clean(own, 100), queue: own, body: p}, nil
+	a := answer{name: "queue", title: "Queue " + clean(own, 100), queue: own, body: p}
+	if p.stats != nil {
+		a.sheet = p.sheet
+	}
+	return a, nil
 }
 
 // charts draws what happened in the queue.
@@ -149,6 +156,7 @@ func (v *visit) charts(p *queuePage, per period) {
 	p.Charts = true
 	p.Flow = flow(p.Name, list, per, stats.At)
 	waits, runs := func(c *column) inspect.Histogram { return c.wait }, func(c *column) inspect.Histogram { return c.run }
+	p.stats, p.per = &stats, per
 	p.Wait = heat(list, waits, per, stats.At, 196, "How long jobs of "+clean(p.Name, 100)+" waited, by the "+per.unit)
 	p.Run = heat(list, runs, per, stats.At, 112, "How long jobs of "+clean(p.Name, 100)+" ran, by the "+per.unit)
 	if p.Line.Wait > 0 {
@@ -157,6 +165,26 @@ func (v *visit) charts(p *queuePage, per period) {
 	if p.Line.Run > 0 {
 		p.RunSays = "95 % of the last five minutes: at most " + span(p.Line.Run)
 	}
+}
+
+// sheet returns what the charts show.
+func (p *queuePage) sheet() *sheet {
+	l := &sheet{name: "statistics", columns: []string{"queue", "start", "seconds", "enqueued", "completed", "retried", "dead", "cancelled", "crashed", "wait_p95_at_most_seconds", "run_p95_at_most_seconds"}}
+	from := p.stats.At.Add(-time.Duration(p.per.n) * p.per.by.Duration())
+	for _, b := range p.stats.Buckets {
+		if b.Start.Before(from) {
+			continue
+		}
+		row := []any{p.Name, b.Start, b.Duration, b.Counts.Enqueued, b.Counts.Completed, b.Counts.Retried, b.Counts.Dead, b.Counts.Cancelled, b.Counts.Crashed, nil, nil}
+		if b.Wait.Count() > 0 {
+			row[9] = b.Wait.Quantile(.95)
+		}
+		if b.Run.Count() > 0 {
+			row[10] = b.Run.Quantile(.95)
+		}
+		l.add(row...)
+	}
+	return l
 }
 
 // errors says of what the dead jobs of the queue died.

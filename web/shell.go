@@ -110,6 +110,7 @@ type frame struct {
 	Status  int
 	Name    string
 	Acts    bool // the pages have levers, for those who may
+	Files   []act
 	Still   bool // it doesn't look again by itself
 	Body    any
 }
@@ -130,7 +131,7 @@ const mostRail = 40
 // shell returns what is around a page.
 func (v *visit) shell(a *answer) *frame {
 	s := v.state
-	f := &frame{Title: a.title, Own: v.cfg.Title, Name: a.name, Still: a.still, Acts: v.cfg.Authorize != nil, Status: cmp.Or(a.status, http.StatusOK), Body: a.body, Icon: "favicon.svg"}
+	f := &frame{Title: a.title, Own: v.cfg.Title, Name: a.name, Still: a.still, Files: v.files(a), Acts: v.cfg.Authorize != nil, Status: cmp.Or(a.status, http.StatusOK), Body: a.body, Icon: "favicon.svg"}
 	if c, err := v.Cookie(themeCookie); err == nil && (c.Value == "light" || c.Value == "dark") {
 		f.Theme = c.Value
 	}

@@ -85,6 +85,7 @@ type answer struct {
 	body     any
 	still    bool // the page doesn't look again by itself
 	redirect string
+	sheet    func() *sheet // its list, for a file; nil: it has none
 	file     *file
 }
 
@@ -195,6 +196,9 @@ func (p *pages) serve(w http.ResponseWriter, r *http.Request, view func(*visit) 
 	v.state, v.away = p.readState(r.Context())
 	v.state = v.state.within(v.scope)
 	a, err := view(v)
+	if as := v.URL.Query().Get("as"); err == nil && as != "" {
+		a, err = v.file(a, as)
+	}
 	if err != nil {
 		a = v.failed(err)
 	}

@@ -67,5 +67,26 @@ func (v *visit) workers() (answer, error) {
 			p.Running = append(p.Running, r)
 		}
 	}
-	return answer{name: "workers", title: "Workers", cur: "Workers", body: p}, nil
+	return answer{name: "workers", title: "Workers", cur: "Workers", body: p, sheet: s.sessions}, nil
+}
+
+// sessions returns the workers on each of their queues.
+func (s *state) sessions() *sheet {
+	l := &sheet{name: "workers", columns: []string{"worker", "queue", "lease_until", "lease_left_seconds", "quiet", "stopping", "running", "stuck"}}
+	for i := range s.workers {
+		w := &s.workers[i]
+		for _, x := range w.Sessions {
+			running, stuck := 0, 0
+			for _, j := range w.Running {
+				if j.Queue == x.Queue {
+					running++
+					if j.Stuck != nil {
+						stuck++
+					}
+				}
+			}
+			l.add(w.ID, x.Queue, x.Until, x.Left, w.Quiet || x.Quiet, w.Stopping, running, stuck)
+		}
+	}
+	return l
 }

@@ -114,14 +114,14 @@ func pull(path, lever, says string) action {
 
 // levers pull each lever. n tells apart the jobs that it is done to.
 func levers(n int) []action {
-	job := func(id string) (path, name string) {
+	job := func(id string, n int) (path, name string) {
 		name = fmt.Sprintf("%s-%02d", id, n)
 		return address("job", "queue", "mail", "id", name), name
 	}
-	bounced, dead := job("bounced")
-	retried, scheduled := job("retried")
-	later, last := job("later")
-	welcome, completed := job("welcome")
+	bounced, dead := job("bounced", n)
+	soon, scheduled := job("later", n+20)
+	later, last := job("later", n)
+	welcome, completed := job("welcome", n)
 	tenants := address("groups", "queue", "tenants")
 	return []action{
 		pull(address("queue", "name", "pdf"), "do=pause", "pdf is paused"),
@@ -136,7 +136,7 @@ func levers(n int) []action {
 		pull("cron", "do=resume&entry=invoices", "invoices is resumed"),
 		pull("cron", "do=run&entry=sweep", "sweep was run"),
 		pull(bounced, "do=retry", dead+" is ready"),
-		pull(retried, "do=cancel", scheduled+" is cancelled"),
+		pull(soon, "do=cancel", scheduled+" is cancelled"),
 		pull(later, "do=delete", last+" is deleted"),
 		pull(welcome, "do=retry", completed+" is ready"),
 	}
@@ -166,10 +166,11 @@ func (t *tour) act() error {
 			if err := t.tab.open(t.url + a.path); err != nil {
 				return err
 			}
-			if err := a.do(t); err != nil {
-				return fmt.Errorf("%s%s: %w", a.name, part.name, err)
+			err := a.do(t)
+			if err == nil {
+				err = t.tab.becomes(a.name+part.name, a.becomes)
 			}
-			if err := t.tab.becomes(a.name+part.name, a.becomes); err != nil {
+			if err != nil {
 				at, _ := eval[string](t.tab, `location.href + ' ' + document.body.innerText.slice(0, 2000)`)
 				t.wrong(a.name+part.name, "%v\n\tthe page is %s", err, strings.ReplaceAll(at, "\n", " | "))
 			}
