@@ -57,7 +57,7 @@ func (a *asset) serve(w http.ResponseWriter, r *http.Request) {
 func assetLink(name string) string { return link(name, "v", assets[name].version) }
 
 // templates are the pages.
-var templates = readTemplates("overview", "queue", "jobs", "job", "workers", "cron", "groups", "locks", "doctor", "act", "message")
+var templates = readTemplates("overview", "queue", "jobs", "job", "workers", "cron", "groups", "locks", "doctor", "redis", "act", "message")
 
 func readTemplates(names ...string) map[string]*template.Template {
 	all := make(map[string]*template.Template)
@@ -197,7 +197,7 @@ func (v *visit) shell(a *answer) *frame {
 	}
 	f.Pages = []navigation{{Name: "Overview", To: link("")}, {Name: "Jobs", To: link("jobs")}, {Name: "Workers", To: link("workers")}, {Name: "Cron", To: link("cron")}, {Name: "Groups", To: link("groups")}}
 	if v.scope.All {
-		f.Pages = append(f.Pages, navigation{Name: "Locks", To: link("locks")}, navigation{Name: "Doctor", To: link("doctor")})
+		f.Pages = append(f.Pages, navigation{Name: "Locks", To: link("locks")}, navigation{Name: "Doctor", To: link("doctor")}, navigation{Name: "Redis", To: link("redis")})
 	}
 	if dead > 0 {
 		f.Pages[1].Note = commas(dead) + " dead"

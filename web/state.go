@@ -22,6 +22,9 @@ type state struct {
 	workers  []inspect.Worker
 	entries  []inspect.Entry
 	outboxes []inspect.Outbox
+	began    time.Time // when the look began, by the clock of this process
+	took     time.Duration
+	clock    bool     // at is by the clock of Redis
 	missing  []string // what could not be read, in words
 	why      []error  // of each of missing
 }
@@ -53,11 +56,12 @@ func (k *keep) get() *state { k.mu.Lock(); defer k.mu.Unlock(); return k.s }
 
 // look reads the state of all queues. The error is that of the list of queues, if there is none. What else can't be read is missing.
 func (p *pages) look(ctx context.Context) (*state, error) {
+	began := time.Now()
 	queues, err := p.ins.Queues(ctx)
 	if err != nil && !errors.Is(err, inspect.ErrPartial) {
 		return nil, err
 	}
-	s := &state{queues: queues, stats: make(map[string]inspect.Stats)}
+	s := &state{began: began, queues: queues, stats: make(map[string]inspect.Stats)}
 	s.miss("some queues", err)
 	var mu sync.Mutex
 	var wg sync.WaitGroup
@@ -102,9 +106,10 @@ func (p *pages) look(ctx context.Context) (*state, error) {
 	}
 	for _, stats := range s.stats {
 		if stats.At.After(s.at) {
-			s.at = stats.At
+			s.at, s.clock = stats.At, true
 		}
 	}
+	s.took = time.Since(began)
 	if s.at.IsZero() {
 		s.at = time.Now()
 	}

@@ -107,6 +107,7 @@ var views = map[string]func(*visit) (answer, error){
 	"groups":  (*visit).groups,
 	"locks":   (*visit).locks,
 	"doctor":  (*visit).doctor,
+	"redis":   (*visit).redis,
 	"act":     (*visit).act,
 }
 

@@ -81,6 +81,7 @@ var liveActions = []action{
 	{"the keys g g", "", press("g", "g"), `document.querySelector('h1').innerText === 'Groups and limits'`},
 	{"the keys g l", "", press("g", "l"), `document.querySelector('h1').innerText === 'Locks'`},
 	{"the keys g d", "", press("g", "d"), `document.querySelector('h1').innerText === 'Doctor'`},
+	{"the keys g r", "", press("g", "r"), `document.querySelector('h1').innerText === 'Redis'`},
 	{"the keys j j k", "jobs?queue=mail&state=dead", press("j", "j", "k"), `document.activeElement === document.querySelector('[data-open]')`},
 	{"the keys j Enter", "jobs?queue=mail&state=dead", press("j", kb.Enter), `location.pathname.endsWith('/job')`},
 	{"the key ?", "", press("?"), `document.querySelector('#help').matches(':popover-open')`},

@@ -80,6 +80,7 @@ func stops() []stop {
 		{"locks-held", "locks?key=*", keys},
 		{"doctor", "doctor", looks},
 		{"doctor-mail", address("doctor", "queue", "mail", "look", "yes"), keys},
+		{"redis", "redis", looks},
 		{"act-hold", address("act", "do", "hold", "queue", "mail"), keys},
 		{"act-delete", address("act", "do", "delete", "queue", "mail", "job", "bounced-00"), looks},
 		{"act-hostile", address("act", "do", "delete", "queue", hostile, "job", hostile), looks},

@@ -95,7 +95,7 @@ document.addEventListener('click', async e => {
 })
 
 // Keys. A row is gone to by its link, so that focus and Enter work as everywhere.
-const pages = { o: './', j: './jobs', w: './workers', c: './cron', g: './groups', l: './locks', d: './doctor' }
+const pages = { o: './', j: './jobs', w: './workers', c: './cron', g: './groups', l: './locks', d: './doctor', r: './redis' }
 let g = 0
 document.addEventListener('keydown', e => {
   if (e.ctrlKey || e.metaKey || e.altKey || e.target.matches('input, select, textarea')) return
