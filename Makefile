@@ -66,8 +66,8 @@ walk: ## 100,000 random transitions of queues with groups, and as many with uniq
 	set -o pipefail; go test ./internal/store -run 'TestGroupWalk$$|TestUniqueWalk$$|TestMoveWalk$$|TestCopyWalk$$' -walk.steps=$(STEPS) -parallel 4 -timeout 60m -count=1 -v | grep -Ev '^ *(=== |--- PASS)'
 
 .PHONY: lock-proof
-lock-proof: ## model, scenarios and histories under faults of the locks, ten minutes, kept in docs/reliability (QUICK=1: three, more on a busy machine, not kept)
-	cd tests/proof && go run . $(if $(QUICK),-quick,-out ../../docs/reliability/lock-proof.txt)
+lock-proof: ## model, scenarios and histories under faults of the locks, ten minutes, kept in docs/internals/reliability (QUICK=1: three, more on a busy machine, not kept)
+	cd tests/proof && go run . $(if $(QUICK),-quick,-out ../../docs/internals/reliability/lock-proof.txt)
 
 .PHONY: effects
 effects: ## 1,000 guarded increments on each of five lockers under SIGSTOPs and SIGKILLs, and a twin without a guard that loses some; three minutes (QUICK=1: half a minute)
@@ -97,10 +97,10 @@ cron: ## ten scheduler processes run one entry for 30 s, one killed and one star
 	go test ./scheduler -run TestEveryTickOnce -cron.proof=60s -count=1 -v
 
 .PHONY: model
-model: ## check the models of the lock, the token and the outbox with spin (LONG=1: larger bounds too, up to ten minutes, kept in docs/reliability)
-	lock/model/run.sh $(if $(LONG),-out docs/reliability/model.txt -long)
+model: ## check the models of the lock, the token and the outbox with spin (LONG=1: larger bounds too, up to ten minutes, kept in docs/internals/reliability)
+	lock/model/run.sh $(if $(LONG),-out docs/internals/reliability/model.txt -long)
 	outbox/model/run.sh $(if $(LONG),-long)
-	$(if $(LONG),lock/model/quote.sh docs/reliability/model.txt docs/reliability.md)
+	$(if $(LONG),lock/model/quote.sh docs/internals/reliability/model.txt docs/internals/reliability.md)
 
 .PHONY: web
 web: ## look at the web pages in a real Chromium, with axe, over a real Redis with workers: all pages, widths and colours (QUICK=1: 360 and 1,440 px, two minutes at most; PICTURES=folder for pictures)

@@ -146,7 +146,7 @@ func (h *countingHook) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	}
 }
 
-// TestWayOfOneJob: "The way of one job" in docs/architecture.md names each file that a plain job goes through, and none besides. It runs TestPlainJobs
+// TestWayOfOneJob: "The way of one job" in docs/internals/architecture.md names each file that a plain job goes through, and none besides. It runs TestPlainJobs
 // with 100, 400 and 700 jobs, and with counters in all packages: a block of Go, or a function of Lua, is on the way if it runs each time at least once
 // more for each job more.
 func TestWayOfOneJob(t *testing.T) {
@@ -201,7 +201,7 @@ func TestWayOfOneJob(t *testing.T) {
 		}
 		on[file] = max(on[file], min(n-some[what], some[what]-few[what]))
 	}
-	_, section, _ := strings.Cut(readText(t, "docs/architecture.md"), "\n## The way of one job\n")
+	_, section, _ := strings.Cut(readText(t, "docs/internals/architecture.md"), "\n## The way of one job\n")
 	section, _, _ = strings.Cut(section, "\n## ")
 	told := make(map[string]bool)
 	for _, name := range regexp.MustCompile("`([\\w/]+\\.(?:go|lua))`").FindAllStringSubmatch(section, -1) {
@@ -209,14 +209,14 @@ func TestWayOfOneJob(t *testing.T) {
 	}
 	for _, file := range slices.Sorted(maps.Keys(on)) {
 		if on[file] >= more && !told[file] {
-			t.Errorf("a plain job goes through %s, which docs/architecture.md doesn't name in \"The way of one job\"", file)
+			t.Errorf("a plain job goes through %s, which docs/internals/architecture.md doesn't name in \"The way of one job\"", file)
 		}
 	}
 	count := map[string]int{}
 	for file := range told {
 		count[filepath.Ext(file)]++
 		if on[file] < more/2 { // what depends on time doesn't run for each job
-			t.Errorf("\"The way of one job\" in docs/architecture.md names %s, which %d of %d jobs go through", file, on[file], more)
+			t.Errorf("\"The way of one job\" in docs/internals/architecture.md names %s, which %d of %d jobs go through", file, on[file], more)
 		}
 	}
 	t.Logf("files on the way of a plain job: %d of Go, %d of Lua", count[".go"], count[".lua"])

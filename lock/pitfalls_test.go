@@ -18,11 +18,11 @@ var (
 	mutantRuns  = regexp.MustCompile(`(?m)^# test: \S+ -run '([^']+)'(?: -[a-z.]+=[0-9]+)?$`)
 )
 
-// What docs/reliability.md names is there: the tests, and the bugs of testdata/mutants, each of
+// What docs/internals/reliability.md names is there: the tests, and the bugs of testdata/mutants, each of
 // which is for a test of its row.
 func TestPitfalls(t *testing.T) {
 	t.Parallel()
-	text, err := os.ReadFile("../docs/reliability.md")
+	text, err := os.ReadFile("../docs/internals/reliability.md")
 	if err != nil {
 		t.Fatal(err)
 	}

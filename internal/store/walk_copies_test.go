@@ -30,7 +30,7 @@ type copyWalk struct {
 	noted   map[string]string // by job: when it died, if that is noted
 	copyOf  map[string]death  // by copy: its death
 	made    map[string]bool   // copies that there are, or that have run
-	lost    map[string]bool   // jobs and copies that a failover may have lost, as the table in docs/reliability.md says
+	lost    map[string]bool   // jobs and copies that a failover may have lost, as the table in docs/internals/reliability.md says
 	excused map[string]bool   // copies that a failover has lost when nothing was left that says to make them
 }
 

@@ -125,7 +125,7 @@ func TestModelWithoutSpin(t *testing.T) {
 	}
 }
 
-// The documentation has the figures of a run of the model that is kept in docs/reliability.
+// The documentation has the figures of a run of the model that is kept in docs/internals/reliability.
 func TestDocsQuoteTheModel(t *testing.T) {
 	t.Parallel()
 	kept, doc := keptText(t, "model.txt"), keptText(t, "../reliability.md")
@@ -133,17 +133,17 @@ func TestDocsQuoteTheModel(t *testing.T) {
 	block, _, ended := strings.Cut("run  "+block, "\n```")
 	lines := strings.Split(block, "\n")
 	if !found || !ended || len(lines) < 20 {
-		t.Fatalf("docs/reliability.md has no table of the model's runs: %q", block)
+		t.Fatalf("docs/internals/reliability.md has no table of the model's runs: %q", block)
 	}
 	for _, line := range lines {
 		if !strings.Contains(kept, "\n"+line+" ") {
-			t.Errorf("docs/reliability/model.txt has no line that begins with\n%s", line)
+			t.Errorf("docs/internals/reliability/model.txt has no line that begins with\n%s", line)
 		}
 	}
 	last := lastLine(kept)
 	_, violations, _ := strings.Cut(last, " violations=")
 	if found, all, _ := strings.Cut(violations, "/"); !strings.HasPrefix(last, "model: ok ") || found != all || all == "" {
-		t.Errorf("the last line of docs/reliability/model.txt is %q", last)
+		t.Errorf("the last line of docs/internals/reliability/model.txt is %q", last)
 	}
 }
 
@@ -155,19 +155,19 @@ func TestKeptRun(t *testing.T) {
 	_, err := fmt.Sscanf(lastLine(kept), "lock-proof: model=ok scenarios=4/4 acquisitions=%d faults=%d duplicates=0 order=0 unknown=0",
 		&tot.acquisitions, &tot.faults)
 	if err != nil || enough(tot.acquisitions, tot.faults, needAcquisitions, needWindows) != nil {
-		t.Errorf("docs/reliability/lock-proof.txt ends with %q: %v", lastLine(kept), err)
+		t.Errorf("docs/internals/reliability/lock-proof.txt ends with %q: %v", lastLine(kept), err)
 	}
 	for name, begins := range map[string]string{"lock-proof.txt": "lock-proof, long form,", "model.txt": "model, long form,"} {
 		if text := keptText(t, name); !strings.HasPrefix(text, begins) {
-			t.Errorf("docs/reliability/%s doesn't begin with %q: keep a whole run", name, begins)
+			t.Errorf("docs/internals/reliability/%s doesn't begin with %q: keep a whole run", name, begins)
 		}
 	}
 }
 
-// keptText reads a file of docs/reliability.
+// keptText reads a file of docs/internals/reliability.
 func keptText(t *testing.T, name string) string {
 	t.Helper()
-	text, err := os.ReadFile(filepath.Join("../../docs/reliability", name))
+	text, err := os.ReadFile(filepath.Join("../../docs/internals/reliability", name))
 	if err != nil {
 		t.Fatal(err)
 	}
