@@ -51,8 +51,8 @@ gone, or of which no program uses the queue any more: queue rm names the outbox
 that keeps a queue.
 
 Redis can't know whether rows of the queue wait in the database. Look there
-first: docs/effects/outbox.md has the steps. While a relay reports the queue, nothing
-is forgotten, and the exit status is 4.
+first: docs/effects/outbox.md has the steps. While a relay reports the queue,
+nothing is forgotten, and the exit status is 4.
 
 What is known stays for 25 hours. If a relay sends rows of the queue in that
 time, it stays for good. One that comes back later sends again what it had sent
