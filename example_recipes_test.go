@@ -147,6 +147,18 @@ func Example_pauseTenant() {
 	// a receipt of acme
 }
 
+// The workers on the hosts of the older version take no more jobs. They end those that they have.
+func Example_blueGreen() {
+	onRedis(func(ctx context.Context, rdb *redis.Client) error {
+		ins, err := inspect.New(rdb, inspect.Config{})
+		if err != nil {
+			return err
+		}
+		return quietAll(ctx, ins, "blue-", true)
+	})
+	// Output:
+}
+
 // quietAll has all workers of the hosts whose names begin with a prefix take no more jobs, or take jobs again.
 func quietAll(ctx context.Context, ins *inspect.Inspector, hosts string, quiet bool) error {
 	workers, err := ins.Workers(ctx)
