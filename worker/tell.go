@@ -55,8 +55,9 @@ func (s *settings) say(t *store.Told) {
 	}
 	s.said[t.Setting] = *t
 	mine := t.Ours && t.Set
-	// If the reply to the call that applied the value was lost, the next one finds this worker's name there, and another time than is known.
-	applied := t.Changed || known && t.By == "worker "+s.q.w.id && !t.At.Equal(before.At)
+	// If the reply to the call that applied the value was lost, the next one finds this worker's name there, and another name, time or value than is known.
+	news := t.By != before.By || t.Value != before.Value || !t.At.Equal(before.At)
+	applied := t.Changed || known && news && t.By == "worker "+s.q.w.id
 	fields := []any{"field", t.Setting, "config", t.Want, "queue_has", t.Value}
 	switch {
 	case applied && t.Fresh && known:

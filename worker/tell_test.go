@@ -1,9 +1,11 @@
 package worker
 
 import (
+	"fmt"
 	"log/slog"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 
@@ -92,6 +94,28 @@ func TestOtherSettingsAreSaid(t *testing.T) {
 		t.Fatal(err)
 	}
 	says(fourth.tells(), 1, "a new setting of Config", `queue_has="32 running"`)
+}
+
+// A worker says that it has applied a value whose reply was lost, also if Redis' clock has stood still since another value was applied.
+func TestAppliedAtOneTime(t *testing.T) {
+	t.Parallel()
+	rdb := redistest.Start(t).Client()
+	b := newBuild(t, rdb, store.New(rdb, "", redistest.Name(t)), Queue{})
+	told := func(by string, running int) *store.Told {
+		value := fmt.Sprint(running, " running")
+		return &store.Told{Setting: "Limits", Want: value, Value: value, Counts: value, Ours: true, Set: true, By: by, At: time.UnixMicro(1), Before: "none"}
+	}
+	me := "worker " + b.w.id
+	for i, step := range []struct {
+		told *store.Told
+		says bool
+	}{{told("worker other", 1), false}, {told(me, 2), true}, {told(me, 2), false}, {told(me, 3), true}, {told("worker other", 4), false}} {
+		b.said.Reset()
+		b.keeper.settings.say(step.told)
+		if got := strings.Contains(b.said.String(), "a new setting of Config"); got != step.says {
+			t.Errorf("step %d: said: %v, want %v: %s", i, got, step.says, b.said.String())
+		}
+	}
 }
 
 // Two builds with unlike Configs don't fight in a rolling deploy, also if workers of the older one restart: the newer one's values count from its first call on.
