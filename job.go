@@ -134,6 +134,7 @@ type State string
 // The states.
 const (
 	StateScheduled State = "scheduled" // waits for its time: At, After, a retry or a snooze
+	StateAwaiting  State = "awaiting"  // waits for a batch: see scheduler.Scheduler.Batch
 	StateReady     State = "ready"     // waits for a worker
 	StateRunning   State = "running"   // a worker has it
 	StateCompleted State = "completed" // done; its record is deleted, unless the queue keeps completed jobs
@@ -141,9 +142,9 @@ const (
 	StateCancelled State = "cancelled" // ended by Cancel, or cancelled from outside; its record is kept for a while
 )
 
-// Live reports whether the job is not over yet: scheduled, ready or running.
+// Live reports whether the job is not over yet: scheduled, awaiting, ready or running.
 func (s State) Live() bool {
-	return s == StateScheduled || s == StateReady || s == StateRunning
+	return s == StateScheduled || s == StateAwaiting || s == StateReady || s == StateRunning
 }
 
 // A TraceMode says how the spans of a delivery are connected with the span that enqueued the job. It can be set for a

@@ -384,6 +384,9 @@ part_at = function(flag, flags, text, at)
   if flag > 8 and flags % 16 >= 8 then
     at = at + 8
   end
+  if flag > 32 and flags % 64 >= 32 then
+    at = at + 5
+  end
   return at
 end,
 number_at = function(text, at, most)
@@ -1312,7 +1315,7 @@ update_waiting = function(updates, now, largest)
 
   local function update_job(job, id, with)
     local old, detail = job.record, with.detail
-    if not job.member then
+    if not job.member or string.byte(old, 4) % 128 >= 64 then
       job.record = detail.version .. string.sub(old, 2, 22 + string.byte(old, 21) * 256 + string.byte(old, 22)) .. with.envelope
       return
     end

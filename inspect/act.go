@@ -20,6 +20,10 @@ var ErrState = errors.New("inspect: not in this state")
 // ErrKeyTaken is wrapped by the error of a call that would have a job run again, or move it, while another job has its unique key. Nothing was changed.
 var ErrKeyTaken = errors.New("inspect: another job has its unique key")
 
+// ErrInBatch is wrapped by the error of a call that would move a job of a batch, which stays in its queue, or have one run again whose batch was cancelled, or that waited for what can't come any more: [scheduler.OnSuccess] of a batch with a
+// member that is dead. Nothing was changed.
+var ErrInBatch = errors.New("inspect: its batch doesn't let it")
+
 // An Action is what can be done to a job: [Cancel], [Retry], [Reschedule], [Delete], [Prioritise], [Edit] or [Move]. Each is for jobs in some states
 // only. Redis looks at the state and acts in one step, so a job that moves meanwhile is never changed in a state that the action isn't for.
 type Action interface {
@@ -176,8 +180,12 @@ func (a Edit) act(ctx context.Context, q *store.Queue, ids []string, states ...s
 			}
 			failed.add(err)
 		}
-		if answer.Acted == store.KeyTaken {
+		switch answer.Acted {
+		case store.KeyTaken:
 			failed.add(keyTaken(id))
+		case store.InFlow:
+			failed.add(inBatch(id))
+		default:
 		}
 		answers = append(answers, answer)
 	}
@@ -194,6 +202,11 @@ func (a Edit) about() (string, []signalbox.State) { return "Edit", store.DeleteJ
 
 // keyTaken returns the error of a job that can't run again, since another one has its unique key.
 func keyTaken(id string) error { return fmt.Errorf("job %s: %w", id, ErrKeyTaken) }
+
+// inBatch returns the error of a job that its batch doesn't let run again.
+func inBatch(id string) error {
+	return fmt.Errorf("job %s: %w run again: the batch was cancelled, or what the job waited for can't come any more; retry the members that haven't completed first", id, ErrInBatch)
+}
 
 // failures are the errors of single jobs: the first few.
 type failures []error
@@ -238,6 +251,9 @@ func do(ctx context.Context, q *store.Queue, a store.Act, ids []string, states [
 		if answer.Acted == store.KeyTaken {
 			failed.add(keyTaken(ids[i]))
 		}
+		if answer.Acted == store.InFlow {
+			failed.add(inBatch(ids[i]))
+		}
 	}
 	return answers, failed.err()
 }
@@ -274,7 +290,7 @@ func (i *Inspector) Do(ctx context.Context, queue, id string, a Action) (was sig
 		return was, fmt.Errorf("%w: job %s of queue %s is %s, and %s is for jobs that are %s; %s", ErrState, id, queue, was, name, words(states), instead(a, was))
 	case store.Lost:
 		return was, fmt.Errorf("inspect: job %s of queue %s has a record, and is in no list: another program has changed the queue", id, queue)
-	case store.Done, store.Changed, store.Failed, store.Occupied, store.KeyTaken: // those have an error
+	case store.Done, store.Changed, store.Failed, store.Occupied, store.KeyTaken, store.InFlow: // those have an error
 	}
 	return was, nil
 }
@@ -287,6 +303,8 @@ func instead(a Action, state signalbox.State) string {
 		return "it has ended, and doesn't run again by itself; delete it, or leave it"
 	case state == signalbox.StateRunning:
 		return "cancel it, or wait until it has ended"
+	case state == signalbox.StateAwaiting:
+		return "it waits for its batch; cancel or delete it, or wait until the batch is over"
 	case state == store.StateHeld:
 		return "it is being moved: look at it to see whereto, and move it there once more"
 	}

@@ -83,7 +83,7 @@ func (i *Inspector) DoAll(ctx context.Context, queue string, f Filter, a Action,
 			switch answer.Acted {
 			case store.Done:
 				p.Done++
-			case store.Failed, store.Occupied, store.KeyTaken:
+			case store.Failed, store.Occupied, store.KeyTaken, store.InFlow:
 				p.Failed++
 			case store.Gone, store.Wrong, store.Changed, store.Lost:
 				p.Moved++

@@ -48,6 +48,9 @@ type Job struct {
 	Serial       bool
 	YieldOnRetry bool
 
+	// Batch is the ID of the batch that the job is of, or that it waits for or has waited for; "" if there is none.
+	Batch string
+
 	// UniqueKey is the job's unique key, or "": that of scheduler.Unique, or a digest of the arguments of scheduler.UniqueBy.
 	UniqueKey string
 	// UniqueUntil says until when the job has the key, in words: "started", "ended", or for how long from its enqueue on, such as "1h0m0s". Of a throttled
@@ -183,7 +186,7 @@ func jobOf(v *store.View, s *store.Situation) Job {
 	}
 	job.TraceID, job.SpanID = spanOf(r.Headers["traceparent"])
 	job.RunTraceID, job.RunSpanID = spanOf(v.Note)
-	job.Nowhere = v.Unlisted
+	job.Nowhere, job.Batch = v.Unlisted, v.Flow
 	job.Waits = waits(&job, v, s)
 	if v.Held != nil {
 		job.held, job.Waits = true, heldFor(v.Held)
@@ -203,6 +206,8 @@ func waits(job *Job, v *store.View, s *store.Situation) string {
 			return "until " + clock(job.DueAt)
 		}
 		later = "its time has come; "
+	case signalbox.StateAwaiting:
+		return awaited(v)
 	case signalbox.StateReady:
 		if job.Nowhere {
 			return "in vain: it is in no place, and the doctor repairs that"
@@ -237,6 +242,17 @@ func waits(job *Job, v *store.View, s *store.Situation) string {
 		return later + fmt.Sprintf("for a worker that may try a job which has crashed %d times", job.Crashes)
 	}
 	return later + freeSlot
+}
+
+// awaited says what a callback of a batch waits for.
+func awaited(v *store.View) string {
+	switch v.Awaits {
+	case store.AwaitsSuccess:
+		return "for all jobs of batch " + v.Flow + " to complete"
+	case store.AwaitsFailure:
+		return "for a job of batch " + v.Flow + " that doesn't complete; if all do, it is deleted"
+	}
+	return "for batch " + v.Flow + " to be over"
 }
 
 // freeSlot is what a job waits for if nothing keeps it from starting.

@@ -62,6 +62,8 @@ func (a Move) act(ctx context.Context, q *store.Queue, ids []string, states ...s
 			failed.add(fmt.Errorf("job %s: %w: queue %s has a job of this ID", ids[i], ErrTaken, a.To))
 		case store.KeyTaken:
 			failed.add(fmt.Errorf("job %s: %w in queue %s", ids[i], ErrKeyTaken, a.To))
+		case store.InFlow:
+			failed.add(fmt.Errorf("job %s: %w move: all jobs of a batch are of its queue", ids[i], ErrInBatch))
 		case store.Done, store.Gone, store.Wrong, store.Changed, store.Lost:
 		}
 	}

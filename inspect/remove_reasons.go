@@ -33,6 +33,8 @@ func (i *Inspector) reasons(ctx context.Context, queue string, found []store.Rea
 			add("a unique key with a window that is open: wait until %s", at)
 		case store.KeptByReceipt:
 			add("a receipt of a move, without which a late mover would put its job there once more: wait until %s", at)
+		case store.KeptByFlow:
+			add("batches that aren't over, or whose IDs are remembered, %s: list them (signalbox flow ls %s), and wait until they are forgotten, a day after they are over", r.Detail, queue)
 		case store.KeptByPause:
 			add("a pause: resume the queue (signalbox queue resume %s)", queue)
 		case store.KeptByGroup:

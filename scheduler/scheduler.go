@@ -13,6 +13,7 @@
 //	a BulkOption      into Enqueue, EnqueueMany and EnqueueSeq: At, After, IfAbsent, Unique, UniqueBy, Replace, Debounce, Throttle, WaitForRoom, WaitReplicas, WaitAOF
 //	an EnqueueOption  into Enqueue, or an Item of the others: ID, EffectKey, Again
 //	a CronOption      into Cron: In, Missed, Lateness, Overlap, Jitter, Starting, Ending, ArgsAt
+//	a BatchOption     into Batch: FlowID, OnSuccess, OnEnd, OnFailure, FlowTimeout, SealWithin
 //
 // [JobOptions] is a list that is a JobOption: it passes on what several calls have in common.
 //
@@ -57,6 +58,10 @@
 // default. Until then the scheduler repeats the call by itself: after a broken connection, after a lost reply, and
 // after the replies LOADING, TRYAGAIN, CLUSTERDOWN, MOVED and ASK. Redis recognises a repeated call by its number, even
 // if the job has completed since.
+//
+// # Batches
+//
+// [Scheduler.Batch] makes a [Batch]: jobs whose ends are counted together, and others that run when all have completed, when all have ended, or when the first has failed. The script in Redis that ends a job counts it. docs/flows.md is the guide.
 //
 // # Cron
 //

@@ -164,6 +164,10 @@ func (o order) obey(ctx context.Context, id string, say func(what string, at tim
 		return o.steps(ctx)
 	case "then": // has an order that does nothing follow
 		return scheduler.Then(ctx, order{Do: "nothing"})
+	case "grow": // adds an order that does nothing to its batch
+		b, _ := scheduler.BatchOf(ctx)
+		_, err := b.Add(ctx, order{Do: "nothing"})
+		return err
 	case "nothing":
 		return nil
 	case "die":

@@ -74,6 +74,8 @@ func (d *delivery) Value(key any) any {
 		return d.saver()
 	case parcelseam.FollowerKey:
 		return d.follower()
+	case parcelseam.MemberKey:
+		return d.member()
 	case handlerctx.EndKey:
 		return &d.ends
 	case handlerctx.JobKey:

@@ -17,6 +17,7 @@ type longJob struct {
 	progress progress
 	saves    atomic.Pointer[saver]    // nil: nobody has asked for it
 	follows  atomic.Pointer[follower] // the same
+	member   atomic.Pointer[member]   // the same
 }
 
 // A progress is what a handler has said last of how far its job is, and what the worker does about it. The zero value is ready.

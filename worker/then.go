@@ -56,6 +56,27 @@ func (f *follower) Enter() (*parcelseam.Origin, error) {
 	if f.asked == store.MaxFollowUps {
 		return nil, errManyFollowUps
 	}
+	origin, err := f.made()
+	if err != nil {
+		return nil, err
+	}
+	f.asked++
+	origin.Place = f.asked - 1
+	return origin, nil
+}
+
+// origin returns what jobs are made by that the delivery adds to its batch.
+func (f *follower) origin() (*parcelseam.Origin, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.over {
+		return nil, errReturned
+	}
+	return f.made()
+}
+
+// made returns what jobs of the delivery are made by. f.mu is held.
+func (f *follower) made() (*parcelseam.Origin, error) {
 	w := f.d.session.queue.w
 	if f.maker == nil {
 		job := &signalbox.Job{ID: f.d.id, Namespace: w.namespace(), Queue: f.d.session.queue.store.Name(), Token: f.d.token}
@@ -68,8 +89,7 @@ func (f *follower) Enter() (*parcelseam.Origin, error) {
 		job.Payload, job.Saved = nil, nil
 		f.maker = job
 	}
-	f.asked++
-	return &parcelseam.Origin{House: houseOf(w), Maker: f.maker, Codec: f.codec, Place: f.asked - 1}, nil
+	return &parcelseam.Origin{House: houseOf(w), Maker: f.maker, Codec: f.codec}, nil
 }
 
 func (f *follower) Follow(item store.Item) error {

@@ -13,7 +13,7 @@ import (
 // states are those that jobs can be listed in, in the order in which a listing without --state has them.
 var states = []signalbox.State{
 	signalbox.StateRunning, signalbox.StateReady, signalbox.StateScheduled, signalbox.StateDead, signalbox.StateCancelled,
-	signalbox.StateCompleted,
+	signalbox.StateCompleted, signalbox.StateAwaiting,
 }
 
 // filterFlags name jobs of a queue.

@@ -225,6 +225,7 @@ type jobJSON struct {
 	Group          string   `json:"group"`
 	Serial         bool     `json:"serial"`
 	YieldOnRetry   bool     `json:"yield_on_retry"`
+	Batch          string   `json:"batch"`
 	UniqueKey      string   `json:"unique_key"`
 	UniqueUntil    string   `json:"unique_until"`
 	EnqueuedAt     *string  `json:"enqueued_at"`
@@ -250,7 +251,7 @@ func jobOf(j *inspect.Job) jobJSON {
 		MaxAttempts: j.MaxAttempts, Crashes: j.Crashes, Survived: j.Survived, TimeoutSeconds: seconds(j.Timeout), Group: j.Group, Serial: j.Serial, YieldOnRetry: j.YieldOnRetry, EnqueuedAt: timestamp(j.EnqueuedAt),
 		DueAt: timestamp(j.DueAt), EndedAt: timestamp(j.EndedAt), ExpiresAt: timestamp(j.ExpiresAt), LastError: j.LastError, Waits: j.Waits, Worker: j.Worker, Token: j.Token,
 		Since: timestamp(j.Since), Cancelling: j.Cancelling, TraceID: j.TraceID, SpanID: j.SpanID, RunTraceID: j.RunTraceID,
-		RunSpanID: j.RunSpanID, Cursor: j.Cursor, UniqueKey: j.UniqueKey, UniqueUntil: j.UniqueUntil,
+		RunSpanID: j.RunSpanID, Cursor: j.Cursor, Batch: j.Batch, UniqueKey: j.UniqueKey, UniqueUntil: j.UniqueUntil,
 	}
 	if j.Retain != 0 {
 		kept := seconds(max(j.Retain, 0))

@@ -174,6 +174,9 @@ func (a *app) show(j *inspect.Job, now time.Time) {
 	case j.Group != "":
 		line("group", "%s", j.Group)
 	}
+	if j.Batch != "" {
+		line("batch", "%s", j.Batch)
+	}
 	switch j.UniqueUntil {
 	case "":
 	case "started", "ended":

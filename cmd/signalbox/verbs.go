@@ -20,8 +20,8 @@ func (a *app) jobRetry() *cobra.Command {
 	}, nil)
 }
 
-// resting are the states of jobs that don't run.
-var resting = states[1:]
+// resting are the states of jobs that don't run, and don't wait for a batch.
+var resting = states[1 : len(states)-1]
 
 // always returns the action of a verb that has no flags of its own.
 func always(act inspect.Action) func(func(string) bool) (func(context.Context) inspect.Action, error) {
@@ -34,7 +34,7 @@ func (a *app) jobCancel() *cobra.Command {
 	var why string
 	return a.actCommand(verb{
 		name: "cancel", short: "End jobs before they are done, also while they run", past: "cancelled", already: signalbox.StateCancelled,
-		states: []signalbox.State{signalbox.StateRunning, signalbox.StateReady, signalbox.StateScheduled, signalbox.StateCancelled},
+		states: []signalbox.State{signalbox.StateRunning, signalbox.StateReady, signalbox.StateScheduled, signalbox.StateAwaiting, signalbox.StateCancelled},
 		long: `Cancel scheduled, ready or running jobs: they end cancelled and are not retried.
 A running job's handler is asked to end, by its context. The job ends when the
 handler has returned. Cancelled jobs are kept for a while, and can be retried.`,
@@ -51,7 +51,7 @@ handler has returned. Cancelled jobs are kept for a while, and can be retried.`,
 
 func (a *app) jobRm() *cobra.Command {
 	return a.actCommand(verb{
-		name: "rm", short: "Delete jobs for good", past: "deleted", destroys: true, states: resting,
+		name: "rm", short: "Delete jobs for good", past: "deleted", destroys: true, states: states[1:],
 		long: "Delete jobs with their arguments, in any state but running. This can't be\nundone. A running job is to be cancelled first.",
 		example: `  signalbox job rm mail order-17
   signalbox job rm mail --state dead --older-than 7d --dry-run`,
@@ -86,7 +86,7 @@ func (a *app) jobReschedule() *cobra.Command {
 func (a *app) jobPrioritise() *cobra.Command {
 	var to string
 	return a.actCommand(verb{
-		name: "prioritise", short: "Change the priority of jobs", past: "changed", states: []signalbox.State{signalbox.StateReady, signalbox.StateScheduled},
+		name: "prioritise", short: "Change the priority of jobs", past: "changed", states: []signalbox.State{signalbox.StateReady, signalbox.StateScheduled, signalbox.StateAwaiting},
 		long: "Change the priority of scheduled or ready jobs within their queue.",
 		example: `  signalbox job prioritise mail order-17 --to high
   signalbox job prioritise mail --state ready --kind newsletter --to low`,

@@ -28,20 +28,23 @@ type Act struct {
 	why    string
 }
 
-// waiting and resting are the states of jobs that no worker has.
+// waiting, blocked and resting are states of jobs that no worker has.
 var (
 	waiting = []signalbox.State{signalbox.StateScheduled, signalbox.StateReady}
+	blocked = append(slices.Clone(waiting), signalbox.StateAwaiting)
 	resting = append(slices.Clone(waiting), signalbox.StateDead, signalbox.StateCancelled, signalbox.StateCompleted)
 )
 
 // CancelJobs ends jobs as cancelled. One that runs is marked: it ends so, whatever its handler returns. For one that is cancelled
 // there is nothing to do.
 func CancelJobs(why string) Act {
-	return Act{verb: "cancel", why: why, states: append(slices.Clone(waiting), signalbox.StateRunning, signalbox.StateCancelled)}
+	return Act{verb: "cancel", why: why, states: append(slices.Clone(blocked), signalbox.StateRunning, signalbox.StateCancelled)}
 }
 
 // DeleteJobs deletes jobs with their records.
-func DeleteJobs() Act { return Act{verb: "delete", states: resting} }
+func DeleteJobs() Act {
+	return Act{verb: "delete", states: append(slices.Clone(resting), signalbox.StateAwaiting)}
+}
 
 // RunJobs has jobs run at a time; zero, or a time that has passed: now. Those that had ended begin anew: no attempt has failed, and
 // there were no crashes. For one that is ready now there is nothing to do.
@@ -49,7 +52,7 @@ func RunJobs(at time.Time) Act { return Act{verb: "run", due: at, states: restin
 
 // PrioritiseJobs gives jobs another priority. One that is ready goes behind those that are ready in it. One that has it stays.
 func PrioritiseJobs(p signalbox.Priority) Act {
-	return Act{verb: "class", class: classes[wire.Class(p)], states: waiting}
+	return Act{verb: "class", class: classes[wire.Class(p)], states: blocked}
 }
 
 // Of returns the act for jobs of these states only, of those that it is for.
@@ -74,6 +77,7 @@ const (
 	Failed         // its record can't be changed so
 	Occupied       // another job has its ID where it should go
 	KeyTaken       // another job has its unique key
+	InFlow         // it is of a flow, and so can't be moved; or its flow keeps it from running again
 )
 
 // An Answer says what became of one job, and in which state it was.
@@ -104,9 +108,9 @@ type Edit = wire.Edit
 
 // Edit changes a job's record, and has the job run if run is set, in one step. If it fails for this job only, the answer is Failed, beside the error.
 func (q *Queue) Edit(ctx context.Context, id string, e Edit, run bool, states ...signalbox.State) (Answer, error) {
-	a := Act{verb: "edit", states: resting}
+	a := Act{verb: "edit", states: append(slices.Clone(resting), signalbox.StateAwaiting)}
 	if run {
-		a.verb = "run"
+		a.verb, a.states = "run", resting
 	}
 	if len(states) > 0 {
 		a = a.Of(states...)
@@ -218,7 +222,7 @@ func parseActed(r *scripts.Reply, n int) ([]Answer, error) {
 	answers := make([]Answer, len(words))
 	for i, word := range words {
 		what, state, _ := strings.Cut(word, " ")
-		acted := slices.Index([]string{"done", "gone", "not", "changed", "lost", "failed", "occupied", "unique"}, what)
+		acted := slices.Index([]string{"done", "gone", "not", "changed", "lost", "failed", "occupied", "unique", "flow"}, what)
 		if acted < 0 {
 			r.Fail(2, fmt.Sprintf("%.40q", word))
 		}

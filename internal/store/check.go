@@ -48,6 +48,7 @@ func (q *Queue) Check(ctx context.Context) error {
 	}
 	c.lines()
 	c.unique()
+	c.countFlows()
 	c.each()
 	registered := func(session string) bool { return c.registered[session] }
 	for _, address := range s.idle {

@@ -186,7 +186,7 @@ type Delivery struct {
 // Size returns the size of the delivery's record in bytes.
 func (d *Delivery) Size() int { return len(d.record) }
 
-// Special reports whether the job has a group or a unique key, or may expire.
+// Special reports whether the job has a group or a unique key, is of a flow, or may expire.
 func (d *Delivery) Special() bool { return wire.IsSpecial(d.record) }
 
 // Newer reports whether the record can't be read because a newer release wrote it.

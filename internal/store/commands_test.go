@@ -65,7 +65,7 @@ func TestCommandsSuffice(t *testing.T) {
 				continue
 			}
 			r := newQueue(t, admin)
-			got := r.furnish()
+			got := op.furnish(r)
 			r.Queue.rdb = rdb
 			if err := op.call(r, got); err != nil {
 				t.Errorf("%s as %s: %v", op.name, name, err)
@@ -100,7 +100,7 @@ func TestCommandsSuffice(t *testing.T) {
 					t.Errorf("a job as %s: %v", name, err)
 				}
 				for _, state := range []signalbox.State{
-					signalbox.StateScheduled, signalbox.StateReady, signalbox.StateRunning, signalbox.StateDead, signalbox.StateCancelled, signalbox.StateCompleted,
+					signalbox.StateScheduled, signalbox.StateAwaiting, signalbox.StateReady, signalbox.StateRunning, signalbox.StateDead, signalbox.StateCancelled, signalbox.StateCompleted,
 				} {
 					for _, err := range r.Jobs(bg, Listing{State: state}) {
 						if err != nil {

@@ -87,7 +87,7 @@ func (q *Queue) Doctor(ctx context.Context, c Checkup) (Checked, error) {
 	}
 	d.began = now.UnixMicro()
 	for _, stage := range []func(context.Context) error{
-		d.keys, d.settings, d.idle, d.ready, d.sets, d.running, d.records, d.settle, d.groups, d.unique, d.unregistered, d.counts, d.sums,
+		d.keys, d.settings, d.idle, d.ready, d.sets, d.running, d.records, d.settle, d.groups, d.flows, d.unique, d.unregistered, d.counts, d.sums,
 	} {
 		if err := stage(ctx); errors.Is(err, errUnfit) {
 			break
@@ -419,6 +419,27 @@ func (d *doctor) sameToken(ctx context.Context, a, b string) error {
 
 // records goes through all records.
 func (d *doctor) records(ctx context.Context) error {
+	read := func(id, record string) {
+		d.Jobs++
+		d.decode(id, record)
+	}
+	return d.eachRecord(ctx, read, func(e *examination, f *facts) {
+		d.consider(f, e.around)
+		_, enqueued, _, readable := f.header()
+		if _, twice := d.twice[d.hash(f.id)]; twice {
+			d.suspects[f.id] = false
+		}
+		if _, listed := slices.BinarySearch(d.seen, d.hash(f.id)); listed || len(f.places) > 0 || !f.there || readable && enqueued > d.began {
+			return
+		}
+		if _, before := d.suspects[f.id]; !before {
+			d.suspects[f.id] = true
+		}
+	})
+}
+
+// eachRecord goes through all records in pages: read gets the record of each job, and do what there is of it.
+func (d *doctor) eachRecord(ctx context.Context, read func(id, record string), do func(e *examination, f *facts)) error {
 	cursor, each := "0", 10e3 // bytes of a record, about: the first page is small
 	for {
 		e, err := d.look(ctx, origin{name: "jobs", cursor: cursor, count: max(1, min(maxLook, int(pageBytes/each)))})
@@ -428,29 +449,12 @@ func (d *doctor) records(ctx context.Context) error {
 		cursor = e.next
 		bytes := 0
 		for i := 0; i+1 < len(e.records); i += 2 {
-			d.Jobs++
 			bytes += len(e.records[i+1])
-			d.decode(e.records[i], e.records[i+1])
+			read(e.records[i], e.records[i+1])
 		}
 		each = max(each*0.9, float64(bytes)/float64(max(1, len(e.records)/2)), 100)
-		err = d.whole(ctx, &e, func(e *examination, f *facts) {
-			d.consider(f, e.around)
-			_, enqueued, _, readable := f.header()
-			if _, twice := d.twice[d.hash(f.id)]; twice {
-				d.suspects[f.id] = false
-			}
-			if _, listed := slices.BinarySearch(d.seen, d.hash(f.id)); listed || len(f.places) > 0 || !f.there || readable && enqueued > d.began {
-				return
-			}
-			if _, before := d.suspects[f.id]; !before {
-				d.suspects[f.id] = true
-			}
-		})
-		if err != nil {
+		if err := d.whole(ctx, &e, do); err != nil || cursor == "0" {
 			return err
-		}
-		if cursor == "0" {
-			return nil
 		}
 	}
 }

@@ -27,6 +27,8 @@ type operation struct {
 	groups bool
 	// limited says that the queue's settings have limits of its groups.
 	limited bool
+	// flow makes the flow that it is for, if there is one.
+	flow func(r *rig)
 	// Keys that it declares and does not read: another type is no error, or the key is
 	// deleted whatever it holds.
 	unread func(r *rig) []string
@@ -34,7 +36,10 @@ type operation struct {
 
 func operations() []operation {
 	// Claims read what was cancelled only if they settle some of it: see testMarkedOfTheWrongType.
-	marks := func(r *rig) []string { return []string{r.keys.Cancels} }
+	// What there is of batches they read if there are some.
+	marks := func(r *rig) []string {
+		return []string{r.keys.Cancels, r.keys.Awaiting, r.keys.FlowNotes, r.keys.FlowTimes, r.keys.Added}
+	}
 	// Statistics never stop a call that takes them along.
 	statistics := func(r *rig) []string { return []string{r.keys.Stats, r.keys.History, r.timesLane()} }
 	// A renewal looks at the limits of the queue only if it has some.
@@ -67,7 +72,50 @@ func operations() []operation {
 			return nil
 		}}
 	}
+	ref := FlowRef{"flow", "aaaaa"}
+	made := func(r *rig) {
+		_, _, err := r.CreateFlow(bg, ref, time.Hour, 0, []Callback{{AwaitsEnd, r.item("end", When{}, 0)}})
+		r.must(err)
+		joins := r.item("member", When{After: time.Hour}, 0)
+		joins.Join(ref)
+		lane := r.NewLane()
+		lane.Next()
+		_, err = r.AddMembers(bg, lane, &Addition{Flow: ref, Items: []Item{joins}, Number: 1, Digest: "a"})
+		r.must(err)
+	}
 	ops := []operation{
+		{name: "enqueue callbacks", call: func(r *rig, _ []Delivery) error {
+			_, _, err := r.CreateFlow(bg, ref, time.Hour, time.Hour, []Callback{{AwaitsEnd, r.item("end", When{}, 0)}})
+			return err
+		}},
+		{name: "enqueue members", flow: made, call: func(r *rig, _ []Delivery) error {
+			items := []Item{r.item("m1", When{}, 0), r.grouped("m2", "ga", When{}, 0), r.item("m3", When{After: time.Hour}, 0)}
+			for i := range items {
+				items[i].Join(ref)
+			}
+			added, err := r.AddMembers(bg, r.producer, &Addition{Flow: ref, Items: items, Number: 2, Digest: "b"})
+			if err == nil && added.Word+added.Fates.list != "in111" {
+				return fmt.Errorf("got %s %q", added.Word, added.Fates.list)
+			}
+			return err
+		}},
+		{name: "seal", flow: made, call: func(r *rig, _ []Delivery) error { _, err := r.SealFlow(bg, ref); return err }},
+		{name: "cancel a flow", flow: made, call: func(r *rig, _ []Delivery) error { _, err := r.CancelFlow(bg, ref); return err }},
+		{
+			name: "pass", call: func(r *rig, _ []Delivery) error { _, _, _, err := r.PassFlow(bg, ref.Name); return err },
+			flow: func(r *rig) {
+				made(r)
+				_, err := r.CancelFlow(bg, ref)
+				r.must(err)
+			},
+		},
+		{
+			name: "tend", call: func(r *rig, _ []Delivery) error { _, _, err := r.TendFlows(bg, "0"); return err },
+			flow: func(r *rig) {
+				made(r)
+				r.must(r.rdb.ZAdd(bg, r.keys.FlowTimes, z(1, ref.Name)).Err())
+			},
+		},
 		{
 			name: "remove",
 			call: func(r *rig, _ []Delivery) error {
@@ -78,7 +126,7 @@ func operations() []operation {
 			},
 			unread: func(r *rig) []string {
 				k := r.keys
-				return []string{k.Due, k.Idle, k.ReadyHigh, k.ReadyNormal, k.ReadyLow, k.ReadySuspect, k.Notes, k.Cancels, k.Reporter, k.Lined, k.Turns, k.Groups, k.Running, k.Parked, k.Unique, k.Expires, k.History}
+				return []string{k.Due, k.Idle, k.ReadyHigh, k.ReadyNormal, k.ReadyLow, k.ReadySuspect, k.Notes, k.Cancels, k.Reporter, k.Lined, k.Turns, k.Groups, k.Running, k.Parked, k.Unique, k.Expires, k.History, k.Awaiting, k.FlowNotes, k.FlowTimes, k.Added}
 			},
 		},
 		{
@@ -385,7 +433,7 @@ func views() []operation {
 				return err
 			},
 			unread: func(r *rig) []string {
-				return []string{r.keys.ReadyHigh, r.keys.ReadyNormal, r.keys.ReadyLow, r.keys.ReadySuspect, r.keys.Lined, r.keys.Groups}
+				return []string{r.keys.ReadyHigh, r.keys.ReadyNormal, r.keys.ReadyLow, r.keys.ReadySuspect, r.keys.Lined, r.keys.Groups, r.keys.Awaiting}
 			},
 		},
 		{
@@ -402,7 +450,9 @@ func views() []operation {
 				page, _, err := r.sorted(Listing{State: signalbox.StateDead}, nil).next(bg)
 				return found(page, err, "dead1", "dead2")
 			},
-			unread: func(r *rig) []string { return []string{r.keys.Due, r.keys.Cancelled, r.keys.Completed, r.keys.Lined} },
+			unread: func(r *rig) []string {
+				return []string{r.keys.Due, r.keys.Cancelled, r.keys.Completed, r.keys.Lined, r.keys.Awaiting}
+			},
 		},
 		{
 			name: "list",
@@ -521,6 +571,9 @@ func (o operation) furnish(r *rig) []Delivery {
 	got := r.furnish()
 	if o.groups {
 		r.putIn("ga", "g1")
+	}
+	if o.flow != nil {
+		o.flow(r)
 	}
 	if o.limited {
 		_, err := r.SetGroupLimits(bg, signalbox.Limits{Running: 3})

@@ -102,8 +102,12 @@ func parseFacts(r *scripts.Reply, searched bool) (f facts, ok bool) {
 		f.mark = texts[5][1:]
 	}
 	for t := range slices.Chunk(texts[firstPlace:], placeTexts) {
-		if t[0] == "unique" {
+		switch t[0] {
+		case "unique":
 			f.scope, f.key, f.holder = t[1], t[2], t[3]
+			continue
+		case "links":
+			f.links = t[1]
 			continue
 		}
 		p := place{kind: t[0]}
@@ -111,6 +115,8 @@ func parseFacts(r *scripts.Reply, searched bool) (f facts, ok bool) {
 		case "ready":
 			p.class = t[1]
 			p.times, _ = strconv.Atoi(t[2])
+		case "awaiting":
+			p.waits = t[1]
 		case "lined":
 			p.class = t[1]
 		case "due":

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"iter"
 	"math"
+	"strings"
 	"time"
 
 	"github.com/signalbox-go/signalbox"
@@ -66,14 +67,14 @@ func (q *Queue) pager(l Listing) (pager, error) {
 		after = &c
 	}
 	switch l.State {
-	case signalbox.StateScheduled, signalbox.StateDead, signalbox.StateCancelled, signalbox.StateCompleted:
+	case signalbox.StateScheduled, signalbox.StateAwaiting, signalbox.StateDead, signalbox.StateCancelled, signalbox.StateCompleted:
 		return q.sorted(l, after), nil
 	case signalbox.StateReady:
 		return q.waiting(l, after)
 	case signalbox.StateRunning:
 		return q.running(l, after)
 	}
-	return nil, fmt.Errorf("%w state %.200q: jobs are scheduled, ready, running, dead, cancelled or completed", signalbox.ErrInvalid, l.State)
+	return nil, fmt.Errorf("%w state %.200q: jobs are scheduled, awaiting, ready, running, dead, cancelled or completed", signalbox.ErrInvalid, l.State)
 }
 
 // view returns what is known of a job by its place.
@@ -145,6 +146,8 @@ func (s *sortedPager) next(ctx context.Context) (page []View, more bool, err err
 		switch {
 		case s.state == signalbox.StateScheduled && id != "":
 			id = id[1:] // without the class
+		case s.state == signalbox.StateAwaiting:
+			id = awaitingID(member)
 		case s.state == signalbox.StateReady:
 			if _, _, waiting, ok := parseLine(member); ok {
 				id = waiting
@@ -153,20 +156,31 @@ func (s *sortedPager) next(ctx context.Context) (page []View, more bool, err err
 		if n < len(ids) && ids[n] == id {
 			view := q.view(id, s.state)
 			c := cursor{state: s.state, score: score, member: member}
-			if s.state == signalbox.StateReady {
+			if s.state == signalbox.StateAwaiting {
+				view.read(records[n])
+			} else if s.state == signalbox.StateReady {
 				view.read(records[n])
 				c.member, view.Lined = inLine+member, true
 			} else {
 				view.placed(elements[2*i+1], records[n])
 			}
 			view.Cursor = q.cursorText(c)
-			if at := float64(view.At.UnixMicro()); !own || s.from <= at && at <= s.to {
+			if at := float64(view.At.UnixMicro()); view.raw != "" && s.state == signalbox.StateAwaiting || s.state != signalbox.StateAwaiting && (!own || s.from <= at && at <= s.to) {
 				page = append(page, view)
 			}
 			n++
 		}
 	}
 	return page, looked > 0, nil
+}
+
+// awaitingID returns the ID of a job that waits for a flow, of its member in the sorted set. One that was cancelled since its flow failed has the member for it: no job has that.
+func awaitingID(member string) string {
+	_, id, _ := strings.Cut(member, "{")
+	if id == "" || id[0] == 'c' {
+		return member
+	}
+	return id[1:]
 }
 
 func parsePage(r *scripts.Reply) (looked int, elements, ids []string, records []any, err error) {

@@ -490,7 +490,7 @@ func (m *mover) do(ctx context.Context, p *plan) error {
 		answers, err := m.from.do(ctx, holdJobs(m.states), p.hold)
 		for i, answer := range answers {
 			switch answer.Acted {
-			case Wrong, Lost, Failed:
+			case Wrong, Lost, Failed, InFlow:
 				if answer.State != StateHeld {
 					p.holding[i].end(answer.Acted, answer.State)
 				}

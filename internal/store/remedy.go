@@ -29,6 +29,8 @@ var Remedies = map[Fault]string{
 	WrongRunning: "correct the count",
 	NoKey:        "give it to the job, if nobody has it",
 	StrayUnique:  "free the key",
+	WrongFlow:    "correct the count, and have its callbacks go on",
+	StuckWaiter:  "have it go on, if its batch is there",
 	WrongExpiry:  "use the time of the record, or remove the entry",
 }
 
@@ -54,6 +56,8 @@ func (f *facts) steps(a around, now int64) (all []step) {
 			do("unhold", p.session)
 		case "lined":
 			do("unline")
+		case "awaiting":
+			do("unawait", p.waits)
 		default:
 			do("unend", p.kind)
 		}
@@ -71,6 +75,8 @@ func (f *facts) steps(a around, now int64) (all []step) {
 	ended := false
 	switch {
 	case !f.there:
+	case kept < 0 && f.waits():
+		do("await")
 	case kept < 0 && due > now:
 		if groupOf(f.head) != "" {
 			class = f.laterClass()
@@ -98,7 +104,7 @@ func (f *facts) steps(a around, now int64) (all []step) {
 				leave(p)
 				do("due", class, strconv.FormatInt(due, 10))
 			}
-		case "lined":
+		case "lined", "awaiting":
 		case "running":
 			all = append(all, f.hold(p, a, class)...)
 		default:
@@ -188,7 +194,7 @@ func (f *facts) keep(a around) int {
 			return 4
 		case p.kind == "ready":
 			return 3
-		case p.kind == "due":
+		case p.kind == "due", p.kind == "awaiting":
 			return 2
 		case p.kind == string(Cancelled), p.kind == string(Completed):
 			return 1
@@ -204,6 +210,12 @@ func (f *facts) keep(a around) int {
 		}
 	}
 	return best
+}
+
+// waits reports whether the job is to wait for a flow, as its record says.
+func (f *facts) waits() bool {
+	_, _, due, ok := f.header()
+	return ok && due == wire.HeldUntil.UnixMicro() && f.links != "" && strings.IndexByte("sef", f.links[0]) >= 0
 }
 
 // newer reports whether a place is the one of a later delivery.

@@ -43,7 +43,8 @@ const (
 	KeptByOutbox    ReasonKind = "outbox"
 	KeptByUnique    ReasonKind = "unique"  // until Time
 	KeptByReceipt   ReasonKind = "receipt" // until Time
-	KeptByPause     ReasonKind = "paused"  // since Time
+	KeptByFlow      ReasonKind = "flow"
+	KeptByPause     ReasonKind = "paused" // since Time
 	KeptByGroup     ReasonKind = "group"
 	KeptByQuiet     ReasonKind = "quiet"   // Detail is the ID of the worker
 	KeptByHold      ReasonKind = "held"    // until Time

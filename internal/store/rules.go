@@ -38,6 +38,8 @@ const (
 	NoKey        Fault = "no_key"       // a job that hasn't ended hasn't its unique key
 	StrayUnique  Fault = "stray_unique" // a unique key is held by no job that may have it
 	WrongExpiry  Fault = "expiry"       // a job that waits for its start expires at another time than its record says, or an entry is of no such job
+	WrongFlow    Fault = "batch"        // other numbers of jobs are of a batch, or wait for it, than are counted
+	StuckWaiter  Fault = "callback"     // a job waits for a batch that has what it waits for, or isn't there
 	Unreadable   Fault = "unreadable"   // a record can't be decoded
 	StrayKey     Fault = "stray_key"    // a key that a queue doesn't have
 	BadSetting   Fault = "bad_setting"  // a setting that can't be read
@@ -48,7 +50,7 @@ const (
 // Faults are all of them.
 var Faults = []Fault{
 	TwoPlaces, NoPlace, NoRecord, WrongClass, WrongTime, BadMember, NoSession, BadToken, BeyondFence, SameToken, Together, WrongBytes,
-	WrongLargest, StrayNote, StrayMark, NoMark, StrayAddress, WrongTurn, WrongHolders, WrongRunning, NoKey, StrayUnique, WrongExpiry, Unreadable, StrayKey, BadSetting, BadFence, WrongType,
+	WrongLargest, StrayNote, StrayMark, NoMark, StrayAddress, WrongTurn, WrongHolders, WrongRunning, NoKey, StrayUnique, WrongExpiry, WrongFlow, StuckWaiter, Unreadable, StrayKey, BadSetting, BadFence, WrongType,
 }
 
 // A violation is one thing that is wrong.
@@ -73,13 +75,16 @@ type facts struct {
 	scope, key string // of a unique key that isn't for a window, as the record has it
 	holder     string // what UNIQUE has for that key
 
+	links string // by which the job is a member of flows, or waits for them
+
 	expires int64 // when it expires by EXPIRES, in us; 0: never
 	expiry  int64 // the same by its record
 }
 
 // A place is where a job is. In facts the order is: ready, due, running, ended.
 type place struct {
-	kind       string // "ready", "due", "running", or the name of a terminal state
+	kind       string // "ready", "due", "lined", "awaiting", "running", or the name of a terminal state
+	waits      string // of awaiting: the flow, '{', and what the job waits for
 	class      string // of ready and due
 	times      int    // how many times it is in a ready list
 	us         int64  // of due
@@ -95,6 +100,8 @@ func (p place) String() string {
 		return "ready in list " + p.class
 	case "lined":
 		return "ready in the line of its group"
+	case "awaiting":
+		return "waiting for the batch " + p.waits
 	case "running":
 		return fmt.Sprintf("in flight in %.200s", p.session)
 	}
@@ -144,7 +151,7 @@ func (p place) flags() string {
 // held returns what stands behind the flags in what the session holds: the key of a group, then a space and a unique key if there is one.
 func (p place) held() string {
 	if words := strings.SplitN(p.value, " ", 3); p.kind == "running" && len(words) == 3 {
-		return words[2]
+		return words[2] // links, too
 	}
 	return ""
 }
@@ -155,12 +162,20 @@ func (p place) group() string {
 	return key
 }
 
+// links returns the links of a delivery's job, or "".
+func (p place) links() string {
+	_, links, _ := strings.Cut(p.held(), linksMark)
+	return links
+}
+
+// linksMark stands before the links in what a session holds.
+const linksMark = "\x02"
+
 // uniqueKey returns the unique key that a delivery has, or "".
 func (p place) uniqueKey() string {
-	if _, key, ok := strings.Cut(p.held(), " "); ok {
-		return key
-	}
-	return ""
+	_, key, _ := strings.Cut(p.held(), " ")
+	key, _, _ = strings.Cut(key, linksMark)
+	return key
 }
 
 // flagged reports whether the session holds that the job is cancelled.
@@ -249,7 +264,7 @@ func (f *facts) judge(a around) (wrong []violation) {
 			if f.there && readable && p.us != due {
 				add(WrongTime, "job %.200q is due at %d us, its record says %d", f.id, p.us, due)
 			}
-		case "lined":
+		case "lined", "awaiting":
 			waits = true
 		case "running":
 			waits = true

@@ -43,7 +43,7 @@ func TestOnlyDeclaredKeysAreTouched(t *testing.T) {
 	log := monitor(t, srv.Addr())
 	for _, op := range slices.Concat(operations(), views()) {
 		r := newQueue(t, rdb)
-		got := r.furnish()
+		got := op.furnish(r)
 		keys, _ := declared(r, func() error { return op.call(r, got) })
 		r.must(rdb.Echo(bg, "begin "+op.name).Err())
 		r.must(op.call(r, got))

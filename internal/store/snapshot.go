@@ -15,29 +15,33 @@ import (
 
 // A snapshot is all that a queue has in Redis, at one moment.
 type snapshot struct {
-	jobs     map[string]string
-	ready    map[string][]string // by the class that stands for the list: '0', '1', '2', 's'
-	due      []redis.Z
-	sessions []redis.Z
-	inflight map[string]map[string]string // by session
-	ended    map[Outcome][]redis.Z        // terminal jobs, by their state
-	now      int64                        // the server's clock, in us
-	fence    string                       // "" if there is none
-	stats    map[string]string
-	idle     []string // addresses
-	spans    []string // ids
-	cancels  map[string]string
-	expires  []redis.Z
-	lined    []string
-	parked   []string
-	counted  map[string]string // what RUNNING has
-	limits   signalbox.Limits  // of the queue
-	turns    []redis.Z
-	groups   map[string]string
-	paused   map[string]bool // keys of groups
-	unique   map[string]string
-	windows  []redis.Z
-	stray    []string // keys that no queue has
+	jobs      map[string]string
+	ready     map[string][]string // by the class that stands for the list: '0', '1', '2', 's'
+	due       []redis.Z
+	sessions  []redis.Z
+	inflight  map[string]map[string]string // by session
+	ended     map[Outcome][]redis.Z        // terminal jobs, by their state
+	now       int64                        // the server's clock, in us
+	fence     string                       // "" if there is none
+	stats     map[string]string
+	idle      []string // addresses
+	spans     []string // ids
+	cancels   map[string]string
+	expires   []redis.Z
+	lined     []string
+	parked    []string
+	counted   map[string]string // what RUNNING has
+	limits    signalbox.Limits  // of the queue
+	turns     []redis.Z
+	groups    map[string]string
+	paused    map[string]bool // keys of groups
+	unique    map[string]string
+	windows   []redis.Z
+	flows     map[string]string
+	awaiting  []string
+	flownotes map[string]string
+	flowtimes []string
+	stray     []string // keys that no queue has
 }
 
 // errMoving: the sessions changed each time between looking for them and reading them.
@@ -142,6 +146,8 @@ func (q *Queue) readAll(ctx context.Context, sessions []string) (*snapshot, erro
 	counted, settings, parked := tx.HGetAll(ctx, k.Running), tx.HGetAll(ctx, k.Settings), tx.ZRange(ctx, k.Parked, 0, -1)
 	unique, windows := tx.HGetAll(ctx, k.Unique), tx.ZRangeWithScores(ctx, k.Windows, 0, -1)
 	expires, bounds := tx.ZRangeWithScores(ctx, k.Expires, 0, -1), tx.HKeys(ctx, k.Limits)
+	flows, awaiting := tx.HGetAll(ctx, k.Flows), tx.ZRange(ctx, k.Awaiting, 0, -1)
+	flownotes, flowtimes := tx.HGetAll(ctx, k.FlowNotes), tx.ZRange(ctx, k.FlowTimes, 0, -1)
 	due, live := tx.ZRangeWithScores(ctx, k.Due, 0, -1), tx.ZRangeWithScores(ctx, k.Sessions, 0, -1)
 	ended := make(map[Outcome]*redis.ZSliceCmd)
 	for _, state := range terminalStates {
@@ -179,6 +185,7 @@ func (q *Queue) readAll(ctx context.Context, sessions []string) (*snapshot, erro
 	}
 	s.lined, s.turns, s.groups = lined.Val(), turns.Val(), groups.Val()
 	s.counted, s.parked, s.limits = counted.Val(), parked.Val(), limitsOf(settings.Val()[limitsField])
+	s.flows, s.awaiting, s.flownotes, s.flowtimes = flows.Val(), awaiting.Val(), flownotes.Val(), flowtimes.Val()
 	s.unique, s.windows = unique.Val(), windows.Val()
 	for state, cmd := range ended {
 		s.ended[state] = cmd.Val()

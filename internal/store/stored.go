@@ -104,6 +104,8 @@ func (q *Queue) all(ctx context.Context, yield func(Stored) bool) error {
 				f.places = []place{{kind: "due"}}
 			case signalbox.StateCompleted:
 				f.places = []place{{kind: "completed"}}
+			case signalbox.StateAwaiting:
+				f.places = []place{{kind: "awaiting"}}
 			case signalbox.StateReady:
 			}
 			if s, ok := q.storedOf(&f, view.raw, situation.At.UnixMicro()); ok && !yield(s) {
@@ -121,7 +123,7 @@ func (q *Queue) storedOf(f *facts, record string, now int64) (s Stored, ok bool)
 	if !f.there {
 		return Stored{}, false
 	}
-	s = Stored{ID: f.id, State: signalbox.StateReady, Record: []byte(record)}
+	s = Stored{ID: f.id, State: signalbox.StateReady, Record: wire.WithoutLinks([]byte(record))} // flows don't go along
 	for _, p := range f.places {
 		switch p.kind {
 		case "due":
@@ -132,7 +134,7 @@ func (q *Queue) storedOf(f *facts, record string, now int64) (s Stored, ok bool)
 				s.State, s.Ended = signalbox.StateCancelled, time.UnixMicro(now)
 			}
 		case "ready", "lined":
-		case "completed":
+		case "completed", "awaiting":
 			return Stored{}, false
 		default:
 			s.State, s.Ended = signalbox.State(p.kind), endOf(float64(p.us), record)
@@ -169,6 +171,7 @@ func (q *Queue) Prepare(s *Stored) error {
 	if _, held := wire.HeldOf(s.Record); held { // it would seem to be held, where it is not
 		return fmt.Errorf("%w record_base64: it is of a job that is being moved", signalbox.ErrInvalid)
 	}
+	s.Record = wire.WithoutLinks(s.Record)
 	if err := validateTime("ended_at", s.Ended); err != nil {
 		return err
 	}

@@ -32,6 +32,8 @@ type View struct {
 	Lined, Blocked bool
 	Brakes         Brakes // of Show: those of the job's group, if it waits in the line of it
 	Unique         Unique // the job's unique key; of scope 0 if it has none
+	Flow           string // the flow that it is of, or that it waits for, or has waited for; "" if there is none
+	Awaits         byte   // what it waits for, if it is awaiting: AwaitsSuccess, AwaitsEnd or AwaitsFailure
 	Survived       int    // deliveries in a row that have ended by themselves since the job's last crash
 	// Of a running job: its session, and the flags behind its token.
 	Session, Flags string
@@ -92,12 +94,20 @@ func (v *View) read(record any) {
 	}
 	v.raw = text
 	raw := []byte(text)
+	if links := wire.LinksOf(raw); links != "" {
+		v.Flow, _, _ = strings.Cut(links[1:], "{")
+		if v.State == signalbox.StateAwaiting {
+			v.Awaits = links[0]
+		}
+	}
 	v.Unique, v.Survived = wire.UniqueOf(raw), wire.SurvivedOf(raw)
 	v.Err, v.Attempts = wire.Decode(raw, &v.Job), wire.Attempts(raw)
 	if v.State == signalbox.StateCompleted {
 		v.Success, v.Result = wire.Success(raw)
 	}
-	if v.Job.ScheduledAt.Equal(wire.HeldUntil) {
+	if v.Awaits != 0 {
+		v.Job.ScheduledAt = v.Job.EnqueuedAt // until it is released its record has a time that never comes
+	} else if v.Job.ScheduledAt.Equal(wire.HeldUntil) {
 		if h, held := wire.HeldOf(raw); held {
 			v.Held = &h
 		}

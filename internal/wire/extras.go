@@ -24,6 +24,8 @@ const (
 	// flagPast is what the scripts know of the job's crashes: a byte, how many deliveries in a row have ended by themselves since the last one, and 4
 	// bytes, big endian, how long the job had run at the last one, in milliseconds; 0 if that isn't known, or if a later one did not count.
 	flagPast byte = 32
+	// FlagLinks is the links by which the job is a member of a batch, or waits for one: two bytes with a length, big endian, and so many bytes.
+	FlagLinks byte = 64
 
 	retainLen  = 8
 	expiresLen = 8
@@ -83,6 +85,50 @@ func WithUnique(dst []byte, flags byte, extras []byte, u Unique) (byte, []byte) 
 	return flags | FlagUnique, append(appendUnique(append(dst, extras[:before]...), u), extras[before:]...)
 }
 
+// WithLinks returns the flags and the extras of a new record with links, too, which go behind all else. They have none.
+func WithLinks(flags byte, extras []byte, links string) (byte, []byte) {
+	return flags | FlagLinks, append(binary.BigEndian.AppendUint16(extras, uint16(len(links))), links...)
+}
+
+// LinksOf returns the links of a job, as its record says, or "" if it has none. It reads records of every version.
+func LinksOf(record []byte) string {
+	extras, ok := extrasOf(record, FlagLinks)
+	if !ok {
+		return ""
+	}
+	extras = behindPast(record[flagsAt], extras)
+	if len(extras) < 2 || len(extras) < 2+int(binary.BigEndian.Uint16(extras)) {
+		return ""
+	}
+	return string(extras[2 : 2+int(binary.BigEndian.Uint16(extras))])
+}
+
+// WithoutLinks returns a copy of the record in which no links count, or the record itself if it has none: it is of the same length, and each link has the role [LinkOver].
+func WithoutLinks(record []byte) []byte {
+	links := LinksOf(record)
+	if links == "" {
+		return record
+	}
+	start, _ := envelopeAt(record) // LinksOf has found it
+	out := append([]byte(nil), record...)
+	at := start - len(links)
+	for i := range len(links) {
+		if i == 0 || links[i-1] == ' ' {
+			out[at+i] = LinkOver
+		}
+	}
+	return out
+}
+
+// The roles of links. A link is a role and the name of a batch; there are spaces between links.
+const (
+	LinkMember        = 'r' // a member that hasn't ended; in upper case one that has, of a record that is kept
+	LinkAwaitsSuccess = 's' // waits for the success of the batch; in upper case a job that may run, or has run; so are the next two
+	LinkAwaitsEnd     = 'e' // waits for its end
+	LinkAwaitsFailure = 'f' // waits for the first member that doesn't complete
+	LinkOver          = 'z' // counts no more
+)
+
 // Shorten takes a time off the time in which the job of a new record has to start, in its extras. 1 µs is left at least: 0 is never.
 func Shorten(flags byte, extras []byte, by time.Duration) {
 	at := behindUnique(flags, extras)
@@ -115,20 +161,15 @@ func SurvivedOf(record []byte) int {
 	if !ok {
 		return 0
 	}
-	flags := record[flagsAt]
-	extras = behindUnique(flags, extras)
-	if flags&FlagExpires != 0 {
-		extras = extras[min(expiresLen, len(extras)):]
-	}
-	if len(extras) < pastLen {
+	if extras = behindExpires(record[flagsAt], extras); len(extras) < pastLen {
 		return 0
 	}
 	return int(extras[0])
 }
 
-// IsSpecial reports whether the job has a group or a unique key, or may expire, as its record says.
+// IsSpecial reports whether the job has a group, a unique key or links, or may expire, as its record says.
 func IsSpecial(record []byte) bool {
-	_, ok := extrasOf(record, FlagGroup|FlagUnique|FlagExpires)
+	_, ok := extrasOf(record, FlagGroup|FlagUnique|FlagExpires|FlagLinks)
 	return ok
 }
 
@@ -203,6 +244,23 @@ func behindUnique(flags byte, extras []byte) []byte {
 	}
 	if flags&FlagUnique != 0 && len(extras) > 1 {
 		extras = extras[min(2+int(binary.BigEndian.Uint16(extras)), len(extras)):]
+	}
+	return extras
+}
+
+// behindExpires returns the extras without the parts up to that of FlagExpires, and behindPast without that of flagPast, too.
+func behindExpires(flags byte, extras []byte) []byte {
+	extras = behindUnique(flags, extras)
+	if flags&FlagExpires != 0 {
+		extras = extras[min(expiresLen, len(extras)):]
+	}
+	return extras
+}
+
+func behindPast(flags byte, extras []byte) []byte {
+	extras = behindExpires(flags, extras)
+	if flags&flagPast != 0 {
+		extras = extras[min(pastLen, len(extras)):]
 	}
 	return extras
 }

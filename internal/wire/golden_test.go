@@ -26,6 +26,7 @@ type vector struct {
 	result  []byte
 	// survived is what SurvivedOf returns.
 	survived int
+	links    string // what LinksOf returns
 }
 
 // described is a job in the form of golden.txt. Times are microseconds since the Unix epoch.
@@ -38,7 +39,8 @@ type described struct {
 	Priority    string            `json:"priority"`
 	Crashes     int               `json:"crashes,omitempty"`
 	Survived    int               `json:"survived,omitempty"`
-	Extras      bool              `json:"extras,omitempty"` // that no producer writes
+	Extras      bool              `json:"extras,omitempty"` // that AppendRecord doesn't write
+	Links       string            `json:"links,omitempty"`
 	Enqueued    int64             `json:"enqueued_us"`
 	Due         int64             `json:"due_us"`
 	Failed      int               `json:"failed,omitempty"`
@@ -148,7 +150,7 @@ func vectors(t testing.TB) (all []vector) {
 			if err := json.Unmarshal([]byte(line), &d); err != nil {
 				t.Fatalf("%s: %v", name, err)
 			}
-			v := vector{name: name, record: record, job: d.job(t), extras: d.Extras, kept: d.attempts(), survived: d.Survived}
+			v := vector{name: name, record: record, job: d.job(t), extras: d.Extras, kept: d.attempts(), survived: d.Survived, links: d.Links}
 			if d.Success != nil {
 				success := d.Success.attempt()
 				v.success = &success
@@ -191,6 +193,9 @@ func TestGolden(t *testing.T) {
 		}
 		if n := SurvivedOf(v.record); n != v.survived {
 			t.Errorf("%s: it has survived %d deliveries, want %d", v.name, n, v.survived)
+		}
+		if links := LinksOf(v.record); links != v.links {
+			t.Errorf("%s: it has the links %q, want %q", v.name, links, v.links)
 		}
 		if again := v.encode(t); !bytes.Equal(again, v.record) && !v.extras {
 			t.Errorf("%s:\n  encodes to %x\n  want       %x", v.name, again, v.record)

@@ -27,6 +27,7 @@ type said struct {
 	Unique   string `json:"unique"`
 	Window   int64  `json:"window"`
 	Survived int    `json:"survived"`
+	Links    string `json:"links"`
 	Written  bool   `json:"written"`
 }
 
@@ -113,6 +114,12 @@ func (want said) check(t *testing.T, name string, record []byte) {
 	}
 	if got := UniqueOf(record); got != wanted {
 		t.Errorf("%s: it has the unique key %+v, want %+v", name, got, wanted)
+	}
+	if got := LinksOf(record); got != want.Links {
+		t.Errorf("%s: it has the links %q, want %q", name, got, want.Links)
+	}
+	if without := WithoutLinks(record); len(without) != len(record) || strings.Trim(strings.ReplaceAll(" "+LinksOf(without), " z", ""), " nb{1") != "" || want.Links == "" && !bytes.Equal(without, record) {
+		t.Errorf("%s: without links it is\n%x, was\n%x", name, without, record)
 	}
 	if got := SurvivedOf(record); got != want.Survived {
 		t.Errorf("%s: it has survived %d deliveries, want %d", name, got, want.Survived)

@@ -62,6 +62,9 @@ func ValidateGroup(key string) error { return validateName("group", key) }
 // ValidateUnique returns an error that wraps signalbox.ErrInvalid unless key can be a caller's unique key.
 func ValidateUnique(key string) error { return validateName("unique key", key) }
 
+// ValidateFlow returns an error that wraps signalbox.ErrInvalid unless name can name a flow.
+func ValidateFlow(name string) error { return validateName("flow ID", name) }
+
 // A name is printable ASCII without space and braces: it stands in keys, logs and hash tags.
 func validateName(what, name string) error {
 	if name == "" {
@@ -97,6 +100,8 @@ type Keys struct {
 	Expires, Settings                string
 	Unique, Windows                  string
 	Outboxes, Receipts               string
+	Flows, Awaiting, FlowNotes       string
+	FlowTimes, Added                 string
 
 	Named map[string]string // the queue's own keys by the names that the scripts give them
 }
@@ -105,6 +110,7 @@ type Keys struct {
 // another type.
 var Reads = map[string]string{
 	"JOBS": "HLEN", "STATS": "HLEN", "HISTORY": "HLEN", "CRON": "HLEN", "ENTRIES": "HLEN", "NOTES": "HLEN", "CANCELS": "HLEN", "SETTINGS": "HLEN",
+	"FLOWS": "HLEN", "FLOWNOTES": "HLEN", "ADDED": "HLEN", "AWAITING": "ZCARD", "FLOWTIMES": "ZCARD",
 	"GROUPS": "HLEN", "RUNNING": "HLEN", "LIMITS": "HLEN", "UNIQUE": "HLEN", "OUTBOXES": "HLEN", "INFLIGHT": "HLEN",
 	"SESSIONS": "ZCARD", "DUE": "ZCARD", "IDLE": "ZCARD", "DEAD": "ZCARD", "CANCELLED": "ZCARD", "COMPLETED": "ZCARD", "LINED": "ZCARD", "TURNS": "ZCARD",
 	"RATES": "ZCARD", "PARKED": "ZCARD", "WINDOWS": "ZCARD", "EXPIRES": "ZCARD", "RECEIPTS": "ZCARD",
@@ -143,17 +149,23 @@ func KeysOf(namespace, queue string) Keys {
 		Unique:       p + "unique",                            // hash: unique key -> scope, or the end of its window in us, and id
 		Windows:      p + "windows",                           // zset: unique key, by the end of its window in us
 	}
-	k.Lined = p + "lined"       // zset, scores 0: class, group, place and id of jobs that wait in the line of a group
-	k.Turns = p + "turns"       // zset: class and group of a line that may go on, by class and turn
-	k.Groups = p + "groups"     // hash: group -> states of its lines, and how many jobs hold it
-	k.Running = p + "running"   // hash: session -> how many jobs it runs, if the queue has a limit of those
-	k.Limits = p + "limits"     // hash: group -> its limits, of those that have limits of their own; "h" and group -> by which job it is held back; "p" and group -> since when it is paused, and when the job is due that waits for its end, and its id; "d" and group -> when the job is due that holds it and waits for its rate, and its id
-	k.Rates = p + "rates"       // zset: group, or "" for the queue, by the time when its next job would start if jobs came evenly, in us
-	k.Parked = p + "parked"     // zset: class and group of a line that waits for the group's rate, by the time when it may go on in us
-	k.Expires = p + "expires"   // zset: id of a job that hasn't started, by the time when it expires in us
-	k.Outboxes = p + "outboxes" // hash: ID of an outbox -> what its relays say of it, as JSON
-	k.Receipts = p + "receipts" // zset: name of a move, by the time in us when its copy was let go here, or its original deleted; with a '-' before it: or it wasn't
+	k.Lined = p + "lined"         // zset, scores 0: class, group, place and id of jobs that wait in the line of a group
+	k.Turns = p + "turns"         // zset: class and group of a line that may go on, by class and turn
+	k.Groups = p + "groups"       // hash: group -> states of its lines, and how many jobs hold it
+	k.Running = p + "running"     // hash: session -> how many jobs it runs, if the queue has a limit of those
+	k.Limits = p + "limits"       // hash: group -> its limits, of those that have limits of their own; "h" and group -> by which job it is held back; "p" and group -> since when it is paused, and when the job is due that waits for its end, and its id; "d" and group -> when the job is due that holds it and waits for its rate, and its id
+	k.Rates = p + "rates"         // zset: group, or "" for the queue, by the time when its next job would start if jobs came evenly, in us
+	k.Parked = p + "parked"       // zset: class and group of a line that waits for the group's rate, by the time when it may go on in us
+	k.Expires = p + "expires"     // zset: id of a job that hasn't started, by the time when it expires in us
+	k.Outboxes = p + "outboxes"   // hash: ID of an outbox -> what its relays say of it, as JSON
+	k.Receipts = p + "receipts"   // zset: name of a move, by the time in us when its copy was let go here, or its original deleted; with a '-' before it: or it wasn't
+	k.Flows = p + "flows"         // hash: batch -> what is counted of it
+	k.Awaiting = p + "awaiting"   // zset, scores 0: batch, "{", what is waited for and id of a job that waits for it; with "c" in place of that: of one that was cancelled since the batch failed, and waits again if it is repaired
+	k.FlowNotes = p + "flownotes" // hash: batch, "{" -> since when (us) more jobs that wait for it are to be looked at; batch, "{x" -> how far the pass is that ends its members
+	k.FlowTimes = p + "flowtimes" // zset: batch, by the time in us when it is to be looked at
+	k.Added = p + "added"         // hash: id -> how many jobs this member has added to its batch, a space, batch
 	k.Named = map[string]string{
+		"FLOWS": k.Flows, "AWAITING": k.Awaiting, "FLOWNOTES": k.FlowNotes, "FLOWTIMES": k.FlowTimes, "ADDED": k.Added,
 		"EXPIRES": k.Expires, "RECEIPTS": k.Receipts, "OUTBOXES": k.Outboxes,
 		"RUNNING": k.Running, "LIMITS": k.Limits, "RATES": k.Rates, "PARKED": k.Parked,
 		"LINED": k.Lined, "TURNS": k.Turns, "GROUPS": k.Groups,

@@ -14,17 +14,18 @@
 -- Reply: {'ok', time in us, answers}: an answer for each of the jobs that the call got to, from the first on: 'gone', if there is no
 --        such job; or a word and the job's state: 'done'; 'not', if the call isn't for the state; 'changed', if the record has
 --        another digest; 'lost', if the job is in no place; 'failed', if the record has no header, and so no priority; 'unique', if the
---        job would run again, and another one has its unique key. But for 'done' nothing was changed
+--        job would run again, and another one has its unique key; 'flow', if the job is of a flow, and so can't be moved, or if it would run again, and its flow was cancelled, or it waited
+--        for what can't come any more. But for 'done' nothing was changed
 --        {'again'}  there is a session that isn't in KEYS; nothing was done
 -- Errors: those of Redis, and 'NOPERM signalbox: ...', or 'LAYOUT n signalbox: ...' as in enqueue.lua; before the first write.
 
-local SESSIONS, JOBS, DUE, IDLE, STATS, HIGH, NORMAL, LOW, SUSPECT, DEAD, CANCELLED, NOTES, CANCELS, SETTINGS, COMPLETED, LINED, TURNS, GROUPS, UNIQUE, WINDOWS, EXPIRES = unpack(KEYS)
-local first_session = 22 -- of KEYS
+local SESSIONS, JOBS, DUE, IDLE, STATS, HIGH, NORMAL, LOW, SUSPECT, DEAD, CANCELLED, NOTES, CANCELS, SETTINGS, COMPLETED, LINED, TURNS, GROUPS, UNIQUE, WINDOWS, EXPIRES, FLOWS, AWAITING, FLOWNOTES, FLOWTIMES, ADDED = unpack(KEYS)
+local first_session = 27 -- of KEYS
 local fixed = 13 -- arguments before those of the jobs
 local protocol, verb, states, due, class, why, mark, keep_jobs, keep_bytes, keep_us, inflight, channels, budget = unpack(ARGV, 1, fixed)
 
 -- Returns 'done' if a verb may do its work on a job, else the word of the answer.
-local function verdict(job, verb, states, digest, now)
+local function verdict(job, verb, states, digest, now, ends)
   if not string.find(states, ' ' .. job.state .. ' ', 1, true) then
     return 'not'
   elseif digest ~= '' and digest ~= redis.sha1hex(job.record) then
@@ -33,6 +34,8 @@ local function verdict(job, verb, states, digest, now)
     return 'failed'
   elseif verb == 'run' and job.ended and key_taken(job.id, job.record, now) then
     return 'unique'
+  elseif verb == 'hold' and links_of(job.record) or verb == 'run' and job.ended and flow_refuses(ends, job.record) then
+    return 'flow'
   end
   return 'done'
 end
@@ -68,7 +71,7 @@ for i = fixed + 1, #ARGV, 3 do
   local id, digest, edited = unpack(ARGV, i, i + 2)
   local job, answer = find_job(id, first_session), 'gone'
   if job then
-    local word, found = verdict(job, verb, states, digest, now), true
+    local word, found = verdict(job, verb, states, digest, now, acts.ends), true
     local record = edited ~= '' and edited or job.record
     if word == 'done' then
       if verb == 'cancel' then
@@ -95,6 +98,7 @@ for i = fixed + 1, #ARGV, 3 do
   end
 end
 
+turn_flows(acts)
 end_acts(acts)
 tell_cancelled(acts, inflight, channels)
 if no_room then

@@ -30,6 +30,7 @@ type recordVector struct {
 	Window   int64  `json:"window"`
 	Survived int64  `json:"survived"`
 	Ran      int64  `json:"ran"`
+	Links    string `json:"links"`
 }
 
 func recordVectors(t *testing.T) (all []recordVector) {
@@ -65,7 +66,7 @@ const readRecords = `
 for _, record in ipairs(given) do
   local scope, key, window = unique_of(record)
   if has_header(record) then
-    show(class_of(record), due_of(record), own_age(record), (expiry_of(record)), group_of(record), scope, key, window, past_of(record))
+    show(class_of(record), due_of(record), own_age(record), (expiry_of(record)), group_of(record), scope, key, window, (links_of(record)), past_of(record))
   else
     show(class_of(record), own_age(record), (expiry_of(record)), group_of(record), scope)
   end
@@ -76,7 +77,7 @@ func (v *recordVector) shows() string {
 	if !v.Header {
 		return shown("1", nil, nil, nil, nil)
 	}
-	var retain, expires, group, scope, key, window any
+	var retain, expires, group, scope, key, window, links any
 	if v.Retain != nil {
 		retain = *v.Retain
 	}
@@ -92,7 +93,10 @@ func (v *recordVector) shows() string {
 	if v.Scope == "w" || v.Scope == "t" {
 		window = v.Window
 	}
-	return shown(v.Class, v.Due, retain, expires, group, scope, key, window, v.Survived, v.Ran)
+	if v.Links != "" {
+		links = v.Links
+	}
+	return shown(v.Class, v.Due, retain, expires, group, scope, key, window, links, v.Survived, v.Ran)
 }
 
 // What the scripts read in a record is what testdata/extras.txt of package wire says of it. Go is tested against the same file there.
@@ -140,7 +144,7 @@ func ofGo(record string, got string) string {
 	if u := wire.UniqueOf(b); u.Scope != 0 {
 		v.Scope, v.Unique, v.Window = string(u.Scope), u.Key, u.Window.Microseconds()
 	}
-	v.Survived = int64(wire.SurvivedOf(b))
+	v.Survived, v.Links = int64(wire.SurvivedOf(b)), wire.LinksOf(b)
 	return v.shows()
 }
 

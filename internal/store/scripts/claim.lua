@@ -1,6 +1,6 @@
 -- Settles a batch of deliveries, then claims ready jobs for a session.
 --
--- KEYS, ARGV: as named below; INFLIGHT is inflight:<session>. A queue is plain if none of the keys from LINED on exists, no job of a group is due, and
+-- KEYS, ARGV: as named below; INFLIGHT is inflight:<session>. A queue is plain if none of the keys from LINED to FLOWS exists, no job of a group is due, and
 -- the settings have no limits. Then these keys aren't looked at further.
 --       seq: number of the call in its lane; want: how many jobs are wanted;
 --       hold: '0' if no suspect may be among them, else for how long a suspect that runs keeps others out of the session (us),
@@ -41,7 +41,7 @@
 -- Errors: those of Redis, 'ERR signalbox: ...', and 'LAYOUT n signalbox: ...' as in enqueue.lua for a session that is unknown, if the layout is older; before
 --         the first write.
 
-local LANE, INFLIGHT, SESSIONS, FENCE, JOBS, DUE, IDLE, STATS, HIGH, NORMAL, LOW, SUSPECT, DEAD, CANCELLED, NOTES, CANCELS, SETTINGS, COMPLETED, LINED, TURNS, GROUPS, RUNNING, LIMITS, RATES, PARKED, UNIQUE, WINDOWS, EXPIRES = unpack(KEYS)
+local LANE, INFLIGHT, SESSIONS, FENCE, JOBS, DUE, IDLE, STATS, HIGH, NORMAL, LOW, SUSPECT, DEAD, CANCELLED, NOTES, CANCELS, SETTINGS, COMPLETED, LINED, TURNS, GROUPS, RUNNING, LIMITS, RATES, PARKED, UNIQUE, WINDOWS, EXPIRES, FLOWS, AWAITING, FLOWNOTES, FLOWTIMES, ADDED = unpack(KEYS)
 local fixed = 15 -- arguments before those of the deliveries
 local protocol, seq, session, want, hold, keep_jobs, keep_bytes, keep_us, answered, completed, notes, room, address, leaving, worker = unpack(ARGV, 1, fixed)
 seq, want, hold, room, answered, notes = tonumber(seq), tonumber(want), tonumber(hold), tonumber(room), tonumber(answered), tonumber(notes)
@@ -115,8 +115,8 @@ else
     if behind then
       want = math.min(want, 100) -- those that are drawn may have expired as well
     end
-    groups.save()
-    free_keys_of(batch)
+    leave_keys_and_flows(batch, ends)
+    save_groups_and_flows(closer, ready, ends)
   end
   if alive and held_back == '' then
     if closer then
@@ -141,7 +141,7 @@ else
       ids, bodies = grant(draw, ready, ends, closer, first)
     end
     crowded = draw.crowded
-    cut = closer and groups.save() or cut -- a line that was blocked may go on
+    cut = closer and save_groups_and_flows(closer, ready, ends) or cut -- a line that was blocked may go on
   end
   if queue then
     queue_count(queue, session, #ids)

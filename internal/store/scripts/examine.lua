@@ -17,8 +17,8 @@
 --        {'again'}  there is a session that isn't in KEYS; nothing was looked at
 -- Errors: those of Redis.
 
-local SESSIONS, FENCE, JOBS, DUE, IDLE, STATS, HIGH, NORMAL, LOW, SUSPECT, DEAD, CANCELLED, NOTES, CANCELS, COMPLETED, LINED, UNIQUE, WINDOWS, EXPIRES = unpack(KEYS)
-local first_session = 20 -- of KEYS
+local SESSIONS, FENCE, JOBS, DUE, IDLE, STATS, HIGH, NORMAL, LOW, SUSPECT, DEAD, CANCELLED, NOTES, CANCELS, COMPLETED, LINED, UNIQUE, WINDOWS, EXPIRES, AWAITING = unpack(KEYS)
+local first_session = 21 -- of KEYS
 local fixed = 8 -- arguments before the IDs
 local inflight, channels, source, of, cursor, count, search, budget = unpack(ARGV, 1, fixed)
 
@@ -30,6 +30,7 @@ redis.call('ZCARD', LINED)
 redis.call('HLEN', UNIQUE)
 redis.call('ZCARD', WINDOWS)
 redis.call('ZCARD', EXPIRES)
+redis.call('ZCARD', AWAITING)
 local following, ids, left, records = '0', {}, {}, {}
 if source == 'ids' then
   for i = fixed + 1, #ARGV do

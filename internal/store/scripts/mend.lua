@@ -8,8 +8,8 @@
 --        {'again'}  there is a session that isn't in KEYS; nothing was done
 -- Errors: those of Redis, and 'NOPERM signalbox: ...', or 'LAYOUT n signalbox: ...' as in enqueue.lua; before the first write.
 
-local SESSIONS, FENCE, JOBS, DUE, IDLE, STATS, HIGH, NORMAL, LOW, SUSPECT, DEAD, CANCELLED, NOTES, CANCELS, SETTINGS, COMPLETED, LINED, TURNS, GROUPS, RUNNING, PARKED, UNIQUE, WINDOWS, EXPIRES = unpack(KEYS)
-local first_session = 25 -- of KEYS
+local SESSIONS, FENCE, JOBS, DUE, IDLE, STATS, HIGH, NORMAL, LOW, SUSPECT, DEAD, CANCELLED, NOTES, CANCELS, SETTINGS, COMPLETED, LINED, TURNS, GROUPS, RUNNING, PARKED, UNIQUE, WINDOWS, EXPIRES, FLOWS, AWAITING, FLOWNOTES, FLOWTIMES = unpack(KEYS)
+local first_session = 29 -- of KEYS
 local fixed = 6 -- arguments before the steps
 local protocol, inflight, channels, search, id, digest = unpack(ARGV, 1, fixed)
 

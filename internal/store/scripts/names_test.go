@@ -132,7 +132,7 @@ func arguments(s string) (args []string) {
 var keyOrder = []string{
 	"LANE", "INFLIGHT", "SESSIONS", "FENCE", "JOBS", "DUE", "IDLE", "STATS", "HISTORY", "CRON", "ENTRIES", "HIGH", "NORMAL", "LOW", "SUSPECT",
 	"DEAD", "CANCELLED", "NOTES", "CANCELS", "SETTINGS", "COMPLETED", "REPORTER", "LINED", "TURNS", "GROUPS", "RUNNING", "LIMITS",
-	"RATES", "PARKED", "UNIQUE", "WINDOWS", "EXPIRES", "RECEIPTS", "OUTBOXES", "REGISTRY",
+	"RATES", "PARKED", "UNIQUE", "WINDOWS", "EXPIRES", "RECEIPTS", "OUTBOXES", "FLOWS", "AWAITING", "FLOWNOTES", "FLOWTIMES", "ADDED", "REGISTRY",
 }
 
 func TestKeysHaveOneOrder(t *testing.T) {

@@ -1,7 +1,7 @@
 -- Reads a page of the jobs in a sorted set: those behind an element, which may be gone. It writes nothing.
 --
 -- KEYS: as named below
--- ARGV: state: whose set is read, 'scheduled', 'dead', 'cancelled', 'completed', or 'ready' for the lines of groups; score, member: the element; a score of '-inf' and the
+-- ARGV: state: whose set is read, 'scheduled', 'dead', 'cancelled', 'completed', 'awaiting', or 'ready' for the lines of groups; score, member: the element; a score of '-inf' and the
 --       member '' stand before all; count: how many elements are looked at, at most; room: most bytes of records to
 --       return; the first may have more; prefix: of the IDs that are wanted
 -- Reply: {'ok', time in us, looked, elements, ids, records}
@@ -10,9 +10,9 @@
 --        same order; a record is missing where there is none
 -- Errors: those of Redis.
 
-local JOBS, DUE, DEAD, CANCELLED, COMPLETED, LINED = unpack(KEYS)
+local JOBS, DUE, DEAD, CANCELLED, COMPLETED, LINED, AWAITING = unpack(KEYS)
 local state, score, member, count, room, prefix = unpack(ARGV)
-local list = ({scheduled = DUE, dead = DEAD, cancelled = CANCELLED, completed = COMPLETED, ready = LINED})[state]
+local list = ({scheduled = DUE, dead = DEAD, cancelled = CANCELLED, completed = COMPLETED, ready = LINED, awaiting = AWAITING})[state]
 
 -- Millions of jobs may have the same score. So the place among them is searched for by halves.
 local low, high = redis.call('ZCOUNT', list, '-inf', '(' .. score), redis.call('ZCOUNT', list, '-inf', score)
@@ -33,7 +33,7 @@ for i = 1, #elements, 2 do
   elseif state == 'ready' then
     id = string.match(id, '^[^\1]+\1' .. string.rep('%d', 16) .. '(.+)$') or id -- without class, group and place
   end
-  all[#all + 1] = id
+  all[#all + 1] = state == 'awaiting' and string.match(id, '^[^{]*{[sef](.+)$') or id -- without flow and role; those that were cancelled have no record of that name
 end
 local looked, ids, records = read_records(all, tonumber(room), prefix)
 return {'ok', clock(), looked, elements, ids, records}

@@ -22,7 +22,7 @@
 --        {'other'}  the queue's layout isn't one that the protocol knows; nothing was done
 -- Errors: those of Redis, and 'NOPERM signalbox: ...', before the first write.
 
-local INFLIGHT, SESSIONS, JOBS, IDLE, STATS, HIGH, NORMAL, LOW, SUSPECT, DEAD, CANCELLED, NOTES, CANCELS, SETTINGS, COMPLETED, LINED, TURNS, GROUPS, RUNNING, UNIQUE = unpack(KEYS)
+local INFLIGHT, SESSIONS, JOBS, DUE, IDLE, STATS, HIGH, NORMAL, LOW, SUSPECT, DEAD, CANCELLED, NOTES, CANCELS, SETTINGS, COMPLETED, LINED, TURNS, GROUPS, RUNNING, UNIQUE, EXPIRES, FLOWS, AWAITING, FLOWNOTES, FLOWTIMES, ADDED = unpack(KEYS)
 local fixed = 13 -- arguments before those of the jobs
 local protocol, session, crash_limit, last_error, keep_jobs, keep_bytes, keep_us, room, details, channel, ttl, hold, newest = unpack(ARGV, 1, fixed)
 
@@ -108,7 +108,12 @@ if #gone > 0 then
   redis.call('HDEL', INFLIGHT, unpack(gone))
 end
 if #taken.left > 0 then
-  woken = leave_all(taken.left) and held_back == '' or woken
+  woken = leave_all(taken.left, ends, 'deleted') and held_back == '' or woken
+end
+if ends.linked then
+  local acts = new_acts(now, held_back, ends)
+  turn_flows(acts)
+  end_acts(acts)
 end
 local left = redis.call('HLEN', INFLIGHT)
 if left == 0 then

@@ -12,6 +12,7 @@
 --          'outbox': the number of outboxes whose relays have reported the queue within a minute
 --          'unique': when (us) the last window of a unique key ends
 --          'receipt': when (us) the last receipt of a move is of no use any more
+--          'flow': the number of flows: those that aren't over, or are remembered
 --          'paused', 'group': since when (us), and the number of groups, that are paused
 --          'quiet': a worker that was asked within a day to take no jobs, or to end
 --          'held', 'rate': until when (us) jobs are held back, or a rate counts those that have started, by the clock of limits
@@ -20,7 +21,7 @@
 --          'used': when (us) a worker last had the queue, or a job started
 -- Errors: those of Redis, and 'LAYOUT n signalbox: ...' as in enqueue.lua; before the first write.
 
-local SESSIONS, FENCE, JOBS, DUE, IDLE, STATS, HISTORY, CRON, ENTRIES, HIGH, NORMAL, LOW, SUSPECT, DEAD, CANCELLED, NOTES, CANCELS, SETTINGS, COMPLETED, REPORTER, LINED, TURNS, GROUPS, RUNNING, LIMITS, RATES, PARKED, UNIQUE, WINDOWS, EXPIRES, RECEIPTS, OUTBOXES = unpack(KEYS)
+local SESSIONS, FENCE, JOBS, DUE, IDLE, STATS, HISTORY, CRON, ENTRIES, HIGH, NORMAL, LOW, SUSPECT, DEAD, CANCELLED, NOTES, CANCELS, SETTINGS, COMPLETED, REPORTER, LINED, TURNS, GROUPS, RUNNING, LIMITS, RATES, PARKED, UNIQUE, WINDOWS, EXPIRES, RECEIPTS, OUTBOXES, FLOWS, AWAITING, FLOWNOTES, FLOWTIMES, ADDED = unpack(KEYS)
 local protocol, dry, loose, unused = unpack(ARGV)
 
 local held_back = standing(SETTINGS, STATS, protocol)

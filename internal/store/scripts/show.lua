@@ -3,7 +3,7 @@
 -- KEYS: as named below, then inflight:<session> of each session that the caller knows
 -- ARGV: id
 -- Reply: {'ok', time in us, there, record, state, score, session, held, note, sessions, settings, unlisted, lined}
---        there: 1 if the job has a record; state: 'scheduled', 'running', 'dead', 'cancelled', 'completed', or 'ready' if it is in none of these
+--        there: 1 if the job has a record; state: 'scheduled', 'running', 'dead', 'cancelled', 'completed', 'awaiting', or 'ready' if it is in none of these
 --        places; score: that of the job where it is in a sorted set, else ''; session: of a running job the position, from 1, of its
 --        session among those of the call, else 0; held: what the session holds of it, else ''; note: the note of the job, else '';
 --        sessions: all that are registered. If the state is 'ready' and one of these was not in the call, the job may be running
@@ -12,8 +12,8 @@
 --        that, else ''
 -- Errors: those of Redis.
 
-local SESSIONS, JOBS, DUE, HIGH, NORMAL, LOW, SUSPECT, DEAD, CANCELLED, NOTES, SETTINGS, COMPLETED, LINED, GROUPS = unpack(KEYS)
-local first_session = 15 -- of KEYS
+local SESSIONS, JOBS, DUE, HIGH, NORMAL, LOW, SUSPECT, DEAD, CANCELLED, NOTES, SETTINGS, COMPLETED, LINED, GROUPS, AWAITING = unpack(KEYS)
+local first_session = 16 -- of KEYS
 local id = unpack(ARGV)
 
 local where, score, session, held = 'ready', '', 0, ''
@@ -41,6 +41,8 @@ local unlisted, lined = 0, ''
 local group = record and group_of(record)
 if group and redis.call('ZSCORE', LINED, line_of(record, group, id)) then
   lined = redis.call('HGET', GROUPS, group) or ''
+elseif record and where == 'ready' and awaits(id, record) then
+  where = 'awaiting'
 elseif record and where == 'ready' then
   unlisted = 1
   local left = 100000 -- entries to search: some 3 ms

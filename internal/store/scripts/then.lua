@@ -16,7 +16,7 @@
 --        {'stale'}  a later call of this lane was seen; nothing was done
 -- Errors: those of enqueue.lua, all before the first write
 
-local LANE, INFLIGHT, SESSIONS, JOBS, DUE, IDLE, STATS, CRON, HIGH, NORMAL, LOW, DEAD, CANCELLED, NOTES, CANCELS, SETTINGS, COMPLETED, LINED, TURNS, GROUPS, RUNNING, UNIQUE, WINDOWS, EXPIRES = unpack(KEYS)
+local LANE, INFLIGHT, SESSIONS, JOBS, DUE, IDLE, STATS, CRON, HIGH, NORMAL, LOW, SUSPECT, DEAD, CANCELLED, NOTES, CANCELS, SETTINGS, COMPLETED, LINED, TURNS, GROUPS, RUNNING, UNIQUE, WINDOWS, EXPIRES, FLOWS, AWAITING, FLOWNOTES, FLOWTIMES, ADDED = unpack(KEYS)
 local fixed = 10 -- arguments before those of the follow-ups
 local protocol, seq, session, id, token, keep, keep_jobs, keep_bytes, keep_us, answered = unpack(ARGV, 1, fixed)
 seq, answered = tonumber(seq), tonumber(answered)
@@ -76,7 +76,7 @@ if owns(held, token) then
     finish(ends, 'completed', {id})
   end
   redis.call('HDEL', INFLIGHT, id)
-  local woken = leave_all({id, held})
+  local woken = leave_all({id, held}, ends, outcome == 'completed' and outcome or 'deleted')
   if redis.call('HEXISTS', RUNNING, session) == 1 then
     local left = redis.call('HLEN', INFLIGHT)
     if left > 0 then
@@ -93,6 +93,11 @@ if owns(held, token) then
     local intake, found, special = judge_call(jobs, n, protocol, false)
     write_call(found, intake, special)
     now, fates = intake.now, table.concat(intake.outcomes) -- the follow-ups go by that time
+  end
+  if ends.linked then
+    local acts = new_acts(now, held_back, ends)
+    turn_flows(acts)
+    end_acts(acts)
   end
   if no_room then
     tell_room(maximum)

@@ -36,9 +36,9 @@ func (r Role) String() string {
 // roleScripts are the scripts that a role runs.
 var roleScripts = map[Role][]string{
 	Producer: {"enqueue", "plan", "announce", "permits"},
-	Worker:   {"claim", "renew", "reclaim", "close", "sweep", "save", "then", "report", "depth", "set", "limit", "hold", "permits", "deaths", "copied", "enqueue"},
+	Worker:   {"claim", "renew", "reclaim", "close", "sweep", "save", "then", "report", "depth", "set", "limit", "hold", "permits", "deaths", "copied", "enqueue", "add", "pass", "tend"},
 	Reporter: {"report", "depth", "permits"},
-	Operator: {"depth", "show", "page", "list", "latest", "held", "kinds", "history", "set", "limit", "hold", "pause", "act", "put", "moving", "past", "entry", "enqueue", "examine", "sum", "lined", "groups", "running", "mend", "permits", "copied", "remove", "unlist"},
+	Operator: {"depth", "show", "page", "list", "latest", "held", "kinds", "history", "set", "limit", "hold", "pause", "act", "put", "moving", "past", "entry", "enqueue", "examine", "sum", "lined", "groups", "running", "mend", "permits", "copied", "remove", "unlist", "flow", "pass"},
 	Viewer:   {"depth", "show", "page", "list", "latest", "held", "kinds", "history", "examine", "sum", "lined", "groups", "running"},
 	Relayer:  {"relay"},
 }
@@ -46,7 +46,7 @@ var roleScripts = map[Role][]string{
 // roleCalls are the commands that a role calls outside of scripts.
 var roleCalls = map[Role][]string{
 	Producer: {"EVALSHA", "EVAL", "SADD", "SET", "TIME"},
-	Worker:   {"DEL", "EVALSHA", "EVAL", "HMGET", "HSCAN", "SADD", "SET", "SSUBSCRIBE", "SUBSCRIBE", "SUNSUBSCRIBE", "UNSUBSCRIBE", "ZRANGE"},
+	Worker:   {"DEL", "EVALSHA", "EVAL", "EXISTS", "HMGET", "HSCAN", "SADD", "SET", "SSUBSCRIBE", "SUBSCRIBE", "SUNSUBSCRIBE", "UNSUBSCRIBE", "ZRANGE"},
 	Reporter: {"EVALSHA", "EVAL", "HLEN", "HSCAN", "ZRANGE"},
 	Operator: append(viewerCalls, "PEXPIRE", "PTTL", "SADD"),
 	Viewer:   viewerCalls,

@@ -36,7 +36,7 @@ end
 
 -- Returns what is known of a job, or nil if there is none:
 --   id, record
---   state: as place_of returns it, or 'held' of one that is being moved
+--   state: as place_of returns it, or 'held' of one that is being moved, or 'awaiting' of one that waits for a flow: then place is its member of AWAITING
 --   place, held: what place_of returns beside the state
 --   ended: whether it is dead, cancelled or completed
 -- Those from first_session on are the sessions' keys.
@@ -48,6 +48,9 @@ local function find_job(id, first_session)
   local state, place, held = place_of(id, class_of(record), first_session)
   if state == 'scheduled' and held == due_when_held then
     state = 'held'
+  elseif state == 'ready' and string.byte(record, 4) and string.byte(record, 4) % 128 >= 64 then
+    place = awaits(id, record)
+    state = place and 'awaiting' or state
   end
   return {id = id, record = record, state = state, place = place, held = held, ended = has_ended(state)}
 end
@@ -69,6 +72,8 @@ local function take_out(acts, job, leaves)
   elseif job.state == 'scheduled' then
     redis.call('ZREM', DUE, place)
     holds = group and not is_later(place)
+  elseif job.state == 'awaiting' then
+    redis.call('ZREM', AWAITING, place)
   else
     forget(place, id, #record)
   end
@@ -168,6 +173,10 @@ local function delete_job(acts, job)
   if not take_out(acts, job, true) then
     return false
   end
+  local links = not job.ended and links_of(job.record)
+  if links then
+    note_end(acts.ends, links, 'deleted', job.id)
+  end
   finish(acts.ends, 'deleted', {job.id})
   free_key_of(job.id, job.record, true)
   return true
@@ -181,7 +190,17 @@ local function run_job(acts, job, record, due)
   end
   due = math.max(due, acts.now)
   record = rerun(record, due, job.ended)
-  local found = transfer(acts, job, record, due, false)
+  local waits, found = nil, nil
+  if job.ended and links_of(record) then
+    record, waits = link_again(acts.ends, job.id, record, job.state)
+  end
+  if waits then
+    found = take_out(acts, job, false)
+    redis.call('HSET', JOBS, job.id, redue(record, due_when_held))
+    redis.call('ZADD', AWAITING, '0', waits)
+  else
+    found = transfer(acts, job, record, due, false)
+  end
   if found and job.ended then
     give_key(job.id, record, acts.now)
     note_change('revived', 1)
@@ -193,7 +212,7 @@ end
 local function prioritise(acts, job, class)
   local before = job.record
   local record = string.sub(before, 1, 1) .. class .. string.sub(before, 3)
-  if record == before or class_of(record) == class_of(before) and not group_of(record) then -- as a suspect's is, but for one in a line
+  if record == before or job.state == 'awaiting' or class_of(record) == class_of(before) and not group_of(record) then -- as a suspect's is, but for one in a line
     rewrite(acts, job, record)
     return true
   end

@@ -42,10 +42,10 @@ local function update_waiting(updates, now, largest)
   end
 
   -- Gives a job that waits what another one has. A scheduled job gets all, and goes on waiting since when it was enqueued. One that is ready gets the envelope,
-  -- and stays where it is. So does the time of a throttled one.
+  -- and stays where it is: so does one of a flow, whose links must stay. So does the time of a throttled one.
   local function update_job(job, id, with)
     local old, detail = job.record, with.detail
-    if not job.member then
+    if not job.member or string.byte(old, 4) % 128 >= 64 then
       job.record = detail.version .. string.sub(old, 2, 22 + string.byte(old, 21) * 256 + string.byte(old, 22)) .. with.envelope
       return
     end

@@ -194,7 +194,7 @@ end
 local function needs_closer_look(of_queue, of_groups, most, promotable)
   local none = '0 0 0 0' -- limits that say that there are none
   if of_queue and of_queue ~= none or of_groups and of_groups ~= none or most
-    or redis.call('EXISTS', LINED, TURNS, GROUPS, RUNNING, LIMITS, RATES, PARKED, UNIQUE, WINDOWS, EXPIRES) > 0 then
+    or redis.call('EXISTS', LINED, TURNS, GROUPS, RUNNING, LIMITS, RATES, PARKED, UNIQUE, WINDOWS, EXPIRES, FLOWS) > 0 then
     return true
   end
   for i = 1, #promotable do

@@ -295,7 +295,7 @@ end
 -- none, or if the job is in flight. Returns the record if the job starts, and what stands behind the flags of its delivery: its group, and its
 -- unique key until the end. A suspect that was drawn from a line isn't granted: it holds its group, and waits among the suspects; draw.crowded says so.
 local function begin_delivery(draw, ready, ends, g, unique, id, from, record, flags)
-  local mark = record and string.byte(record, 4) or 0 -- the flags of the record: 1 for a group, 4 for a unique key, 8 for a job that expires
+  local mark = record and string.byte(record, 4) or 0 -- the flags of the record: 1 for a group, 4 for a unique key, 8 for a job that expires, 64 for links
   if mark % 16 >= 8 then
     record = begin_expiring(id, record, ends)
   end
@@ -306,6 +306,14 @@ local function begin_delivery(draw, ready, ends, g, unique, id, from, record, fl
     draw.crowded = true -- so the call is made again
     return nil
   end
+  local links = record and mark % 128 >= 64 and links_of(record)
+  if links and ends_with_flow(ends, id, links) then
+    free_key_of(id, record)
+    if mark % 2 == 1 then
+      g.leave({from or group_of(record)})
+    end
+    record = nil
+  end
   if not record then
     return nil
   end
@@ -313,8 +321,8 @@ local function begin_delivery(draw, ready, ends, g, unique, id, from, record, fl
   if mark % 8 >= 4 then
     record, key = begin_unique(id, record, unique)
   end
-  if key then
-    return record, (flags and '' or ' ') .. ' ' .. (group or '') .. ' ' .. key
+  if key or links then
+    return record, (flags and '' or ' ') .. ' ' .. (group or '') .. ' ' .. (key or '') .. (links and '\2' .. links or '')
   end
   return record, group and (flags and ' ' or '  ') .. group or nil
 end
@@ -340,6 +348,12 @@ local function look_closer(of_queue, of_groups, now, most_late)
   redis.call('HLEN', GROUPS)
   redis.call('HLEN', UNIQUE)
   redis.call('ZCARD', WINDOWS)
+  if redis.call('HLEN', FLOWS) > 0 then
+    redis.call('ZCARD', AWAITING)
+    redis.call('HLEN', FLOWNOTES)
+    redis.call('ZCARD', FLOWTIMES)
+    redis.call('HLEN', ADDED)
+  end
   local over = redis.call('ZRANGEBYSCORE', EXPIRES, '-inf', digits(now), 'LIMIT', 0, most_late)
   return {groups = groups, queue = queue, steady = steady, seen = seen, over = over}
 end

@@ -103,11 +103,13 @@ local function put_back(taken, ends, largest, held_back)
   return woken
 end
 
--- Has jobs that have ended leave their groups, and frees their unique keys. left is as new_taken has it. Returns whether lines of groups may go on.
-local function leave_all(left)
+-- Has jobs that have ended leave their groups, frees their unique keys, and notes their ends for flows: as outcome says, unless their records are kept. left is as new_taken has it.
+-- Returns whether lines of groups may go on.
+local function leave_all(left, ends, outcome)
   local groups, keys, ids, moved = {}, {}, {}, false
   for i = 1, #left, 2 do
     groups[#groups + 1] = group_held(left[i + 1])
+    note_held_end(ends, left[i + 1], outcome, left[i])
     local key = key_held(left[i + 1])
     if key then
       keys[#keys + 1], ids[#ids + 1] = key, left[i]

@@ -38,6 +38,18 @@ local function finish_kept(ends, id, more)
   end
 end
 
+-- Ends a member of a flow that was cancelled, and keeps no record of it. Returns whether it is so. The job has left its place.
+local function ends_with_flow(ends, id, links)
+  local ref = string.match(' ' .. links, ' r(%S+)')
+  local f = ref and read_flow(ends, ref)
+  if not f or not is_flow(f, 'x') then
+    return false
+  end
+  note_end(ends, links, 'cancelled', id)
+  finish(ends, 'cancelled', {id}, nil, 'unkept')
+  return true
+end
+
 -- Ends a job that hasn't started in time. It has left its place. record is the one that it has. It is dead, with a last error that says why.
 local function expire(ends, id, record)
   local why = 'expired: it had not started in time'

@@ -109,8 +109,8 @@ local function settle_others(batch, ready, ends, ended, groups, promotable)
   end
 end
 
--- Frees the unique keys of the jobs that a batch has ended.
-local function free_keys_of(batch)
+-- Frees the unique keys of the jobs that a batch has ended, and notes these ends for flows.
+local function leave_keys_and_flows(batch, ends)
   local stays = {} -- positions of deliveries that were refused
   for k = 1, #batch.refused do
     stays[batch.refused[k]] = true
@@ -121,14 +121,20 @@ local function free_keys_of(batch)
   local keys, ids, args = {}, {}, batch.args
   for j = 1, #batch.held - (batch.notes or 0) do
     local held = batch.held[j]
-    local key = held and #held > 16 and key_held(held) -- a token has at most 16 digits
-    if key and stays[j] ~= true then
+    local long = held and #held > 16 -- a token has at most 16 digits
+    local key, links = long and key_held(held), long and links_held(held)
+    if (key or links) and stays[j] ~= true then
       local i = batch.others + 6 * (j - batch.completed - 1)
       local id = j > batch.completed and args[i] or args[batch.first - 2 + 2 * j]
       local outcome = j > batch.completed and args[i + 2] or 'completed'
       local again = outcome == 'retry' or outcome == 'delay' or outcome == 'return'
       if not again or stays[j] == false or redis.call('HEXISTS', JOBS, id) == 0 then
-        keys[#keys + 1], ids[#ids + 1] = key, id
+        if key then
+          keys[#keys + 1], ids[#ids + 1] = key, id
+        end
+        if links then
+          note_held_end(ends, held, stays[j] == nil and outcome == 'completed' and outcome or 'deleted', id)
+        end
       end
     end
   end
@@ -159,4 +165,21 @@ local function keep_notes(batch)
   if #spans > 0 then
     redis.call('HSET', NOTES, unpack(spans))
   end
+end
+
+-- Has jobs go on that wait for flows whose members a claim has ended, and writes what it has changed of groups. Returns whether jobs may run that couldn't before.
+local function save_groups_and_flows(closer, ready, ends)
+  local released = false
+  if ends.linked then
+    local acts = new_acts(ends.now, ready.held_back, ends)
+    acts.groups = closer.groups
+    turn_flows(acts)
+    local ahead = redis.call('ZCARD', TURNS)
+    for list in pairs(ready.lengths) do
+      ready.lengths[list] = redis.call('LLEN', list)
+      ahead = ahead + (list ~= SUSPECT and ready.lengths[list] or 0)
+    end
+    ready.grown, released = math.max(ready.grown, acts.grown), acts.woken and ahead > 0 and ready.held_back == ''
+  end
+  return closer.groups.save() or released
 end

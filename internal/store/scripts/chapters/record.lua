@@ -58,7 +58,7 @@ local function extras_in(record)
   return flags, 23, last
 end
 
--- Returns where among extras with these flags, which begin at a byte of text, the part of flag 2, 4, 8 or 32 begins, or would begin: behind those of the
+-- Returns where among extras with these flags, which begin at a byte of text, the part of flag 2, 4, 8, 32 or 64 begins, or would begin: behind those of the
 -- flags that are less. The part isn't there if it begins behind the last byte of the extras.
 local function part_at(flag, flags, text, at)
   if flags % 2 == 1 then
@@ -73,6 +73,9 @@ local function part_at(flag, flags, text, at)
   end
   if flag > 8 and flags % 16 >= 8 then
     at = at + 8
+  end
+  if flag > 32 and flags % 64 >= 32 then
+    at = at + 5
   end
   return at
 end

@@ -44,6 +44,10 @@ local function past_against(reasons, now, token)
   if receipt[2] and tonumber(receipt[2]) + receipt_age > now then -- as drop_receipts has it
     against(reasons, 'receipt', tonumber(receipt[2]) + receipt_age)
   end
+  local flows = redis.call('HLEN', FLOWS)
+  if flows > 0 then
+    against(reasons, 'flow', flows) -- a batch of that ID would be made again
+  end
   if token > now then
     against(reasons, 'fence', math.min(token, 9007199254740991)) -- tokens would go back
   end

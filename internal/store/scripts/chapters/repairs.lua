@@ -147,6 +147,23 @@ local function add_steps_of_job(steps, repair)
     return true
   end
 
+  -- It waits for its flow, which is to be looked at.
+  function steps.await()
+    local record = redis.call('HGET', JOBS, id)
+    local role, ref = waits_by(record and links_of(record) or '')
+    local name = ref and string.match(ref, '^[^{]+')
+    if name then
+      redis.call('ZADD', AWAITING, '0', name .. '{' .. role .. id)
+      redis.call('HSET', FLOWNOTES, name .. '{', digits(repair.now))
+    end
+    return name
+  end
+
+  function steps.unawait(waits)
+    redis.call('ZREM', AWAITING, waits .. id)
+    return true
+  end
+
   function steps.unnote()
     redis.call('HDEL', NOTES, id)
     return true
@@ -166,6 +183,44 @@ local function add_steps_of_job(steps, repair)
   -- It gets a unique key of a scope, if nobody has the key.
   function steps.key(scope, key)
     return redis.call('HEXISTS', UNIQUE, key) == 0 and redis.call('HSET', UNIQUE, key, scope .. ' ' .. id)
+  end
+end
+
+-- Adds the steps that are about flows to steps, see steps_of. A worker does what follows from them within a minute.
+local function add_steps_of_flows(steps, repair)
+  -- A flow has the right counts if it is as it was said to be: counts has how many members are open, how many jobs wait for it or have waited, and what FLOWS had.
+  function steps.flow(name, counts)
+    local open, waiters, said = string.match(counts, '^(%d+) (%d+) (.+)$')
+    local f = redis.call('HGET', FLOWS, name) == said and read_flow({}, name)
+    if not f then
+      return false
+    end
+    f.open, f.waiters, f.bad = tonumber(open), tonumber(waiters), f.dead + f.gone
+    f.total = f.open + f.ok + f.bad
+    unflag_flow(f, f.bad <= 0 and '[dn]' or 'd')
+    redis.call('HSET', FLOWS, name, flow_text(f))
+    redis.call('ZADD', FLOWTIMES, digits(repair.now), name)
+    if is_flow(f, 'x') then
+      redis.call('HSETNX', FLOWNOTES, name .. '{x', 'run 0 0 0')
+    end
+    return steps.page(name)
+  end
+
+  -- The jobs that wait for a flow are looked at.
+  function steps.page(name)
+    redis.call('HSET', FLOWNOTES, name .. '{', digits(repair.now))
+    return true
+  end
+
+  -- A member of AWAITING goes if it is no place of a job.
+  function steps.unwait(member)
+    local name, role, id = string.match(member, '^([^{]*){(.)(.+)$')
+    local record = id and redis.call('HGET', JOBS, id)
+    if record and role ~= 'c' and awaits(id, record) == member or role == 'c' and read_flow({}, name) then
+      return false
+    end
+    redis.call('ZREM', AWAITING, member)
+    return true
   end
 end
 
@@ -267,6 +322,7 @@ local function steps_of(repair)
   local steps = {}
   add_steps_of_job(steps, repair)
   add_steps_of_groups(steps, repair)
+  add_steps_of_flows(steps, repair)
   add_steps_of_queue(steps, repair)
   return steps
 end

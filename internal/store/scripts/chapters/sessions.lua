@@ -25,9 +25,14 @@ local function is_marked(value)
 end
 
 -- Returns the unique key that a delivery has, from what the session's hash has for it, or nil. It stands behind the token, the flags and the
--- group, each of which ends with a space.
+-- group, each of which ends with a space. Links may follow.
 local function key_held(value)
-  return value and string.match(value, '^%d+ %w* [^ ]* (.+)$')
+  return value and string.match(value, '^%d+ %w* [^ ]* ([^\2]+)')
+end
+
+-- Returns the links of a delivery's job, from what the session's hash has for it, or nil. They stand behind all else, and a byte 2.
+local function links_held(value)
+  return value and string.match(value, '\2(.+)$')
 end
 
 -- Returns the key of the group that a delivery holds, from what the session's hash has for it, or nil. The key stands behind the flags. A unique key may follow.

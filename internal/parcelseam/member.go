@@ -1,0 +1,24 @@
+package parcelseam
+
+import (
+	"context"
+	"sync"
+
+	"github.com/signalbox-go/signalbox/internal/store"
+)
+
+// MemberKey is the context key for the [Member] of a delivery whose job is a member of a batch.
+type MemberKey struct{}
+
+// A Member adds jobs to the batch that it is of. Package worker makes it, and scheduler.BatchOf finds it. It is locked while it is asked.
+type Member interface {
+	sync.Locker
+	// Of returns the batch.
+	Of() store.FlowRef
+	// Enter returns what the next jobs are made by. Place is how many the delivery has added. The error says why it can add none.
+	Enter() (*Origin, error)
+	// Next begins a call that adds jobs. Until then Add makes the same call again.
+	Next()
+	// Add makes the call, once. If it succeeds, the delivery has added them.
+	Add(ctx context.Context, items []store.Item) (store.Added, error)
+}

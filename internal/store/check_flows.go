@@ -1,0 +1,129 @@
+package store
+
+import (
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/signalbox-go/signalbox/internal/wire"
+)
+
+// countFlows compares what is counted of flows with the links of jobs.
+func (c *checker) countFlows() {
+	flows := make(map[string]*Flow)
+	for name, text := range c.flows {
+		f, ok := parseFlow(name, text)
+		if !ok {
+			c.wrong("flow %.64q is %.300q, which can't be read", name, text)
+			continue
+		}
+		flows[name] = &f
+	}
+	c.awaiting(flows)
+	open, waiters := make(map[string]int64), make(map[string]int64)
+	for _, id := range slices.Sorted(maps.Keys(c.snapshot.jobs)) {
+		f := c.of(id)
+		links := wire.LinksOf([]byte(c.snapshot.jobs[id]))
+		live := len(f.places) == 0 || !slices.ContainsFunc(f.places, place.ended)
+		for link := range strings.FieldsSeq(links) {
+			name, mark, _ := strings.Cut(link[1:], "{")
+			flow := flows[name]
+			if flow == nil || flow.Mark != mark {
+				continue
+			}
+			for _, p := range f.places {
+				if p.kind == "running" && p.links() != links {
+					c.wrong("job %.200q with the links %.600q runs with %.600q", id, links, p.links())
+				}
+			}
+			switch role := link[0]; {
+			case role == wire.LinkMember && !live:
+				c.wrong("job %.200q has ended, and is still a member of flow %.64q", id, name)
+			case role == wire.LinkMember:
+				open[name]++
+			case role == wire.LinkOver || role == 'R':
+			case live:
+				waiters[name]++
+			}
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(flows)) {
+		c.flow(flows[name], open[name], waiters[name])
+	}
+	for _, field := range slices.Sorted(maps.Keys(c.flownotes)) {
+		if name, _, _ := strings.Cut(field, "{"); flows[name] == nil {
+			c.wrong("there is a note %.70q, and no such flow", field)
+		}
+	}
+}
+
+// ended reports whether the place is of a job that has ended.
+func (p place) ended() bool {
+	return p.kind == string(Dead) || p.kind == string(Cancelled) || p.kind == string(Completed)
+}
+
+// flow compares one flow with how many jobs have live links to it.
+func (c *checker) flow(f *Flow, open, waiters int64) {
+	name := f.Name
+	if f.Open != open || f.Waiters != waiters {
+		c.wrong("flow %.64q has %d open members and %d jobs that wait, %d and %d are counted", name, open, waiters, f.Open, f.Waiters)
+	}
+	if f.Total != f.Open+f.OK+f.Dead+f.Gone || f.Bad != f.Dead+f.Gone {
+		c.wrong("flow %.64q is counted wrong: %+v", name, *f)
+	}
+	if f.Failed != (f.Bad > 0) && !f.Cancelled {
+		c.wrong("flow %.64q has failed: %v, and %d of its members haven't completed", name, f.Failed, f.Bad)
+	}
+	if f.Over != (f.Open == 0 && !f.Unsealed) || f.Cancelled && f.Unsealed {
+		c.wrong("flow %.64q is over: %v, with %d open members; unsealed: %v", name, f.Over, f.Open, f.Unsealed)
+	}
+	timed := f.Over || f.Unsealed || f.Timeout > 0 && !f.Cancelled
+	if timed != slices.Contains(c.flowtimes, name) {
+		c.wrong("flow %.64q is to be looked at: %v, it should: %v", name, !timed, timed)
+	}
+	if _, passes := c.flownotes[name+"{x"]; passes != (f.Cancelled && !f.Over) {
+		c.wrong("passes end the members of flow %.64q: %v; it was cancelled: %v, and is over: %v", name, passes, f.Cancelled, f.Over)
+	}
+}
+
+// awaiting compares the places of jobs that wait with their records and flows.
+func (c *checker) awaiting(flows map[string]*Flow) {
+	for _, member := range c.snapshot.awaiting {
+		name, id, _ := strings.Cut(member, "{")
+		if id == "" {
+			c.wrong("%.300q waits for a flow, and names no job", member)
+			continue
+		}
+		role, id := id[0], id[1:]
+		f, record := flows[name], c.snapshot.jobs[id]
+		_, noted := c.flownotes[name+"{"]
+		if role == 'c' {
+			if f == nil || !noted && !f.Failed && !f.Cancelled {
+				c.wrong("job %.200q is to wait again for flow %.64q, which hasn't failed", id, name)
+			}
+			continue
+		}
+		c.enter(id, place{kind: "awaiting", waits: name + "{" + string(role)})
+		if f == nil {
+			c.wrong("job %.200q waits for flow %.64q, which isn't there", id, name)
+			continue
+		}
+		if link := string(role) + f.text(); !slices.Contains(strings.Fields(wire.LinksOf([]byte(record))), link) {
+			c.wrong("job %.200q waits by %.70q, its record has %.600q", id, link, wire.LinksOf([]byte(record)))
+		}
+		if f.verdict(role) && !noted {
+			c.wrong("job %.200q waits by %c for flow %.64q, which is %+v", id, role, name, *f)
+		}
+	}
+}
+
+// verdict reports whether a job that waits for the flow waits no more, as verdict_of of the scripts has it.
+func (f *Flow) verdict(role byte) bool {
+	switch role {
+	case AwaitsSuccess:
+		return f.Failed || f.Cancelled || f.Over
+	case AwaitsEnd:
+		return f.Over
+	}
+	return f.Failed || f.Over
+}

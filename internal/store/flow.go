@@ -1,0 +1,385 @@
+package store
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/signalbox-go/signalbox"
+	"github.com/signalbox-go/signalbox/internal/store/layout"
+	"github.com/signalbox-go/signalbox/internal/store/scripts"
+	"github.com/signalbox-go/signalbox/internal/wire"
+)
+
+// MaxFlowName is the longest name of a flow, in bytes.
+const MaxFlowName = 64
+
+// ValidateFlow returns an error that wraps signalbox.ErrInvalid unless name can name a flow.
+func ValidateFlow(name string) error {
+	if len(name) > MaxFlowName {
+		return fmt.Errorf("%w flow ID: %d bytes, at most %d are allowed", signalbox.ErrInvalid, len(name), MaxFlowName)
+	}
+	return layout.ValidateFlow(name)
+}
+
+// A FlowRef names one flow: a later one of its name has another mark.
+type FlowRef struct{ Name, Mark string }
+
+func (r FlowRef) text() string { return r.Name + "{" + r.Mark }
+
+// NewFlowMark returns a mark for a new flow.
+func NewFlowMark() string {
+	var b [8]byte
+	_, _ = rand.Read(b[:]) // never fails
+	var text [11]byte
+	base62(text[:], uint64(b[0])|uint64(b[1])<<8|uint64(b[2])<<16|uint64(b[3])<<24)
+	return string(text[6:])
+}
+
+// FlowOf returns the flow that the delivery's job is a member of. ok is false if it is a member of none.
+func (d *Delivery) FlowOf() (ref FlowRef, ok bool) { return memberOf(d.record) }
+
+func memberOf(record []byte) (ref FlowRef, ok bool) {
+	for link := range strings.SplitSeq(wire.LinksOf(record), " ") {
+		if link != "" && link[0] == wire.LinkMember {
+			name, mark, found := strings.Cut(link[1:], "{")
+			return FlowRef{name, mark}, found
+		}
+	}
+	return FlowRef{}, false
+}
+
+// What a job can wait for of a flow.
+const (
+	AwaitsSuccess = wire.LinkAwaitsSuccess
+	AwaitsEnd     = wire.LinkAwaitsEnd
+	AwaitsFailure = wire.LinkAwaitsFailure
+)
+
+// Join makes the job a member of a flow. It is called last of those that give extras.
+func (it *Item) Join(ref FlowRef) { it.link(wire.LinkMember, ref) }
+
+// Await has the job wait for a flow. It is called last of those that give extras.
+func (it *Item) Await(role byte, ref FlowRef) { it.link(role, ref) }
+
+func (it *Item) link(role byte, ref FlowRef) {
+	marks, extras, _ := strings.Cut(it.class, "+")
+	flags := byte(0)
+	if extras != "" {
+		flags, extras = extras[0], extras[1:]
+	}
+	flags, all := wire.WithLinks(flags, []byte(extras), string(role)+ref.text())
+	it.class = withExtras(marks, flags, all)
+}
+
+// A Flow is what a queue has of a flow.
+type Flow struct {
+	FlowRef
+	Unsealed  bool // its producer may still add to it
+	Failed    bool // a member hasn't completed
+	Over      bool
+	Cancelled bool
+	// Total is how many jobs have ever been members. Open haven't ended, OK have completed, Dead are dead, and Gone were cancelled or deleted. Bad is how many of those that have ended haven't completed.
+	Total, Open, Bad, OK, Dead, Gone int64
+	Waiters                          int64 // jobs that wait for it, or have waited, and haven't ended
+	Lost                             int64 // such that are dead or cancelled, or a few more
+	Calls                            int64 // the number of its producer's last call
+	Digest                           string
+	Created, Since                   time.Time     // when it was made; when its producer last called, and later when it was over
+	Within, Timeout                  time.Duration // how long it may stay unsealed after a call; how long it may last, 0: for ever
+}
+
+// flags notes what the flags of a flow say. It reports whether they are known.
+func (f *Flow) flags(text string) bool {
+	for _, c := range text {
+		switch c {
+		case 'u':
+			f.Unsealed = true
+		case 'n':
+			f.Failed = true
+		case 'd':
+			f.Over = true
+		case 'x':
+			f.Cancelled = true
+		default:
+			return false
+		}
+	}
+	return true
+}
+
+// parseFlow reads what a queue has of a flow. The chapter flow_states of the scripts writes it.
+func parseFlow(name, text string) (f Flow, ok bool) {
+	words := strings.Split(text, " ")
+	if len(words) != 16 || !strings.HasPrefix(words[0], ".") || !f.flags(words[0][1:]) {
+		return Flow{}, false
+	}
+	var n [13]int64
+	for i := range n {
+		var err error
+		if n[i], err = strconv.ParseInt(words[1+i], 10, 64); err != nil || n[i] < 0 {
+			return Flow{}, false
+		}
+	}
+	f.Name, f.Mark, f.Digest = name, words[15], words[14]
+	f.Total, f.Open, f.Bad, f.OK, f.Dead, f.Gone, f.Waiters, f.Lost, f.Calls = n[0], n[1], n[2], n[3], n[4], n[5], n[6], n[7], n[8]
+	f.Created, f.Since = time.UnixMicro(n[9]), time.UnixMicro(n[10])
+	f.Within, f.Timeout = time.Duration(n[11])*time.Microsecond, time.Duration(n[12])*time.Microsecond
+	return f, true
+}
+
+// A Callback is a job that waits for a flow from its beginning on.
+type Callback struct {
+	Role byte // AwaitsSuccess, AwaitsEnd or AwaitsFailure
+	Item Item // without a link
+}
+
+// A FlowTaken error says that a job has the ID of one that was to wait for a new flow.
+type FlowTaken struct{ ID string }
+
+func (e *FlowTaken) Error() string {
+	return fmt.Sprintf("store: there is a job %q", e.ID)
+}
+
+// ErrNoFlow says that there is no such flow: none of this name was made, or it is forgotten.
+var ErrNoFlow = errors.New("store: there is no such flow")
+
+// CreateFlow makes a flow, with the jobs that wait for it. If there is one of its name, that is returned, and anew is false. The error wraps signalbox.ErrQueueFull, or is a *FlowTaken.
+func (q *Queue) CreateFlow(ctx context.Context, ref FlowRef, within, timeout time.Duration, callbacks []Callback) (f Flow, anew bool, err error) {
+	args := make([]any, 0, 4*len(callbacks))
+	for i := range callbacks {
+		c := &callbacks[i]
+		it := c.Item
+		it.Await(c.Role, ref)
+		args = append(args, string(c.Role), it.id, it.class, it.envelope)
+	}
+	r, err := q.flow(ctx, "create", ref, within, timeout, args)
+	if err != nil {
+		return Flow{}, false, err
+	}
+	switch word := r.Str(2); word {
+	case "taken":
+		return Flow{}, false, &FlowTaken{r.Str(4)}
+	case "full":
+		var n Length
+		if _, err := fmt.Sscanf(r.Str(4), "%d/%d", &n.Jobs, &n.Max); err != nil {
+			r.Fail(4, "no length")
+			return Flow{}, false, r.Err
+		}
+		return Flow{}, false, &signalbox.QueueFullError{Queue: q.name, Length: n.Jobs, Max: n.Max}
+	default:
+		f, err = q.flowIn(r, ref.Name)
+		return f, word == "new", err
+	}
+}
+
+// SealFlow has no producer add to a flow any more. For one that is sealed it does nothing. Without a mark it is the flow that has the name. The error is ErrNoFlow if there is none.
+func (q *Queue) SealFlow(ctx context.Context, ref FlowRef) (Flow, error) {
+	return q.endFlow(ctx, "seal", ref)
+}
+
+// CancelFlow cancels a flow, unless it is over. Its members end when passes come to them, see PassFlow.
+func (q *Queue) CancelFlow(ctx context.Context, ref FlowRef) (Flow, error) {
+	return q.endFlow(ctx, "cancel", ref)
+}
+
+func (q *Queue) endFlow(ctx context.Context, verb string, ref FlowRef) (Flow, error) {
+	r, err := q.flow(ctx, verb, ref, 0, 0, nil)
+	if err != nil {
+		return Flow{}, err
+	}
+	if r.Str(2) == "none" {
+		return Flow{}, ErrNoFlow
+	}
+	return q.flowIn(r, ref.Name)
+}
+
+func (q *Queue) flow(ctx context.Context, verb string, ref FlowRef, within, timeout time.Duration, callbacks []any) (*scripts.Reply, error) {
+	args := scripts.Flow.Args(len(callbacks), scripts.Arg("protocol", layout.Protocol), scripts.Arg("verb", verb), scripts.Arg("name", ref.Name), scripts.Arg("mark", ref.Mark),
+		scripts.Arg("within", within.Microseconds()), scripts.Arg("till", timeout.Microseconds()),
+		scripts.Arg("keep_jobs", q.kept.count), scripts.Arg("keep_bytes", q.kept.bytes), scripts.Arg("keep_us", q.kept.age.Microseconds()))
+	r, err := scripts.Flow.Run(ctx, q.rdb, scripts.Flow.Keys(&q.keys), append(args, callbacks...))
+	if err != nil {
+		return nil, err
+	}
+	return r, r.Status("ok")
+}
+
+// flowIn reads the flow in a reply.
+func (q *Queue) flowIn(r *scripts.Reply, name string) (Flow, error) {
+	f, ok := parseFlow(name, r.Str(3))
+	if !ok {
+		r.Fail(3, "no flow")
+	}
+	return f, r.Err
+}
+
+// Flow returns a flow. found is false if there is none of the name, or what there is can't be read.
+func (q *Queue) Flow(ctx context.Context, name string) (f Flow, found bool, err error) {
+	text, err := q.rdb.HGet(ctx, q.keys.Flows, name).Result()
+	if errors.Is(err, redis.Nil) {
+		return Flow{}, false, nil
+	}
+	f, found = parseFlow(name, text)
+	return f, found, err
+}
+
+// Flows returns a page of the queue's flows in no order, and the cursor of the next page, which is 0 behind the last one. A flow may come twice.
+func (q *Queue) Flows(ctx context.Context, cursor uint64) (flows []Flow, next uint64, err error) {
+	page, next, err := q.rdb.HScan(ctx, q.keys.Flows, cursor, "", 500).Result()
+	for i := 0; i+1 < len(page); i += 2 {
+		if f, ok := parseFlow(page[i], page[i+1]); ok {
+			flows = append(flows, f)
+		}
+	}
+	return flows, next, err
+}
+
+// MaxMembers is how many members a call adds at most.
+const MaxMembers = 500
+
+// An Addition is a call that adds members to a flow: the producer's, or that of a member which runs.
+type Addition struct {
+	Flow  FlowRef
+	Items []Item // each with Join
+
+	Number int64  // of the producer's call, from 1; 0 for a member
+	Digest string // of all that its calls have added, with this one: letters and digits
+
+	Session string // in which the member runs
+	ID      string // of the member
+	Token   int64
+	Before  int // how many it has added before, in this delivery
+}
+
+// An Added is what became of an Addition.
+type Added struct {
+	Word  string // "in", or why nothing was added: see add.lua
+	Fates Fates  // if the word is "in"; if it is "full" Full of it says how many jobs the queue has
+}
+
+// AddedBefore is the fate of a job that the member had added in an earlier delivery.
+const AddedBefore Fate = 'w'
+
+// AddMembers puts jobs in that are members of a flow. Numbers keep calls from doing so twice: also those of another lane, and of another process.
+func (q *Queue) AddMembers(ctx context.Context, lane *Lane, a *Addition) (Added, error) {
+	if len(a.Items) == 0 || len(a.Items) > MaxMembers {
+		return Added{}, fmt.Errorf("%w addition: %d jobs, want 1 to %d", signalbox.ErrInvalid, len(a.Items), MaxMembers)
+	}
+	number, token, before := any(a.Number), any(""), any("")
+	if a.ID != "" {
+		number, token, before = "", a.Token, a.Before
+	}
+	args := scripts.Add.Args(4*len(a.Items), scripts.Arg("protocol", layout.Protocol), scripts.Arg("seq", lane.seq), scripts.Arg("flow", a.Flow.text()),
+		scripts.Arg("number", number), scripts.Arg("digest", a.Digest), scripts.Arg("id", a.ID), scripts.Arg("token", token), scripts.Arg("before", before))
+	for i := range a.Items {
+		it := &a.Items[i]
+		args = append(args, it.id, it.class, it.when, it.envelope)
+	}
+	r, err := scripts.Add.Run(ctx, q.rdb, scripts.Add.Keys(&q.keys, lane.key, q.keys.Inflight(a.Session)), args)
+	if err != nil {
+		return Added{}, err
+	}
+	if err := r.Status("ok"); err != nil {
+		return Added{}, err
+	}
+	added := Added{Word: r.Str(2)}
+	if added.Word == "full" {
+		_, added.Fates.full = metOf(r, 4, true)
+	}
+	if added.Word == "in" {
+		list := r.Str(3)
+		if len(list) != len(a.Items) {
+			r.Fail(3, fmt.Sprintf("a text of %d outcomes, for %d jobs", len(list), len(a.Items)))
+		}
+		met, _ := metOf(r, 4, false)
+		added.Fates = Fates{Now: time.UnixMicro(r.Int(1)), list: list, met: met}
+	}
+	return added, r.Err
+}
+
+// whyFlowCancelled is what jobs have as their last error that were cancelled with their flow.
+const whyFlowCancelled = "its batch was cancelled"
+
+// PassFlow does a page of a pass that ends the members of a flow that was cancelled. more says that the pass goes on. If it has ended, others follow until the flow is over: members may have changed their
+// places meanwhile. The next one is due after wait.
+func (q *Queue) PassFlow(ctx context.Context, name string) (more, over bool, wait time.Duration, err error) {
+	for range maxTries {
+		sessions, err := q.rdb.ZRange(ctx, q.keys.Sessions, 0, maxActSessions).Result()
+		if err != nil {
+			return false, false, 0, err
+		}
+		keys := scripts.Pass.Keys(&q.keys)
+		for _, session := range sessions {
+			keys = append(keys, q.keys.Inflight(session))
+		}
+		r, err := scripts.Pass.Run(ctx, q.rdb, keys, scripts.Pass.Args(0, scripts.Arg("protocol", layout.Protocol), scripts.Arg("name", name), scripts.Arg("mark", markOf(whyFlowCancelled)),
+			scripts.Arg("keep_jobs", q.kept.count), scripts.Arg("keep_bytes", q.kept.bytes), scripts.Arg("keep_us", q.kept.age.Microseconds()),
+			scripts.Arg("inflight", q.keys.Inflight("")), scripts.Arg("channels", q.keys.Channel(""))))
+		if err != nil {
+			return false, false, 0, err
+		}
+		if r.Str(0) == "again" {
+			continue
+		}
+		if err := r.Status("ok"); err != nil {
+			return false, false, 0, err
+		}
+		return r.Str(2) == "more", r.Str(2) == "over", time.Duration(r.Int(3)) * time.Microsecond, r.Err
+	}
+	return false, false, 0, errMoving
+}
+
+// TendFlows looks at flows whose time has come: those that nobody has sealed in time, those that last too long, and those that are forgotten. cursor is "0" at first, and then what the call before has returned.
+// It returns when the next flow is to be looked at, negative: none is.
+func (q *Queue) TendFlows(ctx context.Context, cursor string) (next time.Duration, following string, err error) {
+	return q.tend(ctx, "", cursor)
+}
+
+// ReleaseFlow goes on with the jobs that wait for a flow.
+func (q *Queue) ReleaseFlow(ctx context.Context, name string) error {
+	_, _, err := q.tend(ctx, name, "")
+	return err
+}
+
+func (q *Queue) tend(ctx context.Context, name, cursor string) (next time.Duration, following string, err error) {
+	r, err := scripts.Tend.Run(ctx, q.rdb, scripts.Tend.Keys(&q.keys), scripts.Tend.Args(0, scripts.Arg("protocol", layout.Protocol), scripts.Arg("name", name), scripts.Arg("cursor", cursor),
+		scripts.Arg("keep_jobs", q.kept.count), scripts.Arg("keep_bytes", q.kept.bytes), scripts.Arg("keep_us", q.kept.age.Microseconds())))
+	if err != nil {
+		return 0, "", err
+	}
+	if err := r.Status("ok"); err != nil {
+		return 0, "", err
+	}
+	next, following = time.Duration(r.Int(2)), r.Str(3)
+	if next > 0 {
+		next *= time.Microsecond
+	}
+	return next, following, r.Err
+}
+
+// FlowNotes returns a page of the flows for which there is something to do: those with jobs to be released, and those that were cancelled and aren't over. next is the cursor of the next page, 0 behind the last one.
+func (q *Queue) FlowNotes(ctx context.Context, cursor uint64) (released, cancelled []string, next uint64, err error) {
+	page, next, err := q.rdb.HScan(ctx, q.keys.FlowNotes, cursor, "", 500).Result()
+	for i := 0; i+1 < len(page); i += 2 {
+		switch name, what, _ := strings.Cut(page[i], "{"); what {
+		case "":
+			released = append(released, name)
+		case "x":
+			cancelled = append(cancelled, name)
+		}
+	}
+	return released, cancelled, next, err
+}
+
+// HasFlows reports whether the queue has flows.
+func (q *Queue) HasFlows(ctx context.Context) (bool, error) {
+	n, err := q.rdb.Exists(ctx, q.keys.Flows).Result()
+	return n > 0, err
+}

@@ -1,0 +1,84 @@
+-- Puts jobs in as members of a flow: those of its producer, which numbers its calls, or of a member, which numbers its jobs. So neither puts a job in twice, also from another lane or process.
+--
+-- KEYS, ARGV: as named below; INFLIGHT is that of the member's session, or of none
+--       seq: number of the call in its lane
+--       flow: its name, '{', its mark
+--       number: of the producer's call, from 1; digest: of all that its calls have put in, with this one; both '' for a member
+--       id, token: of the delivery of the member; before: how many jobs it has put in before, in this delivery; all '' for a producer
+--       Then for each job, 1 to 950 of them, what enqueue.lua has for a job that is of no cron entry. Its extras have the link
+-- Reply: {'ok', time in us, word, outcomes, met}
+--        word: 'in'; 'was': the call was made before; or nothing was put in, since 'other': a call with this number has put in others; 'gap': the call before is missing;
+--        'none': there is no such flow; 'over': it is over; 'cancelled': it was; 'superseded': the delivery is; 'full': the queue has no room for all of them, so it may be called again: then met has 'n',
+--        how many jobs of the queue haven't ended, '/', how many there may be
+--        outcomes: a string with an outcome for each job, as of enqueue.lua, or 'w' if the member has put it in before; '' if nothing was put in; met: as of enqueue.lua
+--        {'stale'}  a later call of this lane was seen; nothing was done
+-- Errors: those of enqueue.lua, all before the first write
+
+local LANE, INFLIGHT, SESSIONS, JOBS, DUE, IDLE, STATS, CRON, HIGH, NORMAL, LOW, SUSPECT, DEAD, CANCELLED, NOTES, SETTINGS, COMPLETED, LINED, TURNS, GROUPS, UNIQUE, WINDOWS, EXPIRES, FLOWS, AWAITING, FLOWNOTES, FLOWTIMES, ADDED = unpack(KEYS)
+local fixed = 8 -- arguments before those of the jobs
+local protocol, seq, flow, number, digest, id, token, before = unpack(ARGV, 1, fixed)
+seq, number, before = tonumber(seq), tonumber(number), tonumber(before)
+
+local now = clock()
+local lseq, lword, loutcomes, lmet = string.match(redis.call('GET', LANE) or '', '^(%d+) (%w+) (%w*) ?(.*)$')
+lseq = tonumber(lseq)
+if lseq and seq < lseq then
+  return {'stale'}
+elseif lseq == seq then
+  return {'ok', now, lword, loutcomes, reply_again(loutcomes, lmet)[4]}
+end
+local held_back = standing(SETTINGS, STATS, protocol)
+if tonumber(held_back) then
+  return other_layout(held_back, protocol)
+end
+check_keys()
+local denied = denied_enqueue() or denied_flow()
+if denied then
+  return denied
+end
+local ends = new_ends(now, false, 0, 0, 0)
+local f = read_flow(ends, flow)
+local word = f and (is_flow(f, 'd') and 'over' or is_flow(f, 'x') and 'cancelled' or 'in') or 'none'
+local added = 0 -- how many of the jobs were put in before
+if id ~= '' then
+  word = owns(redis.call('HGET', INFLIGHT, id), token) and word or 'superseded'
+  added = math.max((tonumber((string.match(redis.call('HGET', ADDED, id) or '', '^%d+'))) or 0) - before, 0)
+elseif f and number < f.calls then
+  word = 'was'
+elseif f and number == f.calls then
+  word = digest == f.digest and 'was' or 'other'
+elseif f and number > f.calls + 1 then
+  word = 'gap'
+end
+local n = math.floor((#ARGV - fixed) / 4)
+added = math.min(added, n)
+local outcomes, met = '', nil
+if word == 'in' then
+  outcomes = string.rep('w', added)
+  if added < n then
+    local jobs = {protocol} -- as ARGV of enqueue.lua
+    for i = fixed + 1 + 4 * added, #ARGV do
+      jobs[#jobs + 1] = ARGV[i]
+    end
+    local intake, found, special = judge_call(jobs, n - added, protocol, true)
+    if not intake then
+      return found -- an error
+    end
+    if string.find(table.concat(intake.outcomes), 'n', 1, true) then
+      return {'ok', now, 'full', '', {'n' .. digits(found.maximum - found.room) .. '/' .. digits(found.maximum)}}
+    end
+    write_call(found, intake, special)
+    outcomes, met = outcomes .. table.concat(intake.outcomes), special and special.uniques and special.uniques.met or nil
+    f.total, f.open = f.total + intake.fresh, f.open + intake.fresh
+    forget_replaced(special)
+  end
+  if id ~= '' and added < n then
+    redis.call('HSET', ADDED, id, digits(before + n) .. ' ' .. flow)
+  elseif id == '' then
+    f.calls, f.digest = number, digest
+    f.since = is_flow(f, 'u') and now or f.since
+  end
+  redis.call('HSET', FLOWS, f.name, flow_text(f))
+end
+redis.call('SET', LANE, digits(seq) .. ' ' .. word .. ' ' .. outcomes .. (met and ' ' .. table.concat(met, ' ') or ''), 'PX', '3600000')
+return {'ok', now, word, outcomes, met or {}}

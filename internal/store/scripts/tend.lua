@@ -1,0 +1,44 @@
+-- Looks after flows: goes on with the jobs that wait for one, or looks at flows whose time has come.
+--
+-- KEYS, ARGV: as named below
+--       name: of a flow that has a note since a call has left jobs that wait for it; '' to look at flows whose time has come
+--       cursor: for a page of ADDED, '' for none
+--       keep_jobs, keep_bytes, keep_us: as in claim.lua
+-- Reply: {'ok', time in us, next, cursor}: next: us until the next flow is to be looked at, -1 if there is none; cursor: to go on with, '0' at the end
+-- Errors: those of Redis, and 'NOPERM signalbox: ...', or 'LAYOUT n signalbox: ...' as in enqueue.lua; before the first write.
+
+local SESSIONS, JOBS, DUE, IDLE, STATS, HIGH, NORMAL, LOW, SUSPECT, DEAD, CANCELLED, NOTES, SETTINGS, COMPLETED, LINED, TURNS, GROUPS, EXPIRES, FLOWS, AWAITING, FLOWNOTES, FLOWTIMES, ADDED = unpack(KEYS)
+local protocol, name, cursor, keep_jobs, keep_bytes, keep_us = unpack(ARGV)
+
+local held_back, _, maximum = standing(SETTINGS, STATS, protocol)
+if tonumber(held_back) then
+  return other_layout(held_back, protocol)
+end
+check_keys()
+local denied = denied_flow()
+if denied then
+  return denied
+end
+local now = clock()
+local acts = new_acts(now, held_back, new_ends(now, false, keep_jobs, keep_bytes, keep_us))
+local no_room = maximum and queue_length() >= maximum -- the queue has as many jobs as it may have, or more
+redis.call('HDEL', FLOWNOTES, '') -- permitted out of memory, and with it all that follows
+
+if name ~= '' then
+  redis.call('HDEL', FLOWNOTES, name .. '{')
+  local f = read_flow(acts.ends, name)
+  if f then
+    f.news = true
+    touch_flow(acts.ends, f)
+  end
+else
+  look_at_flows(acts)
+end
+local following = cursor ~= '' and forget_added(acts.ends, cursor) or '0'
+turn_flows(acts)
+end_acts(acts)
+if no_room then
+  tell_room(maximum)
+end
+local first = redis.call('ZRANGE', FLOWTIMES, '0', '0', 'WITHSCORES')
+return {'ok', now, first[2] and math.max(tonumber(first[2]) - now, 0) or -1, following}

@@ -1,0 +1,201 @@
+package scheduler
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"strconv"
+
+	"github.com/signalbox-go/signalbox"
+	"github.com/signalbox-go/signalbox/internal/store"
+)
+
+// An addition is an AddSeq in progress.
+type addition struct {
+	b     *Batch
+	ctx   context.Context
+	s     *Scheduler // that makes the jobs
+	queue *store.Queue
+	opts  []EnqueueOption
+
+	maker string // of a member: its ID
+	place int    // of a member: how many jobs its delivery has added before the chunk
+
+	items []store.Item // of the chunk
+	size  int          // of these, in bytes
+	kinds kinds
+	waits bool              // for room
+	sum   [sha256.Size]byte // the digest of all that the batch has got, with the chunk
+}
+
+// begin begins an AddSeq. Others wait until it ends.
+func (b *Batch) begin(ctx context.Context, opts []EnqueueOption) (*addition, error) {
+	a := &addition{b: b, ctx: ctx, s: b.s, queue: b.store, opts: opts}
+	if b.member == nil {
+		if b.store == nil {
+			return nil, errNotOfBatch
+		}
+		b.mu.Lock()
+		a.sum = b.digest
+		return a, nil
+	}
+	b.member.Lock()
+	origin, err := b.member.Enter()
+	if err == nil {
+		a.s, err = makerOf(origin)
+	}
+	if err != nil {
+		b.member.Unlock()
+		return nil, err
+	}
+	a.maker, a.place = origin.Maker.ID, origin.Place
+	a.queue = store.New(nil, origin.Namespace, origin.Maker.Queue)
+	return a, nil
+}
+
+// end ends it.
+func (a *addition) end() {
+	if a.b.member != nil {
+		a.b.member.Unlock()
+		return
+	}
+	a.b.mu.Unlock()
+}
+
+// An added job is one that is to go into the batch.
+type added struct {
+	store.Item
+	kind  string
+	waits bool
+	sum   [sha256.Size]byte
+}
+
+// make makes a job of the batch.
+func (a *addition) make(it *Item) (j added, err error) {
+	o, kind, payload, err := a.s.ofBatch(a.queue.Name(), it.Args, append(a.opts[:len(a.opts):len(a.opts)], it.Options...))
+	if err != nil {
+		return added{}, err
+	}
+	j = added{kind: kind, waits: o.waits, sum: chained(a.sum, kind, o.id, payload, it.Args)}
+	if a.maker != "" && o.id == "" {
+		o.id = a.maker + "+" + strconv.Itoa(a.place+len(a.items)+1)
+	}
+	if j.Item, err = a.s.itemOfBatch(a.ctx, o, kind, payload, it.Args); err != nil {
+		return added{}, err
+	}
+	j.Join(a.b.ref)
+	return j, nil
+}
+
+// full reports whether the chunk has no room for the job.
+func (a *addition) full(j *added) bool {
+	return len(a.items) == MaxBatchCall || len(a.items) > 0 && a.size+j.Size() > maxCallBytes
+}
+
+// put puts a job into the chunk.
+func (a *addition) put(j added) {
+	a.items, a.size, a.kinds, a.sum = append(a.items, j.Item), a.size+j.Size(), a.kinds.add(j.kind), j.sum
+	a.waits = a.waits || j.waits
+}
+
+// flush sends the chunk, and returns its results. The error is that of all of them.
+func (a *addition) flush() ([]Result, error) {
+	results := make([]Result, len(a.items))
+	for i := range results {
+		results[i] = Result{ID: a.items[i].ID(), queue: a.queue}
+	}
+	if len(results) == 0 {
+		return nil, nil
+	}
+	send := a.send
+	if a.b.member == nil {
+		watch := a.s.watch()
+		send = func(results []Result) error {
+			err := a.send(results)
+			for _, k := range a.kinds {
+				watch.sent(a.ctx, a.queue.Name(), k.kind, k.n, err)
+			}
+			watch.took(a.ctx, a.queue.Name(), err)
+			return err
+		}
+	}
+	err := send(results)
+	if a.waits && a.b.member == nil && errors.Is(err, signalbox.ErrQueueFull) {
+		err = a.s.awaitRoom(a.ctx, a.queue, err, func() error { return send(results) })
+	}
+	a.place += len(a.items)
+	a.items, a.size, a.kinds = a.items[:0], 0, a.kinds[:0]
+	if err != nil {
+		return results, a.failure(err)
+	}
+	return results, nil
+}
+
+// failure returns the error of jobs that the batch has not got.
+func (a *addition) failure(err error) error {
+	return fmt.Errorf("scheduler: add to batch %s in queue %s: %w", a.b.ref.Name, a.queue.Name(), err)
+}
+
+// send makes the call of the chunk, until its outcome is known, and fills in the results.
+func (a *addition) send(results []Result) error {
+	var reply store.Added
+	b := a.b
+	call := func(ctx context.Context) (err error) {
+		reply, err = b.member.Add(ctx, a.items)
+		return err
+	}
+	number := b.number + 1
+	if b.member != nil {
+		b.member.Next()
+	} else {
+		b.lane.Next()
+		call = func(ctx context.Context) (err error) {
+			b.lane.Rearm()
+			reply, err = a.queue.AddMembers(ctx, b.lane, &store.Addition{Flow: b.ref, Items: a.items, Number: number, Digest: digestText(a.sum)})
+			return err
+		}
+	}
+	if err := a.s.repeat(a.ctx, call); err != nil {
+		return err
+	}
+	switch reply.Word {
+	case "in":
+		others := reply.Fates.Met()
+		for i := range results {
+			other, fate := store.Met{}, reply.Fates.Of(i)
+			if (fate == store.MetKey || fate == store.Updated) && len(others) > 0 {
+				other, others = others[0], others[1:]
+			}
+			results[i].take(fate, other)
+		}
+	case "was":
+		for i := range results {
+			results[i] = Result{queue: results[i].queue}
+		}
+	default:
+		return whyNotAdded(reply, a.queue.Name())
+	}
+	b.number, b.digest = number, a.sum
+	return nil
+}
+
+// whyNotAdded returns the error for what a script has answered.
+func whyNotAdded(reply store.Added, queue string) error {
+	switch reply.Word {
+	case "other":
+		return fmt.Errorf("%w: a call of this number has added them; give the batch the same jobs in the same order when it is resumed, or use another FlowID", ErrOtherItems)
+	case "gap":
+		return fmt.Errorf("%w any more as it was: Redis has lost an earlier call, in a failover; begin anew with the same FlowID and the same jobs", ErrNoBatch)
+	case "none":
+		return fmt.Errorf("%w: it was over for a day, or Redis has lost it", ErrNoBatch)
+	case "cancelled":
+		return fmt.Errorf("%w: it was cancelled", ErrBatchOver)
+	case "superseded":
+		return fmt.Errorf("%w: the delivery that adds the job is over", signalbox.ErrSuperseded)
+	case "full":
+		full := reply.Fates.Full()
+		return &signalbox.QueueFullError{Queue: queue, Length: full.Jobs, Max: full.Max}
+	}
+	return fmt.Errorf("%w: all of its jobs have ended, and it is sealed", ErrBatchOver)
+}

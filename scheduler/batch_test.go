@@ -1,0 +1,217 @@
+package scheduler
+
+import (
+	"context"
+	"errors"
+	"iter"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/signalbox-go/signalbox"
+	"github.com/signalbox-go/signalbox/internal/store"
+)
+
+// A call is a callback of a batch.
+type call struct{ Of string }
+
+func (c call) Kind() string { return "call." + c.Of }
+
+func notes(from, to int) iter.Seq[Item] {
+	return func(yield func(Item) bool) {
+		for n := from; n < to && yield(Item{Args: note{n}}); n++ {
+		}
+	}
+}
+
+// kindsOf returns the kinds of jobs, in order.
+func kindsOf(jobs []*signalbox.Job) (kinds []string) {
+	for _, job := range jobs {
+		kinds = append(kinds, job.Kind)
+	}
+	slices.Sort(kinds)
+	return kinds
+}
+
+func addAll(t *testing.T, b *Batch, items iter.Seq[Item], opts ...BulkOption) (added, before int) {
+	t.Helper()
+	for i, res := range b.AddSeq(context.Background(), items, opts...) {
+		switch {
+		case res.Err != nil:
+			t.Fatalf("item %d: %v", i, res.Err)
+		case res.New:
+			added++
+		default:
+			before++
+		}
+	}
+	return added, before
+}
+
+// A batch of several chunks has its callbacks when it is sealed and all have completed. A producer that begins again adds nothing twice.
+func TestBatch(t *testing.T) {
+	t.Parallel()
+	s, q := setup(t)
+	ctx := context.Background()
+	make := func() *Batch {
+		t.Helper()
+		b, err := s.Batch(ctx, q.Name(), FlowID("news-7"), OnSuccess(call{"success"}, Priority(signalbox.PriorityHigh)), OnEnd(call{"end"}), OnFailure(call{"failure"}))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return b
+	}
+	b := make()
+	if b.ID() != "news-7" || b.Queue() != q.Name() || b.Resumed() {
+		t.Errorf("%q in %q, resumed: %v", b.ID(), b.Queue(), b.Resumed())
+	}
+	if added, before := addAll(t, b, notes(0, 1200), Header("a", "b")); added != 1200 || before != 0 {
+		t.Errorf("%d were added, %d before", added, before)
+	}
+	again := make()
+	if added, before := addAll(t, again, notes(0, 1200), Header("a", "b")); !again.Resumed() || added != 0 || before != 1200 {
+		t.Errorf("resumed: %v, %d were added, %d before", again.Resumed(), added, before)
+	}
+	res, err := again.Add(ctx, note{1200}, ID("the-last"))
+	if err != nil || !res.New || res.ID != "the-last" || res.Ref().Queue != q.Name() {
+		t.Errorf("%+v, %v", res, err)
+	}
+	jobs := claimAll(t, q)
+	if kinds := slices.Compact(kindsOf(jobs)); len(jobs) != 1201 || !slices.Equal(kinds, []string{"note"}) || jobs[0].Headers["a"] != "b" {
+		t.Errorf("%d jobs before the seal: %v", len(jobs), kinds)
+	}
+	for range 2 {
+		if err := b.Seal(ctx); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if kinds := kindsOf(claimAll(t, q)); !slices.Equal(kinds, []string{"call.end", "call.success"}) {
+		t.Errorf("callbacks: %v", kinds)
+	}
+	if _, err := again.Add(ctx, note{1}); !errors.Is(err, ErrBatchOver) {
+		t.Errorf("a job for a batch that is over: %v", err)
+	}
+}
+
+// A producer that begins again with other jobs is told so.
+func TestBatchOfOtherItems(t *testing.T) {
+	t.Parallel()
+	s, q := setup(t)
+	ctx := context.Background()
+	for round, n := range []int{1, 2} {
+		b, err := s.Batch(ctx, q.Name(), FlowID("x"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err = b.Add(ctx, note{n}); round == 0 && err != nil || round == 1 && !errors.Is(err, ErrOtherItems) {
+			t.Errorf("round %d: %v", round, err)
+		}
+	}
+	claimAll(t, q)
+}
+
+// A chunk goes in as a whole or not at all: a queue that has no room for it refuses it, and takes it later.
+func TestBatchOfAFullQueue(t *testing.T) {
+	t.Parallel()
+	s, q := setup(t)
+	ctx := context.Background()
+	if _, err := q.SetMaxLength(ctx, 4); err != nil {
+		t.Fatal(err)
+	}
+	b, err := s.Batch(ctx, q.Name(), OnEnd(call{"end"}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var full *signalbox.QueueFullError
+	n := 0
+	for _, res := range b.AddSeq(ctx, notes(0, 5)) {
+		if n++; !errors.As(res.Err, &full) || full.Length != 1 || full.Max != 4 {
+			t.Fatal(res.Err)
+		}
+	}
+	if added, _ := addAll(t, b, notes(0, 3)); n != 5 || added != 3 {
+		t.Errorf("%d were refused, %d were added", n, added)
+	}
+	if _, err := s.Batch(ctx, q.Name(), OnEnd(call{"end"})); !errors.Is(err, signalbox.ErrQueueFull) {
+		t.Errorf("a batch with a callback for a full queue: %v", err)
+	}
+	if err := b.Seal(ctx); err != nil {
+		t.Fatal(err)
+	}
+	claimAll(t, q)
+}
+
+// Mistakes are reported with the option's name, and nothing is done.
+func TestBatchMistakes(t *testing.T) {
+	t.Parallel()
+	s, q := setup(t)
+	ctx := context.Background()
+	for want, opts := range map[string][]BatchOption{
+		"FlowID":              {FlowID("a b")},
+		"flow ID: 65 bytes":   {FlowID(strings.Repeat("x", 65))},
+		"FlowTimeout":         {FlowTimeout(0)},
+		"SealWithin":          {SealWithin(-time.Second)},
+		"number 2 of the":     {FlowTimeout(time.Hour), nil},
+		"OnEnd: signalbox":    {OnEnd(nil)},
+		"OnSuccess":           {OnSuccess(call{"a"}, After(time.Hour))},
+		"OnFailure":           {OnFailure(call{"a"}, Unique("u", UntilStarted))},
+		"all jobs of a batch": {OnEnd(call{"a"}, Queue("another"))},
+	} {
+		if _, err := s.Batch(ctx, q.Name(), opts...); !errors.Is(err, signalbox.ErrInvalid) || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v", want, err)
+		}
+	}
+	b, err := s.Batch(ctx, q.Name())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for want, opts := range map[string][]EnqueueOption{
+		"Queue: another": {Queue("another")},
+		"WaitReplicas":   {WaitReplicas(1, time.Second)},
+		"Replace":        {Unique("u", UntilStarted), Replace()},
+	} {
+		if _, err := b.Add(ctx, note{1}, opts...); !errors.Is(err, signalbox.ErrInvalid) || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v", want, err)
+		}
+	}
+	if _, err := b.Add(ctx, nil); !errors.Is(err, signalbox.ErrInvalid) {
+		t.Errorf("no arguments: %v", err)
+	}
+	if other, ok := BatchOf(ctx); ok {
+		t.Error("a batch of no handler")
+	} else if _, err := other.Add(ctx, note{1}); !errors.Is(err, signalbox.ErrInvalid) {
+		t.Error(err)
+	} else if err := other.Seal(ctx); !errors.Is(err, signalbox.ErrInvalid) {
+		t.Error(err)
+	}
+	taken, err := s.Batch(ctx, q.Name(), OnEnd(call{"a"}, ID("report")))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.Batch(ctx, q.Name(), OnEnd(call{"a"}, ID("report"))); !errors.Is(err, signalbox.ErrInvalid) || !strings.Contains(err.Error(), "report") {
+		t.Errorf("a callback whose ID is taken: %v", err)
+	}
+	for _, b := range []*Batch{b, taken} {
+		if err := b.Seal(ctx); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if kinds := kindsOf(claimAll(t, q)); !slices.Equal(kinds, []string{"call.a"}) {
+		t.Errorf("%v", kinds)
+	}
+}
+
+// A batch that is forgotten is ErrNoBatch.
+func TestBatchForgotten(t *testing.T) {
+	t.Parallel()
+	s, q := setup(t)
+	ctx := context.Background()
+	b := &Batch{s: s, queue: q.Name(), store: q, ref: store.FlowRef{Name: "a", Mark: "b"}, lane: q.NewLane()}
+	if _, err := b.Add(ctx, note{1}); !errors.Is(err, ErrNoBatch) {
+		t.Error(err)
+	}
+	if err := b.Seal(ctx); !errors.Is(err, ErrNoBatch) {
+		t.Error(err)
+	}
+}

@@ -1,0 +1,95 @@
+package worker
+
+import (
+	"context"
+	"math/rand/v2"
+	"time"
+)
+
+// A tender looks after the batches of a queue: it cancels those that last too long or that nobody has sealed, ends the members of those that were cancelled, has callbacks go on that a call has left, and has batches forgotten. Its
+// goroutine waits for nobody but Redis, and nobody waits for it. All workers of a queue do so; whatever one does not do, or has begun when it dies, another one does within a minute or so.
+type tender struct {
+	q      *queue
+	cursor string // of what members have added
+}
+
+const (
+	tendEvery = time.Minute // how often a tender looks, if no batch needs it earlier
+	tendSoon  = time.Second // the earliest after a look
+)
+
+// run looks after batches until ctx ends.
+func (t *tender) run(ctx context.Context) {
+	timer := time.NewTimer(rand.N(tendSoon))
+	defer timer.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-timer.C:
+		}
+		began := time.Now()
+		next, err := t.look(ctx)
+		if err != nil && ctx.Err() == nil {
+			t.q.contact.failed("tend", began, err)
+			t.q.hint(true) // a lane's call says when Redis is back
+		}
+		timer.Reset(next - rand.N(next/8))
+	}
+}
+
+// look does what there is to do. It returns when it is to look again.
+func (t *tender) look(ctx context.Context) (next time.Duration, err error) {
+	there, err := t.q.store.HasFlows(ctx)
+	if err != nil || !there {
+		return tendEvery, err
+	}
+	if t.cursor == "" {
+		t.cursor = "0"
+	}
+	due, cursor, err := t.q.store.TendFlows(ctx, t.cursor)
+	if err != nil {
+		return tendEvery, err
+	}
+	t.cursor = cursor
+	next = tendEvery
+	if due >= 0 {
+		next = min(next, due)
+	}
+	for page, begun := uint64(0), false; !begun || page != 0; begun = true {
+		released, cancelled, after, err := t.q.store.FlowNotes(ctx, page)
+		if err != nil {
+			return tendEvery, err
+		}
+		for _, name := range released {
+			if err := t.q.store.ReleaseFlow(ctx, name); err != nil {
+				return tendEvery, err
+			}
+			next = 0 // there may be more
+		}
+		for _, name := range cancelled {
+			wait, err := t.pass(ctx, name)
+			if err != nil {
+				return tendEvery, err
+			}
+			next = min(next, wait)
+		}
+		page = after
+	}
+	return max(next, tendSoon), nil
+}
+
+// pass ends the members of a batch that was cancelled, page by page, until the pass has ended. It returns when the next one is due.
+func (t *tender) pass(ctx context.Context, name string) (wait time.Duration, err error) {
+	for {
+		more, over, wait, err := t.q.store.PassFlow(ctx, name)
+		switch {
+		case err != nil:
+			return tendEvery, err
+		case over:
+			return tendEvery, nil
+		case !more:
+			return wait, nil
+		}
+	}
+}

@@ -1,0 +1,151 @@
+package worker_test
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/signalbox-go/signalbox"
+	"github.com/signalbox-go/signalbox/internal/redistest"
+	"github.com/signalbox-go/signalbox/scheduler"
+	"github.com/signalbox-go/signalbox/worker"
+)
+
+// A report is a callback of a batch.
+type report struct {
+	What string `json:"what"`
+}
+
+func (report) Kind() string { return "report" }
+
+// reports collects the callbacks that run.
+type reports struct {
+	mu   sync.Mutex
+	what []string
+}
+
+func (r *reports) handle(w *worker.Worker) {
+	worker.Handle(w, func(_ context.Context, _ *signalbox.Job, in report) error {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		r.what = append(r.what, in.What)
+		return nil
+	})
+}
+
+func (r *reports) sorted() []string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return slices.Sorted(slices.Values(r.what))
+}
+
+func callbacks() []scheduler.BatchOption {
+	return []scheduler.BatchOption{scheduler.OnSuccess(report{"success"}), scheduler.OnEnd(report{"end"}), scheduler.OnFailure(report{"failure"})}
+}
+
+// Members add to their batch while they run, and again when they run again: each job is added once, and the callbacks wait for all.
+func TestBatchGrowsFromInside(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	w := r.worker(4)
+	var ran, members atomic.Int64
+	var got reports
+	got.handle(w)
+	worker.Handle(w, func(ctx context.Context, job *signalbox.Job, in task) error {
+		b, ok := scheduler.BatchOf(ctx)
+		if !ok || b.ID() != "grows" {
+			t.Errorf("job %s is of batch %v", job.ID, b)
+		}
+		if err := b.Seal(ctx); !errors.Is(err, signalbox.ErrInvalid) {
+			t.Errorf("a member seals its batch: %v", err)
+		}
+		for n := range 3 {
+			res, err := b.Add(ctx, sequel{Of: job.ID, N: n})
+			if err != nil {
+				return signalbox.Dead(err)
+			}
+			if first := ran.Load() == 0; res.New != first {
+				t.Errorf("delivery %d: %+v", job.Attempt, res)
+			}
+		}
+		if ran.Add(1) < 3 {
+			return errBoom
+		}
+		return nil
+	}, worker.Retry(worker.Constant(0)))
+	worker.Handle(w, func(ctx context.Context, _ *signalbox.Job, _ sequel) error {
+		if _, ok := scheduler.BatchOf(ctx); !ok {
+			t.Error("what a member adds is of no batch")
+		}
+		members.Add(1)
+		return nil
+	})
+	b, err := r.scheduler().Batch(context.Background(), r.name(), append(callbacks(), scheduler.FlowID("grows"))...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := b.Add(context.Background(), task{}); err != nil {
+		t.Fatal(err)
+	}
+	if err := b.Seal(context.Background()); err != nil {
+		t.Fatal(err)
+	}
+	run := r.start(w)
+	redistest.Eventually(t, func() bool { return len(got.sorted()) == 2 }, "the callbacks run")
+	run.stop()
+	if want := []string{"end", "success"}; !slices.Equal(got.sorted(), want) || members.Load() != 3 {
+		t.Errorf("%v ran, and %d members", got.sorted(), members.Load())
+	}
+}
+
+// A batch that lasts too long is cancelled by a worker, though its queue is paused and its members wait for retries. Its end runs then.
+func TestBatchTimesOut(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	w := r.worker(2)
+	var got reports
+	got.handle(w)
+	var began atomic.Int64
+	worker.Handle(w, func(ctx context.Context, _ *signalbox.Job, _ task) error {
+		began.Add(1)
+		<-ctx.Done()
+		return context.Cause(ctx)
+	})
+	b, err := r.scheduler().Batch(context.Background(), r.name(), append(callbacks(), scheduler.FlowTimeout(time.Millisecond))...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for n := range 10 {
+		opts := []scheduler.EnqueueOption{}
+		if n > 4 {
+			opts = append(opts, scheduler.After(time.Hour))
+		}
+		if _, err := b.Add(context.Background(), task{}, opts...); err != nil {
+			t.Fatal(err)
+		}
+	}
+	run := r.start(w)
+	redistest.Eventually(t, func() bool { return len(got.sorted()) == 1 }, "the end runs")
+	run.stop()
+	if want := []string{"end"}; !slices.Equal(got.sorted(), want) {
+		t.Errorf("%v ran", got.sorted())
+	}
+	f, found, err := r.queue.Flow(context.Background(), b.ID())
+	if err != nil || !found || !f.Over || !f.Cancelled || f.Total != 10 || f.Gone != 10 {
+		t.Errorf("%+v, %v, %v", f, found, err)
+	}
+}
+
+// scheduler returns a scheduler on the rig's Redis.
+func (r *rig) scheduler() *scheduler.Scheduler {
+	r.Helper()
+	s, err := scheduler.New(r.rdb, scheduler.Config{})
+	if err != nil {
+		r.Fatal(err)
+	}
+	return s
+}

@@ -1,0 +1,55 @@
+package worker
+
+import (
+	"context"
+	"sync"
+
+	"github.com/signalbox-go/signalbox/internal/parcelseam"
+	"github.com/signalbox-go/signalbox/internal/store"
+)
+
+// A member adds jobs to the batch that a delivery's job is a member of.
+type member struct {
+	sync.Mutex
+	d     *delivery
+	ref   store.FlowRef
+	lane  *store.Lane
+	added int // jobs, in this delivery
+}
+
+// member returns what adds to the delivery's batch, or nil if its job is a member of none. It is made when it is first asked for.
+func (d *delivery) member() any {
+	if m := d.long.member.Load(); m != nil {
+		return m
+	}
+	ref, ok := d.claimed.FlowOf()
+	if !ok {
+		return nil
+	}
+	d.long.member.CompareAndSwap(nil, &member{d: d, ref: ref, lane: d.session.queue.store.NewLane()})
+	return d.long.member.Load()
+}
+
+// Of implements [parcelseam.Member], as the others do.
+func (m *member) Of() store.FlowRef { return m.ref }
+
+func (m *member) Enter() (*parcelseam.Origin, error) {
+	origin, err := m.d.follower().origin()
+	if err != nil {
+		return nil, err
+	}
+	origin.Place = m.added
+	return origin, nil
+}
+
+func (m *member) Next() { m.lane.Next() }
+
+func (m *member) Add(ctx context.Context, items []store.Item) (store.Added, error) {
+	added, err := m.d.session.queue.store.AddMembers(ctx, m.lane, &store.Addition{
+		Flow: m.ref, Items: items, Session: m.d.session.id, ID: m.d.id, Token: m.d.token, Before: m.added,
+	})
+	if err == nil && added.Word == "in" {
+		m.added += len(items)
+	}
+	return added, err
+}
