@@ -68,13 +68,16 @@ func TestFlows(t *testing.T) {
 		t.Errorf("%+v", job)
 	}
 	for role, want := range map[string]string{"s": "for all jobs of batch news to complete", "e": "for batch news to be over", "f": "for a job of batch news that doesn't complete; if all do, it is deleted"} {
-		if job := s.one("news-"+role, signalbox.StateAwaiting); job.Waits != want || job.Batch != "news" || !job.State.Live() {
+		if job := s.one("news-"+role, signalbox.StateAwaiting); job.Waits != want || job.Batch != "news" || !job.State.Live() || !job.DueAt.Equal(job.EnqueuedAt) {
 			t.Errorf("%s: %+v", role, job)
 		}
 	}
 	var listed []string
 	for _, job := range s.list(inspect.Filter{State: signalbox.StateAwaiting}) {
 		listed = append(listed, job.ID)
+	}
+	if jobs := s.list(inspect.Filter{State: signalbox.StateAwaiting, OlderThan: time.Hour}); len(jobs) > 0 {
+		t.Errorf("they are an hour old: %v", jobs)
 	}
 	if got := fmt.Sprint(listed); got != "[news-e news-f news-s old-e old-f old-s]" {
 		t.Error(got)

@@ -135,7 +135,7 @@ func (f *Filter) fits(job *Job, now time.Time) bool {
 	}
 	var since time.Time
 	switch job.State {
-	case signalbox.StateReady:
+	case signalbox.StateReady, signalbox.StateAwaiting:
 		since = job.DueAt
 	case signalbox.StateRunning:
 		since = job.Since

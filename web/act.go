@@ -79,9 +79,9 @@ var deeds = []deed{
 	{what: Retry, on: "job", text: "Run now", says: "It is ready at once, before its time.", done: "is ready", states: []signalbox.State{signalbox.StateScheduled}},
 	{what: Retry, on: "job", text: "Retry", says: "It is ready at once, and begins anew: its attempts and crashes count from 0.", done: "is ready", states: []signalbox.State{signalbox.StateDead, signalbox.StateCancelled}},
 	{what: Retry, on: "job", text: "Run again", says: "It is ready at once, and begins anew. It has completed before.", done: "is ready", states: []signalbox.State{signalbox.StateCompleted}},
-	{what: Cancel, on: "job", text: "Cancel", says: "It ends cancelled, and doesn't run. It can be retried.", done: "is cancelled", states: []signalbox.State{signalbox.StateScheduled, signalbox.StateReady}},
+	{what: Cancel, on: "job", text: "Cancel", says: "It ends cancelled, and doesn't run. It can be retried.", done: "is cancelled", states: []signalbox.State{signalbox.StateScheduled, signalbox.StateReady, signalbox.StateAwaiting}},
 	{what: Cancel, on: "job", text: "Cancel", says: "The context of its handler ends. The job ends cancelled when the handler has returned.", done: "was told to end", states: []signalbox.State{signalbox.StateRunning}},
-	{what: Delete, on: "job", text: "Delete", says: "All that Redis has of it is deleted. That can't be taken back.", done: "is deleted", risk: true, states: []signalbox.State{signalbox.StateScheduled, signalbox.StateReady, signalbox.StateDead, signalbox.StateCancelled, signalbox.StateCompleted}},
+	{what: Delete, on: "job", text: "Delete", says: "All that Redis has of it is deleted. That can't be taken back.", done: "is deleted", risk: true, states: []signalbox.State{signalbox.StateScheduled, signalbox.StateReady, signalbox.StateAwaiting, signalbox.StateDead, signalbox.StateCancelled, signalbox.StateCompleted}},
 }
 
 // on says what an action is about, and its name.
@@ -383,6 +383,8 @@ func refused(err error) error {
 	switch {
 	case errors.Is(err, inspect.ErrState):
 		return &refusal{http.StatusConflict, "It can't be done in this state", "It has moved meanwhile, or another job is in its way. Nothing was done: look again."}
+	case errors.Is(err, inspect.ErrInBatch):
+		return &refusal{http.StatusConflict, "Its batch doesn't let it run again", "The batch was cancelled, or what the job waited for can't come any more: run the members again that haven't completed. Nothing was done."}
 	case errors.Is(err, inspect.ErrKeyTaken):
 		return &refusal{http.StatusConflict, "Another job has its unique key", "Nothing was done."}
 	}

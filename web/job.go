@@ -209,6 +209,9 @@ func facts(j *inspect.Job) []fact {
 		{Name: "Enqueued", Value: day(j.EnqueuedAt)},
 		{Name: "Due", Value: day(j.DueAt)},
 	}
+	if j.State == signalbox.StateAwaiting {
+		list[7].Value = "when its batch lets it run"
+	}
 	if j.Crashes > 0 {
 		list[4].Class = "warn"
 	}

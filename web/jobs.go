@@ -77,7 +77,7 @@ type jobState struct {
 	count func(*inspect.Queue) int64
 }
 
-// jobStates are in the order of their tabs.
+// jobStates are in the order of their tabs. Jobs that wait for a batch, which are not counted, have a tab in their own list only.
 var jobStates = []jobState{
 	{signalbox.StateReady, func(q *inspect.Queue) int64 { return q.Ready }},
 	{signalbox.StateScheduled, func(q *inspect.Queue) int64 { return q.Scheduled }},
@@ -202,8 +202,8 @@ func (v *visit) collect(ctx context.Context, queue string, f inspect.Filter) ([]
 // filterOf returns the filter that a form says.
 func filterOf(form url.Values) (inspect.Filter, error) {
 	f := inspect.Filter{State: signalbox.State(cmp.Or(form.Get("state"), "ready")), Kind: form.Get("kind"), Error: form.Get("error"), Group: form.Get("group"), IDPrefix: form.Get("id"), After: form.Get("after")}
-	if !slices.ContainsFunc(jobStates, func(s jobState) bool { return s.state == f.State }) {
-		return f, mistake("There is no such state: want ready, scheduled, running, dead, cancelled or completed.")
+	if f.State != signalbox.StateAwaiting && !slices.ContainsFunc(jobStates, func(s jobState) bool { return s.state == f.State }) {
+		return f, mistake("There is no such state: want ready, scheduled, running, dead, cancelled, completed or awaiting.")
 	}
 	var err error
 	if f.NewerThan, err = age(form.Get("newer")); err != nil {
@@ -254,6 +254,9 @@ func (p *jobsPage) tabs(q *inspect.Queue) {
 		x.To = link("jobs", pairs...)
 		p.Tabs = append(p.Tabs, x)
 	}
+	if p.State == string(signalbox.StateAwaiting) {
+		p.Tabs = append(p.Tabs, tab{Name: "Awaiting", To: link("jobs", "queue", p.Queue, "state", p.State), Here: true})
+	}
 	for _, f := range filters {
 		if value := p.Form.Get(f.key); value != "" {
 			name := f.name
@@ -285,6 +288,8 @@ func headings(s signalbox.State) (heading, order string) {
 		return "Runs for", "worker by worker"
 	case signalbox.StateReady:
 		return "Due", "in the order in which workers take them, priority by priority"
+	case signalbox.StateAwaiting:
+		return "Enqueued", "batch by batch"
 	}
 	return "Ended", "those that ended first come first"
 }

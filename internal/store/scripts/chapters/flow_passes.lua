@@ -40,7 +40,7 @@ local function stop_running(acts, f, mark, first_session, place)
   end)
   for n, k in ipairs(left) do
     local held = redis.call('HGETALL', KEYS[k])
-    looked = looked + #held / 2
+    looked = looked + math.floor(#held / 2)
     for i = 1, #held, 2 do
       local links = links_held(held[i + 1])
       if links and string.find(' ' .. links .. ' ', ' r' .. f.ref .. ' ', 1, true) and not is_marked(held[i + 1]) then
