@@ -167,7 +167,8 @@ type Result struct {
 	// [Unique]), it is mostly another ID. It is "" if New is true.
 	Existing string
 	// State is the state of the job Existing: scheduled, ready or running, and with [IfAbsent] or a [Window] also dead, cancelled or completed.
-	// Whether it is ready or running is read a moment after the call. The job may have moved on by then. State is ""
+	// Whether it is ready or running is read a moment after the call. The job may have moved on by then. A job that awaits its batch counts
+	// as ready. State is ""
 	// if New is true, if the state couldn't be read, or if nothing is left of the job, and only its window lasts.
 	State signalbox.State
 	// Replaced is the state of the job that this one replaced: dead, cancelled or completed. It is "" if there was none.

@@ -47,14 +47,20 @@ func (t *tender) look(ctx context.Context) (next time.Duration, err error) {
 	if t.cursor == "" {
 		t.cursor = "0"
 	}
-	due, cursor, err := t.q.store.TendFlows(ctx, t.cursor)
+	tended, err := t.q.store.TendFlows(ctx, t.cursor)
 	if err != nil {
 		return tendEvery, err
 	}
-	t.cursor = cursor
+	for _, id := range tended.Unsealed {
+		t.q.log.Warn("signalbox: a batch is cancelled, since nobody has sealed it in time; has its producer died?", "batch", id)
+	}
+	for _, id := range tended.Late {
+		t.q.log.Warn("signalbox: a batch is cancelled, since its FlowTimeout is over", "batch", id)
+	}
+	t.cursor = tended.Cursor
 	next = tendEvery
-	if due >= 0 {
-		next = min(next, due)
+	if tended.Next >= 0 {
+		next = min(next, tended.Next)
 	}
 	for page, begun := uint64(0), false; !begun || page != 0; begun = true {
 		released, cancelled, after, err := t.q.store.FlowNotes(ctx, page)

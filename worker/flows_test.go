@@ -115,6 +115,10 @@ func TestBatchTimesOut(t *testing.T) {
 		<-ctx.Done()
 		return context.Cause(ctx)
 	})
+	unsealed, err := r.scheduler().Batch(context.Background(), r.name(), scheduler.SealWithin(time.Millisecond))
+	if err != nil {
+		t.Fatal(err)
+	}
 	b, err := r.scheduler().Batch(context.Background(), r.name(), append(callbacks(), scheduler.FlowTimeout(time.Millisecond))...)
 	if err != nil {
 		t.Fatal(err)
@@ -133,6 +137,9 @@ func TestBatchTimesOut(t *testing.T) {
 	run.stop()
 	if want := []string{"end"}; !slices.Equal(got.sorted(), want) {
 		t.Errorf("%v ran", got.sorted())
+	}
+	if r.log.count("WARN signalbox: a batch is cancelled, since its FlowTimeout is over batch="+b.ID()) != 1 || r.log.count("since nobody has sealed it in time", "batch="+unsealed.ID()) != 1 {
+		t.Errorf("the log says %v", r.log)
 	}
 	f, found, err := r.queue.Flow(context.Background(), b.ID())
 	if err != nil || !found || !f.Over || !f.Cancelled || f.Total != 10 || f.Gone != 10 {

@@ -110,7 +110,7 @@ func operations() []operation {
 			},
 		},
 		{
-			name: "tend", call: func(r *rig, _ []Delivery) error { _, _, err := r.TendFlows(bg, "0"); return err },
+			name: "tend", call: func(r *rig, _ []Delivery) error { _, err := r.TendFlows(bg, "0"); return err },
 			flow: func(r *rig) {
 				made(r)
 				r.must(r.rdb.ZAdd(bg, r.keys.FlowTimes, z(1, ref.Name)).Err())

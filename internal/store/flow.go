@@ -336,32 +336,46 @@ func (q *Queue) PassFlow(ctx context.Context, name string) (more, over bool, wai
 	return false, false, 0, errMoving
 }
 
-// TendFlows looks at flows whose time has come: those that nobody has sealed in time, those that last too long, and those that are forgotten. cursor is "0" at first, and then what the call before has returned.
-// It returns when the next flow is to be looked at, negative: none is.
-func (q *Queue) TendFlows(ctx context.Context, cursor string) (next time.Duration, following string, err error) {
+// A Tended says what a call of TendFlows has found.
+type Tended struct {
+	Next     time.Duration // until the next flow is to be looked at, negative: there is none
+	Cursor   string        // for the next call
+	Unsealed []string      // flows that were cancelled, since nobody had sealed them in time
+	Late     []string      // flows that were cancelled, since they had lasted too long
+}
+
+// TendFlows looks at flows whose time has come: those that nobody has sealed in time, those that last too long, and those that are forgotten. cursor is "0" at first, and then the Cursor of the call before.
+func (q *Queue) TendFlows(ctx context.Context, cursor string) (Tended, error) {
 	return q.tend(ctx, "", cursor)
 }
 
 // ReleaseFlow goes on with the jobs that wait for a flow.
 func (q *Queue) ReleaseFlow(ctx context.Context, name string) error {
-	_, _, err := q.tend(ctx, name, "")
+	_, err := q.tend(ctx, name, "")
 	return err
 }
 
-func (q *Queue) tend(ctx context.Context, name, cursor string) (next time.Duration, following string, err error) {
+func (q *Queue) tend(ctx context.Context, name, cursor string) (t Tended, err error) {
 	r, err := scripts.Tend.Run(ctx, q.rdb, scripts.Tend.Keys(&q.keys), scripts.Tend.Args(0, scripts.Arg("protocol", layout.Protocol), scripts.Arg("name", name), scripts.Arg("cursor", cursor),
 		scripts.Arg("keep_jobs", q.kept.count), scripts.Arg("keep_bytes", q.kept.bytes), scripts.Arg("keep_us", q.kept.age.Microseconds())))
 	if err != nil {
-		return 0, "", err
+		return t, err
 	}
 	if err := r.Status("ok"); err != nil {
-		return 0, "", err
+		return t, err
 	}
-	next, following = time.Duration(r.Int(2)), r.Str(3)
-	if next > 0 {
-		next *= time.Microsecond
+	t.Next, t.Cursor = time.Duration(r.Int(2)), r.Str(3)
+	if t.Next > 0 {
+		t.Next *= time.Microsecond
 	}
-	return next, following, r.Err
+	for _, late := range r.Strs(4) {
+		if id, ok := strings.CutPrefix(late, "0"); ok {
+			t.Unsealed = append(t.Unsealed, id)
+		} else {
+			t.Late = append(t.Late, strings.TrimPrefix(late, "1"))
+		}
+	}
+	return t, r.Err
 }
 
 // FlowNotes returns a page of the flows for which there is something to do: those with jobs to be released, and those that were cancelled and aren't over. next is the cursor of the next page, 0 behind the last one.

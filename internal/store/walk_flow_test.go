@@ -932,7 +932,7 @@ func (w *flowWalk) age(f *flowFact, by time.Duration) {
 	w.note("%v pass for %s, which is %s", by, f.ref, w.m.text(f))
 	for round := range 3 { // what is to wait again is forgotten before the flow is
 		w.calls++
-		_, _, err := w.TendFlows(bg, "0")
+		_, err := w.TendFlows(bg, "0")
 		w.must(err)
 		switch {
 		case f.over && waiters == 0 && (f.lost == 0 && age > 24*time.Hour || age > 30*24*time.Hour):
@@ -1071,10 +1071,9 @@ func (w *flowWalk) finish() {
 		}
 	}
 	for cursor := "0"; ; {
-		var err error
-		_, cursor, err = w.TendFlows(bg, cursor)
+		tended, err := w.TendFlows(bg, cursor)
 		w.must(err)
-		if cursor == "0" {
+		if cursor = tended.Cursor; cursor == "0" {
 			break
 		}
 	}

@@ -4,7 +4,7 @@
 --       name: of a flow that has a note since a call has left jobs that wait for it; '' to look at flows whose time has come
 --       cursor: for a page of ADDED, '' for none
 --       keep_jobs, keep_bytes, keep_us: as in claim.lua
--- Reply: {'ok', time in us, next, cursor}: next: us until the next flow is to be looked at, -1 if there is none; cursor: to go on with, '0' at the end
+-- Reply: {'ok', time in us, next, cursor, late}: next: us until the next flow is to be looked at, -1 if there is none; cursor: to go on with, '0' at the end; late: flows that were cancelled since their time had come: '1', or '0' of one that nobody had sealed in time, and the name
 -- Errors: those of Redis, and 'NOPERM signalbox: ...', or 'LAYOUT n signalbox: ...' as in enqueue.lua; before the first write.
 
 local SESSIONS, JOBS, DUE, IDLE, STATS, HIGH, NORMAL, LOW, SUSPECT, DEAD, CANCELLED, NOTES, SETTINGS, COMPLETED, LINED, TURNS, GROUPS, EXPIRES, FLOWS, AWAITING, FLOWNOTES, FLOWTIMES, ADDED = unpack(KEYS)
@@ -24,6 +24,7 @@ local acts = new_acts(now, held_back, new_ends(now, false, keep_jobs, keep_bytes
 local no_room = maximum and queue_length() >= maximum -- the queue has as many jobs as it may have, or more
 redis.call('HDEL', FLOWNOTES, '') -- permitted out of memory, and with it all that follows
 
+local late = {}
 if name ~= '' then
   redis.call('HDEL', FLOWNOTES, name .. '{')
   local f = read_flow(acts.ends, name)
@@ -32,7 +33,7 @@ if name ~= '' then
     touch_flow(acts.ends, f)
   end
 else
-  look_at_flows(acts)
+  late = look_at_flows(acts)
 end
 local following = cursor ~= '' and forget_added(acts.ends, cursor) or '0'
 turn_flows(acts)
@@ -41,4 +42,4 @@ if no_room then
   tell_room(maximum)
 end
 local first = redis.call('ZRANGE', FLOWTIMES, '0', '0', 'WITHSCORES')
-return {'ok', now, first[2] and math.max(tonumber(first[2]) - now, 0) or -1, following}
+return {'ok', now, first[2] and math.max(tonumber(first[2]) - now, 0) or -1, following, late}

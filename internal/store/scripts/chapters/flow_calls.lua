@@ -68,7 +68,9 @@ local function forget_flow(acts, f)
 end
 
 -- Looks at flows whose time has come, 20 at most: cancels those that nobody has sealed, or that have lasted too long, and forgets those that have been over for long enough.
+-- Returns those that it has cancelled: '1', or '0' of one that was not sealed in time, and the name.
 local function look_at_flows(acts)
+  local late = {}
   for _, name in ipairs(redis.call('ZRANGE', FLOWTIMES, '-inf', digits(acts.now), 'BYSCORE', 'LIMIT', '0', '20')) do
     local f = read_flow(acts.ends, name)
     local at = f and flow_due(f)
@@ -77,11 +79,13 @@ local function look_at_flows(acts)
     elseif is_flow(f, 'd') then
       forget_flow(acts, f)
     elseif at and at <= acts.now then
+      late[#late + 1] = (f.till > 0 and f.created + f.till <= acts.now and '1' or '0') .. name
       cancel_flow(acts.ends, f)
     else
       time_flow(f)
     end
   end
+  return late
 end
 
 -- Forgets what members have added to flows that are forgotten, in a page of ADDED. Returns the cursor to go on with.
