@@ -18,7 +18,7 @@ import (
 )
 
 var (
-	// ErrBatchOver is wrapped by the error of a call that adds to a batch which is over, or was cancelled.
+	// ErrBatchOver is wrapped by the error of a call that adds to a batch which is over, or was cancelled; or that would add more than it had when it was sealed, other than from a member.
 	ErrBatchOver = errors.New("scheduler: the batch is over")
 	// ErrNoBatch is wrapped by the error of a call for a batch of which nothing is known: it has been over for a day, or Redis has lost it.
 	ErrNoBatch = errors.New("scheduler: no such batch")
@@ -184,7 +184,7 @@ var errNotOfBatch = fmt.Errorf("%w ctx: its job is a member of no batch; look at
 //
 // The calls of a producer are made one after the other. For many jobs use [Batch.AddSeq].
 //
-// The error wraps [ErrBatchOver] if the batch is over, [ErrNoBatch] if it isn't there, [ErrOtherItems] if it was resumed with other jobs, [signalbox.ErrQueueFull] if the queue has no room, and [signalbox.ErrSuperseded] if it is the
+// The error wraps [ErrBatchOver] if the batch is over or sealed, [ErrNoBatch] if it isn't there, [ErrOtherItems] if it was resumed with other jobs, [signalbox.ErrQueueFull] if the queue has no room, and [signalbox.ErrSuperseded] if it is the
 // batch of a member whose delivery is over. If it wraps [ErrUncertain] the job may be in: call Add again with the same job. In any other case it is not.
 func (b *Batch) Add(ctx context.Context, args signalbox.Args, opts ...EnqueueOption) (Result, error) {
 	var result Result

@@ -189,6 +189,8 @@ func whyNotAdded(reply store.Added, queue string) error {
 		return fmt.Errorf("%w any more as it was: Redis has lost an earlier call, in a failover; begin anew with the same FlowID and the same jobs", ErrNoBatch)
 	case "none":
 		return fmt.Errorf("%w: it was over for a day, or Redis has lost it", ErrNoBatch)
+	case "sealed":
+		return fmt.Errorf("%w: it is sealed, so only its members may add to it", ErrBatchOver)
 	case "cancelled":
 		return fmt.Errorf("%w: it was cancelled", ErrBatchOver)
 	case "superseded":

@@ -77,6 +77,19 @@ func TestBatch(t *testing.T) {
 	if err != nil || !res.New || res.ID != "the-last" || res.Ref().Queue != q.Name() {
 		t.Errorf("%+v, %v", res, err)
 	}
+	sealed, err := s.Batch(ctx, q.Name(), FlowID("sealed"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := sealed.Add(ctx, note{-1}, ID("a"), After(time.Hour)); err != nil {
+		t.Error(err)
+	}
+	if err := sealed.Seal(ctx); err != nil {
+		t.Error(err)
+	}
+	if _, err := sealed.Add(ctx, note{-2}); !errors.Is(err, ErrBatchOver) || !strings.Contains(err.Error(), "it is sealed") {
+		t.Errorf("a job for a batch that is sealed: %v", err)
+	}
 	jobs := claimAll(t, q)
 	if kinds := slices.Compact(kindsOf(jobs)); len(jobs) != 1201 || !slices.Equal(kinds, []string{"note"}) || jobs[0].Headers["a"] != "b" {
 		t.Errorf("%d jobs before the seal: %v", len(jobs), kinds)

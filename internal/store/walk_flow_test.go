@@ -364,7 +364,7 @@ func (w *flowWalk) produce() {
 		}
 	})
 	switch word {
-	case "gap", "none", "over", "cancelled", "other":
+	case "gap", "none", "over", "cancelled", "sealed", "other":
 		w.producers = slices.DeleteFunc(w.producers, func(o *flowProducer) bool { return o == p })
 	}
 }
@@ -387,6 +387,8 @@ func (w *flowWalk) add(ref FlowRef, number int64, digest string, items []Item, g
 		return "over", ""
 	case f.cancelled:
 		return "cancelled", ""
+	case f.sealed:
+		return "sealed", ""
 	}
 	if !changes {
 		return "was", ""

@@ -8,7 +8,7 @@
 --       Then for each job, 1 to 950 of them, what enqueue.lua has for a job that is of no cron entry. Its extras have the link
 -- Reply: {'ok', time in us, word, outcomes, met}
 --        word: 'in'; 'was': the call was made before; or nothing was put in, since 'other': a call with this number has put in others; 'gap': the call before is missing;
---        'none': there is no such flow; 'over': it is over; 'cancelled': it was; 'superseded': the delivery is; 'full': the queue has no room for all of them, so it may be called again: then met has 'n',
+--        'none': there is no such flow; 'over': it is over; 'cancelled': it was; 'sealed': it is, and its producer adds no more; 'superseded': the delivery is; 'full': the queue has no room for all of them, so it may be called again: then met has 'n',
 --        how many jobs of the queue haven't ended, '/', how many there may be
 --        outcomes: a string with an outcome for each job, as of enqueue.lua, or 'w' if the member has put it in before; '' if nothing was put in; met: as of enqueue.lua
 --        {'stale'}  a later call of this lane was seen; nothing was done
@@ -38,7 +38,7 @@ if denied then
 end
 local ends = new_ends(now, false, 0, 0, 0)
 local f = read_flow(ends, flow)
-local word = f and (is_flow(f, 'd') and 'over' or is_flow(f, 'x') and 'cancelled' or 'in') or 'none'
+local word = f and (is_flow(f, 'd') and 'over' or is_flow(f, 'x') and 'cancelled' or id == '' and not is_flow(f, 'u') and 'sealed' or 'in') or 'none'
 local added = 0 -- how many of the jobs were put in before
 if id ~= '' then
   word = owns(redis.call('HGET', INFLIGHT, id), token) and word or 'superseded'
@@ -76,7 +76,7 @@ if word == 'in' then
     redis.call('HSET', ADDED, id, digits(before + n) .. ' ' .. flow)
   elseif id == '' then
     f.calls, f.digest = number, digest
-    f.since = is_flow(f, 'u') and now or f.since
+    f.since = now
   end
   redis.call('HSET', FLOWS, f.name, flow_text(f))
 end
