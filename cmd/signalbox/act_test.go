@@ -194,7 +194,7 @@ func TestBulk(t *testing.T) {
 	sh.fails(exitUsage, []string{"--limit"}, "job", "rm", "mail", "--state", "dead", "--limit", "-1", "--yes")
 	sh.fails(exitNotFound, []string{"no such queue"}, "job", "rm", "mial", "--state", "dead", "--yes")
 	// An action that isn't for the state is a mistake.
-	sh.fails(exitUsage, []string{"--state running: job rm is for jobs that are ready, scheduled, dead, cancelled or completed"}, "job", "rm", "mail", "--state", "running", "--yes")
+	sh.fails(exitUsage, []string{"--state running: job rm is for jobs that are ready, scheduled, dead, cancelled, completed or awaiting"}, "job", "rm", "mail", "--state", "running", "--yes")
 	// Nothing was begun: it isn't said how far that came.
 	_, errs, _ := sh.run("job", "rm", "mial", "--state", "dead", "--yes")
 	if !strings.HasPrefix(errs, "signalbox: no such queue") {

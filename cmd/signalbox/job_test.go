@@ -204,7 +204,7 @@ func TestJobJSON(t *testing.T) {
 		"--serial", "s1", "--header", "tenant=acme", "--max-attempts", "3")
 	line := sh.ok("job", "ls", "default", "-o", "json")
 	cursor := regexp.MustCompile(`"cursor":"[^"]+"`)
-	common := `"queue":"default","id":"j1","kind":"mail","state":"scheduled","priority":"high","failed":0,"max_attempts":3,"crashes":0,"survived":0,"timeout_seconds":90,"retain_seconds":86400,"expires_at":"TIME","group":"s1","serial":true,"yield_on_retry":false,"unique_key":"","unique_until":"",` +
+	common := `"queue":"default","id":"j1","kind":"mail","state":"scheduled","priority":"high","failed":0,"max_attempts":3,"crashes":0,"survived":0,"timeout_seconds":90,"retain_seconds":86400,"expires_at":"TIME","group":"s1","serial":true,"yield_on_retry":false,"batch":"","unique_key":"","unique_until":"",` +
 		`"enqueued_at":"TIME","due_at":"TIME","ended_at":null,"last_error":"","waits":"until 2200-01-01 00:00:00 UTC","worker":"","token":0,"since":null,` +
 		`"cancelling":false,"trace_id":"","span_id":"","run_trace_id":"","run_span_id":"",`
 	same(t, ages(cursor.ReplaceAllString(line, `"cursor":"C"`)), "{"+common+`"cursor":"C","record_error":""}`)
@@ -501,7 +501,7 @@ func TestCompletion(t *testing.T) {
 		"queue ls mail ":        "mail other",
 		"job ls ":               "mail other",
 		"job show mail ":        "",
-		"job ls mail --state ":  "running ready scheduled dead cancelled completed",
+		"job ls mail --state ":  "running ready scheduled dead cancelled completed awaiting",
 		"enqueue k {} --queue ": "mail other",
 		"queue ls --output ":    "table json",
 		"worker quiet ":         p.w.ID(),
