@@ -79,13 +79,16 @@ func TestFlows(t *testing.T) {
 	if jobs := s.list(inspect.Filter{State: signalbox.StateAwaiting, OlderThan: time.Hour}); len(jobs) > 0 {
 		t.Errorf("they are an hour old: %v", jobs)
 	}
-	if got := fmt.Sprint(listed); got != "[news-e news-f news-s old-e old-f old-s]" {
+	if got := fmt.Sprint(listed); got != "[news-e old-e news-f old-f news-s old-s]" {
 		t.Error(got)
 	}
 
 	_, err = s.SealFlow(t.Context(), ref)
 	s.must(err)
 	s.end(store.Dead, "boom", s.claim(2)...) // o1 and a
+	if q, err := s.ins.Queue(t.Context(), s.Name()); err != nil || q.Awaiting != 2 || q.Length() != 6 { // both batches have failed: what waited for success is cancelled, and may wait again
+		t.Errorf("%+v, %v", q, err)
+	}
 	if f, err = s.ins.Flow(t.Context(), s.Name(), "news"); err != nil || f.State() != "failed" || f.Dead != 1 || !f.SealBy.IsZero() {
 		t.Errorf("%+v, %v", f, err)
 	}

@@ -130,12 +130,13 @@ type Queue struct {
 	CopyDead string
 	// Limits bound what runs of the queue, and GroupLimits what runs of each of its groups without limits of its own. They are zero if there are none.
 	Limits, GroupLimits signalbox.Limits
-	// MaxLength is how many jobs the queue may have that haven't ended: Ready, Scheduled and Running together. 0 if there is no maximum.
+	// MaxLength is how many jobs the queue may have that haven't ended: Ready, Scheduled, Running and Awaiting together. 0 if there is no maximum.
 	MaxLength int
 
 	Ready     int64 // jobs that wait for a worker, or for their group
 	Scheduled int64 // jobs that wait for their time
 	Running   int64 // jobs that workers have
+	Awaiting  int64 // jobs that wait for a batch, as its callbacks do: see [signalbox.StateAwaiting]
 	Dead      int64 // jobs that failed for good and are kept
 	Cancelled int64 // jobs that were cancelled and are kept
 	Completed int64 // jobs that completed and are kept: see CompletedRetention
@@ -164,7 +165,7 @@ func (q *Queue) State() string {
 }
 
 // Length returns how many jobs of the queue haven't ended: those that count for MaxLength.
-func (q *Queue) Length() int64 { return q.Ready + q.Scheduled + q.Running }
+func (q *Queue) Length() int64 { return q.Ready + q.Scheduled + q.Running + q.Awaiting }
 
 // Queues returns the state of every queue of the namespace that a producer or a worker has used, sorted by name. It makes a few
 // calls for each. A queue whose state can't be read has its name in the error, and is left out: the error wraps [ErrPartial] then. A queue that is new may be
@@ -668,6 +669,6 @@ func (i *Inspector) read(ctx context.Context, name string) (Queue, error) {
 		Name: name, Paused: settings.Paused, PausedSince: settings.PausedSince, Retention: settings.Retention, CompletedRetention: settings.Completed, CopyDead: settings.Copies,
 		Limits: settings.Limits, GroupLimits: settings.GroupLimits, MaxLength: settings.MaxLength,
 		HeldUntil: d.Held, Limited: d.Limited, Slots: settings.Slots, Quiet: settings.Quiet, Workers: workers,
-		Ready: d.Ready, Blocked: d.Blocked, PausedGroups: d.PausedGroups, HeldGroups: d.HeldGroups, Scheduled: d.Scheduled, Running: d.Running, Dead: d.Dead, Cancelled: d.Cancelled, Completed: d.Completed, Oldest: d.Oldest,
+		Ready: d.Ready, Blocked: d.Blocked, PausedGroups: d.PausedGroups, HeldGroups: d.HeldGroups, Scheduled: d.Scheduled, Running: d.Running, Awaiting: d.Awaiting, Dead: d.Dead, Cancelled: d.Cancelled, Completed: d.Completed, Oldest: d.Oldest,
 	}, nil
 }

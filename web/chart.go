@@ -56,6 +56,9 @@ func wagons(n int64, most int) int {
 func track(q *inspect.Queue, stuck, gone int) template.HTML {
 	var d drawing
 	says := fmt.Sprintf("%s ready, %s scheduled, %s running, %s dead", commas(q.Ready), commas(q.Scheduled), commas(q.Running), commas(q.Dead))
+	if q.Awaiting > 0 {
+		says += fmt.Sprintf(", %s wait for a batch", commas(q.Awaiting))
+	}
 	gate := ""
 	switch q.State() {
 	case "paused":

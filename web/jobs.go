@@ -77,10 +77,11 @@ type jobState struct {
 	count func(*inspect.Queue) int64
 }
 
-// jobStates are in the order of their tabs. Jobs that wait for a batch, which are not counted, have a tab in their own list only.
+// jobStates are in the order of their tabs. Most queues have no jobs that wait for a batch: those have a tab only where there are some.
 var jobStates = []jobState{
 	{signalbox.StateReady, func(q *inspect.Queue) int64 { return q.Ready }},
 	{signalbox.StateScheduled, func(q *inspect.Queue) int64 { return q.Scheduled }},
+	{signalbox.StateAwaiting, func(q *inspect.Queue) int64 { return q.Awaiting }},
 	{signalbox.StateRunning, func(q *inspect.Queue) int64 { return q.Running }},
 	{signalbox.StateDead, func(q *inspect.Queue) int64 { return q.Dead }},
 	{signalbox.StateCancelled, func(q *inspect.Queue) int64 { return q.Cancelled }},
@@ -202,8 +203,8 @@ func (v *visit) collect(ctx context.Context, queue string, f inspect.Filter) ([]
 // filterOf returns the filter that a form says.
 func filterOf(form url.Values) (inspect.Filter, error) {
 	f := inspect.Filter{State: signalbox.State(cmp.Or(form.Get("state"), "ready")), Kind: form.Get("kind"), Error: form.Get("error"), Group: form.Get("group"), IDPrefix: form.Get("id"), After: form.Get("after")}
-	if f.State != signalbox.StateAwaiting && !slices.ContainsFunc(jobStates, func(s jobState) bool { return s.state == f.State }) {
-		return f, mistake("There is no such state: want ready, scheduled, running, dead, cancelled, completed or awaiting.")
+	if !slices.ContainsFunc(jobStates, func(s jobState) bool { return s.state == f.State }) {
+		return f, mistake("There is no such state: want ready, scheduled, awaiting, running, dead, cancelled or completed.")
 	}
 	var err error
 	if f.NewerThan, err = age(form.Get("newer")); err != nil {
@@ -243,6 +244,9 @@ func (p *jobsPage) with(key, value string) string {
 func (p *jobsPage) tabs(q *inspect.Queue) {
 	for _, t := range jobStates {
 		count := t.count(q)
+		if t.state == signalbox.StateAwaiting && count == 0 && p.State != string(t.state) {
+			continue
+		}
 		x := tab{Name: strings.ToUpper(string(t.state[:1])) + string(t.state[1:]), Count: commas(count), Here: string(t.state) == p.State, Bad: t.state == signalbox.StateDead && count > 0}
 		if t.state == signalbox.StateCompleted && count == 0 && q.CompletedRetention == (signalbox.Retention{}) {
 			x.Count = "not kept"
@@ -253,9 +257,6 @@ func (p *jobsPage) tabs(q *inspect.Queue) {
 		}
 		x.To = link("jobs", pairs...)
 		p.Tabs = append(p.Tabs, x)
-	}
-	if p.State == string(signalbox.StateAwaiting) {
-		p.Tabs = append(p.Tabs, tab{Name: "Awaiting", To: link("jobs", "queue", p.Queue, "state", p.State), Here: true})
 	}
 	for _, f := range filters {
 		if value := p.Form.Get(f.key); value != "" {

@@ -143,12 +143,12 @@ func (v *visit) overview() (answer, error) {
 		return a, nil
 	}
 	a.sheet = func() *sheet {
-		l := &sheet{name: "queues", columns: []string{"queue", "state", "ready", "scheduled", "running", "dead", "cancelled", "completed_kept", "oldest_seconds", "in_per_second", "done_per_second", "failed_per_second", "wait_p95_at_most_seconds", "run_p95_at_most_seconds"}}
+		l := &sheet{name: "queues", columns: []string{"queue", "state", "ready", "scheduled", "awaiting", "running", "dead", "cancelled", "completed_kept", "oldest_seconds", "in_per_second", "done_per_second", "failed_per_second", "wait_p95_at_most_seconds", "run_p95_at_most_seconds"}}
 		for i := range queues {
 			q := &queues[i]
-			row := []any{q.Name, o.Lines[i].Word, q.Ready, q.Scheduled, q.Running, q.Dead, q.Cancelled, q.Completed, q.Oldest, nil, nil, nil, nil, nil}
+			row := []any{q.Name, o.Lines[i].Word, q.Ready, q.Scheduled, q.Awaiting, q.Running, q.Dead, q.Cancelled, q.Completed, q.Oldest, nil, nil, nil, nil, nil}
 			if r := s.ratesOf(q.Name); r.known {
-				row = append(row[:9], r.in, r.done, r.fail, r.wait, r.run)
+				row = append(row[:10], r.in, r.done, r.fail, r.wait, r.run)
 			}
 			l.add(row...)
 		}

@@ -41,7 +41,7 @@ func (v *visit) redis() (answer, error) {
 	for _, what := range []string{"Version", "Memory, and its limit", "maxmemory-policy", "Persistence", "Replicas", "Slow scripts"} {
 		p.Facts = append(p.Facts, fact{Name: what, Value: "not known"})
 	}
-	var sums [6]int64
+	sums := make([]int64, len(jobStates))
 	for i := range s.queues {
 		for k, t := range jobStates {
 			sums[k] += t.count(&s.queues[i])

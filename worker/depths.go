@@ -80,7 +80,7 @@ func observe(ctx context.Context, mp metric.MeterProvider, log *slog.Logger, que
 				continue
 			}
 			depths = append(depths, telemetry.Depth{
-				Queue: q.Name(), Ready: d.Ready - d.Blocked, Blocked: d.Blocked, PausedGroups: d.PausedGroups, HeldGroups: d.HeldGroups, Scheduled: d.Scheduled, Running: d.Running,
+				Queue: q.Name(), Ready: d.Ready - d.Blocked, Blocked: d.Blocked, PausedGroups: d.PausedGroups, HeldGroups: d.HeldGroups, Scheduled: d.Scheduled, Awaiting: d.Awaiting, Running: d.Running,
 				Dead: d.Dead, Cancelled: d.Cancelled, Completed: d.Completed, Oldest: d.Oldest,
 				Paused: d.Paused, Held: !d.Held.IsZero(), Limited: d.Limited,
 			})

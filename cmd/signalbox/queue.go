@@ -71,6 +71,7 @@ type queueJSON struct {
 	Ready         int64          `json:"ready"`
 	Blocked       int64          `json:"blocked"`
 	Scheduled     int64          `json:"scheduled"`
+	Awaiting      int64          `json:"awaiting"`
 	Running       int64          `json:"running"`
 	Dead          int64          `json:"dead"`
 	Cancelled     int64          `json:"cancelled"`
@@ -109,7 +110,7 @@ func (a *app) printQueues(queues []inspect.Queue) error {
 		list := make([]queueJSON, len(queues))
 		for i, q := range queues {
 			list[i] = queueJSON{
-				Queue: q.Name, State: q.State(), Paused: q.Paused, PausedSince: timestamp(q.PausedSince), HeldUntil: timestamp(q.HeldUntil), PausedGroups: q.PausedGroups, HeldGroups: q.HeldGroups, Ready: q.Ready, Blocked: q.Blocked, Scheduled: q.Scheduled, Running: q.Running,
+				Queue: q.Name, State: q.State(), Paused: q.Paused, PausedSince: timestamp(q.PausedSince), HeldUntil: timestamp(q.HeldUntil), PausedGroups: q.PausedGroups, HeldGroups: q.HeldGroups, Ready: q.Ready, Blocked: q.Blocked, Scheduled: q.Scheduled, Awaiting: q.Awaiting, Running: q.Running,
 				Dead: q.Dead, Cancelled: q.Cancelled, Completed: q.Completed, OldestSeconds: seconds(q.Oldest), Slots: q.Slots,
 				Retention: retentionOf(q.Retention), KeepCompleted: completedOf(&q), CopyDead: q.CopyDead, MaxLength: q.MaxLength,
 				Workers: nonNil(q.Workers), Quiet: nonNil(q.Quiet),
@@ -123,6 +124,7 @@ func (a *app) printQueues(queues []inspect.Queue) error {
 	}
 	keeps := slices.ContainsFunc(queues, func(q inspect.Queue) bool { return q.Completed > 0 || q.CompletedRetention != (signalbox.Retention{}) })
 	blocks := slices.ContainsFunc(queues, func(q inspect.Queue) bool { return q.Blocked > 0 })
+	awaits := slices.ContainsFunc(queues, func(q inspect.Queue) bool { return q.Awaiting > 0 })
 	columns := []column{
 		{name: "QUEUE"},
 		{name: "STATE"},
@@ -131,8 +133,11 @@ func (a *app) printQueues(queues []inspect.Queue) error {
 	if blocks { // most have no groups
 		columns = append(columns, column{name: "BLOCKED", right: true})
 	}
+	columns = append(columns, column{name: "SCHEDULED", right: true})
+	if awaits { // most have no batches
+		columns = append(columns, column{name: "AWAITING", right: true})
+	}
 	columns = append(columns,
-		column{name: "SCHEDULED", right: true},
 		column{name: "RUNNING", right: true},
 		column{name: "DEAD", right: true},
 		column{name: "CANCELLED", right: true, drop: 3},
@@ -168,7 +173,11 @@ func (a *app) printQueues(queues []inspect.Queue) error {
 		if blocks {
 			row = append(row, number(q.Blocked))
 		}
-		row = append(row, number(q.Scheduled), number(q.Running), number(q.Dead), number(q.Cancelled))
+		row = append(row, number(q.Scheduled))
+		if awaits {
+			row = append(row, number(q.Awaiting))
+		}
+		row = append(row, number(q.Running), number(q.Dead), number(q.Cancelled))
 		if keeps {
 			row = append(row, number(q.Completed))
 		}

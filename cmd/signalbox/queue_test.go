@@ -57,7 +57,7 @@ func TestQueueJSON(t *testing.T) {
 	sh := newShell(t, redistest.Start(t))
 	sh.ok("enqueue", "mail", "{}", "--queue", "mail", "--after", "1h")
 	same(t, sh.ok("queue", "ls", "-o", "json"),
-		`{"queues":[{"queue":"mail","state":"active","paused":false,"paused_since":null,"held_until":null,"paused_groups":0,"held_groups":0,"ready":0,"blocked":0,"scheduled":1,"running":0,"dead":0,"cancelled":0,`+
+		`{"queues":[{"queue":"mail","state":"active","paused":false,"paused_since":null,"held_until":null,"paused_groups":0,"held_groups":0,"ready":0,"blocked":0,"scheduled":1,"awaiting":0,"running":0,"dead":0,"cancelled":0,`+
 			`"completed":0,"oldest_seconds":0,"slots":0,"retention":{"jobs":0,"bytes":0,"age_seconds":0},"retention_completed":null,"copy_dead":"","max_length":0,"workers":[],"quiet":[]}]}`)
 	same(t, sh.ok("queue", "pause", "mail", "-o", "json"), `{"queue":"mail","group":"","paused":true,"changed":true}`)
 	same(t, sh.ok("queue", "pause", "mail", "-o", "json"), `{"queue":"mail","group":"","paused":true,"changed":false}`)

@@ -90,11 +90,11 @@ func (c *checker) flow(f *Flow, open, waiters int64) {
 func (c *checker) awaiting(flows map[string]*Flow) {
 	for _, member := range c.snapshot.awaiting {
 		name, id, _ := strings.Cut(member, "{")
-		if id == "" {
+		if len(name) < 2 || id == "" {
 			c.wrong("%.300q waits for a flow, and names no job", member)
 			continue
 		}
-		role, id := id[0], id[1:]
+		role, name := name[0], name[1:]
 		f, record := flows[name], c.snapshot.jobs[id]
 		_, noted := c.flownotes[name+"{"]
 		if role == 'c' {
@@ -103,7 +103,7 @@ func (c *checker) awaiting(flows map[string]*Flow) {
 			}
 			continue
 		}
-		c.enter(id, place{kind: "awaiting", waits: name + "{" + string(role)})
+		c.enter(id, place{kind: "awaiting", waits: string(role) + name + "{"})
 		if f == nil {
 			c.wrong("job %.200q waits for flow %.64q, which isn't there", id, name)
 			continue

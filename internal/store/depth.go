@@ -19,6 +19,7 @@ type Depths struct {
 	Ready     int64 // waiting for a worker, or for their group
 	Scheduled int64 // waiting for their time; also due jobs that no worker has promoted yet
 	Running   int64 // in flight
+	Awaiting  int64 // waiting for a flow, such as callbacks of a batch
 	Dead      int64 // dead jobs that are kept
 	Cancelled int64 // cancelled jobs that are kept
 	Completed int64 // completed jobs that are kept
@@ -121,7 +122,7 @@ func parseDepths(r *scripts.Reply) (Depths, error) {
 	if err := r.Status("ok"); err != nil {
 		return Depths{}, err
 	}
-	d := Depths{Ready: r.Int(2), Scheduled: r.Int(3), Running: r.Int(4), Dead: r.Int(5), Cancelled: r.Int(6), Completed: r.Int(8)}
+	d := Depths{Ready: r.Int(2), Scheduled: r.Int(3), Running: r.Int(4), Dead: r.Int(5), Cancelled: r.Int(6), Completed: r.Int(8), Awaiting: r.Int(16)}
 	now, since := r.Int(1), r.Int(7)
 	at, held := timeOf(parseScore(r.Str(11))), timeOf(parseScore(r.Str(12)))
 	ahead := limitsClock(r.Str(13), time.UnixMicro(now))

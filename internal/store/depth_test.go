@@ -100,9 +100,9 @@ func testOneReports(t *testing.T, r *rig) {
 
 func TestStrangeDepths(t *testing.T) {
 	t.Parallel()
-	good := []any{"ok", int64(10), int64(1), int64(2), int64(3), int64(4), int64(5), int64(4), int64(7), "", "", "", "", "", int64(1), int64(2)}
+	good := []any{"ok", int64(10), int64(1), int64(2), int64(3), int64(4), int64(5), int64(4), int64(7), "", "", "", "", "", int64(1), int64(2), int64(8)}
 	d, err := parseDepths(&scripts.Reply{List: good})
-	if err != nil || d != (Depths{Ready: 1, Scheduled: 2, Running: 3, Dead: 4, Cancelled: 5, Completed: 7, Oldest: 6 * time.Microsecond, Blocked: 1, steady: time.UnixMicro(10), named: true}) {
+	if err != nil || d != (Depths{Ready: 1, Scheduled: 2, Running: 3, Dead: 4, Cancelled: 5, Completed: 7, Awaiting: 8, Oldest: 6 * time.Microsecond, Blocked: 1, steady: time.UnixMicro(10), named: true}) {
 		t.Fatalf("%+v, %v", d, err)
 	}
 	for i := range good {

@@ -135,10 +135,10 @@ func (d *doctor) awaiting(ctx context.Context) error {
 // waiter looks at a member of the set of jobs that wait.
 func (d *doctor) waiter(ctx context.Context, member string) error {
 	name, id, _ := strings.Cut(member, "{")
-	if id == "" {
+	if len(name) < 2 || id == "" {
 		return d.strayWaiter(ctx, "", member)
 	}
-	role, id := id[0], id[1:]
+	role, name := name[0], name[1:]
 	var text, record *redis.StringCmd
 	var there *redis.FloatCmd
 	var noted *redis.BoolCmd

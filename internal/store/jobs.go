@@ -177,10 +177,10 @@ func (s *sortedPager) next(ctx context.Context) (page []View, more bool, err err
 // awaitingID returns the ID of a job that waits for a flow, of its member in the sorted set. One that was cancelled since its flow failed has the member for it: no job has that.
 func awaitingID(member string) string {
 	_, id, _ := strings.Cut(member, "{")
-	if id == "" || id[0] == 'c' {
+	if id == "" || member[0] == 'c' {
 		return member
 	}
-	return id[1:]
+	return id
 }
 
 func parsePage(r *scripts.Reply) (looked int, elements, ids []string, records []any, err error) {

@@ -259,7 +259,7 @@ func (m *flowModel) places() map[string]string {
 			places[id] = fmt.Sprintf("running %s %d %v", j.session, j.token, j.marked)
 		}
 		if j.where == "awaiting" {
-			places[id] += " " + j.flow.ref.Name + "{" + string(j.role)
+			places[id] += " " + string(j.role) + j.flow.ref.Name
 		}
 	}
 	return places
@@ -284,8 +284,8 @@ func snapshotPlaces(s *snapshot) map[string]string {
 	}
 	for _, member := range s.awaiting {
 		name, id, _ := strings.Cut(member, "{")
-		if id[0] != 'c' {
-			places[id[1:]] = "awaiting " + name + "{" + id[:1]
+		if member[0] != 'c' {
+			places[id] = "awaiting " + name
 		}
 	}
 	for session, held := range s.inflight {

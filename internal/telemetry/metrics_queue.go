@@ -16,7 +16,7 @@ type Depth struct {
 	Queue string
 	// Jobs by state. Those of Ready could start if a worker were free. Blocked ones are ready, too, but their group lets none start. Scheduled jobs wait for
 	// their time.
-	Ready, Blocked, Scheduled, Running, Dead, Cancelled, Completed int64
+	Ready, Blocked, Scheduled, Awaiting, Running, Dead, Cancelled, Completed int64
 	// How many groups of the queue are paused, and how many are held back.
 	PausedGroups, HeldGroups int64
 	// Oldest is how long the oldest job that could run has been waiting; 0: there is none.
@@ -157,6 +157,7 @@ func (d *Depth) observe(o metric.Observer, depth metric.Int64Observable, oldest 
 		{"ready", d.Ready},
 		{"blocked", d.Blocked},
 		{"scheduled", d.Scheduled},
+		{"awaiting", d.Awaiting},
 		{"running", d.Running},
 		{"dead", d.Dead},
 		{"cancelled", d.Cancelled},

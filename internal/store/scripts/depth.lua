@@ -1,16 +1,16 @@
 -- Counts the queue's jobs by state, and finds the job that has waited longest. It writes nothing.
 --
 -- KEYS: as named below, then inflight:<session> of each session
--- Reply: {'ok', time in us, ready, due, running, dead, cancelled, since, completed, paused, limits, at, held, ahead, blocked, named}
+-- Reply: {'ok', time in us, ready, due, running, dead, cancelled, since, completed, paused, limits, at, held, ahead, blocked, named, awaiting}
 --        since: since when (us) the longest waiting job could run; -1 if there is none. It looks only at the first job of each
 --        ready list, at the first of due, and at the first of each line of a group that may go on, of 1000 lines at most; paused, limits: those of the
 --        settings, '' for none; at, held: when the queue's rate would have the next job start, and until when the queue is held back, as RATES has them,
 --        '' for none; ahead: clock of STATS, by which these times are, or ''; blocked: of the ready jobs, those whose group lets none start, an estimate if
---        more than 1000 lines may go on; named: how many fields LIMITS has
+--        more than 1000 lines may go on; named: how many fields LIMITS has; awaiting: jobs that wait for flows
 -- Errors: those of Redis.
 
-local JOBS, DUE, STATS, HIGH, NORMAL, LOW, SUSPECT, DEAD, CANCELLED, SETTINGS, COMPLETED, LINED, TURNS, LIMITS, RATES, PARKED = unpack(KEYS)
-local first_session = 17 -- of KEYS
+local JOBS, DUE, STATS, HIGH, NORMAL, LOW, SUSPECT, DEAD, CANCELLED, SETTINGS, COMPLETED, LINED, TURNS, LIMITS, RATES, PARKED, AWAITING = unpack(KEYS)
+local first_session = 18 -- of KEYS
 
 local now = clock()
 
@@ -38,4 +38,4 @@ return {'ok', now, in_lists, redis.call('ZCARD', DUE), running,
   redis.call('ZCARD', terminal.dead.set), redis.call('ZCARD', terminal.cancelled.set), since,
   redis.call('ZCARD', terminal.completed.set), redis.call('HGET', SETTINGS, 'paused') or '', redis.call('HGET', SETTINGS, 'limits') or '',
   redis.call('ZSCORE', RATES, '') or '', redis.call('ZSCORE', RATES, 'h') or '', redis.call('HGET', STATS, 'clock') or '',
-  blocked, redis.call('HLEN', LIMITS)}
+  blocked, redis.call('HLEN', LIMITS), redis.call('ZLEXCOUNT', AWAITING, '[d', '+')} -- of the role 'c' are those that wait no more

@@ -33,7 +33,7 @@ for i = 1, #elements, 2 do
   elseif state == 'ready' then
     id = string.match(id, '^[^\1]+\1' .. string.rep('%d', 16) .. '(.+)$') or id -- without class, group and place
   end
-  all[#all + 1] = state == 'awaiting' and string.match(id, '^[^{]*{[sef](.+)$') or id -- without flow and role; those that were cancelled have no record of that name
+  all[#all + 1] = state == 'awaiting' and string.match(id, '^[sef][^{]*{(.+)$') or id -- without flow and role; those that were cancelled have no record of that name
 end
 local looked, ids, records = read_records(all, tonumber(room), prefix)
 return {'ok', clock(), looked, elements, ids, records}

@@ -272,7 +272,7 @@ var longScripts = exceptions{
 	"enqueue": {1450, "it is what jobs of each kind need to be put in"},
 	"flow":    {1180, "it puts in jobs that wait, and has them go on"},
 	"mend":    {1120, "it does each of the repairs"},
-	"pass":    {1264, "it takes jobs out of any place, and has others go on"},
+	"pass":    {1267, "it takes jobs out of any place, and has others go on"},
 	"reclaim": {1240, "it has jobs go on that wait for flows"},
 	"relay":   {1450, "it is the same for a batch of an outbox"},
 	"tend":    {1080, "it has jobs go on that wait for flows"},

@@ -22,7 +22,7 @@ local function put_callbacks(acts, f, callbacks)
     local record = record_of(c.detail, c.class, at, due_at, c.envelope)
     grown = math.max(grown, #record)
     appended(records, c.id, record)
-    appended(members, '0', f.name .. '{' .. c.role .. c.id)
+    appended(members, '0', waiter_of(c.role, f.name, c.id))
   end
   if #records > 0 then
     redis.call('ZADD', AWAITING, unpack(members))
@@ -53,7 +53,7 @@ local function forget_flow(acts, f)
     redis.call('ZADD', FLOWTIMES, digits(math.max(kept, acts.now + 3600000000)), f.name)
     return
   end
-  local stale = redis.call('ZRANGE', AWAITING, '[' .. f.name .. '{c', '(' .. f.name .. '{d', 'BYLEX', 'LIMIT', '0', '100')
+  local stale = redis.call('ZRANGE', AWAITING, '[c' .. f.name .. '{', '(c' .. f.name .. '|', 'BYLEX', 'LIMIT', '0', '100')
   if #stale == 0 then
     redis.call('ZREM', FLOWTIMES, f.name)
     redis.call('HDEL', FLOWS, f.name)

@@ -36,11 +36,17 @@ local function waits_by(links)
   return string.match(' ' .. links, ' ([sefSEF])(%S+)')
 end
 
+-- Returns the member of AWAITING of a job that waits for a flow by a link of this role; or, for the role 'c', of one that was cancelled since the flow failed, and may
+-- wait again. The role comes first, so those that wait, and all of one flow and role, are ranges.
+local function waiter_of(role, name, id)
+  return role .. name .. '{' .. id
+end
+
 -- Returns the member of AWAITING of a job with this record, if it is there: it waits for a flow. Else returns nil.
 local function awaits(id, record)
   local links = links_of(record)
   local role, name = string.match(' ' .. (links or ''), ' ([sef])([^ {]+){')
-  local member = role and name .. '{' .. role .. id
+  local member = role and waiter_of(role, name, id)
   return member and redis.call('ZSCORE', AWAITING, member) and member or nil
 end
 

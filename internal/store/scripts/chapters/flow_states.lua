@@ -136,10 +136,10 @@ local function link_again(ends, id, record, state)
       f.waiters, f.lost = f.waiters + 1, f.lost - (state ~= 'completed' and 1 or 0)
       touch_flow(ends, f)
       if role == 's' then
-        redis.call('ZREM', AWAITING, f.name .. '{c' .. id)
+        redis.call('ZREM', AWAITING, waiter_of('c', f.name, id))
       end
       if string.lower(role) == role and not verdict_of(f, role) then
-        waits = f.name .. '{' .. role .. id
+        waits = waiter_of(role, f.name, id)
       else
         links = with_role(links, role, ref, string.upper(role))
       end

@@ -46,7 +46,7 @@ end
 local function cancel_waiter(acts, f, id, record)
   local why = is_flow(f, 'x') and 'the batch was cancelled' or 'a job of the batch has not completed'
   if not is_flow(f, 'x') then
-    redis.call('ZADD', AWAITING, '0', f.name .. '{c' .. id)
+    redis.call('ZADD', AWAITING, '0', waiter_of('c', f.name, id))
   end
   why = 'job cancelled: ' .. why
   finish(acts.ends, 'cancelled', {id}, record .. ':' .. string.char(#why) .. why) -- the field last_error
@@ -60,7 +60,7 @@ local function revive_waiter(acts, f, id, record)
   end
   forget(state, id, #record)
   redis.call('HSET', JOBS, id, rerun(record, due_when_held, true))
-  redis.call('ZADD', AWAITING, '0', f.name .. '{s' .. id)
+  redis.call('ZADD', AWAITING, '0', waiter_of('s', f.name, id))
   note_change('revived', 1)
   f.lost, f.waiters = f.lost - 1, f.waiters + 1
   touch_flow(acts.ends, f)
@@ -90,10 +90,10 @@ end
 local function page_of_flow(acts, f)
   local ends = acts.ends
   for _, role in ipairs({'c', 's', 'e', 'f'}) do
-    local verdict, prefix = verdict_of(f, role), f.name .. '{' .. role
+    local verdict, prefix = verdict_of(f, role), waiter_of(role, f.name, '')
     if verdict and (role ~= 'c' or f.lost > 0) then
       local left = waiters_a_call - (ends.handled or 0)
-      local members = redis.call('ZRANGE', AWAITING, '[' .. prefix, '(' .. f.name .. '{' .. string.char(byte_at(role) + 1), 'BYLEX', 'LIMIT', '0', digits(left + 1))
+      local members = redis.call('ZRANGE', AWAITING, '[' .. prefix, '(' .. role .. f.name .. '|', 'BYLEX', 'LIMIT', '0', digits(left + 1))
       for i = 1, #members do
         if i > left then
           redis.call('HSET', FLOWNOTES, f.name .. '{', digits(acts.now))

@@ -153,7 +153,7 @@ local function add_steps_of_job(steps, repair)
     local role, ref = waits_by(record and links_of(record) or '')
     local name = ref and string.match(ref, '^[^{]+')
     if name then
-      redis.call('ZADD', AWAITING, '0', name .. '{' .. role .. id)
+      redis.call('ZADD', AWAITING, '0', waiter_of(role, name, id))
       redis.call('HSET', FLOWNOTES, name .. '{', digits(repair.now))
     end
     return name
@@ -214,7 +214,7 @@ local function add_steps_of_flows(steps, repair)
 
   -- A member of AWAITING goes if it is no place of a job.
   function steps.unwait(member)
-    local name, role, id = string.match(member, '^([^{]*){(.)(.+)$')
+    local role, name, id = string.match(member, '^(.)([^{]+){(.+)$')
     local record = id and redis.call('HGET', JOBS, id)
     if record and role ~= 'c' and awaits(id, record) == member or role == 'c' and read_flow({}, name) then
       return false
