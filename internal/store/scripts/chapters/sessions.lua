@@ -32,7 +32,8 @@ end
 
 -- Returns the links of a delivery's job, from what the session's hash has for it, or nil. They stand behind all else, and a byte 2.
 local function links_held(value)
-  return value and string.match(value, '\2(.+)$')
+  local at = value and string.find(value, '\2', 1, true)
+  return at and string.sub(value, at + 1) or nil
 end
 
 -- Returns the key of the group that a delivery holds, from what the session's hash has for it, or nil. The key stands behind the flags. A unique key may follow.
