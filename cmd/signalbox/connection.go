@@ -166,27 +166,36 @@ func (c *connection) secure(t *tls.Config) (*tls.Config, error) {
 
 // connect returns a client that has reached Redis. The app closes it.
 func (a *app) connect(ctx context.Context) (redis.UniversalClient, error) {
-	o, secure, err := a.connection.options(a.env)
+	rdb, h, err := a.reach(ctx, &a.connection, a.env, "--cluster")
 	if err != nil {
 		return nil, err
+	}
+	a.rdb, a.hook = rdb, h
+	return rdb, nil
+}
+
+// reach returns a client that has reached the Redis of a connection, and its hook. The app closes it. clusterFlag is the flag that says that it is a Cluster.
+func (a *app) reach(ctx context.Context, conn *connection, env func(string) string, clusterFlag string) (redis.UniversalClient, *hook, error) {
+	o, secure, err := conn.options(env)
+	if err != nil {
+		return nil, nil, err
 	}
 	o.Dialer = a.dialer(secure)
 	rdb := redis.NewUniversalClient(o)
 	a.closers = append(a.closers, rdb.Close)
-	a.hook = &hook{timeout: a.connection.timeout, listed: make(chan struct{})}
-	rdb.AddHook(a.hook)
-	info, err := serverInfo(ctx, rdb, a.connection.timeout)
+	h := &hook{timeout: conn.timeout, listed: make(chan struct{})}
+	rdb.AddHook(h)
+	info, err := serverInfo(ctx, rdb, conn.timeout)
 	switch {
 	case err != nil && strings.HasPrefix(err.Error(), "NOPERM"): // it answers
 	case err != nil && away(err) && a.stopped.Err() == nil:
-		return nil, a.connection.away(err)
+		return nil, nil, conn.away(err)
 	case err != nil:
-		return nil, err
+		return nil, nil, err
 	case strings.Contains(info, "redis_mode:cluster") && !o.IsClusterMode:
-		return nil, usage("Redis at %s is a Cluster: add --cluster", a.connection.where)
+		return nil, nil, usage("Redis at %s is a Cluster: add %s", conn.where, clusterFlag)
 	}
-	a.rdb = rdb
-	return rdb, nil
+	return rdb, h, nil
 }
 
 // serverInfo returns what a server says of itself: of a Cluster the first master that answers within the timeout. An INFO of a Cluster's client goes to one master, and fails if that is away.

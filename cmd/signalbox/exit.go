@@ -36,7 +36,7 @@ func (e *usageError) Error() string { return e.text }
 func usage(format string, args ...any) error { return &usageError{fmt.Sprintf(format, args...)} }
 
 // packages takes out of an error which package it is of.
-var packages = strings.NewReplacer("inspect: ", "", "scheduler: ", "", "signalbox: ", "")
+var packages = strings.NewReplacer("inspect: ", "", "fromasynq: ", "", "scheduler: ", "", "signalbox: ", "")
 
 // explain returns the status to exit with, and what to say.
 func (a *app) explain(err error) (code int, text string) {

@@ -66,7 +66,21 @@ type importedJSON struct {
 
 func (a *app) importCommand() *cobra.Command {
 	var o inspect.Importing
-	c := a.command("import QUEUE [flags]", "Put the jobs of a file into a queue", cobra.ExactArgs(1), func(ctx context.Context, args []string) error {
+	var from fromOther
+	var c *cobra.Command
+	args := func(c *cobra.Command, list []string) error {
+		if c.Flags().Changed("from") {
+			return cobra.NoArgs(c, list)
+		}
+		return cobra.ExactArgs(1)(c, list)
+	}
+	c = a.command("import {QUEUE | --from asynq} [flags]", "Put the jobs of a file, or the tasks of asynq, into queues", args, func(ctx context.Context, args []string) error {
+		if err := from.check(c.Flags().Changed); err != nil {
+			return err
+		}
+		if from.system != "" {
+			return a.importAsynq(ctx, &from, o.DryRun)
+		}
 		queue := args[0]
 		ins, err := a.inspector(ctx)
 		if err != nil {
@@ -121,9 +135,18 @@ What the file's queue knew of the past comes in, too, and what this queue knows
 that is later stays. Outboxes, cron entries and copies of dead jobs go by the
 names of the queue and the namespace: into another queue they don't come.
 
-A line that is no job is left out. The error at the end names it by its number.`
+A line that is no job is left out. The error at the end names it by its number.
+
+With --from asynq the tasks of asynq are moved from its Redis to queues here,
+while its servers and producers may go on: pending, scheduled, retrying and
+archived ones. It only counts them, and says which can't be moved and why,
+until --yes is given. It may be killed and run again, and run several times at
+once. docs/from-asynq.md has the steps of a whole service.`
 	c.Example = `  signalbox import mail --dry-run < mail.jsonl
-  signalbox import mail-old --settings < mail.jsonl`
+  signalbox import mail-old --settings < mail.jsonl
+  signalbox import --from asynq --asynq-redis redis://old:6379 --map map.json
+  signalbox import --from asynq --asynq-redis redis://old:6379 --map map.json --yes`
+	from.register(c.Flags())
 	c.Flags().BoolVar(&o.DryRun, "dry-run", false, "check the file and count its jobs, and put none in")
 	c.Flags().BoolVar(&o.Settings, "settings", false, "set the queue's settings to those of the file: paused or not, slots, what is kept")
 	c.ValidArgsFunction = a.completeQueues(1)

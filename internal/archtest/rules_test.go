@@ -70,6 +70,8 @@ var rules = []rule{
 	{"outbox", []string{".", "scheduler", "internal/deadline", "internal/litetx", "internal/parcelseam", "internal/store", "internal/store/...", "internal/telemetry"}, append([]string{goRedis}, otelAPI...)},
 	{"signalboxtest", []string{".", "lock", "scheduler", "worker", "internal/parcelseam", "internal/store", "internal/store/...", "internal/testseam"}, []string{goRedis}}, // nothing imports it but tests
 	{"inspect", []string{".", "internal/schedule", "internal/store", "internal/store/...", "lock"}, []string{goRedis}},                                                     // lock: who holds one
+	{"internal/asynq", nil, []string{goRedis, protowire}},
+	{"fromasynq", []string{".", "internal/asynq", "internal/store", "internal/store/...", "internal/wire", "scheduler"}, []string{goRedis}},
 	{"web", []string{".", "inspect"}, nil},
 	{"embedded", []string{"."}, []string{miniredis}},
 	{"examples/quickstart", []string{".", "scheduler", "worker", "examples/quickstart/internal/demo"}, nil},
@@ -109,7 +111,7 @@ var rivals = []string{
 }
 
 // luaHomes are the subtrees that may contain Lua: scripts are part of their protocols.
-var luaHomes = []string{"internal/store/...", "lock/..."}
+var luaHomes = []string{"internal/asynq", "internal/store/...", "lock/..."}
 
 // A pkg has the data of a package that the rules check.
 type pkg struct {
@@ -203,11 +205,11 @@ func checkLua(file string, mentions []string) []string {
 	}
 	var wrong []string
 	if strings.HasSuffix(file, ".lua") {
-		wrong = append(wrong, fmt.Sprintf("%s: Lua belongs to internal/store or lock", file))
+		wrong = append(wrong, fmt.Sprintf("%s: Lua belongs to internal/store, internal/asynq or lock", file))
 	}
 	for _, name := range mentions {
 		if slices.Contains(scripting, name) {
-			wrong = append(wrong, fmt.Sprintf("%s uses %s: scripts are run by internal/store or lock", file, name))
+			wrong = append(wrong, fmt.Sprintf("%s uses %s: scripts are run by internal/store, internal/asynq or lock", file, name))
 		}
 	}
 	return wrong
@@ -277,7 +279,7 @@ func checkBench(file string, imports []string) []string {
 }
 
 // commandMay are the packages of this module that cmd/signalbox may import. Its tests may import all.
-var commandMay = []string{".", "inspect", "scheduler", "web"}
+var commandMay = []string{".", "fromasynq", "inspect", "scheduler", "web"}
 
 // checkCommand returns what a file of cmd/signalbox imports of this module and may not.
 func checkCommand(file string, imports []string) []string {

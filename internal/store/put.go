@@ -28,7 +28,7 @@ type placement struct {
 	state  signalbox.State
 	at     time.Time // when it is due, or has ended
 	record []byte
-	move   string // the receipts that this leaves, with spaces between; of a copy, forCopy and its names: of these the queue must have no receipt
+	move   string // the receipts that this leaves, with spaces between; of a copy, forCopy and its names: of these the queue must have no receipt; or arrives and one name
 }
 
 // digestOf returns the digest of a record, as scripts make it.

@@ -242,17 +242,21 @@ var printable = func() string {
 func (q *Queue) PutStored(ctx context.Context, jobs []Stored, dry bool) ([]Answer, error) {
 	all := make([]placement, len(jobs))
 	for i := range jobs {
-		s := &jobs[i]
-		p := placement{id: s.ID, state: s.State, record: s.Record, at: s.Whole.Job.ScheduledAt}
-		switch {
-		case !s.State.Live():
-			p.at = s.Ended
-		case s.Err != nil && s.Whole.Job.EnqueuedAt.IsZero(): // it has no header, and so no time
-			p.state = signalbox.StateReady
-		default:
-			p.state = signalbox.StateScheduled
-		}
-		all[i] = p
+		all[i] = jobs[i].placed()
 	}
 	return q.putRecords(ctx, all, dry)
+}
+
+// placed returns the placement of a job that Prepare has accepted.
+func (s *Stored) placed() placement {
+	p := placement{id: s.ID, state: s.State, record: s.Record, at: s.Whole.Job.ScheduledAt}
+	switch {
+	case !s.State.Live():
+		p.at = s.Ended
+	case s.Err != nil && s.Whole.Job.EnqueuedAt.IsZero(): // it has no header, and so no time
+		p.state = signalbox.StateReady
+	default:
+		p.state = signalbox.StateScheduled
+	}
+	return p
 }

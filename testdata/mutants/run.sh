@@ -214,7 +214,7 @@ mapfile -t packages < <(for bug in "${chosen[@]}"; do
 	if only_lua "$bug"; then sed -nE 's|^# test: *(\./[a-z/]+) .*|\1|p' "$bug"; fi
 done | sort -u)
 if ((${#packages[@]} > 0)); then
-	files=(internal/store/scripts/script.go lock/scripts.go lock/redlock/scripts.go lock/fence/scripts.go)
+	files=(internal/asynq/scripts.go internal/store/scripts/script.go lock/scripts.go lock/redlock/scripts.go lock/fence/scripts.go)
 	mkdir "$work/kept"
 	tar --extract --file="$work/tree.tar" --directory="$work/kept" "${files[@]}"
 	for file in "${files[@]}"; do

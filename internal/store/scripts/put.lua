@@ -9,9 +9,10 @@
 --       state: 'ready', 'scheduled', 'dead', 'cancelled', 'held', 'waits' for one that is held and hadn't ended, or 'gone' to delete the job
 --       us: when it is due, or has ended; the record has the time when it is due, too
 --       move: names of moves with spaces between; each leaves a receipt, which is kept for 30 days. Behind a '?', of a copy that is put in, none may
---       have one. Else ''
+--       have one. Behind a '!' stands one name, of a job of another system: it may have none, and leaves one. With the state 'gone' it leaves that with a '-' in
+--       front instead: the move is given up, and no job is put in. Else ''
 -- Reply: {'ok', time in us, answers}: an answer for each job. 'done'; 'taken', if the ID isn't free; 'gone', if there is no such job;
---        'changed', if it isn't held, has another record, or is a copy whose move has a receipt; 'unique', if another job has the unique key that a new one must have. But for 'done'
+--        'changed', if it isn't held, has another record, or its move has a receipt; 'gone', if its move was given up; 'unique', if another job has the unique key that a new one must have. But for 'done'
 --        nothing was changed
 -- Errors: those of Redis, and 'NOPERM signalbox: ...', or 'LAYOUT n signalbox: ...' as in enqueue.lua; before the first write.
 
@@ -55,7 +56,13 @@ for i = fixed + 1, #ARGV, 6 do
   for name in string.gmatch(copies or '', '%S+') do
     answer = redis.call('ZSCORE', RECEIPTS, name) and 'changed' or answer -- a call that came late: a copy was let go before
   end
-  if answer == 'changed' then
+  local arrives = string.match(move, '^!(.*)')
+  if arrives then
+    answer = redis.call('ZSCORE', RECEIPTS, arrives) and 'changed' or redis.call('ZSCORE', RECEIPTS, '-' .. arrives) and 'gone' or answer
+    move = (state == 'gone' and '-' or '') .. arrives
+  end
+  local given_up = arrives and state == 'gone'
+  if answer ~= 'done' or given_up then
     -- nothing is taken for it
   elseif digest == '' then
     answer = (old or judged[id]) and 'taken' or 'done'
@@ -72,7 +79,9 @@ for i = fixed + 1, #ARGV, 6 do
   if answer == 'done' and dry ~= '1' then
     begin(SETTINGS, STATS, begins)
     begins = false
-    place_job(acts, id, old, state, tonumber(us), record)
+    if not given_up then
+      place_job(acts, id, old, state, tonumber(us), record)
+    end
     if not copies then
       for name in string.gmatch(move, '%S+') do
         redis.call('ZADD', RECEIPTS, digits(now), name)
