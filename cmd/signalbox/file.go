@@ -144,8 +144,8 @@ until --yes is given. It may be killed and run again, and run several times at
 once. docs/from-asynq.md has the steps of a whole service.`
 	c.Example = `  signalbox import mail --dry-run < mail.jsonl
   signalbox import mail-old --settings < mail.jsonl
-  signalbox import --from asynq --asynq-redis redis://old:6379 --map map.json
-  signalbox import --from asynq --asynq-redis redis://old:6379 --map map.json --yes`
+  signalbox import --from asynq
+  signalbox import --from asynq --yes`
 	from.register(c.Flags())
 	c.Flags().BoolVar(&o.DryRun, "dry-run", false, "check the file and count its jobs, and put none in")
 	c.Flags().BoolVar(&o.Settings, "settings", false, "set the queue's settings to those of the file: paused or not, slots, what is kept")

@@ -8,6 +8,7 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/hibiken/asynq"
 	"github.com/redis/go-redis/v9"
@@ -123,6 +124,40 @@ func TestDocs(t *testing.T) {
 	if n := len(strings.Fields(string(page))); n > 2500 {
 		t.Errorf("it has %d words", n)
 	}
+}
+
+// TestRights moves tasks, and gives some back, as the Redis user of the page.
+func TestRights(t *testing.T) {
+	t.Parallel()
+	page, err := os.ReadFile("../../docs/from-asynq.md")
+	must(t, err)
+	rule := regexp.MustCompile(`(?m)^ACL SETUSER mover .*$`).FindString(string(page))
+	srv := redistest.New(t)
+	admin := srv.Client()
+	var args []any
+	for _, word := range strings.Fields(rule) {
+		args = append(args, word)
+	}
+	must(t, admin.Do(t.Context(), args...).Err())
+	user := srv.ClientWith(func(o *redis.UniversalOptions) { o.Username, o.Password = "mover", "CHANGE-ME" })
+	client, queue := asynq.NewClientFromRedisClient(admin), redistest.Name(t)
+	m, err := fromasynq.New(user, admin, fromasynq.Config{})
+	must(t, err)
+	for round := range int64(2) { // the second finds the ID taken, and one unique key
+		for _, opts := range [][]asynq.Option{{asynq.TaskID("a")}, {asynq.TaskID("b"), asynq.ProcessIn(time.Hour), asynq.Unique(time.Hour)}, {asynq.Group("g")}} {
+			_, err := client.Enqueue(asynq.NewTask("k", []byte(`{}`)), append(opts, asynq.Queue(queue))...)
+			must(t, err)
+		}
+		report, err := m.Move(t.Context())
+		must(t, err)
+		if report.Moved != 2-2*round || report.Back != 2*round || report.Groups != 1+round {
+			t.Errorf("%+v", report)
+		}
+	}
+	_, err = m.Undo(t.Context())
+	must(t, err)
+	_, err = m.Entries(t.Context())
+	must(t, err)
 }
 
 // TestTheCodeOfThePage runs what of the page ends by itself.
