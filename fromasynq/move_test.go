@@ -299,6 +299,56 @@ func TestMoveLeavesWhatHasChanged(t *testing.T) {
 	}
 }
 
+// Tasks are taken from between others that stay, also if a server takes tasks meanwhile: a few, or so many that none stands near where it was read.
+func TestMoveFromTheMiddle(t *testing.T) {
+	t.Parallel()
+	for _, started := range []int{0, 30, 590} {
+		r := newRig(t)
+		var tasks []task
+		var stays []string // newest first, as the list has them
+		for i := range 750 {
+			k := task{id: fmt.Sprint("t", i), kind: "goes", state: "pending", at: time.Now()}
+			if i < 600 || i%3 == 0 {
+				k.kind = "stays"
+			}
+			if tasks = append(tasks, k); k.kind == "stays" && i >= started {
+				stays = append([]string{k.id}, stays...)
+			}
+		}
+		r.add(tasks...)
+		once := false
+		report := r.move(func(cfg *fromasynq.Config) {
+			cfg.Map = func(task *fromasynq.Task, _ *fromasynq.Job) error {
+				if task.Type == "stays" {
+					return fromasynq.ErrStay
+				}
+				for i := 0; i < started && !once; i++ {
+					id, err := r.rdb.RPopLPush(t.Context(), r.key("pending"), r.key("active")).Result()
+					if err := errors.Join(err, r.rdb.HSet(t.Context(), r.key("t:"+id), "state", "active").Err()); err != nil {
+						return err
+					}
+				}
+				once = true
+				return nil
+			}
+		})
+		// Those that stood beyond the tasks that were read when others started are for the next call.
+		report.Moved += r.move(func(cfg *fromasynq.Config) {
+			cfg.Map = func(task *fromasynq.Task, _ *fromasynq.Job) error {
+				if task.Type == "stays" {
+					return fromasynq.ErrStay
+				}
+				return nil
+			}
+		}).Moved
+		left, err := r.rdb.LRange(t.Context(), r.key("pending"), 0, -1).Result()
+		r.must(err)
+		if report.Moved != 100 || !slices.Equal(left, stays) || len(r.drain()) != 100 {
+			t.Errorf("%d started meanwhile: %d moved; %d are left, of %d", started, report.Moved, len(left), len(stays))
+		}
+	}
+}
+
 // A queue that is paused there is paused here before its first job comes.
 func TestMovePauses(t *testing.T) {
 	t.Parallel()

@@ -155,6 +155,7 @@ type Task struct {
 	Unique  time.Duration // how long the task still has its unique key; 0 if it has none, or no more
 	digest  string
 	unique  string // its key, whether the task still has it or not
+	place   int64  // of a pending one: how far from the tail of the list it was read, from 1
 }
 
 // page is how many tasks are read at a time.
@@ -193,6 +194,7 @@ func (q *Queue) Tasks(ctx context.Context, state State, c Cursor) (tasks []Task,
 		if t.State != state {
 			continue
 		}
+		t.place = c.skip + int64(i) + 1
 		if state != Pending {
 			t.At = time.UnixMicro(int64(scores[t.ID] * 1e6)).UTC()
 		}
@@ -260,7 +262,10 @@ func digestOf(msg string) string {
 // Take stages tasks that were read from one state, each under the name that stands in its place in names. to says where they go. It returns for each whether it was
 // taken: false if it has changed, has started, or is gone. After an error some may have been taken.
 func (q *Queue) Take(ctx context.Context, state State, to string, tasks []Task, names []string) ([]bool, error) {
-	keys, args := []string{q.staging(), q.key(string(state))}, []any{string(state), to}
+	if len(tasks) == 0 {
+		return nil, nil
+	}
+	keys, args := []string{q.staging(), q.key(string(state))}, []any{string(state), to, tasks[0].place, tasks[len(tasks)-1].place}
 	for i := range tasks {
 		t := &tasks[i]
 		keys = append(keys, q.task(t.ID), q.staged(names[i]))
