@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"iter"
 	"strconv"
-	"sync"
 	"time"
 
 	"github.com/signalbox-go/signalbox"
@@ -40,7 +39,7 @@ type Batch struct {
 	ref     store.FlowRef
 	resumed bool
 
-	mu     sync.Mutex // of the producer's calls: one after the other
+	turn   chan struct{} // of the producer's calls, one after the other: it has room for one, whose turn it is
 	lane   *store.Lane
 	number int64
 	digest [sha256.Size]byte // of all that was added by the calls so far
@@ -103,7 +102,7 @@ func (s *Scheduler) batch(ctx context.Context, queue string, opts []BatchOption)
 	if anew {
 		lanes.list(true)
 	}
-	return &Batch{s: s, queue: queue, store: lanes.queue, ref: f.FlowRef, resumed: f.Mark != ref.Mark, lane: lanes.queue.NewLane()}, nil
+	return &Batch{s: s, queue: queue, store: lanes.queue, ref: f.FlowRef, resumed: f.Mark != ref.Mark, lane: lanes.queue.NewLane(), turn: make(chan struct{}, 1)}, nil
 }
 
 // callback makes a job that waits for a batch.
@@ -164,7 +163,7 @@ func (s *Scheduler) itemOfBatch(ctx context.Context, o *options, kind string, pa
 //
 // The handler may add jobs to it while it runs; they are members as well, so the batch isn't over before they have ended. Jobs are added at once, under the fencing token of the delivery: a delivery that was superseded adds none.
 // They are numbered in the order in which the handler adds them. If the handler runs again, those that it added before are left out: so it must add the same jobs in the same order, or more. Without the option [ID] their IDs
-// are that of the job, a plus sign and the number.
+// are that of the job, a plus sign and the number. A digest stands for a job's ID of more than 64 bytes.
 func BatchOf(ctx context.Context) (b *Batch, ok bool) {
 	m, ok := ctx.Value(parcelseam.MemberKey{}).(parcelseam.Member)
 	if !ok {
@@ -182,7 +181,7 @@ var errNotOfBatch = fmt.Errorf("%w ctx: its job is a member of no batch; look at
 //   - [Replace], [Debounce], [WaitReplicas] and [WaitAOF] are errors.
 //   - A job that another one keeps out, by its ID or its unique key, isn't counted: New of the result is false.
 //
-// The calls of a producer are made one after the other. For many jobs use [Batch.AddSeq].
+// The calls of a batch are made one after the other: Add waits for an [Batch.AddSeq] that goes on, or until ctx ends. So neither the loop nor the iterator of an AddSeq can call Add: it would wait for itself. For many jobs use AddSeq.
 //
 // The error wraps [ErrBatchOver] if the batch is over or sealed, [ErrNoBatch] if it isn't there, [ErrOtherItems] if it was resumed with other jobs, [signalbox.ErrQueueFull] if the queue has no room, and [signalbox.ErrSuperseded] if it is the
 // batch of a member whose delivery is over. If it wraps [ErrUncertain] the job may be in: call Add again with the same job. In any other case it is not.

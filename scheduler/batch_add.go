@@ -3,6 +3,7 @@ package scheduler
 import (
 	"context"
 	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"strconv"
@@ -29,18 +30,24 @@ type addition struct {
 	sum   [sha256.Size]byte // the digest of all that the batch has got, with the chunk
 }
 
-// begin begins an AddSeq. Others wait until it ends.
+// begin begins an AddSeq. Others wait until it ends, or their ctx does.
 func (b *Batch) begin(ctx context.Context, opts []EnqueueOption) (*addition, error) {
 	a := &addition{b: b, ctx: ctx, s: b.s, queue: b.store, opts: opts}
 	if b.member == nil {
 		if b.store == nil {
 			return nil, errNotOfBatch
 		}
-		b.mu.Lock()
+		select {
+		case b.turn <- struct{}{}:
+		case <-ctx.Done():
+			return nil, fmt.Errorf("%w: another AddSeq of the batch goes on", notSent(ctx))
+		}
 		a.sum = b.digest
 		return a, nil
 	}
-	b.member.Lock()
+	if err := b.member.Lock(ctx); err != nil {
+		return nil, fmt.Errorf("%w: another AddSeq of the batch goes on", notSent(ctx))
+	}
 	origin, err := b.member.Enter()
 	if err == nil {
 		a.s, err = makerOf(origin)
@@ -60,7 +67,7 @@ func (a *addition) end() {
 		a.b.member.Unlock()
 		return
 	}
-	a.b.mu.Unlock()
+	<-a.b.turn
 }
 
 // An added job is one that is to go into the batch.
@@ -79,13 +86,25 @@ func (a *addition) make(it *Item) (j added, err error) {
 	}
 	j = added{kind: kind, waits: o.waits, sum: chained(a.sum, kind, o.id, payload, it.Args)}
 	if a.maker != "" && o.id == "" {
-		o.id = a.maker + "+" + strconv.Itoa(a.place+len(a.items)+1)
+		o.id = memberID(a.maker, a.place+len(a.items)+1)
 	}
 	if j.Item, err = a.s.itemOfBatch(a.ctx, o, kind, payload, it.Args); err != nil {
 		return added{}, err
 	}
 	j.Join(a.b.ref)
 	return j, nil
+}
+
+// maxMakerID is the longest ID of a member, in bytes, that stands in the IDs of the jobs that it adds. IDs would else grow from page to page, and a chain of 90 have no ID any more.
+const maxMakerID = 64
+
+// memberID returns the ID of the job of this number that a member adds: its own ID, or a digest of that if it is long, a '+' and the number.
+func memberID(maker string, number int) string {
+	if len(maker) > maxMakerID {
+		sum := sha256.Sum256([]byte(maker))
+		maker = hex.EncodeToString(sum[:16])
+	}
+	return maker + "+" + strconv.Itoa(number)
 }
 
 // full reports whether the chunk has no room for the job.

@@ -220,11 +220,33 @@ func TestBatchForgotten(t *testing.T) {
 	t.Parallel()
 	s, q := setup(t)
 	ctx := context.Background()
-	b := &Batch{s: s, queue: q.Name(), store: q, ref: store.FlowRef{Name: "a", Mark: "b"}, lane: q.NewLane()}
+	b := &Batch{s: s, queue: q.Name(), store: q, ref: store.FlowRef{Name: "a", Mark: "b"}, lane: q.NewLane(), turn: make(chan struct{}, 1)}
 	if _, err := b.Add(ctx, note{1}); !errors.Is(err, ErrNoBatch) {
 		t.Error(err)
 	}
 	if err := b.Seal(ctx); !errors.Is(err, ErrNoBatch) {
 		t.Error(err)
 	}
+}
+
+// A call that is made in the loop of an AddSeq of the same batch ends with its ctx.
+func TestBatchAddsInItsLoop(t *testing.T) {
+	t.Parallel()
+	s, q := setup(t)
+	b, err := s.Batch(context.Background(), q.Name())
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	for range b.AddSeq(context.Background(), notes(0, 1)) {
+		cancel()
+		if _, err := b.Add(ctx, note{1}); !errors.Is(err, context.Canceled) || errors.Is(err, ErrUncertain) || !strings.Contains(err.Error(), "another AddSeq of the batch goes on") {
+			t.Error(err)
+		}
+	}
+	if res, err := b.Add(context.Background(), note{1}); err != nil || !res.New {
+		t.Errorf("%+v, %v", res, err)
+	}
+	claimAll(t, q)
 }

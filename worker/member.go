@@ -2,7 +2,6 @@ package worker
 
 import (
 	"context"
-	"sync"
 
 	"github.com/signalbox-go/signalbox/internal/parcelseam"
 	"github.com/signalbox-go/signalbox/internal/store"
@@ -10,9 +9,9 @@ import (
 
 // A member adds jobs to the batch that a delivery's job is a member of.
 type member struct {
-	sync.Mutex
 	d     *delivery
 	ref   store.FlowRef
+	turn  chan struct{} // has room for one: whose turn it is
 	lane  *store.Lane
 	added int // jobs, in this delivery
 }
@@ -26,12 +25,23 @@ func (d *delivery) member() any {
 	if !ok {
 		return nil
 	}
-	d.long.member.CompareAndSwap(nil, &member{d: d, ref: ref, lane: d.session.queue.store.NewLane()})
+	d.long.member.CompareAndSwap(nil, &member{d: d, ref: ref, turn: make(chan struct{}, 1), lane: d.session.queue.store.NewLane()})
 	return d.long.member.Load()
 }
 
 // Of implements [parcelseam.Member], as the others do.
 func (m *member) Of() store.FlowRef { return m.ref }
+
+func (m *member) Lock(ctx context.Context) error {
+	select {
+	case m.turn <- struct{}{}:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+func (m *member) Unlock() { <-m.turn }
 
 func (m *member) Enter() (*parcelseam.Origin, error) {
 	origin, err := m.d.follower().origin()

@@ -2,7 +2,6 @@ package parcelseam
 
 import (
 	"context"
-	"sync"
 
 	"github.com/signalbox-go/signalbox/internal/store"
 )
@@ -12,7 +11,9 @@ type MemberKey struct{}
 
 // A Member adds jobs to the batch that it is of. Package worker makes it, and scheduler.BatchOf finds it. It is locked while it is asked.
 type Member interface {
-	sync.Locker
+	// Lock waits until nobody else has it locked. The error is that of ctx, if that ends before.
+	Lock(ctx context.Context) error
+	Unlock()
 	// Of returns the batch.
 	Of() store.FlowRef
 	// Enter returns what the next jobs are made by. Place is how many the delivery has added. The error says why it can add none.
