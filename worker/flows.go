@@ -16,6 +16,7 @@ type tender struct {
 const (
 	tendEvery = time.Minute // how often a tender looks, if no batch needs it earlier
 	tendSoon  = time.Second // the earliest after a look
+	tendCalls = 100         // how many calls of a look go through batches whose time has come, 20 in each
 )
 
 // run looks after batches until ctx ends.
@@ -47,20 +48,22 @@ func (t *tender) look(ctx context.Context) (next time.Duration, err error) {
 	if t.cursor == "" {
 		t.cursor = "0"
 	}
-	tended, err := t.q.store.TendFlows(ctx, t.cursor)
-	if err != nil {
-		return tendEvery, err
-	}
-	for _, id := range tended.Unsealed {
-		t.q.log.Warn("signalbox: a batch is cancelled, since nobody has sealed it in time; has its producer died?", "batch", id)
-	}
-	for _, id := range tended.Late {
-		t.q.log.Warn("signalbox: a batch is cancelled, since its FlowTimeout is over", "batch", id)
-	}
-	t.cursor = tended.Cursor
-	next = tendEvery
-	if tended.Next >= 0 {
-		next = min(next, tended.Next)
+	next = 0
+	for n := 0; next == 0 && n < tendCalls; n++ {
+		tended, err := t.q.store.TendFlows(ctx, t.cursor)
+		if err != nil {
+			return tendEvery, err
+		}
+		for _, id := range tended.Unsealed {
+			t.q.log.Warn("signalbox: a batch is cancelled, since nobody has sealed it in time; has its producer died?", "batch", id)
+		}
+		for _, id := range tended.Late {
+			t.q.log.Warn("signalbox: a batch is cancelled, since its FlowTimeout is over", "batch", id)
+		}
+		t.cursor, next = tended.Cursor, tendEvery
+		if tended.Next >= 0 {
+			next = min(next, tended.Next)
+		}
 	}
 	for page, begun := uint64(0), false; !begun || page != 0; begun = true {
 		released, cancelled, after, err := t.q.store.FlowNotes(ctx, page)

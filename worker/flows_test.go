@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/redis/go-redis/v9"
+
 	"github.com/signalbox-go/signalbox"
 	"github.com/signalbox-go/signalbox/internal/redistest"
 	"github.com/signalbox-go/signalbox/scheduler"
@@ -155,4 +157,83 @@ func (r *rig) scheduler() *scheduler.Scheduler {
 		r.Fatal(err)
 	}
 	return s
+}
+
+// A chain of members, each of which adds the next one, may be of any length.
+func TestBatchOfALongChain(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	w := r.worker(2)
+	var got reports
+	got.handle(w)
+	var pages atomic.Int64
+	worker.Handle(w, func(ctx context.Context, _ *signalbox.Job, _ task) error {
+		b, _ := scheduler.BatchOf(ctx)
+		if pages.Add(1) == 250 {
+			return nil
+		}
+		if _, err := b.Add(ctx, task{}); err != nil {
+			return signalbox.Dead(err)
+		}
+		return nil
+	})
+	b, err := r.scheduler().Batch(context.Background(), r.name(), scheduler.OnEnd(report{"end"}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := b.Add(context.Background(), task{}); err != nil {
+		t.Fatal(err)
+	}
+	if err := b.Seal(context.Background()); err != nil {
+		t.Fatal(err)
+	}
+	run := r.start(w)
+	redistest.Eventually(t, func() bool { return len(got.sorted()) == 1 }, "the end runs")
+	run.stop()
+	if n := pages.Load(); n != 250 {
+		t.Errorf("%d members ran, want 250", n)
+	}
+}
+
+// looks counts how often a worker looks after batches.
+type looks struct {
+	key string
+	n   atomic.Int64
+}
+
+func (l *looks) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+func (l *looks) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return next
+}
+
+func (l *looks) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		if args := cmd.Args(); len(args) == 2 && args[0] == "exists" && args[1] == l.key {
+			l.n.Add(1)
+		}
+		return next(ctx, cmd)
+	}
+}
+
+// A worker looks after all batches whose time has come at once, however many there are.
+func TestManyBatchesWhoseTimeHasCome(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	for range 400 {
+		if _, err := r.scheduler().Batch(context.Background(), r.name(), scheduler.SealWithin(time.Millisecond)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	rdb := redistest.Start(t).Client()
+	seen := &looks{key: r.key("flows")}
+	rdb.AddHook(seen)
+	w := r.workerOn(rdb, r.config(1))
+	new(reports).handle(w)
+	run := r.start(w)
+	redistest.Eventually(t, func() bool { return r.log.count("since nobody has sealed it in time") == 400 }, "all are cancelled")
+	run.stop()
+	if n := seen.n.Load(); n > 10 {
+		t.Errorf("the worker looked %d times", n)
+	}
 }
