@@ -22,6 +22,7 @@ type Flow struct {
 	Failed    bool // a member has ended, and hasn't completed
 	Cancelled bool // somebody has cancelled it, or its time was over
 	Over      bool // it is sealed, and all of its members have ended
+	FailFast  bool // it is cancelled when a member ends and hasn't completed
 
 	// Total is how many jobs have ever been members: those of Open haven't ended, those of Completed, Dead and Gone have; those of Gone were cancelled or deleted.
 	Total, Open, Completed, Dead, Gone int64
@@ -52,7 +53,7 @@ func (f *Flow) State() string {
 
 func flowOf(queue string, f *store.Flow) Flow {
 	flow := Flow{
-		Queue: queue, ID: f.Name, Unsealed: f.Unsealed, Failed: f.Failed, Cancelled: f.Cancelled, Over: f.Over,
+		Queue: queue, ID: f.Name, Unsealed: f.Unsealed, Failed: f.Failed, Cancelled: f.Cancelled, Over: f.Over, FailFast: f.FailFast,
 		Total: f.Total, Open: f.Open, Completed: f.OK, Dead: f.Dead, Gone: f.Gone, Callbacks: f.Waiters, CreatedAt: f.Created,
 	}
 	if f.Over {

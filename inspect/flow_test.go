@@ -26,7 +26,7 @@ func (s *stage) batch(name string, members ...string) store.FlowRef {
 	for _, role := range []byte{store.AwaitsSuccess, store.AwaitsEnd, store.AwaitsFailure} {
 		callbacks = append(callbacks, store.Callback{Role: role, Item: item(name + "-" + string(role))})
 	}
-	_, _, err := s.CreateFlow(s.t.Context(), ref, time.Hour, 2*time.Hour, callbacks)
+	_, _, err := s.CreateFlow(s.t.Context(), ref, store.FlowTerms{Within: time.Hour, Timeout: 2 * time.Hour}, callbacks)
 	s.must(err)
 	var items []store.Item
 	for _, id := range members {
@@ -85,7 +85,7 @@ func TestFlows(t *testing.T) {
 
 	_, err = s.SealFlow(t.Context(), ref)
 	s.must(err)
-	s.end(store.Dead, "boom", s.claim(2)...) // o1 and a
+	s.end(store.Dead, "boom", s.claim(2)...)                                                            // o1 and a
 	if q, err := s.ins.Queue(t.Context(), s.Name()); err != nil || q.Awaiting != 2 || q.Length() != 6 { // both batches have failed: what waited for success is cancelled, and may wait again
 		t.Errorf("%+v, %v", q, err)
 	}

@@ -90,7 +90,7 @@ func (s *Scheduler) batch(ctx context.Context, queue string, opts []BatchOption)
 	var f store.Flow
 	anew := false
 	err = s.repeat(ctx, func(ctx context.Context) (err error) {
-		f, anew, err = lanes.queue.CreateFlow(ctx, ref, o.within, o.timeout, callbacks)
+		f, anew, err = lanes.queue.CreateFlow(ctx, ref, o.terms, callbacks)
 		return err
 	})
 	if taken, ok := errors.AsType[*store.FlowTaken](err); ok {

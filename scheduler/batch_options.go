@@ -25,10 +25,10 @@ type forBatch func(*batchOptions)
 func (f forBatch) batch(o *batchOptions) { f(o) }
 
 type batchOptions struct {
-	id              string
-	within, timeout time.Duration
-	callbacks       []callback
-	errs            []error
+	id        string
+	terms     store.FlowTerms
+	callbacks []callback
+	errs      []error
 }
 
 // A callback is a job that waits for a batch.
@@ -41,7 +41,7 @@ type callback struct {
 
 // batchOptionsOf resolves the options of a batch. The error has every mistake.
 func batchOptionsOf(queue string, opts []BatchOption) (*batchOptions, error) {
-	o := &batchOptions{id: store.NewID(), within: defaultSealWithin}
+	o := &batchOptions{id: store.NewID(), terms: store.FlowTerms{Within: defaultSealWithin}}
 	if err := layout.ValidateQueue(queue); err != nil {
 		o.errs = append(o.errs, err)
 	}
@@ -107,12 +107,18 @@ func withCallback(option string, role byte, args signalbox.Args, opts []EnqueueO
 // FlowTimeout bounds how long a batch may last, from 1 ms to 10,000 days from when it was made. Then it is cancelled, up to a minute later, unless it is over: members that haven't begun end, those that run are asked to, and [OnEnd] runs. A
 // worker of the queue does that. It doesn't count any more once the batch was over, and an operator has a member run again.
 func FlowTimeout(d time.Duration) BatchOption {
-	return forBatch(func(o *batchOptions) { o.timeout = o.bounded("FlowTimeout", d) })
+	return forBatch(func(o *batchOptions) { o.terms.Timeout = o.bounded("FlowTimeout", d) })
+}
+
+// FailFast cancels a batch as soon as the first of its members ends and hasn't completed, as an operator would: members that haven't begun end cancelled, those that run are asked to end, and nobody adds any more. Then [OnFailure] and [OnEnd]
+// run, [OnEnd] when all have ended. A member of it can't be retried afterwards.
+func FailFast() BatchOption {
+	return forBatch(func(o *batchOptions) { o.terms.FailFast = true })
 }
 
 // SealWithin bounds how long a batch may stay unsealed after its producer's last call: 1 ms to 10,000 days. Without it that is an hour. Then it is cancelled, up to a minute later, as with [FlowTimeout].
 func SealWithin(d time.Duration) BatchOption {
-	return forBatch(func(o *batchOptions) { o.within = o.bounded("SealWithin", d) })
+	return forBatch(func(o *batchOptions) { o.terms.Within = o.bounded("SealWithin", d) })
 }
 
 func (o *batchOptions) bounded(option string, d time.Duration) time.Duration {

@@ -285,6 +285,9 @@ func (cl *claimer) apply(c *call, reply *store.ClaimReply) {
 	if copies {
 		cl.q.copier.diedOf(c.Settle)
 	}
+	if t := &cl.q.keeper.tender; t.failing.Load() > 0 {
+		t.failed(c.Settle)
+	}
 	if over {
 		cl.q.keeper.closeSession(s, false)
 	}

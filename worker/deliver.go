@@ -75,8 +75,16 @@ func (h *handlers) conclude(r *store.Settlement, d *delivery, job *signalbox.Job
 	if r.Outcome == store.Retry || r.Outcome == store.Dead {
 		h.announce(r, d, job, err)
 	}
+	if endsFlows(r) {
+		h.q.keeper.tender.failing.Add(1)
+	}
 	d.settling(r, err)
 	d.own.End(nil) // nothing that the handler has left behind goes on under it
+}
+
+// endsFlows reports whether a settlement may cancel the flow that its job is a member of: see scheduler.FailFast.
+func endsFlows(r *store.Settlement) bool {
+	return r.Special && (r.Outcome == store.Dead || r.Outcome == store.Cancelled)
 }
 
 // errGoexit is the error of an attempt whose handler ended its goroutine.

@@ -24,4 +24,5 @@ func (q *queue) tooLate(late []store.Delivery) {
 		}
 		q.copier.died(d.Job.ID)
 	}
+	q.keeper.tender.wake()
 }

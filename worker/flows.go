@@ -3,14 +3,19 @@ package worker
 import (
 	"context"
 	"math/rand/v2"
+	"sync/atomic"
 	"time"
+
+	"github.com/signalbox-go/signalbox/internal/store"
 )
 
 // A tender looks after the batches of a queue: it cancels those that last too long or that nobody has sealed, ends the members of those that were cancelled, has callbacks go on that a call has left, and has batches forgotten. Its
 // goroutine waits for nobody but Redis, and nobody waits for it. All workers of a queue do so; whatever one does not do, or has begun when it dies, another one does within a minute or so.
 type tender struct {
-	q      *queue
-	cursor string // of what members have added
+	q       *queue
+	news    chan struct{} // a job has ended that may have cancelled its batch
+	failing atomic.Int64  // how many such jobs are to be settled
+	cursor  string        // of what members have added
 }
 
 const (
@@ -19,17 +24,43 @@ const (
 	tendCalls = 100         // how many calls of a look go through batches whose time has come, 20 in each
 )
 
+// failed has a look follow if there are jobs in a batch of settlements that may have cancelled their flows.
+func (t *tender) failed(batch []store.Settlement) {
+	n := int64(0)
+	for i := range batch {
+		if endsFlows(&batch[i]) {
+			n++
+		}
+	}
+	if n > 0 {
+		t.failing.Add(-n)
+		t.wake()
+	}
+}
+
+// wake has a look follow soon. It doesn't block.
+func (t *tender) wake() {
+	select {
+	case t.news <- struct{}{}:
+	default: // one follows
+	}
+}
+
 // run looks after batches until ctx ends.
 func (t *tender) run(ctx context.Context) {
 	timer := time.NewTimer(rand.N(tendSoon))
 	defer timer.Stop()
+	var began time.Time
 	for {
 		select {
 		case <-ctx.Done():
 			return
+		case <-t.news:
+			timer.Reset(max(0, time.Until(began.Add(tendSoon))))
+			continue
 		case <-timer.C:
 		}
-		began := time.Now()
+		began = time.Now()
 		next, err := t.look(ctx)
 		if err != nil && ctx.Err() == nil {
 			t.q.contact.failed("tend", began, err)

@@ -149,6 +149,61 @@ func TestBatchTimesOut(t *testing.T) {
 	}
 }
 
+// The first member that is dead cancels the batch: one that waits is not run, one that runs is asked to end, and the callbacks of the failure and of the end run.
+func TestBatchFailsFast(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	w := r.worker(2)
+	var got reports
+	got.handle(w)
+	unsealed, err := r.scheduler().Batch(context.Background(), r.name(), scheduler.SealWithin(time.Millisecond))
+	if err != nil {
+		t.Fatal(err)
+	}
+	running, looked := make(chan struct{}), make(chan struct{})
+	var once sync.Once
+	worker.Handle(w, func(ctx context.Context, _ *signalbox.Job, _ task) error {
+		once.Do(func() { close(running) })
+		<-ctx.Done()
+		return context.Cause(ctx)
+	})
+	worker.Handle(w, func(_ context.Context, _ *signalbox.Job, in sequel) error {
+		if in.N > 0 {
+			t.Error("a member ran that waited")
+		}
+		<-running
+		<-looked
+		return signalbox.Dead(errBoom)
+	})
+	b, err := r.scheduler().Batch(context.Background(), r.name(), append(callbacks(), scheduler.FailFast())...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, in := range []signalbox.Args{task{}, sequel{N: 0}} {
+		if _, err := b.Add(context.Background(), in); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := b.Add(context.Background(), sequel{N: 1}, scheduler.After(time.Hour)); err != nil {
+		t.Fatal(err)
+	}
+	run := r.start(w)
+	redistest.Eventually(t, func() bool { return r.log.count("since nobody has sealed it in time", "batch="+unsealed.ID()) == 1 }, "the worker has looked at the batches, as it does each minute")
+	close(looked) // the next look is a minute later, but for news
+	redistest.Eventually(t, func() bool { return len(got.sorted()) == 2 }, "the callbacks run")
+	run.stop()
+	if want := []string{"end", "failure"}; !slices.Equal(got.sorted(), want) {
+		t.Errorf("%v ran", got.sorted())
+	}
+	f, found, err := r.queue.Flow(context.Background(), b.ID())
+	if err != nil || !found || !f.Over || !f.Cancelled || !f.Failed || f.Dead != 1 || f.Gone != 2 {
+		t.Errorf("%+v, %v, %v", f, found, err)
+	}
+	if _, err := b.Add(context.Background(), task{}); !errors.Is(err, scheduler.ErrBatchOver) {
+		t.Errorf("the batch was cancelled, and gets more: %v", err)
+	}
+}
+
 // scheduler returns a scheduler on the rig's Redis.
 func (r *rig) scheduler() *scheduler.Scheduler {
 	r.Helper()

@@ -20,6 +20,7 @@ import (
 type keeper struct {
 	q        *queue
 	settings settings
+	tender   tender
 
 	vacant       chan struct{} // the session is over: open another
 	marked       chan struct{} // look which of the jobs that run were cancelled
@@ -46,6 +47,7 @@ func newKeeper(q *queue) keeper {
 	return keeper{
 		q:            q,
 		settings:     settings{q: q},
+		tender:       tender{q: q, news: make(chan struct{}, 1)},
 		vacant:       make(chan struct{}, 1),
 		marked:       make(chan struct{}, 1),
 		stuckNews:    make(chan struct{}, 1),

@@ -21,7 +21,7 @@ import (
 //	keeper     one                    opens the session and renews it; sweeps; the settings
 //	reclaimer  one                    takes back the jobs of others' sessions
 //	copier     one                    copies dead jobs to another queue
-//	tender     one                    looks after batches
+//	tender     one                    looks after batches; the keeper's
 //	guard      one for all queues     finds stuck handlers
 //	drain      that of run            the end of the work
 //	contact    of all that call       whether Redis answers
@@ -100,7 +100,7 @@ func (q *queue) run(ctx, halted context.Context) error {
 	wg.Go(func() { q.keeper.keep(calls) })
 	wg.Go(func() { q.reclaimer.run(calls) })
 	wg.Go(func() { q.copier.run(calls) })
-	wg.Go(func() { (&tender{q: q}).run(calls) })
+	wg.Go(func() { q.keeper.tender.run(calls) })
 
 	<-ctx.Done()
 	err := q.drain.run(halted)

@@ -130,6 +130,9 @@ func (rc *reclaimer) reclaimed(r *store.Reclaimed, began, ended time.Time) {
 		rc.q.announceCrash(job)
 		rc.q.copier.died(job.ID)
 	}
+	if len(r.Dead) > 0 {
+		rc.q.keeper.tender.wake()
+	}
 	for i := range r.Cancelled {
 		d := &r.Cancelled[i]
 		rc.q.w.consumer.Settled(rc.q.base, rc.q.store.Name(), rc.q.w.metricKind(d), string(signalbox.OutcomeReturned), string(signalbox.OutcomeCancelled), ended.Sub(began))

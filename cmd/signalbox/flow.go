@@ -121,6 +121,9 @@ func (a *app) printFlow(f *inspect.Flow) error {
 	line("batch", "%s of queue %s", f.ID, f.Queue)
 	line("state", "%s", f.State())
 	line("jobs", "%s: %s open, %s completed, %s dead, %s cancelled or deleted", number(f.Total), number(f.Open), number(f.Completed), number(f.Dead), number(f.Gone))
+	if f.FailFast && !f.Over && !f.Cancelled {
+		line("fail fast", "the first job that doesn't complete cancels it")
+	}
 	line("callbacks", "%s that haven't ended", number(f.Callbacks))
 	for _, t := range []struct {
 		name string
@@ -142,6 +145,7 @@ type flowJSON struct {
 	Failed    bool    `json:"failed"`
 	Cancelled bool    `json:"cancelled"`
 	Over      bool    `json:"over"`
+	FailFast  bool    `json:"fail_fast"`
 	Total     int64   `json:"total"`
 	Open      int64   `json:"open"`
 	Completed int64   `json:"completed"`
@@ -157,7 +161,7 @@ type flowJSON struct {
 
 func flowJSONOf(f *inspect.Flow) flowJSON {
 	return flowJSON{
-		f.Queue, f.ID, f.State(), f.Unsealed, f.Failed, f.Cancelled, f.Over, f.Total, f.Open, f.Completed, f.Dead, f.Gone, f.Callbacks,
+		f.Queue, f.ID, f.State(), f.Unsealed, f.Failed, f.Cancelled, f.Over, f.FailFast, f.Total, f.Open, f.Completed, f.Dead, f.Gone, f.Callbacks,
 		timestamp(f.CreatedAt), timestamp(f.CalledAt), timestamp(f.SealBy), timestamp(f.EndBy), timestamp(f.EndedAt),
 	}
 }

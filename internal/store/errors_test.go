@@ -74,7 +74,7 @@ func operations() []operation {
 	}
 	ref := FlowRef{"flow", "aaaaa"}
 	made := func(r *rig) {
-		_, _, err := r.CreateFlow(bg, ref, time.Hour, 0, []Callback{{AwaitsEnd, r.item("end", When{}, 0)}})
+		_, _, err := r.CreateFlow(bg, ref, FlowTerms{Within: time.Hour}, []Callback{{AwaitsEnd, r.item("end", When{}, 0)}})
 		r.must(err)
 		joins := r.item("member", When{After: time.Hour}, 0)
 		joins.Join(ref)
@@ -85,7 +85,7 @@ func operations() []operation {
 	}
 	ops := []operation{
 		{name: "enqueue callbacks", call: func(r *rig, _ []Delivery) error {
-			_, _, err := r.CreateFlow(bg, ref, time.Hour, time.Hour, []Callback{{AwaitsEnd, r.item("end", When{}, 0)}})
+			_, _, err := r.CreateFlow(bg, ref, FlowTerms{Within: time.Hour, Timeout: time.Hour}, []Callback{{AwaitsEnd, r.item("end", When{}, 0)}})
 			return err
 		}},
 		{name: "enqueue members", flow: made, call: func(r *rig, _ []Delivery) error {

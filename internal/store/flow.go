@@ -85,6 +85,7 @@ type Flow struct {
 	Failed    bool // a member hasn't completed
 	Over      bool
 	Cancelled bool
+	FailFast  bool // it is cancelled when a member ends that hasn't completed
 	// Total is how many jobs have ever been members. Open haven't ended, OK have completed, Dead are dead, and Gone were cancelled or deleted. Bad is how many of those that have ended haven't completed.
 	Total, Open, Bad, OK, Dead, Gone int64
 	Waiters                          int64 // jobs that wait for it, or have waited, and haven't ended
@@ -107,6 +108,8 @@ func (f *Flow) flags(text string) bool {
 			f.Over = true
 		case 'x':
 			f.Cancelled = true
+		case 'q':
+			f.FailFast = true
 		default:
 			return false
 		}
@@ -134,6 +137,13 @@ func parseFlow(name, text string) (f Flow, ok bool) {
 	return f, true
 }
 
+// FlowTerms are what a flow is made with.
+type FlowTerms struct {
+	Within   time.Duration // how long it may stay unsealed after a call
+	Timeout  time.Duration // how long it may last; 0: for ever
+	FailFast bool          // it is cancelled when a member ends that hasn't completed
+}
+
 // A Callback is a job that waits for a flow from its beginning on.
 type Callback struct {
 	Role byte // AwaitsSuccess, AwaitsEnd or AwaitsFailure
@@ -151,7 +161,7 @@ func (e *FlowTaken) Error() string {
 var ErrNoFlow = errors.New("store: there is no such flow")
 
 // CreateFlow makes a flow, with the jobs that wait for it. If there is one of its name, that is returned, and anew is false. The error wraps signalbox.ErrQueueFull, or is a *FlowTaken.
-func (q *Queue) CreateFlow(ctx context.Context, ref FlowRef, within, timeout time.Duration, callbacks []Callback) (f Flow, anew bool, err error) {
+func (q *Queue) CreateFlow(ctx context.Context, ref FlowRef, terms FlowTerms, callbacks []Callback) (f Flow, anew bool, err error) {
 	args := make([]any, 0, 4*len(callbacks))
 	for i := range callbacks {
 		c := &callbacks[i]
@@ -159,7 +169,7 @@ func (q *Queue) CreateFlow(ctx context.Context, ref FlowRef, within, timeout tim
 		it.Await(c.Role, ref)
 		args = append(args, string(c.Role), it.id, it.class, it.envelope)
 	}
-	r, err := q.flow(ctx, "create", ref, within, timeout, args)
+	r, err := q.flow(ctx, "create", ref, terms, args)
 	if err != nil {
 		return Flow{}, false, err
 	}
@@ -190,7 +200,7 @@ func (q *Queue) CancelFlow(ctx context.Context, ref FlowRef) (Flow, error) {
 }
 
 func (q *Queue) endFlow(ctx context.Context, verb string, ref FlowRef) (Flow, error) {
-	r, err := q.flow(ctx, verb, ref, 0, 0, nil)
+	r, err := q.flow(ctx, verb, ref, FlowTerms{}, nil)
 	if err != nil {
 		return Flow{}, err
 	}
@@ -200,9 +210,13 @@ func (q *Queue) endFlow(ctx context.Context, verb string, ref FlowRef) (Flow, er
 	return q.flowIn(r, ref.Name)
 }
 
-func (q *Queue) flow(ctx context.Context, verb string, ref FlowRef, within, timeout time.Duration, callbacks []any) (*scripts.Reply, error) {
+func (q *Queue) flow(ctx context.Context, verb string, ref FlowRef, terms FlowTerms, callbacks []any) (*scripts.Reply, error) {
+	flags := ""
+	if terms.FailFast {
+		flags = "q"
+	}
 	args := scripts.Flow.Args(len(callbacks), scripts.Arg("protocol", layout.Protocol), scripts.Arg("verb", verb), scripts.Arg("name", ref.Name), scripts.Arg("mark", ref.Mark),
-		scripts.Arg("within", within.Microseconds()), scripts.Arg("till", timeout.Microseconds()),
+		scripts.Arg("within", terms.Within.Microseconds()), scripts.Arg("till", terms.Timeout.Microseconds()), scripts.Arg("flags", flags),
 		scripts.Arg("keep_jobs", q.kept.count), scripts.Arg("keep_bytes", q.kept.bytes), scripts.Arg("keep_us", q.kept.age.Microseconds()))
 	r, err := scripts.Flow.Run(ctx, q.rdb, scripts.Flow.Keys(&q.keys), append(args, callbacks...))
 	if err != nil {

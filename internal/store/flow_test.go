@@ -27,7 +27,7 @@ func (r *rig) newBatch(name string, roles string) *batch {
 	for _, role := range []byte(roles) {
 		callbacks = append(callbacks, Callback{role, r.item(name+"-"+string(role), When{}, signalbox.PriorityNormal)})
 	}
-	_, anew, err := r.CreateFlow(bg, b.ref, time.Hour, 0, callbacks)
+	_, anew, err := r.CreateFlow(bg, b.ref, FlowTerms{Within: time.Hour}, callbacks)
 	r.must(err)
 	same(r.t, "the flow is new", anew, true)
 	return b
@@ -197,7 +197,7 @@ func TestFlowOfManyCallbacks(t *testing.T) {
 	for i := range 120 {
 		callbacks = append(callbacks, Callback{"se"[i%2], r.item(fmt.Sprint("c", i), When{}, signalbox.PriorityNormal)})
 	}
-	_, _, err := r.CreateFlow(bg, many.ref, time.Hour, 0, callbacks)
+	_, _, err := r.CreateFlow(bg, many.ref, FlowTerms{Within: time.Hour}, callbacks)
 	r.must(err)
 	many.add("a")
 	many.seal()

@@ -41,7 +41,7 @@ type flowFact struct {
 	lost                            int
 	calls                           int64
 	digest                          string
-	timeout                         bool
+	timeout, fast                   bool
 	items                           []string // what its producer has added, by its calls: "id,id"
 }
 
@@ -144,6 +144,9 @@ func (m *flowModel) turn(f *flowFact) {
 	bad := f.dead + f.gone
 	if bad > 0 && !f.cancelled && !f.over {
 		f.failed = true
+		if f.fast {
+			f.cancelled, f.sealed = true, true
+		}
 	}
 	if bad == 0 {
 		f.failed = false

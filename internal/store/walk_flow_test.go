@@ -43,6 +43,7 @@ type flowProducer struct {
 	plan   []string // what its calls add, by number: "id,id"
 	roles  string
 	brief  bool
+	fast   bool
 }
 
 func (w *flowWalk) note(format string, args ...any) {
@@ -203,7 +204,7 @@ func (w *flowWalk) forgetPast() { w.past = nil }
 
 func (w *flowWalk) create() {
 	name := fmt.Sprint("f", w.rnd.Intn(5))
-	p := &flowProducer{ref: FlowRef{name, NewFlowMark()}, lane: w.NewLane(), brief: w.rnd.Intn(4) == 0}
+	p := &flowProducer{ref: FlowRef{name, NewFlowMark()}, lane: w.NewLane(), brief: w.rnd.Intn(4) == 0, fast: w.rnd.Intn(4) == 0}
 	for _, role := range "sef" {
 		if w.rnd.Intn(3) > 0 {
 			p.roles += string(role)
@@ -229,7 +230,7 @@ func (w *flowWalk) make(p *flowProducer) {
 			return // a call that comes a day late makes it again
 		}
 		was := w.m.flows[p.ref.Name]
-		f, anew, err := w.CreateFlow(bg, FlowRef{p.ref.Name, mark}, time.Hour, timeout, callbacks)
+		f, anew, err := w.CreateFlow(bg, FlowRef{p.ref.Name, mark}, FlowTerms{Within: time.Hour, Timeout: timeout, FailFast: p.fast}, callbacks)
 		w.must(err)
 		if anew != (was == nil) {
 			w.fail("flow %s is new: %v", p.ref.Name, anew)
@@ -237,7 +238,7 @@ func (w *flowWalk) make(p *flowProducer) {
 		if begun = true; was == nil {
 			w.note("create %s with %s", p.ref, p.roles)
 			w.seen["created"]++
-			was = &flowFact{ref: FlowRef{p.ref.Name, mark}, open: make(map[string]bool), digest: "-", timeout: p.brief}
+			was = &flowFact{ref: FlowRef{p.ref.Name, mark}, open: make(map[string]bool), digest: "-", timeout: p.brief, fast: p.fast}
 			w.m.flows[p.ref.Name] = was
 			for _, c := range callbacks {
 				w.m.jobs[c.Item.id] = &linked{where: "awaiting", role: c.Role, flow: was}

@@ -3,7 +3,8 @@
 -- KEYS, ARGV: as named below
 --       verb: 'create', 'seal' or 'cancel'
 --       name, mark: those of the flow. For 'create' the mark is one of the caller's; for others it is that which the flow must have, or ''
---       within: how long (us) after its producer's last call the flow is cancelled if it isn't sealed; till: how long (us) it may last, 0 for ever
+--       within: how long (us) after its producer's last call the flow is cancelled if it isn't sealed; till: how long (us) it may last, 0 for ever;
+--       flags: 'q' to cancel it when a member ends that hasn't completed, or ''
 --       keep_jobs, keep_bytes, keep_us: as in claim.lua
 --       then, for 'create', for each job that waits for the flow: its role in the link, and id, class and envelope as in enqueue.lua. Its extras have the link
 -- Reply: {'ok', time in us, word, flow, detail}
@@ -12,8 +13,8 @@
 -- Errors: those of enqueue.lua, before the first write
 
 local SESSIONS, JOBS, DUE, IDLE, STATS, HIGH, NORMAL, LOW, SUSPECT, DEAD, CANCELLED, NOTES, SETTINGS, COMPLETED, LINED, TURNS, GROUPS, EXPIRES, FLOWS, AWAITING, FLOWNOTES, FLOWTIMES, ADDED = unpack(KEYS)
-local fixed = 9 -- arguments before those of the jobs
-local protocol, verb, name, mark, within, till, keep_jobs, keep_bytes, keep_us = unpack(ARGV, 1, fixed)
+local fixed = 10 -- arguments before those of the jobs
+local protocol, verb, name, mark, within, till, flags, keep_jobs, keep_bytes, keep_us = unpack(ARGV, 1, fixed)
 
 local held_back, _, maximum, begins = standing(SETTINGS, STATS, protocol)
 if tonumber(held_back) then
@@ -45,7 +46,7 @@ elseif verb == 'create' then
   if maximum and #callbacks > 0 and length + #callbacks > maximum then
     return {'ok', now, 'full', '', digits(length) .. '/' .. digits(maximum)}
   end
-  f = new_flow(ends, name, mark, tonumber(within), tonumber(till))
+  f = new_flow(ends, name, mark, tonumber(within), tonumber(till), flags)
   redis.call('HSET', FLOWS, name, flow_text(f))
   begin(SETTINGS, STATS, begins)
   put_callbacks(acts, f, callbacks)

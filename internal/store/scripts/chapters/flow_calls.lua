@@ -33,10 +33,10 @@ local function put_callbacks(acts, f, callbacks)
   end
 end
 
--- Returns a new flow without members, which its producer is to seal.
-local function new_flow(ends, name, mark, within, till)
+-- Returns a new flow without members, which its producer is to seal. flags are those that it has from its beginning, behind 'u'.
+local function new_flow(ends, name, mark, within, till, flags)
   local f = {name = name, mark = mark, ref = name .. '{' .. mark}
-  f.flags, f.total, f.open, f.bad, f.ok, f.dead, f.gone, f.waiters, f.lost, f.calls = 'u', 0, 0, 0, 0, 0, 0, 0, 0, 0
+  f.flags, f.total, f.open, f.bad, f.ok, f.dead, f.gone, f.waiters, f.lost, f.calls = 'u' .. flags, 0, 0, 0, 0, 0, 0, 0, 0, 0
   f.created, f.since, f.within, f.till, f.digest = ends.now, ends.now, within, till, '-'
   ends.flows = ends.flows or {}
   ends.flows[name] = f
@@ -113,7 +113,7 @@ end
 -- Returns an error if the user may not run all commands of a call that changes flows, nil if it may or if the server can't say.
 local function denied_flow()
   local denied = redis.acl_check_cmd and denied_command({
-    {'HSET', FLOWS, '', ''}, {'HDEL', FLOWS, ''}, {'HGET', FLOWS, ''}, {'ZADD', AWAITING, '0', ''}, {'ZREM', AWAITING, ''}, {'ZRANGE', AWAITING, '0', '0'}, {'HSETNX', FLOWNOTES, '', ''},
+    {'HSET', FLOWS, '', ''}, {'HDEL', FLOWS, ''}, {'HGET', FLOWS, ''}, {'ZADD', AWAITING, '0', ''}, {'ZREM', AWAITING, ''}, {'ZRANGE', AWAITING, '0', '0'}, {'HSET', FLOWNOTES, '', ''},
     {'ZADD', FLOWTIMES, '0', ''}, {'HSET', JOBS, '', ''}, {'HDEL', JOBS, ''}, {'ZADD', CANCELLED, '0', ''}, {'RPUSH', HIGH, ''}, {'HINCRBY', STATS, '', '1'},
   })
   return denied and redis.error_reply('NOPERM signalbox: the Redis user may not run ' .. denied .. ', which a batch needs')

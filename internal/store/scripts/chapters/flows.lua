@@ -33,7 +33,7 @@ local function cancel_flow(ends, f)
   flag_flow(f, 'x')
   seal_flow(ends, f)
   redis.call('ZREM', FLOWTIMES, f.name)
-  redis.call('HSETNX', FLOWNOTES, f.name .. '{x', 'run 0 0 0')
+  redis.call('HSET', FLOWNOTES, f.name .. '{x', 'run 0 0 0')
 end
 
 -- Has a job that waited for a flow run. links and at are what links_of returns for its record.
@@ -112,6 +112,9 @@ local function turn_flow(acts, f)
   if f.bad > 0 and not (is_flow(f, 'n') or is_flow(f, 'x') or is_flow(f, 'd')) then
     flag_flow(f, 'n')
     f.news = true
+    if is_flow(f, 'q') then
+      cancel_flow(acts.ends, f)
+    end
   end
   if f.open <= 0 and not is_flow(f, 'u') and not is_flow(f, 'd') then
     flag_flow(f, 'd')
