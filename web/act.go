@@ -42,6 +42,7 @@ const (
 	Retry   What = "retry"   // a job that is scheduled, or has ended: it is ready now
 	Cancel  What = "cancel"  // a job that hasn't ended
 	Delete  What = "delete"  // a job that isn't running
+	Forget  What = "forget"  // a cron entry that no scheduler has any more
 )
 
 const (
@@ -76,6 +77,7 @@ var deeds = []deed{
 	{what: Pause, on: "entry", text: "Pause", says: "Its ticks pass without a job until somebody resumes it. They are not made up for.", done: "is paused"},
 	{what: Resume, on: "entry", text: "Resume", says: "Its next tick enqueues a job again.", done: "is resumed"},
 	{what: Run, on: "entry", text: "Run now", says: "One job more is enqueued at once. It is no tick: the next tick comes as usual.", done: "was run"},
+	{what: Forget, on: "entry", text: "Forget", says: "Redis forgets its description, its last tick and its pause. Its jobs stay. A scheduler that has the entry and starts again describes it again.", done: "is forgotten", risk: true},
 	{what: Retry, on: "job", text: "Run now", says: "It is ready at once, before its time.", done: "is ready", states: []signalbox.State{signalbox.StateScheduled}},
 	{what: Retry, on: "job", text: "Retry", says: "It is ready at once, and begins anew: its attempts and crashes count from 0.", done: "is ready", states: []signalbox.State{signalbox.StateDead, signalbox.StateCancelled}},
 	{what: Retry, on: "job", text: "Run again", says: "It is ready at once, and begins anew. It has completed before.", done: "is ready", states: []signalbox.State{signalbox.StateCompleted}},
@@ -217,6 +219,10 @@ func (v *visit) target(ctx context.Context, a Action) (target, error) {
 		fits, t.state = []What{Pause, Run}, "ticks"
 		if e.Paused {
 			fits[0], t.state = Resume, "paused"
+		}
+		if e.Gone {
+			fits = append(fits, Forget)
+			t.state += ", and no scheduler has it"
 		}
 		is = append(is, e.Paused, e.PausedSince.UnixMicro(), e.Spec)
 	case "job":
@@ -372,6 +378,8 @@ func (v *visit) perform(a Action) (done deed, id string, err error) {
 		_, err = v.ins.ResumeEntry(ctx, a.Queue, a.Entry)
 	case "entry run":
 		id, err = v.ins.RunEntry(ctx, a.Queue, a.Entry)
+	case "entry forget":
+		err = v.ins.ForgetEntry(ctx, a.Queue, a.Entry)
 	default:
 		_, err = v.ins.Do(ctx, a.Queue, a.Job, map[What]inspect.Action{Retry: inspect.Retry{}, Cancel: inspect.Cancel{Why: "cancelled by an operator"}, Delete: inspect.Delete{}}[a.What])
 	}

@@ -5,10 +5,14 @@ import (
 	"errors"
 	"html"
 	"log/slog"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
+	"reflect"
 	"regexp"
+	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -188,6 +192,92 @@ func TestEntryActions(t *testing.T) {
 	}
 	if q, err := s.ins.Queue(t.Context(), "mail"); err != nil || q.Ready != 1 {
 		t.Errorf("%d jobs are ready, %v; want that of one run", q.Ready, err)
+	}
+}
+
+// A cron entry can be forgotten only if no scheduler has it. Its jobs stay.
+func TestForgetEntry(t *testing.T) {
+	t.Parallel()
+	s := newStage(t, redistest.Start(t).Client())
+	s.queue("mail", "w")
+	s.entry("mail", "digest", "0 3 1 1 *")
+	h := s.pages(web.Config{Authorize: everybody, Logger: slog.New(slog.DiscardHandler)})
+	if body := has(t, h, "/cron", "do=run"); strings.Contains(body, "do=forget") {
+		t.Error("an entry that a scheduler had just now can be forgotten")
+	}
+	if status, _, body := get(t, h, "/act?do=forget&queue=mail&entry=digest"); status != http.StatusConflict {
+		t.Errorf("the page that asks: %d, %s", status, body)
+	}
+	_, err := s.ins.RunEntry(t.Context(), "mail", "digest")
+	s.must(err)
+	s.unseen("mail", "digest", time.Hour)
+	has(t, s.pages(web.Config{Authorize: everybody}), "/cron", "./act?do=forget&amp;entry=digest&amp;queue=mail")
+	form := ask(t, h, "/act?do=forget&queue=mail&entry=digest")
+	for i, want := range []int{http.StatusOK, http.StatusNotFound} {
+		if status, body := form.pull(); status != want {
+			t.Errorf("form %d: %d, %s", i, status, body)
+		}
+	}
+	if _, err := s.ins.Entry(t.Context(), "mail", "digest"); !errors.Is(err, inspect.ErrNoEntry) {
+		t.Errorf("after that: %v", err)
+	}
+	if q, err := s.ins.Queue(t.Context(), "mail"); err != nil || q.Ready != 1 {
+		t.Errorf("%d jobs are ready, %v; want that of the run", q.Ready, err)
+	}
+}
+
+// unseen has it that a scheduler said for the last time so long ago that it has an entry.
+func (s *stage) unseen(queue, name string, ago time.Duration) {
+	s.t.Helper()
+	keys, err := s.rdb.Keys(s.t.Context(), "*"+s.namespace+":"+queue+"}*entries").Result()
+	s.must(err)
+	if len(keys) != 1 {
+		s.t.Fatalf("keys %v", keys)
+	}
+	_, digest, _ := strings.Cut(s.rdb.HGet(s.t.Context(), keys[0], "seen:"+name).Val(), " ")
+	now, err := s.rdb.Time(s.t.Context()).Result()
+	s.must(err)
+	s.must(s.rdb.HSet(s.t.Context(), keys[0], "seen:"+name, strconv.FormatInt(now.Add(-ago).UnixMicro(), 10)+" "+digest).Err())
+}
+
+// Each method of an inspector either changes nothing, or has a lever, or is listed as one that only the command line has.
+func TestLeversOfInspect(t *testing.T) {
+	t.Parallel()
+	reads := strings.Fields(`Changes DeadByError Entries Entry Export Flow Flows Groups GroupsOf Holds Job Jobs Latest LimitsOf Locks Outboxes PausedGroups
+		Queue Queues Settings Stats Totals Workers`)
+	levers := map[string][]string{
+		"Pause": {"pause queue"}, "Resume": {"resume queue"}, "HoldBack": {"hold queue", "release queue", "hold group", "release group"},
+		"PauseGroup": {"pause group"}, "ResumeGroup": {"resume group"},
+		"PauseEntry": {"pause entry"}, "ResumeEntry": {"resume entry"}, "RunEntry": {"run entry"}, "ForgetEntry": {"forget entry"},
+		"Do": {"retry job", "cancel job", "delete job"},
+	}
+	shell := strings.Fields(`CancelFlow DeleteWaiting DoAll ForgetOutbox Import Quiet RemoveQueue RemoveQueues Reset ResetLimitsOf SetCompletedRetention SetCopyDead SetGroupLimits
+		SetLimits SetLimitsOf SetMaxLength SetRetention SetSlots Stop Unquiet Doctor`) // the page of the doctor looks, and repairs nothing
+	known := slices.Concat(reads, slices.Collect(maps.Keys(levers)), shell)
+	var methods []string
+	for m := range reflect.TypeFor[*inspect.Inspector]().Methods() {
+		methods = append(methods, m.Name)
+	}
+	slices.Sort(known)
+	slices.Sort(methods)
+	if !slices.Equal(known, methods) {
+		t.Errorf("this test knows the methods %v; an inspector has %v", known, methods)
+	}
+
+	s := newStage(t, redistest.Start(t).Client())
+	s.queue("mail", "w")
+	h := s.pages(web.Config{Authorize: everybody})
+	for method, list := range levers {
+		for _, l := range list {
+			what, on, _ := strings.Cut(l, " ")
+			form := url.Values{"do": {what}, "queue": {"mail"}}
+			if on != "queue" {
+				form.Set(on, "none")
+			}
+			if status, _, body := get(t, h, "/act?"+form.Encode()); status == http.StatusBadRequest || strings.Contains(body, "no such action") {
+				t.Errorf("%s has no lever %q: %d", method, l, status)
+			}
+		}
 	}
 }
 

@@ -67,6 +67,9 @@ func (v *visit) cron() (answer, error) {
 			if e.Paused {
 				fits[1] = Resume
 			}
+			if e.Gone {
+				fits = append(fits, Forget)
+			}
 			row.Levers = v.levers(Action{Queue: e.Queue, Entry: e.Name}, fits...)
 			p.Acts = p.Acts || len(row.Levers) > 0
 			p.Entries = append(p.Entries, row)
