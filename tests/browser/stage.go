@@ -197,7 +197,7 @@ func (s *stage) fill(ctx context.Context) error {
 	}
 	for i := range 12 {
 		put("mail", fmt.Sprintf("bounced-%02d", i), bounce{"upstream said 503: try again later, request 8812" + strings.Repeat("0", i)}, scheduler.MaxAttempts(1))
-		put("mail", fmt.Sprintf("retried-%02d", i), bounce{"connection refused"}, scheduler.MaxAttempts(9))
+		put("mail", fmt.Sprintf("retried-%02d", i), bounce{"connection refused"}, scheduler.MaxAttempts(25)) // not dead before the end, also on a slow machine
 		put("pdf", fmt.Sprintf("page-%02d", i), render{"a page"})
 		put("reports", fmt.Sprintf("report-%02d", i), render{"a report"})
 		for _, g := range []string{"acme", "globex", "initech", "umbrella"} {
