@@ -168,6 +168,17 @@ func TestFlowDoctor(t *testing.T) {
 	r.check()
 	equal(t, "then", faults(false), nil)
 
+	// What is no name of a flow keeps nobody from looking, and a note of a pass that nobody needs goes.
+	r.newBatch("open", "")
+	r.must(r.rdb.HSet(bg, r.keys.FlowNotes, "open{x", "odd").Err())
+	r.must(r.rdb.ZAdd(bg, r.keys.FlowTimes, z(0, ""), z(0, "{"), z(0, "gone")).Err())
+	equal(t, "found", faults(true), []string{"batch  true"})
+	_, err := r.TendFlows(bg, "0")
+	r.must(err)
+	r.must(r.ReleaseFlow(bg, "open"))
+	equal(t, "then", faults(false), nil)
+	r.check()
+
 	// A job whose flow has what it waits for, and which nobody has released.
 	e := r.newBatch("late", "e")
 	r.must(r.rdb.HSet(bg, r.keys.Flows, "late", strings.Replace(r.rdb.HGet(bg, r.keys.Flows, "late").Val(), ".u ", ".d ", 1)).Err())

@@ -14,7 +14,7 @@ local flow_format = '^%.(%l*) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%
 --   within: how long (us) it may stay unsealed after a call; till: how long (us) it may last, 0: for ever
 --   news: its flags have changed, so that jobs that wait for it may go on
 local function read_flow(ends, ref)
-  local flows, name, mark = ends.flows or {}, string.match(ref, '^([^{]+){?(.*)$')
+  local flows, name, mark = ends.flows or {}, string.match(ref, '^([^{]*){?(.*)$')
   ends.flows = flows
   if flows[name] == nil then
     local list = {string.match(redis.call('HGET', FLOWS, name) or '', flow_format)}

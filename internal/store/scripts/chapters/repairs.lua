@@ -202,6 +202,8 @@ local function add_steps_of_flows(steps, repair)
     redis.call('ZADD', FLOWTIMES, digits(repair.now), name)
     if is_flow(f, 'x') then
       redis.call('HSETNX', FLOWNOTES, name .. '{x', 'run 0 0 0')
+    else
+      redis.call('HDEL', FLOWNOTES, name .. '{x')
     end
     return steps.page(name)
   end
