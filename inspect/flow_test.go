@@ -36,7 +36,7 @@ func (s *stage) batch(name string, members ...string) store.FlowRef {
 	}
 	lane := s.NewLane()
 	lane.Next()
-	_, err = s.AddMembers(s.t.Context(), lane, &store.Addition{Flow: ref, Items: items, Number: 1, Digest: "d"})
+	_, err = s.AddMembers(s.t.Context(), lane, &store.Addition{Flow: ref, Items: items, Digest: "d"})
 	s.must(err)
 	return ref
 }

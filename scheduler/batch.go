@@ -21,7 +21,7 @@ var (
 	ErrBatchOver = errors.New("scheduler: the batch is over")
 	// ErrNoBatch is wrapped by the error of a call for a batch of which nothing is known: it has been over for a day, or Redis has lost it.
 	ErrNoBatch = errors.New("scheduler: no such batch")
-	// ErrOtherItems is wrapped by the error of a call that adds to a batch, if an earlier call of the same number has added other jobs: see [FlowID].
+	// ErrOtherItems is wrapped by the error of a call that adds to a batch, if an earlier program has given it other jobs in their place: see [FlowID].
 	ErrOtherItems = errors.New("scheduler: the batch has got other jobs before")
 )
 
@@ -41,8 +41,8 @@ type Batch struct {
 
 	turn   chan struct{} // of the producer's calls, one after the other: it has room for one, whose turn it is
 	lane   *store.Lane
-	number int64
-	digest [sha256.Size]byte // of all that was added by the calls so far
+	given  int64             // how many jobs the calls so far have given
+	digest [sha256.Size]byte // of these
 
 	member parcelseam.Member // of a member's batch; else nil
 }
@@ -63,7 +63,7 @@ func (b *Batch) Resumed() bool { return b.resumed }
 // The error wraps [signalbox.ErrInvalid] if an option is wrong, and [signalbox.ErrQueueFull] if the queue has no room for the callbacks: those count as jobs from the beginning. Any other error is that of Redis. If it
 // wraps [ErrUncertain] the batch may have been made: call Batch again with the same FlowID. A batch that nobody seals is cancelled in time.
 //
-// A batch is remembered for a day after it is over; for 30 days if a callback is dead or cancelled, and may be run again.
+// A batch is remembered for a day after it is over; for 30 days if a callback is dead or cancelled, and may be run again: that of a batch that was cancelled may not.
 func (s *Scheduler) Batch(ctx context.Context, queue string, opts ...BatchOption) (*Batch, error) {
 	b, err := s.batch(ctx, queue, opts)
 	if err != nil {
@@ -246,7 +246,7 @@ func (b *Batch) AddSeq(ctx context.Context, items iter.Seq[Item], opts ...BulkOp
 	}
 }
 
-// Seal says that the producer adds no more. The batch is over when all of its members have ended: at once if it has none. It may be called again. Until then [OnSuccess] and [OnEnd] wait; [OnFailure] doesn't.
+// Seal says that the producer adds no more. The batch is over when all of its members have ended: at once if it has none. It may be called again, and does nothing to a batch that was cancelled: that counts as sealed. Until then [OnSuccess] and [OnEnd] wait; [OnFailure] doesn't.
 //
 // A batch whose producer has neither added to it nor sealed it for an hour (see [SealWithin]) is cancelled: its members that haven't run are ended, and OnEnd runs. So a producer that dies leaves nothing that waits for ever.
 //

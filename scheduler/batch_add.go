@@ -27,7 +27,8 @@ type addition struct {
 	size  int          // of these, in bytes
 	kinds kinds
 	waits bool              // for room
-	sum   [sha256.Size]byte // the digest of all that the batch has got, with the chunk
+	sum   [sha256.Size]byte // the digest of all that was given, with the chunk
+	sums  []string          // that digest behind each job of the chunk; of a producer
 }
 
 // begin begins an AddSeq. Others wait until it ends, or their ctx does.
@@ -116,6 +117,9 @@ func (a *addition) full(j *added) bool {
 func (a *addition) put(j added) {
 	a.items, a.size, a.kinds, a.sum = append(a.items, j.Item), a.size+j.Size(), a.kinds.add(j.kind), j.sum
 	a.waits = a.waits || j.waits
+	if a.b.member == nil {
+		a.sums = append(a.sums, digestText(j.sum))
+	}
 }
 
 // flush sends the chunk, and returns its results. The error is that of all of them.
@@ -144,7 +148,7 @@ func (a *addition) flush() ([]Result, error) {
 		err = a.s.awaitRoom(a.ctx, a.queue, err, func() error { return send(results) })
 	}
 	a.place += len(a.items)
-	a.items, a.size, a.kinds = a.items[:0], 0, a.kinds[:0]
+	a.items, a.sums, a.size, a.kinds = a.items[:0], a.sums[:0], 0, a.kinds[:0]
 	if err != nil {
 		return results, a.failure(err)
 	}
@@ -156,28 +160,47 @@ func (a *addition) failure(err error) error {
 	return fmt.Errorf("scheduler: add to batch %s in queue %s: %w", a.b.ref.Name, a.queue.Name(), err)
 }
 
-// send makes the call of the chunk, until its outcome is known, and fills in the results.
+// send makes the call of the chunk, until its outcome is known, and fills in the results. If a program before this one has given the first jobs of the chunk, it makes another call for those behind them.
 func (a *addition) send(results []Result) error {
 	var reply store.Added
-	b := a.b
+	b, skip := a.b, 0 // how many jobs of the chunk were given before
 	call := func(ctx context.Context) (err error) {
 		reply, err = b.member.Add(ctx, a.items)
 		return err
 	}
-	number := b.number + 1
-	if b.member != nil {
-		b.member.Next()
-	} else {
-		b.lane.Next()
+	next := func() {
+		if b.member != nil {
+			b.member.Next()
+		} else {
+			b.lane.Next()
+		}
+	}
+	if b.member == nil {
 		call = func(ctx context.Context) (err error) {
 			b.lane.Rearm()
-			reply, err = a.queue.AddMembers(ctx, b.lane, &store.Addition{Flow: b.ref, Items: a.items, Number: number, Digest: digestText(a.sum)})
+			reply, err = a.queue.AddMembers(ctx, b.lane, &store.Addition{Flow: b.ref, Items: a.items[skip:], First: b.given + int64(skip), Digest: digestText(a.sum)})
 			return err
 		}
 	}
-	if err := a.s.repeat(a.ctx, call); err != nil {
-		return err
+	for {
+		next()
+		if err := a.s.repeat(a.ctx, call); err != nil {
+			return err
+		}
+		if reply.Word != "part" {
+			break
+		}
+		given := int(reply.Given - b.given)
+		if reply.Digest != a.sums[given-1] {
+			reply.Word = "other"
+			break
+		}
+		for i := skip; i < given; i++ {
+			results[i] = Result{queue: results[i].queue}
+		}
+		skip = given
 	}
+	results = results[skip:]
 	switch reply.Word {
 	case "in":
 		others := reply.Fates.Met()
@@ -195,7 +218,7 @@ func (a *addition) send(results []Result) error {
 	default:
 		return whyNotAdded(reply, a.queue.Name())
 	}
-	b.number, b.digest = number, a.sum
+	b.given, b.digest = b.given+int64(skip+len(results)), a.sum
 	return nil
 }
 
@@ -203,7 +226,7 @@ func (a *addition) send(results []Result) error {
 func whyNotAdded(reply store.Added, queue string) error {
 	switch reply.Word {
 	case "other":
-		return fmt.Errorf("%w: a call of this number has added them; give the batch the same jobs in the same order when it is resumed, or use another FlowID", ErrOtherItems)
+		return fmt.Errorf("%w: give the batch the same jobs in the same order when it is resumed, or use another FlowID", ErrOtherItems)
 	case "gap":
 		return fmt.Errorf("%w any more as it was: Redis has lost an earlier call, in a failover; begin anew with the same FlowID and the same jobs", ErrNoBatch)
 	case "none":

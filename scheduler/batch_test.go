@@ -3,6 +3,7 @@ package scheduler
 import (
 	"context"
 	"errors"
+	"fmt"
 	"iter"
 	"slices"
 	"strings"
@@ -104,6 +105,65 @@ func TestBatch(t *testing.T) {
 	}
 	if _, err := again.Add(ctx, note{1}); !errors.Is(err, ErrBatchOver) {
 		t.Errorf("a job for a batch that is over: %v", err)
+	}
+}
+
+// A producer whose source failed in the midst of a chunk begins again, also by other calls: each job is in once.
+func TestBatchResumesByOtherCalls(t *testing.T) {
+	t.Parallel()
+	s, q := setup(t)
+	ctx := context.Background()
+	make := func() *Batch {
+		b, err := s.Batch(ctx, q.Name(), FlowID("news-7"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return b
+	}
+	if added, _ := addAll(t, make(), notes(0, 537)); added != 537 {
+		t.Errorf("%d were added", added)
+	}
+	one := make()
+	for n := range 600 {
+		res, err := one.Add(ctx, note{n})
+		if err != nil || res.New != (n >= 537) || res.New != (res.ID != "") {
+			t.Fatalf("job %d: %+v, %v", n, res, err)
+		}
+	}
+	all := make()
+	if added, before := addAll(t, all, notes(0, 1200)); added != 600 || before != 600 {
+		t.Errorf("%d were added, %d before", added, before)
+	}
+	for i, n := range []int{40, 1190} { // in a chunk of which it has got a part, and at the end of the last one
+		other := make()
+		var errs []error
+		for _, res := range other.AddSeq(ctx, func(yield func(Item) bool) {
+			for k := range 1250 {
+				if k == n {
+					k = -1
+				}
+				if !yield(Item{Args: note{k}}) {
+					return
+				}
+			}
+		}) {
+			errs = append(errs, res.Err)
+		}
+		if err := errs[len(errs)-1]; !errors.Is(err, ErrOtherItems) {
+			t.Errorf("case %d: other jobs are added: %v", i, err)
+		}
+	}
+	if err := all.Seal(ctx); err != nil {
+		t.Fatal(err)
+	}
+	got := claimAll(t, q)
+	for n, job := range got {
+		if want := fmt.Sprintf(`{"N":%d}`, n); string(job.Payload) != want {
+			t.Fatalf("job %d has %s", n, job.Payload)
+		}
+	}
+	if len(got) != 1200 {
+		t.Errorf("%d jobs", len(got))
 	}
 }
 

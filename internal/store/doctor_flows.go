@@ -70,7 +70,7 @@ func (d *doctor) countLinks(ctx context.Context, before map[string]string) error
 	for name, text := range before {
 		f, ok := parseFlow(name, text)
 		if !ok {
-			d.find(WrongFlow, "", fmt.Sprintf("batch %.64q is %.300q, which can't be read", name, text), false)
+			d.find(WrongFlow, "", fmt.Sprintf("batch %.64q is %.300q, which can't be read; HDEL %s of that name removes it, and its jobs are of no batch then", name, text, d.q.keys.Flows), false)
 			continue
 		}
 		t := tallies[f.text()]

@@ -80,7 +80,7 @@ func operations() []operation {
 		joins.Join(ref)
 		lane := r.NewLane()
 		lane.Next()
-		_, err = r.AddMembers(bg, lane, &Addition{Flow: ref, Items: []Item{joins}, Number: 1, Digest: "a"})
+		_, err = r.AddMembers(bg, lane, &Addition{Flow: ref, Items: []Item{joins}, Digest: "a"})
 		r.must(err)
 	}
 	ops := []operation{
@@ -93,7 +93,7 @@ func operations() []operation {
 			for i := range items {
 				items[i].Join(ref)
 			}
-			added, err := r.AddMembers(bg, r.producer, &Addition{Flow: ref, Items: items, Number: 2, Digest: "b"})
+			added, err := r.AddMembers(bg, r.producer, &Addition{Flow: ref, Items: items, First: 1, Digest: "b"})
 			if err == nil && added.Word+added.Fates.list != "in111" {
 				return fmt.Errorf("got %s %q", added.Word, added.Fates.list)
 			}

@@ -90,7 +90,7 @@ type Flow struct {
 	Total, Open, Bad, OK, Dead, Gone int64
 	Waiters                          int64 // jobs that wait for it, or have waited, and haven't ended
 	Lost                             int64 // such that are dead or cancelled, or a few more
-	Calls                            int64 // the number of its producer's last call
+	Given                            int64 // how many jobs its producer has given, also those that were left out
 	Digest                           string
 	Created, Since                   time.Time     // when it was made; when its producer last called, and later when it was over
 	Within, Timeout                  time.Duration // how long it may stay unsealed after a call; how long it may last, 0: for ever
@@ -131,7 +131,7 @@ func parseFlow(name, text string) (f Flow, ok bool) {
 		}
 	}
 	f.Name, f.Mark, f.Digest = name, words[15], words[14]
-	f.Total, f.Open, f.Bad, f.OK, f.Dead, f.Gone, f.Waiters, f.Lost, f.Calls = n[0], n[1], n[2], n[3], n[4], n[5], n[6], n[7], n[8]
+	f.Total, f.Open, f.Bad, f.OK, f.Dead, f.Gone, f.Waiters, f.Lost, f.Given = n[0], n[1], n[2], n[3], n[4], n[5], n[6], n[7], n[8]
 	f.Created, f.Since = time.UnixMicro(n[9]), time.UnixMicro(n[10])
 	f.Within, f.Timeout = time.Duration(n[11])*time.Microsecond, time.Duration(n[12])*time.Microsecond
 	return f, true
@@ -263,8 +263,8 @@ type Addition struct {
 	Flow  FlowRef
 	Items []Item // each with Join
 
-	Number int64  // of the producer's call, from 1; 0 for a member
-	Digest string // of all that its calls have added, with this one: letters and digits
+	First  int64  // how many jobs the producer has given before; 0 for a member
+	Digest string // of all that it has given with these: letters and digits
 
 	Session string // in which the member runs
 	ID      string // of the member
@@ -274,24 +274,26 @@ type Addition struct {
 
 // An Added is what became of an Addition.
 type Added struct {
-	Word  string // "in", or why nothing was added: see add.lua
-	Fates Fates  // if the word is "in"; if it is "full" Full of it says how many jobs the queue has
+	Word   string // "in", or why nothing was added: see add.lua
+	Fates  Fates  // if the word is "in"; if it is "full" Full of it says how many jobs the queue has
+	Given  int64  // if the word is "part": how many jobs the flow has got from its producer, and their digest
+	Digest string
 }
 
 // AddedBefore is the fate of a job that the member had added in an earlier delivery.
 const AddedBefore Fate = 'w'
 
-// AddMembers puts jobs in that are members of a flow. Numbers keep calls from doing so twice: also those of another lane, and of another process.
+// AddMembers puts jobs in that are members of a flow. As they are numbered, no call does so twice: also of another lane, and of another process.
 func (q *Queue) AddMembers(ctx context.Context, lane *Lane, a *Addition) (Added, error) {
 	if len(a.Items) == 0 || len(a.Items) > MaxMembers {
 		return Added{}, fmt.Errorf("%w addition: %d jobs, want 1 to %d", signalbox.ErrInvalid, len(a.Items), MaxMembers)
 	}
-	number, token, before := any(a.Number), any(""), any("")
+	first, token, before := any(a.First), any(""), any("")
 	if a.ID != "" {
-		number, token, before = "", a.Token, a.Before
+		first, token, before = "", a.Token, a.Before
 	}
 	args := scripts.Add.Args(4*len(a.Items), scripts.Arg("protocol", layout.Protocol), scripts.Arg("seq", lane.seq), scripts.Arg("flow", a.Flow.text()),
-		scripts.Arg("number", number), scripts.Arg("digest", a.Digest), scripts.Arg("id", a.ID), scripts.Arg("token", token), scripts.Arg("before", before))
+		scripts.Arg("first", first), scripts.Arg("digest", a.Digest), scripts.Arg("id", a.ID), scripts.Arg("token", token), scripts.Arg("before", before))
 	for i := range a.Items {
 		it := &a.Items[i]
 		args = append(args, it.id, it.class, it.when, it.envelope)
@@ -306,6 +308,17 @@ func (q *Queue) AddMembers(ctx context.Context, lane *Lane, a *Addition) (Added,
 	added := Added{Word: r.Str(2)}
 	if added.Word == "full" {
 		_, added.Fates.full = metOf(r, 4, true)
+	}
+	if added.Word == "part" {
+		words := r.Strs(4)
+		var err error
+		if len(words) == 2 {
+			added.Digest = words[1]
+			added.Given, err = strconv.ParseInt(words[0], 10, 64)
+		}
+		if after := added.Given - a.First; err != nil || after <= 0 || after >= int64(len(a.Items)) {
+			r.Fail(4, "no number of jobs, and no digest")
+		}
 	}
 	if added.Word == "in" {
 		list := r.Str(3)

@@ -14,9 +14,9 @@ import (
 // A batch is a flow in a test, with its producer.
 type batch struct {
 	*rig
-	ref    FlowRef
-	lane   *Lane
-	number int64
+	ref   FlowRef
+	lane  *Lane
+	given int64
 }
 
 // newBatch makes a flow with a callback for each of the roles. Their IDs are the roles.
@@ -41,10 +41,10 @@ func (b *batch) add(ids ...string) string {
 		items[i] = b.item(id, When{}, signalbox.PriorityNormal)
 		items[i].Join(b.ref)
 	}
-	b.number++
 	b.lane.Next()
-	added, err := b.AddMembers(bg, b.lane, &Addition{Flow: b.ref, Items: items, Number: b.number, Digest: fmt.Sprint("d", b.number, strings.Join(ids, ""))})
+	added, err := b.AddMembers(bg, b.lane, &Addition{Flow: b.ref, Items: items, First: b.given, Digest: fmt.Sprint("d", b.given, strings.Join(ids, ""))})
 	b.must(err)
+	b.given += int64(len(items))
 	return added.Word + " " + added.Fates.list
 }
 
@@ -261,10 +261,10 @@ func TestFlowCancelled(t *testing.T) {
 			r.enqueued(other(job, when))
 		}
 		if len(items) == 150 {
-			b.number++
 			b.lane.Next()
-			_, err := b.AddMembers(bg, b.lane, &Addition{Flow: b.ref, Items: items, Number: b.number, Digest: "d"})
+			_, err := b.AddMembers(bg, b.lane, &Addition{Flow: b.ref, Items: items, First: b.given, Digest: "d"})
 			r.must(err)
+			b.given += int64(len(items))
 			items = nil
 		}
 	}
@@ -338,9 +338,9 @@ func TestFlowEnds(t *testing.T) {
 		it.Join(b.ref)
 		items = append(items, it)
 	}
-	b.number++
+	b.given += int64(len(items))
 	b.lane.Next()
-	_, err := b.AddMembers(bg, b.lane, &Addition{Flow: b.ref, Items: items, Number: 1, Digest: "d"})
+	_, err := b.AddMembers(bg, b.lane, &Addition{Flow: b.ref, Items: items, Digest: "d"})
 	r.must(err)
 	b.seal()
 	r.later()
@@ -395,7 +395,7 @@ func TestFlowOfUniqueMembers(t *testing.T) {
 		items = append(items, it)
 	}
 	b.lane.Next()
-	added, err := b.AddMembers(bg, b.lane, &Addition{Flow: b.ref, Items: items, Number: 1, Digest: "d"})
+	added, err := b.AddMembers(bg, b.lane, &Addition{Flow: b.ref, Items: items, Digest: "d"})
 	r.must(err)
 	same(t, "added", added.Fates.list, "11")
 	again := r.item("b2", When{}, signalbox.PriorityHigh)

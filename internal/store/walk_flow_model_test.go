@@ -39,10 +39,10 @@ type flowFact struct {
 	total, ok, dead, gone           int
 	open                            map[string]bool
 	lost                            int
-	calls                           int64
+	given                           int64
 	digest                          string
 	timeout, fast                   bool
-	items                           []string // what its producer has added, by its calls: "id,id"
+	items                           []string // the IDs that its producer has given
 }
 
 func newFlowModel() *flowModel {
@@ -91,11 +91,11 @@ func (m *flowModel) waiters(f *flowFact) (n int) {
 
 // text says what is counted of a flow, as flowText does of one that was read.
 func (m *flowModel) text(f *flowFact) string {
-	return fmt.Sprint(f.total, len(f.open), f.ok, f.dead, f.gone, m.waiters(f), f.lost, f.calls, !f.sealed, f.failed, f.over, f.cancelled)
+	return fmt.Sprint(f.total, len(f.open), f.ok, f.dead, f.gone, m.waiters(f), f.lost, f.given, !f.sealed, f.failed, f.over, f.cancelled)
 }
 
 func flowText(f Flow) string {
-	return fmt.Sprint(f.Total, f.Open, f.OK, f.Dead, f.Gone, f.Waiters, f.Lost, f.Calls, f.Unsealed, f.Failed, f.Over, f.Cancelled)
+	return fmt.Sprint(f.Total, f.Open, f.OK, f.Dead, f.Gone, f.Waiters, f.Lost, f.Given, f.Unsealed, f.Failed, f.Over, f.Cancelled)
 }
 
 // end has a live job end: "completed", "dead", "cancelled" or "deleted". kept says whether its record is kept.

@@ -1,13 +1,13 @@
--- Puts jobs in as members of a flow: those of its producer, which numbers its calls, or of a member, which numbers its jobs. So neither puts a job in twice, also from another lane or process.
+-- Puts jobs in as members of a flow: those of its producer, or of a member. Both number their jobs, so neither puts one in twice, also from another lane or process.
 --
 -- KEYS, ARGV: as named below; INFLIGHT is that of the member's session, or of none
 --       seq: number of the call in its lane
 --       flow: its name, '{', its mark
---       number: of the producer's call, from 1; digest: of all that its calls have put in, with this one; both '' for a member
+--       first: how many jobs the producer has given before this call; digest: of all that it has given with this call; both '' for a member
 --       id, token: of the delivery of the member; before: how many jobs it has put in before, in this delivery; all '' for a producer
 --       Then for each job, 1 to 950 of them, what enqueue.lua has for a job that is of no cron entry. Its extras have the link
 -- Reply: {'ok', time in us, word, outcomes, met}
---        word: 'in'; 'was': the call was made before; or nothing was put in, since 'other': a call with this number has put in others; 'gap': the call before is missing;
+--        word: 'in'; 'was': the call was made before; or nothing was put in, since 'other': it has given others; 'part': it has given the first ones of the call: then met has how many it has given, and their digest; 'gap': some before the call are missing;
 --        'none': there is no such flow; 'over': it is over; 'cancelled': it was; 'sealed': it is, and its producer adds no more; 'superseded': the delivery is; 'full': the queue has no room for all of them, so it may be called again: then met has 'n',
 --        how many jobs of the queue haven't ended, '/', how many there may be
 --        outcomes: a string with an outcome for each job, as of enqueue.lua, or 'w' if the member has put it in before; '' if nothing was put in; met: as of enqueue.lua
@@ -16,8 +16,8 @@
 
 local LANE, INFLIGHT, SESSIONS, JOBS, DUE, IDLE, STATS, CRON, HIGH, NORMAL, LOW, SUSPECT, DEAD, CANCELLED, NOTES, SETTINGS, COMPLETED, LINED, TURNS, GROUPS, UNIQUE, WINDOWS, EXPIRES, FLOWS, AWAITING, FLOWNOTES, FLOWTIMES, ADDED = unpack(KEYS)
 local fixed = 8 -- arguments before those of the jobs
-local protocol, seq, flow, number, digest, id, token, before = unpack(ARGV, 1, fixed)
-seq, number, before = tonumber(seq), tonumber(number), tonumber(before)
+local protocol, seq, flow, first, digest, id, token, before = unpack(ARGV, 1, fixed)
+seq, first, before = tonumber(seq), tonumber(first), tonumber(before)
 
 local now = clock()
 local lseq, lword, loutcomes, lmet = string.match(redis.call('GET', LANE) or '', '^(%d+) (%w+) (%w*) ?(.*)$')
@@ -40,19 +40,21 @@ local ends = new_ends(now, false, 0, 0, 0)
 local f = read_flow(ends, flow)
 local word = f and (is_flow(f, 'd') and 'over' or is_flow(f, 'x') and 'cancelled' or id == '' and not is_flow(f, 'u') and 'sealed' or 'in') or 'none'
 local added = 0 -- how many of the jobs were put in before
+local n = math.floor((#ARGV - fixed) / 4)
+local outcomes, met = '', nil
 if id ~= '' then
   word = owns(redis.call('HGET', INFLIGHT, id), token) and word or 'superseded'
   added = math.max((tonumber((string.match(redis.call('HGET', ADDED, id) or '', '^%d+'))) or 0) - before, 0)
-elseif f and number < f.calls then
+elseif f and first + n < f.given then
   word = 'was'
-elseif f and number == f.calls then
+elseif f and first + n == f.given then
   word = digest == f.digest and 'was' or 'other'
-elseif f and number > f.calls + 1 then
+elseif f and first < f.given then
+  word, met = 'part', {digits(f.given), f.digest}
+elseif f and first > f.given then
   word = 'gap'
 end
-local n = math.floor((#ARGV - fixed) / 4)
 added = math.min(added, n)
-local outcomes, met = '', nil
 if word == 'in' then
   outcomes = string.rep('w', added)
   if added < n then
@@ -75,7 +77,7 @@ if word == 'in' then
   if id ~= '' and added < n then
     redis.call('HSET', ADDED, id, digits(before + n) .. ' ' .. flow)
   elseif id == '' then
-    f.calls, f.digest = number, digest
+    f.given, f.digest = first + n, digest
     f.since = now
   end
   redis.call('HSET', FLOWS, f.name, flow_text(f))

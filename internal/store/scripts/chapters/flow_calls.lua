@@ -36,7 +36,7 @@ end
 -- Returns a new flow without members, which its producer is to seal. flags are those that it has from its beginning, behind 'u'.
 local function new_flow(ends, name, mark, within, till, flags)
   local f = {name = name, mark = mark, ref = name .. '{' .. mark}
-  f.flags, f.total, f.open, f.bad, f.ok, f.dead, f.gone, f.waiters, f.lost, f.calls = 'u' .. flags, 0, 0, 0, 0, 0, 0, 0, 0, 0
+  f.flags, f.total, f.open, f.bad, f.ok, f.dead, f.gone, f.waiters, f.lost, f.given = 'u' .. flags, 0, 0, 0, 0, 0, 0, 0, 0, 0
   f.created, f.since, f.within, f.till, f.digest = ends.now, ends.now, within, till, '-'
   ends.flows = ends.flows or {}
   ends.flows[name] = f
@@ -48,7 +48,7 @@ local lost_flow_age = 2592000000000
 
 -- Forgets a flow that is over, if its time has come. While jobs wait that were cancelled since it failed, it has 'x': none of them can be run again from then on.
 local function forget_flow(acts, f)
-  local kept = f.since + (f.lost > 0 and lost_flow_age or flow_age)
+  local kept = f.since + (f.lost > 0 and not is_flow(f, 'x') and lost_flow_age or flow_age)
   if f.waiters > 0 or kept > acts.now then
     redis.call('ZADD', FLOWTIMES, digits(math.max(kept, acts.now + 3600000000)), f.name)
     return

@@ -9,7 +9,7 @@ local flow_format = '^%.(%l*) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%
 --   total: how many jobs have ever been members; open: members that haven't ended; bad: those that have ended, and haven't completed
 --   ok, dead, gone: members that have completed, that are dead, and that were cancelled or deleted
 --   waiters: jobs that wait for it or have waited, and haven't ended; lost: such that are dead or cancelled
---   calls: the number of its producer's last call; digest: of all that its calls have added
+--   given: how many jobs its producer has given, also those that were left out; digest: of all of these
 --   created, since: when (us) it was made; when its producer last called, and later when it was over
 --   within: how long (us) it may stay unsealed after a call; till: how long (us) it may last, 0: for ever
 --   news: its flags have changed, so that jobs that wait for it may go on
@@ -24,7 +24,7 @@ local function read_flow(ends, ref)
         list[i] = tonumber(list[i])
       end
       f = {name = name}
-      f.flags, f.total, f.open, f.bad, f.ok, f.dead, f.gone, f.waiters, f.lost, f.calls, f.created, f.since, f.within, f.till, f.digest, f.mark = unpack(list, 1, 16)
+      f.flags, f.total, f.open, f.bad, f.ok, f.dead, f.gone, f.waiters, f.lost, f.given, f.created, f.since, f.within, f.till, f.digest, f.mark = unpack(list, 1, 16)
       f.ref = name .. '{' .. f.mark
     end
     flows[name] = f

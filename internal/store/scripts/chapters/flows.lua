@@ -9,7 +9,7 @@ local flow_age = 86400000000
 -- Returns what FLOWS has for a flow.
 local function flow_text(f)
   local list = {}
-  for i, n in ipairs({f.total, f.open, f.bad, f.ok, f.dead, f.gone, f.waiters, f.lost, f.calls, f.created, f.since, f.within, f.till}) do
+  for i, n in ipairs({f.total, f.open, f.bad, f.ok, f.dead, f.gone, f.waiters, f.lost, f.given, f.created, f.since, f.within, f.till}) do
     list[i] = digits(math.max(n, 0))
   end
   return '.' .. f.flags .. ' ' .. table.concat(list, ' ') .. ' ' .. f.digest .. ' ' .. f.mark
