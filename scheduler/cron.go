@@ -69,7 +69,7 @@ func newCrontab() crontab {
 // spec is one of
 //
 //   - five fields, "minute hour day-of-month month day-of-week", or six, with one for the second in front; the day of
-//     the week is 0 (Sunday) to 6, or SUN to SAT
+//     the week is 0 (Sunday) to 6, or SUN to SAT; 7 is Sunday, too
 //   - a descriptor such as @daily
 //   - "@every d", which ticks at the multiples of d since the Unix epoch; d is whole ms, from 1 s
 //

@@ -7,6 +7,7 @@ package schedule
 import (
 	"errors"
 	"fmt"
+	"strconv"
 	"strings"
 	"time"
 
@@ -104,7 +105,7 @@ func parseSpec(spec string, loc *time.Location) (Schedule, error) {
 	if period, ok := strings.CutPrefix(spec, "@every"); ok {
 		return parseEvery(strings.TrimSpace(period))
 	}
-	parsed, err := parser.Parse(spec)
+	parsed, err := parser.Parse(withSunday(spec))
 	if err != nil {
 		return nil, fmt.Errorf("%w; %s", err, specForms)
 	}
@@ -123,6 +124,43 @@ func parseSpec(spec string, loc *time.Location) (Schedule, error) {
 		return elapsedSchedule{w}, nil
 	}
 	return fixedSchedule{w}, nil
+}
+
+// withSunday returns a spec in which each 7 of the day of the week is a 0, as the parser has it: cron takes both for Sunday. It leaves to the parser what it can't read.
+func withSunday(spec string) string {
+	fields := strings.Fields(spec)
+	if len(fields) != 5 && len(fields) != 6 {
+		return spec
+	}
+	days := strings.Split(fields[len(fields)-1], ",")
+	for i, part := range days {
+		part, every, stepped := strings.Cut(part, "/")
+		low, high, ranged := strings.Cut(part, "-")
+		first, ok := dayNumbers[strings.ToLower(low)]
+		step, err := 1, error(nil)
+		if stepped {
+			step, err = strconv.Atoi(every)
+		}
+		switch {
+		case !ok || err != nil || step < 1:
+		case !ranged && first == 7:
+			days[i] = "0"
+		case ranged && high == "7":
+			var all []string
+			for day := first; day <= 7; day += step {
+				all = append(all, strconv.Itoa(day%7))
+			}
+			days[i] = strings.Join(all, ",")
+		}
+	}
+	fields[len(fields)-1] = strings.Join(days, ",")
+	return strings.Join(fields, " ")
+}
+
+// dayNumbers are the numbers of the days of the week, by how a spec names them.
+var dayNumbers = map[string]int{
+	"0": 0, "1": 1, "2": 2, "3": 3, "4": 4, "5": 5, "6": 6, "7": 7,
+	"sun": 0, "mon": 1, "tue": 2, "wed": 3, "thu": 4, "fri": 5, "sat": 6,
 }
 
 // cutZone removes the zone from the front of a spec. The parser could do it, but it

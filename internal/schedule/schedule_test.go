@@ -88,6 +88,37 @@ func TestEveryAgreesBetweenProcesses(t *testing.T) {
 	}
 }
 
+// 7 is Sunday, as 0 is, wherever a day of the week stands.
+func TestSundayIsSeven(t *testing.T) {
+	t.Parallel()
+	for spec, want := range map[string]string{
+		"30 9 * * 7":              "30 9 * * 0",
+		"0 30 9 * * 7":            "0 30 9 * * SUN",
+		"30 9 * * 5-7":            "30 9 * * 5,6,0",
+		"30 9 * * fri-7":          "30 9 * * FRI,SAT,SUN",
+		"30 9 * * 0-7":            "30 9 * * 0-6",
+		"30 9 * * 7-7":            "30 9 * * 0",
+		"30 9 * * 1-7/3":          "30 9 * * 1,4,0",
+		"30 9 * * 7/2":            "30 9 * * 0",
+		"30 9 7 7 1,7,3":          "30 9 7 7 1,0,3",
+		"TZ=Asia/Tokyo 7 7 7 7 7": "TZ=Asia/Tokyo 7 7 7 7 0",
+		"7 7 * * *":               "7 7 * * *",
+	} {
+		got, same := mustParse(t, spec, nil), mustParse(t, want, nil)
+		at := instant(t, "2026-07-03T00:00:00Z")
+		for range 50 {
+			next := got.Next(at)
+			if other := same.Next(at); !next.Equal(other) {
+				t.Fatalf("%q after %v: %v, and %q has %v", spec, at, next, want, other)
+			}
+			at = next
+		}
+		if Words(got) != Words(same) {
+			t.Errorf("%q is %q, and %q is %q", spec, Words(got), want, Words(same))
+		}
+	}
+}
+
 func TestParseRefuses(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct{ spec, want string }{
@@ -96,7 +127,10 @@ func TestParseRefuses(t *testing.T) {
 		{"* * * *", "day-of-week"},
 		{"* * * * * * *", "day-of-week"},
 		{"61 * * * *", "above maximum"},
-		{"* * * * 7", "above maximum"},
+		{"* * * * 8", "above maximum"},
+		{"* * * * 6-8", "above maximum"},
+		{"* * * * 7-2", "beyond end"},
+		{"* * * 13 7", "above maximum"},
 		{"*/0 * * * *", "positive"},
 		{"a * * * *", "parse int"},
 		{", * * * *", "names no value"},
