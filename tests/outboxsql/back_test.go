@@ -97,22 +97,25 @@ func TestRedisGoesBack(t *testing.T) {
 		said := &log{}
 		b.relay(rdb, outbox.RelayConfig{Logger: slog.New(said)})
 		ids := b.add(20)
+		for b.number("SELECT COUNT(DISTINCT shard) FROM signalbox_outbox_batch") < 4 {
+			ids = append(ids, b.add(5)...) // a shard of which Redis then has nothing would be an error
+		}
 		if err := rdb.Save(bg).Err(); err != nil {
 			t.Fatal(err)
 		}
 		ids = append(ids, b.add(20)...)
-		if n := there(rdb, ids); n != 40 {
-			t.Fatalf("%d jobs", n)
+		if n := there(rdb, ids); n != len(ids) {
+			t.Fatalf("%d jobs of %d", n, len(ids))
 		}
 		srv.Kill()
 		srv.Restart() // with the file of 20 jobs ago
-		redistest.Eventually(t, func() bool { return there(rdb, ids) == 40 && settled(b, 0) }, "not healed: %q", said)
+		redistest.Eventually(t, func() bool { return there(rdb, ids) == len(ids) && settled(b, 0) }, "not healed: %q", said)
 		if !said.has("WARN", "Redis has lost batches") || said.has("ERROR") {
 			t.Errorf("said %q", said.said)
 		}
 		ids = append(ids, b.add(5)...)
-		if n, m := enqueued(t, rdb, "default"), there(rdb, ids); n != 45 || m != 45 {
-			t.Errorf("%d jobs were enqueued, and %d are there; want 45", n, m)
+		if n, m := enqueued(t, rdb, "default"), there(rdb, ids); int(n) != len(ids) || m != len(ids) {
+			t.Errorf("%d jobs were enqueued, and %d are there; want %d", n, m, len(ids))
 		}
 		if err := store.New(rdb, "", "default").Check(bg); err != nil {
 			t.Error(err)
