@@ -86,16 +86,7 @@ func TestBatchGrowsFromInside(t *testing.T) {
 		members.Add(1)
 		return nil
 	})
-	b, err := r.scheduler().Batch(context.Background(), r.name(), append(callbacks(), scheduler.FlowID("grows"))...)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := b.Add(context.Background(), task{}); err != nil {
-		t.Fatal(err)
-	}
-	if err := b.Seal(context.Background()); err != nil {
-		t.Fatal(err)
-	}
+	r.batchOfOne(append(callbacks(), scheduler.FlowID("grows"))...)
 	run := r.start(w)
 	redistest.Eventually(t, func() bool { return len(got.sorted()) == 2 }, "the callbacks run")
 	run.stop()
@@ -204,6 +195,21 @@ func TestBatchFailsFast(t *testing.T) {
 	}
 }
 
+// batchOfOne makes a batch with one task, and seals it.
+func (r *rig) batchOfOne(opts ...scheduler.BatchOption) {
+	r.Helper()
+	b, err := r.scheduler().Batch(context.Background(), r.name(), opts...)
+	if err != nil {
+		r.Fatal(err)
+	}
+	if _, err := b.Add(context.Background(), task{}); err != nil {
+		r.Fatal(err)
+	}
+	if err := b.Seal(context.Background()); err != nil {
+		r.Fatal(err)
+	}
+}
+
 // scheduler returns a scheduler on the rig's Redis.
 func (r *rig) scheduler() *scheduler.Scheduler {
 	r.Helper()
@@ -232,16 +238,7 @@ func TestBatchOfALongChain(t *testing.T) {
 		}
 		return nil
 	})
-	b, err := r.scheduler().Batch(context.Background(), r.name(), scheduler.OnEnd(report{"end"}))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := b.Add(context.Background(), task{}); err != nil {
-		t.Fatal(err)
-	}
-	if err := b.Seal(context.Background()); err != nil {
-		t.Fatal(err)
-	}
+	r.batchOfOne(scheduler.OnEnd(report{"end"}))
 	run := r.start(w)
 	redistest.Eventually(t, func() bool { return len(got.sorted()) == 1 }, "the end runs")
 	run.stop()

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"net"
 	"os"
 	"os/exec"
@@ -119,13 +120,22 @@ func (s *stranger) install(ctx context.Context, t tree, module, version string) 
 	return err
 }
 
-// docs builds the Go programs of docs/.
+// docs builds the Go programs of docs/, but for those of the guide, whose steps are followed.
 func (s *stranger) docs(ctx context.Context, t tree) error {
 	dir, err := s.module(ctx)
 	if err != nil {
 		return err
 	}
-	pages, err := filepath.Glob(t.in("docs/*.md"))
+	var pages []string
+	err = filepath.WalkDir(t.in("docs"), func(path string, d fs.DirEntry, err error) error {
+		if err == nil && d.IsDir() && d.Name() == "guide" {
+			return filepath.SkipDir
+		}
+		if filepath.Ext(path) == ".md" {
+			pages = append(pages, path)
+		}
+		return err
+	})
 	if err != nil {
 		return err
 	}
