@@ -225,6 +225,9 @@ func (r *run) resume(ctx context.Context, q *asynq.Queue) error {
 				}
 				continue
 			}
+			if err != nil {
+				return err
+			}
 			add(groups, s.To, *s, c) // where the receipt of its name is, also if the map has changed since
 		}
 		for _, to := range sorted(groups) {
