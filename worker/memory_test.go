@@ -178,7 +178,7 @@ func TestClosedSessionIsNoLostMemory(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	proxy := redistest.NewProxy(t, redistest.Start(t).Addr())
-	w := r.workerOn(proxy.Client(), r.lease(1, 3*time.Second))
+	w := r.workerOn(proxy.Client(), r.short(1))
 	began := make(chan struct{}, 1)
 	release, end := r.gate()
 	worker.Handle(w, func(ctx context.Context, _ *signalbox.Job, _ task) error {

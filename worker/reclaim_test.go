@@ -30,9 +30,7 @@ func TestOwnSessionIsNotReclaimed(t *testing.T) {
 	}
 	release, open := r.gate()
 	began := make(chan string, 10)
-	cfg := r.config(3)
-	cfg.SessionTTL = 3 * time.Second
-	w := r.workerWith(cfg)
+	w := r.workerWith(r.short(3))
 	worker.Handle(w, func(_ context.Context, job *signalbox.Job, _ task) error {
 		began <- job.ID
 		if job.ID == "own" {

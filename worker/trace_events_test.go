@@ -21,7 +21,7 @@ func TestTraceOfFailedRenewals(t *testing.T) {
 	r := newTracedRig(t)
 	proxy := redistest.NewProxy(t, redistest.Start(t).Addr())
 	cfg := r.config(1)
-	cfg.SessionTTL = 3 * time.Second // the outages are short compared with it, even on a busy machine
+	cfg.SessionTTL = 15 * time.Second // on a busy machine an outage of three tries lasts four seconds, and must end before the lease
 	w := r.workerOn(proxy.Client(), cfg)
 	began := make(chan struct{})
 	release, end := r.gate()
