@@ -24,7 +24,7 @@ var ErrKeyTaken = errors.New("inspect: another job has its unique key")
 // member that is dead. Nothing was changed.
 var ErrInBatch = errors.New("inspect: its batch doesn't let it")
 
-// An Action is what can be done to a job: [Cancel], [Retry], [Reschedule], [Delete], [Prioritise], [Edit] or [Move]. Each is for jobs in some states
+// An Action is what can be done to a job: [Cancel], [Archive], [Retry], [Reschedule], [Delete], [Prioritise], [Edit] or [Move]. Each is for jobs in some states
 // only. Redis looks at the state and acts in one step, so a job that moves meanwhile is never changed in a state that the action isn't for.
 type Action interface {
 	// validate returns an error that wraps signalbox.ErrInvalid.
@@ -38,7 +38,7 @@ type Action interface {
 	about() (name string, states []signalbox.State)
 }
 
-// maxWhy is the longest reason of a [Cancel], in bytes.
+// maxWhy is the longest reason of a [Cancel] or an [Archive], in bytes.
 const maxWhy = 500
 
 // Cancel ends a job that is scheduled, ready or running. It ends cancelled, and doesn't run again.
@@ -67,6 +67,27 @@ func (a Cancel) act(ctx context.Context, q *store.Queue, ids []string, states ..
 }
 func (a Cancel) done(job *Job) bool                 { return job.Cancelling }
 func (a Cancel) about() (string, []signalbox.State) { return "Cancel", a.store().States() }
+
+// Archive makes a job dead that is scheduled or ready, or waits for its batch: it is kept as dead jobs are, and doesn't run unless somebody has it retried. A job that runs must be cancelled, or end. Nobody is told: OnDead of a worker's Config isn't
+// called, and the queue's copies of dead jobs don't get it. For a member of a batch it is an end as any other death. For a job that is dead already there is nothing to do.
+type Archive struct {
+	Why string // the job's last error says so, in place of the one before; at most 500 bytes; may be ""
+}
+
+func (a Archive) store() store.Act { return store.ArchiveJobs(a.Why) }
+
+func (a Archive) validate() error {
+	if len(a.Why) > maxWhy {
+		return fmt.Errorf("%w Archive.Why: %d bytes; at most %d are allowed", signalbox.ErrInvalid, len(a.Why), maxWhy)
+	}
+	return nil
+}
+
+func (a Archive) act(ctx context.Context, q *store.Queue, ids []string, states ...signalbox.State) ([]store.Answer, error) {
+	return do(ctx, q, a.store(), ids, states)
+}
+func (Archive) done(_ *Job) bool                     { return false }
+func (a Archive) about() (string, []signalbox.State) { return "Archive", a.store().States() }
 
 // Retry makes a job ready now that is scheduled, dead, cancelled or completed. One that has ended begins anew: its attempts and crashes count
 // from 0. It takes its unique key again, if that wasn't a window's: while another job has the key, the error wraps [ErrKeyTaken]. Its last error stays until

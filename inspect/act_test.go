@@ -108,6 +108,8 @@ func TestDoInVain(t *testing.T) {
 		{s.Name(), "dead1", inspect.Edit{MaxAttempts: -1, Timeout: -1}, signalbox.ErrInvalid, "Edit.MaxAttempts"},
 		{s.Name(), "dead1", inspect.Edit{Payload: make([]byte, 2<<20)}, signalbox.ErrInvalid, "payload"},
 		{s.Name(), "high", inspect.Cancel{Why: strings.Repeat("x", 501)}, signalbox.ErrInvalid, "Cancel.Why"},
+		{s.Name(), "high", inspect.Archive{Why: strings.Repeat("x", 501)}, signalbox.ErrInvalid, "Archive.Why"},
+		{s.Name(), "running1", inspect.Archive{}, inspect.ErrState, "is running, and Archive is for jobs that are scheduled, ready, awaiting or dead; cancel it, or wait"},
 	} {
 		was, err := s.ins.Do(t.Context(), c.queue, c.id, c.a)
 		if !errors.Is(err, c.want) || !strings.Contains(err.Error(), c.says) {

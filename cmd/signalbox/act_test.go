@@ -219,6 +219,7 @@ func TestStatesOfVerbs(t *testing.T) {
 	}{
 		"retry":      {inspect.Retry{}, nil},
 		"cancel":     {inspect.Cancel{}, nil},
+		"archive":    {inspect.Archive{}, nil},
 		"rm":         {inspect.Delete{}, nil},
 		"reschedule": {inspect.Reschedule{At: time.Now()}, []string{"--after", "1h"}},
 		"prioritise": {inspect.Prioritise{To: signalbox.PriorityHigh}, []string{"--to", "high"}},

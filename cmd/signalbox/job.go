@@ -13,7 +13,7 @@ import (
 )
 
 func (a *app) jobCommand() *cobra.Command {
-	return a.group("job", "List jobs, look at one, and act on them", a.jobLs(), a.jobErrors(), a.jobShow(), a.jobRetry(), a.jobEdit(), a.jobCancel(), a.jobReschedule(),
+	return a.group("job", "List jobs, look at one, and act on them", a.jobLs(), a.jobErrors(), a.jobShow(), a.jobRetry(), a.jobEdit(), a.jobCancel(), a.jobArchive(), a.jobReschedule(),
 		a.jobPrioritise(), a.jobMv(), a.jobRm())
 }
 

@@ -49,6 +49,25 @@ handler has returned. Cancelled jobs are kept for a while, and can be retried.`,
 	})
 }
 
+func (a *app) jobArchive() *cobra.Command {
+	var why string
+	return a.actCommand(verb{
+		name: "archive", short: "Make jobs dead that wait, to keep them from running", past: "archived", already: signalbox.StateDead,
+		states: []signalbox.State{signalbox.StateReady, signalbox.StateScheduled, signalbox.StateAwaiting, signalbox.StateDead},
+		long: `Archive scheduled or ready jobs: they are dead, and kept as dead jobs are. No
+worker is told, and no alert is raised. They can be retried. A running job is to
+be cancelled.`,
+		example: `  signalbox job archive mail order-17 --why "the customer has left"
+  signalbox job archive mail --state scheduled --kind newsletter`,
+		action: func(func(string) bool) (func(context.Context) inspect.Action, error) {
+			return func(context.Context) inspect.Action { return inspect.Archive{Why: why} }, nil
+		},
+	}, func(c *cobra.Command) {
+		c.Flags().StringVar(&why, "why", "", "the reason, for whoever looks at the job")
+		allowEmpty(c, "why")
+	})
+}
+
 func (a *app) jobRm() *cobra.Command {
 	return a.actCommand(verb{
 		name: "rm", short: "Delete jobs for good", past: "deleted", destroys: true, states: states[1:],

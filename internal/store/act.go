@@ -41,6 +41,11 @@ func CancelJobs(why string) Act {
 	return Act{verb: "cancel", why: why, states: append(slices.Clone(blocked), signalbox.StateRunning, signalbox.StateCancelled)}
 }
 
+// ArchiveJobs makes jobs dead that wait. No worker hears of it, and they aren't copied. For one that is dead there is nothing to do.
+func ArchiveJobs(why string) Act {
+	return Act{verb: "archive", why: why, states: append(slices.Clone(blocked), signalbox.StateDead)}
+}
+
 // DeleteJobs deletes jobs with their records.
 func DeleteJobs() Act {
 	return Act{verb: "delete", states: append(slices.Clone(resting), signalbox.StateAwaiting)}
@@ -199,6 +204,9 @@ func (q *Queue) act(ctx context.Context, a Act, sessions []string, targets []tar
 		states += string(s) + " "
 	}
 	why := wire.AppendCancelled(nil, a.why, false)
+	if a.verb == "archive" {
+		why = wire.AppendArchived(nil, a.why)
+	}
 	args := scripts.Act.Args(3*len(targets),
 		scripts.Arg("protocol", layout.Protocol), scripts.Arg("verb", a.verb), scripts.Arg("states", states), scripts.Arg("due", due), scripts.Arg("class", a.class), scripts.Arg("why", why), scripts.Arg("mark", markOf(a.why)),
 		scripts.Arg("keep_jobs", q.kept.count), scripts.Arg("keep_bytes", q.kept.bytes), scripts.Arg("keep_us", q.kept.age.Microseconds()),

@@ -130,6 +130,7 @@ func testActOnEachState(t *testing.T, r *rig) {
 		want []signalbox.State // afterwards, for each of all
 	}{
 		{"cancel", do(CancelJobs("why")), []signalbox.State{cancelled, cancelled, running, wrong, cancelled}},
+		{"archive", do(ArchiveJobs("why")), []signalbox.State{dead, dead, wrong, dead, wrong}},
 		{"delete", do(DeleteJobs()), []signalbox.State{gone, gone, wrong, gone, gone}},
 		{"run", do(RunJobs(time.Time{})), []signalbox.State{ready, ready, wrong, ready, ready}},
 		{"past", do(RunJobs(now.Add(-time.Hour))), []signalbox.State{ready, ready, wrong, ready, ready}},
@@ -192,6 +193,10 @@ func (r *rig) compare(act string, before signalbox.Job, from, to signalbox.State
 	case "cancel":
 		if from != signalbox.StateCancelled && from != signalbox.StateRunning {
 			want.LastError = "job cancelled: why"
+		}
+	case "archive":
+		if from != signalbox.StateDead {
+			want.LastError = "archived: why"
 		}
 	case "low":
 		want.Priority = signalbox.PriorityLow

@@ -804,7 +804,7 @@ func (w *flowWalk) act() {
 	}
 	w.rnd.Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
 	some := all[:min(len(all), 1+w.rnd.Intn(3))]
-	a := []Act{CancelJobs("why"), DeleteJobs(), RunJobs(time.Time{}), RunJobs(time.Time{}), RunJobs(time.Time{}), PrioritiseJobs(signalbox.PriorityLow)}[w.rnd.Intn(6)]
+	a := []Act{CancelJobs("why"), ArchiveJobs("why"), DeleteJobs(), RunJobs(time.Time{}), RunJobs(time.Time{}), RunJobs(time.Time{}), PrioritiseJobs(signalbox.PriorityLow)}[w.rnd.Intn(7)]
 	if k := w.rnd.Intn(4); k < 3 { // those that have ended are few, and members that have failed are fewer
 		var ended []string
 		for _, id := range all {
@@ -851,6 +851,10 @@ func (w *flowWalk) follow(id string, a Act, answer Answer) {
 			j.marked = true
 		case j.live():
 			w.m.end(id, "cancelled", true)
+		}
+	case "archive":
+		if j.live() {
+			w.m.end(id, "dead", true)
 		}
 	case "delete":
 		if j.live() {

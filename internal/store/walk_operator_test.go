@@ -351,7 +351,7 @@ func among(some []string) func(string) bool {
 // act does something to some jobs.
 func (w *walk) act() {
 	acts := []Act{
-		CancelJobs("why"), DeleteJobs(), RunJobs(time.Time{}), RunJobs(w.now.Add(time.Hour)),
+		CancelJobs("why"), ArchiveJobs("why"), DeleteJobs(), RunJobs(time.Time{}), RunJobs(w.now.Add(time.Hour)),
 		PrioritiseJobs(signalbox.PriorityHigh), PrioritiseJobs(signalbox.PriorityLow),
 	}
 	a := acts[w.rnd.Intn(len(acts))]
@@ -384,6 +384,8 @@ func (w *walk) act() {
 		switch a.verb {
 		case "cancel":
 			ok = old.ended() || f == nil && old.own == signalbox.RetainNone || f != nil && (f.where == string(Cancelled) || f.where == "running" && f.marked)
+		case "archive":
+			ok = f == nil && (old.ended() || old.own == signalbox.RetainNone) || f != nil && (f.where == string(Dead)) == (old.where != "running" && (!old.ended() || old.where == string(Dead)))
 		case "delete":
 			ok = (f == nil) == (old.where != "running")
 		case "run":

@@ -23,3 +23,12 @@ func AppendCancelled(b []byte, why string, finished bool) []byte {
 	}
 	return b
 }
+
+// AppendArchived appends what the record of a job gets that somebody makes dead: why, as the last error.
+func AppendArchived(b []byte, why string) []byte {
+	message := "archived"
+	if why != "" {
+		message += ": " + why
+	}
+	return AppendLastError(b, message)
+}

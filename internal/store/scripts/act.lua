@@ -1,11 +1,11 @@
 -- Does one thing to each of some jobs, if the job is in a state that the thing can be done to.
 --
 -- KEYS, ARGV: as named below, then in KEYS inflight:<session> of each session
---       verb: 'cancel', 'delete', 'run' (at the time due), 'class' (change the priority), 'edit' (the record alone), 'hold' (the job is
+--       verb: 'cancel', 'archive' (it is dead), 'delete', 'run' (at the time due), 'class' (change the priority), 'edit' (the record alone), 'hold' (the job is
 --       being moved to another queue: it waits in DUE at the time due, due_when_held, and its record says in which state it was)
 --       states: for which the call is, each with a space before and behind it
 --       due: time in us, '' means the present; class: '0', '1', '2', for 'class'
---       why, mark: for 'cancel': bytes to append to the record of a job that waits; of one that runs, what CANCELS has behind the
+--       why, mark: for 'cancel' and 'archive': bytes to append to the record of a job that waits; of one that runs, what CANCELS has behind the
 --       token
 --       keep_jobs, keep_bytes, keep_us: as in claim.lua; inflight, channels: what stands before a session in the name of its key
 --       and of its channel
@@ -76,6 +76,8 @@ for i = fixed + 1, #ARGV, 3 do
     if word == 'done' then
       if verb == 'cancel' then
         found = cancel_job(acts, job, why, mark)
+      elseif verb == 'archive' then
+        found = job.state == 'dead' or end_waiting(acts, job, 'dead', why)
       elseif verb == 'delete' then
         found = delete_job(acts, job)
       elseif verb == 'edit' then

@@ -152,20 +152,25 @@ local function tell_cancelled(acts, inflight, channels)
   end
 end
 
--- Cancels a job: one that waits ends, with why behind its record, and one that runs is marked. Returns false if it is in no place.
-local function cancel_job(acts, job, why, mark)
+-- Ends a job that waits, in this state, with why behind its record. No worker hears of it, nor is it copied if it is dead. Returns false if it is in no place.
+local function end_waiting(acts, job, state, why)
   local id, record = job.id, job.record
+  if not take_out(acts, job, true) then
+    return false
+  end
+  local dropped = finish(acts.ends, state, {id}, has_header(record) and record .. why or nil, {unpack(retention_of(acts.ends), 1, 3)})
+  free_key_of(id, record)
+  acts.cost = acts.cost + 250 * dropped
+  return true
+end
+
+-- Cancels a job: one that waits ends, and one that runs is marked. Returns false if it is in no place.
+local function cancel_job(acts, job, why, mark)
   if job.state == 'running' then
     mark_cancelled(acts, job, mark)
-  elseif job.state ~= 'cancelled' then -- else it is so
-    if not take_out(acts, job, true) then
-      return false
-    end
-    local dropped = finish(acts.ends, 'cancelled', {id}, has_header(record) and record .. why or nil)
-    free_key_of(id, record)
-    acts.cost = acts.cost + 250 * dropped
+    return true
   end
-  return true
+  return job.state == 'cancelled' or end_waiting(acts, job, 'cancelled', why)
 end
 
 -- Deletes a job that doesn't run. Returns false if it is in no place.
