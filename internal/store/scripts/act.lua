@@ -1,6 +1,7 @@
 -- Does one thing to each of some jobs, if the job is in a state that the thing can be done to.
 --
 -- KEYS, ARGV: as named below, then in KEYS inflight:<session> of each session
+--       protocol: the newest layout that the caller knows
 --       verb: 'cancel', 'archive' (it is dead), 'delete', 'run' (at the time due), 'class' (change the priority), 'edit' (the record alone), 'hold' (the job is
 --       being moved to another queue: it waits in DUE at the time due, due_when_held, and its record says in which state it was)
 --       states: for which the call is, each with a space before and behind it
@@ -10,9 +11,9 @@
 --       keep_jobs, keep_bytes, keep_us: as in claim.lua; inflight, channels: what stands before a session in the name of its key
 --       and of its channel
 --       budget: the call does no more jobs once it has cost that much: a unit is what Redis needs to look at an entry of a list
---       then for each job: id, digest of the record that it must have ('' for any), and the record that it gets ('' for none)
--- Reply: {'ok', time in us, answers}: an answer for each of the jobs that the call got to, from the first on: 'gone', if there is no
---        such job; or a word and the job's state: 'done'; 'not', if the call isn't for the state; 'changed', if the record has
+--       then for each job: id: its ID; digest: SHA-1 of the record that it must have, '' for any; edited: the record that it gets, '' for none
+-- Reply: {'ok', time in us, answers}
+--        answers: one for each of the jobs that the call got to, from the first on: 'gone', if there is no such job; or a word and the job's state: 'done'; 'not', if the call isn't for the state; 'changed', if the record has
 --        another digest; 'lost', if the job is in no place; 'failed', if the record has no header, and so no priority; 'unique', if the
 --        job would run again, and another one has its unique key; 'flow', if the job is of a flow, and so can't be moved, or if it would run again, and its flow was cancelled, or it waited
 --        for what can't come any more. But for 'done' nothing was changed

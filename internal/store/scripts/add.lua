@@ -1,10 +1,11 @@
 -- Puts jobs in as members of a flow: those of its producer, or of a member. Both number their jobs, so neither puts one in twice, also from another lane or process.
 --
 -- KEYS, ARGV: as named below; INFLIGHT is that of the member's session, or of none
+--       protocol: the newest layout that the caller knows
 --       seq: number of the call in its lane
 --       flow: its name, '{', its mark
 --       first: how many jobs the producer has given before this call; digest: of all that it has given with this call; both '' for a member
---       id, token: of the delivery of the member; before: how many jobs it has put in before, in this delivery; all '' for a producer
+--       id, token: of the delivery of the member: its job's ID, and its fencing token; before: how many jobs it has put in before, in this delivery; all '' for a producer
 --       Then for each job, 1 to 950 of them, what enqueue.lua has for a job that is of no cron entry. Its extras have the link
 -- Reply: {'ok', time in us, word, outcomes, met}
 --        word: 'in'; 'was': the call was made before; or nothing was put in, since 'other': it has given others; 'part': it has given the first ones of the call: then met has how many it has given, and their digest; 'gap': some before the call are missing;

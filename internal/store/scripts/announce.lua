@@ -4,9 +4,12 @@
 -- But a description with another plan than the one in force doesn't count (see plan.lua).
 --
 -- KEYS: as named below
--- ARGV: protocol; patience (us); then for each entry: name, plan, digest of its description, description, job
---       description, job: '' if the scheduler only says that it still has the entry
--- Reply: {'ok', names}: entries that the scheduler must describe: Redis has no description, or only one that has lapsed, or one with
+-- ARGV: protocol: the newest layout that the caller knows
+--       patience: for how long (us) a description counts whose scheduler doesn't say that it has the entry
+--       then for each entry: name: its name; plan: the digest of its plan, see plan.lua, '' for none; digest: of its description; description, job: texts in
+--       JSON that inspect reads, '' if the scheduler only says that it still has the entry
+-- Reply: {'ok', names}
+--        names: of the entries that the scheduler must describe: Redis has no description, or only one that has lapsed, or one with
 --        a plan that isn't in force
 -- Errors, all before the first write: those of Redis, and 'LAYOUT n signalbox: ...' as that of an enqueue
 

@@ -2,7 +2,7 @@
 --
 -- KEYS, ARGV: as named below; INFLIGHT is inflight:<session>. A queue is plain if none of the keys from LINED to FLOWS exists, no job of a group is due, and
 -- the settings have no limits. Then these keys aren't looked at further.
---       seq: number of the call in its lane; want: how many jobs are wanted;
+--       protocol: the newest layout that the caller knows; seq: number of the call in its lane; session: its ID; want: how many jobs are wanted;
 --       hold: '0' if no suspect may be among them, else for how long a suspect that runs keeps others out of the session (us),
 --       keep_jobs, keep_bytes, keep_us: how many terminal jobs of each state are kept, how many bytes of them, and for how
 --       long (us), unless the settings say so,
@@ -10,8 +10,9 @@
 --       completed: number c of completed deliveries; notes: number m of notes,
 --       room: most bytes of records to return; the first job may have more,
 --       address: where the session waits for wake-ups, '' if it doesn't; leaving: '1' if it needs no more of them,
---       then c times: id, token,
---       then m times: id, token, span context of a delivery that runs on or will run again,
+--       worker: name of the worker, whose field 'quiet:<worker>' of the settings counts,
+--       then c times: id: of the job; token: of the delivery, in decimal digits,
+--       then m times: id, token, and span: the span context of a delivery that runs on or will run again, as NOTES keeps it,
 --       then for each other delivery: id, token, outcome, class, delay (us), record or ''
 --       to keep the one that is there. For 'completed' it is what is appended to the record, and the job is kept if the settings
 --       or its record say so; or '' to delete the job
@@ -25,7 +26,7 @@
 --        trusted, then nothing is claimed; more: 1 if ready jobs remain that the call, had it
 --        wanted more or more bytes, could have had; next: us until a job is due, the session may take another suspect that waits, or
 --        the first session expires, -1 for never, not counting those in expired; expired: up to 8
---        sessions to reclaim; records: in the order of ids, whose tokens count up from the
+--        sessions to reclaim; ids: of the jobs that were claimed; records: in the order of ids, whose tokens count up from the
 --        first; an id is '' where a job of a call that is made again is gone; spans: the span
 --        contexts of the last notes of the ids, as far as there are any, or empty; known: the
 --        number of the lane's last call that Redis had before this one came, 0 if none; held:

@@ -3,8 +3,10 @@
 --
 -- KEYS: as named below, INFLIGHT is inflight:<session>; LANE is the lane of the batches of times; then the worker's other lanes, which
 --       end with the session. LANE expires by itself: it knows the batch if the call is made again
--- ARGV: as named below; channel is the session's; worker is '', or the name of the worker if the worker ends as well: then the
---       settings no longer have it as quiet; seq, waited, ran: a batch of times of deliveries, see sample
+-- ARGV: as named below
+--       session: its ID; channel: the session's
+--       worker: '', or the name of the worker if the worker ends as well: then the settings no longer have it as quiet
+--       seq, waited, ran: a batch of times of deliveries: its number in LANE, and how many of them waited and ran how long, see sample
 -- Reply: the number of deliveries left; the session ends only if it is 0
 -- Errors: those of Redis, before the first write.
 

@@ -1,8 +1,8 @@
 -- Removes the notes of deaths whose jobs were copied, or need no copy. A note that was written again stays: its job has died again.
 --
 -- KEYS: as named below
--- ARGV: notes: how many notes; then for each of them the job's ID, the time in us that it had, and '1' if it stays where the job is dead, or is held
---       for a move, else ''
+-- ARGV: notes: how many notes; then for each of them: id: of the job; time: that it had (us); unless_dead: '1' if it stays where the
+--       job is dead, or is being moved, else ''
 -- Reply: how many notes were removed
 -- Errors: those of Redis, before the first write.
 

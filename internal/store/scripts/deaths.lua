@@ -1,7 +1,8 @@
 -- Reads dead jobs that are to be copied to another queue. It writes nothing.
 --
 -- KEYS: as named below
--- ARGV: protocol; room: most bytes of records to return; the first may have more; then the IDs
+-- ARGV: protocol: the newest layout that the caller knows; room: most bytes of records to return; the first may have more
+--       then for each job: id: its ID
 -- Reply: {'ok', to, times, records}
 --        to: the queue that gets copies, as the settings say, '' if they say none; times: when the jobs died, in us, as the notes say, for as
 --        many of the IDs as the room allows; '' without a note; records: theirs; '' without a note, and for a job that is neither dead nor held for

@@ -2,9 +2,10 @@
 --
 -- KEYS: as named below, then inflight:<session> of each session
 -- Reply: {'ok', time in us, ready, due, running, dead, cancelled, since, completed, paused, limits, at, held, ahead, blocked, named, awaiting}
+--        ready, due (scheduled), running, dead, cancelled, completed: how many jobs there are of each state
 --        since: since when (us) the longest waiting job could run; -1 if there is none. It looks only at the first job of each
---        ready list, at the first of due, and at the first of each line of a group that may go on, of 1000 lines at most; paused, limits: those of the
---        settings, '' for none; at, held: when the queue's rate would have the next job start, and until when the queue is held back, as RATES has them,
+--        ready list, at the first of due, and at the first of each line of a group that may go on, of 1000 lines at most; paused: since when (us); limits: those of the queue, as the
+--        settings have them, '' for none; at, held: when the queue's rate would have the next job start, and until when the queue is held back, as RATES has them,
 --        '' for none; ahead: clock of STATS, by which these times are, or ''; blocked: of the ready jobs, those whose group lets none start, an estimate if
 --        more than 1000 lines may go on; named: how many fields LIMITS has; awaiting: jobs that wait for flows
 -- Errors: those of Redis.

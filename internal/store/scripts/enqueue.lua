@@ -8,6 +8,7 @@
 --       how far its own reckoning of the time is ahead of that clock (us, with '-' in front if it is behind). Then ticks go by the
 --       caller's reckoning, and an entry's last tick that is more than 10 s ahead of it is ignored.
 --       Then for each job, 1 to 1000 of them: id, class, when, envelope
+--       id: the job's ID, 1 to 200 bytes; envelope: what stands in its record behind header and extras, see docs/wire.md
 --       class: '0' high, '1' normal, '2' low; then '!' if the job must never replace another one; then '~' if its payload isn't
 --       JSON, so that its record is of version 2; then '*' if a job that has the unique key, and waits for its start, is to get what this one
 --       has, and how late after its enqueue it is due then at most (us, in decimal digits; if it isn't there, any time will do); then, if the
@@ -19,7 +20,8 @@
 --       '=us entry plan bound overlap' if the entry has a policy for a job that comes while another of the entry is live: 's' leaves it
 --       out, 'q' leaves it out if another one waits, and needs a serial group, 'c' puts it in, and the caller cancels the others; '&entry overlap' for a job of the entry now, which belongs to no tick;
 --       us in decimal digits
--- Reply: {'ok', time in us, outcomes, met, new}: outcomes is a list with an outcome for each job, or with one outcome if it is the same for all:
+-- Reply: {'ok', time in us, outcomes, met, new}
+--        outcomes: a list with an outcome for each job, or with one outcome if it is the same for all:
 --          put in: '1' new, 'D' replaced a dead job, 'C' replaced a cancelled job, 'F' replaced a completed job,
 --          'r' replaced the last tick of its entry, which was in the future
 --          left out because the job with this ID is: '0' ready or running, 's' scheduled, 'd' dead, 'c' cancelled, 'f' completed

@@ -2,9 +2,10 @@
 -- would take the tick.
 --
 -- KEYS: as named below
--- ARGV: protocol; entry; verb: 'pause', 'resume' or 'forget'; patience (us): a scheduler that hasn't said for so long that it has the entry
+-- ARGV: protocol: the newest layout that the caller knows; entry: its name; verb: 'pause', 'resume' or 'forget'; patience (us): a scheduler that hasn't said for so long that it has the entry
 --       has it no more
--- Reply: {'ok', changed}: 1 if something was changed, else 0
+-- Reply: {'ok', changed}
+--        changed: 1 if something was changed, else 0
 --        {'unknown'}  no scheduler has described the entry; resume says so only if the entry isn't paused
 --        {'lives'}  a scheduler has the entry, or a tick of it has come within patience. So it can't be forgotten
 -- Errors: those of Redis, and 'LAYOUT n signalbox: ...' as in enqueue.lua, but only if the layout is older; before the first write.

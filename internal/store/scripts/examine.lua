@@ -8,7 +8,7 @@
 --       cursor, count: as for HSCAN; for 'ready' the first and the last place in the list
 --       search: '1' to look for each job in all ready lists
 --       budget: the call does no more jobs once it has cost that much: a unit is what Redis needs to look at an entry of a list
---       then, for 'ids', the IDs
+--       then, for 'ids', the IDs of the jobs
 -- Reply: {'ok', time in us, next, fence, largest, jobs, left, records}
 --        next: the cursor to go on with, '0' at the end; for 'ready' the length of the list, for 'idle' the number of addresses; fence, largest: what the keys have, '' for
 --        nothing; jobs: what facts_of returns for each; left: IDs of the page that the call didn't get to, for 'idle' addresses without

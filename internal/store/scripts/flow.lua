@@ -1,6 +1,7 @@
 -- Makes a flow, seals it, or cancels it. A call that comes again changes nothing.
 --
 -- KEYS, ARGV: as named below
+--       protocol: the newest layout that the caller knows
 --       verb: 'create', 'seal' or 'cancel'
 --       name, mark: those of the flow. For 'create' the mark is one of the caller's; for others it is that which the flow must have, or ''
 --       within: how long (us) after its producer's last call the flow is cancelled if it isn't sealed; till: how long (us) it may last, 0 for ever;

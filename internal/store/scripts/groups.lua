@@ -1,8 +1,8 @@
 -- Looks at groups: what is kept of each, what there is of its lines, and how many jobs hold it, all at one moment. It writes nothing.
 --
 -- KEYS: as named below, then inflight:<session> of each session
--- ARGV: inflight: what stands before a session in the name of its key; keys: how many groups; then their keys; then IDs of jobs that wait
---       and may hold one of the groups
+-- ARGV: inflight: what stands before a session in the name of its key; keys: how many groups
+--       then for each group: key: its key; then for each job that waits and may hold one of the groups: id: its ID
 -- Reply: {'ok', moved, groups}
 --        moved: how often jobs that ran have come to wait again, as the queue counts it: a text that changes when one does; groups: for each
 --        key what GROUPS has, '' for nothing, and how many jobs hold it: those that run, and those of the IDs; then for each class '1' if

@@ -1,7 +1,7 @@
 -- Reads records of jobs that a session runs. It writes nothing.
 --
 -- KEYS: as named below; INFLIGHT is inflight:<session>
--- ARGV: room: most bytes of records to return; the first may have more; then the IDs
+-- ARGV: room: most bytes of records to return; the first may have more; then the IDs of the jobs
 -- Reply: {'ok', time in us, held, records, notes}
 --        held: what the session holds of the jobs, as far as the room goes; a job that it runs no more has none; records, notes: theirs; a
 --        record is missing where there is none

@@ -1,10 +1,12 @@
 -- Keeps the jobs of the queue or of one group from starting for a time, or ends that.
 --
 -- KEYS, ARGV: as named below
+--       protocol: the newest layout that the caller knows
 --       group: key of the group, '' for the queue; hold: for how long (us), 0 to end what was set before
 --       by: ID of the job whose handler asks for it, '' for an operator
 --       channel: the queue's control channel
--- Reply: {'ok', until}: until when jobs are held back, by Redis' clock (us), 0 if they aren't
+-- Reply: {'ok', until}
+--        until: until when jobs are held back, by Redis' clock (us), 0 if they aren't
 -- Errors: those of Redis, and 'LAYOUT n signalbox: ...' as in enqueue.lua; before the first write.
 
 local STATS, SETTINGS, LIMITS, RATES, PARKED = unpack(KEYS)

@@ -1,8 +1,9 @@
 -- Reads the kinds of jobs: the beginnings of their envelopes, in which the kind is the first field. It writes nothing.
 --
 -- KEYS: as named below
--- ARGV: most: how many bytes of each envelope are returned; largest: a record of more bytes isn't read, as that takes too long; then the IDs
--- Reply: {'ok', heads}: the first bytes of each job's envelope; '' where there is no record, and for one that is too large
+-- ARGV: most: how many bytes of each envelope are returned; largest: a record of more bytes isn't read, as that takes too long; then the IDs of the jobs
+-- Reply: {'ok', heads}
+--        heads: the first bytes of each job's envelope; '' where there is no record, and for one that is too large
 -- Errors: those of Redis.
 
 local JOBS = unpack(KEYS)

@@ -4,7 +4,7 @@
 -- KEYS: as named below
 -- ARGV: state: 'dead' or 'cancelled'; count: how many, at most; room: most bytes of records to return; the first may have more
 -- Reply: {'ok', time in us, looked, elements, ids, records}
---        as of page.lua, but in another order: one whose record says how long it is kept stands behind each of the others
+--        looked, elements, ids, records: as of page.lua, but in another order: one whose record says how long it is kept stands behind each of the others
 -- Errors: those of Redis.
 
 local JOBS, DEAD, CANCELLED = unpack(KEYS)

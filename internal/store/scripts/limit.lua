@@ -2,6 +2,7 @@
 --
 -- KEYS: as named below, then inflight:<session> of each session
 -- ARGV: as named below
+--       protocol: the newest layout that the caller knows
 --       inflight: what the keys of sessions begin with; channel: the queue's control channel
 --       field: 'limits' for the queue, 'group_limits' for groups without limits of their own, 'group' for one group, 'max_length' for the number of
 --       jobs that haven't ended, '' to change nothing
@@ -10,7 +11,8 @@
 --       of it, unless that was applied before; 'carry' to note only that it was; and 'reset' to set what was applied last; by: 'worker' or 'operator', a space and a
 --       name; of: with 'tell' of a group, the digest of all that this Config says of single groups: another one may count by now
 --       then keys of groups, at most 500: what is known of their rates is fitted to the limits that they have now, and their lines are looked at; LIMITS has the limits of 'group' under the first
--- Reply: {'ok', changed}: 1 if the limits are others than before; if there is a field, followed by what told_reply returns behind it
+-- Reply: {'ok', changed}
+--        changed: 1 if the limits are others than before; if there is a field, followed by what told_reply returns behind it
 --        {'again'}  there is a session that isn't in KEYS; nothing was done
 -- Errors: those of Redis, and 'LAYOUT n signalbox: ...' as in enqueue.lua; before the first write.
 

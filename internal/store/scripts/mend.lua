@@ -1,10 +1,12 @@
 -- Repairs what is wrong with one job, or with the queue, if it is still so.
 --
 -- KEYS: as named below, then inflight:<session> of each session
--- ARGV: protocol; inflight, channels, search: as in examine.lua
+-- ARGV: protocol: the newest layout that the caller knows
+--       inflight, channels, search: as in examine.lua
 --       id, digest: the job, and the first text of what facts_of must return for it. '' and '' for steps about the queue
---       then for each step: a verb and two values, as steps_of has them
--- Reply: {'ok', time in us, n}: how many steps were done; 0 if the digest is another one, or what a step is for isn't so any more
+--       then for each step: verb: a function of steps_of; a, b: its parameters, '' for those that it hasn't
+-- Reply: {'ok', time in us, done}
+--        done: how many steps were done; 0 if the digest is another one, or what a step is for isn't so any more
 --        {'again'}  there is a session that isn't in KEYS; nothing was done
 -- Errors: those of Redis, and 'NOPERM signalbox: ...', or 'LAYOUT n signalbox: ...' as in enqueue.lua; before the first write.
 

@@ -1,7 +1,7 @@
 -- Reads jobs that are being moved, and looks for receipts of moves, all at one moment. It writes nothing.
 --
 -- KEYS: as named below
--- ARGV: jobs: how many jobs; then their IDs; then names of moves
+-- ARGV: jobs: how many jobs; then for each of them: text: its ID; then for each move: text: its name
 -- Reply: {'ok', records, receipts}
 --        records: of each job 'r' and its record, or '' if there is no such job; receipts: for each name 'r' if it has a receipt, else ''
 -- Errors: those of Redis.

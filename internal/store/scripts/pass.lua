@@ -1,9 +1,12 @@
 -- Does a page of a pass that ends the members of a flow that was cancelled.
 --
 -- KEYS, ARGV: as named below, then in KEYS inflight:<session> of each session
+--       protocol: the newest layout that the caller knows
 --       name: that of the flow; mark: what CANCELS has behind the token of a job that runs
 --       keep_jobs, keep_bytes, keep_us: as in claim.lua; inflight, channels: as in act.lua
--- Reply: {'ok', time in us, word, us}: 'more': there is more of the pass; 'wait': it has ended, and the next one may begin after so many us, or nobody needs one before; 'over': the flow is over, or isn't there, or wasn't cancelled
+-- Reply: {'ok', time in us, word, us}
+--        word: 'more': there is more of the pass; 'wait': it has ended; 'over': the flow is over, or isn't there, or wasn't cancelled
+--        us: with 'wait', when the next pass may begin, or nobody needs one before; else 0
 --        {'again'}  there is a session that isn't in KEYS; nothing was done
 -- Errors: those of Redis, and 'NOPERM signalbox: ...', or 'LAYOUT n signalbox: ...' as in enqueue.lua; before the first write.
 

@@ -3,6 +3,7 @@
 -- KEYS: as named below; LANE is that of a shard of an outbox, if the kind is 'outbox'; else it is not used. Then in KEYS
 --       inflight:<session> of each session, if an item gives a key to a job
 -- ARGV: as named below
+--       protocol: the newest layout that the caller knows
 --       dry: '1': nothing is changed, and the answers are those of a call that changes
 --       inflight: what stands before a session in the name of its key, if these keys are there; else ''
 --       kind: of what; then for each item, 1 to 250 of them:
@@ -11,7 +12,8 @@
 --           'seen:' and 'quiet:' of ENTRIES. '' for what is missing
 --       'unique': a key, and what UNIQUE has for it: the end of a window, or 't', which goes to a job that is there and waits; a space; the ID of a job
 --       'death': the ID of a dead job that is to be copied, and when it died in us
--- Reply: {'ok', time in us, answers}: an answer for each item: 'done', or 'there', if the queue knows the same or something later. A window that is over by
+-- Reply: {'ok', time in us, answers}
+--        answers: one for each item: 'done', or 'there', if the queue knows the same or something later. A window that is over by
 --        this server's clock is 'done', and so is a 't' whose job isn't there, or runs: nothing is to be put in
 --        {'again'}  there is a session that isn't in KEYS; nothing was done
 -- Errors: those of Redis, 'NOPERM signalbox: ...', 'ERR signalbox: ...', or 'LAYOUT n signalbox: ...' as in enqueue.lua; before the first write.

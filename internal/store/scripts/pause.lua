@@ -1,9 +1,11 @@
 -- Keeps the jobs of one group from starting until it is resumed, or ends that.
 --
 -- KEYS, ARGV: as named below
+--       protocol: the newest layout that the caller knows
 --       group: key of the group; pause: '1' to pause it, '0' to resume it
 --       channel: the queue's control channel
--- Reply: {'ok', changed}: 1 if it wasn't so already
+-- Reply: {'ok', changed}
+--        changed: 1 if it wasn't so already, else 0
 -- Errors: those of Redis, and 'LAYOUT n signalbox: ...' as in enqueue.lua; before the first write.
 
 local JOBS, DUE, IDLE, STATS, SETTINGS, LINED, TURNS, GROUPS, LIMITS = unpack(KEYS)

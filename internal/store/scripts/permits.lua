@@ -1,6 +1,7 @@
 -- Reports which commands the user may not call, and which keys it may not use. It touches no key.
 --
--- ARGV: as named below: how many keys, at least one; then the keys; then names of commands
+-- ARGV: keys_asked: how many keys, at least one; then the keys; key: the first of them, with which the commands are tried; then names of
+--       commands
 -- Reply: {'ok', commands that are denied on the first key, keys that are denied}
 --        {'unknown'} if the server can't report it
 -- Errors: those of Redis.

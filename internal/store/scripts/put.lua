@@ -2,16 +2,19 @@
 -- place. A job that is held is due at due_when_held, which no other job is: no worker gets it.
 --
 -- KEYS, ARGV: as named below
+--       protocol: the newest layout that the caller knows
 --       dry: '1': nothing is changed, and the answers are those of a call that changes
 --       keep_jobs, keep_bytes, keep_us: as in claim.lua
 --       then for each job: id, digest, state, us, record, move
+--       id: the job's ID; record: the bytes that JOBS has for it then, '' for 'gone'
 --       digest: '' for a new job, whose ID must be free. Else the job must be held, and its record must have this SHA-1
 --       state: 'ready', 'scheduled', 'dead', 'cancelled', 'held', 'waits' for one that is held and hadn't ended, or 'gone' to delete the job
 --       us: when it is due, or has ended; the record has the time when it is due, too
 --       move: names of moves with spaces between; each leaves a receipt, which is kept for 30 days. Behind a '?', of a copy that is put in, none may
 --       have one. Behind a '!' stands one name, of a job of another system: it may have none, and leaves one. With the state 'gone' it leaves that with a '-' in
 --       front instead: the move is given up, and no job is put in. Else ''
--- Reply: {'ok', time in us, answers}: an answer for each job. 'done'; 'taken', if the ID isn't free; 'gone', if there is no such job;
+-- Reply: {'ok', time in us, answers}
+--        answers: one for each job: 'done'; 'taken', if the ID isn't free; 'gone', if there is no such job;
 --        'changed', if it isn't held, has another record, or its move has a receipt; 'gone', if its move was given up; 'unique', if another job has the unique key that a new one must have. But for 'done'
 --        nothing was changed
 -- Errors: those of Redis, and 'NOPERM signalbox: ...', or 'LAYOUT n signalbox: ...' as in enqueue.lua; before the first write.

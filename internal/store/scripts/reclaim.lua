@@ -5,18 +5,20 @@
 -- the limit a job is dead. A job that was cancelled while it ran ends.
 --
 -- KEYS, ARGV: as named below; INFLIGHT is inflight:<session>
+--       protocol: the newest layout that the caller knows; session: its ID
 --       crash_limit: crashes at which a job is dead; last_error: bytes to append to the record of such a job,
 --       keep_jobs, keep_bytes, keep_us: as in claim.lua,
 --       room: most bytes of records to read; the first job may have more,
 --       details: '1' to return the records of jobs that run again; channel: the session's,
 --       ttl: how long the session lived from each renewal (us); hold: as in claim.lua, but never '0'; newest: the highest token that the session had,
---       then for each job, the newest delivery first: id, what the session's hash holds for it
--- Reply: {'ok', left, now, done, reclaimed, dead, lost, cancelled}: deliveries left in the session; the clock;
---        how many of the jobs, from the first, are done with: those that the hash doesn't hold so
---        any more changed nothing; ids of jobs that run again; id, token, record and span context of each
---        that is dead, one after the other (claim.lua gives no session two jobs that can die here);
---        likewise of those that run again, but for one whose record is larger than room. A span context is
---        of the delivery that was lost, or empty: one that an attempt before it left is dropped;
+--       then for each job, the newest delivery first: its ID, and what the session's hash has for it
+-- Reply: {'ok', left, now, done, reclaimed, dead, lost, cancelled}
+--        left: deliveries left in the session; now: the clock (us)
+--        done: how many of the jobs, from the first, are done with: those for which the hash has something else meanwhile changed nothing
+--        reclaimed: IDs of jobs that run again
+--        dead: ID, token, record and span context of each job that is dead, one after the other (claim.lua gives no session two jobs that can die here). A span
+--        context is of the delivery that was lost, or empty: one that an attempt before it left is dropped
+--        lost: likewise of those that run again, without one whose record is larger than room
 --        cancelled: likewise of those that were cancelled while they ran. They end so, without a crash
 --        {'alive'}  the session was renewed; nothing was done
 --        {'other'}  the queue's layout isn't one that the protocol knows; nothing was done

@@ -11,7 +11,8 @@
 --       'v' makes the batch void: there are no jobs, and a later call with 'p' or 'a' for it puts none in. In the lane, and as the last batch of a later call, its
 --           nonce has a 'v' at the end then. So nonces of batches don't end with 'v'
 --       Then for each job, 1 to 1000 of them, what enqueue.lua has. None if the mode is 'v'
--- Reply: {'ok', time in us, outcomes, met, new}: as of enqueue.lua; also if the same call was made before. Outcomes is empty for 'v'
+-- Reply: {'ok', time in us, outcomes, met, new}
+--        outcomes, met, new: as of enqueue.lua; also if the same call was made before. Outcomes is empty for 'v'
 --        {'void'}  the batch was made void before, and this call isn't to make it so
 --        {'done'}  this call is to make the batch void, but its jobs were put in before
 --        {'full', room}  the queue has no room for all of the jobs, but for so many, which may be 0 or less. Nothing was done

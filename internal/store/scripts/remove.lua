@@ -2,10 +2,12 @@
 -- expires by itself, and must stay until then: a call whose reply was lost may be made again.
 --
 -- KEYS, ARGV: as named below
+--       protocol: the newest layout that the caller knows
 --       dry: '1': nothing is changed
 --       loose: '1': settings that people and workers have made don't keep the queue. A pause, a hold, or a rate that counts does
 --       unused: for how long (us) no job must have started and no worker have had the queue; '0' for any time
--- Reply: {'ok', time in us, reasons}: the queue was removed if there is no reason against it. Each is two texts, what it is and a detail:
+-- Reply: {'ok', time in us, reasons}
+--        reasons: against it. If there is none, the queue was removed. Each is two texts, what it is and a detail:
 --          'live', 'dead', 'cancelled', 'completed': the number of such jobs
 --          'session': a session that isn't over
 --          'entries': the number of cron entries, or fields of the past of some

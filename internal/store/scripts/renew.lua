@@ -1,9 +1,10 @@
 -- Renews a session, or opens it; says what there is to do. Takes statistics along, if the session is alive.
 --
 -- KEYS, ARGV: as named below; LANE is of the batches of times
+--       protocol: the newest layout that the caller knows; session: its ID; worker: as in claim.lua
 --       ttl: how long the session lives from now (us); open: '1' to open it if it is unknown;
 --       address: where it waits for wake-ups, '' if it doesn't
---       seq, waited, ran: a batch of times of deliveries, see sample
+--       seq, waited, ran: as in close.lua
 -- Reply: {'ok', time in us, alive, more, next, expired, held, slots, heard, idle, cancels}
 --        alive: 0 if the session is unknown or over; it is not revived
 --        more, next, expired, held: as in claim.lua; more counts waiting suspects too, and is 0 while the queue's own limits let none start

@@ -1,6 +1,7 @@
 -- Makes a client the queue's reporter, the one client that reports the depths, or extends that time.
 --
 -- KEYS, ARGV: as named below
+--       client: its name
 --       ttl: how long the client is the reporter from now (ms); 0 to end that
 -- Reply: 1 if the client is the reporter, else 0
 -- Errors: those of Redis, before the first write.

@@ -2,7 +2,8 @@
 --
 -- KEYS: as named below, then inflight:<session> of each session
 -- ARGV: inflight: what stands before a session in the name of its key
--- Reply: {'ok', wrong}: for each session that is counted wrong its name, what RUNNING has for it, and what it should have; '' for no field
+-- Reply: {'ok', wrong}
+--        wrong: for each session that is counted wrong its name, what RUNNING has for it, and what it should have; '' for no field
 --        {'again'}  there is a session that isn't in KEYS; nothing was looked at
 -- Errors: those of Redis.
 

@@ -1,6 +1,7 @@
 -- Saves what the handler of a running job wants later deliveries to have: gives the job another record, under the token of the delivery.
 --
 -- KEYS, ARGV: as named below; INFLIGHT is of the session
+--       id, token: of the delivery: its job's ID, and its fencing token
 --       before: SHA-1 of the record that the job must have; record: the one that it gets
 -- Reply: {'ok'}        it has that record. It also is the reply of a call that comes again
 --        {'changed', digest}  it has another record than before, with this SHA-1; nothing was changed. A late copy of a call meets that, and one after a

@@ -1,6 +1,8 @@
 -- Changes a field of the queue's settings, and makes all workers of the queue read the settings.
 --
 -- KEYS, ARGV: as named below
+--       protocol: the newest layout that the caller knows
+--       field: of SETTINGS
 --       value: '' removes the field; 'now' sets it to the time in us, but only if the field isn't set; 'stop' sets it to 'stop ' and the
 --       time, unless it is such a text already; 'loud' removes it, unless it is such a text
 --       verb: what is done with what is remembered of the setting: see decide. '' for a field of which nothing is remembered

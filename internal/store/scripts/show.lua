@@ -1,9 +1,9 @@
 -- Finds one job: its record, and where it is, at one moment. It writes nothing.
 --
 -- KEYS: as named below, then inflight:<session> of each session that the caller knows
--- ARGV: id
+-- ARGV: id: of the job
 -- Reply: {'ok', time in us, there, record, state, score, session, held, note, sessions, settings, unlisted, lined}
---        there: 1 if the job has a record; state: 'scheduled', 'running', 'dead', 'cancelled', 'completed', 'awaiting', or 'ready' if it is in none of these
+--        there: 1 if the job has a record, else 0; record: that one, or ''; state: 'scheduled', 'running', 'dead', 'cancelled', 'completed', 'awaiting', or 'ready' if it is in none of these
 --        places; score: that of the job where it is in a sorted set, else ''; session: of a running job the position, from 1, of its
 --        session among those of the call, else 0; held: what the session holds of it, else ''; note: the note of the job, else '';
 --        sessions: all that are registered. If the state is 'ready' and one of these was not in the call, the job may be running

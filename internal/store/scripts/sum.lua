@@ -1,7 +1,7 @@
 -- Adds up the sizes of the records of jobs that have ended and are kept. It writes nothing.
 --
 -- KEYS: as named below
--- ARGV: state: 'dead', 'cancelled' or 'completed'; first, last: which of its jobs, in the order of their ends
+-- ARGV: name: of a state, 'dead', 'cancelled' or 'completed'; first, last: which of its jobs, in the order of their ends, from 0
 -- Reply: {'ok', counter, members, ended, bytes, digest}
 --        counter: the bytes that are counted, '' for nothing; members: how many jobs there are; ended: how many ever came into the state,
 --        '' for none. If none of the three has changed, no job has come or gone, or become larger; bytes: of the records of those jobs;

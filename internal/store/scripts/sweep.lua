@@ -3,6 +3,7 @@
 -- windows of unique keys that are over, and old receipts of moves, at most 500 of each.
 --
 -- KEYS, ARGV: as named below
+--       protocol: the newest layout that the caller knows
 --       keep_jobs, keep_bytes, keep_us: the limits if the settings have none: the number of jobs of each state, their bytes, and how
 --       long they are kept (us)
 -- Reply: the number of jobs, windows and receipts dropped; 0 if the queue's layout isn't one that the protocol knows

@@ -1,6 +1,7 @@
 -- Looks after flows: goes on with the jobs that wait for one, or looks at flows whose time has come.
 --
 -- KEYS, ARGV: as named below
+--       protocol: the newest layout that the caller knows
 --       name: of a flow that has a note since a call has left jobs that wait for it; '' to look at flows whose time has come
 --       cursor: for a page of ADDED, '' for none
 --       keep_jobs, keep_bytes, keep_us: as in claim.lua

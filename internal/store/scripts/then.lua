@@ -5,8 +5,9 @@
 -- and a unique key that it had until its end. They are put in whatever room the queue has, and when Redis is out of memory: with them a job ends.
 --
 -- KEYS, ARGV: as named below; LANE and INFLIGHT are those of claim.lua
+--       protocol: the newest layout that the caller knows
 --       seq, session, keep_jobs, keep_bytes, keep_us, answered: as in claim.lua
---       id, token: of the delivery
+--       id, token: of the delivery: its job's ID, and its fencing token
 --       keep: what is appended to the record of the job, if the settings or its record say that it is kept; or '' to delete the job
 --       Then for each follow-up, 1 to 500 of them, what enqueue.lua has for a job that is of no cron entry
 -- Reply: {'ok', time in us, outcome, alive, known, follow-ups}

@@ -1,7 +1,7 @@
 -- Takes a queue out of the registry of its namespace, unless the call comes late: then the queue may be there anew, and be registered.
 --
 -- KEYS: as named below
--- ARGV: as named below; most: the latest time (us) by this server's clock; '0' to ask for the time
+-- ARGV: queue: its name; most: the latest time (us) by this server's clock; '0' to ask for the time
 -- Reply: {'ok', time in us} or {'late', time in us}
 -- Errors: those of Redis, before the first write.
 
