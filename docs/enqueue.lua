@@ -73,7 +73,7 @@ end
 local function note_change(change, n)
   return count_up(KEYS[5], change, n)
 end
-local function standing(settings, stats, protocol, worker)
+local function read_settings(settings, stats, protocol, worker)
   local layout, paused, slots, most, own, of_queue, of_groups = unpack(redis.call('HMGET', settings, 'layout', 'paused', 'slots', 'max_length',
     worker and 'quiet:' .. worker or '', worker and 'limits' or '', worker and 'group_limits' or ''))
   local begins = not layout
@@ -97,14 +97,14 @@ local function begin(settings, stats, begins)
     redis.call('HSET', stats, 'layout', '3')
   end
 end
-local function make_ready(list, ids, first, held_back)
+local function make_ready(list, ids, first, withheld)
   local waiting
   if first then
     waiting = redis.call('LPUSH', list, unpack(ids))
   else
     waiting = redis.call('RPUSH', list, unpack(ids))
   end
-  return held_back == '', waiting -- no wake-up while the queue is held back: resuming it wakes a worker
+  return withheld == '', waiting -- no wake-up while the queue is held back: resuming it wakes a worker
 end
 local due_when_held = 9007199254740992
 local largest_possible = 1049598
@@ -133,7 +133,7 @@ local function read_request(args, n, now)
   end
   return request
 end
-local function read_queue(ids, held_back, maximum, begins)
+local function read_queue(ids, withheld, maximum, begins)
   local largest = tonumber((string.match(redis.call('HGET', KEYS[5], 'largest') or '', '^%d+$')))
   local present
   if #ids > 1 and not (largest and largest <= 4096) then
@@ -145,7 +145,7 @@ local function read_queue(ids, held_back, maximum, begins)
     present = redis.call('HMGET', KEYS[2], unpack(ids))
   end
   local idlers = redis.call('ZRANGE', KEYS[4], '0', '1')
-  return {held_back = held_back, maximum = maximum, begins = begins, largest = largest, present = present, idlers = idlers, room = math.huge}
+  return {withheld = withheld, maximum = maximum, begins = begins, largest = largest, present = present, idlers = idlers, room = math.huge}
 end
 local function take_plain(request, found, intake, j)
   local args, ids, classes, details, present, room = request.args, request.ids, request.classes, request.details, found.present, found.room
@@ -176,16 +176,16 @@ local function take_plain(request, found, intake, j)
   return j
 end
 local function judge_call(args, n, protocol, bounded, skew)
-  local held_back, _, maximum, begins = standing(KEYS[13], KEYS[5], protocol)
-  if tonumber(held_back) then
-    return nil, seldom('lanes').other_layout(held_back, protocol)
+  local withheld, _, maximum, begins = read_settings(KEYS[13], KEYS[5], protocol)
+  if tonumber(withheld) then
+    return nil, seldom('lanes').other_layout(withheld, protocol)
   end
   local now = clock()
   local request, fault = read_request(args, n, now)
   if not request then
     return nil, fault
   end
-  local found, special = read_queue(request.ids, held_back, maximum, begins), nil
+  local found, special = read_queue(request.ids, withheld, maximum, begins), nil
   if request.uniques or request.groups or request.timed then
     special, fault = seldom('requests').read_special(request, now + (skew or 0), skew ~= nil)
     if fault then
@@ -232,7 +232,7 @@ local function write_call(found, intake, special)
   begin(KEYS[13], KEYS[5], found.begins and (fresh > 0 or marked))
   if fresh > 0 then
     for class, ids in pairs(intake.ready) do
-      woken = make_ready(lists[class], ids, false, found.held_back)
+      woken = make_ready(lists[class], ids, false, found.withheld)
     end
     if special then
       woken = seldom('arrivals').put_special(found, intake, special, woken)
@@ -290,8 +290,8 @@ end,
 invalid = function(what)
   return redis.error_reply('ERR signalbox: ' .. what)
 end,
-other_layout = function(held_back, protocol)
-  return redis.error_reply('LAYOUT ' .. held_back .. ' signalbox: the layout of the queue is not one that protocol ' .. protocol .. ' knows')
+other_layout = function(withheld, protocol)
+  return redis.error_reply('LAYOUT ' .. withheld .. ' signalbox: the layout of the queue is not one that protocol ' .. protocol .. ' knows')
 end,
 }
 end
@@ -1286,7 +1286,7 @@ functions = {
 put_special = function(found, intake, special, woken)
   local lines = special.lines
   if lines and #lines.members > 0 then
-    woken = (made.call_groups or seldom('call_groups')).put_lines(lines) and found.held_back == '' or woken
+    woken = (made.call_groups or seldom('call_groups')).put_lines(lines) and found.withheld == '' or woken
   end
   if special.due then
     redis.call('ZADD', KEYS[3], unpack(special.due))

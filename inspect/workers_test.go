@@ -71,8 +71,8 @@ func TestStop(t *testing.T) {
 		if _, err := s.ins.Quiet(t.Context(), me); err != nil {
 			t.Error(err)
 		}
-		if alive, hints, err := s.As("another").Open(t.Context(), store.NewSession("another"), time.Hour); !alive || !hints.Standing.Stop || err != nil {
-			t.Errorf("in its next session it may work: %v, %+v, %v", alive, hints.Standing, err)
+		if alive, hints, err := s.As("another").Open(t.Context(), store.NewSession("another"), time.Hour); !alive || !hints.Withheld.Stop || err != nil {
+			t.Errorf("in its next session it may work: %v, %+v, %v", alive, hints.Withheld, err)
 		}
 		if changed, err := s.ins.Stop(t.Context(), "nobody"); changed || !errors.Is(err, inspect.ErrNoWorker) || !strings.Contains(err.Error(), "another") {
 			t.Errorf("changed %v, %v", changed, err)

@@ -108,7 +108,7 @@ func (cl *claimer) prepare() *call {
 		c.Want = len(c.slots)
 		if c.Want > 0 {
 			cl.asked++
-			if !cl.q.standing.now.Away() {
+			if !cl.q.orders.withheld.Away() {
 				c.Address = s.address
 			}
 		}
@@ -251,14 +251,14 @@ func (cl *claimer) apply(c *call, reply *store.ClaimReply) {
 		cl.cancelEarly(deliveries)
 	}
 	cl.q.dispatch.release(c.slots[len(deliveries):]...)
-	cl.q.dispatch.answered(c.hints, reply.More, s == cl.q.session && !reply.Full) // if not Full, Redis has registered the session to be woken for more
+	cl.q.dispatch.answered(c.hints, reply.More, s == cl.q.session && !reply.CutShort) // if not cut short, Redis has registered the session to be woken for more
 	if cl.q.dispatch.stopping && !c.last && s == cl.q.session && c.Address != "" {
 		s.address, cl.q.dispatch.probe = c.Address, true // another call takes that back
 	}
 	if s == cl.q.session && !reply.Alive {
 		cl.q.keeper.lose(s)
 	}
-	cl.q.standing.heed(reply.Hints, c.began)
+	cl.q.orders.heed(reply.Hints, c.began)
 	cl.q.armTimer(c.began, reply.Next)
 	if c.Want > 0 {
 		cl.waiting = time.Time{}

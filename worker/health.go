@@ -139,7 +139,7 @@ func (q *queue) problems(link *link, now time.Time) []health.Problem {
 	}
 	q.keeper.report(add, now)
 	q.contact.report(add)
-	q.standing.report(add)
+	q.orders.report(add)
 	if !gone {
 		q.claimer.report(add, now)
 	}
@@ -198,10 +198,10 @@ func (ct *contact) report(add adder) {
 }
 
 // report reports that the queue's layout is none of this release. The queue's mu is held.
-func (st *standing) report(add adder) {
-	if number := st.now.Layout; number > 0 {
+func (o *orders) report(add adder) {
+	if number := o.withheld.Layout; number > 0 {
 		misfit := layout.Error{Layout: number}
-		add(health.Outdated, health.Unready, st.since, "%s", misfit.Reason())
+		add(health.Outdated, health.Unready, o.since, "%s", misfit.Reason())
 	}
 }
 
@@ -242,7 +242,7 @@ func (cl *claimer) expect(more bool) {
 func (cl *claimer) canClaim() bool {
 	d := cl.q.dispatch
 	room := d.slots.free() > 0 && (d.bound == nil || d.bound.free() > 0)
-	return d.open && !d.stopping && (room || d.slots.reserved() > 0) && !cl.q.standing.now.Paused && !cl.q.standing.now.Away()
+	return d.open && !d.stopping && (room || d.slots.reserved() > 0) && !cl.q.orders.withheld.Paused && !cl.q.orders.withheld.Away()
 }
 
 // A refused call has Redis's answer to a kind of call, until one of the kind succeeds.

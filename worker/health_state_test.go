@@ -44,8 +44,8 @@ func TestNotClaiming(t *testing.T) {
 		"no job waits":              {false, brokenAfter, nil, health.OK},
 		"no slot is free":           {true, brokenAfter, func(q *queue) { sl := q.slots.take(1)[0]; sl.now = running(q.session, sl) }, health.OK},
 		"a claim hangs":             {true, brokenAfter, func(q *queue) { q.slots.take(1); q.claimer.expect(true) }, health.Broken},
-		"the queue is paused":       {true, brokenAfter, func(q *queue) { q.standing.now.Paused = true }, health.OK},
-		"the worker is quiet":       {true, brokenAfter, func(q *queue) { q.standing.now.Quiet = true }, health.OK},
+		"the queue is paused":       {true, brokenAfter, func(q *queue) { q.orders.withheld.Paused = true }, health.OK},
+		"the worker is quiet":       {true, brokenAfter, func(q *queue) { q.orders.withheld.Quiet = true }, health.OK},
 		"the bound has no room":     {true, brokenAfter, func(q *queue) { q.dispatch.bound = newBound(1); q.dispatch.bound.take(q.dispatch, 1, false) }, health.OK},
 		"a claim has all the room":  {true, brokenAfter, func(q *queue) { q.dispatch.bound = newBound(1); q.dispatch.reserve(); q.claimer.expect(true) }, health.Broken},
 		"Redis is away":             {true, brokenAfter, func(q *queue) { q.contact.gone("claim", time.Now(), errors.New("no answer")) }, health.OK},
@@ -262,7 +262,7 @@ func TestProblemsOfAQueue(t *testing.T) {
 		t.Errorf("%+v", all)
 	}
 	q.mu.Lock()
-	q.standing.heed(store.Hints{At: time.Now(), Standing: store.Standing{Layout: layout.Protocol + 1}}, time.Now())
+	q.orders.heed(store.Hints{At: time.Now(), Withheld: store.Withheld{Layout: layout.Protocol + 1}}, time.Now())
 	q.mu.Unlock()
 	all := q.problems(q.w.link, time.Now())
 	if len(all) != 1 || all[0].Code != health.Outdated || all[0].Severity != health.Unready || all[0].Since.IsZero() {

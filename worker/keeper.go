@@ -173,7 +173,7 @@ func (k *keeper) relisten(s *session, h store.Hints, address string) {
 		k.q.listener.distrust(s)
 	}
 	k.q.mu.Lock()
-	forgotten := !h.Idle && k.q.idle() && s == k.q.session && !k.q.standing.now.Away()
+	forgotten := !h.Idle && k.q.idle() && s == k.q.session && !k.q.orders.withheld.Away()
 	k.q.mu.Unlock()
 	if forgotten {
 		k.q.hint(false)
@@ -309,7 +309,7 @@ func (k *keeper) follow(h store.Hints, began time.Time) {
 		k.q.hint(false)
 	}
 	k.q.mu.Lock()
-	k.q.standing.heed(h, began)
+	k.q.orders.heed(h, began)
 	k.q.armTimer(began, h.Next)
 	k.q.mu.Unlock()
 	if len(h.Expired) > 0 {

@@ -26,7 +26,7 @@ func TestFullClaimIsNoEnd(t *testing.T) {
 	if c == nil {
 		t.Fatal("there is no first claim")
 	}
-	q.claimer.apply(c, &store.ClaimReply{Alive: true, Full: true, Hints: store.Hints{Next: -1}}) // ids without records
+	q.claimer.apply(c, &store.ClaimReply{Alive: true, CutShort: true, Hints: store.Hints{Next: -1}}) // ids without records
 	c = q.looks()
 	if c == nil || c.Want != 2 {
 		t.Fatalf("nobody asks for more: %+v", c)
@@ -76,7 +76,7 @@ func TestClaimsSayWhereTheyAreWoken(t *testing.T) {
 		q.claimer.apply(c, &store.ClaimReply{Alive: true, Hints: h})
 	}
 	quiet := next
-	quiet.Standing = store.Standing{Quiet: true}
+	quiet.Withheld = store.Withheld{Quiet: true}
 	ask("the first", "here", quiet)
 	ask("when it has heard that it is to be quiet", "", quiet)
 	q.hint(false)
@@ -102,7 +102,7 @@ func TestStoppingQueueLeaves(t *testing.T) {
 		if c == nil || c.Address != "here" || !c.Leaving || c.Want != 0 {
 			t.Fatalf("%s: %+v", what, c)
 		}
-		q.claimer.apply(c, &store.ClaimReply{Alive: true, Full: true, Hints: store.Hints{Next: -1}})
+		q.claimer.apply(c, &store.ClaimReply{Alive: true, CutShort: true, Hints: store.Hints{Next: -1}})
 		if c := q.looks(); c != nil {
 			t.Errorf("%s it leaves twice: %+v", what, c)
 		}

@@ -47,7 +47,7 @@ func (ct *contact) failed(what string, began time.Time, err error) {
 	}
 	if layout, ok := errors.AsType[*layout.Error](err); ok {
 		ct.q.mu.Lock()
-		ct.q.standing.misfits(layout, began)
+		ct.q.orders.misfits(layout, began)
 		ct.q.mu.Unlock()
 		return
 	}

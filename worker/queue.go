@@ -25,7 +25,7 @@ import (
 //	guard      one for all queues     finds stuck handlers
 //	drain      that of run            the end of the work
 //	contact    of all that call       whether Redis answers
-//	standing   the same               what Redis last said of the queue
+//	orders     the same               what Redis last said of the queue
 //	memory     the same               what Redis has forgotten
 //
 // Each part says which of its fields mu guards. The others belong to its goroutine. Slots, dispatch and alarm know nothing of the queue, and are called
@@ -54,7 +54,7 @@ type queue struct {
 	guard     guard
 	drain     drain
 	contact   contact
-	standing  standing
+	orders    orders
 	memory    memory
 }
 
@@ -72,7 +72,7 @@ func newQueue(w *Worker, s, own *store.Queue, concurrency int, b *bound) *queue 
 	q.guard = guard{q: q}
 	q.drain = newDrain(q)
 	q.contact = contact{q: q, born: time.Now()}
-	q.standing = standing{q: q}
+	q.orders = orders{q: q}
 	q.memory = memory{q: q}
 	return q
 }

@@ -199,7 +199,7 @@ type Hints struct {
 	Next    time.Duration // until a job is due or a session expires; negative: never
 	Expired []string      // sessions to reclaim
 	Slots   int           // that each worker is to have, by the queue's settings; 0: they don't say
-	Standing
+	Withheld
 	// Of a renewal: whether anybody listens at the session's address, and whether the session is registered to be woken.
 	Heard, Idle bool
 	// Cancels, of a renewal, says that jobs of the queue were cancelled and still run: see Cancelled.
@@ -214,9 +214,9 @@ type ClaimReply struct {
 	// was claimed. The session must not be renewed any more, so that its jobs are taken back.
 	Alive      bool
 	Deliveries []Delivery
-	// Full says that the call got all that it wanted, so that there may be more for who wants more: the session was not registered to
-	// be woken.
-	Full bool
+	// CutShort says that the call stopped before it had looked for more: it got all that it wanted, or as much as one may. The session was not registered to be
+	// woken.
+	CutShort bool
 	// Overruled are the indices in Settle whose jobs ended cancelled, though another outcome was asked for: they were cancelled while
 	// they ran.
 	Overruled []int
@@ -257,7 +257,7 @@ func parseClaim(r *scripts.Reply, queue string, settled int) (*ClaimReply, error
 		return nil, err
 	}
 	reply := &ClaimReply{Alive: r.Int(3) == 1, Hints: hintsOf(r, 5), known: r.Int(11)}
-	reply.Standing, reply.Slots, reply.Full = standingOf(r, 12), slotsOf(r, 13), r.Int(14) == 1
+	reply.Withheld, reply.Slots, reply.CutShort = withheldOf(r, 12), slotsOf(r, 13), r.Int(14) == 1
 	now := reply.At
 	reply.Refused = readPositions(r, 2, settled)
 	if len(r.List) > 15 {

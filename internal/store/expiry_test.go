@@ -139,7 +139,7 @@ func TestExpiryIsBounded(t *testing.T) {
 		}
 	}
 	r.check()
-	if reply := r.call(ClaimRequest{Want: MaxBatch}); reply.More || reply.Full {
+	if reply := r.call(ClaimRequest{Want: MaxBatch}); reply.More || reply.CutShort {
 		t.Errorf("when all is done: %+v", reply)
 	}
 }

@@ -151,7 +151,7 @@ func TestSerial(t *testing.T) {
 	a1 := r.one()
 	same(t, "the first", a1.Job.ID, "a1")
 	reply := r.call(ClaimRequest{Want: 5})
-	if len(reply.Deliveries) > 0 || reply.More || reply.Full {
+	if len(reply.Deliveries) > 0 || reply.More || reply.CutShort {
 		t.Errorf("while it runs: %v, %+v", ids(reply.Deliveries), reply.Hints)
 	}
 	s := settlement(a1, Delay)
@@ -602,8 +602,8 @@ func TestClaimsOfGroupsAreBounded(t *testing.T) {
 	var all []Settlement
 	for _, more := range []bool{true, false} {
 		got := r.call(ClaimRequest{Want: MaxBatch})
-		if len(got.Deliveries) != MaxSpecial || got.More != more || !got.Full {
-			t.Fatalf("%d jobs, more %v, full %v", len(got.Deliveries), got.More, got.Full)
+		if len(got.Deliveries) != MaxSpecial || got.More != more || !got.CutShort {
+			t.Fatalf("%d jobs, more %v, cut short %v", len(got.Deliveries), got.More, got.CutShort)
 		}
 		for i := range got.Deliveries {
 			s := settlement(got.Deliveries[i], Completed)

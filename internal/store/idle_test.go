@@ -249,7 +249,7 @@ func testClaimAgainRegisters(t *testing.T, r *rig) {
 		again, err := r.Claim(bg, r.lane, req)
 		r.must(err)
 		equal(t, "claimed again", ids(again.Deliveries), ids(first.Deliveries))
-		same(t, "full", again.Full, first.Full)
+		same(t, "cut short", again.CutShort, first.CutShort)
 		same(t, "registered again", r.registered(), want == 2)
 		r.settled(settlement(first.Deliveries[0], Return))
 	}
@@ -260,13 +260,13 @@ func testFullClaim(t *testing.T, r *rig) {
 	r.open()
 	r.put("a", "b")
 	reply := r.call(ClaimRequest{Want: 2, Address: r.address()})
-	same(t, "full", reply.Full, true)
+	same(t, "cut short", reply.CutShort, true)
 	same(t, "more", reply.More, false)
 	same(t, "registered", r.registered(), false)
 	reply = r.call(ClaimRequest{Settle: []Settlement{settlement(reply.Deliveries[0], Completed)}, Address: r.address()})
-	same(t, "full, if nothing was wanted", reply.Full, true)
+	same(t, "cut short, if nothing was wanted", reply.CutShort, true)
 	reply = r.call(ClaimRequest{Want: 1, Address: r.address()})
-	same(t, "full, if nothing was there", reply.Full, false)
+	same(t, "cut short, if nothing was there", reply.CutShort, false)
 	same(t, "registered", r.registered(), true)
 }
 
@@ -381,13 +381,13 @@ func testQuiet(t *testing.T, r *rig) {
 	reply := r.call(ClaimRequest{Settle: []Settlement{settlement(d, Completed)}, Want: 1, Address: r.address()})
 	same(t, "refused", len(reply.Refused), 0)
 	same(t, "claimed", len(reply.Deliveries), 0)
-	same(t, "standing", reply.Standing, Standing{Quiet: true})
+	same(t, "withheld", reply.Withheld, Withheld{Quiet: true})
 	same(t, "more", reply.More, false)
 	same(t, "registered", r.registered(), false)
 	r.takeWake()
 	_, hints, err := r.Renew(bg, r.session, time.Minute, "")
 	r.must(err)
-	same(t, "standing of a renewal", hints.Standing, Standing{Quiet: true})
+	same(t, "withheld of a renewal", hints.Withheld, Withheld{Quiet: true})
 	same(t, "more of a renewal", hints.More, false)
 	lane := r.NewLane()
 	lane.Next()
@@ -431,10 +431,10 @@ func testStop(t *testing.T, r *rig) {
 		}
 		reply := r.call(ClaimRequest{Want: 1})
 		same(t, "claimed", len(reply.Deliveries), 0)
-		same(t, "standing", reply.Standing, Standing{Quiet: true, Stop: true})
+		same(t, "withheld", reply.Withheld, Withheld{Quiet: true, Stop: true})
 		_, hints, err := r.Renew(bg, r.session, time.Minute, "")
 		r.must(err)
-		same(t, "standing of a renewal", hints.Standing, Standing{Quiet: true, Stop: true})
+		same(t, "withheld of a renewal", hints.Withheld, Withheld{Quiet: true, Stop: true})
 	}
 	changed, here, err := other.Quiet(bg, "me", false)
 	if changed || !here || !errors.Is(err, ErrStopping) {
@@ -494,14 +494,14 @@ func testDrains(t *testing.T, r *rig) {
 	alive, hints, err := r.Open(bg, r.session, time.Minute)
 	r.must(err)
 	same(t, "alive", alive, true)
-	same(t, "standing of a new run", hints.Standing, Standing{})
+	same(t, "withheld of a new run", hints.Withheld, Withheld{})
 	stopping("in a new run")
 
 	same(t, "changed, here", must2(other.Stop(bg, "me")), [2]bool{true, true})
 	r.call(ClaimRequest{Leaving: true})
 	_, hints, err = r.Open(bg, NewSession("me"), time.Minute)
 	r.must(err)
-	same(t, "standing of one that was asked to stop", hints.Standing, Standing{Quiet: true, Stop: true})
+	same(t, "withheld of one that was asked to stop", hints.Withheld, Withheld{Quiet: true, Stop: true})
 }
 
 func must2(a, b bool, err error) [2]bool {

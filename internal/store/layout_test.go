@@ -111,7 +111,7 @@ func TestSettingsAreGone(t *testing.T) {
 	r.must(r.CheckLayout(bg))
 	reply := r.call(ClaimRequest{Want: 1, Settle: []Settlement{settlement(d, Completed)}})
 	equal(t, "refused", reply.Refused, nil)
-	same(t, "standing", reply.Standing, Standing{})
+	same(t, "withheld", reply.Withheld, Withheld{})
 	same(t, "claimed", reply.Deliveries[0].Job.ID, "b")
 	r.settled(settlement(reply.Deliveries[0], Completed))
 	same(t, "settings", r.rdb.Exists(bg, r.keys.Settings).Val(), 0)

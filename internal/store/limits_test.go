@@ -22,7 +22,7 @@ func TestQueueLimit(t *testing.T) {
 	r.must(err)
 	got := r.call(ClaimRequest{Want: 10, Address: r.address()})
 	equal(t, "claimed", ids(got.Deliveries), []string{"j0001", "j0002"})
-	if got.More || got.Full || got.Next == 0 || !r.registered() {
+	if got.More || got.CutShort || got.Next == 0 || !r.registered() {
 		t.Errorf("a session that gets less than it wants waits: %+v", got.Hints)
 	}
 	first := r.session
@@ -54,14 +54,14 @@ func TestEmptyQueueWithLimits(t *testing.T) {
 		_, err = r.SetGroupLimits(bg, l)
 		r.must(err)
 		reply := r.call(ClaimRequest{Want: 10, Address: r.address()})
-		if reply.More || reply.Full || !r.registered() {
+		if reply.More || reply.CutShort || !r.registered() {
 			t.Errorf("%s, empty: %+v", what, reply)
 		}
 		r.put("a")
 		r.putIn("ga", "b")
 		reply = r.call(ClaimRequest{Want: 10, Address: r.address()})
 		equal(t, what, slices.Sorted(slices.Values(ids(reply.Deliveries))), []string{"a", "b"})
-		if reply.More || reply.Full || !r.registered() {
+		if reply.More || reply.CutShort || !r.registered() {
 			t.Errorf("%s, with less than may start: %+v", what, reply)
 		}
 	}
@@ -205,7 +205,7 @@ func TestGroupLimits(t *testing.T) {
 	got := r.claim(50)
 	same(t, "each by its limit", count(got), "2 1 5 1")
 	reply := r.call(ClaimRequest{Want: 5})
-	if len(reply.Deliveries) > 0 || reply.More || reply.Full {
+	if len(reply.Deliveries) > 0 || reply.More || reply.CutShort {
 		t.Errorf("%v, %+v", ids(reply.Deliveries), reply.Hints)
 	}
 	r.check()

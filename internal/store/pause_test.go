@@ -42,7 +42,7 @@ func TestPauseGroup(t *testing.T) {
 		r.enqueued(r.grouped("a3", key, When{After: time.Hour}, signalbox.PriorityHigh))
 		got := r.call(ClaimRequest{Want: 9, Address: r.address()})
 		equal(t, "claimed", slices.Sorted(slices.Values(ids(got.Deliveries))), []string{"b1", "b2", "plain"})
-		same(t, "nothing more", got.More || got.Full, false)
+		same(t, "nothing more", got.More || got.CutShort, false)
 		r.makeDue("aa3")
 		equal(t, "when a job has come due", ids(r.claim(9)), []string{})
 		r.putIn(key, "a4")

@@ -34,7 +34,7 @@ func parseRenew(r *scripts.Reply) (alive bool, hints Hints, err error) {
 		return false, Hints{}, err
 	}
 	alive, hints = r.Int(2) == 1, hintsOf(r, 3)
-	hints.Standing, hints.Slots = standingOf(r, 6), slotsOf(r, 7)
+	hints.Withheld, hints.Slots = withheldOf(r, 6), slotsOf(r, 7)
 	hints.Heard, hints.Idle = r.Int(8) == 1, r.Int(9) == 1
 	hints.Cancels = len(r.List) > 10 && r.Int(10) > 0
 	if r.Err != nil {

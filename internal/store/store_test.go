@@ -20,7 +20,7 @@ func storeTests() []storeTest {
 	var all []storeTest
 	for _, list := range [][]storeTest{
 		enqueueTests, tickTests, claimTests, settleTests, sessionTests, reclaimTests,
-		wakeTests, laneTests, retentionTests, keptTests, retainTests, copiesTests, fenceTests, countsTests, spanTests, depthTests, bytesTests, standingTests, idleTests, actTests, moveTests, uniqueTests, entryTests, overlapTests, historyTests, doctorTests,
+		wakeTests, laneTests, retentionTests, keptTests, retainTests, copiesTests, fenceTests, countsTests, spanTests, depthTests, bytesTests, withheldTests, idleTests, actTests, moveTests, uniqueTests, entryTests, overlapTests, historyTests, doctorTests,
 	} {
 		all = append(all, list...)
 	}

@@ -296,7 +296,7 @@ func (w *walk) judge(lane *Lane, req *ClaimRequest, reply *ClaimReply, now int64
 	} else if off == 0 {
 		left = req.Want
 	}
-	if reply.Full && len(reply.Deliveries)+off < left && !m.waiting() {
+	if reply.CutShort && len(reply.Deliveries)+off < left && !m.waiting() {
 		w.fail("%d of %d were given and nobody waits, but the session wasn't registered to be woken", len(reply.Deliveries), left)
 	}
 	if next := m.upcoming(); next > 0 && (reply.Next < 0 || reply.Next > time.Duration(next-now)*time.Microsecond) {

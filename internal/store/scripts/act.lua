@@ -41,9 +41,9 @@ local function verdict(job, verb, states, digest, now, ends)
   return 'done'
 end
 
-local held_back, _, maximum = standing(SETTINGS, STATS, protocol)
-if tonumber(held_back) then
-  return other_layout(held_back, protocol)
+local withheld, _, maximum = read_settings(SETTINGS, STATS, protocol)
+if tonumber(withheld) then
+  return other_layout(withheld, protocol)
 end
 check_keys()
 local _, all = session_keys(first_session, inflight)
@@ -61,7 +61,7 @@ if denied then
 end
 local now = clock()
 due = tonumber(due) or now
-local acts = new_acts(now, held_back, new_ends(now, false, keep_jobs, keep_bytes, keep_us))
+local acts = new_acts(now, withheld, new_ends(now, false, keep_jobs, keep_bytes, keep_us))
 local no_room = maximum and queue_length() >= maximum -- the queue has as many jobs as it may have, or more
 
 -- When Redis is out of memory it still permits this, and with it all that follows.

@@ -28,9 +28,9 @@ if lseq and seq < lseq then
 elseif lseq == seq then
   return {'ok', now, lword, loutcomes, reply_again(loutcomes, lmet)[4]}
 end
-local held_back = standing(SETTINGS, STATS, protocol)
-if tonumber(held_back) then
-  return other_layout(held_back, protocol)
+local withheld = read_settings(SETTINGS, STATS, protocol)
+if tonumber(withheld) then
+  return other_layout(withheld, protocol)
 end
 check_keys()
 local denied = denied_enqueue() or denied_flow()

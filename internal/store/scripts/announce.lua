@@ -17,9 +17,9 @@ local STATS, CRON, ENTRIES, SETTINGS = unpack(KEYS)
 local fixed = 2 -- the number of arguments before those of the entries
 local protocol, patience = unpack(ARGV, 1, fixed)
 
-local held_back, _, _, begins = standing(SETTINGS, STATS, protocol)
-if tonumber(held_back) then
-  return other_layout(held_back, protocol)
+local withheld, _, _, begins = read_settings(SETTINGS, STATS, protocol)
+if tonumber(withheld) then
+  return other_layout(withheld, protocol)
 end
 local now = clock()
 local fields, lacking = {}, {}

@@ -17,13 +17,13 @@ func TestChapterSettings(t *testing.T) {
 	t.Parallel()
 	c := newChapterTest(t)
 	protocol := luaString(fmt.Sprint(layout.Protocol))
-	standing := "show(standing(SETTINGS, STATS, " + protocol + ", %s))"
+	read := "show(read_settings(SETTINGS, STATS, " + protocol + ", %s))"
 	set := func(fields ...any) {
 		c.t.Helper()
 		c.must(c.rdb.Del(bg, c.keys.Settings).Err())
 		c.must(c.rdb.HSet(bg, c.keys.Settings, fields...).Err())
 	}
-	c.shows(fmt.Sprintf(standing, "nil"), shown("", "", nil, true)) // nothing there
+	c.shows(fmt.Sprintf(read, "nil"), shown("", "", nil, true)) // nothing there
 	for _, s := range []struct {
 		fields   []any
 		producer string
@@ -41,8 +41,8 @@ func TestChapterSettings(t *testing.T) {
 		{[]any{"paused", "1"}, shown("1", ""), shown("1", "")},
 	} {
 		set(s.fields...)
-		c.shows(fmt.Sprintf(standing, "nil"), s.producer)
-		c.shows(fmt.Sprintf(standing, "'w'"), s.worker)
+		c.shows(fmt.Sprintf(read, "nil"), s.producer)
+		c.shows(fmt.Sprintf(read, "'w'"), s.worker)
 	}
 
 	retention := "show(retention(SETTINGS, {1, 2, 3}))"

@@ -20,7 +20,7 @@
 --       once, before others), 'dead', 'cancelled', 'completed'; class: '0', '1', '2' or
 --       's' (suspect); of 'retry' and 'delay' a 'g' stands behind it if the job has crashed before, and its handler was called and returned
 -- Reply: {'ok', time in us, refused, alive, first token, more, next, expired, ids, records,
---         spans, known, held, slots, full, overruled, late}; of a queue that isn't plain a call gets at most 160 jobs
+--         spans, known, withheld, slots, cut_short, overruled, late}; of a queue that isn't plain a call gets at most 160 jobs
 --        refused: positions, from 1, of deliveries that were superseded: nothing was
 --        changed for them; alive: 0 if the session is unknown, over, or can't be
 --        trusted, then nothing is claimed; more: 1 if ready jobs remain that the call, had it
@@ -29,11 +29,11 @@
 --        sessions to reclaim; ids: of the jobs that were claimed; records: in the order of ids, whose tokens count up from the
 --        first; an id is '' where a job of a call that is made again is gone; spans: the span
 --        contexts of the last notes of the ids, as far as there are any, or empty; known: the
---        number of the lane's last call that Redis had before this one came, 0 if none; held:
+--        number of the lane's last call that Redis had before this one came, 0 if none; withheld:
 --        why nothing was claimed: 'paused', 'quiet', 'stop', or the queue's layout if it isn't one that
 --        the protocol knows (then next and expired are for others, and told to nobody); '' if it wasn't;
---        slots: how many each worker is to have, '' if that isn't set; full: 1 if the call got all
---        that it wanted. If full and more are 0, the session is registered to be woken; overruled:
+--        slots: how many each worker is to have, '' if that isn't set; cut_short: 1 if the call
+--        stopped before it had looked for more: it got all that it wanted, or as much as one may. If cut_short and more are 0, the session is registered to be woken; overruled:
 --        positions of deliveries whose jobs ended cancelled, though another outcome was asked for: they were cancelled while
 --        they ran
 --        late: only if there is any: of each job that the call ended since it hadn't started in time its id, and its record as it was, or '' of one
@@ -55,11 +55,11 @@ if lseq and seq < lseq then
 end
 
 -- Every key is read before the first write, so that one of the wrong type changes nothing.
-local held_back, slots, of_queue, of_groups, most = standing(SETTINGS, STATS, protocol, worker)
-local foreign, quiet = tonumber(held_back) ~= nil, held_back == 'quiet' or held_back == 'stop'
+local withheld, slots, of_queue, of_groups, most = read_settings(SETTINGS, STATS, protocol, worker)
+local foreign, quiet = tonumber(withheld) ~= nil, withheld == 'quiet' or withheld == 'stop'
 local expiry = redis.call('ZSCORE', SESSIONS, session)
-if not expiry and (tonumber(held_back) or 999) < tonumber(protocol) then
-  return other_layout(held_back, protocol)
+if not expiry and (tonumber(withheld) or 999) < tonumber(protocol) then
+  return other_layout(withheld, protocol)
 end
 -- Redis has lost a call that was answered, in a failover: it may count jobs as running here that
 -- were settled then. Nobody would ever take them back from a session that lives. So it ends.
@@ -90,9 +90,9 @@ if closer then
   groups, queue = closer.groups, closer.queue
   want = math.min(want, 160)
 end
-local ready = new_ready(held_back)
+local ready = new_ready(withheld)
 
-local first, ids, bodies, cut = 1, {}, {}, want == 0
+local first, ids, bodies, cut_short = 1, {}, {}, want == 0
 local crowded, reopens = false, 0 -- suspects were left that another call could have; us until a suspect that runs keeps others out no more
 local again = lseq == seq
 if again then
@@ -100,7 +100,7 @@ if again then
   batch.refused, batch.overruled = positions(lrefused), positions(loverruled)
   first = tonumber(lfirst)
   ids, bodies = granted_before(first, tonumber(llast))
-  cut = #ids >= want
+  cut_short = #ids >= want
 else
   local asked, drawn, behind = want, 0, false -- behind: more jobs may have expired
   settle(batch, ready, ends, groups, promotable)
@@ -119,7 +119,7 @@ else
     leave_keys_and_flows(batch, ends)
     save_groups_and_flows(closer, ready, ends)
   end
-  if alive and held_back == '' then
+  if alive and withheld == '' then
     if closer then
       unpark(groups, now, closer.steady)
     end
@@ -136,17 +136,17 @@ else
     draw_class(draw, groups, '1', NORMAL, closer and closer.steady)
     draw_class(draw, groups, '2', LOW, closer and closer.steady)
     drawn = #draw.popped
-    cut = draw.full or behind or drawn == asked
+    cut_short = draw.cut_short or behind or drawn == asked
     if drawn > 0 then
       first = math.max(fence + 1, now)
       ids, bodies = grant(draw, ready, ends, closer, first)
     end
     crowded = draw.crowded
-    cut = closer and save_groups_and_flows(closer, ready, ends) or cut -- a line that was blocked may go on
+    cut_short = closer and save_groups_and_flows(closer, ready, ends) or cut_short -- a line that was blocked may go on
   end
   if queue then
     queue_count(queue, session, #ids)
-    cut = cut or asked > want and drawn == want and queue.spare > 0 -- ids were drawn that are no jobs
+    cut_short = cut_short or asked > want and drawn == want and queue.spare > 0 -- ids were drawn that are no jobs
   end
   if closer and closer.seen then
     redis.call('HSET', STATS, 'clock', closer.seen)
@@ -163,7 +163,7 @@ end
 -- A session that can use no wake-up passes on the one that it may have got: for a job that is ready, or for the one whose time
 -- is next: to run, or to expire.
 local away = foreign or quiet or leaving == '1'
-if leaving == '1' and alive and not foreign and held_back ~= 'stop' and worker ~= '' then
+if leaving == '1' and alive and not foreign and withheld ~= 'stop' and worker ~= '' then
   redis.call('HSET', SETTINGS, 'quiet:' .. worker, 'stop ' .. digits(now) .. ' drains') -- so that tools don't count on it
 end
 local was_idle = away and address ~= ''
@@ -179,9 +179,9 @@ if queue and queue.spare <= 0 then
 end
 if foreign then
   wake = true -- whatever it is for: this call can't know
-elseif held_back == 'paused' then
+elseif withheld == 'paused' then
   wake = expires -- resuming has all workers look, but jobs expire meanwhile
-elseif (again or not alive or cut or quiet) and ahead > 0 or crowded then
+elseif (again or not alive or cut_short or quiet) and ahead > 0 or crowded then
   more, wake = quiet and 0 or 1, true
 else
   -- For a session that may take a suspect, or one that sets its timer.
@@ -191,17 +191,17 @@ if wake then
   wake_one(IDLE, address)
 end
 -- Nothing is left, and the session waits for what comes: it is registered before another call can enqueue it.
-if address ~= '' and alive and not away and not cut and more == 0 then
+if address ~= '' and alive and not away and not cut_short and more == 0 then
   redis.call('ZADD', IDLE, digits(now), address)
 end
 
 local following, expired = -1, {}
 if not foreign then
-  following, expired = upcoming(DUE, SESSIONS, now, PARKED, EXPIRES, held_back == '', closer and closer.steady or now, not closer)
+  following, expired = upcoming(DUE, SESSIONS, now, PARKED, EXPIRES, withheld == '', closer and closer.steady or now, not closer)
   if pause > 0 and (following < 0 or pause < following) then
     following = pause
   end
-  if reopens > 0 and not cut and ready.lengths[SUSPECT] > 0 and (following < 0 or reopens < following) then
+  if reopens > 0 and not cut_short and ready.lengths[SUSPECT] > 0 and (following < 0 or reopens < following) then
     following = reopens
   end
 end
@@ -216,4 +216,4 @@ if ends.noted and #ids > 0 then
   end
 end
 return {'ok', now, batch.refused, alive and 1 or 0, first, more, following, expired, ids, bodies, spans, lseq or 0,
-  held_back, slots, cut and 1 or 0, batch.overruled, ends.late}
+  withheld, slots, cut_short and 1 or 0, batch.overruled, ends.late}

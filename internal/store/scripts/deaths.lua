@@ -13,9 +13,9 @@ local JOBS, DUE, STATS, DEAD, NOTES, SETTINGS = unpack(KEYS)
 local fixed = 2 -- arguments before the IDs
 local protocol, room = unpack(ARGV, 1, fixed)
 
-local held_back = standing(SETTINGS, STATS, protocol)
-if (tonumber(held_back) or 999) < tonumber(protocol) then
-  return other_layout(held_back, protocol)
+local withheld = read_settings(SETTINGS, STATS, protocol)
+if (tonumber(withheld) or 999) < tonumber(protocol) then
+  return other_layout(withheld, protocol)
 end
 room = tonumber(room)
 local times, records, got = {}, {}, false

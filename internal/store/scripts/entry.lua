@@ -13,9 +13,9 @@
 local STATS, CRON, ENTRIES, SETTINGS = unpack(KEYS)
 local protocol, entry, verb, patience = unpack(ARGV)
 
-local held_back = standing(SETTINGS, STATS, protocol)
-if (tonumber(held_back) or 999) < tonumber(protocol) then
-  return other_layout(held_back, protocol)
+local withheld = read_settings(SETTINGS, STATS, protocol)
+if (tonumber(withheld) or 999) < tonumber(protocol) then
+  return other_layout(withheld, protocol)
 end
 local last, plans = unpack(redis.call('HMGET', CRON, entry, 'plan ' .. entry))
 local known, seen, quiet = unpack(redis.call('HMGET', ENTRIES, 'spec:' .. entry, 'seen:' .. entry, 'quiet:' .. entry))

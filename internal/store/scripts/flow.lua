@@ -17,9 +17,9 @@ local SESSIONS, JOBS, DUE, IDLE, STATS, HIGH, NORMAL, LOW, SUSPECT, DEAD, CANCEL
 local fixed = 10 -- arguments before those of the jobs
 local protocol, verb, name, mark, within, till, flags, keep_jobs, keep_bytes, keep_us = unpack(ARGV, 1, fixed)
 
-local held_back, _, maximum, begins = standing(SETTINGS, STATS, protocol)
-if tonumber(held_back) then
-  return other_layout(held_back, protocol)
+local withheld, _, maximum, begins = read_settings(SETTINGS, STATS, protocol)
+if tonumber(withheld) then
+  return other_layout(withheld, protocol)
 end
 check_keys()
 local denied = denied_flow()
@@ -28,7 +28,7 @@ if denied then
 end
 local now = clock()
 local ends = new_ends(now, false, keep_jobs, keep_bytes, keep_us)
-local acts = new_acts(now, held_back, ends)
+local acts = new_acts(now, withheld, ends)
 local f = read_flow(ends, verb ~= 'create' and mark ~= '' and name .. '{' .. mark or name)
 local word, detail = 'done', ''
 if verb == 'create' and f then

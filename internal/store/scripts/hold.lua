@@ -12,9 +12,9 @@
 local STATS, SETTINGS, LIMITS, RATES, PARKED = unpack(KEYS)
 local protocol, group, hold, by, channel = unpack(ARGV)
 
-local held_back, _, _, begins = standing(SETTINGS, STATS, protocol)
-if tonumber(held_back) then
-  return other_layout(held_back, protocol)
+local withheld, _, _, begins = read_settings(SETTINGS, STATS, protocol)
+if tonumber(withheld) then
+  return other_layout(withheld, protocol)
 end
 check_keys()
 local now = clock()

@@ -21,9 +21,9 @@ local first_session = 14 -- of KEYS
 local fixed = 8 -- arguments before the groups
 local protocol, inflight, channel, field, value, verb, by, of = unpack(ARGV, 1, fixed)
 
-local held_back, _, _, begins = standing(SETTINGS, STATS, protocol)
-if tonumber(held_back) then
-  return other_layout(held_back, protocol)
+local withheld, _, _, begins = read_settings(SETTINGS, STATS, protocol)
+if tonumber(withheld) then
+  return other_layout(withheld, protocol)
 end
 check_keys()
 local now = clock()
@@ -94,7 +94,7 @@ end
 if changed and field == 'max_length' then
   send(string.format('p%s', SETTINGS), 'room') -- as tell_room does
 end
-if (turns or due) and held_back == '' then
+if (turns or due) and withheld == '' then
   wake_one(IDLE)
 end
 if m then

@@ -15,9 +15,9 @@ local first_session = 29 -- of KEYS
 local fixed = 6 -- arguments before the steps
 local protocol, inflight, channels, search, id, digest = unpack(ARGV, 1, fixed)
 
-local held_back, _, maximum = standing(SETTINGS, STATS, protocol)
-if tonumber(held_back) then
-  return other_layout(held_back, protocol)
+local withheld, _, maximum = read_settings(SETTINGS, STATS, protocol)
+if tonumber(withheld) then
+  return other_layout(withheld, protocol)
 end
 local now = clock()
 local sessions, all = session_keys(first_session, inflight)
@@ -33,7 +33,7 @@ if denied then
   return redis.error_reply('NOPERM signalbox: the Redis user may not run ' .. denied .. ', which a repair needs')
 end
 check_keys()
-local repair = new_repair(id, now, held_back, channels, first_session, sessions)
+local repair = new_repair(id, now, withheld, channels, first_session, sessions)
 local facts = facts_of(id, first_session, inflight, search == '1')
 local no_room = maximum and queue_length() >= maximum -- the queue has as many jobs as it may have, or more
 if digest ~= '' and digest ~= facts[1] then

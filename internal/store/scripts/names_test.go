@@ -14,7 +14,7 @@ var (
 	comment = regexp.MustCompile(`--[^\n]*`)
 	// A call of Redis, and of the functions that take keys, with its arguments on the line.
 	redisCall  = regexp.MustCompile(`redis\.p?call\(([^\n]*)`)
-	helperCall = regexp.MustCompile(`\b(begin|wake_one|dead_or_held|count_up|upcoming|standing|retention|totals_of|sample)\(([^\n]*)`)
+	helperCall = regexp.MustCompile(`\b(begin|wake_one|dead_or_held|count_up|upcoming|read_settings|retention|totals_of|sample)\(([^\n]*)`)
 	helperHead = regexp.MustCompile(`local function (\w+)\(([^)]*)\)`)
 	// What may stand where a key is expected: one of KEYS, a list that has them, or the set of a terminal state.
 	aKey = regexp.MustCompile(`^(KEYS\[k\]|(?:ready_)?lists\[[\w.(), ]+\]|list|state\.set|place\.set|terminal\.\w+\.set)$`)
@@ -22,7 +22,7 @@ var (
 
 // helperKeys are the positions of keys among the arguments of those functions.
 var helperKeys = map[string][]int{
-	"wake_one": {0}, "dead_or_held": {1, 2, 3}, "count_up": {0}, "upcoming": {0, 1, 3, 4}, "standing": {0, 1}, "begin": {0, 1}, "retention": {0}, "totals_of": {0}, "sample": {0, 1, 2},
+	"wake_one": {0}, "dead_or_held": {1, 2, 3}, "count_up": {0}, "upcoming": {0, 1, 3, 4}, "read_settings": {0, 1}, "begin": {0, 1}, "retention": {0}, "totals_of": {0}, "sample": {0, 1, 2},
 }
 
 // luaFiles returns the names of the scripts, or of the chapters.

@@ -14,9 +14,9 @@ local SESSIONS, JOBS, DUE, IDLE, STATS, HIGH, NORMAL, LOW, SUSPECT, DEAD, CANCEL
 local first_session = 27 -- of KEYS
 local protocol, name, mark, keep_jobs, keep_bytes, keep_us, inflight, channels = unpack(ARGV)
 
-local held_back, _, maximum = standing(SETTINGS, STATS, protocol)
-if tonumber(held_back) then
-  return other_layout(held_back, protocol)
+local withheld, _, maximum = read_settings(SETTINGS, STATS, protocol)
+if tonumber(withheld) then
+  return other_layout(withheld, protocol)
 end
 check_keys()
 local _, all = session_keys(first_session, inflight)
@@ -28,7 +28,7 @@ if denied then
   return denied
 end
 local now = clock()
-local acts = new_acts(now, held_back, new_ends(now, false, keep_jobs, keep_bytes, keep_us))
+local acts = new_acts(now, withheld, new_ends(now, false, keep_jobs, keep_bytes, keep_us))
 local no_room = maximum and queue_length() >= maximum -- the queue has as many jobs as it may have, or more
 redis.call('HDEL', FLOWNOTES, '') -- permitted out of memory, and with it all that follows
 

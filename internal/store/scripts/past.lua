@@ -24,9 +24,9 @@ local fixed = 4 -- arguments before those of the items
 local protocol, dry, inflight, kind = unpack(ARGV, 1, fixed)
 local width = ({outbox = 1, cron = 9, unique = 2, death = 2})[kind]
 
-local held_back, _, _, begins = standing(SETTINGS, STATS, protocol)
-if tonumber(held_back) then
-  return other_layout(held_back, protocol)
+local withheld, _, _, begins = read_settings(SETTINGS, STATS, protocol)
+if tonumber(withheld) then
+  return other_layout(withheld, protocol)
 end
 if inflight ~= '' then
   local _, all = session_keys(first_session, inflight)

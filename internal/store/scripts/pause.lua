@@ -11,9 +11,9 @@
 local JOBS, DUE, IDLE, STATS, SETTINGS, LINED, TURNS, GROUPS, LIMITS = unpack(KEYS)
 local protocol, group, pause, channel = unpack(ARGV)
 
-local held_back, _, _, begins = standing(SETTINGS, STATS, protocol)
-if tonumber(held_back) then
-  return other_layout(held_back, protocol)
+local withheld, _, _, begins = read_settings(SETTINGS, STATS, protocol)
+if tonumber(withheld) then
+  return other_layout(withheld, protocol)
 end
 check_keys()
 local now = clock()
@@ -49,7 +49,7 @@ if #turns > 0 then
 end
 g.save()
 send('p' .. channel, 'look')
-if held_back == '' and (due or #turns > 0) then
+if withheld == '' and (due or #turns > 0) then
   wake_one(IDLE)
 end
 return {'ok', before and 1 or 0}

@@ -21,8 +21,8 @@ local ahead = 1000000 -- us by which a time may be in the future, as the schedul
 local protocol, patience = unpack(ARGV, 1, fixed)
 
 patience = tonumber(patience)
-local held_back, _, _, begins = standing(SETTINGS, STATS, protocol)
-local outdated = tonumber(held_back)
+local withheld, _, _, begins = read_settings(SETTINGS, STATS, protocol)
+local outdated = tonumber(withheld)
 local now = clock()
 local fields, list = {}, {}
 for i = fixed + 1, #ARGV, 3 do

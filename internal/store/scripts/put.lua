@@ -23,9 +23,9 @@ local SESSIONS, JOBS, DUE, IDLE, STATS, HIGH, NORMAL, LOW, SUSPECT, DEAD, CANCEL
 local fixed = 5 -- arguments before those of the jobs
 local protocol, dry, keep_jobs, keep_bytes, keep_us = unpack(ARGV, 1, fixed)
 
-local held_back, _, maximum, begins = standing(SETTINGS, STATS, protocol)
-if tonumber(held_back) then
-  return other_layout(held_back, protocol)
+local withheld, _, maximum, begins = read_settings(SETTINGS, STATS, protocol)
+if tonumber(withheld) then
+  return other_layout(withheld, protocol)
 end
 check_keys()
 -- A user who lacks one of these rights would lose jobs between two places.
@@ -38,7 +38,7 @@ if denied then
   return redis.error_reply('NOPERM signalbox: the Redis user may not run ' .. denied .. ', which putting jobs in needs')
 end
 local now = clock()
-local acts = new_acts(now, held_back, new_ends(now, false, keep_jobs, keep_bytes, keep_us))
+local acts = new_acts(now, withheld, new_ends(now, false, keep_jobs, keep_bytes, keep_us))
 local no_room = maximum and queue_length() >= maximum -- the queue has as many jobs as it may have, or more
 local adds = false
 for i = fixed + 1, #ARGV, 6 do

@@ -33,8 +33,8 @@ local expiry = redis.call('ZSCORE', SESSIONS, session)
 if expiry and tonumber(expiry) > now then
   return {'alive'}
 end
-local held_back, _, maximum = standing(SETTINGS, STATS, protocol)
-if tonumber(held_back) then
+local withheld, _, maximum = read_settings(SETTINGS, STATS, protocol)
+if tonumber(withheld) then
   return {'other'}
 end
 check_keys()
@@ -105,15 +105,15 @@ for i, id in ipairs(ids) do
   done = i
 end
 
-local woken = put_back(taken, ends, largest, held_back)
+local woken = put_back(taken, ends, largest, withheld)
 if #gone > 0 then
   redis.call('HDEL', INFLIGHT, unpack(gone))
 end
 if #taken.left > 0 then
-  woken = leave_all(taken.left, ends, 'deleted') and held_back == '' or woken
+  woken = leave_all(taken.left, ends, 'deleted') and withheld == '' or woken
 end
 if ends.linked then
-  local acts = new_acts(now, held_back, ends)
+  local acts = new_acts(now, withheld, ends)
   turn_flows(acts)
   end_acts(acts)
 end
@@ -127,7 +127,7 @@ if left == 0 then
 elseif counted then
   redis.call('HSET', RUNNING, session, left)
 end
-if counted and #gone > 0 and held_back == '' then
+if counted and #gone > 0 and withheld == '' then
   woken = true -- a job that waits may run in the place of one that was cancelled or is dead
 end
 redis.call('ZREM', IDLE, 'p' .. channel, 's' .. channel) -- nobody may be there to hear

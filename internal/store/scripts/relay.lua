@@ -59,9 +59,9 @@ if denied then
   return denied
 end
 if void then
-  local held_back = standing(SETTINGS, STATS, protocol)
-  if tonumber(held_back) then
-    return other_layout(held_back, protocol)
+  local withheld = read_settings(SETTINGS, STATS, protocol)
+  if tonumber(withheld) then
+    return other_layout(withheld, protocol)
   end
   redis.call('SET', LANE, digits(seq) .. ' ' .. nonce .. 'v v')
   return {'ok', clock(), {}}

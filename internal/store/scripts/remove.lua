@@ -26,9 +26,9 @@
 local SESSIONS, FENCE, JOBS, DUE, IDLE, STATS, HISTORY, CRON, ENTRIES, HIGH, NORMAL, LOW, SUSPECT, DEAD, CANCELLED, NOTES, CANCELS, SETTINGS, COMPLETED, REPORTER, LINED, TURNS, GROUPS, RUNNING, LIMITS, RATES, PARKED, UNIQUE, WINDOWS, EXPIRES, RECEIPTS, OUTBOXES, FLOWS, AWAITING, FLOWNOTES, FLOWTIMES, ADDED = unpack(KEYS)
 local protocol, dry, loose, unused = unpack(ARGV)
 
-local held_back = standing(SETTINGS, STATS, protocol)
-if tonumber(held_back) then
-  return other_layout(held_back, protocol)
+local withheld = read_settings(SETTINGS, STATS, protocol)
+if tonumber(withheld) then
+  return other_layout(withheld, protocol)
 end
 local now, reasons = clock(), {}
 local token = tonumber(redis.call('GET', FENCE) or '0') or math.huge

@@ -5,9 +5,9 @@
 --       ttl: how long the session lives from now (us); open: '1' to open it if it is unknown;
 --       address: where it waits for wake-ups, '' if it doesn't
 --       seq, waited, ran: as in close.lua
--- Reply: {'ok', time in us, alive, more, next, expired, held, slots, heard, idle, cancels}
+-- Reply: {'ok', time in us, alive, more, next, expired, withheld, slots, heard, idle, cancels}
 --        alive: 0 if the session is unknown or over; it is not revived
---        more, next, expired, held: as in claim.lua; more counts waiting suspects too, and is 0 while the queue's own limits let none start
+--        more, next, expired, withheld: as in claim.lua; more counts waiting suspects too, and is 0 while the queue's own limits let none start
 --        slots: as in claim.lua; heard: 0 if nobody listens at the address; idle: 1 if it is registered to be woken;
 --        cancels: how many jobs of the queue were cancelled and still run
 -- Errors: those of Redis, and 'LAYOUT n signalbox: ...' as in enqueue.lua for a session that is unknown, if the layout is older; before the first write.
@@ -17,13 +17,13 @@ local protocol, session, ttl, open, address, worker, seq, waited, ran = unpack(A
 
 local now = clock()
 local expiry = redis.call('ZSCORE', SESSIONS, session)
-local held_back, slots, of_queue, _, _, begins = standing(SETTINGS, STATS, protocol, worker)
-if (tonumber(held_back) or 999) < tonumber(protocol) and not expiry then
-  return other_layout(held_back, protocol)
+local withheld, slots, of_queue, _, _, begins = read_settings(SETTINGS, STATS, protocol, worker)
+if (tonumber(withheld) or 999) < tonumber(protocol) and not expiry then
+  return other_layout(withheld, protocol)
 end
-local drained = open == '1' and held_back == 'stop' and string.find(redis.call('HGET', SETTINGS, 'quiet:' .. worker), ' drains$')
+local drained = open == '1' and withheld == 'stop' and string.find(redis.call('HGET', SETTINGS, 'quiet:' .. worker), ' drains$')
 if drained then -- it has drained before, and runs again
-  held_back = redis.call('HEXISTS', SETTINGS, 'paused') == 1 and 'paused' or ''
+  withheld = redis.call('HEXISTS', SETTINGS, 'paused') == 1 and 'paused' or ''
 end
 redis.call('ZCARD', DUE)
 local steady, seen = now, nil
@@ -38,7 +38,7 @@ for _, list in ipairs({HIGH, NORMAL, LOW, SUSPECT}) do
   more = more + redis.call('LLEN', list)
 end
 local pause = 0 -- us until the queue's rate, or the end of its hold, allows a start
-if more > 0 and held_back == '' then
+if more > 0 and withheld == '' then
   local at, held = unpack(redis.call('ZMSCORE', RATES, '', 'h'))
   if of_queue or held then
     -- While these let no job start, a claim would be in vain.
@@ -81,15 +81,15 @@ if expiry and tonumber(expiry) > now or not expiry and open == '1' then
   sample(LANE, STATS, HISTORY, now, seq, waited, ran)
 end
 
-if held_back ~= '' then
+if withheld ~= '' then
   more = 0
 end
 local following, expired = -1, {}
-if not tonumber(held_back) then
-  following, expired = upcoming(DUE, SESSIONS, now, PARKED, EXPIRES, held_back == '', steady)
+if not tonumber(withheld) then
+  following, expired = upcoming(DUE, SESSIONS, now, PARKED, EXPIRES, withheld == '', steady)
   if pause > 0 and (following < 0 or pause < following) then
     following = pause
   end
 end
 local heard = address == '' or send(address, 'renewed') ~= 0
-return {'ok', now, alive, more > 0 and 1 or 0, following, expired, held_back, slots, heard and 1 or 0, idle and 1 or 0, cancels}
+return {'ok', now, alive, more > 0 and 1 or 0, following, expired, withheld, slots, heard and 1 or 0, idle and 1 or 0, cancels}

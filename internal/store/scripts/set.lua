@@ -16,9 +16,9 @@
 local STATS, SETTINGS = unpack(KEYS)
 local protocol, field, value, verb, by, bounds, channel = unpack(ARGV)
 
-local held_back, _, _, begins = standing(SETTINGS, STATS, protocol)
-if (tonumber(held_back) or 999) < tonumber(protocol) then
-  return other_layout(held_back, protocol)
+local withheld, _, _, begins = read_settings(SETTINGS, STATS, protocol)
+if (tonumber(withheld) or 999) < tonumber(protocol) then
+  return other_layout(withheld, protocol)
 end
 
 local now = clock()

@@ -12,8 +12,8 @@
 local JOBS, STATS, DEAD, CANCELLED, SETTINGS, COMPLETED, UNIQUE, WINDOWS, RECEIPTS = unpack(KEYS)
 local protocol, keep_jobs, keep_bytes, keep_us = unpack(ARGV)
 
-local held_back = standing(SETTINGS, STATS, protocol)
-if tonumber(held_back) then
+local withheld = read_settings(SETTINGS, STATS, protocol)
+if tonumber(withheld) then
   return 0
 end
 check_keys()

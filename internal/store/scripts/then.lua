@@ -38,9 +38,9 @@ end
 
 -- All that can be an error is found out before the job ends.
 check_keys()
-local held_back, _, maximum = standing(SETTINGS, STATS, protocol)
-if tonumber(held_back) then
-  return other_layout(held_back, protocol)
+local withheld, _, maximum = read_settings(SETTINGS, STATS, protocol)
+if tonumber(withheld) then
+  return other_layout(withheld, protocol)
 end
 local jobs = {protocol} -- as ARGV of enqueue.lua
 for i = fixed + 1, #ARGV do
@@ -87,7 +87,7 @@ if owns(held, token) then
     end
     woken = true -- a job that waits may run in its place
   end
-  if woken and held_back == '' then
+  if woken and withheld == '' then
     wake_one(IDLE)
   end
   if outcome == 'completed' then
@@ -96,7 +96,7 @@ if owns(held, token) then
     now, fates = intake.now, table.concat(intake.outcomes) -- the follow-ups go by that time
   end
   if ends.linked then
-    local acts = new_acts(now, held_back, ends)
+    local acts = new_acts(now, withheld, ends)
     turn_flows(acts)
     end_acts(acts)
   end

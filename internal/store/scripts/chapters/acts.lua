@@ -2,15 +2,15 @@
 
 -- Begins a call that acts on jobs. It is given to the functions below:
 --   now: the time (us)
---   held_back: what standing returned
+--   withheld: see read_settings
 --   ends: what finish needs to know, see there
 --   groups: the lines of groups, once a job has a group
 --   woken: whether a worker is to be woken
 --   grown: the length of the longest record that a job got which waits
 --   cost: how much Redis has had to look at, in entries of lists
 --   told: what workers are to be told of jobs that were cancelled, by the numbers of their sessions' keys
-local function new_acts(now, held_back, ends)
-  return {now = now, held_back = held_back, ends = ends, groups = nil, woken = false, grown = 0, cost = 0, told = {}}
+local function new_acts(now, withheld, ends)
+  return {now = now, withheld = withheld, ends = ends, groups = nil, woken = false, grown = 0, cost = 0, told = {}}
 end
 
 -- Ends the call: notes the length of the longest record, gives turns to lines of groups, and wakes a worker if there is something for it.
@@ -19,7 +19,7 @@ local function end_acts(acts)
   if largest and acts.grown > largest then
     redis.call('HSET', STATS, 'largest', acts.grown)
   end
-  if acts.groups and acts.groups.save() and acts.held_back == '' then
+  if acts.groups and acts.groups.save() and acts.withheld == '' then
     acts.woken = true
   end
   if acts.woken then
@@ -98,9 +98,9 @@ local function put_waiting(acts, id, record, us, holds)
     acts.woken = acts.woken or us < due_when_held and redis.call('ZRANGE', DUE, 0, 0)[1] == member
   elseif group then
     local any = groups_with(acts, group).join({line_of(record, group, id)})
-    acts.woken = any and acts.held_back == '' or acts.woken
+    acts.woken = any and acts.withheld == '' or acts.woken
   else
-    acts.woken = make_ready(ready_lists[class_of(record)] or NORMAL, {id}, false, acts.held_back) or acts.woken
+    acts.woken = make_ready(ready_lists[class_of(record)] or NORMAL, {id}, false, acts.withheld) or acts.woken
   end
   local at = expiry_of(record)
   if at then

@@ -4,7 +4,7 @@
 local function put_special(found, intake, special, woken)
   local lines = special.lines
   if lines and #lines.members > 0 then
-    woken = put_lines(lines) and found.held_back == '' or woken
+    woken = put_lines(lines) and found.withheld == '' or woken
   end
   if special.due then
     redis.call('ZADD', DUE, unpack(special.due))

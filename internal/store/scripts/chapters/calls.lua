@@ -38,12 +38,12 @@ local function read_request(args, n, now)
 end
 
 -- Returns what a call finds in the queue. It reads every key before the first write: so a key of the wrong type is an error before anything has changed.
---   held_back, maximum, begins: what standing returns
+--   withheld, maximum, begins: what read_settings returns
 --   largest: the size of the largest record, nil if that isn't known
 --   present: by number, whether there is a job with the ID of the call's job
 --   idlers: the addresses of the two sessions that have been idle for longest
 --   room: how many jobs may be put in
-local function read_queue(ids, held_back, maximum, begins)
+local function read_queue(ids, withheld, maximum, begins)
   local largest = tonumber((string.match(redis.call('HGET', STATS, 'largest') or '', '^%d+$')))
   local present
   if #ids > 1 and not (largest and largest <= 4096) then
@@ -55,7 +55,7 @@ local function read_queue(ids, held_back, maximum, begins)
     present = redis.call('HMGET', JOBS, unpack(ids))
   end
   local idlers = redis.call('ZRANGE', IDLE, '0', '1')
-  return {held_back = held_back, maximum = maximum, begins = begins, largest = largest, present = present, idlers = idlers, room = math.huge}
+  return {withheld = withheld, maximum = maximum, begins = begins, largest = largest, present = present, idlers = idlers, room = math.huge}
 end
 
 -- Puts in new plain jobs, from job j on. Most jobs are such. Returns the number of the first one that isn't. judge_other would do the same.
@@ -99,16 +99,16 @@ end
 --   fresh: how many are put in
 --   longest: the size of the largest of their records without its header, and no less than what fits into 4096 bytes
 local function judge_call(args, n, protocol, bounded, skew)
-  local held_back, _, maximum, begins = standing(SETTINGS, STATS, protocol)
-  if tonumber(held_back) then
-    return nil, other_layout(held_back, protocol)
+  local withheld, _, maximum, begins = read_settings(SETTINGS, STATS, protocol)
+  if tonumber(withheld) then
+    return nil, other_layout(withheld, protocol)
   end
   local now = clock()
   local request, fault = read_request(args, n, now)
   if not request then
     return nil, fault
   end
-  local found, special = read_queue(request.ids, held_back, maximum, begins), nil
+  local found, special = read_queue(request.ids, withheld, maximum, begins), nil
   if request.uniques or request.groups or request.timed then
     special, fault = read_special(request, now + (skew or 0), skew ~= nil)
     if fault then
@@ -158,7 +158,7 @@ local function write_call(found, intake, special)
   begin(SETTINGS, STATS, found.begins and (fresh > 0 or marked))
   if fresh > 0 then
     for class, ids in pairs(intake.ready) do
-      woken = make_ready(lists[class], ids, false, found.held_back)
+      woken = make_ready(lists[class], ids, false, found.withheld)
     end
     if special then
       woken = put_special(found, intake, special, woken)

@@ -116,7 +116,7 @@ end
 local function draw_class(draw, g, class, list, steady)
   local want, waiting = draw.want, draw.waiting
   local n, most = math.min(want - #draw.popped, waiting[list]), want
-  if g and not draw.full then
+  if g and not draw.cut_short then
     if n > 0 then
       n = math.min(n, math.floor((want - #draw.popped + draw.odd) / 2)) -- an odd one goes to either side in turn
       most = want - n
@@ -124,7 +124,7 @@ local function draw_class(draw, g, class, list, steady)
     draw_turns(draw, g, class, most, steady)
     n = math.min(want - #draw.popped, waiting[list])
   end
-  if n > 0 and not draw.full then
+  if n > 0 and not draw.cut_short then
     if draw.measure then
       n = fitting(draw, list, n)
     end

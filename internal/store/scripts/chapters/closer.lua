@@ -20,7 +20,7 @@ local function take_of_line(draw, line, n, name, rows)
     if draw.measure then
       local size = redis.call('HSTRLEN', JOBS, id)
       if size > draw.room and n_popped > 0 then
-        draw.full = true
+        draw.cut_short = true
         break
       end
       draw.room = draw.room - size
@@ -36,13 +36,13 @@ end
 local function draw_turns(draw, g, class, most, steady)
   local looked, base = 0, tonumber(class) * turn_span
   local counts = {} -- by number: one more, in digits
-  while #draw.popped < most and not draw.full do
+  while #draw.popped < most and not draw.cut_short do
     local got = redis.call('ZRANGE', TURNS, digits(base), '(' .. digits(base + turn_span), 'BYSCORE', 'LIMIT', 0, math.min(most - #draw.popped, 500))
     looked = looked + #got
     if #got == 0 then
       break
     elseif looked > draw.want + 1000 then
-      draw.full = true -- the call has been long enough
+      draw.cut_short = true -- the call has been long enough
       break
     end
     local keys, share = {}, math.max(math.floor((most - #draw.popped) / #got), 1)
@@ -62,7 +62,7 @@ local function draw_turns(draw, g, class, most, steady)
       counts[n] = counts[n] or digits(n + 1) -- one more says whether others wait
       local line = n > 0 and redis.call('ZRANGE', LINED, '[' .. name .. '\1', '(' .. name .. '\2', 'BYLEX', 'LIMIT', '0', counts[n]) or {}
       local taken = take_of_line(draw, line, n, name, rows)
-      if draw.full and taken == 0 then
+      if draw.cut_short and taken == 0 then
         break -- it keeps its turn
       end
       g.hold(key, taken, steady)
@@ -80,7 +80,7 @@ local function draw_turns(draw, g, class, most, steady)
           parked[#parked + 1], parked[#parked + 2] = digits(steady + pause), name
         end
       end
-      if draw.full then
+      if draw.cut_short then
         break
       end
     end
@@ -384,7 +384,7 @@ local function fitting(draw, list, n)
   for i, id in ipairs(redis.call('LRANGE', list, 0, n - 1)) do
     local size = redis.call('HSTRLEN', JOBS, id)
     if size > draw.room and #draw.popped + i > 1 then
-      draw.full = true
+      draw.cut_short = true
       return i - 1
     end
     draw.room = draw.room - size

@@ -75,7 +75,7 @@ end
 
 -- Writes what was taken: the records of jobs that run again, these jobs into their ready lists, and the ends of those that are missing. largest is the bytes
 -- of the largest record, nil if that isn't known. Returns whether to wake a worker for them.
-local function put_back(taken, ends, largest, held_back)
+local function put_back(taken, ends, largest, withheld)
   local records, grown = taken.records, 0
   if #records > 0 then
     redis.call('HSET', JOBS, unpack(records))
@@ -86,9 +86,9 @@ local function put_back(taken, ends, largest, held_back)
   if largest and grown > largest then
     redis.call('HSET', STATS, 'largest', grown)
   end
-  local woken = #taken.tail > 0 and make_ready(SUSPECT, taken.tail, false, held_back)
+  local woken = #taken.tail > 0 and make_ready(SUSPECT, taken.tail, false, withheld)
   for class, ids in pairs(taken.heads) do
-    woken = make_ready(ready_lists[class] or NORMAL, ids, true, held_back) -- the oldest is pushed last, so that it stands first
+    woken = make_ready(ready_lists[class] or NORMAL, ids, true, withheld) -- the oldest is pushed last, so that it stands first
   end
   if #taken.missing > 0 then
     finish(ends, 'completed', taken.missing)

@@ -31,7 +31,7 @@ local function invalid(what)
   return redis.error_reply('ERR signalbox: ' .. what)
 end
 
--- Returns the error for a call of a protocol that doesn't know the queue's layout, which is held_back.
-local function other_layout(held_back, protocol)
-  return redis.error_reply('LAYOUT ' .. held_back .. ' signalbox: the layout of the queue is not one that protocol ' .. protocol .. ' knows')
+-- Returns the error for a call of a protocol that doesn't know the queue's layout. withheld has its number, see read_settings.
+local function other_layout(withheld, protocol)
+  return redis.error_reply('LAYOUT ' .. withheld .. ' signalbox: the layout of the queue is not one that protocol ' .. protocol .. ' knows')
 end

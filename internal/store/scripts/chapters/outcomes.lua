@@ -171,7 +171,7 @@ end
 local function save_groups_and_flows(closer, ready, ends)
   local released = false
   if ends.linked then
-    local acts = new_acts(ends.now, ready.held_back, ends)
+    local acts = new_acts(ends.now, ready.withheld, ends)
     acts.groups = closer.groups
     turn_flows(acts)
     local ahead = redis.call('ZCARD', TURNS)
@@ -179,7 +179,7 @@ local function save_groups_and_flows(closer, ready, ends)
       ready.lengths[list] = redis.call('LLEN', list)
       ahead = ahead + (list ~= SUSPECT and ready.lengths[list] or 0)
     end
-    ready.grown, released = math.max(ready.grown, acts.grown), acts.woken and ahead > 0 and ready.held_back == ''
+    ready.grown, released = math.max(ready.grown, acts.grown), acts.woken and ahead > 0 and ready.withheld == ''
   end
   return closer.groups.save() or released
 end

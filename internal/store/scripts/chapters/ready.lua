@@ -1,15 +1,15 @@
 -- Ready lists, and what is taken from them.
 
 -- Makes jobs ready. This is the only place that does so. It adds them to the tail of a ready list, or to its head if first is true.
--- held_back is what standing returned. Returns whether to wake a worker for them, and the length of the list.
-local function make_ready(list, ids, first, held_back)
+-- withheld: see read_settings. Returns whether to wake a worker for them, and the length of the list.
+local function make_ready(list, ids, first, withheld)
   local waiting
   if first then
     waiting = redis.call('LPUSH', list, unpack(ids))
   else
     waiting = redis.call('RPUSH', list, unpack(ids))
   end
-  return held_back == '', waiting -- no wake-up while the queue is held back: resuming it wakes a worker
+  return withheld == '', waiting -- no wake-up while the queue is held back: resuming it wakes a worker
 end
 
 -- The ready lists, by the classes of their jobs.
@@ -17,21 +17,21 @@ local ready_lists = {['0'] = HIGH, ['1'] = NORMAL, ['2'] = LOW, ['s'] = SUSPECT}
 
 -- Returns what a claim knows of the ready lists, which the functions below are given:
 --   lengths: the length of each, by its key
---   held_back: what standing says
+--   withheld: see read_settings
 --   suspects: whether a suspect became ready, or was taken from among others
 --   grown: the largest record that was written
-local function new_ready(held_back)
+local function new_ready(withheld)
   local lengths = {}
   for _, list in pairs(ready_lists) do
     lengths[list] = redis.call('LLEN', list)
   end
-  return {lengths = lengths, held_back = held_back, suspects = false, grown = 0}
+  return {lengths = lengths, withheld = withheld, suspects = false, grown = 0}
 end
 
 -- Makes jobs of a class ready: at the tail of its list, or at the head if first is true.
 local function enter(ready, class, ids, first)
   local list = ready_lists[class] or NORMAL
-  local _, length = make_ready(list, ids, first, ready.held_back)
+  local _, length = make_ready(list, ids, first, ready.withheld)
   ready.lengths[list] = length
   ready.suspects = ready.suspects or class == 's'
 end
@@ -45,7 +45,7 @@ end
 --   popped: the IDs that were drawn
 --   flags: of the first ones, which are suspects, what stands behind their tokens
 --   from: by number, the group of a job that was drawn from its line
---   full: whether some were left since their records have no room in the reply, or since the call has been long enough
+--   cut_short: whether some were left since their records have no room in the reply, or since the call has been long enough
 --   want: how many may be drawn in all
 --   room: how many bytes the records of further jobs may have
 --   measure: whether a record may be so large that its size is to be known before it is read

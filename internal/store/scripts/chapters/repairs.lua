@@ -3,19 +3,19 @@
 -- Begins a repair. The functions of this chapter are given it:
 --   id: the job, '' if the repair is about the queue
 --   now: the time (us)
---   held_back: what standing returned
+--   withheld: see read_settings
 --   channels: what stands before a session in the name of its channel
 --   first_session: of KEYS
 --   sessions: the numbers of the keys of sessions, by their names
 --   woken: whether to wake a worker at the end
 --   groups: what lines_of_groups returns, once a step needs it
-local function new_repair(id, now, held_back, channels, first_session, sessions)
-  return {id = id, now = now, held_back = held_back, channels = channels, first_session = first_session, sessions = sessions, woken = false}
+local function new_repair(id, now, withheld, channels, first_session, sessions)
+  return {id = id, now = now, withheld = withheld, channels = channels, first_session = first_session, sessions = sessions, woken = false}
 end
 
 -- Notes that there may be work for a worker. None is woken while the queue is held back.
 local function wake_for(repair, work)
-  repair.woken = repair.woken or work and repair.held_back == ''
+  repair.woken = repair.woken or work and repair.withheld == ''
 end
 
 -- Returns what lines_of_groups returns for all steps of the repair, with the group of this key read.
@@ -73,7 +73,7 @@ local function add_steps_of_job(steps, repair)
 
   -- The job comes to the head of the ready list of a class, if at is 'head', else to its tail.
   function steps.list(class, at)
-    repair.woken = make_ready(ready_lists[class], {id}, at == 'head', repair.held_back) or repair.woken
+    repair.woken = make_ready(ready_lists[class], {id}, at == 'head', repair.withheld) or repair.woken
     return true
   end
 

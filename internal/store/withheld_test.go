@@ -13,7 +13,7 @@ import (
 	"github.com/signalbox-go/signalbox/internal/store/layout"
 )
 
-var standingTests = []storeTest{
+var withheldTests = []storeTest{
 	{"PausedQueueGivesNoJobs", testPaused},
 	{"PausedQueueIsQuiet", testPausedQuiet},
 	{"PausedQueueTellsWhatIsNext", testPausedNext},
@@ -52,13 +52,13 @@ func testPaused(t *testing.T, r *rig) {
 	reply := r.call(ClaimRequest{Settle: []Settlement{settlement(running, Completed)}, Want: 5, Suspects: true})
 	same(t, "refused", len(reply.Refused), 0)
 	same(t, "claimed", len(reply.Deliveries), 0)
-	same(t, "standing", reply.Standing, Standing{Paused: true})
+	same(t, "withheld", reply.Withheld, Withheld{Paused: true})
 	same(t, "more", reply.More, false)
 	equal(t, "ready", r.rdb.LRange(bg, r.keys.ReadyNormal, 0, -1).Val(), []string{"b", "c", "d"})
 	alive, hints, err := r.Renew(bg, r.session, time.Minute, "")
 	r.must(err)
 	same(t, "alive", alive, true)
-	same(t, "standing of a renewal", hints.Standing, Standing{Paused: true})
+	same(t, "withheld of a renewal", hints.Withheld, Withheld{Paused: true})
 	same(t, "more of a renewal", hints.More, false)
 	if changed, err := r.Resume(bg); !changed || err != nil {
 		t.Errorf("resume: %v, %v", changed, err)
@@ -166,12 +166,12 @@ func testNewerLayout(t *testing.T, r *rig) {
 	alive, hints, err := r.Renew(bg, r.session, time.Minute, "")
 	r.must(err)
 	same(t, "alive", alive, true)
-	same(t, "standing of a renewal", hints.Standing, Standing{Layout: layout.Protocol + 1})
+	same(t, "withheld of a renewal", hints.Withheld, Withheld{Layout: layout.Protocol + 1})
 	same(t, "more, next and expired of a renewal", hints.More || hints.Next >= 0 || len(hints.Expired) > 0, false)
 	reply := r.call(ClaimRequest{Settle: []Settlement{settlement(got[0], Completed), settlement(got[1], Retry)}, Want: 5, Suspects: true})
 	same(t, "refused", len(reply.Refused), 0)
 	same(t, "claimed", len(reply.Deliveries), 0)
-	same(t, "standing", reply.Standing, Standing{Layout: layout.Protocol + 1})
+	same(t, "withheld", reply.Withheld, Withheld{Layout: layout.Protocol + 1})
 	same(t, "more, next and expired", reply.More || reply.Next >= 0 || len(reply.Expired) > 0, false)
 	same(t, "jobs that are due", r.rdb.ZScore(bg, r.keys.Due, "1due").Val() > 0, true)
 	left, err := r.Close(bg, r.session, false)
@@ -223,7 +223,7 @@ func testNoLayout(t *testing.T, r *rig) {
 		if _, err := r.Enqueue(bg, r.producer, []Item{r.item("b", When{}, 0)}); !errors.As(err, &newer) || newer.Layout != 999 {
 			t.Errorf("%q: enqueue: %v", noted, err)
 		}
-		if reply := r.call(ClaimRequest{Want: 1}); len(reply.Deliveries) > 0 || reply.Standing != (Standing{Layout: 999}) {
+		if reply := r.call(ClaimRequest{Want: 1}); len(reply.Deliveries) > 0 || reply.Withheld != (Withheld{Layout: 999}) {
 			t.Errorf("%q: claim: %+v", noted, reply)
 		}
 		if alive, hints, err := r.Renew(bg, r.session, time.Minute, ""); err != nil || !alive || hints.Layout != 999 {

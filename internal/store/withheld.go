@@ -9,8 +9,8 @@ import (
 	"github.com/signalbox-go/signalbox/internal/store/scripts"
 )
 
-// Standing says whether a queue gives jobs to a caller, and if not, why. The zero value means that it does.
-type Standing struct {
+// Withheld says why a queue gives a caller no jobs. The zero value means that it gives some.
+type Withheld struct {
 	Paused bool // the queue gives jobs to nobody
 	Quiet  bool // the queue gives none to this caller
 	Stop   bool // the caller is to end; it is quiet, too
@@ -18,25 +18,25 @@ type Standing struct {
 }
 
 // Away reports whether only this caller gets no jobs. Then the wake-ups should go to other callers.
-func (s Standing) Away() bool { return s.Quiet || s.Layout > 0 }
+func (w Withheld) Away() bool { return w.Quiet || w.Layout > 0 }
 
-// standingOf reads field i of a reply.
-func standingOf(r *scripts.Reply, i int) Standing {
+// withheldOf reads field i of a reply.
+func withheldOf(r *scripts.Reply, i int) Withheld {
 	switch s := r.Str(i); s {
 	case "":
-		return Standing{}
+		return Withheld{}
 	case "paused":
-		return Standing{Paused: true}
+		return Withheld{Paused: true}
 	case "quiet":
-		return Standing{Quiet: true}
+		return Withheld{Quiet: true}
 	case "stop":
-		return Standing{Quiet: true, Stop: true}
+		return Withheld{Quiet: true, Stop: true}
 	default:
 		number, err := strconv.Atoi(s)
 		if (err != nil || number < 1 || layout.Known(number)) && r.Err == nil {
 			r.Fail(i, fmt.Sprintf("%.40q, not a layout", s))
 		}
-		return Standing{Layout: number}
+		return Withheld{Layout: number}
 	}
 }
 
