@@ -529,14 +529,14 @@ lines_of_groups = function(limits)
   local numbers = {['0'] = 1, ['1'] = 2, ['2'] = 3, [0] = 1, [1] = 2, [2] = 3} -- where a state has the line of a class
 
   local function parse(value)
-    local high, normal, low, held = string.match(value, '^([.tbw])([.tbw])([.tbw])(%d+)$')
-    return high and {high, normal, low, tonumber(held)} or {'.', '.', '.', 0}
+    local high, normal, low, holders = string.match(value, '^([.tbw])([.tbw])([.tbw])(%d+)$')
+    return high and {high, normal, low, tonumber(holders)} or {'.', '.', '.', 0}
   end
 
   local function state_of(key, p)
     local own = limits and (key ~= 'g{}' and limits.usual or limits.none) -- 'g{}' is of jobs without a group
     local s = { -- with all fields that each state has, so that Lua makes room for them once
-      p[1], p[2], p[3], held = p[4], changed = false, limits = own,
+      p[1], p[2], p[3], holders = p[4], changed = false, limits = own,
       most = byte(key) == 115 and 1 or own and own.running or huge, -- how many jobs may hold the group at a time. 's' is for a serial one
     }
     order[#order + 1] = key
@@ -580,11 +580,11 @@ lines_of_groups = function(limits)
 
   function g.room(key)
     local s = states[key]
-    return s.most - s.held
+    return s.most - s.holders
   end
 
-  function g.held(key)
-    return states[key].held
+  function g.holders(key)
+    return states[key].holders
   end
 
   function g.allowed(s, now)
@@ -637,7 +637,7 @@ lines_of_groups = function(limits)
       rows[2 * i - 1], rows[2 * i] = '0', members[i]
       local state = states[key][numbers[class]]
       if state == '.' then
-        if not states[key].held then
+        if not states[key].holders then
           state_of(key, states[key])
         end
         if g.room(key) > 0 then
@@ -674,7 +674,7 @@ lines_of_groups = function(limits)
     g.load(keys)
     for i = 1, #keys do
       local s = states[keys[i]]
-      s.held, s.changed = math.max(s.held - 1, 0), true
+      s.holders, s.changed = math.max(s.holders - 1, 0), true
     end
   end
 
@@ -684,16 +684,16 @@ lines_of_groups = function(limits)
       local key = order[i]
       local s = states[key]
       if s.changed then
-        if s.most > s.held then
+        if s.most > s.holders then
           for class = 0, 2 do
             if s[class + 1] == 'b' then
               g.turn(key, tostring(class), turns)
             end
           end
         end
-        local held = s.held
-        counts[held] = counts[held] or digits(held)
-        local value = s[1] .. s[2] .. s[3] .. counts[held]
+        local holders = s.holders
+        counts[holders] = counts[holders] or digits(holders)
+        local value = s[1] .. s[2] .. s[3] .. counts[holders]
         if value == '...0' then
           gone[#gone + 1] = key
         else
@@ -717,7 +717,7 @@ lines_of_groups = function(limits)
 
   function g.hold(key, n, now)
     local s = states[key]
-    s.held, s.changed = s.held + n, true
+    s.holders, s.changed = s.holders + n, true
     if now and n > 0 and s.limits and s.limits.rated then
       limits.started(key, s, n, now)
     end
@@ -809,20 +809,20 @@ if chapter == 'call_uniques' then
 functions = {
 uniques_of_call = function(keys)
   redis.call('ZCARD', KEYS[19])
-  local held, values = {}, redis.call('HMGET', KEYS[18], unpack(keys))
+  local owners, values = {}, redis.call('HMGET', KEYS[18], unpack(keys))
   for i = 1, #keys do
     if values[i] then
-      held[keys[i]] = values[i]
+      owners[keys[i]] = values[i]
     end
   end
   return {
-    held = held, states = {}, moving = {}, taken = {}, windows = false, cut_short = false, updated = false,
+    owners = owners, states = {}, moving = {}, taken = {}, windows = false, cut_short = false, updated = false,
     heads = {['0'] = {}, ['1'] = {}, ['2'] = {}},
   }
 end,
 find_holders = function(u)
   local states, moving, others = u.states, u.moving, {}
-  for _, value in pairs(u.held) do
+  for _, value in pairs(u.owners) do
     local other = string.match(value, ' (.+)$')
     if other and not states[other] then
       states[other] = redis.call('HEXISTS', KEYS[2], other) == 1 and '0' or 'g'
@@ -861,11 +861,11 @@ end,
 take_with_keys = function(u, request, found, intake, j)
   local args, ids, classes, details, keys, present, room = request.args, request.ids, request.classes, request.details, request.keys, found.present, found.room
   local outcomes, records, seen, ready, fresh, longest = intake.outcomes, intake.records, intake.seen, intake.ready, intake.fresh, intake.longest
-  local held, taken, heads, byte, n = u.held, u.taken, u.heads, string.byte, #ids
+  local owners, taken, heads, byte, n = u.owners, u.taken, u.heads, string.byte, #ids
   local k = #taken
   while j <= n do
     local id, key = ids[j], keys[j]
-    if details[j] ~= 'u' or fresh >= room or present[j] or seen[id] or held[key] then
+    if details[j] ~= 'u' or fresh >= room or present[j] or seen[id] or owners[key] then
       break
     end
     local class, text, envelope = classes[j], args[4 * j - 1], args[4 * j + 1]
@@ -883,7 +883,7 @@ take_with_keys = function(u, request, found, intake, j)
     records[2 * fresh + 1], records[2 * fresh + 2] = id, head .. key .. envelope
     fresh, seen[id] = fresh + 1, '0'
     local holder = (scope == 101 and 'e ' or 's ') .. id
-    held[key] = holder
+    owners[key] = holder
     taken[k + 1], taken[k + 2] = key, holder
     k = k + 2
     local list = ready[class]
@@ -899,7 +899,7 @@ take_with_keys = function(u, request, found, intake, j)
   return j
 end,
 meet_key = function(u, request, j, detail, intake)
-  local value, scope = u.held[detail.key], detail.scope
+  local value, scope = u.owners[detail.key], detail.scope
   if not value then
     return nil
   end
@@ -921,8 +921,8 @@ end,
 take_key = function(u, detail, id, now, ends)
   local key = detail.key
   local till = detail.scope == 'w' and digits(now + detail.window)
-  u.held[key] = (till or detail.scope) .. ' ' .. id
-  u.taken = (made.record or seldom('record')).appended(u.taken, key, u.held[key])
+  u.owners[key] = (till or detail.scope) .. ' ' .. id
+  u.taken = (made.record or seldom('record')).appended(u.taken, key, u.owners[key])
   if till then
     u.windows = (made.record or seldom('record')).appended(u.windows, till, key)
   end

@@ -668,7 +668,7 @@ func (i *Inspector) read(ctx context.Context, name string) (Queue, error) {
 	return Queue{
 		Name: name, Paused: settings.Paused, PausedSince: settings.PausedSince, Retention: settings.Retention, CompletedRetention: settings.Completed, CopyDead: settings.Copies,
 		Limits: settings.Limits, GroupLimits: settings.GroupLimits, MaxLength: settings.MaxLength,
-		HeldUntil: d.Held, Limited: d.Limited, Slots: settings.Slots, Quiet: settings.Quiet, Workers: workers,
+		HeldUntil: d.HeldUntil, Limited: d.Limited, Slots: settings.Slots, Quiet: settings.Quiet, Workers: workers,
 		Ready: d.Ready, Blocked: d.Blocked, PausedGroups: d.PausedGroups, HeldGroups: d.HeldGroups, Scheduled: d.Scheduled, Running: d.Running, Awaiting: d.Awaiting, Dead: d.Dead, Cancelled: d.Cancelled, Completed: d.Completed, Oldest: d.Oldest,
 	}, nil
 }

@@ -261,8 +261,8 @@ const freeSlot = "for a free slot"
 // braked says how a job is kept from starting by holds and limits of its queue or of its group, or returns "".
 func braked(b *store.Brakes, whose string) string {
 	switch r := b.Limits.Rate; {
-	case !b.Held.IsZero():
-		return whose + " is held back until " + clock(b.Held)
+	case !b.HeldUntil.IsZero():
+		return whose + " is held back until " + clock(b.HeldUntil)
 	case b.Full && b.Limits.Running == 1:
 		return "for " + whose + "'s limit of 1 running job"
 	case b.Full:

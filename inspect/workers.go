@@ -123,7 +123,7 @@ func (i *Inspector) addWorkers(ctx context.Context, queue string, workers map[st
 		quiet := slices.Contains(s.Settings.Quiet, id)
 		w.Stopping = w.Stopping || slices.Contains(s.Settings.Stopping, id)
 		w.Sessions = append(w.Sessions, Session{Queue: queue, Until: l.Until, Left: l.Until.Sub(s.At), Quiet: quiet})
-		held, err := q.Held(ctx, l.Session)
+		runs, err := q.Runs(ctx, l.Session)
 		if err != nil {
 			return err
 		}
@@ -135,7 +135,7 @@ func (i *Inspector) addWorkers(ctx context.Context, queue string, workers map[st
 		if err != nil {
 			return err
 		}
-		for _, v := range held {
+		for _, v := range runs {
 			r := RunningJob{Queue: queue, ID: v.Job.ID, Kind: v.Job.Kind, Token: v.Job.Token, Since: v.Job.ClaimedAt, Cancelling: v.Cancelling()}
 			for _, s := range stuck {
 				if s.ID == r.ID && s.Token == r.Token {

@@ -82,7 +82,7 @@ func observe(ctx context.Context, mp metric.MeterProvider, log *slog.Logger, que
 			depths = append(depths, telemetry.Depth{
 				Queue: q.Name(), Ready: d.Ready - d.Blocked, Blocked: d.Blocked, PausedGroups: d.PausedGroups, HeldGroups: d.HeldGroups, Scheduled: d.Scheduled, Awaiting: d.Awaiting, Running: d.Running,
 				Dead: d.Dead, Cancelled: d.Cancelled, Completed: d.Completed, Oldest: d.Oldest,
-				Paused: d.Paused, Held: !d.Held.IsZero(), Limited: d.Limited,
+				Paused: d.Paused, Held: !d.HeldUntil.IsZero(), Limited: d.Limited,
 			})
 		}
 		return depths

@@ -40,13 +40,13 @@ func (w *Worker) rehearse(ctx context.Context, job *signalbox.Job) testseam.Verd
 	q := newQueue(w, s, s, 1, nil)
 	base := trace.ContextWithSpanContext(baggage.ContextWithoutBaggage(context.WithoutCancel(ctx)), trace.SpanContext{})
 	q.base = handlerctx.WithHold(handlerctx.WithDraining(base, q.drain.sign), func(context.Context, time.Time) error { return nil })
-	held := &session{queue: q, id: store.NewSession(w.id), validity: lease.NewValidity(q.base)}
-	held.validity.Extend(lease.Now(), rehearsalLease)
-	defer held.end(context.Canceled)
-	defer q.rehearseShutdown(ctx, held)()
+	current := &session{queue: q, id: store.NewSession(w.id), validity: lease.NewValidity(q.base)}
+	current.validity.Extend(lease.Now(), rehearsalLease)
+	defer current.end(context.Canceled)
+	defer q.rehearseShutdown(ctx, current)()
 
 	d := &delivery{}
-	d.begin(held, nil, store.NewDelivery(job), time.Now())
+	d.begin(current, nil, store.NewDelivery(job), time.Now())
 	if w.watches() {
 		d.watch = &watch{}
 	}
@@ -75,7 +75,7 @@ func (w *Worker) rehearse(ctx context.Context, job *signalbox.Job) testseam.Verd
 }
 
 // rehearseShutdown drains the queue when ctx ends. The function that it returns puts an end to that.
-func (q *queue) rehearseShutdown(ctx context.Context, held *session) func() {
+func (q *queue) rehearseShutdown(ctx context.Context, current *session) func() {
 	over := make(chan struct{})
 	stop := context.AfterFunc(ctx, func() {
 		close(q.drain.sign)
@@ -86,7 +86,7 @@ func (q *queue) rehearseShutdown(ctx context.Context, held *session) func() {
 			case <-time.After(q.w.cfg.DrainTimeout):
 			}
 		}
-		held.end(signalbox.ErrShutdown)
+		current.end(signalbox.ErrShutdown)
 	})
 	return func() {
 		close(over)

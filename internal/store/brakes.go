@@ -15,11 +15,11 @@ import (
 
 // Brakes say what keeps jobs that are ready from starting: those of a queue, or of one group of it. The zero value is none.
 type Brakes struct {
-	Paused  bool             // the group is paused; that the queue is, its settings say
-	Held    time.Time        // until when they are held back; zero if they aren't
-	Limits  signalbox.Limits // those that are in force
-	Full    bool             // as many jobs run as Limits.Running allows
-	Allowed time.Time        // when Limits.Rate allows the next start; zero if it allows one now
+	Paused    bool             // the group is paused; that the queue is, its settings say
+	HeldUntil time.Time        // until when they are held back; zero if they aren't
+	Limits    signalbox.Limits // those that are in force
+	Full      bool             // as many jobs run as Limits.Running allows
+	Allowed   time.Time        // when Limits.Rate allows the next start; zero if it allows one now
 }
 
 // queueBrakes returns those of the queue. now is the time by the server's clock. beside adds commands to the call.
@@ -65,16 +65,16 @@ func (q *Queue) groupBrakes(ctx context.Context, key string, usual signalbox.Lim
 		b.Limits.Running = 0 // one job of it runs at a time, whatever that says
 	}
 	g, _ := parseGroup(state.Val())
-	b.Full = b.Limits.Running > 0 && g.held >= b.Limits.Running
+	b.Full = b.Limits.Running > 0 && g.holders >= b.Limits.Running
 	return b, nil
 }
 
 // brakes reads what there is of a group, or of the queue if key is "". more adds commands to the call; limits is called behind it.
 func (q *Queue) brakes(ctx context.Context, key string, now time.Time, more func(redis.Pipeliner), limits func() signalbox.Limits) (Brakes, error) {
-	var held, at *redis.FloatCmd
+	var until, at *redis.FloatCmd
 	var clock *redis.StringCmd
 	cmds, err := q.rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
-		held, at, clock = p.ZScore(ctx, q.keys.Rates, "h"+key), p.ZScore(ctx, q.keys.Rates, key), p.HGet(ctx, q.keys.Stats, clockField)
+		until, at, clock = p.ZScore(ctx, q.keys.Rates, "h"+key), p.ZScore(ctx, q.keys.Rates, key), p.HGet(ctx, q.keys.Stats, clockField)
 		more(p)
 		return nil
 	})
@@ -88,8 +88,8 @@ func (q *Queue) brakes(ctx context.Context, key string, now time.Time, more func
 	}
 	b := Brakes{Limits: limits()}
 	ahead := limitsClock(clock.Val(), now)
-	if until := timeOf(held.Val()).Add(-ahead); until.After(now) {
-		b.Held = until
+	if held := timeOf(until.Val()).Add(-ahead); held.After(now) {
+		b.HeldUntil = held
 	}
 	if pause := pauseOf(b.Limits.Rate, timeOf(at.Val()).Add(-ahead).Sub(now)); pause > 0 {
 		b.Allowed = now.Add(pause)

@@ -135,11 +135,11 @@ func (c *checker) running() {
 		if len(c.inflight[session]) > 0 && !c.registered[session] {
 			c.wrong("session %.200q has %d deliveries and is not registered", session, len(c.inflight[session]))
 		}
-		var held []place
+		var running []place
 		for id, value := range c.inflight[session] {
 			p := place{kind: "running", session: session, value: value, registered: c.registered[session]}
 			c.enter(id, p)
-			held = append(held, p)
+			running = append(running, p)
 			if _, token, ok := p.token(); ok {
 				if other, twice := granted[token]; twice {
 					c.wrong("jobs %.200q and %.200q have the same token %d", id, other, token)
@@ -147,7 +147,7 @@ func (c *checker) running() {
 				granted[token] = id
 			}
 		}
-		if suspects, alone, wrong := crowded(held); wrong {
+		if suspects, alone, wrong := crowded(running); wrong {
 			c.wrong("session %.200q has %d suspects, and %d of them run alone", session, suspects, alone)
 		}
 	}
@@ -180,7 +180,7 @@ func (c *checker) lines() {
 			c.wrong("the turn of line %.300q is among those of class %s", line, class)
 		}
 	}
-	held := make(map[string]int)
+	holders := make(map[string]int)
 	for id, f := range c.jobs {
 		key := groupOf(f.head)
 		for _, p := range f.places {
@@ -188,7 +188,7 @@ func (c *checker) lines() {
 				c.wrong("job %.200q of group %.201q runs as one of %.201q", id, key, p.group())
 			}
 			if key != "" && (p.kind == "running" || p.kind == "ready" || p.kind == "due" && !p.later()) {
-				held[key]++
+				holders[key]++
 			}
 			if key == "" && p.later() {
 				c.wrong("job %.200q is of no group, and is due for a line", id)
@@ -202,19 +202,19 @@ func (c *checker) lines() {
 	for line := range waits {
 		keys[line[1:]] = true
 	}
-	for key := range held {
+	for key := range holders {
 		keys[key] = true
 	}
 	for key := range c.groups {
 		keys[key] = true
 	}
 	for _, key := range slices.Sorted(maps.Keys(keys)) {
-		c.group(key, held[key], waits, turns, parked)
+		c.group(key, holders[key], waits, turns, parked)
 	}
 }
 
 // group compares what is kept of a group with its lines.
-func (c *checker) group(key string, held int, waits map[string]int, turns, parked map[string]bool) {
+func (c *checker) group(key string, holders int, waits map[string]int, turns, parked map[string]bool) {
 	value, there := c.groups[key]
 	g, ok := parseGroup(value)
 	if !there {
@@ -227,18 +227,18 @@ func (c *checker) group(key string, held int, waits map[string]int, turns, parke
 	case there && g == group{states: "..."}:
 		c.wrong("group %.201q is kept for nothing", key)
 	}
-	if g.held != held {
-		c.wrong("group %.201q is said to be held by %d jobs, it is held by %d", key, g.held, held)
+	if g.holders != holders {
+		c.wrong("group %.201q is said to be held by %d jobs, it is held by %d", key, g.holders, holders)
 	}
-	if key[0] == 's' && held > 1 {
-		c.wrong("serial group %.201q is held by %d jobs", key, held)
+	if key[0] == 's' && holders > 1 {
+		c.wrong("serial group %.201q is held by %d jobs", key, holders)
 	}
 	for i, state := range g.states {
 		line := strconv.Itoa(i) + key
 		if waits[line] > 0 == (state == '.') || turns[line] != (state == 't') {
 			c.wrong("line %.202q has state %c, %d jobs, and a turn: %v", line, state, waits[line], turns[line])
 		}
-		if state == 'b' && g.held == 0 && !c.paused[key] {
+		if state == 'b' && g.holders == 0 && !c.paused[key] {
 			c.wrong("line %.202q waits for nobody", line)
 		}
 		if state == 'w' && !parked[line] {

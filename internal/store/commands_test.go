@@ -27,7 +27,7 @@ func roleOf(op operation) server.Role {
 		return server.Relayer
 	case "remove", "pause", "resume", "slots", "keep", "pause an entry", "resume an entry", "forget an entry", "mend":
 		return server.Operator
-	case "show", "page", "list", "latest", "held", "kinds", "history", "examine", "sum":
+	case "show", "page", "list", "latest", "deliveries", "kinds", "history", "examine", "sum":
 		return server.Viewer
 	}
 	return server.Worker

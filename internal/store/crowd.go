@@ -57,7 +57,7 @@ func (q *Queue) GroupInUse(ctx context.Context, key string) (g GroupInUse, found
 	if err != nil || !ok {
 		return g, false, err
 	}
-	one := []GroupInUse{{Key: key, Holding: int64(known.held)}}
+	one := []GroupInUse{{Key: key, Holding: int64(known.holders)}}
 	if err := q.countLines(ctx, one); err != nil {
 		return g, false, err
 	}
@@ -75,7 +75,7 @@ func (q *Queue) someGroups(ctx context.Context) (groups []GroupInUse, more bool,
 		for i := 0; i+1 < len(fields); i += 2 {
 			if g, ok := parseGroup(fields[i+1]); ok && !seen[fields[i]] && fields[i] != "g"+wire.Unstarted { // a scan may return one twice
 				seen[fields[i]] = true
-				groups = append(groups, GroupInUse{Key: fields[i], Holding: int64(g.held)})
+				groups = append(groups, GroupInUse{Key: fields[i], Holding: int64(g.holders)})
 			}
 		}
 		if next = cursor; next == 0 || len(groups) >= groupsRead {

@@ -29,9 +29,9 @@ type Depths struct {
 	// Paused groups, and those that are held back, are counted by their names, among some 10,000 that have a pause, a hold or limits of their own.
 	PausedGroups, HeldGroups int64
 	// Oldest is how long the oldest job that could run has waited since it was last due. It is 0 if there is no such job.
-	Oldest time.Duration
-	Paused bool      // no worker gets jobs of the queue
-	Held   time.Time // until when the queue is held back, by the server's clock; zero if it isn't
+	Oldest    time.Duration
+	Paused    bool      // no worker gets jobs of the queue
+	HeldUntil time.Time // until when the queue is held back, by the server's clock; zero if it isn't
 	// Limited says that jobs are ready which their groups let start, and that the queue's limits allow none to start now.
 	Limited bool
 
@@ -124,13 +124,13 @@ func parseDepths(r *scripts.Reply) (Depths, error) {
 	}
 	d := Depths{Ready: r.Int(2), Scheduled: r.Int(3), Running: r.Int(4), Dead: r.Int(5), Cancelled: r.Int(6), Completed: r.Int(8), Awaiting: r.Int(16)}
 	now, since := r.Int(1), r.Int(7)
-	at, held := timeOf(parseScore(r.Str(11))), timeOf(parseScore(r.Str(12)))
+	at, heldUntil := timeOf(parseScore(r.Str(11))), timeOf(parseScore(r.Str(12)))
 	ahead := limitsClock(r.Str(13), time.UnixMicro(now))
 	d.Blocked, d.named = r.Int(14), r.Int(15) > 0
 	d.Paused, d.limits, d.steady = r.Str(9) != "", limitsOf(r.Str(10)), time.UnixMicro(now).Add(ahead)
 	d.early = pauseOf(d.limits.Rate, at.Add(-ahead).Sub(time.UnixMicro(now))) > 0
-	if until := held.Add(-ahead); until.After(time.UnixMicro(now)) {
-		d.Held = until
+	if until := heldUntil.Add(-ahead); until.After(time.UnixMicro(now)) {
+		d.HeldUntil = until
 	}
 	if r.Err != nil {
 		return Depths{}, r.Err

@@ -125,7 +125,7 @@ func TestDepthsSayWhatBlocks(t *testing.T) {
 	says := func(what string, paused, held, limited bool) {
 		t.Helper()
 		d := r.depths()
-		if d.Paused != paused || d.Held.IsZero() == held || d.Limited != limited {
+		if d.Paused != paused || d.HeldUntil.IsZero() == held || d.Limited != limited {
 			t.Errorf("%s: %+v", what, d)
 		}
 	}
@@ -149,8 +149,8 @@ func TestDepthsSayWhatBlocks(t *testing.T) {
 	until, err := r.HoldBack(bg, "", "", time.Hour)
 	r.must(err)
 	says("held", false, true, false)
-	if d := r.depths(); d.Held.Sub(until).Abs() > time.Millisecond {
-		t.Errorf("held until %v, not %v", d.Held, until)
+	if d := r.depths(); d.HeldUntil.Sub(until).Abs() > time.Millisecond {
+		t.Errorf("held until %v, not %v", d.HeldUntil, until)
 	}
 	_, err = r.Pause(bg)
 	r.must(err)

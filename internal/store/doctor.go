@@ -341,7 +341,7 @@ func (d *doctor) odd(ctx context.Context, member string) error {
 func (d *doctor) running(ctx context.Context) error {
 	for _, session := range d.sessions {
 		var suspects []string
-		var held []place
+		var running []place
 		same := make(map[string]string)
 		err := d.each(ctx, origin{name: "session", of: session}, func(e *examination, f *facts) {
 			d.consider(f, e.around)
@@ -353,7 +353,7 @@ func (d *doctor) running(ctx context.Context) error {
 					d.ghosts[session]++
 				}
 				if _, ok := p.suspect(); ok {
-					suspects, held = append(suspects, f.id), append(held, p)
+					suspects, running = append(suspects, f.id), append(running, p)
 				}
 				if _, token, ok := p.token(); ok {
 					if other, twice := d.tokens[token]; twice && other != f.id {
@@ -366,7 +366,7 @@ func (d *doctor) running(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		if _, _, wrong := crowded(held); wrong {
+		if _, _, wrong := crowded(running); wrong {
 			if err := d.together(ctx, session, suspects); err != nil {
 				return err
 			}
@@ -386,15 +386,15 @@ func (d *doctor) together(ctx context.Context, session string, ids []string) err
 	if err != nil {
 		return err
 	}
-	var held []place
+	var running []place
 	for _, f := range e.jobs {
 		for _, p := range f.places {
 			if p.session == session {
-				held = append(held, p)
+				running = append(running, p)
 			}
 		}
 	}
-	if suspects, alone, wrong := crowded(held); wrong {
+	if suspects, alone, wrong := crowded(running); wrong {
 		d.find(Together, "", fmt.Sprintf("session %.200q has %d suspects, and %d of them run alone", session, suspects, alone), false)
 	}
 	return nil

@@ -169,12 +169,12 @@ func (d *doctor) holders(ctx context.Context, keys []string) (map[string][]strin
 
 // groupFacts are what a queue has of one group at one moment.
 type groupFacts struct {
-	value  string // what GROUPS has
-	held   int    // how many jobs hold it, of those that were looked at
-	waits  [3]bool
-	turns  [3]string // scores; "" for no turn
-	until  [3]string // when the line gets a turn, in us; "" for a line that doesn't wait for its rate
-	paused bool
+	value   string // what GROUPS has
+	holders int    // how many jobs hold it, of those that were looked at
+	waits   [3]bool
+	turns   [3]string // scores; "" for no turn
+	until   [3]string // when the line gets a turn, in us; "" for a line that doesn't wait for its rate
+	paused  bool
 }
 
 // lookAtGroups reads groups. ids are those of jobs that wait and may hold one of them. moved changes when a job that ran comes to wait.
@@ -203,7 +203,7 @@ func (d *doctor) lookAtGroups(ctx context.Context, keys, ids []string) (found []
 			list, _ := one.([]any)
 			row := &scripts.Reply{List: list}
 			g := groupFacts{value: row.Str(0)}
-			g.held, _ = strconv.Atoi(row.Str(1))
+			g.holders, _ = strconv.Atoi(row.Str(1))
 			for i := range g.waits {
 				g.waits[i], g.turns[i], g.until[i] = row.Str(2+3*i) == "1", row.Str(3+3*i), row.Str(4+3*i)
 			}
@@ -260,7 +260,7 @@ func (d *doctor) compareGroup(ctx context.Context, key string, f *groupFacts, st
 		}
 		d.find(WrongTurn, "", text, done)
 	}
-	switch missing := g.held - f.held; {
+	switch missing := g.holders - f.holders; {
 	case missing == 0:
 		return false, nil
 	case missing > 0 && (!still || surplus[key] != missing):
@@ -271,14 +271,14 @@ func (d *doctor) compareGroup(ctx context.Context, key string, f *groupFacts, st
 		}
 		return true, nil
 	}
-	done, err := d.mend(ctx, nil, step{"group", key, fmt.Sprintf("%d %d", g.held, f.held)})
+	done, err := d.mend(ctx, nil, step{"group", key, fmt.Sprintf("%d %d", g.holders, f.holders)})
 	if err != nil {
 		return false, err
 	}
 	if d.Repair && !done {
 		return true, nil
 	}
-	d.find(WrongHolders, "", fmt.Sprintf("%d jobs are said to hold group %.200q, there are %d", g.held, key[1:], f.held), done)
+	d.find(WrongHolders, "", fmt.Sprintf("%d jobs are said to hold group %.200q, there are %d", g.holders, key[1:], f.holders), done)
 	return false, nil
 }
 
@@ -307,7 +307,7 @@ func (f *groupFacts) judge(key string) string {
 			what = "has a turn, and should have none"
 		case state == 'w' && f.until[i] == "":
 			what = "waits for its rate, and nobody knows until when"
-		case state == 'b' && g.held == 0 && !f.paused:
+		case state == 'b' && g.holders == 0 && !f.paused:
 			what = "waits for jobs that hold its group, and none does"
 		case turn && int64(parseScore(f.turns[i]))>>50 != int64(i):
 			what = "has a turn among those of another priority"

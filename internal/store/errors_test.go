@@ -500,9 +500,9 @@ func views() []operation {
 			},
 			unread: func(r *rig) []string { return []string{r.keys.Cancelled, r.keys.Completed} },
 		},
-		{name: "held", call: func(r *rig, _ []Delivery) error {
-			pager := &heldPager{q: r.Queue, session: r.session}
-			page, _, err := pager.views(bg, []held{{id: "f1"}, {id: "gone"}, {id: "f2"}})
+		{name: "deliveries", call: func(r *rig, _ []Delivery) error {
+			pager := &runningPager{q: r.Queue, session: r.session}
+			page, _, err := pager.views(bg, []grant{{id: "f1"}, {id: "gone"}, {id: "f2"}})
 			return found(page, err, "f1", "f2")
 		}},
 		{name: "history", call: func(r *rig, _ []Delivery) error {

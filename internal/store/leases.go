@@ -34,10 +34,10 @@ func (q *Queue) Leases(ctx context.Context) ([]Lease, error) {
 	return leases, nil
 }
 
-// Held returns what a session runs, in the order of the tokens: of the records it reads the kinds only. A job has no kind if its record
+// Runs returns what a session runs, in the order of the tokens: of the records it reads the kinds only. A job has no kind if its record
 // is gone, has more than MaxKindRecord bytes, or doesn't begin with the kind.
-func (q *Queue) Held(ctx context.Context, session string) ([]View, error) {
-	all, err := q.held(ctx, session)
+func (q *Queue) Runs(ctx context.Context, session string) ([]View, error) {
+	all, err := q.grants(ctx, session)
 	views := make([]View, len(all))
 	for i, h := range all {
 		views[i] = q.view(h.id, signalbox.StateRunning)
@@ -51,7 +51,7 @@ func (q *Queue) Held(ctx context.Context, session string) ([]View, error) {
 	return views, err
 }
 
-// MaxKindRecord is the largest record of which Held reads the kind, in bytes. A script takes some 5 ms to read a MiB.
+// MaxKindRecord is the largest record of which Runs reads the kind, in bytes. A script takes some 5 ms to read a MiB.
 const MaxKindRecord = 32 << 10
 
 // kindsRead is of how many jobs a call reads the kinds.

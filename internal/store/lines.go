@@ -78,8 +78,8 @@ func parseLine(member string) (class, key, id string, ok bool) {
 
 // A group is what GROUPS has for one.
 type group struct {
-	states string // of its lines, by class: '.' nobody waits, 't' it has a turn, 'b' it is blocked, 'w' it waits for the group's rate
-	held   int    // jobs that hold it
+	states  string // of its lines, by class: '.' nobody waits, 't' it has a turn, 'b' it is blocked, 'w' it waits for the group's rate
+	holders int    // jobs that hold it
 }
 
 func parseGroup(value string) (group, bool) {
@@ -87,7 +87,7 @@ func parseGroup(value string) (group, bool) {
 		return group{}, false
 	}
 	n, err := strconv.Atoi(value[3:])
-	return group{states: value[:3], held: n}, err == nil && n >= 0
+	return group{states: value[:3], holders: n}, err == nil && n >= 0
 }
 
 // waits reports whether a line waits for limits.

@@ -59,7 +59,7 @@ func (q *Queue) PausedGroups(ctx context.Context) (map[string]time.Time, error) 
 
 // countStopped counts the groups that are paused, and those that are held back, by their names, in a look at some 10,000 fields. steady is the time by the clock of
 // limits.
-func (q *Queue) countStopped(ctx context.Context, steady time.Time) (paused, held int64, err error) {
+func (q *Queue) countStopped(ctx context.Context, steady time.Time) (paused, heldBack int64, err error) {
 	const page, pages = 1000, 10
 	pauses, holds := make(map[string]bool), make(map[string]bool) // a group and a serial group of one name are paused, and held back, together
 	next := uint64(0)

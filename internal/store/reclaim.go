@@ -44,11 +44,11 @@ type Recovery struct {
 	session string
 	details bool
 	read    bool
-	held    []grant // what is left to do, the newest first
+	grants  []grant // what is left to do, the newest first
 	newest  int64   // the highest token of all
 }
 
-// A grant is what a session's hash holds for a job.
+// A grant is what a session's hash has for a job that it runs; value begins with the token.
 type grant struct {
 	id, value string
 	token     int64
@@ -72,7 +72,7 @@ func (r *Recovery) Next(ctx context.Context) (Reclaimed, error) {
 	q := r.q
 	why := wire.AppendLastError(nil, fmt.Sprintf(
 		"the process running this job died, or lost its lease, %d times", q.crashes))
-	part := r.held[:min(len(r.held), maxReclaim)]
+	part := r.grants[:min(len(r.grants), maxReclaim)]
 	args := scripts.Reclaim.Args(2*len(part),
 		scripts.Arg("protocol", layout.Protocol), scripts.Arg("session", r.session), scripts.Arg("crash_limit", q.crashes), scripts.Arg("last_error", why),
 		scripts.Arg("keep_jobs", q.kept.count), scripts.Arg("keep_bytes", q.kept.bytes), scripts.Arg("keep_us", q.kept.age.Microseconds()),
@@ -89,15 +89,15 @@ func (r *Recovery) Next(ctx context.Context) (Reclaimed, error) {
 	if err != nil {
 		return Reclaimed{}, err
 	}
-	r.held = r.held[min(max(done, 0), len(part)):]
-	res.Done = res.Left == 0 || len(r.held) == 0
+	r.grants = r.grants[min(max(done, 0), len(part)):]
+	res.Done = res.Left == 0 || len(r.grants) == 0
 	return res, nil
 }
 
 // readAll reads what the session has, page by page, and sorts it.
 func (r *Recovery) readAll(ctx context.Context) error {
 	key := r.q.keys.Inflight(r.session)
-	held := make(map[string]grant) // HSCAN may name a field twice
+	grants := make(map[string]grant) // HSCAN may name a field twice
 	for cursor := uint64(0); ; {
 		page, next, err := r.q.rdb.HScan(ctx, key, cursor, "", pageSize).Result()
 		if err != nil {
@@ -106,22 +106,22 @@ func (r *Recovery) readAll(ctx context.Context) error {
 		}
 		for pair := range slices.Chunk(page, 2) {
 			if len(pair) == 2 {
-				held[pair[0]] = grant{id: pair[0], value: pair[1], token: tokenOf(pair[1])}
+				grants[pair[0]] = grant{id: pair[0], value: pair[1], token: tokenOf(pair[1])}
 			}
 		}
 		if cursor = next; cursor == 0 {
 			break
 		}
 	}
-	r.held = make([]grant, 0, len(held))
-	for _, g := range held {
-		r.held = append(r.held, g)
+	r.grants = make([]grant, 0, len(grants))
+	for _, g := range grants {
+		r.grants = append(r.grants, g)
 	}
-	slices.SortFunc(r.held, func(a, b grant) int {
+	slices.SortFunc(r.grants, func(a, b grant) int {
 		return cmp.Or(cmp.Compare(b.token, a.token), cmp.Compare(a.id, b.id))
 	})
-	if len(r.held) > 0 {
-		r.newest = r.held[0].token
+	if len(r.grants) > 0 {
+		r.newest = r.grants[0].token
 	}
 	return nil
 }

@@ -158,7 +158,7 @@ func (f *facts) hold(p place, a around, class string) (all []step) {
 	case f.marked && mark != digits && !p.flagged():
 		all = append(all, step{verb: "unmark"})
 	case f.marked && !p.flagged():
-		all = append(all, step{"hold", p.session, delivery(digits, p.flags()+"c", p.held())})
+		all = append(all, step{"hold", p.session, delivery(digits, p.flags()+"c", p.rest())})
 	case p.flagged() && (!f.marked || mark != digits):
 		all = append(all, step{verb: "mark", a: digits + " " + string(markOf(""))})
 	}

@@ -148,8 +148,8 @@ func (p place) flags() string {
 	return flags
 }
 
-// held returns what stands behind the flags in what the session holds: the key of a group, then a space and a unique key if there is one.
-func (p place) held() string {
+// rest returns what stands behind the flags in what the session holds: the key of a group, then a space and a unique key if there is one.
+func (p place) rest() string {
 	if words := strings.SplitN(p.value, " ", 3); p.kind == "running" && len(words) == 3 {
 		return words[2] // links, too
 	}
@@ -158,13 +158,13 @@ func (p place) held() string {
 
 // group returns the key of the group that a delivery holds, or "".
 func (p place) group() string {
-	key, _, _ := strings.Cut(p.held(), " ")
+	key, _, _ := strings.Cut(p.rest(), " ")
 	return key
 }
 
 // links returns the links of a delivery's job, or "".
 func (p place) links() string {
-	_, links, _ := strings.Cut(p.held(), linksMark)
+	_, links, _ := strings.Cut(p.rest(), linksMark)
 	return links
 }
 
@@ -173,7 +173,7 @@ const linksMark = "\x02"
 
 // uniqueKey returns the unique key that a delivery has, or "".
 func (p place) uniqueKey() string {
-	_, key, _ := strings.Cut(p.held(), " ")
+	_, key, _ := strings.Cut(p.rest(), " ")
 	key, _, _ = strings.Cut(key, linksMark)
 	return key
 }
@@ -350,8 +350,8 @@ func (f *facts) judgeMark(add func(Fault, string, ...any)) {
 }
 
 // crowded reports whether one session has suspects that may not run beside each other: one of them has AloneAt crashes or more.
-func crowded(held []place) (suspects, alone int, wrong bool) {
-	for _, p := range held {
+func crowded(running []place) (suspects, alone int, wrong bool) {
+	for _, p := range running {
 		if crashes, ok := p.suspect(); ok {
 			suspects++
 			if n, err := strconv.Atoi(crashes); err != nil || n >= AloneAt { // a flag without a number is taken as the scripts take it

@@ -124,7 +124,7 @@ func TestHeldHasKinds(t *testing.T) {
 	}
 	r.enqueued(items...)
 	same(t, "claimed", len(r.claim(len(items))), len(items))
-	all, err := r.Held(bg, r.session)
+	all, err := r.Runs(bg, r.session)
 	r.must(err)
 	same(t, "held", len(all), len(items))
 	for i, v := range all {

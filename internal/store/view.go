@@ -67,9 +67,9 @@ func workerOf(session string) string {
 func (v *View) Cancelling() bool { return strings.Contains(v.Flags, "c") }
 
 // runs notes what a session holds of the job: a token, and flags behind a space.
-func (v *View) runs(session, held string) {
-	v.State, v.Session, v.Flags, v.Unlisted = signalbox.StateRunning, session, place{value: held}.flags(), false
-	v.Job.Token = tokenOf(held)
+func (v *View) runs(session, delivery string) {
+	v.State, v.Session, v.Flags, v.Unlisted = signalbox.StateRunning, session, place{value: delivery}.flags(), false
+	v.Job.Token = tokenOf(delivery)
 	v.Job.ClaimedAt = time.UnixMicro(v.Job.Token) // but where tokens were ahead of the clock
 }
 
@@ -180,7 +180,7 @@ func (q *Queue) parseShow(r *scripts.Reply, id string, sessions []string) (v Vie
 		return View{}, Situation{}, false, err
 	}
 	v = View{Job: signalbox.Job{ID: id, Queue: q.name, Namespace: q.namespace}, State: signalbox.State(r.Str(4)), Note: noteOf(r.Str(8))}
-	there, record, score, k, held := r.Int(2) == 1, r.Str(3), r.Str(5), r.Int(6), r.Str(7)
+	there, record, score, k, delivery := r.Int(2) == 1, r.Str(3), r.Str(5), r.Int(6), r.Str(7)
 	s = Situation{At: time.UnixMicro(r.Int(1)), Sessions: r.Strs(9), Settings: settingsOf(pairs(r.Strs(10)))}
 	v.Unlisted = r.Int(11) == 1
 	switch {
@@ -190,7 +190,7 @@ func (q *Queue) parseShow(r *scripts.Reply, id string, sessions []string) (v Vie
 		r.Fail(6, fmt.Sprintf("%d, not a session of the call", k))
 		return View{}, Situation{}, false, r.Err
 	case k > 0:
-		v.runs(sessions[k-1], held)
+		v.runs(sessions[k-1], delivery)
 		score = ""
 	}
 	if !there {
@@ -217,8 +217,8 @@ func (q *Queue) showMore(ctx context.Context, v *View, sessions []string) error 
 			return err
 		}
 		for i, cmd := range cmds {
-			if held, err := cmd.(*redis.StringCmd).Result(); err == nil {
-				v.runs(part[i], held)
+			if delivery, err := cmd.(*redis.StringCmd).Result(); err == nil {
+				v.runs(part[i], delivery)
 			}
 		}
 	}

@@ -212,16 +212,16 @@ func TestChapterGroups(t *testing.T) {
 		c.shows(line+state+"local g = lines_of_groups()\ng.load({'sk'})\n"+code+"\nall()", want...)
 	}
 	step("show(g.join({at('1', 'sk', 5, 'a'), at('1', 'sk', 6, 'b')})) g.save()", "true", shown(".t.0")+` {"1sk"} 2`)
-	step("show(g.room('sk'), g.held('sk'), g.state('sk', '1'))", shown(1, 0, "t"), shown(".t.0")+` {"1sk"} 2`)
+	step("show(g.room('sk'), g.holders('sk'), g.state('sk', '1'))", shown(1, 0, "t"), shown(".t.0")+` {"1sk"} 2`)
 	step("g.hold('sk', 1) g.set('sk', '1', 'b') redis.call('ZREM', TURNS, '1sk') show(g.save())", "false", shown(".b.1")+" {} 2")
 	step("show(g.join({at('0', 'sk', 7, 'c')})) g.save()", "false", shown("bb.1")+" {} 3") // another holds it
 	step("show(g.quit(at('0', 'sk', 7, 'x')))", "false", shown("bb.1")+" {} 3")
 	step("show(g.quit(at('0', 'sk', 7, 'c'))) g.save()", "true", shown(".b.1")+" {} 2")
 	step("g.leave({'sk'}) show(g.save())", "true", shown(".t.0")+` {"1sk"} 2`)
-	step("g.leave({'sk'}) show(g.held('sk'))", "0", shown(".t.0")+` {"1sk"} 2`) // never fewer than none
+	step("g.leave({'sk'}) show(g.holders('sk'))", "0", shown(".t.0")+` {"1sk"} 2`) // never fewer than none
 	step("g.quit(at('1', 'sk', 5, 'a')) g.quit(at('1', 'sk', 6, 'b')) g.save()", shown("")+" {} 0")
 	c.must(c.rdb.HSet(bg, c.keys.Groups, "sk", "garbage").Err())
-	step("show(g.held('sk'), g.state('sk', '2'))", shown(0, "."), shown("garbage")+" {} 0")
+	step("show(g.holders('sk'), g.state('sk', '2'))", shown(0, "."), shown("garbage")+" {} 0")
 	step("show(g.join({at('2', 'sk', 5, 'a')}, {'sk'}, {'2'})) g.save()", "true", shown("..t0")+` {"2sk"} 1`)
 	c.shows("show(line_facts('2sk')) show(line_facts('1sk'))", shown("true")[1:5]+` "2251799813685249" nil`, "false nil nil")
 }

@@ -1,11 +1,11 @@
 -- Counts the queue's jobs by state, and finds the job that has waited longest. It writes nothing.
 --
 -- KEYS: as named below, then inflight:<session> of each session
--- Reply: {'ok', time in us, ready, due, running, dead, cancelled, since, completed, paused, limits, at, held, ahead, blocked, named, awaiting}
+-- Reply: {'ok', time in us, ready, due, running, dead, cancelled, since, completed, paused, limits, at, held_until, ahead, blocked, named, awaiting}
 --        ready, due (scheduled), running, dead, cancelled, completed: how many jobs there are of each state
 --        since: since when (us) the longest waiting job could run; -1 if there is none. It looks only at the first job of each
 --        ready list, at the first of due, and at the first of each line of a group that may go on, of 1000 lines at most; paused: since when (us); limits: those of the queue, as the
---        settings have them, '' for none; at, held: when the queue's rate would have the next job start, and until when the queue is held back, as RATES has them,
+--        settings have them, '' for none; at, held_until: when the queue's rate would have the next job start, and until when the queue is held back, as RATES has them,
 --        '' for none; ahead: clock of STATS, by which these times are, or ''; blocked: of the ready jobs, those whose group lets none start, an estimate if
 --        more than 1000 lines may go on; named: how many fields LIMITS has; awaiting: jobs that wait for flows
 -- Errors: those of Redis.

@@ -21,14 +21,14 @@ local sessions, all = session_keys(first_session, inflight)
 if not all then
   return {'again'}
 end
-local held, runs = {}, {}
+local holders, runs = {}, {}
 for _, k in pairs(sessions) do
   local got = redis.call('HGETALL', KEYS[k])
   for i = 1, #got, 2 do
     runs[got[i]] = true
-    local key = group_held(got[i + 1])
+    local key = delivery_group(got[i + 1])
     if key then
-      held[key] = (held[key] or 0) + 1
+      holders[key] = (holders[key] or 0) + 1
     end
   end
 end
@@ -37,13 +37,13 @@ for i = fixed + keys + 1, #ARGV do
   local record = not runs[id] and redis.call('HGET', JOBS, id)
   local key = record and group_of(record)
   if key and not is_terminal(id) and not waits_for_group(id, record, key) then
-    held[key] = (held[key] or 0) + 1
+    holders[key] = (holders[key] or 0) + 1
   end
 end
 local groups = {}
 for i = fixed + 1, fixed + keys do
   local key = ARGV[i]
-  local facts = {redis.call('HGET', GROUPS, key) or '', digits(held[key] or 0)}
+  local facts = {redis.call('HGET', GROUPS, key) or '', digits(holders[key] or 0)}
   for class = 0, 2 do
     local waits, turn, parked = line_facts(class .. key)
     facts[#facts + 1] = waits and '1' or '0'

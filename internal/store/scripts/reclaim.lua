@@ -43,9 +43,9 @@ local ids = {}
 for i = fixed + 1, #ARGV, 2 do
   ids[#ids + 1] = ARGV[i]
 end
-local held, notes = {}, {}
+local deliveries, notes = {}, {}
 if #ids > 0 then
-  held = redis.call('HMGET', INFLIGHT, unpack(ids))
+  deliveries = redis.call('HMGET', INFLIGHT, unpack(ids))
   notes = redis.call('HMGET', NOTES, unpack(ids))
 end
 local largest = tonumber((string.match(redis.call('HGET', STATS, 'largest') or '', '^%d+$'))) -- no job that isn't terminal has a larger record
@@ -70,7 +70,7 @@ redis.call('HDEL', INFLIGHT, '')
 room = tonumber(room)
 local most, done, taken, seen, gone = room, 0, new_taken(), {}, {}
 for i, id in ipairs(ids) do
-  if held[i] == ARGV[fixed + 2 * i] and not seen[id] then
+  if deliveries[i] == ARGV[fixed + 2 * i] and not seen[id] then
     local size = redis.call('HSTRLEN', JOBS, id)
     if size > room and #gone > 0 then
       break
@@ -78,22 +78,22 @@ for i, id in ipairs(ids) do
     room = room - size
     seen[id] = true
     gone[#gone + 1] = id
-    local token = string.match(held[i], '^%d+') or '0'
+    local token = string.match(deliveries[i], '^%d+') or '0'
     local span = span_of(notes[i], token)
     local record = redis.call('HGET', JOBS, id)
-    if is_marked(held[i]) then
+    if is_marked(deliveries[i]) then
       finish_marked(ends, id, redis.call('HGET', CANCELS, id) or '', false, record)
       if record then
         add_delivery(taken.cancelled, id, token, record, span)
       end
-      note_left(taken, id, held[i])
+      note_left(taken, id, deliveries[i])
     elseif not record then
       taken.missing[#taken.missing + 1] = id
-      note_left(taken, id, held[i])
+      note_left(taken, id, deliveries[i])
     else
       record = take_crashed(taken, ends, death, id, token, record, span)
       if not record then
-        note_left(taken, id, held[i])
+        note_left(taken, id, deliveries[i])
       elseif details == '1' and size <= most then
         add_delivery(taken.lost, id, token, record, span)
       end

@@ -39,12 +39,12 @@ for _, list in ipairs({HIGH, NORMAL, LOW, SUSPECT}) do
 end
 local pause = 0 -- us until the queue's rate, or the end of its hold, allows a start
 if more > 0 and withheld == '' then
-  local at, held = unpack(redis.call('ZMSCORE', RATES, '', 'h'))
-  if of_queue or held then
+  local at, held_until = unpack(redis.call('ZMSCORE', RATES, '', 'h'))
+  if of_queue or held_until then
     -- While these let no job start, a claim would be in vain.
     local by_limits = limits_clock(now)
     local queue = limits_of(of_queue)
-    local ends = (tonumber(held or nil) or 0) - by_limits
+    local ends = (tonumber(held_until or nil) or 0) - by_limits
     local spare = 0
     if ends > 0 then
       pause = ends

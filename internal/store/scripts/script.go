@@ -37,7 +37,6 @@ var (
 	Show    = load("show")
 	Page    = load("page")
 	List    = load("list")
-	Held    = load("held")
 	Kinds   = load("kinds")
 	Latest  = load("latest")
 	Put     = load("put")
@@ -66,6 +65,8 @@ var (
 	Lined   = load("lined")
 	Groups  = load("groups")
 	Running = load("running")
+
+	Deliveries = load("deliveries")
 
 	Remove = load("remove")
 	Unlist = load("unlist")

@@ -2,10 +2,10 @@
 --
 -- KEYS: as named below, then inflight:<session> of each session that the caller knows
 -- ARGV: id: of the job
--- Reply: {'ok', time in us, there, record, state, score, session, held, note, sessions, settings, unlisted, lined}
+-- Reply: {'ok', time in us, there, record, state, score, session, delivery, note, sessions, settings, unlisted, lined}
 --        there: 1 if the job has a record, else 0; record: that one, or ''; state: 'scheduled', 'running', 'dead', 'cancelled', 'completed', 'awaiting', or 'ready' if it is in none of these
 --        places; score: that of the job where it is in a sorted set, else ''; session: of a running job the position, from 1, of its
---        session among those of the call, else 0; held: what the session holds of it, else ''; note: the note of the job, else '';
+--        session among those of the call, else 0; delivery: what the session holds of it, else ''; note: the note of the job, else '';
 --        sessions: all that are registered. If the state is 'ready' and one of these was not in the call, the job may be running
 --        there; settings: fields and values; unlisted: 1 if the state is 'ready' and no ready list and no line has the job. Lists of more
 --        than 100,000 jobs together aren't searched: then it is 0; lined: where the job is in the line of its group, what GROUPS has for
@@ -16,7 +16,7 @@ local SESSIONS, JOBS, DUE, HIGH, NORMAL, LOW, SUSPECT, DEAD, CANCELLED, NOTES, S
 local first_session = 16 -- of KEYS
 local id = unpack(ARGV)
 
-local where, score, session, held = 'ready', '', 0, ''
+local where, score, session, delivery = 'ready', '', 0, ''
 for _, class in ipairs({'0', '1', '2', 's', 'a', 'b', 'c'}) do
   local at = redis.call('ZSCORE', DUE, class .. id)
   if at then
@@ -26,7 +26,7 @@ end
 for k = first_session, #KEYS do
   local value = redis.call('HGET', KEYS[k], id)
   if value then
-    where, session, held = 'running', k - first_session + 1, value
+    where, session, delivery = 'running', k - first_session + 1, value
   end
 end
 local terminal = terminal_states()
@@ -54,5 +54,5 @@ elseif record and where == 'ready' then
     end
   end
 end
-return {'ok', clock(), record and 1 or 0, record or '', where, score, session, held, redis.call('HGET', NOTES, id) or '',
+return {'ok', clock(), record and 1 or 0, record or '', where, score, session, delivery, redis.call('HGET', NOTES, id) or '',
   redis.call('ZRANGE', SESSIONS, 0, -1), redis.call('HGETALL', SETTINGS), unlisted, lined}

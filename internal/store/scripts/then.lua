@@ -61,14 +61,14 @@ if denied then
   return denied
 end
 
-local held = redis.call('HGET', INFLIGHT, id)
+local delivery = redis.call('HGET', INFLIGHT, id)
 local outcome, fates = 'refused', ''
 redis.call('HDEL', INFLIGHT, '') -- permitted out of memory, and with it all that follows
-if owns(held, token) then
+if owns(delivery, token) then
   local no_room = maximum and queue_length() >= maximum
   local ends = new_ends(now, false, keep_jobs, keep_bytes, keep_us)
   outcome = 'completed'
-  if is_marked(held) then
+  if is_marked(delivery) then
     outcome = 'cancelled'
     finish_marked(ends, id, redis.call('HGET', CANCELS, id) or '', true)
   elseif keep ~= '' then
@@ -77,7 +77,7 @@ if owns(held, token) then
     finish(ends, 'completed', {id})
   end
   redis.call('HDEL', INFLIGHT, id)
-  local woken = leave_all({id, held}, ends, outcome == 'completed' and outcome or 'deleted')
+  local woken = leave_all({id, delivery}, ends, outcome == 'completed' and outcome or 'deleted')
   if redis.call('HEXISTS', RUNNING, session) == 1 then
     local left = redis.call('HLEN', INFLIGHT)
     if left > 0 then

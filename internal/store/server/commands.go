@@ -38,8 +38,8 @@ var roleScripts = map[Role][]string{
 	Producer: {"enqueue", "plan", "announce", "permits"},
 	Worker:   {"claim", "renew", "reclaim", "close", "sweep", "save", "then", "report", "depth", "set", "limit", "hold", "permits", "deaths", "copied", "enqueue", "add", "pass", "tend"},
 	Reporter: {"report", "depth", "permits"},
-	Operator: {"depth", "show", "page", "list", "latest", "held", "kinds", "history", "set", "limit", "hold", "pause", "act", "put", "moving", "past", "entry", "enqueue", "examine", "sum", "lined", "groups", "running", "mend", "permits", "copied", "remove", "unlist", "flow", "pass"},
-	Viewer:   {"depth", "show", "page", "list", "latest", "held", "kinds", "history", "examine", "sum", "lined", "groups", "running"},
+	Operator: {"depth", "show", "page", "list", "latest", "deliveries", "kinds", "history", "set", "limit", "hold", "pause", "act", "put", "moving", "past", "entry", "enqueue", "examine", "sum", "lined", "groups", "running", "mend", "permits", "copied", "remove", "unlist", "flow", "pass"},
+	Viewer:   {"depth", "show", "page", "list", "latest", "deliveries", "kinds", "history", "examine", "sum", "lined", "groups", "running"},
 	Relayer:  {"relay"},
 }
 

@@ -37,7 +37,7 @@ end
 -- Returns what is known of a job, or nil if there is none:
 --   id, record
 --   state: as place_of returns it, or 'held' of one that is being moved, or 'awaiting' of one that waits for a flow: then place is its member of AWAITING
---   place, held: what place_of returns beside the state
+--   place, value: what place_of returns beside the state; value is when it is due, or its delivery
 --   ended: whether it is dead, cancelled or completed
 -- Those from first_session on are the sessions' keys.
 local function find_job(id, first_session)
@@ -45,14 +45,14 @@ local function find_job(id, first_session)
   if not record then
     return nil
   end
-  local state, place, held = place_of(id, class_of(record), first_session)
-  if state == 'scheduled' and held == due_when_held then
+  local state, place, value = place_of(id, class_of(record), first_session)
+  if state == 'scheduled' and value == due_when_held then
     state = 'held'
   elseif state == 'ready' and string.byte(record, 4) and string.byte(record, 4) % 128 >= 64 then
     place = awaits(id, record)
     state = place and 'awaiting' or state
   end
-  return {id = id, record = record, state = state, place = place, held = held, ended = has_ended(state)}
+  return {id = id, record = record, state = state, place = place, value = value, ended = has_ended(state)}
 end
 
 -- Takes a job out of its place, so that it can have another. If it holds its group, it leaves the group if leaves is set. Returns whether it was in
@@ -131,14 +131,14 @@ end
 
 -- Marks a job that runs as cancelled, and notes that its worker is to be told. A mark that is there stays. mark is what CANCELS has behind the token.
 local function mark_cancelled(acts, job, mark)
-  local id, held, k = job.id, job.held, job.place
-  if not is_marked(held) then
-    local token, flags, rest = string.match(held, '^(%d+) ?(%w*)(.*)$')
+  local id, delivery, k = job.id, job.value, job.place
+  if not is_marked(delivery) then
+    local token, flags, rest = string.match(delivery, '^(%d+) ?(%w*)(.*)$')
     redis.call('HSET', KEYS[k], id, (token or '0') .. ' ' .. (flags or '') .. 'c' .. (rest or ''))
     redis.call('HSET', CANCELS, id, (token or '0') .. ' ' .. mark)
   end
   acts.told[k] = acts.told[k] or {}
-  table.insert(acts.told[k], id .. ' ' .. string.match(held, '^%d*'))
+  table.insert(acts.told[k], id .. ' ' .. string.match(delivery, '^%d*'))
 end
 
 -- Tells workers which of their jobs were cancelled. inflight and channels are what stands before a session in the name of its key and of its channel.
@@ -221,7 +221,7 @@ local function prioritise(acts, job, class)
     rewrite(acts, job, record)
     return true
   end
-  return transfer(acts, job, record, job.state == 'scheduled' and job.held or 0, false)
+  return transfer(acts, job, record, job.state == 'scheduled' and job.value or 0, false)
 end
 
 -- Holds a job that is being moved to another queue, until due, which is due_when_held. Its record gets a field 101 (docs/wire.md): its state, a space, and

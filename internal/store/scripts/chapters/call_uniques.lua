@@ -1,7 +1,7 @@
 -- The unique keys of a call that puts jobs in.
 
 -- Reads what UNIQUE has for the unique keys of a call. Returns what the functions below are given:
---   held: by key, what UNIQUE has for it, or will have
+--   owners: by key, what UNIQUE has for it, or will have
 --   states: by ID of a job that has one of them, its state as outcomes have it, or 'g' of one that is gone; see find_holders
 --   moving: by ID, whether such a job is being moved to another queue
 --   taken: keys that new jobs take, and what UNIQUE is to have for them, in turns
@@ -12,14 +12,14 @@
 --   heads: by class, and by the length and the scope of a key, the header of the record of a job with it
 local function uniques_of_call(keys)
   redis.call('ZCARD', WINDOWS)
-  local held, values = {}, redis.call('HMGET', UNIQUE, unpack(keys))
+  local owners, values = {}, redis.call('HMGET', UNIQUE, unpack(keys))
   for i = 1, #keys do
     if values[i] then
-      held[keys[i]] = values[i]
+      owners[keys[i]] = values[i]
     end
   end
   return {
-    held = held, states = {}, moving = {}, taken = {}, windows = false, cut_short = false, updated = false,
+    owners = owners, states = {}, moving = {}, taken = {}, windows = false, cut_short = false, updated = false,
     heads = {['0'] = {}, ['1'] = {}, ['2'] = {}},
   }
 end
@@ -27,7 +27,7 @@ end
 -- Finds out in which states the jobs are that have unique keys of a call.
 local function find_holders(u)
   local states, moving, others = u.states, u.moving, {}
-  for _, value in pairs(u.held) do
+  for _, value in pairs(u.owners) do
     local other = string.match(value, ' (.+)$')
     if other and not states[other] then
       states[other] = redis.call('HEXISTS', JOBS, other) == 1 and '0' or 'g'
@@ -69,11 +69,11 @@ end
 local function take_with_keys(u, request, found, intake, j)
   local args, ids, classes, details, keys, present, room = request.args, request.ids, request.classes, request.details, request.keys, found.present, found.room
   local outcomes, records, seen, ready, fresh, longest = intake.outcomes, intake.records, intake.seen, intake.ready, intake.fresh, intake.longest
-  local held, taken, heads, byte, n = u.held, u.taken, u.heads, string.byte, #ids
+  local owners, taken, heads, byte, n = u.owners, u.taken, u.heads, string.byte, #ids
   local k = #taken
   while j <= n do
     local id, key = ids[j], keys[j]
-    if details[j] ~= 'u' or fresh >= room or present[j] or seen[id] or held[key] then
+    if details[j] ~= 'u' or fresh >= room or present[j] or seen[id] or owners[key] then
       break
     end
     local class, text, envelope = classes[j], args[4 * j - 1], args[4 * j + 1]
@@ -91,7 +91,7 @@ local function take_with_keys(u, request, found, intake, j)
     records[2 * fresh + 1], records[2 * fresh + 2] = id, head .. key .. envelope
     fresh, seen[id] = fresh + 1, '0'
     local holder = (scope == 101 and 'e ' or 's ') .. id
-    held[key] = holder
+    owners[key] = holder
     taken[k + 1], taken[k + 2] = key, holder
     k = k + 2
     local list = ready[class]
@@ -110,7 +110,7 @@ end
 -- Returns the outcome for job j if another job has its unique key: 'u', or 'U' if that one gets what this one has. Else returns nil, and of a throttled job that meets a window
 -- the end of that: it is due then.
 local function meet_key(u, request, j, detail, intake)
-  local value, scope = u.held[detail.key], detail.scope
+  local value, scope = u.owners[detail.key], detail.scope
   if not value then
     return nil
   end
@@ -134,8 +134,8 @@ end
 local function take_key(u, detail, id, now, ends)
   local key = detail.key
   local till = detail.scope == 'w' and digits(now + detail.window)
-  u.held[key] = (till or detail.scope) .. ' ' .. id
-  u.taken = appended(u.taken, key, u.held[key])
+  u.owners[key] = (till or detail.scope) .. ' ' .. id
+  u.taken = appended(u.taken, key, u.owners[key])
   if till then
     u.windows = appended(u.windows, till, key)
   end

@@ -12,14 +12,14 @@ end
 --   completed: how many completed
 --   notes: how many notes there are, nil if there are none
 --   others: where those that didn't complete begin in args; the notes stand before them
---   held: what the session's hash has for each delivery: of the completed ones, of the others, then of those with notes
+--   deliveries: what the session's hash has for each delivery: of the completed ones, of the others, then of those with notes
 --   refused: positions of deliveries that were superseded
 --   overruled: positions of deliveries whose jobs end cancelled, whatever was asked for
 --   left: the groups that jobs don't hold any more
 --   marks: by ID, the marks of jobs that were cancelled while they ran; nil if there are none
 local function new_batch(args, first, completed, notes)
   local others = first + 2 * completed + 3 * notes
-  local batch = {args = args, first = first, completed = completed, others = others, held = {}, refused = {}, overruled = {}, left = {}} -- Lua makes room for 8 fields, or for 16
+  local batch = {args = args, first = first, completed = completed, others = others, deliveries = {}, refused = {}, overruled = {}, left = {}} -- Lua makes room for 8 fields, or for 16
   if notes > 0 then
     batch.notes = notes
   end
@@ -40,33 +40,33 @@ local function new_batch(args, first, completed, notes)
     n = n + 1
     about[n] = args[i]
   end
-  batch.held = redis.call('HMGET', INFLIGHT, unpack(about))
+  batch.deliveries = redis.call('HMGET', INFLIGHT, unpack(about))
   return batch
 end
 
 -- Returns the IDs of the deliveries that completed, and those of completed ones whose jobs were cancelled while they ran, nil if there are none: these
 -- are overruled.
 local function completed_of(batch)
-  local args, held, left = batch.args, batch.held, batch.left
+  local args, deliveries, left = batch.args, batch.deliveries, batch.left
   local settled, n, marked = {}, 0, nil
   for j = 1, batch.completed do
     local i = batch.first - 2 + 2 * j
     local token = args[i + 1]
-    if held[j] == token then
+    if deliveries[j] == token then
       n = n + 1
       settled[n] = args[i]
-    elseif held[j] and string.find(held[j], token .. '  ', 1, true) == 1 then -- it has no flags
-      local stop = string.find(held[j], ' ', #token + 3, true) -- a unique key follows
+    elseif deliveries[j] and string.find(deliveries[j], token .. '  ', 1, true) == 1 then -- it has no flags
+      local stop = string.find(deliveries[j], ' ', #token + 3, true) -- a unique key follows
       n = n + 1
       settled[n] = args[i]
       if stop ~= #token + 3 then
-        left[#left + 1] = string.sub(held[j], #token + 3, stop and stop - 1 or -1)
+        left[#left + 1] = string.sub(deliveries[j], #token + 3, stop and stop - 1 or -1)
       end
-    elseif not owns(held[j], token) then
+    elseif not owns(deliveries[j], token) then
       table.insert(batch.refused, j)
     else
-      left[#left + 1] = group_held(held[j])
-      if is_marked(held[j]) then
+      left[#left + 1] = delivery_group(deliveries[j])
+      if is_marked(deliveries[j]) then
         marked = marked or {}
         marked[#marked + 1] = args[i]
         table.insert(batch.overruled, j)

@@ -58,7 +58,7 @@ local function draw_turns(draw, g, class, most, steady)
       if g.timed then
         allowed, pause = g.allowed(s, steady)
       end
-      local n = math.min(share, s.most - s.held, allowed, most - #draw.popped)
+      local n = math.min(share, s.most - s.holders, allowed, most - #draw.popped)
       counts[n] = counts[n] or digits(n + 1) -- one more says whether others wait
       local line = n > 0 and redis.call('ZRANGE', LINED, '[' .. name .. '\1', '(' .. name .. '\2', 'BYLEX', 'LIMIT', '0', counts[n]) or {}
       local taken = take_of_line(draw, line, n, name, rows)
@@ -69,7 +69,7 @@ local function draw_turns(draw, g, class, most, steady)
       used[i] = name
       if n > 0 and #line <= taken then
         g.set(key, class, '.')
-      elseif s.held >= s.most then
+      elseif s.holders >= s.most then
         g.set(key, class, 'b')
       else
         allowed, pause = g.allowed(s, steady)
@@ -201,8 +201,8 @@ local function pay_rates(draw, g, records, busy, seen, now, steady)
     elseif key then
       local pause = 0
       -- Of the holders those stay that come first, as many as the others leave room for.
-      if s.held > s.most and not serial then
-        s.keeps = (s.keeps or math.max(s.most - (s.held - holders[key]), 0)) - 1
+      if s.holders > s.most and not serial then
+        s.keeps = (s.keeps or math.max(s.most - (s.holders - holders[key]), 0)) - 1
         pause = s.keeps < 0 and -1 or 0
       end
       if pause == 0 then

@@ -70,8 +70,8 @@ local function note_kept_end(ends, outcome, id, record)
 end
 
 -- Notes that a delivery's job has ended, from what the session's hash had for it, unless that was noted with its record.
-local function note_held_end(ends, value, outcome, id)
-  local links = links_held(value)
+local function note_delivery_end(ends, value, outcome, id)
+  local links = delivery_links(value)
   if links and not (ends.noted_ends and ends.noted_ends[id]) then
     note_end(ends, links, outcome, id)
   end

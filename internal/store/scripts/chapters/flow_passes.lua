@@ -39,12 +39,12 @@ local function stop_running(acts, f, mark, first_session, place)
     return KEYS[a] < KEYS[b]
   end)
   for n, k in ipairs(left) do
-    local held = redis.call('HGETALL', KEYS[k])
-    looked = looked + math.floor(#held / 2)
-    for i = 1, #held, 2 do
-      local links = links_held(held[i + 1])
-      if links and string.find(' ' .. links .. ' ', ' r' .. f.ref .. ' ', 1, true) and not is_marked(held[i + 1]) then
-        mark_cancelled(acts, {id = held[i], held = held[i + 1], place = k}, mark)
+    local deliveries = redis.call('HGETALL', KEYS[k])
+    looked = looked + math.floor(#deliveries / 2)
+    for i = 1, #deliveries, 2 do
+      local links = delivery_links(deliveries[i + 1])
+      if links and string.find(' ' .. links .. ' ', ' r' .. f.ref .. ' ', 1, true) and not is_marked(deliveries[i + 1]) then
+        mark_cancelled(acts, {id = deliveries[i], value = deliveries[i + 1], place = k}, mark)
       end
     end
     if looked >= 1000 and n < #left then

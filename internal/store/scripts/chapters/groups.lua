@@ -24,15 +24,15 @@ local function lines_of_groups(limits)
   local numbers = {['0'] = 1, ['1'] = 2, ['2'] = 3, [0] = 1, [1] = 2, [2] = 3} -- where a state has the line of a class
 
   local function parse(value)
-    local high, normal, low, held = string.match(value, '^([.tbw])([.tbw])([.tbw])(%d+)$')
-    return high and {high, normal, low, tonumber(held)} or {'.', '.', '.', 0}
+    local high, normal, low, holders = string.match(value, '^([.tbw])([.tbw])([.tbw])(%d+)$')
+    return high and {high, normal, low, tonumber(holders)} or {'.', '.', '.', 0}
   end
 
   -- Makes the state of a group from what parse returned.
   local function state_of(key, p)
     local own = limits and (key ~= 'g{}' and limits.usual or limits.none) -- 'g{}' is of jobs without a group
     local s = { -- with all fields that each state has, so that Lua makes room for them once
-      p[1], p[2], p[3], held = p[4], changed = false, limits = own,
+      p[1], p[2], p[3], holders = p[4], changed = false, limits = own,
       most = byte(key) == 115 and 1 or own and own.running or huge, -- how many jobs may hold the group at a time. 's' is for a serial one
     }
     order[#order + 1] = key
@@ -72,7 +72,7 @@ local function lines_of_groups(limits)
     end
   end
 
-  -- Returns the state of a group: in [1] to [3] those of its lines, held: how many jobs hold it, most: how many may.
+  -- Returns the state of a group: in [1] to [3] those of its lines, holders: how many jobs hold it, most: how many may.
   function g.of(key)
     return states[key]
   end
@@ -80,12 +80,12 @@ local function lines_of_groups(limits)
   -- Returns how many more jobs may hold the group.
   function g.room(key)
     local s = states[key]
-    return s.most - s.held
+    return s.most - s.holders
   end
 
   -- Returns how many jobs hold the group.
-  function g.held(key)
-    return states[key].held
+  function g.holders(key)
+    return states[key].holders
   end
 
   -- Returns how many more jobs of the group with this state may start by its rate, and, if none may, how long it is until one may (us).
@@ -144,7 +144,7 @@ local function lines_of_groups(limits)
       rows[2 * i - 1], rows[2 * i] = '0', members[i]
       local state = states[key][numbers[class]]
       if state == '.' then
-        if not states[key].held then
+        if not states[key].holders then
           state_of(key, states[key])
         end
         if g.room(key) > 0 then
@@ -183,7 +183,7 @@ local function lines_of_groups(limits)
     g.load(keys)
     for i = 1, #keys do
       local s = states[keys[i]]
-      s.held, s.changed = math.max(s.held - 1, 0), true
+      s.holders, s.changed = math.max(s.holders - 1, 0), true
     end
   end
 
@@ -194,16 +194,16 @@ local function lines_of_groups(limits)
       local key = order[i]
       local s = states[key]
       if s.changed then
-        if s.most > s.held then
+        if s.most > s.holders then
           for class = 0, 2 do
             if s[class + 1] == 'b' then
               g.turn(key, tostring(class), turns)
             end
           end
         end
-        local held = s.held
-        counts[held] = counts[held] or digits(held)
-        local value = s[1] .. s[2] .. s[3] .. counts[held]
+        local holders = s.holders
+        counts[holders] = counts[holders] or digits(holders)
+        local value = s[1] .. s[2] .. s[3] .. counts[holders]
         if value == '...0' then
           gone[#gone + 1] = key
         else
@@ -228,7 +228,7 @@ local function lines_of_groups(limits)
   -- Notes that n jobs which have been drawn hold the group from now on. They start at the time now, unless that is nil.
   function g.hold(key, n, now)
     local s = states[key]
-    s.held, s.changed = s.held + n, true
+    s.holders, s.changed = s.holders + n, true
     if now and n > 0 and s.limits and s.limits.rated then
       limits.started(key, s, n, now)
     end

@@ -121,9 +121,9 @@ local function limits_of_groups(text, now)
   end
 
   function l.allowed(s, now)
-    local held = (tonumber(s.held_until or nil) or 0) - now
-    if held > 0 then
-      return 0, held
+    local held_back = (tonumber(s.held_until or nil) or 0) - now
+    if held_back > 0 then
+      return 0, held_back
     end
     return s.limits.allowed(s.at, now)
   end
@@ -209,17 +209,17 @@ end
 -- of limits:
 --   limits: what limits_of returns
 --   at: when its next job would start
---   held: for how long (us) it is held back
+--   held_back: for how long (us) it is held back
 --   steady: the time
 --   spare: how many more jobs may start
 --   pause: how long (us) it is until the rate allows one, or the hold ends
 local function queue_limits(text, steady)
   local at, held_until = unpack(redis.call('ZMSCORE', RATES, '', 'h'))
-  local held = (tonumber(held_until or nil) or 0) - steady
-  if not text and held <= 0 then
+  local held_back = (tonumber(held_until or nil) or 0) - steady
+  if not text and held_back <= 0 then
     return nil
   end
-  return {limits = limits_of(text), at = at, held = held, steady = steady, spare = math.huge, pause = 0}
+  return {limits = limits_of(text), at = at, held_back = held_back, steady = steady, spare = math.huge, pause = 0}
 end
 
 -- Returns how many of the wanted jobs the limits of the queue leave.
@@ -238,8 +238,8 @@ local function queue_room(queue, session, want)
     queue.at = bound
     redis.call('ZADD', RATES, bound, '')
   end
-  if queue.held > 0 then
-    queue.spare, queue.pause = 0, queue.held
+  if queue.held_back > 0 then
+    queue.spare, queue.pause = 0, queue.held_back
   else
     queue.spare, queue.pause = limits.allowed(queue.at, queue.steady)
   end

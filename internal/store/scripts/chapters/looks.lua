@@ -41,10 +41,10 @@ local function facts_of(id, first_session, inflight, search)
     put('awaiting', string.sub(waits, 1, -#id - 1), '', '')
   end
   for k = first_session, #KEYS do
-    local held = redis.call('HGET', KEYS[k], id)
-    if held then
+    local delivery = redis.call('HGET', KEYS[k], id)
+    if delivery then
       local session = string.sub(KEYS[k], #inflight + 1)
-      put('running', session, held, redis.call('ZSCORE', SESSIONS, session) and '1' or '0')
+      put('running', session, delivery, redis.call('ZSCORE', SESSIONS, session) and '1' or '0')
     end
   end
   local terminal = terminal_states()
@@ -180,9 +180,9 @@ local function stopped_lines(lines, steady)
     fields[i], members[i] = 'p' .. key, 'h' .. key
   end
   local paused = redis.call('HLEN', LIMITS) > 0 and redis.call('HMGET', LIMITS, unpack(fields)) or {}
-  local held = redis.call('ZCARD', RATES) > 0 and redis.call('ZMSCORE', RATES, unpack(members)) or {}
+  local held_until = redis.call('ZCARD', RATES) > 0 and redis.call('ZMSCORE', RATES, unpack(members)) or {}
   for i = 1, #lines do
-    stopped[i] = paused[i] or (tonumber(held[i] or nil) or 0) > steady
+    stopped[i] = paused[i] or (tonumber(held_until[i] or nil) or 0) > steady
   end
   return stopped
 end

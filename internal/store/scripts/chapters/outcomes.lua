@@ -2,8 +2,8 @@
 
 -- Reads the marks of jobs that were cancelled while they ran. marked has the IDs of those that completed.
 local function read_marks(batch, marked)
-  for j = batch.completed + 1, #batch.held - (batch.notes or 0) do
-    if is_marked(batch.held[j]) then
+  for j = batch.completed + 1, #batch.deliveries - (batch.notes or 0) do
+    if is_marked(batch.deliveries[j]) then
       marked = marked or {}
       marked[#marked + 1] = batch.args[batch.others + 6 * (j - batch.completed - 1)]
     end
@@ -91,12 +91,12 @@ local function settle_others(batch, ready, ends, ended, groups, promotable)
   for i = batch.others, #args, 6 do
     j = j + 1
     local id, token, outcome, _, _, record = unpack(args, i, i + 5)
-    local held = batch.held[j]
-    if ended[id] or not owns(held, token) then
+    local delivery = batch.deliveries[j]
+    if ended[id] or not owns(delivery, token) then
       table.insert(batch.refused, j)
     elseif marks[id] then
       ended[id] = true
-      batch.left[#batch.left + 1] = group_held(held)
+      batch.left[#batch.left + 1] = delivery_group(delivery)
       if outcome ~= 'cancelled' then
         table.insert(batch.overruled, j)
       end
@@ -104,7 +104,7 @@ local function settle_others(batch, ready, ends, ended, groups, promotable)
       redis.call('HDEL', INFLIGHT, id)
     else
       ended[id] = true
-      promotable[#promotable + 1] = settle_other(batch, ready, ends, i, groups and group_held(held) or nil)
+      promotable[#promotable + 1] = settle_other(batch, ready, ends, i, groups and delivery_group(delivery) or nil)
     end
   end
 end
@@ -119,10 +119,10 @@ local function leave_keys_and_flows(batch, ends)
     stays[batch.overruled[k]] = false -- it has ended, whatever was asked
   end
   local keys, ids, args = {}, {}, batch.args
-  for j = 1, #batch.held - (batch.notes or 0) do
-    local held = batch.held[j]
-    local long = held and #held > 16 -- a token has at most 16 digits
-    local key, links = long and key_held(held), long and links_held(held)
+  for j = 1, #batch.deliveries - (batch.notes or 0) do
+    local delivery = batch.deliveries[j]
+    local long = delivery and #delivery > 16 -- a token has at most 16 digits
+    local key, links = long and delivery_key(delivery), long and delivery_links(delivery)
     if (key or links) and stays[j] ~= true then
       local i = batch.others + 6 * (j - batch.completed - 1)
       local id = j > batch.completed and args[i] or args[batch.first - 2 + 2 * j]
@@ -133,7 +133,7 @@ local function leave_keys_and_flows(batch, ends)
           keys[#keys + 1], ids[#ids + 1] = key, id
         end
         if links then
-          note_held_end(ends, held, stays[j] == nil and outcome == 'completed' and outcome or 'deleted', id)
+          note_delivery_end(ends, delivery, stays[j] == nil and outcome == 'completed' and outcome or 'deleted', id)
         end
       end
     end
@@ -154,10 +154,10 @@ end
 
 -- Keeps the notes of deliveries that run on or will run again.
 local function keep_notes(batch)
-  local args, spans, j = batch.args, {}, #batch.held - batch.notes
+  local args, spans, j = batch.args, {}, #batch.deliveries - batch.notes
   for i = batch.first + 2 * batch.completed, batch.others - 1, 3 do
     j = j + 1
-    if owns(batch.held[j], args[i + 1]) then
+    if owns(batch.deliveries[j], args[i + 1]) then
       spans[#spans + 1] = args[i]
       spans[#spans + 1] = args[i + 1] .. ' ' .. args[i + 2]
     end

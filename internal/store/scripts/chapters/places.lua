@@ -43,9 +43,9 @@ local function place_of(id, class, first_session)
     end
   end
   for k = first_session, #KEYS do
-    local held = redis.call('HGET', KEYS[k], id)
-    if held then
-      return 'running', k, held
+    local delivery = redis.call('HGET', KEYS[k], id)
+    if delivery then
+      return 'running', k, delivery
     end
   end
   return 'ready'

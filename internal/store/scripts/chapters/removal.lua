@@ -108,17 +108,17 @@ end
 
 -- Adds until when jobs are held back, or a rate counts those that have started.
 local function rates_against(reasons, now)
-  local held, rated
+  local held_until, rated
   local ahead = redis.call('ZRANGE', RATES, '+inf', '(' .. digits(limits_clock(now)), 'BYSCORE', 'REV', 'LIMIT', 0, 100, 'WITHSCORES')
   for i = 1, #ahead, 2 do
     if string.sub(ahead[i], 1, 1) == 'h' then
-      held = held or tonumber(ahead[i + 1])
+      held_until = held_until or tonumber(ahead[i + 1])
     else
       rated = rated or tonumber(ahead[i + 1])
     end
   end
-  if held then
-    against(reasons, 'held', held)
+  if held_until then
+    against(reasons, 'held', held_until)
   end
   if rated then
     against(reasons, 'rate', rated)

@@ -27,14 +27,14 @@ end
 
 -- Has the right number of jobs hold a group if it is held by as many as it was said to be. Returns whether the right number holds it then.
 local function correct_holders(g, key, said, right)
-  local held = g.held(key)
-  if held == said then
+  local holders = g.holders(key)
+  if holders == said then
     g.hold(key, math.max(right - said, 0))
     for _ = right + 1, said do
       g.leave({key})
     end
   end
-  return held == said or held == right
+  return holders == said or holders == right
 end
 
 -- Gives the lines of a group the states and the turns that their jobs need. Returns whether a line got a turn.

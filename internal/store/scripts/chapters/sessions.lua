@@ -14,8 +14,8 @@ end
 
 -- Reports whether what a session holds for a delivery has this token. In the hash, flags stand behind
 -- a token and a space: of a suspect an 's' and the number of its crashes, then a 'c' if its job was cancelled meanwhile.
-local function owns(held, token)
-  return held == token or held and string.match(held, '^(%d+) ') == token
+local function owns(delivery, token)
+  return delivery == token or delivery and string.match(delivery, '^(%d+) ') == token
 end
 
 -- Reports whether what a session holds for a delivery says that its job was cancelled while it runs: with the flag 'c'. CANCELS has the mark
@@ -26,18 +26,18 @@ end
 
 -- Returns the unique key that a delivery has, from what the session's hash has for it, or nil. It stands behind the token, the flags and the
 -- group, each of which ends with a space. Links may follow.
-local function key_held(value)
+local function delivery_key(value)
   return value and string.match(value, '^%d+ %w* [^ ]* ([^\2]+)')
 end
 
 -- Returns the links of a delivery's job, from what the session's hash has for it, or nil. They stand behind all else, and a byte 2.
-local function links_held(value)
+local function delivery_links(value)
   local at = value and string.find(value, '\2', 1, true)
   return at and string.sub(value, at + 1) or nil
 end
 
 -- Returns the key of the group that a delivery holds, from what the session's hash has for it, or nil. The key stands behind the flags. A unique key may follow.
-local function group_held(value)
+local function delivery_group(value)
   return value and string.match(value, '^%d+ %w* ([^ ]+)')
 end
 

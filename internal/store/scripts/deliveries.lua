@@ -2,8 +2,8 @@
 --
 -- KEYS: as named below; INFLIGHT is inflight:<session>
 -- ARGV: room: most bytes of records to return; the first may have more; then the IDs of the jobs
--- Reply: {'ok', time in us, held, records, notes}
---        held: what the session holds of the jobs, as far as the room goes; a job that it runs no more has none; records, notes: theirs; a
+-- Reply: {'ok', time in us, deliveries, records, notes}
+--        deliveries: what the session holds of the jobs, as far as the room goes; a job that it runs no more has none; records, notes: theirs; a
 --        record is missing where there is none
 -- Errors: those of Redis.
 
