@@ -63,7 +63,7 @@ func (i *Inspector) deadByError(ctx context.Context, queue string, most int) (De
 		return failed(err)
 	}
 	s := DeadSummary{Queue: queue, Dead: total}
-	groups := make(map[[2]string]*ErrorGroup)
+	groups := make(map[errorKey]*ErrorGroup)
 	for view, err := range jobs {
 		if err != nil {
 			return failed(err)
@@ -73,24 +73,38 @@ func (i *Inspector) deadByError(ctx context.Context, queue string, most int) (De
 			s.Unreadable++
 			continue
 		}
-		s.add(groups, &view)
+		addTo(groups, &view)
 	}
-	for _, g := range groups {
-		s.Groups = append(s.Groups, *g)
-	}
-	slices.SortFunc(s.Groups, func(a, b ErrorGroup) int {
-		return cmp.Or(cmp.Compare(b.Count, a.Count), b.Last.Compare(a.Last), cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Error, b.Error))
-	})
+	s.Groups = largestFirst(groups)
 	s.Dead = max(s.Dead, s.Looked) // some may have died meanwhile
 	return s, nil
 }
 
-func (s *DeadSummary) add(groups map[[2]string]*ErrorGroup, v *store.View) {
+// largestFirst returns groups in the order of a [DeadSummary].
+func largestFirst(groups map[errorKey]*ErrorGroup) []ErrorGroup {
+	var list []ErrorGroup
+	for _, g := range groups {
+		list = append(list, *g)
+	}
+	slices.SortFunc(list, func(a, b ErrorGroup) int {
+		return cmp.Or(cmp.Compare(b.Count, a.Count), b.Last.Compare(a.Last), cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Error, b.Error))
+	})
+	return list
+}
+
+// An errorKey is what the jobs of an [ErrorGroup] have in common.
+type errorKey struct {
+	state       signalbox.State
+	kind, error string
+}
+
+// addTo adds a job that has ended to its group.
+func addTo(groups map[errorKey]*ErrorGroup, v *store.View) {
 	pattern, literal := fold(v.Job.LastError)
-	key := [2]string{v.Job.Kind, pattern}
+	key := errorKey{v.State, v.Job.Kind, pattern}
 	g := groups[key]
 	if g == nil {
-		g = &ErrorGroup{Kind: v.Job.Kind, Error: pattern, First: v.At, Filter: Filter{State: signalbox.StateDead, Kind: v.Job.Kind, Error: literal}}
+		g = &ErrorGroup{Kind: v.Job.Kind, Error: pattern, First: v.At, Filter: Filter{State: v.State, Kind: v.Job.Kind, Error: literal}}
 		groups[key] = g
 	}
 	g.Count++

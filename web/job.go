@@ -244,7 +244,7 @@ func facts(j *inspect.Job) []fact {
 		list = append(list, fact{Name: "Group", Value: name(text), To: link("jobs", "queue", j.Queue, "state", "ready", "group", j.Group)})
 	}
 	if j.Batch != "" {
-		add("Batch", name(j.Batch))
+		list = append(list, fact{Name: "Batch", Value: name(j.Batch), To: flowLink(j.Queue, j.Batch)})
 	}
 	if j.UniqueKey != "" {
 		add("Unique key", name(j.UniqueKey+", until "+j.UniqueUntil))

@@ -284,6 +284,7 @@ func (p *queuePage) facts(s *state) []fact {
 			list[7].To = link("queue", "name", p.CopyDead)
 		}
 	}
+	list = append(list, fact{Name: "Batches", Value: "show them", To: link("flows", "queue", p.Name)})
 	if p.Blocked > 0 {
 		list = append(list, fact{Name: "Wait for their group", Value: commas(p.Blocked) + " of the ready jobs"})
 	}

@@ -57,7 +57,7 @@ func (a *asset) serve(w http.ResponseWriter, r *http.Request) {
 func assetLink(name string) string { return link(name, "v", assets[name].version) }
 
 // templates are the pages.
-var templates = readTemplates("overview", "queue", "jobs", "job", "workers", "cron", "groups", "locks", "doctor", "redis", "act", "message")
+var templates = readTemplates("overview", "queue", "jobs", "job", "flows", "flow", "workers", "cron", "groups", "locks", "doctor", "redis", "act", "message")
 
 func readTemplates(names ...string) map[string]*template.Template {
 	all := make(map[string]*template.Template)

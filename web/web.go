@@ -102,6 +102,8 @@ var views = map[string]func(*visit) (answer, error){
 	"jobs":    (*visit).jobs,
 	"job":     (*visit).job,
 	"search":  (*visit).search,
+	"flows":   (*visit).flows,
+	"flow":    (*visit).flow,
 	"workers": (*visit).workers,
 	"cron":    (*visit).cron,
 	"groups":  (*visit).groups,
@@ -237,6 +239,8 @@ func (v *visit) failed(err error) answer {
 	case errors.Is(err, errNoPage):
 	case errors.Is(err, inspect.ErrNoJob):
 		m.Title, m.Text = "The queue has no such job", "It has completed, was dropped or deleted, or never was there."
+	case errors.Is(err, inspect.ErrNoFlow):
+		m.Title, m.Text = "The queue has no such batch", "It was over for a day, or never was there."
 	case errors.Is(err, inspect.ErrNoQueue):
 		m.Title, m.Text = "There is no such queue", "No producer and no worker has used it, or you may not see it."
 	case errors.Is(err, signalbox.ErrInvalid):

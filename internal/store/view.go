@@ -33,6 +33,8 @@ type View struct {
 	Brakes         Brakes // of Show: those of the job's group, if it waits in the line of it
 	Unique         Unique // the job's unique key; of scope 0 if it has none
 	Flow           string // the flow that it is of, or that it waits for, or has waited for; "" if there is none
+	FlowMark       string // the mark of that flow
+	FlowRole       byte   // of the job's link with that flow: a letter of package wire's Link constants, in upper case if what it stands for has come
 	Awaits         byte   // what it waits for, if it is awaiting: AwaitsSuccess, AwaitsEnd or AwaitsFailure
 	Survived       int    // deliveries in a row that have ended by themselves since the job's last crash
 	// Of a running job: its session, and the flags behind its token.
@@ -95,7 +97,9 @@ func (v *View) read(record any) {
 	v.raw = text
 	raw := []byte(text)
 	if links := wire.LinksOf(raw); links != "" {
-		v.Flow, _, _ = strings.Cut(links[1:], "{")
+		first, _, _ := strings.Cut(links, " ")
+		v.Flow, v.FlowMark, _ = strings.Cut(first[1:], "{")
+		v.FlowRole = links[0]
 		if v.State == signalbox.StateAwaiting {
 			v.Awaits = links[0]
 		}

@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -82,7 +83,7 @@ func newStage(ctx context.Context, dir string) (_ *stage, err error) {
 	if s.sched, err = scheduler.New(s.rdb, scheduler.Config{Namespace: namespace, Logger: slog.New(slog.DiscardHandler)}); err != nil {
 		return nil, err
 	}
-	for _, act := range []func(context.Context) error{s.fill, s.settings, s.startWorker, s.startCron, s.killWorker, s.locks, s.await, s.serve} {
+	for _, act := range []func(context.Context) error{s.fill, s.batches, s.settings, s.startWorker, s.startCron, s.killWorker, s.locks, s.await, s.serve} {
 		if err := act(ctx); err != nil {
 			return nil, err
 		}
@@ -129,7 +130,7 @@ func until(ctx context.Context, what string, cond func() bool) error {
 func (s *stage) startWorker(ctx context.Context) error {
 	w, err := worker.New(s.rdb, worker.Config{
 		Namespace: namespace, StuckAfter: 200 * time.Millisecond, DrainTimeout: -1, Logger: slog.New(slog.DiscardHandler),
-		Queues: worker.Queues{"mail": {Concurrency: 4}, "media": {Concurrency: 1}, "tenants": {Concurrency: 2}, "reports": {Concurrency: 2}, hostile: {Concurrency: 1}},
+		Queues: worker.Queues{"mail": {Concurrency: 4}, "media": {Concurrency: 1}, "tenants": {Concurrency: 2}, "reports": {Concurrency: 2}, "news": {Concurrency: 2}, hostile: {Concurrency: 1}},
 	})
 	if err != nil {
 		return err
@@ -214,6 +215,38 @@ func (s *stage) fill(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
+// batches makes batches: one whose members end in each way, one with names that are hostile, and two that nobody has sealed.
+func (s *stage) batches(ctx context.Context) error {
+	for _, b := range []struct {
+		queue, id string
+		sealed    bool
+	}{{"news", "spring", true}, {"news", "summer", false}, {"news", "autumn", false}, {hostile, hostile[:60], true}} {
+		batch, err := s.sched.Batch(ctx, b.queue, scheduler.FlowID(b.id), scheduler.FlowTimeout(24*time.Hour),
+			scheduler.OnSuccess(send{"archive"}, scheduler.ID(b.id+"-archive")), scheduler.OnEnd(send{"report"}, scheduler.ID(b.id+"-report")), scheduler.OnFailure(send{"alert"}, scheduler.ID(b.id+"-alert")))
+		if err != nil {
+			return err
+		}
+		var items []scheduler.Item
+		for i := range 6 {
+			items = append(items, scheduler.Item{Args: send{"later"}, Options: []scheduler.EnqueueOption{scheduler.After(time.Hour)}})
+			if b.sealed && i < 3 {
+				items = append(items, scheduler.Item{Args: send{"hello"}}, scheduler.Item{Args: bounce{fmt.Sprintf("no such address, request %d: %s", 4711+i, b.id)}, Options: []scheduler.EnqueueOption{scheduler.MaxAttempts(1)}})
+			}
+		}
+		for _, res := range batch.AddSeq(ctx, slices.Values(items)) {
+			if res.Err != nil {
+				return res.Err
+			}
+		}
+		if b.sealed {
+			if err := batch.Seal(ctx); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
 // killWorker has a process run a job, and kills it.
 func (s *stage) killWorker(ctx context.Context) error {
 	self, err := os.Executable()
@@ -276,6 +309,11 @@ func (s *stage) await(ctx context.Context) error {
 		bad, err := s.ins.Queue(ctx, hostile)
 		if err != nil || bad.Dead < 1 {
 			return false
+		}
+		for queue, id := range map[string]string{"news": "spring", hostile: hostile[:60]} {
+			if f, err := s.ins.Flow(ctx, queue, id); err != nil || f.Dead < 3 || f.Completed < 3 {
+				return false
+			}
 		}
 		workers, err := s.ins.Workers(ctx)
 		stuck, gone := false, false
