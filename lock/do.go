@@ -35,14 +35,14 @@ func Do(ctx context.Context, locker Locker, key string, fn func(context.Context)
 // fn is not called. No goroutine stays behind, except those that make calls: they end within a
 // tenth of a second.
 func Hold(ctx context.Context, l Lock, fn func(context.Context) error) (err error) {
-	held := lease.Join(ctx, l.Context())
-	stop := renew(l, held.End)
+	joined := lease.Join(ctx, l.Context())
+	stop := renew(l, joined.End)
 	defer func() {
 		// This runs also when fn panics. The order matters: no renewal may outlive the release, and
 		// the release ends the lease but not the context of fn.
 		lost := l.Context().Err() != nil && errors.Is(context.Cause(l.Context()), ErrLost)
 		stop()
-		held.End(context.Canceled)
+		joined.End(context.Canceled)
 		released := l.Release(ctx)
 		if lost && !errors.Is(released, ErrLost) {
 			released = errors.Join(released, fmt.Errorf("lock: %.200q: %w", l.Key(), ErrLost))
@@ -52,10 +52,10 @@ func Hold(ctx context.Context, l Lock, fn func(context.Context) error) (err erro
 		}
 		err = errors.Join(err, released)
 	}()
-	if held.Err() != nil {
-		return fmt.Errorf("lock: %.200q: ended before its use: %w", l.Key(), lease.Ended(held))
+	if joined.Err() != nil {
+		return fmt.Errorf("lock: %.200q: ended before its use: %w", l.Key(), lease.Ended(joined))
 	}
-	return fn(NewContext(held, l))
+	return fn(NewContext(joined, l))
 }
 
 // renew extends l until the returned function is called. That function returns when renew's goroutine has

@@ -102,16 +102,16 @@ func (r *Redis) tryOnce(ctx context.Context, l *redisLock) error {
 
 // wait waits until the locks are granted, ctx ends or Redis fails.
 func (r *Redis) wait(ctx context.Context, l *redisLock) error {
-	held, err, told := refusal{ours: true}, ErrHeld, false
+	refused, err, told := refusal{ours: true}, ErrHeld, false
 	missed := r.missed.Load()
 	if !r.waitedFor(l.places) { // else other waiters of this process come first
 		channel := r.bell.listening()
-		held, err = r.try(ctx, l, l.asked, r.askTimeout, spec.NewValue(), channel)
+		refused, err = r.try(ctx, l, l.asked, r.askTimeout, spec.NewValue(), channel)
 		told = channel != ""
 	}
 	for err == ErrHeld { // exactly that, not an error that wraps it: the waiting goes on
-		s := stand{redis: r, lock: l, held: held, told: told, seen: !held.sent.Time().IsZero(), at: held.at, sent: held.sent, missed: missed}
-		held, err = s.wait(ctx)
+		s := stand{redis: r, lock: l, refusal: refused, told: told, seen: !refused.sent.Time().IsZero(), at: refused.at, sent: refused.sent, missed: missed}
+		refused, err = s.wait(ctx)
 		told = false
 	}
 	return err

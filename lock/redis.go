@@ -224,8 +224,8 @@ func (r *Redis) try(ctx context.Context, l *redisLock, start lease.Instant, time
 		case g.late:
 			return refusal{}, batch.NoReply(timeout)
 		case g.token == 0:
-			g.held.sent = start
-			return g.held, ErrHeld
+			g.refusal.sent = start
+			return g.refusal, ErrHeld
 		default:
 			return refusal{}, l.granted(ctx, start, r.ttl, value, g.token, row{})
 		}
@@ -268,8 +268,8 @@ func (r *Redis) undo(ctx context.Context, places []place, value, channel string,
 	if err == nil {
 		// If this call came too late, an earlier copy of it may have been in time.
 		if g, err := parseGrant(reply, len(places)); err == nil && g.token == 0 && !g.late {
-			if g.held.at != 0 && !r.waitedFor(places) {
-				r.unline(ctx, places[g.held.key], channel)
+			if g.refusal.at != 0 && !r.waitedFor(places) {
+				r.unline(ctx, places[g.refusal.key], channel)
 			}
 			return
 		}

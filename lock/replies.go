@@ -16,10 +16,10 @@ func parseToken(field any) (int64, bool) {
 
 // A granting is a reply of acquire.lua.
 type granting struct {
-	token int64   // 0: the lock was not granted
-	held  refusal // if it was not granted: how it is held
-	late  bool    // the call came too late: it granted nothing
-	now   int64   // the server's clock, µs
+	token   int64   // 0: the lock was not granted
+	refusal refusal // if it was not granted: how it is held
+	late    bool    // the call came too late: it granted nothing
+	now     int64   // the server's clock, µs
 }
 
 // parseGrant reads a reply of acquire.lua for n locks.
@@ -38,8 +38,8 @@ func parseGrant(reply any, n int) (granting, error) {
 		return granting{late: true, now: now}, nil
 	}
 	if lua.Numbers(fields, &status, &key, &ms, &ours, &at, &now) && status == 0 && key >= 1 && key <= int64(n) {
-		held := refusal{key: int(key - 1), for_: time.Duration(ms) * time.Millisecond, ours: ours == 1, at: at}
-		return granting{held: held, now: now}, nil
+		refused := refusal{key: int(key - 1), for_: time.Duration(ms) * time.Millisecond, ours: ours == 1, at: at}
+		return granting{refusal: refused, now: now}, nil
 	}
 	return granting{}, lua.Unexpected(reply)
 }

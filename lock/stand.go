@@ -20,21 +20,21 @@ const (
 
 // A stand is one stay of an Acquire in the line of one key.
 type stand struct {
-	redis *Redis
-	lock  *redisLock
-	held  refusal       // how the last call found the locks
-	seen  bool          // that call has just been made
-	told  bool          // this process is in Redis' queue: a message comes when the lock is free
-	at    int64         // when Redis put the process in the queue, by its clock, µs; 0: unknown
-	sent  lease.Instant // when that call was sent
+	redis   *Redis
+	lock    *redisLock
+	refusal refusal       // how the last call found the locks
+	seen    bool          // that call has just been made
+	told    bool          // this process is in Redis' queue: a message comes when the lock is free
+	at      int64         // when Redis put the process in the queue, by its clock, µs; 0: unknown
+	sent    lease.Instant // when that call was sent
 	// missed is the locker's count of missed turns, read before that call.
 	missed int64
 }
 
 // wait returns nil when the locks are granted. It returns ErrHeld when the lock of another key is in the way,
-// and held says which. It returns another error when ctx ends or Redis fails.
-func (s *stand) wait(ctx context.Context) (held refusal, err error) {
-	r, key := s.redis, s.held.key
+// and the refusal says which. It returns another error when ctx ends or Redis fails.
+func (s *stand) wait(ctx context.Context) (_ refusal, err error) {
+	r, key := s.redis, s.refusal.key
 	p := s.lock.places[key]
 	w := r.join(p.lock, s.seen)
 	defer func() { r.leave(p, w, err == nil) }()
@@ -48,14 +48,14 @@ func (s *stand) wait(ctx context.Context) (held refusal, err error) {
 	select {
 	case handed = <-w.first:
 	case <-w.down.over:
-		return s.held, w.down.err
+		return s.refusal, w.down.err
 	case <-ctx.Done():
-		return s.held, r.end(ctx, p, w)
+		return s.refusal, r.end(ctx, p, w)
 	}
 	r.bell.enter()
 	defer r.bell.leave()
 	if handed {
-		s.held = refusal{key: key, for_: r.ttl, ours: true}
+		s.refusal = refusal{key: key, for_: r.ttl, ours: true}
 	} else if !s.told && r.bell.listening() != "" {
 		r.look(w) // this names the channel. Without a channel the bell makes the waiter look, once it listens
 	}
@@ -67,29 +67,29 @@ func (s *stand) wait(ctx context.Context) (held refusal, err error) {
 		case t = <-w.turns:
 		case <-timer.C:
 		case <-w.down.over:
-			return s.held, w.down.err
+			return s.refusal, w.down.err
 		case <-ctx.Done():
-			return s.held, r.end(ctx, p, w)
+			return s.refusal, r.end(ctx, p, w)
 		}
 		if t.token != 0 && len(s.lock.places) == 1 {
-			return s.held, s.lock.granted(ctx, t.start, r.ttl, t.value, t.token, t.row)
+			return s.refusal, s.lock.granted(ctx, t.start, r.ttl, t.value, t.token, t.row)
 		}
 		if s.fresh(t) {
-			return s.held, s.lock.offered(ctx, s.sent, t)
+			return s.refusal, s.lock.offered(ctx, s.sent, t)
 		}
 		err := w.down.failed()
 		if err == nil {
 			err = s.ask(ctx, p, t)
 			r.asked(ctx, p, err)
 		}
-		if !errors.Is(err, ErrHeld) || s.held.key != key {
+		if !errors.Is(err, ErrHeld) || s.refusal.key != key {
 			if err != nil {
 				r.passOn(p, t)
 			}
 			if err != nil && ctx.Err() != nil && errors.Is(err, ctx.Err()) {
 				err = r.end(ctx, p, w)
 			}
-			return s.held, err
+			return s.refusal, err
 		}
 		timer.Reset(s.patience(false))
 	}
@@ -112,11 +112,11 @@ func (s *stand) ask(ctx context.Context, p place, t turn) (err error) {
 	}
 	channel := s.redis.bell.listening()
 	s.told = channel != ""
-	held, err := s.redis.try(ctx, s.lock, lease.Now(), s.redis.asks(p, channel), value, channel)
+	refused, err := s.redis.try(ctx, s.lock, lease.Now(), s.redis.asks(p, channel), value, channel)
 	if errors.Is(err, ErrHeld) {
-		s.held = held
-		if held.at != 0 {
-			s.at, s.sent = held.at, held.sent
+		s.refusal = refused
+		if refused.at != 0 {
+			s.at, s.sent = refused.at, refused.sent
 		}
 	}
 	if err == nil && t.value != "" {
@@ -135,11 +135,11 @@ func (s *stand) fresh(t turn) bool {
 // or less, since messages get lost. Redis rounds the TTL down to ms.
 func (s *stand) patience(handed bool) time.Duration {
 	d := othersLook + rand.N(4*othersLook)
-	if handed || s.told && s.held.ours {
+	if handed || s.told && s.refusal.ours {
 		d = oursLook + rand.N(oursLook*2/3)
 	}
-	if s.held.for_ >= 0 {
-		d = min(d, s.held.for_+time.Millisecond+rand.N(expiryJitter))
+	if s.refusal.for_ >= 0 {
+		d = min(d, s.refusal.for_+time.Millisecond+rand.N(expiryJitter))
 	}
 	return d
 }

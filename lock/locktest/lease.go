@@ -78,10 +78,10 @@ func contextKeepsValues(s *suite) {
 
 // A lock that is extended outlives its TTL.
 func extendKeepsTheLock(s *suite) {
-	a, b, key := s.locker(s.held), s.locker(s.held), newKey()
+	a, b, key := s.locker(s.extended), s.locker(s.extended), newKey()
 	l := s.grant(a, key)
-	for end := time.Now().Add(s.held * 6 / 5); time.Now().Before(end); {
-		pause(s.held / 5)
+	for end := time.Now().Add(s.extended * 6 / 5); time.Now().Before(end); {
+		pause(s.extended / 5)
 		s.holds(l, b, "while it is extended")
 	}
 	s.release(l)

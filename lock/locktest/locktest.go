@@ -45,8 +45,8 @@ type times struct {
 	// short is for leases that must end. It is at least a whole second since some lock services count in
 	// seconds.
 	short time.Duration
-	// held is for leases that are extended beyond it. It is long enough for that on a slow machine.
-	held time.Duration
+	// extended is for leases that are extended beyond it. It is long enough for that on a slow machine.
+	extended time.Duration
 	// long is for leases that must not end by themselves.
 	long time.Duration
 	// slack is how much longer a wait may take on a slow machine. It is far below long. So a lease
@@ -58,11 +58,11 @@ type times struct {
 
 // plan returns the times for a locker that takes TTLs from least to most. 0 is no bound.
 func plan(least, most time.Duration) (times, error) {
-	t := times{short: max(time.Second, least), held: 5 * time.Second, long: time.Minute}
+	t := times{short: max(time.Second, least), extended: 5 * time.Second, long: time.Minute}
 	if most > 0 {
 		t.long = min(t.long, most)
 	}
-	t.held = min(max(t.held, t.short), t.long)
+	t.extended = min(max(t.extended, t.short), t.long)
 	t.slack = min(10*time.Second, t.long/4)
 	t.patience = 30*time.Second + 2*(t.short-time.Second)
 	if least < 0 || most < 0 || t.long < 5*t.short {

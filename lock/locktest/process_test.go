@@ -41,7 +41,7 @@ func TestPlan(t *testing.T) {
 		{0, 5 * time.Second, time.Second, 5 * time.Second, 5 * time.Second},
 	} {
 		tm, err := plan(c.least, c.most)
-		if err != nil || tm.short != c.short || tm.held != c.held || tm.long != c.long || tm.slack > tm.long/4 {
+		if err != nil || tm.short != c.short || tm.extended != c.held || tm.long != c.long || tm.slack > tm.long/4 {
 			t.Errorf("from %v to %v: %+v, %v", c.least, c.most, tm, err)
 		}
 	}

@@ -5,7 +5,7 @@ import "github.com/signalbox-go/signalbox/lock"
 // A process that holds the lock and is killed keeps it until its TTL is over. Then those that wait get it.
 func killedHolder(s *suite) {
 	a, b, key := s.locker(s.long), s.locker(s.long), newKey()
-	p := s.start(s.held, key)
+	p := s.start(s.extended, key)
 	s.hears(p, "asking")
 	dead := s.hears(p, "granted")
 	s.refused(b, key, "while another process holds the lock")
@@ -17,7 +17,7 @@ func killedHolder(s *suite) {
 	default:
 	}
 	p.kill()
-	heir, _ := s.granted(waiting, s.held+s.slack, "a lock whose holder was killed")
+	heir, _ := s.granted(waiting, s.extended+s.slack, "a lock whose holder was killed")
 	s.larger(heir, dead.Token)
 	s.holds(heir, a, "after its last holder was killed")
 }

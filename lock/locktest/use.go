@@ -50,11 +50,11 @@ func doRunsUnderTheLock(s *suite) {
 
 // The lock is renewed while the function runs.
 func doOutlivesTheTTL(s *suite) {
-	a, b, key := s.locker(s.held), s.locker(s.held), newKey()
+	a, b, key := s.locker(s.extended), s.locker(s.extended), newKey()
 	err := s.do("outlives the TTL", func() error {
 		return lock.Do(s.Context(), a, key, func(ctx context.Context) error {
-			for end := time.Now().Add(s.held * 6 / 5); time.Now().Before(end); {
-				pause(s.held / 5)
+			for end := time.Now().Add(s.extended * 6 / 5); time.Now().Before(end); {
+				pause(s.extended / 5)
 				s.refused(b, key, "while the function runs")
 			}
 			return ctx.Err()
@@ -99,7 +99,7 @@ func (s *suite) do(name string, f func() error) (err error) {
 		default:
 			s.Errorf("the function that %s: panic: %v\n%s", name, p, debug.Stack())
 		}
-		if took := time.Since(start); took > s.held*6/5+s.slack {
+		if took := time.Since(start); took > s.extended*6/5+s.slack {
 			s.Errorf("the function that %s: took %v", name, took)
 		}
 	}()
