@@ -288,7 +288,7 @@ func TestOldFailureIsNotBlamed(t *testing.T) {
 		s := q.session
 		s.running, s.failing, s.failure = 1, true, errors.New("boom")
 		if renewed {
-			q.keeper.renewed(s, lease.Now(), time.Now(), time.Hour)
+			(&renewal{keeper: &q.keeper, session: s, start: lease.Now(), hints: store.Hints{At: time.Now()}}).prolong(time.Hour)
 		}
 		q.mu.Lock()
 		q.keeper.lose(s)

@@ -215,20 +215,44 @@ func (cl *claimer) pastSaving(req *store.ClaimRequest) (stopping, lost bool) {
 
 // apply acts on what a call came back with.
 func (cl *claimer) apply(c *call, reply *store.ClaimReply) {
-	s := c.session
 	cl.heedLosses(c, reply)
-	now, suspects := time.Now(), 0
-	deliveries := make([]delivery, min(len(reply.Deliveries), len(c.slots)))
+	deliveries, suspects := c.deliver(reply)
+	watching := cl.q.w.watches()
+
+	cl.q.mu.Lock()
+	cl.take(c, deliveries, suspects, watching)
+	cl.heed(c, reply)
+	over := cl.finished(c)
+	copies := cl.q.copier.on
+	cl.q.dispatch.summon()
+	cl.q.mu.Unlock()
+
+	for i := range deliveries {
+		cl.q.slots.start(&deliveries[i])
+	}
+	cl.passOn(c, reply, copies)
+	if over {
+		cl.q.keeper.closeSession(c.session, false)
+	}
+}
+
+// deliver gives the jobs of the reply to the slots that were reserved for the call. It returns their deliveries, and how many of them are suspects.
+func (c *call) deliver(reply *store.ClaimReply) (deliveries []delivery, suspects int) {
+	now := time.Now()
+	deliveries = make([]delivery, min(len(reply.Deliveries), len(c.slots)))
 	for i := range deliveries {
 		d := &deliveries[i]
-		d.begin(s, c.slots[i], reply.Deliveries[i], now)
+		d.begin(c.session, c.slots[i], reply.Deliveries[i], now)
 		if d.claimed.Job.Crashes >= store.SuspectAt {
 			suspects++
 		}
 	}
-	watching := cl.q.w.watches()
+	return deliveries, suspects
+}
 
-	cl.q.mu.Lock()
+// take counts the call's deliveries among those that run, and gives the other slots back. The queue's mu is held.
+func (cl *claimer) take(c *call, deliveries []delivery, suspects int, watching bool) {
+	s := c.session
 	s.suspects += suspects
 	if c.Suspects {
 		s.barred = suspects == 0 && s.suspects > 0
@@ -251,6 +275,11 @@ func (cl *claimer) apply(c *call, reply *store.ClaimReply) {
 		cl.cancelEarly(deliveries)
 	}
 	cl.q.dispatch.release(c.slots[len(deliveries):]...)
+}
+
+// heed acts on what the reply says of the session and of the queue: whether there is more, whether the session lives, and when to come again. The queue's mu is held.
+func (cl *claimer) heed(c *call, reply *store.ClaimReply) {
+	s := c.session
 	cl.q.dispatch.answered(c.hints, reply.More, s == cl.q.session && !reply.CutShort) // if not cut short, Redis has registered the session to be woken for more
 	if cl.q.dispatch.stopping && !c.last && s == cl.q.session && c.Address != "" {
 		s.address, cl.q.dispatch.probe = c.Address, true // another call takes that back
@@ -264,14 +293,10 @@ func (cl *claimer) apply(c *call, reply *store.ClaimReply) {
 		cl.waiting = time.Time{}
 	}
 	cl.q.contact.accepted("claim")
-	over := cl.finished(c)
-	copies := cl.q.copier.on
-	cl.q.dispatch.summon()
-	cl.q.mu.Unlock()
+}
 
-	for i := range deliveries {
-		cl.q.slots.start(&deliveries[i])
-	}
+// passOn tells the other parts what the reply says: of sessions that have expired, and of jobs that have ended. copies says whether dead jobs are copied.
+func (cl *claimer) passOn(c *call, reply *store.ClaimReply, copies bool) {
 	if len(reply.Expired) > 0 {
 		cl.q.reclaimer.offer(reply.Expired)
 	}
@@ -287,9 +312,6 @@ func (cl *claimer) apply(c *call, reply *store.ClaimReply) {
 	}
 	if t := &cl.q.keeper.tender; t.failing.Load() > 0 {
 		t.failed(c.Settle)
-	}
-	if over {
-		cl.q.keeper.closeSession(s, false)
 	}
 }
 

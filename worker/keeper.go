@@ -94,92 +94,6 @@ func (k *keeper) keep(ctx context.Context) {
 	}
 }
 
-// renewAll renews every session that has deliveries, and opens one if none claims. It
-// reports whether all went well.
-func (k *keeper) renewAll(ctx context.Context, ttl time.Duration) bool {
-	k.q.mu.Lock()
-	sessions := append([]*session(nil), k.q.sessions...)
-	current := k.q.session
-	k.q.mu.Unlock()
-
-	ok, times := true, k.takeTimes()
-	for _, s := range sessions {
-		k.q.mu.Lock()
-		address := s.address
-		k.q.mu.Unlock()
-		start, began := lease.Now(), time.Now()
-		k.q.contact.waits[lanes].begin(k.q, began)
-		alive, hints, err := k.q.own.Taking(times).Renew(ctx, s.id, ttl, address)
-		k.q.contact.waits[lanes].end()
-		if err == nil && alive { // else it wrote nothing, and Redis may refuse to
-			k.q.contact.answered(began)
-		} else {
-			k.q.contact.slow(began, time.Now())
-		}
-		switch {
-		case err != nil:
-			if ctx.Err() == nil {
-				k.q.contact.failed("renew", began, err)
-				k.q.mu.Lock()
-				s.failure = err
-				if !s.failing && !s.lost { // once an outage
-					s.failing = true
-					k.q.tell(telemetry.EventRenewFailed, s)
-				}
-				k.q.mu.Unlock()
-			}
-			ok = false
-		case !alive:
-			k.q.memory.recall(s, &store.ClaimReply{Hints: hints})
-			k.q.mu.Lock()
-			k.q.keeper.lose(s)
-			k.q.mu.Unlock()
-		default:
-			k.renewed(s, start, hints.At, ttl)
-			times, k.times = nil, nil
-			k.noteClock(hints.At, start, lease.Now())
-			k.q.claimer.expect(hints.More)
-			k.q.keeper.follow(hints, began)
-			k.relisten(s, hints, address)
-			if hints.Cancels {
-				k.lookForCancels()
-			}
-			k.writeStuck(ctx, s)
-			k.keepProgress(ctx, s)
-		}
-		k.q.mu.Lock()
-		if s == current && s.over() && !k.q.dispatch.stopping { // a shutdown ends it as well
-			k.q.keeper.lose(s) // Redis may still keep it for what runs under it
-		}
-		k.q.mu.Unlock()
-	}
-	k.q.mu.Lock()
-	wanted := k.q.session == nil && !k.q.dispatch.stopping
-	k.q.mu.Unlock()
-	if wanted {
-		ok = k.open(ctx, ttl) && ok
-	}
-	k.sweep(ctx)
-	return ok
-}
-
-// relisten acts on what a renewal says of the session's wake-ups, which it expects at the address: whether anybody hears them, and
-// whether it is registered for one. Redis may have forgotten either in a failover.
-func (k *keeper) relisten(s *session, h store.Hints, address string) {
-	if address == "" {
-		return
-	}
-	if !h.Heard {
-		k.q.listener.distrust(s)
-	}
-	k.q.mu.Lock()
-	forgotten := !h.Idle && k.q.idle() && s == k.q.session && !k.q.orders.withheld.Away()
-	k.q.mu.Unlock()
-	if forgotten {
-		k.q.hint(false)
-	}
-}
-
 // open opens a new session.
 func (k *keeper) open(ctx context.Context, ttl time.Duration) bool {
 	s := &session{queue: k.q, id: store.NewSession(k.q.w.id), validity: lease.NewValidity(k.q.base)}
@@ -219,17 +133,6 @@ func (k *keeper) open(ctx context.Context, ttl time.Duration) bool {
 	}
 	_ = k.q.own.Register(ctx) // for people and their tools, also after Redis has lost its memory; a sweep tries again
 	return true
-}
-
-func (k *keeper) renewed(s *session, start lease.Instant, at time.Time, ttl time.Duration) {
-	k.q.mu.Lock()
-	s.prolong(time.Now())
-	s.written = at
-	s.failing, s.failure = false, nil
-	k.q.contact.accepted("renew")
-	k.q.mu.Unlock()
-	s.validity.Extend(start, ttl)
-	k.q.w.leases.LeaseRenewed(k.q.base, k.q.store.Name())
 }
 
 // closeSession ends a session that has no deliveries left, here and in Redis. ends says that the worker ends. Then the call takes the last

@@ -184,17 +184,20 @@ func TestRenewalFindsWhatIsForgotten(t *testing.T) {
 	c := q.looks()
 	q.claimer.apply(c, &store.ClaimReply{Alive: true, Hints: store.Hints{Next: -1}})
 	first := ear()
-	q.keeper.relisten(q.session, store.Hints{Heard: true, Idle: true}, address())
+	relisten := func(h store.Hints) {
+		(&renewal{keeper: &q.keeper, session: q.session, address: address(), hints: h}).relisten()
+	}
+	relisten(store.Hints{Heard: true, Idle: true})
 	if c := q.looks(); c != nil || ear() != first {
 		t.Errorf("all is well, and it calls %+v", c)
 	}
-	q.keeper.relisten(q.session, store.Hints{Heard: true}, address())
+	relisten(store.Hints{Heard: true})
 	if c := q.looks(); c == nil {
 		t.Error("it isn't registered, and makes no claim")
 	} else {
 		q.claimer.apply(c, &store.ClaimReply{Alive: true, Hints: store.Hints{Next: -1}})
 	}
-	q.keeper.relisten(q.session, store.Hints{Idle: true}, address())
+	relisten(store.Hints{Idle: true})
 	redistest.Eventually(t, func() bool { return ear() != first && ear() != nil && address() != "" }, "it listens anew")
 	if c := q.looks(); c == nil {
 		t.Error("it listens anew, and makes no claim")
