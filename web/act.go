@@ -1,6 +1,7 @@
 package web
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"crypto/sha256"
@@ -27,6 +28,7 @@ type Action struct {
 	Job   string // the ID of the job; "" if it is about none
 	Group string // the key of the group; "" if it is about none
 	Entry string // the name of the cron entry; "" if it is about none
+	Batch string // the ID of the batch; "" if it is about none
 }
 
 // A What says what an [Action] does.
@@ -40,7 +42,8 @@ const (
 	Release What = "release" // end that
 	Run     What = "run"     // a cron entry now
 	Retry   What = "retry"   // a job that is scheduled, or has ended: it is ready now
-	Cancel  What = "cancel"  // a job that hasn't ended
+	Cancel  What = "cancel"  // a job that hasn't ended, or a batch that isn't over
+	Archive What = "archive" // a job that waits: it is dead
 	Delete  What = "delete"  // a job that isn't running
 	Forget  What = "forget"  // a cron entry that no scheduler has any more
 )
@@ -48,6 +51,7 @@ const (
 const (
 	mostForm = 64 << 10  // bytes of a form
 	formAge  = time.Hour // how long one may be sent
+	mostWhy  = 500       // bytes of a reason
 	mostSent = 10_000    // forms that are remembered
 )
 
@@ -57,10 +61,11 @@ var holdTimes = []time.Duration{time.Minute, 5 * time.Minute, 15 * time.Minute, 
 // A deed is how an action looks to a user.
 type deed struct {
 	what   What
-	on     string // "queue", "group", "entry" or "job"
+	on     string // "queue", "group", "entry", "batch" or "job"
 	text   string // of the button
 	says   string // what happens
 	done   string // what has happened
+	why    string // what becomes of the reason that the user may give; "": none is asked for
 	risk   bool   // it can't be taken back
 	states []signalbox.State
 }
@@ -81,8 +86,10 @@ var deeds = []deed{
 	{what: Retry, on: "job", text: "Run now", says: "It is ready at once, before its time.", done: "is ready", states: []signalbox.State{signalbox.StateScheduled}},
 	{what: Retry, on: "job", text: "Retry", says: "It is ready at once, and begins anew: its attempts and crashes count from 0.", done: "is ready", states: []signalbox.State{signalbox.StateDead, signalbox.StateCancelled}},
 	{what: Retry, on: "job", text: "Run again", says: "It is ready at once, and begins anew. It has completed before.", done: "is ready", states: []signalbox.State{signalbox.StateCompleted}},
-	{what: Cancel, on: "job", text: "Cancel", says: "It ends cancelled, and doesn't run. It can be retried.", done: "is cancelled", states: []signalbox.State{signalbox.StateScheduled, signalbox.StateReady, signalbox.StateAwaiting}},
-	{what: Cancel, on: "job", text: "Cancel", says: "The context of its handler ends. The job ends cancelled when the handler has returned.", done: "was told to end", states: []signalbox.State{signalbox.StateRunning}},
+	{what: Cancel, on: "batch", text: "Cancel", says: "Nobody adds to it any more. Its members that wait end cancelled, and nothing is kept of them. Those that run are told to end. What waits for its success is cancelled; what waits for its end runs. That can't be taken back.", done: "is cancelled", why: "for the log", risk: true},
+	{what: Cancel, on: "job", text: "Cancel", says: "It ends cancelled, and doesn't run. It can be retried.", done: "is cancelled", why: "for its last error", states: []signalbox.State{signalbox.StateScheduled, signalbox.StateReady, signalbox.StateAwaiting}},
+	{what: Cancel, on: "job", text: "Cancel", says: "The context of its handler ends. The job ends cancelled when the handler has returned.", done: "was told to end", why: "for its last error", states: []signalbox.State{signalbox.StateRunning}},
+	{what: Archive, on: "job", text: "Archive", says: "It is dead, and doesn't run. It is kept as dead jobs are, and can be retried. Nobody is told of its death.", done: "is archived", why: "for its last error", states: []signalbox.State{signalbox.StateScheduled, signalbox.StateReady, signalbox.StateAwaiting}},
 	{what: Delete, on: "job", text: "Delete", says: "All that Redis has of it is deleted. That can't be taken back.", done: "is deleted", risk: true, states: []signalbox.State{signalbox.StateScheduled, signalbox.StateReady, signalbox.StateAwaiting, signalbox.StateDead, signalbox.StateCancelled, signalbox.StateCompleted}},
 }
 
@@ -95,13 +102,15 @@ func (a *Action) on() (kind, name string) {
 		return "group", a.Group
 	case a.Entry != "":
 		return "entry", a.Entry
+	case a.Batch != "":
+		return "batch", a.Batch
 	}
 	return "queue", a.Queue
 }
 
 // link returns the address of the page that asks before the action.
 func (a *Action) link() string {
-	return link("act", "do", string(a.What), "queue", a.Queue, "job", a.Job, "group", a.Group, "entry", a.Entry)
+	return link("act", "do", string(a.What), "queue", a.Queue, "job", a.Job, "group", a.Group, "entry", a.Entry, "batch", a.Batch)
 }
 
 // back returns the page that the action is of, and what to call it.
@@ -116,15 +125,17 @@ func (a *Action) back() (to, text string) {
 		return link("groups", "queue", a.Queue), "the groups"
 	case "entry":
 		return link("cron"), "the cron entries"
+	case "batch":
+		return flowLink(a.Queue, a.Batch), "the batch"
 	}
 	return link("queue", "name", a.Queue), "the queue"
 }
 
 // actionOf returns the action that a form or an address says.
 func actionOf(form url.Values) (Action, error) {
-	a := Action{What: What(form.Get("do")), Queue: form.Get("queue"), Job: form.Get("job"), Group: form.Get("group"), Entry: form.Get("entry")}
+	a := Action{What: What(form.Get("do")), Queue: form.Get("queue"), Job: form.Get("job"), Group: form.Get("group"), Entry: form.Get("entry"), Batch: form.Get("batch")}
 	names := 0
-	for _, name := range []string{a.Job, a.Group, a.Entry} {
+	for _, name := range []string{a.Job, a.Group, a.Entry, a.Batch} {
 		if name != "" {
 			names++
 		}
@@ -225,6 +236,16 @@ func (v *visit) target(ctx context.Context, a Action) (target, error) {
 			t.state += ", and no scheduler has it"
 		}
 		is = append(is, e.Paused, e.PausedSince.UnixMicro(), e.Spec)
+	case "batch":
+		f, err := v.ins.Flow(ctx, a.Queue, a.Batch)
+		if err != nil {
+			return t, err
+		}
+		t.state = fmt.Sprintf("%s, with %s of %s open", f.State(), commas(f.Open), counted(f.Total, "job"))
+		if !f.Over && !f.Cancelled {
+			fits = []What{Cancel}
+		}
+		is = append(is, f.CreatedAt.UnixMicro(), f.Over, f.Cancelled) // its members may move
 	case "job":
 		j, err := v.ins.Job(ctx, a.Queue, a.Job)
 		if err != nil {
@@ -253,7 +274,9 @@ type actPage struct {
 	Says       string
 	State      string
 	Risk       bool
-	Holds      []tab // times to choose, with seconds as Count
+	Why        string // what becomes of a reason; "": none is asked for
+	Most       int    // bytes of it
+	Holds      []tab  // times to choose, with seconds as Count
 	Seen, Once string
 	Back       string
 	BackText   string
@@ -278,7 +301,7 @@ func (v *visit) act() (answer, error) {
 	if err != nil {
 		return answer{}, err
 	}
-	p := &actPage{Action: a, Button: t.deed.text, Says: t.deed.says, State: t.state, Risk: t.deed.risk, Seen: t.seen, Once: newOnce(time.Now())}
+	p := &actPage{Action: a, Button: t.deed.text, Says: t.deed.says, State: t.state, Risk: t.deed.risk, Why: t.deed.why, Most: mostWhy, Seen: t.seen, Once: newOnce(time.Now())}
 	p.Kind, p.Name = a.on()
 	if p.Kind == "entry" {
 		p.Kind = "cron entry"
@@ -305,6 +328,9 @@ func (v *visit) do() (answer, error) {
 	kind, own := a.on()
 	if kind != "queue" {
 		what = append(what, slog.String(kind, own))
+	}
+	if why := v.PostForm.Get("why"); why != "" {
+		what = append(what, slog.String("why", clean(why, mostWhy)))
 	}
 	switch {
 	case err == nil:
@@ -358,6 +384,10 @@ func (v *visit) perform(a Action) (done deed, id string, err error) {
 			return done, "", mistake("There is no such time to hold back.")
 		}
 	}
+	why := v.PostForm.Get("why")
+	if len(why) > mostWhy {
+		return done, "", mistake(fmt.Sprintf("The reason has %d bytes: at most %d are allowed.", len(why), mostWhy))
+	}
 	if err := v.sent.take(v.PostForm.Get("once"), time.Now()); err != nil {
 		return done, "", err
 	}
@@ -380,10 +410,30 @@ func (v *visit) perform(a Action) (done deed, id string, err error) {
 		id, err = v.ins.RunEntry(ctx, a.Queue, a.Entry)
 	case "entry forget":
 		err = v.ins.ForgetEntry(ctx, a.Queue, a.Entry)
+	case "batch cancel":
+		err = v.cancelFlow(ctx, a.Queue, a.Batch)
 	default:
-		_, err = v.ins.Do(ctx, a.Queue, a.Job, map[What]inspect.Action{Retry: inspect.Retry{}, Cancel: inspect.Cancel{Why: "cancelled by an operator"}, Delete: inspect.Delete{}}[a.What])
+		_, err = v.ins.Do(ctx, a.Queue, a.Job, map[What]inspect.Action{
+			Retry: inspect.Retry{}, Cancel: inspect.Cancel{Why: cmp.Or(why, "cancelled by an operator")}, Archive: inspect.Archive{Why: cmp.Or(why, "by an operator")}, Delete: inspect.Delete{},
+		}[a.What])
 	}
 	return t.deed, id, refused(err)
+}
+
+// cancelFlow cancels a batch. If its members are too many to end them while somebody waits, workers end the others.
+func (v *visit) cancelFlow(ctx context.Context, queue, id string) error {
+	bound, cancel := context.WithTimeout(ctx, lookBound/2)
+	defer cancel()
+	_, err := v.ins.CancelFlow(bound, queue, id)
+	if err == nil || bound.Err() == nil {
+		return err
+	}
+	check, stop := context.WithTimeout(context.WithoutCancel(ctx), lookBound/2)
+	defer stop()
+	if f, lost := v.ins.Flow(check, queue, id); lost == nil && f.Cancelled {
+		return nil
+	}
+	return err
 }
 
 // refused returns the refusal that an error of inspect is.

@@ -249,9 +249,9 @@ func TestLeversOfInspect(t *testing.T) {
 		"Pause": {"pause queue"}, "Resume": {"resume queue"}, "HoldBack": {"hold queue", "release queue", "hold group", "release group"},
 		"PauseGroup": {"pause group"}, "ResumeGroup": {"resume group"},
 		"PauseEntry": {"pause entry"}, "ResumeEntry": {"resume entry"}, "RunEntry": {"run entry"}, "ForgetEntry": {"forget entry"},
-		"Do": {"retry job", "cancel job", "delete job"},
+		"Do": {"retry job", "cancel job", "archive job", "delete job"}, "CancelFlow": {"cancel batch"},
 	}
-	shell := strings.Fields(`CancelFlow DeleteWaiting DoAll ForgetOutbox Import Quiet RemoveQueue RemoveQueues Reset ResetLimitsOf SetCompletedRetention SetCopyDead SetGroupLimits
+	shell := strings.Fields(`DeleteWaiting DoAll ForgetOutbox Import Quiet RemoveQueue RemoveQueues Reset ResetLimitsOf SetCompletedRetention SetCopyDead SetGroupLimits
 		SetLimits SetLimitsOf SetMaxLength SetRetention SetSlots Stop Unquiet Doctor`) // the page of the doctor looks, and repairs nothing
 	known := slices.Concat(reads, slices.Collect(maps.Keys(levers)), shell)
 	var methods []string
@@ -338,6 +338,8 @@ func TestActionsAreRefused(t *testing.T) {
 		"another action":              {with("do", "drop"), nil, 400, "no such action"},
 		"no queue":                    {with("queue", ""), nil, 400, "no such action"},
 		"two things":                  {with("job", "dead"), nil, 400, "no such action"},
+		"a batch that isn't there":    {lever{t, h, url.Values{"do": {"cancel"}, "queue": {"mail"}, "batch": {"none"}, "once": {form.Get("once")}}}, nil, 404, "no such batch"},
+		"a batch and a job":           {lever{t, h, url.Values{"do": {"cancel"}, "queue": {"mail"}, "batch": {"none"}, "job": {"dead"}}}, nil, 400, "no such action"},
 		"a queue that isn't there":    {with("queue", "none"), nil, 404, "no such queue"},
 		"a queue that is hidden":      {with("queue", "covert"), nil, 404, "no such queue"},
 		"a form of 1 MiB":             {with("pad", strings.Repeat("x", 1<<20)), nil, 400, "The form can"},

@@ -126,6 +126,9 @@ func (v *visit) flow() (answer, error) {
 		return answer{}, err
 	}
 	p := &flowPage{Flow: f, To: link("queue", "name", queue), List: link("flows", "queue", queue), State: f.State(), Command: shellWords("signalbox", "flow", "show", queue, id)}
+	if !f.Over && !f.Cancelled {
+		p.Levers = v.levers(Action{Queue: queue, Batch: id}, Cancel)
+	}
 	p.say()
 	p.bar()
 	p.facts()

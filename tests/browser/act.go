@@ -117,6 +117,21 @@ func pull(path, lever, says string) action {
 	}
 }
 
+// give pulls a lever as pull does, and gives a reason before.
+func give(path, lever, reason, says string) action {
+	a := pull(path, lever, says)
+	a.do = func(t *tour) error {
+		if err := click(`a[href*="` + lever + `"]`)(t); err != nil {
+			return err
+		}
+		if err := t.tab.do(chromedp.SendKeys(chromedp.CSS("[name=why]"), reason)); err != nil {
+			return err
+		}
+		return click("main form button")(t)
+	}
+	return a
+}
+
 // levers pull each lever. n tells apart the jobs that it is done to.
 func levers(n int) []action {
 	job := func(id string, n int) (path, name string) {
@@ -126,6 +141,9 @@ func levers(n int) []action {
 	bounced, dead := job("bounced", n)
 	soon, scheduled := job("later", n+20)
 	later, last := job("later", n)
+	away, archived := job("later", n+30)
+	batch := map[int]string{10: "summer", 11: "autumn"}[n]
+	flow := address("flow", "queue", "news", "id", batch)
 	welcome, completed := job("welcome", n)
 	tenants := address("groups", "queue", "tenants")
 	return []action{
@@ -142,6 +160,10 @@ func levers(n int) []action {
 		pull("cron", "do=run&entry=sweep", "sweep was run"),
 		pull(bounced, "do=retry", dead+" is ready"),
 		pull(soon, "do=cancel", scheduled+" is cancelled"),
+		give(away, "do=archive", "the customer <b>has</b> left", archived+" is archived"),
+		{"a reason", away, press(), `document.querySelector('.stack-trace').innerText === 'archived: the customer <b>has</b> left'`},
+		give(flow, "do=cancel", "sent by mistake", batch+" is cancelled"),
+		{"a batch that is over", flow, press(), `document.querySelector('.because').innerText.includes('It was cancelled') && !document.querySelector('main a[href*="do="]')`},
 		pull(later, "do=delete", last+" is deleted"),
 		pull(welcome, "do=retry", completed+" is ready"),
 	}

@@ -87,6 +87,9 @@ func stops() []stop {
 		{"act-hold", address("act", "do", "hold", "queue", "mail"), keys},
 		{"act-delete", address("act", "do", "delete", "queue", "mail", "job", "bounced-00"), looks},
 		{"act-hostile", address("act", "do", "delete", "queue", hostile, "job", hostile), looks},
+		{"act-batch", address("act", "do", "cancel", "queue", "news", "batch", "spring"), keys},
+		{"act-batch-hostile", address("act", "do", "cancel", "queue", hostile, "batch", hostile[:60]), looks},
+		{"act-archive", address("act", "do", "archive", "queue", "mail", "job", "later-50"), looks},
 		{"act-wrong-state", address("act", "do", "cancel", "queue", "mail", "job", "bounced-00"), looks},
 		{"search-none", "search?q=nothing", looks},
 	}
