@@ -83,7 +83,7 @@ func TestFlows(t *testing.T) {
 		t.Error(got)
 	}
 
-	_, err = s.SealFlow(t.Context(), ref)
+	_, err = s.SealFlow(t.Context(), ref, store.Sealing{})
 	s.must(err)
 	s.end(store.Dead, "boom", s.claim(2)...)                                                            // o1 and a
 	if q, err := s.ins.Queue(t.Context(), s.Name()); err != nil || q.Awaiting != 2 || q.Length() != 6 { // both batches have failed: what waited for success is cancelled, and may wait again

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"iter"
 	"strconv"
+	"sync/atomic"
 	"time"
 
 	"github.com/signalbox-go/signalbox"
@@ -19,7 +20,7 @@ import (
 var (
 	// ErrBatchOver is wrapped by the error of a call that adds to a batch which is over, or was cancelled; or that would add more than it had when it was sealed, other than from a member.
 	ErrBatchOver = errors.New("scheduler: the batch is over")
-	// ErrNoBatch is wrapped by the error of a call for a batch of which nothing is known: it has been over for a day, or Redis has lost it.
+	// ErrNoBatch is wrapped by the error of a call for a batch of which nothing is known, or which lacks jobs that were added: it has been over for a day, or Redis has lost it, or a part of it.
 	ErrNoBatch = errors.New("scheduler: no such batch")
 	// ErrOtherItems is wrapped by the error of a call that adds to a batch, if an earlier program has given it other jobs in their place: see [FlowID].
 	ErrOtherItems = errors.New("scheduler: the batch has got other jobs before")
@@ -41,7 +42,7 @@ type Batch struct {
 
 	turn   chan struct{} // of the producer's calls, one after the other: it has room for one, whose turn it is
 	lane   *store.Lane
-	given  int64             // how many jobs the calls so far have given
+	given  atomic.Int64      // how many jobs the calls so far have given
 	digest [sha256.Size]byte // of these
 
 	member parcelseam.Member // of a member's batch; else nil
@@ -163,7 +164,7 @@ func (s *Scheduler) itemOfBatch(ctx context.Context, o *options, kind string, pa
 //
 // The handler may add jobs to it while it runs; they are members as well, so the batch isn't over before they have ended. Jobs are added at once, under the fencing token of the delivery: a delivery that was superseded adds none.
 // They are numbered in the order in which the handler adds them. If the handler runs again, those that it added before are left out: so it must add the same jobs in the same order, or more. Without the option [ID] their IDs
-// are that of the job, a plus sign and the number. A digest stands for a job's ID of more than 64 bytes.
+// are that of the job, a plus sign and the number. A digest stands for a job's ID of more than 64 bytes. If Redis has lost some of them, Add returns an error that wraps [ErrNoBatch]: the handler returns it, and adds them when it runs again.
 func BatchOf(ctx context.Context) (b *Batch, ok bool) {
 	m, ok := ctx.Value(parcelseam.MemberKey{}).(parcelseam.Member)
 	if !ok {
@@ -250,17 +251,26 @@ func (b *Batch) AddSeq(ctx context.Context, items iter.Seq[Item], opts ...BulkOp
 //
 // A batch whose producer has neither added to it nor sealed it for an hour (see [SealWithin]) is cancelled: its members that haven't run are ended, and OnEnd runs. So a producer that dies leaves nothing that waits for ever.
 //
-// The error wraps [ErrNoBatch] if there is no such batch, and [signalbox.ErrInvalid] if it is that of a member. Any other one is that of Redis: seal it again.
+// The error wraps [ErrNoBatch] if there is no such batch, or Redis has lost jobs that were added to it: begin anew. It wraps [ErrOtherItems] if the batch was resumed, and an earlier program has added more than this one, which has added some: see [FlowID].
+// It wraps [signalbox.ErrInvalid] if it is the batch of a member. Any other one is that of Redis: seal it again.
 func (b *Batch) Seal(ctx context.Context) error {
 	if b.store == nil {
 		return fmt.Errorf("scheduler: seal: %w batch: that of BatchOf is sealed by its producer", signalbox.ErrInvalid)
 	}
+	var f store.Flow
+	sealing := store.Sealing{Given: b.given.Load(), Again: b.resumed}
 	err := b.s.repeat(ctx, func(ctx context.Context) error {
-		_, err := b.store.SealFlow(ctx, b.ref)
+		var err error
+		f, err = b.store.SealFlow(ctx, b.ref, sealing)
 		return err
 	})
-	if errors.Is(err, store.ErrNoFlow) {
+	switch {
+	case errors.Is(err, store.ErrNoFlow):
 		err = ErrNoBatch
+	case errors.Is(err, store.ErrFlowGap):
+		err = errGap
+	case errors.Is(err, store.ErrFlowFewer):
+		err = fmt.Errorf("%w: %d, and this program has given it %d; give it the same jobs in the same order when it is resumed, or use another FlowID", ErrOtherItems, f.Given, sealing.Given)
 	}
 	if err != nil {
 		return fmt.Errorf("scheduler: seal batch %s in queue %s: %w", b.ref.Name, b.queue, err)
@@ -308,7 +318,7 @@ func (s *Scheduler) repeat(ctx context.Context, call func(context.Context) error
 // isWord reports whether an error is an answer of a script about a batch.
 func isWord(err error) bool {
 	_, taken := errors.AsType[*store.FlowTaken](err)
-	return taken || errors.Is(err, store.ErrNoFlow) || errors.Is(err, signalbox.ErrQueueFull)
+	return taken || errors.Is(err, store.ErrNoFlow) || errors.Is(err, store.ErrFlowGap) || errors.Is(err, store.ErrFlowFewer) || errors.Is(err, signalbox.ErrQueueFull)
 }
 
 // chained returns the digest of what a batch has got, with one more job: its kind, its payload, and its ID if the caller has chosen it. A codec may make another payload of the same arguments each time. Then they are encoded as JSON for it.

@@ -178,7 +178,7 @@ func (a *addition) send(results []Result) error {
 	if b.member == nil {
 		call = func(ctx context.Context) (err error) {
 			b.lane.Rearm()
-			reply, err = a.queue.AddMembers(ctx, b.lane, &store.Addition{Flow: b.ref, Items: a.items[skip:], First: b.given + int64(skip), Digest: digestText(a.sum)})
+			reply, err = a.queue.AddMembers(ctx, b.lane, &store.Addition{Flow: b.ref, Items: a.items[skip:], First: b.given.Load() + int64(skip), Digest: digestText(a.sum)})
 			return err
 		}
 	}
@@ -190,7 +190,7 @@ func (a *addition) send(results []Result) error {
 		if reply.Word != "part" {
 			break
 		}
-		given := int(reply.Given - b.given)
+		given := int(reply.Given - b.given.Load())
 		if reply.Digest != a.sums[given-1] {
 			reply.Word = "other"
 			break
@@ -216,11 +216,23 @@ func (a *addition) send(results []Result) error {
 			results[i] = Result{queue: results[i].queue}
 		}
 	default:
+		if b.member != nil && reply.Word == "gap" {
+			return errMemberGap
+		}
 		return whyNotAdded(reply, a.queue.Name())
 	}
-	b.given, b.digest = b.given+int64(skip+len(results)), a.sum
+	if b.member == nil {
+		b.digest = a.sum
+		b.given.Add(int64(skip + len(results)))
+	}
 	return nil
 }
+
+var (
+	// errGap says that the batch lacks some of what its producer has added, errMemberGap that it lacks some of what a delivery of a member has added.
+	errGap       = fmt.Errorf("%w any more as it was: Redis has lost an earlier call, in a failover; begin anew with the same FlowID and the same jobs", ErrNoBatch)
+	errMemberGap = fmt.Errorf("%w any more as it was: Redis has lost what this delivery has added before, in a failover; return the error, so that the handler runs again and adds it again", ErrNoBatch)
+)
 
 // whyNotAdded returns the error for what a script has answered.
 func whyNotAdded(reply store.Added, queue string) error {
@@ -228,7 +240,7 @@ func whyNotAdded(reply store.Added, queue string) error {
 	case "other":
 		return fmt.Errorf("%w: give the batch the same jobs in the same order when it is resumed, or use another FlowID", ErrOtherItems)
 	case "gap":
-		return fmt.Errorf("%w any more as it was: Redis has lost an earlier call, in a failover; begin anew with the same FlowID and the same jobs", ErrNoBatch)
+		return errGap
 	case "none":
 		return fmt.Errorf("%w: it was over for a day, or Redis has lost it", ErrNoBatch)
 	case "sealed":

@@ -58,7 +58,7 @@ func batchOptionsOf(queue string, opts []BatchOption) (*batchOptions, error) {
 // FlowID names a batch: up to 64 bytes of printable ASCII without spaces and braces. Without it an ID is drawn.
 //
 // A program that dies can begin again with the same ID: [Scheduler.Batch] finds the batch, and jobs that it has got already aren't added twice. For that the program gives the same jobs in the same order, by whatever calls of Add and
-// AddSeq: Redis keeps how many it has given, and a digest of these. A job counts by its kind, its arguments and its [ID], if it has one. Other jobs are [ErrOtherItems]. A program that gives fewer than before isn't told.
+// AddSeq: Redis keeps how many it has given, and a digest of these. A job counts by its kind, its arguments and its [ID], if it has one. Other jobs are [ErrOtherItems]. So is a seal by a program that has given fewer jobs than the one before it; not if it has given none.
 //
 // The ID is free again when the batch is forgotten: a day after it was over, or 30 days if a callback was dead or cancelled, and the batch was not.
 func FlowID(id string) BatchOption {

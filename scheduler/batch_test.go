@@ -184,6 +184,30 @@ func TestBatchOfOtherItems(t *testing.T) {
 	claimAll(t, q)
 }
 
+// A producer that begins again, and gives fewer jobs than the one before it, doesn't seal the batch. One that gives none may: it is another program's.
+func TestBatchOfFewerItems(t *testing.T) {
+	t.Parallel()
+	s, q := setup(t)
+	ctx := context.Background()
+	for round, n := range []int{3, 2, 0, 2} {
+		b, err := s.Batch(ctx, q.Name(), FlowID("x"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		addAll(t, b, notes(0, n))
+		if round == 0 { // it dies
+			continue
+		}
+		switch err := b.Seal(ctx); {
+		case round == 1 && (!errors.Is(err, ErrOtherItems) || !strings.Contains(err.Error(), "3, and this program has given it 2")):
+			t.Errorf("a batch of three jobs is sealed by a producer of two: %v", err)
+		case round > 1 && err != nil: // in the last round it is sealed
+			t.Errorf("round %d: %v", round, err)
+		}
+	}
+	claimAll(t, q)
+}
+
 // A chunk goes in as a whole or not at all: a queue that has no room for it refuses it, and takes it later.
 func TestBatchOfAFullQueue(t *testing.T) {
 	t.Parallel()

@@ -99,7 +99,7 @@ func operations() []operation {
 			}
 			return err
 		}},
-		{name: "seal", flow: made, call: func(r *rig, _ []Delivery) error { _, err := r.SealFlow(bg, ref); return err }},
+		{name: "seal", flow: made, call: func(r *rig, _ []Delivery) error { _, err := r.SealFlow(bg, ref, Sealing{}); return err }},
 		{name: "cancel a flow", flow: made, call: func(r *rig, _ []Delivery) error { _, err := r.CancelFlow(bg, ref); return err }},
 		{
 			name: "pass", call: func(r *rig, _ []Delivery) error { _, _, _, err := r.PassFlow(bg, ref.Name); return err },

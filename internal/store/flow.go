@@ -169,7 +169,11 @@ func (q *Queue) CreateFlow(ctx context.Context, ref FlowRef, terms FlowTerms, ca
 		it.Await(c.Role, ref)
 		args = append(args, string(c.Role), it.id, it.class, it.envelope)
 	}
-	r, err := q.flow(ctx, "create", ref, terms, args)
+	flags := ""
+	if terms.FailFast {
+		flags = "q"
+	}
+	r, err := q.flow(ctx, "create", ref, terms, flags, 0, args)
 	if err != nil {
 		return Flow{}, false, err
 	}
@@ -189,34 +193,56 @@ func (q *Queue) CreateFlow(ctx context.Context, ref FlowRef, terms FlowTerms, ca
 	}
 }
 
-// SealFlow has no producer add to a flow any more. For one that is sealed it does nothing. Without a mark it is the flow that has the name. The error is ErrNoFlow if there is none.
-func (q *Queue) SealFlow(ctx context.Context, ref FlowRef) (Flow, error) {
-	return q.endFlow(ctx, "seal", ref)
+// A Sealing is what a producer knows that seals a flow.
+type Sealing struct {
+	Given int64 // how many jobs it has given
+	Again bool  // another one before it has made the flow
+}
+
+var (
+	// ErrFlowGap says that a flow has fewer jobs of its producer than that has given: Redis has lost some.
+	ErrFlowGap = errors.New("store: the flow lacks some of what its producer has given")
+	// ErrFlowFewer says that a producer has begun again, and has given fewer jobs than the one before it.
+	ErrFlowFewer = errors.New("store: the flow has more than its producer has given")
+)
+
+// SealFlow has no producer add to a flow any more. For one that is sealed it does nothing. Without a mark it is the flow that has the name. The error is ErrNoFlow if there is none; ErrFlowGap, or ErrFlowFewer with the flow: then it isn't sealed.
+func (q *Queue) SealFlow(ctx context.Context, ref FlowRef, s Sealing) (Flow, error) {
+	return q.endFlow(ctx, "seal", ref, s)
 }
 
 // CancelFlow cancels a flow, unless it is over. Its members end when passes come to them, see PassFlow.
 func (q *Queue) CancelFlow(ctx context.Context, ref FlowRef) (Flow, error) {
-	return q.endFlow(ctx, "cancel", ref)
+	return q.endFlow(ctx, "cancel", ref, Sealing{})
 }
 
-func (q *Queue) endFlow(ctx context.Context, verb string, ref FlowRef) (Flow, error) {
-	r, err := q.flow(ctx, verb, ref, FlowTerms{}, nil)
+func (q *Queue) endFlow(ctx context.Context, verb string, ref FlowRef, s Sealing) (Flow, error) {
+	flags := ""
+	if s.Again {
+		flags = "r"
+	}
+	r, err := q.flow(ctx, verb, ref, FlowTerms{}, flags, s.Given, nil)
 	if err != nil {
 		return Flow{}, err
 	}
-	if r.Str(2) == "none" {
+	word := r.Str(2)
+	if word == "none" {
 		return Flow{}, ErrNoFlow
 	}
-	return q.flowIn(r, ref.Name)
+	f, err := q.flowIn(r, ref.Name)
+	switch {
+	case err != nil:
+	case word == "gap":
+		err = ErrFlowGap
+	case word == "fewer":
+		err = ErrFlowFewer
+	}
+	return f, err
 }
 
-func (q *Queue) flow(ctx context.Context, verb string, ref FlowRef, terms FlowTerms, callbacks []any) (*scripts.Reply, error) {
-	flags := ""
-	if terms.FailFast {
-		flags = "q"
-	}
+func (q *Queue) flow(ctx context.Context, verb string, ref FlowRef, terms FlowTerms, flags string, given int64, callbacks []any) (*scripts.Reply, error) {
 	args := scripts.Flow.Args(len(callbacks), scripts.Arg("protocol", layout.Protocol), scripts.Arg("verb", verb), scripts.Arg("name", ref.Name), scripts.Arg("mark", ref.Mark),
-		scripts.Arg("within", terms.Within.Microseconds()), scripts.Arg("till", terms.Timeout.Microseconds()), scripts.Arg("flags", flags),
+		scripts.Arg("within", terms.Within.Microseconds()), scripts.Arg("till", terms.Timeout.Microseconds()), scripts.Arg("flags", flags), scripts.Arg("given", given),
 		scripts.Arg("keep_jobs", q.kept.count), scripts.Arg("keep_bytes", q.kept.bytes), scripts.Arg("keep_us", q.kept.age.Microseconds()))
 	r, err := scripts.Flow.Run(ctx, q.rdb, scripts.Flow.Keys(&q.keys), append(args, callbacks...))
 	if err != nil {

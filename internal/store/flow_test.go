@@ -50,7 +50,7 @@ func (b *batch) add(ids ...string) string {
 
 func (b *batch) seal() {
 	b.t.Helper()
-	_, err := b.SealFlow(bg, b.ref)
+	_, err := b.SealFlow(bg, b.ref, Sealing{})
 	b.must(err)
 }
 

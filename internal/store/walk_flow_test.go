@@ -456,39 +456,54 @@ func (w *flowWalk) some() *flowFact {
 func (w *flowWalk) seal() {
 	if f := w.some(); f != nil {
 		ref := f.ref
-		w.lossy(func(bool) { w.endFlow(ref, false) })
+		s := Sealing{Given: f.given, Again: w.rnd.Intn(2) == 0}
+		if w.rnd.Intn(4) == 0 {
+			s.Given = max(0, f.given-1+2*w.rnd.Int63n(2))
+		}
+		w.lossy(func(bool) { w.endFlow(ref, &s) })
 	}
 }
 
 func (w *flowWalk) cancelFlow() {
 	if f := w.some(); f != nil && w.rnd.Intn(2) == 0 {
 		ref := f.ref
-		w.lossy(func(bool) { w.endFlow(ref, true) })
+		w.lossy(func(bool) { w.endFlow(ref, nil) })
 	}
 }
 
-// endFlow seals a flow, or cancels it.
-func (w *flowWalk) endFlow(ref FlowRef, cancel bool) {
-	verb := w.SealFlow
-	if cancel {
-		verb = w.CancelFlow
+// endFlow seals a flow, or cancels it if there is no s.
+func (w *flowWalk) endFlow(ref FlowRef, s *Sealing) {
+	var got Flow
+	var err, want error
+	if s == nil {
+		got, err = w.CancelFlow(bg, ref)
+	} else {
+		got, err = w.SealFlow(bg, ref, *s)
 	}
-	got, err := verb(bg, ref)
 	f := w.m.flows[ref.Name]
-	w.note("seal or cancel (%v) %s: %v", cancel, ref, err)
+	w.note("seal %+v or cancel %s: %v", s, ref, err)
 	if f == nil || f.ref != ref {
 		if !errors.Is(err, ErrNoFlow) {
 			w.fail("a call for flow %s, which isn't there, returns %v", ref, err)
 		}
 		return
 	}
-	w.must(err)
-	if cancel {
+	switch {
+	case s == nil:
 		w.m.cancel(f)
 		w.seen["cancelled"]++
-	} else {
+	case s.Given > f.given:
+		want = ErrFlowGap
+		w.seen["seal gap"]++
+	case s.Again && s.Given > 0 && s.Given < f.given && !f.sealed:
+		want = ErrFlowFewer
+		w.seen["seal fewer"]++
+	default:
 		f.sealed = true
 		w.m.turn(f)
+	}
+	if !errors.Is(err, want) {
+		w.fail("a call that ends flow %s is answered %v, and should be %v", ref, err, want)
 	}
 	if flowText(got) != w.m.text(f) {
 		w.fail("flow %s is said to be %s, and should be %s", ref, flowText(got), w.m.text(f))
@@ -708,7 +723,7 @@ func (w *flowWalk) addFromMember(x *walker) {
 		token--
 	}
 	n := 1 + w.rnd.Intn(3)
-	before := min(w.rnd.Intn(2), w.m.added[d.Job.ID]) // a later call of the delivery
+	before := w.rnd.Intn(2) // a later call of the delivery, or one whose earlier calls were lost
 	var items []Item
 	for i := range n {
 		items = append(items, w.member(fmt.Sprintf("%s+%d", d.Job.ID, before+i+1), ref))
@@ -730,6 +745,8 @@ func (w *flowWalk) addFromMember(x *walker) {
 			word = "over"
 		case f.cancelled:
 			word = "cancelled"
+		case w.m.added[a.ID] < before:
+			word = "gap"
 		default:
 			skip := min(max(w.m.added[a.ID]-before, 0), n)
 			fates = strings.Repeat("w", skip) + w.put(f, items[skip:])
@@ -1050,7 +1067,7 @@ func (w *flowWalk) finish() {
 	w.note("the end")
 	w.past, w.saved = nil, nil
 	for _, name := range slices.Sorted(maps.Keys(w.m.flows)) {
-		w.endFlow(w.m.flows[name].ref, false)
+		w.endFlow(w.m.flows[name].ref, &Sealing{})
 	}
 	for round := 0; ; round++ {
 		live := 0

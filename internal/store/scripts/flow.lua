@@ -5,17 +5,18 @@
 --       verb: 'create', 'seal' or 'cancel'
 --       name, mark: those of the flow. For 'create' the mark is one of the caller's; for others it is that which the flow must have, or ''
 --       within: how long (us) after its producer's last call the flow is cancelled if it isn't sealed; till: how long (us) it may last, 0 for ever;
---       flags: 'q' to cancel it when a member ends that hasn't completed, or ''
+--       flags: for 'create' 'q' to cancel it when a member ends that hasn't completed; for 'seal' 'r' if its producer has begun again; or ''
+--       given: for 'seal', how many jobs its producer knows that it has given; else '0'
 --       keep_jobs, keep_bytes, keep_us: as in claim.lua
 --       then, for 'create', for each job that waits for the flow: its role in the link, and id, class and envelope as in enqueue.lua. Its extras have the link
 -- Reply: {'ok', time in us, word, flow, detail}
---        word: 'new', 'was' for a flow that is there, 'none' for one that isn't; 'taken' if a job has the ID in detail, 'full' if the queue has no room: then nothing was done; 'done'
+--        word: 'new', 'was' for a flow that is there, 'none' for one that isn't; 'gap' if some of what its producer has given are missing, 'fewer' if an earlier producer has given more than one that has begun again: then it isn't sealed; 'taken' if a job has the ID in detail, 'full' if the queue has no room: then nothing was done; 'done'
 --        flow: what FLOWS has for it then, '' for none; detail: '', an ID, or how many jobs of the queue haven't ended, '/', how many there may be
 -- Errors: those of enqueue.lua, before the first write
 
 local SESSIONS, JOBS, DUE, IDLE, STATS, HIGH, NORMAL, LOW, SUSPECT, DEAD, CANCELLED, NOTES, SETTINGS, COMPLETED, LINED, TURNS, GROUPS, EXPIRES, FLOWS, AWAITING, FLOWNOTES, FLOWTIMES, ADDED = unpack(KEYS)
-local fixed = 10 -- arguments before those of the jobs
-local protocol, verb, name, mark, within, till, flags, keep_jobs, keep_bytes, keep_us = unpack(ARGV, 1, fixed)
+local fixed = 11 -- arguments before those of the jobs
+local protocol, verb, name, mark, within, till, flags, given, keep_jobs, keep_bytes, keep_us = unpack(ARGV, 1, fixed)
 
 local withheld, _, maximum, begins = read_settings(SETTINGS, STATS, protocol)
 if tonumber(withheld) then
@@ -56,6 +57,10 @@ elseif verb == 'create' then
   word = 'new'
 elseif not f then
   return {'ok', now, 'none', '', ''}
+elseif verb == 'seal' and tonumber(given) > f.given then
+  word = 'gap'
+elseif verb == 'seal' and flags == 'r' and given ~= '0' and tonumber(given) < f.given and is_flow(f, 'u') then
+  word = 'fewer'
 else
   redis.call('HDEL', FLOWS, '') -- permitted out of memory, and with it all that follows
   if verb == 'cancel' then
