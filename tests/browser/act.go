@@ -134,14 +134,15 @@ func give(path, lever, reason, says string) action {
 
 // levers pull each lever. n tells apart the jobs that it is done to.
 func levers(n int) []action {
-	job := func(id string, n int) (path, name string) {
+	jobOf := func(queue, id string, n int) (path, name string) {
 		name = fmt.Sprintf("%s-%02d", id, n)
-		return address("job", "queue", "mail", "id", name), name
+		return address("job", "queue", queue, "id", name), name
 	}
+	job := func(id string, n int) (path, name string) { return jobOf("mail", id, n) }
 	bounced, dead := job("bounced", n)
 	soon, scheduled := job("later", n+20)
 	later, last := job("later", n)
-	away, archived := job("later", n+30)
+	report, archived := jobOf("reports", "report", n)
 	batch := map[int]string{10: "summer", 11: "autumn"}[n]
 	flow := address("flow", "queue", "news", "id", batch)
 	welcome, completed := job("welcome", n)
@@ -160,8 +161,8 @@ func levers(n int) []action {
 		pull("cron", "do=run&entry=sweep", "sweep was run"),
 		pull(bounced, "do=retry", dead+" is ready"),
 		pull(soon, "do=cancel", scheduled+" is cancelled"),
-		give(away, "do=archive", "the customer <b>has</b> left", archived+" is archived"),
-		{"a reason", away, press(), `document.querySelector('.stack-trace').innerText === 'archived: the customer <b>has</b> left'`},
+		give(report, "do=archive", "the customer <b>has</b> left", archived+" is archived"),
+		{"a reason", report, press(), `document.querySelector('.stack-trace').innerText === 'archived: the customer <b>has</b> left'`},
 		give(flow, "do=cancel", "sent by mistake", batch+" is cancelled"),
 		{"a batch that is over", flow, press(), `document.querySelector('.because').innerText.includes('It was cancelled') && !document.querySelector('main a[href*="do="]')`},
 		pull(later, "do=delete", last+" is deleted"),
