@@ -15,13 +15,13 @@ import (
 var chapters = []string{
 	"keys", "time", "lanes", "statistics", "settings", "wake", "upcoming", "ready",
 	"record", "places", "retention", "sessions", "uniques", "limits", "groups",
-	"flow_links", "flow_states", "endings", "other_ends", "acts", "flows", "flow_passes", "outcomes", "promotion", "closer", "claims", "cron", "call_uniques", "call_groups", "requests", "judging", "arrivals", "calls", "flow_calls", "looks", "crashes", "repairs", "removal",
+	"flow_links", "flow_states", "endings", "other_ends", "acts", "flows", "flow_passes", "outcomes", "promotion", "closer", "starts", "claims", "cron", "call_uniques", "call_groups", "requests", "judging", "arrivals", "calls", "flow_calls", "looks", "crashes", "repairs", "removal",
 }
 
 // seldom are the chapters of what only some jobs need. Redis makes the functions of a script anew in each call, which takes some 0.1 us for each. So
 // those of such a chapter are made when one of them is called, unless the script has but a few of them.
 var seldom = []string{
-	"lanes", "wake", "record", "places", "retention", "sessions", "uniques", "limits", "groups", "flow_links", "flow_states", "other_ends", "outcomes", "promotion", "closer", "acts", "flows", "flow_passes", "cron", "call_uniques", "call_groups", "requests", "judging", "arrivals", "flow_calls", "looks", "crashes", "repairs", "removal",
+	"lanes", "wake", "record", "places", "retention", "sessions", "uniques", "limits", "groups", "flow_links", "flow_states", "other_ends", "outcomes", "promotion", "closer", "starts", "acts", "flows", "flow_passes", "cron", "call_uniques", "call_groups", "requests", "judging", "arrivals", "flow_calls", "looks", "crashes", "repairs", "removal",
 }
 
 // few is how many functions a script may have that only some jobs need, and that are made all the same.

@@ -16,28 +16,25 @@
 --       then for each other delivery: id, token, outcome, class, delay (us), record or ''
 --       to keep the one that is there. For 'completed' it is what is appended to the record, and the job is kept if the settings
 --       or its record say so; or '' to delete the job
---       outcome: 'retry' and 'delay' (run again after the delay), 'return' (run again at
---       once, before others), 'dead', 'cancelled', 'completed'; class: '0', '1', '2' or
---       's' (suspect); of 'retry' and 'delay' a 'g' stands behind it if the job has crashed before, and its handler was called and returned
--- Reply: {'ok', time in us, refused, alive, first token, more, next, expired, ids, records,
---         spans, known, withheld, slots, cut_short, overruled, late}; of a queue that isn't plain a call gets at most 160 jobs
---        refused: positions, from 1, of deliveries that were superseded: nothing was
---        changed for them; alive: 0 if the session is unknown, over, or can't be
---        trusted, then nothing is claimed; more: 1 if ready jobs remain that the call, had it
---        wanted more or more bytes, could have had; next: us until a job is due, the session may take another suspect that waits, or
---        the first session expires, -1 for never, not counting those in expired; expired: up to 8
---        sessions to reclaim; ids: of the jobs that were claimed; records: in the order of ids, whose tokens count up from the
---        first; an id is '' where a job of a call that is made again is gone; spans: the span
---        contexts of the last notes of the ids, as far as there are any, or empty; known: the
---        number of the lane's last call that Redis had before this one came, 0 if none; withheld:
---        why nothing was claimed: 'paused', 'quiet', 'stop', or the queue's layout if it isn't one that
---        the protocol knows (then next and expired are for others, and told to nobody); '' if it wasn't;
---        slots: how many each worker is to have, '' if that isn't set; cut_short: 1 if the call
---        stopped before it had looked for more: it got all that it wanted, or as much as one may. If cut_short and more are 0, the session is registered to be woken; overruled:
---        positions of deliveries whose jobs ended cancelled, though another outcome was asked for: they were cancelled while
---        they ran
---        late: only if there is any: of each job that the call ended since it hadn't started in time its id, and its record as it was, or '' of one
---        that there was no room for
+--       outcome: 'retry' and 'delay' (run again after the delay), 'return' (run again at once, before others), 'dead', 'cancelled', 'completed'
+--       class: '0', '1', '2' or 's' (suspect); of 'retry' and 'delay' a 'g' stands behind it if the job has crashed before, and its handler was called and returned
+-- Reply: {'ok', time in us, refused, alive, first token, more, next, expired, ids, records, spans, known, withheld, slots, cut_short, overruled, late}; of a
+--        queue that isn't plain a call gets at most 160 jobs
+--        refused: positions, from 1, of deliveries that were superseded: nothing was changed for them
+--        alive: 0 if the session is unknown, over, or can't be trusted, then nothing is claimed
+--        more: 1 if ready jobs remain that the call, had it wanted more or more bytes, could have had
+--        next: us until a job is due, the session may take another suspect that waits, or the first session expires, -1 for never, not counting those in
+--        expired; expired: up to 8 sessions to reclaim
+--        ids: of the jobs that were claimed, '' where a job of a call that is made again is gone; records: in the order of ids, whose tokens count up from
+--        the first; spans: the span contexts of the last notes of the ids, as far as there are any, or empty
+--        known: the number of the lane's last call that Redis had before this one came, 0 if none
+--        withheld: why nothing was claimed: 'paused', 'quiet', 'stop', or the queue's layout if it isn't one that the protocol knows (then next and expired
+--        are for others, and told to nobody); '' if it wasn't; slots: how many each worker is to have, '' if that isn't set
+--        cut_short: 1 if the call stopped before it had looked for more: it got all that it wanted, or as much as one may. If cut_short and more are 0, the
+--        session is registered to be woken
+--        overruled: positions of deliveries whose jobs ended cancelled, though another outcome was asked for: they were cancelled while they ran
+--        late: only if there is any: of each job that the call ended since it hadn't started in time its id, and its record as it was, or '' of one that
+--        there was no room for
 --        {'stale'}  a later call of this lane was seen; nothing was done
 -- Errors: those of Redis, 'ERR signalbox: ...', and 'LAYOUT n signalbox: ...' as in enqueue.lua for a session that is unknown, if the layout is older; before
 --         the first write.

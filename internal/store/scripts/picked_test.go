@@ -267,7 +267,7 @@ var longTransitions = exceptions{
 // longScripts are longer as Redis gets them.
 var longScripts = exceptions{
 	"act":     {1399, "it takes jobs out of any place and puts them into any"},
-	"claim":   {2301, "it is what jobs of each kind need of a claim and a settlement"},
+	"claim":   {2305, "it is what jobs of each kind need of a claim and a settlement"},
 	"add":     {1520, "it is the same for members of a flow"},
 	"enqueue": {1450, "it is what jobs of each kind need to be put in"},
 	"flow":    {1186, "it puts in jobs that wait, and has them go on"},
