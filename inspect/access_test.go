@@ -122,6 +122,16 @@ func TestViewer(t *testing.T) {
 	if dead, err := ins.DeadByError(ctx, s.Name()); err != nil || dead.Looked != 2 {
 		t.Errorf("DeadByError = %+v, %v", dead, err)
 	}
+	s.batch("news", "member")
+	if flows, _, err := ins.Flows(ctx, s.Name(), 10); err != nil || len(flows) != 1 {
+		t.Errorf("Flows = %+v, %v", flows, err)
+	}
+	if jobs, err := ins.FlowJobs(ctx, s.Name(), "news"); err != nil || len(jobs.Callbacks) != 3 {
+		t.Errorf("FlowJobs = %+v, %v", jobs, err)
+	}
+	if f, err := ins.CancelFlow(ctx, s.Name(), "news"); err == nil {
+		t.Errorf("CancelFlow = %+v", f)
+	}
 	if stats, err := ins.Stats(ctx, s.Name(), inspect.ByHour); err != nil || stats.Total.Enqueued == 0 {
 		t.Errorf("Stats = %+v, %v", stats, err)
 	}
