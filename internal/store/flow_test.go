@@ -127,7 +127,7 @@ func TestFlowFailsAndIsRepaired(t *testing.T) {
 	same(t, "the flow", b.flow(), "2 0 2 0 0 0 0 d")
 }
 
-// The doctor finds wrong counts of a batch and jobs that wait in vain, and a repair has the callbacks go on.
+// The doctor finds wrong counts of a batch and jobs that wait in vain, and a repair has the callbacks go on. It does so, too, when Redis is out of memory.
 func TestFlowDoctor(t *testing.T) {
 	t.Parallel()
 	r := unchecked(t, redistest.New(t).Client())
@@ -152,6 +152,9 @@ func TestFlowDoctor(t *testing.T) {
 		return all
 	}
 	equal(t, "of a sound queue", faults(false), nil)
+	r.must(r.rdb.ConfigSet(bg, "maxmemory", "1").Err())
+	equal(t, "of a sound queue, out of memory", faults(false), nil)
+	r.must(r.rdb.ConfigSet(bg, "maxmemory", "0").Err())
 	text := r.rdb.HGet(bg, r.keys.Flows, "mail").Val()
 	r.must(r.rdb.HDel(bg, r.keys.Jobs, "c").Err()) // another program has deleted it
 	r.must(r.rdb.LRem(bg, r.keys.ReadyNormal, 0, "c").Err())
@@ -160,8 +163,10 @@ func TestFlowDoctor(t *testing.T) {
 	want := []string{"bad_member  false", "bad_member  false", "bad_member nobody false", "bad_member x false", "batch  false", "batch  false"}
 	equal(t, "found", faults(false), want)
 	same(t, "the flow", r.rdb.HGet(bg, r.keys.Flows, "mail").Val(), text)
+	r.must(r.rdb.ConfigSet(bg, "maxmemory", "1").Err())
 	want = []string{"bad_member  true", "bad_member  true", "bad_member nobody true", "bad_member x true", "batch  false", "batch  true"}
 	equal(t, "repaired", faults(true), want)
+	r.must(r.rdb.ConfigSet(bg, "maxmemory", "0").Err())
 	r.must(r.rdb.HDel(bg, r.keys.Flows, "bad").Err())
 	r.must(r.ReleaseFlow(bg, "mail"))
 	same(t, "the flow", c.flow(), "0 0 0 0 0 2 0 d")
