@@ -296,10 +296,13 @@ func (s *Scheduler) repeat(ctx context.Context, call func(context.Context) error
 	for n := 0; ; n++ {
 		err := call(ctx)
 		if err == nil || errors.Is(err, signalbox.ErrInvalid) || judge(err) == final || isWord(err) {
-			if err != nil && doubt && !isWord(err) {
+			if err == nil || isWord(err) {
+				return err
+			}
+			if doubt {
 				return uncertain(explain(err))
 			}
-			return err
+			return explain(err)
 		}
 		doubt = doubt || doubtful(err)
 		pause := time.NewTimer(backoff(n))

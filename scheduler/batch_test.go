@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/signalbox-go/signalbox"
+	"github.com/signalbox-go/signalbox/internal/redistest"
 	"github.com/signalbox-go/signalbox/internal/store"
 )
 
@@ -237,6 +238,38 @@ func TestBatchOfAFullQueue(t *testing.T) {
 		t.Fatal(err)
 	}
 	claimAll(t, q)
+}
+
+// A Redis that is out of memory takes no batch and no members, and the error says what to do. It seals a batch, whose members end.
+func TestBatchOfAFullRedis(t *testing.T) {
+	t.Parallel()
+	rdb := redistest.New(t, "--maxmemory-policy", "noeviction").Client()
+	s, q := newScheduler(t, rdb), checked(t, rdb)
+	ctx := context.Background()
+	b, err := s.Batch(ctx, q.Name(), OnSuccess(call{"success"}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	addAll(t, b, notes(0, 3))
+	if err := rdb.ConfigSet(ctx, "maxmemory", "1").Err(); err != nil {
+		t.Fatal(err)
+	}
+	const want = "Redis is at its maxmemory"
+	if _, err := b.Add(ctx, note{3}); err == nil || !strings.Contains(err.Error(), want) || errors.Is(err, ErrUncertain) {
+		t.Errorf("add: %v", err)
+	}
+	if _, err := s.Batch(ctx, q.Name(), OnEnd(call{"end"})); err == nil || !strings.Contains(err.Error(), want) || errors.Is(err, ErrUncertain) {
+		t.Errorf("batch: %v", err)
+	}
+	if err := b.Seal(ctx); err != nil {
+		t.Errorf("seal: %v", err)
+	}
+	if err := rdb.ConfigSet(ctx, "maxmemory", "0").Err(); err != nil {
+		t.Fatal(err)
+	}
+	if n := len(claimAll(t, q)); n != 4 {
+		t.Errorf("%d jobs ran, want 3 and a callback", n)
+	}
 }
 
 // Mistakes are reported with the option's name, and nothing is done.
