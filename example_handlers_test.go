@@ -328,6 +328,41 @@ func Example_result() {
 	// Output: completed 200-cat.png 8042
 }
 
+// A caller waits for what comes out of a job.
+func Example_wait() {
+	onRedis(func(ctx context.Context, rdb *redis.Client) error {
+		s, err := scheduler.New(rdb, scheduler.Config{Logger: quiet})
+		if err != nil {
+			return err
+		}
+		w, err := worker.New(rdb, worker.Config{Queues: worker.Queues{"images": {}}, Logger: quiet})
+		if err != nil {
+			return err
+		}
+		worker.Handle(w, resize)
+		ran, stop := context.WithCancel(ctx)
+		done := make(chan error, 1)
+		go func() { done <- w.Run(ran) }()
+		defer func() { <-done }()
+		defer stop()
+
+		res, err := s.Enqueue(ctx, Thumbnail{Image: "cat.png", Width: 200}, scheduler.Retain(time.Minute))
+		if err != nil {
+			return err
+		}
+		thumbnail, err := scheduler.Wait[Thumbnailed](ctx, s, res.Ref())
+		if ended, ok := errors.AsType[*scheduler.EndedError](err); ok {
+			return fmt.Errorf("no thumbnail: the job is %s", ended.Status.State)
+		}
+		if err != nil {
+			return err
+		}
+		fmt.Println(thumbnail.Name, thumbnail.Bytes)
+		return nil
+	})
+	// Output: 200-cat.png 8042
+}
+
 // A handler that takes long saves what it has when its worker drains.
 func Example_draining() {
 	onRedis(func(ctx context.Context, rdb *redis.Client) error {

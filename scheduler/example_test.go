@@ -15,6 +15,7 @@ import (
 	"github.com/signalbox-go/signalbox/embedded"
 	"github.com/signalbox-go/signalbox/inspect"
 	"github.com/signalbox-go/signalbox/scheduler"
+	"github.com/signalbox-go/signalbox/worker"
 )
 
 type Welcome struct{ UserID int64 }
@@ -166,6 +167,48 @@ func ExampleWaitForRoom() {
 	// Output:
 	// full: 1 of 1 jobs
 	// true <nil>
+}
+
+// A request enqueues a job, and waits for what comes out of it.
+func ExampleWait() {
+	s, rdb, end := exampleClient()
+	defer end()
+	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	defer cancel()
+	w, err := worker.New(rdb, worker.Config{Queues: worker.Queues{"default": {}}, Logger: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		log.Fatal(err)
+	}
+	worker.Handle(w, func(ctx context.Context, _ *signalbox.Job, in Welcome) error {
+		if in.UserID < 0 {
+			return signalbox.Dead(errors.New("no such user"))
+		}
+		return signalbox.SetResult(ctx, fmt.Sprintf("message %d", in.UserID))
+	})
+	var running sync.WaitGroup
+	defer running.Wait()
+	defer cancel()
+	running.Go(func() {
+		if err := w.Run(ctx); err != nil {
+			log.Print(err)
+		}
+	})
+
+	for _, user := range []int64{42, -1} {
+		res, err := s.Enqueue(ctx, Welcome{UserID: user}, scheduler.Retain(time.Minute))
+		if err != nil {
+			log.Fatal(err)
+		}
+		text, err := scheduler.Wait[string](ctx, s, res.Ref())
+		if ended, ok := errors.AsType[*scheduler.EndedError](err); ok {
+			fmt.Println(ended.Status.State, ended.Status.LastError)
+			continue
+		}
+		fmt.Println(text, err)
+	}
+	// Output:
+	// message 42 <nil>
+	// dead no such user
 }
 
 // Every process registers the entry and runs it. Each tick is enqueued once.

@@ -160,6 +160,8 @@ type Scheduler struct {
 
 	rooms    rooms
 	roomLook time.Duration // how often a call that waits for room looks without being told
+	watches  watches
+	endLook  time.Duration // how often it is looked without a message whether jobs have ended that calls wait for
 
 	cron   crontab
 	unseen lookout
@@ -189,6 +191,7 @@ func New(rdb redis.UniversalClient, config Config) (*Scheduler, error) {
 	s.cron = newCrontab()
 	s.unseen = newLookout(s.log)
 	s.roomLook = roomLook
+	s.endLook = endLook
 	s.lookUpFor = maxLookUp
 	return s, nil
 }

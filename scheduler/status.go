@@ -11,7 +11,7 @@ import (
 )
 
 var (
-	// ErrNotFound is wrapped by the error of a [Scheduler.Status] of a job of which nothing is known: it has completed and wasn't kept, was dropped, deleted or moved, or never was there.
+	// ErrNotFound is wrapped by the error of a [Scheduler.Status] or a [Wait] of a job of which nothing is known: it has completed and wasn't kept, was dropped, deleted or moved, or never was there.
 	ErrNotFound = errors.New("scheduler: no such job")
 	// ErrNoResult is wrapped by the error of a [ReadResult] of a job that has no result: it hasn't completed, or its handler has set none.
 	ErrNoResult = errors.New("scheduler: the job has no result")
@@ -48,7 +48,7 @@ type Progress struct {
 	At          time.Time // when the handler said it, by the clock of Redis
 }
 
-// Status returns how a job is, at one moment. It is for a service that shows its users their jobs. Nothing waits for a change: ask again, each second or less often.
+// Status returns how a job is, at one moment. It is for a service that shows its users their jobs. Nothing waits for a change: ask again, each second or less often. [Wait] waits for the job's end.
 //
 // It is three short calls to Redis, and a fourth if the job is running. The user of Redis needs the rights to HGETALL and LPOS beside those of a producer.
 //
@@ -56,12 +56,9 @@ type Progress struct {
 // [signalbox.ErrInvalid] if the reference isn't one, or is of another namespace than the scheduler's. Any other error is that of Redis, or says that the job's record can't be read. If ctx has no
 // deadline, Config.EnqueueTimeout bounds the call.
 func (s *Scheduler) Status(ctx context.Context, ref Ref) (Status, error) {
-	if err := ref.check(); err != nil {
+	q, err := s.home(ref)
+	if err != nil {
 		return Status{}, err
-	}
-	q := store.New(s.rdb, s.namespace, ref.Queue) // not one of the scheduler's: whoever wrote the reference may have made up the queue
-	if q.Namespace() != ref.Namespace {
-		return Status{}, fmt.Errorf("scheduler: %w reference of a job: it is of namespace %s, and this scheduler's is %s", signalbox.ErrInvalid, ref.Namespace, q.Namespace())
 	}
 	if _, bounded := ctx.Deadline(); !bounded {
 		var cancel context.CancelFunc
@@ -75,6 +72,18 @@ func (s *Scheduler) Status(ctx context.Context, ref Ref) (Status, error) {
 	return st, nil
 }
 
+// home returns the queue of a job. It isn't one of the scheduler's: whoever wrote the reference may have made up the queue.
+func (s *Scheduler) home(ref Ref) (*store.Queue, error) {
+	if err := ref.check(); err != nil {
+		return nil, err
+	}
+	q := store.New(s.rdb, s.namespace, ref.Queue)
+	if q.Namespace() != ref.Namespace {
+		return nil, fmt.Errorf("scheduler: %w reference of a job: it is of namespace %s, and this scheduler's is %s", signalbox.ErrInvalid, ref.Namespace, q.Namespace())
+	}
+	return q, nil
+}
+
 func (s *Scheduler) status(ctx context.Context, q *store.Queue, ref Ref) (Status, error) {
 	if err := q.CheckLayout(ctx); err != nil {
 		return Status{}, err
@@ -84,10 +93,31 @@ func (s *Scheduler) status(ctx context.Context, q *store.Queue, ref Ref) (Status
 	case err != nil:
 		return Status{}, err
 	case !found:
-		return Status{}, fmt.Errorf("%w: it has completed and wasn't kept, was dropped, deleted or moved, or never was there", ErrNotFound)
+		return Status{}, errGone
 	case v.Err != nil:
 		return Status{}, v.Err
 	}
+	st := s.statusOf(ref, &v)
+	if v.State != signalbox.StateRunning {
+		return st, nil
+	}
+	all, err := q.Progress(ctx, v.Session)
+	if err != nil {
+		return Status{}, err
+	}
+	for i := range all {
+		if p := &all[i]; p.ID == v.Job.ID && p.Token == v.Job.Token {
+			st.Progress = &Progress{Done: p.Done, Total: p.Total, Note: p.Note, At: p.At}
+		}
+	}
+	return st, nil
+}
+
+// errGone says what may have become of a job of which nothing is known.
+var errGone = fmt.Errorf("%w: it has completed and wasn't kept, was dropped, deleted or moved, or never was there", ErrNotFound)
+
+// statusOf returns what is known of a job whose record could be read, but for its progress.
+func (s *Scheduler) statusOf(ref Ref, v *store.View) Status {
 	job := &v.Job
 	st := Status{
 		Ref: ref, Kind: job.Kind, State: v.State, Failed: max(job.Attempt-1, 0), MaxAttempts: job.MaxAttempts, LastError: job.LastError,
@@ -95,22 +125,13 @@ func (s *Scheduler) status(ctx context.Context, q *store.Queue, ref Ref) (Status
 	}
 	if v.Held != nil {
 		st.State, st.DueAt, st.EndedAt = signalbox.State(v.Held.State), v.Held.Due, v.Held.Ended
-		return st, nil
+		return st
 	}
 	switch v.State {
 	case signalbox.StateScheduled:
 		st.DueAt = v.At
 	case signalbox.StateRunning:
 		st.StartedAt = job.ClaimedAt
-		all, err := q.Progress(ctx, v.Session)
-		if err != nil {
-			return Status{}, err
-		}
-		for i := range all {
-			if p := &all[i]; p.ID == job.ID && p.Token == job.Token {
-				st.Progress = &Progress{Done: p.Done, Total: p.Total, Note: p.Note, At: p.At}
-			}
-		}
 	case signalbox.StateDead, signalbox.StateCancelled, signalbox.StateCompleted:
 		st.EndedAt = v.At
 	case signalbox.StateReady:
@@ -121,7 +142,7 @@ func (s *Scheduler) status(ctx context.Context, q *store.Queue, ref Ref) (Status
 	if v.Result != nil {
 		st.job, st.result, st.codec = job, v.Result, s.codec
 	}
-	return st, nil
+	return st
 }
 
 // ReadResult returns the result of a completed job, which its handler has set by [signalbox.SetResult], decoded by the codec that has encoded the job's arguments: JSON, or that of the

@@ -445,6 +445,17 @@ func views() []operation {
 			unread: func(r *rig) []string { return []string{r.keys.Cancelled} },
 		},
 		{
+			name: "ended",
+			call: func(r *rig, _ []Delivery) error {
+				ends, err := r.Ended(bg, []string{"dead1", "ready1", "gone"})
+				if err == nil && (len(ends) != 3 || ends[0].State != Over || ends[0].View.State != signalbox.StateDead || ends[1].State != Live || ends[2].State != NoJob) {
+					return fmt.Errorf("%+v", ends)
+				}
+				return err
+			},
+			unread: func(r *rig) []string { return []string{r.keys.Stats} },
+		},
+		{
 			name: "page",
 			call: func(r *rig, _ []Delivery) error {
 				page, _, err := r.sorted(Listing{State: signalbox.StateDead}, nil).next(bg)

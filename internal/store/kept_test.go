@@ -24,6 +24,7 @@ var keptTests = []storeTest{
 	{"CompletedAndCancelled", testCompletedAndCancelled},
 	{"CompletedSettings", testCompletedSettings},
 	{"LargestAmongCompleted", testLargestAmongCompleted},
+	{"EndedRoom", testEndedRoom},
 }
 
 var successOf = Attempt{Number: 1, At: time.UnixMicro(1_750_000_000_000_000), Ran: 30 * time.Millisecond, Worker: "w1"}
@@ -351,5 +352,28 @@ func TestCompletedRetentionRunsNoCommands(t *testing.T) {
 	}
 	if n, _ := about("kept", kept(got[1])); n == 0 {
 		t.Error("the monitor doesn't see such commands")
+	}
+}
+
+// Those who wait for ends are answered in the order in which they ask: as many as have room in a reply, and one at least.
+func testEndedRoom(t *testing.T, r *rig) {
+	r.open()
+	r.keepCompleted(signalbox.Retention{Jobs: 10})
+	r.buryCompleted("a", "b")
+	r.put("c")
+	for room, want := range map[int][]EndState{1: {Over}, 10_000: {Over, Over, Live, NoJob}} {
+		r.room = room
+		ends, err := r.Ended(bg, []string{"a", "b", "c", "d"})
+		r.must(err)
+		var got []EndState
+		for _, e := range ends {
+			got = append(got, e.State)
+			if e.State == Over && (e.View.State != signalbox.StateCompleted || string(e.View.Result) != "7" || e.View.At.IsZero() || e.View.Err != nil) {
+				t.Errorf("%+v", e.View)
+			}
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("with room for %d bytes: %v, want %v", room, got, want)
+		}
 	}
 }

@@ -66,6 +66,9 @@ func (q *Queue) Control() string { return q.keys.Control() }
 // RoomChannel returns the channel on which producers hear that the queue may have room again. It has the name of the settings' key.
 func (q *Queue) RoomChannel() string { return q.keys.Settings }
 
+// EndChannel returns the channel on which those hear of the end of a job who wait for it.
+func (q *Queue) EndChannel(id string) string { return q.keys.End(id) }
+
 // Channel returns the channel of one session, on which it is woken.
 func (q *Queue) Channel(session string) string { return q.keys.Channel(session) }
 
@@ -119,6 +122,22 @@ func (s *Subscription) Drop(ctx context.Context, sessions []string) error {
 		}
 	}
 	return nil
+}
+
+// Follow subscribes to channels of one slot, or of no slot if sharded isn't set, in one call. It doesn't wait for the answers, which are messages.
+func (s *Subscription) Follow(ctx context.Context, channels []string) error {
+	if s.sharded {
+		return s.sub.SSubscribe(ctx, channels...)
+	}
+	return s.sub.Subscribe(ctx, channels...)
+}
+
+// Unfollow ends the subscription to channels of one slot, in one call.
+func (s *Subscription) Unfollow(ctx context.Context, channels []string) error {
+	if s.sharded {
+		return s.sub.SUnsubscribe(ctx, channels...)
+	}
+	return s.sub.Unsubscribe(ctx, channels...)
 }
 
 // silence is how long a subscription that hears nothing waits before it asks the server whether it is there, and how long

@@ -186,9 +186,10 @@ func (k Keys) Outbox(id string, shard int) string { // string: last batch of a s
 	return fmt.Sprintf("%soutbox:%s:%d", k.Prefix, id, shard)
 }
 
-// Control is the channel of what concerns all workers of the queue; channel is that of one session, for wake-ups.
+// Control is the channel of what concerns all workers of the queue; channel is that of one session, for wake-ups; end is that of the end of one job.
 func (k Keys) Control() string               { return k.Prefix + "control" }
 func (k Keys) Channel(session string) string { return k.Prefix + "session:" + session }
+func (k Keys) End(id string) string          { return k.Jobs + ":" + id }
 
 // Ready returns the lists of ready jobs by class: the first byte of a member of due, and a byte of the record.
 func (k Keys) Ready() map[string]string {

@@ -22,7 +22,7 @@ var (
 
 // helperKeys are the positions of keys among the arguments of those functions.
 var helperKeys = map[string][]int{
-	"wake_one": {0}, "dead_or_held": {1, 2, 3}, "count_up": {0}, "upcoming": {0, 1, 3, 4}, "read_settings": {0, 1}, "begin": {0, 1}, "retention": {0}, "totals_of": {0}, "sample": {0, 1, 2},
+	"wake_one": {0}, "dead_or_held": {1, 2, 3}, "count_up": {0}, "upcoming": {0, 1, 3, 4}, "read_settings": {0, 1}, "begin": {0, 1}, "retention": {0}, "keeps": {0}, "totals_of": {0}, "sample": {0, 1, 2},
 }
 
 // luaFiles returns the names of the scripts, or of the chapters.

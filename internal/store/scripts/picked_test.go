@@ -266,17 +266,17 @@ var longTransitions = exceptions{
 
 // longScripts are longer as Redis gets them.
 var longScripts = exceptions{
-	"act":     {1399, "it takes jobs out of any place and puts them into any"},
-	"claim":   {2305, "it is what jobs of each kind need of a claim and a settlement"},
+	"act":     {1408, "it takes jobs out of any place and puts them into any"},
+	"claim":   {2314, "it is what jobs of each kind need of a claim and a settlement"},
 	"add":     {1520, "it is the same for members of a flow"},
 	"enqueue": {1450, "it is what jobs of each kind need to be put in"},
-	"flow":    {1186, "it puts in jobs that wait, and has them go on"},
+	"flow":    {1195, "it puts in jobs that wait, and has them go on"},
 	"mend":    {1120, "it does each of the repairs"},
-	"pass":    {1306, "it takes jobs out of any place, and has others go on"},
-	"reclaim": {1279, "it has jobs go on that wait for flows"},
+	"pass":    {1315, "it takes jobs out of any place, and has others go on"},
+	"reclaim": {1288, "it has jobs go on that wait for flows"},
 	"relay":   {1450, "it is the same for a batch of an outbox"},
-	"tend":    {1083, "it has jobs go on that wait for flows"},
-	"then":    {2015, "it is the same for follow-ups, and how a claim ends their job"},
+	"tend":    {1092, "it has jobs go on that wait for flows"},
+	"then":    {2024, "it is the same for follow-ups, and how a claim ends their job"},
 }
 
 // functionLines returns how many lines each function of a text has, from its head to its end, by the names of the text and of the functions that it

@@ -39,6 +39,7 @@ var (
 	List    = load("list")
 	Kinds   = load("kinds")
 	Latest  = load("latest")
+	Ended   = load("ended")
 	Put     = load("put")
 	Moving  = load("moving")
 	Past    = load("past")
