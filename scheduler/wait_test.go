@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -19,7 +20,7 @@ import (
 
 // A waiting is a scheduler whose calls wait for jobs, with a session that runs these. Nothing looks without being told.
 type waiting struct {
-	*testing.T
+	testing.TB
 	s       *Scheduler
 	q       *store.Queue
 	rdb     redis.UniversalClient // of the session
@@ -27,9 +28,9 @@ type waiting struct {
 	lane    *store.Lane
 }
 
-func newWaiting(t *testing.T, rdb, own redis.UniversalClient) *waiting {
+func newWaiting(t testing.TB, rdb, own redis.UniversalClient) *waiting {
 	t.Helper()
-	w := &waiting{T: t, s: newScheduler(t, rdb), q: checked(t, own), rdb: own, session: store.NewSession("w")}
+	w := &waiting{TB: t, s: newScheduler(t, rdb), q: checked(t, own), rdb: own, session: store.NewSession("w")}
 	w.s.endLook = time.Hour
 	w.lane = w.q.NewLane()
 	if _, _, err := w.q.Open(t.Context(), w.session, time.Hour); err != nil {
@@ -120,7 +121,7 @@ func (w *waiting) wait(ref Ref) <-chan answer {
 // heard waits until Redis has been asked about all jobs that calls wait for, and has a subscription to the channels of n of them.
 func (w *waiting) heard(n int) {
 	w.Helper()
-	redistest.Eventually(w.T, func() bool {
+	redistest.Eventually(w.TB, func() bool {
 		w.s.watches.mu.Lock()
 		defer w.s.watches.mu.Unlock()
 		one := w.s.watches.all[w.q.Name()]
@@ -186,7 +187,7 @@ func TestWaitForEnds(t *testing.T) {
 		"deleted":          {nil, func(w *waiting, ref Ref) { w.act(store.DeleteJobs(), ref) }, gone},
 		"expired": {[]EnqueueOption{ExpireAfter(10 * time.Millisecond)}, func(w *waiting, _ Ref) {
 			begun, err := w.q.Now(context.Background())
-			redistest.Eventually(w.T, func() bool {
+			redistest.Eventually(w.TB, func() bool {
 				now, nowErr := w.q.Now(context.Background())
 				return err == nil && nowErr == nil && now.Sub(begun) > 10*time.Millisecond
 			}, "its time is over")
@@ -508,6 +509,81 @@ func (l *logged) String() string {
 	return l.text.String()
 }
 
+// enqueueMany enqueues jobs that are kept.
+func (w *waiting) enqueueMany(n int) (refs []Ref) {
+	w.Helper()
+	for _, res := range w.s.EnqueueSeq(w.Context(), func(yield func(Item) bool) {
+		for i := range n {
+			if !yield(Item{Args: note{i}}) {
+				return
+			}
+		}
+	}, Queue(w.q.Name()), Retain(time.Hour)) {
+		if res.Err != nil {
+			w.Fatal(res.Err)
+		}
+		refs = append(refs, res.Ref())
+	}
+	return refs
+}
+
+// runSome claims the next n jobs, and completes them with their arguments as results. It returns how many there were.
+func (w *waiting) runSome(n int) int {
+	w.Helper()
+	w.lane.Next()
+	reply, err := w.q.Claim(w.Context(), w.lane, &store.ClaimRequest{Session: w.session, Want: n})
+	if err != nil {
+		w.Fatal(err)
+	}
+	settle := make([]store.Settlement, len(reply.Deliveries))
+	for i := range reply.Deliveries {
+		d := &reply.Deliveries[i]
+		settle[i] = store.Settlement{ID: d.Job.ID, Kind: d.Job.Kind, Token: d.Job.Token, Size: d.Size()}
+		with(string(d.Job.Payload))(&settle[i], d)
+	}
+	w.lane.Next()
+	if _, err := w.q.Claim(w.Context(), w.lane, &store.ClaimRequest{Session: w.session, Settle: settle}); err != nil {
+		w.Fatal(err)
+	}
+	return len(settle)
+}
+
+// BenchmarkWait has 10,000 calls wait at a time, while 20 jobs end every 10 ms. The times are those from the end of a job, by the clock of Redis on this machine, to the return of its call.
+func BenchmarkWait(b *testing.B) {
+	rdb := redistest.New(b).Client()
+	w := newWaiting(b, rdb, rdb)
+	const n, some = 10_000, 20
+	var took []time.Duration
+	for b.Loop() {
+		var mu sync.Mutex
+		var waiting sync.WaitGroup
+		for _, ref := range w.enqueueMany(n) {
+			waiting.Go(func() {
+				st, err := w.s.wait(b.Context(), ref)
+				late := time.Since(st.EndedAt)
+				mu.Lock()
+				defer mu.Unlock()
+				if err != nil {
+					b.Error(err)
+				}
+				took = append(took, late)
+			})
+		}
+		w.heard(n)
+		pace := time.NewTicker(10 * time.Millisecond)
+		for range n / some {
+			<-pace.C
+			w.runSome(some)
+		}
+		pace.Stop()
+		waiting.Wait()
+	}
+	slices.Sort(took)
+	b.ReportMetric(float64(took[len(took)/2].Microseconds())/1000, "p50-ms")
+	b.ReportMetric(float64(took[len(took)*99/100].Microseconds())/1000, "p99-ms")
+	b.ReportMetric(float64(took[len(took)-1].Microseconds())/1000, "max-ms")
+}
+
 // Thousands of calls wait over two connections: one hears of ends, and looks come over another one.
 func TestManyWaits(t *testing.T) {
 	t.Parallel()
@@ -515,19 +591,7 @@ func TestManyWaits(t *testing.T) {
 	rdb := srv.Client()
 	w := newWaiting(t, rdb, rdb)
 	const n = 10_000
-	refs := make([]Ref, 0, n)
-	for _, res := range w.s.EnqueueSeq(t.Context(), func(yield func(Item) bool) {
-		for i := range n {
-			if !yield(Item{Args: note{i}, Options: []EnqueueOption{ID(fmt.Sprintf("j%d", i))}}) {
-				return
-			}
-		}
-	}, Queue(w.q.Name()), Retain(time.Hour)) {
-		if res.Err != nil {
-			t.Fatal(res.Err)
-		}
-		refs = append(refs, res.Ref())
-	}
+	refs := w.enqueueMany(n)
 	w.s = newScheduler(t, srv.ClientWith(func(o *redis.UniversalOptions) { o.ClientName = "waits" })) // others than those that enqueued
 	w.s.endLook = time.Hour
 	got := make([]<-chan answer, n)
@@ -543,22 +607,7 @@ func TestManyWaits(t *testing.T) {
 		t.Errorf("%d connections", conns)
 	}
 	for ran := 0; ran < n; {
-		w.lane.Next()
-		reply, err := w.q.Claim(t.Context(), w.lane, &store.ClaimRequest{Session: w.session, Want: 100})
-		if err != nil {
-			t.Fatal(err)
-		}
-		settle := make([]store.Settlement, len(reply.Deliveries))
-		for i := range reply.Deliveries {
-			d := &reply.Deliveries[i]
-			settle[i] = store.Settlement{ID: d.Job.ID, Kind: d.Job.Kind, Token: d.Job.Token, Size: d.Size()}
-			with(string(d.Job.Payload))(&settle[i], d)
-		}
-		w.lane.Next()
-		if _, err := w.q.Claim(t.Context(), w.lane, &store.ClaimRequest{Session: w.session, Settle: settle}); err != nil {
-			t.Fatal(err)
-		}
-		ran += len(settle)
+		ran += w.runSome(100)
 	}
 	for i := range got {
 		if a := <-got[i]; a.err != nil || a.value.N != i {
