@@ -247,7 +247,11 @@ func Metrics(opts ...MetricsOption) signalbox.Middleware {
 			if telemetry.MetricsSilent(c.Provider) {
 				return next.Handle(ctx, job)
 			}
-			return measure(ctx, metrics, next, job)
+			kind := job.Kind
+			if c.Others {
+				kind = telemetry.KindOther
+			}
+			return measure(ctx, metrics, kind, next, job)
 		})
 	}
 }
@@ -255,11 +259,11 @@ func Metrics(opts ...MetricsOption) signalbox.Middleware {
 // measuredKey is the context key that marks a delivery as measured.
 type measuredKey struct{}
 
-func measure(ctx context.Context, metrics *telemetry.ConsumerMetrics, next signalbox.Handler, job *signalbox.Job) error {
+func measure(ctx context.Context, metrics *telemetry.ConsumerMetrics, kind string, next signalbox.Handler, job *signalbox.Job) error {
 	if ctx.Value(measuredKey{}) != nil {
 		return next.Handle(ctx, job)
 	}
-	p := metrics.Start(ctx, job.Queue, job.Kind, job.ClaimedAt.Sub(job.ScheduledAt))
+	p := metrics.Start(ctx, job.Queue, kind, job.ClaimedAt.Sub(job.ScheduledAt))
 	how, err := panicked, errPanicked // if the handler doesn't return
 	defer func() {
 		p.Returned()

@@ -108,7 +108,7 @@ func (h *handlers) handle(d *delivery) (err error) {
 		h.countUnhandled(d)
 		return d.claimed.Err
 	}
-	k := h.q.w.kinds[d.claimed.Job.Kind]
+	k := h.q.w.kindOf(d.claimed.Job.Kind)
 	if k == nil {
 		h.countUnhandled(d)
 		return errPutBack
@@ -123,6 +123,14 @@ func (h *handlers) handle(d *delivery) (err error) {
 	}
 	d.handled = true
 	return k.chain.Handle(d, d.claimed.Job)
+}
+
+// kindOf returns what the worker does with the jobs of a kind, or nil if it has no handler for them.
+func (w *Worker) kindOf(name string) *kind {
+	if k := w.kinds[name]; k != nil {
+		return k
+	}
+	return w.others
 }
 
 // countUnhandled counts a delivery that no handler gets.
@@ -315,7 +323,7 @@ func (h *handlers) retryIn(d *delivery, job *signalbox.Job, err error) (in time.
 	if in, _ = retryAfter(err); in > 0 {
 		return in
 	}
-	return max(h.q.w.kinds[job.Kind].retry(job.Attempt, err), 0)
+	return max(h.q.w.kindOf(job.Kind).retry(job.Attempt, err), 0)
 }
 
 // isRefused reports whether the attempt failed since the payload is not what the handler takes.

@@ -3,6 +3,7 @@ package worker
 import (
 	"context"
 	"fmt"
+	"maps"
 	"reflect"
 	"slices"
 	"time"
@@ -96,11 +97,48 @@ func (w *Worker) HandleKind(name string, h signalbox.Handler, opts ...Option) {
 	}
 }
 
-// register panics on a programmer's error.
+// otherKinds stands in panics for the name of a kind, of the handler of HandleOthers.
+const otherKinds = "* (HandleOthers)"
+
+// HandleOthers registers a handler for the jobs of all kinds that no other handler is registered for, with one set of options. It reads kind and payload by itself. It panics as [Worker.HandleKind] does.
+//
+// Without it such a job is put back until a worker of the queue handles its kind, which is what a deploy wants: the new release's jobs wait for the new release. With it the old release's
+// handler gets them. So it is for queues whose kinds are open, as those of a proxy or of a migration.
+//
+// Metrics have one kind for all of these jobs, "_OTHER", since there may be ever new ones. Spans and logs have each job's own.
+func (w *Worker) HandleOthers(h signalbox.Handler, opts ...Option) {
+	k := w.newKind(otherKinds, h, opts)
+	k.mustBeOne()
+	if k.strict {
+		panic("worker: HandleOthers with Strict; its handler reads the payload by itself")
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.mustNotRun("HandleOthers")
+	if w.others != nil {
+		panic("worker: HandleOthers: a handler is registered already")
+	}
+	w.others = k
+}
+
+// register adds a handler for a kind. It panics on a programmer's error.
 func (w *Worker) register(name string, h signalbox.Handler, opts []Option) *kind {
 	if err := layout.ValidateKind(name); err != nil {
 		panic("worker: Handle: " + err.Error())
 	}
+	k := w.newKind(name, h, opts)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.mustNotRun("Handle")
+	if w.kinds[name] != nil {
+		panic("worker: Handle: kind " + name + " is registered already")
+	}
+	w.kinds[name] = k
+	return k
+}
+
+// newKind returns a kind with a handler and its options. It panics on a programmer's error.
+func (w *Worker) newKind(name string, h signalbox.Handler, opts []Option) *kind {
 	if h == nil {
 		panic("worker: Handle of a nil handler for kind " + name)
 	}
@@ -137,13 +175,6 @@ func (w *Worker) register(name string, h signalbox.Handler, opts []Option) *kind
 			panic("worker: Handle with a nil middleware for kind " + name)
 		}
 	}
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.mustNotRun("Handle")
-	if w.kinds[name] != nil {
-		panic("worker: Handle: kind " + name + " is registered already")
-	}
-	w.kinds[name] = k
 	return k
 }
 
@@ -151,7 +182,11 @@ func (w *Worker) register(name string, h signalbox.Handler, opts []Option) *kind
 func (w *Worker) build() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	for _, k := range w.kinds {
+	all := slices.Collect(maps.Values(w.kinds))
+	if w.others != nil {
+		all = append(all, w.others)
+	}
+	for _, k := range all {
 		if k.chain != nil {
 			continue // built by an earlier Run
 		}
@@ -161,7 +196,9 @@ func (w *Worker) build() {
 				middleware.WithTracerProvider(w.cfg.TracerProvider), middleware.WithPropagator(w.cfg.Propagator),
 				middleware.WithTraceMode(w.traceMode(k)), middleware.WithParentFor(w.cfg.ParentFor),
 				func(c *telemetry.TraceConfig) { c.Who = who }),
-			middleware.Metrics(middleware.WithMeterProvider(w.cfg.MeterProvider), func(c *telemetry.MetricsConfig) { c.Who.Address, c.Who.Port = who.Address, who.Port }),
+			middleware.Metrics(middleware.WithMeterProvider(w.cfg.MeterProvider), func(c *telemetry.MetricsConfig) {
+				c.Who.Address, c.Who.Port, c.Others = who.Address, who.Port, k == w.others
+			}),
 		}
 		mw = append(mw, w.policed(k)...)
 		mw = append(mw, middleware.Recover(), middleware.Lock(nil))
@@ -184,7 +221,7 @@ func (w *Worker) traceMode(k *kind) signalbox.TraceMode {
 	return w.cfg.TraceMode
 }
 
-// metricKind returns the kind of a job for metrics: one that has a handler, telemetry.KindOther, or "" if the
+// metricKind returns the kind of a job for metrics: one that has a handler of its own, telemetry.KindOther, or "" if the
 // record can't be read.
 func (w *Worker) metricKind(d *store.Delivery) string {
 	switch {

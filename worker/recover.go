@@ -152,7 +152,7 @@ func (rc *reclaimer) traceReclaim(d *store.Delivery, how signalbox.Outcome, at, 
 	if !rc.q.w.traces() {
 		return trace.SpanContext{}
 	}
-	job, mode := d.Job, rc.q.w.traceMode(rc.q.w.kinds[d.Job.Kind])
+	job, mode := d.Job, rc.q.w.traceMode(rc.q.w.kindOf(d.Job.Kind))
 	ctx, links := telemetry.Creator(rc.q.base, telemetry.Propagator(rc.q.w.cfg.Propagator), job.Headers,
 		mode.String(), rc.q.w.cfg.ParentFor > 0 && at.Sub(telemetry.Since(job.Headers, job.EnqueuedAt)) <= rc.q.w.cfg.ParentFor)
 	if previous := telemetry.ParseSpan(d.Span); previous.IsValid() {

@@ -85,7 +85,7 @@ func (g *guard) reportStuck() {
 		if lasts < g.q.w.cfg.StuckAfter {
 			continue
 		}
-		k := g.q.w.kinds[d.kind]
+		k := g.q.w.kindOf(d.kind)
 		if !d.isInside(k, g.q.w) {
 			others.add(d, lasts)
 			continue

@@ -76,6 +76,7 @@ type Worker struct {
 	started    bool
 	middleware []signalbox.Middleware
 	kinds      map[string]*kind
+	others     *kind                      // of HandleOthers; nil: there is none
 	codecs     map[string]signalbox.Codec // by encoding, without JSON's
 	middlemen  bool                       // there is middleware of the user's, which may trace or measure, since Run
 	houses     *parcelseam.House          // of its follow-ups; nil: there were none
@@ -205,9 +206,9 @@ func (w *Worker) Run(ctx context.Context) (err error) {
 
 	w.mu.Lock()
 	w.started = true
-	n := len(w.kinds)
+	none := len(w.kinds) == 0 && w.others == nil
 	w.mu.Unlock()
-	if n == 0 {
+	if none {
 		return fmt.Errorf("%w worker: no handler is registered; call worker.Handle before Run", signalbox.ErrInvalid)
 	}
 	w.build()

@@ -21,4 +21,5 @@ type TraceConfig struct {
 type MetricsConfig struct {
 	Provider metric.MeterProvider // nil: the global one
 	Who      Who                  // without a ClientID: metrics don't name workers
+	Others   bool                 // of jobs whose kinds have no handler of their own: all have the kind KindOther
 }
