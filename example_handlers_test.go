@@ -328,6 +328,41 @@ func Example_result() {
 	// Output: completed 200-cat.png 8042
 }
 
+// forward hands jobs of any kind on to where they are done.
+func forward(_ context.Context, job *signalbox.Job) error {
+	fmt.Println(job.Kind, "goes elsewhere")
+	return nil
+}
+
+// A worker hands on what it has no handler for.
+func Example_others() {
+	onRedis(func(ctx context.Context, rdb *redis.Client) error {
+		s, err := scheduler.New(rdb, scheduler.Config{Logger: quiet})
+		if err != nil {
+			return err
+		}
+		if _, err := s.Enqueue(ctx, Export{Catalogue: 3}, scheduler.Queue("images")); err != nil {
+			return err
+		}
+		ctx, stop := context.WithCancel(ctx)
+		defer stop()
+		w, err := worker.New(rdb, worker.Config{Queues: worker.Queues{"images": {}}, Logger: quiet})
+		if err != nil {
+			return err
+		}
+		w.Use(func(next signalbox.Handler) signalbox.Handler {
+			return signalbox.HandlerFunc(func(ctx context.Context, job *signalbox.Job) error {
+				signalbox.OnSettled(ctx, func(signalbox.Settled) { stop() })
+				return next.Handle(ctx, job)
+			})
+		})
+		worker.Handle(w, resize)
+		w.HandleOthers(signalbox.HandlerFunc(forward)) // job.Kind says which
+		return w.Run(ctx)
+	})
+	// Output: catalogue.export goes elsewhere
+}
+
 // A caller waits for what comes out of a job.
 func Example_wait() {
 	onRedis(func(ctx context.Context, rdb *redis.Client) error {
