@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"iter"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -15,8 +16,6 @@ import (
 
 	"github.com/signalbox-go/signalbox"
 	"github.com/signalbox-go/signalbox/inspect"
-	"github.com/signalbox-go/signalbox/lock/fence"
-	"github.com/signalbox-go/signalbox/outbox"
 	"github.com/signalbox-go/signalbox/scheduler"
 	"github.com/signalbox-go/signalbox/worker"
 )
@@ -34,6 +33,28 @@ func thumbnails(s *scheduler.Scheduler) http.Handler {
 		}
 		rw.WriteHeader(http.StatusAccepted)
 		fmt.Fprint(rw, res.Ref())
+	})
+	mux.HandleFunc("GET /thumbnails/{image}", func(rw http.ResponseWriter, r *http.Request) {
+		ctx, cancel := context.WithTimeout(r.Context(), 10*time.Second) // for both calls
+		defer cancel()
+		res, err := s.Enqueue(ctx, Thumbnail{Image: r.PathValue("image"), Width: 200}, scheduler.Retain(time.Minute))
+		if err != nil {
+			http.Error(rw, "try again later", http.StatusServiceUnavailable)
+			return
+		}
+		thumbnail, err := scheduler.Wait[Thumbnailed](ctx, s, res.Ref())
+		ended, died := errors.AsType[*scheduler.EndedError](err)
+		switch {
+		case err == nil:
+			json.NewEncoder(rw).Encode(thumbnail)
+		case died:
+			http.Error(rw, "no thumbnail: its job is "+string(ended.Status.State), http.StatusInternalServerError)
+		case errors.Is(err, context.DeadlineExceeded): // the job goes on
+			rw.WriteHeader(http.StatusAccepted)
+			fmt.Fprint(rw, res.Ref())
+		default:
+			http.Error(rw, "try again later", http.StatusServiceUnavailable)
+		}
 	})
 	mux.HandleFunc("GET /thumbnail", func(rw http.ResponseWriter, r *http.Request) {
 		ref, err := scheduler.ParseRef(r.URL.Query().Get("ref"))
@@ -181,34 +202,76 @@ func quietAll(ctx context.Context, ins *inspect.Inspector, hosts string, quiet b
 	return nil
 }
 
-// This is only compiled: it needs a database.
-var _ = func(w *worker.Worker, guarded *fence.DB, box *outbox.Outbox) {
-	worker.Handle(w, func(ctx context.Context, _ *signalbox.Job, in Row) error {
-		return guarded.InTx(ctx, func(tx *fence.Tx) error {
-			return tx.Once(ctx, "row", func() error {
-				// The work of this row. Then:
-				var left int
-				if err := tx.QueryRowContext(ctx, `UPDATE batches SET remaining = remaining - 1 WHERE id = $1 RETURNING remaining`, in.Batch).Scan(&left); err != nil {
-					return err
-				}
-				if left > 0 {
-					return nil
-				}
-				_, err := box.Enqueue(ctx, tx, BatchDone{Batch: in.Batch}) // the last row's job enqueues what follows
-				return err
-			})
-		})
-	})
+// An OrderDone follows when all pictures of an order are there.
+type OrderDone struct{ Order string }
+
+// Kind names the work, and its queue is that of the pictures.
+func (OrderDone) Kind() string { return "order.done" }
+
+// pictures makes a job for each image of an order.
+func pictures(images []string) iter.Seq[scheduler.Item] {
+	return func(yield func(scheduler.Item) bool) {
+		for _, image := range images {
+			if !yield(scheduler.Item{Args: Thumbnail{Image: image, Width: 200}}) {
+				return
+			}
+		}
+	}
 }
 
-// A Row is a part of a batch.
-type Row struct{ Batch, Number int64 }
+// order enqueues the pictures of an order, and what follows them.
+func order(ctx context.Context, s *scheduler.Scheduler, id string, images []string) error {
+	b, err := s.Batch(ctx, "images", scheduler.FlowID(id), scheduler.OnSuccess(OrderDone{Order: id}))
+	if err != nil {
+		return err
+	}
+	for i, res := range b.AddSeq(ctx, pictures(images), scheduler.Group(id)) {
+		if res.Err != nil {
+			return fmt.Errorf("image %d: %w", i, res.Err)
+		}
+	}
+	return b.Seal(ctx)
+}
 
-// Kind names the work.
-func (Row) Kind() string { return "batch.row" }
-
-// BatchDone follows when all rows of a batch are done.
-type BatchDone struct{ Batch int64 }
-
-// Kind names the work.
-func (BatchDone) Kind() string { return "batch.done" }
+// A service shows how far the batch of an order is.
+func Example_order() {
+	onRedis(func(ctx context.Context, rdb *redis.Client) error {
+		s, err := scheduler.New(rdb, scheduler.Config{Logger: quiet})
+		if err != nil {
+			return err
+		}
+		ins, err := inspect.New(rdb, inspect.Config{})
+		if err != nil {
+			return err
+		}
+		if err := order(ctx, s, "order-7", []string{"cat.png", "dog.png", "owl.png"}); err != nil {
+			return err
+		}
+		show := func(order string) error {
+			f, err := ins.Flow(ctx, "images", order)
+			if err != nil { // inspect.ErrNoFlow: it was over a day ago, or never was
+				return err
+			}
+			fmt.Printf("%d of %d pictures have ended, %d without success\n", f.Total-f.Open, f.Total, f.Dead+f.Gone)
+			return nil
+		}
+		if err := show("order-7"); err != nil {
+			return err
+		}
+		run, stop := context.WithCancel(ctx)
+		defer stop()
+		w, err := worker.New(rdb, worker.Config{Queues: worker.Queues{"images": {}}, Logger: quiet})
+		if err != nil {
+			return err
+		}
+		worker.Handle(w, resize)
+		worker.Handle(w, func(ctx context.Context, _ *signalbox.Job, in OrderDone) error {
+			defer stop()
+			return show(in.Order)
+		})
+		return w.Run(run)
+	})
+	// Output:
+	// 0 of 3 pictures have ended, 0 without success
+	// 3 of 3 pictures have ended, 0 without success
+}
