@@ -30,7 +30,7 @@ func (e *EndedError) Error() string {
 // Wait waits until a job has ended, and returns its result as [ReadResult] does. If nobody asks for a result, T is struct{}: then a job without one will do.
 //
 // The job must be kept when it completes, by [Retain] or by the CompletedRetention of its queue: what is kept is the answer, so it doesn't matter whether the job ends before, while or after
-// this call looks. It is kept at least until the call has looked, which is some ms after the end; if messages of Redis are lost, up to 10 s.
+// this call looks. It must be kept until the call has looked, which is some ms after the end; if messages of Redis are lost, up to 10 s.
 //
 // Redis tells the call of the end, so nothing is polled. A look every 10 s is for messages that were lost. The calls of a scheduler that wait for jobs of one queue share a connection
 // to hear of ends, which is closed when the last of them returns, and look together. If Redis is away, they go on when it is back.
@@ -40,10 +40,10 @@ func (e *EndedError) Error() string {
 //   - wraps [ErrNotFound] if nothing is known of the job: it was deleted, moved to another queue or dropped, or never was there;
 //   - wraps [ErrNoResult] if its handler has set no result, and T isn't struct{}; or it is one of the others of ReadResult;
 //   - wraps that of ctx if it ends before. Without a deadline the call waits as long as it takes;
-//   - wraps [signalbox.ErrInvalid] if the job isn't kept when it completes, if the reference isn't one, or if it is of another namespace than the scheduler's;
+//   - wraps [signalbox.ErrInvalid] if the job hasn't ended and won't be kept when it completes (if it has, ErrNotFound), if the reference isn't one, or if it is of another namespace than the scheduler's;
 //   - or is that of Redis, if it refuses the call for another reason than a passing one.
 //
-// The user of Redis needs +ssubscribe and +sunsubscribe beside the rights of a producer. Without them the call looks every 10 s, and the log says so.
+// The user of Redis needs +ssubscribe and +sunsubscribe beside the rights of a producer, or +subscribe and +unsubscribe if the server has no sharded channels. Without them the call looks every 10 s, and the log says so.
 func Wait[T any](ctx context.Context, s *Scheduler, ref Ref) (T, error) {
 	var none T
 	st, err := s.wait(ctx, ref)
@@ -71,11 +71,15 @@ func (s *Scheduler) wait(ctx context.Context, ref Ref) (Status, error) {
 	select {
 	case <-one.ended:
 	case <-ctx.Done():
-		err := fmt.Errorf("its context ended before the job did: %w", ended(ctx))
-		if away := w.outage(); away != nil {
-			err = fmt.Errorf("%w; at the last look %w", err, away)
+		select {
+		case <-one.ended: // both have: the answer is worth more
+		default:
+			err := fmt.Errorf("its context ended before the job did: %w", ended(ctx))
+			if away := w.outage(); away != nil {
+				err = fmt.Errorf("%w; at the last look %w", err, away)
+			}
+			return Status{}, fmt.Errorf("scheduler: wait for job %s: %w", ref, err)
 		}
-		return Status{}, fmt.Errorf("scheduler: wait for job %s: %w", ref, err)
 	}
 	if one.err != nil {
 		return Status{}, fmt.Errorf("scheduler: wait for job %s: %w", ref, one.err)
@@ -93,6 +97,7 @@ const (
 // A wait is a call that waits for the end of a job.
 type wait struct {
 	ref    Ref
+	asked  bool          // a look has begun since the call did: what it finds counts for the call. It is guarded by the lock of the watch
 	ended  chan struct{} // is closed when the rest is there
 	status Status
 	err    error
@@ -104,14 +109,15 @@ type watches struct {
 	all map[string]*watch // by queue
 }
 
-// A watch is for the jobs of a queue whose ends calls wait for. It is there while there are any calls, with two goroutines, which end when the last call leaves: one hears messages, the
-// other one looks. What follows mu is guarded by it.
+// A watch is for the jobs of a queue whose ends calls wait for. It is there while there are any calls, with three goroutines, which end when the last call leaves: one hears messages,
+// one says which are to be heard, and one looks. What follows mu is guarded by it.
 type watch struct {
 	s      *Scheduler
 	queue  *store.Queue
 	prefix string // of channels, before the job's ID
 	cancel context.CancelFunc
-	news   chan struct{} // has a value if there is something in changed or due
+	news   chan struct{} // has a value if there is something in due
+	moves  chan struct{} // has a value if there is something in changed
 	calls  int           // guarded by the lock of watches
 
 	mu       sync.Mutex
@@ -133,12 +139,13 @@ func (ws *watches) join(s *Scheduler, queue *store.Queue, one *wait) *watch {
 	w := ws.all[queue.Name()]
 	if w == nil {
 		w = &watch{
-			s: s, queue: queue, prefix: queue.EndChannel(""), news: make(chan struct{}, 1),
+			s: s, queue: queue, prefix: queue.EndChannel(""), news: make(chan struct{}, 1), moves: make(chan struct{}, 1),
 			waiting: make(map[string][]*wait), due: make(map[string]struct{}), changed: make(map[string]struct{}),
 		}
 		var ctx context.Context
 		ctx, w.cancel = context.WithCancel(context.Background())
 		go w.look(ctx)
+		go w.followAll(ctx)
 		go w.listen(ctx)
 		if ws.all == nil {
 			ws.all = make(map[string]*watch)
@@ -196,9 +203,11 @@ func (w *watch) forget(id string) {
 
 // tell notes that there is something to do.
 func (w *watch) tell() {
-	select {
-	case w.news <- struct{}{}:
-	default:
+	for _, to := range []chan struct{}{w.news, w.moves} {
+		select {
+		case to <- struct{}{}:
+		default:
+		}
 	}
 }
 
@@ -209,7 +218,7 @@ func (w *watch) outage() error {
 	return w.away
 }
 
-// look follows the channels of jobs that calls wait for, and looks whether these have ended: when it is told to, after a failure, and every now and then. It ends with ctx.
+// look looks whether jobs that calls wait for have ended: when it is told to, after a failure, and every now and then. It ends with ctx.
 func (w *watch) look(ctx context.Context) {
 	often, retry := time.NewTicker(w.s.endLook), time.NewTimer(time.Hour)
 	defer often.Stop()
@@ -228,13 +237,24 @@ func (w *watch) look(ctx context.Context) {
 			}
 			w.mu.Unlock()
 		}
-		w.follow(ctx)
 		if w.lookAtDue(ctx) {
 			pause = endRetry
 			continue
 		}
 		retry.Reset(pause)
 		pause = min(2*pause, endLook)
+	}
+}
+
+// followAll follows the channels of jobs that calls wait for, until ctx ends. It may take long, while the subscription connects: looks don't wait for it.
+func (w *watch) followAll(ctx context.Context) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-w.moves:
+			w.follow(ctx)
+		}
 	}
 }
 
@@ -275,39 +295,40 @@ func (w *watch) follow(ctx context.Context) {
 	}
 }
 
-// lookAtDue looks at all jobs that are due for a look. It reports whether Redis has answered.
+// lookAtDue looks at jobs that are due for a look, and has the next call do the rest: so the look every 10 s has its turn, too. It reports whether Redis has answered.
 func (w *watch) lookAtDue(ctx context.Context) bool {
-	for {
-		ids := w.take()
-		if len(ids) == 0 {
-			return true
-		}
-		call, cancel := context.WithTimeout(ctx, w.s.timeout)
-		ends, err := w.queue.Ended(call, ids)
-		cancel()
-		w.mu.Lock()
-		w.away = nil
-		if err != nil && unwritable(err) && !errors.Is(err, redis.ErrClosed) {
-			w.away = err
-			w.put(ids)
-			w.mu.Unlock()
-			return false
-		}
-		if err != nil {
-			err = explain(err)
-		} else {
-			w.put(ids[len(ends):])
-		}
-		for i, id := range ids {
-			switch {
-			case err != nil:
-				w.end(id, nil, err)
-			case i < len(ends):
-				w.judge(id, &ends[i])
-			}
-		}
-		w.mu.Unlock()
+	ids := w.take()
+	if len(ids) == 0 {
+		return true
 	}
+	call, cancel := context.WithTimeout(ctx, w.s.timeout)
+	defer cancel()
+	ends, err := w.queue.Ended(call, ids)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.away = nil
+	if err != nil && (unwritable(err) || judge(err) == again) && !errors.Is(err, redis.ErrClosed) {
+		w.away = err
+		w.put(ids)
+		return false
+	}
+	if err != nil {
+		err = explain(err)
+	} else {
+		w.put(ids[len(ends):])
+	}
+	for i, id := range ids {
+		switch {
+		case err != nil:
+			w.end(id, nil, err)
+		case i < len(ends):
+			w.judge(id, &ends[i])
+		}
+	}
+	if len(w.due) > 0 {
+		w.tell()
+	}
+	return true
 }
 
 // take takes some of the jobs that are due.
@@ -320,6 +341,9 @@ func (w *watch) take() (ids []string) {
 		}
 		ids = append(ids, id)
 		delete(w.due, id)
+		for _, one := range w.waiting[id] {
+			one.asked = true
+		}
 	}
 	return ids
 }
@@ -346,13 +370,22 @@ func (w *watch) judge(id string, e *store.End) {
 	}
 }
 
-// end ends the calls that wait for a job.
+// end ends the calls that wait for a job. Those that began during the look wait on for another one: the job may have come, or run again, before they did.
 func (w *watch) end(id string, v *store.View, err error) {
+	var later []*wait
 	for _, one := range w.waiting[id] {
+		if !one.asked {
+			later = append(later, one)
+			continue
+		}
 		if one.err = err; err == nil {
 			one.status = w.s.statusOf(one.ref, v)
 		}
 		close(one.ended)
+	}
+	if len(later) > 0 {
+		w.waiting[id] = later
+		return
 	}
 	w.forget(id)
 }

@@ -277,8 +277,8 @@ func TestWaitForAJobThatIsNotKept(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := Wait[note](t.Context(), w.s, res.Ref()); !errors.Is(err, signalbox.ErrInvalid) || !strings.Contains(err.Error(), "Retain") {
-			t.Error(err)
+		if a := <-w.wait(res.Ref()); !errors.Is(a.err, signalbox.ErrInvalid) || !strings.Contains(a.err.Error(), "Retain") {
+			t.Error(a.err)
 		}
 	}
 	if err := w.q.SetCompleted(t.Context(), signalbox.Retention{Jobs: 10, Bytes: 1 << 20, Age: time.Hour}); err != nil {

@@ -47,9 +47,7 @@ func (n *night) gone(ids ...string) {
 func (n *night) rests(why string, ids ...string) {
 	n.t.Helper()
 	for _, id := range ids {
-		if out := n.ok("job", "show", "mail", id); !strings.Contains(out, why) {
-			n.t.Errorf("job %s: %s; want %q", id, out, why)
-		}
+		redistest.Eventually(n.t, func() bool { return strings.Contains(n.ok("job", "show", "mail", id), why) }, "job %s: %s", id, why)
 	}
 }
 

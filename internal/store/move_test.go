@@ -24,6 +24,7 @@ var moveTests = []storeTest{
 	{"MoveEachState", testMoveEachState},
 	{"MoveInVain", testMoveInVain},
 	{"MoveStops", testMoveStops},
+	{"MoveTellsEnds", testMoveTellsEnds},
 	{"MoveMeetsAnother", testMoveMeetsAnother},
 	{"MoveByMany", testMoveByMany},
 	{"MoveInAnyOrder", testMoveInAnyOrder},
@@ -224,6 +225,37 @@ func testMoveInVain(t *testing.T, r *rig) {
 	to.unchanged("a move in vain", beforeThere)
 	r.rdb.HDel(bg, r.keys.Jobs, "odd")
 	r.rdb.LRem(bg, r.keys.ReadyNormal, 0, "odd")
+}
+
+// A job that is being moved may have ended: who waits for its end waits on, and is told when it is where it stays, also if that is where it was.
+func testMoveTellsEnds(t *testing.T, r *rig) {
+	r.open()
+	to := r.other()
+	r.into("a", signalbox.StateDead)
+	if _, err := r.mover(&mortal{calls: 1}).Move(bg, to.Name(), []string{"a"}); !errors.Is(err, errDied) || !r.holds("a") {
+		t.Fatal(err)
+	}
+	ends, err := r.Ended(bg, []string{"a"})
+	r.must(err)
+	if ends[0].State != Live {
+		t.Errorf("while it is held: %+v", ends[0])
+	}
+	_, rdb, err := r.Server(bg, false)
+	r.must(err)
+	sub := Subscribe(bg, rdb, rdb.PubSubShardChannels(bg, "*").Err() == nil) // the embedded Redis has no sharded channels
+	defer sub.Close()
+	defer time.AfterFunc(20*time.Second, sub.Close).Stop()
+	to.put("a")
+	r.must(sub.Follow(bg, []string{r.EndChannel("a")}))
+	for _, want := range []Kind{Subscribed, Look} {
+		if want == Look {
+			same(t, "a", r.moved(to, "a"), Answer{Acted: Occupied})
+		}
+		m, err := sub.Next(bg, func(string) bool { return true })
+		if err != nil || m.Kind != want {
+			t.Fatalf("%+v, %v; want %v", m, err, want)
+		}
+	}
 }
 
 // A mover that dies after any of its calls, answered or not, leaves a job that can run in one queue at most. The next one ends the move.

@@ -30,7 +30,8 @@ for i = fixed + 1, #ARGV do
   end
   if record and where == '' then
     local own = own_age(record)
-    where = (own == 0 or not own and not kept) and 'unkept' or 'live'
+    local held = has_header(record) and due_of(record) == due_when_held -- it is being moved, and may have ended
+    where = not held and (own == 0 or not own and not kept) and 'unkept' or 'live'
   end
   record = score ~= '' and record or ''
   room = room - #record

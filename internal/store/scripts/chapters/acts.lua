@@ -243,6 +243,7 @@ local function place_job(acts, id, old, state, us, record)
     free_key_of(id, old)
   elseif has_ended(state) then
     retain(terminal_states()[state], id, record, own_age(record), retention_of(acts.ends), math.min(us, acts.now))
+    tell_end(id)
   else
     put_waiting(acts, id, record, state ~= 'ready' and us or nil, false)
   end
