@@ -108,7 +108,7 @@ func (h *handlers) handle(d *delivery) (err error) {
 		h.countUnhandled(d)
 		return d.claimed.Err
 	}
-	k := h.q.w.kindOf(d.claimed.Job.Kind)
+	k := h.q.w.kinds.of(d.claimed.Job.Kind)
 	if k == nil {
 		h.countUnhandled(d)
 		return errPutBack
@@ -125,18 +125,24 @@ func (h *handlers) handle(d *delivery) (err error) {
 	return k.chain.Handle(d, d.claimed.Job)
 }
 
-// kindOf returns what the worker does with the jobs of a kind, or nil if it has no handler for them.
-func (w *Worker) kindOf(name string) *kind {
-	if k := w.kinds[name]; k != nil {
+// kinds are what a worker does with jobs, by their kinds.
+type kinds struct {
+	named  map[string]*kind
+	others *kind // of HandleOthers; nil: there is none
+}
+
+// of returns what is done with the jobs of a kind, or nil if there is no handler for them.
+func (ks *kinds) of(name string) *kind {
+	if k := ks.named[name]; k != nil {
 		return k
 	}
-	return w.others
+	return ks.others
 }
 
 // countUnhandled counts a delivery that no handler gets.
 func (h *handlers) countUnhandled(d *delivery) {
 	if d.watch != nil {
-		kind := h.q.w.metricKind(&d.claimed)
+		kind := h.q.w.kinds.metric(&d.claimed)
 		h.q.w.consumer.Delivered(h.q.base, h.q.store.Name(), kind)
 		signalbox.OnSettled(d, func(s signalbox.Settled) {
 			h.q.w.consumer.Settled(h.q.base, h.q.store.Name(), kind, string(s.Asked), string(s.Outcome), s.Ended.Sub(s.Returned))
@@ -174,7 +180,7 @@ func (h *handlers) judge(r *store.Settlement, d *delivery, job *signalbox.Job, e
 			r.Record = h.record(d, job, job.Attempt-1, fmt.Errorf("put back: worker %s has no handler for kind %q", h.q.w.id, job.Kind))
 		}
 		h.q.warn("kind:"+job.Kind, "signalbox: no handler is registered for a kind; its jobs are put back until a worker of the queue has one",
-			d.about(job, "next_try", r.Delay.String(), "kinds", h.q.w.kindNames())...)
+			d.about(job, "next_try", r.Delay.String(), "kinds", h.q.w.kinds.names())...)
 	case snoozed:
 		r.Outcome, r.Delay = store.Delay, snooze.Delay
 		if snooze.Err != nil && !errors.Is(snooze.Err, lock.ErrHeld) { // that another holds a lock is no trouble
@@ -323,7 +329,7 @@ func (h *handlers) retryIn(d *delivery, job *signalbox.Job, err error) (in time.
 	if in, _ = retryAfter(err); in > 0 {
 		return in
 	}
-	return max(h.q.w.kindOf(job.Kind).retry(job.Attempt, err), 0)
+	return max(h.q.w.kinds.of(job.Kind).retry(job.Attempt, err), 0)
 }
 
 // isRefused reports whether the attempt failed since the payload is not what the handler takes.

@@ -146,7 +146,7 @@ func (w *Worker) traces() bool { return !telemetry.Silent(w.cfg.TracerProvider) 
 func (q *queue) watch(d *delivery) {
 	d.watch = &watch{}
 	d.watch.Previous = telemetry.ParseSpan(d.claimed.Span)
-	if q.w.traces() && d.claimed.Err == nil && q.w.kindOf(d.kind) != nil {
+	if q.w.traces() && d.claimed.Err == nil && q.w.kinds.of(d.kind) != nil {
 		d.session.unnoted = append(d.session.unnoted, d)
 		q.claimer.noteSoon()
 	}

@@ -11,7 +11,7 @@ import (
 func (q *queue) tooLate(late []store.Delivery) {
 	for i := range late {
 		d := &late[i]
-		q.w.consumer.Expired(q.base, q.store.Name(), q.w.metricKind(d))
+		q.w.consumer.Expired(q.base, q.store.Name(), q.w.kinds.metric(d))
 		about := []any{"job", d.Job.ID}
 		if d.Job.Kind != "" { // it could be read
 			about = append(about, "kind", d.Job.Kind, "due", d.Job.ScheduledAt, "expire_after", d.Job.ExpireAfter)

@@ -127,7 +127,7 @@ func (k *kind) begunTooLate(job *signalbox.Job) bool {
 // outOfTime sets the delay until the next attempt, and reports whether that would begin too late.
 func (h *handlers) outOfTime(r *store.Settlement, d *delivery, job *signalbox.Job, err error) bool {
 	r.Delay = h.retryIn(d, job, err)
-	most := h.q.w.kindOf(job.Kind).retryFor
+	most := h.q.w.kinds.of(job.Kind).retryFor
 	elapsed := max(job.ClaimedAt.Sub(job.EnqueuedAt), 0) + time.Since(d.started)
 	if most == 0 || r.Delay <= most-elapsed { // a sum with the delay could overflow
 		return false

@@ -107,7 +107,7 @@ const otherKinds = "* (HandleOthers)"
 //
 // Metrics have one kind for all of these jobs, "_OTHER", since there may be ever new ones. Spans and logs have each job's own.
 func (w *Worker) HandleOthers(h signalbox.Handler, opts ...Option) {
-	k := w.newKind(otherKinds, h, opts)
+	k := newKind(otherKinds, h, opts)
 	k.mustBeOne()
 	if k.strict {
 		panic("worker: HandleOthers with Strict; its handler reads the payload by itself")
@@ -115,10 +115,10 @@ func (w *Worker) HandleOthers(h signalbox.Handler, opts ...Option) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.mustNotRun("HandleOthers")
-	if w.others != nil {
+	if w.kinds.others != nil {
 		panic("worker: HandleOthers: a handler is registered already")
 	}
-	w.others = k
+	w.kinds.others = k
 }
 
 // register adds a handler for a kind. It panics on a programmer's error.
@@ -126,19 +126,19 @@ func (w *Worker) register(name string, h signalbox.Handler, opts []Option) *kind
 	if err := layout.ValidateKind(name); err != nil {
 		panic("worker: Handle: " + err.Error())
 	}
-	k := w.newKind(name, h, opts)
+	k := newKind(name, h, opts)
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.mustNotRun("Handle")
-	if w.kinds[name] != nil {
+	if w.kinds.named[name] != nil {
 		panic("worker: Handle: kind " + name + " is registered already")
 	}
-	w.kinds[name] = k
+	w.kinds.named[name] = k
 	return k
 }
 
 // newKind returns a kind with a handler and its options. It panics on a programmer's error.
-func (w *Worker) newKind(name string, h signalbox.Handler, opts []Option) *kind {
+func newKind(name string, h signalbox.Handler, opts []Option) *kind {
 	if h == nil {
 		panic("worker: Handle of a nil handler for kind " + name)
 	}
@@ -182,9 +182,9 @@ func (w *Worker) newKind(name string, h signalbox.Handler, opts []Option) *kind 
 func (w *Worker) build() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	all := slices.Collect(maps.Values(w.kinds))
-	if w.others != nil {
-		all = append(all, w.others)
+	all := slices.Collect(maps.Values(w.kinds.named))
+	if w.kinds.others != nil {
+		all = append(all, w.kinds.others)
 	}
 	for _, k := range all {
 		if k.chain != nil {
@@ -197,7 +197,7 @@ func (w *Worker) build() {
 				middleware.WithTraceMode(w.traceMode(k)), middleware.WithParentFor(w.cfg.ParentFor),
 				func(c *telemetry.TraceConfig) { c.Who = who }),
 			middleware.Metrics(middleware.WithMeterProvider(w.cfg.MeterProvider), func(c *telemetry.MetricsConfig) {
-				c.Who.Address, c.Who.Port, c.Others = who.Address, who.Port, k == w.others
+				c.Who.Address, c.Who.Port, c.Others = who.Address, who.Port, k == w.kinds.others
 			}),
 		}
 		mw = append(mw, w.policed(k)...)
@@ -221,13 +221,13 @@ func (w *Worker) traceMode(k *kind) signalbox.TraceMode {
 	return w.cfg.TraceMode
 }
 
-// metricKind returns the kind of a job for metrics: one that has a handler of its own, telemetry.KindOther, or "" if the
+// metric returns the kind of a job for metrics: one that has a handler of its own, telemetry.KindOther, or "" if the
 // record can't be read.
-func (w *Worker) metricKind(d *store.Delivery) string {
+func (ks *kinds) metric(d *store.Delivery) string {
 	switch {
 	case d.Err != nil:
 		return ""
-	case w.kinds[d.Job.Kind] == nil:
+	case ks.named[d.Job.Kind] == nil:
 		return telemetry.KindOther
 	}
 	return d.Job.Kind

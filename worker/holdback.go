@@ -31,7 +31,7 @@ const holdPatience = 5 * time.Second
 // holdBackAfter holds back other jobs after a failed attempt, if its error or the job's kind asks for it. They are held back before the attempt is settled, so the
 // job itself is due after that.
 func (h *handlers) holdBackAfter(d *delivery, job *signalbox.Job, err error) {
-	k := h.q.w.kindOf(job.Kind)
+	k := h.q.w.kinds.of(job.Kind)
 	if k == nil || d.Err() != nil {
 		return
 	}

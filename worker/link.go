@@ -98,7 +98,7 @@ func (l *link) open() {
 		queues = append(queues[:20], "...")
 	}
 	found := l.found.Load()
-	l.w.log.Info("signalbox: the worker is ready", "id", l.w.id, "queues", queues, "slots", slots, "kinds", len(l.w.kinds),
+	l.w.log.Info("signalbox: the worker is ready", "id", l.w.id, "queues", queues, "slots", slots, "kinds", len(l.w.kinds.named),
 		"redis", orUnknown(found.Version), "mode", orUnknown(found.Mode),
 		"persistence", orUnknown(found.Persistence), "eviction", orUnknown(found.Eviction))
 }
@@ -169,9 +169,9 @@ func (l *link) back(q *queue) {
 	}
 }
 
-// kindNames returns the kinds that have a handler, sorted, up to 20 of them.
-func (w *Worker) kindNames() []string {
-	names := slices.Sorted(maps.Keys(w.kinds))
+// names returns the kinds that have a handler of their own, sorted, up to 20 of them.
+func (ks *kinds) names() []string {
+	names := slices.Sorted(maps.Keys(ks.named))
 	if len(names) > 20 {
 		names = append(names[:20], "...")
 	}

@@ -83,7 +83,7 @@ func (q *queue) run(ctx, halted context.Context) error {
 	// baggage, not Run's own.
 	base := trace.ContextWithSpanContext(baggage.ContextWithoutBaggage(context.WithoutCancel(ctx)), trace.SpanContext{})
 	q.base = handlerctx.WithHold(handlerctx.WithDraining(base, q.drain.sign), q.handlers.holdBack)
-	q.handlers.labels = newLabels(q.base, q.store.Name(), q.w.kinds)
+	q.handlers.labels = newLabels(q.base, q.store.Name(), q.w.kinds.named)
 	calls, stop := context.WithCancel(q.base)
 	defer stop()
 	q.mu.Lock()

@@ -119,7 +119,7 @@ func (rc *reclaimer) reclaimSession(ctx context.Context, id string) {
 func (rc *reclaimer) reclaimed(r *store.Reclaimed, began, ended time.Time) {
 	for i := range r.Dead {
 		job := r.Dead[i].Job
-		rc.q.w.consumer.Settled(rc.q.base, rc.q.store.Name(), rc.q.w.metricKind(&r.Dead[i]), string(signalbox.OutcomeDead), string(signalbox.OutcomeDead), ended.Sub(began))
+		rc.q.w.consumer.Settled(rc.q.base, rc.q.store.Name(), rc.q.w.kinds.metric(&r.Dead[i]), string(signalbox.OutcomeDead), string(signalbox.OutcomeDead), ended.Sub(began))
 		span := rc.traceReclaim(&r.Dead[i], signalbox.OutcomeDead, r.At, began, ended)
 		about := []any{"job", job.ID, "token", job.Token}
 		if job.Kind != "" { // it could be read
@@ -135,7 +135,7 @@ func (rc *reclaimer) reclaimed(r *store.Reclaimed, began, ended time.Time) {
 	}
 	for i := range r.Cancelled {
 		d := &r.Cancelled[i]
-		rc.q.w.consumer.Settled(rc.q.base, rc.q.store.Name(), rc.q.w.metricKind(d), string(signalbox.OutcomeReturned), string(signalbox.OutcomeCancelled), ended.Sub(began))
+		rc.q.w.consumer.Settled(rc.q.base, rc.q.store.Name(), rc.q.w.kinds.metric(d), string(signalbox.OutcomeReturned), string(signalbox.OutcomeCancelled), ended.Sub(began))
 		span := rc.traceReclaim(d, signalbox.OutcomeCancelled, r.At, began, ended)
 		about := append([]any{"job", d.Job.ID, "token", d.Job.Token, "kind", d.Job.Kind}, telemetry.LogAttrs(span)...)
 		rc.q.log.Info("signalbox: a job is cancelled, as was asked for while it ran; its worker has died", about...)
@@ -152,7 +152,7 @@ func (rc *reclaimer) traceReclaim(d *store.Delivery, how signalbox.Outcome, at, 
 	if !rc.q.w.traces() {
 		return trace.SpanContext{}
 	}
-	job, mode := d.Job, rc.q.w.traceMode(rc.q.w.kindOf(d.Job.Kind))
+	job, mode := d.Job, rc.q.w.traceMode(rc.q.w.kinds.of(d.Job.Kind))
 	ctx, links := telemetry.Creator(rc.q.base, telemetry.Propagator(rc.q.w.cfg.Propagator), job.Headers,
 		mode.String(), rc.q.w.cfg.ParentFor > 0 && at.Sub(telemetry.Since(job.Headers, job.EnqueuedAt)) <= rc.q.w.cfg.ParentFor)
 	if previous := telemetry.ParseSpan(d.Span); previous.IsValid() {

@@ -85,7 +85,7 @@ func (g *guard) reportStuck() {
 		if lasts < g.q.w.cfg.StuckAfter {
 			continue
 		}
-		k := g.q.w.kindOf(d.kind)
+		k := g.q.w.kinds.of(d.kind)
 		if !d.isInside(k, g.q.w) {
 			others.add(d, lasts)
 			continue
@@ -203,7 +203,7 @@ func (g *guard) setStuck(d *delivery, stuck bool) {
 	if !stuck {
 		n = -1
 	}
-	g.q.mu.later(func() { g.q.w.consumer.Stuck(g.q.base, g.q.store.Name(), g.q.w.metricKind(&d.claimed), n) })
+	g.q.mu.later(func() { g.q.w.consumer.Stuck(g.q.base, g.q.store.Name(), g.q.w.kinds.metric(&d.claimed), n) })
 }
 
 // freeSlot has another job take the place of a handler that doesn't return, unless as many handlers as there are slots go on beside

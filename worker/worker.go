@@ -75,8 +75,7 @@ type Worker struct {
 	mu         sync.Mutex
 	started    bool
 	middleware []signalbox.Middleware
-	kinds      map[string]*kind
-	others     *kind                      // of HandleOthers; nil: there is none
+	kinds      kinds
 	codecs     map[string]signalbox.Codec // by encoding, without JSON's
 	middlemen  bool                       // there is middleware of the user's, which may trace or measure, since Run
 	houses     *parcelseam.House          // of its follow-ups; nil: there were none
@@ -104,7 +103,7 @@ func New(rdb redis.UniversalClient, cfg Config) (*Worker, error) {
 	if err != nil {
 		return nil, err
 	}
-	w := &Worker{rdb: rdb, cfg: cfg, log: cfg.Logger, kinds: make(map[string]*kind), codecs: make(map[string]signalbox.Codec), id: workerID()}
+	w := &Worker{rdb: rdb, cfg: cfg, log: cfg.Logger, kinds: kinds{named: make(map[string]*kind)}, codecs: make(map[string]signalbox.Codec), id: workerID()}
 	for _, codec := range cfg.Codecs {
 		w.codecs[codec.Encoding()] = codec
 	}
@@ -206,7 +205,7 @@ func (w *Worker) Run(ctx context.Context) (err error) {
 
 	w.mu.Lock()
 	w.started = true
-	none := len(w.kinds) == 0 && w.others == nil
+	none := len(w.kinds.named) == 0 && w.kinds.others == nil
 	w.mu.Unlock()
 	if none {
 		return fmt.Errorf("%w worker: no handler is registered; call worker.Handle before Run", signalbox.ErrInvalid)
