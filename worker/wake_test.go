@@ -89,9 +89,10 @@ func TestOneJobWakesOneWorker(t *testing.T) {
 		r.completed(i + 1)
 		r.idleClients(workers)
 	}
-	// One call claims the job, and one settles it. Each worker may stand by: it makes a call when it has made none for 750 ms.
+	// One call claims the job, and one settles it; now and then, a slot asks for another job before the handler is seen to return. A second worker that is woken makes three
+	// calls for each job. Each worker may stand by: it makes a call when it has made none for 750 ms.
 	standing := workers * int(time.Since(begin)/(750*time.Millisecond))
-	if calls := proxy.Count(r.isClaim()) - before; calls < n || calls > 2*n+2+standing {
+	if calls := proxy.Count(r.isClaim()) - before; calls < n || calls > 2*n+n/2+standing {
 		t.Errorf("%d claims for %d jobs and %d of those that stand by; want 2 for each job", calls, n, standing)
 	}
 }
